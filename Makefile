@@ -1,0 +1,66 @@
+# A thin front for CMake and the tools; `make help` lists the targets.
+BUILD ?= build
+DIR ?= ./run
+SERVERS ?= 4
+FUZZ_SECONDS ?= 60
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+TEST_FLAGS ?=
+
+CONFIGURE = cmake -S . -G Ninja -Wno-dev
+# $(call configure,DIR,OPTIONS): once; CMake runs itself again when its input changes
+configure = @test -f $(1)/build.ninja || $(CONFIGURE) -B $(1) $(2)
+
+.PHONY: build up down check asan tsan fuzz clang format clean help deps deps-check
+
+build:
+	$(call configure,$(BUILD),-DCMAKE_BUILD_TYPE=Release)
+	@cmake --build $(BUILD) -j $(JOBS)
+
+deps:
+	@tools/deps.sh
+
+deps-check:
+	@tools/deps.sh --check
+
+up: deps
+	@$(MAKE) --no-print-directory build
+	@tools/up.sh "$(DIR)" "$(SERVERS)"
+
+down:
+	@tools/down.sh "$(DIR)"
+
+check: deps-check
+	@$(MAKE) --no-print-directory build
+	@python3 tools/run_tests.py --build $(BUILD) $(TEST_FLAGS)
+
+asan tsan: deps-check
+	$(call configure,build-$@,-DCMAKE_BUILD_TYPE=Release -DSHEAF_SAN=$@)
+	@cmake --build build-$@ -j $(JOBS)
+	@python3 tools/run_tests.py --build build-$@ --only unit,fuzz,sim,system $(TEST_FLAGS)
+
+fuzz: deps-check
+	$(call configure,build-fuzz,-DCMAKE_C_COMPILER=clang -DSHEAF_FUZZ=ON)
+	@cmake --build build-fuzz -j $(JOBS)
+	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
+
+clang: deps-check
+	$(call configure,build-clang,-DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang)
+	@cmake --build build-clang -j $(JOBS)
+
+format:
+	@find src include tests bench examples -name '*.[ch]' | xargs -r clang-format -i
+
+clean:
+	@rm -rf build build-asan build-tsan build-clang build-fuzz
+
+help:
+	@echo "make          build into build/ (programs in build/bin, libraries in build/lib)"
+	@echo "make up       install what is missing, build, start SERVERS=$(SERVERS) servers in DIR=$(DIR)"
+	@echo "make down     stop them"
+	@echo "make check    install what is missing, build, run all tests"
+	@echo "make asan     tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+	@echo "make tsan     tests under ThreadSanitizer"
+	@echo "make fuzz     each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
+	@echo "make clang    build with clang into build-clang/"
+	@echo "make format   clang-format over all sources"
+	@echo "make clean    remove the build folders"

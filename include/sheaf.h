@@ -1,0 +1,138 @@
+/* libsheaf: a parallel file system for scattered data. Public interface.
+ *
+ * Every call returns 0 or a count, or -errno. All calls are thread-safe. A short read at the end of
+ * the file is a short count; a hole reads as zeros. */
+#ifndef SHEAF_H
+#define SHEAF_H
+
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SHEAF_API __attribute__((visibility("default")))
+
+struct sheaf; /* a connection to a file system */
+struct sheaf_file; /* an open file */
+struct sheaf_dir; /* an open directory */
+struct sheaf_op; /* a transfer that was started */
+
+/* conf: a cluster file, NULL for the default search ($SHEAF_CONF, ./sheaf.conf, /etc/sheaf/sheaf.conf),
+ * or "local:DIR" for a file system inside this process. sheaf_why() says what went wrong. */
+SHEAF_API int sheaf_connect(const char *conf, struct sheaf **fs);
+SHEAF_API void sheaf_disconnect(struct sheaf *fs);
+/* Why this thread's last sheaf_connect() or administrative call failed, for people. */
+SHEAF_API const char *sheaf_why(void);
+/* What a (negative) errno means here, for people. */
+SHEAF_API const char *sheaf_strerror(int err);
+
+struct sheaf_layout {
+	uint32_t size; /* sizeof(struct sheaf_layout) */
+	uint32_t stripe_unit, width; /* 0: the default */
+};
+
+/* flags: O_RDONLY, O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_DIRECTORY */
+SHEAF_API int sheaf_open(struct sheaf *fs, const char *path, int flags, mode_t mode,
+			 const struct sheaf_layout *layout, struct sheaf_file **f);
+/* -EIO: data written since the last fsync were lost */
+SHEAF_API int sheaf_close(struct sheaf_file *f);
+SHEAF_API ssize_t sheaf_pread(struct sheaf_file *f, void *buf, size_t len, off_t off);
+SHEAF_API ssize_t sheaf_pwrite(struct sheaf_file *f, const void *buf, size_t len, off_t off);
+
+struct sheaf_extent {
+	uint64_t offset, length;
+};
+
+/* The native form: the bytes of mem, in order, from or to the extents, in order. Both sides may have any
+ * number of entries of any size; their totals must be equal (-EINVAL before anything is sent). */
+SHEAF_API ssize_t sheaf_read_list(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
+				  const struct sheaf_extent *ext, size_t n_ext);
+SHEAF_API ssize_t sheaf_write_list(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
+				   const struct sheaf_extent *ext, size_t n_ext);
+
+/* The same without waiting. Memory and lists must stay until sheaf_wait() or a successful sheaf_test().
+ * sheaf_test: 1 done (the op is freed, *result set), 0 not yet. sheaf_wait: the result; frees the op. */
+SHEAF_API int sheaf_pread_start(struct sheaf_file *f, void *buf, size_t len, off_t off,
+				struct sheaf_op **op);
+SHEAF_API int sheaf_pwrite_start(struct sheaf_file *f, const void *buf, size_t len, off_t off,
+				 struct sheaf_op **op);
+SHEAF_API int sheaf_read_list_start(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
+				    const struct sheaf_extent *ext, size_t n_ext,
+				    struct sheaf_op **op);
+SHEAF_API int sheaf_write_list_start(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
+				     const struct sheaf_extent *ext, size_t n_ext,
+				     struct sheaf_op **op);
+SHEAF_API int sheaf_test(struct sheaf_op *op, ssize_t *result);
+SHEAF_API ssize_t sheaf_wait(struct sheaf_op *op);
+
+SHEAF_API int sheaf_fsync(struct sheaf_file *f);
+SHEAF_API int sheaf_fstat(struct sheaf_file *f, struct stat *st);
+SHEAF_API int sheaf_ftruncate(struct sheaf_file *f, off_t size);
+SHEAF_API int sheaf_truncate(struct sheaf *fs, const char *path, off_t size);
+SHEAF_API int sheaf_stat(struct sheaf *fs, const char *path, struct stat *st);
+SHEAF_API int sheaf_unlink(struct sheaf *fs, const char *path);
+SHEAF_API int sheaf_mkdir(struct sheaf *fs, const char *path, mode_t mode);
+SHEAF_API int sheaf_rmdir(struct sheaf *fs, const char *path);
+SHEAF_API int sheaf_rename(struct sheaf *fs, const char *from, const char *to);
+SHEAF_API int sheaf_chmod(struct sheaf *fs, const char *path, mode_t mode);
+SHEAF_API int sheaf_chown(struct sheaf *fs, const char *path, uid_t uid, gid_t gid);
+SHEAF_API int sheaf_utimens(struct sheaf *fs, const char *path, const struct timespec ts[2]);
+
+struct sheaf_dirent {
+	uint64_t ino;
+	uint64_t cookie; /* continue behind this entry */
+	uint32_t type; /* S_IFDIR, S_IFREG, ... */
+	char name[256];
+};
+SHEAF_API int sheaf_opendir(struct sheaf *fs, const char *path, struct sheaf_dir **d);
+/* 1, 0 at the end, -errno */
+SHEAF_API int sheaf_readdir(struct sheaf_dir *d, struct sheaf_dirent *e);
+SHEAF_API void sheaf_seekdir(struct sheaf_dir *d, uint64_t cookie); /* 0: the beginning */
+SHEAF_API void sheaf_closedir(struct sheaf_dir *d);
+
+/* ---- for administrators: make a file system ---- */
+
+struct sheaf_init {
+	uint32_t size; /* sizeof(struct sheaf_init) */
+	uint32_t servers; /* 0: 4 */
+	uint32_t port; /* of the first server, the others follow; 0: 7430 */
+	uint32_t stripe_unit; /* 0: 256 KiB */
+	const char *listen; /* address without port; NULL: 127.0.0.1 */
+};
+/* Writes DIR/sheaf.conf, DIR/key, DIR/server.key and formats DIR/server0, ... DIR must be missing or
+ * empty. sheaf_why() explains a failure. */
+SHEAF_API int sheaf_init(const char *dir, const struct sheaf_init *o);
+
+/* ---- for administrators: what `sheaf status` and `sheaf requests` show ---- */
+
+struct sheaf_server {
+	uint32_t id, roles; /* 1 meta, 2 data */
+	char name[32], address[128];
+	int up; /* 1: answered; else 0, and only the fields above are set */
+	uint32_t pid, links, sessions, in_service;
+	uint64_t uptime_ns, rss_bytes, anon_bytes, requests;
+	uint64_t space_total, space_avail, pool_bytes, pool_free, pool_waits;
+	uint64_t bad_links, slow_inline, disk_inline, disk_handed;
+};
+SHEAF_API int sheaf_server_count(struct sheaf *fs);
+/* Asks one server, for at most timeout_ms. 0 also when it is down (see up). */
+SHEAF_API int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s);
+
+struct sheaf_request {
+	char op[33], state[33], client[65];
+	uint64_t age_ns, state_ns, trace, session, ino;
+	uint32_t uid;
+};
+/* What server i is working on, oldest first: fills at most max rows, returns their number. */
+SHEAF_API int sheaf_server_requests(struct sheaf *fs, int i, int timeout_ms,
+				    struct sheaf_request *rows, int max);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,62 @@
+/* libsheaf, the layer beneath paths: (directory handle, name, credential). What the mount, NFS and
+ * MPI's broadcast open stand on. Handles mean the same in every process and survive restarts. */
+#ifndef SHEAF_HANDLE_H
+#define SHEAF_HANDLE_H
+
+#include "sheaf.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct sheaf_handle {
+	uint64_t ino;
+	uint32_t gen;
+};
+
+struct sheaf_cred {
+	uint32_t uid, gid;
+	uint32_t n_gids; /* at most 32 */
+	const uint32_t *gids;
+};
+
+SHEAF_API struct sheaf_handle sheaf_root(struct sheaf *fs);
+/* cred NULL everywhere: the process's own effective one. name: one component. */
+SHEAF_API int sheaf_h_lookup(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+			     const char *name, struct sheaf_handle *out, struct stat *st);
+SHEAF_API int sheaf_h_getattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
+			      struct stat *st);
+
+#define SHEAF_SET_MODE 1
+#define SHEAF_SET_UID 2
+#define SHEAF_SET_GID 4
+#define SHEAF_SET_ATIME 8
+#define SHEAF_SET_MTIME 16
+#define SHEAF_SET_ATIME_NOW 32
+#define SHEAF_SET_MTIME_NOW 64
+SHEAF_API int sheaf_h_setattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
+			      unsigned which, const struct stat *in, struct stat *out);
+/* name NULL: the handle itself. */
+SHEAF_API int sheaf_h_open(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+			   const char *name, int flags, mode_t mode,
+			   const struct sheaf_layout *layout, struct sheaf_file **f);
+SHEAF_API struct sheaf_handle sheaf_file_handle(struct sheaf_file *f);
+SHEAF_API int sheaf_h_mkdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+			    const char *name, mode_t mode, struct sheaf_handle *out);
+SHEAF_API int sheaf_h_unlink(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+			     const char *name);
+SHEAF_API int sheaf_h_rmdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+			    const char *name);
+SHEAF_API int sheaf_h_rename(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+			     const char *name, struct sheaf_handle dir2, const char *name2,
+			     unsigned flags);
+SHEAF_API int sheaf_h_truncate(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
+			       off_t size);
+/* Entries behind cookie; returns how many were filled, 0 at the end. */
+SHEAF_API int sheaf_h_readdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+			      uint64_t cookie, struct sheaf_dirent *out, int max);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,224 @@
+/* base: what every other folder stands on: lists, hash tables, arenas, bytes, log, conf, metrics.
+ *
+ * Nothing here does I/O except log and conf. Nothing here is thread-safe unless it says so. */
+#ifndef SHEAF_BASE_H
+#define SHEAF_BASE_H
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/types.h>
+
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+#define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define KIB ((size_t)1024)
+#define MIB (KIB * KIB)
+#define NSEC_PER_SEC UINT64_C(1000000000)
+#define NSEC_PER_MSEC UINT64_C(1000000)
+
+/* ---- intrusive doubly linked list; a struct list is a head or a member ---- */
+struct list {
+	struct list *prev, *next;
+};
+
+/* clang-format off */
+#define LIST_INIT(name) { &(name), &(name) }
+/* clang-format on */
+
+static inline void list_init(struct list *l)
+{
+	l->prev = l->next = l;
+}
+
+static inline bool list_empty(const struct list *l)
+{
+	return l->next == l;
+}
+
+static inline void list_insert_before(struct list *at, struct list *item)
+{
+	item->prev = at->prev;
+	item->next = at;
+	at->prev->next = item;
+	at->prev = item;
+}
+
+static inline void list_push(struct list *head, struct list *item) /* at the tail */
+{
+	list_insert_before(head, item);
+}
+
+static inline void list_push_front(struct list *head, struct list *item)
+{
+	list_insert_before(head->next, item);
+}
+
+/* Leaves the item an empty list of its own, so deleting twice is harmless. */
+static inline void list_del(struct list *item)
+{
+	item->prev->next = item->next;
+	item->next->prev = item->prev;
+	list_init(item);
+}
+
+static inline struct list *list_pop(struct list *head) /* from the front, or NULL */
+{
+	struct list *l = head->next;
+
+	if (l == head)
+		return NULL;
+	list_del(l);
+	return l;
+}
+
+/* Moves everything of `from` to the tail of `to`. */
+static inline void list_splice(struct list *to, struct list *from)
+{
+	if (list_empty(from))
+		return;
+	from->next->prev = to->prev;
+	to->prev->next = from->next;
+	from->prev->next = to;
+	to->prev = from->prev;
+	list_init(from);
+}
+
+#define list_entry(ptr, type, member) container_of(ptr, type, member)
+#define list_first(head, type, member) \
+	(list_empty(head) ? NULL : container_of((head)->next, type, member))
+#define list_for_each(it, head, member) \
+	for (it = container_of((head)->next, __typeof__(*it), member); &it->member != (head); \
+	     it = container_of(it->member.next, __typeof__(*it), member))
+/* `tmp` is a second iterator; the current item may be deleted or freed */
+#define list_for_each_safe(it, tmp, head, member) \
+	for (it = container_of((head)->next, __typeof__(*it), member), \
+	    tmp = container_of(it->member.next, __typeof__(*it), member); \
+	     &it->member != (head); \
+	     it = tmp, tmp = container_of(it->member.next, __typeof__(*it), member))
+
+/* ---- hash table of intrusive nodes keyed by a 64-bit hash the caller compares further ----
+ * Grows by doubling. Iteration order depends on keys and history only, never on addresses. */
+struct hnode {
+	struct hnode *next;
+	uint64_t hash;
+};
+
+struct htab {
+	struct hnode **slots;
+	size_t n_slots, count;
+};
+
+int htab_init(struct htab *t); /* 0 or -ENOMEM */
+void htab_destroy(struct htab *t); /* the nodes belong to the caller */
+/* 0 or -ENOMEM (table unchanged) */
+int htab_insert(struct htab *t, struct hnode *n, uint64_t hash);
+void htab_remove(struct htab *t, struct hnode *n);
+/* First node with this hash, and the next one after `n` with the same hash; or NULL. */
+struct hnode *htab_first(const struct htab *t, uint64_t hash);
+struct hnode *htab_next(const struct hnode *n);
+/* Any-order walk; `fn` may remove and free the node it is given, nothing else. */
+void htab_walk(struct htab *t, void (*fn)(struct hnode *n, void *arg), void *arg);
+
+uint64_t hash_u64(uint64_t x); /* a good mixer */
+uint64_t hash_bytes(const void *p, size_t n, uint64_t seed);
+
+/* ---- arena: bump allocation freed at once; keeps its first block when reset ---- */
+struct arena_block;
+struct arena {
+	struct arena_block *blocks;
+	size_t limit; /* most bytes it may hold, 0: no limit */
+	size_t held;
+};
+
+void arena_init(struct arena *a, size_t limit);
+void *arena_alloc(struct arena *a, size_t n); /* zeroed, 16-aligned; NULL: limit or out of memory */
+char *arena_strndup(struct arena *a, const char *s, size_t n);
+void arena_reset(struct arena *a); /* frees all but one small block */
+void arena_destroy(struct arena *a);
+
+/* ---- bytes ---- */
+/* Start with 0; hardware where there is some. */
+uint32_t crc32c(uint32_t crc, const void *p, size_t n);
+void hex_encode(char *out /* 2n+1 */, const void *p, size_t n);
+int hex_decode(void *out, size_t n, const char *hex); /* exactly 2n digits, or -EINVAL */
+int parse_size(const char *s, uint64_t *out); /* "64K", "1MiB", "4096"; -EINVAL, -ERANGE */
+void format_size(char *out, size_t n, uint64_t bytes); /* "1.5 GiB" */
+
+struct uuid {
+	uint8_t b[16];
+};
+#define UUID_TEXT 37
+void uuid_format(char out[UUID_TEXT], const struct uuid *u);
+int uuid_parse(struct uuid *u, const char *s);
+
+/* ---- log: one line each, "time level component [trace] text", to stderr or a file ----
+ * Thread-safe. `trace` 0 prints none. */
+enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+void log_open(const char *path /* NULL: stderr */, enum log_level max);
+void log_reopen(void);
+void log_set_level(enum log_level max);
+void log_at(enum log_level lv, const char *component, uint64_t trace, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+#define log_error(c, ...) log_at(LOG_ERROR, c, 0, __VA_ARGS__)
+#define log_warn(c, ...) log_at(LOG_WARN, c, 0, __VA_ARGS__)
+#define log_info(c, ...) log_at(LOG_INFO, c, 0, __VA_ARGS__)
+#define log_debug(c, ...) log_at(LOG_DEBUG, c, 0, __VA_ARGS__)
+
+/* What an errno means to a person of this file system ("no space left on a storage server"). */
+const char *error_text(int err /* positive or negative errno */);
+
+/* ---- log-linear histogram of nanoseconds: 16 sub-buckets an octave, about 6 % wide ---- */
+#define HIST_BUCKETS 704
+struct hist {
+	uint64_t count, sum, max;
+	uint32_t buckets[HIST_BUCKETS];
+};
+void hist_add(struct hist *h, uint64_t ns);
+uint64_t hist_quantile(const struct hist *h, double q); /* upper edge of the bucket */
+
+/* ---- the cluster file ---- */
+#define CONF_MAX_TARGETS 256
+#define CONF_ADDR_MAX 128
+#define CONF_PATH_MAX 1024
+enum { ROLE_META = 1, ROLE_DATA = 2 };
+
+struct conf_target {
+	uint32_t id; /* its index in the file: [server.ID] */
+	unsigned roles;
+	char name[32]; /* "server0" */
+	char address[CONF_ADDR_MAX]; /* HOST:PORT */
+	char storage[CONF_PATH_MAX]; /* absolute */
+};
+
+struct conf {
+	char path[CONF_PATH_MAX]; /* of the file itself, absolute */
+	struct uuid fs_id;
+	char key_file[CONF_PATH_MAX], server_key_file[CONF_PATH_MAX];
+	uint32_t stripe_unit, width; /* width 0: all data targets */
+	uint32_t timeout_s, lease_s; /* defaults 30 */
+	uint64_t pool_bytes; /* per server, default 64 MiB */
+	bool nosync; /* storage mode: fsync does not reach the disk */
+	uint32_t n_targets;
+	struct conf_target *targets; /* sorted by id, ids dense from 0 */
+};
+
+/* On failure `err` says which file, which line, what is wrong and what would be right. */
+int conf_load(const char *path, struct conf **out, char *err, size_t err_len);
+/* Parses text as if it were the file `path` (which need not exist); what fuzzing uses. */
+int conf_parse(const char *text, size_t len, const char *path, struct conf **out, char *err,
+	       size_t err_len);
+void conf_free(struct conf *c);
+/* --conf, $SHEAF_CONF, ./sheaf.conf, /etc/sheaf/sheaf.conf: the first that exists, in `out`.
+ * "local:DIR" is returned as it is. -ENOENT with a helpful `err`. */
+int conf_find(const char *given, char *out, size_t n, char *err, size_t err_len);
+/* 32 random bytes as hex in a 0600 file. */
+#define KEY_BYTES 32
+int key_load(const char *path, uint8_t key[KEY_BYTES], char *err, size_t err_len);
+int key_create(const char *path, char *err, size_t err_len);
+
+#endif

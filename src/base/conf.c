@@ -1,0 +1,693 @@
+/* The cluster file: an INI file, read by inih and checked here.
+ *
+ * inih calls back for keys only and knows no line numbers, so the reader that feeds it counts lines
+ * and opens the sections itself. The first thing wrong ends the reading; its message names file and
+ * line, what is wrong and what would be right. Blocking I/O, for start-up. */
+#include "base/base.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <ini.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CONF_FILE_MAX (1 * MIB)
+#define MAX_SECONDS 86400
+
+enum { SECTION_NONE, SECTION_CLUSTER, SECTION_SERVER };
+
+/* A target as it is being read. */
+struct conf_row {
+	struct conf_target t;
+	unsigned line; /* of its section */
+	unsigned seen; /* bit set of its keys */
+};
+
+struct conf_parser {
+	const char *file; /* as messages name it */
+	const char *p, *end;
+	unsigned line;
+	int section;
+	unsigned cluster_line; /* 0: not yet */
+	unsigned seen; /* keys of [cluster] */
+	struct conf *c;
+	char folder[CONF_PATH_MAX]; /* that relative paths start from, without a final slash */
+	struct conf_row *rows;
+	size_t n_rows;
+	int error;
+	char *err;
+	size_t err_len;
+};
+
+/* Keeps the first message. */
+__attribute__((format(printf, 3, 4))) static int conf_fail(struct conf_parser *p, unsigned line,
+							   const char *fmt, ...)
+{
+	int n;
+	va_list ap;
+
+	if (p->error)
+		return p->error;
+	p->error = -EINVAL;
+	n = line ? snprintf(p->err, p->err_len, "%s:%u: ", p->file, line) :
+		   snprintf(p->err, p->err_len, "%s: ", p->file);
+	if (n < 0 || (size_t)n >= p->err_len)
+		return p->error;
+	va_start(ap, fmt);
+	vsnprintf(p->err + n, p->err_len - (size_t)n, fmt, ap);
+	va_end(ap);
+	return p->error;
+}
+
+static int conf_no_memory(struct conf_parser *p)
+{
+	conf_fail(p, 0, "out of memory");
+	return p->error = -ENOMEM;
+}
+
+/* ---- values ---- */
+
+static int value_number(struct conf_parser *p, const char *key, const char *v, uint32_t min,
+			uint32_t max, uint32_t *out)
+{
+	char *end;
+	unsigned long long n;
+
+	errno = 0;
+	n = strtoull(v, &end, 10);
+	if (!isdigit((unsigned char)v[0]) || *end || errno || n < min || n > max)
+		return conf_fail(p, p->line, "%s = %s is not a number from %u to %u", key, v, min,
+				 max);
+	*out = (uint32_t)n;
+	return 0;
+}
+
+static int value_stripe_unit(struct conf_parser *p, const char *v)
+{
+	uint64_t n;
+
+	if (parse_size(v, &n) < 0 || n < 4 * KIB || n > 1024 * MIB || n % (4 * KIB))
+		return conf_fail(p, p->line,
+				 "stripe_unit = %s is not a multiple of 4K from 4K to 1G; for "
+				 "example: stripe_unit = 256K",
+				 v);
+	p->c->stripe_unit = (uint32_t)n;
+	return 0;
+}
+
+static int value_pool(struct conf_parser *p, const char *v)
+{
+	uint64_t n;
+
+	if (parse_size(v, &n) < 0 || n < MIB || n > MIB * MIB)
+		return conf_fail(p, p->line,
+				 "pool = %s is not a size from 1M to 1T; for example: pool = 64M",
+				 v);
+	p->c->pool_bytes = n;
+	return 0;
+}
+
+/* A path relative to the folder of the file, made absolute. */
+static int value_path(struct conf_parser *p, const char *key, const char *v, char *out)
+{
+	int n;
+
+	if (!v[0])
+		return conf_fail(p, p->line, "%s is empty; give a path", key);
+	if (v[0] == '/')
+		n = snprintf(out, CONF_PATH_MAX, "%s", v);
+	else
+		n = snprintf(out, CONF_PATH_MAX, "%s/%s", p->folder, v);
+	if (n >= CONF_PATH_MAX)
+		return conf_fail(p, p->line,
+				 "%s is longer than %d characters; move it to a shorter path", key,
+				 CONF_PATH_MAX - 1);
+	while (n > 1 && out[n - 1] == '/')
+		out[--n] = 0;
+	return 0;
+}
+
+/* HOST:PORT, [IPV6]:PORT */
+static int value_address(struct conf_parser *p, const char *v, char *out)
+{
+	const char *colon = strrchr(v, ':'), *at;
+	bool bracketed = v[0] == '[' && colon && colon > v + 2 && colon[-1] == ']';
+	unsigned long port = 0;
+	char *end = NULL;
+
+	if (colon && isdigit((unsigned char)colon[1]))
+		port = strtoul(colon + 1, &end, 10);
+	if (!end || *end || port < 1 || port > 65535 || colon == v ||
+	    (!bracketed && memchr(v, ':', (size_t)(colon - v))))
+		return conf_fail(p, p->line,
+				 "address = %s is not HOST:PORT; for example: address = "
+				 "127.0.0.1:7430",
+				 v);
+	for (at = v; *at; at++)
+		if (!isgraph((unsigned char)*at) || *at == '/')
+			return conf_fail(p, p->line,
+					 "address = %s holds a character that no "
+					 "HOST:PORT has",
+					 v);
+	if (strlen(v) >= CONF_ADDR_MAX)
+		return conf_fail(p, p->line, "the address is longer than %d characters",
+				 CONF_ADDR_MAX - 1);
+	strcpy(out, v);
+	return 0;
+}
+
+static int value_roles(struct conf_parser *p, const char *v, unsigned *roles)
+{
+	static const struct {
+		const char *name;
+		unsigned role;
+	} known[] = { { "meta", ROLE_META }, { "data", ROLE_DATA } };
+	size_t n, i;
+
+	*roles = 0;
+	for (v += strspn(v, " \t,"); *v; v += n, v += strspn(v, " \t,")) {
+		n = strcspn(v, " \t,");
+		for (i = 0; i < ARRAY_LEN(known); i++)
+			if (strlen(known[i].name) == n && memcmp(known[i].name, v, n) == 0)
+				break;
+		if (i == ARRAY_LEN(known))
+			return conf_fail(p, p->line, "'%.*s' is not a role; roles are: meta data",
+					 (int)n, v);
+		*roles |= known[i].role;
+	}
+	if (!*roles)
+		return conf_fail(p, p->line, "roles is empty; give: roles = meta data");
+	return 0;
+}
+
+static int value_name(struct conf_parser *p, const char *v, char out[32])
+{
+	const char *at;
+
+	for (at = v; isalnum((unsigned char)*at) || (at > v && strchr("._-", *at) && *at);)
+		at++;
+	if (!v[0] || *at || strlen(v) > 31)
+		return conf_fail(p, p->line,
+				 "name = %s is not 1 to 31 letters, digits, '.', '_' or '-', "
+				 "starting with a letter or digit",
+				 v);
+	strcpy(out, v);
+	return 0;
+}
+
+/* ---- keys ---- */
+
+static int set_id(struct conf_parser *p, const char *v)
+{
+	if (uuid_parse(&p->c->fs_id, v) < 0)
+		return conf_fail(p, p->line,
+				 "id = %s is not a UUID like 01234567-89ab-cdef-0123-456789abcdef",
+				 v);
+	return 0;
+}
+
+static int set_key(struct conf_parser *p, const char *v)
+{
+	return value_path(p, "key", v, p->c->key_file);
+}
+
+static int set_server_key(struct conf_parser *p, const char *v)
+{
+	return value_path(p, "server_key", v, p->c->server_key_file);
+}
+
+static int set_width(struct conf_parser *p, const char *v)
+{
+	return value_number(p, "width", v, 0, CONF_MAX_TARGETS, &p->c->width);
+}
+
+static int set_timeout(struct conf_parser *p, const char *v)
+{
+	return value_number(p, "timeout", v, 1, MAX_SECONDS, &p->c->timeout_s);
+}
+
+static int set_lease(struct conf_parser *p, const char *v)
+{
+	return value_number(p, "lease", v, 1, MAX_SECONDS, &p->c->lease_s);
+}
+
+static int set_mode(struct conf_parser *p, const char *v)
+{
+	p->c->nosync = strcmp(v, "nosync") == 0;
+	if (!p->c->nosync && strcmp(v, "sync") != 0)
+		return conf_fail(p, p->line, "mode = %s is not a mode; give: sync or nosync", v);
+	return 0;
+}
+
+static struct conf_target *this_target(struct conf_parser *p)
+{
+	return &p->rows[p->n_rows - 1].t;
+}
+
+static int set_name(struct conf_parser *p, const char *v)
+{
+	return value_name(p, v, this_target(p)->name);
+}
+
+static int set_address(struct conf_parser *p, const char *v)
+{
+	return value_address(p, v, this_target(p)->address);
+}
+
+static int set_roles(struct conf_parser *p, const char *v)
+{
+	return value_roles(p, v, &this_target(p)->roles);
+}
+
+static int set_storage(struct conf_parser *p, const char *v)
+{
+	return value_path(p, "storage", v, this_target(p)->storage);
+}
+
+struct conf_key {
+	const char *name;
+	int (*set)(struct conf_parser *p, const char *value);
+	const char *example; /* of a key that must be there */
+};
+
+static const struct conf_key cluster_keys[] = {
+	{ "id", set_id, "01234567-89ab-cdef-0123-456789abcdef" },
+	{ "key", set_key, NULL },
+	{ "server_key", set_server_key, NULL },
+	{ "stripe_unit", value_stripe_unit, NULL },
+	{ "width", set_width, NULL },
+	{ "timeout", set_timeout, NULL },
+	{ "lease", set_lease, NULL },
+	{ "pool", value_pool, NULL },
+	{ "mode", set_mode, NULL },
+};
+
+static const struct conf_key server_keys[] = {
+	{ "name", set_name, NULL },
+	{ "address", set_address, "127.0.0.1:7430" },
+	{ "roles", set_roles, "meta data" },
+	{ "storage", set_storage, "server0" },
+};
+
+/* Known names for a message. */
+static void key_list(const struct conf_key *keys, size_t n, char *out, size_t out_len)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < n && at < out_len; i++)
+		at += (size_t)snprintf(out + at, out_len - at, "%s%s", i ? " " : "", keys[i].name);
+}
+
+/* inih's callback for one key; 0 only ever means that p->error is set. */
+static int conf_handler(void *arg, const char *section, const char *name, const char *value)
+{
+	struct conf_parser *p = arg;
+	bool cluster = p->section == SECTION_CLUSTER;
+	const struct conf_key *keys = cluster ? cluster_keys : server_keys;
+	size_t i, n = cluster ? ARRAY_LEN(cluster_keys) : ARRAY_LEN(server_keys);
+	unsigned *seen = &p->seen;
+	char known[128];
+
+	(void)section; /* cut off at 49 characters; ours was read in full */
+	if (p->error)
+		return 0;
+	if (p->section == SECTION_NONE) {
+		conf_fail(p, p->line, "'%s' stands before any section; begin with [cluster]", name);
+		return 0;
+	}
+	if (!cluster)
+		seen = &p->rows[p->n_rows - 1].seen;
+	for (i = 0; i < n && strcmp(keys[i].name, name) != 0;)
+		i++;
+	if (i == n) {
+		key_list(keys, n, known, sizeof(known));
+		conf_fail(p, p->line, "unknown key '%s'; known in [%s]: %s", name,
+			  cluster ? "cluster" : "server.N", known);
+	} else if (*seen & 1u << i) {
+		conf_fail(p, p->line, "'%s' is given twice; remove one", name);
+	} else {
+		*seen |= 1u << i;
+		keys[i].set(p, value);
+	}
+	return !p->error;
+}
+
+/* ---- sections and lines ---- */
+
+static int open_cluster(struct conf_parser *p)
+{
+	if (p->cluster_line)
+		return conf_fail(p, p->line,
+				 "a second [cluster]; the first is on line %u: merge them",
+				 p->cluster_line);
+	p->cluster_line = p->line;
+	p->section = SECTION_CLUSTER;
+	return 0;
+}
+
+static int open_server(struct conf_parser *p, const char *digits)
+{
+	struct conf_row *rows, *r;
+	char *end;
+	unsigned long id = strtoul(digits, &end, 10);
+
+	if (!isdigit((unsigned char)digits[0]) || *end || id >= CONF_MAX_TARGETS ||
+	    (digits[0] == '0' && digits[1]))
+		return conf_fail(p, p->line,
+				 "[server.%s]: servers are numbered 0 to %d: [server.0]", digits,
+				 CONF_MAX_TARGETS - 1);
+	for (size_t i = 0; i < p->n_rows; i++)
+		if (p->rows[i].t.id == id)
+			return conf_fail(
+				p, p->line,
+				"[server.%lu] is on line %u already; give this one the next "
+				"free number",
+				id, p->rows[i].line);
+	rows = realloc(p->rows, (p->n_rows + 1) * sizeof(*rows));
+	if (!rows)
+		return conf_no_memory(p);
+	p->rows = rows;
+	r = &rows[p->n_rows++];
+	*r = (struct conf_row){ .line = p->line, .t.id = (uint32_t)id };
+	snprintf(r->t.name, sizeof(r->t.name), "server%lu", id);
+	p->section = SECTION_SERVER;
+	return 0;
+}
+
+static int open_section(struct conf_parser *p, const char *line, size_t n)
+{
+	const char *close = memchr(line, ']', n);
+	char name[64];
+
+	if (!close || (size_t)(close - line) > sizeof(name))
+		return conf_fail(p, p->line, "a section looks like [cluster] or [server.0]");
+	memcpy(name, line + 1, (size_t)(close - line - 1));
+	name[close - line - 1] = 0;
+	if (strcmp(name, "cluster") == 0)
+		return open_cluster(p);
+	if (strncmp(name, "server.", 7) == 0)
+		return open_server(p, name + 7);
+	return conf_fail(p, p->line, "unknown section [%s]; there are [cluster] and [server.N]",
+			 name);
+}
+
+/* inih's reader: the next line without its indentation (which would make it a continuation). NULL
+ * ends the reading. */
+static char *conf_reader(char *out, int size, void *arg)
+{
+	struct conf_parser *p = arg;
+	const char *line, *end;
+	size_t n;
+
+	if (p->error || p->p == p->end || size < 2)
+		return NULL;
+	p->line++;
+	line = p->p;
+	end = memchr(line, '\n', (size_t)(p->end - line));
+	end = end ? end : p->end;
+	p->p = end < p->end ? end + 1 : end;
+	if (p->line == 1 && end - line >= 3 && memcmp(line, "\xef\xbb\xbf", 3) == 0)
+		line += 3; /* byte order mark */
+	while (line < end && isspace((unsigned char)*line))
+		line++;
+	n = (size_t)(end - line);
+	if (n > 0 && memchr(line, 0, n))
+		conf_fail(p, p->line, "a NUL byte; this is not a text file");
+	else if (n > 0 && strchr(";#", line[0]))
+		n = 0;
+	else if (n > (size_t)size - 2)
+		conf_fail(p, p->line,
+			  "the line is longer than %d characters; use paths relative to "
+			  "the folder of this file",
+			  size - 2);
+	else if (n > 0 && line[0] == '[')
+		open_section(p, line, n);
+	if (p->error)
+		return NULL;
+	memcpy(out, line, n);
+	out[n] = '\n';
+	out[n + 1] = 0;
+	return out;
+}
+
+/* ---- the whole ---- */
+
+/* Messages about what is missing name the first key without which a section makes no sense. */
+static void check_keys(struct conf_parser *p, const char *section, unsigned line, unsigned seen,
+		       const struct conf_key *keys, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (keys[i].example && !(seen & 1u << i))
+			conf_fail(p, line, "[%s] has no %s; add for example: %s = %s", section,
+				  keys[i].name, keys[i].name, keys[i].example);
+}
+
+static int row_cmp(const void *a, const void *b)
+{
+	const struct conf_row *x = a, *y = b;
+
+	return (x->t.id > y->t.id) - (x->t.id < y->t.id);
+}
+
+/* Two servers may share nothing. The later section is the one to change. */
+static void check_pair(struct conf_parser *p, const struct conf_row *a, const struct conf_row *b)
+{
+	const struct conf_row *late = a->line > b->line ? a : b, *early = late == a ? b : a;
+	const char *what = NULL;
+
+	if (strcmp(a->t.name, b->t.name) == 0)
+		what = "name";
+	else if (strcmp(a->t.address, b->t.address) == 0)
+		what = "address";
+	else if (strcmp(a->t.storage, b->t.storage) == 0)
+		what = "storage";
+	if (what)
+		conf_fail(p, late->line, "[server.%u] has the %s of [server.%u]; give it its own",
+			  late->t.id, what, early->t.id);
+}
+
+static void check_servers(struct conf_parser *p)
+{
+	char section[32];
+
+	qsort(p->rows, p->n_rows, sizeof(*p->rows), row_cmp);
+	for (size_t i = 0; i < p->n_rows && !p->error; i++) {
+		const struct conf_row *r = &p->rows[i];
+
+		if (r->t.id != i)
+			conf_fail(p, r->line,
+				  "[server.%u] without a [server.%zu]; number the "
+				  "servers from 0 without gaps",
+				  r->t.id, i);
+		snprintf(section, sizeof(section), "server.%u", r->t.id);
+		check_keys(p, section, r->line, r->seen, server_keys, ARRAY_LEN(server_keys));
+		for (size_t j = 0; j < i && !p->error; j++)
+			check_pair(p, &p->rows[j], r);
+	}
+}
+
+static void check_all(struct conf_parser *p)
+{
+	uint32_t n_meta = 0, n_data = 0;
+
+	if (!p->cluster_line)
+		conf_fail(p, 0, "no [cluster] section; 'sheaf init DIR' writes a whole file");
+	check_keys(p, "cluster", p->cluster_line, p->seen, cluster_keys, ARRAY_LEN(cluster_keys));
+	if (p->n_rows == 0)
+		conf_fail(p, 0, "no server; add a section [server.0]");
+	if (p->error)
+		return;
+	check_servers(p);
+	for (size_t i = 0; i < p->n_rows; i++) {
+		n_meta += (p->rows[i].t.roles & ROLE_META) != 0;
+		n_data += (p->rows[i].t.roles & ROLE_DATA) != 0;
+	}
+	if (!n_meta)
+		conf_fail(p, 0,
+			  "no server has the role meta; give at least one: roles = meta data");
+	if (!n_data)
+		conf_fail(p, 0,
+			  "no server has the role data; give at least one: roles = meta data");
+	if (p->c->width > n_data)
+		conf_fail(p, p->cluster_line,
+			  "width = %u is more than the %u servers with the role data; give at most "
+			  "that, or 0 for all",
+			  p->c->width, n_data);
+}
+
+static int take_targets(struct conf_parser *p)
+{
+	struct conf *c = p->c;
+
+	c->targets = calloc(p->n_rows, sizeof(*c->targets));
+	if (!c->targets)
+		return conf_no_memory(p);
+	for (size_t i = 0; i < p->n_rows; i++)
+		c->targets[i] = p->rows[i].t;
+	c->n_targets = (uint32_t)p->n_rows;
+	return 0;
+}
+
+/* The absolute path of the file and its folder, symbolic links as they are. */
+static int conf_place(struct conf_parser *p, const char *path)
+{
+	struct conf *c = p->c;
+	char cwd[CONF_PATH_MAX];
+	int n;
+
+	while (path[0] == '.' && path[1] == '/')
+		path += 2;
+	if (path[0] == '/') {
+		n = snprintf(c->path, sizeof(c->path), "%s", path);
+	} else {
+		if (!getcwd(cwd, sizeof(cwd)))
+			return conf_fail(p, 0, "cannot tell the current directory: %s",
+					 error_text(errno));
+		n = snprintf(c->path, sizeof(c->path), "%s/%s", strcmp(cwd, "/") ? cwd : "", path);
+	}
+	if (n >= (int)sizeof(c->path))
+		return conf_fail(p, 0, "the path is longer than %d characters", CONF_PATH_MAX - 1);
+	memcpy(p->folder, c->path, sizeof(c->path));
+	*strrchr(p->folder, '/') = 0;
+	return 0;
+}
+
+static int conf_defaults(struct conf_parser *p)
+{
+	struct conf *c = p->c;
+
+	c->stripe_unit = 256 * KIB;
+	c->timeout_s = 30;
+	c->lease_s = 30;
+	c->pool_bytes = 64 * MIB;
+	if (value_path(p, "key", "key", c->key_file) < 0)
+		return p->error;
+	return value_path(p, "server_key", "server.key", c->server_key_file);
+}
+
+int conf_parse(const char *text, size_t len, const char *path, struct conf **out, char *err,
+	       size_t err_len)
+{
+	struct conf_parser p = {
+		.file = path, .p = text, .end = text + len, .err = err, .err_len = err_len
+	};
+	int rc;
+
+	p.c = calloc(1, sizeof(*p.c));
+	if (!p.c)
+		return conf_no_memory(&p);
+	if (conf_place(&p, path) == 0 && conf_defaults(&p) == 0) {
+		rc = ini_parse_stream(conf_reader, &p, conf_handler, &p);
+		if (rc != 0)
+			conf_fail(&p, rc > 0 ? (unsigned)rc : 0,
+				  "neither a [section] nor key = value nor a comment");
+	}
+	if (!p.error)
+		check_all(&p);
+	if (!p.error)
+		take_targets(&p);
+	free(p.rows);
+	if (p.error) {
+		conf_free(p.c);
+		return p.error;
+	}
+	*out = p.c;
+	return 0;
+}
+
+/* All of a file, NUL-terminated for no one; the caller frees it. */
+static int read_all(int fd, char **text, size_t *len)
+{
+	char *buf = malloc(CONF_FILE_MAX + 1);
+	ssize_t rc;
+
+	*len = 0;
+	if (!buf)
+		return -ENOMEM;
+	while (*len <= CONF_FILE_MAX) {
+		rc = read(fd, buf + *len, CONF_FILE_MAX + 1 - *len);
+		if (rc < 0 && errno == EINTR)
+			continue;
+		if (rc <= 0)
+			break;
+		*len += (size_t)rc;
+	}
+	rc = *len > CONF_FILE_MAX ? -EFBIG : rc < 0 ? -errno : 0;
+	if (rc < 0)
+		free(buf);
+	else
+		*text = buf;
+	return (int)rc;
+}
+
+int conf_load(const char *path, struct conf **out, char *err, size_t err_len)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), rc;
+	char *text;
+	size_t len;
+
+	if (fd < 0) {
+		rc = -errno;
+		snprintf(err, err_len, "%s: cannot open the cluster file: %s", path,
+			 error_text(rc));
+		return rc;
+	}
+	rc = read_all(fd, &text, &len);
+	close(fd);
+	if (rc < 0) {
+		snprintf(err, err_len, "%s: cannot read the cluster file: %s", path,
+			 error_text(rc));
+		return rc;
+	}
+	rc = conf_parse(text, len, path, out, err, err_len);
+	free(text);
+	return rc;
+}
+
+void conf_free(struct conf *c)
+{
+	if (!c)
+		return;
+	free(c->targets);
+	free(c);
+}
+
+/* A path that somebody named must be there; `origin` says who. */
+static int conf_named(const char *name, const char *origin, char *out, size_t n, char *err,
+		      size_t err_len)
+{
+	if (strlen(name) >= n) {
+		snprintf(err, err_len, "%s names a path that is too long", origin);
+		return -ENAMETOOLONG;
+	}
+	if (strncmp(name, "local:", 6) != 0 && access(name, F_OK) < 0) {
+		snprintf(err, err_len,
+			 "%s: no such cluster file (named by %s); 'sheaf init DIR' makes a cluster",
+			 name, origin);
+		return -ENOENT;
+	}
+	strcpy(out, name);
+	return 0;
+}
+
+int conf_find(const char *given, char *out, size_t n, char *err, size_t err_len)
+{
+	static const char *const places[] = { "./sheaf.conf", "/etc/sheaf/sheaf.conf" };
+	const char *env = getenv("SHEAF_CONF");
+
+	if (given)
+		return conf_named(given, "--conf", out, n, err, err_len);
+	if (env && env[0])
+		return conf_named(env, "$SHEAF_CONF", out, n, err, err_len);
+	for (size_t i = 0; i < ARRAY_LEN(places); i++)
+		if (access(places[i], F_OK) == 0 && strlen(places[i]) < n)
+			return conf_named(places[i], "the search", out, n, err, err_len);
+	snprintf(err, err_len,
+		 "no cluster file: neither %s nor %s is there; name one with --conf FILE or "
+		 "$SHEAF_CONF, or make a cluster with 'sheaf init DIR'",
+		 places[0], places[1]);
+	return -ENOENT;
+}

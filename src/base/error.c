@@ -1,0 +1,67 @@
+/* What an errno means to a person of this file system. */
+#include "base/base.h"
+
+static const struct {
+	int err;
+	const char *text;
+} error_texts[] = {
+	{ 0, "done" },
+	{ EACCES, "permission denied" },
+	{ EPERM, "not allowed for this user" },
+	{ ENOENT, "no such file or directory" },
+	{ EEXIST, "it exists already" },
+	{ ENOTDIR, "a part of the path is not a directory" },
+	{ EISDIR, "it is a directory" },
+	{ ENOTEMPTY, "the directory is not empty" },
+	{ ENOSPC, "no space left on a storage server" },
+	{ EDQUOT, "the quota on a storage server is used up" },
+	{ EROFS, "the storage is read-only" },
+	{ EFBIG, "larger than a file may be" },
+	{ ENAMETOOLONG, "the name is too long (255 bytes a name, 4095 a path)" },
+	{ ELOOP, "too many symbolic links on the way" },
+	{ EXDEV, "not possible between two servers" },
+	{ EINVAL, "not a valid argument" },
+	{ EIO, "a storage server could not read or write its disk, or lost unsynced data" },
+	{ EBADF, "the file is not open for this" },
+	{ ESTALE, "the file was removed meanwhile" },
+	{ ENOMEM, "out of memory" },
+	{ ETIMEDOUT, "the server did not answer in time; see 'sheaf status'" },
+	{ ECONNREFUSED, "nobody listens there; is the server started?" },
+	{ ECONNRESET, "the server closed the connection" },
+	{ ENOTCONN, "not connected to the server" },
+	{ EHOSTUNREACH, "the server's host cannot be reached" },
+	{ ENETUNREACH, "the server's network cannot be reached" },
+	{ EADDRINUSE, "the address is in use by another program" },
+	{ EADDRNOTAVAIL, "the address does not belong to this host" },
+	{ EKEYREJECTED, "the key was refused: this client's key file is not the cluster's" },
+	{ EPROTO, "the other side does not follow the protocol; are the versions the same?" },
+	{ EPROTONOSUPPORT, "the other side speaks another protocol version" },
+	{ EBADMSG, "a message could not be decoded" },
+	{ EMSGSIZE, "a message is too large" },
+	{ EREMOTE, "it lives on another server" },
+	{ EBUSY, "it is in use" },
+	{ EAGAIN, "not possible right now; try again" },
+	{ ECANCELED, "cancelled" },
+	{ EINTR, "interrupted" },
+	{ ENOSYS, "not implemented" },
+	{ EOPNOTSUPP, "not supported" },
+	{ EMFILE, "too many open files in this process" },
+	{ ENFILE, "too many open files on this host" },
+	{ EMLINK, "too many links" },
+	{ ENODATA, "no such attribute" },
+	{ ERANGE, "out of range" },
+	{ EOVERFLOW, "too large for the type that holds it" },
+};
+
+const char *error_text(int err)
+{
+	const char *text;
+
+	if (err < 0)
+		err = err == INT32_MIN ? 0x7fffffff : -err;
+	for (size_t i = 0; i < ARRAY_LEN(error_texts); i++)
+		if (error_texts[i].err == err)
+			return error_texts[i].text;
+	text = strerrordesc_np(err);
+	return text ? text : "unknown error";
+}

@@ -1,0 +1,176 @@
+/* Arguments and paths of the command. Pure functions. */
+#include <getopt.h>
+#include <stdlib.h>
+
+#include "cli/cli.h"
+
+enum { VAL_CONF = 1000, VAL_HELP, VAL_VERSION, VAL_LONG };
+
+#define N_GLOBAL 3
+static const struct option global_options[N_GLOBAL] = {
+	{ "conf", required_argument, NULL, VAL_CONF },
+	{ "help", no_argument, NULL, VAL_HELP },
+	{ "version", no_argument, NULL, VAL_VERSION },
+};
+
+/* What getopt wants to know; values are the letters, or VAL_LONG + index. */
+static size_t make_tables(const struct cli_option *options, bool first_arg_ends, char *letters,
+			  struct option *longs)
+{
+	size_t n_options = 0, n_longs = N_GLOBAL;
+
+	memcpy(longs, global_options, sizeof(global_options));
+	if (first_arg_ends)
+		*letters++ = '+';
+	*letters++ = ':';
+	for (; n_options < CLI_MAX_OPTIONS; n_options++) {
+		const struct cli_option *o = &options[n_options];
+
+		if (!o->letter && !o->name)
+			break;
+		if (o->letter) {
+			*letters++ = o->letter;
+			if (o->value)
+				*letters++ = ':';
+		}
+		if (o->name)
+			longs[n_longs++] =
+				(struct option){ o->name, o->value ? required_argument : no_argument, NULL,
+						 VAL_LONG + (int)n_options };
+	}
+	*letters = 0;
+	longs[n_longs] = (struct option){ 0 };
+	return n_options;
+}
+
+static int option_index(const struct cli_option *options, size_t n, int val)
+{
+	if (val >= VAL_LONG)
+		return val - VAL_LONG;
+	for (size_t i = 0; i < n; i++)
+		if (options[i].letter == val)
+			return (int)i;
+	return -1;
+}
+
+/* The option that getopt stumbled over is argv[optind - 1], or a letter within it. */
+static int complain(int what, char **argv, char *err, size_t err_len)
+{
+	char name[64];
+	const char *text = argv[optind - 1];
+
+	if (optopt && optopt < VAL_CONF)
+		snprintf(name, sizeof(name), "-%c", optopt);
+	else
+		snprintf(name, sizeof(name), "%.*s", (int)MIN(strcspn(text, "="), sizeof(name) - 1), text);
+	if (what == ':')
+		snprintf(err, err_len, "option '%s' needs a value", name);
+	else if (optopt >= VAL_CONF)
+		snprintf(err, err_len, "option '%s' takes no value", name);
+	else
+		snprintf(err, err_len, "unknown option '%s'", name);
+	return -EINVAL;
+}
+
+int cli_parse(const struct cli_option *options, bool first_arg_ends, int argc, char **argv,
+	      struct cli_parsed *out, char *err, size_t err_len)
+{
+	char letters[2 * CLI_MAX_OPTIONS + 3];
+	struct option longs[CLI_MAX_OPTIONS + N_GLOBAL + 1];
+	size_t n = make_tables(options, first_arg_ends, letters, longs);
+	int val, i;
+
+	optind = 0;
+	opterr = 0;
+	while ((val = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
+		if (val == '?' || val == ':')
+			return complain(val, argv, err, err_len);
+		if (val == VAL_CONF) {
+			out->conf = optarg;
+		} else if (val == VAL_HELP) {
+			out->help = true;
+		} else if (val == VAL_VERSION) {
+			out->version = true;
+		} else {
+			i = option_index(options, n, val);
+			out->opt[i] = options[i].value ? optarg : "";
+		}
+	}
+	out->args = argv + optind;
+	out->n_args = argc - optind;
+	return 0;
+}
+
+int cli_number(const char *s, uint64_t min, uint64_t max, uint64_t *out)
+{
+	unsigned long long v;
+	char *end;
+
+	if (*s < '0' || *s > '9')
+		return -EINVAL;
+	errno = 0;
+	v = strtoull(s, &end, 10);
+	if (errno || *end || v < min || v > max)
+		return -EINVAL;
+	*out = v;
+	return 0;
+}
+
+/* ---- paths ---- */
+
+int cli_inside_path(const char *arg, char out[CLI_PATH_MAX])
+{
+	size_t len = 0, n;
+
+	if (strncmp(arg, "sheaf:", 6) == 0)
+		arg += 6;
+	for (;; arg += n) {
+		arg += strspn(arg, "/");
+		n = strcspn(arg, "/");
+		if (n == 0)
+			break;
+		if (n == 1 && arg[0] == '.')
+			continue;
+		if (n == 2 && arg[0] == '.' && arg[1] == '.') {
+			while (len && out[--len] != '/') {
+				/* back to the parent */
+			}
+			continue;
+		}
+		if (len + 1 + n >= CLI_PATH_MAX)
+			return -ENAMETOOLONG;
+		out[len++] = '/';
+		memcpy(out + len, arg, n);
+		len += n;
+	}
+	if (!len)
+		out[len++] = '/';
+	out[len] = 0;
+	return 0;
+}
+
+int cli_join(char out[CLI_PATH_MAX], const char *dir, const char *name)
+{
+	size_t n = strlen(dir);
+	const char *slash = n && dir[n - 1] == '/' ? "" : "/";
+
+	if (snprintf(out, CLI_PATH_MAX, "%s%s%s", dir, slash, name) >= CLI_PATH_MAX)
+		return -ENAMETOOLONG;
+	return 0;
+}
+
+const char *cli_basename(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+bool cli_beneath(const char *dir, const char *path)
+{
+	size_t n = strlen(dir);
+
+	if (strcmp(dir, "/") == 0)
+		return true;
+	return strncmp(dir, path, n) == 0 && (path[n] == 0 || path[n] == '/');
+}

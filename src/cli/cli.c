@@ -1,0 +1,296 @@
+/* The table of subcommands, and what happens around one: finding it, its help, its errors.
+ *
+ * Errors go to stderr, one line each, "sheaf NAME: what: why"; exit status 1 failed, 2 wrong usage. */
+#include "cli/cli.h"
+
+#include <ctype.h>
+#include <locale.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "cli/commands.h"
+
+static const struct cli_command *const commands[] = {
+	&cmd_init, &cmd_start, &cmd_stop,  &cmd_status, &cmd_ls,       &cmd_cp,	     &cmd_cat,
+	&cmd_rm,   &cmd_mkdir, &cmd_mv,	   &cmd_stat,	&cmd_requests, &cmd_selfcheck,
+};
+
+volatile sig_atomic_t cli_signal;
+
+static void on_signal(int sig)
+{
+	cli_signal = sig;
+}
+
+void cli_catch_signals(void)
+{
+	static const int which[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = SA_RESETHAND };
+
+	for (size_t i = 0; i < ARRAY_LEN(which); i++)
+		sigaction(which[i], &sa, NULL);
+}
+
+uint64_t cli_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+/* ---- errors ---- */
+
+static void complain(struct cli *c, const char *fmt, va_list ap, const char *tail)
+{
+	fflush(stdout);
+	fprintf(stderr, "sheaf %s: ", c->cmd->name);
+	vfprintf(stderr, fmt, ap);
+	fprintf(stderr, "%s\n", tail);
+}
+
+int cli_error(struct cli *c, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	complain(c, fmt, ap, "");
+	va_end(ap);
+	return CLI_FAILED;
+}
+
+int cli_usage(struct cli *c, const char *fmt, ...)
+{
+	char hint[96];
+	va_list ap;
+
+	snprintf(hint, sizeof(hint), "; 'sheaf %s --help' shows what it takes", c->cmd->name);
+	va_start(ap, fmt);
+	complain(c, fmt, ap, hint);
+	va_end(ap);
+	return CLI_USAGE;
+}
+
+static bool means_no_answer(int err)
+{
+	static const int errors[] = { ETIMEDOUT, ECONNREFUSED, ECONNRESET,   ENOTCONN,
+				      EHOSTDOWN, EHOSTUNREACH, ENETUNREACH };
+
+	for (size_t i = 0; i < ARRAY_LEN(errors); i++)
+		if (err == -errors[i])
+			return true;
+	return false;
+}
+
+/* The first server that is down, or false. */
+static bool find_silent(struct cli *c, struct sheaf_server *s)
+{
+	int n = c->fs ? sheaf_server_count(c->fs) : 0;
+
+	for (int i = 0; i < n; i++)
+		if (sheaf_server_status(c->fs, i, CLI_STATUS_MS, s) == 0 && !s->up)
+			return true;
+	return false;
+}
+
+int cli_fail(struct cli *c, const char *what, int err)
+{
+	struct sheaf_server s;
+
+	if (!means_no_answer(err))
+		return cli_error(c, "%s: %s", what, sheaf_strerror(err));
+	c->lost = true;
+	if (!find_silent(c, &s))
+		return cli_error(c, "%s: %s", what, sheaf_strerror(err));
+	return cli_error(c,
+			 "%s: %s (%s) does not answer; 'sheaf status' shows which servers are up, "
+			 "'sheaf start' starts the local ones",
+			 what, s.name, s.address);
+}
+
+int cli_fail_host(struct cli *c, const char *what, int err)
+{
+	char text[128];
+
+	snprintf(text, sizeof(text), "%s", strerror(-err));
+	text[0] = (char)tolower((unsigned char)text[0]);
+	return cli_error(c, "%s: %s", what, text);
+}
+
+/* ---- what subcommands begin with ---- */
+
+int cli_connect(struct cli *c)
+{
+	int r = sheaf_connect(c->conf, &c->fs);
+	const char *why;
+
+	if (r == 0)
+		return CLI_OK;
+	c->fs = NULL;
+	why = sheaf_why();
+	return cli_error(c, "%s", why && why[0] ? why : sheaf_strerror(r));
+}
+
+int cli_find_conf(struct cli *c, struct conf **out, char *err, size_t err_len)
+{
+	char path[CLI_PATH_MAX];
+	int r = conf_find(c->conf, path, sizeof(path), err, err_len);
+
+	if (r)
+		return r;
+	if (strncmp(path, "local:", 6) == 0) {
+		snprintf(err, err_len,
+			 "%s runs inside each command and has no servers of its own; to serve it: "
+			 "sheaf --conf %s/sheaf.conf start",
+			 path, path + 6);
+		return -EINVAL;
+	}
+	return conf_load(path, out, err, err_len);
+}
+
+int cli_load_conf(struct cli *c, struct conf **out)
+{
+	char err[CLI_PATH_MAX + 512];
+
+	if (cli_find_conf(c, out, err, sizeof(err)))
+		return cli_error(c, "%s", err);
+	return CLI_OK;
+}
+
+/* ---- help ---- */
+
+static void help_all(FILE *f)
+{
+	fputs("usage: sheaf [--conf FILE|local:DIR] COMMAND ...\n\n", f);
+	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+		fprintf(f, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+	fputs("\n'sheaf COMMAND --help' says more. The cluster file is found by --conf, $SHEAF_CONF,\n"
+	      "./sheaf.conf, /etc/sheaf/sheaf.conf, in this order; local:DIR is a file system inside\n"
+	      "the command itself, without servers.\n",
+	      f);
+}
+
+static void help_option(const struct cli_option *o)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "%s%c%s%s%s%s%s", o->letter ? "-" : "", o->letter ? o->letter : ' ',
+		 o->letter && o->name ? ", " : "", o->name ? "--" : "", o->name ? o->name : "",
+		 o->value ? " " : "", o->value ? o->value : "");
+	printf("  %-22s %s\n", text, o->help);
+}
+
+static void help_one(const struct cli_command *m)
+{
+	static const struct cli_option common[] = {
+		{ 0, "conf", "FILE", "the cluster file, or local:DIR" },
+		{ 0, "help", NULL, "this text" },
+	};
+
+	printf("usage: sheaf %s %s\n%s.\n\n", m->name, m->usage, m->summary);
+	for (size_t i = 0; i < CLI_MAX_OPTIONS && (m->options[i].letter || m->options[i].name); i++)
+		help_option(&m->options[i]);
+	for (size_t i = 0; i < ARRAY_LEN(common); i++)
+		help_option(&common[i]);
+	if (m->more)
+		printf("\n%s", m->more);
+}
+
+static int top_usage(const char *fmt, const char *what)
+{
+	fputs("sheaf: ", stderr);
+	fprintf(stderr, fmt, what);
+	fputs("; 'sheaf --help' lists the commands\n", stderr);
+	return CLI_USAGE;
+}
+
+/* ---- running one ---- */
+
+static const struct cli_command *find_command(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+		if (strcmp(commands[i]->name, name) == 0)
+			return commands[i];
+	return NULL;
+}
+
+static int check_count(struct cli *c)
+{
+	if (c->n_args < c->cmd->min_args)
+		return cli_usage(c, "something is missing: sheaf %s %s", c->cmd->name, c->cmd->usage);
+	if (c->cmd->max_args >= 0 && c->n_args > c->cmd->max_args)
+		return cli_usage(c, "'%s' is one argument too many", c->args[c->cmd->max_args]);
+	return CLI_OK;
+}
+
+/* What was printed must have arrived. A reader that went away needs no message. */
+static int finish_output(struct cli *c, int status)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	if (errno != EPIPE)
+		cli_fail_host(c, "standard output", -errno);
+	return CLI_FAILED;
+}
+
+static int run_command(const struct cli_command *m, int argc, char **argv, struct cli_parsed *p)
+{
+	struct cli c = { .cmd = m };
+	char err[256];
+	int status;
+
+	if (cli_parse(m->options, false, argc, argv, p, err, sizeof(err)))
+		return cli_usage(&c, "%s", err);
+	if (p->help) {
+		help_one(m);
+		return CLI_OK;
+	}
+	c.conf = p->conf;
+	c.opt = p->opt;
+	c.args = p->args;
+	c.n_args = p->n_args;
+	status = check_count(&c);
+	if (!status) {
+		status = m->run(&c);
+		status = finish_output(&c, status);
+	}
+	if (c.fs)
+		sheaf_disconnect(c.fs);
+	return status;
+}
+
+int cli_main(int argc, char **argv)
+{
+	static const struct cli_option none[CLI_MAX_OPTIONS];
+	const struct cli_command *m;
+	struct cli_parsed p = { 0 };
+	char err[256];
+	int status;
+
+	setlocale(LC_TIME, "");
+	signal(SIGPIPE, SIG_IGN);
+	log_set_level(LOG_ERROR);
+	if (cli_parse(none, true, argc, argv, &p, err, sizeof(err)))
+		return top_usage("%s", err);
+	if (p.version) {
+		puts("sheaf " CLI_VERSION);
+		return CLI_OK;
+	}
+	if (p.n_args == 0 || strcmp(p.args[0], "help") == 0) {
+		m = p.n_args > 1 ? find_command(p.args[1]) : NULL;
+		if (m)
+			help_one(m);
+		else
+			help_all(p.n_args || p.help ? stdout : stderr);
+		return p.n_args || p.help ? CLI_OK : CLI_USAGE;
+	}
+	m = find_command(p.args[0]);
+	if (!m)
+		return top_usage("there is no command '%s'", p.args[0]);
+	status = run_command(m, p.n_args, p.args, &p);
+	if (cli_signal) { /* everything is tidy: end as the signal wanted */
+		signal(cli_signal, SIG_DFL);
+		raise(cli_signal);
+	}
+	return status;
+}

@@ -1,0 +1,186 @@
+/* cli: the sheaf command: one file per subcommand, a table of them, and what they share.
+ *
+ * A subcommand is a row (struct cli_command) that says what it takes and a function that does it;
+ * parsing, help and the wording of errors come from the row. Single-threaded unless a file says so.
+ * Every run function returns an exit status and has told the reason on stderr when it is not 0. */
+#ifndef SHEAF_CLI_H
+#define SHEAF_CLI_H
+
+#include <signal.h>
+#include <stdio.h>
+
+#include "base/base.h"
+#include "sheaf.h"
+
+#define CLI_VERSION "0.1.0"
+#define CLI_MAX_OPTIONS 8
+#define CLI_PATH_MAX 4096
+#define CLI_BLOCK (4 * MIB)
+#define CLI_STATUS_MS 1000 /* how long a server may take to answer a question about itself */
+
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+/* ---------------------------------------------------------------- args.c: arguments */
+
+struct cli_option {
+	char letter; /* 0: none */
+	const char *name; /* NULL and letter 0 end a table */
+	const char *value; /* what its argument is called; NULL: a flag */
+	const char *help;
+};
+
+struct cli_parsed {
+	const char *conf; /* --conf, taken everywhere */
+	bool help, version; /* --help, --version, likewise */
+	const char *opt[CLI_MAX_OPTIONS]; /* by index in the table: NULL not given, "" a flag that is */
+	char **args; /* what is left */
+	int n_args;
+};
+
+/* Options and arguments may be mixed, unless first_arg_ends. Keeps what `out` holds already, so the
+ * options before a subcommand and those behind it add up. -EINVAL: `err` says what is wrong. */
+int cli_parse(const struct cli_option *options, bool first_arg_ends, int argc, char **argv,
+	      struct cli_parsed *out, char *err, size_t err_len);
+/* A whole number within the limits, nothing behind it; or -EINVAL. */
+int cli_number(const char *s, uint64_t min, uint64_t max, uint64_t *out);
+/* The path inside the file system that `arg` means ("sheaf:/a", "/a", "a"): absolute, without
+ * empty, "." and ".." parts. -ENAMETOOLONG. */
+int cli_inside_path(const char *arg, char out[CLI_PATH_MAX]);
+/* dir/name; -ENAMETOOLONG. Neither may be `out`. */
+int cli_join(char out[CLI_PATH_MAX], const char *dir, const char *name);
+/* The last component ("" of "/"); points into `path`, which has no slash at its end. */
+const char *cli_basename(const char *path);
+/* `path` is `dir` or lies beneath it; both as cli_inside_path() makes them. */
+bool cli_beneath(const char *dir, const char *path);
+
+/* ---------------------------------------------------------------- format.c: text for people */
+
+void cli_mode_string(char out[11], mode_t mode); /* "drwxr-xr-x" */
+const char *cli_type_name(mode_t mode); /* "directory" */
+void cli_duration(char *out, size_t n, uint64_t ns); /* "3d 4h", "12 s", "250 us" */
+void cli_date(char *out, size_t n, const struct timespec *t, time_t now); /* as ls -l does */
+void cli_speed(char *out, size_t n, uint64_t bytes, uint64_t ns); /* "1.2 GiB/s" */
+/* A name for the terminal: control characters become '?'; for anything else as it is. */
+void cli_put_name(FILE *f, const char *name);
+
+/* Columns as wide as they need to be. A column whose heading begins with '>' is set to the right. */
+struct cli_table {
+	const char *const *heads;
+	size_t n_cols, n_cells, cap;
+	char **cells;
+	bool failed; /* out of memory */
+};
+void cli_table_init(struct cli_table *t, const char *const *heads, size_t n_cols);
+void cli_table_add(struct cli_table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Prints and frees it; -ENOMEM when cells are missing. */
+int cli_table_print(struct cli_table *t, FILE *f);
+
+/* ---------------------------------------------------------------- cli.c: a running subcommand */
+
+struct cli;
+
+struct cli_command {
+	const char *name;
+	const char *usage; /* what follows "sheaf NAME" */
+	const char *summary; /* one line */
+	int (*run)(struct cli *c);
+	int min_args, max_args; /* max -1: any number */
+	struct cli_option options[CLI_MAX_OPTIONS];
+	const char *more; /* further help, or NULL */
+};
+
+struct cli {
+	const struct cli_command *cmd;
+	const char *conf; /* as given, or NULL */
+	const char *const *opt;
+	char **args;
+	int n_args;
+	struct sheaf *fs; /* set by cli_connect(), closed by the caller of run() */
+	bool lost; /* a server did not answer: the rest would only wait as long again */
+};
+
+/* All of the sheaf command; returns its exit status. */
+int cli_main(int argc, char **argv);
+
+int cli_connect(struct cli *c); /* CLI_OK or CLI_FAILED, said */
+/* "sheaf ls: ..." on stderr; returns CLI_FAILED, and the second CLI_USAGE with a hint at --help. */
+int cli_error(struct cli *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int cli_usage(struct cli *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* "sheaf ls: WHAT: why" for an error of the library, with the cure where there is one. */
+int cli_fail(struct cli *c, const char *what, int err);
+/* The same for an error of this host's own files. */
+int cli_fail_host(struct cli *c, const char *what, int err);
+
+/* The cluster file that servers on this host are started from; refuses local:DIR with the cure. */
+int cli_load_conf(struct cli *c, struct conf **out);
+/* Loads the cluster file if there is one to load. 0, or -errno with one line in err. */
+int cli_find_conf(struct cli *c, struct conf **out, char *err, size_t err_len);
+
+/* After cli_catch_signals() the first SIGINT, SIGTERM or SIGHUP only sets this. */
+extern volatile sig_atomic_t cli_signal;
+void cli_catch_signals(void);
+
+uint64_t cli_now(void); /* monotonic ns */
+
+/* ---------------------------------------------------------------- listing.c: names in a directory */
+
+struct cli_name {
+	char *name;
+	uint32_t type; /* S_IF... */
+};
+struct cli_names {
+	struct cli_name *v;
+	size_t n, cap;
+};
+/* The names in a directory, sorted. 0 or -errno; free them in either case. */
+int cli_names_inside(struct cli *c, const char *path, struct cli_names *out);
+int cli_names_host(const char *path, struct cli_names *out);
+void cli_names_free(struct cli_names *n);
+/* 1 a directory, 0 not or not there, -errno */
+int cli_is_dir(struct cli *c, const char *path);
+
+/* ---------------------------------------------------------------- stream.c: moving bytes */
+
+/* One end of a copy: an open file inside, or a descriptor of this host read and written in order. */
+struct cli_stream {
+	struct sheaf_file *f; /* or NULL: */
+	int fd;
+};
+
+struct cli_copier; /* buffers, kept from file to file */
+struct cli_progress {
+	const char *label; /* NULL: silent */
+	uint64_t total, done; /* total 0: not known */
+	uint64_t started, drawn;
+};
+
+struct cli_copier *cli_copier_new(void);
+void cli_copier_free(struct cli_copier *k);
+/* Copies all of `from` (at most `size` bytes when it is inside) to `to`, from offset 0, several blocks
+ * at once. 0; or -errno with *source telling which end failed; -EINTR after a signal. */
+int cli_copier_run(struct cli_copier *k, struct cli_stream *from, struct cli_stream *to, uint64_t size,
+		   struct cli_progress *p, bool *source);
+
+/* ---------------------------------------------------------------- local.c: servers of this host */
+
+struct cli_daemon {
+	const struct conf_target *target;
+	bool here; /* its address belongs to this host */
+	pid_t pid; /* 0: not running */
+	int pidfd; /* of that process, or -1 */
+	int notify; /* what it says while it starts, or -1 */
+	char said[512];
+	size_t n_said;
+	bool done, ok;
+};
+
+bool cli_address_is_local(const char *address);
+/* One per target, in the order of the file; finds those that run. NULL: out of memory. */
+struct cli_daemon *cli_daemons_find(const struct conf *conf);
+void cli_daemons_free(struct cli_daemon *d, size_t n);
+/* Starts it detached; 0, or -errno with the reason in d->said. */
+int cli_daemon_spawn(struct cli_daemon *d, const struct conf *conf);
+void cli_pid_path(char out[CLI_PATH_MAX], const struct conf_target *t);
+void cli_log_path(char out[CLI_PATH_MAX], const struct conf_target *t);
+
+#endif

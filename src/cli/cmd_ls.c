@@ -1,0 +1,175 @@
+/* sheaf ls: list directories. */
+#include <grp.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "cli/commands.h"
+
+enum { OPT_LONG, OPT_RECURSIVE };
+
+static void owner_names(const struct stat *st, char *user, char *group, size_t n)
+{
+	struct passwd *pw = getpwuid(st->st_uid);
+	struct group *gr = getgrgid(st->st_gid);
+
+	if (pw)
+		snprintf(user, n, "%s", pw->pw_name);
+	else
+		snprintf(user, n, "%u", st->st_uid);
+	if (gr)
+		snprintf(group, n, "%s", gr->gr_name);
+	else
+		snprintf(group, n, "%u", st->st_gid);
+}
+
+/* Widths of the columns of a long listing. */
+struct widths {
+	int links, user, group, size;
+};
+
+static void measure(struct widths *w, const struct stat *st)
+{
+	char user[64], group[64], num[32];
+
+	owner_names(st, user, group, sizeof(user));
+	w->user = MAX(w->user, (int)strlen(user));
+	w->group = MAX(w->group, (int)strlen(group));
+	w->links = MAX(w->links, snprintf(num, sizeof(num), "%lu", (unsigned long)st->st_nlink));
+	w->size = MAX(w->size, snprintf(num, sizeof(num), "%lld", (long long)st->st_size));
+}
+
+static void put_long(const struct widths *w, const struct stat *st, const char *name)
+{
+	char mode[11], user[64], group[64], date[64];
+
+	cli_mode_string(mode, st->st_mode);
+	owner_names(st, user, group, sizeof(user));
+	cli_date(date, sizeof(date), &st->st_mtim, time(NULL));
+	printf("%s %*lu %-*s %-*s %*lld %s ", mode, w->links, (unsigned long)st->st_nlink, w->user, user,
+	       w->group, group, w->size, (long long)st->st_size, date);
+	cli_put_name(stdout, name);
+	putchar('\n');
+}
+
+/* Attributes of every name; one that vanished meanwhile gets mode 0 and is left out. */
+static int stat_all(struct cli *c, const char *dir, const struct cli_names *names, struct stat *st)
+{
+	char path[CLI_PATH_MAX];
+	int status = CLI_OK;
+
+	for (size_t i = 0; i < names->n && !c->lost; i++) {
+		int r = cli_join(path, dir, names->v[i].name);
+
+		if (!r)
+			r = sheaf_stat(c->fs, path, &st[i]);
+		if (r)
+			st[i].st_mode = 0;
+		if (r && r != -ENOENT)
+			status = cli_fail(c, path, r);
+	}
+	return status;
+}
+
+static int list_long(struct cli *c, const char *dir, const struct cli_names *names)
+{
+	struct stat *st = calloc(names->n + 1, sizeof(*st));
+	struct widths w = { 0 };
+	int status;
+
+	if (!st)
+		return cli_error(c, "out of memory");
+	status = stat_all(c, dir, names, st);
+	for (size_t i = 0; i < names->n; i++)
+		if (st[i].st_mode)
+			measure(&w, &st[i]);
+	for (size_t i = 0; i < names->n; i++)
+		if (st[i].st_mode)
+			put_long(&w, &st[i], names->v[i].name);
+	free(st);
+	return status;
+}
+
+static void put_heading(const char *path, bool *first)
+{
+	if (!*first)
+		putchar('\n');
+	*first = false;
+	cli_put_name(stdout, path);
+	puts(":");
+}
+
+/* Lists one directory and, with -R, all beneath it. */
+static int list_dir(struct cli *c, const char *path, bool heading, bool *first)
+{
+	char child[CLI_PATH_MAX];
+	struct cli_names names;
+	int status = CLI_OK, r = cli_names_inside(c, path, &names);
+
+	if (r) {
+		cli_names_free(&names);
+		return cli_fail(c, path, r);
+	}
+	if (heading)
+		put_heading(path, first);
+	if (c->opt[OPT_LONG])
+		status = list_long(c, path, &names);
+	for (size_t i = 0; i < names.n && !c->opt[OPT_LONG]; i++) {
+		cli_put_name(stdout, names.v[i].name);
+		putchar('\n');
+	}
+	for (size_t i = 0; i < names.n && c->opt[OPT_RECURSIVE] && !c->lost; i++) {
+		if (!S_ISDIR(names.v[i].type))
+			continue;
+		r = cli_join(child, path, names.v[i].name);
+		status |= r ? cli_fail(c, path, r) : list_dir(c, child, true, first);
+	}
+	cli_names_free(&names);
+	return status;
+}
+
+static int list_one(struct cli *c, const char *path, bool heading, bool *first)
+{
+	struct widths w = { 0 };
+	struct stat st;
+	int r = sheaf_stat(c->fs, path, &st);
+
+	if (r)
+		return cli_fail(c, path, r);
+	if (S_ISDIR(st.st_mode))
+		return list_dir(c, path, heading, first);
+	*first = false;
+	if (c->opt[OPT_LONG]) {
+		measure(&w, &st);
+		put_long(&w, &st, path);
+	} else {
+		cli_put_name(stdout, path);
+		putchar('\n');
+	}
+	return CLI_OK;
+}
+
+static int run_ls(struct cli *c)
+{
+	bool heading = c->n_args > 1 || c->opt[OPT_RECURSIVE], first = true;
+	int status = cli_connect(c), r;
+	char path[CLI_PATH_MAX];
+
+	if (!status && c->n_args == 0)
+		return list_one(c, "/", heading, &first);
+	for (int i = 0; i < c->n_args && c->fs && !c->lost; i++) {
+		r = cli_inside_path(c->args[i], path);
+		status |= r ? cli_fail(c, c->args[i], r) : list_one(c, path, heading, &first);
+	}
+	return status;
+}
+
+const struct cli_command cmd_ls = {
+	.name = "ls",
+	.usage = "[-lR] [PATH...]",
+	.summary = "list directories",
+	.run = run_ls,
+	.max_args = -1,
+	.options = { { 'l', "long", NULL, "with mode, links, owner, size and time" },
+		     { 'R', "recursive", NULL, "and all directories beneath" } },
+};

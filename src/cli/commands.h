@@ -1,0 +1,10 @@
+/* The subcommands: each is defined in its own file, cmd_NAME.c, and listed in cli.c. */
+#ifndef SHEAF_COMMANDS_H
+#define SHEAF_COMMANDS_H
+
+#include "cli/cli.h"
+
+extern const struct cli_command cmd_init, cmd_start, cmd_stop, cmd_status, cmd_ls, cmd_cp, cmd_cat,
+	cmd_rm, cmd_mkdir, cmd_mv, cmd_stat, cmd_requests, cmd_selfcheck;
+
+#endif

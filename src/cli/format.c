@@ -1,0 +1,182 @@
+/* Text for people: modes, times, speeds, tables. Pure functions, but for what they print. */
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+static char type_letter(mode_t mode)
+{
+	switch (mode & S_IFMT) {
+	case S_IFDIR:
+		return 'd';
+	case S_IFLNK:
+		return 'l';
+	case S_IFCHR:
+		return 'c';
+	case S_IFBLK:
+		return 'b';
+	case S_IFIFO:
+		return 'p';
+	case S_IFSOCK:
+		return 's';
+	default:
+		return '-';
+	}
+}
+
+void cli_mode_string(char out[11], mode_t mode)
+{
+	static const struct {
+		mode_t bit;
+		int at; /* of the x it shares a place with */
+		char with, without;
+	} special[] = { { S_ISUID, 3, 's', 'S' }, { S_ISGID, 6, 's', 'S' }, { S_ISVTX, 9, 't', 'T' } };
+
+	out[0] = type_letter(mode);
+	for (int i = 0; i < 9; i++)
+		out[1 + i] = mode & (0400 >> i) ? "rwx"[i % 3] : '-';
+	for (size_t i = 0; i < ARRAY_LEN(special); i++)
+		if (mode & special[i].bit)
+			out[special[i].at] =
+				out[special[i].at] == 'x' ? special[i].with : special[i].without;
+	out[10] = 0;
+}
+
+const char *cli_type_name(mode_t mode)
+{
+	switch (mode & S_IFMT) {
+	case S_IFDIR:
+		return "directory";
+	case S_IFLNK:
+		return "symbolic link";
+	case S_IFCHR:
+		return "character device";
+	case S_IFBLK:
+		return "block device";
+	case S_IFIFO:
+		return "fifo";
+	case S_IFSOCK:
+		return "socket";
+	default:
+		return "regular file";
+	}
+}
+
+void cli_duration(char *out, size_t n, uint64_t ns)
+{
+	uint64_t s = ns / NSEC_PER_SEC;
+
+	if (ns < NSEC_PER_MSEC)
+		snprintf(out, n, "%u us", (unsigned)(ns / 1000));
+	else if (s < 1)
+		snprintf(out, n, "%u ms", (unsigned)(ns / NSEC_PER_MSEC));
+	else if (s < 60)
+		snprintf(out, n, "%u s", (unsigned)s);
+	else if (s < 3600)
+		snprintf(out, n, "%um %us", (unsigned)(s / 60), (unsigned)(s % 60));
+	else if (s < 86400)
+		snprintf(out, n, "%uh %um", (unsigned)(s / 3600), (unsigned)(s / 60 % 60));
+	else
+		snprintf(out, n, "%llud %uh", (unsigned long long)(s / 86400), (unsigned)(s / 3600 % 24));
+}
+
+void cli_date(char *out, size_t n, const struct timespec *t, time_t now)
+{
+	const time_t half_year = 31556952 / 2;
+	bool recent = t->tv_sec <= now && t->tv_sec > now - half_year;
+	struct tm tm;
+
+	if (!localtime_r(&t->tv_sec, &tm) ||
+	    !strftime(out, n, recent ? "%b %e %H:%M" : "%b %e  %Y", &tm))
+		snprintf(out, n, "?");
+}
+
+void cli_speed(char *out, size_t n, uint64_t bytes, uint64_t ns)
+{
+	char size[32];
+
+	format_size(size, sizeof(size), (uint64_t)((double)bytes * 1e9 / (double)MAX(ns, 1)));
+	snprintf(out, n, "%s/s", size);
+}
+
+void cli_put_name(FILE *f, const char *name)
+{
+	if (!isatty(fileno(f))) {
+		fputs(name, f);
+		return;
+	}
+	for (; *name; name++)
+		fputc((unsigned char)*name < 0x20 || *name == 0x7f ? '?' : *name, f);
+}
+
+/* ---- tables ---- */
+
+void cli_table_init(struct cli_table *t, const char *const *heads, size_t n_cols)
+{
+	*t = (struct cli_table){ .heads = heads, .n_cols = n_cols };
+}
+
+void cli_table_add(struct cli_table *t, const char *fmt, ...)
+{
+	va_list ap;
+	char *cell;
+	int n;
+
+	if (t->n_cells == t->cap) {
+		size_t cap = t->cap ? 2 * t->cap : 64;
+		char **cells = realloc(t->cells, cap * sizeof(*cells));
+
+		if (!cells) {
+			t->failed = true;
+			return;
+		}
+		t->cells = cells;
+		t->cap = cap;
+	}
+	va_start(ap, fmt);
+	n = vasprintf(&cell, fmt, ap);
+	va_end(ap);
+	if (n < 0)
+		t->failed = true;
+	else
+		t->cells[t->n_cells++] = cell;
+}
+
+static size_t column_width(const struct cli_table *t, size_t col)
+{
+	size_t w = strlen(t->heads[col] + (t->heads[col][0] == '>'));
+
+	for (size_t i = col; i < t->n_cells; i += t->n_cols)
+		w = MAX(w, strlen(t->cells[i]));
+	return w;
+}
+
+static void put_cell(const struct cli_table *t, size_t col, const char *text, FILE *f)
+{
+	int w = (int)column_width(t, col);
+	bool last = col + 1 == t->n_cols;
+
+	if (t->heads[col][0] == '>')
+		fprintf(f, "%*s%s", w, text, last ? "\n" : "  ");
+	else if (last)
+		fprintf(f, "%s\n", text);
+	else
+		fprintf(f, "%-*s  ", w, text);
+}
+
+int cli_table_print(struct cli_table *t, FILE *f)
+{
+	int r = t->failed ? -ENOMEM : 0;
+
+	if (!r) {
+		for (size_t i = 0; i < t->n_cols; i++)
+			put_cell(t, i, t->heads[i] + (t->heads[i][0] == '>'), f);
+		for (size_t i = 0; i < t->n_cells; i++)
+			put_cell(t, i % t->n_cols, t->cells[i], f);
+	}
+	for (size_t i = 0; i < t->n_cells; i++)
+		free(t->cells[i]);
+	free(t->cells);
+	return r;
+}

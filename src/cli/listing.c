@@ -1,0 +1,98 @@
+/* Directory listings, inside and on the host, whole and sorted. */
+#include <dirent.h>
+#include <stdlib.h>
+
+#include "cli/cli.h"
+
+static int names_add(struct cli_names *l, const char *name, uint32_t type)
+{
+	if (l->n == l->cap) {
+		size_t cap = l->cap ? 2 * l->cap : 64;
+		struct cli_name *v = realloc(l->v, cap * sizeof(*v));
+
+		if (!v)
+			return -ENOMEM;
+		l->v = v;
+		l->cap = cap;
+	}
+	l->v[l->n].type = type;
+	l->v[l->n].name = strdup(name);
+	if (!l->v[l->n].name)
+		return -ENOMEM;
+	l->n++;
+	return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct cli_name *)a)->name, ((const struct cli_name *)b)->name);
+}
+
+static void names_sort(struct cli_names *l)
+{
+	if (l->n)
+		qsort(l->v, l->n, sizeof(*l->v), by_name);
+}
+
+static bool is_dots(const char *name)
+{
+	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+int cli_names_inside(struct cli *c, const char *path, struct cli_names *out)
+{
+	struct sheaf_dirent e;
+	struct sheaf_dir *d;
+	int r = sheaf_opendir(c->fs, path, &d);
+
+	*out = (struct cli_names){ 0 };
+	if (r)
+		return r;
+	while ((r = sheaf_readdir(d, &e)) > 0) {
+		if (is_dots(e.name))
+			continue;
+		r = names_add(out, e.name, e.type);
+		if (r)
+			break;
+	}
+	sheaf_closedir(d);
+	names_sort(out);
+	return r;
+}
+
+int cli_names_host(const char *path, struct cli_names *out)
+{
+	DIR *d = opendir(path);
+	struct dirent *e;
+	int r = 0;
+
+	*out = (struct cli_names){ 0 };
+	if (!d)
+		return -errno;
+	while (!r && (errno = 0, e = readdir(d)))
+		if (!is_dots(e->d_name))
+			r = names_add(out, e->d_name, DTTOIF(e->d_type));
+	if (!r)
+		r = -errno;
+	closedir(d);
+	names_sort(out);
+	return r;
+}
+
+void cli_names_free(struct cli_names *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		free(l->v[i].name);
+	free(l->v);
+	*l = (struct cli_names){ 0 };
+}
+
+int cli_is_dir(struct cli *c, const char *path)
+{
+	struct stat st;
+	int r = sheaf_stat(c->fs, path, &st);
+
+	if (r == -ENOENT)
+		return 0;
+	return r ? r : S_ISDIR(st.st_mode);
+}

@@ -1,0 +1,309 @@
+/* The servers of this host: which they are, which of them run, and starting one.
+ *
+ * A running sheafd keeps STORAGE/sheafd.pid. A pid is believed only when that process is a sheafd with
+ * this cluster file and this server on its command line; it is then held by a pidfd, so that a signal
+ * cannot reach another process that got the same number. Blocking; single-threaded. */
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <limits.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+#define NOTIFY_FD 3
+
+extern char **environ;
+
+/* ---- addresses ---- */
+
+static bool same_host(const struct sockaddr *a, const struct sockaddr *b)
+{
+	if (!b || a->sa_family != b->sa_family)
+		return false;
+	if (a->sa_family == AF_INET)
+		return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
+		       ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+	if (a->sa_family == AF_INET6)
+		return memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
+			      &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr)) == 0;
+	return false;
+}
+
+static bool is_loopback_or_any(const struct sockaddr *a)
+{
+	const struct in6_addr *six;
+	uint32_t four;
+
+	if (a->sa_family == AF_INET) {
+		four = ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr);
+		return four >> 24 == 127 || four == 0;
+	}
+	if (a->sa_family != AF_INET6)
+		return false;
+	six = &((const struct sockaddr_in6 *)a)->sin6_addr;
+	return IN6_IS_ADDR_LOOPBACK(six) || IN6_IS_ADDR_UNSPECIFIED(six);
+}
+
+static bool is_interface(const struct sockaddr *a)
+{
+	struct ifaddrs *all;
+	bool found = false;
+
+	if (getifaddrs(&all) < 0)
+		return false;
+	for (struct ifaddrs *i = all; i && !found; i = i->ifa_next)
+		found = same_host(a, i->ifa_addr);
+	freeifaddrs(all);
+	return found;
+}
+
+bool cli_address_is_local(const char *address)
+{
+	const struct addrinfo want = { .ai_socktype = SOCK_STREAM };
+	const char *colon = strrchr(address, ':');
+	char host[CONF_ADDR_MAX];
+	struct addrinfo *all;
+	bool local = false;
+	size_t n;
+
+	if (!colon)
+		return false;
+	n = MIN((size_t)(colon - address), sizeof(host) - 1);
+	memcpy(host, address, n);
+	host[n] = 0;
+	if (host[0] == '[' && host[n - 1] == ']') {
+		memmove(host, host + 1, n - 2);
+		host[n - 2] = 0;
+	}
+	if (getaddrinfo(host, NULL, &want, &all))
+		return false;
+	for (struct addrinfo *a = all; a && !local; a = a->ai_next)
+		local = is_loopback_or_any(a->ai_addr) || is_interface(a->ai_addr);
+	freeaddrinfo(all);
+	return local;
+}
+
+/* ---- which run ---- */
+
+void cli_pid_path(char out[CLI_PATH_MAX], const struct conf_target *t)
+{
+	snprintf(out, CLI_PATH_MAX, "%s/sheafd.pid", t->storage);
+}
+
+void cli_log_path(char out[CLI_PATH_MAX], const struct conf_target *t)
+{
+	snprintf(out, CLI_PATH_MAX, "%s/sheafd.log", t->storage);
+}
+
+static pid_t read_pid(const struct conf_target *t)
+{
+	char path[CLI_PATH_MAX], text[32];
+	uint64_t pid = 0;
+	ssize_t n;
+	int fd;
+
+	cli_pid_path(path, t);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[MAX(n, 0)] = 0;
+	text[strcspn(text, "\n")] = 0;
+	return cli_number(text, 1, INT_MAX, &pid) ? 0 : (pid_t)pid;
+}
+
+/* The file that a process with this working directory means by `path`. */
+static bool same_file(pid_t pid, const char *path, const char *ours)
+{
+	char full[CLI_PATH_MAX];
+	struct stat a, b;
+
+	if (strcmp(path, ours) == 0)
+		return true;
+	if (path[0] == '/')
+		snprintf(full, sizeof(full), "%s", path);
+	else
+		snprintf(full, sizeof(full), "/proc/%d/cwd/%s", pid, path);
+	return stat(full, &a) == 0 && stat(ours, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/* The value of an option on a command line of n bytes, strings one behind the other; or NULL. */
+static const char *find_value(const char *line, size_t n, const char *option)
+{
+	size_t len = strlen(option);
+
+	for (const char *p = line; p < line + n; p += strlen(p) + 1) {
+		if (strncmp(p, option, len) != 0)
+			continue;
+		if (p[len] == '=')
+			return p + len + 1;
+		if (p[len] == 0 && p + len + 1 < line + n)
+			return p + len + 1;
+	}
+	return NULL;
+}
+
+static bool is_our_sheafd(pid_t pid, const struct conf *conf, const struct conf_target *t)
+{
+	char path[64], line[2 * CLI_PATH_MAX], id[16];
+	const char *file, *server;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	n = read(fd, line, sizeof(line) - 1);
+	close(fd);
+	if (n <= 0)
+		return false;
+	line[n] = 0;
+	if (strcmp(cli_basename(line), "sheafd") != 0)
+		return false;
+	snprintf(id, sizeof(id), "%u", t->id);
+	file = find_value(line, (size_t)n, "--conf");
+	server = find_value(line, (size_t)n, "--server");
+	return file && server && same_file(pid, file, conf->path) &&
+	       (strcmp(server, t->name) == 0 || strcmp(server, id) == 0);
+}
+
+static void find_running(struct cli_daemon *d, const struct conf *conf)
+{
+	pid_t pid = read_pid(d->target);
+	int fd;
+
+	if (!pid)
+		return;
+	fd = pidfd_open(pid, 0);
+	if (fd < 0)
+		return;
+	if (!is_our_sheafd(pid, conf, d->target)) {
+		close(fd);
+		return;
+	}
+	d->pid = pid;
+	d->pidfd = fd;
+}
+
+struct cli_daemon *cli_daemons_find(const struct conf *conf)
+{
+	struct cli_daemon *d = calloc(conf->n_targets, sizeof(*d));
+
+	for (uint32_t i = 0; d && i < conf->n_targets; i++) {
+		d[i].target = &conf->targets[i];
+		d[i].pidfd = d[i].notify = -1;
+		d[i].here = cli_address_is_local(conf->targets[i].address);
+		if (d[i].here)
+			find_running(&d[i], conf);
+	}
+	return d;
+}
+
+void cli_daemons_free(struct cli_daemon *d, size_t n)
+{
+	for (size_t i = 0; d && i < n; i++) {
+		if (d[i].pidfd >= 0)
+			close(d[i].pidfd);
+		if (d[i].notify >= 0)
+			close(d[i].notify);
+	}
+	free(d);
+}
+
+/* ---- starting ---- */
+
+/* Beside this program, in ../sbin, or by PATH. */
+static void find_sheafd(char out[CLI_PATH_MAX])
+{
+	static const char *const places[] = { "sheafd", "../sbin/sheafd" };
+	char self[CLI_PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (n > 0) {
+		self[n] = 0;
+		*strrchr(self, '/') = 0;
+		for (size_t i = 0; i < ARRAY_LEN(places); i++)
+			if (cli_join(out, self, places[i]) == 0 && access(out, X_OK) == 0)
+				return;
+	}
+	strcpy(out, "sheafd");
+}
+
+/* Where its words go: the log, or nowhere when its directory is missing (it will say so itself). */
+static int wire_up(posix_spawn_file_actions_t *fa, const char *log, int notify)
+{
+	int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644), r;
+
+	if (fd >= 0)
+		close(fd);
+	else
+		log = "/dev/null";
+	r = posix_spawn_file_actions_addopen(fa, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+	if (!r)
+		r = posix_spawn_file_actions_adddup2(fa, notify, NOTIFY_FD);
+	if (!r)
+		r = posix_spawn_file_actions_addopen(fa, STDOUT_FILENO, log, O_WRONLY | O_APPEND, 0);
+	if (!r)
+		r = posix_spawn_file_actions_adddup2(fa, STDOUT_FILENO, STDERR_FILENO);
+	if (!r)
+		r = posix_spawn_file_actions_addchdir_np(fa, "/");
+	return r;
+}
+
+static int spawn(const char *program, char **argv, const char *log, int notify, pid_t *pid)
+{
+	posix_spawn_file_actions_t fa;
+	posix_spawnattr_t at;
+	sigset_t set;
+	int r;
+
+	posix_spawn_file_actions_init(&fa);
+	posix_spawnattr_init(&at);
+	posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+	sigfillset(&set);
+	posix_spawnattr_setsigdefault(&at, &set);
+	sigemptyset(&set);
+	posix_spawnattr_setsigmask(&at, &set);
+	r = wire_up(&fa, log, notify);
+	if (!r)
+		r = posix_spawnp(pid, program, &fa, &at, argv, environ);
+	posix_spawnattr_destroy(&at);
+	posix_spawn_file_actions_destroy(&fa);
+	return r;
+}
+
+int cli_daemon_spawn(struct cli_daemon *d, const struct conf *conf)
+{
+	char program[CLI_PATH_MAX], log[CLI_PATH_MAX], fd_text[8];
+	char *argv[] = { "sheafd", "--conf", (char *)conf->path, "--server", (char *)d->target->name,
+			 "--log",  log,	     "--notify-fd",	 fd_text,    NULL };
+	int ends[2], r;
+
+	find_sheafd(program);
+	cli_log_path(log, d->target);
+	snprintf(fd_text, sizeof(fd_text), "%d", NOTIFY_FD);
+	if (pipe2(ends, O_CLOEXEC) < 0) {
+		r = errno;
+	} else {
+		r = spawn(program, argv, log, ends[1], &d->pid);
+		close(ends[1]);
+		if (r)
+			close(ends[0]);
+		else
+			d->notify = ends[0];
+	}
+	if (r) {
+		d->pid = 0;
+		snprintf(d->said, sizeof(d->said), "error: cannot run %.300s: %s", program, error_text(r));
+	}
+	return -r;
+}

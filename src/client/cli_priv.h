@@ -1,0 +1,75 @@
+/* What the files of the client share. Private to src/client. */
+#ifndef SHEAF_CLI_PRIV_H
+#define SHEAF_CLI_PRIV_H
+
+#include "client/client.h"
+
+struct client {
+	struct loop *loop;
+	const struct conf *conf;
+	struct net net;
+	struct peer *peers; /* by target id */
+	uint32_t n_peers;
+	uint32_t meta[CONF_MAX_TARGETS]; /* partition p belongs to meta[p mod n] */
+	uint32_t n_meta;
+	struct list files;
+	struct list spare_ops;
+	uint64_t next_open;
+	uint64_t timeout_ns;
+	struct extent scratch[LIST_MAX];
+};
+
+/* An open file. */
+struct cfile {
+	struct list link;
+	struct client *c;
+	struct wire_handle h;
+	uint64_t id; /* of the open */
+	uint32_t flags; /* OPEN_READ, OPEN_WRITE */
+	struct layout layout;
+	uint32_t *targets; /* layout.width ids */
+	struct wire_capability cap;
+	struct wire_wrote wrote;
+	uint64_t *unsynced; /* per object: verifier of the oldest write that no fsync covered, or 0 */
+	bool lost; /* a server lost unsynced data */
+	struct cred_wire cred;
+};
+
+/* ---- client.c ---- */
+struct peer *peer_of(struct client *c, uint64_t ino); /* the metadata server */
+/* A call of this operation; the caller adds what is special. */
+struct call call_make(struct cop *op, uint32_t number, xdr_any put, void *args, xdr_any get, void *res);
+void cop_start(struct cop *op, const struct req_ops *ops);
+bool cop_end(struct cop *op, int64_t result); /* last thing a step function does; returns false */
+static inline struct cop *cop_of(struct req *q)
+{
+	return container_of(q, struct cop, q);
+}
+
+/* ---- sizing.c: attributes with the true size ---- */
+struct sizing {
+	struct req q;
+	struct cop *op;
+	struct wire_handle h;
+	struct call attr_call;
+	struct wire_getattr_args attr_args;
+	struct wire_getattr_res attr_res;
+	struct call *calls;
+	struct wire_objstat_args *stat_args;
+	struct wire_object_res *ends;
+	uint32_t n, tries;
+};
+/* Holds op->q until op->attr is filled with size and mtime made right. */
+void sizing_start(struct cop *op, const struct wire_handle *h);
+
+/* ---- transfer.c: a fresh capability ---- */
+void cap_ask(struct cop *op, struct cfile *f, struct call *c, struct req *q); /* holds q */
+void cap_take(struct cfile *f, struct call *c); /* when q goes on */
+
+/* ---- file.c ---- */
+void file_wrote(struct cfile *f, uint64_t epoch, uint64_t end, int64_t mtime);
+/* A write to object `index` was answered by a server with this verifier. */
+void file_unsynced(struct cfile *f, uint32_t index, uint64_t verifier);
+void file_reclaim(struct peer *p, bool session_lost);
+
+#endif

@@ -1,0 +1,167 @@
+/* A client: its peers, its operations' memory, and which server owns what. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "client/cli_priv.h"
+
+static void name_ourselves(char out[LINK_HOST_MAX])
+{
+	char host[48] = "client";
+
+	gethostname(host, sizeof(host) - 1);
+	snprintf(out, LINK_HOST_MAX, "%s:%d", host, (int)getpid());
+}
+
+int client_new(const struct client_opts *o, struct client **out)
+{
+	const struct conf *conf = o->conf;
+	struct client *c = calloc(1, sizeof(*c));
+	struct net_identity id = { .fs = conf->fs_id, .timeout_ms = conf->timeout_s * 1000 };
+
+	if (!c)
+		return -ENOMEM;
+	c->loop = o->loop;
+	c->conf = conf;
+	c->timeout_ns = conf->timeout_s * NSEC_PER_SEC;
+	list_init(&c->files);
+	list_init(&c->spare_ops);
+	memcpy(id.client_key, o->key, KEY_BYTES);
+	name_ourselves(id.host);
+	c->loop->now = c->loop->env->clock->now(c->loop->env);
+	net_init(&c->net, o->loop, &id);
+	c->net.hub = o->hub;
+	c->n_peers = conf->n_targets;
+	c->peers = calloc(c->n_peers, sizeof(*c->peers));
+	if (!c->peers) {
+		client_free(c);
+		return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < c->n_peers; i++) {
+		peer_init(&c->peers[i], &c->net, LINK_CLIENT, i,
+			  o->addresses ? o->addresses[i] : conf->targets[i].address);
+		c->peers[i].owner = c;
+		c->peers[i].restarted = file_reclaim;
+		if (conf->targets[i].roles & ROLE_META)
+			c->meta[c->n_meta++] = i;
+	}
+	*out = c;
+	return 0;
+}
+
+void client_free(struct client *c)
+{
+	struct list *it;
+
+	for (uint32_t i = 0; c->peers && i < c->n_peers; i++)
+		peer_fini(&c->peers[i]);
+	while (!list_empty(&c->loop->runnable)) /* claims that were under way */
+		loop_run_ready(c->loop);
+	net_fini(&c->net);
+	while ((it = list_pop(&c->files)))
+		free(list_entry(it, struct cfile, link));
+	while ((it = list_pop(&c->spare_ops))) {
+		struct cop *op = list_entry(it, struct cop, spare);
+
+		arena_destroy(&op->arena);
+		free(op);
+	}
+	free(c->peers);
+	free(c);
+}
+
+struct peer *peer_of(struct client *c, uint64_t ino)
+{
+	return &c->peers[c->meta[(ino >> 48) % c->n_meta]];
+}
+
+uint32_t client_targets(const struct client *c)
+{
+	return c->n_peers;
+}
+
+const struct conf_target *client_target(const struct client *c, uint32_t i)
+{
+	return &c->conf->targets[i];
+}
+
+/* ---- operations ---- */
+
+static void own_cred(struct cred_wire *w)
+{
+	gid_t gids[ARRAY_LEN(w->gids)];
+	int n = getgroups(ARRAY_LEN(gids), gids);
+
+	w->uid = geteuid();
+	w->gid = getegid();
+	for (w->n_gids = 0; n > 0 && w->n_gids < (uint32_t)n; w->n_gids++)
+		w->gids[w->n_gids] = gids[w->n_gids];
+}
+
+struct cop *cop_new(struct client *c, const struct sheaf_cred *cred)
+{
+	struct list *it = list_pop(&c->spare_ops);
+	struct cop *op;
+	struct arena keep;
+
+	if (it) {
+		op = list_entry(it, struct cop, spare);
+	} else {
+		op = calloc(1, sizeof(*op));
+		if (!op)
+			return NULL;
+		arena_init(&op->arena, 0);
+	}
+	keep = op->arena;
+	memset(op, 0, sizeof(*op));
+	op->arena = keep;
+	list_init(&op->spare);
+	op->c = c;
+	if (!cred) {
+		own_cred(&op->cred);
+		return op;
+	}
+	op->cred.uid = cred->uid;
+	op->cred.gid = cred->gid;
+	op->cred.n_gids = MIN(cred->n_gids, (uint32_t)ARRAY_LEN(op->cred.gids));
+	if (op->cred.n_gids)
+		memcpy(op->cred.gids, cred->gids, op->cred.n_gids * sizeof(uint32_t));
+	return op;
+}
+
+void cop_free(struct cop *op)
+{
+	call_fini(&op->call);
+	arena_reset(&op->arena);
+	list_push_front(&op->c->spare_ops, &op->spare);
+}
+
+struct call call_make(struct cop *op, uint32_t number, xdr_any put, void *args, xdr_any get, void *res)
+{
+	return (struct call){ .op = number,
+			      .put_args = put,
+			      .args = args,
+			      .get_res = get,
+			      .res = res,
+			      .cred = &op->cred,
+			      .arena = &op->arena,
+			      .trace = op->q.trace,
+			      .deadline = op->c->loop->now + op->c->timeout_ns };
+}
+
+void cop_start(struct cop *op, const struct req_ops *ops)
+{
+	op->c->loop->now = op->c->loop->env->clock->now(op->c->loop->env);
+	req_init(&op->q, op->c->loop, ops, 0);
+	op->q.trace = env_random_u64(op->c->loop->env);
+	req_start(&op->q);
+}
+
+bool cop_end(struct cop *op, int64_t result)
+{
+	op->result = result;
+	req_fini(&op->q);
+	op->finished = true;
+	op->done(op);
+	return false;
+}

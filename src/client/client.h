@@ -1,0 +1,129 @@
+/* client: libsheaf without threads: operations as step machines on a loop that somebody turns.
+ *
+ * A cop is one operation: take it with cop_new(), fill its arguments, start it; done() is called on the
+ * loop when it has ended, with `result` set; then cop_free(). The blocking interface (sync.c) is "start, then
+ * drive"; the simulation starts cops by the dozen. */
+#ifndef SHEAF_CLIENT_H
+#define SHEAF_CLIENT_H
+
+#include "layout/layout.h"
+#include "net/net.h"
+#include "sheaf_handle.h"
+
+struct client;
+struct cfile;
+struct cop;
+
+struct client_opts {
+	struct loop *loop;
+	const struct conf *conf; /* borrowed until client_free() */
+	uint8_t key[KEY_BYTES];
+	struct loop_hub *hub; /* or NULL */
+	const char *const *addresses; /* instead of those in conf, or NULL */
+};
+int client_new(const struct client_opts *o, struct client **out);
+/* No operation may be under way. Links close; sessions end with their lease unless client_bye() ran. */
+void client_free(struct client *c);
+
+/* ---- operations ---- */
+
+struct transfer; /* of list reads and writes; in transfer.c */
+struct sizing; /* the size of a file that is being written; in sizing.c */
+
+struct cop {
+	struct req q;
+	struct client *c;
+	struct list spare;
+	struct arena arena;
+	void (*done)(struct cop *op);
+	void *user; /* of whoever waits */
+	void *state; /* of the operation */
+	int64_t result; /* 0 or a count, or -errno */
+	bool finished;
+	struct cred_wire cred;
+	struct call call;
+	uint32_t hops; /* referrals followed */
+	struct wire_place *place, *place2; /* into args: where the walk is */
+	union {
+		struct wire_void_args none;
+		struct wire_lookup_args lookup;
+		struct wire_getattr_args getattr;
+		struct wire_setattr_args setattr;
+		struct wire_open_args open;
+		struct wire_close_args close;
+		struct wire_record_args record;
+		struct wire_mkdir_args mkdir;
+		struct wire_unlink_args unlink;
+		struct wire_rename_args rename;
+		struct wire_truncate_args truncate;
+		struct wire_readdir_args readdir;
+	} args;
+	union {
+		struct wire_void_res none;
+		struct wire_attr_res attr; /* also lookup */
+		struct wire_lookup_res lookup;
+		struct wire_getattr_res getattr;
+		struct wire_open_res open;
+		struct wire_readdir_res readdir; /* until cop_free() */
+		struct wire_status_res status;
+		struct wire_requests_res requests;
+	} res;
+	struct wire_attr attr; /* of stat-like operations: size and mtime made right */
+	struct cfile *file; /* in, or the result of an open */
+	struct access access; /* of a transfer */
+	struct transfer *transfer;
+	struct sizing *sizing;
+	struct iovec one_mem; /* plain reads and writes are lists of one */
+	struct extent one_ext;
+};
+
+struct cop *cop_new(struct client *c, const struct sheaf_cred *cred); /* NULL: out of memory */
+void cop_free(struct cop *op);
+
+/* Names: path is borrowed until done. An empty path means dir itself where that makes sense. */
+void client_stat(struct cop *op, struct sheaf_handle dir, const char *path);
+void client_getattr(struct cop *op, struct sheaf_handle h);
+void client_setattr(struct cop *op, struct sheaf_handle h, unsigned which, const struct stat *st);
+void client_open(struct cop *op, struct sheaf_handle dir, const char *path, int flags, mode_t mode,
+		 const struct sheaf_layout *layout); /* op->file */
+void client_mkdir(struct cop *op, struct sheaf_handle dir, const char *path, mode_t mode);
+void client_unlink(struct cop *op, struct sheaf_handle dir, const char *path);
+void client_rmdir(struct cop *op, struct sheaf_handle dir, const char *path);
+void client_rename(struct cop *op, struct sheaf_handle dir, const char *from, struct sheaf_handle dir2,
+		   const char *to, unsigned flags);
+void client_truncate(struct cop *op, struct sheaf_handle h, uint64_t size);
+void client_readdir(struct cop *op, struct sheaf_handle dir, uint64_t cookie, uint32_t max);
+
+/* Files. A cfile is freed by client_close(), whatever its result. */
+void client_close(struct cop *op, struct cfile *f);
+void client_fsync(struct cop *op, struct cfile *f);
+void client_fstat(struct cop *op, struct cfile *f);
+/* mem and ext are borrowed until done. */
+void client_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
+		 const struct extent *ext, size_t n_ext);
+void client_write(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
+		  const struct extent *ext, size_t n_ext);
+struct sheaf_handle cfile_handle(const struct cfile *f);
+
+/* Administration. */
+uint32_t client_targets(const struct client *c);
+const struct conf_target *client_target(const struct client *c, uint32_t i);
+void client_status(struct cop *op, uint32_t target, uint64_t timeout_ns);
+void client_requests(struct cop *op, uint32_t target, uint64_t timeout_ns);
+void client_bye(struct cop *op); /* ends our sessions with the servers we have links to */
+
+void attr_to_stat(const struct wire_attr *a, struct stat *st);
+
+/* ---- the blocking interface's other half: who made it and what goes with it ---- */
+
+struct sheaf_backing {
+	struct loop *loop;
+	struct client *client;
+	void *owner;
+	void (*teardown)(void *owner); /* after the client is gone */
+};
+int sheaf_wrap(const struct sheaf_backing *b, struct sheaf **out);
+/* For messages of sheaf_why(). */
+void why_set(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

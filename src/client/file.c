@@ -1,0 +1,384 @@
+/* Open files: open, close, fsync, and what a file remembers between them: its capability, how far it
+ * was written, and which servers have data of it that no fsync covered. */
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "client/cli_priv.h"
+
+struct sheaf_handle cfile_handle(const struct cfile *f)
+{
+	return (struct sheaf_handle){ f->h.ino, f->h.gen };
+}
+
+static void file_free(struct cfile *f)
+{
+	list_del(&f->link);
+	free(f->targets);
+	free(f->unsynced);
+	free(f);
+}
+
+void file_wrote(struct cfile *f, uint64_t epoch, uint64_t end, int64_t mtime)
+{
+	if (epoch < f->wrote.epoch)
+		return;
+	if (epoch > f->wrote.epoch) /* a fence cut or settled what was before */
+		f->wrote = (struct wire_wrote){ .epoch = epoch };
+	f->wrote.end = MAX(f->wrote.end, end);
+	f->wrote.mtime = MAX(f->wrote.mtime, mtime);
+}
+
+void file_unsynced(struct cfile *f, uint32_t index, uint64_t verifier)
+{
+	if (!f->unsynced[index])
+		f->unsynced[index] = verifier;
+	else if (f->unsynced[index] != verifier)
+		f->lost = true;
+}
+
+/* ---- open ---- */
+
+enum { CALL, CHECK, END };
+static const char *const open_names[] = { "call", "check", "end" };
+
+static int file_make(struct cop *op)
+{
+	const struct wire_open_res *r = &op->res.open;
+	struct cfile *f = calloc(1, sizeof(*f));
+	uint32_t width = r->layout.n_targets;
+
+	if (!f)
+		return -ENOMEM;
+	list_init(&f->link);
+	f->c = op->c;
+	f->h = (struct wire_handle){ r->at.ino, r->at.gen };
+	f->id = op->args.open.id;
+	f->flags = op->args.open.flags & (OPEN_READ | OPEN_WRITE);
+	f->layout = (struct layout){ r->layout.unit, width, r->layout.start };
+	f->cap = r->cap;
+	f->cred = op->cred;
+	op->file = f;
+	if ((r->at.mode & S_IFMT) == S_IFDIR)
+		goto listed;
+	f->targets = calloc(MAX(width, 1u), sizeof(*f->targets));
+	f->unsynced = calloc(MAX(width, 1u), sizeof(*f->unsynced));
+	if (!f->targets || !f->unsynced)
+		goto fail;
+	if (!width || !r->layout.unit || r->layout.start >= width)
+		goto fail;
+	for (uint32_t i = 0; i < width; i++) {
+		f->targets[i] = r->layout.targets[i];
+		if (f->targets[i] >= op->c->n_peers)
+			goto fail;
+	}
+listed:
+	list_push(&op->c->files, &f->link);
+	return 0;
+fail:
+	file_free(f);
+	op->file = NULL;
+	return -EIO;
+}
+
+static bool open_step(struct req *q)
+{
+	struct cop *op = cop_of(q);
+	const struct wire_referral *r = &op->call.referral;
+
+	switch (q->state) {
+	case CALL:
+		req_goto(q, CHECK);
+		op->call.deadline = q->loop->now + op->c->timeout_ns;
+		op->call.trace = q->trace;
+		peer_call(peer_of(op->c, op->place->dir.ino), &op->call, q);
+		break;
+	case CHECK:
+		req_goto(q, END);
+		if (q->error == -EREMOTE && ++op->hops < 64 && r->consumed <= op->place->path.len) {
+			op->place->dir = r->at;
+			op->place->path.p += r->consumed;
+			op->place->path.len -= r->consumed;
+			call_fini(&op->call);
+			q->error = 0;
+			req_goto(q, CALL);
+		} else if (!q->error) {
+			q->error = file_make(op);
+		}
+		break;
+	case END:
+		return cop_end(op, q->error);
+	}
+	return true;
+}
+
+static const struct req_ops open_ops = { "open", open_step, CHECK, 3, open_names, NULL };
+
+static int open_flags(int flags, uint32_t *out)
+{
+	static const uint32_t mode[] = { [O_RDONLY] = OPEN_READ,
+					 [O_WRONLY] = OPEN_WRITE,
+					 [O_RDWR] = OPEN_READ | OPEN_WRITE };
+
+	if ((flags & O_ACCMODE) == O_ACCMODE)
+		return -EINVAL;
+	if (flags & O_APPEND)
+		return -EOPNOTSUPP;
+	*out = mode[flags & O_ACCMODE];
+	if (flags & O_CREAT)
+		*out |= OPEN_CREATE;
+	if (flags & O_EXCL)
+		*out |= OPEN_EXCL;
+	if (flags & O_TRUNC)
+		*out |= OPEN_TRUNC;
+	if (flags & O_DIRECTORY)
+		*out |= OPEN_DIRECTORY;
+	return 0;
+}
+
+void client_open(struct cop *op, struct sheaf_handle dir, const char *path, int flags, mode_t mode,
+		 const struct sheaf_layout *layout)
+{
+	struct wire_open_args *a = &op->args.open;
+	int e;
+
+	while (*path == '/')
+		path++;
+	op->c->loop->now = op->c->loop->env->clock->now(op->c->loop->env);
+	*a = (struct wire_open_args){ .where = { { dir.ino, dir.gen }, wire_text(path) },
+				      .id = ++op->c->next_open,
+				      .mode = mode & 07777 };
+	e = open_flags(flags, &a->flags);
+	if (layout && layout->size >= sizeof(*layout)) {
+		a->unit = layout->stripe_unit;
+		a->width = layout->width;
+	}
+	op->place = &a->where;
+	op->call = call_make(op, OP_OPEN, XDR_ANY(xdr_wire_open_args), a, XDR_ANY(xdr_wire_open_res),
+			     &op->res.open);
+	op->call.change = true;
+	req_init(&op->q, op->c->loop, &open_ops, CALL);
+	op->q.trace = env_random_u64(op->c->loop->env);
+	op->q.error = e;
+	req_start(&op->q);
+}
+
+/* ---- fsync and close ---- */
+
+enum { ASK, JUDGE, REPORT, FINISH };
+static const char *const sync_names[] = { "objects", "judge", "report", "end" };
+
+struct syncing {
+	struct call *calls;
+	struct wire_sync_args *args;
+	struct wire_object_res *res;
+	uint32_t n;
+	uint32_t tries;
+	bool closing;
+	int verdict;
+};
+
+/* Closing need not ask a server whose link has been up since the write. */
+static bool must_ask(struct cfile *f, uint32_t i, bool closing)
+{
+	struct peer *p = &f->c->peers[f->targets[i]];
+
+	if (!f->unsynced[i])
+		return false;
+	return !closing || p->state != PEER_UP || p->verifier != f->unsynced[i];
+}
+
+static int ask_targets(struct cop *op, struct syncing *s)
+{
+	struct cfile *f = op->file;
+	uint32_t n = f->layout.width;
+
+	s->calls = arena_alloc(&op->arena, MAX(n, 1u) * sizeof(*s->calls));
+	s->args = arena_alloc(&op->arena, MAX(n, 1u) * sizeof(*s->args));
+	s->res = arena_alloc(&op->arena, MAX(n, 1u) * sizeof(*s->res));
+	if (!s->calls || !s->args || !s->res)
+		return -ENOMEM;
+	s->n = f->unsynced ? n : 0;
+	for (uint32_t i = 0; i < s->n; i++) {
+		if (!must_ask(f, i, s->closing))
+			continue;
+		s->args[i].cap = f->cap;
+		s->calls[i] = call_make(op, s->closing ? OP_OBJSTAT : OP_SYNC, XDR_ANY(xdr_wire_sync_args),
+					&s->args[i], XDR_ANY(xdr_wire_object_res), &s->res[i]);
+		peer_call(&f->c->peers[f->targets[i]], &s->calls[i], &op->q);
+	}
+	return 0;
+}
+
+/* Did every server keep what it had acknowledged? Capabilities that were fenced do not matter here. */
+static int judge(struct cop *op, struct syncing *s)
+{
+	struct cfile *f = op->file;
+	int verdict = 0;
+
+	for (uint32_t i = 0; i < s->n; i++) {
+		struct call *c = &s->calls[i];
+
+		if (!c->op)
+			continue;
+		if (c->status && !verdict)
+			verdict = c->status;
+		if (!c->status && c->verifier != f->unsynced[i])
+			f->lost = true;
+		if (!c->status && !s->closing)
+			f->unsynced[i] = 0;
+		call_fini(c);
+	}
+	if (f->lost && verdict != -EKEYEXPIRED) {
+		verdict = -EIO;
+		f->lost = false; /* said once, as a local file system does */
+		memset(f->unsynced, 0, f->layout.width * sizeof(*f->unsynced));
+	}
+	return verdict;
+}
+
+static void report(struct cop *op, struct syncing *s)
+{
+	struct cfile *f = op->file;
+
+	if (s->closing) {
+		op->args.close = (struct wire_close_args){ f->h, f->id, f->wrote };
+		op->call = call_make(op, OP_CLOSE, XDR_ANY(xdr_wire_close_args), &op->args,
+				     XDR_ANY(xdr_wire_void_res), &op->res);
+	} else if (f->wrote.mtime) {
+		op->args.record = (struct wire_record_args){ f->h, f->wrote };
+		op->call = call_make(op, OP_RECORD, XDR_ANY(xdr_wire_record_args), &op->args,
+				     XDR_ANY(xdr_wire_attr_res), &op->res);
+	} else {
+		return;
+	}
+	peer_call(peer_of(op->c, f->h.ino), &op->call, &op->q);
+}
+
+static bool sync_step(struct req *q)
+{
+	struct cop *op = cop_of(q);
+	struct syncing *s = op->state;
+	struct cfile *f = op->file;
+	int e;
+
+	switch (q->state) {
+	case ASK:
+		req_goto(q, JUDGE);
+		cap_take(f, &op->call); /* when there was a need */
+		q->error = ask_targets(op, s);
+		break;
+	case JUDGE:
+		req_goto(q, REPORT);
+		s->verdict = q->error == -ENOMEM ? q->error : judge(op, s);
+		q->error = 0;
+		if (s->verdict == -EKEYEXPIRED && !s->closing && ++s->tries < 100) {
+			req_goto(q, ASK);
+			cap_ask(op, f, &op->call, q);
+		}
+		break;
+	case REPORT:
+		req_goto(q, FINISH);
+		call_fini(&op->call);
+		report(op, s);
+		break;
+	case FINISH:
+		e = s->verdict && s->verdict != -EKEYEXPIRED ? s->verdict : q->error;
+		if (s->closing) /* a session that was lost has closed it already */
+			file_free(f);
+		return cop_end(op, e == -ESTALE || (s->closing && e == -EBADF) ? -EIO : e);
+	}
+	return true;
+}
+
+/* Errors of single calls are judged together. */
+static const struct req_ops sync_ops = { "sync", sync_step, JUDGE, 4, sync_names, NULL };
+
+static void sync_start(struct cop *op, struct cfile *f, bool closing)
+{
+	struct syncing *s = arena_alloc(&op->arena, sizeof(*s));
+
+	op->file = f;
+	op->state = s;
+	req_init(&op->q, op->c->loop, &sync_ops, ASK);
+	op->q.trace = env_random_u64(op->c->loop->env);
+	op->c->loop->now = op->c->loop->env->clock->now(op->c->loop->env);
+	if (!s) {
+		cop_end(op, -ENOMEM);
+		return;
+	}
+	s->closing = closing;
+	req_start(&op->q);
+}
+
+void client_fsync(struct cop *op, struct cfile *f)
+{
+	sync_start(op, f, false);
+}
+
+void client_close(struct cop *op, struct cfile *f)
+{
+	sync_start(op, f, true);
+}
+
+void client_fstat(struct cop *op, struct cfile *f)
+{
+	client_getattr(op, cfile_handle(f));
+}
+
+/* ---- after a server's restart ---- */
+
+enum { CLAIM, CLAIMED };
+static const char *const claim_names[] = { "claim", "end" };
+
+struct claim {
+	struct req q;
+	struct call call;
+	struct wire_reclaim_args args;
+	struct wire_void_res res;
+	struct cred_wire cred;
+	uint64_t ino;
+};
+
+static bool claim_step(struct req *q)
+{
+	struct claim *c = container_of(q, struct claim, q);
+
+	if (q->error && q->error != -ESHUTDOWN)
+		log_warn("client", "inode %llx could not be claimed again: %s", (unsigned long long)c->ino,
+			 error_text(q->error));
+	call_fini(&c->call);
+	req_fini(q);
+	free(c);
+	return false;
+}
+
+static const struct req_ops claim_ops = { "reclaim", claim_step, CLAIM, 2, claim_names, NULL };
+
+void file_reclaim(struct peer *p, bool session_lost)
+{
+	struct client *c = p->owner;
+	struct cfile *f;
+
+	(void)session_lost; /* the server decides what can still be claimed */
+	list_for_each(f, &c->files, link) {
+		struct claim *cl;
+
+		if (!f->unsynced || peer_of(c, f->h.ino) != p)
+			continue;
+		cl = calloc(1, sizeof(*cl));
+		if (!cl)
+			continue;
+		cl->ino = f->h.ino;
+		cl->cred = f->cred;
+		cl->args = (struct wire_reclaim_args){ f->h, f->id, f->flags };
+		cl->call = (struct call){ .op = OP_RECLAIM,
+					  .put_args = XDR_ANY(xdr_wire_reclaim_args),
+					  .args = &cl->args,
+					  .get_res = XDR_ANY(xdr_wire_void_res),
+					  .res = &cl->res,
+					  .cred = &cl->cred,
+					  .deadline = c->loop->now + c->timeout_ns };
+		req_init(&cl->q, c->loop, &claim_ops, CLAIM);
+		peer_call_front(p, &cl->call, &cl->q);
+	}
+}

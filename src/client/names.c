@@ -1,0 +1,273 @@
+/* Operations on names and attributes: one call to the server that owns the place, following referrals.
+ *
+ *   CALL -> CHECK (-> CALL) -> SIZE -> END */
+#include <stdlib.h>
+
+#include "client/cli_priv.h"
+
+#define MAX_HOPS 64
+
+enum { CALL, CHECK, SIZE, END };
+static const char *const names[] = { "call", "check", "size", "end" };
+
+static uint64_t route(struct cop *op)
+{
+	switch (op->call.op) {
+	case OP_GETATTR:
+		return op->args.getattr.h.ino;
+	case OP_SETATTR:
+		return op->args.setattr.h.ino;
+	case OP_TRUNCATE:
+		return op->args.truncate.h.ino;
+	case OP_READDIR:
+		return op->args.readdir.dir.ino;
+	default:
+		return op->place->dir.ino;
+	}
+}
+
+/* The server owned only the beginning of the path. */
+static int follow(struct cop *op)
+{
+	const struct wire_referral *r = &op->call.referral;
+	struct wire_place *p = op->place;
+
+	if (++op->hops > MAX_HOPS)
+		return -ELOOP;
+	if (r->consumed > p->path.len || (op->place2 && r->at.ino == p->dir.ino))
+		return -EBADMSG;
+	p->dir = r->at;
+	p->path.p += r->consumed;
+	p->path.len -= r->consumed;
+	while (p->path.len && *p->path.p == '/') {
+		p->path.p++;
+		p->path.len--;
+	}
+	return 0;
+}
+
+static bool step(struct req *q)
+{
+	struct cop *op = cop_of(q);
+	bool stat_like = op->call.op == OP_LOOKUP || op->call.op == OP_GETATTR;
+
+	switch (q->state) {
+	case CALL:
+		req_goto(q, CHECK);
+		op->call.deadline = q->loop->now + op->c->timeout_ns;
+		op->call.trace = q->trace;
+		peer_call(peer_of(op->c, route(op)), &op->call, q);
+		break;
+	case CHECK:
+		req_goto(q, END);
+		if (q->error == -EREMOTE) {
+			q->error = follow(op);
+			call_fini(&op->call);
+			if (!q->error)
+				req_goto(q, CALL);
+			break;
+		}
+		if (q->error || !stat_like)
+			break;
+		op->attr = op->call.op == OP_LOOKUP ? op->res.lookup.at : op->res.getattr.at;
+		req_goto(q, SIZE);
+		break;
+	case SIZE:
+		req_goto(q, END);
+		if (op->attr.unsettled)
+			sizing_start(op, &(struct wire_handle){ op->attr.ino, op->attr.gen });
+		break;
+	case END:
+		return cop_end(op, q->error);
+	}
+	return true;
+}
+
+/* Errors are looked at in CHECK, where a referral is not one. */
+static const struct req_ops name_ops = { "name", step, CHECK, 4, names, NULL };
+
+static struct wire_place place_of(struct sheaf_handle dir, const char *path)
+{
+	while (*path == '/')
+		path++;
+	return (struct wire_place){ { dir.ino, dir.gen }, wire_text(path) };
+}
+
+static void start(struct cop *op, uint32_t number, xdr_any put, xdr_any get, struct wire_place *p)
+{
+	op->place = p;
+	op->call = call_make(op, number, put, &op->args, get, &op->res);
+	op->call.change = number == OP_SETATTR || number == OP_MKDIR || number == OP_UNLINK ||
+			  number == OP_RMDIR || number == OP_RENAME || number == OP_TRUNCATE;
+	cop_start(op, &name_ops);
+}
+
+void client_stat(struct cop *op, struct sheaf_handle dir, const char *path)
+{
+	op->args.lookup.where = place_of(dir, path);
+	start(op, OP_LOOKUP, XDR_ANY(xdr_wire_lookup_args), XDR_ANY(xdr_wire_lookup_res),
+	      &op->args.lookup.where);
+}
+
+void client_getattr(struct cop *op, struct sheaf_handle h)
+{
+	op->args.getattr = (struct wire_getattr_args){ { h.ino, h.gen }, false };
+	start(op, OP_GETATTR, XDR_ANY(xdr_wire_getattr_args), XDR_ANY(xdr_wire_getattr_res), NULL);
+}
+
+static int64_t ns_of(struct timespec t)
+{
+	return (int64_t)t.tv_sec * (int64_t)NSEC_PER_SEC + t.tv_nsec;
+}
+
+void client_setattr(struct cop *op, struct sheaf_handle h, unsigned which, const struct stat *st)
+{
+	op->args.setattr = (struct wire_setattr_args){ .h = { h.ino, h.gen },
+						       .which = which,
+						       .mode = st->st_mode & 07777,
+						       .uid = st->st_uid,
+						       .gid = st->st_gid,
+						       .atime = ns_of(st->st_atim),
+						       .mtime = ns_of(st->st_mtim) };
+	start(op, OP_SETATTR, XDR_ANY(xdr_wire_setattr_args), XDR_ANY(xdr_wire_attr_res), NULL);
+}
+
+void client_mkdir(struct cop *op, struct sheaf_handle dir, const char *path, mode_t mode)
+{
+	op->args.mkdir = (struct wire_mkdir_args){ place_of(dir, path), mode & 07777 };
+	start(op, OP_MKDIR, XDR_ANY(xdr_wire_mkdir_args), XDR_ANY(xdr_wire_attr_res), &op->args.mkdir.where);
+}
+
+void client_unlink(struct cop *op, struct sheaf_handle dir, const char *path)
+{
+	op->args.unlink.where = place_of(dir, path);
+	start(op, OP_UNLINK, XDR_ANY(xdr_wire_unlink_args), XDR_ANY(xdr_wire_void_res),
+	      &op->args.unlink.where);
+}
+
+void client_rmdir(struct cop *op, struct sheaf_handle dir, const char *path)
+{
+	op->args.unlink.where = place_of(dir, path);
+	start(op, OP_RMDIR, XDR_ANY(xdr_wire_unlink_args), XDR_ANY(xdr_wire_void_res), &op->args.unlink.where);
+}
+
+void client_rename(struct cop *op, struct sheaf_handle dir, const char *from, struct sheaf_handle dir2,
+		   const char *to, unsigned flags)
+{
+	op->args.rename = (struct wire_rename_args){ place_of(dir, from), place_of(dir2, to), flags };
+	op->place2 = &op->args.rename.to;
+	start(op, OP_RENAME, XDR_ANY(xdr_wire_rename_args), XDR_ANY(xdr_wire_void_res), &op->args.rename.from);
+}
+
+void client_truncate(struct cop *op, struct sheaf_handle h, uint64_t size)
+{
+	op->args.truncate = (struct wire_truncate_args){ { h.ino, h.gen }, size };
+	start(op, OP_TRUNCATE, XDR_ANY(xdr_wire_truncate_args), XDR_ANY(xdr_wire_attr_res), NULL);
+}
+
+void client_readdir(struct cop *op, struct sheaf_handle dir, uint64_t cookie, uint32_t max)
+{
+	op->args.readdir = (struct wire_readdir_args){ { dir.ino, dir.gen }, cookie, max };
+	start(op, OP_READDIR, XDR_ANY(xdr_wire_readdir_args), XDR_ANY(xdr_wire_readdir_res), NULL);
+}
+
+/* ---- servers ---- */
+
+enum { ASK, ANSWER };
+static const char *const ask_names[] = { "ask", "answer" };
+
+static bool ask_step(struct req *q)
+{
+	struct cop *op = cop_of(q);
+
+	if (q->state == ANSWER)
+		return cop_end(op, q->error);
+	req_goto(q, ANSWER);
+	peer_call(&op->c->peers[op->hops], &op->call, q);
+	return true;
+}
+
+static const struct req_ops ask_ops = { "ask", ask_step, ANSWER, 2, ask_names, NULL };
+
+static void ask(struct cop *op, uint32_t number, uint32_t target, uint64_t timeout_ns, xdr_any get)
+{
+	op->hops = target;
+	op->call = call_make(op, number, XDR_ANY(xdr_wire_void_args), &op->args, get, &op->res);
+	op->call.deadline = op->c->loop->env->clock->now(op->c->loop->env) + timeout_ns;
+	cop_start(op, &ask_ops);
+}
+
+void client_status(struct cop *op, uint32_t target, uint64_t timeout_ns)
+{
+	ask(op, OP_STATUS, target, timeout_ns, XDR_ANY(xdr_wire_status_res));
+}
+
+void client_requests(struct cop *op, uint32_t target, uint64_t timeout_ns)
+{
+	ask(op, OP_REQUESTS, target, timeout_ns, XDR_ANY(xdr_wire_requests_res));
+}
+
+enum { BYE, BYE_END };
+static const char *const bye_names[] = { "bye", "end" };
+
+/* Says goodbye where there is somebody to say it to; nobody minds when it does not arrive. */
+static bool bye_step(struct req *q)
+{
+	struct cop *op = cop_of(q);
+	struct client *c = op->c;
+	struct call *calls;
+
+	if (q->state == BYE_END) {
+		calls = op->state;
+		for (uint32_t i = 0; i < c->n_peers; i++)
+			call_fini(&calls[i]);
+		return cop_end(op, 0);
+	}
+	req_goto(q, BYE_END);
+	calls = arena_alloc(&op->arena, c->n_peers * sizeof(*calls));
+	op->state = calls;
+	if (!calls)
+		return cop_end(op, -ENOMEM);
+	for (uint32_t i = 0; i < c->n_peers; i++) {
+		if (c->peers[i].state != PEER_UP)
+			continue;
+		calls[i] = call_make(op, OP_BYE, XDR_ANY(xdr_wire_void_args), &op->args,
+				     XDR_ANY(xdr_wire_void_res), &op->res);
+		calls[i].deadline = q->loop->now + NSEC_PER_SEC;
+		calls[i].change = true; /* not again under a new session */
+		peer_call(&c->peers[i], &calls[i], q);
+	}
+	return true;
+}
+
+static const struct req_ops bye_ops = { "bye", bye_step, BYE_END, 2, bye_names, NULL };
+
+void client_bye(struct cop *op)
+{
+	cop_start(op, &bye_ops);
+}
+
+void attr_to_stat(const struct wire_attr *a, struct stat *st)
+{
+	const int64_t t[3] = { a->atime, a->mtime, a->ctime };
+	struct timespec *out[3] = { &st->st_atim, &st->st_mtim, &st->st_ctim };
+
+	memset(st, 0, sizeof(*st));
+	st->st_ino = a->ino;
+	st->st_mode = a->mode;
+	st->st_nlink = a->nlink;
+	st->st_uid = a->uid;
+	st->st_gid = a->gid;
+	st->st_rdev = a->rdev;
+	st->st_size = (off_t)a->size;
+	st->st_blksize = 256 * 1024;
+	st->st_blocks = (blkcnt_t)((a->size + 511) / 512);
+	for (int i = 0; i < 3; i++) {
+		out[i]->tv_sec = (time_t)(t[i] / (int64_t)NSEC_PER_SEC);
+		out[i]->tv_nsec = (long)(t[i] % (int64_t)NSEC_PER_SEC);
+		if (out[i]->tv_nsec < 0) {
+			out[i]->tv_nsec += (long)NSEC_PER_SEC;
+			out[i]->tv_sec--;
+		}
+	}
+}

@@ -1,0 +1,129 @@
+/* The attributes of a file whose writers are about: the metadata server knows a lower bound of the size,
+ * the objects know the rest.
+ *
+ *   ATTR -> OBJECTS -> ENDS (-> ATTR when it was fenced meanwhile) -> END */
+#include <stdlib.h>
+
+#include "client/cli_priv.h"
+
+#define MAX_TRIES 100
+
+enum { ATTR, OBJECTS, ENDS, END };
+static const char *const names[] = { "attr", "objects", "ends", "end" };
+
+static struct sizing *sizing_of(struct req *q)
+{
+	return container_of(q, struct sizing, q);
+}
+
+static void ask_attr(struct sizing *z)
+{
+	struct cop *op = z->op;
+
+	z->attr_args = (struct wire_getattr_args){ z->h, true };
+	z->attr_call = call_make(op, OP_GETATTR, XDR_ANY(xdr_wire_getattr_args), &z->attr_args,
+				 XDR_ANY(xdr_wire_getattr_res), &z->attr_res);
+	peer_call(peer_of(op->c, z->h.ino), &z->attr_call, &z->q);
+}
+
+static int ask_objects(struct sizing *z)
+{
+	struct cop *op = z->op;
+	const struct wire_layout_rec *l = &z->attr_res.layout;
+
+	z->n = l->n_targets;
+	z->calls = arena_alloc(&op->arena, z->n * sizeof(*z->calls));
+	z->ends = arena_alloc(&op->arena, z->n * sizeof(*z->ends));
+	z->stat_args = arena_alloc(&op->arena, z->n * sizeof(*z->stat_args));
+	if (!z->calls || !z->ends || !z->stat_args) {
+		z->n = 0;
+		return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < z->n; i++)
+		if (l->targets[i] >= op->c->n_peers) {
+			z->n = 0;
+			return -EBADMSG;
+		}
+	for (uint32_t i = 0; i < z->n; i++) {
+		z->stat_args[i].cap = z->attr_res.cap;
+		z->calls[i] = call_make(op, OP_OBJSTAT, XDR_ANY(xdr_wire_objstat_args), &z->stat_args[i],
+					XDR_ANY(xdr_wire_object_res), &z->ends[i]);
+		peer_call(&op->c->peers[l->targets[i]], &z->calls[i], &z->q);
+	}
+	return 0;
+}
+
+static void add_up(struct sizing *z)
+{
+	struct wire_attr *a = &z->op->attr;
+	const struct wire_layout_rec *l = &z->attr_res.layout;
+	struct layout lay = { l->unit, l->n_targets, l->start };
+
+	for (uint32_t i = 0; i < z->n; i++) {
+		a->size = MAX(a->size, layout_file_end(&lay, i, z->ends[i].end));
+		a->mtime = MAX(a->mtime, z->ends[i].mtime);
+	}
+}
+
+static void let_go(struct sizing *z)
+{
+	for (uint32_t i = 0; i < z->n; i++)
+		call_fini(&z->calls[i]);
+	z->n = 0;
+	call_fini(&z->attr_call);
+}
+
+static bool step(struct req *q)
+{
+	struct sizing *z = sizing_of(q);
+	struct req *parent = &z->op->q;
+
+	switch (q->state) {
+	case ATTR:
+		req_goto(q, OBJECTS);
+		ask_attr(z);
+		break;
+	case OBJECTS:
+		req_goto(q, ENDS);
+		if (q->error)
+			break;
+		z->op->attr = z->attr_res.at;
+		if (z->attr_res.at.unsettled && z->attr_res.layout.n_targets)
+			q->error = ask_objects(z);
+		break;
+	case ENDS:
+		req_goto(q, END);
+		if (q->error == -EKEYEXPIRED && ++z->tries < MAX_TRIES) {
+			let_go(z);
+			q->error = 0;
+			req_goto(q, ATTR);
+		} else if (!q->error) {
+			add_up(z);
+		}
+		break;
+	case END:
+		let_go(z);
+		req_fini(q);
+		req_done(parent, q->error, 0);
+		return false;
+	}
+	return true;
+}
+
+static const struct req_ops sizing_ops = { "size", step, ENDS, 4, names, NULL };
+
+void sizing_start(struct cop *op, const struct wire_handle *h)
+{
+	struct sizing *z = arena_alloc(&op->arena, sizeof(*z));
+
+	req_hold(&op->q);
+	if (!z) {
+		req_done(&op->q, -ENOMEM, 0);
+		return;
+	}
+	z->op = op;
+	z->h = *h;
+	req_init(&z->q, op->c->loop, &sizing_ops, ATTR);
+	z->q.trace = op->q.trace;
+	req_start(&z->q);
+}

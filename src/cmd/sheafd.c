@@ -1,0 +1,292 @@
+/* sheafd: one server of a cluster, around src/server.
+ *
+ * Threads: main turns the loop; the server has its own writer and workers. Signals: SIGTERM and SIGINT
+ * stop cleanly, SIGHUP reopens the log. Errors: a failed start is one line on stderr and, as
+ * "error: ...", on the notify descriptor; exit status 1, or 2 for wrong usage. */
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "server/server.h"
+
+static struct loop loop;
+static volatile sig_atomic_t stop_asked, reopen_asked;
+
+struct daemon_opts {
+	const char *conf, *server, *log;
+	enum log_level level;
+	int notify; /* or -1 */
+};
+
+static const char usage_text[] =
+	"usage: sheafd --conf FILE --server NAME|ID [--log FILE] [--log-level error|warn|info|debug]\n"
+	"              [--notify-fd N]\n"
+	"Serves one storage directory of the cluster file until SIGTERM; SIGHUP reopens the log.\n"
+	"--notify-fd gets \"ready\" or \"error: ...\", one line. 'sheaf start' runs this for all servers\n"
+	"of a host.\n";
+
+static int usage_error(const char *fmt, const char *what)
+{
+	fputs("sheafd: ", stderr);
+	fprintf(stderr, fmt, what);
+	fputs("; 'sheafd --help' shows what it takes\n", stderr);
+	return CLI_USAGE;
+}
+
+static int parse_level(const char *s, enum log_level *out)
+{
+	static const char *const names[] = { "error", "warn", "info", "debug" };
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (strcmp(s, names[i]) == 0) {
+			*out = (enum log_level)i;
+			return 0;
+		}
+	return -EINVAL;
+}
+
+/* -1: go on; else the exit status. */
+static int parse_args(int argc, char **argv, struct daemon_opts *o)
+{
+	static const struct cli_option table[CLI_MAX_OPTIONS] = {
+		{ 0, "server", "NAME", "" },
+		{ 0, "log", "FILE", "" },
+		{ 0, "log-level", "LEVEL", "" },
+		{ 0, "notify-fd", "N", "" },
+	};
+	struct cli_parsed p = { 0 };
+	char err[128];
+	uint64_t fd;
+
+	if (cli_parse(table, false, argc, argv, &p, err, sizeof(err)))
+		return usage_error("%s", err);
+	if (p.help) {
+		fputs(usage_text, stdout);
+		return CLI_OK;
+	}
+	if (p.version) {
+		puts("sheafd " CLI_VERSION);
+		return CLI_OK;
+	}
+	if (p.n_args)
+		return usage_error("'%s' is one argument too many", p.args[0]);
+	if (!p.conf || !p.opt[0])
+		return usage_error("%s is missing", p.conf ? "--server NAME" : "--conf FILE");
+	if (p.opt[2] && parse_level(p.opt[2], &o->level))
+		return usage_error("--log-level %s is none of error, warn, info, debug", p.opt[2]);
+	if (p.opt[3]) {
+		if (cli_number(p.opt[3], 1, 1 << 20, &fd) || fcntl((int)fd, F_GETFD) < 0)
+			return usage_error("--notify-fd %s is not an open descriptor", p.opt[3]);
+		o->notify = (int)fd;
+		fcntl(o->notify, F_SETFD, FD_CLOEXEC);
+	}
+	o->conf = p.conf;
+	o->server = p.opt[0];
+	o->log = p.opt[1];
+	return -1;
+}
+
+static void tell(struct daemon_opts *o, const char *text)
+{
+	if (o->notify < 0)
+		return;
+	if (dprintf(o->notify, "%s\n", text) < 0)
+		log_warn("sheafd", "nobody listens on the notify descriptor");
+	close(o->notify);
+	o->notify = -1;
+}
+
+static int start_failed(struct daemon_opts *o, const char *why)
+{
+	char line[CLI_PATH_MAX + 512];
+
+	fprintf(stderr, "sheafd: %s\n", why);
+	snprintf(line, sizeof(line), "error: %s", why);
+	tell(o, line);
+	return CLI_FAILED;
+}
+
+static int find_target(const struct conf *conf, const char *server, uint32_t *out, char *err, size_t n)
+{
+	uint64_t id = UINT64_MAX;
+
+	if (cli_number(server, 0, conf->n_targets - 1, &id) == 0) {
+		*out = (uint32_t)id;
+		return 0;
+	}
+	for (uint32_t i = 0; i < conf->n_targets; i++)
+		if (strcmp(conf->targets[i].name, server) == 0) {
+			*out = i;
+			return 0;
+		}
+	snprintf(err, n, "%s has no server '%s'; it has %u, from %s to %s", conf->path, server,
+		 conf->n_targets, conf->targets[0].name, conf->targets[conf->n_targets - 1].name);
+	return -ENOENT;
+}
+
+/* ---- signals ---- */
+
+static void on_stop(int sig)
+{
+	(void)sig;
+	stop_asked = 1;
+	loop_wake(&loop);
+}
+
+static void on_hangup(int sig)
+{
+	(void)sig;
+	reopen_asked = 1;
+	loop_wake(&loop);
+}
+
+static void catch_signals(void)
+{
+	struct sigaction stop = { .sa_handler = on_stop, .sa_flags = SA_RESTART };
+	struct sigaction hangup = { .sa_handler = on_hangup, .sa_flags = SA_RESTART };
+
+	sigaction(SIGTERM, &stop, NULL);
+	sigaction(SIGINT, &stop, NULL);
+	sigaction(SIGHUP, &hangup, NULL);
+}
+
+static void raise_file_limit(void)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur < l.rlim_max) {
+		l.rlim_cur = l.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &l);
+	}
+}
+
+/* ---- the pid file ---- */
+
+static int write_pid(const struct conf_target *t, char *err, size_t err_len)
+{
+	char path[CLI_PATH_MAX];
+	int fd, r = 0;
+
+	cli_pid_path(path, t);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	if (fd < 0 || dprintf(fd, "%d\n", getpid()) < 0)
+		r = -errno;
+	if (fd >= 0)
+		close(fd);
+	if (r)
+		snprintf(err, err_len, "%s: cannot write the pid file: %s", path, error_text(r));
+	return r;
+}
+
+static void remove_pid(const struct conf_target *t)
+{
+	char path[CLI_PATH_MAX];
+
+	cli_pid_path(path, t);
+	unlink(path);
+}
+
+/* ---- a life ---- */
+
+/* Without a log file only errors reach stderr until the start is over: a failure is one line. */
+static int open_log(const struct daemon_opts *o, char *err, size_t err_len)
+{
+	int fd;
+
+	if (!o->log) {
+		log_open(NULL, LOG_ERROR);
+		return 0;
+	}
+	fd = open(o->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+	if (fd < 0) {
+		snprintf(err, err_len, "%s: cannot open the log: %s", o->log, error_text(errno));
+		return -errno;
+	}
+	close(fd);
+	log_open(o->log, o->level);
+	return 0;
+}
+
+/* Everything up to a server that listens. */
+static int start(struct daemon_opts *o, struct conf **conf, struct server **s, uint32_t *target, char *err,
+		 size_t err_len)
+{
+	struct server_opts so = { .loop = &loop };
+	int r = conf_load(o->conf, conf, err, err_len);
+
+	if (!r)
+		r = find_target(*conf, o->server, target, err, err_len);
+	if (!r)
+		r = key_load((*conf)->key_file, so.client_key, err, err_len);
+	if (!r)
+		r = key_load((*conf)->server_key_file, so.server_key, err, err_len);
+	if (!r)
+		r = open_log(o, err, err_len);
+	if (!r) {
+		r = loop_init(&loop, env_real());
+		if (r)
+			snprintf(err, err_len, "cannot make an event loop: %s", error_text(r));
+	}
+	if (!r) {
+		catch_signals();
+		so.conf = *conf;
+		so.target = *target;
+		r = server_start(&so, s, err, err_len);
+	}
+	explicit_bzero(so.client_key, sizeof(so.client_key));
+	explicit_bzero(so.server_key, sizeof(so.server_key));
+	return r;
+}
+
+static void serve(void)
+{
+	while (!stop_asked) {
+		if (reopen_asked) {
+			reopen_asked = 0;
+			log_reopen();
+		}
+		loop_turn(&loop, UINT64_MAX);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct daemon_opts o = { .level = LOG_INFO, .notify = -1 };
+	const struct conf_target *t;
+	struct conf *conf = NULL;
+	struct server *s = NULL;
+	char err[CLI_PATH_MAX];
+	uint32_t target = 0;
+	int r = parse_args(argc, argv, &o);
+
+	if (r >= 0)
+		return r;
+	signal(SIGPIPE, SIG_IGN);
+	raise_file_limit();
+	if (start(&o, &conf, &s, &target, err, sizeof(err)))
+		return start_failed(&o, err);
+	t = &conf->targets[target];
+	if (write_pid(t, err, sizeof(err))) {
+		server_stop(s);
+		return start_failed(&o, err);
+	}
+	log_set_level(o.level);
+	log_info("sheafd", "%s serves %s on %s", t->name, t->storage, t->address);
+	tell(&o, "ready");
+	serve();
+	log_info("sheafd", "%s stops", t->name);
+	r = server_stop(s);
+	if (r) /* the pid file stays: 'sheaf stop' then knows */
+		log_error("sheafd", "%s could not stop cleanly: %s", t->name, error_text(r));
+	else
+		remove_pid(t);
+	log_info("sheafd", "%s has stopped", t->name);
+	loop_fini(&loop);
+	conf_free(conf);
+	return r ? CLI_FAILED : CLI_OK;
+}

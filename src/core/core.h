@@ -1,0 +1,272 @@
+/* core: the event loop, the request step machine, timers, the buffer pool, and the tables behind
+ * which time, randomness, sockets, files and threads hide (struct env), so that the simulation
+ * runs the very code that ships.
+ *
+ * Threads: a loop, and everything that hangs on it, belongs to the thread that turns it. Only
+ * loop_wake() and worker_submit() may be called from elsewhere. */
+#ifndef SHEAF_CORE_H
+#define SHEAF_CORE_H
+
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+#include "base/base.h"
+
+struct env;
+struct loop;
+struct req;
+struct io;
+struct job;
+struct source;
+
+/* ---------------------------------------------------------------- the world outside */
+
+struct clock_ops {
+	uint64_t (*now)(struct env *e); /* monotonic nanoseconds */
+	uint64_t (*wall)(struct env *e); /* nanoseconds since 1970 */
+	void (*random)(struct env *e, void *p, size_t n); /* fit for secrets */
+};
+
+/* Non-blocking stream sockets and readiness. Descriptors are small integers of this table. */
+struct sock_ops {
+	/* fd or -errno */
+	int (*listen)(struct env *e, const char *address, char *err, size_t err_len);
+	int (*accept)(struct env *e, int fd); /* fd, -EAGAIN, or another -errno */
+	int (*connect)(struct env *e, const char *address); /* fd; writable or broken later */
+	int (*connect_result)(struct env *e, int fd); /* 0 or -errno, once it is writable */
+	ssize_t (*readv)(struct env *e, int fd, const struct iovec *iov, int n); /* 0: closed */
+	ssize_t (*writev)(struct env *e, int fd, const struct iovec *iov, int n);
+	void (*close)(struct env *e, int fd);
+	/* Per loop: a place to wait. */
+	int (*loop_init)(struct env *e, struct loop *l);
+	void (*loop_fini)(struct env *e, struct loop *l);
+	/* events 0: forget */
+	int (*watch)(struct env *e, struct loop *l, struct source *s, unsigned events);
+	/* Waits at most `ns` (UINT64_MAX: for ever) and returns how many things happened. Touches nothing
+	 * that watch() touches: others may call watch(), under the driver's lock, while one waits. */
+	int (*poll)(struct env *e, struct loop *l, uint64_t ns);
+	/* Calls ready() of each source that poll() found and that is still watched, and done() of jobs. */
+	void (*dispatch)(struct env *e, struct loop *l);
+	void (*wake)(struct env *e, struct loop *l); /* ends a wait; any thread */
+};
+
+/* Files. All calls but submit() may block: they are for start, stop and worker threads. */
+struct file_ops {
+	int (*openat)(struct env *e, int dir, const char *path, int flags, mode_t mode);
+	void (*close)(struct env *e, int fd);
+	ssize_t (*preadv)(struct env *e, int fd, const struct iovec *iov, int n, off_t off);
+	ssize_t (*pwritev)(struct env *e, int fd, const struct iovec *iov, int n, off_t off);
+	int (*fsync)(struct env *e, int fd); /* a directory too */
+	int (*ftruncate)(struct env *e, int fd, off_t size);
+	int (*fstat)(struct env *e, int fd, struct stat *st);
+	int (*unlinkat)(struct env *e, int dir, const char *path, int flags);
+	int (*mkdirat)(struct env *e, int dir, const char *path, mode_t mode);
+	int (*renameat)(struct env *e, int dir, const char *from, const char *to);
+	/* Calls fn for every name of an open directory, in a stable order. */
+	int (*list)(struct env *e, int dir, void (*fn)(void *arg, const char *name), void *arg);
+	int (*statfs)(struct env *e, int fd, uint64_t *total, uint64_t *avail);
+	/* Locks the file for as long as the descriptor is open: 0, or -EWOULDBLOCK when another has it. */
+	int (*lock)(struct env *e, int fd);
+	/* Performs io without blocking the loop and calls req_done(io->q, error, bytes): inline where
+	 * that cannot block, through io_uring or a worker where it may. */
+	void (*submit)(struct env *e, struct loop *l, struct io *io);
+	/* Learns what the file system of this directory can do inline; 0 or -errno. Text for the log. */
+	int (*probe)(struct env *e, struct loop *l, int dir, char *text, size_t n);
+};
+
+/* A worker runs jobs one after another off the loop; job->done() is called back on the loop. */
+struct worker;
+struct exec_ops {
+	int (*worker_start)(struct env *e, struct loop *l, const char *name, struct worker **w);
+	/* Any thread; j is lent until done(). */
+	void (*worker_submit)(struct worker *w, struct job *j);
+	void (*worker_stop)(struct worker *w); /* finishes what is queued, done() included */
+};
+
+struct env {
+	const struct clock_ops *clock;
+	const struct sock_ops *sock;
+	const struct file_ops *file;
+	const struct exec_ops *exec;
+};
+
+struct env *env_real(void); /* the kernel's; one per process, never freed */
+
+struct job {
+	struct list link;
+	void (*run)(struct job *j); /* on the worker */
+	void (*done)(struct job *j); /* on the loop */
+};
+
+static inline uint64_t env_random_u64(struct env *e)
+{
+	uint64_t x;
+
+	e->clock->random(e, &x, sizeof(x));
+	return x;
+}
+
+/* ---------------------------------------------------------------- event loop */
+
+enum { EV_IN = 1, EV_OUT = 4, EV_ERR = 8 };
+
+struct source {
+	int fd;
+	unsigned events; /* what is watched now */
+	void (*ready)(struct source *s, unsigned events);
+	void *impl; /* of the sock_ops */
+};
+
+struct timer {
+	uint64_t when; /* 0: not set */
+	uint64_t order; /* breaks ties by age */
+	size_t at; /* heap index */
+	void (*fire)(struct timer *t);
+};
+
+struct loop {
+	struct env *env;
+	struct list runnable; /* requests to step */
+	struct timer **heap;
+	size_t n_heap, cap_heap;
+	uint64_t timer_order;
+	uint64_t now; /* refreshed once a turn */
+	struct list all; /* every live request, oldest first: `sheaf requests` */
+	size_t n_reqs;
+	uint64_t turns;
+	void *impl; /* of the sock_ops: epoll and its like */
+	void *file_impl; /* of the file_ops: io_uring and its like */
+	uint64_t io_inlined, io_handed; /* file accesses done on the loop, and handed over */
+};
+
+int loop_init(struct loop *l, struct env *e);
+void loop_fini(struct loop *l); /* nothing may hang on it any more */
+/* One turn: wait at most max_ns for anything to happen, run what is ready. */
+void loop_turn(struct loop *l, uint64_t max_ns);
+/* Like it in two halves, for a driver that gives up its lock while it waits: loop_wait_ns() says how
+ * long a turn may wait now (0: there is work). */
+uint64_t loop_wait_ns(struct loop *l);
+void loop_run_ready(struct loop *l); /* expired timers and runnable requests, no waiting */
+void loop_wake(struct loop *l); /* any thread */
+
+/* Set again: moves it. 0 or -ENOMEM. */
+int timer_set(struct loop *l, struct timer *t, uint64_t when_ns);
+void timer_del(struct loop *l, struct timer *t); /* harmless when not set */
+
+/* ---------------------------------------------------------------- request step machine */
+
+/* A request is a state and a step function. A state first names its successor with req_goto(), then
+ * starts operations; each of them holds the request (req_hold) when it starts and lets it go
+ * (req_done) when it ends, inline or later. When nothing is pending the loop steps it again. The
+ * first error wins; with an error the next step is ops->on_error, unless that was reached before. */
+struct req_ops {
+	const char *name;
+	bool (*step)(struct req *q); /* false: q is gone */
+	uint16_t on_error; /* state that answers; states are numbered in the order of life */
+	uint16_t n_states;
+	const char *const *state_names;
+	struct hist *hists; /* n_states, or NULL: time spent in each state */
+};
+
+struct req {
+	struct list link; /* on a run or wait queue */
+	struct list all;
+	const struct req_ops *ops;
+	struct loop *loop;
+	uint16_t state;
+	uint16_t pending;
+	bool stepping; /* its step function is on the stack */
+	int error; /* first one, -errno */
+	uint64_t bytes; /* of what ended since it was last zeroed */
+	uint64_t since; /* entered this state */
+	uint64_t born;
+	uint64_t trace;
+};
+
+void req_init(struct req *q, struct loop *l, const struct req_ops *ops, uint16_t state);
+void req_start(struct req *q); /* first step, now */
+void req_goto(struct req *q, uint16_t state);
+void req_hold(struct req *q);
+void req_done(struct req *q, int error, uint64_t bytes);
+/* Steps it until something is pending; for the loop. */
+void req_run(struct req *q);
+/* Takes it off the loop's books; the memory is the caller's. Call it last, from step(). */
+void req_fini(struct req *q);
+
+/* ---------------------------------------------------------------- buffer pool */
+
+/* All bulk memory of a target: equal units carved from one mapping. A grant is all or nothing;
+ * when the pool is empty the request waits in line, first come first served. */
+#define BUF_UNIT (64 * KIB)
+#define BUF_MAX_UNITS 16
+
+struct pool {
+	struct loop *loop;
+	void *base;
+	size_t n_units, n_free;
+	uint32_t *free; /* stack of unit numbers */
+	struct list waiting; /* struct buf */
+	uint64_t n_waits;
+};
+
+struct buf {
+	struct list link;
+	struct pool *pool;
+	struct req *q; /* who waits */
+	size_t len; /* asked for */
+	uint32_t n; /* units held */
+	struct iovec iov[BUF_MAX_UNITS]; /* sums to len */
+};
+
+int pool_init(struct pool *p, struct loop *l, size_t bytes);
+void pool_fini(struct pool *p);
+/* Holds q until len bytes (at most BUF_MAX_UNITS units) are in b. */
+void buf_get(struct pool *p, struct buf *b, size_t len, struct req *q);
+/* Gives them back; harmless on an empty one. */
+void buf_put(struct buf *b);
+/* Still waiting in line: leaves it, and its request goes on with this error. */
+void buf_cancel(struct buf *b, int error);
+
+/* ---------------------------------------------------------------- file accesses */
+
+enum io_kind { IO_READ, IO_WRITE, IO_SYNC, IO_OPEN, IO_TRUNCATE, IO_UNLINK, IO_CALL };
+
+/* One file access; lent to the engine from submit to req_done. Reads and writes are complete or an
+ * error, except that a read may be short at the end of the file (io->bytes says how far it came). */
+struct io {
+	enum io_kind kind;
+	int fd; /* or the directory of a path */
+	const char *path; /* IO_OPEN, IO_UNLINK */
+	int flags; /* IO_OPEN: open flags; the new fd is in `bytes` */
+	const struct iovec *iov;
+	int n;
+	uint64_t off; /* IO_TRUNCATE: the new size */
+	/* IO_CALL: anything that may block, on a worker */
+	int (*call)(struct env *e, struct io *io);
+	void *arg;
+	struct req *q;
+	uint64_t bytes; /* result */
+	int error; /* result: 0 or -errno */
+	void (*done)(struct io *io); /* optional: instead of req_done(q, error, bytes) */
+	/* of the engine */
+	struct list link;
+	struct job job;
+	struct loop *loop;
+	uint64_t so_far;
+};
+
+void io_submit(struct loop *l, struct io *io); /* holds io->q when there is one */
+void io_perform(struct env *e, struct io *io); /* blocking; fills error and bytes */
+void io_finish(struct io *io); /* engines: report it */
+/* Accesses that the loop did itself and that it handed to io_uring or a worker. */
+void file_counters(struct loop *l, uint64_t *inlined, uint64_t *handed);
+
+/* ---------------------------------------------------------------- iovec helpers */
+
+size_t iov_total(const struct iovec *iov, size_t n);
+/* Writes the part [skip, skip+len) of iov into out (at most max entries); returns entries used and
+ * the bytes they hold in *got. */
+size_t iov_slice(const struct iovec *iov, size_t n, size_t skip, size_t len, struct iovec *out,
+		 size_t max, size_t *got);
+
+#endif

@@ -1,0 +1,390 @@
+/* The engine behind io_submit() on real files: each access goes the cheapest way that cannot block the
+ * loop. In order of preference:
+ *
+ *   memory file systems      plain preadv/pwritev/fsync, inline
+ *   NOWAIT where it works    preadv2/pwritev2 with RWF_NOWAIT, inline; what would block goes on to
+ *   io_uring                 one ring a loop, its descriptor a source of the loop
+ *   a worker                 open, truncate, unlink and calls; everything when there is no io_uring
+ *
+ * Threads: the loop's; a worker only ever sees the struct io it was given. Buffers: the caller's iovecs
+ * until io_finish(). Errors: in io->error; whatever io_uring cannot do is done again by the worker. */
+#include <assert.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "core/env_real.h"
+
+#define RING_ENTRIES 256
+#define RING_PARTS 256 /* iovecs of one access of the ring; the rest continues */
+#define INLINE_PARTS 64
+
+/* loop->file_impl */
+struct engine {
+	struct loop *loop;
+	bool probed, memory, nowait_read, nowait_write;
+	unsigned forbidden;
+	bool have_ring;
+	struct io_uring ring;
+	struct source source; /* the ring's descriptor */
+	unsigned in_ring; /* at most RING_ENTRIES, so completions never overflow */
+	struct list pending; /* struct io that found the ring full */
+	struct worker *worker;
+};
+
+static struct engine *engine_of(struct loop *l)
+{
+	struct engine *g = l->file_impl;
+
+	if (g)
+		return g;
+	g = calloc(1, sizeof(*g));
+	if (!g)
+		return NULL;
+	g->loop = l;
+	list_init(&g->pending);
+	l->file_impl = g;
+	return g;
+}
+
+int engine_forbid(struct loop *l, unsigned ways)
+{
+	struct engine *g = engine_of(l);
+
+	if (!g)
+		return -ENOMEM;
+	g->forbidden = ways;
+	return 0;
+}
+
+/* ---------------------------------------------------------------- the worker */
+
+static void job_run(struct job *j)
+{
+	struct io *io = container_of(j, struct io, job);
+
+	io_perform(io->loop->env, io);
+}
+
+static void job_done(struct job *j)
+{
+	io_finish(container_of(j, struct io, job));
+}
+
+/* Continues behind io->so_far. */
+static void hand_to_worker(struct engine *g, struct io *io)
+{
+	struct env *e = g->loop->env;
+	int r = 0;
+
+	if (!g->worker)
+		r = e->exec->worker_start(e, g->loop, "sheaf-io", &g->worker);
+	if (r < 0) {
+		io->error = r;
+		io_finish(io);
+		return;
+	}
+	io->job = (struct job){ .run = job_run, .done = job_done };
+	e->exec->worker_submit(g->worker, &io->job);
+}
+
+/* ---------------------------------------------------------------- io_uring */
+
+static bool ring_usable(const struct engine *g)
+{
+	return g->have_ring && !(g->forbidden & ENGINE_NO_RING);
+}
+
+/* `part` must live until io_uring_submit(): the kernel copies it then (IORING_FEAT_SUBMIT_STABLE). */
+static void ring_prepare(struct io_uring_sqe *sqe, struct io *io, struct iovec *part)
+{
+	size_t total, got, k;
+
+	if (io->kind == IO_SYNC) {
+		io_uring_prep_fsync(sqe, io->fd, 0);
+	} else {
+		total = iov_total(io->iov, (size_t)io->n);
+		k = iov_slice(io->iov, (size_t)io->n, io->so_far, total - io->so_far, part,
+			      RING_PARTS, &got);
+		if (io->kind == IO_READ)
+			io_uring_prep_readv(sqe, io->fd, part, (unsigned)k, io->off + io->so_far);
+		else
+			io_uring_prep_writev(sqe, io->fd, part, (unsigned)k, io->off + io->so_far);
+	}
+	io_uring_sqe_set_data(sqe, io);
+}
+
+static void ring_start(struct engine *g, struct io *io)
+{
+	struct iovec part[RING_PARTS];
+	struct io_uring_sqe *sqe;
+	int r;
+
+	if (g->in_ring >= RING_ENTRIES || !(sqe = io_uring_get_sqe(&g->ring))) {
+		list_push(&g->pending, &io->link);
+		return;
+	}
+	ring_prepare(sqe, io, part);
+	do {
+		r = io_uring_submit(&g->ring);
+	} while (r == -EINTR);
+	if (r < 0) { /* not taken: leave a harmless entry in its place */
+		io_uring_prep_nop(sqe);
+		io_uring_sqe_set_data(sqe, NULL);
+		hand_to_worker(g, io);
+		return;
+	}
+	g->in_ring++;
+}
+
+static void ring_completed(struct engine *g, struct io *io, int res)
+{
+	if (res == -EINTR || res == -EAGAIN || res == -EOPNOTSUPP || res == -ECANCELED) {
+		hand_to_worker(g, io);
+		return;
+	}
+	if (res < 0) {
+		io->error = res;
+	} else if (io->kind != IO_SYNC) {
+		io->so_far += (uint64_t)res;
+		io->bytes = io->so_far;
+		if (res == 0 && io->kind == IO_WRITE)
+			io->error = -ENOSPC;
+		else if (res && io->so_far < iov_total(io->iov, (size_t)io->n)) {
+			ring_start(g, io);
+			return;
+		}
+	}
+	io_finish(io);
+}
+
+static void ring_drain(struct engine *g)
+{
+	struct io_uring_cqe *cqe;
+	struct list *it;
+
+	while (io_uring_peek_cqe(&g->ring, &cqe) == 0) {
+		struct io *io = io_uring_cqe_get_data(cqe);
+		int res = cqe->res;
+
+		io_uring_cqe_seen(&g->ring, cqe);
+		if (!io)
+			continue;
+		g->in_ring--;
+		ring_completed(g, io, res);
+	}
+	while (g->in_ring < RING_ENTRIES && (it = list_pop(&g->pending)))
+		ring_start(g, list_entry(it, struct io, link));
+}
+
+static void ring_ready(struct source *s, unsigned events)
+{
+	(void)events;
+	ring_drain(container_of(s, struct engine, source));
+}
+
+/* No ring is not an error: sandboxes forbid it, old kernels lack it. */
+static void ring_open(struct engine *g)
+{
+	struct env *e = g->loop->env;
+	struct io_uring_params p = { .flags = IORING_SETUP_CLAMP };
+
+	if (io_uring_queue_init_params(RING_ENTRIES, &g->ring, &p) < 0)
+		return;
+	g->source = (struct source){ .fd = g->ring.ring_fd, .ready = ring_ready };
+	if (!(p.features & IORING_FEAT_SUBMIT_STABLE) || !(p.features & IORING_FEAT_NODROP) ||
+	    e->sock->watch(e, g->loop, &g->source, EV_IN) < 0) {
+		io_uring_queue_exit(&g->ring);
+		return;
+	}
+	g->have_ring = true;
+}
+
+/* ---------------------------------------------------------------- inline */
+
+/* One piece of a transfer that does not block; -EAGAIN: it would. */
+static ssize_t inline_piece(struct engine *g, struct io *io, size_t total)
+{
+	struct iovec part[INLINE_PARTS];
+	size_t got, k = iov_slice(io->iov, (size_t)io->n, io->so_far, total - io->so_far, part,
+				  INLINE_PARTS, &got);
+	off_t off = (off_t)(io->off + io->so_far);
+	int flags = g->memory ? 0 : RWF_NOWAIT;
+	ssize_t r = io->kind == IO_READ ? preadv2(io->fd, part, (int)k, off, flags) :
+					  pwritev2(io->fd, part, (int)k, off, flags);
+
+	return r < 0 ? -errno : r;
+}
+
+/* False: not finished, the rest is for somebody who may block. */
+static bool inline_transfer(struct engine *g, struct io *io)
+{
+	size_t total = iov_total(io->iov, (size_t)io->n);
+
+	while (io->so_far < total) {
+		ssize_t r = inline_piece(g, io, total);
+
+		if (r == -EINTR)
+			continue;
+		if (r == -EOPNOTSUPP && !g->memory) { /* what the probe found holds no longer */
+			if (io->kind == IO_READ)
+				g->nowait_read = false;
+			else
+				g->nowait_write = false;
+			return false;
+		}
+		if (r == -EAGAIN && !g->memory)
+			return false;
+		if (r == 0 && io->kind == IO_WRITE)
+			r = -ENOSPC;
+		if (r < 0)
+			io->error = (int)r;
+		if (r <= 0)
+			break;
+		io->so_far += (uint64_t)r;
+	}
+	io->bytes = io->so_far;
+	return true;
+}
+
+static bool try_inline(struct engine *g, struct io *io)
+{
+	if (g->forbidden & ENGINE_NO_INLINE)
+		return false;
+	switch (io->kind) {
+	case IO_READ:
+		return (g->memory || g->nowait_read) && inline_transfer(g, io);
+	case IO_WRITE:
+		return (g->memory || g->nowait_write) && inline_transfer(g, io);
+	case IO_SYNC:
+		return g->memory; /* nothing to do */
+	default:
+		return false;
+	}
+}
+
+void engine_submit(struct env *e, struct loop *l, struct io *io)
+{
+	struct engine *g = engine_of(l);
+
+	(void)e;
+	if (!g) {
+		io->error = -ENOMEM;
+		io_finish(io);
+		return;
+	}
+	if (try_inline(g, io)) {
+		l->io_inlined++;
+		io_finish(io);
+		return;
+	}
+	l->io_handed++;
+	if (ring_usable(g) && (io->kind == IO_READ || io->kind == IO_WRITE || io->kind == IO_SYNC))
+		ring_start(g, io);
+	else
+		hand_to_worker(g, io);
+}
+
+/* ---------------------------------------------------------------- probe */
+
+static bool in_memory(int dir)
+{
+	struct statfs s;
+
+	if (fstatfs(dir, &s) < 0)
+		return false;
+	return s.f_type == TMPFS_MAGIC || s.f_type == (__typeof__(s.f_type))RAMFS_MAGIC;
+}
+
+static int scratch_file(int dir)
+{
+	static const char name[] = ".probe";
+	int fd = openat(dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	if (fd < 0) {
+		fd = openat(dir, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+		if (fd < 0)
+			return -errno;
+		unlinkat(dir, name, 0);
+	}
+	return fd;
+}
+
+/* Reads and overwrites a cached page. EAGAIN counts as support: it can tell. */
+static int probe_nowait(int dir, bool *can_read, bool *can_write)
+{
+	char page[4096] = { 0 };
+	struct iovec iov = { page, sizeof(page) };
+	int fd = scratch_file(dir), r = 0;
+
+	*can_read = *can_write = false;
+	if (fd < 0)
+		return fd;
+	if (pwrite(fd, page, sizeof(page), 0) < 0) {
+		r = -errno;
+	} else {
+		*can_read = preadv2(fd, &iov, 1, 0, RWF_NOWAIT) > 0 || errno == EAGAIN;
+		*can_write = pwritev2(fd, &iov, 1, 0, RWF_NOWAIT) > 0 || errno == EAGAIN;
+	}
+	close(fd);
+	return r;
+}
+
+/* A loop that serves several directories does inline only what all of them can. */
+int engine_probe(struct env *e, struct loop *l, int dir, char *text, size_t n)
+{
+	struct engine *g = engine_of(l);
+	bool memory = in_memory(dir), can_read = true, can_write = true;
+	int r = 0;
+
+	(void)e;
+	if (!g)
+		return -ENOMEM;
+	if (!memory)
+		r = probe_nowait(dir, &can_read, &can_write);
+	g->memory = memory && (!g->probed || g->memory);
+	g->nowait_read = can_read && !memory && (!g->probed || g->nowait_read);
+	g->nowait_write = can_write && !memory && (!g->probed || g->nowait_write);
+	g->probed = true;
+	if (!g->have_ring && !g->memory)
+		ring_open(g);
+	snprintf(text, n, "reads %s, writes %s, the rest %s",
+		 g->memory	? "in memory" :
+		 g->nowait_read ? "inline when cached" :
+				  "handed over",
+		 g->memory	 ? "in memory" :
+		 g->nowait_write ? "inline when cached" :
+				   "handed over",
+		 g->have_ring ? "by io_uring" : "by a worker thread");
+	return r;
+}
+
+void engine_fini(struct loop *l)
+{
+	struct engine *g = l->file_impl;
+	struct env *e = l->env;
+	struct io_uring_cqe *cqe;
+
+	if (!g)
+		return;
+	while (g->in_ring ||
+	       g->worker) { /* nobody should wait any more; the kernel may still write */
+		struct worker *w = g->worker;
+
+		g->worker = NULL;
+		if (w)
+			e->exec->worker_stop(w);
+		if (g->in_ring && io_uring_wait_cqe(&g->ring, &cqe) == 0)
+			ring_drain(g);
+	}
+	if (g->have_ring) {
+		e->sock->watch(e, l, &g->source, 0);
+		io_uring_queue_exit(&g->ring);
+	}
+	l->file_impl = NULL;
+	free(g);
+}

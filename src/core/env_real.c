@@ -1,0 +1,64 @@
+/* The real environment: clocks and random numbers of the kernel; sockets, files and threads are in
+ * sock_real.c, file_real.c and worker.c.
+ *
+ * Threads: stateless, so any. Errors: clocks and getrandom cannot fail on a kernel that runs us. */
+#include <assert.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "core/env_real.h"
+
+static uint64_t read_clock(clockid_t id)
+{
+	struct timespec ts;
+
+	clock_gettime(id, &ts);
+	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
+static uint64_t clock_now(struct env *e)
+{
+	(void)e;
+	return read_clock(CLOCK_MONOTONIC);
+}
+
+static uint64_t clock_wall(struct env *e)
+{
+	(void)e;
+	return read_clock(CLOCK_REALTIME);
+}
+
+static void clock_random(struct env *e, void *p, size_t n)
+{
+	uint8_t *b = p;
+
+	(void)e;
+	while (n) {
+		ssize_t r = getrandom(b, n, 0);
+
+		if (r < 0) {
+			assert(errno == EINTR);
+			continue;
+		}
+		b += r;
+		n -= (size_t)r;
+	}
+}
+
+static const struct clock_ops clock_real_ops = {
+	.now = clock_now,
+	.wall = clock_wall,
+	.random = clock_random,
+};
+
+struct env *env_real(void)
+{
+	static struct env real = {
+		.clock = &clock_real_ops,
+		.sock = &sock_real_ops,
+		.file = &file_real_ops,
+		.exec = &exec_real_ops,
+	};
+
+	return &real;
+}

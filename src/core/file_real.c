@@ -1,0 +1,211 @@
+/* Real files: thin calls of the kernel that return -errno and survive signals.
+ *
+ * Threads: any; all of these may block, so they are for start, stop and workers. Buffers: the caller's.
+ * Errors: -errno as the kernel said. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "core/env_real.h"
+
+static int file_openat(struct env *e, int dir, const char *path, int flags, mode_t mode)
+{
+	int fd;
+
+	(void)e;
+	do {
+		fd = openat(dir, path, flags | O_CLOEXEC, mode);
+	} while (fd < 0 && errno == EINTR);
+	return fd < 0 ? -errno : fd;
+}
+
+static void file_close(struct env *e, int fd)
+{
+	(void)e;
+	if (fd >= 0)
+		close(fd);
+}
+
+static ssize_t file_preadv(struct env *e, int fd, const struct iovec *iov, int n, off_t off)
+{
+	ssize_t r;
+
+	(void)e;
+	do {
+		r = preadv(fd, iov, n, off);
+	} while (r < 0 && errno == EINTR);
+	return r < 0 ? -errno : r;
+}
+
+static ssize_t file_pwritev(struct env *e, int fd, const struct iovec *iov, int n, off_t off)
+{
+	ssize_t r;
+
+	(void)e;
+	do {
+		r = pwritev(fd, iov, n, off);
+	} while (r < 0 && errno == EINTR);
+	return r < 0 ? -errno : r;
+}
+
+static int file_fsync(struct env *e, int fd)
+{
+	int r;
+
+	(void)e;
+	do {
+		r = fsync(fd);
+	} while (r < 0 && errno == EINTR);
+	return r < 0 ? -errno : 0;
+}
+
+static int file_ftruncate(struct env *e, int fd, off_t size)
+{
+	int r;
+
+	(void)e;
+	do {
+		r = ftruncate(fd, size);
+	} while (r < 0 && errno == EINTR);
+	return r < 0 ? -errno : 0;
+}
+
+static int file_fstat(struct env *e, int fd, struct stat *st)
+{
+	(void)e;
+	return fstat(fd, st) < 0 ? -errno : 0;
+}
+
+static int file_unlinkat(struct env *e, int dir, const char *path, int flags)
+{
+	(void)e;
+	return unlinkat(dir, path, flags) < 0 ? -errno : 0;
+}
+
+static int file_mkdirat(struct env *e, int dir, const char *path, mode_t mode)
+{
+	(void)e;
+	return mkdirat(dir, path, mode) < 0 ? -errno : 0;
+}
+
+static int file_renameat(struct env *e, int dir, const char *from, const char *to)
+{
+	(void)e;
+	return renameat(dir, from, dir, to) < 0 ? -errno : 0;
+}
+
+struct names {
+	char **name;
+	size_t n, cap;
+};
+
+static int names_add(struct names *a, const char *name)
+{
+	if (a->n == a->cap) {
+		size_t cap = a->cap ? 2 * a->cap : 64;
+		char **more = realloc(a->name, cap * sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		a->name = more;
+		a->cap = cap;
+	}
+	a->name[a->n] = strdup(name);
+	if (!a->name[a->n])
+		return -ENOMEM;
+	a->n++;
+	return 0;
+}
+
+static int names_order(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int names_read(struct names *a, DIR *d)
+{
+	struct dirent *de;
+	int r = 0;
+
+	while (r == 0 && (errno = 0, de = readdir(d))) {
+		if (strcmp(de->d_name, ".") && strcmp(de->d_name, ".."))
+			r = names_add(a, de->d_name);
+	}
+	return r ? r : -errno;
+}
+
+/* Sorted, so that the order does not depend on the file system. */
+static int file_list(struct env *e, int dir, void (*fn)(void *arg, const char *name), void *arg)
+{
+	struct names all = { 0 };
+	int fd = file_openat(e, dir, ".", O_RDONLY | O_DIRECTORY, 0), r;
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!d) {
+		r = fd < 0 ? fd : -errno;
+		file_close(e, fd);
+		return r;
+	}
+	r = names_read(&all, d);
+	closedir(d);
+	if (r == 0 && all.n)
+		qsort(all.name, all.n, sizeof(*all.name), names_order);
+	for (size_t i = 0; i < all.n; i++) {
+		if (r == 0)
+			fn(arg, all.name[i]);
+		free(all.name[i]);
+	}
+	free(all.name);
+	return r;
+}
+
+static int file_statfs(struct env *e, int fd, uint64_t *total, uint64_t *avail)
+{
+	struct statvfs s;
+
+	(void)e;
+	if (fstatvfs(fd, &s) < 0)
+		return -errno;
+	*total = (uint64_t)s.f_blocks * s.f_frsize;
+	*avail = (uint64_t)s.f_bavail * s.f_frsize;
+	return 0;
+}
+
+static int file_lock(struct env *e, int fd)
+{
+	int r;
+
+	(void)e;
+	do {
+		r = flock(fd, LOCK_EX | LOCK_NB);
+	} while (r < 0 && errno == EINTR);
+	return r < 0 ? -errno : 0;
+}
+
+void file_counters(struct loop *l, uint64_t *inlined, uint64_t *handed)
+{
+	*inlined = l->io_inlined;
+	*handed = l->io_handed;
+}
+
+const struct file_ops file_real_ops = {
+	.openat = file_openat,
+	.close = file_close,
+	.preadv = file_preadv,
+	.pwritev = file_pwritev,
+	.fsync = file_fsync,
+	.ftruncate = file_ftruncate,
+	.fstat = file_fstat,
+	.unlinkat = file_unlinkat,
+	.mkdirat = file_mkdirat,
+	.renameat = file_renameat,
+	.list = file_list,
+	.statfs = file_statfs,
+	.lock = file_lock,
+	.submit = engine_submit,
+	.probe = engine_probe,
+};

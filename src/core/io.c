@@ -1,0 +1,84 @@
+/* File accesses: submission, the blocking form (workers and the simulation), and their report. */
+#include "core/core.h"
+
+void io_submit(struct loop *l, struct io *io)
+{
+	io->loop = l;
+	io->bytes = 0;
+	io->so_far = 0;
+	io->error = 0;
+	list_init(&io->link);
+	if (io->q)
+		req_hold(io->q);
+	l->env->file->submit(l->env, l, io);
+}
+
+void io_finish(struct io *io)
+{
+	struct req *q = io->q;
+
+	if (io->done)
+		io->done(io);
+	else if (q)
+		req_done(q, io->error, io->error ? 0 : io->bytes);
+}
+
+/* Moves all bytes; a read stops early only at the end of the file. */
+static int transfer(struct env *e, struct io *io)
+{
+	size_t total = iov_total(io->iov, (size_t)io->n);
+	struct iovec part[64];
+
+	while (io->so_far < total) {
+		size_t got, k = iov_slice(io->iov, (size_t)io->n, io->so_far, total - io->so_far, part,
+					  ARRAY_LEN(part), &got);
+		off_t off = (off_t)(io->off + io->so_far);
+		ssize_t r = io->kind == IO_READ ?
+				    e->file->preadv(e, io->fd, part, (int)k, off) :
+				    e->file->pwritev(e, io->fd, part, (int)k, off);
+
+		if (r == -EINTR)
+			continue;
+		if (r < 0)
+			return (int)r;
+		if (r == 0 && io->kind == IO_WRITE)
+			return -ENOSPC;
+		if (r == 0)
+			break;
+		io->so_far += (uint64_t)r;
+	}
+	io->bytes = io->so_far;
+	return 0;
+}
+
+void io_perform(struct env *e, struct io *io)
+{
+	int r = 0;
+
+	switch (io->kind) {
+	case IO_READ:
+	case IO_WRITE:
+		r = transfer(e, io);
+		break;
+	case IO_SYNC:
+		r = e->file->fsync(e, io->fd);
+		break;
+	case IO_OPEN:
+		r = e->file->openat(e, io->fd, io->path, io->flags, 0600);
+		if (r >= 0) {
+			io->bytes = (uint64_t)r;
+			r = 0;
+		}
+		break;
+	case IO_TRUNCATE:
+		r = e->file->ftruncate(e, io->fd, (off_t)io->off);
+		break;
+	case IO_UNLINK:
+		r = e->file->unlinkat(e, io->fd, io->path, 0);
+		break;
+	case IO_CALL:
+		r = io->call(e, io);
+		break;
+	}
+	io->error = r;
+}

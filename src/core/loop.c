@@ -1,0 +1,73 @@
+/* The event loop: waits for sources and timers, then steps what is runnable.
+ * One thread turns a loop; only loop_wake() may come from elsewhere. */
+#include <stdlib.h>
+
+#include "core/core.h"
+
+int loop_init(struct loop *l, struct env *e)
+{
+	memset(l, 0, sizeof(*l));
+	l->env = e;
+	list_init(&l->runnable);
+	list_init(&l->all);
+	l->now = e->clock->now(e);
+	return e->sock->loop_init(e, l);
+}
+
+void loop_fini(struct loop *l)
+{
+	if (!l->env)
+		return;
+	l->env->sock->loop_fini(l->env, l);
+	free(l->heap);
+	memset(l, 0, sizeof(*l));
+}
+
+uint64_t loop_wait_ns(struct loop *l)
+{
+	uint64_t now;
+
+	if (!list_empty(&l->runnable))
+		return 0;
+	if (!l->n_heap)
+		return UINT64_MAX;
+	now = l->env->clock->now(l->env);
+	return l->heap[0]->when > now ? l->heap[0]->when - now : 0;
+}
+
+/* Timers that are due, then what became runnable up to now; what they make runnable waits for the next
+ * turn, so that nobody starves the sockets. */
+void loop_run_ready(struct loop *l)
+{
+	struct list batch = LIST_INIT(batch);
+	struct list *it;
+
+	l->now = l->env->clock->now(l->env);
+	while (l->n_heap && l->heap[0]->when <= l->now) {
+		struct timer *t = l->heap[0];
+
+		timer_del(l, t);
+		t->fire(t);
+	}
+	list_splice(&batch, &l->runnable);
+	while ((it = list_pop(&batch)))
+		req_run(list_entry(it, struct req, link));
+}
+
+void loop_turn(struct loop *l, uint64_t max_ns)
+{
+	const struct sock_ops *s = l->env->sock;
+	uint64_t ns = loop_wait_ns(l);
+
+	l->turns++;
+	if (s->poll(l->env, l, MIN(ns, max_ns)) > 0) {
+		l->now = l->env->clock->now(l->env);
+		s->dispatch(l->env, l);
+	}
+	loop_run_ready(l);
+}
+
+void loop_wake(struct loop *l)
+{
+	l->env->sock->wake(l->env, l);
+}

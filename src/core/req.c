@@ -1,0 +1,71 @@
+/* The request step machine. See core.h for the contract; this file is all of it. */
+#include <assert.h>
+
+#include "core/core.h"
+
+void req_init(struct req *q, struct loop *l, const struct req_ops *ops, uint16_t state)
+{
+	memset(q, 0, sizeof(*q));
+	q->ops = ops;
+	q->loop = l;
+	q->state = state;
+	q->born = q->since = l->now;
+	list_init(&q->link);
+	list_push(&l->all, &q->all);
+	l->n_reqs++;
+}
+
+/* Steps until something is pending or the request is gone. */
+void req_run(struct req *q)
+{
+	bool alive;
+
+	do {
+		if (q->error && q->state < q->ops->on_error)
+			req_goto(q, q->ops->on_error);
+		q->stepping = true;
+		alive = q->ops->step(q);
+		if (alive)
+			q->stepping = false;
+	} while (alive && q->pending == 0);
+}
+
+void req_start(struct req *q)
+{
+	assert(q->pending == 0 && !q->stepping);
+	req_run(q);
+}
+
+void req_goto(struct req *q, uint16_t state)
+{
+	uint64_t now = q->loop->now;
+
+	if (q->ops->hists)
+		hist_add(&q->ops->hists[q->state], now > q->since ? now - q->since : 0);
+	q->since = now;
+	q->state = state;
+}
+
+void req_hold(struct req *q)
+{
+	assert(q->pending < UINT16_MAX);
+	q->pending++;
+}
+
+void req_done(struct req *q, int error, uint64_t bytes)
+{
+	assert(q->pending > 0);
+	if (error && !q->error)
+		q->error = error;
+	q->bytes += bytes;
+	if (--q->pending == 0 && !q->stepping)
+		list_push(&q->loop->runnable, &q->link);
+}
+
+void req_fini(struct req *q)
+{
+	assert(q->pending == 0);
+	list_del(&q->link);
+	list_del(&q->all);
+	q->loop->n_reqs--;
+}

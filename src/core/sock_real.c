@@ -1,0 +1,236 @@
+/* Real sockets: TCP over IPv4 and IPv6 ("HOST:PORT", "[::1]:7430"), never blocking, closed on exec.
+ *
+ * Threads: calls on a descriptor belong to the loop that watches it. Buffers: the caller's. Errors:
+ * -errno; listen also says in words what to do. A name may block in the resolver, a numeric address
+ * never does. */
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/env_real.h"
+
+#define LISTEN_BACKLOG 1024
+
+/* "HOST:PORT" or "[HOST]:PORT" into its parts; both buffers have `n` bytes. */
+static int split_address(const char *address, char *host, char *port, size_t n)
+{
+	const char *colon = strrchr(address, ':');
+	const char *from = address, *to = colon;
+
+	if (!colon || colon == address || !colon[1])
+		return -EINVAL;
+	if (*from == '[') {
+		if (to[-1] != ']')
+			return -EINVAL;
+		from++;
+		to--;
+	}
+	if (from >= to || (size_t)(to - from) >= n || strlen(colon + 1) >= n)
+		return -EINVAL;
+	memcpy(host, from, (size_t)(to - from));
+	host[to - from] = 0;
+	strcpy(port, colon + 1);
+	return 0;
+}
+
+/* As numbers first, which needs no resolver. */
+static int resolve(const char *address, bool passive, struct addrinfo **out)
+{
+	char host[CONF_ADDR_MAX], port[CONF_ADDR_MAX];
+	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
+	int r = split_address(address, host, port, sizeof(host));
+
+	if (r < 0)
+		return r;
+	hints.ai_flags = AI_NUMERICSERV | AI_NUMERICHOST | (passive ? AI_PASSIVE : 0);
+	r = getaddrinfo(host, port, &hints, out);
+	if (r == EAI_NONAME) {
+		hints.ai_flags &= ~AI_NUMERICHOST;
+		r = getaddrinfo(host, port, &hints, out);
+	}
+	if (r == EAI_SYSTEM)
+		return -errno;
+	if (r == EAI_MEMORY)
+		return -ENOMEM;
+	if (r == EAI_AGAIN)
+		return -EHOSTUNREACH; /* the resolver does not answer */
+	return r ? -EADDRNOTAVAIL : 0;
+}
+
+static void set_flag(int fd, int level, int option)
+{
+	int one = 1;
+
+	setsockopt(fd, level, option, &one, sizeof(one));
+}
+
+static int open_listener(const struct addrinfo *a)
+{
+	int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -errno;
+	set_flag(fd, SOL_SOCKET, SO_REUSEADDR);
+	if (bind(fd, a->ai_addr, a->ai_addrlen) < 0 || listen(fd, LISTEN_BACKLOG) < 0) {
+		int r = -errno;
+
+		close(fd);
+		return r;
+	}
+	return fd;
+}
+
+static void explain_listen(const char *address, int r, char *err, size_t err_len)
+{
+	const char *text;
+
+	switch (r) {
+	case -EADDRINUSE:
+		text = "is already in use: another sheafd? choose another port in the cluster file";
+		break;
+	case -EADDRNOTAVAIL:
+		text = "is not an address of this host: correct it in the cluster file";
+		break;
+	case -EINVAL:
+		text = "is not of the form HOST:PORT: correct it in the cluster file";
+		break;
+	case -EACCES:
+		text = "needs privileges: choose a port above 1023 in the cluster file";
+		break;
+	default:
+		snprintf(err, err_len, "cannot listen on address %s: %s", address, strerror(-r));
+		return;
+	}
+	snprintf(err, err_len, "address %s %s", address, text);
+}
+
+static int sock_listen(struct env *e, const char *address, char *err, size_t err_len)
+{
+	struct addrinfo *list = NULL;
+	int r = resolve(address, true, &list);
+
+	(void)e;
+	for (struct addrinfo *a = list; r == 0 && a; a = a->ai_next) {
+		int fd = open_listener(a);
+
+		if (fd >= 0 || fd == -EADDRINUSE || !a->ai_next) {
+			r = fd;
+			break;
+		}
+	}
+	if (list)
+		freeaddrinfo(list);
+	if (r < 0)
+		explain_listen(address, r, err, err_len);
+	return r;
+}
+
+static int sock_accept(struct env *e, int fd)
+{
+	int r;
+
+	(void)e;
+	do {
+		r = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	} while (r < 0 && (errno == EINTR || errno == ECONNABORTED));
+	if (r < 0)
+		return -errno;
+	set_flag(r, IPPROTO_TCP, TCP_NODELAY);
+	return r;
+}
+
+static int start_connect(const struct addrinfo *a)
+{
+	int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -errno;
+	set_flag(fd, IPPROTO_TCP, TCP_NODELAY);
+	if (connect(fd, a->ai_addr, a->ai_addrlen) < 0 && errno != EINPROGRESS && errno != EINTR) {
+		int r = -errno;
+
+		close(fd);
+		return r;
+	}
+	return fd;
+}
+
+static int sock_connect(struct env *e, const char *address)
+{
+	struct addrinfo *list = NULL;
+	int r = resolve(address, false, &list);
+
+	(void)e;
+	for (struct addrinfo *a = list; r == 0 && a; a = a->ai_next) {
+		int fd = start_connect(a);
+
+		if (fd >= 0 || !a->ai_next) {
+			r = fd;
+			break;
+		}
+	}
+	if (list)
+		freeaddrinfo(list);
+	return r;
+}
+
+static int sock_connect_result(struct env *e, int fd)
+{
+	int error = 0;
+	socklen_t n = sizeof(error);
+
+	(void)e;
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) < 0)
+		return -errno;
+	return -error;
+}
+
+static ssize_t sock_readv(struct env *e, int fd, const struct iovec *iov, int n)
+{
+	ssize_t r;
+
+	(void)e;
+	do {
+		r = readv(fd, iov, n);
+	} while (r < 0 && errno == EINTR);
+	return r < 0 ? -errno : r;
+}
+
+/* sendmsg, because writev raises SIGPIPE when the peer is gone. */
+static ssize_t sock_writev(struct env *e, int fd, const struct iovec *iov, int n)
+{
+	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n };
+	ssize_t r;
+
+	(void)e;
+	do {
+		r = sendmsg(fd, &m, MSG_NOSIGNAL);
+	} while (r < 0 && errno == EINTR);
+	return r < 0 ? -errno : r;
+}
+
+static void sock_close(struct env *e, int fd)
+{
+	(void)e;
+	if (fd >= 0)
+		close(fd);
+}
+
+const struct sock_ops sock_real_ops = {
+	.listen = sock_listen,
+	.accept = sock_accept,
+	.connect = sock_connect,
+	.connect_result = sock_connect_result,
+	.readv = sock_readv,
+	.writev = sock_writev,
+	.close = sock_close,
+	.loop_init = poll_loop_init,
+	.loop_fini = poll_loop_fini,
+	.watch = poll_watch,
+	.poll = poll_poll,
+	.dispatch = poll_dispatch,
+	.wake = poll_wake,
+};

@@ -1,0 +1,80 @@
+/* disk: the object files of one target, its storage directory, its boot verifier and its fences.
+ *
+ * A storage directory belongs to one file system and one target:
+ *   sheaf.id      who it belongs to and the format version, written by disk_format()
+ *   clean         only after a clean stop: the verifier to keep
+ *   fences        log of (inode, epoch) records, compacted at start
+ *   objects/XX/   object files INO.GEN (hex), XX a hash of the inode, made on first use
+ *   meta/         LMDB, not ours
+ * Everything runs on the loop's thread; accesses that may block go through io_submit(). */
+#ifndef SHEAF_DISK_H
+#define SHEAF_DISK_H
+
+#include "core/core.h"
+
+struct disk;
+
+/* One object that somebody uses; the descriptor is kept open in a bounded cache afterwards. */
+struct object;
+
+int disk_format(struct env *e, const char *path, const struct uuid *fs, uint32_t target, char *err,
+		size_t err_len); /* makes the directory; -EEXIST when it is already somebody's */
+int disk_open(struct loop *l, const char *path, const struct uuid *fs, uint32_t target, bool nosync,
+	      struct disk **out, char *err, size_t err_len);
+/* Clean: syncs everything and keeps the verifier for the next start; blocks. 0 or what sync said
+ * (then the next start has a new verifier). Not clean: just frees, as a crash would. */
+int disk_close(struct disk *d, bool clean);
+
+uint64_t disk_verifier(const struct disk *d);
+uint64_t disk_boot(const struct disk *d); /* random, new at every start */
+int disk_space(struct disk *d, uint64_t *total, uint64_t *avail);
+
+struct disk_counters {
+	uint64_t reads, writes, syncs, opens; /* accesses */
+	uint64_t latched; /* writeback errors seen */
+};
+void disk_counters(const struct disk *d, struct disk_counters *c);
+
+/* Finds or opens an object and lends it until object_put(). With create it exists afterwards;
+ * without, -ENOENT. Holds q; *out is set when q goes on without error. */
+void object_get(struct disk *d, uint64_t ino, uint32_t gen, bool create, struct object **out,
+		struct req *q);
+void object_put(struct object *o); /* NULL is harmless */
+uint64_t object_end(const struct object *o); /* current size; this thread orders all changes */
+int64_t object_mtime(const struct object *o); /* ns; of the last write that we did, or the file's */
+
+/* A turn at a byte range of an object: writers exclude everybody else in their range, in order of
+ * asking. Holds q until it is granted; -ESTALE when a fence stands above `epoch`, also when that happens
+ * while it waits. Between turn_begin and turn_end the access is "in flight" for fences. */
+struct turn {
+	struct list link;
+	struct object *object;
+	uint64_t lo, hi, epoch;
+	bool write, granted;
+	struct req *q;
+};
+void turn_begin(struct object *o, struct turn *t, uint64_t epoch, uint64_t lo, uint64_t hi,
+		bool write, struct req *q);
+void turn_end(struct turn *t); /* harmless when it was never begun (zeroed) or refused */
+
+/* One access; io is lent until q goes on. Reads behind the end give zeros in the buffers, always len
+ * bytes of io->bytes. Writes move object_end() and object_mtime(). */
+void object_read(struct object *o, struct io *io, uint64_t off, const struct iovec *iov, int n,
+		 struct req *q);
+void object_write(struct object *o, struct io *io, uint64_t off, const struct iovec *iov, int n,
+		  int64_t now, struct req *q);
+/* File, then directory entries; -EIO when a writeback error was latched before or now (it stays latched
+ * until an fsync has reported it once). */
+void object_sync(struct object *o, struct req *q);
+
+/* Fences. The floor of an inode rises at once (new turns below it are refused), is made durable, waits
+ * for turns in flight, then cuts the object to truncate_to (UINT64_MAX: keeps it). Result in *end and
+ * *mtime (0, 0 when there is no object). A lower or equal epoch than the floor changes no floor but
+ * still does the rest, so a fence can be repeated. */
+uint64_t disk_floor(const struct disk *d, uint64_t ino);
+void disk_fence(struct disk *d, uint64_t ino, uint32_t gen, uint64_t epoch, uint64_t truncate_to,
+		uint64_t *end, int64_t *mtime, struct req *q);
+/* Fence, then the object file goes; the fence stays as a tombstone. No object: fine. */
+void disk_remove(struct disk *d, uint64_t ino, uint32_t gen, uint64_t epoch, struct req *q);
+
+#endif

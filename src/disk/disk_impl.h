@@ -1,0 +1,184 @@
+/* Inside disk: the structs behind disk.h. Nobody outside the folder includes this. */
+#ifndef SHEAF_DISK_IMPL_H
+#define SHEAF_DISK_IMPL_H
+
+#include "disk/disk.h"
+
+#define DISK_VERSION 1
+#define DISK_MAX_OPEN 512 /* descriptors of objects nobody uses are closed beyond it */
+#define DISK_DIRS 256
+#define TOMBSTONE_NS (UINT64_C(7) * 24 * 3600 * NSEC_PER_SEC)
+
+/* ---- on disk: little endian, fixed, each with a crc32c over what stands before it ---- */
+
+struct disk_id { /* sheaf.id */
+	uint8_t magic[8];
+	uint32_t version, target;
+	uint8_t fs[16];
+	uint64_t created; /* wall clock, ns */
+	uint8_t zero[20];
+	uint32_t crc;
+};
+_Static_assert(sizeof(struct disk_id) == 64, "sheaf.id is a format");
+
+struct disk_clean { /* clean */
+	uint8_t magic[8];
+	uint64_t verifier;
+	uint32_t synced; /* 0: stopped in mode nosync */
+	uint32_t crc;
+};
+_Static_assert(sizeof(struct disk_clean) == 24, "clean is a format");
+
+struct fence_rec { /* one of fences; all zero: room not used yet */
+	uint64_t ino, epoch;
+	uint64_t time; /* wall clock, ns */
+	uint32_t magic;
+	uint32_t crc;
+};
+_Static_assert(sizeof(struct fence_rec) == 32, "fences is a format");
+
+/* ---- syncs of one descriptor, shared by all who ask while one runs ---- */
+
+struct group_sync {
+	struct disk *disk;
+	int fd;
+	bool busy;
+	struct list now, next; /* struct sync_wait: of the running one, of the one after it */
+	struct io io;
+	void (*began)(struct group_sync *g);
+	void (*ended)(struct group_sync *g, int error);
+};
+
+void group_sync_init(struct group_sync *g, struct disk *d);
+/* Holds q until everything that was written before this call is on disk. */
+void group_sync_add(struct group_sync *g, struct req *q);
+
+/* A directory whose entries we make and remove. Counters instead of flags: an entry made while a sync
+ * runs is not covered by it. */
+struct disk_dir {
+	int fd; /* -1: not open */
+	uint64_t changed, synced, covers;
+	struct group_sync gs;
+};
+
+/* ---- objects ---- */
+
+enum object_state {
+	OBJECT_CLOSED, /* no descriptor; kept for its latched error, or about to be opened */
+	OBJECT_OPENING,
+	OBJECT_OPEN,
+	OBJECT_REMOVING, /* being unlinked; who asks for it waits */
+	OBJECT_GONE, /* unlinked and off the table, somebody still has it */
+};
+
+/* What the open, done on a worker, needs and finds; the worker touches nothing else. */
+struct object_open {
+	bool create;
+	int objects_fd, dir_fd; /* dir_fd -1: to be opened too */
+	char dir_name[3];
+	bool made_dir, made_file;
+	int fd;
+	struct stat st;
+};
+
+struct object {
+	struct hnode node; /* by inode: all generations of one are neighbours */
+	struct list lru; /* open and nobody has it */
+	struct disk *disk;
+	uint64_t ino;
+	uint32_t gen;
+	enum object_state state;
+	unsigned refs;
+	int fd;
+	uint64_t end;
+	int64_t mtime;
+	uint64_t writes, synced, covers; /* as in disk_dir, for the data */
+	uint64_t entry; /* value of its directory's `changed` that covers its entry */
+	bool latched; /* a writeback error that no sync has reported yet */
+	struct list turns; /* struct turn, granted and waiting, in order of asking */
+	unsigned n_waiting;
+	struct list waiters; /* struct get_wait */
+	struct group_sync gs;
+	struct object_open open;
+	struct io io;
+	char name[28]; /* INO.GEN */
+};
+
+/* ---- fences ---- */
+
+struct floor {
+	struct hnode node;
+	uint64_t ino, epoch;
+	uint64_t durable; /* the highest epoch known to be on disk */
+	uint64_t time;
+	bool alive; /* start: its inode has objects */
+};
+
+struct log_wait {
+	struct list link;
+	struct floor *floor;
+	uint64_t epoch;
+	struct req *q;
+};
+
+#define LOG_BATCH 64
+#define LOG_RESERVE \
+	(256 * KIB) /* zeros ahead, so that a full disk can still be fenced and emptied */
+
+struct fence_log {
+	int fd;
+	uint64_t size, reserved; /* bytes in use, bytes the file has */
+	bool busy;
+	struct list waiting, running; /* struct log_wait */
+	struct io io;
+	struct iovec iov[4];
+	struct fence_rec batch[LOG_BATCH];
+};
+
+struct disk {
+	struct loop *loop;
+	struct env *env;
+	char path[CONF_PATH_MAX];
+	int dir, id_fd;
+	bool nosync;
+	uint64_t verifier, boot;
+	struct disk_dir objects, dirs[DISK_DIRS];
+	struct htab table; /* struct object by inode */
+	struct list lru;
+	size_t n_open, n_evicting;
+	struct htab floors; /* struct floor by inode */
+	struct fence_log log;
+	unsigned busy; /* things of our own in flight */
+	struct disk_counters counters;
+};
+
+/* One clear line into err, and r. */
+int disk_refuse(char *err, size_t n, int r, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/* object.c */
+unsigned object_dir_index(uint64_t ino);
+struct disk_dir *object_dir(const struct object *o);
+void object_shrink(struct disk *d);
+void object_remove_begin(struct object *o);
+void object_remove_end(struct object *o, int error);
+void object_free_all(struct disk *d);
+/* sync.c */
+void object_gs_init(struct object *o);
+void disk_dir_init(struct disk *d, struct disk_dir *dir, bool synced);
+bool object_dirty(const struct object *o);
+void object_sync_quietly(struct object *o); /* before its descriptor goes; errors stay latched */
+void object_evicted(struct object *o); /* object.c: it is over */
+/* turn.c */
+void turn_begin_whole(struct object *o, struct turn *t, struct req *q);
+void turn_refuse(struct object *o, uint64_t floor);
+/* fence.c */
+struct floor *floor_raise(struct disk *d, uint64_t ino, uint64_t epoch);
+/* fence_log.c */
+int fence_log_load(struct disk *d, char *err, size_t err_len); /* blocks */
+void fence_log_add(struct disk *d, struct log_wait *w, struct req *q);
+
+/* disk_open.c; blocks */
+int disk_write_all(struct env *e, int fd, const void *p, size_t n, uint64_t off);
+
+#endif

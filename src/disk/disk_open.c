@@ -1,0 +1,529 @@
+/* The storage directory: formatting, opening with every reason to refuse, and closing.
+ *
+ * Threads: the loop's; everything here blocks, as start and stop may. Errors: -errno, and one line that
+ * names the directory and the cure. The boot verifier survives only a stop that synced everything: the
+ * file `clean` says so and is consumed, durably, before anything is served. */
+#include <endian.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "disk/disk_impl.h"
+
+#define ID_NAME "sheaf.id"
+#define CLEAN_NAME "clean"
+#define DRAIN_NS (10 * NSEC_PER_SEC)
+
+static const uint8_t id_magic[8] = { 'S', 'H', 'E', 'A', 'F', 'I', 'D', 0 };
+static const uint8_t clean_magic[8] = { 'S', 'H', 'F', 'C', 'L', 'E', 'A', 'N' };
+
+int disk_refuse(char *err, size_t n, int r, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(err, n, fmt, ap);
+	va_end(ap);
+	return r;
+}
+
+/* ---------------------------------------------------------------- small files */
+
+int disk_write_all(struct env *e, int fd, const void *p, size_t n, uint64_t off)
+{
+	const char *b = p;
+
+	while (n) {
+		struct iovec iov = { (void *)b, n };
+		ssize_t r = e->file->pwritev(e, fd, &iov, 1, (off_t)off);
+
+		if (r <= 0)
+			return r ? (int)r : -ENOSPC;
+		b += r;
+		off += (uint64_t)r;
+		n -= (size_t)r;
+	}
+	return 0;
+}
+
+static ssize_t read_fd(struct env *e, int fd, void *p, size_t n)
+{
+	size_t have = 0;
+
+	while (have < n) {
+		struct iovec iov = { (char *)p + have, n - have };
+		ssize_t r = e->file->preadv(e, fd, &iov, 1, (off_t)have);
+
+		if (r < 0)
+			return r;
+		if (r == 0)
+			break;
+		have += (size_t)r;
+	}
+	return (ssize_t)have;
+}
+
+/* Under another name first: a crash leaves the old file, the new file or none, never half of one. */
+static int write_file(struct env *e, int dir, const char *name, const void *p, size_t n, bool sync)
+{
+	char tmp[64];
+	int fd, r;
+
+	snprintf(tmp, sizeof(tmp), "%s.new", name);
+	fd = e->file->openat(e, dir, tmp, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	if (fd < 0)
+		return fd;
+	r = disk_write_all(e, fd, p, n, 0);
+	if (r == 0 && sync)
+		r = e->file->fsync(e, fd);
+	e->file->close(e, fd);
+	if (r == 0)
+		r = e->file->renameat(e, dir, tmp, name);
+	if (r == 0 && sync)
+		r = e->file->fsync(e, dir);
+	if (r < 0)
+		e->file->unlinkat(e, dir, tmp, 0);
+	return r;
+}
+
+/* ---------------------------------------------------------------- format */
+
+static uint32_t id_crc(const struct disk_id *id)
+{
+	return crc32c(0, id, offsetof(struct disk_id, crc));
+}
+
+static void sync_parent(struct env *e, const char *path)
+{
+	char parent[CONF_PATH_MAX];
+	size_t n = strlen(path);
+	int fd;
+
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	while (n > 0 && path[n - 1] != '/')
+		n--;
+	if (n >= sizeof(parent))
+		return;
+	memcpy(parent, path, n);
+	parent[n] = 0;
+	fd = e->file->openat(e, AT_FDCWD, n ? parent : ".", O_RDONLY | O_DIRECTORY, 0);
+	if (fd < 0)
+		return;
+	e->file->fsync(e, fd);
+	e->file->close(e, fd);
+}
+
+static int format_in(struct env *e, int dir, const struct uuid *fs, uint32_t target)
+{
+	struct disk_id id = { .version = htole32(DISK_VERSION),
+			      .target = htole32(target),
+			      .created = htole64(e->clock->wall(e)) };
+	int r = e->file->mkdirat(e, dir, "objects", 0700), fd;
+
+	if (r < 0 && r != -EEXIST)
+		return r;
+	fd = e->file->openat(e, dir, "fences", O_WRONLY | O_CREAT, 0600);
+	if (fd < 0)
+		return fd;
+	r = e->file->fsync(e, fd);
+	e->file->close(e, fd);
+	if (r < 0)
+		return r;
+	memcpy(id.magic, id_magic, sizeof(id.magic));
+	memcpy(id.fs, fs->b, sizeof(id.fs));
+	id.crc = htole32(id_crc(&id));
+	return write_file(e, dir, ID_NAME, &id, sizeof(id), true);
+}
+
+int disk_format(struct env *e, const char *path, const struct uuid *fs, uint32_t target, char *err,
+		size_t err_len)
+{
+	int r = e->file->mkdirat(e, AT_FDCWD, path, 0700);
+	int dir, fd;
+
+	if (r < 0 && r != -EEXIST)
+		return disk_refuse(
+			err, err_len, r,
+			"storage directory %s cannot be made: %s: check the path and who "
+			"may write there",
+			path, strerror(-r));
+	dir = e->file->openat(e, AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
+	if (dir < 0)
+		return disk_refuse(err, err_len, dir, "storage directory %s cannot be opened: %s",
+				   path, strerror(-dir));
+	fd = e->file->openat(e, dir, ID_NAME, O_RDONLY, 0);
+	if (fd == -ENOENT) {
+		r = format_in(e, dir, fs, target);
+		if (r < 0)
+			disk_refuse(err, err_len, r, "storage directory %s cannot be written: %s",
+				    path, strerror(-r));
+	} else {
+		if (fd >= 0)
+			e->file->close(e, fd);
+		r = disk_refuse(err, err_len, -EEXIST,
+				"%s already is a Sheaf storage directory: choose another one, or "
+				"remove it if nobody needs its data",
+				path);
+	}
+	e->file->close(e, dir);
+	if (r == 0)
+		sync_parent(e, path);
+	return r;
+}
+
+/* ---------------------------------------------------------------- open */
+
+static int open_dirs(struct disk *d, char *err, size_t n)
+{
+	struct env *e = d->env;
+
+	d->dir = e->file->openat(e, AT_FDCWD, d->path, O_RDONLY | O_DIRECTORY, 0);
+	if (d->dir == -ENOENT)
+		return disk_refuse(err, n, -ENOENT,
+				   "storage directory %s does not exist: run `sheaf init`, or is a "
+				   "disk not mounted?",
+				   d->path);
+	if (d->dir < 0)
+		return disk_refuse(err, n, d->dir,
+				   "storage directory %s cannot be opened: %s: check its type and "
+				   "permissions",
+				   d->path, strerror(-d->dir));
+	d->id_fd = e->file->openat(e, d->dir, ID_NAME, O_RDWR, 0);
+	if (d->id_fd == -ENOENT)
+		return disk_refuse(
+			err, n, -ENOENT,
+			"%s is not a Sheaf storage directory: run `sheaf init` to make one, "
+			"or is a disk not mounted?",
+			d->path);
+	if (d->id_fd < 0)
+		return disk_refuse(err, n, d->id_fd,
+				   "%s/%s cannot be opened: %s: check its owner and permissions",
+				   d->path, ID_NAME, strerror(-d->id_fd));
+	d->objects.fd = d->objects.gs.fd =
+		e->file->openat(e, d->dir, "objects", O_RDONLY | O_DIRECTORY, 0);
+	if (d->objects.fd < 0)
+		return disk_refuse(err, n, d->objects.fd,
+				   "%s/objects cannot be opened: %s: restore it from where the "
+				   "directory came from",
+				   d->path, strerror(-d->objects.fd));
+	return 0;
+}
+
+static int check_owner(struct disk *d, const struct disk_id *id, const struct uuid *fs,
+		       uint32_t target, char *err, size_t n)
+{
+	char has[UUID_TEXT], want[UUID_TEXT];
+	struct uuid found;
+
+	memcpy(found.b, id->fs, sizeof(found.b));
+	if (memcmp(found.b, fs->b, sizeof(found.b))) {
+		uuid_format(has, &found);
+		uuid_format(want, fs);
+		return disk_refuse(
+			err, n, -EPERM,
+			"%s belongs to file system %s, not to %s: correct `storage` in the "
+			"cluster file, or is the wrong disk mounted?",
+			d->path, has, want);
+	}
+	if (le32toh(id->target) != target)
+		return disk_refuse(
+			err, n, -EPERM,
+			"%s belongs to server %u, not to server %u: correct `storage` in "
+			"the cluster file, or are two disks swapped?",
+			d->path, le32toh(id->target), target);
+	return 0;
+}
+
+static int check_id(struct disk *d, const struct uuid *fs, uint32_t target, char *err, size_t n)
+{
+	struct disk_id id;
+	struct env *e = d->env;
+	ssize_t got;
+	int r = e->file->lock(e, d->id_fd);
+
+	if (r == -EWOULDBLOCK)
+		return disk_refuse(err, n, -EBUSY,
+				   "%s is in use by another process: stop the other sheafd, or the "
+				   "program that has it open as local:",
+				   d->path);
+	if (r < 0)
+		return disk_refuse(err, n, r, "%s/%s cannot be locked: %s", d->path, ID_NAME,
+				   strerror(-r));
+	got = read_fd(e, d->id_fd, &id, sizeof(id));
+	if (got < 0)
+		return disk_refuse(err, n, (int)got, "%s/%s cannot be read: %s: check the disk",
+				   d->path, ID_NAME, strerror((int)-got));
+	if ((size_t)got < sizeof(id) || memcmp(id.magic, id_magic, sizeof(id_magic)) ||
+	    le32toh(id.crc) != id_crc(&id))
+		return disk_refuse(err, n, -EUCLEAN,
+				   "%s/%s is damaged: check the disk and restore that file from a "
+				   "backup",
+				   d->path, ID_NAME);
+	if (le32toh(id.version) > DISK_VERSION)
+		return disk_refuse(
+			err, n, -EPROTONOSUPPORT,
+			"%s has format version %u and this sheafd knows up to %u: install "
+			"a newer Sheaf",
+			d->path, le32toh(id.version), DISK_VERSION);
+	return check_owner(d, &id, fs, target, err, n);
+}
+
+static uint32_t clean_crc(const struct disk_clean *c)
+{
+	return crc32c(0, c, offsetof(struct disk_clean, crc));
+}
+
+/* True: the last stop was clean and its verifier is in d. A damaged file means it was not. */
+static bool read_clean(struct disk *d, bool *synced)
+{
+	struct env *e = d->env;
+	struct disk_clean c;
+	int fd = e->file->openat(e, d->dir, CLEAN_NAME, O_RDONLY, 0);
+	ssize_t got = fd < 0 ? fd : read_fd(e, fd, &c, sizeof(c));
+
+	if (fd >= 0)
+		e->file->close(e, fd);
+	if (got != (ssize_t)sizeof(c) || memcmp(c.magic, clean_magic, sizeof(clean_magic)) ||
+	    le32toh(c.crc) != clean_crc(&c))
+		return false;
+	d->verifier = le64toh(c.verifier);
+	*synced = le32toh(c.synced) != 0;
+	return true;
+}
+
+static int consume_clean(struct disk *d, char *err, size_t n)
+{
+	struct env *e = d->env;
+	bool synced = false;
+	int r;
+
+	d->boot = env_random_u64(e);
+	if (!read_clean(d, &synced))
+		d->verifier = env_random_u64(e);
+	for (unsigned i = 0; i < DISK_DIRS; i++)
+		disk_dir_init(d, &d->dirs[i], synced);
+	d->objects.synced = synced ? 1 : 0;
+	r = e->file->unlinkat(e, d->dir, CLEAN_NAME, 0);
+	if (r == -ENOENT)
+		r = 0;
+	if (r == 0 && !d->nosync)
+		r = e->file->fsync(e, d->dir); /* and the name of a compacted log of fences */
+	if (r < 0)
+		return disk_refuse(err, n, r, "%s cannot be written: %s: check the disk", d->path,
+				   strerror(-r));
+	return 0;
+}
+
+static struct disk *disk_new(struct loop *l, const char *path, bool nosync)
+{
+	struct disk *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return NULL;
+	d->loop = l;
+	d->env = l->env;
+	d->nosync = nosync;
+	d->dir = d->id_fd = d->log.fd = -1;
+	snprintf(d->path, sizeof(d->path), "%s", path);
+	list_init(&d->lru);
+	list_init(&d->log.waiting);
+	list_init(&d->log.running);
+	disk_dir_init(d, &d->objects, false);
+	for (unsigned i = 0; i < DISK_DIRS; i++)
+		disk_dir_init(d, &d->dirs[i], false);
+	return d;
+}
+
+static void free_floor(struct hnode *n, void *arg)
+{
+	struct htab *t = arg;
+
+	htab_remove(t, n);
+	free(container_of(n, struct floor, node));
+}
+
+/* Accepts a half-built disk. */
+static void disk_destroy(struct disk *d)
+{
+	struct env *e = d->env;
+
+	object_free_all(d);
+	htab_destroy(&d->table);
+	if (d->floors.slots)
+		htab_walk(&d->floors, free_floor, &d->floors);
+	htab_destroy(&d->floors);
+	for (unsigned i = 0; i < DISK_DIRS; i++) {
+		if (d->dirs[i].fd >= 0)
+			e->file->close(e, d->dirs[i].fd);
+	}
+	if (d->objects.fd >= 0)
+		e->file->close(e, d->objects.fd);
+	if (d->log.fd >= 0)
+		e->file->close(e, d->log.fd);
+	if (d->id_fd >= 0)
+		e->file->close(e, d->id_fd);
+	if (d->dir >= 0)
+		e->file->close(e, d->dir);
+	free(d);
+}
+
+int disk_open(struct loop *l, const char *path, const struct uuid *fs, uint32_t target, bool nosync,
+	      struct disk **out, char *err, size_t err_len)
+{
+	struct disk *d = disk_new(l, path, nosync);
+	char text[128] = "";
+	int r = -ENOMEM;
+
+	if (!d || htab_init(&d->table) < 0 || htab_init(&d->floors) < 0) {
+		disk_refuse(err, err_len, r, "%s: out of memory", path);
+		goto fail;
+	}
+	r = open_dirs(d, err, err_len);
+	if (r == 0)
+		r = check_id(d, fs, target, err, err_len);
+	if (r == 0)
+		r = fence_log_load(d, err, err_len);
+	if (r == 0)
+		r = consume_clean(d, err, err_len);
+	if (r < 0)
+		goto fail;
+	r = l->env->file->probe(l->env, l, d->dir, text, sizeof(text));
+	if (r < 0)
+		log_warn("disk", "%s: probing failed (%s): every access is handed over", path,
+			 strerror(-r));
+	else
+		log_info("disk", "%s: %s%s", path, text, nosync ? ", never synced" : "");
+	*out = d;
+	return 0;
+fail:
+	if (d)
+		disk_destroy(d);
+	return r;
+}
+
+/* ---------------------------------------------------------------- close */
+
+struct sync_all {
+	struct disk *disk;
+	int error;
+};
+
+static void note(struct sync_all *s, int error)
+{
+	if (error && !s->error)
+		s->error = error;
+}
+
+static void sync_object(struct hnode *n, void *arg)
+{
+	struct object *o = container_of(n, struct object, node);
+	struct sync_all *s = arg;
+	struct env *e = s->disk->env;
+
+	if (o->latched)
+		note(s, -EIO); /* not reported yet: a new verifier will */
+	if (o->fd >= 0 && object_dirty(o))
+		note(s, e->file->fsync(e, o->fd));
+}
+
+/* Those too that nobody opened since a start that was not clean: the next start trusts them all. */
+static int sync_dir(struct disk *d, unsigned i)
+{
+	struct disk_dir *dir = &d->dirs[i];
+	struct env *e = d->env;
+	char name[8];
+
+	if (dir->synced == dir->changed)
+		return 0;
+	if (dir->fd < 0) {
+		snprintf(name, sizeof(name), "%02x", i);
+		dir->fd = e->file->openat(e, d->objects.fd, name, O_RDONLY | O_DIRECTORY, 0);
+		if (dir->fd == -ENOENT)
+			return 0;
+	}
+	return dir->fd < 0 ? dir->fd : e->file->fsync(e, dir->fd);
+}
+
+static int sync_everything(struct disk *d)
+{
+	struct sync_all s = { .disk = d };
+	struct env *e = d->env;
+
+	htab_walk(&d->table, sync_object, &s);
+	if (d->nosync)
+		return s.error;
+	for (unsigned i = 0; i < DISK_DIRS; i++)
+		note(&s, sync_dir(d, i));
+	if (d->objects.synced != d->objects.changed)
+		note(&s, e->file->fsync(e, d->objects.fd));
+	note(&s, e->file->fsync(e, d->log.fd));
+	return s.error;
+}
+
+static int write_clean(struct disk *d)
+{
+	struct disk_clean c = { .verifier = htole64(d->verifier), .synced = htole32(!d->nosync) };
+
+	memcpy(c.magic, clean_magic, sizeof(c.magic));
+	c.crc = htole32(clean_crc(&c));
+	return write_file(d->env, d->dir, CLEAN_NAME, &c, sizeof(c), !d->nosync);
+}
+
+/* Our own accesses still point into the disk: they end first. */
+static bool drain(struct disk *d)
+{
+	struct env *e = d->env;
+	uint64_t until = e->clock->now(e) + DRAIN_NS;
+
+	while (d->busy && e->clock->now(e) < until)
+		loop_turn(d->loop, 10 * NSEC_PER_MSEC);
+	return !d->busy;
+}
+
+int disk_close(struct disk *d, bool clean)
+{
+	int r = 0;
+
+	if (!d)
+		return 0;
+	if (!clean && d->busy) /* as after a crash: accesses that never end keep their memory */
+		return -EBUSY;
+	if (!drain(d)) { /* memory that the kernel may still write to is not freed */
+		log_error("disk", "%s: %u accesses did not end: closing without them", d->path,
+			  d->busy);
+		return -EBUSY;
+	}
+	if (clean)
+		r = sync_everything(d);
+	if (clean && r == 0)
+		r = write_clean(d);
+	if (r < 0)
+		log_error("disk",
+			  "%s: closing failed: %s; unsynced writes will be reported as lost",
+			  d->path, strerror(-r));
+	disk_destroy(d);
+	return r;
+}
+
+/* ---------------------------------------------------------------- what is known about it */
+
+uint64_t disk_verifier(const struct disk *d)
+{
+	return d->verifier;
+}
+
+uint64_t disk_boot(const struct disk *d)
+{
+	return d->boot;
+}
+
+int disk_space(struct disk *d, uint64_t *total, uint64_t *avail)
+{
+	return d->env->file->statfs(d->env, d->dir, total, avail);
+}
+
+void disk_counters(const struct disk *d, struct disk_counters *c)
+{
+	*c = d->counters;
+}

@@ -1,0 +1,253 @@
+/* Fences and removal: floors of epochs per inode, and the request behind disk_fence and disk_remove.
+ *
+ * Threads: the loop's. Memory: a floor (64 bytes) lives as long as the disk is open.
+ * Errors: a fence that could not be made durable fails, but its floor stays raised in memory; asking
+ * again writes it again. Truncation and removal are on disk before the request goes on. */
+#include <stdlib.h>
+
+#include "disk/disk_impl.h"
+
+/* ---------------------------------------------------------------- floors */
+
+static struct floor *floor_find(const struct disk *d, uint64_t ino)
+{
+	for (struct hnode *n = htab_first(&d->floors, hash_u64(ino)); n; n = htab_next(n)) {
+		struct floor *f = container_of(n, struct floor, node);
+
+		if (f->ino == ino)
+			return f;
+	}
+	return NULL;
+}
+
+uint64_t disk_floor(const struct disk *d, uint64_t ino)
+{
+	const struct floor *f = floor_find(d, ino);
+
+	return f ? f->epoch : 0;
+}
+
+struct floor *floor_raise(struct disk *d, uint64_t ino, uint64_t epoch)
+{
+	struct floor *f = floor_find(d, ino);
+
+	if (!f) {
+		f = calloc(1, sizeof(*f));
+		if (!f || htab_insert(&d->floors, &f->node, hash_u64(ino)) < 0) {
+			free(f);
+			return NULL;
+		}
+		f->ino = ino;
+	}
+	f->epoch = MAX(f->epoch, epoch);
+	return f;
+}
+
+/* ---------------------------------------------------------------- the request */
+
+/* RAISE -> OPEN -> TURN -> CHANGE -> CHANGED -> TAIL -> REPLY; no object: OPEN -> TAIL */
+enum { F_RAISE, F_OPEN, F_TURN, F_CHANGE, F_CHANGED, F_TAIL, F_REPLY, F_STATES };
+static const char *const fence_names[] = { "raise",   "open", "turn", "change",
+					   "changed", "tail", "reply" };
+
+struct fence_op {
+	struct req req;
+	struct disk *disk;
+	uint64_t ino, epoch, truncate_to;
+	uint32_t gen;
+	bool remove, cut;
+	struct req *parent;
+	uint64_t *end;
+	int64_t *mtime;
+	struct floor *floor;
+	struct log_wait log;
+	struct object *object;
+	struct turn turn;
+	struct io io;
+};
+
+static void fence_raise(struct fence_op *f)
+{
+	struct disk *d = f->disk;
+	struct req *q = &f->req;
+
+	f->floor = floor_raise(d, f->ino, f->epoch);
+	if (!f->floor) {
+		req_hold(q);
+		req_done(q, -ENOMEM, 0);
+		return;
+	}
+	for (struct hnode *n = htab_first(&d->table, hash_u64(f->ino)); n; n = htab_next(n)) {
+		struct object *o = container_of(n, struct object, node);
+
+		if (o->ino == f->ino)
+			turn_refuse(o, f->floor->epoch);
+	}
+	if (f->floor->durable >= f->floor->epoch)
+		return;
+	f->log = (struct log_wait){ .floor = f->floor };
+	fence_log_add(d, &f->log, q);
+}
+
+static void unlink_done(struct io *io)
+{
+	struct fence_op *f = io->arg;
+	int error = io->error == -ENOENT ? 0 : io->error;
+
+	object_remove_end(f->object, error);
+	req_done(&f->req, error, 0);
+}
+
+/* The object is ours alone: nobody is before us in the line. */
+static void fence_change(struct fence_op *f)
+{
+	struct object *o = f->object;
+
+	if (o->state == OBJECT_GONE)
+		return; /* another remove was faster */
+	if (f->remove) {
+		object_remove_begin(o);
+		f->io = (struct io){ .kind = IO_UNLINK,
+				     .fd = object_dir(o)->fd,
+				     .path = o->name,
+				     .arg = f,
+				     .q = &f->req,
+				     .done = unlink_done };
+		io_submit(f->disk->loop, &f->io);
+	} else if (f->truncate_to < o->end) {
+		f->cut = true;
+		f->io = (struct io){
+			.kind = IO_TRUNCATE, .fd = o->fd, .off = f->truncate_to, .q = &f->req
+		};
+		io_submit(f->disk->loop, &f->io);
+	}
+}
+
+/* What was cut off must not come back after a power failure, nor a removed file. */
+static void fence_changed(struct fence_op *f)
+{
+	struct object *o = f->object;
+
+	if (!f->cut)
+		return;
+	o->end = f->truncate_to;
+	o->writes++;
+	group_sync_add(&o->gs, &f->req);
+}
+
+/* Also when there was no object: an earlier try may have removed it and not synced. */
+static void fence_tail(struct fence_op *f)
+{
+	struct disk_dir *dir = &f->disk->dirs[object_dir_index(f->ino)];
+
+	if (f->remove && (!f->req.error || f->req.error == -ENOENT) && dir->fd >= 0 &&
+	    dir->changed > dir->synced)
+		group_sync_add(&dir->gs, &f->req);
+}
+
+static void fence_reply(struct fence_op *f)
+{
+	struct object *o = f->object;
+	int error = f->req.error == -ENOENT && !o ? 0 : f->req.error;
+	bool there = o && o->state == OBJECT_OPEN;
+
+	if (f->end)
+		*f->end = there ? o->end : 0;
+	if (f->mtime)
+		*f->mtime = there ? o->mtime : 0;
+	turn_end(&f->turn);
+	object_put(o);
+	req_done(f->parent, error, 0);
+}
+
+static bool fence_step(struct req *q)
+{
+	struct fence_op *f = container_of(q, struct fence_op, req);
+
+	switch (q->state) {
+	case F_RAISE:
+		req_goto(q, F_OPEN);
+		fence_raise(f);
+		break;
+	case F_OPEN:
+		req_goto(q, F_TURN);
+		object_get(f->disk, f->ino, f->gen, false, &f->object, q);
+		break;
+	case F_TURN:
+		req_goto(q, F_CHANGE);
+		turn_begin_whole(f->object, &f->turn, q);
+		break;
+	case F_CHANGE:
+		req_goto(q, F_CHANGED);
+		fence_change(f);
+		break;
+	case F_CHANGED:
+		req_goto(q, F_TAIL);
+		fence_changed(f);
+		break;
+	case F_TAIL:
+		req_goto(q, F_REPLY);
+		fence_tail(f);
+		break;
+	default: /* F_REPLY */
+		fence_reply(f);
+		f->disk->busy--;
+		req_fini(q);
+		free(f);
+		return false;
+	}
+	return true;
+}
+
+static const struct req_ops fence_ops = {
+	.name = "disk_fence",
+	.step = fence_step,
+	.on_error = F_TAIL,
+	.n_states = F_STATES,
+	.state_names = fence_names,
+};
+
+static struct fence_op *fence_new(struct disk *d, uint64_t ino, uint32_t gen, uint64_t epoch,
+				  struct req *q)
+{
+	struct fence_op *f = calloc(1, sizeof(*f));
+
+	req_hold(q);
+	if (!f) {
+		req_done(q, -ENOMEM, 0);
+		return NULL;
+	}
+	f->disk = d;
+	f->ino = ino;
+	f->gen = gen;
+	f->epoch = epoch;
+	f->truncate_to = UINT64_MAX;
+	f->parent = q;
+	req_init(&f->req, d->loop, &fence_ops, F_RAISE);
+	f->req.trace = q->trace;
+	d->busy++;
+	return f;
+}
+
+void disk_fence(struct disk *d, uint64_t ino, uint32_t gen, uint64_t epoch, uint64_t truncate_to,
+		uint64_t *end, int64_t *mtime, struct req *q)
+{
+	struct fence_op *f = fence_new(d, ino, gen, epoch, q);
+
+	if (!f)
+		return;
+	f->truncate_to = truncate_to;
+	f->end = end;
+	f->mtime = mtime;
+	req_start(&f->req);
+}
+
+void disk_remove(struct disk *d, uint64_t ino, uint32_t gen, uint64_t epoch, struct req *q)
+{
+	struct fence_op *f = fence_new(d, ino, gen, epoch, q);
+
+	if (!f)
+		return;
+	f->remove = true;
+	req_start(&f->req);
+}

@@ -1,0 +1,404 @@
+/* The log of fences: 32-byte records appended in batches, one batch in flight, acknowledged together
+ * after one sync.
+ *
+ * A record only ever raises a floor, so reading too many does no harm: at start every valid record
+ * counts, wherever it stands. What is torn at the end was never acknowledged and is cut off. Zeros behind
+ * the end keep room for fences on a full disk.
+ *
+ * Threads: the loop's; fence_log_load() blocks. Buffers: the batch belongs to the log and is lent to
+ * the engine while `busy`. Errors: a batch that fails is overwritten by the next one. */
+#include <endian.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "disk/disk_impl.h"
+
+#define LOG_NAME "fences"
+#define LOG_NEW "fences.new"
+#define REC_MAGIC 0x31434e46 /* "FNC1" */
+#define REC_SIZE sizeof(struct fence_rec)
+
+static const uint8_t zeros[64 * KIB];
+
+static uint32_t rec_crc(const struct fence_rec *r)
+{
+	return crc32c(0, r, offsetof(struct fence_rec, crc));
+}
+
+static void rec_encode(struct fence_rec *r, const struct floor *f)
+{
+	r->ino = htole64(f->ino);
+	r->epoch = htole64(f->epoch);
+	r->time = htole64(f->time);
+	r->magic = htole32(REC_MAGIC);
+	r->crc = htole32(rec_crc(r));
+}
+
+/* ---------------------------------------------------------------- appending */
+
+static void batch_start(struct disk *d);
+
+/* Answers the batch; the next one starts before those answered can ask again. */
+static void batch_end(struct disk *d, int error)
+{
+	struct fence_log *g = &d->log;
+	struct list done = LIST_INIT(done);
+	struct list *it;
+
+	list_splice(&done, &g->running);
+	g->busy = false;
+	d->busy--;
+	if (!list_empty(&g->waiting))
+		batch_start(d);
+	while ((it = list_pop(&done))) {
+		struct log_wait *w = list_entry(it, struct log_wait, link);
+
+		if (!error)
+			w->floor->durable = MAX(w->floor->durable, w->epoch);
+		req_done(w->q, error, 0);
+	}
+}
+
+static void extended(struct io *io)
+{
+	struct disk *d = io->arg;
+
+	if (!io->error) /* no room: go on with what is reserved */
+		d->log.reserved += io->bytes;
+	batch_end(d, 0);
+}
+
+/* The batch is safe. Keep a reserve ahead before the answer goes out. */
+static void batch_safe(struct disk *d)
+{
+	struct fence_log *g = &d->log;
+	size_t n = 0;
+
+	while (n < LOG_BATCH && g->batch[n].magic)
+		n++;
+	g->size += n * REC_SIZE;
+	g->reserved = MAX(g->reserved, g->size);
+	if (g->reserved - g->size >= LOG_RESERVE / 2) {
+		batch_end(d, 0);
+		return;
+	}
+	for (size_t i = 0; i < ARRAY_LEN(g->iov); i++)
+		g->iov[i] = (struct iovec){ (void *)zeros, sizeof(zeros) };
+	g->io = (struct io){ .kind = IO_WRITE,
+			     .fd = g->fd,
+			     .iov = g->iov,
+			     .n = ARRAY_LEN(g->iov),
+			     .off = g->reserved,
+			     .arg = d,
+			     .done = extended };
+	io_submit(d->loop, &g->io);
+}
+
+static void batch_synced(struct io *io)
+{
+	struct disk *d = io->arg;
+
+	if (io->error)
+		batch_end(d, io->error);
+	else
+		batch_safe(d);
+}
+
+static void batch_written(struct io *io)
+{
+	struct disk *d = io->arg;
+	struct fence_log *g = &d->log;
+
+	if (io->error) {
+		batch_end(d, io->error);
+		return;
+	}
+	if (d->nosync) {
+		batch_safe(d);
+		return;
+	}
+	d->counters.syncs++;
+	g->io = (struct io){ .kind = IO_SYNC, .fd = g->fd, .arg = d, .done = batch_synced };
+	io_submit(d->loop, &g->io);
+}
+
+static void batch_start(struct disk *d)
+{
+	struct fence_log *g = &d->log;
+	uint64_t now = d->env->clock->wall(d->env);
+	size_t n = 0;
+	struct list *it;
+
+	memset(g->batch, 0, sizeof(g->batch));
+	while (n < LOG_BATCH && (it = list_pop(&g->waiting))) {
+		struct log_wait *w = list_entry(it, struct log_wait, link);
+
+		w->epoch = w->floor->epoch;
+		w->floor->time = now;
+		rec_encode(&g->batch[n++], w->floor);
+		list_push(&g->running, &w->link);
+	}
+	g->busy = true;
+	d->busy++;
+	g->iov[0] = (struct iovec){ g->batch, n * REC_SIZE };
+	g->io = (struct io){ .kind = IO_WRITE,
+			     .fd = g->fd,
+			     .iov = g->iov,
+			     .n = 1,
+			     .off = g->size,
+			     .arg = d,
+			     .done = batch_written };
+	io_submit(d->loop, &g->io);
+}
+
+/* Holds q until the floor of w is on disk. */
+void fence_log_add(struct disk *d, struct log_wait *w, struct req *q)
+{
+	w->q = q;
+	req_hold(q);
+	list_push(&d->log.waiting, &w->link);
+	if (!d->log.busy)
+		batch_start(d);
+}
+
+/* ---------------------------------------------------------------- start */
+
+struct load {
+	uint64_t records, torn, damaged; /* valid; bad behind the last valid one; bad before it */
+	uint64_t end; /* behind the last valid one */
+	uint64_t floors; /* to keep */
+};
+
+static int load_rec(struct disk *d, const struct fence_rec *r, uint64_t at, struct load *l)
+{
+	struct floor *f;
+
+	if (memcmp(r, zeros, REC_SIZE) == 0)
+		return 0;
+	if (le32toh(r->magic) != REC_MAGIC || le32toh(r->crc) != rec_crc(r)) {
+		l->torn++;
+		return 0;
+	}
+	f = floor_raise(d, le64toh(r->ino), le64toh(r->epoch));
+	if (!f)
+		return -ENOMEM;
+	f->durable = f->epoch;
+	f->time = MAX(f->time, le64toh(r->time));
+	l->records++;
+	l->damaged += l->torn;
+	l->torn = 0;
+	l->end = at + REC_SIZE;
+	return 0;
+}
+
+static int load_all(struct disk *d, struct load *l)
+{
+	struct env *e = d->env;
+	struct fence_rec buf[256];
+	uint64_t at = 0;
+	ssize_t got;
+
+	for (;;) {
+		size_t have = 0;
+
+		do {
+			struct iovec iov = { (char *)buf + have, sizeof(buf) - have };
+
+			got = e->file->preadv(e, d->log.fd, &iov, 1, (off_t)(at + have));
+			if (got < 0)
+				return (int)got;
+			have += (size_t)got;
+		} while (got && have < sizeof(buf));
+		for (size_t i = 0; i < have / REC_SIZE; i++) {
+			int r = load_rec(d, &buf[i], at + i * REC_SIZE, l);
+
+			if (r < 0)
+				return r;
+		}
+		at += have;
+		if (have % REC_SIZE)
+			l->torn++;
+		if (have < sizeof(buf))
+			break;
+	}
+	d->log.reserved = at;
+	return 0;
+}
+
+static void mark_alive(void *arg, const char *name)
+{
+	struct disk *d = arg;
+	uint64_t ino = strtoull(name, NULL, 16);
+
+	if (disk_floor(d, ino))
+		floor_raise(d, ino, 0)->alive = true;
+}
+
+struct old_scan {
+	uint64_t now;
+	bool dirs[DISK_DIRS];
+	struct disk *disk;
+	struct load *load;
+};
+
+static bool is_old(const struct floor *f, uint64_t now)
+{
+	return f->time < now && now - f->time > TOMBSTONE_NS;
+}
+
+static void find_old(struct hnode *n, void *arg)
+{
+	struct floor *f = container_of(n, struct floor, node);
+	struct old_scan *s = arg;
+
+	if (is_old(f, s->now))
+		s->dirs[object_dir_index(f->ino)] = true;
+}
+
+static void forget_old(struct hnode *n, void *arg)
+{
+	struct floor *f = container_of(n, struct floor, node);
+	struct old_scan *s = arg;
+
+	if (is_old(f, s->now) && !f->alive) {
+		htab_remove(&s->disk->floors, n);
+		free(f);
+		return;
+	}
+	s->load->floors++;
+}
+
+/* Tombstones older than any capability go; directories are read only where there are candidates. */
+static int expire(struct disk *d, struct load *l)
+{
+	struct env *e = d->env;
+	struct old_scan s = { .now = e->clock->wall(e), .disk = d, .load = l };
+	char name[8];
+
+	htab_walk(&d->floors, find_old, &s);
+	for (unsigned i = 0; i < DISK_DIRS; i++) {
+		int fd, r;
+
+		if (!s.dirs[i])
+			continue;
+		snprintf(name, sizeof(name), "%02x", i);
+		fd = e->file->openat(e, d->objects.fd, name, O_RDONLY | O_DIRECTORY, 0);
+		if (fd == -ENOENT)
+			continue;
+		if (fd < 0)
+			return fd;
+		r = e->file->list(e, fd, mark_alive, d);
+		e->file->close(e, fd);
+		if (r < 0)
+			return r;
+	}
+	htab_walk(&d->floors, forget_old, &s);
+	return 0;
+}
+
+struct rewrite {
+	struct fence_rec *recs;
+	size_t n;
+};
+
+static void encode_one(struct hnode *n, void *arg)
+{
+	struct rewrite *w = arg;
+
+	rec_encode(&w->recs[w->n++], container_of(n, struct floor, node));
+}
+
+static int reserve(struct disk *d)
+{
+	struct fence_log *g = &d->log;
+
+	while (g->reserved - g->size < LOG_RESERVE) {
+		int r = disk_write_all(d->env, g->fd, zeros, sizeof(zeros), g->reserved);
+
+		if (r < 0)
+			return r;
+		g->reserved += sizeof(zeros);
+	}
+	return 0;
+}
+
+/* A new file, whole and synced before it takes the name. */
+static int compact(struct disk *d, const struct load *l)
+{
+	struct env *e = d->env;
+	struct rewrite w = { .recs = calloc(l->floors + 1, REC_SIZE) };
+	int fd, r;
+
+	if (!w.recs)
+		return -ENOMEM;
+	htab_walk(&d->floors, encode_one, &w);
+	fd = e->file->openat(e, d->dir, LOG_NEW, O_RDWR | O_CREAT | O_TRUNC, 0600);
+	r = fd < 0 ? fd : disk_write_all(e, fd, w.recs, w.n * REC_SIZE, 0);
+	free(w.recs);
+	if (r == 0 && !d->nosync)
+		r = e->file->fsync(e, fd);
+	if (r == 0)
+		r = e->file->renameat(e, d->dir, LOG_NEW,
+				      LOG_NAME); /* disk_open syncs the directory */
+	if (r < 0) {
+		if (fd >= 0)
+			e->file->close(e, fd);
+		e->file->unlinkat(e, d->dir, LOG_NEW, 0);
+		return r;
+	}
+	e->file->close(e, d->log.fd);
+	d->log.fd = fd;
+	d->log.size = d->log.reserved = w.n * REC_SIZE;
+	return 0;
+}
+
+static int cut_tail(struct disk *d, const struct load *l)
+{
+	struct env *e = d->env;
+	int r = e->file->ftruncate(e, d->log.fd, (off_t)l->end);
+
+	if (r == 0 && !d->nosync)
+		r = e->file->fsync(e, d->log.fd);
+	d->log.reserved = l->end;
+	return r;
+}
+
+int fence_log_load(struct disk *d, char *err, size_t err_len)
+{
+	struct env *e = d->env;
+	struct load l = { 0 };
+	int r;
+
+	d->log.fd = e->file->openat(e, d->dir, LOG_NAME, O_RDWR, 0);
+	if (d->log.fd == -ENOENT)
+		return disk_refuse(
+			err, err_len, -EUCLEAN,
+			"%s/%s is missing: restore it, or make it an empty file after all "
+			"clients were stopped",
+			d->path, LOG_NAME);
+	r = d->log.fd < 0 ? d->log.fd : load_all(d, &l);
+	if (r == 0)
+		r = expire(d, &l);
+	d->log.size = l.end;
+	if (r == 0 && l.torn)
+		r = cut_tail(d, &l);
+	if (r < 0)
+		return disk_refuse(err, err_len, r, "%s/%s cannot be read: %s: check the disk",
+				   d->path, LOG_NAME, strerror(-r));
+	if (l.damaged)
+		log_error("disk", "%s/%s: %ju damaged records were skipped: check the disk",
+			  d->path, LOG_NAME, (uintmax_t)l.damaged);
+	if (l.records > l.floors || l.damaged) {
+		r = compact(d, &l);
+		if (r < 0)
+			log_warn("disk", "%s/%s was not compacted: %s", d->path, LOG_NAME,
+				 strerror(-r));
+	}
+	if (reserve(d) < 0)
+		log_warn("disk", "%s is full: no room could be reserved for fences", d->path);
+	else if (!d->nosync && (r = e->file->fsync(e, d->log.fd)) < 0)
+		return disk_refuse(err, err_len, r, "%s/%s cannot be synced: %s: check the disk",
+				   d->path, LOG_NAME, strerror(-r));
+	return 0;
+}

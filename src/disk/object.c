@@ -1,0 +1,512 @@
+/* Objects: finding, opening, reading, writing, and the cache of their descriptors.
+ *
+ *   CLOSED -> OPENING -> OPEN -> CLOSED            the cache
+ *                        OPEN -> REMOVING -> GONE  disk_remove
+ *
+ * Threads: the loop's, except open_call(), close_call() and stat_call(), which run on a worker and see
+ * only what they were given. Buffers: the caller's, until its request goes on. Errors: of open, read
+ * and write they are passed on; of a sync that nobody waits for they are latched (sync.c). */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "disk/disk_impl.h"
+
+struct get_wait {
+	struct list link;
+	struct object **out;
+	struct req *q;
+	bool create;
+};
+
+unsigned object_dir_index(uint64_t ino)
+{
+	return (unsigned)(hash_u64(ino) % DISK_DIRS);
+}
+
+struct disk_dir *object_dir(const struct object *o)
+{
+	return &o->disk->dirs[object_dir_index(o->ino)];
+}
+
+static struct object *object_find(struct disk *d, uint64_t ino, uint32_t gen)
+{
+	for (struct hnode *n = htab_first(&d->table, hash_u64(ino)); n; n = htab_next(n)) {
+		struct object *o = container_of(n, struct object, node);
+
+		if (o->ino == ino && o->gen == gen)
+			return o;
+	}
+	return NULL;
+}
+
+static struct object *object_new(struct disk *d, uint64_t ino, uint32_t gen)
+{
+	struct object *o = calloc(1, sizeof(*o));
+
+	if (!o || htab_insert(&d->table, &o->node, hash_u64(ino)) < 0) {
+		free(o);
+		return NULL;
+	}
+	o->disk = d;
+	o->ino = ino;
+	o->gen = gen;
+	o->fd = -1;
+	list_init(&o->lru);
+	list_init(&o->turns);
+	list_init(&o->waiters);
+	object_gs_init(o);
+	snprintf(o->name, sizeof(o->name), "%016jx.%08x", (uintmax_t)ino, gen);
+	return o;
+}
+
+static void object_drop_unused(struct object *o)
+{
+	if (o->state != OBJECT_CLOSED || o->refs || o->latched || !list_empty(&o->waiters))
+		return;
+	htab_remove(&o->disk->table, &o->node);
+	free(o);
+}
+
+static void lend(struct object *o, struct object **out)
+{
+	list_del(&o->lru);
+	o->refs++;
+	*out = o;
+}
+
+/* ---------------------------------------------------------------- opening */
+
+static int open_dir(struct env *e, struct object_open *p)
+{
+	const struct file_ops *f = e->file;
+	int fd = f->openat(e, p->objects_fd, p->dir_name, O_RDONLY | O_DIRECTORY, 0);
+
+	if (fd == -ENOENT && p->create) {
+		int r = f->mkdirat(e, p->objects_fd, p->dir_name, 0700);
+
+		if (r < 0 && r != -EEXIST)
+			return r;
+		p->made_dir = true;
+		fd = f->openat(e, p->objects_fd, p->dir_name, O_RDONLY | O_DIRECTORY, 0);
+	}
+	if (fd >= 0)
+		p->dir_fd = fd;
+	return fd < 0 ? fd : 0;
+}
+
+/* On a worker. */
+static int open_call(struct env *e, struct io *io)
+{
+	struct object_open *p = io->arg;
+	int r = p->dir_fd < 0 ? open_dir(e, p) : 0;
+
+	if (r < 0)
+		return r;
+	p->fd = e->file->openat(e, p->dir_fd, io->path, O_RDWR | O_NOFOLLOW, 0);
+	if (p->fd == -ENOENT && p->create) {
+		p->fd = e->file->openat(e, p->dir_fd, io->path, O_RDWR | O_CREAT | O_NOFOLLOW,
+					0600);
+		p->made_file = true;
+	}
+	if (p->fd < 0)
+		return p->fd;
+	r = e->file->fstat(e, p->fd, &p->st);
+	if (r < 0) {
+		e->file->close(e, p->fd);
+		p->fd = -1;
+	}
+	return r;
+}
+
+/* What a worker found out about directories becomes ours. */
+static void adopt_dir(struct object *o)
+{
+	struct disk *d = o->disk;
+	struct disk_dir *dir = object_dir(o);
+	struct object_open *p = &o->open;
+
+	if (p->made_dir)
+		d->objects.changed++;
+	if (p->made_file)
+		dir->changed++;
+	if (p->dir_fd < 0 || p->dir_fd == dir->fd)
+		return;
+	if (dir->fd < 0) {
+		dir->fd = dir->gs.fd = p->dir_fd;
+	} else { /* two opened it at the same time */
+		d->env->file->close(d->env, p->dir_fd);
+	}
+}
+
+static void object_opened(struct object *o)
+{
+	const struct object_open *p = &o->open;
+
+	o->state = OBJECT_OPEN;
+	o->fd = o->gs.fd = p->fd;
+	o->end = (uint64_t)p->st.st_size;
+	o->mtime = (int64_t)p->st.st_mtim.tv_sec * (int64_t)NSEC_PER_SEC + p->st.st_mtim.tv_nsec;
+	o->entry =
+		object_dir(o)
+			->changed; /* made by us or not: nothing remembers whether it was synced */
+	o->disk->n_open++;
+	o->disk->counters.opens++;
+}
+
+static void serve_waiters(struct object *o)
+{
+	struct list *it;
+
+	while ((it = list_pop(&o->waiters))) {
+		struct get_wait *w = list_entry(it, struct get_wait, link);
+
+		lend(o, w->out);
+		req_done(w->q, 0, 0);
+		free(w);
+	}
+}
+
+/* Those who would create it have another chance when the others found nothing. */
+static void fail_waiters(struct object *o, int error)
+{
+	struct get_wait *w, *tmp;
+
+	list_for_each_safe(w, tmp, &o->waiters, link) {
+		if (error == -ENOENT && w->create && !o->open.create)
+			continue;
+		list_del(&w->link);
+		req_done(w->q, error, 0);
+		free(w);
+	}
+}
+
+static void object_open_start(struct object *o);
+
+static void open_done(struct io *io)
+{
+	struct object *o = container_of(io, struct object, io);
+	struct disk *d = o->disk;
+
+	d->busy--;
+	adopt_dir(o);
+	if (io->error) {
+		o->state = OBJECT_CLOSED;
+		fail_waiters(o, io->error);
+		if (list_empty(&o->waiters))
+			object_drop_unused(o);
+		else
+			object_open_start(o);
+		return;
+	}
+	object_opened(o);
+	serve_waiters(o);
+	object_shrink(d);
+}
+
+static void object_open_start(struct object *o)
+{
+	struct disk *d = o->disk;
+	const struct get_wait *w;
+
+	o->state = OBJECT_OPENING;
+	o->open = (struct object_open){ .objects_fd = d->objects.fd, .dir_fd = object_dir(o)->fd };
+	o->open.fd = -1;
+	snprintf(o->open.dir_name, sizeof(o->open.dir_name), "%02x",
+		 object_dir_index(o->ino) & 0xff);
+	list_for_each(w, &o->waiters, link)
+		o->open.create |= w->create;
+	o->io = (struct io){ .kind = IO_CALL,
+			     .call = open_call,
+			     .arg = &o->open,
+			     .path = o->name,
+			     .done = open_done };
+	d->busy++;
+	io_submit(d->loop, &o->io);
+}
+
+void object_get(struct disk *d, uint64_t ino, uint32_t gen, bool create, struct object **out,
+		struct req *q)
+{
+	struct object *o = object_find(d, ino, gen);
+	struct get_wait *w;
+
+	req_hold(q);
+	if (!o)
+		o = object_new(d, ino, gen);
+	if (o && o->state == OBJECT_OPEN) {
+		lend(o, out);
+		req_done(q, 0, 0);
+		return;
+	}
+	w = o ? malloc(sizeof(*w)) : NULL;
+	if (!w) {
+		if (o)
+			object_drop_unused(o);
+		req_done(q, -ENOMEM, 0);
+		return;
+	}
+	*w = (struct get_wait){ .out = out, .q = q, .create = create };
+	list_push(&o->waiters, &w->link);
+	if (o->state == OBJECT_CLOSED)
+		object_open_start(o);
+}
+
+/* ---------------------------------------------------------------- closing */
+
+static int close_call(struct env *e, struct io *io)
+{
+	e->file->close(e, io->fd);
+	return 0;
+}
+
+static void close_done(struct io *io)
+{
+	struct object *o = container_of(io, struct object, io);
+
+	o->disk->busy--;
+	free(o);
+}
+
+/* The last close of an unlinked file frees its blocks, which takes time: not on the loop. */
+static void object_close_gone(struct object *o)
+{
+	o->disk->n_open--;
+	o->disk->busy++;
+	o->io = (struct io){ .kind = IO_CALL, .call = close_call, .fd = o->fd, .done = close_done };
+	io_submit(o->disk->loop, &o->io);
+}
+
+/* Clean and still linked: closing does not wait for the disk. */
+static void object_close(struct object *o)
+{
+	struct disk *d = o->disk;
+
+	list_del(&o->lru);
+	d->env->file->close(d->env, o->fd);
+	d->n_open--;
+	o->fd = o->gs.fd = -1;
+	o->state = OBJECT_CLOSED;
+	object_drop_unused(o);
+}
+
+/* Closes what was used longest ago until the bound holds; what is dirty is synced first. */
+void object_shrink(struct disk *d)
+{
+	while (d->n_open - d->n_evicting > DISK_MAX_OPEN && !list_empty(&d->lru)) {
+		struct object *o = list_first(&d->lru, struct object, lru);
+
+		if (!object_dirty(o)) {
+			object_close(o);
+			continue;
+		}
+		list_del(&o->lru);
+		o->refs++;
+		d->n_evicting++;
+		object_sync_quietly(o);
+	}
+}
+
+/* Synced: first in the line again, unless somebody has got hold of it. */
+void object_evicted(struct object *o)
+{
+	struct disk *d = o->disk;
+
+	d->n_evicting--;
+	if (--o->refs)
+		return;
+	if (o->state == OBJECT_GONE) {
+		object_close_gone(o);
+		return;
+	}
+	list_push_front(&d->lru, &o->lru);
+	object_shrink(d);
+}
+
+void object_put(struct object *o)
+{
+	if (!o || --o->refs)
+		return;
+	if (o->state == OBJECT_GONE) {
+		object_close_gone(o);
+		return;
+	}
+	list_push(&o->disk->lru, &o->lru);
+	object_shrink(o->disk);
+}
+
+/* ---------------------------------------------------------------- removing */
+
+void object_remove_begin(struct object *o)
+{
+	o->state = OBJECT_REMOVING;
+	turn_refuse(o, UINT64_MAX);
+}
+
+/* The file is unlinked, or not: then all is as before. Who asked meanwhile gets a new object. */
+void object_remove_end(struct object *o, int error)
+{
+	struct disk *d = o->disk;
+	struct object *n = NULL;
+
+	if (error) {
+		o->state = OBJECT_OPEN;
+		serve_waiters(o);
+		return;
+	}
+	o->state = OBJECT_GONE;
+	object_dir(o)->changed++;
+	htab_remove(&d->table, &o->node);
+	if (list_empty(&o->waiters))
+		return;
+	n = object_new(d, o->ino, o->gen);
+	if (!n) {
+		fail_waiters(o, -ENOMEM);
+		return;
+	}
+	list_splice(&n->waiters, &o->waiters);
+	object_open_start(n);
+}
+
+static void free_one(struct hnode *n, void *arg)
+{
+	struct object *o = container_of(n, struct object, node);
+	struct disk *d = arg;
+
+	if (o->fd >= 0)
+		d->env->file->close(d->env, o->fd);
+	htab_remove(&d->table, n);
+	free(o);
+}
+
+void object_free_all(struct disk *d)
+{
+	if (d->table.slots)
+		htab_walk(&d->table, free_one, d);
+}
+
+/* ---------------------------------------------------------------- reading and writing */
+
+uint64_t object_end(const struct object *o)
+{
+	return o->end;
+}
+
+int64_t object_mtime(const struct object *o)
+{
+	return o->mtime;
+}
+
+static void zero_from(const struct iovec *iov, int n, uint64_t from)
+{
+	for (int i = 0; i < n; i++) {
+		size_t skip = MIN(from, iov[i].iov_len);
+
+		memset((char *)iov[i].iov_base + skip, 0, iov[i].iov_len - skip);
+		from -= skip;
+	}
+}
+
+static void read_done(struct io *io)
+{
+	if (!io->error) {
+		zero_from(io->iov, io->n, io->bytes);
+		io->bytes = iov_total(io->iov, (size_t)io->n);
+	}
+	req_done(io->q, io->error, io->error ? 0 : io->bytes);
+}
+
+static bool beyond(uint64_t off, size_t len)
+{
+	return off > INT64_MAX || len > INT64_MAX - off;
+}
+
+void object_read(struct object *o, struct io *io, uint64_t off, const struct iovec *iov, int n,
+		 struct req *q)
+{
+	*io = (struct io){ .kind = IO_READ,
+			   .fd = o->fd,
+			   .iov = iov,
+			   .n = n,
+			   .off = off,
+			   .arg = o,
+			   .q = q,
+			   .done = read_done };
+	o->disk->counters.reads++;
+	if (off < o->end) {
+		io_submit(o->disk->loop, io);
+		return;
+	}
+	req_hold(q);
+	read_done(io);
+}
+
+/* On a worker. */
+static int stat_call(struct env *e, struct io *io)
+{
+	struct stat st;
+	int r = e->file->fstat(e, io->fd, &st);
+
+	if (r == 0)
+		io->bytes = (uint64_t)st.st_size;
+	return r;
+}
+
+static void restat_done(struct io *io)
+{
+	struct object *o = io->arg;
+
+	if (!io->error)
+		o->end = MAX(o->end, io->bytes);
+	io->bytes = 0;
+	io->error = io->flags;
+	req_done(io->q, io->error, 0);
+}
+
+/* A write that failed half-way may have moved the end: the file knows. It cannot have moved it back. */
+static void write_failed(struct object *o, struct io *io)
+{
+	struct req *q = io->q;
+
+	io->flags = io->error;
+	io->kind = IO_CALL;
+	io->call = stat_call;
+	io->done = restat_done;
+	io_submit(o->disk->loop, io); /* holds q once more */
+	req_done(q, 0, 0);
+}
+
+static void write_done(struct io *io)
+{
+	struct object *o = io->arg;
+
+	o->writes++;
+	if (io->error) {
+		write_failed(o, io);
+		return;
+	}
+	if (io->bytes)
+		o->end = MAX(o->end, io->off + io->bytes);
+	req_done(io->q, 0, io->bytes);
+}
+
+void object_write(struct object *o, struct io *io, uint64_t off, const struct iovec *iov, int n,
+		  int64_t now, struct req *q)
+{
+	*io = (struct io){ .kind = IO_WRITE,
+			   .fd = o->fd,
+			   .iov = iov,
+			   .n = n,
+			   .off = off,
+			   .arg = o,
+			   .q = q,
+			   .done = write_done };
+	if (beyond(off, iov_total(iov, (size_t)n))) {
+		req_hold(q);
+		req_done(q, -EFBIG, 0);
+		return;
+	}
+	o->disk->counters.writes++;
+	o->mtime = now;
+	io_submit(o->disk->loop, io);
+}

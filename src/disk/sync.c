@@ -1,0 +1,241 @@
+/* Syncs. group_sync: one fsync at a time per descriptor, shared by all who asked before it began.
+ * object_sync: the file and, where they are new, its directory entries, as a request of two states.
+ *
+ * Threads: the loop's. Errors: the kernel reports a writeback error once per descriptor, so whoever
+ * waits at that moment gets it, and an object latches it until an object_sync has said so. */
+#include <stdlib.h>
+
+#include "disk/disk_impl.h"
+
+struct sync_wait {
+	struct list link;
+	struct req *q;
+};
+
+static void release(struct list *waits, int error)
+{
+	struct list *it;
+
+	while ((it = list_pop(waits))) {
+		struct sync_wait *w = list_entry(it, struct sync_wait, link);
+
+		req_done(w->q, error, 0);
+		free(w);
+	}
+}
+
+static void group_sync_start(struct group_sync *g);
+
+static void group_sync_done(struct io *io)
+{
+	struct group_sync *g = io->arg;
+	struct disk *d = g->disk;
+	struct list waits = LIST_INIT(waits);
+
+	g->busy = false;
+	d->busy--;
+	if (g->ended)
+		g->ended(g, io->error);
+	list_splice(&waits, &g->now);
+	if (io->error) /* the kernel will not say it again to those who wait for the next one */
+		list_splice(&waits, &g->next);
+	if (!list_empty(&g->next))
+		group_sync_start(g);
+	release(&waits, io->error);
+}
+
+static void group_sync_start(struct group_sync *g)
+{
+	g->busy = true;
+	g->disk->busy++;
+	g->disk->counters.syncs++;
+	list_splice(&g->now, &g->next);
+	if (g->began)
+		g->began(g);
+	g->io = (struct io){ .kind = IO_SYNC, .fd = g->fd, .arg = g, .done = group_sync_done };
+	io_submit(g->disk->loop, &g->io);
+}
+
+void group_sync_init(struct group_sync *g, struct disk *d)
+{
+	*g = (struct group_sync){ .disk = d, .fd = -1 };
+	list_init(&g->now);
+	list_init(&g->next);
+}
+
+void group_sync_add(struct group_sync *g, struct req *q)
+{
+	struct sync_wait *w;
+
+	if (g->disk->nosync) {
+		if (g->began)
+			g->began(g);
+		if (g->ended)
+			g->ended(g, 0);
+		return;
+	}
+	req_hold(q);
+	w = malloc(sizeof(*w));
+	if (!w) {
+		req_done(q, -ENOMEM, 0);
+		return;
+	}
+	w->q = q;
+	list_push(&g->next, &w->link);
+	if (!g->busy)
+		group_sync_start(g);
+}
+
+/* ---------------------------------------------------------------- directories */
+
+static void dir_began(struct group_sync *g)
+{
+	struct disk_dir *dir = container_of(g, struct disk_dir, gs);
+
+	dir->covers = dir->changed;
+}
+
+static void dir_ended(struct group_sync *g, int error)
+{
+	struct disk_dir *dir = container_of(g, struct disk_dir, gs);
+
+	if (!error)
+		dir->synced = dir->covers;
+}
+
+/* Unless the last stop was clean nobody knows what of the directory is on disk: version 1 is that. */
+void disk_dir_init(struct disk *d, struct disk_dir *dir, bool synced)
+{
+	dir->fd = -1;
+	dir->changed = 1;
+	dir->synced = synced ? 1 : 0;
+	group_sync_init(&dir->gs, d);
+	dir->gs.began = dir_began;
+	dir->gs.ended = dir_ended;
+}
+
+/* ---------------------------------------------------------------- objects */
+
+static void object_began(struct group_sync *g)
+{
+	struct object *o = container_of(g, struct object, gs);
+
+	o->covers = o->writes;
+}
+
+/* After an error the kernel holds the pages for clean: what they were is in the latch now. */
+static void object_ended(struct group_sync *g, int error)
+{
+	struct object *o = container_of(g, struct object, gs);
+
+	o->synced = o->covers;
+	if (error) {
+		o->latched = true;
+		o->disk->counters.latched++;
+		log_error("disk", "%s/objects/%s: writing back failed: %s", o->disk->path, o->name,
+			  strerror(-error));
+	}
+}
+
+void object_gs_init(struct object *o)
+{
+	group_sync_init(&o->gs, o->disk);
+	o->gs.began = object_began;
+	o->gs.ended = object_ended;
+}
+
+bool object_dirty(const struct object *o)
+{
+	if (o->disk->nosync)
+		return false;
+	return o->writes > o->synced;
+}
+
+/* FILES -> END */
+enum { SYNC_FILES, SYNC_END, SYNC_STATES };
+static const char *const sync_names[] = { "files", "end" };
+
+struct sync_op {
+	struct req req;
+	struct object *object;
+	struct req *parent; /* NULL: the cache's own */
+};
+
+static bool sync_step(struct req *q)
+{
+	struct sync_op *s = container_of(q, struct sync_op, req);
+	struct object *o = s->object;
+	struct disk *d = o->disk;
+	int error;
+
+	if (q->state == SYNC_FILES) {
+		req_goto(q, SYNC_END);
+		group_sync_add(&o->gs, q);
+		if (s->parent && o->entry > object_dir(o)->synced) {
+			group_sync_add(&object_dir(o)->gs, q);
+			if (d->objects.changed > d->objects.synced)
+				group_sync_add(&d->objects.gs, q);
+		}
+		return true;
+	}
+	error = q->error == -ENOMEM ? -ENOMEM : q->error || o->latched ? -EIO : 0;
+	if (s->parent) {
+		if (error == -EIO)
+			o->latched = false;
+		req_done(s->parent, error, 0);
+	} else if (q->error) { /* whatever it was: the next object_sync says so */
+		o->latched = true;
+		o->synced = o->writes;
+	}
+	req_fini(q);
+	d->busy--;
+	if (s->parent)
+		object_put(o);
+	else
+		object_evicted(o);
+	free(s);
+	return false;
+}
+
+static const struct req_ops sync_ops = {
+	.name = "disk_sync",
+	.step = sync_step,
+	.on_error = SYNC_END,
+	.n_states = SYNC_STATES,
+	.state_names = sync_names,
+};
+
+/* Takes over a reference to o. */
+static int sync_start(struct object *o, struct req *parent)
+{
+	struct sync_op *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->object = o;
+	s->parent = parent;
+	o->disk->busy++;
+	req_init(&s->req, o->disk->loop, &sync_ops, SYNC_FILES);
+	s->req.trace = parent ? parent->trace : 0;
+	req_start(&s->req);
+	return 0;
+}
+
+void object_sync(struct object *o, struct req *q)
+{
+	req_hold(q);
+	o->refs++;
+	if (sync_start(o, q) < 0) {
+		o->refs--;
+		req_done(q, -ENOMEM, 0);
+	}
+}
+
+void object_sync_quietly(struct object *o)
+{
+	if (sync_start(o, NULL) < 0) {
+		o->latched = true;
+		o->synced = o->writes;
+		object_evicted(o);
+	}
+}

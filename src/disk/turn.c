@@ -1,0 +1,105 @@
+/* Turns: who may touch which bytes of an object now. One list per object in order of asking; a turn is
+ * granted when nothing before it in the list overlaps, unless both only read.
+ *
+ * Threads: the loop's. Memory: the turns belong to the requests; nothing is allocated. */
+#include "disk/disk_impl.h"
+
+static bool conflict(const struct turn *a, const struct turn *b)
+{
+	return (a->write || b->write) && a->lo < b->hi && b->lo < a->hi;
+}
+
+static bool may_go(const struct object *o, const struct turn *t)
+{
+	const struct turn *u;
+
+	list_for_each(u, &o->turns, link) {
+		if (u == t)
+			return true;
+		if (conflict(u, t))
+			return false;
+	}
+	return true;
+}
+
+static void stand_in_line(struct object *o, struct turn *t)
+{
+	t->object = o;
+	t->granted = may_go(o, t);
+	list_push(&o->turns, &t->link);
+	if (t->granted)
+		req_done(t->q, 0, 0);
+	else
+		o->n_waiting++;
+}
+
+void turn_begin(struct object *o, struct turn *t, uint64_t epoch, uint64_t lo, uint64_t hi,
+		bool write, struct req *q)
+{
+	*t = (struct turn){ .lo = lo, .hi = hi, .epoch = epoch, .write = write, .q = q };
+	list_init(&t->link);
+	req_hold(q);
+	if (o->state != OBJECT_OPEN || epoch < disk_floor(o->disk, o->ino))
+		req_done(q, -ESTALE, 0);
+	else
+		stand_in_line(o, t);
+}
+
+/* Behind everything that is in flight; no fence refuses it. */
+void turn_begin_whole(struct object *o, struct turn *t, struct req *q)
+{
+	*t = (struct turn){ .hi = UINT64_MAX, .epoch = UINT64_MAX, .write = true, .q = q };
+	list_init(&t->link);
+	req_hold(q);
+	stand_in_line(o, t);
+}
+
+static void grant_waiting(struct object *o)
+{
+	struct turn *t;
+
+	if (!o->n_waiting)
+		return;
+	list_for_each(t, &o->turns, link) {
+		if (t->granted || !may_go(o, t))
+			continue;
+		t->granted = true;
+		o->n_waiting--;
+		req_done(t->q, 0, 0);
+	}
+}
+
+static void leave(struct turn *t, int error)
+{
+	struct object *o = t->object;
+
+	list_del(&t->link);
+	t->object = NULL;
+	if (t->granted)
+		return;
+	o->n_waiting--;
+	req_done(t->q, error, 0);
+}
+
+void turn_end(struct turn *t)
+{
+	struct object *o = t->object;
+
+	if (!o)
+		return;
+	leave(t, -ECANCELED);
+	t->granted = false;
+	grant_waiting(o);
+}
+
+/* Those who wait with an epoch below the floor will not get their turn. */
+void turn_refuse(struct object *o, uint64_t floor)
+{
+	struct turn *t, *tmp;
+
+	list_for_each_safe(t, tmp, &o->turns, link) {
+		if (!t->granted && t->epoch < floor)
+			leave(t, -ESTALE);
+	}
+	grant_waiting(o);
+}

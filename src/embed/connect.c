@@ -1,0 +1,161 @@
+/* sheaf_connect(): over the network by a cluster file, or to targets inside this process (local:DIR).
+ *
+ * Embedded targets hang on the client's own loop and talk to it over net_loop: whoever drives the client
+ * drives them. A lock on each storage directory keeps other processes out. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "client/client.h"
+#include "embed/embed.h"
+#include "server/server.h"
+
+#define EMBEDDED_TARGETS 2
+
+struct backing {
+	struct loop loop;
+	struct conf *conf;
+	struct loop_hub hub;
+	struct server **servers; /* embedded ones */
+	char (*addresses)[CONF_ADDR_MAX];
+	const char **address_list;
+};
+
+static void teardown(void *owner)
+{
+	struct backing *b = owner;
+
+	for (uint32_t i = 0; b->servers && i < b->conf->n_targets; i++)
+		if (b->servers[i] && server_stop(b->servers[i]))
+			log_error("embed", "%s did not stop cleanly", b->conf->targets[i].name);
+	loop_fini(&b->loop);
+	conf_free(b->conf);
+	free(b->servers);
+	free(b->addresses);
+	free(b->address_list);
+	free(b);
+}
+
+/* Keys of the cluster; embedded mode has no network to guard, but reads them so that capabilities keep. */
+static int load_keys(struct backing *b, bool server, uint8_t key[KEY_BYTES], uint8_t server_key[KEY_BYTES])
+{
+	char err[512];
+	int r = key_load(b->conf->key_file, key, err, sizeof(err));
+
+	if (!r && server)
+		r = key_load(b->conf->server_key_file, server_key, err, sizeof(err));
+	if (r)
+		why_set("%s", err);
+	return r;
+}
+
+static int start_targets(struct backing *b, const uint8_t key[KEY_BYTES], const uint8_t server_key[KEY_BYTES])
+{
+	uint32_t n = b->conf->n_targets;
+	char err[512];
+	int r = 0;
+
+	b->servers = calloc(n, sizeof(*b->servers));
+	b->addresses = calloc(n, sizeof(*b->addresses));
+	b->address_list = calloc(n, sizeof(*b->address_list));
+	if (!b->servers || !b->addresses || !b->address_list)
+		return -ENOMEM;
+	list_init(&b->hub.acceptors);
+	for (uint32_t i = 0; i < n; i++) { /* in-process addresses replace those of the file */
+		snprintf(b->addresses[i], CONF_ADDR_MAX, "loop:%u", i);
+		snprintf(b->conf->targets[i].address, CONF_ADDR_MAX, "loop:%u", i);
+		b->address_list[i] = b->addresses[i];
+	}
+	for (uint32_t i = 0; !r && i < n; i++) {
+		struct server_opts o = { .loop = &b->loop, .conf = b->conf, .target = i, .hub = &b->hub };
+
+		memcpy(o.client_key, key, KEY_BYTES);
+		memcpy(o.server_key, server_key, KEY_BYTES);
+		r = server_start(&o, &b->servers[i], err, sizeof(err));
+		if (r)
+			why_set("%s", err);
+	}
+	return r;
+}
+
+static int open_backing(struct backing *b, const char *conf_path, bool embedded, struct client **client)
+{
+	struct client_opts o = { .loop = &b->loop };
+	uint8_t server_key[KEY_BYTES] = { 0 };
+	char err[512] = "";
+	int r = conf_load(conf_path, &b->conf, err, sizeof(err));
+
+	if (r) {
+		why_set("%s", err);
+		return r;
+	}
+	r = load_keys(b, embedded, o.key, server_key);
+	if (!r && embedded)
+		r = start_targets(b, o.key, server_key);
+	if (r)
+		return r;
+	o.conf = b->conf;
+	o.hub = embedded ? &b->hub : NULL;
+	return client_new(&o, client);
+}
+
+/* local:DIR: made on first use. */
+static int local_conf(const char *dir, char *path, size_t n)
+{
+	struct sheaf_init o = { .size = sizeof(o), .servers = EMBEDDED_TARGETS };
+	int r;
+
+	snprintf(path, n, "%s/sheaf.conf", dir);
+	if (access(path, F_OK) == 0)
+		return 0;
+	r = sheaf_init(dir, &o);
+	if (r == -EEXIST)
+		why_set("%s is neither empty nor a Sheaf directory: local: wants one of its own", dir);
+	return r;
+}
+
+static int connect_path(const char *path, bool embedded, struct sheaf **fs)
+{
+	struct backing *b = calloc(1, sizeof(*b));
+	struct sheaf_backing sb = { .owner = b, .teardown = teardown };
+	int r;
+
+	if (!b)
+		return -ENOMEM;
+	r = loop_init(&b->loop, env_real());
+	if (r) {
+		free(b);
+		return r;
+	}
+	sb.loop = &b->loop;
+	r = open_backing(b, path, embedded, &sb.client);
+	if (!r) {
+		r = sheaf_wrap(&sb, fs);
+		if (r)
+			client_free(sb.client);
+	}
+	if (r)
+		teardown(b);
+	return r;
+}
+
+int sheaf_connect(const char *conf, struct sheaf **fs)
+{
+	char found[CONF_PATH_MAX], path[CONF_PATH_MAX + 16], err[512] = "";
+	bool embedded;
+	int r;
+
+	why_set("%s", "");
+	r = conf_find(conf, found, sizeof(found), err, sizeof(err));
+	if (r) {
+		why_set("%s", err);
+		return r;
+	}
+	embedded = strncmp(found, "local:", 6) == 0;
+	if (embedded)
+		r = local_conf(found + 6, path, sizeof(path));
+	else
+		snprintf(path, sizeof(path), "%s", found);
+	return r ? r : connect_path(path, embedded, fs);
+}

@@ -1,0 +1,323 @@
+/* Views: the part of a list access that belongs to one object, planned into requests and walked.
+ *
+ * Hot path of every transfer, hence: the own bytes of a file extent are one object range that is
+ * computed, never stepped through stripe by stripe; memory entries that belong to others are summed
+ * and skipped, not looked at; planning touches the memory list only to find where a request begins.
+ *
+ * Threads: a view belongs to whoever moves it. Buffers: none; lists are borrowed. Errors: none, the
+ * access was checked by access_init(). */
+#include "layout/layout.h"
+
+#include <assert.h>
+
+#include "layout/walk.h"
+
+/* Moves the memory side of c over n list bytes; the entry it ends in is not empty, unless it is the
+ * end of the list. */
+static void mem_skip(const struct access *a, struct cursor *c, uint64_t n)
+{
+	const struct iovec *m = a->mem;
+	size_t i = c->i_mem;
+
+	n += c->o_mem;
+	while (i + 4 <= a->n_mem) { /* the total is below 2^63, so this sum is */
+		uint64_t four = (uint64_t)m[i].iov_len + m[i + 1].iov_len + m[i + 2].iov_len +
+				m[i + 3].iov_len;
+
+		if (four > n)
+			break;
+		n -= four;
+		i += 4;
+	}
+	while (i < a->n_mem && m[i].iov_len <= n)
+		n -= m[i++].iov_len;
+	c->i_mem = i;
+	c->o_mem = n;
+}
+
+/* Own bytes among the `len` at file offset `off`: their number, where they begin in the object, and how
+ * many foreign bytes come before the first. They are always one range of the object. */
+static uint64_t own_range(struct walk *w, uint64_t off, uint64_t len, uint64_t *obj, uint64_t *lead)
+{
+	uint64_t in = walk_enter(w, off);
+	uint64_t gap = walk_gap(w, in);
+	uint64_t unit = w->l->unit;
+
+	if (gap >= len)
+		return 0;
+	*lead = gap;
+	*obj = (w->row + (gap && w->col < w->at)) * unit + (gap ? 0 : in);
+	if (!gap && len <= unit - in)
+		return len;
+	return layout_object_size(w->l, w->index, off + len) - *obj;
+}
+
+/* File bytes from `off` to behind the first `take` own bytes, which begin at `obj`. */
+static uint64_t file_span(const struct walk *w, uint64_t off, uint64_t obj, uint64_t take)
+{
+	return layout_file_offset(w->l, w->index, obj + take - 1) + 1 - off;
+}
+
+static void file_advance(struct cursor *c, uint64_t n)
+{
+	c->o_file += n;
+	c->pos += n;
+}
+
+static void file_next(struct cursor *c, uint64_t rest)
+{
+	c->pos += rest;
+	c->i_file++;
+	c->o_file = 0;
+}
+
+/* Brings the memory side of c, which is at list position `from`, to its file side. */
+static void mem_follow(const struct access *a, struct cursor *c, uint64_t from)
+{
+	if (c->pos == a->total) {
+		c->i_mem = a->n_mem;
+		c->o_mem = 0;
+	} else {
+		mem_skip(a, c, c->pos - from);
+	}
+}
+
+static void view_begin(struct view *v, const struct cursor *c, uint64_t lead, uint64_t from)
+{
+	v->begin = *c;
+	file_advance(&v->begin, lead);
+	mem_follow(v->access, &v->begin, from);
+	v->cur = v->begin;
+}
+
+size_t view_plan(struct view *v, const struct access *a, const struct layout *l, uint32_t index,
+		 struct cursor *from, struct extent *out, size_t max, uint64_t max_bytes)
+{
+	struct cursor c = *from; /* its memory side stays behind, at list position `mem` */
+	uint64_t mem = c.pos;
+	struct walk w;
+	size_t n = 0;
+
+	assert(l->unit && l->width && l->start < l->width && index < l->width && max && max_bytes);
+	*v = (struct view){ .access = a, .layout = *l, .index = index };
+	walk_init(&w, l, index);
+	while (c.i_file < a->n_file && v->length < max_bytes) {
+		const struct extent *e = &a->file[c.i_file];
+		uint64_t off = e->offset + c.o_file, rest = e->length - c.o_file;
+		uint64_t obj = 0, lead = 0, own, take;
+
+		own = rest ? own_range(&w, off, rest, &obj, &lead) : 0;
+		if (own) {
+			bool fuse = n && out[n - 1].offset + out[n - 1].length == obj;
+
+			if (!fuse && n == max)
+				break;
+			if (!n) {
+				view_begin(v, &c, lead, mem);
+				c.i_mem = v->begin.i_mem;
+				c.o_mem = v->begin.o_mem;
+				mem = v->begin.pos;
+			}
+			take = MIN(own, max_bytes - v->length);
+			if (fuse)
+				out[n - 1].length += take;
+			else
+				out[n++] = (struct extent){ obj, take };
+			v->length += take;
+			if (take < own) {
+				file_advance(&c, file_span(&w, off, obj, take));
+				break;
+			}
+		}
+		file_next(&c, rest);
+	}
+	mem_follow(a, &c, mem);
+	*from = c;
+	return n;
+}
+
+/* Moves v->cur to stream position `at`. */
+static void view_seek(struct view *v, uint64_t at)
+{
+	const struct access *a = v->access;
+	struct cursor c;
+	struct walk w;
+	uint64_t d;
+
+	if (at == v->at)
+		return;
+	if (at < v->at) {
+		v->cur = v->begin;
+		v->at = 0;
+	}
+	c = v->cur;
+	walk_init(&w, &v->layout, v->index);
+	for (d = at - v->at; d;) {
+		const struct extent *e = &a->file[c.i_file];
+		uint64_t off = e->offset + c.o_file, rest = e->length - c.o_file;
+		uint64_t obj = 0, lead = 0, own;
+
+		own = rest ? own_range(&w, off, rest, &obj, &lead) : 0;
+		if (own > d) {
+			file_advance(&c, file_span(&w, off, obj, d));
+			break;
+		}
+		file_next(&c, rest);
+		d -= own;
+	}
+	mem_follow(a, &c, v->cur.pos);
+	v->cur = c;
+	v->at = at;
+}
+
+/* Moves c over foreign bytes to the next own one, which must exist; returns the length of the run of
+ * own bytes there, within one extent and one stripe. */
+static uint64_t next_run(struct walk *w, const struct access *a, struct cursor *c)
+{
+	uint64_t mem = c->pos, run;
+
+	for (;;) {
+		const struct extent *e = &a->file[c->i_file];
+		uint64_t off = e->offset + c->o_file, rest = e->length - c->o_file;
+		uint64_t in, gap;
+
+		if (w->l->width == 1 && rest) {
+			run = rest;
+			break;
+		}
+		in = walk_enter(w, off);
+		gap = walk_gap(w, in);
+		if (gap < rest) {
+			file_advance(c, gap);
+			run = MIN(rest - gap, w->l->unit - (gap ? 0 : in));
+			break;
+		}
+		file_next(c, rest);
+	}
+	if (c->pos != mem)
+		mem_skip(a, c, c->pos - mem);
+	return run;
+}
+
+/* Appends the memory of the next `run` list bytes to out[*n]; returns the bytes that found room. */
+static uint64_t gather(const struct access *a, struct cursor *c, uint64_t run, struct iovec *out,
+		       size_t *n, size_t max)
+{
+	const struct iovec *m = &a->mem[c->i_mem];
+	uint64_t left = run, o = c->o_mem;
+	size_t k = *n;
+	char *end = k ? (char *)out[k - 1].iov_base + out[k - 1].iov_len : NULL;
+
+	while (left) {
+		uint64_t take = MIN(m->iov_len - o, left);
+		char *p = (char *)m->iov_base + o;
+
+		if (take) {
+			if (k && p == end) {
+				out[k - 1].iov_len += take;
+			} else {
+				if (k == max)
+					break;
+				out[k++] = (struct iovec){ p, take };
+			}
+			end = p + take;
+			left -= take;
+			o += take;
+		}
+		if (o == m->iov_len) {
+			m++;
+			o = 0;
+		}
+	}
+	*n = k;
+	c->i_mem = (size_t)(m - a->mem);
+	c->o_mem = o;
+	return run - left;
+}
+
+size_t view_iov(struct view *v, uint64_t at, uint64_t len, struct iovec *out, size_t max,
+		uint64_t *got)
+{
+	struct walk w;
+	uint64_t left = len;
+	size_t n = 0;
+
+	assert(at <= v->length && len <= v->length - at);
+	view_seek(v, at);
+	walk_init(&w, &v->layout, v->index);
+	while (left) {
+		uint64_t run = next_run(&w, v->access, &v->cur);
+		uint64_t want = MIN(run, left);
+		uint64_t done = gather(v->access, &v->cur, want, out, &n, max);
+
+		file_advance(&v->cur, done);
+		left -= done;
+		if (done < want)
+			break;
+	}
+	*got = len - left;
+	v->at = at + *got;
+	return n;
+}
+
+#define BATCH 64 /* pieces looked up at once */
+
+/* memcpy whose most frequent small size needs no call */
+static inline void copy(void *dst, const void *src, size_t n)
+{
+	if (n == 8)
+		memcpy(dst, src, 8);
+	else
+		memcpy(dst, src, n);
+}
+
+void view_copy_out(struct view *v, uint64_t at, void *dst, uint64_t len)
+{
+	struct iovec iov[BATCH];
+	char *p = dst;
+
+	while (len) {
+		uint64_t got;
+		size_t n = view_iov(v, at, len, iov, BATCH, &got);
+
+		for (size_t i = 0; i < n; i++) {
+			copy(p, iov[i].iov_base, iov[i].iov_len);
+			p += iov[i].iov_len;
+		}
+		at += got;
+		len -= got;
+	}
+}
+
+void view_copy_in(struct view *v, uint64_t at, const void *src, uint64_t len)
+{
+	struct iovec iov[BATCH];
+	const char *p = src;
+
+	while (len) {
+		uint64_t got;
+		size_t n = view_iov(v, at, len, iov, BATCH, &got);
+
+		for (size_t i = 0; i < n; i++) {
+			copy(iov[i].iov_base, p, iov[i].iov_len);
+			p += iov[i].iov_len;
+		}
+		at += got;
+		len -= got;
+	}
+}
+
+void view_zero(struct view *v, uint64_t at, uint64_t len)
+{
+	struct iovec iov[BATCH];
+
+	while (len) {
+		uint64_t got;
+		size_t n = view_iov(v, at, len, iov, BATCH, &got);
+
+		for (size_t i = 0; i < n; i++)
+			memset(iov[i].iov_base, 0, iov[i].iov_len);
+		at += got;
+		len -= got;
+	}
+}

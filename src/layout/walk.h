@@ -1,0 +1,62 @@
+/* Private to layout: division that is cheap for small numbers, and a walker over file extents that
+ * knows the stripe it is in, so that extents within one stripe cost no division. */
+#ifndef SHEAF_LAYOUT_WALK_H
+#define SHEAF_LAYOUT_WALK_H
+
+#include "layout/layout.h"
+
+static inline uint64_t layout_div(uint64_t a, uint32_t b)
+{
+	if (!(a >> 32))
+		return (uint32_t)a / b;
+	if (!(b & (b - 1)))
+		return a >> __builtin_ctz(b);
+	return a / b;
+}
+
+/* Which stripe of a row lies in this object. */
+static inline uint32_t layout_column(const struct layout *l, uint32_t index)
+{
+	if (index >= l->start) /* both are below width */
+		return index - l->start;
+	return index + l->width - l->start;
+}
+
+struct walk {
+	const struct layout *l;
+	uint32_t index, col;
+	uint64_t lo; /* file offset of the stripe it is in */
+	uint64_t span; /* unit, or 0: in none yet */
+	uint64_t row; /* of that stripe */
+	uint32_t at; /* column of that stripe */
+};
+
+static inline void walk_init(struct walk *w, const struct layout *l, uint32_t index)
+{
+	*w = (struct walk){ .l = l, .index = index, .col = layout_column(l, index) };
+}
+
+/* Enters the stripe of `off`; returns off's place in it. */
+static inline uint64_t walk_enter(struct walk *w, uint64_t off)
+{
+	uint64_t s;
+
+	if (off - w->lo < w->span)
+		return off - w->lo;
+	s = layout_div(off, w->l->unit);
+	w->row = layout_div(s, w->l->width);
+	w->at = (uint32_t)(s - w->row * w->l->width);
+	w->lo = s * w->l->unit;
+	w->span = w->l->unit;
+	return off - w->lo;
+}
+
+/* Bytes from place `in` of the stripe it is in to the next stripe of the object; 0 inside one. */
+static inline uint64_t walk_gap(const struct walk *w, uint64_t in)
+{
+	uint64_t d = w->col >= w->at ? w->col - w->at : w->col + (uint64_t)w->l->width - w->at;
+
+	return d ? d * w->l->unit - in : 0;
+}
+
+#endif

@@ -1,0 +1,351 @@
+/* Opening and closing the metadata of a target: the LMDB environment, who may open it, the root directory.
+ *
+ * Threads: the loop's; it may block (start and stop only). Buffers: none kept. Errors: 0 or -errno, with
+ * a line for people that names the directory, what is wrong with it and what to do. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "meta/meta_state.h"
+
+#define MAP_BYTES_DEFAULT (UINT64_C(64) << 30)
+#define PREFETCH_MAX (UINT64_C(1) << 30)
+
+/* What meta_open is busy with, for its messages. */
+struct opening {
+	struct meta *m;
+	const struct meta_opts *o;
+	bool fresh; /* the database had no head */
+	char *err;
+	size_t err_len;
+};
+
+static int refuse(struct opening *op, int rc, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static int refuse(struct opening *op, int rc, const char *fmt, ...)
+{
+	va_list ap;
+	int n = snprintf(op->err, op->err_len, "metadata in %s: ", op->o->dir);
+
+	va_start(ap, fmt);
+	if (n >= 0 && (size_t)n < op->err_len)
+		vsnprintf(op->err + n, op->err_len - (size_t)n, fmt, ap);
+	va_end(ap);
+	return rc;
+}
+
+static int refuse_lmdb(struct opening *op, const char *doing, int rc)
+{
+	switch (rc) {
+	case MDB_INVALID:
+	case MDB_CORRUPTED:
+	case MDB_PAGE_NOTFOUND:
+	case MDB_PANIC:
+		return refuse(op, -EIO,
+			      "the database is damaged (%s: %s); restore it from a backup, or from "
+			      "another copy of this directory",
+			      doing, mdb_strerror(rc));
+	case MDB_VERSION_MISMATCH:
+		return refuse(
+			op, -EIO,
+			"the database was written by another version of LMDB than %s; use that "
+			"one, or restore a backup",
+			mdb_version(NULL, NULL, NULL));
+	case MDB_MAP_FULL:
+		return refuse(op, -ENOSPC,
+			      "the database is larger than its limit of address space");
+	default:
+		return refuse(op, db_error(rc), "%s: %s", doing, mdb_strerror(rc));
+	}
+}
+
+static int env_open(struct opening *op)
+{
+	const struct meta_opts *o = op->o;
+	unsigned flags = MDB_NOTLS | (o->nosync ? MDB_NOSYNC | MDB_NOMETASYNC : 0);
+	struct db *d = &op->m->db;
+	int dead, rc;
+
+	if (mkdir(o->dir, 0700) < 0 && errno != EEXIST)
+		return refuse(op, -errno, "cannot make the directory: %s", strerror(errno));
+	rc = mdb_env_create(&d->env);
+	if (!rc)
+		rc = mdb_env_set_mapsize(d->env, o->map_bytes ? o->map_bytes : MAP_BYTES_DEFAULT);
+	if (!rc)
+		rc = mdb_env_set_maxdbs(d->env, N_TABLES);
+	if (!rc)
+		rc = mdb_env_open(d->env, o->dir, flags, 0600);
+	if (!rc)
+		rc = mdb_reader_check(d->env, &dead); /* left by processes that were killed */
+	return rc ? refuse_lmdb(op, "open", rc) : 0;
+}
+
+/* A file that ends before its last page would kill us with SIGBUS when that page is touched. LMDB leaves it
+ * so when the last pages were never needed; a copy that was cut off looks the same. Zeros in their
+ * place are harmless in the first case and reported as damage in the second. */
+static int cover_last_page(struct opening *op)
+{
+	MDB_envinfo info;
+	MDB_stat st;
+	struct stat file;
+	off_t need;
+	int fd, rc = mdb_env_info(op->m->db.env, &info);
+
+	if (!rc)
+		rc = mdb_env_stat(op->m->db.env, &st);
+	if (!rc)
+		rc = mdb_env_get_fd(op->m->db.env, &fd);
+	if (rc)
+		return refuse_lmdb(op, "look at the file", rc);
+	need = (off_t)((info.me_last_pgno + 1) * st.ms_psize);
+	if (fstat(fd, &file) < 0 || (file.st_size < need && ftruncate(fd, need) < 0))
+		return refuse(op, -errno, "look at the file: %s", strerror(errno));
+	return 0;
+}
+
+/* Reads the file once, so that inline reads find it in memory. */
+static void prefetch(struct meta *m)
+{
+	uint8_t *buf = malloc(MIB);
+	struct stat st;
+	off_t at = 0;
+	ssize_t n;
+	int fd;
+
+	if (buf && !mdb_env_get_fd(m->db.env, &fd) && !fstat(fd, &st) &&
+	    (uint64_t)st.st_size < PREFETCH_MAX)
+		while ((n = pread(fd, buf, MIB, at)) > 0)
+			at += n;
+	free(buf);
+}
+
+/* ---- the head: whose database is it? ---- */
+
+static int head_check(struct opening *op, const struct disk_head *h)
+{
+	char ours[UUID_TEXT], theirs[UUID_TEXT];
+	const struct meta_opts *o = op->o;
+	struct uuid fs;
+
+	if (memcmp(h->magic, SCHEMA_MAGIC, sizeof(h->magic)))
+		return refuse(op, -EIO, "this is no metadata of Sheaf; choose another directory");
+	if (h->version > SCHEMA_VERSION)
+		return refuse(
+			op, -EPROTONOSUPPORT,
+			"written by a newer Sheaf (schema %u, we know %u); install that version",
+			h->version, SCHEMA_VERSION);
+	if (h->version < SCHEMA_VERSION)
+		return refuse(op, -EPROTONOSUPPORT, "schema %u is too old for us (%u)", h->version,
+			      SCHEMA_VERSION);
+	memcpy(fs.b, h->fs, sizeof(fs.b));
+	uuid_format(theirs, &fs);
+	uuid_format(ours, &o->fs);
+	if (memcmp(h->fs, o->fs.b, sizeof(h->fs)))
+		return refuse(op, -EINVAL,
+			      "belongs to file system %s, not %s; correct the storage path in the "
+			      "cluster file",
+			      theirs, ours);
+	if (h->target != o->target)
+		return refuse(
+			op, -EINVAL,
+			"belongs to server %u, not %u; correct the storage path in the cluster "
+			"file",
+			h->target, o->target);
+	if (h->partition != o->partition)
+		return refuse(
+			op, -EINVAL,
+			"holds partition %u, not %u; correct the order of the metadata servers "
+			"in the cluster file",
+			h->partition, o->partition);
+	return 0;
+}
+
+static int head_put(struct opening *op, MDB_txn *txn)
+{
+	struct disk_head h = {
+		.version = SCHEMA_VERSION,
+		.target = op->o->target,
+		.partition = op->o->partition,
+	};
+	struct key k = key_text("head");
+
+	memcpy(h.magic, SCHEMA_MAGIC, sizeof(h.magic));
+	memcpy(h.fs, op->o->fs.b, sizeof(h.fs));
+	return row_put(&op->m->db, txn, T_SYS, &k, &h, sizeof(h));
+}
+
+static int root_put(struct opening *op, MDB_txn *txn)
+{
+	struct env *e = op->m->loop->env;
+	int64_t now = (int64_t)e->clock->wall(e);
+	struct node n = {
+		.i = {
+			.mode = S_IFDIR | 01777,
+			.nlink = 2,
+			.gen = META_ROOT_GEN,
+			.change = 1,
+			.atime = now,
+			.mtime = now,
+			.ctime = now,
+			.btime = now,
+			.epoch = 1,
+			.parent_ino = META_ROOT_INO,
+			.parent_gen = META_ROOT_GEN,
+			.next_cookie = COOKIE_FIRST,
+		},
+	};
+
+	return node_put(&op->m->db, txn, META_ROOT_INO, &n);
+}
+
+/* 0 when nobody has put anything into this database. */
+static int empty_check(struct opening *op, MDB_txn *txn)
+{
+	MDB_stat st;
+	MDB_dbi all;
+	int rc = mdb_dbi_open(txn, NULL, 0, &all);
+
+	if (!rc)
+		rc = mdb_stat(txn, all, &st);
+	if (rc)
+		return refuse_lmdb(op, "open its tables", rc);
+	if (st.ms_entries)
+		return refuse(op, -EIO, "this is no metadata of Sheaf; choose another directory");
+	op->fresh = true;
+	return 0;
+}
+
+/* Reads the head before anything is made, so a refused database stays as it is. */
+static int head_read(struct opening *op, MDB_txn *txn)
+{
+	struct db *d = &op->m->db;
+	struct disk_head h;
+	struct key k = key_text("head");
+	int rc = mdb_dbi_open(txn, table_names[T_SYS], 0, &d->t[T_SYS]);
+
+	if (rc == MDB_NOTFOUND)
+		return empty_check(op, txn);
+	if (rc)
+		return refuse_lmdb(op, "open its tables", rc);
+	rc = row_read(d, txn, T_SYS, &k, &h, sizeof(h));
+	if (rc == -ENOENT || rc == -EIO)
+		return refuse(op, -EIO, "this is no metadata of Sheaf; choose another directory");
+	if (rc)
+		return refuse(op, rc, "read its head: %s", strerror(-rc));
+	return head_check(op, &h);
+}
+
+static int tables_open(struct opening *op, MDB_txn *txn)
+{
+	struct meta *m = op->m;
+	struct key k = key_next(m->partition);
+	int rc = head_read(op, txn);
+
+	if (rc)
+		return rc;
+	for (int t = 0; !rc && t < N_TABLES; t++)
+		rc = mdb_dbi_open(txn, table_names[t], op->fresh ? MDB_CREATE : 0, &m->db.t[t]);
+	if (rc)
+		return refuse_lmdb(op, "open its tables", rc);
+	if (op->fresh) {
+		rc = head_put(op, txn);
+		if (!rc && op->o->root)
+			rc = root_put(op, txn);
+	}
+	m->stored_next = INO_COUNTER(META_ROOT_INO) + 1;
+	if (!rc)
+		rc = row_read(&m->db, txn, T_SYS, &k, &m->stored_next, sizeof(m->stored_next));
+	m->next_ino = m->stored_next;
+	if (rc && rc != -ENOENT)
+		return refuse(op, rc, "set up its tables: %s", strerror(-rc));
+	return 0;
+}
+
+static int database_open(struct opening *op)
+{
+	struct meta *m = op->m;
+	MDB_txn *txn;
+	int rc = env_open(op);
+
+	if (!rc)
+		rc = cover_last_page(op);
+	if (rc)
+		return rc;
+	prefetch(m);
+	rc = mdb_txn_begin(m->db.env, NULL, 0, &txn);
+	if (rc)
+		return refuse_lmdb(op, "begin", rc);
+	rc = tables_open(op, txn);
+	if (rc) {
+		mdb_txn_abort(txn);
+		return rc;
+	}
+	rc = mdb_txn_commit(txn);
+	if (!rc)
+		rc = mdb_txn_begin(m->db.env, NULL, MDB_RDONLY, &m->reader);
+	if (rc)
+		return refuse_lmdb(op, "commit", rc);
+	mdb_txn_reset(m->reader);
+	return 0;
+}
+
+/* ---- open, close ---- */
+
+static void meta_free(struct meta *m)
+{
+	writer_fini(m);
+	if (m->reader)
+		mdb_txn_abort(m->reader);
+	if (m->db.env)
+		mdb_env_close(m->db.env);
+	free(m);
+}
+
+int meta_open(struct loop *l, const struct meta_opts *o, struct meta **out, char *err,
+	      size_t err_len)
+{
+	struct opening op = {
+		.m = calloc(1, sizeof(*op.m)), .o = o, .err = err, .err_len = err_len
+	};
+	int rc;
+
+	if (!op.m)
+		return refuse(&op, -ENOMEM, "out of memory");
+	op.m->loop = l;
+	op.m->partition = o->partition;
+	if (o->root && o->partition != INO_PARTITION(META_ROOT_INO))
+		rc = refuse(&op, -EINVAL, "the root directory lives in partition %u, not %u",
+			    INO_PARTITION(META_ROOT_INO), o->partition);
+	else
+		rc = database_open(&op);
+	if (!rc) {
+		rc = writer_init(op.m);
+		if (rc)
+			refuse(&op, rc, "cannot start its writer: %s", strerror(-rc));
+	}
+	if (rc) {
+		meta_free(op.m);
+		return rc;
+	}
+	*out = op.m;
+	return 0;
+}
+
+void meta_close(struct meta *m)
+{
+	if (!m)
+		return;
+	writer_stop(m, false);
+	mdb_env_sync(m->db.env, 1); /* a clean stop is durable also without sync */
+	meta_free(m);
+}
+
+void meta_abandon(struct meta *m)
+{
+	if (!m)
+		return;
+	writer_stop(m, true);
+	meta_free(m);
+}

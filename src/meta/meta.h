@@ -1,0 +1,124 @@
+/* meta: the metadata of one target: an LMDB schema, inline reads on the loop, and a state machine that
+ * is fed with operation records (proto/record.x) on a writer.
+ *
+ * Reads see everything that was answered before them. A change is one record: encoded, queued,
+ * validated and applied inside a write transaction together with the reply for its session slot.
+ * Everything that is queued when the writer comes round is one transaction (group commit); a record that
+ * fails leaves no trace but its stored answer and does not hurt its neighbours. */
+#ifndef SHEAF_META_H
+#define SHEAF_META_H
+
+#include "core/core.h"
+#include "xdr/xdr.h"
+
+struct meta;
+
+#define META_ROOT_INO UINT64_C(1) /* partition 0, counter 1 */
+#define META_ROOT_GEN 1
+#define INO_PARTITION(ino) ((uint16_t)((ino) >> 48))
+
+struct cred {
+	uint32_t uid, gid;
+	uint32_t n_gids;
+	const uint32_t *gids;
+};
+
+struct meta_opts {
+	const char *dir; /* made when missing */
+	struct uuid fs;
+	uint32_t target;
+	uint16_t partition; /* where new inodes of this server go */
+	bool root; /* make the root directory (owner: root, mode 1777) when the database is new */
+	bool nosync;
+	uint64_t map_bytes; /* 0: 64 GiB of address space */
+};
+
+/* Also prefetches. On failure `err` names the directory, what is wrong and the cure (newer schema,
+ * another file system's, damaged). */
+int meta_open(struct loop *l, const struct meta_opts *o, struct meta **out, char *err,
+	      size_t err_len);
+void meta_close(struct meta *m); /* finishes what is queued */
+/* A crash: frees everything, runs nothing that is queued, calls no req_done. Changes under way are the
+ * caller's to forget; a job the worker has begun is waited for (its commit counts, its answers do not). */
+void meta_abandon(struct meta *m);
+uint64_t meta_slow_reads(const struct meta *m); /* inline reads that took over 1 ms */
+
+/* ---- reads: inline, on the loop; 0 or -errno (-ESTALE: no such handle any more) ---- */
+
+struct meta_node {
+	struct wire_attr attr;
+	struct wire_layout_rec layout; /* targets in the arena; n_targets 0 for directories */
+	uint64_t epoch;
+	struct wire_handle parent; /* of directories */
+};
+int meta_get(struct meta *m, const struct wire_handle *h, struct meta_node *n, struct arena *a);
+
+/* Walks path (components between '/', "." and ".." included) from dir with x permission on the way.
+ * Full walk: *at is the node. With leaf != NULL it stops before the last component, which is left in
+ * *leaf (a reference into path); *at is its directory; an empty path or a trailing "." or ".." is
+ * -EINVAL then. -EREMOTE: *at (handle only) is in a partition that is not ours and *consumed bytes of
+ * the path led there. -ENOTDIR, -ENAMETOOLONG, -EACCES, -ENOENT as usual. */
+int meta_walk(struct meta *m, const struct cred *c, const struct wire_handle *dir,
+	      const struct wire_bytes *path, struct wire_bytes *leaf, struct wire_handle *at,
+	      uint32_t *consumed);
+int meta_lookup(struct meta *m, const struct wire_handle *dir, const struct wire_bytes *name,
+		struct wire_handle *out, uint32_t *type);
+/* Entries behind `cookie` (0: from the start) until max entries or max_bytes on the wire. */
+int meta_readdir(struct meta *m, const struct wire_handle *dir, uint64_t cookie, uint32_t max,
+		 size_t max_bytes, struct wire_readdir_res *res, struct arena *a);
+enum { MAY_EXEC = 1, MAY_WRITE = 2, MAY_READ = 4 };
+int meta_may(const struct wire_attr *a, const struct cred *c, int may); /* 0 or -EACCES */
+bool meta_owns(const struct meta *m, uint64_t ino); /* is its partition ours? */
+
+/* Rows that a server works on by itself after a start; fn is called in key order and may not call meta. */
+enum meta_rows { ROWS_UNSETTLED, ROWS_REMOVE, ROWS_TRUNCATE };
+struct meta_row {
+	struct wire_handle h;
+	uint64_t epoch, size; /* of a truncate intent */
+	uint32_t obj_gen;
+};
+int meta_each_row(struct meta *m, enum meta_rows which,
+		  void (*fn)(void *arg, const struct meta_row *r), void *arg);
+bool meta_unsettled(struct meta *m, uint64_t ino);
+struct meta_session {
+	uint64_t id;
+	uint8_t secret[16];
+	char client[65];
+};
+/* The stored answer of a request that was executed before: 0, -ENOENT (not executed), or -EBADMSG (the slot
+ * has moved on). The writer checks the same again. */
+int meta_replay(struct meta *m, uint64_t session, uint32_t slot, uint32_t sequence,
+		struct wire_record_res *res, struct arena *a);
+int meta_each_session(struct meta *m, void (*fn)(void *arg, const struct meta_session *s),
+		      void *arg);
+
+/* ---- changes ---- */
+
+uint64_t meta_new_ino(struct meta *m); /* never given before, in our partition */
+
+/* A change under way. The caller fills rec (its pointers need to live only until meta_submit returns);
+ * res is decoded into `arena` before q goes on. q gets the errno of the database itself (-EIO, -ENOSPC);
+ * the answer of the operation is res.status. */
+struct change {
+	struct wire_record rec;
+	struct wire_record_res res;
+	struct arena *arena;
+	/* of meta */
+	struct list link;
+	struct req *q;
+	uint8_t *bytes;
+	uint32_t n_bytes;
+	uint8_t *answer;
+	uint32_t n_answer;
+	int error;
+};
+void meta_submit(struct meta *m, struct change *c, struct req *q);
+
+/* Applies an encoded record in a transaction of its own and aborts it: for fuzzing and dry runs. 0 (also
+ * when the answer is a failure), -EBADMSG when it is no record, or the database's -errno. */
+int meta_apply_bytes(struct meta *m, const void *rec, size_t len);
+
+/* The map: version and an opaque blob (0 when there is none yet). */
+int meta_map(struct meta *m, uint32_t *version, struct wire_bytes *blob, struct arena *a);
+
+#endif

@@ -1,0 +1,415 @@
+/* The state machine: one encoded record in, one encoded answer out, inside a write transaction.
+ *
+ *	decode -> slot: answered before? -> kind: validate, put -> encode -> slot: store the answer
+ *
+ * Threads: the writer (and the caller of meta_apply_bytes). Buffers: the decoded record and the answer's
+ * arrays live in the scratch arena, encoded answers in the batch's. Errors: a refused record is an
+ * answer with a status; a negative return means that the database failed and the transaction must go. */
+#include "meta/meta_state.h"
+
+#define ANSWER_MAX 2048 /* a record_res with the widest layout takes some 1,200 bytes */
+
+int apply_get(struct apply *ap, const struct wire_handle *h, struct node *n)
+{
+	int rc;
+
+	if (INO_PARTITION(h->ino) != ap->m->partition)
+		return EXDEV;
+	rc = node_get(&ap->m->db, ap->txn, h->ino, n);
+	if (rc == -ENOENT)
+		return ESTALE;
+	return !rc && n->i.gen != h->gen ? ESTALE : rc;
+}
+
+static int get_file(struct apply *ap, struct node *n)
+{
+	int rc = apply_get(ap, &ap->rec->h, n);
+
+	return !rc && S_ISDIR(n->i.mode) ? EISDIR : rc;
+}
+
+static int put_node(struct apply *ap, const struct node *n)
+{
+	int rc = node_put(&ap->m->db, ap->txn, ap->rec->h.ino, n);
+
+	return rc ? rc : apply_answer(ap, ap->rec->h.ino, n);
+}
+
+/* Deletes a row that need not be there. */
+static int row_forget(struct apply *ap, enum table t, const struct key *k)
+{
+	int rc = row_del(&ap->m->db, ap->txn, t, k);
+
+	return rc == -ENOENT ? 0 : rc;
+}
+
+int apply_answer(struct apply *ap, uint64_t ino, const struct node *n)
+{
+	struct key k = key_u64(ino);
+	MDB_val v;
+	int rc = row_get(&ap->m->db, ap->txn, T_UNSETTLED, &k, &v);
+
+	if (rc && rc != -ENOENT)
+		return rc;
+	node_attr(n, ino, rc == 0, &ap->res->at);
+	ap->res->epoch = n->i.epoch;
+	return node_layout(n, &ap->res->layout, ap->arena);
+}
+
+/* ---- size ---- */
+
+int apply_unsettle(struct apply *ap, uint64_t ino, const struct node *n)
+{
+	struct disk_unsettled row = { .epoch = n->i.epoch, .gen = n->i.gen };
+	struct key k = key_u64(ino);
+
+	return row_put(&ap->m->db, ap->txn, T_UNSETTLED, &k, &row, sizeof(row));
+}
+
+static int apply_unsettle_rec(struct apply *ap)
+{
+	struct node n;
+	int rc = get_file(ap, &n);
+
+	if (!rc)
+		rc = apply_unsettle(ap, ap->rec->h.ino, &n);
+	return rc ? rc : apply_answer(ap, ap->rec->h.ino, &n);
+}
+
+/* Size and mtime grow towards what a writer or the objects say. */
+static int grow(struct apply *ap, struct node *n)
+{
+	const struct wire_record *r = ap->rec;
+	bool changed = r->size > n->i.size || (r->mtime != 0 && r->mtime > n->i.mtime);
+
+	if (!changed)
+		return 0;
+	n->i.size = MAX(n->i.size, r->size);
+	if (r->mtime != 0)
+		n->i.mtime = MAX(n->i.mtime, r->mtime);
+	node_touch(n, r->time);
+	return node_put(&ap->m->db, ap->txn, r->h.ino, n);
+}
+
+static int apply_record(struct apply *ap)
+{
+	const struct wire_record *r = ap->rec;
+	struct key k = key_u64(r->h.ino);
+	struct node n;
+	int rc = get_file(ap, &n);
+
+	if (rc)
+		return rc;
+	if (r->epoch >= n.i.epoch)
+		rc = grow(ap, &n);
+	if (!rc && (r->flags & REC_LAST_WRITER))
+		rc = row_forget(ap, T_UNSETTLED, &k);
+	return rc ? rc : apply_answer(ap, r->h.ino, &n);
+}
+
+static int apply_settle_begin(struct apply *ap)
+{
+	struct node n;
+	int rc = get_file(ap, &n);
+
+	if (rc)
+		return rc;
+	n.i.epoch++;
+	return put_node(ap, &n);
+}
+
+/* Counts only when nothing came between: a newer epoch, or a writer that came after the fence (its row says
+ * so and must stay). */
+static int apply_settle_end(struct apply *ap)
+{
+	const struct wire_record *r = ap->rec;
+	struct key k = key_u64(r->h.ino);
+	struct disk_unsettled row;
+	struct node n;
+	int rc = get_file(ap, &n);
+
+	if (rc)
+		return rc;
+	if (r->epoch != n.i.epoch)
+		return EAGAIN;
+	rc = row_read(&ap->m->db, ap->txn, T_UNSETTLED, &k, &row, sizeof(row));
+	if (rc && rc != -ENOENT)
+		return rc;
+	if (!rc && row.epoch >= r->epoch)
+		return EAGAIN;
+	rc = grow(ap, &n);
+	if (!rc)
+		rc = row_forget(ap, T_UNSETTLED, &k);
+	return rc ? rc : apply_answer(ap, r->h.ino, &n);
+}
+
+/* ---- truncate ---- */
+
+static int apply_trunc_begin(struct apply *ap)
+{
+	const struct wire_record *r = ap->rec;
+	struct key k = key_u64(r->h.ino);
+	struct disk_intent row = { .size = r->size };
+	struct node n;
+	int rc = get_file(ap, &n);
+
+	if (rc)
+		return rc;
+	row.epoch = ++n.i.epoch;
+	row.gen = n.i.gen;
+	rc = row_put(&ap->m->db, ap->txn, T_INTENT, &k, &row, sizeof(row));
+	return rc ? rc : put_node(ap, &n);
+}
+
+/* The end of an older truncate than the latest is no news. */
+static int apply_trunc_end(struct apply *ap)
+{
+	const struct wire_record *r = ap->rec;
+	struct key k = key_u64(r->h.ino);
+	struct disk_intent row;
+	struct node n;
+	int rc = get_file(ap, &n);
+
+	if (rc)
+		return rc;
+	rc = row_read(&ap->m->db, ap->txn, T_INTENT, &k, &row, sizeof(row));
+	if (rc && rc != -ENOENT)
+		return rc;
+	if (rc == -ENOENT || r->epoch < row.epoch)
+		return apply_answer(ap, r->h.ino, &n);
+	if (r->epoch > row.epoch)
+		return EINVAL;
+	rc = row_del(&ap->m->db, ap->txn, T_INTENT, &k);
+	if (rc)
+		return rc;
+	n.i.size = r->size;
+	n.i.mtime = r->time;
+	node_touch(&n, r->time);
+	return put_node(ap, &n);
+}
+
+/* ---- removal ---- */
+
+/* The objects of one generation are gone. With the last one goes the inode and what else hangs on it. */
+static int apply_removed(struct apply *ap)
+{
+	const struct wire_record *r = ap->rec;
+	struct key k = key_u64(r->h.ino), row = key_pair32(r->h.ino, r->obj_gen);
+	struct node n;
+	int rc = get_file(ap, &n);
+
+	if (rc)
+		return rc;
+	if (r->obj_gen != n.l.obj_gen) {
+		rc = row_forget(ap, T_REMOVE, &row);
+		return rc ? rc : apply_answer(ap, r->h.ino, &n);
+	}
+	if (n.i.nlink)
+		return EBUSY;
+	rc = row_forget(ap, T_REMOVE, &row);
+	if (!rc)
+		rc = row_forget(ap, T_UNSETTLED, &k);
+	if (!rc)
+		rc = row_forget(ap, T_INTENT, &k);
+	if (!rc)
+		rc = row_del(&ap->m->db, ap->txn, T_INODE, &k);
+	return rc ? rc : apply_answer(ap, r->h.ino, &n);
+}
+
+/* ---- sessions and the map ---- */
+
+static int apply_session_new(struct apply *ap)
+{
+	const struct wire_record *r = ap->rec;
+	struct key k = key_u64(r->session);
+	struct disk_session s;
+	int rc;
+
+	if (r->session == 0)
+		return EINVAL;
+	rc = row_read(&ap->m->db, ap->txn, T_SESSION, &k, &s, sizeof(s));
+	if (rc == 0)
+		return memcmp(s.secret, r->secret, sizeof(s.secret)) ? EEXIST : 0;
+	if (rc != -ENOENT)
+		return rc;
+	memset(&s, 0, sizeof(s));
+	memcpy(s.secret, r->secret, sizeof(s.secret));
+	if (r->client.len)
+		memcpy(s.client, r->client.p, MIN(r->client.len, sizeof(s.client) - 1));
+	ap->res->created = true;
+	return row_put(&ap->m->db, ap->txn, T_SESSION, &k, &s, sizeof(s));
+}
+
+static int drop_slots(struct apply *ap, uint64_t session)
+{
+	struct key k = key_pair32(session, 0);
+	MDB_val kv = { k.n, k.b }, v;
+	MDB_cursor *cur;
+	int rc = db_error(mdb_cursor_open(ap->txn, ap->m->db.t[T_SLOT], &cur));
+
+	if (rc)
+		return rc;
+	rc = mdb_cursor_get(cur, &kv, &v, MDB_SET_RANGE);
+	while (!rc && be64_load(kv.mv_data) == session) {
+		rc = mdb_cursor_del(cur, 0);
+		if (!rc)
+			rc = mdb_cursor_get(cur, &kv, &v, MDB_NEXT);
+	}
+	mdb_cursor_close(cur);
+	return rc == MDB_NOTFOUND ? 0 : db_error(rc);
+}
+
+static int apply_session_end(struct apply *ap)
+{
+	struct key k = key_u64(ap->rec->session);
+	int rc = drop_slots(ap, ap->rec->session);
+
+	return rc ? rc : row_forget(ap, T_SESSION, &k);
+}
+
+/* Version: the record's epoch, or one more than before when that is 0. */
+static int apply_map(struct apply *ap)
+{
+	const struct wire_record *r = ap->rec;
+	struct key k = key_text("map");
+	struct disk_map map = { .version = 0 };
+	int rc = row_read(&ap->m->db, ap->txn, T_SYS, &k, &map, sizeof(map));
+
+	if (rc && rc != -ENOENT)
+		return rc;
+	if (r->epoch > UINT32_MAX || (r->epoch && r->epoch <= map.version))
+		return EINVAL;
+	map.version = r->epoch ? (uint32_t)r->epoch : map.version + 1;
+	ap->res->epoch = map.version;
+	return row_put2(&ap->m->db, ap->txn, T_SYS, &k, &map, sizeof(map), r->data.p, r->data.len);
+}
+
+/* ---- all kinds ---- */
+
+static const struct kind {
+	apply_fn *apply;
+	bool no_slot; /* its session field names what it works on */
+} kinds[] = {
+	[REC_CREATE] = { apply_create, false },
+	[REC_MKDIR] = { apply_mkdir, false },
+	[REC_UNLINK] = { apply_unlink, false },
+	[REC_RMDIR] = { apply_rmdir, false },
+	[REC_RENAME] = { apply_rename, false },
+	[REC_SETATTR] = { apply_setattr, false },
+	[REC_UNSETTLE] = { apply_unsettle_rec, false },
+	[REC_RECORD] = { apply_record, false },
+	[REC_TRUNC_BEGIN] = { apply_trunc_begin, false },
+	[REC_TRUNC_END] = { apply_trunc_end, false },
+	[REC_SETTLE_BEGIN] = { apply_settle_begin, false },
+	[REC_SETTLE_END] = { apply_settle_end, false },
+	[REC_REMOVED] = { apply_removed, false },
+	[REC_SESSION_NEW] = { apply_session_new, true },
+	[REC_SESSION_END] = { apply_session_end, true },
+	[REC_MAP] = { apply_map, false },
+};
+
+static const struct kind *kind_of(uint32_t kind)
+{
+	return kind < ARRAY_LEN(kinds) && kinds[kind].apply ? &kinds[kind] : NULL;
+}
+
+static bool has_slot(const struct wire_record *r)
+{
+	const struct kind *k = kind_of(r->kind);
+
+	return r->session != 0 && !(k && k->no_slot);
+}
+
+/* Exactly once. 0: it is new; EEXIST: *v is the stored answer; ESTALE: no such session; EBADMSG: a
+ * sequence that was left behind; or negative. */
+static int slot_check(struct apply *ap, MDB_val *v)
+{
+	const struct wire_record *r = ap->rec;
+	struct key session = key_u64(r->session);
+	int rc = row_get(&ap->m->db, ap->txn, T_SESSION, &session, v);
+
+	if (rc)
+		return rc == -ENOENT ? ESTALE : rc;
+	rc = slot_find(&ap->m->db, ap->txn, r->session, r->slot, r->sequence, v);
+	if (rc == -ENOENT)
+		return 0;
+	if (rc == -EBADMSG)
+		return EBADMSG;
+	return rc ? rc : EEXIST;
+}
+
+static int slot_store(struct apply *ap, const uint8_t *answer, uint32_t n)
+{
+	struct disk_slot s = { .sequence = ap->rec->sequence };
+	struct key k = key_pair32(ap->rec->session, ap->rec->slot);
+
+	return row_put2(&ap->m->db, ap->txn, T_SLOT, &k, &s, sizeof(s), answer, n);
+}
+
+static int answer_copy(const void *p, size_t len, struct arena *a, uint8_t **answer, uint32_t *n)
+{
+	*answer = arena_alloc(a, len);
+	if (!*answer)
+		return -ENOMEM;
+	memcpy(*answer, p, len);
+	*n = (uint32_t)len;
+	return 0;
+}
+
+static int answer_encode(struct wire_record_res *res, struct arena *a, uint8_t **answer,
+			 uint32_t *n)
+{
+	uint8_t buf[ANSWER_MAX];
+	struct xdr x;
+
+	xdr_encoder(&x, buf, sizeof(buf));
+	if (!xdr_wire_record_res(&x, res))
+		return -EIO;
+	return answer_copy(buf, xdr_used(&x), a, answer, n);
+}
+
+/* Runs the kind; what it refused leaves nothing in the answer but the status. */
+static int apply_kind(struct apply *ap)
+{
+	const struct kind *k = kind_of(ap->rec->kind);
+	int rc = k ? k->apply(ap) : EINVAL;
+
+	if (rc < 0)
+		return rc;
+	if (rc > 0)
+		*ap->res = (struct wire_record_res){ .status = rc };
+	return 0;
+}
+
+int apply_bytes(struct apply *ap, const void *bytes, size_t len, struct arena *answers,
+		uint8_t **answer, uint32_t *n_answer)
+{
+	struct wire_record rec = { 0 };
+	struct wire_record_res res = { 0 };
+	struct xdr x;
+	MDB_val stored;
+	int rc = 0;
+
+	xdr_decoder(&x, bytes, len, ap->arena);
+	if (!xdr_wire_record(&x, &rec) || xdr_left(&x))
+		return -EBADMSG;
+	ap->rec = &rec;
+	ap->res = &res;
+	ap->cred = (struct cred){ rec.uid, rec.gid, rec.n_gids, rec.gids };
+	if (has_slot(&rec))
+		rc = slot_check(ap, &stored);
+	if (rc < 0)
+		return rc;
+	if (rc == EEXIST)
+		return answer_copy(stored.mv_data, stored.mv_size, answers, answer, n_answer);
+	if (rc) {
+		res.status = rc;
+		return answer_encode(&res, answers, answer, n_answer);
+	}
+	rc = apply_kind(ap);
+	if (!rc)
+		rc = answer_encode(&res, answers, answer, n_answer);
+	if (!rc && has_slot(&rec))
+		rc = slot_store(ap, *answer, *n_answer);
+	return rc;
+}

@@ -1,0 +1,465 @@
+/* Records that change names: create, mkdir, unlink, rmdir, rename.
+ *
+ * Each looks at everything it needs first and puts only when nothing can be refused any more, so a refused
+ * record leaves no trace. Threads: the writer. Errors: positive errno are answers, negative ones mean
+ * that the database failed (meta_state.h). */
+#include "meta/meta_state.h"
+
+static int name_check(const struct wire_bytes *n)
+{
+	if (n->len == 0 || name_is_dots(n))
+		return EINVAL;
+	if (n->len > NAME_MAX_LEN)
+		return ENAMETOOLONG;
+	return memchr(n->p, '/', n->len) || memchr(n->p, 0, n->len) ? EINVAL : 0;
+}
+
+static int get_dir(struct apply *ap, const struct wire_handle *h, int may, struct node *n)
+{
+	int rc = apply_get(ap, h, n);
+
+	if (rc)
+		return rc;
+	if (!S_ISDIR(n->i.mode))
+		return ENOTDIR;
+	if (n->i.nlink == 0)
+		return ENOENT;
+	return node_may(n, &ap->cred, may);
+}
+
+/* 0, ENOENT, or negative. */
+static int get_entry(struct apply *ap, uint64_t dir, const struct wire_bytes *name,
+		     struct disk_entry *e)
+{
+	int rc = entry_get(&ap->m->db, ap->txn, dir, name, e);
+
+	return rc == -ENOENT ? ENOENT : rc;
+}
+
+/* The inode that an entry names: 0, EXDEV (it lives elsewhere), or negative. */
+static int get_child(struct apply *ap, const struct disk_entry *e, struct node *n)
+{
+	struct wire_handle h = { .ino = e->ino, .gen = e->gen };
+	int rc = apply_get(ap, &h, n);
+
+	return rc == ESTALE ? -EIO : rc; /* an entry of ours without its inode is damage */
+}
+
+/* In a sticky directory only the owners of the entry and of the directory, and root, may take it away. */
+static int sticky_check(const struct node *dir, const struct node *child, const struct cred *c)
+{
+	if (!(dir->i.mode & S_ISVTX) || c->uid == 0 || c->uid == dir->i.uid ||
+	    c->uid == child->i.uid)
+		return 0;
+	return EPERM;
+}
+
+void node_touch(struct node *n, int64_t time)
+{
+	n->i.change++;
+	n->i.ctime = time;
+}
+
+static void dir_touch(struct node *dir, int64_t time)
+{
+	node_touch(dir, time);
+	dir->i.mtime = time;
+}
+
+/* ---- create, mkdir ---- */
+
+/* A fresh number of ours: 0, EINVAL (used already: the maker's mistake), EXDEV, or negative. */
+static int new_ino_check(struct apply *ap, uint64_t ino)
+{
+	struct key k = key_u64(ino);
+	MDB_val v;
+	int rc;
+
+	if (INO_PARTITION(ino) != ap->m->partition)
+		return EXDEV;
+	if (INO_COUNTER(ino) == 0 || INO_COUNTER(ino) == INO_COUNTER(UINT64_MAX))
+		return EINVAL;
+	rc = row_get(&ap->m->db, ap->txn, T_INODE, &k, &v);
+	if (rc == -ENOENT)
+		return 0;
+	return rc ? rc : EINVAL;
+}
+
+static void node_new(const struct apply *ap, const struct node *dir, uint32_t type, struct node *n)
+{
+	const struct wire_record *r = ap->rec;
+	uint32_t mode = type | (r->mode & 07777), gid = ap->cred.gid;
+
+	if (dir->i.mode & S_ISGID) {
+		gid = dir->i.gid;
+		if (type == S_IFDIR)
+			mode |= S_ISGID;
+	}
+	if (type != S_IFDIR && ap->cred.uid != 0 && !cred_in_group(&ap->cred, gid))
+		mode &= ~(uint32_t)S_ISGID;
+	memset(n, 0, offsetof(struct node, targets));
+	n->i = (struct disk_inode){
+		.mode = mode,
+		.nlink = type == S_IFDIR ? 2 : 1,
+		.uid = ap->cred.uid,
+		.gid = gid,
+		.gen = 1, /* numbers are never used again */
+		.change = 1,
+		.atime = r->time,
+		.mtime = r->time,
+		.ctime = r->time,
+		.btime = r->time,
+		.epoch = 1,
+		.next_cookie = type == S_IFDIR ? COOKIE_FIRST : 0,
+	};
+}
+
+static void node_set_layout(struct node *n, const struct wire_layout_rec *l)
+{
+	n->l = (struct disk_layout){
+		.version = l->version,
+		.type = l->type,
+		.unit = l->unit,
+		.start = l->start,
+		.obj_gen = l->obj_gen,
+		.redundancy = l->redundancy,
+		.n_targets = l->n_targets,
+	};
+	if (l->n_targets)
+		memcpy(n->targets, l->targets, l->n_targets * sizeof(uint32_t));
+}
+
+/* Puts a new inode, its entry and its directory. */
+static int put_new(struct apply *ap, struct node *dir, const struct node *n)
+{
+	const struct wire_record *r = ap->rec;
+	const struct db *d = &ap->m->db;
+	struct disk_entry e = {
+		.ino = r->new_ino,
+		.cookie = dir->i.next_cookie++,
+		.gen = n->i.gen,
+		.type = n->i.mode & S_IFMT,
+	};
+	int rc = node_put(d, ap->txn, r->new_ino, n);
+
+	if (!rc)
+		rc = entry_put(d, ap->txn, r->dir.ino, &r->name, &e);
+	if (rc)
+		return rc;
+	dir->i.entries++;
+	dir_touch(dir, r->time);
+	ap->next_ino = MAX(ap->next_ino, INO_COUNTER(r->new_ino) + 1);
+	ap->res->created = true;
+	return node_put(d, ap->txn, r->dir.ino, dir);
+}
+
+/* The name is there already: an open of it, unless it must be new. */
+static int create_existing(struct apply *ap, const struct disk_entry *e)
+{
+	struct node n;
+	int rc;
+
+	if (ap->rec->flags & REC_EXCL)
+		return EEXIST;
+	if (e->type == S_IFDIR)
+		return EISDIR;
+	rc = get_child(ap, e, &n);
+	if (!rc && (ap->rec->flags & REC_WRITER))
+		rc = node_may(&n, &ap->cred, MAY_WRITE);
+	if (!rc && (ap->rec->flags & REC_WRITER))
+		rc = apply_unsettle(ap, e->ino, &n);
+	return rc ? rc : apply_answer(ap, e->ino, &n);
+}
+
+int apply_create(struct apply *ap)
+{
+	const struct wire_record *r = ap->rec;
+	struct node dir, n;
+	struct disk_entry e;
+	int rc = name_check(&r->name);
+
+	if (!rc)
+		rc = get_dir(ap, &r->dir, MAY_EXEC, &dir);
+	if (rc)
+		return rc;
+	rc = get_entry(ap, r->dir.ino, &r->name, &e);
+	if (rc != ENOENT)
+		return rc ? rc : create_existing(ap, &e);
+	rc = node_may(&dir, &ap->cred, MAY_WRITE);
+	if (!rc)
+		rc = new_ino_check(ap, r->new_ino);
+	if (rc)
+		return rc;
+	node_new(ap, &dir, S_IFREG, &n);
+	node_set_layout(&n, &r->layout);
+	rc = put_new(ap, &dir, &n);
+	if (!rc && (r->flags & REC_WRITER))
+		rc = apply_unsettle(ap, r->new_ino, &n);
+	return rc ? rc : apply_answer(ap, r->new_ino, &n);
+}
+
+int apply_mkdir(struct apply *ap)
+{
+	const struct wire_record *r = ap->rec;
+	struct node dir, n;
+	struct disk_entry e;
+	int rc = name_check(&r->name);
+
+	if (!rc)
+		rc = get_dir(ap, &r->dir, MAY_EXEC, &dir);
+	if (rc)
+		return rc;
+	rc = get_entry(ap, r->dir.ino, &r->name, &e);
+	if (rc != ENOENT)
+		return rc ? rc : EEXIST;
+	rc = node_may(&dir, &ap->cred, MAY_WRITE);
+	if (!rc)
+		rc = new_ino_check(ap, r->new_ino);
+	if (!rc && dir.i.nlink == UINT32_MAX)
+		rc = EMLINK;
+	if (rc)
+		return rc;
+	node_new(ap, &dir, S_IFDIR, &n);
+	n.i.parent_ino = r->dir.ino;
+	n.i.parent_gen = r->dir.gen;
+	dir.i.nlink++;
+	rc = put_new(ap, &dir, &n);
+	return rc ? rc : apply_answer(ap, r->new_ino, &n);
+}
+
+/* ---- unlink, rmdir ---- */
+
+/* Takes one name from an inode. A file without names goes to the remove list and stays until its objects
+ * are gone; an (empty) directory has nothing else and goes at once. */
+static int drop_name(struct apply *ap, uint64_t ino, struct node *n)
+{
+	struct disk_remove row = { .gen = n->i.gen };
+	struct key k = key_u64(ino);
+	int rc = 0;
+
+	node_touch(n, ap->rec->time);
+	if (S_ISDIR(n->i.mode)) {
+		n->i.nlink = 0;
+		return row_del(&ap->m->db, ap->txn, T_INODE, &k);
+	}
+	if (--n->i.nlink == 0) {
+		k = key_pair32(ino, n->l.obj_gen);
+		rc = row_put(&ap->m->db, ap->txn, T_REMOVE, &k, &row, sizeof(row));
+		ap->res->removed = (struct wire_handle){ .ino = ino, .gen = n->i.gen };
+	}
+	return rc ? rc : node_put(&ap->m->db, ap->txn, ino, n);
+}
+
+/* What unlink and rmdir share: the directory, the entry and its inode, and whether it may go. */
+static int get_doomed(struct apply *ap, struct node *dir, struct disk_entry *e, struct node *n)
+{
+	const struct wire_record *r = ap->rec;
+	int rc = name_check(&r->name);
+
+	if (!rc)
+		rc = get_dir(ap, &r->dir, MAY_EXEC, dir);
+	if (!rc)
+		rc = get_entry(ap, r->dir.ino, &r->name, e);
+	if (!rc)
+		rc = node_may(dir, &ap->cred, MAY_WRITE);
+	if (!rc)
+		rc = get_child(ap, e, n);
+	return rc ? rc : sticky_check(dir, n, &ap->cred);
+}
+
+static int put_doomed(struct apply *ap, struct node *dir, const struct disk_entry *e,
+		      struct node *n)
+{
+	const struct wire_record *r = ap->rec;
+	int rc = entry_del(&ap->m->db, ap->txn, r->dir.ino, &r->name, e->cookie);
+
+	if (!rc)
+		rc = drop_name(ap, e->ino, n);
+	if (rc)
+		return rc;
+	dir->i.entries--;
+	dir_touch(dir, r->time);
+	rc = node_put(&ap->m->db, ap->txn, r->dir.ino, dir);
+	return rc ? rc : apply_answer(ap, e->ino, n);
+}
+
+int apply_unlink(struct apply *ap)
+{
+	struct node dir, n;
+	struct disk_entry e;
+	int rc = get_doomed(ap, &dir, &e, &n);
+
+	if (rc)
+		return rc;
+	if (S_ISDIR(n.i.mode))
+		return EISDIR;
+	return put_doomed(ap, &dir, &e, &n);
+}
+
+int apply_rmdir(struct apply *ap)
+{
+	struct node dir, n;
+	struct disk_entry e;
+	int rc = get_doomed(ap, &dir, &e, &n);
+
+	if (rc)
+		return rc;
+	if (!S_ISDIR(n.i.mode))
+		return ENOTDIR;
+	if (n.i.entries)
+		return ENOTEMPTY;
+	dir.i.nlink--;
+	return put_doomed(ap, &dir, &e, &n);
+}
+
+/* ---- rename ---- */
+
+struct rename {
+	struct node from_node, to_node;
+	struct node *from, *to; /* directories; the same one when they are the same */
+	struct disk_entry e, old_e; /* what moves, what it replaces */
+	struct node child, old;
+	bool replaces;
+	bool moves_dir; /* a directory gets another parent */
+};
+
+/* Would directory `ino` land in itself or below? Climbs from the new parent. It may stop at the old
+ * parent: what moves is that one's child and was not met on the way. 0, EINVAL, EXDEV (the way leads out
+ * of our partitions and not to the root), or negative. */
+static int loop_check(struct apply *ap, uint64_t ino)
+{
+	const struct wire_record *r = ap->rec;
+	struct wire_handle at = r->dir2;
+	struct node n;
+
+	for (unsigned depth = 0; depth < 1U << 20; depth++) {
+		int rc;
+
+		if (at.ino == ino)
+			return EINVAL;
+		if (at.ino == META_ROOT_INO || at.ino == r->dir.ino)
+			return 0;
+		rc = apply_get(ap, &at, &n);
+		if (rc)
+			return rc == ESTALE ? -EIO : rc;
+		at = (struct wire_handle){ .ino = n.i.parent_ino, .gen = n.i.parent_gen };
+	}
+	return ELOOP;
+}
+
+static int rename_source(struct apply *ap, struct rename *x)
+{
+	const struct wire_record *r = ap->rec;
+	int rc = name_check(&r->name);
+
+	if (!rc)
+		rc = name_check(&r->name2);
+	if (!rc)
+		rc = get_dir(ap, &r->dir, MAY_EXEC | MAY_WRITE, &x->from_node);
+	x->from = x->to = &x->from_node;
+	if (!rc && (r->dir2.ino != r->dir.ino || r->dir2.gen != r->dir.gen)) {
+		x->to = &x->to_node;
+		rc = get_dir(ap, &r->dir2, MAY_EXEC | MAY_WRITE, x->to);
+	}
+	if (!rc)
+		rc = get_entry(ap, r->dir.ino, &r->name, &x->e);
+	if (!rc)
+		rc = get_child(ap, &x->e, &x->child);
+	if (!rc)
+		rc = sticky_check(x->from, &x->child, &ap->cred);
+	if (rc)
+		return rc;
+	x->moves_dir = S_ISDIR(x->child.i.mode) && x->from != x->to;
+	if (x->moves_dir)
+		rc = node_may(&x->child, &ap->cred, MAY_WRITE); /* its ".." changes */
+	return rc;
+}
+
+/* What is at the new name. x->replaces says whether there is anything. */
+static int rename_target(struct apply *ap, struct rename *x)
+{
+	const struct wire_record *r = ap->rec;
+	int rc = get_entry(ap, r->dir2.ino, &r->name2, &x->old_e);
+
+	if (rc == ENOENT)
+		return 0;
+	if (rc)
+		return rc;
+	if (r->flags & REC_NOREPLACE)
+		return EEXIST;
+	x->replaces = true;
+	if (x->old_e.ino == x->e.ino)
+		return 0;
+	rc = get_child(ap, &x->old_e, &x->old);
+	if (!rc)
+		rc = sticky_check(x->to, &x->old, &ap->cred);
+	if (rc)
+		return rc;
+	if (S_ISDIR(x->child.i.mode) != S_ISDIR(x->old.i.mode))
+		return S_ISDIR(x->old.i.mode) ? EISDIR : ENOTDIR;
+	return S_ISDIR(x->old.i.mode) && x->old.i.entries ? ENOTEMPTY : 0;
+}
+
+/* The entry at the new name: in the place of what it replaces, or behind everything else. */
+static int rename_entries(struct apply *ap, struct rename *x)
+{
+	const struct wire_record *r = ap->rec;
+	const struct db *d = &ap->m->db;
+	struct disk_entry e = x->e;
+	int rc = entry_del(d, ap->txn, r->dir.ino, &r->name, x->e.cookie);
+
+	x->from->i.entries--;
+	if (x->replaces) {
+		e.cookie = x->old_e.cookie;
+		if (!rc)
+			rc = drop_name(ap, x->old_e.ino, &x->old);
+		if (S_ISDIR(x->old.i.mode))
+			x->to->i.nlink--;
+	} else {
+		e.cookie = x->to->i.next_cookie++;
+		x->to->i.entries++;
+	}
+	return rc ? rc : entry_put(d, ap->txn, r->dir2.ino, &r->name2, &e);
+}
+
+static int rename_put(struct apply *ap, struct rename *x)
+{
+	const struct wire_record *r = ap->rec;
+	const struct db *d = &ap->m->db;
+	int rc = rename_entries(ap, x);
+
+	if (rc)
+		return rc;
+	node_touch(&x->child, r->time);
+	if (x->moves_dir) {
+		x->child.i.parent_ino = r->dir2.ino;
+		x->child.i.parent_gen = r->dir2.gen;
+		x->from->i.nlink--;
+		x->to->i.nlink++;
+	}
+	dir_touch(x->from, r->time);
+	rc = node_put(d, ap->txn, r->dir.ino, x->from);
+	if (!rc && x->to != x->from) {
+		dir_touch(x->to, r->time);
+		rc = node_put(d, ap->txn, r->dir2.ino, x->to);
+	}
+	return rc ? rc : node_put(d, ap->txn, x->e.ino, &x->child);
+}
+
+int apply_rename(struct apply *ap)
+{
+	struct rename x = { .replaces = false };
+	int rc = rename_source(ap, &x);
+
+	if (!rc && x.moves_dir)
+		rc = loop_check(ap, x.e.ino);
+	if (!rc)
+		rc = rename_target(ap, &x);
+	if (!rc && x.moves_dir && !x.replaces && x.to->i.nlink == UINT32_MAX)
+		rc = EMLINK;
+	if (rc)
+		return rc;
+	if (!x.replaces || x.old_e.ino != x.e.ino) /* two names of one file: nothing happens */
+		rc = rename_put(ap, &x);
+	return rc ? rc : apply_answer(ap, x.e.ino, &x.child);
+}

@@ -1,0 +1,118 @@
+/* Who may do what: permission bits, and the rules of chmod, chown and utimens.
+ *
+ * Threads: pure functions, and REC_SETATTR on the writer. Errors: positive errno are answers; see
+ * meta_state.h. */
+#include "meta/meta_state.h"
+
+bool cred_in_group(const struct cred *c, uint32_t gid)
+{
+	if (c->gid == gid)
+		return true;
+	for (uint32_t i = 0; i < c->n_gids; i++)
+		if (c->gids[i] == gid)
+			return true;
+	return false;
+}
+
+static bool mode_grants(uint32_t mode, uint32_t uid, uint32_t gid, const struct cred *c, int may)
+{
+	unsigned bits = mode; /* of everybody else */
+
+	if (c->uid == 0)
+		return true;
+	if (c->uid == uid)
+		bits = mode >> 6;
+	else if (cred_in_group(c, gid))
+		bits = mode >> 3;
+	return ((unsigned)may & ~bits & 7) == 0;
+}
+
+int meta_may(const struct wire_attr *a, const struct cred *c, int may)
+{
+	return mode_grants(a->mode, a->uid, a->gid, c, may) ? 0 : -EACCES;
+}
+
+int node_may(const struct node *n, const struct cred *c, int may)
+{
+	return mode_grants(n->i.mode, n->i.uid, n->i.gid, c, may) ? 0 : EACCES;
+}
+
+/* chown: root anything; an owner to himself and to a group he is in. */
+static int may_chown(const struct wire_record *r, const struct node *n, const struct cred *c)
+{
+	if (c->uid == 0)
+		return 0;
+	if (c->uid != n->i.uid)
+		return EPERM;
+	if ((r->which & SET_UID) && r->owner != n->i.uid)
+		return EPERM;
+	if ((r->which & SET_GID) && r->group != n->i.gid && !cred_in_group(c, r->group))
+		return EPERM;
+	return 0;
+}
+
+/* utimens: both times to now needs write permission, everything else ownership. */
+static int may_set_times(const struct wire_record *r, const struct node *n, const struct cred *c)
+{
+	const uint32_t now = SET_ATIME_NOW | SET_MTIME_NOW;
+	uint32_t which = r->which & (SET_ATIME | SET_MTIME | now);
+
+	if (c->uid == 0 || c->uid == n->i.uid)
+		return 0;
+	return which == now ? node_may(n, c, MAY_WRITE) : EPERM;
+}
+
+static int may_setattr(const struct wire_record *r, const struct node *n, const struct cred *c)
+{
+	int st = 0;
+
+	if ((r->which & SET_MODE) && c->uid != 0 && c->uid != n->i.uid)
+		return EPERM;
+	if (r->which & (SET_UID | SET_GID))
+		st = may_chown(r, n, c);
+	if (!st && (r->which & (SET_ATIME | SET_MTIME | SET_ATIME_NOW | SET_MTIME_NOW)))
+		st = may_set_times(r, n, c);
+	return st;
+}
+
+static void set_owner_and_mode(const struct wire_record *r, struct node *n, const struct cred *c)
+{
+	uint32_t mode = n->i.mode;
+
+	if (r->which & SET_UID)
+		n->i.uid = r->owner;
+	if (r->which & SET_GID)
+		n->i.gid = r->group;
+	if ((r->which & (SET_UID | SET_GID)) && !S_ISDIR(mode))
+		mode &= ~(uint32_t)(S_ISUID | S_ISGID);
+	if (r->which & SET_MODE) { /* said in the same breath: it wins over the clearing */
+		mode = (mode & S_IFMT) | (r->mode & 07777);
+		if (c->uid != 0 && !cred_in_group(c, n->i.gid))
+			mode &= ~(uint32_t)S_ISGID;
+	}
+	n->i.mode = mode;
+}
+
+int apply_setattr(struct apply *ap)
+{
+	const struct wire_record *r = ap->rec;
+	struct node n;
+	int rc = apply_get(ap, &r->h, &n);
+
+	if (!rc)
+		rc = may_setattr(r, &n, &ap->cred);
+	if (rc)
+		return rc;
+	set_owner_and_mode(r, &n, &ap->cred);
+	if (r->which & SET_ATIME_NOW)
+		n.i.atime = r->time;
+	else if (r->which & SET_ATIME)
+		n.i.atime = r->atime;
+	if (r->which & SET_MTIME_NOW)
+		n.i.mtime = r->time;
+	else if (r->which & SET_MTIME)
+		n.i.mtime = r->mtime;
+	node_touch(&n, r->time);
+	rc = node_put(&ap->m->db, ap->txn, r->h.ino, &n);
+	return rc ? rc : apply_answer(ap, r->h.ino, &n);
+}

@@ -1,0 +1,457 @@
+/* Inline reads: attributes, walks, readdir, and the rows a server works on by itself.
+ *
+ * Threads: the loop's only. Each call renews the one read transaction and resets it before it returns, so
+ * the writer can reuse pages. Buffers: everything returned is copied out, into the caller's arena where it
+ * has no fixed size. Errors: -errno; what LMDB says of damage is -EIO. A call that took over a
+ * millisecond blocked the loop and is counted. */
+#include "meta/meta_state.h"
+
+static int read_begin(struct meta *m)
+{
+	m->read_began = m->loop->env->clock->now(m->loop->env);
+	return db_error(mdb_txn_renew(m->reader));
+}
+
+static int read_end(struct meta *m, int rc)
+{
+	mdb_txn_reset(m->reader);
+	if (m->loop->env->clock->now(m->loop->env) - m->read_began > NSEC_PER_MSEC)
+		m->slow_reads++;
+	return rc;
+}
+
+uint64_t meta_slow_reads(const struct meta *m)
+{
+	return m->slow_reads;
+}
+
+bool meta_owns(const struct meta *m, uint64_t ino)
+{
+	return INO_PARTITION(ino) == m->partition;
+}
+
+bool name_is_dots(const struct wire_bytes *n)
+{
+	return (n->len == 1 || n->len == 2) && n->p[0] == '.' && n->p[n->len - 1] == '.';
+}
+
+static int handle_get(struct meta *m, const struct wire_handle *h, struct node *n)
+{
+	int rc;
+
+	if (!meta_owns(m, h->ino))
+		return -EREMOTE;
+	rc = node_get(&m->db, m->reader, h->ino, n);
+	if (rc == -ENOENT || (!rc && n->i.gen != h->gen))
+		return -ESTALE;
+	return rc;
+}
+
+/* 0: there is such a row; -ENOENT; or -errno. */
+static int row_seen(struct meta *m, enum table t, uint64_t ino)
+{
+	struct key k = key_u64(ino);
+	MDB_val v;
+
+	return row_get(&m->db, m->reader, t, &k, &v);
+}
+
+static int read_node(struct meta *m, const struct wire_handle *h, struct meta_node *out,
+		     struct arena *a)
+{
+	struct node n;
+	int rc = handle_get(m, h, &n), seen;
+
+	if (rc)
+		return rc;
+	seen = row_seen(m, T_UNSETTLED, h->ino);
+	if (seen && seen != -ENOENT)
+		return seen;
+	node_attr(&n, h->ino, seen == 0, &out->attr);
+	out->epoch = n.i.epoch;
+	out->parent = (struct wire_handle){ .ino = n.i.parent_ino, .gen = n.i.parent_gen };
+	return node_layout(&n, &out->layout, a);
+}
+
+int meta_get(struct meta *m, const struct wire_handle *h, struct meta_node *out, struct arena *a)
+{
+	int rc = read_begin(m);
+
+	return rc ? rc : read_end(m, read_node(m, h, out, a));
+}
+
+/* ---- names ---- */
+
+/* One name in a directory that was read already. */
+static int dir_lookup(struct meta *m, uint64_t dir, const struct node *n,
+		      const struct wire_bytes *name, struct wire_handle *out, uint32_t *type)
+{
+	struct disk_entry e;
+	int rc;
+
+	if (!S_ISDIR(n->i.mode))
+		return -ENOTDIR;
+	if (name->len > NAME_MAX_LEN)
+		return -ENAMETOOLONG;
+	*type = S_IFDIR;
+	if (name_is_dots(name)) {
+		*out = (struct wire_handle){ .ino = dir, .gen = n->i.gen };
+		if (name->len == 2)
+			*out = (struct wire_handle){ n->i.parent_ino, n->i.parent_gen };
+		return 0;
+	}
+	rc = entry_get(&m->db, m->reader, dir, name, &e);
+	if (rc)
+		return rc;
+	*out = (struct wire_handle){ .ino = e.ino, .gen = e.gen };
+	*type = e.type;
+	return 0;
+}
+
+int meta_lookup(struct meta *m, const struct wire_handle *dir, const struct wire_bytes *name,
+		struct wire_handle *out, uint32_t *type)
+{
+	struct node n;
+	int rc = read_begin(m);
+
+	if (rc)
+		return rc;
+	rc = handle_get(m, dir, &n);
+	if (!rc)
+		rc = dir_lookup(m, dir->ino, &n, name, out, type);
+	return read_end(m, rc);
+}
+
+/* A walk: where it is, and what is left of the path. */
+struct walk {
+	const struct cred *cred;
+	struct wire_bytes path;
+	uint32_t pos; /* behind the component last taken */
+	struct wire_handle at;
+	uint32_t type; /* of at; 0: only its inode knows */
+};
+
+/* The component at or behind pos; false when there is none. *end is the offset behind it. */
+static bool walk_peek(const struct walk *w, struct wire_bytes *name, uint32_t *end)
+{
+	uint32_t from = w->pos, to;
+
+	while (from < w->path.len && w->path.p[from] == '/')
+		from++;
+	for (to = from; to < w->path.len && w->path.p[to] != '/'; to++)
+		;
+	*name = (struct wire_bytes){ to - from, w->path.p + from };
+	*end = to;
+	return to > from;
+}
+
+static bool walk_is_last(const struct walk *w, uint32_t end)
+{
+	while (end < w->path.len && w->path.p[end] == '/')
+		end++;
+	return end == w->path.len;
+}
+
+/* The directory a walk is at, which must let us through. */
+static int walk_dir(struct meta *m, const struct walk *w, struct node *n)
+{
+	int rc = handle_get(m, &w->at, n);
+
+	if (rc)
+		return rc;
+	if (!S_ISDIR(n->i.mode))
+		return -ENOTDIR;
+	return node_may(n, w->cred, MAY_EXEC) ? -EACCES : 0;
+}
+
+static int walk_path(struct meta *m, struct walk *w, struct wire_bytes *leaf)
+{
+	struct wire_bytes name;
+	struct node n;
+	uint32_t end;
+	int rc;
+
+	while (walk_peek(w, &name, &end)) {
+		rc = walk_dir(m, w, &n);
+		if (rc)
+			return rc;
+		if (leaf && walk_is_last(w, end)) {
+			*leaf = name;
+			if (name.len > NAME_MAX_LEN)
+				return -ENAMETOOLONG;
+			return name_is_dots(&name) ? -EINVAL : 0;
+		}
+		rc = dir_lookup(m, w->at.ino, &n, &name, &w->at, &w->type);
+		if (rc)
+			return rc;
+		w->pos = end;
+	}
+	if (leaf)
+		return -EINVAL;
+	if (w->pos == 0 ||
+	    !meta_owns(m, w->at.ino)) /* the handle given, or one that we cannot vouch for */
+		return handle_get(m, &w->at, &n);
+	return w->pos < w->path.len && w->type != S_IFDIR ? -ENOTDIR : 0; /* "file/" */
+}
+
+int meta_walk(struct meta *m, const struct cred *c, const struct wire_handle *dir,
+	      const struct wire_bytes *path, struct wire_bytes *leaf, struct wire_handle *at,
+	      uint32_t *consumed)
+{
+	struct walk w = { .cred = c, .path = *path, .at = *dir };
+	int rc = read_begin(m);
+
+	if (rc)
+		return rc;
+	rc = walk_path(m, &w, leaf);
+	*at = w.at;
+	*consumed = w.pos;
+	return read_end(m, rc);
+}
+
+/* ---- readdir ---- */
+
+#define ENTRY_WIRE 28 /* of a dir_entry without its name */
+#define READDIR_WIRE 8 /* count and end */
+
+/* Takes the entry of one index row; 0, -ENOMEM or -EIO. */
+static int take_entry(const MDB_val *k, const MDB_val *v, struct wire_dir_entry *e, struct arena *a)
+{
+	struct disk_index x;
+	uint8_t *name;
+
+	if (k->mv_size != 16 || v->mv_size <= sizeof(x) || v->mv_size > sizeof(x) + NAME_MAX_LEN)
+		return -EIO;
+	memcpy(&x, v->mv_data, sizeof(x));
+	e->cookie = be64_load((uint8_t *)k->mv_data + 8);
+	e->h = (struct wire_handle){ .ino = x.ino, .gen = x.gen };
+	e->type = x.type;
+	e->name.len = (uint32_t)(v->mv_size - sizeof(x));
+	name = arena_alloc(a, e->name.len);
+	if (!name)
+		return -ENOMEM;
+	memcpy(name, (uint8_t *)v->mv_data + sizeof(x), e->name.len);
+	e->name.p = name;
+	return 0;
+}
+
+static int collect(MDB_cursor *cur, uint64_t dir, uint64_t cookie, uint32_t max, size_t max_bytes,
+		   struct wire_readdir_res *res, struct arena *a)
+{
+	struct key from = key_pair(dir, cookie + 1);
+	MDB_val k = { from.n, from.b }, v;
+	size_t used = READDIR_WIRE;
+	int rc = mdb_cursor_get(cur, &k, &v, MDB_SET_RANGE);
+
+	for (; !rc && be64_load(k.mv_data) == dir; rc = mdb_cursor_get(cur, &k, &v, MDB_NEXT)) {
+		size_t name_len = v.mv_size - MIN(v.mv_size, sizeof(struct disk_index));
+
+		used += ENTRY_WIRE + (name_len + 3) / 4 * 4;
+		if (res->n_entries == max || used > max_bytes)
+			return res->n_entries ? 0 : -EINVAL;
+		rc = take_entry(&k, &v, &res->entries[res->n_entries], a);
+		if (rc)
+			return rc;
+		res->n_entries++;
+	}
+	if (rc && rc != MDB_NOTFOUND)
+		return db_error(rc);
+	res->end = true;
+	return 0;
+}
+
+static int read_entries(struct meta *m, const struct wire_handle *dir, uint64_t cookie,
+			uint32_t max, size_t max_bytes, struct wire_readdir_res *res,
+			struct arena *a)
+{
+	MDB_cursor *cur;
+	struct node n;
+	int rc = handle_get(m, dir, &n);
+
+	if (rc)
+		return rc;
+	if (!S_ISDIR(n.i.mode))
+		return -ENOTDIR;
+	if (cookie == UINT64_MAX) {
+		res->end = true;
+		return 0;
+	}
+	rc = db_error(mdb_cursor_open(m->reader, m->db.t[T_DIRINDEX], &cur));
+	if (rc)
+		return rc;
+	rc = collect(cur, dir->ino, cookie, max, max_bytes, res, a);
+	mdb_cursor_close(cur);
+	return rc;
+}
+
+int meta_readdir(struct meta *m, const struct wire_handle *dir, uint64_t cookie, uint32_t max,
+		 size_t max_bytes, struct wire_readdir_res *res, struct arena *a)
+{
+	size_t fit = MIN(MIN(max, 1024), max_bytes / ENTRY_WIRE + 1);
+	int rc;
+
+	*res = (struct wire_readdir_res){ 0 };
+	res->entries = arena_alloc(a, MAX(fit, 1) * sizeof(*res->entries));
+	if (!res->entries)
+		return -ENOMEM;
+	rc = read_begin(m);
+	return rc ? rc : read_end(m, read_entries(m, dir, cookie, fit, max_bytes, res, a));
+}
+
+/* ---- rows ---- */
+
+static const enum table rows_table[] = {
+	[ROWS_UNSETTLED] = T_UNSETTLED,
+	[ROWS_REMOVE] = T_REMOVE,
+	[ROWS_TRUNCATE] = T_INTENT,
+};
+
+static int row_decode(enum meta_rows which, const MDB_val *k, const MDB_val *v, struct meta_row *r)
+{
+	struct disk_unsettled unsettled;
+	struct disk_remove gone;
+	struct disk_intent intent;
+	struct key key32 = { .n = 0 };
+
+	memset(r, 0, sizeof(*r));
+	if (k->mv_size < 8)
+		return -EIO;
+	r->h.ino = be64_load(k->mv_data);
+	switch (which) {
+	case ROWS_UNSETTLED:
+		if (v->mv_size < sizeof(unsettled))
+			return -EIO;
+		memcpy(&unsettled, v->mv_data, sizeof(unsettled));
+		r->h.gen = unsettled.gen;
+		return 0;
+	case ROWS_REMOVE:
+		if (v->mv_size < sizeof(gone) || k->mv_size != 12)
+			return -EIO;
+		memcpy(&gone, v->mv_data, sizeof(gone));
+		memcpy(key32.b + 4, (uint8_t *)k->mv_data + 8, 4);
+		r->h.gen = gone.gen;
+		r->obj_gen = (uint32_t)be64_load(key32.b);
+		return 0;
+	case ROWS_TRUNCATE:
+		if (v->mv_size < sizeof(intent))
+			return -EIO;
+		memcpy(&intent, v->mv_data, sizeof(intent));
+		r->h.gen = intent.gen;
+		r->epoch = intent.epoch;
+		r->size = intent.size;
+		return 0;
+	}
+	return -EINVAL;
+}
+
+int meta_each_row(struct meta *m, enum meta_rows which,
+		  void (*fn)(void *arg, const struct meta_row *r), void *arg)
+{
+	MDB_cursor *cur;
+	MDB_val k, v;
+	struct meta_row row;
+	int rc = read_begin(m);
+
+	if (rc)
+		return rc;
+	rc = db_error(mdb_cursor_open(m->reader, m->db.t[rows_table[which]], &cur));
+	if (rc)
+		return read_end(m, rc);
+	while (!(rc = db_error(mdb_cursor_get(cur, &k, &v, MDB_NEXT)))) {
+		rc = row_decode(which, &k, &v, &row);
+		if (rc)
+			break;
+		fn(arg, &row);
+	}
+	mdb_cursor_close(cur);
+	return read_end(m, rc == -ENOENT ? 0 : rc);
+}
+
+bool meta_unsettled(struct meta *m, uint64_t ino)
+{
+	int rc = read_begin(m);
+
+	/* When in doubt, ask the objects. */
+	return rc ? true : read_end(m, row_seen(m, T_UNSETTLED, ino)) != -ENOENT;
+}
+
+int meta_each_session(struct meta *m, void (*fn)(void *arg, const struct meta_session *s),
+		      void *arg)
+{
+	struct disk_session row;
+	struct meta_session s;
+	MDB_cursor *cur;
+	MDB_val k, v;
+	int rc = read_begin(m);
+
+	if (rc)
+		return rc;
+	rc = db_error(mdb_cursor_open(m->reader, m->db.t[T_SESSION], &cur));
+	if (rc)
+		return read_end(m, rc);
+	while (!(rc = db_error(mdb_cursor_get(cur, &k, &v, MDB_NEXT)))) {
+		if (k.mv_size != 8 || v.mv_size < sizeof(row)) {
+			rc = -EIO;
+			break;
+		}
+		memcpy(&row, v.mv_data, sizeof(row));
+		memset(&s, 0, sizeof(s));
+		s.id = be64_load(k.mv_data);
+		memcpy(s.secret, row.secret, sizeof(s.secret));
+		memcpy(s.client, row.client, sizeof(s.client) - 1);
+		fn(arg, &s);
+	}
+	mdb_cursor_close(cur);
+	return read_end(m, rc == -ENOENT ? 0 : rc);
+}
+
+int meta_replay(struct meta *m, uint64_t session, uint32_t slot, uint32_t sequence,
+		struct wire_record_res *res, struct arena *a)
+{
+	struct xdr x;
+	MDB_val v;
+	int rc;
+
+	if (session == 0)
+		return -ENOENT;
+	rc = read_begin(m);
+	if (rc)
+		return rc;
+	rc = slot_find(&m->db, m->reader, session, slot, sequence, &v);
+	if (!rc) {
+		xdr_decoder(&x, v.mv_data, v.mv_size, a);
+		rc = xdr_wire_record_res(&x, res) ? 0 : -EIO;
+	}
+	return read_end(m, rc);
+}
+
+static int read_map(struct meta *m, uint32_t *version, struct wire_bytes *blob, struct arena *a)
+{
+	struct key k = key_text("map");
+	struct disk_map map;
+	MDB_val v;
+	uint8_t *p;
+	int rc = row_get(&m->db, m->reader, T_SYS, &k, &v);
+
+	if (rc)
+		return rc == -ENOENT ? 0 : rc;
+	if (v.mv_size < sizeof(map))
+		return -EIO;
+	memcpy(&map, v.mv_data, sizeof(map));
+	p = arena_alloc(a, v.mv_size);
+	if (!p)
+		return -ENOMEM;
+	memcpy(p, (uint8_t *)v.mv_data + sizeof(map), v.mv_size - sizeof(map));
+	*version = map.version;
+	*blob = (struct wire_bytes){ (uint32_t)(v.mv_size - sizeof(map)), p };
+	return 0;
+}
+
+int meta_map(struct meta *m, uint32_t *version, struct wire_bytes *blob, struct arena *a)
+{
+	int rc = read_begin(m);
+
+	*version = 0;
+	*blob = (struct wire_bytes){ 0, NULL };
+	return rc ? rc : read_end(m, read_map(m, version, blob, a));
+}

@@ -1,0 +1,295 @@
+/* Keys, rows and records of the metadata database; see meta_schema.h.
+ *
+ * Threads: none of its own; a transaction belongs to whoever began it. Buffers: what row_get() returns is
+ * LMDB's. Errors: LMDB's codes become -errno here and nowhere else. */
+#include "meta/meta_schema.h"
+
+#include <endian.h>
+
+const char *const table_names[N_TABLES] = {
+	[T_INODE] = "inode",	     [T_DIRENT] = "dirent", [T_DIRINDEX] = "dirindex",
+	[T_UNSETTLED] = "unsettled", [T_REMOVE] = "remove", [T_INTENT] = "intent",
+	[T_SESSION] = "session",     [T_SLOT] = "slot",	    [T_SYS] = "sys",
+};
+
+int db_error(int rc)
+{
+	switch (rc) {
+	case 0:
+		return 0;
+	case MDB_NOTFOUND:
+		return -ENOENT;
+	case MDB_MAP_FULL:
+	case MDB_TXN_FULL:
+		return -ENOSPC;
+	default:
+		return rc > 0 ? -rc : -EIO;
+	}
+}
+
+static void be64_store(void *p, uint64_t v)
+{
+	v = htobe64(v);
+	memcpy(p, &v, sizeof(v));
+}
+
+uint64_t be64_load(const void *p)
+{
+	uint64_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return be64toh(v);
+}
+
+/* ---- keys ---- */
+
+struct key key_u64(uint64_t id)
+{
+	struct key k = { .n = 8 };
+
+	be64_store(k.b, id);
+	return k;
+}
+
+struct key key_entry(uint64_t dir, const struct wire_bytes *name)
+{
+	struct key k = key_u64(dir);
+
+	memcpy(k.b + 8, name->p, name->len);
+	k.n = 8 + name->len;
+	return k;
+}
+
+struct key key_pair(uint64_t id, uint64_t second)
+{
+	struct key k = key_u64(id);
+
+	be64_store(k.b + 8, second);
+	k.n = 16;
+	return k;
+}
+
+struct key key_pair32(uint64_t id, uint32_t second)
+{
+	struct key k = key_u64(id);
+	uint32_t be = htobe32(second);
+
+	memcpy(k.b + 8, &be, sizeof(be));
+	k.n = 12;
+	return k;
+}
+
+struct key key_text(const char *s)
+{
+	struct key k = { .n = strlen(s) };
+
+	memcpy(k.b, s, k.n);
+	return k;
+}
+
+struct key key_next(uint16_t partition)
+{
+	struct key k = key_text("next");
+	uint16_t be = htobe16(partition);
+
+	memcpy(k.b + k.n, &be, sizeof(be));
+	k.n += sizeof(be);
+	return k;
+}
+
+/* ---- rows ---- */
+
+static MDB_val key_val(const struct key *k)
+{
+	return (MDB_val){ k->n, (void *)k->b };
+}
+
+int row_get(const struct db *d, MDB_txn *txn, enum table t, const struct key *k, MDB_val *v)
+{
+	MDB_val kv = key_val(k);
+
+	return db_error(mdb_get(txn, d->t[t], &kv, v));
+}
+
+int row_read(const struct db *d, MDB_txn *txn, enum table t, const struct key *k, void *rec,
+	     size_t n)
+{
+	MDB_val v;
+	int rc = row_get(d, txn, t, k, &v);
+
+	if (rc)
+		return rc;
+	if (v.mv_size < n)
+		return -EIO;
+	memcpy(rec, v.mv_data, n);
+	return 0;
+}
+
+int row_put(const struct db *d, MDB_txn *txn, enum table t, const struct key *k, const void *rec,
+	    size_t n)
+{
+	MDB_val kv = key_val(k), v = { n, (void *)rec };
+
+	return db_error(mdb_put(txn, d->t[t], &kv, &v, 0));
+}
+
+int row_put2(const struct db *d, MDB_txn *txn, enum table t, const struct key *k, const void *rec,
+	     size_t n, const void *tail, size_t n_tail)
+{
+	MDB_val kv = key_val(k), v = { n + n_tail, NULL };
+	int rc = mdb_put(txn, d->t[t], &kv, &v, MDB_RESERVE);
+
+	if (rc)
+		return db_error(rc);
+	memcpy(v.mv_data, rec, n);
+	if (n_tail)
+		memcpy((uint8_t *)v.mv_data + n, tail, n_tail);
+	return 0;
+}
+
+int row_del(const struct db *d, MDB_txn *txn, enum table t, const struct key *k)
+{
+	MDB_val kv = key_val(k);
+
+	return db_error(mdb_del(txn, d->t[t], &kv, NULL));
+}
+
+/* ---- inodes ---- */
+
+static int node_unpack(const MDB_val *v, struct node *n)
+{
+	const uint8_t *p = v->mv_data;
+	size_t left = v->mv_size;
+
+	if (left < sizeof(n->i))
+		return -EIO;
+	memcpy(&n->i, p, sizeof(n->i));
+	p += sizeof(n->i);
+	left -= sizeof(n->i);
+	memset(&n->l, 0, sizeof(n->l));
+	if (S_ISDIR(n->i.mode))
+		return 0;
+	if (left < sizeof(n->l))
+		return -EIO;
+	memcpy(&n->l, p, sizeof(n->l));
+	left -= sizeof(n->l);
+	if (n->l.n_targets > TARGETS_MAX || left < n->l.n_targets * sizeof(uint32_t))
+		return -EIO;
+	memcpy(n->targets, p + sizeof(n->l), n->l.n_targets * sizeof(uint32_t));
+	return 0;
+}
+
+int node_get(const struct db *d, MDB_txn *txn, uint64_t ino, struct node *n)
+{
+	struct key k = key_u64(ino);
+	MDB_val v;
+	int rc = row_get(d, txn, T_INODE, &k, &v);
+
+	return rc ? rc : node_unpack(&v, n);
+}
+
+int node_put(const struct db *d, MDB_txn *txn, uint64_t ino, const struct node *n)
+{
+	uint8_t tail[sizeof(n->l) + sizeof(n->targets)];
+	struct key k = key_u64(ino);
+	size_t len = n->l.n_targets * sizeof(uint32_t);
+
+	if (S_ISDIR(n->i.mode))
+		return row_put(d, txn, T_INODE, &k, &n->i, sizeof(n->i));
+	memcpy(tail, &n->l, sizeof(n->l));
+	memcpy(tail + sizeof(n->l), n->targets, len);
+	return row_put2(d, txn, T_INODE, &k, &n->i, sizeof(n->i), tail, sizeof(n->l) + len);
+}
+
+void node_attr(const struct node *n, uint64_t ino, bool unsettled, struct wire_attr *a)
+{
+	const struct disk_inode *i = &n->i;
+
+	*a = (struct wire_attr){
+		.ino = ino,
+		.gen = i->gen,
+		.mode = i->mode,
+		.nlink = i->nlink,
+		.uid = i->uid,
+		.gid = i->gid,
+		.rdev = i->rdev,
+		.size = S_ISDIR(i->mode) ? i->entries : i->size,
+		.change = i->change,
+		.atime = i->atime,
+		.mtime = i->mtime,
+		.ctime = i->ctime,
+		.btime = i->btime,
+		.unsettled = unsettled,
+	};
+}
+
+int node_layout(const struct node *n, struct wire_layout_rec *l, struct arena *a)
+{
+	*l = (struct wire_layout_rec){
+		.version = n->l.version,
+		.type = n->l.type,
+		.unit = n->l.unit,
+		.start = n->l.start,
+		.obj_gen = n->l.obj_gen,
+		.redundancy = n->l.redundancy,
+	};
+	if (!n->l.n_targets)
+		return 0;
+	l->targets = arena_alloc(a, n->l.n_targets * sizeof(uint32_t));
+	if (!l->targets)
+		return -ENOMEM;
+	l->n_targets = n->l.n_targets;
+	memcpy(l->targets, n->targets, n->l.n_targets * sizeof(uint32_t));
+	return 0;
+}
+
+/* ---- directory entries ---- */
+
+int entry_get(const struct db *d, MDB_txn *txn, uint64_t dir, const struct wire_bytes *name,
+	      struct disk_entry *e)
+{
+	struct key k = key_entry(dir, name);
+
+	return row_read(d, txn, T_DIRENT, &k, e, sizeof(*e));
+}
+
+int entry_put(const struct db *d, MDB_txn *txn, uint64_t dir, const struct wire_bytes *name,
+	      const struct disk_entry *e)
+{
+	struct disk_index x = { .ino = e->ino, .gen = e->gen, .type = e->type };
+	struct key by_name = key_entry(dir, name), by_cookie = key_pair(dir, e->cookie);
+	int rc = row_put(d, txn, T_DIRENT, &by_name, e, sizeof(*e));
+
+	return rc ? rc :
+		    row_put2(d, txn, T_DIRINDEX, &by_cookie, &x, sizeof(x), name->p, name->len);
+}
+
+int entry_del(const struct db *d, MDB_txn *txn, uint64_t dir, const struct wire_bytes *name,
+	      uint64_t cookie)
+{
+	struct key by_name = key_entry(dir, name), by_cookie = key_pair(dir, cookie);
+	int rc = row_del(d, txn, T_DIRENT, &by_name);
+
+	if (!rc)
+		rc = row_del(d, txn, T_DIRINDEX, &by_cookie);
+	return rc == -ENOENT ? -EIO : rc; /* the caller has just seen it: the two tables differ */
+}
+
+int slot_find(const struct db *d, MDB_txn *txn, uint64_t session, uint32_t slot, uint32_t sequence,
+	      MDB_val *answer)
+{
+	struct key k = key_pair32(session, slot);
+	struct disk_slot s;
+	int rc = row_get(d, txn, T_SLOT, &k, answer);
+
+	if (rc)
+		return rc;
+	if (answer->mv_size < sizeof(s))
+		return -EIO;
+	memcpy(&s, answer->mv_data, sizeof(s));
+	if (s.sequence != sequence)
+		return (int32_t)(s.sequence - sequence) > 0 ? -EBADMSG : -ENOENT;
+	answer->mv_data = (uint8_t *)answer->mv_data + sizeof(s);
+	answer->mv_size -= sizeof(s);
+	return 0;
+}

@@ -1,0 +1,165 @@
+/* The schema of the metadata database: tables, keys and on-disk records (docs/metadata.md).
+ *
+ * Keys are big-endian, so that LMDB's byte order is the numbers' order; an inode number begins with its
+ * 16-bit partition, and so does every key that begins with one. Records are fixed layouts in
+ * little-endian byte order. LMDB aligns values to 2 bytes only: copy records out, never cast.
+ *
+ * Functions return 0, -ENOENT (no such row) or the -errno of the database. A change of any layout here is
+ * a new SCHEMA_VERSION. */
+#ifndef SHEAF_META_SCHEMA_H
+#define SHEAF_META_SCHEMA_H
+
+#include <lmdb.h>
+
+#include "meta/meta.h"
+
+#define SCHEMA_VERSION 1
+#define SCHEMA_MAGIC "SHEAFMD" /* and its NUL: 8 bytes */
+
+enum table {
+	T_INODE, /* ino -> disk_inode [+ disk_layout + targets] */
+	T_DIRENT, /* directory, name -> disk_entry */
+	T_DIRINDEX, /* directory, cookie -> disk_index + name */
+	T_UNSETTLED, /* ino -> disk_unsettled */
+	T_REMOVE, /* ino, object generation -> disk_remove */
+	T_INTENT, /* ino -> disk_intent: a truncate under way */
+	T_SESSION, /* session -> disk_session */
+	T_SLOT, /* session, slot -> disk_slot + encoded record_res */
+	T_SYS, /* "head", "map", "next" + partition */
+	N_TABLES
+};
+extern const char *const table_names[N_TABLES];
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+	       "on-disk records are little-endian and are not converted yet");
+
+struct disk_head {
+	char magic[8];
+	uint32_t version, target;
+	uint8_t fs[16];
+	uint32_t partition, zero;
+};
+_Static_assert(sizeof(struct disk_head) == 40, "schema");
+
+struct disk_inode {
+	uint32_t mode, nlink, uid, gid, rdev, gen;
+	uint64_t size, change;
+	int64_t atime, mtime, ctime, btime;
+	uint64_t epoch;
+	/* directories */
+	uint64_t parent_ino;
+	uint32_t parent_gen, zero;
+	uint64_t entries, next_cookie;
+};
+_Static_assert(sizeof(struct disk_inode) == 112, "schema");
+
+struct disk_layout { /* n_targets times 32 bits follow */
+	uint32_t version, type, unit, start, obj_gen, redundancy, n_targets;
+};
+_Static_assert(sizeof(struct disk_layout) == 28, "schema");
+
+struct disk_entry {
+	uint64_t ino, cookie;
+	uint32_t gen, type; /* S_IFMT bits */
+};
+_Static_assert(sizeof(struct disk_entry) == 24, "schema");
+
+struct disk_index { /* the name follows */
+	uint64_t ino;
+	uint32_t gen, type;
+};
+_Static_assert(sizeof(struct disk_index) == 16, "schema");
+
+struct disk_unsettled {
+	uint64_t epoch; /* when its latest writer came */
+	uint32_t gen, zero;
+};
+_Static_assert(sizeof(struct disk_unsettled) == 16, "schema");
+
+struct disk_remove {
+	uint32_t gen, zero;
+};
+_Static_assert(sizeof(struct disk_remove) == 8, "schema");
+
+struct disk_intent {
+	uint64_t epoch, size;
+	uint32_t gen, zero;
+};
+_Static_assert(sizeof(struct disk_intent) == 24, "schema");
+
+struct disk_session {
+	uint8_t secret[16];
+	char client[72]; /* NUL-padded */
+};
+_Static_assert(sizeof(struct disk_session) == 88, "schema");
+
+struct disk_slot { /* the encoded answer follows */
+	uint32_t sequence, zero;
+};
+_Static_assert(sizeof(struct disk_slot) == 8, "schema");
+
+struct disk_map { /* the blob follows */
+	uint32_t version, zero;
+};
+_Static_assert(sizeof(struct disk_map) == 8, "schema");
+
+#define COOKIE_FIRST 3 /* 0 is the start; 1 and 2 are left for "." and ".." */
+#define INO_COUNTER(ino) ((ino) & ((UINT64_C(1) << 48) - 1))
+#define INO_MAKE(partition, counter) ((uint64_t)(partition) << 48 | (counter))
+
+struct db {
+	MDB_env *env;
+	MDB_dbi t[N_TABLES];
+};
+
+struct key {
+	size_t n;
+	uint8_t b[8 + NAME_MAX_LEN + 1];
+};
+
+/* An inode as the code works with it. */
+struct node {
+	struct disk_inode i;
+	struct disk_layout l; /* files */
+	uint32_t targets[TARGETS_MAX];
+};
+
+int db_error(int rc); /* LMDB's code as -errno */
+uint64_t be64_load(const void *p);
+
+struct key key_u64(uint64_t id); /* an inode or a session */
+struct key key_entry(uint64_t dir, const struct wire_bytes *name); /* a valid length */
+struct key key_pair(uint64_t id, uint64_t second); /* directory and cookie */
+struct key key_pair32(uint64_t id, uint32_t second); /* inode and generation, session and slot */
+struct key key_text(const char *s);
+struct key key_next(uint16_t partition);
+
+/* *v points into the database until the transaction ends or changes something. */
+int row_get(const struct db *d, MDB_txn *txn, enum table t, const struct key *k, MDB_val *v);
+/* Copies a record of fixed size; anything shorter in the database is -EIO. */
+int row_read(const struct db *d, MDB_txn *txn, enum table t, const struct key *k, void *rec,
+	     size_t n);
+int row_put(const struct db *d, MDB_txn *txn, enum table t, const struct key *k, const void *rec,
+	    size_t n);
+/* A record of two parts: a fixed one and a tail. */
+int row_put2(const struct db *d, MDB_txn *txn, enum table t, const struct key *k, const void *rec,
+	     size_t n, const void *tail, size_t n_tail);
+int row_del(const struct db *d, MDB_txn *txn, enum table t, const struct key *k);
+
+int node_get(const struct db *d, MDB_txn *txn, uint64_t ino, struct node *n);
+int node_put(const struct db *d, MDB_txn *txn, uint64_t ino, const struct node *n);
+void node_attr(const struct node *n, uint64_t ino, bool unsettled, struct wire_attr *a);
+int node_layout(const struct node *n, struct wire_layout_rec *l, struct arena *a); /* or -ENOMEM */
+
+int entry_get(const struct db *d, MDB_txn *txn, uint64_t dir, const struct wire_bytes *name,
+	      struct disk_entry *e);
+int entry_put(const struct db *d, MDB_txn *txn, uint64_t dir, const struct wire_bytes *name,
+	      const struct disk_entry *e); /* with its index row */
+int entry_del(const struct db *d, MDB_txn *txn, uint64_t dir, const struct wire_bytes *name,
+	      uint64_t cookie);
+
+/* The stored answer of a sequence: 0, -ENOENT (it is new), -EBADMSG (left behind; numbers wrap around). */
+int slot_find(const struct db *d, MDB_txn *txn, uint64_t session, uint32_t slot, uint32_t sequence,
+	      MDB_val *answer);
+
+#endif

@@ -1,0 +1,82 @@
+/* What the files of meta share: the open database with its writer, the inline reader, and the context in
+ * which one record is applied. Private to this folder. */
+#ifndef SHEAF_META_STATE_H
+#define SHEAF_META_STATE_H
+
+#include <pthread.h>
+
+#include "meta/meta_schema.h"
+
+/* One transaction's worth of changes on its way to the writer and back. Two take turns: while one is being
+ * reported on the loop the other is applied already. */
+struct batch {
+	struct job job;
+	struct meta *m;
+	struct list changes; /* the worker's from run() to done(), then the loop's */
+	struct arena arena; /* answers */
+	bool busy; /* loop: submitted and not reported */
+};
+
+struct meta {
+	struct loop *loop;
+	uint16_t partition;
+	struct db db;
+	/* loop */
+	MDB_txn *reader; /* reset between calls */
+	uint64_t read_began, slow_reads;
+	uint64_t next_ino; /* counter of the next inode */
+	struct worker *worker;
+	struct batch batches[2];
+	bool closing; /* no new jobs */
+	/* writer */
+	uint64_t stored_next; /* the counter as the database has it */
+	struct arena scratch; /* one record, decoded */
+	/* both, under lock */
+	pthread_mutex_t lock;
+	bool has_lock;
+	struct list queue;
+	bool armed; /* a job is submitted that has not looked at the queue yet */
+	bool abandoned;
+};
+
+/* ---- one record in its transaction (writer) ---- */
+
+struct apply {
+	const struct meta *m; /* db and partition only */
+	MDB_txn *txn;
+	struct arena *arena; /* scratch */
+	const struct wire_record *rec;
+	struct cred cred;
+	struct wire_record_res *res;
+	uint64_t next_ino; /* above every inode that this transaction made */
+};
+
+/* Applies one encoded record; the encoded answer comes from `answers`. 0, -EBADMSG (no record; nothing was
+ * touched), or the database's -errno: then the transaction must be aborted. */
+int apply_bytes(struct apply *ap, const void *rec, size_t len, struct arena *answers,
+		uint8_t **answer, uint32_t *n_answer);
+
+/* A kind of record: validates fully, then puts. 0; a positive errno, which is the answer (nothing was
+ * put); or a negative one: the database failed. */
+typedef int apply_fn(struct apply *ap);
+apply_fn apply_create, apply_mkdir, apply_unlink, apply_rmdir, apply_rename; /* meta_names.c */
+apply_fn apply_setattr; /* meta_perm.c */
+
+/* The inode of a handle: 0, ESTALE, EXDEV (not of our partition), or negative. */
+int apply_get(struct apply *ap, const struct wire_handle *h, struct node *n);
+/* Fills the answer from the inode as it is now. */
+int apply_answer(struct apply *ap, uint64_t ino, const struct node *n);
+int apply_unsettle(struct apply *ap, uint64_t ino, const struct node *n); /* its row */
+void node_touch(struct node *n, int64_t time); /* change and ctime */
+int node_may(const struct node *n, const struct cred *c, int may); /* 0 or EACCES */
+bool cred_in_group(const struct cred *c, uint32_t gid);
+
+/* ---- meta_writer.c ---- */
+int writer_init(struct meta *m);
+void writer_stop(struct meta *m, bool abandon);
+void writer_fini(struct meta *m);
+
+/* ---- meta_read.c ---- */
+bool name_is_dots(const struct wire_bytes *n); /* "." or ".." */
+
+#endif

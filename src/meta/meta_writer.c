@@ -1,0 +1,282 @@
+/* Changes on their way through the writer: queue, group commit, answers.
+ *
+ *	loop: meta_submit -> queue		worker: batch_run (one transaction)
+ *	loop: batch_done -> req_done	<-
+ *
+ * Everything queued when the worker comes round is one transaction. Two batches take turns, so the
+ * worker need not wait for the loop to report the last one.
+ *
+ * Threads: meta_submit and batch_done on the loop, batch_run on the worker; they share the queue, `armed`
+ * and `abandoned` under the lock. Buffers: a change's bytes come from its own arena and are read-only for
+ * the worker; answers are in the batch's arena until batch_done has decoded them. Errors: when a transaction
+ * fails, its changes are tried one by one; what fails then gets the database's errno. */
+#include "meta/meta_state.h"
+
+#define BATCH_MAX 4096 /* changes in one transaction; bounds its dirty pages */
+
+/* ---- worker ---- */
+
+static void change_apply(struct batch *b, struct apply *ap, struct change *c, int *rc)
+{
+	arena_reset(&b->m->scratch);
+	c->error = 0;
+	*rc = apply_bytes(ap, c->bytes, c->n_bytes, &b->arena, &c->answer, &c->n_answer);
+	if (*rc == -EBADMSG) { /* nothing was touched */
+		c->error = *rc;
+		*rc = 0;
+	}
+}
+
+/* The inode counter, once a transaction. */
+static int put_next(struct meta *m, const struct apply *ap)
+{
+	struct key k = key_next(m->partition);
+
+	if (ap->next_ino == m->stored_next)
+		return 0;
+	return row_put(&m->db, ap->txn, T_SYS, &k, &ap->next_ino, sizeof(ap->next_ino));
+}
+
+/* Applies `one` change, or all of the batch, in one transaction. */
+static int batch_transact(struct batch *b, struct change *one)
+{
+	struct meta *m = b->m;
+	struct apply ap = { .m = m, .arena = &m->scratch, .next_ino = m->stored_next };
+	struct change *c;
+	int rc = db_error(mdb_txn_begin(m->db.env, NULL, 0, &ap.txn));
+
+	if (rc)
+		return rc;
+	if (one) {
+		change_apply(b, &ap, one, &rc);
+	} else {
+		list_for_each(c, &b->changes, link) {
+			change_apply(b, &ap, c, &rc);
+			if (rc)
+				break;
+		}
+	}
+	if (!rc)
+		rc = put_next(m, &ap);
+	if (rc) {
+		mdb_txn_abort(ap.txn);
+		return rc == -ENOENT ? -EIO : rc;
+	}
+	rc = db_error(mdb_txn_commit(ap.txn));
+	if (!rc)
+		m->stored_next = ap.next_ino;
+	return rc;
+}
+
+/* One after another, each in a transaction of its own. */
+static void batch_singly(struct batch *b, int why)
+{
+	struct change *c;
+	unsigned n = 0, failed = 0;
+	int rc = why;
+
+	list_for_each(c, &b->changes, link) {
+		if (b->changes.next->next != &b->changes) /* a single one has just been tried */
+			rc = batch_transact(b, c);
+		if (rc)
+			c->error = rc;
+		n++;
+		failed += rc != 0;
+	}
+	log_warn("meta", "a transaction of %u changes failed: %s; one by one %u of them failed", n,
+		 error_text(why), failed);
+}
+
+static void batch_run(struct job *j)
+{
+	struct batch *b = container_of(j, struct batch, job);
+	struct meta *m = b->m;
+	bool abandoned;
+	int rc;
+
+	pthread_mutex_lock(&m->lock);
+	m->armed = false;
+	abandoned = m->abandoned;
+	for (unsigned n = 0; !abandoned && n < BATCH_MAX && !list_empty(&m->queue); n++)
+		list_push(&b->changes, list_pop(&m->queue));
+	pthread_mutex_unlock(&m->lock);
+	if (abandoned || list_empty(&b->changes))
+		return;
+	rc = batch_transact(b, NULL);
+	if (rc)
+		batch_singly(b, rc);
+}
+
+/* ---- loop ---- */
+
+static void change_decode(struct change *c)
+{
+	struct xdr x;
+
+	if (c->error)
+		return;
+	xdr_decoder(&x, c->answer, c->n_answer, c->arena);
+	if (!xdr_wire_record_res(&x, &c->res))
+		c->error =
+			-EIO; /* or its arena is full: the change is done, the slot has the answer */
+}
+
+static void batch_arm(struct meta *m);
+
+static void batch_done(struct job *j)
+{
+	struct batch *b = container_of(j, struct batch, job);
+	struct meta *m = b->m;
+	struct list done = LIST_INIT(done), *l;
+	struct change *c;
+
+	if (m->abandoned) /* set on this thread */
+		return;
+	list_for_each(c, &b->changes, link)
+		change_decode(c);
+	list_splice(&done, &b->changes);
+	arena_reset(&b->arena);
+	b->busy = false;
+	batch_arm(m);
+	while ((l = list_pop(&done))) {
+		c = container_of(l, struct change, link);
+		c->answer = NULL; /* was the batch's */
+		req_done(c->q, c->error, 0); /* c may be gone now */
+	}
+}
+
+/* Sends a free batch for what is queued, unless one is on its way already. */
+static void batch_arm(struct meta *m)
+{
+	struct batch *b = !m->batches[0].busy ? &m->batches[0] : &m->batches[1];
+	bool go;
+
+	if (b->busy || m->closing)
+		return;
+	pthread_mutex_lock(&m->lock);
+	go = !m->armed && !list_empty(&m->queue);
+	if (go)
+		m->armed = true;
+	pthread_mutex_unlock(&m->lock);
+	if (!go)
+		return;
+	b->busy = true;
+	m->loop->env->exec->worker_submit(m->worker, &b->job);
+}
+
+static size_t record_bound(const struct wire_record *r)
+{
+	return 512 + 4 * (size_t)r->n_gids + 4 * (size_t)r->layout.n_targets + r->name.len +
+	       r->name2.len + r->client.len + r->data.len;
+}
+
+static int change_encode(struct change *c)
+{
+	size_t bound = record_bound(&c->rec);
+	struct xdr x;
+
+	c->bytes = arena_alloc(c->arena, bound);
+	if (!c->bytes)
+		return -ENOMEM;
+	xdr_encoder(&x, c->bytes, bound);
+	if (!xdr_wire_record(&x, &c->rec))
+		return -EINVAL;
+	c->n_bytes = (uint32_t)xdr_used(&x);
+	return 0;
+}
+
+void meta_submit(struct meta *m, struct change *c, struct req *q)
+{
+	req_hold(q);
+	c->q = q;
+	c->res = (struct wire_record_res){ 0 };
+	c->answer = NULL;
+	if (c->rec.name.len > NAME_MAX_LEN || c->rec.name2.len > NAME_MAX_LEN) {
+		c->res.status = ENAMETOOLONG; /* no record can hold it */
+		req_done(q, 0, 0);
+		return;
+	}
+	c->error = change_encode(c);
+	if (c->error) {
+		req_done(q, c->error, 0);
+		return;
+	}
+	pthread_mutex_lock(&m->lock);
+	list_push(&m->queue, &c->link);
+	pthread_mutex_unlock(&m->lock);
+	batch_arm(m);
+}
+
+uint64_t meta_new_ino(struct meta *m)
+{
+	return INO_MAKE(m->partition, m->next_ino++);
+}
+
+int meta_apply_bytes(struct meta *m, const void *rec, size_t len)
+{
+	struct apply ap = { .m = m };
+	struct arena arena;
+	uint8_t *answer;
+	uint32_t n;
+	int rc = db_error(mdb_txn_begin(m->db.env, NULL, 0, &ap.txn));
+
+	if (rc)
+		return rc;
+	arena_init(&arena, 0);
+	ap.arena = &arena;
+	rc = apply_bytes(&ap, rec, len, &arena, &answer, &n);
+	mdb_txn_abort(ap.txn);
+	arena_destroy(&arena);
+	return rc;
+}
+
+/* ---- start and stop ---- */
+
+int writer_init(struct meta *m)
+{
+	list_init(&m->queue);
+	arena_init(&m->scratch, 0);
+	for (size_t i = 0; i < ARRAY_LEN(m->batches); i++) {
+		struct batch *b = &m->batches[i];
+
+		b->m = m;
+		b->job = (struct job){ .run = batch_run, .done = batch_done };
+		list_init(&b->job.link);
+		list_init(&b->changes);
+		arena_init(&b->arena, 0);
+	}
+	if (pthread_mutex_init(&m->lock, NULL))
+		return -ENOMEM;
+	m->has_lock = true;
+	return m->loop->env->exec->worker_start(m->loop->env, m->loop, "meta", &m->worker);
+}
+
+/* Ends the worker. What it was never told of is done here, or forgotten when abandoned. */
+void writer_stop(struct meta *m, bool abandon)
+{
+	struct batch *b = &m->batches[0];
+
+	if (!m->worker)
+		return;
+	pthread_mutex_lock(&m->lock);
+	m->closing = true;
+	m->abandoned = abandon;
+	pthread_mutex_unlock(&m->lock);
+	m->loop->env->exec->worker_stop(m->worker);
+	m->worker = NULL;
+	while (!abandon && !list_empty(&m->queue)) {
+		batch_run(&b->job);
+		batch_done(&b->job);
+	}
+}
+
+void writer_fini(struct meta *m)
+{
+	for (size_t i = 0; i < ARRAY_LEN(m->batches); i++)
+		if (m->batches[i].m)
+			arena_destroy(&m->batches[i].arena);
+	if (m->batches[0].m)
+		arena_destroy(&m->scratch);
+	if (m->has_lock)
+		pthread_mutex_destroy(&m->lock);
+}

@@ -1,0 +1,47 @@
+/* What link.c offers to the backends, and what they offer to it. Private to net. */
+#ifndef SHEAF_BACKEND_H
+#define SHEAF_BACKEND_H
+
+#include "net/net.h"
+
+/* A transfer under way on a link; from the spare list of its net. */
+struct xfer {
+	struct list link;
+	struct net *net;
+	struct req *q; /* who waits, or NULL */
+	uint64_t tag, at, id; /* stream, first byte, number of a pull */
+	uint64_t len, done; /* done: bytes in whole frames, or received */
+	const struct iovec *iov; /* server side */
+	size_t n;
+	struct net_desc *desc; /* client side; NULL: retracted */
+	int32_t status; /* sent behind the data */
+};
+struct xfer *xfer_new(struct net *n);
+void xfer_end(struct xfer *x, int error);
+
+struct acceptor {
+	struct list in_net;
+	struct net *net;
+	void (*close)(struct acceptor *a); /* frees it */
+};
+
+int tcp_listen(struct net *n, const char *address, char *err, size_t err_len);
+int tcp_dial(struct net *n, struct peer *p, const char *address, uint32_t target, struct link **out);
+int loop_listen(struct net *n, const char *address, char *err, size_t err_len);
+int loop_dial(struct net *n, struct peer *p, const char *address, uint32_t target, struct link **out);
+
+/* Link core: refs start at 1, the net's. */
+void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct peer *p, uint32_t target);
+void link_connected(struct link *l); /* a dialled one: begins the handshake */
+/* A message came; takes m. Non-zero: the link is closed. */
+int link_message(struct link *l, uint32_t kind, uint64_t tag, struct msg *m);
+/* May a frame with this head come now? 0 or -EPROTO. */
+int link_check_head(struct link *l, const struct wire_frame_head *h);
+struct net_desc *link_desc(struct link *l, uint64_t tag);
+
+/* Upcalls into peer.c */
+void peer_link_up(struct peer *p, struct link *l);
+void peer_link_down(struct peer *p, struct link *l, int error);
+int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m); /* takes m */
+
+#endif

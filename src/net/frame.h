@@ -1,0 +1,42 @@
+/* Framing, apart from sockets: bytes go in cut anywhere, messages and bulk data come out. Private to net. */
+#ifndef SHEAF_FRAME_H
+#define SHEAF_FRAME_H
+
+#include "net/net.h"
+
+#define FRAME_TAIL 4 /* status behind the body of a DATA frame */
+
+/* What the parser asks and tells. A non-zero return ends the parsing with that error. */
+struct frame_sink {
+	int (*head)(void *arg, const struct wire_frame_head *h); /* may it stand here? */
+	/* Memory for bytes [at, at + len) of the DATA body; none: they are dropped */
+	size_t (*place)(void *arg, uint64_t at, uint64_t len, struct iovec *out, size_t max, uint64_t *got);
+	int (*data_end)(void *arg, int32_t status);
+	int (*message)(void *arg, const struct wire_frame_head *h, struct msg *m); /* takes m */
+	bool (*bulk)(void *arg); /* bulk data may be next: do not read ahead into our own buffer */
+};
+
+enum frame_state { IN_HEAD, IN_MESSAGE, IN_DATA, IN_STATUS };
+
+struct frame_in {
+	const struct frame_sink *sink;
+	void *arg;
+	struct net *net;
+	enum frame_state state;
+	struct wire_frame_head h;
+	struct msg *m;
+	uint64_t done; /* of the body */
+	uint64_t wanted; /* body bytes offered by the last frame_want() */
+	uint32_t have, used; /* of small */
+	uint8_t small[4096];
+};
+
+void frame_init(struct frame_in *f, struct net *n, const struct frame_sink *sink, void *arg);
+void frame_fini(struct frame_in *f);
+/* Where the next bytes of the stream belong: read into these, then call frame_got(). 0: out of memory. */
+size_t frame_want(struct frame_in *f, struct iovec *iov, size_t max);
+int frame_got(struct frame_in *f, size_t n);
+bool frame_partial(const struct frame_in *f); /* in the middle of a frame */
+void frame_head_encode(uint8_t out[FRAME_HEAD], struct wire_frame_head *h);
+
+#endif

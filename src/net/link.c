@@ -1,0 +1,401 @@
+/* Links: their life, and the handshake that comes before everything else:
+ *
+ *   dialler                                   acceptor
+ *   HELLO(who, nonce)                 ->      checks versions and names
+ *                                     <-      CHALLENGE(nonce, proof)
+ *   checks the proof; RESPONSE(proof) ->      checks the proof
+ *                                     <-      WELCOME(verifier, lease)
+ *
+ * Both proofs cover both nonces and all of HELLO. Errors: a link that breaks a rule is closed, counted and
+ * logged once; nobody else notices. Buffers: one small message at a time until the link is up. */
+#include <stdlib.h>
+
+#include "net/backend.h"
+#include "net/frame.h"
+
+#define HANDSHAKE_NS (5 * NSEC_PER_SEC)
+#define MAX_UNPROVEN 256
+
+static void out_of_patience(struct timer *t)
+{
+	link_close(container_of(t, struct link, patience), -ETIMEDOUT);
+}
+
+static void drop_oldest_stranger(struct net *n)
+{
+	struct link *l;
+
+	list_for_each(l, &n->links, in_net) {
+		if (!l->dialled && l->state < LINK_UP) {
+			link_close(l, -EBUSY);
+			return;
+		}
+	}
+}
+
+void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct peer *p, uint32_t target)
+{
+	l->ops = ops;
+	l->net = n;
+	l->refs = 1;
+	l->dialled = p != NULL;
+	l->peer = p;
+	l->want_target = target;
+	l->state = p ? LINK_CONNECTING : LINK_WAIT_HELLO;
+	l->role = p ? p->role : 0;
+	l->progress = n->loop->now;
+	l->patience.fire = out_of_patience;
+	list_init(&l->descs);
+	list_push(&n->links, &l->in_net);
+	n->n_links++;
+	n->loop->env->clock->random(n->loop->env, l->nonce, sizeof(l->nonce));
+	timer_set(n->loop, &l->patience, n->loop->now + HANDSHAKE_NS);
+	if (!p && ++n->n_unproven > MAX_UNPROVEN)
+		drop_oldest_stranger(n);
+}
+
+void link_ref(struct link *l)
+{
+	l->refs++;
+}
+
+void link_unref(struct link *l)
+{
+	if (--l->refs)
+		return;
+	msg_free(l->hello);
+	l->ops->destroy(l);
+}
+
+static void proven(struct link *l)
+{
+	timer_del(l->net->loop, &l->patience);
+	msg_free(l->hello);
+	l->hello = NULL;
+	l->state = LINK_UP;
+	if (!l->dialled)
+		l->net->n_unproven--;
+}
+
+void link_close(struct link *l, int error)
+{
+	struct net *n = l->net;
+	bool unproven = !l->dialled && l->state < LINK_UP;
+
+	if (l->state == LINK_CLOSED)
+		return;
+	l->state = LINK_CLOSED;
+	if (unproven)
+		n->n_unproven--;
+	if (error == -EPROTO || error == -EKEYREJECTED || error == -EBADMSG) {
+		n->bad_links++;
+		log_warn("net", "closed the link with %s: %s", l->host[0] ? l->host : "a stranger",
+			 error_text(error));
+	}
+	timer_del(n->loop, &l->patience);
+	list_del(&l->in_net);
+	n->n_links--;
+	l->ops->shut(l, -ECONNRESET);
+	while (!list_empty(&l->descs))
+		list_pop(&l->descs);
+	if (l->dialled)
+		peer_link_down(l->peer, l, error);
+	else if (n->server)
+		n->server->down(n->owner, l);
+	link_unref(l);
+}
+
+void link_send(struct link *l, uint32_t kind, uint64_t tag, struct msg *m)
+{
+	struct wire_frame_head h = { .kind = kind, .length = m->len, .tag = tag };
+
+	if (l->state == LINK_CLOSED) {
+		msg_free(m);
+		return;
+	}
+	frame_head_encode(m->head, &h);
+	m->sent = 0;
+	l->ops->send(l, m);
+}
+
+/* ---- exposed memory ---- */
+
+struct net_desc *link_desc(struct link *l, uint64_t tag)
+{
+	struct net_desc *d;
+
+	list_for_each(d, &l->descs, link)
+		if (d->tag == tag)
+			return d;
+	return NULL;
+}
+
+int net_expose(struct link *l, struct view *mem, int access, uint64_t tag, struct net_desc *d)
+{
+	int r;
+
+	*d = (struct net_desc){ .tag = tag, .view = mem, .access = access };
+	list_init(&d->link);
+	if (l->state == LINK_CLOSED)
+		return -ECONNRESET;
+	r = l->ops->expose ? l->ops->expose(l, d) : 0;
+	if (r)
+		d->tag = 0;
+	else
+		list_push(&l->descs, &d->link);
+	return r;
+}
+
+void net_retract(struct link *l, struct net_desc *d, struct req *q)
+{
+	if (!d->tag)
+		return;
+	list_del(&d->link);
+	d->tag = 0;
+	if (l->state != LINK_CLOSED && l->ops->retract)
+		l->ops->retract(l, d, q);
+}
+
+/* ---- bulk ---- */
+
+void net_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *src,
+	     size_t n, struct req *q)
+{
+	req_hold(q);
+	if (l->state == LINK_UP)
+		l->ops->put(l, d, at, src, n, q);
+	else
+		req_done(q, -ECONNRESET, 0);
+}
+
+void net_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *dst,
+	     size_t n, struct req *q)
+{
+	req_hold(q);
+	if (l->state == LINK_UP)
+		l->ops->get(l, d, at, dst, n, q);
+	else
+		req_done(q, -ECONNRESET, 0);
+}
+
+/* ---- the handshake ---- */
+
+static const uint8_t *link_key(const struct link *l)
+{
+	return l->role == LINK_SERVER ? l->net->id.server_key : l->net->id.client_key;
+}
+
+/* The proof of one side: a label, the acceptor's nonce, and all of hello (the dialler's nonce is in it). */
+static void prove(const struct link *l, const char *side, const uint8_t *acceptor_nonce,
+		  uint8_t out[MAC_BYTES])
+{
+	struct mac_part parts[] = { { side, strlen(side) },
+				    { acceptor_nonce, 32 },
+				    { l->hello->body, l->hello->len },
+				    { NULL, 0 } };
+
+	mac_make(out, link_key(l), parts);
+}
+
+static int send_value(struct link *l, uint32_t kind, xdr_any filter, void *v)
+{
+	struct msg *m = msg_encode(l->net, filter, v, NULL, NULL);
+
+	if (!m)
+		return -ENOMEM;
+	link_send(l, kind, 0, m);
+	return 0;
+}
+
+static bool decode(struct msg *m, xdr_any filter, void *v)
+{
+	struct xdr x;
+
+	xdr_decoder(&x, m->body, m->len, NULL);
+	return filter(&x, v) && xdr_left(&x) == 0;
+}
+
+void link_connected(struct link *l)
+{
+	struct net *n = l->net;
+	struct wire_hello h = { .version_min = SHEAF_VERSION,
+				.version_max = SHEAF_VERSION,
+				.role = l->role,
+				.backends = BACKEND_TCP | BACKEND_LOOP,
+				.target = l->want_target,
+				.host = wire_text(n->id.host) };
+
+	memcpy(h.fs_id, n->id.fs.b, sizeof(h.fs_id));
+	memcpy(h.nonce, l->nonce, sizeof(h.nonce));
+	l->hello = msg_encode(n, XDR_ANY(xdr_wire_hello), &h, NULL, NULL);
+	l->state = LINK_WAIT_CHALLENGE;
+	if (!l->hello || send_value(l, FRAME_HELLO, XDR_ANY(xdr_wire_hello), &h))
+		link_close(l, -ENOMEM);
+}
+
+/* Acceptor: tells a stranger why not, and closes. */
+static int refuse(struct link *l, int error, const char *reason)
+{
+	struct wire_welcome w = { .status = -error, .reason = wire_text(reason) };
+
+	log_warn("net", "refused a link from %s: %s", l->host[0] ? l->host : "a stranger", reason);
+	send_value(l, FRAME_WELCOME, XDR_ANY(xdr_wire_welcome), &w);
+	return error;
+}
+
+static int on_hello(struct link *l, struct msg *m)
+{
+	struct net *n = l->net;
+	struct wire_challenge c = { .version = SHEAF_VERSION, .target = n->id.target };
+	struct wire_hello h;
+
+	if (!decode(m, XDR_ANY(xdr_wire_hello), &h))
+		return -EPROTO;
+	memcpy(l->host, h.host.p, MIN(h.host.len, sizeof(l->host) - 1));
+	if (h.version_min > SHEAF_VERSION || h.version_max < SHEAF_VERSION)
+		return refuse(l, -EPROTONOSUPPORT, "no protocol version in common: upgrade the older side");
+	if (memcmp(h.fs_id, n->id.fs.b, sizeof(h.fs_id)) != 0)
+		return refuse(l, -EXDEV, "this server belongs to another file system: check the cluster "
+					 "file's id and address");
+	if (h.target != n->id.target)
+		return refuse(l, -EXDEV, "this server is another target of the file system: check the "
+					 "addresses in the cluster file");
+	if (h.role != LINK_CLIENT && !(h.role == LINK_SERVER && n->id.has_server_key))
+		return -EPROTO;
+	l->role = h.role;
+	l->hello = m;
+	c.backend = h.backends & (BACKEND_TCP | BACKEND_LOOP);
+	memcpy(c.nonce, l->nonce, sizeof(c.nonce));
+	prove(l, "server", l->nonce, c.proof);
+	l->state = LINK_WAIT_RESPONSE;
+	return send_value(l, FRAME_CHALLENGE, XDR_ANY(xdr_wire_challenge), &c);
+}
+
+static int on_challenge(struct link *l, struct msg *m)
+{
+	struct wire_challenge c;
+	struct wire_response r;
+	uint8_t proof[MAC_BYTES];
+
+	if (!decode(m, XDR_ANY(xdr_wire_challenge), &c) || c.version != SHEAF_VERSION)
+		return -EPROTO;
+	prove(l, "server", c.nonce, proof);
+	if (!mac_equal(proof, c.proof))
+		return -EKEYREJECTED;
+	prove(l, "client", c.nonce, r.proof);
+	l->state = LINK_WAIT_WELCOME;
+	return send_value(l, FRAME_RESPONSE, XDR_ANY(xdr_wire_response), &r);
+}
+
+static int on_response(struct link *l, struct msg *m)
+{
+	const struct net_identity *id = &l->net->id;
+	struct wire_welcome w = { .verifier = id->verifier,
+				  .lease_ms = id->lease_ms,
+				  .map_version = id->map_version };
+	struct wire_response r;
+	uint8_t proof[MAC_BYTES];
+
+	if (!decode(m, XDR_ANY(xdr_wire_response), &r))
+		return -EPROTO;
+	prove(l, "client", l->nonce, proof);
+	if (!mac_equal(proof, r.proof))
+		return refuse(l, -EKEYREJECTED, "wrong key");
+	proven(l);
+	return send_value(l, FRAME_WELCOME, XDR_ANY(xdr_wire_welcome), &w);
+}
+
+static int on_welcome(struct link *l, struct msg *m)
+{
+	struct wire_welcome w;
+
+	if (!decode(m, XDR_ANY(xdr_wire_welcome), &w))
+		return -EPROTO;
+	if (w.status) {
+		log_warn("net", "%s refused us: %.*s", l->peer->address, (int)w.reason.len,
+			 (const char *)w.reason.p);
+		return -w.status < 0 && -w.status > -4096 ? -w.status : -EPROTO;
+	}
+	if (l->state != LINK_WAIT_WELCOME)
+		return -EPROTO;
+	l->verifier = w.verifier;
+	l->peer->map_version = w.map_version;
+	proven(l);
+	peer_link_up(l->peer, l);
+	return 0;
+}
+
+static int handshake(struct link *l, uint32_t kind, struct msg *m)
+{
+	int r;
+
+	switch (kind) {
+	case FRAME_HELLO:
+		r = on_hello(l, m);
+		break;
+	case FRAME_CHALLENGE:
+		r = on_challenge(l, m);
+		break;
+	case FRAME_RESPONSE:
+		r = on_response(l, m);
+		break;
+	default:
+		r = on_welcome(l, m);
+		break;
+	}
+	if (l->hello != m)
+		msg_free(m);
+	return r;
+}
+
+int link_message(struct link *l, uint32_t kind, uint64_t tag, struct msg *m)
+{
+	struct net *n = l->net;
+	int r = 0;
+
+	l->progress = n->loop->now;
+	switch (kind) {
+	case FRAME_REQUEST:
+		n->server->request(n->owner, l, tag, m);
+		break;
+	case FRAME_REPLY:
+		r = peer_reply(l->peer, l, tag, m);
+		break;
+	case FRAME_CANCEL:
+		msg_free(m);
+		n->server->cancel(n->owner, l, tag);
+		break;
+	default:
+		r = handshake(l, kind, m);
+		break;
+	}
+	if (r)
+		link_close(l, r);
+	return l->state == LINK_CLOSED ? -ESHUTDOWN : 0;
+}
+
+/* Which frames may come in which state of which side, and how long their bodies may be. */
+int link_check_head(struct link *l, const struct wire_frame_head *h)
+{
+	static const struct {
+		bool dialled;
+		enum link_state lo, hi;
+		uint32_t max;
+	} rule[] = {
+		[FRAME_HELLO] = { false, LINK_WAIT_HELLO, LINK_WAIT_HELLO, HELLO_MAX },
+		[FRAME_CHALLENGE] = { true, LINK_WAIT_CHALLENGE, LINK_WAIT_CHALLENGE, HELLO_MAX },
+		[FRAME_RESPONSE] = { false, LINK_WAIT_RESPONSE, LINK_WAIT_RESPONSE, HELLO_MAX },
+		[FRAME_WELCOME] = { true, LINK_WAIT_CHALLENGE, LINK_WAIT_WELCOME, HELLO_MAX },
+		[FRAME_REQUEST] = { false, LINK_UP, LINK_UP, MSG_MAX },
+		[FRAME_REPLY] = { true, LINK_UP, LINK_UP, MSG_MAX },
+		[FRAME_PULL] = { true, LINK_UP, LINK_UP, 0 },
+		[FRAME_CANCEL] = { false, LINK_UP, LINK_UP, 0 },
+	};
+
+	if (h->kind == FRAME_DATA)
+		return l->state == LINK_UP && h->length <= CHUNK_MAX ? 0 : -EPROTO;
+	if (h->kind >= ARRAY_LEN(rule) || h->kind < FRAME_HELLO || rule[h->kind].dialled != l->dialled ||
+	    l->state < rule[h->kind].lo || l->state > rule[h->kind].hi || h->length > rule[h->kind].max)
+		return -EPROTO;
+	return 0;
+}

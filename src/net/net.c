@@ -1,0 +1,171 @@
+/* The net of one loop: its identity, its message memory, its proofs; and where addresses lead. */
+#include <assert.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <stdlib.h>
+
+#include "net/backend.h"
+#include "net/net.h"
+
+#define SPARE_CAP 4096 /* messages up to this are kept for reuse */
+#define SPARE_MAX 256
+
+void net_init(struct net *n, struct loop *l, const struct net_identity *id)
+{
+	memset(n, 0, sizeof(*n));
+	n->loop = l;
+	n->id = *id;
+	list_init(&n->links);
+	list_init(&n->spare_msgs);
+	list_init(&n->spare_xfers);
+	list_init(&n->acceptors);
+}
+
+void net_fini(struct net *n)
+{
+	struct list *it;
+
+	net_stop_listening(n);
+	while (!list_empty(&n->links))
+		link_close(list_first(&n->links, struct link, in_net), -ESHUTDOWN);
+	while ((it = list_pop(&n->spare_msgs)))
+		free(list_entry(it, struct msg, link));
+	while ((it = list_pop(&n->spare_xfers)))
+		free(list_entry(it, struct xfer, link));
+	free(n->scratch);
+	n->scratch = NULL;
+}
+
+static bool is_loop(const char *address)
+{
+	return strncmp(address, "loop:", 5) == 0;
+}
+
+int net_listen(struct net *n, const char *address, char *err, size_t err_len)
+{
+	return is_loop(address) ? loop_listen(n, address, err, err_len) :
+				  tcp_listen(n, address, err, err_len);
+}
+
+void net_stop_listening(struct net *n)
+{
+	struct acceptor *a, *t;
+
+	list_for_each_safe(a, t, &n->acceptors, in_net) {
+		list_del(&a->in_net);
+		a->close(a);
+	}
+}
+
+int link_dial(struct net *n, struct peer *p, const char *address, uint32_t target, struct link **out)
+{
+	return is_loop(address) ? loop_dial(n, p, address, target, out) :
+				  tcp_dial(n, p, address, target, out);
+}
+
+/* ---- messages ---- */
+
+struct msg *msg_new(struct net *n, uint32_t cap)
+{
+	struct msg *m;
+
+	if (cap <= SPARE_CAP && !list_empty(&n->spare_msgs)) {
+		m = list_entry(list_pop(&n->spare_msgs), struct msg, link);
+		n->n_spare_msgs--;
+	} else {
+		cap = MAX(cap, (uint32_t)SPARE_CAP);
+		m = malloc(sizeof(*m) + cap);
+		if (!m)
+			return NULL;
+		m->cap = cap;
+		m->net = n;
+	}
+	list_init(&m->link);
+	m->len = m->sent = 0;
+	return m;
+}
+
+void msg_free(struct msg *m)
+{
+	if (!m)
+		return;
+	if (m->cap == SPARE_CAP && m->net->n_spare_msgs < SPARE_MAX) {
+		list_push_front(&m->net->spare_msgs, &m->link);
+		m->net->n_spare_msgs++;
+		return;
+	}
+	free(m);
+}
+
+static bool encode_into(struct msg *m, xdr_any f1, void *v1, xdr_any f2, void *v2)
+{
+	struct xdr x;
+
+	xdr_encoder(&x, m->body, MIN(m->cap, (uint32_t)MSG_MAX));
+	if (!f1(&x, v1) || (f2 && !f2(&x, v2)))
+		return false;
+	m->len = (uint32_t)xdr_used(&x);
+	return true;
+}
+
+struct msg *msg_encode(struct net *n, xdr_any f1, void *v1, xdr_any f2, void *v2)
+{
+	struct msg *m = msg_new(n, SPARE_CAP);
+
+	if (m && encode_into(m, f1, v1, f2, v2))
+		return m;
+	msg_free(m);
+	m = msg_new(n, MSG_MAX);
+	if (m && encode_into(m, f1, v1, f2, v2))
+		return m;
+	msg_free(m);
+	return NULL;
+}
+
+/* ---- transfers of the backends ---- */
+
+struct xfer *xfer_new(struct net *n)
+{
+	struct list *it = list_pop(&n->spare_xfers);
+	struct xfer *x = it ? list_entry(it, struct xfer, link) : malloc(sizeof(*x));
+
+	if (!x)
+		return NULL;
+	memset(x, 0, sizeof(*x));
+	list_init(&x->link);
+	x->net = n;
+	return x;
+}
+
+/* Ends it: its request goes on. */
+void xfer_end(struct xfer *x, int error)
+{
+	struct req *q = x->q;
+	uint64_t len = x->len;
+
+	list_del(&x->link);
+	list_push_front(&x->net->spare_xfers, &x->link);
+	if (q)
+		req_done(q, error, error ? 0 : len);
+}
+
+/* ---- proofs ---- */
+
+void mac_make(uint8_t out[MAC_BYTES], const uint8_t key[KEY_BYTES], const struct mac_part *parts)
+{
+	uint8_t text[HELLO_MAX + 256];
+	size_t n = 0;
+
+	for (; parts->p; n += parts++->n) {
+		assert(parts->n <= sizeof(text) - n);
+		memcpy(text + n, parts->p, parts->n);
+	}
+	if (!HMAC(EVP_sha256(), key, KEY_BYTES, text, n, out, NULL))
+		abort();
+}
+
+bool mac_equal(const uint8_t a[MAC_BYTES], const uint8_t b[MAC_BYTES])
+{
+	return CRYPTO_memcmp(a, b, MAC_BYTES) == 0;
+}

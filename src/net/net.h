@@ -1,0 +1,329 @@
+/* net: links (connections), their bulk transfers, sessions and slots; both sides.
+ *
+ *   link     a connection that was authenticated both ways. When it breaks, its transfers end with an
+ *            error and its buffers are free; nothing else happens.
+ *   session  a client's standing with a server: slots, and whatever the server hangs on it. Lives by a
+ *            lease and is resumed over a new link.
+ *   peer     the client's side of one session: dials, resumes, sends calls, repeats them after a break.
+ *
+ * The bulk primitive is "move these buffers of mine to or from that stream of the peer's memory". A client
+ * exposes a view of the user's memory for one request; the server puts into it and gets from it by
+ * stream position; only the backend knows how. Checked against the media to come: shared memory packs
+ * pieces or uses process_vm on the view's iovecs; RDMA registers the view's pieces, sends their keys in
+ * the descriptor, and posts all RMAs of a put or get as one batch with one completion (SEAMUR), the
+ * reply being ordered behind it by the caller's step machine. Nothing above this header changes.
+ *
+ * Everything runs on the loop of the struct net. */
+#ifndef SHEAF_NET_H
+#define SHEAF_NET_H
+
+#include "core/core.h"
+#include "layout/layout.h"
+#include "xdr/xdr.h"
+
+struct net;
+struct link;
+struct session;
+struct peer;
+struct call;
+
+/* ---------------------------------------------------------------- messages */
+
+/* One message with room for its frame head before it; from a bounded free list of the net. */
+struct msg {
+	struct list link;
+	struct net *net;
+	uint32_t len, cap; /* of the body */
+	uint32_t sent; /* of head and body, while it is being sent */
+	uint8_t head[FRAME_HEAD];
+	uint8_t body[];
+};
+struct msg *msg_new(struct net *n, uint32_t cap); /* NULL: out of memory */
+void msg_free(struct msg *m); /* NULL is harmless */
+/* A message made of two things in a row (second may be NULL); NULL: too long, or out of memory. */
+struct msg *msg_encode(struct net *n, xdr_any f1, void *v1, xdr_any f2, void *v2);
+
+/* ---------------------------------------------------------------- net */
+
+enum { BACKEND_TCP = 1, BACKEND_LOOP = 2, BACKEND_SHM = 4, BACKEND_OFI = 8 };
+#define MAC_BYTES 32
+#define NET_SCRATCH (64 * KIB)
+#define LINK_HOST_MAX 65
+
+/* Who we are, and what proves it. A server has both keys, a client the first. */
+struct net_identity {
+	struct uuid fs;
+	uint32_t target; /* of a server */
+	uint64_t verifier; /* of a server */
+	uint32_t lease_ms, timeout_ms, map_version;
+	uint8_t client_key[KEY_BYTES], server_key[KEY_BYTES];
+	bool has_server_key;
+	char host[LINK_HOST_MAX];
+};
+
+/* What a server's owner is told of links that were accepted. All may close the link. */
+struct net_server_ops {
+	void (*request)(void *owner, struct link *l, uint64_t tag, struct msg *m); /* takes m */
+	void (*cancel)(void *owner, struct link *l, uint64_t tag);
+	void (*down)(void *owner, struct link *l); /* its transfers have ended */
+};
+
+/* Where net_loop finds its other half: one per process that has targets inside, or per simulation. */
+struct loop_hub {
+	struct list acceptors;
+	/* Nanoseconds that a parcel takes, 0 without one; UINT64_MAX: the link breaks instead. */
+	uint64_t (*delay)(struct loop_hub *h, struct net *from, struct net *to, size_t bytes);
+};
+
+struct net {
+	struct loop *loop;
+	struct loop_hub *hub; /* or NULL: no "loop:" addresses */
+	uint8_t *scratch; /* NET_SCRATCH bytes: where unwanted bytes go */
+	struct net_identity id;
+	const struct net_server_ops *server;
+	void *owner;
+	struct list links;
+	uint32_t n_links, n_unproven; /* accepted and not yet authenticated */
+	struct list spare_msgs, spare_xfers;
+	uint32_t n_spare_msgs;
+	struct list acceptors;
+	uint64_t bad_links; /* refused or closed for what they sent */
+};
+
+void net_init(struct net *n, struct loop *l, const struct net_identity *id);
+void net_fini(struct net *n); /* closes links and acceptors */
+/* "HOST:PORT", or "loop:NAME" inside the process. `err` names the address and the cure. */
+int net_listen(struct net *n, const char *address, char *err, size_t err_len);
+void net_stop_listening(struct net *n);
+
+/* HMAC-SHA-256 over the parts, which end with a NULL. */
+struct mac_part {
+	const void *p;
+	size_t n;
+};
+void mac_make(uint8_t out[MAC_BYTES], const uint8_t key[KEY_BYTES], const struct mac_part *parts);
+bool mac_equal(const uint8_t a[MAC_BYTES], const uint8_t b[MAC_BYTES]); /* in constant time */
+
+/* ---------------------------------------------------------------- links */
+
+/* Memory of ours that the peer may touch for one request; lives in the call. */
+struct net_desc {
+	struct list link;
+	uint64_t tag; /* 0: not exposed */
+	struct view *view;
+	int access; /* CAP_READ: the peer reads it; CAP_WRITE: it writes into it */
+	struct wire_bytes keys; /* of the backend; goes into the message */
+};
+
+struct net_ops {
+	const char *name;
+	void (*send)(struct link *l, struct msg *m); /* head is encoded; takes m */
+	int (*expose)(struct link *l, struct net_desc *d);
+	void (*retract)(struct link *l, struct net_desc *d, struct req *q);
+	void (*put)(struct link *l, const struct wire_mem_desc *d, uint64_t at,
+		    const struct iovec *src, size_t n, struct req *q);
+	void (*get)(struct link *l, const struct wire_mem_desc *d, uint64_t at,
+		    const struct iovec *dst, size_t n, struct req *q);
+	void (*shut)(struct link *l, int error); /* ends all transfers */
+	void (*destroy)(struct link *l);
+};
+
+enum link_state {
+	LINK_CONNECTING,
+	LINK_WAIT_CHALLENGE,
+	LINK_WAIT_WELCOME, /* we dialled */
+	LINK_WAIT_HELLO,
+	LINK_WAIT_RESPONSE, /* we accepted */
+	LINK_UP,
+	LINK_CLOSED
+};
+
+struct link {
+	const struct net_ops *ops;
+	struct net *net;
+	struct list in_net;
+	enum link_state state;
+	uint32_t refs;
+	bool dialled;
+	uint32_t role; /* LINK_CLIENT or LINK_SERVER: what the dialler proved */
+	uint32_t want_target;
+	struct peer *peer; /* of a dialled link */
+	struct session *session; /* of an accepted link, once it has one */
+	uint64_t verifier; /* of the server at the other end */
+	uint8_t nonce[32]; /* ours */
+	struct list descs; /* exposed memory */
+	struct msg *hello; /* kept while proofs are made */
+	struct timer patience; /* handshake, then stalls */
+	uint64_t progress; /* when bytes last moved */
+	char host[LINK_HOST_MAX];
+};
+
+int link_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
+	      struct link **out);
+void link_close(struct link *l, int error); /* once; safe inside callbacks */
+void link_ref(struct link *l);
+void link_unref(struct link *l);
+/* Encodes the frame head in front of m and sends it; takes m. Harmless on a closed link. */
+void link_send(struct link *l, uint32_t kind, uint64_t tag, struct msg *m);
+
+/* Client: make a view of user memory reachable for one request. The view and d stay until the retract has
+ * completed. */
+int net_expose(struct link *l, struct view *mem, int access, uint64_t tag, struct net_desc *d);
+/* Completes when the peer can no longer touch that memory. */
+void net_retract(struct link *l, struct net_desc *d, struct req *q);
+/* Server: bytes [at, at + sum(iov)) of the stream that d describes <-> local buffers. The iovecs are lent
+ * until q goes on; req_done(q, error, bytes). A link that breaks ends them with -ECONNRESET. */
+void net_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *src,
+	     size_t n, struct req *q);
+void net_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *dst,
+	     size_t n, struct req *q);
+
+/* ---------------------------------------------------------------- server side of sessions */
+
+#define SESSION_SLOTS 64
+
+struct slot {
+	uint32_t sequence; /* last one seen */
+	void *request; /* in service, or NULL */
+};
+
+struct session {
+	struct hnode node;
+	struct list all;
+	struct sessions *table;
+	uint64_t id;
+	uint8_t secret[16];
+	char client[LINK_HOST_MAX];
+	struct link *link; /* or NULL: waiting to be resumed */
+	struct slot slots[SESSION_SLOTS];
+	uint32_t in_service;
+	struct list ending; /* requests that wait until in_service is 0 */
+	struct timer lease;
+	uint64_t renewed;
+	bool reclaimed; /* has claimed its opens since our start */
+	bool doomed; /* being ended: cannot be resumed */
+	struct list opens; /* of the owner */
+};
+
+struct sessions {
+	struct htab by_id;
+	struct list all;
+	struct loop *loop;
+	uint64_t lease_ns;
+	uint32_t count;
+	void *owner;
+	/* The owner ends it when it has cleaned up. */
+	void (*expired)(void *owner, struct session *s);
+};
+
+int sessions_init(struct sessions *t, struct loop *l, uint64_t lease_ns);
+void sessions_fini(struct sessions *t); /* frees them all without a word to anybody */
+int session_new(struct sessions *t, uint64_t id, const uint8_t secret[16], const char *client,
+		struct session **out);
+struct session *session_find(struct sessions *t, uint64_t id);
+void session_attach(struct session *s, struct link *l); /* closes an older link */
+void session_detach(struct session *s); /* its link is gone; the lease runs on */
+void session_free(struct session *s);
+/* A request comes: checks and takes its slot. 0, -EBADMSG (lies about the slot: close the link). */
+int session_enter(struct session *s, uint32_t slot, uint32_t sequence, void *request);
+void session_leave(struct session *s, uint32_t slot);
+/* Holds q until no request of this session is in service. */
+struct session_wait {
+	struct list link;
+	struct req *q;
+};
+void session_quiesce(struct session *s, struct session_wait *w, struct req *q);
+
+/* ---------------------------------------------------------------- client side of sessions */
+
+/* One remote procedure call; memory of the caller, lent until q goes on. args and its pointers too. The
+ * reply's references point into `in`, which call_fini() frees. */
+struct call {
+	struct list link;
+	struct peer *peer;
+	struct req *q;
+	uint32_t op;
+	bool change; /* exactly once: an unknown outcome is an error, not a repetition */
+	const struct cred_wire *cred;
+	xdr_any put_args;
+	void *args;
+	xdr_any get_res;
+	void *res;
+	struct arena *arena; /* for arrays in the result */
+	struct view *mem; /* or NULL */
+	int mem_access;
+	struct wire_mem_desc *mem_wire; /* where in args its descriptor is to be put */
+	uint64_t trace;
+	uint64_t deadline; /* loop time */
+	int status; /* of the reply: 0 or -errno, also given to q */
+	struct wire_rep_head head;
+	struct wire_referral referral; /* when status is -EREMOTE */
+	struct msg *in;
+	uint64_t verifier; /* of the server that answered */
+	/* of the peer */
+	struct net_desc desc;
+	uint32_t slot, sequence;
+	bool sent;
+	struct timer timer;
+};
+
+struct cred_wire {
+	uint32_t uid, gid, n_gids;
+	uint32_t gids[32];
+};
+
+struct peer_slot {
+	struct call *call; /* NULL and busy: given up, its reply is still to come */
+	uint32_t sequence;
+	bool busy;
+};
+
+enum peer_state { PEER_IDLE, PEER_DIALLING, PEER_SESSION, PEER_UP, PEER_WAITING };
+
+struct peer {
+	struct net *net;
+	uint32_t target;
+	uint32_t role;
+	char address[CONF_ADDR_MAX];
+	enum peer_state state;
+	struct link *link;
+	struct peer_slot slots[SESSION_SLOTS];
+	uint32_t n_slots; /* granted */
+	struct list queue; /* calls without a slot, in order */
+	uint64_t session; /* 0: none */
+	uint8_t secret[16];
+	uint64_t boot; /* of the server, as it told with the session */
+	uint64_t verifier;
+	uint32_t lease_ms, map_version;
+	uint64_t last_traffic;
+	uint32_t backoff_ms;
+	struct timer timer; /* redial, or renew the lease */
+	struct call session_call; /* establishes the session, slot-less */
+	struct req session_req;
+	struct wire_session_args session_args;
+	struct wire_session_res session_res;
+	struct arena arena;
+	struct call ping;
+	struct req ping_req;
+	bool ping_busy, session_busy; /* their requests are on the loop */
+	struct wire_void_args ping_args;
+	struct wire_void_res ping_res;
+	int last_error; /* why it is not up */
+	bool keep_alive; /* renew the lease when idle */
+	void *owner;
+	/* The server restarted, or our session was lost: what the client had there must be claimed again.
+	 * Called when the session is up, before queued calls are sent. */
+	void (*restarted)(struct peer *p, bool session_lost);
+	uint64_t n_sent, n_resent; /* calls */
+};
+
+void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, const char *address);
+/* Says goodbye to nobody: links close, queued calls end with -ESHUTDOWN. */
+void peer_fini(struct peer *p);
+void peer_call(struct peer *p, struct call *c, struct req *q);
+void peer_call_front(struct peer *p, struct call *c, struct req *q); /* before all that is queued */
+/* Ends a call early: q goes on with `error` when its memory is safe. */
+void peer_cancel(struct call *c, int error);
+void call_fini(struct call *c);
+
+#endif

@@ -1,0 +1,326 @@
+/* net_loop: both ends of a link in one process. Messages change hands, bulk is one copy between the
+ * pool and the user's memory. Used by embedded mode (one loop) and by the simulation (a loop per node,
+ * delays and cuts from the hub).
+ *
+ * Everything that crosses the link is a parcel: a timer on the loop of the end that it goes to. Parcels of
+ * one direction arrive in order. A link that is cut frees the parcels on their way in both directions;
+ * transfers end with -ECONNRESET on the side that asked for them. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "net/backend.h"
+#include "net/frame.h"
+
+enum parcel_kind { PARCEL_CONNECT, PARCEL_MESSAGE, PARCEL_PUT, PARCEL_GET, PARCEL_DONE, PARCEL_CUT };
+
+struct loop_link {
+	struct link l;
+	struct loop_link *other; /* NULL: gone */
+	struct list inbound; /* parcels on their way to us */
+	struct list xfers; /* puts and gets of ours that are not done */
+	uint64_t last_arrival; /* of what we sent */
+};
+
+struct parcel {
+	struct timer timer;
+	struct list link;
+	struct loop_link *to;
+	enum parcel_kind kind;
+	struct msg *m;
+	struct xfer *x; /* of the sender */
+	int error;
+};
+
+struct loop_acceptor {
+	struct acceptor a;
+	struct list in_hub;
+	char name[CONF_ADDR_MAX];
+};
+
+static struct loop_link *lo(struct link *l)
+{
+	return container_of(l, struct loop_link, l);
+}
+
+static struct parcel *parcel_new(enum parcel_kind kind)
+{
+	struct parcel *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		abort(); /* a lost parcel would be a silent hang */
+	p->kind = kind;
+	list_init(&p->link);
+	return p;
+}
+
+static void parcel_free(struct parcel *p)
+{
+	timer_del(p->to->l.net->loop, &p->timer);
+	list_del(&p->link);
+	msg_free(p->m);
+	free(p);
+}
+
+static void deliver(struct timer *t);
+
+/* Sends a parcel from `from` to its other end; a cut frees it and closes the link. */
+static void post(struct loop_link *from, struct parcel *p, size_t bytes)
+{
+	struct loop_link *to = from->other;
+	struct loop_hub *h = from->l.net->hub;
+	uint64_t delay = to && h->delay ? h->delay(h, from->l.net, to->l.net, bytes) : 0;
+	uint64_t now = from->l.net->loop->env->clock->now(from->l.net->loop->env);
+	bool may_break = p->kind != PARCEL_CUT && p->kind != PARCEL_CONNECT;
+
+	if (!to || (delay == UINT64_MAX && may_break)) { /* without an end, the cut is on its way */
+		msg_free(p->m);
+		free(p);
+		if (to)
+			link_close(&from->l, -ECONNRESET);
+		return;
+	}
+	if (delay == UINT64_MAX)
+		delay = 0;
+	p->to = to;
+	if (p->m)
+		p->m->net = to->l.net;
+	from->last_arrival = MAX(from->last_arrival, now + delay);
+	p->timer.fire = deliver;
+	list_push(&to->inbound, &p->link);
+	timer_set(to->l.net->loop, &p->timer, from->last_arrival);
+}
+
+static const struct net_ops loop_ops;
+
+static void end_xfer(struct loop_link *l, struct xfer *x, int error)
+{
+	struct xfer *y;
+
+	list_for_each(y, &l->xfers, link) {
+		if (y == x) {
+			xfer_end(x, error);
+			return;
+		}
+	}
+}
+
+/* The peer's transfer reaches our memory. */
+static int move(struct loop_link *l, struct xfer *x, enum parcel_kind kind)
+{
+	struct net_desc *d = link_desc(&l->l, x->tag);
+	int need = kind == PARCEL_PUT ? CAP_WRITE : CAP_READ;
+	uint64_t at = x->at;
+
+	if (!d)
+		return kind == PARCEL_PUT ? 0 : -ECANCELED;
+	if (d->access != need || at > d->view->length || x->len > d->view->length - at)
+		return -EPROTO;
+	for (size_t i = 0; i < x->n; at += x->iov[i++].iov_len) {
+		if (kind == PARCEL_PUT)
+			view_copy_in(d->view, at, x->iov[i].iov_base, x->iov[i].iov_len);
+		else
+			view_copy_out(d->view, at, x->iov[i].iov_base, x->iov[i].iov_len);
+	}
+	return 0;
+}
+
+static void deliver_message(struct loop_link *to, struct msg *m)
+{
+	struct wire_frame_head h;
+	struct xdr x;
+
+	xdr_decoder(&x, m->head, FRAME_HEAD, NULL);
+	if (!xdr_wire_frame_head(&x, &h) || link_check_head(&to->l, &h)) {
+		msg_free(m);
+		link_close(&to->l, -EPROTO);
+		return;
+	}
+	link_message(&to->l, h.kind, h.tag, m);
+}
+
+static void deliver(struct timer *t)
+{
+	struct parcel *p = container_of(t, struct parcel, timer), *back;
+	struct loop_link *to = p->to;
+	struct msg *m = p->m;
+	struct xfer *x = p->x;
+	enum parcel_kind kind = p->kind;
+	int error = p->error;
+
+	p->m = NULL;
+	parcel_free(p);
+	link_ref(&to->l);
+	switch (kind) {
+	case PARCEL_CONNECT:
+		link_connected(&to->l);
+		break;
+	case PARCEL_MESSAGE:
+		deliver_message(to, m);
+		break;
+	case PARCEL_PUT:
+	case PARCEL_GET:
+		error = move(to, x, kind);
+		if (error == -EPROTO) {
+			link_close(&to->l, error);
+			break;
+		}
+		back = parcel_new(PARCEL_DONE);
+		back->x = x;
+		back->error = error;
+		post(to, back, kind == PARCEL_GET ? x->len : 0);
+		break;
+	case PARCEL_DONE:
+		end_xfer(to, x, error);
+		break;
+	case PARCEL_CUT:
+		link_close(&to->l, -ECONNRESET);
+		break;
+	}
+	link_unref(&to->l);
+}
+
+static void loop_send(struct link *l, struct msg *m)
+{
+	struct loop_link *t = lo(l);
+	struct parcel *p = parcel_new(PARCEL_MESSAGE);
+
+	p->m = m;
+	post(t, p, m->len);
+}
+
+static void transfer(struct link *l, enum parcel_kind kind, const struct wire_mem_desc *d, uint64_t at,
+		     const struct iovec *iov, size_t n, struct req *q)
+{
+	struct loop_link *t = lo(l);
+	struct xfer *x = xfer_new(l->net);
+	struct parcel *p;
+
+	if (!x) {
+		req_done(q, -ENOMEM, 0);
+		return;
+	}
+	x->q = q;
+	x->tag = d->tag;
+	x->at = at;
+	x->iov = iov;
+	x->n = n;
+	x->len = iov_total(iov, n);
+	list_push(&t->xfers, &x->link);
+	p = parcel_new(kind);
+	p->x = x;
+	post(t, p, kind == PARCEL_PUT ? x->len : 0);
+}
+
+static void loop_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *src,
+		     size_t n, struct req *q)
+{
+	transfer(l, PARCEL_PUT, d, at, src, n, q);
+}
+
+static void loop_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *dst,
+		     size_t n, struct req *q)
+{
+	transfer(l, PARCEL_GET, d, at, dst, n, q);
+}
+
+static void loop_shut(struct link *l, int error)
+{
+	struct loop_link *t = lo(l);
+	struct parcel *p;
+	struct xfer *x;
+
+	while ((p = list_first(&t->inbound, struct parcel, link)))
+		parcel_free(p);
+	if (t->other) {
+		struct parcel *q, *tmp;
+
+		/* our buffers are no longer lent: what was to touch them does not arrive */
+		list_for_each_safe(q, tmp, &t->other->inbound, link)
+			if (q->kind != PARCEL_MESSAGE)
+				parcel_free(q);
+		post(t, parcel_new(PARCEL_CUT), 0);
+		t->other->other = NULL;
+		t->other = NULL;
+	}
+	while ((x = list_first(&t->xfers, struct xfer, link)))
+		xfer_end(x, error);
+}
+
+static void loop_destroy(struct link *l)
+{
+	free(lo(l));
+}
+
+static const struct net_ops loop_ops = {
+	.name = "loop",
+	.send = loop_send,
+	.put = loop_put,
+	.get = loop_get,
+	.shut = loop_shut,
+	.destroy = loop_destroy,
+};
+
+static struct loop_link *loop_new(struct net *n, struct peer *p, uint32_t target)
+{
+	struct loop_link *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return NULL;
+	list_init(&t->inbound);
+	list_init(&t->xfers);
+	link_init(&t->l, n, &loop_ops, p, target);
+	return t;
+}
+
+int loop_dial(struct net *n, struct peer *p, const char *address, uint32_t target, struct link **out)
+{
+	struct loop_acceptor *a;
+	struct loop_link *ours, *theirs;
+
+	if (!n->hub)
+		return -EADDRNOTAVAIL;
+	list_for_each(a, &n->hub->acceptors, in_hub)
+		if (strcmp(a->name, address) == 0)
+			goto found;
+	return -ECONNREFUSED;
+found:
+	ours = loop_new(n, p, target);
+	theirs = ours ? loop_new(a->a.net, NULL, 0) : NULL;
+	if (!theirs) {
+		if (ours)
+			link_close(&ours->l, -ENOMEM);
+		return -ENOMEM;
+	}
+	ours->other = theirs;
+	theirs->other = ours;
+	*out = &ours->l;
+	post(theirs, parcel_new(PARCEL_CONNECT), 0);
+	return 0;
+}
+
+static void acceptor_close(struct acceptor *base)
+{
+	struct loop_acceptor *a = container_of(base, struct loop_acceptor, a);
+
+	list_del(&a->in_hub);
+	free(a);
+}
+
+int loop_listen(struct net *n, const char *address, char *err, size_t err_len)
+{
+	struct loop_acceptor *a;
+
+	if (!n->hub || strlen(address) >= sizeof(a->name)) {
+		snprintf(err, err_len, "no in-process network for address %s", address);
+		return -EADDRNOTAVAIL;
+	}
+	a = calloc(1, sizeof(*a));
+	if (!a)
+		return -ENOMEM;
+	strcpy(a->name, address);
+	a->a.net = n;
+	a->a.close = acceptor_close;
+	list_push(&n->acceptors, &a->a.in_net);
+	list_push(&n->hub->acceptors, &a->in_hub);
+	return 0;
+}

@@ -1,0 +1,663 @@
+/* net_tcp: one framed stream per link.
+ *
+ * Sending: control frames (messages, pulls) overtake bulk at chunk borders, so a small reply waits for at
+ * most one chunk; transfers take turns chunk by chunk. Bulk goes out with writev straight from the pool
+ * (puts) or from the user's pieces (answers to pulls), at most IOV_CALL pieces a call.
+ * Receiving: bulk is read with readv straight into its place.
+ *
+ * Threads: the loop's. Buffers: those of a transfer are lent until it ends. Errors: any socket error or
+ * broken rule closes the link, which ends its transfers with -ECONNRESET. */
+#include <stdlib.h>
+
+#include "net/backend.h"
+#include "net/frame.h"
+
+#define IOV_CALL 1024
+#define READS_PER_TURN 16
+
+struct tcp_link {
+	struct link l;
+	struct source src;
+	struct frame_in in;
+	struct list control; /* messages to send */
+	struct list bulk; /* transfers to send, the first one is being sent */
+	struct list gets; /* transfers whose data are to come */
+	/* the DATA frame being sent: that of the first transfer of bulk */
+	bool in_frame;
+	uint8_t head[FRAME_HEAD], tail[FRAME_TAIL];
+	uint32_t frame_len; /* of its body */
+	uint64_t frame_sent; /* of head, body and tail */
+	/* the DATA frame being received */
+	struct xfer *rx_get;
+	struct net_desc *rx_desc;
+	uint64_t rx_at; /* its place in the stream or the transfer */
+	uint64_t next_id;
+	bool connecting;
+};
+
+struct tcp_acceptor {
+	struct acceptor a;
+	struct source src;
+	struct timer pause; /* after an error, so that it does not spin */
+};
+
+static struct tcp_link *tcp(struct link *l)
+{
+	return container_of(l, struct tcp_link, l);
+}
+
+static struct env *env_of(struct tcp_link *t)
+{
+	return t->l.net->loop->env;
+}
+
+static void watch(struct tcp_link *t, unsigned events)
+{
+	struct env *e = env_of(t);
+
+	if (t->src.events != events)
+		e->sock->watch(e, t->l.net->loop, &t->src, events);
+}
+
+/* ---- stalls: a link that owes or is owed bytes must make progress ---- */
+
+static bool busy(const struct tcp_link *t)
+{
+	return !list_empty(&t->control) || !list_empty(&t->bulk) || !list_empty(&t->gets) ||
+	       frame_partial(&t->in);
+}
+
+static void stalled(struct timer *tm)
+{
+	struct tcp_link *t = container_of(tm, struct tcp_link, l.patience);
+	struct loop *lp = t->l.net->loop;
+	uint64_t limit = t->l.net->id.timeout_ms * NSEC_PER_MSEC;
+
+	if (!busy(t))
+		return;
+	if (lp->now - t->l.progress >= limit)
+		link_close(&t->l, -ETIMEDOUT);
+	else
+		timer_set(lp, tm, t->l.progress + limit);
+}
+
+static void mind_stalls(struct tcp_link *t)
+{
+	struct timer *tm = &t->l.patience;
+	struct loop *lp = t->l.net->loop;
+
+	if (t->l.state != LINK_UP || tm->when || !busy(t))
+		return;
+	tm->fire = stalled;
+	t->l.progress = lp->now;
+	timer_set(lp, tm, lp->now + t->l.net->id.timeout_ms * NSEC_PER_MSEC);
+}
+
+/* ---- sending ---- */
+
+static struct xfer *first_bulk(struct tcp_link *t)
+{
+	return list_first(&t->bulk, struct xfer, link);
+}
+
+static void begin_frame(struct tcp_link *t, struct xfer *x)
+{
+	struct wire_frame_head h = { .kind = FRAME_DATA, .tag = x->tag, .id = x->id };
+	struct xdr w;
+
+	t->frame_len = (uint32_t)MIN(x->len - x->done, (uint64_t)CHUNK_MAX);
+	t->frame_sent = 0;
+	t->in_frame = true;
+	h.length = t->frame_len;
+	h.at = x->at + x->done;
+	frame_head_encode(t->head, &h);
+	xdr_encoder(&w, t->tail, FRAME_TAIL);
+	xdr_i32(&w, &x->status);
+}
+
+/* Pieces of the body from its byte `skip` on. Retracted memory is sent as zeros with an error behind. */
+static size_t body_iov(struct tcp_link *t, struct xfer *x, uint64_t skip, struct iovec *out, size_t max,
+		       uint64_t *got)
+{
+	uint64_t left = t->frame_len - skip, at = x->done + skip;
+	struct net *n = t->l.net;
+	size_t k, sum;
+
+	if (x->iov) {
+		k = iov_slice(x->iov, x->n, at, left, out, max, &sum);
+		*got = sum;
+		return k;
+	}
+	if (x->desc)
+		return view_iov(x->desc->view, x->at + at, left, out, max, got);
+	if (!n->scratch && !(n->scratch = malloc(NET_SCRATCH)))
+		return 0;
+	memset(n->scratch, 0, NET_SCRATCH);
+	*got = MIN(left, NET_SCRATCH);
+	out[0] = (struct iovec){ n->scratch, *got };
+	return 1;
+}
+
+/* What is left of the frame being sent; *all when that is everything. */
+static size_t frame_iov(struct tcp_link *t, struct iovec *iov, size_t max, bool *all)
+{
+	uint64_t s = t->frame_sent, got = 0;
+	size_t n = 0;
+
+	*all = false;
+	if (s < FRAME_HEAD) {
+		iov[n++] = (struct iovec){ t->head + s, FRAME_HEAD - s };
+		s = FRAME_HEAD;
+	}
+	s -= FRAME_HEAD;
+	if (s < t->frame_len) {
+		n += body_iov(t, first_bulk(t), s, iov + n, max - n - 1, &got);
+		if (s + got < t->frame_len)
+			return n;
+		s = t->frame_len;
+	}
+	s -= t->frame_len;
+	iov[n++] = (struct iovec){ t->tail + s, FRAME_TAIL - s };
+	*all = true;
+	return n;
+}
+
+static size_t control_iov(struct tcp_link *t, struct iovec *iov, size_t max)
+{
+	struct msg *m;
+	size_t n = 0;
+
+	list_for_each(m, &t->control, link) {
+		if (n == max)
+			break;
+		iov[n++] = (struct iovec){ m->head + m->sent, FRAME_HEAD + m->len - m->sent };
+	}
+	return n;
+}
+
+static size_t sent_control(struct tcp_link *t, size_t r)
+{
+	struct msg *m;
+
+	while (r && (m = list_first(&t->control, struct msg, link))) {
+		size_t left = FRAME_HEAD + m->len - m->sent;
+
+		if (r < left) {
+			m->sent += (uint32_t)r;
+			return 0;
+		}
+		r -= left;
+		list_del(&m->link);
+		msg_free(m);
+	}
+	return r;
+}
+
+static size_t sent_frame(struct tcp_link *t, size_t r)
+{
+	uint64_t left = FRAME_HEAD + (uint64_t)t->frame_len + FRAME_TAIL - t->frame_sent;
+	struct xfer *x = first_bulk(t);
+
+	if (r < left) {
+		t->frame_sent += r;
+		return 0;
+	}
+	t->in_frame = false;
+	x->done += t->frame_len;
+	if (x->done == x->len) {
+		xfer_end(x, 0);
+	} else { /* the next transfer's turn */
+		list_del(&x->link);
+		list_push(&t->bulk, &x->link);
+	}
+	return r - (size_t)left;
+}
+
+/* One writev of what is due; 0, -EAGAIN, or what broke. */
+static int send_some(struct tcp_link *t)
+{
+	struct env *e = env_of(t);
+	struct iovec iov[IOV_CALL];
+	bool frame_first = t->in_frame && t->frame_sent > 0, all = true;
+	size_t n = 0, want, r;
+	ssize_t got;
+
+	if (!frame_first)
+		n = control_iov(t, iov, 64);
+	if (!t->in_frame && !list_empty(&t->bulk))
+		begin_frame(t, first_bulk(t));
+	if (t->in_frame)
+		n += frame_iov(t, iov + n, IOV_CALL - 64 - n, &all);
+	if (frame_first && all)
+		n += control_iov(t, iov + n, 64);
+	want = iov_total(iov, n);
+	got = e->sock->writev(e, t->src.fd, iov, (int)n);
+	if (got < 0)
+		return (int)got;
+	t->l.progress = t->l.net->loop->now;
+	r = (size_t)got;
+	if (frame_first) {
+		r = sent_frame(t, r);
+		sent_control(t, r);
+	} else {
+		r = sent_control(t, r);
+		if (r)
+			sent_frame(t, r);
+	}
+	return (size_t)got < want ? -EAGAIN : 0;
+}
+
+static void flush(struct tcp_link *t)
+{
+	int r = 0;
+
+	if (t->connecting || t->l.state == LINK_CLOSED)
+		return;
+	while (r == 0 && (!list_empty(&t->control) || !list_empty(&t->bulk)))
+		r = send_some(t);
+	if (r && r != -EAGAIN) {
+		link_close(&t->l, r);
+		return;
+	}
+	watch(t, r == -EAGAIN ? EV_IN | EV_OUT : EV_IN);
+	mind_stalls(t);
+}
+
+static void tcp_send(struct link *l, struct msg *m)
+{
+	struct tcp_link *t = tcp(l);
+	bool idle = list_empty(&t->control) && list_empty(&t->bulk);
+
+	list_push(&t->control, &m->link);
+	if (idle)
+		flush(t);
+}
+
+static void send_bulk(struct tcp_link *t, struct xfer *x)
+{
+	bool idle = list_empty(&t->control) && list_empty(&t->bulk);
+
+	list_push(&t->bulk, &x->link);
+	if (idle)
+		flush(t);
+}
+
+static void tcp_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *src,
+		    size_t n, struct req *q)
+{
+	struct xfer *x = xfer_new(l->net);
+
+	if (!x) {
+		req_done(q, -ENOMEM, 0);
+		return;
+	}
+	x->q = q;
+	x->tag = d->tag;
+	x->at = at;
+	x->iov = src;
+	x->n = n;
+	x->len = iov_total(src, n);
+	send_bulk(tcp(l), x);
+}
+
+static void tcp_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *dst,
+		    size_t n, struct req *q)
+{
+	struct tcp_link *t = tcp(l);
+	struct xfer *x = xfer_new(l->net);
+	struct msg *m = msg_new(l->net, 0);
+	struct wire_frame_head h = { .kind = FRAME_PULL, .tag = d->tag, .at = at };
+
+	if (!x || !m) {
+		msg_free(m);
+		if (x)
+			xfer_end(x, 0);
+		req_done(q, -ENOMEM, 0);
+		return;
+	}
+	x->q = q;
+	x->at = at;
+	x->iov = dst;
+	x->n = n;
+	x->len = iov_total(dst, n);
+	x->id = ++t->next_id;
+	list_push(&t->gets, &x->link);
+	h.want = (uint32_t)x->len;
+	h.id = x->id;
+	frame_head_encode(m->head, &h);
+	tcp_send(l, m);
+	mind_stalls(t);
+}
+
+static void tcp_retract(struct link *l, struct net_desc *d, struct req *q)
+{
+	struct tcp_link *t = tcp(l);
+	struct xfer *x;
+
+	(void)q; /* only we touch our memory: it is safe at once */
+	if (t->rx_desc == d)
+		t->rx_desc = NULL;
+	list_for_each(x, &t->bulk, link) {
+		bool sending = x == first_bulk(t) && t->in_frame;
+		struct xdr w;
+
+		if (x->desc != d)
+			continue;
+		x->desc = NULL;
+		x->status = ECANCELED; /* below 256: right even when a part of the tail is on its way */
+		x->len = x->done + (sending ? t->frame_len : 0);
+		if (sending) {
+			xdr_encoder(&w, t->tail, FRAME_TAIL);
+			xdr_i32(&w, &x->status);
+		}
+	}
+}
+
+/* ---- receiving ---- */
+
+/* The server asks for memory of ours. */
+static int on_pull(struct tcp_link *t, const struct wire_frame_head *h)
+{
+	struct net_desc *d = link_desc(&t->l, h->tag);
+	struct xfer *x;
+
+	if (d && (d->access != CAP_READ || h->at > d->view->length || h->want > d->view->length - h->at))
+		return -EPROTO;
+	x = xfer_new(t->l.net);
+	if (!x)
+		return -ENOMEM;
+	x->tag = h->tag;
+	x->at = h->at;
+	x->id = h->id;
+	x->desc = d;
+	x->len = d ? h->want : 0;
+	x->status = d ? 0 : ECANCELED;
+	send_bulk(t, x);
+	return 0;
+}
+
+static struct xfer *find_get(struct tcp_link *t, uint64_t id)
+{
+	struct xfer *x;
+
+	list_for_each(x, &t->gets, link)
+		if (x->id == id)
+			return x;
+	return NULL;
+}
+
+static int on_data_head(struct tcp_link *t, const struct wire_frame_head *h)
+{
+	t->rx_at = h->at;
+	t->rx_get = NULL;
+	t->rx_desc = NULL;
+	if (t->l.dialled) {
+		struct net_desc *d = link_desc(&t->l, h->tag);
+
+		if (d && (d->access != CAP_WRITE || h->at > d->view->length ||
+			  h->length > d->view->length - h->at))
+			return -EPROTO;
+		t->rx_desc = d; /* NULL: retracted, the bytes are dropped */
+		return 0;
+	}
+	t->rx_get = find_get(t, h->id);
+	if (!t->rx_get || h->at != t->rx_get->at + t->rx_get->done ||
+	    h->length > t->rx_get->len - t->rx_get->done)
+		return -EPROTO;
+	return 0;
+}
+
+static int sink_head(void *arg, const struct wire_frame_head *h)
+{
+	struct tcp_link *t = arg;
+	int r = link_check_head(&t->l, h);
+
+	if (!r && h->kind == FRAME_DATA)
+		r = on_data_head(t, h);
+	return r;
+}
+
+static size_t sink_place(void *arg, uint64_t at, uint64_t len, struct iovec *out, size_t max, uint64_t *got)
+{
+	struct tcp_link *t = arg;
+	size_t n, sum;
+
+	if (t->rx_desc)
+		return view_iov(t->rx_desc->view, t->rx_at + at, len, out, max, got);
+	if (!t->rx_get)
+		return 0;
+	n = iov_slice(t->rx_get->iov, t->rx_get->n, t->rx_get->done + at, len, out, max, &sum);
+	*got = sum;
+	return n;
+}
+
+static int sink_data_end(void *arg, int32_t status)
+{
+	struct tcp_link *t = arg;
+	struct xfer *x = t->rx_get;
+
+	t->rx_get = NULL;
+	t->rx_desc = NULL;
+	if (!x)
+		return 0; /* a put: an error in it comes with the reply */
+	x->done += t->in.h.length;
+	if (status)
+		xfer_end(x, status > 0 && status < 4096 ? -status : -EIO);
+	else if (x->done == x->len)
+		xfer_end(x, 0);
+	else if (t->in.h.length == 0)
+		return -EPROTO;
+	return 0;
+}
+
+static int sink_message(void *arg, const struct wire_frame_head *h, struct msg *m)
+{
+	struct tcp_link *t = arg;
+
+	if (h->kind != FRAME_PULL)
+		return link_message(&t->l, h->kind, h->tag, m);
+	msg_free(m);
+	return on_pull(t, h);
+}
+
+static bool sink_bulk(void *arg)
+{
+	struct tcp_link *t = arg;
+	struct net_desc *d;
+
+	list_for_each(d, &t->l.descs, link)
+		if (d->access == CAP_WRITE)
+			return true;
+	return !list_empty(&t->gets);
+}
+
+static const struct frame_sink sink = { sink_head, sink_place, sink_data_end, sink_message, sink_bulk };
+
+static void receive(struct tcp_link *t)
+{
+	struct env *e = env_of(t);
+	struct iovec iov[IOV_CALL];
+	int error = 0;
+
+	for (int i = 0; i < READS_PER_TURN && !error && t->l.state != LINK_CLOSED; i++) {
+		size_t n = frame_want(&t->in, iov, IOV_CALL), want = iov_total(iov, n);
+		ssize_t r = n ? e->sock->readv(e, t->src.fd, iov, (int)n) : -ENOMEM;
+
+		if (r == -EAGAIN)
+			break;
+		if (r <= 0) {
+			error = r < 0 ? (int)r : -ECONNRESET;
+			break;
+		}
+		t->l.progress = t->l.net->loop->now;
+		error = frame_got(&t->in, (size_t)r);
+		if ((size_t)r < want)
+			break;
+	}
+	if (error)
+		link_close(&t->l, error);
+	else
+		mind_stalls(t);
+}
+
+static void tcp_ready(struct source *s, unsigned events)
+{
+	struct tcp_link *t = container_of(s, struct tcp_link, src);
+	struct env *e = env_of(t);
+	int r;
+
+	link_ref(&t->l);
+	if (t->connecting) {
+		r = e->sock->connect_result(e, s->fd);
+		t->connecting = false;
+		if (r) {
+			link_close(&t->l, r);
+		} else {
+			watch(t, EV_IN);
+			link_connected(&t->l);
+		}
+		events = 0;
+	}
+	if (events & (EV_IN | EV_ERR))
+		receive(t);
+	if ((events & EV_OUT) && t->l.state != LINK_CLOSED)
+		flush(t);
+	link_unref(&t->l);
+}
+
+/* ---- life ---- */
+
+static void end_all(struct list *xfers, int error)
+{
+	struct xfer *x;
+
+	while ((x = list_first(xfers, struct xfer, link)))
+		xfer_end(x, error);
+}
+
+static void tcp_shut(struct link *l, int error)
+{
+	struct tcp_link *t = tcp(l);
+	struct env *e = env_of(t);
+	struct list *it;
+
+	watch(t, 0);
+	e->sock->close(e, t->src.fd);
+	t->rx_get = NULL;
+	t->rx_desc = NULL;
+	end_all(&t->bulk, error);
+	end_all(&t->gets, error);
+	while ((it = list_pop(&t->control)))
+		msg_free(list_entry(it, struct msg, link));
+}
+
+static void tcp_destroy(struct link *l)
+{
+	struct tcp_link *t = tcp(l);
+
+	frame_fini(&t->in);
+	free(t);
+}
+
+static const struct net_ops tcp_ops = {
+	.name = "tcp",
+	.send = tcp_send,
+	.retract = tcp_retract,
+	.put = tcp_put,
+	.get = tcp_get,
+	.shut = tcp_shut,
+	.destroy = tcp_destroy,
+};
+
+static struct tcp_link *tcp_new(struct net *n, int fd, struct peer *p, uint32_t target)
+{
+	struct tcp_link *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return NULL;
+	list_init(&t->control);
+	list_init(&t->bulk);
+	list_init(&t->gets);
+	t->src.fd = fd;
+	t->src.ready = tcp_ready;
+	t->connecting = p != NULL;
+	frame_init(&t->in, n, &sink, t);
+	link_init(&t->l, n, &tcp_ops, p, target);
+	watch(t, p ? EV_OUT : EV_IN);
+	return t;
+}
+
+int tcp_dial(struct net *n, struct peer *p, const char *address, uint32_t target, struct link **out)
+{
+	struct env *e = n->loop->env;
+	int fd = e->sock->connect(e, address);
+	struct tcp_link *t;
+
+	if (fd < 0)
+		return fd;
+	t = tcp_new(n, fd, p, target);
+	if (!t) {
+		e->sock->close(e, fd);
+		return -ENOMEM;
+	}
+	*out = &t->l;
+	return 0;
+}
+
+static void accept_ready(struct source *s, unsigned events)
+{
+	struct tcp_acceptor *a = container_of(s, struct tcp_acceptor, src);
+	struct env *e = a->a.net->loop->env;
+	int fd;
+
+	(void)events;
+	while ((fd = e->sock->accept(e, s->fd)) >= 0)
+		if (!tcp_new(a->a.net, fd, NULL, 0))
+			e->sock->close(e, fd);
+	if (fd == -EAGAIN || fd == -ECONNABORTED)
+		return;
+	log_warn("net", "cannot accept connections for a while: %s", error_text(fd));
+	e->sock->watch(e, a->a.net->loop, s, 0);
+	timer_set(a->a.net->loop, &a->pause, a->a.net->loop->now + NSEC_PER_SEC / 10);
+}
+
+static void accept_again(struct timer *t)
+{
+	struct tcp_acceptor *a = container_of(t, struct tcp_acceptor, pause);
+	struct env *e = a->a.net->loop->env;
+
+	e->sock->watch(e, a->a.net->loop, &a->src, EV_IN);
+}
+
+static void acceptor_close(struct acceptor *base)
+{
+	struct tcp_acceptor *a = container_of(base, struct tcp_acceptor, a);
+	struct env *e = base->net->loop->env;
+
+	timer_del(base->net->loop, &a->pause);
+	e->sock->watch(e, base->net->loop, &a->src, 0);
+	e->sock->close(e, a->src.fd);
+	free(a);
+}
+
+int tcp_listen(struct net *n, const char *address, char *err, size_t err_len)
+{
+	struct env *e = n->loop->env;
+	struct tcp_acceptor *a = calloc(1, sizeof(*a));
+	int fd;
+
+	if (!a)
+		return -ENOMEM;
+	fd = e->sock->listen(e, address, err, err_len);
+	if (fd < 0) {
+		free(a);
+		return fd;
+	}
+	a->a.net = n;
+	a->a.close = acceptor_close;
+	a->src.fd = fd;
+	a->src.ready = accept_ready;
+	a->pause.fire = accept_again;
+	list_push(&n->acceptors, &a->a.in_net);
+	return e->sock->watch(e, n->loop, &a->src, EV_IN);
+}

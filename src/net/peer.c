@@ -1,0 +1,523 @@
+/* The client's side of a session with one target.
+ *
+ *   IDLE -> DIALLING -> SESSION -> UP          the session is there, calls go out
+ *     ^________ WAITING <___|_______|          the link broke: dial again after a while
+ *
+ * A call takes a slot and a sequence number when it is first sent and keeps both until it is answered;
+ * after a break it is sent again with the same numbers, so the server can tell a repetition from a new
+ * request. When the session itself was lost (lease over, server forgot it), reads and writes of data
+ * start over under the new session; a metadata change whose outcome nobody knows ends with -EIO.
+ *
+ * Threads: the loop's. Memory: calls and their arguments are the caller's until their request goes on. */
+#include <stdlib.h>
+
+#include "net/backend.h"
+#include "net/frame.h"
+
+#define BACKOFF_MIN_MS 20
+#define BACKOFF_MAX_MS 1000
+#define NO_SLOT UINT32_MAX
+
+static void peer_dial(struct peer *p);
+static void pump(struct peer *p);
+static void call_timeout(struct timer *t);
+
+static struct loop *loop_of(struct peer *p)
+{
+	return p->net->loop;
+}
+
+/* ---- ends of calls ---- */
+
+static void finish(struct call *c, int error)
+{
+	struct req *q = c->q;
+
+	list_del(&c->link);
+	timer_del(loop_of(c->peer), &c->timer);
+	c->status = error;
+	c->q = NULL;
+	req_done(q, error, 0);
+}
+
+/* Ends a call whose memory may still be reachable. */
+static void retract_and_finish(struct call *c, int error)
+{
+	/* every backend so far is safe at once; a medium where the peer writes itself will hold c->q */
+	if (c->desc.tag)
+		net_retract(c->peer->link, &c->desc, c->q);
+	finish(c, error);
+}
+
+void call_fini(struct call *c)
+{
+	msg_free(c->in);
+	c->in = NULL;
+}
+
+static void release_slot(struct peer *p, uint32_t slot)
+{
+	p->slots[slot].call = NULL;
+	p->slots[slot].busy = false;
+}
+
+void peer_cancel(struct call *c, int error)
+{
+	struct peer *p = c->peer;
+
+	if (!c->q)
+		return;
+	if (c->sent && c->slot != NO_SLOT) {
+		struct msg *m = msg_new(p->net, 0);
+		uint64_t tag = (uint64_t)c->slot << 32 | c->sequence;
+
+		p->slots[c->slot].call = NULL; /* busy until the reply comes or the link breaks */
+		retract_and_finish(c, error);
+		if (m && p->link)
+			link_send(p->link, FRAME_CANCEL, tag, m);
+		else
+			msg_free(m);
+		return;
+	}
+	if (c->slot != NO_SLOT) /* was sent over a link that broke: the outcome is unknown */
+		release_slot(p, c->slot);
+	finish(c, error);
+}
+
+static void call_timeout(struct timer *t)
+{
+	struct call *c = container_of(t, struct call, timer);
+	struct peer *p = c->peer;
+	bool session_call = c == &p->session_call, ping = c == &p->ping;
+
+	peer_cancel(c, p->state == PEER_UP || !p->last_error ? -ETIMEDOUT : p->last_error);
+	if ((session_call || ping) && p->link) /* it does not answer: try another link */
+		link_close(p->link, -ETIMEDOUT);
+}
+
+/* ---- sending ---- */
+
+static struct msg *encode_call(struct peer *p, struct call *c)
+{
+	static const struct cred_wire nobody = { 65534, 65534, 0, { 0 } };
+	const struct cred_wire *cr = c->cred ? c->cred : &nobody;
+	uint64_t now = loop_of(p)->now;
+	uint64_t left = c->deadline > now ? (c->deadline - now) / NSEC_PER_MSEC : 0;
+	struct wire_req_head h = {
+		.op = c->op,
+		.slot = c->slot,
+		.sequence = c->sequence,
+		.session = c->slot == NO_SLOT ? 0 : p->session,
+		.uid = cr->uid,
+		.gid = cr->gid,
+		.n_gids = cr->n_gids,
+		.gids = (uint32_t *)(uintptr_t)cr->gids,
+		.map_version = p->map_version,
+		.time_left_ms = (uint32_t)MIN(left, (uint64_t)UINT32_MAX),
+		.trace = c->trace,
+	};
+
+	return msg_encode(p->net, XDR_ANY(xdr_wire_req_head), &h, c->put_args, c->args);
+}
+
+static void transmit(struct peer *p, struct call *c)
+{
+	uint64_t tag = (uint64_t)c->slot << 32 | c->sequence;
+	struct msg *m;
+	int r;
+
+	list_del(&c->link);
+	if (c->mem) {
+		r = net_expose(p->link, c->mem, c->mem_access, tag, &c->desc);
+		if (r) {
+			if (c->slot != NO_SLOT)
+				release_slot(p, c->slot);
+			finish(c, r);
+			return;
+		}
+		c->mem_wire->tag = tag;
+		c->mem_wire->length = c->mem->length;
+		c->mem_wire->keys = c->desc.keys;
+	}
+	m = encode_call(p, c);
+	if (!m) {
+		if (c->slot != NO_SLOT)
+			release_slot(p, c->slot);
+		retract_and_finish(c, -EMSGSIZE);
+		return;
+	}
+	c->sent = true;
+	p->last_traffic = loop_of(p)->now;
+	p->n_sent++;
+	link_send(p->link, FRAME_REQUEST, tag, m); /* may break the link: c is not ours any more */
+}
+
+/* Gives waiting calls a slot while there are some, in order. */
+static void pump(struct peer *p)
+{
+	uint32_t slot = 0;
+	struct call *c;
+
+	while (p->state == PEER_UP && (c = list_first(&p->queue, struct call, link))) {
+		while (slot < p->n_slots && p->slots[slot].busy)
+			slot++;
+		if (slot >= p->n_slots)
+			return;
+		p->slots[slot].busy = true;
+		p->slots[slot].call = c;
+		c->slot = slot;
+		c->sequence = ++p->slots[slot].sequence;
+		transmit(p, c);
+	}
+}
+
+static void enqueue(struct peer *p, struct call *c, struct req *q, bool front)
+{
+	c->peer = p;
+	c->q = q;
+	c->slot = NO_SLOT;
+	c->sent = false;
+	c->status = 0;
+	c->desc.tag = 0;
+	c->in = NULL;
+	list_init(&c->link);
+	c->timer.when = 0;
+	c->timer.fire = call_timeout;
+	req_hold(q);
+	if (timer_set(loop_of(p), &c->timer, c->deadline)) {
+		finish(c, -ENOMEM);
+		return;
+	}
+	if (front)
+		list_push_front(&p->queue, &c->link);
+	else
+		list_push(&p->queue, &c->link);
+	if (p->state == PEER_IDLE)
+		peer_dial(p);
+	else
+		pump(p);
+}
+
+void peer_call(struct peer *p, struct call *c, struct req *q)
+{
+	enqueue(p, c, q, false);
+}
+
+void peer_call_front(struct peer *p, struct call *c, struct req *q)
+{
+	enqueue(p, c, q, true);
+}
+
+/* ---- replies ---- */
+
+static struct call *call_of_reply(struct peer *p, const struct wire_rep_head *h, uint64_t tag)
+{
+	uint32_t slot = (uint32_t)(tag >> 32);
+
+	if (h->slot != slot || h->sequence != (uint32_t)tag)
+		return NULL;
+	if (slot == NO_SLOT)
+		return p->session_call.q ? &p->session_call : NULL;
+	if (slot >= SESSION_SLOTS || !p->slots[slot].busy || p->slots[slot].sequence != h->sequence)
+		return NULL;
+	return p->slots[slot].call;
+}
+
+/* The server no longer knows our session. */
+static bool session_gone(struct peer *p, const struct wire_rep_head *h)
+{
+	return h->status == ESTALE && h->slots == 0 && p->state == PEER_UP;
+}
+
+int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m)
+{
+	struct wire_rep_head h;
+	struct call *c;
+	struct xdr x;
+	int error;
+
+	xdr_decoder(&x, m->body, m->len, NULL);
+	if (!xdr_wire_rep_head(&x, &h) || h.status < 0 || h.status >= 4096) {
+		msg_free(m);
+		return -EPROTO;
+	}
+	if (session_gone(p, &h)) {
+		p->session = 0;
+		msg_free(m);
+		return -ESTALE; /* closes the link; the next one gets a new session */
+	}
+	c = call_of_reply(p, &h, tag);
+	if ((uint32_t)(tag >> 32) != NO_SLOT && (uint32_t)(tag >> 32) < SESSION_SLOTS)
+		release_slot(p, (uint32_t)(tag >> 32));
+	if (h.slots)
+		p->n_slots = MIN(h.slots, (uint32_t)SESSION_SLOTS);
+	p->verifier = h.verifier;
+	p->last_traffic = loop_of(p)->now;
+	if (!c) { /* given up long ago */
+		msg_free(m);
+		pump(p);
+		return 0;
+	}
+	error = -h.status;
+	x.arena = c->arena;
+	if (error == -EREMOTE ? !xdr_wire_referral(&x, &c->referral) :
+	    !error && (!c->get_res(&x, c->res) || xdr_left(&x)))
+		error = -EBADMSG;
+	c->head = h;
+	c->in = m;
+	c->verifier = h.verifier;
+	if (c->desc.tag)
+		net_retract(l, &c->desc, c->q);
+	finish(c, error);
+	pump(p);
+	return error == -EBADMSG ? -EPROTO : 0;
+}
+
+/* ---- the session ---- */
+
+static void renew(struct peer *p)
+{
+	uint64_t third = p->lease_ms * NSEC_PER_MSEC / 3;
+
+	if (p->keep_alive && p->state == PEER_UP)
+		timer_set(loop_of(p), &p->timer, p->last_traffic + MAX(third, NSEC_PER_MSEC));
+}
+
+static bool ping_step(struct req *q)
+{
+	struct peer *p = container_of(q, struct peer, ping_req);
+
+	call_fini(&p->ping);
+	req_fini(q);
+	p->ping_busy = false;
+	renew(p);
+	return false;
+}
+
+static const char *const one_state[] = { "wait" };
+static const struct req_ops ping_ops = { "ping", ping_step, 0, 1, one_state, NULL };
+
+static void peer_timer(struct timer *t)
+{
+	struct peer *p = container_of(t, struct peer, timer);
+	struct loop *l = loop_of(p);
+	uint64_t third = p->lease_ms * NSEC_PER_MSEC / 3;
+
+	if (p->state == PEER_WAITING) {
+		peer_dial(p);
+		return;
+	}
+	if (p->state != PEER_UP || p->ping_busy)
+		return;
+	if (l->now < p->last_traffic + third) {
+		renew(p);
+		return;
+	}
+	p->ping_busy = true;
+	req_init(&p->ping_req, l, &ping_ops, 0);
+	p->ping = (struct call){ .op = OP_PING,
+				 .put_args = XDR_ANY(xdr_wire_void_args),
+				 .args = &p->ping_args,
+				 .get_res = XDR_ANY(xdr_wire_void_res),
+				 .res = &p->ping_res,
+				 .deadline = l->now + MAX(third, NSEC_PER_SEC) };
+	peer_call(p, &p->ping, &p->ping_req);
+}
+
+/* What was under way when the session was lost: starts over, or fails where that would be a second
+ * execution. */
+static void forget_session(struct peer *p)
+{
+	struct list again = LIST_INIT(again);
+
+	for (uint32_t i = 0; i < SESSION_SLOTS; i++) {
+		struct call *c = p->slots[i].call;
+
+		p->slots[i] = (struct peer_slot){ 0 };
+		if (!c)
+			continue;
+		c->slot = NO_SLOT;
+		if (c->change)
+			finish(c, -EIO);
+		else
+			list_push(&again, &c->link);
+	}
+	list_splice(&again, &p->queue);
+	list_splice(&p->queue, &again);
+}
+
+static void resend(struct peer *p)
+{
+	for (uint32_t i = 0; i < SESSION_SLOTS && p->state == PEER_UP; i++) {
+		struct call *c = p->slots[i].call;
+
+		if (!c || c->sent) {
+			if (!c) /* given up, and the server has ended it */
+				p->slots[i].busy = false;
+			continue;
+		}
+		p->n_resent++;
+		transmit(p, c);
+	}
+}
+
+static bool session_step(struct req *q)
+{
+	struct peer *p = container_of(q, struct peer, session_req);
+	struct wire_session_res *r = &p->session_res;
+	int error = q->error;
+	bool lost, restarted;
+
+	req_fini(q);
+	p->session_busy = false;
+	call_fini(&p->session_call);
+	if (p->state != PEER_SESSION || !p->link)
+		return false;
+	if (error) {
+		p->last_error = error;
+		if (error == -ESTALE)
+			p->session = 0;
+		link_close(p->link, error);
+		return false;
+	}
+	lost = !r->resumed;
+	restarted = p->boot && p->boot != r->boot;
+	if (lost)
+		forget_session(p);
+	p->session = r->id;
+	p->boot = r->boot;
+	p->lease_ms = r->lease_ms;
+	p->n_slots = MIN(r->slots, (uint32_t)SESSION_SLOTS);
+	p->state = PEER_UP;
+	p->backoff_ms = 0;
+	p->last_error = 0;
+	if (p->restarted && (lost || restarted))
+		p->restarted(p, lost);
+	resend(p);
+	pump(p);
+	renew(p);
+	return false;
+}
+
+static const struct req_ops session_ops = { "session", session_step, 0, 1, one_state, NULL };
+
+void peer_link_up(struct peer *p, struct link *l)
+{
+	struct loop *lp = loop_of(p);
+
+	p->state = PEER_SESSION;
+	p->verifier = l->verifier;
+	if (!p->session)
+		lp->env->clock->random(lp->env, p->secret, sizeof(p->secret));
+	p->session_args = (struct wire_session_args){ .id = p->session, .client = wire_text(p->net->id.host) };
+	memcpy(p->session_args.secret, p->secret, sizeof(p->secret));
+	req_init(&p->session_req, lp, &session_ops, 0);
+	p->session_busy = true;
+	p->session_call = (struct call){ .op = OP_SESSION,
+					 .put_args = XDR_ANY(xdr_wire_session_args),
+					 .args = &p->session_args,
+					 .get_res = XDR_ANY(xdr_wire_session_res),
+					 .res = &p->session_res,
+					 .peer = p,
+					 .q = &p->session_req,
+					 .slot = NO_SLOT,
+					 .deadline = lp->now + p->net->id.timeout_ms * NSEC_PER_MSEC };
+	p->session_call.timer.fire = call_timeout;
+	list_init(&p->session_call.link);
+	req_hold(&p->session_req);
+	timer_set(lp, &p->session_call.timer, p->session_call.deadline);
+	transmit(p, &p->session_call);
+}
+
+static void fail_queued(struct peer *p, int error)
+{
+	struct list now = LIST_INIT(now);
+	struct call *c;
+
+	list_splice(&now, &p->queue);
+	while ((c = list_first(&now, struct call, link)))
+		finish(c, error);
+}
+
+void peer_link_down(struct peer *p, struct link *l, int error)
+{
+	struct loop *lp = loop_of(p);
+	uint32_t jitter;
+
+	if (p->link != l)
+		return;
+	p->link = NULL;
+	p->last_error = error;
+	p->state = PEER_WAITING;
+	for (uint32_t i = 0; i < SESSION_SLOTS; i++) {
+		struct call *c = p->slots[i].call;
+
+		if (!c)
+			continue;
+		c->sent = false;
+		c->desc.tag = 0;
+		call_fini(c);
+	}
+	if (p->session_call.q)
+		finish(&p->session_call, error);
+	if (error == -EKEYREJECTED || error == -EXDEV || error == -EPROTONOSUPPORT)
+		fail_queued(p, error); /* trying again will not help */
+	lp->env->clock->random(lp->env, &jitter, sizeof(jitter));
+	p->backoff_ms = MIN(MAX(2 * p->backoff_ms, (uint32_t)BACKOFF_MIN_MS), (uint32_t)BACKOFF_MAX_MS);
+	timer_set(lp, &p->timer, lp->now + (p->backoff_ms + jitter % p->backoff_ms) * NSEC_PER_MSEC / 2);
+}
+
+static void peer_dial(struct peer *p)
+{
+	struct link *l;
+	int r;
+
+	p->state = PEER_DIALLING;
+	r = link_dial(p->net, p, p->address, p->target, &l);
+	if (r) {
+		p->link = NULL;
+		peer_link_down(p, NULL, r);
+		return;
+	}
+	p->link = l;
+}
+
+/* ---- life ---- */
+
+void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, const char *address)
+{
+	memset(p, 0, sizeof(*p));
+	p->net = n;
+	p->role = role;
+	p->target = target;
+	p->n_slots = 1;
+	p->lease_ms = 30000;
+	p->keep_alive = true;
+	strncpy(p->address, address, sizeof(p->address) - 1);
+	list_init(&p->queue);
+	p->timer.fire = peer_timer;
+}
+
+void peer_fini(struct peer *p)
+{
+	struct call *c;
+
+	if (!p->net)
+		return;
+	if (p->link)
+		link_close(p->link, -ESHUTDOWN);
+	timer_del(loop_of(p), &p->timer);
+	p->state = PEER_IDLE;
+	for (uint32_t i = 0; i < SESSION_SLOTS; i++)
+		if (p->slots[i].call)
+			finish(p->slots[i].call, -ESHUTDOWN);
+	while ((c = list_first(&p->queue, struct call, link)))
+		finish(c, -ESHUTDOWN);
+	if (p->ping_busy)
+		req_fini(&p->ping_req);
+	if (p->session_busy)
+		req_fini(&p->session_req);
+	call_fini(&p->ping);
+	call_fini(&p->session_call);
+	p->net = NULL;
+}

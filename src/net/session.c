@@ -1,0 +1,132 @@
+/* The server's side of sessions: who has a standing with us, over which link, which slots are in
+ * service, and when a lease ends. Owned by the loop; opens and locks hang on it but belong to the server. */
+#include <stdlib.h>
+
+#include "net/net.h"
+
+int sessions_init(struct sessions *t, struct loop *l, uint64_t lease_ns)
+{
+	memset(t, 0, sizeof(*t));
+	list_init(&t->all);
+	t->loop = l;
+	t->lease_ns = lease_ns;
+	return htab_init(&t->by_id);
+}
+
+void sessions_fini(struct sessions *t)
+{
+	struct session *s, *tmp;
+
+	list_for_each_safe(s, tmp, &t->all, all)
+		session_free(s);
+	htab_destroy(&t->by_id);
+}
+
+/* Lazily: the timer is moved only when it fires, not with every request. */
+static void lease_timer(struct timer *tm)
+{
+	struct session *s = container_of(tm, struct session, lease);
+	struct sessions *t = s->table;
+	uint64_t end = s->renewed + t->lease_ns;
+
+	if (t->loop->now < end) {
+		timer_set(t->loop, tm, end);
+		return;
+	}
+	if (s->link)
+		link_close(s->link, -ETIMEDOUT);
+	t->expired(t->owner, s);
+}
+
+int session_new(struct sessions *t, uint64_t id, const uint8_t secret[16], const char *client,
+		struct session **out)
+{
+	struct session *s = calloc(1, sizeof(*s));
+
+	if (!s || htab_insert(&t->by_id, &s->node, hash_u64(id))) {
+		free(s);
+		return -ENOMEM;
+	}
+	s->table = t;
+	s->id = id;
+	memcpy(s->secret, secret, sizeof(s->secret));
+	strncpy(s->client, client, sizeof(s->client) - 1);
+	list_push(&t->all, &s->all);
+	list_init(&s->ending);
+	list_init(&s->opens);
+	t->count++;
+	s->renewed = t->loop->now;
+	s->lease.fire = lease_timer;
+	timer_set(t->loop, &s->lease, s->renewed + t->lease_ns);
+	*out = s;
+	return 0;
+}
+
+struct session *session_find(struct sessions *t, uint64_t id)
+{
+	for (struct hnode *n = htab_first(&t->by_id, hash_u64(id)); n; n = htab_next(n)) {
+		struct session *s = container_of(n, struct session, node);
+
+		if (s->id == id)
+			return s;
+	}
+	return NULL;
+}
+
+void session_attach(struct session *s, struct link *l)
+{
+	s->link = l;
+	s->renewed = s->table->loop->now;
+	l->session = s;
+}
+
+void session_detach(struct session *s)
+{
+	if (s->link)
+		s->link->session = NULL;
+	s->link = NULL;
+}
+
+void session_free(struct session *s)
+{
+	session_detach(s);
+	timer_del(s->table->loop, &s->lease);
+	htab_remove(&s->table->by_id, &s->node);
+	list_del(&s->all);
+	s->table->count--;
+	free(s);
+}
+
+int session_enter(struct session *s, uint32_t slot, uint32_t sequence, void *request)
+{
+	struct slot *sl = &s->slots[slot];
+
+	if (slot >= SESSION_SLOTS || sl->request || sequence < sl->sequence)
+		return -EBADMSG;
+	s->renewed = s->table->loop->now;
+	sl->sequence = sequence;
+	sl->request = request;
+	s->in_service++;
+	return 0;
+}
+
+void session_leave(struct session *s, uint32_t slot)
+{
+	struct list *it;
+
+	s->slots[slot].request = NULL;
+	if (--s->in_service)
+		return;
+	while ((it = list_pop(&s->ending)))
+		req_done(list_entry(it, struct session_wait, link)->q, 0, 0);
+}
+
+void session_quiesce(struct session *s, struct session_wait *w, struct req *q)
+{
+	list_init(&w->link);
+	if (!s->in_service)
+		return;
+	w->q = q;
+	req_hold(q);
+	list_push(&s->ending, &w->link);
+}

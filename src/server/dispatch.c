@@ -1,0 +1,307 @@
+/* From a message to a request in service, and from its result to a reply.
+ *
+ * A request borrows a slot of its session from here to sreq_reply(). It holds a reference to its link;
+ * when that breaks the request still runs to its end (its transfers fail) and only the reply is dropped.
+ * Buffers: the message is kept until the reply, arguments refer into it. Errors: a message that breaks
+ * the rules closes its link; everything else is a status in a reply. */
+#include <stdlib.h>
+
+#include "server/srv.h"
+
+#define ARENA_LIMIT (1 * MIB) /* of one request */
+
+static struct sreq *sreq_new(struct server *srv)
+{
+	struct list *it = list_pop(&srv->spare_reqs);
+	struct sreq *s;
+
+	if (it) {
+		struct arena keep;
+
+		s = list_entry(it, struct sreq, link_mate);
+		keep = s->arena;
+		memset(s, 0, sizeof(*s));
+		s->arena = keep;
+	} else {
+		s = calloc(1, sizeof(*s));
+		if (!s)
+			return NULL;
+		arena_init(&s->arena, ARENA_LIMIT);
+	}
+	list_init(&s->link_mate);
+	s->srv = srv;
+	s->change.arena = &s->arena;
+	return s;
+}
+
+static void sreq_free(struct sreq *s)
+{
+	struct server *srv = s->srv;
+
+	msg_free(s->in);
+	arena_reset(&s->arena);
+	srv->in_service--;
+	list_push_front(&srv->spare_reqs, &s->link_mate);
+}
+
+void spare_requests_free(struct server *srv)
+{
+	struct list *it;
+
+	while ((it = list_pop(&srv->spare_reqs))) {
+		struct sreq *s = list_entry(it, struct sreq, link_mate);
+
+		arena_destroy(&s->arena);
+		free(s);
+	}
+}
+
+void sreq_abandon(struct sreq *s)
+{
+	list_del(&s->q.all);
+	list_del(&s->q.link);
+	link_unref(s->link);
+	sreq_free(s);
+}
+
+/* ---- replies ---- */
+
+static void send_reply(struct sreq *s, int error, uint32_t slots)
+{
+	struct server *srv = s->srv;
+	struct wire_rep_head h = {
+		.status = -error,
+		.slot = s->head.slot,
+		.sequence = s->head.sequence,
+		.verifier = srv->net.id.verifier,
+		.map_version = srv->map_version,
+		.slots = slots,
+		.eager_bytes = INLINE_MAX,
+		.load = srv->in_service,
+	};
+	struct msg *m = NULL;
+
+	if (error == -EREMOTE)
+		m = msg_encode(&srv->net, XDR_ANY(xdr_wire_rep_head), &h, XDR_ANY(xdr_wire_referral),
+			       &s->referral);
+	else if (!error)
+		m = msg_encode(&srv->net, XDR_ANY(xdr_wire_rep_head), &h, s->row->res_filter, s->res);
+	if (!m) {
+		if (!error) /* a result that does not fit is our own mistake */
+			h.status = EMSGSIZE;
+		m = msg_encode(&srv->net, XDR_ANY(xdr_wire_rep_head), &h, NULL, NULL);
+	}
+	if (m)
+		link_send(s->link, FRAME_REPLY, s->tag, m);
+	else
+		link_close(s->link, -ENOMEM);
+}
+
+bool sreq_reply(struct sreq *s)
+{
+	int error = s->q.error;
+
+	log_at(LOG_DEBUG, "server", s->head.trace, "%s of %s: %s after %llu us", s->row->name, s->link->host,
+	       error_text(error), (unsigned long long)(s->srv->loop->now - s->q.born) / 1000);
+	if (s->session)
+		session_leave(s->session, s->head.slot);
+	send_reply(s, error, SESSION_SLOTS);
+	link_unref(s->link);
+	req_fini(&s->q);
+	sreq_free(s);
+	return false;
+}
+
+/* ---- the two short flavours ---- */
+
+enum { HANDLE, HANDLE_REPLY };
+static const char *const handle_names[] = { "handle", "reply" };
+
+static bool handle_step(struct req *q)
+{
+	struct sreq *s = sreq_of(q);
+
+	if (q->state == HANDLE_REPLY)
+		return sreq_reply(s);
+	req_goto(q, HANDLE_REPLY);
+	q->error = s->row->handle(s);
+	return true;
+}
+
+const struct req_ops handle_ops = { "handle", handle_step, HANDLE_REPLY, 2, handle_names, NULL };
+
+/* PREPARE -> COMMIT -> REPLY */
+enum { CHANGE_PREPARE, CHANGE_COMMIT, CHANGE_REPLY };
+static const char *const change_names[] = { "prepare", "commit", "reply" };
+
+static bool change_step(struct req *q)
+{
+	struct sreq *s = sreq_of(q);
+	struct change *c = &s->change;
+	int r;
+
+	switch (q->state) {
+	case CHANGE_PREPARE: /* the answer of an earlier execution comes before everything else */
+		req_goto(q, CHANGE_COMMIT);
+		r = meta_replay(s->srv->meta, s->head.session, s->head.slot, s->head.sequence, &c->res,
+				&s->arena);
+		if (r != -ENOENT) {
+			q->error = r;
+			break;
+		}
+		q->error = s->row->prepare(s);
+		if (!q->error)
+			meta_submit(s->srv->meta, c, q);
+		break;
+	case CHANGE_COMMIT:
+		req_goto(q, CHANGE_REPLY);
+		q->error = c->res.status ? -c->res.status : s->row->finish(s);
+		break;
+	case CHANGE_REPLY:
+		return sreq_reply(s);
+	}
+	return true;
+}
+
+const struct req_ops change_ops = { "change", change_step, CHANGE_REPLY, 3, change_names, NULL };
+
+void sreq_record(struct sreq *s, uint32_t kind)
+{
+	struct env *e = s->srv->loop->env;
+
+	s->change.rec = (struct wire_record){
+		.kind = kind,
+		.time = (int64_t)e->clock->wall(e),
+		.session = s->head.session,
+		.slot = s->head.slot,
+		.sequence = s->head.sequence,
+		.uid = s->head.uid,
+		.gid = s->head.gid,
+		.n_gids = s->head.n_gids,
+		.gids = s->head.gids,
+	};
+}
+
+bool is_sreq(const struct req *q)
+{
+	for (unsigned i = 0; i < n_op_rows; i++)
+		if (op_rows[i].ops == q->ops)
+			return true;
+	return false;
+}
+
+/* ---- requests ---- */
+
+static int decode(struct sreq *s)
+{
+	struct xdr x;
+
+	xdr_decoder(&x, s->in->body, s->in->len, &s->arena);
+	if (!xdr_wire_req_head(&x, &s->head))
+		return -EPROTO;
+	s->row = op_row(s->head.op);
+	if (!s->row)
+		return -EPROTO;
+	s->args = arena_alloc(&s->arena, s->row->args_size);
+	s->res = arena_alloc(&s->arena, s->row->res_size);
+	s->op = arena_alloc(&s->arena, MAX(s->row->state_size, (uint16_t)1));
+	if (!s->args || !s->res || !s->op)
+		return -ENOMEM;
+	if (!s->row->args_filter(&x, s->args) || xdr_left(&x))
+		return -EPROTO;
+	s->cred = (struct cred){ s->head.uid, s->head.gid, s->head.n_gids, s->head.gids };
+	return 0;
+}
+
+/* What may not be done here or by this link: 0 or the status to answer with. */
+static int permitted(const struct sreq *s)
+{
+	const struct server *srv = s->srv;
+	unsigned flags = s->row->flags;
+
+	if (srv->stopping)
+		return -ESHUTDOWN;
+	if ((flags & OP_FROM_SERVERS) && s->link->role != LINK_SERVER)
+		return -EPERM;
+	if (((flags & OP_NEEDS_META) && !srv->meta) ||
+	    ((flags & OP_NEEDS_DATA) && !(srv->self->roles & ROLE_DATA)))
+		return -EOPNOTSUPP;
+	if (s->head.map_version && s->head.map_version < srv->map_version && !(flags & OP_NO_SESSION) &&
+	    s->head.op != OP_MAP)
+		return -EREMCHG;
+	return 0;
+}
+
+/* A request that gets no slot: answer, forget. */
+static void turn_away(struct sreq *s, int status, uint32_t slots)
+{
+	send_reply(s, status, slots);
+	link_unref(s->link);
+	sreq_free(s);
+}
+
+void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
+{
+	struct server *srv = owner;
+	struct sreq *s = sreq_new(srv);
+	int r;
+
+	if (!s) {
+		msg_free(m);
+		link_close(l, -ENOMEM);
+		return;
+	}
+	srv->in_service++;
+	srv->requests++;
+	s->link = l;
+	s->in = m;
+	s->tag = tag;
+	link_ref(l);
+	r = decode(s);
+	if (!r && tag != ((uint64_t)s->head.slot << 32 | s->head.sequence))
+		r = -EPROTO;
+	if (!r && !(s->row->flags & OP_NO_SESSION)) {
+		if (!l->session || l->session->id != s->head.session) {
+			turn_away(s, -ESTALE, 0);
+			return;
+		}
+		r = session_enter(l->session, s->head.slot, s->head.sequence, s);
+	}
+	if (r) {
+		link_close(l, r);
+		link_unref(l);
+		sreq_free(s);
+		return;
+	}
+	if (!(s->row->flags & OP_NO_SESSION)) {
+		s->session = l->session;
+		if (!s->session->reclaimed && s->head.op != OP_RECLAIM) {
+			s->session->reclaimed = true;
+			grace_check(srv);
+		}
+	}
+	req_init(&s->q, srv->loop, s->row->ops, 0);
+	s->q.trace = s->head.trace;
+	s->q.error = permitted(s);
+	req_start(&s->q);
+}
+
+void srv_cancel(void *owner, struct link *l, uint64_t tag)
+{
+	uint32_t slot = (uint32_t)(tag >> 32);
+	struct sreq *s;
+
+	(void)owner;
+	if (!l->session || slot >= SESSION_SLOTS)
+		return;
+	s = l->session->slots[slot].request;
+	if (s && s->head.sequence == (uint32_t)tag)
+		s->cancelled = true;
+}
+
+void srv_link_down(void *owner, struct link *l)
+{
+	(void)owner;
+	if (l->session)
+		session_detach(l->session);
+}

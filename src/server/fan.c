@@ -1,0 +1,90 @@
+/* One call to each target of a layout, side by side: fences and removals. */
+#include "server/srv.h"
+
+int fan_init(struct fan *f, const struct wire_layout_rec *l, struct arena *a)
+{
+	uint32_t n = l->n_targets;
+
+	memset(f, 0, sizeof(*f));
+	f->calls = arena_alloc(a, MAX(n, 1u) * sizeof(*f->calls));
+	f->fence = arena_alloc(a, MAX(n, 1u) * sizeof(*f->fence));
+	f->remove = arena_alloc(a, MAX(n, 1u) * sizeof(*f->remove));
+	f->object = arena_alloc(a, MAX(n, 1u) * sizeof(*f->object));
+	if (!f->calls || !f->fence || !f->remove || !f->object)
+		return -ENOMEM;
+	f->n = n;
+	return 0;
+}
+
+static void call(struct server *srv, struct fan *f, uint32_t i, uint32_t target, struct call c, struct req *q)
+{
+	static const struct cred_wire root = { 0 };
+
+	if (target >= srv->conf->n_targets) {
+		req_hold(q);
+		req_done(q, -EIO, 0);
+		return;
+	}
+	f->calls[i] = c;
+	f->calls[i].cred = &root;
+	f->calls[i].trace = q->trace;
+	f->calls[i].deadline = srv->loop->now + srv->conf->timeout_s * NSEC_PER_SEC;
+	peer_call(&srv->peers[target], &f->calls[i], q);
+}
+
+void fan_fence(struct server *srv, struct fan *f, const struct wire_layout_rec *l, uint64_t ino,
+	       uint64_t epoch, uint64_t truncate_to, struct req *q)
+{
+	struct layout lay = layout_of(l);
+
+	for (uint32_t i = 0; i < f->n; i++) {
+		f->fence[i] = (struct wire_fence_args){
+			.ino = ino,
+			.obj_gen = l->obj_gen,
+			.epoch = epoch,
+			.truncate_to = truncate_to == FENCE_KEEP ? FENCE_KEEP :
+								   layout_object_size(&lay, i, truncate_to),
+		};
+		call(srv, f, i, l->targets[i],
+		     (struct call){ .op = OP_FENCE,
+				    .put_args = XDR_ANY(xdr_wire_fence_args),
+				    .args = &f->fence[i],
+				    .get_res = XDR_ANY(xdr_wire_object_res),
+				    .res = &f->object[i] },
+		     q);
+	}
+}
+
+void fan_remove(struct server *srv, struct fan *f, const struct wire_layout_rec *l, uint64_t ino,
+		uint64_t epoch, struct req *q)
+{
+	for (uint32_t i = 0; i < f->n; i++) {
+		f->remove[i] = (struct wire_remove_args){ ino, l->obj_gen, epoch };
+		call(srv, f, i, l->targets[i],
+		     (struct call){ .op = OP_REMOVE,
+				    .put_args = XDR_ANY(xdr_wire_remove_args),
+				    .args = &f->remove[i],
+				    .get_res = XDR_ANY(xdr_wire_void_res),
+				    .res = &f->object[i] },
+		     q);
+	}
+}
+
+void fan_fini(struct fan *f)
+{
+	for (uint32_t i = 0; i < f->n; i++)
+		call_fini(&f->calls[i]);
+}
+
+uint64_t fan_end(const struct fan *f, const struct wire_layout_rec *l, int64_t *mtime)
+{
+	struct layout lay = layout_of(l);
+	uint64_t end = 0;
+
+	*mtime = 0;
+	for (uint32_t i = 0; i < f->n; i++) {
+		end = MAX(end, layout_file_end(&lay, i, f->object[i].end));
+		*mtime = MAX(*mtime, f->object[i].mtime);
+	}
+	return end;
+}

@@ -1,0 +1,164 @@
+/* Files that are open, or that the server is working on: who has them open, and one worker at a time.
+ * An inode lives while somebody has a reference: an open, a waiter, a task. */
+#include <stdlib.h>
+
+#include "server/srv.h"
+
+struct inode *inode_find(struct server *srv, uint64_t ino)
+{
+	for (struct hnode *n = htab_first(&srv->inodes, hash_u64(ino)); n; n = htab_next(n)) {
+		struct inode *i = container_of(n, struct inode, node);
+
+		if (i->h.ino == ino)
+			return i;
+	}
+	return NULL;
+}
+
+struct inode *inode_get(struct server *srv, const struct wire_handle *h)
+{
+	struct inode *i = inode_find(srv, h->ino);
+
+	if (i) {
+		i->refs++;
+		return i;
+	}
+	i = calloc(1, sizeof(*i));
+	if (!i || htab_insert(&srv->inodes, &i->node, hash_u64(h->ino))) {
+		free(i);
+		return NULL;
+	}
+	i->srv = srv;
+	i->h = *h;
+	i->refs = 1;
+	list_init(&i->waiters);
+	return i;
+}
+
+void inode_put(struct inode *i)
+{
+	if (--i->refs)
+		return;
+	htab_remove(&i->srv->inodes, &i->node);
+	free(i);
+}
+
+void inode_lock(struct inode *i, struct inode_wait *w, struct req *q)
+{
+	list_init(&w->link);
+	w->inode = i;
+	i->refs++;
+	if (!i->locked) {
+		i->locked = true;
+		w->held = true;
+		return;
+	}
+	w->q = q;
+	req_hold(q);
+	list_push(&i->waiters, &w->link);
+}
+
+void inode_unlock(struct inode_wait *w)
+{
+	struct inode *i = w->inode;
+	struct list *next;
+
+	if (!w->held)
+		return;
+	w->held = false;
+	i->locked = false;
+	next = list_pop(&i->waiters);
+	if (next) {
+		struct inode_wait *n = list_entry(next, struct inode_wait, link);
+
+		i->locked = true;
+		n->held = true;
+		req_done(n->q, 0, 0);
+	}
+	inode_put(i);
+}
+
+static uint64_t open_hash(const struct session *s, uint64_t id)
+{
+	return hash_u64(s->id ^ hash_u64(id));
+}
+
+static struct server *server_of(const struct session *s)
+{
+	return s->table->owner;
+}
+
+struct open_file *open_find(struct session *s, uint64_t id)
+{
+	for (struct hnode *n = htab_first(&server_of(s)->opens, open_hash(s, id)); n; n = htab_next(n)) {
+		struct open_file *o = container_of(n, struct open_file, node);
+
+		if (o->session == s && o->id == id)
+			return o;
+	}
+	return NULL;
+}
+
+int open_add(struct session *s, struct inode *i, uint64_t id, uint32_t flags)
+{
+	struct open_file *o = open_find(s, id);
+
+	if (o)
+		return o->inode == i ? 0 : -EINVAL;
+	o = calloc(1, sizeof(*o));
+	if (!o || htab_insert(&i->srv->opens, &o->node, open_hash(s, id))) {
+		free(o);
+		return -ENOMEM;
+	}
+	o->session = s;
+	o->inode = i;
+	o->id = id;
+	o->flags = flags;
+	i->refs++;
+	i->opens++;
+	if (flags & OPEN_WRITE)
+		i->writers++;
+	list_push(&s->opens, &o->in_session);
+	return 0;
+}
+
+void open_drop(struct open_file *o)
+{
+	struct inode *i = o->inode;
+	struct server *srv = i->srv;
+
+	list_del(&o->in_session);
+	htab_remove(&srv->opens, &o->node);
+	i->opens--;
+	if (o->flags & OPEN_WRITE)
+		i->writers--;
+	free(o);
+	if (i->removed && !i->opens)
+		task_start(srv, TASK_REMOVE, &i->h, 0, 0);
+	else if (i->orphaned && !i->writers)
+		task_start(srv, TASK_SETTLE, &i->h, 0, 0);
+	inode_put(i);
+}
+
+static void free_inode(struct hnode *n, void *arg)
+{
+	struct htab *t = arg;
+
+	htab_remove(t, n);
+	free(container_of(n, struct inode, node));
+}
+
+static void free_open(struct hnode *n, void *arg)
+{
+	struct htab *t = arg;
+
+	htab_remove(t, n);
+	free(container_of(n, struct open_file, node));
+}
+
+/* As a crash: forgets everything. */
+void opens_abandon(struct server *srv)
+{
+	htab_walk(&srv->opens, free_open, &srv->opens);
+	htab_walk(&srv->inodes, free_inode, &srv->inodes);
+}

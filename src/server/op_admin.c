@@ -1,0 +1,100 @@
+/* What people and programs ask of a server: is it there, how is it, what is it doing, what is the map. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "server/srv.h"
+
+int do_ping(struct sreq *s)
+{
+	(void)s;
+	return 0;
+}
+
+static void memory_of_process(struct wire_status_res *r)
+{
+	FILE *f = fopen("/proc/self/status", "re");
+	char line[256];
+	unsigned long long kb;
+
+	if (!f)
+		return;
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "VmRSS: %llu", &kb) == 1)
+			r->rss_bytes = kb * KIB;
+		else if (sscanf(line, "RssAnon: %llu", &kb) == 1)
+			r->anon_bytes = kb * KIB;
+	}
+	fclose(f);
+}
+
+int do_status(struct sreq *s)
+{
+	struct server *srv = s->srv;
+	struct wire_status_res *r = s->res;
+
+	*r = (struct wire_status_res){
+		.target = srv->target,
+		.roles = srv->self->roles,
+		.pid = (uint32_t)getpid(),
+		.uptime_ns = srv->loop->now - srv->started,
+		.requests = srv->requests,
+		.in_service = srv->in_service,
+		.links = srv->net.n_links,
+		.sessions = srv->sessions.count,
+		.pool_bytes = srv->pool.n_units * BUF_UNIT,
+		.pool_free = srv->pool.n_free * BUF_UNIT,
+		.pool_waits = srv->pool.n_waits,
+		.verifier = srv->net.id.verifier,
+		.bad_links = srv->net.bad_links,
+		.slow_inline = srv->meta ? meta_slow_reads(srv->meta) : 0,
+	};
+	memory_of_process(r);
+	file_counters(srv->loop, &r->disk_inline, &r->disk_handed);
+	if (srv->disk)
+		disk_space(srv->disk, &r->space_total, &r->space_avail);
+	return 0;
+}
+
+int do_requests(struct sreq *s)
+{
+	struct server *srv = s->srv;
+	struct wire_requests_res *r = s->res;
+	uint64_t now = srv->loop->now;
+	struct req *q;
+
+	r->rows = arena_alloc(&s->arena, 256 * sizeof(*r->rows));
+	if (!r->rows)
+		return -ENOMEM;
+	list_for_each(q, &srv->loop->all, all) {
+		struct wire_request_info *i = &r->rows[r->n_rows];
+		struct sreq *o = sreq_of(q);
+
+		if (q == &s->q)
+			continue;
+		r->total++;
+		if (r->n_rows == 256)
+			continue;
+		*i = (struct wire_request_info){ .op = wire_text(q->ops->name),
+						 .state = wire_text(q->ops->state_names[q->state]),
+						 .age_ns = now - q->born,
+						 .state_ns = now - q->since,
+						 .trace = q->trace };
+		if (is_sreq(q)) {
+			i->op = wire_text(o->row->name);
+			i->session = o->head.session;
+			i->uid = o->head.uid;
+			i->ino = o->ino;
+			i->client = wire_text(o->link->host);
+		}
+		r->n_rows++;
+	}
+	return 0;
+}
+
+int do_map(struct sreq *s)
+{
+	struct wire_map_res *r = s->res;
+
+	*r = s->srv->map;
+	return 0;
+}

@@ -1,0 +1,210 @@
+/* READ and WRITE of object extents.
+ *
+ *   OPEN -> PLAN -> INLINE or MOVE -> REPLY
+ *
+ * Small ones travel inside the message: one buffer, one turn. Others go through windows (windows.c). */
+#include "server/srv.h"
+
+enum { OPEN, PLAN, INLINE, ACCESS, FINISH, REPLY };
+static const char *const names[] = { "open", "plan", "turn", "disk", "move", "reply" };
+
+static uint64_t total_of(const struct wire_extent *e, uint32_t n)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		sum += e[i].length;
+	return sum;
+}
+
+/* Lies about lengths do not get past this. */
+static int check_list(const struct wire_extent *e, uint32_t n, const struct wire_mem_desc *mem,
+		      uint64_t inline_bytes, bool write)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (e[i].offset > INT64_MAX || e[i].length > INT64_MAX - e[i].offset)
+			return -EFBIG;
+		if (e[i].length > INT64_MAX - sum)
+			return -EINVAL;
+		sum += e[i].length;
+	}
+	if (mem->tag)
+		return sum == mem->length ? 0 : -EINVAL;
+	if (write)
+		return sum == inline_bytes ? 0 : -EINVAL;
+	return sum <= INLINE_MAX ? 0 : -EINVAL;
+}
+
+static void range_of(const struct wire_extent *e, uint32_t n, uint64_t *lo, uint64_t *hi)
+{
+	*lo = UINT64_MAX;
+	*hi = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		*lo = MIN(*lo, e[i].offset);
+		*hi = MAX(*hi, e[i].offset + e[i].length);
+	}
+}
+
+/* Inline data lie one after another in the first unit of the buffer. */
+static struct iovec *inline_iov(struct sreq *s, const struct wire_extent *e, uint32_t n, void *base)
+{
+	struct iovec *iov = arena_alloc(&s->arena, n * sizeof(*iov));
+	char *p = base;
+
+	for (uint32_t i = 0; iov && i < n; p += e[i++].length)
+		iov[i] = (struct iovec){ p, e[i].length };
+	return iov;
+}
+
+static void plan(struct sreq *s, struct data_state *d, const struct wire_capability *cap,
+		 const struct wire_extent *list, uint32_t n, const struct wire_mem_desc *mem, bool write)
+{
+	uint64_t total = total_of(list, n), lo, hi;
+
+	if (!d->object || !total) { /* no object: nothing to read */
+		req_goto(&s->q, FINISH);
+		return;
+	}
+	if (!mem->tag) {
+		range_of(list, n, &lo, &hi);
+		if (!write)
+			buf_get(&s->srv->pool, &d->buf, total, &s->q);
+		turn_begin(d->object, &d->turn, cap->epoch, lo, hi, write, &s->q);
+		return;
+	}
+	req_goto(&s->q, FINISH);
+	d->m = (struct mover){ .s = s,
+			       .object = d->object,
+			       .mem = mem,
+			       .list = list,
+			       .n_list = n,
+			       .epoch = cap->epoch,
+			       .end = object_end(d->object),
+			       .write = write };
+	mover_start(&d->m);
+}
+
+static int access_inline(struct sreq *s, struct data_state *d, const struct wire_extent *list, uint32_t n,
+			 void *base, bool write)
+{
+	struct env *e = s->srv->loop->env;
+	struct io *ios = n <= ARRAY_LEN(d->ios) ? d->ios : arena_alloc(&s->arena, n * sizeof(*ios));
+	struct iovec *iov = inline_iov(s, list, n, base);
+
+	if (!ios || !iov)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++) {
+		if (!list[i].length)
+			continue;
+		if (write)
+			object_write(d->object, &ios[i], list[i].offset, &iov[i], 1,
+				     (int64_t)e->clock->wall(e), &s->q);
+		else
+			object_read(d->object, &ios[i], list[i].offset, &iov[i], 1, &s->q);
+	}
+	return 0;
+}
+
+static bool finish(struct sreq *s, struct data_state *d)
+{
+	turn_end(&d->turn);
+	if (s->q.error == -ESTALE) /* fenced meanwhile */
+		s->q.error = -EKEYEXPIRED;
+	object_put(d->object);
+	d->object = NULL;
+	return true;
+}
+
+static bool read_step(struct req *q)
+{
+	struct sreq *s = sreq_of(q);
+	struct wire_read_args *a = s->args;
+	struct wire_read_res *r = s->res;
+	struct data_state *d = s->op;
+
+	switch (q->state) {
+	case OPEN:
+		req_goto(q, PLAN);
+		s->ino = a->cap.ino;
+		q->error = cap_check(s->srv, &a->cap, CAP_READ);
+		if (!q->error)
+			q->error = check_list(a->list, a->n_list, &a->mem, 0, false);
+		if (!q->error)
+			object_get(s->srv->disk, a->cap.ino, a->cap.obj_gen, false, &d->object, q);
+		break;
+	case PLAN:
+		req_goto(q, INLINE);
+		plan(s, d, &a->cap, a->list, a->n_list, &a->mem, false);
+		r->end = d->object ? object_end(d->object) : 0;
+		break;
+	case INLINE:
+		req_goto(q, ACCESS);
+		q->error = access_inline(s, d, a->list, a->n_list, d->buf.iov[0].iov_base, false);
+		break;
+	case ACCESS:
+		req_goto(q, FINISH);
+		r->data = (struct wire_bytes){ (uint32_t)d->buf.len, d->buf.iov[0].iov_base };
+		break;
+	case FINISH:
+		req_goto(q, REPLY);
+		break;
+	case REPLY: /* the reply copies inline data out of the buffer */
+		if (q->error == -ENOENT && !d->object)
+			q->error = 0;
+		finish(s, d);
+		if (d->buf.pool) {
+			struct buf keep = d->buf;
+
+			list_init(&keep.link);
+			sreq_reply(s);
+			buf_put(&keep);
+			return false;
+		}
+		return sreq_reply(s);
+	}
+	return true;
+}
+
+const struct req_ops read_ops = { "read", read_step, REPLY, 6, names, NULL };
+
+static bool write_step(struct req *q)
+{
+	struct sreq *s = sreq_of(q);
+	struct wire_write_args *a = s->args;
+	struct wire_write_res *r = s->res;
+	struct data_state *d = s->op;
+
+	switch (q->state) {
+	case OPEN:
+		req_goto(q, PLAN);
+		s->ino = a->cap.ino;
+		q->error = cap_check(s->srv, &a->cap, CAP_WRITE);
+		if (!q->error)
+			q->error = check_list(a->list, a->n_list, &a->mem, a->data.len, true);
+		if (!q->error)
+			object_get(s->srv->disk, a->cap.ino, a->cap.obj_gen, true, &d->object, q);
+		break;
+	case PLAN:
+		req_goto(q, INLINE);
+		plan(s, d, &a->cap, a->list, a->n_list, &a->mem, true);
+		break;
+	case INLINE:
+		req_goto(q, ACCESS);
+		q->error = access_inline(s, d, a->list, a->n_list, (void *)(uintptr_t)a->data.p, true);
+		break;
+	case ACCESS:
+	case FINISH:
+		req_goto(q, REPLY);
+		r->end = object_end(d->object);
+		r->mtime = object_mtime(d->object);
+		break;
+	case REPLY:
+		finish(s, d);
+		return sreq_reply(s);
+	}
+	return true;
+}
+
+const struct req_ops write_ops = { "write", write_step, REPLY, 6, names, NULL };

@@ -1,0 +1,115 @@
+/* Operations on a whole object: SYNC, OBJSTAT, and from metadata servers FENCE and REMOVE.
+ *
+ *   GET -> WORK -> REPLY */
+#include "server/srv.h"
+
+enum { GET, WORK, REPLY };
+static const char *const names[] = { "open", "work", "reply" };
+
+static bool reply(struct sreq *s)
+{
+	struct object_state *st = s->op;
+
+	object_put(st->object);
+	st->object = NULL;
+	return sreq_reply(s);
+}
+
+static void get(struct sreq *s, const struct wire_capability *c, uint32_t rights)
+{
+	struct object_state *st = s->op;
+
+	s->ino = c->ino;
+	s->q.error = cap_check(s->srv, c, rights);
+	if (!s->q.error)
+		object_get(s->srv->disk, c->ino, c->obj_gen, false, &st->object, &s->q);
+}
+
+/* An object that is not there was never written: that is an answer, not an error. */
+static void answer(struct sreq *s)
+{
+	struct object_state *st = s->op;
+	struct wire_object_res *r = s->res;
+
+	if (s->q.error == -ENOENT)
+		s->q.error = 0;
+	if (st->object) {
+		r->end = object_end(st->object);
+		r->mtime = object_mtime(st->object);
+	}
+}
+
+static bool sync_step(struct req *q)
+{
+	struct sreq *s = sreq_of(q);
+	struct object_state *st = s->op;
+
+	switch (q->state) {
+	case GET:
+		req_goto(q, WORK);
+		get(s, &((struct wire_sync_args *)s->args)->cap, 0);
+		break;
+	case WORK:
+		req_goto(q, REPLY);
+		object_sync(st->object, q);
+		break;
+	case REPLY:
+		answer(s);
+		return reply(s);
+	}
+	return true;
+}
+
+const struct req_ops sync_ops = { "sync", sync_step, REPLY, 3, names, NULL };
+
+static bool objstat_step(struct req *q)
+{
+	struct sreq *s = sreq_of(q);
+
+	if (q->state == GET) {
+		req_goto(q, REPLY);
+		get(s, &((struct wire_objstat_args *)s->args)->cap, 0);
+		return true;
+	}
+	answer(s);
+	return reply(s);
+}
+
+const struct req_ops objstat_ops = { "objstat", objstat_step, REPLY, 3, names, NULL };
+
+static bool fence_step(struct req *q)
+{
+	struct sreq *s = sreq_of(q);
+	struct wire_fence_args *a = s->args;
+	struct wire_object_res *r = s->res;
+	struct object_state *st = s->op;
+
+	if (q->state == GET) {
+		req_goto(q, REPLY);
+		s->ino = a->ino;
+		disk_fence(s->srv->disk, a->ino, a->obj_gen, a->epoch, a->truncate_to, &st->end, &st->mtime,
+			   q);
+		return true;
+	}
+	r->end = st->end;
+	r->mtime = st->mtime;
+	return reply(s);
+}
+
+const struct req_ops fence_ops = { "fence", fence_step, REPLY, 3, names, NULL };
+
+static bool remove_step(struct req *q)
+{
+	struct sreq *s = sreq_of(q);
+	struct wire_remove_args *a = s->args;
+
+	if (q->state == GET) {
+		req_goto(q, REPLY);
+		s->ino = a->ino;
+		disk_remove(s->srv->disk, a->ino, a->obj_gen, a->epoch, q);
+		return true;
+	}
+	return reply(s);
+}
+
+const struct req_ops remove_ops = { "remove", remove_step, REPLY, 3, names, NULL };

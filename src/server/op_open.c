@@ -1,0 +1,418 @@
+/* Opening and closing files, capabilities, and what clients claim after a restart.
+ *
+ *   OPEN:  WALK -> MADE -> LOCKED -> UNSETTLED -> FENCE -> FENCED -> GRANT -> REPLY
+ *   CLOSE: FIND -> RECORD -> DROP -> REPLY
+ *
+ * Opening for reading goes from WALK to GRANT. Opening for writing makes sure that the unsettled row is
+ * durable before the capability leaves; the inode lock keeps it so until then. Creating locks the new
+ * inode before its record is queued. O_TRUNC runs a truncate to 0 (FENCE, FENCED) under the same lock. */
+#include "server/srv.h"
+
+enum { WALK, MADE, LOCKED, UNSETTLED, FENCE, FENCED, GRANT, REPLY };
+static const char *const names[] = { "walk",  "create", "lock",	 "unsettle",
+				     "begin", "fence",	"grant", "reply" };
+
+static int lock_inode(struct sreq *s, const struct wire_handle *h)
+{
+	struct open_state *st = s->op;
+	struct inode *i = inode_get(s->srv, h);
+
+	if (!i)
+		return -ENOMEM;
+	inode_lock(i, &st->t.lock, &s->q);
+	inode_put(i); /* the lock has its own reference */
+	return 0;
+}
+
+/* The targets of a new file: `width` of them in turn, beginning where the inode number says. */
+static int choose_layout(struct sreq *s, uint64_t ino, struct wire_layout_rec *l)
+{
+	const struct wire_open_args *a = s->args;
+	const struct wire_map_res *map = &s->srv->map;
+	uint32_t data[TARGETS_MAX], n = 0, first;
+
+	for (uint32_t i = 0; i < map->n_targets; i++)
+		if (map->targets[i].roles & ROLE_DATA)
+			data[n++] = map->targets[i].id;
+	*l = (struct wire_layout_rec){ .version = 1,
+				       .unit = a->unit ? a->unit : map->stripe_unit,
+				       .obj_gen = 1 };
+	if (l->unit % 4096 || l->unit > 1024 * MIB)
+		return -EINVAL;
+	l->n_targets = a->width ? a->width : map->width ? map->width : n;
+	l->n_targets = MIN(l->n_targets, n);
+	l->targets = arena_alloc(&s->arena, l->n_targets * sizeof(uint32_t));
+	if (!l->targets)
+		return -ENOMEM;
+	first = (uint32_t)(hash_u64(ino) % n);
+	for (uint32_t i = 0; i < l->n_targets; i++)
+		l->targets[i] = data[(first + i) % n];
+	return 0;
+}
+
+static int create(struct sreq *s)
+{
+	struct wire_open_args *a = s->args;
+	struct open_state *st = s->op;
+	struct wire_record *r = &s->change.rec;
+	struct wire_handle h = { .ino = meta_new_ino(s->srv->meta), .gen = 1 };
+	int e;
+
+	sreq_record(s, REC_CREATE);
+	r->dir = st->dir;
+	r->name = st->leaf;
+	r->mode = a->mode & 07777;
+	r->new_ino = h.ino;
+	r->flags = (a->flags & OPEN_EXCL ? REC_EXCL : 0) | (a->flags & OPEN_WRITE ? REC_WRITER : 0);
+	e = choose_layout(s, h.ino, &r->layout);
+	if (!e)
+		e = lock_inode(s, &h);
+	if (e)
+		return e;
+	req_goto(&s->q, MADE);
+	meta_submit(s->srv->meta, &s->change, &s->q);
+	return 0;
+}
+
+/* The file is there: may it be opened so? Then on to the lock or, for readers, to the grant. */
+static int existing(struct sreq *s)
+{
+	struct wire_open_args *a = s->args;
+	struct open_state *st = s->op;
+	struct meta_node *n = &st->t.node;
+	uint32_t type;
+	int what = (a->flags & OPEN_READ ? MAY_READ : 0) | (a->flags & (OPEN_WRITE | OPEN_TRUNC) ? MAY_WRITE : 0);
+	int e;
+
+	s->ino = st->h.ino;
+	if (!meta_owns(s->srv->meta, st->h.ino)) {
+		s->referral = (struct wire_referral){ st->h, a->where.path.len };
+		return -EREMOTE;
+	}
+	e = meta_get(s->srv->meta, &st->h, n, &s->arena);
+	if (e)
+		return e;
+	type = n->attr.mode & S_IFMT;
+	if (!st->replayed && (a->flags & OPEN_EXCL) && (a->flags & OPEN_CREATE))
+		return -EEXIST;
+	if (type == S_IFDIR && (what & MAY_WRITE))
+		return -EISDIR;
+	if (type != S_IFDIR && (a->flags & OPEN_DIRECTORY))
+		return -ENOTDIR;
+	e = st->replayed ? 0 : may(s, &n->attr, what);
+	if (e)
+		return e;
+	if (!(what & MAY_WRITE)) {
+		req_goto(&s->q, GRANT);
+		return 0;
+	}
+	req_goto(&s->q, LOCKED);
+	return lock_inode(s, &st->h);
+}
+
+static int walk(struct sreq *s)
+{
+	struct wire_open_args *a = s->args;
+	struct open_state *st = s->op;
+	struct wire_record_res *old = &s->change.res;
+	uint32_t type;
+	int e;
+
+	e = meta_replay(s->srv->meta, s->head.session, s->head.slot, s->head.sequence, old, &s->arena);
+	if (e == 0) {
+		st->replayed = true;
+		st->created = old->created;
+		st->h = (struct wire_handle){ old->at.ino, old->at.gen };
+		return old->status ? -old->status : existing(s);
+	}
+	if (e != -ENOENT)
+		return e;
+	if (a->where.path.len == 0) {
+		st->h = a->where.dir;
+		return existing(s);
+	}
+	if (!(a->flags & OPEN_CREATE)) {
+		e = walk_place(s, &a->where, NULL, &st->h);
+		return e ? e : existing(s);
+	}
+	e = walk_place(s, &a->where, &st->leaf, &st->dir);
+	if (e)
+		return e;
+	e = meta_lookup(s->srv->meta, &st->dir, &st->leaf, &st->h, &type);
+	if (e == -ENOENT)
+		return create(s);
+	return e ? e : existing(s);
+}
+
+static int made(struct sreq *s)
+{
+	struct open_state *st = s->op;
+	struct wire_record_res *r = &s->change.res;
+
+	if (r->status)
+		return -r->status;
+	st->h = (struct wire_handle){ r->at.ino, r->at.gen };
+	st->created = r->created;
+	if (r->created) {
+		st->t.lock.inode->row_durable = ((struct wire_open_args *)s->args)->flags & OPEN_WRITE;
+		req_goto(&s->q, GRANT);
+		return 0;
+	}
+	inode_unlock(&st->t.lock); /* somebody else made it meanwhile */
+	return existing(s);
+}
+
+static void unsettle(struct sreq *s)
+{
+	struct wire_open_args *a = s->args;
+	struct open_state *st = s->op;
+
+	s->change.res.status = 0;
+	if (!(a->flags & OPEN_WRITE) || st->t.lock.inode->row_durable)
+		return;
+	sreq_record(s, REC_UNSETTLE);
+	s->change.rec.session = 0;
+	s->change.rec.h = st->h;
+	meta_submit(s->srv->meta, &s->change, &s->q);
+}
+
+static int unsettled(struct sreq *s)
+{
+	struct wire_open_args *a = s->args;
+	struct open_state *st = s->op;
+	int e;
+
+	if (s->change.res.status)
+		return -s->change.res.status;
+	if (a->flags & OPEN_WRITE)
+		st->t.lock.inode->row_durable = true;
+	e = meta_get(s->srv->meta, &st->h, &st->t.node, &s->arena);
+	if (e)
+		return e;
+	if (!(a->flags & OPEN_TRUNC) || st->replayed ||
+	    (st->t.node.attr.size == 0 && !st->t.node.attr.unsettled)) {
+		req_goto(&s->q, GRANT);
+		return 0;
+	}
+	trunc_begin(s, &st->t, &st->h, 0);
+	return 0;
+}
+
+static int grant(struct sreq *s)
+{
+	struct wire_open_args *a = s->args;
+	struct wire_open_res *r = s->res;
+	struct open_state *st = s->op;
+	struct meta_node *n = &st->t.node;
+	struct inode *i;
+	int e = s->change.res.status ? -s->change.res.status : 0;
+
+	if (!e)
+		e = meta_get(s->srv->meta, &st->h, n, &s->arena);
+	if (e)
+		return e;
+	r->at = n->attr;
+	r->created = st->created;
+	if ((n->attr.mode & S_IFMT) != S_IFREG)
+		return 0;
+	i = inode_get(s->srv, &st->h);
+	if (!i)
+		return -ENOMEM;
+	if (n->attr.nlink == 0 && !i->opens)
+		e = -ENOENT;
+	if (!e)
+		e = open_add(s->session, i, a->id, a->flags & (OPEN_READ | OPEN_WRITE));
+	inode_put(i);
+	if (e)
+		return e;
+	r->layout = n->layout;
+	cap_make(s->srv, &r->cap, n, a->flags & (CAP_READ | CAP_WRITE), s->head.session);
+	return 0;
+}
+
+static bool open_step(struct req *q)
+{
+	struct sreq *s = sreq_of(q);
+	struct open_state *st = s->op;
+
+	switch (q->state) {
+	case WALK:
+		q->error = walk(s);
+		break;
+	case MADE:
+		q->error = made(s);
+		break;
+	case LOCKED:
+		req_goto(q, UNSETTLED);
+		unsettle(s);
+		break;
+	case UNSETTLED:
+		req_goto(q, FENCE);
+		q->error = unsettled(s);
+		break;
+	case FENCE:
+		req_goto(q, FENCED);
+		q->error = trunc_fence(s, &st->t);
+		break;
+	case FENCED:
+		req_goto(q, GRANT);
+		trunc_end(s, &st->t);
+		break;
+	case GRANT:
+		req_goto(q, REPLY);
+		q->error = grant(s);
+		break;
+	case REPLY:
+		trunc_fini(s, &st->t);
+		return sreq_reply(s);
+	}
+	return true;
+}
+
+static_assert((int)OPEN_READ == (int)CAP_READ && (int)OPEN_WRITE == (int)CAP_WRITE, "rights are open flags");
+const struct req_ops open_ops = { "open", open_step, REPLY, 8, names, NULL };
+
+/* ---- close ---- */
+
+enum { FIND, RECORD, DROP, CLOSED };
+static const char *const close_names[] = { "find", "record", "drop", "reply" };
+
+static void record(struct sreq *s, struct open_file *o)
+{
+	struct wire_close_args *a = s->args;
+	struct close_state *st = s->op;
+	struct wire_record *r = &s->change.rec;
+	struct inode *i = o->inode;
+
+	st->last = i->writers == 1 && !i->orphaned;
+	if (!st->last && !a->w.mtime)
+		return;
+	sreq_record(s, REC_RECORD);
+	r->h = i->h;
+	r->epoch = a->w.epoch;
+	r->size = a->w.end;
+	r->mtime = a->w.mtime;
+	r->flags = st->last ? REC_LAST_WRITER : 0;
+	if (st->last)
+		i->row_durable = false;
+	meta_submit(s->srv->meta, &s->change, &s->q);
+}
+
+static bool close_step(struct req *q)
+{
+	struct sreq *s = sreq_of(q);
+	struct wire_close_args *a = s->args;
+	struct close_state *st = s->op;
+	struct open_file *o = s->session ? open_find(s->session, a->id) : NULL;
+
+	s->ino = a->h.ino;
+	switch (q->state) {
+	case FIND: /* not there: an earlier execution closed it */
+		req_goto(q, o && (o->flags & OPEN_WRITE) ? RECORD : DROP);
+		if (q->state == RECORD)
+			inode_lock(o->inode, &st->lock, q);
+		break;
+	case RECORD:
+		req_goto(q, DROP);
+		record(s, o);
+		break;
+	case DROP:
+		req_goto(q, CLOSED);
+		if (o)
+			open_drop(o);
+		break;
+	case CLOSED:
+		if (o && (q->error == -EIO || q->error == -ENOSPC)) { /* the report was lost: look ourselves */
+			o->inode->orphaned = true;
+			open_drop(o);
+		}
+		inode_unlock(&st->lock);
+		return sreq_reply(s);
+	}
+	return true;
+}
+
+const struct req_ops close_ops = { "close", close_step, CLOSED, 4, close_names, NULL };
+
+/* ---- fresh capabilities, and claims after our restart ---- */
+
+static int fresh_cap(struct sreq *s)
+{
+	struct wire_cap_args *a = s->args;
+	struct wire_cap_res *r = s->res;
+	struct open_file *o;
+	struct meta_node n;
+	uint32_t held = 0;
+	int e = meta_get(s->srv->meta, &a->h, &n, &s->arena);
+
+	if (e)
+		return e;
+	list_for_each(o, &s->session->opens, in_session)
+		if (o->inode->h.ino == a->h.ino)
+			held |= o->flags;
+	if ((held & a->flags) != a->flags)
+		return -EBADF; /* not open any more: the session was lost */
+	cap_make(s->srv, &r->cap, &n, a->flags & (CAP_READ | CAP_WRITE), s->head.session);
+	r->layout = n.layout;
+	r->at = n.attr;
+	return 0;
+}
+
+/* WAIT -> GIVE -> REPLY: no capability of a new epoch leaves while a truncate is under way. */
+enum { CAP_WAIT, CAP_GIVE, CAP_REPLY };
+static const char *const cap_names[] = { "lock", "give", "reply" };
+
+static bool cap_step(struct req *q)
+{
+	struct sreq *s = sreq_of(q);
+	struct wire_cap_args *a = s->args;
+	struct close_state *st = s->op;
+	struct inode *i;
+
+	switch (q->state) {
+	case CAP_WAIT:
+		req_goto(q, CAP_GIVE);
+		s->ino = a->h.ino;
+		i = inode_get(s->srv, &a->h);
+		if (!i) {
+			q->error = -ENOMEM;
+			break;
+		}
+		inode_lock(i, &st->lock, q);
+		inode_put(i);
+		break;
+	case CAP_GIVE:
+		req_goto(q, CAP_REPLY);
+		q->error = fresh_cap(s);
+		break;
+	case CAP_REPLY:
+		inode_unlock(&st->lock);
+		return sreq_reply(s);
+	}
+	return true;
+}
+
+const struct req_ops cap_ops = { "cap", cap_step, CAP_REPLY, 3, cap_names, NULL };
+
+int do_reclaim(struct sreq *s)
+{
+	struct wire_reclaim_args *a = s->args;
+	struct meta_node n;
+	struct inode *i;
+	int e = meta_get(s->srv->meta, &a->h, &n, &s->arena);
+
+	s->ino = a->h.ino;
+	if (e)
+		return e;
+	i = inode_get(s->srv, &a->h);
+	if (!i)
+		return -ENOMEM;
+	if ((a->flags & OPEN_WRITE) && !meta_unsettled(s->srv->meta, a->h.ino))
+		e = -ESTALE; /* it was settled in between: too late to come back as a writer */
+	if (!e)
+		e = open_add(s->session, i, a->id, a->flags & (OPEN_READ | OPEN_WRITE));
+	if (!e && n.attr.nlink == 0)
+		i->removed = true;
+	inode_put(i);
+	return e;
+}

@@ -1,0 +1,106 @@
+/* OP_SESSION: a new session, or an old one over a new link. And the end of one: OP_BYE.
+ *
+ *   CHECK -> ATTACH -> REPLY
+ *
+ * An old link of the session is closed first, and the new one is attached only when no request that came
+ * over it is in service any more: nothing that was repeated can still run. */
+#include "server/srv.h"
+
+enum { CHECK, ATTACH, REPLY };
+static const char *const names[] = { "check", "attach", "reply" };
+
+static uint64_t new_id(struct server *srv)
+{
+	uint64_t id;
+
+	do
+		id = env_random_u64(srv->loop->env);
+	while (!id || session_find(&srv->sessions, id));
+	return id;
+}
+
+static void check(struct sreq *s)
+{
+	struct wire_session_args *a = s->args;
+	struct session_state *st = s->op;
+	struct session *ss = a->id ? session_find(&s->srv->sessions, a->id) : NULL;
+
+	if (ss && !ss->doomed) {
+		if (memcmp(ss->secret, a->secret, sizeof(ss->secret)) != 0) {
+			s->q.error = -EACCES;
+			return;
+		}
+		st->found = ss;
+		st->resumed = true;
+		if (ss->link && ss->link != s->link)
+			link_close(ss->link, -ECONNRESET);
+		session_quiesce(ss, &st->wait, &s->q);
+		return;
+	}
+	st->id = new_id(s->srv);
+	if (!s->srv->meta)
+		return;
+	sreq_record(s, REC_SESSION_NEW);
+	s->change.rec.session = st->id;
+	s->change.rec.client = a->client;
+	memcpy(s->change.rec.secret, a->secret, sizeof(a->secret));
+	meta_submit(s->srv->meta, &s->change, &s->q);
+}
+
+static int attach(struct sreq *s)
+{
+	struct wire_session_args *a = s->args;
+	struct wire_session_res *r = s->res;
+	struct session_state *st = s->op;
+	struct session *ss = st->found;
+	char client[LINK_HOST_MAX] = "";
+	int e;
+
+	if (s->change.res.status)
+		return -s->change.res.status;
+	memcpy(client, a->client.p, MIN(a->client.len, sizeof(client) - 1));
+	if (!st->resumed) {
+		e = session_new(&s->srv->sessions, st->id, a->secret, client, &ss);
+		if (e)
+			return e;
+		ss->reclaimed = true;
+	} else if (ss->doomed || (ss->link && ss->link != s->link)) {
+		return -ESTALE; /* somebody was faster */
+	}
+	if (s->link->state != LINK_UP)
+		return -ECONNRESET;
+	session_attach(ss, s->link);
+	*r = (struct wire_session_res){ .id = ss->id,
+					.resumed = st->resumed,
+					.slots = SESSION_SLOTS,
+					.lease_ms = s->srv->net.id.lease_ms,
+					.boot = s->srv->boot };
+	return 0;
+}
+
+static bool step(struct req *q)
+{
+	struct sreq *s = sreq_of(q);
+
+	switch (q->state) {
+	case CHECK:
+		req_goto(q, ATTACH);
+		check(s);
+		break;
+	case ATTACH:
+		req_goto(q, REPLY);
+		q->error = attach(s);
+		break;
+	case REPLY:
+		return sreq_reply(s);
+	}
+	return true;
+}
+
+const struct req_ops session_open_ops = { "session", step, REPLY, 3, names, NULL };
+
+int do_bye(struct sreq *s)
+{
+	task_end_session(s->srv, s->session);
+	return 0;
+}

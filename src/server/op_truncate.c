@@ -1,0 +1,136 @@
+/* Truncate: a logged intent, a fence that cuts every object, the commit.
+ *
+ *   CHECK -> LOCKED -> FENCE -> FENCED -> DONE -> REPLY
+ *
+ * Once the intent is durable the truncate will happen: when a target does not answer in time the caller
+ * gets an error and a task goes on with it. Also used by O_TRUNC (op_open.c). */
+#include "server/srv.h"
+
+void trunc_begin(struct sreq *s, struct trunc *t, const struct wire_handle *h, uint64_t size)
+{
+	t->h = *h;
+	t->size = size;
+	sreq_record(s, REC_TRUNC_BEGIN);
+	s->change.rec.session = 0;
+	s->change.rec.h = *h;
+	s->change.rec.size = size;
+	meta_submit(s->srv->meta, &s->change, &s->q);
+}
+
+int trunc_fence(struct sreq *s, struct trunc *t)
+{
+	const struct wire_record_res *r = &s->change.res;
+	int e;
+
+	if (r->status)
+		return -r->status;
+	t->epoch = r->epoch;
+	t->begun = true;
+	t->layout = r->layout;
+	e = fan_init(&t->fan, &t->layout, &s->arena);
+	if (!e)
+		fan_fence(s->srv, &t->fan, &t->layout, t->h.ino, t->epoch, t->size, &s->q);
+	return e;
+}
+
+void trunc_end(struct sreq *s, struct trunc *t)
+{
+	sreq_record(s, REC_TRUNC_END);
+	s->change.rec.h = t->h;
+	s->change.rec.size = t->size;
+	s->change.rec.epoch = t->epoch;
+	t->ended = true;
+	meta_submit(s->srv->meta, &s->change, &s->q);
+}
+
+void trunc_fini(struct sreq *s, struct trunc *t)
+{
+	if (t->begun && (!t->ended || s->q.error))
+		task_start(s->srv, TASK_TRUNCATE, &t->h, t->size, t->epoch);
+	fan_fini(&t->fan);
+	inode_unlock(&t->lock);
+}
+
+enum { CHECK, LOCKED, FENCE, FENCED, DONE, REPLY };
+static const char *const names[] = { "check", "lock", "begin", "fence", "commit", "reply" };
+
+static bool has_writer(struct sreq *s, uint64_t ino)
+{
+	struct open_file *o;
+
+	list_for_each(o, &s->session->opens, in_session)
+		if (o->inode->h.ino == ino && (o->flags & OPEN_WRITE))
+			return true;
+	return false;
+}
+
+static int check(struct sreq *s)
+{
+	struct wire_truncate_args *a = s->args;
+	struct wire_attr_res *r = s->res;
+	struct trunc *t = s->op;
+	struct inode *i;
+	int e = meta_replay(s->srv->meta, s->head.session, s->head.slot, s->head.sequence, &s->change.res,
+			    &s->arena);
+
+	s->ino = a->h.ino;
+	if (e == 0) {
+		req_goto(&s->q, REPLY);
+		r->at = s->change.res.at;
+		return -s->change.res.status;
+	}
+	e = e == -ENOENT ? meta_get(s->srv->meta, &a->h, &t->node, &s->arena) : e;
+	if (e)
+		return e;
+	if ((t->node.attr.mode & S_IFMT) != S_IFREG)
+		return (t->node.attr.mode & S_IFMT) == S_IFDIR ? -EISDIR : -EINVAL;
+	if (a->size > INT64_MAX)
+		return -EFBIG;
+	e = has_writer(s, a->h.ino) ? 0 : may(s, &t->node.attr, MAY_WRITE);
+	if (e)
+		return e;
+	i = inode_get(s->srv, &a->h);
+	if (!i)
+		return -ENOMEM;
+	inode_lock(i, &t->lock, &s->q);
+	inode_put(i);
+	return 0;
+}
+
+static bool step(struct req *q)
+{
+	struct sreq *s = sreq_of(q);
+	struct wire_truncate_args *a = s->args;
+	struct wire_attr_res *r = s->res;
+	struct trunc *t = s->op;
+
+	switch (q->state) {
+	case CHECK:
+		req_goto(q, LOCKED);
+		q->error = check(s);
+		break;
+	case LOCKED:
+		req_goto(q, FENCE);
+		trunc_begin(s, t, &a->h, a->size);
+		break;
+	case FENCE:
+		req_goto(q, FENCED);
+		q->error = trunc_fence(s, t);
+		break;
+	case FENCED:
+		req_goto(q, DONE);
+		trunc_end(s, t);
+		break;
+	case DONE:
+		req_goto(q, REPLY);
+		r->at = s->change.res.at;
+		q->error = -s->change.res.status;
+		break;
+	case REPLY:
+		trunc_fini(s, t);
+		return sreq_reply(s);
+	}
+	return true;
+}
+
+const struct req_ops truncate_ops = { "truncate", step, REPLY, 6, names, NULL };

@@ -1,0 +1,301 @@
+/* One target from start to stop: storage, metadata, map, links, recovery. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "server/srv.h"
+
+#define STOP_PATIENCE_NS (10 * NSEC_PER_SEC)
+
+int server_format(struct env *e, const struct conf *c, uint32_t target, char *err, size_t err_len)
+{
+	return disk_format(e, c->targets[target].storage, &c->fs_id, target, err, err_len);
+}
+
+/* ---- the map ---- */
+
+static int map_from_conf(struct server *s)
+{
+	const struct conf *c = s->conf;
+	struct wire_map_res *m = &s->map;
+
+	arena_init(&s->map_arena, 0);
+	m->stripe_unit = c->stripe_unit;
+	m->width = c->width;
+	m->n_targets = c->n_targets;
+	m->targets = arena_alloc(&s->map_arena, c->n_targets * sizeof(*m->targets));
+	m->meta = arena_alloc(&s->map_arena, c->n_targets * sizeof(*m->meta));
+	if (!m->targets || !m->meta)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < c->n_targets; i++) {
+		const struct conf_target *t = &c->targets[i];
+
+		m->targets[i] = (struct wire_map_target){
+			.id = t->id, .roles = t->roles, .name = wire_text(t->name), .address = wire_text(t->address)
+		};
+		if (t->roles & ROLE_META)
+			m->meta[m->n_meta++] = t->id;
+	}
+	return 0;
+}
+
+static bool map_step(struct req *q)
+{
+	struct server *s = container_of(q, struct server, map_req);
+
+	if (q->error || s->map_change.res.status)
+		log_error("server", "%s could not store the cluster map", s->self->name);
+	req_fini(q);
+	s->map_req.loop = NULL;
+	return false;
+}
+
+static const char *const map_names[] = { "commit" };
+static const struct req_ops map_ops = { "store-map", map_step, 0, 1, map_names, NULL };
+
+/* A map that differs from the stored one is a new version of it. */
+static int map_store(struct server *s)
+{
+	struct wire_bytes old = { 0 };
+	size_t cap = MSG_MAX;
+	uint8_t *text = arena_alloc(&s->map_arena, cap);
+	struct xdr x;
+	uint32_t version = 0;
+	int r = meta_map(s->meta, &version, &old, &s->map_arena);
+
+	if (r && r != -ENOENT)
+		return r;
+	xdr_encoder(&x, text, cap);
+	if (!text || !xdr_wire_map_res(&x, &s->map))
+		return -EMSGSIZE;
+	s->map_version = version;
+	if (old.len != xdr_used(&x) || memcmp(old.p, text, old.len) != 0) {
+		s->map_version++;
+		s->map_change.arena = &s->map_arena;
+		s->map_change.rec =
+			(struct wire_record){ .kind = REC_MAP,
+					      .time = (int64_t)s->loop->env->clock->wall(s->loop->env),
+					      .data = { (uint32_t)xdr_used(&x), text } };
+		req_init(&s->map_req, s->loop, &map_ops, 0);
+		meta_submit(s->meta, &s->map_change, &s->map_req);
+	}
+	s->map.version = s->map_version;
+	return 0;
+}
+
+/* ---- start ---- */
+
+static uint16_t partition_of(const struct conf *c, uint32_t target)
+{
+	uint16_t p = 0;
+
+	for (uint32_t i = 0; i < target; i++)
+		if (c->targets[i].roles & ROLE_META)
+			p++;
+	return p;
+}
+
+static int open_meta(struct server *s, const struct server_opts *o, char *err, size_t err_len)
+{
+	char dir[CONF_PATH_MAX + 8];
+	struct meta_opts m = { .fs = s->conf->fs_id,
+			       .target = s->target,
+			       .partition = partition_of(s->conf, s->target),
+			       .nosync = s->conf->nosync,
+			       .map_bytes = o->meta_map_bytes };
+
+	if (!(s->self->roles & ROLE_META))
+		return 0;
+	snprintf(dir, sizeof(dir), "%s/meta", s->self->storage);
+	m.dir = o->meta_dir ? o->meta_dir : dir;
+	m.root = m.partition == 0;
+	return meta_open(s->loop, &m, &s->meta, err, err_len);
+}
+
+static void known_session(void *arg, const struct meta_session *ms)
+{
+	struct server *s = arg;
+	struct session *ss;
+
+	if (session_new(&s->sessions, ms->id, ms->secret, ms->client, &ss))
+		log_error("server", "out of memory: session of %s is lost", ms->client);
+}
+
+static void session_expired(void *owner, struct session *ss)
+{
+	log_info("server", "the session of %s ended with its lease", ss->client);
+	task_end_session(owner, ss);
+}
+
+static int open_peers(struct server *s)
+{
+	s->peers = calloc(s->conf->n_targets, sizeof(*s->peers));
+	if (!s->peers)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < s->conf->n_targets; i++)
+		peer_init(&s->peers[i], &s->net, LINK_SERVER, i, s->conf->targets[i].address);
+	return 0;
+}
+
+static const struct net_server_ops link_ops = { srv_request, srv_cancel, srv_link_down };
+
+static void open_net(struct server *s, const struct server_opts *o)
+{
+	struct net_identity id = { .fs = s->conf->fs_id,
+				   .target = s->target,
+				   .verifier = disk_verifier(s->disk),
+				   .lease_ms = s->conf->lease_s * 1000,
+				   .timeout_ms = s->conf->timeout_s * 1000,
+				   .map_version = s->map_version,
+				   .has_server_key = true };
+
+	memcpy(id.client_key, o->client_key, KEY_BYTES);
+	memcpy(id.server_key, o->server_key, KEY_BYTES);
+	memcpy(s->server_key, o->server_key, KEY_BYTES);
+	snprintf(id.host, sizeof(id.host), "%s", s->self->name);
+	net_init(&s->net, s->loop, &id);
+	s->net.hub = o->hub;
+	s->net.server = &link_ops;
+	s->net.owner = s;
+}
+
+static int open_all(struct server *s, const struct server_opts *o, char *err, size_t err_len)
+{
+	int r = disk_open(s->loop, s->self->storage, &s->conf->fs_id, s->target, s->conf->nosync, &s->disk, err,
+			  err_len);
+
+	if (!r)
+		r = map_from_conf(s);
+	if (!r)
+		r = open_meta(s, o, err, err_len);
+	if (!r && s->meta)
+		r = map_store(s);
+	if (!r)
+		r = pool_init(&s->pool, s->loop, s->conf->pool_bytes);
+	if (!r)
+		r = sessions_init(&s->sessions, s->loop, s->conf->lease_s * NSEC_PER_SEC);
+	if (!r)
+		r = htab_init(&s->inodes);
+	if (!r)
+		r = htab_init(&s->opens);
+	if (r)
+		return r;
+	s->boot = disk_boot(s->disk);
+	s->sessions.owner = s;
+	s->sessions.expired = session_expired;
+	open_net(s, o);
+	r = open_peers(s);
+	if (!r && s->meta)
+		r = meta_each_session(s->meta, known_session, s);
+	if (!r)
+		r = net_listen(&s->net, o->listen ? o->listen : s->self->address, err, err_len);
+	return r;
+}
+
+int server_start(const struct server_opts *o, struct server **out, char *err, size_t err_len)
+{
+	struct server *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	err[0] = 0;
+	s->loop = o->loop;
+	s->conf = o->conf;
+	s->target = o->target;
+	s->self = &o->conf->targets[o->target];
+	s->loop->now = s->loop->env->clock->now(s->loop->env);
+	s->started = s->loop->now;
+	list_init(&s->spare_reqs);
+	list_init(&s->spare_windows);
+	list_init(&s->tasks);
+	list_init(&s->delayed);
+	r = open_all(s, o, err, err_len);
+	if (r) {
+		if (!err[0])
+			snprintf(err, err_len, "%s cannot start: %s", s->self->name, error_text(r));
+		server_abandon(s);
+		return r;
+	}
+	if (s->meta) {
+		grace_start(s);
+		tasks_recover(s);
+	}
+	*out = s;
+	return 0;
+}
+
+/* ---- the end ---- */
+
+static void free_rest(struct server *s)
+{
+	if (s->sessions.loop)
+		sessions_fini(&s->sessions);
+	if (s->opens.slots)
+		opens_abandon(s);
+	tasks_abandon(s);
+	timer_del(s->loop, &s->grace);
+	htab_destroy(&s->inodes);
+	htab_destroy(&s->opens);
+	spare_requests_free(s);
+	spare_windows_free(s);
+	if (s->pool.base)
+		pool_fini(&s->pool);
+	arena_destroy(&s->map_arena);
+	free(s->peers);
+	free(s);
+}
+
+static void close_net(struct server *s)
+{
+	for (uint32_t i = 0; s->peers && i < s->conf->n_targets; i++)
+		peer_fini(&s->peers[i]);
+	if (s->net.loop)
+		net_fini(&s->net);
+}
+
+static void turn_until_idle(struct server *s, uint64_t patience)
+{
+	uint64_t end = s->loop->now + patience;
+
+	while (s->in_service && s->loop->now < end)
+		loop_turn(s->loop, NSEC_PER_SEC / 10);
+}
+
+int server_stop(struct server *s)
+{
+	int r;
+
+	s->stopping = true;
+	net_stop_listening(&s->net);
+	turn_until_idle(s, STOP_PATIENCE_NS);
+	close_net(s);
+	turn_until_idle(s, STOP_PATIENCE_NS);
+	while (!list_empty(&s->loop->runnable)) /* tasks that were told to stop */
+		loop_run_ready(s->loop);
+	if (s->meta)
+		meta_close(s->meta);
+	while (!list_empty(&s->loop->runnable))
+		loop_run_ready(s->loop);
+	r = disk_close(s->disk, true);
+	free_rest(s);
+	return r;
+}
+
+void server_abandon(struct server *s)
+{
+	struct req *q, *tmp;
+
+	s->stopping = true;
+	close_net(s);
+	list_for_each_safe(q, tmp, &s->loop->all, all)
+		if (is_sreq(q))
+			sreq_abandon(sreq_of(q));
+		else if (is_window(q))
+			window_abandon(q);
+	if (s->meta)
+		meta_abandon(s->meta);
+	if (s->disk)
+		disk_close(s->disk, false);
+	free_rest(s);
+}

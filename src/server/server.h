@@ -1,0 +1,33 @@
+/* server: one target of a file system: its storage, its metadata, its links, its operations.
+ *
+ * A server hangs on a loop that somebody else turns (sheafd's main, embedded mode, the simulation);
+ * everything in it runs on that loop's thread. */
+#ifndef SHEAF_SERVER_H
+#define SHEAF_SERVER_H
+
+#include "core/core.h"
+#include "net/net.h"
+
+struct server;
+
+struct server_opts {
+	struct loop *loop;
+	const struct conf *conf;
+	uint32_t target; /* index into conf->targets */
+	struct loop_hub *hub; /* for "loop:" addresses, or NULL */
+	const char *listen; /* instead of the address in conf, or NULL */
+	uint8_t client_key[KEY_BYTES], server_key[KEY_BYTES];
+	uint64_t meta_map_bytes; /* 0: default */
+	const char *meta_dir; /* instead of STORAGE/meta, or NULL */
+};
+
+/* Formats the storage of one target: refuses what is somebody's already. */
+int server_format(struct env *e, const struct conf *c, uint32_t target, char *err, size_t err_len);
+/* Opens the storage and listens. On failure `err` is one clear line. */
+int server_start(const struct server_opts *o, struct server **out, char *err, size_t err_len);
+/* Clean stop: takes no new requests, finishes those in service (turning the loop), syncs, frees. */
+int server_stop(struct server *s);
+/* Frees everything as a crash would leave it: nothing is finished, synced or answered. */
+void server_abandon(struct server *s);
+
+#endif

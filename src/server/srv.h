@@ -1,0 +1,270 @@
+/* What the files of the server share. Private to src/server. */
+#ifndef SHEAF_SRV_H
+#define SHEAF_SRV_H
+
+#include <assert.h>
+
+#include "disk/disk.h"
+#include "layout/layout.h"
+#include "meta/meta.h"
+#include "net/net.h"
+#include "server/server.h"
+#include "xdr/xdr.h"
+
+struct sreq;
+struct inode;
+
+#define WINDOW_BYTES (256 * KIB) /* of one step of a bulk transfer */
+#define WINDOW_PIECES 128 /* file accesses in it */
+#define WINDOWS 4 /* of one request at a time: network and disk overlap */
+#define CAP_LIFE_NS (3600 * NSEC_PER_SEC)
+#define CAP_CACHE 256
+
+/* One operation: what it takes, what it gives, and how it is done: a handler that answers at once, a
+ * pair around one metadata record, or a step function of its own. */
+struct op_row {
+	const char *name;
+	unsigned flags;
+	xdr_any args_filter, res_filter;
+	uint16_t args_size, res_size, state_size; /* state_size: of sreq->op */
+	int (*handle)(struct sreq *s);
+	int (*prepare)(struct sreq *s); /* fills s->change.rec */
+	int (*finish)(struct sreq *s); /* s->change.res.status was 0 */
+	const struct req_ops *ops;
+};
+enum {
+	OP_NEEDS_META = 1,
+	OP_NEEDS_DATA = 2,
+	OP_FROM_SERVERS = 4, /* only links that proved the server key */
+	OP_NO_SESSION = 8,
+};
+extern const struct op_row op_rows[];
+extern const unsigned n_op_rows;
+const struct op_row *op_row(uint32_t op);
+
+/* A request in service. */
+struct sreq {
+	struct req q;
+	struct server *srv;
+	struct list link_mate; /* spare list */
+	struct link *link;
+	struct session *session; /* NULL for OP_NO_SESSION */
+	const struct op_row *row;
+	struct wire_req_head head;
+	struct cred cred;
+	struct msg *in;
+	uint64_t tag;
+	struct arena arena;
+	bool cancelled;
+	uint64_t ino; /* what it is about, for people */
+	void *args, *res, *op; /* in the arena */
+	struct change change;
+	struct wire_referral referral; /* when the error is -EREMOTE */
+};
+
+struct server {
+	struct loop *loop;
+	const struct conf *conf;
+	const struct conf_target *self;
+	uint32_t target;
+	struct net net;
+	struct pool pool;
+	struct disk *disk; /* or NULL */
+	struct meta *meta; /* or NULL */
+	struct sessions sessions;
+	struct peer *peers; /* one for each target of the map */
+	uint64_t started;
+	uint64_t boot;
+	uint64_t requests;
+	uint32_t map_version;
+	struct wire_map_res map;
+	struct arena map_arena;
+	struct list spare_reqs, spare_windows;
+	uint32_t in_service;
+	struct htab inodes; /* open or being worked on */
+	struct htab opens; /* struct open_file */
+	struct list tasks; /* background work */
+	struct list delayed; /* tasks that wait for the grace period */
+	bool in_grace;
+	struct timer grace;
+	bool stopping;
+	uint8_t server_key[KEY_BYTES];
+	struct wire_capability cap_cache[CAP_CACHE]; /* verified ones */
+	struct req map_req;
+	struct change map_change;
+};
+
+/* ---- dispatch.c ---- */
+void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m);
+void srv_cancel(void *owner, struct link *l, uint64_t tag);
+void srv_link_down(void *owner, struct link *l);
+/* Last state of every step function: answers with q->error or the result, and frees; returns false. */
+bool sreq_reply(struct sreq *s);
+/* A record with the caller's credential, slot and time. */
+void sreq_record(struct sreq *s, uint32_t kind);
+bool is_sreq(const struct req *q); /* or a task, or a window */
+static inline struct sreq *sreq_of(struct req *q)
+{
+	return container_of(q, struct sreq, q);
+}
+/* Step functions of the two short flavours. */
+extern const struct req_ops handle_ops, change_ops;
+void spare_requests_free(struct server *srv);
+void sreq_abandon(struct sreq *s); /* as a crash: frees it */
+
+/* ---- walk.c ---- */
+/* Fills s->referral on -EREMOTE. leaf NULL: the node itself. */
+int walk_place(struct sreq *s, const struct wire_place *p, struct wire_bytes *leaf, struct wire_handle *at);
+int may(struct sreq *s, const struct wire_attr *a, int what);
+
+/* ---- caps.c ---- */
+void cap_make(struct server *srv, struct wire_capability *c, const struct meta_node *n, uint32_t rights,
+	      uint64_t client);
+/* 0, -EKEYREJECTED (forged), -EKEYEXPIRED (old or fenced: fetch a fresh one), -EACCES. */
+int cap_check(struct server *srv, const struct wire_capability *c, uint32_t rights);
+
+/* ---- inodes.c: files that are open or being worked on ---- */
+struct inode {
+	struct hnode node;
+	struct server *srv;
+	struct wire_handle h;
+	uint32_t refs, opens, writers;
+	bool row_durable; /* its unsettled row is on disk, and nothing queued removes it */
+	bool orphaned; /* a writer died: settling needs a fence */
+	bool removed; /* no names: objects go with the last open */
+	bool locked;
+	struct list waiters; /* struct inode_wait */
+};
+struct inode_wait {
+	struct list link;
+	struct inode *inode;
+	struct req *q;
+	bool held;
+};
+struct open_file {
+	struct hnode node; /* by session and id */
+	struct list in_session;
+	struct session *session;
+	struct inode *inode;
+	uint64_t id;
+	uint32_t flags;
+};
+struct inode *inode_get(struct server *srv, const struct wire_handle *h); /* NULL: out of memory */
+struct inode *inode_find(struct server *srv, uint64_t ino); /* no reference taken */
+void inode_put(struct inode *i);
+/* One at a time: truncates, settling, writers coming and going, removal. Holds q until granted. */
+void inode_lock(struct inode *i, struct inode_wait *w, struct req *q);
+void inode_unlock(struct inode_wait *w); /* harmless when not locked */
+struct open_file *open_find(struct session *s, uint64_t id);
+int open_add(struct session *s, struct inode *i, uint64_t id, uint32_t flags); /* idempotent */
+void open_drop(struct open_file *o); /* starts what the last close starts */
+void opens_abandon(struct server *srv);
+
+/* ---- fan.c: one call to each target of a layout ---- */
+struct fan {
+	uint32_t n;
+	struct call *calls;
+	struct wire_fence_args *fence;
+	struct wire_remove_args *remove;
+	struct wire_object_res *object;
+};
+int fan_init(struct fan *f, const struct wire_layout_rec *l, struct arena *a);
+/* truncate_to: file size, or FENCE_KEEP */
+void fan_fence(struct server *srv, struct fan *f, const struct wire_layout_rec *l, uint64_t ino,
+	       uint64_t epoch, uint64_t truncate_to, struct req *q);
+void fan_remove(struct server *srv, struct fan *f, const struct wire_layout_rec *l, uint64_t ino,
+		uint64_t epoch, struct req *q);
+void fan_fini(struct fan *f);
+/* File size and mtime that the answers to fan_fence() amount to. */
+uint64_t fan_end(const struct fan *f, const struct wire_layout_rec *l, int64_t *mtime);
+
+/* ---- tasks.c: what the server does by itself ---- */
+enum task_kind { TASK_SETTLE, TASK_REMOVE, TASK_TRUNCATE, TASK_END_SESSION };
+int task_start(struct server *srv, enum task_kind kind, const struct wire_handle *h, uint64_t size,
+	       uint64_t epoch);
+void task_end_session(struct server *srv, struct session *ss);
+void tasks_recover(struct server *srv); /* at start: everything that was left undone */
+void tasks_abandon(struct server *srv);
+void grace_start(struct server *srv);
+void grace_check(struct server *srv); /* ends when every session has come back */
+
+/* ---- windows.c: bulk transfer between an object and a client ---- */
+struct mover {
+	struct sreq *s;
+	struct object *object;
+	const struct wire_mem_desc *mem;
+	const struct wire_extent *list;
+	uint32_t n_list;
+	uint64_t epoch, end; /* reads are clipped at end */
+	bool write;
+	/* where the next window begins */
+	uint32_t i;
+	uint64_t o, at; /* within extent i; in the stream */
+	uint64_t moved;
+};
+/* Holds s->q until everything has moved or one window failed. */
+void mover_start(struct mover *m);
+void spare_windows_free(struct server *srv);
+bool is_window(const struct req *q);
+void window_abandon(struct req *q);
+static inline struct layout layout_of(const struct wire_layout_rec *l)
+{
+	return (struct layout){ l->unit, l->n_targets, l->start };
+}
+
+/* ---- the operations ---- */
+int do_ping(struct sreq *s), do_status(struct sreq *s), do_requests(struct sreq *s), do_map(struct sreq *s);
+int do_lookup(struct sreq *s), do_getattr(struct sreq *s), do_readdir(struct sreq *s);
+int prepare_setattr(struct sreq *s), prepare_mkdir(struct sreq *s), prepare_unlink(struct sreq *s),
+	prepare_rmdir(struct sreq *s), prepare_rename(struct sreq *s), prepare_record(struct sreq *s);
+int finish_attr(struct sreq *s), finish_removed(struct sreq *s), finish_void(struct sreq *s);
+int do_reclaim(struct sreq *s), do_bye(struct sreq *s);
+extern const struct req_ops session_open_ops, open_ops, cap_ops, close_ops, truncate_ops, read_ops, write_ops, sync_ops,
+	objstat_ops, fence_ops, remove_ops;
+
+/* What operations with steps of their own keep between steps. */
+struct session_state {
+	struct session_wait wait;
+	struct session *found;
+	uint64_t id;
+	bool resumed;
+};
+struct trunc {
+	struct inode_wait lock;
+	struct fan fan;
+	struct meta_node node;
+	struct wire_handle h;
+	struct wire_layout_rec layout;
+	uint64_t epoch, size;
+	bool begun, ended; /* its intent is durable; its end is queued */
+};
+struct open_state {
+	struct trunc t;
+	struct wire_handle dir, h;
+	struct wire_bytes leaf;
+	bool created, replayed;
+};
+struct close_state {
+	struct inode_wait lock;
+	bool last;
+};
+struct data_state {
+	struct mover m;
+	struct object *object;
+	struct buf buf; /* of inline data */
+	struct turn turn;
+	struct io ios[16];
+};
+struct object_state {
+	struct object *object;
+	uint64_t end;
+	int64_t mtime;
+};
+
+/* ---- op_truncate.c: steps shared with O_TRUNC ---- */
+void trunc_begin(struct sreq *s, struct trunc *t, const struct wire_handle *h, uint64_t size);
+int trunc_fence(struct sreq *s, struct trunc *t);
+void trunc_end(struct sreq *s, struct trunc *t);
+void trunc_fini(struct sreq *s, struct trunc *t); /* unlocks; leaves a task behind when it must go on */
+
+#endif

@@ -1,0 +1,426 @@
+/* What the server does by itself, in the background, again and again until it is done:
+ *
+ *   SETTLE    the writers of a file are gone: fence its objects, record size and mtime
+ *   REMOVE    a file has no name and nobody has it open: its objects go, then its inode
+ *   TRUNCATE  an intent whose request did not finish: fence and cut, then commit
+ *
+ *   LOCK -> START -> FAN -> COMMIT -> DONE -> END, and after an error back to LOCK a while later
+ *
+ * All of them are safe to repeat from the beginning, so a crash needs nothing but the rows that
+ * tasks_recover() reads. After a restart they wait for the grace period, in which clients claim what they had
+ * open; truncates do not, their outcome was decided before. */
+#include <stdlib.h>
+
+#include "server/srv.h"
+
+#define RETRY_NS NSEC_PER_SEC
+#define RETRY_MAX 30
+
+enum { LOCK, START, FAN, COMMIT, DONE, END };
+static const char *const names[] = { "lock", "start", "fan", "commit", "done", "end" };
+
+struct task {
+	struct req q;
+	struct list link;
+	struct server *srv;
+	enum task_kind kind;
+	struct wire_handle h;
+	uint64_t size, epoch;
+	struct inode *inode;
+	struct inode_wait lock;
+	struct change change;
+	struct fan fan;
+	struct meta_node node;
+	struct arena arena;
+	struct timer retry;
+	uint32_t tries;
+	bool nothing; /* to do */
+};
+
+static void task_record(struct task *t, uint32_t kind)
+{
+	struct env *e = t->srv->loop->env;
+
+	t->change.arena = &t->arena;
+	t->change.rec = (struct wire_record){ .kind = kind, .time = (int64_t)e->clock->wall(e), .h = t->h };
+}
+
+static bool settle_needed(struct task *t)
+{
+	return !t->inode->writers && meta_unsettled(t->srv->meta, t->h.ino);
+}
+
+/* Reads the node and queues what comes before the fan. */
+static int start(struct task *t)
+{
+	int e = meta_get(t->srv->meta, &t->h, &t->node, &t->arena);
+
+	if (e == -ESTALE || e == -ENOENT)
+		t->nothing = true;
+	if (e || t->kind == TASK_TRUNCATE)
+		return t->nothing ? 0 : e;
+	if (t->kind == TASK_SETTLE) {
+		t->nothing = !settle_needed(t);
+		if (t->nothing)
+			return 0;
+		task_record(t, REC_SETTLE_BEGIN);
+		meta_submit(t->srv->meta, &t->change, &t->q);
+		return 0;
+	}
+	if (t->inode->opens)
+		t->inode->removed = true;
+	t->nothing = t->inode->opens || t->node.attr.nlink;
+	t->epoch = t->node.epoch + 1;
+	return 0;
+}
+
+static int fan(struct task *t)
+{
+	const struct wire_layout_rec *l = &t->node.layout;
+	int e;
+
+	if (t->kind == TASK_SETTLE) {
+		if (t->change.res.status)
+			return -t->change.res.status;
+		t->epoch = t->change.res.epoch;
+	}
+	e = fan_init(&t->fan, l, &t->arena);
+	if (e)
+		return e;
+	if (t->kind == TASK_REMOVE)
+		fan_remove(t->srv, &t->fan, l, t->h.ino, t->epoch, &t->q);
+	else
+		fan_fence(t->srv, &t->fan, l, t->h.ino, t->epoch,
+			  t->kind == TASK_SETTLE ? FENCE_KEEP : t->size, &t->q);
+	return 0;
+}
+
+static void commit(struct task *t)
+{
+	static const uint32_t kind[] = { [TASK_SETTLE] = REC_SETTLE_END,
+					 [TASK_REMOVE] = REC_REMOVED,
+					 [TASK_TRUNCATE] = REC_TRUNC_END };
+	struct wire_record *r = &t->change.rec;
+
+	task_record(t, kind[t->kind]);
+	r->epoch = t->epoch;
+	r->size = t->size;
+	r->obj_gen = t->node.layout.obj_gen;
+	if (t->kind == TASK_SETTLE) {
+		r->size = fan_end(&t->fan, &t->node.layout, &r->mtime);
+		t->inode->row_durable = false;
+	}
+	meta_submit(t->srv->meta, &t->change, &t->q);
+}
+
+static void task_free(struct task *t)
+{
+	list_del(&t->link);
+	timer_del(t->srv->loop, &t->retry);
+	arena_destroy(&t->arena);
+	free(t);
+}
+
+static void retry(struct timer *tm)
+{
+	struct task *t = container_of(tm, struct task, retry);
+
+	req_done(&t->q, 0, 0);
+}
+
+/* Lets go of everything; with an error it comes back later. */
+static bool finish(struct task *t)
+{
+	struct req *q = &t->q;
+	uint64_t pause = RETRY_NS * MIN(++t->tries, (uint32_t)RETRY_MAX);
+
+	fan_fini(&t->fan);
+	memset(&t->fan, 0, sizeof(t->fan));
+	if (t->kind == TASK_SETTLE && !q->error && !t->nothing && t->inode)
+		t->inode->orphaned = false;
+	inode_unlock(&t->lock);
+	arena_reset(&t->arena);
+	if (q->error && !t->srv->stopping) {
+		log_at(LOG_WARN, "server", q->trace, "background work on inode %llx waits %llu s: %s",
+		       (unsigned long long)t->h.ino, (unsigned long long)(pause / NSEC_PER_SEC),
+		       error_text(q->error));
+		q->error = 0;
+		req_goto(q, LOCK);
+		req_hold(q);
+		timer_set(t->srv->loop, &t->retry, t->srv->loop->now + pause);
+		return true;
+	}
+	if (t->inode)
+		inode_put(t->inode);
+	req_fini(q);
+	task_free(t);
+	return false;
+}
+
+static bool step(struct req *q)
+{
+	struct task *t = container_of(q, struct task, q);
+
+	switch (q->state) {
+	case LOCK:
+		req_goto(q, START);
+		inode_lock(t->inode, &t->lock, q);
+		break;
+	case START:
+		req_goto(q, FAN);
+		q->error = start(t);
+		break;
+	case FAN:
+		req_goto(q, t->nothing ? END : COMMIT);
+		q->error = t->nothing ? 0 : fan(t);
+		break;
+	case COMMIT:
+		req_goto(q, DONE);
+		commit(t);
+		break;
+	case DONE:
+		req_goto(q, END);
+		q->error = -t->change.res.status;
+		break;
+	case END:
+		return finish(t);
+	}
+	return true;
+}
+
+static const struct req_ops task_ops[] = {
+	[TASK_SETTLE] = { "settle", step, END, 6, names, NULL },
+	[TASK_REMOVE] = { "remove-objects", step, END, 6, names, NULL },
+	[TASK_TRUNCATE] = { "finish-truncate", step, END, 6, names, NULL },
+};
+
+static void begin(struct task *t)
+{
+	req_init(&t->q, t->srv->loop, &task_ops[t->kind], LOCK);
+	t->q.trace = env_random_u64(t->srv->loop->env);
+	req_start(&t->q);
+}
+
+int task_start(struct server *srv, enum task_kind kind, const struct wire_handle *h, uint64_t size,
+	       uint64_t epoch)
+{
+	struct task *t;
+
+	if (srv->stopping) /* its row brings it back after the restart */
+		return 0;
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return -ENOMEM;
+	t->srv = srv;
+	t->kind = kind;
+	t->h = *h;
+	t->size = size;
+	t->epoch = epoch;
+	t->retry.fire = retry;
+	arena_init(&t->arena, 0);
+	t->inode = inode_get(srv, h);
+	if (!t->inode) {
+		free(t);
+		return -ENOMEM;
+	}
+	if (srv->in_grace && kind != TASK_TRUNCATE) {
+		list_push(&srv->delayed, &t->link);
+		return 0;
+	}
+	list_push(&srv->tasks, &t->link);
+	begin(t);
+	return 0;
+}
+
+/* ---- the end of a session ---- */
+
+enum { QUIET, DROP, FORGET };
+static const char *const end_names[] = { "quiesce", "drop", "forget" };
+
+struct end_session { /* begins like struct task: both are on srv->tasks */
+	struct req q;
+	struct list link;
+	struct server *srv;
+	struct session *session;
+	struct session_wait wait;
+	struct change change;
+	struct arena arena;
+};
+
+static void drop_opens(struct session *ss)
+{
+	struct open_file *o;
+
+	while ((o = list_first(&ss->opens, struct open_file, in_session))) {
+		if (o->flags & OPEN_WRITE)
+			o->inode->orphaned = true;
+		open_drop(o);
+	}
+}
+
+static bool end_step(struct req *q)
+{
+	struct end_session *t = container_of(q, struct end_session, q);
+	struct env *e = t->srv->loop->env;
+
+	switch (q->state) {
+	case QUIET:
+		req_goto(q, DROP);
+		session_quiesce(t->session, &t->wait, q);
+		break;
+	case DROP:
+		req_goto(q, FORGET);
+		drop_opens(t->session);
+		if (!t->srv->meta)
+			break;
+		t->change.arena = &t->arena;
+		t->change.rec = (struct wire_record){ .kind = REC_SESSION_END,
+						      .time = (int64_t)e->clock->wall(e),
+						      .session = t->session->id };
+		meta_submit(t->srv->meta, &t->change, q);
+		break;
+	case FORGET: /* a failed record leaves a row; it expires again after the next start */
+		session_free(t->session);
+		grace_check(t->srv);
+		req_fini(q);
+		list_del(&t->link);
+		arena_destroy(&t->arena);
+		free(t);
+		return false;
+	}
+	return true;
+}
+
+static const struct req_ops end_ops = { "end-session", end_step, FORGET, 3, end_names, NULL };
+
+void task_end_session(struct server *srv, struct session *ss)
+{
+	struct end_session *t;
+
+	if (ss->doomed)
+		return;
+	t = calloc(1, sizeof(*t));
+	if (!t) { /* the lease runs out once more */
+		timer_set(srv->loop, &ss->lease, srv->loop->now + srv->sessions.lease_ns);
+		return;
+	}
+	ss->doomed = true;
+	timer_del(srv->loop, &ss->lease);
+	t->srv = srv;
+	t->session = ss;
+	arena_init(&t->arena, 0);
+	list_push(&srv->tasks, &t->link);
+	req_init(&t->q, srv->loop, &end_ops, QUIET);
+	req_start(&t->q);
+}
+
+/* ---- restart and grace ---- */
+
+static void grace_end(struct server *srv)
+{
+	struct list *it;
+
+	if (!srv->in_grace)
+		return;
+	srv->in_grace = false;
+	timer_del(srv->loop, &srv->grace);
+	while ((it = list_pop(&srv->delayed))) {
+		struct task *t = list_entry(it, struct task, link);
+
+		list_push(&srv->tasks, &t->link);
+		begin(t);
+	}
+}
+
+static void grace_timer(struct timer *t)
+{
+	grace_end(container_of(t, struct server, grace));
+}
+
+void grace_start(struct server *srv)
+{
+	srv->grace.fire = grace_timer;
+	srv->in_grace = srv->sessions.count > 0;
+	if (srv->in_grace)
+		timer_set(srv->loop, &srv->grace, srv->loop->now + srv->sessions.lease_ns);
+}
+
+void grace_check(struct server *srv)
+{
+	struct session *ss;
+
+	if (!srv->in_grace)
+		return;
+	list_for_each(ss, &srv->sessions.all, all)
+		if (!ss->reclaimed)
+			return;
+	grace_end(srv);
+}
+
+struct recovery {
+	struct meta_row *rows;
+	size_t n, cap;
+};
+
+static void collect(void *arg, const struct meta_row *row)
+{
+	struct recovery *r = arg;
+
+	if (r->n == r->cap) {
+		size_t cap = r->cap ? 2 * r->cap : 64;
+		struct meta_row *rows = realloc(r->rows, cap * sizeof(*rows));
+
+		if (!rows)
+			return;
+		r->rows = rows;
+		r->cap = cap;
+	}
+	r->rows[r->n++] = *row;
+}
+
+void tasks_recover(struct server *srv)
+{
+	static const struct {
+		enum meta_rows rows;
+		enum task_kind kind;
+	} what[] = { { ROWS_TRUNCATE, TASK_TRUNCATE },
+		     { ROWS_UNSETTLED, TASK_SETTLE },
+		     { ROWS_REMOVE, TASK_REMOVE } };
+
+	for (size_t k = 0; k < ARRAY_LEN(what); k++) {
+		struct recovery r = { 0 };
+
+		meta_each_row(srv->meta, what[k].rows, collect, &r);
+		for (size_t i = 0; i < r.n; i++) {
+			struct inode *in;
+
+			task_start(srv, what[k].kind, &r.rows[i].h, r.rows[i].size, r.rows[i].epoch);
+			in = inode_find(srv, r.rows[i].h.ino);
+			if (in && what[k].kind == TASK_SETTLE) /* a writer may not come back */
+				in->orphaned = true;
+		}
+		free(r.rows);
+	}
+}
+
+void tasks_abandon(struct server *srv)
+{
+	struct list *lists[] = { &srv->tasks, &srv->delayed };
+	struct list *it;
+
+	for (int i = 0; i < 2; i++) {
+		while ((it = list_pop(lists[i]))) {
+			struct task *t = list_entry(it, struct task, link);
+
+			if (i == 0 && t->q.ops == &end_ops) {
+				struct end_session *e = list_entry(it, struct end_session, link);
+
+				arena_destroy(&e->arena);
+				free(e);
+				continue;
+			}
+			fan_fini(&t->fan);
+			task_free(t);
+		}
+	}
+}

@@ -1,0 +1,225 @@
+/* Bulk transfer between an object and a client's memory, in windows.
+ *
+ *   read:   TAKE -> ACCESS -> DISK -> MOVE -> TAKE ...      buffers, turn, disk, network
+ *   write:  TAKE -> MOVE -> ACCESS -> DISK -> TAKE ...      buffers, network, turn, disk
+ *
+ * A few windows of one request work side by side, each taking the next range when it is done, so that
+ * network and disk overlap and memory stays bounded. Nobody holds a turn at a range while it waits for a
+ * network: reads give theirs back before the data go out, writes ask for theirs when the data are here.
+ * Buffers: from the target's pool, given back between two ranges. Errors: the first one stops the request. */
+#include <stdlib.h>
+
+#include "server/srv.h"
+
+enum { TAKE, BUFFERED, ACCESS, DISK, MOVED, END };
+static const char *const names[] = { "take", "buffer", "turn", "disk", "move", "end" };
+
+struct piece {
+	uint64_t offset, length;
+};
+
+struct window {
+	struct req q;
+	struct list spare;
+	struct mover *m;
+	struct buf buf;
+	struct turn turn;
+	uint64_t at, len; /* in the stream */
+	uint64_t lo, hi; /* in the object */
+	bool sent; /* a read whose data went out */
+	uint32_t n;
+	struct piece pieces[WINDOW_PIECES];
+	struct io ios[WINDOW_PIECES];
+	struct iovec iov[WINDOW_PIECES + BUF_MAX_UNITS]; /* slices of buf, piece by piece */
+};
+
+/* The next run of the stream: contiguous in it, at most a window. False: nothing is left. */
+static bool take(struct mover *m, struct window *w)
+{
+	w->n = 0;
+	w->len = 0;
+	w->lo = UINT64_MAX;
+	w->hi = 0;
+	while (m->i < m->n_list && w->len < WINDOW_BYTES && w->n < WINDOW_PIECES) {
+		const struct wire_extent *e = &m->list[m->i];
+		uint64_t limit = m->write ? UINT64_MAX : m->end;
+		uint64_t off = e->offset + m->o, left = e->length - m->o;
+		uint64_t usable = off < limit ? MIN(left, limit - off) : 0;
+		uint64_t n = MIN(usable, WINDOW_BYTES - w->len);
+
+		if (n) {
+			if (!w->n)
+				w->at = m->at;
+			w->pieces[w->n++] = (struct piece){ off, n };
+			w->len += n;
+			w->lo = MIN(w->lo, off);
+			w->hi = MAX(w->hi, off + n);
+			m->o += n;
+			m->at += n;
+		}
+		if (n == left || n == usable) { /* done with it, or the rest is behind the end */
+			bool gap = n < left;
+
+			m->at += e->length - m->o;
+			m->o = 0;
+			m->i++;
+			if (gap && w->n)
+				break;
+		}
+	}
+	return w->n > 0;
+}
+
+static void disk(struct window *w)
+{
+	struct mover *m = w->m;
+	struct env *e = w->q.loop->env;
+	int64_t now = (int64_t)e->clock->wall(e);
+	size_t skip = 0, used = 0;
+
+	for (uint32_t i = 0; i < w->n; i++) {
+		const struct piece *p = &w->pieces[i];
+		struct iovec *iov = w->iov + used;
+		size_t got, n = iov_slice(w->buf.iov, w->buf.n, skip, p->length, iov,
+					  ARRAY_LEN(w->iov) - used, &got);
+
+		if (m->write)
+			object_write(m->object, &w->ios[i], p->offset, iov, (int)n, now, &w->q);
+		else
+			object_read(m->object, &w->ios[i], p->offset, iov, (int)n, &w->q);
+		skip += p->length;
+		used += n;
+	}
+}
+
+static bool stop(const struct window *w)
+{
+	const struct sreq *s = w->m->s;
+
+	return s->q.error || s->cancelled;
+}
+
+static bool finish(struct window *w)
+{
+	struct server *srv = w->m->s->srv;
+	struct req *parent = &w->m->s->q;
+	int error = w->q.error;
+
+	turn_end(&w->turn);
+	buf_put(&w->buf);
+	if (!error && w->m->s->cancelled)
+		error = -ECANCELED;
+	req_fini(&w->q);
+	list_push_front(&srv->spare_windows, &w->spare);
+	if (error && !parent->error)
+		parent->error = error; /* the others stop at once */
+	req_done(parent, error, 0);
+	return false;
+}
+
+static bool step(struct req *q)
+{
+	struct window *w = container_of(q, struct window, q);
+	struct mover *m = w->m;
+	struct sreq *s = m->s;
+
+	switch (q->state) {
+	case TAKE:
+		req_goto(q, BUFFERED);
+		if (stop(w) || !take(m, w)) {
+			req_goto(q, END);
+			break;
+		}
+		buf_get(&s->srv->pool, &w->buf, w->len, q);
+		break;
+	case BUFFERED:
+		req_goto(q, ACCESS);
+		if (m->write)
+			net_get(s->link, m->mem, w->at, w->buf.iov, w->buf.n, q);
+		break;
+	case ACCESS:
+		req_goto(q, DISK);
+		turn_begin(m->object, &w->turn, m->epoch, w->lo, w->hi, m->write, q);
+		break;
+	case DISK:
+		req_goto(q, MOVED);
+		disk(w);
+		break;
+	case MOVED:
+		turn_end(&w->turn);
+		if (!m->write && !w->sent) {
+			w->sent = true;
+			net_put(s->link, m->mem, w->at, w->buf.iov, w->buf.n, q);
+			break;
+		}
+		req_goto(q, TAKE);
+		w->sent = false;
+		m->moved += w->len;
+		buf_put(&w->buf);
+		break;
+	case END:
+		return finish(w);
+	}
+	return true;
+}
+
+static const struct req_ops window_ops = { "window", step, END, 6, names, NULL };
+
+static struct window *window_new(struct server *srv)
+{
+	struct list *it = list_pop(&srv->spare_windows);
+	struct window *w = it ? list_entry(it, struct window, spare) : calloc(1, sizeof(*w));
+
+	if (w) {
+		list_init(&w->spare);
+		w->sent = false;
+		w->turn = (struct turn){ 0 };
+		w->buf.pool = NULL;
+	}
+	return w;
+}
+
+void mover_start(struct mover *m)
+{
+	struct sreq *s = m->s;
+	uint64_t total = 0;
+
+	for (uint32_t i = 0; i < m->n_list; i++)
+		total += m->list[i].length;
+	for (uint64_t i = 0; i < WINDOWS && i * WINDOW_BYTES < total; i++) {
+		struct window *w = window_new(s->srv);
+
+		if (!w) {
+			if (i == 0) {
+				req_hold(&s->q);
+				req_done(&s->q, -ENOMEM, 0);
+			}
+			return;
+		}
+		w->m = m;
+		req_init(&w->q, s->srv->loop, &window_ops, TAKE);
+		w->q.trace = s->q.trace;
+		req_hold(&s->q);
+		req_start(&w->q);
+	}
+}
+
+void spare_windows_free(struct server *srv)
+{
+	struct list *it;
+
+	while ((it = list_pop(&srv->spare_windows)))
+		free(list_entry(it, struct window, spare));
+}
+
+bool is_window(const struct req *q)
+{
+	return q->ops == &window_ops;
+}
+
+void window_abandon(struct req *q)
+{
+	list_del(&q->all);
+	list_del(&q->link);
+	free(container_of(q, struct window, q));
+}

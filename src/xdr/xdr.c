@@ -1,0 +1,161 @@
+/* The bounded XDR cursor. Every access is checked against the end of the message before it is made;
+ * a filter that fails leaves the cursor anywhere within the message. No I/O, no allocation but from
+ * the caller's arena. */
+#include "xdr/xdr.h"
+
+#include <endian.h>
+
+void xdr_encoder(struct xdr *x, void *buf, size_t len)
+{
+	*x = (struct xdr){ .decoding = false, .p = buf, .end = (uint8_t *)buf + len, .start = buf };
+}
+
+void xdr_decoder(struct xdr *x, const void *buf, size_t len, struct arena *a)
+{
+	uint8_t *p = (uint8_t *)(uintptr_t)buf; /* a decoder never writes through it */
+
+	*x = (struct xdr){ .decoding = true, .p = p, .start = p, .arena = a };
+	x->end = len ? p + len : p; /* an empty message may be NULL */
+}
+
+/* Steps over n bytes, or returns NULL when they are not there. */
+static uint8_t *xdr_take(struct xdr *x, size_t n)
+{
+	uint8_t *p = x->p;
+
+	if (n > xdr_left(x))
+		return NULL;
+	x->p += n;
+	return p;
+}
+
+bool xdr_u32(struct xdr *x, uint32_t *v)
+{
+	uint8_t *p = xdr_take(x, 4);
+	uint32_t be;
+
+	if (!p)
+		return false;
+	if (x->decoding) {
+		memcpy(&be, p, 4);
+		*v = be32toh(be);
+	} else {
+		be = htobe32(*v);
+		memcpy(p, &be, 4);
+	}
+	return true;
+}
+
+bool xdr_u64(struct xdr *x, uint64_t *v)
+{
+	uint8_t *p = xdr_take(x, 8);
+	uint64_t be;
+
+	if (!p)
+		return false;
+	if (x->decoding) {
+		memcpy(&be, p, 8);
+		*v = be64toh(be);
+	} else {
+		be = htobe64(*v);
+		memcpy(p, &be, 8);
+	}
+	return true;
+}
+
+bool xdr_i32(struct xdr *x, int32_t *v)
+{
+	uint32_t u = x->decoding ? 0 : (uint32_t)*v;
+
+	if (!xdr_u32(x, &u))
+		return false;
+	*v = (int32_t)u;
+	return true;
+}
+
+bool xdr_i64(struct xdr *x, int64_t *v)
+{
+	uint64_t u = x->decoding ? 0 : (uint64_t)*v;
+
+	if (!xdr_u64(x, &u))
+		return false;
+	*v = (int64_t)u;
+	return true;
+}
+
+bool xdr_bool(struct xdr *x, bool *v)
+{
+	uint32_t u = x->decoding ? 0 : *v;
+
+	if (!xdr_u32(x, &u) || u > 1)
+		return false;
+	*v = u == 1;
+	return true;
+}
+
+/* The zero bytes that fill n up to a multiple of four. */
+static bool xdr_pad(struct xdr *x, uint32_t n)
+{
+	static const uint8_t zero[4];
+	size_t pad = -n & 3;
+	uint8_t *p = xdr_take(x, pad);
+
+	if (!p)
+		return false;
+	if (x->decoding)
+		return memcmp(p, zero, pad) == 0;
+	memcpy(p, zero, pad);
+	return true;
+}
+
+bool xdr_fixed(struct xdr *x, void *v, uint32_t n)
+{
+	uint8_t *p = xdr_take(x, n);
+
+	if (!p)
+		return false;
+	if (x->decoding)
+		memcpy(v, p, n);
+	else
+		memcpy(p, v, n);
+	return xdr_pad(x, n);
+}
+
+bool xdr_bytes(struct xdr *x, struct wire_bytes *b, uint32_t max)
+{
+	uint8_t *p;
+
+	if (!xdr_u32(x, &b->len) || b->len > max)
+		return false;
+	p = xdr_take(x, b->len);
+	if (!p)
+		return false;
+	if (x->decoding)
+		b->p = p;
+	else if (b->len > 0)
+		memcpy(p, b->p, b->len);
+	return xdr_pad(x, b->len);
+}
+
+bool xdr_text(struct xdr *x, struct wire_bytes *b, uint32_t max)
+{
+	if (!xdr_bytes(x, b, max))
+		return false;
+	return b->len == 0 || !memchr(b->p, 0, b->len);
+}
+
+bool xdr_array(struct xdr *x, uint32_t *n, void **items, uint32_t max, size_t min_size,
+	       size_t elem_size)
+{
+	if (!xdr_u32(x, n) || *n > max)
+		return false;
+	if (!x->decoding)
+		return true;
+	*items = NULL;
+	if (*n == 0)
+		return true;
+	if (!x->arena || *n > xdr_left(x) / min_size || *n > SIZE_MAX / elem_size)
+		return false;
+	*items = arena_alloc(x->arena, *n * elem_size);
+	return *items != NULL;
+}

@@ -1,0 +1,96 @@
+/* The simulated world: many nodes in one process behind the tables of core.h, under one virtual clock.
+ *
+ * Everything that happens is an event (time, sequence); every choice comes from one seeded generator;
+ * nothing is ordered by addresses or by real time. So a seed names a run, and the trace hash says
+ * whether two runs were the same. One thread. Running out of memory aborts: this is a test. */
+#ifndef SHEAF_SIM_ENV_H
+#define SHEAF_SIM_ENV_H
+
+#include "core/core.h"
+
+#define SIM_MAX_NODES 32
+
+struct sim_node;
+struct sim_event;
+struct sim_fs;
+
+/* What may go wrong and how long things take. Probabilities are per million; times are virtual ns. */
+struct sim_faults {
+	uint32_t partial; /* readv/writev moves only a part */
+	uint32_t one_byte; /* ... of one byte */
+	uint32_t cut; /* a writev: the connection breaks within what it sends */
+	uint32_t refuse; /* a connect, by a node that is up */
+	uint32_t slow; /* any delay becomes up to 100 times as long */
+	uint32_t read_eio, write_eio, sync_eio;
+	uint64_t net_min, net_max; /* flight of a piece */
+	uint64_t io_min, io_max; /* a file access */
+	uint64_t job_min, job_max; /* until a job runs, and until it is reported */
+	uint64_t turn_ns; /* cost of one turn of a loop */
+	uint64_t stall_ns; /* after so long in a partition a connection breaks, a connect times out */
+	size_t buffer_min, buffer_max; /* bytes a connection holds per direction */
+};
+
+struct sim {
+	uint64_t seed, rng[4];
+	uint64_t now, seq;
+	uint64_t hash, n_events, n_turns; /* the trace */
+	struct sim_faults faults;
+	struct sim_event **heap;
+	size_t n_heap, cap_heap;
+	struct sim_node *nodes[SIM_MAX_NODES];
+	uint32_t n_nodes;
+	bool apart[SIM_MAX_NODES][SIM_MAX_NODES];
+	struct list conns;
+};
+
+struct sim_node {
+	struct env env; /* first thing that the code under test sees */
+	struct sim *sim;
+	uint32_t id;
+	char name[32];
+	bool up;
+	int64_t wall_offset; /* of its wall clock, ns */
+	uint64_t capacity; /* bytes of its disk, 0: no limit */
+	struct list loops;
+	struct list workers;
+	struct sim_sock **socks; /* by descriptor */
+	size_t n_socks;
+	struct sim_fs *fs;
+};
+
+/* Sets defaults: delays and partial transfers, but nothing fails. */
+void sim_init(struct sim *s, uint64_t seed);
+void sim_fini(struct sim *s); /* the loops of all nodes must be gone */
+struct sim_node *sim_node_add(struct sim *s, const char *name);
+
+/* One thing happens: a loop that has something to do makes one turn, or else the clock goes on to the
+ * next event or timer. False: nothing will ever happen again. */
+bool sim_step(struct sim *s);
+/* Steps until cond(arg), for at most ns of virtual time. True: cond holds. */
+bool sim_run(struct sim *s, bool (*cond)(void *arg), void *arg, uint64_t ns);
+/* Calls fn(arg) after so long, outside of every loop. */
+void sim_after(struct sim *s, uint64_t delay, void (*fn)(void *arg), void *arg);
+
+/* Power loss: connections break, accesses and jobs under way never end, the disk is left in one of the
+ * states that the syncs allow. Until the restart every call of the node's code fails or does nothing,
+ * so its objects can be destroyed without any effect outside. */
+void sim_node_crash(struct sim_node *n);
+/* The same for a process alone (kill -9): what was written stays written. */
+void sim_node_kill(struct sim_node *n);
+/* The loops and workers of the former life must be gone. */
+void sim_node_restart(struct sim_node *n);
+/* No bytes pass between two nodes while it is on. */
+void sim_partition(struct sim *s, struct sim_node *a, struct sim_node *b, bool on);
+/* Breaks every connection between two nodes (b NULL: all of a). */
+void sim_cut(struct sim *s, struct sim_node *a, struct sim_node *b);
+
+/* The generator and the trace, for the tests that are built on this. */
+uint64_t sim_random(struct sim *s);
+uint64_t sim_below(struct sim *s, uint64_t n); /* 0 .. n-1; 0 for n = 0 */
+uint64_t sim_between(struct sim *s, uint64_t lo, uint64_t hi); /* both included */
+bool sim_chance(struct sim *s, uint32_t per_million);
+void sim_trace(struct sim *s, uint32_t kind, uint32_t node, uint64_t size);
+
+int sim_selftest(void); /* 0, or 1 after saying what is wrong */
+
+#endif

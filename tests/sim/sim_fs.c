@@ -1,0 +1,880 @@
+/* A simulated disk: an in-memory file system that knows what a power loss may take away.
+ *
+ * A file is pages of 4 KiB; a page that was written keeps its durable content beside the cached one until a
+ * sync. A directory has its names, its durable names, and the changes between them. A power loss tosses
+ * a coin for each page, for the size, and for each change of a directory; changes that were kept are
+ * applied in order where they still make sense (a rename is one change). A sync that fails tells so
+ * once: its pages count as clean afterwards, and some of them are not on the disk.
+ *
+ * One thread. Inodes that nobody can reach any more are swept now and then. */
+#include <assert.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "sim_priv.h"
+
+#define PAGE 4096
+#define FIRST_FD 1000 /* so that descriptors of sockets are no good here */
+#define TOTAL_SPACE (UINT64_C(1) << 40)
+
+struct page {
+	uint64_t no;
+	uint8_t *old; /* durable content while dirty or lost; NULL: zeros */
+	bool dirty; /* differs from the disk, a sync will write it */
+	bool lost; /* differs from the disk, nobody will write it */
+	uint8_t cur[PAGE];
+};
+
+struct inode;
+
+struct name {
+	char *text;
+	struct inode *inode;
+};
+
+struct names { /* sorted */
+	struct name *v;
+	size_t n;
+};
+
+enum change_kind { CHANGE_SET, CHANGE_DEL, CHANGE_RENAME };
+
+struct change {
+	struct list link;
+	enum change_kind kind;
+	char *a, *b;
+	struct inode *inode;
+};
+
+struct inode {
+	struct list all;
+	uint64_t ino;
+	mode_t mode;
+	bool marked;
+	int lock; /* descriptor that has it, or -1 */
+	uint64_t mtime;
+	struct page **pages; /* by number */
+	size_t n_pages, cap_pages;
+	uint64_t size, durable_size;
+	struct names cur, durable; /* directories */
+	struct list changes;
+};
+
+struct file {
+	struct inode *inode;
+	int flags;
+};
+
+struct sim_fs {
+	struct sim_node *node;
+	struct list inodes;
+	size_t n_inodes, sweep_at;
+	uint64_t next_ino;
+	struct inode *root;
+	uint64_t used; /* pages */
+	struct file *files;
+	size_t n_files;
+};
+
+/* ---------------------------------------------------------------- names */
+
+static size_t names_place(const struct names *t, const char *s, bool *found)
+{
+	size_t lo = 0, hi = t->n;
+
+	*found = false;
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+		int c = strcmp(t->v[mid].text, s);
+
+		if (c == 0) {
+			*found = true;
+			return mid;
+		}
+		if (c < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static struct inode *names_find(const struct names *t, const char *s)
+{
+	bool found;
+	size_t i = names_place(t, s, &found);
+
+	return found ? t->v[i].inode : NULL;
+}
+
+static char *text_copy(const char *s)
+{
+	char *p = sim_alloc(strlen(s) + 1);
+
+	return strcpy(p, s);
+}
+
+static void names_set(struct names *t, const char *s, struct inode *ino)
+{
+	bool found;
+	size_t i = names_place(t, s, &found);
+
+	if (!found) {
+		t->v = realloc(t->v, (t->n + 1) * sizeof(*t->v));
+		if (!t->v)
+			abort();
+		memmove(t->v + i + 1, t->v + i, (t->n - i) * sizeof(*t->v));
+		t->n++;
+		t->v[i].text = text_copy(s);
+	}
+	t->v[i].inode = ino;
+}
+
+static void names_del(struct names *t, const char *s)
+{
+	bool found;
+	size_t i = names_place(t, s, &found);
+
+	if (!found)
+		return;
+	free(t->v[i].text);
+	memmove(t->v + i, t->v + i + 1, (t->n - i - 1) * sizeof(*t->v));
+	t->n--;
+}
+
+static void names_clear(struct names *t)
+{
+	for (size_t i = 0; i < t->n; i++)
+		free(t->v[i].text);
+	free(t->v);
+	*t = (struct names){ NULL, 0 };
+}
+
+static void names_copy(struct names *to, const struct names *from)
+{
+	names_clear(to);
+	for (size_t i = 0; i < from->n; i++)
+		names_set(to, from->v[i].text, from->v[i].inode);
+}
+
+/* ---------------------------------------------------------------- changes of directories */
+
+static void change_apply(struct names *t, const struct change *c)
+{
+	if (c->kind == CHANGE_SET) {
+		names_set(t, c->a, c->inode);
+	} else if (names_find(t, c->a) == c->inode) {
+		names_del(t, c->a);
+		if (c->kind == CHANGE_RENAME)
+			names_set(t, c->b, c->inode);
+	}
+}
+
+static void change_add(struct inode *dir, enum change_kind kind, const char *a, const char *b,
+		       struct inode *ino)
+{
+	struct change *c = sim_alloc(sizeof(*c));
+
+	c->kind = kind;
+	c->a = text_copy(a);
+	c->b = b ? text_copy(b) : NULL;
+	c->inode = ino;
+	list_push(&dir->changes, &c->link);
+	change_apply(&dir->cur, c);
+}
+
+static void changes_clear(struct inode *dir)
+{
+	struct list *it;
+
+	while ((it = list_pop(&dir->changes))) {
+		struct change *c = list_entry(it, struct change, link);
+
+		free(c->a);
+		free(c->b);
+		free(c);
+	}
+}
+
+/* ---------------------------------------------------------------- pages */
+
+static size_t page_place(const struct inode *i, uint64_t no)
+{
+	size_t lo = 0, hi = i->n_pages;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (i->pages[mid]->no < no)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static struct page *page_find(const struct inode *i, uint64_t no)
+{
+	size_t at = page_place(i, no);
+
+	return at < i->n_pages && i->pages[at]->no == no ? i->pages[at] : NULL;
+}
+
+static void page_drop(struct sim_fs *fs, struct inode *i, size_t at)
+{
+	free(i->pages[at]->old);
+	free(i->pages[at]);
+	memmove(i->pages + at, i->pages + at + 1, (i->n_pages - at - 1) * sizeof(struct page *));
+	i->n_pages--;
+	fs->used--;
+}
+
+static void page_clean(struct page *p)
+{
+	free(p->old);
+	p->old = NULL;
+	p->dirty = p->lost = false;
+}
+
+/* About to change: keeps what the disk has. */
+static void page_touch(struct page *p)
+{
+	if (!p->dirty && !p->lost) {
+		p->old = sim_alloc(PAGE);
+		memcpy(p->old, p->cur, PAGE);
+	}
+	p->dirty = true;
+	p->lost = false;
+}
+
+/* The page, made when missing; NULL: the disk is full. */
+static struct page *page_for_write(struct sim_fs *fs, struct inode *i, uint64_t no)
+{
+	size_t at = page_place(i, no);
+	struct page *p;
+
+	if (at < i->n_pages && i->pages[at]->no == no) {
+		page_touch(i->pages[at]);
+		return i->pages[at];
+	}
+	if (fs->node->capacity && (fs->used + 1) * PAGE > fs->node->capacity)
+		return NULL;
+	if (i->n_pages == i->cap_pages) {
+		i->cap_pages = i->cap_pages ? 2 * i->cap_pages : 8;
+		i->pages = realloc(i->pages, i->cap_pages * sizeof(struct page *));
+		if (!i->pages)
+			abort();
+	}
+	p = sim_alloc(sizeof(*p));
+	p->no = no;
+	p->dirty = true;
+	memmove(i->pages + at + 1, i->pages + at, (i->n_pages - at) * sizeof(struct page *));
+	i->pages[at] = p;
+	i->n_pages++;
+	fs->used++;
+	return p;
+}
+
+/* Zeros behind `size`. With `keep` the disk still has what was there. */
+static void zero_behind(struct sim_fs *fs, struct inode *i, uint64_t size, bool keep)
+{
+	for (size_t at = i->n_pages; at > 0 && (i->pages[at - 1]->no + 1) * PAGE > size; at--) {
+		struct page *p = i->pages[at - 1];
+		size_t from = p->no * PAGE >= size ? 0 : (size_t)(size % PAGE);
+
+		if (from == 0 && (!keep || (p->dirty && !p->old))) {
+			page_drop(fs, i, at - 1);
+			continue;
+		}
+		if (keep)
+			page_touch(p);
+		memset(p->cur + from, 0, PAGE - from);
+	}
+}
+
+/* ---------------------------------------------------------------- inodes */
+
+static struct inode *inode_new(struct sim_fs *fs, mode_t mode)
+{
+	struct inode *i = sim_alloc(sizeof(*i));
+
+	i->ino = ++fs->next_ino;
+	i->mode = mode;
+	i->lock = -1;
+	i->mtime = fs->node->env.clock->wall(&fs->node->env);
+	list_init(&i->changes);
+	list_push(&fs->inodes, &i->all);
+	fs->n_inodes++;
+	return i;
+}
+
+static void inode_free(struct sim_fs *fs, struct inode *i)
+{
+	while (i->n_pages)
+		page_drop(fs, i, i->n_pages - 1);
+	free(i->pages);
+	names_clear(&i->cur);
+	names_clear(&i->durable);
+	changes_clear(i);
+	list_del(&i->all);
+	fs->n_inodes--;
+	free(i);
+}
+
+static void mark(struct inode *i)
+{
+	struct change *c;
+
+	if (i->marked)
+		return;
+	i->marked = true;
+	for (size_t k = 0; k < i->cur.n; k++)
+		mark(i->cur.v[k].inode);
+	for (size_t k = 0; k < i->durable.n; k++)
+		mark(i->durable.v[k].inode);
+	list_for_each(c, &i->changes, link)
+		mark(c->inode);
+}
+
+static void sweep(struct sim_fs *fs)
+{
+	struct inode *i, *next;
+
+	list_for_each(i, &fs->inodes, all)
+		i->marked = false;
+	mark(fs->root);
+	for (size_t k = 0; k < fs->n_files; k++)
+		if (fs->files[k].inode)
+			mark(fs->files[k].inode);
+	list_for_each_safe(i, next, &fs->inodes, all)
+		if (!i->marked)
+			inode_free(fs, i);
+	fs->sweep_at = 2 * fs->n_inodes + 64;
+}
+
+/* ---------------------------------------------------------------- descriptors and paths */
+
+static int fd_new(struct sim_fs *fs, struct inode *i, int flags)
+{
+	size_t k = 0;
+
+	while (k < fs->n_files && fs->files[k].inode)
+		k++;
+	if (k == fs->n_files) {
+		fs->n_files = fs->n_files ? 2 * fs->n_files : 64;
+		fs->files = realloc(fs->files, fs->n_files * sizeof(*fs->files));
+		if (!fs->files)
+			abort();
+		memset(fs->files + k, 0, (fs->n_files - k) * sizeof(*fs->files));
+	}
+	fs->files[k] = (struct file){ i, flags };
+	return FIRST_FD + (int)k;
+}
+
+static struct file *fd_get(struct sim_fs *fs, int fd)
+{
+	size_t k = (size_t)(fd - FIRST_FD);
+
+	if (fd < FIRST_FD || k >= fs->n_files || !fs->files[k].inode)
+		return NULL;
+	return &fs->files[k];
+}
+
+/* Walks to the last component: its directory in *dir, its name in `last` (empty: the directory itself). */
+static int walk_path(struct sim_fs *fs, int fd, const char *path, struct inode **dir,
+		     char last[256])
+{
+	struct file *f = fd_get(fs, fd);
+	struct inode *at = fd == AT_FDCWD || path[0] == '/' ? fs->root : f ? f->inode : NULL;
+
+	if (!at)
+		return -EBADF;
+	last[0] = 0;
+	for (;;) {
+		size_t n = strcspn(path, "/");
+
+		if (last[0] && path[0]) { /* something follows: it must be a directory */
+			at = names_find(&at->cur, last);
+			if (!at)
+				return -ENOENT;
+			last[0] = 0;
+		}
+		if (!S_ISDIR(at->mode))
+			return -ENOTDIR;
+		if (n > 255)
+			return -ENAMETOOLONG;
+		if (n && !(n == 1 && path[0] == '.'))
+			snprintf(last, 256, "%.*s", (int)n, path);
+		path += n;
+		path += strspn(path, "/");
+		if (!*path)
+			break;
+	}
+	*dir = at;
+	return 0;
+}
+
+/* The file system of a node that is up, or NULL. */
+static struct sim_fs *fs_of(struct env *e)
+{
+	struct sim_node *n = sim_node_of(e);
+
+	return n->up ? n->fs : NULL;
+}
+
+static int fs_openat(struct env *e, int dfd, const char *path, int flags, mode_t mode)
+{
+	struct sim_fs *fs = fs_of(e);
+	struct inode *dir, *i;
+	char last[256];
+	int r;
+
+	if (!fs)
+		return -EIO;
+	r = walk_path(fs, dfd, path, &dir, last);
+	if (r)
+		return r;
+	i = last[0] ? names_find(&dir->cur, last) : dir;
+	if (i && (flags & O_CREAT) && (flags & O_EXCL))
+		return -EEXIST;
+	if (i && (flags & O_DIRECTORY) && !S_ISDIR(i->mode))
+		return -ENOTDIR;
+	if (i && S_ISDIR(i->mode) && ((flags & O_ACCMODE) != O_RDONLY || (flags & O_CREAT)))
+		return -EISDIR;
+	if (!i) {
+		if (!(flags & O_CREAT))
+			return -ENOENT;
+		i = inode_new(fs, S_IFREG | (mode & 07777));
+		change_add(dir, CHANGE_SET, last, NULL, i);
+	} else if ((flags & O_TRUNC) && S_ISREG(i->mode)) {
+		zero_behind(fs, i, 0, true);
+		i->size = 0;
+	}
+	r = fd_new(fs, i, flags);
+	if (fs->n_inodes > fs->sweep_at)
+		sweep(fs);
+	return r;
+}
+
+static void fs_close(struct env *e, int fd)
+{
+	struct sim_fs *fs = fs_of(e);
+	struct file *f = fs ? fd_get(fs, fd) : NULL;
+
+	if (!f)
+		return;
+	if (f->inode->lock == fd)
+		f->inode->lock = -1;
+	f->inode = NULL;
+}
+
+/* ---------------------------------------------------------------- contents */
+
+static ssize_t fs_preadv(struct env *e, int fd, const struct iovec *iov, int n, off_t off)
+{
+	struct sim_fs *fs = fs_of(e);
+	struct file *f = fs ? fd_get(fs, fd) : NULL;
+	uint64_t at = (uint64_t)off, done = 0;
+
+	if (!f || off < 0)
+		return !fs ? -EIO : f ? -EINVAL : -EBADF;
+	if (S_ISDIR(f->inode->mode))
+		return -EISDIR;
+	if ((f->flags & O_ACCMODE) == O_WRONLY)
+		return -EBADF;
+	if (sim_chance(fs->node->sim, fs->node->sim->faults.read_eio))
+		return -EIO;
+	for (int k = 0; k < n; k++) {
+		uint8_t *to = iov[k].iov_base;
+
+		for (size_t left = iov[k].iov_len; left && at < f->inode->size;) {
+			const struct page *p = page_find(f->inode, at / PAGE);
+			size_t part = MIN(MIN(left, PAGE - at % PAGE), f->inode->size - at);
+
+			if (p)
+				memcpy(to, p->cur + at % PAGE, part);
+			else
+				memset(to, 0, part);
+			to += part;
+			left -= part;
+			at += part;
+			done += part;
+		}
+	}
+	return (ssize_t)done;
+}
+
+static uint64_t write_some(struct sim_fs *fs, struct inode *i, const uint8_t *from, uint64_t n,
+			   uint64_t at)
+{
+	uint64_t done = 0;
+
+	while (done < n) {
+		size_t part = MIN(n - done, PAGE - (at + done) % PAGE);
+		struct page *p = page_for_write(fs, i, (at + done) / PAGE);
+
+		if (!p)
+			break;
+		memcpy(p->cur + (at + done) % PAGE, from + done, part);
+		done += part;
+		i->size = MAX(i->size, at + done);
+	}
+	return done;
+}
+
+static ssize_t fs_pwritev(struct env *e, int fd, const struct iovec *iov, int n, off_t off)
+{
+	struct sim_fs *fs = fs_of(e);
+	struct file *f = fs ? fd_get(fs, fd) : NULL;
+	uint64_t at = (uint64_t)off, done = 0;
+
+	if (!f || off < 0)
+		return !fs ? -EIO : f ? -EINVAL : -EBADF;
+	if ((f->flags & O_ACCMODE) == O_RDONLY || S_ISDIR(f->inode->mode))
+		return -EBADF;
+	if (sim_chance(fs->node->sim, fs->node->sim->faults.write_eio))
+		return -EIO;
+	if (iov_total(iov, (size_t)n) > (uint64_t)INT64_MAX - at)
+		return -EFBIG;
+	if (f->flags & O_APPEND)
+		at = f->inode->size;
+	for (int k = 0; k < n; k++) {
+		uint64_t part = write_some(fs, f->inode, iov[k].iov_base, iov[k].iov_len, at);
+
+		at += part;
+		done += part;
+		if (part < iov[k].iov_len)
+			break;
+	}
+	f->inode->mtime = e->clock->wall(e);
+	sim_trace(fs->node->sim, SIM_FILE, fs->node->id, done);
+	return done || !iov_total(iov, (size_t)n) ? (ssize_t)done : -ENOSPC;
+}
+
+/* The sync fails: some pages were written, the others never will be; all are clean. */
+static void sync_fails(struct sim_fs *fs, struct inode *i)
+{
+	for (size_t k = 0; k < i->n_pages; k++) {
+		struct page *p = i->pages[k];
+
+		if (!p->dirty)
+			continue;
+		if (sim_below(fs->node->sim, 2)) {
+			page_clean(p);
+		} else {
+			p->dirty = false;
+			p->lost = true;
+		}
+	}
+}
+
+static int fs_fsync(struct env *e, int fd)
+{
+	struct sim_fs *fs = fs_of(e);
+	struct file *f = fs ? fd_get(fs, fd) : NULL;
+	struct inode *i;
+
+	if (!f)
+		return fs ? -EBADF : -EIO;
+	i = f->inode;
+	sim_trace(fs->node->sim, SIM_FILE, fs->node->id, i->ino);
+	if (sim_chance(fs->node->sim, fs->node->sim->faults.sync_eio)) {
+		sync_fails(fs, i);
+		return -EIO;
+	}
+	if (S_ISDIR(i->mode)) {
+		names_copy(&i->durable, &i->cur);
+		changes_clear(i);
+		return 0;
+	}
+	for (size_t k = 0; k < i->n_pages; k++)
+		if (i->pages[k]->dirty)
+			page_clean(i->pages[k]);
+	while (i->n_pages && i->pages[i->n_pages - 1]->no * PAGE >= i->size &&
+	       !i->pages[i->n_pages - 1]->lost)
+		page_drop(fs, i, i->n_pages - 1);
+	i->durable_size = i->size;
+	return 0;
+}
+
+static int fs_ftruncate(struct env *e, int fd, off_t size)
+{
+	struct sim_fs *fs = fs_of(e);
+	struct file *f = fs ? fd_get(fs, fd) : NULL;
+
+	if (!f || size < 0)
+		return !fs ? -EIO : f ? -EINVAL : -EBADF;
+	if ((f->flags & O_ACCMODE) == O_RDONLY || S_ISDIR(f->inode->mode))
+		return -EINVAL;
+	if ((uint64_t)size < f->inode->size)
+		zero_behind(fs, f->inode, (uint64_t)size, true);
+	f->inode->size = (uint64_t)size;
+	f->inode->mtime = e->clock->wall(e);
+	sim_trace(fs->node->sim, SIM_FILE, fs->node->id, (uint64_t)size);
+	return 0;
+}
+
+static int fs_fstat(struct env *e, int fd, struct stat *st)
+{
+	struct sim_fs *fs = fs_of(e);
+	struct file *f = fs ? fd_get(fs, fd) : NULL;
+
+	if (!f)
+		return fs ? -EBADF : -EIO;
+	memset(st, 0, sizeof(*st));
+	st->st_ino = f->inode->ino;
+	st->st_mode = f->inode->mode;
+	st->st_nlink = 1;
+	st->st_size = (off_t)f->inode->size;
+	st->st_blksize = PAGE;
+	st->st_blocks = (blkcnt_t)(f->inode->n_pages * (PAGE / 512));
+	st->st_mtim.tv_sec = (time_t)(f->inode->mtime / NSEC_PER_SEC);
+	st->st_mtim.tv_nsec = (long)(f->inode->mtime % NSEC_PER_SEC);
+	st->st_atim = st->st_ctim = st->st_mtim;
+	return 0;
+}
+
+/* ---------------------------------------------------------------- directories */
+
+static int fs_unlinkat(struct env *e, int dfd, const char *path, int flags)
+{
+	struct sim_fs *fs = fs_of(e);
+	struct inode *dir, *i;
+	char last[256];
+	int r;
+
+	if (!fs)
+		return -EIO;
+	r = walk_path(fs, dfd, path, &dir, last);
+	if (r)
+		return r;
+	i = last[0] ? names_find(&dir->cur, last) : NULL;
+	if (!i)
+		return last[0] ? -ENOENT : -EBUSY;
+	if (S_ISDIR(i->mode) != !!(flags & AT_REMOVEDIR))
+		return S_ISDIR(i->mode) ? -EISDIR : -ENOTDIR;
+	if (i->cur.n)
+		return -ENOTEMPTY;
+	change_add(dir, CHANGE_DEL, last, NULL, i);
+	return 0;
+}
+
+static int fs_mkdirat(struct env *e, int dfd, const char *path, mode_t mode)
+{
+	struct sim_fs *fs = fs_of(e);
+	struct inode *dir;
+	char last[256];
+	int r;
+
+	if (!fs)
+		return -EIO;
+	r = walk_path(fs, dfd, path, &dir, last);
+	if (r)
+		return r;
+	if (!last[0] || names_find(&dir->cur, last))
+		return -EEXIST;
+	change_add(dir, CHANGE_SET, last, NULL, inode_new(fs, S_IFDIR | (mode & 07777)));
+	return 0;
+}
+
+/* Within one directory: what a rename over two of them leaves after a crash is nobody's need yet. */
+static int fs_renameat(struct env *e, int dfd, const char *from, const char *to)
+{
+	struct sim_fs *fs = fs_of(e);
+	struct inode *dir, *dir2, *i, *over;
+	char last[256], last2[256];
+	int r;
+
+	if (!fs)
+		return -EIO;
+	r = walk_path(fs, dfd, from, &dir, last);
+	if (!r)
+		r = walk_path(fs, dfd, to, &dir2, last2);
+	if (r)
+		return r;
+	if (dir != dir2)
+		return -EXDEV;
+	i = names_find(&dir->cur, last);
+	over = names_find(&dir->cur, last2);
+	if (!i || !last2[0])
+		return -ENOENT;
+	if (over == i)
+		return 0;
+	if (over && S_ISDIR(over->mode) != S_ISDIR(i->mode))
+		return S_ISDIR(over->mode) ? -EISDIR : -ENOTDIR;
+	if (over && over->cur.n)
+		return -ENOTEMPTY;
+	change_add(dir, CHANGE_RENAME, last, last2, i);
+	return 0;
+}
+
+static int fs_list(struct env *e, int fd, void (*fn)(void *arg, const char *name), void *arg)
+{
+	struct sim_fs *fs = fs_of(e);
+	struct file *f = fs ? fd_get(fs, fd) : NULL;
+	struct names copy = { NULL, 0 }; /* fn may change the directory */
+
+	if (!f)
+		return fs ? -EBADF : -EIO;
+	if (!S_ISDIR(f->inode->mode))
+		return -ENOTDIR;
+	names_copy(&copy, &f->inode->cur);
+	for (size_t k = 0; k < copy.n; k++)
+		fn(arg, copy.v[k].text);
+	names_clear(&copy);
+	return 0;
+}
+
+static int fs_statfs(struct env *e, int fd, uint64_t *total, uint64_t *avail)
+{
+	struct sim_fs *fs = fs_of(e);
+
+	if (!fs || !fd_get(fs, fd))
+		return fs ? -EBADF : -EIO;
+	*total = fs->node->capacity ? fs->node->capacity : TOTAL_SPACE;
+	*avail = *total > fs->used * PAGE ? *total - fs->used * PAGE : 0;
+	return 0;
+}
+
+static int fs_lock(struct env *e, int fd)
+{
+	struct sim_fs *fs = fs_of(e);
+	struct file *f = fs ? fd_get(fs, fd) : NULL;
+
+	if (!f)
+		return fs ? -EBADF : -EIO;
+	if (f->inode->lock >= 0 && f->inode->lock != fd)
+		return -EWOULDBLOCK;
+	f->inode->lock = fd;
+	return 0;
+}
+
+/* ---------------------------------------------------------------- accesses off the loop */
+
+static void report_io(void *arg)
+{
+	io_finish(arg);
+}
+
+static void fire_io(struct sim *s, struct sim_event *e)
+{
+	struct io *io = e->arg;
+
+	(void)s;
+	io_perform(&e->node->env, io);
+	sim_loop_finished(io->loop->impl, report_io, io);
+}
+
+static void fs_submit(struct env *e, struct loop *l, struct io *io)
+{
+	struct sim_node *n = sim_node_of(e);
+	struct sim_event *ev;
+	uint64_t delay;
+
+	if (!n->up)
+		return; /* never ends */
+	delay = sim_delay(n->sim, n->sim->faults.io_min, n->sim->faults.io_max);
+	ev = sim_schedule(n->sim, SIM_IO, n, delay, fire_io, io);
+	ev->loop = l;
+	ev->n = io->kind;
+}
+
+static int fs_probe(struct env *e, struct loop *l, int dir, char *text, size_t n)
+{
+	(void)l;
+	(void)dir;
+	snprintf(text, n, "simulated disk");
+	return sim_node_of(e)->up ? 0 : -EIO;
+}
+
+const struct file_ops sim_file_ops = {
+	.openat = fs_openat,
+	.close = fs_close,
+	.preadv = fs_preadv,
+	.pwritev = fs_pwritev,
+	.fsync = fs_fsync,
+	.ftruncate = fs_ftruncate,
+	.fstat = fs_fstat,
+	.unlinkat = fs_unlinkat,
+	.mkdirat = fs_mkdirat,
+	.renameat = fs_renameat,
+	.list = fs_list,
+	.statfs = fs_statfs,
+	.lock = fs_lock,
+	.submit = fs_submit,
+	.probe = fs_probe,
+};
+
+/* ---------------------------------------------------------------- life */
+
+struct sim_fs *sim_fs_new(struct sim_node *n)
+{
+	struct sim_fs *fs = sim_alloc(sizeof(*fs));
+
+	fs->node = n;
+	fs->sweep_at = 64;
+	list_init(&fs->inodes);
+	fs->root = inode_new(fs, S_IFDIR | 0755);
+	return fs;
+}
+
+void sim_fs_free(struct sim_fs *fs)
+{
+	struct inode *i, *next;
+
+	list_for_each_safe(i, next, &fs->inodes, all)
+		inode_free(fs, i);
+	free(fs->files);
+	free(fs);
+}
+
+static void crash_file(struct sim_fs *fs, struct inode *i)
+{
+	struct sim *s = fs->node->sim;
+
+	for (size_t k = 0; k < i->n_pages; k++) {
+		struct page *p = i->pages[k];
+
+		if (p->lost || (p->dirty && sim_below(s, 2))) {
+			if (p->old)
+				memcpy(p->cur, p->old, PAGE);
+			else
+				memset(p->cur, 0, PAGE);
+		}
+		page_clean(p);
+	}
+	if (i->size != i->durable_size && sim_below(s, 2))
+		i->size = i->durable_size;
+	i->durable_size = i->size;
+	zero_behind(fs, i, i->size, false);
+}
+
+static void crash_dir(struct sim_fs *fs, struct inode *i)
+{
+	struct change *c;
+
+	list_for_each(c, &i->changes, link)
+		if (sim_below(fs->node->sim, 2))
+			change_apply(&i->durable, c);
+	changes_clear(i);
+	names_copy(&i->cur, &i->durable);
+}
+
+void sim_fs_crash(struct sim_fs *fs, bool power)
+{
+	struct inode *i;
+
+	for (size_t k = 0; k < fs->n_files; k++)
+		fs->files[k].inode = NULL;
+	list_for_each(i, &fs->inodes, all) {
+		i->lock = -1;
+		if (!power)
+			continue;
+		if (S_ISDIR(i->mode))
+			crash_dir(fs, i);
+		else
+			crash_file(fs, i);
+	}
+	sweep(fs);
+}

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""The tools refuse what they are there to refuse, and say why."""
+import os
+import subprocess
+import sys
+
+TOOLS = os.path.join(os.environ["SHEAF_SOURCE"], "tools")
+
+
+def run(tool, *args):
+    p = subprocess.run([sys.executable, "-B", os.path.join(TOOLS, tool), *args], capture_output=True, text=True)
+    return p.returncode, p.stdout + p.stderr
+
+
+def put(path, text):
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+def expect(what, result, status, *texts):
+    code, out = result
+    if code != status or not all(t in out for t in texts):
+        sys.exit(f"{what}: exit status {code}, expected {status} and {texts}\n{out}")
+    print(what)
+
+
+REFUSED = {
+    "struct s { int while; };": "'while' is a C keyword",
+    "struct bool { int a; };": "'bool' is a C keyword",
+    "struct s { opaque a<>; };": "unbounded",
+    "struct s { string a; };": "needs a bound",
+    "struct s { int a<0>; };": "bound 0 is not within",
+    "struct s { int a<N>; };": "'N' is not a number or a constant",
+    "struct s { t a; };": "'t' is not a type",
+    "struct s { int a; int a; };": "two members 'a'",
+    "struct s { int n_a; int a<4>; };": "two members 'n_a'",
+    "struct s { };": "has no members",
+    "struct s { int a; }; struct s { int a; };": "'s' is defined twice",
+    "const A = 1; const A = 2;": "'A' is defined twice",
+    "const A = 0x10000000000000000;": "does not fit 64 bits",
+    "enum e { A = 1, B = 1 };": "used twice",
+    "enum e { A = -1 };": "not within",
+    "struct s { int a; }": "the file ends",
+    "union u { int a; };": "expected const, enum or struct",
+    "struct s { int a; };\n$": "t.x:2: cannot read",
+}
+
+
+def xdrgen():
+    for text, why in REFUSED.items():
+        put("t.x", text)
+        expect(f"xdrgen refuses {text!r}", run("xdrgen.py", "--out", "gen", "t.x"), 1, "t.x:", why)
+    put("t.x", "const BIG = 0x80000000; const HUGE = 0xffffffffffffffff; const N = 2;\n"
+               "struct s { int a[N]; unsigned hyper b<3>; opaque c[5]; };\nstruct t { s d<N>; s e[N]; };\n")
+    expect("xdrgen takes every form", run("xdrgen.py", "--out", "gen", "t.x"), 0)
+    with open("gen/t.h", encoding="utf-8") as f:
+        header = f.read()
+    for line in ("#define BIG UINT32_C(0x80000000)", "#define HUGE UINT64_C(0xffffffffffffffff)",
+                 "int32_t a[2];", "uint64_t *b;", "uint8_t c[5];", "struct wire_s *d;", "struct wire_s e[2];"):
+        if line not in header:
+            sys.exit(f"missing in the generated header: {line}\n{header}")
+    with open("gen/t.c", encoding="utf-8") as f:
+        if "xdr_array(x, &v->n_d, &items, 2, 20, sizeof(*v->d))" not in f.read():
+            sys.exit("the smallest size of struct s is 2*4 + 4 + 8 = 20")
+
+
+def includes():
+    put("tree/include/sheaf.h", "#include <stdint.h>\n")
+    put("tree/src/base/base.h", "#include <errno.h>\n")
+    put("tree/src/core/core.h", '#include "base/base.h"\n#include "core/inner.h"\n')
+    put("tree/src/core/inner.h", '/* #include "net/net.h" */\n')
+    put("tree/src/net/net.h", '#include "core/core.h"\n')
+    put("tree/src/client/file.c", '#include "sheaf.h"\n#include "net/net.h"\n')
+    expect("a good tree passes", run("check_includes.py", "tree"), 0, "0 violations")
+    for text, why in (('#include "net/net.h"\n', "core may include only: base"),
+                      ('\n#include "base/other.h"\n', "bad.c:2"),
+                      ('#include "../net/net.h"\n', "relative to src/"),
+                      ('#include <sheaf.h>\n', "may not use the public headers"),
+                      ('#include "xdr/gen/sheaf.h"\n', "xdr offers only xdr/xdr.h"),
+                      ('#include "nowhere.h"\n', "no such file")):
+        put("tree/src/core/bad.c", text)
+        expect(f"{text.strip()} in core is refused", run("check_includes.py", "tree"), 1, "bad.c", why)
+    os.unlink("tree/src/core/bad.c")
+    put("tree/examples/e.c", '#include "base/base.h"\n')
+    expect("examples are held to public headers", run("check_includes.py", "tree"), 1, "public headers only")
+    os.unlink("tree/examples/e.c")
+    put("tree/tests/unit/file.c", "")
+    expect("two files of one name are refused", run("check_includes.py", "tree"), 1, "names are unique")
+
+
+def functions():
+    put("long/a.c", "static int f(int a,\n\t     int b)\n{\n" + "\ta++;\n" * 117 + "}\n")
+    expect("121 lines are too long", run("check_funcs.py", "long"), 1, "a.c:1 f: 121 lines")
+    put("long/a.c", "int f(int a)\n{\n" + "\ta++;\n" * 117 + "}\n")
+    expect("120 lines pass", run("check_funcs.py", "long"), 0)
+    put("long/a.c", "\n" * 1101)
+    expect("1,101 lines of file are too long", run("check_funcs.py", "long"), 1, "a.c: 1101 lines")
+
+
+xdrgen()
+includes()
+functions()

@@ -1,0 +1,92 @@
+/* The smallest test frame that does: a test is a function named after the behaviour it holds.
+ *
+ *     static void lists_keep_their_order(void) { CHECK_EQ(1 + 1, 2); }
+ *     TEST_MAIN(TEST(lists_keep_their_order), TEST(...))
+ *
+ * A failed check says where and ends the program: whatever runs next would not mean much. */
+#ifndef SHEAF_TEST_H
+#define SHEAF_TEST_H
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(cond) test_check(!!(cond), #cond, __FILE__, __LINE__)
+/* Integers of any type; compared as 64 bits. */
+#define CHECK_EQ(a, b) test_check_eq((intmax_t)(a), (intmax_t)(b), #a " == " #b, __FILE__, __LINE__)
+#define CHECK_STR(a, b) test_check_str(a, b, #a " == " #b, __FILE__, __LINE__)
+/* clang-format off */
+#define TEST(fn) { #fn, fn }
+/* clang-format on */
+/* Ends a program that cannot run here; nothing may be printed after it. */
+#define SKIP_ALL(reason) \
+	do { \
+		puts(reason); \
+		exit(77); \
+	} while (0)
+
+struct test {
+	const char *name;
+	void (*fn)(void);
+};
+
+static inline void test_check(int ok, const char *what, const char *file, int line)
+{
+	if (ok)
+		return;
+	fprintf(stderr, "%s:%d: not true: %s\n", file, line, what);
+	exit(1);
+}
+
+static inline void test_check_eq(intmax_t a, intmax_t b, const char *what, const char *file,
+				 int line)
+{
+	if (a == b)
+		return;
+	fprintf(stderr, "%s:%d: not true: %s (%jd and %jd)\n", file, line, what, a, b);
+	exit(1);
+}
+
+static inline void test_check_str(const char *a, const char *b, const char *what, const char *file,
+				  int line)
+{
+	if (strcmp(a, b) == 0)
+		return;
+	fprintf(stderr, "%s:%d: not true: %s\n    \"%s\"\n    \"%s\"\n", file, line, what, a, b);
+	exit(1);
+}
+
+static inline int test_run(const struct test *tests, size_t n, int argc, char **argv)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (argc > 1 && !strstr(tests[i].name, argv[1]))
+			continue;
+		printf("%s\n", tests[i].name);
+		fflush(stdout);
+		tests[i].fn();
+	}
+	return 0;
+}
+
+/* Give it a part of a test's name to run only that. */
+#define TEST_MAIN(...) \
+	int main(int argc, char **argv) \
+	{ \
+		static const struct test tests[] = { __VA_ARGS__ }; \
+		return test_run(tests, sizeof(tests) / sizeof(tests[0]), argc, argv); \
+	}
+
+/* Random numbers that are the same on every run. */
+static inline uint64_t test_random(uint64_t *state)
+{
+	uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
+
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return z ^ (z >> 31);
+}
+
+#endif

@@ -1,0 +1,351 @@
+/* Fences, removal, tombstones and their log. */
+#include "disk/disk_impl.h"
+
+#include "disk_trial.h"
+
+static void fences_path(char *out, size_t n)
+{
+	snprintf(out, n, "%s/fences", disk_path);
+}
+
+static bool object_file_exists(uint64_t ino)
+{
+	char path[700];
+
+	snprintf(path, sizeof(path), "%s/objects/%02x/%016jx.%08x", disk_path,
+		 object_dir_index(ino), (uintmax_t)ino, 1);
+	return access(path, F_OK) == 0;
+}
+
+static void a_fence_refuses_older_epochs_now_and_after_a_restart(void)
+{
+	struct turn_trial t;
+	struct object *o;
+	uint64_t end = 1;
+
+	disk_begin(".");
+	CHECK_EQ(fence(20, 5, UINT64_MAX, &end), 0); /* no object: fine */
+	CHECK_EQ(end, 0);
+	CHECK_EQ(disk_floor(disk, 20), 5);
+	CHECK_EQ(fence(20, 3, UINT64_MAX, NULL), 0); /* lower: changes nothing */
+	CHECK_EQ(disk_floor(disk, 20), 5);
+	for (int i = 0; i < 2; i++) {
+		o = get_ok(20, 1);
+		turn_ask(&t, o, 4, 0, 1, false);
+		trial_wait(&t.trial);
+		CHECK_EQ(t.trial.error, -ESTALE);
+		turn_end(&t.turn);
+		turn_ask(&t, o, 5, 0, 1, false);
+		trial_wait(&t.trial);
+		CHECK_EQ(t.trial.error, 0);
+		turn_end(&t.turn);
+		object_put(o);
+		disk_again(i == 0);
+		CHECK_EQ(disk_floor(disk, 20), 5);
+		CHECK_EQ(disk_floor(disk, 21), 0);
+	}
+	disk_end();
+}
+
+static void a_fence_waits_for_turns_in_flight_and_refuses_those_that_wait(void)
+{
+	struct turn_trial flying, waiting, fresh;
+	struct args a = { .ino = 22, .gen = 1, .epoch = 5, .off = 2 };
+	struct trial f;
+	struct object *o;
+
+	disk_begin("/dev/shm");
+	o = get_ok(22, 1);
+	turn_ask(&flying, o, 4, 0, 100, true);
+	turn_ask(&waiting, o, 4, 50, 60, true);
+	trial_wait(&flying.trial);
+	CHECK_EQ(put_bytes(o, 0, "abcd", 4), 0);
+	trial_start(&f, &loop, start_fence, &a);
+	settle();
+	CHECK(waiting.trial.over);
+	CHECK_EQ(waiting.trial.error, -ESTALE);
+	CHECK(!f.over);
+	CHECK_EQ(object_end(o), 4);
+	turn_ask(&fresh, o, 5, 0, 10, true); /* behind the fence */
+	settle();
+	CHECK(!fresh.trial.over);
+	turn_end(&flying.turn);
+	trial_wait(&f);
+	CHECK_EQ(f.error, 0);
+	CHECK_EQ(a.end, 2);
+	CHECK_EQ(a.mtime, 77);
+	CHECK_EQ(object_end(o), 2);
+	trial_wait(&fresh.trial);
+	CHECK_EQ(fresh.trial.error, 0);
+	turn_end(&fresh.turn);
+	turn_end(&waiting.turn);
+	object_put(o);
+	disk_end();
+}
+
+static void a_fence_cuts_but_never_extends(void)
+{
+	struct object *o;
+	uint64_t end;
+	char buf[8];
+
+	disk_begin(".");
+	o = get_ok(23, 1);
+	CHECK_EQ(put_bytes(o, 0, "12345678", 8), 0);
+	CHECK_EQ(fence(23, 2, 100, &end), 0);
+	CHECK_EQ(end, 8);
+	faulty.n_sync = 0;
+	CHECK_EQ(fence(23, 3, 3, &end), 0);
+	CHECK_EQ(end, 3);
+	CHECK_EQ(faulty.n_sync, 2); /* the log and the object */
+	CHECK_EQ(fence(23, 3, 2, &end), 0); /* again, same epoch: still does the rest */
+	CHECK_EQ(end, 2);
+	CHECK_EQ(read_bytes(o, 0, buf, 8), 0);
+	CHECK(memcmp(buf, "12\0\0\0\0\0\0", 8) == 0);
+	object_put(o);
+	disk_end();
+}
+
+static void fences_at_the_same_time_share_syncs(void)
+{
+	enum { N = 100 };
+	static struct args a[N];
+	static struct trial t[N];
+
+	disk_begin(".");
+	faulty.n_sync = 0;
+	for (uint64_t i = 0; i < N; i++) {
+		a[i] = (struct args){ .ino = 1000 + i, .gen = 1, .epoch = 9, .off = UINT64_MAX };
+		trial_start(&t[i], &loop, start_fence, &a[i]);
+	}
+	for (int i = 0; i < N; i++) {
+		trial_wait(&t[i]);
+		CHECK_EQ(t[i].error, 0);
+	}
+	CHECK(faulty.n_sync <= 4);
+	disk_again(false);
+	for (uint64_t i = 0; i < N; i++)
+		CHECK_EQ(disk_floor(disk, 1000 + i), 9);
+	disk_end();
+}
+
+static void a_fence_that_is_not_durable_fails_and_can_be_repeated(void)
+{
+	disk_begin("/dev/shm");
+	faulty.fail_sync = -EIO;
+	CHECK_EQ(fence(24, 5, UINT64_MAX, NULL), -EIO);
+	CHECK_EQ(disk_floor(disk, 24), 5);
+	faulty.fail_sync = 0;
+	faulty.fail_write = -ENOSPC;
+	CHECK_EQ(fence(24, 5, UINT64_MAX, NULL), -ENOSPC);
+	faulty.fail_write = 0;
+	CHECK_EQ(fence(24, 5, UINT64_MAX, NULL), 0);
+	disk_again(false);
+	CHECK_EQ(disk_floor(disk, 24), 5);
+	disk_end();
+}
+
+/* ---- removal ---- */
+
+static void removal_leaves_a_tombstone_over_restarts(void)
+{
+	struct turn_trial t;
+	struct object *o, *other;
+
+	disk_begin(".");
+	o = get_ok(30, 1);
+	CHECK_EQ(put_bytes(o, 0, "data", 4), 0);
+	CHECK(object_file_exists(30));
+	CHECK_EQ(remove_object(30, 7), 0);
+	CHECK(!object_file_exists(30));
+	turn_ask(&t, o, 8, 0, 1, true); /* who still has it has nothing any more */
+	trial_wait(&t.trial);
+	CHECK_EQ(t.trial.error, -ESTALE);
+	CHECK_EQ(get(30, 1, false, &other), -ENOENT);
+	object_put(o);
+	CHECK_EQ(remove_object(30, 7), 0); /* again: fine */
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(disk_floor(disk, 30), 7);
+		disk_again(i == 1);
+	}
+	disk_end();
+}
+
+static void removals_and_gets_at_the_same_time_end_well(void)
+{
+	struct args r[2], g[3];
+	struct trial tr[2], tg[3];
+	struct object *o;
+
+	disk_begin(".");
+	o = get_ok(31, 1);
+	CHECK_EQ(put_bytes(o, 0, "data", 4), 0);
+	for (int i = 0; i < 2; i++) {
+		r[i] = (struct args){ .ino = 31, .gen = 1, .epoch = 7 };
+		trial_start(&tr[i], &loop, start_remove, &r[i]);
+	}
+	for (int i = 0; i < 3; i++) {
+		g[i] = (struct args){ .ino = 31, .gen = 1, .create = i == 2 };
+		trial_start(&tg[i], &loop, start_get, &g[i]);
+		loop_turn(&loop, 0);
+	}
+	for (int i = 0; i < 2; i++) {
+		trial_wait(&tr[i]);
+		CHECK_EQ(tr[i].error, 0);
+	}
+	for (int i = 0; i < 3; i++) {
+		trial_wait(&tg[i]);
+		CHECK(tg[i].error == 0 || tg[i].error == -ENOENT);
+		object_put(g[i].object);
+	}
+	object_put(o);
+	disk_end();
+}
+
+static void removal_waits_for_turns_in_flight(void)
+{
+	struct args a = { .ino = 32, .gen = 1, .epoch = 7 };
+	struct turn_trial t;
+	struct trial r;
+	struct object *o;
+
+	disk_begin("/dev/shm");
+	o = get_ok(32, 1);
+	turn_ask(&t, o, 1, 0, 10, true);
+	trial_wait(&t.trial);
+	trial_start(&r, &loop, start_remove, &a);
+	settle();
+	CHECK(!r.over);
+	CHECK(object_file_exists(32));
+	turn_end(&t.turn);
+	trial_wait(&r);
+	CHECK_EQ(r.error, 0);
+	CHECK(!object_file_exists(32));
+	object_put(o);
+	disk_end();
+}
+
+/* ---- the log ---- */
+
+static uint64_t records_in_log(void)
+{
+	char path[600];
+	struct fence_rec r;
+	uint64_t n = 0;
+	int fd;
+
+	fences_path(path, sizeof(path));
+	fd = open(path, O_RDONLY);
+	while (read(fd, &r, sizeof(r)) == sizeof(r))
+		n += r.magic != 0;
+	close(fd);
+	return n;
+}
+
+static void a_torn_tail_is_cut(void)
+{
+	char path[600];
+	int fd;
+
+	disk_begin("/dev/shm");
+	for (uint64_t i = 1; i <= 5; i++)
+		CHECK_EQ(fence(40 + i, i, UINT64_MAX, NULL), 0);
+	CHECK_EQ(disk_close(disk, false), 0);
+	CHECK_EQ(records_in_log(), 5);
+	fences_path(path, sizeof(path));
+	fd = open(path, O_WRONLY);
+	CHECK_EQ(pwrite(fd, "torn", 4, 4 * 32 + 8), 4); /* in the last one */
+	CHECK_EQ(pwrite(fd, "more", 4, 5 * 32), 4);
+	close(fd);
+	CHECK_EQ(disk_try(&test_fs, 3), 0);
+	CHECK_EQ(records_in_log(), 4);
+	CHECK_EQ(disk_floor(disk, 44), 4);
+	CHECK_EQ(disk_floor(disk, 45), 0);
+	CHECK_EQ(fence(45, 6, UINT64_MAX, NULL), 0);
+	disk_again(false);
+	CHECK_EQ(disk_floor(disk, 44), 4);
+	CHECK_EQ(disk_floor(disk, 45), 6);
+	CHECK_EQ(disk_close(disk, false), 0);
+	CHECK_EQ(truncate(path, 4 * 32 + 10), 0); /* half a record at the end of the file */
+	CHECK_EQ(disk_try(&test_fs, 3), 0);
+	CHECK_EQ(disk_floor(disk, 44), 4);
+	CHECK_EQ(disk_floor(disk, 45), 0);
+	disk_end();
+}
+
+static void damage_in_the_middle_costs_one_record(void)
+{
+	char path[600];
+	int fd;
+
+	disk_begin("/dev/shm");
+	for (uint64_t i = 1; i <= 5; i++)
+		CHECK_EQ(fence(40 + i, i, UINT64_MAX, NULL), 0);
+	CHECK_EQ(disk_close(disk, false), 0);
+	fences_path(path, sizeof(path));
+	fd = open(path, O_WRONLY);
+	CHECK_EQ(pwrite(fd, "x", 1, 2 * 32 + 8), 1);
+	close(fd);
+	CHECK_EQ(disk_try(&test_fs, 3), 0);
+	CHECK_EQ(disk_floor(disk, 43), 0);
+	CHECK_EQ(disk_floor(disk, 45), 5);
+	CHECK_EQ(records_in_log(), 4);
+	disk_end();
+}
+
+static void the_log_is_compacted_and_old_tombstones_go(void)
+{
+	struct object *o;
+
+	disk_begin("/dev/shm");
+	for (uint64_t i = 1; i <= 20; i++)
+		CHECK_EQ(fence(50, i, UINT64_MAX, NULL), 0);
+	o = get_ok(51, 1);
+	object_put(o);
+	CHECK_EQ(fence(51, 3, UINT64_MAX, NULL), 0);
+	CHECK_EQ(records_in_log(), 21);
+	disk_again(true);
+	CHECK_EQ(records_in_log(), 2);
+	faulty.skew = TOMBSTONE_NS - 60 * NSEC_PER_SEC;
+	disk_again(true);
+	CHECK_EQ(disk_floor(disk, 50), 20);
+	faulty.skew = TOMBSTONE_NS + 60 * NSEC_PER_SEC;
+	disk_again(true);
+	CHECK_EQ(disk_floor(disk, 50), 0); /* no object any more */
+	CHECK_EQ(disk_floor(disk, 51), 3); /* its object is there */
+	CHECK_EQ(records_in_log(), 1);
+	disk_end();
+}
+
+static void a_long_log_keeps_a_reserve_ahead(void)
+{
+	enum { N = 5000 };
+	static struct args a[N];
+	static struct trial t[N];
+
+	disk_begin("/dev/shm");
+	for (uint64_t i = 0; i < N; i++) {
+		a[i] = (struct args){ .ino = i + 1, .gen = 1, .epoch = 9, .off = UINT64_MAX };
+		trial_start(&t[i], &loop, start_fence, &a[i]);
+	}
+	for (int i = 0; i < N; i++) {
+		trial_wait(&t[i]);
+		CHECK_EQ(t[i].error, 0);
+	}
+	CHECK_EQ(disk->log.size, N * 32);
+	CHECK(disk->log.reserved - disk->log.size >= LOG_RESERVE / 2);
+	disk_again(false);
+	CHECK_EQ(disk->floors.count, N);
+	CHECK_EQ(disk->log.size, N * 32);
+	disk_end();
+}
+
+TEST_MAIN(TEST(a_fence_refuses_older_epochs_now_and_after_a_restart),
+	  TEST(a_fence_waits_for_turns_in_flight_and_refuses_those_that_wait),
+	  TEST(a_fence_cuts_but_never_extends), TEST(fences_at_the_same_time_share_syncs),
+	  TEST(a_fence_that_is_not_durable_fails_and_can_be_repeated),
+	  TEST(removal_leaves_a_tombstone_over_restarts),
+	  TEST(removals_and_gets_at_the_same_time_end_well),
+	  TEST(removal_waits_for_turns_in_flight), TEST(a_torn_tail_is_cut),
+	  TEST(damage_in_the_middle_costs_one_record),
+	  TEST(the_log_is_compacted_and_old_tombstones_go), TEST(a_long_log_keeps_a_reserve_ahead))

@@ -1,0 +1,217 @@
+/* The storage directory: formatting, every reason to refuse it, and the verifier. */
+#include "disk/disk_impl.h"
+
+#include "disk_trial.h"
+
+static void in_dir(char *out, size_t n, const char *name)
+{
+	snprintf(out, n, "%s/%s", disk_path, name);
+}
+
+static void refused(const struct uuid *fs, uint32_t target, int error, const char *text)
+{
+	disk = NULL;
+	CHECK_EQ(disk_try(fs, target), error);
+	CHECK(strstr(disk_err, disk_path));
+	if (!strstr(disk_err, text))
+		fprintf(stderr, "%s\n", disk_err);
+	CHECK(strstr(disk_err, text));
+	CHECK(!strchr(disk_err, '\n'));
+	CHECK(!disk);
+}
+
+static void begin_closed(void)
+{
+	disk_begin("/dev/shm");
+	CHECK_EQ(disk_close(disk, true), 0);
+	disk = NULL;
+}
+
+static void a_missing_directory_is_refused(void)
+{
+	begin_closed();
+	scratch_remove(disk_path);
+	refused(&test_fs, 3, -ENOENT, "does not exist");
+	disk_end();
+}
+
+static void a_directory_without_id_is_refused(void)
+{
+	char file[600];
+
+	begin_closed();
+	in_dir(file, sizeof(file), "sheaf.id");
+	CHECK_EQ(unlink(file), 0);
+	refused(&test_fs, 3, -ENOENT, "is not a Sheaf storage directory: run `sheaf init`");
+	disk_end();
+}
+
+static void a_file_instead_of_a_directory_is_refused(void)
+{
+	begin_closed();
+	scratch_remove(disk_path);
+	close(open(disk_path, O_CREAT | O_WRONLY, 0600));
+	refused(&test_fs, 3, -ENOTDIR, "cannot be opened");
+	disk_end();
+}
+
+/* Changes a byte; with `seal`, makes the crc right again. */
+static void edit_id(size_t at, uint8_t value, bool seal)
+{
+	char file[600];
+	struct disk_id id;
+	int fd;
+
+	in_dir(file, sizeof(file), "sheaf.id");
+	fd = open(file, O_RDWR);
+	CHECK_EQ(pread(fd, &id, sizeof(id), 0), sizeof(id));
+	((uint8_t *)&id)[at] = value;
+	if (seal)
+		id.crc = crc32c(0, &id, offsetof(struct disk_id, crc));
+	CHECK_EQ(pwrite(fd, &id, sizeof(id), 0), sizeof(id));
+	close(fd);
+}
+
+static void a_damaged_id_is_refused(void)
+{
+	char file[600];
+
+	begin_closed();
+	edit_id(20, 0x55, false);
+	refused(&test_fs, 3, -EUCLEAN, "damaged");
+	in_dir(file, sizeof(file), "sheaf.id");
+	CHECK_EQ(truncate(file, 10), 0);
+	refused(&test_fs, 3, -EUCLEAN, "damaged");
+	disk_end();
+}
+
+static void another_file_system_or_server_is_refused(void)
+{
+	struct uuid other = { .b = { 9 } };
+
+	begin_closed();
+	refused(&other, 3, -EPERM, "belongs to file system 01020300-");
+	refused(&test_fs, 4, -EPERM, "belongs to server 3, not to server 4");
+	CHECK_EQ(disk_try(&test_fs, 3), 0);
+	disk_end();
+}
+
+static void a_newer_format_is_refused(void)
+{
+	begin_closed();
+	edit_id(offsetof(struct disk_id, version), DISK_VERSION + 1, true);
+	refused(&test_fs, 3, -EPROTONOSUPPORT, "install a newer Sheaf");
+	disk_end();
+}
+
+static void a_directory_in_use_is_refused(void)
+{
+	struct disk *first;
+
+	disk_begin("/dev/shm");
+	first = disk;
+	refused(&test_fs, 3, -EBUSY, "in use by another process");
+	disk = first;
+	disk_end();
+}
+
+static void missing_parts_are_refused(void)
+{
+	char file[600];
+
+	begin_closed();
+	in_dir(file, sizeof(file), "fences");
+	CHECK_EQ(unlink(file), 0);
+	refused(&test_fs, 3, -EUCLEAN, "fences is missing");
+	in_dir(file, sizeof(file), "objects");
+	CHECK_EQ(rmdir(file), 0);
+	refused(&test_fs, 3, -ENOENT, "objects cannot be opened");
+	disk_end();
+}
+
+static void formatting_twice_is_refused(void)
+{
+	begin_closed();
+	CHECK_EQ(disk_format(loop.env, disk_path, &test_fs, 3, disk_err, sizeof(disk_err)),
+		 -EEXIST);
+	CHECK(strstr(disk_err, "already is a Sheaf storage directory"));
+	disk_end();
+}
+
+static void formatting_where_no_parent_is_says_so(void)
+{
+	CHECK_EQ(disk_format(env_real(), "/nowhere/at/all", &test_fs, 3, disk_err,
+			     sizeof(disk_err)),
+		 -ENOENT);
+	CHECK(strstr(disk_err, "/nowhere/at/all cannot be made"));
+}
+
+static void a_clean_stop_keeps_the_verifier_and_anything_else_does_not(void)
+{
+	uint64_t verifier, boot;
+
+	disk_begin(".");
+	verifier = disk_verifier(disk);
+	boot = disk_boot(disk);
+	disk_again(true);
+	CHECK_EQ(disk_verifier(disk), verifier);
+	CHECK(disk_boot(disk) != boot);
+	disk_again(false); /* `clean` was consumed */
+	CHECK(disk_verifier(disk) != verifier);
+	disk_end();
+}
+
+static void a_damaged_clean_file_counts_as_none(void)
+{
+	uint64_t verifier;
+	char file[600];
+	int fd;
+
+	disk_begin("/dev/shm");
+	verifier = disk_verifier(disk);
+	CHECK_EQ(disk_close(disk, true), 0);
+	in_dir(file, sizeof(file), "clean");
+	fd = open(file, O_WRONLY);
+	CHECK_EQ(pwrite(fd, "x", 1, 10), 1);
+	close(fd);
+	CHECK_EQ(disk_try(&test_fs, 3), 0);
+	CHECK(disk_verifier(disk) != verifier);
+	disk_end();
+}
+
+static void a_stop_that_cannot_sync_changes_the_verifier(void)
+{
+	uint64_t verifier;
+	struct object *o;
+
+	disk_begin("/dev/shm");
+	verifier = disk_verifier(disk);
+	o = get_ok(5, 1);
+	CHECK_EQ(put_bytes(o, 0, "data", 4), 0);
+	object_put(o);
+	faulty.fail_fsync = -EIO;
+	CHECK_EQ(disk_close(disk, true), -EIO);
+	faulty.fail_fsync = 0;
+	CHECK_EQ(disk_try(&test_fs, 3), 0);
+	CHECK(disk_verifier(disk) != verifier);
+	disk_end();
+}
+
+static void space_is_told(void)
+{
+	uint64_t total, avail;
+
+	disk_begin("/dev/shm");
+	CHECK_EQ(disk_space(disk, &total, &avail), 0);
+	CHECK(total > 0 && avail <= total);
+	disk_end();
+}
+
+TEST_MAIN(TEST(a_missing_directory_is_refused), TEST(a_directory_without_id_is_refused),
+	  TEST(a_file_instead_of_a_directory_is_refused), TEST(a_damaged_id_is_refused),
+	  TEST(another_file_system_or_server_is_refused), TEST(a_newer_format_is_refused),
+	  TEST(a_directory_in_use_is_refused), TEST(missing_parts_are_refused),
+	  TEST(formatting_twice_is_refused), TEST(formatting_where_no_parent_is_says_so),
+	  TEST(a_clean_stop_keeps_the_verifier_and_anything_else_does_not),
+	  TEST(a_damaged_clean_file_counts_as_none),
+	  TEST(a_stop_that_cannot_sync_changes_the_verifier), TEST(space_is_told))

@@ -1,0 +1,282 @@
+/* Walks, permissions, readdir with stable cookies. */
+#include "meta_fake.h"
+
+static struct fake f;
+static const struct cred root = { 0, 0, 0, NULL };
+
+struct walked {
+	int rc;
+	struct wire_handle at;
+	uint32_t consumed;
+	char leaf[300];
+};
+
+static struct walked walk_as(const struct cred *c, struct wire_handle dir, const char *path,
+			     bool leaf)
+{
+	struct wire_bytes p = wire_text(path), l = { 0, NULL };
+	struct walked w = { .rc = 0 };
+
+	w.rc = meta_walk(f.m, c, &dir, &p, leaf ? &l : NULL, &w.at, &w.consumed);
+	if (leaf && l.p)
+		memcpy(w.leaf, l.p, MIN(l.len, sizeof(w.leaf) - 1));
+	return w;
+}
+
+static struct walked walk(struct wire_handle dir, const char *path)
+{
+	return walk_as(&root, dir, path, false);
+}
+
+static struct walked walk_leaf(struct wire_handle dir, const char *path)
+{
+	return walk_as(&root, dir, path, true);
+}
+
+static void walks_follow_paths(void)
+{
+	struct wire_handle a, b, file;
+
+	fake_start(&f);
+	a = fake_make(&f, REC_MKDIR, fake_root, "a");
+	b = fake_make(&f, REC_MKDIR, a, "b");
+	file = fake_make(&f, REC_CREATE, b, "file");
+	CHECK_EQ(walk(fake_root, "a/b/file").at.ino, file.ino);
+	CHECK_EQ(walk(fake_root, "/a//b///file").at.ino, file.ino);
+	CHECK_EQ(walk(fake_root, "a/./b/../b/file").at.ino, file.ino);
+	CHECK_EQ(walk(fake_root, "").at.ino, META_ROOT_INO);
+	CHECK_EQ(walk(fake_root, "/").at.ino, META_ROOT_INO);
+	CHECK_EQ(walk(fake_root, "../..").at.ino, META_ROOT_INO);
+	CHECK_EQ(walk(b, "..").at.ino, a.ino);
+	CHECK_EQ(walk(file, "").at.ino, file.ino);
+	CHECK_EQ(walk(fake_root, "a/b/").rc, 0);
+	CHECK_EQ(walk(fake_root, "a/b/file/").rc, -ENOTDIR);
+	CHECK_EQ(walk(fake_root, "a/b/file/x").rc, -ENOTDIR);
+	CHECK_EQ(walk(file, "x").rc, -ENOTDIR);
+	CHECK_EQ(walk(fake_root, "a/none/x").rc, -ENOENT);
+	CHECK_EQ(walk((struct wire_handle){ 4711, 1 }, "").rc, -ESTALE);
+	CHECK_EQ(walk((struct wire_handle){ a.ino, 9 }, "b").rc, -ESTALE);
+	fake_end(&f);
+}
+
+static void walks_stop_before_the_leaf(void)
+{
+	struct wire_handle a;
+	struct walked w;
+	char longer[300];
+
+	fake_start(&f);
+	a = fake_make(&f, REC_MKDIR, fake_root, "a");
+	w = walk_leaf(fake_root, "a/new");
+	CHECK_EQ(w.rc, 0);
+	CHECK_EQ(w.at.ino, a.ino);
+	CHECK_STR(w.leaf, "new");
+	w = walk_leaf(fake_root, "a/new//");
+	CHECK_EQ(w.rc, 0);
+	CHECK_STR(w.leaf, "new");
+	w = walk_leaf(fake_root, "x");
+	CHECK_EQ(w.at.ino, META_ROOT_INO);
+	CHECK_EQ(walk_leaf(fake_root, "").rc, -EINVAL);
+	CHECK_EQ(walk_leaf(fake_root, "/").rc, -EINVAL);
+	CHECK_EQ(walk_leaf(fake_root, "a/.").rc, -EINVAL);
+	CHECK_EQ(walk_leaf(fake_root, "a/..").rc, -EINVAL);
+	CHECK_EQ(walk_leaf(fake_root, "a/.../x").rc, -ENOENT);
+	CHECK_EQ(walk_leaf(fake_root, "none/x").rc, -ENOENT);
+	memset(longer, 'y', sizeof(longer));
+	longer[256] = 0;
+	CHECK_EQ(walk_leaf(fake_root, longer).rc, -ENAMETOOLONG);
+	CHECK_EQ(walk(fake_root, longer).rc, -ENAMETOOLONG);
+	longer[255] = 0;
+	CHECK_EQ(walk(fake_root, longer).rc, -ENOENT);
+	fake_end(&f);
+}
+
+static void walks_need_x_on_the_way(void)
+{
+	uint32_t gids[] = { 70 };
+	const struct cred other = { 9, 9, 0, NULL }, member = { 9, 9, 1, gids },
+			  owner = { 5, 5, 0, NULL };
+	struct wire_record r;
+	struct wire_handle dir;
+
+	fake_start(&f);
+	r = rec_name(&f, REC_MKDIR, fake_root, "dir");
+	r.mode = 0710;
+	r.uid = 5;
+	r.gid = 70;
+	dir = (struct wire_handle){ fake_apply(&f, &r).at.ino, 1 };
+	fake_make(&f, REC_CREATE, dir, "file");
+	CHECK_EQ(walk_as(&other, fake_root, "dir/file", false).rc, -EACCES);
+	CHECK_EQ(walk_as(&other, fake_root, "dir/new", true).rc, -EACCES);
+	CHECK_EQ(walk_as(&other, fake_root, "dir", false).rc, 0);
+	CHECK_EQ(walk_as(&member, fake_root, "dir/file", false).rc, 0);
+	CHECK_EQ(walk_as(&owner, fake_root, "dir/file", false).rc, 0);
+	CHECK_EQ(walk_as(&root, fake_root, "dir/file", false).rc, 0);
+	fake_end(&f);
+}
+
+static void walks_refer_to_other_partitions(void)
+{
+	struct wire_handle far = { UINT64_C(4) << 48 | 8, 3 };
+	struct walked w;
+
+	fake_start(&f);
+	w = walk(far, "a/b");
+	CHECK_EQ(w.rc, -EREMOTE);
+	CHECK_EQ(w.at.ino, far.ino);
+	CHECK_EQ(w.at.gen, 3);
+	CHECK_EQ(w.consumed, 0);
+	CHECK(!meta_owns(f.m, far.ino));
+	CHECK(meta_owns(f.m, META_ROOT_INO));
+	fake_end(&f);
+}
+
+static void permission_classes_do_not_add_up(void)
+{
+	uint32_t gids[] = { 1, 2 };
+	struct cred c = { 5, 50, 2, gids };
+	struct wire_attr a = { .mode = 0047, .uid = 5, .gid = 2 };
+
+	CHECK_EQ(meta_may(&a, &c, MAY_READ), -EACCES); /* the owner has nothing */
+	a.uid = 6;
+	CHECK_EQ(meta_may(&a, &c, MAY_READ), 0);
+	CHECK_EQ(meta_may(&a, &c, MAY_READ | MAY_WRITE), -EACCES); /* a member reads */
+	a.gid = 3;
+	CHECK_EQ(meta_may(&a, &c, MAY_READ | MAY_WRITE | MAY_EXEC), 0);
+	a.mode = 0;
+	CHECK_EQ(meta_may(&a, &c, MAY_EXEC), -EACCES);
+	c.uid = 0;
+	CHECK_EQ(meta_may(&a, &c, MAY_READ | MAY_WRITE | MAY_EXEC), 0);
+}
+
+/* ---- readdir ---- */
+
+static void readdir_bounds_its_answer(void)
+{
+	struct wire_readdir_res res;
+	struct wire_handle file;
+
+	fake_start(&f);
+	CHECK_EQ(meta_readdir(f.m, &fake_root, 0, 10, 4096, &res, &f.arena), 0);
+	CHECK_EQ(res.n_entries, 0);
+	CHECK(res.end);
+	file = fake_make(&f, REC_CREATE, fake_root, "abcde");
+	fake_make(&f, REC_MKDIR, fake_root, "dir");
+	CHECK_EQ(meta_readdir(f.m, &file, 0, 10, 4096, &res, &f.arena), -ENOTDIR);
+	CHECK_EQ(meta_readdir(f.m, &fake_root, 0, 10, 40, &res, &f.arena), -EINVAL);
+	CHECK_EQ(meta_readdir(f.m, &fake_root, 0, 10, 44, &res, &f.arena), 0);
+	CHECK_EQ(res.n_entries, 1);
+	CHECK(!res.end);
+	CHECK_EQ(res.entries[0].name.len, 5);
+	CHECK(!memcmp(res.entries[0].name.p, "abcde", 5));
+	CHECK_EQ(res.entries[0].h.ino, file.ino);
+	CHECK_EQ(res.entries[0].type, S_IFREG);
+	CHECK_EQ(meta_readdir(f.m, &fake_root, res.entries[0].cookie, 1, 4096, &res, &f.arena), 0);
+	CHECK_EQ(res.n_entries, 1);
+	CHECK(res.end);
+	CHECK_EQ(res.entries[0].type, S_IFDIR);
+	CHECK_EQ(meta_readdir(f.m, &fake_root, UINT64_MAX, 10, 4096, &res, &f.arena), 0);
+	CHECK(res.end && res.n_entries == 0);
+	fake_end(&f);
+}
+
+#define ENTRIES 100000
+static uint8_t seen[ENTRIES];
+
+static void make_entries(struct wire_handle dir)
+{
+	static struct call calls[1000];
+	static char names[1000][16];
+
+	for (int i = 0; i < ENTRIES; i += 1000) {
+		for (int j = 0; j < 1000; j++) {
+			struct wire_record r;
+
+			snprintf(names[j], sizeof(names[j]), "e%d", i + j);
+			r = rec_name(&f, REC_CREATE, dir, names[j]);
+			call_submit(&f, &calls[j], &r);
+		}
+		fake_pump(&f);
+		fake_reset(&f);
+	}
+}
+
+/* Between two pages: what was not there at the start comes, what the reader has or has not seen goes. */
+static void disturb(struct wire_handle dir, int page, uint8_t *gone)
+{
+	char name[32], to[32];
+	int victim = (page * 7919) % ENTRIES;
+
+	snprintf(name, sizeof(name), "new%d", page);
+	fake_make(&f, REC_CREATE, dir, name);
+	snprintf(to, sizeof(to), "renamed%d", page);
+	CHECK_EQ(fake_rename(&f, dir, name, dir, to, 0), 0);
+	snprintf(name, sizeof(name), "e%d", victim);
+	if (!gone[victim])
+		CHECK_EQ(fake_name(&f, REC_UNLINK, dir, name).status, 0);
+	gone[victim] = 1;
+}
+
+static void readdir_pages_are_stable_while_entries_come_and_go(void)
+{
+	static uint8_t gone[ENTRIES];
+	struct wire_readdir_res res = { 0 };
+	uint64_t cookie = 0;
+	struct wire_handle dir;
+	int page = 0, once = 0;
+
+	fake_start(&f);
+	dir = fake_make(&f, REC_MKDIR, fake_root, "dir");
+	fake_make(&f, REC_CREATE, fake_root, "neighbour");
+	make_entries(dir);
+	CHECK_EQ(fake_node(&f, dir).attr.size, ENTRIES);
+	while (!res.end) {
+		CHECK_EQ(meta_readdir(f.m, &dir, cookie, 1000, 65536, &res, &f.arena), 0);
+		for (uint32_t i = 0; i < res.n_entries; i++) {
+			struct wire_bytes n = res.entries[i].name;
+			char name[16] = { 0 };
+			int at = 0;
+
+			CHECK(res.entries[i].cookie > cookie);
+			cookie = res.entries[i].cookie;
+			memcpy(name, n.p, MIN(n.len, 15));
+			if (sscanf(name, "e%d", &at) == 1)
+				seen[at]++;
+		}
+		disturb(dir, page++, gone);
+		fake_reset(&f);
+		CHECK(page < 1000);
+	}
+	for (int i = 0; i < ENTRIES; i++) {
+		CHECK(seen[i] <= 1);
+		CHECK(seen[i] == 1 || gone[i]);
+		once += seen[i];
+	}
+	CHECK(page >= 100 && once > ENTRIES - page);
+	fake_end(&f);
+}
+
+static void lookup_says_what_it_found(void)
+{
+	struct wire_handle dir, file, at;
+	struct wire_bytes n = wire_text("file");
+	uint32_t type;
+
+	fake_start(&f);
+	dir = fake_make(&f, REC_MKDIR, fake_root, "dir");
+	file = fake_make(&f, REC_CREATE, dir, "file");
+	CHECK_EQ(meta_lookup(f.m, &dir, &n, &at, &type), 0);
+	CHECK_EQ(at.ino, file.ino);
+	CHECK_EQ(type, S_IFREG);
+	CHECK_EQ(meta_lookup(f.m, &file, &n, &at, &type), -ENOTDIR);
+	CHECK_EQ(fake_lookup(&f, dir, "..", &at), 0);
+	CHECK_EQ(at.ino, META_ROOT_INO);
+	CHECK_EQ(fake_lookup(&f, dir, "", &at), -ENOENT);
+	CHECK_EQ(meta_slow_reads(f.m), 0);
+	fake_end(&f);
+}
+
+TEST_MAIN(TEST(walks_follow_paths), TEST(walks_stop_before_the_leaf), TEST(walks_need_x_on_the_way),
+	  TEST(walks_refer_to_other_partitions), TEST(permission_classes_do_not_add_up),
+	  TEST(readdir_bounds_its_answer), TEST(readdir_pages_are_stable_while_entries_come_and_go),
+	  TEST(lookup_says_what_it_found))

@@ -1,0 +1,174 @@
+/* The rules of rename within one server. */
+#include "meta_fake.h"
+
+static struct fake f;
+
+static void a_file_moves_with_its_attributes(void)
+{
+	struct wire_handle a, b, h, at;
+	struct meta_node before, after;
+
+	fake_start(&f);
+	a = fake_make(&f, REC_MKDIR, fake_root, "a");
+	b = fake_make(&f, REC_MKDIR, fake_root, "b");
+	h = fake_make(&f, REC_CREATE, a, "x");
+	before = fake_node(&f, h);
+	CHECK_EQ(fake_rename(&f, a, "x", b, "y", 0), 0);
+	CHECK_EQ(fake_lookup(&f, a, "x", &at), -ENOENT);
+	CHECK_EQ(fake_lookup(&f, b, "y", &at), 0);
+	CHECK_EQ(at.ino, h.ino);
+	after = fake_node(&f, h);
+	CHECK_EQ(after.attr.mtime, before.attr.mtime);
+	CHECK_EQ(after.attr.change, before.attr.change + 1);
+	CHECK_EQ(fake_node(&f, a).attr.size, 0);
+	CHECK_EQ(fake_node(&f, b).attr.size, 1);
+	CHECK_EQ(fake_node(&f, a).attr.nlink, 2);
+	CHECK_EQ(fake_rename(&f, b, "y", b, "z", 0), 0);
+	CHECK_EQ(fake_node(&f, b).attr.size, 1);
+	CHECK_EQ(fake_rename(&f, b, "none", b, "q", 0), ENOENT);
+	fake_end(&f);
+}
+
+static void a_file_replaces_a_file(void)
+{
+	struct wire_handle x, y, at;
+	struct wire_record r;
+	struct wire_record_res res;
+
+	fake_start(&f);
+	x = fake_make(&f, REC_CREATE, fake_root, "x");
+	y = fake_make(&f, REC_CREATE, fake_root, "y");
+	CHECK_EQ(fake_rename(&f, fake_root, "x", fake_root, "y", REC_NOREPLACE), EEXIST);
+	r = rec_name(&f, REC_RENAME, fake_root, "x");
+	r.dir2 = fake_root;
+	r.name2 = wire_text("y");
+	res = fake_apply(&f, &r);
+	CHECK_EQ(res.status, 0);
+	CHECK_EQ(res.at.ino, x.ino);
+	CHECK_EQ(res.removed.ino, y.ino);
+	CHECK_EQ(fake_lookup(&f, fake_root, "x", &at), -ENOENT);
+	CHECK_EQ(fake_lookup(&f, fake_root, "y", &at), 0);
+	CHECK_EQ(at.ino, x.ino);
+	CHECK_EQ(fake_node(&f, y).attr.nlink, 0);
+	CHECK_EQ(fake_rows(&f, ROWS_REMOVE), 1);
+	CHECK_EQ(fake_node(&f, fake_root).attr.size, 1);
+	/* Onto itself: nothing happens. */
+	CHECK_EQ(fake_rename(&f, fake_root, "y", fake_root, "y", 0), 0);
+	CHECK_EQ(fake_node(&f, x).attr.nlink, 1);
+	CHECK_EQ(fake_rename(&f, fake_root, "y", fake_root, "y", REC_NOREPLACE), EEXIST);
+	CHECK_EQ(fake_rename(&f, fake_root, "y", fake_root, "z", REC_NOREPLACE), 0);
+	fake_end(&f);
+}
+
+static void directories_replace_empty_directories_only(void)
+{
+	struct wire_handle a, b, sub, file, at;
+	struct meta_node n;
+
+	fake_start(&f);
+	a = fake_make(&f, REC_MKDIR, fake_root, "a");
+	b = fake_make(&f, REC_MKDIR, fake_root, "b");
+	sub = fake_make(&f, REC_MKDIR, a, "sub");
+	file = fake_make(&f, REC_CREATE, a, "file");
+	CHECK_EQ(fake_rename(&f, a, "file", fake_root, "b", 0), EISDIR);
+	CHECK_EQ(fake_rename(&f, fake_root, "b", a, "file", 0), ENOTDIR);
+	CHECK_EQ(fake_rename(&f, fake_root, "b", fake_root, "a", 0), ENOTEMPTY);
+	CHECK_EQ(fake_rename(&f, a, "sub", fake_root, "a", 0), ENOTEMPTY); /* over its own parent */
+	CHECK_EQ(fake_rename(&f, fake_root, "a", fake_root, "b", 0), 0);
+	CHECK_EQ(meta_get(f.m, &b, &n, &f.arena), -ESTALE);
+	CHECK_EQ(fake_node(&f, fake_root).attr.nlink, 3);
+	CHECK_EQ(fake_node(&f, fake_root).attr.size, 1);
+	CHECK_EQ(fake_lookup(&f, fake_root, "b", &at), 0);
+	CHECK_EQ(at.ino, a.ino);
+	CHECK_EQ(fake_rows(&f, ROWS_REMOVE), 0);
+	/* Up into an empty one of another parent. */
+	b = fake_make(&f, REC_MKDIR, fake_root, "empty");
+	CHECK_EQ(fake_rename(&f, a, "sub", fake_root, "empty", 0), 0);
+	CHECK_EQ(fake_node(&f, sub).parent.ino, META_ROOT_INO);
+	CHECK_EQ(fake_node(&f, a).attr.nlink, 2);
+	CHECK_EQ(fake_node(&f, fake_root).attr.nlink, 4);
+	CHECK_EQ(fake_node(&f, file).attr.nlink, 1);
+	fake_end(&f);
+}
+
+static void a_directory_never_moves_below_itself(void)
+{
+	struct wire_handle a, b, c, other;
+
+	fake_start(&f);
+	a = fake_make(&f, REC_MKDIR, fake_root, "a");
+	b = fake_make(&f, REC_MKDIR, a, "b");
+	c = fake_make(&f, REC_MKDIR, b, "c");
+	other = fake_make(&f, REC_MKDIR, fake_root, "other");
+	CHECK_EQ(fake_rename(&f, fake_root, "a", a, "x", 0), EINVAL);
+	CHECK_EQ(fake_rename(&f, fake_root, "a", c, "x", 0), EINVAL);
+	CHECK_EQ(fake_rename(&f, a, "b", c, "x", 0), EINVAL);
+	CHECK_EQ(fake_rename(&f, fake_root, "other", c, "x", 0), 0);
+	CHECK_EQ(fake_node(&f, other).parent.ino, c.ino);
+	CHECK_EQ(fake_rename(&f, b, "c", fake_root, "c", 0), 0);
+	CHECK_EQ(fake_rename(&f, fake_root, "a", other, "a", 0), 0);
+	CHECK_EQ(fake_rename(&f, fake_root, "c", b, "c", 0), EINVAL); /* a is below c by now */
+	CHECK_EQ(fake_node(&f, fake_root).attr.nlink, 3);
+	fake_end(&f);
+}
+
+static void rename_needs_permission_on_both_sides(void)
+{
+	struct wire_handle a, b;
+	struct wire_record r;
+
+	fake_start(&f);
+	a = fake_make(&f, REC_MKDIR, fake_root, "a"); /* root's, 0755 */
+	r = rec_name(&f, REC_MKDIR, fake_root, "b");
+	r.mode = 0777;
+	r.uid = 5;
+	b = (struct wire_handle){ fake_apply(&f, &r).at.ino, 1 };
+	fake_make(&f, REC_CREATE, a, "x");
+	fake_make(&f, REC_CREATE, b, "y");
+	fake_make(&f, REC_CREATE, fake_root, "roots");
+	fake_make(&f, REC_MKDIR, b, "dir"); /* root's */
+	r = rec_name(&f, REC_RENAME, a, "x");
+	r.dir2 = b;
+	r.name2 = wire_text("z");
+	r.uid = 6;
+	CHECK_EQ(fake_apply(&f, &r).status, EACCES);
+	r.dir = b;
+	r.name = wire_text("y");
+	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	r.dir2 = a;
+	r.name = wire_text("z");
+	CHECK_EQ(fake_apply(&f, &r).status, EACCES);
+	/* Sticky: neither taken from nor replaced in the root by others. */
+	r.dir2 = fake_root;
+	r.name2 = wire_text("roots");
+	CHECK_EQ(fake_apply(&f, &r).status, EPERM);
+	r.dir = fake_root;
+	r.name = wire_text("roots");
+	r.dir2 = b;
+	CHECK_EQ(fake_apply(&f, &r).status, EPERM);
+	/* A directory's ".." changes: write permission on itself. */
+	r.dir = b;
+	r.name = wire_text("dir");
+	r.dir2 = fake_root;
+	r.name2 = wire_text("dir");
+	CHECK_EQ(fake_apply(&f, &r).status, EACCES);
+	r.uid = 0;
+	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	fake_end(&f);
+}
+
+static void other_partitions_are_exdev(void)
+{
+	struct wire_handle far = { UINT64_C(2) << 48 | 5, 1 };
+
+	fake_start(&f);
+	fake_make(&f, REC_CREATE, fake_root, "x");
+	CHECK_EQ(fake_rename(&f, fake_root, "x", far, "y", 0), EXDEV);
+	CHECK_EQ(fake_rename(&f, far, "x", fake_root, "y", 0), EXDEV);
+	fake_end(&f);
+}
+
+TEST_MAIN(TEST(a_file_moves_with_its_attributes), TEST(a_file_replaces_a_file),
+	  TEST(directories_replace_empty_directories_only),
+	  TEST(a_directory_never_moves_below_itself), TEST(rename_needs_permission_on_both_sides),
+	  TEST(other_partitions_are_exdev))

@@ -1,0 +1,493 @@
+/* Exactly once, group commit, crashes, full databases, and what meta_open refuses. */
+#include <fcntl.h>
+
+#include "meta_fake.h"
+
+static struct fake f;
+
+static void new_session(uint64_t id)
+{
+	struct wire_record r = rec_on(&f, REC_SESSION_NEW, fake_root);
+
+	r.session = id;
+	memset(r.secret, 's', sizeof(r.secret));
+	r.client = wire_text("host:1");
+	CHECK_EQ(fake_apply(&f, &r).status, 0);
+}
+
+static struct wire_record on_slot(struct wire_record r, uint64_t session, uint32_t slot,
+				  uint32_t seq)
+{
+	r.session = session;
+	r.slot = slot;
+	r.sequence = seq;
+	return r;
+}
+
+static void keep_session(void *arg, const struct meta_session *s)
+{
+	*(struct meta_session *)arg = *s;
+}
+
+static void sessions_are_durable(void)
+{
+	struct meta_session s = { .id = 0 };
+	struct wire_record r;
+
+	fake_start(&f);
+	new_session(77);
+	new_session(77); /* the same again */
+	r = rec_on(&f, REC_SESSION_NEW, fake_root);
+	r.session = 77; /* another secret */
+	CHECK_EQ(fake_apply(&f, &r).status, EEXIST);
+	r.session = 0;
+	CHECK_EQ(fake_apply(&f, &r).status, EINVAL);
+	fake_reopen(&f);
+	CHECK_EQ(meta_each_session(f.m, keep_session, &s), 0);
+	CHECK_EQ(s.id, 77);
+	CHECK_EQ(s.secret[15], 's');
+	CHECK_STR(s.client, "host:1");
+	fake_end(&f);
+}
+
+static void a_retry_gets_the_same_answer_and_has_no_second_effect(void)
+{
+	struct wire_record r, other;
+	struct wire_record_res first, again;
+	struct wire_handle at;
+
+	fake_start(&f);
+	new_session(77);
+	r = on_slot(rec_name(&f, REC_CREATE, fake_root, "file"), 77, 3, 1);
+	r.flags = REC_EXCL;
+	first = fake_apply(&f, &r);
+	CHECK_EQ(first.status, 0);
+	for (int i = 0; i < 2; i++) { /* before and after a restart */
+		r.new_ino = meta_new_ino(f.m);
+		again = fake_apply(&f, &r);
+		CHECK_EQ(again.status, 0);
+		CHECK(again.created);
+		CHECK_EQ(again.at.ino, first.at.ino);
+		CHECK_EQ(again.layout.n_targets, 3);
+		CHECK_EQ(again.layout.targets[2], 2);
+		CHECK_EQ(fake_node(&f, fake_root).attr.size, 1);
+		CHECK_EQ(meta_replay(f.m, 77, 3, 1, &again, &f.arena), 0);
+		CHECK_EQ(again.at.ino, first.at.ino);
+		CHECK_EQ(meta_replay(f.m, 77, 3, 2, &again, &f.arena), -ENOENT);
+		CHECK_EQ(meta_replay(f.m, 77, 3, 0, &again, &f.arena), -EBADMSG);
+		CHECK_EQ(meta_replay(f.m, 77, 4, 1, &again, &f.arena), -ENOENT);
+		fake_reopen(&f);
+	}
+	/* An unlink that is retried after somebody made the name again. */
+	other = on_slot(rec_name(&f, REC_UNLINK, fake_root, "file"), 77, 3, 2);
+	CHECK_EQ(fake_apply(&f, &other).status, 0);
+	fake_make(&f, REC_CREATE, fake_root, "file");
+	CHECK_EQ(fake_apply(&f, &other).removed.ino, first.at.ino);
+	CHECK_EQ(fake_lookup(&f, fake_root, "file", &at), 0);
+	/* The old sequence is gone for good. */
+	CHECK_EQ(fake_apply(&f, &r).status, EBADMSG);
+	fake_end(&f);
+}
+
+static void failures_are_stored_too(void)
+{
+	struct wire_record r;
+
+	fake_start(&f);
+	new_session(1);
+	r = on_slot(rec_name(&f, REC_UNLINK, fake_root, "file"), 1, 0, 9);
+	CHECK_EQ(fake_apply(&f, &r).status, ENOENT);
+	fake_make(&f, REC_CREATE, fake_root, "file");
+	CHECK_EQ(fake_apply(&f, &r).status, ENOENT);
+	r.sequence++;
+	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	r = on_slot(rec_on(&f, 4711, fake_root), 1, 0, 11);
+	CHECK_EQ(fake_apply(&f, &r).status, EINVAL);
+	fake_end(&f);
+}
+
+static void sequences_wrap_around(void)
+{
+	struct wire_record r;
+
+	fake_start(&f);
+	new_session(1);
+	r = on_slot(rec_name(&f, REC_UNLINK, fake_root, "file"), 1, 0, UINT32_MAX);
+	CHECK_EQ(fake_apply(&f, &r).status, ENOENT);
+	r.sequence = 0;
+	CHECK_EQ(fake_apply(&f, &r).status, ENOENT);
+	r.sequence = UINT32_MAX;
+	CHECK_EQ(fake_apply(&f, &r).status, EBADMSG);
+	fake_end(&f);
+}
+
+static void the_end_of_a_session_takes_its_slots_and_no_others(void)
+{
+	struct wire_record r, end;
+
+	fake_start(&f);
+	r = on_slot(rec_name(&f, REC_UNLINK, fake_root, "x"), 2, 0, 1);
+	CHECK_EQ(fake_apply(&f, &r).status, ESTALE); /* no such session */
+	for (uint64_t s = 1; s <= 3; s++)
+		new_session(s);
+	for (uint64_t s = 1; s <= 3; s++)
+		for (uint32_t slot = 0; slot < 200; slot++) {
+			r = on_slot(rec_name(&f, REC_UNLINK, fake_root, "x"), s, slot, 1);
+			CHECK_EQ(fake_apply(&f, &r).status, ENOENT);
+		}
+	end = rec_on(&f, REC_SESSION_END, fake_root);
+	end.session = 2;
+	CHECK_EQ(fake_apply(&f, &end).status, 0);
+	CHECK_EQ(fake_apply(&f, &end).status, 0);
+	for (uint32_t slot = 0; slot < 200; slot++) {
+		struct wire_record_res res;
+
+		CHECK_EQ(meta_replay(f.m, 1, slot, 1, &res, &f.arena), 0);
+		CHECK_EQ(meta_replay(f.m, 2, slot, 1, &res, &f.arena), -ENOENT);
+		CHECK_EQ(meta_replay(f.m, 3, slot, 1, &res, &f.arena), 0);
+	}
+	r = on_slot(rec_name(&f, REC_UNLINK, fake_root, "x"), 2, 0, 2);
+	CHECK_EQ(fake_apply(&f, &r).status, ESTALE);
+	fake_end(&f);
+}
+
+#define MANY 1000
+static struct call calls[MANY];
+static char names[MANY][16];
+
+static void submit_many(void)
+{
+	for (int i = 0; i < MANY; i++) {
+		struct wire_record r;
+
+		snprintf(names[i], sizeof(names[i]), "f%d", i % (MANY / 2)); /* every name twice */
+		r = rec_name(&f, REC_CREATE, fake_root, names[i]);
+		r.flags = REC_EXCL;
+		call_submit(&f, &calls[i], &r);
+		CHECK(!calls[i].done);
+	}
+}
+
+static void a_thousand_records_are_one_transaction(void)
+{
+	struct wire_handle at;
+
+	fake_start(&f);
+	submit_many();
+	CHECK_EQ(fake_lookup(&f, fake_root, "f0", &at), -ENOENT);
+	fake_pump(&f);
+	CHECK_EQ(f.n_jobs, 1);
+	for (int i = 0; i < MANY; i++) {
+		CHECK(calls[i].done);
+		CHECK_EQ(calls[i].error, 0);
+		CHECK_EQ(calls[i].c.res.status, i < MANY / 2 ? 0 : EEXIST);
+	}
+	CHECK_EQ(fake_node(&f, fake_root).attr.size, MANY / 2);
+	fake_end(&f);
+}
+
+static void retries_within_one_transaction_execute_once(void)
+{
+	struct wire_record r;
+
+	fake_start(&f);
+	new_session(5);
+	r = on_slot(rec_name(&f, REC_CREATE, fake_root, "x"), 5, 0, 1);
+	r.flags = REC_EXCL;
+	for (int i = 0; i < 5; i++)
+		call_submit(&f, &calls[i], &r);
+	fake_pump(&f);
+	for (int i = 0; i < 5; i++) {
+		CHECK_EQ(calls[i].c.res.status, 0);
+		CHECK(calls[i].c.res.created);
+	}
+	CHECK_EQ(f.n_jobs, 2); /* the session, then all five */
+	fake_end(&f);
+}
+
+static void submitting_while_both_batches_are_out(void)
+{
+	struct job *first, *second;
+	struct wire_record r;
+
+	fake_start(&f);
+	for (int i = 0; i < 3; i++) {
+		r = rec_name(&f, REC_CREATE, fake_root, i == 0 ? "a" : i == 1 ? "b" : "c");
+		call_submit(&f, &calls[i], &r);
+		if (i == 0)
+			first = fake_run_one(&f);
+		if (i == 1)
+			second = fake_run_one(&f);
+	}
+	CHECK(first && second && first != second);
+	CHECK(list_empty(&f.worker.jobs)); /* c waits for a batch */
+	first->done(first);
+	CHECK(!list_empty(&f.worker.jobs));
+	second->done(second);
+	fake_pump(&f);
+	for (int i = 0; i < 3; i++)
+		CHECK(calls[i].done && calls[i].c.res.created);
+	fake_end(&f);
+}
+
+static void closing_finishes_what_is_queued(void)
+{
+	struct wire_handle at;
+
+	fake_start(&f);
+	submit_many();
+	meta_close(f.m);
+	f.m = NULL;
+	loop_run_ready(&f.loop);
+	for (int i = 0; i < MANY; i++)
+		CHECK(calls[i].done);
+	CHECK_EQ(fake_open(&f), 0);
+	CHECK_EQ(fake_lookup(&f, fake_root, "f499", &at), 0);
+	fake_end(&f);
+}
+
+/* Ends requests whose answers never came. */
+static void forget_calls(int n)
+{
+	for (int i = 0; i < n; i++) {
+		calls[i].q.pending = 0;
+		req_fini(&calls[i].q);
+	}
+}
+
+static void a_crash_before_the_commit_leaves_nothing(void)
+{
+	struct wire_handle at;
+
+	fake_start(&f);
+	submit_many();
+	meta_abandon(f.m);
+	CHECK(list_empty(&f.loop.runnable));
+	forget_calls(MANY);
+	CHECK_EQ(fake_open(&f), 0);
+	for (int i = 0; i < MANY / 2; i++)
+		CHECK_EQ(fake_lookup(&f, fake_root, names[i], &at), -ENOENT);
+	CHECK_EQ(fake_node(&f, fake_root).attr.size, 0);
+	fake_end(&f);
+}
+
+static void a_crash_after_the_commit_leaves_all(void)
+{
+	struct wire_handle at;
+	uint64_t highest;
+
+	fake_start(&f);
+	submit_many();
+	CHECK(fake_run_one(&f)); /* committed, not reported */
+	highest = calls[MANY / 2 - 1].c.rec.new_ino;
+	meta_abandon(f.m);
+	CHECK(list_empty(&f.loop.runnable));
+	forget_calls(MANY);
+	CHECK_EQ(fake_open(&f), 0);
+	for (int i = 0; i < MANY / 2; i++)
+		CHECK_EQ(fake_lookup(&f, fake_root, names[i], &at), 0);
+	CHECK_EQ(fake_node(&f, fake_root).attr.size, MANY / 2);
+	CHECK(meta_new_ino(f.m) > highest); /* numbers are never given twice */
+	fake_end(&f);
+}
+
+static void a_full_database_refuses_and_goes_on(void)
+{
+	int made = 0, refused = 0;
+	struct wire_handle at;
+
+	fake_prepare(&f);
+	f.o.map_bytes = 512 * KIB;
+	CHECK_EQ(fake_open(&f), 0);
+	for (int round = 0; !refused; round++) {
+		CHECK(round < 100);
+		for (int i = 0; i < 100; i++) {
+			struct wire_record r;
+
+			snprintf(names[i], sizeof(names[i]), "%d-%d", round, i);
+			r = rec_name(&f, REC_CREATE, fake_root, names[i]);
+			call_submit(&f, &calls[i], &r);
+		}
+		fake_pump(&f);
+		for (int i = 0; i < 100; i++) {
+			CHECK(calls[i].done);
+			CHECK(calls[i].error == 0 || calls[i].error == -ENOSPC);
+			refused += calls[i].error != 0;
+			made += calls[i].error == 0;
+			CHECK_EQ(fake_lookup(&f, fake_root, names[i], &at),
+				 calls[i].error ? -ENOENT : 0);
+		}
+	}
+	CHECK(made > 100);
+	CHECK_EQ(fake_node(&f, fake_root).attr.size, made);
+	f.o.map_bytes = 4 * MIB;
+	fake_reopen(&f);
+	CHECK_EQ(fake_node(&f, fake_root).attr.size, made);
+	fake_make(&f, REC_CREATE, fake_root, "one more");
+	fake_end(&f);
+}
+
+/* ---- what meta_open refuses ---- */
+
+static void refused(int error, const char *says)
+{
+	f.m = NULL;
+	CHECK_EQ(fake_open(&f), error);
+	CHECK(strstr(f.err, f.dir));
+	CHECK(strstr(f.err, says));
+}
+
+static void strangers_are_refused(void)
+{
+	fake_start(&f);
+	meta_close(f.m);
+	f.o.fs.b[0] ^= 1;
+	refused(-EINVAL, "belongs to file system f5f5f5f5");
+	f.o.fs.b[0] ^= 1;
+	f.o.target = 4;
+	refused(-EINVAL, "belongs to server 0, not 4");
+	f.o.target = 0;
+	f.o.root = false;
+	f.o.partition = 2;
+	refused(-EINVAL, "holds partition 0, not 2");
+	f.o.root = true;
+	refused(-EINVAL, "partition");
+	f.o.partition = 0;
+	CHECK_EQ(fake_open(&f), 0);
+	fake_end(&f);
+}
+
+static void damage(off_t at, const char *with, size_t n)
+{
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/data.mdb", f.dir);
+	fd = open(path, O_RDWR);
+	CHECK(fd >= 0);
+	CHECK_EQ(pwrite(fd, with, n, at), (ssize_t)n);
+	close(fd);
+}
+
+static void damaged_databases_are_refused(void)
+{
+	char zeros[8192] = { 0 };
+	char path[128];
+
+	fake_start(&f);
+	meta_close(f.m);
+	damage(0, "this is no database at all", 27);
+	damage(4096, "this is no database at all", 27);
+	refused(-EIO, "damaged");
+	memset(zeros, 0x5a, sizeof(zeros));
+	damage(0, zeros, sizeof(zeros));
+	refused(-EIO, "damaged");
+	snprintf(path, sizeof(path), "%s/data.mdb", f.dir);
+	CHECK_EQ(remove(path), 0);
+	CHECK_EQ(fake_open(&f), 0); /* a new one */
+	fake_end(&f);
+}
+
+static void a_cut_off_database_is_refused_and_does_not_kill(void)
+{
+	char path[128];
+
+	fake_start(&f);
+	submit_many();
+	fake_pump(&f);
+	meta_close(f.m);
+	snprintf(path, sizeof(path), "%s/data.mdb", f.dir);
+	CHECK_EQ(truncate(path, 8192), 0);
+	refused(-EIO, "damaged");
+	fake_end(&f);
+}
+
+static void patch_schema_version(uint32_t version)
+{
+	char path[128], *p;
+	struct stat st;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/data.mdb", f.dir);
+	fd = open(path, O_RDWR);
+	CHECK(fd >= 0 && !fstat(fd, &st));
+	p = malloc((size_t)st.st_size);
+	CHECK_EQ(pread(fd, p, (size_t)st.st_size, 0), st.st_size);
+	for (off_t i = 0; i + 12 < st.st_size; i++)
+		if (!memcmp(p + i, "SHEAFMD", 8))
+			CHECK_EQ(pwrite(fd, &version, 4, i + 8), 4);
+	free(p);
+	close(fd);
+}
+
+static void a_newer_schema_is_refused(void)
+{
+	fake_start(&f);
+	meta_close(f.m);
+	patch_schema_version(2);
+	refused(-EPROTONOSUPPORT, "newer Sheaf (schema 2, we know 1)");
+	patch_schema_version(1);
+	CHECK_EQ(fake_open(&f), 0);
+	fake_end(&f);
+}
+
+static void an_impossible_directory_is_named(void)
+{
+	fake_prepare(&f);
+	f.o.dir = "/proc/none/meta";
+	CHECK(fake_open(&f) < 0);
+	CHECK(strstr(f.err, "/proc/none/meta"));
+	f.m = NULL;
+	fake_end(&f);
+}
+
+/* ---- with a real thread ---- */
+
+static void the_real_writer_thread_groups_what_comes_meanwhile(void)
+{
+	struct fake fake_dir;
+	struct loop l;
+
+	fake_prepare(&f);
+	fake_dir = f; /* for its clean-up */
+	CHECK_EQ(loop_init(&l, env_real()), 0);
+	CHECK_EQ(meta_open(&l, &f.o, &f.m, f.err, sizeof(f.err)), 0);
+	for (int i = 0; i < MANY; i++) {
+		struct wire_record r;
+
+		snprintf(names[i], sizeof(names[i]), "f%d", i);
+		r = rec_name(&f, REC_CREATE, fake_root, names[i]);
+		memset(&calls[i], 0, sizeof(calls[i]));
+		calls[i].f = &f;
+		calls[i].c.rec = r;
+		calls[i].c.arena = &f.arena;
+		req_init(&calls[i].q, &l, &call_ops, 0);
+		req_start(&calls[i].q);
+		if (i % 100 == 0)
+			loop_turn(&l, 0);
+	}
+	while (l.n_reqs)
+		loop_turn(&l, 100 * NSEC_PER_MSEC);
+	for (int i = 0; i < MANY; i++)
+		CHECK(calls[i].done && !calls[i].error && calls[i].c.res.created);
+	CHECK_EQ(fake_node(&f, fake_root).attr.size, MANY);
+	meta_close(f.m);
+	loop_fini(&l);
+	arena_destroy(&f.arena);
+	fake_dir.m = NULL;
+	arena_init(&fake_dir.arena, 0);
+	fake_end(&fake_dir);
+}
+
+TEST_MAIN(TEST(sessions_are_durable), TEST(a_retry_gets_the_same_answer_and_has_no_second_effect),
+	  TEST(failures_are_stored_too), TEST(sequences_wrap_around),
+	  TEST(the_end_of_a_session_takes_its_slots_and_no_others),
+	  TEST(a_thousand_records_are_one_transaction),
+	  TEST(retries_within_one_transaction_execute_once),
+	  TEST(submitting_while_both_batches_are_out), TEST(closing_finishes_what_is_queued),
+	  TEST(a_crash_before_the_commit_leaves_nothing), TEST(a_crash_after_the_commit_leaves_all),
+	  TEST(a_full_database_refuses_and_goes_on), TEST(strangers_are_refused),
+	  TEST(damaged_databases_are_refused),
+	  TEST(a_cut_off_database_is_refused_and_does_not_kill), TEST(a_newer_schema_is_refused),
+	  TEST(an_impossible_directory_is_named),
+	  TEST(the_real_writer_thread_groups_what_comes_meanwhile))

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Shows the longest functions and files of src/, and fails when one is beyond the limit.
+
+Works on the text: a function body opens with a brace alone in the first column and ends with one.
+"""
+import argparse
+import os
+import re
+import sys
+
+MAX_FUNCTION = 120
+MAX_FILE = 1100
+
+
+def functions(lines):
+    """Yields (name, first line number, length) of every function, signature included."""
+    start = None
+    for i, line in enumerate(lines):
+        if line.rstrip() == "{":
+            start = i
+        elif line.startswith("}") and start is not None:
+            head = start
+            while head > 0 and lines[head - 1].strip() and not re.match(r"[}#/ ]|\t?\*", lines[head - 1]):
+                head -= 1
+            signature = re.sub(r"__attribute__\s*\(\(.*?\)\)\s", " ", " ".join(lines[head:start]))
+            names = re.findall(r"(\w+)\s*\(", signature)
+            yield names[0] if names else "?", head + 1, i - head + 1
+            start = None
+
+
+def main():
+    ap = argparse.ArgumentParser(description="longest functions and files of src/")
+    ap.add_argument("-n", type=int, default=10, help="how many of them to show")
+    ap.add_argument("folder", nargs="?", help="default: src/ of this tree")
+    args = ap.parse_args()
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    found, files = [], []
+    for folder, _, names in os.walk(args.folder or os.path.join(root, "src")):
+        for name in names:
+            if not name.endswith((".c", ".h")):
+                continue
+            path = os.path.join(folder, name)
+            with open(path, encoding="utf-8", errors="replace") as f:
+                lines = f.read().splitlines()
+            shown = os.path.relpath(path, root)
+            files.append((len(lines), shown))
+            found += [(length, f"{shown}:{at}", fn) for fn, at, length in functions(lines)]
+    found.sort(reverse=True)
+    files.sort(reverse=True)
+    if found:
+        lengths = sorted(length for length, _, _ in found)
+        print(f"{len(found)} functions, median {lengths[len(lengths) // 2]} lines, "
+              f"99 % within {lengths[min(len(lengths) - 1, len(lengths) * 99 // 100)]}")
+    for length, where, fn in found[:args.n]:
+        print(f"{length:6} {where} {fn}")
+    for length, path in files[:3]:
+        print(f"{length:6} {path}")
+    wrong = [f"{where} {fn}: {length} lines, the limit is {MAX_FUNCTION}"
+             for length, where, fn in found if length > MAX_FUNCTION]
+    wrong += [f"{path}: {length} lines, the limit is {MAX_FILE}"
+              for length, path in files if length > MAX_FILE]
+    for w in wrong:
+        print("too long:", w)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

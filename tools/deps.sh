@@ -1,0 +1,54 @@
+#!/bin/sh
+# Installs the Debian packages that are missing; silent when none is.
+#   tools/deps.sh            what building needs
+#   tools/deps.sh --check    and what the tests need
+set -eu
+
+want="gcc libc6-dev cmake ninja-build pkg-config python3
+	liburing-dev liblmdb-dev libssl-dev libinih-dev libjson-c-dev"
+case "${1-}" in
+"") ;;
+--check) want="$want clang libclang-rt-14-dev clang-format iproute2 procps" ;;
+*)
+	echo "usage: tools/deps.sh [--check]" >&2
+	exit 2
+	;;
+esac
+
+if ! command -v dpkg-query >/dev/null 2>&1; then
+	echo "deps: not a Debian system; make sure that the like of these is installed:" $want >&2
+	exit 0
+fi
+
+missing=
+for p in $want; do
+	status=$(dpkg-query -W -f='${db:Status-Status}' "$p" 2>/dev/null || true)
+	[ "$status" = installed ] || missing="$missing $p"
+done
+[ -n "$missing" ] || exit 0
+
+sudo=
+if [ "$(id -u)" != 0 ]; then
+	if ! command -v sudo >/dev/null 2>&1; then
+		echo "deps: missing packages, and no sudo to install them; as root run:" >&2
+		echo "    apt-get install --no-install-recommends$missing" >&2
+		exit 1
+	fi
+	sudo="sudo env"
+else
+	sudo=env
+fi
+
+echo "deps: installing$missing"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+run() {
+	if ! $sudo DEBIAN_FRONTEND=noninteractive apt-get -q -y \
+		-o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 "$@" >"$log" 2>&1 </dev/null; then
+		cat "$log" >&2
+		echo "deps: apt-get $1 failed; is the network there?" >&2
+		exit 1
+	fi
+}
+run update
+run install --no-install-recommends $missing

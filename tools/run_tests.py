@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""Runs the tests of a build and sums them up.
+
+    run_tests.py [--build DIR] [--only unit,fuzz,style,sim,system] [-k SUBSTR] [--list]
+
+A test is a program: exit 0 is passed, 77 skipped (its last line of output is the reason), anything
+else failed. Each runs with a time limit, in an empty directory of its own (also its TMPDIR), which is
+removed afterwards, and with SHEAF_BUILD naming the build. The last line printed is
+`N passed, N failed` or `N passed, N failed, N skipped`.
+"""
+import argparse
+import concurrent.futures
+import glob
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+GROUPS = ("style", "unit", "fuzz", "sim", "system")
+SKIP = 77
+SOURCES = ("src", "include", "tests", "bench", "examples")
+LIMIT = {"style": 300, "unit": 120, "fuzz": 120, "sim": 900, "system": 300}  # seconds
+SHOWN = 20000  # characters of a failure's output
+
+
+class Test:
+    """`run` is a command line, or a function that returns (exit status, output)."""
+
+    def __init__(self, group, name, run):
+        self.group, self.name, self.run = group, name, run
+
+
+def environment(build, folder):
+    env = dict(os.environ, SHEAF_BUILD=build, SHEAF_SOURCE=ROOT, TMPDIR=folder)
+    env.pop("SHEAF_CONF", None)
+    env.setdefault("UBSAN_OPTIONS", "print_stacktrace=1")
+    env.setdefault("ASAN_OPTIONS", "detect_stack_use_after_return=1:strict_string_checks=1")
+    env.setdefault("TSAN_OPTIONS", "second_deadlock_stack=1")
+    return env
+
+
+def run_command(argv, limit, build):
+    """Runs it in a session of its own, so that what a dying test leaves behind dies with it."""
+    folder = tempfile.mkdtemp(prefix="sheaf-test-")
+    try:
+        with tempfile.TemporaryFile() as out:
+            p = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=folder,
+                                 env=environment(build, folder), start_new_session=True)
+            try:
+                status = p.wait(limit)
+            except subprocess.TimeoutExpired:
+                status = None
+            try:
+                os.killpg(p.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            p.wait()
+            out.seek(0)
+            text = out.read().decode("utf-8", "replace")
+        if status is None:
+            return 1, text + f"\nstopped: still running after {limit} s"
+        if status < 0:
+            return 1, text + f"\nended by {signal.Signals(-status).name}"
+        return status, text
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# ---- style ----
+
+def source_files():
+    for top in SOURCES:
+        for folder, _, names in os.walk(os.path.join(ROOT, top)):
+            for name in sorted(names):
+                if name.endswith((".c", ".h")):
+                    yield os.path.relpath(os.path.join(folder, name), ROOT)
+
+
+def check_format():
+    exe = shutil.which("clang-format-14") or shutil.which("clang-format")
+    if not exe:
+        return SKIP, "clang-format is not installed"
+    version = subprocess.run([exe, "--version"], capture_output=True, text=True).stdout.strip()
+    if "version 14." not in version:
+        return SKIP, f"the format is pinned to clang-format 14; this is {version}"
+    files = sorted(source_files())
+    if not files:
+        return 0, ""
+    p = subprocess.run([exe, "--dry-run", "-Werror"] + files, cwd=ROOT, capture_output=True, text=True)
+    wrong = sorted(set(re.findall(r"^(\S+?):\d+:\d+: error", p.stderr, re.M)))
+    if p.returncode and wrong:
+        return 1, "\n".join(wrong + ["run: make format"])
+    return p.returncode, p.stdout + p.stderr
+
+
+def check_headers(build):
+    """Every public header and every header that a folder offers compiles alone."""
+    headers = sorted(glob.glob(os.path.join(ROOT, "include", "*.h")))
+    headers += [h for h in sorted(glob.glob(os.path.join(ROOT, "src", "*", "*.h")))
+                if os.path.basename(h)[:-2] == os.path.basename(os.path.dirname(h))]
+    compilers = [c for c in ("gcc", "clang") if shutil.which(c)]
+    flags = ["-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wstrict-prototypes", "-Werror",
+             "-fsyntax-only", "-x", "c", "-"]
+    inside = [f"-I{ROOT}/src", f"-I{build}/gen"]
+    failed = []
+    for header in headers:
+        public = os.path.dirname(header) == os.path.join(ROOT, "include")
+        name = os.path.basename(header) if public else os.path.relpath(header, os.path.join(ROOT, "src"))
+        for cc in compilers:
+            argv = [cc, f"-I{ROOT}/include"] + ([] if public else inside) + flags
+            p = subprocess.run(argv, input=f'#include "{name}"\n', capture_output=True, text=True)
+            if p.returncode:
+                failed.append(f"{cc}: {name}\n{p.stderr}")
+    if failed:
+        return 1, "\n".join(failed)
+    return 0, ""
+
+
+# ---- collecting ----
+
+def style_tests(build):
+    yield Test("style", "includes follow the levels", [sys.executable, f"{ROOT}/tools/check_includes.py"])
+    yield Test("style", "functions and files are short", [sys.executable, f"{ROOT}/tools/check_funcs.py"])
+    yield Test("style", "headers compile alone", lambda: check_headers(build))
+    yield Test("style", "clang-format", check_format)
+
+
+def programs(build, pattern):
+    return [p for p in sorted(glob.glob(os.path.join(build, "tests", pattern)))
+            if os.path.isfile(p) and os.access(p, os.X_OK)]
+
+
+def source_of(exe, folder):
+    return os.path.exists(os.path.join(ROOT, "tests", folder, os.path.basename(exe) + ".c"))
+
+
+def unit_tests(build):
+    for exe in programs(build, "test_*"):
+        if source_of(exe, "unit"):
+            yield Test("unit", os.path.basename(exe), [exe])
+
+
+def fuzz_tests(build):
+    for exe in programs(build, "fuzz_*"):
+        if source_of(exe, "fuzz"):
+            corpus = os.path.join(ROOT, "tests", "fuzz", "corpus", os.path.basename(exe)[len("fuzz_"):])
+            if os.path.isdir(corpus):
+                yield Test("fuzz", os.path.basename(exe) + " corpus", [exe, corpus])
+            else:
+                yield Test("fuzz", os.path.basename(exe) + " corpus",
+                           lambda c=corpus: (SKIP, f"no corpus at {os.path.relpath(c, ROOT)}"))
+
+
+def sim_tests(build):
+    exe = os.path.join(build, "bin", "sheaf-sim")
+    if os.access(exe, os.X_OK):
+        yield Test("sim", "sheaf-sim 300 seeds", [exe, "--seeds", "300"])
+
+
+def system_tests(build):
+    for exe in programs(build, "sys_*"):
+        if source_of(exe, "system"):
+            yield Test("system", os.path.basename(exe), [exe])
+    for script in sorted(glob.glob(os.path.join(ROOT, "tests", "system", "*"))):
+        name = os.path.basename(script)
+        if name.startswith(("_", "lib")):  # helpers that tests include
+            continue
+        if name.endswith(".sh"):
+            yield Test("system", name, ["bash", script])
+        elif name.endswith(".py"):
+            yield Test("system", name, [sys.executable, script])
+
+
+COLLECT = {"style": style_tests, "unit": unit_tests, "fuzz": fuzz_tests, "sim": sim_tests,
+           "system": system_tests}
+
+
+# ---- running ----
+
+def run(test, build):
+    start = time.monotonic()
+    try:
+        if callable(test.run):
+            status, text = test.run()
+        else:
+            status, text = run_command(test.run, LIMIT[test.group], build)
+    except OSError as e:
+        status, text = 1, str(e)
+    return status, text, time.monotonic() - start
+
+
+def report(test, status, text, seconds):
+    """Prints one line, and what a failure said; returns the column it counts in."""
+    word = {0: "ok", SKIP: "skip"}.get(status, "FAIL")
+    reason = ""
+    if status == SKIP:
+        lines = text.strip().splitlines()
+        reason = ": " + (lines[-1] if lines else "no reason given")
+    print(f"{word:<5}{seconds:7.2f} s  {test.group:<7}{test.name}{reason}", flush=True)
+    if word == "FAIL":
+        if len(text) > SHOWN:
+            text = f"[... {len(text) - SHOWN} characters ...]\n" + text[-SHOWN:]
+        print("".join(f"    | {line}\n" for line in text.rstrip().splitlines()), end="")
+        print(f"    = exit status {status}", flush=True)
+    return word
+
+
+def main():
+    ap = argparse.ArgumentParser(description="runs the tests of a build")
+    ap.add_argument("--build", default=os.path.join(ROOT, "build"), help="build directory")
+    ap.add_argument("--only", default=",".join(GROUPS), help="groups: " + ",".join(GROUPS))
+    ap.add_argument("-k", default="", metavar="SUBSTR", help="only tests whose name holds this")
+    ap.add_argument("--list", action="store_true", help="name the tests, run nothing")
+    args = ap.parse_args()
+    build = os.path.abspath(args.build)
+    groups = [g for g in args.only.split(",") if g]
+    for g in groups:
+        if g not in GROUPS:
+            ap.error(f"unknown group '{g}'; there are: {', '.join(GROUPS)}")
+    if not os.path.isdir(build):
+        ap.error(f"no build at {args.build}; run make")
+    tests = [t for g in GROUPS if g in groups for t in COLLECT[g](build) if args.k in t.name]
+    if args.list:
+        for t in tests:
+            print(f"{t.group:<7}{t.name}")
+        return 0
+    count = {"ok": 0, "FAIL": 0, "skip": 0}
+    # Tests with processes and ports of their own run alone.
+    for workers, part in ((2, [t for t in tests if t.group in ("style", "unit", "fuzz")]),
+                          (1, [t for t in tests if t.group in ("sim", "system")])):
+        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+            for t, result in [(t, pool.submit(run, t, build)) for t in part]:
+                count[report(t, *result.result())] += 1
+    skipped = f", {count['skip']} skipped" if count["skip"] else ""
+    print(f"{count['ok']} passed, {count['FAIL']} failed{skipped}")
+    return 1 if count["FAIL"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
