@@ -35,7 +35,8 @@ static size_t make_tables(const struct cli_option *options, bool first_arg_ends,
 		}
 		if (o->name)
 			longs[n_longs++] =
-				(struct option){ o->name, o->value ? required_argument : no_argument, NULL,
+				(struct option){ o->name,
+						 o->value ? required_argument : no_argument, NULL,
 						 VAL_LONG + (int)n_options };
 	}
 	*letters = 0;
@@ -62,7 +63,8 @@ static int complain(int what, char **argv, char *err, size_t err_len)
 	if (optopt && optopt < VAL_CONF)
 		snprintf(name, sizeof(name), "-%c", optopt);
 	else
-		snprintf(name, sizeof(name), "%.*s", (int)MIN(strcspn(text, "="), sizeof(name) - 1), text);
+		snprintf(name, sizeof(name), "%.*s", (int)MIN(strcspn(text, "="), sizeof(name) - 1),
+			 text);
 	if (what == ':')
 		snprintf(err, err_len, "option '%s' needs a value", name);
 	else if (optopt >= VAL_CONF)

@@ -11,8 +11,8 @@
 #include "cli/commands.h"
 
 static const struct cli_command *const commands[] = {
-	&cmd_init, &cmd_start, &cmd_stop,  &cmd_status, &cmd_ls,       &cmd_cp,	     &cmd_cat,
-	&cmd_rm,   &cmd_mkdir, &cmd_mv,	   &cmd_stat,	&cmd_requests, &cmd_selfcheck,
+	&cmd_init, &cmd_start, &cmd_stop, &cmd_status, &cmd_ls,	      &cmd_cp,	      &cmd_cat,
+	&cmd_rm,   &cmd_mkdir, &cmd_mv,	  &cmd_stat,   &cmd_requests, &cmd_selfcheck,
 };
 
 volatile sig_atomic_t cli_signal;
@@ -73,7 +73,7 @@ int cli_usage(struct cli *c, const char *fmt, ...)
 
 static bool means_no_answer(int err)
 {
-	static const int errors[] = { ETIMEDOUT, ECONNREFUSED, ECONNRESET,   ENOTCONN,
+	static const int errors[] = { ETIMEDOUT, ECONNREFUSED, ECONNRESET, ENOTCONN,
 				      EHOSTDOWN, EHOSTUNREACH, ENETUNREACH };
 
 	for (size_t i = 0; i < ARRAY_LEN(errors); i++)
@@ -172,12 +172,13 @@ static void help_all(FILE *f)
 
 static void help_option(const struct cli_option *o)
 {
-	char text[64];
+	char letter[8] = "    ", text[64];
 
-	snprintf(text, sizeof(text), "%s%c%s%s%s%s%s", o->letter ? "-" : "", o->letter ? o->letter : ' ',
-		 o->letter && o->name ? ", " : "", o->name ? "--" : "", o->name ? o->name : "",
-		 o->value ? " " : "", o->value ? o->value : "");
-	printf("  %-22s %s\n", text, o->help);
+	if (o->letter)
+		snprintf(letter, sizeof(letter), "-%c%s", o->letter, o->name ? ", " : "");
+	snprintf(text, sizeof(text), "%s%s%s%s%s", letter, o->name ? "--" : "",
+		 o->name ? o->name : "", o->value ? " " : "", o->value ? o->value : "");
+	printf("  %-24s %s\n", text, o->help);
 }
 
 static void help_one(const struct cli_command *m)
@@ -187,7 +188,8 @@ static void help_one(const struct cli_command *m)
 		{ 0, "help", NULL, "this text" },
 	};
 
-	printf("usage: sheaf %s %s\n%s.\n\n", m->name, m->usage, m->summary);
+	printf("usage: sheaf %s%s%s\n%s\n\n", m->name, m->usage[0] ? " " : "", m->usage,
+	       m->summary);
 	for (size_t i = 0; i < CLI_MAX_OPTIONS && (m->options[i].letter || m->options[i].name); i++)
 		help_option(&m->options[i]);
 	for (size_t i = 0; i < ARRAY_LEN(common); i++)
@@ -217,7 +219,8 @@ static const struct cli_command *find_command(const char *name)
 static int check_count(struct cli *c)
 {
 	if (c->n_args < c->cmd->min_args)
-		return cli_usage(c, "something is missing: sheaf %s %s", c->cmd->name, c->cmd->usage);
+		return cli_usage(c, "something is missing: sheaf %s %s", c->cmd->name,
+				 c->cmd->usage);
 	if (c->cmd->max_args >= 0 && c->n_args > c->cmd->max_args)
 		return cli_usage(c, "'%s' is one argument too many", c->args[c->cmd->max_args]);
 	return CLI_OK;

@@ -32,7 +32,8 @@ struct cli_option {
 struct cli_parsed {
 	const char *conf; /* --conf, taken everywhere */
 	bool help, version; /* --help, --version, likewise */
-	const char *opt[CLI_MAX_OPTIONS]; /* by index in the table: NULL not given, "" a flag that is */
+	const char *
+		opt[CLI_MAX_OPTIONS]; /* by index in the table: NULL not given, "" a flag that is */
 	char **args; /* what is left */
 	int n_args;
 };
@@ -158,8 +159,8 @@ struct cli_copier *cli_copier_new(void);
 void cli_copier_free(struct cli_copier *k);
 /* Copies all of `from` (at most `size` bytes when it is inside) to `to`, from offset 0, several blocks
  * at once. 0; or -errno with *source telling which end failed; -EINTR after a signal. */
-int cli_copier_run(struct cli_copier *k, struct cli_stream *from, struct cli_stream *to, uint64_t size,
-		   struct cli_progress *p, bool *source);
+int cli_copier_run(struct cli_copier *k, struct cli_stream *from, struct cli_stream *to,
+		   uint64_t size, struct cli_progress *p, bool *source);
 
 /* ---------------------------------------------------------------- local.c: servers of this host */
 

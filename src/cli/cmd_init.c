@@ -14,18 +14,21 @@ static int take_options(struct cli *c, struct sheaf_init *o)
 	o->port = DEFAULT_PORT;
 	if (c->opt[OPT_SERVERS]) {
 		if (cli_number(c->opt[OPT_SERVERS], 1, CONF_MAX_TARGETS, &v))
-			return cli_usage(c, "--servers %s: not a number from 1 to %d", c->opt[OPT_SERVERS],
-					 CONF_MAX_TARGETS);
+			return cli_usage(c, "--servers %s: not a number from 1 to %d",
+					 c->opt[OPT_SERVERS], CONF_MAX_TARGETS);
 		o->servers = (uint32_t)v;
 	}
 	if (c->opt[OPT_PORT]) {
 		if (cli_number(c->opt[OPT_PORT], 1, 65536 - o->servers, &v))
-			return cli_usage(c, "--port %s: not a number from 1 to %u (%u servers need as many ports)",
-					 c->opt[OPT_PORT], 65536 - o->servers, o->servers);
+			return cli_usage(
+				c,
+				"--port %s: not a number from 1 to %u (%u servers need as many ports)",
+				c->opt[OPT_PORT], 65536 - o->servers, o->servers);
 		o->port = (uint32_t)v;
 	}
 	if (c->opt[OPT_STRIPE_UNIT]) {
-		if (parse_size(c->opt[OPT_STRIPE_UNIT], &v) || v == 0 || v > UINT32_MAX || v % (4 * KIB))
+		if (parse_size(c->opt[OPT_STRIPE_UNIT], &v) || v == 0 || v > UINT32_MAX ||
+		    v % (4 * KIB))
 			return cli_usage(c, "--stripe-unit %s: not a multiple of 4K below 4G",
 					 c->opt[OPT_STRIPE_UNIT]);
 		o->stripe_unit = (uint32_t)v;
@@ -50,8 +53,8 @@ static int run_init(struct cli *c)
 		return cli_error(c, "%s", why && why[0] ? why : sheaf_strerror(r));
 	}
 	printf("made a file system of %u server%s in %s, %s port%s %u", o.servers,
-	       o.servers == 1 ? "" : "s", dir, o.listen ? o.listen : "127.0.0.1", o.servers == 1 ? "" : "s",
-	       o.port);
+	       o.servers == 1 ? "" : "s", dir, o.listen ? o.listen : "127.0.0.1",
+	       o.servers == 1 ? "" : "s", o.port);
 	if (o.servers > 1)
 		printf(" to %u", o.port + o.servers - 1);
 	printf("\nstart it: sheaf --conf %s/sheaf.conf start\n", dir);
@@ -67,7 +70,8 @@ const struct cli_command cmd_init = {
 	.max_args = 1,
 	.options = { { 0, "servers", "N", "how many servers (4)" },
 		     { 0, "port", "P", "port of the first server, the others follow (7430)" },
-		     { 0, "stripe-unit", "SIZE", "bytes in a row on one server, for example 1M (256K)" },
+		     { 0, "stripe-unit", "SIZE",
+		       "bytes in a row on one server, for example 1M (256K)" },
 		     { 0, "listen", "ADDR", "address the servers listen on (127.0.0.1)" } },
 	.more = "Writes DIR/sheaf.conf (the cluster file), DIR/key, DIR/server.key and DIR/server0, ...\n",
 };

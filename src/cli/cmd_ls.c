@@ -46,8 +46,8 @@ static void put_long(const struct widths *w, const struct stat *st, const char *
 	cli_mode_string(mode, st->st_mode);
 	owner_names(st, user, group, sizeof(user));
 	cli_date(date, sizeof(date), &st->st_mtim, time(NULL));
-	printf("%s %*lu %-*s %-*s %*lld %s ", mode, w->links, (unsigned long)st->st_nlink, w->user, user,
-	       w->group, group, w->size, (long long)st->st_size, date);
+	printf("%s %*lu %-*s %-*s %*lld %s ", mode, w->links, (unsigned long)st->st_nlink, w->user,
+	       user, w->group, group, w->size, (long long)st->st_size, date);
 	cli_put_name(stdout, name);
 	putchar('\n');
 }

@@ -25,7 +25,7 @@ static int run_mv(struct cli *c)
 	into = r ? r : cli_is_dir(c, to);
 	if (into < 0)
 		return cli_fail(c, last, into);
-	if (!into && (c->n_args > 2 || last[strlen(last) - 1] == '/'))
+	if (!into && (c->n_args > 2 || (last[0] && last[strlen(last) - 1] == '/')))
 		return cli_error(c, "%s: not a directory", last);
 	for (int i = 0; i + 1 < c->n_args && !c->lost; i++) {
 		r = cli_inside_path(c->args[i], from);

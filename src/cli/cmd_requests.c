@@ -53,9 +53,9 @@ static int ask_one(struct cli *c, int i, struct sheaf_request *rows, struct cli_
 	int n = sheaf_server_status(c->fs, i, CLI_STATUS_MS, &s);
 
 	if (n == 0 && !s.up)
-		return cli_error(c,
-				 "%s (%s) does not answer; 'sheaf start' starts the servers of this host",
-				 s.name, s.address);
+		return cli_error(
+			c, "%s (%s) does not answer; 'sheaf start' starts the servers of this host",
+			s.name, s.address);
 	if (n == 0)
 		n = sheaf_server_requests(c->fs, i, CLI_STATUS_MS, rows, MAX_ROWS);
 	if (n < 0)
@@ -70,7 +70,7 @@ static int ask_one(struct cli *c, int i, struct sheaf_request *rows, struct cli_
 
 static int run_requests(struct cli *c)
 {
-	static const char *const heads[] = { "SERVER", "OPERATION", "STATE", ">AGE", ">IN STATE",
+	static const char *const heads[] = { "SERVER", "OPERATION", "STATE",  ">AGE", ">IN STATE",
 					     "CLIENT", ">UID",	    ">INODE", "TRACE" };
 	struct json_object *list = c->opt[OPT_JSON] ? json_object_new_array() : NULL, *all;
 	struct sheaf_request *rows = calloc(MAX_ROWS, sizeof(*rows));
@@ -83,7 +83,8 @@ static int run_requests(struct cli *c)
 	if (list) {
 		all = json_object_new_object();
 		json_object_object_add(all, "requests", list);
-		puts(json_object_to_json_string_ext(all, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
+		puts(json_object_to_json_string_ext(all, JSON_C_TO_STRING_PRETTY |
+								 JSON_C_TO_STRING_NOSLASHESCAPE));
 		json_object_put(all);
 	} else if (c->fs && cli_table_print(&t, stdout)) {
 		status = cli_error(c, "out of memory");

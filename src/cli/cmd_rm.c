@@ -44,7 +44,9 @@ static int remove_one(struct cli *c, const char *path)
 	if (r > 0 && c->opt[OPT_RECURSIVE])
 		return remove_tree(c, path);
 	if (r > 0)
-		return cli_error(c, "%s: it is a directory; 'sheaf rm -r' removes it and all it holds", path);
+		return cli_error(c,
+				 "%s: it is a directory; 'sheaf rm -r' removes it and all it holds",
+				 path);
 	if (r == 0)
 		r = sheaf_unlink(c->fs, path);
 	if (r == -ENOENT && c->opt[OPT_FORCE])

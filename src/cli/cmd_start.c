@@ -83,10 +83,11 @@ static int check_running(struct cli *c, struct cli_daemon *d, size_t n)
 			printf("%s (%s) is already running, pid %d\n", d[i].target->name,
 			       d[i].target->address, d[i].pid);
 		else
-			status = cli_error(c,
-					   "%s: pid %d runs but does not answer on %s; 'sheaf stop' and "
-					   "'sheaf start' begin anew",
-					   d[i].target->name, d[i].pid, d[i].target->address);
+			status = cli_error(
+				c,
+				"%s: pid %d runs but does not answer on %s; 'sheaf stop' and "
+				"'sheaf start' begin anew",
+				d[i].target->name, d[i].pid, d[i].target->address);
 	}
 	return status;
 }

@@ -22,11 +22,14 @@ static struct json_object *stat_json(const char *path, const struct stat *st)
 	json_object_object_add(o, "size", json_object_new_int64(st->st_size));
 	json_object_object_add(o, "blocks", json_object_new_int64(st->st_blocks));
 	json_object_object_add(o, "atime",
-			       json_object_new_double((double)st->st_atim.tv_sec + (double)st->st_atim.tv_nsec / 1e9));
+			       json_object_new_double((double)st->st_atim.tv_sec +
+						      (double)st->st_atim.tv_nsec / 1e9));
 	json_object_object_add(o, "mtime",
-			       json_object_new_double((double)st->st_mtim.tv_sec + (double)st->st_mtim.tv_nsec / 1e9));
+			       json_object_new_double((double)st->st_mtim.tv_sec +
+						      (double)st->st_mtim.tv_nsec / 1e9));
 	json_object_object_add(o, "ctime",
-			       json_object_new_double((double)st->st_ctim.tv_sec + (double)st->st_ctim.tv_nsec / 1e9));
+			       json_object_new_double((double)st->st_ctim.tv_sec +
+						      (double)st->st_ctim.tv_nsec / 1e9));
 	return o;
 }
 
@@ -35,7 +38,8 @@ static void put_time(const char *label, const struct timespec *t)
 	char date[64], zone[16];
 	struct tm tm;
 
-	if (!localtime_r(&t->tv_sec, &tm) || !strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S", &tm) ||
+	if (!localtime_r(&t->tv_sec, &tm) ||
+	    !strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S", &tm) ||
 	    !strftime(zone, sizeof(zone), "%z", &tm))
 		return;
 	printf("%9s: %s.%09ld %s\n", label, date, t->tv_nsec, zone);
@@ -76,7 +80,8 @@ static int stat_one(struct cli *c, const char *arg)
 		return CLI_OK;
 	}
 	o = stat_json(path, &st);
-	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
+	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN |
+						       JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(o);
 	return CLI_OK;
 }

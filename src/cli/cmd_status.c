@@ -70,8 +70,9 @@ static struct json_object *server_json(const struct sheaf_server *s)
 	json_object_object_add(o, "up", json_object_new_boolean(up));
 	add_number(o, "pid", up, s->pid);
 	json_object_object_add(o, "roles", roles);
-	json_object_object_add(o, "uptime_s",
-			       up ? json_object_new_double((double)s->uptime_ns / (double)NSEC_PER_SEC) : NULL);
+	json_object_object_add(
+		o, "uptime_s",
+		up ? json_object_new_double((double)s->uptime_ns / (double)NSEC_PER_SEC) : NULL);
 	add_number(o, "rss_bytes", up, s->rss_bytes);
 	add_number(o, "anon_bytes", up, s->anon_bytes);
 	add_number(o, "requests", up, s->requests);
@@ -98,7 +99,8 @@ static void print_json(const struct sheaf_server *s, int n, const char *conf)
 		json_object_array_add(list, server_json(&s[i]));
 	json_object_object_add(o, "servers", list);
 	json_object_object_add(o, "conf", conf ? json_object_new_string(conf) : NULL);
-	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
+	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
+						       JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(o);
 }
 
@@ -132,8 +134,10 @@ static void add_row(struct cli_table *t, const struct sheaf_server *s)
 
 static int print_table(const struct sheaf_server *s, int n)
 {
-	static const char *const heads[] = { "SERVER", "ADDRESS", "STATE",     ">PID",	   "ROLES",
-					     ">UPTIME", ">MEMORY", ">REQUESTS", ">CLIENTS", ">FREE" };
+	static const char *const heads[] = {
+		"SERVER",  "ADDRESS", "STATE",	   ">PID",     "ROLES",
+		">UPTIME", ">MEMORY", ">REQUESTS", ">CLIENTS", ">FREE"
+	};
 	struct cli_table t;
 
 	cli_table_init(&t, heads, ARRAY_LEN(heads));

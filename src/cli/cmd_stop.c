@@ -13,7 +13,8 @@ static int send_term(struct cli *c, struct cli_daemon *d)
 	if (pidfd_send_signal(d->pidfd, SIGTERM, NULL, 0) == 0 || errno == ESRCH)
 		return CLI_OK;
 	d->done = true;
-	return cli_error(c, "%s: cannot stop pid %d: %s", d->target->name, d->pid, error_text(errno));
+	return cli_error(c, "%s: cannot stop pid %d: %s", d->target->name, d->pid,
+			 error_text(errno));
 }
 
 static bool has_ended(struct cli_daemon *d, uint64_t end)
@@ -42,11 +43,12 @@ static int report(struct cli *c, struct cli_daemon *d, uint64_t end)
 		return CLI_OK;
 	}
 	if (!has_ended(d, end))
-		return cli_error(c, "%s: pid %d is still stopping after %u s; see %s", t->name, d->pid,
-				 (unsigned)(STOP_NS / NSEC_PER_SEC), log);
+		return cli_error(c, "%s: pid %d is still stopping after %u s; see %s", t->name,
+				 d->pid, (unsigned)(STOP_NS / NSEC_PER_SEC), log);
 	if (access(pid_path, F_OK) == 0) {
 		unlink(pid_path);
-		return cli_error(c, "%s: pid %d ended without a clean stop; see %s", t->name, d->pid, log);
+		return cli_error(c, "%s: pid %d ended without a clean stop; see %s", t->name,
+				 d->pid, log);
 	}
 	printf("%s (%s) has stopped\n", t->name, t->address);
 	return CLI_OK;

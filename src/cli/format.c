@@ -31,15 +31,17 @@ void cli_mode_string(char out[11], mode_t mode)
 		mode_t bit;
 		int at; /* of the x it shares a place with */
 		char with, without;
-	} special[] = { { S_ISUID, 3, 's', 'S' }, { S_ISGID, 6, 's', 'S' }, { S_ISVTX, 9, 't', 'T' } };
+	} special[] = { { S_ISUID, 3, 's', 'S' },
+			{ S_ISGID, 6, 's', 'S' },
+			{ S_ISVTX, 9, 't', 'T' } };
 
 	out[0] = type_letter(mode);
 	for (int i = 0; i < 9; i++)
 		out[1 + i] = mode & (0400 >> i) ? "rwx"[i % 3] : '-';
 	for (size_t i = 0; i < ARRAY_LEN(special); i++)
 		if (mode & special[i].bit)
-			out[special[i].at] =
-				out[special[i].at] == 'x' ? special[i].with : special[i].without;
+			out[special[i].at] = out[special[i].at] == 'x' ? special[i].with :
+									 special[i].without;
 	out[10] = 0;
 }
 
@@ -78,7 +80,8 @@ void cli_duration(char *out, size_t n, uint64_t ns)
 	else if (s < 86400)
 		snprintf(out, n, "%uh %um", (unsigned)(s / 3600), (unsigned)(s / 60 % 60));
 	else
-		snprintf(out, n, "%llud %uh", (unsigned long long)(s / 86400), (unsigned)(s / 3600 % 24));
+		snprintf(out, n, "%llud %uh", (unsigned long long)(s / 86400),
+			 (unsigned)(s / 3600 % 24));
 }
 
 void cli_date(char *out, size_t n, const struct timespec *t, time_t now)

@@ -32,7 +32,8 @@ static bool same_host(const struct sockaddr *a, const struct sockaddr *b)
 		       ((const struct sockaddr_in *)b)->sin_addr.s_addr;
 	if (a->sa_family == AF_INET6)
 		return memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
-			      &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr)) == 0;
+			      &((const struct sockaddr_in6 *)b)->sin6_addr,
+			      sizeof(struct in6_addr)) == 0;
 	return false;
 }
 
@@ -132,7 +133,8 @@ static bool same_file(pid_t pid, const char *path, const char *ours)
 		snprintf(full, sizeof(full), "%s", path);
 	else
 		snprintf(full, sizeof(full), "/proc/%d/cwd/%s", pid, path);
-	return stat(full, &a) == 0 && stat(ours, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+	return stat(full, &a) == 0 && stat(ours, &b) == 0 && a.st_dev == b.st_dev &&
+	       a.st_ino == b.st_ino;
 }
 
 /* The value of an option on a command line of n bytes, strings one behind the other; or NULL. */
@@ -251,7 +253,8 @@ static int wire_up(posix_spawn_file_actions_t *fa, const char *log, int notify)
 	if (!r)
 		r = posix_spawn_file_actions_adddup2(fa, notify, NOTIFY_FD);
 	if (!r)
-		r = posix_spawn_file_actions_addopen(fa, STDOUT_FILENO, log, O_WRONLY | O_APPEND, 0);
+		r = posix_spawn_file_actions_addopen(fa, STDOUT_FILENO, log, O_WRONLY | O_APPEND,
+						     0);
 	if (!r)
 		r = posix_spawn_file_actions_adddup2(fa, STDOUT_FILENO, STDERR_FILENO);
 	if (!r)
@@ -268,7 +271,8 @@ static int spawn(const char *program, char **argv, const char *log, int notify, 
 
 	posix_spawn_file_actions_init(&fa);
 	posix_spawnattr_init(&at);
-	posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+	posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF |
+					      POSIX_SPAWN_SETSIGMASK);
 	sigfillset(&set);
 	posix_spawnattr_setsigdefault(&at, &set);
 	sigemptyset(&set);
@@ -284,13 +288,23 @@ static int spawn(const char *program, char **argv, const char *log, int notify, 
 int cli_daemon_spawn(struct cli_daemon *d, const struct conf *conf)
 {
 	char program[CLI_PATH_MAX], log[CLI_PATH_MAX], fd_text[8];
-	char *argv[] = { "sheafd", "--conf", (char *)conf->path, "--server", (char *)d->target->name,
-			 "--log",  log,	     "--notify-fd",	 fd_text,    NULL };
+	char *argv[] = { "sheafd",
+			 "--conf",
+			 (char *)conf->path,
+			 "--server",
+			 (char *)d->target->name,
+			 "--notify-fd",
+			 fd_text,
+			 "--log",
+			 log,
+			 NULL };
 	int ends[2], r;
 
 	find_sheafd(program);
 	cli_log_path(log, d->target);
 	snprintf(fd_text, sizeof(fd_text), "%d", NOTIFY_FD);
+	if (access(d->target->storage, W_OK) < 0) /* it will say what is wrong with that itself */
+		argv[ARRAY_LEN(argv) - 3] = NULL;
 	if (pipe2(ends, O_CLOEXEC) < 0) {
 		r = errno;
 	} else {
@@ -303,7 +317,8 @@ int cli_daemon_spawn(struct cli_daemon *d, const struct conf *conf)
 	}
 	if (r) {
 		d->pid = 0;
-		snprintf(d->said, sizeof(d->said), "error: cannot run %.300s: %s", program, error_text(r));
+		snprintf(d->said, sizeof(d->said), "error: cannot run %.300s: %s", program,
+			 error_text(r));
 	}
 	return -r;
 }

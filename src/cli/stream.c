@@ -116,7 +116,8 @@ static int slot_reuse(struct slot *t)
 }
 
 /* Begins to read a block; *end: there is nothing behind it. */
-static int slot_read(struct slot *t, struct cli_stream *from, uint64_t off, uint64_t size, bool *end)
+static int slot_read(struct slot *t, struct cli_stream *from, uint64_t off, uint64_t size,
+		     bool *end)
 {
 	if (!t->buf)
 		t->buf = malloc(CLI_BLOCK);
@@ -181,8 +182,8 @@ static int pump(struct cli_copier *k, struct cli_stream *from, struct cli_stream
 	return r;
 }
 
-int cli_copier_run(struct cli_copier *k, struct cli_stream *from, struct cli_stream *to, uint64_t size,
-		   struct cli_progress *p, bool *source)
+int cli_copier_run(struct cli_copier *k, struct cli_stream *from, struct cli_stream *to,
+		   uint64_t size, struct cli_progress *p, bool *source)
 {
 	int r, r2;
 

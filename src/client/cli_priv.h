@@ -70,6 +70,7 @@ void cap_take(struct cfile *f, struct call *c); /* when q goes on */
 void file_wrote(struct cfile *f, uint64_t epoch, uint64_t end, int64_t mtime);
 /* A write to object `index` was answered by a server with this verifier. */
 void file_unsynced(struct cfile *f, uint32_t index, uint64_t verifier);
+void file_forget_mtime(struct client *c, uint64_t ino);
 void file_reclaim(struct peer *p, bool session_lost);
 
 #endif

@@ -28,6 +28,15 @@ void file_wrote(struct cfile *f, uint64_t epoch, uint64_t end, int64_t mtime)
 	f->wrote.mtime = MAX(f->wrote.mtime, mtime);
 }
 
+void file_forget_mtime(struct client *c, uint64_t ino)
+{
+	struct cfile *f;
+
+	list_for_each(f, &c->files, link)
+		if (f->h.ino == ino)
+			f->wrote.mtime = 0;
+}
+
 void file_unsynced(struct cfile *f, uint32_t index, uint64_t verifier)
 {
 	if (!f->unsynced[index])
@@ -155,7 +164,7 @@ void client_open(struct cop *op, struct sheaf_handle dir, const char *path, int 
 	op->place = &a->where;
 	op->call = call_make(op, OP_OPEN, XDR_ANY(xdr_wire_open_args), a, XDR_ANY(xdr_wire_open_res),
 			     &op->res.open);
-	op->call.change = true;
+	op->call.change = a->flags & (OPEN_CREATE | OPEN_TRUNC);
 	req_init(&op->q, op->c->loop, &open_ops, CALL);
 	op->q.trace = env_random_u64(op->c->loop->env);
 	op->q.error = e;
@@ -178,19 +187,20 @@ struct syncing {
 };
 
 /* Closing need not ask a server whose link has been up since the write. */
-static bool must_ask(struct cfile *f, uint32_t i, bool closing)
+static bool must_ask(struct cfile *f, uint32_t i, bool closing, bool wrote)
 {
 	struct peer *p = &f->c->peers[f->targets[i]];
 
-	if (!f->unsynced[i])
-		return false;
-	return !closing || p->state != PEER_UP || p->verifier != f->unsynced[i];
+	if (!closing) /* a file that we did not write ourselves is synced all over */
+		return f->unsynced[i] || !wrote;
+	return f->unsynced[i] && (p->state != PEER_UP || p->verifier != f->unsynced[i]);
 }
 
 static int ask_targets(struct cop *op, struct syncing *s)
 {
 	struct cfile *f = op->file;
 	uint32_t n = f->layout.width;
+	bool wrote = false;
 
 	s->calls = arena_alloc(&op->arena, MAX(n, 1u) * sizeof(*s->calls));
 	s->args = arena_alloc(&op->arena, MAX(n, 1u) * sizeof(*s->args));
@@ -198,8 +208,10 @@ static int ask_targets(struct cop *op, struct syncing *s)
 	if (!s->calls || !s->args || !s->res)
 		return -ENOMEM;
 	s->n = f->unsynced ? n : 0;
+	for (uint32_t i = 0; i < s->n; i++)
+		wrote |= f->unsynced[i] != 0;
 	for (uint32_t i = 0; i < s->n; i++) {
-		if (!must_ask(f, i, s->closing))
+		if (!must_ask(f, i, s->closing, wrote))
 			continue;
 		s->args[i].cap = f->cap;
 		s->calls[i] = call_make(op, s->closing ? OP_OBJSTAT : OP_SYNC, XDR_ANY(xdr_wire_sync_args),
@@ -222,7 +234,7 @@ static int judge(struct cop *op, struct syncing *s)
 			continue;
 		if (c->status && !verdict)
 			verdict = c->status;
-		if (!c->status && c->verifier != f->unsynced[i])
+		if (!c->status && f->unsynced[i] && c->verifier != f->unsynced[i])
 			f->lost = true;
 		if (!c->status && !s->closing)
 			f->unsynced[i] = 0;
@@ -244,7 +256,7 @@ static void report(struct cop *op, struct syncing *s)
 		op->args.close = (struct wire_close_args){ f->h, f->id, f->wrote };
 		op->call = call_make(op, OP_CLOSE, XDR_ANY(xdr_wire_close_args), &op->args,
 				     XDR_ANY(xdr_wire_void_res), &op->res);
-	} else if (f->wrote.mtime) {
+	} else if (f->wrote.mtime || f->wrote.end) {
 		op->args.record = (struct wire_record_args){ f->h, f->wrote };
 		op->call = call_make(op, OP_RECORD, XDR_ANY(xdr_wire_record_args), &op->args,
 				     XDR_ANY(xdr_wire_attr_res), &op->res);

@@ -129,6 +129,8 @@ void client_setattr(struct cop *op, struct sheaf_handle h, unsigned which, const
 						       .gid = st->st_gid,
 						       .atime = ns_of(st->st_atim),
 						       .mtime = ns_of(st->st_mtim) };
+	if (which & SHEAF_SET_MTIME) /* the time that is set outlives our own writes before it */
+		file_forget_mtime(op->c, h.ino);
 	start(op, OP_SETATTR, XDR_ANY(xdr_wire_setattr_args), XDR_ANY(xdr_wire_attr_res), NULL);
 }
 

@@ -117,7 +117,7 @@ static int take(struct lane *l)
 
 	if (!n)
 		return 1;
-	l->small = l->view.length <= INLINE_MAX;
+	l->small = l->view.length <= MIN(f->c->peers[f->targets[l->index]].eager_bytes, (uint32_t)INLINE_MAX);
 	return keep_extents(l, n);
 }
 

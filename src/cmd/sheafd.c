@@ -111,7 +111,8 @@ static int start_failed(struct daemon_opts *o, const char *why)
 	return CLI_FAILED;
 }
 
-static int find_target(const struct conf *conf, const char *server, uint32_t *out, char *err, size_t n)
+static int find_target(const struct conf *conf, const char *server, uint32_t *out, char *err,
+		       size_t n)
 {
 	uint64_t id = UINT64_MAX;
 
@@ -213,8 +214,8 @@ static int open_log(const struct daemon_opts *o, char *err, size_t err_len)
 }
 
 /* Everything up to a server that listens. */
-static int start(struct daemon_opts *o, struct conf **conf, struct server **s, uint32_t *target, char *err,
-		 size_t err_len)
+static int start(struct daemon_opts *o, struct conf **conf, struct server **s, uint32_t *target,
+		 char *err, size_t err_len)
 {
 	struct server_opts so = { .loop = &loop };
 	int r = conf_load(o->conf, conf, err, err_len);
@@ -260,7 +261,7 @@ int main(int argc, char **argv)
 	const struct conf_target *t;
 	struct conf *conf = NULL;
 	struct server *s = NULL;
-	char err[CLI_PATH_MAX];
+	char err[CLI_PATH_MAX + 256];
 	uint32_t target = 0;
 	int r = parse_args(argc, argv, &o);
 

@@ -295,6 +295,7 @@ struct peer {
 	uint64_t boot; /* of the server, as it told with the session */
 	uint64_t verifier;
 	uint32_t lease_ms, map_version;
+	uint32_t eager_bytes; /* credit: what a message may carry unasked */
 	uint64_t last_traffic;
 	uint32_t backoff_ms;
 	struct timer timer; /* redial, or renew the lease */

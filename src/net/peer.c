@@ -89,7 +89,13 @@ static void call_timeout(struct timer *t)
 	struct call *c = container_of(t, struct call, timer);
 	struct peer *p = c->peer;
 	bool session_call = c == &p->session_call, ping = c == &p->ping;
+	uint64_t patience = p->net->id.timeout_ms * NSEC_PER_MSEC;
 
+	/* bulk that is still moving is not late, however large it is */
+	if (c->mem && c->sent && p->link && p->link->progress + patience > loop_of(p)->now) {
+		timer_set(loop_of(p), t, p->link->progress + patience);
+		return;
+	}
 	peer_cancel(c, p->state == PEER_UP || !p->last_error ? -ETIMEDOUT : p->last_error);
 	if ((session_call || ping) && p->link) /* it does not answer: try another link */
 		link_close(p->link, -ETIMEDOUT);
@@ -251,6 +257,7 @@ int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m)
 		release_slot(p, (uint32_t)(tag >> 32));
 	if (h.slots)
 		p->n_slots = MIN(h.slots, (uint32_t)SESSION_SLOTS);
+	p->eager_bytes = h.eager_bytes;
 	p->verifier = h.verifier;
 	p->last_traffic = loop_of(p)->now;
 	if (!c) { /* given up long ago */
@@ -393,6 +400,8 @@ static bool session_step(struct req *q)
 	p->last_error = 0;
 	if (p->restarted && (lost || restarted))
 		p->restarted(p, lost);
+	if (restarted) /* a word from us, so that it need not wait for our claims any longer */
+		p->last_traffic = 0;
 	resend(p);
 	pump(p);
 	renew(p);
@@ -491,6 +500,7 @@ void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, co
 	p->role = role;
 	p->target = target;
 	p->n_slots = 1;
+	p->eager_bytes = INLINE_MAX;
 	p->lease_ms = 30000;
 	p->keep_alive = true;
 	strncpy(p->address, address, sizeof(p->address) - 1);

@@ -101,7 +101,7 @@ int session_enter(struct session *s, uint32_t slot, uint32_t sequence, void *req
 {
 	struct slot *sl = &s->slots[slot];
 
-	if (slot >= SESSION_SLOTS || sl->request || sequence < sl->sequence)
+	if (slot >= SESSION_SLOTS || sl->request || (int32_t)(sequence - sl->sequence) < 0)
 		return -EBADMSG;
 	s->renewed = s->table->loop->now;
 	sl->sequence = sequence;

@@ -9,6 +9,7 @@
 #include "server/srv.h"
 
 #define ARENA_LIMIT (1 * MIB) /* of one request */
+#define BUSY_SLOTS 8 /* credit of a client while requests wait for buffers */
 
 static struct sreq *sreq_new(struct server *srv)
 {
@@ -69,6 +70,7 @@ void sreq_abandon(struct sreq *s)
 static void send_reply(struct sreq *s, int error, uint32_t slots)
 {
 	struct server *srv = s->srv;
+	bool busy = !list_empty(&srv->pool.waiting);
 	struct wire_rep_head h = {
 		.status = -error,
 		.slot = s->head.slot,
@@ -76,7 +78,7 @@ static void send_reply(struct sreq *s, int error, uint32_t slots)
 		.verifier = srv->net.id.verifier,
 		.map_version = srv->map_version,
 		.slots = slots,
-		.eager_bytes = INLINE_MAX,
+		.eager_bytes = busy ? 0 : INLINE_MAX,
 		.load = srv->in_service,
 	};
 	struct msg *m = NULL;
@@ -105,7 +107,7 @@ bool sreq_reply(struct sreq *s)
 	       error_text(error), (unsigned long long)(s->srv->loop->now - s->q.born) / 1000);
 	if (s->session)
 		session_leave(s->session, s->head.slot);
-	send_reply(s, error, SESSION_SLOTS);
+	send_reply(s, error, list_empty(&s->srv->pool.waiting) ? SESSION_SLOTS : BUSY_SLOTS);
 	link_unref(s->link);
 	req_fini(&s->q);
 	sreq_free(s);
@@ -282,6 +284,8 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 	}
 	req_init(&s->q, srv->loop, s->row->ops, 0);
 	s->q.trace = s->head.trace;
+	if (s->head.time_left_ms)
+		s->deadline = srv->loop->now + s->head.time_left_ms * NSEC_PER_MSEC;
 	s->q.error = permitted(s);
 	req_start(&s->q);
 }

@@ -285,7 +285,7 @@ static void record(struct sreq *s, struct open_file *o)
 	struct inode *i = o->inode;
 
 	st->last = i->writers == 1 && !i->orphaned;
-	if (!st->last && !a->w.mtime)
+	if (!st->last && !a->w.mtime && !a->w.end)
 		return;
 	sreq_record(s, REC_RECORD);
 	r->h = i->h;

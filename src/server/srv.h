@@ -56,6 +56,7 @@ struct sreq {
 	uint64_t tag;
 	struct arena arena;
 	bool cancelled;
+	uint64_t deadline; /* 0: none; the client has given up then */
 	uint64_t ino; /* what it is about, for people */
 	void *args, *res, *op; /* in the arena */
 	struct change change;

@@ -92,10 +92,13 @@ static void disk(struct window *w)
 	}
 }
 
+/* An error, a client that gave up, or one that must have: nothing has moved by its deadline. */
 static bool stop(const struct window *w)
 {
-	const struct sreq *s = w->m->s;
+	struct sreq *s = w->m->s;
 
+	if (s->deadline && s->deadline < s->srv->loop->now && !w->m->moved)
+		s->cancelled = true;
 	return s->q.error || s->cancelled;
 }
 

@@ -1,0 +1,366 @@
+#!/bin/bash
+# A newcomer's session with the sheaf command: make, start, look, copy in and out, stop, start again;
+# the same without servers (local:DIR); wrong usage; servers that cannot start; a server that is gone.
+set -u
+
+bin=${SHEAF_BUILD:?}/bin
+sheaf=$bin/sheaf
+# Short: sanitizer builds and long temporary paths must not matter.
+work=$(mktemp -d "${TMPDIR:-/tmp}/cli.XXXXXX") || exit 1
+cd "$work" || exit 1
+confs=()
+helper=
+
+cleanup() {
+	[ -n "$helper" ] && kill "$helper" 2>/dev/null
+	for c in "${confs[@]}"; do
+		[ -e "$c" ] && "$sheaf" --conf "$c" stop >/dev/null 2>&1
+	done
+	cd / && rm -rf "$work"
+}
+trap cleanup EXIT
+
+fail() {
+	echo "FAILED line ${BASH_LINENO[1]}: $*" >&2
+	[ -s err ] && sed 's/^/    stderr: /' err >&2
+	[ -s out ] && head -n 20 out | sed 's/^/    stdout: /' >&2
+	exit 1
+}
+
+# expect STATUS ARGS...: runs sheaf; its output is in the files out and err
+expect() {
+	local want=$1 got
+	shift
+	"$sheaf" "$@" >out 2>err
+	got=$?
+	[ $got = "$want" ] || fail "sheaf $*: exit status $got, expected $want"
+}
+
+# one_line PATTERN: stderr is one line and matches
+one_line() {
+	[ "$(wc -l <err)" = 1 ] || fail "not one line on stderr"
+	grep -q -- "$1" err || fail "stderr does not say: $1"
+}
+
+says() {
+	grep -q -- "$1" out || fail "stdout does not say: $1"
+}
+
+# free_ports N: the first of N free ports in a row
+free_ports() {
+	python3 - "$1" <<'END'
+import random, socket, sys
+n = int(sys.argv[1])
+for _ in range(1000):
+    first = random.randrange(20000, 50000)
+    held = []
+    try:
+        for p in range(first, first + n):
+            s = socket.socket()
+            held.append(s)
+            s.bind(("127.0.0.1", p))
+    except OSError:
+        continue
+    finally:
+        for s in held:
+            s.close()
+    print(first)
+    sys.exit(0)
+sys.exit(1)
+END
+}
+
+echo "wrong usage is one line with a hint and exit status 2"
+for args in "--nonsense" "nonsense" "ls --nonsense" "ls -x" "init" "init a b" "init x --servers 0" \
+	"init x --servers 1000" "init x --port 70000" "init x --stripe-unit 5000" "cp sheaf:/a" "cp a b" \
+	"rm" "mkdir" "cat" "mv /a" "stat" "status x" "start x" "selfcheck --seconds x" "ls --conf"; do
+	expect 2 $args
+	one_line "help"
+done
+[ -e x ] && fail "wrong usage made something"
+expect 2
+"$bin/sheafd" >out 2>err
+[ $? = 2 ] || fail "sheafd without arguments"
+one_line "conf"
+"$bin/sheafd" --conf x --server 0 --log-level loud >out 2>err
+[ $? = 2 ] || fail "sheafd with a wrong level"
+one_line "log-level"
+
+echo "every command has help, and there are versions"
+expect 0 --help
+for cmd in $(sed -n 's/^  \([a-z]*\)  *[a-z].*/\1/p' out); do
+	expect 0 "$cmd" --help
+	says "usage: sheaf $cmd"
+done
+expect 0 --version
+says "^sheaf [0-9]"
+"$bin/sheafd" --version | grep -q "^sheafd [0-9]" || fail "sheafd --version"
+"$bin/sheafd" --help | grep -q "usage: sheafd" || fail "sheafd --help"
+
+echo "without a cluster file there is advice"
+expect 1 ls
+one_line "sheaf init"
+expect 1 --conf nothere.conf ls
+one_line "nothere.conf"
+expect 1 status --json
+python3 -c 'import json,sys; assert json.load(open("out"))["servers"] == []' || fail "status --json"
+
+echo "init, start, status"
+port=$(free_ports 3)
+expect 0 init fs --servers 3 --port "$port" --stripe-unit 64K
+confs+=("$work/fs/sheaf.conf")
+for f in sheaf.conf key server.key server0 server2; do
+	[ -e "fs/$f" ] || fail "init did not make $f"
+done
+sed -i 's/^timeout = .*/timeout = 3/' fs/sheaf.conf
+expect 1 init fs
+one_line "fs"
+export SHEAF_CONF=$work/fs/sheaf.conf
+expect 1 status
+says "server2 .* down"
+expect 0 stop
+says "server0 .*not running"
+expect 0 start
+[ "$(grep -c 'is up' out)" = 3 ] || fail "not one line per server"
+expect 0 start
+[ "$(grep -c 'already running' out)" = 3 ] || fail "a second start does not find them running"
+expect 0 status
+says "server1  *127.0.0.1:$((port + 1))  *up"
+expect 0 status --json
+python3 - "$port" "$SHEAF_CONF" <<'END' || fail "status --json"
+import json, os, sys
+d = json.load(open("out"))
+assert d["conf"] == sys.argv[2], d["conf"]
+assert len(d["servers"]) == 3
+for i, s in enumerate(d["servers"]):
+    assert s["name"] == f"server{i}" and s["up"] is True
+    assert s["address"] == f"127.0.0.1:{int(sys.argv[1]) + i}"
+    assert s["roles"] == ["meta", "data"]
+    assert os.path.exists(f"/proc/{s['pid']}") and s["uptime_s"] >= 0
+    assert s["pid"] == int(open(f"fs/server{i}/sheafd.pid").read())
+    for key in ("rss_bytes", "anon_bytes", "requests", "space_total", "space_avail"):
+        assert s[key] > 0, key
+    for key in ("clients", "sessions"):
+        assert s[key] >= 0, key
+END
+expect 0 requests
+says "OPERATION"
+expect 0 requests --json
+python3 -c 'import json; assert isinstance(json.load(open("out"))["requests"], list)' || fail "requests"
+expect 0 selfcheck --seconds 1
+says "every byte"
+expect 0 ls
+[ -s out ] && fail "selfcheck left something"
+
+mkdir -p tree/sub/deep tree/empty
+head -c 10000000 /dev/urandom >tree/large
+head -c 4194304 /dev/urandom >tree/block
+printf 'hello\n' >tree/hello
+printf '#!/bin/sh\n' >tree/sub/script
+chmod 755 tree/sub/script
+chmod 640 tree/hello
+: >tree/sub/deep/nothing
+printf x >"tree/sub/a name with spaces"
+
+# The file commands, the same with servers and without.
+session() {
+	echo "file commands: $1"
+	expect 0 cp tree/large sheaf:/large
+	expect 0 cp sheaf:/large back
+	cmp tree/large back || fail "a file came back different"
+	expect 0 cp -r tree sheaf:/
+	expect 0 cp -r sheaf:/tree out-tree
+	diff -r tree out-tree || fail "a tree came back different"
+	[ "$(stat -c %a out-tree/hello)" = 640 ] || fail "the mode of a file"
+	[ "$(stat -c %a out-tree/sub/script)" = 755 ] || fail "the mode of a script"
+	expect 0 cp -r sheaf:/tree sheaf:/copy
+	expect 0 cp -r sheaf:/copy out-copy
+	diff -r tree out-copy || fail "a copy inside came back different"
+	expect 0 cp sheaf:/tree/hello sheaf:/tree/block .
+	cmp hello tree/hello && cmp block tree/block || fail "several files into a directory"
+	expect 0 cp tree/hello sheaf:/large # replaces it
+	expect 0 cat /large /tree/hello sheaf:/tree/sub/script
+	printf 'hello\nhello\n#!/bin/sh\n' | cmp - out || fail "cat"
+	"$sheaf" cat /tree/large | cmp - tree/large || fail "cat of a large file into a pipe"
+	"$sheaf" cat /tree/large | head -c 10 >/dev/null # a reader that leaves is no trouble
+	printf 'from a pipe' | "$sheaf" cp /dev/stdin sheaf:/piped || fail "cp from a pipe"
+	expect 0 cat /piped
+	[ "$(cat out)" = "from a pipe" ] || fail "what came from a pipe"
+	expect 0 cp sheaf:/piped /dev/null
+	[ -c /dev/null ] || fail "cp replaced a device"
+
+	expect 0 ls
+	[ "$(tr '\n' ' ' <out)" = "copy large piped tree " ] || fail "ls"
+	expect 0 ls -R /tree
+	(cd tree && find . -mindepth 1 -printf '%f\n' | sort) >want
+	grep -v -e ':$' -e '^$' out | sort | cmp - want || fail "ls -R"
+	expect 0 ls -l /tree
+	says "^-rw-r----- 1 .* 6 .* hello$"
+	says "^drwx.* sub$"
+	expect 0 ls -l /tree/hello
+	says "^-rw-r----- 1 .* /tree/hello$"
+
+	expect 0 stat --json /tree/large
+	python3 - <<'END' || fail "stat --json"
+import json, time
+d = json.load(open("out"))
+assert d["size"] == 10000000 and d["type"] == "regular file" and d["path"] == "/tree/large"
+assert abs(d["mtime"] - time.time()) < 300
+END
+	expect 0 stat /tree
+	says "directory"
+	expect 0 mkdir /new
+	expect 1 mkdir /new
+	one_line "/new: it exists"
+	expect 0 mkdir -p /new/a/b/c /new
+	expect 1 mkdir /x/y
+	one_line "/x/y: no such"
+	expect 0 mv /large /new/renamed
+	expect 0 mv /new/renamed /piped /new/a
+	expect 0 ls /new/a
+	[ "$(tr '\n' ' ' <out)" = "b piped renamed " ] || fail "mv"
+	expect 1 mv /nope /new
+	one_line "/nope: no such"
+
+	expect 1 ls /nope
+	one_line "^sheaf ls: /nope: no such file or directory"
+	expect 1 cat /tree
+	one_line "directory"
+	expect 1 cat /nope /tree/hello
+	one_line "/nope"
+	cmp out tree/hello || fail "cat did not go on after an error"
+	expect 1 cp sheaf:/nope .
+	one_line "sheaf:/nope: no such"
+	expect 1 cp nope sheaf:/
+	one_line "nope: no such"
+	expect 1 cp tree sheaf:/x
+	one_line "cp -r"
+	expect 1 cp -r sheaf:/tree sheaf:/tree/sub
+	one_line "into itself"
+	expect 1 cp sheaf:/tree/hello sheaf:/tree/hello
+	one_line "same file"
+	expect 1 rm /tree
+	one_line "rm -r"
+	expect 1 rm /nope
+	one_line "/nope"
+	expect 0 rm -f /nope
+	expect 1 rm -r /
+	expect 0 rm /tree/hello
+	expect 0 rm -r /copy /new
+	expect 0 ls
+	[ "$(tr '\n' ' ' <out)" = "tree " ] || fail "rm"
+	rm -rf out-tree out-copy back hello block
+}
+session "with servers"
+
+echo "an interrupted copy leaves nothing behind"
+mkfifo pipe
+"$sheaf" cp pipe sheaf:/never >out 2>err &
+helper=$!
+exec 9>pipe
+head -c 5000000 /dev/zero >&9
+for ((i = 0; i < 200; i++)); do
+	"$sheaf" ls / | grep -q sheaf-cp && break
+	sleep 0.05
+done
+[ $i -lt 200 ] || fail "no temporary file appeared"
+kill -INT $helper
+wait $helper
+[ $? = 130 ] || fail "not ended by the signal"
+helper=
+exec 9>&-
+one_line "interrupted"
+expect 0 ls
+[ "$(tr '\n' ' ' <out)" = "tree " ] || fail "something is left"
+
+echo "data survive a restart"
+expect 0 stop
+[ "$(grep -c 'has stopped' out)" = 3 ] || fail "not one line per server"
+[ -e fs/server0/sheafd.pid ] && fail "the pid file is left"
+expect 0 stop
+[ "$(grep -c 'not running' out)" = 3 ] || fail "stop of stopped servers"
+expect 0 start
+cp tree/hello sheaf-hello
+expect 0 cp sheaf-hello sheaf:/tree/hello
+chmod 640 tree/hello
+expect 0 cp -r sheaf:/tree after
+diff -r tree after || fail "the tree changed over a restart"
+
+echo "a server that is gone is named, with the cure"
+pid=$(cat fs/server1/sheafd.pid)
+kill -9 "$pid"
+expect 1 cat /tree/large
+one_line "server1 (127.0.0.1:$((port + 1))) does not answer.*sheaf start"
+expect 1 status --json
+python3 - <<'END' || fail "status --json of a dead server"
+import json
+up = [s["up"] for s in json.load(open("out"))["servers"]]
+assert up == [True, False, True], up
+END
+expect 0 start
+[ "$(grep -c 'already running' out)" = 2 ] && says "server1 .* is up" || fail "start of the dead one"
+"$sheaf" cat /tree/large | cmp - tree/large || fail "data after kill -9"
+expect 0 stop
+
+echo "local:DIR needs no servers"
+export SHEAF_CONF=local:$work/embedded
+session "local:DIR"
+expect 1 start
+one_line "embedded/sheaf.conf start"
+expect 0 --conf "local:$work/embedded" status --json
+python3 -c 'import json; assert all(s["up"] for s in json.load(open("out"))["servers"])' || fail "status"
+export SHEAF_CONF=
+
+echo "servers that cannot start say why in one line"
+port=$(free_ports 2)
+conf=bad/sheaf.conf
+expect 0 init bad --servers 1 --port "$port"
+expect 0 init other --servers 1 --port $((port + 1))
+confs+=("$work/bad/sheaf.conf" "$work/other/sheaf.conf")
+cp $conf good.conf
+expect_no_start() {
+	expect 1 --conf $conf start
+	one_line "$1"
+	"$bin/sheafd" --conf $conf --server 0 >out 2>err
+	[ $? = 1 ] || fail "sheafd's exit status"
+	one_line "^sheafd: .*$1"
+}
+python3 - "$port" <<'END' &
+import socket, sys, time
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(("127.0.0.1", int(sys.argv[1])))
+s.listen()
+open("listening", "w").close()
+time.sleep(60)
+END
+helper=$!
+while [ ! -e listening ]; do sleep 0.05; done
+expect_no_start "127.0.0.1:$port"
+kill $helper
+wait $helper 2>/dev/null
+helper=
+sed -i "s|^storage = .*|storage = $work/other/server0|" $conf
+expect_no_start "other/server0"
+sed -i "s|^storage = .*|storage = nothere|" $conf
+expect_no_start "nothere"
+cp good.conf $conf
+cp bad/server0/sheaf.id id
+printf 'garbage' | dd of=bad/server0/sheaf.id bs=1 seek=3 conv=notrunc status=none
+expect_no_start "sheaf.id"
+cp id bad/server0/sheaf.id
+for key in key server.key; do
+	mv bad/$key saved
+	expect_no_start "bad/$key"
+	mv saved bad/$key
+done
+echo "nonsense = 1" >>$conf
+expect_no_start "sheaf.conf:[0-9]*: .*nonsense"
+cp good.conf $conf
+"$bin/sheafd" --conf $conf --server server7 >out 2>err
+[ $? = 1 ] || fail "an unknown server"
+one_line "server7"
+expect 0 --conf $conf start # nothing was harmed
+expect 0 --conf $conf stop
+
+echo "done"
