@@ -121,7 +121,8 @@ static double blocks(struct sheaf_file *f, char *buf, int out)
 	double t = now();
 
 	for (size_t off = 0; off < FILE_BYTES; off += BLOCK)
-		must(out ? sheaf_pwrite(f, buf, BLOCK, (off_t)off) : sheaf_pread(f, buf, BLOCK, (off_t)off),
+		must(out ? sheaf_pwrite(f, buf, BLOCK, (off_t)off) :
+			   sheaf_pread(f, buf, BLOCK, (off_t)off),
 		     out ? "write" : "read");
 	return (double)FILE_BYTES / (now() - t) / 1e9;
 }
@@ -145,8 +146,8 @@ static int by_value(const void *a, const void *b)
 static void report(const char *what, double *ratio, int n, double abs, const char *unit)
 {
 	qsort(ratio, (size_t)n, sizeof(*ratio), by_value);
-	printf("%-34s %.2f  (%.2f .. %.2f)   last %.2f %s\n", what, ratio[n / 2], ratio[0], ratio[n - 1], abs,
-	       unit);
+	printf("%-34s %.2f  (%.2f .. %.2f)   last %.2f %s\n", what, ratio[n / 2], ratio[0],
+	       ratio[n - 1], abs, unit);
 }
 
 int main(int argc, char **argv)

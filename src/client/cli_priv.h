@@ -38,7 +38,8 @@ struct cfile {
 /* ---- client.c ---- */
 struct peer *peer_of(struct client *c, uint64_t ino); /* the metadata server */
 /* A call of this operation; the caller adds what is special. */
-struct call call_make(struct cop *op, uint32_t number, xdr_any put, void *args, xdr_any get, void *res);
+struct call call_make(struct cop *op, uint32_t number, xdr_any put, void *args, xdr_any get,
+		      void *res);
 void cop_start(struct cop *op, const struct req_ops *ops);
 bool cop_end(struct cop *op, int64_t result); /* last thing a step function does; returns false */
 static inline struct cop *cop_of(struct req *q)

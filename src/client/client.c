@@ -136,7 +136,8 @@ void cop_free(struct cop *op)
 	list_push_front(&op->c->spare_ops, &op->spare);
 }
 
-struct call call_make(struct cop *op, uint32_t number, xdr_any put, void *args, xdr_any get, void *res)
+struct call call_make(struct cop *op, uint32_t number, xdr_any put, void *args, xdr_any get,
+		      void *res)
 {
 	return (struct call){ .op = number,
 			      .put_args = put,

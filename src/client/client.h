@@ -1,7 +1,7 @@
 /* client: libsheaf without threads: operations as step machines on a loop that somebody turns.
  *
  * A cop is one operation: take it with cop_new(), fill its arguments, start it; done() is called on the
- * loop when it has ended, with `result` set; then cop_free(). The blocking interface (sync.c) is "start, then
+ * loop when it has ended, with `result` set; then cop_free(). The blocking interface (api.c) is "start, then
  * drive"; the simulation starts cops by the dozen. */
 #ifndef SHEAF_CLIENT_H
 #define SHEAF_CLIENT_H
@@ -89,8 +89,8 @@ void client_open(struct cop *op, struct sheaf_handle dir, const char *path, int 
 void client_mkdir(struct cop *op, struct sheaf_handle dir, const char *path, mode_t mode);
 void client_unlink(struct cop *op, struct sheaf_handle dir, const char *path);
 void client_rmdir(struct cop *op, struct sheaf_handle dir, const char *path);
-void client_rename(struct cop *op, struct sheaf_handle dir, const char *from, struct sheaf_handle dir2,
-		   const char *to, unsigned flags);
+void client_rename(struct cop *op, struct sheaf_handle dir, const char *from,
+		   struct sheaf_handle dir2, const char *to, unsigned flags);
 void client_truncate(struct cop *op, struct sheaf_handle h, uint64_t size);
 void client_readdir(struct cop *op, struct sheaf_handle dir, uint64_t cookie, uint32_t max);
 

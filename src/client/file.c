@@ -124,9 +124,9 @@ static const struct req_ops open_ops = { "open", open_step, CHECK, 3, open_names
 
 static int open_flags(int flags, uint32_t *out)
 {
-	static const uint32_t mode[] = { [O_RDONLY] = OPEN_READ,
-					 [O_WRONLY] = OPEN_WRITE,
-					 [O_RDWR] = OPEN_READ | OPEN_WRITE };
+	static const uint32_t mode[] = {
+		[O_RDONLY] = OPEN_READ, [O_WRONLY] = OPEN_WRITE, [O_RDWR] = OPEN_READ | OPEN_WRITE
+	};
 
 	if ((flags & O_ACCMODE) == O_ACCMODE)
 		return -EINVAL;
@@ -162,8 +162,8 @@ void client_open(struct cop *op, struct sheaf_handle dir, const char *path, int 
 		a->width = layout->width;
 	}
 	op->place = &a->where;
-	op->call = call_make(op, OP_OPEN, XDR_ANY(xdr_wire_open_args), a, XDR_ANY(xdr_wire_open_res),
-			     &op->res.open);
+	op->call = call_make(op, OP_OPEN, XDR_ANY(xdr_wire_open_args), a,
+			     XDR_ANY(xdr_wire_open_res), &op->res.open);
 	op->call.change = a->flags & (OPEN_CREATE | OPEN_TRUNC);
 	req_init(&op->q, op->c->loop, &open_ops, CALL);
 	op->q.trace = env_random_u64(op->c->loop->env);
@@ -214,8 +214,9 @@ static int ask_targets(struct cop *op, struct syncing *s)
 		if (!must_ask(f, i, s->closing, wrote))
 			continue;
 		s->args[i].cap = f->cap;
-		s->calls[i] = call_make(op, s->closing ? OP_OBJSTAT : OP_SYNC, XDR_ANY(xdr_wire_sync_args),
-					&s->args[i], XDR_ANY(xdr_wire_object_res), &s->res[i]);
+		s->calls[i] = call_make(op, s->closing ? OP_OBJSTAT : OP_SYNC,
+					XDR_ANY(xdr_wire_sync_args), &s->args[i],
+					XDR_ANY(xdr_wire_object_res), &s->res[i]);
 		peer_call(&f->c->peers[f->targets[i]], &s->calls[i], &op->q);
 	}
 	return 0;
@@ -356,8 +357,8 @@ static bool claim_step(struct req *q)
 	struct claim *c = container_of(q, struct claim, q);
 
 	if (q->error && q->error != -ESHUTDOWN)
-		log_warn("client", "inode %llx could not be claimed again: %s", (unsigned long long)c->ino,
-			 error_text(q->error));
+		log_warn("client", "inode %llx could not be claimed again: %s",
+			 (unsigned long long)c->ino, error_text(q->error));
 	call_fini(&c->call);
 	req_fini(q);
 	free(c);

@@ -137,7 +137,8 @@ void client_setattr(struct cop *op, struct sheaf_handle h, unsigned which, const
 void client_mkdir(struct cop *op, struct sheaf_handle dir, const char *path, mode_t mode)
 {
 	op->args.mkdir = (struct wire_mkdir_args){ place_of(dir, path), mode & 07777 };
-	start(op, OP_MKDIR, XDR_ANY(xdr_wire_mkdir_args), XDR_ANY(xdr_wire_attr_res), &op->args.mkdir.where);
+	start(op, OP_MKDIR, XDR_ANY(xdr_wire_mkdir_args), XDR_ANY(xdr_wire_attr_res),
+	      &op->args.mkdir.where);
 }
 
 void client_unlink(struct cop *op, struct sheaf_handle dir, const char *path)
@@ -150,15 +151,18 @@ void client_unlink(struct cop *op, struct sheaf_handle dir, const char *path)
 void client_rmdir(struct cop *op, struct sheaf_handle dir, const char *path)
 {
 	op->args.unlink.where = place_of(dir, path);
-	start(op, OP_RMDIR, XDR_ANY(xdr_wire_unlink_args), XDR_ANY(xdr_wire_void_res), &op->args.unlink.where);
+	start(op, OP_RMDIR, XDR_ANY(xdr_wire_unlink_args), XDR_ANY(xdr_wire_void_res),
+	      &op->args.unlink.where);
 }
 
-void client_rename(struct cop *op, struct sheaf_handle dir, const char *from, struct sheaf_handle dir2,
-		   const char *to, unsigned flags)
+void client_rename(struct cop *op, struct sheaf_handle dir, const char *from,
+		   struct sheaf_handle dir2, const char *to, unsigned flags)
 {
-	op->args.rename = (struct wire_rename_args){ place_of(dir, from), place_of(dir2, to), flags };
+	op->args.rename =
+		(struct wire_rename_args){ place_of(dir, from), place_of(dir2, to), flags };
 	op->place2 = &op->args.rename.to;
-	start(op, OP_RENAME, XDR_ANY(xdr_wire_rename_args), XDR_ANY(xdr_wire_void_res), &op->args.rename.from);
+	start(op, OP_RENAME, XDR_ANY(xdr_wire_rename_args), XDR_ANY(xdr_wire_void_res),
+	      &op->args.rename.from);
 }
 
 void client_truncate(struct cop *op, struct sheaf_handle h, uint64_t size)

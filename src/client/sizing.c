@@ -46,8 +46,9 @@ static int ask_objects(struct sizing *z)
 		}
 	for (uint32_t i = 0; i < z->n; i++) {
 		z->stat_args[i].cap = z->attr_res.cap;
-		z->calls[i] = call_make(op, OP_OBJSTAT, XDR_ANY(xdr_wire_objstat_args), &z->stat_args[i],
-					XDR_ANY(xdr_wire_object_res), &z->ends[i]);
+		z->calls[i] = call_make(op, OP_OBJSTAT, XDR_ANY(xdr_wire_objstat_args),
+					&z->stat_args[i], XDR_ANY(xdr_wire_object_res),
+					&z->ends[i]);
 		peer_call(&op->c->peers[l->targets[i]], &z->calls[i], &z->q);
 	}
 	return 0;

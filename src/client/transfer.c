@@ -77,7 +77,7 @@ void cap_ask(struct cop *op, struct cfile *f, struct call *c, struct req *q)
 	if (r) {
 		r->args = (struct wire_cap_args){ f->h, f->flags };
 		*c = call_make(op, OP_CAP, XDR_ANY(xdr_wire_cap_args), &r->args,
-				  XDR_ANY(xdr_wire_cap_res), &r->res);
+			       XDR_ANY(xdr_wire_cap_res), &r->res);
 		peer_call(peer_of(op->c, f->h.ino), c, q);
 	}
 	req_done(q, r ? 0 : -ENOMEM, 0);
@@ -112,12 +112,13 @@ static int take(struct lane *l)
 {
 	struct cop *op = l->op;
 	struct cfile *f = op->file;
-	size_t n = view_plan(&l->view, &op->access, &f->layout, l->index, &l->strand->next, op->c->scratch,
-			     LIST_MAX, PART_BYTES);
+	size_t n = view_plan(&l->view, &op->access, &f->layout, l->index, &l->strand->next,
+			     op->c->scratch, LIST_MAX, PART_BYTES);
 
 	if (!n)
 		return 1;
-	l->small = l->view.length <= MIN(f->c->peers[f->targets[l->index]].eager_bytes, (uint32_t)INLINE_MAX);
+	l->small = l->view.length <=
+		   MIN(f->c->peers[f->targets[l->index]].eager_bytes, (uint32_t)INLINE_MAX);
 	return keep_extents(l, n);
 }
 
@@ -128,8 +129,8 @@ static void prepare_read(struct lane *l)
 	*a = (struct wire_read_args){ .cap = l->op->file->cap,
 				      .n_list = l->n_ext,
 				      .list = (struct wire_extent *)l->ext };
-	l->call = call_make(l->op, OP_READ, XDR_ANY(xdr_wire_read_args), a, XDR_ANY(xdr_wire_read_res),
-			    &l->res.read);
+	l->call = call_make(l->op, OP_READ, XDR_ANY(xdr_wire_read_args), a,
+			    XDR_ANY(xdr_wire_read_res), &l->res.read);
 	l->call.mem_wire = &a->mem;
 	l->call.mem_access = CAP_WRITE; /* the server writes into it */
 }
@@ -141,8 +142,8 @@ static int prepare_write(struct lane *l)
 	*a = (struct wire_write_args){ .cap = l->op->file->cap,
 				       .n_list = l->n_ext,
 				       .list = (struct wire_extent *)l->ext };
-	l->call = call_make(l->op, OP_WRITE, XDR_ANY(xdr_wire_write_args), a, XDR_ANY(xdr_wire_write_res),
-			    &l->res.write);
+	l->call = call_make(l->op, OP_WRITE, XDR_ANY(xdr_wire_write_args), a,
+			    XDR_ANY(xdr_wire_write_res), &l->res.write);
 	l->call.mem_wire = &a->mem;
 	l->call.mem_access = CAP_READ;
 	if (!l->small)
@@ -195,7 +196,8 @@ static void answered_write(struct lane *l)
 	uint64_t end = 0;
 
 	for (uint32_t i = 0; i < l->n_ext; i++)
-		end = MAX(end, layout_file_end(&f->layout, l->index, l->ext[i].offset + l->ext[i].length));
+		end = MAX(end, layout_file_end(&f->layout, l->index,
+					       l->ext[i].offset + l->ext[i].length));
 	file_wrote(f, l->args.write.cap.epoch, end, l->res.write.mtime);
 	file_unsynced(f, l->index, l->call.verifier);
 }
@@ -303,7 +305,9 @@ static void start_lanes(struct cop *op)
 		return;
 	if (op->access.n_file == 1 && op->access.file[0].length <= f->layout.unit) {
 		layout_locate(&f->layout, op->access.file[0].offset, &first, &off);
-		width = op->access.file[0].length + off % f->layout.unit > f->layout.unit ? MIN(width, 2u) : 1;
+		width = op->access.file[0].length + off % f->layout.unit > f->layout.unit ?
+				MIN(width, 2u) :
+				1;
 	}
 	for (int k = 0; k < LANES; k++)
 		for (uint32_t i = 0; i < width; i++) {
@@ -323,7 +327,8 @@ static void fill_holes(struct cop *op, uint32_t index)
 	uint64_t size = layout_object_size(&f->layout, index, op->attr.size);
 	size_t n;
 
-	while ((n = view_plan(&v, &op->access, &f->layout, index, &from, c->scratch, LIST_MAX, PART_BYTES))) {
+	while ((n = view_plan(&v, &op->access, &f->layout, index, &from, c->scratch, LIST_MAX,
+			      PART_BYTES))) {
 		uint64_t at = 0;
 
 		for (size_t i = 0; i < n; at += c->scratch[i++].length) {

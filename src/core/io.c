@@ -30,12 +30,11 @@ static int transfer(struct env *e, struct io *io)
 	struct iovec part[64];
 
 	while (io->so_far < total) {
-		size_t got, k = iov_slice(io->iov, (size_t)io->n, io->so_far, total - io->so_far, part,
-					  ARRAY_LEN(part), &got);
+		size_t got, k = iov_slice(io->iov, (size_t)io->n, io->so_far, total - io->so_far,
+					  part, ARRAY_LEN(part), &got);
 		off_t off = (off_t)(io->off + io->so_far);
-		ssize_t r = io->kind == IO_READ ?
-				    e->file->preadv(e, io->fd, part, (int)k, off) :
-				    e->file->pwritev(e, io->fd, part, (int)k, off);
+		ssize_t r = io->kind == IO_READ ? e->file->preadv(e, io->fd, part, (int)k, off) :
+						  e->file->pwritev(e, io->fd, part, (int)k, off);
 
 		if (r == -EINTR)
 			continue;

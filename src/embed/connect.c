@@ -38,7 +38,8 @@ static void teardown(void *owner)
 }
 
 /* Keys of the cluster; embedded mode has no network to guard, but reads them so that capabilities keep. */
-static int load_keys(struct backing *b, bool server, uint8_t key[KEY_BYTES], uint8_t server_key[KEY_BYTES])
+static int load_keys(struct backing *b, bool server, uint8_t key[KEY_BYTES],
+		     uint8_t server_key[KEY_BYTES])
 {
 	char err[512];
 	int r = key_load(b->conf->key_file, key, err, sizeof(err));
@@ -50,7 +51,8 @@ static int load_keys(struct backing *b, bool server, uint8_t key[KEY_BYTES], uin
 	return r;
 }
 
-static int start_targets(struct backing *b, const uint8_t key[KEY_BYTES], const uint8_t server_key[KEY_BYTES])
+static int start_targets(struct backing *b, const uint8_t key[KEY_BYTES],
+			 const uint8_t server_key[KEY_BYTES])
 {
 	uint32_t n = b->conf->n_targets;
 	char err[512];
@@ -68,7 +70,9 @@ static int start_targets(struct backing *b, const uint8_t key[KEY_BYTES], const 
 		b->address_list[i] = b->addresses[i];
 	}
 	for (uint32_t i = 0; !r && i < n; i++) {
-		struct server_opts o = { .loop = &b->loop, .conf = b->conf, .target = i, .hub = &b->hub };
+		struct server_opts o = {
+			.loop = &b->loop, .conf = b->conf, .target = i, .hub = &b->hub
+		};
 
 		memcpy(o.client_key, key, KEY_BYTES);
 		memcpy(o.server_key, server_key, KEY_BYTES);
@@ -79,7 +83,8 @@ static int start_targets(struct backing *b, const uint8_t key[KEY_BYTES], const 
 	return r;
 }
 
-static int open_backing(struct backing *b, const char *conf_path, bool embedded, struct client **client)
+static int open_backing(struct backing *b, const char *conf_path, bool embedded,
+			struct client **client)
 {
 	struct client_opts o = { .loop = &b->loop };
 	uint8_t server_key[KEY_BYTES] = { 0 };
@@ -111,7 +116,8 @@ static int local_conf(const char *dir, char *path, size_t n)
 		return 0;
 	r = sheaf_init(dir, &o);
 	if (r == -EEXIST)
-		why_set("%s is neither empty nor a Sheaf directory: local: wants one of its own", dir);
+		why_set("%s is neither empty nor a Sheaf directory: local: wants one of its own",
+			dir);
 	return r;
 }
 

@@ -47,11 +47,15 @@ static int write_conf(const char *path, const struct sheaf_init *o)
 		return -errno;
 	e->clock->random(e, &id, sizeof(id));
 	uuid_format(text, &id);
-	fprintf(f, "; A Sheaf file system. See sheaf.conf(5).\n[cluster]\nid = %s\nkey = key\n"
-		   "server_key = server.key\nstripe_unit = %u\ntimeout = 30\nlease = 30\n", text, o->stripe_unit);
+	fprintf(f,
+		"; A Sheaf file system. See sheaf.conf(5).\n[cluster]\nid = %s\nkey = key\n"
+		"server_key = server.key\nstripe_unit = %u\ntimeout = 30\nlease = 30\n",
+		text, o->stripe_unit);
 	for (uint32_t i = 0; i < o->servers; i++)
-		fprintf(f, "\n[server.%u]\nname = server%u\naddress = %s:%u\nroles = meta data\n"
-			   "storage = server%u\n", i, i, o->listen, o->port + i, i);
+		fprintf(f,
+			"\n[server.%u]\nname = server%u\naddress = %s:%u\nroles = meta data\n"
+			"storage = server%u\n",
+			i, i, o->listen, o->port + i, i);
 	r = fflush(f) || fsync(fileno(f)) ? -errno : 0;
 	fclose(f);
 	return r;
@@ -89,7 +93,8 @@ int sheaf_init(const char *dir, const struct sheaf_init *given)
 	o.port = o.port ? o.port : DEFAULT_PORT;
 	o.stripe_unit = o.stripe_unit ? o.stripe_unit : (uint32_t)DEFAULT_UNIT;
 	o.listen = o.listen ? o.listen : "127.0.0.1";
-	if (o.servers > CONF_MAX_TARGETS || o.port + o.servers > 65536 || strlen(dir) >= CONF_PATH_MAX) {
+	if (o.servers > CONF_MAX_TARGETS || o.port + o.servers > 65536 ||
+	    strlen(dir) >= CONF_PATH_MAX) {
 		why_set("cannot make %u servers from port %u on", o.servers, o.port);
 		return -EINVAL;
 	}

@@ -26,12 +26,15 @@ struct acceptor {
 };
 
 int tcp_listen(struct net *n, const char *address, char *err, size_t err_len);
-int tcp_dial(struct net *n, struct peer *p, const char *address, uint32_t target, struct link **out);
+int tcp_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
+	     struct link **out);
 int loop_listen(struct net *n, const char *address, char *err, size_t err_len);
-int loop_dial(struct net *n, struct peer *p, const char *address, uint32_t target, struct link **out);
+int loop_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
+	      struct link **out);
 
 /* Link core: refs start at 1, the net's. */
-void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct peer *p, uint32_t target);
+void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct peer *p,
+	       uint32_t target);
 void link_connected(struct link *l); /* a dialled one: begins the handshake */
 /* A message came; takes m. Non-zero: the link is closed. */
 int link_message(struct link *l, uint32_t kind, uint64_t tag, struct msg *m);

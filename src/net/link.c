@@ -33,7 +33,8 @@ static void drop_oldest_stranger(struct net *n)
 	}
 }
 
-void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct peer *p, uint32_t target)
+void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct peer *p,
+	       uint32_t target)
 {
 	l->ops = ops;
 	l->net = n;
@@ -253,13 +254,16 @@ static int on_hello(struct link *l, struct msg *m)
 		return -EPROTO;
 	memcpy(l->host, h.host.p, MIN(h.host.len, sizeof(l->host) - 1));
 	if (h.version_min > SHEAF_VERSION || h.version_max < SHEAF_VERSION)
-		return refuse(l, -EPROTONOSUPPORT, "no protocol version in common: upgrade the older side");
+		return refuse(l, -EPROTONOSUPPORT,
+			      "no protocol version in common: upgrade the older side");
 	if (memcmp(h.fs_id, n->id.fs.b, sizeof(h.fs_id)) != 0)
-		return refuse(l, -EXDEV, "this server belongs to another file system: check the cluster "
-					 "file's id and address");
+		return refuse(l, -EXDEV,
+			      "this server belongs to another file system: check the cluster "
+			      "file's id and address");
 	if (h.target != n->id.target)
-		return refuse(l, -EXDEV, "this server is another target of the file system: check the "
-					 "addresses in the cluster file");
+		return refuse(l, -EXDEV,
+			      "this server is another target of the file system: check the "
+			      "addresses in the cluster file");
 	if (h.role != LINK_CLIENT && !(h.role == LINK_SERVER && n->id.has_server_key))
 		return -EPROTO;
 	l->role = h.role;
@@ -394,8 +398,9 @@ int link_check_head(struct link *l, const struct wire_frame_head *h)
 
 	if (h->kind == FRAME_DATA)
 		return l->state == LINK_UP && h->length <= CHUNK_MAX ? 0 : -EPROTO;
-	if (h->kind >= ARRAY_LEN(rule) || h->kind < FRAME_HELLO || rule[h->kind].dialled != l->dialled ||
-	    l->state < rule[h->kind].lo || l->state > rule[h->kind].hi || h->length > rule[h->kind].max)
+	if (h->kind >= ARRAY_LEN(rule) || h->kind < FRAME_HELLO ||
+	    rule[h->kind].dialled != l->dialled || l->state < rule[h->kind].lo ||
+	    l->state > rule[h->kind].hi || h->length > rule[h->kind].max)
 		return -EPROTO;
 	return 0;
 }

@@ -58,7 +58,8 @@ void net_stop_listening(struct net *n)
 	}
 }
 
-int link_dial(struct net *n, struct peer *p, const char *address, uint32_t target, struct link **out)
+int link_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
+	      struct link **out)
 {
 	return is_loop(address) ? loop_dial(n, p, address, target, out) :
 				  tcp_dial(n, p, address, target, out);

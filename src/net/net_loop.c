@@ -11,7 +11,14 @@
 #include "net/backend.h"
 #include "net/frame.h"
 
-enum parcel_kind { PARCEL_CONNECT, PARCEL_MESSAGE, PARCEL_PUT, PARCEL_GET, PARCEL_DONE, PARCEL_CUT };
+enum parcel_kind {
+	PARCEL_CONNECT,
+	PARCEL_MESSAGE,
+	PARCEL_PUT,
+	PARCEL_GET,
+	PARCEL_DONE,
+	PARCEL_CUT
+};
 
 struct loop_link {
 	struct link l;
@@ -188,8 +195,8 @@ static void loop_send(struct link *l, struct msg *m)
 	post(t, p, m->len);
 }
 
-static void transfer(struct link *l, enum parcel_kind kind, const struct wire_mem_desc *d, uint64_t at,
-		     const struct iovec *iov, size_t n, struct req *q)
+static void transfer(struct link *l, enum parcel_kind kind, const struct wire_mem_desc *d,
+		     uint64_t at, const struct iovec *iov, size_t n, struct req *q)
 {
 	struct loop_link *t = lo(l);
 	struct xfer *x = xfer_new(l->net);
@@ -211,14 +218,14 @@ static void transfer(struct link *l, enum parcel_kind kind, const struct wire_me
 	post(t, p, kind == PARCEL_PUT ? x->len : 0);
 }
 
-static void loop_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *src,
-		     size_t n, struct req *q)
+static void loop_put(struct link *l, const struct wire_mem_desc *d, uint64_t at,
+		     const struct iovec *src, size_t n, struct req *q)
 {
 	transfer(l, PARCEL_PUT, d, at, src, n, q);
 }
 
-static void loop_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *dst,
-		     size_t n, struct req *q)
+static void loop_get(struct link *l, const struct wire_mem_desc *d, uint64_t at,
+		     const struct iovec *dst, size_t n, struct req *q)
 {
 	transfer(l, PARCEL_GET, d, at, dst, n, q);
 }
@@ -272,7 +279,8 @@ static struct loop_link *loop_new(struct net *n, struct peer *p, uint32_t target
 	return t;
 }
 
-int loop_dial(struct net *n, struct peer *p, const char *address, uint32_t target, struct link **out)
+int loop_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
+	      struct link **out)
 {
 	struct loop_acceptor *a;
 	struct loop_link *ours, *theirs;

@@ -116,8 +116,8 @@ static void begin_frame(struct tcp_link *t, struct xfer *x)
 }
 
 /* Pieces of the body from its byte `skip` on. Retracted memory is sent as zeros with an error behind. */
-static size_t body_iov(struct tcp_link *t, struct xfer *x, uint64_t skip, struct iovec *out, size_t max,
-		       uint64_t *got)
+static size_t body_iov(struct tcp_link *t, struct xfer *x, uint64_t skip, struct iovec *out,
+		       size_t max, uint64_t *got)
 {
 	uint64_t left = t->frame_len - skip, at = x->done + skip;
 	struct net *n = t->l.net;
@@ -282,8 +282,8 @@ static void send_bulk(struct tcp_link *t, struct xfer *x)
 		flush(t);
 }
 
-static void tcp_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *src,
-		    size_t n, struct req *q)
+static void tcp_put(struct link *l, const struct wire_mem_desc *d, uint64_t at,
+		    const struct iovec *src, size_t n, struct req *q)
 {
 	struct xfer *x = xfer_new(l->net);
 
@@ -300,8 +300,8 @@ static void tcp_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, 
 	send_bulk(tcp(l), x);
 }
 
-static void tcp_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *dst,
-		    size_t n, struct req *q)
+static void tcp_get(struct link *l, const struct wire_mem_desc *d, uint64_t at,
+		    const struct iovec *dst, size_t n, struct req *q)
 {
 	struct tcp_link *t = tcp(l);
 	struct xfer *x = xfer_new(l->net);
@@ -344,7 +344,8 @@ static void tcp_retract(struct link *l, struct net_desc *d, struct req *q)
 		if (x->desc != d)
 			continue;
 		x->desc = NULL;
-		x->status = ECANCELED; /* below 256: right even when a part of the tail is on its way */
+		x->status =
+			ECANCELED; /* below 256: right even when a part of the tail is on its way */
 		x->len = x->done + (sending ? t->frame_len : 0);
 		if (sending) {
 			xdr_encoder(&w, t->tail, FRAME_TAIL);
@@ -361,7 +362,8 @@ static int on_pull(struct tcp_link *t, const struct wire_frame_head *h)
 	struct net_desc *d = link_desc(&t->l, h->tag);
 	struct xfer *x;
 
-	if (d && (d->access != CAP_READ || h->at > d->view->length || h->want > d->view->length - h->at))
+	if (d &&
+	    (d->access != CAP_READ || h->at > d->view->length || h->want > d->view->length - h->at))
 		return -EPROTO;
 	x = xfer_new(t->l.net);
 	if (!x)
@@ -417,7 +419,8 @@ static int sink_head(void *arg, const struct wire_frame_head *h)
 	return r;
 }
 
-static size_t sink_place(void *arg, uint64_t at, uint64_t len, struct iovec *out, size_t max, uint64_t *got)
+static size_t sink_place(void *arg, uint64_t at, uint64_t len, struct iovec *out, size_t max,
+			 uint64_t *got)
 {
 	struct tcp_link *t = arg;
 	size_t n, sum;
@@ -471,7 +474,8 @@ static bool sink_bulk(void *arg)
 	return !list_empty(&t->gets);
 }
 
-static const struct frame_sink sink = { sink_head, sink_place, sink_data_end, sink_message, sink_bulk };
+static const struct frame_sink sink = { sink_head, sink_place, sink_data_end, sink_message,
+					sink_bulk };
 
 static void receive(struct tcp_link *t)
 {

@@ -268,7 +268,7 @@ int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m)
 	error = -h.status;
 	x.arena = c->arena;
 	if (error == -EREMOTE ? !xdr_wire_referral(&x, &c->referral) :
-	    !error && (!c->get_res(&x, c->res) || xdr_left(&x)))
+				!error && (!c->get_res(&x, c->res) || xdr_left(&x)))
 		error = -EBADMSG;
 	c->head = h;
 	c->in = m;
@@ -418,19 +418,21 @@ void peer_link_up(struct peer *p, struct link *l)
 	p->verifier = l->verifier;
 	if (!p->session)
 		lp->env->clock->random(lp->env, p->secret, sizeof(p->secret));
-	p->session_args = (struct wire_session_args){ .id = p->session, .client = wire_text(p->net->id.host) };
+	p->session_args = (struct wire_session_args){ .id = p->session,
+						      .client = wire_text(p->net->id.host) };
 	memcpy(p->session_args.secret, p->secret, sizeof(p->secret));
 	req_init(&p->session_req, lp, &session_ops, 0);
 	p->session_busy = true;
-	p->session_call = (struct call){ .op = OP_SESSION,
-					 .put_args = XDR_ANY(xdr_wire_session_args),
-					 .args = &p->session_args,
-					 .get_res = XDR_ANY(xdr_wire_session_res),
-					 .res = &p->session_res,
-					 .peer = p,
-					 .q = &p->session_req,
-					 .slot = NO_SLOT,
-					 .deadline = lp->now + p->net->id.timeout_ms * NSEC_PER_MSEC };
+	p->session_call =
+		(struct call){ .op = OP_SESSION,
+			       .put_args = XDR_ANY(xdr_wire_session_args),
+			       .args = &p->session_args,
+			       .get_res = XDR_ANY(xdr_wire_session_res),
+			       .res = &p->session_res,
+			       .peer = p,
+			       .q = &p->session_req,
+			       .slot = NO_SLOT,
+			       .deadline = lp->now + p->net->id.timeout_ms * NSEC_PER_MSEC };
 	p->session_call.timer.fire = call_timeout;
 	list_init(&p->session_call.link);
 	req_hold(&p->session_req);
@@ -472,8 +474,10 @@ void peer_link_down(struct peer *p, struct link *l, int error)
 	if (error == -EKEYREJECTED || error == -EXDEV || error == -EPROTONOSUPPORT)
 		fail_queued(p, error); /* trying again will not help */
 	lp->env->clock->random(lp->env, &jitter, sizeof(jitter));
-	p->backoff_ms = MIN(MAX(2 * p->backoff_ms, (uint32_t)BACKOFF_MIN_MS), (uint32_t)BACKOFF_MAX_MS);
-	timer_set(lp, &p->timer, lp->now + (p->backoff_ms + jitter % p->backoff_ms) * NSEC_PER_MSEC / 2);
+	p->backoff_ms =
+		MIN(MAX(2 * p->backoff_ms, (uint32_t)BACKOFF_MIN_MS), (uint32_t)BACKOFF_MAX_MS);
+	timer_set(lp, &p->timer,
+		  lp->now + (p->backoff_ms + jitter % p->backoff_ms) * NSEC_PER_MSEC / 2);
 }
 
 static void peer_dial(struct peer *p)

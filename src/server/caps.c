@@ -14,8 +14,8 @@ static void sign(const struct server *srv, const struct wire_capability *c, uint
 		 (struct mac_part[]){ { "capability", 10 }, { text, xdr_used(&x) }, { NULL, 0 } });
 }
 
-void cap_make(struct server *srv, struct wire_capability *c, const struct meta_node *n, uint32_t rights,
-	      uint64_t client)
+void cap_make(struct server *srv, struct wire_capability *c, const struct meta_node *n,
+	      uint32_t rights, uint64_t client)
 {
 	struct env *e = srv->loop->env;
 

@@ -84,10 +84,11 @@ static void send_reply(struct sreq *s, int error, uint32_t slots)
 	struct msg *m = NULL;
 
 	if (error == -EREMOTE)
-		m = msg_encode(&srv->net, XDR_ANY(xdr_wire_rep_head), &h, XDR_ANY(xdr_wire_referral),
-			       &s->referral);
+		m = msg_encode(&srv->net, XDR_ANY(xdr_wire_rep_head), &h,
+			       XDR_ANY(xdr_wire_referral), &s->referral);
 	else if (!error)
-		m = msg_encode(&srv->net, XDR_ANY(xdr_wire_rep_head), &h, s->row->res_filter, s->res);
+		m = msg_encode(&srv->net, XDR_ANY(xdr_wire_rep_head), &h, s->row->res_filter,
+			       s->res);
 	if (!m) {
 		if (!error) /* a result that does not fit is our own mistake */
 			h.status = EMSGSIZE;
@@ -103,8 +104,9 @@ bool sreq_reply(struct sreq *s)
 {
 	int error = s->q.error;
 
-	log_at(LOG_DEBUG, "server", s->head.trace, "%s of %s: %s after %llu us", s->row->name, s->link->host,
-	       error_text(error), (unsigned long long)(s->srv->loop->now - s->q.born) / 1000);
+	log_at(LOG_DEBUG, "server", s->head.trace, "%s of %s: %s after %llu us", s->row->name,
+	       s->link->host, error_text(error),
+	       (unsigned long long)(s->srv->loop->now - s->q.born) / 1000);
 	if (s->session)
 		session_leave(s->session, s->head.slot);
 	send_reply(s, error, list_empty(&s->srv->pool.waiting) ? SESSION_SLOTS : BUSY_SLOTS);
@@ -145,8 +147,8 @@ static bool change_step(struct req *q)
 	switch (q->state) {
 	case CHANGE_PREPARE: /* the answer of an earlier execution comes before everything else */
 		req_goto(q, CHANGE_COMMIT);
-		r = meta_replay(s->srv->meta, s->head.session, s->head.slot, s->head.sequence, &c->res,
-				&s->arena);
+		r = meta_replay(s->srv->meta, s->head.session, s->head.slot, s->head.sequence,
+				&c->res, &s->arena);
 		if (r != -ENOENT) {
 			q->error = r;
 			break;
@@ -228,8 +230,8 @@ static int permitted(const struct sreq *s)
 	if (((flags & OP_NEEDS_META) && !srv->meta) ||
 	    ((flags & OP_NEEDS_DATA) && !(srv->self->roles & ROLE_DATA)))
 		return -EOPNOTSUPP;
-	if (s->head.map_version && s->head.map_version < srv->map_version && !(flags & OP_NO_SESSION) &&
-	    s->head.op != OP_MAP)
+	if (s->head.map_version && s->head.map_version < srv->map_version &&
+	    !(flags & OP_NO_SESSION) && s->head.op != OP_MAP)
 		return -EREMCHG;
 	return 0;
 }

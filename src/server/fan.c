@@ -16,7 +16,8 @@ int fan_init(struct fan *f, const struct wire_layout_rec *l, struct arena *a)
 	return 0;
 }
 
-static void call(struct server *srv, struct fan *f, uint32_t i, uint32_t target, struct call c, struct req *q)
+static void call(struct server *srv, struct fan *f, uint32_t i, uint32_t target, struct call c,
+		 struct req *q)
 {
 	static const struct cred_wire root = { 0 };
 
@@ -42,8 +43,9 @@ void fan_fence(struct server *srv, struct fan *f, const struct wire_layout_rec *
 			.ino = ino,
 			.obj_gen = l->obj_gen,
 			.epoch = epoch,
-			.truncate_to = truncate_to == FENCE_KEEP ? FENCE_KEEP :
-								   layout_object_size(&lay, i, truncate_to),
+			.truncate_to = truncate_to == FENCE_KEEP ?
+					       FENCE_KEEP :
+					       layout_object_size(&lay, i, truncate_to),
 		};
 		call(srv, f, i, l->targets[i],
 		     (struct call){ .op = OP_FENCE,

@@ -90,7 +90,8 @@ static struct server *server_of(const struct session *s)
 
 struct open_file *open_find(struct session *s, uint64_t id)
 {
-	for (struct hnode *n = htab_first(&server_of(s)->opens, open_hash(s, id)); n; n = htab_next(n)) {
+	for (struct hnode *n = htab_first(&server_of(s)->opens, open_hash(s, id)); n;
+	     n = htab_next(n)) {
 		struct open_file *o = container_of(n, struct open_file, node);
 
 		if (o->session == s && o->id == id)

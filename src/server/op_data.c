@@ -59,7 +59,8 @@ static struct iovec *inline_iov(struct sreq *s, const struct wire_extent *e, uin
 }
 
 static void plan(struct sreq *s, struct data_state *d, const struct wire_capability *cap,
-		 const struct wire_extent *list, uint32_t n, const struct wire_mem_desc *mem, bool write)
+		 const struct wire_extent *list, uint32_t n, const struct wire_mem_desc *mem,
+		 bool write)
 {
 	uint64_t total = total_of(list, n), lo, hi;
 
@@ -86,8 +87,8 @@ static void plan(struct sreq *s, struct data_state *d, const struct wire_capabil
 	mover_start(&d->m);
 }
 
-static int access_inline(struct sreq *s, struct data_state *d, const struct wire_extent *list, uint32_t n,
-			 void *base, bool write)
+static int access_inline(struct sreq *s, struct data_state *d, const struct wire_extent *list,
+			 uint32_t n, void *base, bool write)
 {
 	struct env *e = s->srv->loop->env;
 	struct io *ios = n <= ARRAY_LEN(d->ios) ? d->ios : arena_alloc(&s->arena, n * sizeof(*ios));
@@ -192,7 +193,8 @@ static bool write_step(struct req *q)
 		break;
 	case INLINE:
 		req_goto(q, ACCESS);
-		q->error = access_inline(s, d, a->list, a->n_list, (void *)(uintptr_t)a->data.p, true);
+		q->error =
+			access_inline(s, d, a->list, a->n_list, (void *)(uintptr_t)a->data.p, true);
 		break;
 	case ACCESS:
 	case FINISH:

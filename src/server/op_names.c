@@ -2,7 +2,8 @@
  * and the report of a writer. Reads answer at once; changes are one record each. */
 #include "server/srv.h"
 
-int walk_place(struct sreq *s, const struct wire_place *p, struct wire_bytes *leaf, struct wire_handle *at)
+int walk_place(struct sreq *s, const struct wire_place *p, struct wire_bytes *leaf,
+	       struct wire_handle *at)
 {
 	uint32_t consumed = 0;
 	int r = meta_walk(s->srv->meta, &s->cred, &p->dir, &p->path, leaf, at, &consumed);
@@ -65,8 +66,8 @@ int do_readdir(struct sreq *s)
 	if (!e)
 		e = may(s, &n.attr, MAY_READ);
 	if (!e)
-		e = meta_readdir(s->srv->meta, &a->dir, a->cookie, MIN(a->max, 1024u), 48 * KIB, s->res,
-				 &s->arena);
+		e = meta_readdir(s->srv->meta, &a->dir, a->cookie, MIN(a->max, 1024u), 48 * KIB,
+				 s->res, &s->arena);
 	return e;
 }
 

@@ -87,8 +87,8 @@ static bool fence_step(struct req *q)
 	if (q->state == GET) {
 		req_goto(q, REPLY);
 		s->ino = a->ino;
-		disk_fence(s->srv->disk, a->ino, a->obj_gen, a->epoch, a->truncate_to, &st->end, &st->mtime,
-			   q);
+		disk_fence(s->srv->disk, a->ino, a->obj_gen, a->epoch, a->truncate_to, &st->end,
+			   &st->mtime, q);
 		return true;
 	}
 	r->end = st->end;

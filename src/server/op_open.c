@@ -81,7 +81,8 @@ static int existing(struct sreq *s)
 	struct open_state *st = s->op;
 	struct meta_node *n = &st->t.node;
 	uint32_t type;
-	int what = (a->flags & OPEN_READ ? MAY_READ : 0) | (a->flags & (OPEN_WRITE | OPEN_TRUNC) ? MAY_WRITE : 0);
+	int what = (a->flags & OPEN_READ ? MAY_READ : 0) |
+		   (a->flags & (OPEN_WRITE | OPEN_TRUNC) ? MAY_WRITE : 0);
 	int e;
 
 	s->ino = st->h.ino;
@@ -118,7 +119,8 @@ static int walk(struct sreq *s)
 	uint32_t type;
 	int e;
 
-	e = meta_replay(s->srv->meta, s->head.session, s->head.slot, s->head.sequence, old, &s->arena);
+	e = meta_replay(s->srv->meta, s->head.session, s->head.slot, s->head.sequence, old,
+			&s->arena);
 	if (e == 0) {
 		st->replayed = true;
 		st->created = old->created;
@@ -154,7 +156,8 @@ static int made(struct sreq *s)
 	st->h = (struct wire_handle){ r->at.ino, r->at.gen };
 	st->created = r->created;
 	if (r->created) {
-		st->t.lock.inode->row_durable = ((struct wire_open_args *)s->args)->flags & OPEN_WRITE;
+		st->t.lock.inode->row_durable = ((struct wire_open_args *)s->args)->flags &
+						OPEN_WRITE;
 		req_goto(&s->q, GRANT);
 		return 0;
 	}
@@ -269,7 +272,8 @@ static bool open_step(struct req *q)
 	return true;
 }
 
-static_assert((int)OPEN_READ == (int)CAP_READ && (int)OPEN_WRITE == (int)CAP_WRITE, "rights are open flags");
+static_assert((int)OPEN_READ == (int)CAP_READ && (int)OPEN_WRITE == (int)CAP_WRITE,
+	      "rights are open flags");
 const struct req_ops open_ops = { "open", open_step, REPLY, 8, names, NULL };
 
 /* ---- close ---- */
@@ -322,7 +326,8 @@ static bool close_step(struct req *q)
 			open_drop(o);
 		break;
 	case CLOSED:
-		if (o && (q->error == -EIO || q->error == -ENOSPC)) { /* the report was lost: look ourselves */
+		if (o && (q->error == -EIO ||
+			  q->error == -ENOSPC)) { /* the report was lost: look ourselves */
 			o->inode->orphaned = true;
 			open_drop(o);
 		}

@@ -38,7 +38,8 @@ static void check(struct sreq *s)
 		return;
 	}
 	st->id = new_id(s->srv);
-	if (!s->srv->meta || s->link->role == LINK_SERVER) /* servers only repeat what can be repeated */
+	if (!s->srv->meta ||
+	    s->link->role == LINK_SERVER) /* servers only repeat what can be repeated */
 		return;
 	sreq_record(s, REC_SESSION_NEW);
 	s->change.rec.session = st->id;

@@ -1,9 +1,10 @@
 /* The table of operations: one row each. */
 #include "server/srv.h"
 
-#define ROW(n, f, a, r)                                                                             \
-	.name = n, .flags = f, .args_filter = XDR_ANY(xdr_wire_##a), .args_size = sizeof(struct wire_##a), \
-	.res_filter = XDR_ANY(xdr_wire_##r), .res_size = sizeof(struct wire_##r)
+#define ROW(n, f, a, r) \
+	.name = n, .flags = f, .args_filter = XDR_ANY(xdr_wire_##a), \
+	.args_size = sizeof(struct wire_##a), .res_filter = XDR_ANY(xdr_wire_##r), \
+	.res_size = sizeof(struct wire_##r)
 #define HANDLE(h) .ops = &handle_ops, .handle = h
 #define CHANGE(p, f) .ops = &change_ops, .prepare = p, .finish = f
 #define STEPS(o, state) .ops = &o, .state_size = sizeof(struct state)
@@ -16,29 +17,37 @@ const struct op_row op_rows[] = {
 			 STEPS(session_open_ops, session_state) },
 	[OP_BYE] = { ROW("bye", 0, void_args, void_res), HANDLE(do_bye) },
 	[OP_STATUS] = { ROW("status", OP_NO_SESSION, void_args, status_res), HANDLE(do_status) },
-	[OP_REQUESTS] = { ROW("requests", OP_NO_SESSION, void_args, requests_res), HANDLE(do_requests) },
+	[OP_REQUESTS] = { ROW("requests", OP_NO_SESSION, void_args, requests_res),
+			  HANDLE(do_requests) },
 	[OP_MAP] = { ROW("map", META, void_args, map_res), HANDLE(do_map) },
 	[OP_LOOKUP] = { ROW("lookup", META, lookup_args, lookup_res), HANDLE(do_lookup) },
 	[OP_GETATTR] = { ROW("getattr", META, getattr_args, getattr_res), HANDLE(do_getattr) },
 	[OP_READDIR] = { ROW("readdir", META, readdir_args, readdir_res), HANDLE(do_readdir) },
-	[OP_SETATTR] = { ROW("setattr", META, setattr_args, attr_res), CHANGE(prepare_setattr, finish_attr) },
-	[OP_MKDIR] = { ROW("mkdir", META, mkdir_args, attr_res), CHANGE(prepare_mkdir, finish_attr) },
+	[OP_SETATTR] = { ROW("setattr", META, setattr_args, attr_res),
+			 CHANGE(prepare_setattr, finish_attr) },
+	[OP_MKDIR] = { ROW("mkdir", META, mkdir_args, attr_res),
+		       CHANGE(prepare_mkdir, finish_attr) },
 	[OP_UNLINK] = { ROW("unlink", META, unlink_args, void_res),
 			CHANGE(prepare_unlink, finish_removed) },
-	[OP_RMDIR] = { ROW("rmdir", META, unlink_args, void_res), CHANGE(prepare_rmdir, finish_void) },
+	[OP_RMDIR] = { ROW("rmdir", META, unlink_args, void_res),
+		       CHANGE(prepare_rmdir, finish_void) },
 	[OP_RENAME] = { ROW("rename", META, rename_args, void_res),
 			CHANGE(prepare_rename, finish_removed) },
-	[OP_RECORD] = { ROW("record", META, record_args, attr_res), CHANGE(prepare_record, finish_attr) },
+	[OP_RECORD] = { ROW("record", META, record_args, attr_res),
+			CHANGE(prepare_record, finish_attr) },
 	[OP_OPEN] = { ROW("open", META, open_args, open_res), STEPS(open_ops, open_state) },
 	[OP_CLOSE] = { ROW("close", META, close_args, void_res), STEPS(close_ops, close_state) },
-	[OP_TRUNCATE] = { ROW("truncate", META, truncate_args, attr_res), STEPS(truncate_ops, trunc) },
+	[OP_TRUNCATE] = { ROW("truncate", META, truncate_args, attr_res),
+			  STEPS(truncate_ops, trunc) },
 	[OP_CAP] = { ROW("cap", META, cap_args, cap_res), STEPS(cap_ops, close_state) },
 	[OP_RECLAIM] = { ROW("reclaim", META, reclaim_args, void_res), HANDLE(do_reclaim) },
 	[OP_READ] = { ROW("read", DATA, read_args, read_res), STEPS(read_ops, data_state) },
 	[OP_WRITE] = { ROW("write", DATA, write_args, write_res), STEPS(write_ops, data_state) },
 	[OP_SYNC] = { ROW("sync", DATA, sync_args, object_res), STEPS(sync_ops, object_state) },
-	[OP_OBJSTAT] = { ROW("objstat", DATA, objstat_args, object_res), STEPS(objstat_ops, object_state) },
-	[OP_FENCE] = { ROW("fence", DATA | OP_FROM_SERVERS, fence_args, object_res), STEPS(fence_ops, object_state) },
+	[OP_OBJSTAT] = { ROW("objstat", DATA, objstat_args, object_res),
+			 STEPS(objstat_ops, object_state) },
+	[OP_FENCE] = { ROW("fence", DATA | OP_FROM_SERVERS, fence_args, object_res),
+		       STEPS(fence_ops, object_state) },
 	[OP_REMOVE] = { ROW("remove", DATA | OP_FROM_SERVERS, remove_args, void_res),
 			STEPS(remove_ops, object_state) },
 };

@@ -70,8 +70,8 @@ static int check(struct sreq *s)
 	struct wire_attr_res *r = s->res;
 	struct trunc *t = s->op;
 	struct inode *i;
-	int e = meta_replay(s->srv->meta, s->head.session, s->head.slot, s->head.sequence, &s->change.res,
-			    &s->arena);
+	int e = meta_replay(s->srv->meta, s->head.session, s->head.slot, s->head.sequence,
+			    &s->change.res, &s->arena);
 
 	s->ino = a->h.ino;
 	if (e == 0) {

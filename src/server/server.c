@@ -30,9 +30,10 @@ static int map_from_conf(struct server *s)
 	for (uint32_t i = 0; i < c->n_targets; i++) {
 		const struct conf_target *t = &c->targets[i];
 
-		m->targets[i] = (struct wire_map_target){
-			.id = t->id, .roles = t->roles, .name = wire_text(t->name), .address = wire_text(t->address)
-		};
+		m->targets[i] = (struct wire_map_target){ .id = t->id,
+							  .roles = t->roles,
+							  .name = wire_text(t->name),
+							  .address = wire_text(t->address) };
 		if (t->roles & ROLE_META)
 			m->meta[m->n_meta++] = t->id;
 	}
@@ -72,10 +73,11 @@ static int map_store(struct server *s)
 	if (old.len != xdr_used(&x) || memcmp(old.p, text, old.len) != 0) {
 		s->map_version++;
 		s->map_change.arena = &s->map_arena;
-		s->map_change.rec =
-			(struct wire_record){ .kind = REC_MAP,
-					      .time = (int64_t)s->loop->env->clock->wall(s->loop->env),
-					      .data = { (uint32_t)xdr_used(&x), text } };
+		s->map_change.rec = (struct wire_record){
+			.kind = REC_MAP,
+			.time = (int64_t)s->loop->env->clock->wall(s->loop->env),
+			.data = { (uint32_t)xdr_used(&x), text }
+		};
 		req_init(&s->map_req, s->loop, &map_ops, 0);
 		meta_submit(s->meta, &s->map_change, &s->map_req);
 	}
@@ -161,8 +163,8 @@ static void open_net(struct server *s, const struct server_opts *o)
 
 static int open_all(struct server *s, const struct server_opts *o, char *err, size_t err_len)
 {
-	int r = disk_open(s->loop, s->self->storage, &s->conf->fs_id, s->target, s->conf->nosync, &s->disk, err,
-			  err_len);
+	int r = disk_open(s->loop, s->self->storage, &s->conf->fs_id, s->target, s->conf->nosync,
+			  &s->disk, err, err_len);
 
 	if (!r)
 		r = map_from_conf(s);

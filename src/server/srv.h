@@ -115,12 +115,13 @@ void sreq_abandon(struct sreq *s); /* as a crash: frees it */
 
 /* ---- walk.c ---- */
 /* Fills s->referral on -EREMOTE. leaf NULL: the node itself. */
-int walk_place(struct sreq *s, const struct wire_place *p, struct wire_bytes *leaf, struct wire_handle *at);
+int walk_place(struct sreq *s, const struct wire_place *p, struct wire_bytes *leaf,
+	       struct wire_handle *at);
 int may(struct sreq *s, const struct wire_attr *a, int what);
 
 /* ---- caps.c ---- */
-void cap_make(struct server *srv, struct wire_capability *c, const struct meta_node *n, uint32_t rights,
-	      uint64_t client);
+void cap_make(struct server *srv, struct wire_capability *c, const struct meta_node *n,
+	      uint32_t rights, uint64_t client);
 /* 0, -EKEYREJECTED (forged), -EKEYEXPIRED (old or fenced: fetch a fresh one), -EACCES. */
 int cap_check(struct server *srv, const struct wire_capability *c, uint32_t rights);
 
@@ -214,14 +215,16 @@ static inline struct layout layout_of(const struct wire_layout_rec *l)
 }
 
 /* ---- the operations ---- */
-int do_ping(struct sreq *s), do_status(struct sreq *s), do_requests(struct sreq *s), do_map(struct sreq *s);
+int do_ping(struct sreq *s), do_status(struct sreq *s), do_requests(struct sreq *s),
+	do_map(struct sreq *s);
 int do_lookup(struct sreq *s), do_getattr(struct sreq *s), do_readdir(struct sreq *s);
 int prepare_setattr(struct sreq *s), prepare_mkdir(struct sreq *s), prepare_unlink(struct sreq *s),
-	prepare_rmdir(struct sreq *s), prepare_rename(struct sreq *s), prepare_record(struct sreq *s);
+	prepare_rmdir(struct sreq *s), prepare_rename(struct sreq *s),
+	prepare_record(struct sreq *s);
 int finish_attr(struct sreq *s), finish_removed(struct sreq *s), finish_void(struct sreq *s);
 int do_reclaim(struct sreq *s), do_bye(struct sreq *s);
-extern const struct req_ops session_open_ops, open_ops, cap_ops, close_ops, truncate_ops, read_ops, write_ops, sync_ops,
-	objstat_ops, fence_ops, remove_ops;
+extern const struct req_ops session_open_ops, open_ops, cap_ops, close_ops, truncate_ops, read_ops,
+	write_ops, sync_ops, objstat_ops, fence_ops, remove_ops;
 
 /* What operations with steps of their own keep between steps. */
 struct session_state {
@@ -266,6 +269,7 @@ struct object_state {
 void trunc_begin(struct sreq *s, struct trunc *t, const struct wire_handle *h, uint64_t size);
 int trunc_fence(struct sreq *s, struct trunc *t);
 void trunc_end(struct sreq *s, struct trunc *t);
-void trunc_fini(struct sreq *s, struct trunc *t); /* unlocks; leaves a task behind when it must go on */
+void trunc_fini(struct sreq *s,
+		struct trunc *t); /* unlocks; leaves a task behind when it must go on */
 
 #endif

@@ -42,7 +42,8 @@ static void task_record(struct task *t, uint32_t kind)
 	struct env *e = t->srv->loop->env;
 
 	t->change.arena = &t->arena;
-	t->change.rec = (struct wire_record){ .kind = kind, .time = (int64_t)e->clock->wall(e), .h = t->h };
+	t->change.rec =
+		(struct wire_record){ .kind = kind, .time = (int64_t)e->clock->wall(e), .h = t->h };
 }
 
 static bool settle_needed(struct task *t)
@@ -97,9 +98,9 @@ static int fan(struct task *t)
 
 static void commit(struct task *t)
 {
-	static const uint32_t kind[] = { [TASK_SETTLE] = REC_SETTLE_END,
-					 [TASK_REMOVE] = REC_REMOVED,
-					 [TASK_TRUNCATE] = REC_TRUNC_END };
+	static const uint32_t kind[] = {
+		[TASK_SETTLE] = REC_SETTLE_END, [TASK_REMOVE] = REC_REMOVED, [TASK_TRUNCATE] = REC_TRUNC_END
+	};
 	struct wire_record *r = &t->change.rec;
 
 	task_record(t, kind[t->kind]);
@@ -141,7 +142,8 @@ static bool finish(struct task *t)
 	inode_unlock(&t->lock);
 	arena_reset(&t->arena);
 	if (q->error && !t->srv->stopping) {
-		log_at(LOG_WARN, "server", q->trace, "background work on inode %llx waits %llu s: %s",
+		log_at(LOG_WARN, "server", q->trace,
+		       "background work on inode %llx waits %llu s: %s",
 		       (unsigned long long)t->h.ino, (unsigned long long)(pause / NSEC_PER_SEC),
 		       error_text(q->error));
 		q->error = 0;
@@ -394,7 +396,8 @@ void tasks_recover(struct server *srv)
 		for (size_t i = 0; i < r.n; i++) {
 			struct inode *in;
 
-			task_start(srv, what[k].kind, &r.rows[i].h, r.rows[i].size, r.rows[i].epoch);
+			task_start(srv, what[k].kind, &r.rows[i].h, r.rows[i].size,
+				   r.rows[i].epoch);
 			in = inode_find(srv, r.rows[i].h.ino);
 			if (in && what[k].kind == TASK_SETTLE) /* a writer may not come back */
 				in->orphaned = true;

@@ -290,7 +290,8 @@ static void start_list(struct cop *op, struct sheaf_file *f, const struct iovec 
 		client_read(op, f->f, mem, n_mem, e, n_ext);
 }
 
-static void start_plain(struct cop *op, struct sheaf_file *f, void *buf, size_t len, off_t off, bool write)
+static void start_plain(struct cop *op, struct sheaf_file *f, void *buf, size_t len, off_t off,
+			bool write)
 {
 	op->one_mem = (struct iovec){ buf, len };
 	op->one_ext = (struct extent){ off < 0 ? UINT64_MAX : (uint64_t)off, len };
@@ -388,13 +389,15 @@ int sheaf_pread_start(struct sheaf_file *f, void *buf, size_t len, off_t off, st
 	return plain_start(f, buf, len, off, false, op);
 }
 
-int sheaf_pwrite_start(struct sheaf_file *f, const void *buf, size_t len, off_t off, struct sheaf_op **op)
+int sheaf_pwrite_start(struct sheaf_file *f, const void *buf, size_t len, off_t off,
+		       struct sheaf_op **op)
 {
 	return plain_start(f, (void *)(uintptr_t)buf, len, off, true, op);
 }
 
 static int list_start(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
-		      const struct sheaf_extent *ext, size_t n_ext, bool write, struct sheaf_op **out)
+		      const struct sheaf_extent *ext, size_t n_ext, bool write,
+		      struct sheaf_op **out)
 {
 	struct cop *op = begin_op(f->fs, out);
 
@@ -453,8 +456,9 @@ struct sheaf_handle sheaf_root(struct sheaf *fs)
 	return (struct sheaf_handle){ 1, 1 };
 }
 
-int sheaf_h_open(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir, const char *name,
-		 int flags, mode_t mode, const struct sheaf_layout *layout, struct sheaf_file **out)
+int sheaf_h_open(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+		 const char *name, int flags, mode_t mode, const struct sheaf_layout *layout,
+		 struct sheaf_file **out)
 {
 	struct sheaf_file *f = calloc(1, sizeof(*f));
 	struct cop *op = f ? begin(fs, c) : NULL;
@@ -478,8 +482,8 @@ int sheaf_h_open(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_hand
 	return r;
 }
 
-int sheaf_open(struct sheaf *fs, const char *path, int flags, mode_t mode, const struct sheaf_layout *layout,
-	       struct sheaf_file **f)
+int sheaf_open(struct sheaf *fs, const char *path, int flags, mode_t mode,
+	       const struct sheaf_layout *layout, struct sheaf_file **f)
 {
 	return sheaf_h_open(fs, NULL, sheaf_root(fs), path, flags, mode, layout, f);
 }
@@ -541,8 +545,8 @@ int sheaf_ftruncate(struct sheaf_file *f, off_t size)
 
 /* ---- names: the handle layer ---- */
 
-int sheaf_h_lookup(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir, const char *name,
-		   struct sheaf_handle *out, struct stat *st)
+int sheaf_h_lookup(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+		   const char *name, struct sheaf_handle *out, struct stat *st)
 {
 	struct cop *op = begin(fs, c);
 
@@ -552,7 +556,8 @@ int sheaf_h_lookup(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_ha
 	return end_stat(fs, op, out, st);
 }
 
-int sheaf_h_getattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h, struct stat *st)
+int sheaf_h_getattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
+		    struct stat *st)
 {
 	struct cop *op = begin(fs, c);
 
@@ -562,8 +567,8 @@ int sheaf_h_getattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_h
 	return end_stat(fs, op, NULL, st);
 }
 
-int sheaf_h_setattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h, unsigned which,
-		    const struct stat *in, struct stat *out)
+int sheaf_h_setattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
+		    unsigned which, const struct stat *in, struct stat *out)
 {
 	struct cop *op = begin(fs, c);
 	int r;
@@ -575,8 +580,8 @@ int sheaf_h_setattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_h
 	return r || !out ? r : sheaf_h_getattr(fs, c, h, out);
 }
 
-int sheaf_h_mkdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir, const char *name,
-		  mode_t mode, struct sheaf_handle *out)
+int sheaf_h_mkdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+		  const char *name, mode_t mode, struct sheaf_handle *out)
 {
 	struct cop *op = begin(fs, c);
 	int r;
@@ -593,7 +598,8 @@ int sheaf_h_mkdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_han
 	return r;
 }
 
-int sheaf_h_unlink(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir, const char *name)
+int sheaf_h_unlink(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+		   const char *name)
 {
 	struct cop *op = begin(fs, c);
 
@@ -603,7 +609,8 @@ int sheaf_h_unlink(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_ha
 	return (int)end(fs, op);
 }
 
-int sheaf_h_rmdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir, const char *name)
+int sheaf_h_rmdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+		  const char *name)
 {
 	struct cop *op = begin(fs, c);
 
@@ -613,8 +620,8 @@ int sheaf_h_rmdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_han
 	return (int)end(fs, op);
 }
 
-int sheaf_h_rename(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir, const char *name,
-		   struct sheaf_handle dir2, const char *name2, unsigned flags)
+int sheaf_h_rename(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+		   const char *name, struct sheaf_handle dir2, const char *name2, unsigned flags)
 {
 	struct cop *op = begin(fs, c);
 
@@ -624,7 +631,8 @@ int sheaf_h_rename(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_ha
 	return (int)end(fs, op);
 }
 
-int sheaf_h_truncate(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h, off_t size)
+int sheaf_h_truncate(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
+		     off_t size)
 {
 	struct cop *op = size < 0 ? NULL : begin(fs, c);
 
@@ -634,8 +642,8 @@ int sheaf_h_truncate(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_
 	return (int)end(fs, op);
 }
 
-int sheaf_h_readdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir, uint64_t cookie,
-		    struct sheaf_dirent *out, int max)
+int sheaf_h_readdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+		    uint64_t cookie, struct sheaf_dirent *out, int max)
 {
 	struct cop *op = max < 1 ? NULL : begin(fs, c);
 	int r;
@@ -648,7 +656,9 @@ int sheaf_h_readdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_h
 	for (uint32_t i = 0; !r && i < op->res.readdir.n_entries && i < (uint32_t)max; i++) {
 		const struct wire_dir_entry *e = &op->res.readdir.entries[i];
 
-		out[i] = (struct sheaf_dirent){ .ino = e->h.ino, .cookie = e->cookie, .type = e->type };
+		out[i] = (struct sheaf_dirent){ .ino = e->h.ino,
+						.cookie = e->cookie,
+						.type = e->type };
 		memcpy(out[i].name, e->name.p, e->name.len);
 	}
 	if (!r)
@@ -713,7 +723,8 @@ int sheaf_chmod(struct sheaf *fs, const char *path, mode_t mode)
 
 int sheaf_chown(struct sheaf *fs, const char *path, uid_t uid, gid_t gid)
 {
-	unsigned which = (uid == (uid_t)-1 ? 0 : SHEAF_SET_UID) | (gid == (gid_t)-1 ? 0 : SHEAF_SET_GID);
+	unsigned which = (uid == (uid_t)-1 ? 0 : SHEAF_SET_UID) |
+			 (gid == (gid_t)-1 ? 0 : SHEAF_SET_GID);
 
 	return set_at(fs, path, which, &(struct stat){ .st_uid = uid, .st_gid = gid });
 }
@@ -760,7 +771,8 @@ int sheaf_opendir(struct sheaf *fs, const char *path, struct sheaf_dir **out)
 int sheaf_readdir(struct sheaf_dir *d, struct sheaf_dirent *e)
 {
 	if (d->at == d->n) {
-		int n = d->end ? 0 : sheaf_h_readdir(d->fs, NULL, d->h, d->cookie, d->page, DIR_PAGE);
+		int n = d->end ? 0 :
+				 sheaf_h_readdir(d->fs, NULL, d->h, d->cookie, d->page, DIR_PAGE);
 
 		if (n <= 0) {
 			d->end = n == 0;
@@ -841,7 +853,8 @@ static void text(char *out, size_t n, struct wire_bytes b)
 	snprintf(out, n, "%.*s", (int)b.len, (const char *)b.p);
 }
 
-int sheaf_server_requests(struct sheaf *fs, int i, int timeout_ms, struct sheaf_request *rows, int max)
+int sheaf_server_requests(struct sheaf *fs, int i, int timeout_ms, struct sheaf_request *rows,
+			  int max)
 {
 	const struct wire_requests_res *r;
 	struct cop *op;
