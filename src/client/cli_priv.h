@@ -15,6 +15,7 @@ struct client {
 	struct list files;
 	struct list spare_ops;
 	uint64_t next_open;
+	uint64_t trace_base, n_traces;
 	uint64_t timeout_ns;
 	struct extent scratch[LIST_MAX];
 };
@@ -40,6 +41,7 @@ struct peer *peer_of(struct client *c, uint64_t ino); /* the metadata server */
 /* A call of this operation; the caller adds what is special. */
 struct call call_make(struct cop *op, uint32_t number, xdr_any put, void *args, xdr_any get,
 		      void *res);
+uint64_t trace_new(struct client *c);
 void cop_start(struct cop *op, const struct req_ops *ops);
 bool cop_end(struct cop *op, int64_t result); /* last thing a step function does; returns false */
 static inline struct cop *cop_of(struct req *q)

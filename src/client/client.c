@@ -30,6 +30,7 @@ int client_new(const struct client_opts *o, struct client **out)
 	name_ourselves(id.host);
 	c->loop->now = c->loop->env->clock->now(c->loop->env);
 	net_init(&c->net, o->loop, &id);
+	c->trace_base = env_random_u64(o->loop->env);
 	c->net.hub = o->hub;
 	c->n_peers = conf->n_targets;
 	c->peers = calloc(c->n_peers, sizeof(*c->peers));
@@ -150,11 +151,17 @@ struct call call_make(struct cop *op, uint32_t number, xdr_any put, void *args, 
 			      .deadline = op->c->loop->now + op->c->timeout_ns };
 }
 
+/* Unique enough to follow a request through the logs of all servers. */
+uint64_t trace_new(struct client *c)
+{
+	return c->trace_base + ++c->n_traces;
+}
+
 void cop_start(struct cop *op, const struct req_ops *ops)
 {
 	op->c->loop->now = op->c->loop->env->clock->now(op->c->loop->env);
 	req_init(&op->q, op->c->loop, ops, 0);
-	op->q.trace = env_random_u64(op->c->loop->env);
+	op->q.trace = trace_new(op->c);
 	req_start(&op->q);
 }
 

@@ -166,7 +166,7 @@ void client_open(struct cop *op, struct sheaf_handle dir, const char *path, int 
 			     XDR_ANY(xdr_wire_open_res), &op->res.open);
 	op->call.change = a->flags & (OPEN_CREATE | OPEN_TRUNC);
 	req_init(&op->q, op->c->loop, &open_ops, CALL);
-	op->q.trace = env_random_u64(op->c->loop->env);
+	op->q.trace = trace_new(op->c);
 	op->q.error = e;
 	req_start(&op->q);
 }
@@ -313,7 +313,7 @@ static void sync_start(struct cop *op, struct cfile *f, bool closing)
 	op->file = f;
 	op->state = s;
 	req_init(&op->q, op->c->loop, &sync_ops, ASK);
-	op->q.trace = env_random_u64(op->c->loop->env);
+	op->q.trace = trace_new(op->c);
 	op->c->loop->now = op->c->loop->env->clock->now(op->c->loop->env);
 	if (!s) {
 		cop_end(op, -ENOMEM);

@@ -394,7 +394,7 @@ static void start(struct cop *op, struct cfile *f, const struct iovec *mem, size
 	op->transfer = t;
 	op->c->loop->now = op->c->loop->env->clock->now(op->c->loop->env);
 	req_init(&op->q, op->c->loop, &transfer_ops, START);
-	op->q.trace = env_random_u64(op->c->loop->env);
+	op->q.trace = trace_new(op->c);
 	if (!t)
 		e = -ENOMEM;
 	else if (!f->unsynced)

@@ -35,8 +35,9 @@ uint64_t loop_wait_ns(struct loop *l)
 	return l->heap[0]->when > now ? l->heap[0]->when - now : 0;
 }
 
-/* Timers that are due, then what became runnable up to now; what they make runnable waits for the next
- * turn, so that nobody starves the sockets. */
+#define ROUNDS 8 /* of requests that make each other runnable, before sockets are looked at again */
+
+/* Timers that are due, then what is runnable, and what that made runnable. */
 void loop_run_ready(struct loop *l)
 {
 	struct list batch = LIST_INIT(batch);
@@ -49,9 +50,11 @@ void loop_run_ready(struct loop *l)
 		timer_del(l, t);
 		t->fire(t);
 	}
-	list_splice(&batch, &l->runnable);
-	while ((it = list_pop(&batch)))
-		req_run(list_entry(it, struct req, link));
+	for (int i = 0; i < ROUNDS && !list_empty(&l->runnable); i++) {
+		list_splice(&batch, &l->runnable);
+		while ((it = list_pop(&batch)))
+			req_run(list_entry(it, struct req, link));
+	}
 }
 
 void loop_turn(struct loop *l, uint64_t max_ns)

@@ -64,7 +64,6 @@ void link_unref(struct link *l)
 {
 	if (--l->refs)
 		return;
-	msg_free(l->hello);
 	l->ops->destroy(l);
 }
 
@@ -96,6 +95,8 @@ void link_close(struct link *l, int error)
 	timer_del(n->loop, &l->patience);
 	list_del(&l->in_net);
 	n->n_links--;
+	msg_free(l->hello); /* now: the net may be gone when the last reference goes */
+	l->hello = NULL;
 	l->ops->shut(l, -ECONNRESET);
 	while (!list_empty(&l->descs))
 		list_pop(&l->descs);
@@ -244,7 +245,7 @@ static int refuse(struct link *l, int error, const char *reason)
 	return error;
 }
 
-static int on_hello(struct link *l, struct msg *m)
+static int on_hello(struct link *l, struct msg *m, bool *kept)
 {
 	struct net *n = l->net;
 	struct wire_challenge c = { .version = SHEAF_VERSION, .target = n->id.target };
@@ -268,6 +269,7 @@ static int on_hello(struct link *l, struct msg *m)
 		return -EPROTO;
 	l->role = h.role;
 	l->hello = m;
+	*kept = true;
 	c.backend = h.backends & (BACKEND_TCP | BACKEND_LOOP);
 	memcpy(c.nonce, l->nonce, sizeof(c.nonce));
 	prove(l, "server", l->nonce, c.proof);
@@ -331,11 +333,12 @@ static int on_welcome(struct link *l, struct msg *m)
 
 static int handshake(struct link *l, uint32_t kind, struct msg *m)
 {
+	bool kept = false;
 	int r;
 
 	switch (kind) {
 	case FRAME_HELLO:
-		r = on_hello(l, m);
+		r = on_hello(l, m, &kept);
 		break;
 	case FRAME_CHALLENGE:
 		r = on_challenge(l, m);
@@ -347,7 +350,7 @@ static int handshake(struct link *l, uint32_t kind, struct msg *m)
 		r = on_welcome(l, m);
 		break;
 	}
-	if (l->hello != m)
+	if (!kept)
 		msg_free(m);
 	return r;
 }

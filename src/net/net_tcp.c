@@ -547,6 +547,7 @@ static void tcp_shut(struct link *l, int error)
 
 	watch(t, 0);
 	e->sock->close(e, t->src.fd);
+	frame_fini(&t->in);
 	t->rx_get = NULL;
 	t->rx_desc = NULL;
 	end_all(&t->bulk, error);
@@ -559,7 +560,6 @@ static void tcp_destroy(struct link *l)
 {
 	struct tcp_link *t = tcp(l);
 
-	frame_fini(&t->in);
 	free(t);
 }
 
