@@ -49,6 +49,13 @@ static inline struct cop *cop_of(struct req *q)
 	return container_of(q, struct cop, q);
 }
 
+/* More than a message can carry. */
+static inline bool path_too_long(const struct cop *op)
+{
+	return (op->place && op->place->path.len > PATH_MAX_LEN) ||
+	       (op->place2 && op->place2->path.len > PATH_MAX_LEN);
+}
+
 /* ---- sizing.c: attributes with the true size ---- */
 struct sizing {
 	struct req q;

@@ -97,6 +97,10 @@ static bool open_step(struct req *q)
 	switch (q->state) {
 	case CALL:
 		req_goto(q, CHECK);
+		if (path_too_long(op)) {
+			q->error = -ENAMETOOLONG;
+			break;
+		}
 		op->call.deadline = q->loop->now + op->c->timeout_ns;
 		op->call.trace = q->trace;
 		peer_call(peer_of(op->c, op->place->dir.ino), &op->call, q);

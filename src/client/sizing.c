@@ -31,6 +31,8 @@ static int ask_objects(struct sizing *z)
 	struct cop *op = z->op;
 	const struct wire_layout_rec *l = &z->attr_res.layout;
 
+	if (!l->unit || l->start >= l->n_targets)
+		return -EBADMSG;
 	z->n = l->n_targets;
 	z->calls = arena_alloc(&op->arena, z->n * sizeof(*z->calls));
 	z->ends = arena_alloc(&op->arena, z->n * sizeof(*z->ends));

@@ -181,7 +181,11 @@ static void answered_read(struct lane *l)
 		const struct extent *e = &l->ext[i];
 		uint64_t there = e->offset < r->end ? MIN(e->length, r->end - e->offset) : 0;
 
-		if (l->small && there && at + there <= r->data.len)
+		if (l->small && there && at + there > r->data.len) {
+			l->q.error = -EIO; /* it says that there are bytes and does not send them */
+			return;
+		}
+		if (l->small && there)
 			view_copy_in(&l->view, at, r->data.p + at, there);
 		if (there < e->length) {
 			l->strand->shortened = true;

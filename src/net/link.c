@@ -77,6 +77,13 @@ static void proven(struct link *l)
 		l->net->n_unproven--;
 }
 
+/* Closed for what the other side sent, be it a broken rule or a name that is not ours. */
+static bool is_bad(int error)
+{
+	return error == -EPROTO || error == -EKEYREJECTED || error == -EBADMSG || error == -EXDEV ||
+	       error == -EPROTONOSUPPORT;
+}
+
 void link_close(struct link *l, int error)
 {
 	struct net *n = l->net;
@@ -87,7 +94,7 @@ void link_close(struct link *l, int error)
 	l->state = LINK_CLOSED;
 	if (unproven)
 		n->n_unproven--;
-	if (error == -EPROTO || error == -EKEYREJECTED || error == -EBADMSG) {
+	if (is_bad(error)) {
 		n->bad_links++;
 		log_warn("net", "closed the link with %s: %s", l->host[0] ? l->host : "a stranger",
 			 error_text(error));
@@ -320,7 +327,7 @@ static int on_welcome(struct link *l, struct msg *m)
 	if (w.status) {
 		log_warn("net", "%s refused us: %.*s", l->peer->address, (int)w.reason.len,
 			 (const char *)w.reason.p);
-		return -w.status < 0 && -w.status > -4096 ? -w.status : -EPROTO;
+		return w.status > 0 && w.status < 4096 ? -w.status : -EPROTO;
 	}
 	if (l->state != LINK_WAIT_WELCOME)
 		return -EPROTO;

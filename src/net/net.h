@@ -203,6 +203,7 @@ struct session {
 	bool reclaimed; /* has claimed its opens since our start */
 	bool doomed; /* being ended: cannot be resumed */
 	struct list opens; /* of the owner */
+	uint32_t windows; /* of the owner: parts of bulk transfers under way */
 };
 
 struct sessions {

@@ -14,6 +14,9 @@
 
 #define IOV_CALL 1024
 #define READS_PER_TURN 16
+/* Frames that wait to be sent. Slots and windows keep an honest peer far below; one that asks and asks
+ * and does not read what it gets is not allowed to fill our memory. */
+#define QUEUE_MAX 1024
 
 struct tcp_link {
 	struct link l;
@@ -22,6 +25,7 @@ struct tcp_link {
 	struct list control; /* messages to send */
 	struct list bulk; /* transfers to send, the first one is being sent */
 	struct list gets; /* transfers whose data are to come */
+	uint32_t n_control, n_pulled; /* messages, and answers to pulls, that wait to be sent */
 	/* the DATA frame being sent: that of the first transfer of bulk */
 	bool in_frame;
 	uint8_t head[FRAME_HEAD], tail[FRAME_TAIL];
@@ -189,6 +193,7 @@ static size_t sent_control(struct tcp_link *t, size_t r)
 		r -= left;
 		list_del(&m->link);
 		msg_free(m);
+		t->n_control--;
 	}
 	return r;
 }
@@ -205,6 +210,7 @@ static size_t sent_frame(struct tcp_link *t, size_t r)
 	t->in_frame = false;
 	x->done += t->frame_len;
 	if (x->done == x->len) {
+		t->n_pulled -= !x->q;
 		xfer_end(x, 0);
 	} else { /* the next transfer's turn */
 		list_del(&x->link);
@@ -231,6 +237,8 @@ static int send_some(struct tcp_link *t)
 	if (frame_first && all)
 		n += control_iov(t, iov + n, 64);
 	want = iov_total(iov, n);
+	if (!want)
+		return -ENOMEM;
 	got = e->sock->writev(e, t->src.fd, iov, (int)n);
 	if (got < 0)
 		return (int)got;
@@ -269,8 +277,11 @@ static void tcp_send(struct link *l, struct msg *m)
 	bool idle = list_empty(&t->control) && list_empty(&t->bulk);
 
 	list_push(&t->control, &m->link);
+	t->n_control++;
 	if (idle)
 		flush(t);
+	else if (t->n_control > QUEUE_MAX && !l->dialled)
+		link_close(l, -EBADMSG);
 }
 
 static void send_bulk(struct tcp_link *t, struct xfer *x)
@@ -365,9 +376,12 @@ static int on_pull(struct tcp_link *t, const struct wire_frame_head *h)
 	if (d &&
 	    (d->access != CAP_READ || h->at > d->view->length || h->want > d->view->length - h->at))
 		return -EPROTO;
+	if (t->n_pulled >= QUEUE_MAX)
+		return -EBADMSG;
 	x = xfer_new(t->l.net);
 	if (!x)
 		return -ENOMEM;
+	t->n_pulled++;
 	x->tag = h->tag;
 	x->at = h->at;
 	x->id = h->id;

@@ -216,17 +216,29 @@ void peer_call_front(struct peer *p, struct call *c, struct req *q)
 
 /* ---- replies ---- */
 
-static struct call *call_of_reply(struct peer *p, const struct wire_rep_head *h, uint64_t tag)
+/* Whose reply this is (NULL: given up long ago), and its slot is free; -EPROTO: nothing of the kind went
+ * out over this link. */
+static int call_of_reply(struct peer *p, const struct wire_rep_head *h, uint64_t tag,
+			 struct call **out)
 {
 	uint32_t slot = (uint32_t)(tag >> 32);
+	struct peer_slot *s;
 
+	*out = NULL;
 	if (h->slot != slot || h->sequence != (uint32_t)tag)
-		return NULL;
-	if (slot == NO_SLOT)
-		return p->session_call.q ? &p->session_call : NULL;
-	if (slot >= SESSION_SLOTS || !p->slots[slot].busy || p->slots[slot].sequence != h->sequence)
-		return NULL;
-	return p->slots[slot].call;
+		return -EPROTO;
+	if (slot == NO_SLOT) {
+		*out = p->session_call.q ? &p->session_call : NULL;
+		return 0;
+	}
+	if (slot >= SESSION_SLOTS)
+		return -EPROTO;
+	s = &p->slots[slot];
+	if (!s->busy || s->sequence != h->sequence || (s->call && !s->call->sent))
+		return -EPROTO;
+	*out = s->call;
+	release_slot(p, slot);
+	return 0;
 }
 
 /* The server no longer knows our session. */
@@ -252,9 +264,11 @@ int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m)
 		msg_free(m);
 		return -ESTALE; /* closes the link; the next one gets a new session */
 	}
-	c = call_of_reply(p, &h, tag);
-	if ((uint32_t)(tag >> 32) != NO_SLOT && (uint32_t)(tag >> 32) < SESSION_SLOTS)
-		release_slot(p, (uint32_t)(tag >> 32));
+	error = call_of_reply(p, &h, tag, &c);
+	if (error) {
+		msg_free(m);
+		return error;
+	}
 	if (h.slots)
 		p->n_slots = MIN(h.slots, (uint32_t)SESSION_SLOTS);
 	p->eager_bytes = h.eager_bytes;

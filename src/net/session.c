@@ -27,7 +27,8 @@ static void lease_timer(struct timer *tm)
 {
 	struct session *s = container_of(tm, struct session, lease);
 	struct sessions *t = s->table;
-	uint64_t end = s->renewed + t->lease_ns;
+	uint64_t moved = s->link ? s->link->progress : 0; /* bulk is traffic too */
+	uint64_t end = MAX(s->renewed, moved) + t->lease_ns;
 
 	if (t->loop->now < end) {
 		timer_set(t->loop, tm, end);
@@ -75,6 +76,8 @@ struct session *session_find(struct sessions *t, uint64_t id)
 
 void session_attach(struct session *s, struct link *l)
 {
+	if (l->session && l->session != s) /* a link has one: the other waits to be resumed */
+		session_detach(l->session);
 	s->link = l;
 	s->renewed = s->table->loop->now;
 	l->session = s;
@@ -99,9 +102,12 @@ void session_free(struct session *s)
 
 int session_enter(struct session *s, uint32_t slot, uint32_t sequence, void *request)
 {
-	struct slot *sl = &s->slots[slot];
+	struct slot *sl;
 
-	if (slot >= SESSION_SLOTS || sl->request || (int32_t)(sequence - sl->sequence) < 0)
+	if (slot >= SESSION_SLOTS)
+		return -EBADMSG;
+	sl = &s->slots[slot];
+	if (sl->request || (int32_t)(sequence - sl->sequence) < 0)
 		return -EBADMSG;
 	s->renewed = s->table->loop->now;
 	sl->sequence = sequence;

@@ -61,6 +61,7 @@ void sreq_abandon(struct sreq *s)
 {
 	list_del(&s->q.all);
 	list_del(&s->q.link);
+	s->q.loop->n_reqs--;
 	link_unref(s->link);
 	sreq_free(s);
 }
@@ -265,7 +266,7 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 	if (!r && tag != ((uint64_t)s->head.slot << 32 | s->head.sequence))
 		r = -EPROTO;
 	if (!r && !(s->row->flags & OP_NO_SESSION)) {
-		if (!l->session || l->session->id != s->head.session) {
+		if (!l->session || l->session->doomed || l->session->id != s->head.session) {
 			turn_away(s, -ESTALE, 0);
 			return;
 		}

@@ -105,7 +105,7 @@ int open_add(struct session *s, struct inode *i, uint64_t id, uint32_t flags)
 	struct open_file *o = open_find(s, id);
 
 	if (o)
-		return o->inode == i ? 0 : -EINVAL;
+		return o->inode == i && o->flags == flags ? 0 : -EINVAL;
 	o = calloc(1, sizeof(*o));
 	if (!o || htab_insert(&i->srv->opens, &o->node, open_hash(s, id))) {
 		free(o);

@@ -318,7 +318,8 @@ static bool close_step(struct req *q)
 		break;
 	case RECORD:
 		req_goto(q, DROP);
-		record(s, o);
+		if (o) /* or another close of it was faster */
+			record(s, o);
 		break;
 	case DROP:
 		req_goto(q, CLOSED);
@@ -407,6 +408,8 @@ int do_reclaim(struct sreq *s)
 	int e = meta_get(s->srv->meta, &a->h, &n, &s->arena);
 
 	s->ino = a->h.ino;
+	if (!e && (n.attr.mode & S_IFMT) != S_IFREG)
+		e = -EINVAL;
 	if (e)
 		return e;
 	i = inode_get(s->srv, &a->h);

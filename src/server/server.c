@@ -290,11 +290,17 @@ void server_abandon(struct server *s)
 
 	s->stopping = true;
 	close_net(s);
-	list_for_each_safe(q, tmp, &s->loop->all, all)
-		if (is_sreq(q))
-			sreq_abandon(sreq_of(q));
-		else if (is_window(q))
+	list_for_each_safe(q, tmp, &s->loop->all, all) /* first: they look into their requests */
+		if (is_window(s, q))
 			window_abandon(q);
+	list_for_each_safe(q, tmp, &s->loop->all, all)
+		if (is_sreq(q) && sreq_of(q)->srv == s)
+			sreq_abandon(sreq_of(q));
+	if (s->map_req.loop) {
+		list_del(&s->map_req.all);
+		list_del(&s->map_req.link);
+		s->loop->n_reqs--;
+	}
 	if (s->meta)
 		meta_abandon(s->meta);
 	if (s->disk)

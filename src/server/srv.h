@@ -207,7 +207,7 @@ struct mover {
 /* Holds s->q until everything has moved or one window failed. */
 void mover_start(struct mover *m);
 void spare_windows_free(struct server *srv);
-bool is_window(const struct req *q);
+bool is_window(const struct server *srv, const struct req *q);
 void window_abandon(struct req *q);
 static inline struct layout layout_of(const struct wire_layout_rec *l)
 {

@@ -415,6 +415,11 @@ void tasks_abandon(struct server *srv)
 		while ((it = list_pop(lists[i]))) {
 			struct task *t = list_entry(it, struct task, link);
 
+			if (i == 0) { /* it was begun: off the books of the loop */
+				list_del(&t->q.all);
+				list_del(&t->q.link);
+				srv->loop->n_reqs--;
+			}
 			if (i == 0 && t->q.ops == &end_ops) {
 				struct end_session *e = list_entry(it, struct end_session, link);
 

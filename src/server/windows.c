@@ -110,6 +110,7 @@ static bool finish(struct window *w)
 
 	turn_end(&w->turn);
 	buf_put(&w->buf);
+	w->m->s->session->windows--;
 	if (!error && w->m->s->cancelled)
 		error = -ECANCELED;
 	req_fini(&w->q);
@@ -182,14 +183,23 @@ static struct window *window_new(struct server *srv)
 	return w;
 }
 
+/* One client must not hold the whole pool, least of all one that has stopped answering: when its requests
+ * have an eighth of it, further ones get a single window each. */
+static uint64_t windows_for(const struct sreq *s)
+{
+	uint64_t share = s->srv->conf->pool_bytes / WINDOW_BYTES / 8;
+
+	return s->session->windows + WINDOWS <= share ? WINDOWS : 1;
+}
+
 void mover_start(struct mover *m)
 {
 	struct sreq *s = m->s;
-	uint64_t total = 0;
+	uint64_t total = 0, most = windows_for(s);
 
 	for (uint32_t i = 0; i < m->n_list; i++)
 		total += m->list[i].length;
-	for (uint64_t i = 0; i < WINDOWS && i * WINDOW_BYTES < total; i++) {
+	for (uint64_t i = 0; i < most && i * WINDOW_BYTES < total; i++) {
 		struct window *w = window_new(s->srv);
 
 		if (!w) {
@@ -200,6 +210,7 @@ void mover_start(struct mover *m)
 			return;
 		}
 		w->m = m;
+		s->session->windows++;
 		req_init(&w->q, s->srv->loop, &window_ops, TAKE);
 		w->q.trace = s->q.trace;
 		req_hold(&s->q);
@@ -215,14 +226,15 @@ void spare_windows_free(struct server *srv)
 		free(list_entry(it, struct window, spare));
 }
 
-bool is_window(const struct req *q)
+bool is_window(const struct server *srv, const struct req *q)
 {
-	return q->ops == &window_ops;
+	return q->ops == &window_ops && container_of(q, struct window, q)->m->s->srv == srv;
 }
 
 void window_abandon(struct req *q)
 {
 	list_del(&q->all);
 	list_del(&q->link);
+	q->loop->n_reqs--;
 	free(container_of(q, struct window, q));
 }

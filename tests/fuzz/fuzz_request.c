@@ -1,0 +1,440 @@
+/* An authenticated client that sends anything: a real server, links whose other end is the fuzzer.
+ *
+ * The input is a row of messages, each with two bytes of flags and a length before it. What a liar could
+ * always get right is made right (session, slot, sequence, tag, the signature of a capability, lengths that
+ * agree), so that the code behind the door is reached. Whatever comes: every request is answered or its link is
+ * closed, nothing stays in service, the pool is full again. One server serves many inputs and is made anew
+ * now and then. With SHEAF_WRITE_CORPUS=DIR it writes its seeds there. */
+#include "../unit/server_trial.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define INPUTS_PER_SERVER 64
+#define FILES 4
+#define MESSAGES 12
+#define FIX_TOTAL (2 * MIB)
+
+enum { /* first byte of flags */
+       F_OTHER_LINK = 1,
+       F_REPLAY = 2,
+       F_NO_WAIT = 4, /* the next message comes while this one is in service */
+       F_REFUSE = 8,
+       F_DEFER = 16,
+       F_CANCEL = 32,
+       F_CLOSE = 64, /* the link breaks after it */
+       F_RAW = 128,
+};
+enum { /* second byte */
+       G_LEASE = 1, /* a lease passes after it */
+       G_WRONG_SESSION = 2,
+       G_SERVER = 4, /* over a link of a server */
+       G_INLINE = 8,
+       G_TURNS = 0xf0,
+};
+
+static struct world w;
+static struct pipe_link *links[2];
+static struct wire_handle files[FILES];
+static bool running;
+
+static void stop(void)
+{
+	if (!running)
+		return;
+	running = false;
+	for (int i = 0; i < 2; i++)
+		pipe_free(links[i]);
+	world_end(&w);
+}
+
+/* Nobody keeps the server waiting any longer. */
+static void release_all(void)
+{
+	for (int k = 0; k < 100 && (k == 0 || w.srv->in_service); k++) {
+		for (int i = 0; i < 2; i++) {
+			if (!links[i])
+				continue;
+			links[i]->mode = PIPE_ANSWER;
+			pipe_release(links[i], 0);
+		}
+		world_settle(&w);
+	}
+}
+
+static void fresh_link(int i, uint32_t role)
+{
+	release_all();
+	if (links[i])
+		pipe_free(links[i]);
+	links[i] = pipe_new(&w, role);
+	pipe_session(&w, links[i]);
+}
+
+static void start(void)
+{
+	struct wire_mkdir_args mk = { { { META_ROOT_INO, META_ROOT_GEN }, wire_text("d") }, 0755 };
+	struct wire_attr_res made;
+	struct arena a;
+
+	log_set_level(LOG_ERROR);
+	world_start(&w);
+	arena_init(&a, 0);
+	links[0] = links[1] = NULL;
+	fresh_link(0, LINK_CLIENT);
+	fresh_link(1, LINK_CLIENT);
+	CHECK_EQ(pipe_do(&w, links[0], OP_MKDIR, XDR_ANY(xdr_wire_mkdir_args), &mk,
+			 XDR_ANY(xdr_wire_attr_res), &made, NULL),
+		 0);
+	for (int i = 0; i < FILES; i++) {
+		struct wire_open_res r;
+		char name[16];
+
+		snprintf(name, sizeof(name), "d/f%d", i);
+		CHECK_EQ(pipe_open(&w, links[0], name, (uint64_t)i + 1,
+				   OPEN_READ | OPEN_WRITE | OPEN_CREATE, &r, &a),
+			 0);
+		files[i] = (struct wire_handle){ r.at.ino, r.at.gen };
+	}
+	arena_destroy(&a);
+	running = true;
+}
+
+/* ---- making lies plausible ---- */
+
+static void put32(uint8_t *p, uint32_t v)
+{
+	for (int i = 0; i < 4; i++)
+		p[i] = (uint8_t)(v >> (24 - 8 * i));
+}
+
+static uint32_t get32(const uint8_t *p)
+{
+	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+/* A capability that a metadata server could have made. */
+static void sign_again(struct wire_capability *c)
+{
+	struct meta_node n = { .attr.ino = files[c->ino % FILES].ino,
+			       .layout.obj_gen = 1,
+			       .epoch = MAX(c->epoch % 8, disk_floor(w.srv->disk, files[c->ino % FILES].ino)) };
+
+	cap_make(w.srv, c, &n, 3, c->client);
+}
+
+static uint64_t clip(struct wire_extent *e, uint32_t n)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		e[i].offset %= 4 * MIB;
+		e[i].length %= 600 * KIB;
+		e[i].length = MIN(e[i].length, FIX_TOTAL - sum);
+		sum += e[i].length;
+	}
+	return sum;
+}
+
+static void fix_read(struct wire_read_args *a, bool small)
+{
+	uint64_t sum = clip(a->list, a->n_list);
+
+	sign_again(&a->cap);
+	a->mem.tag = small && sum <= INLINE_MAX ? 0 : 1;
+	a->mem.length = sum;
+}
+
+static void fix_write(struct wire_write_args *a, bool small)
+{
+	static const uint8_t bytes[INLINE_MAX];
+	uint64_t sum = clip(a->list, a->n_list);
+
+	sign_again(&a->cap);
+	a->mem.tag = small && sum <= INLINE_MAX ? 0 : 1;
+	a->mem.length = sum;
+	if (!a->mem.tag)
+		a->data = (struct wire_bytes){ (uint32_t)sum, bytes };
+}
+
+/* Arguments of data operations; false: they are not of such an operation, or no arguments at all. */
+static bool fix_args(uint32_t op, struct xdr *in, struct xdr *out, bool small)
+{
+	union {
+		struct wire_read_args read;
+		struct wire_write_args write;
+		struct wire_sync_args sync;
+	} a;
+
+	memset(&a, 0, sizeof(a));
+	switch (op) {
+	case OP_READ:
+		if (!xdr_wire_read_args(in, &a.read))
+			return false;
+		fix_read(&a.read, small);
+		return xdr_wire_read_args(out, &a.read);
+	case OP_WRITE:
+		if (!xdr_wire_write_args(in, &a.write))
+			return false;
+		fix_write(&a.write, small);
+		return xdr_wire_write_args(out, &a.write);
+	case OP_SYNC:
+	case OP_OBJSTAT:
+		if (!xdr_wire_sync_args(in, &a.sync))
+			return false;
+		sign_again(&a.sync.cap);
+		return xdr_wire_sync_args(out, &a.sync);
+	default:
+		return false;
+	}
+}
+
+/* Lengths that no honest client sends take honestly long: not here. */
+static bool endless(uint32_t op, struct xdr *in)
+{
+	struct wire_write_args a;
+	uint64_t sum = 0;
+
+	if (op != OP_WRITE || !xdr_wire_write_args(in, &a))
+		return false;
+	for (uint32_t i = 0; i < a.n_list; i++)
+		if (__builtin_add_overflow(sum, a.list[i].length, &sum))
+			return false;
+	return sum > FIX_TOTAL;
+}
+
+static size_t repair(uint8_t *body, size_t len, const uint8_t flags[2])
+{
+	static uint8_t fixed[MSG_MAX];
+	struct wire_req_head h;
+	struct arena a;
+	struct xdr in, out;
+
+	arena_init(&a, 4 * MIB);
+	xdr_decoder(&in, body, len, &a);
+	xdr_encoder(&out, fixed, sizeof(fixed));
+	if (!xdr_wire_req_head(&in, &h)) {
+		arena_destroy(&a);
+		return len;
+	}
+	h.map_version = 0;
+	if (flags[0] & F_RAW) {
+		len = endless(h.op, &in) ? 0 : len;
+	} else if (xdr_wire_req_head(&out, &h) && fix_args(h.op, &in, &out, flags[1] & G_INLINE)) {
+		len = xdr_used(&out);
+		memcpy(body, fixed, len);
+	}
+	arena_destroy(&a);
+	return len;
+}
+
+static uint64_t address_it(struct pipe_link *p, uint8_t *body, size_t len, const uint8_t flags[2])
+{
+	struct session *s = p->l.session;
+	uint32_t slot, seq;
+
+	if (len < 20)
+		return 0;
+	if (s && !(flags[1] & G_WRONG_SESSION)) {
+		slot = get32(body + 4) % 4;
+		seq = s->slots[slot].sequence + !(flags[0] & F_REPLAY);
+		put32(body + 4, slot);
+		put32(body + 8, seq);
+		put32(body + 12, (uint32_t)(s->id >> 32));
+		put32(body + 16, (uint32_t)s->id);
+	}
+	return (uint64_t)get32(body + 4) << 32 | get32(body + 8);
+}
+
+/* ---- one message ---- */
+
+static void turn_some(unsigned n)
+{
+	for (unsigned i = 0; i < n && !world_idle(&w); i++)
+		world_turn(&w);
+}
+
+static void send_one(const uint8_t flags[2], const uint8_t *from, size_t len)
+{
+	static uint8_t body[MSG_MAX];
+	int i = flags[0] & F_OTHER_LINK;
+	struct pipe_link *p = links[i];
+	uint64_t tag;
+
+	if (p->closed || !p->l.session) {
+		fresh_link(i, flags[1] & G_SERVER ? LINK_SERVER : LINK_CLIENT);
+		p = links[i];
+	}
+	p->l.role = flags[1] & G_SERVER ? LINK_SERVER : LINK_CLIENT;
+	p->mode = flags[0] & F_REFUSE ? PIPE_REFUSE : flags[0] & F_DEFER ? PIPE_DEFER : PIPE_ANSWER;
+	memcpy(body, from, len);
+	len = repair(body, len, flags);
+	tag = address_it(p, body, len, flags);
+	if (len)
+		pipe_message(&w, p, tag, body, len);
+	if ((flags[0] & F_CANCEL) && !p->closed)
+		srv_cancel(w.srv, &p->l, tag);
+	turn_some(flags[1] >> 4);
+	if (flags[0] & F_CLOSE)
+		link_close(&p->l, -ECONNRESET);
+	if (flags[1] & G_LEASE)
+		world_pass(&w, 31 * NSEC_PER_SEC);
+	if (!(flags[0] & F_NO_WAIT))
+		world_settle(&w);
+}
+
+static void check_rest(void)
+{
+	struct session *s;
+
+	release_all();
+	CHECK(world_quiet(&w));
+	for (int i = 0; i < 2; i++)
+		CHECK(links[i]->closed || links[i]->sent == links[i]->replies);
+	CHECK_EQ(w.srv->pool.n_free, w.srv->pool.n_units);
+	CHECK(list_empty(&w.srv->pool.waiting));
+	list_for_each(s, &w.srv->sessions.all, all)
+		CHECK_EQ(s->in_service, 0);
+	CHECK(w.srv->sessions.count < 1000);
+}
+
+/* ---- seeds ---- */
+
+static void write_seed(const char *name, const uint8_t *p, size_t n)
+{
+	char path[512];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", getenv("SHEAF_WRITE_CORPUS"), name);
+	f = fopen(path, "w");
+	CHECK(f && fwrite(p, 1, n, f) == n);
+	fclose(f);
+}
+
+static size_t seed_message(uint8_t *out, uint8_t f, uint8_t g, uint32_t op, uint32_t slot, xdr_any filter,
+			   void *args)
+{
+	struct wire_req_head h = { .op = op, .slot = slot, .time_left_ms = 1000 };
+	struct xdr x;
+	size_t n;
+
+	xdr_encoder(&x, out + 4, 8192);
+	CHECK(xdr_wire_req_head(&x, &h) && filter(&x, args));
+	n = xdr_used(&x);
+	out[0] = f;
+	out[1] = g;
+	out[2] = (uint8_t)(n >> 8);
+	out[3] = (uint8_t)n;
+	return n + 4;
+}
+
+static void write_corpus(void)
+{
+	static uint8_t buf[32768];
+	struct wire_extent list[3] = { { 0, 5000 }, { 100000, 300000 }, { 70000, 100 } };
+	struct wire_extent little[2] = { { 10, 100 }, { 5, 50 } };
+	struct wire_place root = { { META_ROOT_INO, META_ROOT_GEN }, wire_text("d/f1") };
+	struct wire_place fresh = { { META_ROOT_INO, META_ROOT_GEN }, wire_text("d/new") };
+	struct wire_capability cap = { .ino = 1, .rights = 3, .epoch = 1 };
+	struct wire_mem_desc mem = { .tag = 1, .length = 305100 };
+	struct wire_wrote wrote = { 1, 4096, 77 };
+	struct wire_void_args none = { 0 };
+	struct wire_session_args session = { .client = wire_text("again") };
+	struct wire_lookup_args lookup = { root };
+	struct wire_getattr_args getattr = { files[1], true };
+	struct wire_setattr_args setattr = { .h = files[1], .which = SET_MODE | SET_MTIME, .mode = 0600 };
+	struct wire_open_args open = { .where = fresh, .id = 9, .flags = 7, .mode = 0644 };
+	struct wire_open_args retrunc = { .where = root, .id = 10, .flags = 19 };
+	struct wire_close_args close_ = { files[1], 2, wrote };
+	struct wire_record_args record = { files[1], wrote };
+	struct wire_cap_args cap_ = { files[1], 3 };
+	struct wire_mkdir_args mkdir_ = { fresh, 0755 };
+	struct wire_unlink_args unlink_ = { root };
+	struct wire_readdir_args readdir_ = { { META_ROOT_INO, META_ROOT_GEN }, 0, 100 };
+	struct wire_rename_args rename_ = { root, fresh, 0 };
+	struct wire_truncate_args truncate_ = { files[1], 1000 };
+	struct wire_reclaim_args reclaim = { files[1], 12, 3 };
+	struct wire_read_args read_ = { cap, 3, list, mem };
+	struct wire_write_args write_ = { cap, 3, list, mem, { 0, NULL } };
+	struct wire_read_args read_small = { cap, 2, little, { 0 } };
+	struct wire_write_args write_small = { cap, 2, little, { 0 }, { 0, NULL } };
+	struct wire_sync_args sync_ = { cap };
+	struct wire_fence_args fence = { files[1].ino, 1, 3, 500 };
+	struct wire_remove_args remove_ = { files[2].ino, 1, 4 };
+	const struct {
+		const char *name;
+		uint32_t op;
+		xdr_any filter;
+		void *args;
+		uint8_t g;
+	} rows[] = {
+		{ "ping", OP_PING, XDR_ANY(xdr_wire_void_args), &none, 0 },
+		{ "session", OP_SESSION, XDR_ANY(xdr_wire_session_args), &session, 0 },
+		{ "bye", OP_BYE, XDR_ANY(xdr_wire_void_args), &none, 0 },
+		{ "status", OP_STATUS, XDR_ANY(xdr_wire_void_args), &none, 0 },
+		{ "requests", OP_REQUESTS, XDR_ANY(xdr_wire_void_args), &none, 0 },
+		{ "map", OP_MAP, XDR_ANY(xdr_wire_void_args), &none, 0 },
+		{ "lookup", OP_LOOKUP, XDR_ANY(xdr_wire_lookup_args), &lookup, 0 },
+		{ "getattr", OP_GETATTR, XDR_ANY(xdr_wire_getattr_args), &getattr, 0 },
+		{ "setattr", OP_SETATTR, XDR_ANY(xdr_wire_setattr_args), &setattr, 0 },
+		{ "open", OP_OPEN, XDR_ANY(xdr_wire_open_args), &open, 0 },
+		{ "retrunc", OP_OPEN, XDR_ANY(xdr_wire_open_args), &retrunc, 0 },
+		{ "close", OP_CLOSE, XDR_ANY(xdr_wire_close_args), &close_, 0 },
+		{ "record", OP_RECORD, XDR_ANY(xdr_wire_record_args), &record, 0 },
+		{ "cap", OP_CAP, XDR_ANY(xdr_wire_cap_args), &cap_, 0 },
+		{ "mkdir", OP_MKDIR, XDR_ANY(xdr_wire_mkdir_args), &mkdir_, 0 },
+		{ "unlink", OP_UNLINK, XDR_ANY(xdr_wire_unlink_args), &unlink_, 0 },
+		{ "rmdir", OP_RMDIR, XDR_ANY(xdr_wire_unlink_args), &unlink_, 0 },
+		{ "readdir", OP_READDIR, XDR_ANY(xdr_wire_readdir_args), &readdir_, 0 },
+		{ "rename", OP_RENAME, XDR_ANY(xdr_wire_rename_args), &rename_, 0 },
+		{ "truncate", OP_TRUNCATE, XDR_ANY(xdr_wire_truncate_args), &truncate_, 0 },
+		{ "reclaim", OP_RECLAIM, XDR_ANY(xdr_wire_reclaim_args), &reclaim, 0 },
+		{ "read", OP_READ, XDR_ANY(xdr_wire_read_args), &read_, 0 },
+		{ "write", OP_WRITE, XDR_ANY(xdr_wire_write_args), &write_, 0 },
+		{ "read_small", OP_READ, XDR_ANY(xdr_wire_read_args), &read_small, G_INLINE },
+		{ "write_small", OP_WRITE, XDR_ANY(xdr_wire_write_args), &write_small, G_INLINE },
+		{ "sync", OP_SYNC, XDR_ANY(xdr_wire_sync_args), &sync_, 0 },
+		{ "objstat", OP_OBJSTAT, XDR_ANY(xdr_wire_sync_args), &sync_, 0 },
+		{ "fence", OP_FENCE, XDR_ANY(xdr_wire_fence_args), &fence, G_SERVER },
+		{ "remove", OP_REMOVE, XDR_ANY(xdr_wire_remove_args), &remove_, G_SERVER },
+	};
+	char name[64];
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		n = seed_message(buf, 0, rows[i].g, rows[i].op, 0, rows[i].filter, rows[i].args);
+		write_seed(rows[i].name, buf, n);
+		/* twice side by side, on two slots */
+		n = seed_message(buf, F_NO_WAIT, rows[i].g, rows[i].op, 0, rows[i].filter, rows[i].args);
+		n += seed_message(buf + n, 0, rows[i].g, rows[i].op, 1, rows[i].filter, rows[i].args);
+		snprintf(name, sizeof(name), "twice_%s", rows[i].name);
+		write_seed(name, buf, n);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static unsigned count;
+	static bool first = true;
+
+	if (first) {
+		first = false;
+		atexit(stop);
+		if (getenv("SHEAF_WRITE_CORPUS")) {
+			start();
+			write_corpus();
+		}
+	}
+	if (count++ % INPUTS_PER_SERVER == 0)
+		stop();
+	if (!running)
+		start();
+	for (int i = 0; i < MESSAGES && size > 4; i++) {
+		size_t len = MIN((size_t)data[2] << 8 | data[3], size - 4);
+
+		send_one(data, data + 4, len);
+		data += 4 + len;
+		size -= 4 + len;
+	}
+	check_rest();
+	return 0;
+}

@@ -1,0 +1,328 @@
+/* What goes wrong in a run, and how it ends: targets that are killed, lose power or stop and come back,
+ * clients that die and come back, partitions, cuts, bad and full disks. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "sim_priv.h"
+#include "sim_world.h"
+
+const char *const fault_names[] = { "cuts", "partitions", "kills", "power losses", "clean stops",
+				    "disk errors", "full disks", "dead clients" };
+
+/* ---- targets ---- */
+
+int target_start(struct target *t)
+{
+	struct world *w = t->w;
+	struct server_opts o = { .loop = &t->loop,
+				 .conf = &w->conf,
+				 .target = t->id,
+				 .hub = w->on_hub ? &w->hub : NULL,
+				 .meta_map_bytes = 64 * MIB,
+				 .meta_dir = t->meta_dir };
+	char err[512];
+	int r;
+
+	memcpy(o.client_key, w->key, KEY_BYTES);
+	memcpy(o.server_key, w->server_key, KEY_BYTES);
+	if (loop_init(&t->loop, &t->node->env))
+		abort();
+	r = server_start(&o, &t->server, err, sizeof(err));
+	if (r) {
+		loop_fini(&t->loop);
+		t->server = NULL;
+		world_note(w, 0, "target %u does not start: %s", t->id, err);
+	}
+	return r;
+}
+
+static void target_restart(void *arg)
+{
+	struct target *t = arg;
+	struct world *w = t->w;
+	int r;
+
+	if (t->server)
+		return;
+	if (!t->node->up)
+		sim_node_restart(t->node);
+	world_note(w, 0, "target %u starts", t->id);
+	r = target_start(t);
+	if (!r)
+		return;
+	if (r == -EIO && w->enabled[FAULT_DISK] && !w->healing) /* it reads its disk: once more */
+		sim_after(&w->sim, NSEC_PER_SEC, target_restart, t);
+	else
+		world_fail(w, 0, "target %u does not start: %d", t->id, r);
+}
+
+/* Mostly short, so that most calls outlive it. */
+static uint64_t outage(struct sim *s)
+{
+	uint64_t how = sim_below(s, 10);
+
+	if (how < 5)
+		return sim_between(s, NSEC_PER_MSEC, 500 * NSEC_PER_MSEC);
+	return sim_between(s, NSEC_PER_MSEC, how < 9 ? 8 * NSEC_PER_SEC : 25 * NSEC_PER_SEC);
+}
+
+void target_down(struct target *t, bool power)
+{
+	struct world *w = t->w;
+
+	if (!t->server)
+		return;
+	world_note(w, 0, "target %u %s", t->id, power ? "loses power" : "is killed");
+	if (power)
+		sim_node_crash(t->node);
+	else
+		sim_node_kill(t->node);
+	server_abandon(t->server);
+	t->server = NULL;
+	t->stopping = false;
+	loop_fini(&t->loop);
+	w->n_unclean++;
+	if (power) {
+		t->losses++;
+		t->last_loss = w->sim.now;
+		model_power_loss(w, t->id);
+	}
+	if (!w->healing)
+		sim_after(&w->sim, outage(&w->sim), target_restart, t);
+}
+
+/* A clean stop: the requests in service end first. */
+static void target_stop(void *arg)
+{
+	struct target *t = arg;
+	struct world *w = t->w;
+	int r;
+
+	if (!t->server || !t->stopping || w->failed)
+		return;
+	if (!server_idle(t->server)) {
+		sim_after(&w->sim, NSEC_PER_MSEC, target_stop, t);
+		return;
+	}
+	r = server_stop(t->server);
+	world_note(w, 0, "target %u has stopped: %d", t->id, r);
+	if (r && !w->enabled[FAULT_DISK] && !w->enabled[FAULT_FULL])
+		world_fail(w, 0, "target %u does not stop cleanly: %d", t->id, r);
+	if (r) /* the next start has a new verifier */
+		w->n_unclean++;
+	t->server = NULL;
+	t->stopping = false;
+	loop_fini(&t->loop);
+	sim_node_kill(t->node);
+	if (!w->healing)
+		sim_after(&w->sim, outage(&w->sim), target_restart, t);
+}
+
+/* ---- clients ---- */
+
+static void actor_revive(void *arg)
+{
+	struct actor *a = arg;
+	struct world *w = a->w;
+	struct client_opts o = { .loop = &a->loop,
+				 .conf = &w->conf,
+				 .hub = w->on_hub ? &w->hub : NULL,
+				 .name = a->node->name };
+
+	if (!a->dead)
+		return;
+	world_note(w, 0, "c%u is back", a->id);
+	memcpy(o.key, w->key, KEY_BYTES);
+	sim_node_restart(a->node);
+	a->dead = false;
+	if (loop_init(&a->loop, &a->node->env) || client_new(&o, &a->client))
+		abort();
+	for (int i = 0; i < N_LANES; i++)
+		if (a->lanes[i].busy)
+			op_resolve(&a->lanes[i]);
+}
+
+static void actor_die(struct actor *a)
+{
+	struct world *w = a->w;
+
+	if (a->dead)
+		return;
+	world_note(w, 0, "c%u dies", a->id);
+	a->dead = true;
+	sim_node_kill(a->node);
+	peek_cut(a->client);
+	loop_fini(&a->loop);
+	a->client = NULL; /* as a crash: its memory is lost */
+	a->name_busy = false;
+	for (int i = 0; i < N_LANES; i++)
+		op_abandon(&a->lanes[i]);
+	for (int i = 0; i < N_HANDLES; i++) {
+		if (a->handles[i].cf)
+			model_forgiven(a->handles[i].f, a);
+		a->handles[i] = (struct handle){ 0 };
+	}
+	sim_after(&w->sim, sim_between(&w->sim, NSEC_PER_SEC, 50 * NSEC_PER_SEC), actor_revive, a);
+}
+
+/* ---- the network ---- */
+
+static struct sim_node *node_of(const struct net *n)
+{
+	return container_of(n->loop->env, struct sim_node, env);
+}
+
+uint64_t hub_delay(struct loop_hub *h, struct net *from, struct net *to, size_t bytes)
+{
+	struct world *w = container_of(h, struct world, hub);
+	struct sim *s = &w->sim;
+	struct sim_node *a = node_of(from), *b = node_of(to);
+	uint64_t d = sim_delay(s, s->faults.net_min, s->faults.net_max) + bytes / 8;
+
+	if (!a->up || !b->up || sim_chance(s, s->faults.cut))
+		return UINT64_MAX;
+	if (!s->apart[a->id][b->id])
+		return d;
+	if (w->heal_at[a->id][b->id] > s->now + s->faults.stall_ns)
+		return UINT64_MAX;
+	return d + w->heal_at[a->id][b->id] - s->now;
+}
+
+struct split {
+	struct world *w;
+	struct sim_node *a, *b;
+};
+
+static void rejoin(void *arg)
+{
+	struct split *p = arg;
+
+	sim_partition(&p->w->sim, p->a, p->b, false);
+	world_note(p->w, 0, "%s and %s see each other again", p->a->name, p->b->name);
+	free(p);
+}
+
+static void partition(struct world *w)
+{
+	struct sim *s = &w->sim;
+	struct split *p = sim_alloc(sizeof(*p));
+	uint64_t d = sim_between(s, NSEC_PER_MSEC, 20 * NSEC_PER_SEC);
+
+	p->w = w;
+	p->a = w->targets[sim_below(s, w->conf.n_targets)].node;
+	p->b = s->nodes[sim_below(s, s->n_nodes)];
+	if (p->a == p->b || s->apart[p->a->id][p->b->id]) {
+		free(p);
+		return;
+	}
+	world_note(w, 0, "%s and %s do not see each other for %.3f s", p->a->name, p->b->name,
+		   (double)d / 1e9);
+	sim_partition(s, p->a, p->b, true);
+	w->heal_at[p->a->id][p->b->id] = w->heal_at[p->b->id][p->a->id] = s->now + d;
+	w->count->faults[FAULT_PARTITION]++;
+	sim_after(s, d, rejoin, p);
+}
+
+/* ---- which, and when ---- */
+
+void faults_choose(struct world *w)
+{
+	static const uint32_t chance[] = { 500000, 300000, 350000, 400000, 250000, 150000, 100000, 150000 };
+	struct sim *s = &w->sim;
+
+	if (sim_chance(s, 100000))
+		return; /* a calm one */
+	for (int i = 0; i < FAULT_KINDS; i++)
+		w->enabled[i] = sim_chance(s, chance[i]);
+	w->faults_left = (uint32_t)sim_between(s, 1, 8);
+}
+
+static void strike(struct world *w, enum fault f)
+{
+	struct sim *s = &w->sim;
+	struct target *t = &w->targets[sim_below(s, w->conf.n_targets)];
+	bool all = sim_chance(s, 150000);
+
+	switch (f) {
+	case FAULT_CUT:
+		if (!w->on_hub)
+			sim_cut(s, t->node, NULL);
+		break;
+	case FAULT_PARTITION:
+		partition(w);
+		return;
+	case FAULT_KILL:
+	case FAULT_POWER:
+		for (uint32_t i = 0; i < w->conf.n_targets; i++)
+			if (all || &w->targets[i] == t)
+				target_down(&w->targets[i], f == FAULT_POWER);
+		break;
+	case FAULT_STOP:
+		if (!t->server || t->stopping)
+			return;
+		world_note(w, 0, "target %u stops", t->id);
+		t->stopping = true;
+		server_drain(t->server);
+		target_stop(t);
+		break;
+	case FAULT_DEATH:
+		actor_die(&w->actors[sim_below(s, w->n_actors)]);
+		break;
+	default:
+		return;
+	}
+	w->count->faults[f]++;
+}
+
+static void tick(void *arg)
+{
+	struct world *w = arg;
+	struct sim *s = &w->sim;
+	enum fault f = (enum fault)sim_below(s, FAULT_KINDS);
+
+	if (w->failed || w->healing || !w->faults_left)
+		return;
+	if (w->enabled[f]) {
+		strike(w, f);
+		w->faults_left--;
+	}
+	sim_after(s, sim_between(s, NSEC_PER_MSEC, sim_chance(s, 500000) ? 100 * NSEC_PER_MSEC : 6 * NSEC_PER_SEC),
+		  tick, w);
+}
+
+void faults_start(struct world *w)
+{
+	struct sim_faults *f = &w->sim.faults;
+
+	if (w->enabled[FAULT_CUT]) {
+		f->cut = (uint32_t)sim_between(&w->sim, 100, 5000);
+		f->refuse = 50000;
+	}
+	if (w->enabled[FAULT_DISK]) {
+		f->read_eio = 2000;
+		f->sync_eio = 20000;
+		w->count->faults[FAULT_DISK]++;
+	}
+	if (w->enabled[FAULT_FULL]) {
+		for (uint32_t i = 0; i < w->conf.n_targets; i++)
+			w->targets[i].node->capacity = 700 * KIB + sim_below(&w->sim, 512 * KIB);
+		w->count->faults[FAULT_FULL]++;
+	}
+	sim_after(&w->sim, sim_between(&w->sim, NSEC_PER_MSEC, 200 * NSEC_PER_MSEC), tick, w);
+}
+
+void faults_heal(struct world *w)
+{
+	struct sim_faults *f = &w->sim.faults;
+
+	w->healing = true;
+	f->cut = f->refuse = f->read_eio = f->write_eio = f->sync_eio = 0;
+	for (uint32_t i = 0; i < w->conf.n_targets; i++) {
+		w->targets[i].node->capacity = 0;
+		w->targets[i].stopping = w->targets[i].stopping && w->targets[i].server;
+		if (!w->targets[i].server)
+			target_restart(&w->targets[i]);
+	}
+	for (uint32_t i = 0; i < w->n_actors; i++)
+		actor_revive(&w->actors[i]);
+}

@@ -1,0 +1,790 @@
+/* One operation: what must come of it, how it is started, and whether what came is right.
+ *
+ * Operations on names of one client come one after another, so their answer is known beforehand, to the
+ * errno. Errors of the network are allowed only after the whole timeout; then the outcome is in doubt and
+ * the lane looks (op_resolve) before it goes on. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "sim_priv.h"
+#include "sim_world.h"
+
+#define REST_NS (10 * NSEC_PER_SEC) /* after an error of the network */
+#define POISON 0xa5
+
+const char *const do_names[] = { "open",  "close",  "read",	"write",  "fsync",
+				 "truncate", "stat",  "fstat",	"unlink", "rename",
+				 "mkdir", "rmdir", "readdir", "chmod",  "utimens", "bye" };
+
+static const struct sheaf_handle root = { 1, 1 };
+static const struct sheaf_cred root_cred = { 0 };
+
+void op_path(char out[48], const struct actor *a, int dir, int name)
+{
+	static const char *const below[] = { "", "/d0", "/d1" };
+
+	if (dir == DIR_SHARED && name < 0)
+		snprintf(out, 48, "shared");
+	else if (dir == DIR_SHARED)
+		snprintf(out, 48, "shared/c%u_f%d", a->id, name);
+	else if (name < 0)
+		snprintf(out, 48, "c%u%s", a->id, below[dir]);
+	else
+		snprintf(out, 48, "c%u%s/f%d", a->id, below[dir], name);
+}
+
+/* ---- what must come ---- */
+
+static bool empty(const struct mdir *d)
+{
+	for (int i = 0; i < N_NAMES; i++)
+		if (d->files[i])
+			return false;
+	return true;
+}
+
+static int expect_open(const struct op *op)
+{
+	const struct mdir *d = &op->a->dirs[op->dir];
+	const struct mfile *f = d->files[op->name];
+
+	if (!d->there || (!f && !(op->flags & O_CREAT)))
+		return -ENOENT;
+	return f && (op->flags & O_CREAT) && (op->flags & O_EXCL) ? -EEXIST : 0;
+}
+
+static int expect_rename_dir(const struct op *op)
+{
+	const struct mdir *from = &op->a->dirs[op->dir], *to = &op->a->dirs[op->dir2];
+
+	if (!from->there)
+		return -ENOENT;
+	if (op->name2 >= 0) { /* over a file, or a name for files */
+		if (!to->there)
+			return -ENOENT;
+		if (op->dir2 == op->dir)
+			return -EINVAL;
+		return to->files[op->name2] ? -ENOTDIR : -EPERM; /* the latter is never tried */
+	}
+	if (from == to)
+		return op->flags ? -EEXIST : 0;
+	if (to->there && op->flags)
+		return -EEXIST;
+	return to->there && !empty(to) ? -ENOTEMPTY : 0;
+}
+
+static int expect_rename(const struct op *op)
+{
+	const struct mdir *from = &op->a->dirs[op->dir], *to = &op->a->dirs[op->dir2];
+
+	if (op->name < 0)
+		return expect_rename_dir(op);
+	if (!from->there || !to->there || !from->files[op->name])
+		return -ENOENT;
+	if (op->name2 < 0) /* a file over a directory */
+		return op->flags ? -EEXIST : -EISDIR;
+	return op->flags && to->files[op->name2] ? -EEXIST : 0;
+}
+
+static int expect_of(const struct op *op)
+{
+	const struct mdir *d = &op->a->dirs[op->dir];
+	bool there = op->name < 0 ? d->there : d->there && d->files[op->name];
+
+	switch (op->kind) {
+	case DO_OPEN:
+		return expect_open(op);
+	case DO_STAT:
+		return there ? 0 : -ENOENT;
+	case DO_READDIR:
+		return d->there ? 0 : -ENOENT;
+	case DO_UNLINK:
+		return !there ? -ENOENT : op->name < 0 ? -EISDIR : 0;
+	case DO_MKDIR:
+		if (op->name >= 0 && !d->there)
+			return -ENOENT;
+		return there ? -EEXIST : 0;
+	case DO_RMDIR:
+		return !there ? -ENOENT : op->name >= 0 ? -ENOTDIR : empty(d) ? 0 : -ENOTEMPTY;
+	case DO_RENAME:
+		return expect_rename(op);
+	default:
+		return 0;
+	}
+}
+
+static bool on_names(enum do_kind k)
+{
+	return k == DO_OPEN || k == DO_UNLINK || k == DO_RENAME || k == DO_MKDIR || k == DO_RMDIR ||
+	       k == DO_READDIR;
+}
+
+/* These too wait for each other, as what they look at must not go away. */
+static bool serial(enum do_kind k)
+{
+	return on_names(k) || k == DO_STAT || k == DO_CHMOD || k == DO_UTIMENS || k == DO_TRUNCATE;
+}
+
+static bool on_content(const struct op *op)
+{
+	return op->kind == DO_READ || op->kind == DO_WRITE || op->kind == DO_FSYNC ||
+	       op->kind == DO_CLOSE || op->kind == DO_TRUNCATE ||
+	       (op->kind == DO_OPEN && (op->flags & O_TRUNC));
+}
+
+static bool looks(const struct op *op)
+{
+	return op->kind == DO_STAT || op->kind == DO_FSTAT || op->kind == DO_CHMOD ||
+	       op->kind == DO_UTIMENS;
+}
+
+/* ---- starting ---- */
+
+static void fill_memory(struct op *op)
+{
+	uint64_t o = 0, i = 0;
+
+	memset(op->mem, POISON, op->mem_len);
+	for (size_t k = 0; op->kind == DO_WRITE && k < op->n_iov; k++) {
+		uint8_t *p = op->iov[k].iov_base;
+
+		for (size_t n = 0; n < op->iov[k].iov_len; n++) {
+			while (o == op->ext[i].length) {
+				i++;
+				o = 0;
+			}
+			p[n] = model_value(op->number, op->ext[i].offset + o++);
+		}
+	}
+}
+
+static void op_done(struct cop *cop)
+{
+	op_judge(cop->user, cop);
+}
+
+static void start_content(struct op *op, struct cop *c)
+{
+	switch (op->kind) {
+	case DO_CLOSE:
+		client_close(c, op->h->cf);
+		break;
+	case DO_READ:
+		client_read(c, op->h->cf, op->iov, op->n_iov, op->ext, op->n_ext);
+		break;
+	case DO_WRITE:
+		client_write(c, op->h->cf, op->iov, op->n_iov, op->ext, op->n_ext);
+		break;
+	case DO_FSYNC:
+		client_fsync(c, op->h->cf);
+		break;
+	case DO_FSTAT:
+		client_fstat(c, op->h->cf);
+		break;
+	default:
+		client_truncate(c, op->f->h, op->size);
+		break;
+	}
+}
+
+static void start_attr(struct op *op, struct cop *c)
+{
+	struct stat st = { .st_mode = op->mode };
+
+	st.st_mtim.tv_sec = op->mtime / (int64_t)NSEC_PER_SEC;
+	st.st_mtim.tv_nsec = op->mtime % (int64_t)NSEC_PER_SEC;
+	client_setattr(c, op->f->h, op->kind == DO_CHMOD ? SHEAF_SET_MODE : SHEAF_SET_MTIME, &st);
+}
+
+static void start_readdir(struct op *op, struct cop *c)
+{
+	/* directories are found by a stat first */
+	if (!op->size)
+		client_stat(c, root, op->path);
+	else
+		client_readdir(c, (struct sheaf_handle){ op->size, op->mode }, op->cookie, 3);
+}
+
+/* Also what follows after a part of it. */
+static void launch(struct op *op)
+{
+	struct cop *c = cop_new(op->a->client, &root_cred);
+
+	c->done = op_done;
+	c->user = op;
+	if (op->resolving) {
+		client_stat(c, root, op->path);
+		return;
+	}
+	switch (op->kind) {
+	case DO_OPEN:
+		client_open(c, root, op->path, op->flags, op->mode, &op->layout);
+		break;
+	case DO_STAT:
+		client_stat(c, root, op->path);
+		break;
+	case DO_UNLINK:
+		client_unlink(c, root, op->path);
+		break;
+	case DO_RENAME:
+		client_rename(c, root, op->path, root, op->path2, (unsigned)op->flags);
+		break;
+	case DO_MKDIR:
+		client_mkdir(c, root, op->path, op->mode);
+		break;
+	case DO_RMDIR:
+		client_rmdir(c, root, op->path);
+		break;
+	case DO_READDIR:
+		start_readdir(op, c);
+		break;
+	case DO_CHMOD:
+	case DO_UTIMENS:
+		start_attr(op, c);
+		break;
+	case DO_BYE:
+		client_bye(c);
+		break;
+	default:
+		start_content(op, c);
+		break;
+	}
+}
+
+static struct mfile *file_of(const struct op *op)
+{
+	if (op->h && op->h->cf)
+		return op->h->f;
+	if (op->f || op->name < 0 || !op->a->dirs[op->dir].there)
+		return op->f;
+	return op->a->dirs[op->dir].files[op->name];
+}
+
+void op_begin(struct op *op)
+{
+	struct actor *a = op->a;
+	struct world *w = a->w;
+
+	op->busy = true;
+	op->number = ++w->n_ops;
+	op->began = w->sim.now;
+	op->seq = ++w->seq;
+	op->sure = !w->n_unclean;
+	op->expect = expect_of(op);
+	op->f = file_of(op);
+	for (uint32_t t = 0; t < w->conf.n_targets; t++)
+		op->losses[t] = w->targets[t].losses;
+	op_path(op->path, a, op->dir, op->name);
+	if (op->kind == DO_RENAME)
+		op_path(op->path2, a, op->dir2, op->name2);
+	if (op->f) {
+		op->size_lo = op->f->size_lo;
+		op->f->n_busy += on_content(op);
+		op->f->n_looking += looks(op);
+	}
+	if (op->h)
+		op->h->busy = true;
+	a->name_busy |= serial(op->kind);
+	w->count->ops++;
+	sim_trace(&w->sim, SIM_TEST + op->kind, a->node->id, op->number);
+	if (op->kind == DO_WRITE)
+		model_write_begin(op);
+	if (op->total)
+		fill_memory(op);
+	launch(op);
+}
+
+/* ---- the end ---- */
+
+void op_free(struct op *op)
+{
+	struct actor *a = op->a;
+
+	if (op->f) {
+		op->f->n_busy -= on_content(op);
+		op->f->n_looking -= looks(op);
+	}
+	if (op->h)
+		op->h->busy = false;
+	if (serial(op->kind))
+		a->name_busy = false;
+	free(op->mem);
+	*op = (struct op){ .a = a };
+}
+
+static void note_op(struct op *op, int64_t result)
+{
+	struct world *w = op->a->w;
+	char what[160] = "";
+	int n = 0;
+
+	if (op->kind == DO_READ || op->kind == DO_WRITE)
+		for (size_t i = 0; i < op->n_ext && n < 120; i++)
+			n += snprintf(what + n, sizeof(what) - (size_t)n, " %llu+%llu",
+				      (unsigned long long)op->ext[i].offset,
+				      (unsigned long long)op->ext[i].length);
+	else if (op->h || op->kind == DO_TRUNCATE)
+		snprintf(what, sizeof(what), " %llu", (unsigned long long)op->size);
+	else
+		snprintf(what, sizeof(what), " %s %s %o", op->path, op->path2, (unsigned)op->flags);
+	world_note(w, op->f ? op->f->id : 0, "c%u #%u %s%s%s = %lld (from %.6f)", op->a->id, op->number,
+		   do_names[op->kind], op->resolving ? "?" : "", what, (long long)result,
+		   (double)op->began / 1e9);
+}
+
+static bool soft(int64_t e)
+{
+	return e == -ETIMEDOUT || e == -ECONNREFUSED || e == -ECONNRESET || e == -EHOSTUNREACH ||
+	       e == -EPIPE || e == -ENETUNREACH || e == -ENOTCONN;
+}
+
+static void go_wild(struct op *op)
+{
+	if (op->f && !op->f->wild) {
+		op->f->wild = true;
+		op->a->w->count->wild++;
+	}
+}
+
+/* ---- names ---- */
+
+static struct mfile **slot_of(struct op *op, int dir, int name)
+{
+	return &op->a->dirs[dir].files[name];
+}
+
+static void moved(struct op *op)
+{
+	struct mdir *d = op->a->dirs;
+	struct mfile **from, **to;
+
+	if (op->name < 0) {
+		if (op->dir == op->dir2)
+			return;
+		d[op->dir2] = d[op->dir];
+		memset(&d[op->dir], 0, sizeof(d[0]));
+		return;
+	}
+	from = slot_of(op, op->dir, op->name);
+	to = slot_of(op, op->dir2, op->name2);
+	if (from == to)
+		return;
+	if (*to)
+		(*to)->linked = false;
+	*to = *from;
+	*from = NULL;
+}
+
+static void created(struct op *op)
+{
+	struct mfile **at = slot_of(op, op->dir, op->name);
+
+	if (*at)
+		return;
+	*at = op->f = model_file(op->a->w);
+	op->f->linked = true;
+	op->f->mode = op->mode;
+	op->f->mode_sure = true;
+}
+
+/* It happened: the model follows. */
+static void name_changed(struct op *op)
+{
+	switch (op->kind) {
+	case DO_UNLINK:
+		(*slot_of(op, op->dir, op->name))->linked = false;
+		*slot_of(op, op->dir, op->name) = NULL;
+		break;
+	case DO_MKDIR:
+		op->a->dirs[op->dir].there = true;
+		break;
+	case DO_RMDIR:
+		op->a->dirs[op->dir].there = false;
+		break;
+	case DO_RENAME:
+		moved(op);
+		break;
+	case DO_OPEN:
+		created(op);
+		break;
+	default:
+		break;
+	}
+}
+
+static bool makes_name(const struct op *op)
+{
+	return op->kind == DO_MKDIR || op->kind == DO_OPEN;
+}
+
+/* The outcome is in doubt: is the name there? */
+static void resolved(struct op *op, int64_t result)
+{
+	bool there = result == 0;
+
+	if (result && result != -ENOENT) { /* still nobody answers */
+		op_resolve(op);
+		return;
+	}
+	if (there == makes_name(op))
+		name_changed(op);
+	op_free(op);
+}
+
+static void resolve_later(void *arg)
+{
+	struct op *op = arg;
+
+	if (!op->a->dead && op->busy && op->resolving)
+		launch(op);
+}
+
+void op_resolve(struct op *op)
+{
+	struct world *w = op->a->w;
+
+	op->resolving = true;
+	sim_after(&w->sim, REST_NS / 2, resolve_later, op);
+}
+
+/* Could it have changed a name? */
+static bool in_doubt(const struct op *op)
+{
+	const struct mdir *d = &op->a->dirs[op->dir];
+
+	if (op->expect || !on_names(op->kind) || op->kind == DO_READDIR)
+		return false;
+	if (op->kind == DO_OPEN)
+		return !d->files[op->name];
+	return !(op->kind == DO_RENAME && op->dir == op->dir2 && op->name == op->name2);
+}
+
+/* ---- the judges ---- */
+
+static void opened(struct op *op, struct cop *cop)
+{
+	struct handle *h = op->h;
+
+	if (cop->res.open.created == !!*slot_of(op, op->dir, op->name)) {
+		world_fail(op->a->w, op->f ? op->f->id : 0, "open says created = %d of %s",
+			   cop->res.open.created, op->path);
+		return;
+	}
+	created(op);
+	*h = (struct handle){ .cf = cop->file,
+			      .f = op->f,
+			      .busy = true,
+			      .flags = op->flags & O_ACCMODE,
+			      .unclean = op->a->w->n_unclean };
+	peek_file(cop->file, op->f);
+	if (op->flags & O_TRUNC) {
+		op->f->changed = ++op->a->w->seq;
+		model_truncated(op->f, 0);
+	}
+}
+
+static void check_attr(struct op *op, const struct wire_attr *at)
+{
+	struct world *w = op->a->w;
+	struct mfile *f = op->f;
+
+	if (op->name < 0 && !op->h) {
+		if (!S_ISDIR(at->mode))
+			world_fail(w, 0, "%s is no directory (%o)", op->path, at->mode);
+		return;
+	}
+	if (!f || !S_ISREG(at->mode) || (f->mode_sure && (at->mode & 07777) != f->mode))
+		world_fail(w, f ? f->id : 0, "%s has mode %o, not %o", op->path, at->mode,
+			   f ? f->mode : 0);
+	else
+		model_size_seen(op, at->size);
+}
+
+static void judge_stat(struct op *op, struct cop *cop)
+{
+	check_attr(op, &cop->attr);
+}
+
+static bool own_name(const struct op *op, const char *s, size_t n, int *bit)
+{
+	char full[48];
+
+	for (int i = 0; i < N_NAMES + 2; i++) {
+		const char *base;
+
+		if (i < N_NAMES)
+			op_path(full, op->a, op->dir, i);
+		else
+			op_path(full, op->a, i - N_NAMES + 1, -1);
+		base = strrchr(full, '/') + 1;
+		if (strlen(base) == n && !memcmp(base, s, n) && (i < N_NAMES || op->dir == 0)) {
+			*bit = i;
+			return true;
+		}
+	}
+	return false;
+}
+
+static uint32_t should_see(const struct op *op)
+{
+	const struct mdir *d = &op->a->dirs[op->dir];
+	uint32_t bits = 0;
+
+	for (int i = 0; i < N_NAMES; i++)
+		bits |= d->files[i] ? 1u << i : 0;
+	for (int i = 1; op->dir == 0 && i <= 2; i++)
+		bits |= op->a->dirs[i].there ? 1u << (N_NAMES + i - 1) : 0;
+	return bits;
+}
+
+/* One part of a listing; true: there is more. */
+static bool judge_readdir(struct op *op, struct cop *cop)
+{
+	const struct wire_readdir_res *r = &cop->res.readdir;
+	struct world *w = op->a->w;
+	int bit;
+
+	if (!op->size) { /* that was the stat */
+		op->size = cop->attr.ino;
+		op->mode = cop->attr.gen;
+		return true;
+	}
+	for (uint32_t i = 0; i < r->n_entries; i++) {
+		const struct wire_dir_entry *e = &r->entries[i];
+
+		op->cookie = e->cookie;
+		if (own_name(op, (const char *)e->name.p, e->name.len, &bit)) {
+			if (op->seen & 1u << bit)
+				world_fail(w, 0, "%s lists %.*s twice", op->path, (int)e->name.len,
+					   (const char *)e->name.p);
+			op->seen |= 1u << bit;
+		} else if (op->dir != DIR_SHARED) {
+			world_fail(w, 0, "%s lists %.*s", op->path, (int)e->name.len,
+				   (const char *)e->name.p);
+		}
+	}
+	if (!r->end)
+		return !w->failed;
+	if (op->seen != should_see(op))
+		world_fail(w, 0, "%s lists names %x, not %x", op->path, op->seen, should_see(op));
+	return false;
+}
+
+static void judge_attr_change(struct op *op, struct cop *cop)
+{
+	struct mfile *f = op->f;
+	const struct wire_attr *at = &cop->res.attr.at;
+
+	if (op->kind == DO_CHMOD) {
+		f->mode = op->mode;
+		f->mode_sure = true;
+	}
+	if (op->kind == DO_CHMOD ? (at->mode & 07777) != op->mode : at->mtime != op->mtime)
+		world_fail(op->a->w, f->id, "%s of file %u answers mode %o, mtime %lld",
+			   do_names[op->kind], f->id, at->mode, (long long)at->mtime);
+}
+
+/* Memory between the pieces is not touched. */
+static void check_guards(struct op *op)
+{
+	for (size_t i = 0; i < op->mem_len; i++) {
+		size_t skip = 0;
+
+		for (size_t k = 0; k < op->n_iov && !skip; k++)
+			if (op->mem + i == op->iov[k].iov_base)
+				skip = op->iov[k].iov_len;
+		if (skip) {
+			i += skip - 1;
+		} else if (op->mem[i] != POISON) {
+			world_fail(op->a->w, op->f->id, "a read wrote beside its memory");
+			return;
+		}
+	}
+}
+
+static void judge_read(struct op *op, int64_t result)
+{
+	if ((uint64_t)result > op->total)
+		world_fail(op->a->w, op->f->id, "a read of %llu bytes returned %lld",
+			   (unsigned long long)op->total, (long long)result);
+	else if (!op->f->wild)
+		model_read_end(op, (uint64_t)result);
+	check_guards(op);
+}
+
+static void judge_ok(struct op *op, struct cop *cop, int64_t result)
+{
+	struct mfile *f = op->f;
+
+	switch (op->kind) {
+	case DO_OPEN:
+		opened(op, cop);
+		break;
+	case DO_READ:
+		judge_read(op, result);
+		break;
+	case DO_WRITE:
+		model_write_end(op, true);
+		if ((uint64_t)result != op->total)
+			world_fail(op->a->w, f->id, "a write of %llu bytes returned %lld",
+				   (unsigned long long)op->total, (long long)result);
+		break;
+	case DO_FSYNC:
+		model_synced(op);
+		break;
+	case DO_CLOSE:
+		model_closed(op);
+		break;
+	case DO_TRUNCATE:
+		f->changed = ++op->a->w->seq;
+		model_truncated(f, op->size);
+		break;
+	case DO_STAT:
+	case DO_FSTAT:
+		judge_stat(op, cop);
+		break;
+	case DO_CHMOD:
+	case DO_UTIMENS:
+		judge_attr_change(op, cop);
+		break;
+	case DO_BYE:
+	case DO_READDIR:
+		break;
+	default:
+		name_changed(op);
+		break;
+	}
+}
+
+/* Errors of disks, which may come where there are faults of disks or losses. */
+static bool excused(const struct op *op, int64_t e)
+{
+	const struct world *w = op->a->w;
+	bool disk = w->enabled[FAULT_DISK];
+
+	if (e == -ENOSPC)
+		return w->enabled[FAULT_FULL] &&
+		       (op->kind == DO_WRITE || op->kind == DO_TRUNCATE || op->kind == DO_OPEN);
+	if (e != -EIO)
+		return false;
+	switch (op->kind) {
+	case DO_READ:
+	case DO_WRITE:
+	case DO_TRUNCATE:
+	case DO_OPEN:
+	case DO_STAT:
+	case DO_FSTAT:
+		return disk;
+	case DO_FSYNC:
+	case DO_CLOSE:
+		return disk || op->h->unclean != w->n_unclean;
+	default:
+		return false;
+	}
+}
+
+/* The model after an error that was allowed. */
+static void failed(struct op *op)
+{
+	switch (op->kind) {
+	case DO_WRITE:
+		model_write_end(op, false);
+		break;
+	case DO_FSYNC:
+	case DO_CLOSE:
+		model_forgiven(op->f, op->a);
+		break;
+	case DO_TRUNCATE:
+		go_wild(op);
+		break;
+	case DO_OPEN:
+		if (op->flags & O_TRUNC)
+			go_wild(op);
+		break;
+	case DO_CHMOD:
+		op->f->mode_sure = false;
+		break;
+	default:
+		break;
+	}
+}
+
+static void judge_error(struct op *op, int64_t e)
+{
+	struct world *w = op->a->w;
+	uint64_t took = w->sim.now - op->began;
+
+	if (soft(e) && took >= (w->conf.timeout_s - 1) * NSEC_PER_SEC) {
+		w->count->soft++;
+		op->a->rest_until = w->sim.now + REST_NS;
+	} else if (!excused(op, e)) {
+		world_fail(w, op->f ? op->f->id : 0, "%s %s %s: %s (%lld) after %.3f s", do_names[op->kind],
+			   op->path, op->path2, error_text((int)e), (long long)e, (double)took / 1e9);
+		return;
+	}
+	failed(op);
+}
+
+void op_judge(struct op *op, struct cop *cop)
+{
+	struct world *w = op->a->w;
+	int64_t result = cop->result;
+	bool more = false, doubt = false;
+
+	sim_trace(&w->sim, SIM_TEST + DO_KINDS + op->kind, op->a->node->id, (uint64_t)result);
+	note_op(op, result);
+	if (op->resolving) {
+		cop_free(cop);
+		resolved(op, result);
+		return;
+	}
+	op->result = result;
+	if (op->expect && result == op->expect)
+		;
+	else if (result < 0)
+		judge_error(op, result);
+	else if (op->expect)
+		world_fail(w, op->f ? op->f->id : 0, "%s %s %s succeeded, not %s", do_names[op->kind],
+			   op->path, op->path2, error_text(op->expect));
+	else if (op->kind == DO_READDIR)
+		more = judge_readdir(op, cop);
+	else
+		judge_ok(op, cop, result);
+	doubt = result < 0 && result != op->expect && in_doubt(op) && !w->failed;
+	if (op->kind == DO_CLOSE)
+		*op->h = (struct handle){ 0 };
+	cop_free(cop);
+	if (more)
+		launch(op);
+	else if (doubt)
+		op_resolve(op);
+	else
+		op_free(op);
+}
+
+/* Its client died: what it did is in doubt. The memory is left to the grave. What changes names stays
+ * busy and is looked at when the client is back. */
+void op_abandon(struct op *op)
+{
+	struct actor *a = op->a;
+
+	if (!op->busy)
+		return;
+	note_op(op, -ESHUTDOWN);
+	if (op->kind == DO_OPEN && !in_doubt(op) && op->f && (op->flags & O_TRUNC))
+		go_wild(op);
+	else if (op->kind != DO_OPEN)
+		failed(op);
+	if (op->f) {
+		op->f->n_busy -= on_content(op);
+		op->f->n_looking -= looks(op);
+	}
+	op->mem = NULL;
+	if (op->resolving || in_doubt(op)) {
+		op->resolving = true;
+		op->h = NULL;
+		return;
+	}
+	*op = (struct op){ .a = a };
+}

@@ -1,0 +1,508 @@
+/* The model of file contents: for each byte the values it may have, now and after a power loss.
+ *
+ *   a write begins          its value is possible
+ *   it is acknowledged      no other is, unless its target lost power meanwhile; the old ones come back
+ *                           with the power loss until a sync has covered them
+ *   a power loss            everything since the last sync is possible
+ *   a sync succeeds         what was acknowledged to this client is there, for good: if it was lost, that is
+ *                           the silent loss we look for
+ *   a read                  must see a possible value, and makes it the only one
+ *
+ * A stripe unit is a multiple of a model page, so a page is on one target. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "sim_priv.h"
+#include "sim_world.h"
+
+struct mfile *model_file(struct world *w)
+{
+	struct mfile *f = sim_alloc(sizeof(*f));
+
+	f->id = ++w->n_files;
+	if (htab_init(&f->pages))
+		abort();
+	list_push(&w->files, &f->all);
+	return f;
+}
+
+static void free_page(struct hnode *n, void *arg)
+{
+	htab_remove(arg, n);
+	free(container_of(n, struct mpage, node));
+}
+
+void model_free(struct world *w)
+{
+	struct list *it;
+
+	while ((it = list_pop(&w->files))) {
+		struct mfile *f = list_entry(it, struct mfile, all);
+
+		htab_walk(&f->pages, free_page, &f->pages);
+		htab_destroy(&f->pages);
+		free(f);
+	}
+}
+
+static struct mpage *page_find(struct mfile *f, uint64_t index)
+{
+	for (struct hnode *n = htab_first(&f->pages, hash_u64(index)); n; n = htab_next(n)) {
+		struct mpage *p = container_of(n, struct mpage, node);
+
+		if (p->index == index)
+			return p;
+	}
+	return NULL;
+}
+
+static struct mpage *page_get(struct mfile *f, uint64_t index)
+{
+	struct mpage *p = page_find(f, index);
+
+	if (p)
+		return p;
+	p = sim_alloc(sizeof(*p));
+	p->index = index;
+	if (htab_insert(&f->pages, &p->node, hash_u64(index)))
+		abort();
+	return p;
+}
+
+/* ---- one byte ---- */
+
+static void byte_fill(struct mbyte *b)
+{
+	if (!b->n)
+		b->n = b->n_now = 1; /* zero */
+}
+
+static int byte_find(const struct mbyte *b, uint8_t v)
+{
+	for (int i = 0; i < b->n; i++)
+		if (b->v[i] == v)
+			return i;
+	return -1;
+}
+
+static void byte_swap(struct mbyte *b, int i, int j)
+{
+	uint8_t t = b->v[i];
+
+	b->v[i] = b->v[j];
+	b->v[j] = t;
+}
+
+/* v is possible now. */
+static void byte_add(struct mbyte *b, uint8_t v)
+{
+	int i;
+
+	byte_fill(b);
+	i = byte_find(b, v);
+	if (i < 0 && b->n == BYTE_VALUES) {
+		b->any = true;
+		return;
+	}
+	if (i < 0) {
+		i = b->n++;
+		b->v[i] = v;
+	}
+	if (i >= b->n_now)
+		byte_swap(b, i, b->n_now++);
+}
+
+/* v is all that is possible now. */
+static void byte_only(struct mbyte *b, uint8_t v)
+{
+	byte_add(b, v);
+	if (b->any)
+		return;
+	byte_swap(b, byte_find(b, v), 0);
+	b->n_now = 1;
+}
+
+static bool byte_may(const struct mbyte *b, uint8_t v)
+{
+	int i;
+
+	if (b->any)
+		return true;
+	if (!b->n)
+		return v == 0;
+	i = byte_find(b, v);
+	return i >= 0 && i < b->n_now;
+}
+
+/* v, and nothing else, for good. */
+static void byte_settle(struct mbyte *b, uint8_t v)
+{
+	b->n = b->n_now = 1;
+	b->v[0] = v;
+	b->any = b->owed = false;
+}
+
+/* ---- walking ---- */
+
+static uint32_t page_target(const struct mfile *f, uint64_t index)
+{
+	uint32_t i;
+	uint64_t off;
+
+	layout_locate(&f->layout, index * MODEL_PAGE, &i, &off);
+	return f->targets[i];
+}
+
+static bool lost_since(const struct op *op, uint64_t page)
+{
+	uint32_t t = page_target(op->f, page);
+
+	return op->a->w->targets[t].losses != op->losses[t];
+}
+
+static bool owns(const struct mfile *f, const struct actor *a, uint64_t off)
+{
+	return !f->n_owners || off / f->block % f->n_owners == a->id;
+}
+
+uint8_t model_value(uint32_t op, uint64_t off)
+{
+	uint64_t x = (op * UINT64_C(0x9e3779b97f4a7c15)) ^ (off * UINT64_C(0xc2b2ae3d27d4eb4f));
+
+	x ^= x >> 29;
+	return (uint8_t)(x * 31 >> 13) | 1; /* never zero: holes are told apart */
+}
+
+/* ---- writes ---- */
+
+static uint64_t access_end(const struct op *op)
+{
+	uint64_t end = 0;
+
+	for (size_t i = 0; i < op->n_ext; i++)
+		if (op->ext[i].length)
+			end = MAX(end, op->ext[i].offset + op->ext[i].length);
+	return end;
+}
+
+void model_write_begin(struct op *op)
+{
+	struct mfile *f = op->f;
+
+	f->size_hi = MAX(f->size_hi, access_end(op));
+	f->changed = ++op->a->w->seq;
+	for (size_t i = 0; i < op->n_ext; i++)
+		for (uint64_t o = op->ext[i].offset, n = op->ext[i].length; n; o++, n--) {
+			struct mpage *p = page_get(f, o / MODEL_PAGE);
+
+			p->dirty = true;
+			byte_add(&p->b[o % MODEL_PAGE], model_value(op->number, o));
+		}
+}
+
+static void byte_written(struct mbyte *b, uint8_t v, uint32_t seq, bool acknowledged, bool lost)
+{
+	b->seq = seq;
+	b->owed = acknowledged;
+	b->last = v;
+	if (acknowledged && !lost && !b->any)
+		byte_only(b, v);
+}
+
+void model_write_end(struct op *op, bool acknowledged)
+{
+	struct mfile *f = op->f;
+	struct world *w = op->a->w;
+	uint32_t seq = ++w->seq;
+	bool any_loss = false;
+
+	f->changed = seq;
+	for (size_t i = 0; i < op->n_ext; i++)
+		for (uint64_t o = op->ext[i].offset, n = op->ext[i].length; n; o++, n--) {
+			struct mpage *p = page_get(f, o / MODEL_PAGE);
+
+			byte_written(&p->b[o % MODEL_PAGE], model_value(op->number, o), seq,
+				     acknowledged, lost_since(op, p->index));
+		}
+	for (uint32_t t = 0; t < w->conf.n_targets; t++)
+		any_loss |= w->targets[t].losses != op->losses[t];
+	if (!acknowledged)
+		return;
+	f->owed_end[op->a->id] = MAX(f->owed_end[op->a->id], access_end(op));
+	if (!any_loss)
+		f->size_lo = MAX(f->size_lo, access_end(op));
+}
+
+/* ---- reads ---- */
+
+static bool read_byte(struct op *op, uint64_t o, uint8_t seen)
+{
+	struct mfile *f = op->f;
+	struct mpage *p = page_find(f, o / MODEL_PAGE);
+	struct mbyte zero = { 0 }, *b = p ? &p->b[o % MODEL_PAGE] : &zero;
+	char list[64] = "";
+	int at = 0;
+
+	if (!owns(f, op->a, o))
+		return true;
+	if (byte_may(b, seen)) {
+		if (p && !b->any && b->n_now > 1 && !lost_since(op, p->index))
+			byte_only(b, seen);
+		return true;
+	}
+	for (int i = 0; i < b->n_now && at < 50; i++)
+		at += snprintf(list + at, sizeof(list) - (size_t)at, " %02x", b->v[i]);
+	world_fail(op->a->w, f->id, "byte %llu of file %u reads %02x; possible:%s%s",
+		   (unsigned long long)o, f->id, seen, b->n ? list : " 00", b->any ? " any" : "");
+	return false;
+}
+
+/* Where the i-th byte of the stream is in memory. */
+struct mem_cursor {
+	const struct op *op;
+	size_t i, o;
+};
+
+static uint8_t next_byte(struct mem_cursor *c)
+{
+	while (c->o == c->op->iov[c->i].iov_len) {
+		c->i++;
+		c->o = 0;
+	}
+	return ((uint8_t *)c->op->iov[c->i].iov_base)[c->o++];
+}
+
+static uint64_t before(const struct op *op, uint64_t size)
+{
+	struct access a;
+
+	if (access_init(&a, op->iov, op->n_iov, op->ext, op->n_ext))
+		abort();
+	return access_before(&a, size);
+}
+
+void model_read_end(struct op *op, uint64_t count)
+{
+	struct mfile *f = op->f;
+	struct mem_cursor c = { op, 0, 0 };
+	uint64_t lo = before(op, MIN(op->size_lo, f->size_lo)), hi = before(op, f->size_hi);
+
+	if (count < lo || count > hi) {
+		world_fail(op->a->w, f->id, "a read gives %llu bytes, not %llu to %llu",
+			   (unsigned long long)count, (unsigned long long)lo,
+			   (unsigned long long)hi);
+		return;
+	}
+	for (size_t i = 0; i < op->n_ext; i++)
+		for (uint64_t k = 0; k < op->ext[i].length; k++) {
+			if (!count--)
+				return;
+			if (!read_byte(op, op->ext[i].offset + k, next_byte(&c)))
+				return;
+		}
+}
+
+/* ---- syncs and losses ---- */
+
+struct sync_walk {
+	struct op *op;
+	bool failed;
+};
+
+static void vouch(struct sync_walk *s, struct mbyte *b, uint64_t o, bool safe)
+{
+	struct op *op = s->op;
+
+	if (!byte_may(b, b->last)) {
+		s->failed = true;
+		world_fail(op->a->w, op->f->id,
+			   "%s of file %u succeeded, but byte %llu is lost (%02x was acknowledged)",
+			   do_names[op->kind], op->f->id, (unsigned long long)o, b->last);
+		return;
+	}
+	if (safe)
+		byte_settle(b, b->last);
+	else if (!b->any)
+		byte_only(b, b->last);
+}
+
+static void sync_page(struct hnode *n, void *arg)
+{
+	struct sync_walk *s = arg;
+	struct mpage *p = container_of(n, struct mpage, node);
+	struct mfile *f = s->op->f;
+	bool still = false;
+
+	if (!p->dirty)
+		return;
+	for (uint64_t k = 0; k < MODEL_PAGE && !s->failed; k++) {
+		struct mbyte *b = &p->b[k];
+		uint64_t o = p->index * MODEL_PAGE + k;
+
+		if (b->n && b->seq < s->op->seq) {
+			if (b->owed && owns(f, s->op->a, o))
+				vouch(s, b, o, true);
+			else if (!b->any)
+				b->n = b->n_now;
+		}
+		still |= b->n > 1 || b->owed || b->any;
+	}
+	p->dirty = still;
+}
+
+void model_synced(struct op *op)
+{
+	struct sync_walk s = { .op = op };
+	struct mfile *f = op->f;
+	uint64_t *owed = &f->owed_end[op->a->id];
+
+	if (f->wild)
+		return;
+	htab_walk(&f->pages, sync_page, &s);
+	f->size_lo = MAX(f->size_lo, *owed);
+	if (!f->n_owners)
+		f->size_safe = f->size_lo;
+	else
+		f->size_safe = MAX(f->size_safe, *owed);
+	*owed = 0;
+}
+
+static void forgive_page(struct hnode *n, void *arg)
+{
+	struct mpage *p = container_of(n, struct mpage, node);
+	struct op *op = arg;
+
+	for (uint64_t k = 0; p->dirty && k < MODEL_PAGE; k++)
+		if (owns(op->f, op->a, p->index * MODEL_PAGE + k))
+			p->b[k].owed = false;
+}
+
+void model_forgiven(struct mfile *f, const struct actor *a)
+{
+	struct op op = { .f = f, .a = (struct actor *)(uintptr_t)a };
+
+	htab_walk(&f->pages, forgive_page, &op);
+	f->owed_end[a->id] = 0;
+}
+
+/* A close that succeeds says the same as a sync, but of losses that are so old that the client knows of them,
+ * and promises nothing about those to come. */
+static void close_page(struct hnode *n, void *arg)
+{
+	struct sync_walk *s = arg;
+	struct mpage *p = container_of(n, struct mpage, node);
+	struct op *op = s->op;
+	struct target *t = &op->a->w->targets[page_target(op->f, p->index)];
+
+	if (!p->dirty || (t->last_loss && t->last_loss + 10 * NSEC_PER_SEC > op->began))
+		return;
+	for (uint64_t k = 0; k < MODEL_PAGE && !s->failed; k++)
+		if (p->b[k].owed && owns(op->f, op->a, p->index * MODEL_PAGE + k))
+			vouch(s, &p->b[k], p->index * MODEL_PAGE + k, false);
+}
+
+static bool lost_lately(const struct op *op)
+{
+	const struct world *w = op->a->w;
+
+	for (uint32_t t = 0; t < w->conf.n_targets; t++)
+		if (w->targets[t].last_loss && w->targets[t].last_loss + 10 * NSEC_PER_SEC > op->began)
+			return true;
+	return false;
+}
+
+void model_closed(struct op *op)
+{
+	struct sync_walk s = { .op = op };
+
+	if (op->f->wild)
+		return;
+	if (op->f->known)
+		htab_walk(&op->f->pages, close_page, &s);
+	if (!op->f->n_owners && !lost_lately(op))
+		op->f->size_safe = op->f->size_lo;
+	model_forgiven(op->f, op->a);
+}
+
+static void lose_page(struct hnode *n, void *arg)
+{
+	struct mpage *p = container_of(n, struct mpage, node);
+
+	(void)arg;
+	for (int k = 0; p->dirty && k < MODEL_PAGE; k++)
+		p->b[k].n_now = p->b[k].n;
+}
+
+struct loss {
+	struct mfile *f;
+	uint32_t target;
+};
+
+static void lose_if_there(struct hnode *n, void *arg)
+{
+	struct loss *l = arg;
+
+	if (page_target(l->f, container_of(n, struct mpage, node)->index) == l->target)
+		lose_page(n, NULL);
+}
+
+void model_power_loss(struct world *w, uint32_t target)
+{
+	struct mfile *f;
+
+	list_for_each(f, &w->files, all) {
+		struct loss l = { f, target };
+
+		if (!f->known)
+			continue;
+		htab_walk(&f->pages, lose_if_there, &l);
+		f->size_lo = MIN(f->size_lo, f->size_safe);
+	}
+}
+
+/* ---- size ---- */
+
+struct cut {
+	struct mfile *f;
+	uint64_t size;
+};
+
+static void cut_page(struct hnode *n, void *arg)
+{
+	struct cut *c = arg;
+	struct mpage *p = container_of(n, struct mpage, node);
+	uint64_t first = p->index * MODEL_PAGE;
+	uint64_t from = c->size > first ? MIN(c->size - first, (uint64_t)MODEL_PAGE) : 0;
+
+	memset(&p->b[from], 0, (MODEL_PAGE - from) * sizeof(p->b[0]));
+}
+
+void model_truncated(struct mfile *f, uint64_t size)
+{
+	struct cut c = { f, size };
+
+	htab_walk(&f->pages, cut_page, &c);
+	f->size_lo = f->size_hi = f->size_safe = size;
+	for (uint32_t i = 0; i <= MAX_CLIENTS; i++)
+		f->owed_end[i] = MIN(f->owed_end[i], size);
+}
+
+void model_size_seen(struct op *op, uint64_t size)
+{
+	struct mfile *f = op->f;
+	struct world *w = op->a->w;
+	bool lost = false;
+
+	if (f->wild)
+		return;
+	if (size < MIN(op->size_lo, f->size_lo) || size > f->size_hi) {
+		world_fail(w, f->id, "file %u has size %llu, not %llu to %llu", f->id,
+			   (unsigned long long)size, (unsigned long long)MIN(op->size_lo, f->size_lo),
+			   (unsigned long long)f->size_hi);
+		return;
+	}
+	for (uint32_t t = 0; t < w->conf.n_targets; t++)
+		lost |= w->targets[t].losses != op->losses[t];
+	if (!f->n_busy && !f->n_owners && !lost && f->changed <= op->seq)
+		f->size_lo = f->size_hi = size;
+}

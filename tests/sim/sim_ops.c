@@ -1,0 +1,388 @@
+/* The script of a client: random operations, several at a time where the model allows it.
+ *
+ * Operations on names are one at a time; so are operations on one open file. */
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "sim_priv.h"
+#include "sim_world.h"
+
+#define FAR_AWAY (UINT64_C(4) << 30)
+
+struct op *actor_lane(struct actor *a)
+{
+	for (int i = 0; i < N_LANES; i++)
+		if (!a->lanes[i].busy) {
+			a->lanes[i] = (struct op){ .a = a };
+			return &a->lanes[i];
+		}
+	return NULL;
+}
+
+bool actor_idle(const struct actor *a)
+{
+	for (int i = 0; i < N_LANES; i++)
+		if (a->lanes[i].busy)
+			return false;
+	return !a->ops_left;
+}
+
+static struct sim *sim_of(struct op *op)
+{
+	return &op->a->w->sim;
+}
+
+/* ---- lists ---- */
+
+/* Memory in pieces, in any order, with guards between them. */
+static void make_memory(struct op *op)
+{
+	struct sim *s = sim_of(op);
+	uint64_t left = op->total;
+	size_t at = 0, n = 0;
+
+	op->mem_len = op->total + 8 * MAX_IOV;
+	op->mem = sim_alloc(op->mem_len);
+	while (left && n < MAX_IOV - 1) {
+		uint64_t len = sim_chance(s, 300000) ? left : sim_between(s, 0, left);
+
+		at += sim_between(s, 1, 7);
+		op->iov[n++] = (struct iovec){ op->mem + at, len };
+		at += len;
+		left -= len;
+	}
+	if (left) {
+		op->iov[n++] = (struct iovec){ op->mem + at + 1, left };
+	}
+	op->n_iov = n;
+	for (size_t i = n; i > 1; i--) { /* shuffled: the stream jumps about in memory */
+		size_t j = sim_below(s, i);
+		struct iovec t = op->iov[i - 1];
+
+		op->iov[i - 1] = op->iov[j];
+		op->iov[j] = t;
+	}
+}
+
+static void add_extent(struct op *op, uint64_t off, uint64_t len)
+{
+	op->ext[op->n_ext++] = (struct extent){ off, len };
+	op->total += len;
+}
+
+/* Ascending pieces that do not overlap, then perhaps shuffled. */
+static void list_extents(struct op *op, uint64_t base, uint64_t span)
+{
+	struct sim *s = sim_of(op);
+	uint64_t n = sim_between(s, 2, MAX_EXT), off = base, step = MAX(span / n, (uint64_t)2);
+
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t skip = sim_below(s, step / 2 + 1), len = sim_below(s, step / 2 + 1);
+
+		add_extent(op, off + skip, sim_chance(s, 100000) ? 0 : len);
+		off += step;
+	}
+	if (!sim_chance(s, 300000))
+		return;
+	for (size_t i = op->n_ext; i > 1; i--) {
+		size_t j = sim_below(s, i);
+		struct extent t = op->ext[i - 1];
+
+		op->ext[i - 1] = op->ext[j];
+		op->ext[j] = t;
+	}
+}
+
+/* Pieces within blocks of ours. */
+static void shared_extents(struct op *op)
+{
+	struct sim *s = sim_of(op);
+	const struct mfile *f = op->h->f;
+	uint64_t n = sim_between(s, 1, MAX_EXT), k = sim_below(s, 6);
+
+	for (uint64_t i = 0; i < n; i++, k += sim_between(s, 1, 3)) {
+		uint64_t first = (k * f->n_owners + op->a->id) * f->block;
+		uint64_t skip = sim_chance(s, 400000) ? 0 : sim_below(s, f->block);
+
+		add_extent(op, first + skip, sim_between(s, 0, f->block - skip));
+	}
+}
+
+static void make_access(struct op *op)
+{
+	struct sim *s = sim_of(op);
+	uint64_t span = op->a->w->span, base, len;
+
+	op->n_ext = 0;
+	op->total = 0;
+	if (op->h->f->n_owners) {
+		shared_extents(op);
+		make_memory(op);
+		return;
+	}
+	base = sim_below(s, span);
+	if (sim_chance(s, 200000))
+		base &= ~(uint64_t)4095;
+	len = sim_chance(s, 600000) ? sim_below(s, 6000) : sim_below(s, span - base + 1);
+	if (sim_chance(s, 30000))
+		base += FAR_AWAY;
+	if (sim_chance(s, 500000))
+		add_extent(op, base, len);
+	else
+		list_extents(op, base, len);
+	make_memory(op);
+}
+
+void op_extents_whole(struct op *op, uint64_t off, uint64_t len, bool write)
+{
+	op->kind = write ? DO_WRITE : DO_READ;
+	op->n_ext = 0;
+	op->total = 0;
+	add_extent(op, off, len);
+	make_memory(op);
+}
+
+/* ---- choices ---- */
+
+static struct handle *free_handle(struct actor *a)
+{
+	for (int i = 0; i < SHARED_HANDLE; i++)
+		if (!a->handles[i].cf && !a->handles[i].busy)
+			return &a->handles[i];
+	return NULL;
+}
+
+static struct handle *open_handle(struct op *op, int flags)
+{
+	struct actor *a = op->a;
+	uint64_t first = sim_below(sim_of(op), N_HANDLES);
+
+	for (uint64_t i = 0; i < N_HANDLES; i++) {
+		struct handle *h = &a->handles[(first + i) % N_HANDLES];
+
+		if (h->cf && !h->busy && (flags < 0 || h->flags == O_RDWR || h->flags == flags))
+			return h;
+	}
+	return NULL;
+}
+
+static bool is_open(const struct actor *a, const struct mfile *f)
+{
+	for (int i = 0; i < N_HANDLES; i++)
+		if (a->handles[i].cf && a->handles[i].f == f)
+			return true;
+	return false;
+}
+
+static void any_name(struct op *op)
+{
+	op->dir = (int)sim_below(sim_of(op), N_DIRS);
+	op->name = (int)sim_below(sim_of(op), N_NAMES);
+}
+
+static struct mfile *named(struct op *op)
+{
+	struct mdir *d = &op->a->dirs[op->dir];
+
+	return op->name >= 0 && d->there ? d->files[op->name] : NULL;
+}
+
+static bool choose_open(struct op *op)
+{
+	struct sim *s = sim_of(op);
+	struct mfile *f;
+
+	any_name(op);
+	op->h = free_handle(op->a);
+	f = named(op);
+	if (!op->h || (f && (is_open(op->a, f) || f->n_busy || f->n_looking)))
+		return false;
+	op->flags = sim_chance(s, 800000) ? O_RDWR : sim_chance(s, 500000) ? O_RDONLY : O_WRONLY;
+	if (sim_chance(s, 600000))
+		op->flags |= O_CREAT;
+	if (sim_chance(s, 150000))
+		op->flags |= O_EXCL;
+	if (sim_chance(s, 100000) && op->flags & O_ACCMODE)
+		op->flags |= O_TRUNC;
+	op->mode = (uint32_t)sim_below(s, 01000);
+	op->layout = (struct sheaf_layout){ .size = sizeof(op->layout) };
+	if (sim_chance(s, 300000))
+		op->layout.stripe_unit = 4096u << sim_below(s, 5);
+	if (sim_chance(s, 300000))
+		op->layout.width = (uint32_t)sim_between(s, 1, 5);
+	return true;
+}
+
+static bool choose_truncate(struct op *op)
+{
+	struct sim *s = sim_of(op);
+
+	any_name(op);
+	op->f = named(op);
+	if (!op->f || !op->f->known || op->f->n_busy || op->f->n_looking)
+		return false;
+	op->size = sim_below(s, op->a->w->span);
+	if (sim_chance(s, 20000))
+		op->size += FAR_AWAY;
+	return true;
+}
+
+static bool choose_data(struct op *op)
+{
+	op->h = open_handle(op, op->kind == DO_READ ? O_RDONLY : O_WRONLY);
+	if (!op->h || op->h->f->n_busy > 8 || (!op->h->f->n_owners && op->h->f->n_busy))
+		return false;
+	make_access(op);
+	return true;
+}
+
+static bool choose_handle(struct op *op)
+{
+	op->h = open_handle(op, -1);
+	if (!op->h || (op->kind == DO_CLOSE && op->h->f->n_owners))
+		return false;
+	op->size = 0;
+	return op->h->f->n_owners || !op->h->f->n_busy;
+}
+
+static bool choose_attr(struct op *op)
+{
+	struct sim *s = sim_of(op);
+
+	any_name(op);
+	op->f = named(op);
+	if (!op->f || !op->f->known || op->f->n_busy)
+		return false;
+	op->mode = (uint32_t)sim_below(s, 01000);
+	op->mtime = (int64_t)sim_below(s, UINT64_C(1) << 60);
+	return true;
+}
+
+static bool choose_rename(struct op *op)
+{
+	struct sim *s = sim_of(op);
+
+	any_name(op);
+	op->dir2 = (int)sim_below(s, N_DIRS);
+	op->name2 = (int)sim_below(s, N_NAMES);
+	op->flags = sim_chance(s, 200000);
+	if (sim_chance(s, 150000)) { /* a directory */
+		op->dir = (int)sim_between(s, 1, 2);
+		op->dir2 = (int)sim_between(s, 1, 2);
+		op->name = op->name2 = -1;
+	} else if (sim_chance(s, 60000)) { /* into itself */
+		op->dir = op->dir2 = (int)sim_between(s, 1, 2);
+		op->name = -1;
+	}
+	return true;
+}
+
+static bool choose_dir(struct op *op)
+{
+	struct sim *s = sim_of(op);
+
+	op->name = -1;
+	op->mode = 0755;
+	op->dir = (int)sim_between(s, op->kind == DO_READDIR ? 0 : 1, op->kind == DO_READDIR ? 3 : 2);
+	return true;
+}
+
+static bool choose_look(struct op *op)
+{
+	struct mfile *f;
+
+	any_name(op);
+	if (sim_chance(sim_of(op), 200000))
+		op->name = -1;
+	f = named(op);
+	return !f || !f->n_busy || f->n_owners;
+}
+
+static bool choose_unlink(struct op *op)
+{
+	any_name(op);
+	return true;
+}
+
+static const struct {
+	enum do_kind kind;
+	uint32_t weight;
+	bool (*choose)(struct op *op);
+} choices[] = {
+	{ DO_OPEN, 22, choose_open },	    { DO_READ, 24, choose_data },
+	{ DO_WRITE, 26, choose_data },	    { DO_FSYNC, 8, choose_handle },
+	{ DO_CLOSE, 7, choose_handle },	    { DO_FSTAT, 3, choose_handle },
+	{ DO_TRUNCATE, 4, choose_truncate }, { DO_STAT, 6, choose_look },
+	{ DO_UNLINK, 6, choose_unlink },     { DO_RENAME, 5, choose_rename },
+	{ DO_MKDIR, 4, choose_dir },	    { DO_RMDIR, 2, choose_dir },
+	{ DO_READDIR, 3, choose_dir },	    { DO_CHMOD, 2, choose_attr },
+	{ DO_UTIMENS, 1, choose_attr },
+};
+
+static bool names_only(enum do_kind k)
+{
+	return k == DO_OPEN || k == DO_STAT || k == DO_UNLINK || k == DO_RENAME || k == DO_MKDIR ||
+	       k == DO_RMDIR || k == DO_READDIR || k == DO_CHMOD || k == DO_UTIMENS ||
+	       k == DO_TRUNCATE;
+}
+
+static bool choose(struct op *op)
+{
+	uint32_t sum = 0, x;
+	size_t i = 0;
+
+	for (size_t k = 0; k < ARRAY_LEN(choices); k++)
+		sum += choices[k].weight;
+	x = (uint32_t)sim_below(sim_of(op), sum);
+	while (x >= choices[i].weight)
+		x -= choices[i++].weight;
+	op->kind = choices[i].kind;
+	if (op->a->name_busy && names_only(op->kind))
+		return false;
+	return choices[i].choose(op);
+}
+
+/* ---- the script ---- */
+
+static void think(void *arg);
+
+static void think_later(struct actor *a)
+{
+	struct sim *s = &a->w->sim;
+	uint64_t how = sim_below(s, 100), d;
+
+	if (how < 75)
+		d = sim_between(s, 50000, 3 * NSEC_PER_MSEC);
+	else if (how < 97)
+		d = sim_between(s, NSEC_PER_MSEC, 100 * NSEC_PER_MSEC);
+	else
+		d = sim_between(s, NSEC_PER_MSEC, 4 * NSEC_PER_SEC);
+	sim_after(s, d, think, a);
+}
+
+static void think(void *arg)
+{
+	struct actor *a = arg;
+	struct op *op;
+
+	if (a->w->failed || !a->ops_left)
+		return;
+	think_later(a);
+	if (a->dead || a->rest_until > a->w->sim.now)
+		return;
+	op = actor_lane(a);
+	if (!op)
+		return;
+	if (!choose(op)) {
+		free(op->mem);
+		*op = (struct op){ .a = a };
+		return;
+	}
+	a->ops_left--;
+	op_begin(op);
+}
+
+void actor_start(struct actor *a)
+{
+	think_later(a);
+}

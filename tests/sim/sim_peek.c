@@ -1,0 +1,97 @@
+/* What no interface shows and the simulation must know: whether a server is idle, what is left in it, where
+ * the bytes of an open file are, and how a client dies. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "client/cli_priv.h"
+#include "server/srv.h"
+#include "sim_world.h"
+
+bool peek_idle(const struct server *s, bool tasks_too)
+{
+	if (s->in_service || s->map_req.loop)
+		return false;
+	return !tasks_too || (list_empty(&s->tasks) && list_empty(&s->delayed) && !s->loop->n_reqs);
+}
+
+struct rows {
+	unsigned n;
+};
+
+static void count_row(void *arg, const struct meta_row *row)
+{
+	(void)row;
+	((struct rows *)arg)->n++;
+}
+
+static void count_session(void *arg, const struct meta_session *s)
+{
+	(void)s;
+	((struct rows *)arg)->n++;
+}
+
+static int check_meta(const struct server *s, char *why, size_t n)
+{
+	static const char *const names[] = { "unsettled", "remove", "truncate" };
+	static const enum meta_rows which[] = { ROWS_UNSETTLED, ROWS_REMOVE, ROWS_TRUNCATE };
+	struct rows rows;
+
+	for (int i = 0; i < 3; i++) {
+		rows.n = 0;
+		meta_each_row(s->meta, which[i], count_row, &rows);
+		if (rows.n) {
+			snprintf(why, n, "%u rows are left in the table %s", rows.n, names[i]);
+			return 1;
+		}
+	}
+	rows.n = 0;
+	meta_each_session(s->meta, count_session, &rows);
+	if (rows.n != s->sessions.count) {
+		snprintf(why, n, "%u sessions are stored, %u known", rows.n, s->sessions.count);
+		return 1;
+	}
+	return 0;
+}
+
+int peek_check(const struct server *s, uint32_t max_sessions, char *why, size_t n)
+{
+	const struct session *ss;
+
+	if (s->pool.n_free != s->pool.n_units || !list_empty(&s->pool.waiting)) {
+		snprintf(why, n, "%zu of %zu buffers are free", s->pool.n_free, s->pool.n_units);
+		return 1;
+	}
+	if (s->sessions.count > max_sessions) {
+		snprintf(why, n, "%u sessions are left, at most %u have an owner", s->sessions.count,
+			 max_sessions);
+		return 1;
+	}
+	list_for_each(ss, &s->sessions.all, all)
+		if (ss->in_service || ss->doomed) {
+			snprintf(why, n, "the session of %s is stuck", ss->client);
+			return 1;
+		}
+	if (s->opens.count || s->inodes.count) {
+		snprintf(why, n, "%zu opens and %zu inodes are left", s->opens.count, s->inodes.count);
+		return 1;
+	}
+	return s->meta ? check_meta(s, why, n) : 0;
+}
+
+void peek_file(const struct cfile *cf, struct mfile *f)
+{
+	f->known = true;
+	f->h = cfile_handle(cf);
+	f->layout = cf->layout;
+	if (cf->layout.width > MAX_TARGETS || cf->layout.unit % MODEL_PAGE)
+		abort();
+	memcpy(f->targets, cf->targets, cf->layout.width * sizeof(f->targets[0]));
+}
+
+void peek_cut(struct client *c)
+{
+	struct link *l;
+
+	while ((l = list_first(&c->net.links, struct link, in_net)))
+		link_close(l, -ESHUTDOWN);
+}

@@ -1,0 +1,274 @@
+/* What the files of the simulation proper share: a cluster of targets and clients on simulated nodes,
+ * a model of what they must do, and the operations that are tried.
+ *
+ * One thread, one seed at a time. Nothing here is ordered by addresses or by real time. */
+#ifndef SHEAF_SIM_WORLD_H
+#define SHEAF_SIM_WORLD_H
+
+#include "client/client.h"
+#include "server/server.h"
+#include "sim_env.h"
+
+#define MAX_TARGETS 4
+#define MAX_CLIENTS 4
+#define N_LANES 3 /* operations of one client at a time */
+#define N_NAMES 4 /* of files in a directory */
+#define N_DIRS 4 /* of a client: its own, two below, and the shared one */
+#define DIR_SHARED 3
+#define N_HANDLES 6
+#define SHARED_HANDLE (N_HANDLES - 1)
+#define MAX_EXT 12
+#define MAX_IOV 24
+#define MODEL_PAGE 4096
+#define BYTE_VALUES 7
+
+struct world;
+struct actor;
+struct op;
+
+/* ---- sim_model.c: what a file may hold ---- */
+
+/* Values that a byte may have now are v[0 .. n_now); those it may have after a power loss v[0 .. n), a superset.
+ * n 0: zero and nothing else. */
+struct mbyte {
+	uint8_t n, n_now;
+	uint8_t any : 1; /* more than fit: unchecked until something is certain */
+	uint8_t owed : 1; /* `last` was acknowledged: a sync that succeeds vouches for it */
+	uint8_t last;
+	uint8_t v[BYTE_VALUES];
+	uint32_t seq; /* of the last change */
+};
+
+struct mpage {
+	struct hnode node;
+	uint64_t index;
+	bool dirty; /* a byte may change, or is owed */
+	struct mbyte b[MODEL_PAGE];
+};
+
+struct mfile {
+	struct list all;
+	uint32_t id;
+	bool wild; /* an operation with lasting consequences ended in doubt: content is not checked */
+	bool known; /* handle and layout */
+	bool linked;
+	uint32_t n_busy; /* operations on its content */
+	uint32_t n_looking; /* operations that look at its size */
+	uint32_t changed; /* w->seq when its content last changed */
+	struct sheaf_handle h;
+	struct layout layout;
+	uint32_t targets[MAX_TARGETS];
+	uint32_t mode;
+	bool mode_sure;
+	uint64_t size_lo, size_hi; /* what it may be now */
+	uint64_t size_safe; /* what a power loss leaves at least */
+	uint64_t owed_end[MAX_CLIENTS + 1];
+	struct htab pages;
+	uint64_t block; /* of a shared file: block k belongs to client k mod n_owners */
+	uint32_t n_owners;
+};
+
+struct mfile *model_file(struct world *w);
+void model_free(struct world *w);
+uint8_t model_value(uint32_t op, uint64_t off);
+void model_write_begin(struct op *op);
+void model_write_end(struct op *op, bool acknowledged);
+void model_read_end(struct op *op, uint64_t count);
+void model_synced(struct op *op);
+void model_forgiven(struct mfile *f, const struct actor *a); /* an error was said: nothing is owed */
+void model_closed(struct op *op);
+void model_truncated(struct mfile *f, uint64_t size);
+void model_power_loss(struct world *w, uint32_t target);
+void model_size_seen(struct op *op, uint64_t size);
+
+/* ---- sim_ops.c, sim_judge.c: one operation ---- */
+
+enum do_kind {
+	DO_OPEN,
+	DO_CLOSE,
+	DO_READ,
+	DO_WRITE,
+	DO_FSYNC,
+	DO_TRUNCATE,
+	DO_STAT,
+	DO_FSTAT,
+	DO_UNLINK,
+	DO_RENAME,
+	DO_MKDIR,
+	DO_RMDIR,
+	DO_READDIR,
+	DO_CHMOD,
+	DO_UTIMENS,
+	DO_BYE,
+	DO_KINDS
+};
+extern const char *const do_names[];
+
+struct handle {
+	struct cfile *cf; /* NULL: free */
+	struct mfile *f;
+	bool busy;
+	int flags;
+	uint32_t unclean; /* w->n_unclean when it was opened */
+};
+
+struct op {
+	struct actor *a;
+	bool busy;
+	bool resolving; /* its outcome is in doubt: looking */
+	enum do_kind kind;
+	uint32_t number;
+	int expect; /* of operations on names: 0 or -errno */
+	int dir, name; /* name -1: the directory itself */
+	int dir2, name2;
+	struct mfile *f;
+	struct handle *h;
+	int flags;
+	uint32_t mode;
+	uint64_t size, cookie;
+	int64_t mtime;
+	uint32_t seen; /* readdir: own names, as bits */
+	bool sure; /* nothing unclean had happened when it began: times are checked */
+	char path[48], path2[48];
+	struct sheaf_layout layout;
+	struct extent ext[MAX_EXT];
+	struct iovec iov[MAX_IOV];
+	size_t n_ext, n_iov;
+	uint64_t total;
+	uint8_t *mem; /* what iov points into, with guards between */
+	size_t mem_len;
+	uint64_t began;
+	uint32_t seq;
+	uint32_t losses[MAX_TARGETS]; /* of each target when it began */
+	uint64_t size_lo;
+	int64_t result;
+};
+
+struct mdir {
+	bool there;
+	struct mfile *files[N_NAMES];
+};
+
+/* A client. */
+struct actor {
+	struct world *w;
+	uint32_t id;
+	struct sim_node *node;
+	struct loop loop;
+	struct client *client;
+	bool dead;
+	struct mdir dirs[N_DIRS];
+	struct handle handles[N_HANDLES];
+	struct op lanes[N_LANES];
+	bool name_busy; /* operations on names are one at a time */
+	uint32_t ops_left;
+	uint64_t rest_until;
+};
+
+void op_free(struct op *op);
+void op_path(char out[48], const struct actor *a, int dir, int name);
+void op_begin(struct op *op); /* the rest is filled in; computes what to expect, and starts it */
+bool op_run(struct op *op); /* begins it and steps the world until it has ended */
+void op_judge(struct op *op, struct cop *cop); /* it has ended */
+void op_abandon(struct op *op); /* its client died */
+void op_resolve(struct op *op); /* by its successor: did it happen? */
+void op_extents_whole(struct op *op, uint64_t off, uint64_t len, bool write);
+void actor_start(struct actor *a); /* begins its script */
+bool actor_idle(const struct actor *a);
+struct op *actor_lane(struct actor *a); /* a free one, cleared; or NULL */
+
+/* ---- sim_verify.c ---- */
+void world_setup(struct world *w);
+void world_verify(struct world *w);
+void world_cleanup(struct world *w);
+
+/* ---- sim_world.c ---- */
+
+struct target {
+	struct world *w;
+	uint32_t id;
+	struct sim_node *node;
+	struct loop loop;
+	struct server *server; /* NULL: down */
+	bool stopping;
+	uint32_t losses; /* of power */
+	uint64_t last_loss;
+	char meta_dir[128];
+};
+
+enum fault {
+	FAULT_CUT,
+	FAULT_PARTITION,
+	FAULT_KILL,
+	FAULT_POWER,
+	FAULT_STOP,
+	FAULT_DISK,
+	FAULT_FULL,
+	FAULT_DEATH,
+	FAULT_KINDS
+};
+extern const char *const fault_names[];
+
+struct counters {
+	uint64_t ops, events, soft, wild, faults[FAULT_KINDS];
+};
+
+struct world {
+	struct sim sim;
+	struct loop_hub hub;
+	bool on_hub;
+	struct conf conf;
+	struct conf_target conf_targets[MAX_TARGETS];
+	uint8_t key[KEY_BYTES], server_key[KEY_BYTES];
+	struct target targets[MAX_TARGETS];
+	struct actor actors[MAX_CLIENTS + 1]; /* the last one in use is the caretaker */
+	uint32_t n_actors; /* without the caretaker */
+	uint64_t heal_at[SIM_MAX_NODES][SIM_MAX_NODES];
+	bool enabled[FAULT_KINDS];
+	uint32_t faults_left, n_unclean;
+	bool healing;
+	uint32_t seq, n_ops, n_files;
+	uint64_t span; /* most files stay below */
+	struct list files;
+	struct mfile *shared;
+	bool failed, verbose;
+	struct counters *count;
+	/* history */
+	struct note *notes;
+	size_t n_notes, cap_notes;
+};
+
+struct world_opts {
+	const char *dir; /* for metadata */
+	bool verbose;
+	uint32_t scale; /* operations of a client, in percent */
+};
+/* One seed: 0, or 1 after saying what is wrong. */
+int world_run(uint64_t seed, const struct world_opts *o, struct counters *count, uint64_t *hash);
+
+struct actor *caretaker(struct world *w);
+void world_note(struct world *w, uint32_t file, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* Says what is wrong, with the history of a file (0: of everything); only the first one counts. */
+void world_fail(struct world *w, uint32_t file, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+void world_requests(struct world *w); /* what hangs, on every loop */
+
+/* ---- sim_faults.c ---- */
+void faults_choose(struct world *w);
+void faults_start(struct world *w);
+void faults_heal(struct world *w);
+uint64_t hub_delay(struct loop_hub *h, struct net *from, struct net *to, size_t bytes);
+int target_start(struct target *t);
+void target_down(struct target *t, bool power);
+
+/* ---- sim_peek.c: what no interface shows ---- */
+bool peek_idle(const struct server *s, bool tasks_too); /* nothing in service */
+void peek_drain(struct server *s); /* takes no new requests from now on */
+bool peek_stopped(const struct server *s); /* server_stop() will not wait */
+/* What must hold of a target without work; 0, or 1 with a line in why. */
+int peek_check(const struct server *s, uint32_t max_sessions, char *why, size_t n);
+void peek_file(const struct cfile *cf, struct mfile *f);
+void peek_cut(struct client *c); /* closes every link, as the death of its process */
+
+#endif
