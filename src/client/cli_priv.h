@@ -42,7 +42,8 @@ struct peer *peer_of(struct client *c, uint64_t ino); /* the metadata server */
 struct call call_make(struct cop *op, uint32_t number, xdr_any put, void *args, xdr_any get,
 		      void *res);
 uint64_t trace_new(struct client *c);
-void cop_start(struct cop *op, const struct req_ops *ops);
+/* With an error it begins where its ops answer. */
+void cop_start(struct cop *op, const struct req_ops *ops, int error);
 bool cop_end(struct cop *op, int64_t result); /* last thing a step function does; returns false */
 static inline struct cop *cop_of(struct req *q)
 {
@@ -76,7 +77,12 @@ void sizing_start(struct cop *op, const struct wire_handle *h);
 void cap_ask(struct cop *op, struct cfile *f, struct call *c, struct req *q); /* holds q */
 void cap_take(struct cfile *f, struct call *c); /* when q goes on */
 
+/* ---- names.c ---- */
+void name_start(struct cop *op, uint32_t number, xdr_any put, xdr_any get, struct wire_place *p,
+		int error);
+
 /* ---- file.c ---- */
+int file_make(struct cop *op); /* the answer to an open becomes op->file */
 void file_wrote(struct cfile *f, uint64_t epoch, uint64_t end, int64_t mtime);
 /* A write to object `index` was answered by a server with this verifier. */
 void file_unsynced(struct cfile *f, uint32_t index, uint64_t verifier);

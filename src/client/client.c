@@ -27,7 +27,10 @@ int client_new(const struct client_opts *o, struct client **out)
 	list_init(&c->files);
 	list_init(&c->spare_ops);
 	memcpy(id.client_key, o->key, KEY_BYTES);
-	name_ourselves(id.host);
+	if (o->name)
+		snprintf(id.host, sizeof(id.host), "%s", o->name);
+	else
+		name_ourselves(id.host);
 	c->loop->now = c->loop->env->clock->now(c->loop->env);
 	net_init(&c->net, o->loop, &id);
 	c->trace_base = env_random_u64(o->loop->env);
@@ -157,11 +160,12 @@ uint64_t trace_new(struct client *c)
 	return c->trace_base + ++c->n_traces;
 }
 
-void cop_start(struct cop *op, const struct req_ops *ops)
+void cop_start(struct cop *op, const struct req_ops *ops, int error)
 {
 	op->c->loop->now = op->c->loop->env->clock->now(op->c->loop->env);
 	req_init(&op->q, op->c->loop, ops, 0);
 	op->q.trace = trace_new(op->c);
+	op->q.error = error;
 	req_start(&op->q);
 }
 

@@ -20,6 +20,7 @@ struct client_opts {
 	uint8_t key[KEY_BYTES];
 	struct loop_hub *hub; /* or NULL */
 	const char *const *addresses; /* instead of those in conf, or NULL */
+	const char *name; /* what servers know us by; NULL: host and process */
 };
 int client_new(const struct client_opts *o, struct client **out);
 /* No operation may be under way. Links close; sessions end with their lease unless client_bye() ran. */

@@ -47,10 +47,7 @@ void file_unsynced(struct cfile *f, uint32_t index, uint64_t verifier)
 
 /* ---- open ---- */
 
-enum { CALL, CHECK, END };
-static const char *const open_names[] = { "call", "check", "end" };
-
-static int file_make(struct cop *op)
+int file_make(struct cop *op)
 {
 	const struct wire_open_res *r = &op->res.open;
 	struct cfile *f = calloc(1, sizeof(*f));
@@ -89,43 +86,6 @@ fail:
 	return -EIO;
 }
 
-static bool open_step(struct req *q)
-{
-	struct cop *op = cop_of(q);
-	const struct wire_referral *r = &op->call.referral;
-
-	switch (q->state) {
-	case CALL:
-		req_goto(q, CHECK);
-		if (path_too_long(op)) {
-			q->error = -ENAMETOOLONG;
-			break;
-		}
-		op->call.deadline = q->loop->now + op->c->timeout_ns;
-		op->call.trace = q->trace;
-		peer_call(peer_of(op->c, op->place->dir.ino), &op->call, q);
-		break;
-	case CHECK:
-		req_goto(q, END);
-		if (q->error == -EREMOTE && ++op->hops < 64 && r->consumed <= op->place->path.len) {
-			op->place->dir = r->at;
-			op->place->path.p += r->consumed;
-			op->place->path.len -= r->consumed;
-			call_fini(&op->call);
-			q->error = 0;
-			req_goto(q, CALL);
-		} else if (!q->error) {
-			q->error = file_make(op);
-		}
-		break;
-	case END:
-		return cop_end(op, q->error);
-	}
-	return true;
-}
-
-static const struct req_ops open_ops = { "open", open_step, CHECK, 3, open_names, NULL };
-
 static int open_flags(int flags, uint32_t *out)
 {
 	static const uint32_t mode[] = {
@@ -156,7 +116,6 @@ void client_open(struct cop *op, struct sheaf_handle dir, const char *path, int 
 
 	while (*path == '/')
 		path++;
-	op->c->loop->now = op->c->loop->env->clock->now(op->c->loop->env);
 	*a = (struct wire_open_args){ .where = { { dir.ino, dir.gen }, wire_text(path) },
 				      .id = ++op->c->next_open,
 				      .mode = mode & 07777 };
@@ -165,14 +124,8 @@ void client_open(struct cop *op, struct sheaf_handle dir, const char *path, int 
 		a->unit = layout->stripe_unit;
 		a->width = layout->width;
 	}
-	op->place = &a->where;
-	op->call = call_make(op, OP_OPEN, XDR_ANY(xdr_wire_open_args), a,
-			     XDR_ANY(xdr_wire_open_res), &op->res.open);
-	op->call.change = a->flags & (OPEN_CREATE | OPEN_TRUNC);
-	req_init(&op->q, op->c->loop, &open_ops, CALL);
-	op->q.trace = trace_new(op->c);
-	op->q.error = e;
-	req_start(&op->q);
+	name_start(op, OP_OPEN, XDR_ANY(xdr_wire_open_args), XDR_ANY(xdr_wire_open_res), &a->where,
+		   e);
 }
 
 /* ---- fsync and close ---- */
@@ -285,6 +238,8 @@ static bool sync_step(struct req *q)
 		q->error = ask_targets(op, s);
 		break;
 	case JUDGE:
+		if (!s)
+			return cop_end(op, q->error);
 		req_goto(q, REPORT);
 		s->verdict = q->error == -ENOMEM ? q->error : judge(op, s);
 		q->error = 0;
@@ -316,15 +271,9 @@ static void sync_start(struct cop *op, struct cfile *f, bool closing)
 
 	op->file = f;
 	op->state = s;
-	req_init(&op->q, op->c->loop, &sync_ops, ASK);
-	op->q.trace = trace_new(op->c);
-	op->c->loop->now = op->c->loop->env->clock->now(op->c->loop->env);
-	if (!s) {
-		cop_end(op, -ENOMEM);
-		return;
-	}
-	s->closing = closing;
-	req_start(&op->q);
+	if (s)
+		s->closing = closing;
+	cop_start(op, &sync_ops, s ? 0 : -ENOMEM);
 }
 
 void client_fsync(struct cop *op, struct cfile *f)

@@ -71,6 +71,8 @@ static bool step(struct req *q)
 				req_goto(q, CALL);
 			break;
 		}
+		if (!q->error && op->call.op == OP_OPEN)
+			q->error = file_make(op);
 		if (q->error || !stat_like)
 			break;
 		op->attr = op->call.op == OP_LOOKUP ? op->res.lookup.at : op->res.getattr.at;
@@ -97,13 +99,21 @@ static struct wire_place place_of(struct sheaf_handle dir, const char *path)
 	return (struct wire_place){ { dir.ino, dir.gen }, wire_text(path) };
 }
 
-static void start(struct cop *op, uint32_t number, xdr_any put, xdr_any get, struct wire_place *p)
+void name_start(struct cop *op, uint32_t number, xdr_any put, xdr_any get, struct wire_place *p,
+		int error)
 {
+	bool opens_only = number == OP_OPEN && !(op->args.open.flags & (OPEN_CREATE | OPEN_TRUNC));
+
 	op->place = p;
 	op->call = call_make(op, number, put, &op->args, get, &op->res);
-	op->call.change = number == OP_SETATTR || number == OP_MKDIR || number == OP_UNLINK ||
-			  number == OP_RMDIR || number == OP_RENAME || number == OP_TRUNCATE;
-	cop_start(op, &name_ops);
+	op->call.change = !opens_only && number != OP_LOOKUP && number != OP_GETATTR &&
+			  number != OP_READDIR;
+	cop_start(op, &name_ops, error);
+}
+
+static void start(struct cop *op, uint32_t number, xdr_any put, xdr_any get, struct wire_place *p)
+{
+	name_start(op, number, put, get, p, 0);
 }
 
 void client_stat(struct cop *op, struct sheaf_handle dir, const char *path)
@@ -204,7 +214,7 @@ static void ask(struct cop *op, uint32_t number, uint32_t target, uint64_t timeo
 	op->hops = target;
 	op->call = call_make(op, number, XDR_ANY(xdr_wire_void_args), &op->args, get, &op->res);
 	op->call.deadline = op->c->loop->env->clock->now(op->c->loop->env) + timeout_ns;
-	cop_start(op, &ask_ops);
+	cop_start(op, &ask_ops, 0);
 }
 
 void client_status(struct cop *op, uint32_t target, uint64_t timeout_ns)
@@ -254,7 +264,7 @@ static const struct req_ops bye_ops = { "bye", bye_step, BYE_END, 2, bye_names, 
 
 void client_bye(struct cop *op)
 {
-	cop_start(op, &bye_ops);
+	cop_start(op, &bye_ops, 0);
 }
 
 void attr_to_stat(const struct wire_attr *a, struct stat *st)

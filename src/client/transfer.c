@@ -396,19 +396,15 @@ static void start(struct cop *op, struct cfile *f, const struct iovec *mem, size
 
 	op->file = f;
 	op->transfer = t;
-	op->c->loop->now = op->c->loop->env->clock->now(op->c->loop->env);
-	req_init(&op->q, op->c->loop, &transfer_ops, START);
-	op->q.trace = trace_new(op->c);
 	if (!t)
 		e = -ENOMEM;
 	else if (!f->unsynced)
 		e = -EISDIR;
 	else if (!(f->flags & need))
 		e = -EBADF;
-	op->q.error = e;
 	if (t)
 		t->write = write;
-	req_start(&op->q);
+	cop_start(op, &transfer_ops, e);
 }
 
 void client_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,

@@ -25,6 +25,7 @@ int disk_open(struct loop *l, const char *path, const struct uuid *fs, uint32_t 
  * (then the next start has a new verifier). Not clean: just frees, as a crash would. */
 int disk_close(struct disk *d, bool clean);
 
+bool disk_idle(const struct disk *d); /* nothing of our own is in flight: closing does not wait */
 uint64_t disk_verifier(const struct disk *d);
 uint64_t disk_boot(const struct disk *d); /* random, new at every start */
 int disk_space(struct disk *d, uint64_t *total, uint64_t *avail);

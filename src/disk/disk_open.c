@@ -508,6 +508,11 @@ int disk_close(struct disk *d, bool clean)
 
 /* ---------------------------------------------------------------- what is known about it */
 
+bool disk_idle(const struct disk *d)
+{
+	return !d->busy;
+}
+
 uint64_t disk_verifier(const struct disk *d)
 {
 	return d->verifier;

@@ -16,7 +16,8 @@ struct xfer {
 	struct net_desc *desc; /* client side; NULL: retracted */
 	int32_t status; /* sent behind the data */
 };
-struct xfer *xfer_new(struct net *n);
+struct xfer *xfer_new(struct net *n, uint64_t tag, uint64_t at, const struct iovec *iov,
+		      size_t n_iov, struct req *q); /* NULL: out of memory */
 void xfer_end(struct xfer *x, int error);
 
 struct acceptor {

@@ -126,7 +126,8 @@ struct msg *msg_encode(struct net *n, xdr_any f1, void *v1, xdr_any f2, void *v2
 
 /* ---- transfers of the backends ---- */
 
-struct xfer *xfer_new(struct net *n)
+struct xfer *xfer_new(struct net *n, uint64_t tag, uint64_t at, const struct iovec *iov,
+		      size_t n_iov, struct req *q)
 {
 	struct list *it = list_pop(&n->spare_xfers);
 	struct xfer *x = it ? list_entry(it, struct xfer, link) : malloc(sizeof(*x));
@@ -136,6 +137,12 @@ struct xfer *xfer_new(struct net *n)
 	memset(x, 0, sizeof(*x));
 	list_init(&x->link);
 	x->net = n;
+	x->q = q;
+	x->tag = tag;
+	x->at = at;
+	x->iov = iov;
+	x->n = n_iov;
+	x->len = iov_total(iov, n_iov);
 	return x;
 }
 

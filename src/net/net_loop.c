@@ -199,19 +199,13 @@ static void transfer(struct link *l, enum parcel_kind kind, const struct wire_me
 		     uint64_t at, const struct iovec *iov, size_t n, struct req *q)
 {
 	struct loop_link *t = lo(l);
-	struct xfer *x = xfer_new(l->net);
+	struct xfer *x = xfer_new(l->net, d->tag, at, iov, n, q);
 	struct parcel *p;
 
 	if (!x) {
 		req_done(q, -ENOMEM, 0);
 		return;
 	}
-	x->q = q;
-	x->tag = d->tag;
-	x->at = at;
-	x->iov = iov;
-	x->n = n;
-	x->len = iov_total(iov, n);
 	list_push(&t->xfers, &x->link);
 	p = parcel_new(kind);
 	p->x = x;

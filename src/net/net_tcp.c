@@ -296,18 +296,12 @@ static void send_bulk(struct tcp_link *t, struct xfer *x)
 static void tcp_put(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 		    const struct iovec *src, size_t n, struct req *q)
 {
-	struct xfer *x = xfer_new(l->net);
+	struct xfer *x = xfer_new(l->net, d->tag, at, src, n, q);
 
 	if (!x) {
 		req_done(q, -ENOMEM, 0);
 		return;
 	}
-	x->q = q;
-	x->tag = d->tag;
-	x->at = at;
-	x->iov = src;
-	x->n = n;
-	x->len = iov_total(src, n);
 	send_bulk(tcp(l), x);
 }
 
@@ -315,22 +309,18 @@ static void tcp_get(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 		    const struct iovec *dst, size_t n, struct req *q)
 {
 	struct tcp_link *t = tcp(l);
-	struct xfer *x = xfer_new(l->net);
+	struct xfer *x = xfer_new(l->net, 0, at, dst, n, q);
 	struct msg *m = msg_new(l->net, 0);
 	struct wire_frame_head h = { .kind = FRAME_PULL, .tag = d->tag, .at = at };
 
 	if (!x || !m) {
 		msg_free(m);
 		if (x)
-			xfer_end(x, 0);
-		req_done(q, -ENOMEM, 0);
+			xfer_end(x, -ENOMEM);
+		else
+			req_done(q, -ENOMEM, 0);
 		return;
 	}
-	x->q = q;
-	x->at = at;
-	x->iov = dst;
-	x->n = n;
-	x->len = iov_total(dst, n);
 	x->id = ++t->next_id;
 	list_push(&t->gets, &x->link);
 	h.want = (uint32_t)x->len;
@@ -378,12 +368,10 @@ static int on_pull(struct tcp_link *t, const struct wire_frame_head *h)
 		return -EPROTO;
 	if (t->n_pulled >= QUEUE_MAX)
 		return -EBADMSG;
-	x = xfer_new(t->l.net);
+	x = xfer_new(t->l.net, h->tag, h->at, NULL, 0, NULL);
 	if (!x)
 		return -ENOMEM;
 	t->n_pulled++;
-	x->tag = h->tag;
-	x->at = h->at;
 	x->id = h->id;
 	x->desc = d;
 	x->len = d ? h->want : 0;

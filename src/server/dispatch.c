@@ -224,8 +224,6 @@ static int permitted(const struct sreq *s)
 	const struct server *srv = s->srv;
 	unsigned flags = s->row->flags;
 
-	if (srv->stopping)
-		return -ESHUTDOWN;
 	if ((flags & OP_FROM_SERVERS) && s->link->role != LINK_SERVER)
 		return -EPERM;
 	if (((flags & OP_NEEDS_META) && !srv->meta) ||
@@ -248,9 +246,14 @@ static void turn_away(struct sreq *s, int status, uint32_t slots)
 void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 {
 	struct server *srv = owner;
-	struct sreq *s = sreq_new(srv);
+	struct sreq *s;
 	int r;
 
+	if (srv->stopping) { /* no answer: the link will break, and it comes again after the restart */
+		msg_free(m);
+		return;
+	}
+	s = sreq_new(srv);
 	if (!s) {
 		msg_free(m);
 		link_close(l, -ENOMEM);

@@ -264,12 +264,22 @@ static void turn_until_idle(struct server *s, uint64_t patience)
 		loop_turn(s->loop, NSEC_PER_SEC / 10);
 }
 
+void server_drain(struct server *s)
+{
+	s->stopping = true;
+	net_stop_listening(&s->net);
+}
+
+bool server_idle(const struct server *s)
+{
+	return !s->in_service && disk_idle(s->disk);
+}
+
 int server_stop(struct server *s)
 {
 	int r;
 
-	s->stopping = true;
-	net_stop_listening(&s->net);
+	server_drain(s);
 	turn_until_idle(s, STOP_PATIENCE_NS);
 	close_net(s);
 	turn_until_idle(s, STOP_PATIENCE_NS);

@@ -25,6 +25,9 @@ struct server_opts {
 int server_format(struct env *e, const struct conf *c, uint32_t target, char *err, size_t err_len);
 /* Opens the storage and listens. On failure `err` is one clear line. */
 int server_start(const struct server_opts *o, struct server **out, char *err, size_t err_len);
+/* Takes no new requests from now on: they are not answered, and repeated after the restart. */
+void server_drain(struct server *s);
+bool server_idle(const struct server *s); /* nothing is in service: server_stop() will not wait */
 /* Clean stop: takes no new requests, finishes those in service (turning the loop), syncs, frees. */
 int server_stop(struct server *s);
 /* Frees everything as a crash would leave it: nothing is finished, synced or answered. */
