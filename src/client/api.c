@@ -499,6 +499,8 @@ int sheaf_close(struct sheaf_file *f)
 
 	if (!op)
 		return -ENOMEM;
+	if (!fs->driving)
+		lead(fs, 0); /* nobody looked at the links since: one may have broken, and data with it */
 	client_close(op, f->f);
 	r = (int)end(fs, op);
 	free(f);

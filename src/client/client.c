@@ -62,8 +62,13 @@ void client_free(struct client *c)
 	while (!list_empty(&c->loop->runnable)) /* claims that were under way */
 		loop_run_ready(c->loop);
 	net_fini(&c->net);
-	while ((it = list_pop(&c->files)))
-		free(list_entry(it, struct cfile, link));
+	while ((it = list_pop(&c->files))) {
+		struct cfile *f = list_entry(it, struct cfile, link);
+
+		free(f->targets);
+		free(f->unsynced);
+		free(f);
+	}
 	while ((it = list_pop(&c->spare_ops))) {
 		struct cop *op = list_entry(it, struct cop, spare);
 

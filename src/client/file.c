@@ -23,7 +23,7 @@ void file_wrote(struct cfile *f, uint64_t epoch, uint64_t end, int64_t mtime)
 	if (epoch < f->wrote.epoch)
 		return;
 	if (epoch > f->wrote.epoch) /* a fence cut or settled what was before */
-		f->wrote = (struct wire_wrote){ .epoch = epoch };
+		f->wrote = (struct wire_wrote){ .epoch = epoch, .doubt = f->wrote.doubt };
 	f->wrote.end = MAX(f->wrote.end, end);
 	f->wrote.mtime = MAX(f->wrote.mtime, mtime);
 }
@@ -143,13 +143,14 @@ struct syncing {
 	int verdict;
 };
 
-/* Closing need not ask a server whose link has been up since the write. */
-static bool must_ask(struct cfile *f, uint32_t i, bool closing, bool wrote)
+/* An fsync is for all data of the file, whoever wrote them through whatever. Closing need not ask a server
+ * whose link has been up since the write. */
+static bool must_ask(struct cfile *f, uint32_t i, bool closing)
 {
 	struct peer *p = &f->c->peers[f->targets[i]];
 
-	if (!closing) /* a file that we did not write ourselves is synced all over */
-		return f->unsynced[i] || !wrote;
+	if (!closing)
+		return true;
 	return f->unsynced[i] && (p->state != PEER_UP || p->verifier != f->unsynced[i]);
 }
 
@@ -157,7 +158,6 @@ static int ask_targets(struct cop *op, struct syncing *s)
 {
 	struct cfile *f = op->file;
 	uint32_t n = f->layout.width;
-	bool wrote = false;
 
 	s->calls = arena_alloc(&op->arena, MAX(n, 1u) * sizeof(*s->calls));
 	s->args = arena_alloc(&op->arena, MAX(n, 1u) * sizeof(*s->args));
@@ -165,10 +165,8 @@ static int ask_targets(struct cop *op, struct syncing *s)
 	if (!s->calls || !s->args || !s->res)
 		return -ENOMEM;
 	s->n = f->unsynced ? n : 0;
-	for (uint32_t i = 0; i < s->n; i++)
-		wrote |= f->unsynced[i] != 0;
 	for (uint32_t i = 0; i < s->n; i++) {
-		if (!must_ask(f, i, s->closing, wrote))
+		if (!must_ask(f, i, s->closing))
 			continue;
 		s->args[i].cap = f->cap;
 		s->calls[i] = call_make(op, s->closing ? OP_OBJSTAT : OP_SYNC,
@@ -194,7 +192,7 @@ static int judge(struct cop *op, struct syncing *s)
 			verdict = c->status;
 		if (!c->status && f->unsynced[i] && c->verifier != f->unsynced[i])
 			f->lost = true;
-		if (!c->status && !s->closing)
+		if ((!c->status || c->status == -EIO) && !s->closing) /* an error is said once */
 			f->unsynced[i] = 0;
 		call_fini(c);
 	}

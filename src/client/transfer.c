@@ -223,8 +223,10 @@ static void answer(struct lane *l)
 	else if (!q->error)
 		answered_read(l);
 	call_fini(&l->call);
-	if (q->error)
+	if (q->error) {
+		l->op->file->wrote.doubt |= l->op->transfer->write;
 		req_goto(q, DONE);
+	}
 }
 
 static bool lane_step(struct req *q)

@@ -26,6 +26,7 @@ int disk_open(struct loop *l, const char *path, const struct uuid *fs, uint32_t 
 int disk_close(struct disk *d, bool clean);
 
 bool disk_idle(const struct disk *d); /* nothing of our own is in flight: closing does not wait */
+/* Changes when unsynced data may have been lost: with a start that was not clean, with a failed sync. */
 uint64_t disk_verifier(const struct disk *d);
 uint64_t disk_boot(const struct disk *d); /* random, new at every start */
 int disk_space(struct disk *d, uint64_t *total, uint64_t *avail);

@@ -31,6 +31,7 @@ void net_fini(struct net *n)
 		link_close(list_first(&n->links, struct link, in_net), -ESHUTDOWN);
 	while ((it = list_pop(&n->spare_msgs)))
 		free(list_entry(it, struct msg, link));
+	n->n_spare_msgs = SPARE_MAX; /* what is still held by calls is not kept any more */
 	while ((it = list_pop(&n->spare_xfers)))
 		free(list_entry(it, struct xfer, link));
 	free(n->scratch);

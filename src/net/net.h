@@ -265,6 +265,7 @@ struct call {
 	struct net_desc desc;
 	uint32_t slot, sequence;
 	bool sent;
+	bool front; /* before everything else of this peer */
 	struct timer timer;
 };
 
@@ -291,6 +292,7 @@ struct peer {
 	struct peer_slot slots[SESSION_SLOTS];
 	uint32_t n_slots; /* granted */
 	struct list queue; /* calls without a slot, in order */
+	uint32_t n_front; /* calls that all others wait for */
 	uint64_t session; /* 0: none */
 	uint8_t secret[16];
 	uint64_t boot; /* of the server, as it told with the session */
@@ -323,7 +325,8 @@ void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, co
 /* Says goodbye to nobody: links close, queued calls end with -ESHUTDOWN. */
 void peer_fini(struct peer *p);
 void peer_call(struct peer *p, struct call *c, struct req *q);
-void peer_call_front(struct peer *p, struct call *c, struct req *q); /* before all that is queued */
+/* Before all that is queued or to be sent again, which waits until it is answered: for claims. */
+void peer_call_front(struct peer *p, struct call *c, struct req *q);
 /* Ends a call early: q goes on with `error` when its memory is safe. */
 void peer_cancel(struct call *c, int error);
 void call_fini(struct call *c);

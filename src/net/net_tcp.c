@@ -174,7 +174,8 @@ static size_t control_iov(struct tcp_link *t, struct iovec *iov, size_t max)
 	list_for_each(m, &t->control, link) {
 		if (n == max)
 			break;
-		iov[n++] = (struct iovec){ m->head + m->sent, FRAME_HEAD + m->len - m->sent };
+		iov[n++] = (struct iovec){ (uint8_t *)m + offsetof(struct msg, head) + m->sent,
+					   FRAME_HEAD + m->len - m->sent };
 	}
 	return n;
 }

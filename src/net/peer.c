@@ -20,6 +20,7 @@
 
 static void peer_dial(struct peer *p);
 static void pump(struct peer *p);
+static void resend(struct peer *p);
 static void call_timeout(struct timer *t);
 
 static struct loop *loop_of(struct peer *p)
@@ -32,12 +33,19 @@ static struct loop *loop_of(struct peer *p)
 static void finish(struct call *c, int error)
 {
 	struct req *q = c->q;
+	struct peer *p = c->peer;
+	bool last = c->front && --p->n_front == 0;
 
 	list_del(&c->link);
-	timer_del(loop_of(c->peer), &c->timer);
+	timer_del(loop_of(p), &c->timer);
+	c->front = false;
 	c->status = error;
 	c->q = NULL;
 	req_done(q, error, 0);
+	if (last && p->state == PEER_UP) { /* the others have waited for it */
+		resend(p);
+		pump(p);
+	}
 }
 
 /* Ends a call whose memory may still be reachable. */
@@ -158,16 +166,31 @@ static void transmit(struct peer *p, struct call *c)
 	link_send(p->link, FRAME_REQUEST, tag, m); /* may break the link: c is not ours any more */
 }
 
-/* Gives waiting calls a slot while there are some, in order. */
-static void pump(struct peer *p)
+/* The call whose turn it is, or NULL. */
+static struct call *next_call(struct peer *p)
 {
-	uint32_t slot = 0;
 	struct call *c;
 
-	while (p->state == PEER_UP && (c = list_first(&p->queue, struct call, link))) {
-		while (slot < p->n_slots && p->slots[slot].busy)
+	if (!p->n_front)
+		return list_first(&p->queue, struct call, link);
+	list_for_each(c, &p->queue, link)
+		if (c->front)
+			return c;
+	return NULL;
+}
+
+/* Gives waiting calls a slot while there are some, in order. The last slot is kept for those that go before
+ * all others. */
+static void pump(struct peer *p)
+{
+	uint32_t slot = 0, limit;
+	struct call *c;
+
+	while (p->state == PEER_UP && (c = next_call(p))) {
+		limit = c->front || p->n_slots == 1 ? p->n_slots : p->n_slots - 1;
+		while (slot < limit && p->slots[slot].busy)
 			slot++;
-		if (slot >= p->n_slots)
+		if (slot >= limit)
 			return;
 		p->slots[slot].busy = true;
 		p->slots[slot].call = c;
@@ -183,6 +206,8 @@ static void enqueue(struct peer *p, struct call *c, struct req *q, bool front)
 	c->q = q;
 	c->slot = NO_SLOT;
 	c->sent = false;
+	c->front = front;
+	p->n_front += front;
 	c->status = 0;
 	c->desc.tag = 0;
 	c->in = NULL;
@@ -367,16 +392,21 @@ static void forget_session(struct peer *p)
 	list_splice(&p->queue, &again);
 }
 
+/* The link is new: what was given up over the old one, the server has ended. */
+static void release_given_up(struct peer *p)
+{
+	for (uint32_t i = 0; i < SESSION_SLOTS; i++)
+		if (!p->slots[i].call)
+			p->slots[i].busy = false;
+}
+
 static void resend(struct peer *p)
 {
 	for (uint32_t i = 0; i < SESSION_SLOTS && p->state == PEER_UP; i++) {
 		struct call *c = p->slots[i].call;
 
-		if (!c || c->sent) {
-			if (!c) /* given up, and the server has ended it */
-				p->slots[i].busy = false;
+		if (!c || c->sent || (p->n_front && !c->front))
 			continue;
-		}
 		p->n_resent++;
 		transmit(p, c);
 	}
@@ -409,11 +439,12 @@ static bool session_step(struct req *q)
 	p->boot = r->boot;
 	p->lease_ms = r->lease_ms;
 	p->n_slots = MIN(r->slots, (uint32_t)SESSION_SLOTS);
+	if (p->restarted && (lost || restarted)) /* queues its claims: we are not up yet */
+		p->restarted(p, lost);
 	p->state = PEER_UP;
 	p->backoff_ms = 0;
 	p->last_error = 0;
-	if (p->restarted && (lost || restarted))
-		p->restarted(p, lost);
+	release_given_up(p);
 	if (restarted) /* a word from us, so that it need not wait for our claims any longer */
 		p->last_traffic = 0;
 	resend(p);

@@ -68,6 +68,16 @@ void sreq_abandon(struct sreq *s)
 
 /* ---- replies ---- */
 
+/* A failed sync changes the verifier: all who have unsynced data here hear of it, not only who asked. A write
+ * that was under way then may be among what was lost. */
+static uint64_t verifier_of(const struct sreq *s)
+{
+	struct server *srv = s->srv;
+
+	srv->net.id.verifier = disk_verifier(srv->disk);
+	return s->head.op == OP_WRITE ? s->verifier : srv->net.id.verifier;
+}
+
 static void send_reply(struct sreq *s, int error, uint32_t slots)
 {
 	struct server *srv = s->srv;
@@ -76,7 +86,7 @@ static void send_reply(struct sreq *s, int error, uint32_t slots)
 		.status = -error,
 		.slot = s->head.slot,
 		.sequence = s->head.sequence,
-		.verifier = srv->net.id.verifier,
+		.verifier = verifier_of(s),
 		.map_version = srv->map_version,
 		.slots = slots,
 		.eager_bytes = busy ? 0 : INLINE_MAX,
@@ -264,6 +274,7 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 	s->link = l;
 	s->in = m;
 	s->tag = tag;
+	s->verifier = disk_verifier(srv->disk);
 	link_ref(l);
 	r = decode(s);
 	if (!r && tag != ((uint64_t)s->head.slot << 32 | s->head.sequence))

@@ -288,7 +288,7 @@ static void record(struct sreq *s, struct open_file *o)
 	struct wire_record *r = &s->change.rec;
 	struct inode *i = o->inode;
 
-	st->last = i->writers == 1 && !i->orphaned;
+	st->last = i->writers == 1 && !i->orphaned && !a->w.doubt;
 	if (!st->last && !a->w.mtime && !a->w.end)
 		return;
 	sreq_record(s, REC_RECORD);
@@ -323,6 +323,8 @@ static bool close_step(struct req *q)
 		break;
 	case DROP:
 		req_goto(q, CLOSED);
+		if (o && a->w.doubt) /* a write of it may still come: a fence, then the objects tell */
+			o->inode->orphaned = true;
 		if (o)
 			open_drop(o);
 		break;

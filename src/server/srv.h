@@ -54,6 +54,7 @@ struct sreq {
 	struct cred cred;
 	struct msg *in;
 	uint64_t tag;
+	uint64_t verifier; /* when it came */
 	struct arena arena;
 	bool cancelled;
 	uint64_t deadline; /* 0: none; the client has given up then */

@@ -336,7 +336,7 @@ static void write_corpus(void)
 	struct wire_place fresh = { { META_ROOT_INO, META_ROOT_GEN }, wire_text("d/new") };
 	struct wire_capability cap = { .ino = 1, .rights = 3, .epoch = 1 };
 	struct wire_mem_desc mem = { .tag = 1, .length = 305100 };
-	struct wire_wrote wrote = { 1, 4096, 77 };
+	struct wire_wrote wrote = { 1, 4096, 77, false };
 	struct wire_void_args none = { 0 };
 	struct wire_session_args session = { .client = wire_text("again") };
 	struct wire_lookup_args lookup = { root };

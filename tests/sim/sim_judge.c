@@ -26,6 +26,8 @@ void op_path(char out[48], const struct actor *a, int dir, int name)
 
 	if (dir == DIR_SHARED && name < 0)
 		snprintf(out, 48, "shared");
+	else if (dir == DIR_SHARED && name == NAME_DATA)
+		snprintf(out, 48, "shared/data");
 	else if (dir == DIR_SHARED)
 		snprintf(out, 48, "shared/c%u_f%d", a->id, name);
 	else if (name < 0)
@@ -290,7 +292,7 @@ void op_begin(struct op *op)
 	sim_trace(&w->sim, SIM_TEST + op->kind, a->node->id, op->number);
 	if (op->kind == DO_WRITE)
 		model_write_begin(op);
-	if (op->total)
+	if (op->mem)
 		fill_memory(op);
 	launch(op);
 }
@@ -324,11 +326,11 @@ static void note_op(struct op *op, int64_t result)
 			n += snprintf(what + n, sizeof(what) - (size_t)n, " %llu+%llu",
 				      (unsigned long long)op->ext[i].offset,
 				      (unsigned long long)op->ext[i].length);
-	else if (op->h || op->kind == DO_TRUNCATE)
+	else if ((op->h && op->kind != DO_OPEN) || op->kind == DO_TRUNCATE)
 		snprintf(what, sizeof(what), " %llu", (unsigned long long)op->size);
 	else
 		snprintf(what, sizeof(what), " %s %s %o", op->path, op->path2, (unsigned)op->flags);
-	world_note(w, op->f ? op->f->id : 0, "c%u #%u %s%s%s = %lld (from %.6f)", op->a->id, op->number,
+	world_note(w, op->f ? op->f->id : NO_FILE, "c%u #%u %s%s%s = %lld (from %.6f)", op->a->id, op->number,
 		   do_names[op->kind], op->resolving ? "?" : "", what, (long long)result,
 		   (double)op->began / 1e9);
 }
@@ -478,6 +480,7 @@ static void opened(struct op *op, struct cop *cop)
 			      .flags = op->flags & O_ACCMODE,
 			      .unclean = op->a->w->n_unclean };
 	peek_file(cop->file, op->f);
+	model_opened(op);
 	if (op->flags & O_TRUNC) {
 		op->f->changed = ++op->a->w->seq;
 		model_truncated(op->f, 0);

@@ -190,6 +190,7 @@ void model_write_begin(struct op *op)
 	struct mfile *f = op->f;
 
 	f->size_hi = MAX(f->size_hi, access_end(op));
+	f->wrote_end[op->a->id] = MAX(f->wrote_end[op->a->id], access_end(op));
 	f->changed = ++op->a->w->seq;
 	for (size_t i = 0; i < op->n_ext; i++)
 		for (uint64_t o = op->ext[i].offset, n = op->ext[i].length; n; o++, n--) {
@@ -306,6 +307,7 @@ void model_read_end(struct op *op, uint64_t count)
 
 struct sync_walk {
 	struct op *op;
+	bool unsure; /* a sync that failed may have lost what this one does not vouch for */
 	bool failed;
 };
 
@@ -342,7 +344,7 @@ static void sync_page(struct hnode *n, void *arg)
 		if (b->n && b->seq < s->op->seq) {
 			if (b->owed && owns(f, s->op->a, o))
 				vouch(s, b, o, true);
-			else if (!b->any)
+			else if (!b->any && !s->unsure)
 				b->n = b->n_now;
 		}
 		still |= b->n > 1 || b->owed || b->any;
@@ -352,7 +354,7 @@ static void sync_page(struct hnode *n, void *arg)
 
 void model_synced(struct op *op)
 {
-	struct sync_walk s = { .op = op };
+	struct sync_walk s = { .op = op, .unsure = op->a->w->enabled[FAULT_DISK] };
 	struct mfile *f = op->f;
 	uint64_t *owed = &f->owed_end[op->a->id];
 
@@ -382,7 +384,13 @@ void model_forgiven(struct mfile *f, const struct actor *a)
 	struct op op = { .f = f, .a = (struct actor *)(uintptr_t)a };
 
 	htab_walk(&f->pages, forgive_page, &op);
+	f->size_hi = MAX(f->size_hi, f->wrote_end[a->id]);
 	f->owed_end[a->id] = 0;
+}
+
+void model_opened(struct op *op)
+{
+	op->f->wrote_end[op->a->id] = 0;
 }
 
 /* A close that succeeds says the same as a sync, but of losses that are so old that the client knows of them,
@@ -484,7 +492,7 @@ void model_truncated(struct mfile *f, uint64_t size)
 	htab_walk(&f->pages, cut_page, &c);
 	f->size_lo = f->size_hi = f->size_safe = size;
 	for (uint32_t i = 0; i <= MAX_CLIENTS; i++)
-		f->owed_end[i] = MIN(f->owed_end[i], size);
+		f->owed_end[i] = f->wrote_end[i] = 0;
 }
 
 void model_size_seen(struct op *op, uint64_t size)

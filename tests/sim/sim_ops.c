@@ -191,8 +191,16 @@ static bool choose_open(struct op *op)
 {
 	struct sim *s = sim_of(op);
 	struct mfile *f;
+	struct handle *sh = &op->a->handles[SHARED_HANDLE];
 
 	any_name(op);
+	if (!sh->cf && !sh->busy) {
+		op->h = sh;
+		op->dir = DIR_SHARED;
+		op->name = NAME_DATA;
+		op->flags = O_RDWR;
+		return true;
+	}
 	op->h = free_handle(op->a);
 	f = named(op);
 	if (!op->h || (f && (is_open(op->a, f) || f->n_busy || f->n_looking)))
@@ -239,7 +247,7 @@ static bool choose_data(struct op *op)
 static bool choose_handle(struct op *op)
 {
 	op->h = open_handle(op, -1);
-	if (!op->h || (op->kind == DO_CLOSE && op->h->f->n_owners))
+	if (!op->h || (op->kind == DO_CLOSE && op->h->f->n_owners && !sim_chance(sim_of(op), 300000)))
 		return false;
 	op->size = 0;
 	return op->h->f->n_owners || !op->h->f->n_busy;

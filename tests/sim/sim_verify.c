@@ -64,7 +64,6 @@ static bool with_handle(struct actor *a, enum do_kind kind, struct handle *h)
 
 /* ---- before ---- */
 
-/* The shared file is one of the caretaker's names; every client has it open. */
 void world_setup(struct world *w)
 {
 	struct actor *c = caretaker(w);
@@ -77,20 +76,17 @@ void world_setup(struct world *w)
 			return;
 		w->actors[i].dirs[DIR_SHARED].there = true;
 	}
-	if (!open_file(c, h, DIR_SHARED, 0, O_RDWR | O_CREAT | O_EXCL))
+	if (!open_file(c, h, DIR_SHARED, NAME_DATA, O_RDWR | O_CREAT | O_EXCL))
 		return;
 	w->shared = h->f;
 	w->shared->block = sim_between(&w->sim, 500, 9000);
 	w->shared->n_owners = w->n_actors;
+	for (uint32_t i = 0; i < w->n_actors; i++)
+		w->actors[i].dirs[DIR_SHARED].files[NAME_DATA] = w->shared;
 	with_handle(c, DO_CLOSE, h);
 }
 
 /* ---- reading back ---- */
-
-struct read_back {
-	struct actor *a;
-	struct handle *h;
-};
 
 static int by_number(const void *a, const void *b)
 {
@@ -140,6 +136,8 @@ static bool read_all(struct actor *a, struct handle *h)
 
 static bool verify_handle(struct actor *a, struct handle *h)
 {
+	if (h->flags != O_RDONLY && !with_handle(a, DO_FSYNC, h))
+		return false;
 	if (!with_handle(a, DO_FSTAT, h))
 		return false;
 	if (h->flags != O_WRONLY && !read_all(a, h))
@@ -181,7 +179,7 @@ static bool verify_shared(struct world *w)
 	struct actor *c = caretaker(w);
 	struct handle *h = &c->handles[0];
 
-	if (!open_file(c, h, DIR_SHARED, 0, O_RDONLY))
+	if (!open_file(c, h, DIR_SHARED, NAME_DATA, O_RDONLY))
 		return false;
 	for (uint32_t i = 0; i < w->n_actors; i++) {
 		uint32_t id = c->id;
@@ -225,6 +223,6 @@ void world_cleanup(struct world *w)
 	for (uint32_t i = 0; i < w->n_actors; i++)
 		if (!clean_actor(&w->actors[i]))
 			return;
-	if (simple(c, DO_UNLINK, DIR_SHARED, 0) && simple(c, DO_RMDIR, DIR_SHARED, -1))
+	if (simple(c, DO_UNLINK, DIR_SHARED, NAME_DATA) && simple(c, DO_RMDIR, DIR_SHARED, -1))
 		with_handle(c, DO_BYE, NULL);
 }

@@ -13,6 +13,7 @@
 #define MAX_CLIENTS 4
 #define N_LANES 3 /* operations of one client at a time */
 #define N_NAMES 4 /* of files in a directory */
+#define NAME_DATA N_NAMES /* in the shared directory: the file of all */
 #define N_DIRS 4 /* of a client: its own, two below, and the shared one */
 #define DIR_SHARED 3
 #define N_HANDLES 6
@@ -63,6 +64,7 @@ struct mfile {
 	uint64_t size_lo, size_hi; /* what it may be now */
 	uint64_t size_safe; /* what a power loss leaves at least */
 	uint64_t owed_end[MAX_CLIENTS + 1];
+	uint64_t wrote_end[MAX_CLIENTS + 1]; /* what a sync or close records, whatever became of the data */
 	struct htab pages;
 	uint64_t block; /* of a shared file: block k belongs to client k mod n_owners */
 	uint32_t n_owners;
@@ -76,6 +78,7 @@ void model_write_end(struct op *op, bool acknowledged);
 void model_read_end(struct op *op, uint64_t count);
 void model_synced(struct op *op);
 void model_forgiven(struct mfile *f, const struct actor *a); /* an error was said: nothing is owed */
+void model_opened(struct op *op);
 void model_closed(struct op *op);
 void model_truncated(struct mfile *f, uint64_t size);
 void model_power_loss(struct world *w, uint32_t target);
@@ -146,7 +149,7 @@ struct op {
 
 struct mdir {
 	bool there;
-	struct mfile *files[N_NAMES];
+	struct mfile *files[N_NAMES + 1];
 };
 
 /* A client. */
@@ -246,7 +249,9 @@ struct world_opts {
 /* One seed: 0, or 1 after saying what is wrong. */
 int world_run(uint64_t seed, const struct world_opts *o, struct counters *count, uint64_t *hash);
 
+#define NO_FILE UINT32_MAX
 struct actor *caretaker(struct world *w);
+/* file 0: of interest to all, NO_FILE: to none in particular. */
 void world_note(struct world *w, uint32_t file, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* Says what is wrong, with the history of a file (0: of everything); only the first one counts. */
@@ -263,9 +268,7 @@ int target_start(struct target *t);
 void target_down(struct target *t, bool power);
 
 /* ---- sim_peek.c: what no interface shows ---- */
-bool peek_idle(const struct server *s, bool tasks_too); /* nothing in service */
-void peek_drain(struct server *s); /* takes no new requests from now on */
-bool peek_stopped(const struct server *s); /* server_stop() will not wait */
+bool peek_idle(const struct server *s); /* no request, no task */
 /* What must hold of a target without work; 0, or 1 with a line in why. */
 int peek_check(const struct server *s, uint32_t max_sessions, char *why, size_t n);
 void peek_file(const struct cfile *cf, struct mfile *f);

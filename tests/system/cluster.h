@@ -455,16 +455,26 @@ static inline void check_file(struct sheaf *fs, const char *path, size_t n, uint
 
 /* ---- main ---- */
 
-/* Runs the tests, or one child of a test. */
-#define SYS_MAIN(child_fn, ...) \
+/* Runs the tests between begin and end, or one child of a test. Any of the three may be NULL. */
+static inline int sys_run(int (*child)(const char *name, char **arg), void (*begin)(void),
+			  void (*end)(void), const struct test *tests, size_t n, int argc, char **argv)
+{
+	if (argc > 2 && strcmp(argv[1], "--child") == 0)
+		return child ? child(argv[2], argv + 3) : 2;
+	signal(SIGPIPE, SIG_IGN);
+	if (begin)
+		begin();
+	test_run(tests, n, argc, argv);
+	if (end)
+		end();
+	return 0;
+}
+
+#define SYS_MAIN(child, begin, end, ...) \
 	int main(int argc, char **argv) \
 	{ \
 		static const struct test tests[] = { __VA_ARGS__ }; \
-		int (*child_main_)(const char *, char **) = child_fn; \
-		if (argc > 2 && strcmp(argv[1], "--child") == 0) \
-			return child_main_ ? child_main_(argv[2], argv + 3) : 2; \
-		signal(SIGPIPE, SIG_IGN); \
-		return test_run(tests, sizeof(tests) / sizeof(tests[0]), argc, argv); \
+		return sys_run(child, begin, end, tests, sizeof(tests) / sizeof(tests[0]), argc, argv); \
 	}
 
 #endif

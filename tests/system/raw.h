@@ -2,6 +2,8 @@
 #ifndef SHEAF_SYS_RAW_H
 #define SHEAF_SYS_RAW_H
 
+#include <netinet/tcp.h>
+
 #include "cluster.h"
 #include "net/frame.h"
 
@@ -15,7 +17,6 @@ struct raw {
 	uint32_t hello_len, response_len;
 	uint8_t body[MSG_MAX + 64]; /* of the last frame received */
 	struct wire_frame_head head;
-	uint8_t arena_room[64];
 	struct arena arena; /* of decoded arrays */
 };
 
@@ -28,12 +29,13 @@ static inline int raw_connect(const struct cluster *c, int server)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET };
 	struct timeval patience = { .tv_sec = 8 };
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
 
 	a.sin_port = htons((uint16_t)(c->port + (uint32_t)server));
 	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	CHECK(fd >= 0);
 	CHECK_EQ(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	return fd;
 }

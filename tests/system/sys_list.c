@@ -346,5 +346,5 @@ static void memory_past_a_short_count_is_untouched(void)
 	cluster_down(&c);
 }
 
-SYS_MAIN(NULL, TEST(random_lists_match_a_model_over_tcp), TEST(random_lists_match_a_model_embedded),
+SYS_MAIN(NULL, NULL, NULL, TEST(random_lists_match_a_model_over_tcp), TEST(random_lists_match_a_model_embedded),
 	 TEST(lists_whose_totals_differ_send_nothing), TEST(memory_past_a_short_count_is_untouched))

@@ -253,20 +253,7 @@ static void end(void)
 	cluster_down(&c);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(eight_threads_share_a_connection),
-		TEST(eight_threads_have_connections_of_their_own),
-		TEST(eight_threads_share_an_embedded_file_system),
-		TEST(two_clients_see_each_other),
-		TEST(concurrent_extension_leaves_the_largest_size),
-		TEST(one_of_many_wins_an_exclusive_create),
-		TEST(threads_start_and_wait_on_one_connection),
-	};
-
-	begin();
-	test_run(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
-	end();
-	return 0;
-}
+SYS_MAIN(NULL, begin, end, TEST(eight_threads_share_a_connection),
+	 TEST(eight_threads_have_connections_of_their_own), TEST(eight_threads_share_an_embedded_file_system),
+	 TEST(two_clients_see_each_other), TEST(concurrent_extension_leaves_the_largest_size),
+	 TEST(one_of_many_wins_an_exclusive_create), TEST(threads_start_and_wait_on_one_connection))

@@ -1,0 +1,377 @@
+/* One seed from beginning to end: builds the cluster, lets the clients work while things go wrong, heals,
+ * verifies, removes everything, and looks at what is left. Also the history that a failure prints. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "sim_priv.h"
+#include "sim_world.h"
+
+#define RUN_NS (3000 * NSEC_PER_SEC)
+#define QUIET_NS (600 * NSEC_PER_SEC)
+
+struct note {
+	uint64_t when;
+	uint32_t file;
+	char text[228];
+};
+
+/* ---- history ---- */
+
+static void print_note(const struct note *n)
+{
+	char file[16] = "";
+
+	if (n->file && n->file != NO_FILE)
+		snprintf(file, sizeof(file), "f%u", n->file);
+	printf("%12.6f %-4s %s\n", (double)n->when / 1e9, file, n->text);
+}
+
+void world_note(struct world *w, uint32_t file, const char *fmt, ...)
+{
+	struct note *n;
+	va_list ap;
+
+	if (w->n_notes == w->cap_notes) {
+		w->cap_notes = w->cap_notes ? 2 * w->cap_notes : 1024;
+		w->notes = realloc(w->notes, w->cap_notes * sizeof(*w->notes));
+		if (!w->notes)
+			abort();
+	}
+	n = &w->notes[w->n_notes++];
+	n->when = w->sim.now;
+	n->file = file;
+	va_start(ap, fmt);
+	vsnprintf(n->text, sizeof(n->text), fmt, ap);
+	va_end(ap);
+	if (w->verbose)
+		print_note(n);
+}
+
+static void print_in_flight(struct world *w)
+{
+	for (uint32_t i = 0; i <= w->n_actors; i++)
+		for (int k = 0; k < N_LANES; k++) {
+			const struct op *op = &w->actors[i].lanes[k];
+
+			if (op->busy)
+				printf("  under way: c%u #%u %s %s (file %u, from %.6f)\n", i, op->number,
+				       do_names[op->kind], op->path, op->f ? op->f->id : 0,
+				       (double)op->began / 1e9);
+		}
+}
+
+void world_fail(struct world *w, uint32_t file, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (w->failed)
+		return;
+	w->failed = true;
+	printf("seed %llu failed at %.6f: ", (unsigned long long)w->sim.seed, (double)w->sim.now / 1e9);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	printf("\n  %u targets (%s), %u clients, stripe unit %u, width %u; again: sheaf-sim --seed %llu "
+	       "--verbose\n",
+	       w->conf.n_targets, w->on_hub ? "loop" : "tcp", w->n_actors, w->conf.stripe_unit,
+	       w->conf.width, (unsigned long long)w->sim.seed);
+	for (size_t i = w->n_notes > 4000 ? w->n_notes - 4000 : 0; i < w->n_notes && !w->verbose; i++)
+		if (!file || !w->notes[i].file || w->notes[i].file == file)
+			print_note(&w->notes[i]);
+	print_in_flight(w);
+}
+
+static void print_loop(const char *name, const struct loop *l)
+{
+	const struct req *q;
+
+	list_for_each(q, &l->all, all)
+		printf("  %s: %s is in state %s since %.6f, born %.6f, pending %u, error %d\n", name,
+		       q->ops->name, q->ops->state_names[q->state], (double)q->since / 1e9,
+		       (double)q->born / 1e9, q->pending, q->error);
+}
+
+void world_requests(struct world *w)
+{
+	for (uint32_t i = 0; i < w->conf.n_targets; i++)
+		if (w->targets[i].server)
+			print_loop(w->targets[i].node->name, &w->targets[i].loop);
+	for (uint32_t i = 0; i <= w->n_actors; i++)
+		if (w->actors[i].client)
+			print_loop(w->actors[i].node->name, &w->actors[i].loop);
+}
+
+struct actor *caretaker(struct world *w)
+{
+	return &w->actors[w->n_actors];
+}
+
+/* ---- building ---- */
+
+static void make_conf(struct world *w)
+{
+	struct sim *s = &w->sim;
+	struct conf *c = &w->conf;
+	bool all_meta = sim_chance(s, 500000);
+
+	c->targets = w->conf_targets;
+	c->n_targets = (uint32_t)sim_between(s, 1, MAX_TARGETS);
+	c->stripe_unit = 4096u << sim_below(s, 5);
+	c->width = sim_chance(s, 700000) ? 0 : (uint32_t)sim_between(s, 1, c->n_targets);
+	c->timeout_s = c->lease_s = 30;
+	c->pool_bytes = (512 * KIB) << sim_below(s, 3);
+	memset(c->fs_id.b, 7, sizeof(c->fs_id.b));
+	memset(w->key, 1, sizeof(w->key));
+	memset(w->server_key, 2, sizeof(w->server_key));
+	for (uint32_t i = 0; i < c->n_targets; i++) {
+		struct conf_target *t = &c->targets[i];
+
+		t->id = i;
+		t->roles = ROLE_DATA | (all_meta || i == 0 ? ROLE_META : 0);
+		snprintf(t->name, sizeof(t->name), "server%u", i);
+		snprintf(t->address, sizeof(t->address), w->on_hub ? "loop:t%u" : "t%u:7000", i);
+		strcpy(t->storage, "/store");
+	}
+}
+
+static void make_targets(struct world *w, const char *dir)
+{
+	char err[512], name[16];
+
+	for (uint32_t i = 0; i < w->conf.n_targets; i++) {
+		struct target *t = &w->targets[i];
+
+		t->w = w;
+		t->id = i;
+		snprintf(name, sizeof(name), "t%u", i);
+		t->node = sim_node_add(&w->sim, name);
+		snprintf(t->meta_dir, sizeof(t->meta_dir), "%s/%u", dir, i);
+		if (server_format(&t->node->env, &w->conf, i, err, sizeof(err)) || target_start(t))
+			world_fail(w, 0, "target %u does not start", i);
+	}
+}
+
+static void make_actor(struct world *w, uint32_t i)
+{
+	struct actor *a = &w->actors[i];
+	struct client_opts o = { .loop = &a->loop, .conf = &w->conf, .hub = w->on_hub ? &w->hub : NULL };
+	char name[16];
+
+	a->w = w;
+	a->id = i;
+	snprintf(name, sizeof(name), "c%u", i);
+	a->node = sim_node_add(&w->sim, name);
+	o.name = a->node->name;
+	memcpy(o.key, w->key, KEY_BYTES);
+	if (loop_init(&a->loop, &a->node->env) || client_new(&o, &a->client))
+		abort();
+	for (int k = 0; k < N_LANES; k++)
+		a->lanes[k].a = a;
+}
+
+static void build(struct world *w, const struct world_opts *o)
+{
+	struct sim *s = &w->sim;
+
+	list_init(&w->files);
+	list_init(&w->hub.acceptors);
+	w->hub.delay = hub_delay;
+	w->on_hub = sim_chance(s, 300000);
+	w->span = sim_chance(s, 150000) ? 700 * KIB : (16 * KIB) << sim_below(s, 5);
+	w->n_actors = (uint32_t)sim_between(s, 1, MAX_CLIENTS);
+	make_conf(w);
+	make_targets(w, o->dir);
+	for (uint32_t i = 0; i <= w->n_actors; i++)
+		make_actor(w, i);
+	faults_choose(w);
+}
+
+/* ---- the run ---- */
+
+static bool all_idle(void *arg)
+{
+	struct world *w = arg;
+
+	for (uint32_t i = 0; i < w->n_actors; i++)
+		if (w->actors[i].dead || !actor_idle(&w->actors[i]))
+			return w->failed;
+	return true;
+}
+
+static bool all_up(void *arg)
+{
+	struct world *w = arg;
+
+	for (uint32_t i = 0; i < w->conf.n_targets; i++)
+		if (!w->targets[i].server || w->targets[i].stopping) {
+			if (!w->targets[i].server)
+				faults_heal(w);
+			return w->failed;
+		}
+	return true;
+}
+
+static void work(struct world *w, uint32_t scale)
+{
+	faults_start(w);
+	for (uint32_t i = 0; i < w->n_actors; i++) {
+		w->actors[i].ops_left = (uint32_t)(sim_between(&w->sim, 20, 160) * scale / 100);
+		actor_start(&w->actors[i]);
+	}
+	if (!sim_run(&w->sim, all_idle, w, RUN_NS)) {
+		world_fail(w, 0, "the clients do not come to an end");
+		world_requests(w);
+	}
+	faults_heal(w);
+	if (!w->failed && !sim_run(&w->sim, all_up, w, QUIET_NS))
+		world_fail(w, 0, "a target does not come back");
+}
+
+/* ---- what is left ---- */
+
+static bool all_quiet(void *arg)
+{
+	struct world *w = arg;
+
+	for (uint32_t i = 0; i < w->conf.n_targets; i++)
+		if (!peek_idle(w->targets[i].server))
+			return false;
+	return true;
+}
+
+static bool never(void *arg)
+{
+	(void)arg;
+	return false;
+}
+
+struct leak {
+	struct target *t;
+	int dir;
+	char which[8];
+};
+
+static void leaked(void *arg, const char *name)
+{
+	struct leak *l = arg;
+
+	world_fail(l->t->w, 0, "target %u still has object %s/%s", l->t->id, l->which, name);
+}
+
+static void look_into(void *arg, const char *name)
+{
+	struct leak *l = arg;
+	struct env *e = &l->t->node->env;
+	int fd = e->file->openat(e, l->dir, name, O_RDONLY | O_DIRECTORY, 0);
+
+	snprintf(l->which, sizeof(l->which), "%s", name);
+	if (fd < 0)
+		return;
+	e->file->list(e, fd, leaked, l);
+	e->file->close(e, fd);
+}
+
+static void check_objects(struct target *t)
+{
+	struct env *e = &t->node->env;
+	struct leak l = { .t = t };
+
+	l.dir = e->file->openat(e, -1, "/store/objects", O_RDONLY | O_DIRECTORY, 0);
+	if (l.dir < 0) {
+		world_fail(t->w, 0, "target %u has no objects directory: %d", t->id, l.dir);
+		return;
+	}
+	e->file->list(e, l.dir, look_into, &l);
+	e->file->close(e, l.dir);
+}
+
+/* Clients are gone, leases run out, and nothing may be left of anything. */
+static void check_rest(struct world *w)
+{
+	char why[200];
+
+	for (uint32_t i = 0; i <= w->n_actors; i++) {
+		struct actor *a = &w->actors[i];
+
+		client_free(a->client);
+		a->client = NULL;
+		if (a->loop.n_reqs)
+			world_fail(w, 0, "c%u still has %zu requests", i, a->loop.n_reqs);
+	}
+	sim_run(&w->sim, never, w, 2 * w->conf.lease_s * NSEC_PER_SEC);
+	if (!sim_run(&w->sim, all_quiet, w, QUIET_NS)) {
+		world_fail(w, 0, "the servers do not come to rest");
+		world_requests(w);
+		return;
+	}
+	for (uint32_t i = 0; i < w->conf.n_targets; i++) {
+		if (peek_check(w->targets[i].server, w->conf.n_targets, why, sizeof(why)))
+			world_fail(w, 0, "target %u: %s", i, why);
+		check_objects(&w->targets[i]);
+	}
+}
+
+static void tear_down(struct world *w)
+{
+	for (uint32_t i = 0; i < w->conf.n_targets; i++) {
+		struct target *t = &w->targets[i];
+
+		if (!t->server)
+			continue;
+		sim_node_kill(t->node);
+		server_abandon(t->server);
+		loop_fini(&t->loop);
+	}
+	for (uint32_t i = 0; i <= w->n_actors; i++) {
+		struct actor *a = &w->actors[i];
+
+		if (a->client) /* after a failure: it may be in the middle of something */
+			peek_cut(a->client);
+		loop_fini(&a->loop);
+	}
+	sim_fini(&w->sim);
+	model_free(w);
+	free(w->notes);
+}
+
+static void remove_meta(struct world *w)
+{
+	static const char *const names[] = { "data.mdb", "lock.mdb", "" };
+	char path[256];
+
+	for (uint32_t i = 0; i < w->conf.n_targets; i++)
+		for (int k = 0; k < 3; k++) {
+			snprintf(path, sizeof(path), "%s/%s", w->targets[i].meta_dir, names[k]);
+			remove(path);
+		}
+}
+
+int world_run(uint64_t seed, const struct world_opts *o, struct counters *count, uint64_t *hash)
+{
+	struct world *w = sim_alloc(sizeof(*w));
+	int r;
+
+	w->verbose = o->verbose;
+	w->count = count;
+	sim_init(&w->sim, seed);
+	build(w, o);
+	if (!w->failed)
+		world_setup(w);
+	if (!w->failed)
+		work(w, o->scale);
+	if (!w->failed)
+		world_verify(w);
+	if (!w->failed)
+		world_cleanup(w);
+	if (!w->failed)
+		check_rest(w);
+	*hash = w->sim.hash;
+	count->events += w->sim.n_events;
+	r = w->failed;
+	remove_meta(w);
+	tear_down(w);
+	free(w);
+	return r;
+}

@@ -1,0 +1,212 @@
+/* Full disks, on small tmpfs mounts in a mount namespace of our own: -ENOSPC, never a crash, never a lost
+ * acknowledged write, and everything works again when there is room. */
+#include <sched.h>
+#include <sys/mount.h>
+
+#include "cluster.h"
+
+#define CHUNK (256 << 10)
+
+/* Server i keeps its storage on a tmpfs of this size from now on. */
+static void move_to_tmpfs(struct cluster *c, int i, const char *size)
+{
+	char mnt[CLUSTER_PATH], opts[64], cmd[3 * CLUSTER_PATH], old[64], new[64];
+
+	snprintf(mnt, sizeof(mnt), "%s/small%d", c->dir, i);
+	snprintf(opts, sizeof(opts), "size=%s", size);
+	CHECK_EQ(mkdir(mnt, 0700), 0);
+	CHECK_EQ(mount("tmpfs", mnt, "tmpfs", 0, opts), 0);
+	snprintf(cmd, sizeof(cmd), "cp -a '%s/server%d/.' '%s/'", c->dir, i, mnt);
+	CHECK_EQ(system(cmd), 0);
+	snprintf(old, sizeof(old), "storage = server%d\n", i);
+	snprintf(new, sizeof(new), "storage = small%d\n", i);
+	edit_file(c->conf, old, new);
+}
+
+static void make(struct cluster *c, int full, const char *size)
+{
+	cluster_make(c, &(struct cluster_opts){ .servers = 2 });
+	edit_file(c->conf, "roles = meta data\n", "roles = meta\n"); /* server 0 */
+	edit_file(c->conf, "roles = meta data\n", "roles = data\n"); /* server 1 */
+	move_to_tmpfs(c, full, size);
+	cluster_up(c);
+}
+
+static void unmake(struct cluster *c, int full)
+{
+	char mnt[CLUSTER_PATH];
+
+	cluster_down(c);
+	snprintf(mnt, sizeof(mnt), "%s/small%d", c->dir, full);
+	CHECK_EQ(umount(mnt), 0);
+}
+
+/* Writes pattern bytes until the disk is full; how many were acknowledged. */
+static uint64_t fill(struct sheaf_file *f)
+{
+	static uint8_t b[CHUNK];
+	uint64_t at = 0;
+
+	for (size_t n = CHUNK; n >= 4096;) { /* then the crumbs */
+		ssize_t r;
+
+		pattern(b, n, 2, at);
+		r = sheaf_pwrite(f, b, n, (off_t)at);
+		if (r == (ssize_t)n) {
+			at += n;
+			CHECK(at < 64 << 20);
+			continue;
+		}
+		CHECK_EQ(r, -ENOSPC);
+		n /= 2;
+	}
+	return at;
+}
+
+static void check_pattern(struct sheaf_file *f, uint64_t bytes, uint64_t seed)
+{
+	static uint8_t b[CHUNK];
+
+	for (uint64_t at = 0; at < bytes; at += CHUNK) {
+		size_t n = bytes - at < CHUNK ? bytes - at : CHUNK;
+
+		CHECK_EQ(sheaf_pread(f, b, n, (off_t)at), (ssize_t)n);
+		CHECK(is_pattern(b, n, seed, at));
+	}
+}
+
+static bool fits(struct sheaf *fs, const char *path)
+{
+	static uint8_t b[2 << 20];
+	struct sheaf_file *f = open_file(fs, path, O_CREAT | O_RDWR | O_TRUNC);
+	ssize_t r;
+
+	pattern(b, sizeof(b), 3, 0);
+	r = sheaf_pwrite(f, b, sizeof(b), 0);
+	CHECK(r == (ssize_t)sizeof(b) || r == -ENOSPC);
+	if (r > 0)
+		check_pattern(f, sizeof(b), 3);
+	CHECK_EQ(sheaf_close(f), 0);
+	return r > 0;
+}
+
+static void a_full_data_disk_refuses_and_recovers(void)
+{
+	struct cluster c;
+	struct sheaf *fs;
+	struct sheaf_file *a, *b;
+	uint64_t acked;
+	uint32_t pid;
+
+	make(&c, 1, "8m");
+	fs = client(c.conf);
+	make_file(fs, "/early", 1 << 20, 1);
+	a = open_file(fs, "/early", O_RDWR);
+	CHECK_EQ(sheaf_fsync(a), 0);
+	pid = server_status(fs, 1).pid;
+	b = open_file(fs, "/big", O_CREAT | O_RDWR);
+	acked = fill(b);
+	CHECK(acked > 3 << 20);
+	CHECK_EQ(server_status(fs, 1).pid, pid);
+	check_pattern(b, acked, 2); /* what was acknowledged is there */
+	check_file(fs, "/early", 1 << 20, 1);
+	CHECK_EQ(sheaf_fsync(b), 0);
+	CHECK_EQ(sheaf_close(b), 0);
+	CHECK_EQ(sheaf_unlink(fs, "/big"), 0);
+	CHECK(WITHIN(10, fits(fs, "/later"))); /* objects go in the background */
+	CHECK_EQ(server_status(fs, 1).pid, pid);
+	check_pattern(a, 1 << 20, 1);
+	CHECK_EQ(sheaf_close(a), 0);
+	sheaf_disconnect(fs);
+	unmake(&c, 1);
+}
+
+static void truncate_frees_a_full_disk(void)
+{
+	struct cluster c;
+	struct sheaf *fs;
+	struct sheaf_file *f;
+	uint64_t acked;
+
+	make(&c, 1, "8m");
+	fs = client(c.conf);
+	f = open_file(fs, "/big", O_CREAT | O_RDWR);
+	acked = fill(f);
+	CHECK_EQ(sheaf_ftruncate(f, 100000), 0);
+	CHECK(fits(fs, "/other"));
+	check_pattern(f, 100000, 2);
+	CHECK(acked > 100000);
+	CHECK_EQ(sheaf_close(f), 0);
+	sheaf_disconnect(fs);
+	unmake(&c, 1);
+}
+
+/* A server whose disk is full stops, dies and starts as any other. */
+static void a_server_with_a_full_disk_restarts(void)
+{
+	struct cluster c;
+	struct sheaf *fs;
+	struct sheaf_file *f;
+	uint64_t acked;
+
+	make(&c, 1, "8m");
+	fs = client(c.conf);
+	f = open_file(fs, "/big", O_CREAT | O_RDWR);
+	acked = fill(f);
+	CHECK_EQ(sheaf_fsync(f), 0);
+	server_down(&c, 1);
+	CHECK_EQ(server_up(&c, 1), 0);
+	check_pattern(f, acked, 2);
+	server_kill(&c, 1);
+	CHECK_EQ(server_up(&c, 1), 0);
+	check_pattern(f, acked, 2);
+	CHECK_EQ(sheaf_close(f), 0);
+	CHECK_EQ(sheaf_unlink(fs, "/big"), 0);
+	CHECK(WITHIN(10, fits(fs, "/later")));
+	sheaf_disconnect(fs);
+	unmake(&c, 1);
+}
+
+static void a_full_metadata_disk_refuses_creates(void)
+{
+	struct cluster c;
+	struct sheaf *fs;
+	struct stat st;
+	char path[300];
+	uint32_t pid;
+	int n = 0, r = 0;
+
+	make(&c, 0, "2m");
+	fs = client(c.conf);
+	make_file(fs, "/early", 1 << 20, 1);
+	pid = server_status(fs, 0).pid;
+	for (; n < 20000 && r == 0; n++) {
+		snprintf(path, sizeof(path), "/%0200d", n);
+		r = sheaf_mkdir(fs, path, 0755);
+	}
+	CHECK_EQ(r, -ENOSPC);
+	n--;
+	printf("  %d directories\n", n);
+	CHECK_EQ(server_status(fs, 0).pid, pid);
+	for (int i = 0; i < n; i += 1 + n / 50) { /* what was acknowledged is there */
+		snprintf(path, sizeof(path), "/%0200d", i);
+		CHECK_EQ(sheaf_stat(fs, path, &st), 0);
+	}
+	CHECK_EQ(sheaf_stat(fs, "/early", &st), 0);
+	CHECK_EQ(st.st_size, 1 << 20);
+	server_kill(&c, 0);
+	CHECK_EQ(server_up(&c, 0), 0);
+	snprintf(path, sizeof(path), "/%0200d", n - 1);
+	CHECK_EQ(sheaf_stat(fs, path, &st), 0);
+	sheaf_disconnect(fs);
+	unmake(&c, 0);
+}
+
+static void begin(void)
+{
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		SKIP_ALL("mounting a small tmpfs is not permitted here");
+}
+
+SYS_MAIN(NULL, begin, NULL, TEST(a_full_data_disk_refuses_and_recovers), TEST(truncate_frees_a_full_disk),
+	 TEST(a_server_with_a_full_disk_restarts), TEST(a_full_metadata_disk_refuses_creates))

@@ -1,0 +1,387 @@
+/* The handshake of a link: who is let in, who is turned away and why, and what strangers cost. */
+#include "net_trial.h"
+
+/* ---- an accepted link whose dialler is the test ---- */
+
+struct raw {
+	struct link l;
+	bool closed;
+	uint32_t kind; /* of what was sent last */
+	uint8_t body[HELLO_MAX];
+	uint32_t len;
+};
+
+static struct raw *raw_of(struct link *l)
+{
+	return container_of(l, struct raw, l);
+}
+
+static void raw_send(struct link *l, struct msg *m)
+{
+	struct raw *r = raw_of(l);
+	struct wire_frame_head h;
+	struct xdr x;
+
+	xdr_decoder(&x, m->head, FRAME_HEAD, NULL);
+	CHECK(xdr_wire_frame_head(&x, &h) && h.length == m->len && m->len <= HELLO_MAX);
+	r->kind = h.kind;
+	r->len = m->len;
+	memcpy(r->body, m->body, m->len);
+	msg_free(m);
+}
+
+static void raw_shut(struct link *l, int error)
+{
+	(void)error;
+	raw_of(l)->closed = true;
+}
+
+static void raw_destroy(struct link *l)
+{
+	free(raw_of(l));
+}
+
+static const struct net_ops raw_ops = {
+	.name = "raw", .send = raw_send, .shut = raw_shut, .destroy = raw_destroy
+};
+
+static struct raw *raw_new(struct net *n)
+{
+	struct raw *r = calloc(1, sizeof(*r));
+
+	CHECK(r);
+	link_init(&r->l, n, &raw_ops, NULL, 0);
+	link_ref(&r->l);
+	return r;
+}
+
+/* As the backends do it: the head is checked first. */
+static int raw_say(struct raw *r, uint32_t kind, xdr_any filter, void *v)
+{
+	struct msg *m = msg_encode(r->l.net, filter, v, NULL, NULL);
+	struct wire_frame_head h = { .kind = kind, .length = m->len };
+	int e = link_check_head(&r->l, &h);
+
+	if (e) {
+		msg_free(m);
+		link_close(&r->l, e);
+		return e;
+	}
+	return link_message(&r->l, kind, 0, m);
+}
+
+static struct wire_hello hello_of(const struct net *n)
+{
+	struct wire_hello h = { .version_min = SHEAF_VERSION,
+				.version_max = SHEAF_VERSION,
+				.role = LINK_CLIENT,
+				.backends = BACKEND_TCP,
+				.target = n->id.target,
+				.host = wire_text("raw") };
+
+	memcpy(h.fs_id, n->id.fs.b, sizeof(h.fs_id));
+	memset(h.nonce, 7, sizeof(h.nonce));
+	return h;
+}
+
+/* The reason of a refusal. */
+static int raw_refused(const struct raw *r)
+{
+	struct wire_welcome w;
+	struct xdr x;
+
+	CHECK_EQ(r->kind, FRAME_WELCOME);
+	xdr_decoder(&x, r->body, r->len, NULL);
+	CHECK(xdr_wire_welcome(&x, &w));
+	CHECK(w.status == 0 || w.reason.len > 0);
+	return w.status;
+}
+
+static struct networld w;
+static struct fsrv srv;
+
+static void begin(void)
+{
+	networld_start(&w, false);
+	fsrv_start(&srv, &w, "loop:s", net_id(1, 2));
+}
+
+static void end(void)
+{
+	fsrv_stop(&srv);
+	networld_end(&w);
+}
+
+static void raw_free(struct raw *r)
+{
+	link_close(&r->l, -ESHUTDOWN);
+	link_unref(&r->l);
+}
+
+/* Says hello; what the server answers with: 0 for a challenge, or the refusal's errno. */
+static int greet(const struct wire_hello *h)
+{
+	struct raw *r = raw_new(&srv.net);
+	struct wire_hello copy = *h;
+	int e = raw_say(r, FRAME_HELLO, XDR_ANY(xdr_wire_hello), &copy);
+
+	if (!e) {
+		CHECK_EQ(r->kind, FRAME_CHALLENGE);
+		CHECK_EQ(r->l.state, LINK_WAIT_RESPONSE);
+	} else {
+		CHECK(r->closed);
+		e = r->kind ? raw_refused(r) : EPROTO;
+	}
+	raw_free(r);
+	CHECK_EQ(srv.net.n_unproven, 0);
+	return e;
+}
+
+static void a_good_greeting_is_challenged(void)
+{
+	struct wire_hello h;
+
+	begin();
+	h = hello_of(&srv.net);
+	CHECK_EQ(greet(&h), 0);
+	h.version_max = 7;
+	CHECK_EQ(greet(&h), 0);
+	h.role = LINK_SERVER;
+	CHECK_EQ(greet(&h), 0);
+	end();
+}
+
+static void the_wrong_file_system_target_version_or_role_is_turned_away(void)
+{
+	struct wire_hello h, good;
+
+	begin();
+	good = hello_of(&srv.net);
+	h = good;
+	h.fs_id[3] ^= 1;
+	CHECK_EQ(greet(&h), EXDEV);
+	h = good;
+	h.target = 1;
+	CHECK_EQ(greet(&h), EXDEV);
+	h = good;
+	h.version_min = h.version_max = SHEAF_VERSION + 1;
+	CHECK_EQ(greet(&h), EPROTONOSUPPORT);
+	h = good;
+	h.version_min = h.version_max = 0;
+	CHECK_EQ(greet(&h), EPROTONOSUPPORT);
+	h = good;
+	h.role = 3;
+	CHECK_EQ(greet(&h), EPROTO);
+	srv.net.id.has_server_key = false;
+	h.role = LINK_SERVER;
+	CHECK_EQ(greet(&h), EPROTO);
+	end();
+}
+
+static void a_wrong_proof_is_refused_and_counted(void)
+{
+	struct wire_response resp = { { 0 } };
+	struct wire_hello h;
+	struct raw *r;
+
+	begin();
+	h = hello_of(&srv.net);
+	r = raw_new(&srv.net);
+	CHECK_EQ(raw_say(r, FRAME_HELLO, XDR_ANY(xdr_wire_hello), &h), 0);
+	CHECK(raw_say(r, FRAME_RESPONSE, XDR_ANY(xdr_wire_response), &resp) != 0);
+	CHECK(r->closed);
+	CHECK_EQ(raw_refused(r), EKEYREJECTED);
+	CHECK_EQ(srv.net.bad_links, 1);
+	raw_free(r);
+	/* the proof of one link is no proof on another: nonces differ */
+	r = raw_new(&srv.net);
+	CHECK_EQ(raw_say(r, FRAME_HELLO, XDR_ANY(xdr_wire_hello), &h), 0);
+	raw_free(r);
+	end();
+}
+
+static void frames_out_of_turn_close_the_link(void)
+{
+	static const uint32_t kinds[] = { FRAME_CHALLENGE, FRAME_RESPONSE, FRAME_WELCOME, FRAME_REQUEST,
+					  FRAME_REPLY,	   FRAME_DATA,	   FRAME_PULL,	  FRAME_CANCEL,
+					  0,		   10,		   UINT32_MAX };
+
+	begin();
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+		struct raw *r = raw_new(&srv.net);
+		struct wire_frame_head h = { .kind = kinds[i] };
+
+		CHECK_EQ(link_check_head(&r->l, &h), -EPROTO);
+		h = (struct wire_frame_head){ .kind = FRAME_HELLO, .length = HELLO_MAX + 1 };
+		CHECK_EQ(link_check_head(&r->l, &h), -EPROTO);
+		h.length = HELLO_MAX;
+		CHECK_EQ(link_check_head(&r->l, &h), 0);
+		raw_free(r);
+	}
+	end();
+}
+
+static void a_silent_stranger_has_five_seconds(void)
+{
+	struct raw *r;
+
+	begin();
+	r = raw_new(&srv.net);
+	CHECK_EQ(srv.net.n_unproven, 1);
+	networld_pass(&w, 4900 * NSEC_PER_MSEC);
+	CHECK(!r->closed);
+	networld_pass(&w, 200 * NSEC_PER_MSEC);
+	CHECK(r->closed);
+	CHECK_EQ(srv.net.n_unproven, 0);
+	CHECK_EQ(srv.net.n_links, 0);
+	raw_free(r);
+	end();
+}
+
+static void of_too_many_strangers_the_oldest_goes(void)
+{
+	struct raw *r[300];
+
+	begin();
+	for (int i = 0; i < 300; i++)
+		r[i] = raw_new(&srv.net);
+	CHECK_EQ(srv.net.n_unproven, 256);
+	for (int i = 0; i < 300; i++) {
+		CHECK_EQ(r[i]->closed, i < 44);
+		raw_free(r[i]);
+	}
+	CHECK_EQ(srv.net.n_unproven, 0);
+	end();
+}
+
+/* ---- both ends ---- */
+
+static void both_sides_prove_their_key_and_calls_go_through(void)
+{
+	struct fclient c;
+	struct ask a;
+
+	begin();
+	fclient_start(&c, &w, "loop:s", net_id(1, 0), LINK_CLIENT);
+	ask(&a, &c.peer, OP_PING, false);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, 0);
+	CHECK_EQ(srv.link->role, LINK_CLIENT);
+	CHECK_EQ(srv.net.bad_links + c.net.bad_links, 0);
+	CHECK_EQ(srv.net.n_unproven, 0);
+	CHECK_EQ(c.peer.verifier, 99);
+	CHECK_STR(srv.link->host, "trial");
+	fclient_stop(&c);
+	end();
+}
+
+/* A client whose identity is wrong: its call ends at once with this. */
+static void turned_away(struct net_identity id, uint32_t role, int error)
+{
+	struct fclient c;
+	struct ask a;
+	uint64_t began;
+
+	begin();
+	began = w.now;
+	fclient_start(&c, &w, "loop:s", id, role);
+	ask(&a, &c.peer, OP_PING, false);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, error);
+	CHECK(w.now - began < NSEC_PER_SEC);
+	CHECK_EQ(srv.n_sessions, 0);
+	fclient_stop(&c);
+	end();
+}
+
+static void a_wrong_key_or_cluster_fails_calls_at_once(void)
+{
+	struct net_identity id = net_id(1, 0);
+
+	turned_away(net_id(9, 0), LINK_CLIENT, -EKEYREJECTED);
+	id.fs.b[0] ^= 1;
+	turned_away(id, LINK_CLIENT, -EXDEV);
+}
+
+static void a_server_proves_the_server_key(void)
+{
+	struct fclient c;
+	struct ask a;
+
+	turned_away(net_id(1, 3), LINK_SERVER, -EKEYREJECTED);
+	turned_away(net_id(1, 0), LINK_SERVER, -EKEYREJECTED);
+	begin();
+	fclient_start(&c, &w, "loop:s", net_id(9, 2), LINK_SERVER); /* the client key does not matter */
+	ask(&a, &c.peer, OP_PING, false);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, 0);
+	CHECK_EQ(srv.link->role, LINK_SERVER);
+	fclient_stop(&c);
+	end();
+}
+
+/* ---- a dialler whose acceptor is the test ---- */
+
+static void a_refusal_with_a_strange_status_is_a_broken_rule(void)
+{
+	static const int32_t strange[] = { INT32_MIN, -1, 4096, INT32_MAX };
+
+	for (size_t i = 0; i < ARRAY_LEN(strange); i++) {
+		struct wire_welcome wl = { .status = strange[i], .reason = wire_text("because") };
+		struct fclient c;
+		struct raw *r = calloc(1, sizeof(*r));
+
+		CHECK(r);
+		networld_start(&w, false);
+		fclient_start(&c, &w, "loop:s", net_id(1, 0), LINK_CLIENT);
+		link_init(&r->l, &c.net, &raw_ops, &c.peer, 0);
+		link_ref(&r->l);
+		link_connected(&r->l);
+		CHECK_EQ(r->kind, FRAME_HELLO);
+		raw_say(r, FRAME_WELCOME, XDR_ANY(xdr_wire_welcome), &wl);
+		CHECK(r->closed);
+		CHECK_EQ(c.net.bad_links, 1);
+		raw_free(r);
+		fclient_stop(&c);
+		networld_end(&w);
+	}
+}
+
+static void an_impostor_of_a_server_is_found_out(void)
+{
+	struct wire_challenge ch = { .version = SHEAF_VERSION };
+	struct wire_welcome wl = { .verifier = 1 };
+	struct fclient c;
+	struct raw *r = calloc(1, sizeof(*r));
+
+	CHECK(r);
+	networld_start(&w, false);
+	fclient_start(&c, &w, "loop:s", net_id(1, 0), LINK_CLIENT);
+	link_init(&r->l, &c.net, &raw_ops, &c.peer, 0);
+	link_ref(&r->l);
+	link_connected(&r->l);
+	raw_say(r, FRAME_CHALLENGE, XDR_ANY(xdr_wire_challenge), &ch);
+	CHECK(r->closed);
+	CHECK_EQ(r->kind, FRAME_HELLO); /* it got no proof of ours */
+	raw_free(r);
+	/* a welcome before the challenge lets nobody in */
+	r = calloc(1, sizeof(*r));
+	CHECK(r);
+	link_init(&r->l, &c.net, &raw_ops, &c.peer, 0);
+	link_ref(&r->l);
+	link_connected(&r->l);
+	raw_say(r, FRAME_WELCOME, XDR_ANY(xdr_wire_welcome), &wl);
+	CHECK(r->closed);
+	raw_free(r);
+	fclient_stop(&c);
+	networld_end(&w);
+}
+
+TEST_MAIN(TEST(a_good_greeting_is_challenged),
+	  TEST(the_wrong_file_system_target_version_or_role_is_turned_away),
+	  TEST(a_wrong_proof_is_refused_and_counted), TEST(frames_out_of_turn_close_the_link),
+	  TEST(a_silent_stranger_has_five_seconds), TEST(of_too_many_strangers_the_oldest_goes),
+	  TEST(both_sides_prove_their_key_and_calls_go_through),
+	  TEST(a_wrong_key_or_cluster_fails_calls_at_once), TEST(a_server_proves_the_server_key),
+	  TEST(a_refusal_with_a_strange_status_is_a_broken_rule),
+	  TEST(an_impostor_of_a_server_is_found_out))

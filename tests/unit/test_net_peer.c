@@ -1,0 +1,390 @@
+/* The client's side of a session: calls over links that break, servers that forget or do not answer. */
+#include "net_trial.h"
+
+static struct networld w;
+static struct fsrv srv;
+static struct fclient cli;
+
+static void begin(void)
+{
+	networld_start(&w, false);
+	fsrv_start(&srv, &w, "loop:s", net_id(1, 2));
+	fclient_start(&cli, &w, "loop:s", net_id(1, 0), LINK_CLIENT);
+}
+
+static void end(void)
+{
+	fclient_stop(&cli);
+	fsrv_stop(&srv);
+	networld_end(&w);
+}
+
+/* Up, and one call through. */
+static void warm_up(void)
+{
+	struct ask a;
+
+	ask(&a, &cli.peer, OP_PING, false);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, 0);
+	CHECK_EQ(cli.peer.state, PEER_UP);
+	srv.n_seen = 0;
+}
+
+static void settle(void)
+{
+	networld_pass(&w, NSEC_PER_MSEC);
+}
+
+static void calls_take_slots_and_number_them(void)
+{
+	struct ask a[3];
+
+	begin();
+	warm_up();
+	for (int i = 0; i < 3; i++)
+		ask(&a[i], &cli.peer, OP_PING, false);
+	for (int i = 0; i < 3; i++)
+		networld_until(&w, &a[i].over);
+	CHECK_EQ(srv.n_seen, 3);
+	CHECK_EQ(srv.seen[0].tag, 2); /* slot 0 for the second time */
+	CHECK_EQ(srv.seen[1].tag, UINT64_C(1) << 32 | 1);
+	CHECK_EQ(srv.seen[2].tag, UINT64_C(2) << 32 | 1);
+	CHECK_EQ(srv.seen[0].head.session, 1);
+	end();
+}
+
+static void calls_beyond_the_slots_wait_in_order(void)
+{
+	static struct ask a[SESSION_SLOTS + 6];
+	unsigned last = 0;
+
+	begin();
+	warm_up();
+	srv.hold = true;
+	for (unsigned i = 0; i < ARRAY_LEN(a); i++) {
+		ask(&a[i], &cli.peer, OP_PING, false);
+		a[i].call.trace = i;
+	}
+	settle();
+	CHECK_EQ(srv.n_seen, SESSION_SLOTS - 1); /* the last one is kept for claims */
+	srv.hold = false;
+	fsrv_release(&srv, 0);
+	for (unsigned i = 0; i < ARRAY_LEN(a); i++) {
+		networld_until(&w, &a[i].over);
+		CHECK_EQ(a[i].error, 0);
+		CHECK(a[i].order > last);
+		last = a[i].order;
+	}
+	CHECK_EQ(srv.n_seen, ARRAY_LEN(a));
+	end();
+}
+
+static void a_call_is_repeated_over_a_new_link_with_the_same_numbers(void)
+{
+	struct ask a;
+
+	begin();
+	warm_up();
+	srv.hold = true;
+	ask(&a, &cli.peer, OP_MKDIR, true);
+	settle();
+	CHECK_EQ(srv.n_seen, 1);
+	srv.hold = false;
+	link_close(srv.link, -ECONNRESET);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, 0);
+	CHECK_EQ(srv.n_seen, 2);
+	CHECK_EQ(srv.seen[1].tag, srv.seen[0].tag);
+	CHECK_EQ(srv.seen[1].head.session, srv.seen[0].head.session);
+	CHECK_EQ(srv.n_sessions, 2);
+	CHECK_EQ(cli.peer.n_resent, 1);
+	end();
+}
+
+static void a_reply_of_the_old_link_is_not_heard(void)
+{
+	struct ask a;
+
+	begin();
+	warm_up();
+	srv.hold = true;
+	ask(&a, &cli.peer, OP_MKDIR, true);
+	settle();
+	link_close(srv.link, -ECONNRESET);
+	fsrv_release(&srv, EACCES);
+	networld_pass(&w, NSEC_PER_SEC);
+	CHECK(!a.over);
+	fsrv_release(&srv, 0);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, 0);
+	end();
+}
+
+static void a_lost_session_fails_changes_and_repeats_the_rest(void)
+{
+	struct ask change, read;
+
+	begin();
+	warm_up();
+	srv.hold = true;
+	ask(&change, &cli.peer, OP_MKDIR, true);
+	ask(&read, &cli.peer, OP_GETATTR, false);
+	settle();
+	CHECK_EQ(srv.n_seen, 2);
+	srv.hold = false;
+	srv.forget = true;
+	link_close(srv.link, -ECONNRESET);
+	networld_until(&w, &change.over);
+	networld_until(&w, &read.over);
+	CHECK_EQ(change.error, -EIO);
+	CHECK_EQ(read.error, 0);
+	CHECK_EQ(srv.n_seen, 3);
+	CHECK_EQ(srv.seen[2].head.op, OP_GETATTR);
+	CHECK_EQ(srv.seen[2].head.session, 2);
+	CHECK_EQ(srv.seen[2].head.sequence, 1);
+	end();
+}
+
+static void a_server_that_does_not_know_the_session_gets_a_new_one(void)
+{
+	struct ask a;
+
+	begin();
+	warm_up();
+	srv.hold = true;
+	ask(&a, &cli.peer, OP_GETATTR, false);
+	settle();
+	srv.hold = false;
+	srv.seen[0].held = false;
+	fsrv_reply(&srv, srv.seen[0].link, srv.seen[0].tag, ESTALE, 0, NULL, NULL);
+	link_unref(srv.seen[0].link);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, 0);
+	CHECK_EQ(cli.peer.session, 2);
+	end();
+}
+
+static unsigned n_restarts, n_lost;
+
+static void restarted(struct peer *p, bool lost)
+{
+	(void)p;
+	n_restarts++;
+	n_lost += lost;
+}
+
+static void a_restart_of_the_server_is_told(void)
+{
+	struct ask a;
+
+	begin();
+	cli.peer.restarted = restarted;
+	warm_up();
+	n_restarts = n_lost = 0;
+	link_close(srv.link, -ECONNRESET);
+	ask(&a, &cli.peer, OP_PING, false);
+	networld_until(&w, &a.over);
+	CHECK_EQ(n_restarts, 0); /* a link broke, nothing else */
+	srv.boot++;
+	link_close(srv.link, -ECONNRESET);
+	ask(&a, &cli.peer, OP_PING, false);
+	networld_until(&w, &a.over);
+	CHECK_EQ(n_restarts, 1);
+	CHECK_EQ(n_lost, 0);
+	srv.forget = true;
+	link_close(srv.link, -ECONNRESET);
+	ask(&a, &cli.peer, OP_PING, false);
+	networld_until(&w, &a.over);
+	CHECK_EQ(n_restarts, 2);
+	CHECK_EQ(n_lost, 1);
+	end();
+}
+
+static void a_call_ends_with_its_deadline_and_the_server_is_told(void)
+{
+	struct ask a, b;
+
+	begin();
+	warm_up();
+	srv.hold = true;
+	ask_init(&a, &cli.peer, OP_PING, NSEC_PER_SEC);
+	peer_call(&cli.peer, &a.call, &a.q);
+	networld_pass(&w, 900 * NSEC_PER_MSEC);
+	CHECK(!a.over);
+	networld_pass(&w, 200 * NSEC_PER_MSEC);
+	CHECK(a.over);
+	CHECK_EQ(a.error, -ETIMEDOUT);
+	CHECK_EQ(srv.n_cancels, 1);
+	CHECK_EQ(srv.cancelled, srv.seen[0].tag);
+	/* its slot is taken until the reply comes */
+	CHECK(cli.peer.slots[0].busy);
+	fsrv_release(&srv, 0);
+	settle();
+	CHECK(!cli.peer.slots[0].busy);
+	srv.hold = false;
+	ask(&b, &cli.peer, OP_PING, false);
+	networld_until(&w, &b.over);
+	CHECK_EQ(b.error, 0);
+	end();
+}
+
+static void a_cancelled_call_ends_at_once(void)
+{
+	struct ask sent, queued;
+
+	begin();
+	ask(&queued, &cli.peer, OP_PING, false); /* not even dialled */
+	peer_cancel(&queued.call, -EINTR);
+	networld_until(&w, &queued.over);
+	CHECK_EQ(queued.error, -EINTR);
+	warm_up();
+	srv.hold = true;
+	ask(&sent, &cli.peer, OP_PING, false);
+	settle();
+	peer_cancel(&sent.call, -EINTR);
+	peer_cancel(&sent.call, -EINTR); /* twice is harmless */
+	networld_until(&w, &sent.over);
+	CHECK_EQ(sent.error, -EINTR);
+	settle();
+	CHECK_EQ(srv.n_cancels, 1);
+	link_close(srv.link, -ECONNRESET); /* nothing is repeated */
+	srv.n_seen = 0;
+	networld_pass(&w, NSEC_PER_SEC);
+	CHECK_EQ(srv.n_seen, 0);
+	CHECK(!cli.peer.slots[0].busy);
+	end();
+}
+
+static void nobody_at_home_is_an_error_after_the_deadline(void)
+{
+	struct ask a;
+
+	networld_start(&w, false);
+	fclient_start(&cli, &w, "loop:nobody", net_id(1, 0), LINK_CLIENT);
+	ask_init(&a, &cli.peer, OP_PING, 3 * NSEC_PER_SEC);
+	peer_call(&cli.peer, &a.call, &a.q);
+	networld_pass(&w, 2 * NSEC_PER_SEC);
+	CHECK(!a.over);
+	networld_pass(&w, 2 * NSEC_PER_SEC);
+	CHECK(a.over);
+	CHECK_EQ(a.error, -ECONNREFUSED);
+	fclient_stop(&cli);
+	networld_end(&w);
+}
+
+static void a_server_that_comes_later_gets_the_call(void)
+{
+	struct ask a;
+
+	networld_start(&w, false);
+	fclient_start(&cli, &w, "loop:s", net_id(1, 0), LINK_CLIENT);
+	ask(&a, &cli.peer, OP_PING, false);
+	networld_pass(&w, 3 * NSEC_PER_SEC);
+	CHECK(!a.over);
+	fsrv_start(&srv, &w, "loop:s", net_id(1, 2));
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, 0);
+	end();
+}
+
+static void a_server_that_gives_no_session_is_tried_again(void)
+{
+	struct ask a;
+
+	begin();
+	srv.mute = true;
+	ask(&a, &cli.peer, OP_PING, false);
+	networld_pass(&w, 6 * NSEC_PER_SEC); /* the timeout of the cluster is 5 s */
+	CHECK(!a.over);
+	CHECK(srv.n_downs > 0);
+	srv.mute = false;
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, 0);
+	end();
+}
+
+static void an_idle_peer_renews_its_lease(void)
+{
+	begin();
+	warm_up();
+	networld_pass(&w, 35 * NSEC_PER_SEC);
+	CHECK(srv.n_seen >= 3 && srv.n_seen <= 4);
+	CHECK_EQ(srv.seen[0].head.op, OP_PING);
+	end();
+}
+
+/* ---- servers that lie ---- */
+
+static void lie(uint64_t tag, int status)
+{
+	struct ask a;
+	unsigned downs;
+
+	begin();
+	warm_up();
+	srv.hold = true;
+	ask(&a, &cli.peer, OP_GETATTR, false);
+	settle();
+	downs = srv.n_downs;
+	fsrv_void(&srv, srv.link, tag, status);
+	settle();
+	CHECK_EQ(srv.n_downs, downs + 1); /* the link is closed, the call goes on over another */
+	CHECK_EQ(cli.net.bad_links, 1);
+	CHECK(!a.over);
+	srv.hold = false;
+	for (unsigned i = 0; i < srv.n_seen; i++)
+		if (srv.seen[i].held)
+			link_unref(srv.seen[i].link);
+	srv.n_seen = 0;
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, 0);
+	end();
+}
+
+static void a_reply_to_nothing_closes_the_link(void)
+{
+	lie(1, 0); /* slot 0, an older sequence */
+	lie(99, 0); /* slot 0, a newer one */
+	lie(UINT64_C(1) << 32 | 1, 0); /* a slot without a call */
+	lie(UINT64_C(64) << 32 | 1, 0); /* no such slot */
+	lie(UINT64_C(0xfffffffe) << 32 | 1, 0);
+}
+
+static void a_reply_with_a_strange_status_closes_the_link(void)
+{
+	lie(2, -1);
+	lie(2, 4096);
+	lie(2, INT32_MIN);
+}
+
+static void a_result_that_does_not_decode_ends_call_and_link(void)
+{
+	struct wire_attr_res much = { { 0 } };
+	struct ask a;
+
+	begin();
+	warm_up();
+	srv.hold = true;
+	ask(&a, &cli.peer, OP_GETATTR, false);
+	settle();
+	fsrv_reply(&srv, srv.link, srv.seen[0].tag, 0, SESSION_SLOTS, XDR_ANY(xdr_wire_attr_res), &much);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, -EBADMSG);
+	CHECK_EQ(cli.net.bad_links, 1);
+	end();
+}
+
+TEST_MAIN(TEST(calls_take_slots_and_number_them), TEST(calls_beyond_the_slots_wait_in_order),
+	  TEST(a_call_is_repeated_over_a_new_link_with_the_same_numbers),
+	  TEST(a_reply_of_the_old_link_is_not_heard),
+	  TEST(a_lost_session_fails_changes_and_repeats_the_rest),
+	  TEST(a_server_that_does_not_know_the_session_gets_a_new_one),
+	  TEST(a_restart_of_the_server_is_told),
+	  TEST(a_call_ends_with_its_deadline_and_the_server_is_told),
+	  TEST(a_cancelled_call_ends_at_once), TEST(nobody_at_home_is_an_error_after_the_deadline),
+	  TEST(a_server_that_comes_later_gets_the_call),
+	  TEST(a_server_that_gives_no_session_is_tried_again), TEST(an_idle_peer_renews_its_lease),
+	  TEST(a_reply_to_nothing_closes_the_link),
+	  TEST(a_reply_with_a_strange_status_closes_the_link),
+	  TEST(a_result_that_does_not_decode_ends_call_and_link))
