@@ -5,12 +5,14 @@ SERVERS ?= 4
 FUZZ_SECONDS ?= 60
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 TEST_FLAGS ?=
+PREFIX ?= /usr/local
+DESTDIR ?=
 
 CONFIGURE = cmake -S . -G Ninja -Wno-dev
 # $(call configure,DIR,OPTIONS): once; CMake runs itself again when its input changes
 configure = @test -f $(1)/build.ninja || $(CONFIGURE) -B $(1) $(2)
 
-.PHONY: build up down check asan tsan fuzz clang format clean help deps deps-check
+.PHONY: build up down check asan tsan fuzz clang format clean help deps deps-check install deb
 
 build:
 	$(call configure,$(BUILD),-DCMAKE_BUILD_TYPE=Release)
@@ -47,11 +49,22 @@ clang: deps-check
 	$(call configure,build-clang,-DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang)
 	@cmake --build build-clang -j $(JOBS)
 
+# The prefix is part of sheaf.pc and of the systemd unit: CMake hears of it before it installs.
+install: deps
+	@$(CONFIGURE) -B $(BUILD) -DCMAKE_INSTALL_PREFIX="$(PREFIX)" >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS)
+	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD)
+	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
+
+deb:
+	@tools/deps.sh --deb
+	@tools/deb.sh build-deb
+
 format:
 	@find src include tests bench examples -name '*.[ch]' | xargs -r clang-format -i
 
 clean:
-	@rm -rf build build-asan build-tsan build-clang build-fuzz
+	@rm -rf build build-asan build-tsan build-clang build-fuzz build-deb
 
 help:
 	@echo "make          build into build/ (programs in build/bin, libraries in build/lib)"
@@ -62,5 +75,7 @@ help:
 	@echo "make tsan     tests under ThreadSanitizer"
 	@echo "make fuzz     each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
 	@echo "make clang    build with clang into build-clang/"
+	@echo "make install  install below PREFIX=$(PREFIX), or below DESTDIR for a package"
+	@echo "make deb      Debian packages into build-deb/"
 	@echo "make format   clang-format over all sources"
 	@echo "make clean    remove the build folders"

@@ -2,6 +2,7 @@
 # Installs the Debian packages that are missing; silent when none is.
 #   tools/deps.sh            what building needs
 #   tools/deps.sh --check    and what the tests need
+#   tools/deps.sh --deb      and what building Debian packages needs
 set -eu
 
 want="gcc libc6-dev cmake ninja-build pkg-config python3
@@ -9,8 +10,9 @@ want="gcc libc6-dev cmake ninja-build pkg-config python3
 case "${1-}" in
 "") ;;
 --check) want="$want clang libclang-rt-14-dev clang-format iproute2 procps" ;;
+--deb) want="$want debhelper dpkg-dev fakeroot" ;;
 *)
-	echo "usage: tools/deps.sh [--check]" >&2
+	echo "usage: tools/deps.sh [--check|--deb]" >&2
 	exit 2
 	;;
 esac

@@ -140,6 +140,7 @@ struct syncing {
 	uint32_t n;
 	uint32_t tries;
 	bool closing;
+	bool renewing; /* asked for a fresh capability */
 	int verdict;
 };
 
@@ -190,7 +191,8 @@ static int judge(struct cop *op, struct syncing *s)
 			continue;
 		if (c->status && !verdict)
 			verdict = c->status;
-		if (!c->status && f->unsynced[i] && c->verifier != f->unsynced[i])
+		/* whatever the answer was, it tells which life of the server it comes from */
+		if (c->verifier && f->unsynced[i] && c->verifier != f->unsynced[i])
 			f->lost = true;
 		if ((!c->status || c->status == -EIO) && !s->closing) /* an error is said once */
 			f->unsynced[i] = 0;
@@ -233,16 +235,21 @@ static bool sync_step(struct req *q)
 	case ASK:
 		req_goto(q, JUDGE);
 		cap_take(f, &op->call); /* when there was a need */
+		s->renewing = false;
 		q->error = ask_targets(op, s);
 		break;
 	case JUDGE:
 		if (!s)
 			return cop_end(op, q->error);
 		req_goto(q, REPORT);
-		s->verdict = q->error == -ENOMEM ? q->error : judge(op, s);
+		if (s->renewing) /* in vain: the file is not ours any more */
+			s->verdict = q->error == -EBADF ? -EIO : q->error;
+		else
+			s->verdict = q->error == -ENOMEM ? q->error : judge(op, s);
 		q->error = 0;
 		if (s->verdict == -EKEYEXPIRED && !s->closing && ++s->tries < 100) {
 			req_goto(q, ASK);
+			s->renewing = true;
 			cap_ask(op, f, &op->call, q);
 		}
 		break;
@@ -252,7 +259,7 @@ static bool sync_step(struct req *q)
 		report(op, s);
 		break;
 	case FINISH:
-		e = s->verdict && s->verdict != -EKEYEXPIRED ? s->verdict : q->error;
+		e = s->verdict && !(s->closing && s->verdict == -EKEYEXPIRED) ? s->verdict : q->error;
 		if (s->closing) /* a session that was lost has closed it already */
 			file_free(f);
 		return cop_end(op, e == -ESTALE || (s->closing && e == -EBADF) ? -EIO : e);

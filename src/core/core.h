@@ -36,6 +36,10 @@ struct sock_ops {
 	int (*connect_result)(struct env *e, int fd); /* 0 or -errno, once it is writable */
 	ssize_t (*readv)(struct env *e, int fd, const struct iovec *iov, int n); /* 0: closed */
 	ssize_t (*writev)(struct env *e, int fd, const struct iovec *iov, int n);
+	/* head, then bytes of a file; like writev() it may end anywhere. Less than head and len, and 0 the
+	 * next time: the file is shorter. NULL: this world cannot. */
+	ssize_t (*send_file)(struct env *e, int fd, const struct iovec *head, int n, int file,
+			     uint64_t off, size_t len);
 	void (*close)(struct env *e, int fd);
 	/* Per loop: a place to wait. */
 	int (*loop_init)(struct env *e, struct loop *l);
@@ -70,6 +74,8 @@ struct file_ops {
 	/* Performs io without blocking the loop and calls req_done(io->q, error, bytes): inline where
 	 * that cannot block, through io_uring or a worker where it may. */
 	void (*submit)(struct env *e, struct loop *l, struct io *io);
+	/* Would reading this range now not block? May be NULL: nobody knows. */
+	bool (*cached)(struct env *e, struct loop *l, int fd, uint64_t off, uint64_t len);
 	/* Learns what the file system of this directory can do inline; 0 or -errno. Text for the log. */
 	int (*probe)(struct env *e, struct loop *l, int dir, char *text, size_t n);
 };

@@ -14,6 +14,7 @@
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -387,4 +388,30 @@ void engine_fini(struct loop *l)
 	}
 	l->file_impl = NULL;
 	free(g);
+}
+
+/* ---------------------------------------------------------------- what is in memory */
+
+#ifndef SYS_cachestat
+#define SYS_cachestat 451
+#endif
+
+/* Linux 6.5's cachestat, by its layout. Before it only a read with RWF_NOWAIT can tell. */
+bool engine_cached(struct env *e, struct loop *l, int fd, uint64_t off, uint64_t len)
+{
+	struct engine *g = l->file_impl;
+	struct {
+		uint64_t off, len;
+	} range = { off, len };
+	struct {
+		uint64_t cache, dirty, writeback, evicted, recently_evicted;
+	} stat;
+	uint64_t pages = (off + len + 4095) / 4096 - off / 4096;
+
+	(void)e;
+	if (!g || !g->probed || g->forbidden & ENGINE_NO_INLINE)
+		return false;
+	if (g->memory)
+		return true;
+	return syscall(SYS_cachestat, fd, &range, &stat, 0) == 0 && stat.cache >= pages;
 }

@@ -207,5 +207,6 @@ const struct file_ops file_real_ops = {
 	.statfs = file_statfs,
 	.lock = file_lock,
 	.submit = engine_submit,
+	.cached = engine_cached,
 	.probe = engine_probe,
 };

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -212,6 +213,33 @@ static ssize_t sock_writev(struct env *e, int fd, const struct iovec *iov, int n
 	return r < 0 ? -errno : r;
 }
 
+/* MSG_MORE keeps the head and the file in one piece on the wire. */
+static ssize_t sock_send_file(struct env *e, int fd, const struct iovec *head, int n, int file,
+			      uint64_t off, size_t len)
+{
+	struct msghdr m = { .msg_iov = (struct iovec *)head, .msg_iovlen = (size_t)n };
+	size_t head_len = iov_total(head, (size_t)n);
+	off_t at = (off_t)off;
+	ssize_t h = 0, r;
+
+	(void)e;
+	if (head_len) {
+		do {
+			h = sendmsg(fd, &m, MSG_NOSIGNAL | MSG_MORE);
+		} while (h < 0 && errno == EINTR);
+		if (h < 0)
+			return -errno;
+		if ((size_t)h < head_len)
+			return h;
+	}
+	do {
+		r = sendfile(fd, file, &at, len);
+	} while (r < 0 && errno == EINTR);
+	if (r < 0 && h > 0)
+		return h; /* what is wrong comes again with the next call */
+	return r < 0 ? -errno : h + r;
+}
+
 static void sock_close(struct env *e, int fd)
 {
 	(void)e;
@@ -226,6 +254,7 @@ const struct sock_ops sock_real_ops = {
 	.connect_result = sock_connect_result,
 	.readv = sock_readv,
 	.writev = sock_writev,
+	.send_file = sock_send_file,
 	.close = sock_close,
 	.loop_init = poll_loop_init,
 	.loop_fini = poll_loop_fini,

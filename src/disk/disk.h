@@ -42,6 +42,10 @@ void disk_counters(const struct disk *d, struct disk_counters *c);
 void object_get(struct disk *d, uint64_t ino, uint32_t gen, bool create, struct object **out,
 		struct req *q);
 void object_put(struct object *o); /* NULL is harmless */
+/* For sending it as a file: reads of it outside of turns may mix with writes. */
+int object_file(const struct object *o);
+/* Would reading this range not block? */
+bool object_cached(const struct object *o, uint64_t off, uint64_t len);
 uint64_t object_end(const struct object *o); /* current size; this thread orders all changes */
 int64_t object_mtime(const struct object *o); /* ns; of the last write that we did, or the file's */
 

@@ -63,14 +63,15 @@ static ssize_t read_fd(struct env *e, int fd, void *p, size_t n)
 	return (ssize_t)have;
 }
 
-/* Under another name first: a crash leaves the old file, the new file or none, never half of one. */
+/* Under another name first: a crash leaves the old file, the new file or none, never half of one. Every
+ * name has one size for ever, so what an earlier try left is written over: its room is kept (spare_clean). */
 static int write_file(struct env *e, int dir, const char *name, const void *p, size_t n, bool sync)
 {
 	char tmp[64];
 	int fd, r;
 
 	snprintf(tmp, sizeof(tmp), "%s.new", name);
-	fd = e->file->openat(e, dir, tmp, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	fd = e->file->openat(e, dir, tmp, O_WRONLY | O_CREAT, 0600);
 	if (fd < 0)
 		return fd;
 	r = disk_write_all(e, fd, p, n, 0);
@@ -81,8 +82,18 @@ static int write_file(struct env *e, int dir, const char *name, const void *p, s
 		r = e->file->renameat(e, dir, tmp, name);
 	if (r == 0 && sync)
 		r = e->file->fsync(e, dir);
-	if (r < 0)
-		e->file->unlinkat(e, dir, tmp, 0);
+	return r;
+}
+
+/* Room for the file of a clean stop, so that a full disk does not keep a server from stopping well. */
+static int spare_clean(struct env *e, int dir)
+{
+	struct disk_clean zero = { 0 };
+	int fd = e->file->openat(e, dir, CLEAN_NAME ".new", O_WRONLY | O_CREAT, 0600);
+	int r = fd < 0 ? fd : disk_write_all(e, fd, &zero, sizeof(zero), 0);
+
+	if (fd >= 0)
+		e->file->close(e, fd);
 	return r;
 }
 
@@ -128,6 +139,9 @@ static int format_in(struct env *e, int dir, const struct uuid *fs, uint32_t tar
 		return fd;
 	r = e->file->fsync(e, fd);
 	e->file->close(e, fd);
+	if (r < 0)
+		return r;
+	r = spare_clean(e, dir);
 	if (r < 0)
 		return r;
 	memcpy(id.magic, id_magic, sizeof(id.magic));
@@ -304,7 +318,7 @@ static int consume_clean(struct disk *d, char *err, size_t n)
 	for (unsigned i = 0; i < DISK_DIRS; i++)
 		disk_dir_init(d, &d->dirs[i], synced);
 	d->objects.synced = synced ? 1 : 0;
-	r = e->file->unlinkat(e, d->dir, CLEAN_NAME, 0);
+	r = e->file->renameat(e, d->dir, CLEAN_NAME, CLEAN_NAME ".new");
 	if (r == -ENOENT)
 		r = 0;
 	if (r == 0 && !d->nosync)

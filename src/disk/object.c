@@ -387,6 +387,18 @@ void object_free_all(struct disk *d)
 
 /* ---------------------------------------------------------------- reading and writing */
 
+int object_file(const struct object *o)
+{
+	return o->fd;
+}
+
+bool object_cached(const struct object *o, uint64_t off, uint64_t len)
+{
+	struct env *e = o->disk->env;
+
+	return e->file->cached && e->file->cached(e, o->disk->loop, o->fd, off, len);
+}
+
 uint64_t object_end(const struct object *o)
 {
 	return o->end;

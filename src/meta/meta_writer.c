@@ -10,9 +10,12 @@
  * and `abandoned` under the lock. Buffers: a change's bytes come from its own arena and are read-only for
  * the worker; answers are in the batch's arena until batch_done has decoded them. Errors: when a transaction
  * fails, its changes are tried one by one; what fails then gets the database's errno. */
+#include <sys/statvfs.h>
+
 #include "meta/meta_state.h"
 
 #define BATCH_MAX 4096 /* changes in one transaction; bounds its dirty pages */
+#define NEARLY_FULL (1 * MIB)
 
 /* ---- worker ---- */
 
@@ -35,6 +38,19 @@ static int put_next(struct meta *m, const struct apply *ap)
 	if (ap->next_ino == m->stored_next)
 		return 0;
 	return row_put(&m->db, ap->txn, T_SYS, &k, &ap->next_ino, sizeof(ap->next_ino));
+}
+
+/* LMDB calls a write that the file system cut short EIO; on a full disk that is something else. */
+static int commit(struct meta *m, MDB_txn *txn)
+{
+	int rc = db_error(mdb_txn_commit(txn));
+	struct statvfs s;
+	mdb_filehandle_t fd;
+
+	if (rc == -EIO && mdb_env_get_fd(m->db.env, &fd) == 0 && fstatvfs(fd, &s) == 0 &&
+	    (uint64_t)s.f_bavail * s.f_frsize < NEARLY_FULL)
+		return -ENOSPC;
+	return rc;
 }
 
 /* Applies `one` change, or all of the batch, in one transaction. */
@@ -62,7 +78,7 @@ static int batch_transact(struct batch *b, struct change *one)
 		mdb_txn_abort(ap.txn);
 		return rc == -ENOENT ? -EIO : rc;
 	}
-	rc = db_error(mdb_txn_commit(ap.txn));
+	rc = commit(m, ap.txn);
 	if (!rc)
 		m->stored_next = ap.next_ino;
 	return rc;

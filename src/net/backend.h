@@ -13,6 +13,8 @@ struct xfer {
 	uint64_t len, done; /* done: bytes in whole frames, or received */
 	const struct iovec *iov; /* server side */
 	size_t n;
+	const struct extent *ext; /* or pieces of a file, n of them */
+	int file;
 	struct net_desc *desc; /* client side; NULL: retracted */
 	int32_t status; /* sent behind the data */
 };

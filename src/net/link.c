@@ -177,6 +177,21 @@ void net_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const s
 		req_done(q, -ECONNRESET, 0);
 }
 
+bool net_can_put_file(const struct link *l)
+{
+	return l->ops->put_file && l->net->loop->env->sock->send_file;
+}
+
+void net_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t at, int file,
+		  const struct extent *ext, size_t n, struct req *q)
+{
+	req_hold(q);
+	if (l->state == LINK_UP)
+		l->ops->put_file(l, d, at, file, ext, n, q);
+	else
+		req_done(q, -ECONNRESET, 0);
+}
+
 void net_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *dst,
 	     size_t n, struct req *q)
 {

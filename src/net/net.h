@@ -122,6 +122,9 @@ struct net_ops {
 	void (*retract)(struct link *l, struct net_desc *d, struct req *q);
 	void (*put)(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 		    const struct iovec *src, size_t n, struct req *q);
+	/* NULL: not on this medium */
+	void (*put_file)(struct link *l, const struct wire_mem_desc *d, uint64_t at, int file,
+			 const struct extent *ext, size_t n, struct req *q);
 	void (*get)(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 		    const struct iovec *dst, size_t n, struct req *q);
 	void (*shut)(struct link *l, int error); /* ends all transfers */
@@ -177,6 +180,11 @@ void net_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const s
 	     size_t n, struct req *q);
 void net_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *dst,
 	     size_t n, struct req *q);
+/* Straight from a file whose pages are in memory, where the medium can (net_can_put_file). What the file
+ * turns out not to hold any more arrives as zeros. */
+bool net_can_put_file(const struct link *l);
+void net_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t at, int file,
+		  const struct extent *ext, size_t n, struct req *q);
 
 /* ---------------------------------------------------------------- server side of sessions */
 

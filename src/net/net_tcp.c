@@ -13,6 +13,7 @@
 #include "net/frame.h"
 
 #define IOV_CALL 1024
+#define CONTROL_IOV 64 /* messages in one call */
 #define READS_PER_TURN 16
 /* Frames that wait to be sent. Slots and windows keep an honest peer far below; one that asks and asks
  * and does not read what it gets is not allowed to fill our memory. */
@@ -180,78 +181,135 @@ static size_t control_iov(struct tcp_link *t, struct iovec *iov, size_t max)
 	return n;
 }
 
-static size_t sent_control(struct tcp_link *t, size_t r)
+/* r bytes of control went out. */
+static void sent_control(struct tcp_link *t, size_t r)
 {
-	struct msg *m;
-
-	while (r && (m = list_first(&t->control, struct msg, link))) {
+	while (r) {
+		struct msg *m = list_first(&t->control, struct msg, link);
 		size_t left = FRAME_HEAD + m->len - m->sent;
 
 		if (r < left) {
 			m->sent += (uint32_t)r;
-			return 0;
+			return;
 		}
 		r -= left;
 		list_del(&m->link);
 		msg_free(m);
 		t->n_control--;
 	}
-	return r;
 }
 
-static size_t sent_frame(struct tcp_link *t, size_t r)
+static uint64_t frame_left(const struct tcp_link *t)
 {
-	uint64_t left = FRAME_HEAD + (uint64_t)t->frame_len + FRAME_TAIL - t->frame_sent;
+	return t->in_frame ? FRAME_HEAD + (uint64_t)t->frame_len + FRAME_TAIL - t->frame_sent : 0;
+}
+
+/* r bytes of the frame went out, at most what was left of it. */
+static void sent_frame(struct tcp_link *t, size_t r)
+{
 	struct xfer *x = first_bulk(t);
 
-	if (r < left) {
-		t->frame_sent += r;
-		return 0;
-	}
+	t->frame_sent += r;
+	if (frame_left(t))
+		return;
 	t->in_frame = false;
 	x->done += t->frame_len;
 	if (x->done == x->len) {
 		t->n_pulled -= !x->q;
-		xfer_end(x, 0);
+		xfer_end(x, -x->status);
 	} else { /* the next transfer's turn */
 		list_del(&x->link);
 		list_push(&t->bulk, &x->link);
 	}
-	return r - (size_t)left;
 }
 
-/* One writev of what is due; 0, -EAGAIN, or what broke. */
+static void set_status(struct tcp_link *t, struct xfer *x, int32_t status)
+{
+	struct xdr w;
+
+	x->status = status;
+	xdr_encoder(&w, t->tail, FRAME_TAIL);
+	xdr_i32(&w, &x->status);
+}
+
+static bool in_file(const struct tcp_link *t, const struct xfer *x)
+{
+	return t->in_frame && x->ext && t->frame_sent < FRAME_HEAD + (uint64_t)t->frame_len;
+}
+
+/* The file's bytes at the current place of the frame: of one piece at a time. */
+static struct extent file_part(const struct tcp_link *t, const struct xfer *x)
+{
+	uint64_t body = t->frame_sent > FRAME_HEAD ? t->frame_sent - FRAME_HEAD : 0;
+	uint64_t skip = x->done + body, left = t->frame_len - body;
+	const struct extent *e = x->ext;
+
+	for (; skip >= e->length; e++)
+		skip -= e->length;
+	return (struct extent){ e->offset + skip, MIN(e->length - skip, left) };
+}
+
+/* Sends what iov holds, the rest of the frame's head, and a part of the file behind them. What the
+ * file does not hold any more is sent as zeros; when it cannot be read there is an error behind them. */
+static ssize_t send_file_part(struct tcp_link *t, struct xfer *x, struct iovec *iov, size_t n,
+			      size_t *want)
+{
+	struct env *e = env_of(t);
+	struct extent part = file_part(t, x);
+	ssize_t got;
+
+	if (t->frame_sent < FRAME_HEAD)
+		iov[n++] = (struct iovec){ t->head + t->frame_sent, FRAME_HEAD - t->frame_sent };
+	*want = iov_total(iov, n) + part.length;
+	got = e->sock->send_file(e, t->src.fd, iov, (int)n, x->file, part.offset, part.length);
+	if (got == 0 || got == -EIO || got == -EINVAL || got == -EOVERFLOW) {
+		x->ext = NULL;
+		if (got) /* cut meanwhile: zeros are what is there */
+			set_status(t, x, EIO);
+		*want = 0;
+		return 0;
+	}
+	return got;
+}
+
+/* One call that sends what is due; 0, -EAGAIN, or what broke. */
 static int send_some(struct tcp_link *t)
 {
 	struct env *e = env_of(t);
 	struct iovec iov[IOV_CALL];
 	bool frame_first = t->in_frame && t->frame_sent > 0, all = true;
-	size_t n = 0, want, r;
+	size_t n = 0, want, control = 0, r;
+	uint64_t left;
 	ssize_t got;
 
 	if (!frame_first)
-		n = control_iov(t, iov, 64);
+		n = control_iov(t, iov, CONTROL_IOV);
+	control = iov_total(iov, n);
 	if (!t->in_frame && !list_empty(&t->bulk))
 		begin_frame(t, first_bulk(t));
-	if (t->in_frame)
-		n += frame_iov(t, iov + n, IOV_CALL - 64 - n, &all);
-	if (frame_first && all)
-		n += control_iov(t, iov + n, 64);
-	want = iov_total(iov, n);
-	if (!want)
-		return -ENOMEM;
-	got = e->sock->writev(e, t->src.fd, iov, (int)n);
+	if (t->in_frame && in_file(t, first_bulk(t))) {
+		got = send_file_part(t, first_bulk(t), iov, n, &want);
+	} else {
+		if (t->in_frame)
+			n += frame_iov(t, iov + n, IOV_CALL - CONTROL_IOV - n, &all);
+		if (frame_first && all)
+			n += control_iov(t, iov + n, CONTROL_IOV);
+		want = iov_total(iov, n);
+		got = want ? e->sock->writev(e, t->src.fd, iov, (int)n) : -ENOMEM;
+	}
 	if (got < 0)
 		return (int)got;
 	t->l.progress = t->l.net->loop->now;
-	r = (size_t)got;
+	left = frame_left(t);
 	if (frame_first) {
-		r = sent_frame(t, r);
-		sent_control(t, r);
+		r = (size_t)MIN(left, (uint64_t)got);
+		sent_frame(t, r);
+		sent_control(t, (size_t)got - r);
 	} else {
-		r = sent_control(t, r);
-		if (r)
-			sent_frame(t, r);
+		r = MIN(control, (size_t)got);
+		sent_control(t, r);
+		if ((size_t)got > r)
+			sent_frame(t, (size_t)got - r);
 	}
 	return (size_t)got < want ? -EAGAIN : 0;
 }
@@ -303,6 +361,22 @@ static void tcp_put(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 		req_done(q, -ENOMEM, 0);
 		return;
 	}
+	send_bulk(tcp(l), x);
+}
+
+static void tcp_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t at, int file,
+			 const struct extent *ext, size_t n, struct req *q)
+{
+	struct xfer *x = xfer_new(l->net, d->tag, at, NULL, 0, q);
+
+	if (!x) {
+		req_done(q, -ENOMEM, 0);
+		return;
+	}
+	x->file = file;
+	x->ext = ext;
+	for (size_t i = 0; i < n; i++)
+		x->len += ext[i].length;
 	send_bulk(tcp(l), x);
 }
 
@@ -571,6 +645,7 @@ static const struct net_ops tcp_ops = {
 	.send = tcp_send,
 	.retract = tcp_retract,
 	.put = tcp_put,
+	.put_file = tcp_put_file,
 	.get = tcp_get,
 	.shut = tcp_shut,
 	.destroy = tcp_destroy,

@@ -215,6 +215,12 @@ static void enqueue(struct peer *p, struct call *c, struct req *q, bool front)
 	c->timer.when = 0;
 	c->timer.fire = call_timeout;
 	req_hold(q);
+	if (!p->net) { /* after peer_fini(): who calls is about to be told to stop, too */
+		c->q = NULL;
+		c->status = -ESHUTDOWN;
+		req_done(q, -ESHUTDOWN, 0);
+		return;
+	}
 	if (timer_set(loop_of(p), &c->timer, c->deadline)) {
 		finish(c, -ENOMEM);
 		return;

@@ -1,7 +1,8 @@
 /* Bulk transfer between an object and a client's memory, in windows.
  *
- *   read:   TAKE -> ACCESS -> DISK -> MOVE -> TAKE ...      buffers, turn, disk, network
- *   write:  TAKE -> MOVE -> ACCESS -> DISK -> TAKE ...      buffers, network, turn, disk
+ *   read:   TAKE -> ACCESS -> DISK -> MOVED -> TAKE ...     buffers, turn, disk, network
+ *   read:   TAKE -> ACCESS -> FILE -> MOVED -> TAKE ...     turn, network: cached, straight from the file
+ *   write:  TAKE -> BUFFERED -> ACCESS -> DISK -> TAKE ... buffers, network, turn, disk
  *
  * A few windows of one request work side by side, each taking the next range when it is done, so that
  * network and disk overlap and memory stays bounded. Nobody holds a turn at a range while it waits for a
@@ -11,12 +12,10 @@
 
 #include "server/srv.h"
 
+#define FILE_PIECE (16 * KIB) /* pieces of at least this size leave straight from the file */
+
 enum { TAKE, BUFFERED, ACCESS, DISK, MOVED, END };
 static const char *const names[] = { "take", "buffer", "turn", "disk", "move", "end" };
-
-struct piece {
-	uint64_t offset, length;
-};
 
 struct window {
 	struct req q;
@@ -27,8 +26,9 @@ struct window {
 	uint64_t at, len; /* in the stream */
 	uint64_t lo, hi; /* in the object */
 	bool sent; /* a read whose data went out */
+	bool file; /* straight from the file */
 	uint32_t n;
-	struct piece pieces[WINDOW_PIECES];
+	struct extent pieces[WINDOW_PIECES];
 	struct io ios[WINDOW_PIECES];
 	struct iovec iov[WINDOW_PIECES + BUF_MAX_UNITS]; /* slices of buf, piece by piece */
 };
@@ -50,7 +50,7 @@ static bool take(struct mover *m, struct window *w)
 		if (n) {
 			if (!w->n)
 				w->at = m->at;
-			w->pieces[w->n++] = (struct piece){ off, n };
+			w->pieces[w->n++] = (struct extent){ off, n };
 			w->len += n;
 			w->lo = MIN(w->lo, off);
 			w->hi = MAX(w->hi, off + n);
@@ -78,7 +78,7 @@ static void disk(struct window *w)
 	size_t skip = 0, used = 0;
 
 	for (uint32_t i = 0; i < w->n; i++) {
-		const struct piece *p = &w->pieces[i];
+		const struct extent *p = &w->pieces[i];
 		struct iovec *iov = w->iov + used;
 		size_t got, n = iov_slice(w->buf.iov, w->buf.n, skip, p->length, iov,
 					  ARRAY_LEN(w->iov) - used, &got);
@@ -90,6 +90,19 @@ static void disk(struct window *w)
 		skip += p->length;
 		used += n;
 	}
+}
+
+/* Pieces large enough to be worth a call each, and nothing that would block. */
+static bool from_file(const struct window *w)
+{
+	const struct mover *m = w->m;
+
+	if (!net_can_put_file(m->s->link) || w->len < FILE_PIECE * w->n)
+		return false;
+	for (uint32_t i = 0; i < w->n; i++)
+		if (!object_cached(m->object, w->pieces[i].offset, w->pieces[i].length))
+			return false;
+	return true;
 }
 
 /* An error, a client that gave up, or one that must have: nothing has moved by its deadline. */
@@ -134,6 +147,9 @@ static bool step(struct req *q)
 			req_goto(q, END);
 			break;
 		}
+		w->file = !m->write && from_file(w);
+		if (w->file)
+			break;
 		buf_get(&s->srv->pool, &w->buf, w->len, q);
 		break;
 	case BUFFERED:
@@ -147,7 +163,13 @@ static bool step(struct req *q)
 		break;
 	case DISK:
 		req_goto(q, MOVED);
-		disk(w);
+		if (!w->file) {
+			disk(w);
+			break;
+		}
+		turn_end(&w->turn); /* it was for the fences: such reads may mix with writes */
+		w->sent = true;
+		net_put_file(s->link, m->mem, w->at, object_file(m->object), w->pieces, w->n, q);
 		break;
 	case MOVED:
 		turn_end(&w->turn);

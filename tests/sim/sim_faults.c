@@ -7,7 +7,7 @@
 #include "sim_world.h"
 
 const char *const fault_names[] = { "cuts", "partitions", "kills", "power losses", "clean stops",
-				    "disk errors", "full disks", "dead clients" };
+				    "disk errors", "full disks", "dead clients", "exiles" };
 
 /* ---- targets ---- */
 
@@ -57,9 +57,13 @@ static void target_restart(void *arg)
 }
 
 /* Mostly short, so that most calls outlive it. */
-static uint64_t outage(struct sim *s)
+static uint64_t outage(struct world *w)
 {
+	struct sim *s = &w->sim;
 	uint64_t how = sim_below(s, 10);
+
+	if (w->long_outages && how == 9)
+		return sim_between(s, 20 * NSEC_PER_SEC, 60 * NSEC_PER_SEC);
 
 	if (how < 5)
 		return sim_between(s, NSEC_PER_MSEC, 500 * NSEC_PER_MSEC);
@@ -88,7 +92,7 @@ void target_down(struct target *t, bool power)
 		model_power_loss(w, t->id);
 	}
 	if (!w->healing)
-		sim_after(&w->sim, outage(&w->sim), target_restart, t);
+		sim_after(&w->sim, outage(w), target_restart, t);
 }
 
 /* A clean stop: the requests in service end first. */
@@ -115,7 +119,7 @@ static void target_stop(void *arg)
 	loop_fini(&t->loop);
 	sim_node_kill(t->node);
 	if (!w->healing)
-		sim_after(&w->sim, outage(&w->sim), target_restart, t);
+		sim_after(&w->sim, outage(w), target_restart, t);
 }
 
 /* ---- clients ---- */
@@ -202,39 +206,57 @@ static void rejoin(void *arg)
 	free(p);
 }
 
-static void partition(struct world *w)
+static void split(struct world *w, struct sim_node *a, struct sim_node *b, uint64_t d)
 {
 	struct sim *s = &w->sim;
-	struct split *p = sim_alloc(sizeof(*p));
-	uint64_t d = sim_between(s, NSEC_PER_MSEC, 20 * NSEC_PER_SEC);
+	struct split *p;
 
-	p->w = w;
-	p->a = w->targets[sim_below(s, w->conf.n_targets)].node;
-	p->b = s->nodes[sim_below(s, s->n_nodes)];
-	if (p->a == p->b || s->apart[p->a->id][p->b->id]) {
-		free(p);
+	if (a == b || s->apart[a->id][b->id])
 		return;
-	}
+	p = sim_alloc(sizeof(*p));
+	*p = (struct split){ w, a, b };
 	world_note(w, 0, "%s and %s do not see each other for %.3f s", p->a->name, p->b->name,
 		   (double)d / 1e9);
 	sim_partition(s, p->a, p->b, true);
 	w->heal_at[p->a->id][p->b->id] = w->heal_at[p->b->id][p->a->id] = s->now + d;
-	w->count->faults[FAULT_PARTITION]++;
 	sim_after(s, d, rejoin, p);
+}
+
+static void partition(struct world *w)
+{
+	struct sim *s = &w->sim;
+	struct sim_node *a = w->targets[sim_below(s, w->conf.n_targets)].node;
+	struct sim_node *b = s->nodes[sim_below(s, s->n_nodes)];
+
+	split(w, a, b, sim_between(s, NSEC_PER_MSEC, 20 * NSEC_PER_SEC));
+}
+
+/* A client is cut off for longer than its lease: its sessions end, its files are settled without it. */
+static void exile(struct world *w)
+{
+	struct sim *s = &w->sim;
+	struct actor *a = &w->actors[sim_below(s, w->n_actors)];
+	uint64_t d = sim_between(s, 25 * NSEC_PER_SEC, 80 * NSEC_PER_SEC);
+
+	a->exiles++;
+	for (uint32_t i = 0; i < w->conf.n_targets; i++)
+		if (i == 0 || sim_chance(s, 500000))
+			split(w, a->node, w->targets[i].node, d);
 }
 
 /* ---- which, and when ---- */
 
 void faults_choose(struct world *w)
 {
-	static const uint32_t chance[] = { 500000, 300000, 350000, 400000, 250000, 150000, 100000, 150000 };
+	static const uint32_t chance[] = { 500000, 300000, 350000, 400000, 250000, 150000, 100000, 150000, 70000 };
 	struct sim *s = &w->sim;
 
 	if (sim_chance(s, 100000))
 		return; /* a calm one */
 	for (int i = 0; i < FAULT_KINDS; i++)
 		w->enabled[i] = sim_chance(s, chance[i]);
-	w->faults_left = (uint32_t)sim_between(s, 1, 8);
+	w->faults_left = (uint32_t)sim_between(s, 1, 12);
+	w->long_outages = sim_chance(s, 100000);
 }
 
 static void strike(struct world *w, enum fault f)
@@ -250,7 +272,10 @@ static void strike(struct world *w, enum fault f)
 		break;
 	case FAULT_PARTITION:
 		partition(w);
-		return;
+		break;
+	case FAULT_EXILE:
+		exile(w);
+		break;
 	case FAULT_KILL:
 	case FAULT_POWER:
 		for (uint32_t i = 0; i < w->conf.n_targets; i++)
@@ -280,6 +305,8 @@ static void tick(void *arg)
 	struct sim *s = &w->sim;
 	enum fault f = (enum fault)sim_below(s, FAULT_KINDS);
 
+	for (int i = 0; i < 20 && !w->enabled[f]; i++)
+		f = (enum fault)sim_below(s, FAULT_KINDS);
 	if (w->failed || w->healing || !w->faults_left)
 		return;
 	if (w->enabled[f]) {
@@ -300,6 +327,7 @@ void faults_start(struct world *w)
 	}
 	if (w->enabled[FAULT_DISK]) {
 		f->read_eio = 2000;
+		f->write_eio = 500;
 		f->sync_eio = 20000;
 		w->count->faults[FAULT_DISK]++;
 	}

@@ -478,7 +478,8 @@ static void opened(struct op *op, struct cop *cop)
 			      .f = op->f,
 			      .busy = true,
 			      .flags = op->flags & O_ACCMODE,
-			      .unclean = op->a->w->n_unclean };
+			      .unclean = op->a->w->n_unclean,
+			      .exiles = op->a->exiles };
 	peek_file(cop->file, op->f);
 	model_opened(op);
 	if (op->flags & O_TRUNC) {
@@ -665,7 +666,10 @@ static bool excused(const struct op *op, int64_t e)
 {
 	const struct world *w = op->a->w;
 	bool disk = w->enabled[FAULT_DISK];
+	uint32_t exiles = op->h && op->h->cf ? op->h->exiles : 0;
 
+	if ((e == -EIO || e == -ESTALE) && op->a->exiles != exiles) /* its session is lost */
+		return true;
 	if (e == -ENOSPC)
 		return w->enabled[FAULT_FULL] &&
 		       (op->kind == DO_WRITE || op->kind == DO_TRUNCATE || op->kind == DO_OPEN);

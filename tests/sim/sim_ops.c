@@ -249,7 +249,8 @@ static bool choose_handle(struct op *op)
 	op->h = open_handle(op, -1);
 	if (!op->h || (op->kind == DO_CLOSE && op->h->f->n_owners && !sim_chance(sim_of(op), 300000)))
 		return false;
-	op->size = 0;
+	if (op->kind == DO_FSTAT && op->h->f->n_looking && !op->h->f->n_owners)
+		return false;
 	return op->h->f->n_owners || !op->h->f->n_busy;
 }
 
@@ -259,7 +260,7 @@ static bool choose_attr(struct op *op)
 
 	any_name(op);
 	op->f = named(op);
-	if (!op->f || !op->f->known || op->f->n_busy)
+	if (!op->f || !op->f->known || op->f->n_busy || op->f->n_looking)
 		return false;
 	op->mode = (uint32_t)sim_below(s, 01000);
 	op->mtime = (int64_t)sim_below(s, UINT64_C(1) << 60);
@@ -303,7 +304,7 @@ static bool choose_look(struct op *op)
 	if (sim_chance(sim_of(op), 200000))
 		op->name = -1;
 	f = named(op);
-	return !f || !f->n_busy || f->n_owners;
+	return !f || (!f->n_busy && !f->n_looking);
 }
 
 static bool choose_unlink(struct op *op)

@@ -179,7 +179,9 @@ static void build(struct world *w, const struct world_opts *o)
 	list_init(&w->hub.acceptors);
 	w->hub.delay = hub_delay;
 	w->on_hub = sim_chance(s, 300000);
-	w->span = sim_chance(s, 150000) ? 700 * KIB : (16 * KIB) << sim_below(s, 5);
+	w->span = (16 * KIB) << sim_below(s, 5);
+	if (sim_chance(s, 150000))
+		w->span = sim_chance(s, 200000) ? 3 * MIB : 700 * KIB;
 	w->n_actors = (uint32_t)sim_between(s, 1, MAX_CLIENTS);
 	make_conf(w);
 	make_targets(w, o->dir);
@@ -217,7 +219,7 @@ static void work(struct world *w, uint32_t scale)
 {
 	faults_start(w);
 	for (uint32_t i = 0; i < w->n_actors; i++) {
-		w->actors[i].ops_left = (uint32_t)(sim_between(&w->sim, 20, 160) * scale / 100);
+		w->actors[i].ops_left = (uint32_t)(sim_between(&w->sim, 20, 200) * scale / 100);
 		actor_start(&w->actors[i]);
 	}
 	if (!sim_run(&w->sim, all_idle, w, RUN_NS)) {

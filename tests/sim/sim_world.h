@@ -113,6 +113,7 @@ struct handle {
 	bool busy;
 	int flags;
 	uint32_t unclean; /* w->n_unclean when it was opened */
+	uint32_t exiles; /* likewise */
 };
 
 struct op {
@@ -166,6 +167,7 @@ struct actor {
 	bool name_busy; /* operations on names are one at a time */
 	uint32_t ops_left;
 	uint64_t rest_until;
+	uint32_t exiles; /* times that it was cut off for longer than a lease */
 };
 
 void op_free(struct op *op);
@@ -208,6 +210,7 @@ enum fault {
 	FAULT_DISK,
 	FAULT_FULL,
 	FAULT_DEATH,
+	FAULT_EXILE,
 	FAULT_KINDS
 };
 extern const char *const fault_names[];
@@ -230,6 +233,7 @@ struct world {
 	bool enabled[FAULT_KINDS];
 	uint32_t faults_left, n_unclean;
 	bool healing;
+	bool long_outages; /* some outlast the timeout of a call */
 	uint32_t seq, n_ops, n_files;
 	uint64_t span; /* most files stay below */
 	struct list files;

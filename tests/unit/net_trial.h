@@ -319,6 +319,15 @@ static inline void fsrv_release(struct fsrv *f, int status)
 	}
 }
 
+/* Forgets what it has seen. */
+static inline void fsrv_drop(struct fsrv *f)
+{
+	for (unsigned i = 0; i < MIN(f->n_seen, (unsigned)FSRV_SEEN); i++)
+		if (f->seen[i].held)
+			link_unref(f->seen[i].link);
+	f->n_seen = 0;
+}
+
 static inline void fsrv_cancel(void *owner, struct link *l, uint64_t tag)
 {
 	struct fsrv *f = owner;
@@ -357,9 +366,7 @@ static inline void fsrv_start(struct fsrv *f, struct networld *w, const char *ad
 
 static inline void fsrv_stop(struct fsrv *f)
 {
-	for (unsigned i = 0; i < MIN(f->n_seen, (unsigned)FSRV_SEEN); i++)
-		if (f->seen[i].held)
-			link_unref(f->seen[i].link);
+	fsrv_drop(f);
 	net_fini(&f->net);
 	while (!list_empty(&f->w->loop.runnable))
 		loop_run_ready(&f->w->loop);

@@ -1,0 +1,55 @@
+# What `make install` puts where, below CMAKE_INSTALL_PREFIX (multiarch where the system has it):
+# libraries, headers, sheaf.pc, programs, man pages, bash completion, systemd units, documents.
+set(MAN_DIR ${CMAKE_SOURCE_DIR}/docs/man)
+set(DIST_DIR ${CMAKE_SOURCE_DIR}/dist)
+set(SHEAF_UNIT_DIR lib/systemd/system CACHE STRING "where systemd units go, below the prefix")
+
+# ---- library, headers, sheaf.pc ----
+file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/include/*.h)
+if(TARGET libsheaf)
+  install(TARGETS libsheaf LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  configure_file(${DIST_DIR}/sheaf.pc.in ${CMAKE_BINARY_DIR}/sheaf.pc @ONLY)
+  install(FILES ${CMAKE_BINARY_DIR}/sheaf.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()
+
+# ---- programs: daemons (names that end in d) into sbin, the others into bin ----
+foreach(f ${mains})
+  get_filename_component(name ${f} NAME_WE)
+  if(name MATCHES "d$")
+    install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_SBINDIR})
+  else()
+    install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endforeach()
+
+# ---- man pages; every public function has a page that leads to libsheaf.3 ----
+file(GLOB pages CONFIGURE_DEPENDS ${MAN_DIR}/*.[1-8])
+foreach(page ${pages})
+  string(REGEX MATCH "[1-8]$" section ${page})
+  install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
+endforeach()
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${headers})
+foreach(header ${headers})
+  file(STRINGS ${header} lines REGEX "^SHEAF_API .*sheaf_[a-z0-9_]+\\(")
+  foreach(line IN LISTS lines)
+    string(REGEX REPLACE "^SHEAF_API [^(]*(sheaf_[a-z0-9_]+)\\(.*" "\\1" call "${line}")
+    if(EXISTS ${MAN_DIR}/${call}.3)
+      continue()
+    endif()
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/man3/${call}.3 CONTENT ".so man3/libsheaf.3\n")
+    install(FILES ${CMAKE_BINARY_DIR}/man3/${call}.3 DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)
+  endforeach()
+endforeach()
+
+# ---- completion, systemd, documents ----
+install(FILES ${DIST_DIR}/sheaf.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
+        RENAME sheaf)
+configure_file(${DIST_DIR}/sheaf@.service.in ${CMAKE_BINARY_DIR}/sheaf@.service @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/sheaf@.service ${DIST_DIR}/sheaf.target
+        DESTINATION ${SHEAF_UNIT_DIR})
+install(FILES ${DIST_DIR}/sheaf.sysusers DESTINATION lib/sysusers.d RENAME sheaf.conf)
+file(GLOB documents CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/*.md)
+install(FILES ${documents} ${CMAKE_SOURCE_DIR}/README.md ${CMAKE_SOURCE_DIR}/LICENSE
+        DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR})

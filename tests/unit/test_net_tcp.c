@@ -1,0 +1,385 @@
+/* net_tcp on real sockets of this host: scattered memory in and out, order, retracting in mid-transfer, links
+ * that break or stall, peers that do not read. */
+#include <unistd.h>
+
+#include "net_trial.h"
+
+static struct networld w;
+static struct fsrv srv;
+static struct fclient cli;
+
+/* A port that nobody has. */
+static const char *free_address(struct networld *at, struct fsrv *f, struct net_identity id)
+{
+	static char address[64];
+	char err[256];
+
+	for (int i = 0; i < 200; i++) {
+		fsrv_start(f, at, NULL, id);
+		snprintf(address, sizeof(address), "127.0.0.1:%d", 20000 + (getpid() * 7 + i * 13) % 12000);
+		if (net_listen(&f->net, address, err, sizeof(err)) == 0)
+			return address;
+		net_fini(&f->net);
+	}
+	CHECK(!"no free port");
+	return NULL;
+}
+
+static void begin_with(struct net_identity id)
+{
+	const char *address;
+
+	networld_start(&w, true);
+	address = free_address(&w, &srv, id);
+	fclient_start(&cli, &w, address, net_id(1, 0), LINK_CLIENT);
+	moving_piece = 65536;
+}
+
+static void begin(void)
+{
+	begin_with(net_id(1, 2));
+}
+
+static void end(void)
+{
+	fclient_stop(&cli);
+	fsrv_stop(&srv);
+	networld_end(&w);
+}
+
+static void ping(void)
+{
+	struct ask a;
+
+	ask(&a, &cli.peer, OP_PING, false);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, 0);
+}
+
+static void a_call_goes_over_the_wire(void)
+{
+	begin();
+	ping();
+	CHECK_EQ(srv.n_seen, 1);
+	CHECK_EQ(srv.net.n_links, 1);
+	end();
+}
+
+static void move_both_ways(size_t n, const size_t *sizes, size_t n_sizes, size_t piece)
+{
+	struct scatter s;
+	struct ask a;
+
+	moving_piece = piece;
+	scatter_make(&s, n, sizes, n_sizes);
+	ask_move(&a, &cli.peer, s.iov, s.n, false);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, 0);
+	scatter_check(&s);
+	memset(s.base, GUARD, s.bytes);
+	scatter_fill(&s);
+	ask_move(&a, &cli.peer, s.iov, s.n, true);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, 0);
+	CHECK_EQ(moving_sum, 0);
+	scatter_check(&s);
+	scatter_free(&s);
+}
+
+static void scattered_memory_of_many_shapes_arrives_in_its_place(void)
+{
+	static const size_t one[] = { 1 }, odd[] = { 1, 4095, 3, 100, 65537, 2 }, big[] = { 3000000 },
+			    page[] = { 4096 }, chunk[] = { CHUNK_MAX };
+
+	begin();
+	move_both_ways(1, one, 1, 65536);
+	move_both_ways(3000, one, 1, 65536); /* more pieces than one call takes */
+	move_both_ways(1, big, 1, 65536);
+	move_both_ways(1, big, 1, 1000); /* many pieces on the server's side */
+	move_both_ways(60, odd, 6, 4096);
+	move_both_ways(2500, page, 1, 7777);
+	move_both_ways(3, chunk, 1, 65536);
+	move_both_ways(1, chunk, 1, CHUNK_MAX);
+	end();
+}
+
+static void many_transfers_share_a_link(void)
+{
+	static const size_t sizes[] = { 100, 70000, 1 };
+	static struct scatter s[20];
+	static struct ask a[20];
+
+	begin();
+	for (int i = 0; i < 20; i++) {
+		scatter_make(&s[i], 30, sizes, 3);
+		if (i % 2)
+			scatter_fill(&s[i]);
+		ask_move(&a[i], &cli.peer, s[i].iov, s[i].n, i % 2);
+	}
+	for (int i = 0; i < 20; i++) {
+		networld_until(&w, &a[i].over);
+		CHECK_EQ(a[i].error, 0);
+		scatter_check(&s[i]);
+		scatter_free(&s[i]);
+	}
+	end();
+}
+
+static void small_messages_overtake_bulk(void)
+{
+	static const size_t big[] = { 48 * 1024 * 1024 };
+	struct scatter s;
+	struct ask a, b;
+
+	for (int write = 0; write < 2; write++) {
+		begin();
+		ping();
+		scatter_make(&s, 1, big, 1);
+		scatter_fill(&s);
+		ask_move(&a, &cli.peer, s.iov, s.n, write);
+		ask(&b, &cli.peer, OP_PING, false);
+		networld_until(&w, &b.over);
+		CHECK(!a.over);
+		networld_until(&w, &a.over);
+		CHECK(a.order > b.order);
+		scatter_check(&s);
+		scatter_free(&s);
+		end();
+	}
+}
+
+/* Cancelled in mid-transfer: the memory is the user's again at once, the link stays good. */
+static void retract(bool write)
+{
+	static const size_t big[] = { 32 * 1024 * 1024 };
+	struct scatter s;
+	struct ask a;
+	uint64_t touched = 0;
+
+	begin();
+	ping();
+	scatter_make(&s, 1, big, 1);
+	scatter_fill(&s);
+	moving_over = false;
+	ask_move(&a, &cli.peer, s.iov, s.n, write);
+	for (int i = 0; i < 3; i++)
+		networld_turn(&w);
+	CHECK(!a.over);
+	peer_cancel(&a.call, -EINTR);
+	memset(s.base, GUARD, s.bytes);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, -EINTR);
+	networld_until(&w, &moving_over);
+	CHECK_EQ(moving_result, write ? -ECANCELED : 0);
+	ping();
+	CHECK_EQ(srv.n_cancels, 1);
+	CHECK_EQ(srv.net.n_links, 1);
+	for (size_t i = 0; i < s.bytes; i++)
+		touched += s.base[i] != GUARD;
+	CHECK_EQ(touched, 0);
+	scatter_free(&s);
+	end();
+}
+
+static void memory_is_not_touched_after_it_was_retracted_from_a_read(void)
+{
+	retract(false);
+}
+
+static void memory_is_not_read_after_it_was_retracted_from_a_write(void)
+{
+	retract(true);
+}
+
+static void a_link_that_breaks_ends_its_transfers(void)
+{
+	static const size_t big[] = { 32 * 1024 * 1024 };
+	struct scatter s;
+	struct ask a;
+
+	for (int write = 0; write < 2; write++) {
+		begin();
+		ping();
+		scatter_make(&s, 1, big, 1);
+		moving_over = false;
+		ask_move(&a, &cli.peer, s.iov, s.n, write);
+		for (int i = 0; i < 3; i++)
+			networld_turn(&w);
+		CHECK(!moving_over);
+		peer_fini(&cli.peer);
+		networld_until(&w, &moving_over);
+		CHECK_EQ(moving_result, -ECONNRESET);
+		networld_until(&w, &a.over);
+		CHECK_EQ(a.error, -ESHUTDOWN);
+		CHECK_EQ(srv.net.n_links, 0);
+		scatter_free(&s);
+		end();
+	}
+}
+
+static void a_transfer_starts_over_when_its_link_broke(void)
+{
+	static const size_t big[] = { 16 * 1024 * 1024 };
+	struct scatter s;
+	struct ask a;
+
+	for (int write = 0; write < 2; write++) {
+		begin();
+		ping();
+		scatter_make(&s, 1, big, 1);
+		if (write)
+			scatter_fill(&s);
+		ask_move(&a, &cli.peer, s.iov, s.n, write);
+		for (int i = 0; i < 3; i++)
+			networld_turn(&w);
+		CHECK(!a.over);
+		link_close(srv.link, -ECONNRESET);
+		networld_until(&w, &a.over);
+		CHECK_EQ(a.error, 0);
+		CHECK_EQ(cli.peer.n_resent, 1);
+		scatter_check(&s);
+		scatter_free(&s);
+		end();
+	}
+}
+
+/* ---- two loops, of which one stands still ---- */
+
+struct pair {
+	struct networld there; /* of the client */
+	struct fclient cli;
+};
+
+static void pair_begin(struct pair *p, uint32_t timeout_ms)
+{
+	struct net_identity id = net_id(1, 2);
+	const char *address;
+	struct ask a;
+
+	id.timeout_ms = timeout_ms;
+	networld_start(&w, true);
+	networld_start(&p->there, true);
+	address = free_address(&w, &srv, id);
+	fclient_start(&p->cli, &p->there, address, net_id(1, 0), LINK_CLIENT);
+	ask(&a, &p->cli.peer, OP_PING, false);
+	while (!a.over) {
+		loop_turn(&p->there.loop, 0);
+		loop_turn(&w.loop, NSEC_PER_MSEC);
+	}
+	CHECK_EQ(a.error, 0);
+}
+
+static void pair_end(struct pair *p)
+{
+	fclient_stop(&p->cli);
+	fsrv_stop(&srv);
+	networld_end(&p->there);
+	networld_end(&w);
+}
+
+static void a_peer_that_stalls_is_closed_after_the_timeout(void)
+{
+	static const size_t big[] = { 64 * 1024 * 1024 };
+	static struct pair p;
+	struct scatter s;
+	struct ask a;
+	uint64_t began;
+
+	for (int write = 0; write < 2; write++) {
+		pair_begin(&p, 200);
+		scatter_make(&s, 1, big, 1);
+		moving_over = false;
+		ask_move(&a, &p.cli.peer, s.iov, s.n, write);
+		began = w.env.clock->now(&w.env);
+		networld_until(&w, &moving_over); /* the client does not turn */
+		CHECK_EQ(moving_result, -ECONNRESET);
+		CHECK(w.env.clock->now(&w.env) - began >= 200 * NSEC_PER_MSEC);
+		CHECK_EQ(srv.net.n_links, 0);
+		pair_end(&p);
+		CHECK(a.over);
+		scatter_free(&s);
+	}
+}
+
+static void an_idle_link_is_not_a_stalled_one(void)
+{
+	begin();
+	srv.net.id.timeout_ms = cli.net.id.timeout_ms = 50;
+	ping();
+	networld_pass(&w, 200 * NSEC_PER_MSEC);
+	CHECK_EQ(srv.net.n_links, 1);
+	CHECK_EQ(srv.n_downs, 0);
+	end();
+}
+
+/* Asks and asks and does not read the answers. */
+static void a_peer_that_does_not_read_is_closed_before_it_fills_the_memory(void)
+{
+	static struct pair p;
+	uint64_t tag = UINT64_C(9) << 32;
+	struct link *l;
+
+	pair_begin(&p, 20000);
+	l = p.cli.peer.link;
+	srv.hold = false;
+	for (int i = 0; i < 200000 && srv.net.n_links; i++) {
+		struct wire_req_head h = { .op = OP_PING, .slot = 9, .sequence = (uint32_t)++tag };
+		struct wire_void_args none = { 0 };
+
+		for (int k = 0; k < 50; k++) {
+			struct msg *m = msg_encode(&p.cli.net, XDR_ANY(xdr_wire_req_head), &h,
+						   XDR_ANY(xdr_wire_void_args), &none);
+
+			link_send(l, FRAME_REQUEST, tag, m);
+		}
+		loop_turn(&w.loop, 0);
+	}
+	CHECK_EQ(srv.net.n_links, 0);
+	CHECK_EQ(srv.net.bad_links, 1);
+	pair_end(&p);
+}
+
+static void rubbish_closes_a_link_and_harms_nobody_else(void)
+{
+	static const char rubbish[] = "GET / HTTP/1.1\r\nHost: example.org\r\nUser-Agent: somebody\r\n\r\n";
+	struct env *e;
+	struct iovec iov = { (void *)(uintptr_t)rubbish, sizeof(rubbish) - 1 };
+	bool closed = false;
+	char answer[64];
+	int fd;
+
+	begin();
+	ping();
+	e = &w.env;
+	fd = e->sock->connect(e, cli.peer.address);
+	CHECK(fd >= 0);
+	networld_pass(&w, 10 * NSEC_PER_MSEC);
+	CHECK_EQ(srv.net.n_unproven, 1);
+	CHECK_EQ(e->sock->writev(e, fd, &iov, 1), (ssize_t)iov.iov_len);
+	for (int i = 0; i < 1000 && !closed; i++) {
+		struct iovec in = { answer, sizeof(answer) };
+		ssize_t r;
+
+		networld_turn(&w);
+		r = e->sock->readv(e, fd, &in, 1);
+		CHECK(r <= 0);
+		closed = r != -EAGAIN;
+	}
+	CHECK(closed);
+	e->sock->close(e, fd);
+	CHECK_EQ(srv.net.bad_links, 1);
+	CHECK_EQ(srv.net.n_unproven, 0);
+	ping();
+	CHECK_EQ(cli.peer.n_resent, 0);
+	end();
+}
+
+TEST_MAIN(TEST(a_call_goes_over_the_wire), TEST(scattered_memory_of_many_shapes_arrives_in_its_place),
+	  TEST(many_transfers_share_a_link), TEST(small_messages_overtake_bulk),
+	  TEST(memory_is_not_touched_after_it_was_retracted_from_a_read),
+	  TEST(memory_is_not_read_after_it_was_retracted_from_a_write),
+	  TEST(a_link_that_breaks_ends_its_transfers),
+	  TEST(a_transfer_starts_over_when_its_link_broke),
+	  TEST(a_peer_that_stalls_is_closed_after_the_timeout), TEST(an_idle_link_is_not_a_stalled_one),
+	  TEST(a_peer_that_does_not_read_is_closed_before_it_fills_the_memory),
+	  TEST(rubbish_closes_a_link_and_harms_nobody_else))
