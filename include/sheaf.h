@@ -123,6 +123,9 @@ SHEAF_API int sheaf_server_count(struct sheaf *fs);
 /* Asks one server, for at most timeout_ms. 0 also when it is down (see up). */
 SHEAF_API int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s);
 
+/* A round trip to server i and nothing else; waits as long as any operation does. */
+SHEAF_API int sheaf_ping(struct sheaf *fs, int i);
+
 struct sheaf_request {
 	char op[33], state[33], client[65];
 	uint64_t age_ns, state_ns, trace, session, ino;

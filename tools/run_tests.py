@@ -159,6 +159,7 @@ def fuzz_tests(build):
 def sim_tests(build):
     exe = os.path.join(build, "bin", "sheaf-sim")
     if os.access(exe, os.X_OK):
+        yield Test("sim", "sheaf-sim selftest", [exe, "--selftest"])
         yield Test("sim", "sheaf-sim 300 seeds", [exe, "--seeds", "300"])
 
 

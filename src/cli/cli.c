@@ -12,7 +12,7 @@
 
 static const struct cli_command *const commands[] = {
 	&cmd_init, &cmd_start, &cmd_stop, &cmd_status, &cmd_ls,	      &cmd_cp,	      &cmd_cat,
-	&cmd_rm,   &cmd_mkdir, &cmd_mv,	  &cmd_stat,   &cmd_requests, &cmd_selfcheck,
+	&cmd_rm,   &cmd_mkdir, &cmd_mv,	  &cmd_stat,   &cmd_requests, &cmd_selfcheck, &cmd_bench,
 };
 
 volatile sig_atomic_t cli_signal;

@@ -181,6 +181,8 @@ struct cli_daemon *cli_daemons_find(const struct conf *conf);
 void cli_daemons_free(struct cli_daemon *d, size_t n);
 /* Starts it detached; 0, or -errno with the reason in d->said. */
 int cli_daemon_spawn(struct cli_daemon *d, const struct conf *conf);
+/* Until all that are not done have said that they are ready or why not, a signal, or the time is over. */
+void cli_daemons_wait(struct cli_daemon *d, size_t n, uint64_t ns);
 void cli_pid_path(char out[CLI_PATH_MAX], const struct conf_target *t);
 void cli_log_path(char out[CLI_PATH_MAX], const struct conf_target *t);
 

@@ -1,55 +1,8 @@
 /* sheaf start: starts the servers of this host that do not run, all at once, and waits until each has
  * said that it is ready or why not. */
-#include <poll.h>
-#include <stdlib.h>
-#include <unistd.h>
-
 #include "cli/commands.h"
 
 #define START_NS (15 * NSEC_PER_SEC)
-
-/* Takes what a starting server said; done when its line is complete or it is gone. */
-static void listen_to(struct cli_daemon *d)
-{
-	ssize_t n = read(d->notify, d->said + d->n_said, sizeof(d->said) - 1 - d->n_said);
-
-	if (n < 0 && (errno == EINTR || errno == EAGAIN))
-		return;
-	if (n > 0)
-		d->n_said += (size_t)n;
-	d->said[d->n_said] = 0;
-	if (n > 0 && !strchr(d->said, '\n') && d->n_said < sizeof(d->said) - 1)
-		return;
-	d->said[strcspn(d->said, "\n")] = 0;
-	d->done = true;
-	d->ok = strcmp(d->said, "ready") == 0;
-}
-
-/* Until all are done or the time is over. */
-static void wait_for_all(struct cli_daemon *d, size_t n)
-{
-	struct pollfd p[CONF_MAX_TARGETS];
-	struct cli_daemon *who[CONF_MAX_TARGETS];
-	uint64_t end = cli_now() + START_NS, now;
-
-	while ((now = cli_now()) < end && !cli_signal) {
-		nfds_t m = 0;
-
-		for (size_t i = 0; i < n; i++) {
-			if (d[i].done)
-				continue;
-			who[m] = &d[i];
-			p[m++] = (struct pollfd){ d[i].notify, POLLIN, 0 };
-		}
-		if (!m)
-			return;
-		if (poll(p, m, (int)((end - now) / NSEC_PER_MSEC) + 1) <= 0)
-			continue;
-		for (nfds_t i = 0; i < m; i++)
-			if (p[i].revents)
-				listen_to(who[i]);
-	}
-}
 
 static int report(struct cli *c, const struct cli_daemon *d)
 {
@@ -112,7 +65,7 @@ static int run_start(struct cli *c)
 	else if (!n_here)
 		status = cli_error(c, "no server of %s has an address of this host", conf->path);
 	else
-		wait_for_all(d, conf->n_targets);
+		cli_daemons_wait(d, conf->n_targets, START_NS);
 	for (uint32_t i = 0; d && i < conf->n_targets; i++)
 		if (d[i].here && d[i].pidfd < 0)
 			status |= report(c, &d[i]);

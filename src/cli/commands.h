@@ -5,6 +5,6 @@
 #include "cli/cli.h"
 
 extern const struct cli_command cmd_init, cmd_start, cmd_stop, cmd_status, cmd_ls, cmd_cp, cmd_cat,
-	cmd_rm, cmd_mkdir, cmd_mv, cmd_stat, cmd_requests, cmd_selfcheck;
+	cmd_rm, cmd_mkdir, cmd_mv, cmd_stat, cmd_requests, cmd_selfcheck, cmd_bench;
 
 #endif

@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <sys/pidfd.h>
@@ -321,4 +322,46 @@ int cli_daemon_spawn(struct cli_daemon *d, const struct conf *conf)
 			 error_text(r));
 	}
 	return -r;
+}
+
+/* Takes what a starting server said; done when its line is complete or it is gone. */
+static void listen_to(struct cli_daemon *d)
+{
+	ssize_t n = read(d->notify, d->said + d->n_said, sizeof(d->said) - 1 - d->n_said);
+
+	if (n < 0 && (errno == EINTR || errno == EAGAIN))
+		return;
+	if (n > 0)
+		d->n_said += (size_t)n;
+	d->said[d->n_said] = 0;
+	if (n > 0 && !strchr(d->said, '\n') && d->n_said < sizeof(d->said) - 1)
+		return;
+	d->said[strcspn(d->said, "\n")] = 0;
+	d->done = true;
+	d->ok = strcmp(d->said, "ready") == 0;
+}
+
+void cli_daemons_wait(struct cli_daemon *d, size_t n, uint64_t ns)
+{
+	struct pollfd p[CONF_MAX_TARGETS];
+	struct cli_daemon *who[CONF_MAX_TARGETS];
+	uint64_t end = cli_now() + ns, now;
+
+	while ((now = cli_now()) < end && !cli_signal) {
+		nfds_t m = 0;
+
+		for (size_t i = 0; i < n; i++) {
+			if (d[i].done)
+				continue;
+			who[m] = &d[i];
+			p[m++] = (struct pollfd){ d[i].notify, POLLIN, 0 };
+		}
+		if (!m)
+			return;
+		if (poll(p, m, (int)((end - now) / NSEC_PER_MSEC) + 1) <= 0)
+			continue;
+		for (nfds_t i = 0; i < m; i++)
+			if (p[i].revents)
+				listen_to(who[i]);
+	}
 }

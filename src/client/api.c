@@ -500,7 +500,7 @@ int sheaf_close(struct sheaf_file *f)
 	if (!op)
 		return -ENOMEM;
 	if (!fs->driving)
-		lead(fs, 0); /* nobody looked at the links since: one may have broken, and data with it */
+		lead(fs, 0); /* nobody looked at the links since: one may have broken */
 	client_close(op, f->f);
 	r = (int)end(fs, op);
 	free(f);
@@ -851,6 +851,19 @@ int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_se
 	cop_free(op);
 	pthread_mutex_unlock(&fs->lock);
 	return 0;
+}
+
+int sheaf_ping(struct sheaf *fs, int i)
+{
+	struct cop *op;
+
+	if (i < 0 || i >= sheaf_server_count(fs))
+		return -EINVAL;
+	op = begin(fs, NULL);
+	if (!op)
+		return -ENOMEM;
+	client_ping(op, (uint32_t)i);
+	return (int)end(fs, op);
 }
 
 static void text(char *out, size_t n, struct wire_bytes b)

@@ -111,6 +111,7 @@ uint32_t client_targets(const struct client *c);
 const struct conf_target *client_target(const struct client *c, uint32_t i);
 void client_status(struct cop *op, uint32_t target, uint64_t timeout_ns);
 void client_requests(struct cop *op, uint32_t target, uint64_t timeout_ns);
+void client_ping(struct cop *op, uint32_t target);
 void client_bye(struct cop *op); /* ends our sessions with the servers we have links to */
 
 void attr_to_stat(const struct wire_attr *a, struct stat *st);

@@ -259,7 +259,8 @@ static bool sync_step(struct req *q)
 		report(op, s);
 		break;
 	case FINISH:
-		e = s->verdict && !(s->closing && s->verdict == -EKEYEXPIRED) ? s->verdict : q->error;
+		e = s->verdict && !(s->closing && s->verdict == -EKEYEXPIRED) ? s->verdict :
+										q->error;
 		if (s->closing) /* a session that was lost has closed it already */
 			file_free(f);
 		return cop_end(op, e == -ESTALE || (s->closing && e == -EBADF) ? -EIO : e);

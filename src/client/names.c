@@ -227,6 +227,11 @@ void client_requests(struct cop *op, uint32_t target, uint64_t timeout_ns)
 	ask(op, OP_REQUESTS, target, timeout_ns, XDR_ANY(xdr_wire_requests_res));
 }
 
+void client_ping(struct cop *op, uint32_t target)
+{
+	ask(op, OP_PING, target, op->c->timeout_ns, XDR_ANY(xdr_wire_void_res));
+}
+
 enum { BYE, BYE_END };
 static const char *const bye_names[] = { "bye", "end" };
 

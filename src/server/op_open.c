@@ -323,7 +323,8 @@ static bool close_step(struct req *q)
 		break;
 	case DROP:
 		req_goto(q, CLOSED);
-		if (o && a->w.doubt) /* a write of it may still come: a fence, then the objects tell */
+		if (o &&
+		    a->w.doubt) /* a write of it may still come: a fence, then the objects tell */
 			o->inode->orphaned = true;
 		if (o)
 			open_drop(o);

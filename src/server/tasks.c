@@ -163,6 +163,11 @@ static bool step(struct req *q)
 {
 	struct task *t = container_of(q, struct task, q);
 
+	if (t->srv->stopping && q->state != END) { /* its row brings it back after the restart */
+		req_goto(q, END);
+		q->error = -ESHUTDOWN;
+		return true;
+	}
 	switch (q->state) {
 	case LOCK:
 		req_goto(q, START);
@@ -273,7 +278,7 @@ static bool end_step(struct req *q)
 	case DROP:
 		req_goto(q, FORGET);
 		drop_opens(t->session);
-		if (!t->srv->meta)
+		if (!t->srv->meta || t->srv->stopping) /* it expires again after the next start */
 			break;
 		t->change.arena = &t->arena;
 		t->change.rec = (struct wire_record){ .kind = REC_SESSION_END,

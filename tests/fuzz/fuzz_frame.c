@@ -54,8 +54,8 @@ static void make_pieces(struct sink_state *s, uint32_t length)
 static int on_head(void *arg, const struct wire_frame_head *h)
 {
 	struct sink_state *s = arg;
-	uint32_t max = h->kind == FRAME_DATA ? CHUNK_MAX :
-		       h->kind >= FRAME_PULL ? 0 :
+	uint32_t max = h->kind == FRAME_DATA	? CHUNK_MAX :
+		       h->kind >= FRAME_PULL	? 0 :
 		       h->kind >= FRAME_REQUEST ? MSG_MAX :
 						  HELLO_MAX;
 
@@ -102,7 +102,8 @@ static int on_data_end(void *arg, int32_t status)
 	if (s->strict) {
 		assert(status == s->status[s->ends]);
 		for (size_t i = 0; i < s->n_pieces && !s->drop; i++)
-			assert(memcmp(s->pieces[i], s->body[s->ends] + i * s->piece, piece_len(s, i)) == 0);
+			assert(memcmp(s->pieces[i], s->body[s->ends] + i * s->piece,
+				      piece_len(s, i)) == 0);
 	}
 	s->ends++;
 	assert(s->ends == s->heads);

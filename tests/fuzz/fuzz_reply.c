@@ -338,7 +338,8 @@ static void say_reply(uint64_t tag, int32_t status, const void *body, size_t n)
 	xdr_wire_rep_head(&x, &h);
 	n = MIN(n, xdr_left(&x));
 	memcpy(x.p, body, n);
-	say_frame((struct wire_frame_head){ .kind = FRAME_REPLY, .tag = tag }, buf, xdr_used(&x) + n);
+	say_frame((struct wire_frame_head){ .kind = FRAME_REPLY, .tag = tag }, buf,
+		  xdr_used(&x) + n);
 }
 
 static void shake_hands(void)
@@ -366,20 +367,25 @@ static void shake_hands(void)
 }
 
 /* An honest result; data of reads that are not inline do not come. */
-static void help(const struct request *r, uint32_t unit)
+static void help(const struct request *r, uint32_t unit, unsigned twist)
 {
 	static uint8_t buf[MSG_MAX];
 	static const uint8_t bytes[INLINE_MAX];
 	uint32_t targets[2] = { 0, 0 };
-	struct wire_attr at = { .ino = 5, .gen = 1, .mode = S_IFREG | 0644, .nlink = 1, .unsettled = true };
-	struct wire_layout_rec lay = { .version = 1, .unit = unit, .obj_gen = 1, .n_targets = 2,
-				       .targets = targets };
+	struct wire_attr at = {
+		.ino = 5, .gen = 1, .mode = S_IFREG | 0644, .nlink = 1, .unsettled = true
+	};
+	struct wire_layout_rec lay = {
+		.version = 1, .unit = unit, .obj_gen = 1, .n_targets = 2, .targets = targets
+	};
 	struct wire_capability cap = { .ino = 5, .rights = 3, .epoch = 1 };
-	struct wire_session_res session = { 7, r->resumes, SESSION_SLOTS, 30000, 1 };
+	struct wire_session_res session = { 7, r->resumes && !(twist & 2), SESSION_SLOTS, 30000,
+					    1 + (twist & 1) };
 	struct wire_open_res open = { at, lay, cap, false };
 	struct wire_getattr_res getattr = { at, lay, cap };
 	struct wire_cap_res fresh = { cap, lay, at };
-	struct wire_read_res read_ = { UINT64_C(1) << 40, { (uint32_t)MIN(r->bytes, INLINE_MAX), bytes } };
+	struct wire_read_res read_ = { UINT64_C(1) << 40,
+				       { (uint32_t)MIN(r->bytes, INLINE_MAX), bytes } };
 	struct wire_write_res write_ = { 1 << 20, 5 };
 	struct wire_object_res object = { 70000, 5 };
 	struct wire_dir_entry entry = { 3, { 5, 1 }, S_IFREG, wire_text("name") };
@@ -462,7 +468,9 @@ static void op_done(struct cop *cop)
 
 static void start_transfer(struct op_state *o, bool write, unsigned big)
 {
-	static const size_t sizes[][3] = { { 100, 1, 7 }, { 9000, 50, 1 }, { 70000, 4096, 300000 } };
+	static const size_t sizes[][3] = { { 100, 1, 7 },
+					   { 9000, 50, 1 },
+					   { 70000, 4096, 300000 } };
 	uint64_t off = 0;
 
 	for (int i = 0; i < 3; i++) {
@@ -489,14 +497,14 @@ static void start_op(unsigned what)
 
 	for (int i = 0; i < OPS && !o; i++)
 		o = g.ops[i].busy ? NULL : &g.ops[i];
-	if (!o || (!g.file && what % 12 < 8))
+	if (!o || (!g.file && what % 16 < 8))
 		return;
 	*o = (struct op_state){ .busy = true };
 	o->cop = cop_new(g.client, &(struct sheaf_cred){ 0 });
 	assert(o->cop);
 	o->cop->done = op_done;
 	o->cop->user = o;
-	switch (what % 12) {
+	switch (what % 16) {
 	case 0:
 	case 1:
 	case 2:
@@ -531,6 +539,18 @@ static void start_op(unsigned what)
 	case 10:
 		client_readdir(o->cop, root, 0, 100);
 		break;
+	case 11:
+		client_getattr(o->cop, (struct sheaf_handle){ 5, 1 });
+		break;
+	case 12:
+		client_truncate(o->cop, (struct sheaf_handle){ 5, 1 }, 100);
+		break;
+	case 13:
+		client_status(o->cop, 0, 3 * NSEC_PER_SEC);
+		break;
+	case 14:
+		client_mkdir(o->cop, root, "d", 0755);
+		break;
 	default:
 		client_rename(o->cop, root, "a", root, "b", 0);
 		break;
@@ -551,7 +571,8 @@ static uint32_t word(const uint8_t *p, size_t n, size_t at)
 static void bulk_step(unsigned kind, const uint8_t *p, size_t n)
 {
 	static uint8_t zeros[512 * KIB];
-	struct request r = g.n_pending ? g.pending[n ? p[0] % g.n_pending : 0] : (struct request){ .tag = 3 };
+	struct request r = g.n_pending ? g.pending[n ? p[0] % g.n_pending : 0] :
+					 (struct request){ .tag = 3 };
 	struct wire_frame_head h = { .kind = kind == S_DATA ? FRAME_DATA : FRAME_PULL,
 				     .tag = r.tag,
 				     .at = word(p, n, 1) % (r.mem_len + 2),
@@ -581,7 +602,7 @@ static void step(unsigned kind, const uint8_t *p, size_t n)
 			shake_hands();
 		} else {
 			r = take_request(kind == S_CANCEL_OLD);
-			help(&r, n ? 4096u * p[0] : 65536);
+			help(&r, n ? 4096u * p[0] : 65536, n > 1 ? p[1] : 0);
 		}
 		break;
 	case S_RESULT:
@@ -623,10 +644,11 @@ static void step(unsigned kind, const uint8_t *p, size_t n)
 
 static void start(void)
 {
-	static const char text[] = "[cluster]\nid = 00000000-0000-4000-8000-000000000001\nkey = key\n"
-				   "server_key = server.key\ntimeout = 5\nlease = 30\n"
-				   "[server.0]\nname = server0\naddress = 127.0.0.1:1\n"
-				   "roles = meta data\nstorage = s0\n";
+	static const char text[] =
+		"[cluster]\nid = 00000000-0000-4000-8000-000000000001\nkey = key\n"
+		"server_key = server.key\ntimeout = 5\nlease = 30\n"
+		"[server.0]\nname = server0\naddress = 127.0.0.1:1\n"
+		"roles = meta data\nstorage = s0\n";
 	struct client_opts o = { .loop = &g.loop, .key = { 5 } };
 	char err[256];
 
@@ -722,10 +744,11 @@ static void write_seed(const char *name, const struct seed *s)
 
 static void write_corpus(void)
 {
-	static const uint8_t whole[] = { 0, 0, 0, 0, 0, 0x20, 0 }, beyond[] = { 0x80, 0, 0, 9, 9, 0, 0 };
+	static const uint8_t whole[] = { 0, 0, 0, 0, 0, 0x20, 0 },
+			     beyond[] = { 0x80, 0, 0, 9, 9, 0, 0 };
 	char name[32];
 
-	for (uint8_t what = 0; what < 12; what++) {
+	for (uint8_t what = 0; what < 16; what++) {
 		struct seed s = opened();
 
 		add(&s, S_START, &what, 1);
@@ -740,7 +763,7 @@ static void write_corpus(void)
 		add(&s, S_BREAK, "", 0);
 		add(&s, S_TIME, "\2", 1);
 		for (int i = 0; i < 8; i++)
-			add(&s, S_HELPFUL, "\1", 1);
+			add(&s, S_HELPFUL, i < 3 ? "\1\3" : "\1", i < 3 ? 2 : 1);
 		add(&s, S_STATUS, "\0\0\177", 3);
 		add(&s, S_WRONG, "\0\0\0\0\0\1", 6);
 		add(&s, S_TIME, "\47", 1);

@@ -29,6 +29,7 @@ enum { /* second byte */
        G_WRONG_SESSION = 2,
        G_SERVER = 4, /* over a link of a server */
        G_INLINE = 8,
+       G_RESTART = G_LEASE | G_WRONG_SESSION, /* both: the server is killed and comes back */
        G_TURNS = 0xf0,
 };
 
@@ -67,6 +68,8 @@ static void fresh_link(int i, uint32_t role)
 	if (links[i])
 		pipe_free(links[i]);
 	links[i] = pipe_new(&w, role);
+	if (i)
+		links[i]->l.ops = &pipe_ops_file;
 	pipe_session(&w, links[i]);
 }
 
@@ -117,7 +120,8 @@ static void sign_again(struct wire_capability *c)
 {
 	struct meta_node n = { .attr.ino = files[c->ino % FILES].ino,
 			       .layout.obj_gen = 1,
-			       .epoch = MAX(c->epoch % 8, disk_floor(w.srv->disk, files[c->ino % FILES].ino)) };
+			       .epoch = MAX(c->epoch % 8,
+					    disk_floor(w.srv->disk, files[c->ino % FILES].ino)) };
 
 	cap_make(w.srv, c, &n, 3, c->client);
 }
@@ -253,6 +257,22 @@ static void turn_some(unsigned n)
 		world_turn(&w);
 }
 
+static void restart_server(void)
+{
+	if (!disk_idle(w.srv->disk)) /* it would keep the lock of its directory */
+		world_settle(&w);
+	list_init(&w.jobs); /* a crash: what is under way never ends */
+	server_abandon(w.srv);
+	CHECK(list_empty(&w.loop.all));
+	for (int i = 0; i < 2; i++) {
+		pipe_free(links[i]);
+		links[i] = NULL;
+	}
+	world_start_server(&w);
+	for (int i = 0; i < 2; i++)
+		fresh_link(i, LINK_CLIENT);
+}
+
 static void send_one(const uint8_t flags[2], const uint8_t *from, size_t len)
 {
 	static uint8_t body[MSG_MAX];
@@ -276,7 +296,9 @@ static void send_one(const uint8_t flags[2], const uint8_t *from, size_t len)
 	turn_some(flags[1] >> 4);
 	if (flags[0] & F_CLOSE)
 		link_close(&p->l, -ECONNRESET);
-	if (flags[1] & G_LEASE)
+	if ((flags[1] & G_RESTART) == G_RESTART)
+		restart_server();
+	else if (flags[1] & G_LEASE)
 		world_pass(&w, 31 * NSEC_PER_SEC);
 	if (!(flags[0] & F_NO_WAIT))
 		world_settle(&w);
@@ -310,8 +332,8 @@ static void write_seed(const char *name, const uint8_t *p, size_t n)
 	fclose(f);
 }
 
-static size_t seed_message(uint8_t *out, uint8_t f, uint8_t g, uint32_t op, uint32_t slot, xdr_any filter,
-			   void *args)
+static size_t seed_message(uint8_t *out, uint8_t f, uint8_t g, uint32_t op, uint32_t slot,
+			   xdr_any filter, void *args)
 {
 	struct wire_req_head h = { .op = op, .slot = slot, .time_left_ms = 1000 };
 	struct xdr x;
@@ -341,7 +363,9 @@ static void write_corpus(void)
 	struct wire_session_args session = { .client = wire_text("again") };
 	struct wire_lookup_args lookup = { root };
 	struct wire_getattr_args getattr = { files[1], true };
-	struct wire_setattr_args setattr = { .h = files[1], .which = SET_MODE | SET_MTIME, .mode = 0600 };
+	struct wire_setattr_args setattr = { .h = files[1],
+					     .which = SET_MODE | SET_MTIME,
+					     .mode = 0600 };
 	struct wire_open_args open = { .where = fresh, .id = 9, .flags = 7, .mode = 0644 };
 	struct wire_open_args retrunc = { .where = root, .id = 10, .flags = 19 };
 	struct wire_close_args close_ = { files[1], 2, wrote };
@@ -404,8 +428,12 @@ static void write_corpus(void)
 		n = seed_message(buf, 0, rows[i].g, rows[i].op, 0, rows[i].filter, rows[i].args);
 		write_seed(rows[i].name, buf, n);
 		/* twice side by side, on two slots */
-		n = seed_message(buf, F_NO_WAIT, rows[i].g, rows[i].op, 0, rows[i].filter, rows[i].args);
-		n += seed_message(buf + n, 0, rows[i].g, rows[i].op, 1, rows[i].filter, rows[i].args);
+		n = seed_message(buf, F_NO_WAIT, rows[i].g, rows[i].op, 0, rows[i].filter,
+				 rows[i].args);
+		n += seed_message(buf + n, 0, rows[i].g, rows[i].op, 1, rows[i].filter,
+				  rows[i].args);
+		n += seed_message(buf + n, 0, i % 3 ? rows[i].g : G_RESTART, rows[i].op, 2,
+				  rows[i].filter, rows[i].args);
 		snprintf(name, sizeof(name), "twice_%s", rows[i].name);
 		write_seed(name, buf, n);
 	}

@@ -6,8 +6,9 @@
 #include "sim_priv.h"
 #include "sim_world.h"
 
-const char *const fault_names[] = { "cuts", "partitions", "kills", "power losses", "clean stops",
-				    "disk errors", "full disks", "dead clients", "exiles" };
+const char *const fault_names[] = { "cuts",	    "partitions",   "kills",
+				    "power losses", "clean stops",  "disk errors",
+				    "full disks",   "dead clients", "exiles" };
 
 /* ---- targets ---- */
 
@@ -248,7 +249,8 @@ static void exile(struct world *w)
 
 void faults_choose(struct world *w)
 {
-	static const uint32_t chance[] = { 500000, 300000, 350000, 400000, 250000, 150000, 100000, 150000, 70000 };
+	static const uint32_t chance[] = { 500000, 300000, 350000, 400000, 250000,
+					   150000, 100000, 150000, 70000 };
 	struct sim *s = &w->sim;
 
 	if (sim_chance(s, 100000))
@@ -299,6 +301,26 @@ static void strike(struct world *w, enum fault f)
 	w->count->faults[f]++;
 }
 
+static void ambush(void *arg)
+{
+	struct world *w = arg;
+
+	if (!w->healing && !w->failed)
+		strike(w, FAULT_POWER);
+}
+
+void faults_ambush(struct world *w, enum do_kind kind)
+{
+	struct sim *s = &w->sim;
+
+	if (!w->enabled[FAULT_POWER] || !w->armed || w->healing || !w->faults_left)
+		return;
+	if (!sim_chance(s, kind == DO_TRUNCATE ? 200000 : 40000))
+		return;
+	w->faults_left--;
+	sim_after(s, sim_between(s, 1, NSEC_PER_MSEC), ambush, w);
+}
+
 static void tick(void *arg)
 {
 	struct world *w = arg;
@@ -313,7 +335,9 @@ static void tick(void *arg)
 		strike(w, f);
 		w->faults_left--;
 	}
-	sim_after(s, sim_between(s, NSEC_PER_MSEC, sim_chance(s, 500000) ? 100 * NSEC_PER_MSEC : 6 * NSEC_PER_SEC),
+	sim_after(s,
+		  sim_between(s, NSEC_PER_MSEC,
+			      sim_chance(s, 500000) ? 100 * NSEC_PER_MSEC : 6 * NSEC_PER_SEC),
 		  tick, w);
 }
 
@@ -321,6 +345,7 @@ void faults_start(struct world *w)
 {
 	struct sim_faults *f = &w->sim.faults;
 
+	w->armed = true;
 	if (w->enabled[FAULT_CUT]) {
 		f->cut = (uint32_t)sim_between(&w->sim, 100, 5000);
 		f->refuse = 50000;
@@ -328,7 +353,7 @@ void faults_start(struct world *w)
 	if (w->enabled[FAULT_DISK]) {
 		f->read_eio = 2000;
 		f->write_eio = 500;
-		f->sync_eio = 20000;
+		f->sync_eio = (uint32_t)sim_between(&w->sim, 5000, 80000);
 		w->count->faults[FAULT_DISK]++;
 	}
 	if (w->enabled[FAULT_FULL]) {

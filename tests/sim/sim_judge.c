@@ -13,9 +13,9 @@
 #define REST_NS (10 * NSEC_PER_SEC) /* after an error of the network */
 #define POISON 0xa5
 
-const char *const do_names[] = { "open",  "close",  "read",	"write",  "fsync",
-				 "truncate", "stat",  "fstat",	"unlink", "rename",
-				 "mkdir", "rmdir", "readdir", "chmod",  "utimens", "bye" };
+const char *const do_names[] = { "open",    "close", "read",	"write",  "fsync", "truncate",
+				 "stat",    "fstat", "unlink",	"rename", "mkdir", "rmdir",
+				 "readdir", "chmod", "utimens", "bye" };
 
 static const struct sheaf_handle root = { 1, 1 };
 static const struct sheaf_cred root_cred = { 0 };
@@ -330,9 +330,9 @@ static void note_op(struct op *op, int64_t result)
 		snprintf(what, sizeof(what), " %llu", (unsigned long long)op->size);
 	else
 		snprintf(what, sizeof(what), " %s %s %o", op->path, op->path2, (unsigned)op->flags);
-	world_note(w, op->f ? op->f->id : NO_FILE, "c%u #%u %s%s%s = %lld (from %.6f)", op->a->id, op->number,
-		   do_names[op->kind], op->resolving ? "?" : "", what, (long long)result,
-		   (double)op->began / 1e9);
+	world_note(w, op->f ? op->f->id : NO_FILE, "c%u #%u %s%s%s = %lld (from %.6f)", op->a->id,
+		   op->number, do_names[op->kind], op->resolving ? "?" : "", what,
+		   (long long)result, (double)op->began / 1e9);
 }
 
 static bool soft(int64_t e)
@@ -726,8 +726,9 @@ static void judge_error(struct op *op, int64_t e)
 		w->count->soft++;
 		op->a->rest_until = w->sim.now + REST_NS;
 	} else if (!excused(op, e)) {
-		world_fail(w, op->f ? op->f->id : 0, "%s %s %s: %s (%lld) after %.3f s", do_names[op->kind],
-			   op->path, op->path2, error_text((int)e), (long long)e, (double)took / 1e9);
+		world_fail(w, op->f ? op->f->id : 0, "%s %s %s: %s (%lld) after %.3f s",
+			   do_names[op->kind], op->path, op->path2, error_text((int)e),
+			   (long long)e, (double)took / 1e9);
 		return;
 	}
 	failed(op);
@@ -752,12 +753,14 @@ void op_judge(struct op *op, struct cop *cop)
 	else if (result < 0)
 		judge_error(op, result);
 	else if (op->expect)
-		world_fail(w, op->f ? op->f->id : 0, "%s %s %s succeeded, not %s", do_names[op->kind],
-			   op->path, op->path2, error_text(op->expect));
+		world_fail(w, op->f ? op->f->id : 0, "%s %s %s succeeded, not %s",
+			   do_names[op->kind], op->path, op->path2, error_text(op->expect));
 	else if (op->kind == DO_READDIR)
 		more = judge_readdir(op, cop);
 	else
 		judge_ok(op, cop, result);
+	if (result >= 0 && (op->kind == DO_FSYNC || on_names(op->kind) || op->kind == DO_TRUNCATE))
+		faults_ambush(w, op->kind);
 	doubt = result < 0 && result != op->expect && in_doubt(op) && !w->failed;
 	if (op->kind == DO_CLOSE)
 		*op->h = (struct handle){ 0 };

@@ -34,7 +34,9 @@ static void remove_scratch(void)
 static int make_scratch(void)
 {
 	const char *tmp = getenv("TMPDIR");
-	const char *dir = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : tmp && strlen(tmp) < 40 ? tmp : "/tmp";
+	const char *dir = access("/dev/shm", W_OK) == 0 ? "/dev/shm" :
+			  tmp && strlen(tmp) < 40	? tmp :
+							  "/tmp";
 
 	snprintf(scratch, sizeof(scratch), "%s/sheaf-sim-XXXXXX", dir);
 	if (!mkdtemp(scratch)) {
@@ -48,11 +50,12 @@ static int make_scratch(void)
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: sheaf-sim [--seeds N | --seeds A:B | --seed S] [--verbose] [--hash]\n"
-			"       sheaf-sim --selftest\n"
-			"\n"
-			"Runs seeds A to B-1 (0 to N-1; default 0 to 299). --hash prints the trace hash\n"
-			"of each. SHEAF_SIM_SCALE: operations of a client in percent.\n");
+	fprintf(stderr,
+		"usage: sheaf-sim [--seeds N | --seeds A:B | --seed S] [--verbose] [--hash]\n"
+		"       sheaf-sim --selftest\n"
+		"\n"
+		"Runs seeds A to B-1 (0 to N-1; default 0 to 299). --hash prints the trace hash\n"
+		"of each. SHEAF_SIM_SCALE: operations of a client in percent.\n");
 	return 2;
 }
 
@@ -93,7 +96,8 @@ static int parse(struct options *o, int argc, char **argv)
 			o->selftest = true;
 		} else if (!strcmp(argv[i], "--seeds") && !parse_seeds(o, next)) {
 			i++;
-		} else if (!strcmp(argv[i], "--seed") && !parse_number(next, &end, &o->first) && !*end) {
+		} else if (!strcmp(argv[i], "--seed") && !parse_number(next, &end, &o->first) &&
+			   !*end) {
 			o->last = o->first + 1;
 			o->single = true;
 			i++;
@@ -114,9 +118,8 @@ static double now_s(void)
 
 static void summary(const struct options *o, const struct counters *c, double seconds)
 {
-	printf("%llu seeds, %llu operations, %llu events",
-	       (unsigned long long)(o->last - o->first), (unsigned long long)c->ops,
-	       (unsigned long long)c->events);
+	printf("%llu seeds, %llu operations, %llu events", (unsigned long long)(o->last - o->first),
+	       (unsigned long long)c->ops, (unsigned long long)c->events);
 	for (int i = 0; i < FAULT_KINDS; i++)
 		printf(", %llu %s", (unsigned long long)c->faults[i], fault_names[i]);
 	printf(", %llu timeouts, %llu files unchecked, %.1f s\n", (unsigned long long)c->soft,
@@ -135,7 +138,8 @@ static int run_seed(const struct options *o, uint64_t seed, struct counters *c)
 	if (world_run(seed, &w, c, &hash))
 		return 1;
 	if (o->hash)
-		printf("seed %llu hash %016llx\n", (unsigned long long)seed, (unsigned long long)hash);
+		printf("seed %llu hash %016llx\n", (unsigned long long)seed,
+		       (unsigned long long)hash);
 	fflush(stdout);
 	if (o->single || o->hash || seed - o->first >= TWICE)
 		return 0;

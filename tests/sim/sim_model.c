@@ -414,7 +414,8 @@ static bool lost_lately(const struct op *op)
 	const struct world *w = op->a->w;
 
 	for (uint32_t t = 0; t < w->conf.n_targets; t++)
-		if (w->targets[t].last_loss && w->targets[t].last_loss + 10 * NSEC_PER_SEC > op->began)
+		if (w->targets[t].last_loss &&
+		    w->targets[t].last_loss + 10 * NSEC_PER_SEC > op->began)
 			return true;
 	return false;
 }
@@ -505,7 +506,8 @@ void model_size_seen(struct op *op, uint64_t size)
 		return;
 	if (size < MIN(op->size_lo, f->size_lo) || size > f->size_hi) {
 		world_fail(w, f->id, "file %u has size %llu, not %llu to %llu", f->id,
-			   (unsigned long long)size, (unsigned long long)MIN(op->size_lo, f->size_lo),
+			   (unsigned long long)size,
+			   (unsigned long long)MIN(op->size_lo, f->size_lo),
 			   (unsigned long long)f->size_hi);
 		return;
 	}

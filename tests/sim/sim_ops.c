@@ -247,7 +247,8 @@ static bool choose_data(struct op *op)
 static bool choose_handle(struct op *op)
 {
 	op->h = open_handle(op, -1);
-	if (!op->h || (op->kind == DO_CLOSE && op->h->f->n_owners && !sim_chance(sim_of(op), 300000)))
+	if (!op->h ||
+	    (op->kind == DO_CLOSE && op->h->f->n_owners && !sim_chance(sim_of(op), 300000)))
 		return false;
 	if (op->kind == DO_FSTAT && op->h->f->n_looking && !op->h->f->n_owners)
 		return false;
@@ -292,7 +293,8 @@ static bool choose_dir(struct op *op)
 
 	op->name = -1;
 	op->mode = 0755;
-	op->dir = (int)sim_between(s, op->kind == DO_READDIR ? 0 : 1, op->kind == DO_READDIR ? 3 : 2);
+	op->dir =
+		(int)sim_between(s, op->kind == DO_READDIR ? 0 : 1, op->kind == DO_READDIR ? 3 : 2);
 	return true;
 }
 
@@ -318,13 +320,13 @@ static const struct {
 	uint32_t weight;
 	bool (*choose)(struct op *op);
 } choices[] = {
-	{ DO_OPEN, 22, choose_open },	    { DO_READ, 24, choose_data },
-	{ DO_WRITE, 26, choose_data },	    { DO_FSYNC, 8, choose_handle },
-	{ DO_CLOSE, 7, choose_handle },	    { DO_FSTAT, 3, choose_handle },
-	{ DO_TRUNCATE, 4, choose_truncate }, { DO_STAT, 6, choose_look },
+	{ DO_OPEN, 22, choose_open },	     { DO_READ, 24, choose_data },
+	{ DO_WRITE, 26, choose_data },	     { DO_FSYNC, 8, choose_handle },
+	{ DO_CLOSE, 7, choose_handle },	     { DO_FSTAT, 3, choose_handle },
+	{ DO_TRUNCATE, 6, choose_truncate }, { DO_STAT, 6, choose_look },
 	{ DO_UNLINK, 6, choose_unlink },     { DO_RENAME, 5, choose_rename },
-	{ DO_MKDIR, 4, choose_dir },	    { DO_RMDIR, 2, choose_dir },
-	{ DO_READDIR, 3, choose_dir },	    { DO_CHMOD, 2, choose_attr },
+	{ DO_MKDIR, 4, choose_dir },	     { DO_RMDIR, 2, choose_dir },
+	{ DO_READDIR, 3, choose_dir },	     { DO_CHMOD, 2, choose_attr },
 	{ DO_UTIMENS, 1, choose_attr },
 };
 

@@ -9,7 +9,8 @@
 
 bool peek_idle(const struct server *s)
 {
-	return server_idle(s) && list_empty(&s->tasks) && list_empty(&s->delayed) && !s->loop->n_reqs;
+	return server_idle(s) && list_empty(&s->tasks) && list_empty(&s->delayed) &&
+	       !s->loop->n_reqs;
 }
 
 struct rows {
@@ -60,8 +61,8 @@ int peek_check(const struct server *s, uint32_t max_sessions, char *why, size_t 
 		return 1;
 	}
 	if (s->sessions.count > max_sessions) {
-		snprintf(why, n, "%u sessions are left, at most %u have an owner", s->sessions.count,
-			 max_sessions);
+		snprintf(why, n, "%u sessions are left, at most %u have an owner",
+			 s->sessions.count, max_sessions);
 		return 1;
 	}
 	list_for_each(ss, &s->sessions.all, all)
@@ -70,7 +71,8 @@ int peek_check(const struct server *s, uint32_t max_sessions, char *why, size_t 
 			return 1;
 		}
 	if (s->opens.count || s->inodes.count) {
-		snprintf(why, n, "%zu opens and %zu inodes are left", s->opens.count, s->inodes.count);
+		snprintf(why, n, "%zu opens and %zu inodes are left", s->opens.count,
+			 s->inodes.count);
 		return 1;
 	}
 	return s->meta ? check_meta(s, why, n) : 0;

@@ -21,7 +21,8 @@ bool op_run(struct op *op)
 
 	op_begin(op);
 	if (!sim_run(&w->sim, ended, op, PATIENCE)) {
-		world_fail(w, op->f ? op->f->id : 0, "%s %s does not end", do_names[kind], op->path);
+		world_fail(w, op->f ? op->f->id : 0, "%s %s does not end", do_names[kind],
+			   op->path);
 		world_requests(w);
 	}
 	return !w->failed;
@@ -128,7 +129,8 @@ static bool read_all(struct actor *a, struct handle *h)
 	for (size_t i = 0, k; ok && i < l.n; i = k) {
 		for (k = i + 1; k < l.n && l.v[k] == l.v[k - 1] + 1 && k - i < 64; k++)
 			;
-		ok = read_range(a, h, l.v[i] * MODEL_PAGE, (l.v[k - 1] - l.v[i] + 1) * MODEL_PAGE + 100);
+		ok = read_range(a, h, l.v[i] * MODEL_PAGE,
+				(l.v[k - 1] - l.v[i] + 1) * MODEL_PAGE + 100);
 	}
 	free(l.v);
 	return ok;

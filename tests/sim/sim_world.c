@@ -56,9 +56,9 @@ static void print_in_flight(struct world *w)
 			const struct op *op = &w->actors[i].lanes[k];
 
 			if (op->busy)
-				printf("  under way: c%u #%u %s %s (file %u, from %.6f)\n", i, op->number,
-				       do_names[op->kind], op->path, op->f ? op->f->id : 0,
-				       (double)op->began / 1e9);
+				printf("  under way: c%u #%u %s %s (file %u, from %.6f)\n", i,
+				       op->number, do_names[op->kind], op->path,
+				       op->f ? op->f->id : 0, (double)op->began / 1e9);
 		}
 }
 
@@ -69,7 +69,8 @@ void world_fail(struct world *w, uint32_t file, const char *fmt, ...)
 	if (w->failed)
 		return;
 	w->failed = true;
-	printf("seed %llu failed at %.6f: ", (unsigned long long)w->sim.seed, (double)w->sim.now / 1e9);
+	printf("seed %llu failed at %.6f: ", (unsigned long long)w->sim.seed,
+	       (double)w->sim.now / 1e9);
 	va_start(ap, fmt);
 	vprintf(fmt, ap);
 	va_end(ap);
@@ -77,7 +78,8 @@ void world_fail(struct world *w, uint32_t file, const char *fmt, ...)
 	       "--verbose\n",
 	       w->conf.n_targets, w->on_hub ? "loop" : "tcp", w->n_actors, w->conf.stripe_unit,
 	       w->conf.width, (unsigned long long)w->sim.seed);
-	for (size_t i = w->n_notes > 4000 ? w->n_notes - 4000 : 0; i < w->n_notes && !w->verbose; i++)
+	for (size_t i = w->n_notes > 4000 ? w->n_notes - 4000 : 0; i < w->n_notes && !w->verbose;
+	     i++)
 		if (!file || !w->notes[i].file || w->notes[i].file == file)
 			print_note(&w->notes[i]);
 	print_in_flight(w);
@@ -88,8 +90,8 @@ static void print_loop(const char *name, const struct loop *l)
 	const struct req *q;
 
 	list_for_each(q, &l->all, all)
-		printf("  %s: %s is in state %s since %.6f, born %.6f, pending %u, error %d\n", name,
-		       q->ops->name, q->ops->state_names[q->state], (double)q->since / 1e9,
+		printf("  %s: %s is in state %s since %.6f, born %.6f, pending %u, error %d\n",
+		       name, q->ops->name, q->ops->state_names[q->state], (double)q->since / 1e9,
 		       (double)q->born / 1e9, q->pending, q->error);
 }
 
@@ -156,7 +158,9 @@ static void make_targets(struct world *w, const char *dir)
 static void make_actor(struct world *w, uint32_t i)
 {
 	struct actor *a = &w->actors[i];
-	struct client_opts o = { .loop = &a->loop, .conf = &w->conf, .hub = w->on_hub ? &w->hub : NULL };
+	struct client_opts o = { .loop = &a->loop,
+				 .conf = &w->conf,
+				 .hub = w->on_hub ? &w->hub : NULL };
 	char name[16];
 
 	a->w = w;

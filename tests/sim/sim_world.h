@@ -64,7 +64,8 @@ struct mfile {
 	uint64_t size_lo, size_hi; /* what it may be now */
 	uint64_t size_safe; /* what a power loss leaves at least */
 	uint64_t owed_end[MAX_CLIENTS + 1];
-	uint64_t wrote_end[MAX_CLIENTS + 1]; /* what a sync or close records, whatever became of the data */
+	uint64_t wrote_end[MAX_CLIENTS +
+			   1]; /* what a sync or close records, whatever became of the data */
 	struct htab pages;
 	uint64_t block; /* of a shared file: block k belongs to client k mod n_owners */
 	uint32_t n_owners;
@@ -77,7 +78,8 @@ void model_write_begin(struct op *op);
 void model_write_end(struct op *op, bool acknowledged);
 void model_read_end(struct op *op, uint64_t count);
 void model_synced(struct op *op);
-void model_forgiven(struct mfile *f, const struct actor *a); /* an error was said: nothing is owed */
+void model_forgiven(struct mfile *f,
+		    const struct actor *a); /* an error was said: nothing is owed */
 void model_opened(struct op *op);
 void model_closed(struct op *op);
 void model_truncated(struct mfile *f, uint64_t size);
@@ -232,7 +234,7 @@ struct world {
 	uint64_t heal_at[SIM_MAX_NODES][SIM_MAX_NODES];
 	bool enabled[FAULT_KINDS];
 	uint32_t faults_left, n_unclean;
-	bool healing;
+	bool armed, healing;
 	bool long_outages; /* some outlast the timeout of a call */
 	uint32_t seq, n_ops, n_files;
 	uint64_t span; /* most files stay below */
@@ -267,6 +269,8 @@ void world_requests(struct world *w); /* what hangs, on every loop */
 void faults_choose(struct world *w);
 void faults_start(struct world *w);
 void faults_heal(struct world *w);
+/* Something that promises durability has succeeded: sometimes the power goes right then. */
+void faults_ambush(struct world *w, enum do_kind kind);
 uint64_t hub_delay(struct loop_hub *h, struct net *from, struct net *to, size_t bytes);
 int target_start(struct target *t);
 void target_down(struct target *t, bool power);

@@ -87,7 +87,8 @@ static inline void cluster_show_log(const char *dir, int i)
 	if (fd < 0)
 		return;
 	end = lseek(fd, 0, SEEK_END);
-	n = pread(fd, text, sizeof(text), end > (off_t)sizeof(text) ? end - (off_t)sizeof(text) : 0);
+	n = pread(fd, text, sizeof(text),
+		  end > (off_t)sizeof(text) ? end - (off_t)sizeof(text) : 0);
 	if (n > 0)
 		fprintf(stderr, "---- the end of the log of server %d\n%.*s", i, (int)n, text);
 	close(fd);
@@ -242,7 +243,8 @@ static inline uint32_t free_ports(int n)
 		int i = 0;
 
 		CHECK_EQ(getrandom(&base, sizeof(base), 0), (ssize_t)sizeof(base));
-		base = 20000 + base % 12000; /* below what the kernel gives to outgoing connections */
+		base = 20000 +
+		       base % 12000; /* below what the kernel gives to outgoing connections */
 		while (i < n && port_free(base + (uint32_t)i))
 			i++;
 		if (i == n)
@@ -314,7 +316,8 @@ static inline int server_up(struct cluster *c, int i)
 {
 	char exe[CLUSTER_PATH], log[CLUSTER_PATH], id[16], fd[16], line[256] = "";
 	const char *build = getenv("SHEAF_BUILD");
-	const char *argv[] = { exe, "--conf", c->conf, "--server", id, "--log", log, "--notify-fd", fd, NULL };
+	const char *argv[] = { exe,	"--conf", c->conf,	 "--server", id,
+			       "--log", log,	  "--notify-fd", fd,	     NULL };
 	int p[2];
 
 	CHECK(build || !"SHEAF_BUILD must name the build directory");
@@ -457,7 +460,8 @@ static inline void check_file(struct sheaf *fs, const char *path, size_t n, uint
 
 /* Runs the tests between begin and end, or one child of a test. Any of the three may be NULL. */
 static inline int sys_run(int (*child)(const char *name, char **arg), void (*begin)(void),
-			  void (*end)(void), const struct test *tests, size_t n, int argc, char **argv)
+			  void (*end)(void), const struct test *tests, size_t n, int argc,
+			  char **argv)
 {
 	if (argc > 2 && strcmp(argv[1], "--child") == 0)
 		return child ? child(argv[2], argv + 3) : 2;
@@ -474,7 +478,8 @@ static inline int sys_run(int (*child)(const char *name, char **arg), void (*beg
 	int main(int argc, char **argv) \
 	{ \
 		static const struct test tests[] = { __VA_ARGS__ }; \
-		return sys_run(child, begin, end, tests, sizeof(tests) / sizeof(tests[0]), argc, argv); \
+		return sys_run(child, begin, end, tests, sizeof(tests) / sizeof(tests[0]), argc, \
+			       argv); \
 	}
 
 #endif

@@ -26,7 +26,8 @@ static inline void names_create(struct names *m, int a)
 	int r;
 
 	name_of(p, m, a);
-	CHECK_EQ(sheaf_open(m->fs, p, O_CREAT | O_EXCL | O_WRONLY, 0644, NULL, &f), m->kind[a] ? -EEXIST : 0);
+	CHECK_EQ(sheaf_open(m->fs, p, O_CREAT | O_EXCL | O_WRONLY, 0644, NULL, &f),
+		 m->kind[a] ? -EEXIST : 0);
 	if (m->kind[a])
 		return;
 	r = sheaf_close(f);

@@ -86,9 +86,11 @@ static inline bool raw_frame(int fd, struct wire_frame_head h, const void *body,
 	return raw_write(fd, head, sizeof(head)) && raw_write(fd, body, n);
 }
 
-static inline bool raw_send(struct raw *r, uint32_t kind, uint64_t tag, const void *body, uint32_t n)
+static inline bool raw_send(struct raw *r, uint32_t kind, uint64_t tag, const void *body,
+			    uint32_t n)
 {
-	return raw_frame(r->fd, (struct wire_frame_head){ .kind = kind, .length = n, .tag = tag }, body, n);
+	return raw_frame(r->fd, (struct wire_frame_head){ .kind = kind, .length = n, .tag = tag },
+			 body, n);
 }
 
 /* The next frame, whatever it is. */
@@ -140,7 +142,9 @@ static inline bool raw_respond(struct raw *r)
 	if (r->head.kind != FRAME_CHALLENGE || !xdr_wire_challenge(&x, &ch))
 		return false;
 	mac_make(resp.proof, r->key,
-		 (struct mac_part[]){ { "client", 6 }, { ch.nonce, 32 }, { r->hello, r->hello_len },
+		 (struct mac_part[]){ { "client", 6 },
+				      { ch.nonce, 32 },
+				      { r->hello, r->hello_len },
 				      { NULL, 0 } });
 	xdr_encoder(&x, r->response, sizeof(r->response));
 	CHECK(xdr_wire_response(&x, &resp));
@@ -197,8 +201,8 @@ static inline uint64_t raw_tag(uint32_t slot, uint32_t sequence)
 }
 
 /* A request; what is in `put` may lie as it likes. */
-static inline bool raw_request(struct raw *r, uint32_t op, uint32_t slot, uint32_t sequence, xdr_any put,
-			       void *args)
+static inline bool raw_request(struct raw *r, uint32_t op, uint32_t slot, uint32_t sequence,
+			       xdr_any put, void *args)
 {
 	static struct raw_body m;
 	struct wire_req_head h = { .op = op,
@@ -233,8 +237,8 @@ static inline int raw_reply(struct raw *r, xdr_any get, void *res)
 	return h.status;
 }
 
-static inline int raw_call(struct raw *r, uint32_t op, uint32_t slot, uint32_t sequence, xdr_any put,
-			   void *args, xdr_any get, void *res)
+static inline int raw_call(struct raw *r, uint32_t op, uint32_t slot, uint32_t sequence,
+			   xdr_any put, void *args, xdr_any get, void *res)
 {
 	return raw_request(r, op, slot, sequence, put, args) ? raw_reply(r, get, res) : -1;
 }

@@ -280,7 +280,8 @@ static void another_credential_is_held_to_the_permissions(void)
 	CHECK_EQ(sheaf_h_unlink(fs, &other, dir, "secret"), -EACCES);
 	CHECK_EQ(sheaf_h_rename(fs, &other, dir, "secret", dir, "mine", 0), -EACCES);
 	CHECK_EQ(sheaf_h_truncate(fs, &other, h, 0), -EACCES);
-	CHECK_EQ(sheaf_h_setattr(fs, &other, h, SHEAF_SET_MODE, &(struct stat){ .st_mode = 0777 }, NULL),
+	CHECK_EQ(sheaf_h_setattr(fs, &other, h, SHEAF_SET_MODE, &(struct stat){ .st_mode = 0777 },
+				 NULL),
 		 -EPERM);
 	CHECK_EQ(sheaf_chown(fs, in(d, "secret"), 0, 77), 0);
 	CHECK_EQ(sheaf_chmod(fs, in(d, "secret"), 0640), 0);
@@ -323,7 +324,8 @@ static void handles_reach_what_names_reach(void)
 	CHECK_EQ(sheaf_h_unlink(fs, NULL, dir, "g"), 0);
 	CHECK_EQ(sheaf_pread(f, (char[9]){ 0 }, 9, 0), 3);
 	CHECK_EQ(sheaf_close(f), 0);
-	CHECK(WITHIN(5, sheaf_h_getattr(fs, NULL, h, &st) == -ESTALE)); /* removed in the background */
+	CHECK(WITHIN(5,
+		     sheaf_h_getattr(fs, NULL, h, &st) == -ESTALE)); /* removed in the background */
 }
 
 struct maker {

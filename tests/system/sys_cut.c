@@ -44,7 +44,7 @@ static void a_cut_anywhere_in_a_conversation_changes_nothing(void)
 	static struct proxy x;
 	struct cluster c;
 	struct sheaf *direct, *fs;
-	uint64_t total, step = SANITIZED ? 499 : 97;
+	uint64_t total, step = SANITIZED ? 499 : 149;
 	int n = 0, made = 0;
 
 	cluster_make(&c, &(struct cluster_opts){ .servers = 1, .lease = 10 });
@@ -142,4 +142,5 @@ static void bulk_arrives_whole_over_random_cuts(void)
 }
 
 SYS_MAIN(NULL, NULL, NULL, TEST(a_cut_anywhere_in_a_conversation_changes_nothing),
-	 TEST(every_change_happens_once_over_random_cuts), TEST(bulk_arrives_whole_over_random_cuts))
+	 TEST(every_change_happens_once_over_random_cuts),
+	 TEST(bulk_arrives_whole_over_random_cuts))

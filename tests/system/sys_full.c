@@ -7,6 +7,16 @@
 
 #define CHUNK (256 << 10)
 
+static char mounted[CLUSTER_PATH]; /* or empty */
+
+/* A failed test leaves its servers to cluster_clean(), which comes later. */
+static void unmount(int status, void *arg)
+{
+	(void)status, (void)arg;
+	if (mounted[0])
+		umount2(mounted, MNT_DETACH);
+}
+
 /* Server i keeps its storage on a tmpfs of this size from now on. */
 static void move_to_tmpfs(struct cluster *c, int i, const char *size)
 {
@@ -16,6 +26,8 @@ static void move_to_tmpfs(struct cluster *c, int i, const char *size)
 	snprintf(opts, sizeof(opts), "size=%s", size);
 	CHECK_EQ(mkdir(mnt, 0700), 0);
 	CHECK_EQ(mount("tmpfs", mnt, "tmpfs", 0, opts), 0);
+	snprintf(mounted, sizeof(mounted), "%s", mnt);
+	CHECK_EQ(on_exit(unmount, NULL), 0);
 	snprintf(cmd, sizeof(cmd), "cp -a '%s/server%d/.' '%s/'", c->dir, i, mnt);
 	CHECK_EQ(system(cmd), 0);
 	snprintf(old, sizeof(old), "storage = server%d\n", i);
@@ -32,13 +44,11 @@ static void make(struct cluster *c, int full, const char *size)
 	cluster_up(c);
 }
 
-static void unmake(struct cluster *c, int full)
+static void unmake(struct cluster *c)
 {
-	char mnt[CLUSTER_PATH];
-
 	cluster_down(c);
-	snprintf(mnt, sizeof(mnt), "%s/small%d", c->dir, full);
-	CHECK_EQ(umount(mnt), 0);
+	CHECK_EQ(umount(mounted), 0);
+	mounted[0] = 0;
 }
 
 /* Writes pattern bytes until the disk is full; how many were acknowledged. */
@@ -118,7 +128,7 @@ static void a_full_data_disk_refuses_and_recovers(void)
 	check_pattern(a, 1 << 20, 1);
 	CHECK_EQ(sheaf_close(a), 0);
 	sheaf_disconnect(fs);
-	unmake(&c, 1);
+	unmake(&c);
 }
 
 static void truncate_frees_a_full_disk(void)
@@ -138,7 +148,7 @@ static void truncate_frees_a_full_disk(void)
 	CHECK(acked > 100000);
 	CHECK_EQ(sheaf_close(f), 0);
 	sheaf_disconnect(fs);
-	unmake(&c, 1);
+	unmake(&c);
 }
 
 /* A server whose disk is full stops, dies and starts as any other. */
@@ -164,7 +174,7 @@ static void a_server_with_a_full_disk_restarts(void)
 	CHECK_EQ(sheaf_unlink(fs, "/big"), 0);
 	CHECK(WITHIN(10, fits(fs, "/later")));
 	sheaf_disconnect(fs);
-	unmake(&c, 1);
+	unmake(&c);
 }
 
 static void a_full_metadata_disk_refuses_creates(void)
@@ -199,7 +209,7 @@ static void a_full_metadata_disk_refuses_creates(void)
 	snprintf(path, sizeof(path), "/%0200d", n - 1);
 	CHECK_EQ(sheaf_stat(fs, path, &st), 0);
 	sheaf_disconnect(fs);
-	unmake(&c, 0);
+	unmake(&c);
 }
 
 static void begin(void)
@@ -208,5 +218,6 @@ static void begin(void)
 		SKIP_ALL("mounting a small tmpfs is not permitted here");
 }
 
-SYS_MAIN(NULL, begin, NULL, TEST(a_full_data_disk_refuses_and_recovers), TEST(truncate_frees_a_full_disk),
-	 TEST(a_server_with_a_full_disk_restarts), TEST(a_full_metadata_disk_refuses_creates))
+SYS_MAIN(NULL, begin, NULL, TEST(a_full_data_disk_refuses_and_recovers),
+	 TEST(truncate_frees_a_full_disk), TEST(a_server_with_a_full_disk_restarts),
+	 TEST(a_full_metadata_disk_refuses_creates))

@@ -86,13 +86,19 @@ static void random_bytes_close_the_link(void)
 static void frame_heads_that_lie_close_the_link(void)
 {
 	uint64_t before = bad_links(0);
-	static const uint32_t lengths[] = { 0, 1, 40, 1024, 1025, 131072, 131073, 262145, UINT32_MAX };
+	static const uint32_t lengths[] = {
+		0, 1, 40, 1024, 1025, 131072, 131073, 262145, UINT32_MAX
+	};
 	int open_ended = 0;
 
 	for (uint32_t kind = 0; kind < 12; kind++) {
 		for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
-			struct wire_frame_head h = { .kind = kind, .length = lengths[i], .want = UINT32_MAX,
-						     .tag = UINT64_MAX, .at = UINT64_MAX - 3, .id = 7 };
+			struct wire_frame_head h = { .kind = kind,
+						     .length = lengths[i],
+						     .want = UINT32_MAX,
+						     .tag = UINT64_MAX,
+						     .at = UINT64_MAX - 3,
+						     .id = 7 };
 			int fd = raw_connect(&c, 0);
 
 			raw_frame(fd, h, "abc", 3);
@@ -145,7 +151,8 @@ static void wrong_names_are_refused_with_a_reason(void)
 
 static void a_wrong_key_is_refused(void)
 {
-	char dir[CLUSTER_PATH - 64], path[CLUSTER_PATH], key[CLUSTER_PATH], old[CLUSTER_PATH], new[CLUSTER_PATH];
+	char dir[CLUSTER_PATH - 64], path[CLUSTER_PATH], key[CLUSTER_PATH], old[CLUSTER_PATH],
+		new[CLUSTER_PATH];
 	uint64_t before = bad_links(0);
 	struct sheaf *other;
 	struct stat st;
@@ -165,7 +172,8 @@ static void a_wrong_key_is_refused(void)
 	CHECK_EQ(sheaf_stat(other, "/", &st), -EKEYREJECTED);
 	CHECK(now_s() - t < 2); /* not after the timeout: trying again does not help */
 	sheaf_disconnect(other);
-	CHECK(bad_links(0) >= before); /* it is the client that sees the server's wrong proof first */
+	CHECK(bad_links(0) >=
+	      before); /* it is the client that sees the server's wrong proof first */
 	life_goes_on();
 }
 
@@ -343,7 +351,8 @@ static void a_slot_in_use_closes_the_link_and_the_change_stays_single(void)
 	struct stat st;
 
 	raw_up_session(&r, &c, 0);
-	CHECK(raw_request(&r, OP_MKDIR, 3, 1, XDR_ANY(xdr_wire_mkdir_args), mkdir_args("slot-used")));
+	CHECK(raw_request(&r, OP_MKDIR, 3, 1, XDR_ANY(xdr_wire_mkdir_args),
+			  mkdir_args("slot-used")));
 	raw_request(&r, OP_MKDIR, 3, 2, XDR_ANY(xdr_wire_mkdir_args), mkdir_args("slot-used2"));
 	CHECK(raw_closed(r.fd) || true); /* or the first was quicker than the second */
 	close(r.fd);
@@ -357,7 +366,8 @@ static void a_slot_in_use_closes_the_link_and_the_change_stays_single(void)
 	}
 	if (sheaf_stat(fs, "/slot-used2", &st) == -ENOENT)
 		CHECK_EQ(raw_call(&r, OP_MKDIR, 3, 1, XDR_ANY(xdr_wire_mkdir_args),
-				  mkdir_args("slot-used"), NULL, NULL), 0);
+				  mkdir_args("slot-used"), NULL, NULL),
+			 0);
 	CHECK_EQ(sheaf_stat(fs, "/slot-used", &st), 0);
 	raw_close(&r);
 	life_goes_on();
@@ -387,8 +397,10 @@ static void sessions_of_others_stay_closed(void)
 	thief.session = victim.session;
 	memset(thief.secret, 1, sizeof(thief.secret));
 	CHECK_EQ(raw_session(&thief), EACCES);
-	CHECK_EQ(raw_call(&thief, OP_PING, 0, 1, XDR_ANY(xdr_wire_void_args), &none, NULL, NULL), ESTALE);
-	CHECK_EQ(raw_call(&victim, OP_PING, 0, 1, XDR_ANY(xdr_wire_void_args), &none, NULL, NULL), 0);
+	CHECK_EQ(raw_call(&thief, OP_PING, 0, 1, XDR_ANY(xdr_wire_void_args), &none, NULL, NULL),
+		 ESTALE);
+	CHECK_EQ(raw_call(&victim, OP_PING, 0, 1, XDR_ANY(xdr_wire_void_args), &none, NULL, NULL),
+		 0);
 	raw_close(&victim);
 	raw_close(&thief);
 }
@@ -404,7 +416,9 @@ static void many_sessions_on_one_link(void)
 	for (int i = 0; i < 20; i++) {
 		r.session = 0;
 		CHECK_EQ(raw_session(&r), 0);
-		CHECK_EQ(raw_call(&r, OP_PING, 0, 1, XDR_ANY(xdr_wire_void_args), &none, NULL, NULL), 0);
+		CHECK_EQ(raw_call(&r, OP_PING, 0, 1, XDR_ANY(xdr_wire_void_args), &none, NULL,
+				  NULL),
+			 0);
 	}
 	raw_close(&r);
 	CHECK(WITHIN(10, server_status(fs, 0).sessions <= before)); /* with their leases */
@@ -424,9 +438,11 @@ static void requests_behind_a_goodbye_are_turned_away(void)
 		raw_up_session(&r, &c, 0);
 		for (uint32_t i = 1; i < 20; i++) {
 			snprintf(name, sizeof(name), "bye-%d-%u", round, i);
-			CHECK(raw_request(&r, OP_MKDIR, i, 1, XDR_ANY(xdr_wire_mkdir_args), mkdir_args(name)));
+			CHECK(raw_request(&r, OP_MKDIR, i, 1, XDR_ANY(xdr_wire_mkdir_args),
+					  mkdir_args(name)));
 			if (i == 3)
-				CHECK(raw_request(&r, OP_BYE, 0, 1, XDR_ANY(xdr_wire_void_args), &none));
+				CHECK(raw_request(&r, OP_BYE, 0, 1, XDR_ANY(xdr_wire_void_args),
+						  &none));
 			if (i > 3)
 				pause_ms(round % 3);
 		}
@@ -444,15 +460,19 @@ static void requests_behind_a_goodbye_are_turned_away(void)
 
 static struct wire_capability cap_of(struct raw *r, const char *path, uint32_t *seq)
 {
-	struct wire_open_args a = { .where = { { 0, 0 }, wire_text(path) }, .id = 1,
-				    .flags = OPEN_READ | OPEN_WRITE | OPEN_CREATE, .mode = 0644,
-				    .unit = 4096, .width = 1 };
+	struct wire_open_args a = { .where = { { 0, 0 }, wire_text(path) },
+				    .id = 1,
+				    .flags = OPEN_READ | OPEN_WRITE | OPEN_CREATE,
+				    .mode = 0644,
+				    .unit = 4096,
+				    .width = 1 };
 	struct wire_open_res res;
 	struct sheaf_handle root = sheaf_root(fs);
 
 	a.where.dir = (struct wire_handle){ root.ino, root.gen };
-	CHECK_EQ(raw_call(r, OP_OPEN, 0, ++*seq, XDR_ANY(xdr_wire_open_args), &a, XDR_ANY(xdr_wire_open_res),
-			  &res), 0);
+	CHECK_EQ(raw_call(r, OP_OPEN, 0, ++*seq, XDR_ANY(xdr_wire_open_args), &a,
+			  XDR_ANY(xdr_wire_open_res), &res),
+		 0);
 	return res.cap;
 }
 
@@ -461,15 +481,16 @@ static int read_status(struct raw *r, struct wire_read_args *a, uint32_t *seq)
 {
 	struct wire_read_res res;
 
-	return raw_call(r, OP_READ, 1, ++*seq, XDR_ANY(xdr_wire_read_args), a, XDR_ANY(xdr_wire_read_res), &res);
+	return raw_call(r, OP_READ, 1, ++*seq, XDR_ANY(xdr_wire_read_args), a,
+			XDR_ANY(xdr_wire_read_res), &res);
 }
 
 static int write_status(struct raw *r, struct wire_write_args *a, uint32_t *seq)
 {
 	struct wire_write_res res;
 
-	return raw_call(r, OP_WRITE, 1, ++*seq, XDR_ANY(xdr_wire_write_args), a, XDR_ANY(xdr_wire_write_res),
-			&res);
+	return raw_call(r, OP_WRITE, 1, ++*seq, XDR_ANY(xdr_wire_write_args), a,
+			XDR_ANY(xdr_wire_write_res), &res);
 }
 
 static void lists_that_lie_are_refused(void)
@@ -535,8 +556,10 @@ static void forged_capabilities_are_refused(void)
 	}
 	wr.cap = good;
 	CHECK_EQ(write_status(&r, &wr, &seq), 0);
-	CHECK_EQ(raw_call(&r, OP_FENCE, 2, 1, XDR_ANY(xdr_wire_fence_args), &fence, NULL, NULL), EPERM);
-	CHECK_EQ(raw_call(&r, OP_REMOVE, 2, 2, XDR_ANY(xdr_wire_remove_args), &rm, NULL, NULL), EPERM);
+	CHECK_EQ(raw_call(&r, OP_FENCE, 2, 1, XDR_ANY(xdr_wire_fence_args), &fence, NULL, NULL),
+		 EPERM);
+	CHECK_EQ(raw_call(&r, OP_REMOVE, 2, 2, XDR_ANY(xdr_wire_remove_args), &rm, NULL, NULL),
+		 EPERM);
 	raw_close(&r);
 	life_goes_on();
 }
@@ -546,7 +569,9 @@ static void promised_data_that_never_come_do_not_starve_others(void)
 {
 	static struct raw r;
 	struct wire_extent e = { 0, 64 << 20 };
-	struct wire_write_args wr = { .n_list = 1, .list = &e, .mem = { .tag = 77, .length = 64 << 20 } };
+	struct wire_write_args wr = { .n_list = 1,
+				      .list = &e,
+				      .mem = { .tag = 77, .length = 64 << 20 } };
 	uint32_t seq = 0;
 	struct sheaf_server s;
 

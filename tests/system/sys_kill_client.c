@@ -22,7 +22,8 @@ static int child(const char *name, char **arg)
 		pause_ms(60000);
 	}
 	for (ssize_t r = 0; r >= 0;)
-		r = strcmp(name, "write") == 0 ? sheaf_pwrite(f, b, BIG, 0) : sheaf_pread(f, b, BIG, 0);
+		r = strcmp(name, "write") == 0 ? sheaf_pwrite(f, b, BIG, 0) :
+						 sheaf_pread(f, b, BIG, 0);
 	return 1;
 }
 
@@ -207,7 +208,8 @@ static void begin(void)
 	cluster_up(&c);
 	fs = client(c.conf);
 	make_file(fs, "/warm", 1000, 1);
-	CHECK_EQ(sheaf_truncate(fs, "/warm", 10), 0); /* the servers have sessions with each other, too */
+	CHECK_EQ(sheaf_truncate(fs, "/warm", 10),
+		 0); /* the servers have sessions with each other, too */
 }
 
 static void end(void)
@@ -216,6 +218,7 @@ static void end(void)
 	cluster_down(&c);
 }
 
-SYS_MAIN(child, begin, end, TEST(a_killed_reader_leaves_nothing), TEST(a_killed_writer_leaves_a_settled_file),
-	 TEST(an_unreported_size_is_found), TEST(a_file_unlinked_under_a_killed_writer_goes),
+SYS_MAIN(child, begin, end, TEST(a_killed_reader_leaves_nothing),
+	 TEST(a_killed_writer_leaves_a_settled_file), TEST(an_unreported_size_is_found),
+	 TEST(a_file_unlinked_under_a_killed_writer_goes),
 	 TEST(a_client_that_sleeps_through_its_lease_leaves_room))

@@ -304,7 +304,8 @@ static void end(void)
 
 SYS_MAIN(child, begin, end, TEST(synced_data_survive_a_kill),
 	 TEST(fsync_tells_once_of_data_that_a_kill_may_have_lost),
-	 TEST(close_tells_of_data_that_a_kill_may_have_lost), TEST(a_later_write_does_not_hide_the_loss),
-	 TEST(a_clean_restart_is_invisible), TEST(metadata_survive_exactly),
-	 TEST(reads_and_writes_go_on_over_kills), TEST(every_change_happens_once_over_ten_kills),
+	 TEST(close_tells_of_data_that_a_kill_may_have_lost),
+	 TEST(a_later_write_does_not_hide_the_loss), TEST(a_clean_restart_is_invisible),
+	 TEST(metadata_survive_exactly), TEST(reads_and_writes_go_on_over_kills),
+	 TEST(every_change_happens_once_over_ten_kills),
 	 TEST(a_dead_server_is_an_error_after_the_timeout))

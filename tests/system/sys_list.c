@@ -31,7 +31,8 @@ static uint64_t some_length(uint64_t *rnd, uint64_t max)
 {
 	static const uint32_t limit[] = { 2, 16, 600, 5000, 70000, 300000 };
 
-	return below(rnd, 1 + (limit[below(rnd, 6)] < max ? limit[below(rnd, 6)] % (max + 1) : max));
+	return below(rnd,
+		     1 + (limit[below(rnd, 6)] < max ? limit[below(rnd, 6)] % (max + 1) : max));
 }
 
 static size_t some_count(uint64_t *rnd)
@@ -49,7 +50,8 @@ static void disjoint(struct list_io *l, uint64_t *rnd, size_t n)
 	l->ext = calloc(n, sizeof(*l->ext));
 	CHECK(l->ext);
 	for (size_t i = 0; i < n && at < SPAN; i++) {
-		uint64_t room = (SPAN - at) / (n - i), gap = below(rnd, 4) ? below(rnd, room / 2 + 1) : 0;
+		uint64_t room = (SPAN - at) / (n - i),
+			 gap = below(rnd, 4) ? below(rnd, room / 2 + 1) : 0;
 		uint64_t len = some_length(rnd, room - gap);
 
 		l->ext[l->n_ext++] = (struct sheaf_extent){ at + gap, len };
@@ -73,7 +75,8 @@ static void anywhere(struct list_io *l, uint64_t *rnd, size_t n)
 	l->ext = calloc(n, sizeof(*l->ext));
 	CHECK(l->ext);
 	for (size_t i = 0; i < n; i++) {
-		uint64_t off = below(rnd, SPAN), len = some_length(rnd, (SPAN - off) / (1 + n / 16));
+		uint64_t off = below(rnd, SPAN),
+			 len = some_length(rnd, (SPAN - off) / (1 + n / 16));
 
 		l->ext[l->n_ext++] = (struct sheaf_extent){ off, len };
 	}
@@ -159,7 +162,8 @@ static uint64_t expect(const struct list_io *l, const struct model *m, uint8_t *
 			if (!over)
 				count++;
 			if (at < m->size)
-				heap[(uint8_t *)l->mem[i_mem].iov_base - l->heap + o_mem] = m->bytes[at];
+				heap[(uint8_t *)l->mem[i_mem].iov_base - l->heap + o_mem] =
+					m->bytes[at];
 			o_mem++;
 		}
 	}
@@ -346,5 +350,6 @@ static void memory_past_a_short_count_is_untouched(void)
 	cluster_down(&c);
 }
 
-SYS_MAIN(NULL, NULL, NULL, TEST(random_lists_match_a_model_over_tcp), TEST(random_lists_match_a_model_embedded),
-	 TEST(lists_whose_totals_differ_send_nothing), TEST(memory_past_a_short_count_is_untouched))
+SYS_MAIN(NULL, NULL, NULL, TEST(random_lists_match_a_model_over_tcp),
+	 TEST(random_lists_match_a_model_embedded), TEST(lists_whose_totals_differ_send_nothing),
+	 TEST(memory_past_a_short_count_is_untouched))

@@ -254,6 +254,7 @@ static void end(void)
 }
 
 SYS_MAIN(NULL, begin, end, TEST(eight_threads_share_a_connection),
-	 TEST(eight_threads_have_connections_of_their_own), TEST(eight_threads_share_an_embedded_file_system),
-	 TEST(two_clients_see_each_other), TEST(concurrent_extension_leaves_the_largest_size),
+	 TEST(eight_threads_have_connections_of_their_own),
+	 TEST(eight_threads_share_an_embedded_file_system), TEST(two_clients_see_each_other),
+	 TEST(concurrent_extension_leaves_the_largest_size),
 	 TEST(one_of_many_wins_an_exclusive_create), TEST(threads_start_and_wait_on_one_connection))

@@ -147,13 +147,13 @@ struct moving {
 	struct wire_mem_desc mem;
 	uint8_t *bytes;
 	struct iovec *iov;
+	struct extent *ext; /* the same pieces in a file */
 	size_t n;
 	bool write;
-	int *result;
-	bool *over;
 };
 
 static size_t moving_piece = 65536; /* of the server's buffers */
+static int moving_file = -1; /* READ puts straight from this file */
 static int moving_result; /* of the last one */
 static bool moving_over;
 static uint64_t moving_sum; /* of what was got */
@@ -163,8 +163,8 @@ static inline uint8_t pattern(uint64_t at)
 	return (uint8_t)(at * 131 + (at >> 8) * 17 + 1);
 }
 
-static inline void fsrv_reply(struct fsrv *f, struct link *l, uint64_t tag, int status, uint32_t slots,
-			      xdr_any filter, void *res)
+static inline void fsrv_reply(struct fsrv *f, struct link *l, uint64_t tag, int status,
+			      uint32_t slots, xdr_any filter, void *res)
 {
 	struct wire_rep_head h = { .status = status,
 				   .slot = (uint32_t)(tag >> 32),
@@ -172,7 +172,8 @@ static inline void fsrv_reply(struct fsrv *f, struct link *l, uint64_t tag, int 
 				   .verifier = f->net.id.verifier,
 				   .slots = slots,
 				   .eager_bytes = INLINE_MAX };
-	struct msg *m = msg_encode(&f->net, XDR_ANY(xdr_wire_rep_head), &h, status ? NULL : filter, res);
+	struct msg *m =
+		msg_encode(&f->net, XDR_ANY(xdr_wire_rep_head), &h, status ? NULL : filter, res);
 
 	CHECK(m);
 	link_send(l, FRAME_REPLY, tag, m);
@@ -185,7 +186,8 @@ static inline void fsrv_void(struct fsrv *f, struct link *l, uint64_t tag, int s
 	fsrv_reply(f, l, tag, status, SESSION_SLOTS, XDR_ANY(xdr_wire_void_res), &none);
 }
 
-static inline void fsrv_session(struct fsrv *f, struct link *l, uint64_t tag, struct wire_session_args *a)
+static inline void fsrv_session(struct fsrv *f, struct link *l, uint64_t tag,
+				struct wire_session_args *a)
 {
 	struct wire_session_res r = { .resumed = a->id && a->id == f->session && !f->forget,
 				      .slots = SESSION_SLOTS,
@@ -211,6 +213,8 @@ static inline bool moving_step(struct req *q)
 		req_goto(q, 1);
 		if (v->write)
 			net_get(v->l, &v->mem, 0, v->iov, v->n, q);
+		else if (moving_file >= 0)
+			net_put_file(v->l, &v->mem, 0, moving_file, v->ext, v->n, q);
 		else
 			net_put(v->l, &v->mem, 0, v->iov, v->n, q);
 		return true;
@@ -221,14 +225,17 @@ static inline bool moving_step(struct req *q)
 	for (uint64_t i = 0; v->write && !q->error && i < v->mem.length; i++)
 		moving_sum += v->bytes[i] != pattern(i);
 	if (v->write)
-		fsrv_reply(v->f, v->l, v->tag, -q->error, SESSION_SLOTS, XDR_ANY(xdr_wire_write_res), &wr);
+		fsrv_reply(v->f, v->l, v->tag, -q->error, SESSION_SLOTS,
+			   XDR_ANY(xdr_wire_write_res), &wr);
 	else
-		fsrv_reply(v->f, v->l, v->tag, -q->error, SESSION_SLOTS, XDR_ANY(xdr_wire_read_res), &rr);
+		fsrv_reply(v->f, v->l, v->tag, -q->error, SESSION_SLOTS, XDR_ANY(xdr_wire_read_res),
+			   &rr);
 	link_unref(v->l);
 	list_del(&v->link);
 	req_fini(q);
 	free(v->bytes);
 	free(v->iov);
+	free(v->ext);
 	free(v);
 	return false;
 }
@@ -236,8 +243,8 @@ static inline bool moving_step(struct req *q)
 static const char *const moving_names[] = { "move", "end" };
 static const struct req_ops moving_ops = { "moving", moving_step, 1, 2, moving_names, NULL };
 
-static inline void fsrv_move(struct fsrv *f, struct link *l, uint64_t tag, const struct wire_mem_desc *mem,
-			     bool write)
+static inline void fsrv_move(struct fsrv *f, struct link *l, uint64_t tag,
+			     const struct wire_mem_desc *mem, bool write)
 {
 	struct moving *v = calloc(1, sizeof(*v));
 	size_t len = mem->length, at = 0;
@@ -251,18 +258,22 @@ static inline void fsrv_move(struct fsrv *f, struct link *l, uint64_t tag, const
 	v->write = write;
 	v->bytes = malloc(len);
 	v->iov = calloc(len / moving_piece + 1, sizeof(*v->iov));
-	CHECK(v->bytes && v->iov);
+	v->ext = calloc(len / moving_piece + 1, sizeof(*v->ext));
+	CHECK(v->bytes && v->iov && v->ext);
 	for (size_t i = 0; i < len; i++)
 		v->bytes[i] = write ? 0 : pattern(i);
-	for (; at < len; at += moving_piece)
+	for (; at < len; at += moving_piece) {
+		v->ext[v->n] = (struct extent){ at, MIN(moving_piece, len - at) };
 		v->iov[v->n++] = (struct iovec){ v->bytes + at, MIN(moving_piece, len - at) };
+	}
 	moving_over = false;
 	list_push(&f->xfers, &v->link);
 	req_init(&v->q, l->net->loop, &moving_ops, 0);
 	req_start(&v->q);
 }
 
-static inline void fsrv_data(struct fsrv *f, struct link *l, uint64_t tag, struct xdr *x, bool write)
+static inline void fsrv_data(struct fsrv *f, struct link *l, uint64_t tag, struct xdr *x,
+			     bool write)
 {
 	struct wire_read_args r;
 	struct wire_write_args wr;
@@ -348,7 +359,8 @@ static inline void fsrv_down(void *owner, struct link *l)
 
 static const struct net_server_ops fsrv_ops = { fsrv_request, fsrv_cancel, fsrv_down };
 
-static inline void fsrv_start(struct fsrv *f, struct networld *w, const char *address, struct net_identity id)
+static inline void fsrv_start(struct fsrv *f, struct networld *w, const char *address,
+			      struct net_identity id)
 {
 	char err[256] = "";
 
@@ -435,7 +447,8 @@ static inline void ask(struct ask *a, struct peer *p, uint32_t op, bool change)
 }
 
 /* A READ into, or a WRITE from, this memory. */
-static inline void ask_move(struct ask *a, struct peer *p, const struct iovec *mem, size_t n, bool write)
+static inline void ask_move(struct ask *a, struct peer *p, const struct iovec *mem, size_t n,
+			    bool write)
 {
 	static const struct layout one = { 1u << 30, 1, 0 };
 	struct cursor from = { 0 };

@@ -24,7 +24,8 @@ static int on_head(void *arg, const struct wire_frame_head *h)
 	return o.refuse ? -EPROTO : 0;
 }
 
-static size_t on_place(void *arg, uint64_t at, uint64_t len, struct iovec *iov, size_t max, uint64_t *got)
+static size_t on_place(void *arg, uint64_t at, uint64_t len, struct iovec *iov, size_t max,
+		       uint64_t *got)
 {
 	(void)arg;
 	CHECK(max > 0 && at + len <= sizeof(o.data));

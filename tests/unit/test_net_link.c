@@ -202,9 +202,17 @@ static void a_wrong_proof_is_refused_and_counted(void)
 
 static void frames_out_of_turn_close_the_link(void)
 {
-	static const uint32_t kinds[] = { FRAME_CHALLENGE, FRAME_RESPONSE, FRAME_WELCOME, FRAME_REQUEST,
-					  FRAME_REPLY,	   FRAME_DATA,	   FRAME_PULL,	  FRAME_CANCEL,
-					  0,		   10,		   UINT32_MAX };
+	static const uint32_t kinds[] = { FRAME_CHALLENGE,
+					  FRAME_RESPONSE,
+					  FRAME_WELCOME,
+					  FRAME_REQUEST,
+					  FRAME_REPLY,
+					  FRAME_DATA,
+					  FRAME_PULL,
+					  FRAME_CANCEL,
+					  0,
+					  10,
+					  UINT32_MAX };
 
 	begin();
 	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
@@ -311,7 +319,8 @@ static void a_server_proves_the_server_key(void)
 	turned_away(net_id(1, 3), LINK_SERVER, -EKEYREJECTED);
 	turned_away(net_id(1, 0), LINK_SERVER, -EKEYREJECTED);
 	begin();
-	fclient_start(&c, &w, "loop:s", net_id(9, 2), LINK_SERVER); /* the client key does not matter */
+	fclient_start(&c, &w, "loop:s", net_id(9, 2),
+		      LINK_SERVER); /* the client key does not matter */
 	ask(&a, &c.peer, OP_PING, false);
 	networld_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);

@@ -365,7 +365,8 @@ static void a_result_that_does_not_decode_ends_call_and_link(void)
 	srv.hold = true;
 	ask(&a, &cli.peer, OP_GETATTR, false);
 	settle();
-	fsrv_reply(&srv, srv.link, srv.seen[0].tag, 0, SESSION_SLOTS, XDR_ANY(xdr_wire_attr_res), &much);
+	fsrv_reply(&srv, srv.link, srv.seen[0].tag, 0, SESSION_SLOTS, XDR_ANY(xdr_wire_attr_res),
+		   &much);
 	networld_until(&w, &a.over);
 	CHECK_EQ(a.error, -EBADMSG);
 	CHECK_EQ(cli.net.bad_links, 1);

@@ -16,7 +16,8 @@ static const char *free_address(struct networld *at, struct fsrv *f, struct net_
 
 	for (int i = 0; i < 200; i++) {
 		fsrv_start(f, at, NULL, id);
-		snprintf(address, sizeof(address), "127.0.0.1:%d", 20000 + (getpid() * 7 + i * 13) % 12000);
+		snprintf(address, sizeof(address), "127.0.0.1:%d",
+			 20000 + (getpid() * 7 + i * 13) % 12000);
 		if (net_listen(&f->net, address, err, sizeof(err)) == 0)
 			return address;
 		net_fini(&f->net);
@@ -88,8 +89,8 @@ static void move_both_ways(size_t n, const size_t *sizes, size_t n_sizes, size_t
 
 static void scattered_memory_of_many_shapes_arrives_in_its_place(void)
 {
-	static const size_t one[] = { 1 }, odd[] = { 1, 4095, 3, 100, 65537, 2 }, big[] = { 3000000 },
-			    page[] = { 4096 }, chunk[] = { CHUNK_MAX };
+	static const size_t one[] = { 1 }, odd[] = { 1, 4095, 3, 100, 65537, 2 },
+			    big[] = { 3000000 }, page[] = { 4096 }, chunk[] = { CHUNK_MAX };
 
 	begin();
 	move_both_ways(1, one, 1, 65536);
@@ -100,6 +101,73 @@ static void scattered_memory_of_many_shapes_arrives_in_its_place(void)
 	move_both_ways(2500, page, 1, 7777);
 	move_both_ways(3, chunk, 1, 65536);
 	move_both_ways(1, chunk, 1, CHUNK_MAX);
+	end();
+}
+
+static void open_file(uint64_t bytes)
+{
+	FILE *f = tmpfile();
+	uint8_t *b = malloc(bytes);
+
+	CHECK(f && b);
+	for (uint64_t i = 0; i < bytes; i++)
+		b[i] = pattern(i);
+	CHECK_EQ(fwrite(b, 1, bytes, f), bytes);
+	free(b);
+	CHECK_EQ(fflush(f), 0);
+	moving_file = dup(fileno(f));
+	CHECK(moving_file >= 0);
+	fclose(f);
+}
+
+static void a_file_goes_out_as_memory_does(void)
+{
+	static const size_t odd[] = { 1, 4095, 3, 100, 65537, 2 }, big[] = { 5000000 };
+	static const size_t pieces[] = { 100, 20000, 65536, 1000000 };
+	struct scatter s;
+	struct ask a;
+
+	begin();
+	ping();
+	CHECK(net_can_put_file(srv.link));
+	open_file(5000000);
+	for (size_t i = 0; i < 2 * ARRAY_LEN(pieces); i++) {
+		moving_piece = pieces[i / 2];
+		scatter_make(&s, i % 2 ? 60 : 1, i % 2 ? odd : big, i % 2 ? 6 : 1);
+		ask_move(&a, &cli.peer, s.iov, s.n, false);
+		networld_until(&w, &a.over);
+		CHECK_EQ(a.error, 0);
+		scatter_check(&s);
+		scatter_free(&s);
+	}
+	close(moving_file);
+	moving_file = -1;
+	end();
+}
+
+/* It was cut after its length was promised: zeros come instead, and the link stays good. */
+static void what_a_file_does_not_hold_any_more_arrives_as_zeros(void)
+{
+	static const size_t big[] = { 3000000 };
+	struct scatter s;
+	struct ask a;
+	uint64_t wrong = 0;
+
+	begin();
+	open_file(1000001);
+	moving_piece = 700000;
+	scatter_make(&s, 1, big, 1);
+	ask_move(&a, &cli.peer, s.iov, s.n, false);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, 0);
+	for (size_t i = 0; i < s.total; i++)
+		wrong += s.base[i] != (i < 1000001 ? pattern(i) : 0);
+	CHECK_EQ(wrong, 0);
+	ping();
+	CHECK_EQ(srv.net.n_links, 1);
+	scatter_free(&s);
+	close(moving_file);
+	moving_file = -1;
 	end();
 }
 
@@ -341,7 +409,8 @@ static void a_peer_that_does_not_read_is_closed_before_it_fills_the_memory(void)
 
 static void rubbish_closes_a_link_and_harms_nobody_else(void)
 {
-	static const char rubbish[] = "GET / HTTP/1.1\r\nHost: example.org\r\nUser-Agent: somebody\r\n\r\n";
+	static const char rubbish[] =
+		"GET / HTTP/1.1\r\nHost: example.org\r\nUser-Agent: somebody\r\n\r\n";
 	struct env *e;
 	struct iovec iov = { (void *)(uintptr_t)rubbish, sizeof(rubbish) - 1 };
 	bool closed = false;
@@ -374,12 +443,16 @@ static void rubbish_closes_a_link_and_harms_nobody_else(void)
 	end();
 }
 
-TEST_MAIN(TEST(a_call_goes_over_the_wire), TEST(scattered_memory_of_many_shapes_arrives_in_its_place),
+TEST_MAIN(TEST(a_call_goes_over_the_wire),
+	  TEST(scattered_memory_of_many_shapes_arrives_in_its_place),
+	  TEST(a_file_goes_out_as_memory_does),
+	  TEST(what_a_file_does_not_hold_any_more_arrives_as_zeros),
 	  TEST(many_transfers_share_a_link), TEST(small_messages_overtake_bulk),
 	  TEST(memory_is_not_touched_after_it_was_retracted_from_a_read),
 	  TEST(memory_is_not_read_after_it_was_retracted_from_a_write),
 	  TEST(a_link_that_breaks_ends_its_transfers),
 	  TEST(a_transfer_starts_over_when_its_link_broke),
-	  TEST(a_peer_that_stalls_is_closed_after_the_timeout), TEST(an_idle_link_is_not_a_stalled_one),
+	  TEST(a_peer_that_stalls_is_closed_after_the_timeout),
+	  TEST(an_idle_link_is_not_a_stalled_one),
 	  TEST(a_peer_that_does_not_read_is_closed_before_it_fills_the_memory),
 	  TEST(rubbish_closes_a_link_and_harms_nobody_else))

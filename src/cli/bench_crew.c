@@ -1,0 +1,306 @@
+/* The processes of `sheaf bench`: clients that wait for jobs, and the far ends of the raw baselines.
+ *
+ * One job: the conductor sends it to n clients, each prepares and says that it is ready; when all are,
+ * they get the word to go, run once() for the time or the number asked, and send what they did. So all n
+ * run at the same time, and what a measurement needs beforehand is not in its time.
+ *
+ * Processes: forked before anything is connected (libsheaf has threads). They ignore the terminal's
+ * signals, end when the conductor's end of their socket closes, and die with it in any case.
+ * Errors: a client sends what failed; one that is gone is an error of its own. */
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/bench.h"
+
+#define END_NS (5 * NSEC_PER_SEC) /* a client that has not ended by itself by then is killed */
+#define MAX_PIECES 1024
+
+int bench_why(struct bench_worker *w, const char *what, int err)
+{
+	if (err)
+		snprintf(w->why, sizeof(w->why), "%s", what);
+	return err;
+}
+
+/* ---- inside a client ---- */
+
+static int run_timed(struct bench_worker *w, const struct bench_job *j, struct bench_result *r)
+{
+	uint64_t most = j->all_made ? w->made : j->max_ops, start = cli_now(), now = start;
+
+	if (!j->ns && !most)
+		return 0;
+	do {
+		r->error = j->once(w, j, r->ops);
+		if (r->error)
+			return r->error;
+		r->ops++;
+		now = cli_now();
+	} while ((!j->ns || now - start < j->ns) && (!most || r->ops < most));
+	r->ns = MAX(now - start, 1);
+	return 0;
+}
+
+static bool do_job(struct bench_worker *w, const struct bench_job *j)
+{
+	struct bench_result r = { 0 };
+	char go = 0;
+	int e;
+
+	w->why[0] = 0;
+	if (j->prepare)
+		r.error = j->prepare(w, j);
+	memcpy(r.why, w->why, sizeof(r.why));
+	if (send(w->control, &r, sizeof(r), 0) < 0 || recv(w->control, &go, 1, 0) != 1)
+		return false;
+	if (!r.error && go)
+		run_timed(w, j, &r);
+	if (j->finish && (e = j->finish(w, j)) && !r.error)
+		r.error = e;
+	memcpy(r.why, w->why, sizeof(r.why));
+	return send(w->control, &r, sizeof(r), 0) >= 0;
+}
+
+static int worker_init(struct bench_worker *w, int port)
+{
+	w->fd = w->raw = -1;
+	w->buf = malloc(BENCH_BLOCK);
+	w->mem = calloc(MAX_PIECES, sizeof(*w->mem));
+	w->ext = calloc(MAX_PIECES, sizeof(*w->ext));
+	w->open = calloc(BENCH_MAX_FILES, sizeof(struct sheaf_file *));
+	if (!w->buf || !w->mem || !w->ext || !w->open)
+		return -ENOMEM;
+	memset(w->buf, 'a' + w->index % 26, BENCH_BLOCK);
+	if (port)
+		w->raw = bench_raw_connect(port);
+	return port && w->raw < 0 ? w->raw : 0;
+}
+
+static void worker_main(struct bench_worker *w, int port)
+{
+	struct bench_job j;
+
+	if (worker_init(w, port))
+		_exit(1);
+	while (recv(w->control, &j, sizeof(j), 0) == sizeof(j))
+		if (!do_job(w, &j))
+			break;
+	if (w->fs)
+		sheaf_disconnect(w->fs);
+	_exit(0);
+}
+
+/* ---- jobs of every benchmark ---- */
+
+int bench_do_connect(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	int r = sheaf_connect(w->conf, &w->fs);
+
+	(void)i;
+	if (r)
+		w->fs = NULL;
+	snprintf(w->scratch, sizeof(w->scratch), "%.63s", j->path);
+	return bench_why(w, "connect", r);
+}
+
+static void file_path(struct bench_worker *w, char out[CLI_PATH_MAX])
+{
+	snprintf(out, CLI_PATH_MAX, "%s/file.%d", w->scratch, w->index);
+}
+
+int bench_do_make(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	struct sheaf_layout l = { .size = sizeof(l), .stripe_unit = BENCH_UNIT, .width = j->width };
+	char path[CLI_PATH_MAX];
+	ssize_t r;
+
+	(void)i;
+	file_path(w, path);
+	r = sheaf_open(w->fs, path, O_RDWR | O_CREAT | O_TRUNC, 0600, &l, &w->f);
+	if (r)
+		return bench_why(w, "make a file", (int)r);
+	for (uint64_t at = 0; at < j->size && r >= 0; at += BENCH_BLOCK)
+		r = sheaf_pwrite(w->f, w->buf, MIN(j->size - at, BENCH_BLOCK), (off_t)at);
+	return bench_why(w, "fill a file", r < 0 ? (int)r : 0);
+}
+
+int bench_do_drop(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	char path[CLI_PATH_MAX];
+	int r = w->f ? sheaf_close(w->f) : 0;
+
+	(void)j, (void)i;
+	w->f = NULL;
+	file_path(w, path);
+	if (!r)
+		r = sheaf_unlink(w->fs, path);
+	return bench_why(w, "remove a file", r == -ENOENT ? 0 : r);
+}
+
+int bench_do_transfer(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	off_t at = (off_t)(i * j->stride % BENCH_FILE);
+	ssize_t r = j->out ? sheaf_pwrite(w->f, w->buf, j->size, at) :
+			     sheaf_pread(w->f, w->buf, j->size, at);
+
+	if (r >= 0 && (uint64_t)r != j->size)
+		r = -EIO;
+	return bench_why(w, j->out ? "write" : "read", r < 0 ? (int)r : 0);
+}
+
+/* ---- the conductor ---- */
+
+/* What a forked process must not share with the command; `arg`: the bench. */
+static void become_child(void *arg)
+{
+	struct bench *b = arg;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGINT, SIG_IGN);
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	for (int i = 0; i < b->n_crew; i++)
+		close(b->controls[i]);
+}
+
+static int start_one(struct bench *b, int i, int port)
+{
+	struct bench_worker w = { .index = i, .conf = b->place.conf_path };
+	int ends[2];
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+		return -errno;
+	pid = fork();
+	if (pid < 0) {
+		close(ends[0]);
+		close(ends[1]);
+		return -errno;
+	}
+	if (pid == 0) {
+		become_child(b);
+		close(ends[0]);
+		w.control = ends[1];
+		worker_main(&w, port);
+	}
+	close(ends[1]);
+	b->controls[b->n_crew] = ends[0];
+	b->crew[b->n_crew++] = pid;
+	return 0;
+}
+
+int bench_crew_start(struct bench *b, int n)
+{
+	int port, r = 0;
+
+	fflush(NULL);
+	for (int i = 0; !r && i < n; i++) {
+		port = 0;
+		if (i < BENCH_PAIRS) {
+			b->peers[i] = bench_raw_peer(&port, become_child, b);
+			r = b->peers[i] < 0 ? (int)b->peers[i] : 0;
+		}
+		if (!r)
+			r = start_one(b, i, port);
+	}
+	return r ? cli_fail_host(b->c, "cannot start client processes", r) : CLI_OK;
+}
+
+static void end_process(pid_t *pid, uint64_t end)
+{
+	const struct timespec pause = { 0, 2000000 };
+
+	if (*pid <= 0)
+		return;
+	while (waitpid(*pid, NULL, WNOHANG) == 0) {
+		if (cli_now() < end) {
+			nanosleep(&pause, NULL);
+			continue;
+		}
+		kill(*pid, SIGKILL);
+		waitpid(*pid, NULL, 0);
+		break;
+	}
+	*pid = 0;
+}
+
+void bench_crew_stop(struct bench *b)
+{
+	uint64_t end = cli_now() + END_NS;
+
+	for (int i = 0; i < b->n_crew; i++)
+		close(b->controls[i]);
+	for (int i = 0; i < b->n_crew; i++)
+		end_process(&b->crew[i], end);
+	for (int i = 0; i < BENCH_PAIRS; i++)
+		end_process(&b->peers[i], end);
+	b->n_crew = 0;
+}
+
+static int complain(struct bench *b, int i, const struct bench_result *r)
+{
+	if (r->error != -EINTR || !cli_signal)
+		cli_error(b->c, "%s: client %d: %s: %s", b->kind ? b->kind->name : "clients", i,
+			  r->why, sheaf_strerror(r->error));
+	return r->error;
+}
+
+/* What client i says next. */
+static int hear(struct bench *b, int i, struct bench_result *r)
+{
+	ssize_t n;
+
+	do
+		n = recv(b->controls[i], r, sizeof(*r), 0);
+	while (n < 0 && errno == EINTR && !cli_signal);
+	if (cli_signal)
+		return -EINTR;
+	if (n != sizeof(*r)) {
+		cli_error(b->c, "a client process ended unexpectedly");
+		return -EPIPE;
+	}
+	return r->error;
+}
+
+/* Hears all n, whatever they say, so that nothing is left for the next job. */
+static int hear_all(struct bench *b, int n, struct bench_result *out, bool said)
+{
+	int first = 0, r;
+
+	for (int i = 0; i < n; i++) {
+		r = hear(b, i, &out[i]);
+		if (r == -EINTR && cli_signal)
+			return r;
+		if (r && !first) {
+			first = r;
+			if (!said && r != -EPIPE)
+				complain(b, i, &out[i]);
+		}
+	}
+	return first;
+}
+
+int bench_crew_run(struct bench *b, const struct bench_job *j, int n, struct bench_result *out)
+{
+	int r = 0, ready;
+	char go;
+
+	for (int i = 0; i < n; i++)
+		if (send(b->controls[i], j, sizeof(*j), 0) < 0)
+			r = cli_error(b->c, "a client process ended unexpectedly");
+	if (r)
+		return -EPIPE;
+	ready = hear_all(b, n, out, false);
+	if (ready == -EINTR || ready == -EPIPE)
+		return ready;
+	go = !ready;
+	for (int i = 0; i < n; i++)
+		send(b->controls[i], &go, 1, 0);
+	r = hear_all(b, n, out, ready != 0);
+	return ready ? ready : r;
+}

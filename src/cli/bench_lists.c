@@ -1,0 +1,217 @@
+/* sheaf bench lists: one list call against as many single calls, and how many requests it costs.
+ *
+ * The pieces lie at equal distances in the file, so that they fall on all servers alike, and apart from
+ * each other in memory too. Requests are counted by the servers themselves: what one list call adds to
+ * their counters, less what asking for the counters adds. */
+#include "cli/bench.h"
+
+static const struct pattern {
+	uint32_t pieces;
+	uint64_t size;
+	const char *name, *id;
+} patterns[] = { { 128, 2 * KIB, "128 x 2 KiB", "128x2K" },
+		 { 128, 128, "128 x 128 B", "128x128" },
+		 { 1024, 64, "1,024 x 64 B", "1024x64" } };
+static const char *const ways[] = { "read list", "write list" };
+static const char *const single[] = { "single reads", "single writes" };
+static const char *const counted[] = { "requests of a read list", "requests of a write list" };
+
+/* ---- what a client does ---- */
+
+static int lay_out(struct bench_worker *w, const struct bench_job *j)
+{
+	for (uint32_t i = 0; i < j->count; i++) {
+		w->mem[i] = (struct iovec){ w->buf + i * 2 * j->size, j->size };
+		w->ext[i] = (struct sheaf_extent){ i * j->stride, j->size };
+	}
+	return 0;
+}
+
+static int list_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	ssize_t r = j->out ? sheaf_write_list(w->f, w->mem, j->count, w->ext, j->count) :
+			     sheaf_read_list(w->f, w->mem, j->count, w->ext, j->count);
+
+	(void)i;
+	if (r >= 0 && (uint64_t)r != j->count * j->size)
+		r = -EIO;
+	return bench_why(w, "list", r < 0 ? (int)r : 0);
+}
+
+static int single_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	ssize_t r = 0;
+
+	(void)i;
+	for (uint32_t k = 0; r >= 0 && k < j->count; k++)
+		r = j->out ?
+			    sheaf_pwrite(w->f, w->mem[k].iov_base, j->size,
+					 (off_t)w->ext[k].offset) :
+			    sheaf_pread(w->f, w->mem[k].iov_base, j->size, (off_t)w->ext[k].offset);
+	return bench_why(w, "single calls", r < 0 ? (int)r : 0);
+}
+
+/* ---- requests per server ---- */
+
+static int count_requests(struct bench *b, uint64_t *out)
+{
+	struct sheaf_server s;
+	int r;
+
+	for (int i = 0; i < b->servers; i++) {
+		r = sheaf_server_status(b->c->fs, i, 5 * CLI_STATUS_MS, &s);
+		if (!r && !s.up)
+			r = -ETIMEDOUT;
+		if (r) {
+			cli_fail(b->c, "status", r);
+			return r;
+		}
+		out[i] = s.requests;
+	}
+	return 0;
+}
+
+static int measure_requests(struct bench *b, struct bench_case *c, double *value)
+{
+	uint64_t n[3][CONF_MAX_TARGETS];
+	struct bench_result result;
+	int r = count_requests(b, n[0]);
+
+	if (!r)
+		r = count_requests(b, n[1]);
+	if (!r)
+		r = bench_crew_run(b, &c->job, 1, &result);
+	if (!r)
+		r = count_requests(b, n[2]);
+	*value = 0;
+	for (int i = 0; !r && i < b->servers; i++) {
+		double more = (double)(n[2][i] - n[1][i]) - (double)(n[1][i] - n[0][i]);
+
+		*value = MAX(*value, more);
+	}
+	return r;
+}
+
+/* ---- the benchmark ---- */
+
+static void add(struct bench *b, const struct pattern *p, int way)
+{
+	uint64_t stride = MAX((uint64_t)b->servers * BENCH_UNIT / p->pieces, 2 * p->size);
+	struct bench_row row = { .clients = 1, .pieces = p->pieces, .bytes = p->size };
+	struct bench_case c = { .job = { .prepare = lay_out,
+					 .once = list_once,
+					 .out = way == 1,
+					 .count = p->pieces,
+					 .size = p->size,
+					 .stride = stride },
+				.workers = 1,
+				.figure = BENCH_LATENCY };
+
+	snprintf(row.what, sizeof(row.what), "%s", ways[way]);
+	bench_case_add(b, &c, &row);
+	c.job.once = single_once;
+	snprintf(row.what, sizeof(row.what), "%s", single[way]);
+	bench_case_add(b, &c, &row);
+	c.job.once = list_once;
+	c.job.max_ops = 1;
+	c.custom = measure_requests;
+	row.unit = "requests per server";
+	snprintf(row.what, sizeof(row.what), "%s", counted[way]);
+	bench_case_add(b, &c, &row);
+}
+
+static int setup(struct bench *b)
+{
+	int r = bench_once(b, 1, bench_do_make, MAX((uint64_t)b->servers * BENCH_UNIT, BENCH_BLOCK),
+			   0);
+
+	bench_add_ping(b, 1);
+	for (size_t i = 0; i < ARRAY_LEN(patterns); i++)
+		for (int way = 0; way < 2; way++)
+			add(b, &patterns[i], way);
+	return r;
+}
+
+static void plot(struct bench *b, const char *name, const char *title, const char *const *series,
+		 int n, const struct bench_row *ref)
+{
+	struct bench_plot *p = bench_plot_add(b, name, title);
+
+	if (!p)
+		return;
+	p->n_groups = (int)ARRAY_LEN(patterns);
+	p->n_series = n;
+	p->ref = ref;
+	for (int s = 0; s < n; s++)
+		snprintf(p->series[s], sizeof(p->series[s]), "%s", series[s]);
+	for (int g = 0; g < p->n_groups; g++) {
+		snprintf(p->groups[g], sizeof(p->groups[g]), "%s", patterns[g].name);
+		for (int s = 0; s < n; s++)
+			p->cell[g][s] =
+				bench_find(b, series[s], 1, patterns[g].size, patterns[g].pieces);
+	}
+}
+
+static void plot_gain(struct bench *b, const struct bench_row *const *gain)
+{
+	struct bench_plot *p = bench_plot_add(
+		b, "lists-gain", "How many times faster one list call is than single calls");
+
+	if (!p)
+		return;
+	p->n_groups = (int)ARRAY_LEN(patterns);
+	p->n_series = 2;
+	snprintf(p->series[0], sizeof(p->series[0]), "read");
+	snprintf(p->series[1], sizeof(p->series[1]), "write");
+	for (int g = 0; g < p->n_groups; g++) {
+		snprintf(p->groups[g], sizeof(p->groups[g]), "%s", patterns[g].name);
+		for (int s = 0; s < 2; s++)
+			p->cell[g][s] = gain[2 * g + s];
+	}
+}
+
+/* Every bar is about the worse of reading and writing. */
+static void judge(struct bench *b)
+{
+	const struct bench_row *ping = bench_find(b, BENCH_PINGPONG, 1, BENCH_PING, 0);
+	const struct bench_row *gain[2 * ARRAY_LEN(patterns)], *cost[2 * ARRAY_LEN(patterns)];
+	const struct bench_row *requests[2 * ARRAY_LEN(patterns)];
+	char name[64];
+	int n = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(patterns); i++)
+		for (int way = 0; way < 2; way++, n++) {
+			const struct pattern *p = &patterns[i];
+			const struct bench_row *list =
+				bench_find(b, ways[way], 1, p->size, p->pieces);
+
+			snprintf(name, sizeof(name), "%s_%s", way ? "write" : "read", p->id);
+			cost[n] = bench_ratio(b, name, list, ping);
+			snprintf(name, sizeof(name), "%s_%s_gain", way ? "write" : "read", p->id);
+			gain[n] = bench_ratio(
+				b, name, bench_find(b, single[way], 1, p->size, p->pieces), list);
+			requests[n] = bench_find(b, counted[way], 1, p->size, p->pieces);
+		}
+	bench_bar(b, "list_128x2K", bench_worst(b, "list_128x2K", cost, 2, true), BENCH_AT_MOST,
+		  10);
+	bench_bar(b, "list_vs_single", bench_worst(b, "list_vs_single", gain, n, false),
+		  BENCH_AT_LEAST, 10);
+	bench_bar(b, "requests_per_server",
+		  bench_worst(b, "requests_per_server", requests, n, true), BENCH_EXACTLY, 1);
+	plot(b, "lists", "One list call over all servers", ways, 2, ping);
+	plot_gain(b, gain);
+}
+
+static int cleanup(struct bench *b)
+{
+	return bench_once(b, 1, bench_do_drop, 0, 0);
+}
+
+const struct bench_kind bench_lists = {
+	.name = "lists",
+	.summary = "strided lists over all servers against single calls and a blocking ping-pong",
+	.clients = { 1 },
+	.setup = setup,
+	.judge = judge,
+	.cleanup = cleanup,
+};

@@ -1,0 +1,242 @@
+/* sheaf bench meta: names by number of clients: create, stat, resize, readdir, unlink.
+ *
+ * "create" is the open that makes a new file, which is durable when it returns; the files are closed after
+ * the clock has stopped, and "create + close" shows both together. Each client works in a directory of its
+ * own; readdir lists one that all share. In memory the rates are set against 4 ping-pong pairs, on disk
+ * against one process that appends 4 KiB and syncs. What servers do in the background about removed and
+ * closed files is waited for between measurements, not measured. */
+#include <fcntl.h>
+
+#include "cli/bench.h"
+
+#define LISTED 1000 /* names in the directory that is listed */
+
+static void path_of(struct bench_worker *w, uint64_t i, char out[CLI_PATH_MAX])
+{
+	snprintf(out, CLI_PATH_MAX, "%s/c%d/f%llu", w->scratch, w->index, (unsigned long long)i);
+}
+
+/* ---- preparing ---- */
+
+static int make_dir(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	char path[CLI_PATH_MAX];
+
+	(void)j, (void)i;
+	snprintf(path, sizeof(path), "%s/c%d", w->scratch, w->index);
+	return bench_why(w, "mkdir", sheaf_mkdir(w->fs, path, 0700));
+}
+
+static int make_listed(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	struct sheaf_file *f;
+	char path[CLI_PATH_MAX];
+	int r;
+
+	(void)j, (void)i;
+	snprintf(path, sizeof(path), "%s/listed", w->scratch);
+	r = sheaf_mkdir(w->fs, path, 0700);
+	for (int k = 0; !r && k < LISTED; k++) {
+		snprintf(path, sizeof(path), "%s/listed/name-%06d", w->scratch, k);
+		r = sheaf_open(w->fs, path, O_RDONLY | O_CREAT, 0600, NULL, &f);
+		if (!r)
+			r = sheaf_close(f);
+	}
+	return bench_why(w, "make names", r);
+}
+
+/* ---- the operations ---- */
+
+static int create_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	char path[CLI_PATH_MAX];
+	int r;
+
+	(void)j, (void)i;
+	path_of(w, w->made, path);
+	r = sheaf_open(w->fs, path, O_RDWR | O_CREAT | O_EXCL, 0600, NULL, &w->open[w->n_open]);
+	if (!r) {
+		w->made++;
+		w->n_open++;
+	}
+	return bench_why(w, "create", r);
+}
+
+static int create_finish(struct bench_worker *w, const struct bench_job *j)
+{
+	int r = 0, e;
+
+	(void)j;
+	while (w->n_open) {
+		e = sheaf_close(w->open[--w->n_open]);
+		r = r ? r : e;
+	}
+	return bench_why(w, "close", r);
+}
+
+static int create_close_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	int r = create_once(w, j, i);
+
+	return r ? r : create_finish(w, j);
+}
+
+static int stat_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	char path[CLI_PATH_MAX];
+	struct stat st;
+
+	(void)j;
+	path_of(w, i % w->made, path);
+	return bench_why(w, "stat", sheaf_stat(w->fs, path, &st));
+}
+
+static int resize_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	char path[CLI_PATH_MAX];
+
+	(void)j;
+	path_of(w, i % w->made, path);
+	return bench_why(w, "resize",
+			 sheaf_truncate(w->fs, path, i / w->made % 2 ? 0 : (off_t)MIB));
+}
+
+/* One name a call; the library fetches them by the page. */
+static int readdir_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	char path[CLI_PATH_MAX];
+	struct sheaf_dirent e;
+	struct sheaf_dir *d;
+	int r, n = 0;
+
+	(void)j, (void)i;
+	snprintf(path, sizeof(path), "%s/listed", w->scratch);
+	r = sheaf_opendir(w->fs, path, &d);
+	if (r)
+		return bench_why(w, "opendir", r);
+	while ((r = sheaf_readdir(d, &e)) > 0)
+		n++;
+	sheaf_closedir(d);
+	return bench_why(w, "readdir", r ? r : n < LISTED ? -EIO : 0);
+}
+
+static int unlink_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	char path[CLI_PATH_MAX];
+
+	(void)j;
+	path_of(w, i, path);
+	return bench_why(w, "unlink", sheaf_unlink(w->fs, path));
+}
+
+static int forget_made(struct bench_worker *w, const struct bench_job *j)
+{
+	(void)j;
+	w->made = 0;
+	return 0;
+}
+
+/* ---- the benchmark ---- */
+
+static const struct {
+	const char *what;
+	struct bench_job job;
+} steps[] = {
+	{ "create", { .once = create_once, .finish = create_finish, .max_ops = BENCH_MAX_FILES } },
+	{ "create + close", { .once = create_close_once, .max_ops = BENCH_MAX_FILES } },
+	{ "stat", { .once = stat_once } },
+	{ "resize", { .once = resize_once } },
+	{ "list 1,000 names", { .once = readdir_once } },
+	{ "unlink", { .once = unlink_once, .finish = forget_made, .all_made = true } },
+};
+
+static void add_steps(struct bench *b, int clients)
+{
+	for (size_t s = 0; s < ARRAY_LEN(steps); s++) {
+		struct bench_row row = { .clients = (uint32_t)clients };
+
+		snprintf(row.what, sizeof(row.what), "%s", steps[s].what);
+		bench_case_add(b,
+			       &(struct bench_case){ .job = steps[s].job,
+						     .workers = clients,
+						     .figure = BENCH_RATE,
+						     .settle = true },
+			       &row);
+	}
+}
+
+/* The baselines come right before the clients that are judged by them. */
+static int setup(struct bench *b)
+{
+	int r = bench_once(b, b->most_clients, make_dir, 0, 0), judged = 0;
+
+	if (!r)
+		r = bench_once(b, 1, make_listed, 0, 0);
+	for (int i = 0; i < b->n_clients; i++)
+		if (b->clients[i] == BENCH_PAIRS)
+			judged = i;
+	for (int i = 0; i < b->n_clients; i++) {
+		if (i == judged) {
+			bench_add_ping(b, BENCH_PAIRS);
+			bench_add_appender(b);
+		}
+		add_steps(b, b->clients[i]);
+	}
+	return r;
+}
+
+static void plot(struct bench *b, const char *name, const char *title, const char *const *what,
+		 int n, const struct bench_row *ref)
+{
+	struct bench_plot *p = bench_plot_add(b, name, title);
+
+	if (!p)
+		return;
+	p->n_groups = n;
+	p->n_series = b->n_clients;
+	p->ref = ref;
+	for (int s = 0; s < b->n_clients; s++)
+		snprintf(p->series[s], sizeof(p->series[s]), "%d client%s", b->clients[s],
+			 b->clients[s] == 1 ? "" : "s");
+	for (int g = 0; g < n; g++) {
+		snprintf(p->groups[g], sizeof(p->groups[g]), "%s", what[g]);
+		for (int s = 0; s < b->n_clients; s++)
+			p->cell[g][s] = bench_find(b, what[g], (uint32_t)b->clients[s], 0, 0);
+	}
+}
+
+static void judge(struct bench *b)
+{
+	static const char *const changes[] = { "create", "create + close", "resize", "unlink" };
+	static const char *const reads[] = { "stat" };
+	static const char *const lists[] = { "list 1,000 names" };
+	const struct bench_row *pairs = bench_find(b, BENCH_PINGPONG, BENCH_PAIRS, BENCH_PING, 0);
+	const struct bench_row *append = bench_find(b, BENCH_APPENDER, 1, 4 * KIB, 0);
+	const struct bench_row *create4 = bench_find(b, "create", 4, 0, 0);
+	const struct bench_row *create16 = bench_find(b, "create", 16, 0, 0);
+	const struct bench_row *stat4 = bench_find(b, "stat", 4, 0, 0);
+
+	if (b->place.in_memory) {
+		bench_bar(b, "stat4", bench_ratio(b, "stat4", stat4, pairs), BENCH_AT_LEAST, 0.3);
+		bench_bar(b, "create4", bench_ratio(b, "create4", create4, pairs), BENCH_AT_LEAST,
+			  0.12);
+	} else if (b->place.on_disk) {
+		bench_bar(b, "durable_create4", bench_ratio(b, "durable_create4", create4, append),
+			  BENCH_AT_LEAST, 0.8);
+		bench_bar(b, "durable_create16",
+			  bench_ratio(b, "durable_create16", create16, append), BENCH_AT_LEAST,
+			  1.3);
+	}
+	plot(b, "meta-changes", "Changes of names, by number of clients", changes, 4,
+	     b->place.on_disk ? append : NULL);
+	plot(b, "meta-stat", "stat, by number of clients", reads, 1, pairs);
+	plot(b, "meta-list", "Listings of a directory of 1,000 names", lists, 1, NULL);
+}
+
+const struct bench_kind bench_meta = {
+	.name = "meta",
+	.summary = "names by number of clients against ping-pong pairs and a syncing appender",
+	.clients = { 1, 4, 16 },
+	.setup = setup,
+	.judge = judge,
+};

@@ -1,0 +1,271 @@
+/* One plot of `sheaf bench --report` as SVG: groups of bars, or a line per series. Axes from 0 in round
+ * steps, whiskers from the lowest to the highest round, values written where they are, a baseline as a
+ * dashed line. Pure functions, but for what they print. */
+#include <math.h>
+
+#include "cli/bench_report.h"
+
+#define WIDTH 720.0
+#define HEIGHT 380.0
+#define LEFT 64.0
+#define RIGHT 16.0
+#define TOP 78.0
+#define BOTTOM 52.0
+
+/* Told apart by people who do not see all colours, and on grey paper. */
+static const char *const colours[BENCH_PLOT_MAX] = { "#1b6ca8", "#e08214", "#2a9d72", "#b2427a",
+						     "#6a51a3", "#8c6d31", "#5f6b76", "#c23b22" };
+
+struct frame {
+	FILE *f;
+	const struct bench_plot *p;
+	const char *unit;
+	double top, step; /* of the y axis */
+};
+
+static double y_of(const struct frame *fr, double v)
+{
+	return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * v / fr->top;
+}
+
+/* Three digits, thousands as k: "5.43", "41.2", "18.3k". */
+static void short_number(char *out, size_t n, double v)
+{
+	const char *k = "";
+
+	if (v >= 1e6) {
+		v /= 1e6;
+		k = "M";
+	} else if (v >= 1e4) {
+		v /= 1e3;
+		k = "k";
+	}
+	snprintf(out, n, "%.*f%s", v < 10 ? 2 : v < 100 ? 1 : 0, v, k);
+}
+
+static void axis_number(char *out, size_t n, double v)
+{
+	if (v >= 1e6)
+		snprintf(out, n, "%gM", v / 1e6);
+	else if (v >= 1e4)
+		snprintf(out, n, "%gk", v / 1e3);
+	else
+		snprintf(out, n, "%g", v);
+}
+
+void report_text(FILE *f, const char *s)
+{
+	for (; *s; s++) {
+		if (*s == '<')
+			fputs("&lt;", f);
+		else if (*s == '&')
+			fputs("&amp;", f);
+		else
+			fputc(*s, f);
+	}
+}
+
+const char *report_unit(const char *unit)
+{
+	if (strcmp(unit, "us") == 0)
+		return "µs";
+	if (strcmp(unit, "1/s") == 0)
+		return "per second";
+	if (strcmp(unit, "ratio") == 0)
+		return "times";
+	return unit;
+}
+
+static void put(struct frame *fr, double x, double y, const char *attributes, const char *text)
+{
+	fprintf(fr->f, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, attributes);
+	report_text(fr->f, text);
+	fputs("</text>\n", fr->f);
+}
+
+/* Steps of 1, 2 or 5 times a power of ten; five to ten of them. */
+static void choose_scale(struct frame *fr)
+{
+	const struct bench_plot *p = fr->p;
+	double most = 0, power;
+
+	for (int g = 0; g < p->n_groups; g++)
+		for (int s = 0; s < p->n_series; s++)
+			if (p->cell[g][s])
+				most = MAX(most, p->cell[g][s]->max);
+	if (p->ref && p->ref->median < 2.5 * most)
+		most = MAX(most, p->ref->median);
+	if (most <= 0)
+		most = 1;
+	most *= 1.08; /* room for the value above the highest */
+	power = pow(10, floor(log10(most / 5)));
+	fr->step = power;
+	if (most / fr->step > 10)
+		fr->step = 2 * power;
+	if (most / fr->step > 10)
+		fr->step = 5 * power;
+	fr->top = ceil(most / fr->step) * fr->step;
+}
+
+static void draw_axes(struct frame *fr)
+{
+	const struct bench_plot *p = fr->p;
+	char text[96];
+
+	for (int i = 0; i * fr->step <= fr->top * 1.0001; i++) {
+		double y = y_of(fr, i * fr->step);
+
+		fprintf(fr->f,
+			"<line x1=\"%.0f\" y1=\"%.1f\" x2=\"%.0f\" y2=\"%.1f\" class=\"%s\"/>\n",
+			LEFT, y, WIDTH - RIGHT, y, i ? "grid" : "axis");
+		axis_number(text, sizeof(text), i * fr->step);
+		put(fr, LEFT - 8, y + 4, "text-anchor=\"end\"", text);
+	}
+	put(fr, LEFT - 46, TOP - 14, "class=\"unit\"", report_unit(fr->unit));
+	for (int g = 0; g < p->n_groups; g++) {
+		double w = (WIDTH - LEFT - RIGHT) / p->n_groups;
+
+		put(fr, LEFT + w * (g + 0.5), HEIGHT - BOTTOM + 20, "text-anchor=\"middle\"",
+		    p->groups[g]);
+	}
+	if (p->x_label)
+		put(fr, (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10,
+		    "text-anchor=\"middle\" class=\"unit\"", p->x_label);
+}
+
+static void draw_legend(struct frame *fr)
+{
+	const struct bench_plot *p = fr->p;
+	char text[128], number[32];
+	double x = LEFT;
+
+	put(fr, 12, 24, "class=\"title\"", p->title);
+	for (int s = 0; p->n_series > 1 && s < p->n_series; s++) {
+		fprintf(fr->f,
+			"<rect x=\"%.0f\" y=\"38\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x,
+			colours[s]);
+		put(fr, x + 17, 48, "", p->series[s]);
+		x += 34 + 6.6 * (double)strlen(p->series[s]);
+	}
+	if (!p->ref)
+		return;
+	short_number(number, sizeof(number), p->ref->median);
+	if (p->ref->clients > 1)
+		snprintf(text, sizeof(text), "%s, %u at once: %s", p->ref->what, p->ref->clients,
+			 number);
+	else
+		snprintf(text, sizeof(text), "%s: %s", p->ref->what, number);
+	if (p->ref->median > fr->top) {
+		strncat(text, " (beyond the plot)", sizeof(text) - strlen(text) - 1);
+	} else {
+		double y = y_of(fr, p->ref->median);
+
+		fprintf(fr->f,
+			"<line x1=\"%.0f\" y1=\"%.1f\" x2=\"%.0f\" y2=\"%.1f\" class=\"ref\"/>\n",
+			LEFT, y, WIDTH - RIGHT, y);
+	}
+	fprintf(fr->f, "<line x1=\"%.0f\" y1=\"44\" x2=\"%.0f\" y2=\"44\" class=\"ref\"/>\n", x,
+		x + 24);
+	put(fr, x + 30, 48, "", text);
+}
+
+/* From the lowest to the highest round. */
+static void draw_whisker(struct frame *fr, double x, const struct bench_row *r)
+{
+	double lo = y_of(fr, r->min), hi = y_of(fr, r->max);
+
+	if (r->runs < 2)
+		return;
+	fprintf(fr->f, "<path d=\"M%.1f %.1fV%.1fM%.1f %.1fh6M%.1f %.1fh6\" class=\"whisker\"/>\n",
+		x, lo, hi, x - 3, lo, x - 3, hi);
+}
+
+static void draw_bars(struct frame *fr)
+{
+	const struct bench_plot *p = fr->p;
+	double group = (WIDTH - LEFT - RIGHT) / p->n_groups;
+	double w = MIN(group * 0.8 / p->n_series, 72.0);
+	char text[32];
+
+	for (int g = 0; g < p->n_groups; g++)
+		for (int s = 0; s < p->n_series; s++) {
+			const struct bench_row *r = p->cell[g][s];
+			double x = LEFT + group * (g + 0.5) + w * (s - p->n_series / 2.0);
+			int colour = p->n_series > 1 ? s : 0;
+
+			if (!r)
+				continue;
+			fprintf(fr->f,
+				"<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" "
+				"fill=\"%s\"/>\n",
+				x + 1, y_of(fr, r->median), w - 2,
+				y_of(fr, 0) - y_of(fr, r->median), colours[colour]);
+			draw_whisker(fr, x + w / 2, r);
+			short_number(text, sizeof(text), r->median);
+			put(fr, x + w / 2, y_of(fr, r->runs > 1 ? r->max : r->median) - 6,
+			    "text-anchor=\"middle\" class=\"value\"", text);
+		}
+}
+
+/* Values at the first and last point of each line; the rest are in the table. */
+static void draw_lines(struct frame *fr)
+{
+	const struct bench_plot *p = fr->p;
+	double group = (WIDTH - LEFT - RIGHT) / p->n_groups;
+	char text[32];
+
+	for (int s = 0; s < p->n_series; s++) {
+		fputs("<polyline points=\"", fr->f);
+		for (int g = 0; g < p->n_groups; g++)
+			if (p->cell[g][s])
+				fprintf(fr->f, "%.1f,%.1f ", LEFT + group * (g + 0.5),
+					y_of(fr, p->cell[g][s]->median));
+		fprintf(fr->f, "\" fill=\"none\" stroke=\"%s\" stroke-width=\"2.5\"%s/>\n",
+			colours[s], s % 2 ? " stroke-dasharray=\"7 3\"" : "");
+		for (int g = 0; g < p->n_groups; g++) {
+			const struct bench_row *r = p->cell[g][s];
+			double x = LEFT + group * (g + 0.5);
+
+			if (!r)
+				continue;
+			fprintf(fr->f, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"/>\n", x,
+				y_of(fr, r->median), colours[s]);
+			short_number(text, sizeof(text), r->median);
+			if (g == 0)
+				put(fr, x - 8, y_of(fr, r->median) + 4,
+				    "text-anchor=\"end\" class=\"value\"", text);
+			else if (g == p->n_groups - 1)
+				put(fr, x + 8, y_of(fr, r->median) + 4, "class=\"value\"", text);
+		}
+	}
+}
+
+void report_svg(FILE *f, const struct bench_plot *p)
+{
+	struct frame fr = { .f = f, .p = p, .unit = "" };
+
+	for (int g = 0; g < p->n_groups && !fr.unit[0]; g++)
+		for (int s = 0; s < p->n_series && !fr.unit[0]; s++)
+			if (p->cell[g][s])
+				fr.unit = p->cell[g][s]->unit;
+	choose_scale(&fr);
+	fprintf(f,
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" "
+		"font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"12\" fill=\"#222\">\n"
+		"<title>",
+		WIDTH, HEIGHT);
+	report_text(f, p->title);
+	fputs("</title>\n<style>.title{font-size:16px;font-weight:600}.unit{fill:#555}"
+	      ".value{font-size:11px;paint-order:stroke;stroke:#fff;stroke-width:3px}"
+	      ".grid{stroke:#ddd}.axis{stroke:#333}.ref{stroke:#333;stroke-width:1.5;"
+	      "stroke-dasharray:5 4}.whisker{stroke:#222;stroke-width:1.2;fill:none}</style>\n",
+	      f);
+	fprintf(f, "<rect width=\"%.0f\" height=\"%.0f\" fill=\"#fff\"/>\n", WIDTH, HEIGHT);
+	draw_axes(&fr);
+	if (p->line)
+		draw_lines(&fr);
+	else
+		draw_bars(&fr);
+	draw_legend(&fr);
+	fputs("</svg>\n", f);
+}

@@ -1,0 +1,84 @@
+#!/bin/bash
+# The Debian packages install, work and go away again. Changes the system: only with SHEAF_TEST_DEB=1, as
+# root, after `make deb` (SHEAF_DEBS names another directory of packages).
+set -u
+
+skip() {
+	echo "$*"
+	exit 77
+}
+
+fail() {
+	echo "FAILED line ${BASH_LINENO[0]}: $*" >&2
+	exit 1
+}
+
+[ "${SHEAF_TEST_DEB-}" = 1 ] || skip "installs packages on this system; SHEAF_TEST_DEB=1 as root runs it"
+[ "$(id -u)" = 0 ] || skip "installing packages needs root"
+source=${SHEAF_SOURCE:-$(cd "$(dirname "$0")/../.." && pwd)}
+debs=${SHEAF_DEBS:-$source/build-deb}
+packages="libsheaf1 libsheaf-dev sheaf sheaf-server"
+files=()
+for p in $packages; do
+	f=$(ls "$debs/$p"_*.deb 2>/dev/null) || fail "no package $p in $debs; run: make deb"
+	files+=("$f")
+done
+for p in $packages; do
+	dpkg-query -W -f='${db:Status-Status}' "$p" 2>/dev/null | grep -qx installed &&
+		fail "$p is installed already; this test would remove it"
+done
+[ -e /etc/sheaf/sheaf.conf ] && fail "/etc/sheaf/sheaf.conf is there; this test would replace it"
+had_home=
+[ -e /var/lib/sheaf ] && had_home=1
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/deb.XXXXXX") || exit 1
+fs=/var/lib/sheaf/deb-test-$$
+chmod 755 "$work"
+cd "$work" || exit 1
+cleanup() {
+	[ -e /etc/sheaf/sheaf.conf ] && sheaf stop >/dev/null 2>&1
+	apt-get -q -y purge $packages >/dev/null 2>&1
+	rm -rf "$fs" /etc/sheaf/sheaf.conf
+	[ -n "$had_home" ] || rmdir /var/lib/sheaf 2>/dev/null
+	cd / && rm -rf "$work"
+}
+trap cleanup EXIT
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+unset SHEAF_CONF
+
+echo "install"
+apt-get -q -y install --no-install-recommends "${files[@]}" >log 2>&1 || { cat log; fail "apt-get install"; }
+getent passwd sheaf >/dev/null || fail "no user sheaf"
+sheaf --version || fail "sheaf --version"
+[ -e "/lib/systemd/system/sheaf@.service" ] || fail "no unit"
+
+echo "a program against libsheaf-dev"
+command -v cc >/dev/null && command -v pkg-config >/dev/null || fail "no compiler and pkg-config"
+cc -Wall -o matrix /usr/share/doc/libsheaf-dev/examples/matrix.c $(pkg-config --cflags --libs sheaf) ||
+	fail "matrix.c does not compile"
+./matrix "local:$work/fs" || fail "matrix"
+
+echo "servers as the unit runs them: as the user sheaf, from /etc/sheaf/sheaf.conf"
+sheaf init "$fs" --servers 2 --port "${SHEAF_TEST_PORT:-28930}" || fail "sheaf init"
+sed "s|^\(key\|server_key\|storage\) = |&$fs/|" "$fs/sheaf.conf" >/etc/sheaf/sheaf.conf
+chown -R sheaf:sheaf "$fs"
+line=$(sed -n 's/^ExecStart=//p' /lib/systemd/system/sheaf@.service)
+for server in server0 server1; do
+	setpriv --reuid=sheaf --regid=sheaf --clear-groups --no-new-privs ${line//%i/$server} >>log 2>&1 &
+done
+for _ in $(seq 100); do
+	sheaf status >/dev/null 2>&1 && break
+	sleep 0.1
+done
+sheaf status || { cat log; fail "not all servers are up"; }
+./matrix || fail "matrix over servers"
+sheaf ls -l / | grep -q matrix || fail "no matrix in the root"
+sheaf stop || fail "sheaf stop"
+sheaf start || fail "sheaf start does not find sheafd"
+sheaf stop || fail "sheaf stop"
+
+echo "remove: programs go, data stay"
+apt-get -q -y purge $packages >log 2>&1 || { cat log; fail "apt-get purge"; }
+command -v sheaf && fail "sheaf is still there"
+[ -e "$fs/server0/sheaf.id" ] || fail "purging removed data"
+exit 0

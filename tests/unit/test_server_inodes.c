@@ -1,0 +1,277 @@
+/* Files that are open or worked on: locks in order, opens and closes, names that go while a file is open. */
+#include "server_trial.h"
+
+static struct world w;
+static struct pipe_link *p;
+static struct arena arena;
+static struct wire_open_res file;
+
+static void begin(void)
+{
+	log_set_level(LOG_ERROR);
+	world_start(&w);
+	arena_init(&arena, 0);
+	p = pipe_new(&w, LINK_CLIENT);
+	pipe_session(&w, p);
+}
+
+static void end(void)
+{
+	pipe_free(p);
+	arena_destroy(&arena);
+	world_end(&w);
+}
+
+static struct wire_handle handle_of(const struct wire_open_res *r)
+{
+	return (struct wire_handle){ r->at.ino, r->at.gen };
+}
+
+/* ---- locks ---- */
+
+struct locker {
+	struct req q;
+	struct inode_wait lock;
+	struct inode *inode;
+	unsigned order; /* in which it got the lock */
+};
+
+static unsigned granted;
+
+static bool locker_step(struct req *q)
+{
+	struct locker *l = container_of(q, struct locker, q);
+
+	if (q->state == 0) {
+		req_goto(q, 1);
+		inode_lock(l->inode, &l->lock, q);
+		return true;
+	}
+	l->order = ++granted;
+	req_fini(q);
+	return false;
+}
+
+static const char *const names[] = { "lock", "held" };
+static const struct req_ops locker_ops = { "locker", locker_step, 1, 2, names, NULL };
+
+static void locks_are_granted_one_by_one_in_order(void)
+{
+	struct wire_handle h = { 1234, 1 };
+	struct locker l[5] = { 0 };
+	struct inode *i;
+
+	begin();
+	granted = 0;
+	i = inode_get(w.srv, &h);
+	CHECK(inode_get(w.srv, &h) == i);
+	inode_put(i);
+	for (int k = 0; k < 5; k++) {
+		l[k].inode = i;
+		req_init(&l[k].q, &w.loop, &locker_ops, 0);
+		req_start(&l[k].q);
+	}
+	inode_put(i); /* the locks keep it */
+	for (unsigned k = 0; k < 5; k++) {
+		CHECK_EQ(granted, k + 1);
+		CHECK_EQ(l[k].order, k + 1);
+		CHECK(l[k].lock.held);
+		inode_unlock(&l[k].lock);
+		inode_unlock(&l[k].lock); /* twice is harmless */
+		world_settle(&w);
+	}
+	CHECK(!inode_find(w.srv, 1234));
+	end();
+}
+
+/* ---- opens ---- */
+
+static int open_as(const char *path, uint64_t id, uint32_t flags)
+{
+	return pipe_open(&w, p, path, id, flags, &file, &arena);
+}
+
+static int close_it(uint64_t id, const struct wire_wrote *wrote)
+{
+	struct wire_close_args a = { handle_of(&file), id, *wrote };
+	struct wire_void_res r;
+
+	return pipe_do(&w, p, OP_CLOSE, XDR_ANY(xdr_wire_close_args), &a,
+		       XDR_ANY(xdr_wire_void_res), &r, NULL);
+}
+
+static const struct wire_wrote nothing = { 0 };
+
+static void opens_and_writers_are_counted(void)
+{
+	struct inode *i;
+
+	begin();
+	CHECK_EQ(open_as("f", 1, OPEN_WRITE | OPEN_CREATE), 0);
+	i = inode_find(w.srv, file.at.ino);
+	CHECK_EQ(i->opens, 1);
+	CHECK_EQ(i->writers, 1);
+	CHECK(i->row_durable);
+	CHECK_EQ(open_as("f", 2, OPEN_READ), 0);
+	CHECK_EQ(open_as("f", 3, OPEN_WRITE | OPEN_READ), 0);
+	CHECK_EQ(i->opens, 3);
+	CHECK_EQ(i->writers, 2);
+	CHECK_EQ(close_it(1, &nothing), 0);
+	CHECK_EQ(close_it(1, &nothing), 0); /* an earlier execution closed it */
+	CHECK_EQ(close_it(99, &nothing), 0);
+	CHECK_EQ(i->opens, 2);
+	CHECK(meta_unsettled(w.srv->meta, file.at.ino));
+	CHECK_EQ(close_it(3, &nothing), 0);
+	CHECK(!meta_unsettled(w.srv->meta, file.at.ino)); /* the last writer settled it */
+	CHECK_EQ(i->writers, 0);
+	CHECK_EQ(close_it(2, &nothing), 0);
+	CHECK(!inode_find(w.srv, file.at.ino));
+	end();
+}
+
+static void the_number_of_an_open_means_one_thing(void)
+{
+	begin();
+	CHECK_EQ(open_as("f", 1, OPEN_READ | OPEN_CREATE), 0);
+	CHECK_EQ(open_as("f", 1, OPEN_READ), 0);
+	CHECK_EQ(inode_find(w.srv, file.at.ino)->opens, 1);
+	CHECK_EQ(open_as("f", 1, OPEN_READ | OPEN_WRITE), -EINVAL); /* would be a writer unseen */
+	CHECK_EQ(open_as("g", 1, OPEN_READ | OPEN_CREATE), -EINVAL);
+	end();
+}
+
+/* Two closes of one open, side by side on two slots. */
+static void a_double_close_is_harmless(void)
+{
+	struct wire_close_args a = { .id = 1, .w = { 1, 4096, 77, false } };
+
+	begin();
+	CHECK_EQ(open_as("f", 1, OPEN_WRITE | OPEN_CREATE), 0);
+	a.h = handle_of(&file);
+	for (uint32_t i = 0; i < 3; i++)
+		pipe_call(&w, p, OP_CLOSE, i, 1, XDR_ANY(xdr_wire_close_args), &a);
+	CHECK(world_quiet(&w));
+	CHECK_EQ(p->replies, p->sent);
+	CHECK_EQ(p->head.status, 0);
+	CHECK(!inode_find(w.srv, file.at.ino));
+	end();
+}
+
+static void only_files_are_claimed_again(void)
+{
+	struct wire_reclaim_args a = { { META_ROOT_INO, META_ROOT_GEN }, 5, OPEN_READ };
+	struct wire_void_res r;
+
+	begin();
+	CHECK_EQ(pipe_do(&w, p, OP_RECLAIM, XDR_ANY(xdr_wire_reclaim_args), &a,
+			 XDR_ANY(xdr_wire_void_res), &r, NULL),
+		 -EINVAL);
+	CHECK_EQ(open_as("f", 1, OPEN_READ | OPEN_CREATE), 0);
+	a.h = handle_of(&file);
+	CHECK_EQ(pipe_do(&w, p, OP_RECLAIM, XDR_ANY(xdr_wire_reclaim_args), &a,
+			 XDR_ANY(xdr_wire_void_res), &r, NULL),
+		 0);
+	CHECK_EQ(inode_find(w.srv, file.at.ino)->opens, 2);
+	a.flags = OPEN_WRITE; /* nobody was a writer: it is settled */
+	a.id = 6;
+	CHECK_EQ(pipe_do(&w, p, OP_RECLAIM, XDR_ANY(xdr_wire_reclaim_args), &a,
+			 XDR_ANY(xdr_wire_void_res), &r, NULL),
+		 -ESTALE);
+	end();
+}
+
+/* ---- names that go ---- */
+
+static int unlink_it(const char *path)
+{
+	struct wire_unlink_args a = { { { META_ROOT_INO, META_ROOT_GEN }, wire_text(path) } };
+	struct wire_void_res r;
+
+	return pipe_do(&w, p, OP_UNLINK, XDR_ANY(xdr_wire_unlink_args), &a,
+		       XDR_ANY(xdr_wire_void_res), &r, NULL);
+}
+
+static int write_it(void)
+{
+	struct wire_extent e = { 0, 5 };
+	struct wire_write_args a = {
+		.cap = file.cap, .list = &e, .n_list = 1, .data = wire_text("hello")
+	};
+	struct wire_write_res r;
+
+	return pipe_do(&w, p, OP_WRITE, XDR_ANY(xdr_wire_write_args), &a,
+		       XDR_ANY(xdr_wire_write_res), &r, NULL);
+}
+
+static void an_unlinked_file_lives_until_its_last_close(void)
+{
+	struct wire_objstat_args st;
+	struct wire_object_res r;
+
+	begin();
+	CHECK_EQ(open_as("f", 1, OPEN_READ | OPEN_WRITE | OPEN_CREATE), 0);
+	CHECK_EQ(write_it(), 0);
+	CHECK_EQ(unlink_it("f"), 0);
+	world_pass(&w, 5 * NSEC_PER_SEC);
+	CHECK_EQ(write_it(), 0);
+	st.cap = file.cap;
+	CHECK_EQ(pipe_do(&w, p, OP_OBJSTAT, XDR_ANY(xdr_wire_objstat_args), &st,
+			 XDR_ANY(xdr_wire_object_res), &r, NULL),
+		 0);
+	CHECK_EQ(r.end, 5);
+	CHECK_EQ(close_it(1, &nothing), 0);
+	world_pass(&w, 5 * NSEC_PER_SEC);
+	CHECK(list_empty(&w.srv->tasks));
+	CHECK_EQ(write_it(), -EKEYEXPIRED); /* a tombstone stands there */
+	CHECK(!inode_find(w.srv, file.at.ino));
+	end();
+}
+
+static void an_unlinked_file_that_nobody_has_open_goes_at_once(void)
+{
+	begin();
+	CHECK_EQ(open_as("f", 1, OPEN_WRITE | OPEN_CREATE), 0);
+	CHECK_EQ(write_it(), 0);
+	CHECK_EQ(close_it(1, &nothing), 0);
+	CHECK_EQ(unlink_it("f"), 0);
+	world_pass(&w, NSEC_PER_SEC);
+	CHECK(list_empty(&w.srv->tasks));
+	CHECK_EQ(write_it(), -EKEYEXPIRED);
+	end();
+}
+
+/* A server that stops or is given up in the midst of its work leaves nothing on its loop. */
+static void an_abandoned_server_leaves_the_loop_empty(void)
+{
+	struct wire_mkdir_args mk = { { { META_ROOT_INO, META_ROOT_GEN }, wire_text("d") }, 0755 };
+	struct wire_truncate_args t = { .size = 100 };
+
+	begin();
+	CHECK_EQ(open_as("f", 1, OPEN_WRITE | OPEN_CREATE), 0);
+	t.h = handle_of(&file);
+	CHECK_EQ(write_it(), 0);
+	CHECK_EQ(unlink_it("f"), 0);
+	pipe_call(&w, p, OP_MKDIR, 0, 1, XDR_ANY(xdr_wire_mkdir_args), &mk);
+	pipe_call(&w, p, OP_TRUNCATE, 1, 1, XDR_ANY(xdr_wire_truncate_args), &t);
+	task_start(w.srv, TASK_SETTLE, &t.h, 0, 0);
+	link_close(&p->l, -ESHUTDOWN);
+	task_end_session(w.srv, list_first(&w.srv->sessions.all, struct session, all));
+	world_turn(&w);
+	CHECK(!list_empty(&w.srv->tasks));
+	link_unref(&p->l);
+	list_init(&w.jobs); /* a crash: what is under way never ends */
+	server_abandon(w.srv);
+	CHECK(list_empty(&w.loop.all));
+	CHECK(list_empty(&w.loop.runnable));
+	CHECK_EQ(w.loop.n_reqs, 0);
+	world_start_server(&w);
+	p = pipe_new(&w, LINK_CLIENT);
+	pipe_session(&w, p);
+	end();
+}
+
+TEST_MAIN(TEST(locks_are_granted_one_by_one_in_order), TEST(opens_and_writers_are_counted),
+	  TEST(the_number_of_an_open_means_one_thing), TEST(a_double_close_is_harmless),
+	  TEST(only_files_are_claimed_again), TEST(an_unlinked_file_lives_until_its_last_close),
+	  TEST(an_unlinked_file_that_nobody_has_open_goes_at_once),
+	  TEST(an_abandoned_server_leaves_the_loop_empty))

@@ -1,0 +1,331 @@
+/* Sessions as a server keeps them: the door, replays, resuming, goodbye, and the end of a lease. */
+#include "server_trial.h"
+
+static struct world w;
+static struct pipe_link *p;
+static struct arena arena;
+
+static void begin(void)
+{
+	log_set_level(LOG_ERROR);
+	world_start(&w);
+	arena_init(&arena, 0);
+	p = pipe_new(&w, LINK_CLIENT);
+	pipe_session(&w, p);
+}
+
+static void end(void)
+{
+	pipe_free(p);
+	arena_destroy(&arena);
+	world_end(&w);
+}
+
+static void call_ping(uint32_t slot, uint32_t sequence)
+{
+	struct wire_void_args none = { 0 };
+
+	pipe_call(&w, p, OP_PING, slot, sequence, XDR_ANY(xdr_wire_void_args), &none);
+	world_settle(&w);
+}
+
+static void call_mkdir(uint32_t slot, uint32_t sequence, const char *path)
+{
+	struct wire_mkdir_args a = { { { META_ROOT_INO, META_ROOT_GEN }, wire_text(path) }, 0755 };
+
+	pipe_call(&w, p, OP_MKDIR, slot, sequence, XDR_ANY(xdr_wire_mkdir_args), &a);
+}
+
+static int session(uint64_t id, uint8_t secret, struct wire_session_res *r)
+{
+	struct wire_session_args a = { .id = id, .client = wire_text("pipe") };
+
+	memset(a.secret, secret, sizeof(a.secret));
+	return pipe_do(&w, p, OP_SESSION, XDR_ANY(xdr_wire_session_args), &a,
+		       XDR_ANY(xdr_wire_session_res), r, NULL);
+}
+
+/* ---- the door ---- */
+
+static void a_malformed_message_closes_its_link_and_no_other(void)
+{
+	static const uint8_t rubbish[200] = { 0, 0, 0, 21, 0xff };
+	struct pipe_link *other;
+
+	begin();
+	other = p;
+	for (size_t len = 0; len < sizeof(rubbish); len += 3) {
+		p = pipe_new(&w, LINK_CLIENT);
+		pipe_message(&w, p, 0, rubbish, len);
+		CHECK(p->closed);
+		CHECK_EQ(p->replies, 0);
+		pipe_free(p);
+	}
+	p = other;
+	CHECK_EQ(w.srv->in_service, 0);
+	call_ping(0, 1);
+	CHECK(!p->closed);
+	CHECK_EQ(p->head.status, 0);
+	end();
+}
+
+static void a_request_without_a_session_is_turned_away(void)
+{
+	struct wire_void_args none = { 0 };
+	struct pipe_link *stranger;
+
+	begin();
+	stranger = pipe_new(&w, LINK_CLIENT);
+	pipe_call(&w, stranger, OP_PING, 0, 1, XDR_ANY(xdr_wire_void_args), &none);
+	CHECK(!stranger->closed);
+	CHECK_EQ(stranger->head.status, ESTALE);
+	CHECK_EQ(stranger->head.slots, 0);
+	pipe_call(&w, stranger, OP_STATUS, 0, 2, XDR_ANY(xdr_wire_void_args), &none);
+	CHECK_EQ(stranger->head.status, 0); /* needs none */
+	pipe_free(stranger);
+	end();
+}
+
+static void lies_about_slots_close_the_link(void)
+{
+	static const struct {
+		uint32_t slot, sequence;
+	} lies[] = { { SESSION_SLOTS, 1 }, { UINT32_MAX, 1 }, { 0, 4 } };
+
+	for (size_t i = 0; i < ARRAY_LEN(lies); i++) {
+		begin();
+		call_ping(0, 5);
+		CHECK_EQ(p->head.status, 0);
+		call_ping(lies[i].slot, lies[i].sequence);
+		CHECK(p->closed);
+		end();
+	}
+	begin();
+	call_mkdir(0, 1, "d"); /* in service: waits for the writer */
+	CHECK_EQ(w.srv->in_service, 1);
+	call_mkdir(0, 2, "e");
+	CHECK(p->closed);
+	CHECK(world_quiet(&w));
+	end();
+}
+
+static void what_is_for_servers_is_refused_to_clients(void)
+{
+	struct wire_fence_args f = { 5, 1, 9, FENCE_KEEP };
+	struct wire_remove_args rm = { 5, 1, 9 };
+	struct wire_object_res r;
+	struct wire_void_res none;
+
+	begin();
+	CHECK_EQ(pipe_do(&w, p, OP_FENCE, XDR_ANY(xdr_wire_fence_args), &f,
+			 XDR_ANY(xdr_wire_object_res), &r, NULL),
+		 -EPERM);
+	CHECK_EQ(pipe_do(&w, p, OP_REMOVE, XDR_ANY(xdr_wire_remove_args), &rm,
+			 XDR_ANY(xdr_wire_void_res), &none, NULL),
+		 -EPERM);
+	p->l.role = LINK_SERVER;
+	CHECK_EQ(pipe_do(&w, p, OP_FENCE, XDR_ANY(xdr_wire_fence_args), &f,
+			 XDR_ANY(xdr_wire_object_res), &r, NULL),
+		 0);
+	CHECK_EQ(disk_floor(w.srv->disk, 5), 9);
+	end();
+}
+
+/* ---- exactly once ---- */
+
+static void a_change_that_is_repeated_gives_its_first_answer(void)
+{
+	struct wire_attr_res first, again;
+	struct xdr x;
+
+	begin();
+	call_mkdir(3, 1, "d");
+	CHECK(world_quiet(&w));
+	CHECK_EQ(p->head.status, 0);
+	xdr_decoder(&x, p->body + p->body_at, p->body_len - p->body_at, NULL);
+	CHECK(xdr_wire_attr_res(&x, &first));
+	call_mkdir(3, 1, "d");
+	CHECK(world_quiet(&w));
+	CHECK_EQ(p->head.status, 0); /* and not EEXIST */
+	xdr_decoder(&x, p->body + p->body_at, p->body_len - p->body_at, NULL);
+	CHECK(xdr_wire_attr_res(&x, &again));
+	CHECK_EQ(first.at.ino, again.at.ino);
+	call_mkdir(3, 2, "d");
+	CHECK(world_quiet(&w));
+	CHECK_EQ(p->head.status, EEXIST);
+	call_mkdir(3, 2, "other"); /* a failure is an answer too */
+	CHECK(world_quiet(&w));
+	CHECK_EQ(p->head.status, EEXIST);
+	end();
+}
+
+static void a_change_survives_a_restart_exactly_once(void)
+{
+	struct wire_session_res r;
+	uint64_t id;
+
+	begin();
+	id = p->l.session->id;
+	call_mkdir(3, 1, "d");
+	CHECK(world_quiet(&w));
+	pipe_free(p);
+	CHECK_EQ(server_stop(w.srv), 0);
+	world_start_server(&w);
+	p = pipe_new(&w, LINK_CLIENT);
+	CHECK_EQ(session(id, 0, &r), 0);
+	CHECK(r.resumed);
+	call_mkdir(3, 1, "d");
+	CHECK(world_quiet(&w));
+	CHECK_EQ(p->head.status, 0);
+	end();
+}
+
+/* ---- resuming ---- */
+
+static void a_session_is_resumed_by_its_secret_only(void)
+{
+	struct wire_session_res r;
+	struct pipe_link *old;
+	uint64_t id;
+
+	begin();
+	old = p;
+	id = p->l.session->id;
+	p = pipe_new(&w, LINK_CLIENT);
+	CHECK_EQ(session(id, 1, &r), -EACCES);
+	CHECK(!old->closed);
+	CHECK_EQ(session(id, 0, &r), 0);
+	CHECK(r.resumed && r.id == id);
+	CHECK(old->closed); /* one link at a time */
+	CHECK(p->l.session && p->l.session->id == id);
+	CHECK_EQ(session(id ^ 1, 0, &r), 0);
+	CHECK(!r.resumed && r.id != id); /* not known: a new one */
+	pipe_free(old);
+	end();
+}
+
+static void resuming_waits_until_the_old_requests_have_ended(void)
+{
+	struct wire_session_args a = { .client = wire_text("pipe") };
+	struct wire_extent e = { 0, MIB };
+	struct wire_write_args wr = { .list = &e, .n_list = 1, .mem = { .tag = 1, .length = MIB } };
+	struct wire_open_res file;
+	struct pipe_link *old;
+
+	begin();
+	CHECK_EQ(pipe_open(&w, p, "f", 1, OPEN_WRITE | OPEN_CREATE, &file, &arena), 0);
+	old = p;
+	wr.cap = file.cap;
+	pipe_call(&w, old, OP_WRITE, 0, 1, XDR_ANY(xdr_wire_write_args), &wr);
+	CHECK_EQ(w.srv->in_service, 1); /* its object is being opened */
+	a.id = old->l.session->id;
+	p = pipe_new(&w, LINK_CLIENT);
+	pipe_call(&w, p, OP_SESSION, UINT32_MAX, 0, XDR_ANY(xdr_wire_session_args), &a);
+	CHECK(old->closed);
+	CHECK_EQ(p->replies, 0);
+	CHECK(!p->l.session);
+	CHECK(world_quiet(&w));
+	CHECK_EQ(p->replies, 1);
+	CHECK_EQ(p->head.status, 0);
+	CHECK(p->l.session);
+	CHECK_EQ(p->l.session->in_service, 0);
+	pipe_free(old);
+	end();
+}
+
+/* The first session of a link must not be left with a pointer to it. */
+static void a_second_session_on_a_link_replaces_the_first(void)
+{
+	struct wire_session_res r;
+	uint64_t id;
+
+	begin();
+	id = p->l.session->id;
+	CHECK_EQ(session(0, 0, &r), 0);
+	CHECK(r.id != id && p->l.session->id == r.id);
+	CHECK(!session_find(&w.srv->sessions, id)->link);
+	pipe_free(p);
+	world_pass(&w, 40 * NSEC_PER_SEC); /* both leases end without it */
+	CHECK(!session_find(&w.srv->sessions, id));
+	p = pipe_new(&w, LINK_CLIENT);
+	end();
+}
+
+/* ---- the end ---- */
+
+static void after_goodbye_nothing_is_taken(void)
+{
+	struct wire_void_args none = { 0 };
+	uint64_t id;
+
+	begin();
+	id = p->l.session->id;
+	pipe_call(&w, p, OP_BYE, 0, 1, XDR_ANY(xdr_wire_void_args), &none);
+	CHECK_EQ(p->head.status, 0);
+	CHECK(session_find(&w.srv->sessions, id)); /* its record is on its way */
+	call_mkdir(1, 1, "late");
+	CHECK_EQ(p->head.status, ESTALE);
+	CHECK_EQ(p->head.slots, 0);
+	CHECK(world_quiet(&w));
+	CHECK(!session_find(&w.srv->sessions, id));
+	CHECK(!p->l.session);
+	CHECK_EQ(p->replies, p->sent);
+	end();
+}
+
+static void goodbye_waits_for_what_is_in_service(void)
+{
+	struct wire_void_args none = { 0 };
+
+	begin();
+	call_mkdir(1, 1, "d");
+	pipe_call(&w, p, OP_BYE, 0, 1, XDR_ANY(xdr_wire_void_args), &none);
+	CHECK(world_quiet(&w));
+	CHECK_EQ(p->replies, p->sent);
+	CHECK(!p->l.session);
+	end();
+}
+
+static void the_end_of_a_lease_closes_files_and_settles_them(void)
+{
+	struct wire_open_res file;
+	struct wire_extent e = { 0, 5000 };
+	static const uint8_t bytes[5000];
+	struct wire_write_args wr = { .list = &e, .n_list = 1, .data = { 5000, bytes } };
+	struct wire_write_res written;
+	struct wire_getattr_args g = { .with_layout = false };
+	struct wire_getattr_res at;
+
+	begin();
+	CHECK_EQ(pipe_open(&w, p, "f", 1, OPEN_WRITE | OPEN_CREATE, &file, &arena), 0);
+	wr.cap = file.cap;
+	CHECK_EQ(pipe_do(&w, p, OP_WRITE, XDR_ANY(xdr_wire_write_args), &wr,
+			 XDR_ANY(xdr_wire_write_res), &written, NULL),
+		 0);
+	CHECK(meta_unsettled(w.srv->meta, file.at.ino));
+	world_pass(&w, 40 * NSEC_PER_SEC);
+	CHECK(p->closed);
+	CHECK(!meta_unsettled(w.srv->meta, file.at.ino));
+	CHECK_EQ(w.srv->inodes.count, 0);
+	CHECK_EQ(w.srv->opens.count, 0);
+	pipe_free(p);
+	p = pipe_new(&w, LINK_CLIENT);
+	pipe_session(&w, p);
+	g.h = (struct wire_handle){ file.at.ino, file.at.gen };
+	CHECK_EQ(pipe_do(&w, p, OP_GETATTR, XDR_ANY(xdr_wire_getattr_args), &g,
+			 XDR_ANY(xdr_wire_getattr_res), &at, &arena),
+		 0);
+	CHECK_EQ(at.at.size, 5000); /* the objects knew */
+	end();
+}
+
+TEST_MAIN(TEST(a_malformed_message_closes_its_link_and_no_other),
+	  TEST(a_request_without_a_session_is_turned_away), TEST(lies_about_slots_close_the_link),
+	  TEST(what_is_for_servers_is_refused_to_clients),
+	  TEST(a_change_that_is_repeated_gives_its_first_answer),
+	  TEST(a_change_survives_a_restart_exactly_once),
+	  TEST(a_session_is_resumed_by_its_secret_only),
+	  TEST(resuming_waits_until_the_old_requests_have_ended),
+	  TEST(a_second_session_on_a_link_replaces_the_first), TEST(after_goodbye_nothing_is_taken),
+	  TEST(goodbye_waits_for_what_is_in_service),
+	  TEST(the_end_of_a_lease_closes_files_and_settles_them))

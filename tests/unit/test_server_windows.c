@@ -1,0 +1,301 @@
+/* READ and WRITE of lists against a model of the object: every byte that can be read comes exactly once and
+ * to its place, nothing behind the end is touched, and later extents win where they overlap. */
+#include "server_trial.h"
+
+#define MODEL (3 * MIB)
+#define MAX_EXTENTS LIST_MAX
+
+static struct world w;
+static struct pipe_link *p;
+static struct wire_open_res file;
+static struct arena arena;
+static uint8_t *model, *mem, *moved;
+static uint64_t model_end;
+static uint64_t rng = 1;
+
+static uint64_t below(uint64_t n)
+{
+	return test_random(&rng) % n;
+}
+
+static void begin(void)
+{
+	log_set_level(LOG_ERROR);
+	world_start(&w);
+	arena_init(&arena, 0);
+	p = pipe_new(&w, LINK_CLIENT);
+	pipe_session(&w, p);
+	CHECK_EQ(pipe_open(&w, p, "file", 1, OPEN_READ | OPEN_WRITE | OPEN_CREATE, &file, &arena),
+		 0);
+	model = calloc(1, MODEL);
+	mem = malloc(MODEL * 2);
+	moved = malloc(MODEL * 2);
+	CHECK(model && mem && moved);
+	model_end = 0;
+}
+
+static void end(void)
+{
+	CHECK_EQ(w.srv->pool.n_free, w.srv->pool.n_units);
+	pipe_free(p);
+	arena_destroy(&arena);
+	world_end(&w);
+	free(model);
+	free(mem);
+	free(moved);
+}
+
+/* A list of at most `max` bytes in all; extents may overlap, be empty, and reach behind the end. */
+static uint32_t random_list(struct wire_extent *list, uint64_t max, uint64_t *total)
+{
+	uint32_t n = 0, want = (uint32_t)below(below(4) ? 12 : 600) + 1;
+	uint64_t size = below(3) ? below(2000) + 1 : below(500000) + 1;
+
+	*total = 0;
+	while (n < want) {
+		uint64_t len = below(10) ? below(size) : 0, off = below(MODEL - size);
+
+		if (*total + len > max)
+			break;
+		list[n++] = (struct wire_extent){ off, len };
+		*total += len;
+	}
+	return n;
+}
+
+static void put_into_model(const struct wire_extent *list, uint32_t n, const uint8_t *from)
+{
+	for (uint32_t i = 0; i < n; from += list[i++].length) {
+		memcpy(model + list[i].offset, from, list[i].length);
+		if (list[i].length)
+			model_end = MAX(model_end, list[i].offset + list[i].length);
+	}
+}
+
+/* Without overlap inside: then the outcome does not depend on the order of windows. */
+static uint32_t apart(struct wire_extent *list, uint32_t n, uint64_t *total)
+{
+	static uint8_t taken[MODEL];
+	uint32_t k = 0;
+
+	memset(taken, 0, sizeof(taken));
+	*total = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t len = list[i].length;
+
+		for (uint64_t b = 0; b < len; b++)
+			if (taken[list[i].offset + b])
+				len = b;
+		memset(taken + list[i].offset, 1, len);
+		list[k] = (struct wire_extent){ list[i].offset, len };
+		*total += list[k++].length;
+	}
+	return k;
+}
+
+static void random_write(bool small)
+{
+	static struct wire_extent list[MAX_EXTENTS];
+	uint64_t total;
+	uint32_t n = random_list(list, small ? INLINE_MAX : 2 * MIB, &total);
+	struct wire_write_args a = { .cap = file.cap, .list = list };
+	struct wire_write_res r;
+
+	a.n_list = apart(list, n, &total);
+	for (uint64_t i = 0; i < total; i++)
+		mem[i] = (uint8_t)test_random(&rng);
+	memset(moved, 0, total);
+	p->mem = mem;
+	p->moved = moved;
+	a.mem = (struct wire_mem_desc){ .tag = !small, .length = small ? 0 : total };
+	if (small)
+		a.data = (struct wire_bytes){ (uint32_t)total, mem };
+	CHECK_EQ(pipe_do(&w, p, OP_WRITE, XDR_ANY(xdr_wire_write_args), &a,
+			 XDR_ANY(xdr_wire_write_res), &r, NULL),
+		 0);
+	put_into_model(list, a.n_list, mem);
+	CHECK_EQ(r.end, model_end);
+	for (uint64_t i = 0; i < total && !small; i++)
+		CHECK_EQ(moved[i], 1);
+}
+
+static void check_read(const struct wire_extent *list, uint32_t n, const uint8_t *got, bool bulk)
+{
+	uint64_t at = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		for (uint64_t b = 0; b < list[i].length; b++, at++) {
+			uint64_t off = list[i].offset + b;
+
+			if (bulk)
+				CHECK_EQ(moved[at], off < model_end);
+			if (off < model_end)
+				CHECK_EQ(got[at], model[off]);
+			else if (bulk)
+				CHECK_EQ(got[at], 0xcc); /* left alone */
+		}
+	}
+}
+
+static void random_read(bool small)
+{
+	static struct wire_extent list[MAX_EXTENTS];
+	uint64_t total;
+	struct wire_read_args a = { .cap = file.cap, .list = list };
+	struct wire_read_res r;
+
+	a.n_list = random_list(list, small ? INLINE_MAX : 2 * MIB, &total);
+	memset(moved, 0, total);
+	memset(mem, 0xcc, total);
+	p->mem = mem;
+	p->moved = moved;
+	a.mem = (struct wire_mem_desc){ .tag = !small, .length = small ? 0 : total };
+	CHECK_EQ(pipe_do(&w, p, OP_READ, XDR_ANY(xdr_wire_read_args), &a,
+			 XDR_ANY(xdr_wire_read_res), &r, NULL),
+		 0);
+	CHECK_EQ(r.end, model_end);
+	if (small)
+		CHECK_EQ(r.data.len, model_end ? total : 0);
+	if (!small || r.data.len)
+		check_read(list, a.n_list, small ? r.data.p : mem, !small);
+}
+
+static void random_lists(const struct net_ops *ops)
+{
+	begin();
+	p->l.ops = ops;
+	random_read(false); /* no object yet */
+	random_read(true);
+	for (int i = 0; i < 60; i++) {
+		random_write(i % 3 == 0);
+		random_read(i % 2);
+		random_read(false);
+	}
+	end();
+}
+
+static void random_lists_read_what_random_lists_wrote(void)
+{
+	random_lists(&pipe_ops);
+}
+
+static void large_pieces_may_leave_straight_from_the_file(void)
+{
+	random_lists(&pipe_ops_file);
+}
+
+static int write_list(struct wire_extent *list, uint32_t n, uint64_t mem_length, uint32_t data_len)
+{
+	static const uint8_t bytes[INLINE_MAX];
+	struct wire_write_args a = { .cap = file.cap,
+				     .list = list,
+				     .n_list = n,
+				     .mem = { .tag = mem_length != 0, .length = mem_length },
+				     .data = { data_len, bytes } };
+	struct wire_write_res r;
+
+	return pipe_do(&w, p, OP_WRITE, XDR_ANY(xdr_wire_write_args), &a,
+		       XDR_ANY(xdr_wire_write_res), &r, NULL);
+}
+
+static int read_list(struct wire_extent *list, uint32_t n, uint64_t mem_length)
+{
+	struct wire_read_args a = { .cap = file.cap,
+				    .list = list,
+				    .n_list = n,
+				    .mem = { .tag = mem_length != 0, .length = mem_length } };
+	struct wire_read_res r;
+
+	return pipe_do(&w, p, OP_READ, XDR_ANY(xdr_wire_read_args), &a, XDR_ANY(xdr_wire_read_res),
+		       &r, NULL);
+}
+
+static void lies_about_lengths_are_refused(void)
+{
+	struct wire_extent e[2] = { { 0, 100 }, { 1000, 50 } };
+	struct wire_extent far = { INT64_MAX, 1 }, wrap = { 8, UINT64_MAX };
+	struct wire_extent huge[2] = { { 0, INT64_MAX }, { 0, INT64_MAX } };
+
+	begin();
+	CHECK_EQ(write_list(e, 2, 0, 150), 0);
+	CHECK_EQ(write_list(e, 2, 0, 149), -EINVAL);
+	CHECK_EQ(write_list(e, 2, 151, 0), -EINVAL);
+	CHECK_EQ(read_list(e, 2, 149), -EINVAL);
+	CHECK_EQ(write_list(&far, 1, 1, 0), -EFBIG);
+	CHECK_EQ(read_list(&far, 1, 1), -EFBIG);
+	CHECK_EQ(read_list(&wrap, 1, 8), -EFBIG);
+	CHECK_EQ(read_list(huge, 2, 5), -EINVAL);
+	e[0].length = INLINE_MAX;
+	CHECK_EQ(read_list(e, 2, 0), -EINVAL); /* too much to be inside a message */
+	e[0].length = INLINE_MAX - 50;
+	CHECK_EQ(read_list(e, 2, 0), 0);
+	CHECK_EQ(read_list(e, 0, 0), 0);
+	CHECK_EQ(write_list(e, 0, 0, 0), 0);
+	end();
+}
+
+static void a_client_that_refuses_its_memory_gets_an_error(void)
+{
+	struct wire_extent e = { 0, MIB };
+
+	begin();
+	CHECK_EQ(write_list(&e, 1, MIB, 0), 0);
+	p->mode = PIPE_REFUSE;
+	CHECK_EQ(write_list(&e, 1, MIB, 0), -ECANCELED);
+	CHECK_EQ(read_list(&e, 1, MIB), -ECANCELED);
+	p->mode = PIPE_ANSWER;
+	CHECK_EQ(read_list(&e, 1, MIB), 0);
+	end();
+}
+
+/* More requests than the pool has room for: they take turns, and a broken link gives all of it back. */
+static void the_pool_is_shared_and_comes_back(void)
+{
+	struct wire_extent e = { 0, MIB };
+	struct wire_write_args a = { .list = &e, .n_list = 1, .mem = { .tag = 1, .length = MIB } };
+
+	begin();
+	a.cap = file.cap;
+	p->mode = PIPE_DEFER;
+	for (uint32_t i = 0; i < 20; i++)
+		pipe_call(&w, p, OP_WRITE, i, 1, XDR_ANY(xdr_wire_write_args), &a);
+	world_settle(&w);
+	CHECK_EQ(w.srv->pool.n_free, 0);
+	CHECK(!list_empty(&w.srv->pool.waiting));
+	CHECK_EQ(w.srv->in_service, 20);
+	p->mode = PIPE_ANSWER;
+	pipe_release(p, 0);
+	CHECK(world_quiet(&w));
+	CHECK_EQ(p->replies, p->sent);
+	p->mode = PIPE_DEFER;
+	for (uint32_t i = 0; i < 20; i++)
+		pipe_call(&w, p, OP_WRITE, i, 2, XDR_ANY(xdr_wire_write_args), &a);
+	world_settle(&w);
+	link_close(&p->l, -ECONNRESET);
+	CHECK(world_quiet(&w));
+	end();
+}
+
+static void a_cancelled_request_stops_and_is_answered(void)
+{
+	struct wire_extent e = { 0, MIB };
+	struct wire_read_args a = { .list = &e, .n_list = 1, .mem = { .tag = 1, .length = MIB } };
+
+	begin();
+	CHECK_EQ(write_list(&e, 1, MIB, 0), 0);
+	a.cap = file.cap;
+	p->mode = PIPE_DEFER;
+	pipe_call(&w, p, OP_READ, 0, 1, XDR_ANY(xdr_wire_read_args), &a);
+	world_settle(&w);
+	srv_cancel(w.srv, &p->l, 1);
+	p->mode = PIPE_ANSWER;
+	pipe_release(p, 0);
+	CHECK(world_quiet(&w));
+	CHECK_EQ(p->head.status, ECANCELED);
+	end();
+}
+
+TEST_MAIN(TEST(random_lists_read_what_random_lists_wrote),
+	  TEST(large_pieces_may_leave_straight_from_the_file), TEST(lies_about_lengths_are_refused),
+	  TEST(a_client_that_refuses_its_memory_gets_an_error),
+	  TEST(the_pool_is_shared_and_comes_back), TEST(a_cancelled_request_stops_and_is_answered))
