@@ -6,10 +6,12 @@
 #include "cli/bench_report.h"
 
 #define WIDTH 720.0
-#define HEIGHT 380.0
+#define HEIGHT 396.0
 #define LEFT 64.0
 #define RIGHT 16.0
-#define TOP 78.0
+#define TOP 94.0
+#define LINE 18.0 /* of the legend */
+#define APART 12.0 /* of two values at the end of lines */
 #define BOTTOM 52.0
 
 /* Told apart by people who do not see all colours, and on grey paper. */
@@ -36,19 +38,20 @@ static void short_number(char *out, size_t n, double v)
 	if (v >= 1e6) {
 		v /= 1e6;
 		k = "M";
-	} else if (v >= 1e4) {
+	} else if (v >= 2e3) {
 		v /= 1e3;
 		k = "k";
 	}
 	snprintf(out, n, "%.*f%s", v < 10 ? 2 : v < 100 ? 1 : 0, v, k);
 }
 
-static void axis_number(char *out, size_t n, double v)
+/* All numbers of an axis in the same form, which its top decides. */
+static void axis_number(char *out, size_t n, double v, double top)
 {
-	if (v >= 1e6)
-		snprintf(out, n, "%gM", v / 1e6);
-	else if (v >= 1e4)
-		snprintf(out, n, "%gk", v / 1e3);
+	if (top >= 2e6)
+		snprintf(out, n, "%g%s", v / 1e6, v > 0 ? "M" : "");
+	else if (top >= 2e3)
+		snprintf(out, n, "%g%s", v / 1e3, v > 0 ? "k" : "");
 	else
 		snprintf(out, n, "%g", v);
 }
@@ -118,7 +121,7 @@ static void draw_axes(struct frame *fr)
 		fprintf(fr->f,
 			"<line x1=\"%.0f\" y1=\"%.1f\" x2=\"%.0f\" y2=\"%.1f\" class=\"%s\"/>\n",
 			LEFT, y, WIDTH - RIGHT, y, i ? "grid" : "axis");
-		axis_number(text, sizeof(text), i * fr->step);
+		axis_number(text, sizeof(text), i * fr->step, fr->top);
 		put(fr, LEFT - 8, y + 4, "text-anchor=\"end\"", text);
 	}
 	put(fr, LEFT - 46, TOP - 14, "class=\"unit\"", report_unit(fr->unit));
@@ -133,40 +136,53 @@ static void draw_axes(struct frame *fr)
 		    "text-anchor=\"middle\" class=\"unit\"", p->x_label);
 }
 
+/* Where the next entry of the legend goes: on the next line when it would not fit. */
+static void legend_place(double *x, double *y, const char *text)
+{
+	if (*x + 30 + 6.8 * (double)strlen(text) > WIDTH - RIGHT && *x > LEFT) {
+		*x = LEFT;
+		*y += LINE;
+	}
+}
+
+static void draw_ref(struct frame *fr, double x, double y)
+{
+	const struct bench_row *ref = fr->p->ref;
+	char text[160], number[32], many[32] = "";
+
+	if (!ref)
+		return;
+	short_number(number, sizeof(number), ref->median);
+	if (ref->clients > 1)
+		snprintf(many, sizeof(many), ", %u at once", ref->clients);
+	snprintf(text, sizeof(text), "%s%s: %s%s", ref->what, many, number,
+		 ref->median > fr->top ? " (beyond the plot)" : "");
+	legend_place(&x, &y, text);
+	fprintf(fr->f, "<line x1=\"%.0f\" y1=\"%.0f\" x2=\"%.0f\" y2=\"%.0f\" class=\"ref\"/>\n", x,
+		y - 4, x + 24, y - 4);
+	put(fr, x + 30, y, "", text);
+	if (ref->median > fr->top)
+		return;
+	y = y_of(fr, ref->median);
+	fprintf(fr->f, "<line x1=\"%.0f\" y1=\"%.1f\" x2=\"%.0f\" y2=\"%.1f\" class=\"ref\"/>\n",
+		LEFT, y, WIDTH - RIGHT, y);
+}
+
 static void draw_legend(struct frame *fr)
 {
 	const struct bench_plot *p = fr->p;
-	char text[128], number[32];
-	double x = LEFT;
+	double x = LEFT, y = 48;
 
 	put(fr, 12, 24, "class=\"title\"", p->title);
 	for (int s = 0; p->n_series > 1 && s < p->n_series; s++) {
+		legend_place(&x, &y, p->series[s]);
 		fprintf(fr->f,
-			"<rect x=\"%.0f\" y=\"38\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x,
-			colours[s]);
-		put(fr, x + 17, 48, "", p->series[s]);
-		x += 34 + 6.6 * (double)strlen(p->series[s]);
+			"<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x,
+			y - 10, colours[s]);
+		put(fr, x + 17, y, "", p->series[s]);
+		x += 36 + 6.6 * (double)strlen(p->series[s]);
 	}
-	if (!p->ref)
-		return;
-	short_number(number, sizeof(number), p->ref->median);
-	if (p->ref->clients > 1)
-		snprintf(text, sizeof(text), "%s, %u at once: %s", p->ref->what, p->ref->clients,
-			 number);
-	else
-		snprintf(text, sizeof(text), "%s: %s", p->ref->what, number);
-	if (p->ref->median > fr->top) {
-		strncat(text, " (beyond the plot)", sizeof(text) - strlen(text) - 1);
-	} else {
-		double y = y_of(fr, p->ref->median);
-
-		fprintf(fr->f,
-			"<line x1=\"%.0f\" y1=\"%.1f\" x2=\"%.0f\" y2=\"%.1f\" class=\"ref\"/>\n",
-			LEFT, y, WIDTH - RIGHT, y);
-	}
-	fprintf(fr->f, "<line x1=\"%.0f\" y1=\"44\" x2=\"%.0f\" y2=\"44\" class=\"ref\"/>\n", x,
-		x + 24);
-	put(fr, x + 30, 48, "", text);
+	draw_ref(fr, x, y);
 }
 
 /* From the lowest to the highest round. */
@@ -202,42 +218,61 @@ static void draw_bars(struct frame *fr)
 				y_of(fr, 0) - y_of(fr, r->median), colours[colour]);
 			draw_whisker(fr, x + w / 2, r);
 			short_number(text, sizeof(text), r->median);
-			put(fr, x + w / 2, y_of(fr, r->runs > 1 ? r->max : r->median) - 6,
+			put(fr, x + w / 2, y_of(fr, r->median) - 5,
 			    "text-anchor=\"middle\" class=\"value\"", text);
 		}
+}
+
+static double x_of(const struct bench_plot *p, int g)
+{
+	return LEFT + (WIDTH - LEFT - RIGHT) / p->n_groups * (g + 0.5);
+}
+
+/* The values at one end of the lines, from the top down, pushed apart where they would overlap. */
+static void put_end_values(struct frame *fr, int g, double dx, const char *attributes)
+{
+	const struct bench_plot *p = fr->p;
+	int order[BENCH_PLOT_MAX], n = 0, k;
+	double y, last = 0;
+	char text[32];
+
+	for (int s = 0; s < p->n_series; s++) {
+		if (!p->cell[g][s])
+			continue;
+		for (k = n++; k > 0 && p->cell[g][order[k - 1]]->median < p->cell[g][s]->median;
+		     k--)
+			order[k] = order[k - 1];
+		order[k] = s;
+	}
+	for (int i = 0; i < n; i++) {
+		y = MAX(y_of(fr, p->cell[g][order[i]]->median) + 4, last + APART);
+		short_number(text, sizeof(text), p->cell[g][order[i]]->median);
+		put(fr, x_of(p, g) + dx, y, attributes, text);
+		last = y;
+	}
 }
 
 /* Values at the first and last point of each line; the rest are in the table. */
 static void draw_lines(struct frame *fr)
 {
 	const struct bench_plot *p = fr->p;
-	double group = (WIDTH - LEFT - RIGHT) / p->n_groups;
-	char text[32];
 
 	for (int s = 0; s < p->n_series; s++) {
 		fputs("<polyline points=\"", fr->f);
 		for (int g = 0; g < p->n_groups; g++)
 			if (p->cell[g][s])
-				fprintf(fr->f, "%.1f,%.1f ", LEFT + group * (g + 0.5),
+				fprintf(fr->f, "%.1f,%.1f ", x_of(p, g),
 					y_of(fr, p->cell[g][s]->median));
 		fprintf(fr->f, "\" fill=\"none\" stroke=\"%s\" stroke-width=\"2.5\"%s/>\n",
 			colours[s], s % 2 ? " stroke-dasharray=\"7 3\"" : "");
-		for (int g = 0; g < p->n_groups; g++) {
-			const struct bench_row *r = p->cell[g][s];
-			double x = LEFT + group * (g + 0.5);
-
-			if (!r)
-				continue;
-			fprintf(fr->f, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"/>\n", x,
-				y_of(fr, r->median), colours[s]);
-			short_number(text, sizeof(text), r->median);
-			if (g == 0)
-				put(fr, x - 8, y_of(fr, r->median) + 4,
-				    "text-anchor=\"end\" class=\"value\"", text);
-			else if (g == p->n_groups - 1)
-				put(fr, x + 8, y_of(fr, r->median) + 4, "class=\"value\"", text);
-		}
+		for (int g = 0; g < p->n_groups; g++)
+			if (p->cell[g][s])
+				fprintf(fr->f,
+					"<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"/>\n",
+					x_of(p, g), y_of(fr, p->cell[g][s]->median), colours[s]);
 	}
+	put_end_values(fr, 0, -8, "text-anchor=\"end\" class=\"value\"");
+	put_end_values(fr, p->n_groups - 1, 8, "class=\"value\"");
 }
 
 void report_svg(FILE *f, const struct bench_plot *p)
@@ -262,10 +297,10 @@ void report_svg(FILE *f, const struct bench_plot *p)
 	      f);
 	fprintf(f, "<rect width=\"%.0f\" height=\"%.0f\" fill=\"#fff\"/>\n", WIDTH, HEIGHT);
 	draw_axes(&fr);
+	draw_legend(&fr);
 	if (p->line)
 		draw_lines(&fr);
 	else
 		draw_bars(&fr);
-	draw_legend(&fr);
 	fputs("</svg>\n", f);
 }

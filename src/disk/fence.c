@@ -71,6 +71,8 @@ static void fence_raise(struct fence_op *f)
 	struct disk *d = f->disk;
 	struct req *q = &f->req;
 
+	if (!f->epoch)
+		return;
 	f->floor = floor_raise(d, f->ino, f->epoch);
 	if (!f->floor) {
 		req_hold(q);

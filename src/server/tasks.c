@@ -71,7 +71,8 @@ static int start(struct task *t)
 	if (t->inode->opens)
 		t->inode->removed = true;
 	t->nothing = t->inode->opens || t->node.attr.nlink;
-	t->epoch = t->node.epoch + 1;
+	/* closed by all its writers and settled: nobody is left to be kept out */
+	t->epoch = t->node.attr.unsettled || t->inode->orphaned ? t->node.epoch + 1 : 0;
 	return 0;
 }
 
