@@ -5,6 +5,9 @@ SERVERS ?= 4
 FUZZ_SECONDS ?= 60
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 TEST_FLAGS ?=
+BENCH_FLAGS ?=
+BENCH_MEMORY ?= /dev/shm
+BENCH_DISK ?= .
 PREFIX ?= /usr/local
 DESTDIR ?=
 
@@ -12,7 +15,7 @@ CONFIGURE = cmake -S . -G Ninja -Wno-dev
 # $(call configure,DIR,OPTIONS): once; CMake runs itself again when its input changes
 configure = @test -f $(1)/build.ninja || $(CONFIGURE) -B $(1) $(2)
 
-.PHONY: build up down check asan tsan fuzz clang format clean help deps deps-check install deb
+.PHONY: build up down check asan tsan fuzz clang bench format clean help deps deps-check install deb
 
 build:
 	$(call configure,$(BUILD),-DCMAKE_BUILD_TYPE=Release)
@@ -49,6 +52,13 @@ clang: deps-check
 	$(call configure,build-clang,-DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang)
 	@cmake --build build-clang -j $(JOBS)
 
+# In memory and on disk; a quiet machine, please.
+bench: deps-check
+	@$(MAKE) --no-print-directory build
+	@$(BUILD)/bin/sheaf bench all --dir $(BENCH_MEMORY) --report $(BUILD)/bench-report/memory $(BENCH_FLAGS)
+	@$(BUILD)/bin/sheaf bench all --dir $(BENCH_DISK) --report $(BUILD)/bench-report/disk $(BENCH_FLAGS)
+	@python3 tools/perf_tables.py --index $(BUILD)/bench-report
+
 # The prefix is part of sheaf.pc and of the systemd unit: CMake hears of it before it installs.
 install: deps
 	@$(CONFIGURE) -B $(BUILD) -DCMAKE_INSTALL_PREFIX="$(PREFIX)" >/dev/null
@@ -77,5 +87,6 @@ help:
 	@echo "make clang    build with clang into build-clang/"
 	@echo "make install  install below PREFIX=$(PREFIX), or below DESTDIR for a package"
 	@echo "make deb      Debian packages into build-deb/"
+	@echo "make bench    every benchmark in BENCH_MEMORY=$(BENCH_MEMORY) and BENCH_DISK=$(BENCH_DISK): $(BUILD)/bench-report/"
 	@echo "make format   clang-format over all sources"
 	@echo "make clean    remove the build folders"

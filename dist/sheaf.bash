@@ -34,13 +34,15 @@ _sheaf_ask()
 	timeout -k 1 2 "$sheaf" ${conf:+--conf "$conf"} "$@" 2>/dev/null </dev/null
 }
 
-# Replies with the candidates on standard input that begin with $1, quoted; $2 is put before each.
+# Replies with the candidates on standard input that begin with $1; $2 is put before each. Quoted, unless
+# the word has an open quotation mark.
 _sheaf_reply()
 {
 	local line text
 	while IFS= read -r line; do
 		[[ $line == "$1"* ]] || continue
-		printf -v text '%q' "$2$line"
+		text=$2$line
+		[[ $quote ]] || printf -v text '%q' "$text"
 		COMPREPLY+=("$text")
 	done
 }
@@ -48,7 +50,10 @@ _sheaf_reply()
 # Paths inside that begin with $1, which may begin with "sheaf:".
 _sheaf_inside()
 {
-	local word=${1//\\/} scheme= dir one
+	local word=${1//\\/} scheme= quote= dir one
+	if [[ $word == [\"\']* ]]; then
+		quote=${word:0:1} word=${word:1}
+	fi
 	if [[ $word == sheaf:* ]]; then
 		scheme=sheaf: word=${word#sheaf:}
 	fi
@@ -67,7 +72,7 @@ _sheaf_inside()
 	if _sheaf_ask stat -- "${one#sheaf:}" | grep -q 'type: directory'; then
 		COMPREPLY[0]+=/
 	else
-		COMPREPLY[0]+=' '
+		[[ $quote ]] || COMPREPLY[0]+=" "
 	fi
 }
 
@@ -132,7 +137,11 @@ _sheaf_argument()
 	fi
 	usage=$("$sheaf" "$1" --help 2>/dev/null |
 		sed -n '1{s/^usage: sheaf [a-z-]*//;s/--[a-z-]* [A-Z]*//g;p;q}')
-	if [[ $usage == *PATH* || $usage == *SRC* ]]; then
+	usage=${usage# }
+	if [[ ${usage%% *} == [a-z]*"|"*[a-z] ]]; then # NAME one of: a|b|c
+		usage=${usage%% *}
+		COMPREPLY+=($(compgen -W "${usage//|/ }" -- "$2"))
+	elif [[ $usage == *PATH* || $usage == *SRC* ]]; then
 		_sheaf_inside "$2"
 	elif [[ $usage == *DIR* ]]; then
 		_sheaf_host -d "$2"

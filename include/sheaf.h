@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -36,7 +37,8 @@ struct sheaf_layout {
 	uint32_t stripe_unit, width; /* 0: the default */
 };
 
-/* flags: O_RDONLY, O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_DIRECTORY */
+/* flags: O_RDONLY, O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_DIRECTORY, O_NOFOLLOW. Symbolic links
+ * are followed as open(2) does; O_CREAT through one that points nowhere makes what it points to. */
 SHEAF_API int sheaf_open(struct sheaf *fs, const char *path, int flags, mode_t mode,
 			 const struct sheaf_layout *layout, struct sheaf_file **f);
 /* -EIO: data written since the last fsync were lost */
@@ -75,13 +77,33 @@ SHEAF_API int sheaf_fstat(struct sheaf_file *f, struct stat *st);
 SHEAF_API int sheaf_ftruncate(struct sheaf_file *f, off_t size);
 SHEAF_API int sheaf_truncate(struct sheaf *fs, const char *path, off_t size);
 SHEAF_API int sheaf_stat(struct sheaf *fs, const char *path, struct stat *st);
+SHEAF_API int sheaf_lstat(struct sheaf *fs, const char *path, struct stat *st);
 SHEAF_API int sheaf_unlink(struct sheaf *fs, const char *path);
 SHEAF_API int sheaf_mkdir(struct sheaf *fs, const char *path, mode_t mode);
 SHEAF_API int sheaf_rmdir(struct sheaf *fs, const char *path);
 SHEAF_API int sheaf_rename(struct sheaf *fs, const char *from, const char *to);
+/* Another name for the file `old`; not for directories (-EPERM). A symbolic link is linked, not followed. */
+SHEAF_API int sheaf_link(struct sheaf *fs, const char *old, const char *path);
+/* target: any text of 1 to 4,095 bytes; an absolute one begins at the root of this file system. */
+SHEAF_API int sheaf_symlink(struct sheaf *fs, const char *target, const char *path);
+/* As readlink(2): the number of bytes, cut at len, no NUL behind them. */
+SHEAF_API ssize_t sheaf_readlink(struct sheaf *fs, const char *path, char *buf, size_t len);
 SHEAF_API int sheaf_chmod(struct sheaf *fs, const char *path, mode_t mode);
 SHEAF_API int sheaf_chown(struct sheaf *fs, const char *path, uid_t uid, gid_t gid);
 SHEAF_API int sheaf_utimens(struct sheaf *fs, const char *path, const struct timespec ts[2]);
+
+/* Extended attributes as in xattr(7): user.* and, for root, trusted.*; values of at most 64 KiB, 1 MiB together
+ * (-ENOSPC). flags: XATTR_CREATE, XATTR_REPLACE. size 0: how large it is; too small: -ERANGE. */
+SHEAF_API int sheaf_setxattr(struct sheaf *fs, const char *path, const char *name,
+			     const void *value, size_t size, int flags);
+SHEAF_API ssize_t sheaf_getxattr(struct sheaf *fs, const char *path, const char *name, void *value,
+				 size_t size);
+SHEAF_API ssize_t sheaf_listxattr(struct sheaf *fs, const char *path, char *list, size_t size);
+SHEAF_API int sheaf_removexattr(struct sheaf *fs, const char *path, const char *name);
+
+/* Room on the data servers, all together; -ETIMEDOUT and its like when one does not answer. Numbers of
+ * inodes are 0: there is no limit to tell. */
+SHEAF_API int sheaf_statfs(struct sheaf *fs, struct statvfs *st);
 
 struct sheaf_dirent {
 	uint64_t ino;
@@ -118,7 +140,10 @@ struct sheaf_server {
 	uint64_t uptime_ns, rss_bytes, anon_bytes, requests;
 	uint64_t space_total, space_avail, pool_bytes, pool_free, pool_waits;
 	uint64_t bad_links, slow_inline, disk_inline, disk_handed;
+	uint64_t calls; /* of the system, by its loop */
 };
+/* System calls that this connection has made so far. */
+SHEAF_API uint64_t sheaf_calls(struct sheaf *fs);
 SHEAF_API int sheaf_server_count(struct sheaf *fs);
 /* Asks one server, for at most timeout_ms. 0 also when it is down (see up). */
 SHEAF_API int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s);

@@ -21,7 +21,8 @@ struct sheaf_cred {
 };
 
 SHEAF_API struct sheaf_handle sheaf_root(struct sheaf *fs);
-/* cred NULL everywhere: the process's own effective one. name: one component. */
+/* cred NULL everywhere: the process's own effective one. name: one component. A symbolic link is followed by
+ * sheaf_h_open() (unless O_NOFOLLOW) and by nothing else here. */
 SHEAF_API int sheaf_h_lookup(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 			     const char *name, struct sheaf_handle *out, struct stat *st);
 SHEAF_API int sheaf_h_getattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
@@ -43,6 +44,12 @@ SHEAF_API int sheaf_h_open(struct sheaf *fs, const struct sheaf_cred *c, struct 
 SHEAF_API struct sheaf_handle sheaf_file_handle(struct sheaf_file *f);
 SHEAF_API int sheaf_h_mkdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 			    const char *name, mode_t mode, struct sheaf_handle *out);
+SHEAF_API int sheaf_h_symlink(struct sheaf *fs, const struct sheaf_cred *c, const char *target,
+			      struct sheaf_handle dir, const char *name, struct sheaf_handle *out);
+SHEAF_API ssize_t sheaf_h_readlink(struct sheaf *fs, const struct sheaf_cred *c,
+				   struct sheaf_handle h, char *buf, size_t len);
+SHEAF_API int sheaf_h_link(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
+			   struct sheaf_handle dir, const char *name);
 SHEAF_API int sheaf_h_unlink(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 			     const char *name);
 SHEAF_API int sheaf_h_rmdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
@@ -52,6 +59,15 @@ SHEAF_API int sheaf_h_rename(struct sheaf *fs, const struct sheaf_cred *c, struc
 			     unsigned flags);
 SHEAF_API int sheaf_h_truncate(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
 			       off_t size);
+SHEAF_API int sheaf_h_setxattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
+			       const char *name, const void *value, size_t size, int flags);
+SHEAF_API ssize_t sheaf_h_getxattr(struct sheaf *fs, const struct sheaf_cred *c,
+				   struct sheaf_handle h, const char *name, void *value,
+				   size_t size);
+SHEAF_API ssize_t sheaf_h_listxattr(struct sheaf *fs, const struct sheaf_cred *c,
+				    struct sheaf_handle h, char *list, size_t size);
+SHEAF_API int sheaf_h_removexattr(struct sheaf *fs, const struct sheaf_cred *c,
+				  struct sheaf_handle h, const char *name);
 /* Entries behind cookie; returns how many were filled, 0 at the end. */
 SHEAF_API int sheaf_h_readdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 			      uint64_t cookie, struct sheaf_dirent *out, int max);

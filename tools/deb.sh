@@ -33,7 +33,7 @@ fi
 
 echo "building the packages of sheaf $version; the log is $log"
 if ! (cd "$copy" && unset MAKEFLAGS MAKELEVEL &&
-	DEB_BUILD_OPTIONS="parallel=$(nproc) ${DEB_BUILD_OPTIONS-}" \
+	DEB_BUILD_OPTIONS="parallel=$(nproc) noautodbgsym ${DEB_BUILD_OPTIONS-}" \
 		dpkg-buildpackage -b -us -uc) >"$log" 2>&1; then
 	tail -n 40 "$log" >&2
 	echo "deb: the build failed; all of it is in $log" >&2

@@ -6,11 +6,12 @@
 set -eu
 
 want="gcc libc6-dev cmake ninja-build pkg-config python3
-	liburing-dev liblmdb-dev libssl-dev libinih-dev libjson-c-dev"
+	liburing-dev liblmdb-dev libssl-dev libinih-dev libjson-c-dev
+	libmicrohttpd-dev"
 case "${1-}" in
 "") ;;
 --check) want="$want clang libclang-rt-14-dev clang-format iproute2 procps" ;;
---deb) want="$want debhelper dpkg-dev fakeroot" ;;
+--deb) want="$want build-essential debhelper dpkg-dev fakeroot" ;;
 *)
 	echo "usage: tools/deps.sh [--check|--deb]" >&2
 	exit 2

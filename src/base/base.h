@@ -179,6 +179,8 @@ struct hist {
 	uint32_t buckets[HIST_BUCKETS];
 };
 void hist_add(struct hist *h, uint64_t ns);
+uint64_t hist_below(const struct hist *h,
+		    uint64_t ns); /* values in buckets that end at or before ns */
 uint64_t hist_quantile(const struct hist *h, double q); /* upper edge of the bucket */
 
 /* ---- the cluster file ---- */
@@ -192,6 +194,7 @@ struct conf_target {
 	unsigned roles;
 	char name[32]; /* "server0" */
 	char address[CONF_ADDR_MAX]; /* HOST:PORT */
+	char metrics[CONF_ADDR_MAX]; /* HOST:PORT of its metrics, or "" */
 	char storage[CONF_PATH_MAX]; /* absolute */
 };
 

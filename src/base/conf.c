@@ -257,6 +257,11 @@ static int set_address(struct conf_parser *p, const char *v)
 	return value_address(p, v, this_target(p)->address);
 }
 
+static int set_metrics(struct conf_parser *p, const char *v)
+{
+	return value_address(p, v, this_target(p)->metrics);
+}
+
 static int set_roles(struct conf_parser *p, const char *v)
 {
 	return value_roles(p, v, &this_target(p)->roles);
@@ -288,6 +293,7 @@ static const struct conf_key cluster_keys[] = {
 static const struct conf_key server_keys[] = {
 	{ "name", set_name, NULL },
 	{ "address", set_address, "127.0.0.1:7430" },
+	{ "metrics", set_metrics, NULL },
 	{ "roles", set_roles, "meta data" },
 	{ "storage", set_storage, "server0" },
 };

@@ -52,3 +52,12 @@ uint64_t hist_quantile(const struct hist *h, double q)
 	}
 	return h->max;
 }
+
+uint64_t hist_below(const struct hist *h, uint64_t ns)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < HIST_BUCKETS - 1 && hist_edge(i) <= ns; i++)
+		sum += h->buckets[i];
+	return sum;
+}

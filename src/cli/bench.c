@@ -267,9 +267,22 @@ static double figure_of(const struct bench_case *c, const struct bench_result *r
 	return c->figure == BENCH_BANDWIDTH ? sum * (double)c->job.size / 1e9 : sum;
 }
 
+/* So far, by all servers that answer. */
+static uint64_t server_calls(struct bench *b)
+{
+	struct sheaf_server s;
+	uint64_t sum = 0;
+
+	for (int i = 0; i < b->servers; i++)
+		if (sheaf_server_status(b->c->fs, i, CLI_STATUS_MS, &s) == 0 && s.up)
+			sum += s.calls;
+	return sum;
+}
+
 static int run_case(struct bench *b, struct bench_case *c, uint64_t ns, double *value)
 {
 	struct bench_result r[BENCH_MAX_CLIENTS];
+	uint64_t calls;
 	struct bench_job j = c->job;
 	int e;
 
@@ -279,10 +292,17 @@ static int run_case(struct bench *b, struct bench_case *c, uint64_t ns, double *
 		return c->custom(b, c, value);
 	if (!j.all_made)
 		j.ns = ns;
+	calls = server_calls(b);
 	e = bench_crew_run(b, &j, c->workers, r);
-	if (!e)
-		*value = figure_of(c, r);
-	return e;
+	if (e)
+		return e;
+	*value = figure_of(c, r);
+	c->row->server_calls += server_calls(b) - calls;
+	for (int i = 0; i < c->workers; i++) {
+		c->row->ops += r[i].ops;
+		c->row->client_calls += r[i].calls;
+	}
+	return 0;
 }
 
 static int run_round(struct bench *b, int round)
@@ -368,6 +388,19 @@ static const char *better(struct bench *b, const struct bench_row *r)
 	return NULL;
 }
 
+/* System calls of an operation: by its client, and by all servers together. Null: no servers in it. */
+static struct json_object *calls_json(const struct bench_row *r)
+{
+	struct json_object *o;
+
+	if (!r->ops || !r->client_calls)
+		return NULL;
+	o = json_object_new_object();
+	json_object_object_add(o, "client", json_number((double)r->client_calls / (double)r->ops));
+	json_object_object_add(o, "servers", json_number((double)r->server_calls / (double)r->ops));
+	return o;
+}
+
 static struct json_object *row_json(struct bench *b, const struct bench_row *r)
 {
 	struct json_object *o = json_object_new_object(), *values = json_object_new_array();
@@ -392,7 +425,7 @@ static struct json_object *row_json(struct bench *b, const struct bench_row *r)
 		json_object_array_add(values, json_number(r->values[i]));
 	json_object_object_add(o, "values", values);
 	if (!r->derived)
-		json_object_object_add(o, "syscalls_per_op", NULL); /* not counted yet */
+		json_object_object_add(o, "syscalls_per_op", calls_json(r));
 	return o;
 }
 

@@ -62,6 +62,7 @@ struct bench_job {
 struct bench_result {
 	int error; /* 0 or -errno */
 	uint64_t ops, ns;
+	uint64_t calls; /* of the system, by its connection */
 	char why[96];
 };
 
@@ -103,6 +104,7 @@ struct bench_row {
 	int runs;
 	double values[BENCH_MAX_ROUNDS];
 	double median, min, max; /* once all rounds are over */
+	uint64_t ops, client_calls, server_calls; /* of all rounds: system calls */
 };
 
 struct bench_case {

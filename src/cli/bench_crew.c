@@ -32,6 +32,7 @@ int bench_why(struct bench_worker *w, const char *what, int err)
 static int run_timed(struct bench_worker *w, const struct bench_job *j, struct bench_result *r)
 {
 	uint64_t most = j->all_made ? w->made : j->max_ops, start = cli_now(), now = start;
+	uint64_t calls = w->fs ? sheaf_calls(w->fs) : 0;
 
 	if (!j->ns && !most)
 		return 0;
@@ -43,6 +44,7 @@ static int run_timed(struct bench_worker *w, const struct bench_job *j, struct b
 		now = cli_now();
 	} while ((!j->ns || now - start < j->ns) && (!most || r->ops < most));
 	r->ns = MAX(now - start, 1);
+	r->calls = w->fs ? sheaf_calls(w->fs) - calls : 0;
 	return 0;
 }
 

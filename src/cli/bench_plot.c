@@ -216,9 +216,9 @@ static void draw_bars(struct frame *fr)
 				"fill=\"%s\"/>\n",
 				x + 1, y_of(fr, r->median), w - 2,
 				y_of(fr, 0) - y_of(fr, r->median), colours[colour]);
-			draw_whisker(fr, x + w / 2, r);
+			draw_whisker(fr, x + w * 0.86, r);
 			short_number(text, sizeof(text), r->median);
-			put(fr, x + w / 2, y_of(fr, r->median) - 5,
+			put(fr, x + w * (r->runs > 1 ? 0.42 : 0.5), y_of(fr, r->median) - 5,
 			    "text-anchor=\"middle\" class=\"value\"", text);
 		}
 }

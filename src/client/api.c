@@ -1,4 +1,5 @@
-/* The public interface: blocking calls and started operations over the client's step machines.
+/* The public interface: blocking calls and started operations over the client's step machines; names and
+ * attributes are in api_names.c.
  *
  * Threads: one lock guards the loop and all that hangs on it; it is given up only while the driver waits for
  * sockets. Whoever waits for an operation drives the loop for everybody (leader); others that wait sleep
@@ -10,30 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "client/cli_priv.h"
+#include "client/api_priv.h"
 
 #define HELPER_GRACE_NS 1000000 /* an application that comes back within this drives itself */
-
-struct sheaf {
-	struct sheaf_backing b;
-	pthread_mutex_t lock;
-	pthread_cond_t help;
-	pthread_t helper;
-	struct list waiters; /* threads in a blocking call that do not lead */
-	bool driving; /* somebody is the leader */
-	bool helping; /* and it is the helper */
-	uint64_t lead_until; /* when its wait ends by itself */
-	bool stop;
-};
 
 struct waiter {
 	struct list link;
 	pthread_cond_t cond;
-};
-
-struct sheaf_file {
-	struct sheaf *fs;
-	struct cfile *f;
 };
 
 #define DIR_PAGE 128
@@ -95,6 +79,7 @@ static void lead(struct sheaf *fs, uint64_t max_ns)
 	pthread_mutex_unlock(&fs->lock);
 	n = e->sock->poll(e, l, ns);
 	pthread_mutex_lock(&fs->lock);
+	l->calls++;
 	l->now = e->clock->now(e);
 	if (n > 0)
 		e->sock->dispatch(e, l);
@@ -113,8 +98,7 @@ static void hand_over(struct sheaf *fs)
 		pthread_cond_signal(&fs->help);
 }
 
-/* An operation was started: what it made runnable runs, and a leader that would sleep too long wakes. */
-static void started(struct sheaf *fs)
+void api_started(struct sheaf *fs)
 {
 	struct loop *l = fs->b.loop;
 	uint64_t ns;
@@ -134,8 +118,7 @@ static void op_done(struct cop *op)
 		pthread_cond_signal(&w->cond);
 }
 
-/* Waits for an operation: leads, or follows who does. */
-static int64_t finish(struct sheaf *fs, struct cop *op)
+int64_t api_finish(struct sheaf *fs, struct cop *op)
 {
 	struct waiter w;
 
@@ -226,7 +209,7 @@ int sheaf_wrap(const struct sheaf_backing *b, struct sheaf **out)
 	return 0;
 }
 
-static struct cop *begin(struct sheaf *fs, const struct sheaf_cred *c)
+struct cop *api_begin(struct sheaf *fs, const struct sheaf_cred *c)
 {
 	struct cop *op;
 
@@ -239,13 +222,12 @@ static struct cop *begin(struct sheaf *fs, const struct sheaf_cred *c)
 	return op;
 }
 
-/* Waits, frees the operation, lets go of the lock. */
-static int64_t end(struct sheaf *fs, struct cop *op)
+int64_t api_end(struct sheaf *fs, struct cop *op)
 {
 	int64_t r;
 
-	started(fs);
-	r = finish(fs, op);
+	api_started(fs);
+	r = api_finish(fs, op);
 	cop_free(op);
 	pthread_mutex_unlock(&fs->lock);
 	return r;
@@ -257,10 +239,10 @@ void sheaf_disconnect(struct sheaf *fs)
 
 	if (!fs)
 		return;
-	op = begin(fs, NULL);
+	op = api_begin(fs, NULL);
 	if (op) {
 		client_bye(op);
-		end(fs, op);
+		api_end(fs, op);
 	}
 	pthread_mutex_lock(&fs->lock);
 	fs->stop = true;
@@ -310,11 +292,11 @@ static ssize_t plain(struct sheaf_file *f, void *buf, size_t len, off_t off, boo
 
 	if (off < 0)
 		return -EINVAL;
-	op = begin(f->fs, &nobody);
+	op = api_begin(f->fs, &nobody);
 	if (!op)
 		return -ENOMEM;
 	start_plain(op, f, buf, len, off, write);
-	return end(f->fs, op);
+	return api_end(f->fs, op);
 }
 
 ssize_t sheaf_pread(struct sheaf_file *f, void *buf, size_t len, off_t off)
@@ -330,12 +312,12 @@ ssize_t sheaf_pwrite(struct sheaf_file *f, const void *buf, size_t len, off_t of
 static ssize_t list(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
 		    const struct sheaf_extent *ext, size_t n_ext, bool write)
 {
-	struct cop *op = begin(f->fs, &nobody);
+	struct cop *op = api_begin(f->fs, &nobody);
 
 	if (!op)
 		return -ENOMEM;
 	start_list(op, f, mem, n_mem, ext, n_ext, write);
-	return end(f->fs, op);
+	return api_end(f->fs, op);
 }
 
 ssize_t sheaf_read_list(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
@@ -353,7 +335,7 @@ ssize_t sheaf_write_list(struct sheaf_file *f, const struct iovec *mem, size_t n
 /* Begins an operation that somebody will wait for later; the lock is held until give(). */
 static struct cop *begin_op(struct sheaf *fs, struct sheaf_op **out)
 {
-	struct cop *op = begin(fs, &nobody);
+	struct cop *op = api_begin(fs, &nobody);
 
 	if (!op)
 		return NULL;
@@ -369,7 +351,7 @@ static struct cop *begin_op(struct sheaf *fs, struct sheaf_op **out)
 
 static int give(struct sheaf *fs)
 {
-	started(fs);
+	api_started(fs);
 	if (!fs->driving)
 		hand_over(fs);
 	pthread_mutex_unlock(&fs->lock);
@@ -428,7 +410,7 @@ ssize_t sheaf_wait(struct sheaf_op *o)
 	struct cop *op = o->op;
 
 	pthread_mutex_lock(&fs->lock);
-	return end(fs, op);
+	return api_end(fs, op);
 }
 
 int sheaf_test(struct sheaf_op *o, ssize_t *result)
@@ -464,7 +446,7 @@ int sheaf_h_open(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_hand
 		 struct sheaf_file **out)
 {
 	struct sheaf_file *f = calloc(1, sizeof(*f));
-	struct cop *op = f ? begin(fs, c) : NULL;
+	struct cop *op = f ? api_begin(fs, c) : NULL;
 	int r;
 
 	if (!op) {
@@ -472,8 +454,8 @@ int sheaf_h_open(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_hand
 		return -ENOMEM;
 	}
 	client_open(op, dir, name ? name : "", flags, mode, layout);
-	started(fs);
-	r = (int)finish(fs, op);
+	api_started(fs);
+	r = (int)api_finish(fs, op);
 	f->fs = fs;
 	f->f = op->file;
 	cop_free(op);
@@ -494,7 +476,7 @@ int sheaf_open(struct sheaf *fs, const char *path, int flags, mode_t mode,
 int sheaf_close(struct sheaf_file *f)
 {
 	struct sheaf *fs = f->fs;
-	struct cop *op = begin(fs, NULL);
+	struct cop *op = api_begin(fs, NULL);
 	int r;
 
 	if (!op)
@@ -502,7 +484,7 @@ int sheaf_close(struct sheaf_file *f)
 	if (!fs->driving)
 		lead(fs, 0); /* nobody looked at the links since: one may have broken */
 	client_close(op, f->f);
-	r = (int)end(fs, op);
+	r = (int)api_end(fs, op);
 	free(f);
 	return r;
 }
@@ -514,28 +496,12 @@ struct sheaf_handle sheaf_file_handle(struct sheaf_file *f)
 
 int sheaf_fsync(struct sheaf_file *f)
 {
-	struct cop *op = begin(f->fs, NULL);
+	struct cop *op = api_begin(f->fs, NULL);
 
 	if (!op)
 		return -ENOMEM;
 	client_fsync(op, f->f);
-	return (int)end(f->fs, op);
-}
-
-/* Ends a stat-like operation. */
-static int end_stat(struct sheaf *fs, struct cop *op, struct sheaf_handle *h, struct stat *st)
-{
-	int r;
-
-	started(fs);
-	r = (int)finish(fs, op);
-	if (!r && st)
-		attr_to_stat(&op->attr, st);
-	if (!r && h)
-		*h = (struct sheaf_handle){ op->attr.ino, op->attr.gen };
-	cop_free(op);
-	pthread_mutex_unlock(&fs->lock);
-	return r;
+	return (int)api_end(f->fs, op);
 }
 
 int sheaf_fstat(struct sheaf_file *f, struct stat *st)
@@ -548,219 +514,13 @@ int sheaf_ftruncate(struct sheaf_file *f, off_t size)
 	return sheaf_h_truncate(f->fs, NULL, cfile_handle(f->f), size);
 }
 
-/* ---- names: the handle layer ---- */
-
-int sheaf_h_lookup(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
-		   const char *name, struct sheaf_handle *out, struct stat *st)
-{
-	struct cop *op = begin(fs, c);
-
-	if (!op)
-		return -ENOMEM;
-	client_stat(op, dir, name);
-	return end_stat(fs, op, out, st);
-}
-
-int sheaf_h_getattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
-		    struct stat *st)
-{
-	struct cop *op = begin(fs, c);
-
-	if (!op)
-		return -ENOMEM;
-	client_getattr(op, h);
-	return end_stat(fs, op, NULL, st);
-}
-
-int sheaf_h_setattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
-		    unsigned which, const struct stat *in, struct stat *out)
-{
-	struct cop *op = begin(fs, c);
-	int r;
-
-	if (!op)
-		return -ENOMEM;
-	client_setattr(op, h, which, in);
-	r = (int)end(fs, op);
-	return r || !out ? r : sheaf_h_getattr(fs, c, h, out);
-}
-
-int sheaf_h_mkdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
-		  const char *name, mode_t mode, struct sheaf_handle *out)
-{
-	struct cop *op = begin(fs, c);
-	int r;
-
-	if (!op)
-		return -ENOMEM;
-	client_mkdir(op, dir, name, mode);
-	started(fs);
-	r = (int)finish(fs, op);
-	if (!r && out)
-		*out = (struct sheaf_handle){ op->res.attr.at.ino, op->res.attr.at.gen };
-	cop_free(op);
-	pthread_mutex_unlock(&fs->lock);
-	return r;
-}
-
-int sheaf_h_unlink(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
-		   const char *name)
-{
-	struct cop *op = begin(fs, c);
-
-	if (!op)
-		return -ENOMEM;
-	client_unlink(op, dir, name);
-	return (int)end(fs, op);
-}
-
-int sheaf_h_rmdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
-		  const char *name)
-{
-	struct cop *op = begin(fs, c);
-
-	if (!op)
-		return -ENOMEM;
-	client_rmdir(op, dir, name);
-	return (int)end(fs, op);
-}
-
-int sheaf_h_rename(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
-		   const char *name, struct sheaf_handle dir2, const char *name2, unsigned flags)
-{
-	struct cop *op = begin(fs, c);
-
-	if (!op)
-		return -ENOMEM;
-	client_rename(op, dir, name, dir2, name2, flags);
-	return (int)end(fs, op);
-}
-
-int sheaf_h_truncate(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
-		     off_t size)
-{
-	struct cop *op = size < 0 ? NULL : begin(fs, c);
-
-	if (!op)
-		return size < 0 ? -EINVAL : -ENOMEM;
-	client_truncate(op, h, (uint64_t)size);
-	return (int)end(fs, op);
-}
-
-int sheaf_h_readdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
-		    uint64_t cookie, struct sheaf_dirent *out, int max)
-{
-	struct cop *op = max < 1 ? NULL : begin(fs, c);
-	int r;
-
-	if (!op)
-		return max < 1 ? -EINVAL : -ENOMEM;
-	client_readdir(op, dir, cookie, (uint32_t)max);
-	started(fs);
-	r = (int)finish(fs, op);
-	for (uint32_t i = 0; !r && i < op->res.readdir.n_entries && i < (uint32_t)max; i++) {
-		const struct wire_dir_entry *e = &op->res.readdir.entries[i];
-
-		out[i] = (struct sheaf_dirent){ .ino = e->h.ino,
-						.cookie = e->cookie,
-						.type = e->type };
-		memcpy(out[i].name, e->name.p, e->name.len);
-	}
-	if (!r)
-		r = (int)MIN(op->res.readdir.n_entries, (uint32_t)max);
-	cop_free(op);
-	pthread_mutex_unlock(&fs->lock);
-	return r;
-}
-
-/* ---- names: paths ---- */
-
-int sheaf_stat(struct sheaf *fs, const char *path, struct stat *st)
-{
-	return sheaf_h_lookup(fs, NULL, sheaf_root(fs), path, NULL, st);
-}
-
-int sheaf_unlink(struct sheaf *fs, const char *path)
-{
-	return sheaf_h_unlink(fs, NULL, sheaf_root(fs), path);
-}
-
-int sheaf_mkdir(struct sheaf *fs, const char *path, mode_t mode)
-{
-	return sheaf_h_mkdir(fs, NULL, sheaf_root(fs), path, mode, NULL);
-}
-
-int sheaf_rmdir(struct sheaf *fs, const char *path)
-{
-	return sheaf_h_rmdir(fs, NULL, sheaf_root(fs), path);
-}
-
-int sheaf_rename(struct sheaf *fs, const char *from, const char *to)
-{
-	return sheaf_h_rename(fs, NULL, sheaf_root(fs), from, sheaf_root(fs), to, 0);
-}
-
-static int at_path(struct sheaf *fs, const char *path, struct sheaf_handle *h)
-{
-	return sheaf_h_lookup(fs, NULL, sheaf_root(fs), path, h, NULL);
-}
-
-int sheaf_truncate(struct sheaf *fs, const char *path, off_t size)
-{
-	struct sheaf_handle h;
-	int r = at_path(fs, path, &h);
-
-	return r ? r : sheaf_h_truncate(fs, NULL, h, size);
-}
-
-static int set_at(struct sheaf *fs, const char *path, unsigned which, const struct stat *st)
-{
-	struct sheaf_handle h;
-	int r = at_path(fs, path, &h);
-
-	return r ? r : sheaf_h_setattr(fs, NULL, h, which, st, NULL);
-}
-
-int sheaf_chmod(struct sheaf *fs, const char *path, mode_t mode)
-{
-	return set_at(fs, path, SHEAF_SET_MODE, &(struct stat){ .st_mode = mode });
-}
-
-int sheaf_chown(struct sheaf *fs, const char *path, uid_t uid, gid_t gid)
-{
-	unsigned which = (uid == (uid_t)-1 ? 0 : SHEAF_SET_UID) |
-			 (gid == (gid_t)-1 ? 0 : SHEAF_SET_GID);
-
-	return set_at(fs, path, which, &(struct stat){ .st_uid = uid, .st_gid = gid });
-}
-
-int sheaf_utimens(struct sheaf *fs, const char *path, const struct timespec ts[2])
-{
-	static const unsigned set[2] = { SHEAF_SET_ATIME, SHEAF_SET_MTIME };
-	static const unsigned now[2] = { SHEAF_SET_ATIME_NOW, SHEAF_SET_MTIME_NOW };
-	struct stat st = { 0 };
-	unsigned which = 0;
-
-	for (int i = 0; i < 2; i++) {
-		if (!ts || ts[i].tv_nsec == UTIME_NOW)
-			which |= now[i];
-		else if (ts[i].tv_nsec != UTIME_OMIT)
-			which |= set[i];
-	}
-	if (ts) {
-		st.st_atim = ts[0];
-		st.st_mtim = ts[1];
-	}
-	return which ? set_at(fs, path, which, &st) : 0;
-}
-
 /* ---- directories ---- */
 
 int sheaf_opendir(struct sheaf *fs, const char *path, struct sheaf_dir **out)
 {
 	struct sheaf_dir *d = calloc(1, sizeof(*d));
 	struct stat st;
-	int r = d ? sheaf_h_lookup(fs, NULL, sheaf_root(fs), path, &d->h, &st) : -ENOMEM;
+	int r = d ? api_stat(fs, path, &d->h, &st) : -ENOMEM;
 
 	if (!r && !S_ISDIR(st.st_mode))
 		r = -ENOTDIR;
@@ -805,6 +565,16 @@ void sheaf_closedir(struct sheaf_dir *d)
 
 /* ---- servers ---- */
 
+uint64_t sheaf_calls(struct sheaf *fs)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&fs->lock);
+	n = fs->b.loop->calls;
+	pthread_mutex_unlock(&fs->lock);
+	return n;
+}
+
 int sheaf_server_count(struct sheaf *fs)
 {
 	return (int)client_targets(fs->b.client);
@@ -818,7 +588,7 @@ int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_se
 
 	if (i < 0 || i >= sheaf_server_count(fs))
 		return -EINVAL;
-	op = begin(fs, NULL);
+	op = api_begin(fs, NULL);
 	if (!op)
 		return -ENOMEM;
 	t = client_target(fs->b.client, (uint32_t)i);
@@ -826,9 +596,9 @@ int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_se
 	snprintf(s->name, sizeof(s->name), "%s", t->name);
 	snprintf(s->address, sizeof(s->address), "%s", t->address);
 	client_status(op, (uint32_t)i, (uint64_t)timeout_ms * NSEC_PER_MSEC);
-	started(fs);
+	api_started(fs);
 	r = &op->res.status;
-	if (finish(fs, op) == 0) {
+	if (api_finish(fs, op) == 0) {
 		s->up = 1;
 		s->pid = r->pid;
 		s->links = r->links;
@@ -838,6 +608,7 @@ int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_se
 		s->rss_bytes = r->rss_bytes;
 		s->anon_bytes = r->anon_bytes;
 		s->requests = r->requests;
+		s->calls = r->calls;
 		s->space_total = r->space_total;
 		s->space_avail = r->space_avail;
 		s->pool_bytes = r->pool_bytes;
@@ -853,17 +624,35 @@ int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_se
 	return 0;
 }
 
+int sheaf_statfs(struct sheaf *fs, struct statvfs *st)
+{
+	struct cop *op = api_begin(fs, NULL);
+	int r;
+
+	if (!op)
+		return -ENOMEM;
+	client_statfs(op);
+	api_started(fs);
+	r = (int)api_finish(fs, op);
+	*st = (struct statvfs){ .f_bsize = 256 * KIB, .f_frsize = 4096, .f_namemax = 255 };
+	st->f_blocks = op->space_total / st->f_frsize;
+	st->f_bfree = st->f_bavail = op->space_avail / st->f_frsize;
+	cop_free(op);
+	pthread_mutex_unlock(&fs->lock);
+	return r;
+}
+
 int sheaf_ping(struct sheaf *fs, int i)
 {
 	struct cop *op;
 
 	if (i < 0 || i >= sheaf_server_count(fs))
 		return -EINVAL;
-	op = begin(fs, NULL);
+	op = api_begin(fs, NULL);
 	if (!op)
 		return -ENOMEM;
 	client_ping(op, (uint32_t)i);
-	return (int)end(fs, op);
+	return (int)api_end(fs, op);
 }
 
 static void text(char *out, size_t n, struct wire_bytes b)
@@ -880,12 +669,12 @@ int sheaf_server_requests(struct sheaf *fs, int i, int timeout_ms, struct sheaf_
 
 	if (i < 0 || i >= sheaf_server_count(fs))
 		return -EINVAL;
-	op = begin(fs, NULL);
+	op = api_begin(fs, NULL);
 	if (!op)
 		return -ENOMEM;
 	client_requests(op, (uint32_t)i, (uint64_t)timeout_ms * NSEC_PER_MSEC);
-	started(fs);
-	n = (int)finish(fs, op);
+	api_started(fs);
+	n = (int)api_finish(fs, op);
 	r = &op->res.requests;
 	for (; n >= 0 && n < max && n < (int)r->n_rows; n++) {
 		const struct wire_request_info *q = &r->rows[n];

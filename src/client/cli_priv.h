@@ -78,6 +78,8 @@ void cap_ask(struct cop *op, struct cfile *f, struct call *c, struct req *q); /*
 void cap_take(struct cfile *f, struct call *c); /* when q goes on */
 
 /* ---- names.c ---- */
+struct wire_place name_place(struct sheaf_handle dir, const char *path, bool follow);
+/* Errors come out of the operation, not of here. place NULL: the arguments begin with a handle. */
 void name_start(struct cop *op, uint32_t number, xdr_any put, xdr_any get, struct wire_place *p,
 		int error);
 

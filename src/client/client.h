@@ -58,6 +58,13 @@ struct cop {
 		struct wire_rename_args rename;
 		struct wire_truncate_args truncate;
 		struct wire_readdir_args readdir;
+		struct wire_link_args link;
+		struct wire_symlink_args symlink;
+		struct wire_readlink_args readlink;
+		struct wire_getxattr_args getxattr;
+		struct wire_setxattr_args setxattr;
+		struct wire_listxattr_args listxattr;
+		struct wire_removexattr_args removexattr;
 	} args;
 	union {
 		struct wire_void_res none;
@@ -68,6 +75,8 @@ struct cop {
 		struct wire_readdir_res readdir; /* until cop_free() */
 		struct wire_status_res status;
 		struct wire_requests_res requests;
+		struct wire_readlink_res readlink; /* until cop_free(), as the next one */
+		struct wire_xattr_res xattr;
 	} res;
 	struct wire_attr attr; /* of stat-like operations: size and mtime made right */
 	struct cfile *file; /* in, or the result of an open */
@@ -76,13 +85,16 @@ struct cop {
 	struct sizing *sizing;
 	struct iovec one_mem; /* plain reads and writes are lists of one */
 	struct extent one_ext;
+	uint64_t space_total, space_avail; /* of client_statfs() */
 };
 
 struct cop *cop_new(struct client *c, const struct sheaf_cred *cred); /* NULL: out of memory */
 void cop_free(struct cop *op);
 
-/* Names: path is borrowed until done. An empty path means dir itself where that makes sense. */
+/* Names: path is borrowed until done. An empty path means dir itself where that makes sense. A symbolic link
+ * at the end is followed by client_stat() and client_open() only. */
 void client_stat(struct cop *op, struct sheaf_handle dir, const char *path);
+void client_lookup(struct cop *op, struct sheaf_handle dir, const char *path);
 void client_getattr(struct cop *op, struct sheaf_handle h);
 void client_setattr(struct cop *op, struct sheaf_handle h, unsigned which, const struct stat *st);
 void client_open(struct cop *op, struct sheaf_handle dir, const char *path, int flags, mode_t mode,
@@ -92,7 +104,17 @@ void client_unlink(struct cop *op, struct sheaf_handle dir, const char *path);
 void client_rmdir(struct cop *op, struct sheaf_handle dir, const char *path);
 void client_rename(struct cop *op, struct sheaf_handle dir, const char *from,
 		   struct sheaf_handle dir2, const char *to, unsigned flags);
+void client_link(struct cop *op, struct sheaf_handle h, struct sheaf_handle dir, const char *path);
+void client_symlink(struct cop *op, const char *target, struct sheaf_handle dir, const char *path);
+void client_readlink(struct cop *op, struct sheaf_handle dir, const char *path);
 void client_truncate(struct cop *op, struct sheaf_handle h, uint64_t size);
+/* Extended attributes: name and value are borrowed until done. res.xattr has the size, and with it what is
+ * not longer than max. */
+void client_getxattr(struct cop *op, struct sheaf_handle h, const char *name, size_t max);
+void client_listxattr(struct cop *op, struct sheaf_handle h, size_t max);
+void client_setxattr(struct cop *op, struct sheaf_handle h, const char *name, const void *value,
+		     size_t size, int flags);
+void client_removexattr(struct cop *op, struct sheaf_handle h, const char *name);
 void client_readdir(struct cop *op, struct sheaf_handle dir, uint64_t cookie, uint32_t max);
 
 /* Files. A cfile is freed by client_close(), whatever its result. */
@@ -112,6 +134,8 @@ const struct conf_target *client_target(const struct client *c, uint32_t i);
 void client_status(struct cop *op, uint32_t target, uint64_t timeout_ns);
 void client_requests(struct cop *op, uint32_t target, uint64_t timeout_ns);
 void client_ping(struct cop *op, uint32_t target);
+/* What the data targets have room for, all of them together; one that does not answer is an error. */
+void client_statfs(struct cop *op);
 void client_bye(struct cop *op); /* ends our sessions with the servers we have links to */
 
 void attr_to_stat(const struct wire_attr *a, struct stat *st);

@@ -114,11 +114,10 @@ void client_open(struct cop *op, struct sheaf_handle dir, const char *path, int 
 	struct wire_open_args *a = &op->args.open;
 	int e;
 
-	while (*path == '/')
-		path++;
-	*a = (struct wire_open_args){ .where = { { dir.ino, dir.gen }, wire_text(path) },
-				      .id = ++op->c->next_open,
-				      .mode = mode & 07777 };
+	*a = (struct wire_open_args){ .id = ++op->c->next_open, .mode = mode & 07777 };
+	a->where = name_place(dir, path,
+			      !(flags & O_NOFOLLOW) &&
+				      (flags & (O_CREAT | O_EXCL)) != (O_CREAT | O_EXCL));
 	e = open_flags(flags, &a->flags);
 	if (layout && layout->size >= sizeof(*layout)) {
 		a->unit = layout->stripe_unit;
@@ -198,7 +197,7 @@ static int judge(struct cop *op, struct syncing *s)
 			f->unsynced[i] = 0;
 		call_fini(c);
 	}
-	if (f->lost && verdict != -EKEYEXPIRED) {
+	if (f->lost && (verdict != -EKEYEXPIRED || s->closing)) { /* else it is asked again */
 		verdict = -EIO;
 		f->lost = false; /* said once, as a local file system does */
 		memset(f->unsynced, 0, f->layout.width * sizeof(*f->unsynced));
@@ -263,13 +262,13 @@ static bool sync_step(struct req *q)
 										q->error;
 		if (s->closing) /* a session that was lost has closed it already */
 			file_free(f);
-		return cop_end(op, e == -ESTALE || (s->closing && e == -EBADF) ? -EIO : e);
+		return cop_end(op, e == -ESTALE || e == -EBADF ? -EIO : e);
 	}
 	return true;
 }
 
 /* Errors of single calls are judged together. */
-static const struct req_ops sync_ops = { "sync", sync_step, JUDGE, 4, sync_names, NULL };
+static const struct req_ops sync_ops = { "sync", sync_step, JUDGE, 4, sync_names };
 
 static void sync_start(struct cop *op, struct cfile *f, bool closing)
 {
@@ -324,7 +323,7 @@ static bool claim_step(struct req *q)
 	return false;
 }
 
-static const struct req_ops claim_ops = { "reclaim", claim_step, CLAIM, 2, claim_names, NULL };
+static const struct req_ops claim_ops = { "reclaim", claim_step, CLAIM, 2, claim_names };
 
 void file_reclaim(struct peer *p, bool session_lost)
 {

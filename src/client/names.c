@@ -21,24 +21,40 @@ static uint64_t route(struct cop *op)
 		return op->args.truncate.h.ino;
 	case OP_READDIR:
 		return op->args.readdir.dir.ino;
+	case OP_GETXATTR:
+		return op->args.getxattr.h.ino;
+	case OP_LISTXATTR:
+		return op->args.listxattr.h.ino;
+	case OP_SETXATTR:
+		return op->args.setxattr.h.ino;
+	case OP_REMOVEXATTR:
+		return op->args.removexattr.h.ino;
 	default:
 		return op->place->dir.ino;
 	}
 }
 
-/* The server owned only the beginning of the path. */
+/* The server owned only the beginning of the path, or what was left of it after a symbolic link. */
 static int follow(struct cop *op)
 {
 	const struct wire_referral *r = &op->call.referral;
 	struct wire_place *p = op->place;
+	uint8_t *rest;
 
 	if (++op->hops > MAX_HOPS)
 		return -ELOOP;
-	if (r->consumed > p->path.len || (op->place2 && r->at.ino == p->dir.ino))
+	if (!p || r->consumed > p->path.len || (op->place2 && r->at.ino == p->dir.ino))
 		return -EBADMSG;
 	p->dir = r->at;
 	p->path.p += r->consumed;
 	p->path.len -= r->consumed;
+	if (r->linked) { /* it is in the reply, which goes */
+		rest = arena_alloc(&op->arena, MAX(r->rest.len, 1u));
+		if (!rest)
+			return -ENOMEM;
+		memcpy(rest, r->rest.p, r->rest.len);
+		p->path = (struct wire_bytes){ r->rest.len, rest };
+	}
 	while (p->path.len && *p->path.p == '/') {
 		p->path.p++;
 		p->path.len--;
@@ -90,24 +106,44 @@ static bool step(struct req *q)
 }
 
 /* Errors are looked at in CHECK, where a referral is not one. */
-static const struct req_ops name_ops = { "name", step, CHECK, 4, names, NULL };
+static const struct req_ops name_ops = { "name", step, CHECK, 4, names };
 
-static struct wire_place place_of(struct sheaf_handle dir, const char *path)
+struct wire_place name_place(struct sheaf_handle dir, const char *path, bool follow_last)
 {
 	while (*path == '/')
 		path++;
-	return (struct wire_place){ { dir.ino, dir.gen }, wire_text(path) };
+	return (struct wire_place){ { dir.ino, dir.gen }, wire_text(path), follow_last };
+}
+
+static struct wire_place place_of(struct sheaf_handle dir, const char *path)
+{
+	return name_place(dir, path, false);
+}
+
+/* Those that may be done twice. */
+static bool only_looks(const struct cop *op, uint32_t number)
+{
+	switch (number) {
+	case OP_LOOKUP:
+	case OP_GETATTR:
+	case OP_READDIR:
+	case OP_READLINK:
+	case OP_GETXATTR:
+	case OP_LISTXATTR:
+		return true;
+	case OP_OPEN:
+		return !(op->args.open.flags & (OPEN_CREATE | OPEN_TRUNC));
+	default:
+		return false;
+	}
 }
 
 void name_start(struct cop *op, uint32_t number, xdr_any put, xdr_any get, struct wire_place *p,
 		int error)
 {
-	bool opens_only = number == OP_OPEN && !(op->args.open.flags & (OPEN_CREATE | OPEN_TRUNC));
-
 	op->place = p;
 	op->call = call_make(op, number, put, &op->args, get, &op->res);
-	op->call.change = !opens_only && number != OP_LOOKUP && number != OP_GETATTR &&
-			  number != OP_READDIR;
+	op->call.change = !only_looks(op, number);
 	cop_start(op, &name_ops, error);
 }
 
@@ -116,11 +152,21 @@ static void start(struct cop *op, uint32_t number, xdr_any put, xdr_any get, str
 	name_start(op, number, put, get, p, 0);
 }
 
-void client_stat(struct cop *op, struct sheaf_handle dir, const char *path)
+static void look(struct cop *op, struct sheaf_handle dir, const char *path, bool follow_last)
 {
-	op->args.lookup.where = place_of(dir, path);
+	op->args.lookup.where = name_place(dir, path, follow_last);
 	start(op, OP_LOOKUP, XDR_ANY(xdr_wire_lookup_args), XDR_ANY(xdr_wire_lookup_res),
 	      &op->args.lookup.where);
+}
+
+void client_stat(struct cop *op, struct sheaf_handle dir, const char *path)
+{
+	look(op, dir, path, true);
+}
+
+void client_lookup(struct cop *op, struct sheaf_handle dir, const char *path)
+{
+	look(op, dir, path, false);
 }
 
 void client_getattr(struct cop *op, struct sheaf_handle h)
@@ -179,6 +225,28 @@ void client_rename(struct cop *op, struct sheaf_handle dir, const char *from,
 	      &op->args.rename.from);
 }
 
+void client_link(struct cop *op, struct sheaf_handle h, struct sheaf_handle dir, const char *path)
+{
+	op->args.link = (struct wire_link_args){ { h.ino, h.gen }, place_of(dir, path) };
+	start(op, OP_LINK, XDR_ANY(xdr_wire_link_args), XDR_ANY(xdr_wire_attr_res),
+	      &op->args.link.where);
+}
+
+void client_symlink(struct cop *op, const char *target, struct sheaf_handle dir, const char *path)
+{
+	op->args.symlink = (struct wire_symlink_args){ place_of(dir, path), wire_text(target) };
+	name_start(op, OP_SYMLINK, XDR_ANY(xdr_wire_symlink_args), XDR_ANY(xdr_wire_attr_res),
+		   &op->args.symlink.where,
+		   op->args.symlink.target.len > LINK_MAX_LEN ? -ENAMETOOLONG : 0);
+}
+
+void client_readlink(struct cop *op, struct sheaf_handle dir, const char *path)
+{
+	op->args.readlink.where = place_of(dir, path);
+	start(op, OP_READLINK, XDR_ANY(xdr_wire_readlink_args), XDR_ANY(xdr_wire_readlink_res),
+	      &op->args.readlink.where);
+}
+
 void client_truncate(struct cop *op, struct sheaf_handle h, uint64_t size)
 {
 	op->args.truncate = (struct wire_truncate_args){ { h.ino, h.gen }, size };
@@ -207,7 +275,7 @@ static bool ask_step(struct req *q)
 	return true;
 }
 
-static const struct req_ops ask_ops = { "ask", ask_step, ANSWER, 2, ask_names, NULL };
+static const struct req_ops ask_ops = { "ask", ask_step, ANSWER, 2, ask_names };
 
 static void ask(struct cop *op, uint32_t number, uint32_t target, uint64_t timeout_ns, xdr_any get)
 {
@@ -230,6 +298,66 @@ void client_requests(struct cop *op, uint32_t target, uint64_t timeout_ns)
 void client_ping(struct cop *op, uint32_t target)
 {
 	ask(op, OP_PING, target, op->c->timeout_ns, XDR_ANY(xdr_wire_void_res));
+}
+
+enum { SPACE, SPACE_END };
+static const char *const space_names[] = { "ask", "end" };
+
+struct space {
+	struct call *calls;
+	struct wire_status_res *res;
+};
+
+static bool has_data(const struct client *c, uint32_t i)
+{
+	return c->conf->targets[i].roles & ROLE_DATA;
+}
+
+static int space_ask(struct cop *op, struct space *s)
+{
+	struct client *c = op->c;
+
+	s->calls = arena_alloc(&op->arena, c->n_peers * sizeof(*s->calls));
+	s->res = arena_alloc(&op->arena, c->n_peers * sizeof(*s->res));
+	if (!s->calls || !s->res)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < c->n_peers; i++) {
+		if (!has_data(c, i))
+			continue;
+		s->calls[i] = call_make(op, OP_STATUS, XDR_ANY(xdr_wire_void_args), &op->args,
+					XDR_ANY(xdr_wire_status_res), &s->res[i]);
+		peer_call(&c->peers[i], &s->calls[i], &op->q);
+	}
+	return 0;
+}
+
+static bool space_step(struct req *q)
+{
+	struct cop *op = cop_of(q);
+	struct space *s = op->state;
+	int e;
+
+	if (q->state == SPACE) {
+		req_goto(q, SPACE_END);
+		e = space_ask(op, s);
+		if (e)
+			q->error = e;
+		return true;
+	}
+	for (uint32_t i = 0; s && s->calls && s->res && i < op->c->n_peers; i++) {
+		op->space_total += s->res[i].space_total;
+		op->space_avail += s->res[i].space_avail;
+		call_fini(&s->calls[i]);
+	}
+	return cop_end(op, q->error);
+}
+
+static const struct req_ops space_ops = { "statfs", space_step, SPACE_END, 2, space_names };
+
+void client_statfs(struct cop *op)
+{
+	op->state = arena_alloc(&op->arena, sizeof(struct space));
+	cop_start(op, &space_ops, op->state ? 0 : -ENOMEM);
 }
 
 enum { BYE, BYE_END };
@@ -265,7 +393,7 @@ static bool bye_step(struct req *q)
 	return true;
 }
 
-static const struct req_ops bye_ops = { "bye", bye_step, BYE_END, 2, bye_names, NULL };
+static const struct req_ops bye_ops = { "bye", bye_step, BYE_END, 2, bye_names };
 
 void client_bye(struct cop *op)
 {

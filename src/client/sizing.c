@@ -113,7 +113,7 @@ static bool step(struct req *q)
 	return true;
 }
 
-static const struct req_ops sizing_ops = { "size", step, ENDS, 4, names, NULL };
+static const struct req_ops sizing_ops = { "size", step, ENDS, 4, names };
 
 void sizing_start(struct cop *op, const struct wire_handle *h)
 {

@@ -264,7 +264,7 @@ static bool lane_step(struct req *q)
 	return true;
 }
 
-static const struct req_ops lane_ops = { "lane", lane_step, ANSWER, 5, lane_names, NULL };
+static const struct req_ops lane_ops = { "lane", lane_step, ANSWER, 5, lane_names };
 
 /* ---- the transfer ---- */
 
@@ -387,7 +387,7 @@ static bool step(struct req *q)
 	return true;
 }
 
-static const struct req_ops transfer_ops = { "transfer", step, END, 3, names, NULL };
+static const struct req_ops transfer_ops = { "transfer", step, END, 3, names };
 
 static void start(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
 		  const struct extent *ext, size_t n_ext, bool write)

@@ -278,6 +278,9 @@ int main(int argc, char **argv)
 	}
 	log_set_level(o.level);
 	log_info("sheafd", "%s serves %s on %s", t->name, t->storage, t->address);
+	if (t->metrics[0] && metrics_start(s, t->metrics))
+		log_warn("sheafd", "metrics address %s cannot be used: going on without metrics",
+			 t->metrics);
 	tell(&o, "ready");
 	serve();
 	log_info("sheafd", "%s stops", t->name);

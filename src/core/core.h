@@ -142,6 +142,7 @@ struct loop {
 	uint64_t turns;
 	void *impl; /* of the sock_ops: epoll and its like */
 	void *file_impl; /* of the file_ops: io_uring and its like */
+	uint64_t calls; /* of the system, on this loop's account: sockets, waiting, files */
 	uint64_t io_inlined, io_handed; /* file accesses done on the loop, and handed over */
 };
 
@@ -171,7 +172,6 @@ struct req_ops {
 	uint16_t on_error; /* state that answers; states are numbered in the order of life */
 	uint16_t n_states;
 	const char *const *state_names;
-	struct hist *hists; /* n_states, or NULL: time spent in each state */
 };
 
 struct req {
@@ -185,6 +185,7 @@ struct req {
 	int error; /* first one, -errno */
 	uint64_t bytes; /* of what ended since it was last zeroed */
 	uint64_t since; /* entered this state */
+	struct hist *hists; /* one a state, or NULL: where the time spent in each is counted */
 	uint64_t born;
 	uint64_t trace;
 };

@@ -280,10 +280,12 @@ void engine_submit(struct env *e, struct loop *l, struct io *io)
 	}
 	if (try_inline(g, io)) {
 		l->io_inlined++;
+		l->calls++;
 		io_finish(io);
 		return;
 	}
 	l->io_handed++;
+	l->calls++;
 	if (ring_usable(g) && (io->kind == IO_READ || io->kind == IO_WRITE || io->kind == IO_SYNC))
 		ring_start(g, io);
 	else

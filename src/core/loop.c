@@ -63,6 +63,7 @@ void loop_turn(struct loop *l, uint64_t max_ns)
 	uint64_t ns = loop_wait_ns(l);
 
 	l->turns++;
+	l->calls++;
 	if (s->poll(l->env, l, MIN(ns, max_ns)) > 0) {
 		l->now = l->env->clock->now(l->env);
 		s->dispatch(l->env, l);

@@ -40,8 +40,8 @@ void req_goto(struct req *q, uint16_t state)
 {
 	uint64_t now = q->loop->now;
 
-	if (q->ops->hists)
-		hist_add(&q->ops->hists[q->state], now > q->since ? now - q->since : 0);
+	if (q->hists)
+		hist_add(&q->hists[q->state], now > q->since ? now - q->since : 0);
 	q->since = now;
 	q->state = state;
 }

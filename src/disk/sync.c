@@ -172,11 +172,11 @@ static bool sync_step(struct req *q)
 	if (q->state == SYNC_FILES) {
 		req_goto(q, SYNC_END);
 		group_sync_add(&o->gs, q);
-		if (s->parent && o->entry > object_dir(o)->synced) {
+		if (s->parent && o->entry > object_dir(o)->synced)
 			group_sync_add(&object_dir(o)->gs, q);
-			if (d->objects.changed > d->objects.synced)
-				group_sync_add(&d->objects.gs, q);
-		}
+		if (s->parent &&
+		    d->objects.changed > d->objects.synced) /* the one may succeed alone */
+			group_sync_add(&d->objects.gs, q);
 		return true;
 	}
 	error = q->error == -ENOMEM ? -ENOMEM : q->error || o->latched ? -EIO : 0;

@@ -14,6 +14,7 @@
 #define DEFAULT_SERVERS 4
 #define DEFAULT_PORT 7430
 #define DEFAULT_UNIT (256 * KIB)
+#define METRICS_OFFSET 1000 /* from a server's port to that of its metrics */
 
 /* Missing or empty? 0, -EEXIST, or why it cannot be used. */
 static int usable(const char *dir)
@@ -54,8 +55,8 @@ static int write_conf(const char *path, const struct sheaf_init *o)
 	for (uint32_t i = 0; i < o->servers; i++)
 		fprintf(f,
 			"\n[server.%u]\nname = server%u\naddress = %s:%u\nroles = meta data\n"
-			"storage = server%u\n",
-			i, i, o->listen, o->port + i, i);
+			"storage = server%u\nmetrics = %s:%u\n",
+			i, i, o->listen, o->port + i, i, o->listen, o->port + i + METRICS_OFFSET);
 	r = fflush(f) || fsync(fileno(f)) ? -errno : 0;
 	fclose(f);
 	return r;
@@ -93,7 +94,7 @@ int sheaf_init(const char *dir, const struct sheaf_init *given)
 	o.port = o.port ? o.port : DEFAULT_PORT;
 	o.stripe_unit = o.stripe_unit ? o.stripe_unit : (uint32_t)DEFAULT_UNIT;
 	o.listen = o.listen ? o.listen : "127.0.0.1";
-	if (o.servers > CONF_MAX_TARGETS || o.port + o.servers > 65536 ||
+	if (o.servers > CONF_MAX_TARGETS || o.port + o.servers + METRICS_OFFSET > 65536 ||
 	    strlen(dir) >= CONF_PATH_MAX) {
 		why_set("cannot make %u servers from port %u on", o.servers, o.port);
 		return -EINVAL;

@@ -17,6 +17,7 @@ struct opening {
 	struct meta *m;
 	const struct meta_opts *o;
 	bool fresh; /* the database had no head */
+	bool old; /* of an earlier schema that we bring up to date */
 	char *err;
 	size_t err_len;
 };
@@ -136,9 +137,10 @@ static int head_check(struct opening *op, const struct disk_head *h)
 			op, -EPROTONOSUPPORT,
 			"written by a newer Sheaf (schema %u, we know %u); install that version",
 			h->version, SCHEMA_VERSION);
-	if (h->version < SCHEMA_VERSION)
+	if (h->version < SCHEMA_OLDEST)
 		return refuse(op, -EPROTONOSUPPORT, "schema %u is too old for us (%u)", h->version,
 			      SCHEMA_VERSION);
+	op->old = h->version < SCHEMA_VERSION;
 	memcpy(fs.b, h->fs, sizeof(fs.b));
 	uuid_format(theirs, &fs);
 	uuid_format(ours, &o->fs);
@@ -246,14 +248,14 @@ static int tables_open(struct opening *op, MDB_txn *txn)
 	if (rc)
 		return rc;
 	for (int t = 0; !rc && t < N_TABLES; t++)
-		rc = mdb_dbi_open(txn, table_names[t], op->fresh ? MDB_CREATE : 0, &m->db.t[t]);
+		rc = mdb_dbi_open(txn, table_names[t], op->fresh || op->old ? MDB_CREATE : 0,
+				  &m->db.t[t]);
 	if (rc)
 		return refuse_lmdb(op, "open its tables", rc);
-	if (op->fresh) {
+	if (op->fresh || op->old)
 		rc = head_put(op, txn);
-		if (!rc && op->o->root)
-			rc = root_put(op, txn);
-	}
+	if (!rc && op->fresh && op->o->root)
+		rc = root_put(op, txn);
 	m->stored_next = INO_COUNTER(META_ROOT_INO) + 1;
 	if (!rc)
 		rc = row_read(&m->db, txn, T_SYS, &k, &m->stored_next, sizeof(m->stored_next));
@@ -283,6 +285,9 @@ static int database_open(struct opening *op)
 		return rc;
 	}
 	rc = mdb_txn_commit(txn);
+	if (!rc && op->old)
+		log_info("meta", "metadata in %s: brought up to schema %u", op->o->dir,
+			 SCHEMA_VERSION);
 	if (!rc)
 		rc = mdb_txn_begin(m->db.env, NULL, MDB_RDONLY, &m->reader);
 	if (rc)

@@ -47,20 +47,32 @@ uint64_t meta_slow_reads(const struct meta *m); /* inline reads that took over 1
 
 struct meta_node {
 	struct wire_attr attr;
-	struct wire_layout_rec layout; /* targets in the arena; n_targets 0 for directories */
+	struct wire_layout_rec layout; /* targets in the arena; n_targets 0 for all but files */
 	uint64_t epoch;
 	struct wire_handle parent; /* of directories */
 };
 int meta_get(struct meta *m, const struct wire_handle *h, struct meta_node *n, struct arena *a);
 
-/* Walks path (components between '/', "." and ".." included) from dir with x permission on the way.
- * Full walk: *at is the node. With leaf != NULL it stops before the last component, which is left in
- * *leaf (a reference into path); *at is its directory; an empty path or a trailing "." or ".." is
- * -EINVAL then. -EREMOTE: *at (handle only) is in a partition that is not ours and *consumed bytes of
- * the path led there. -ENOTDIR, -ENAMETOOLONG, -EACCES, -ENOENT as usual. */
-int meta_walk(struct meta *m, const struct cred *c, const struct wire_handle *dir,
-	      const struct wire_bytes *path, struct wire_bytes *leaf, struct wire_handle *at,
-	      uint32_t *consumed);
+/* Walks a path (components between '/', "." and ".." included) with x permission on the way; end->at is
+ * where it came to. Symbolic links are followed, at the end of the path when p->follow says so or a '/' is
+ * behind it; an absolute one goes on from the root; more than 40 are -ELOOP. Full walk: end->at is the
+ * node. With leaf != NULL it stops before the last component, which is left in *leaf (a reference into the
+ * path or the arena); end->at is its directory; an empty path or a trailing "." or ".." is -EINVAL then.
+ * With leaf and p->follow a last component that is a link is replaced by what it points to, which need
+ * not be there. -EREMOTE: end->at is in a partition that is not ours; all of *end is set then.
+ * -ENOTDIR, -ENAMETOOLONG, -EACCES, -ENOENT as usual. */
+int meta_walk(struct meta *m, const struct cred *c, const struct wire_place *p,
+	      struct wire_bytes *leaf, struct wire_referral *end, struct arena *a);
+/* Where a symbolic link points; -EINVAL: it is none. */
+int meta_readlink(struct meta *m, const struct wire_handle *h, struct wire_bytes *target,
+		  struct arena *a);
+/* Extended attributes with Linux's rules of who may see what. res->size is the whole size; the value (all
+ * names, each with a NUL behind it) is there when it is not above max. -ENODATA, -EOPNOTSUPP. */
+int meta_getxattr(struct meta *m, const struct cred *c, const struct wire_handle *h,
+		  const struct wire_bytes *name, uint32_t max, struct wire_xattr_res *res,
+		  struct arena *a);
+int meta_listxattr(struct meta *m, const struct cred *c, const struct wire_handle *h, uint32_t max,
+		   struct wire_xattr_res *res, struct arena *a);
 int meta_lookup(struct meta *m, const struct wire_handle *dir, const struct wire_bytes *name,
 		struct wire_handle *out, uint32_t *type);
 /* Entries behind `cookie` (0: from the start) until max entries or max_bytes on the wire. */

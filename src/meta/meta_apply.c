@@ -25,7 +25,9 @@ static int get_file(struct apply *ap, struct node *n)
 {
 	int rc = apply_get(ap, &ap->rec->h, n);
 
-	return !rc && S_ISDIR(n->i.mode) ? EISDIR : rc;
+	if (rc || S_ISREG(n->i.mode))
+		return rc;
+	return S_ISDIR(n->i.mode) ? EISDIR : EINVAL;
 }
 
 static int put_node(struct apply *ap, const struct node *n)
@@ -41,6 +43,40 @@ static int row_forget(struct apply *ap, enum table t, const struct key *k)
 	int rc = row_del(&ap->m->db, ap->txn, t, k);
 
 	return rc == -ENOENT ? 0 : rc;
+}
+
+/* Deletes all rows whose keys begin with this number. */
+static int rows_forget(struct apply *ap, enum table t, uint64_t id)
+{
+	struct key k = key_u64(id);
+	MDB_val kv = { k.n, k.b }, v;
+	MDB_cursor *cur;
+	int rc = db_error(mdb_cursor_open(ap->txn, ap->m->db.t[t], &cur));
+
+	if (rc)
+		return rc;
+	rc = mdb_cursor_get(cur, &kv, &v, MDB_SET_RANGE);
+	while (!rc && be64_load(kv.mv_data) == id) {
+		rc = mdb_cursor_del(cur, 0);
+		if (!rc)
+			rc = mdb_cursor_get(cur, &kv, &v, MDB_NEXT);
+	}
+	mdb_cursor_close(cur);
+	return rc == MDB_NOTFOUND ? 0 : db_error(rc);
+}
+
+int apply_forget(struct apply *ap, uint64_t ino)
+{
+	struct key k = key_u64(ino);
+	int rc = row_forget(ap, T_UNSETTLED, &k);
+
+	if (!rc)
+		rc = row_forget(ap, T_INTENT, &k);
+	if (!rc)
+		rc = row_forget(ap, T_SYMLINK, &k);
+	if (!rc)
+		rc = rows_forget(ap, T_XATTR, ino);
+	return rc ? rc : row_del(&ap->m->db, ap->txn, T_INODE, &k);
 }
 
 int apply_answer(struct apply *ap, uint64_t ino, const struct node *n)
@@ -194,7 +230,7 @@ static int apply_trunc_end(struct apply *ap)
 static int apply_removed(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;
-	struct key k = key_u64(r->h.ino), row = key_pair32(r->h.ino, r->obj_gen);
+	struct key row = key_pair32(r->h.ino, r->obj_gen);
 	struct node n;
 	int rc = get_file(ap, &n);
 
@@ -208,11 +244,7 @@ static int apply_removed(struct apply *ap)
 		return EBUSY;
 	rc = row_forget(ap, T_REMOVE, &row);
 	if (!rc)
-		rc = row_forget(ap, T_UNSETTLED, &k);
-	if (!rc)
-		rc = row_forget(ap, T_INTENT, &k);
-	if (!rc)
-		rc = row_del(&ap->m->db, ap->txn, T_INODE, &k);
+		rc = apply_forget(ap, r->h.ino);
 	return rc ? rc : apply_answer(ap, r->h.ino, &n);
 }
 
@@ -240,29 +272,10 @@ static int apply_session_new(struct apply *ap)
 	return row_put(&ap->m->db, ap->txn, T_SESSION, &k, &s, sizeof(s));
 }
 
-static int drop_slots(struct apply *ap, uint64_t session)
-{
-	struct key k = key_pair32(session, 0);
-	MDB_val kv = { k.n, k.b }, v;
-	MDB_cursor *cur;
-	int rc = db_error(mdb_cursor_open(ap->txn, ap->m->db.t[T_SLOT], &cur));
-
-	if (rc)
-		return rc;
-	rc = mdb_cursor_get(cur, &kv, &v, MDB_SET_RANGE);
-	while (!rc && be64_load(kv.mv_data) == session) {
-		rc = mdb_cursor_del(cur, 0);
-		if (!rc)
-			rc = mdb_cursor_get(cur, &kv, &v, MDB_NEXT);
-	}
-	mdb_cursor_close(cur);
-	return rc == MDB_NOTFOUND ? 0 : db_error(rc);
-}
-
 static int apply_session_end(struct apply *ap)
 {
 	struct key k = key_u64(ap->rec->session);
-	int rc = drop_slots(ap, ap->rec->session);
+	int rc = rows_forget(ap, T_SLOT, ap->rec->session);
 
 	return rc ? rc : row_forget(ap, T_SESSION, &k);
 }
@@ -306,6 +319,10 @@ static const struct kind {
 	[REC_SESSION_NEW] = { apply_session_new, true },
 	[REC_SESSION_END] = { apply_session_end, true },
 	[REC_MAP] = { apply_map, false },
+	[REC_LINK] = { apply_link, false },
+	[REC_SYMLINK] = { apply_symlink, false },
+	[REC_SETXATTR] = { apply_setxattr, false },
+	[REC_REMOVEXATTR] = { apply_removexattr, false },
 };
 
 static const struct kind *kind_of(uint32_t kind)

@@ -1,9 +1,11 @@
-/* Records that change names: create, mkdir, unlink, rmdir, rename.
+/* Records that change names: create, mkdir, symlink, link, unlink, rmdir, rename.
  *
  * Each looks at everything it needs first and puts only when nothing can be refused any more, so a refused
  * record leaves no trace. Threads: the writer. Errors: positive errno are answers, negative ones mean
  * that the database failed (meta_state.h). */
 #include "meta/meta_state.h"
+
+#define LINKS_MAX 65000 /* names of one file, as on ext4 */
 
 static int name_check(const struct wire_bytes *n)
 {
@@ -129,18 +131,18 @@ static void node_set_layout(struct node *n, const struct wire_layout_rec *l)
 		memcpy(n->targets, l->targets, l->n_targets * sizeof(uint32_t));
 }
 
-/* Puts a new inode, its entry and its directory. */
-static int put_new(struct apply *ap, struct node *dir, const struct node *n)
+/* Puts an inode that got a name, its entry and its directory. */
+static int put_named(struct apply *ap, struct node *dir, uint64_t ino, const struct node *n)
 {
 	const struct wire_record *r = ap->rec;
 	const struct db *d = &ap->m->db;
 	struct disk_entry e = {
-		.ino = r->new_ino,
+		.ino = ino,
 		.cookie = dir->i.next_cookie++,
 		.gen = n->i.gen,
 		.type = n->i.mode & S_IFMT,
 	};
-	int rc = node_put(d, ap->txn, r->new_ino, n);
+	int rc = node_put(d, ap->txn, ino, n);
 
 	if (!rc)
 		rc = entry_put(d, ap->txn, r->dir.ino, &r->name, &e);
@@ -148,9 +150,16 @@ static int put_new(struct apply *ap, struct node *dir, const struct node *n)
 		return rc;
 	dir->i.entries++;
 	dir_touch(dir, r->time);
-	ap->next_ino = MAX(ap->next_ino, INO_COUNTER(r->new_ino) + 1);
-	ap->res->created = true;
 	return node_put(d, ap->txn, r->dir.ino, dir);
+}
+
+static int put_new(struct apply *ap, struct node *dir, const struct node *n)
+{
+	uint64_t ino = ap->rec->new_ino;
+
+	ap->next_ino = MAX(ap->next_ino, INO_COUNTER(ino) + 1);
+	ap->res->created = true;
+	return put_named(ap, dir, ino, n);
 }
 
 /* The name is there already: an open of it, unless it must be new. */
@@ -163,6 +172,8 @@ static int create_existing(struct apply *ap, const struct disk_entry *e)
 		return EEXIST;
 	if (e->type == S_IFDIR)
 		return EISDIR;
+	if (e->type == S_IFLNK) /* it came after the walk, which must be done again */
+		return ELOOP;
 	rc = get_child(ap, e, &n);
 	if (!rc && (ap->rec->flags & REC_WRITER))
 		rc = node_may(&n, &ap->cred, MAY_WRITE);
@@ -198,21 +209,29 @@ int apply_create(struct apply *ap)
 	return rc ? rc : apply_answer(ap, r->new_ino, &n);
 }
 
-int apply_mkdir(struct apply *ap)
+/* The directory of a name that must not be there yet. */
+static int get_vacancy(struct apply *ap, struct node *dir)
 {
 	const struct wire_record *r = ap->rec;
-	struct node dir, n;
 	struct disk_entry e;
 	int rc = name_check(&r->name);
 
 	if (!rc)
-		rc = get_dir(ap, &r->dir, MAY_EXEC, &dir);
+		rc = get_dir(ap, &r->dir, MAY_EXEC, dir);
 	if (rc)
 		return rc;
 	rc = get_entry(ap, r->dir.ino, &r->name, &e);
 	if (rc != ENOENT)
 		return rc ? rc : EEXIST;
-	rc = node_may(&dir, &ap->cred, MAY_WRITE);
+	return node_may(dir, &ap->cred, MAY_WRITE);
+}
+
+int apply_mkdir(struct apply *ap)
+{
+	const struct wire_record *r = ap->rec;
+	struct node dir, n;
+	int rc = get_vacancy(ap, &dir);
+
 	if (!rc)
 		rc = new_ino_check(ap, r->new_ino);
 	if (!rc && dir.i.nlink == UINT32_MAX)
@@ -227,23 +246,77 @@ int apply_mkdir(struct apply *ap)
 	return rc ? rc : apply_answer(ap, r->new_ino, &n);
 }
 
+/* ---- symlink, link ---- */
+
+static int target_check(const struct wire_bytes *t)
+{
+	if (t->len == 0)
+		return ENOENT;
+	if (t->len > LINK_MAX_LEN)
+		return ENAMETOOLONG;
+	return memchr(t->p, 0, t->len) ? EINVAL : 0;
+}
+
+int apply_symlink(struct apply *ap)
+{
+	const struct wire_record *r = ap->rec;
+	struct key k = key_u64(r->new_ino);
+	struct node dir, n;
+	int rc = target_check(&r->data);
+
+	if (!rc)
+		rc = get_vacancy(ap, &dir);
+	if (!rc)
+		rc = new_ino_check(ap, r->new_ino);
+	if (rc)
+		return rc;
+	node_new(ap, &dir, S_IFLNK, &n);
+	n.i.mode = S_IFLNK | 0777;
+	n.i.size = r->data.len;
+	rc = put_new(ap, &dir, &n);
+	if (!rc)
+		rc = row_put(&ap->m->db, ap->txn, T_SYMLINK, &k, r->data.p, r->data.len);
+	return rc ? rc : apply_answer(ap, r->new_ino, &n);
+}
+
+/* One more name for a file that has one. */
+int apply_link(struct apply *ap)
+{
+	const struct wire_record *r = ap->rec;
+	struct node dir, n;
+	int rc = get_vacancy(ap, &dir);
+
+	if (!rc)
+		rc = apply_get(ap, &r->h, &n);
+	if (rc)
+		return rc;
+	if (S_ISDIR(n.i.mode))
+		return EPERM;
+	if (n.i.nlink == 0)
+		return ENOENT;
+	if (n.i.nlink >= LINKS_MAX)
+		return EMLINK;
+	n.i.nlink++;
+	node_touch(&n, r->time);
+	rc = put_named(ap, &dir, r->h.ino, &n);
+	return rc ? rc : apply_answer(ap, r->h.ino, &n);
+}
+
 /* ---- unlink, rmdir ---- */
 
 /* Takes one name from an inode. A file without names goes to the remove list and stays until its objects
- * are gone; an (empty) directory has nothing else and goes at once. */
+ * are gone; a symbolic link or an (empty) directory has none and goes at once. */
 static int drop_name(struct apply *ap, uint64_t ino, struct node *n)
 {
 	struct disk_remove row = { .gen = n->i.gen };
-	struct key k = key_u64(ino);
+	struct key k = key_pair32(ino, n->l.obj_gen);
 	int rc = 0;
 
 	node_touch(n, ap->rec->time);
-	if (S_ISDIR(n->i.mode)) {
-		n->i.nlink = 0;
-		return row_del(&ap->m->db, ap->txn, T_INODE, &k);
-	}
-	if (--n->i.nlink == 0) {
-		k = key_pair32(ino, n->l.obj_gen);
+	n->i.nlink = S_ISDIR(n->i.mode) ? 0 : n->i.nlink - 1;
+	if (n->i.nlink == 0 && !S_ISREG(n->i.mode))
+		return apply_forget(ap, ino);
+	if (n->i.nlink == 0) {
 		rc = row_put(&ap->m->db, ap->txn, T_REMOVE, &k, &row, sizeof(row));
 		ap->res->removed = (struct wire_handle){ .ino = ino, .gen = n->i.gen };
 	}

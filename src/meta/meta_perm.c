@@ -66,6 +66,8 @@ static int may_setattr(const struct wire_record *r, const struct node *n, const 
 {
 	int st = 0;
 
+	if ((r->which & SET_MODE) && S_ISLNK(n->i.mode)) /* they have no mode of their own */
+		return EOPNOTSUPP;
 	if ((r->which & SET_MODE) && c->uid != 0 && c->uid != n->i.uid)
 		return EPERM;
 	if (r->which & (SET_UID | SET_GID))

@@ -1,4 +1,4 @@
-/* Inline reads: attributes, walks, readdir, and the rows a server works on by itself.
+/* Inline reads: attributes, readdir, and the rows a server works on by itself.
  *
  * Threads: the loop's only. Each call renews the one read transaction and resets it before it returns, so
  * the writer can reuse pages. Buffers: everything returned is copied out, into the caller's arena where it
@@ -6,13 +6,13 @@
  * millisecond blocked the loop and is counted. */
 #include "meta/meta_state.h"
 
-static int read_begin(struct meta *m)
+int read_begin(struct meta *m)
 {
 	m->read_began = m->loop->env->clock->now(m->loop->env);
 	return db_error(mdb_txn_renew(m->reader));
 }
 
-static int read_end(struct meta *m, int rc)
+int read_end(struct meta *m, int rc)
 {
 	mdb_txn_reset(m->reader);
 	if (m->loop->env->clock->now(m->loop->env) - m->read_began > NSEC_PER_MSEC)
@@ -35,7 +35,7 @@ bool name_is_dots(const struct wire_bytes *n)
 	return (n->len == 1 || n->len == 2) && n->p[0] == '.' && n->p[n->len - 1] == '.';
 }
 
-static int handle_get(struct meta *m, const struct wire_handle *h, struct node *n)
+int read_handle(struct meta *m, const struct wire_handle *h, struct node *n)
 {
 	int rc;
 
@@ -60,7 +60,7 @@ static int read_node(struct meta *m, const struct wire_handle *h, struct meta_no
 		     struct arena *a)
 {
 	struct node n;
-	int rc = handle_get(m, h, &n), seen;
+	int rc = read_handle(m, h, &n), seen;
 
 	if (rc)
 		return rc;
@@ -82,9 +82,8 @@ int meta_get(struct meta *m, const struct wire_handle *h, struct meta_node *out,
 
 /* ---- names ---- */
 
-/* One name in a directory that was read already. */
-static int dir_lookup(struct meta *m, uint64_t dir, const struct node *n,
-		      const struct wire_bytes *name, struct wire_handle *out, uint32_t *type)
+int read_entry(struct meta *m, uint64_t dir, const struct node *n, const struct wire_bytes *name,
+	       struct wire_handle *out, uint32_t *type)
 {
 	struct disk_entry e;
 	int rc;
@@ -116,96 +115,9 @@ int meta_lookup(struct meta *m, const struct wire_handle *dir, const struct wire
 
 	if (rc)
 		return rc;
-	rc = handle_get(m, dir, &n);
+	rc = read_handle(m, dir, &n);
 	if (!rc)
-		rc = dir_lookup(m, dir->ino, &n, name, out, type);
-	return read_end(m, rc);
-}
-
-/* A walk: where it is, and what is left of the path. */
-struct walk {
-	const struct cred *cred;
-	struct wire_bytes path;
-	uint32_t pos; /* behind the component last taken */
-	struct wire_handle at;
-	uint32_t type; /* of at; 0: only its inode knows */
-};
-
-/* The component at or behind pos; false when there is none. *end is the offset behind it. */
-static bool walk_peek(const struct walk *w, struct wire_bytes *name, uint32_t *end)
-{
-	uint32_t from = w->pos, to;
-
-	while (from < w->path.len && w->path.p[from] == '/')
-		from++;
-	for (to = from; to < w->path.len && w->path.p[to] != '/'; to++)
-		;
-	*name = (struct wire_bytes){ to - from, w->path.p + from };
-	*end = to;
-	return to > from;
-}
-
-static bool walk_is_last(const struct walk *w, uint32_t end)
-{
-	while (end < w->path.len && w->path.p[end] == '/')
-		end++;
-	return end == w->path.len;
-}
-
-/* The directory a walk is at, which must let us through. */
-static int walk_dir(struct meta *m, const struct walk *w, struct node *n)
-{
-	int rc = handle_get(m, &w->at, n);
-
-	if (rc)
-		return rc;
-	if (!S_ISDIR(n->i.mode))
-		return -ENOTDIR;
-	return node_may(n, w->cred, MAY_EXEC) ? -EACCES : 0;
-}
-
-static int walk_path(struct meta *m, struct walk *w, struct wire_bytes *leaf)
-{
-	struct wire_bytes name;
-	struct node n;
-	uint32_t end;
-	int rc;
-
-	while (walk_peek(w, &name, &end)) {
-		rc = walk_dir(m, w, &n);
-		if (rc)
-			return rc;
-		if (leaf && walk_is_last(w, end)) {
-			*leaf = name;
-			if (name.len > NAME_MAX_LEN)
-				return -ENAMETOOLONG;
-			return name_is_dots(&name) ? -EINVAL : 0;
-		}
-		rc = dir_lookup(m, w->at.ino, &n, &name, &w->at, &w->type);
-		if (rc)
-			return rc;
-		w->pos = end;
-	}
-	if (leaf)
-		return -EINVAL;
-	if (w->pos == 0 ||
-	    !meta_owns(m, w->at.ino)) /* the handle given, or one that we cannot vouch for */
-		return handle_get(m, &w->at, &n);
-	return w->pos < w->path.len && w->type != S_IFDIR ? -ENOTDIR : 0; /* "file/" */
-}
-
-int meta_walk(struct meta *m, const struct cred *c, const struct wire_handle *dir,
-	      const struct wire_bytes *path, struct wire_bytes *leaf, struct wire_handle *at,
-	      uint32_t *consumed)
-{
-	struct walk w = { .cred = c, .path = *path, .at = *dir };
-	int rc = read_begin(m);
-
-	if (rc)
-		return rc;
-	rc = walk_path(m, &w, leaf);
-	*at = w.at;
-	*consumed = w.pos;
+		rc = read_entry(m, dir->ino, &n, name, out, type);
 	return read_end(m, rc);
 }
 
@@ -266,7 +178,7 @@ static int read_entries(struct meta *m, const struct wire_handle *dir, uint64_t 
 {
 	MDB_cursor *cur;
 	struct node n;
-	int rc = handle_get(m, dir, &n);
+	int rc = read_handle(m, dir, &n);
 
 	if (rc)
 		return rc;

@@ -10,6 +10,7 @@ const char *const table_names[N_TABLES] = {
 	[T_INODE] = "inode",	     [T_DIRENT] = "dirent", [T_DIRINDEX] = "dirindex",
 	[T_UNSETTLED] = "unsettled", [T_REMOVE] = "remove", [T_INTENT] = "intent",
 	[T_SESSION] = "session",     [T_SLOT] = "slot",	    [T_SYS] = "sys",
+	[T_SYMLINK] = "symlink",     [T_XATTR] = "xattr",
 };
 
 int db_error(int rc)
@@ -167,7 +168,7 @@ static int node_unpack(const MDB_val *v, struct node *n)
 	p += sizeof(n->i);
 	left -= sizeof(n->i);
 	memset(&n->l, 0, sizeof(n->l));
-	if (S_ISDIR(n->i.mode))
+	if (!S_ISREG(n->i.mode))
 		return 0;
 	if (left < sizeof(n->l))
 		return -EIO;
@@ -194,7 +195,7 @@ int node_put(const struct db *d, MDB_txn *txn, uint64_t ino, const struct node *
 	struct key k = key_u64(ino);
 	size_t len = n->l.n_targets * sizeof(uint32_t);
 
-	if (S_ISDIR(n->i.mode))
+	if (!S_ISREG(n->i.mode))
 		return row_put(d, txn, T_INODE, &k, &n->i, sizeof(n->i));
 	memcpy(tail, &n->l, sizeof(n->l));
 	memcpy(tail + sizeof(n->l), n->targets, len);

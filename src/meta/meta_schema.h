@@ -13,11 +13,13 @@
 
 #include "meta/meta.h"
 
-#define SCHEMA_VERSION 1
+#define SCHEMA_VERSION 2
+#define SCHEMA_OLDEST \
+	1 /* brought up to date when it is opened: it lacks tables, and nothing else */
 #define SCHEMA_MAGIC "SHEAFMD" /* and its NUL: 8 bytes */
 
 enum table {
-	T_INODE, /* ino -> disk_inode [+ disk_layout + targets] */
+	T_INODE, /* ino -> disk_inode [+ disk_layout + targets: regular files] */
 	T_DIRENT, /* directory, name -> disk_entry */
 	T_DIRINDEX, /* directory, cookie -> disk_index + name */
 	T_UNSETTLED, /* ino -> disk_unsettled */
@@ -26,6 +28,8 @@ enum table {
 	T_SESSION, /* session -> disk_session */
 	T_SLOT, /* session, slot -> disk_slot + encoded record_res */
 	T_SYS, /* "head", "map", "next" + partition */
+	T_SYMLINK, /* ino -> where it points, as text */
+	T_XATTR, /* ino, name -> value */
 	N_TABLES
 };
 extern const char *const table_names[N_TABLES];
@@ -128,7 +132,7 @@ int db_error(int rc); /* LMDB's code as -errno */
 uint64_t be64_load(const void *p);
 
 struct key key_u64(uint64_t id); /* an inode or a session */
-struct key key_entry(uint64_t dir, const struct wire_bytes *name); /* a valid length */
+struct key key_entry(uint64_t dir, const struct wire_bytes *name); /* or inode; a valid length */
 struct key key_pair(uint64_t id, uint64_t second); /* directory and cookie */
 struct key key_pair32(uint64_t id, uint32_t second); /* inode and generation, session and slot */
 struct key key_text(const char *s);

@@ -59,14 +59,17 @@ int apply_bytes(struct apply *ap, const void *rec, size_t len, struct arena *ans
 /* A kind of record: validates fully, then puts. 0; a positive errno, which is the answer (nothing was
  * put); or a negative one: the database failed. */
 typedef int apply_fn(struct apply *ap);
-apply_fn apply_create, apply_mkdir, apply_unlink, apply_rmdir, apply_rename; /* meta_names.c */
+apply_fn apply_create, apply_mkdir, apply_unlink, apply_rmdir, apply_rename, apply_link,
+	apply_symlink; /* meta_names.c */
 apply_fn apply_setattr; /* meta_perm.c */
+apply_fn apply_setxattr, apply_removexattr; /* meta_xattr.c */
 
 /* The inode of a handle: 0, ESTALE, EXDEV (not of our partition), or negative. */
 int apply_get(struct apply *ap, const struct wire_handle *h, struct node *n);
 /* Fills the answer from the inode as it is now. */
 int apply_answer(struct apply *ap, uint64_t ino, const struct node *n);
 int apply_unsettle(struct apply *ap, uint64_t ino, const struct node *n); /* its row */
+int apply_forget(struct apply *ap, uint64_t ino); /* the inode and all that hangs on it */
 void node_touch(struct node *n, int64_t time); /* change and ctime */
 int node_may(const struct node *n, const struct cred *c, int may); /* 0 or EACCES */
 bool cred_in_group(const struct cred *c, uint32_t gid);
@@ -76,7 +79,13 @@ int writer_init(struct meta *m);
 void writer_stop(struct meta *m, bool abandon);
 void writer_fini(struct meta *m);
 
-/* ---- meta_read.c ---- */
+/* ---- meta_read.c: every read is between these two ---- */
+int read_begin(struct meta *m);
+int read_end(struct meta *m, int rc); /* returns rc */
+int read_handle(struct meta *m, const struct wire_handle *h, struct node *n);
+/* One name in a directory that was read already. */
+int read_entry(struct meta *m, uint64_t dir, const struct node *n, const struct wire_bytes *name,
+	       struct wire_handle *out, uint32_t *type);
 bool name_is_dots(const struct wire_bytes *n); /* "." or ".." */
 
 #endif

@@ -261,6 +261,7 @@ static ssize_t send_file_part(struct tcp_link *t, struct xfer *x, struct iovec *
 	if (t->frame_sent < FRAME_HEAD)
 		iov[n++] = (struct iovec){ t->head + t->frame_sent, FRAME_HEAD - t->frame_sent };
 	*want = iov_total(iov, n) + part.length;
+	t->l.net->loop->calls += 1 + (n > 0);
 	got = e->sock->send_file(e, t->src.fd, iov, (int)n, x->file, part.offset, part.length);
 	if (got == 0 || got == -EIO || got == -EINVAL || got == -EOVERFLOW) {
 		x->ext = NULL;
@@ -295,6 +296,7 @@ static int send_some(struct tcp_link *t)
 		if (frame_first && all)
 			n += control_iov(t, iov + n, CONTROL_IOV);
 		want = iov_total(iov, n);
+		t->l.net->loop->calls++;
 		got = want ? e->sock->writev(e, t->src.fd, iov, (int)n) : -ENOMEM;
 	}
 	if (got < 0)
@@ -564,6 +566,7 @@ static void receive(struct tcp_link *t)
 		size_t n = frame_want(&t->in, iov, IOV_CALL), want = iov_total(iov, n);
 		ssize_t r = n ? e->sock->readv(e, t->src.fd, iov, (int)n) : -ENOMEM;
 
+		t->l.net->loop->calls++;
 		if (r == -EAGAIN)
 			break;
 		if (r <= 0) {

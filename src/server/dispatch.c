@@ -122,6 +122,7 @@ bool sreq_reply(struct sreq *s)
 	log_at(LOG_DEBUG, "server", s->head.trace, "%s of %s: %s after %llu us", s->row->name,
 	       s->link->host, error_text(error),
 	       (unsigned long long)(s->srv->loop->now - s->q.born) / 1000);
+	hist_add(&s->srv->op_times[s->head.op], s->srv->loop->now - s->q.born);
 	if (s->session)
 		session_leave(s->session, s->head.slot);
 	send_reply(s, error, list_empty(&s->srv->pool.waiting) ? SESSION_SLOTS : BUSY_SLOTS);
@@ -147,7 +148,7 @@ static bool handle_step(struct req *q)
 	return true;
 }
 
-const struct req_ops handle_ops = { "handle", handle_step, HANDLE_REPLY, 2, handle_names, NULL };
+const struct req_ops handle_ops = { "handle", handle_step, HANDLE_REPLY, 2, handle_names };
 
 /* PREPARE -> COMMIT -> REPLY */
 enum { CHANGE_PREPARE, CHANGE_COMMIT, CHANGE_REPLY };
@@ -182,7 +183,7 @@ static bool change_step(struct req *q)
 	return true;
 }
 
-const struct req_ops change_ops = { "change", change_step, CHANGE_REPLY, 3, change_names, NULL };
+const struct req_ops change_ops = { "change", change_step, CHANGE_REPLY, 3, change_names };
 
 void sreq_record(struct sreq *s, uint32_t kind)
 {
@@ -305,6 +306,7 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 	}
 	req_init(&s->q, srv->loop, s->row->ops, 0);
 	s->q.trace = s->head.trace;
+	s->q.hists = srv->state_times[s->head.op];
 	if (s->head.time_left_ms)
 		s->deadline = srv->loop->now + s->head.time_left_ms * NSEC_PER_MSEC;
 	s->q.error = permitted(s);

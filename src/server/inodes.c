@@ -100,6 +100,22 @@ struct open_file *open_find(struct session *s, uint64_t id)
 	return NULL;
 }
 
+uint32_t session_holds(const struct session *s, uint64_t ino)
+{
+	struct open_file *o;
+	uint32_t held = 0;
+
+	list_for_each(o, &s->opens, in_session)
+		if (o->inode->h.ino == ino)
+			held |= o->flags;
+	return held;
+}
+
+bool session_writes(const struct session *s, uint64_t ino)
+{
+	return session_holds(s, ino) & OPEN_WRITE;
+}
+
 int open_add(struct session *s, struct inode *i, uint64_t id, uint32_t flags)
 {
 	struct open_file *o = open_find(s, id);

@@ -38,6 +38,7 @@ int do_status(struct sreq *s)
 		.pid = (uint32_t)getpid(),
 		.uptime_ns = srv->loop->now - srv->started,
 		.requests = srv->requests,
+		.calls = srv->loop->calls,
 		.in_service = srv->in_service,
 		.links = srv->net.n_links,
 		.sessions = srv->sessions.count,

@@ -168,7 +168,7 @@ static bool read_step(struct req *q)
 	return true;
 }
 
-const struct req_ops read_ops = { "read", read_step, REPLY, 6, names, NULL };
+const struct req_ops read_ops = { "read", read_step, REPLY, 6, names };
 
 static bool write_step(struct req *q)
 {
@@ -209,4 +209,4 @@ static bool write_step(struct req *q)
 	return true;
 }
 
-const struct req_ops write_ops = { "write", write_step, REPLY, 6, names, NULL };
+const struct req_ops write_ops = { "write", write_step, REPLY, 6, names };

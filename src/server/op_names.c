@@ -1,18 +1,14 @@
-/* Operations on names and attributes: lookup, getattr, readdir, setattr, mkdir, unlink, rmdir, rename,
- * and the report of a writer. Reads answer at once; changes are one record each. */
+/* Operations on names and attributes: lookup, getattr, readdir, readlink, setattr, mkdir, symlink, link, unlink,
+ * rmdir, rename, and the report of a writer. Reads answer at once; changes are one record each. */
 #include "server/srv.h"
 
 int walk_place(struct sreq *s, const struct wire_place *p, struct wire_bytes *leaf,
 	       struct wire_handle *at)
 {
-	uint32_t consumed = 0;
-	int r = meta_walk(s->srv->meta, &s->cred, &p->dir, &p->path, leaf, at, &consumed);
+	int r = meta_walk(s->srv->meta, &s->cred, p, leaf, &s->referral, &s->arena);
 
+	*at = s->referral.at;
 	s->ino = at->ino;
-	if (r == -EREMOTE) {
-		s->referral.at = *at;
-		s->referral.consumed = consumed;
-	}
 	return r;
 }
 
@@ -52,6 +48,16 @@ int do_getattr(struct sreq *s)
 		cap_make(s->srv, &r->cap, &n, 0, s->head.session);
 	}
 	return 0;
+}
+
+int do_readlink(struct sreq *s)
+{
+	struct wire_readlink_args *a = s->args;
+	struct wire_readlink_res *r = s->res;
+	struct wire_handle at = { 0 };
+	int e = walk_place(s, &a->where, NULL, &at);
+
+	return e ? e : meta_readlink(s->srv->meta, &at, &r->target, &s->arena);
 }
 
 int do_readdir(struct sreq *s)
@@ -112,6 +118,25 @@ int prepare_mkdir(struct sreq *s)
 	return e;
 }
 
+int prepare_symlink(struct sreq *s)
+{
+	struct wire_symlink_args *a = s->args;
+	int e = prepare_at(s, REC_SYMLINK, &a->where);
+
+	s->change.rec.data = a->target;
+	s->change.rec.new_ino = meta_new_ino(s->srv->meta);
+	return e;
+}
+
+int prepare_link(struct sreq *s)
+{
+	struct wire_link_args *a = s->args;
+	int e = prepare_at(s, REC_LINK, &a->where);
+
+	s->change.rec.h = a->h;
+	return e;
+}
+
 int prepare_unlink(struct sreq *s)
 {
 	return prepare_at(s, REC_UNLINK, &((struct wire_unlink_args *)s->args)->where);
@@ -145,6 +170,8 @@ int prepare_record(struct sreq *s)
 	struct wire_record *r = &s->change.rec;
 
 	s->ino = a->h.ino;
+	if (!session_writes(s->session, a->h.ino))
+		return -EBADF;
 	sreq_record(s, REC_RECORD);
 	r->h = a->h;
 	r->epoch = a->w.epoch;

@@ -60,7 +60,7 @@ static bool sync_step(struct req *q)
 	return true;
 }
 
-const struct req_ops sync_ops = { "sync", sync_step, REPLY, 3, names, NULL };
+const struct req_ops sync_ops = { "sync", sync_step, REPLY, 3, names };
 
 static bool objstat_step(struct req *q)
 {
@@ -75,7 +75,7 @@ static bool objstat_step(struct req *q)
 	return reply(s);
 }
 
-const struct req_ops objstat_ops = { "objstat", objstat_step, REPLY, 3, names, NULL };
+const struct req_ops objstat_ops = { "objstat", objstat_step, REPLY, 3, names };
 
 static bool fence_step(struct req *q)
 {
@@ -96,7 +96,7 @@ static bool fence_step(struct req *q)
 	return reply(s);
 }
 
-const struct req_ops fence_ops = { "fence", fence_step, REPLY, 3, names, NULL };
+const struct req_ops fence_ops = { "fence", fence_step, REPLY, 3, names };
 
 static bool remove_step(struct req *q)
 {
@@ -112,4 +112,4 @@ static bool remove_step(struct req *q)
 	return reply(s);
 }
 
-const struct req_ops remove_ops = { "remove", remove_step, REPLY, 3, names, NULL };
+const struct req_ops remove_ops = { "remove", remove_step, REPLY, 3, names };

@@ -87,7 +87,7 @@ static int existing(struct sreq *s)
 
 	s->ino = st->h.ino;
 	if (!meta_owns(s->srv->meta, st->h.ino)) {
-		s->referral = (struct wire_referral){ st->h, a->where.path.len };
+		s->referral = (struct wire_referral){ .at = st->h, .consumed = a->where.path.len };
 		return -EREMOTE;
 	}
 	e = meta_get(s->srv->meta, &st->h, n, &s->arena);
@@ -96,6 +96,8 @@ static int existing(struct sreq *s)
 	type = n->attr.mode & S_IFMT;
 	if (!st->replayed && (a->flags & OPEN_EXCL) && (a->flags & OPEN_CREATE))
 		return -EEXIST;
+	if (type == S_IFLNK) /* one that was not to be followed */
+		return a->flags & OPEN_DIRECTORY ? -ENOTDIR : -ELOOP;
 	if (type == S_IFDIR && (what & MAY_WRITE))
 		return -EISDIR;
 	if (type != S_IFDIR && (a->flags & OPEN_DIRECTORY))
@@ -109,6 +111,17 @@ static int existing(struct sreq *s)
 	}
 	req_goto(&s->q, LOCKED);
 	return lock_inode(s, &st->h);
+}
+
+/* What a record was refused with. A symbolic link that came to the name after the walk: from the beginning. */
+static int refused(struct sreq *s, int status)
+{
+	struct wire_open_args *a = s->args;
+
+	if (status != ELOOP || !a->where.follow)
+		return -status;
+	s->referral = (struct wire_referral){ .at = a->where.dir };
+	return -EREMOTE;
 }
 
 static int walk(struct sreq *s)
@@ -125,7 +138,7 @@ static int walk(struct sreq *s)
 		st->replayed = true;
 		st->created = old->created;
 		st->h = (struct wire_handle){ old->at.ino, old->at.gen };
-		return old->status ? -old->status : existing(s);
+		return old->status ? refused(s, old->status) : existing(s);
 	}
 	if (e != -ENOENT)
 		return e;
@@ -143,6 +156,8 @@ static int walk(struct sreq *s)
 	e = meta_lookup(s->srv->meta, &st->dir, &st->leaf, &st->h, &type);
 	if (e == -ENOENT)
 		return create(s);
+	if (!e && type == S_IFLNK && a->where.follow)
+		return refused(s, ELOOP);
 	return e ? e : existing(s);
 }
 
@@ -152,7 +167,7 @@ static int made(struct sreq *s)
 	struct wire_record_res *r = &s->change.res;
 
 	if (r->status)
-		return -r->status;
+		return refused(s, r->status);
 	st->h = (struct wire_handle){ r->at.ino, r->at.gen };
 	st->created = r->created;
 	if (r->created) {
@@ -274,7 +289,7 @@ static bool open_step(struct req *q)
 
 static_assert((int)OPEN_READ == (int)CAP_READ && (int)OPEN_WRITE == (int)CAP_WRITE,
 	      "rights are open flags");
-const struct req_ops open_ops = { "open", open_step, REPLY, 8, names, NULL };
+const struct req_ops open_ops = { "open", open_step, REPLY, 8, names };
 
 /* ---- close ---- */
 
@@ -341,7 +356,7 @@ static bool close_step(struct req *q)
 	return true;
 }
 
-const struct req_ops close_ops = { "close", close_step, CLOSED, 4, close_names, NULL };
+const struct req_ops close_ops = { "close", close_step, CLOSED, 4, close_names };
 
 /* ---- fresh capabilities, and claims after our restart ---- */
 
@@ -349,17 +364,12 @@ static int fresh_cap(struct sreq *s)
 {
 	struct wire_cap_args *a = s->args;
 	struct wire_cap_res *r = s->res;
-	struct open_file *o;
 	struct meta_node n;
-	uint32_t held = 0;
 	int e = meta_get(s->srv->meta, &a->h, &n, &s->arena);
 
 	if (e)
 		return e;
-	list_for_each(o, &s->session->opens, in_session)
-		if (o->inode->h.ino == a->h.ino)
-			held |= o->flags;
-	if ((held & a->flags) != a->flags)
+	if ((session_holds(s->session, a->h.ino) & a->flags) != a->flags)
 		return -EBADF; /* not open any more: the session was lost */
 	cap_make(s->srv, &r->cap, &n, a->flags & (CAP_READ | CAP_WRITE), s->head.session);
 	r->layout = n.layout;
@@ -401,7 +411,7 @@ static bool cap_step(struct req *q)
 	return true;
 }
 
-const struct req_ops cap_ops = { "cap", cap_step, CAP_REPLY, 3, cap_names, NULL };
+const struct req_ops cap_ops = { "cap", cap_step, CAP_REPLY, 3, cap_names };
 
 int do_reclaim(struct sreq *s)
 {
@@ -413,6 +423,10 @@ int do_reclaim(struct sreq *s)
 	s->ino = a->h.ino;
 	if (!e && (n.attr.mode & S_IFMT) != S_IFREG)
 		e = -EINVAL;
+	if (!e && s->session->reclaimed) /* not after our restart: like an open */
+		e = may(s, &n.attr,
+			(a->flags & OPEN_READ ? MAY_READ : 0) |
+				(a->flags & OPEN_WRITE ? MAY_WRITE : 0));
 	if (e)
 		return e;
 	i = inode_get(s->srv, &a->h);

@@ -37,6 +37,8 @@ static void check(struct sreq *s)
 		session_quiesce(ss, &st->wait, &s->q);
 		return;
 	}
+	if (s->link->session) /* a link has one at a time */
+		task_end_session(s->srv, s->link->session);
 	st->id = new_id(s->srv);
 	if (!s->srv->meta ||
 	    s->link->role == LINK_SERVER) /* servers only repeat what can be repeated */
@@ -98,7 +100,7 @@ static bool step(struct req *q)
 	return true;
 }
 
-const struct req_ops session_open_ops = { "session", step, REPLY, 3, names, NULL };
+const struct req_ops session_open_ops = { "session", step, REPLY, 3, names };
 
 int do_bye(struct sreq *s)
 {

@@ -54,16 +54,6 @@ void trunc_fini(struct sreq *s, struct trunc *t)
 enum { CHECK, LOCKED, FENCE, FENCED, DONE, REPLY };
 static const char *const names[] = { "check", "lock", "begin", "fence", "commit", "reply" };
 
-static bool has_writer(struct sreq *s, uint64_t ino)
-{
-	struct open_file *o;
-
-	list_for_each(o, &s->session->opens, in_session)
-		if (o->inode->h.ino == ino && (o->flags & OPEN_WRITE))
-			return true;
-	return false;
-}
-
 static int check(struct sreq *s)
 {
 	struct wire_truncate_args *a = s->args;
@@ -86,7 +76,7 @@ static int check(struct sreq *s)
 		return (t->node.attr.mode & S_IFMT) == S_IFDIR ? -EISDIR : -EINVAL;
 	if (a->size > INT64_MAX)
 		return -EFBIG;
-	e = has_writer(s, a->h.ino) ? 0 : may(s, &t->node.attr, MAY_WRITE);
+	e = session_writes(s->session, a->h.ino) ? 0 : may(s, &t->node.attr, MAY_WRITE);
 	if (e)
 		return e;
 	i = inode_get(s->srv, &a->h);
@@ -133,4 +123,4 @@ static bool step(struct req *q)
 	return true;
 }
 
-const struct req_ops truncate_ops = { "truncate", step, REPLY, 6, names, NULL };
+const struct req_ops truncate_ops = { "truncate", step, REPLY, 6, names };

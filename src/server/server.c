@@ -52,7 +52,7 @@ static bool map_step(struct req *q)
 }
 
 static const char *const map_names[] = { "commit" };
-static const struct req_ops map_ops = { "store-map", map_step, 0, 1, map_names, NULL };
+static const struct req_ops map_ops = { "store-map", map_step, 0, 1, map_names };
 
 /* A map that differs from the stored one is a new version of it. */
 static int map_store(struct server *s)
@@ -180,6 +180,8 @@ static int open_all(struct server *s, const struct server_opts *o, char *err, si
 		r = htab_init(&s->inodes);
 	if (!r)
 		r = htab_init(&s->opens);
+	if (!r)
+		r = times_init(s);
 	if (r)
 		return r;
 	s->boot = disk_boot(s->disk);
@@ -244,12 +246,14 @@ static void free_rest(struct server *s)
 	if (s->pool.base)
 		pool_fini(&s->pool);
 	arena_destroy(&s->map_arena);
+	times_free(s);
 	free(s->peers);
 	free(s);
 }
 
 static void close_net(struct server *s)
 {
+	metrics_stop(s);
 	for (uint32_t i = 0; s->peers && i < s->conf->n_targets; i++)
 		peer_fini(&s->peers[i]);
 	if (s->net.loop)

@@ -33,4 +33,9 @@ int server_stop(struct server *s);
 /* Frees everything as a crash would leave it: nothing is finished, synced or answered. */
 void server_abandon(struct server *s);
 
+/* Answers GET /metrics on HOST:PORT (IPv4) as long as the server runs. 0, or why not. */
+int metrics_start(struct server *s, const char *address);
+/* What Prometheus scrapes: allocates *text, which the caller frees. */
+int server_metrics(struct server *s, char **text, size_t *len);
+
 #endif

@@ -16,6 +16,7 @@ struct inode;
 
 #define WINDOW_BYTES (256 * KIB) /* of one step of a bulk transfer */
 #define WINDOW_PIECES 128 /* file accesses in it */
+#define WINDOW_STATES 6
 #define WINDOWS 4 /* of one request at a time: network and disk overlap */
 #define CAP_LIFE_NS (3600 * NSEC_PER_SEC)
 #define CAP_CACHE 256
@@ -92,6 +93,10 @@ struct server {
 	bool stopping;
 	uint8_t server_key[KEY_BYTES];
 	struct wire_capability cap_cache[CAP_CACHE]; /* verified ones */
+	struct metrics_http *http; /* or NULL */
+	struct hist **state_times; /* by operation: one a state */
+	struct hist *op_times; /* by operation: from the message to the reply */
+	struct hist window_times[WINDOW_STATES];
 	struct req map_req;
 	struct change map_change;
 };
@@ -114,7 +119,13 @@ extern const struct req_ops handle_ops, change_ops;
 void spare_requests_free(struct server *srv);
 void sreq_abandon(struct sreq *s); /* as a crash: frees it */
 
-/* ---- walk.c ---- */
+/* ---- metrics.c ---- */
+int times_init(struct server *srv);
+/* ---- http.c ---- */
+void metrics_stop(struct server *s); /* harmless without one */
+void times_free(struct server *srv);
+
+/* ---- op_names.c ---- */
 /* Fills s->referral on -EREMOTE. leaf NULL: the node itself. */
 int walk_place(struct sreq *s, const struct wire_place *p, struct wire_bytes *leaf,
 	       struct wire_handle *at);
@@ -159,6 +170,8 @@ void inode_put(struct inode *i);
 void inode_lock(struct inode *i, struct inode_wait *w, struct req *q);
 void inode_unlock(struct inode_wait *w); /* harmless when not locked */
 struct open_file *open_find(struct session *s, uint64_t id);
+uint32_t session_holds(const struct session *s, uint64_t ino); /* OPEN_READ, OPEN_WRITE */
+bool session_writes(const struct session *s, uint64_t ino);
 int open_add(struct session *s, struct inode *i, uint64_t id, uint32_t flags); /* idempotent */
 void open_drop(struct open_file *o); /* starts what the last close starts */
 void opens_abandon(struct server *srv);
@@ -210,6 +223,7 @@ void mover_start(struct mover *m);
 void spare_windows_free(struct server *srv);
 bool is_window(const struct server *srv, const struct req *q);
 void window_abandon(struct req *q);
+const char *window_state_name(unsigned state);
 static inline struct layout layout_of(const struct wire_layout_rec *l)
 {
 	return (struct layout){ l->unit, l->n_targets, l->start };
@@ -218,10 +232,13 @@ static inline struct layout layout_of(const struct wire_layout_rec *l)
 /* ---- the operations ---- */
 int do_ping(struct sreq *s), do_status(struct sreq *s), do_requests(struct sreq *s),
 	do_map(struct sreq *s);
-int do_lookup(struct sreq *s), do_getattr(struct sreq *s), do_readdir(struct sreq *s);
+int do_lookup(struct sreq *s), do_getattr(struct sreq *s), do_readdir(struct sreq *s),
+	do_readlink(struct sreq *s), do_getxattr(struct sreq *s), do_listxattr(struct sreq *s);
 int prepare_setattr(struct sreq *s), prepare_mkdir(struct sreq *s), prepare_unlink(struct sreq *s),
 	prepare_rmdir(struct sreq *s), prepare_rename(struct sreq *s),
-	prepare_record(struct sreq *s);
+	prepare_record(struct sreq *s), prepare_link(struct sreq *s),
+	prepare_symlink(struct sreq *s), prepare_setxattr(struct sreq *s),
+	prepare_removexattr(struct sreq *s);
 int finish_attr(struct sreq *s), finish_removed(struct sreq *s), finish_void(struct sreq *s);
 int do_reclaim(struct sreq *s), do_bye(struct sreq *s);
 extern const struct req_ops session_open_ops, open_ops, cap_ops, close_ops, truncate_ops, read_ops,

@@ -197,9 +197,9 @@ static bool step(struct req *q)
 }
 
 static const struct req_ops task_ops[] = {
-	[TASK_SETTLE] = { "settle", step, END, 6, names, NULL },
-	[TASK_REMOVE] = { "remove-objects", step, END, 6, names, NULL },
-	[TASK_TRUNCATE] = { "finish-truncate", step, END, 6, names, NULL },
+	[TASK_SETTLE] = { "settle", step, END, 6, names },
+	[TASK_REMOVE] = { "remove-objects", step, END, 6, names },
+	[TASK_TRUNCATE] = { "finish-truncate", step, END, 6, names },
 };
 
 static void begin(struct task *t)
@@ -299,7 +299,7 @@ static bool end_step(struct req *q)
 	return true;
 }
 
-static const struct req_ops end_ops = { "end-session", end_step, FORGET, 3, end_names, NULL };
+static const struct req_ops end_ops = { "end-session", end_step, FORGET, 3, end_names };
 
 void task_end_session(struct server *srv, struct session *ss)
 {

@@ -15,6 +15,7 @@
 #define FILE_PIECE (16 * KIB) /* pieces of at least this size leave straight from the file */
 
 enum { TAKE, BUFFERED, ACCESS, DISK, MOVED, END };
+static_assert(END + 1 == WINDOW_STATES, "a histogram for each state");
 static const char *const names[] = { "take", "buffer", "turn", "disk", "move", "end" };
 
 struct window {
@@ -189,7 +190,7 @@ static bool step(struct req *q)
 	return true;
 }
 
-static const struct req_ops window_ops = { "window", step, END, 6, names, NULL };
+static const struct req_ops window_ops = { "window", step, END, 6, names };
 
 static struct window *window_new(struct server *srv)
 {
@@ -235,6 +236,7 @@ void mover_start(struct mover *m)
 		s->session->windows++;
 		req_init(&w->q, s->srv->loop, &window_ops, TAKE);
 		w->q.trace = s->q.trace;
+		w->q.hists = s->srv->window_times;
 		req_hold(&s->q);
 		req_start(&w->q);
 	}
@@ -259,4 +261,9 @@ void window_abandon(struct req *q)
 	list_del(&q->link);
 	q->loop->n_reqs--;
 	free(container_of(q, struct window, q));
+}
+
+const char *window_state_name(unsigned state)
+{
+	return names[state];
 }

@@ -75,7 +75,7 @@ static void fresh_link(int i, uint32_t role)
 
 static void start(void)
 {
-	struct wire_mkdir_args mk = { { { META_ROOT_INO, META_ROOT_GEN }, wire_text("d") }, 0755 };
+	struct wire_mkdir_args mk = { pipe_place("d"), 0755 };
 	struct wire_attr_res made;
 	struct arena a;
 
@@ -354,11 +354,11 @@ static void write_corpus(void)
 	static uint8_t buf[32768];
 	struct wire_extent list[3] = { { 0, 5000 }, { 100000, 300000 }, { 70000, 100 } };
 	struct wire_extent little[2] = { { 10, 100 }, { 5, 50 } };
-	struct wire_place root = { { META_ROOT_INO, META_ROOT_GEN }, wire_text("d/f1") };
-	struct wire_place fresh = { { META_ROOT_INO, META_ROOT_GEN }, wire_text("d/new") };
+	struct wire_place root = pipe_place("d/f1");
+	struct wire_place fresh = pipe_place("d/new");
 	struct wire_capability cap = { .ino = 1, .rights = 3, .epoch = 1 };
 	struct wire_mem_desc mem = { .tag = 1, .length = 305100 };
-	struct wire_wrote wrote = { 1, 4096, 77, false };
+	struct wire_wrote wrote = { .epoch = 1, .end = 4096, .mtime = 77 };
 	struct wire_void_args none = { 0 };
 	struct wire_session_args session = { .client = wire_text("again") };
 	struct wire_lookup_args lookup = { root };

@@ -39,6 +39,7 @@ cleanup() {
 	[ -e /etc/sheaf/sheaf.conf ] && sheaf stop >/dev/null 2>&1
 	apt-get -q -y purge $packages >/dev/null 2>&1
 	rm -rf "$fs" /etc/sheaf/sheaf.conf
+	rmdir /etc/sheaf 2>/dev/null
 	[ -n "$had_home" ] || rmdir /var/lib/sheaf 2>/dev/null
 	cd / && rm -rf "$work"
 }
@@ -60,7 +61,7 @@ cc -Wall -o matrix /usr/share/doc/libsheaf-dev/examples/matrix.c $(pkg-config --
 
 echo "servers as the unit runs them: as the user sheaf, from /etc/sheaf/sheaf.conf"
 sheaf init "$fs" --servers 2 --port "${SHEAF_TEST_PORT:-28930}" || fail "sheaf init"
-sed "s|^\(key\|server_key\|storage\) = |&$fs/|" "$fs/sheaf.conf" >/etc/sheaf/sheaf.conf
+sed -E "s,^(key|server_key|storage) = ,&$fs/," "$fs/sheaf.conf" >/etc/sheaf/sheaf.conf
 chown -R sheaf:sheaf "$fs"
 line=$(sed -n 's/^ExecStart=//p' /lib/systemd/system/sheaf@.service)
 for server in server0 server1; do
@@ -79,6 +80,6 @@ sheaf stop || fail "sheaf stop"
 
 echo "remove: programs go, data stay"
 apt-get -q -y purge $packages >log 2>&1 || { cat log; fail "apt-get purge"; }
-command -v sheaf && fail "sheaf is still there"
+[ -e /usr/bin/sheaf ] && fail "sheaf is still there"
 [ -e "$fs/server0/sheaf.id" ] || fail "purging removed data"
 exit 0

@@ -138,6 +138,8 @@ offers "sheaf --conf host" "hostdir|hostfile"
 offers "sheaf help selfc" "selfcheck"
 offers "sheaf ls --rec" "--recursive"
 offers "sheaf ls -" "--conf|--help|--long|--recursive|-R|-l"
+offers "sheaf bench la" "latency"
+offers "sheaf bench all --report hostd" "hostdir"
 offers "sheaf init --stripe-unit 2" "256K"
 offers "sheaf init hostd" "hostdir"
 offers "sheaf ls /al" '/al\ pha|/alpha'

@@ -464,15 +464,20 @@ static inline void pipe_session(struct world *w, struct pipe_link *p)
 	CHECK(p->l.session && p->l.session->id == r.id && !r.resumed);
 }
 
+/* A path from the root. */
+static inline struct wire_place pipe_place(const char *path)
+{
+	return (struct wire_place){ .dir = { META_ROOT_INO, META_ROOT_GEN },
+				    .path = wire_text(path) };
+}
+
 /* Opens a file below the root; the arena keeps the layout. */
 static inline int pipe_open(struct world *w, struct pipe_link *p, const char *path, uint64_t id,
 			    uint32_t flags, struct wire_open_res *r, struct arena *a)
 {
-	struct wire_open_args args = { .where = { { META_ROOT_INO, META_ROOT_GEN },
-						  wire_text(path) },
-				       .id = id,
-				       .flags = flags,
-				       .mode = 0644 };
+	struct wire_open_args args = {
+		.where = pipe_place(path), .id = id, .flags = flags, .mode = 0644
+	};
 
 	return pipe_do(w, p, OP_OPEN, XDR_ANY(xdr_wire_open_args), &args,
 		       XDR_ANY(xdr_wire_open_res), r, a);

@@ -14,10 +14,14 @@ struct walked {
 static struct walked walk_as(const struct cred *c, struct wire_handle dir, const char *path,
 			     bool leaf)
 {
-	struct wire_bytes p = wire_text(path), l = { 0, NULL };
+	struct wire_place p = { .dir = dir, .path = wire_text(path) };
+	struct wire_bytes l = { 0, NULL };
 	struct walked w = { .rc = 0 };
+	struct wire_referral end;
 
-	w.rc = meta_walk(f.m, c, &dir, &p, leaf ? &l : NULL, &w.at, &w.consumed);
+	w.rc = meta_walk(f.m, c, &p, leaf ? &l : NULL, &end, &f.arena);
+	w.at = end.at;
+	w.consumed = end.consumed;
 	if (leaf && l.p)
 		memcpy(w.leaf, l.p, MIN(l.len, sizeof(w.leaf) - 1));
 	return w;

@@ -53,7 +53,7 @@ static bool locker_step(struct req *q)
 }
 
 static const char *const names[] = { "lock", "held" };
-static const struct req_ops locker_ops = { "locker", locker_step, 1, 2, names, NULL };
+static const struct req_ops locker_ops = { "locker", locker_step, 1, 2, names };
 
 static void locks_are_granted_one_by_one_in_order(void)
 {
@@ -143,7 +143,7 @@ static void the_number_of_an_open_means_one_thing(void)
 /* Two closes of one open, side by side on two slots. */
 static void a_double_close_is_harmless(void)
 {
-	struct wire_close_args a = { .id = 1, .w = { 1, 4096, 77, false } };
+	struct wire_close_args a = { .id = 1, .w = { .epoch = 1, .end = 4096, .mtime = 77 } };
 
 	begin();
 	CHECK_EQ(open_as("f", 1, OPEN_WRITE | OPEN_CREATE), 0);
@@ -184,7 +184,7 @@ static void only_files_are_claimed_again(void)
 
 static int unlink_it(const char *path)
 {
-	struct wire_unlink_args a = { { { META_ROOT_INO, META_ROOT_GEN }, wire_text(path) } };
+	struct wire_unlink_args a = { pipe_place(path) };
 	struct wire_void_res r;
 
 	return pipe_do(&w, p, OP_UNLINK, XDR_ANY(xdr_wire_unlink_args), &a,
@@ -203,26 +203,31 @@ static int write_it(void)
 		       XDR_ANY(xdr_wire_write_res), &r, NULL);
 }
 
-static void an_unlinked_file_lives_until_its_last_close(void)
+/* Where its object ends; 0: there is none. */
+static uint64_t object_ends(void)
 {
-	struct wire_objstat_args st;
+	struct wire_objstat_args st = { file.cap };
 	struct wire_object_res r;
 
+	CHECK_EQ(pipe_do(&w, p, OP_OBJSTAT, XDR_ANY(xdr_wire_objstat_args), &st,
+			 XDR_ANY(xdr_wire_object_res), &r, NULL),
+		 0);
+	return r.end;
+}
+
+static void an_unlinked_file_lives_until_its_last_close(void)
+{
 	begin();
 	CHECK_EQ(open_as("f", 1, OPEN_READ | OPEN_WRITE | OPEN_CREATE), 0);
 	CHECK_EQ(write_it(), 0);
 	CHECK_EQ(unlink_it("f"), 0);
 	world_pass(&w, 5 * NSEC_PER_SEC);
 	CHECK_EQ(write_it(), 0);
-	st.cap = file.cap;
-	CHECK_EQ(pipe_do(&w, p, OP_OBJSTAT, XDR_ANY(xdr_wire_objstat_args), &st,
-			 XDR_ANY(xdr_wire_object_res), &r, NULL),
-		 0);
-	CHECK_EQ(r.end, 5);
+	CHECK_EQ(object_ends(), 5);
 	CHECK_EQ(close_it(1, &nothing), 0);
 	world_pass(&w, 5 * NSEC_PER_SEC);
 	CHECK(list_empty(&w.srv->tasks));
-	CHECK_EQ(write_it(), -EKEYEXPIRED); /* a tombstone stands there */
+	CHECK_EQ(object_ends(), 0);
 	CHECK(!inode_find(w.srv, file.at.ino));
 	end();
 }
@@ -236,6 +241,23 @@ static void an_unlinked_file_that_nobody_has_open_goes_at_once(void)
 	CHECK_EQ(unlink_it("f"), 0);
 	world_pass(&w, NSEC_PER_SEC);
 	CHECK(list_empty(&w.srv->tasks));
+	CHECK_EQ(object_ends(), 0);
+	end();
+}
+
+/* A writer that never closed it may still write: a tombstone keeps it out. */
+static void a_dead_writers_file_goes_behind_a_fence(void)
+{
+	begin();
+	CHECK_EQ(open_as("f", 1, OPEN_WRITE | OPEN_CREATE), 0);
+	CHECK_EQ(write_it(), 0);
+	CHECK_EQ(unlink_it("f"), 0);
+	link_close(&p->l, -ECONNRESET);
+	pipe_free(p);
+	world_pass(&w, 40 * NSEC_PER_SEC); /* its lease ends */
+	CHECK(list_empty(&w.srv->tasks));
+	p = pipe_new(&w, LINK_CLIENT);
+	pipe_session(&w, p);
 	CHECK_EQ(write_it(), -EKEYEXPIRED);
 	end();
 }
@@ -243,7 +265,7 @@ static void an_unlinked_file_that_nobody_has_open_goes_at_once(void)
 /* A server that stops or is given up in the midst of its work leaves nothing on its loop. */
 static void an_abandoned_server_leaves_the_loop_empty(void)
 {
-	struct wire_mkdir_args mk = { { { META_ROOT_INO, META_ROOT_GEN }, wire_text("d") }, 0755 };
+	struct wire_mkdir_args mk = { pipe_place("d"), 0755 };
 	struct wire_truncate_args t = { .size = 100 };
 
 	begin();
@@ -274,4 +296,5 @@ TEST_MAIN(TEST(locks_are_granted_one_by_one_in_order), TEST(opens_and_writers_ar
 	  TEST(the_number_of_an_open_means_one_thing), TEST(a_double_close_is_harmless),
 	  TEST(only_files_are_claimed_again), TEST(an_unlinked_file_lives_until_its_last_close),
 	  TEST(an_unlinked_file_that_nobody_has_open_goes_at_once),
+	  TEST(a_dead_writers_file_goes_behind_a_fence),
 	  TEST(an_abandoned_server_leaves_the_loop_empty))

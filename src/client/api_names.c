@@ -1,0 +1,423 @@
+/* The public interface: names, attributes and extended attributes, by handle and by path.
+ *
+ * Threads: any; each call takes the connection's lock through api_begin() (api.c). Buffers: results are copied
+ * out before the operation is freed. Errors: -errno. */
+#include <assert.h>
+#include <sys/xattr.h>
+
+#include "client/api_priv.h"
+
+/* Ends a stat-like operation. */
+static int end_stat(struct sheaf *fs, struct cop *op, struct sheaf_handle *h, struct stat *st)
+{
+	int r;
+
+	api_started(fs);
+	r = (int)api_finish(fs, op);
+	if (!r && st)
+		attr_to_stat(&op->attr, st);
+	if (!r && h)
+		*h = (struct sheaf_handle){ op->attr.ino, op->attr.gen };
+	cop_free(op);
+	pthread_mutex_unlock(&fs->lock);
+	return r;
+}
+
+/* ---- the handle layer ---- */
+
+int sheaf_h_lookup(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+		   const char *name, struct sheaf_handle *out, struct stat *st)
+{
+	struct cop *op = api_begin(fs, c);
+
+	if (!op)
+		return -ENOMEM;
+	client_lookup(op, dir, name);
+	return end_stat(fs, op, out, st);
+}
+
+int api_stat(struct sheaf *fs, const char *path, struct sheaf_handle *h, struct stat *st)
+{
+	struct cop *op = api_begin(fs, NULL);
+
+	if (!op)
+		return -ENOMEM;
+	client_stat(op, sheaf_root(fs), path);
+	return end_stat(fs, op, h, st);
+}
+
+int sheaf_h_getattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
+		    struct stat *st)
+{
+	struct cop *op = api_begin(fs, c);
+
+	if (!op)
+		return -ENOMEM;
+	client_getattr(op, h);
+	return end_stat(fs, op, NULL, st);
+}
+
+int sheaf_h_setattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
+		    unsigned which, const struct stat *in, struct stat *out)
+{
+	struct cop *op = api_begin(fs, c);
+	int r;
+
+	if (!op)
+		return -ENOMEM;
+	client_setattr(op, h, which, in);
+	r = (int)api_end(fs, op);
+	return r || !out ? r : sheaf_h_getattr(fs, c, h, out);
+}
+
+/* Ends an operation that made something. */
+static int end_made(struct sheaf *fs, struct cop *op, struct sheaf_handle *out)
+{
+	int r;
+
+	api_started(fs);
+	r = (int)api_finish(fs, op);
+	if (!r && out)
+		*out = (struct sheaf_handle){ op->res.attr.at.ino, op->res.attr.at.gen };
+	cop_free(op);
+	pthread_mutex_unlock(&fs->lock);
+	return r;
+}
+
+int sheaf_h_mkdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+		  const char *name, mode_t mode, struct sheaf_handle *out)
+{
+	struct cop *op = api_begin(fs, c);
+
+	if (!op)
+		return -ENOMEM;
+	client_mkdir(op, dir, name, mode);
+	return end_made(fs, op, out);
+}
+
+int sheaf_h_symlink(struct sheaf *fs, const struct sheaf_cred *c, const char *target,
+		    struct sheaf_handle dir, const char *name, struct sheaf_handle *out)
+{
+	struct cop *op = api_begin(fs, c);
+
+	if (!op)
+		return -ENOMEM;
+	client_symlink(op, target, dir, name);
+	return end_made(fs, op, out);
+}
+
+int sheaf_h_link(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
+		 struct sheaf_handle dir, const char *name)
+{
+	struct cop *op = api_begin(fs, c);
+
+	if (!op)
+		return -ENOMEM;
+	client_link(op, h, dir, name);
+	return (int)api_end(fs, op);
+}
+
+static ssize_t read_link(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+			 const char *name, char *buf, size_t len)
+{
+	struct cop *op = len == 0 ? NULL : api_begin(fs, c);
+	ssize_t r;
+
+	if (!op)
+		return len == 0 ? -EINVAL : -ENOMEM;
+	client_readlink(op, dir, name);
+	api_started(fs);
+	r = (ssize_t)api_finish(fs, op);
+	if (!r) {
+		r = (ssize_t)MIN(op->res.readlink.target.len, len);
+		memcpy(buf, op->res.readlink.target.p, (size_t)r);
+	}
+	cop_free(op);
+	pthread_mutex_unlock(&fs->lock);
+	return r;
+}
+
+ssize_t sheaf_h_readlink(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
+			 char *buf, size_t len)
+{
+	return read_link(fs, c, h, "", buf, len);
+}
+
+int sheaf_h_unlink(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+		   const char *name)
+{
+	struct cop *op = api_begin(fs, c);
+
+	if (!op)
+		return -ENOMEM;
+	client_unlink(op, dir, name);
+	return (int)api_end(fs, op);
+}
+
+int sheaf_h_rmdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+		  const char *name)
+{
+	struct cop *op = api_begin(fs, c);
+
+	if (!op)
+		return -ENOMEM;
+	client_rmdir(op, dir, name);
+	return (int)api_end(fs, op);
+}
+
+int sheaf_h_rename(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+		   const char *name, struct sheaf_handle dir2, const char *name2, unsigned flags)
+{
+	struct cop *op = api_begin(fs, c);
+
+	if (!op)
+		return -ENOMEM;
+	client_rename(op, dir, name, dir2, name2, flags);
+	return (int)api_end(fs, op);
+}
+
+int sheaf_h_truncate(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
+		     off_t size)
+{
+	struct cop *op = size < 0 ? NULL : api_begin(fs, c);
+
+	if (!op)
+		return size < 0 ? -EINVAL : -ENOMEM;
+	client_truncate(op, h, (uint64_t)size);
+	return (int)api_end(fs, op);
+}
+
+int sheaf_h_readdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+		    uint64_t cookie, struct sheaf_dirent *out, int max)
+{
+	struct cop *op = max < 1 ? NULL : api_begin(fs, c);
+	int r;
+
+	if (!op)
+		return max < 1 ? -EINVAL : -ENOMEM;
+	client_readdir(op, dir, cookie, (uint32_t)max);
+	api_started(fs);
+	r = (int)api_finish(fs, op);
+	for (uint32_t i = 0; !r && i < op->res.readdir.n_entries && i < (uint32_t)max; i++) {
+		const struct wire_dir_entry *e = &op->res.readdir.entries[i];
+
+		out[i] = (struct sheaf_dirent){ .ino = e->h.ino,
+						.cookie = e->cookie,
+						.type = e->type };
+		memcpy(out[i].name, e->name.p, e->name.len);
+	}
+	if (!r)
+		r = (int)MIN(op->res.readdir.n_entries, (uint32_t)max);
+	cop_free(op);
+	pthread_mutex_unlock(&fs->lock);
+	return r;
+}
+
+/* ---- paths ---- */
+
+int sheaf_stat(struct sheaf *fs, const char *path, struct stat *st)
+{
+	return api_stat(fs, path, NULL, st);
+}
+
+int sheaf_lstat(struct sheaf *fs, const char *path, struct stat *st)
+{
+	return sheaf_h_lookup(fs, NULL, sheaf_root(fs), path, NULL, st);
+}
+
+int sheaf_unlink(struct sheaf *fs, const char *path)
+{
+	return sheaf_h_unlink(fs, NULL, sheaf_root(fs), path);
+}
+
+int sheaf_mkdir(struct sheaf *fs, const char *path, mode_t mode)
+{
+	return sheaf_h_mkdir(fs, NULL, sheaf_root(fs), path, mode, NULL);
+}
+
+int sheaf_rmdir(struct sheaf *fs, const char *path)
+{
+	return sheaf_h_rmdir(fs, NULL, sheaf_root(fs), path);
+}
+
+int sheaf_rename(struct sheaf *fs, const char *from, const char *to)
+{
+	return sheaf_h_rename(fs, NULL, sheaf_root(fs), from, sheaf_root(fs), to, 0);
+}
+
+int sheaf_link(struct sheaf *fs, const char *old, const char *new)
+{
+	struct sheaf_handle h;
+	int r = sheaf_h_lookup(fs, NULL, sheaf_root(fs), old, &h, NULL);
+
+	return r ? r : sheaf_h_link(fs, NULL, h, sheaf_root(fs), new);
+}
+
+int sheaf_symlink(struct sheaf *fs, const char *target, const char *path)
+{
+	return sheaf_h_symlink(fs, NULL, target, sheaf_root(fs), path, NULL);
+}
+
+ssize_t sheaf_readlink(struct sheaf *fs, const char *path, char *buf, size_t len)
+{
+	return read_link(fs, NULL, sheaf_root(fs), path, buf, len);
+}
+
+static int at_path(struct sheaf *fs, const char *path, struct sheaf_handle *h)
+{
+	return api_stat(fs, path, h, NULL);
+}
+
+int sheaf_truncate(struct sheaf *fs, const char *path, off_t size)
+{
+	struct sheaf_handle h;
+	int r = at_path(fs, path, &h);
+
+	return r ? r : sheaf_h_truncate(fs, NULL, h, size);
+}
+
+static int set_at(struct sheaf *fs, const char *path, unsigned which, const struct stat *st)
+{
+	struct sheaf_handle h;
+	int r = at_path(fs, path, &h);
+
+	return r ? r : sheaf_h_setattr(fs, NULL, h, which, st, NULL);
+}
+
+int sheaf_chmod(struct sheaf *fs, const char *path, mode_t mode)
+{
+	return set_at(fs, path, SHEAF_SET_MODE, &(struct stat){ .st_mode = mode });
+}
+
+int sheaf_chown(struct sheaf *fs, const char *path, uid_t uid, gid_t gid)
+{
+	unsigned which = (uid == (uid_t)-1 ? 0 : SHEAF_SET_UID) |
+			 (gid == (gid_t)-1 ? 0 : SHEAF_SET_GID);
+
+	return set_at(fs, path, which, &(struct stat){ .st_uid = uid, .st_gid = gid });
+}
+
+int sheaf_utimens(struct sheaf *fs, const char *path, const struct timespec ts[2])
+{
+	static const unsigned set[2] = { SHEAF_SET_ATIME, SHEAF_SET_MTIME };
+	static const unsigned now[2] = { SHEAF_SET_ATIME_NOW, SHEAF_SET_MTIME_NOW };
+	struct stat st = { 0 };
+	unsigned which = 0;
+
+	for (int i = 0; i < 2; i++) {
+		if (!ts || ts[i].tv_nsec == UTIME_NOW)
+			which |= now[i];
+		else if (ts[i].tv_nsec != UTIME_OMIT)
+			which |= set[i];
+	}
+	if (ts) {
+		st.st_atim = ts[0];
+		st.st_mtim = ts[1];
+	}
+	return which ? set_at(fs, path, which, &st) : 0;
+}
+
+/* ---- extended attributes ---- */
+
+static_assert((int)XATTR_MUST_CREATE == XATTR_CREATE && (int)XATTR_MUST_REPLACE == XATTR_REPLACE,
+	      "flags are those of setxattr(2)");
+
+/* Ends an operation that asked for at most `size` bytes (0: only how many there are). */
+static ssize_t end_xattr(struct sheaf *fs, struct cop *op, void *out, size_t size)
+{
+	const struct wire_xattr_res *x = &op->res.xattr;
+	ssize_t r;
+
+	api_started(fs);
+	r = (ssize_t)api_finish(fs, op);
+	if (!r && size && x->size > size)
+		r = -ERANGE;
+	else if (!r && size && x->data.len != x->size)
+		r = -EBADMSG;
+	if (!r) {
+		r = (ssize_t)x->size;
+		if (size && r)
+			memcpy(out, x->data.p, x->size);
+	}
+	cop_free(op);
+	pthread_mutex_unlock(&fs->lock);
+	return r;
+}
+
+ssize_t sheaf_h_getxattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
+			 const char *name, void *value, size_t size)
+{
+	struct cop *op = api_begin(fs, c);
+
+	if (!op)
+		return -ENOMEM;
+	client_getxattr(op, h, name, size);
+	return end_xattr(fs, op, value, size);
+}
+
+ssize_t sheaf_h_listxattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
+			  char *list, size_t size)
+{
+	struct cop *op = api_begin(fs, c);
+
+	if (!op)
+		return -ENOMEM;
+	client_listxattr(op, h, size);
+	return end_xattr(fs, op, list, size);
+}
+
+int sheaf_h_setxattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
+		     const char *name, const void *value, size_t size, int flags)
+{
+	struct cop *op = api_begin(fs, c);
+
+	if (!op)
+		return -ENOMEM;
+	client_setxattr(op, h, name, value, size, flags);
+	return (int)api_end(fs, op);
+}
+
+int sheaf_h_removexattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
+			const char *name)
+{
+	struct cop *op = api_begin(fs, c);
+
+	if (!op)
+		return -ENOMEM;
+	client_removexattr(op, h, name);
+	return (int)api_end(fs, op);
+}
+
+ssize_t sheaf_getxattr(struct sheaf *fs, const char *path, const char *name, void *value,
+		       size_t size)
+{
+	struct sheaf_handle h;
+	int r = at_path(fs, path, &h);
+
+	return r ? r : sheaf_h_getxattr(fs, NULL, h, name, value, size);
+}
+
+ssize_t sheaf_listxattr(struct sheaf *fs, const char *path, char *list, size_t size)
+{
+	struct sheaf_handle h;
+	int r = at_path(fs, path, &h);
+
+	return r ? r : sheaf_h_listxattr(fs, NULL, h, list, size);
+}
+
+int sheaf_setxattr(struct sheaf *fs, const char *path, const char *name, const void *value,
+		   size_t size, int flags)
+{
+	struct sheaf_handle h;
+	int r = at_path(fs, path, &h);
+
+	return r ? r : sheaf_h_setxattr(fs, NULL, h, name, value, size, flags);
+}
+
+int sheaf_removexattr(struct sheaf *fs, const char *path, const char *name)
+{
+	struct sheaf_handle h;
+	int r = at_path(fs, path, &h);
+
+	return r ? r : sheaf_h_removexattr(fs, NULL, h, name);
+}

@@ -1,0 +1,38 @@
+/* What the files of the public interface share. Private to src/client. */
+#ifndef SHEAF_API_PRIV_H
+#define SHEAF_API_PRIV_H
+
+#include <pthread.h>
+
+#include "client/cli_priv.h"
+
+struct sheaf {
+	struct sheaf_backing b;
+	pthread_mutex_t lock;
+	pthread_cond_t help;
+	pthread_t helper;
+	struct list waiters; /* threads in a blocking call that do not lead */
+	bool driving; /* somebody is the leader */
+	bool helping; /* and it is the helper */
+	uint64_t lead_until; /* when its wait ends by itself */
+	bool stop;
+};
+
+struct sheaf_file {
+	struct sheaf *fs;
+	struct cfile *f;
+};
+
+/* An operation, with the lock of its connection; NULL (and no lock): out of memory. cred NULL: our own. */
+struct cop *api_begin(struct sheaf *fs, const struct sheaf_cred *c);
+/* It was started: what it made runnable runs, and a leader that would sleep too long wakes. */
+void api_started(struct sheaf *fs);
+/* Waits for it: leads, or follows who does. */
+int64_t api_finish(struct sheaf *fs, struct cop *op);
+/* Both, then frees it and lets go of the lock. */
+int64_t api_end(struct sheaf *fs, struct cop *op);
+
+/* What a path means, symbolic links followed; h and st may be NULL. */
+int api_stat(struct sheaf *fs, const char *path, struct sheaf_handle *h, struct stat *st);
+
+#endif

@@ -1,0 +1,51 @@
+/* Extended attributes by handle: one call each to the server that owns the inode. */
+#include "client/cli_priv.h"
+
+/* What a name may be before it fits into a message. */
+static int name_check(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n == 0 || n > XATTR_NAME_LEN ? -ERANGE : 0;
+}
+
+void client_getxattr(struct cop *op, struct sheaf_handle h, const char *name, size_t max)
+{
+	op->args.getxattr = (struct wire_getxattr_args){ { h.ino, h.gen },
+							 wire_text(name),
+							 (uint32_t)MIN(max, XATTR_VALUE_LEN) };
+	name_start(op, OP_GETXATTR, XDR_ANY(xdr_wire_getxattr_args), XDR_ANY(xdr_wire_xattr_res),
+		   NULL, name_check(name));
+}
+
+void client_listxattr(struct cop *op, struct sheaf_handle h, size_t max)
+{
+	op->args.listxattr = (struct wire_listxattr_args){ { h.ino, h.gen },
+							   (uint32_t)MIN(max, XATTR_VALUE_LEN) };
+	name_start(op, OP_LISTXATTR, XDR_ANY(xdr_wire_listxattr_args), XDR_ANY(xdr_wire_xattr_res),
+		   NULL, 0);
+}
+
+void client_setxattr(struct cop *op, struct sheaf_handle h, const char *name, const void *value,
+		     size_t size, int flags)
+{
+	int e = name_check(name);
+
+	if (!e && (flags & ~(XATTR_MUST_CREATE | XATTR_MUST_REPLACE)))
+		e = -EINVAL;
+	if (!e && size > XATTR_VALUE_LEN)
+		e = -E2BIG;
+	op->args.setxattr = (struct wire_setxattr_args){ .h = { h.ino, h.gen },
+							 .name = wire_text(name),
+							 .value = { (uint32_t)size, value },
+							 .flags = (uint32_t)flags };
+	name_start(op, OP_SETXATTR, XDR_ANY(xdr_wire_setxattr_args), XDR_ANY(xdr_wire_void_res),
+		   NULL, e);
+}
+
+void client_removexattr(struct cop *op, struct sheaf_handle h, const char *name)
+{
+	op->args.removexattr = (struct wire_removexattr_args){ { h.ino, h.gen }, wire_text(name) };
+	name_start(op, OP_REMOVEXATTR, XDR_ANY(xdr_wire_removexattr_args),
+		   XDR_ANY(xdr_wire_void_res), NULL, name_check(name));
+}

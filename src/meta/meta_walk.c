@@ -1,0 +1,200 @@
+/* Walks: from a directory along a path, through symbolic links, as far as we own the way.
+ *
+ * Threads: the loop's. Buffers: what a symbolic link makes of the path is in the caller's arena. Errors: -errno;
+ * a link without its text is damage, -EIO. */
+#include "meta/meta_state.h"
+
+#define FOLLOW_MAX 40 /* links in one walk, as Linux has it */
+
+/* A walk: where it is, and what is left of the path. */
+struct walk {
+	struct meta *m;
+	const struct cred *cred;
+	struct arena *arena;
+	struct wire_bytes path;
+	uint32_t pos; /* behind the component last taken */
+	struct wire_handle at;
+	uint32_t type; /* of at; 0: only its inode knows */
+	bool follow; /* a link at the end, too */
+	unsigned links; /* followed: the path is no longer the one that was given */
+};
+
+/* The component at or behind pos; false when there is none. *end is the offset behind it. */
+static bool walk_peek(const struct walk *w, struct wire_bytes *name, uint32_t *end)
+{
+	uint32_t from = w->pos, to;
+
+	while (from < w->path.len && w->path.p[from] == '/')
+		from++;
+	for (to = from; to < w->path.len && w->path.p[to] != '/'; to++)
+		;
+	*name = (struct wire_bytes){ to - from, w->path.p + from };
+	*end = to;
+	return to > from;
+}
+
+static bool walk_is_last(const struct walk *w, uint32_t end)
+{
+	while (end < w->path.len && w->path.p[end] == '/')
+		end++;
+	return end == w->path.len;
+}
+
+/* The directory a walk is at, which must let us through. */
+static int walk_dir(const struct walk *w, struct node *n)
+{
+	int rc = read_handle(w->m, &w->at, n);
+
+	if (rc)
+		return rc;
+	if (!S_ISDIR(n->i.mode))
+		return -ENOTDIR;
+	return node_may(n, w->cred, MAY_EXEC) ? -EACCES : 0;
+}
+
+static int walk_leaf(const struct wire_bytes *name, struct wire_bytes *leaf)
+{
+	*leaf = *name;
+	if (name->len > NAME_MAX_LEN)
+		return -ENAMETOOLONG;
+	return name_is_dots(name) ? -EINVAL : 0;
+}
+
+static int link_text(struct meta *m, uint64_t ino, MDB_val *v)
+{
+	struct key k = key_u64(ino);
+	int rc = row_get(&m->db, m->reader, T_SYMLINK, &k, v);
+
+	if (rc == -ENOENT || (!rc && (!v->mv_size || v->mv_size > LINK_MAX_LEN)))
+		return -EIO;
+	return rc;
+}
+
+/* Puts where a link points in the place of all that was taken so far; `end` is behind its name. */
+static int walk_link(struct walk *w, uint64_t ino, uint32_t end)
+{
+	uint32_t rest = w->path.len - end, len;
+	uint8_t *p;
+	MDB_val v;
+	int rc = link_text(w->m, ino, &v);
+
+	if (rc)
+		return rc;
+	len = (uint32_t)v.mv_size + rest;
+	if (++w->links > FOLLOW_MAX)
+		return -ELOOP;
+	if (len > PATH_MAX_LEN)
+		return -ENAMETOOLONG;
+	p = arena_alloc(w->arena, len);
+	if (!p)
+		return -ENOMEM;
+	memcpy(p, v.mv_data, v.mv_size);
+	memcpy(p + v.mv_size, w->path.p + end, rest);
+	if (p[0] == '/')
+		w->at = (struct wire_handle){ META_ROOT_INO, META_ROOT_GEN };
+	w->path = (struct wire_bytes){ len, p };
+	w->pos = 0;
+	w->type = S_IFDIR;
+	return 0;
+}
+
+/* Takes one component. 1: that was the leaf. */
+static int walk_one(struct walk *w, const struct wire_bytes *name, uint32_t end,
+		    struct wire_bytes *leaf)
+{
+	bool last = walk_is_last(w, end);
+	struct wire_handle next;
+	struct node n;
+	uint32_t type;
+	int rc = walk_dir(w, &n);
+
+	if (rc)
+		return rc;
+	if (leaf && last && !w->follow) {
+		rc = walk_leaf(name, leaf);
+		return rc ? rc : 1;
+	}
+	rc = read_entry(w->m, w->at.ino, &n, name, &next, &type);
+	if (leaf && last && (rc == -ENOENT || (!rc && type != S_IFLNK))) {
+		rc = walk_leaf(name, leaf);
+		return rc ? rc : 1;
+	}
+	if (rc)
+		return rc;
+	if (type == S_IFLNK && (w->follow || end < w->path.len))
+		return walk_link(w, next.ino, end);
+	w->at = next;
+	w->type = type;
+	w->pos = end;
+	return 0;
+}
+
+static int walk_path(struct walk *w, struct wire_bytes *leaf)
+{
+	struct wire_bytes name;
+	struct node n;
+	uint32_t end;
+	int rc;
+
+	while (walk_peek(w, &name, &end)) {
+		rc = walk_one(w, &name, end, leaf);
+		if (rc)
+			return rc > 0 ? 0 : rc;
+	}
+	if (leaf)
+		return -EINVAL;
+	if (w->pos == 0 ||
+	    !meta_owns(w->m, w->at.ino)) /* the handle given, or one that we cannot vouch for */
+		return read_handle(w->m, &w->at, &n);
+	return w->pos < w->path.len && w->type != S_IFDIR ? -ENOTDIR : 0; /* "file/" */
+}
+
+int meta_walk(struct meta *m, const struct cred *c, const struct wire_place *p,
+	      struct wire_bytes *leaf, struct wire_referral *end, struct arena *a)
+{
+	struct walk w = {
+		.m = m, .cred = c, .arena = a, .path = p->path, .at = p->dir, .follow = p->follow
+	};
+	int rc = read_begin(m);
+
+	*end = (struct wire_referral){ .at = p->dir };
+	if (rc)
+		return rc;
+	rc = walk_path(&w, leaf);
+	*end = (struct wire_referral){ .at = w.at, .consumed = w.pos, .linked = w.links > 0 };
+	if (end->linked) {
+		end->consumed = p->path.len;
+		end->rest = (struct wire_bytes){ w.path.len - w.pos, w.path.p + w.pos };
+	}
+	return read_end(m, rc);
+}
+
+static int read_link(struct meta *m, const struct wire_handle *h, struct wire_bytes *target,
+		     struct arena *a)
+{
+	struct node n;
+	uint8_t *p;
+	MDB_val v;
+	int rc = read_handle(m, h, &n);
+
+	if (!rc && !S_ISLNK(n.i.mode))
+		rc = -EINVAL;
+	if (!rc)
+		rc = link_text(m, h->ino, &v);
+	if (rc)
+		return rc;
+	p = arena_alloc(a, v.mv_size);
+	if (!p)
+		return -ENOMEM;
+	memcpy(p, v.mv_data, v.mv_size);
+	*target = (struct wire_bytes){ (uint32_t)v.mv_size, p };
+	return 0;
+}
+
+int meta_readlink(struct meta *m, const struct wire_handle *h, struct wire_bytes *target,
+		  struct arena *a)
+{
+	int rc = read_begin(m);
+
+	return rc ? rc : read_end(m, read_link(m, h, target, a));
+}

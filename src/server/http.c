@@ -1,0 +1,122 @@
+/* The metrics endpoint: GET /metrics by libmicrohttpd, driven by the server's own loop (its epoll
+ * descriptor is one more source), so there is no thread and no lock. Only real servers have one. */
+#include <arpa/inet.h>
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "server/srv.h"
+
+struct metrics_http {
+	struct server *srv;
+	struct MHD_Daemon *daemon;
+	struct source source;
+	struct timer timer; /* connections that time out */
+};
+
+static enum MHD_Result answer(void *arg, struct MHD_Connection *c, const char *url,
+			      const char *method, const char *version, const char *upload,
+			      size_t *upload_size, void **state)
+{
+	struct metrics_http *h = arg;
+	struct MHD_Response *r;
+	char *text = NULL;
+	size_t len = 0;
+	enum MHD_Result done;
+	bool known = strcmp(url, "/metrics") == 0;
+
+	(void)version, (void)upload, (void)upload_size, (void)state;
+	if (strcmp(method, "GET") != 0)
+		return MHD_NO;
+	if (known && server_metrics(h->srv, &text, &len))
+		return MHD_NO;
+	if (known)
+		r = MHD_create_response_from_buffer(len, text, MHD_RESPMEM_MUST_FREE);
+	else
+		r = MHD_create_response_from_buffer(22, (void *)"try GET /metrics here\n",
+						    MHD_RESPMEM_PERSISTENT);
+	if (!r)
+		return MHD_NO;
+	MHD_add_response_header(r, "Content-Type", "text/plain; version=0.0.4; charset=utf-8");
+	done = MHD_queue_response(c, known ? MHD_HTTP_OK : MHD_HTTP_NOT_FOUND, r);
+	MHD_destroy_response(r);
+	return done;
+}
+
+static void run(struct metrics_http *h)
+{
+	struct loop *l = h->srv->loop;
+	MHD_UNSIGNED_LONG_LONG ms;
+
+	MHD_run(h->daemon);
+	if (MHD_get_timeout(h->daemon, &ms) == MHD_YES)
+		timer_set(l, &h->timer, l->now + (ms + 1) * NSEC_PER_MSEC);
+	else
+		timer_del(l, &h->timer);
+}
+
+static void ready(struct source *s, unsigned events)
+{
+	(void)events;
+	run(container_of(s, struct metrics_http, source));
+}
+
+static void late(struct timer *t)
+{
+	run(container_of(t, struct metrics_http, timer));
+}
+
+static struct MHD_Daemon *listen_on(struct metrics_http *h, const char *address)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET };
+	char host[CONF_ADDR_MAX];
+	const char *colon = strrchr(address, ':');
+
+	snprintf(host, sizeof(host), "%.*s", colon ? (int)(colon - address) : 0, address);
+	if (!colon || inet_pton(AF_INET, host, &a.sin_addr) != 1)
+		return NULL;
+	a.sin_port = htons((uint16_t)atoi(colon + 1));
+	return MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, answer, h, MHD_OPTION_SOCK_ADDR, &a,
+				MHD_OPTION_CONNECTION_LIMIT, 16u, MHD_OPTION_CONNECTION_TIMEOUT,
+				10u, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)16 * KIB,
+				MHD_OPTION_END);
+}
+
+int metrics_start(struct server *s, const char *address)
+{
+	struct metrics_http *h = calloc(1, sizeof(*h));
+	const union MHD_DaemonInfo *i;
+	struct env *e = s->loop->env;
+
+	if (!h)
+		return -ENOMEM;
+	h->srv = s;
+	h->daemon = listen_on(h, address);
+	i = h->daemon ? MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
+	if (!i) {
+		if (h->daemon)
+			MHD_stop_daemon(h->daemon);
+		free(h);
+		return -EADDRINUSE;
+	}
+	h->source.fd = i->epoll_fd;
+	h->source.ready = ready;
+	h->timer.fire = late;
+	s->http = h;
+	return e->sock->watch(e, s->loop, &h->source, EV_IN);
+}
+
+void metrics_stop(struct server *s)
+{
+	struct metrics_http *h = s->http;
+	struct env *e = s->loop->env;
+
+	if (!h)
+		return;
+	e->sock->watch(e, s->loop, &h->source, 0);
+	timer_del(s->loop, &h->timer);
+	MHD_stop_daemon(h->daemon);
+	free(h);
+	s->http = NULL;
+}

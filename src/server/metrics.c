@@ -1,0 +1,127 @@
+/* Where the time goes and how much there is of everything, in Prometheus's text format. The histograms are
+ * filled by req_goto() and sreq_reply(); here they are only written down. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "server/srv.h"
+
+int times_init(struct server *srv)
+{
+	srv->op_times = calloc(n_op_rows, sizeof(*srv->op_times));
+	srv->state_times = calloc(n_op_rows, sizeof(*srv->state_times));
+	if (!srv->op_times || !srv->state_times)
+		return -ENOMEM;
+	for (unsigned i = 0; i < n_op_rows; i++) {
+		if (!op_row(i))
+			continue;
+		srv->state_times[i] = calloc(op_row(i)->ops->n_states, sizeof(struct hist));
+		if (!srv->state_times[i])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+void times_free(struct server *srv)
+{
+	for (unsigned i = 0; srv->state_times && i < n_op_rows; i++)
+		free(srv->state_times[i]);
+	free(srv->state_times);
+	free(srv->op_times);
+}
+
+static void value(FILE *f, const char *name, const char *type, const char *help, uint64_t v)
+{
+	fprintf(f, "# HELP sheaf_%s %s\n# TYPE sheaf_%s %s\nsheaf_%s %llu\n", name, help, name,
+		type, name, (unsigned long long)v);
+}
+
+static void times_of(FILE *f, const char *name, const char *labels, const struct hist *h)
+{
+	static const double edges[] = { 10e-6, 30e-6,  100e-6, 300e-6, 1e-3, 3e-3, 10e-3,
+					30e-3, 100e-3, 300e-3, 1,      3,    10 };
+
+	if (!h->count)
+		return;
+	for (size_t i = 0; i < ARRAY_LEN(edges); i++)
+		fprintf(f, "sheaf_%s_bucket{%s,le=\"%g\"} %llu\n", name, labels, edges[i],
+			(unsigned long long)hist_below(h, (uint64_t)(edges[i] * 1e9)));
+	fprintf(f, "sheaf_%s_bucket{%s,le=\"+Inf\"} %llu\n", name, labels,
+		(unsigned long long)h->count);
+	fprintf(f, "sheaf_%s_sum{%s} %.9f\n", name, labels, (double)h->sum * 1e-9);
+	fprintf(f, "sheaf_%s_count{%s} %llu\n", name, labels, (unsigned long long)h->count);
+}
+
+static void write_times(FILE *f, const struct server *s)
+{
+	char labels[128];
+
+	fprintf(f, "# HELP sheaf_request_seconds From the message to the reply.\n"
+		   "# TYPE sheaf_request_seconds histogram\n");
+	for (unsigned i = 0; i < n_op_rows; i++) {
+		if (!op_row(i))
+			continue;
+		snprintf(labels, sizeof(labels), "op=\"%s\"", op_row(i)->name);
+		times_of(f, "request_seconds", labels, &s->op_times[i]);
+	}
+	fprintf(f, "# HELP sheaf_state_seconds Time that requests spend in each state.\n"
+		   "# TYPE sheaf_state_seconds histogram\n");
+	for (unsigned i = 0; i < n_op_rows; i++) {
+		for (unsigned k = 0; op_row(i) && k < op_row(i)->ops->n_states; k++) {
+			snprintf(labels, sizeof(labels), "op=\"%s\",state=\"%s\"", op_row(i)->name,
+				 op_row(i)->ops->state_names[k]);
+			times_of(f, "state_seconds", labels, &s->state_times[i][k]);
+		}
+	}
+	for (unsigned k = 0; k < WINDOW_STATES; k++) {
+		snprintf(labels, sizeof(labels), "op=\"window\",state=\"%s\"",
+			 window_state_name(k));
+		times_of(f, "state_seconds", labels, &s->window_times[k]);
+	}
+}
+
+static void write_counts(FILE *f, struct server *s)
+{
+	uint64_t total = 0, avail = 0, inlined, handed;
+	struct disk_counters c;
+
+	disk_counters(s->disk, &c);
+	disk_space(s->disk, &total, &avail);
+	file_counters(s->loop, &inlined, &handed);
+	value(f, "uptime_seconds", "gauge", "Since the server started.",
+	      (s->loop->now - s->started) / NSEC_PER_SEC);
+	value(f, "requests_total", "counter", "Requests that came in.", s->requests);
+	value(f, "requests_in_service", "gauge", "Requests being worked on.", s->in_service);
+	value(f, "system_calls_total", "counter", "System calls made by the loop.", s->loop->calls);
+	value(f, "links", "gauge", "Connections.", s->net.n_links);
+	value(f, "sessions", "gauge", "Clients with a standing here.", s->sessions.count);
+	value(f, "bad_links_total", "counter", "Links refused or closed for what they sent.",
+	      s->net.bad_links);
+	value(f, "pool_bytes", "gauge", "Buffer memory.", s->pool.n_units * BUF_UNIT);
+	value(f, "pool_free_bytes", "gauge", "Buffer memory not in use.",
+	      s->pool.n_free * BUF_UNIT);
+	value(f, "pool_waits_total", "counter", "Requests that waited for buffers.",
+	      s->pool.n_waits);
+	value(f, "space_bytes", "gauge", "Size of the storage.", total);
+	value(f, "space_avail_bytes", "gauge", "Space left in the storage.", avail);
+	value(f, "disk_reads_total", "counter", "Object reads.", c.reads);
+	value(f, "disk_writes_total", "counter", "Object writes.", c.writes);
+	value(f, "disk_syncs_total", "counter", "Object syncs.", c.syncs);
+	value(f, "disk_latched_total", "counter", "Writeback errors.", c.latched);
+	value(f, "disk_inline_total", "counter", "Accesses that the loop did itself.", inlined);
+	value(f, "disk_handed_total", "counter", "Accesses handed over because they might block.",
+	      handed);
+	if (s->meta)
+		value(f, "meta_slow_reads_total", "counter", "Metadata reads that took over 1 ms.",
+		      meta_slow_reads(s->meta));
+}
+
+int server_metrics(struct server *s, char **text, size_t *len)
+{
+	FILE *f = open_memstream(text, len);
+
+	if (!f)
+		return -ENOMEM;
+	write_counts(f, s);
+	write_times(f, s);
+	return fclose(f) ? -ENOMEM : 0;
+}

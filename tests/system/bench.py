@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""sheaf bench: every benchmark runs, says what it measured in the promised form, and leaves nothing behind."""
+import html.parser
+import json
+import os
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+import xml.dom.minidom
+
+SHEAF = os.path.join(os.environ["SHEAF_BUILD"], "bin", "sheaf")
+BARS = {
+    "net": {"net_ping": 1.4},
+    "contig": {"read1": 0.75, "write1": 0.55, "read4": 0.9, "write4": 0.9},
+    "latency": {"read_1B_1": 1.6, "read_1B_4": 2.8},
+    "meta": {},  # depends on the storage
+    "lists": {"list_128x2K": 10, "list_vs_single": 10, "requests_per_server": 1},
+}
+MEMORY = {"stat4": 0.3, "create4": 0.12}
+DISK = {"durable_create4": 0.8, "durable_create16": 1.3}
+AT_MOST = {"net_ping", "read_1B_1", "read_1B_4", "list_128x2K"}
+
+
+def check(ok, what):
+    if not ok:
+        sys.exit(f"FAILED: {what}")
+
+
+def sheaf(*args, status=0):
+    p = subprocess.run([SHEAF, *args], capture_output=True, text=True, timeout=120)
+    check(p.returncode == status, f"sheaf {' '.join(args)}: exit status {p.returncode}\n{p.stdout}{p.stderr}")
+    return p
+
+
+def servers_of(folder):
+    """Processes that serve something below this directory."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                line = f.read().split(b"\0")
+        except OSError:
+            continue
+        if os.path.basename(line[0]) == b"sheafd" and any(folder.encode() in a for a in line):
+            found.append(int(pid))
+    return found
+
+
+def nothing_left(folder):
+    check(os.listdir(folder) == [], f"left behind: {os.listdir(folder)}")
+    check(servers_of(os.path.realpath(folder)) == [], "servers still run")
+
+
+def check_rows(d):
+    check(set(d) == {"bench", "conditions", "rows", "bars"}, f"keys: {list(d)}")
+    for key in ("machine", "backend", "servers", "clients", "storage"):
+        check(key in d["conditions"], f"conditions lack {key}")
+    for r in d["rows"]:
+        for key in ("case", "unit", "median", "min", "max", "runs", "values"):
+            check(key in r, f"a row lacks {key}: {r}")
+        check(r["runs"] == len(r["values"]) == d["conditions"]["rounds"], f"runs: {r}")
+        check(r["min"] <= r["median"] <= r["max"], f"order: {r}")
+        check(r["median"] > 0, f"nothing was measured: {r}")
+        check(abs(statistics.median(r["values"]) / r["median"] - 1) < 1e-3, f"median: {r}")
+
+
+def check_bars(d, want):
+    check({n: b["need"] for n, b in d["bars"].items()} == want, f"bars: {d['bars']}, expected {want}")
+    for n, b in d["bars"].items():
+        check(set(b) == {"value", "need", "ok"}, f"bar {n}: {b}")
+        row = [r for r in d["rows"] if r["case"] == n]
+        check(len(row) == 1 and row[0]["median"] == b["value"], f"bar {n} is not the median of its row")
+        ok = b["value"] <= b["need"] if n in AT_MOST else b["value"] >= b["need"]
+        if n == "requests_per_server":
+            ok = b["value"] == b["need"]
+        check(b["ok"] == ok, f"bar {n}: {b}")
+
+
+def each_one(folder):
+    for name, bars in BARS.items():
+        d = json.loads(sheaf("bench", name, "--dir", folder, "--servers", "2", "--rounds", "1", "--json").stdout)
+        check(d["bench"] == name and d["conditions"]["servers"] == 2, "which benchmark, how many servers")
+        check_rows(d)
+        storage = MEMORY if d["conditions"]["storage"]["in_memory"] else DISK
+        check_bars(d, bars if name != "meta" else storage)
+        nothing_left(folder)
+        print(name)
+
+
+def ratio_is_of_one_round(folder):
+    d = json.loads(sheaf("bench", "contig", "--dir", folder, "--servers", "1", "--rounds", "3", "--clients", "1",
+                         "--json").stdout)
+    rows = {r["case"]: r["values"] for r in d["rows"]}
+    check(set(d["bars"]) == {"read1", "write1"}, f"bars of one client: {list(d['bars'])}")
+    for ratio, a, b in zip(rows["read1"], rows["read"], rows["raw stream"]):
+        check(abs(ratio / (a / b) - 1) < 1e-3, "a ratio is not that of its round")
+    print("ratios")
+
+
+def report(folder):
+    sheaf("bench", "latency", "--dir", folder, "--servers", "1", "--rounds", "2", "--report", "out/report")
+    names = os.listdir("out/report")
+    check({"index.html", "bench.json", "latency.svg"} <= set(names), f"report: {names}")
+    for n in names:
+        if n.endswith(".svg"):
+            xml.dom.minidom.parse(os.path.join("out/report", n))
+    with open("out/report/index.html", encoding="utf-8") as f:
+        page = f.read()
+    html.parser.HTMLParser().feed(page)
+    check("<svg" in page and not re.search(r'(src|href)="(?!#)', page), "the page is not self-contained")
+    with open("out/report/bench.json", encoding="utf-8") as f:
+        check_rows(json.load(f))
+    nothing_left(folder)
+    print("report")
+
+
+def interrupted(folder):
+    for sig in (signal.SIGINT, signal.SIGTERM):
+        p = subprocess.Popen([SHEAF, "bench", "all", "--dir", folder, "--rounds", "9"], stdout=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE, start_new_session=True)
+        end = time.monotonic() + 30
+        while not servers_of(os.path.realpath(folder)) and time.monotonic() < end:
+            time.sleep(0.02)
+        time.sleep(0.5 if sig == signal.SIGINT else 0)  # in the middle, and at the beginning
+        os.killpg(p.pid, sig)  # as a terminal does: to all of them
+        check(p.wait(30) == -sig, f"ended by {sig}: {p.returncode}, {p.stderr.read()}")
+        p.stderr.close()
+        nothing_left(folder)
+    print("interrupted")
+
+
+def running_file_system():
+    conf = "fs/sheaf.conf"
+    for first in range(21000, 31000, 97):  # somebody may have that port
+        p = subprocess.run([SHEAF, "init", "fs", "--servers", "2", "--port", str(first)], capture_output=True, text=True)
+        check(p.returncode == 0, p.stderr)
+        if subprocess.run([SHEAF, "--conf", conf, "start"], capture_output=True).returncode == 0:
+            break
+        subprocess.run([SHEAF, "--conf", conf, "stop"], capture_output=True)
+        shutil.rmtree("fs")
+    try:
+        sheaf("--conf", conf, "mkdir", "/mine")
+        for name in ("net", "meta"):
+            d = json.loads(sheaf("--conf", conf, "bench", name, "--rounds", "1", "--clients", "2", "--json").stdout)
+            check_rows(d)
+        check(sheaf("--conf", conf, "ls", "/").stdout.split() == ["mine"], "the scratch directory is still there")
+    finally:
+        subprocess.run([SHEAF, "--conf", conf, "stop"], capture_output=True)
+    sheaf("--conf", conf, "bench", "net", "--rounds", "1", status=1)
+    print("running file system")
+
+
+def usage(folder):
+    for args in (["bench"], ["bench", "nothing"], ["bench", "net", "--rounds", "0"], ["bench", "net", "--servers", "2"],
+                 ["bench", "net", "--clients", "1,x"], ["bench", "net", "--clients", ""], ["bench", "net", "lists"]):
+        p = sheaf(*args, status=2)
+        check(p.stderr.count("\n") == 1 and p.stderr.startswith("sheaf bench: "), f"{args}: {p.stderr}")
+    p = sheaf("bench", "net", "--dir", "not-there", status=1)
+    check(p.stderr.startswith("sheaf bench: not-there: "), p.stderr)
+    check(sheaf("bench", "net", "--dir", folder, "--rounds", "1", "--servers", "1").stdout.count("net_ping") == 2, "table")
+    nothing_left(folder)
+    print("usage")
+
+
+os.mkdir("place")
+usage("place")
+each_one("place")
+ratio_is_of_one_round("place")
+report("place")
+interrupted("place")
+running_file_system()

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Turns runs of `sheaf bench all` into the tables of docs/performance.md.
+
+    perf_tables.py DIR [--doc FILE]   fills what is between the markers with DIR/memory/bench.json and
+                                      DIR/disk/bench.json (what `make bench` writes)
+    perf_tables.py --index DIR        writes DIR/index.html, which links the two reports
+
+A marker is a line `<!-- NAME begin -->`; everything up to `<!-- NAME end -->` is replaced.
+"""
+import argparse
+import json
+import os
+import re
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+RUNS = (("memory", "in memory"), ("disk", "on disk"))
+SENSE = {"higher": "at least", "lower": "at most", "exact": "exactly"}
+UNITS = {"us": "µs", "1/s": "/s"}
+
+
+def number(v):
+    if v >= 1000:
+        return f"{v:,.0f}"
+    return f"{v:.{1 if v >= 100 else 2 if v >= 1 else 3}f}"
+
+
+def size(n):
+    for unit, text in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if n >= unit and n % unit == 0:
+            return f"{n // unit} {text}"
+    return f"{n} B"
+
+
+def table(head, rows):
+    yield "| " + " | ".join(head) + " |"
+    yield "|" + "|".join("---" for _ in head) + "|"
+    for r in rows:
+        yield "| " + " | ".join(r) + " |"
+
+
+def row_name(r):
+    parts = [r["case"]]
+    if "pieces" in r:
+        parts.append(f'{r["pieces"]:,} × {size(r["bytes"])}')
+    elif "bytes" in r:
+        parts.append(size(r["bytes"]))
+    if "clients" in r:
+        parts.append(f'{r["clients"]} client{"" if r["clients"] == 1 else "s"}')
+    return ", ".join(parts)
+
+
+def conditions(runs):
+    c = runs[0][1]["conditions"]
+    m = c["machine"]
+    yield (f'{m["cpu"] or m["arch"]}, {m["cores"]} cores, {m["memory_bytes"] / 2**30:.0f} GiB, Linux {m["kernel"]}; '
+           f'{c["servers"]} servers and all clients on this machine, over {c["backend"]}; {c["rounds"]} rounds; '
+           f'{c["date"][:10]}. Storage: '
+           + "; ".join(f'{name}: {r["conditions"]["storage"]["filesystem"]}' for name, r in runs) + ".")
+
+
+def bars(runs):
+    names = []
+    for _, r in runs:
+        names += [n for n in r["bars"] if n not in names]
+    rows = []
+    for n in names:
+        need, cells = "", []
+        for _, r in runs:
+            bar = r["bars"].get(n)
+            row = next((x for x in r["rows"] if x["case"] == n), None)
+            if not bar or not row:
+                cells.append("–")
+                continue
+            need = f'{SENSE[row["better"]]} {bar["need"]:g}'
+            mark = "" if bar["ok"] else " ✗"
+            cells.append(f'{number(bar["value"])} ({number(row["min"])} – {number(row["max"])}){mark}')
+        rows.append([f"`{n}`", need] + cells)
+    yield from table(["figure", "needed"] + [name for name, _ in runs], rows)
+
+
+def figures(runs):
+    """One table a benchmark: what was measured, not what was derived."""
+    first = runs[0][1]["rows"]
+    for bench in dict.fromkeys(r["bench"] for r in first):
+        yield f"**{bench}**"
+        yield ""
+        keys = dict.fromkeys((row_name(r), r["unit"]) for _, run in runs for r in run["rows"]
+                             if r["bench"] == bench and "of" not in r)
+        rows = []
+        for key in keys:
+            cells = []
+            for _, run in runs:
+                r = next((x for x in run["rows"] if x["bench"] == bench and (row_name(x), x["unit"]) == key), None)
+                cells.append(number(r["median"]) if r else "–")
+            rows.append([key[0]] + cells + [UNITS.get(key[1], key[1])])
+        yield from table(["case"] + [name for name, _ in runs] + ["unit"], rows)
+        yield ""
+
+
+def replace(text, name, lines):
+    body = "\n".join(lines).strip("\n")
+    new, n = re.subn(rf"(<!-- {name} begin -->\n).*?(<!-- {name} end -->)",
+                     lambda m: f"{m.group(1)}\n{body}\n\n{m.group(2)}", text, flags=re.S)
+    if n != 1:
+        sys.exit(f"perf_tables.py: the markers of '{name}' are missing")
+    return new
+
+
+def write_index(folder):
+    links = "".join(f'<li><a href="{run}/index.html">Storage {name}</a></li>\n' for run, name in RUNS
+                    if os.path.exists(os.path.join(folder, run, "index.html")))
+    path = os.path.join(folder, "index.html")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
+                '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+                "<title>Sheaf benchmarks</title>\n<style>body{font:18px/1.6 system-ui,sans-serif;"
+                "max-width:40rem;margin:1rem auto;padding:0 1rem}</style></head>\n"
+                f"<body><h1>Sheaf benchmarks</h1>\n<ul>\n{links}</ul></body></html>\n")
+    print(f"the reports are linked from {path}")
+
+
+def main():
+    ap = argparse.ArgumentParser(description="benchmark runs -> markdown tables")
+    ap.add_argument("dir", help="folder with memory/bench.json and disk/bench.json")
+    ap.add_argument("--doc", default=os.path.join(ROOT, "docs", "performance.md"))
+    ap.add_argument("--index", action="store_true", help="write DIR/index.html instead")
+    args = ap.parse_args()
+    if args.index:
+        return write_index(args.dir)
+    runs = []
+    for run, name in RUNS:
+        path = os.path.join(args.dir, run, "bench.json")
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as f:
+                runs.append((name, json.load(f)))
+    if not runs:
+        sys.exit(f"perf_tables.py: no bench.json below {args.dir}; run make bench")
+    with open(args.doc, encoding="utf-8") as f:
+        text = f.read()
+    for name, lines in (("conditions", conditions), ("bars", bars), ("figures", figures)):
+        text = replace(text, name, lines(runs))
+    with open(args.doc, "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+if __name__ == "__main__":
+    main()
