@@ -34,8 +34,9 @@ up: deps
 down:
 	@tools/down.sh "$(DIR)"
 
+# Both compilers: no warnings, and the simulation runs the same with either.
 check: deps-check
-	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory build clang
 	@python3 tools/run_tests.py --build $(BUILD) $(TEST_FLAGS)
 
 asan tsan: deps-check

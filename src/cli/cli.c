@@ -11,8 +11,10 @@
 #include "cli/commands.h"
 
 static const struct cli_command *const commands[] = {
-	&cmd_init, &cmd_start, &cmd_stop, &cmd_status, &cmd_ls,	      &cmd_cp,	      &cmd_cat,
-	&cmd_rm,   &cmd_mkdir, &cmd_mv,	  &cmd_stat,   &cmd_requests, &cmd_selfcheck, &cmd_bench,
+	&cmd_init,     &cmd_start,    &cmd_stop,     &cmd_status,    &cmd_df,
+	&cmd_ls,       &cmd_cp,	      &cmd_cat,	     &cmd_rm,	     &cmd_mkdir,
+	&cmd_mv,       &cmd_ln,	      &cmd_stat,     &cmd_chmod,     &cmd_chown,
+	&cmd_getfattr, &cmd_setfattr, &cmd_requests, &cmd_selfcheck, &cmd_bench,
 };
 
 volatile sig_atomic_t cli_signal;

@@ -54,6 +54,12 @@ const char *cli_basename(const char *path);
 /* `path` is `dir` or lies beneath it; both as cli_inside_path() makes them. */
 bool cli_beneath(const char *dir, const char *path);
 
+/* ---------------------------------------------------------------- modes.c */
+
+/* What a mode of chmod ("644", "u+x,g-w", "a=rX") makes of `old`, whose type matters for X. Where it does not say
+ * for whom, `mask` is the umask. -EINVAL. */
+int cli_mode_parse(const char *text, mode_t old, mode_t mask, mode_t *out);
+
 /* ---------------------------------------------------------------- format.c: text for people */
 
 void cli_mode_string(char out[11], mode_t mode); /* "drwxr-xr-x" */
@@ -123,6 +129,9 @@ void cli_catch_signals(void);
 
 uint64_t cli_now(void); /* monotonic ns */
 
+/* Asks all servers at once (cmd_status.c); those that do not answer are not up. */
+void cli_servers_ask(struct sheaf *fs, struct sheaf_server *s, int n);
+
 /* ---------------------------------------------------------------- listing.c: names in a directory */
 
 struct cli_name {
@@ -139,6 +148,13 @@ int cli_names_host(const char *path, struct cli_names *out);
 void cli_names_free(struct cli_names *n);
 /* 1 a directory, 0 not or not there, -errno */
 int cli_is_dir(struct cli *c, const char *path);
+/* Calls fn for what `arg` means (a symbolic link is followed, without recursion) and, with recursion, for all
+ * beneath it, directories before what they hold; links are not followed there. Returns the exit status. */
+int cli_each(struct cli *c, const char *arg, bool recursive,
+	     int (*fn)(struct cli *c, const char *path, const struct stat *st, void *arg),
+	     void *fn_arg);
+/* Where a symbolic link inside points, as text; -errno. */
+int cli_read_link(struct cli *c, const char *path, char out[CLI_PATH_MAX]);
 
 /* ---------------------------------------------------------------- stream.c: moving bytes */
 

@@ -12,6 +12,8 @@
 
 enum { OPT_RECURSIVE };
 
+#define LINKS_MAX 40 /* in a row, as the servers have it */
+
 struct place {
 	bool inside;
 	char path[CLI_PATH_MAX];
@@ -79,6 +81,33 @@ static int place_stat(struct job *j, const struct place *p, struct stat *st)
 	if (p->inside)
 		return sheaf_stat(j->c->fs, p->path, st);
 	return stat(p->path, st) < 0 ? -errno : 0;
+}
+
+static int place_lstat(struct job *j, const struct place *p, struct stat *st)
+{
+	if (p->inside)
+		return sheaf_lstat(j->c->fs, p->path, st);
+	return lstat(p->path, st) < 0 ? -errno : 0;
+}
+
+static int place_readlink(struct job *j, const struct place *p, char out[CLI_PATH_MAX])
+{
+	ssize_t n;
+
+	if (p->inside)
+		return cli_read_link(j->c, p->path, out);
+	n = readlink(p->path, out, CLI_PATH_MAX - 1);
+	if (n < 0)
+		return -errno;
+	out[n] = 0;
+	return 0;
+}
+
+static int place_symlink(struct job *j, const char *target, const struct place *p)
+{
+	if (p->inside)
+		return sheaf_symlink(j->c->fs, target, p->path);
+	return symlink(target, p->path) < 0 ? -errno : 0;
 }
 
 static int place_mkdir(struct job *j, const struct place *p, mode_t mode)
@@ -202,13 +231,39 @@ static int copy_straight(struct job *j, const struct place *src, struct cli_stre
 	return r;
 }
 
-/* A symbolic link on the host stays one: what it points to is replaced. */
-static void resolve_link(struct place *dst)
+/* Where a link inside points, from the directory it is in. Its ".." are left to the servers. */
+static int step_link(struct job *j, struct place *dst)
+{
+	char target[CLI_PATH_MAX], dir[CLI_PATH_MAX];
+	int r = cli_read_link(j->c, dst->path, target);
+
+	if (r)
+		return r;
+	strcpy(dir, dst->path);
+	*(strrchr(dir, '/') + 1) = 0;
+	return cli_join(dst->path, target[0] == '/' ? "" : dir, target + (target[0] == '/'));
+}
+
+/* A symbolic link stays one: what it points to is replaced. */
+static int resolve_link(struct job *j, struct place *dst)
 {
 	char real[PATH_MAX];
+	struct stat st;
+	int r = 0;
 
-	if (!dst->inside && realpath(dst->path, real))
-		snprintf(dst->path, sizeof(dst->path), "%s", real);
+	if (!dst->inside) {
+		if (realpath(dst->path, real))
+			snprintf(dst->path, sizeof(dst->path), "%s", real);
+		return 0;
+	}
+	for (int i = 0; i < LINKS_MAX && !r; i++) {
+		r = sheaf_lstat(j->c->fs, dst->path, &st);
+		if (!r && !S_ISLNK(st.st_mode))
+			return 0;
+		if (!r)
+			r = step_link(j, dst);
+	}
+	return r ? r : -ELOOP;
 }
 
 static int copy_file(struct job *j, const struct place *src, const struct stat *st,
@@ -234,14 +289,39 @@ static int copy_file(struct job *j, const struct place *src, const struct stat *
 		r = copy_straight(j, src, &from, st, dst, &source);
 	} else {
 		source = false;
-		if (there)
-			resolve_link(dst);
-		r = temp_beside(j, dst, &temp);
+		r = there ? resolve_link(j, dst) : 0;
+		if (!r)
+			r = temp_beside(j, dst, &temp);
 		if (!r)
 			r = copy_to_temp(j, src, &from, st, &temp, dst, &source);
 	}
 	place_close(&from);
 	return r ? place_fail(j, source ? src : dst, r) : CLI_OK;
+}
+
+/* A symbolic link as it is, under a temporary name first. */
+static int copy_link(struct job *j, const struct place *src, const struct place *dst)
+{
+	char target[CLI_PATH_MAX];
+	struct place temp;
+	struct stat old;
+	int r = place_readlink(j, src, target);
+
+	if (r)
+		return place_fail(j, src, r);
+	r = place_lstat(j, dst, &old);
+	if (r == 0 && S_ISDIR(old.st_mode))
+		r = -EISDIR;
+	else if (r == 0 || r == -ENOENT)
+		r = temp_beside(j, dst, &temp);
+	if (!r)
+		r = place_symlink(j, target, &temp);
+	if (!r) {
+		r = place_rename(j, &temp, dst);
+		if (r)
+			place_remove(j, &temp);
+	}
+	return r ? place_fail(j, dst, r) : CLI_OK;
 }
 
 /* ---- trees ---- */
@@ -296,27 +376,20 @@ static int copy_dir(struct job *j, const struct place *src, const struct stat *s
 	return status;
 }
 
-static bool is_link_to_dir(const struct place *p, const struct stat *st)
-{
-	struct stat l;
-
-	return !p->inside && S_ISDIR(st->st_mode) && lstat(p->path, &l) == 0 && S_ISLNK(l.st_mode);
-}
-
-/* top: named on the command line. */
+/* top: named on the command line. Symbolic links are copied as such with -r and followed without. */
 static int copy_any(struct job *j, const struct place *src, struct place *dst, bool top)
 {
 	struct stat st;
-	int r = place_stat(j, src, &st);
+	int r = j->c->opt[OPT_RECURSIVE] ? place_lstat(j, src, &st) : place_stat(j, src, &st);
 
 	if (r)
 		return place_fail(j, src, r);
+	if (S_ISLNK(st.st_mode))
+		return copy_link(j, src, dst);
 	if (S_ISDIR(st.st_mode) && !j->c->opt[OPT_RECURSIVE])
 		return cli_error(j->c,
 				 "%s: it is a directory; 'sheaf cp -r' copies it and all it holds",
 				 src->shown);
-	if (!top && is_link_to_dir(src, &st))
-		return cli_error(j->c, "%s: skipped, a symbolic link to a directory", src->shown);
 	if (S_ISDIR(st.st_mode))
 		return copy_dir(j, src, &st, dst);
 	if (!top && !S_ISREG(st.st_mode))
@@ -420,5 +493,6 @@ const struct cli_command cmd_cp = {
 	.more = "sheaf:/path is inside the file system, anything else is outside:\n"
 		"  sheaf cp -r results sheaf:/results\n"
 		"  sheaf cp sheaf:/results/a.dat .\n"
-		"Files appear complete or not at all; modes are kept; symbolic links are followed to files.\n",
+		"Files appear complete or not at all; modes are kept. Symbolic links are copied as links with -r and\n"
+		"followed without.\n",
 };

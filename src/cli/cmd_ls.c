@@ -39,9 +39,11 @@ static void measure(struct widths *w, const struct stat *st)
 	w->size = MAX(w->size, snprintf(num, sizeof(num), "%lld", (long long)st->st_size));
 }
 
-static void put_long(const struct widths *w, const struct stat *st, const char *name)
+/* path: of `name`, for where a symbolic link points */
+static void put_long(struct cli *c, const struct widths *w, const struct stat *st, const char *path,
+		     const char *name)
 {
-	char mode[11], user[64], group[64], date[64];
+	char mode[11], user[64], group[64], date[64], target[CLI_PATH_MAX];
 
 	cli_mode_string(mode, st->st_mode);
 	owner_names(st, user, group, sizeof(user));
@@ -49,6 +51,10 @@ static void put_long(const struct widths *w, const struct stat *st, const char *
 	printf("%s %*lu %-*s %-*s %*lld %s ", mode, w->links, (unsigned long)st->st_nlink, w->user,
 	       user, w->group, group, w->size, (long long)st->st_size, date);
 	cli_put_name(stdout, name);
+	if (S_ISLNK(st->st_mode) && cli_read_link(c, path, target) == 0) {
+		fputs(" -> ", stdout);
+		cli_put_name(stdout, target);
+	}
 	putchar('\n');
 }
 
@@ -62,7 +68,7 @@ static int stat_all(struct cli *c, const char *dir, const struct cli_names *name
 		int r = cli_join(path, dir, names->v[i].name);
 
 		if (!r)
-			r = sheaf_stat(c->fs, path, &st[i]);
+			r = sheaf_lstat(c->fs, path, &st[i]);
 		if (r)
 			st[i].st_mode = 0;
 		if (r && r != -ENOENT)
@@ -74,6 +80,7 @@ static int stat_all(struct cli *c, const char *dir, const struct cli_names *name
 static int list_long(struct cli *c, const char *dir, const struct cli_names *names)
 {
 	struct stat *st = calloc(names->n + 1, sizeof(*st));
+	char path[CLI_PATH_MAX];
 	struct widths w = { 0 };
 	int status;
 
@@ -84,8 +91,8 @@ static int list_long(struct cli *c, const char *dir, const struct cli_names *nam
 		if (st[i].st_mode)
 			measure(&w, &st[i]);
 	for (size_t i = 0; i < names->n; i++)
-		if (st[i].st_mode)
-			put_long(&w, &st[i], names->v[i].name);
+		if (st[i].st_mode && cli_join(path, dir, names->v[i].name) == 0)
+			put_long(c, &w, &st[i], path, names->v[i].name);
 	free(st);
 	return status;
 }
@@ -132,8 +139,10 @@ static int list_one(struct cli *c, const char *path, bool heading, bool *first)
 {
 	struct widths w = { 0 };
 	struct stat st;
-	int r = sheaf_stat(c->fs, path, &st);
+	int r = c->opt[OPT_LONG] ? -ENOENT : sheaf_stat(c->fs, path, &st);
 
+	if (r == -ENOENT || r == -ELOOP) /* a link that points nowhere is there, too */
+		r = sheaf_lstat(c->fs, path, &st);
 	if (r)
 		return cli_fail(c, path, r);
 	if (S_ISDIR(st.st_mode))
@@ -141,7 +150,7 @@ static int list_one(struct cli *c, const char *path, bool heading, bool *first)
 	*first = false;
 	if (c->opt[OPT_LONG]) {
 		measure(&w, &st);
-		put_long(&w, &st, path);
+		put_long(c, &w, &st, path, path);
 	} else {
 		cli_put_name(stdout, path);
 		putchar('\n');

@@ -36,14 +36,17 @@ static int remove_tree(struct cli *c, const char *path)
 
 static int remove_one(struct cli *c, const char *path)
 {
+	struct stat st = { 0 };
+	bool dir;
 	int r;
 
 	if (strcmp(path, "/") == 0)
 		return cli_error(c, "/: the root cannot be removed; name what is in it");
-	r = cli_is_dir(c, path);
-	if (r > 0 && c->opt[OPT_RECURSIVE])
+	r = sheaf_lstat(c->fs, path, &st); /* a symbolic link goes, not what it points to */
+	dir = !r && S_ISDIR(st.st_mode);
+	if (dir && c->opt[OPT_RECURSIVE])
 		return remove_tree(c, path);
-	if (r > 0)
+	if (dir)
 		return cli_error(c,
 				 "%s: it is a directory; 'sheaf rm -r' removes it and all it holds",
 				 path);

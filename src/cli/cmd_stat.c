@@ -6,7 +6,7 @@
 
 enum { OPT_JSON };
 
-static struct json_object *stat_json(const char *path, const struct stat *st)
+static struct json_object *stat_json(const char *path, const struct stat *st, const char *target)
 {
 	struct json_object *o = json_object_new_object();
 	char mode[16];
@@ -14,6 +14,8 @@ static struct json_object *stat_json(const char *path, const struct stat *st)
 	snprintf(mode, sizeof(mode), "%04o", st->st_mode & 07777);
 	json_object_object_add(o, "path", json_object_new_string(path));
 	json_object_object_add(o, "type", json_object_new_string(cli_type_name(st->st_mode)));
+	if (target[0])
+		json_object_object_add(o, "target", json_object_new_string(target));
 	json_object_object_add(o, "mode", json_object_new_string(mode));
 	json_object_object_add(o, "ino", json_object_new_uint64(st->st_ino));
 	json_object_object_add(o, "nlink", json_object_new_uint64(st->st_nlink));
@@ -45,7 +47,7 @@ static void put_time(const char *label, const struct timespec *t)
 	printf("%9s: %s.%09ld %s\n", label, date, t->tv_nsec, zone);
 }
 
-static void stat_text(const char *path, const struct stat *st)
+static void stat_text(const char *path, const struct stat *st, const char *target)
 {
 	char mode[11], size[32];
 
@@ -53,6 +55,10 @@ static void stat_text(const char *path, const struct stat *st)
 	format_size(size, sizeof(size), (uint64_t)st->st_size);
 	printf("%9s: ", "path");
 	cli_put_name(stdout, path);
+	if (target[0]) {
+		fputs(" -> ", stdout);
+		cli_put_name(stdout, target);
+	}
 	printf("\n%9s: %s\n", "type", cli_type_name(st->st_mode));
 	printf("%9s: %lld (%s)\n", "size", (long long)st->st_size, size);
 	printf("%9s: %04o (%s)\n", "mode", st->st_mode & 07777, mode);
@@ -66,20 +72,22 @@ static void stat_text(const char *path, const struct stat *st)
 
 static int stat_one(struct cli *c, const char *arg)
 {
-	char path[CLI_PATH_MAX];
+	char path[CLI_PATH_MAX], target[CLI_PATH_MAX] = "";
 	struct json_object *o;
 	struct stat st;
 	int r = cli_inside_path(arg, path);
 
 	if (!r)
-		r = sheaf_stat(c->fs, path, &st);
+		r = sheaf_lstat(c->fs, path, &st);
+	if (!r && S_ISLNK(st.st_mode))
+		r = cli_read_link(c, path, target);
 	if (r)
 		return cli_fail(c, arg, r);
 	if (!c->opt[OPT_JSON]) {
-		stat_text(path, &st);
+		stat_text(path, &st, target);
 		return CLI_OK;
 	}
-	o = stat_json(path, &st);
+	o = stat_json(path, &st, target);
 	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN |
 						       JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(o);

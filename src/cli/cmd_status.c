@@ -29,7 +29,7 @@ static void *ask(void *arg)
 	return NULL;
 }
 
-static void ask_all(struct sheaf *fs, struct sheaf_server *s, int n)
+void cli_servers_ask(struct sheaf *fs, struct sheaf_server *s, int n)
 {
 	struct question q[BATCH];
 
@@ -203,7 +203,7 @@ static int run_status(struct cli *c)
 		status = cli_error(c, "out of memory");
 		n = 0;
 	} else if (c->fs) {
-		ask_all(c->fs, s, n);
+		cli_servers_ask(c->fs, s, n);
 	}
 	status = show(c, s, n, conf ? conf->path : path, status);
 	free(s);

@@ -96,3 +96,57 @@ int cli_is_dir(struct cli *c, const char *path)
 		return 0;
 	return r ? r : S_ISDIR(st.st_mode);
 }
+
+int cli_read_link(struct cli *c, const char *path, char out[CLI_PATH_MAX])
+{
+	ssize_t n = sheaf_readlink(c->fs, path, out, CLI_PATH_MAX - 1);
+
+	if (n < 0)
+		return (int)n;
+	out[n] = 0;
+	return 0;
+}
+
+/* ---- trees ---- */
+
+typedef int each_fn(struct cli *c, const char *path, const struct stat *st, void *arg);
+
+static int each_below(struct cli *c, const char *path, each_fn *fn, void *arg)
+{
+	char child[CLI_PATH_MAX];
+	struct cli_names names;
+	struct stat st;
+	int status = CLI_OK, r = cli_names_inside(c, path, &names);
+
+	if (r)
+		status = cli_fail(c, path, r);
+	for (size_t i = 0; !r && i < names.n && !c->lost && !cli_signal; i++) {
+		int r2 = cli_join(child, path, names.v[i].name);
+
+		if (!r2)
+			r2 = sheaf_lstat(c->fs, child, &st);
+		if (r2 == -ENOENT) /* gone meanwhile */
+			continue;
+		status |= r2 ? cli_fail(c, child, r2) : fn(c, child, &st, arg);
+		if (!r2 && S_ISDIR(st.st_mode))
+			status |= each_below(c, child, fn, arg);
+	}
+	cli_names_free(&names);
+	return status;
+}
+
+int cli_each(struct cli *c, const char *arg, bool recursive, each_fn *fn, void *fn_arg)
+{
+	char path[CLI_PATH_MAX];
+	struct stat st;
+	int status, r = cli_inside_path(arg, path);
+
+	if (!r)
+		r = recursive ? sheaf_lstat(c->fs, path, &st) : sheaf_stat(c->fs, path, &st);
+	if (r)
+		return cli_fail(c, arg, r);
+	status = fn(c, path, &st, fn_arg);
+	if (recursive && S_ISDIR(st.st_mode))
+		status |= each_below(c, path, fn, fn_arg);
+	return status;
+}

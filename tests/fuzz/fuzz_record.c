@@ -32,7 +32,7 @@ static void write_seed(const char *to, const char *name, struct wire_record *r)
 /* One valid record of each kind, and some on a slot. */
 static void write_corpus(const char *to)
 {
-	for (uint32_t kind = REC_CREATE; kind <= REC_MAP; kind++) {
+	for (uint32_t kind = REC_CREATE; kind <= REC_REMOVEXATTR; kind++) {
 		struct wire_record r = rec_name(&f, kind, dir, kind == REC_RMDIR ? "sub" : "file");
 		char name[32];
 
@@ -43,8 +43,13 @@ static void write_corpus(const char *to)
 		r.obj_gen = 1;
 		r.which = SET_MODE | SET_MTIME;
 		r.data = wire_text("blob");
-		if (kind == REC_CREATE || kind == REC_MKDIR)
+		if (kind == REC_CREATE || kind == REC_MKDIR || kind == REC_LINK ||
+		    kind == REC_SYMLINK)
 			r.name = wire_text("new");
+		if (kind == REC_SYMLINK)
+			r.new_ino = meta_new_ino(f.m);
+		if (kind == REC_SETXATTR || kind == REC_REMOVEXATTR)
+			r.name = wire_text("user.a");
 		snprintf(name, sizeof(name), "%s", wire_rec_kind_name(kind));
 		write_seed(to, name, &r);
 		r.session = 7;
@@ -73,6 +78,10 @@ static void start(void)
 	r.slot = 1;
 	r.sequence = 1;
 	CHECK_EQ(fake_apply(&f, &r).epoch, 2);
+	r = rec_on(&f, REC_SETXATTR, file);
+	r.name = wire_text("user.a");
+	r.data = wire_text("value");
+	CHECK_EQ(fake_apply(&f, &r).status, 0);
 	if (getenv("SHEAF_WRITE_CORPUS"))
 		write_corpus(getenv("SHEAF_WRITE_CORPUS"));
 }

@@ -391,6 +391,9 @@ static void help(const struct request *r, uint32_t unit, unsigned twist)
 	struct wire_dir_entry entry = { 3, { 5, 1 }, S_IFREG, wire_text("name") };
 	struct wire_readdir_res readdir_ = { 1, &entry, true };
 	struct wire_attr_res attr = { at };
+	struct wire_readlink_res link = { wire_text("a/b") };
+	struct wire_xattr_res xattr = { 5, wire_text("value") };
+	struct wire_status_res status = { .space_total = 10, .space_avail = 5 };
 	struct wire_void_res none = { 0 };
 	struct xdr x;
 
@@ -423,6 +426,18 @@ static void help(const struct request *r, uint32_t unit, unsigned twist)
 	case OP_READDIR:
 		xdr_wire_readdir_res(&x, &readdir_);
 		break;
+	case OP_READLINK:
+		xdr_wire_readlink_res(&x, &link);
+		break;
+	case OP_GETXATTR:
+	case OP_LISTXATTR:
+		xdr_wire_xattr_res(&x, &xattr);
+		break;
+	case OP_STATUS:
+		xdr_wire_status_res(&x, &status);
+		break;
+	case OP_LINK:
+	case OP_SYMLINK:
 	case OP_LOOKUP:
 	case OP_SETATTR:
 	case OP_MKDIR:
@@ -489,6 +504,40 @@ static void start_transfer(struct op_state *o, bool write, unsigned big)
 		client_read(o->cop, g.file, o->mem, 3, o->ext, 3);
 }
 
+/* What came later, in the upper half of the numbers, so that old inputs keep their meaning. */
+static bool start_later_op(struct cop *c, unsigned what)
+{
+	static const struct sheaf_handle root = { 1, 1 }, h = { 5, 1 };
+
+	if (!(what & 0x80))
+		return false;
+	switch (what % 16) {
+	case 9:
+		client_readlink(c, root, "a/l");
+		return true;
+	case 10:
+		client_listxattr(c, h, 100);
+		return true;
+	case 11:
+		client_getxattr(c, h, "user.a", 100);
+		return true;
+	case 12:
+		client_setxattr(c, h, "user.a", "value", 5, 0);
+		return true;
+	case 13:
+		client_statfs(c);
+		return true;
+	case 14:
+		client_symlink(c, "/a/b", root, "l");
+		return true;
+	case 15:
+		client_link(c, h, root, "a/b");
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void start_op(unsigned what)
 {
 	static const struct sheaf_handle root = { 1, 1 };
@@ -504,6 +553,8 @@ static void start_op(unsigned what)
 	assert(o->cop);
 	o->cop->done = op_done;
 	o->cop->user = o;
+	if (start_later_op(o->cop, what))
+		return;
 	switch (what % 16) {
 	case 0:
 	case 1:
@@ -748,6 +799,24 @@ static void write_corpus(void)
 			     beyond[] = { 0x80, 0, 0, 9, 9, 0, 0 };
 	char name[32];
 
+	for (uint8_t what = 128 + 9; what; what++) { /* refused, referred, answered */
+		static const uint8_t refer[] =
+			"\0\0\102"
+			"\0\0\0\0\0\0\0\1\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\3xyz";
+		struct seed s = opened();
+
+		if (what % 16 < 9)
+			continue;
+		add(&s, S_START, &what, 1);
+		add(&s, S_HELPFUL, "\1", 1);
+		add(&s, S_START, &what, 1);
+		add(&s, S_STATUS, refer, sizeof(refer)); /* its NUL is the padding */
+		add(&s, S_HELPFUL, "\1", 1);
+		snprintf(name, sizeof(name), "later%u", what % 16);
+		write_seed(name, &s);
+		if (what >= 128 + 15)
+			break;
+	}
 	for (uint8_t what = 0; what < 16; what++) {
 		struct seed s = opened();
 

@@ -76,7 +76,10 @@ static void fresh_link(int i, uint32_t role)
 static void start(void)
 {
 	struct wire_mkdir_args mk = { pipe_place("d"), 0755 };
+	struct wire_symlink_args ln;
+	struct wire_setxattr_args xa;
 	struct wire_attr_res made;
+	struct wire_void_res none;
 	struct arena a;
 
 	log_set_level(LOG_ERROR);
@@ -98,6 +101,14 @@ static void start(void)
 			 0);
 		files[i] = (struct wire_handle){ r.at.ino, r.at.gen };
 	}
+	ln = (struct wire_symlink_args){ pipe_place("d/link"), wire_text("../d") };
+	CHECK_EQ(pipe_do(&w, links[0], OP_SYMLINK, XDR_ANY(xdr_wire_symlink_args), &ln,
+			 XDR_ANY(xdr_wire_attr_res), &made, NULL),
+		 0);
+	xa = (struct wire_setxattr_args){ files[1], wire_text("user.a"), wire_text("a"), 0 };
+	CHECK_EQ(pipe_do(&w, links[0], OP_SETXATTR, XDR_ANY(xdr_wire_setxattr_args), &xa,
+			 XDR_ANY(xdr_wire_void_res), &none, NULL),
+		 0);
 	arena_destroy(&a);
 	running = true;
 }
@@ -376,6 +387,16 @@ static void write_corpus(void)
 	struct wire_readdir_args readdir_ = { { META_ROOT_INO, META_ROOT_GEN }, 0, 100 };
 	struct wire_rename_args rename_ = { root, fresh, 0 };
 	struct wire_truncate_args truncate_ = { files[1], 1000 };
+	struct wire_link_args link_ = { files[1], fresh };
+	struct wire_symlink_args symlink_ = { fresh, wire_text("../d/f1") };
+	struct wire_readlink_args readlink_ = { pipe_place("d/link") };
+	struct wire_lookup_args through = {
+		{ { META_ROOT_INO, META_ROOT_GEN }, wire_text("d/link/f2"), true }
+	};
+	struct wire_getxattr_args getxattr_ = { files[1], wire_text("user.a"), 100 };
+	struct wire_listxattr_args listxattr_ = { files[1], 100 };
+	struct wire_setxattr_args setxattr_ = { files[1], wire_text("user.b"), wire_text("b"), 0 };
+	struct wire_removexattr_args removexattr_ = { files[1], wire_text("user.a") };
 	struct wire_reclaim_args reclaim = { files[1], 12, 3 };
 	struct wire_read_args read_ = { cap, 3, list, mem };
 	struct wire_write_args write_ = { cap, 3, list, mem, { 0, NULL } };
@@ -411,6 +432,15 @@ static void write_corpus(void)
 		{ "readdir", OP_READDIR, XDR_ANY(xdr_wire_readdir_args), &readdir_, 0 },
 		{ "rename", OP_RENAME, XDR_ANY(xdr_wire_rename_args), &rename_, 0 },
 		{ "truncate", OP_TRUNCATE, XDR_ANY(xdr_wire_truncate_args), &truncate_, 0 },
+		{ "link", OP_LINK, XDR_ANY(xdr_wire_link_args), &link_, 0 },
+		{ "symlink", OP_SYMLINK, XDR_ANY(xdr_wire_symlink_args), &symlink_, 0 },
+		{ "readlink", OP_READLINK, XDR_ANY(xdr_wire_readlink_args), &readlink_, 0 },
+		{ "through", OP_LOOKUP, XDR_ANY(xdr_wire_lookup_args), &through, 0 },
+		{ "getxattr", OP_GETXATTR, XDR_ANY(xdr_wire_getxattr_args), &getxattr_, 0 },
+		{ "listxattr", OP_LISTXATTR, XDR_ANY(xdr_wire_listxattr_args), &listxattr_, 0 },
+		{ "setxattr", OP_SETXATTR, XDR_ANY(xdr_wire_setxattr_args), &setxattr_, 0 },
+		{ "removexattr", OP_REMOVEXATTR, XDR_ANY(xdr_wire_removexattr_args), &removexattr_,
+		  0 },
 		{ "reclaim", OP_RECLAIM, XDR_ANY(xdr_wire_reclaim_args), &reclaim, 0 },
 		{ "read", OP_READ, XDR_ANY(xdr_wire_read_args), &read_, 0 },
 		{ "write", OP_WRITE, XDR_ANY(xdr_wire_write_args), &write_, 0 },

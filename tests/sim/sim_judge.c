@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/xattr.h>
 
 #include "sim_priv.h"
 #include "sim_world.h"
@@ -13,9 +14,11 @@
 #define REST_NS (10 * NSEC_PER_SEC) /* after an error of the network */
 #define POISON 0xa5
 
-const char *const do_names[] = { "open",    "close", "read",	"write",  "fsync", "truncate",
-				 "stat",    "fstat", "unlink",	"rename", "mkdir", "rmdir",
-				 "readdir", "chmod", "utimens", "bye" };
+const char *const do_names[] = { "open",	"close",   "read",     "write",	   "fsync",
+				 "truncate",	"stat",	   "fstat",    "unlink",   "rename",
+				 "mkdir",	"rmdir",   "readdir",  "chmod",	   "utimens",
+				 "link",	"symlink", "readlink", "setxattr", "getxattr",
+				 "removexattr", "bye" };
 
 static const struct sheaf_handle root = { 1, 1 };
 static const struct sheaf_cred root_cred = { 0 };
@@ -28,10 +31,14 @@ void op_path(char out[48], const struct actor *a, int dir, int name)
 		snprintf(out, 48, "shared");
 	else if (dir == DIR_SHARED && name == NAME_DATA)
 		snprintf(out, 48, "shared/data");
+	else if (dir == DIR_SHARED && name == NAME_LINK)
+		snprintf(out, 48, "shared/c%u_l", a->id);
 	else if (dir == DIR_SHARED)
 		snprintf(out, 48, "shared/c%u_f%d", a->id, name);
 	else if (name < 0)
 		snprintf(out, 48, "c%u%s", a->id, below[dir]);
+	else if (name == NAME_LINK)
+		snprintf(out, 48, "c%u%s/l", a->id, below[dir]);
 	else
 		snprintf(out, 48, "c%u%s/f%d", a->id, below[dir], name);
 }
@@ -43,7 +50,24 @@ static bool empty(const struct mdir *d)
 	for (int i = 0; i < N_NAMES; i++)
 		if (d->files[i])
 			return false;
-	return true;
+	return !d->link;
+}
+
+/* How many names a file has; all are its client's. */
+static uint32_t names_of(const struct actor *a, const struct mfile *f)
+{
+	uint32_t n = 0;
+
+	for (int d = 0; d < N_DIRS; d++)
+		for (int i = 0; i <= N_NAMES; i++)
+			n += a->dirs[d].files[i] == f;
+	return n;
+}
+
+static void link_text(const struct op *op, int link, char out[LINK_TEXT])
+{
+	out[0] = '/';
+	op_path(out + 1, op->a, (link - 1) / N_NAMES, (link - 1) % N_NAMES);
 }
 
 static int expect_open(const struct op *op)
@@ -89,12 +113,43 @@ static int expect_rename(const struct op *op)
 	return op->flags && to->files[op->name2] ? -EEXIST : 0;
 }
 
+static int expect_xattr(const struct op *op)
+{
+	const struct mfile *f = op->f;
+
+	if (f->xattr_unsure)
+		return 0;
+	if (op->kind == DO_SETXATTR)
+		return f->xattr && op->flags == XATTR_CREATE   ? -EEXIST :
+		       !f->xattr && op->flags == XATTR_REPLACE ? -ENODATA :
+								 0;
+	return f->xattr ? 0 : -ENODATA;
+}
+
+static bool is_there(const struct op *op)
+{
+	const struct mdir *d = &op->a->dirs[op->dir];
+
+	if (op->name < 0 || !d->there)
+		return d->there;
+	return op->name == NAME_LINK ? d->link : d->files[op->name] != NULL;
+}
+
 static int expect_of(const struct op *op)
 {
 	const struct mdir *d = &op->a->dirs[op->dir];
-	bool there = op->name < 0 ? d->there : d->there && d->files[op->name];
+	bool there = is_there(op);
 
 	switch (op->kind) {
+	case DO_LINK:
+	case DO_SYMLINK:
+		return !d->there ? -ENOENT : there ? -EEXIST : 0;
+	case DO_READLINK:
+		return there ? 0 : -ENOENT;
+	case DO_SETXATTR:
+	case DO_GETXATTR:
+	case DO_REMOVEXATTR:
+		return expect_xattr(op);
 	case DO_OPEN:
 		return expect_open(op);
 	case DO_STAT:
@@ -119,13 +174,15 @@ static int expect_of(const struct op *op)
 static bool on_names(enum do_kind k)
 {
 	return k == DO_OPEN || k == DO_UNLINK || k == DO_RENAME || k == DO_MKDIR || k == DO_RMDIR ||
-	       k == DO_READDIR;
+	       k == DO_READDIR || k == DO_LINK || k == DO_SYMLINK;
 }
 
 /* These too wait for each other, as what they look at must not go away. */
 static bool serial(enum do_kind k)
 {
-	return on_names(k) || k == DO_STAT || k == DO_CHMOD || k == DO_UTIMENS || k == DO_TRUNCATE;
+	return on_names(k) || k == DO_STAT || k == DO_CHMOD || k == DO_UTIMENS ||
+	       k == DO_TRUNCATE || k == DO_READLINK || k == DO_SETXATTR || k == DO_GETXATTR ||
+	       k == DO_REMOVEXATTR;
 }
 
 static bool on_content(const struct op *op)
@@ -199,6 +256,38 @@ static void start_attr(struct op *op, struct cop *c)
 	client_setattr(c, op->f->h, op->kind == DO_CHMOD ? SHEAF_SET_MODE : SHEAF_SET_MTIME, &st);
 }
 
+static void start_link(struct op *op, struct cop *c)
+{
+	switch (op->kind) {
+	case DO_LINK:
+		client_link(c, op->f->h, root, op->path);
+		break;
+	case DO_SYMLINK:
+		link_text(op, 1 + op->dir2 * N_NAMES + op->name2, op->path2);
+		client_symlink(c, op->path2, root, op->path);
+		break;
+	default:
+		client_readlink(c, root, op->path);
+		break;
+	}
+}
+
+static void start_xattr(struct op *op, struct cop *c)
+{
+	switch (op->kind) {
+	case DO_SETXATTR:
+		snprintf(op->value, sizeof(op->value), "%u", op->number);
+		client_setxattr(c, op->f->h, "user.x", op->value, sizeof(op->value), op->flags);
+		break;
+	case DO_GETXATTR:
+		client_getxattr(c, op->f->h, "user.x", sizeof(op->value));
+		break;
+	default:
+		client_removexattr(c, op->f->h, "user.x");
+		break;
+	}
+}
+
 static void start_readdir(struct op *op, struct cop *c)
 {
 	/* directories are found by a stat first */
@@ -216,7 +305,10 @@ static void launch(struct op *op)
 	c->done = op_done;
 	c->user = op;
 	if (op->resolving) {
-		client_stat(c, root, op->path);
+		if (op->name == NAME_LINK)
+			client_lookup(c, root, op->path);
+		else
+			client_stat(c, root, op->path);
 		return;
 	}
 	switch (op->kind) {
@@ -245,6 +337,16 @@ static void launch(struct op *op)
 	case DO_UTIMENS:
 		start_attr(op, c);
 		break;
+	case DO_LINK:
+	case DO_SYMLINK:
+	case DO_READLINK:
+		start_link(op, c);
+		break;
+	case DO_SETXATTR:
+	case DO_GETXATTR:
+	case DO_REMOVEXATTR:
+		start_xattr(op, c);
+		break;
 	case DO_BYE:
 		client_bye(c);
 		break;
@@ -258,7 +360,7 @@ static struct mfile *file_of(const struct op *op)
 {
 	if (op->h && op->h->cf)
 		return op->h->f;
-	if (op->f || op->name < 0 || !op->a->dirs[op->dir].there)
+	if (op->f || op->name < 0 || op->name == NAME_LINK || !op->a->dirs[op->dir].there)
 		return op->f;
 	return op->a->dirs[op->dir].files[op->name];
 }
@@ -277,7 +379,10 @@ void op_begin(struct op *op)
 	op->f = file_of(op);
 	for (uint32_t t = 0; t < w->conf.n_targets; t++)
 		op->losses[t] = w->targets[t].losses;
-	op_path(op->path, a, op->dir, op->name);
+	if (op->via)
+		op_path(op->path, a, op->via - 1, NAME_LINK);
+	else
+		op_path(op->path, a, op->dir, op->name);
 	if (op->kind == DO_RENAME)
 		op_path(op->path2, a, op->dir2, op->name2);
 	if (op->f) {
@@ -370,10 +475,8 @@ static void moved(struct op *op)
 	}
 	from = slot_of(op, op->dir, op->name);
 	to = slot_of(op, op->dir2, op->name2);
-	if (from == to)
+	if (*from == *to) /* two names of one file: nothing happens */
 		return;
-	if (*to)
-		(*to)->linked = false;
 	*to = *from;
 	*from = NULL;
 }
@@ -385,7 +488,6 @@ static void created(struct op *op)
 	if (*at)
 		return;
 	*at = op->f = model_file(op->a->w);
-	op->f->linked = true;
 	op->f->mode = op->mode;
 	op->f->mode_sure = true;
 }
@@ -395,8 +497,16 @@ static void name_changed(struct op *op)
 {
 	switch (op->kind) {
 	case DO_UNLINK:
-		(*slot_of(op, op->dir, op->name))->linked = false;
-		*slot_of(op, op->dir, op->name) = NULL;
+		if (op->name == NAME_LINK)
+			op->a->dirs[op->dir].link = 0;
+		else
+			*slot_of(op, op->dir, op->name) = NULL;
+		break;
+	case DO_LINK:
+		*slot_of(op, op->dir, op->name) = op->f;
+		break;
+	case DO_SYMLINK:
+		op->a->dirs[op->dir].link = 1 + op->dir2 * N_NAMES + op->name2;
 		break;
 	case DO_MKDIR:
 		op->a->dirs[op->dir].there = true;
@@ -417,7 +527,8 @@ static void name_changed(struct op *op)
 
 static bool makes_name(const struct op *op)
 {
-	return op->kind == DO_MKDIR || op->kind == DO_OPEN;
+	return op->kind == DO_MKDIR || op->kind == DO_OPEN || op->kind == DO_LINK ||
+	       op->kind == DO_SYMLINK;
 }
 
 /* The outcome is in doubt: is the name there? */
@@ -503,6 +614,38 @@ static void check_attr(struct op *op, const struct wire_attr *at)
 			   f ? f->mode : 0);
 	else
 		model_size_seen(op, at->size);
+	if (f && !op->h && !w->failed && at->nlink != names_of(op->a, f))
+		world_fail(w, f->id, "%s has %u links, not %u", op->path, at->nlink,
+			   names_of(op->a, f));
+}
+
+static void judge_readlink(struct op *op, struct cop *cop)
+{
+	const struct wire_bytes *t = &cop->res.readlink.target;
+	char want[LINK_TEXT];
+
+	link_text(op, op->a->dirs[op->dir].link, want);
+	if (t->len != strlen(want) || memcmp(t->p, want, t->len))
+		world_fail(op->a->w, 0, "%s points to %.*s, not %s", op->path, (int)t->len,
+			   (const char *)t->p, want);
+}
+
+static void judge_xattr(struct op *op, struct cop *cop)
+{
+	const struct wire_xattr_res *r = &cop->res.xattr;
+	struct mfile *f = op->f;
+	char want[sizeof(op->value)] = "";
+
+	if (op->kind == DO_SETXATTR || op->kind == DO_REMOVEXATTR) {
+		f->xattr = op->kind == DO_SETXATTR ? op->number : 0;
+		f->xattr_unsure = false;
+		return;
+	}
+	snprintf(want, sizeof(want), "%u", f->xattr);
+	if (!f->xattr_unsure &&
+	    (r->data.len != sizeof(want) || memcmp(r->data.p, want, sizeof(want))))
+		world_fail(op->a->w, f->id, "the attribute of file %u is %.*s, not %s", f->id,
+			   (int)r->data.len, (const char *)r->data.p, want);
 }
 
 static void judge_stat(struct op *op, struct cop *cop)
@@ -514,15 +657,16 @@ static bool own_name(const struct op *op, const char *s, size_t n, int *bit)
 {
 	char full[48];
 
-	for (int i = 0; i < N_NAMES + 2; i++) {
+	for (int i = 0; i < N_NAMES + 3; i++) {
+		bool dir = i >= N_NAMES && i < N_NAMES + 2;
 		const char *base;
 
-		if (i < N_NAMES)
-			op_path(full, op->a, op->dir, i);
-		else
+		if (dir)
 			op_path(full, op->a, i - N_NAMES + 1, -1);
+		else
+			op_path(full, op->a, op->dir, i < N_NAMES ? i : NAME_LINK);
 		base = strrchr(full, '/') + 1;
-		if (strlen(base) == n && !memcmp(base, s, n) && (i < N_NAMES || op->dir == 0)) {
+		if (strlen(base) == n && !memcmp(base, s, n) && (!dir || op->dir == 0)) {
 			*bit = i;
 			return true;
 		}
@@ -539,7 +683,7 @@ static uint32_t should_see(const struct op *op)
 		bits |= d->files[i] ? 1u << i : 0;
 	for (int i = 1; op->dir == 0 && i <= 2; i++)
 		bits |= op->a->dirs[i].there ? 1u << (N_NAMES + i - 1) : 0;
-	return bits;
+	return bits | (d->link ? 1u << (N_NAMES + 2) : 0);
 }
 
 /* One part of a listing; true: there is more. */
@@ -652,6 +796,14 @@ static void judge_ok(struct op *op, struct cop *cop, int64_t result)
 	case DO_UTIMENS:
 		judge_attr_change(op, cop);
 		break;
+	case DO_READLINK:
+		judge_readlink(op, cop);
+		break;
+	case DO_SETXATTR:
+	case DO_GETXATTR:
+	case DO_REMOVEXATTR:
+		judge_xattr(op, cop);
+		break;
 	case DO_BYE:
 	case DO_READDIR:
 		break;
@@ -711,6 +863,10 @@ static void failed(struct op *op)
 		break;
 	case DO_CHMOD:
 		op->f->mode_sure = false;
+		break;
+	case DO_SETXATTR:
+	case DO_REMOVEXATTR:
+		op->f->xattr_unsure = true;
 		break;
 	default:
 		break;

@@ -3,6 +3,7 @@
  * Operations on names are one at a time; so are operations on one open file. */
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/xattr.h>
 
 #include "sim_priv.h"
 #include "sim_world.h"
@@ -187,6 +188,18 @@ static struct mfile *named(struct op *op)
 	return op->name >= 0 && d->there ? d->files[op->name] : NULL;
 }
 
+/* Another way to the name: a symbolic link that is there. It says which name. */
+static void go_via_link(struct op *op)
+{
+	int d = (int)sim_below(sim_of(op), N_DIRS), link = op->a->dirs[d].link;
+
+	if (!link || !op->a->dirs[d].there)
+		return;
+	op->via = 1 + d;
+	op->dir = (link - 1) / N_NAMES;
+	op->name = (link - 1) % N_NAMES;
+}
+
 static bool choose_open(struct op *op)
 {
 	struct sim *s = sim_of(op);
@@ -202,13 +215,15 @@ static bool choose_open(struct op *op)
 		return true;
 	}
 	op->h = free_handle(op->a);
+	if (sim_chance(s, 150000))
+		go_via_link(op);
 	f = named(op);
 	if (!op->h || (f && (is_open(op->a, f) || f->n_busy || f->n_looking)))
 		return false;
 	op->flags = sim_chance(s, 800000) ? O_RDWR : sim_chance(s, 500000) ? O_RDONLY : O_WRONLY;
 	if (sim_chance(s, 600000))
 		op->flags |= O_CREAT;
-	if (sim_chance(s, 150000))
+	if (sim_chance(s, 150000) && !op->via)
 		op->flags |= O_EXCL;
 	if (sim_chance(s, 100000) && op->flags & O_ACCMODE)
 		op->flags |= O_TRUNC;
@@ -305,6 +320,8 @@ static bool choose_look(struct op *op)
 	any_name(op);
 	if (sim_chance(sim_of(op), 200000))
 		op->name = -1;
+	else if (sim_chance(sim_of(op), 200000))
+		go_via_link(op);
 	f = named(op);
 	return !f || (!f->n_busy && !f->n_looking);
 }
@@ -312,7 +329,43 @@ static bool choose_look(struct op *op)
 static bool choose_unlink(struct op *op)
 {
 	any_name(op);
+	if (sim_chance(sim_of(op), 200000))
+		op->name = NAME_LINK;
 	return true;
+}
+
+/* A file whose handle is known, under a new name. */
+static bool choose_link(struct op *op)
+{
+	struct mfile *f;
+
+	any_name(op);
+	f = named(op);
+	any_name(op);
+	op->f = f;
+	return f && f->known;
+}
+
+static bool choose_symlink(struct op *op)
+{
+	op->dir2 = (int)sim_below(sim_of(op), N_DIRS);
+	op->name2 = (int)sim_below(sim_of(op), N_NAMES);
+	op->dir = (int)sim_below(sim_of(op), N_DIRS);
+	op->name = NAME_LINK;
+	return true;
+}
+
+static bool choose_xattr(struct op *op)
+{
+	static const int flags[] = { 0, 0, XATTR_CREATE, XATTR_REPLACE };
+
+	any_name(op);
+	op->f = named(op);
+	if (!op->f || !op->f->known || (op->f->xattr_unsure && op->kind == DO_REMOVEXATTR))
+		return false;
+	if (op->kind == DO_SETXATTR)
+		op->flags = op->f->xattr_unsure ? 0 : flags[sim_below(sim_of(op), 4)];
+	return !(op->kind == DO_GETXATTR && op->f->xattr_unsure);
 }
 
 static const struct {
@@ -327,14 +380,18 @@ static const struct {
 	{ DO_UNLINK, 6, choose_unlink },     { DO_RENAME, 5, choose_rename },
 	{ DO_MKDIR, 4, choose_dir },	     { DO_RMDIR, 2, choose_dir },
 	{ DO_READDIR, 3, choose_dir },	     { DO_CHMOD, 2, choose_attr },
-	{ DO_UTIMENS, 1, choose_attr },
+	{ DO_UTIMENS, 1, choose_attr },	     { DO_LINK, 8, choose_link },
+	{ DO_SYMLINK, 4, choose_symlink },   { DO_READLINK, 2, choose_symlink },
+	{ DO_SETXATTR, 6, choose_xattr },    { DO_GETXATTR, 2, choose_xattr },
+	{ DO_REMOVEXATTR, 1, choose_xattr },
 };
 
 static bool names_only(enum do_kind k)
 {
 	return k == DO_OPEN || k == DO_STAT || k == DO_UNLINK || k == DO_RENAME || k == DO_MKDIR ||
 	       k == DO_RMDIR || k == DO_READDIR || k == DO_CHMOD || k == DO_UTIMENS ||
-	       k == DO_TRUNCATE;
+	       k == DO_TRUNCATE || k == DO_LINK || k == DO_SYMLINK || k == DO_READLINK ||
+	       k == DO_SETXATTR || k == DO_GETXATTR || k == DO_REMOVEXATTR;
 }
 
 static bool choose(struct op *op)

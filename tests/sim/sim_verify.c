@@ -147,10 +147,20 @@ static bool verify_handle(struct actor *a, struct handle *h)
 	return with_handle(a, DO_CLOSE, h);
 }
 
+static bool xattr_is_right(struct actor *a, struct mfile *f)
+{
+	struct op *op = actor_lane(a);
+
+	op->kind = DO_GETXATTR;
+	op->name = -1;
+	op->f = f;
+	return op_run(op);
+}
+
 static bool verify_names(struct actor *a)
 {
 	for (int d = 0; d < N_DIRS; d++) {
-		if (!simple(a, DO_READDIR, d, -1))
+		if (!simple(a, DO_READDIR, d, -1) || !simple(a, DO_READLINK, d, NAME_LINK))
 			return false;
 		for (int i = 0; i < N_NAMES; i++) {
 			struct mfile *f = a->dirs[d].files[i];
@@ -159,6 +169,8 @@ static bool verify_names(struct actor *a)
 				return false;
 			if (!f)
 				continue;
+			if (!f->xattr_unsure && !xattr_is_right(a, f))
+				return false;
 			if (!open_file(a, &a->handles[0], d, i, O_RDONLY) ||
 			    !verify_handle(a, &a->handles[0]))
 				return false;
@@ -212,6 +224,8 @@ static bool clean_actor(struct actor *a)
 		for (int i = 0; i < N_NAMES; i++)
 			if (a->dirs[d].files[i] && !simple(a, DO_UNLINK, d, i))
 				return false;
+		if (a->dirs[d].link && !simple(a, DO_UNLINK, d, NAME_LINK))
+			return false;
 		if (d != DIR_SHARED && a->dirs[d].there && !simple(a, DO_RMDIR, d, -1))
 			return false;
 	}

@@ -14,6 +14,8 @@
 #define N_LANES 3 /* operations of one client at a time */
 #define N_NAMES 4 /* of files in a directory */
 #define NAME_DATA N_NAMES /* in the shared directory: the file of all */
+#define NAME_LINK (N_NAMES + 1) /* in every directory: a symbolic link */
+#define LINK_TEXT 49 /* a path and the slash before it */
 #define N_DIRS 4 /* of a client: its own, two below, and the shared one */
 #define DIR_SHARED 3
 #define N_HANDLES 6
@@ -52,7 +54,6 @@ struct mfile {
 	uint32_t id;
 	bool wild; /* an operation with lasting consequences ended in doubt: content is not checked */
 	bool known; /* handle and layout */
-	bool linked;
 	uint32_t n_busy; /* operations on its content */
 	uint32_t n_looking; /* operations that look at its size */
 	uint32_t changed; /* w->seq when its content last changed */
@@ -61,6 +62,8 @@ struct mfile {
 	uint32_t targets[MAX_TARGETS];
 	uint32_t mode;
 	bool mode_sure;
+	uint32_t xattr; /* 0: none, else what its value is made of */
+	bool xattr_unsure;
 	uint64_t size_lo, size_hi; /* what it may be now */
 	uint64_t size_safe; /* what a power loss leaves at least */
 	uint64_t owed_end[MAX_CLIENTS + 1];
@@ -104,6 +107,12 @@ enum do_kind {
 	DO_READDIR,
 	DO_CHMOD,
 	DO_UTIMENS,
+	DO_LINK, /* dir, name: the new one; f: the file */
+	DO_SYMLINK, /* dir: where; dir2, name2: what it points to */
+	DO_READLINK,
+	DO_SETXATTR,
+	DO_GETXATTR,
+	DO_REMOVEXATTR,
 	DO_BYE,
 	DO_KINDS
 };
@@ -127,6 +136,7 @@ struct op {
 	int expect; /* of operations on names: 0 or -errno */
 	int dir, name; /* name -1: the directory itself */
 	int dir2, name2;
+	int via; /* 1 + the directory whose symbolic link leads to dir, name; 0: none */
 	struct mfile *f;
 	struct handle *h;
 	int flags;
@@ -135,7 +145,8 @@ struct op {
 	int64_t mtime;
 	uint32_t seen; /* readdir: own names, as bits */
 	bool sure; /* nothing unclean had happened when it began: times are checked */
-	char path[48], path2[48];
+	char path[48], path2[LINK_TEXT];
+	char value[48]; /* of an extended attribute */
 	struct sheaf_layout layout;
 	struct extent ext[MAX_EXT];
 	struct iovec iov[MAX_IOV];
@@ -153,6 +164,7 @@ struct op {
 struct mdir {
 	bool there;
 	struct mfile *files[N_NAMES + 1];
+	int link; /* its symbolic link: 1 + N_NAMES * directory + name of what it points to; 0: none */
 };
 
 /* A client. */

@@ -73,7 +73,9 @@ END
 echo "wrong usage is one line with a hint and exit status 2"
 for args in "--nonsense" "nonsense" "ls --nonsense" "ls -x" "init" "init a b" "init x --servers 0" \
 	"init x --servers 1000" "init x --port 70000" "init x --stripe-unit 5000" "cp sheaf:/a" "cp a b" \
-	"rm" "mkdir" "cat" "mv /a" "stat" "status x" "start x" "selfcheck --seconds x" "ls --conf"; do
+	"rm" "mkdir" "cat" "mv /a" "stat" "status x" "start x" "selfcheck --seconds x" "ls --conf" \
+	"ln /a" "chmod 644" "chmod zz /a" "chown : /a" "getfattr" "setfattr /a" "setfattr -n a -x b /c" \
+	"setfattr -n user.a -v 0xzz /c" "df x"; do
 	expect 2 $args
 	one_line "help"
 done
@@ -162,6 +164,105 @@ chmod 640 tree/hello
 : >tree/sub/deep/nothing
 printf x >"tree/sub/a name with spaces"
 
+mkdir -p links/dir
+printf 'linked\n' >links/dir/file
+ln -s dir/file links/rel
+ln -s nowhere/at/all links/dangling
+ln -s .. links/dir/up
+
+# Links, modes, owners, attributes, room.
+names_session() {
+	expect 0 cp -r links sheaf:/links
+	expect 0 cat /links/rel /links/dir/up/rel
+	printf 'linked\nlinked\n' | cmp - out || fail "cat through symbolic links"
+	expect 0 ls -l /links
+	says " rel -> dir/file$"
+	says " dangling -> nowhere/at/all$"
+	expect 0 cp -r sheaf:/links sheaf:/links2
+	expect 0 cp -r sheaf:/links2 out-links
+	diff -r --no-dereference links out-links || fail "symbolic links came back different"
+	expect 0 cp sheaf:/links/rel followed
+	cmp followed links/dir/file || fail "cp without -r follows"
+	expect 0 cp tree/hello sheaf:/links/rel # what it points to
+	expect 0 stat /links/rel
+	says "symbolic link"
+	expect 0 cat /links/dir/file
+	cmp out tree/hello || fail "cp onto a symbolic link"
+	expect 0 rm /links2/dir/up
+	expect 0 rm -r /links2
+	expect 0 ls /links/dir
+	[ "$(tr '\n' ' ' <out)" = "file up " ] || fail "rm followed a symbolic link"
+
+	expect 0 ln /links/dir/file /links/hard
+	expect 0 stat --json /links/hard
+	python3 -c 'import json; assert json.load(open("out"))["nlink"] == 2' || fail "nlink"
+	expect 1 ln /links/dir/file /links/hard
+	one_line "exists"
+	expect 0 ln -f /links/dangling /links/hard
+	expect 0 ls -l /links/hard
+	says "-> nowhere"
+	expect 1 ln /links/dir /links/x
+	one_line "ln -s"
+	expect 1 ln /nope /links/x
+	one_line "/nope: no such"
+	expect 0 ln -s ../tree/hello /links
+	expect 0 cat /links/hello
+	expect 0 ln -sf dir /links/hello
+	expect 0 ls /links/hello
+	[ "$(tr '\n' ' ' <out)" = "file up " ] || fail "ls of a link to a directory"
+
+	expect 0 chmod 600 /links/dir/file
+	expect 0 chmod u+x,g=u /links/rel
+	expect 0 ls -l /links/dir/file
+	says "^-rwxrwx--- 1"
+	expect 0 chmod -R go-rwx,a+X /links
+	expect 0 ls -l /links/dir/file
+	says "^-rwx--x--x 1"
+	expect 1 chmod 600 /nope
+	one_line "/nope"
+	if [ "$(id -u)" = 0 ]; then
+		expect 0 chown -R 1234:5678 /links
+		expect 0 ls -l /links
+		[ "$(grep -c ' 1234 *5678 ' out)" = "$(wc -l <out)" ] || fail "chown -R"
+		expect 0 stat --json /tree/hello # what the links point to is left alone
+		python3 -c 'import json; assert json.load(open("out"))["uid"] == 0' || fail "chown -R followed"
+		expect 0 chown root: /links/dir
+		expect 0 stat --json /links/dir
+		python3 -c 'import json; d = json.load(open("out")); assert (d["uid"], d["gid"]) == (0, 0)' ||
+			fail "chown USER:"
+		expect 1 chown no-such-user /links
+		one_line "no-such-user"
+	fi
+
+	expect 0 setfattr -n user.origin -v "a \"b\"" /links/dir/file
+	expect 0 setfattr -n user.bytes -v 0x00ff10 /links/rel
+	expect 0 getfattr /links/dir/file
+	says "^user.origin$"
+	expect 0 getfattr -d /links/rel
+	says '^user.origin="a \\"b\\""$'
+	says "^user.bytes=0x00ff10$"
+	expect 0 setfattr -x user.bytes /links/rel
+	expect 1 getfattr -n user.bytes /links/rel
+	one_line "no such attribute"
+	expect 1 setfattr -n nonsense -v x /links/rel
+	one_line "user"
+
+	expect 0 df
+	says "^server1 .*%"
+	says "^total .*%"
+	expect 0 df -h
+	says "iB"
+	expect 0 df --json
+	python3 - <<'END' || fail "df --json"
+import json
+d = json.load(open("out"))
+assert len(d["servers"]) >= 1 and all(s["up"] and s["avail_bytes"] > 0 for s in d["servers"])
+assert d["total"]["total_bytes"] == sum(s["total_bytes"] for s in d["servers"])
+END
+	expect 0 rm -r /links
+	rm -rf out-links followed
+}
+
 # The file commands, the same with servers and without.
 session() {
 	echo "file commands: $1"
@@ -221,6 +322,8 @@ END
 	[ "$(tr '\n' ' ' <out)" = "b piped renamed " ] || fail "mv"
 	expect 1 mv /nope /new
 	one_line "/nope: no such"
+
+	names_session
 
 	expect 1 ls /nope
 	one_line "^sheaf ls: /nope: no such file or directory"
@@ -297,6 +400,9 @@ import json
 up = [s["up"] for s in json.load(open("out"))["servers"]]
 assert up == [True, False, True], up
 END
+expect 1 df
+one_line "server1 .*does not answer"
+says "(down)"
 expect 0 start
 [ "$(grep -c 'already running' out)" = 2 ] && says "server1 .* is up" || fail "start of the dead one"
 "$sheaf" cat /tree/large | cmp - tree/large || fail "data after kill -9"

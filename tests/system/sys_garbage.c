@@ -460,7 +460,7 @@ static void requests_behind_a_goodbye_are_turned_away(void)
 
 static struct wire_capability cap_of(struct raw *r, const char *path, uint32_t *seq)
 {
-	struct wire_open_args a = { .where = { { 0, 0 }, wire_text(path) },
+	struct wire_open_args a = { .where = { .path = wire_text(path) },
 				    .id = 1,
 				    .flags = OPEN_READ | OPEN_WRITE | OPEN_CREATE,
 				    .mode = 0644,

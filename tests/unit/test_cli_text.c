@@ -223,10 +223,49 @@ static void tables_are_aligned(void)
 	free(text);
 }
 
+static mode_t mode_of(const char *text, mode_t old, mode_t mask)
+{
+	mode_t mode = 0;
+
+	CHECK_EQ(cli_mode_parse(text, old, mask, &mode), 0);
+	return mode;
+}
+
+static void modes_are_read_as_chmod_reads_them(void)
+{
+	static const char *const bad[] = { "",	  "8",	  "77777", "644x", "u",
+					   "u+y", "u+x,", "z+x",   ",",	   "u+x g+x" };
+	mode_t mode;
+
+	CHECK_EQ(mode_of("644", 0, 0), 0644);
+	CHECK_EQ(mode_of("04755", 0, 0), 04755);
+	CHECK_EQ(mode_of("0", 0777, 0), 0);
+	CHECK_EQ(mode_of("u+x", 0644, 0), 0744);
+	CHECK_EQ(mode_of("u+x,g-r,o=", 0644, 0), 0700);
+	CHECK_EQ(mode_of("a=r", 0777, 0), 0444);
+	CHECK_EQ(mode_of("ug=rw,o=r", 0, 0), 0664);
+	CHECK_EQ(mode_of("+x", 0644, 022), 0755);
+	CHECK_EQ(mode_of("+w", 0444, 022), 0644);
+	CHECK_EQ(mode_of("=", 0777, 022), 0022);
+	CHECK_EQ(mode_of("go=u", 0750, 0), 0777);
+	CHECK_EQ(mode_of("o=g-w", 0670, 0), 0675);
+	CHECK_EQ(mode_of("u-w+x", 0600, 0), 0500);
+	CHECK_EQ(mode_of("a+X", S_IFREG | 0644, 0), 0644);
+	CHECK_EQ(mode_of("a+X", S_IFREG | 0744, 0), 0755);
+	CHECK_EQ(mode_of("a+X", S_IFDIR | 0644, 0), 0755);
+	CHECK_EQ(mode_of("u+s,g+s,o+t", 0755, 0), 07755);
+	CHECK_EQ(mode_of("u-s", 06755, 0), 02755);
+	CHECK_EQ(mode_of("+t", 0777, 022), 01777);
+	CHECK_EQ(mode_of("u+x", S_IFREG | 0644, 0), 0744); /* the type is not part of it */
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+		CHECK_EQ(cli_mode_parse(bad[i], 0644, 022, &mode), -EINVAL);
+}
+
 TEST_MAIN(TEST(options_and_arguments_may_be_mixed), TEST(what_was_not_given_is_null),
 	  TEST(two_dashes_end_the_options),
 	  TEST(before_a_subcommand_the_first_argument_ends_the_options),
 	  TEST(wrong_options_are_named), TEST(numbers_are_whole_and_within_limits),
 	  TEST(paths_inside_become_absolute_and_plain), TEST(paths_join_and_come_apart),
-	  TEST(modes_look_as_in_ls), TEST(durations_are_short),
-	  TEST(dates_show_the_time_when_recent_else_the_year), TEST(tables_are_aligned))
+	  TEST(modes_look_as_in_ls), TEST(modes_are_read_as_chmod_reads_them),
+	  TEST(durations_are_short), TEST(dates_show_the_time_when_recent_else_the_year),
+	  TEST(tables_are_aligned))

@@ -47,7 +47,7 @@ static bool is(struct wire_handle h, const char *name, const char *value)
 
 	CHECK_EQ(get_as(&root, h, name, &res), 0);
 	CHECK_EQ(res.size, res.data.len);
-	return res.size == strlen(value) && !memcmp(res.data.p, value, res.size);
+	return res.size == strlen(value) && (!res.size || !memcmp(res.data.p, value, res.size));
 }
 
 static bool lists(const struct cred *c, struct wire_handle h, const char *names, size_t len)

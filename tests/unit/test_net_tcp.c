@@ -123,7 +123,7 @@ static void open_file(uint64_t bytes)
 static void a_file_goes_out_as_memory_does(void)
 {
 	static const size_t odd[] = { 1, 4095, 3, 100, 65537, 2 }, big[] = { 5000000 };
-	static const size_t pieces[] = { 100, 20000, 65536, 1000000 };
+	static const size_t pieces[] = { 4100, 20000, 65536, 1000000 };
 	struct scatter s;
 	struct ask a;
 

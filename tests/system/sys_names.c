@@ -1,0 +1,406 @@
+/* Hard links, symbolic links, extended attributes and statfs through the public interface, over tcp and
+ * embedded; and that they survive kill -9. */
+#include <sys/xattr.h>
+
+#include "cluster.h"
+
+static struct sheaf *fs;
+static int dir_number;
+
+static const char *fresh_dir(void)
+{
+	static char dir[32];
+
+	snprintf(dir, sizeof(dir), "/d%d", ++dir_number);
+	CHECK_EQ(sheaf_mkdir(fs, dir, 0755), 0);
+	return dir;
+}
+
+static const char *in(const char *dir, const char *name)
+{
+	static char paths[64][400];
+	static int at;
+	char path[400];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	at = (at + 1) % 64;
+	return memcpy(paths[at], path, sizeof(path));
+}
+
+static struct stat stat_of(const char *path)
+{
+	struct stat st;
+
+	CHECK_EQ(sheaf_lstat(fs, path, &st), 0);
+	return st;
+}
+
+static int open_error(const char *path, int flags)
+{
+	struct sheaf_file *f;
+	int r = sheaf_open(fs, path, flags, 0644, NULL, &f);
+
+	if (r == 0)
+		CHECK_EQ(sheaf_close(f), 0);
+	return r;
+}
+
+static void check_link(const char *path, const char *target)
+{
+	char b[5000];
+	ssize_t n = sheaf_readlink(fs, path, b, sizeof(b));
+
+	CHECK_EQ(n, (ssize_t)strlen(target));
+	CHECK(!memcmp(b, target, strlen(target)));
+}
+
+/* ---- hard links ---- */
+
+static void all_names_of_a_file_are_the_file(void)
+{
+	const char *d = fresh_dir();
+	const char *a = in(d, "a"), *b = in(d, "b");
+	struct stat before, st;
+	struct sheaf_file *f;
+
+	make_file(fs, a, 200000, 1);
+	before = stat_of(a);
+	CHECK_EQ(sheaf_link(fs, a, b), 0);
+	st = stat_of(b);
+	CHECK_EQ(st.st_ino, before.st_ino);
+	CHECK_EQ(st.st_nlink, 2);
+	CHECK(st.st_ctim.tv_sec > before.st_ctim.tv_sec ||
+	      st.st_ctim.tv_nsec > before.st_ctim.tv_nsec);
+	CHECK_EQ(sheaf_truncate(fs, b, 100000), 0);
+	check_file(fs, a, 100000, 1);
+	CHECK_EQ(sheaf_link(fs, a, b), -EEXIST);
+	CHECK_EQ(sheaf_link(fs, in(d, "none"), in(d, "c")), -ENOENT);
+	CHECK_EQ(sheaf_link(fs, d, in(d, "c")), -EPERM);
+	CHECK_EQ(sheaf_link(fs, a, in(d, "none/c")), -ENOENT);
+	CHECK_EQ(sheaf_unlink(fs, a), 0);
+	CHECK_EQ(stat_of(b).st_nlink, 1);
+	check_file(fs, b, 100000, 1);
+	f = open_file(fs, b, O_RDONLY);
+	CHECK_EQ(sheaf_unlink(fs, b), 0);
+	CHECK_EQ(sheaf_fstat(f, &st), 0);
+	CHECK_EQ(st.st_nlink, 0);
+	CHECK_EQ(sheaf_h_link(fs, NULL, sheaf_file_handle(f), sheaf_root(fs), "back"), -ENOENT);
+	CHECK_EQ(sheaf_close(f), 0);
+}
+
+static void a_link_follows_the_permissions_of_its_directory(void)
+{
+	const char *d = fresh_dir();
+	struct sheaf_cred c = { .uid = 1234, .gid = 1234 };
+	struct sheaf_handle dir, file;
+
+	if (geteuid() != 0)
+		return;
+	make_file(fs, in(d, "f"), 10, 1);
+	CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), d + 1, &dir, NULL), 0);
+	CHECK_EQ(sheaf_h_lookup(fs, NULL, dir, "f", &file, NULL), 0);
+	CHECK_EQ(sheaf_h_link(fs, &c, file, dir, "g"), -EACCES);
+	CHECK_EQ(sheaf_h_symlink(fs, &c, "f", dir, "g", NULL), -EACCES);
+	CHECK_EQ(sheaf_chmod(fs, d, 0777), 0);
+	CHECK_EQ(sheaf_h_link(fs, &c, file, dir, "g"), 0);
+	CHECK_EQ(sheaf_h_symlink(fs, &c, "f", dir, "s", NULL), 0);
+	CHECK_EQ(stat_of(in(d, "s")).st_uid, 1234);
+}
+
+/* ---- symbolic links ---- */
+
+static void symbolic_links_lead_to_what_they_say(void)
+{
+	const char *d = fresh_dir();
+	char target[64], small[3];
+	struct sheaf_handle h, dir;
+	struct stat st;
+
+	CHECK_EQ(sheaf_mkdir(fs, in(d, "sub"), 0755), 0);
+	make_file(fs, in(d, "sub/f"), 5000, 3);
+	snprintf(target, sizeof(target), "%s/sub", d);
+	CHECK_EQ(sheaf_symlink(fs, "sub/f", in(d, "rel")), 0);
+	CHECK_EQ(sheaf_symlink(fs, target, in(d, "abs")), 0);
+	CHECK_EQ(sheaf_symlink(fs, "../abs/f", in(d, "sub/up")), 0);
+	check_file(fs, in(d, "rel"), 5000, 3);
+	check_file(fs, in(d, "abs/f"), 5000, 3);
+	check_file(fs, in(d, "sub/up"), 5000, 3);
+	check_file(fs, in(d, "abs/up"), 5000, 3);
+	check_link(in(d, "rel"), "sub/f");
+	check_link(in(d, "abs"), target);
+	CHECK_EQ(sheaf_readlink(fs, in(d, "rel"), small, 3), 3);
+	CHECK(!memcmp(small, "sub", 3));
+	CHECK_EQ(sheaf_readlink(fs, in(d, "rel"), small, 0), -EINVAL);
+	CHECK_EQ(sheaf_readlink(fs, in(d, "sub"), small, 3), -EINVAL);
+	st = stat_of(in(d, "rel"));
+	CHECK(S_ISLNK(st.st_mode));
+	CHECK_EQ(st.st_mode & 07777, 0777);
+	CHECK_EQ(st.st_size, 5);
+	CHECK_EQ(sheaf_stat(fs, in(d, "rel"), &st), 0);
+	CHECK(S_ISREG(st.st_mode));
+	CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), d + 1, &dir, NULL), 0);
+	CHECK_EQ(sheaf_h_lookup(fs, NULL, dir, "rel", &h, &st), 0);
+	CHECK(S_ISLNK(st.st_mode));
+	CHECK_EQ(sheaf_h_readlink(fs, NULL, h, target, sizeof(target)), 5);
+	CHECK_EQ(sheaf_chmod(fs, in(d, "rel"), 0640), 0); /* goes to the file */
+	CHECK_EQ(stat_of(in(d, "sub/f")).st_mode & 07777, 0640);
+	CHECK_EQ(sheaf_truncate(fs, in(d, "abs/up"), 100), 0);
+	check_file(fs, in(d, "rel"), 100, 3);
+	CHECK_EQ(sheaf_rename(fs, in(d, "rel"), in(d, "moved")), 0);
+	check_link(in(d, "moved"), "sub/f");
+	CHECK_EQ(sheaf_link(fs, in(d, "moved"), in(d, "again")), 0); /* the link, not the file */
+	CHECK_EQ(stat_of(in(d, "again")).st_nlink, 2);
+	CHECK_EQ(sheaf_unlink(fs, in(d, "moved")), 0);
+	CHECK_EQ(sheaf_unlink(fs, in(d, "again")), 0);
+	CHECK_EQ(stat_of(in(d, "sub/f")).st_nlink, 1);
+	CHECK_EQ(sheaf_rmdir(fs, in(d, "abs")), -ENOTDIR);
+	CHECK_EQ(sheaf_unlink(fs, in(d, "abs")), 0);
+}
+
+static void opens_follow_as_open_does(void)
+{
+	const char *d = fresh_dir();
+	const char *link = in(d, "link");
+	struct sheaf_file *f;
+	struct stat st;
+
+	CHECK_EQ(sheaf_symlink(fs, "target", link), 0);
+	CHECK_EQ(open_error(link, O_RDWR), -ENOENT);
+	CHECK_EQ(open_error(link, O_RDWR | O_CREAT | O_EXCL), -EEXIST);
+	CHECK_EQ(open_error(link, O_RDWR | O_NOFOLLOW), -ELOOP);
+	CHECK_EQ(open_error(link, O_RDWR | O_CREAT | O_NOFOLLOW), -ELOOP);
+	CHECK_EQ(sheaf_lstat(fs, in(d, "target"), &st), -ENOENT);
+	f = open_file(fs, link, O_RDWR | O_CREAT); /* makes what it points to */
+	CHECK_EQ(sheaf_pwrite(f, "abc", 3, 0), 3);
+	CHECK_EQ(sheaf_close(f), 0);
+	CHECK_EQ(stat_of(in(d, "target")).st_size, 3);
+	CHECK_EQ(open_error(link, O_RDWR | O_TRUNC), 0);
+	CHECK_EQ(stat_of(in(d, "target")).st_size, 0);
+	CHECK(S_ISLNK(stat_of(link).st_mode));
+	CHECK_EQ(sheaf_symlink(fs, "nowhere/x", in(d, "lost")), 0);
+	CHECK_EQ(open_error(in(d, "lost"), O_RDWR | O_CREAT), -ENOENT);
+	CHECK_EQ(sheaf_mkdir(fs, in(d, "lost"), 0755), -EEXIST);
+	CHECK_EQ(sheaf_symlink(fs, ".", in(d, "here")), 0);
+	CHECK_EQ(open_error(in(d, "here"), O_RDONLY | O_DIRECTORY), 0);
+	CHECK_EQ(open_error(in(d, "here"), O_RDONLY | O_DIRECTORY | O_NOFOLLOW), -ENOTDIR);
+	CHECK_EQ(open_error(in(d, "here/here/here/target"), O_RDONLY), 0);
+}
+
+static void circles_are_an_error(void)
+{
+	const char *d = fresh_dir();
+	char longest[5000];
+	struct stat st;
+
+	CHECK_EQ(sheaf_symlink(fs, "b", in(d, "a")), 0);
+	CHECK_EQ(sheaf_symlink(fs, "a", in(d, "b")), 0);
+	CHECK_EQ(sheaf_stat(fs, in(d, "a"), &st), -ELOOP);
+	CHECK_EQ(sheaf_stat(fs, in(d, "a/x"), &st), -ELOOP);
+	CHECK_EQ(open_error(in(d, "a"), O_RDWR | O_CREAT), -ELOOP);
+	CHECK_EQ(sheaf_lstat(fs, in(d, "a"), &st), 0);
+	CHECK_EQ(sheaf_unlink(fs, in(d, "a")), 0);
+	memset(longest, 'x', sizeof(longest));
+	longest[4096] = 0;
+	CHECK_EQ(sheaf_symlink(fs, longest, in(d, "long")), -ENAMETOOLONG);
+	longest[4095] = 0;
+	CHECK_EQ(sheaf_symlink(fs, longest, in(d, "long")), 0);
+	check_link(in(d, "long"), longest);
+	CHECK_EQ(sheaf_stat(fs, in(d, "long"), &st), -ENAMETOOLONG);
+	CHECK_EQ(sheaf_symlink(fs, "", in(d, "none")), -ENOENT);
+}
+
+static void listings_tell_links_apart(void)
+{
+	const char *d = fresh_dir();
+	struct sheaf_dirent e;
+	struct sheaf_dir *dd;
+	int links = 0, n = 0;
+
+	make_file(fs, in(d, "f"), 1, 1);
+	CHECK_EQ(sheaf_symlink(fs, "f", in(d, "s")), 0);
+	CHECK_EQ(sheaf_link(fs, in(d, "f"), in(d, "h")), 0);
+	CHECK_EQ(sheaf_symlink(fs, d, "/to_dir"), 0);
+	CHECK_EQ(sheaf_opendir(fs, "/to_dir", &dd), 0);
+	while (sheaf_readdir(dd, &e) > 0) {
+		links += S_ISLNK(e.type);
+		n++;
+	}
+	CHECK_EQ(n, 3);
+	CHECK_EQ(links, 1);
+	sheaf_closedir(dd);
+	CHECK_EQ(sheaf_unlink(fs, "/to_dir"), 0);
+}
+
+/* ---- extended attributes ---- */
+
+static void attributes_come_back_as_they_were_set(void)
+{
+	const char *p = in(fresh_dir(), "f");
+	static char big[65536], b[65536];
+	struct stat before, st;
+
+	make_file(fs, p, 10, 1);
+	before = stat_of(p);
+	CHECK_EQ(sheaf_listxattr(fs, p, NULL, 0), 0);
+	CHECK_EQ(sheaf_setxattr(fs, p, "user.a", "v\0w", 3, 0), 0);
+	CHECK_EQ(sheaf_setxattr(fs, p, "user.empty", NULL, 0, 0), 0);
+	CHECK_EQ(sheaf_getxattr(fs, p, "user.a", NULL, 0), 3);
+	CHECK_EQ(sheaf_getxattr(fs, p, "user.a", b, 2), -ERANGE);
+	CHECK_EQ(sheaf_getxattr(fs, p, "user.a", b, 3), 3);
+	CHECK(!memcmp(b, "v\0w", 3));
+	CHECK_EQ(sheaf_getxattr(fs, p, "user.empty", b, 3), 0);
+	CHECK_EQ(sheaf_listxattr(fs, p, NULL, 0), 18);
+	CHECK_EQ(sheaf_listxattr(fs, p, b, 17), -ERANGE);
+	CHECK_EQ(sheaf_listxattr(fs, p, b, sizeof(b)), 18);
+	CHECK(!memcmp(b, "user.a\0user.empty", 18));
+	st = stat_of(p);
+	CHECK(st.st_ctim.tv_sec > before.st_ctim.tv_sec ||
+	      st.st_ctim.tv_nsec > before.st_ctim.tv_nsec);
+	CHECK_EQ(st.st_mtim.tv_nsec, before.st_mtim.tv_nsec);
+	for (size_t i = 0; i < sizeof(big); i++)
+		big[i] = (char)(i * 7);
+	CHECK_EQ(sheaf_setxattr(fs, p, "user.big", big, sizeof(big), 0), 0);
+	CHECK_EQ(sheaf_getxattr(fs, p, "user.big", b, sizeof(b)), 65536);
+	CHECK(!memcmp(b, big, sizeof(big)));
+	CHECK_EQ(sheaf_removexattr(fs, p, "user.big"), 0);
+	CHECK_EQ(sheaf_removexattr(fs, p, "user.big"), -ENODATA);
+	CHECK_EQ(sheaf_getxattr(fs, p, "user.big", b, sizeof(b)), -ENODATA);
+	CHECK_EQ(sheaf_setxattr(fs, p, "user.a", "x", 1, XATTR_CREATE), -EEXIST);
+	CHECK_EQ(sheaf_setxattr(fs, p, "user.n", "x", 1, XATTR_REPLACE), -ENODATA);
+	CHECK_EQ(sheaf_setxattr(fs, p, "user.n", "x", 1, XATTR_CREATE), 0);
+	CHECK_EQ(sheaf_setxattr(fs, p, "user.n", "y", 1, XATTR_REPLACE), 0);
+}
+
+static void attributes_have_limits(void)
+{
+	const char *d = fresh_dir();
+	const char *p = in(d, "f");
+	static char big[65537];
+	char name[300];
+	int n = 0;
+
+	make_file(fs, p, 10, 1);
+	memset(name, 'n', sizeof(name));
+	memcpy(name, "user.", 5);
+	name[256] = 0;
+	CHECK_EQ(sheaf_setxattr(fs, p, name, "x", 1, 0), -ERANGE);
+	CHECK_EQ(sheaf_getxattr(fs, p, name, big, 1), -ERANGE);
+	name[255] = 0;
+	CHECK_EQ(sheaf_setxattr(fs, p, name, "x", 1, 0), 0);
+	CHECK_EQ(sheaf_setxattr(fs, p, "", "x", 1, 0), -ERANGE);
+	CHECK_EQ(sheaf_setxattr(fs, p, "user.x", big, sizeof(big), 0), -E2BIG);
+	CHECK_EQ(sheaf_setxattr(fs, p, "user.x", "x", 1, 4), -EINVAL);
+	CHECK_EQ(sheaf_setxattr(fs, p, "security.x", "x", 1, 0), -EOPNOTSUPP);
+	CHECK_EQ(sheaf_setxattr(fs, p, "system.x", "x", 1, 0), -EOPNOTSUPP);
+	CHECK_EQ(sheaf_setxattr(fs, in(d, "none"), "user.x", "x", 1, 0), -ENOENT);
+	for (int i = 0; i < 20 && !n; i++) {
+		snprintf(name, sizeof(name), "user.v%d", i);
+		n = sheaf_setxattr(fs, p, name, big, 65536, 0);
+	}
+	CHECK_EQ(n, -ENOSPC);
+}
+
+static void attributes_follow_permissions(void)
+{
+	const char *p = in(fresh_dir(), "f");
+	struct sheaf_cred c = { .uid = 1234, .gid = 1234 };
+	struct sheaf_handle h;
+	char b[100];
+
+	if (geteuid() != 0)
+		return;
+	make_file(fs, p, 10, 1);
+	CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), p + 1, &h, NULL), 0);
+	CHECK_EQ(sheaf_h_setxattr(fs, NULL, h, "trusted.t", "t", 1, 0), 0);
+	CHECK_EQ(sheaf_h_setxattr(fs, NULL, h, "user.u", "u", 1, 0), 0);
+	CHECK_EQ(sheaf_h_setxattr(fs, &c, h, "user.u", "x", 1, 0), -EACCES);
+	CHECK_EQ(sheaf_h_setxattr(fs, &c, h, "trusted.t", "x", 1, 0), -EPERM);
+	CHECK_EQ(sheaf_h_getxattr(fs, &c, h, "trusted.t", b, sizeof(b)), -ENODATA);
+	CHECK_EQ(sheaf_h_getxattr(fs, &c, h, "user.u", b, sizeof(b)), 1);
+	CHECK_EQ(sheaf_h_listxattr(fs, &c, h, b, sizeof(b)), 7);
+	CHECK_EQ(sheaf_h_listxattr(fs, NULL, h, b, sizeof(b)), 17);
+	CHECK_EQ(sheaf_h_removexattr(fs, &c, h, "user.u"), -EACCES);
+}
+
+static void statfs_adds_up_the_servers(void)
+{
+	struct statvfs st;
+	uint64_t total = 0;
+
+	for (int i = 0; i < sheaf_server_count(fs); i++)
+		total += server_status(fs, i).space_total;
+	CHECK_EQ(sheaf_statfs(fs, &st), 0);
+	CHECK(st.f_blocks > 0 && st.f_bavail > 0 && st.f_bavail <= st.f_blocks);
+	CHECK_EQ(st.f_namemax, 255);
+	CHECK(st.f_blocks * st.f_frsize <= total && st.f_blocks * st.f_frsize + 65536 > total);
+}
+
+/* ---- a server's life ---- */
+
+static void what_was_acknowledged_survives_a_kill(struct cluster *c)
+{
+	const char *d = fresh_dir();
+	char b[100];
+
+	make_file(fs, in(d, "f"), 1000, 7);
+	CHECK_EQ(sheaf_link(fs, in(d, "f"), in(d, "h")), 0);
+	CHECK_EQ(sheaf_symlink(fs, "h", in(d, "s")), 0);
+	CHECK_EQ(sheaf_setxattr(fs, in(d, "s"), "user.a", "kept", 4, 0), 0);
+	CHECK_EQ(sheaf_unlink(fs, in(d, "f")), 0);
+	server_kill(c, 0);
+	CHECK_EQ(server_up(c, 0), 0);
+	CHECK_EQ(stat_of(in(d, "h")).st_nlink, 1);
+	check_link(in(d, "s"), "h");
+	CHECK_EQ(sheaf_getxattr(fs, in(d, "s"), "user.a", b, sizeof(b)), 4);
+	CHECK(!memcmp(b, "kept", 4));
+}
+
+static void statfs_waits_for_all(struct cluster *c)
+{
+	struct statvfs st;
+
+	server_kill(c, 1);
+	CHECK(sheaf_statfs(fs, &st) < 0);
+	CHECK_EQ(server_up(c, 1), 0);
+	CHECK(WITHIN(10, sheaf_statfs(fs, &st) == 0));
+}
+
+static const struct test both[] = {
+	TEST(all_names_of_a_file_are_the_file),
+	TEST(a_link_follows_the_permissions_of_its_directory),
+	TEST(symbolic_links_lead_to_what_they_say),
+	TEST(opens_follow_as_open_does),
+	TEST(circles_are_an_error),
+	TEST(listings_tell_links_apart),
+	TEST(attributes_come_back_as_they_were_set),
+	TEST(attributes_have_limits),
+	TEST(attributes_follow_permissions),
+	TEST(statfs_adds_up_the_servers),
+};
+
+int main(int argc, char **argv)
+{
+	size_t n = sizeof(both) / sizeof(both[0]);
+	char dir[CLUSTER_PATH - 16], conf[CLUSTER_PATH];
+	struct cluster c;
+
+	puts("over tcp:");
+	cluster_make(&c, &(struct cluster_opts){ .timeout = 3 });
+	cluster_up(&c);
+	fs = client(c.conf);
+	test_run(both, n, argc, argv);
+	if (argc < 2) {
+		what_was_acknowledged_survives_a_kill(&c);
+		statfs_waits_for_all(&c);
+	}
+	sheaf_disconnect(fs);
+	cluster_down(&c);
+
+	puts("embedded:");
+	temp_dir(dir, sizeof(dir));
+	snprintf(conf, sizeof(conf), "local:%s", dir);
+	fs = client(conf);
+	test_run(both, n, argc, argv);
+	sheaf_disconnect(fs);
+	return 0;
+}
