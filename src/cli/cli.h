@@ -200,6 +200,7 @@ int cli_daemon_spawn(struct cli_daemon *d, const struct conf *conf);
 /* Until all that are not done have said that they are ready or why not, a signal, or the time is over. */
 void cli_daemons_wait(struct cli_daemon *d, size_t n, uint64_t ns);
 void cli_pid_path(char out[CLI_PATH_MAX], const struct conf_target *t);
+pid_t cli_pid_read(const struct conf_target *t); /* what the pid file says, or 0 */
 void cli_log_path(char out[CLI_PATH_MAX], const struct conf_target *t);
 
 #endif

@@ -38,7 +38,8 @@ static int report(struct cli *c, struct cli_daemon *d, uint64_t end)
 	cli_pid_path(pid_path, t);
 	cli_log_path(log, t);
 	if (!d->pid) {
-		unlink(pid_path);
+		if (kill(cli_pid_read(t), 0) < 0 && errno == ESRCH) /* left behind */
+			unlink(pid_path);
 		printf("%s (%s) is not running\n", t->name, t->address);
 		return CLI_OK;
 	}

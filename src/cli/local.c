@@ -104,7 +104,7 @@ void cli_log_path(char out[CLI_PATH_MAX], const struct conf_target *t)
 	snprintf(out, CLI_PATH_MAX, "%s/sheafd.log", t->storage);
 }
 
-static pid_t read_pid(const struct conf_target *t)
+pid_t cli_pid_read(const struct conf_target *t)
 {
 	char path[CLI_PATH_MAX], text[32];
 	uint64_t pid = 0;
@@ -181,7 +181,7 @@ static bool is_our_sheafd(pid_t pid, const struct conf *conf, const struct conf_
 
 static void find_running(struct cli_daemon *d, const struct conf *conf)
 {
-	pid_t pid = read_pid(d->target);
+	pid_t pid = cli_pid_read(d->target);
 	int fd;
 
 	if (!pid)

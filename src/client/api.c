@@ -8,6 +8,7 @@
  * waits for them, and when a timer is due (leases). */
 #include <assert.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -91,10 +92,11 @@ static void lead(struct sheaf *fs, uint64_t max_ns)
 static void hand_over(struct sheaf *fs)
 {
 	struct waiter *w = list_first(&fs->waiters, struct waiter, link);
+	struct loop *l = fs->b.loop;
 
 	if (w)
 		pthread_cond_signal(&w->cond);
-	else if (fs->b.loop->n_reqs)
+	else if (l->n_reqs || (l->n_heap && l->heap[0]->when < fs->help_until))
 		pthread_cond_signal(&fs->help);
 }
 
@@ -166,10 +168,12 @@ static void *helper(void *arg)
 		uint64_t ns = work(fs) ? HELPER_GRACE_NS : loop_wait_ns(fs->b.loop);
 
 		if (fs->driving || ns == UINT64_MAX) {
+			fs->help_until = UINT64_MAX;
 			pthread_cond_wait(&fs->help, &fs->lock);
 			continue;
 		}
-		abs_time(&ts, now_of(fs) + ns);
+		fs->help_until = now_of(fs) + ns;
+		abs_time(&ts, fs->help_until);
 		if (pthread_cond_timedwait(&fs->help, &fs->lock, &ts) == 0)
 			continue; /* something changed: look again */
 		fs->helping = true;
@@ -189,6 +193,7 @@ int sheaf_wrap(const struct sheaf_backing *b, struct sheaf **out)
 {
 	struct sheaf *fs = calloc(1, sizeof(*fs));
 	pthread_condattr_t monotonic;
+	sigset_t all, old;
 	int r;
 
 	if (!fs)
@@ -200,7 +205,10 @@ int sheaf_wrap(const struct sheaf_backing *b, struct sheaf **out)
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&fs->help, &monotonic);
 	pthread_condattr_destroy(&monotonic);
+	sigfillset(&all); /* signals are for the application's own threads */
+	pthread_sigmask(SIG_SETMASK, &all, &old);
 	r = pthread_create(&fs->helper, NULL, helper, fs);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (r) {
 		free(fs);
 		return -r;
@@ -511,6 +519,8 @@ int sheaf_fstat(struct sheaf_file *f, struct stat *st)
 
 int sheaf_ftruncate(struct sheaf_file *f, off_t size)
 {
+	if (!cfile_writable(f->f))
+		return -EINVAL;
 	return sheaf_h_truncate(f->fs, NULL, cfile_handle(f->f), size);
 }
 

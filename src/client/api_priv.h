@@ -15,6 +15,7 @@ struct sheaf {
 	bool driving; /* somebody is the leader */
 	bool helping; /* and it is the helper */
 	uint64_t lead_until; /* when its wait ends by itself */
+	uint64_t help_until; /* when the helper looks by itself; UINT64_MAX: never */
 	bool stop;
 };
 

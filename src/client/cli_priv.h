@@ -32,6 +32,7 @@ struct cfile {
 	struct wire_capability cap;
 	struct wire_wrote wrote;
 	uint64_t *unsynced; /* per object: verifier of the oldest write that no fsync covered, or 0 */
+	uint64_t *writes; /* per object: writes that were answered */
 	bool lost; /* a server lost unsynced data */
 	struct cred_wire cred;
 };

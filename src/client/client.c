@@ -67,6 +67,7 @@ void client_free(struct client *c)
 
 		free(f->targets);
 		free(f->unsynced);
+		free(f->writes);
 		free(f);
 	}
 	while ((it = list_pop(&c->spare_ops))) {
@@ -96,15 +97,18 @@ const struct conf_target *client_target(const struct client *c, uint32_t i)
 
 /* ---- operations ---- */
 
+/* The protocol carries the first 32 groups. */
 static void own_cred(struct cred_wire *w)
 {
-	gid_t gids[ARRAY_LEN(w->gids)];
-	int n = getgroups(ARRAY_LEN(gids), gids);
+	int n = getgroups(0, NULL);
+	gid_t *gids = n > 0 ? calloc((size_t)n, sizeof(*gids)) : NULL;
 
 	w->uid = geteuid();
 	w->gid = getegid();
-	for (w->n_gids = 0; n > 0 && w->n_gids < (uint32_t)n; w->n_gids++)
+	n = gids ? getgroups(n, gids) : 0;
+	for (w->n_gids = 0; (int)w->n_gids < n && w->n_gids < ARRAY_LEN(w->gids); w->n_gids++)
 		w->gids[w->n_gids] = gids[w->n_gids];
+	free(gids);
 }
 
 struct cop *cop_new(struct client *c, const struct sheaf_cred *cred)

@@ -127,6 +127,7 @@ void client_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_
 void client_write(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
 		  const struct extent *ext, size_t n_ext);
 struct sheaf_handle cfile_handle(const struct cfile *f);
+bool cfile_writable(const struct cfile *f);
 
 /* Administration. */
 uint32_t client_targets(const struct client *c);

@@ -10,11 +10,17 @@ struct sheaf_handle cfile_handle(const struct cfile *f)
 	return (struct sheaf_handle){ f->h.ino, f->h.gen };
 }
 
+bool cfile_writable(const struct cfile *f)
+{
+	return f->flags & OPEN_WRITE;
+}
+
 static void file_free(struct cfile *f)
 {
 	list_del(&f->link);
 	free(f->targets);
 	free(f->unsynced);
+	free(f->writes);
 	free(f);
 }
 
@@ -39,6 +45,7 @@ void file_forget_mtime(struct client *c, uint64_t ino)
 
 void file_unsynced(struct cfile *f, uint32_t index, uint64_t verifier)
 {
+	f->writes[index]++;
 	if (!f->unsynced[index])
 		f->unsynced[index] = verifier;
 	else if (f->unsynced[index] != verifier)
@@ -68,7 +75,8 @@ int file_make(struct cop *op)
 		goto listed;
 	f->targets = calloc(MAX(width, 1u), sizeof(*f->targets));
 	f->unsynced = calloc(MAX(width, 1u), sizeof(*f->unsynced));
-	if (!f->targets || !f->unsynced)
+	f->writes = calloc(MAX(width, 1u), sizeof(*f->writes));
+	if (!f->targets || !f->unsynced || !f->writes)
 		goto fail;
 	if (!width || !r->layout.unit || r->layout.start >= width)
 		goto fail;
@@ -136,9 +144,11 @@ struct syncing {
 	struct call *calls;
 	struct wire_sync_args *args;
 	struct wire_object_res *res;
+	uint64_t *seen; /* writes of each object that were answered before it was asked */
 	uint32_t n;
 	uint32_t tries;
 	bool closing;
+	bool unasked; /* out of memory */
 	bool renewing; /* asked for a fresh capability */
 	int verdict;
 };
@@ -162,13 +172,16 @@ static int ask_targets(struct cop *op, struct syncing *s)
 	s->calls = arena_alloc(&op->arena, MAX(n, 1u) * sizeof(*s->calls));
 	s->args = arena_alloc(&op->arena, MAX(n, 1u) * sizeof(*s->args));
 	s->res = arena_alloc(&op->arena, MAX(n, 1u) * sizeof(*s->res));
-	if (!s->calls || !s->args || !s->res)
+	s->seen = arena_alloc(&op->arena, MAX(n, 1u) * sizeof(*s->seen));
+	s->unasked = !s->calls || !s->args || !s->res || !s->seen;
+	if (s->unasked)
 		return -ENOMEM;
 	s->n = f->unsynced ? n : 0;
 	for (uint32_t i = 0; i < s->n; i++) {
 		if (!must_ask(f, i, s->closing))
 			continue;
 		s->args[i].cap = f->cap;
+		s->seen[i] = f->writes[i];
 		s->calls[i] = call_make(op, s->closing ? OP_OBJSTAT : OP_SYNC,
 					XDR_ANY(xdr_wire_sync_args), &s->args[i],
 					XDR_ANY(xdr_wire_object_res), &s->res[i]);
@@ -193,14 +206,16 @@ static int judge(struct cop *op, struct syncing *s)
 		/* whatever the answer was, it tells which life of the server it comes from */
 		if (c->verifier && f->unsynced[i] && c->verifier != f->unsynced[i])
 			f->lost = true;
-		if ((!c->status || c->status == -EIO) && !s->closing) /* an error is said once */
-			f->unsynced[i] = 0;
+		if ((!c->status || c->status == -EIO) && !s->closing && s->seen[i] == f->writes[i])
+			f->unsynced[i] = 0; /* also after an error: it is said once */
 		call_fini(c);
 	}
 	if (f->lost && (verdict != -EKEYEXPIRED || s->closing)) { /* else it is asked again */
 		verdict = -EIO;
 		f->lost = false; /* said once, as a local file system does */
-		memset(f->unsynced, 0, f->layout.width * sizeof(*f->unsynced));
+		for (uint32_t i = 0; i < s->n; i++)
+			if (s->closing || s->seen[i] == f->writes[i])
+				f->unsynced[i] = 0;
 	}
 	return verdict;
 }
@@ -235,7 +250,7 @@ static bool sync_step(struct req *q)
 		req_goto(q, JUDGE);
 		cap_take(f, &op->call); /* when there was a need */
 		s->renewing = false;
-		q->error = ask_targets(op, s);
+		req_fail(q, ask_targets(op, s));
 		break;
 	case JUDGE:
 		if (!s)
@@ -244,7 +259,7 @@ static bool sync_step(struct req *q)
 		if (s->renewing) /* in vain: the file is not ours any more */
 			s->verdict = q->error == -EBADF ? -EIO : q->error;
 		else
-			s->verdict = q->error == -ENOMEM ? q->error : judge(op, s);
+			s->verdict = s->unasked ? q->error : judge(op, s);
 		q->error = 0;
 		if (s->verdict == -EKEYEXPIRED && !s->closing && ++s->tries < 100) {
 			req_goto(q, ASK);

@@ -92,7 +92,7 @@ static bool step(struct req *q)
 			break;
 		z->op->attr = z->attr_res.at;
 		if (z->attr_res.at.unsettled && z->attr_res.layout.n_targets)
-			q->error = ask_objects(z);
+			req_fail(q, ask_objects(z));
 		break;
 	case ENDS:
 		req_goto(q, END);

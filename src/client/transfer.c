@@ -55,6 +55,9 @@ struct lane {
 
 struct transfer {
 	bool write;
+	bool sized; /* it reads once more, now that the size is known */
+	uint64_t oldest, newest; /* epochs under which parts were written */
+	uint32_t tries;
 	struct strand *strands; /* one per object */
 };
 
@@ -162,7 +165,7 @@ static void call(struct lane *l)
 	struct cfile *f = l->op->file;
 
 	if (l->op->transfer->write)
-		l->q.error = prepare_write(l);
+		req_fail(&l->q, prepare_write(l));
 	else
 		prepare_read(l);
 	if (l->q.error)
@@ -202,6 +205,8 @@ static void answered_write(struct lane *l)
 	for (uint32_t i = 0; i < l->n_ext; i++)
 		end = MAX(end, layout_file_end(&f->layout, l->index,
 					       l->ext[i].offset + l->ext[i].length));
+	l->op->transfer->oldest = MIN(l->op->transfer->oldest, l->args.write.cap.epoch);
+	l->op->transfer->newest = MAX(l->op->transfer->newest, l->args.write.cap.epoch);
 	file_wrote(f, l->args.write.cap.epoch, end, l->res.write.mtime);
 	file_unsynced(f, l->index, l->call.verifier);
 }
@@ -347,6 +352,17 @@ static void fill_holes(struct cop *op, uint32_t index)
 	}
 }
 
+/* Does the size say that there are bytes behind the end of an object? They may have come since. */
+static bool any_hole(struct cop *op)
+{
+	const struct layout *l = &op->file->layout;
+
+	for (uint32_t i = 0; i < l->width; i++)
+		if (op->transfer->strands[i].end < layout_object_size(l, i, op->attr.size))
+			return true;
+	return false;
+}
+
 static bool any_short(struct cop *op)
 {
 	for (uint32_t i = 0; i < op->file->layout.width; i++)
@@ -364,10 +380,14 @@ static bool step(struct req *q)
 	switch (q->state) {
 	case START:
 		req_goto(q, SIZED);
+		t->oldest = UINT64_MAX;
+		t->newest = 0;
 		start_lanes(op);
 		break;
 	case SIZED:
 		req_goto(q, END);
+		if (t->sized)
+			break;
 		if (!t->write && any_short(op))
 			sizing_start(op, &op->file->h);
 		else
@@ -376,6 +396,17 @@ static bool step(struct req *q)
 	case END:
 		if (q->error)
 			return cop_end(op, q->error);
+		if (t->write && t->oldest < t->newest && ++t->tries < MAX_REFRESH) {
+			req_goto(
+				q,
+				START); /* a truncate came between its parts: all of it comes after */
+			break;
+		}
+		if (op->attr.size != UINT64_MAX && !t->sized && any_hole(op)) {
+			t->sized = true; /* what is missing after this is a hole */
+			req_goto(q, START);
+			break;
+		}
 		if (op->attr.size != UINT64_MAX) {
 			for (uint32_t i = 0; i < op->file->layout.width; i++)
 				if (t->strands[i].shortened)

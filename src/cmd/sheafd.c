@@ -189,7 +189,8 @@ static void remove_pid(const struct conf_target *t)
 	char path[CLI_PATH_MAX];
 
 	cli_pid_path(path, t);
-	unlink(path);
+	if (cli_pid_read(t) == getpid()) /* or somebody started the next one already */
+		unlink(path);
 }
 
 /* ---- a life ---- */

@@ -195,6 +195,8 @@ void req_start(struct req *q); /* first step, now */
 void req_goto(struct req *q, uint16_t state);
 void req_hold(struct req *q);
 void req_done(struct req *q, int error, uint64_t bytes);
+/* A step fails (or not, with 0) without undoing what an operation that it started has said already. */
+void req_fail(struct req *q, int error);
 /* Steps it until something is pending; for the loop. */
 void req_run(struct req *q);
 /* Takes it off the loop's books; the memory is the caller's. Call it last, from step(). */
@@ -231,8 +233,6 @@ void pool_fini(struct pool *p);
 void buf_get(struct pool *p, struct buf *b, size_t len, struct req *q);
 /* Gives them back; harmless on an empty one. */
 void buf_put(struct buf *b);
-/* Still waiting in line: leaves it, and its request goes on with this error. */
-void buf_cancel(struct buf *b, int error);
 
 /* ---------------------------------------------------------------- file accesses */
 

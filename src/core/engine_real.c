@@ -178,7 +178,8 @@ static void ring_drain(struct engine *g)
 		g->in_ring--;
 		ring_completed(g, io, res);
 	}
-	while (g->in_ring < RING_ENTRIES && (it = list_pop(&g->pending)))
+	for (unsigned room = RING_ENTRIES - g->in_ring; room && (it = list_pop(&g->pending));
+	     room--)
 		ring_start(g, list_entry(it, struct io, link));
 }
 

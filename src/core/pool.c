@@ -69,16 +69,6 @@ void buf_get(struct pool *p, struct buf *b, size_t len, struct req *q)
 	list_push(&p->waiting, &b->link);
 }
 
-void buf_cancel(struct buf *b, int error)
-{
-	struct req *q = b->pool ? b->q : NULL;
-
-	if (!q)
-		return;
-	buf_put(b);
-	req_done(q, error, 0);
-}
-
 void buf_put(struct buf *b)
 {
 	struct pool *p = b->pool;

@@ -62,6 +62,12 @@ void req_done(struct req *q, int error, uint64_t bytes)
 		list_push(&q->loop->runnable, &q->link);
 }
 
+void req_fail(struct req *q, int error)
+{
+	if (error && !q->error)
+		q->error = error;
+}
+
 void req_fini(struct req *q)
 {
 	assert(q->pending == 0);

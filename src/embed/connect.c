@@ -18,8 +18,6 @@ struct backing {
 	struct conf *conf;
 	struct loop_hub hub;
 	struct server **servers; /* embedded ones */
-	char (*addresses)[CONF_ADDR_MAX];
-	const char **address_list;
 };
 
 static void teardown(void *owner)
@@ -32,8 +30,6 @@ static void teardown(void *owner)
 	loop_fini(&b->loop);
 	conf_free(b->conf);
 	free(b->servers);
-	free(b->addresses);
-	free(b->address_list);
 	free(b);
 }
 
@@ -59,16 +55,11 @@ static int start_targets(struct backing *b, const uint8_t key[KEY_BYTES],
 	int r = 0;
 
 	b->servers = calloc(n, sizeof(*b->servers));
-	b->addresses = calloc(n, sizeof(*b->addresses));
-	b->address_list = calloc(n, sizeof(*b->address_list));
-	if (!b->servers || !b->addresses || !b->address_list)
+	if (!b->servers)
 		return -ENOMEM;
 	list_init(&b->hub.acceptors);
-	for (uint32_t i = 0; i < n; i++) { /* in-process addresses replace those of the file */
-		snprintf(b->addresses[i], CONF_ADDR_MAX, "loop:%u", i);
+	for (uint32_t i = 0; i < n; i++) /* in-process addresses replace those of the file */
 		snprintf(b->conf->targets[i].address, CONF_ADDR_MAX, "loop:%u", i);
-		b->address_list[i] = b->addresses[i];
-	}
 	for (uint32_t i = 0; !r && i < n; i++) {
 		struct server_opts o = {
 			.loop = &b->loop, .conf = b->conf, .target = i, .hub = &b->hub

@@ -71,15 +71,16 @@ static int fail(int r, const char *what, const char *thing)
 static int format_all(const char *conf_path)
 {
 	char err[512] = "";
-	struct conf *c;
+	struct conf *c = NULL;
 	int r = conf_load(conf_path, &c, err, sizeof(err));
 
 	for (uint32_t i = 0; !r && i < c->n_targets; i++)
 		r = server_format(env_real(), c, i, err, sizeof(err));
-	if (r)
+	if (r) {
 		why_set("%s", err);
-	else
-		conf_free(c);
+		unlink(conf_path); /* a cluster file stands for storage that is there */
+	}
+	conf_free(c);
 	return r;
 }
 

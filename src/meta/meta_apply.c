@@ -426,7 +426,8 @@ int apply_bytes(struct apply *ap, const void *bytes, size_t len, struct arena *a
 	rc = apply_kind(ap);
 	if (!rc)
 		rc = answer_encode(&res, answers, answer, n_answer);
-	if (!rc && has_slot(&rec))
+	/* a create that only found the file changed nothing; what its open does next needs the slot */
+	if (!rc && has_slot(&rec) && !(rec.kind == REC_CREATE && !res.status && !res.created))
 		rc = slot_store(ap, *answer, *n_answer);
 	return rc;
 }

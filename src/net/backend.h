@@ -15,6 +15,7 @@ struct xfer {
 	size_t n;
 	const struct extent *ext; /* or pieces of a file, n of them */
 	int file;
+	uint64_t zero_to; /* the file does not hold what is before this place any more */
 	struct net_desc *desc; /* client side; NULL: retracted */
 	int32_t status; /* sent behind the data */
 };

@@ -143,7 +143,9 @@ int net_expose(struct link *l, struct view *mem, int access, uint64_t tag, struc
 {
 	int r;
 
-	*d = (struct net_desc){ .tag = tag, .view = mem, .access = access };
+	*d = (struct net_desc){
+		.tag = tag, .view = mem, .access = access, .moved = l->net->loop->now
+	};
 	list_init(&d->link);
 	if (l->state == LINK_CLOSED)
 		return -ECONNRESET;

@@ -112,6 +112,7 @@ struct net_desc {
 	uint64_t tag; /* 0: not exposed */
 	struct view *view;
 	int access; /* CAP_READ: the peer reads it; CAP_WRITE: it writes into it */
+	uint64_t moved; /* when bytes of it last did, or were asked for */
 	struct wire_bytes keys; /* of the backend; goes into the message */
 };
 
@@ -230,7 +231,7 @@ void sessions_fini(struct sessions *t); /* frees them all without a word to anyb
 int session_new(struct sessions *t, uint64_t id, const uint8_t secret[16], const char *client,
 		struct session **out);
 struct session *session_find(struct sessions *t, uint64_t id);
-void session_attach(struct session *s, struct link *l); /* closes an older link */
+void session_attach(struct session *s, struct link *l);
 void session_detach(struct session *s); /* its link is gone; the lease runs on */
 void session_free(struct session *s);
 /* A request comes: checks and takes its slot. 0, -EBADMSG (lies about the slot: close the link). */

@@ -122,6 +122,7 @@ static int move(struct loop_link *l, struct xfer *x, enum parcel_kind kind)
 		return kind == PARCEL_PUT ? 0 : -ECANCELED;
 	if (d->access != need || at > d->view->length || x->len > d->view->length - at)
 		return -EPROTO;
+	d->moved = l->l.net->loop->now;
 	for (size_t i = 0; i < x->n; at += x->iov[i++].iov_len) {
 		if (kind == PARCEL_PUT)
 			view_copy_in(d->view, at, x->iov[i].iov_base, x->iov[i].iov_len);

@@ -138,6 +138,8 @@ static size_t body_iov(struct tcp_link *t, struct xfer *x, uint64_t skip, struct
 	if (!n->scratch && !(n->scratch = malloc(NET_SCRATCH)))
 		return 0;
 	memset(n->scratch, 0, NET_SCRATCH);
+	if (x->ext)
+		left = MIN(left, x->zero_to - at);
 	*got = MIN(left, NET_SCRATCH);
 	out[0] = (struct iovec){ n->scratch, *got };
 	return 1;
@@ -214,6 +216,8 @@ static void sent_frame(struct tcp_link *t, size_t r)
 		return;
 	t->in_frame = false;
 	x->done += t->frame_len;
+	if (x->desc)
+		x->desc->moved = t->l.net->loop->now;
 	if (x->done == x->len) {
 		t->n_pulled -= !x->q;
 		xfer_end(x, -x->status);
@@ -234,7 +238,9 @@ static void set_status(struct tcp_link *t, struct xfer *x, int32_t status)
 
 static bool in_file(const struct tcp_link *t, const struct xfer *x)
 {
-	return t->in_frame && x->ext && t->frame_sent < FRAME_HEAD + (uint64_t)t->frame_len;
+	uint64_t body = t->frame_sent > FRAME_HEAD ? t->frame_sent - FRAME_HEAD : 0;
+
+	return t->in_frame && x->ext && body < t->frame_len && x->done + body >= x->zero_to;
 }
 
 /* The file's bytes at the current place of the frame: of one piece at a time. */
@@ -264,9 +270,14 @@ static ssize_t send_file_part(struct tcp_link *t, struct xfer *x, struct iovec *
 	t->l.net->loop->calls += 1 + (n > 0);
 	got = e->sock->send_file(e, t->src.fd, iov, (int)n, x->file, part.offset, part.length);
 	if (got == 0 || got == -EIO || got == -EINVAL || got == -EOVERFLOW) {
-		x->ext = NULL;
-		if (got) /* cut meanwhile: zeros are what is there */
+		if (got == 0) { /* cut meanwhile: zeros are what is there */
+			x->zero_to = x->done +
+				     (t->frame_sent > FRAME_HEAD ? t->frame_sent - FRAME_HEAD : 0) +
+				     part.length;
+		} else {
+			x->ext = NULL;
 			set_status(t, x, EIO);
+		}
 		*want = 0;
 		return 0;
 	}
@@ -449,6 +460,8 @@ static int on_pull(struct tcp_link *t, const struct wire_frame_head *h)
 	if (!x)
 		return -ENOMEM;
 	t->n_pulled++;
+	if (d)
+		d->moved = t->l.net->loop->now;
 	x->id = h->id;
 	x->desc = d;
 	x->len = d ? h->want : 0;
@@ -479,6 +492,8 @@ static int on_data_head(struct tcp_link *t, const struct wire_frame_head *h)
 			  h->length > d->view->length - h->at))
 			return -EPROTO;
 		t->rx_desc = d; /* NULL: retracted, the bytes are dropped */
+		if (d)
+			d->moved = t->l.net->loop->now;
 		return 0;
 	}
 	t->rx_get = find_get(t, h->id);

@@ -98,14 +98,15 @@ static void call_timeout(struct timer *t)
 	struct peer *p = c->peer;
 	bool session_call = c == &p->session_call, ping = c == &p->ping;
 	uint64_t patience = p->net->id.timeout_ms * NSEC_PER_MSEC;
+	bool asked = c->sent;
 
 	/* bulk that is still moving is not late, however large it is */
-	if (c->mem && c->sent && p->link && p->link->progress + patience > loop_of(p)->now) {
-		timer_set(loop_of(p), t, p->link->progress + patience);
+	if (c->mem && c->sent && p->link && c->desc.moved + patience > loop_of(p)->now) {
+		timer_set(loop_of(p), t, c->desc.moved + patience);
 		return;
 	}
 	peer_cancel(c, p->state == PEER_UP || !p->last_error ? -ETIMEDOUT : p->last_error);
-	if ((session_call || ping) && p->link) /* it does not answer: try another link */
+	if ((session_call || ping) && asked && p->link) /* it does not answer: try another link */
 		link_close(p->link, -ETIMEDOUT);
 }
 
@@ -353,7 +354,7 @@ static void peer_timer(struct timer *t)
 {
 	struct peer *p = container_of(t, struct peer, timer);
 	struct loop *l = loop_of(p);
-	uint64_t third = p->lease_ms * NSEC_PER_MSEC / 3;
+	uint64_t third = p->lease_ms * NSEC_PER_MSEC / 3, seen;
 
 	if (p->state == PEER_WAITING) {
 		peer_dial(p);
@@ -361,8 +362,10 @@ static void peer_timer(struct timer *t)
 	}
 	if (p->state != PEER_UP || p->ping_busy)
 		return;
-	if (l->now < p->last_traffic + third) {
-		renew(p);
+	seen = p->last_traffic && p->link ? MAX(p->last_traffic, p->link->progress) :
+					    p->last_traffic;
+	if (l->now < seen + third) { /* bulk is traffic too */
+		timer_set(l, t, seen + MAX(third, NSEC_PER_MSEC));
 		return;
 	}
 	p->ping_busy = true;
@@ -444,7 +447,7 @@ static bool session_step(struct req *q)
 	p->session = r->id;
 	p->boot = r->boot;
 	p->lease_ms = r->lease_ms;
-	p->n_slots = MIN(r->slots, (uint32_t)SESSION_SLOTS);
+	p->n_slots = MIN(MAX(r->slots, 1u), (uint32_t)SESSION_SLOTS);
 	if (p->restarted && (lost || restarted)) /* queues its claims: we are not up yet */
 		p->restarted(p, lost);
 	p->state = PEER_UP;

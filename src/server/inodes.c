@@ -43,7 +43,7 @@ void inode_put(struct inode *i)
 	free(i);
 }
 
-void inode_lock(struct inode *i, struct inode_wait *w, struct req *q)
+static void lock(struct inode *i, struct inode_wait *w, struct req *q, bool next)
 {
 	list_init(&w->link);
 	w->inode = i;
@@ -55,7 +55,20 @@ void inode_lock(struct inode *i, struct inode_wait *w, struct req *q)
 	}
 	w->q = q;
 	req_hold(q);
-	list_push(&i->waiters, &w->link);
+	if (next)
+		list_push_front(&i->waiters, &w->link);
+	else
+		list_push(&i->waiters, &w->link);
+}
+
+void inode_lock(struct inode *i, struct inode_wait *w, struct req *q)
+{
+	lock(i, w, q, false);
+}
+
+void inode_lock_next(struct inode *i, struct inode_wait *w, struct req *q)
+{
+	lock(i, w, q, true);
 }
 
 void inode_unlock(struct inode_wait *w)

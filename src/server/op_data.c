@@ -1,12 +1,13 @@
 /* READ and WRITE of object extents.
  *
- *   OPEN -> PLAN -> INLINE or MOVE -> REPLY
+ *   OPEN -> PLAN -> TURN -> INLINE -> ACCESS -> REPLY      small: inside the message, one buffer, one turn
+ *   OPEN -> PLAN -> FINISH -> REPLY                         others
  *
- * Small ones travel inside the message: one buffer, one turn. Others go through windows (windows.c). */
+ * A buffer comes before a turn, as in windows: nobody holds a turn while it waits in the pool's line. Others go through windows (windows.c). */
 #include "server/srv.h"
 
-enum { OPEN, PLAN, INLINE, ACCESS, FINISH, REPLY };
-static const char *const names[] = { "open", "plan", "turn", "disk", "move", "reply" };
+enum { OPEN, PLAN, TURN, INLINE, ACCESS, FINISH, REPLY };
+static const char *const names[] = { "open", "plan", "buffer", "turn", "disk", "move", "reply" };
 
 static uint64_t total_of(const struct wire_extent *e, uint32_t n)
 {
@@ -62,17 +63,15 @@ static void plan(struct sreq *s, struct data_state *d, const struct wire_capabil
 		 const struct wire_extent *list, uint32_t n, const struct wire_mem_desc *mem,
 		 bool write)
 {
-	uint64_t total = total_of(list, n), lo, hi;
+	uint64_t total = total_of(list, n);
 
 	if (!d->object || !total) { /* no object: nothing to read */
 		req_goto(&s->q, FINISH);
 		return;
 	}
 	if (!mem->tag) {
-		range_of(list, n, &lo, &hi);
 		if (!write)
 			buf_get(&s->srv->pool, &d->buf, total, &s->q);
-		turn_begin(d->object, &d->turn, cap->epoch, lo, hi, write, &s->q);
 		return;
 	}
 	req_goto(&s->q, FINISH);
@@ -85,6 +84,15 @@ static void plan(struct sreq *s, struct data_state *d, const struct wire_capabil
 			       .end = object_end(d->object),
 			       .write = write };
 	mover_start(&d->m);
+}
+
+static void take_turn(struct sreq *s, struct data_state *d, const struct wire_capability *cap,
+		      const struct wire_extent *list, uint32_t n, bool write)
+{
+	uint64_t lo, hi;
+
+	range_of(list, n, &lo, &hi);
+	turn_begin(d->object, &d->turn, cap->epoch, lo, hi, write, &s->q);
 }
 
 static int access_inline(struct sreq *s, struct data_state *d, const struct wire_extent *list,
@@ -129,20 +137,25 @@ static bool read_step(struct req *q)
 	case OPEN:
 		req_goto(q, PLAN);
 		s->ino = a->cap.ino;
-		q->error = cap_check(s->srv, &a->cap, CAP_READ);
+		req_fail(q, cap_check(s->srv, &a->cap, CAP_READ));
 		if (!q->error)
-			q->error = check_list(a->list, a->n_list, &a->mem, 0, false);
+			req_fail(q, check_list(a->list, a->n_list, &a->mem, 0, false));
 		if (!q->error)
 			object_get(s->srv->disk, a->cap.ino, a->cap.obj_gen, false, &d->object, q);
 		break;
 	case PLAN:
-		req_goto(q, INLINE);
+		req_goto(q, TURN);
 		plan(s, d, &a->cap, a->list, a->n_list, &a->mem, false);
 		r->end = d->object ? object_end(d->object) : 0;
 		break;
+	case TURN:
+		req_goto(q, INLINE);
+		r->end = object_end(d->object);
+		take_turn(s, d, &a->cap, a->list, a->n_list, false);
+		break;
 	case INLINE:
 		req_goto(q, ACCESS);
-		q->error = access_inline(s, d, a->list, a->n_list, d->buf.iov[0].iov_base, false);
+		req_fail(q, access_inline(s, d, a->list, a->n_list, d->buf.iov[0].iov_base, false));
 		break;
 	case ACCESS:
 		req_goto(q, FINISH);
@@ -168,7 +181,7 @@ static bool read_step(struct req *q)
 	return true;
 }
 
-const struct req_ops read_ops = { "read", read_step, REPLY, 6, names };
+const struct req_ops read_ops = { "read", read_step, REPLY, 7, names };
 
 static bool write_step(struct req *q)
 {
@@ -181,15 +194,19 @@ static bool write_step(struct req *q)
 	case OPEN:
 		req_goto(q, PLAN);
 		s->ino = a->cap.ino;
-		q->error = cap_check(s->srv, &a->cap, CAP_WRITE);
+		req_fail(q, cap_check(s->srv, &a->cap, CAP_WRITE));
 		if (!q->error)
-			q->error = check_list(a->list, a->n_list, &a->mem, a->data.len, true);
+			req_fail(q, check_list(a->list, a->n_list, &a->mem, a->data.len, true));
 		if (!q->error)
 			object_get(s->srv->disk, a->cap.ino, a->cap.obj_gen, true, &d->object, q);
 		break;
 	case PLAN:
-		req_goto(q, INLINE);
+		req_goto(q, TURN);
 		plan(s, d, &a->cap, a->list, a->n_list, &a->mem, true);
+		break;
+	case TURN:
+		req_goto(q, INLINE);
+		take_turn(s, d, &a->cap, a->list, a->n_list, true);
 		break;
 	case INLINE:
 		req_goto(q, ACCESS);
@@ -209,4 +226,4 @@ static bool write_step(struct req *q)
 	return true;
 }
 
-const struct req_ops write_ops = { "write", write_step, REPLY, 6, names };
+const struct req_ops write_ops = { "write", write_step, REPLY, 7, names };

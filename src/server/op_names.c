@@ -172,6 +172,8 @@ int prepare_record(struct sreq *s)
 	s->ino = a->h.ino;
 	if (!session_writes(s->session, a->h.ino))
 		return -EBADF;
+	if (a->w.end > INT64_MAX)
+		return -EFBIG;
 	sreq_record(s, REC_RECORD);
 	r->h = a->h;
 	r->epoch = a->w.epoch;

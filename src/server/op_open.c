@@ -255,10 +255,10 @@ static bool open_step(struct req *q)
 
 	switch (q->state) {
 	case WALK:
-		q->error = walk(s);
+		req_fail(q, walk(s));
 		break;
 	case MADE:
-		q->error = made(s);
+		req_fail(q, made(s));
 		break;
 	case LOCKED:
 		req_goto(q, UNSETTLED);
@@ -266,11 +266,11 @@ static bool open_step(struct req *q)
 		break;
 	case UNSETTLED:
 		req_goto(q, FENCE);
-		q->error = unsettled(s);
+		req_fail(q, unsettled(s));
 		break;
 	case FENCE:
 		req_goto(q, FENCED);
-		q->error = trunc_fence(s, &st->t);
+		req_fail(q, trunc_fence(s, &st->t));
 		break;
 	case FENCED:
 		req_goto(q, GRANT);
@@ -278,7 +278,7 @@ static bool open_step(struct req *q)
 		break;
 	case GRANT:
 		req_goto(q, REPLY);
-		q->error = grant(s);
+		req_fail(q, grant(s));
 		break;
 	case REPLY:
 		trunc_fini(s, &st->t);
@@ -309,7 +309,7 @@ static void record(struct sreq *s, struct open_file *o)
 	sreq_record(s, REC_RECORD);
 	r->h = i->h;
 	r->epoch = a->w.epoch;
-	r->size = a->w.end;
+	r->size = MIN(a->w.end, (uint64_t)INT64_MAX);
 	r->mtime = a->w.mtime;
 	r->flags = st->last ? REC_LAST_WRITER : 0;
 	if (st->last)
@@ -402,7 +402,7 @@ static bool cap_step(struct req *q)
 		break;
 	case CAP_GIVE:
 		req_goto(q, CAP_REPLY);
-		q->error = fresh_cap(s);
+		req_fail(q, fresh_cap(s));
 		break;
 	case CAP_REPLY:
 		inode_unlock(&st->lock);
@@ -413,11 +413,15 @@ static bool cap_step(struct req *q)
 
 const struct req_ops cap_ops = { "cap", cap_step, CAP_REPLY, 3, cap_names };
 
-int do_reclaim(struct sreq *s)
+/* CLAIM -> CLAIMED -> REPLY. A writer's row is durable before it is a writer again; when the file is being
+ * settled meanwhile, one of the two records comes first and either order is right. */
+enum { CLAIM, CLAIMED, CLAIM_REPLY };
+static const char *const claim_names[] = { "claim", "claimed", "reply" };
+
+static int claim(struct sreq *s)
 {
 	struct wire_reclaim_args *a = s->args;
 	struct meta_node n;
-	struct inode *i;
 	int e = meta_get(s->srv->meta, &a->h, &n, &s->arena);
 
 	s->ino = a->h.ino;
@@ -427,13 +431,31 @@ int do_reclaim(struct sreq *s)
 		e = may(s, &n.attr,
 			(a->flags & OPEN_READ ? MAY_READ : 0) |
 				(a->flags & OPEN_WRITE ? MAY_WRITE : 0));
+	if (e || !(a->flags & OPEN_WRITE))
+		return e;
+	sreq_record(s, REC_UNSETTLE);
+	s->change.rec.session = 0;
+	s->change.rec.h = a->h;
+	meta_submit(s->srv->meta, &s->change, &s->q);
+	return 0;
+}
+
+static int claimed(struct sreq *s)
+{
+	struct wire_reclaim_args *a = s->args;
+	struct meta_node n;
+	struct inode *i;
+	int e = -s->change.res.status;
+
+	if (!e)
+		e = meta_get(s->srv->meta, &a->h, &n, &s->arena);
 	if (e)
 		return e;
 	i = inode_get(s->srv, &a->h);
 	if (!i)
 		return -ENOMEM;
-	if ((a->flags & OPEN_WRITE) && !meta_unsettled(s->srv->meta, a->h.ino))
-		e = -ESTALE; /* it was settled in between: too late to come back as a writer */
+	if (n.attr.nlink == 0 && !i->opens && !s->srv->in_grace)
+		e = -ESTALE; /* its objects are going */
 	if (!e)
 		e = open_add(s->session, i, a->id, a->flags & (OPEN_READ | OPEN_WRITE));
 	if (!e && n.attr.nlink == 0)
@@ -441,3 +463,24 @@ int do_reclaim(struct sreq *s)
 	inode_put(i);
 	return e;
 }
+
+static bool claim_step(struct req *q)
+{
+	struct sreq *s = sreq_of(q);
+
+	switch (q->state) {
+	case CLAIM:
+		req_goto(q, CLAIMED);
+		req_fail(q, claim(s));
+		break;
+	case CLAIMED:
+		req_goto(q, CLAIM_REPLY);
+		req_fail(q, claimed(s));
+		break;
+	case CLAIM_REPLY:
+		return sreq_reply(s);
+	}
+	return true;
+}
+
+const struct req_ops reclaim_ops = { "reclaim", claim_step, CLAIM_REPLY, 3, claim_names };

@@ -67,11 +67,13 @@ static int attach(struct sreq *s)
 		if (e)
 			return e;
 		ss->reclaimed = true;
-	} else if (ss->doomed || (ss->link && ss->link != s->link)) {
-		return -ESTALE; /* somebody was faster */
+	} else if (ss->doomed) {
+		return -ESTALE;
 	}
 	if (s->link->state != LINK_UP)
 		return -ECONNRESET;
+	if (ss->link && ss->link != s->link) /* the newest link wins */
+		link_close(ss->link, -ECONNRESET);
 	session_attach(ss, s->link);
 	*r = (struct wire_session_res){ .id = ss->id,
 					.resumed = st->resumed,
@@ -92,7 +94,7 @@ static bool step(struct req *q)
 		break;
 	case ATTACH:
 		req_goto(q, REPLY);
-		q->error = attach(s);
+		req_fail(q, attach(s));
 		break;
 	case REPLY:
 		return sreq_reply(s);

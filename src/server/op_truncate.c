@@ -97,7 +97,7 @@ static bool step(struct req *q)
 	switch (q->state) {
 	case CHECK:
 		req_goto(q, LOCKED);
-		q->error = check(s);
+		req_fail(q, check(s));
 		break;
 	case LOCKED:
 		req_goto(q, FENCE);
@@ -105,7 +105,7 @@ static bool step(struct req *q)
 		break;
 	case FENCE:
 		req_goto(q, FENCED);
-		q->error = trunc_fence(s, t);
+		req_fail(q, trunc_fence(s, t));
 		break;
 	case FENCED:
 		req_goto(q, DONE);

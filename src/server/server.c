@@ -201,6 +201,7 @@ int server_start(const struct server_opts *o, struct server **out, char *err, si
 	struct server *s = calloc(1, sizeof(*s));
 	int r;
 
+	snprintf(err, err_len, "out of memory");
 	if (!s)
 		return -ENOMEM;
 	err[0] = 0;

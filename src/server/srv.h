@@ -168,6 +168,8 @@ struct inode *inode_find(struct server *srv, uint64_t ino); /* no reference take
 void inode_put(struct inode *i);
 /* One at a time: truncates, settling, writers coming and going, removal. Holds q until granted. */
 void inode_lock(struct inode *i, struct inode_wait *w, struct req *q);
+void inode_lock_next(struct inode *i, struct inode_wait *w,
+		     struct req *q); /* before all who wait */
 void inode_unlock(struct inode_wait *w); /* harmless when not locked */
 struct open_file *open_find(struct session *s, uint64_t id);
 uint32_t session_holds(const struct session *s, uint64_t ino); /* OPEN_READ, OPEN_WRITE */
@@ -240,9 +242,9 @@ int prepare_setattr(struct sreq *s), prepare_mkdir(struct sreq *s), prepare_unli
 	prepare_symlink(struct sreq *s), prepare_setxattr(struct sreq *s),
 	prepare_removexattr(struct sreq *s);
 int finish_attr(struct sreq *s), finish_removed(struct sreq *s), finish_void(struct sreq *s);
-int do_reclaim(struct sreq *s), do_bye(struct sreq *s);
-extern const struct req_ops session_open_ops, open_ops, cap_ops, close_ops, truncate_ops, read_ops,
-	write_ops, sync_ops, objstat_ops, fence_ops, remove_ops;
+int do_bye(struct sreq *s);
+extern const struct req_ops reclaim_ops, session_open_ops, open_ops, cap_ops, close_ops,
+	truncate_ops, read_ops, write_ops, sync_ops, objstat_ops, fence_ops, remove_ops;
 
 /* What operations with steps of their own keep between steps. */
 struct session_state {

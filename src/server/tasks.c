@@ -135,20 +135,22 @@ static bool finish(struct task *t)
 {
 	struct req *q = &t->q;
 	uint64_t pause = RETRY_NS * MIN(++t->tries, (uint32_t)RETRY_MAX);
+	bool again = q->error && !t->srv->stopping;
 
 	fan_fini(&t->fan);
 	memset(&t->fan, 0, sizeof(t->fan));
 	if (t->kind == TASK_SETTLE && !q->error && !t->nothing && t->inode)
 		t->inode->orphaned = false;
-	inode_unlock(&t->lock);
+	if (!again || t->kind != TASK_TRUNCATE)
+		inode_unlock(&t->lock);
 	arena_reset(&t->arena);
-	if (q->error && !t->srv->stopping) {
+	if (again) {
 		log_at(LOG_WARN, "server", q->trace,
 		       "background work on inode %llx waits %llu s: %s",
 		       (unsigned long long)t->h.ino, (unsigned long long)(pause / NSEC_PER_SEC),
 		       error_text(q->error));
 		q->error = 0;
-		req_goto(q, LOCK);
+		req_goto(q, t->lock.held ? START : LOCK);
 		req_hold(q);
 		timer_set(t->srv->loop, &t->retry, t->srv->loop->now + pause);
 		return true;
@@ -172,15 +174,19 @@ static bool step(struct req *q)
 	switch (q->state) {
 	case LOCK:
 		req_goto(q, START);
-		inode_lock(t->inode, &t->lock, q);
+		if (t->kind ==
+		    TASK_TRUNCATE) /* nobody writes between a truncate's intent and its end */
+			inode_lock_next(t->inode, &t->lock, q);
+		else
+			inode_lock(t->inode, &t->lock, q);
 		break;
 	case START:
 		req_goto(q, FAN);
-		q->error = start(t);
+		req_fail(q, start(t));
 		break;
 	case FAN:
 		req_goto(q, t->nothing ? END : COMMIT);
-		q->error = t->nothing ? 0 : fan(t);
+		req_fail(q, t->nothing ? 0 : fan(t));
 		break;
 	case COMMIT:
 		req_goto(q, DONE);

@@ -114,7 +114,8 @@ static void fences_at_the_same_time_share_syncs(void)
 	static struct trial t[N];
 
 	disk_begin(".");
-	engine_forbid(&loop, ENGINE_NO_INLINE); /* in memory a sync is over at once: nothing to share */
+	engine_forbid(&loop,
+		      ENGINE_NO_INLINE); /* in memory a sync is over at once: nothing to share */
 	faulty.n_sync = 0;
 	for (uint64_t i = 0; i < N; i++) {
 		a[i] = (struct args){ .ino = 1000 + i, .gen = 1, .epoch = 9, .off = UINT64_MAX };

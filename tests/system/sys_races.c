@@ -1,0 +1,199 @@
+/* What only happens when two things meet: an idle client and its lease, a reader and a file that grows, an
+ * fsync and the writes beside it, many that create and truncate the same file, a truncate and a server
+ * that is away. */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "cluster.h"
+
+static struct cluster c;
+static struct sheaf *fs;
+
+static void a_client_that_computes_for_two_leases_keeps_its_files(void)
+{
+	struct sheaf_file *f = open_file(fs, "/idle", O_CREAT | O_RDWR);
+	char b[6] = "";
+
+	CHECK_EQ(sheaf_pwrite(f, "hello", 5, 0), 5);
+	pause_ms(7000); /* the lease is 3 s */
+	CHECK_EQ(sheaf_pwrite(f, "again", 5, 5), 5);
+	CHECK_EQ(sheaf_pread(f, b, 5, 0), 5);
+	CHECK(memcmp(b, "hello", 5) == 0);
+	CHECK_EQ(sheaf_fsync(f), 0);
+	CHECK_EQ(sheaf_close(f), 0);
+}
+
+#define BLOCK 4096
+#define BLOCKS (SANITIZED ? 400 : 3000)
+static atomic_bool grown;
+
+static void *grow(void *arg)
+{
+	struct sheaf *mine = client(c.conf);
+	struct sheaf_file *f = open_file(mine, "/grows", O_WRONLY);
+	char b[BLOCK];
+
+	(void)arg;
+	memset(b, 'A', sizeof(b));
+	for (int i = 0; i < BLOCKS; i++)
+		CHECK_EQ(sheaf_pwrite(f, b, BLOCK, (off_t)i * BLOCK), BLOCK);
+	CHECK_EQ(sheaf_close(f), 0);
+	sheaf_disconnect(mine);
+	atomic_store(&grown, true);
+	return NULL;
+}
+
+/* Whatever a reader gets of a file that is only appended to, in order, was written. */
+static void a_reader_of_a_growing_file_sees_no_zeros(void)
+{
+	struct sheaf_file *f = open_file(fs, "/grows", O_CREAT | O_RDONLY);
+	static char b[16 * BLOCK];
+	pthread_t t;
+	off_t at = 0;
+
+	CHECK_EQ(pthread_create(&t, NULL, grow, NULL), 0);
+	while (at < (off_t)BLOCKS * BLOCK) {
+		ssize_t n = sheaf_pread(f, b, sizeof(b), at);
+
+		CHECK(n >= 0);
+		for (ssize_t i = 0; i < n; i++)
+			CHECK_EQ(b[i], 'A');
+		at += n;
+		CHECK(n || !atomic_load(&grown) || at == (off_t)BLOCKS * BLOCK ||
+		      sheaf_pread(f, b, 1, at) == 1);
+	}
+	CHECK_EQ(pthread_join(t, NULL), 0);
+	CHECK_EQ(sheaf_close(f), 0);
+}
+
+static atomic_bool synced;
+
+static void *sync_it(void *arg)
+{
+	CHECK_EQ(sheaf_fsync(arg), 0);
+	atomic_store(&synced, true);
+	return NULL;
+}
+
+/* Writes that were answered beside an fsync are not covered by it: their loss is told. */
+static void an_fsync_does_not_vouch_for_writes_beside_it(void)
+{
+	struct sheaf_file *f = open_file(fs, "/beside", O_CREAT | O_RDWR);
+	size_t n = 8 << 20;
+	char *b = calloc(1, n);
+	int beside = 0;
+	pthread_t t;
+
+	CHECK(b);
+	for (int round = 0; round < 20 && !beside; round++) {
+		atomic_store(&synced, false);
+		CHECK_EQ(sheaf_pwrite(f, b, n, 0), (ssize_t)n);
+		CHECK_EQ(pthread_create(&t, NULL, sync_it, f), 0);
+		while (!atomic_load(&synced)) {
+			CHECK_EQ(sheaf_pwrite(f, b, 100, 0), 100);
+			beside += !atomic_load(&synced);
+		}
+		CHECK_EQ(pthread_join(t, NULL), 0);
+	}
+	if (beside) {
+		for (int i = 0; i < c.n; i++)
+			server_kill(&c, i);
+		cluster_up(&c);
+		CHECK_EQ(sheaf_fsync(f), -EIO);
+	}
+	free(b);
+	sheaf_close(f);
+}
+
+#define FILES 20
+
+static void *make_all(void *arg)
+{
+	struct sheaf *mine = client(c.conf);
+	char path[32], b[100];
+
+	memset(b, 'x', sizeof(b));
+	for (int i = 0; i < FILES; i++) {
+		struct sheaf_file *f;
+
+		snprintf(path, sizeof(path), "/made/%d", i);
+		pthread_barrier_wait(arg);
+		f = open_file(mine, path, O_CREAT | O_TRUNC | O_WRONLY);
+		pthread_barrier_wait(arg); /* all truncates are over */
+		CHECK_EQ(sheaf_pwrite(f, b, sizeof(b), 0), (ssize_t)sizeof(b));
+		CHECK_EQ(sheaf_fsync(f), 0);
+		CHECK_EQ(sheaf_close(f), 0);
+	}
+	sheaf_disconnect(mine);
+	return NULL;
+}
+
+static void many_that_create_and_truncate_a_file_leave_nothing_behind(void)
+{
+	pthread_barrier_t barrier;
+	pthread_t t[4];
+	char path[32], b[100];
+
+	CHECK_EQ(sheaf_mkdir(fs, "/made", 0755), 0);
+	pthread_barrier_init(&barrier, NULL, 4);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(pthread_create(&t[i], NULL, make_all, &barrier), 0);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(pthread_join(t[i], NULL), 0);
+	cluster_down(&c);
+	cluster_up(&c); /* no truncate is done again */
+	for (int i = 0; i < FILES; i++) {
+		struct sheaf_file *f;
+
+		snprintf(path, sizeof(path), "/made/%d", i);
+		f = open_file(fs, path, O_RDONLY);
+		CHECK_EQ(sheaf_pread(f, b, sizeof(b), 0), (ssize_t)sizeof(b));
+		CHECK_EQ(b[0], 'x');
+		CHECK_EQ(sheaf_close(f), 0);
+	}
+}
+
+/* A truncate that had to wait for a server does not cut what was written after it. */
+static void a_late_truncate_cuts_nothing_newer(void)
+{
+	struct sheaf_file *f = open_file(fs, "/late", O_CREAT | O_RDWR);
+	size_t n = 512 << 10; /* over all servers */
+	char *b = malloc(n), *r = malloc(n);
+
+	CHECK(b && r);
+	pattern(b, n, 1, 0);
+	CHECK_EQ(sheaf_pwrite(f, b, n, 0), (ssize_t)n);
+	CHECK_EQ(sheaf_fsync(f), 0);
+	server_kill(&c, 1);
+	CHECK(sheaf_ftruncate(f, 0) < 0); /* its intent stands */
+	CHECK(sheaf_pwrite(f, b, 100, 0) < 0); /* nobody writes before it is done */
+	CHECK_EQ(server_up(&c, 1), 0);
+	pattern(b, n, 2, 0);
+	CHECK(WITHIN(30, sheaf_pwrite(f, b, n, 0) == (ssize_t)n));
+	CHECK_EQ(sheaf_fsync(f), 0);
+	pause_ms(3000); /* nothing comes after it */
+	CHECK_EQ(sheaf_pread(f, r, n, 0), (ssize_t)n);
+	CHECK(memcmp(b, r, n) == 0);
+	CHECK_EQ(sheaf_close(f), 0);
+	free(b);
+	free(r);
+}
+
+static void begin(void)
+{
+	cluster_make(&c, &(struct cluster_opts){ .servers = 3, .timeout = 4 });
+	cluster_up(&c);
+	fs = client(c.conf);
+}
+
+static void end(void)
+{
+	sheaf_disconnect(fs);
+	cluster_down(&c);
+}
+
+SYS_MAIN(NULL, begin, end, TEST(a_client_that_computes_for_two_leases_keeps_its_files),
+	 TEST(a_reader_of_a_growing_file_sees_no_zeros),
+	 TEST(an_fsync_does_not_vouch_for_writes_beside_it),
+	 TEST(many_that_create_and_truncate_a_file_leave_nothing_behind),
+	 TEST(a_late_truncate_cuts_nothing_newer))
