@@ -240,6 +240,7 @@ static void free_rest(struct server *s)
 		opens_abandon(s);
 	tasks_abandon(s);
 	timer_del(s->loop, &s->grace);
+	timer_del(s->loop, &s->refill);
 	htab_destroy(&s->inodes);
 	htab_destroy(&s->opens);
 	spare_requests_free(s);

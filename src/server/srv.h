@@ -88,6 +88,8 @@ struct server {
 	struct htab opens; /* struct open_file */
 	struct list tasks; /* background work */
 	struct list delayed; /* tasks that wait for the grace period */
+	uint32_t n_removing; /* tasks that remove objects */
+	struct timer refill; /* more removals wait in their rows */
 	bool in_grace;
 	struct timer grace;
 	bool stopping;
@@ -146,6 +148,7 @@ struct inode {
 	bool row_durable; /* its unsettled row is on disk, and nothing queued removes it */
 	bool orphaned; /* a writer died: settling needs a fence */
 	bool removed; /* no names: objects go with the last open */
+	bool removing; /* a task is at it */
 	bool locked;
 	struct list waiters; /* struct inode_wait */
 };

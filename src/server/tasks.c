@@ -15,6 +15,7 @@
 
 #define RETRY_NS NSEC_PER_SEC
 #define RETRY_MAX 30
+#define MAX_REMOVING 256 /* at a time; the others wait in their rows */
 
 enum { LOCK, START, FAN, COMMIT, DONE, END };
 static const char *const names[] = { "lock", "start", "fan", "commit", "done", "end" };
@@ -139,7 +140,7 @@ static bool finish(struct task *t)
 
 	fan_fini(&t->fan);
 	memset(&t->fan, 0, sizeof(t->fan));
-	if (t->kind == TASK_SETTLE && !q->error && !t->nothing && t->inode)
+	if (t->kind == TASK_SETTLE && !q->error && !t->nothing)
 		t->inode->orphaned = false;
 	if (!again || t->kind != TASK_TRUNCATE)
 		inode_unlock(&t->lock);
@@ -155,8 +156,11 @@ static bool finish(struct task *t)
 		timer_set(t->srv->loop, &t->retry, t->srv->loop->now + pause);
 		return true;
 	}
-	if (t->inode)
-		inode_put(t->inode);
+	if (t->kind == TASK_REMOVE) {
+		t->inode->removing = false;
+		t->srv->n_removing--;
+	}
+	inode_put(t->inode);
 	req_fini(q);
 	task_free(t);
 	return false;
@@ -215,6 +219,8 @@ static void begin(struct task *t)
 	req_start(&t->q);
 }
 
+static void refill(struct timer *t);
+
 int task_start(struct server *srv, enum task_kind kind, const struct wire_handle *h, uint64_t size,
 	       uint64_t epoch)
 {
@@ -222,6 +228,10 @@ int task_start(struct server *srv, enum task_kind kind, const struct wire_handle
 
 	if (srv->stopping) /* its row brings it back after the restart */
 		return 0;
+	if (kind == TASK_REMOVE && (srv->in_grace || srv->n_removing >= MAX_REMOVING)) {
+		srv->refill.fire = refill;
+		return timer_set(srv->loop, &srv->refill, srv->loop->now + RETRY_NS);
+	}
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return -ENOMEM;
@@ -236,6 +246,15 @@ int task_start(struct server *srv, enum task_kind kind, const struct wire_handle
 	if (!t->inode) {
 		free(t);
 		return -ENOMEM;
+	}
+	if (kind == TASK_REMOVE && t->inode->removing) {
+		inode_put(t->inode);
+		free(t);
+		return 0;
+	}
+	if (kind == TASK_REMOVE) {
+		t->inode->removing = true;
+		srv->n_removing++;
 	}
 	if (srv->in_grace && kind != TASK_TRUNCATE) {
 		list_push(&srv->delayed, &t->link);
@@ -372,14 +391,21 @@ void grace_check(struct server *srv)
 }
 
 struct recovery {
+	struct server *srv;
 	struct meta_row *rows;
-	size_t n, cap;
+	size_t n, cap, limit;
 };
 
 static void collect(void *arg, const struct meta_row *row)
 {
 	struct recovery *r = arg;
 
+	if (r->limit) { /* only what somebody could begin with now */
+		const struct inode *in = inode_find(r->srv, row->h.ino);
+
+		if (r->n == r->limit || (in && (in->opens || in->removing)))
+			return;
+	}
 	if (r->n == r->cap) {
 		size_t cap = r->cap ? 2 * r->cap : 64;
 		struct meta_row *rows = realloc(r->rows, cap * sizeof(*rows));
@@ -392,30 +418,39 @@ static void collect(void *arg, const struct meta_row *row)
 	r->rows[r->n++] = *row;
 }
 
+static void recover(struct server *srv, enum meta_rows which, enum task_kind kind, size_t limit)
+{
+	struct recovery r = { .srv = srv, .limit = limit };
+
+	meta_each_row(srv->meta, which, collect, &r);
+	for (size_t i = 0; i < r.n; i++) {
+		struct inode *in;
+
+		task_start(srv, kind, &r.rows[i].h, r.rows[i].size, r.rows[i].epoch);
+		in = inode_find(srv, r.rows[i].h.ino);
+		if (in && kind == TASK_SETTLE) /* a writer may not come back */
+			in->orphaned = true;
+	}
+	if (limit && r.n == limit) { /* there may be more */
+		srv->refill.fire = refill;
+		timer_set(srv->loop, &srv->refill, srv->loop->now + RETRY_NS);
+	}
+	free(r.rows);
+}
+
+static void refill(struct timer *t)
+{
+	struct server *srv = container_of(t, struct server, refill);
+
+	if (!srv->stopping)
+		recover(srv, ROWS_REMOVE, TASK_REMOVE, MAX_REMOVING);
+}
+
 void tasks_recover(struct server *srv)
 {
-	static const struct {
-		enum meta_rows rows;
-		enum task_kind kind;
-	} what[] = { { ROWS_TRUNCATE, TASK_TRUNCATE },
-		     { ROWS_UNSETTLED, TASK_SETTLE },
-		     { ROWS_REMOVE, TASK_REMOVE } };
-
-	for (size_t k = 0; k < ARRAY_LEN(what); k++) {
-		struct recovery r = { 0 };
-
-		meta_each_row(srv->meta, what[k].rows, collect, &r);
-		for (size_t i = 0; i < r.n; i++) {
-			struct inode *in;
-
-			task_start(srv, what[k].kind, &r.rows[i].h, r.rows[i].size,
-				   r.rows[i].epoch);
-			in = inode_find(srv, r.rows[i].h.ino);
-			if (in && what[k].kind == TASK_SETTLE) /* a writer may not come back */
-				in->orphaned = true;
-		}
-		free(r.rows);
-	}
+	recover(srv, ROWS_TRUNCATE, TASK_TRUNCATE, 0);
+	recover(srv, ROWS_UNSETTLED, TASK_SETTLE, 0);
+	recover(srv, ROWS_REMOVE, TASK_REMOVE, MAX_REMOVING);
 }
 
 void tasks_abandon(struct server *srv)

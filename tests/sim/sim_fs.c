@@ -788,6 +788,13 @@ static int fs_probe(struct env *e, struct loop *l, int dir, char *text, size_t n
 	return sim_node_of(e)->up ? 0 : -EIO;
 }
 
+/* Half of what is asked for is in memory. */
+static bool fs_cached(struct env *e, struct loop *l, int fd, uint64_t off, uint64_t len)
+{
+	(void)l, (void)fd, (void)off, (void)len;
+	return sim_chance(sim_node_of(e)->sim, 500000);
+}
+
 const struct file_ops sim_file_ops = {
 	.openat = fs_openat,
 	.close = fs_close,
@@ -803,6 +810,7 @@ const struct file_ops sim_file_ops = {
 	.statfs = fs_statfs,
 	.lock = fs_lock,
 	.submit = fs_submit,
+	.cached = fs_cached,
 	.probe = fs_probe,
 };
 

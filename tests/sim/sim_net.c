@@ -518,6 +518,22 @@ static ssize_t sim_writev(struct env *e, int fd, const struct iovec *iov, int n_
 	return (ssize_t)len;
 }
 
+/* The file's bytes go the way of all others: some of them, cut anywhere. */
+static ssize_t sim_send_file(struct env *e, int fd, const struct iovec *head, int n_head, int file,
+			     uint64_t off, size_t len)
+{
+	uint8_t bytes[8192];
+	struct iovec iov[80] = { 0 }, part = { bytes, MIN(len, sizeof(bytes)) };
+	ssize_t r = e->file->preadv(e, file, &part, 1, (off_t)off);
+	int n = 0;
+
+	for (; n < n_head; n++)
+		iov[n] = head[n];
+	if (r > 0)
+		iov[n++] = (struct iovec){ bytes, (size_t)r };
+	return n ? sim_writev(e, fd, iov, n) : r;
+}
+
 /* Takes an end off its connection; the other one hears of it, unless `silent`. */
 static void sock_detach(struct sim_sock *k, bool silent)
 {
@@ -776,6 +792,7 @@ const struct sock_ops sim_sock_ops = {
 	.connect_result = sim_connect_result,
 	.readv = sim_readv,
 	.writev = sim_writev,
+	.send_file = sim_send_file,
 	.close = sim_close,
 	.loop_init = sim_loop_init,
 	.loop_fini = sim_loop_fini,
