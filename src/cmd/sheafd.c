@@ -270,11 +270,16 @@ int main(int argc, char **argv)
 		return r;
 	signal(SIGPIPE, SIG_IGN);
 	raise_file_limit();
-	if (start(&o, &conf, &s, &target, err, sizeof(err)))
+	if (start(&o, &conf, &s, &target, err, sizeof(err))) {
+		loop_fini(&loop);
+		conf_free(conf);
 		return start_failed(&o, err);
+	}
 	t = &conf->targets[target];
 	if (write_pid(t, err, sizeof(err))) {
 		server_stop(s);
+		loop_fini(&loop);
+		conf_free(conf);
 		return start_failed(&o, err);
 	}
 	log_set_level(o.level);
