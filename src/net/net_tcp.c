@@ -236,9 +236,15 @@ static void set_status(struct tcp_link *t, struct xfer *x, int32_t status)
 	xdr_i32(&w, &x->status);
 }
 
+/* Bytes of the current frame's body that went out. */
+static uint64_t body_sent(const struct tcp_link *t)
+{
+	return t->frame_sent > FRAME_HEAD ? t->frame_sent - FRAME_HEAD : 0;
+}
+
 static bool in_file(const struct tcp_link *t, const struct xfer *x)
 {
-	uint64_t body = t->frame_sent > FRAME_HEAD ? t->frame_sent - FRAME_HEAD : 0;
+	uint64_t body = body_sent(t);
 
 	return t->in_frame && x->ext && body < t->frame_len && x->done + body >= x->zero_to;
 }
@@ -246,7 +252,7 @@ static bool in_file(const struct tcp_link *t, const struct xfer *x)
 /* The file's bytes at the current place of the frame: of one piece at a time. */
 static struct extent file_part(const struct tcp_link *t, const struct xfer *x)
 {
-	uint64_t body = t->frame_sent > FRAME_HEAD ? t->frame_sent - FRAME_HEAD : 0;
+	uint64_t body = body_sent(t);
 	uint64_t skip = x->done + body, left = t->frame_len - body;
 	const struct extent *e = x->ext;
 
@@ -271,9 +277,7 @@ static ssize_t send_file_part(struct tcp_link *t, struct xfer *x, struct iovec *
 	got = e->sock->send_file(e, t->src.fd, iov, (int)n, x->file, part.offset, part.length);
 	if (got == 0 || got == -EIO || got == -EINVAL || got == -EOVERFLOW) {
 		if (got == 0) { /* cut meanwhile: zeros are what is there */
-			x->zero_to = x->done +
-				     (t->frame_sent > FRAME_HEAD ? t->frame_sent - FRAME_HEAD : 0) +
-				     part.length;
+			x->zero_to = x->done + body_sent(t) + part.length;
 		} else {
 			x->ext = NULL;
 			set_status(t, x, EIO);
