@@ -221,6 +221,12 @@ static void begin(struct task *t)
 
 static void refill(struct timer *t);
 
+static int refill_later(struct server *srv)
+{
+	srv->refill.fire = refill;
+	return timer_set(srv->loop, &srv->refill, srv->loop->now + RETRY_NS);
+}
+
 int task_start(struct server *srv, enum task_kind kind, const struct wire_handle *h, uint64_t size,
 	       uint64_t epoch)
 {
@@ -228,10 +234,8 @@ int task_start(struct server *srv, enum task_kind kind, const struct wire_handle
 
 	if (srv->stopping) /* its row brings it back after the restart */
 		return 0;
-	if (kind == TASK_REMOVE && (srv->in_grace || srv->n_removing >= MAX_REMOVING)) {
-		srv->refill.fire = refill;
-		return timer_set(srv->loop, &srv->refill, srv->loop->now + RETRY_NS);
-	}
+	if (kind == TASK_REMOVE && (srv->in_grace || srv->n_removing >= MAX_REMOVING))
+		return refill_later(srv);
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return -ENOMEM;
@@ -431,10 +435,8 @@ static void recover(struct server *srv, enum meta_rows which, enum task_kind kin
 		if (in && kind == TASK_SETTLE) /* a writer may not come back */
 			in->orphaned = true;
 	}
-	if (limit && r.n == limit) { /* there may be more */
-		srv->refill.fire = refill;
-		timer_set(srv->loop, &srv->refill, srv->loop->now + RETRY_NS);
-	}
+	if (limit && r.n == limit) /* there may be more */
+		refill_later(srv);
 	free(r.rows);
 }
 
