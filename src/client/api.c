@@ -14,7 +14,8 @@
 
 #include "client/api_priv.h"
 
-#define HELPER_GRACE_NS 1000000 /* an application that comes back within this drives itself */
+#define HELPER_GRACE_NS NSEC_PER_MSEC /* an application that comes back within this drives itself */
+#define HELPER_NAP_NS (100 * NSEC_PER_MSEC) /* the helper's look at a loop that somebody drives */
 
 struct waiter {
 	struct list link;
@@ -88,15 +89,32 @@ static void lead(struct sheaf *fs, uint64_t max_ns)
 	fs->driving = false;
 }
 
-/* The lead is free: somebody who waits takes it, or the helper when nobody does and there is work. */
+static bool work(struct sheaf *fs)
+{
+	return fs->b.loop->n_reqs > 0 || loop_wait_ns(fs->b.loop) == 0;
+}
+
+/* When the helper must drive if nobody else does. */
+static uint64_t help_due(struct sheaf *fs)
+{
+	struct loop *l = fs->b.loop;
+
+	if (work(fs))
+		return now_of(fs) + HELPER_GRACE_NS;
+	return l->n_heap ? l->heap[0]->when : UINT64_MAX;
+}
+
+/* The lead may be free: somebody who waits takes it, or the helper when nobody does and there is work. A
+ * helper that looks by itself in time is not woken: that would cost every blocking call two switches. */
 static void hand_over(struct sheaf *fs)
 {
 	struct waiter *w = list_first(&fs->waiters, struct waiter, link);
-	struct loop *l = fs->b.loop;
 
+	if (fs->driving)
+		return;
 	if (w)
 		pthread_cond_signal(&w->cond);
-	else if (l->n_reqs || (l->n_heap && l->heap[0]->when < fs->help_until))
+	else if (help_due(fs) < fs->help_until)
 		pthread_cond_signal(&fs->help);
 }
 
@@ -142,20 +160,20 @@ int64_t api_finish(struct sheaf *fs, struct cop *op)
 	}
 	op->user = NULL;
 	pthread_cond_destroy(&w.cond);
-	if (!fs->driving)
-		hand_over(fs);
 	return op->result;
+}
+
+void api_leave(struct sheaf *fs, struct cop *op)
+{
+	cop_free(op);
+	hand_over(fs);
+	pthread_mutex_unlock(&fs->lock);
 }
 
 static void abs_time(struct timespec *ts, uint64_t ns)
 {
 	ts->tv_sec = (time_t)(ns / NSEC_PER_SEC);
 	ts->tv_nsec = (long)(ns % NSEC_PER_SEC);
-}
-
-static bool work(struct sheaf *fs)
-{
-	return fs->b.loop->n_reqs > 0 || loop_wait_ns(fs->b.loop) == 0;
 }
 
 static void *helper(void *arg)
@@ -165,23 +183,17 @@ static void *helper(void *arg)
 
 	pthread_mutex_lock(&fs->lock);
 	while (!fs->stop) {
-		uint64_t ns = work(fs) ? HELPER_GRACE_NS : loop_wait_ns(fs->b.loop);
-
-		if (fs->driving || ns == UINT64_MAX) {
-			fs->help_until = UINT64_MAX;
-			pthread_cond_wait(&fs->help, &fs->lock);
-			continue;
-		}
-		fs->help_until = now_of(fs) + ns;
+		fs->help_until = help_due(fs);
+		if (fs->driving) /* whoever leads tells when it must be sooner */
+			fs->help_until = MAX(fs->help_until, now_of(fs) + HELPER_NAP_NS);
 		abs_time(&ts, fs->help_until);
-		if (pthread_cond_timedwait(&fs->help, &fs->lock, &ts) == 0)
+		if (pthread_cond_timedwait(&fs->help, &fs->lock, &ts) == 0 || fs->driving)
 			continue; /* something changed: look again */
 		fs->helping = true;
 		while (!fs->stop && !fs->driving && list_empty(&fs->waiters) && work(fs))
 			lead(fs, NSEC_PER_SEC);
 		fs->helping = false;
-		if (!fs->driving)
-			hand_over(fs);
+		hand_over(fs);
 	}
 	pthread_mutex_unlock(&fs->lock);
 	return NULL;
@@ -236,8 +248,7 @@ int64_t api_end(struct sheaf *fs, struct cop *op)
 
 	api_started(fs);
 	r = api_finish(fs, op);
-	cop_free(op);
-	pthread_mutex_unlock(&fs->lock);
+	api_leave(fs, op);
 	return r;
 }
 
@@ -349,8 +360,7 @@ static struct cop *begin_op(struct sheaf *fs, struct sheaf_op **out)
 		return NULL;
 	*out = arena_alloc(&op->arena, sizeof(**out));
 	if (!*out) {
-		cop_free(op);
-		pthread_mutex_unlock(&fs->lock);
+		api_leave(fs, op);
 		return NULL;
 	}
 	**out = (struct sheaf_op){ fs, op };
@@ -360,8 +370,7 @@ static struct cop *begin_op(struct sheaf *fs, struct sheaf_op **out)
 static int give(struct sheaf *fs)
 {
 	api_started(fs);
-	if (!fs->driving)
-		hand_over(fs);
+	hand_over(fs);
 	pthread_mutex_unlock(&fs->lock);
 	return 0;
 }
@@ -425,20 +434,18 @@ int sheaf_test(struct sheaf_op *o, ssize_t *result)
 {
 	struct sheaf *fs = o->fs;
 	struct cop *op = o->op;
-	bool finished;
 
 	pthread_mutex_lock(&fs->lock);
 	if (!op->finished && !fs->driving)
 		lead(fs, 0);
-	if (!fs->driving)
-		hand_over(fs);
-	finished = op->finished;
-	if (finished) {
+	if (op->finished) {
 		*result = op->result;
-		cop_free(op);
+		api_leave(fs, op);
+		return 1;
 	}
+	hand_over(fs);
 	pthread_mutex_unlock(&fs->lock);
-	return finished;
+	return 0;
 }
 
 /* ---- files ---- */
@@ -466,8 +473,7 @@ int sheaf_h_open(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_hand
 	r = (int)api_finish(fs, op);
 	f->fs = fs;
 	f->f = op->file;
-	cop_free(op);
-	pthread_mutex_unlock(&fs->lock);
+	api_leave(fs, op);
 	if (r)
 		free(f);
 	else
@@ -629,8 +635,7 @@ int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_se
 		s->disk_inline = r->disk_inline;
 		s->disk_handed = r->disk_handed;
 	}
-	cop_free(op);
-	pthread_mutex_unlock(&fs->lock);
+	api_leave(fs, op);
 	return 0;
 }
 
@@ -647,8 +652,7 @@ int sheaf_statfs(struct sheaf *fs, struct statvfs *st)
 	*st = (struct statvfs){ .f_bsize = 256 * KIB, .f_frsize = 4096, .f_namemax = 255 };
 	st->f_blocks = op->space_total / st->f_frsize;
 	st->f_bfree = st->f_bavail = op->space_avail / st->f_frsize;
-	cop_free(op);
-	pthread_mutex_unlock(&fs->lock);
+	api_leave(fs, op);
 	return r;
 }
 
@@ -699,7 +703,6 @@ int sheaf_server_requests(struct sheaf *fs, int i, int timeout_ms, struct sheaf_
 		text(rows[n].state, sizeof(rows[n].state), q->state);
 		text(rows[n].client, sizeof(rows[n].client), q->client);
 	}
-	cop_free(op);
-	pthread_mutex_unlock(&fs->lock);
+	api_leave(fs, op);
 	return n;
 }

@@ -18,8 +18,7 @@ static int end_stat(struct sheaf *fs, struct cop *op, struct sheaf_handle *h, st
 		attr_to_stat(&op->attr, st);
 	if (!r && h)
 		*h = (struct sheaf_handle){ op->attr.ino, op->attr.gen };
-	cop_free(op);
-	pthread_mutex_unlock(&fs->lock);
+	api_leave(fs, op);
 	return r;
 }
 
@@ -79,8 +78,7 @@ static int end_made(struct sheaf *fs, struct cop *op, struct sheaf_handle *out)
 	r = (int)api_finish(fs, op);
 	if (!r && out)
 		*out = (struct sheaf_handle){ op->res.attr.at.ino, op->res.attr.at.gen };
-	cop_free(op);
-	pthread_mutex_unlock(&fs->lock);
+	api_leave(fs, op);
 	return r;
 }
 
@@ -132,8 +130,7 @@ static ssize_t read_link(struct sheaf *fs, const struct sheaf_cred *c, struct sh
 		r = (ssize_t)MIN(op->res.readlink.target.len, len);
 		memcpy(buf, op->res.readlink.target.p, (size_t)r);
 	}
-	cop_free(op);
-	pthread_mutex_unlock(&fs->lock);
+	api_leave(fs, op);
 	return r;
 }
 
@@ -208,8 +205,7 @@ int sheaf_h_readdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_h
 	}
 	if (!r)
 		r = (int)MIN(op->res.readdir.n_entries, (uint32_t)max);
-	cop_free(op);
-	pthread_mutex_unlock(&fs->lock);
+	api_leave(fs, op);
 	return r;
 }
 
@@ -339,8 +335,7 @@ static ssize_t end_xattr(struct sheaf *fs, struct cop *op, void *out, size_t siz
 		if (size && r)
 			memcpy(out, x->data.p, x->size);
 	}
-	cop_free(op);
-	pthread_mutex_unlock(&fs->lock);
+	api_leave(fs, op);
 	return r;
 }
 

@@ -15,7 +15,7 @@ struct sheaf {
 	bool driving; /* somebody is the leader */
 	bool helping; /* and it is the helper */
 	uint64_t lead_until; /* when its wait ends by itself */
-	uint64_t help_until; /* when the helper looks by itself; UINT64_MAX: never */
+	uint64_t help_until; /* when the helper looks by itself */
 	bool stop;
 };
 
@@ -30,7 +30,9 @@ struct cop *api_begin(struct sheaf *fs, const struct sheaf_cred *c);
 void api_started(struct sheaf *fs);
 /* Waits for it: leads, or follows who does. */
 int64_t api_finish(struct sheaf *fs, struct cop *op);
-/* Both, then frees it and lets go of the lock. */
+/* Frees it, passes the lead on and lets go of the lock. */
+void api_leave(struct sheaf *fs, struct cop *op);
+/* All three: started, waited for, left. */
 int64_t api_end(struct sheaf *fs, struct cop *op);
 
 /* What a path means, symbolic links followed; h and st may be NULL. */
