@@ -14,7 +14,7 @@ struct batch {
 	struct meta *m;
 	struct list changes; /* the worker's from run() to done(), then the loop's */
 	struct arena arena; /* answers */
-	bool busy; /* loop: submitted and not reported */
+	uint64_t began; /* loop: when it was submitted; 0: it is free */
 };
 
 struct meta {
@@ -28,6 +28,10 @@ struct meta {
 	struct worker *worker;
 	struct batch batches[2];
 	bool closing; /* no new jobs */
+	uint64_t commit_ns; /* how long the last batch took */
+	uint32_t company; /* changes that were under way when it was done */
+	uint64_t gather_until; /* a slow disk's next transaction waits for as many, until then */
+	struct timer gather;
 	/* writer */
 	uint64_t stored_next; /* the counter as the database has it */
 	struct arena scratch; /* one record, decoded */
@@ -35,6 +39,7 @@ struct meta {
 	pthread_mutex_t lock;
 	bool has_lock;
 	struct list queue;
+	uint32_t n_queued;
 	bool armed; /* a job is submitted that has not looked at the queue yet */
 	bool abandoned;
 };

@@ -3,8 +3,10 @@
  *	loop: meta_submit -> queue		worker: batch_run (one transaction)
  *	loop: batch_done -> req_done	<-
  *
- * Everything queued when the worker comes round is one transaction. Two batches take turns, so the
- * worker need not wait for the loop to report the last one.
+ * Everything queued when the worker comes round is one transaction. Where a transaction is cheap (memory),
+ * two batches take turns, so the worker need not wait for the loop to report the last one. Where it costs
+ * a disk's flush, the next one waits for company: clients that were just answered come back within a part
+ * of that time, and all of them then share one flush instead of taking two half empty ones.
  *
  * Threads: meta_submit and batch_done on the loop, batch_run on the worker; they share the queue, `armed`
  * and `abandoned` under the lock. Buffers: a change's bytes come from its own arena and are read-only for
@@ -16,6 +18,8 @@
 
 #define BATCH_MAX 4096 /* changes in one transaction; bounds its dirty pages */
 #define NEARLY_FULL (1 * MIB)
+#define SLOW_NS (100 * UINT64_C(1000)) /* a transaction that takes longer waits for company */
+#define GATHER_NS NSEC_PER_MSEC /* at most, and at most half of what the last one took */
 
 /* ---- worker ---- */
 
@@ -113,7 +117,7 @@ static void batch_run(struct job *j)
 	pthread_mutex_lock(&m->lock);
 	m->armed = false;
 	abandoned = m->abandoned;
-	for (unsigned n = 0; !abandoned && n < BATCH_MAX && !list_empty(&m->queue); n++)
+	for (unsigned n = 0; !abandoned && n < BATCH_MAX && m->n_queued; n++, m->n_queued--)
 		list_push(&b->changes, list_pop(&m->queue));
 	pthread_mutex_unlock(&m->lock);
 	if (abandoned || list_empty(&b->changes))
@@ -137,7 +141,42 @@ static void change_decode(struct change *c)
 			-EIO; /* or its arena is full: the change is done, the slot has the answer */
 }
 
-static void batch_arm(struct meta *m);
+/* True: those who were answered just now are expected back, and with them the next flush is shared. */
+static bool gather(struct meta *m, uint32_t queued)
+{
+	if (m->commit_ns < SLOW_NS)
+		return false;
+	if (m->batches[0].began || m->batches[1].began)
+		return true; /* its end looks again */
+	if (queued >= m->company || m->loop->now >= m->gather_until)
+		return false;
+	return timer_set(m->loop, &m->gather, m->gather_until) == 0;
+}
+
+/* Sends a free batch for what is queued, unless one is on its way already. */
+static void batch_arm(struct meta *m)
+{
+	struct batch *b = !m->batches[0].began ? &m->batches[0] : &m->batches[1];
+	bool go;
+
+	if (b->began || m->closing)
+		return;
+	pthread_mutex_lock(&m->lock);
+	go = !m->armed && m->n_queued && !gather(m, m->n_queued);
+	if (go)
+		m->armed = true;
+	pthread_mutex_unlock(&m->lock);
+	if (!go)
+		return;
+	timer_del(m->loop, &m->gather);
+	b->began = MAX(m->loop->now, UINT64_C(1));
+	m->loop->env->exec->worker_submit(m->worker, &b->job);
+}
+
+static void gathered(struct timer *t)
+{
+	batch_arm(container_of(t, struct meta, gather));
+}
 
 static void batch_done(struct job *j)
 {
@@ -145,39 +184,28 @@ static void batch_done(struct job *j)
 	struct meta *m = b->m;
 	struct list done = LIST_INIT(done), *l;
 	struct change *c;
+	uint32_t n = 0;
 
 	if (m->abandoned) /* set on this thread */
 		return;
-	list_for_each(c, &b->changes, link)
+	list_for_each(c, &b->changes, link) {
 		change_decode(c);
+		n++;
+	}
 	list_splice(&done, &b->changes);
 	arena_reset(&b->arena);
-	b->busy = false;
+	m->commit_ns = m->loop->now - b->began;
+	m->gather_until = m->loop->now + MIN(m->commit_ns / 2, GATHER_NS);
+	b->began = 0;
+	pthread_mutex_lock(&m->lock);
+	m->company = n + m->n_queued;
+	pthread_mutex_unlock(&m->lock);
 	batch_arm(m);
 	while ((l = list_pop(&done))) {
 		c = container_of(l, struct change, link);
 		c->answer = NULL; /* was the batch's */
 		req_done(c->q, c->error, 0); /* c may be gone now */
 	}
-}
-
-/* Sends a free batch for what is queued, unless one is on its way already. */
-static void batch_arm(struct meta *m)
-{
-	struct batch *b = !m->batches[0].busy ? &m->batches[0] : &m->batches[1];
-	bool go;
-
-	if (b->busy || m->closing)
-		return;
-	pthread_mutex_lock(&m->lock);
-	go = !m->armed && !list_empty(&m->queue);
-	if (go)
-		m->armed = true;
-	pthread_mutex_unlock(&m->lock);
-	if (!go)
-		return;
-	b->busy = true;
-	m->loop->env->exec->worker_submit(m->worker, &b->job);
 }
 
 static size_t record_bound(const struct wire_record *r)
@@ -219,6 +247,7 @@ void meta_submit(struct meta *m, struct change *c, struct req *q)
 	}
 	pthread_mutex_lock(&m->lock);
 	list_push(&m->queue, &c->link);
+	m->n_queued++;
 	pthread_mutex_unlock(&m->lock);
 	batch_arm(m);
 }
@@ -251,6 +280,7 @@ int meta_apply_bytes(struct meta *m, const void *rec, size_t len)
 int writer_init(struct meta *m)
 {
 	list_init(&m->queue);
+	m->gather.fire = gathered;
 	arena_init(&m->scratch, 0);
 	for (size_t i = 0; i < ARRAY_LEN(m->batches); i++) {
 		struct batch *b = &m->batches[i];
@@ -274,13 +304,14 @@ void writer_stop(struct meta *m, bool abandon)
 
 	if (!m->worker)
 		return;
+	timer_del(m->loop, &m->gather);
 	pthread_mutex_lock(&m->lock);
 	m->closing = true;
 	m->abandoned = abandon;
 	pthread_mutex_unlock(&m->lock);
 	m->loop->env->exec->worker_stop(m->worker);
 	m->worker = NULL;
-	while (!abandon && !list_empty(&m->queue)) {
+	while (!abandon && m->n_queued) {
 		batch_run(&b->job);
 		batch_done(&b->job);
 	}

@@ -38,6 +38,7 @@ struct tcp_link {
 	uint64_t rx_at; /* its place in the stream or the transfer */
 	uint64_t next_id;
 	bool connecting;
+	bool got_bulk; /* a transfer has all its data: whoever waits for them goes first */
 };
 
 struct tcp_acceptor {
@@ -542,6 +543,7 @@ static int sink_data_end(void *arg, int32_t status)
 	if (!x)
 		return 0; /* a put: an error in it comes with the reply */
 	x->done += t->in.h.length;
+	t->got_bulk = status || x->done == x->len;
 	if (status)
 		xfer_end(x, status > 0 && status < 4096 ? -status : -EIO);
 	else if (x->done == x->len)
@@ -575,13 +577,17 @@ static bool sink_bulk(void *arg)
 static const struct frame_sink sink = { sink_head, sink_place, sink_data_end, sink_message,
 					sink_bulk };
 
+/* Until the socket is empty, but not beyond the end of a transfer: its data are used while they are in
+ * the processor's cache, and while more come in. */
 static void receive(struct tcp_link *t)
 {
 	struct env *e = env_of(t);
 	struct iovec iov[IOV_CALL];
 	int error = 0;
 
-	for (int i = 0; i < READS_PER_TURN && !error && t->l.state != LINK_CLOSED; i++) {
+	t->got_bulk = false;
+	for (int i = 0; i < READS_PER_TURN && !error && !t->got_bulk && t->l.state != LINK_CLOSED;
+	     i++) {
 		size_t n = frame_want(&t->in, iov, IOV_CALL), want = iov_total(iov, n);
 		ssize_t r = n ? e->sock->readv(e, t->src.fd, iov, (int)n) : -ENOMEM;
 

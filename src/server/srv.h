@@ -17,7 +17,7 @@ struct inode;
 #define WINDOW_BYTES (256 * KIB) /* of one step of a bulk transfer */
 #define WINDOW_PIECES 128 /* file accesses in it */
 #define WINDOW_STATES 6
-#define WINDOWS 4 /* of one request at a time: network and disk overlap */
+#define WINDOWS 2 /* of one request at a time: network and disk overlap */
 #define CAP_LIFE_NS (3600 * NSEC_PER_SEC)
 #define CAP_CACHE 256
 
