@@ -18,6 +18,7 @@
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define KIB ((size_t)1024)
 #define MIB (KIB * KIB)
+#define GIB (UINT64_C(1) << 30)
 #define NSEC_PER_SEC UINT64_C(1000000000)
 #define NSEC_PER_MSEC UINT64_C(1000000)
 

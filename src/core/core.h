@@ -74,8 +74,12 @@ struct file_ops {
 	/* Performs io without blocking the loop and calls req_done(io->q, error, bytes): inline where
 	 * that cannot block, through io_uring or a worker where it may. */
 	void (*submit)(struct env *e, struct loop *l, struct io *io);
-	/* Would reading this range now not block? May be NULL: nobody knows. */
+	/* Would reading this range now not block, and is it no hole? May be NULL: nobody knows. */
 	bool (*cached)(struct env *e, struct loop *l, int fd, uint64_t off, uint64_t len);
+	/* The file's first `len` bytes as memory, for system calls to read from: they report -EFAULT for
+	 * what the file does not hold, where a program would be killed. NULL: cannot. May itself be NULL. */
+	const char *(*map)(struct env *e, int fd, uint64_t len);
+	void (*unmap)(struct env *e, const char *map, uint64_t len);
 	/* Learns what the file system of this directory can do inline; 0 or -errno. Text for the log. */
 	int (*probe)(struct env *e, struct loop *l, int dir, char *text, size_t n);
 };

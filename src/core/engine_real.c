@@ -414,7 +414,6 @@ bool engine_cached(struct env *e, struct loop *l, int fd, uint64_t off, uint64_t
 	(void)e;
 	if (!g || !g->probed || g->forbidden & ENGINE_NO_INLINE)
 		return false;
-	if (g->memory)
-		return true;
+	l->calls++;
 	return syscall(SYS_cachestat, fd, &range, &stat, 0) == 0 && stat.cache >= pages;
 }

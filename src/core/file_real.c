@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -192,6 +193,20 @@ void file_counters(struct loop *l, uint64_t *inlined, uint64_t *handed)
 	*handed = l->io_handed;
 }
 
+static const char *file_map(struct env *e, int fd, uint64_t len)
+{
+	void *p = mmap(NULL, len, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+
+	(void)e;
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static void file_unmap(struct env *e, const char *map, uint64_t len)
+{
+	(void)e;
+	munmap((void *)(uintptr_t)map, len);
+}
+
 const struct file_ops file_real_ops = {
 	.openat = file_openat,
 	.close = file_close,
@@ -208,5 +223,7 @@ const struct file_ops file_real_ops = {
 	.lock = file_lock,
 	.submit = engine_submit,
 	.cached = engine_cached,
+	.map = file_map,
+	.unmap = file_unmap,
 	.probe = engine_probe,
 };

@@ -44,7 +44,10 @@ void object_get(struct disk *d, uint64_t ino, uint32_t gen, bool create, struct 
 void object_put(struct object *o); /* NULL is harmless */
 /* For sending it as a file: reads of it outside of turns may mix with writes. */
 int object_file(const struct object *o);
-/* Would reading this range not block? */
+/* Its bytes from `off` on as memory that only system calls may touch (-EFAULT: cut meanwhile), for as long
+ * as the object is held; NULL when there is no such thing. */
+const char *object_map(struct object *o, uint64_t off, uint64_t len);
+/* Would reading this range not block, and is it no hole? */
 bool object_cached(const struct object *o, uint64_t off, uint64_t len);
 uint64_t object_end(const struct object *o); /* current size; this thread orders all changes */
 int64_t object_mtime(const struct object *o); /* ns; of the last write that we did, or the file's */

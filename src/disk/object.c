@@ -254,8 +254,15 @@ void object_get(struct disk *d, uint64_t ino, uint32_t gen, bool create, struct 
 
 /* ---------------------------------------------------------------- closing */
 
+static void unmap(struct env *e, const char *map)
+{
+	if (map)
+		e->file->unmap(e, map, OBJECT_MAP);
+}
+
 static int close_call(struct env *e, struct io *io)
 {
+	unmap(e, io->arg);
 	e->file->close(e, io->fd);
 	return 0;
 }
@@ -273,7 +280,11 @@ static void object_close_gone(struct object *o)
 {
 	o->disk->n_open--;
 	o->disk->busy++;
-	o->io = (struct io){ .kind = IO_CALL, .call = close_call, .fd = o->fd, .done = close_done };
+	o->io = (struct io){ .kind = IO_CALL,
+			     .call = close_call,
+			     .arg = (void *)(uintptr_t)o->map,
+			     .fd = o->fd,
+			     .done = close_done };
 	io_submit(o->disk->loop, &o->io);
 }
 
@@ -283,6 +294,8 @@ static void object_close(struct object *o)
 	struct disk *d = o->disk;
 
 	list_del(&o->lru);
+	unmap(d->env, o->map);
+	o->map = NULL;
 	d->env->file->close(d->env, o->fd);
 	d->n_open--;
 	o->fd = o->gs.fd = -1;
@@ -373,6 +386,7 @@ static void free_one(struct hnode *n, void *arg)
 	struct object *o = container_of(n, struct object, node);
 	struct disk *d = arg;
 
+	unmap(d->env, o->map);
 	if (o->fd >= 0)
 		d->env->file->close(d->env, o->fd);
 	htab_remove(&d->table, n);
@@ -390,6 +404,17 @@ void object_free_all(struct disk *d)
 int object_file(const struct object *o)
 {
 	return o->fd;
+}
+
+const char *object_map(struct object *o, uint64_t off, uint64_t len)
+{
+	struct env *e = o->disk->env;
+
+	if (!e->file->map || off > OBJECT_MAP || len > OBJECT_MAP - off)
+		return NULL;
+	if (!o->map)
+		o->map = e->file->map(e, o->fd, OBJECT_MAP);
+	return o->map ? o->map + off : NULL;
 }
 
 bool object_cached(const struct object *o, uint64_t off, uint64_t len)

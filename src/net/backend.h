@@ -13,7 +13,7 @@ struct xfer {
 	uint64_t len, done; /* done: bytes in whole frames, or received */
 	const struct iovec *iov; /* server side */
 	size_t n;
-	const struct extent *ext; /* or pieces of a file, n of them */
+	const struct extent *ext; /* or pieces of a file, n of them; with iov: the same, mapped */
 	int file;
 	uint64_t zero_to; /* the file does not hold what is before this place any more */
 	struct net_desc *desc; /* client side; NULL: retracted */

@@ -185,11 +185,11 @@ bool net_can_put_file(const struct link *l)
 }
 
 void net_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t at, int file,
-		  const struct extent *ext, size_t n, struct req *q)
+		  const struct extent *ext, const struct iovec *mapped, size_t n, struct req *q)
 {
 	req_hold(q);
 	if (l->state == LINK_UP)
-		l->ops->put_file(l, d, at, file, ext, n, q);
+		l->ops->put_file(l, d, at, file, ext, mapped, n, q);
 	else
 		req_done(q, -ECONNRESET, 0);
 }

@@ -125,7 +125,8 @@ struct net_ops {
 		    const struct iovec *src, size_t n, struct req *q);
 	/* NULL: not on this medium */
 	void (*put_file)(struct link *l, const struct wire_mem_desc *d, uint64_t at, int file,
-			 const struct extent *ext, size_t n, struct req *q);
+			 const struct extent *ext, const struct iovec *mapped, size_t n,
+			 struct req *q);
 	void (*get)(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 		    const struct iovec *dst, size_t n, struct req *q);
 	void (*shut)(struct link *l, int error); /* ends all transfers */
@@ -182,10 +183,11 @@ void net_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const s
 void net_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *dst,
 	     size_t n, struct req *q);
 /* Straight from a file whose pages are in memory, where the medium can (net_can_put_file). What the file
- * turns out not to hold any more arrives as zeros. */
+ * turns out not to hold any more arrives as zeros. `mapped` (or NULL) has the same pieces as memory, from
+ * object_map(): then many of them leave in one call. */
 bool net_can_put_file(const struct link *l);
 void net_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t at, int file,
-		  const struct extent *ext, size_t n, struct req *q);
+		  const struct extent *ext, const struct iovec *mapped, size_t n, struct req *q);
 
 /* ---------------------------------------------------------------- server side of sessions */
 

@@ -247,7 +247,8 @@ static bool in_file(const struct tcp_link *t, const struct xfer *x)
 {
 	uint64_t body = body_sent(t);
 
-	return t->in_frame && x->ext && body < t->frame_len && x->done + body >= x->zero_to;
+	return t->in_frame && x->ext && !x->iov && body < t->frame_len &&
+	       x->done + body >= x->zero_to;
 }
 
 /* The file's bytes at the current place of the frame: of one piece at a time. */
@@ -314,6 +315,10 @@ static int send_some(struct tcp_link *t)
 		want = iov_total(iov, n);
 		t->l.net->loop->calls++;
 		got = want ? e->sock->writev(e, t->src.fd, iov, (int)n) : -ENOMEM;
+	}
+	if (got == -EFAULT && t->in_frame && first_bulk(t)->ext && first_bulk(t)->iov) {
+		first_bulk(t)->iov = NULL; /* cut meanwhile: the file itself tells how much */
+		return 0;
 	}
 	if (got < 0)
 		return (int)got;
@@ -383,9 +388,10 @@ static void tcp_put(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 }
 
 static void tcp_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t at, int file,
-			 const struct extent *ext, size_t n, struct req *q)
+			 const struct extent *ext, const struct iovec *mapped, size_t n,
+			 struct req *q)
 {
-	struct xfer *x = xfer_new(l->net, d->tag, at, NULL, 0, q);
+	struct xfer *x = xfer_new(l->net, d->tag, at, mapped, mapped ? n : 0, q);
 
 	if (!x) {
 		req_done(q, -ENOMEM, 0);
@@ -393,6 +399,7 @@ static void tcp_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t
 	}
 	x->file = file;
 	x->ext = ext;
+	x->len = 0;
 	for (size_t i = 0; i < n; i++)
 		x->len += ext[i].length;
 	send_bulk(tcp(l), x);

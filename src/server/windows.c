@@ -13,6 +13,8 @@
 #include "server/srv.h"
 
 #define FILE_PIECE (16 * KIB) /* pieces of at least this size leave straight from the file */
+#define HULL_MAX \
+	(1 * MIB) /* pieces further apart are not asked for at once whether they are in memory */
 
 enum { TAKE, BUFFERED, ACCESS, DISK, MOVED, END };
 static_assert(END + 1 == WINDOW_STATES, "a histogram for each state");
@@ -28,6 +30,7 @@ struct window {
 	uint64_t lo, hi; /* in the object */
 	bool sent; /* a read whose data went out */
 	bool file; /* straight from the file */
+	bool mapped; /* iov has its pieces as memory */
 	uint32_t n;
 	struct extent pieces[WINDOW_PIECES];
 	struct io ios[WINDOW_PIECES];
@@ -93,17 +96,29 @@ static void disk(struct window *w)
 	}
 }
 
-/* Pieces large enough to be worth a call each, and nothing that would block. */
-static bool from_file(const struct window *w)
+/* The file's pages as pieces of memory: many of them leave in one call. */
+static bool map(struct window *w)
+{
+	const char *p = object_map(w->m->object, w->lo, w->hi - w->lo);
+
+	for (uint32_t i = 0; p && i < w->n; i++)
+		w->iov[i] = (struct iovec){ (void *)(uintptr_t)(p + (w->pieces[i].offset - w->lo)),
+					    w->pieces[i].length };
+	return p;
+}
+
+/* Straight from the file, when nothing of it would block. A small piece alone is read sooner than that is
+ * found out. */
+static bool from_file(struct window *w)
 {
 	const struct mover *m = w->m;
 
-	if (!net_can_put_file(m->s->link) || w->len < FILE_PIECE * w->n)
+	if (!net_can_put_file(m->s->link) || (w->n == 1 && w->len < FILE_PIECE) ||
+	    w->hi - w->lo > MAX(HULL_MAX, w->len) ||
+	    !object_cached(m->object, w->lo, w->hi - w->lo))
 		return false;
-	for (uint32_t i = 0; i < w->n; i++)
-		if (!object_cached(m->object, w->pieces[i].offset, w->pieces[i].length))
-			return false;
-	return true;
+	w->mapped = map(w);
+	return w->mapped || w->len >= FILE_PIECE * w->n;
 }
 
 /* An error, a client that gave up, or one that must have: nothing has moved by its deadline. */
@@ -170,7 +185,8 @@ static bool step(struct req *q)
 		}
 		turn_end(&w->turn); /* it was for the fences: such reads may mix with writes */
 		w->sent = true;
-		net_put_file(s->link, m->mem, w->at, object_file(m->object), w->pieces, w->n, q);
+		net_put_file(s->link, m->mem, w->at, object_file(m->object), w->pieces,
+			     w->mapped ? w->iov : NULL, w->n, q);
 		break;
 	case MOVED:
 		turn_end(&w->turn);

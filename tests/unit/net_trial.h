@@ -154,6 +154,7 @@ struct moving {
 
 static size_t moving_piece = 65536; /* of the server's buffers */
 static int moving_file = -1; /* READ puts straight from this file */
+static const char *moving_map; /* and from this mapping of it */
 static int moving_result; /* of the last one */
 static bool moving_over;
 static uint64_t moving_sum; /* of what was got */
@@ -214,7 +215,8 @@ static inline bool moving_step(struct req *q)
 		if (v->write)
 			net_get(v->l, &v->mem, 0, v->iov, v->n, q);
 		else if (moving_file >= 0)
-			net_put_file(v->l, &v->mem, 0, moving_file, v->ext, v->n, q);
+			net_put_file(v->l, &v->mem, 0, moving_file, v->ext,
+				     moving_map ? v->iov : NULL, v->n, q);
 		else
 			net_put(v->l, &v->mem, 0, v->iov, v->n, q);
 		return true;
@@ -264,7 +266,10 @@ static inline void fsrv_move(struct fsrv *f, struct link *l, uint64_t tag,
 		v->bytes[i] = write ? 0 : pattern(i);
 	for (; at < len; at += moving_piece) {
 		v->ext[v->n] = (struct extent){ at, MIN(moving_piece, len - at) };
-		v->iov[v->n++] = (struct iovec){ v->bytes + at, MIN(moving_piece, len - at) };
+		v->iov[v->n++] = (struct iovec){ moving_map && !write ?
+							 (char *)(uintptr_t)(moving_map + at) :
+							 (char *)v->bytes + at,
+						 MIN(moving_piece, len - at) };
 	}
 	moving_over = false;
 	list_push(&f->xfers, &v->link);

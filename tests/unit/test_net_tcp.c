@@ -104,7 +104,9 @@ static void scattered_memory_of_many_shapes_arrives_in_its_place(void)
 	end();
 }
 
-static void open_file(uint64_t bytes)
+#define MAP_BYTES (16 * MIB) /* more than any file here has */
+
+static void open_file(uint64_t bytes, bool map)
 {
 	FILE *f = tmpfile();
 	uint8_t *b = malloc(bytes);
@@ -118,9 +120,21 @@ static void open_file(uint64_t bytes)
 	moving_file = dup(fileno(f));
 	CHECK(moving_file >= 0);
 	fclose(f);
+	if (map)
+		moving_map = env_real()->file->map(env_real(), moving_file, MAP_BYTES);
+	CHECK(!map || moving_map);
 }
 
-static void a_file_goes_out_as_memory_does(void)
+static void close_file(void)
+{
+	if (moving_map)
+		env_real()->file->unmap(env_real(), moving_map, MAP_BYTES);
+	moving_map = NULL;
+	close(moving_file);
+	moving_file = -1;
+}
+
+static void send_file(bool map)
 {
 	static const size_t odd[] = { 1, 4095, 3, 100, 65537, 2 }, big[] = { 5000000 };
 	static const size_t pieces[] = { 4100, 20000, 65536, 1000000 };
@@ -130,7 +144,7 @@ static void a_file_goes_out_as_memory_does(void)
 	begin();
 	ping();
 	CHECK(net_can_put_file(srv.link));
-	open_file(5000000);
+	open_file(5000000, map);
 	for (size_t i = 0; i < 2 * ARRAY_LEN(pieces); i++) {
 		moving_piece = pieces[i / 2];
 		scatter_make(&s, i % 2 ? 60 : 1, i % 2 ? odd : big, i % 2 ? 6 : 1);
@@ -140,13 +154,17 @@ static void a_file_goes_out_as_memory_does(void)
 		scatter_check(&s);
 		scatter_free(&s);
 	}
-	close(moving_file);
-	moving_file = -1;
+	close_file();
 	end();
 }
 
-/* It was cut after its length was promised: zeros come instead, and the link stays good. */
-static void what_a_file_does_not_hold_any_more_arrives_as_zeros(void)
+static void a_file_goes_out_as_memory_does(void)
+{
+	send_file(false);
+	send_file(true);
+}
+
+static void send_cut_file(bool map)
 {
 	static const size_t big[] = { 3000000 };
 	struct scatter s;
@@ -154,7 +172,7 @@ static void what_a_file_does_not_hold_any_more_arrives_as_zeros(void)
 	uint64_t wrong = 0;
 
 	begin();
-	open_file(1000001);
+	open_file(1000001, map);
 	moving_piece = 700000;
 	scatter_make(&s, 1, big, 1);
 	ask_move(&a, &cli.peer, s.iov, s.n, false);
@@ -166,9 +184,15 @@ static void what_a_file_does_not_hold_any_more_arrives_as_zeros(void)
 	ping();
 	CHECK_EQ(srv.net.n_links, 1);
 	scatter_free(&s);
-	close(moving_file);
-	moving_file = -1;
+	close_file();
 	end();
+}
+
+/* It was cut after its length was promised: zeros come instead, and the link stays good. */
+static void what_a_file_does_not_hold_any_more_arrives_as_zeros(void)
+{
+	send_cut_file(false);
+	send_cut_file(true);
 }
 
 static void many_transfers_share_a_link(void)
