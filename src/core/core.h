@@ -71,7 +71,7 @@ struct file_ops {
 	int (*statfs)(struct env *e, int fd, uint64_t *total, uint64_t *avail);
 	/* Locks the file for as long as the descriptor is open: 0, or -EWOULDBLOCK when another has it. */
 	int (*lock)(struct env *e, int fd);
-	/* Performs io without blocking the loop and calls req_done(io->q, error, bytes): inline where
+	/* Performs io, and all behind its `next`, without blocking the loop, and reports each: inline where
 	 * that cannot block, through io_uring or a worker where it may. */
 	void (*submit)(struct env *e, struct loop *l, struct io *io);
 	/* Would reading this range now not block, and is it no hole? May be NULL: nobody knows. */
@@ -260,6 +260,7 @@ struct io {
 	int error; /* result: 0 or -errno */
 	void (*done)(struct io *io); /* optional: instead of req_done(q, error, bytes) */
 	/* of the engine */
+	struct io *next; /* submitted with it */
 	struct list link;
 	struct job job;
 	struct loop *loop;
@@ -267,6 +268,7 @@ struct io {
 };
 
 void io_submit(struct loop *l, struct io *io); /* holds io->q when there is one */
+void io_submit_all(struct loop *l, struct io *ios, size_t n); /* n > 0, in any order */
 void io_perform(struct env *e, struct io *io); /* blocking; fills error and bytes */
 void io_finish(struct io *io); /* engines: report it */
 /* Accesses that the loop did itself and that it handed to io_uring or a worker. */

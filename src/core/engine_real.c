@@ -66,17 +66,25 @@ int engine_forbid(struct loop *l, unsigned ways)
 
 static void job_run(struct job *j)
 {
-	struct io *io = container_of(j, struct io, job);
+	for (struct io *io = container_of(j, struct io, job); io; io = io->next)
+		io_perform(io->loop->env, io);
+}
 
-	io_perform(io->loop->env, io);
+/* The last one's end may be the end of their memory. */
+static void finish_all(struct io *io)
+{
+	for (struct io *next; io; io = next) {
+		next = io->next;
+		io_finish(io);
+	}
 }
 
 static void job_done(struct job *j)
 {
-	io_finish(container_of(j, struct io, job));
+	finish_all(container_of(j, struct io, job));
 }
 
-/* Continues behind io->so_far. */
+/* The chain as one job: one hand-over for all. Each continues behind its so_far. */
 static void hand_to_worker(struct engine *g, struct io *io)
 {
 	struct env *e = g->loop->env;
@@ -85,8 +93,9 @@ static void hand_to_worker(struct engine *g, struct io *io)
 	if (!g->worker)
 		r = e->exec->worker_start(e, g->loop, "sheaf-io", &g->worker);
 	if (r < 0) {
-		io->error = r;
-		io_finish(io);
+		for (struct io *i = io; i; i = i->next)
+			i->error = r;
+		finish_all(io);
 		return;
 	}
 	io->job = (struct job){ .run = job_run, .done = job_done };
@@ -269,28 +278,41 @@ static bool try_inline(struct engine *g, struct io *io)
 	}
 }
 
+/* Reads of one chain go side by side; writes of one file would only queue up behind each other. */
+static bool for_ring(const struct engine *g, const struct io *io, bool alone)
+{
+	return ring_usable(g) &&
+	       (io->kind == IO_READ || io->kind == IO_SYNC || (io->kind == IO_WRITE && alone));
+}
+
 void engine_submit(struct env *e, struct loop *l, struct io *io)
 {
 	struct engine *g = engine_of(l);
+	struct io *rest = NULL, **tail = &rest;
+	bool alone = !io->next;
 
 	(void)e;
-	if (!g) {
-		io->error = -ENOMEM;
-		io_finish(io);
-		return;
-	}
-	if (try_inline(g, io)) {
-		l->io_inlined++;
+	for (struct io *next; io; io = next) {
+		next = io->next;
+		io->next = NULL;
 		l->calls++;
-		io_finish(io);
-		return;
+		if (!g) {
+			io->error = -ENOMEM;
+			io_finish(io);
+		} else if (try_inline(g, io)) {
+			l->io_inlined++;
+			io_finish(io);
+		} else if (for_ring(g, io, alone)) {
+			l->io_handed++;
+			ring_start(g, io);
+		} else {
+			l->io_handed++;
+			*tail = io;
+			tail = &io->next;
+		}
 	}
-	l->io_handed++;
-	l->calls++;
-	if (ring_usable(g) && (io->kind == IO_READ || io->kind == IO_WRITE || io->kind == IO_SYNC))
-		ring_start(g, io);
-	else
-		hand_to_worker(g, io);
+	if (rest)
+		hand_to_worker(g, rest);
 }
 
 /* ---------------------------------------------------------------- probe */

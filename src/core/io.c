@@ -1,16 +1,26 @@
 /* File accesses: submission, the blocking form (workers and the simulation), and their report. */
 #include "core/core.h"
 
+void io_submit_all(struct loop *l, struct io *ios, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct io *io = &ios[i];
+
+		io->loop = l;
+		io->bytes = 0;
+		io->so_far = 0;
+		io->error = 0;
+		io->next = i + 1 < n ? io + 1 : NULL;
+		list_init(&io->link);
+		if (io->q)
+			req_hold(io->q);
+	}
+	l->env->file->submit(l->env, l, ios);
+}
+
 void io_submit(struct loop *l, struct io *io)
 {
-	io->loop = l;
-	io->bytes = 0;
-	io->so_far = 0;
-	io->error = 0;
-	list_init(&io->link);
-	if (io->q)
-		req_hold(io->q);
-	l->env->file->submit(l->env, l, io);
+	io_submit_all(l, io, 1);
 }
 
 void io_finish(struct io *io)

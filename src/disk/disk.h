@@ -66,12 +66,10 @@ void turn_begin(struct object *o, struct turn *t, uint64_t epoch, uint64_t lo, u
 		bool write, struct req *q);
 void turn_end(struct turn *t); /* harmless when it was never begun (zeroed) or refused */
 
-/* One access; io is lent until q goes on. Reads behind the end give zeros in the buffers, always len
- * bytes of io->bytes. Writes move object_end() and object_mtime(). */
-void object_read(struct object *o, struct io *io, uint64_t off, const struct iovec *iov, int n,
-		 struct req *q);
-void object_write(struct object *o, struct io *io, uint64_t off, const struct iovec *iov, int n,
-		  int64_t now, struct req *q);
+/* Accesses to the places that ios[].off, iov and n say, in any order; ios are lent until q goes on. Reads
+ * behind the end give zeros in the buffers. Writes move object_end() and object_mtime(). */
+void object_read(struct object *o, struct io *ios, size_t n, struct req *q);
+void object_write(struct object *o, struct io *ios, size_t n, int64_t now, struct req *q);
 /* File, then directory entries; -EIO when a writeback error was latched before or now (it stays latched
  * until an fsync has reported it once). */
 void object_sync(struct object *o, struct req *q);

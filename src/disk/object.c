@@ -458,24 +458,19 @@ static bool beyond(uint64_t off, size_t len)
 	return off > INT64_MAX || len > INT64_MAX - off;
 }
 
-void object_read(struct object *o, struct io *io, uint64_t off, const struct iovec *iov, int n,
-		 struct req *q)
+void object_read(struct object *o, struct io *ios, size_t n, struct req *q)
 {
-	*io = (struct io){ .kind = IO_READ,
-			   .fd = o->fd,
-			   .iov = iov,
-			   .n = n,
-			   .off = off,
-			   .arg = o,
-			   .q = q,
-			   .done = read_done };
-	o->disk->counters.reads++;
-	if (off < o->end) {
-		io_submit(o->disk->loop, io);
-		return;
-	}
-	req_hold(q);
-	read_done(io);
+	for (size_t i = 0; i < n; i++)
+		ios[i] = (struct io){ .kind = IO_READ,
+				      .fd = o->fd,
+				      .iov = ios[i].iov,
+				      .n = ios[i].n,
+				      .off = ios[i].off,
+				      .arg = o,
+				      .q = q,
+				      .done = read_done };
+	o->disk->counters.reads += n;
+	io_submit_all(o->disk->loop, ios, n);
 }
 
 /* On a worker. */
@@ -527,23 +522,24 @@ static void write_done(struct io *io)
 	req_done(io->q, 0, io->bytes);
 }
 
-void object_write(struct object *o, struct io *io, uint64_t off, const struct iovec *iov, int n,
-		  int64_t now, struct req *q)
+void object_write(struct object *o, struct io *ios, size_t n, int64_t now, struct req *q)
 {
-	*io = (struct io){ .kind = IO_WRITE,
-			   .fd = o->fd,
-			   .iov = iov,
-			   .n = n,
-			   .off = off,
-			   .arg = o,
-			   .q = q,
-			   .done = write_done };
-	if (beyond(off, iov_total(iov, (size_t)n))) {
-		req_hold(q);
-		req_done(q, -EFBIG, 0);
-		return;
+	for (size_t i = 0; i < n; i++) {
+		if (beyond(ios[i].off, iov_total(ios[i].iov, (size_t)ios[i].n))) {
+			req_hold(q);
+			req_done(q, -EFBIG, 0);
+			return;
+		}
+		ios[i] = (struct io){ .kind = IO_WRITE,
+				      .fd = o->fd,
+				      .iov = ios[i].iov,
+				      .n = ios[i].n,
+				      .off = ios[i].off,
+				      .arg = o,
+				      .q = q,
+				      .done = write_done };
 	}
-	o->disk->counters.writes++;
+	o->disk->counters.writes += n;
 	o->mtime = now;
-	io_submit(o->disk->loop, io);
+	io_submit_all(o->disk->loop, ios, n);
 }

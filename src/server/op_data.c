@@ -101,18 +101,17 @@ static int access_inline(struct sreq *s, struct data_state *d, const struct wire
 	struct env *e = s->srv->loop->env;
 	struct io *ios = n <= ARRAY_LEN(d->ios) ? d->ios : arena_alloc(&s->arena, n * sizeof(*ios));
 	struct iovec *iov = inline_iov(s, list, n, base);
+	size_t used = 0;
 
 	if (!ios || !iov)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < n; i++) {
-		if (!list[i].length)
-			continue;
-		if (write)
-			object_write(d->object, &ios[i], list[i].offset, &iov[i], 1,
-				     (int64_t)e->clock->wall(e), &s->q);
-		else
-			object_read(d->object, &ios[i], list[i].offset, &iov[i], 1, &s->q);
-	}
+	for (uint32_t i = 0; i < n; i++)
+		if (list[i].length)
+			ios[used++] = (struct io){ .off = list[i].offset, .iov = &iov[i], .n = 1 };
+	if (write)
+		object_write(d->object, ios, used, (int64_t)e->clock->wall(e), &s->q);
+	else
+		object_read(d->object, ios, used, &s->q);
 	return 0;
 }
 

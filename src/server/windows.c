@@ -87,13 +87,14 @@ static void disk(struct window *w)
 		size_t got, n = iov_slice(w->buf.iov, w->buf.n, skip, p->length, iov,
 					  ARRAY_LEN(w->iov) - used, &got);
 
-		if (m->write)
-			object_write(m->object, &w->ios[i], p->offset, iov, (int)n, now, &w->q);
-		else
-			object_read(m->object, &w->ios[i], p->offset, iov, (int)n, &w->q);
+		w->ios[i] = (struct io){ .off = p->offset, .iov = iov, .n = (int)n };
 		skip += p->length;
 		used += n;
 	}
+	if (m->write)
+		object_write(m->object, w->ios, w->n, now, &w->q);
+	else
+		object_read(m->object, w->ios, w->n, &w->q);
 }
 
 /* The file's pages as pieces of memory: many of them leave in one call. */

@@ -766,18 +766,18 @@ static void fire_io(struct sim *s, struct sim_event *e)
 	sim_loop_finished(io->loop->impl, report_io, io);
 }
 
+/* When the node is down they never end. */
 static void fs_submit(struct env *e, struct loop *l, struct io *io)
 {
 	struct sim_node *n = sim_node_of(e);
-	struct sim_event *ev;
-	uint64_t delay;
 
-	if (!n->up)
-		return; /* never ends */
-	delay = sim_delay(n->sim, n->sim->faults.io_min, n->sim->faults.io_max);
-	ev = sim_schedule(n->sim, SIM_IO, n, delay, fire_io, io);
-	ev->loop = l;
-	ev->n = io->kind;
+	for (; io && n->up; io = io->next) {
+		uint64_t delay = sim_delay(n->sim, n->sim->faults.io_min, n->sim->faults.io_max);
+		struct sim_event *ev = sim_schedule(n->sim, SIM_IO, n, delay, fire_io, io);
+
+		ev->loop = l;
+		ev->n = io->kind;
+	}
 }
 
 static int fs_probe(struct env *e, struct loop *l, int dir, char *text, size_t n)

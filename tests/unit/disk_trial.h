@@ -139,7 +139,8 @@ static inline void start_write(struct trial *t, struct req *q)
 {
 	struct args *a = t->arg;
 
-	object_write(a->object, &a->io, a->off, &a->iov, 1, a->mtime, q);
+	a->io = (struct io){ .off = a->off, .iov = &a->iov, .n = 1 };
+	object_write(a->object, &a->io, 1, a->mtime, q);
 }
 
 static inline int put_bytes(struct object *o, uint64_t off, const void *p, size_t n)
@@ -153,7 +154,8 @@ static inline void start_read(struct trial *t, struct req *q)
 {
 	struct args *a = t->arg;
 
-	object_read(a->object, &a->io, a->off, &a->iov, 1, q);
+	a->io = (struct io){ .off = a->off, .iov = &a->iov, .n = 1 };
+	object_read(a->object, &a->io, 1, q);
 }
 
 static inline int read_bytes(struct object *o, uint64_t off, void *p, size_t n)

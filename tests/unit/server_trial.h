@@ -321,16 +321,24 @@ static inline void pipe_get(struct link *l, const struct wire_mem_desc *d, uint6
 
 /* Only with pipe_ops_file: as net_tcp does it where it can. */
 static inline void pipe_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t at,
-				 int file, const struct extent *ext, size_t n, struct req *q)
+				 int file, const struct extent *ext, const struct iovec *mapped,
+				 size_t n, struct req *q)
 {
 	static uint8_t bytes[WINDOW_BYTES];
 	uint64_t total = 0;
 	struct iovec iov;
 
 	for (size_t i = 0; i < n; total += ext[i++].length) {
+		ssize_t got;
+
 		CHECK(ext[i].length && total + ext[i].length <= sizeof(bytes));
 		memset(bytes + total, 0, ext[i].length);
-		CHECK(pread(file, bytes + total, ext[i].length, (off_t)ext[i].offset) >= 0);
+		got = pread(file, bytes + total, ext[i].length, (off_t)ext[i].offset);
+		CHECK(got >= 0);
+		if (mapped) {
+			CHECK_EQ(mapped[i].iov_len, ext[i].length);
+			CHECK_EQ(memcmp(mapped[i].iov_base, bytes + total, (size_t)got), 0);
+		}
 	}
 	CHECK(at <= d->length && total <= d->length - at);
 	iov = (struct iovec){ bytes, total };
