@@ -13,7 +13,7 @@ struct client {
 	uint32_t meta[CONF_MAX_TARGETS]; /* partition p belongs to meta[p mod n] */
 	uint32_t n_meta;
 	struct list files;
-	struct list spare_ops;
+	struct list spare_ops, spare_lanes;
 	uint64_t next_open;
 	uint64_t trace_base, n_traces;
 	uint64_t timeout_ns;
@@ -74,9 +74,10 @@ struct sizing {
 /* Holds op->q until op->attr is filled with size and mtime made right. */
 void sizing_start(struct cop *op, const struct wire_handle *h);
 
-/* ---- transfer.c: a fresh capability ---- */
+/* ---- transfer.c: a fresh capability, and its memory ---- */
 void cap_ask(struct cop *op, struct cfile *f, struct call *c, struct req *q); /* holds q */
 void cap_take(struct cfile *f, struct call *c); /* when q goes on */
+void lanes_free(struct client *c); /* those kept for reuse */
 
 /* ---- names.c ---- */
 struct wire_place name_place(struct sheaf_handle dir, const char *path, bool follow);

@@ -26,6 +26,7 @@ int client_new(const struct client_opts *o, struct client **out)
 	c->timeout_ns = conf->timeout_s * NSEC_PER_SEC;
 	list_init(&c->files);
 	list_init(&c->spare_ops);
+	list_init(&c->spare_lanes);
 	memcpy(id.client_key, o->key, KEY_BYTES);
 	if (o->name)
 		snprintf(id.host, sizeof(id.host), "%s", o->name);
@@ -76,6 +77,7 @@ void client_free(struct client *c)
 		arena_destroy(&op->arena);
 		free(op);
 	}
+	lanes_free(c);
 	free(c->peers);
 	free(c);
 }
@@ -100,15 +102,20 @@ const struct conf_target *client_target(const struct client *c, uint32_t i)
 /* The protocol carries the first 32 groups. */
 static void own_cred(struct cred_wire *w)
 {
-	int n = getgroups(0, NULL);
-	gid_t *gids = n > 0 ? calloc((size_t)n, sizeof(*gids)) : NULL;
+	int n = getgroups(ARRAY_LEN(w->gids), w->gids);
+	gid_t *all = NULL;
 
 	w->uid = geteuid();
 	w->gid = getegid();
-	n = gids ? getgroups(n, gids) : 0;
-	for (w->n_gids = 0; (int)w->n_gids < n && w->n_gids < ARRAY_LEN(w->gids); w->n_gids++)
-		w->gids[w->n_gids] = gids[w->n_gids];
-	free(gids);
+	if (n < 0) { /* there are more */
+		n = getgroups(0, NULL);
+		all = n > 0 ? calloc((size_t)n, sizeof(*all)) : NULL;
+		n = all ? getgroups(n, all) : 0;
+	}
+	w->n_gids = n > 0 ? MIN((uint32_t)n, (uint32_t)ARRAY_LEN(w->gids)) : 0;
+	if (all)
+		memcpy(w->gids, all, w->n_gids * sizeof(*all));
+	free(all);
 }
 
 struct cop *cop_new(struct client *c, const struct sheaf_cred *cred)

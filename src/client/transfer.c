@@ -6,7 +6,8 @@
  * Each touched object has a lane or two; a lane takes the next part of the access that belongs to its
  * object (as much as fits one message), sends it and waits for the reply. The user's memory is never copied:
  * the part's view is exposed to the server, except that small parts travel inside the message.
- * A capability that was fenced or has expired is fetched anew and the part sent again.
+ * A capability that was fenced or has expired is fetched anew and the part sent again. Lanes are kept for
+ * reuse; all else that a transfer needs is in the arena of its operation.
  *
  * End of file: replies say where each object ends. When anything lay behind an end, the true size decides
  * what is a hole (zeros) and what is behind the end of the file (a short count). */
@@ -33,6 +34,7 @@ struct strand {
 
 struct lane {
 	struct req q;
+	struct list spare;
 	struct cop *op;
 	struct strand *strand;
 	uint32_t index;
@@ -50,7 +52,7 @@ struct lane {
 		struct wire_read_res read;
 		struct wire_write_res write;
 	} res;
-	uint8_t *small_data; /* of a small write */
+	uint8_t small_data[INLINE_MAX]; /* of a small write; the rest is zero in a new lane */
 };
 
 struct transfer {
@@ -97,6 +99,34 @@ void cap_take(struct cfile *f, struct call *c)
 
 /* ---- lanes ---- */
 
+static struct lane *lane_new(struct cop *op, uint32_t index)
+{
+	struct list *it = list_pop(&op->c->spare_lanes);
+	struct lane *l = it ? list_entry(it, struct lane, spare) : malloc(sizeof(*l));
+
+	if (!l)
+		return NULL;
+	memset(l, 0, offsetof(struct lane, small_data));
+	list_init(&l->spare);
+	l->op = op;
+	l->index = index;
+	l->strand = &op->transfer->strands[index];
+	return l;
+}
+
+static void lane_free(struct lane *l)
+{
+	list_push_front(&l->op->c->spare_lanes, &l->spare);
+}
+
+void lanes_free(struct client *c)
+{
+	struct list *it;
+
+	while ((it = list_pop(&c->spare_lanes)))
+		free(list_entry(it, struct lane, spare));
+}
+
 static int keep_extents(struct lane *l, size_t n)
 {
 	if (n > l->cap_ext) {
@@ -138,7 +168,7 @@ static void prepare_read(struct lane *l)
 	l->call.mem_access = CAP_WRITE; /* the server writes into it */
 }
 
-static int prepare_write(struct lane *l)
+static void prepare_write(struct lane *l)
 {
 	struct wire_write_args *a = &l->args.write;
 
@@ -150,14 +180,9 @@ static int prepare_write(struct lane *l)
 	l->call.mem_wire = &a->mem;
 	l->call.mem_access = CAP_READ;
 	if (!l->small)
-		return 0;
-	if (!l->small_data)
-		l->small_data = arena_alloc(&l->op->arena, INLINE_MAX);
-	if (!l->small_data)
-		return -ENOMEM;
+		return;
 	view_copy_out(&l->view, 0, l->small_data, l->view.length);
 	a->data = (struct wire_bytes){ (uint32_t)l->view.length, l->small_data };
-	return 0;
 }
 
 static void call(struct lane *l)
@@ -165,11 +190,9 @@ static void call(struct lane *l)
 	struct cfile *f = l->op->file;
 
 	if (l->op->transfer->write)
-		req_fail(&l->q, prepare_write(l));
+		prepare_write(l);
 	else
 		prepare_read(l);
-	if (l->q.error)
-		return;
 	l->call.trace = l->op->q.trace;
 	l->call.mem = l->small ? NULL : &l->view;
 	peer_call(&f->c->peers[f->targets[l->index]], &l->call, &l->q);
@@ -261,6 +284,7 @@ static bool lane_step(struct req *q)
 	case DONE:
 		r = q->error == -EBADF ? -EIO : q->error;
 		req_fini(q);
+		lane_free(l);
 		if (r && !parent->error)
 			parent->error = r; /* the others stop at their next part */
 		req_done(parent, r, 0);
@@ -276,8 +300,7 @@ static const struct req_ops lane_ops = { "lane", lane_step, ANSWER, 5, lane_name
 /* Starts a lane for an object if it has a part of the access. False: it has none (left). */
 static bool start_lane(struct cop *op, uint32_t index)
 {
-	struct strand *s = &op->transfer->strands[index];
-	struct lane *l = arena_alloc(&op->arena, sizeof(*l));
+	struct lane *l = lane_new(op, index);
 	int r;
 
 	if (!l) {
@@ -285,12 +308,11 @@ static bool start_lane(struct cop *op, uint32_t index)
 		req_done(&op->q, -ENOMEM, 0);
 		return false;
 	}
-	l->op = op;
-	l->index = index;
-	l->strand = s;
 	r = take(l);
-	if (r == 1)
+	if (r == 1) {
+		lane_free(l);
 		return false;
+	}
 	req_init(&l->q, op->c->loop, &lane_ops, CALL);
 	l->q.trace = op->q.trace;
 	l->q.error = r;
