@@ -89,10 +89,13 @@ _sheaf_commands()
 	"$sheaf" --help 2>/dev/null | sed -n 's/^  \([a-z][a-z-]*\)  *[^ ].*/\1/p'
 }
 
-# Options of $1, one a line, short and long; those with a value as "--name VALUE".
+# Options of $1, one a line, short and long; those with a value as "--name VALUE". A value that may be missing
+# ("--name[=VALUE]") is left out: the option is offered as a flag.
 _sheaf_options()
 {
 	"$sheaf" "$1" --help 2>/dev/null | sed -n '
+		s/\[=[A-Z]*\]//; t next
+		:next
 		s/^  \(-[A-Za-z]\), \(--[a-z-]*\)\( [A-Z]*\)\{0,1\}  *.*/\1\3\n\2\3/p; t
 		s/^  *\(--[a-z-]*\)\( [A-Z]*\)\{0,1\}  *.*/\1\2/p; t
 		s/^  \(-[A-Za-z]\)\( [A-Z]*\)\{0,1\}  *.*/\1\2/p'

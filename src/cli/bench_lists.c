@@ -192,7 +192,7 @@ static void judge(struct bench *b)
 				b, name, bench_find(b, single[way], 1, p->size, p->pieces), list);
 			requests[n] = bench_find(b, counted[way], 1, p->size, p->pieces);
 		}
-	bench_bar(b, "list_128x2K", cost[0], BENCH_AT_MOST, 10);
+	bench_bar(b, "read_128x2K", cost[0], BENCH_AT_MOST, 10);
 	bench_bar(b, "list_vs_single", bench_worst(b, "list_vs_single", gain, n, false),
 		  BENCH_AT_LEAST, 10);
 	bench_bar(b, "requests_per_server",

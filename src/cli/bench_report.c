@@ -243,22 +243,34 @@ static void put_page(FILE *f, struct bench *b)
 
 /* ---- files ---- */
 
-static int close_file(FILE *f)
-{
-	int r = ferror(f) ? -EIO : 0;
+/* A file appears under its name complete or not at all. */
+struct page {
+	FILE *f;
+	char path[CLI_PATH_MAX], temporary[CLI_PATH_MAX + 8];
+};
 
-	if (fclose(f) && !r)
-		r = -errno;
-	return r;
+static int page_open(struct page *p, const char *dir, const char *name, const char *end)
+{
+	if (snprintf(p->path, sizeof(p->path), "%s/%s%s", dir, name, end) >= (int)sizeof(p->path))
+		return -ENAMETOOLONG;
+	snprintf(p->temporary, sizeof(p->temporary), "%s.part", p->path);
+	p->f = fopen(p->temporary, "we");
+	return p->f ? 0 : -errno;
 }
 
-static int open_file(const char *dir, const char *name, const char *end, FILE **f)
+static int page_close(struct page *p)
 {
-	char path[CLI_PATH_MAX];
+	int r = fflush(p->f) ? -errno : 0;
 
-	snprintf(path, sizeof(path), "%s/%s%s", dir, name, end);
-	*f = fopen(path, "we");
-	return *f ? 0 : -errno;
+	if (!r && ferror(p->f)) /* an earlier write; a full disk mostly */
+		r = -ENOSPC;
+	if (fclose(p->f) && !r)
+		r = -errno;
+	if (!r && rename(p->temporary, p->path))
+		r = -errno;
+	if (r)
+		unlink(p->temporary);
+	return r;
 }
 
 /* DIR and what is missing above it. */
@@ -282,28 +294,28 @@ static int make_dirs(const char *dir)
 int bench_report(struct bench *b, const char *dir, struct json_object *json)
 {
 	int r = make_dirs(dir);
-	FILE *f;
+	struct page p;
 
 	for (size_t i = 0; !r && i < b->n_plots; i++) {
-		r = open_file(dir, b->plots[i]->name, ".svg", &f);
+		r = page_open(&p, dir, b->plots[i]->name, ".svg");
 		if (r)
 			break;
-		report_svg(f, b->plots[i]);
-		r = close_file(f);
+		report_svg(p.f, b->plots[i]);
+		r = page_close(&p);
 	}
 	if (!r)
-		r = open_file(dir, "bench", ".json", &f);
+		r = page_open(&p, dir, "bench", ".json");
 	if (!r) {
-		fprintf(f, "%s\n",
+		fprintf(p.f, "%s\n",
 			json_object_to_json_string_ext(
 				json, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
-		r = close_file(f);
+		r = page_close(&p);
 	}
 	if (!r)
-		r = open_file(dir, "index", ".html", &f);
+		r = page_open(&p, dir, "index", ".html");
 	if (!r) {
-		put_page(f, b);
-		r = close_file(f);
+		put_page(p.f, b);
+		r = page_close(&p);
 	}
 	return r;
 }

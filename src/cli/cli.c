@@ -1,9 +1,11 @@
 /* The table of subcommands, and what happens around one: finding it, its help, its errors.
  *
- * Errors go to stderr, one line each, "sheaf NAME: what: why"; exit status 1 failed, 2 wrong usage. */
+ * Errors go to stderr, one line each, "sheaf NAME: what: why"; exit status 1 failed, 2 wrong usage. What was
+ * printed and did not arrive is an error too. */
 #include "cli/cli.h"
 
 #include <ctype.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <time.h>
@@ -17,6 +19,8 @@ static const struct cli_command *const commands[] = {
 	&cmd_getfattr, &cmd_setfattr, &cmd_requests, &cmd_selfcheck, &cmd_bench,
 };
 
+#define SHOWN_MAX 60 /* bytes of a name that is too long for itself, in a message */
+
 volatile sig_atomic_t cli_signal;
 
 static void on_signal(int sig)
@@ -27,10 +31,12 @@ static void on_signal(int sig)
 void cli_catch_signals(void)
 {
 	static const int which[] = { SIGINT, SIGTERM, SIGHUP };
-	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = SA_RESETHAND };
+	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = SA_RESETHAND }, old;
 
 	for (size_t i = 0; i < ARRAY_LEN(which); i++)
-		sigaction(which[i], &sa, NULL);
+		if (which[i] != SIGHUP || sigaction(SIGHUP, NULL, &old) ||
+		    old.sa_handler != SIG_IGN) /* nohup means it */
+			sigaction(which[i], &sa, NULL);
 }
 
 uint64_t cli_now(void)
@@ -43,12 +49,19 @@ uint64_t cli_now(void)
 
 /* ---- errors ---- */
 
-static void complain(struct cli *c, const char *fmt, va_list ap, const char *tail)
+/* One line whatever the names in it hold. cmd may be NULL: the command line itself is wrong. */
+static void complain(const struct cli_command *cmd, const char *fmt, va_list ap, const char *tail)
 {
+	char *text;
+
 	fflush(stdout);
-	fprintf(stderr, "sheaf %s: ", c->cmd->name);
-	vfprintf(stderr, fmt, ap);
-	fprintf(stderr, "%s\n", tail);
+	if (vasprintf(&text, fmt, ap) < 0)
+		return;
+	for (char *p = text; *p; p++)
+		if ((unsigned char)*p < 0x20 || *p == 0x7f)
+			*p = '?';
+	fprintf(stderr, "sheaf%s%s: %s%s\n", cmd ? " " : "", cmd ? cmd->name : "", text, tail);
+	free(text);
 }
 
 int cli_error(struct cli *c, const char *fmt, ...)
@@ -56,7 +69,7 @@ int cli_error(struct cli *c, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	complain(c, fmt, ap, "");
+	complain(c->cmd, fmt, ap, "");
 	va_end(ap);
 	return CLI_FAILED;
 }
@@ -68,7 +81,7 @@ int cli_usage(struct cli *c, const char *fmt, ...)
 
 	snprintf(hint, sizeof(hint), "; 'sheaf %s --help' shows what it takes", c->cmd->name);
 	va_start(ap, fmt);
-	complain(c, fmt, ap, hint);
+	complain(c->cmd, fmt, ap, hint);
 	va_end(ap);
 	return CLI_USAGE;
 }
@@ -99,6 +112,9 @@ int cli_fail(struct cli *c, const char *what, int err)
 {
 	struct sheaf_server s;
 
+	if (err == -ENAMETOOLONG && strlen(what) > SHOWN_MAX)
+		return cli_error(c, "%.*s... (%zu bytes): %s", SHOWN_MAX, what, strlen(what),
+				 sheaf_strerror(err));
 	if (!means_no_answer(err))
 		return cli_error(c, "%s: %s", what, sheaf_strerror(err));
 	c->lost = true;
@@ -130,7 +146,8 @@ int cli_connect(struct cli *c)
 		return CLI_OK;
 	c->fs = NULL;
 	why = sheaf_why();
-	return cli_error(c, "%s", why && why[0] ? why : sheaf_strerror(r));
+	return cli_error(c, "%s%s", why && why[0] ? why : sheaf_strerror(r),
+			 r == -EACCES ? "; its owner may read it: be that user, or ask" : "");
 }
 
 int cli_find_conf(struct cli *c, struct conf **out, char *err, size_t err_len)
@@ -161,6 +178,37 @@ int cli_load_conf(struct cli *c, struct conf **out)
 
 /* ---- help ---- */
 
+static const struct {
+	const struct cli_command *command;
+	const char *lines;
+} examples[] = {
+	{ &cmd_init, "  sheaf init /srv/fs --servers 8\n"
+		     "  sheaf init /srv/fs --listen 10.0.0.5 --stripe-unit 1M\n" },
+	{ &cmd_start, "  sheaf --conf /srv/fs/sheaf.conf start\n" },
+	{ &cmd_stop, "  sheaf --conf /srv/fs/sheaf.conf stop\n" },
+	{ &cmd_status, "  sheaf status --watch\n"
+		       "  sheaf status --json | jq -r '.servers[] | select(.up | not) | .name'\n" },
+	{ &cmd_df, "  sheaf df -h\n" },
+	{ &cmd_ls, "  sheaf ls -l /results\n"
+		   "  sheaf ls -R / | less\n" },
+	{ &cmd_cat, "  sheaf cat /results/log | grep error\n" },
+	{ &cmd_rm, "  sheaf rm -r /results/old\n" },
+	{ &cmd_mkdir, "  sheaf mkdir -p /results/2026/june\n" },
+	{ &cmd_mv, "  sheaf mv /results/a.dat /results/b.dat\n"
+		   "  sheaf mv /a /b /old\n" },
+	{ &cmd_ln, "  sheaf ln -s ../results/b.dat /home/latest\n" },
+	{ &cmd_stat, "  sheaf stat --json /results/b.dat | jq .size\n" },
+	{ &cmd_chmod, "  sheaf chmod -R go-w,a+X /results\n" },
+	{ &cmd_chown, "  sheaf chown -R ada:physics /results\n" },
+	{ &cmd_getfattr, "  sheaf getfattr -d /results/b.dat\n" },
+	{ &cmd_setfattr, "  sheaf setfattr -n user.origin -v detector /results/b.dat\n" },
+	{ &cmd_requests, "  sheaf requests\n"
+			 "  sheaf requests --json | jq '.requests[] | select(.age_ns > 1e9)'\n" },
+	{ &cmd_selfcheck, "  sheaf selfcheck --seconds 10\n" },
+	{ &cmd_bench, "  sheaf bench contig --clients 1,4\n"
+		      "  sheaf bench all --dir /mnt/fast --report report\n" },
+};
+
 static void help_all(FILE *f)
 {
 	fputs("usage: sheaf [--conf FILE|local:DIR] COMMAND ...\n\n", f);
@@ -179,7 +227,8 @@ static void help_option(const struct cli_option *o)
 	if (o->letter)
 		snprintf(letter, sizeof(letter), "-%c%s", o->letter, o->name ? ", " : "");
 	snprintf(text, sizeof(text), "%s%s%s%s%s", letter, o->name ? "--" : "",
-		 o->name ? o->name : "", o->value ? " " : "", o->value ? o->value : "");
+		 o->name ? o->name : "", o->value && o->value[0] != '[' ? " " : "",
+		 o->value ? o->value : "");
 	printf("  %-24s %s\n", text, o->help);
 }
 
@@ -198,13 +247,19 @@ static void help_one(const struct cli_command *m)
 		help_option(&common[i]);
 	if (m->more)
 		printf("\n%s", m->more);
+	for (size_t i = 0; i < ARRAY_LEN(examples); i++)
+		if (examples[i].command == m)
+			printf("\nFor example:\n%s", examples[i].lines);
+	puts("\nExit status: 0 done, 1 failed (standard error says why), 2 wrong usage.");
 }
 
-static int top_usage(const char *fmt, const char *what)
+__attribute__((format(printf, 1, 2))) static int top_usage(const char *fmt, ...)
 {
-	fputs("sheaf: ", stderr);
-	fprintf(stderr, fmt, what);
-	fputs("; 'sheaf --help' lists the commands\n", stderr);
+	va_list ap;
+
+	va_start(ap, fmt);
+	complain(NULL, fmt, ap, "; 'sheaf --help' lists the commands");
+	va_end(ap);
 	return CLI_USAGE;
 }
 
@@ -225,17 +280,43 @@ static int check_count(struct cli *c)
 				 c->cmd->usage);
 	if (c->cmd->max_args >= 0 && c->n_args > c->cmd->max_args)
 		return cli_usage(c, "'%s' is one argument too many", c->args[c->cmd->max_args]);
+	for (int i = 0; i < c->n_args; i++) /* a shell variable that is not set, mostly */
+		if (!c->args[i][0])
+			return cli_usage(c, "argument %d is empty", i + 1);
+	if (c->conf && (!c->conf[0] || strcmp(c->conf, "local:") == 0))
+		return cli_usage(c, "--conf '%s' names no file; give FILE or local:DIR", c->conf);
 	return CLI_OK;
 }
 
 /* What was printed must have arrived. A reader that went away needs no message. */
 static int finish_output(struct cli *c, int status)
 {
-	if (fflush(stdout) == 0 && !ferror(stdout))
+	int err = fflush(stdout) ? errno : 0;
+
+	if (!err && !ferror(stdout))
 		return status;
-	if (errno != EPIPE)
-		cli_fail_host(c, "standard output", -errno);
+	if (!err) /* it failed earlier, and errno is of something else by now: ask again */
+		err = putchar('\n') == EOF || fflush(stdout) ? errno : EIO;
+	if (err != EPIPE)
+		cli_fail_host(c, "standard output", -err);
 	return CLI_FAILED;
+}
+
+/* An option whose value may be missing, "[=VALUE]", then has an empty one. */
+static void complete_options(const struct cli_option *options, int argc, char **argv)
+{
+	static char empty[32];
+
+	for (size_t k = 0; k < CLI_MAX_OPTIONS; k++) {
+		const struct cli_option *o = &options[k];
+
+		if (!o->name || !o->value || o->value[0] != '[')
+			continue;
+		snprintf(empty, sizeof(empty), "--%s=", o->name);
+		for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+			if (strncmp(argv[i], "--", 2) == 0 && strcmp(argv[i] + 2, o->name) == 0)
+				argv[i] = empty;
+	}
 }
 
 static int run_command(const struct cli_command *m, int argc, char **argv, struct cli_parsed *p)
@@ -244,11 +325,12 @@ static int run_command(const struct cli_command *m, int argc, char **argv, struc
 	char err[256];
 	int status;
 
+	complete_options(m->options, argc, argv);
 	if (cli_parse(m->options, false, argc, argv, p, err, sizeof(err)))
 		return cli_usage(&c, "%s", err);
 	if (p->help) {
 		help_one(m);
-		return CLI_OK;
+		return finish_output(&c, CLI_OK);
 	}
 	c.conf = p->conf;
 	c.opt = p->opt;
@@ -264,14 +346,39 @@ static int run_command(const struct cli_command *m, int argc, char **argv, struc
 	return status;
 }
 
+/* sheaf, sheaf help, sheaf help COMMAND, sheaf --help */
+static int run_help(const struct cli_parsed *p)
+{
+	const struct cli_command *m = p->n_args > 1 ? find_command(p->args[1]) : NULL;
+	struct cli c = { 0 };
+
+	if (p->n_args > 1 && !m)
+		return top_usage("there is no command '%s'", p->args[1]);
+	if (m)
+		help_one(m);
+	else
+		help_all(p->n_args || p->help ? stdout : stderr);
+	return finish_output(&c, p->n_args || p->help ? CLI_OK : CLI_USAGE);
+}
+
+/* A standard descriptor that is closed must not become one of our sockets. Writing to it fails. */
+static void keep_standard_files(void)
+{
+	for (int fd = 0; fd <= 2; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0)
+			return;
+}
+
 int cli_main(int argc, char **argv)
 {
 	static const struct cli_option none[CLI_MAX_OPTIONS];
 	const struct cli_command *m;
 	struct cli_parsed p = { 0 };
+	struct cli c = { 0 };
 	char err[256];
 	int status;
 
+	keep_standard_files();
 	setlocale(LC_TIME, "");
 	signal(SIGPIPE, SIG_IGN);
 	log_set_level(LOG_ERROR);
@@ -279,16 +386,10 @@ int cli_main(int argc, char **argv)
 		return top_usage("%s", err);
 	if (p.version) {
 		puts("sheaf " CLI_VERSION);
-		return CLI_OK;
+		return finish_output(&c, CLI_OK);
 	}
-	if (p.n_args == 0 || strcmp(p.args[0], "help") == 0) {
-		m = p.n_args > 1 ? find_command(p.args[1]) : NULL;
-		if (m)
-			help_one(m);
-		else
-			help_all(p.n_args || p.help ? stdout : stderr);
-		return p.n_args || p.help ? CLI_OK : CLI_USAGE;
-	}
+	if (p.n_args == 0 || strcmp(p.args[0], "help") == 0)
+		return run_help(&p);
 	m = find_command(p.args[0]);
 	if (!m)
 		return top_usage("there is no command '%s'", p.args[0]);

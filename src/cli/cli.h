@@ -6,7 +6,9 @@
 #ifndef SHEAF_CLI_H
 #define SHEAF_CLI_H
 
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "base/base.h"
@@ -164,19 +166,84 @@ struct cli_stream {
 	int fd;
 };
 
-struct cli_copier; /* buffers, kept from file to file */
+/* Shared by all copies of a command that run at a time. */
 struct cli_progress {
-	const char *label; /* NULL: silent */
-	uint64_t total, done; /* total 0: not known */
+	atomic_bool stop; /* copies end soon, with -EINTR */
+	atomic_ullong done; /* bytes */
+	atomic_uint files; /* complete */
+	bool draw; /* on stderr; this and what follows is for one thread at a time */
+	uint64_t total; /* bytes; 0: not known */
 	uint64_t started, drawn;
 };
+/* The progress line, now and then; and its end. */
+void cli_progress_draw(struct cli_progress *p);
+void cli_progress_clear(struct cli_progress *p);
+
+struct cli_copier; /* buffers, kept from file to file; one for each thread */
 
 struct cli_copier *cli_copier_new(void);
 void cli_copier_free(struct cli_copier *k);
 /* Copies all of `from` (at most `size` bytes when it is inside) to `to`, from offset 0, several blocks
- * at once. 0; or -errno with *source telling which end failed; -EINTR after a signal. */
+ * at once. 0; or -errno with *source telling which end failed; -EINTR after p->stop. */
 int cli_copier_run(struct cli_copier *k, struct cli_stream *from, struct cli_stream *to,
 		   uint64_t size, struct cli_progress *p, bool *source);
+
+/* ---------------------------------------------------------------- crew.c: several files at a time */
+
+#define CREW_JOBS 16
+#define CREW_JOBS_MAX 64 /* as many as a session has slots */
+#define CREW_SHOWN (CLI_PATH_MAX + 8)
+
+/* A directory whose names are being handled; or the arguments of the command. */
+struct cli_dir {
+	struct cli_dir *parent, *below;
+	struct cli_names names;
+	size_t next; /* of the names */
+	unsigned holds;
+	bool failed; /* something in it did; read it in leave() */
+	bool skip; /* the rest of its names */
+};
+
+struct crew {
+	struct cli *c;
+	struct cli_progress *progress;
+	unsigned jobs; /* threads at most */
+	/* Handles one name in d on thread `worker` (0 to jobs - 1), returns an exit status. A directory is
+	 * handled by crew_enter(). leave(): all in d is done; finishes and frees it. */
+	int (*child)(struct crew *w, unsigned worker, struct cli_dir *d, const struct cli_name *n);
+	int (*leave)(struct crew *w, struct cli_dir *d);
+
+	/* the crew's own */
+	pthread_mutex_t lock, tell; /* tell: stderr, lost, n_left */
+	pthread_cond_t more;
+	struct cli_dir *top;
+	struct crew_worker *workers;
+	unsigned n_workers;
+	bool done;
+	int status;
+	int lost; /* the error that said so */
+	char lost_at[CREW_SHOWN];
+	unsigned n_left; /* temporary files that could not be removed */
+};
+
+/* The arguments as the names in `root`; 0 or -ENOMEM. */
+int crew_args(struct cli_dir *root, char **args, int n);
+/* Handles everything beneath `root`, which is left like any other; returns the exit status. */
+int crew_run(struct crew *w, struct cli_dir *root);
+/* Hands over d, whose names are set, found in `parent`. */
+void crew_enter(struct crew *w, struct cli_dir *parent, struct cli_dir *d);
+
+/* These tell an error and return CLI_FAILED; nothing is said any more once everything ends. host: it is one
+ * of this host's files. crew_fail_dir(): all the rest of d would fail alike, it is told once and skipped. */
+int crew_fail(struct crew *w, const char *shown, bool host, int err);
+int crew_fail_dir(struct crew *w, struct cli_dir *d, const char *shown, bool host, int err);
+int crew_error(struct crew *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Looks at an error of the library: a server that does not answer ends everything. */
+void crew_check(struct crew *w, const char *shown, int err);
+/* A server did not answer: calls may wait as long again. */
+bool crew_lost(struct crew *w);
+/* A temporary file could not be removed. */
+void crew_left(struct crew *w);
 
 /* ---------------------------------------------------------------- local.c: servers of this host */
 

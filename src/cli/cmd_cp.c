@@ -1,8 +1,14 @@
-/* sheaf cp: files and trees into, out of and within the file system.
+/* sheaf cp: files and trees into, out of and within the file system, several files at a time.
  *
- * A file arrives under a temporary name beside its final one and is renamed when it is complete and has
- * its mode: whoever looks sees the old file or the new one, and a copy that was interrupted can simply be
- * repeated. Signals remove the temporary file. Errors: told one by one, the rest is copied. */
+ * A file arrives under a temporary name beside its final one and is renamed when it is complete: whoever
+ * looks sees the old file or the new one, and a copy that was interrupted can simply be repeated. A small
+ * file costs, inside, an open with its final mode, a write, a close and a rename. Closing tells whether the
+ * servers have all that was written; when it is on disk is theirs to choose, as with cp(1).
+ *
+ * Threads: those of crew.c; each handles one file or directory at a time (struct task) and has a copier of its
+ * own. Buffers: the copiers'. Errors: told one by one, the rest is copied; what concerns a whole target
+ * directory is told once and its other files are skipped. After a signal, and when a server is gone or the
+ * target full, every thread removes its temporary file. */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -10,22 +16,45 @@
 
 #include "cli/commands.h"
 
-enum { OPT_RECURSIVE };
+enum { OPT_RECURSIVE, OPT_JOBS };
 
 #define LINKS_MAX 40 /* in a row, as the servers have it */
+#define TEMP_TRIES 100
 
 struct place {
 	bool inside;
 	char path[CLI_PATH_MAX];
-	char shown[CLI_PATH_MAX + 8]; /* for messages */
+	char shown[CREW_SHOWN]; /* for messages */
 };
 
 struct job {
-	struct cli *c;
-	struct cli_copier *copier;
-	unsigned n_temps;
-	bool draw; /* progress */
+	struct crew crew;
+	struct cli_progress progress;
+	struct cli_copier *copiers[CREW_JOBS_MAX];
+	atomic_uint n_temps, n_still_open;
 };
+
+/* A directory that is being filled; at the top: what the arguments are copied to. */
+struct filling {
+	struct cli_dir dir;
+	struct place src, dst;
+	mode_t mode;
+	bool made; /* by us: nothing was in it */
+	bool into; /* top: dst is a directory, the arguments go into it */
+};
+
+/* One file, link or directory, on one thread. */
+struct task {
+	struct job *j;
+	unsigned worker;
+	struct filling *in;
+	struct place src, dst;
+	struct stat st; /* of the source */
+	enum { SOURCE, TARGET, TARGET_DIR } blame; /* whose an error is */
+};
+
+/* Files that were not closed because a server is gone; a source and a target for each thread. */
+static struct sheaf_file *still_open[2 * CREW_JOBS_MAX];
 
 /* ---- places: the same few calls inside and outside ---- */
 
@@ -69,24 +98,17 @@ static int place_child(struct place *out, const struct place *dir, const char *n
 	return r;
 }
 
-static int place_fail(struct job *j, const struct place *p, int err)
-{
-	if (err == -EINTR && cli_signal)
-		return cli_error(j->c, "%s: interrupted", p->shown);
-	return p->inside ? cli_fail(j->c, p->shown, err) : cli_fail_host(j->c, p->shown, err);
-}
-
 static int place_stat(struct job *j, const struct place *p, struct stat *st)
 {
 	if (p->inside)
-		return sheaf_stat(j->c->fs, p->path, st);
+		return sheaf_stat(j->crew.c->fs, p->path, st);
 	return stat(p->path, st) < 0 ? -errno : 0;
 }
 
 static int place_lstat(struct job *j, const struct place *p, struct stat *st)
 {
 	if (p->inside)
-		return sheaf_lstat(j->c->fs, p->path, st);
+		return sheaf_lstat(j->crew.c->fs, p->path, st);
 	return lstat(p->path, st) < 0 ? -errno : 0;
 }
 
@@ -95,7 +117,7 @@ static int place_readlink(struct job *j, const struct place *p, char out[CLI_PAT
 	ssize_t n;
 
 	if (p->inside)
-		return cli_read_link(j->c, p->path, out);
+		return cli_read_link(j->crew.c, p->path, out);
 	n = readlink(p->path, out, CLI_PATH_MAX - 1);
 	if (n < 0)
 		return -errno;
@@ -106,37 +128,57 @@ static int place_readlink(struct job *j, const struct place *p, char out[CLI_PAT
 static int place_symlink(struct job *j, const char *target, const struct place *p)
 {
 	if (p->inside)
-		return sheaf_symlink(j->c->fs, target, p->path);
+		return sheaf_symlink(j->crew.c->fs, target, p->path);
 	return symlink(target, p->path) < 0 ? -errno : 0;
 }
 
+/* With exactly this mode, whatever the umask. */
 static int place_mkdir(struct job *j, const struct place *p, mode_t mode)
 {
 	if (p->inside)
-		return sheaf_mkdir(j->c->fs, p->path, mode);
-	return mkdir(p->path, mode) < 0 ? -errno : 0;
+		return sheaf_mkdir(j->crew.c->fs, p->path, mode);
+	return mkdir(p->path, mode) < 0 || chmod(p->path, mode) < 0 ? -errno : 0;
 }
 
 static int place_chmod(struct job *j, const struct place *p, mode_t mode)
 {
 	if (p->inside)
-		return sheaf_chmod(j->c->fs, p->path, mode);
+		return sheaf_chmod(j->crew.c->fs, p->path, mode);
 	return chmod(p->path, mode) < 0 ? -errno : 0;
 }
 
 static int place_rename(struct job *j, const struct place *from, const struct place *to)
 {
 	if (to->inside)
-		return sheaf_rename(j->c->fs, from->path, to->path);
+		return sheaf_rename(j->crew.c->fs, from->path, to->path);
 	return rename(from->path, to->path) < 0 ? -errno : 0;
+}
+
+/* Every path begins at the server of the root, the first that keeps names: while it does not answer, no call
+ * with a path would. */
+static bool root_answers(struct job *j)
+{
+	struct sheaf *fs = j->crew.c->fs;
+	struct sheaf_server s;
+
+	for (int i = 0; i < sheaf_server_count(fs); i++)
+		if (sheaf_server_status(fs, i, CLI_STATUS_MS, &s) == 0 && s.roles & 1)
+			return s.up;
+	return false;
 }
 
 static void place_remove(struct job *j, const struct place *p)
 {
-	if (p->inside)
-		sheaf_unlink(j->c->fs, p->path);
+	int r;
+
+	if (!p->inside)
+		r = unlink(p->path) < 0 ? -errno : 0;
+	else if (crew_lost(&j->crew) && !root_answers(j))
+		r = -ETIMEDOUT;
 	else
-		unlink(p->path);
+		r = sheaf_unlink(j->crew.c->fs, p->path);
+	if (r && r != -ENOENT)
+		crew_left(&j->crew);
 }
 
 static int place_open(struct job *j, const struct place *p, int flags, mode_t mode,
@@ -144,19 +186,52 @@ static int place_open(struct job *j, const struct place *p, int flags, mode_t mo
 {
 	s->f = NULL;
 	if (p->inside)
-		return sheaf_open(j->c->fs, p->path, flags, mode, NULL, &s->f);
+		return sheaf_open(j->crew.c->fs, p->path, flags, mode, NULL, &s->f);
 	s->fd = open(p->path, flags | O_CLOEXEC, mode);
 	return s->fd < 0 ? -errno : 0;
 }
 
-static int place_close(struct cli_stream *s)
+/* After a server was lost, closing might wait as long again: the end of the session does it. */
+static int place_close(struct job *j, struct cli_stream *s)
 {
-	if (s->f)
+	if (!s->f)
+		return close(s->fd) < 0 ? -errno : 0;
+	if (!crew_lost(&j->crew))
 		return sheaf_close(s->f);
-	return close(s->fd) < 0 ? -errno : 0;
+	still_open[j->n_still_open++ % ARRAY_LEN(still_open)] = s->f;
+	return 0;
 }
 
 /* ---- one file ---- */
+
+static const struct place *blamed(const struct task *t)
+{
+	return t->blame == SOURCE ? &t->src : &t->dst;
+}
+
+/* Is it the end of everything? To be asked before files are closed and removed. */
+static void check(struct task *t, int err)
+{
+	if (err && blamed(t)->inside)
+		crew_check(&t->j->crew, blamed(t)->shown, err);
+}
+
+static int task_fail(struct task *t, int err)
+{
+	const struct place *p = blamed(t);
+	struct filling *in = t->in;
+	bool alone = !in->dir.parent && !in->into; /* the only target, named as it is */
+
+	if (t->blame == TARGET_DIR && !alone)
+		return crew_fail_dir(&t->j->crew, &in->dir, in->dst.shown, !p->inside, err);
+	return crew_fail(&t->j->crew, p->shown, !p->inside, err);
+}
+
+static int blame(struct task *t, int whose, int err)
+{
+	t->blame = whose;
+	return err ? task_fail(t, err) : CLI_OK;
+}
 
 /* A name of ours beside dst. */
 static int temp_beside(struct job *j, const struct place *dst, struct place *temp)
@@ -174,68 +249,91 @@ static int temp_beside(struct job *j, const struct place *dst, struct place *tem
 	return cli_join(temp->path, slash ? dir : ".", name);
 }
 
-static int copy_bytes(struct job *j, const struct place *src, struct cli_stream *from,
-		      struct cli_stream *to, const struct stat *st, bool *source)
+static int copy_bytes(struct task *t, struct cli_stream *from, struct cli_stream *to)
 {
-	struct cli_progress p = { .label = j->draw ? src->shown : NULL };
+	struct cli_copier **k = &t->j->copiers[t->worker];
+	bool source = false;
+	int r;
 
-	if (S_ISREG(st->st_mode))
-		p.total = (uint64_t)st->st_size;
-	return cli_copier_run(j->copier, from, to, (uint64_t)st->st_size, &p, source);
+	if (!*k)
+		*k = cli_copier_new();
+	r = *k ? cli_copier_run(*k, from, to, (uint64_t)t->st.st_size, &t->j->progress, &source) :
+		 -ENOMEM;
+	t->blame = source ? SOURCE : TARGET;
+	check(t, r);
+	return r;
 }
 
-/* From an open source to a file that did not exist; *source: the error is the source's. */
-static int copy_to_temp(struct job *j, const struct place *src, struct cli_stream *from,
-			const struct stat *st, const struct place *temp, const struct place *dst,
-			bool *source)
+/* Closes the target; an error from before counts more. */
+static int end_target(struct task *t, struct cli_stream *to, int r)
+{
+	int r2 = place_close(t->j, to);
+
+	if (r || !r2)
+		return r;
+	t->blame = TARGET;
+	check(t, r2);
+	return r2;
+}
+
+/* Somebody else on another host may have our process id. */
+static int open_temp(struct task *t, struct place *temp, struct cli_stream *to)
+{
+	mode_t mode = t->st.st_mode & 0777;
+	int r, tries = 0;
+
+	do {
+		r = temp_beside(t->j, &t->dst, temp);
+		if (!r)
+			r = place_open(t->j, temp, O_WRONLY | O_CREAT | O_EXCL, mode, to);
+	} while (r == -EEXIST && ++tries < TEMP_TRIES);
+	if (!r && !to->f && fchmod(to->fd, mode) < 0) /* whatever the umask */
+		r = end_target(t, to, -errno);
+	return r;
+}
+
+/* From an open source to a file that did not exist. elsewhere: not in the directory that is being filled. */
+static int copy_to_temp(struct task *t, struct cli_stream *from, bool elsewhere)
 {
 	struct cli_stream to;
-	int r, r2;
+	struct place temp;
+	int r;
 
-	*source = false;
-	r = place_open(j, temp, O_WRONLY | O_CREAT | O_EXCL, 0600, &to);
-	if (r)
+	t->blame = elsewhere ? TARGET : TARGET_DIR;
+	r = open_temp(t, &temp, &to);
+	if (r) {
+		check(t, r);
+		if (crew_lost(&t->j->crew)) /* it may be there */
+			place_remove(t->j, &temp);
 		return r;
-	r = copy_bytes(j, src, from, &to, st, source);
-	r2 = place_close(&to);
-	if (!r) {
-		*source = false;
-		r = r2;
 	}
-	if (!r)
-		r = place_chmod(j, temp, st->st_mode & 0777);
-	if (!r)
-		r = place_rename(j, temp, dst);
+	r = end_target(t, &to, copy_bytes(t, from, &to));
+	if (!r) {
+		t->blame = TARGET;
+		r = place_rename(t->j, &temp, &t->dst);
+		check(t, r);
+	}
 	if (r)
-		place_remove(j, temp);
+		place_remove(t->j, &temp);
 	return r;
 }
 
 /* Into a device, a pipe: there is nothing to rename. */
-static int copy_straight(struct job *j, const struct place *src, struct cli_stream *from,
-			 const struct stat *st, const struct place *dst, bool *source)
+static int copy_straight(struct task *t, struct cli_stream *from)
 {
 	struct cli_stream to;
-	int r, r2;
+	int r;
 
-	*source = false;
-	r = place_open(j, dst, O_WRONLY, 0, &to);
-	if (r)
-		return r;
-	r = copy_bytes(j, src, from, &to, st, source);
-	r2 = place_close(&to);
-	if (!r) {
-		*source = false;
-		r = r2;
-	}
-	return r;
+	t->blame = TARGET;
+	r = place_open(t->j, &t->dst, O_WRONLY, 0, &to);
+	return r ? r : end_target(t, &to, copy_bytes(t, from, &to));
 }
 
 /* Where a link inside points, from the directory it is in. Its ".." are left to the servers. */
 static int step_link(struct job *j, struct place *dst)
 {
 	char target[CLI_PATH_MAX], dir[CLI_PATH_MAX];
-	int r = cli_read_link(j->c, dst->path, target);
+	int r = cli_read_link(j->crew.c, dst->path, target);
 
 	if (r)
 		return r;
@@ -244,216 +342,293 @@ static int step_link(struct job *j, struct place *dst)
 	return cli_join(dst->path, target[0] == '/' ? "" : dir, target + (target[0] == '/'));
 }
 
-/* A symbolic link stays one: what it points to is replaced. */
+/* A symbolic link stays one: what it points to is replaced. 1 when it was one, 0, -errno. */
 static int resolve_link(struct job *j, struct place *dst)
 {
 	char real[PATH_MAX];
 	struct stat st;
 	int r = 0;
 
-	if (!dst->inside) {
-		if (realpath(dst->path, real))
-			snprintf(dst->path, sizeof(dst->path), "%s", real);
-		return 0;
-	}
 	for (int i = 0; i < LINKS_MAX && !r; i++) {
-		r = sheaf_lstat(j->c->fs, dst->path, &st);
+		r = place_lstat(j, dst, &st);
 		if (!r && !S_ISLNK(st.st_mode))
-			return 0;
-		if (!r)
+			return i > 0;
+		if (!r && dst->inside)
 			r = step_link(j, dst);
+		else if (!r && !realpath(dst->path, real))
+			r = -errno;
+		else if (!r)
+			snprintf(dst->path, sizeof(dst->path), "%s", real);
 	}
 	return r ? r : -ELOOP;
 }
 
-static int copy_file(struct job *j, const struct place *src, const struct stat *st,
-		     struct place *dst)
+/* What is in the place of the target: 0, CLI_FAILED when it cannot be replaced (said). */
+static int look_at_target(struct task *t, bool *straight, bool *elsewhere)
 {
-	struct place temp;
-	struct cli_stream from;
-	bool source = true, there;
 	struct stat old;
-	int r = place_stat(j, dst, &old);
+	int r = t->in->made ? -ENOENT : place_stat(t->j, &t->dst, &old);
 
-	there = r == 0;
-	if (r && r != -ENOENT)
-		return place_fail(j, dst, r);
-	if (there && S_ISDIR(old.st_mode))
-		return place_fail(j, dst, -EISDIR);
-	if (there && src->inside && dst->inside && old.st_ino == st->st_ino)
-		return cli_error(j->c, "%s and %s are the same file", src->shown, dst->shown);
-	r = place_open(j, src, O_RDONLY, 0, &from);
+	*straight = *elsewhere = false;
+	if (r == -ENOENT)
+		return CLI_OK;
+	if (!r && S_ISDIR(old.st_mode))
+		r = -EISDIR;
 	if (r)
-		return place_fail(j, src, r);
-	if (there && !S_ISREG(old.st_mode)) {
-		r = copy_straight(j, src, &from, st, dst, &source);
-	} else {
-		source = false;
-		r = there ? resolve_link(j, dst) : 0;
-		if (!r)
-			r = temp_beside(j, dst, &temp);
-		if (!r)
-			r = copy_to_temp(j, src, &from, st, &temp, dst, &source);
-	}
-	place_close(&from);
-	return r ? place_fail(j, source ? src : dst, r) : CLI_OK;
+		return blame(t, TARGET, r);
+	if (t->src.inside && t->dst.inside && old.st_ino == t->st.st_ino)
+		return crew_error(&t->j->crew, "%s and %s are the same file", t->src.shown,
+				  t->dst.shown);
+	*straight = !S_ISREG(old.st_mode);
+	r = *straight ? 0 : resolve_link(t->j, &t->dst);
+	*elsewhere = r > 0;
+	return r < 0 ? blame(t, TARGET, r) : CLI_OK;
+}
+
+static int copy_file(struct task *t)
+{
+	struct cli_stream from;
+	bool straight, elsewhere;
+	int r = look_at_target(t, &straight, &elsewhere);
+
+	if (r)
+		return r;
+	t->blame = SOURCE;
+	r = place_open(t->j, &t->src, O_RDONLY, 0, &from);
+	if (r)
+		return task_fail(t, r);
+	r = straight ? copy_straight(t, &from) : copy_to_temp(t, &from, elsewhere);
+	place_close(t->j, &from);
+	if (r)
+		return task_fail(t, r);
+	t->j->progress.files++;
+	return CLI_OK;
 }
 
 /* A symbolic link as it is, under a temporary name first. */
-static int copy_link(struct job *j, const struct place *src, const struct place *dst)
+static int copy_link(struct task *t)
 {
 	char target[CLI_PATH_MAX];
 	struct place temp;
 	struct stat old;
-	int r = place_readlink(j, src, target);
+	int tries = 0, r = place_readlink(t->j, &t->src, target);
 
 	if (r)
-		return place_fail(j, src, r);
-	r = place_lstat(j, dst, &old);
+		return blame(t, SOURCE, r);
+	r = t->in->made ? -ENOENT : place_lstat(t->j, &t->dst, &old);
 	if (r == 0 && S_ISDIR(old.st_mode))
 		r = -EISDIR;
-	else if (r == 0 || r == -ENOENT)
-		r = temp_beside(j, dst, &temp);
-	if (!r)
-		r = place_symlink(j, target, &temp);
-	if (!r) {
-		r = place_rename(j, &temp, dst);
-		if (r)
-			place_remove(j, &temp);
-	}
-	return r ? place_fail(j, dst, r) : CLI_OK;
+	if (r && r != -ENOENT)
+		return blame(t, TARGET, r);
+	do {
+		r = temp_beside(t->j, &t->dst, &temp);
+		if (!r)
+			r = place_symlink(t->j, target, &temp);
+	} while (r == -EEXIST && ++tries < TEMP_TRIES);
+	if (r)
+		return blame(t, TARGET_DIR, r);
+	r = place_rename(t->j, &temp, &t->dst);
+	t->blame = TARGET;
+	check(t, r);
+	if (r)
+		place_remove(t->j, &temp);
+	return r ? task_fail(t, r) : CLI_OK;
 }
 
 /* ---- trees ---- */
 
-static int copy_any(struct job *j, const struct place *src, struct place *dst, bool top);
-
-static int copy_children(struct job *j, const struct place *src, const struct place *dst)
+/* The directory is ours to write while it is filled; a mode that does not allow that comes last, in leave(). */
+static int copy_dir(struct task *t)
 {
-	struct place *at = malloc(2 * sizeof(*at)); /* too large for a deep stack */
-	struct cli_names names;
-	int status = CLI_OK, r;
-
-	if (!at)
-		return cli_error(j->c, "out of memory");
-	r = src->inside ? cli_names_inside(j->c, src->path, &names) :
-			  cli_names_host(src->path, &names);
-	if (r)
-		status = place_fail(j, src, r);
-	for (size_t i = 0; !r && i < names.n && !j->c->lost && !cli_signal; i++) {
-		int r2 = place_child(&at[0], src, names.v[i].name);
-
-		if (!r2)
-			r2 = place_child(&at[1], dst, names.v[i].name);
-		status |= r2 ? place_fail(j, src, r2) : copy_any(j, &at[0], &at[1], false);
-	}
-	cli_names_free(&names);
-	free(at);
-	return status;
-}
-
-/* The directory is ours to write while it is filled; its mode comes last. */
-static int copy_dir(struct job *j, const struct place *src, const struct stat *st,
-		    const struct place *dst)
-{
+	struct job *j = t->j;
+	struct filling *d = calloc(1, sizeof(*d));
 	struct stat old;
-	int status, r = place_mkdir(j, dst, 0700);
-	bool made = r == 0;
+	int r;
 
+	if (!d)
+		return crew_error(&j->crew, "out of memory");
+	d->mode = t->st.st_mode & 0777;
+	r = place_mkdir(j, &t->dst, d->mode | 0700);
+	d->made = r == 0;
+	t->blame = r == -EEXIST ? TARGET : TARGET_DIR;
 	if (r == -EEXIST) {
-		r = place_stat(j, dst, &old);
+		r = place_stat(j, &t->dst, &old);
 		if (!r && !S_ISDIR(old.st_mode))
 			r = -ENOTDIR;
 	}
-	if (r)
-		return place_fail(j, dst, r);
-	status = copy_children(j, src, dst);
-	if (made && !j->c->lost) {
-		r = place_chmod(j, dst, st->st_mode & 0777);
-		if (r)
-			status = place_fail(j, dst, r);
+	if (r) {
+		free(d);
+		return task_fail(t, r);
 	}
+	d->src = t->src;
+	d->dst = t->dst;
+	r = t->src.inside ? cli_names_inside(j->crew.c, t->src.path, &d->dir.names) :
+			    cli_names_host(t->src.path, &d->dir.names);
+	d->dir.skip = r != 0;
+	crew_enter(&j->crew, &t->in->dir, &d->dir);
+	return blame(t, SOURCE, r);
+}
+
+static int leave(struct crew *w, struct cli_dir *dir)
+{
+	struct filling *d = container_of(dir, struct filling, dir);
+	struct job *j = container_of(w, struct job, crew);
+	int r = 0, status;
+
+	if (d->made && d->mode != (d->mode | 0700) && !crew_lost(w))
+		r = place_chmod(j, &d->dst, d->mode);
+	status = r ? crew_fail(w, d->dst.shown, !d->dst.inside, r) : CLI_OK;
+	free(d);
 	return status;
 }
 
-/* top: named on the command line. Symbolic links are copied as such with -r and followed without. */
-static int copy_any(struct job *j, const struct place *src, struct place *dst, bool top)
+/* Symbolic links are copied as such with -r and followed without. */
+static int copy_any(struct task *t)
 {
-	struct stat st;
-	int r = j->c->opt[OPT_RECURSIVE] ? place_lstat(j, src, &st) : place_stat(j, src, &st);
+	struct crew *w = &t->j->crew;
+	bool recursive = w->c->opt[OPT_RECURSIVE], top = !t->in->dir.parent;
+	int r = recursive ? place_lstat(t->j, &t->src, &t->st) : place_stat(t->j, &t->src, &t->st);
 
 	if (r)
-		return place_fail(j, src, r);
-	if (S_ISLNK(st.st_mode))
-		return copy_link(j, src, dst);
-	if (S_ISDIR(st.st_mode) && !j->c->opt[OPT_RECURSIVE])
-		return cli_error(j->c,
-				 "%s: it is a directory; 'sheaf cp -r' copies it and all it holds",
-				 src->shown);
-	if (S_ISDIR(st.st_mode))
-		return copy_dir(j, src, &st, dst);
-	if (!top && !S_ISREG(st.st_mode))
-		return cli_error(j->c, "%s: skipped, a %s", src->shown, cli_type_name(st.st_mode));
-	return copy_file(j, src, &st, dst);
+		return blame(t, SOURCE, r);
+	if (S_ISLNK(t->st.st_mode))
+		return copy_link(t);
+	if (S_ISDIR(t->st.st_mode) && !recursive)
+		return crew_error(w,
+				  "%s: it is a directory; 'sheaf cp -r' copies it and all it holds",
+				  t->src.shown);
+	if (S_ISDIR(t->st.st_mode))
+		return copy_dir(t);
+	if (!top && !S_ISREG(t->st.st_mode))
+		return crew_error(w, "%s: skipped, a %s", t->src.shown,
+				  cli_type_name(t->st.st_mode));
+	return copy_file(t);
 }
 
 /* ---- the command ---- */
 
-static int copy_arg(struct job *j, const char *arg, const struct place *dst, bool into)
+/* One argument; how it is called in the directory that it is copied into. */
+static int parse_arg(const char *arg, struct place *src, char name[CLI_PATH_MAX])
 {
-	struct place src, to = *dst;
 	char real[PATH_MAX];
-	const char *name;
-	int r = place_parse(&src, arg);
+	const char *base;
+	int r = place_parse(src, arg);
 
 	if (r)
-		return cli_fail(j->c, arg, r);
-	if (!src.inside && !dst->inside)
-		return cli_usage(j->c,
-				 "%s and %s are both outside; a path inside is written sheaf:/path",
-				 arg, dst->shown);
-	if (into) {
-		name = cli_basename(src.path);
-		if (!src.inside && (!strcmp(name, ".") || !strcmp(name, "..")) &&
-		    realpath(src.path, real))
-			name = cli_basename(real);
-		r = name[0] ? place_child(&to, dst, name) :
-			      0; /* the root has no name: what is in it */
-		if (r)
-			return place_fail(j, dst, r);
-	}
-	if (src.inside && dst->inside && cli_beneath(src.path, to.path) &&
-	    strcmp(src.path, to.path) && cli_is_dir(j->c, src.path) > 0)
-		return cli_error(j->c, "%s: cannot be copied into itself, %s", src.shown, to.shown);
-	return copy_any(j, &src, &to, true);
+		return r;
+	base = cli_basename(src->path);
+	if (!src->inside && (!strcmp(base, ".") || !strcmp(base, "..")) &&
+	    realpath(src->path, real))
+		base = cli_basename(real);
+	snprintf(name, CLI_PATH_MAX, "%s", base);
+	return 0;
 }
 
-static int copy_all(struct job *j)
+static int copy_arg(struct task *t, const char *arg)
 {
-	struct cli *c = j->c;
+	struct crew *w = &t->j->crew;
+	char name[CLI_PATH_MAX];
+	int r;
+
+	t->dst = t->in->dst;
+	r = parse_arg(arg, &t->src, name);
+	if (!r && t->in->into && name[0]) /* the root has no name: what is in it */
+		r = place_child(&t->dst, &t->in->dst, name);
+	if (r)
+		return crew_fail(w, t->src.shown, !t->src.inside, r);
+	if (t->src.inside && t->dst.inside && cli_beneath(t->src.path, t->dst.path) &&
+	    strcmp(t->src.path, t->dst.path) && cli_is_dir(w->c, t->src.path) > 0)
+		return crew_error(w, "%s: cannot be copied into itself, %s", t->src.shown,
+				  t->dst.shown);
+	return copy_any(t);
+}
+
+static int child(struct crew *w, unsigned worker, struct cli_dir *dir, const struct cli_name *n)
+{
+	struct task t = { .j = container_of(w, struct job, crew),
+			  .worker = worker,
+			  .in = container_of(dir, struct filling, dir) };
+	int r;
+
+	if (!dir->parent)
+		return copy_arg(&t, n->name);
+	r = place_child(&t.src, &t.in->src, n->name);
+	if (!r)
+		r = place_child(&t.dst, &t.in->dst, n->name);
+	if (r)
+		return crew_fail(w, t.in->src.shown, !t.in->src.inside, r);
+	return copy_any(&t);
+}
+
+/* Where to, and whether that is a directory. */
+static int find_target(struct job *j, struct filling *top)
+{
+	struct cli *c = j->crew.c;
 	const char *last = c->args[c->n_args - 1];
+	struct place *dst = &top->dst;
 	struct stat st = { 0 };
-	struct place dst;
-	int status = CLI_OK, r = place_parse(&dst, last);
-	bool into;
+	int r = place_parse(dst, last);
 
 	if (!r)
-		r = place_stat(j, &dst, &st);
+		r = place_stat(j, dst, &st);
 	if (r && r != -ENOENT)
-		return place_fail(j, &dst, r);
-	into = r == 0 && S_ISDIR(st.st_mode);
-	if (!into && c->n_args > 2)
-		return cli_error(c, "%s: not a directory, and there are several to copy", last);
-	if (!into && last[strlen(last) - 1] == '/' && !c->opt[OPT_RECURSIVE])
-		return cli_error(c, "%s: not a directory", last);
-	for (int i = 0; i + 1 < c->n_args && !c->lost && !cli_signal; i++)
-		status |= copy_arg(j, c->args[i], &dst, into);
-	return status;
+		return dst->inside ? cli_fail(c, dst->shown, r) : cli_fail_host(c, dst->shown, r);
+	top->into = r == 0 && S_ISDIR(st.st_mode);
+	if (!top->into && c->n_args > 2)
+		return cli_error(c, "%s: not a directory, and there are several to copy",
+				 dst->shown);
+	if (!top->into && last[strlen(last) - 1] == '/' && !c->opt[OPT_RECURSIVE])
+		return cli_error(c, "%s: not a directory", dst->shown);
+	return CLI_OK;
 }
 
-static int check_args(struct cli *c)
+static int by_text(const void *a, const void *b)
 {
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Two arguments that become the same name are copied in order, one file at a time: the last one stays. */
+static bool names_twice(struct cli *c)
+{
+	size_t n = (size_t)c->n_args - 1;
+	char **names = calloc(n, sizeof(*names)), name[CLI_PATH_MAX];
+	struct place src;
+	bool twice = !names;
+
+	for (size_t i = 0; i < n && !twice; i++)
+		twice = parse_arg(c->args[i], &src, name) || !(names[i] = strdup(name));
+	if (!twice)
+		qsort(names, n, sizeof(*names), by_text);
+	for (size_t i = 1; i < n && !twice; i++)
+		twice = strcmp(names[i - 1], names[i]) == 0;
+	for (size_t i = 0; names && i < n; i++)
+		free(names[i]);
+	free(names);
+	return twice;
+}
+
+/* How much there is to copy, where the arguments tell without looking into directories. */
+static void measure(struct job *j)
+{
+	struct cli *c = j->crew.c;
+	struct place src;
+	struct stat st;
+	uint64_t total = 0;
+
+	for (int i = 0; i + 1 < c->n_args && !cli_signal; i++) {
+		if (place_parse(&src, c->args[i]) || place_stat(j, &src, &st) ||
+		    !S_ISREG(st.st_mode))
+			return;
+		total += (uint64_t)st.st_size;
+	}
+	j->progress.total = total;
+}
+
+static int check_args(struct job *j)
+{
+	struct cli *c = j->crew.c;
 	const char *last = c->args[c->n_args - 1];
+	uint64_t jobs = CREW_JOBS;
 
 	for (int i = 0; i + 1 < c->n_args; i++)
 		if (!is_inside(c->args[i]) && !is_inside(last))
@@ -462,34 +637,63 @@ static int check_args(struct cli *c)
 	for (int i = 0; i < c->n_args; i++)
 		if (!c->args[i][0])
 			return cli_usage(c, "an empty name");
+	if (c->opt[OPT_JOBS] && cli_number(c->opt[OPT_JOBS], 1, CREW_JOBS_MAX, &jobs))
+		return cli_usage(c, "--jobs is a number from 1 to %d", CREW_JOBS_MAX);
+	j->crew.jobs = (unsigned)jobs;
 	return CLI_OK;
+}
+
+static int copy_all(struct job *j)
+{
+	struct filling *top = calloc(1, sizeof(*top));
+	struct cli *c = j->crew.c;
+	int status;
+
+	if (!top || crew_args(&top->dir, c->args, c->n_args - 1))
+		status = cli_error(c, "out of memory");
+	else
+		status = find_target(j, top);
+	if (status) {
+		if (top)
+			cli_names_free(&top->dir.names);
+		free(top);
+		return status;
+	}
+	if (c->n_args > 2 && names_twice(c))
+		j->crew.jobs = 1;
+	if (j->progress.draw)
+		measure(j);
+	return crew_run(&j->crew, &top->dir);
 }
 
 static int run_cp(struct cli *c)
 {
-	struct job j = { .c = c, .draw = isatty(STDERR_FILENO) };
-	int status = check_args(c);
+	struct job j = { .crew = { .c = c, .child = child, .leave = leave } };
+	int status = check_args(&j);
 
 	if (status)
 		return status;
-	j.copier = cli_copier_new();
-	status = j.copier ? cli_connect(c) : cli_error(c, "out of memory");
+	j.crew.progress = &j.progress;
+	j.progress.draw = isatty(STDERR_FILENO);
+	status = cli_connect(c);
 	if (!status) {
 		cli_catch_signals();
 		status = copy_all(&j);
 	}
-	cli_copier_free(j.copier);
+	for (unsigned i = 0; i < CREW_JOBS_MAX; i++)
+		cli_copier_free(j.copiers[i]);
 	return status;
 }
 
 const struct cli_command cmd_cp = {
 	.name = "cp",
-	.usage = "[-r] SRC... DST",
+	.usage = "[-r] [--jobs N] SRC... DST",
 	.summary = "copy files into, out of and within the file system",
 	.run = run_cp,
 	.min_args = 2,
 	.max_args = -1,
-	.options = { { 'r', "recursive", NULL, "directories and all they hold" } },
+	.options = { { 'r', "recursive", NULL, "directories and all they hold" },
+		     { 'j', "jobs", "N", "how many files at a time, 1 to 64; 16" } },
 	.more = "sheaf:/path is inside the file system, anything else is outside:\n"
 		"  sheaf cp -r results sheaf:/results\n"
 		"  sheaf cp sheaf:/results/a.dat .\n"

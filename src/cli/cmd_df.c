@@ -100,7 +100,9 @@ static int run_df(struct cli *c)
 {
 	int status = cli_connect(c), n = c->fs ? sheaf_server_count(c->fs) : 0;
 	struct sheaf_server *s = calloc((size_t)n + 1, sizeof(*s));
+	const struct sheaf_server *silent = NULL;
 	struct room sum = { 0 };
+	int down = 0;
 
 	if (!s)
 		return cli_error(c, "out of memory");
@@ -111,10 +113,16 @@ static int run_df(struct cli *c)
 			continue;
 		sum.total += s[i].space_total;
 		sum.avail += s[i].space_avail;
-		if (!s[i].up)
-			status = cli_error(c, "%s (%s) does not answer and is not counted",
-					   s[i].name, s[i].address);
+		if (s[i].up)
+			continue;
+		silent = silent ? silent : &s[i];
+		down++;
 	}
+	if (down)
+		status = cli_error(c,
+				   "%s (%s) does not answer and is not counted; %d of %d are down, "
+				   "'sheaf start' starts those of this host",
+				   silent->name, silent->address, down, n);
 	if (c->fs && c->opt[OPT_JSON])
 		print_json(s, n, &sum);
 	else if (c->fs && print_table(c, s, n, &sum))

@@ -1,4 +1,7 @@
-/* sheaf init: make a file system in a directory of this host. */
+/* sheaf init: make a file system in a directory of this host. What fails half-way is taken away again. */
+#include <ftw.h>
+#include <unistd.h>
+
 #include "cli/commands.h"
 
 enum { OPT_SERVERS, OPT_PORT, OPT_STRIPE_UNIT, OPT_LISTEN };
@@ -37,17 +40,42 @@ static int take_options(struct cli *c, struct sheaf_init *o)
 	return CLI_OK;
 }
 
+/* Missing (-ENOENT), empty (0), or not ours to touch. */
+static int look_at(const char *dir)
+{
+	struct cli_names names;
+	int r = cli_names_host(dir, &names);
+
+	if (!r && names.n)
+		r = -ENOTEMPTY;
+	cli_names_free(&names);
+	return r;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)st;
+	(void)type;
+	if (at->level > 0) /* DIR itself goes only when it was made */
+		remove(path);
+	return 0;
+}
+
 static int run_init(struct cli *c)
 {
 	struct sheaf_init o = { .size = sizeof(o) };
 	const char *dir = c->args[0], *why;
-	int r = take_options(c, &o);
+	int r = take_options(c, &o), before;
 
 	if (r)
 		return r;
-	if (!dir[0])
-		return cli_usage(c, "DIR is empty");
+	before = look_at(dir);
 	r = sheaf_init(dir, &o);
+	if (r && r != -EEXIST && (before == 0 || before == -ENOENT)) {
+		nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+		if (before == -ENOENT)
+			rmdir(dir);
+	}
 	if (r) {
 		why = sheaf_why();
 		return cli_error(c, "%s", why && why[0] ? why : sheaf_strerror(r));

@@ -1,4 +1,4 @@
-/* sheaf ls: list directories. */
+/* sheaf ls: list directories. Ends early when nobody reads what it prints. */
 #include <grp.h>
 #include <pwd.h>
 #include <stdlib.h>
@@ -8,19 +8,29 @@
 
 enum { OPT_LONG, OPT_RECURSIVE };
 
+/* Remembers the last ones: a directory mostly has one owner, and each question reads a file. */
 static void owner_names(const struct stat *st, char *user, char *group, size_t n)
 {
-	struct passwd *pw = getpwuid(st->st_uid);
-	struct group *gr = getgrgid(st->st_gid);
+	static char last_user[64], last_group[64];
+	static struct stat last;
+	struct passwd *pw;
+	struct group *gr;
 
-	if (pw)
-		snprintf(user, n, "%s", pw->pw_name);
-	else
-		snprintf(user, n, "%u", st->st_uid);
-	if (gr)
-		snprintf(group, n, "%s", gr->gr_name);
-	else
-		snprintf(group, n, "%u", st->st_gid);
+	if (!last_user[0] || last.st_uid != st->st_uid) {
+		pw = getpwuid(st->st_uid);
+		snprintf(last_user, sizeof(last_user), "%u", st->st_uid);
+		if (pw)
+			snprintf(last_user, sizeof(last_user), "%s", pw->pw_name);
+	}
+	if (!last_group[0] || last.st_gid != st->st_gid) {
+		gr = getgrgid(st->st_gid);
+		snprintf(last_group, sizeof(last_group), "%u", st->st_gid);
+		if (gr)
+			snprintf(last_group, sizeof(last_group), "%s", gr->gr_name);
+	}
+	last = *st;
+	snprintf(user, n, "%s", last_user);
+	snprintf(group, n, "%s", last_group);
 }
 
 /* Widths of the columns of a long listing. */
@@ -125,6 +135,8 @@ static int list_dir(struct cli *c, const char *path, bool heading, bool *first)
 		cli_put_name(stdout, names.v[i].name);
 		putchar('\n');
 	}
+	if (ferror(stdout))
+		c->lost = true;
 	for (size_t i = 0; i < names.n && c->opt[OPT_RECURSIVE] && !c->lost; i++) {
 		if (!S_ISDIR(names.v[i].type))
 			continue;

@@ -46,26 +46,46 @@ static void row_text(struct cli_table *t, const char *server, const struct sheaf
 }
 
 /* Rows of one server into either form. */
-static int ask_one(struct cli *c, int i, struct sheaf_request *rows, struct cli_table *t,
-		   struct json_object *list)
+static int ask_one(struct cli *c, int i, const char *name, struct sheaf_request *rows,
+		   struct cli_table *t, struct json_object *list)
 {
-	struct sheaf_server s = { 0 };
-	int n = sheaf_server_status(c->fs, i, CLI_STATUS_MS, &s);
+	int n = sheaf_server_requests(c->fs, i, CLI_STATUS_MS, rows, MAX_ROWS);
 
-	if (n == 0 && !s.up)
-		return cli_error(
-			c, "%s (%s) does not answer; 'sheaf start' starts the servers of this host",
-			s.name, s.address);
-	if (n == 0)
-		n = sheaf_server_requests(c->fs, i, CLI_STATUS_MS, rows, MAX_ROWS);
 	if (n < 0)
-		return cli_error(c, "%s: %s", s.name, sheaf_strerror(n));
+		return cli_error(c, "%s: %s", name, sheaf_strerror(n));
 	for (int k = 0; k < n; k++)
 		if (list)
-			json_object_array_add(list, row_json(s.name, &rows[k]));
+			json_object_array_add(list, row_json(name, &rows[k]));
 		else
-			row_text(t, s.name, &rows[k]);
+			row_text(t, name, &rows[k]);
 	return CLI_OK;
+}
+
+/* Rows of all that are up; one line about those that are not. */
+static int ask_all(struct cli *c, struct sheaf_request *rows, struct cli_table *t,
+		   struct json_object *list)
+{
+	int n = sheaf_server_count(c->fs), down = 0, status = CLI_OK;
+	struct sheaf_server *s = calloc((size_t)n + 1, sizeof(*s)), *silent = NULL;
+
+	if (!s)
+		return cli_error(c, "out of memory");
+	cli_servers_ask(c->fs, s, n);
+	for (int i = 0; i < n; i++) {
+		if (s[i].up) {
+			status |= ask_one(c, i, s[i].name, rows, t, list);
+			continue;
+		}
+		silent = silent ? silent : &s[i];
+		down++;
+	}
+	if (down)
+		status = cli_error(
+			c,
+			"%s (%s) does not answer; %d of %d are down, 'sheaf start' starts those of this host",
+			silent->name, silent->address, down, n);
+	free(s);
+	return status;
 }
 
 static int run_requests(struct cli *c)
@@ -78,8 +98,8 @@ static int run_requests(struct cli *c)
 	struct cli_table t;
 
 	cli_table_init(&t, heads, ARRAY_LEN(heads));
-	for (int i = 0; c->fs && i < sheaf_server_count(c->fs); i++)
-		status |= ask_one(c, i, rows, &t, list);
+	if (c->fs)
+		status = ask_all(c, rows, &t, list);
 	if (list) {
 		all = json_object_new_object();
 		json_object_object_add(all, "requests", list);

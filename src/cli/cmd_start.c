@@ -1,13 +1,54 @@
 /* sheaf start: starts the servers of this host that do not run, all at once, and waits until each has
- * said that it is ready or why not. */
+ * said that it is ready or why not. Two at a time take turns (a lock on the servers' key file), so the second
+ * finds what the first has started. */
+#include <fcntl.h>
+#include <pwd.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include "cli/commands.h"
 
 #define START_NS (15 * NSEC_PER_SEC)
 
-static int report(struct cli *c, const struct cli_daemon *d)
+/* Who may not write the storage needs no server to say so. */
+static bool is_foreign(struct cli_daemon *d)
 {
+	struct passwd *pw;
+	struct stat st;
+
+	if (access(d->target->storage, W_OK | X_OK) == 0 || errno != EACCES ||
+	    stat(d->target->storage, &st) < 0)
+		return false;
+	pw = getpwuid(st.st_uid);
+	snprintf(
+		d->said, sizeof(d->said),
+		"error: this user may not write the storage directory; start as its owner (%.100s)",
+		pw ? pw->pw_name : "a user without a name here");
+	return true;
+}
+
+/* How many others failed for the same reason: behind i, or -1 when one before i did and spoke for all. */
+static int count_alike(const struct cli_daemon *d, size_t n, size_t i)
+{
+	int same = 0;
+
+	for (size_t k = 0; k < n; k++) {
+		if (k == i || !d[k].here || !d[k].done || d[k].ok ||
+		    strcmp(d[k].said, d[i].said) != 0)
+			continue;
+		if (k < i)
+			return -1;
+		same++;
+	}
+	return same;
+}
+
+static int report(struct cli *c, const struct cli_daemon *all, size_t n, size_t i)
+{
+	const struct cli_daemon *d = &all[i];
 	const char *name = d->target->name;
-	char log[CLI_PATH_MAX];
+	char log[CLI_PATH_MAX], others[32] = "";
+	int same;
 
 	cli_log_path(log, d->target);
 	if (d->ok) {
@@ -17,9 +58,24 @@ static int report(struct cli *c, const struct cli_daemon *d)
 	if (!d->done)
 		return cli_error(c, "%s: not ready after %u s (pid %d); see %s", name,
 				 (unsigned)(START_NS / NSEC_PER_SEC), d->pid, log);
-	if (strncmp(d->said, "error: ", 7) == 0)
-		return cli_error(c, "%s: %s", name, d->said + 7);
-	return cli_error(c, "%s: it ended before it was ready; see %s", name, log);
+	if (strncmp(d->said, "error: ", 7) != 0)
+		return cli_error(c, "%s: it ended before it was ready; see %s", name, log);
+	same = count_alike(all, n, i);
+	if (same > 0)
+		snprintf(others, sizeof(others), " and %d more", same);
+	if (same >= 0)
+		cli_error(c, "%s%s: %s", name, others, d->said + 7);
+	return CLI_FAILED;
+}
+
+/* Until close(): nobody else starts these servers. -1 where the key cannot be read; sheafd says why. */
+static int take_turn(const struct conf *conf)
+{
+	int fd = open(conf->server_key_file, O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0)
+		flock(fd, LOCK_EX);
+	return fd;
 }
 
 /* Those that ran before must answer, too; asks over the network, as a client would. */
@@ -50,15 +106,17 @@ static int run_start(struct cli *c)
 	size_t n_here = 0, n_running = 0;
 	struct cli_daemon *d;
 	struct conf *conf;
-	int status = cli_load_conf(c, &conf);
+	int status = cli_load_conf(c, &conf), turn;
 
 	if (status)
 		return status;
+	turn = take_turn(conf);
 	d = cli_daemons_find(conf);
 	for (uint32_t i = 0; d && i < conf->n_targets; i++) {
 		n_here += d[i].here;
 		n_running += d[i].pid != 0;
-		d[i].done = !d[i].here || d[i].pid || cli_daemon_spawn(&d[i], conf);
+		d[i].done = !d[i].here || d[i].pid || is_foreign(&d[i]) ||
+			    cli_daemon_spawn(&d[i], conf);
 	}
 	if (!d)
 		status = cli_error(c, "out of memory");
@@ -68,11 +126,13 @@ static int run_start(struct cli *c)
 		cli_daemons_wait(d, conf->n_targets, START_NS);
 	for (uint32_t i = 0; d && i < conf->n_targets; i++)
 		if (d[i].here && d[i].pidfd < 0)
-			status |= report(c, &d[i]);
+			status |= report(c, d, conf->n_targets, i);
 	if (n_running)
 		status |= check_running(c, d, conf->n_targets);
 	cli_daemons_free(d, conf->n_targets);
 	conf_free(conf);
+	if (turn >= 0)
+		close(turn);
 	return status;
 }
 

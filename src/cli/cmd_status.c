@@ -1,16 +1,33 @@
-/* sheaf status: every server of the cluster, up or down.
+/* sheaf status: every server of the cluster, up or down; with --watch again and again.
  *
  * Threads: the servers are asked at once, one thread each (at most BATCH), so that several dead ones
- * cost one time limit, not several. */
+ * cost one time limit, not several. Between two looks nothing runs: the command sleeps in poll().
+ * Errors: a server that does not answer is down. A watch ends when what it prints does not arrive. */
 #include <json-c/json.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
 
 #define BATCH 32
+#define WATCH_S 2.0 /* between two looks */
+#define WATCH_MIN_S 0.1
+#define WATCH_MAX_S 86400.0
 
-enum { OPT_JSON };
+enum { OPT_JSON, OPT_WATCH };
+
+/* The servers at one moment and, in a watch, at the look before. */
+struct look {
+	const char *conf;
+	bool asked; /* else nothing is known about them */
+	bool watch;
+	int n;
+	struct sheaf_server *now, *before; /* all down before the first */
+};
 
 struct question {
 	struct sheaf *fs;
@@ -46,6 +63,29 @@ void cli_servers_ask(struct sheaf *fs, struct sheaf_server *s, int n)
 			if (q[i].threaded)
 				pthread_join(q[i].thread, NULL);
 	}
+}
+
+/* ---- rates ---- */
+
+/* Requests a second since the look before, our own question left out; false: not known. */
+static bool find_rate(const struct look *l, int i, double *out)
+{
+	const struct sheaf_server *now = &l->now[i], *old = &l->before[i];
+	uint64_t n = now->requests - old->requests;
+
+	if (!now->up || !old->up || now->pid != old->pid || now->uptime_ns <= old->uptime_ns)
+		return false;
+	*out = (double)(n - MIN(n, 1)) * 1e9 / (double)(now->uptime_ns - old->uptime_ns);
+	return true;
+}
+
+static int count_up(const struct look *l)
+{
+	int up = 0;
+
+	for (int i = 0; i < l->n; i++)
+		up += l->now[i].up != 0;
+	return up;
 }
 
 /* ---- the two forms ---- */
@@ -91,32 +131,56 @@ static struct json_object *server_json(const struct sheaf_server *s)
 	return o;
 }
 
-static void print_json(const struct sheaf_server *s, int n, const char *conf)
+/* A watch prints one line a look. */
+static void print_json(const struct look *l)
 {
-	struct json_object *o = json_object_new_object(), *list = json_object_new_array();
+	struct json_object *o = json_object_new_object(), *list = json_object_new_array(), *s;
+	int form = l->watch ? JSON_C_TO_STRING_PLAIN : JSON_C_TO_STRING_PRETTY;
+	double rate;
 
-	for (int i = 0; i < n; i++)
-		json_object_array_add(list, server_json(&s[i]));
+	for (int i = 0; i < l->n; i++) {
+		s = server_json(&l->now[i]);
+		if (l->watch)
+			json_object_object_add(
+				s, "requests_per_s",
+				find_rate(l, i, &rate) ? json_object_new_double(rate) : NULL);
+		json_object_array_add(list, s);
+	}
 	json_object_object_add(o, "servers", list);
-	json_object_object_add(o, "conf", conf ? json_object_new_string(conf) : NULL);
-	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
-						       JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_object_add(o, "conf", l->conf ? json_object_new_string(l->conf) : NULL);
+	if (l->watch)
+		json_object_object_add(o, "time", json_object_new_int64(time(NULL)));
+	puts(json_object_to_json_string_ext(o, form | JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(o);
 }
 
-static void add_row(struct cli_table *t, const struct sheaf_server *s)
+static void add_rate(struct cli_table *t, const struct look *l, int i)
+{
+	double rate;
+
+	if (!l->watch)
+		return;
+	if (find_rate(l, i, &rate))
+		cli_table_add(t, "%.*f", rate < 10 ? 1 : 0, rate);
+	else
+		cli_table_add(t, "-");
+}
+
+static void add_row(struct cli_table *t, const struct look *l, int i)
 {
 	static const char *const roles[] = { "-", "meta", "data", "meta,data" };
+	const struct sheaf_server *s = &l->now[i];
 	char uptime[32], memory[32], avail[32], total[32];
 
 	cli_table_add(t, "%s", s->name);
 	cli_table_add(t, "%s", s->address);
-	cli_table_add(t, "%s", s->up ? "up" : "down");
+	cli_table_add(t, "%s", s->up ? "up" : l->asked ? "down" : "?");
 	if (!s->up) {
 		cli_table_add(t, "-");
 		cli_table_add(t, "%s", roles[s->roles & 3]);
-		for (int i = 0; i < 5; i++)
+		for (int k = 0; k < 5; k++)
 			cli_table_add(t, "-");
+		add_rate(t, l, i);
 		return;
 	}
 	cli_duration(uptime, sizeof(uptime), s->uptime_ns);
@@ -130,30 +194,125 @@ static void add_row(struct cli_table *t, const struct sheaf_server *s)
 	cli_table_add(t, "%llu", (unsigned long long)s->requests);
 	cli_table_add(t, "%u", s->links);
 	cli_table_add(t, "%s of %s", avail, total);
+	add_rate(t, l, i);
 }
 
-static int print_table(const struct sheaf_server *s, int n)
+static int print_table(const struct look *l, FILE *f)
 {
-	static const char *const heads[] = {
-		"SERVER",  "ADDRESS", "STATE",	   ">PID",     "ROLES",
-		">UPTIME", ">MEMORY", ">REQUESTS", ">CLIENTS", ">FREE"
-	};
+	static const char *const heads[] = { "SERVER",	 "ADDRESS", "STATE",   ">PID",
+					     "ROLES",	 ">UPTIME", ">MEMORY", ">REQUESTS",
+					     ">CLIENTS", ">FREE",   ">REQ/S" };
 	struct cli_table t;
 
-	cli_table_init(&t, heads, ARRAY_LEN(heads));
-	for (int i = 0; i < n; i++)
-		add_row(&t, &s[i]);
-	return cli_table_print(&t, stdout);
+	if (!l->n)
+		return 0;
+	cli_table_init(&t, heads, ARRAY_LEN(heads) - !l->watch);
+	for (int i = 0; i < l->n; i++)
+		add_row(&t, l, i);
+	return cli_table_print(&t, f);
+}
+
+/* ---- watching ---- */
+
+/* Over what the terminal shows: from its top, every line cleared behind its end and cut at the edge. */
+static void paint(const char *text)
+{
+	struct winsize w = { 0 };
+	int n;
+
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) < 0 || w.ws_row < 2 || w.ws_col < 2)
+		w = (struct winsize){ .ws_row = 24, .ws_col = 80 };
+	fputs("\033[H", stdout);
+	for (int row = 1; *text && row < w.ws_row; row++) {
+		n = (int)strcspn(text, "\n");
+		printf("%.*s\033[K\n", MIN(n, w.ws_col - 1), text);
+		text += n + (text[n] == '\n');
+	}
+	fputs("\033[J", stdout);
+}
+
+/* One block: the time, how many are up, the table. 0 or -ENOMEM. */
+static int print_block(const struct look *l, bool terminal)
+{
+	time_t now = time(NULL);
+	char date[64] = "", *text = NULL;
+	struct tm tm;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+	int r;
+
+	if (!f)
+		return -ENOMEM;
+	if (localtime_r(&now, &tm))
+		strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S", &tm);
+	fprintf(f, "%s  %d of %d servers are up\n", date, count_up(l), l->n);
+	r = print_table(l, f);
+	fputc('\n', f);
+	if (fclose(f))
+		r = -ENOMEM;
+	if (!r && terminal)
+		paint(text);
+	else if (!r)
+		fputs(text, stdout);
+	free(text);
+	return r;
+}
+
+/* Sleeps until `end`; false when the watch is over: a signal, or nobody is there to read. */
+static bool sleep_until(uint64_t end)
+{
+	struct pollfd p = { .fd = STDOUT_FILENO }; /* an error or an end is always told */
+	uint64_t now;
+
+	while (!cli_signal && (now = cli_now()) < end)
+		if (poll(&p, 1, (int)((end - now) / NSEC_PER_MSEC) + 1) > 0)
+			return false;
+	return !cli_signal;
+}
+
+static void look_again(struct cli *c, struct look *l)
+{
+	struct sheaf_server *old = l->before;
+
+	l->before = l->now;
+	l->now = old;
+	cli_servers_ask(c->fs, l->now, l->n);
+}
+
+/* Until SIGINT (status 0), another signal, or nobody reads. */
+static int watch(struct cli *c, struct look *l, uint64_t interval)
+{
+	static char buffer[64 * KIB]; /* a block leaves in one piece */
+	bool terminal = isatty(STDOUT_FILENO);
+	uint64_t start;
+	int r = 0;
+
+	setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
+	cli_catch_signals();
+	do {
+		start = cli_now();
+		look_again(c, l);
+		if (c->opt[OPT_JSON])
+			print_json(l);
+		else
+			r = print_block(l, terminal);
+	} while (!r && fflush(stdout) == 0 && sleep_until(start + interval));
+	if (r)
+		return cli_error(c, "out of memory");
+	if (terminal && !ferror(stdout))
+		putchar('\n'); /* the prompt goes below */
+	if (cli_signal != SIGINT)
+		return CLI_FAILED;
+	cli_signal = 0;
+	return CLI_OK;
 }
 
 /* ---- the command ---- */
 
 /* The servers as the cluster file has them, all down. */
-static struct sheaf_server *servers_from_conf(const struct conf *conf, int *n)
+static void servers_from_conf(const struct conf *conf, struct sheaf_server *s)
 {
-	struct sheaf_server *s = calloc(conf->n_targets, sizeof(*s));
-
-	for (uint32_t i = 0; s && i < conf->n_targets; i++) {
+	for (uint32_t i = 0; i < conf->n_targets; i++) {
 		const struct conf_target *t = &conf->targets[i];
 
 		s[i].id = t->id;
@@ -161,61 +320,95 @@ static struct sheaf_server *servers_from_conf(const struct conf *conf, int *n)
 		snprintf(s[i].name, sizeof(s[i].name), "%s", t->name);
 		snprintf(s[i].address, sizeof(s[i].address), "%s", t->address);
 	}
-	*n = (int)conf->n_targets;
-	return s;
 }
 
-static int show(struct cli *c, const struct sheaf_server *s, int n, const char *conf, int status)
+/* One look at all of them. */
+static int show(struct cli *c, struct look *l)
 {
-	for (int i = 0; i < n; i++)
-		if (!s[i].up)
-			status = CLI_FAILED;
+	int up, status = CLI_OK;
+
+	if (l->asked)
+		cli_servers_ask(c->fs, l->now, l->n);
+	up = count_up(l);
 	if (c->opt[OPT_JSON])
-		print_json(s, n, conf);
-	else if (print_table(s, n))
+		print_json(l);
+	else if (print_table(l, stdout))
 		status = cli_error(c, "out of memory");
-	return status;
+	if (l->asked && up < l->n)
+		status = cli_error(
+			c, "%d of %d servers are down; 'sheaf start' starts those of this host",
+			l->n - up, l->n);
+	return l->asked ? status : CLI_FAILED;
+}
+
+static int take_interval(struct cli *c, uint64_t *ns)
+{
+	const char *text = c->opt[OPT_WATCH];
+	double s = WATCH_S;
+	char *end;
+
+	if (text && text[0]) {
+		s = strtod(text, &end);
+		if (*end || !(s >= WATCH_MIN_S && s <= WATCH_MAX_S))
+			return cli_usage(c, "--watch=%s: not a number of seconds from %g to %g",
+					 text, WATCH_MIN_S, WATCH_MAX_S);
+	}
+	*ns = (uint64_t)(s * 1e9);
+	return CLI_OK;
+}
+
+/* Connects if it can, finds out how many there are, and looks; conf is NULL for local:DIR. */
+static int look_at(struct cli *c, const struct conf *conf, struct look *l, uint64_t interval)
+{
+	int status = cli_connect(c);
+
+	l->asked = c->fs != NULL;
+	l->n = c->fs ? sheaf_server_count(c->fs) : conf ? (int)conf->n_targets : 0;
+	l->now = calloc((size_t)l->n + 1, sizeof(*l->now));
+	l->before = calloc((size_t)l->n + 1, sizeof(*l->before));
+	if (!l->now || !l->before)
+		return cli_error(c, "out of memory");
+	if (conf && !c->fs)
+		servers_from_conf(conf, l->now);
+	if (l->watch)
+		return status ? status : watch(c, l, interval);
+	return show(c, l);
 }
 
 static int run_status(struct cli *c)
 {
 	char err[CLI_PATH_MAX + 512], path[CLI_PATH_MAX];
-	struct sheaf_server *s = NULL;
+	struct look l = { .watch = c->opt[OPT_WATCH] != NULL };
 	struct conf *conf = NULL;
-	int n = 0, status;
+	uint64_t interval = 0;
+	int status = take_interval(c, &interval);
 	bool local;
 
+	if (status)
+		return status;
 	local = conf_find(c->conf, path, sizeof(path), err, sizeof(err)) == 0 &&
 		strncmp(path, "local:", 6) == 0;
 	if (!local && cli_find_conf(c, &conf, err, sizeof(err))) {
 		cli_error(c, "%s", err);
-		return show(c, NULL, 0, NULL, CLI_FAILED);
+		return l.watch ? CLI_FAILED : show(c, &l);
 	}
-	status = cli_connect(c);
-	if (conf)
-		s = servers_from_conf(conf, &n);
-	if (c->fs && (!conf || sheaf_server_count(c->fs) != n)) {
-		free(s);
-		n = sheaf_server_count(c->fs);
-		s = calloc((size_t)n, sizeof(*s));
-	}
-	if (!s) {
-		status = cli_error(c, "out of memory");
-		n = 0;
-	} else if (c->fs) {
-		cli_servers_ask(c->fs, s, n);
-	}
-	status = show(c, s, n, conf ? conf->path : path, status);
-	free(s);
+	l.conf = conf ? conf->path : path;
+	status = look_at(c, conf, &l, interval);
+	free(l.now);
+	free(l.before);
 	conf_free(conf);
 	return status;
 }
 
 const struct cli_command cmd_status = {
 	.name = "status",
-	.usage = "[--json]",
+	.usage = "[--json] [--watch[=SECONDS]]",
 	.summary = "show every server, up or down",
 	.run = run_status,
-	.options = { { 0, "json", NULL, "for programs: {\"servers\": [...], \"conf\": PATH}" } },
-	.more = "Exit status 0: all are up; 1: not all.\n",
+	.options = { { 0, "json", NULL, "for programs: {\"servers\": [...], \"conf\": PATH}" },
+		     { 0, "watch", "[=SECONDS]",
+		       "look again every 2 seconds, or as given, until Ctrl-C; with requests a second" } },
+	.more = "A watch draws over the same place on a terminal; elsewhere it prints one block a look, with --json\n"
+		"one object a line. Exit status 1 also means that not all servers are up; a watch that Ctrl-C ends\n"
+		"has 0.\n",
 };

@@ -55,6 +55,29 @@ static int report(struct cli *c, struct cli_daemon *d, uint64_t end)
 	return CLI_OK;
 }
 
+/* Whose pid file this user may not see: neither stopped nor "not running". Told in one line. */
+static int skip_hidden(struct cli *c, struct cli_daemon *d, size_t n)
+{
+	char path[CLI_PATH_MAX], others[32] = "";
+	struct cli_daemon *first = NULL;
+	int more = -1;
+
+	for (size_t i = 0; i < n; i++) {
+		cli_pid_path(path, d[i].target);
+		if (!d[i].here || access(path, R_OK) == 0 || errno != EACCES)
+			continue;
+		d[i].done = true;
+		first = first ? first : &d[i];
+		more++;
+	}
+	if (!first)
+		return CLI_OK;
+	if (more)
+		snprintf(others, sizeof(others), " and %d more", more);
+	return cli_error(c, "%s%s: this user may not look into %s; stop as the user who started it",
+			 first->target->name, others, first->target->storage);
+}
+
 static int run_stop(struct cli *c)
 {
 	uint64_t end = cli_now() + STOP_NS;
@@ -67,6 +90,8 @@ static int run_stop(struct cli *c)
 	d = cli_daemons_find(conf);
 	if (!d)
 		status = cli_error(c, "out of memory");
+	else
+		status = skip_hidden(c, d, conf->n_targets);
 	for (uint32_t i = 0; d && i < conf->n_targets; i++)
 		if (d[i].pid)
 			status |= send_term(c, &d[i]);

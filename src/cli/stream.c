@@ -1,5 +1,6 @@
-/* Moving bytes between two ends: blocks of 4 MiB, read ahead and written behind.
+/* Moving bytes between two ends: blocks of 1 MiB, read ahead and written behind.
  *
+ * Threads: any, each with a copier of its own; they share the progress.
  * Buffers: SLOTS blocks used in turn; a block is read, then written, then used again. Operations inside
  * the file system run while we go on; those of the host's files are done at once and in order, so pipes
  * work. Errors: -errno; nothing is under way any more when cli_copier_run() returns. */
@@ -10,6 +11,7 @@
 
 #define SLOTS 8
 #define AHEAD 4
+#define BLOCK MIB /* larger ones leave the caches: a third slower */
 #define DRAW_NS (200 * NSEC_PER_MSEC)
 
 struct slot {
@@ -38,34 +40,51 @@ void cli_copier_free(struct cli_copier *k)
 
 /* ---- progress ---- */
 
-static void progress_draw(struct cli_progress *p, bool last)
+void cli_progress_clear(struct cli_progress *p)
 {
-	uint64_t now = cli_now();
-	char size[32], speed[40];
+	if (!p->drawn)
+		return;
+	p->drawn = 0;
+	fputs("\r\033[K", stderr);
+	fflush(stderr);
+}
 
-	if (!p->label || (!last && now - p->drawn < DRAW_NS))
+/* How many files, how much of how much, how fast, how long still; less than 80 columns. */
+void cli_progress_draw(struct cli_progress *p)
+{
+	uint64_t now = cli_now(), done = p->done, total = p->total, ns = now - p->started;
+	char size[32], all[32], speed[40], left[32];
+
+	if (!p->draw || now - MAX(p->drawn, p->started) < DRAW_NS)
 		return;
 	p->drawn = now;
-	format_size(size, sizeof(size), p->done);
-	cli_speed(speed, sizeof(speed), p->done, now - p->started);
-	fprintf(stderr, "\r");
-	cli_put_name(stderr, p->label);
-	if (p->total)
-		fprintf(stderr, "  %3u %%", (unsigned)MIN(100, p->done * 100 / p->total));
-	fprintf(stderr, "  %s  %s\033[K%s", size, speed, last ? "\r\033[K" : "");
+	format_size(size, sizeof(size), done);
+	cli_speed(speed, sizeof(speed), done, ns);
+	fprintf(stderr, "\r%u files  %s", (unsigned)p->files, size);
+	if (total) {
+		format_size(all, sizeof(all), total);
+		fprintf(stderr, " of %s  %u %%", all, (unsigned)MIN(100, done * 100 / total));
+	}
+	fprintf(stderr, "  %s", speed);
+	if (done && done < total) {
+		cli_duration(left, sizeof(left),
+			     (uint64_t)((double)ns / (double)done * (double)(total - done)));
+		fprintf(stderr, "  %s left", left);
+	}
+	fputs("\033[K", stderr);
 	fflush(stderr);
 }
 
 /* ---- the host's side ---- */
 
-static ssize_t read_full(int fd, char *p, size_t n)
+static ssize_t read_full(struct cli_progress *pr, int fd, char *p, size_t n)
 {
 	size_t have = 0;
 	ssize_t r;
 
 	while (have < n) {
 		r = read(fd, p + have, n - have);
-		if (r < 0 && errno == EINTR && !cli_signal)
+		if (r < 0 && errno == EINTR && !pr->stop)
 			continue;
 		if (r < 0)
 			return -errno;
@@ -76,13 +95,13 @@ static ssize_t read_full(int fd, char *p, size_t n)
 	return (ssize_t)have;
 }
 
-static int write_full(int fd, const char *p, size_t n)
+static int write_full(struct cli_progress *pr, int fd, const char *p, size_t n)
 {
 	ssize_t r;
 
 	while (n) {
 		r = write(fd, p, n);
-		if (r < 0 && errno == EINTR && !cli_signal)
+		if (r < 0 && errno == EINTR && !pr->stop)
 			continue;
 		if (r < 0)
 			return -errno;
@@ -117,32 +136,32 @@ static int slot_reuse(struct slot *t)
 
 /* Begins to read a block; *end: there is nothing behind it. */
 static int slot_read(struct slot *t, struct cli_stream *from, uint64_t off, uint64_t size,
-		     bool *end)
+		     struct cli_progress *p, bool *end)
 {
 	if (!t->buf)
-		t->buf = malloc(CLI_BLOCK);
+		t->buf = malloc(BLOCK);
 	if (!t->buf)
 		return -ENOMEM;
 	t->off = off;
 	if (!from->f) {
-		t->got = read_full(from->fd, t->buf, CLI_BLOCK);
-		*end = t->got < (ssize_t)CLI_BLOCK;
+		t->got = read_full(p, from->fd, t->buf, BLOCK);
+		*end = t->got < (ssize_t)BLOCK;
 		return t->got < 0 ? (int)t->got : 0;
 	}
-	*end = size - off <= CLI_BLOCK;
+	*end = size - off <= BLOCK;
 	t->got = 0;
-	t->want = (size_t)MIN(size - off, CLI_BLOCK);
+	t->want = (size_t)MIN(size - off, BLOCK);
 	return t->want ? sheaf_pread_start(from->f, t->buf, t->want, (off_t)off, &t->op) : 0;
 }
 
-static int slot_write(struct slot *t, struct cli_stream *to, size_t n)
+static int slot_write(struct slot *t, struct cli_stream *to, size_t n, struct cli_progress *p)
 {
 	t->want = n;
 	if (!n)
 		return 0;
 	if (to->f)
 		return sheaf_pwrite_start(to->f, t->buf, n, (off_t)t->off, &t->op);
-	return write_full(to->fd, t->buf, n);
+	return write_full(p, to->fd, t->buf, n);
 }
 
 /* Reads and writes until the end or an error; may leave operations under way. */
@@ -157,7 +176,7 @@ static int pump(struct cli_copier *k, struct cli_stream *from, struct cli_stream
 	while (!r && (!end || writes < reads)) {
 		struct slot *t;
 
-		if (cli_signal)
+		if (p->stop)
 			return -EINTR;
 		if (!end && reads < writes + AHEAD) {
 			t = &k->slots[reads % SLOTS];
@@ -166,7 +185,7 @@ static int pump(struct cli_copier *k, struct cli_stream *from, struct cli_stream
 			if (r)
 				return r;
 			*source = true;
-			r = slot_read(t, from, reads++ * CLI_BLOCK, size, &end);
+			r = slot_read(t, from, reads++ * BLOCK, size, p, &end);
 			continue;
 		}
 		t = &k->slots[writes++ % SLOTS];
@@ -175,9 +194,8 @@ static int pump(struct cli_copier *k, struct cli_stream *from, struct cli_stream
 		if (n < 0)
 			return (int)n;
 		*source = false;
-		r = slot_write(t, to, (size_t)n);
+		r = slot_write(t, to, (size_t)n, p);
 		p->done += (uint64_t)n;
-		progress_draw(p, false);
 	}
 	return r;
 }
@@ -187,7 +205,6 @@ int cli_copier_run(struct cli_copier *k, struct cli_stream *from, struct cli_str
 {
 	int r, r2;
 
-	p->started = p->drawn = cli_now();
 	for (int i = 0; i < SLOTS; i++)
 		k->slots[i].op = NULL;
 	r = pump(k, from, to, size, p, source);
@@ -198,7 +215,5 @@ int cli_copier_run(struct cli_copier *k, struct cli_stream *from, struct cli_str
 			*source = false;
 		}
 	}
-	if (p->drawn != p->started)
-		progress_draw(p, true);
 	return r;
 }

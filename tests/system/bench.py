@@ -18,11 +18,11 @@ BARS = {
     "contig": {"read1": 0.75, "write1": 0.55, "read4": 0.9, "write4": 0.9},
     "latency": {"read_1B_1": 1.6, "read_1B_4": 2.8},
     "meta": {},  # depends on the storage
-    "lists": {"list_128x2K": 10, "list_vs_single": 10, "requests_per_server": 1},
+    "lists": {"read_128x2K": 10, "list_vs_single": 10, "requests_per_server": 1},
 }
 MEMORY = {"stat4": 0.3, "create4": 0.12}
 DISK = {"durable_create4": 0.8, "durable_create16": 1.3}
-AT_MOST = {"net_ping", "read_1B_1", "read_1B_4", "list_128x2K"}
+AT_MOST = {"net_ping", "read_1B_1", "read_1B_4", "read_128x2K"}
 
 
 def check(ok, what):

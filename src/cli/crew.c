@@ -1,0 +1,340 @@
+/* Trees handled by several threads: cp and rm.
+ *
+ * A directory being handled is a struct cli_dir with the names in it. Directories with names left lie on
+ * one stack; a thread takes a name from the topmost, handles it, and when that is a directory puts its
+ * names on top. So what is under way stays deep rather than wide: in memory are the names of the
+ * directories on the way down, a few more for each thread, never the whole tree. A directory is held by its
+ * place on the stack, by each child under way and by each directory in it; when nothing holds it, leave()
+ * finishes it, after all it holds.
+ *
+ * Threads: the caller conducts: it draws the progress and sees signals, which the workers do not get. Workers
+ * are started as long as there is something to take. One lock guards the stack and the holds; child()
+ * and leave() run without it. Errors: told line by line until something makes the rest pointless (a
+ * signal, a server that is gone, no room); then everything ends soon, and the conductor says why in one line. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+#define TICK_NS (100 * NSEC_PER_MSEC)
+#define POKE SIGUSR1 /* ends a system call that blocks */
+
+struct crew_worker {
+	struct crew *w;
+	pthread_t thread;
+	unsigned index;
+};
+
+/* ---- directories ---- */
+
+static void dir_push(struct crew *w, struct cli_dir *d)
+{
+	d->holds = 1;
+	d->below = w->top;
+	w->top = d;
+	pthread_cond_broadcast(&w->more);
+}
+
+/* Under the lock, which is given up while a directory is finished. */
+static void dir_release(struct crew *w, struct cli_dir *d)
+{
+	while (--d->holds == 0) {
+		struct cli_dir *parent = d->parent;
+		int status;
+
+		pthread_mutex_unlock(&w->lock);
+		cli_names_free(&d->names);
+		status = w->leave(w, d);
+		pthread_mutex_lock(&w->lock);
+		w->status |= status;
+		if (!parent) {
+			w->done = true;
+			pthread_cond_broadcast(&w->more);
+			return;
+		}
+		parent->failed |= status != CLI_OK;
+		d = parent;
+	}
+}
+
+int crew_args(struct cli_dir *root, char **args, int n)
+{
+	root->names.v = calloc((size_t)n, sizeof(*root->names.v));
+	for (int i = 0; i < n && root->names.v; i++, root->names.n++)
+		if (!(root->names.v[i].name = strdup(args[i])))
+			break;
+	return root->names.n == (size_t)n ? 0 : -ENOMEM;
+}
+
+void crew_enter(struct crew *w, struct cli_dir *parent, struct cli_dir *d)
+{
+	pthread_mutex_lock(&w->lock);
+	d->parent = parent;
+	parent->holds++;
+	dir_push(w, d);
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* The next name to handle, in a directory that is then held; NULL: there is none now. */
+static struct cli_name *take(struct crew *w, struct cli_dir **in)
+{
+	struct cli_dir *d;
+
+	while ((d = w->top)) {
+		if (d->next < d->names.n && !d->skip && !w->progress->stop) {
+			d->holds++;
+			*in = d;
+			return &d->names.v[d->next++];
+		}
+		w->top = d->below;
+		dir_release(w, d);
+	}
+	return NULL;
+}
+
+/* ---- threads ---- */
+
+static void *work(void *arg);
+
+/* Under the lock. */
+static int add_worker(struct crew *w)
+{
+	struct crew_worker *k = &w->workers[w->n_workers];
+	int r;
+
+	k->w = w;
+	k->index = w->n_workers;
+	r = pthread_create(&k->thread, NULL, work, k);
+	if (r == 0)
+		w->n_workers++;
+	return -r;
+}
+
+static void *work(void *arg)
+{
+	struct crew_worker *k = arg;
+	struct crew *w = k->w;
+	struct cli_name *name;
+	struct cli_dir *d;
+	int status;
+
+	pthread_mutex_lock(&w->lock);
+	while (!w->done) {
+		name = take(w, &d);
+		if (!name) {
+			if (!w->done)
+				pthread_cond_wait(&w->more, &w->lock);
+			continue;
+		}
+		if (d->next < d->names.n && w->n_workers < w->jobs)
+			add_worker(w); /* those that run do it all when this fails */
+		pthread_mutex_unlock(&w->lock);
+		status = w->child(w, k->index, d, name);
+		pthread_mutex_lock(&w->lock);
+		w->status |= status;
+		d->failed |= status != CLI_OK;
+		dir_release(w, d);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+static void on_poke(int sig)
+{
+	(void)sig;
+}
+
+/* The first worker; the others come from it and inherit what signals it takes. */
+static int start(struct crew *w)
+{
+	struct sigaction sa = { .sa_handler = on_poke };
+	sigset_t mask, old;
+	int r;
+
+	sigaction(POKE, &sa, NULL);
+	sigfillset(&mask);
+	sigdelset(&mask, POKE);
+	pthread_sigmask(SIG_SETMASK, &mask, &old);
+	pthread_mutex_lock(&w->lock);
+	r = add_worker(w);
+	pthread_mutex_unlock(&w->lock);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return r;
+}
+
+/* Until everything is done; a poke may come just before the call that it should end, so it is repeated. */
+static void conduct(struct crew *w)
+{
+	struct timespec t;
+
+	pthread_mutex_lock(&w->lock);
+	while (!w->done) {
+		uint64_t until = cli_now() + TICK_NS;
+
+		t = (struct timespec){ (time_t)(until / NSEC_PER_SEC),
+				       (long)(until % NSEC_PER_SEC) };
+		pthread_cond_timedwait(&w->more, &w->lock, &t);
+		if (cli_signal)
+			w->progress->stop = true;
+		for (unsigned i = 0; i < w->n_workers && w->progress->stop; i++)
+			pthread_kill(w->workers[i].thread, POKE);
+		pthread_mutex_unlock(&w->lock);
+		pthread_mutex_lock(&w->tell);
+		cli_progress_draw(w->progress);
+		pthread_mutex_unlock(&w->tell);
+		pthread_mutex_lock(&w->lock);
+	}
+	pthread_mutex_unlock(&w->lock);
+	for (unsigned i = 0; i < w->n_workers; i++)
+		pthread_join(w->workers[i].thread, NULL);
+	cli_progress_clear(w->progress);
+}
+
+/* ---- errors ---- */
+
+/* What cli_fail() takes as a server that does not answer. */
+static bool no_answer(int err)
+{
+	switch (-err) {
+	case ETIMEDOUT:
+	case ECONNREFUSED:
+	case ECONNRESET:
+	case ENOTCONN:
+	case EHOSTDOWN:
+	case EHOSTUNREACH:
+	case ENETUNREACH:
+		return true;
+	default:
+		return false;
+	}
+}
+
+bool crew_lost(struct crew *w)
+{
+	bool lost;
+
+	pthread_mutex_lock(&w->tell);
+	lost = w->lost != 0;
+	pthread_mutex_unlock(&w->tell);
+	return lost;
+}
+
+void crew_left(struct crew *w)
+{
+	pthread_mutex_lock(&w->tell);
+	w->n_left++;
+	pthread_mutex_unlock(&w->tell);
+}
+
+void crew_check(struct crew *w, const char *shown, int err)
+{
+	if (!no_answer(err))
+		return;
+	pthread_mutex_lock(&w->tell);
+	if (!w->lost) {
+		w->lost = err;
+		snprintf(w->lost_at, sizeof(w->lost_at), "%s", shown);
+		w->progress->stop = true;
+	}
+	pthread_mutex_unlock(&w->tell);
+}
+
+int crew_fail(struct crew *w, const char *shown, bool host, int err)
+{
+	bool full = err == -ENOSPC || err == -EDQUOT;
+
+	if (!host)
+		crew_check(w, shown, err);
+	pthread_mutex_lock(&w->tell);
+	if (!w->progress->stop) { /* else this is only what follows from the end */
+		cli_progress_clear(w->progress);
+		if (full)
+			cli_error(w->c, "%s: %s; nothing more is done", shown,
+				  host ? "no room left on this host" : sheaf_strerror(err));
+		else if (host)
+			cli_fail_host(w->c, shown, err);
+		else
+			cli_fail(w->c, shown, err);
+		if (full)
+			w->progress->stop = true;
+	}
+	pthread_mutex_unlock(&w->tell);
+	return CLI_FAILED;
+}
+
+int crew_fail_dir(struct crew *w, struct cli_dir *d, const char *shown, bool host, int err)
+{
+	bool first;
+
+	pthread_mutex_lock(&w->lock);
+	first = !d->skip;
+	d->skip = true;
+	pthread_mutex_unlock(&w->lock);
+	return first ? crew_fail(w, shown, host, err) : CLI_FAILED;
+}
+
+int crew_error(struct crew *w, const char *fmt, ...)
+{
+	char line[2 * CREW_SHOWN];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	pthread_mutex_lock(&w->tell);
+	if (!w->progress->stop) {
+		cli_progress_clear(w->progress);
+		cli_error(w->c, "%s", line);
+	}
+	pthread_mutex_unlock(&w->tell);
+	return CLI_FAILED;
+}
+
+/* Why it ended before its time, in one line. */
+static void say_end(struct crew *w)
+{
+	char left[64] = "", what[CREW_SHOWN + sizeof(left)];
+
+	if (w->n_left)
+		snprintf(left, sizeof(left), " (%u .sheaf-cp-%d-* left behind)", w->n_left,
+			 getpid());
+	snprintf(what, sizeof(what), "%s%s", w->lost_at, left);
+	if (cli_signal)
+		cli_error(w->c, "interrupted, not all is done%s", left);
+	else if (w->lost)
+		cli_fail(w->c, what, w->lost);
+}
+
+/* ---- all of it ---- */
+
+int crew_run(struct crew *w, struct cli_dir *root)
+{
+	pthread_condattr_t monotonic;
+	int r;
+
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_mutex_init(&w->tell, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&w->more, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	w->workers = calloc(w->jobs, sizeof(*w->workers));
+	w->progress->started = cli_now();
+	dir_push(w, root);
+	r = w->workers ? start(w) : -ENOMEM;
+	if (r) {
+		w->status = cli_fail_host(w->c, "a thread", r);
+		cli_names_free(&root->names);
+		w->leave(w, root);
+	} else {
+		conduct(w);
+		say_end(w);
+	}
+	free(w->workers);
+	pthread_mutex_destroy(&w->lock);
+	pthread_mutex_destroy(&w->tell);
+	pthread_cond_destroy(&w->more);
+	return cli_signal ? CLI_FAILED : w->status;
+}

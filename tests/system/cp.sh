@@ -1,0 +1,287 @@
+#!/bin/bash
+# sheaf cp and rm with several files in flight: mixed names in, within and out; signals, lost terminals, dead
+# servers and full or closed directories leave nothing half-done and say so in one line.
+set -u
+. "$(dirname "${BASH_SOURCE[0]}")/session.inc"
+export LC_ALL=C
+
+port=$(free_ports 3)
+expect 0 init fs --servers 3 --port "$port" --stripe-unit 64K
+confs+=("$work/fs/sheaf.conf")
+sed -i 's/^timeout = .*/timeout = 2/' fs/sheaf.conf
+export SHEAF_CONF=$work/fs/sheaf.conf
+expect 0 start
+
+mkdir -p into tree/many tree/empty tree/a/b/c/d/e tree/sealed
+: >tree/sealed/file
+for ((i = 0; i < 120; i++)); do printf '%d\n' $i >tree/many/$i; done
+head -c 3000001 /dev/urandom >tree/large
+head -c 1048576 /dev/urandom >tree/a/block
+: >tree/a/b/nothing
+printf x >"tree/ a name "
+printf x >$'tree/new\nline'
+printf x >tree/-r
+printf x >tree/--jobs
+printf x >$'tree/\xff\xfe'
+printf x >$'tree/\e[31mred'
+ln -s nowhere tree/dangling
+ln -s a/block tree/link
+chmod 640 tree/large
+chmod 400 tree/a/block
+chmod 711 tree/a/b
+chmod 500 tree/sealed
+
+modes() {
+	(cd "$1" && find . ! -type l -printf '%P %m\n' | sort)
+}
+
+# same DIR: it is the tree, byte for byte and mode for mode
+same() {
+	diff -r --no-dereference tree "$1" >diffs || fail "$1 is different: $(head -n 3 diffs)"
+	cmp -s <(modes tree) <(modes "$1") || fail "modes in $1"
+}
+
+no_temps_outside() {
+	[ -z "$(find "$1" -name '.sheaf-cp-*')" ] || fail "temporary files are left in $1"
+}
+
+no_temps_inside() {
+	expect 0 ls -R "$1"
+	! grep -q sheaf-cp out || fail "temporary files are left inside"
+}
+
+server_pid() {
+	cat "fs/server$1/sheafd.pid"
+}
+
+for jobs in 1 16; do
+	echo "trees in, within and out, $jobs at a time"
+	expect 0 cp -r --jobs $jobs tree sheaf:/tree
+	[ -s err ] && fail "progress without a terminal"
+	expect 0 cp --jobs $jobs -r sheaf:/tree sheaf:/copy
+	expect 0 cp -rj $jobs sheaf:/copy out-tree
+	same out-tree
+	expect 0 cp -r --jobs $jobs tree sheaf:/ # over what is there
+	mv out-tree into/tree
+	expect 0 cp -r --jobs $jobs sheaf:/tree into
+	same into/tree
+	expect 0 rm -r --jobs $jobs /tree /copy
+	expect 0 ls
+	[ -s out ] && fail "rm -r left something"
+	rm -rf into/tree
+done
+for args in "cp --jobs 0 a sheaf:/" "cp --jobs 65 a sheaf:/" "rm --jobs x /a"; do
+	expect 2 $args
+	one_line "from 1 to 64"
+done
+
+echo "several arguments"
+expect 0 mkdir /d
+(cd tree && expect 0 cp -- -r --jobs $'new\nline' $'\xff\xfe' large sheaf:/d) || exit 1
+expect 0 cp -r sheaf:/d out-d
+for f in -r --jobs $'new\nline' $'\xff\xfe' large; do cmp "tree/$f" "out-d/$f" || fail "$f"; done
+expect 1 cp tree/many/1 $'no\nsuch' tree/many/2 sheaf:/d
+one_line "^sheaf cp: no?such: no such"
+expect 0 cat /d/1 /d/2
+[ "$(tr '\n' ' ' <out)" = "1 2 " ] || fail "the others were not copied"
+mkdir -p x y && echo x >x/f && echo y >y/f && echo x >x/g
+expect 0 cp x/f x/g y/f sheaf:/d
+expect 0 cat /d/f
+[ "$(cat out)" = y ] || fail "of two files with the same name the last one stays"
+expect 1 rm /d/1 /d/nope /d/2
+one_line "/d/nope"
+expect 0 rm -r /d
+
+# interrupted STATUS: cp has got a signal, ends with it and says so
+interrupted() {
+	wait $cp 2>/dev/null
+	[ $? = "$1" ] || fail "not ended with status $1"
+	one_line "interrupted"
+}
+
+three_temps() {
+	[ "$("$sheaf" ls /in | grep -c sheaf-cp)" = 3 ]
+}
+
+echo "signals leave nothing behind"
+mkfifo p1 p2 p3
+expect 0 mkdir /in
+for s in INT TERM HUP; do
+	"$sheaf" cp p1 p2 p3 sheaf:/in >out 2>err &
+	cp=$!
+	helpers=($cp)
+	exec 7>p1 8>p2 9>p3
+	head -c 3000000 /dev/zero >&7
+	within 5 three_temps
+	kill -$s $cp
+	interrupted $((128 + $(kill -l $s)))
+	exec 7>&- 8>&- 9>&-
+	expect 0 ls /in
+	[ -s out ] && fail "something is left"
+done
+
+# A server that stands still holds copies in the middle.
+halt() {
+	helpers=("$(server_pid 1)")
+	kill -STOP "${helpers[0]}"
+}
+
+temps_in() {
+	[ -n "$(find "$1" -name '.sheaf-cp-*' 2>/dev/null)" ]
+}
+
+expect 0 cp -r tree sheaf:/tree
+halt
+"$sheaf" cp -r sheaf:/tree into >out 2>err &
+cp=$!
+within 5 temps_in into
+kill -INT $cp
+kill -CONT "${helpers[0]}"
+interrupted 130
+no_temps_outside into
+expect 0 cp -r sheaf:/tree into # a repeated one completes
+same into/tree
+rm -rf into/tree
+
+# terminal PROGRAM: cp within a terminal; what it wrote is printed. "hangup" closes the terminal in the middle
+terminal() {
+	python3 - "$sheaf" "$@" <<'END'
+import os, pty, signal, sys, time
+sheaf, way, servers = sys.argv[1], sys.argv[2], int(sys.argv[3])
+pid, fd = pty.fork()
+if pid == 0:
+    os.execv(sheaf, [sheaf, "cp"] + sys.argv[4:])
+time.sleep(0.7)  # the progress is to be seen while nothing moves
+said = b""
+if way == "hangup":
+    said = os.read(fd, 65536)
+    os.close(fd)
+    time.sleep(0.1)
+os.kill(servers, signal.SIGCONT)
+while way != "hangup":
+    try:
+        part = os.read(fd, 65536)
+    except OSError:
+        break
+    if not part:
+        break
+    said += part
+_, status = os.waitpid(pid, 0)
+print("status", os.waitstatus_to_exitcode(status))
+print(said.decode("latin1").replace("\r", "\n"))
+END
+}
+
+echo "progress on a terminal, also one that goes away"
+halt
+terminal watch "${helpers[0]}" sheaf:/tree/large sheaf:/tree/a/block y >seen
+grep -q "^status 0" seen || fail "cp in a terminal: $(cat seen)"
+grep -q "^[01] files  .* of 3.8 MiB  [0-9]* %  .*/s" seen || fail "no progress: $(cat seen)"
+halt
+terminal hangup "${helpers[0]}" -r sheaf:/tree out-tree >seen
+grep -q "^status -1$" seen || fail "a lost terminal: $(cat seen)"
+no_temps_outside out-tree
+rm -rf out-tree
+
+# whole_files: what has its final name is complete
+whole_files() {
+	(cd "$1" && find . -type f -print0) | while IFS= read -r -d '' f; do
+		cmp -s "$1/$f" "tree/$f" || { echo "half-written: $f"; exit 1; }
+	done || fail "a file in $1 is not what it should be"
+}
+
+echo "a server that dies in the middle: one line, nothing half-written"
+halt
+"$sheaf" cp -r sheaf:/tree out-tree >out 2>err &
+cp=$!
+within 5 temps_in out-tree
+kill -9 "${helpers[0]}"
+start=$SECONDS
+wait $cp
+[ $? = 1 ] || fail "a dead server is a failure"
+[ $((SECONDS - start)) -le 6 ] || fail "it took $((SECONDS - start)) s"
+one_line "server1 .*does not answer"
+no_temps_outside out-tree
+whole_files out-tree
+rm -rf out-tree
+expect 0 start
+
+some_temps() {
+	"$sheaf" ls -R /in | grep -q sheaf-cp
+}
+halt
+"$sheaf" cp -r tree sheaf:/in >out 2>err &
+cp=$!
+within 5 some_temps
+kill -9 "${helpers[0]}"
+wait $cp
+[ $? = 1 ] || fail "a dead server is a failure"
+one_line "server1 .*does not answer"
+no_temps_inside /in
+expect 0 start
+expect 0 cp -r sheaf:/in/tree out-tree
+whole_files out-tree
+rm -rf out-tree
+expect 0 chmod 500 /in/tree/sealed # that it is closed comes last, and may not have come
+expect 0 cp -r tree sheaf:/in
+expect 0 cp -r sheaf:/in/tree out-tree
+same out-tree
+rm -rf out-tree
+kill -9 "$(server_pid 0)"
+expect 1 rm -r /in /tree
+one_line "server0 .*does not answer"
+expect 0 start
+expect 0 rm -r /in
+expect 0 stop
+
+mkdir full
+if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=1500k none full 2>/dev/null; then
+	echo "a full target is one line"
+	mounts+=("$work/full")
+	expect 0 start
+	expect 1 cp -r sheaf:/tree full
+	one_line "no room left"
+	no_temps_outside full
+	whole_files full/tree
+	expect 0 stop
+	mount -o remount,size=24m full
+	rm -rf full/*
+	mkdir fill
+	for i in 1 2 3 4 5 6 7 8; do head -c 4000000 /dev/zero >fill/$i; done
+	expect 1 --conf "local:$work/full/fs" cp -r fill sheaf:/fill
+	one_line "no space left"
+	expect 0 --conf "local:$work/full/fs" ls /fill
+	! grep -q sheaf-cp out || fail "temporary files are left inside"
+else
+	echo "full targets: skipped, this needs root and mounts"
+fi
+
+# As somebody who may not do everything.
+chmod 711 "$work"
+as=()
+[ "$(id -u)" = 0 ] && as=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+mkdir closed mine
+chmod 555 closed
+[ "$(id -u)" = 0 ] && chown 65534:65534 mine
+if "${as[@]}" "$sheaf" --conf "local:$work/mine/fs" mkdir /open >out 2>err; then
+	echo "a directory that is closed is one line"
+	refused() {
+		"${as[@]}" "$sheaf" --conf "local:$work/mine/fs" "$@" >out 2>err
+		[ $? = 1 ] || fail "sheaf $*: no failure"
+	}
+	chmod 755 tree tree/many
+	"${as[@]}" "$sheaf" --conf "local:$work/mine/fs" cp -r tree/many sheaf:/open/ || fail "cp as another"
+	refused cp -r sheaf:/open/many closed
+	one_line "^sheaf cp: closed: permission denied"
+	refused cp sheaf:/open/many/1 sheaf:/open/many/2 sheaf:/open/many/3 closed
+	one_line "^sheaf cp: closed: permission denied"
+	"${as[@]}" "$sheaf" --conf "local:$work/mine/fs" chmod 555 /open/many || fail "chmod as another"
+	refused cp -r tree/many sheaf:/open
+	one_line "^sheaf cp: sheaf:/open/many: permission denied"
+	refused rm -r /open/many
+	one_line "^sheaf rm: /open/many: permission denied"
+	[ -z "$(find closed mine -name '.sheaf-cp*')" ] || fail "temporary files are left"
+else
+	echo "closed directories: skipped, another user cannot run $sheaf: $(cat err)"
+fi
+echo "done"
