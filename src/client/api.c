@@ -68,6 +68,12 @@ static uint64_t now_of(struct sheaf *fs)
 	return e->clock->now(e);
 }
 
+/* When the loop's next timer is due. */
+static uint64_t next_timer(const struct loop *l)
+{
+	return l->n_heap ? l->heap[0]->when : UINT64_MAX;
+}
+
 /* One turn of the loop as its leader. The lock is held before and after, not while waiting. */
 static void lead(struct sheaf *fs, uint64_t max_ns)
 {
@@ -77,7 +83,7 @@ static void lead(struct sheaf *fs, uint64_t max_ns)
 	int n;
 
 	fs->driving = true;
-	fs->lead_until = ns == UINT64_MAX ? ns : now_of(fs) + ns;
+	fs->lead_until = MIN(next_timer(l), max_ns == UINT64_MAX ? max_ns : now_of(fs) + max_ns);
 	pthread_mutex_unlock(&fs->lock);
 	n = e->sock->poll(e, l, ns);
 	pthread_mutex_lock(&fs->lock);
@@ -97,11 +103,7 @@ static bool work(struct sheaf *fs)
 /* When the helper must drive if nobody else does. */
 static uint64_t help_due(struct sheaf *fs)
 {
-	struct loop *l = fs->b.loop;
-
-	if (work(fs))
-		return now_of(fs) + HELPER_GRACE_NS;
-	return l->n_heap ? l->heap[0]->when : UINT64_MAX;
+	return work(fs) ? now_of(fs) + HELPER_GRACE_NS : next_timer(fs->b.loop);
 }
 
 /* The lead may be free: somebody who waits takes it, or the helper when nobody does and there is work. A
@@ -121,12 +123,10 @@ static void hand_over(struct sheaf *fs)
 void api_started(struct sheaf *fs)
 {
 	struct loop *l = fs->b.loop;
-	uint64_t ns;
 
 	while (!list_empty(&l->runnable))
 		loop_run_ready(l);
-	ns = loop_wait_ns(l);
-	if (fs->driving && ns != UINT64_MAX && now_of(fs) + ns < fs->lead_until)
+	if (fs->driving && next_timer(l) < fs->lead_until)
 		loop_wake(l);
 }
 

@@ -14,6 +14,7 @@ struct client {
 	uint32_t n_meta;
 	struct list files;
 	struct list spare_ops, spare_lanes;
+	unsigned n_spare_lanes;
 	uint64_t next_open;
 	uint64_t trace_base, n_traces;
 	uint64_t timeout_ns;

@@ -99,6 +99,8 @@ void cap_take(struct cfile *f, struct call *c)
 
 /* ---- lanes ---- */
 
+#define SPARE_LANES 256
+
 static struct lane *lane_new(struct cop *op, uint32_t index)
 {
 	struct list *it = list_pop(&op->c->spare_lanes);
@@ -106,6 +108,7 @@ static struct lane *lane_new(struct cop *op, uint32_t index)
 
 	if (!l)
 		return NULL;
+	op->c->n_spare_lanes -= it != NULL;
 	memset(l, 0, offsetof(struct lane, small_data));
 	list_init(&l->spare);
 	l->op = op;
@@ -116,7 +119,14 @@ static struct lane *lane_new(struct cop *op, uint32_t index)
 
 static void lane_free(struct lane *l)
 {
-	list_push_front(&l->op->c->spare_lanes, &l->spare);
+	struct client *c = l->op->c;
+
+	if (c->n_spare_lanes >= SPARE_LANES) {
+		free(l);
+		return;
+	}
+	c->n_spare_lanes++;
+	list_push_front(&c->spare_lanes, &l->spare);
 }
 
 void lanes_free(struct client *c)

@@ -35,6 +35,8 @@ struct engine {
 	unsigned in_ring; /* at most RING_ENTRIES, so completions never overflow */
 	struct list pending; /* struct io that found the ring full */
 	struct worker *worker;
+	struct worker *writer; /* for lists of writes, so that nobody's open waits behind them */
+	bool no_cachestat; /* this kernel does not know it */
 };
 
 static struct engine *engine_of(struct loop *l)
@@ -85,13 +87,14 @@ static void job_done(struct job *j)
 }
 
 /* The chain as one job: one hand-over for all. Each continues behind its so_far. */
-static void hand_to_worker(struct engine *g, struct io *io)
+static void hand_to(struct engine *g, struct worker **w, struct io *io)
 {
 	struct env *e = g->loop->env;
 	int r = 0;
 
-	if (!g->worker)
-		r = e->exec->worker_start(e, g->loop, "sheaf-io", &g->worker);
+	if (!*w)
+		r = e->exec->worker_start(e, g->loop, w == &g->writer ? "sheaf-write" : "sheaf-io",
+					  w);
 	if (r < 0) {
 		for (struct io *i = io; i; i = i->next)
 			i->error = r;
@@ -99,7 +102,12 @@ static void hand_to_worker(struct engine *g, struct io *io)
 		return;
 	}
 	io->job = (struct job){ .run = job_run, .done = job_done };
-	e->exec->worker_submit(g->worker, &io->job);
+	e->exec->worker_submit(*w, &io->job);
+}
+
+static void hand_to_worker(struct engine *g, struct io *io)
+{
+	hand_to(g, &g->worker, io);
 }
 
 /* ---------------------------------------------------------------- io_uring */
@@ -288,7 +296,7 @@ static bool for_ring(const struct engine *g, const struct io *io, bool alone)
 void engine_submit(struct env *e, struct loop *l, struct io *io)
 {
 	struct engine *g = engine_of(l);
-	struct io *rest = NULL, **tail = &rest;
+	struct io *writes = NULL, **tail = &writes;
 	bool alone = !io->next;
 
 	(void)e;
@@ -305,14 +313,17 @@ void engine_submit(struct env *e, struct loop *l, struct io *io)
 		} else if (for_ring(g, io, alone)) {
 			l->io_handed++;
 			ring_start(g, io);
+		} else if (alone) {
+			l->io_handed++;
+			hand_to_worker(g, io);
 		} else {
 			l->io_handed++;
 			*tail = io;
 			tail = &io->next;
 		}
 	}
-	if (rest)
-		hand_to_worker(g, rest);
+	if (writes)
+		hand_to(g, &g->writer, writes);
 }
 
 /* ---------------------------------------------------------------- probe */
@@ -397,13 +408,15 @@ void engine_fini(struct loop *l)
 
 	if (!g)
 		return;
-	while (g->in_ring ||
-	       g->worker) { /* nobody should wait any more; the kernel may still write */
-		struct worker *w = g->worker;
+	while (g->in_ring || g->worker ||
+	       g->writer) { /* nobody should wait any more; the kernel may still write */
+		struct worker *w = g->worker, *writer = g->writer;
 
-		g->worker = NULL;
+		g->worker = g->writer = NULL;
 		if (w)
 			e->exec->worker_stop(w);
+		if (writer)
+			e->exec->worker_stop(writer);
 		if (g->in_ring && io_uring_wait_cqe(&g->ring, &cqe) == 0)
 			ring_drain(g);
 	}
@@ -431,11 +444,15 @@ bool engine_cached(struct env *e, struct loop *l, int fd, uint64_t off, uint64_t
 	struct {
 		uint64_t cache, dirty, writeback, evicted, recently_evicted;
 	} stat;
-	uint64_t pages = (off + len + 4095) / 4096 - off / 4096;
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t pages = (off + len + page - 1) / page - off / page;
 
 	(void)e;
-	if (!g || !g->probed || g->forbidden & ENGINE_NO_INLINE)
+	if (!g || !g->probed || g->no_cachestat || g->forbidden & ENGINE_NO_INLINE)
 		return false;
 	l->calls++;
-	return syscall(SYS_cachestat, fd, &range, &stat, 0) == 0 && stat.cache >= pages;
+	if (syscall(SYS_cachestat, fd, &range, &stat, 0) == 0)
+		return stat.cache >= pages;
+	g->no_cachestat = errno == ENOSYS;
+	return false;
 }

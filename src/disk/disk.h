@@ -44,9 +44,10 @@ void object_get(struct disk *d, uint64_t ino, uint32_t gen, bool create, struct 
 void object_put(struct object *o); /* NULL is harmless */
 /* For sending it as a file: reads of it outside of turns may mix with writes. */
 int object_file(const struct object *o);
-/* Its bytes from `off` on as memory that only system calls may touch (-EFAULT: cut meanwhile), for as long
- * as the object is held; NULL when there is no such thing. */
+/* Its bytes from `off` on as memory that only system calls may touch (-EFAULT: cut meanwhile), until
+ * object_unmap(); NULL when there is no such thing. */
 const char *object_map(struct object *o, uint64_t off, uint64_t len);
+void object_unmap(struct object *o);
 /* Would reading this range not block, and is it no hole? */
 bool object_cached(const struct object *o, uint64_t off, uint64_t len);
 uint64_t object_end(const struct object *o); /* current size; this thread orders all changes */

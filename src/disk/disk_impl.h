@@ -5,7 +5,7 @@
 #include "disk/disk.h"
 
 #define DISK_VERSION 1
-#define OBJECT_MAP (64 * GIB) /* of address space, for each object that is read by mapping */
+#define OBJECT_MAP (64 * MIB) /* at least, so that a growing object is not mapped again and again */
 #define DISK_MAX_OPEN 512 /* descriptors of objects nobody uses are closed beyond it */
 #define DISK_DIRS 256
 #define TOMBSTONE_NS (UINT64_C(7) * 24 * 3600 * NSEC_PER_SEC)
@@ -91,7 +91,10 @@ struct object {
 	enum object_state state;
 	unsigned refs;
 	int fd;
-	const char *map; /* OBJECT_MAP bytes; NULL: not yet, or it cannot be had */
+	const char *map; /* map_len bytes, or NULL */
+	uint64_t map_len;
+	unsigned map_users;
+	bool no_map; /* it cannot be had */
 	uint64_t end;
 	int64_t mtime;
 	uint64_t writes, synced, covers; /* as in disk_dir, for the data */

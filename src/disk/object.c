@@ -254,51 +254,68 @@ void object_get(struct disk *d, uint64_t ino, uint32_t gen, bool create, struct 
 
 /* ---------------------------------------------------------------- closing */
 
-static void unmap(struct env *e, const char *map)
-{
-	if (map)
-		e->file->unmap(e, map, OBJECT_MAP);
-}
+/* A descriptor and a mapping on their way out. */
+struct closing {
+	struct io io;
+	struct disk *disk;
+	const char *map;
+	uint64_t map_len;
+};
 
 static int close_call(struct env *e, struct io *io)
 {
-	unmap(e, io->arg);
+	struct closing *c = io->arg;
+
+	if (c->map)
+		e->file->unmap(e, c->map, c->map_len);
 	e->file->close(e, io->fd);
 	return 0;
 }
 
 static void close_done(struct io *io)
 {
-	struct object *o = container_of(io, struct object, io);
+	struct closing *c = io->arg;
 
-	o->disk->busy--;
+	c->disk->busy--;
+	free(c);
+}
+
+/* On a worker, where it takes time: the last close of an unlinked file frees its blocks, the end of a
+ * mapping its page tables. Without memory it is done here and now. */
+static void close_file(struct object *o)
+{
+	struct disk *d = o->disk;
+	struct closing now = { .disk = d, .map = o->map, .map_len = o->map_len };
+	struct closing *c = o->map || o->state == OBJECT_GONE ? malloc(sizeof(*c)) : NULL;
+
+	now.io =
+		(struct io){ .kind = IO_CALL, .call = close_call, .fd = o->fd, .done = close_done };
+	d->n_open--;
+	o->fd = o->gs.fd = -1;
+	o->map = NULL;
+	o->map_len = 0;
+	if (!c) {
+		now.io.arg = &now;
+		close_call(d->env, &now.io);
+		return;
+	}
+	*c = now;
+	c->io.arg = c;
+	d->busy++;
+	io_submit(d->loop, &c->io);
+}
+
+static void object_close_gone(struct object *o)
+{
+	close_file(o);
 	free(o);
 }
 
-/* The last close of an unlinked file frees its blocks, which takes time: not on the loop. */
-static void object_close_gone(struct object *o)
-{
-	o->disk->n_open--;
-	o->disk->busy++;
-	o->io = (struct io){ .kind = IO_CALL,
-			     .call = close_call,
-			     .arg = (void *)(uintptr_t)o->map,
-			     .fd = o->fd,
-			     .done = close_done };
-	io_submit(o->disk->loop, &o->io);
-}
-
-/* Clean and still linked: closing does not wait for the disk. */
+/* Clean and still linked. */
 static void object_close(struct object *o)
 {
-	struct disk *d = o->disk;
-
 	list_del(&o->lru);
-	unmap(d->env, o->map);
-	o->map = NULL;
-	d->env->file->close(d->env, o->fd);
-	d->n_open--;
-	o->fd = o->gs.fd = -1;
+	close_file(o);
 	o->state = OBJECT_CLOSED;
 	object_drop_unused(o);
 }
@@ -386,7 +403,8 @@ static void free_one(struct hnode *n, void *arg)
 	struct object *o = container_of(n, struct object, node);
 	struct disk *d = arg;
 
-	unmap(d->env, o->map);
+	if (o->map)
+		d->env->file->unmap(d->env, o->map, o->map_len);
 	if (o->fd >= 0)
 		d->env->file->close(d->env, o->fd);
 	htab_remove(&d->table, n);
@@ -406,15 +424,36 @@ int object_file(const struct object *o)
 	return o->fd;
 }
 
-const char *object_map(struct object *o, uint64_t off, uint64_t len)
+/* Nobody uses the old one. */
+static void map_again(struct object *o)
 {
 	struct env *e = o->disk->env;
+	uint64_t len = OBJECT_MAP;
 
-	if (!e->file->map || off > OBJECT_MAP || len > OBJECT_MAP - off)
+	while (len < o->end)
+		len *= 2;
+	if (o->map)
+		e->file->unmap(e, o->map, o->map_len);
+	o->map = e->file->map(e, o->fd, len);
+	o->map_len = o->map ? len : 0;
+	o->no_map = !o->map;
+}
+
+const char *object_map(struct object *o, uint64_t off, uint64_t len)
+{
+	if (!o->disk->env->file->map || o->no_map || off + len > o->end)
 		return NULL;
-	if (!o->map)
-		o->map = e->file->map(e, o->fd, OBJECT_MAP);
-	return o->map ? o->map + off : NULL;
+	if (off + len > o->map_len && !o->map_users)
+		map_again(o);
+	if (off + len > o->map_len)
+		return NULL;
+	o->map_users++;
+	return o->map + off;
+}
+
+void object_unmap(struct object *o)
+{
+	o->map_users--;
 }
 
 bool object_cached(const struct object *o, uint64_t off, uint64_t len)

@@ -209,8 +209,8 @@ static bool write_step(struct req *q)
 		break;
 	case INLINE:
 		req_goto(q, ACCESS);
-		q->error =
-			access_inline(s, d, a->list, a->n_list, (void *)(uintptr_t)a->data.p, true);
+		req_fail(q, access_inline(s, d, a->list, a->n_list, (void *)(uintptr_t)a->data.p,
+					  true));
 		break;
 	case ACCESS:
 	case FINISH:

@@ -132,6 +132,13 @@ static bool stop(const struct window *w)
 	return s->q.error || s->cancelled;
 }
 
+static void unmap(struct window *w)
+{
+	if (w->mapped)
+		object_unmap(w->m->object);
+	w->mapped = false;
+}
+
 static bool finish(struct window *w)
 {
 	struct server *srv = w->m->s->srv;
@@ -140,6 +147,7 @@ static bool finish(struct window *w)
 
 	turn_end(&w->turn);
 	buf_put(&w->buf);
+	unmap(w);
 	w->m->s->session->windows--;
 	if (!error && w->m->s->cancelled)
 		error = -ECANCELED;
@@ -200,6 +208,7 @@ static bool step(struct req *q)
 		w->sent = false;
 		m->moved += w->len;
 		buf_put(&w->buf);
+		unmap(w);
 		break;
 	case END:
 		return finish(w);
@@ -217,6 +226,7 @@ static struct window *window_new(struct server *srv)
 	if (w) {
 		list_init(&w->spare);
 		w->sent = false;
+		w->mapped = false;
 		w->turn = (struct turn){ 0 };
 		w->buf.pool = NULL;
 	}

@@ -25,8 +25,17 @@ static char disk_path[512];
 static const struct uuid test_fs = { .b = { 1, 2, 3 } };
 static char disk_err[512];
 
+/* One at a time, so that each may fail. */
 static inline void faulty_submit(struct env *e, struct loop *l, struct io *io)
 {
+	if (io->next) {
+		struct io *next = io->next;
+
+		io->next = NULL;
+		faulty_submit(e, l, io);
+		faulty_submit(e, l, next);
+		return;
+	}
 	if (io->kind == IO_SYNC)
 		faulty.n_sync++;
 	if (io->kind == IO_SYNC && faulty.fail_sync) {

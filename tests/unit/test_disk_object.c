@@ -268,7 +268,32 @@ static void writers_exclude_in_their_range_in_order_of_asking(void)
 	disk_end();
 }
 
-TEST_MAIN(TEST(sparse_objects_read_as_zeros_in_memory_and_here),
+static void a_mapping_stays_while_it_is_used_and_then_grows(void)
+{
+	struct object *o;
+	const char *old, *far;
+
+	disk_begin("/dev/shm");
+	o = get_ok(11, 1);
+	CHECK(!object_map(o, 0, 1)); /* it holds nothing */
+	CHECK_EQ(put_bytes(o, 4000, "near", 4), 0);
+	old = object_map(o, 4000, 4);
+	CHECK(old && memcmp(old, "near", 4) == 0);
+	CHECK_EQ(put_bytes(o, OBJECT_MAP + 5, "far", 3), 0);
+	CHECK(!object_map(o, OBJECT_MAP, 8)); /* somebody sends from the old one */
+	CHECK(memcmp(old, "near", 4) == 0);
+	object_unmap(o);
+	far = object_map(o, OBJECT_MAP, 8);
+	CHECK(far && memcmp(far + 5, "far", 3) == 0);
+	CHECK(!object_map(o, OBJECT_MAP, 9)); /* behind its end */
+	object_unmap(o);
+	CHECK_EQ(o->map_users, 0);
+	object_put(o);
+	disk_end();
+}
+
+TEST_MAIN(TEST(a_mapping_stays_while_it_is_used_and_then_grows),
+	  TEST(sparse_objects_read_as_zeros_in_memory_and_here),
 	  TEST(gets_at_the_same_time_share_one_open),
 	  TEST(a_sync_covers_new_directory_entries_once), TEST(nosync_never_syncs),
 	  TEST(a_failed_sync_is_reported_to_all_who_wait_and_then_over),
