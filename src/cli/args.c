@@ -13,6 +13,13 @@ static const struct option global_options[N_GLOBAL] = {
 	{ "version", no_argument, NULL, VAL_VERSION },
 };
 
+static int takes(const struct cli_option *o)
+{
+	if (!o->value)
+		return no_argument;
+	return o->value[0] == '[' ? optional_argument : required_argument;
+}
+
 /* What getopt wants to know; values are the letters, or VAL_LONG + index. */
 static size_t make_tables(const struct cli_option *options, bool first_arg_ends, char *letters,
 			  struct option *longs)
@@ -30,14 +37,12 @@ static size_t make_tables(const struct cli_option *options, bool first_arg_ends,
 			break;
 		if (o->letter) {
 			*letters++ = o->letter;
-			if (o->value)
+			for (int i = takes(o); i > 0; i--) /* getopt's notation: 0, 1, 2 of them */
 				*letters++ = ':';
 		}
 		if (o->name)
-			longs[n_longs++] =
-				(struct option){ o->name,
-						 o->value ? required_argument : no_argument, NULL,
-						 VAL_LONG + (int)n_options };
+			longs[n_longs++] = (struct option){ o->name, takes(o), NULL,
+							    VAL_LONG + (int)n_options };
 	}
 	*letters = 0;
 	longs[n_longs] = (struct option){ 0 };
@@ -77,7 +82,7 @@ static int complain(int what, char **argv, char *err, size_t err_len)
 int cli_parse(const struct cli_option *options, bool first_arg_ends, int argc, char **argv,
 	      struct cli_parsed *out, char *err, size_t err_len)
 {
-	char letters[2 * CLI_MAX_OPTIONS + 3];
+	char letters[3 * CLI_MAX_OPTIONS + 3];
 	struct option longs[CLI_MAX_OPTIONS + N_GLOBAL + 1];
 	size_t n = make_tables(options, first_arg_ends, letters, longs);
 	int val, i;
@@ -95,7 +100,7 @@ int cli_parse(const struct cli_option *options, bool first_arg_ends, int argc, c
 			out->version = true;
 		} else {
 			i = option_index(options, n, val);
-			out->opt[i] = options[i].value ? optarg : "";
+			out->opt[i] = optarg ? optarg : "";
 		}
 	}
 	out->args = argv + optind;

@@ -86,7 +86,7 @@ int cli_usage(struct cli *c, const char *fmt, ...)
 	return CLI_USAGE;
 }
 
-static bool means_no_answer(int err)
+bool cli_no_answer(int err)
 {
 	static const int errors[] = { ETIMEDOUT, ECONNREFUSED, ECONNRESET, ENOTCONN,
 				      EHOSTDOWN, EHOSTUNREACH, ENETUNREACH };
@@ -115,7 +115,7 @@ int cli_fail(struct cli *c, const char *what, int err)
 	if (err == -ENAMETOOLONG && strlen(what) > SHOWN_MAX)
 		return cli_error(c, "%.*s... (%zu bytes): %s", SHOWN_MAX, what, strlen(what),
 				 sheaf_strerror(err));
-	if (!means_no_answer(err))
+	if (!cli_no_answer(err))
 		return cli_error(c, "%s: %s", what, sheaf_strerror(err));
 	c->lost = true;
 	if (!find_silent(c, &s))
@@ -302,30 +302,12 @@ static int finish_output(struct cli *c, int status)
 	return CLI_FAILED;
 }
 
-/* An option whose value may be missing, "[=VALUE]", then has an empty one. */
-static void complete_options(const struct cli_option *options, int argc, char **argv)
-{
-	static char empty[32];
-
-	for (size_t k = 0; k < CLI_MAX_OPTIONS; k++) {
-		const struct cli_option *o = &options[k];
-
-		if (!o->name || !o->value || o->value[0] != '[')
-			continue;
-		snprintf(empty, sizeof(empty), "--%s=", o->name);
-		for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-			if (strncmp(argv[i], "--", 2) == 0 && strcmp(argv[i] + 2, o->name) == 0)
-				argv[i] = empty;
-	}
-}
-
 static int run_command(const struct cli_command *m, int argc, char **argv, struct cli_parsed *p)
 {
 	struct cli c = { .cmd = m };
 	char err[256];
 	int status;
 
-	complete_options(m->options, argc, argv);
 	if (cli_parse(m->options, false, argc, argv, p, err, sizeof(err)))
 		return cli_usage(&c, "%s", err);
 	if (p->help) {

@@ -27,7 +27,7 @@ enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 struct cli_option {
 	char letter; /* 0: none */
 	const char *name; /* NULL and letter 0 end a table */
-	const char *value; /* what its argument is called; NULL: a flag */
+	const char *value; /* what its argument is called; NULL: a flag; "[=X]": may be missing */
 	const char *help;
 };
 
@@ -35,7 +35,7 @@ struct cli_parsed {
 	const char *conf; /* --conf, taken everywhere */
 	bool help, version; /* --help, --version, likewise */
 	const char *
-		opt[CLI_MAX_OPTIONS]; /* by index in the table: NULL not given, "" a flag that is */
+		opt[CLI_MAX_OPTIONS]; /* by index in the table: NULL not given, "" without a value */
 	char **args; /* what is left */
 	int n_args;
 };
@@ -69,6 +69,9 @@ const char *cli_type_name(mode_t mode); /* "directory" */
 void cli_duration(char *out, size_t n, uint64_t ns); /* "3d 4h", "12 s", "250 us" */
 void cli_date(char *out, size_t n, const struct timespec *t, time_t now); /* as ls -l does */
 void cli_speed(char *out, size_t n, uint64_t bytes, uint64_t ns); /* "1.2 GiB/s" */
+struct json_object;
+/* A name in JSON, which is UTF-8: bytes that are none become U+FFFD. Shorter than CLI_PATH_MAX. */
+struct json_object *cli_json_name(const char *name);
 /* A name for the terminal: control characters become '?'; for anything else as it is. */
 void cli_put_name(FILE *f, const char *name);
 
@@ -119,6 +122,8 @@ int cli_usage(struct cli *c, const char *fmt, ...) __attribute__((format(printf,
 int cli_fail(struct cli *c, const char *what, int err);
 /* The same for an error of this host's own files. */
 int cli_fail_host(struct cli *c, const char *what, int err);
+/* An error of the library that means: a server did not answer, a call may or may not have been done. */
+bool cli_no_answer(int err);
 
 /* The cluster file that servers on this host are started from; refuses local:DIR with the cure. */
 int cli_load_conf(struct cli *c, struct conf **out);
@@ -220,6 +225,7 @@ struct crew {
 	struct crew_worker *workers;
 	unsigned n_workers;
 	bool done;
+	bool interrupted; /* by a signal, before anything else ended it */
 	int status;
 	int lost; /* the error that said so */
 	char lost_at[CREW_SHOWN];

@@ -132,19 +132,32 @@ static int place_symlink(struct job *j, const char *target, const struct place *
 	return symlink(target, p->path) < 0 ? -errno : 0;
 }
 
-/* With exactly this mode, whatever the umask. */
-static int place_mkdir(struct job *j, const struct place *p, mode_t mode)
+/* What a chmod of the host means: where modes are not kept (vfat, cifs) it is no failure. */
+static int host_chmod(int r)
 {
-	if (p->inside)
-		return sheaf_mkdir(j->crew.c->fs, p->path, mode);
-	return mkdir(p->path, mode) < 0 || chmod(p->path, mode) < 0 ? -errno : 0;
+	return r == 0 || errno == EPERM || errno == ENOTSUP ? 0 : -errno;
 }
 
 static int place_chmod(struct job *j, const struct place *p, mode_t mode)
 {
 	if (p->inside)
 		return sheaf_chmod(j->crew.c->fs, p->path, mode);
-	return chmod(p->path, mode) < 0 ? -errno : 0;
+	return host_chmod(chmod(p->path, mode));
+}
+
+/* With exactly this mode, whatever the umask. */
+static int place_mkdir(struct job *j, const struct place *p, mode_t mode)
+{
+	int r;
+
+	if (p->inside)
+		return sheaf_mkdir(j->crew.c->fs, p->path, mode);
+	if (mkdir(p->path, mode) < 0)
+		return -errno;
+	r = place_chmod(j, p, mode);
+	if (r)
+		rmdir(p->path);
+	return r;
 }
 
 static int place_rename(struct job *j, const struct place *from, const struct place *to)
@@ -162,7 +175,7 @@ static bool root_answers(struct job *j)
 	struct sheaf_server s;
 
 	for (int i = 0; i < sheaf_server_count(fs); i++)
-		if (sheaf_server_status(fs, i, CLI_STATUS_MS, &s) == 0 && s.roles & 1)
+		if (sheaf_server_status(fs, i, CLI_STATUS_MS, &s) == 0 && s.roles & ROLE_META)
 			return s.up;
 	return false;
 }
@@ -191,7 +204,8 @@ static int place_open(struct job *j, const struct place *p, int flags, mode_t mo
 	return s->fd < 0 ? -errno : 0;
 }
 
-/* After a server was lost, closing might wait as long again: the end of the session does it. */
+/* After a server was lost, closing might wait as long again: the end of the session does it, and whether all
+ * has been written stays unknown: -ETIMEDOUT. */
 static int place_close(struct job *j, struct cli_stream *s)
 {
 	if (!s->f)
@@ -199,7 +213,7 @@ static int place_close(struct job *j, struct cli_stream *s)
 	if (!crew_lost(&j->crew))
 		return sheaf_close(s->f);
 	still_open[j->n_still_open++ % ARRAY_LEN(still_open)] = s->f;
-	return 0;
+	return -ETIMEDOUT;
 }
 
 /* ---- one file ---- */
@@ -276,19 +290,36 @@ static int end_target(struct task *t, struct cli_stream *to, int r)
 	return r2;
 }
 
-/* Somebody else on another host may have our process id. */
-static int open_temp(struct task *t, struct place *temp, struct cli_stream *to)
+/* A file open as `to` or, where that is NULL, a link to `target`, under a name of ours that nobody has: somebody on
+ * another host may have our process id. After an error there is none. */
+static int make_temp(struct task *t, struct place *temp, struct cli_stream *to, const char *target)
 {
-	mode_t mode = t->st.st_mode & 0777;
 	int r, tries = 0;
 
 	do {
 		r = temp_beside(t->j, &t->dst, temp);
-		if (!r)
-			r = place_open(t->j, temp, O_WRONLY | O_CREAT | O_EXCL, mode, to);
+		if (r)
+			return r;
+		r = to ? place_open(t->j, temp, O_WRONLY | O_CREAT | O_EXCL, t->st.st_mode & 0777,
+				    to) :
+			 place_symlink(t->j, target, temp);
 	} while (r == -EEXIST && ++tries < TEMP_TRIES);
-	if (!r && !to->f && fchmod(to->fd, mode) < 0) /* whatever the umask */
-		r = end_target(t, to, -errno);
+	check(t, r);
+	if (cli_no_answer(r)) /* it may be there */
+		place_remove(t->j, temp);
+	return r;
+}
+
+/* Gives it its final name, unless there was an error before, and removes it after any. */
+static int end_temp(struct task *t, const struct place *temp, int r)
+{
+	if (!r) {
+		t->blame = TARGET;
+		r = place_rename(t->j, temp, &t->dst);
+		check(t, r);
+	}
+	if (r)
+		place_remove(t->j, temp);
 	return r;
 }
 
@@ -300,22 +331,15 @@ static int copy_to_temp(struct task *t, struct cli_stream *from, bool elsewhere)
 	int r;
 
 	t->blame = elsewhere ? TARGET : TARGET_DIR;
-	r = open_temp(t, &temp, &to);
-	if (r) {
-		check(t, r);
-		if (crew_lost(&t->j->crew)) /* it may be there */
-			place_remove(t->j, &temp);
-		return r;
-	}
-	r = end_target(t, &to, copy_bytes(t, from, &to));
-	if (!r) {
-		t->blame = TARGET;
-		r = place_rename(t->j, &temp, &t->dst);
-		check(t, r);
-	}
+	r = make_temp(t, &temp, &to, NULL);
 	if (r)
-		place_remove(t->j, &temp);
-	return r;
+		return r;
+	t->blame = TARGET;
+	if (!to.f) /* whatever the umask */
+		r = host_chmod(fchmod(to.fd, t->st.st_mode & 0777));
+	if (!r)
+		r = copy_bytes(t, from, &to);
+	return end_temp(t, &temp, end_target(t, &to, r));
 }
 
 /* Into a device, a pipe: there is nothing to rename. */
@@ -411,7 +435,7 @@ static int copy_link(struct task *t)
 	char target[CLI_PATH_MAX];
 	struct place temp;
 	struct stat old;
-	int tries = 0, r = place_readlink(t->j, &t->src, target);
+	int r = place_readlink(t->j, &t->src, target);
 
 	if (r)
 		return blame(t, SOURCE, r);
@@ -420,18 +444,10 @@ static int copy_link(struct task *t)
 		r = -EISDIR;
 	if (r && r != -ENOENT)
 		return blame(t, TARGET, r);
-	do {
-		r = temp_beside(t->j, &t->dst, &temp);
-		if (!r)
-			r = place_symlink(t->j, target, &temp);
-	} while (r == -EEXIST && ++tries < TEMP_TRIES);
-	if (r)
-		return blame(t, TARGET_DIR, r);
-	r = place_rename(t->j, &temp, &t->dst);
-	t->blame = TARGET;
-	check(t, r);
-	if (r)
-		place_remove(t->j, &temp);
+	t->blame = TARGET_DIR;
+	r = make_temp(t, &temp, NULL, target);
+	if (!r)
+		r = end_temp(t, &temp, 0);
 	return r ? task_fail(t, r) : CLI_OK;
 }
 

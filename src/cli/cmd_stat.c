@@ -6,55 +6,16 @@
 
 enum { OPT_JSON };
 
-/* How many bytes of s are one character of UTF-8 as JSON wants it; 0: none. */
-static size_t utf8_length(const unsigned char *s)
-{
-	static const struct {
-		unsigned char mask, head;
-		uint32_t min;
-	} forms[] = {
-		{ 0x80, 0, 0 }, { 0xe0, 0xc0, 0x80 }, { 0xf0, 0xe0, 0x800 }, { 0xf8, 0xf0, 0x10000 }
-	};
-	uint32_t c;
-	size_t n = 0, i;
-
-	while (n < ARRAY_LEN(forms) && (s[0] & forms[n].mask) != forms[n].head)
-		n++;
-	if (n == ARRAY_LEN(forms))
-		return 0;
-	c = s[0] & (unsigned char)~forms[n].mask;
-	for (i = 1; i <= n; i++) {
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-		c = c << 6 | (s[i] & 0x3f);
-	}
-	return c < forms[n].min || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : n + 1;
-}
-
-/* A name is bytes, JSON is UTF-8: what is none becomes U+FFFD. */
-static struct json_object *name_json(const char *name)
-{
-	char text[3 * CLI_PATH_MAX];
-	size_t len = 0, n;
-
-	for (; *name; name += MAX(n, 1)) {
-		n = utf8_length((const unsigned char *)name);
-		memcpy(text + len, n ? name : "\xef\xbf\xbd", n ? n : 3);
-		len += n ? n : 3;
-	}
-	return json_object_new_string_len(text, (int)len);
-}
-
 static struct json_object *stat_json(const char *path, const struct stat *st, const char *target)
 {
 	struct json_object *o = json_object_new_object();
 	char mode[16];
 
 	snprintf(mode, sizeof(mode), "%04o", st->st_mode & 07777);
-	json_object_object_add(o, "path", name_json(path));
+	json_object_object_add(o, "path", cli_json_name(path));
 	json_object_object_add(o, "type", json_object_new_string(cli_type_name(st->st_mode)));
 	if (target[0])
-		json_object_object_add(o, "target", name_json(target));
+		json_object_object_add(o, "target", cli_json_name(target));
 	json_object_object_add(o, "mode", json_object_new_string(mode));
 	json_object_object_add(o, "ino", json_object_new_uint64(st->st_ino));
 	json_object_object_add(o, "nlink", json_object_new_uint64(st->st_nlink));

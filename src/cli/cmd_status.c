@@ -1,7 +1,7 @@
 /* sheaf status: every server of the cluster, up or down; with --watch again and again.
  *
  * Threads: the servers are asked at once, one thread each (at most BATCH), so that several dead ones
- * cost one time limit, not several. Between two looks nothing runs: the command sleeps in poll().
+ * cost one time limit, not several. Between two looks nothing runs: the command sleeps in ppoll().
  * Errors: a server that does not answer is down. A watch ends when what it prints does not arrive. */
 #include <json-c/json.h>
 #include <poll.h>
@@ -147,7 +147,7 @@ static void print_json(const struct look *l)
 		json_object_array_add(list, s);
 	}
 	json_object_object_add(o, "servers", list);
-	json_object_object_add(o, "conf", l->conf ? json_object_new_string(l->conf) : NULL);
+	json_object_object_add(o, "conf", l->conf ? cli_json_name(l->conf) : NULL);
 	if (l->watch)
 		json_object_object_add(o, "time", json_object_new_int64(time(NULL)));
 	puts(json_object_to_json_string_ext(o, form | JSON_C_TO_STRING_NOSLASHESCAPE));
@@ -184,7 +184,7 @@ static void add_row(struct cli_table *t, const struct look *l, int i)
 		return;
 	}
 	cli_duration(uptime, sizeof(uptime), s->uptime_ns);
-	format_size(memory, sizeof(memory), s->rss_bytes);
+	format_size(memory, sizeof(memory), s->anon_bytes); /* not the files it serves */
 	format_size(avail, sizeof(avail), s->space_avail);
 	format_size(total, sizeof(total), s->space_total);
 	cli_table_add(t, "%u", s->pid);
@@ -262,12 +262,20 @@ static int print_block(const struct look *l, bool terminal)
 static bool sleep_until(uint64_t end)
 {
 	struct pollfd p = { .fd = STDOUT_FILENO }; /* an error or an end is always told */
+	sigset_t all, old;
+	struct timespec t;
 	uint64_t now;
+	int r = 0;
 
-	while (!cli_signal && (now = cli_now()) < end)
-		if (poll(&p, 1, (int)((end - now) / NSEC_PER_MSEC) + 1) > 0)
-			return false;
-	return !cli_signal;
+	sigfillset(&all); /* a signal comes before cli_signal is looked at, or while we sleep */
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	while (!cli_signal && r <= 0 && (now = cli_now()) < end) {
+		t = (struct timespec){ (time_t)((end - now) / NSEC_PER_SEC),
+				       (long)((end - now) % NSEC_PER_SEC) };
+		r = ppoll(&p, 1, &t, &old);
+	}
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return !cli_signal && r <= 0;
 }
 
 static void look_again(struct cli *c, struct look *l)

@@ -77,17 +77,29 @@ void crew_enter(struct crew *w, struct cli_dir *parent, struct cli_dir *d)
 	pthread_mutex_unlock(&w->lock);
 }
 
+/* Under the lock. */
+static void see_signal(struct crew *w)
+{
+	if (cli_signal && !w->progress->stop) {
+		w->interrupted = true;
+		w->progress->stop = true;
+	}
+}
+
 /* The next name to handle, in a directory that is then held; NULL: there is none now. */
 static struct cli_name *take(struct crew *w, struct cli_dir **in)
 {
 	struct cli_dir *d;
 
+	see_signal(w);
 	while ((d = w->top)) {
 		if (d->next < d->names.n && !d->skip && !w->progress->stop) {
 			d->holds++;
 			*in = d;
 			return &d->names.v[d->next++];
 		}
+		if (d->next < d->names.n) /* the rest is not done */
+			w->status |= CLI_FAILED;
 		w->top = d->below;
 		dir_release(w, d);
 	}
@@ -176,8 +188,7 @@ static void conduct(struct crew *w)
 		t = (struct timespec){ (time_t)(until / NSEC_PER_SEC),
 				       (long)(until % NSEC_PER_SEC) };
 		pthread_cond_timedwait(&w->more, &w->lock, &t);
-		if (cli_signal)
-			w->progress->stop = true;
+		see_signal(w);
 		for (unsigned i = 0; i < w->n_workers && w->progress->stop; i++)
 			pthread_kill(w->workers[i].thread, POKE);
 		pthread_mutex_unlock(&w->lock);
@@ -193,23 +204,6 @@ static void conduct(struct crew *w)
 }
 
 /* ---- errors ---- */
-
-/* What cli_fail() takes as a server that does not answer. */
-static bool no_answer(int err)
-{
-	switch (-err) {
-	case ETIMEDOUT:
-	case ECONNREFUSED:
-	case ECONNRESET:
-	case ENOTCONN:
-	case EHOSTDOWN:
-	case EHOSTUNREACH:
-	case ENETUNREACH:
-		return true;
-	default:
-		return false;
-	}
-}
 
 bool crew_lost(struct crew *w)
 {
@@ -230,7 +224,7 @@ void crew_left(struct crew *w)
 
 void crew_check(struct crew *w, const char *shown, int err)
 {
-	if (!no_answer(err))
+	if (!cli_no_answer(err))
 		return;
 	pthread_mutex_lock(&w->tell);
 	if (!w->lost) {
@@ -292,7 +286,7 @@ int crew_error(struct crew *w, const char *fmt, ...)
 	return CLI_FAILED;
 }
 
-/* Why it ended before its time, in one line. */
+/* Why it ended before its time, unless that has been told, and what is left behind, in one line. */
 static void say_end(struct crew *w)
 {
 	char left[64] = "", what[CREW_SHOWN + sizeof(left)];
@@ -301,10 +295,12 @@ static void say_end(struct crew *w)
 		snprintf(left, sizeof(left), " (%u .sheaf-cp-%d-* left behind)", w->n_left,
 			 getpid());
 	snprintf(what, sizeof(what), "%s%s", w->lost_at, left);
-	if (cli_signal)
+	if (w->interrupted && w->status)
 		cli_error(w->c, "interrupted, not all is done%s", left);
 	else if (w->lost)
 		cli_fail(w->c, what, w->lost);
+	else if (w->n_left)
+		cli_error(w->c, "not all could be tidied up%s", left);
 }
 
 /* ---- all of it ---- */

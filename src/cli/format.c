@@ -1,4 +1,5 @@
-/* Text for people: modes, times, speeds, tables. Pure functions, but for what they print. */
+/* Text for people: modes, times, speeds, tables; names in JSON. Pure functions, but for what they print. */
+#include <json-c/json.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -111,6 +112,44 @@ void cli_put_name(FILE *f, const char *name)
 	}
 	for (; *name; name++)
 		fputc((unsigned char)*name < 0x20 || *name == 0x7f ? '?' : *name, f);
+}
+
+/* How many bytes of s are one character of UTF-8 as JSON wants it; 0: none. */
+static size_t utf8_length(const unsigned char *s)
+{
+	static const struct {
+		unsigned char mask, head;
+		uint32_t min;
+	} forms[] = {
+		{ 0x80, 0, 0 }, { 0xe0, 0xc0, 0x80 }, { 0xf0, 0xe0, 0x800 }, { 0xf8, 0xf0, 0x10000 }
+	};
+	uint32_t c;
+	size_t n = 0, i;
+
+	while (n < ARRAY_LEN(forms) && (s[0] & forms[n].mask) != forms[n].head)
+		n++;
+	if (n == ARRAY_LEN(forms))
+		return 0;
+	c = s[0] & (unsigned char)~forms[n].mask;
+	for (i = 1; i <= n; i++) {
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+		c = c << 6 | (s[i] & 0x3f);
+	}
+	return c < forms[n].min || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : n + 1;
+}
+
+struct json_object *cli_json_name(const char *name)
+{
+	char text[3 * CLI_PATH_MAX];
+	size_t len = 0, n;
+
+	for (; *name; name += MAX(n, 1)) {
+		n = utf8_length((const unsigned char *)name);
+		memcpy(text + len, n ? name : "\xef\xbf\xbd", n ? n : 3);
+		len += n ? n : 3;
+	}
+	return json_object_new_string_len(text, (int)len);
 }
 
 /* ---- tables ---- */

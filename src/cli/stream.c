@@ -17,6 +17,7 @@
 struct slot {
 	char *buf;
 	struct sheaf_op *op; /* under way, or NULL */
+	bool reading; /* else it writes */
 	uint64_t off;
 	size_t want;
 	ssize_t got; /* of a read that was done at once */
@@ -121,7 +122,7 @@ static ssize_t slot_wait(struct slot *t)
 	return sheaf_wait(op);
 }
 
-/* Ends the write that used this block last. */
+/* Ends what used this block last: a write; after an error maybe a read, which nobody wants any more. */
 static int slot_reuse(struct slot *t)
 {
 	ssize_t r;
@@ -131,7 +132,7 @@ static int slot_reuse(struct slot *t)
 	r = slot_wait(t);
 	if (r < 0)
 		return (int)r;
-	return (size_t)r == t->want ? 0 : -EIO;
+	return t->reading || (size_t)r == t->want ? 0 : -EIO;
 }
 
 /* Begins to read a block; *end: there is nothing behind it. */
@@ -143,6 +144,7 @@ static int slot_read(struct slot *t, struct cli_stream *from, uint64_t off, uint
 	if (!t->buf)
 		return -ENOMEM;
 	t->off = off;
+	t->reading = true;
 	if (!from->f) {
 		t->got = read_full(p, from->fd, t->buf, BLOCK);
 		*end = t->got < (ssize_t)BLOCK;
@@ -157,6 +159,7 @@ static int slot_read(struct slot *t, struct cli_stream *from, uint64_t off, uint
 static int slot_write(struct slot *t, struct cli_stream *to, size_t n, struct cli_progress *p)
 {
 	t->want = n;
+	t->reading = false;
 	if (!n)
 		return 0;
 	if (to->f)
@@ -208,11 +211,11 @@ int cli_copier_run(struct cli_copier *k, struct cli_stream *from, struct cli_str
 	for (int i = 0; i < SLOTS; i++)
 		k->slots[i].op = NULL;
 	r = pump(k, from, to, size, p, source);
-	for (int i = 0; i < SLOTS; i++) { /* after an error these may be reads as well */
+	for (int i = 0; i < SLOTS; i++) {
 		r2 = slot_reuse(&k->slots[i]);
-		if (!r && r2) {
+		if (r2 && (!r || r == -EINTR)) { /* a lost server matters more than a signal */
 			r = r2;
-			*source = false;
+			*source = k->slots[i].reading;
 		}
 	}
 	return r;

@@ -2,73 +2,7 @@
 # A newcomer's session with the sheaf command: make, start, look, copy in and out, stop, start again;
 # the same without servers (local:DIR); wrong usage; servers that cannot start; a server that is gone.
 set -u
-
-bin=${SHEAF_BUILD:?}/bin
-sheaf=$bin/sheaf
-# Short: sanitizer builds and long temporary paths must not matter.
-work=$(mktemp -d "${TMPDIR:-/tmp}/cli.XXXXXX") || exit 1
-cd "$work" || exit 1
-confs=()
-helper=
-
-cleanup() {
-	[ -n "$helper" ] && kill "$helper" 2>/dev/null
-	for c in "${confs[@]}"; do
-		[ -e "$c" ] && "$sheaf" --conf "$c" stop >/dev/null 2>&1
-	done
-	cd / && rm -rf "$work"
-}
-trap cleanup EXIT
-
-fail() {
-	echo "FAILED line ${BASH_LINENO[1]}: $*" >&2
-	[ -s err ] && sed 's/^/    stderr: /' err >&2
-	[ -s out ] && head -n 20 out | sed 's/^/    stdout: /' >&2
-	exit 1
-}
-
-# expect STATUS ARGS...: runs sheaf; its output is in the files out and err
-expect() {
-	local want=$1 got
-	shift
-	"$sheaf" "$@" >out 2>err
-	got=$?
-	[ $got = "$want" ] || fail "sheaf $*: exit status $got, expected $want"
-}
-
-# one_line PATTERN: stderr is one line and matches
-one_line() {
-	[ "$(wc -l <err)" = 1 ] || fail "not one line on stderr"
-	grep -q -- "$1" err || fail "stderr does not say: $1"
-}
-
-says() {
-	grep -q -- "$1" out || fail "stdout does not say: $1"
-}
-
-# free_ports N: the first of N free ports in a row
-free_ports() {
-	python3 - "$1" <<'END'
-import random, socket, sys
-n = int(sys.argv[1])
-for _ in range(1000):
-    first = random.randrange(20000, 50000)
-    held = []
-    try:
-        for p in range(first, first + n):
-            s = socket.socket()
-            held.append(s)
-            s.bind(("127.0.0.1", p))
-    except OSError:
-        continue
-    finally:
-        for s in held:
-            s.close()
-    print(first)
-    sys.exit(0)
-sys.exit(1)
-END
-}
+. "$(dirname "${BASH_SOURCE[0]}")/session.inc"
 
 echo "wrong usage is one line with a hint and exit status 2"
 for args in "--nonsense" "nonsense" "ls --nonsense" "ls -x" "init" "init a b" "init x --servers 0" \
@@ -356,21 +290,22 @@ END
 }
 session "with servers"
 
+one_temp() {
+	"$sheaf" ls / | grep -q sheaf-cp
+}
+
 echo "an interrupted copy leaves nothing behind"
 mkfifo pipe
 "$sheaf" cp pipe sheaf:/never >out 2>err &
 helper=$!
+helpers=($helper)
 exec 9>pipe
 head -c 5000000 /dev/zero >&9
-for ((i = 0; i < 200; i++)); do
-	"$sheaf" ls / | grep -q sheaf-cp && break
-	sleep 0.05
-done
-[ $i -lt 200 ] || fail "no temporary file appeared"
+within 10 one_temp
 kill -INT $helper
 wait $helper
 [ $? = 130 ] || fail "not ended by the signal"
-helper=
+helpers=()
 exec 9>&-
 one_line "interrupted"
 expect 0 ls
@@ -441,11 +376,12 @@ open("listening", "w").close()
 time.sleep(60)
 END
 helper=$!
+helpers=($helper)
 while [ ! -e listening ]; do sleep 0.05; done
 expect_no_start "127.0.0.1:$port"
 kill $helper
 wait $helper 2>/dev/null
-helper=
+helpers=()
 sed -i "s|^storage = .*|storage = $work/other/server0|" $conf
 expect_no_start "other/server0"
 sed -i "s|^storage = .*|storage = nothere|" $conf

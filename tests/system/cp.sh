@@ -99,6 +99,10 @@ interrupted() {
 	one_line "interrupted"
 }
 
+some_temps() {
+	"$sheaf" ls -R /in | grep -q sheaf-cp
+}
+
 three_temps() {
 	[ "$("$sheaf" ls /in | grep -c sheaf-cp)" = 3 ]
 }
@@ -126,6 +130,23 @@ halt() {
 	kill -STOP "${helpers[0]}"
 }
 
+# A write is under way when the fifth block is being read. One timeout, not one for each step.
+"$sheaf" cp p1 sheaf:/in >out 2>err &
+cp=$!
+exec 7>p1
+head -c 10 /dev/zero >&7
+within 5 some_temps
+halt
+head -c 5000000 /dev/zero >&7
+start=$SECONDS
+kill -INT $cp
+interrupted 130
+[ $((SECONDS - start)) -le 4 ] || fail "it took $((SECONDS - start)) s"
+exec 7>&-
+kill -CONT "${helpers[0]}"
+expect 0 ls /in
+[ -s out ] && fail "something is left"
+
 temps_in() {
 	[ -n "$(find "$1" -name '.sheaf-cp-*' 2>/dev/null)" ]
 }
@@ -142,6 +163,23 @@ no_temps_outside into
 expect 0 cp -r sheaf:/tree into # a repeated one completes
 same into/tree
 rm -rf into/tree
+
+echo "what cannot be removed is told"
+mkdir shut
+plain=() # root may do what modes forbid, unless it lacks two capabilities
+[ "$(id -u)" = 0 ] && plain=(setpriv --bounding-set=-dac_override,-dac_read_search)
+halt
+"${plain[@]}" "$sheaf" cp sheaf:/tree/large shut >out 2>err &
+cp=$!
+within 5 temps_in shut
+chmod 555 shut
+kill -CONT "${helpers[0]}"
+wait $cp
+[ $? = 1 ] || fail "a closed directory is a failure"
+grep -q "^sheaf cp: shut/large: permission denied" err || fail "it does not say why"
+grep -q "1 .sheaf-cp-$cp-\* left behind" err || fail "it does not say what is left"
+[ "$(wc -l <err)" = 2 ] || fail "not two lines on stderr"
+chmod 755 shut
 
 # terminal PROGRAM: cp within a terminal; what it wrote is printed. "hangup" closes the terminal in the middle
 terminal() {
@@ -206,9 +244,6 @@ whole_files out-tree
 rm -rf out-tree
 expect 0 start
 
-some_temps() {
-	"$sheaf" ls -R /in | grep -q sheaf-cp
-}
 halt
 "$sheaf" cp -r tree sheaf:/in >out 2>err &
 cp=$!
