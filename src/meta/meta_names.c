@@ -396,13 +396,11 @@ struct rename {
 	bool moves_dir; /* a directory gets another parent */
 };
 
-/* Would directory `ino` land in itself or below? Climbs from the new parent. It may stop at the old
+/* Would directory `ino` land in itself or below? Climbs from its new parent. It may stop at the old
  * parent: what moves is that one's child and was not met on the way. 0, EINVAL, EXDEV (the way leads out
  * of our partitions and not to the root), or negative. */
-static int loop_check(struct apply *ap, uint64_t ino)
+static int loop_check(struct apply *ap, uint64_t ino, struct wire_handle at, uint64_t old_parent)
 {
-	const struct wire_record *r = ap->rec;
-	struct wire_handle at = r->dir2;
 	struct node n;
 
 	for (unsigned depth = 0; depth < 1U << 20; depth++) {
@@ -410,7 +408,7 @@ static int loop_check(struct apply *ap, uint64_t ino)
 
 		if (at.ino == ino)
 			return EINVAL;
-		if (at.ino == META_ROOT_INO || at.ino == r->dir.ino)
+		if (at.ino == META_ROOT_INO || at.ino == old_parent)
 			return 0;
 		rc = apply_get(ap, &at, &n);
 		if (rc)
@@ -519,13 +517,88 @@ static int rename_put(struct apply *ap, struct rename *x)
 	return rc ? rc : node_put(d, ap->txn, x->e.ino, &x->child);
 }
 
+/* ---- exchange: both names stay ---- */
+
+static int exchange_target(struct apply *ap, struct rename *x)
+{
+	const struct wire_record *r = ap->rec;
+	int rc = get_entry(ap, r->dir2.ino, &r->name2, &x->old_e);
+
+	if (rc || x->old_e.ino == x->e.ino)
+		return rc;
+	rc = get_child(ap, &x->old_e, &x->old);
+	if (!rc)
+		rc = sticky_check(x->to, &x->old, &ap->cred);
+	if (rc || x->from == x->to || !S_ISDIR(x->old.i.mode))
+		return rc;
+	rc = node_may(&x->old, &ap->cred, MAY_WRITE);
+	return rc ? rc : loop_check(ap, x->old_e.ino, r->dir, r->dir2.ino);
+}
+
+/* What got another directory: its parent, and the links that it gives and takes. */
+static int exchange_move(struct node *n, struct node *from, struct node *to, struct wire_handle dir)
+{
+	if (!S_ISDIR(n->i.mode))
+		return 0;
+	n->i.parent_ino = dir.ino;
+	n->i.parent_gen = dir.gen;
+	from->i.nlink--;
+	return to->i.nlink++ == UINT32_MAX ? EMLINK : 0;
+}
+
+static int exchange_put(struct apply *ap, struct rename *x)
+{
+	const struct wire_record *r = ap->rec;
+	const struct db *d = &ap->m->db;
+	struct disk_entry there = x->e, here = x->old_e;
+	int rc = entry_put(d, ap->txn, r->dir.ino, &r->name, &here);
+
+	if (!rc)
+		rc = entry_put(d, ap->txn, r->dir2.ino, &r->name2, &there);
+	dir_touch(x->from, r->time);
+	node_touch(&x->child, r->time);
+	node_touch(&x->old, r->time);
+	if (!rc)
+		rc = node_put(d, ap->txn, r->dir.ino, x->from);
+	if (!rc && x->to != x->from) {
+		dir_touch(x->to, r->time);
+		rc = node_put(d, ap->txn, r->dir2.ino, x->to);
+	}
+	if (!rc)
+		rc = node_put(d, ap->txn, x->e.ino, &x->child);
+	return rc ? rc : node_put(d, ap->txn, x->old_e.ino, &x->old);
+}
+
+static int apply_exchange(struct apply *ap, struct rename *x)
+{
+	const struct wire_record *r = ap->rec;
+	int rc = exchange_target(ap, x);
+	uint64_t cookie = x->e.cookie;
+
+	if (rc || x->old_e.ino == x->e.ino) /* two names of one file: nothing happens */
+		return rc ? rc : apply_answer(ap, x->e.ino, &x->child);
+	if (x->from != x->to) {
+		rc = exchange_move(&x->child, x->from, x->to, r->dir2);
+		if (!rc)
+			rc = exchange_move(&x->old, x->to, x->from, r->dir);
+	}
+	if (rc)
+		return rc;
+	x->e.cookie = x->old_e.cookie; /* a name keeps its place in listings */
+	x->old_e.cookie = cookie;
+	rc = exchange_put(ap, x);
+	return rc ? rc : apply_answer(ap, x->e.ino, &x->child);
+}
+
 int apply_rename(struct apply *ap)
 {
 	struct rename x = { .replaces = false };
 	int rc = rename_source(ap, &x);
 
 	if (!rc && x.moves_dir)
-		rc = loop_check(ap, x.e.ino);
+		rc = loop_check(ap, x.e.ino, ap->rec->dir2, ap->rec->dir.ino);
+	if (!rc && (ap->rec->flags & REC_EXCHANGE))
+		return apply_exchange(ap, &x);
 	if (!rc)
 		rc = rename_target(ap, &x);
 	if (!rc && x.moves_dir && !x.replaces && x.to->i.nlink == UINT32_MAX)

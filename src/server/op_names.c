@@ -1,5 +1,7 @@
 /* Operations on names and attributes: lookup, getattr, readdir, readlink, setattr, mkdir, symlink, link, unlink,
  * rmdir, rename, and the report of a writer. Reads answer at once; changes are one record each. */
+#include <stdio.h>
+
 #include "server/srv.h"
 
 int walk_place(struct sreq *s, const struct wire_place *p, struct wire_bytes *leaf,
@@ -154,13 +156,17 @@ int prepare_rename(struct sreq *s)
 	struct wire_bytes leaf2;
 	int e = walk_place(s, &a->to, &leaf2, &dir2);
 
+	if (a->flags > RENAME_EXCHANGE) /* an unknown wish, or both at once */
+		return -EINVAL;
 	if (!e)
 		e = prepare_at(s, REC_RENAME, &a->from);
 	if (e) /* the client walks both sides itself before it asks across servers */
 		return e == -EREMOTE ? -EXDEV : e;
 	s->change.rec.dir2 = dir2;
 	s->change.rec.name2 = leaf2;
-	s->change.rec.flags = a->flags & 1 ? REC_NOREPLACE : 0;
+	s->change.rec.flags = a->flags == RENAME_NOREPLACE ? REC_NOREPLACE :
+			      a->flags == RENAME_EXCHANGE  ? REC_EXCHANGE :
+							     0;
 	return 0;
 }
 

@@ -107,6 +107,28 @@ static void a_link_follows_the_permissions_of_its_directory(void)
 	CHECK_EQ(stat_of(in(d, "s")).st_uid, 1234);
 }
 
+static void a_rename_does_what_its_flags_say(void)
+{
+	const char *d = fresh_dir();
+	struct sheaf_handle dir;
+	uint64_t x, y;
+
+	make_file(fs, in(d, "x"), 10, 1);
+	make_file(fs, in(d, "y"), 20, 2);
+	x = stat_of(in(d, "x")).st_ino;
+	y = stat_of(in(d, "y")).st_ino;
+	CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), d + 1, &dir, NULL), 0);
+	CHECK_EQ(sheaf_h_rename(fs, NULL, dir, "x", dir, "y", RENAME_NOREPLACE), -EEXIST);
+	CHECK_EQ(sheaf_h_rename(fs, NULL, dir, "x", dir, "y", RENAME_EXCHANGE), 0);
+	CHECK_EQ(stat_of(in(d, "x")).st_ino, y);
+	CHECK_EQ(stat_of(in(d, "y")).st_ino, x);
+	CHECK_EQ(sheaf_h_rename(fs, NULL, dir, "x", dir, "z", RENAME_EXCHANGE), -ENOENT);
+	CHECK_EQ(sheaf_h_rename(fs, NULL, dir, "x", dir, "z", RENAME_EXCHANGE | RENAME_NOREPLACE),
+		 -EINVAL);
+	CHECK_EQ(sheaf_h_rename(fs, NULL, dir, "x", dir, "z", 8), -EINVAL);
+	CHECK_EQ(stat_of(in(d, "x")).st_size, 20);
+}
+
 /* ---- symbolic links ---- */
 
 static void symbolic_links_lead_to_what_they_say(void)
@@ -368,6 +390,7 @@ static void statfs_waits_for_all(struct cluster *c)
 static const struct test both[] = {
 	TEST(all_names_of_a_file_are_the_file),
 	TEST(a_link_follows_the_permissions_of_its_directory),
+	TEST(a_rename_does_what_its_flags_say),
 	TEST(symbolic_links_lead_to_what_they_say),
 	TEST(opens_follow_as_open_does),
 	TEST(circles_are_an_error),

@@ -168,7 +168,54 @@ static void other_partitions_are_exdev(void)
 	fake_end(&f);
 }
 
-TEST_MAIN(TEST(a_file_moves_with_its_attributes), TEST(a_file_replaces_a_file),
-	  TEST(directories_replace_empty_directories_only),
+static uint64_t at(struct wire_handle dir, const char *name)
+{
+	struct wire_handle h;
+
+	return fake_lookup(&f, dir, name, &h) ? 0 : h.ino;
+}
+
+static void an_exchange_swaps_what_two_names_mean(void)
+{
+	struct wire_handle a, b, x, y, d, link;
+	struct wire_record r;
+
+	fake_start(&f);
+	a = fake_make(&f, REC_MKDIR, fake_root, "a");
+	b = fake_make(&f, REC_MKDIR, fake_root, "b");
+	x = fake_make(&f, REC_CREATE, a, "x");
+	y = fake_make(&f, REC_CREATE, b, "y");
+	d = fake_make(&f, REC_MKDIR, b, "d");
+	CHECK_EQ(fake_rename(&f, a, "x", b, "none", REC_EXCHANGE), ENOENT);
+	CHECK_EQ(fake_rename(&f, a, "x", b, "y", REC_EXCHANGE), 0);
+	CHECK(at(a, "x") == y.ino && at(b, "y") == x.ino);
+	CHECK_EQ(fake_node(&f, x).attr.nlink, 1);
+	CHECK_EQ(fake_node(&f, y).attr.nlink, 1);
+	/* A file and a directory: the directory gets another parent, and its links go with it. */
+	CHECK_EQ(fake_rename(&f, a, "x", b, "d", REC_EXCHANGE), 0);
+	CHECK(at(a, "x") == d.ino && at(b, "d") == y.ino);
+	CHECK_EQ(fake_node(&f, a).attr.nlink, 3);
+	CHECK_EQ(fake_node(&f, b).attr.nlink, 2);
+	CHECK_EQ(fake_node(&f, a).attr.size, 1);
+	CHECK_EQ(fake_node(&f, b).attr.size, 2);
+	CHECK_EQ(fake_rows(&f, ROWS_REMOVE), 0);
+	/* Neither may land in itself, whichever is named first. */
+	CHECK_EQ(fake_rename(&f, fake_root, "a", a, "x", REC_EXCHANGE), EINVAL);
+	CHECK_EQ(fake_rename(&f, a, "x", fake_root, "a", REC_EXCHANGE), EINVAL);
+	CHECK_EQ(fake_rename(&f, fake_root, "a", fake_root, "b", REC_EXCHANGE), 0);
+	CHECK(at(fake_root, "a") == b.ino && at(fake_root, "b") == a.ino);
+	/* Two names of one file. */
+	r = rec_name(&f, REC_LINK, a, "again");
+	r.h = x;
+	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	CHECK_EQ(fake_rename(&f, a, "again", b, "y", REC_EXCHANGE), 0);
+	CHECK_EQ(fake_lookup(&f, a, "again", &link), 0);
+	CHECK_EQ(link.ino, x.ino);
+	CHECK_EQ(fake_node(&f, x).attr.nlink, 2);
+	fake_end(&f);
+}
+
+TEST_MAIN(TEST(an_exchange_swaps_what_two_names_mean), TEST(a_file_moves_with_its_attributes),
+	  TEST(a_file_replaces_a_file), TEST(directories_replace_empty_directories_only),
 	  TEST(a_directory_never_moves_below_itself), TEST(rename_needs_permission_on_both_sides),
 	  TEST(other_partitions_are_exdev))
