@@ -497,19 +497,26 @@ static bool beyond(uint64_t off, size_t len)
 	return off > INT64_MAX || len > INT64_MAX - off;
 }
 
-void object_read(struct object *o, struct io *ios, size_t n, struct req *q)
+/* Places and memory are the caller's. */
+static void submit(struct object *o, struct io *ios, size_t n, enum io_kind kind,
+		   void (*done)(struct io *io), struct req *q)
 {
 	for (size_t i = 0; i < n; i++)
-		ios[i] = (struct io){ .kind = IO_READ,
+		ios[i] = (struct io){ .kind = kind,
 				      .fd = o->fd,
 				      .iov = ios[i].iov,
 				      .n = ios[i].n,
 				      .off = ios[i].off,
 				      .arg = o,
 				      .q = q,
-				      .done = read_done };
-	o->disk->counters.reads += n;
+				      .done = done };
 	io_submit_all(o->disk->loop, ios, n);
+}
+
+void object_read(struct object *o, struct io *ios, size_t n, struct req *q)
+{
+	o->disk->counters.reads += n;
+	submit(o, ios, n, IO_READ, read_done, q);
 }
 
 /* On a worker. */
@@ -563,22 +570,13 @@ static void write_done(struct io *io)
 
 void object_write(struct object *o, struct io *ios, size_t n, int64_t now, struct req *q)
 {
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n; i++)
 		if (beyond(ios[i].off, iov_total(ios[i].iov, (size_t)ios[i].n))) {
 			req_hold(q);
 			req_done(q, -EFBIG, 0);
 			return;
 		}
-		ios[i] = (struct io){ .kind = IO_WRITE,
-				      .fd = o->fd,
-				      .iov = ios[i].iov,
-				      .n = ios[i].n,
-				      .off = ios[i].off,
-				      .arg = o,
-				      .q = q,
-				      .done = write_done };
-	}
 	o->disk->counters.writes += n;
 	o->mtime = now;
-	io_submit_all(o->disk->loop, ios, n);
+	submit(o, ios, n, IO_WRITE, write_done, q);
 }

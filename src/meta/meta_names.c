@@ -446,13 +446,13 @@ static int rename_source(struct apply *ap, struct rename *x)
 	return rc;
 }
 
-/* What is at the new name. x->replaces says whether there is anything. */
+/* What is at the new name. x->replaces says whether there is anything; an exchange needs it. */
 static int rename_target(struct apply *ap, struct rename *x)
 {
 	const struct wire_record *r = ap->rec;
 	int rc = get_entry(ap, r->dir2.ino, &r->name2, &x->old_e);
 
-	if (rc == ENOENT)
+	if (rc == ENOENT && !(r->flags & REC_EXCHANGE))
 		return 0;
 	if (rc)
 		return rc;
@@ -464,7 +464,7 @@ static int rename_target(struct apply *ap, struct rename *x)
 	rc = get_child(ap, &x->old_e, &x->old);
 	if (!rc)
 		rc = sticky_check(x->to, &x->old, &ap->cred);
-	if (rc)
+	if (rc || (r->flags & REC_EXCHANGE))
 		return rc;
 	if (S_ISDIR(x->child.i.mode) != S_ISDIR(x->old.i.mode))
 		return S_ISDIR(x->old.i.mode) ? EISDIR : ENOTDIR;
@@ -493,6 +493,19 @@ static int rename_entries(struct apply *ap, struct rename *x)
 	return rc ? rc : entry_put(d, ap->txn, r->dir2.ino, &r->name2, &e);
 }
 
+static int rename_dirs(struct apply *ap, struct rename *x)
+{
+	const struct wire_record *r = ap->rec;
+	int rc;
+
+	dir_touch(x->from, r->time);
+	rc = node_put(&ap->m->db, ap->txn, r->dir.ino, x->from);
+	if (rc || x->to == x->from)
+		return rc;
+	dir_touch(x->to, r->time);
+	return node_put(&ap->m->db, ap->txn, r->dir2.ino, x->to);
+}
+
 static int rename_put(struct apply *ap, struct rename *x)
 {
 	const struct wire_record *r = ap->rec;
@@ -508,29 +521,20 @@ static int rename_put(struct apply *ap, struct rename *x)
 		x->from->i.nlink--;
 		x->to->i.nlink++;
 	}
-	dir_touch(x->from, r->time);
-	rc = node_put(d, ap->txn, r->dir.ino, x->from);
-	if (!rc && x->to != x->from) {
-		dir_touch(x->to, r->time);
-		rc = node_put(d, ap->txn, r->dir2.ino, x->to);
-	}
+	rc = rename_dirs(ap, x);
 	return rc ? rc : node_put(d, ap->txn, x->e.ino, &x->child);
 }
 
 /* ---- exchange: both names stay ---- */
 
-static int exchange_target(struct apply *ap, struct rename *x)
+/* What is at the new name moves as well, perhaps to another parent. */
+static int exchange_check(struct apply *ap, struct rename *x)
 {
 	const struct wire_record *r = ap->rec;
-	int rc = get_entry(ap, r->dir2.ino, &r->name2, &x->old_e);
+	int rc;
 
-	if (rc || x->old_e.ino == x->e.ino)
-		return rc;
-	rc = get_child(ap, &x->old_e, &x->old);
-	if (!rc)
-		rc = sticky_check(x->to, &x->old, &ap->cred);
-	if (rc || x->from == x->to || !S_ISDIR(x->old.i.mode))
-		return rc;
+	if (x->from == x->to || !S_ISDIR(x->old.i.mode))
+		return 0;
 	rc = node_may(&x->old, &ap->cred, MAY_WRITE);
 	return rc ? rc : loop_check(ap, x->old_e.ino, r->dir, r->dir2.ino);
 }
@@ -550,44 +554,34 @@ static int exchange_put(struct apply *ap, struct rename *x)
 {
 	const struct wire_record *r = ap->rec;
 	const struct db *d = &ap->m->db;
-	struct disk_entry there = x->e, here = x->old_e;
-	int rc = entry_put(d, ap->txn, r->dir.ino, &r->name, &here);
+	uint64_t cookie = x->e.cookie;
+	int rc;
 
+	x->e.cookie = x->old_e.cookie; /* a name keeps its place in listings */
+	x->old_e.cookie = cookie;
+	rc = entry_put(d, ap->txn, r->dir.ino, &r->name, &x->old_e);
 	if (!rc)
-		rc = entry_put(d, ap->txn, r->dir2.ino, &r->name2, &there);
-	dir_touch(x->from, r->time);
+		rc = entry_put(d, ap->txn, r->dir2.ino, &r->name2, &x->e);
+	if (!rc)
+		rc = rename_dirs(ap, x);
 	node_touch(&x->child, r->time);
 	node_touch(&x->old, r->time);
-	if (!rc)
-		rc = node_put(d, ap->txn, r->dir.ino, x->from);
-	if (!rc && x->to != x->from) {
-		dir_touch(x->to, r->time);
-		rc = node_put(d, ap->txn, r->dir2.ino, x->to);
-	}
 	if (!rc)
 		rc = node_put(d, ap->txn, x->e.ino, &x->child);
 	return rc ? rc : node_put(d, ap->txn, x->old_e.ino, &x->old);
 }
 
-static int apply_exchange(struct apply *ap, struct rename *x)
+static int exchange(struct apply *ap, struct rename *x)
 {
 	const struct wire_record *r = ap->rec;
-	int rc = exchange_target(ap, x);
-	uint64_t cookie = x->e.cookie;
+	int rc = exchange_check(ap, x);
 
-	if (rc || x->old_e.ino == x->e.ino) /* two names of one file: nothing happens */
-		return rc ? rc : apply_answer(ap, x->e.ino, &x->child);
-	if (x->from != x->to) {
+	if (!rc && x->from != x->to) {
 		rc = exchange_move(&x->child, x->from, x->to, r->dir2);
 		if (!rc)
 			rc = exchange_move(&x->old, x->to, x->from, r->dir);
 	}
-	if (rc)
-		return rc;
-	x->e.cookie = x->old_e.cookie; /* a name keeps its place in listings */
-	x->old_e.cookie = cookie;
-	rc = exchange_put(ap, x);
-	return rc ? rc : apply_answer(ap, x->e.ino, &x->child);
+	return rc ? rc : exchange_put(ap, x);
 }
 
 int apply_rename(struct apply *ap)
@@ -597,8 +591,6 @@ int apply_rename(struct apply *ap)
 
 	if (!rc && x.moves_dir)
 		rc = loop_check(ap, x.e.ino, ap->rec->dir2, ap->rec->dir.ino);
-	if (!rc && (ap->rec->flags & REC_EXCHANGE))
-		return apply_exchange(ap, &x);
 	if (!rc)
 		rc = rename_target(ap, &x);
 	if (!rc && x.moves_dir && !x.replaces && x.to->i.nlink == UINT32_MAX)
@@ -606,6 +598,6 @@ int apply_rename(struct apply *ap)
 	if (rc)
 		return rc;
 	if (!x.replaces || x.old_e.ino != x.e.ino) /* two names of one file: nothing happens */
-		rc = rename_put(ap, &x);
+		rc = ap->rec->flags & REC_EXCHANGE ? exchange(ap, &x) : rename_put(ap, &x);
 	return rc ? rc : apply_answer(ap, x.e.ino, &x.child);
 }

@@ -1,32 +1,9 @@
 /* Names, attributes, open modes, errors and layouts through the public interface, over tcp and embedded. */
 #include <pthread.h>
 
-#include "cluster.h"
+#include "scene.h"
 
-static struct sheaf *fs;
-static int dir_number;
 static bool embedded;
-
-/* A directory of its own for each test. */
-static const char *fresh_dir(void)
-{
-	static char dir[32];
-
-	snprintf(dir, sizeof(dir), "/d%d", ++dir_number);
-	CHECK_EQ(sheaf_mkdir(fs, dir, 0755), 0);
-	return dir;
-}
-
-static const char *in(const char *dir, const char *name)
-{
-	static char paths[64][400];
-	static int at;
-	char path[400];
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	at = (at + 1) % 64;
-	return memcpy(paths[at], path, sizeof(path));
-}
 
 static off_t size_of(const char *path)
 {
@@ -34,16 +11,6 @@ static off_t size_of(const char *path)
 
 	CHECK_EQ(sheaf_stat(fs, path, &st), 0);
 	return st.st_size;
-}
-
-static int open_error(const char *path, int flags)
-{
-	struct sheaf_file *f;
-	int r = sheaf_open(fs, path, flags, 0644, NULL, &f);
-
-	if (r == 0)
-		CHECK_EQ(sheaf_close(f), 0);
-	return r;
 }
 
 static void exclusive_create_happens_once(void)

@@ -2,30 +2,7 @@
  * embedded; and that they survive kill -9. */
 #include <sys/xattr.h>
 
-#include "cluster.h"
-
-static struct sheaf *fs;
-static int dir_number;
-
-static const char *fresh_dir(void)
-{
-	static char dir[32];
-
-	snprintf(dir, sizeof(dir), "/d%d", ++dir_number);
-	CHECK_EQ(sheaf_mkdir(fs, dir, 0755), 0);
-	return dir;
-}
-
-static const char *in(const char *dir, const char *name)
-{
-	static char paths[64][400];
-	static int at;
-	char path[400];
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	at = (at + 1) % 64;
-	return memcpy(paths[at], path, sizeof(path));
-}
+#include "scene.h"
 
 static struct stat stat_of(const char *path)
 {
@@ -33,16 +10,6 @@ static struct stat stat_of(const char *path)
 
 	CHECK_EQ(sheaf_lstat(fs, path, &st), 0);
 	return st;
-}
-
-static int open_error(const char *path, int flags)
-{
-	struct sheaf_file *f;
-	int r = sheaf_open(fs, path, flags, 0644, NULL, &f);
-
-	if (r == 0)
-		CHECK_EQ(sheaf_close(f), 0);
-	return r;
 }
 
 static void check_link(const char *path, const char *target)
