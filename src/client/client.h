@@ -45,6 +45,8 @@ struct cop {
 	struct call call;
 	uint32_t hops; /* referrals followed */
 	struct wire_place *place, *place2; /* into args: where the walk is */
+	struct wire_place start, start2; /* where it began */
+	uint32_t tries; /* what was found on the way went away before it was used */
 	union {
 		struct wire_void_args none;
 		struct wire_lookup_args lookup;

@@ -1,14 +1,17 @@
 /* Operations on names and attributes: one call to the server that owns the place, following referrals.
  *
- *   CALL -> CHECK (-> CALL) -> SIZE -> END */
+ *   CALL -> CHECK (-> CALL) -> SIZE -> END
+ *            CHECK -> PARENT <-> PARENT_CHECK -> CALL	a rename whose new directory must be looked up first */
 #include <stdlib.h>
 
 #include "client/cli_priv.h"
 
 #define MAX_HOPS 64
+#define MAX_TRIES 4
+#define ROOT_INO UINT64_C(1)
 
-enum { CALL, CHECK, SIZE, END };
-static const char *const names[] = { "call", "check", "size", "end" };
+enum { CALL, CHECK, PARENT, PARENT_CHECK, SIZE, END };
+static const char *const names[] = { "call", "check", "parent", "parent-check", "size", "end" };
 
 static uint64_t route(struct cop *op)
 {
@@ -35,15 +38,13 @@ static uint64_t route(struct cop *op)
 }
 
 /* The server owned only the beginning of the path, or what was left of it after a symbolic link. */
-static int follow(struct cop *op)
+static int follow(struct cop *op, struct wire_place *p, const struct wire_referral *r)
 {
-	const struct wire_referral *r = &op->call.referral;
-	struct wire_place *p = op->place;
 	uint8_t *rest;
 
 	if (++op->hops > MAX_HOPS)
 		return -ELOOP;
-	if (!p || r->consumed > p->path.len || (op->place2 && r->at.ino == p->dir.ino))
+	if (!p || r->consumed > p->path.len)
 		return -EBADMSG;
 	p->dir = r->at;
 	p->path.p += r->consumed;
@@ -59,6 +60,74 @@ static int follow(struct cop *op)
 		p->path.p++;
 		p->path.len--;
 	}
+	return 0;
+}
+
+/* The directory of a rename's new name: looked up by itself. */
+struct parent {
+	struct call call;
+	struct wire_lookup_args args;
+	struct wire_lookup_res res;
+	struct wire_bytes leaf;
+};
+
+static int parent_begin(struct cop *op)
+{
+	struct wire_bytes path = op->place2->path;
+	struct parent *p = arena_alloc(&op->arena, sizeof(*p));
+	uint32_t cut;
+
+	op->state = p;
+	if (!p)
+		return -ENOMEM;
+	while (path.len && path.p[path.len - 1] == '/')
+		path.len--;
+	for (cut = path.len; cut && path.p[cut - 1] != '/'; cut--)
+		;
+	p->leaf = (struct wire_bytes){ path.len - cut, path.p + cut };
+	p->args.where = (struct wire_place){ op->place2->dir, { cut, path.p }, true };
+	return p->leaf.len ? 0 : -EBADMSG;
+}
+
+static void parent_ask(struct cop *op)
+{
+	struct parent *p = op->state;
+
+	p->call = call_make(op, OP_LOOKUP, XDR_ANY(xdr_wire_lookup_args), &p->args,
+			    XDR_ANY(xdr_wire_lookup_res), &p->res);
+	p->call.deadline = op->q.loop->now + op->c->timeout_ns;
+	p->call.trace = op->q.trace;
+	peer_call(peer_of(op->c, p->args.where.dir.ino), &p->call, &op->q);
+}
+
+/* Asks elsewhere, or goes back to the rename with what it found. */
+static int parent_answer(struct cop *op, int error)
+{
+	struct parent *p = op->state;
+
+	if (error == -EREMOTE) {
+		error = follow(op, &p->args.where, &p->call.referral);
+		req_goto(&op->q, PARENT);
+	} else if (!error) {
+		*op->place2 =
+			(struct wire_place){ { p->res.at.ino, p->res.at.gen }, p->leaf, false };
+		req_goto(&op->q, CALL);
+	}
+	call_fini(&p->call);
+	return error;
+}
+
+/* A directory on the way, or what the name named, went away between two looks: from the beginning, and in
+ * the end it is not there. */
+static int again(struct cop *op)
+{
+	if (++op->tries >= MAX_TRIES)
+		return op->start.dir.ino == ROOT_INO ? -ENOENT : -ESTALE;
+	*op->place = op->start;
+	if (op->place2)
+		*op->place2 = op->start2;
+	op->hops = 0;
+	req_goto(&op->q, CALL);
 	return 0;
 }
 
@@ -81,10 +150,18 @@ static bool step(struct req *q)
 	case CHECK:
 		req_goto(q, END);
 		if (q->error == -EREMOTE) {
-			q->error = follow(op);
+			bool second = op->call.referral.second && op->place2;
+
+			q->error = second ? parent_begin(op) :
+					    follow(op, op->place, &op->call.referral);
 			call_fini(&op->call);
 			if (!q->error)
-				req_goto(q, CALL);
+				req_goto(q, second ? PARENT : CALL);
+			break;
+		}
+		if (q->error == -ESTALE && op->place) {
+			call_fini(&op->call);
+			q->error = again(op);
 			break;
 		}
 		if (!q->error && op->call.op == OP_OPEN)
@@ -93,6 +170,16 @@ static bool step(struct req *q)
 			break;
 		op->attr = op->call.op == OP_LOOKUP ? op->res.lookup.at : op->res.getattr.at;
 		req_goto(q, SIZE);
+		break;
+	case PARENT:
+		req_goto(q, PARENT_CHECK);
+		parent_ask(op);
+		break;
+	case PARENT_CHECK:
+		req_goto(q, END);
+		q->error = parent_answer(op, q->error);
+		if (q->error == -ESTALE)
+			q->error = again(op);
 		break;
 	case SIZE:
 		req_goto(q, END);
@@ -105,8 +192,8 @@ static bool step(struct req *q)
 	return true;
 }
 
-/* Errors are looked at in CHECK, where a referral is not one. */
-static const struct req_ops name_ops = { "name", step, CHECK, 4, names };
+/* Errors are looked at in CHECK and PARENT_CHECK, where a referral is not one. */
+static const struct req_ops name_ops = { "name", step, CHECK, 6, names };
 
 struct wire_place name_place(struct sheaf_handle dir, const char *path, bool follow_last)
 {
@@ -142,6 +229,10 @@ void name_start(struct cop *op, uint32_t number, xdr_any put, xdr_any get, struc
 		int error)
 {
 	op->place = p;
+	if (p)
+		op->start = *p;
+	if (op->place2)
+		op->start2 = *op->place2;
 	op->call = call_make(op, number, put, &op->args, get, &op->res);
 	op->call.change = !only_looks(op, number);
 	cop_start(op, &name_ops, error);

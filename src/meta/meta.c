@@ -243,6 +243,7 @@ static int tables_open(struct opening *op, MDB_txn *txn)
 {
 	struct meta *m = op->m;
 	struct key k = key_next(m->partition);
+	MDB_stat st = { 0 };
 	int rc = head_read(op, txn);
 
 	if (rc)
@@ -260,6 +261,9 @@ static int tables_open(struct opening *op, MDB_txn *txn)
 	if (!rc)
 		rc = row_read(&m->db, txn, T_SYS, &k, &m->stored_next, sizeof(m->stored_next));
 	m->next_ino = m->stored_next;
+	if (!rc || rc == -ENOENT)
+		rc = db_error(mdb_stat(txn, m->db.t[T_LOCK], &st));
+	m->n_locks = st.ms_entries;
 	if (rc && rc != -ENOENT)
 		return refuse(op, rc, "set up its tables: %s", strerror(-rc));
 	return 0;

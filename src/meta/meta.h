@@ -43,7 +43,8 @@ void meta_close(struct meta *m); /* finishes what is queued */
 void meta_abandon(struct meta *m);
 uint64_t meta_slow_reads(const struct meta *m); /* inline reads that took over 1 ms */
 
-/* ---- reads: inline, on the loop; 0 or -errno (-ESTALE: no such handle any more) ---- */
+/* ---- reads: inline, on the loop; 0 or -errno (-ESTALE: no such handle any more; -EINPROGRESS: a change over
+ * two servers is at this inode or name: try again when it is over) ---- */
 
 struct meta_node {
 	struct wire_attr attr;
@@ -103,6 +104,19 @@ int meta_replay(struct meta *m, uint64_t session, uint32_t slot, uint32_t sequen
 		struct wire_record_res *res, struct arena *a);
 int meta_each_session(struct meta *m, void (*fn)(void *arg, const struct meta_session *s),
 		      void *arg);
+
+/* Changes over two servers that are not over yet: those that others coordinate (their coordinator is the
+ * one target), and those that we have decided (the targets that may not have heard of it). */
+struct meta_pair {
+	uint64_t id;
+	uint32_t n, targets[PARTS_MAX];
+};
+int meta_each_prepared(struct meta *m, void (*fn)(void *arg, const struct meta_pair *p), void *arg);
+int meta_each_decided(struct meta *m, void (*fn)(void *arg, const struct meta_pair *p), void *arg);
+int meta_decided(struct meta *m, uint64_t id); /* 0: we did; -ENOENT; or -errno */
+/* Climbs from directory *at as far as we own the way: CLIMB_MET (ino is on it), CLIMB_ROOT, or CLIMB_ON with the
+ * rest beginning at *at; or -errno. */
+int meta_climb(struct meta *m, uint64_t ino, struct wire_handle *at);
 
 /* ---- changes ---- */
 

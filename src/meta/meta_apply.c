@@ -16,8 +16,12 @@ int apply_get(struct apply *ap, const struct wire_handle *h, struct node *n)
 	if (INO_PARTITION(h->ino) != ap->m->partition)
 		return EXDEV;
 	rc = node_get(&ap->m->db, ap->txn, h->ino, n);
-	if (rc == -ENOENT)
-		return ESTALE;
+	if (rc == -ENOENT) {
+		struct key k = key_u64(h->ino);
+
+		rc = apply_locked(ap, &k); /* it may be about to come */
+		return rc ? rc : ESTALE;
+	}
 	return !rc && n->i.gen != h->gen ? ESTALE : rc;
 }
 
@@ -323,6 +327,10 @@ static const struct kind {
 	[REC_SYMLINK] = { apply_symlink, false },
 	[REC_SETXATTR] = { apply_setxattr, false },
 	[REC_REMOVEXATTR] = { apply_removexattr, false },
+	[REC_PREPARE] = { apply_prepare, true },
+	[REC_FINISH] = { apply_finish, true },
+	[REC_DECIDE] = { apply_decide, false },
+	[REC_TOLD] = { apply_told, true },
 };
 
 static const struct kind *kind_of(uint32_t kind)
@@ -398,6 +406,16 @@ static int apply_kind(struct apply *ap)
 	return 0;
 }
 
+/* The last word on a request? Not: wait for another change; this takes several servers, or they could not; and a
+ * create that only found the file, as what its open does next needs the slot. */
+static bool is_final(const struct wire_record *r, const struct wire_record_res *res)
+{
+	if (res->status == EINPROGRESS || res->status == EXDEV ||
+	    (res->status && r->kind == REC_DECIDE))
+		return false;
+	return r->kind != REC_CREATE || res->status || res->created;
+}
+
 int apply_bytes(struct apply *ap, const void *bytes, size_t len, struct arena *answers,
 		uint8_t **answer, uint32_t *n_answer)
 {
@@ -412,6 +430,7 @@ int apply_bytes(struct apply *ap, const void *bytes, size_t len, struct arena *a
 		return -EBADMSG;
 	ap->rec = &rec;
 	ap->res = &res;
+	ap->pair = rec.pair;
 	ap->cred = (struct cred){ rec.uid, rec.gid, rec.n_gids, rec.gids };
 	if (has_slot(&rec))
 		rc = slot_check(ap, &stored);
@@ -426,8 +445,7 @@ int apply_bytes(struct apply *ap, const void *bytes, size_t len, struct arena *a
 	rc = apply_kind(ap);
 	if (!rc)
 		rc = answer_encode(&res, answers, answer, n_answer);
-	/* a create that only found the file changed nothing; what its open does next needs the slot */
-	if (!rc && has_slot(&rec) && !(rec.kind == REC_CREATE && !res.status && !res.created))
+	if (!rc && has_slot(&rec) && is_final(&rec, &res))
 		rc = slot_store(ap, *answer, *n_answer);
 	return rc;
 }

@@ -5,9 +5,7 @@
  * that the database failed (meta_state.h). */
 #include "meta/meta_state.h"
 
-#define LINKS_MAX 65000 /* names of one file, as on ext4 */
-
-static int name_check(const struct wire_bytes *n)
+int name_check(const struct wire_bytes *n)
 {
 	if (n->len == 0 || name_is_dots(n))
 		return EINVAL;
@@ -16,10 +14,13 @@ static int name_check(const struct wire_bytes *n)
 	return memchr(n->p, '/', n->len) || memchr(n->p, 0, n->len) ? EINVAL : 0;
 }
 
-static int get_dir(struct apply *ap, const struct wire_handle *h, int may, struct node *n)
+int get_dir(struct apply *ap, const struct wire_handle *h, int may, struct node *n)
 {
+	struct key k = key_u64(h->ino);
 	int rc = apply_get(ap, h, n);
 
+	if (!rc)
+		rc = apply_locked(ap, &k);
 	if (rc)
 		return rc;
 	if (!S_ISDIR(n->i.mode))
@@ -30,11 +31,13 @@ static int get_dir(struct apply *ap, const struct wire_handle *h, int may, struc
 }
 
 /* 0, ENOENT, or negative. */
-static int get_entry(struct apply *ap, uint64_t dir, const struct wire_bytes *name,
-		     struct disk_entry *e)
+int get_entry(struct apply *ap, uint64_t dir, const struct wire_bytes *name, struct disk_entry *e)
 {
-	int rc = entry_get(&ap->m->db, ap->txn, dir, name, e);
+	struct key k = key_entry(dir, name);
+	int rc = apply_locked(ap, &k);
 
+	if (!rc)
+		rc = entry_get(&ap->m->db, ap->txn, dir, name, e);
 	return rc == -ENOENT ? ENOENT : rc;
 }
 
@@ -42,8 +45,11 @@ static int get_entry(struct apply *ap, uint64_t dir, const struct wire_bytes *na
 static int get_child(struct apply *ap, const struct disk_entry *e, struct node *n)
 {
 	struct wire_handle h = { .ino = e->ino, .gen = e->gen };
+	struct key k = key_u64(e->ino);
 	int rc = apply_get(ap, &h, n);
 
+	if (!rc)
+		rc = apply_locked(ap, &k);
 	return rc == ESTALE ? -EIO : rc; /* an entry of ours without its inode is damage */
 }
 
@@ -62,7 +68,7 @@ void node_touch(struct node *n, int64_t time)
 	n->i.ctime = time;
 }
 
-static void dir_touch(struct node *dir, int64_t time)
+void dir_touch(struct node *dir, int64_t time)
 {
 	node_touch(dir, time);
 	dir->i.mtime = time;
@@ -71,7 +77,7 @@ static void dir_touch(struct node *dir, int64_t time)
 /* ---- create, mkdir ---- */
 
 /* A fresh number of ours: 0, EINVAL (used already: the maker's mistake), EXDEV, or negative. */
-static int new_ino_check(struct apply *ap, uint64_t ino)
+int new_ino_check(struct apply *ap, uint64_t ino)
 {
 	struct key k = key_u64(ino);
 	MDB_val v;
@@ -87,7 +93,7 @@ static int new_ino_check(struct apply *ap, uint64_t ino)
 	return rc ? rc : EINVAL;
 }
 
-static void node_new(const struct apply *ap, const struct node *dir, uint32_t type, struct node *n)
+void node_new(const struct apply *ap, const struct node *dir, uint32_t type, struct node *n)
 {
 	const struct wire_record *r = ap->rec;
 	uint32_t mode = type | (r->mode & 07777), gid = ap->cred.gid;
@@ -279,23 +285,31 @@ int apply_symlink(struct apply *ap)
 	return rc ? rc : apply_answer(ap, r->new_ino, &n);
 }
 
+int link_check(const struct node *n)
+{
+	if (S_ISDIR(n->i.mode))
+		return EPERM;
+	if (n->i.nlink == 0)
+		return ENOENT;
+	return n->i.nlink >= LINKS_MAX ? EMLINK : 0;
+}
+
 /* One more name for a file that has one. */
 int apply_link(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;
+	struct key k = key_u64(r->h.ino);
 	struct node dir, n;
 	int rc = get_vacancy(ap, &dir);
 
 	if (!rc)
 		rc = apply_get(ap, &r->h, &n);
+	if (!rc)
+		rc = apply_locked(ap, &k);
+	if (!rc)
+		rc = link_check(&n);
 	if (rc)
 		return rc;
-	if (S_ISDIR(n.i.mode))
-		return EPERM;
-	if (n.i.nlink == 0)
-		return ENOENT;
-	if (n.i.nlink >= LINKS_MAX)
-		return EMLINK;
 	n.i.nlink++;
 	node_touch(&n, r->time);
 	rc = put_named(ap, &dir, r->h.ino, &n);
@@ -306,7 +320,7 @@ int apply_link(struct apply *ap)
 
 /* Takes one name from an inode. A file without names goes to the remove list and stays until its objects
  * are gone; a symbolic link or an (empty) directory has none and goes at once. */
-static int drop_name(struct apply *ap, uint64_t ino, struct node *n)
+int drop_name(struct apply *ap, uint64_t ino, struct node *n)
 {
 	struct disk_remove row = { .gen = n->i.gen };
 	struct key k = key_pair32(ino, n->l.obj_gen);
@@ -381,6 +395,9 @@ int apply_rmdir(struct apply *ap)
 		return ENOTDIR;
 	if (n.i.entries)
 		return ENOTEMPTY;
+	rc = apply_locked_within(ap, e.ino);
+	if (rc)
+		return rc;
 	dir.i.nlink--;
 	return put_doomed(ap, &dir, &e, &n);
 }
@@ -397,12 +414,16 @@ struct rename {
 };
 
 /* Would directory `ino` land in itself or below? Climbs from its new parent. It may stop at the old
- * parent: what moves is that one's child and was not met on the way. 0, EINVAL, EXDEV (the way leads out
- * of our partitions and not to the root), or negative. */
+ * parent: what moves is that one's child and was not met on the way. 0, EINVAL, EXDEV (it takes more than
+ * this server to know), or negative. */
 static int loop_check(struct apply *ap, uint64_t ino, struct wire_handle at, uint64_t old_parent)
 {
 	struct node n;
 
+	if (ap->rec->flags & REC_CLIMBED)
+		return 0;
+	if (ap->rec->flags & REC_SPREAD) /* somebody else may be moving what we would climb */
+		return EXDEV;
 	for (unsigned depth = 0; depth < 1U << 20; depth++) {
 		int rc;
 
@@ -468,7 +489,9 @@ static int rename_target(struct apply *ap, struct rename *x)
 		return rc;
 	if (S_ISDIR(x->child.i.mode) != S_ISDIR(x->old.i.mode))
 		return S_ISDIR(x->old.i.mode) ? EISDIR : ENOTDIR;
-	return S_ISDIR(x->old.i.mode) && x->old.i.entries ? ENOTEMPTY : 0;
+	if (!S_ISDIR(x->old.i.mode))
+		return 0;
+	return x->old.i.entries ? ENOTEMPTY : apply_locked_within(ap, x->old_e.ino);
 }
 
 /* The entry at the new name: in the place of what it replaces, or behind everything else. */

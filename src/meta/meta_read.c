@@ -35,6 +35,17 @@ bool name_is_dots(const struct wire_bytes *n)
 	return (n->len == 1 || n->len == 2) && n->p[0] == '.' && n->p[n->len - 1] == '.';
 }
 
+int read_locked(struct meta *m, const struct key *k)
+{
+	MDB_val v;
+	int rc;
+
+	if (!m->n_locks)
+		return 0;
+	rc = row_get(&m->db, m->reader, T_LOCK, k, &v);
+	return rc == -ENOENT ? 0 : rc ? rc : -EINPROGRESS;
+}
+
 int read_handle(struct meta *m, const struct wire_handle *h, struct node *n)
 {
 	int rc;
@@ -42,9 +53,13 @@ int read_handle(struct meta *m, const struct wire_handle *h, struct node *n)
 	if (!meta_owns(m, h->ino))
 		return -EREMOTE;
 	rc = node_get(&m->db, m->reader, h->ino, n);
-	if (rc == -ENOENT || (!rc && n->i.gen != h->gen))
-		return -ESTALE;
-	return rc;
+	if (rc == -ENOENT) {
+		struct key k = key_u64(h->ino);
+
+		rc = read_locked(m, &k); /* it may be about to come */
+		return rc ? rc : -ESTALE;
+	}
+	return !rc && n->i.gen != h->gen ? -ESTALE : rc;
 }
 
 /* 0: there is such a row; -ENOENT; or -errno. */
@@ -86,6 +101,7 @@ int read_entry(struct meta *m, uint64_t dir, const struct node *n, const struct 
 	       struct wire_handle *out, uint32_t *type)
 {
 	struct disk_entry e;
+	struct key k;
 	int rc;
 
 	if (!S_ISDIR(n->i.mode))
@@ -94,11 +110,17 @@ int read_entry(struct meta *m, uint64_t dir, const struct node *n, const struct 
 		return -ENAMETOOLONG;
 	*type = S_IFDIR;
 	if (name_is_dots(name)) {
+		k = key_u64(dir);
 		*out = (struct wire_handle){ .ino = dir, .gen = n->i.gen };
-		if (name->len == 2)
-			*out = (struct wire_handle){ n->i.parent_ino, n->i.parent_gen };
-		return 0;
+		if (name->len == 1)
+			return 0;
+		*out = (struct wire_handle){ n->i.parent_ino, n->i.parent_gen };
+		return read_locked(m, &k); /* it may be about to move */
 	}
+	k = key_entry(dir, name);
+	rc = read_locked(m, &k);
+	if (rc)
+		return rc;
 	rc = entry_get(&m->db, m->reader, dir, name, &e);
 	if (rc)
 		return rc;

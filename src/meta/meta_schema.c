@@ -7,10 +7,11 @@
 #include <endian.h>
 
 const char *const table_names[N_TABLES] = {
-	[T_INODE] = "inode",	     [T_DIRENT] = "dirent", [T_DIRINDEX] = "dirindex",
-	[T_UNSETTLED] = "unsettled", [T_REMOVE] = "remove", [T_INTENT] = "intent",
-	[T_SESSION] = "session",     [T_SLOT] = "slot",	    [T_SYS] = "sys",
-	[T_SYMLINK] = "symlink",     [T_XATTR] = "xattr",
+	[T_INODE] = "inode",	     [T_DIRENT] = "dirent",   [T_DIRINDEX] = "dirindex",
+	[T_UNSETTLED] = "unsettled", [T_REMOVE] = "remove",   [T_INTENT] = "intent",
+	[T_SESSION] = "session",     [T_SLOT] = "slot",	      [T_SYS] = "sys",
+	[T_SYMLINK] = "symlink",     [T_XATTR] = "xattr",     [T_PREPARED] = "prepared",
+	[T_LOCK] = "lock",	     [T_DECIDED] = "decided",
 };
 
 int db_error(int rc)

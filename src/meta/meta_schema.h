@@ -13,7 +13,7 @@
 
 #include "meta/meta.h"
 
-#define SCHEMA_VERSION 2
+#define SCHEMA_VERSION 3
 #define SCHEMA_OLDEST \
 	1 /* brought up to date when it is opened: it lacks tables, and nothing else */
 #define SCHEMA_MAGIC "SHEAFMD" /* and its NUL: 8 bytes */
@@ -30,6 +30,9 @@ enum table {
 	T_SYS, /* "head", "map", "next" + partition */
 	T_SYMLINK, /* ino -> where it points, as text */
 	T_XATTR, /* ino, name -> value */
+	T_PREPARED, /* change over two servers, index -> disk_prepared + its part, as a record */
+	T_LOCK, /* ino, or directory and name, of a prepared part -> the change's id */
+	T_DECIDED, /* change -> targets that may not have finished yet */
 	N_TABLES
 };
 extern const char *const table_names[N_TABLES];
@@ -101,6 +104,11 @@ struct disk_slot { /* the encoded answer follows */
 	uint32_t sequence, zero;
 };
 _Static_assert(sizeof(struct disk_slot) == 8, "schema");
+
+struct disk_prepared { /* the encoded part follows */
+	uint32_t coordinator, zero;
+};
+_Static_assert(sizeof(struct disk_prepared) == 8, "schema");
 
 struct disk_map { /* the blob follows */
 	uint32_t version, zero;

@@ -4,6 +4,7 @@
 #define SHEAF_META_STATE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "meta/meta_schema.h"
 
@@ -25,6 +26,7 @@ struct meta {
 	MDB_txn *reader; /* reset between calls */
 	uint64_t read_began, slow_reads;
 	uint64_t next_ino; /* counter of the next inode */
+	_Atomic uint64_t n_locks; /* rows of T_LOCK: never fewer than a reader can see */
 	struct worker *worker;
 	struct batch batches[2];
 	bool closing; /* no new jobs */
@@ -54,6 +56,8 @@ struct apply {
 	struct cred cred;
 	struct wire_record_res *res;
 	uint64_t next_ino; /* above every inode that this transaction made */
+	uint64_t n_locks; /* rows of T_LOCK now */
+	uint64_t pair; /* the change over two servers that this record is part of, or 0 */
 };
 
 /* Applies one encoded record; the encoded answer comes from `answers`. 0, -EBADMSG (no record; nothing was
@@ -66,10 +70,15 @@ int apply_bytes(struct apply *ap, const void *rec, size_t len, struct arena *ans
 typedef int apply_fn(struct apply *ap);
 apply_fn apply_create, apply_mkdir, apply_unlink, apply_rmdir, apply_rename, apply_link,
 	apply_symlink; /* meta_names.c */
+apply_fn apply_prepare, apply_finish, apply_decide, apply_told; /* meta_pair.c */
 apply_fn apply_setattr; /* meta_perm.c */
 apply_fn apply_setxattr, apply_removexattr; /* meta_xattr.c */
 
-/* The inode of a handle: 0, ESTALE, EXDEV (not of our partition), or negative. */
+/* Does a change over two servers hold this inode or entry? 0, EINPROGRESS (wait for its end; such an answer is not
+ * stored), or negative. */
+int apply_locked(struct apply *ap, const struct key *k);
+int apply_locked_within(struct apply *ap, uint64_t dir); /* itself, or any name in it */
+/* The inode of a handle: 0, ESTALE, EXDEV (not of our partition), EINPROGRESS (it is coming), or negative. */
 int apply_get(struct apply *ap, const struct wire_handle *h, struct node *n);
 /* Fills the answer from the inode as it is now. */
 int apply_answer(struct apply *ap, uint64_t ino, const struct node *n);
@@ -79,6 +88,17 @@ void node_touch(struct node *n, int64_t time); /* change and ctime */
 int node_may(const struct node *n, const struct cred *c, int may); /* 0 or EACCES */
 bool cred_in_group(const struct cred *c, uint32_t gid);
 
+/* ---- meta_names.c: the pieces of a change ---- */
+#define LINKS_MAX 65000 /* names of one file, as on ext4 */
+int name_check(const struct wire_bytes *n); /* 0 or a positive errno, as all of these */
+int get_dir(struct apply *ap, const struct wire_handle *h, int may, struct node *n);
+int get_entry(struct apply *ap, uint64_t dir, const struct wire_bytes *name, struct disk_entry *e);
+int new_ino_check(struct apply *ap, uint64_t ino);
+void node_new(const struct apply *ap, const struct node *dir, uint32_t type, struct node *n);
+int link_check(const struct node *n); /* may it get one more name? */
+int drop_name(struct apply *ap, uint64_t ino, struct node *n);
+void dir_touch(struct node *dir, int64_t time);
+
 /* ---- meta_writer.c ---- */
 int writer_init(struct meta *m);
 void writer_stop(struct meta *m, bool abandon);
@@ -87,6 +107,8 @@ void writer_fini(struct meta *m);
 /* ---- meta_read.c: every read is between these two ---- */
 int read_begin(struct meta *m);
 int read_end(struct meta *m, int rc); /* returns rc */
+/* Is this inode or entry held by a change over two servers? 0, -EINPROGRESS, or -errno. */
+int read_locked(struct meta *m, const struct key *k);
 int read_handle(struct meta *m, const struct wire_handle *h, struct node *n);
 /* One name in a directory that was read already. */
 int read_entry(struct meta *m, uint64_t dir, const struct node *n, const struct wire_bytes *name,

@@ -34,6 +34,20 @@ static void change_apply(struct batch *b, struct apply *ap, struct change *c, in
 	}
 }
 
+static int apply_begin(struct meta *m, struct apply *ap)
+{
+	MDB_stat st;
+	int rc = mdb_txn_begin(m->db.env, NULL, 0, &ap->txn);
+
+	if (rc)
+		return db_error(rc);
+	rc = mdb_stat(ap->txn, m->db.t[T_LOCK], &st);
+	if (rc)
+		mdb_txn_abort(ap->txn);
+	ap->n_locks = rc ? 0 : st.ms_entries;
+	return db_error(rc);
+}
+
 /* The inode counter, once a transaction. */
 static int put_next(struct meta *m, const struct apply *ap)
 {
@@ -63,7 +77,7 @@ static int batch_transact(struct batch *b, struct change *one)
 	struct meta *m = b->m;
 	struct apply ap = { .m = m, .arena = &m->scratch, .next_ino = m->stored_next };
 	struct change *c;
-	int rc = db_error(mdb_txn_begin(m->db.env, NULL, 0, &ap.txn));
+	int rc = apply_begin(m, &ap);
 
 	if (rc)
 		return rc;
@@ -82,10 +96,14 @@ static int batch_transact(struct batch *b, struct change *one)
 		mdb_txn_abort(ap.txn);
 		return rc == -ENOENT ? -EIO : rc;
 	}
+	if (ap.n_locks > m->n_locks) /* before any reader can see them */
+		m->n_locks = ap.n_locks;
 	rc = commit(m, ap.txn);
-	if (!rc)
-		m->stored_next = ap.next_ino;
-	return rc;
+	if (rc)
+		return rc;
+	m->n_locks = ap.n_locks;
+	m->stored_next = ap.next_ino;
+	return 0;
 }
 
 /* One after another, each in a transaction of its own. */
@@ -263,7 +281,7 @@ int meta_apply_bytes(struct meta *m, const void *rec, size_t len)
 	struct arena arena;
 	uint8_t *answer;
 	uint32_t n;
-	int rc = db_error(mdb_txn_begin(m->db.env, NULL, 0, &ap.txn));
+	int rc = apply_begin(m, &ap);
 
 	if (rc)
 		return rc;

@@ -66,6 +66,9 @@ void sreq_abandon(struct sreq *s)
 		fan_fini(&((struct trunc *)s->op)->fan);
 	else if (s->row->ops == &open_ops)
 		fan_fini(&((struct open_state *)s->op)->t.fan);
+	else if (s->row->ops == &pair_ops)
+		pair_abandon(s);
+	list_del(&s->link_mate);
 	link_unref(s->link);
 	sreq_free(s);
 }
@@ -119,6 +122,8 @@ bool sreq_reply(struct sreq *s)
 {
 	int error = s->q.error;
 
+	if (error == -EINPROGRESS && sreq_park(s))
+		return true;
 	log_at(LOG_DEBUG, "server", s->head.trace, "%s of %s: %s after %llu us", s->row->name,
 	       s->link->host, error_text(error),
 	       (unsigned long long)(s->srv->loop->now - s->q.born) / 1000);
@@ -212,7 +217,7 @@ bool is_sreq(const struct req *q)
 
 /* ---- requests ---- */
 
-static int decode(struct sreq *s)
+int sreq_decode(struct sreq *s)
 {
 	struct xdr x;
 
@@ -281,7 +286,7 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 	s->tag = tag;
 	s->verifier = disk_verifier(srv->disk);
 	link_ref(l);
-	r = decode(s);
+	r = sreq_decode(s);
 	if (!r && tag != ((uint64_t)s->head.slot << 32 | s->head.sequence))
 		r = -EPROTO;
 	if (!r && !(s->row->flags & OP_NO_SESSION)) {

@@ -16,20 +16,30 @@ int fan_init(struct fan *f, const struct wire_layout_rec *l, struct arena *a)
 	return 0;
 }
 
-static void call(struct server *srv, struct fan *f, uint32_t i, uint32_t target, struct call c,
-		 struct req *q)
+struct call server_call(struct server *srv, uint64_t trace, uint32_t op, xdr_any put, void *args,
+			xdr_any get, void *res)
 {
 	static const struct cred_wire root = { 0 };
 
+	return (struct call){ .op = op,
+			      .put_args = put,
+			      .args = args,
+			      .get_res = get,
+			      .res = res,
+			      .cred = &root,
+			      .trace = trace,
+			      .deadline = srv->loop->now + srv->conf->timeout_s * NSEC_PER_SEC };
+}
+
+static void call(struct server *srv, struct fan *f, uint32_t i, uint32_t target, struct call c,
+		 struct req *q)
+{
 	if (target >= srv->conf->n_targets) {
 		req_hold(q);
 		req_done(q, -EIO, 0);
 		return;
 	}
 	f->calls[i] = c;
-	f->calls[i].cred = &root;
-	f->calls[i].trace = q->trace;
-	f->calls[i].deadline = srv->loop->now + srv->conf->timeout_s * NSEC_PER_SEC;
 	peer_call(&srv->peers[target], &f->calls[i], q);
 }
 
@@ -48,11 +58,8 @@ void fan_fence(struct server *srv, struct fan *f, const struct wire_layout_rec *
 					       layout_object_size(&lay, i, truncate_to),
 		};
 		call(srv, f, i, l->targets[i],
-		     (struct call){ .op = OP_FENCE,
-				    .put_args = XDR_ANY(xdr_wire_fence_args),
-				    .args = &f->fence[i],
-				    .get_res = XDR_ANY(xdr_wire_object_res),
-				    .res = &f->object[i] },
+		     server_call(srv, q->trace, OP_FENCE, XDR_ANY(xdr_wire_fence_args),
+				 &f->fence[i], XDR_ANY(xdr_wire_object_res), &f->object[i]),
 		     q);
 	}
 }
@@ -63,11 +70,8 @@ void fan_remove(struct server *srv, struct fan *f, const struct wire_layout_rec 
 	for (uint32_t i = 0; i < f->n; i++) {
 		f->remove[i] = (struct wire_remove_args){ ino, l->obj_gen, epoch };
 		call(srv, f, i, l->targets[i],
-		     (struct call){ .op = OP_REMOVE,
-				    .put_args = XDR_ANY(xdr_wire_remove_args),
-				    .args = &f->remove[i],
-				    .get_res = XDR_ANY(xdr_wire_void_res),
-				    .res = &f->object[i] },
+		     server_call(srv, q->trace, OP_REMOVE, XDR_ANY(xdr_wire_remove_args),
+				 &f->remove[i], XDR_ANY(xdr_wire_void_res), &f->object[i]),
 		     q);
 	}
 }

@@ -110,14 +110,40 @@ static int prepare_at(struct sreq *s, uint32_t kind, const struct wire_place *p)
 	return 0;
 }
 
+/* Directories of the two top levels spread over the metadata servers, by their names; deeper ones stay with
+ * their parents. */
+static int choose_server(struct sreq *s, uint32_t *target)
+{
+	const struct wire_record *r = &s->change.rec;
+	const struct wire_map_res *map = &s->srv->map;
+	struct meta_node dir;
+	int e;
+
+	*target = s->srv->target;
+	if (map->n_meta == 1)
+		return 0;
+	e = meta_get(s->srv->meta, &r->dir, &dir, &s->arena);
+	if (!e && dir.parent.ino == META_ROOT_INO) /* the root is its own parent */
+		*target = map->meta[hash_u64(r->dir.ino ^ crc32c(0, r->name.p, r->name.len)) %
+				    map->n_meta];
+	return e;
+}
+
 int prepare_mkdir(struct sreq *s)
 {
 	struct wire_mkdir_args *a = s->args;
+	struct pair_state *st = s->op;
 	int e = prepare_at(s, REC_MKDIR, &a->where);
 
+	if (!e)
+		e = choose_server(s, &st->place);
+	if (e)
+		return e;
 	s->change.rec.mode = a->mode & 07777;
+	if (st->place != s->srv->target)
+		return -EXDEV;
 	s->change.rec.new_ino = meta_new_ino(s->srv->meta);
-	return e;
+	return 0;
 }
 
 int prepare_symlink(struct sreq *s)
@@ -149,25 +175,48 @@ int prepare_rmdir(struct sreq *s)
 	return prepare_at(s, REC_RMDIR, &((struct wire_unlink_args *)s->args)->where);
 }
 
+/* The new name is in a directory elsewhere. When that is all that is left of the path it will do; else the
+ * client must look the directory up first. */
+static bool remote_leaf(struct sreq *s, const struct wire_place *p, struct wire_bytes *leaf)
+{
+	const struct wire_referral *r = &s->referral;
+	struct wire_bytes rest = r->linked ? r->rest : p->path;
+
+	if (!r->linked) {
+		rest.p += r->consumed;
+		rest.len -= r->consumed;
+	}
+	for (; rest.len && *rest.p == '/'; rest.len--)
+		rest.p++;
+	while (rest.len && rest.p[rest.len - 1] == '/')
+		rest.len--;
+	*leaf = rest;
+	s->referral.second = !rest.len || memchr(rest.p, '/', rest.len);
+	return !s->referral.second;
+}
+
 int prepare_rename(struct sreq *s)
 {
 	struct wire_rename_args *a = s->args;
-	struct wire_handle dir2 = { 0 };
-	struct wire_bytes leaf2;
-	int e = walk_place(s, &a->to, &leaf2, &dir2);
+	struct wire_record *r = &s->change.rec;
+	int e, to;
 
 	if (a->flags > RENAME_EXCHANGE) /* an unknown wish, or both at once */
 		return -EINVAL;
-	if (!e)
-		e = prepare_at(s, REC_RENAME, &a->from);
-	if (e) /* the client walks both sides itself before it asks across servers */
-		return e == -EREMOTE ? -EXDEV : e;
-	s->change.rec.dir2 = dir2;
-	s->change.rec.name2 = leaf2;
-	s->change.rec.flags = a->flags == RENAME_NOREPLACE ? REC_NOREPLACE :
-			      a->flags == RENAME_EXCHANGE  ? REC_EXCHANGE :
-							     0;
-	return 0;
+	e = prepare_at(s, REC_RENAME, &a->from);
+	if (e)
+		return e;
+	to = walk_place(s, &a->to, &r->name2, &r->dir2);
+	if (to == -EREMOTE && !remote_leaf(s, &a->to, &r->name2))
+		return to;
+	if (to && to != -EREMOTE)
+		return to;
+	r->flags = a->flags == RENAME_NOREPLACE ? REC_NOREPLACE :
+		   a->flags == RENAME_EXCHANGE	? REC_EXCHANGE :
+						  0;
+	if (s->srv->map.n_meta > 1)
+		r->flags |= REC_SPREAD;
+	return to ? -EXDEV : 0;
 }
 
 int prepare_record(struct sreq *s)
@@ -202,17 +251,20 @@ int finish_void(struct sreq *s)
 	return 0;
 }
 
-/* A file that lost its last name (its own, or as the target of a rename): its objects go. */
-int finish_removed(struct sreq *s)
+void file_removed(struct server *srv, const struct wire_handle *h)
 {
-	const struct wire_handle *h = &s->change.res.removed;
-	struct inode *i = inode_find(s->srv, h->ino);
+	struct inode *i = inode_find(srv, h->ino);
 
-	if (!h->ino)
-		return 0;
 	if (i && i->opens)
 		i->removed = true;
 	else
-		task_start(s->srv, TASK_REMOVE, h, 0, 0);
+		task_start(srv, TASK_REMOVE, h, 0, 0);
+}
+
+/* Perhaps a file lost its last name (its own, or as the target of a rename). */
+int finish_removed(struct sreq *s)
+{
+	if (s->change.res.removed.ino)
+		file_removed(s->srv, &s->change.res.removed);
 	return 0;
 }

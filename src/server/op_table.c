@@ -7,6 +7,9 @@
 	.res_size = sizeof(struct wire_##r)
 #define HANDLE(h) .ops = &handle_ops, .handle = h
 #define CHANGE(p, f) .ops = &change_ops, .prepare = p, .finish = f
+#define NAMES(p, f, sp) \
+	.ops = &pair_ops, .prepare = p, .finish = f, .split = sp, \
+	.state_size = sizeof(struct pair_state)
 #define STEPS(o, state) .ops = &o, .state_size = sizeof(struct state)
 #define META OP_NEEDS_META
 #define DATA OP_NEEDS_DATA
@@ -30,14 +33,15 @@ const struct op_row op_rows[] = {
 	[OP_SETATTR] = { ROW("setattr", META, setattr_args, attr_res),
 			 CHANGE(prepare_setattr, finish_attr) },
 	[OP_MKDIR] = { ROW("mkdir", META, mkdir_args, attr_res),
-		       CHANGE(prepare_mkdir, finish_attr) },
+		       NAMES(prepare_mkdir, finish_attr, split_mkdir) },
 	[OP_UNLINK] = { ROW("unlink", META, unlink_args, void_res),
-			CHANGE(prepare_unlink, finish_removed) },
+			NAMES(prepare_unlink, finish_removed, split_remove) },
 	[OP_RMDIR] = { ROW("rmdir", META, unlink_args, void_res),
-		       CHANGE(prepare_rmdir, finish_void) },
+		       NAMES(prepare_rmdir, finish_void, split_remove) },
 	[OP_RENAME] = { ROW("rename", META, rename_args, void_res),
-			CHANGE(prepare_rename, finish_removed) },
-	[OP_LINK] = { ROW("link", META, link_args, attr_res), CHANGE(prepare_link, finish_attr) },
+			NAMES(prepare_rename, finish_removed, split_rename) },
+	[OP_LINK] = { ROW("link", META, link_args, attr_res),
+		      NAMES(prepare_link, finish_attr, split_link) },
 	[OP_SYMLINK] = { ROW("symlink", META, symlink_args, attr_res),
 			 CHANGE(prepare_symlink, finish_attr) },
 	[OP_SETXATTR] = { ROW("setxattr", META, setxattr_args, void_res),
@@ -62,6 +66,14 @@ const struct op_row op_rows[] = {
 		       STEPS(fence_ops, object_state) },
 	[OP_REMOVE] = { ROW("remove", DATA | OP_FROM_SERVERS, remove_args, void_res),
 			STEPS(remove_ops, object_state) },
+	[OP_PREPARE] = { ROW("prepare", META | OP_FROM_SERVERS, prepare_args, prepare_res),
+			 CHANGE(prepare_part, finish_prepared) },
+	[OP_FINISH] = { ROW("finish", META | OP_FROM_SERVERS, finish_args, void_res),
+			CHANGE(prepare_finish, finish_finish) },
+	[OP_OUTCOME] = { ROW("outcome", META | OP_FROM_SERVERS, outcome_args, outcome_res),
+			 HANDLE(do_outcome) },
+	[OP_CLIMB] = { ROW("climb", META | OP_FROM_SERVERS, climb_args, climb_res),
+		       HANDLE(do_climb) },
 };
 const unsigned n_op_rows = ARRAY_LEN(op_rows);
 

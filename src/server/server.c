@@ -215,6 +215,9 @@ int server_start(const struct server_opts *o, struct server **out, char *err, si
 	list_init(&s->spare_windows);
 	list_init(&s->tasks);
 	list_init(&s->delayed);
+	list_init(&s->pairs);
+	list_init(&s->pair_tasks);
+	list_init(&s->parked);
 	r = open_all(s, o, err, err_len);
 	if (r) {
 		if (!err[0])
@@ -225,6 +228,7 @@ int server_start(const struct server_opts *o, struct server **out, char *err, si
 	if (s->meta) {
 		grace_start(s);
 		tasks_recover(s);
+		pairs_recover(s);
 	}
 	*out = s;
 	return 0;
@@ -239,6 +243,7 @@ static void free_rest(struct server *s)
 	if (s->opens.slots)
 		opens_abandon(s);
 	tasks_abandon(s);
+	pairs_abandon(s);
 	timer_del(s->loop, &s->grace);
 	timer_del(s->loop, &s->refill);
 	htab_destroy(&s->inodes);
@@ -273,6 +278,7 @@ static void turn_until_idle(struct server *s, uint64_t patience)
 void server_drain(struct server *s)
 {
 	s->stopping = true;
+	unpark(s);
 	net_stop_listening(&s->net);
 }
 

@@ -13,6 +13,7 @@
 
 struct sreq;
 struct inode;
+struct split;
 
 #define WINDOW_BYTES (256 * KIB) /* of one step of a bulk transfer */
 #define WINDOW_PIECES 128 /* file accesses in it */
@@ -31,6 +32,8 @@ struct op_row {
 	int (*handle)(struct sreq *s);
 	int (*prepare)(struct sreq *s); /* fills s->change.rec */
 	int (*finish)(struct sreq *s); /* s->change.res.status was 0 */
+	int (*split)(struct sreq *s,
+		     struct split *x); /* into parts, when one server is not enough */
 	const struct req_ops *ops;
 };
 enum {
@@ -47,7 +50,7 @@ const struct op_row *op_row(uint32_t op);
 struct sreq {
 	struct req q;
 	struct server *srv;
-	struct list link_mate; /* spare list */
+	struct list link_mate; /* spare list, or srv->parked */
 	struct link *link;
 	struct session *session; /* NULL for OP_NO_SESSION */
 	const struct op_row *row;
@@ -92,6 +95,12 @@ struct server {
 	struct timer refill; /* more removals wait in their rows */
 	bool in_grace;
 	struct timer grace;
+	struct list pairs; /* changes over several servers that we coordinate */
+	struct list pair_tasks; /* those whose end somebody must still hear of */
+	struct list parked; /* requests that met one, until it is over */
+	struct timer unpark, pair_scan;
+	uint64_t *old_pairs; /* prepared when the last scan looked */
+	size_t n_old_pairs;
 	bool stopping;
 	uint8_t server_key[KEY_BYTES];
 	struct wire_capability cap_cache[CAP_CACHE]; /* verified ones */
@@ -107,10 +116,12 @@ struct server {
 void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m);
 void srv_cancel(void *owner, struct link *l, uint64_t tag);
 void srv_link_down(void *owner, struct link *l);
-/* Last state of every step function: answers with q->error or the result, and frees; returns false. */
+/* Last state of every step function: answers with q->error or the result, and frees; returns false. With
+ * -EINPROGRESS it begins again instead, when the change it met is over. */
 bool sreq_reply(struct sreq *s);
 /* A record with the caller's credential, slot and time. */
 void sreq_record(struct sreq *s, uint32_t kind);
+int sreq_decode(struct sreq *s); /* its message; or -EPROTO, -ENOMEM */
 bool is_sreq(const struct req *q); /* or a task, or a window */
 static inline struct sreq *sreq_of(struct req *q)
 {
@@ -132,6 +143,7 @@ void times_free(struct server *srv);
 int walk_place(struct sreq *s, const struct wire_place *p, struct wire_bytes *leaf,
 	       struct wire_handle *at);
 int may(struct sreq *s, const struct wire_attr *a, int what);
+void file_removed(struct server *srv, const struct wire_handle *h); /* no names: its objects go */
 
 /* ---- caps.c ---- */
 void cap_make(struct server *srv, struct wire_capability *c, const struct meta_node *n,
@@ -181,7 +193,36 @@ int open_add(struct session *s, struct inode *i, uint64_t id, uint32_t flags); /
 void open_drop(struct open_file *o); /* starts what the last close starts */
 void opens_abandon(struct server *srv);
 
-/* ---- fan.c: one call to each target of a layout ---- */
+/* ---- op_pair.c: changes that may take several servers ---- */
+struct pair_state {
+	struct list link; /* in srv->pairs from the split on */
+	uint64_t id;
+	uint32_t place; /* of a new directory: its server */
+	struct split *x; /* or NULL: not split */
+};
+uint32_t meta_owner(const struct server *srv, uint64_t ino); /* the target that has it */
+int split_mkdir(struct sreq *s, struct split *x), split_link(struct sreq *s, struct split *x),
+	split_remove(struct sreq *s, struct split *x),
+	split_rename(struct sreq *s, struct split *x);
+void pair_abandon(struct sreq *s);
+extern const struct req_ops pair_ops;
+
+/* ---- pairs.c: the other side of them, and what is left to do ---- */
+bool sreq_park(struct sreq *s); /* until a change over two servers is over; false: answer */
+void unpark(struct server *srv);
+/* Goes on telling those who prepared that it is decided; told: they have heard. */
+void pair_tell(struct server *srv, const struct meta_pair *p, bool told);
+void pairs_recover(struct server *srv);
+void pairs_abandon(struct server *srv);
+int do_outcome(struct sreq *s), do_climb(struct sreq *s), prepare_part(struct sreq *s),
+	finish_prepared(struct sreq *s), prepare_finish(struct sreq *s),
+	finish_finish(struct sreq *s);
+
+/* ---- fan.c: calls to other targets ---- */
+/* As root, with the ordinary patience; the caller may change it. */
+struct call server_call(struct server *srv, uint64_t trace, uint32_t op, xdr_any put, void *args,
+			xdr_any get, void *res);
+/* One to each target of a layout. */
 struct fan {
 	uint32_t n;
 	struct call *calls;

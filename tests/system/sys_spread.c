@@ -1,0 +1,308 @@
+/* Names over several metadata servers: random changes against a local file system as the oracle, moves of
+ * directories side by side, and kill -9 in the middle of them. */
+#include <dirent.h>
+#include <ftw.h>
+#include <pthread.h>
+
+#include "scene.h"
+
+static struct cluster c;
+static char oracle[64];
+static uint64_t seed = 20261115;
+
+static uint32_t rnd(uint32_t n)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return (uint32_t)((seed >> 11) % n);
+}
+
+/* ---- random changes ---- */
+
+static const char *const pool[] = { "a", "b", "c", "d" };
+
+/* Some path below /o, one to three names deep. */
+static void some_path(char out[64])
+{
+	int depth = 1 + (int)rnd(3), n = snprintf(out, 64, "/o");
+
+	while (depth--)
+		n += snprintf(out + n, 64 - (size_t)n, "/%s", pool[rnd(4)]);
+}
+
+static int local(int r)
+{
+	return r < 0 ? -errno : 0;
+}
+
+static const char *at_home(const char *path)
+{
+	return in(oracle, path + 1);
+}
+
+static int local_create(const char *path, int flags)
+{
+	int fd = open(path, O_CREAT | O_WRONLY | flags, 0644);
+
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	return 0;
+}
+
+/* One change on both; they must agree. */
+static void change(int i)
+{
+	char a[64], b[64];
+	const char *la, *lb;
+	int what = (int)rnd(12), here, there;
+
+	some_path(a);
+	some_path(b);
+	la = at_home(a);
+	lb = at_home(b);
+	switch (what) {
+	case 0:
+	case 1:
+	case 2:
+		here = sheaf_mkdir(fs, a, 0755);
+		there = local(mkdir(la, 0755));
+		break;
+	case 3:
+		here = sheaf_rmdir(fs, a);
+		there = local(rmdir(la));
+		break;
+	case 4:
+	case 5:
+		here = open_error(a, O_CREAT | O_WRONLY | (i % 2 ? O_EXCL : 0));
+		there = local_create(la, i % 2 ? O_EXCL : 0);
+		break;
+	case 6:
+		here = sheaf_unlink(fs, a);
+		there = local(unlink(la));
+		break;
+	case 7:
+		here = sheaf_link(fs, a, b);
+		there = local(link(la, lb));
+		break;
+	default:
+		here = sheaf_rename(fs, a, b);
+		there = local(rename(la, lb));
+		break;
+	}
+	if (here && there && (!strncmp(a, b, strlen(b)) || !strncmp(a, b, strlen(a))))
+		here = there; /* one in the other: which of two mistakes is named first differs */
+	if (here != there)
+		fprintf(stderr, "change %d, kind %d, %s %s: %s, expected %s\n", i, what, a, b,
+			strerror(-here), strerror(-there));
+	CHECK_EQ(here, there);
+}
+
+static int compare_one(const char *path, const struct stat *st, int type, struct FTW *w)
+{
+	struct stat ours;
+
+	(void)type;
+	(void)w;
+	if (sheaf_lstat(fs, path + strlen(oracle), &ours)) {
+		fprintf(stderr, "%s is missing\n", path + strlen(oracle));
+		return 1;
+	}
+	CHECK_EQ(ours.st_mode & S_IFMT, st->st_mode & S_IFMT);
+	CHECK_EQ(ours.st_nlink, st->st_nlink);
+	return 0;
+}
+
+/* Every entry of a directory is there at home, and as many. */
+static void compare_listing(const char *path)
+{
+	struct sheaf_dirent e;
+	struct sheaf_dir *d;
+	struct stat st;
+	DIR *home = opendir(at_home(path));
+	int n = 0;
+
+	CHECK(home != NULL);
+	while (readdir(home))
+		n++;
+	closedir(home);
+	CHECK_EQ(sheaf_opendir(fs, path, &d), 0);
+	while (sheaf_readdir(d, &e) == 1) {
+		char child[320];
+
+		n--;
+		snprintf(child, sizeof(child), "%s/%s", path, e.name);
+		CHECK_EQ(lstat(at_home(child), &st), 0);
+		CHECK_EQ(st.st_mode & S_IFMT, e.type);
+		if (e.type == S_IFDIR)
+			compare_listing(child);
+	}
+	sheaf_closedir(d);
+	CHECK_EQ(n, 2); /* "." and ".." */
+}
+
+static void random_changes_agree_with_a_local_file_system(void)
+{
+	temp_dir(oracle, sizeof(oracle));
+	CHECK_EQ(sheaf_mkdir(fs, "/o", 0755), 0);
+	CHECK_EQ(mkdir(at_home("/o"), 0755), 0);
+	for (int i = 0; i < 3000; i++)
+		change(i);
+	CHECK_EQ(nftw(at_home("/o"), compare_one, 16, FTW_PHYS), 0);
+	compare_listing("/o");
+}
+
+/* ---- moves of directories side by side ---- */
+
+struct mover {
+	pthread_t thread;
+	struct sheaf *fs;
+	int number, rounds;
+	uint64_t done;
+};
+
+static bool legal(int r)
+{
+	return !r || r == -ENOENT || r == -EINVAL || r == -ENOTEMPTY || r == -EEXIST;
+}
+
+static void *move(void *arg)
+{
+	struct mover *m = arg;
+	unsigned s = 77u + (unsigned)m->number;
+	char a[64], b[64];
+
+	for (int i = 0; i < m->rounds; i++) {
+		static const char *const top[] = { "t0", "t1", "t2", "t3" };
+		int r;
+
+		snprintf(a, sizeof(a), "/m/%s/%s", top[rand_r(&s) % 4], top[rand_r(&s) % 4]);
+		snprintf(b, sizeof(b), "/m/%s/%s/%s", top[rand_r(&s) % 4], top[rand_r(&s) % 4],
+			 top[rand_r(&s) % 4]);
+		if (rand_r(&s) % 2)
+			r = sheaf_rename(m->fs, a, b);
+		else if (rand_r(&s) % 2)
+			r = sheaf_rename(m->fs, b, a);
+		else
+			r = sheaf_mkdir(m->fs, a, 0755);
+		if (!legal(r))
+			fprintf(stderr, "%s %s: %s\n", a, b, strerror(-r));
+		CHECK(legal(r));
+		m->done += r == 0;
+	}
+	return NULL;
+}
+
+/* Directories that can be reached from `path`, each with as many links as it has directories in it. */
+static unsigned count_tree(const char *path)
+{
+	struct sheaf_dirent e;
+	struct sheaf_dir *d;
+	struct stat st;
+	unsigned n = 1, dirs = 2;
+
+	CHECK(strlen(path) < 250);
+	CHECK_EQ(sheaf_stat(fs, path, &st), 0);
+	CHECK_EQ(sheaf_opendir(fs, path, &d), 0);
+	while (sheaf_readdir(d, &e) == 1) {
+		char child[320];
+
+		dirs++;
+		snprintf(child, sizeof(child), "%s/%s", path, e.name);
+		n += count_tree(child);
+	}
+	sheaf_closedir(d);
+	CHECK_EQ(st.st_nlink, dirs);
+	return n;
+}
+
+static void run_movers(struct mover *m, int n, int rounds)
+{
+	for (int i = 0; i < n; i++) {
+		m[i] = (struct mover){ .fs = client(c.conf), .number = i, .rounds = rounds };
+		CHECK_EQ(pthread_create(&m[i].thread, NULL, move, &m[i]), 0);
+	}
+}
+
+static uint64_t join_movers(struct mover *m, int n)
+{
+	uint64_t done = 0;
+
+	for (int i = 0; i < n; i++) {
+		pthread_join(m[i].thread, NULL);
+		sheaf_disconnect(m[i].fs);
+		done += m[i].done;
+	}
+	return done;
+}
+
+static void remove_tree(const char *path)
+{
+	struct sheaf_dirent e;
+	struct sheaf_dir *d;
+
+	CHECK_EQ(sheaf_opendir(fs, path, &d), 0);
+	while (sheaf_readdir(d, &e) == 1) {
+		char child[320];
+
+		snprintf(child, sizeof(child), "%s/%s", path, e.name);
+		remove_tree(child);
+	}
+	sheaf_closedir(d);
+	CHECK_EQ(sheaf_rmdir(fs, path), 0);
+}
+
+static void make_tops(void)
+{
+	CHECK_EQ(sheaf_mkdir(fs, "/m", 0755), 0);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(sheaf_mkdir(fs, in("/m", (const char *[]){ "t0", "t1", "t2", "t3" }[i]),
+				     0755),
+			 0);
+}
+
+static void moving_directories_side_by_side_make_no_circle(void)
+{
+	struct mover m[4];
+
+	make_tops();
+	run_movers(m, 4, 300);
+	CHECK(join_movers(m, 4) > 50);
+	CHECK(count_tree("/m") >= 1);
+	remove_tree("/m");
+}
+
+static void a_kill_in_the_middle_leaves_old_or_new(void)
+{
+	struct mover m[3];
+
+	make_tops();
+	run_movers(m, 3, 150);
+	for (int i = 0; i < 4; i++) {
+		pause_ms(150);
+		server_kill(&c, i);
+		pause_ms(50);
+		CHECK_EQ(server_up(&c, i), 0);
+	}
+	join_movers(m, 3);
+	CHECK(count_tree("/m") >= 1);
+	remove_tree("/m");
+}
+
+static void begin(void)
+{
+	cluster_make(&c, &(struct cluster_opts){ .servers = 4, .timeout = 20 });
+	cluster_up(&c);
+	fs = client(c.conf);
+}
+
+static void end(void)
+{
+	sheaf_disconnect(fs);
+	cluster_down(&c);
+}
+
+SYS_MAIN(NULL, begin, end, TEST(random_changes_agree_with_a_local_file_system),
+	 TEST(moving_directories_side_by_side_make_no_circle),
+	 TEST(a_kill_in_the_middle_leaves_old_or_new))
