@@ -38,7 +38,8 @@ struct sheaf_layout {
 };
 
 /* flags: O_RDONLY, O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_DIRECTORY, O_NOFOLLOW. Symbolic links
- * are followed as open(2) does; O_CREAT through one that points nowhere makes what it points to. */
+ * are followed as open(2) does; O_CREAT through one that points nowhere makes what it points to. With O_APPEND
+ * every write, whatever its offsets, goes behind the end as one piece, also against other clients. */
 SHEAF_API int sheaf_open(struct sheaf *fs, const char *path, int flags, mode_t mode,
 			 const struct sheaf_layout *layout, struct sheaf_file **f);
 /* -EIO: data written since the last fsync were lost */
@@ -81,6 +82,8 @@ SHEAF_API int sheaf_lstat(struct sheaf *fs, const char *path, struct stat *st);
 SHEAF_API int sheaf_unlink(struct sheaf *fs, const char *path);
 SHEAF_API int sheaf_mkdir(struct sheaf *fs, const char *path, mode_t mode);
 SHEAF_API int sheaf_rmdir(struct sheaf *fs, const char *path);
+/* A pipe, a socket, or (for root) a device, which a mount gives a meaning; or an empty file. */
+SHEAF_API int sheaf_mknod(struct sheaf *fs, const char *path, mode_t mode, dev_t dev);
 SHEAF_API int sheaf_rename(struct sheaf *fs, const char *from, const char *to);
 /* Another name for the file `old`; not for directories (-EPERM). A symbolic link is linked, not followed. */
 SHEAF_API int sheaf_link(struct sheaf *fs, const char *old, const char *path);

@@ -44,6 +44,8 @@ SHEAF_API int sheaf_h_open(struct sheaf *fs, const struct sheaf_cred *c, struct 
 SHEAF_API struct sheaf_handle sheaf_file_handle(struct sheaf_file *f);
 SHEAF_API int sheaf_h_mkdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 			    const char *name, mode_t mode, struct sheaf_handle *out);
+SHEAF_API int sheaf_h_mknod(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+			    const char *name, mode_t mode, dev_t dev, struct sheaf_handle *out);
 SHEAF_API int sheaf_h_symlink(struct sheaf *fs, const struct sheaf_cred *c, const char *target,
 			      struct sheaf_handle dir, const char *name, struct sheaf_handle *out);
 SHEAF_API ssize_t sheaf_h_readlink(struct sheaf *fs, const struct sheaf_cred *c,

@@ -3,6 +3,7 @@
  * Threads: any; each call takes the connection's lock through api_begin() (api.c). Buffers: results are copied
  * out before the operation is freed. Errors: -errno. */
 #include <assert.h>
+#include <fcntl.h>
 #include <sys/xattr.h>
 
 #include "client/api_priv.h"
@@ -91,6 +92,39 @@ int sheaf_h_mkdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_han
 		return -ENOMEM;
 	client_mkdir(op, dir, name, mode);
 	return end_made(fs, op, out);
+}
+
+/* A regular file is made as O_CREAT | O_EXCL makes it. */
+static int make_regular(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+			const char *name, mode_t mode, struct sheaf_handle *out)
+{
+	struct sheaf_file *f;
+	int r = sheaf_h_open(fs, c, dir, name, O_CREAT | O_EXCL | O_RDONLY, mode, NULL, &f);
+
+	if (r)
+		return r;
+	if (out)
+		*out = sheaf_file_handle(f);
+	return sheaf_close(f);
+}
+
+int sheaf_h_mknod(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+		  const char *name, mode_t mode, dev_t dev, struct sheaf_handle *out)
+{
+	struct cop *op;
+
+	if (S_ISREG(mode) || !(mode & S_IFMT))
+		return make_regular(fs, c, dir, name, mode, out);
+	op = api_begin(fs, c);
+	if (!op)
+		return -ENOMEM;
+	client_mknod(op, dir, name, mode, dev);
+	return end_made(fs, op, out);
+}
+
+int sheaf_mknod(struct sheaf *fs, const char *path, mode_t mode, dev_t dev)
+{
+	return sheaf_h_mknod(fs, NULL, sheaf_root(fs), path, mode, dev, NULL);
 }
 
 int sheaf_h_symlink(struct sheaf *fs, const struct sheaf_cred *c, const char *target,

@@ -27,7 +27,8 @@ struct cfile {
 	struct client *c;
 	struct wire_handle h;
 	uint64_t id; /* of the open */
-	uint32_t flags; /* OPEN_READ, OPEN_WRITE */
+	uint32_t flags; /* OPEN_READ, OPEN_WRITE, OPEN_APPEND */
+	struct list appends; /* under way */
 	struct layout layout;
 	uint32_t *targets; /* layout.width ids */
 	struct wire_capability cap;
@@ -70,6 +71,7 @@ struct sizing {
 	struct call *calls;
 	struct wire_objstat_args *stat_args;
 	struct wire_object_res *ends;
+	uint64_t recorded; /* size, before the objects were asked */
 	uint32_t n, tries;
 };
 /* Holds op->q until op->attr is filled with size and mtime made right. */
@@ -79,6 +81,29 @@ void sizing_start(struct cop *op, const struct wire_handle *h);
 void cap_ask(struct cop *op, struct cfile *f, struct call *c, struct req *q); /* holds q */
 void cap_take(struct cfile *f, struct call *c); /* when q goes on */
 void lanes_free(struct client *c); /* those kept for reuse */
+
+/* A write to a place that an append was given; -EAGAIN: it may be gone. */
+void write_placed(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
+		  const struct extent *ext);
+
+/* ---- append.c ---- */
+struct append {
+	struct list link; /* in f->appends */
+	uint64_t id, length, offset;
+	bool placed; /* offset was given */
+	uint32_t places; /* that it was given so far */
+	const struct iovec *mem;
+	size_t n_mem;
+	struct extent ext;
+	struct cop *write;
+	struct wire_append_args args;
+	struct wire_append_res res;
+	struct wire_appended_args done_args;
+	int64_t result;
+};
+void append_start(struct cop *op, struct append *a, struct cfile *f, const struct iovec *mem,
+		  size_t n_mem, uint64_t length);
+uint32_t append_claims(const struct cfile *f, struct wire_append_claim *out); /* APPENDS_MAX */
 
 /* ---- names.c ---- */
 struct wire_place name_place(struct sheaf_handle dir, const char *path, bool follow);

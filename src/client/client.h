@@ -56,6 +56,7 @@ struct cop {
 		struct wire_close_args close;
 		struct wire_record_args record;
 		struct wire_mkdir_args mkdir;
+		struct wire_mknod_args mknod;
 		struct wire_unlink_args unlink;
 		struct wire_rename_args rename;
 		struct wire_truncate_args truncate;
@@ -102,6 +103,9 @@ void client_setattr(struct cop *op, struct sheaf_handle h, unsigned which, const
 void client_open(struct cop *op, struct sheaf_handle dir, const char *path, int flags, mode_t mode,
 		 const struct sheaf_layout *layout); /* op->file */
 void client_mkdir(struct cop *op, struct sheaf_handle dir, const char *path, mode_t mode);
+/* A pipe, a socket or a device; regular files are made by client_open(). */
+void client_mknod(struct cop *op, struct sheaf_handle dir, const char *path, mode_t mode,
+		  dev_t dev);
 void client_unlink(struct cop *op, struct sheaf_handle dir, const char *path);
 void client_rmdir(struct cop *op, struct sheaf_handle dir, const char *path);
 void client_rename(struct cop *op, struct sheaf_handle dir, const char *from,

@@ -63,10 +63,11 @@ int file_make(struct cop *op)
 	if (!f)
 		return -ENOMEM;
 	list_init(&f->link);
+	list_init(&f->appends);
 	f->c = op->c;
 	f->h = (struct wire_handle){ r->at.ino, r->at.gen };
 	f->id = op->args.open.id;
-	f->flags = op->args.open.flags & (OPEN_READ | OPEN_WRITE);
+	f->flags = op->args.open.flags & (OPEN_READ | OPEN_WRITE | OPEN_APPEND);
 	f->layout = (struct layout){ r->layout.unit, width, r->layout.start };
 	f->cap = r->cap;
 	f->cred = op->cred;
@@ -102,9 +103,9 @@ static int open_flags(int flags, uint32_t *out)
 
 	if ((flags & O_ACCMODE) == O_ACCMODE)
 		return -EINVAL;
-	if (flags & O_APPEND)
-		return -EOPNOTSUPP;
 	*out = mode[flags & O_ACCMODE];
+	if ((flags & O_APPEND) && (*out & OPEN_WRITE))
+		*out |= OPEN_APPEND;
 	if (flags & O_CREAT)
 		*out |= OPEN_CREATE;
 	if (flags & O_EXCL)
@@ -320,6 +321,7 @@ struct claim {
 	struct req q;
 	struct call call;
 	struct wire_reclaim_args args;
+	struct wire_append_claim appends[APPENDS_MAX];
 	struct wire_void_res res;
 	struct cred_wire cred;
 	uint64_t ino;
@@ -356,7 +358,11 @@ void file_reclaim(struct peer *p, bool session_lost)
 			continue;
 		cl->ino = f->h.ino;
 		cl->cred = f->cred;
-		cl->args = (struct wire_reclaim_args){ f->h, f->id, f->flags };
+		cl->args = (struct wire_reclaim_args){ .h = f->h,
+						       .id = f->id,
+						       .flags = f->flags,
+						       .n_appends = append_claims(f, cl->appends),
+						       .appends = cl->appends };
 		cl->call = (struct call){ .op = OP_RECLAIM,
 					  .put_args = XDR_ANY(xdr_wire_reclaim_args),
 					  .args = &cl->args,

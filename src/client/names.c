@@ -292,6 +292,13 @@ void client_mkdir(struct cop *op, struct sheaf_handle dir, const char *path, mod
 	      &op->args.mkdir.where);
 }
 
+void client_mknod(struct cop *op, struct sheaf_handle dir, const char *path, mode_t mode, dev_t dev)
+{
+	op->args.mknod = (struct wire_mknod_args){ place_of(dir, path), mode, (uint32_t)dev };
+	name_start(op, OP_MKNOD, XDR_ANY(xdr_wire_mknod_args), XDR_ANY(xdr_wire_attr_res),
+		   &op->args.mknod.where, dev > UINT32_MAX ? -EINVAL : 0);
+}
+
 void client_unlink(struct cop *op, struct sheaf_handle dir, const char *path)
 {
 	op->args.unlink.where = place_of(dir, path);

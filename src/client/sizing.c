@@ -1,15 +1,18 @@
 /* The attributes of a file whose writers are about: the metadata server knows a lower bound of the size,
  * the objects know the rest.
  *
- *   ATTR -> OBJECTS -> ENDS (-> ATTR when it was fenced meanwhile) -> END */
+ *   ATTR -> OBJECTS -> ENDS (-> ATTR when it was fenced meanwhile) -> LIMIT -> END
+ *
+ * Where appends are under way the size ends before the first unfinished one; that is asked last, so that none
+ * can have come between. */
 #include <stdlib.h>
 
 #include "client/cli_priv.h"
 
 #define MAX_TRIES 100
 
-enum { ATTR, OBJECTS, ENDS, END };
-static const char *const names[] = { "attr", "objects", "ends", "end" };
+enum { ATTR, OBJECTS, ENDS, LIMIT, END };
+static const char *const names[] = { "attr", "objects", "ends", "limit", "end" };
 
 static struct sizing *sizing_of(struct req *q)
 {
@@ -101,8 +104,20 @@ static bool step(struct req *q)
 			q->error = 0;
 			req_goto(q, ATTR);
 		} else if (!q->error) {
+			z->recorded = z->op->attr.size;
 			add_up(z);
+			if (z->attr_res.appends) {
+				req_goto(q, LIMIT);
+				call_fini(&z->attr_call);
+				ask_attr(z);
+			}
 		}
+		break;
+	case LIMIT:
+		req_goto(q, END);
+		if (!q->error && z->attr_res.appends)
+			z->op->attr.size =
+				MAX(z->recorded, MIN(z->op->attr.size, z->attr_res.limit));
 		break;
 	case END:
 		let_go(z);
@@ -113,7 +128,7 @@ static bool step(struct req *q)
 	return true;
 }
 
-static const struct req_ops sizing_ops = { "size", step, ENDS, 4, names };
+static const struct req_ops sizing_ops = { "size", step, ENDS, 5, names };
 
 void sizing_start(struct cop *op, const struct wire_handle *h)
 {

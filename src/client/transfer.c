@@ -57,6 +57,7 @@ struct lane {
 
 struct transfer {
 	bool write;
+	bool placed; /* an append: when it was fenced its place may be gone */
 	bool sized; /* it reads once more, now that the size is known */
 	uint64_t oldest, newest; /* epochs under which parts were written */
 	uint32_t tries;
@@ -80,7 +81,7 @@ void cap_ask(struct cop *op, struct cfile *f, struct call *c, struct req *q)
 
 	req_hold(q);
 	if (r) {
-		r->args = (struct wire_cap_args){ f->h, f->flags };
+		r->args = (struct wire_cap_args){ f->h, f->flags & (OPEN_READ | OPEN_WRITE) };
 		*c = call_make(op, OP_CAP, XDR_ANY(xdr_wire_cap_args), &r->args,
 			       XDR_ANY(xdr_wire_cap_res), &r->res);
 		peer_call(peer_of(op->c, f->h.ino), c, q);
@@ -290,6 +291,10 @@ static bool lane_step(struct req *q)
 	case REFRESHED:
 		req_goto(q, q->error ? DONE : CALL);
 		cap_take(l->op->file, &l->call);
+		if (!q->error && l->op->transfer->placed) {
+			q->error = -EAGAIN;
+			req_goto(q, DONE);
+		}
 		break;
 	case DONE:
 		r = q->error == -EBADF ? -EIO : q->error;
@@ -428,6 +433,8 @@ static bool step(struct req *q)
 	case END:
 		if (q->error)
 			return cop_end(op, q->error);
+		if (t->placed && t->oldest < t->newest)
+			return cop_end(op, -EAGAIN);
 		if (t->write && t->oldest < t->newest && ++t->tries < MAX_REFRESH) {
 			req_goto(
 				q,
@@ -452,11 +459,13 @@ static bool step(struct req *q)
 
 static const struct req_ops transfer_ops = { "transfer", step, END, 3, names };
 
+enum { READS, WRITES, APPENDS };
+
 static void start(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
-		  const struct extent *ext, size_t n_ext, bool write)
+		  const struct extent *ext, size_t n_ext, int what)
 {
 	struct transfer *t = arena_alloc(&op->arena, sizeof(*t));
-	uint32_t need = write ? OPEN_WRITE : OPEN_READ;
+	uint32_t need = what == READS ? OPEN_READ : OPEN_WRITE;
 	int e = access_init(&op->access, mem, n_mem, ext, n_ext);
 
 	op->file = f;
@@ -468,18 +477,37 @@ static void start(struct cop *op, struct cfile *f, const struct iovec *mem, size
 	else if (!(f->flags & need))
 		e = -EBADF;
 	if (t)
-		t->write = write;
+		t->write = what != READS;
+	if (t)
+		t->placed = what == APPENDS;
 	cop_start(op, &transfer_ops, e);
 }
 
 void client_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
 		 const struct extent *ext, size_t n_ext)
 {
-	start(op, f, mem, n_mem, ext, n_ext, false);
+	start(op, f, mem, n_mem, ext, n_ext, READS);
 }
 
 void client_write(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
 		  const struct extent *ext, size_t n_ext)
 {
-	start(op, f, mem, n_mem, ext, n_ext, true);
+	struct append *a;
+
+	if (!(f->flags & OPEN_APPEND) || access_init(&op->access, mem, n_mem, ext, n_ext) ||
+	    !op->access.total) {
+		start(op, f, mem, n_mem, ext, n_ext, WRITES);
+		return;
+	}
+	a = arena_alloc(&op->arena, sizeof(*a));
+	if (a)
+		append_start(op, a, f, mem, n_mem, op->access.total);
+	else
+		cop_start(op, &transfer_ops, -ENOMEM);
+}
+
+void write_placed(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
+		  const struct extent *ext)
+{
+	start(op, f, mem, n_mem, ext, 1, APPENDS);
 }

@@ -327,6 +327,7 @@ static const struct kind {
 	[REC_SYMLINK] = { apply_symlink, false },
 	[REC_SETXATTR] = { apply_setxattr, false },
 	[REC_REMOVEXATTR] = { apply_removexattr, false },
+	[REC_MKNOD] = { apply_mknod, false },
 	[REC_PREPARE] = { apply_prepare, true },
 	[REC_FINISH] = { apply_finish, true },
 	[REC_DECIDE] = { apply_decide, false },

@@ -252,6 +252,29 @@ int apply_mkdir(struct apply *ap)
 	return rc ? rc : apply_answer(ap, r->new_ino, &n);
 }
 
+/* A device, a pipe or a socket: a name and a number, no more. */
+int apply_mknod(struct apply *ap)
+{
+	const struct wire_record *r = ap->rec;
+	uint32_t type = r->mode & S_IFMT;
+	struct node dir, n;
+	int rc = 0;
+
+	if (type != S_IFCHR && type != S_IFBLK && type != S_IFIFO && type != S_IFSOCK)
+		return EINVAL;
+	if ((type == S_IFCHR || type == S_IFBLK) && ap->cred.uid != 0)
+		return EPERM;
+	rc = get_vacancy(ap, &dir);
+	if (!rc)
+		rc = new_ino_check(ap, r->new_ino);
+	if (rc)
+		return rc;
+	node_new(ap, &dir, type, &n);
+	n.i.rdev = r->which;
+	rc = put_new(ap, &dir, &n);
+	return rc ? rc : apply_answer(ap, r->new_ino, &n);
+}
+
 /* ---- symlink, link ---- */
 
 static int target_check(const struct wire_bytes *t)

@@ -69,7 +69,7 @@ int apply_bytes(struct apply *ap, const void *rec, size_t len, struct arena *ans
  * put); or a negative one: the database failed. */
 typedef int apply_fn(struct apply *ap);
 apply_fn apply_create, apply_mkdir, apply_unlink, apply_rmdir, apply_rename, apply_link,
-	apply_symlink; /* meta_names.c */
+	apply_symlink, apply_mknod; /* meta_names.c */
 apply_fn apply_prepare, apply_finish, apply_decide, apply_told; /* meta_pair.c */
 apply_fn apply_setattr; /* meta_perm.c */
 apply_fn apply_setxattr, apply_removexattr; /* meta_xattr.c */

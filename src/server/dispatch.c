@@ -62,7 +62,8 @@ void sreq_abandon(struct sreq *s)
 	list_del(&s->q.all);
 	list_del(&s->q.link);
 	s->q.loop->n_reqs--;
-	if (s->row->ops == &truncate_ops) /* answers that it has not looked at yet */
+	if (s->row->ops == &truncate_ops ||
+	    s->row->ops == &append_ops) /* answers that it has not looked at yet */
 		fan_fini(&((struct trunc *)s->op)->fan);
 	else if (s->row->ops == &open_ops)
 		fan_fini(&((struct open_state *)s->op)->t.fan);

@@ -32,6 +32,7 @@ struct inode *inode_get(struct server *srv, const struct wire_handle *h)
 	i->h = *h;
 	i->refs = 1;
 	list_init(&i->waiters);
+	list_init(&i->appends);
 	return i;
 }
 
@@ -144,10 +145,11 @@ int open_add(struct session *s, struct inode *i, uint64_t id, uint32_t flags)
 	o->inode = i;
 	o->id = id;
 	o->flags = flags;
+	list_init(&o->appends);
 	i->refs++;
 	i->opens++;
-	if (flags & OPEN_WRITE)
-		i->writers++;
+	i->writers += !!(flags & OPEN_WRITE);
+	i->appenders += !!(flags & OPEN_APPEND);
 	list_push(&s->opens, &o->in_session);
 	return 0;
 }
@@ -160,8 +162,11 @@ void open_drop(struct open_file *o)
 	list_del(&o->in_session);
 	htab_remove(&srv->opens, &o->node);
 	i->opens--;
-	if (o->flags & OPEN_WRITE)
-		i->writers--;
+	i->writers -= !!(o->flags & OPEN_WRITE);
+	i->appenders -= !!(o->flags & OPEN_APPEND);
+	if ((o->flags & (OPEN_WRITE | OPEN_APPEND)) == OPEN_WRITE) /* it may have gone anywhere */
+		i->append_known = false;
+	appends_drop(o);
 	free(o);
 	if (i->removed && !i->opens)
 		task_start(srv, TASK_REMOVE, &i->h, 0, 0);
@@ -183,6 +188,7 @@ static void free_open(struct hnode *n, void *arg)
 	struct htab *t = arg;
 
 	htab_remove(t, n);
+	appends_drop(container_of(n, struct open_file, node));
 	free(container_of(n, struct open_file, node));
 }
 

@@ -38,6 +38,7 @@ int do_getattr(struct sreq *s)
 {
 	struct wire_getattr_args *a = s->args;
 	struct wire_getattr_res *r = s->res;
+	const struct inode *i;
 	struct meta_node n;
 	int e = meta_get(s->srv->meta, &a->h, &n, &s->arena);
 
@@ -48,6 +49,9 @@ int do_getattr(struct sreq *s)
 	if (a->with_layout && n.layout.n_targets) {
 		r->layout = n.layout;
 		cap_make(s->srv, &r->cap, &n, 0, s->head.session);
+		i = inode_find(s->srv, a->h.ino);
+		r->appends = i && i->appenders;
+		r->limit = r->appends ? append_limit(i) : UINT64_MAX;
 	}
 	return 0;
 }
@@ -146,6 +150,17 @@ int prepare_mkdir(struct sreq *s)
 	return 0;
 }
 
+int prepare_mknod(struct sreq *s)
+{
+	struct wire_mknod_args *a = s->args;
+	int e = prepare_at(s, REC_MKNOD, &a->where);
+
+	s->change.rec.mode = a->mode;
+	s->change.rec.which = a->rdev;
+	s->change.rec.new_ino = meta_new_ino(s->srv->meta);
+	return e;
+}
+
 int prepare_symlink(struct sreq *s)
 {
 	struct wire_symlink_args *a = s->args;
@@ -211,6 +226,8 @@ int prepare_rename(struct sreq *s)
 		return to;
 	if (to && to != -EREMOTE)
 		return to;
+	if (r->name2.len > NAME_MAX_LEN)
+		return -ENAMETOOLONG;
 	r->flags = a->flags == RENAME_NOREPLACE ? REC_NOREPLACE :
 		   a->flags == RENAME_EXCHANGE	? REC_EXCHANGE :
 						  0;

@@ -12,6 +12,12 @@ enum { WALK, MADE, LOCKED, UNSETTLED, FENCE, FENCED, GRANT, REPLY };
 static const char *const names[] = { "walk",  "create", "lock",	 "unsettle",
 				     "begin", "fence",	"grant", "reply" };
 
+/* What an open file keeps of its flags. */
+static uint32_t open_kind(uint32_t flags)
+{
+	return flags & (OPEN_READ | OPEN_WRITE | (flags & OPEN_WRITE ? OPEN_APPEND : 0));
+}
+
 static int lock_inode(struct sreq *s, const struct wire_handle *h)
 {
 	struct open_state *st = s->op;
@@ -102,6 +108,8 @@ static int existing(struct sreq *s)
 		return -EISDIR;
 	if (type != S_IFDIR && (a->flags & OPEN_DIRECTORY))
 		return -ENOTDIR;
+	if (type != S_IFDIR && type != S_IFREG) /* only a mount knows what to do with it */
+		return -ENXIO;
 	e = st->replayed ? 0 : may(s, &n->attr, what);
 	if (e)
 		return e;
@@ -239,7 +247,7 @@ static int grant(struct sreq *s)
 	if (n->attr.nlink == 0 && !i->opens)
 		e = -ENOENT;
 	if (!e)
-		e = open_add(s->session, i, a->id, a->flags & (OPEN_READ | OPEN_WRITE));
+		e = open_add(s->session, i, a->id, open_kind(a->flags));
 	inode_put(i);
 	if (e)
 		return e;
@@ -457,7 +465,9 @@ static int claimed(struct sreq *s)
 	if (n.attr.nlink == 0 && !i->opens && !s->srv->in_grace)
 		e = -ESTALE; /* its objects are going */
 	if (!e)
-		e = open_add(s->session, i, a->id, a->flags & (OPEN_READ | OPEN_WRITE));
+		e = open_add(s->session, i, a->id, open_kind(a->flags));
+	for (uint32_t k = 0; !e && k < a->n_appends; k++)
+		e = append_claim(open_find(s->session, a->id), &a->appends[k]);
 	if (!e && n.attr.nlink == 0)
 		i->removed = true;
 	inode_put(i);

@@ -40,6 +40,8 @@ void trunc_end(struct sreq *s, struct trunc *t)
 	s->change.rec.size = t->size;
 	s->change.rec.epoch = t->epoch;
 	t->ended = true;
+	if (t->lock.inode)
+		appends_forget(t->lock.inode);
 	meta_submit(s->srv->meta, &s->change, &s->q);
 }
 

@@ -157,6 +157,10 @@ struct inode {
 	struct server *srv;
 	struct wire_handle h;
 	uint32_t refs, opens, writers;
+	uint32_t appenders; /* of the writers */
+	bool append_known; /* append_end is where the file ends, but for what other writers add */
+	uint64_t append_end;
+	struct list appends; /* places given and not reported */
 	bool row_durable; /* its unsettled row is on disk, and nothing queued removes it */
 	bool orphaned; /* a writer died: settling needs a fence */
 	bool removed; /* no names: objects go with the last open */
@@ -177,6 +181,7 @@ struct open_file {
 	struct inode *inode;
 	uint64_t id;
 	uint32_t flags;
+	struct list appends;
 };
 struct inode *inode_get(struct server *srv, const struct wire_handle *h); /* NULL: out of memory */
 struct inode *inode_find(struct server *srv, uint64_t ino); /* no reference taken */
@@ -192,6 +197,14 @@ bool session_writes(const struct session *s, uint64_t ino);
 int open_add(struct session *s, struct inode *i, uint64_t id, uint32_t flags); /* idempotent */
 void open_drop(struct open_file *o); /* starts what the last close starts */
 void opens_abandon(struct server *srv);
+
+/* ---- op_append.c ---- */
+void appends_drop(struct open_file *o); /* with its open */
+void appends_forget(struct inode *i); /* the file was cut */
+uint64_t
+append_limit(const struct inode *i); /* the first place that is not reported; or UINT64_MAX */
+int append_claim(struct open_file *o, const struct wire_append_claim *c);
+int do_appended(struct sreq *s);
 
 /* ---- op_pair.c: changes that may take several servers ---- */
 struct pair_state {
@@ -284,11 +297,11 @@ int prepare_setattr(struct sreq *s), prepare_mkdir(struct sreq *s), prepare_unli
 	prepare_rmdir(struct sreq *s), prepare_rename(struct sreq *s),
 	prepare_record(struct sreq *s), prepare_link(struct sreq *s),
 	prepare_symlink(struct sreq *s), prepare_setxattr(struct sreq *s),
-	prepare_removexattr(struct sreq *s);
+	prepare_removexattr(struct sreq *s), prepare_mknod(struct sreq *s);
 int finish_attr(struct sreq *s), finish_removed(struct sreq *s), finish_void(struct sreq *s);
 int do_bye(struct sreq *s);
 extern const struct req_ops reclaim_ops, session_open_ops, open_ops, cap_ops, close_ops,
-	truncate_ops, read_ops, write_ops, sync_ops, objstat_ops, fence_ops, remove_ops;
+	truncate_ops, append_ops, read_ops, write_ops, sync_ops, objstat_ops, fence_ops, remove_ops;
 
 /* What operations with steps of their own keep between steps. */
 struct session_state {

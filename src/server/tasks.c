@@ -109,6 +109,8 @@ static void commit(struct task *t)
 	r->epoch = t->epoch;
 	r->size = t->size;
 	r->obj_gen = t->node.layout.obj_gen;
+	if (t->kind == TASK_TRUNCATE)
+		appends_forget(t->inode);
 	if (t->kind == TASK_SETTLE) {
 		r->size = fan_end(&t->fan, &t->node.layout, &r->mtime);
 		t->inode->row_durable = false;

@@ -397,7 +397,15 @@ static void write_corpus(void)
 	struct wire_listxattr_args listxattr_ = { files[1], 100 };
 	struct wire_setxattr_args setxattr_ = { files[1], wire_text("user.b"), wire_text("b"), 0 };
 	struct wire_removexattr_args removexattr_ = { files[1], wire_text("user.a") };
-	struct wire_reclaim_args reclaim = { files[1], 12, 3 };
+	struct wire_append_claim claim = { 5, 100, 10 };
+	struct wire_reclaim_args reclaim = { files[1], 12, OPEN_WRITE | OPEN_APPEND, 1, &claim };
+	struct wire_append_args append = { files[1], 12, 6, 1000 };
+	struct wire_appended_args appended = { files[1], 12, 5 };
+	struct wire_mknod_args mknod_ = { fresh, S_IFIFO, 0 };
+	struct wire_prepare_args prepare = { 77, 0, 0, { 0, NULL } };
+	struct wire_finish_args finish = { 77, true };
+	struct wire_outcome_args outcome = { 77 };
+	struct wire_climb_args climb = { files[0], 5 };
 	struct wire_read_args read_ = { cap, 3, list, mem };
 	struct wire_write_args write_ = { cap, 3, list, mem, { 0, NULL } };
 	struct wire_read_args read_small = { cap, 2, little, { 0 } };
@@ -442,6 +450,13 @@ static void write_corpus(void)
 		{ "removexattr", OP_REMOVEXATTR, XDR_ANY(xdr_wire_removexattr_args), &removexattr_,
 		  0 },
 		{ "reclaim", OP_RECLAIM, XDR_ANY(xdr_wire_reclaim_args), &reclaim, 0 },
+		{ "append", OP_APPEND, XDR_ANY(xdr_wire_append_args), &append, 0 },
+		{ "appended", OP_APPENDED, XDR_ANY(xdr_wire_appended_args), &appended, 0 },
+		{ "mknod", OP_MKNOD, XDR_ANY(xdr_wire_mknod_args), &mknod_, 0 },
+		{ "prepare", OP_PREPARE, XDR_ANY(xdr_wire_prepare_args), &prepare, G_SERVER },
+		{ "finish", OP_FINISH, XDR_ANY(xdr_wire_finish_args), &finish, G_SERVER },
+		{ "outcome", OP_OUTCOME, XDR_ANY(xdr_wire_outcome_args), &outcome, G_SERVER },
+		{ "climb", OP_CLIMB, XDR_ANY(xdr_wire_climb_args), &climb, G_SERVER },
 		{ "read", OP_READ, XDR_ANY(xdr_wire_read_args), &read_, 0 },
 		{ "write", OP_WRITE, XDR_ANY(xdr_wire_write_args), &write_, 0 },
 		{ "read_small", OP_READ, XDR_ANY(xdr_wire_read_args), &read_small, G_INLINE },

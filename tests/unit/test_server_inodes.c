@@ -159,7 +159,9 @@ static void a_double_close_is_harmless(void)
 
 static void only_files_are_claimed_again(void)
 {
-	struct wire_reclaim_args a = { { META_ROOT_INO, META_ROOT_GEN }, 5, OPEN_READ };
+	struct wire_reclaim_args a = { .h = { META_ROOT_INO, META_ROOT_GEN },
+				       .id = 5,
+				       .flags = OPEN_READ };
 	struct wire_void_res r;
 
 	begin();

@@ -1,0 +1,113 @@
+/* Appends: the metadata server gives them their place, then they are writes like others, then they report.
+ *
+ *   ASK -> WRITE -> REPORT (-> ASK) -> END
+ *
+ * While one is under way it is in f->appends, so that it can be claimed again after a restart of the metadata
+ * server. When the file was fenced in between, the place may be gone: it asks for it once more, and gets the
+ * same one unless the file was cut. Buffers: the write is an operation of its own that borrows the caller's
+ * memory. Errors: of the write; a report that does not arrive costs nothing but the sight of others (the size
+ * they see ends before this append until the file is closed). */
+#include "client/cli_priv.h"
+
+#define MAX_PLACES 100
+
+enum { ASK, WRITE, REPORT, JUDGE };
+static const char *const names[] = { "place", "write", "report", "end" };
+
+static void written(struct cop *write)
+{
+	req_done(write->user, 0, 0);
+}
+
+static void write_there(struct cop *op, struct append *a)
+{
+	struct sheaf_cred cred = { .uid = op->cred.uid, .gid = op->cred.gid };
+
+	a->offset = a->res.offset;
+	a->placed = true;
+	a->write = cop_new(op->c, &cred);
+	if (!a->write) {
+		op->q.error = -ENOMEM;
+		return;
+	}
+	a->ext = (struct extent){ a->offset, a->length };
+	a->write->user = &op->q;
+	a->write->done = written;
+	req_hold(&op->q);
+	write_placed(a->write, op->file, a->mem, a->n_mem, &a->ext);
+}
+
+static void tell(struct cop *op, struct append *a)
+{
+	a->done_args = (struct wire_appended_args){ op->file->h, op->file->id, a->id };
+	op->call = call_make(op, OP_APPENDED, XDR_ANY(xdr_wire_appended_args), &a->done_args,
+			     XDR_ANY(xdr_wire_void_res), &op->res);
+	peer_call(peer_of(op->c, op->file->h.ino), &op->call, &op->q);
+}
+
+static bool step(struct req *q)
+{
+	struct cop *op = cop_of(q);
+	struct append *a = op->state;
+
+	switch (q->state) {
+	case ASK:
+		req_goto(q, WRITE);
+		a->args = (struct wire_append_args){ op->file->h, op->file->id, a->id, a->length };
+		op->call = call_make(op, OP_APPEND, XDR_ANY(xdr_wire_append_args), &a->args,
+				     XDR_ANY(xdr_wire_append_res), &a->res);
+		peer_call(peer_of(op->c, op->file->h.ino), &op->call, q);
+		break;
+	case WRITE:
+		req_goto(q, REPORT);
+		call_fini(&op->call);
+		write_there(op, a);
+		break;
+	case REPORT: /* also after an error of what came before */
+		req_goto(q, JUDGE);
+		call_fini(&op->call);
+		a->result = a->write ? a->write->result : q->error;
+		q->error = 0;
+		if (a->write)
+			cop_free(a->write);
+		a->write = NULL;
+		if (a->result == -EAGAIN && ++a->places < MAX_PLACES)
+			req_goto(q, ASK);
+		else if (a->placed)
+			tell(op, a);
+		break;
+	case JUDGE:
+		call_fini(&op->call);
+		list_del(&a->link);
+		if (a->result == -EBADF) /* the session was lost, and the file with it */
+			a->result = -EIO;
+		return cop_end(op, a->result);
+	}
+	return true;
+}
+
+static const struct req_ops append_ops = { "append", step, REPORT, 4, names };
+
+void append_start(struct cop *op, struct append *a, struct cfile *f, const struct iovec *mem,
+		  size_t n_mem, uint64_t length)
+{
+	op->file = f;
+	op->state = a;
+	a->id = ++op->c->next_open; /* unique in all our sessions */
+	a->mem = mem;
+	a->n_mem = n_mem;
+	a->length = length;
+	list_push(&f->appends, &a->link);
+	cop_start(op, &append_ops, 0);
+}
+
+uint32_t append_claims(const struct cfile *f, struct wire_append_claim *out)
+{
+	const struct append *a;
+	uint32_t n = 0;
+
+	list_for_each(a, &f->appends, link)
+		if (a->placed && n < APPENDS_MAX)
+			out[n++] = (struct wire_append_claim){ a->id, a->offset, a->length };
+	return n;
+}
