@@ -112,11 +112,14 @@ struct sheaf_dirent {
 	uint64_t ino;
 	uint64_t cookie; /* continue behind this entry */
 	uint32_t type; /* S_IFDIR, S_IFREG, ... */
+	uint32_t gen; /* with ino: its handle (sheaf_handle.h) */
 	char name[256];
 };
 SHEAF_API int sheaf_opendir(struct sheaf *fs, const char *path, struct sheaf_dir **d);
 /* 1, 0 at the end, -errno */
 SHEAF_API int sheaf_readdir(struct sheaf_dir *d, struct sheaf_dirent *e);
+/* The same with its attributes; st_nlink is 0 for one that went away meanwhile. */
+SHEAF_API int sheaf_readdir_stat(struct sheaf_dir *d, struct sheaf_dirent *e, struct stat *st);
 SHEAF_API void sheaf_seekdir(struct sheaf_dir *d, uint64_t cookie); /* 0: the beginning */
 SHEAF_API void sheaf_closedir(struct sheaf_dir *d);
 

@@ -251,7 +251,7 @@ static void remove_inside(struct bench *b, const char *dir)
 	struct cli_names names = { 0 };
 	char path[CLI_PATH_MAX];
 
-	if (cli_names_inside(b->c, dir, &names) == 0) {
+	if (cli_names_inside(b->c, dir, false, &names) == 0) {
 		for (size_t i = 0; i < names.n; i++) {
 			if (cli_join(path, dir, names.v[i].name))
 				continue;

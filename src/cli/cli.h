@@ -144,13 +144,14 @@ void cli_servers_ask(struct sheaf *fs, struct sheaf_server *s, int n);
 struct cli_name {
 	char *name;
 	uint32_t type; /* S_IF... */
+	struct stat *st; /* or NULL: not asked for */
 };
 struct cli_names {
 	struct cli_name *v;
 	size_t n, cap;
 };
 /* The names in a directory, sorted. 0 or -errno; free them in either case. */
-int cli_names_inside(struct cli *c, const char *path, struct cli_names *out);
+int cli_names_inside(struct cli *c, const char *path, bool with_stat, struct cli_names *out);
 int cli_names_host(const char *path, struct cli_names *out);
 void cli_names_free(struct cli_names *n);
 /* 1 a directory, 0 not or not there, -errno */

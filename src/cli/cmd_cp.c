@@ -478,7 +478,7 @@ static int copy_dir(struct task *t)
 	}
 	d->src = t->src;
 	d->dst = t->dst;
-	r = t->src.inside ? cli_names_inside(j->crew.c, t->src.path, &d->dir.names) :
+	r = t->src.inside ? cli_names_inside(j->crew.c, t->src.path, false, &d->dir.names) :
 			    cli_names_host(t->src.path, &d->dir.names);
 	d->dir.skip = r != 0;
 	crew_enter(&j->crew, &t->in->dir, &d->dir);

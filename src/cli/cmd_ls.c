@@ -68,43 +68,17 @@ static void put_long(struct cli *c, const struct widths *w, const struct stat *s
 	putchar('\n');
 }
 
-/* Attributes of every name; one that vanished meanwhile gets mode 0 and is left out. */
-static int stat_all(struct cli *c, const char *dir, const struct cli_names *names, struct stat *st)
-{
-	char path[CLI_PATH_MAX];
-	int status = CLI_OK;
-
-	for (size_t i = 0; i < names->n && !c->lost; i++) {
-		int r = cli_join(path, dir, names->v[i].name);
-
-		if (!r)
-			r = sheaf_lstat(c->fs, path, &st[i]);
-		if (r)
-			st[i].st_mode = 0;
-		if (r && r != -ENOENT)
-			status = cli_fail(c, path, r);
-	}
-	return status;
-}
-
 static int list_long(struct cli *c, const char *dir, const struct cli_names *names)
 {
-	struct stat *st = calloc(names->n + 1, sizeof(*st));
 	char path[CLI_PATH_MAX];
 	struct widths w = { 0 };
-	int status;
 
-	if (!st)
-		return cli_error(c, "out of memory");
-	status = stat_all(c, dir, names, st);
 	for (size_t i = 0; i < names->n; i++)
-		if (st[i].st_mode)
-			measure(&w, &st[i]);
+		measure(&w, names->v[i].st);
 	for (size_t i = 0; i < names->n; i++)
-		if (st[i].st_mode && cli_join(path, dir, names->v[i].name) == 0)
-			put_long(c, &w, &st[i], path, names->v[i].name);
-	free(st);
-	return status;
+		if (cli_join(path, dir, names->v[i].name) == 0)
+			put_long(c, &w, names->v[i].st, path, names->v[i].name);
+	return CLI_OK;
 }
 
 static void put_heading(const char *path, bool *first)
@@ -121,7 +95,7 @@ static int list_dir(struct cli *c, const char *path, bool heading, bool *first)
 {
 	char child[CLI_PATH_MAX];
 	struct cli_names names;
-	int status = CLI_OK, r = cli_names_inside(c, path, &names);
+	int status = CLI_OK, r = cli_names_inside(c, path, c->opt[OPT_LONG] != NULL, &names);
 
 	if (r) {
 		cli_names_free(&names);

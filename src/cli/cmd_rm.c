@@ -28,7 +28,7 @@ static int enter(struct crew *w, struct emptying *in, const char *path)
 	if (!d)
 		return crew_error(w, "out of memory");
 	snprintf(d->path, sizeof(d->path), "%s", path);
-	r = cli_names_inside(w->c, path, &d->dir.names);
+	r = cli_names_inside(w->c, path, false, &d->dir.names);
 	if (r) {
 		cli_names_free(&d->dir.names);
 		free(d);

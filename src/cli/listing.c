@@ -16,6 +16,7 @@ static int names_add(struct cli_names *l, const char *name, uint32_t type)
 		l->cap = cap;
 	}
 	l->v[l->n].type = type;
+	l->v[l->n].st = NULL;
 	l->v[l->n].name = strdup(name);
 	if (!l->v[l->n].name)
 		return -ENOMEM;
@@ -39,19 +40,33 @@ static bool is_dots(const char *name)
 	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-int cli_names_inside(struct cli *c, const char *path, struct cli_names *out)
+static int names_stat(struct cli_names *l, const struct stat *st)
+{
+	struct cli_name *last = &l->v[l->n - 1];
+
+	last->st = malloc(sizeof(*st));
+	if (!last->st)
+		return -ENOMEM;
+	*last->st = *st;
+	return 0;
+}
+
+int cli_names_inside(struct cli *c, const char *path, bool with_stat, struct cli_names *out)
 {
 	struct sheaf_dirent e;
 	struct sheaf_dir *d;
+	struct stat st;
 	int r = sheaf_opendir(c->fs, path, &d);
 
 	*out = (struct cli_names){ 0 };
 	if (r)
 		return r;
-	while ((r = sheaf_readdir(d, &e)) > 0) {
-		if (is_dots(e.name))
+	while ((r = with_stat ? sheaf_readdir_stat(d, &e, &st) : sheaf_readdir(d, &e)) > 0) {
+		if (is_dots(e.name) || (with_stat && !st.st_nlink))
 			continue;
 		r = names_add(out, e.name, e.type);
+		if (!r && with_stat)
+			r = names_stat(out, &st);
 		if (r)
 			break;
 	}
@@ -81,8 +96,10 @@ int cli_names_host(const char *path, struct cli_names *out)
 
 void cli_names_free(struct cli_names *l)
 {
-	for (size_t i = 0; i < l->n; i++)
+	for (size_t i = 0; i < l->n; i++) {
 		free(l->v[i].name);
+		free(l->v[i].st);
+	}
 	free(l->v);
 	*l = (struct cli_names){ 0 };
 }
@@ -116,7 +133,7 @@ static int each_below(struct cli *c, const char *path, each_fn *fn, void *arg)
 	char child[CLI_PATH_MAX];
 	struct cli_names names;
 	struct stat st;
-	int status = CLI_OK, r = cli_names_inside(c, path, &names);
+	int status = CLI_OK, r = cli_names_inside(c, path, false, &names);
 
 	if (r)
 		status = cli_fail(c, path, r);

@@ -22,7 +22,7 @@ struct waiter {
 	pthread_cond_t cond;
 };
 
-#define DIR_PAGE 128
+#define DIR_PAGE 512
 
 struct sheaf_dir {
 	struct sheaf *fs;
@@ -31,6 +31,7 @@ struct sheaf_dir {
 	int n, at;
 	bool end;
 	struct sheaf_dirent page[DIR_PAGE];
+	struct stat *st; /* of the page, or NULL */
 };
 
 struct sheaf_op { /* in the arena of its cop */
@@ -549,22 +550,46 @@ int sheaf_opendir(struct sheaf *fs, const char *path, struct sheaf_dir **out)
 	return 0;
 }
 
+/* The next page; 0 at the end. */
+static int turn_page(struct sheaf_dir *d)
+{
+	int n = 0;
+
+	if (!d->end && d->st)
+		n = sheaf_h_readdir_stat(d->fs, NULL, d->h, d->cookie, d->page, d->st, DIR_PAGE);
+	else if (!d->end)
+		n = sheaf_h_readdir(d->fs, NULL, d->h, d->cookie, d->page, DIR_PAGE);
+	d->end |= n == 0;
+	d->n = MAX(n, 0);
+	d->at = 0;
+	return n;
+}
+
 int sheaf_readdir(struct sheaf_dir *d, struct sheaf_dirent *e)
 {
-	if (d->at == d->n) {
-		int n = d->end ? 0 :
-				 sheaf_h_readdir(d->fs, NULL, d->h, d->cookie, d->page, DIR_PAGE);
+	int n = d->at == d->n ? turn_page(d) : 1;
 
-		if (n <= 0) {
-			d->end = n == 0;
-			return n;
-		}
-		d->n = n;
-		d->at = 0;
-	}
+	if (n <= 0)
+		return n;
 	*e = d->page[d->at++];
 	d->cookie = e->cookie;
 	return 1;
+}
+
+int sheaf_readdir_stat(struct sheaf_dir *d, struct sheaf_dirent *e, struct stat *st)
+{
+	int r;
+
+	if (!d->st) { /* what is left of a page has none */
+		d->st = calloc(DIR_PAGE, sizeof(*d->st));
+		if (!d->st)
+			return -ENOMEM;
+		d->at = d->n = 0;
+	}
+	r = sheaf_readdir(d, e);
+	if (r > 0)
+		*st = d->st[d->at - 1];
+	return r;
 }
 
 void sheaf_seekdir(struct sheaf_dir *d, uint64_t cookie)
@@ -576,6 +601,7 @@ void sheaf_seekdir(struct sheaf_dir *d, uint64_t cookie)
 
 void sheaf_closedir(struct sheaf_dir *d)
 {
+	free(d->st);
 	free(d);
 }
 

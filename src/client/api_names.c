@@ -218,29 +218,61 @@ int sheaf_h_truncate(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_
 	return (int)api_end(fs, op);
 }
 
-int sheaf_h_readdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
-		    uint64_t cookie, struct sheaf_dirent *out, int max)
+/* One page; st NULL: names only. What another server has, or is being written, is marked with st_nlink 0. */
+static int read_page(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+		     uint64_t cookie, struct sheaf_dirent *out, struct stat *st, int max)
 {
 	struct cop *op = max < 1 ? NULL : api_begin(fs, c);
+	const struct wire_readdir_res *res;
 	int r;
 
 	if (!op)
 		return max < 1 ? -EINVAL : -ENOMEM;
-	client_readdir(op, dir, cookie, (uint32_t)max);
+	client_readdir(op, dir, cookie, (uint32_t)max, st != NULL);
 	api_started(fs);
 	r = (int)api_finish(fs, op);
-	for (uint32_t i = 0; !r && i < op->res.readdir.n_entries && i < (uint32_t)max; i++) {
-		const struct wire_dir_entry *e = &op->res.readdir.entries[i];
+	res = &op->res.readdir;
+	if (!r && st && res->n_attrs != res->n_entries)
+		r = -EBADMSG;
+	for (uint32_t i = 0; !r && i < res->n_entries && i < (uint32_t)max; i++) {
+		const struct wire_dir_entry *e = &res->entries[i];
 
-		out[i] = (struct sheaf_dirent){ .ino = e->h.ino,
-						.cookie = e->cookie,
-						.type = e->type };
+		out[i] = (struct sheaf_dirent){
+			.ino = e->h.ino, .gen = e->h.gen, .cookie = e->cookie, .type = e->type
+		};
 		memcpy(out[i].name, e->name.p, e->name.len);
+		if (st)
+			attr_to_stat(&res->attrs[i], &st[i]);
+		if (st && (!res->attrs[i].ino || res->attrs[i].unsettled))
+			st[i].st_nlink = 0;
 	}
 	if (!r)
-		r = (int)MIN(op->res.readdir.n_entries, (uint32_t)max);
+		r = (int)MIN(res->n_entries, (uint32_t)max);
 	api_leave(fs, op);
 	return r;
+}
+
+int sheaf_h_readdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+		    uint64_t cookie, struct sheaf_dirent *out, int max)
+{
+	return read_page(fs, c, dir, cookie, out, NULL, max);
+}
+
+int sheaf_h_readdir_stat(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+			 uint64_t cookie, struct sheaf_dirent *out, struct stat *st, int max)
+{
+	int n = read_page(fs, c, dir, cookie, out, st, max);
+
+	for (int i = 0; i < n; i++) {
+		struct sheaf_handle h = { out[i].ino, out[i].gen };
+		int r = st[i].st_nlink ? 0 : sheaf_h_getattr(fs, c, h, &st[i]);
+
+		if (r == -ESTALE || r == -ENOENT) /* gone meanwhile */
+			st[i] = (struct stat){ .st_ino = out[i].ino, .st_mode = out[i].type };
+		else if (r)
+			return r;
+	}
+	return n;
 }
 
 /* ---- paths ---- */

@@ -121,7 +121,9 @@ void client_listxattr(struct cop *op, struct sheaf_handle h, size_t max);
 void client_setxattr(struct cop *op, struct sheaf_handle h, const char *name, const void *value,
 		     size_t size, int flags);
 void client_removexattr(struct cop *op, struct sheaf_handle h, const char *name);
-void client_readdir(struct cop *op, struct sheaf_handle dir, uint64_t cookie, uint32_t max);
+/* attrs: also those that this server has; a size that is unsettled is not made right. */
+void client_readdir(struct cop *op, struct sheaf_handle dir, uint64_t cookie, uint32_t max,
+		    bool attrs);
 
 /* Files. A cfile is freed by client_close(), whatever its result. */
 void client_close(struct cop *op, struct cfile *f);

@@ -351,9 +351,10 @@ void client_truncate(struct cop *op, struct sheaf_handle h, uint64_t size)
 	start(op, OP_TRUNCATE, XDR_ANY(xdr_wire_truncate_args), XDR_ANY(xdr_wire_attr_res), NULL);
 }
 
-void client_readdir(struct cop *op, struct sheaf_handle dir, uint64_t cookie, uint32_t max)
+void client_readdir(struct cop *op, struct sheaf_handle dir, uint64_t cookie, uint32_t max,
+		    bool attrs)
 {
-	op->args.readdir = (struct wire_readdir_args){ { dir.ino, dir.gen }, cookie, max };
+	op->args.readdir = (struct wire_readdir_args){ { dir.ino, dir.gen }, cookie, max, attrs };
 	start(op, OP_READDIR, XDR_ANY(xdr_wire_readdir_args), XDR_ANY(xdr_wire_readdir_res), NULL);
 }
 

@@ -146,7 +146,8 @@ int meta_lookup(struct meta *m, const struct wire_handle *dir, const struct wire
 /* ---- readdir ---- */
 
 #define ENTRY_WIRE 28 /* of a dir_entry without its name */
-#define READDIR_WIRE 8 /* count and end */
+#define ATTR_WIRE 84
+#define READDIR_WIRE 12 /* counts and end */
 
 /* Takes the entry of one index row; 0, -ENOMEM or -EIO. */
 static int take_entry(const MDB_val *k, const MDB_val *v, struct wire_dir_entry *e, struct arena *a)
@@ -169,10 +170,26 @@ static int take_entry(const MDB_val *k, const MDB_val *v, struct wire_dir_entry 
 	return 0;
 }
 
-static int collect(MDB_cursor *cur, uint64_t dir, uint64_t cookie, uint32_t max, size_t max_bytes,
-		   struct wire_readdir_res *res, struct arena *a)
+/* The attributes of an entry's inode, when they are here. One that went away meanwhile has none. */
+static int take_attr(struct meta *m, const struct wire_handle *h, struct wire_attr *out)
 {
-	struct key from = key_pair(dir, cookie + 1);
+	struct node n;
+	int rc = read_handle(m, h, &n), seen;
+
+	if (rc)
+		return rc == -EREMOTE || rc == -ESTALE || rc == -EINPROGRESS ? 0 : rc;
+	seen = row_seen(m, T_UNSETTLED, h->ino);
+	if (seen && seen != -ENOENT)
+		return seen;
+	node_attr(&n, h->ino, seen == 0, out);
+	return 0;
+}
+
+static int collect(struct meta *m, MDB_cursor *cur, const struct wire_readdir_args *ask,
+		   size_t max_bytes, struct wire_readdir_res *res, struct arena *a)
+{
+	uint64_t dir = ask->dir.ino;
+	struct key from = key_pair(dir, ask->cookie + 1);
 	MDB_val k = { from.n, from.b }, v;
 	size_t used = READDIR_WIRE;
 	int rc = mdb_cursor_get(cur, &k, &v, MDB_SET_RANGE);
@@ -180,10 +197,13 @@ static int collect(MDB_cursor *cur, uint64_t dir, uint64_t cookie, uint32_t max,
 	for (; !rc && be64_load(k.mv_data) == dir; rc = mdb_cursor_get(cur, &k, &v, MDB_NEXT)) {
 		size_t name_len = v.mv_size - MIN(v.mv_size, sizeof(struct disk_index));
 
-		used += ENTRY_WIRE + (name_len + 3) / 4 * 4;
-		if (res->n_entries == max || used > max_bytes)
+		used += ENTRY_WIRE + (name_len + 3) / 4 * 4 + (ask->attrs ? ATTR_WIRE : 0);
+		if (res->n_entries == ask->max || used > max_bytes)
 			return res->n_entries ? 0 : -EINVAL;
 		rc = take_entry(&k, &v, &res->entries[res->n_entries], a);
+		if (!rc && ask->attrs)
+			rc = take_attr(m, &res->entries[res->n_entries].h,
+				       &res->attrs[res->n_attrs++]);
 		if (rc)
 			return rc;
 		res->n_entries++;
@@ -194,42 +214,45 @@ static int collect(MDB_cursor *cur, uint64_t dir, uint64_t cookie, uint32_t max,
 	return 0;
 }
 
-static int read_entries(struct meta *m, const struct wire_handle *dir, uint64_t cookie,
-			uint32_t max, size_t max_bytes, struct wire_readdir_res *res,
-			struct arena *a)
+static int read_entries(struct meta *m, const struct wire_readdir_args *ask, size_t max_bytes,
+			struct wire_readdir_res *res, struct arena *a)
 {
 	MDB_cursor *cur;
 	struct node n;
-	int rc = read_handle(m, dir, &n);
+	int rc = read_handle(m, &ask->dir, &n);
 
 	if (rc)
 		return rc;
 	if (!S_ISDIR(n.i.mode))
 		return -ENOTDIR;
-	if (cookie == UINT64_MAX) {
+	if (ask->cookie == UINT64_MAX) {
 		res->end = true;
 		return 0;
 	}
 	rc = db_error(mdb_cursor_open(m->reader, m->db.t[T_DIRINDEX], &cur));
 	if (rc)
 		return rc;
-	rc = collect(cur, dir->ino, cookie, max, max_bytes, res, a);
+	rc = collect(m, cur, ask, max_bytes, res, a);
 	mdb_cursor_close(cur);
 	return rc;
 }
 
-int meta_readdir(struct meta *m, const struct wire_handle *dir, uint64_t cookie, uint32_t max,
-		 size_t max_bytes, struct wire_readdir_res *res, struct arena *a)
+int meta_readdir(struct meta *m, const struct wire_readdir_args *ask, size_t max_bytes,
+		 struct wire_readdir_res *res, struct arena *a)
 {
-	size_t fit = MIN(MIN(max, 1024), max_bytes / ENTRY_WIRE + 1);
+	struct wire_readdir_args fit = *ask;
+	size_t each = ENTRY_WIRE + (ask->attrs ? ATTR_WIRE : 0);
 	int rc;
 
+	fit.max = (uint32_t)MIN(MIN(ask->max, 1024u), max_bytes / each + 1);
 	*res = (struct wire_readdir_res){ 0 };
-	res->entries = arena_alloc(a, MAX(fit, 1) * sizeof(*res->entries));
-	if (!res->entries)
+	res->entries = arena_alloc(a, MAX(fit.max, 1u) * sizeof(*res->entries));
+	if (ask->attrs)
+		res->attrs = arena_alloc(a, MAX(fit.max, 1u) * sizeof(*res->attrs));
+	if (!res->entries || (ask->attrs && !res->attrs))
 		return -ENOMEM;
 	rc = read_begin(m);
-	return rc ? rc : read_end(m, read_entries(m, dir, cookie, fit, max_bytes, res, a));
+	return rc ? rc : read_end(m, read_entries(m, &fit, max_bytes, res, a));
 }
 
 /* ---- rows ---- */

@@ -4,6 +4,8 @@
 
 #include "server/srv.h"
 
+#define READDIR_BYTES (64 * KIB) /* of one page */
+
 int walk_place(struct sreq *s, const struct wire_place *p, struct wire_bytes *leaf,
 	       struct wire_handle *at)
 {
@@ -78,8 +80,7 @@ int do_readdir(struct sreq *s)
 	if (!e)
 		e = may(s, &n.attr, MAY_READ);
 	if (!e)
-		e = meta_readdir(s->srv->meta, &a->dir, a->cookie, MIN(a->max, 1024u), 48 * KIB,
-				 s->res, &s->arena);
+		e = meta_readdir(s->srv->meta, a, READDIR_BYTES, s->res, &s->arena);
 	return e;
 }
 

@@ -389,7 +389,7 @@ static void help(const struct request *r, uint32_t unit, unsigned twist)
 	struct wire_write_res write_ = { 1 << 20, 5 };
 	struct wire_object_res object = { 70000, 5 };
 	struct wire_dir_entry entry = { 3, { 5, 1 }, S_IFREG, wire_text("name") };
-	struct wire_readdir_res readdir_ = { 1, &entry, true };
+	struct wire_readdir_res readdir_ = { 1, &entry, 0, NULL, true };
 	struct wire_attr_res attr = { at };
 	struct wire_readlink_res link = { wire_text("a/b") };
 	struct wire_xattr_res xattr = { 5, wire_text("value") };
@@ -588,7 +588,7 @@ static void start_op(unsigned what)
 		client_stat(o->cop, root, "a/b");
 		break;
 	case 10:
-		client_readdir(o->cop, root, 0, 100);
+		client_readdir(o->cop, root, 0, 100, false);
 		break;
 	case 11:
 		client_getattr(o->cop, (struct sheaf_handle){ 5, 1 });

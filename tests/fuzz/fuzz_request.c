@@ -384,7 +384,7 @@ static void write_corpus(void)
 	struct wire_cap_args cap_ = { files[1], 3 };
 	struct wire_mkdir_args mkdir_ = { fresh, 0755 };
 	struct wire_unlink_args unlink_ = { root };
-	struct wire_readdir_args readdir_ = { { META_ROOT_INO, META_ROOT_GEN }, 0, 100 };
+	struct wire_readdir_args readdir_ = { { META_ROOT_INO, META_ROOT_GEN }, 0, 100, true };
 	struct wire_rename_args rename_ = { root, fresh, 0 };
 	struct wire_truncate_args truncate_ = { files[1], 1000 };
 	struct wire_link_args link_ = { files[1], fresh };

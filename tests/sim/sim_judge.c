@@ -294,7 +294,8 @@ static void start_readdir(struct op *op, struct cop *c)
 	if (!op->size)
 		client_stat(c, root, op->path);
 	else
-		client_readdir(c, (struct sheaf_handle){ op->size, op->mode }, op->cookie, 3);
+		client_readdir(c, (struct sheaf_handle){ op->size, op->mode }, op->cookie, 3,
+			       false);
 }
 
 /* Also what follows after a part of it. */

@@ -596,7 +596,7 @@ static void answers_that_nobody_reads_cost_bounded_memory(void)
 	static struct raw r;
 	struct timeval soon = { .tv_usec = 200000 };
 	struct sheaf_handle root = sheaf_root(fs);
-	struct wire_readdir_args a = { { root.ino, root.gen }, 0, 1024 };
+	struct wire_readdir_args a = { { root.ino, root.gen }, 0, 1024, false };
 	uint64_t rss = server_status(fs, 0).rss_bytes;
 	double end = now_s() + 1.5;
 

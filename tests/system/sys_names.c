@@ -222,6 +222,36 @@ static void listings_tell_links_apart(void)
 
 /* ---- extended attributes ---- */
 
+static void listings_come_with_attributes(void)
+{
+	const char *d = fresh_dir();
+	struct sheaf_file *writing;
+	struct sheaf_dirent e;
+	struct sheaf_dir *dir;
+	struct stat st, alone;
+	char name[16];
+	int n = 0;
+
+	for (int i = 0; i < 1500; i++) { /* several pages */
+		snprintf(name, sizeof(name), "f%d", i);
+		make_file(fs, in(d, name), (size_t)(i % 7), 1);
+	}
+	CHECK_EQ(sheaf_mkdir(fs, in(d, "dir"), 0700), 0); /* perhaps on another server */
+	writing = open_file(fs, in(d, "writing"), O_CREAT | O_WRONLY);
+	CHECK_EQ(sheaf_pwrite(writing, "abc", 3, 0), 3); /* its size is not recorded yet */
+	CHECK_EQ(sheaf_opendir(fs, d, &dir), 0);
+	while (sheaf_readdir_stat(dir, &e, &st) == 1) {
+		CHECK_EQ(sheaf_lstat(fs, in(d, e.name), &alone), 0);
+		CHECK(st.st_ino == alone.st_ino && st.st_size == alone.st_size &&
+		      st.st_mode == alone.st_mode && st.st_nlink == alone.st_nlink &&
+		      st.st_mtim.tv_nsec == alone.st_mtim.tv_nsec);
+		n++;
+	}
+	CHECK_EQ(n, 1502);
+	sheaf_closedir(dir);
+	CHECK_EQ(sheaf_close(writing), 0);
+}
+
 static void attributes_come_back_as_they_were_set(void)
 {
 	const char *p = in(fresh_dir(), "f");
@@ -362,6 +392,7 @@ static const struct test both[] = {
 	TEST(opens_follow_as_open_does),
 	TEST(circles_are_an_error),
 	TEST(listings_tell_links_apart),
+	TEST(listings_come_with_attributes),
 	TEST(attributes_come_back_as_they_were_set),
 	TEST(attributes_have_limits),
 	TEST(attributes_follow_permissions),

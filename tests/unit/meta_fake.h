@@ -332,4 +332,12 @@ static inline unsigned fake_rows(struct fake *f, enum meta_rows which)
 	return n;
 }
 
+static inline int fake_readdir(struct fake *f, struct wire_handle dir, uint64_t cookie,
+			       uint32_t max, size_t max_bytes, struct wire_readdir_res *res)
+{
+	struct wire_readdir_args ask = { dir, cookie, max, false };
+
+	return meta_readdir(f->m, &ask, max_bytes, res, &f->arena);
+}
+
 #endif

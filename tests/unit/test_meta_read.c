@@ -161,25 +161,25 @@ static void readdir_bounds_its_answer(void)
 	struct wire_handle file;
 
 	fake_start(&f);
-	CHECK_EQ(meta_readdir(f.m, &fake_root, 0, 10, 4096, &res, &f.arena), 0);
+	CHECK_EQ(fake_readdir(&f, fake_root, 0, 10, 4096, &res), 0);
 	CHECK_EQ(res.n_entries, 0);
 	CHECK(res.end);
 	file = fake_make(&f, REC_CREATE, fake_root, "abcde");
 	fake_make(&f, REC_MKDIR, fake_root, "dir");
-	CHECK_EQ(meta_readdir(f.m, &file, 0, 10, 4096, &res, &f.arena), -ENOTDIR);
-	CHECK_EQ(meta_readdir(f.m, &fake_root, 0, 10, 40, &res, &f.arena), -EINVAL);
-	CHECK_EQ(meta_readdir(f.m, &fake_root, 0, 10, 44, &res, &f.arena), 0);
+	CHECK_EQ(fake_readdir(&f, file, 0, 10, 4096, &res), -ENOTDIR);
+	CHECK_EQ(fake_readdir(&f, fake_root, 0, 10, 44, &res), -EINVAL);
+	CHECK_EQ(fake_readdir(&f, fake_root, 0, 10, 48, &res), 0);
 	CHECK_EQ(res.n_entries, 1);
 	CHECK(!res.end);
 	CHECK_EQ(res.entries[0].name.len, 5);
 	CHECK(!memcmp(res.entries[0].name.p, "abcde", 5));
 	CHECK_EQ(res.entries[0].h.ino, file.ino);
 	CHECK_EQ(res.entries[0].type, S_IFREG);
-	CHECK_EQ(meta_readdir(f.m, &fake_root, res.entries[0].cookie, 1, 4096, &res, &f.arena), 0);
+	CHECK_EQ(fake_readdir(&f, fake_root, res.entries[0].cookie, 1, 4096, &res), 0);
 	CHECK_EQ(res.n_entries, 1);
 	CHECK(res.end);
 	CHECK_EQ(res.entries[0].type, S_IFDIR);
-	CHECK_EQ(meta_readdir(f.m, &fake_root, UINT64_MAX, 10, 4096, &res, &f.arena), 0);
+	CHECK_EQ(fake_readdir(&f, fake_root, UINT64_MAX, 10, 4096, &res), 0);
 	CHECK(res.end && res.n_entries == 0);
 	fake_end(&f);
 }
@@ -235,7 +235,7 @@ static void readdir_pages_are_stable_while_entries_come_and_go(void)
 	make_entries(dir);
 	CHECK_EQ(fake_node(&f, dir).attr.size, ENTRIES);
 	while (!res.end) {
-		CHECK_EQ(meta_readdir(f.m, &dir, cookie, 1000, 65536, &res, &f.arena), 0);
+		CHECK_EQ(fake_readdir(&f, dir, cookie, 1000, 65536, &res), 0);
 		for (uint32_t i = 0; i < res.n_entries; i++) {
 			struct wire_bytes n = res.entries[i].name;
 			char name[16] = { 0 };
