@@ -131,6 +131,7 @@ struct sheaf_init {
 	uint32_t port; /* of the first server, the others follow; 0: 7430 */
 	uint32_t stripe_unit; /* 0: 256 KiB */
 	const char *listen; /* address without port; NULL: 127.0.0.1 */
+	uint32_t metas; /* servers that keep names, the first ones; 0: all */
 };
 /* Writes DIR/sheaf.conf, DIR/key, DIR/server.key and formats DIR/server0, ... DIR must be missing or
  * empty. sheaf_why() explains a failure. */

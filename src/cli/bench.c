@@ -15,7 +15,7 @@
 #define SLICE_NS (200 * NSEC_PER_MSEC)
 #define WARM_NS (20 * NSEC_PER_MSEC)
 
-enum { OPT_DIR, OPT_SERVERS, OPT_CLIENTS, OPT_ROUNDS, OPT_JSON, OPT_REPORT };
+enum { OPT_DIR, OPT_SERVERS, OPT_META, OPT_CLIENTS, OPT_ROUNDS, OPT_JSON, OPT_REPORT };
 
 static const struct bench_kind *const kinds[] = { &bench_net, &bench_contig, &bench_latency,
 						  &bench_meta, &bench_lists };
@@ -52,7 +52,7 @@ static struct bench_row *row_add(struct bench *b, const struct bench_row *like)
 struct bench_row *bench_case_add(struct bench *b, const struct bench_case *c,
 				 const struct bench_row *row)
 {
-	static const char *const units[] = { "1/s", "GB/s", "us" };
+	static const char *const units[] = { "1/s", "GB/s", "us", "us" };
 	struct bench_row *r = row_add(b, row);
 	struct bench_case *cases = grow(b, b->cases, b->n_cases, sizeof(*cases));
 
@@ -117,6 +117,24 @@ const struct bench_row *bench_ratio(struct bench *b, const char *name, const str
 	r->runs = MIN(a->runs, c->runs);
 	for (int i = 0; i < r->runs; i++)
 		r->values[i] = c->values[i] > 0 ? a->values[i] / c->values[i] : 0;
+	row_sum_up(r);
+	return r;
+}
+
+const struct bench_row *bench_scaled(struct bench *b, const char *name, const struct bench_row *a,
+				     double n, const char *unit)
+{
+	struct bench_row like = { .unit = unit, .derived = true }, *r;
+
+	snprintf(like.what, sizeof(like.what), "%s", name);
+	bench_row_text(like.of, sizeof(like.of), a);
+	snprintf(like.to, sizeof(like.to), "1/%.0f", n);
+	r = row_add(b, &like);
+	if (!r)
+		return NULL;
+	r->runs = a->runs;
+	for (int i = 0; i < r->runs; i++)
+		r->values[i] = a->values[i] * n;
 	row_sum_up(r);
 	return r;
 }
@@ -256,6 +274,8 @@ static double figure_of(const struct bench_case *c, const struct bench_result *r
 {
 	double sum = 0;
 
+	if (c->figure == BENCH_P99)
+		return (double)r[0].p99_ns / 1e3;
 	for (int i = 0; i < c->workers; i++) {
 		if (!r[i].ops)
 			continue;
@@ -277,6 +297,46 @@ static uint64_t server_calls(struct bench *b)
 		if (sheaf_server_status(b->c->fs, i, CLI_STATUS_MS, &s) == 0 && s.up)
 			sum += s.calls;
 	return sum;
+}
+
+static int count_requests(struct bench *b, uint64_t *out)
+{
+	struct sheaf_server s;
+	int r;
+
+	for (int i = 0; i < b->servers; i++) {
+		r = sheaf_server_status(b->c->fs, i, 5 * CLI_STATUS_MS, &s);
+		if (!r && !s.up)
+			r = -ETIMEDOUT;
+		if (r) {
+			cli_fail(b->c, "status", r);
+			return r;
+		}
+		out[i] = s.requests;
+	}
+	return 0;
+}
+
+int bench_count_requests(struct bench *b, const struct bench_job *j, double *most, double *all)
+{
+	uint64_t n[3][CONF_MAX_TARGETS];
+	struct bench_result result;
+	int r = count_requests(b, n[0]);
+
+	if (!r)
+		r = count_requests(b, n[1]);
+	if (!r)
+		r = bench_crew_run(b, j, 1, &result);
+	if (!r)
+		r = count_requests(b, n[2]);
+	*most = *all = 0;
+	for (int i = 0; !r && i < b->servers; i++) {
+		double more = (double)(n[2][i] - n[1][i]) - (double)(n[1][i] - n[0][i]);
+
+		*most = MAX(*most, more);
+		*all += more;
+	}
+	return r;
 }
 
 static int run_case(struct bench *b, struct bench_case *c, uint64_t ns, double *value)
@@ -572,11 +632,14 @@ static int take_clients(struct bench *b, const char *list)
 static int take_options(struct bench *b, uint64_t *servers)
 {
 	struct cli *c = b->c;
-	uint64_t v = DEFAULT_ROUNDS;
+	uint64_t v = DEFAULT_ROUNDS, metas = 0;
 
 	*servers = DEFAULT_SERVERS;
 	if (c->opt[OPT_SERVERS] && !c->opt[OPT_DIR])
 		return cli_usage(c, "--servers goes with --dir: a running file system has its own");
+	if (c->opt[OPT_META] && (!c->opt[OPT_DIR] || cli_number(c->opt[OPT_META], 1, 64, &metas)))
+		return cli_usage(c, "--meta goes with --dir and a number of servers");
+	b->metas = (int)metas;
 	if (c->opt[OPT_SERVERS] && cli_number(c->opt[OPT_SERVERS], 1, 64, servers))
 		return cli_usage(c, "--servers %s: not a number from 1 to 64", c->opt[OPT_SERVERS]);
 	if (c->opt[OPT_ROUNDS] && cli_number(c->opt[OPT_ROUNDS], 1, BENCH_MAX_ROUNDS, &v))
@@ -666,13 +729,15 @@ static int run_bench(struct cli *c)
 
 const struct cli_command cmd_bench = {
 	.name = "bench",
-	.usage = "net|contig|latency|meta|lists|all [--dir DIR] [--servers N] [--clients LIST]\n"
-		 "                   [--rounds N] [--json] [--report DIR]",
+	.usage =
+		"net|contig|latency|meta|lists|all [--dir DIR] [--servers N] [--meta N] [--clients LIST]\n"
+		"                   [--rounds N] [--json] [--report DIR]",
 	.summary = "measure against what this machine does without Sheaf, in the same run",
 	.run = run_bench,
 	.max_args = 1,
 	.options = { { 0, "dir", "DIR", "on temporary servers below DIR, removed afterwards" },
 		     { 0, "servers", "N", "how many of them (4)" },
+		     { 0, "meta", "N", "how many of these keep names (all)" },
 		     { 0, "clients", "LIST", "numbers of clients to compare, for example 1,4,16" },
 		     { 0, "rounds", "N", "how often everything is measured (9)" },
 		     { 0, "json", NULL,

@@ -42,6 +42,7 @@ struct bench_worker { /* seen from inside its process */
 	struct sheaf_file **open; /* of meta: made and not closed yet */
 	uint64_t made, n_open;
 	int fd; /* of the appender */
+	struct hist times; /* of the job, when its tail is asked for */
 	char why[96];
 };
 
@@ -53,6 +54,7 @@ struct bench_job {
 	uint64_t ns; /* again and again for so long; 0: max_ops times */
 	uint64_t max_ops; /* 0: no limit */
 	bool all_made; /* max_ops is what this client has made */
+	bool tail; /* the 99th percentile of client 0's times is asked for */
 	bool out; /* writes, not reads */
 	uint64_t size, stride;
 	uint32_t count, width, server;
@@ -63,6 +65,7 @@ struct bench_result {
 	int error; /* 0 or -errno */
 	uint64_t ops, ns;
 	uint64_t calls; /* of the system, by its connection */
+	uint64_t p99_ns; /* when asked for */
 	char why[96];
 };
 
@@ -89,10 +92,11 @@ int bench_do_transfer(struct bench_worker *w, const struct bench_job *j, uint64_
 /* A process that answers one TCP connection of this host; *port is where. Its pid, or -errno. */
 pid_t bench_raw_peer(int *port, void (*in_child)(void *arg), void *arg);
 int bench_raw_connect(int port); /* descriptor or -errno */
+int bench_do_ping(struct bench_worker *w, const struct bench_job *j, uint64_t i);
 
 /* ---------------------------------------------------------------- bench.c: cases, rows, bars */
 
-enum bench_figure { BENCH_RATE, BENCH_BANDWIDTH, BENCH_LATENCY };
+enum bench_figure { BENCH_RATE, BENCH_BANDWIDTH, BENCH_LATENCY, BENCH_P99 };
 
 struct bench_row {
 	const char *bench, *unit;
@@ -145,6 +149,9 @@ const struct bench_row *bench_find(struct bench *b, const char *what, uint32_t c
 /* a / c, round by round; NULL when one is NULL. */
 const struct bench_row *bench_ratio(struct bench *b, const char *name, const struct bench_row *a,
 				    const struct bench_row *c);
+/* a times n, in every round. */
+const struct bench_row *bench_scaled(struct bench *b, const char *name, const struct bench_row *a,
+				     double n, const char *unit);
 /* In every round the worst of several rows. */
 const struct bench_row *bench_worst(struct bench *b, const char *name,
 				    const struct bench_row *const *rows, int n, bool highest);
@@ -152,6 +159,8 @@ void bench_bar(struct bench *b, const char *name, const struct bench_row *row,
 	       enum bench_sense sense, double need); /* nothing when row is NULL */
 bool bench_bar_ok(const struct bench_bar *bar);
 struct bench_plot *bench_plot_add(struct bench *b, const char *name, const char *title);
+/* Has one client do it, and counts the requests of the server that got most of them, and of all. */
+int bench_count_requests(struct bench *b, const struct bench_job *j, double *most, double *all);
 /* One job by n clients outside of all cases. 0 or -errno, said. */
 int bench_once(struct bench *b, int n,
 	       int (*once)(struct bench_worker *w, const struct bench_job *j, uint64_t i),
@@ -210,6 +219,7 @@ struct bench {
 	const struct bench_kind *kind; /* the one that runs */
 	const char *name; /* as asked for, "all" too */
 	int rounds, servers;
+	int metas; /* --meta: of our own servers, those that keep names; 0: all */
 	int clients[BENCH_MAX_LIST], n_clients; /* of the kind that runs */
 	int given[BENCH_MAX_LIST], n_given; /* --clients */
 	int most_clients;

@@ -36,15 +36,21 @@ static int run_timed(struct bench_worker *w, const struct bench_job *j, struct b
 
 	if (!j->ns && !most)
 		return 0;
+	memset(&w->times, 0, sizeof(w->times));
 	do {
+		uint64_t before = now;
+
 		r->error = j->once(w, j, r->ops);
 		if (r->error)
 			return r->error;
 		r->ops++;
 		now = cli_now();
+		if (j->tail)
+			hist_add(&w->times, now - before);
 	} while ((!j->ns || now - start < j->ns) && (!most || r->ops < most));
 	r->ns = MAX(now - start, 1);
 	r->calls = w->fs ? sheaf_calls(w->fs) - calls : 0;
+	r->p99_ns = j->tail ? hist_quantile(&w->times, 0.99) : 0;
 	return 0;
 }
 

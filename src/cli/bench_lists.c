@@ -51,45 +51,11 @@ static int single_once(struct bench_worker *w, const struct bench_job *j, uint64
 	return bench_why(w, "single calls", r < 0 ? (int)r : 0);
 }
 
-/* ---- requests per server ---- */
-
-static int count_requests(struct bench *b, uint64_t *out)
-{
-	struct sheaf_server s;
-	int r;
-
-	for (int i = 0; i < b->servers; i++) {
-		r = sheaf_server_status(b->c->fs, i, 5 * CLI_STATUS_MS, &s);
-		if (!r && !s.up)
-			r = -ETIMEDOUT;
-		if (r) {
-			cli_fail(b->c, "status", r);
-			return r;
-		}
-		out[i] = s.requests;
-	}
-	return 0;
-}
-
 static int measure_requests(struct bench *b, struct bench_case *c, double *value)
 {
-	uint64_t n[3][CONF_MAX_TARGETS];
-	struct bench_result result;
-	int r = count_requests(b, n[0]);
+	double all;
 
-	if (!r)
-		r = count_requests(b, n[1]);
-	if (!r)
-		r = bench_crew_run(b, &c->job, 1, &result);
-	if (!r)
-		r = count_requests(b, n[2]);
-	*value = 0;
-	for (int i = 0; !r && i < b->servers; i++) {
-		double more = (double)(n[2][i] - n[1][i]) - (double)(n[1][i] - n[0][i]);
-
-		*value = MAX(*value, more);
-	}
-	return r;
+	return bench_count_requests(b, &c->job, value, &all);
 }
 
 /* ---- the benchmark ---- */

@@ -2,7 +2,9 @@
  *
  * "create" is the open that makes a new file, which is durable when it returns; the files are closed after
  * the clock has stopped, and "create + close" shows both together. Each client works in a directory of its
- * own; readdir lists one that all share. In memory the rates are set against 4 ping-pong pairs, on disk
+ * own (they are spread over the metadata servers), or all in one ("one directory"); readdir lists one that all
+ * share, with attributes or without. "stat beside creates" is the 99th percentile of one client's stats while
+ * three others create; "ping-pong beside creates" the same of raw ping-pongs. In memory the rates are set against 4 ping-pong pairs, on disk
  * against one process that appends 4 KiB and syncs. What servers do in the background about removed and
  * closed files is waited for between measurements, not measured. */
 #include <fcntl.h>
@@ -10,10 +12,20 @@
 #include "cli/bench.h"
 
 #define LISTED 1000 /* names in the directory that is listed */
+#define LARGE 100000 /* and in one that is listed with attributes; on disk a tenth of it */
+#define COUNTED 4 /* times that requests are counted; the fewest count */
+#define BESIDE 4 /* clients: one is measured, the others create */
 
-static void path_of(struct bench_worker *w, uint64_t i, char out[CLI_PATH_MAX])
+/* A file of this client: in its own directory, or in that of all (a job with count). */
+static void path_of(struct bench_worker *w, const struct bench_job *j, uint64_t i,
+		    char out[CLI_PATH_MAX])
 {
-	snprintf(out, CLI_PATH_MAX, "%s/c%d/f%llu", w->scratch, w->index, (unsigned long long)i);
+	if (j->count)
+		snprintf(out, CLI_PATH_MAX, "%s/all/c%d-%llu", w->scratch, w->index,
+			 (unsigned long long)i);
+	else
+		snprintf(out, CLI_PATH_MAX, "%s/c%d/f%llu", w->scratch, w->index,
+			 (unsigned long long)i);
 }
 
 /* ---- preparing ---- */
@@ -27,17 +39,31 @@ static int make_dir(struct bench_worker *w, const struct bench_job *j, uint64_t 
 	return bench_why(w, "mkdir", sheaf_mkdir(w->fs, path, 0700));
 }
 
+static int make_shared(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	static const char *const dirs[] = { "listed", "large", "all" };
+	char path[CLI_PATH_MAX];
+	int r = 0;
+
+	(void)j, (void)i;
+	for (size_t k = 0; !r && k < ARRAY_LEN(dirs); k++) {
+		snprintf(path, sizeof(path), "%s/%s", w->scratch, dirs[k]);
+		r = sheaf_mkdir(w->fs, path, 0700);
+	}
+	return bench_why(w, "mkdir", r);
+}
+
+/* This client's share of the names that are listed; j->size of them in the large directory. */
 static int make_listed(struct bench_worker *w, const struct bench_job *j, uint64_t i)
 {
 	struct sheaf_file *f;
 	char path[CLI_PATH_MAX];
-	int r;
+	int r = 0;
 
-	(void)j, (void)i;
-	snprintf(path, sizeof(path), "%s/listed", w->scratch);
-	r = sheaf_mkdir(w->fs, path, 0700);
-	for (int k = 0; !r && k < LISTED; k++) {
-		snprintf(path, sizeof(path), "%s/listed/name-%06d", w->scratch, k);
+	(void)i;
+	for (uint64_t k = (uint64_t)w->index; !r && k < j->size + LISTED; k += j->width) {
+		snprintf(path, sizeof(path), "%s/%s/name-%06llu", w->scratch,
+			 k < j->size ? "large" : "listed", (unsigned long long)k);
 		r = sheaf_open(w->fs, path, O_RDONLY | O_CREAT, 0600, NULL, &f);
 		if (!r)
 			r = sheaf_close(f);
@@ -52,8 +78,8 @@ static int create_once(struct bench_worker *w, const struct bench_job *j, uint64
 	char path[CLI_PATH_MAX];
 	int r;
 
-	(void)j, (void)i;
-	path_of(w, w->made, path);
+	(void)i;
+	path_of(w, j, w->made, path);
 	r = sheaf_open(w->fs, path, O_RDWR | O_CREAT | O_EXCL, 0600, NULL, &w->open[w->n_open]);
 	if (!r) {
 		w->made++;
@@ -86,8 +112,7 @@ static int stat_once(struct bench_worker *w, const struct bench_job *j, uint64_t
 	char path[CLI_PATH_MAX];
 	struct stat st;
 
-	(void)j;
-	path_of(w, i % w->made, path);
+	path_of(w, j, i % w->made, path);
 	return bench_why(w, "stat", sheaf_stat(w->fs, path, &st));
 }
 
@@ -95,8 +120,7 @@ static int resize_once(struct bench_worker *w, const struct bench_job *j, uint64
 {
 	char path[CLI_PATH_MAX];
 
-	(void)j;
-	path_of(w, i % w->made, path);
+	path_of(w, j, i % w->made, path);
 	return bench_why(w, "resize",
 			 sheaf_truncate(w->fs, path, i / w->made % 2 ? 0 : (off_t)MIB));
 }
@@ -120,12 +144,121 @@ static int readdir_once(struct bench_worker *w, const struct bench_job *j, uint6
 	return bench_why(w, "readdir", r ? r : n < LISTED ? -EIO : 0);
 }
 
+static int readdir_stat_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	char path[CLI_PATH_MAX];
+	struct sheaf_dirent e;
+	struct sheaf_dir *d;
+	struct stat st;
+	uint64_t n = 0;
+	int r;
+
+	(void)i;
+	snprintf(path, sizeof(path), "%s/large", w->scratch);
+	r = sheaf_opendir(w->fs, path, &d);
+	if (r)
+		return bench_why(w, "opendir", r);
+	while ((r = sheaf_readdir_stat(d, &e, &st)) > 0)
+		n++;
+	sheaf_closedir(d);
+	return bench_why(w, "readdir", r ? r : n < j->size ? -EIO : 0);
+}
+
+/* Client 0 does what is measured, the others load the servers. */
+static int stat_beside(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	char path[CLI_PATH_MAX];
+	struct stat st;
+
+	if (w->index)
+		return create_close_once(w, j, i);
+	snprintf(path, sizeof(path), "%s/small", w->scratch);
+	return bench_why(w, "stat", sheaf_stat(w->fs, path, &st));
+}
+
+static int ping_beside(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	return w->index ? create_close_once(w, j, i) : bench_do_ping(w, j, i);
+}
+
+static int remove_beside(struct bench_worker *w, const struct bench_job *j)
+{
+	char path[CLI_PATH_MAX];
+	int r = 0;
+
+	while (!r && w->made) {
+		path_of(w, j, w->made - 1, path);
+		r = sheaf_unlink(w->fs, path);
+		w->made -= !r;
+	}
+	return bench_why(w, "unlink", r);
+}
+
+/* A small file is opened and read; it is closed when the requests are counted. */
+static int open_read_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	char path[CLI_PATH_MAX], b[16];
+	ssize_t r;
+
+	(void)j, (void)i;
+	snprintf(path, sizeof(path), "%s/small", w->scratch);
+	r = sheaf_open(w->fs, path, O_RDONLY, 0, NULL, &w->open[w->n_open]);
+	if (!r) {
+		w->n_open++;
+		r = sheaf_pread(w->open[w->n_open - 1], b, sizeof(b), 0);
+	}
+	return bench_why(w, "open and read", r < 0 ? (int)r : 0);
+}
+
+static int make_small(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	struct sheaf_file *f;
+	char path[CLI_PATH_MAX];
+	ssize_t r;
+
+	(void)j, (void)i;
+	snprintf(path, sizeof(path), "%s/small", w->scratch);
+	r = sheaf_open(w->fs, path, O_RDWR | O_CREAT, 0600, NULL, &f);
+	if (r)
+		return bench_why(w, "create", (int)r);
+	r = sheaf_pwrite(f, "0123456789abcdef", 16, 0);
+	if (r >= 0)
+		r = sheaf_close(f);
+	return bench_why(w, "make a small file", r < 0 ? (int)r : 0);
+}
+
+/* What was left open by counting goes without being counted. */
+static int close_counted(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	char path[CLI_PATH_MAX];
+	int r = create_finish(w, j);
+
+	(void)i;
+	while (!r && w->made) {
+		path_of(w, j, --w->made, path);
+		r = sheaf_unlink(w->fs, path);
+	}
+	return bench_why(w, "unlink", r);
+}
+
+static int count_all(struct bench *b, struct bench_case *c, double *value)
+{
+	double most, n;
+	int r = 0;
+
+	*value = 0;
+	for (int i = 0; !r && i < COUNTED; i++) { /* the first ones are shown their way */
+		r = bench_count_requests(b, &c->job, &most, &n);
+		*value = i && *value < n ? *value : n;
+	}
+	return r ? r : bench_once(b, 1, close_counted, 0, 0);
+}
+
 static int unlink_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
 {
 	char path[CLI_PATH_MAX];
 
-	(void)j;
-	path_of(w, i, path);
+	path_of(w, j, i, path);
 	return bench_why(w, "unlink", sheaf_unlink(w->fs, path));
 }
 
@@ -150,6 +283,56 @@ static const struct {
 	{ "unlink", { .once = unlink_once, .finish = forget_made, .all_made = true } },
 };
 
+static void add_case(struct bench *b, const char *what, int clients, struct bench_case c)
+{
+	struct bench_row row = { .clients = (uint32_t)clients };
+
+	snprintf(row.what, sizeof(row.what), "%s", what);
+	if (c.custom)
+		row.unit = "requests";
+	c.workers = clients;
+	bench_case_add(b, &c, &row);
+}
+
+/* In one directory, all clients. */
+static void add_shared(struct bench *b, int clients)
+{
+	const struct bench_job create = {
+		.once = create_once, .finish = create_finish, .max_ops = BENCH_MAX_FILES, .count = 1
+	};
+	const struct bench_job stat = { .once = stat_once, .count = 1 };
+	const struct bench_job unlink = {
+		.once = unlink_once, .finish = forget_made, .all_made = true, .count = 1
+	};
+
+	add_case(b, "create, one directory", clients,
+		 (struct bench_case){ .job = create, .settle = true });
+	add_case(b, "stat, one directory", clients, (struct bench_case){ .job = stat });
+	add_case(b, "unlink, one directory", clients, (struct bench_case){ .job = unlink });
+}
+
+static void add_others(struct bench *b, uint64_t large)
+{
+	const struct bench_job list = { .once = readdir_stat_once, .size = large };
+	struct bench_job beside = { .finish = remove_beside, .tail = true };
+
+	add_case(b, "list with attributes", 1, (struct bench_case){ .job = list, .settle = true });
+	beside.once = ping_beside;
+	add_case(b, "ping-pong beside creates", BESIDE,
+		 (struct bench_case){ .job = beside, .figure = BENCH_P99, .settle = true });
+	beside.once = stat_beside;
+	add_case(b, "stat beside creates", BESIDE,
+		 (struct bench_case){ .job = beside, .figure = BENCH_P99, .settle = true });
+	add_case(b, "requests of a create", 1,
+		 (struct bench_case){ .job = { .once = create_once, .max_ops = 1 },
+				      .custom = count_all,
+				      .settle = true });
+	add_case(b, "requests of open + read", 1,
+		 (struct bench_case){ .job = { .once = open_read_once, .max_ops = 1 },
+				      .custom = count_all,
+				      .settle = true });
+}
+
 static void add_steps(struct bench *b, int clients)
 {
 	for (size_t s = 0; s < ARRAY_LEN(steps); s++) {
@@ -168,10 +351,15 @@ static void add_steps(struct bench *b, int clients)
 /* The baselines come right before the clients that are judged by them. */
 static int setup(struct bench *b)
 {
+	uint64_t large = b->place.on_disk ? LARGE / 10 : LARGE;
 	int r = bench_once(b, b->most_clients, make_dir, 0, 0), judged = 0;
 
 	if (!r)
-		r = bench_once(b, 1, make_listed, 0, 0);
+		r = bench_once(b, 1, make_shared, 0, 0);
+	if (!r)
+		r = bench_once(b, b->most_clients, make_listed, large, (uint32_t)b->most_clients);
+	if (!r)
+		r = bench_once(b, 1, make_small, 0, 0);
 	for (int i = 0; i < b->n_clients; i++)
 		if (b->clients[i] == BENCH_PAIRS)
 			judged = i;
@@ -181,8 +369,20 @@ static int setup(struct bench *b)
 			bench_add_appender(b);
 		}
 		add_steps(b, b->clients[i]);
+		add_shared(b, b->clients[i]);
 	}
+	if (b->most_clients >= BESIDE)
+		add_others(b, large);
 	return r;
+}
+
+/* Names listed in a second, from listings in a second. */
+static const struct bench_row *entries(struct bench *b)
+{
+	const struct bench_row *lists = bench_find(b, "list with attributes", 1, 0, 0);
+	double n = b->place.on_disk ? LARGE / 10 : LARGE;
+
+	return lists ? bench_scaled(b, "entries listed", lists, n, "1/s") : NULL;
 }
 
 static void plot(struct bench *b, const char *name, const char *title, const char *const *what,
@@ -232,10 +432,23 @@ static void judge(struct bench *b)
 	const struct bench_row *create16 = bench_find(b, "create", 16, 0, 0);
 	const struct bench_row *stat4 = bench_find(b, "stat", 4, 0, 0);
 
+	bench_bar(b, "create_requests", bench_find(b, "requests of a create", 1, 0, 0),
+		  BENCH_EXACTLY, 1);
+	bench_bar(b, "open_read_requests", bench_find(b, "requests of open + read", 1, 0, 0),
+		  BENCH_AT_MOST, 2);
+	bench_bar(b, "listed", entries(b), BENCH_AT_LEAST, 200000);
+	bench_bar(b, "stat_p99",
+		  bench_ratio(b, "stat_p99", bench_find(b, "stat beside creates", BESIDE, 0, 0),
+			      bench_find(b, "ping-pong beside creates", BESIDE, 0, 0)),
+		  BENCH_AT_MOST, 3);
 	if (b->place.in_memory) {
-		bench_bar(b, "stat4", bench_ratio(b, "stat4", stat4, pairs), BENCH_AT_LEAST, 0.3);
+		bench_bar(b, "stat4", bench_ratio(b, "stat4", stat4, pairs), BENCH_AT_LEAST, 0.33);
 		bench_bar(b, "create4", bench_ratio(b, "create4", create4, pairs), BENCH_AT_LEAST,
-			  0.12);
+			  0.15);
+		bench_bar(b, "create4_one_directory",
+			  bench_ratio(b, "create4_one_directory",
+				      bench_find(b, "create, one directory", 4, 0, 0), pairs),
+			  BENCH_AT_LEAST, 0.15);
 	} else if (b->place.on_disk) {
 		bench_bar(b, "durable_create4", bench_ratio(b, "durable_create4", create4, append),
 			  BENCH_AT_LEAST, 0.8);

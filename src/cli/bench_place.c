@@ -130,6 +130,7 @@ static int start_own(struct bench *b, const char *dir, uint32_t servers, char *w
 	struct bench_place *p = &b->place;
 	struct sheaf_init o = { .size = sizeof(o),
 				.servers = servers,
+				.metas = MIN((uint32_t)b->metas, servers),
 				.port = find_ports(servers),
 				.stripe_unit = BENCH_UNIT };
 	int r;

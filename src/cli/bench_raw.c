@@ -177,7 +177,7 @@ void bench_add_stream(struct bench *b)
 
 /* ---- ping-pong ---- */
 
-static int ping_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+int bench_do_ping(struct bench_worker *w, const struct bench_job *j, uint64_t i)
 {
 	struct ask a = { .send = 0 };
 	int r = move_all(w->raw, &a, sizeof(a), true);
@@ -192,7 +192,7 @@ static int ping_once(struct bench_worker *w, const struct bench_job *j, uint64_t
 void bench_add_ping(struct bench *b, int pairs)
 {
 	bench_case_add(b,
-		       &(struct bench_case){ .job = { .once = ping_once, .size = BENCH_PING },
+		       &(struct bench_case){ .job = { .once = bench_do_ping, .size = BENCH_PING },
 					     .workers = pairs,
 					     .figure = pairs > 1 ? BENCH_RATE : BENCH_LATENCY },
 		       &(struct bench_row){ .what = BENCH_PINGPONG,

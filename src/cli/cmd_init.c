@@ -4,7 +4,7 @@
 
 #include "cli/commands.h"
 
-enum { OPT_SERVERS, OPT_PORT, OPT_STRIPE_UNIT, OPT_LISTEN };
+enum { OPT_SERVERS, OPT_META, OPT_PORT, OPT_STRIPE_UNIT, OPT_LISTEN };
 
 #define DEFAULT_SERVERS 4
 #define DEFAULT_PORT 7430
@@ -20,6 +20,12 @@ static int take_options(struct cli *c, struct sheaf_init *o)
 			return cli_usage(c, "--servers %s: not a number from 1 to %d",
 					 c->opt[OPT_SERVERS], CONF_MAX_TARGETS);
 		o->servers = (uint32_t)v;
+	}
+	if (c->opt[OPT_META]) {
+		if (cli_number(c->opt[OPT_META], 1, o->servers, &v))
+			return cli_usage(c, "--meta %s: not a number from 1 to %u (servers)",
+					 c->opt[OPT_META], o->servers);
+		o->metas = (uint32_t)v;
 	}
 	if (c->opt[OPT_PORT]) {
 		if (cli_number(c->opt[OPT_PORT], 1, 65536 - o->servers, &v))
@@ -91,12 +97,13 @@ static int run_init(struct cli *c)
 
 const struct cli_command cmd_init = {
 	.name = "init",
-	.usage = "DIR [--servers N] [--port P] [--stripe-unit SIZE] [--listen ADDR]",
+	.usage = "DIR [--servers N] [--meta N] [--port P] [--stripe-unit SIZE] [--listen ADDR]",
 	.summary = "make a file system in DIR, which must be missing or empty",
 	.run = run_init,
 	.min_args = 1,
 	.max_args = 1,
 	.options = { { 0, "servers", "N", "how many servers (4)" },
+		     { 0, "meta", "N", "how many of them keep names too (all)" },
 		     { 0, "port", "P", "port of the first server, the others follow (7430)" },
 		     { 0, "stripe-unit", "SIZE",
 		       "bytes in a row on one server, for example 1M (256K)" },

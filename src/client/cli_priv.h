@@ -4,6 +4,15 @@
 
 #include "client/client.h"
 
+/* From a directory by a name to one on another server; for a while. */
+#define WAYS 256
+struct way {
+	struct wire_handle dir, to;
+	uint64_t who, until;
+	uint8_t len;
+	uint8_t name[63];
+};
+
 struct client {
 	struct loop *loop;
 	const struct conf *conf;
@@ -18,6 +27,7 @@ struct client {
 	uint64_t next_open;
 	uint64_t trace_base, n_traces;
 	uint64_t timeout_ns;
+	struct way ways[WAYS];
 	struct extent scratch[LIST_MAX];
 };
 
@@ -85,6 +95,12 @@ void lanes_free(struct client *c); /* those kept for reuse */
 /* A write to a place that an append was given; -EAGAIN: it may be gone. */
 void write_placed(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
 		  const struct extent *ext);
+
+/* ---- ways.c ---- */
+void way_learn(struct cop *op, const struct wire_place *p, const struct wire_referral *r,
+	       uint64_t asked);
+void way_walk(struct cop *op, struct wire_place *p); /* as far as ways are known */
+void ways_forget(struct client *c);
 
 /* ---- append.c ---- */
 struct append {

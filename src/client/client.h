@@ -44,6 +44,7 @@ struct cop {
 	struct cred_wire cred;
 	struct call call;
 	uint32_t hops; /* referrals followed */
+	uint64_t asked; /* when the last question left */
 	struct wire_place *place, *place2; /* into args: where the walk is */
 	struct wire_place start, start2; /* where it began */
 	uint32_t tries; /* what was found on the way went away before it was used */

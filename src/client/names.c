@@ -46,6 +46,7 @@ static int follow(struct cop *op, struct wire_place *p, const struct wire_referr
 		return -ELOOP;
 	if (!p || r->consumed > p->path.len)
 		return -EBADMSG;
+	way_learn(op, p, r, op->asked);
 	p->dir = r->at;
 	p->path.p += r->consumed;
 	p->path.len -= r->consumed;
@@ -95,6 +96,7 @@ static void parent_ask(struct cop *op)
 
 	p->call = call_make(op, OP_LOOKUP, XDR_ANY(xdr_wire_lookup_args), &p->args,
 			    XDR_ANY(xdr_wire_lookup_res), &p->res);
+	op->asked = op->q.loop->now;
 	p->call.deadline = op->q.loop->now + op->c->timeout_ns;
 	p->call.trace = op->q.trace;
 	peer_call(peer_of(op->c, p->args.where.dir.ino), &p->call, &op->q);
@@ -123,12 +125,27 @@ static int again(struct cop *op)
 {
 	if (++op->tries >= MAX_TRIES)
 		return op->start.dir.ino == ROOT_INO ? -ENOENT : -ESTALE;
+	ways_forget(op->c);
 	*op->place = op->start;
 	if (op->place2)
 		*op->place2 = op->start2;
 	op->hops = 0;
 	req_goto(&op->q, CALL);
 	return 0;
+}
+
+/* After these what we know of ways may be wrong; others wait until their leases are over. */
+static bool moves_names(const struct cop *op)
+{
+	switch (op->call.op) {
+	case OP_RENAME:
+	case OP_RMDIR:
+		return true;
+	case OP_SETATTR:
+		return op->args.setattr.which & (SET_MODE | SET_UID | SET_GID);
+	default:
+		return false;
+	}
 }
 
 static bool step(struct req *q)
@@ -143,12 +160,19 @@ static bool step(struct req *q)
 			q->error = -ENAMETOOLONG;
 			break;
 		}
+		if (op->place)
+			way_walk(op, op->place);
+		if (op->place2)
+			way_walk(op, op->place2);
+		op->asked = q->loop->now;
 		op->call.deadline = q->loop->now + op->c->timeout_ns;
 		op->call.trace = q->trace;
 		peer_call(peer_of(op->c, route(op)), &op->call, q);
 		break;
 	case CHECK:
 		req_goto(q, END);
+		if (moves_names(op))
+			ways_forget(op->c);
 		if (q->error == -EREMOTE) {
 			bool second = op->call.referral.second && op->place2;
 

@@ -54,9 +54,10 @@ static int write_conf(const char *path, const struct sheaf_init *o)
 		text, o->stripe_unit);
 	for (uint32_t i = 0; i < o->servers; i++)
 		fprintf(f,
-			"\n[server.%u]\nname = server%u\naddress = %s:%u\nroles = meta data\n"
+			"\n[server.%u]\nname = server%u\naddress = %s:%u\nroles = %s\n"
 			"storage = server%u\nmetrics = %s:%u\n",
-			i, i, o->listen, o->port + i, i, o->listen, o->port + i + METRICS_OFFSET);
+			i, i, o->listen, o->port + i, i < o->metas ? "meta data" : "data", i,
+			o->listen, o->port + i + METRICS_OFFSET);
 	r = fflush(f) || fsync(fileno(f)) ? -errno : 0;
 	fclose(f);
 	return r;
@@ -92,6 +93,7 @@ int sheaf_init(const char *dir, const struct sheaf_init *given)
 	int r;
 
 	o.servers = o.servers ? o.servers : DEFAULT_SERVERS;
+	o.metas = o.metas ? o.metas : o.servers;
 	o.port = o.port ? o.port : DEFAULT_PORT;
 	o.stripe_unit = o.stripe_unit ? o.stripe_unit : (uint32_t)DEFAULT_UNIT;
 	o.listen = o.listen ? o.listen : "127.0.0.1";

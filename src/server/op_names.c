@@ -6,6 +6,21 @@
 
 #define READDIR_BYTES (64 * KIB) /* of one page */
 
+/* Sent elsewhere by the first name of a path: to a directory? Then the client may remember the way. */
+static void promise(struct sreq *s, const struct wire_place *p)
+{
+	struct wire_referral *r = &s->referral;
+	struct wire_bytes name = { r->consumed, p->path.p };
+	struct wire_handle h;
+	uint32_t type;
+
+	if (r->linked || !name.len || name.len == p->path.len || memchr(name.p, '/', name.len))
+		return;
+	if (meta_lookup(s->srv->meta, &p->dir, &name, &h, &type) == 0 && type == S_IFDIR &&
+	    h.ino == r->at.ino)
+		r->lease_ms = lease_grant(s->srv, s->head.session, p->dir.ino, &name);
+}
+
 int walk_place(struct sreq *s, const struct wire_place *p, struct wire_bytes *leaf,
 	       struct wire_handle *at)
 {
@@ -13,6 +28,8 @@ int walk_place(struct sreq *s, const struct wire_place *p, struct wire_bytes *le
 
 	*at = s->referral.at;
 	s->ino = at->ino;
+	if (r == -EREMOTE)
+		promise(s, p);
 	return r;
 }
 
@@ -90,6 +107,12 @@ int prepare_setattr(struct sreq *s)
 	struct wire_record *r = &s->change.rec;
 
 	s->ino = a->h.ino;
+	if (a->which & (SET_MODE | SET_UID | SET_GID)) { /* who may pass? */
+		int e = lease_over(s->srv, s->head.session, a->h.ino, NULL);
+
+		if (e)
+			return e;
+	}
 	sreq_record(s, REC_SETATTR);
 	r->h = a->h;
 	r->which = a->which;
@@ -181,6 +204,17 @@ int prepare_link(struct sreq *s)
 	return e;
 }
 
+/* Nobody else takes the names that this record changes for granted. */
+static int names_free(struct sreq *s)
+{
+	const struct wire_record *r = &s->change.rec;
+	int e = lease_over(s->srv, s->head.session, r->dir.ino, &r->name);
+
+	if (!e && r->name2.len && meta_owns(s->srv->meta, r->dir2.ino))
+		e = lease_over(s->srv, s->head.session, r->dir2.ino, &r->name2);
+	return e;
+}
+
 int prepare_unlink(struct sreq *s)
 {
 	return prepare_at(s, REC_UNLINK, &((struct wire_unlink_args *)s->args)->where);
@@ -188,7 +222,9 @@ int prepare_unlink(struct sreq *s)
 
 int prepare_rmdir(struct sreq *s)
 {
-	return prepare_at(s, REC_RMDIR, &((struct wire_unlink_args *)s->args)->where);
+	int e = prepare_at(s, REC_RMDIR, &((struct wire_unlink_args *)s->args)->where);
+
+	return e ? e : names_free(s);
 }
 
 /* The new name is in a directory elsewhere. When that is all that is left of the path it will do; else the
@@ -234,7 +270,8 @@ int prepare_rename(struct sreq *s)
 						  0;
 	if (s->srv->map.n_meta > 1)
 		r->flags |= REC_SPREAD;
-	return to ? -EXDEV : 0;
+	e = names_free(s);
+	return e ? e : to ? -EXDEV : 0;
 }
 
 int prepare_record(struct sreq *s)

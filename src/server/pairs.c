@@ -64,13 +64,32 @@ void unpark(struct server *srv)
 
 /* ---- what coordinators ask ---- */
 
+/* A name that comes or goes here is not taken for granted by anybody. */
+static int part_free(struct sreq *s, const struct wire_prepare_args *a)
+{
+	struct wire_record part = { 0 };
+	struct xdr x;
+
+	xdr_decoder(&x, a->part.p, a->part.len, &s->arena);
+	if (!xdr_wire_record(&x, &part))
+		return -EINVAL;
+	if (part.kind != PART_ADD && part.kind != PART_DEL)
+		return 0;
+	return lease_over(s->srv, 0, part.dir.ino, &part.name);
+}
+
 int prepare_part(struct sreq *s)
 {
 	struct wire_prepare_args *a = s->args;
 	struct wire_record *r = &s->change.rec;
 
+	int e;
+
 	if (a->index >= PARTS_MAX)
 		return -EINVAL;
+	e = part_free(s, a);
+	if (e)
+		return e;
 	sreq_record(s, REC_PREPARE);
 	r->session = 0;
 	r->pair = a->id;

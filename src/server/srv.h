@@ -68,6 +68,15 @@ struct sreq {
 	struct wire_referral referral; /* when the error is -EREMOTE */
 };
 
+/* Names of directories elsewhere that clients may take for granted (lease.c). */
+#define LEASES 1024
+#define LEASE_NS (NSEC_PER_SEC / 4)
+struct lease {
+	uint64_t session, until; /* who got one last */
+	uint64_t others; /* until when others have one */
+	uint64_t closed; /* no new ones until then: somebody waits */
+};
+
 struct server {
 	struct loop *loop;
 	const struct conf *conf;
@@ -95,6 +104,7 @@ struct server {
 	struct timer refill; /* more removals wait in their rows */
 	bool in_grace;
 	struct timer grace;
+	struct lease leases[LEASES];
 	struct list pairs; /* changes over several servers that we coordinate */
 	struct list pair_tasks; /* those whose end somebody must still hear of */
 	struct list parked; /* requests that met one, until it is over */
@@ -219,6 +229,13 @@ int split_mkdir(struct sreq *s, struct split *x), split_link(struct sreq *s, str
 	split_rename(struct sreq *s, struct split *x);
 void pair_abandon(struct sreq *s);
 extern const struct req_ops pair_ops;
+
+/* ---- lease.c ---- */
+/* How long, in ms, this session may take the name for granted. */
+uint32_t lease_grant(struct server *srv, uint64_t session, uint64_t dir,
+		     const struct wire_bytes *name);
+/* 0 when nobody but this session takes it (NULL: any name in dir) for granted; else -EINPROGRESS. */
+int lease_over(struct server *srv, uint64_t session, uint64_t dir, const struct wire_bytes *name);
 
 /* ---- pairs.c: the other side of them, and what is left to do ---- */
 bool sreq_park(struct sreq *s); /* until a change over two servers is over; false: answer */
