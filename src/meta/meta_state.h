@@ -16,6 +16,7 @@ struct batch {
 	struct list changes; /* the worker's from run() to done(), then the loop's */
 	struct arena arena; /* answers */
 	uint64_t began; /* loop: when it was submitted; 0: it is free */
+	uint64_t ran_ns; /* what its transaction took */
 };
 
 struct meta {
@@ -34,6 +35,8 @@ struct meta {
 	uint32_t company; /* changes that were under way when it was done */
 	uint64_t gather_until; /* a slow disk's next transaction waits for as many, until then */
 	struct timer gather;
+	uint32_t n_fast; /* transactions in a row that took less than a hand-over is worth */
+	struct timer here; /* the next one is done on the loop, at the end of this turn */
 	/* writer */
 	uint64_t stored_next; /* the counter as the database has it */
 	struct arena scratch; /* one record, decoded */

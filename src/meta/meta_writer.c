@@ -6,9 +6,12 @@
  * Everything queued when the worker comes round is one transaction. Where a transaction is cheap (memory),
  * two batches take turns, so the worker need not wait for the loop to report the last one. Where it costs
  * a disk's flush, the next one waits for company: clients that were just answered come back within a part
- * of that time, and all of them then share one flush instead of taking two half empty ones.
+ * of that time, and all of them then share one flush instead of taking two half empty ones. Where transactions
+ * have been so quick that waking a thread costs as much (memory, or no sync), what one turn of the loop has queued
+ * is one transaction on the loop itself, until one takes longer.
  *
- * Threads: meta_submit and batch_done on the loop, batch_run on the worker; they share the queue, `armed`
+ * Threads: meta_submit and batch_done on the loop, batch_run on the worker, or on the loop while no batch is
+ * the worker's; they share the queue, `armed`
  * and `abandoned` under the lock. Buffers: a change's bytes come from its own arena and are read-only for
  * the worker; answers are in the batch's arena until batch_done has decoded them. Errors: when a transaction
  * fails, its changes are tried one by one; what fails then gets the database's errno. */
@@ -19,6 +22,9 @@
 #define BATCH_MAX 4096 /* changes in one transaction; bounds its dirty pages */
 #define NEARLY_FULL (1 * MIB)
 #define SLOW_NS (100 * UINT64_C(1000)) /* a transaction that takes longer waits for company */
+#define FAST_NS (60 * UINT64_C(1000)) /* one that takes less may be done on the loop, */
+#define FAST_EACH_NS (10 * UINT64_C(1000)) /* and as much for each change in it */
+#define FAST_RUN 64 /* after so many of them */
 #define GATHER_NS NSEC_PER_MSEC /* at most, and at most half of what the last one took */
 
 /* ---- worker ---- */
@@ -129,6 +135,7 @@ static void batch_run(struct job *j)
 {
 	struct batch *b = container_of(j, struct batch, job);
 	struct meta *m = b->m;
+	struct env *e = m->loop->env;
 	bool abandoned;
 	int rc;
 
@@ -140,9 +147,11 @@ static void batch_run(struct job *j)
 	pthread_mutex_unlock(&m->lock);
 	if (abandoned || list_empty(&b->changes))
 		return;
+	b->ran_ns = e->clock->now(e);
 	rc = batch_transact(b, NULL);
 	if (rc)
 		batch_singly(b, rc);
+	b->ran_ns = e->clock->now(e) - b->ran_ns;
 }
 
 /* ---- loop ---- */
@@ -171,13 +180,21 @@ static bool gather(struct meta *m, uint32_t queued)
 	return timer_set(m->loop, &m->gather, m->gather_until) == 0;
 }
 
+/* On the loop? Then with all that this turn still brings. */
+static bool do_here(struct meta *m)
+{
+	if (m->n_fast < FAST_RUN || m->batches[0].began || m->batches[1].began)
+		return false;
+	return m->here.when || timer_set(m->loop, &m->here, m->loop->now) == 0;
+}
+
 /* Sends a free batch for what is queued, unless one is on its way already. */
 static void batch_arm(struct meta *m)
 {
 	struct batch *b = !m->batches[0].began ? &m->batches[0] : &m->batches[1];
 	bool go;
 
-	if (b->began || m->closing)
+	if (b->began || m->closing || do_here(m))
 		return;
 	pthread_mutex_lock(&m->lock);
 	go = !m->armed && m->n_queued && !gather(m, m->n_queued);
@@ -194,6 +211,20 @@ static void batch_arm(struct meta *m)
 static void gathered(struct timer *t)
 {
 	batch_arm(container_of(t, struct meta, gather));
+}
+
+static void batch_done(struct job *j);
+
+static void here(struct timer *t)
+{
+	struct meta *m = container_of(t, struct meta, here);
+	struct batch *b = &m->batches[0];
+
+	if (!m->n_queued || m->closing || b->began || m->batches[1].began)
+		return;
+	b->began = MAX(m->loop->now, UINT64_C(1));
+	batch_run(&b->job);
+	batch_done(&b->job);
 }
 
 static void batch_done(struct job *j)
@@ -213,6 +244,7 @@ static void batch_done(struct job *j)
 	list_splice(&done, &b->changes);
 	arena_reset(&b->arena);
 	m->commit_ns = m->loop->now - b->began;
+	m->n_fast = b->ran_ns < FAST_NS + n * FAST_EACH_NS ? m->n_fast + 1 : 0;
 	m->gather_until = m->loop->now + MIN(m->commit_ns / 2, GATHER_NS);
 	b->began = 0;
 	pthread_mutex_lock(&m->lock);
@@ -299,6 +331,7 @@ int writer_init(struct meta *m)
 {
 	list_init(&m->queue);
 	m->gather.fire = gathered;
+	m->here.fire = here;
 	arena_init(&m->scratch, 0);
 	for (size_t i = 0; i < ARRAY_LEN(m->batches); i++) {
 		struct batch *b = &m->batches[i];
@@ -323,6 +356,7 @@ void writer_stop(struct meta *m, bool abandon)
 	if (!m->worker)
 		return;
 	timer_del(m->loop, &m->gather);
+	timer_del(m->loop, &m->here);
 	pthread_mutex_lock(&m->lock);
 	m->closing = true;
 	m->abandoned = abandon;
