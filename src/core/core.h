@@ -63,6 +63,9 @@ struct file_ops {
 	int (*fsync)(struct env *e, int fd); /* a directory too */
 	int (*ftruncate)(struct env *e, int fd, off_t size);
 	int (*fstat)(struct env *e, int fd, struct stat *st);
+	/* As fallocate(2), and lseek(2) with SEEK_DATA or SEEK_HOLE. NULL: this world cannot. */
+	int (*fallocate)(struct env *e, int fd, int mode, off_t off, off_t len);
+	off_t (*seek)(struct env *e, int fd, off_t off, int whence);
 	int (*unlinkat)(struct env *e, int dir, const char *path, int flags);
 	int (*mkdirat)(struct env *e, int dir, const char *path, mode_t mode);
 	int (*renameat)(struct env *e, int dir, const char *from, const char *to);

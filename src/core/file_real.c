@@ -81,6 +81,25 @@ static int file_fstat(struct env *e, int fd, struct stat *st)
 	return fstat(fd, st) < 0 ? -errno : 0;
 }
 
+static int file_fallocate(struct env *e, int fd, int mode, off_t off, off_t len)
+{
+	int r;
+
+	(void)e;
+	do {
+		r = fallocate(fd, mode, off, len);
+	} while (r < 0 && errno == EINTR);
+	return r < 0 ? -errno : 0;
+}
+
+static off_t file_seek(struct env *e, int fd, off_t off, int whence)
+{
+	off_t r = lseek(fd, off, whence);
+
+	(void)e;
+	return r < 0 ? -errno : r;
+}
+
 static int file_unlinkat(struct env *e, int dir, const char *path, int flags)
 {
 	(void)e;
@@ -215,6 +234,8 @@ const struct file_ops file_real_ops = {
 	.fsync = file_fsync,
 	.ftruncate = file_ftruncate,
 	.fstat = file_fstat,
+	.fallocate = file_fallocate,
+	.seek = file_seek,
 	.unlinkat = file_unlinkat,
 	.mkdirat = file_mkdirat,
 	.renameat = file_renameat,

@@ -71,6 +71,14 @@ void turn_end(struct turn *t); /* harmless when it was never begun (zeroed) or r
  * behind the end give zeros in the buffers. Writes move object_end() and object_mtime(). */
 void object_read(struct object *o, struct io *ios, size_t n, struct req *q);
 void object_write(struct object *o, struct io *ios, size_t n, int64_t now, struct req *q);
+/* As object_write(), but only the lengths of the iovecs count: room for these places, or zeros in them. mode is
+ * one of fallocate(2): 0, KEEP_SIZE, PUNCH_HOLE | KEEP_SIZE, ZERO_RANGE with or without KEEP_SIZE. A file
+ * system that cannot keep room free lets it be; one that cannot punch: -EOPNOTSUPP. */
+void object_allocate(struct object *o, struct io *ios, size_t n, int mode, int64_t now,
+		     struct req *q);
+/* Where the next data (SEEK_DATA) or hole (SEEK_HOLE) at or behind io->off begins, in io->bytes; UINT64_MAX:
+ * there are no more data. What is behind the end is a hole. */
+void object_seek(struct object *o, struct io *io, int whence, struct req *q);
 /* File, then directory entries; -EIO when a writeback error was latched before or now (it stays latched
  * until an fsync has reported it once). */
 void object_sync(struct object *o, struct req *q);

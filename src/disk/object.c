@@ -3,12 +3,13 @@
  *   CLOSED -> OPENING -> OPEN -> CLOSED            the cache
  *                        OPEN -> REMOVING -> GONE  disk_remove
  *
- * Threads: the loop's, except open_call(), close_call() and stat_call(), which run on a worker and see
- * only what they were given. Buffers: the caller's, until its request goes on. Errors: of open, read
+ * Threads: the loop's, except what ends in _call(), which runs on a worker and sees only what it was
+ * given. Buffers: the caller's, until its request goes on. Errors: of open, read
  * and write they are passed on; of a sync that nobody waits for they are latched (sync.c). */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "disk/disk_impl.h"
 
@@ -498,25 +499,26 @@ static bool beyond(uint64_t off, size_t len)
 }
 
 /* Places and memory are the caller's. */
-static void submit(struct object *o, struct io *ios, size_t n, enum io_kind kind,
-		   void (*done)(struct io *io), struct req *q)
+static void submit(struct object *o, struct io *ios, size_t n, const struct io *how, struct req *q)
 {
-	for (size_t i = 0; i < n; i++)
-		ios[i] = (struct io){ .kind = kind,
-				      .fd = o->fd,
-				      .iov = ios[i].iov,
-				      .n = ios[i].n,
-				      .off = ios[i].off,
-				      .arg = o,
-				      .q = q,
-				      .done = done };
+	for (size_t i = 0; i < n; i++) {
+		struct io io = *how;
+
+		io.fd = o->fd;
+		io.iov = ios[i].iov;
+		io.n = ios[i].n;
+		io.off = ios[i].off;
+		io.arg = o;
+		io.q = q;
+		ios[i] = io;
+	}
 	io_submit_all(o->disk->loop, ios, n);
 }
 
 void object_read(struct object *o, struct io *ios, size_t n, struct req *q)
 {
 	o->disk->counters.reads += n;
-	submit(o, ios, n, IO_READ, read_done, q);
+	submit(o, ios, n, &(struct io){ .kind = IO_READ, .done = read_done }, q);
 }
 
 /* On a worker. */
@@ -568,7 +570,9 @@ static void write_done(struct io *io)
 	req_done(io->q, 0, io->bytes);
 }
 
-void object_write(struct object *o, struct io *ios, size_t n, int64_t now, struct req *q)
+/* Changes of the contents: checked, counted, submitted. */
+static void change(struct object *o, struct io *ios, size_t n, const struct io *how, int64_t now,
+		   struct req *q)
 {
 	for (size_t i = 0; i < n; i++)
 		if (beyond(ios[i].off, iov_total(ios[i].iov, (size_t)ios[i].n))) {
@@ -578,5 +582,117 @@ void object_write(struct object *o, struct io *ios, size_t n, int64_t now, struc
 		}
 	o->disk->counters.writes += n;
 	o->mtime = now;
-	submit(o, ios, n, IO_WRITE, write_done, q);
+	submit(o, ios, n, how, q);
+}
+
+void object_write(struct object *o, struct io *ios, size_t n, int64_t now, struct req *q)
+{
+	change(o, ios, n, &(struct io){ .kind = IO_WRITE, .done = write_done }, now, q);
+}
+
+/* ---------------------------------------------------------------- room and holes */
+
+#define ROUND_UP (1 * MIB) /* a multiple of every block */
+
+static int allocate(struct env *e, const struct io *io, int mode, uint64_t len)
+{
+	if (!e->file->fallocate)
+		return -EOPNOTSUPP;
+	return e->file->fallocate(e, io->fd, mode, (off_t)io->off, (off_t)len);
+}
+
+/* No further than the file, whose last block is to go as a whole. */
+static int punch(struct env *e, const struct io *io, uint64_t len)
+{
+	struct stat st;
+	int r = e->file->fstat(e, io->fd, &st);
+	uint64_t size = r ? 0 : (uint64_t)st.st_size;
+
+	if (r || size <= io->off)
+		return r;
+	len = MIN(len, size + ROUND_UP - size % ROUND_UP - io->off);
+	return allocate(e, io, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, len);
+}
+
+/* Where nothing keeps room, at least the end is as if it did. The byte before it is nobody's: the range is
+ * ours for now, and the file does not reach so far; others may make it longer meanwhile. */
+static int extend(struct env *e, const struct io *io, uint64_t len)
+{
+	char byte = 0;
+	struct iovec zero = { &byte, 1 };
+	struct stat st;
+	int r = e->file->fstat(e, io->fd, &st);
+	ssize_t n;
+
+	if (r || (uint64_t)st.st_size >= io->off + len)
+		return r;
+	n = e->file->pwritev(e, io->fd, &zero, 1, (off_t)(io->off + len - 1));
+	return n < 0 ? (int)n : n ? 0 : -ENOSPC;
+}
+
+/* On a worker. io->bytes: where a write would have ended, if that moves the end. */
+static int allocate_call(struct env *e, struct io *io)
+{
+	uint64_t len = iov_total(io->iov, (size_t)io->n);
+	int keep = io->flags & FALLOC_FL_KEEP_SIZE, r = 0;
+
+	if (!len)
+		return 0;
+	if (io->flags & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
+		r = punch(e, io, len);
+	if (r || io->flags & FALLOC_FL_PUNCH_HOLE)
+		return r;
+	r = allocate(e, io, keep, len);
+	if (r == -EOPNOTSUPP)
+		r = keep ? 0 : extend(e, io, len);
+	if (!r && !keep)
+		io->bytes = len;
+	return r;
+}
+
+void object_allocate(struct object *o, struct io *ios, size_t n, int mode, int64_t now,
+		     struct req *q)
+{
+	change(o, ios, n,
+	       &(struct io){
+		       .kind = IO_CALL, .call = allocate_call, .flags = mode, .done = write_done },
+	       now, q);
+}
+
+/* On a worker. Where holes cannot be found there are none. */
+static int seek_call(struct env *e, struct io *io)
+{
+	bool hole = io->flags == SEEK_HOLE;
+	off_t r = e->file->seek ? e->file->seek(e, io->fd, (off_t)io->off, io->flags) : -EINVAL;
+
+	if (r == -EINVAL) {
+		int error = stat_call(e, io);
+
+		if (error)
+			return error;
+		if (io->off >= io->bytes)
+			r = -ENXIO;
+		else
+			r = (off_t)(hole ? io->bytes : io->off);
+	}
+	if (r < 0 && r != -ENXIO)
+		return (int)r;
+	if (r == -ENXIO)
+		io->bytes = hole ? io->off : UINT64_MAX;
+	else
+		io->bytes = (uint64_t)r;
+	return 0;
+}
+
+static void seek_done(struct io *io)
+{
+	req_done(io->q, io->error, 0);
+}
+
+void object_seek(struct object *o, struct io *io, int whence, struct req *q)
+{
+	submit(o, io, 1,
+	       &(struct io){
+		       .kind = IO_CALL, .call = seek_call, .flags = whence, .done = seek_done },
+	       q);
 }
