@@ -23,6 +23,25 @@ uint64_t layout_object_size(const struct layout *l, uint32_t index, uint64_t siz
 /* Smallest file size in which object `index` can end at obj_end (0 for 0). */
 uint64_t layout_file_end(const struct layout *l, uint32_t index, uint64_t obj_end);
 
+/* A copy of `length` bytes between two files, as the objects see it. */
+struct copy {
+	struct layout in, out;
+	uint64_t from, to, length; /* offsets in the files */
+};
+struct copy_piece {
+	uint64_t from, to, length; /* offsets in the objects */
+};
+/* A place in a copy, among what belongs to one object of `out`; zero is the beginning. */
+struct copy_cursor {
+	uint32_t round; /* objects of `in` that it is through with */
+	uint64_t pos; /* in the copy */
+	uint32_t source; /* object of `in` that the last pieces come from */
+};
+/* The next request for object `index` of `out`: pieces that all come from one object, adjacent ones fused; moves
+ * c behind them. At most max pieces and max_bytes. Their number; 0: nothing of this object is left. */
+size_t copy_plan(const struct copy *k, uint32_t index, struct copy_cursor *c,
+		 struct copy_piece *out, size_t max, uint64_t max_bytes);
+
 /* A list access: the bytes of `mem`, in order, are the bytes of `file`, in order. Zero lengths are
  * skipped. Borrowed by every view and cursor on it. */
 struct access {
