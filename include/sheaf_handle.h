@@ -42,6 +42,19 @@ SHEAF_API int sheaf_h_open(struct sheaf *fs, const struct sheaf_cred *c, struct 
 			   const char *name, int flags, mode_t mode,
 			   const struct sheaf_layout *layout, struct sheaf_file **f);
 SHEAF_API struct sheaf_handle sheaf_file_handle(struct sheaf_file *f);
+
+/* As fallocate(2). mode: 0, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE
+ * with or without FALLOC_FL_KEEP_SIZE; others are -EOPNOTSUPP, and so are holes where the servers' file systems
+ * have none. -ENOSPC: a part of the range may have got its room. */
+SHEAF_API int sheaf_fallocate(struct sheaf_file *f, int mode, off_t off, off_t len);
+/* As lseek(2) with SEEK_DATA or SEEK_HOLE, but nothing moves: the offset, or -ENXIO behind the end of the file or
+ * when there are no more data. The end is a hole. */
+SHEAF_API off_t sheaf_seek(struct sheaf_file *f, off_t off, int whence);
+/* As copy_file_range(2): the data go from server to server. The number of bytes, which may be smaller than len
+ * (0: off_in is at the end or behind it); holes may become zeros. -EINVAL: the ranges are of one file and
+ * overlap; -EXDEV: two connections. */
+SHEAF_API ssize_t sheaf_copy_range(struct sheaf_file *in, off_t off_in, struct sheaf_file *out,
+				   off_t off_out, size_t len);
 SHEAF_API int sheaf_h_mkdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 			    const char *name, mode_t mode, struct sheaf_handle *out);
 SHEAF_API int sheaf_h_mknod(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,

@@ -7,10 +7,12 @@
  * costs no hand-over. A helper thread, asleep otherwise, drives when operations are under way and nobody
  * waits for them, and when a timer is due (leases). */
 #include <assert.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "client/api_priv.h"
 
@@ -529,6 +531,65 @@ int sheaf_ftruncate(struct sheaf_file *f, off_t size)
 	if (!cfile_writable(f->f))
 		return -EINVAL;
 	return sheaf_h_truncate(f->fs, NULL, cfile_handle(f->f), size);
+}
+
+static int allocate_mode(int mode, uint32_t *out)
+{
+	switch (mode) {
+	case 0:
+	case FALLOC_FL_KEEP_SIZE:
+	case FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE:
+	case FALLOC_FL_ZERO_RANGE:
+	case FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE:
+		*out = (uint32_t)mode; /* the wire has the same values */
+		return 0;
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
+int sheaf_fallocate(struct sheaf_file *f, int mode, off_t off, off_t len)
+{
+	uint32_t how;
+	int64_t r = off < 0 || len <= 0 ? -EINVAL : allocate_mode(mode, &how);
+	struct cop *op = r ? NULL : api_begin(f->fs, &nobody);
+
+	if (!op)
+		return r ? (int)r : -ENOMEM;
+	client_allocate(op, f->f, how, (uint64_t)off, (uint64_t)len);
+	r = api_end(f->fs, op);
+	return r < 0 ? (int)r : 0;
+}
+
+off_t sheaf_seek(struct sheaf_file *f, off_t off, int whence)
+{
+	struct cop *op;
+
+	if (whence != SEEK_DATA && whence != SEEK_HOLE)
+		return -EINVAL;
+	if (off < 0)
+		return -ENXIO;
+	op = api_begin(f->fs, &nobody);
+	if (!op)
+		return -ENOMEM;
+	client_seek(op, f->f, (uint64_t)off, whence == SEEK_HOLE);
+	return api_end(f->fs, op);
+}
+
+ssize_t sheaf_copy_range(struct sheaf_file *in, off_t off_in, struct sheaf_file *out, off_t off_out,
+			 size_t len)
+{
+	struct cop *op;
+
+	if (in->fs != out->fs)
+		return -EXDEV;
+	if (off_in < 0 || off_out < 0)
+		return -EINVAL;
+	op = api_begin(out->fs, &nobody);
+	if (!op)
+		return -ENOMEM;
+	client_copy(op, in->f, (uint64_t)off_in, out->f, (uint64_t)off_out, len);
+	return api_end(out->fs, op);
 }
 
 /* ---- directories ---- */

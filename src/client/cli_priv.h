@@ -28,7 +28,10 @@ struct client {
 	uint64_t trace_base, n_traces;
 	uint64_t timeout_ns;
 	struct way ways[WAYS];
-	struct extent scratch[LIST_MAX];
+	union { /* where a request is planned */
+		struct extent scratch[LIST_MAX];
+		struct copy_piece scratch_copy[LIST_MAX];
+	};
 };
 
 /* An open file. */

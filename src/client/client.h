@@ -135,6 +135,13 @@ void client_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_
 		 const struct extent *ext, size_t n_ext);
 void client_write(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
 		  const struct extent *ext, size_t n_ext);
+/* Room for a range, or zeros in it. mode: ALLOC_KEEP_SIZE and its like, as OP_ALLOCATE takes them. */
+void client_allocate(struct cop *op, struct cfile *f, uint32_t mode, uint64_t off, uint64_t len);
+/* From server to server; result: how many bytes, which may be fewer. */
+void client_copy(struct cop *op, struct cfile *in, uint64_t off_in, struct cfile *out,
+		 uint64_t off_out, uint64_t len);
+/* Where the next data or hole at or behind off begins; -ENXIO: off is behind the end, or there are no data. */
+void client_seek(struct cop *op, struct cfile *f, uint64_t off, bool hole);
 struct sheaf_handle cfile_handle(const struct cfile *f);
 bool cfile_writable(const struct cfile *f);
 

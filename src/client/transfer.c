@@ -1,13 +1,15 @@
-/* List reads and writes: one request to each object that is touched, all targets side by side.
+/* List reads and writes, room for ranges and copies of them: one request to each object that is touched, all
+ * targets side by side.
  *
- *   transfer:  START -> LANES -> SIZE -> END
+ *   transfer:  MEASURE -> START -> SIZED -> END
  *   lane:      TAKE -> CALL -> ANSWER (-> REFRESH -> CALL) -> TAKE ... -> DONE
  *
  * Each touched object has a lane or two; a lane takes the next part of the access that belongs to its
  * object (as much as fits one message), sends it and waits for the reply. The user's memory is never copied:
  * the part's view is exposed to the server, except that small parts travel inside the message.
- * A capability that was fenced or has expired is fetched anew and the part sent again. Lanes are kept for
- * reuse; all else that a transfer needs is in the arena of its operation.
+ * A copy's parts go to the objects that are written, each with bytes of one object of the other file; its data
+ * never come here. A capability that was fenced or has expired is fetched anew and the part sent again. Lanes are
+ * kept for reuse; all else that a transfer needs is in the arena of its operation.
  *
  * End of file: replies say where each object ends. When anything lay behind an end, the true size decides
  * what is a hole (zeros) and what is behind the end of the file (a short count). */
@@ -17,17 +19,19 @@
 #include "client/cli_priv.h"
 
 #define PART_BYTES (64 * MIB) /* of one request */
+#define COPY_STRIPES 16384 /* of one call; longer copies are short */
 #define LANES 2 /* of one object */
 #define MAX_REFRESH 1000
 
-enum { START, SIZED, END };
-static const char *const names[] = { "move", "size", "end" };
+enum { MEASURE, START, SIZED, END };
+static const char *const names[] = { "measure", "move", "size", "end" };
 enum { TAKE, CALL, ANSWER, REFRESHED, DONE };
 static const char *const lane_names[] = { "take", "call", "answer", "capability", "done" };
 
 /* All that belongs to one object. */
 struct strand {
 	struct cursor next;
+	struct copy_cursor next_copy;
 	uint64_t end; /* of the object, the lowest that was answered */
 	bool shortened; /* something lay behind it */
 };
@@ -39,14 +43,23 @@ struct lane {
 	struct strand *strand;
 	uint32_t index;
 	struct view view;
-	struct extent *ext;
-	uint32_t n_ext, cap_ext;
+	union { /* n of them */
+		void *list;
+		struct extent *ext;
+		struct copy_piece *pieces; /* of a copy */
+	};
+	size_t n, cap_list; /* bytes that list has room for */
+	uint32_t source; /* object that a copy's pieces come from */
 	uint32_t refreshes;
-	bool small;
+	bool small; /* inside the message */
+	bool other; /* the capability of the file that is copied comes next */
+	uint64_t epoch, other_epoch; /* of the capabilities sent */
 	struct call call;
 	union {
 		struct wire_read_args read;
 		struct wire_write_args write;
+		struct wire_allocate_args allocate;
+		struct wire_copy_args copy;
 	} args;
 	union {
 		struct wire_read_res read;
@@ -55,18 +68,37 @@ struct lane {
 	uint8_t small_data[INLINE_MAX]; /* of a small write; the rest is zero in a new lane */
 };
 
+enum kind { READ, WRITE, ALLOCATE, COPY };
+
+struct epochs {
+	uint64_t oldest, newest;
+};
+
 struct transfer {
-	bool write;
+	enum kind kind;
+	uint32_t mode; /* ALLOCATE */
+	struct cfile *other; /* COPY: where the bytes come from */
+	struct copy copy;
+	uint64_t want; /* bytes of the copy before anybody knew how many there are */
 	bool placed; /* an append: when it was fenced its place may be gone */
 	bool sized; /* it reads once more, now that the size is known */
-	uint64_t oldest, newest; /* epochs under which parts were written */
+	struct epochs epochs, other_epochs; /* under which parts were written, and copied from */
 	uint32_t tries;
 	struct strand *strands; /* one per object */
 };
 
 static_assert(sizeof(struct extent) == sizeof(struct wire_extent) &&
-		      offsetof(struct extent, length) == offsetof(struct wire_extent, length),
+		      offsetof(struct extent, length) == offsetof(struct wire_extent, length) &&
+		      sizeof(struct copy_piece) == sizeof(struct wire_copy_piece) &&
+		      offsetof(struct copy_piece, to) == offsetof(struct wire_copy_piece, to),
 	      "an extent is an extent");
+static_assert(PART_BYTES <= ALLOC_MAX, "a part is a request");
+
+static void epochs_add(struct epochs *e, uint64_t epoch)
+{
+	e->oldest = MIN(e->oldest, epoch);
+	e->newest = MAX(e->newest, epoch);
+}
 
 /* ---- fresh capabilities ---- */
 
@@ -138,17 +170,29 @@ void lanes_free(struct client *c)
 		free(list_entry(it, struct lane, spare));
 }
 
-static int keep_extents(struct lane *l, size_t n)
+/* n things of this size, planned in the client's scratch memory, become the lane's. */
+static int keep(struct lane *l, size_t n, size_t size)
 {
-	if (n > l->cap_ext) {
-		l->ext = arena_alloc(&l->op->arena, n * sizeof(*l->ext));
-		l->cap_ext = l->ext ? (uint32_t)n : 0;
-		if (!l->ext)
+	if (n * size > l->cap_list) {
+		l->list = arena_alloc(&l->op->arena, n * size);
+		l->cap_list = l->list ? n * size : 0;
+		if (!l->list)
 			return -ENOMEM;
 	}
-	memcpy(l->ext, l->op->c->scratch, n * sizeof(*l->ext));
-	l->n_ext = (uint32_t)n;
+	memcpy(l->list, l->op->c->scratch, n * size);
+	l->n = n;
 	return 0;
+}
+
+static int take_copy(struct lane *l)
+{
+	struct cop *op = l->op;
+	struct copy_cursor *next = &l->strand->next_copy;
+	size_t n = copy_plan(&op->transfer->copy, l->index, next, op->c->scratch_copy, LIST_MAX,
+			     COPY_MAX);
+
+	l->source = next->source;
+	return n ? keep(l, n, sizeof(*l->pieces)) : 1;
 }
 
 /* The next part of our object; 0: there is one, 1: none. */
@@ -156,14 +200,18 @@ static int take(struct lane *l)
 {
 	struct cop *op = l->op;
 	struct cfile *f = op->file;
-	size_t n = view_plan(&l->view, &op->access, &f->layout, l->index, &l->strand->next,
-			     op->c->scratch, LIST_MAX, PART_BYTES);
+	uint64_t most = op->transfer->mode & ALLOC_PUNCH ? INT64_MAX : PART_BYTES;
+	size_t n;
 
+	if (op->transfer->kind == COPY)
+		return take_copy(l);
+	n = view_plan(&l->view, &op->access, &f->layout, l->index, &l->strand->next, op->c->scratch,
+		      LIST_MAX, most);
 	if (!n)
 		return 1;
 	l->small = l->view.length <=
 		   MIN(f->c->peers[f->targets[l->index]].eager_bytes, (uint32_t)INLINE_MAX);
-	return keep_extents(l, n);
+	return keep(l, n, sizeof(*l->ext));
 }
 
 static void prepare_read(struct lane *l)
@@ -171,10 +219,11 @@ static void prepare_read(struct lane *l)
 	struct wire_read_args *a = &l->args.read;
 
 	*a = (struct wire_read_args){ .cap = l->op->file->cap,
-				      .n_list = l->n_ext,
+				      .n_list = (uint32_t)l->n,
 				      .list = (struct wire_extent *)l->ext };
 	l->call = call_make(l->op, OP_READ, XDR_ANY(xdr_wire_read_args), a,
 			    XDR_ANY(xdr_wire_read_res), &l->res.read);
+	l->call.mem = l->small ? NULL : &l->view;
 	l->call.mem_wire = &a->mem;
 	l->call.mem_access = CAP_WRITE; /* the server writes into it */
 }
@@ -184,10 +233,11 @@ static void prepare_write(struct lane *l)
 	struct wire_write_args *a = &l->args.write;
 
 	*a = (struct wire_write_args){ .cap = l->op->file->cap,
-				       .n_list = l->n_ext,
+				       .n_list = (uint32_t)l->n,
 				       .list = (struct wire_extent *)l->ext };
 	l->call = call_make(l->op, OP_WRITE, XDR_ANY(xdr_wire_write_args), a,
 			    XDR_ANY(xdr_wire_write_res), &l->res.write);
+	l->call.mem = l->small ? NULL : &l->view;
 	l->call.mem_wire = &a->mem;
 	l->call.mem_access = CAP_READ;
 	if (!l->small)
@@ -196,16 +246,44 @@ static void prepare_write(struct lane *l)
 	a->data = (struct wire_bytes){ (uint32_t)l->view.length, l->small_data };
 }
 
+static void prepare_allocate(struct lane *l)
+{
+	struct wire_allocate_args *a = &l->args.allocate;
+
+	*a = (struct wire_allocate_args){ .cap = l->op->file->cap,
+					  .mode = l->op->transfer->mode,
+					  .n_list = (uint32_t)l->n,
+					  .list = (struct wire_extent *)l->ext };
+	l->call = call_make(l->op, OP_ALLOCATE, XDR_ANY(xdr_wire_allocate_args), a,
+			    XDR_ANY(xdr_wire_write_res), &l->res.write);
+}
+
+static void prepare_copy(struct lane *l)
+{
+	struct wire_copy_args *a = &l->args.copy;
+	struct cfile *other = l->op->transfer->other;
+
+	*a = (struct wire_copy_args){ .cap = l->op->file->cap,
+				      .from = other->cap,
+				      .source = other->targets[l->source],
+				      .n_list = (uint32_t)l->n,
+				      .list = (struct wire_copy_piece *)l->pieces };
+	l->other_epoch = other->cap.epoch;
+	l->call = call_make(l->op, OP_COPY, XDR_ANY(xdr_wire_copy_args), a,
+			    XDR_ANY(xdr_wire_write_res), &l->res.write);
+}
+
 static void call(struct lane *l)
 {
+	static void (*const prepare[])(struct lane * l) = { [READ] = prepare_read,
+							    [WRITE] = prepare_write,
+							    [ALLOCATE] = prepare_allocate,
+							    [COPY] = prepare_copy };
 	struct cfile *f = l->op->file;
 
-	if (l->op->transfer->write)
-		prepare_write(l);
-	else
-		prepare_read(l);
+	prepare[l->op->transfer->kind](l);
+	l->epoch = f->cap.epoch;
 	l->call.trace = l->op->q.trace;
-	l->call.mem = l->small ? NULL : &l->view;
 	peer_call(&f->c->peers[f->targets[l->index]], &l->call, &l->q);
 }
 
@@ -214,7 +292,7 @@ static void answered_read(struct lane *l)
 	const struct wire_read_res *r = &l->res.read;
 	uint64_t at = 0;
 
-	for (uint32_t i = 0; i < l->n_ext; at += l->ext[i++].length) {
+	for (size_t i = 0; i < l->n; at += l->ext[i++].length) {
 		const struct extent *e = &l->ext[i];
 		uint64_t there = e->offset < r->end ? MIN(e->length, r->end - e->offset) : 0;
 
@@ -231,17 +309,28 @@ static void answered_read(struct lane *l)
 	}
 }
 
+/* Where the file ends at least, after this part was written. */
+static uint64_t reached(const struct lane *l)
+{
+	const struct transfer *t = l->op->transfer;
+	uint64_t end = 0;
+
+	if (t->mode & ALLOC_KEEP_SIZE)
+		return 0;
+	for (size_t i = 0; i < l->n; i++)
+		end = MAX(end, t->kind == COPY ? l->pieces[i].to + l->pieces[i].length :
+						 l->ext[i].offset + l->ext[i].length);
+	return layout_file_end(&l->op->file->layout, l->index, end);
+}
+
 static void answered_write(struct lane *l)
 {
 	struct cfile *f = l->op->file;
-	uint64_t end = 0;
+	struct transfer *t = l->op->transfer;
 
-	for (uint32_t i = 0; i < l->n_ext; i++)
-		end = MAX(end, layout_file_end(&f->layout, l->index,
-					       l->ext[i].offset + l->ext[i].length));
-	l->op->transfer->oldest = MIN(l->op->transfer->oldest, l->args.write.cap.epoch);
-	l->op->transfer->newest = MAX(l->op->transfer->newest, l->args.write.cap.epoch);
-	file_wrote(f, l->args.write.cap.epoch, end, l->res.write.mtime);
+	epochs_add(&t->epochs, l->epoch);
+	epochs_add(&t->other_epochs, l->other_epoch);
+	file_wrote(f, l->epoch, reached(l), l->res.write.mtime);
 	file_unsynced(f, l->index, l->call.verifier);
 }
 
@@ -253,18 +342,37 @@ static void answer(struct lane *l)
 	if (q->error == -EKEYEXPIRED && ++l->refreshes < MAX_REFRESH) {
 		call_fini(&l->call);
 		q->error = 0;
+		l->other = false;
 		req_goto(q, REFRESHED);
 		cap_ask(l->op, l->op->file, &l->call, q);
 		return;
 	}
-	if (!q->error && l->op->transfer->write)
-		answered_write(l);
-	else if (!q->error)
+	if (!q->error && l->op->transfer->kind == READ)
 		answered_read(l);
+	else if (!q->error)
+		answered_write(l);
 	call_fini(&l->call);
 	if (q->error) {
-		l->op->file->wrote.doubt |= l->op->transfer->write;
+		l->op->file->wrote.doubt |= l->op->transfer->kind != READ;
 		req_goto(q, DONE);
+	}
+}
+
+/* A fresh capability has come, or not. A copy has two, and either may have been the old one. */
+static void refreshed(struct lane *l)
+{
+	struct transfer *t = l->op->transfer;
+
+	cap_take(l->other ? t->other : l->op->file, &l->call);
+	if (!l->q.error && t->placed)
+		l->q.error = -EAGAIN;
+	if (l->q.error) {
+		req_goto(&l->q, DONE);
+	} else if (t->kind == COPY && !l->other) {
+		l->other = true;
+		cap_ask(l->op, t->other, &l->call, &l->q);
+	} else {
+		req_goto(&l->q, CALL);
 	}
 }
 
@@ -289,12 +397,7 @@ static bool lane_step(struct req *q)
 		answer(l);
 		break;
 	case REFRESHED:
-		req_goto(q, q->error ? DONE : CALL);
-		cap_take(l->op->file, &l->call);
-		if (!q->error && l->op->transfer->placed) {
-			q->error = -EAGAIN;
-			req_goto(q, DONE);
-		}
+		refreshed(l);
 		break;
 	case DONE:
 		r = q->error == -EBADF ? -EIO : q->error;
@@ -408,6 +511,27 @@ static bool any_short(struct cop *op)
 	return false;
 }
 
+/* How much there is to copy, now that the size of the other file is known. */
+static int clip_copy(struct cop *op)
+{
+	struct transfer *t = op->transfer;
+	struct copy *k = &t->copy;
+	uint64_t size = op->attr.size;
+
+	k->length = MIN(t->want, size > k->from ? size - k->from : 0);
+	op->one_ext.length = op->access.total = k->length;
+	if (t->other->h.ino == op->file->h.ino && k->from < k->to + k->length &&
+	    k->to < k->from + k->length)
+		return -EINVAL;
+	return 0;
+}
+
+static bool mixed(const struct transfer *t)
+{
+	return t->kind != READ && (t->epochs.oldest < t->epochs.newest ||
+				   t->other_epochs.oldest < t->other_epochs.newest);
+}
+
 static bool step(struct req *q)
 {
 	struct cop *op = cop_of(q);
@@ -415,17 +539,24 @@ static bool step(struct req *q)
 	uint64_t count = op->access.total;
 
 	switch (q->state) {
+	case MEASURE:
+		req_goto(q, START);
+		if (t->kind == COPY)
+			sizing_start(op, &t->other->h);
+		break;
 	case START:
 		req_goto(q, SIZED);
-		t->oldest = UINT64_MAX;
-		t->newest = 0;
-		start_lanes(op);
+		t->epochs = t->other_epochs = (struct epochs){ UINT64_MAX, 0 };
+		if (t->kind == COPY)
+			req_fail(q, clip_copy(op));
+		if (!q->error)
+			start_lanes(op);
 		break;
 	case SIZED:
 		req_goto(q, END);
 		if (t->sized)
 			break;
-		if (!t->write && any_short(op))
+		if (t->kind == READ && any_short(op))
 			sizing_start(op, &op->file->h);
 		else
 			op->attr.size = UINT64_MAX;
@@ -433,12 +564,10 @@ static bool step(struct req *q)
 	case END:
 		if (q->error)
 			return cop_end(op, q->error);
-		if (t->placed && t->oldest < t->newest)
+		if (t->placed && mixed(t))
 			return cop_end(op, -EAGAIN);
-		if (t->write && t->oldest < t->newest && ++t->tries < MAX_REFRESH) {
-			req_goto(
-				q,
-				START); /* a truncate came between its parts: all of it comes after */
+		if (mixed(t) && ++t->tries < MAX_REFRESH) { /* a truncate came between its parts */
+			req_goto(q, MEASURE); /* all of it comes after */
 			break;
 		}
 		if (op->attr.size != UINT64_MAX && !t->sized && any_hole(op)) {
@@ -457,36 +586,42 @@ static bool step(struct req *q)
 	return true;
 }
 
-static const struct req_ops transfer_ops = { "transfer", step, END, 3, names };
-
-enum { READS, WRITES, APPENDS };
+static const struct req_ops transfer_ops = { "transfer", step, END, 4, names };
 
 static void start(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
-		  const struct extent *ext, size_t n_ext, int what)
+		  const struct extent *ext, size_t n_ext, struct transfer how)
 {
 	struct transfer *t = arena_alloc(&op->arena, sizeof(*t));
-	uint32_t need = what == READS ? OPEN_READ : OPEN_WRITE;
+	uint32_t need = how.kind == READ ? OPEN_READ : OPEN_WRITE;
 	int e = access_init(&op->access, mem, n_mem, ext, n_ext);
 
 	op->file = f;
 	op->transfer = t;
 	if (!t)
 		e = -ENOMEM;
-	else if (!f->unsynced)
+	else if (!f->unsynced || (how.other && !how.other->unsynced))
 		e = -EISDIR;
-	else if (!(f->flags & need))
+	else if (!(f->flags & need) ||
+		 (how.other && (!(how.other->flags & OPEN_READ) || f->flags & OPEN_APPEND)))
 		e = -EBADF;
 	if (t)
-		t->write = what != READS;
-	if (t)
-		t->placed = what == APPENDS;
+		*t = how;
 	cop_start(op, &transfer_ops, e);
+}
+
+/* A range without memory: only its length counts. */
+static void start_range(struct cop *op, struct cfile *f, uint64_t off, uint64_t len,
+			struct transfer how)
+{
+	op->one_mem = (struct iovec){ NULL, len };
+	op->one_ext = (struct extent){ off, len };
+	start(op, f, &op->one_mem, 1, &op->one_ext, 1, how);
 }
 
 void client_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
 		 const struct extent *ext, size_t n_ext)
 {
-	start(op, f, mem, n_mem, ext, n_ext, READS);
+	start(op, f, mem, n_mem, ext, n_ext, (struct transfer){ .kind = READ });
 }
 
 void client_write(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
@@ -496,7 +631,7 @@ void client_write(struct cop *op, struct cfile *f, const struct iovec *mem, size
 
 	if (!(f->flags & OPEN_APPEND) || access_init(&op->access, mem, n_mem, ext, n_ext) ||
 	    !op->access.total) {
-		start(op, f, mem, n_mem, ext, n_ext, WRITES);
+		start(op, f, mem, n_mem, ext, n_ext, (struct transfer){ .kind = WRITE });
 		return;
 	}
 	a = arena_alloc(&op->arena, sizeof(*a));
@@ -509,5 +644,23 @@ void client_write(struct cop *op, struct cfile *f, const struct iovec *mem, size
 void write_placed(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
 		  const struct extent *ext)
 {
-	start(op, f, mem, n_mem, ext, 1, APPENDS);
+	start(op, f, mem, n_mem, ext, 1, (struct transfer){ .kind = WRITE, .placed = true });
+}
+
+void client_allocate(struct cop *op, struct cfile *f, uint32_t mode, uint64_t off, uint64_t len)
+{
+	start_range(op, f, off, len, (struct transfer){ .kind = ALLOCATE, .mode = mode });
+}
+
+void client_copy(struct cop *op, struct cfile *in, uint64_t off_in, struct cfile *out,
+		 uint64_t off_out, uint64_t len)
+{
+	uint64_t most = (uint64_t)COPY_STRIPES * MIN(in->layout.unit, out->layout.unit);
+
+	len = MIN(len, MAX(most, UINT64_C(1)));
+	start_range(op, out, off_out, len,
+		    (struct transfer){ .kind = COPY,
+				       .other = in,
+				       .copy = { in->layout, out->layout, off_in, off_out, 0 },
+				       .want = len });
 }

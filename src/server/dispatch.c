@@ -83,7 +83,7 @@ static uint64_t verifier_of(const struct sreq *s)
 	struct server *srv = s->srv;
 
 	srv->net.id.verifier = disk_verifier(srv->disk);
-	return s->head.op == OP_WRITE ? s->verifier : srv->net.id.verifier;
+	return s->row->flags & OP_WRITES ? s->verifier : srv->net.id.verifier;
 }
 
 static void send_reply(struct sreq *s, int error, uint32_t slots)
@@ -328,13 +328,24 @@ void srv_cancel(void *owner, struct link *l, uint64_t tag)
 	if (!l->session || slot >= SESSION_SLOTS)
 		return;
 	s = l->session->slots[slot].request;
-	if (s && s->head.sequence == (uint32_t)tag)
-		s->cancelled = true;
+	if (!s || s->head.sequence != (uint32_t)tag)
+		return;
+	s->cancelled = true;
+	if (s->row->ops == &copy_ops)
+		copy_cancel(s);
 }
 
+/* Its transfers have ended; what a copy waits for comes from elsewhere. */
 void srv_link_down(void *owner, struct link *l)
 {
 	(void)owner;
-	if (l->session)
-		session_detach(l->session);
+	if (!l->session)
+		return;
+	for (uint32_t i = 0; i < SESSION_SLOTS; i++) {
+		struct sreq *s = l->session->slots[i].request;
+
+		if (s && s->row->ops == &copy_ops)
+			copy_cancel(s);
+	}
+	session_detach(l->session);
 }

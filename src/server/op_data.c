@@ -1,9 +1,13 @@
-/* READ and WRITE of object extents.
+/* READ, WRITE, ALLOCATE and COPY of object extents.
  *
  *   OPEN -> PLAN -> TURN -> INLINE -> ACCESS -> REPLY      small: inside the message, one buffer, one turn
- *   OPEN -> PLAN -> FINISH -> REPLY                         others
+ *   OPEN -> PLAN -> FINISH -> REPLY                         others, and every COPY
+ *   OPEN -> TURN -> INLINE -> FINISH -> REPLY               ALLOCATE: no bytes move, one turn
  *
- * A buffer comes before a turn, as in windows: nobody holds a turn while it waits in the pool's line. Others go through windows (windows.c). */
+ * A buffer comes before a turn, as in windows: nobody holds a turn while it waits in the pool's line. Others go
+ * through windows (windows.c); a COPY's get their bytes from another target (fetch.c). */
+#include <fcntl.h>
+
 #include "server/srv.h"
 
 enum { OPEN, PLAN, TURN, INLINE, ACCESS, FINISH, REPLY };
@@ -19,8 +23,7 @@ static uint64_t total_of(const struct wire_extent *e, uint32_t n)
 }
 
 /* Lies about lengths do not get past this. */
-static int check_list(const struct wire_extent *e, uint32_t n, const struct wire_mem_desc *mem,
-		      uint64_t inline_bytes, bool write)
+static int check_extents(const struct wire_extent *e, uint32_t n, uint64_t *total)
 {
 	uint64_t sum = 0;
 
@@ -31,6 +34,18 @@ static int check_list(const struct wire_extent *e, uint32_t n, const struct wire
 			return -EINVAL;
 		sum += e[i].length;
 	}
+	*total = sum;
+	return 0;
+}
+
+static int check_list(const struct wire_extent *e, uint32_t n, const struct wire_mem_desc *mem,
+		      uint64_t inline_bytes, bool write)
+{
+	uint64_t sum;
+	int r = check_extents(e, n, &sum);
+
+	if (r)
+		return r;
 	if (mem->tag)
 		return sum == mem->length ? 0 : -EINVAL;
 	if (write)
@@ -226,3 +241,170 @@ static bool write_step(struct req *q)
 }
 
 const struct req_ops write_ops = { "write", write_step, REPLY, 7, names };
+
+/* ---- ALLOCATE ---- */
+
+static_assert(ALLOC_KEEP_SIZE == FALLOC_FL_KEEP_SIZE && ALLOC_PUNCH == FALLOC_FL_PUNCH_HOLE &&
+		      ALLOC_ZERO == FALLOC_FL_ZERO_RANGE,
+	      "modes go to the system as they are");
+
+static int check_allocate(const struct wire_allocate_args *a)
+{
+	uint64_t total;
+	int r;
+
+	switch (a->mode) {
+	case 0:
+	case ALLOC_KEEP_SIZE:
+	case ALLOC_PUNCH | ALLOC_KEEP_SIZE:
+	case ALLOC_ZERO:
+	case ALLOC_ZERO | ALLOC_KEEP_SIZE:
+		r = check_extents(a->list, a->n_list, &total);
+		return !r && total > ALLOC_MAX && !(a->mode & ALLOC_PUNCH) ? -EINVAL : r;
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
+static int allocate(struct sreq *s, struct data_state *d, const struct wire_allocate_args *a)
+{
+	struct env *e = s->srv->loop->env;
+	struct io *ios = arena_alloc(&s->arena, a->n_list * sizeof(*ios));
+	struct iovec *iov = arena_alloc(&s->arena, a->n_list * sizeof(*iov));
+
+	if (!ios || !iov)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < a->n_list; i++) {
+		iov[i].iov_len = a->list[i].length;
+		ios[i] = (struct io){ .off = a->list[i].offset, .iov = &iov[i], .n = 1 };
+	}
+	object_allocate(d->object, ios, a->n_list, (int)a->mode, (int64_t)e->clock->wall(e), &s->q);
+	return 0;
+}
+
+static bool allocate_step(struct req *q)
+{
+	struct sreq *s = sreq_of(q);
+	struct wire_allocate_args *a = s->args;
+	struct wire_write_res *r = s->res;
+	struct data_state *d = s->op;
+	struct env *e = s->srv->loop->env;
+
+	switch (q->state) {
+	case OPEN:
+		req_goto(q, TURN);
+		s->ino = a->cap.ino;
+		req_fail(q, cap_check(s->srv, &a->cap, CAP_WRITE));
+		if (!q->error)
+			req_fail(q, check_allocate(a));
+		if (!q->error)
+			object_get(s->srv->disk, a->cap.ino, a->cap.obj_gen,
+				   !(a->mode & ALLOC_PUNCH), &d->object, q);
+		break;
+	case TURN:
+		req_goto(q, a->n_list ? INLINE : FINISH);
+		if (a->n_list)
+			take_turn(s, d, &a->cap, a->list, a->n_list, true);
+		break;
+	case INLINE:
+		req_goto(q, FINISH);
+		req_fail(q, allocate(s, d, a));
+		break;
+	case FINISH:
+		req_goto(q, REPLY);
+		r->end = object_end(d->object);
+		r->mtime = object_mtime(d->object);
+		break;
+	case REPLY:
+		if (q->error == -ENOENT && !d->object) { /* nothing there to punch */
+			q->error = 0;
+			r->mtime = (int64_t)e->clock->wall(e);
+		}
+		finish(s, d);
+		return sreq_reply(s);
+	}
+	return true;
+}
+
+const struct req_ops allocate_ops = { "allocate", allocate_step, REPLY, 7, names };
+
+/* ---- COPY ---- */
+
+/* The list once more as two, of equal lengths. */
+static int copy_lists(struct sreq *s, struct data_state *d, const struct wire_copy_args *a)
+{
+	struct wire_extent *to = arena_alloc(&s->arena, a->n_list * sizeof(*to));
+	struct wire_extent *from = arena_alloc(&s->arena, a->n_list * sizeof(*from));
+	struct fetch *f = arena_alloc(&s->arena, WINDOWS * sizeof(*f));
+	uint64_t total;
+	int r;
+
+	if (!to || !from || !f)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < a->n_list; i++) {
+		to[i] = (struct wire_extent){ a->list[i].to, a->list[i].length };
+		from[i] = (struct wire_extent){ a->list[i].from, a->list[i].length };
+	}
+	r = check_extents(to, a->n_list, &total);
+	if (!r)
+		r = check_extents(from, a->n_list, &total);
+	if (!r && (total > COPY_MAX || a->source >= s->srv->conf->n_targets))
+		r = -EINVAL;
+	d->m = (struct mover){ .s = s,
+			       .list = to,
+			       .n_list = a->n_list,
+			       .epoch = a->cap.epoch,
+			       .write = true,
+			       .from = from,
+			       .fetches = f };
+	return r;
+}
+
+static bool copy_step(struct req *q)
+{
+	struct sreq *s = sreq_of(q);
+	struct wire_copy_args *a = s->args;
+	struct wire_write_res *r = s->res;
+	struct data_state *d = s->op;
+
+	switch (q->state) {
+	case OPEN:
+		req_goto(q, PLAN);
+		s->ino = a->cap.ino;
+		req_fail(q, cap_check(s->srv, &a->cap, CAP_WRITE));
+		if (!q->error)
+			req_fail(q, copy_lists(s, d, a));
+		if (!q->error)
+			object_get(s->srv->disk, a->cap.ino, a->cap.obj_gen, true, &d->object, q);
+		break;
+	case PLAN:
+		req_goto(q, FINISH);
+		d->m.object = d->object;
+		for (int i = 0; i < WINDOWS; i++)
+			fetch_init(&d->m.fetches[i], s->srv, &a->from, a->source, q->trace);
+		mover_start(&d->m);
+		break;
+	case FINISH:
+		req_goto(q, REPLY);
+		r->end = object_end(d->object);
+		r->mtime = object_mtime(d->object);
+		break;
+	case REPLY:
+		finish(s, d);
+		if (q->error && s->srv->stopping) /* no answer: it comes again after the restart */
+			link_close(s->link, -ESHUTDOWN);
+		return sreq_reply(s);
+	}
+	return true;
+}
+
+const struct req_ops copy_ops = { "copy", copy_step, REPLY, 7, names };
+
+/* Nobody waits for what it fetches any more. */
+void copy_cancel(struct sreq *s)
+{
+	struct data_state *d = s->op;
+
+	for (int i = 0; d->m.fetches && i < WINDOWS; i++)
+		fetch_cancel(&d->m.fetches[i]);
+}

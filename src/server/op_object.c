@@ -1,6 +1,8 @@
-/* Operations on a whole object: SYNC, OBJSTAT, and from metadata servers FENCE and REMOVE.
+/* Operations on a whole object: SYNC, OBJSTAT, SEEK, and from metadata servers FENCE and REMOVE.
  *
  *   GET -> WORK -> REPLY */
+#include <unistd.h>
+
 #include "server/srv.h"
 
 enum { GET, WORK, REPLY };
@@ -76,6 +78,43 @@ static bool objstat_step(struct req *q)
 }
 
 const struct req_ops objstat_ops = { "objstat", objstat_step, REPLY, 3, names };
+
+static_assert(WHENCE_DATA == SEEK_DATA && WHENCE_HOLE == SEEK_HOLE,
+	      "what is sought goes to the system as it is");
+
+static bool seek_step(struct req *q)
+{
+	struct sreq *s = sreq_of(q);
+	struct wire_seek_args *a = s->args;
+	struct wire_seek_res *r = s->res;
+	struct object_state *st = s->op;
+
+	switch (q->state) {
+	case GET:
+		req_goto(q, WORK);
+		if ((a->whence != WHENCE_DATA && a->whence != WHENCE_HOLE) || a->offset > INT64_MAX)
+			req_fail(q, -EINVAL);
+		else
+			get(s, &a->cap, 0);
+		break;
+	case WORK:
+		req_goto(q, REPLY);
+		st->io.off = a->offset;
+		object_seek(st->object, &st->io, (int)a->whence, q);
+		break;
+	case REPLY:
+		if (q->error == -ENOENT && !st->object) { /* never written: one hole */
+			q->error = 0;
+			st->io.bytes = a->whence == WHENCE_HOLE ? a->offset : SEEK_NONE;
+		}
+		r->offset = st->io.bytes;
+		r->end = st->object ? object_end(st->object) : 0;
+		return reply(s);
+	}
+	return true;
+}
+
+const struct req_ops seek_ops = { "seek", seek_step, REPLY, 3, names };
 
 static bool fence_step(struct req *q)
 {

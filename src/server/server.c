@@ -175,6 +175,8 @@ static int open_all(struct server *s, const struct server_opts *o, char *err, si
 	if (!r)
 		r = pool_init(&s->pool, s->loop, s->conf->pool_bytes);
 	if (!r)
+		r = pool_init(&s->copies, s->loop, COPY_BYTES);
+	if (!r)
 		r = sessions_init(&s->sessions, s->loop, s->conf->lease_s * NSEC_PER_SEC);
 	if (!r)
 		r = htab_init(&s->inodes);
@@ -252,6 +254,8 @@ static void free_rest(struct server *s)
 	spare_windows_free(s);
 	if (s->pool.base)
 		pool_fini(&s->pool);
+	if (s->copies.base)
+		pool_fini(&s->copies);
 	arena_destroy(&s->map_arena);
 	times_free(s);
 	free(s->peers);
@@ -277,9 +281,15 @@ static void turn_until_idle(struct server *s, uint64_t patience)
 
 void server_drain(struct server *s)
 {
+	struct fetch *f;
+	struct req *q;
+
 	s->stopping = true;
 	unpark(s);
 	net_stop_listening(&s->net);
+	list_for_each(q, &s->loop->all, all) /* the other target may be stopping, too */
+		if ((f = fetch_of(s, q)))
+			fetch_cancel(f);
 }
 
 bool server_idle(const struct server *s)
@@ -309,10 +319,14 @@ int server_stop(struct server *s)
 void server_abandon(struct server *s)
 {
 	struct req *q, *tmp;
+	struct fetch *f;
 
 	s->stopping = true;
 	close_net(s);
-	list_for_each_safe(q, tmp, &s->loop->all, all) /* first: they look into their requests */
+	list_for_each_safe(q, tmp, &s->loop->all, all) /* innermost first: they look outwards */
+		if ((f = fetch_of(s, q)))
+			fetch_abandon(f);
+	list_for_each_safe(q, tmp, &s->loop->all, all)
 		if (is_window(s, q))
 			window_abandon(q);
 	list_for_each_safe(q, tmp, &s->loop->all, all)

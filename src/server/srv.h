@@ -19,6 +19,7 @@ struct split;
 #define WINDOW_PIECES 128 /* file accesses in it */
 #define WINDOW_STATES 6
 #define WINDOWS 2 /* of one request at a time: network and disk overlap */
+#define COPY_BYTES (4 * MIB) /* of the pool for what comes from other targets */
 #define CAP_LIFE_NS (3600 * NSEC_PER_SEC)
 #define CAP_CACHE 256
 
@@ -41,6 +42,7 @@ enum {
 	OP_NEEDS_DATA = 2,
 	OP_FROM_SERVERS = 4, /* only links that proved the server key */
 	OP_NO_SESSION = 8,
+	OP_WRITES = 16, /* what it changed may be lost until a sync */
 };
 extern const struct op_row op_rows[];
 extern const unsigned n_op_rows;
@@ -84,6 +86,8 @@ struct server {
 	uint32_t target;
 	struct net net;
 	struct pool pool;
+	struct pool
+		copies; /* of windows that wait for other targets: two full pools never wait for each other */
 	struct disk *disk; /* or NULL */
 	struct meta *meta; /* or NULL */
 	struct sessions sessions;
@@ -280,6 +284,35 @@ void tasks_abandon(struct server *srv);
 void grace_start(struct server *srv);
 void grace_check(struct server *srv); /* ends when every session has come back */
 
+/* ---- fetch.c: bytes of an object here or on another target, for a COPY ---- */
+struct fetch {
+	struct req q;
+	struct req *parent;
+	struct server *srv;
+	const struct wire_capability *cap;
+	uint32_t source; /* target */
+	struct extent ext[WINDOW_PIECES]; /* what is wanted, in the order of the buffer */
+	struct extent list[WINDOW_PIECES]; /* neighbours joined */
+	uint32_t n_list;
+	struct access access; /* the buffer and where its bytes come from */
+	struct view view;
+	struct call call; /* to another target */
+	struct wire_read_args args;
+	struct wire_read_res res;
+	struct object *object; /* here */
+	struct turn turn;
+	struct io ios[WINDOW_PIECES];
+	struct iovec iov[WINDOW_PIECES + BUF_MAX_UNITS];
+	bool busy;
+};
+void fetch_init(struct fetch *f, struct server *srv, const struct wire_capability *cap,
+		uint32_t source, uint64_t trace);
+/* Holds q until f->ext[0 .. n) are in buf, zeros where the object has none. All of it is borrowed. */
+void fetch_start(struct fetch *f, uint32_t n, const struct buf *buf, struct req *q);
+void fetch_cancel(struct fetch *f); /* ends it with -ECANCELED if it waits for another target */
+struct fetch *fetch_of(const struct server *srv, struct req *q); /* NULL: q is something else */
+void fetch_abandon(struct fetch *f);
+
 /* ---- windows.c: bulk transfer between an object and a client ---- */
 struct mover {
 	struct sreq *s;
@@ -289,6 +322,9 @@ struct mover {
 	uint32_t n_list;
 	uint64_t epoch, end; /* reads are clipped at end */
 	bool write;
+	const struct wire_extent
+		*from; /* COPY: where the bytes of `list` come from, instead of mem */
+	struct fetch *fetches; /* one for each window */
 	/* where the next window begins */
 	uint32_t i;
 	uint64_t o, at; /* within extent i; in the stream */
@@ -318,7 +354,8 @@ int prepare_setattr(struct sreq *s), prepare_mkdir(struct sreq *s), prepare_unli
 int finish_attr(struct sreq *s), finish_removed(struct sreq *s), finish_void(struct sreq *s);
 int do_bye(struct sreq *s);
 extern const struct req_ops reclaim_ops, session_open_ops, open_ops, cap_ops, close_ops,
-	truncate_ops, append_ops, read_ops, write_ops, sync_ops, objstat_ops, fence_ops, remove_ops;
+	truncate_ops, append_ops, read_ops, write_ops, sync_ops, objstat_ops, fence_ops, remove_ops,
+	allocate_ops, copy_ops, seek_ops;
 
 /* What operations with steps of their own keep between steps. */
 struct session_state {
@@ -355,9 +392,13 @@ struct data_state {
 };
 struct object_state {
 	struct object *object;
+	struct io io; /* of a seek */
 	uint64_t end;
 	int64_t mtime;
 };
+
+/* ---- op_data.c ---- */
+void copy_cancel(struct sreq *s); /* the client has given up, or its link is gone */
 
 /* ---- op_truncate.c: steps shared with O_TRUNC ---- */
 void trunc_begin(struct sreq *s, struct trunc *t, const struct wire_handle *h, uint64_t size);

@@ -3,11 +3,13 @@
  *   read:   TAKE -> ACCESS -> DISK -> MOVED -> TAKE ...     buffers, turn, disk, network
  *   read:   TAKE -> ACCESS -> FILE -> MOVED -> TAKE ...     turn, network: cached, straight from the file
  *   write:  TAKE -> BUFFERED -> ACCESS -> DISK -> TAKE ... buffers, network, turn, disk
+ *   copy:   as a write, with the bytes of another object instead of the client's memory (fetch.c)
  *
  * A few windows of one request work side by side, each taking the next range when it is done, so that
  * network and disk overlap and memory stays bounded. Nobody holds a turn at a range while it waits for a
  * network: reads give theirs back before the data go out, writes ask for theirs when the data are here.
- * Buffers: from the target's pool, given back between two ranges. Errors: the first one stops the request. */
+ * Buffers: from the target's pool (copies: from a small one of their own), given back between two ranges. Errors:
+ * the first one stops the request. */
 #include <stdlib.h>
 
 #include "server/srv.h"
@@ -26,6 +28,7 @@ struct window {
 	struct mover *m;
 	struct buf buf;
 	struct turn turn;
+	struct fetch *fetch; /* of a copy, or NULL */
 	uint64_t at, len; /* in the stream */
 	uint64_t lo, hi; /* in the object */
 	bool sent; /* a read whose data went out */
@@ -54,6 +57,9 @@ static bool take(struct mover *m, struct window *w)
 		if (n) {
 			if (!w->n)
 				w->at = m->at;
+			if (m->from)
+				w->fetch->ext[w->n] =
+					(struct extent){ m->from[m->i].offset + m->o, n };
 			w->pieces[w->n++] = (struct extent){ off, n };
 			w->len += n;
 			w->lo = MIN(w->lo, off);
@@ -175,15 +181,21 @@ static bool step(struct req *q)
 		w->file = !m->write && from_file(w);
 		if (w->file)
 			break;
-		buf_get(&s->srv->pool, &w->buf, w->len, q);
+		buf_get(m->from ? &s->srv->copies : &s->srv->pool, &w->buf, w->len, q);
 		break;
 	case BUFFERED:
 		req_goto(q, ACCESS);
-		if (m->write)
+		if (m->from)
+			fetch_start(w->fetch, w->n, &w->buf, q);
+		else if (m->write)
 			net_get(s->link, m->mem, w->at, w->buf.iov, w->buf.n, q);
 		break;
 	case ACCESS:
 		req_goto(q, DISK);
+		if (m->from && stop(w)) { /* it must not be written later than its client thinks */
+			req_goto(q, END);
+			break;
+		}
 		turn_begin(m->object, &w->turn, m->epoch, w->lo, w->hi, m->write, q);
 		break;
 	case DISK:
@@ -260,6 +272,7 @@ void mover_start(struct mover *m)
 			return;
 		}
 		w->m = m;
+		w->fetch = m->fetches ? &m->fetches[i] : NULL;
 		s->session->windows++;
 		req_init(&w->q, s->srv->loop, &window_ops, TAKE);
 		w->q.trace = s->q.trace;

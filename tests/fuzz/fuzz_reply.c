@@ -387,6 +387,7 @@ static void help(const struct request *r, uint32_t unit, unsigned twist)
 	struct wire_read_res read_ = { UINT64_C(1) << 40,
 				       { (uint32_t)MIN(r->bytes, INLINE_MAX), bytes } };
 	struct wire_write_res write_ = { 1 << 20, 5 };
+	struct wire_seek_res seek = { 4096, 70000 };
 	struct wire_object_res object = { 70000, 5 };
 	struct wire_dir_entry entry = { 3, { 5, 1 }, S_IFREG, wire_text("name") };
 	struct wire_readdir_res readdir_ = { 1, &entry, 0, NULL, true };
@@ -417,7 +418,12 @@ static void help(const struct request *r, uint32_t unit, unsigned twist)
 		xdr_wire_read_res(&x, &read_);
 		break;
 	case OP_WRITE:
+	case OP_ALLOCATE:
+	case OP_COPY:
 		xdr_wire_write_res(&x, &write_);
+		break;
+	case OP_SEEK:
+		xdr_wire_seek_res(&x, &seek);
 		break;
 	case OP_SYNC:
 	case OP_OBJSTAT:
@@ -512,6 +518,15 @@ static bool start_later_op(struct cop *c, unsigned what)
 	if (!(what & 0x80))
 		return false;
 	switch (what % 16) {
+	case 0:
+		client_allocate(c, g.file, 0, 0, 200000);
+		return true;
+	case 1:
+		client_seek(c, g.file, 70000, what & 0x40);
+		return true;
+	case 2:
+		client_copy(c, g.file, 0, g.file, 100000, 70000);
+		return true;
 	case 9:
 		client_readlink(c, root, "a/l");
 		return true;
@@ -799,23 +814,22 @@ static void write_corpus(void)
 			     beyond[] = { 0x80, 0, 0, 9, 9, 0, 0 };
 	char name[32];
 
-	for (uint8_t what = 128 + 9; what; what++) { /* refused, referred, answered */
+	for (uint8_t what = 128; what < 128 + 16; what++) { /* refused, referred, answered */
 		static const uint8_t refer[] =
 			"\0\0\102"
 			"\0\0\0\0\0\0\0\1\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\3xyz";
 		struct seed s = opened();
 
-		if (what % 16 < 9)
+		if (what % 16 > 2 && what % 16 < 9)
 			continue;
 		add(&s, S_START, &what, 1);
-		add(&s, S_HELPFUL, "\1", 1);
+		for (int i = 0; i < (what % 16 < 3 ? 8 : 1); i++)
+			add(&s, S_HELPFUL, "\1", 1);
 		add(&s, S_START, &what, 1);
 		add(&s, S_STATUS, refer, sizeof(refer)); /* its NUL is the padding */
 		add(&s, S_HELPFUL, "\1", 1);
 		snprintf(name, sizeof(name), "later%u", what % 16);
 		write_seed(name, &s);
-		if (what >= 128 + 15)
-			break;
 	}
 	for (uint8_t what = 0; what < 16; what++) {
 		struct seed s = opened();

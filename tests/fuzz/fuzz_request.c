@@ -171,6 +171,24 @@ static void fix_write(struct wire_write_args *a, bool small)
 		a->data = (struct wire_bytes){ (uint32_t)sum, bytes };
 }
 
+static void fix_copy(struct wire_copy_args *a)
+{
+	uint64_t sum = 0;
+
+	sign_again(&a->cap);
+	sign_again(&a->from);
+	a->source = 0;
+	for (uint32_t i = 0; i < a->n_list; i++) {
+		struct wire_copy_piece *p = &a->list[i];
+
+		p->from %= 4 * MIB;
+		p->to %= 4 * MIB;
+		p->length %= 600 * KIB;
+		p->length = MIN(p->length, FIX_TOTAL - sum);
+		sum += p->length;
+	}
+}
+
 /* Arguments of data operations; false: they are not of such an operation, or no arguments at all. */
 static bool fix_args(uint32_t op, struct xdr *in, struct xdr *out, bool small)
 {
@@ -178,6 +196,9 @@ static bool fix_args(uint32_t op, struct xdr *in, struct xdr *out, bool small)
 		struct wire_read_args read;
 		struct wire_write_args write;
 		struct wire_sync_args sync;
+		struct wire_allocate_args allocate;
+		struct wire_seek_args seek;
+		struct wire_copy_args copy;
 	} a;
 
 	memset(&a, 0, sizeof(a));
@@ -198,6 +219,22 @@ static bool fix_args(uint32_t op, struct xdr *in, struct xdr *out, bool small)
 			return false;
 		sign_again(&a.sync.cap);
 		return xdr_wire_sync_args(out, &a.sync);
+	case OP_ALLOCATE:
+		if (!xdr_wire_allocate_args(in, &a.allocate))
+			return false;
+		clip(a.allocate.list, a.allocate.n_list);
+		sign_again(&a.allocate.cap);
+		return xdr_wire_allocate_args(out, &a.allocate);
+	case OP_SEEK:
+		if (!xdr_wire_seek_args(in, &a.seek))
+			return false;
+		sign_again(&a.seek.cap);
+		return xdr_wire_seek_args(out, &a.seek);
+	case OP_COPY:
+		if (!xdr_wire_copy_args(in, &a.copy))
+			return false;
+		fix_copy(&a.copy);
+		return xdr_wire_copy_args(out, &a.copy);
 	default:
 		return false;
 	}
@@ -209,6 +246,8 @@ static bool endless(uint32_t op, struct xdr *in)
 	struct wire_write_args a;
 	uint64_t sum = 0;
 
+	if (op == OP_ALLOCATE || op == OP_COPY)
+		return true;
 	if (op != OP_WRITE || !xdr_wire_write_args(in, &a))
 		return false;
 	for (uint32_t i = 0; i < a.n_list; i++)
@@ -325,6 +364,8 @@ static void check_rest(void)
 		CHECK(links[i]->closed || links[i]->sent == links[i]->replies);
 	CHECK_EQ(w.srv->pool.n_free, w.srv->pool.n_units);
 	CHECK(list_empty(&w.srv->pool.waiting));
+	CHECK_EQ(w.srv->copies.n_free, w.srv->copies.n_units);
+	CHECK(list_empty(&w.srv->copies.waiting));
 	list_for_each(s, &w.srv->sessions.all, all)
 		CHECK_EQ(s->in_service, 0);
 	CHECK(w.srv->sessions.count < 1000);
@@ -411,6 +452,12 @@ static void write_corpus(void)
 	struct wire_read_args read_small = { cap, 2, little, { 0 } };
 	struct wire_write_args write_small = { cap, 2, little, { 0 }, { 0, NULL } };
 	struct wire_sync_args sync_ = { cap };
+	struct wire_copy_piece pieces[2] = { { 0, 100000, 300000 }, { 5, 70000, 100 } };
+	struct wire_capability other = { .ino = 2, .rights = 3, .epoch = 1 };
+	struct wire_allocate_args allocate = { cap, 0, 3, list };
+	struct wire_allocate_args punch = { cap, ALLOC_PUNCH | ALLOC_KEEP_SIZE, 3, list };
+	struct wire_seek_args seek = { cap, 100, WHENCE_DATA };
+	struct wire_copy_args copy = { cap, other, 0, 2, pieces };
 	struct wire_fence_args fence = { files[1].ino, 1, 3, 500 };
 	struct wire_remove_args remove_ = { files[2].ino, 1, 4 };
 	const struct {
@@ -465,6 +512,10 @@ static void write_corpus(void)
 		{ "objstat", OP_OBJSTAT, XDR_ANY(xdr_wire_sync_args), &sync_, 0 },
 		{ "fence", OP_FENCE, XDR_ANY(xdr_wire_fence_args), &fence, G_SERVER },
 		{ "remove", OP_REMOVE, XDR_ANY(xdr_wire_remove_args), &remove_, G_SERVER },
+		{ "allocate", OP_ALLOCATE, XDR_ANY(xdr_wire_allocate_args), &allocate, 0 },
+		{ "punch", OP_ALLOCATE, XDR_ANY(xdr_wire_allocate_args), &punch, 0 },
+		{ "seek", OP_SEEK, XDR_ANY(xdr_wire_seek_args), &seek, 0 },
+		{ "copy", OP_COPY, XDR_ANY(xdr_wire_copy_args), &copy, 0 },
 	};
 	char name[64];
 	size_t n = 0;

@@ -151,6 +151,36 @@ static void truncate_frees_a_full_disk(void)
 	unmake(&c);
 }
 
+/* What was allocated is there when all else is full, and more than there is cannot be had. */
+static void allocated_room_stays_on_a_full_disk(void)
+{
+	static uint8_t b[2 << 20];
+	struct cluster c;
+	struct sheaf *fs;
+	struct sheaf_file *f, *g;
+	struct stat st;
+
+	make(&c, 1, "8m");
+	fs = client(c.conf);
+	f = open_file(fs, "/kept", O_CREAT | O_RDWR);
+	CHECK_EQ(sheaf_fallocate(f, FALLOC_FL_KEEP_SIZE, 0, sizeof(b)), 0);
+	CHECK_EQ(sheaf_fstat(f, &st), 0);
+	CHECK_EQ(st.st_size, 0);
+	g = open_file(fs, "/big", O_CREAT | O_RDWR);
+	CHECK_EQ(sheaf_fallocate(g, 0, 0, 100 << 20), -ENOSPC);
+	CHECK_EQ(sheaf_ftruncate(g, 0), 0);
+	CHECK(fill(g) > 0);
+	pattern(b, sizeof(b), 4, 0);
+	CHECK_EQ(sheaf_pwrite(f, b, sizeof(b), 0), sizeof(b));
+	check_pattern(f, sizeof(b), 4);
+	CHECK_EQ(sheaf_copy_range(f, 0, g, 64 << 20, sizeof(b)), -ENOSPC);
+	CHECK_EQ(sheaf_fallocate(f, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, sizeof(b)), 0);
+	CHECK_EQ(sheaf_fallocate(g, 0, 64 << 20, sizeof(b) / 2), 0); /* that was room */
+	CHECK_EQ(sheaf_close(f) | sheaf_close(g), 0);
+	sheaf_disconnect(fs);
+	unmake(&c);
+}
+
 /* A server whose disk is full stops, dies and starts as any other. */
 static void a_server_with_a_full_disk_restarts(void)
 {
@@ -219,5 +249,5 @@ static void begin(void)
 }
 
 SYS_MAIN(NULL, begin, NULL, TEST(a_full_data_disk_refuses_and_recovers),
-	 TEST(truncate_frees_a_full_disk), TEST(a_server_with_a_full_disk_restarts),
-	 TEST(a_full_metadata_disk_refuses_creates))
+	 TEST(truncate_frees_a_full_disk), TEST(allocated_room_stays_on_a_full_disk),
+	 TEST(a_server_with_a_full_disk_restarts), TEST(a_full_metadata_disk_refuses_creates))

@@ -1,0 +1,103 @@
+/* Data and holes: each object says where its next ones begin, and the first of them in the file is the answer.
+ *
+ *   ASK -> ANSWER (-> ASK with a fresh capability)
+ *
+ * Threads: the loop's. Memory: the operation's arena. Errors: -ENXIO behind the end of the file. */
+#include "client/cli_priv.h"
+
+#define MAX_TRIES 100
+
+enum { ASK, ANSWER };
+static const char *const names[] = { "objects", "end" };
+
+struct seeking {
+	uint64_t off;
+	bool hole;
+	uint32_t tries;
+	uint32_t n; /* calls made */
+	struct call *calls;
+	struct wire_seek_args *args;
+	struct wire_seek_res *res;
+};
+
+static void ask(struct cop *op, struct seeking *k)
+{
+	struct cfile *f = op->file;
+
+	k->n = f->layout.width;
+	for (uint32_t i = 0; i < k->n; i++) {
+		k->args[i] = (struct wire_seek_args){
+			.cap = f->cap,
+			.offset = layout_object_size(&f->layout, i, k->off),
+			.whence = k->hole ? WHENCE_HOLE : WHENCE_DATA,
+		};
+		k->calls[i] = call_make(op, OP_SEEK, XDR_ANY(xdr_wire_seek_args), &k->args[i],
+					XDR_ANY(xdr_wire_seek_res), &k->res[i]);
+		peer_call(&f->c->peers[f->targets[i]], &k->calls[i], &op->q);
+	}
+	sizing_start(op, &f->h);
+}
+
+/* The end of the file is a hole, wherever its objects end. */
+static int64_t first_of(const struct cop *op, const struct seeking *k)
+{
+	uint64_t first = UINT64_MAX, size = MIN(op->attr.size, (uint64_t)INT64_MAX);
+
+	for (uint32_t i = 0; i < k->n; i++)
+		if (k->res[i].offset != SEEK_NONE)
+			first = MIN(first,
+				    layout_file_offset(&op->file->layout, i, k->res[i].offset));
+	if (k->off >= size || (!k->hole && first >= size))
+		return -ENXIO;
+	return (int64_t)MAX(MIN(first, size), k->off);
+}
+
+static bool step(struct req *q)
+{
+	struct cop *op = cop_of(q);
+	struct seeking *k = op->state;
+
+	if (q->state == ASK) {
+		req_goto(q, ANSWER);
+		cap_take(op->file, &op->call); /* when there was a need */
+		ask(op, k);
+		return true;
+	}
+	for (uint32_t i = 0; k && i < k->n; i++)
+		call_fini(&k->calls[i]);
+	if (k && k->n && q->error == -EKEYEXPIRED && ++k->tries < MAX_TRIES) {
+		q->error = 0;
+		k->n = 0;
+		req_goto(q, ASK);
+		cap_ask(op, op->file, &op->call, q);
+		return true;
+	}
+	call_fini(&op->call);
+	if (q->error)
+		return cop_end(op, q->error == -EBADF ? -EIO : q->error);
+	return cop_end(op, first_of(op, k));
+}
+
+static const struct req_ops seek_ops = { "seek", step, ANSWER, 2, names };
+
+void client_seek(struct cop *op, struct cfile *f, uint64_t off, bool hole)
+{
+	struct seeking *k = arena_alloc(&op->arena, sizeof(*k));
+	uint32_t n = f->layout.width;
+	int e = 0;
+
+	op->file = f;
+	op->state = k;
+	if (!f->unsynced) {
+		e = -EISDIR;
+	} else if (k) {
+		k->off = off;
+		k->hole = hole;
+		k->calls = arena_alloc(&op->arena, n * sizeof(*k->calls));
+		k->args = arena_alloc(&op->arena, n * sizeof(*k->args));
+		k->res = arena_alloc(&op->arena, n * sizeof(*k->res));
+	}
+	if (!e && (!k || !k->calls || !k->args || !k->res))
+		e = -ENOMEM;
+	cop_start(op, &seek_ops, e);
+}

@@ -1,0 +1,184 @@
+/* Bytes of one object for a COPY of another: read here when the object is ours, else asked of the target that
+ * has it, as any client would.
+ *
+ *   here:       OPEN -> TURN -> ACCESS -> END
+ *   elsewhere:  OPEN -> END
+ *
+ * Threads: the loop's. Buffers: the window's, from a pool that only copies use: a READ never waits for a copy,
+ * so two targets that copy from each other go on however full they are. Errors: the other target's are passed
+ * on; a capability that was fenced is -ESTALE or -EKEYEXPIRED. */
+#include "server/srv.h"
+
+enum { OPEN, TURN, ACCESS, END };
+static const char *const names[] = { "open", "turn", "disk", "end" };
+
+static const struct layout flat = { 4096, 1, 0 }; /* an object is a file on one target */
+
+static void ask(struct fetch *f)
+{
+	static const struct cred_wire root = { 0 };
+	struct server *srv = f->srv;
+
+	f->args = (struct wire_read_args){ .cap = *f->cap,
+					   .n_list = f->n_list,
+					   .list = (struct wire_extent *)f->list };
+	f->call = (struct call){ .op = OP_READ,
+				 .put_args = XDR_ANY(xdr_wire_read_args),
+				 .args = &f->args,
+				 .get_res = XDR_ANY(xdr_wire_read_res),
+				 .res = &f->res,
+				 .cred = &root,
+				 .trace = f->q.trace,
+				 .deadline = srv->loop->now + srv->conf->timeout_s * NSEC_PER_SEC,
+				 .mem = &f->view,
+				 .mem_access = CAP_WRITE,
+				 .mem_wire = &f->args.mem };
+	peer_call(&srv->peers[f->source], &f->call, &f->q);
+}
+
+static void read_here(struct fetch *f)
+{
+	uint64_t at = 0, got;
+	size_t used = 0;
+
+	for (uint32_t i = 0; i < f->n_list; at += f->list[i++].length) {
+		struct iovec *iov = f->iov + used;
+		size_t n = view_iov(&f->view, at, f->list[i].length, iov, ARRAY_LEN(f->iov) - used,
+				    &got);
+
+		f->ios[i] = (struct io){ .off = f->list[i].offset, .iov = iov, .n = (int)n };
+		used += n;
+	}
+	object_read(f->object, f->ios, f->n_list, &f->q);
+}
+
+static void take_turn(struct fetch *f)
+{
+	uint64_t lo = UINT64_MAX, hi = 0;
+
+	for (uint32_t i = 0; i < f->n_list; i++) {
+		lo = MIN(lo, f->list[i].offset);
+		hi = MAX(hi, f->list[i].offset + f->list[i].length);
+	}
+	turn_begin(f->object, &f->turn, f->cap->epoch, lo, hi, false, &f->q);
+}
+
+/* Nothing was sent of what is behind the end. */
+static void zero_behind(struct fetch *f, uint64_t end)
+{
+	uint64_t at = 0;
+
+	for (uint32_t i = 0; i < f->n_list; at += f->list[i++].length) {
+		const struct extent *e = &f->list[i];
+		uint64_t there = e->offset < end ? MIN(e->length, end - e->offset) : 0;
+
+		view_zero(&f->view, at + there, e->length - there);
+	}
+}
+
+static bool finish(struct fetch *f)
+{
+	struct req *parent = f->parent;
+	int error = f->q.error;
+
+	if (f->source != f->srv->target) {
+		if (!error)
+			zero_behind(f, f->res.end);
+		call_fini(&f->call);
+	} else if (error == -ENOENT && !f->object) {
+		error = 0;
+		zero_behind(f, 0);
+	}
+	turn_end(&f->turn);
+	object_put(f->object);
+	f->object = NULL;
+	f->busy = false;
+	req_fini(&f->q);
+	req_done(parent, error, 0);
+	return false;
+}
+
+static bool step(struct req *q)
+{
+	struct fetch *f = container_of(q, struct fetch, q);
+
+	switch (q->state) {
+	case OPEN:
+		if (f->source != f->srv->target) {
+			req_goto(q, END);
+			if (f->srv->stopping)
+				req_fail(q, -ESHUTDOWN);
+			else
+				ask(f);
+			break;
+		}
+		req_goto(q, TURN);
+		req_fail(q, cap_check(f->srv, f->cap, CAP_READ));
+		if (!q->error)
+			object_get(f->srv->disk, f->cap->ino, f->cap->obj_gen, false, &f->object,
+				   q);
+		break;
+	case TURN:
+		req_goto(q, ACCESS);
+		take_turn(f);
+		break;
+	case ACCESS:
+		req_goto(q, END);
+		read_here(f);
+		break;
+	case END:
+		return finish(f);
+	}
+	return true;
+}
+
+static const struct req_ops fetch_ops = { "fetch", step, END, 4, names };
+
+void fetch_init(struct fetch *f, struct server *srv, const struct wire_capability *cap,
+		uint32_t source, uint64_t trace)
+{
+	f->srv = srv;
+	f->cap = cap;
+	f->source = source;
+	f->q.trace = trace;
+}
+
+void fetch_start(struct fetch *f, uint32_t n, const struct buf *buf, struct req *q)
+{
+	struct cursor from = { 0 };
+	uint64_t trace = f->q.trace;
+	int r = access_init(&f->access, buf->iov, buf->n, f->ext, n);
+
+	f->parent = q;
+	f->turn = (struct turn){ 0 };
+	if (!r)
+		f->n_list = (uint32_t)view_plan(&f->view, &f->access, &flat, 0, &from, f->list,
+						WINDOW_PIECES, WINDOW_BYTES);
+	f->busy = true;
+	req_hold(q);
+	req_init(&f->q, f->srv->loop, &fetch_ops, OPEN);
+	f->q.trace = trace;
+	f->q.error = r;
+	req_start(&f->q);
+}
+
+void fetch_cancel(struct fetch *f)
+{
+	if (f->busy && f->source != f->srv->target)
+		peer_cancel(&f->call, -ECANCELED);
+}
+
+struct fetch *fetch_of(const struct server *srv, struct req *q)
+{
+	struct fetch *f = container_of(q, struct fetch, q);
+
+	return q->ops == &fetch_ops && f->srv == srv ? f : NULL;
+}
+
+void fetch_abandon(struct fetch *f)
+{
+	list_del(&f->q.all);
+	list_del(&f->q.link);
+	f->q.loop->n_reqs--;
+	call_fini(&f->call);
+}
