@@ -615,6 +615,46 @@ static int fs_ftruncate(struct env *e, int fd, off_t size)
 	return 0;
 }
 
+/* Zeros in what is there of a range; the disk still has what was there. */
+static void zero_range(struct inode *i, uint64_t lo, uint64_t hi)
+{
+	for (size_t at = page_place(i, lo / PAGE); at < i->n_pages; at++) {
+		struct page *p = i->pages[at];
+		uint64_t from = MAX(lo, p->no * PAGE), to = MIN(hi, (p->no + 1) * PAGE);
+
+		if (from >= to)
+			break;
+		page_touch(p);
+		memset(p->cur + from % PAGE, 0, to - from);
+	}
+}
+
+static int fs_fallocate(struct env *e, int fd, int mode, off_t off, off_t len)
+{
+	struct sim_fs *fs = fs_of(e);
+	struct file *f = fs ? fd_get(fs, fd) : NULL;
+	uint64_t lo = (uint64_t)off, hi = lo + (uint64_t)len;
+
+	if (!f || off < 0 || len <= 0)
+		return !fs ? -EIO : f ? -EINVAL : -EBADF;
+	if ((f->flags & O_ACCMODE) == O_RDONLY || S_ISDIR(f->inode->mode))
+		return -EBADF;
+	if (sim_chance(fs->node->sim, fs->node->sim->faults.write_eio))
+		return -EIO;
+	f->inode->mtime = e->clock->wall(e);
+	sim_trace(fs->node->sim, SIM_FILE, fs->node->id, hi);
+	if (mode & FALLOC_FL_PUNCH_HOLE) {
+		zero_range(f->inode, lo, hi);
+		return 0;
+	}
+	for (uint64_t no = lo / PAGE; no * PAGE < hi; no++)
+		if (!page_find(f->inode, no) && !page_for_write(fs, f->inode, no))
+			return -ENOSPC;
+	if (!(mode & FALLOC_FL_KEEP_SIZE))
+		f->inode->size = MAX(f->inode->size, hi);
+	return 0;
+}
+
 static int fs_fstat(struct env *e, int fd, struct stat *st)
 {
 	struct sim_fs *fs = fs_of(e);
@@ -803,6 +843,7 @@ const struct file_ops sim_file_ops = {
 	.fsync = fs_fsync,
 	.ftruncate = fs_ftruncate,
 	.fstat = fs_fstat,
+	.fallocate = fs_fallocate,
 	.unlinkat = fs_unlinkat,
 	.mkdirat = fs_mkdirat,
 	.renameat = fs_renameat,

@@ -233,7 +233,11 @@ static void start_content(struct op *op, struct cop *c)
 		client_read(c, op->h->cf, op->iov, op->n_iov, op->ext, op->n_ext);
 		break;
 	case DO_WRITE:
-		client_write(c, op->h->cf, op->iov, op->n_iov, op->ext, op->n_ext);
+		if (model_zeroes(op->number) && op->n_ext == 1)
+			client_allocate(c, op->h->cf, ALLOC_ZERO, op->ext[0].offset,
+					op->ext[0].length);
+		else
+			client_write(c, op->h->cf, op->iov, op->n_iov, op->ext, op->n_ext);
 		break;
 	case DO_FSYNC:
 		client_fsync(c, op->h->cf);

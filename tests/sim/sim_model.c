@@ -165,11 +165,18 @@ static bool owns(const struct mfile *f, const struct actor *a, uint64_t off)
 	return !f->n_owners || off / f->block % f->n_owners == a->id;
 }
 
+bool model_zeroes(uint32_t op)
+{
+	return op % 8 == 5;
+}
+
 uint8_t model_value(uint32_t op, uint64_t off)
 {
 	uint64_t x = (op * UINT64_C(0x9e3779b97f4a7c15)) ^ (off * UINT64_C(0xc2b2ae3d27d4eb4f));
 
 	x ^= x >> 29;
+	if (model_zeroes(op))
+		return 0;
 	return (uint8_t)(x * 31 >> 13) | 1; /* never zero: holes are told apart */
 }
 

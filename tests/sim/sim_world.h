@@ -77,6 +77,7 @@ struct mfile {
 struct mfile *model_file(struct world *w);
 void model_free(struct world *w);
 uint8_t model_value(uint32_t op, uint64_t off);
+bool model_zeroes(uint32_t op); /* it writes zeros */
 void model_write_begin(struct op *op);
 void model_write_end(struct op *op, bool acknowledged);
 void model_read_end(struct op *op, uint64_t count);
