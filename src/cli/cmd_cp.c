@@ -6,20 +6,22 @@
  * servers have all that was written; when it is on disk is theirs to choose, as with cp(1).
  *
  * Threads: those of crew.c; each handles one file or directory at a time (struct task) and has a copier of its
- * own. Buffers: the copiers'. Errors: told one by one, the rest is copied; what concerns a whole target
- * directory is told once and its other files are skipped. After a signal, and when a server is gone or the
- * target full, every thread removes its temporary file. */
+ * own. Buffers: the copiers'; what stays inside goes from server to server. Errors: told one by one, the rest is
+ * copied; what concerns a whole target directory is told once and its other files are skipped. After a signal,
+ * and when a server is gone or the target full, every thread removes its temporary file. */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "sheaf_handle.h"
 
 enum { OPT_RECURSIVE, OPT_JOBS };
 
 #define LINKS_MAX 40 /* in a row, as the servers have it */
 #define TEMP_TRIES 100
+#define INSIDE_STEP (64 * MIB) /* between two looks at signals */
 
 struct place {
 	bool inside;
@@ -263,12 +265,38 @@ static int temp_beside(struct job *j, const struct place *dst, struct place *tem
 	return cli_join(temp->path, slash ? dir : ".", name);
 }
 
+/* From server to server, without us. */
+static int copy_inside(struct task *t, struct cli_stream *from, struct cli_stream *to)
+{
+	struct cli_progress *p = &t->j->progress;
+	uint64_t size = (uint64_t)t->st.st_size, at = 0;
+	ssize_t n = 1;
+
+	while (n > 0 && at < size) { /* it may have become shorter */
+		if (p->stop)
+			return -EINTR;
+		n = sheaf_copy_range(from->f, (off_t)at, to->f, (off_t)at,
+				     (size_t)MIN(size - at, INSIDE_STEP));
+		if (n < 0)
+			return (int)n;
+		at += (uint64_t)n;
+		p->done += (uint64_t)n;
+	}
+	return 0;
+}
+
 static int copy_bytes(struct task *t, struct cli_stream *from, struct cli_stream *to)
 {
 	struct cli_copier **k = &t->j->copiers[t->worker];
 	bool source = false;
 	int r;
 
+	if (from->f && to->f) {
+		t->blame = TARGET;
+		r = copy_inside(t, from, to);
+		check(t, r);
+		return r;
+	}
 	if (!*k)
 		*k = cli_copier_new();
 	r = *k ? cli_copier_run(*k, from, to, (uint64_t)t->st.st_size, &t->j->progress, &source) :
