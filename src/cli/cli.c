@@ -21,7 +21,7 @@ static const struct cli_command *const commands[] = {
 
 #define SHOWN_MAX 60 /* bytes of a name that is too long for itself, in a message */
 
-volatile sig_atomic_t cli_signal;
+atomic_int cli_signal;
 
 static void on_signal(int sig)
 {

@@ -131,7 +131,7 @@ int cli_load_conf(struct cli *c, struct conf **out);
 int cli_find_conf(struct cli *c, struct conf **out, char *err, size_t err_len);
 
 /* After cli_catch_signals() the first SIGINT, SIGTERM or SIGHUP only sets this. */
-extern volatile sig_atomic_t cli_signal;
+extern atomic_int cli_signal;
 void cli_catch_signals(void);
 
 uint64_t cli_now(void); /* monotonic ns */
