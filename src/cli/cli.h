@@ -185,12 +185,15 @@ struct cli_progress {
 void cli_progress_draw(struct cli_progress *p);
 void cli_progress_clear(struct cli_progress *p);
 
+#define CLI_POKE SIGUSR1 /* ends a system call that blocks, once p->stop is set */
+
 struct cli_copier; /* buffers, kept from file to file; one for each thread */
 
 struct cli_copier *cli_copier_new(void);
 void cli_copier_free(struct cli_copier *k);
 /* Copies all of `from` (at most `size` bytes when it is inside) to `to`, from offset 0, several blocks
- * at once. 0; or -errno with *source telling which end failed; -EINTR after p->stop. */
+ * at once; the first short block is the end. `size` is what `from` was seen to have: above 4 MiB there is a second
+ * thread. 0; or -errno with *source telling which end failed; -EINTR after p->stop. */
 int cli_copier_run(struct cli_copier *k, struct cli_stream *from, struct cli_stream *to,
 		   uint64_t size, struct cli_progress *p, bool *source);
 

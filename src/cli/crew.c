@@ -19,7 +19,6 @@
 #include "cli/cli.h"
 
 #define TICK_NS (100 * NSEC_PER_MSEC)
-#define POKE SIGUSR1 /* ends a system call that blocks */
 
 struct crew_worker {
 	struct crew *w;
@@ -165,9 +164,9 @@ static int start(struct crew *w)
 	sigset_t mask, old;
 	int r;
 
-	sigaction(POKE, &sa, NULL);
+	sigaction(CLI_POKE, &sa, NULL);
 	sigfillset(&mask);
-	sigdelset(&mask, POKE);
+	sigdelset(&mask, CLI_POKE);
 	pthread_sigmask(SIG_SETMASK, &mask, &old);
 	pthread_mutex_lock(&w->lock);
 	r = add_worker(w);
@@ -190,7 +189,7 @@ static void conduct(struct crew *w)
 		pthread_cond_timedwait(&w->more, &w->lock, &t);
 		see_signal(w);
 		for (unsigned i = 0; i < w->n_workers && w->progress->stop; i++)
-			pthread_kill(w->workers[i].thread, POKE);
+			pthread_kill(w->workers[i].thread, CLI_POKE);
 		pthread_mutex_unlock(&w->lock);
 		pthread_mutex_lock(&w->tell);
 		cli_progress_draw(w->progress);
