@@ -171,6 +171,8 @@ static int new_check(struct apply *ap)
 		return rc;
 	new_dir(ap, &n);
 	node_attr(&n, ap->rec->new_ino, false, &ap->res->at);
+	/* taken from now on: after a restart nobody else gets it while the part waits */
+	ap->next_ino = MAX(ap->next_ino, INO_COUNTER(ap->rec->new_ino) + 1);
 	return 0;
 }
 
@@ -179,7 +181,6 @@ static int new_put(struct apply *ap)
 	struct node n;
 
 	new_dir(ap, &n);
-	ap->next_ino = MAX(ap->next_ino, INO_COUNTER(ap->rec->new_ino) + 1);
 	return node_put(&ap->m->db, ap->txn, ap->rec->new_ino, &n);
 }
 
