@@ -69,6 +69,8 @@ struct cop {
 		struct wire_setxattr_args setxattr;
 		struct wire_listxattr_args listxattr;
 		struct wire_removexattr_args removexattr;
+		struct wire_scan_args scan;
+		struct wire_repair_args repair;
 	} args;
 	union {
 		struct wire_void_res none;
@@ -81,6 +83,7 @@ struct cop {
 		struct wire_requests_res requests;
 		struct wire_readlink_res readlink; /* until cop_free(), as the next one */
 		struct wire_xattr_res xattr;
+		struct wire_scan_res scan;
 	} res;
 	struct wire_attr attr; /* of stat-like operations: size and mtime made right */
 	struct cfile *file; /* in, or the result of an open */
@@ -151,6 +154,9 @@ const struct conf_target *client_target(const struct client *c, uint32_t i);
 void client_status(struct cop *op, uint32_t target, uint64_t timeout_ns);
 void client_requests(struct cop *op, uint32_t target, uint64_t timeout_ns);
 void client_ping(struct cop *op, uint32_t target);
+/* Any operation of one server, with op->args and op->res. */
+void client_ask(struct cop *op, uint32_t number, uint32_t target, uint64_t timeout_ns, xdr_any put,
+		xdr_any get);
 /* What the data targets have room for, all of them together; one that does not answer is an error. */
 void client_statfs(struct cop *op);
 void client_bye(struct cop *op); /* ends our sessions with the servers we have links to */

@@ -400,12 +400,19 @@ static bool ask_step(struct req *q)
 
 static const struct req_ops ask_ops = { "ask", ask_step, ANSWER, 2, ask_names };
 
-static void ask(struct cop *op, uint32_t number, uint32_t target, uint64_t timeout_ns, xdr_any get)
+void client_ask(struct cop *op, uint32_t number, uint32_t target, uint64_t timeout_ns, xdr_any put,
+		xdr_any get)
 {
 	op->hops = target;
-	op->call = call_make(op, number, XDR_ANY(xdr_wire_void_args), &op->args, get, &op->res);
+	op->call = call_make(op, number, put, &op->args, get, &op->res);
+	op->call.change = number == OP_REPAIR;
 	op->call.deadline = op->c->loop->env->clock->now(op->c->loop->env) + timeout_ns;
 	cop_start(op, &ask_ops, 0);
+}
+
+static void ask(struct cop *op, uint32_t number, uint32_t target, uint64_t timeout_ns, xdr_any get)
+{
+	client_ask(op, number, target, timeout_ns, XDR_ANY(xdr_wire_void_args), get);
 }
 
 void client_status(struct cop *op, uint32_t target, uint64_t timeout_ns)

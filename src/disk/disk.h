@@ -94,4 +94,29 @@ void disk_fence(struct disk *d, uint64_t ino, uint32_t gen, uint64_t epoch, uint
  * more, there is no fence. No object: fine. */
 void disk_remove(struct disk *d, uint64_t ino, uint32_t gen, uint64_t epoch, struct req *q);
 
+/* ---- what is there, for checks ---- */
+
+struct disk_object {
+	unsigned dir;
+	uint64_t ino;
+	uint32_t gen;
+	uint64_t end, floor;
+};
+
+/* One page: `begun` and the place of the last object of the page before; only: of this inode, or 0. */
+struct disk_scan {
+	bool begun;
+	unsigned dir;
+	uint64_t ino, only;
+	uint32_t gen;
+	struct disk_object *rows; /* room for max */
+	uint32_t n, max;
+	bool end;
+	/* of disk */
+	struct disk *disk;
+	struct req *q;
+	struct io io;
+};
+void disk_scan(struct disk *d, struct disk_scan *s, struct req *q); /* holds q */
+
 #endif

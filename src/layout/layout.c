@@ -53,3 +53,11 @@ uint64_t layout_file_end(const struct layout *l, uint32_t index, uint64_t obj_en
 	last = layout_file_offset(l, index, obj_end - 1);
 	return last == UINT64_MAX ? last : last + 1;
 }
+
+void layout_targets(uint64_t ino, const uint32_t *data, uint32_t n, uint32_t *out, uint32_t width)
+{
+	uint32_t first = (uint32_t)(hash_u64(ino) % n);
+
+	for (uint32_t i = 0; i < width; i++)
+		out[i] = data[(first + i) % n];
+}

@@ -41,6 +41,8 @@ struct copy_cursor {
  * c behind them. At most max pieces and max_bytes. Their number; 0: nothing of this object is left. */
 size_t copy_plan(const struct copy *k, uint32_t index, struct copy_cursor *c,
 		 struct copy_piece *out, size_t max, uint64_t max_bytes);
+/* Where a new file lives: `width` of the n data targets, in turn, beginning where its inode number says. */
+void layout_targets(uint64_t ino, const uint32_t *data, uint32_t n, uint32_t *out, uint32_t width);
 
 /* A list access: the bytes of `mem`, in order, are the bytes of `file`, in order. Zero lengths are
  * skipped. Borrowed by every view and cursor on it. */

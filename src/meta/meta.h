@@ -118,9 +118,14 @@ int meta_decided(struct meta *m, uint64_t id); /* 0: we did; -ENOENT; or -errno 
  * rest beginning at *at; or -errno. */
 int meta_climb(struct meta *m, uint64_t ino, struct wire_handle *at);
 
+/* A page of rows as they are stored, in key order, of at most about max_bytes on the wire: for checks. */
+int meta_scan(struct meta *m, const struct wire_scan_args *q, size_t max_bytes,
+	      struct wire_scan_res *res, struct arena *a);
+
 /* ---- changes ---- */
 
 uint64_t meta_new_ino(struct meta *m); /* never given before, in our partition */
+void meta_raise_ino(struct meta *m, uint64_t ino); /* it is taken: those to be given are above it */
 
 /* A change under way. The caller fills rec (its pointers need to live only until meta_submit returns);
  * res is decoded into `arena` before q goes on. q gets the errno of the database itself (-EIO, -ENOSPC);

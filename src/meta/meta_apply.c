@@ -49,8 +49,7 @@ static int row_forget(struct apply *ap, enum table t, const struct key *k)
 	return rc == -ENOENT ? 0 : rc;
 }
 
-/* Deletes all rows whose keys begin with this number. */
-static int rows_forget(struct apply *ap, enum table t, uint64_t id)
+int rows_forget(struct apply *ap, enum table t, uint64_t id)
 {
 	struct key k = key_u64(id);
 	MDB_val kv = { k.n, k.b }, v;
@@ -332,6 +331,7 @@ static const struct kind {
 	[REC_FINISH] = { apply_finish, true },
 	[REC_DECIDE] = { apply_decide, false },
 	[REC_TOLD] = { apply_told, true },
+	[REC_REPAIR] = { apply_repair, false },
 };
 
 static const struct kind *kind_of(uint32_t kind)

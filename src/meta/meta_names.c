@@ -122,7 +122,7 @@ void node_new(const struct apply *ap, const struct node *dir, uint32_t type, str
 	};
 }
 
-static void node_set_layout(struct node *n, const struct wire_layout_rec *l)
+void node_set_layout(struct node *n, const struct wire_layout_rec *l)
 {
 	n->l = (struct disk_layout){
 		.version = l->version,

@@ -268,7 +268,6 @@ static int row_decode(enum meta_rows which, const MDB_val *k, const MDB_val *v, 
 	struct disk_unsettled unsettled;
 	struct disk_remove gone;
 	struct disk_intent intent;
-	struct key key32 = { .n = 0 };
 
 	memset(r, 0, sizeof(*r));
 	if (k->mv_size < 8)
@@ -285,9 +284,8 @@ static int row_decode(enum meta_rows which, const MDB_val *k, const MDB_val *v, 
 		if (v->mv_size < sizeof(gone) || k->mv_size != 12)
 			return -EIO;
 		memcpy(&gone, v->mv_data, sizeof(gone));
-		memcpy(key32.b + 4, (uint8_t *)k->mv_data + 8, 4);
 		r->h.gen = gone.gen;
-		r->obj_gen = (uint32_t)be64_load(key32.b);
+		r->obj_gen = be32_load((uint8_t *)k->mv_data + 8);
 		return 0;
 	case ROWS_TRUNCATE:
 		if (v->mv_size < sizeof(intent))

@@ -43,6 +43,14 @@ uint64_t be64_load(const void *p)
 	return be64toh(v);
 }
 
+uint32_t be32_load(const void *p)
+{
+	uint32_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return be32toh(v);
+}
+
 /* ---- keys ---- */
 
 struct key key_u64(uint64_t id)
@@ -158,7 +166,7 @@ int row_del(const struct db *d, MDB_txn *txn, enum table t, const struct key *k)
 
 /* ---- inodes ---- */
 
-static int node_unpack(const MDB_val *v, struct node *n)
+int node_unpack(const MDB_val *v, struct node *n)
 {
 	const uint8_t *p = v->mv_data;
 	size_t left = v->mv_size;

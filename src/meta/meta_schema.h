@@ -138,6 +138,7 @@ struct node {
 
 int db_error(int rc); /* LMDB's code as -errno */
 uint64_t be64_load(const void *p);
+uint32_t be32_load(const void *p);
 
 struct key key_u64(uint64_t id); /* an inode or a session */
 struct key key_entry(uint64_t dir, const struct wire_bytes *name); /* or inode; a valid length */
@@ -158,6 +159,7 @@ int row_put2(const struct db *d, MDB_txn *txn, enum table t, const struct key *k
 	     size_t n, const void *tail, size_t n_tail);
 int row_del(const struct db *d, MDB_txn *txn, enum table t, const struct key *k);
 
+int node_unpack(const MDB_val *v, struct node *n); /* 0 or -EIO */
 int node_get(const struct db *d, MDB_txn *txn, uint64_t ino, struct node *n);
 int node_put(const struct db *d, MDB_txn *txn, uint64_t ino, const struct node *n);
 void node_attr(const struct node *n, uint64_t ino, bool unsettled, struct wire_attr *a);

@@ -76,6 +76,7 @@ apply_fn apply_create, apply_mkdir, apply_unlink, apply_rmdir, apply_rename, app
 apply_fn apply_prepare, apply_finish, apply_decide, apply_told; /* meta_pair.c */
 apply_fn apply_setattr; /* meta_perm.c */
 apply_fn apply_setxattr, apply_removexattr; /* meta_xattr.c */
+apply_fn apply_repair; /* meta_repair.c */
 
 /* Does a change over two servers hold this inode or entry? 0, EINPROGRESS (wait for its end; such an answer is not
  * stored), or negative. */
@@ -87,6 +88,10 @@ int apply_get(struct apply *ap, const struct wire_handle *h, struct node *n);
 int apply_answer(struct apply *ap, uint64_t ino, const struct node *n);
 int apply_unsettle(struct apply *ap, uint64_t ino, const struct node *n); /* its row */
 int apply_forget(struct apply *ap, uint64_t ino); /* the inode and all that hangs on it */
+int rows_forget(struct apply *ap, enum table t, uint64_t id); /* all whose keys begin with it */
+/* One row as a scan shows it (meta_scan.c), and its table: 0, EINVAL, ENOENT, or negative. */
+int scan_row_get(struct apply *ap, uint32_t kind, const struct key *k, enum table *t,
+		 struct wire_scan_row *row);
 void node_touch(struct node *n, int64_t time); /* change and ctime */
 int node_may(const struct node *n, const struct cred *c, int may); /* 0 or EACCES */
 bool cred_in_group(const struct cred *c, uint32_t gid);
@@ -98,6 +103,7 @@ int get_dir(struct apply *ap, const struct wire_handle *h, int may, struct node 
 int get_entry(struct apply *ap, uint64_t dir, const struct wire_bytes *name, struct disk_entry *e);
 int new_ino_check(struct apply *ap, uint64_t ino);
 void node_new(const struct apply *ap, const struct node *dir, uint32_t type, struct node *n);
+void node_set_layout(struct node *n, const struct wire_layout_rec *l);
 int link_check(const struct node *n); /* may it get one more name? */
 int drop_name(struct apply *ap, uint64_t ino, struct node *n);
 void dir_touch(struct node *dir, int64_t time);

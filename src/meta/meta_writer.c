@@ -307,6 +307,12 @@ uint64_t meta_new_ino(struct meta *m)
 	return INO_MAKE(m->partition, m->next_ino++);
 }
 
+void meta_raise_ino(struct meta *m, uint64_t ino)
+{
+	if (meta_owns(m, ino))
+		m->next_ino = MAX(m->next_ino, INO_COUNTER(ino) + 1);
+}
+
 int meta_apply_bytes(struct meta *m, const void *rec, size_t len)
 {
 	struct apply ap = { .m = m };

@@ -245,7 +245,8 @@ static int permitted(const struct sreq *s)
 	const struct server *srv = s->srv;
 	unsigned flags = s->row->flags;
 
-	if ((flags & OP_FROM_SERVERS) && s->link->role != LINK_SERVER)
+	if (((flags & OP_FROM_SERVERS) && s->link->role != LINK_SERVER) ||
+	    ((flags & OP_ADMIN) && s->head.uid != 0))
 		return -EPERM;
 	if (((flags & OP_NEEDS_META) && !srv->meta) ||
 	    ((flags & OP_NEEDS_DATA) && !(srv->self->roles & ROLE_DATA)))

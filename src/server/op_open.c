@@ -30,12 +30,11 @@ static int lock_inode(struct sreq *s, const struct wire_handle *h)
 	return 0;
 }
 
-/* The targets of a new file: `width` of them in turn, beginning where the inode number says. */
 static int choose_layout(struct sreq *s, uint64_t ino, struct wire_layout_rec *l)
 {
 	const struct wire_open_args *a = s->args;
 	const struct wire_map_res *map = &s->srv->map;
-	uint32_t data[TARGETS_MAX], n = 0, first;
+	uint32_t data[TARGETS_MAX], n = 0;
 
 	for (uint32_t i = 0; i < map->n_targets; i++)
 		if (map->targets[i].roles & ROLE_DATA)
@@ -50,9 +49,7 @@ static int choose_layout(struct sreq *s, uint64_t ino, struct wire_layout_rec *l
 	l->targets = arena_alloc(&s->arena, l->n_targets * sizeof(uint32_t));
 	if (!l->targets)
 		return -ENOMEM;
-	first = (uint32_t)(hash_u64(ino) % n);
-	for (uint32_t i = 0; i < l->n_targets; i++)
-		l->targets[i] = data[(first + i) % n];
+	layout_targets(ino, data, n, l->targets, l->n_targets);
 	return 0;
 }
 

@@ -23,6 +23,9 @@ const struct op_row op_rows[] = {
 	[OP_REQUESTS] = { ROW("requests", OP_NO_SESSION, void_args, requests_res),
 			  HANDLE(do_requests) },
 	[OP_MAP] = { ROW("map", META, void_args, map_res), HANDLE(do_map) },
+	[OP_SCAN] = { ROW("scan", META | OP_ADMIN, scan_args, scan_res), HANDLE(do_scan) },
+	[OP_REPAIR] = { ROW("repair", META | OP_ADMIN, repair_args, void_res),
+			CHANGE(prepare_repair, finish_repair) },
 	[OP_LOOKUP] = { ROW("lookup", META, lookup_args, lookup_res), HANDLE(do_lookup) },
 	[OP_GETATTR] = { ROW("getattr", META, getattr_args, getattr_res), HANDLE(do_getattr) },
 	[OP_READDIR] = { ROW("readdir", META, readdir_args, readdir_res), HANDLE(do_readdir) },
@@ -84,6 +87,8 @@ const struct op_row op_rows[] = {
 			 HANDLE(do_outcome) },
 	[OP_CLIMB] = { ROW("climb", META | OP_FROM_SERVERS, climb_args, climb_res),
 		       HANDLE(do_climb) },
+	[OP_OBJECTS] = { ROW("objects", DATA | OP_ADMIN, scan_args, scan_res),
+			 STEPS(objects_ops, disk_scan) },
 };
 const unsigned n_op_rows = ARRAY_LEN(op_rows);
 

@@ -43,6 +43,7 @@ enum {
 	OP_FROM_SERVERS = 4, /* only links that proved the server key */
 	OP_NO_SESSION = 8,
 	OP_WRITES = 16, /* what it changed may be lost until a sync */
+	OP_ADMIN = 32, /* only uid 0 */
 };
 extern const struct op_row op_rows[];
 extern const unsigned n_op_rows;
@@ -356,6 +357,9 @@ int do_bye(struct sreq *s);
 extern const struct req_ops reclaim_ops, session_open_ops, open_ops, cap_ops, close_ops,
 	truncate_ops, append_ops, read_ops, write_ops, sync_ops, objstat_ops, fence_ops, remove_ops,
 	allocate_ops, copy_ops, seek_ops;
+
+int do_scan(struct sreq *s), prepare_repair(struct sreq *s), finish_repair(struct sreq *s);
+extern const struct req_ops objects_ops;
 
 /* What operations with steps of their own keep between steps. */
 struct session_state {

@@ -2,6 +2,7 @@
  * open across inputs; each record's transaction is aborted. With SHEAF_WRITE_CORPUS=DIR it writes its
  * seeds there. */
 #include "../unit/meta_fake.h"
+#include "meta/meta_schema.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -27,6 +28,29 @@ static void write_seed(const char *to, const char *name, struct wire_record *r)
 	CHECK(out);
 	CHECK_EQ(fwrite(buf, 1, xdr_used(&x), out), xdr_used(&x));
 	fclose(out);
+}
+
+/* One repair of each kind. */
+static void write_repairs(const char *to)
+{
+	struct key k = key_u64(file.ino);
+
+	for (uint32_t kind = REPAIR_ENTRY_SET; kind <= REPAIR_NEXT; kind++) {
+		bool of_dir = kind == REPAIR_DIRECTORY || kind == REPAIR_PARENT;
+		struct wire_record r = rec_name(&f, REC_CREATE, dir, "file");
+		char name[32];
+
+		r.kind = REC_REPAIR;
+		r.which = kind;
+		r.h = of_dir ? dir : file;
+		r.h.ino += kind == REPAIR_MAKE ? 100 : 0;
+		r.mode = S_IFREG;
+		r.size = fake_node(&f, of_dir ? dir : file).attr.change;
+		r.epoch = kind == REPAIR_ROW_DROP ? SCAN_TRUNCATE : 3;
+		r.data = (struct wire_bytes){ (uint32_t)k.n, k.b };
+		snprintf(name, sizeof(name), "repair_%s", wire_repair_kind_name(kind));
+		write_seed(to, name, &r);
+	}
 }
 
 /* One valid record of each kind, and some on a slot. */
@@ -82,8 +106,10 @@ static void start(void)
 	r.name = wire_text("user.a");
 	r.data = wire_text("value");
 	CHECK_EQ(fake_apply(&f, &r).status, 0);
-	if (getenv("SHEAF_WRITE_CORPUS"))
+	if (getenv("SHEAF_WRITE_CORPUS")) {
 		write_corpus(getenv("SHEAF_WRITE_CORPUS"));
+		write_repairs(getenv("SHEAF_WRITE_CORPUS"));
+	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -460,6 +460,16 @@ static void write_corpus(void)
 	struct wire_copy_args copy = { cap, other, 0, 2, pieces };
 	struct wire_fence_args fence = { files[1].ino, 1, 3, 500 };
 	struct wire_remove_args remove_ = { files[2].ino, 1, 4 };
+	struct wire_scan_args scan = { .kind = SCAN_ENTRY, .max = 3 };
+	struct wire_scan_args objects = { .kind = SCAN_OBJECT, .max = 2 };
+	struct wire_repair_args nlink = {
+		.kind = REPAIR_NLINK, .h = files[1], .change = 1, .value = 2
+	};
+	struct wire_repair_args drop = { .kind = REPAIR_ENTRY_DROP,
+					 .h = files[2],
+					 .dir = { META_ROOT_INO + 1, 1 },
+					 .name = wire_text("f2") };
+	struct wire_repair_args anew = { .kind = REPAIR_DIRECTORY, .h = { META_ROOT_INO + 1, 1 } };
 	const struct {
 		const char *name;
 		uint32_t op;
@@ -511,6 +521,11 @@ static void write_corpus(void)
 		{ "sync", OP_SYNC, XDR_ANY(xdr_wire_sync_args), &sync_, 0 },
 		{ "objstat", OP_OBJSTAT, XDR_ANY(xdr_wire_sync_args), &sync_, 0 },
 		{ "fence", OP_FENCE, XDR_ANY(xdr_wire_fence_args), &fence, G_SERVER },
+		{ "scan", OP_SCAN, XDR_ANY(xdr_wire_scan_args), &scan, 0 },
+		{ "objects", OP_OBJECTS, XDR_ANY(xdr_wire_scan_args), &objects, 0 },
+		{ "repair_nlink", OP_REPAIR, XDR_ANY(xdr_wire_repair_args), &nlink, 0 },
+		{ "repair_drop", OP_REPAIR, XDR_ANY(xdr_wire_repair_args), &drop, 0 },
+		{ "repair_anew", OP_REPAIR, XDR_ANY(xdr_wire_repair_args), &anew, 0 },
 		{ "remove", OP_REMOVE, XDR_ANY(xdr_wire_remove_args), &remove_, G_SERVER },
 		{ "allocate", OP_ALLOCATE, XDR_ANY(xdr_wire_allocate_args), &allocate, 0 },
 		{ "punch", OP_ALLOCATE, XDR_ANY(xdr_wire_allocate_args), &punch, 0 },

@@ -1,0 +1,108 @@
+/* libsheaf for administrators: what the servers have stored, row by row, and repairs of it. What `sheaf check`
+ * stands on. All calls need uid 0 (-EPERM). They may be used while everything runs: a page of rows is one consistent
+ * look at one server, two pages are two looks. */
+#ifndef SHEAF_ADMIN_H
+#define SHEAF_ADMIN_H
+
+#include "sheaf_handle.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SHEAF_SCAN_MAX 512 /* rows of a page */
+#define SHEAF_SCAN_KEY 264
+#define SHEAF_MAX_TARGETS 256
+
+enum sheaf_scan_kind {
+	SHEAF_SCAN_INODE = 1,
+	SHEAF_SCAN_ENTRY = 2, /* of directories, by name */
+	SHEAF_SCAN_INDEX = 3, /* the same by cookie */
+	SHEAF_SCAN_UNSETTLED = 4, /* files whose size the objects know better */
+	SHEAF_SCAN_REMOVE = 5, /* files without a name whose objects are to go */
+	SHEAF_SCAN_TRUNCATE = 6, /* truncates under way */
+	SHEAF_SCAN_SYMLINK = 7,
+	SHEAF_SCAN_XATTR = 8,
+	SHEAF_SCAN_NEXT = 9, /* one row: ino is the next number to be given */
+	SHEAF_SCAN_OBJECT = 10, /* from data servers; all others are from metadata servers */
+	SHEAF_SCAN_PREPARED = 11, /* parts of changes over two servers */
+	SHEAF_SCAN_LOCK = 12, /* inodes and entries that these hold */
+};
+
+/* How a file is spread over servers. */
+struct sheaf_stripes {
+	uint32_t version, type, unit, start, obj_gen, redundancy;
+	uint32_t n_targets, targets[SHEAF_MAX_TARGETS];
+};
+
+struct sheaf_row {
+	struct sheaf_handle h; /* the inode or directory it is about; generation as the row has it */
+	/* entry, index: what it names. Directory: its parent. Prepared: the directory */
+	struct sheaf_handle to;
+	/* entry, index: cookie. Directory: the next. Remove, object: generation. Prepared, lock: which change */
+	uint64_t second;
+	/* directory: entries. Symlink, xattr: bytes. Object: its end. Prepared: the inode it replaces */
+	uint64_t size;
+	uint64_t epoch; /* object: the fence, below which nobody may touch it */
+	uint64_t change; /* of an inode: moves with every change of it */
+	uint32_t mode, nlink; /* entry, index: the type */
+	int bad; /* it cannot be read: only the key and perhaps h.ino are set */
+	uint32_t name_len, key_len;
+	char name[256]; /* entry, index, xattr, prepared, lock; with a NUL behind it */
+	uint8_t key[SHEAF_SCAN_KEY]; /* where it is stored */
+	struct sheaf_stripes stripes; /* files */
+};
+
+/* Where a scan is: all zero is the beginning. */
+struct sheaf_scan {
+	uint64_t only; /* rows of this inode or directory; 0: all */
+	int end; /* there are no more */
+	uint64_t total; /* rows of this kind there, about; 0: not known */
+	uint32_t key_len;
+	uint8_t key[SHEAF_SCAN_KEY];
+};
+/* The next rows of a kind at server i: how many (at most max), 0 at the end, or -errno. */
+SHEAF_API int sheaf_scan(struct sheaf *fs, int i, enum sheaf_scan_kind kind, struct sheaf_scan *s,
+			 struct sheaf_row *rows, int max);
+/* The metadata server that has this inode. */
+SHEAF_API int sheaf_server_of(struct sheaf *fs, uint64_t ino);
+
+/* How a file of this inode would be spread over servers by default; unit and width 0: the default. */
+SHEAF_API void sheaf_default_stripes(struct sheaf *fs, uint64_t ino, uint32_t unit, uint32_t width,
+				     struct sheaf_stripes *out);
+/* The smallest size of a file whose object on this server ends there; UINT64_MAX: it has none there. */
+SHEAF_API uint64_t sheaf_stripes_end(const struct sheaf_stripes *s, uint32_t server, uint64_t end);
+
+enum sheaf_repair_kind {
+	SHEAF_REPAIR_ENTRY_SET =
+		1, /* dir, name: names h as type mode; new, or of the same inode before */
+	SHEAF_REPAIR_ENTRY_DROP = 2, /* dir, name, h; whatever it names stays */
+	SHEAF_REPAIR_DIRECTORY = 3, /* h: index, counts and cookies anew from the entries */
+	SHEAF_REPAIR_NLINK =
+		4, /* h, value; this and the next four: only while `change` is the given one */
+	SHEAF_REPAIR_PARENT = 5, /* h, dir */
+	SHEAF_REPAIR_EPOCH = 6, /* h, value */
+	SHEAF_REPAIR_LAYOUT = 7, /* h, stripes */
+	SHEAF_REPAIR_TEXT = 8, /* h: a symbolic link has a text, and its length is its size */
+	SHEAF_REPAIR_MAKE =
+		9, /* h, type mode, dir: parent, stripes, value: epoch; an inode for what is left */
+	SHEAF_REPAIR_ROW_DROP = 10, /* value: kind of row; key: a row that is about nothing */
+	SHEAF_REPAIR_UNSETTLE = 11, /* h: its size is found out from its objects */
+	SHEAF_REPAIR_NEXT = 12, /* h.ino: numbers up to it are taken */
+};
+struct sheaf_repair {
+	enum sheaf_repair_kind kind;
+	struct sheaf_handle h, dir;
+	const char *name;
+	uint32_t name_len, key_len, mode;
+	uint64_t change, value;
+	const uint8_t *key;
+	const struct sheaf_stripes *stripes; /* or NULL */
+};
+/* One transaction at server i. -EAGAIN: what it was decided on has changed, nothing was done. */
+SHEAF_API int sheaf_repair(struct sheaf *fs, int i, const struct sheaf_repair *r);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

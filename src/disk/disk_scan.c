@@ -1,0 +1,163 @@
+/* What object files there are, page by page, in the order of their directories, inodes and generations.
+ *
+ * A page reads whole directories (a 256th of all objects each) and takes those behind where the last page ended;
+ * what comes or goes meanwhile may or may not be seen. Files that are no objects are left out.
+ *
+ * Threads: the reading is one call on a worker, which sees only the struct disk_scan; the fences are added on the
+ * loop. Buffers: rows are the caller's until its request goes on. Errors: of the directories, passed on; a file that
+ * goes meanwhile is left out. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "disk/disk_impl.h"
+
+struct found {
+	uint64_t ino;
+	uint32_t gen;
+};
+
+struct listing {
+	const struct disk_scan *s;
+	unsigned dir;
+	struct found *v;
+	size_t n, cap;
+	int error;
+};
+
+static bool is_behind(const struct disk_scan *s, unsigned dir, uint64_t ino, uint32_t gen)
+{
+	if (!s->begun || dir > s->dir)
+		return true;
+	return ino > s->ino || (ino == s->ino && gen > s->gen);
+}
+
+/* INO.GEN as object.c writes it, nothing else. */
+static bool name_parse(const char *name, struct found *f)
+{
+	char again[28];
+	char *end;
+
+	f->ino = strtoull(name, &end, 16);
+	if (*end != '.')
+		return false;
+	f->gen = (uint32_t)strtoul(end + 1, &end, 16);
+	snprintf(again, sizeof(again), "%016jx.%08x", (uintmax_t)f->ino, f->gen);
+	return strcmp(name, again) == 0;
+}
+
+static void note_name(void *arg, const char *name)
+{
+	struct listing *l = arg;
+	struct found f;
+
+	if (l->error || !name_parse(name, &f) || object_dir_index(f.ino) != l->dir ||
+	    (l->s->only && f.ino != l->s->only) || !is_behind(l->s, l->dir, f.ino, f.gen))
+		return;
+	if (l->n == l->cap) {
+		size_t cap = l->cap ? 2 * l->cap : 256;
+		struct found *v = realloc(l->v, cap * sizeof(*v));
+
+		if (!v) {
+			l->error = -ENOMEM;
+			return;
+		}
+		l->v = v;
+		l->cap = cap;
+	}
+	l->v[l->n++] = f;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	const struct found *x = a, *y = b;
+
+	if (x->ino != y->ino)
+		return x->ino < y->ino ? -1 : 1;
+	return (x->gen > y->gen) - (x->gen < y->gen);
+}
+
+/* -ENOENT: it has just been removed. */
+static int object_row(struct env *e, int fd, unsigned dir, const struct found *f,
+		      struct disk_object *o)
+{
+	struct stat st;
+	char name[28];
+	int file, r;
+
+	snprintf(name, sizeof(name), "%016jx.%08x", (uintmax_t)f->ino, f->gen);
+	file = e->file->openat(e, fd, name, O_RDONLY | O_NOFOLLOW, 0);
+	if (file < 0)
+		return file;
+	r = e->file->fstat(e, file, &st);
+	e->file->close(e, file);
+	*o = (struct disk_object){ .dir = dir, .ino = f->ino, .gen = f->gen };
+	o->end = (uint64_t)st.st_size;
+	return r;
+}
+
+static int scan_dir(struct env *e, struct disk_scan *s, unsigned dir)
+{
+	struct listing l = { .s = s, .dir = dir };
+	char name[8];
+	int fd, r;
+
+	snprintf(name, sizeof(name), "%02x", dir & 0xff);
+	fd = e->file->openat(e, s->io.fd, name, O_RDONLY | O_DIRECTORY, 0);
+	if (fd < 0)
+		return fd == -ENOENT ? 0 : fd;
+	r = e->file->list(e, fd, note_name, &l);
+	r = r < 0 ? r : l.error;
+	if (l.n)
+		qsort(l.v, l.n, sizeof(*l.v), by_number);
+	for (size_t i = 0; i < l.n && r == 0; i++) {
+		if (s->n == s->max) {
+			r = 1;
+			break;
+		}
+		r = object_row(e, fd, dir, &l.v[i], &s->rows[s->n]);
+		s->n += r == 0;
+		if (r == -ENOENT)
+			r = 0;
+	}
+	free(l.v);
+	e->file->close(e, fd);
+	return r;
+}
+
+/* On a worker. */
+static int scan_call(struct env *e, struct io *io)
+{
+	struct disk_scan *s = io->arg;
+	int r = 0;
+
+	if (s->only) /* all of it is in one directory */
+		r = scan_dir(e, s, object_dir_index(s->only));
+	for (unsigned dir = s->begun ? s->dir : 0; !s->only && dir < DISK_DIRS && r == 0; dir++)
+		r = scan_dir(e, s, dir);
+	s->end = r == 0;
+	return r < 0 ? r : 0;
+}
+
+static void scan_done(struct io *io)
+{
+	struct disk_scan *s = io->arg;
+
+	s->disk->busy--;
+	for (uint32_t i = 0; i < s->n; i++)
+		s->rows[i].floor = disk_floor(s->disk, s->rows[i].ino);
+	req_done(s->q, io->error, 0);
+}
+
+void disk_scan(struct disk *d, struct disk_scan *s, struct req *q)
+{
+	s->disk = d;
+	s->q = q;
+	s->n = 0;
+	s->io = (struct io){
+		.kind = IO_CALL, .call = scan_call, .fd = d->objects.fd, .arg = s, .done = scan_done
+	};
+	d->busy++;
+	req_hold(q);
+	io_submit(d->loop, &s->io);
+}

@@ -1,0 +1,442 @@
+/* Repairs: records that an administrator's check asks for. Each sets one thing right.
+ *
+ * What a repair was decided on may have changed meanwhile, so each looks again inside its transaction: at the
+ * inode's `change` (any link, rename, write or chmod moves it), at what an entry names, at whether a row is still
+ * about nothing. If it is not as it was, the answer is EAGAIN and nothing happens. A repair never deletes what
+ * could still be data: at worst a name goes and the next check finds the inode without one.
+ *
+ * Threads: the writer. Errors: as all kinds of records (meta_state.h). */
+#include "meta/meta_state.h"
+
+#define COOKIE_SANE (UINT64_C(1) << 62) /* no counter gets that far */
+#define LOST_TEXT "?" /* of a symbolic link whose text is gone */
+
+/* ---- directories from their entries ---- */
+
+struct census {
+	uint64_t entries, top; /* top: the highest cookie */
+	uint32_t subdirs;
+};
+
+static bool cookie_sane(uint64_t cookie)
+{
+	return cookie >= COOKIE_FIRST && cookie < COOKIE_SANE;
+}
+
+/* Calls fn for each entry of a directory that can be read; cur is on it. 0 or negative. */
+static int each_entry(struct apply *ap, uint64_t dir,
+		      int (*fn)(struct apply *ap, MDB_cursor *cur, const struct key *k,
+				struct disk_entry *e, struct census *c),
+		      struct census *c)
+{
+	struct key first = key_u64(dir);
+	MDB_val k = { first.n, first.b }, v;
+	struct disk_entry e;
+	MDB_cursor *cur;
+	int rc = db_error(mdb_cursor_open(ap->txn, ap->m->db.t[T_DIRENT], &cur));
+
+	if (rc)
+		return rc;
+	rc = db_error(mdb_cursor_get(cur, &k, &v, MDB_SET_RANGE));
+	while (!rc && k.mv_size >= 8 && be64_load(k.mv_data) == dir) {
+		if (v.mv_size == sizeof(e) && k.mv_size <= sizeof(first.b)) {
+			memcpy(&e, v.mv_data, sizeof(e));
+			first.n = k.mv_size; /* fn may move the page */
+			memcpy(first.b, k.mv_data, k.mv_size);
+			rc = fn(ap, cur, &first, &e, c);
+		}
+		if (!rc)
+			rc = db_error(mdb_cursor_get(cur, &k, &v, MDB_NEXT));
+	}
+	mdb_cursor_close(cur);
+	return rc == -ENOENT ? 0 : rc;
+}
+
+static int count_entry(struct apply *ap, MDB_cursor *cur, const struct key *k, struct disk_entry *e,
+		       struct census *c)
+{
+	(void)ap, (void)cur, (void)k;
+	c->entries++;
+	c->subdirs += e->type == S_IFDIR;
+	if (cookie_sane(e->cookie))
+		c->top = MAX(c->top, e->cookie);
+	return 0;
+}
+
+/* Its index row; a cookie that another entry has, or that is none, is replaced by a new one. */
+static int index_entry(struct apply *ap, MDB_cursor *cur, const struct key *k, struct disk_entry *e,
+		       struct census *c)
+{
+	const struct db *d = &ap->m->db;
+	struct disk_index x = { .ino = e->ino, .gen = e->gen, .type = e->type };
+	uint64_t dir = be64_load(k->b);
+	struct key by_cookie = key_pair(dir, e->cookie);
+	MDB_val v, key = { k->n, (void *)(uintptr_t)k->b };
+	int rc = row_get(d, ap->txn, T_DIRINDEX, &by_cookie, &v);
+
+	if (rc && rc != -ENOENT)
+		return rc;
+	if (rc == 0 || !cookie_sane(e->cookie)) {
+		e->cookie = ++c->top;
+		by_cookie = key_pair(dir, e->cookie);
+		v = (MDB_val){ sizeof(*e), e };
+		rc = db_error(mdb_cursor_put(cur, &key, &v, MDB_CURRENT));
+		if (rc)
+			return rc;
+	}
+	return row_put2(d, ap->txn, T_DIRINDEX, &by_cookie, &x, sizeof(x), k->b + 8, k->n - 8);
+}
+
+/* Sets what the inode says of its entries, and makes the index anew. The caller puts n. */
+static int directory_rebuild(struct apply *ap, uint64_t ino, struct node *n)
+{
+	struct census c = { .top = COOKIE_FIRST - 1 };
+	int rc = each_entry(ap, ino, count_entry, &c);
+
+	if (cookie_sane(
+		    n->i.next_cookie)) /* cookies of entries that are gone are not given again */
+		c.top = MAX(c.top, n->i.next_cookie - 1);
+	if (!rc)
+		rc = rows_forget(ap, T_DIRINDEX, ino);
+	if (!rc)
+		rc = each_entry(ap, ino, index_entry, &c);
+	n->i.entries = c.entries;
+	n->i.nlink = 2 + c.subdirs;
+	n->i.next_cookie = c.top + 1;
+	return rc;
+}
+
+static int repair_directory(struct apply *ap)
+{
+	const struct wire_record *r = ap->rec;
+	struct node n;
+	int rc = apply_get(ap, &r->h, &n);
+
+	if (rc)
+		return rc;
+	if (!S_ISDIR(n.i.mode))
+		return ENOTDIR;
+	rc = directory_rebuild(ap, r->h.ino, &n);
+	node_touch(&n, r->time);
+	return rc ? rc : node_put(&ap->m->db, ap->txn, r->h.ino, &n);
+}
+
+/* ---- entries ---- */
+
+/* The inode that an entry is to name, where it is ours, as it was when the check looked. */
+static int named_check(struct apply *ap)
+{
+	const struct wire_record *r = ap->rec;
+	struct node n;
+	int rc;
+
+	if (INO_PARTITION(r->h.ino) != ap->m->partition)
+		return 0;
+	rc = apply_get(ap, &r->h, &n);
+	if (rc)
+		return rc;
+	return n.i.change != r->size || (n.i.mode & S_IFMT) != r->mode ? EAGAIN : 0;
+}
+
+/* An inode that no change over two servers is at. */
+static int get_free(struct apply *ap, const struct wire_handle *h, struct node *n)
+{
+	struct key k = key_u64(h->ino);
+	int rc = apply_get(ap, h, n);
+
+	return rc ? rc : apply_locked(ap, &k);
+}
+
+static int get_repair_dir(struct apply *ap, struct node *dir)
+{
+	int rc = get_free(ap, &ap->rec->dir, dir);
+
+	return rc || S_ISDIR(dir->i.mode) ? rc : ENOTDIR;
+}
+
+static int put_repair_dir(struct apply *ap, struct node *dir)
+{
+	dir_touch(dir, ap->rec->time);
+	return node_put(&ap->m->db, ap->txn, ap->rec->dir.ino, dir);
+}
+
+static int repair_entry_set(struct apply *ap)
+{
+	const struct wire_record *r = ap->rec;
+	const struct db *d = &ap->m->db;
+	struct disk_entry e = { .ino = r->h.ino, .gen = r->h.gen, .type = r->mode }, old;
+	struct node dir;
+	int rc = get_repair_dir(ap, &dir), seen;
+
+	if (!rc)
+		rc = name_check(&r->name);
+	if (!rc)
+		rc = named_check(ap);
+	if (rc)
+		return rc;
+	seen = get_entry(ap, r->dir.ino, &r->name, &old);
+	if (seen && seen != ENOENT)
+		return seen;
+	if (!seen && old.ino != r->h.ino)
+		return EEXIST;
+	e.cookie = seen ? dir.i.next_cookie++ : old.cookie;
+	dir.i.entries += seen ? 1 : 0;
+	if (r->mode == S_IFDIR && (seen || old.type != S_IFDIR))
+		dir.i.nlink++;
+	else if (!seen && old.type == S_IFDIR && r->mode != S_IFDIR)
+		dir.i.nlink -= dir.i.nlink > 2;
+	rc = entry_put(d, ap->txn, r->dir.ino, &r->name, &e);
+	return rc ? rc : put_repair_dir(ap, &dir);
+}
+
+/* Only the entry and its own index row; what the inode loses with it, the next check finds. */
+static int repair_entry_drop(struct apply *ap)
+{
+	const struct wire_record *r = ap->rec;
+	const struct db *d = &ap->m->db;
+	struct key by_name = key_entry(r->dir.ino, &r->name), by_cookie;
+	struct disk_entry e;
+	struct node dir;
+	MDB_val v;
+	int rc = get_repair_dir(ap, &dir);
+
+	if (!rc)
+		rc = get_entry(ap, r->dir.ino, &r->name, &e);
+	if (rc)
+		return rc;
+	if (e.ino != r->h.ino || e.gen != r->h.gen)
+		return EAGAIN;
+	by_cookie = key_pair(r->dir.ino, e.cookie);
+	rc = row_get(d, ap->txn, T_DIRINDEX, &by_cookie, &v);
+	if (!rc && v.mv_size == sizeof(struct disk_index) + r->name.len &&
+	    memcmp((uint8_t *)v.mv_data + sizeof(struct disk_index), r->name.p, r->name.len) == 0)
+		rc = row_del(d, ap->txn, T_DIRINDEX, &by_cookie);
+	if (rc && rc != -ENOENT)
+		return rc;
+	rc = row_del(d, ap->txn, T_DIRENT, &by_name);
+	if (rc)
+		return rc;
+	dir.i.entries -= dir.i.entries > 0;
+	if (e.type == S_IFDIR)
+		dir.i.nlink -= dir.i.nlink > 2;
+	return put_repair_dir(ap, &dir);
+}
+
+/* ---- fields of an inode ---- */
+
+static int set_text(struct apply *ap, struct node *n)
+{
+	struct key k = key_u64(ap->rec->h.ino);
+	MDB_val v = { 0 };
+	int rc = row_get(&ap->m->db, ap->txn, T_SYMLINK, &k, &v);
+
+	if (!S_ISLNK(n->i.mode))
+		return EINVAL;
+	if (rc && rc != -ENOENT)
+		return rc;
+	n->i.size = v.mv_size;
+	if (v.mv_size)
+		return 0;
+	n->i.size = strlen(LOST_TEXT);
+	return row_put(&ap->m->db, ap->txn, T_SYMLINK, &k, LOST_TEXT, strlen(LOST_TEXT));
+}
+
+static int repair_field(struct apply *ap)
+{
+	const struct wire_record *r = ap->rec;
+	struct node n;
+	int rc = get_free(ap, &r->h, &n);
+
+	if (rc)
+		return rc;
+	if (n.i.change != r->size)
+		return EAGAIN;
+	switch (r->which) {
+	case REPAIR_NLINK:
+		if (S_ISDIR(n.i.mode) || !r->epoch || r->epoch > UINT32_MAX)
+			return EINVAL;
+		n.i.nlink = (uint32_t)r->epoch;
+		break;
+	case REPAIR_PARENT:
+		if (!S_ISDIR(n.i.mode))
+			return ENOTDIR;
+		n.i.parent_ino = r->dir.ino;
+		n.i.parent_gen = r->dir.gen;
+		break;
+	case REPAIR_EPOCH:
+		n.i.epoch = MAX(n.i.epoch, r->epoch);
+		break;
+	case REPAIR_LAYOUT:
+		if (!S_ISREG(n.i.mode) || !r->layout.n_targets || !r->layout.unit)
+			return EINVAL;
+		node_set_layout(&n, &r->layout);
+		break;
+	case REPAIR_TEXT:
+		rc = set_text(ap, &n);
+		break;
+	}
+	node_touch(&n, r->time);
+	return rc ? rc : node_put(&ap->m->db, ap->txn, r->h.ino, &n);
+}
+
+/* ---- an inode for what is left of it ---- */
+
+static int make_rest(struct apply *ap, struct node *n)
+{
+	const struct wire_record *r = ap->rec;
+	struct key k = key_u64(r->h.ino);
+	MDB_val v;
+	int rc;
+
+	switch (r->mode) {
+	case S_IFREG:
+		if (!r->layout.n_targets || !r->layout.unit)
+			return EINVAL;
+		node_set_layout(n, &r->layout);
+		return apply_unsettle(ap, r->h.ino, n);
+	case S_IFDIR:
+		n->i.parent_ino = r->dir.ino;
+		n->i.parent_gen = r->dir.gen;
+		return directory_rebuild(ap, r->h.ino, n);
+	case S_IFLNK:
+		rc = row_get(&ap->m->db, ap->txn, T_SYMLINK, &k, &v);
+		n->i.size = rc ? 0 : v.mv_size;
+		return rc == -ENOENT ? ENOENT : rc;
+	default:
+		return EINVAL;
+	}
+}
+
+/* It is root's, and nobody else's business until root has looked at it. */
+static int repair_make(struct apply *ap)
+{
+	const struct wire_record *r = ap->rec;
+	int64_t t = r->time;
+	struct node n = { .i = { .nlink = 1, .gen = r->h.gen, .change = 1, .epoch = r->epoch } };
+	int rc = new_ino_check(ap, r->h.ino);
+
+	if (rc)
+		return rc == EINVAL ? EAGAIN : rc;
+	n.i.mode = r->mode | (r->mode == S_IFDIR ? 0700 : r->mode == S_IFLNK ? 0777 : 0600);
+	n.i.atime = n.i.mtime = n.i.ctime = n.i.btime = t;
+	rc = make_rest(ap, &n);
+	if (rc)
+		return rc;
+	ap->next_ino = MAX(ap->next_ino, INO_COUNTER(r->h.ino) + 1);
+	return node_put(&ap->m->db, ap->txn, r->h.ino, &n);
+}
+
+/* ---- rows that are about nothing ---- */
+
+/* Is this row of unfinished work one that nobody will ever finish? */
+static bool work_is_stale(const struct wire_scan_row *row, uint32_t kind, const struct node *n)
+{
+	if (!S_ISREG(n->i.mode) || row->h.gen != n->i.gen)
+		return true;
+	if (kind == SCAN_REMOVE)
+		return n->i.nlink && row->second == n->l.obj_gen;
+	return kind == SCAN_TRUNCATE && row->epoch > n->i.epoch;
+}
+
+/* No part of that change is here any more, so nobody will ever give the lock back. */
+static int lock_drop(struct apply *ap, const struct key *k, uint64_t pair)
+{
+	MDB_val v;
+	int rc = -ENOENT;
+
+	for (uint32_t i = 0; i < PARTS_MAX && rc == -ENOENT; i++) {
+		struct key part = key_pair32(pair, i);
+
+		rc = row_get(&ap->m->db, ap->txn, T_PREPARED, &part, &v);
+	}
+	if (rc != -ENOENT)
+		return rc ? rc : EAGAIN;
+	ap->n_locks--;
+	return row_del(&ap->m->db, ap->txn, T_LOCK, k);
+}
+
+static int repair_row_drop(struct apply *ap)
+{
+	const struct wire_record *r = ap->rec;
+	struct wire_scan_row row = { 0 };
+	struct key k = { .n = r->data.len };
+	struct node n;
+	enum table t;
+	bool stale;
+	int rc;
+
+	if (k.n == 0 || k.n > sizeof(k.b))
+		return EINVAL;
+	memcpy(k.b, r->data.p, k.n);
+	rc = scan_row_get(ap, (uint32_t)r->epoch, &k, &t, &row); /* as the check saw it */
+	if (rc)
+		return rc;
+	if (t == T_LOCK)
+		return lock_drop(ap, &k, row.second);
+	rc = node_get(&ap->m->db, ap->txn, row.h.ino, &n);
+	if (rc && rc != -ENOENT && rc != -EIO)
+		return rc;
+	if (row.bad)
+		stale = true;
+	else if (t == T_INODE || t == T_DIRENT || t == T_DIRINDEX || t == T_PREPARED)
+		stale = false;
+	else if (rc)
+		stale = rc == -ENOENT;
+	else if (t == T_SYMLINK)
+		stale = !S_ISLNK(n.i.mode);
+	else
+		stale = t != T_XATTR && work_is_stale(&row, (uint32_t)r->epoch, &n);
+	return stale ? row_del(&ap->m->db, ap->txn, t, &k) : EAGAIN;
+}
+
+/* ---- all of them ---- */
+
+static int repair_unsettle(struct apply *ap)
+{
+	struct node n;
+	int rc = apply_get(ap, &ap->rec->h, &n);
+
+	if (rc)
+		return rc;
+	return S_ISREG(n.i.mode) ? apply_unsettle(ap, ap->rec->h.ino, &n) : EINVAL;
+}
+
+static int repair_next(struct apply *ap)
+{
+	uint64_t ino = ap->rec->h.ino;
+
+	if (INO_PARTITION(ino) != ap->m->partition || INO_COUNTER(ino + 1) == 0)
+		return EXDEV;
+	ap->next_ino = MAX(ap->next_ino, INO_COUNTER(ino) + 1);
+	return 0;
+}
+
+int apply_repair(struct apply *ap)
+{
+	if (ap->cred.uid != 0)
+		return EPERM;
+	switch (ap->rec->which) {
+	case REPAIR_ENTRY_SET:
+		return repair_entry_set(ap);
+	case REPAIR_ENTRY_DROP:
+		return repair_entry_drop(ap);
+	case REPAIR_DIRECTORY:
+		return repair_directory(ap);
+	case REPAIR_NLINK:
+	case REPAIR_PARENT:
+	case REPAIR_EPOCH:
+	case REPAIR_LAYOUT:
+	case REPAIR_TEXT:
+		return repair_field(ap);
+	case REPAIR_MAKE:
+		return repair_make(ap);
+	case REPAIR_ROW_DROP:
+		return repair_row_drop(ap);
+	case REPAIR_UNSETTLE:
+		return repair_unsettle(ap);
+	case REPAIR_NEXT:
+		return repair_next(ap);
+	default:
+		return EINVAL;
+	}
+}
