@@ -13,10 +13,10 @@
 #include "cli/commands.h"
 
 static const struct cli_command *const commands[] = {
-	&cmd_init,     &cmd_start,    &cmd_stop,     &cmd_status,    &cmd_df,
-	&cmd_ls,       &cmd_cp,	      &cmd_cat,	     &cmd_rm,	     &cmd_mkdir,
-	&cmd_mv,       &cmd_ln,	      &cmd_stat,     &cmd_chmod,     &cmd_chown,
-	&cmd_getfattr, &cmd_setfattr, &cmd_requests, &cmd_selfcheck, &cmd_bench,
+	&cmd_init,  &cmd_start,	    &cmd_stop,	&cmd_status,   &cmd_df,	      &cmd_ls,
+	&cmd_cp,    &cmd_cat,	    &cmd_rm,	&cmd_mkdir,    &cmd_mv,	      &cmd_ln,
+	&cmd_stat,  &cmd_chmod,	    &cmd_chown, &cmd_getfattr, &cmd_setfattr, &cmd_requests,
+	&cmd_check, &cmd_selfcheck, &cmd_bench,
 };
 
 #define SHOWN_MAX 60 /* bytes of a name that is too long for itself, in a message */
@@ -202,6 +202,9 @@ static const struct {
 	{ &cmd_chown, "  sheaf chown -R ada:physics /results\n" },
 	{ &cmd_getfattr, "  sheaf getfattr -d /results/b.dat\n" },
 	{ &cmd_setfattr, "  sheaf setfattr -n user.origin -v detector /results/b.dat\n" },
+	{ &cmd_check, "  sheaf check\n"
+		      "  sheaf check --repair\n"
+		      "  sheaf check --json | jq -r '.findings[].path'\n" },
 	{ &cmd_requests, "  sheaf requests\n"
 			 "  sheaf requests --json | jq '.requests[] | select(.age_ns > 1e9)'\n" },
 	{ &cmd_selfcheck, "  sheaf selfcheck --seconds 10\n" },

@@ -1,0 +1,158 @@
+/* What the files of `sheaf check` share.
+ *
+ *	pass	reads all rows and objects once and notes which inodes look suspicious (check_pass.c)
+ *	look	reads all that has to do with the suspects again, and whether they changed meanwhile (check_look.c)
+ *	judge	says what is wrong with one suspect, and how it is repaired (check_judge.c)
+ *
+ * The servers run meanwhile, so a pass sees an entry at one time and its inode at another. A look is sound: an inode
+ * whose `change` is the same before and after it had the same names all the time, unless a change over two servers is at
+ * it, whose prepared part is then seen before or behind the entries. A suspect is wrong when two looks
+ * one after another found the same, clean when a look finds nothing, and left alone when it never stops changing.
+ *
+ * Threads: one. Buffers: rows of a look are in `arena` until the next one, findings in `keep` until the next round. */
+#ifndef SHEAF_CLI_CHECK_H
+#define SHEAF_CLI_CHECK_H
+
+#include "cli/cli.h"
+#include "sheaf_admin.h"
+
+#define CHECK_ROOT 1 /* inode of the root directory */
+#define CHECK_SUSPECTS 50000 /* of one round; there is only so much to read again */
+#define CHECK_LOOKS 5
+#define CHECK_PAUSE_MS 300
+
+/* An inode as the pass saw it, and what it saw that belongs to it. */
+struct check_node {
+	uint64_t ino, size;
+	uint64_t second; /* directory: the next cookie; file: its epoch */
+	uint64_t parent;
+	uint64_t seen; /* directory: entries; file: how far its objects reach */
+	uint64_t diff; /* directory: entries less index rows, as hashes: 0 when they agree */
+	const struct sheaf_stripes *stripes;
+	uint32_t gen, mode, nlink, links, subdirs, flags;
+};
+enum { /* flags of a node */
+       NODE_UNSETTLED = 1,
+       NODE_REMOVE = 2,
+       NODE_TRUNCATE = 4,
+       NODE_TEXT = 8,
+       NODE_RISEN = 16, /* the way up from it is known */
+       NODE_ON_WAY = 32,
+};
+
+/* A row that has to do with a suspect. */
+struct note {
+	struct note *next;
+	enum sheaf_scan_kind kind;
+	int server;
+	struct sheaf_handle h, to;
+	uint64_t second, size, epoch;
+	uint32_t mode, name_len, key_len;
+	const char *name;
+	const uint8_t *key;
+	bool bad;
+};
+
+struct fix {
+	struct fix *next;
+	int server; /* of a row; -1: the one that the repair is about */
+	struct sheaf_repair r; /* dir.ino 0: /lost+found; its name NULL: #INO */
+};
+
+struct finding {
+	struct finding *next;
+	const char *kind; /* one word, for programs */
+	uint64_t ino;
+	const char *what, *lost, *cure; /* cure: what --repair will do; NULL: nothing */
+	struct fix *fixes;
+	const struct note *at; /* the entry it is about, or NULL */
+	const char *path;
+	bool repaired;
+};
+
+/* An inode as a look saw it. */
+struct check_inode {
+	struct sheaf_handle h, parent;
+	uint64_t cookie; /* directory: the next */
+	uint64_t size, epoch, change;
+	uint32_t mode, nlink;
+	const struct sheaf_stripes *stripes;
+	bool bad;
+};
+
+struct suspect {
+	struct hnode node;
+	struct list link;
+	uint64_t ino;
+	bool loop; /* the pass came back to it on the way up */
+	/* of the latest look */
+	bool there, moved;
+	bool torn; /* the directory changed while it was read */
+	bool covered; /* a change over two servers is at it */
+	struct check_inode row;
+	struct note *names; /* entries that name it */
+	struct note *rows; /* of unfinished work, symlink, xattr; objects */
+	struct note *entries, *index; /* of a directory */
+	struct finding *findings;
+	uint64_t signature; /* of them; 0: none */
+	/* of all looks */
+	bool wrong;
+};
+
+struct check {
+	struct cli *c;
+	struct sheaf *fs;
+	struct sheaf_server *servers;
+	int n_servers;
+	struct sheaf_row *page; /* SHEAF_SCAN_MAX rows */
+	struct cli_progress progress;
+	bool quiet; /* no progress */
+	/* the pass */
+	struct check_node *nodes; /* by inode */
+	size_t n_nodes, cap_nodes;
+	uint64_t next[SHEAF_MAX_TARGETS]; /* by server: the first inode number not given yet */
+	uint64_t highest[SHEAF_MAX_TARGETS]; /* by server: of the inodes that were seen */
+	struct arena layouts;
+	struct htab by_layout;
+	/* suspects and findings */
+	struct htab suspects;
+	struct list undecided;
+	size_t n_suspects;
+	struct arena arena, keep;
+	struct finding *findings; /* confirmed ones */
+	struct finding **findings_end;
+	/* for people */
+	uint64_t inodes, entries, objects;
+	uint64_t unsettled, removing, truncates, pairs, busy, leftover;
+	uint64_t skipped; /* suspects above CHECK_SUSPECTS */
+};
+
+/* ---- check_pass.c ---- */
+/* Calls fn for each row of a kind at a server (only: of one inode) until it returns not 0: more is the end, less an
+ * error. 0, -EINTR, or -errno, said. */
+typedef int check_row_fn(struct check *k, int server, const struct sheaf_row *r, void *arg);
+int check_rows(struct check *k, int server, enum sheaf_scan_kind kind, struct sheaf_scan *scan,
+	       check_row_fn *fn, void *arg);
+int check_pass(struct check *k);
+void check_pass_free(struct check *k);
+struct check_node *check_node(const struct check *k, uint64_t ino);
+int check_suspect(struct check *k, uint64_t ino); /* 0 or -ENOMEM */
+struct suspect *check_suspect_find(const struct check *k, uint64_t ino);
+bool check_has_role(const struct check *k, int server, unsigned role);
+/* One copy of each layout; NULL: out of memory. */
+const struct sheaf_stripes *check_layout(struct check *k, const struct sheaf_stripes *s);
+
+/* ---- check_look.c ---- */
+int check_confirm(struct check *k); /* decides all suspects; findings are in k->findings */
+/* The inode as it is now: 1, 0 (not there), or -errno. */
+int check_read_inode(struct check *k, uint64_t ino, struct check_inode *out);
+
+/* ---- check_judge.c ---- */
+/* Sets s->findings: 0 or -errno. */
+int check_judge(struct check *k, struct suspect *s);
+int check_judge_counter(struct check *k, int server, uint64_t next); /* it is too low */
+int check_judge_lock(struct check *k, const struct note *n); /* it is nobody's */
+/* Is the layout one that a file can have here? */
+bool check_layout_sane(const struct check *k, const struct sheaf_stripes *s);
+
+#endif

@@ -1,0 +1,378 @@
+/* Looks of `sheaf check`: everything that has to do with the suspects is read anew, with their inodes before and after
+ * it; what still is the same at the next look, after a pause, is wrong. See check.h. */
+#include <stdlib.h>
+#include <time.h>
+
+#include "cli/check.h"
+
+#define TRIES 3 /* to read a directory while it does not change */
+
+/* ---- rows into notes ---- */
+
+static struct note *note_take(struct check *k, int server, enum sheaf_scan_kind kind,
+			      const struct sheaf_row *r)
+{
+	struct note *n = arena_alloc(&k->arena, sizeof(*n));
+	uint8_t *key = arena_alloc(&k->arena, r->key_len + 1);
+
+	if (!n || !key)
+		return NULL;
+	*n = (struct note){ .kind = kind,
+			    .server = server,
+			    .h = r->h,
+			    .to = r->to,
+			    .second = r->second,
+			    .size = r->size,
+			    .epoch = r->epoch,
+			    .mode = r->mode,
+			    .name_len = r->name_len,
+			    .key_len = r->key_len,
+			    .bad = r->bad };
+	memcpy(key, r->key, r->key_len);
+	n->key = key;
+	n->name = arena_strndup(&k->arena, r->name, r->name_len);
+	return n->name ? n : NULL;
+}
+
+struct into {
+	enum sheaf_scan_kind kind;
+	struct note **list;
+};
+
+static int add_note(struct check *k, int server, const struct sheaf_row *r, void *arg)
+{
+	struct into *to = arg;
+	struct note *n = note_take(k, server, to->kind, r);
+
+	if (!n)
+		return -ENOMEM;
+	n->next = *to->list;
+	*to->list = n;
+	return 0;
+}
+
+/* All rows of a kind that are about one inode. */
+static int rows_of(struct check *k, int server, uint64_t ino, enum sheaf_scan_kind kind,
+		   struct note **list)
+{
+	struct sheaf_scan scan = { .only = ino }; /* 0: of all */
+	struct into to = { kind, list };
+
+	return check_rows(k, server, kind, &scan, add_note, &to);
+}
+
+static int take_inode(struct check *k, int server, const struct sheaf_row *r, void *arg)
+{
+	struct check_inode *out = arg;
+
+	(void)server;
+	*out = (struct check_inode){ .h = r->h,
+				     .parent = r->to,
+				     .cookie = r->second,
+				     .size = r->size,
+				     .epoch = r->epoch,
+				     .change = r->change,
+				     .mode = r->mode,
+				     .nlink = r->nlink,
+				     .bad = r->bad };
+	out->stripes = check_layout(k, &r->stripes);
+	return out->stripes ? 0 : -ENOMEM;
+}
+
+int check_read_inode(struct check *k, uint64_t ino, struct check_inode *out)
+{
+	struct sheaf_scan scan = { .only = ino };
+	int r;
+
+	*out = (struct check_inode){ 0 };
+	r = check_rows(k, sheaf_server_of(k->fs, ino), SHEAF_SCAN_INODE, &scan, take_inode, out);
+	return r ? r : out->h.ino == ino;
+}
+
+static int take_next(struct check *k, int server, const struct sheaf_row *r, void *arg)
+{
+	(void)k, (void)server;
+	*(uint64_t *)arg = r->h.ino;
+	return 0;
+}
+
+static int rows_of_next(struct check *k, int server, uint64_t *next)
+{
+	struct sheaf_scan scan = { 0 };
+
+	return check_rows(k, server, SHEAF_SCAN_NEXT, &scan, take_next, next);
+}
+
+/* ---- one look ---- */
+
+/* The entries and the index of what is, or was, a directory. */
+static int look_inside(struct check *k, struct suspect *s)
+{
+	int server = sheaf_server_of(k->fs, s->ino), r = 0;
+	struct check_inode after;
+
+	s->torn = true;
+	for (int i = 0; i < TRIES && s->torn && !r; i++) {
+		s->entries = s->index = NULL;
+		r = rows_of(k, server, s->ino, SHEAF_SCAN_ENTRY, &s->entries);
+		if (!r)
+			r = rows_of(k, server, s->ino, SHEAF_SCAN_INDEX, &s->index);
+		if (!r)
+			r = check_read_inode(k, s->ino, &after);
+		if (r < 0)
+			return r;
+		s->torn = (r > 0) != s->there || (s->there && after.change != s->row.change);
+		if (s->torn && r > 0) { /* what is judged belongs to what is read next */
+			s->row = after;
+			s->there = true;
+		}
+		r = 0;
+	}
+	return r;
+}
+
+static int look_before(struct check *k, struct suspect *s)
+{
+	static const enum sheaf_scan_kind kinds[] = { SHEAF_SCAN_UNSETTLED, SHEAF_SCAN_REMOVE,
+						      SHEAF_SCAN_TRUNCATE, SHEAF_SCAN_SYMLINK,
+						      SHEAF_SCAN_XATTR };
+	int server = sheaf_server_of(k->fs, s->ino), r;
+
+	s->names = s->rows = s->entries = s->index = NULL;
+	r = check_read_inode(k, s->ino, &s->row);
+	if (r < 0)
+		return r;
+	s->there = r > 0;
+	s->torn = s->moved = s->covered = false;
+	r = 0;
+	for (size_t i = 0; i < ARRAY_LEN(kinds) && !r; i++)
+		r = rows_of(k, server, s->ino, kinds[i], &s->rows);
+	if (!r && (!s->there || S_ISDIR(s->row.mode)))
+		r = look_inside(k, s);
+	return r;
+}
+
+static int see_name(struct check *k, int server, const struct sheaf_row *r, void *arg)
+{
+	struct suspect *s = check_suspect_find(k, r->to.ino);
+	struct into to = { SHEAF_SCAN_ENTRY, s ? &s->names : NULL };
+
+	(void)arg;
+	return s && !r->bad ? add_note(k, server, r, &to) : 0;
+}
+
+/* All entries of all directories: nothing else knows the names of an inode. */
+static int look_for_names(struct check *k)
+{
+	int r = 0;
+
+	for (int i = 0; i < k->n_servers && !r; i++) {
+		struct sheaf_scan scan = { 0 };
+
+		if (check_has_role(k, i, ROLE_META))
+			r = check_rows(k, i, SHEAF_SCAN_ENTRY, &scan, see_name, NULL);
+	}
+	cli_progress_clear(&k->progress);
+	return r;
+}
+
+static int see_part(struct check *k, int server, const struct sheaf_row *r, void *arg)
+{
+	const uint64_t at[] = { r->h.ino, r->to.ino, r->size };
+
+	(void)server, (void)arg;
+	for (size_t i = 0; i < ARRAY_LEN(at); i++) {
+		struct suspect *s = check_suspect_find(k, at[i]);
+
+		if (s)
+			s->covered = true;
+	}
+	return 0;
+}
+
+/* Changes over two servers that are half done: the parts that are still to come are prepared. Of a change that was
+ * decided before the inodes were read, the other part is still there now or was done before the entries are read; of
+ * one that was decided later, it is there behind the entries or was done before the inodes are read again. */
+static int look_for_pairs(struct check *k)
+{
+	int r = 0;
+
+	for (int i = 0; i < k->n_servers && !r; i++) {
+		struct sheaf_scan scan = { 0 };
+
+		if (check_has_role(k, i, ROLE_META))
+			r = check_rows(k, i, SHEAF_SCAN_PREPARED, &scan, see_part, NULL);
+	}
+	return r;
+}
+
+static bool has_row(const struct note *n, enum sheaf_scan_kind kind)
+{
+	while (n && n->kind != kind)
+		n = n->next;
+	return n;
+}
+
+static int look_after(struct check *k, struct suspect *s)
+{
+	struct note *unsettled = NULL;
+	struct check_inode now;
+	int r = 0;
+
+	for (int i = 0; i < k->n_servers && !r; i++)
+		if (check_has_role(k, i, ROLE_DATA) &&
+		    (!s->there || s->row.bad || S_ISREG(s->row.mode)))
+			r = rows_of(k, i, s->ino, SHEAF_SCAN_OBJECT, &s->rows);
+	if (!r)
+		r = rows_of(k, sheaf_server_of(k->fs, s->ino), s->ino, SHEAF_SCAN_UNSETTLED,
+			    &unsettled);
+	if (!r)
+		r = check_read_inode(k, s->ino, &now);
+	if (r < 0)
+		return r;
+	s->moved = (r > 0) != s->there || now.change != s->row.change ||
+		   now.epoch != s->row.epoch ||
+		   (unsettled && !has_row(s->rows, SHEAF_SCAN_UNSETTLED));
+	return 0;
+}
+
+static uint64_t signature(const struct suspect *s)
+{
+	uint64_t h = s->findings ? 1 + s->row.change : 0;
+
+	for (const struct finding *f = s->findings; f; f = f->next)
+		h = hash_bytes(f->what, strlen(f->what), h);
+	return h;
+}
+
+/* Settles what this look can settle; the others stay on k->undecided. */
+static void decide(struct check *k, struct suspect *s)
+{
+	uint64_t before = s->signature;
+	struct finding *last;
+
+	s->signature = signature(s);
+	if (s->covered)
+		return; /* it is pending */
+	if (!s->findings && !s->torn) {
+		list_del(&s->link);
+	} else if (s->findings && !s->moved && s->signature == before) {
+		list_del(&s->link);
+		s->wrong = true;
+		for (last = s->findings; last->next; last = last->next)
+			;
+		*k->findings_end = s->findings;
+		k->findings_end = &last->next;
+	}
+}
+
+static int look(struct check *k)
+{
+	struct suspect *s, *tmp;
+	int r = 0;
+
+	arena_reset(&k->arena);
+	list_for_each(s, &k->undecided, link) {
+		r = r ? r : look_before(k, s);
+	}
+	if (!r)
+		r = look_for_pairs(k);
+	if (!r)
+		r = look_for_names(k);
+	if (!r)
+		r = look_for_pairs(k);
+	list_for_each(s, &k->undecided, link) {
+		r = r ? r : look_after(k, s);
+	}
+	list_for_each(s, &k->undecided, link) { /* all of them first: one may explain another */
+		r = r ? r : check_judge(k, s);
+	}
+	list_for_each_safe(s, tmp, &k->undecided, link) {
+		if (!r)
+			decide(k, s);
+	}
+	return r;
+}
+
+static void pause_a_little(void)
+{
+	struct timespec t = { CHECK_PAUSE_MS / 1000, (CHECK_PAUSE_MS % 1000) * 1000000L };
+
+	nanosleep(&t, NULL); /* a signal ends it: it is looked at next */
+}
+
+/* Inode numbers that were given are below the next one; these two never go back. */
+static int judge_counters(struct check *k)
+{
+	int r = 0;
+
+	for (int i = 0; i < k->n_servers && !r; i++) {
+		uint64_t next = 0;
+
+		if (!check_has_role(k, i, ROLE_META))
+			continue;
+		r = rows_of_next(k, i, &next);
+		if (!r && k->highest[i] >= next)
+			r = check_judge_counter(k, i, next);
+	}
+	return r;
+}
+
+/* Locks of changes that nobody knows. A change's parts and locks come and go together. */
+static int stale_locks(struct check *k, int server, struct note **stale)
+{
+	struct note *parts = NULL, *locks = NULL, *next;
+	int r = rows_of(k, server, 0, SHEAF_SCAN_PREPARED, &parts);
+
+	if (!r)
+		r = rows_of(k, server, 0, SHEAF_SCAN_LOCK, &locks);
+	if (!r)
+		r = rows_of(k, server, 0, SHEAF_SCAN_PREPARED, &parts);
+	for (; locks && !r; locks = next) {
+		const struct note *p = parts;
+
+		next = locks->next;
+		while (p && p->second != locks->second)
+			p = p->next;
+		if (p)
+			continue;
+		locks->next = *stale;
+		*stale = locks;
+	}
+	return r;
+}
+
+static int judge_locks(struct check *k, int server)
+{
+	struct note *first = NULL, *again = NULL;
+	int r = stale_locks(k, server, &first);
+
+	if (r || !first)
+		return r;
+	pause_a_little();
+	r = stale_locks(k, server, &again);
+	for (; again && !r; again = again->next)
+		for (const struct note *f = first; f && !r; f = f->next)
+			if (f->second == again->second && f->key_len == again->key_len &&
+			    memcmp(f->key, again->key, f->key_len) == 0)
+				r = check_judge_lock(k, again);
+	return r;
+}
+
+int check_confirm(struct check *k)
+{
+	int r = judge_counters(k);
+
+	arena_reset(&k->arena);
+	for (int i = 0; i < k->n_servers && !r; i++)
+		if (check_has_role(k, i, ROLE_META))
+			r = judge_locks(k, i);
+
+	for (int i = 0; i < CHECK_LOOKS && !r && !list_empty(&k->undecided); i++) {
+		pause_a_little();
+		r = look(k);
+	}
+	for (struct list *l = k->undecided.next; l != &k->undecided; l = l->next)
+		k->busy++;
+	return r;
+}

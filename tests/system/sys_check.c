@@ -1,0 +1,694 @@
+/* `sheaf check`: finds nothing wrong on a busy file system and after kill -9 of anybody; finds what was damaged on
+ * purpose in the databases and object files of servers that were stopped, says it in one line, repairs it, and keeps
+ * every byte that was intact. */
+#include "meta/meta_schema.h"
+#include "names_model.h"
+#include "sheaf_admin.h"
+
+#define BYTES 300000
+
+static struct cluster c;
+static struct sheaf *fs;
+static char out[1 << 20]; /* what the last check said */
+
+static int check(const char *options)
+{
+	char cmd[2 * CLUSTER_PATH];
+	size_t n;
+	FILE *p;
+	int st;
+
+	snprintf(cmd, sizeof(cmd), "%s/bin/sheaf --conf %s check %s 2>&1", getenv("SHEAF_BUILD"),
+		 c.conf, options);
+	p = popen(cmd, "re");
+	CHECK(p);
+	n = fread(out, 1, sizeof(out) - 1, p);
+	out[n] = 0;
+	st = pclose(p);
+	CHECK(WIFEXITED(st));
+	return WEXITSTATUS(st);
+}
+
+/* Nothing is wrong, and what it says otherwise helps whoever reads the failure. */
+static void check_clean_with(const char *options)
+{
+	int r = check(options);
+
+	if (r)
+		fprintf(stderr, "%s", out);
+	CHECK_EQ(r, 0);
+	CHECK(strstr(out, "nothing is wrong") && !strstr(out, "repaired"));
+}
+
+static void check_clean(void)
+{
+	check_clean_with("");
+}
+
+static bool said(const char *start, const char *path, const char *what)
+{
+	char line[1024];
+
+	for (char *p = out, *end; (end = strchr(p, '\n')); p = end + 1) {
+		snprintf(line, sizeof(line), "%.*s", (int)MIN((size_t)(end - p), sizeof(line) - 1),
+			 p);
+		if (strncmp(line, start, strlen(start)) == 0 && strstr(line, path) &&
+		    strstr(line, what))
+			return true;
+	}
+	fprintf(stderr, "not said: %s %s %s, but:\n%s", start, path, what, out);
+	return false;
+}
+
+/* ---- healthy ---- */
+
+static int child(const char *name, char **arg)
+{
+	struct sheaf *mine = client(arg[0]);
+	struct names m = { .fs = mine, .rnd = (uint64_t)atoi(arg[1]) };
+	double end = now_s() + atof(arg[2]);
+	char path[64], other[64];
+
+	snprintf(m.dir, sizeof(m.dir), "/%s", name);
+	CHECK_EQ(sheaf_mkdir(mine, m.dir, 0755), 0);
+	snprintf(path, sizeof(path), "/%s/data", name);
+	for (unsigned n = 0; now_s() < end; n++) {
+		struct sheaf_file *f;
+		int r;
+
+		names_change(&m);
+		if (n % 4)
+			continue;
+		r = sheaf_open(mine, path, O_CREAT | O_RDWR, 0644, NULL, &f);
+		CHECK_EQ(r, 0);
+		CHECK_EQ(sheaf_pwrite(f, "some bytes", 10, (off_t)(n % 64 * 9000)), 10);
+		if (n % 3 == 0)
+			CHECK_EQ(sheaf_ftruncate(f, n % 7 * 30000), 0);
+		r = sheaf_close(f);
+		CHECK(r == 0 || r == -EIO);
+		snprintf(other, sizeof(other), "/shared/%s-%u", name, n % 2);
+		if (n % 3 == 1) /* a directory of another server, perhaps */
+			CHECK_EQ(sheaf_rename(mine, path, other), 0);
+		else if (n % 5 == 0)
+			CHECK_EQ(sheaf_unlink(mine, path), 0);
+		else if (n % 5 == 1)
+			r = sheaf_link(mine, path, other);
+		if (n % 7 == 0)
+			r = sheaf_unlink(mine, other);
+	}
+	sheaf_disconnect(mine);
+	return 0;
+}
+
+static void nothing_is_wrong_while_clients_are_busy(void)
+{
+	pid_t p[3] = { child_start("busy-a", c.conf, "1", "6", NULL),
+		       child_start("busy-b", c.conf, "2", "6", NULL),
+		       child_start("busy-c", c.conf, "3", "6", NULL) };
+	double end = now_s() + 6;
+	int n = 0;
+
+	for (; now_s() < end; n++)
+		check_clean_with(n % 3 ? "" : "--repair");
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(reap(p[i]), 0);
+	printf("  %d checks\n", n);
+	check_clean();
+}
+
+static void nothing_is_wrong_after_kills(void)
+{
+	pid_t p[2] = { child_start("killed-a", c.conf, "4", "60", NULL),
+		       child_start("killed-b", c.conf, "5", "60", NULL) };
+
+	for (int i = 0; i < 6; i++) {
+		pause_ms(250);
+		server_kill(&c, i % c.n);
+		CHECK_EQ(server_up(&c, i % c.n), 0);
+		check_clean();
+	}
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(kill(p[i], SIGKILL), 0);
+		CHECK_EQ(reap(p[i]), 256 + SIGKILL);
+	}
+	check_clean(); /* their files are not settled yet */
+	CHECK(WITHIN(20, check("") == 0 && !strstr(out, "pending")));
+}
+
+static void a_server_that_is_down_is_said(void)
+{
+	server_down(&c, 1);
+	CHECK_EQ(check(""), 1);
+	CHECK(strstr(out, "does not answer"));
+	CHECK_EQ(server_up(&c, 1), 0);
+	CHECK_EQ(check("--what"), 2);
+	CHECK_EQ(check("--json"), 0);
+	CHECK(strstr(out, "\"clean\":true"));
+}
+
+static void only_root_may_look_and_repair(void)
+{
+	struct sheaf_repair r = { .kind = SHEAF_REPAIR_NEXT, .h = { 1 << 20, 0 } };
+	struct sheaf_scan scan = { 0 };
+	struct sheaf_row row;
+
+	if (geteuid() != 0 || seteuid(65534) != 0)
+		return;
+	CHECK_EQ(sheaf_scan(fs, 0, SHEAF_SCAN_INODE, &scan, &row, 1), -EPERM);
+	CHECK_EQ(sheaf_scan(fs, 1, SHEAF_SCAN_OBJECT, &scan, &row, 1), -EPERM);
+	CHECK_EQ(sheaf_repair(fs, 0, &r), -EPERM);
+	CHECK_EQ(seteuid(0), 0);
+	CHECK_EQ(sheaf_scan(fs, 0, SHEAF_SCAN_INODE, &scan, &row, 1), 1);
+	CHECK_EQ(row.h.ino, 1);
+}
+
+/* ---- damage ---- */
+
+/* The databases of the metadata servers, which are stopped; server i has partition i. */
+static struct db dbs[CLUSTER_MAX];
+static MDB_txn *txns[CLUSTER_MAX];
+
+static void db_open(int i)
+{
+	char path[CLUSTER_PATH];
+
+	snprintf(path, sizeof(path), "%s/server%d/meta", c.dir, i);
+	CHECK_EQ(mdb_env_create(&dbs[i].env), 0);
+	CHECK_EQ(mdb_env_set_mapsize(dbs[i].env, GIB), 0);
+	CHECK_EQ(mdb_env_set_maxdbs(dbs[i].env, N_TABLES), 0);
+	CHECK_EQ(mdb_env_open(dbs[i].env, path, MDB_NOTLS, 0600), 0);
+	CHECK_EQ(mdb_txn_begin(dbs[i].env, NULL, 0, &txns[i]), 0);
+	for (int t = 0; t < N_TABLES; t++)
+		CHECK_EQ(mdb_dbi_open(txns[i], table_names[t], 0, &dbs[i].t[t]), 0);
+}
+
+static void db_close(int i)
+{
+	CHECK_EQ(mdb_txn_commit(txns[i]), 0);
+	mdb_env_close(dbs[i].env);
+}
+
+static uint64_t ino_of(const char *path)
+{
+	struct stat st;
+
+	CHECK_EQ(sheaf_lstat(fs, path, &st), 0);
+	return st.st_ino;
+}
+
+static struct node get(uint64_t ino)
+{
+	struct node n;
+
+	CHECK_EQ(node_get(&dbs[ino >> 48], txns[ino >> 48], ino, &n), 0);
+	return n;
+}
+
+static void put(uint64_t ino, const struct node *n)
+{
+	CHECK_EQ(node_put(&dbs[ino >> 48], txns[ino >> 48], ino, n), 0);
+}
+
+/* Rows whose keys begin with an inode. */
+static void del(enum table t, struct key k)
+{
+	uint64_t i = be64_load(k.b) >> 48;
+
+	CHECK_EQ(row_del(&dbs[i], txns[i], t, &k), 0);
+}
+
+static void set(enum table t, struct key k, const void *p, size_t n)
+{
+	uint64_t i = be64_load(k.b) >> 48;
+
+	CHECK_EQ(row_put(&dbs[i], txns[i], t, &k, p, n), 0);
+}
+
+static struct disk_entry entry(uint64_t dir, const char *name)
+{
+	struct wire_bytes n = wire_text(name);
+	struct disk_entry e;
+
+	CHECK_EQ(entry_get(&dbs[dir >> 48], txns[dir >> 48], dir, &n, &e), 0);
+	return e;
+}
+
+static struct key entry_key(uint64_t dir, const char *name)
+{
+	struct wire_bytes n = wire_text(name);
+
+	return key_entry(dir, &n);
+}
+
+/* Takes a name away so that the directory itself stays right. */
+static void drop_name(uint64_t dir, const char *name)
+{
+	struct disk_entry e = entry(dir, name);
+	struct node n = get(dir);
+
+	del(T_DIRENT, entry_key(dir, name));
+	del(T_DIRINDEX, key_pair(dir, e.cookie));
+	n.i.entries--;
+	n.i.nlink -= e.type == S_IFDIR;
+	put(dir, &n);
+}
+
+static void add_name(uint64_t dir, const char *name, uint64_t ino, uint32_t type)
+{
+	struct wire_bytes b = wire_text(name);
+	struct node n = get(dir);
+	struct disk_entry e = { .ino = ino, .gen = 1, .type = type, .cookie = n.i.next_cookie++ };
+
+	CHECK_EQ(entry_put(&dbs[dir >> 48], txns[dir >> 48], dir, &b, &e), 0);
+	n.i.entries++;
+	n.i.nlink += type == S_IFDIR;
+	put(dir, &n);
+}
+
+/* What each damage is done to: a directory of its own with a file, a directory with a file in it, a link. */
+struct place {
+	uint64_t dir, file, sub, inner, link;
+};
+
+static void nlink_too_high(const struct place *p)
+{
+	struct node n = get(p->file);
+
+	n.i.nlink = 5;
+	put(p->file, &n);
+}
+
+static void inode_of_empty_file_gone(const struct place *p)
+{
+	del(T_INODE, key_u64(p->inner));
+}
+
+static void inode_of_file_gone(const struct place *p)
+{
+	del(T_INODE, key_u64(p->file));
+}
+
+static void inode_of_file_unreadable(const struct place *p)
+{
+	set(T_INODE, key_u64(p->file), "damaged", 7);
+}
+
+static void inode_of_directory_gone(const struct place *p)
+{
+	del(T_INODE, key_u64(p->sub));
+}
+
+static void inode_of_link_gone(const struct place *p)
+{
+	del(T_INODE, key_u64(p->link));
+}
+
+static void name_gone(const struct place *p)
+{
+	drop_name(p->dir, "file");
+}
+
+static void directory_without_name(const struct place *p)
+{
+	drop_name(p->dir, "sub");
+}
+
+static void entry_gone_but_not_its_index(const struct place *p)
+{
+	del(T_DIRENT, entry_key(p->dir, "file"));
+}
+
+static void index_row_gone(const struct place *p)
+{
+	struct disk_entry e = entry(p->dir, "file");
+
+	del(T_DIRINDEX, key_pair(p->dir, e.cookie));
+}
+
+static void index_row_too_many(const struct place *p)
+{
+	struct disk_index x = { .ino = p->file, .gen = 1, .type = S_IFREG };
+	struct node n = get(p->dir);
+	char row[sizeof(x) + 5];
+
+	memcpy(row, &x, sizeof(x));
+	memcpy(row + sizeof(x), "ghost", 5);
+	set(T_DIRINDEX, key_pair(p->dir, 100), row, sizeof(row));
+	n.i.next_cookie = 101;
+	put(p->dir, &n);
+}
+
+static void entry_count_wrong(const struct place *p)
+{
+	struct node n = get(p->dir);
+
+	n.i.entries = 77;
+	put(p->dir, &n);
+}
+
+static void directory_nlink_wrong(const struct place *p)
+{
+	struct node n = get(p->dir);
+
+	n.i.nlink = 9;
+	put(p->dir, &n);
+}
+
+static void parent_wrong(const struct place *p)
+{
+	struct node n = get(p->sub);
+
+	n.i.parent_ino = META_ROOT_INO;
+	put(p->sub, &n);
+}
+
+static void entry_type_wrong(const struct place *p)
+{
+	struct disk_entry e = entry(p->dir, "file");
+	struct wire_bytes n = wire_text("file");
+
+	e.type = S_IFLNK;
+	CHECK_EQ(entry_put(&dbs[p->dir >> 48], txns[p->dir >> 48], p->dir, &n, &e), 0);
+}
+
+static void directory_with_two_names(const struct place *p)
+{
+	add_name(p->dir, "again", p->sub, S_IFDIR);
+	add_name(META_ROOT_INO, "second", p->sub, S_IFDIR);
+}
+
+static void cookie_twice(const struct place *p)
+{
+	struct disk_entry e = entry(p->dir, "file"), f = entry(p->dir, "link");
+
+	del(T_DIRINDEX, key_pair(p->dir, f.cookie));
+	f.cookie = e.cookie;
+	set(T_DIRENT, entry_key(p->dir, "link"), &f, sizeof(f));
+}
+
+static void next_cookie_too_low(const struct place *p)
+{
+	struct node n = get(p->dir);
+
+	n.i.next_cookie = COOKIE_FIRST;
+	put(p->dir, &n);
+}
+
+static void impossible_name(const struct place *p)
+{
+	drop_name(p->dir, "file");
+	add_name(p->dir, "a/b", p->file, S_IFREG);
+}
+
+static void doomed_but_named(const struct place *p)
+{
+	struct disk_remove row = { .gen = 1 };
+
+	set(T_REMOVE, key_pair32(p->file, 1), &row, sizeof(row));
+}
+
+static void removal_of_nothing(const struct place *p)
+{
+	struct disk_remove row = { .gen = 1 };
+
+	set(T_REMOVE, key_pair32(p->file + 100000, 1), &row, sizeof(row));
+}
+
+static void unsettled_nothing(const struct place *p)
+{
+	struct disk_unsettled row = { .gen = 1, .epoch = 1 };
+
+	set(T_UNSETTLED, key_u64(p->file + 200000), &row, sizeof(row));
+}
+
+static void unsettled_directory(const struct place *p)
+{
+	struct disk_unsettled row = { .gen = 1, .epoch = 1 };
+
+	set(T_UNSETTLED, key_u64(p->sub), &row, sizeof(row));
+}
+
+static void truncate_of_nothing(const struct place *p)
+{
+	struct disk_intent row = { .gen = 1, .epoch = 2, .size = 1 };
+
+	set(T_INTENT, key_u64(p->file + 300000), &row, sizeof(row));
+}
+
+static void xattr_of_nothing(const struct place *p)
+{
+	set(T_XATTR, entry_key(p->file + 400000, "user.x"), "value", 5);
+}
+
+static void link_without_text(const struct place *p)
+{
+	del(T_SYMLINK, key_u64(p->link));
+}
+
+static void link_size_wrong(const struct place *p)
+{
+	struct node n = get(p->link);
+
+	n.i.size = 2000;
+	put(p->link, &n);
+}
+
+static void layout_with_unknown_server(const struct place *p)
+{
+	struct node n = get(p->file);
+
+	n.targets[1] = 77;
+	put(p->file, &n);
+}
+
+static void layout_with_wrong_server(const struct place *p)
+{
+	struct node n = get(p->file);
+
+	n.targets[1] = 3 - n.targets[0] - n.targets[1]; /* of 0, 1, 2 the one it has not */
+	put(p->file, &n);
+}
+
+static void size_too_small(const struct place *p)
+{
+	struct node n = get(p->file);
+
+	n.i.size = 1000;
+	put(p->file, &n);
+}
+
+static void epoch_too_low(const struct place *p)
+{
+	struct node n = get(p->file);
+
+	CHECK(n.i.epoch > 1); /* it was truncated once */
+	n.i.epoch = 1;
+	put(p->file, &n);
+}
+
+static void object_without_file(const struct place *p)
+{
+	char path[CLUSTER_PATH + 64];
+	uint64_t ino = p->file + 500000;
+
+	snprintf(path, sizeof(path), "%s/server1/objects/%02x", c.dir,
+		 (unsigned)(hash_u64(ino) % 256));
+	mkdir(path, 0700);
+	snprintf(path, sizeof(path), "%s/server1/objects/%02x/%016jx.%08x", c.dir,
+		 (unsigned)(hash_u64(ino) % 256), (uintmax_t)ino, 1);
+	spill(path, "bytes that belong to nobody");
+}
+
+static void loop_of_directories(const struct place *p)
+{
+	struct node n = get(p->sub);
+	uint64_t deep = p->inner;
+
+	n.i.parent_ino = deep;
+	put(p->sub, &n);
+	drop_name(p->dir, "sub");
+	add_name(deep, "sub", p->sub, S_IFDIR);
+}
+
+static void lock_of_nobody(const struct place *p)
+{
+	uint64_t pair = 4711;
+
+	set(T_LOCK, entry_key(p->dir, "file"), &pair, sizeof(pair));
+}
+
+static void counter_too_low(const struct place *p)
+{
+	struct key k = key_next(0);
+	uint64_t next = 3;
+
+	(void)p;
+	CHECK_EQ(row_put(&dbs[0], txns[0], T_SYS, &k, &next, sizeof(next)), 0);
+}
+
+enum { FILE_STAYS, FILE_IN_LOST };
+
+static const struct damage {
+	const char *name;
+	void (*make)(const struct place *p);
+	const char *path, *what; /* of the line that is to be said; %s: its directory */
+	int file; /* where the file's data are afterwards */
+} damages[] = {
+#define DAMAGE(f, path, what, file) \
+	{ \
+#f, f, path, what, file \
+	}
+	DAMAGE(nlink_too_high, "%s/file", "link count is 5, but it has 1 name", FILE_STAYS),
+	DAMAGE(inode_of_empty_file_gone, "%s/sub/inner", "names an inode that is not there",
+	       FILE_STAYS),
+	DAMAGE(inode_of_file_gone, "%s/file", "300000 bytes of data belong to it", FILE_IN_LOST),
+	DAMAGE(inode_of_file_unreadable, "%s/file", "inode cannot be read", FILE_IN_LOST),
+	DAMAGE(inode_of_directory_gone, "%s/sub", "its inode is not there", FILE_STAYS),
+	DAMAGE(inode_of_link_gone, "%s/link", "its inode is not", FILE_STAYS),
+	DAMAGE(name_gone, "", "this regular file has no name", FILE_IN_LOST),
+	DAMAGE(directory_without_name, "", "this directory has no name", FILE_STAYS),
+	DAMAGE(entry_gone_but_not_its_index, "%s/file", "the index of the directory still has it",
+	       FILE_STAYS),
+	DAMAGE(index_row_gone, "%s", "1 of its entries are missing in its index", FILE_STAYS),
+	DAMAGE(index_row_too_many, "%s", "1 rows of its index have no entry (ghost)", FILE_STAYS),
+	DAMAGE(entry_count_wrong, "%s", "says that it has 77 entries, but it has 3", FILE_STAYS),
+	DAMAGE(directory_nlink_wrong, "%s", "link count is 9", FILE_STAYS),
+	DAMAGE(parent_wrong, "%s/sub", "'..' is not the directory", FILE_STAYS),
+	DAMAGE(entry_type_wrong, "%s/file", "says that it is a symbolic link", FILE_STAYS),
+	DAMAGE(directory_with_two_names, "/second", "more than one name", FILE_STAYS),
+	DAMAGE(cookie_twice, "%s", "the cookie of another one", FILE_STAYS),
+	DAMAGE(next_cookie_too_low, "%s", "cookies that are still to come", FILE_STAYS),
+	DAMAGE(impossible_name, "%s", "a name that none can have", FILE_IN_LOST),
+	DAMAGE(doomed_but_named, "%s/file", "remove-list", FILE_STAYS),
+	DAMAGE(removal_of_nothing, "", "(remove-list) but is not there", FILE_STAYS),
+	DAMAGE(unsettled_nothing, "", "(unsettled) but is not there", FILE_STAYS),
+	DAMAGE(unsettled_directory, "%s/sub", "a directory cannot have", FILE_STAYS),
+	DAMAGE(truncate_of_nothing, "", "(truncate) but is not there", FILE_STAYS),
+	DAMAGE(xattr_of_nothing, "", "(extended attribute) but is not there", FILE_STAYS),
+	DAMAGE(link_without_text, "%s/link", "has no text", FILE_STAYS),
+	DAMAGE(link_size_wrong, "%s/link", "not the length of its text", FILE_STAYS),
+	DAMAGE(layout_with_unknown_server, "%s/file", "names a server that is none", FILE_STAYS),
+	DAMAGE(layout_with_wrong_server, "%s/file", "its layout does not name", FILE_STAYS),
+	DAMAGE(size_too_small, "%s/file", "size is 1000, but its objects reach to 300000",
+	       FILE_STAYS),
+	DAMAGE(epoch_too_low, "%s/file", "refuse epochs below", FILE_STAYS),
+	DAMAGE(object_without_file, "", "27 bytes of data belong to it", FILE_STAYS),
+	DAMAGE(loop_of_directories, "sub", "inside itself", FILE_STAYS),
+	DAMAGE(lock_of_nobody, "%s/file", "a change over two servers that does not exist",
+	       FILE_STAYS),
+	DAMAGE(counter_too_low, "", "which is taken", FILE_STAYS),
+};
+#define N_DAMAGES ARRAY_LEN(damages)
+
+static const char *at(size_t i, const char *name)
+{
+	static char path[128];
+
+	snprintf(path, sizeof(path), "/x%zu%s%s", i, name[0] ? "/" : "", name);
+	return path;
+}
+
+static void populate(size_t i, struct place *p)
+{
+	struct sheaf_layout two = { .size = sizeof(two), .width = 2 };
+	bool nested = damages[i].make == loop_of_directories;
+	struct sheaf_file *f;
+
+	CHECK_EQ(sheaf_mkdir(fs, at(i, ""), 0755), 0);
+	CHECK_EQ(sheaf_open(fs, at(i, "file"), O_CREAT | O_RDWR, 0644, &two, &f), 0);
+	CHECK_EQ(sheaf_close(f), 0);
+	make_file(fs, at(i, "file"), BYTES, i);
+	CHECK_EQ(sheaf_truncate(fs, at(i, "file"), BYTES), 0);
+	CHECK_EQ(sheaf_mkdir(fs, at(i, "sub"), 0755), 0);
+	if (nested)
+		CHECK_EQ(sheaf_mkdir(fs, at(i, "sub/inner"), 0755), 0);
+	else
+		make_file(fs, at(i, "sub/inner"), 0, i);
+	CHECK_EQ(sheaf_symlink(fs, "file", at(i, "link")), 0);
+	*p = (struct place){ ino_of(at(i, "")), ino_of(at(i, "file")), ino_of(at(i, "sub")),
+			     ino_of(at(i, "sub/inner")), ino_of(at(i, "link")) };
+}
+
+static void verify(size_t i, const struct place *p)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/lost+found/#%ju", (uintmax_t)p->file);
+	check_file(fs, damages[i].file == FILE_IN_LOST ? path : at(i, "file"), BYTES, i);
+}
+
+static void every_damage_is_found_and_repaired(void)
+{
+	static struct place p[N_DAMAGES];
+	char path[64];
+
+	for (size_t i = 0; i < N_DAMAGES; i++)
+		populate(i, &p[i]);
+	CHECK(WITHIN(20, check("") == 0 && !strstr(out, "pending")));
+	cluster_down(&c);
+	for (int i = 0; i < c.n; i++)
+		db_open(i);
+	for (size_t i = 0; i < N_DAMAGES; i++)
+		damages[i].make(&p[i]);
+	for (int i = 0; i < c.n; i++)
+		db_close(i);
+	cluster_up(&c);
+	CHECK_EQ(check(""), 1);
+	for (size_t i = 0; i < N_DAMAGES; i++) {
+		snprintf(path, sizeof(path), damages[i].path, at(i, ""));
+		CHECK(said("wrong: ", path, damages[i].what));
+	}
+	CHECK_EQ(check("--json"), 1);
+	CHECK(strstr(out, "\"clean\":false"));
+	if (check("--repair"))
+		fprintf(stderr, "%s", out);
+	CHECK(said("repaired: ", "/file", "link count is 5"));
+	CHECK(!strstr(out, "\nwrong: "));
+	check_clean();
+	for (size_t i = 0; i < N_DAMAGES; i++)
+		verify(i, &p[i]);
+}
+
+static void what_was_repaired_works(void)
+{
+	struct sheaf_file *f;
+	struct stat st;
+	char text[64];
+
+	for (size_t i = 0; i < N_DAMAGES; i++) {
+		make_file(fs, at(i, "new"), 1000, 7);
+		check_file(fs, at(i, "new"), 1000, 7);
+		CHECK_EQ(sheaf_unlink(fs, at(i, "new")), 0);
+	}
+	snprintf(text, sizeof(text), "/x%d/sub/inner", 4); /* in a directory made anew */
+	CHECK_EQ(sheaf_stat(fs, text, &st), 0);
+	CHECK_EQ(sheaf_stat(fs, "/x5/link", &st), 0); /* a link made anew leads where it led */
+	CHECK_EQ(st.st_size, BYTES);
+	f = open_file(fs, "/x0/file", O_RDWR);
+	CHECK_EQ(sheaf_pwrite(f, "x", 1, BYTES), 1);
+	CHECK_EQ(sheaf_close(f), 0);
+	CHECK_EQ(sheaf_unlink(fs, "/x0/file"), 0);
+	CHECK(WITHIN(20, check("") == 0 && !strstr(out, "pending")));
+	cluster_down(&c);
+	cluster_up(&c);
+	check_clean();
+}
+
+static void begin(void)
+{
+	cluster_make(&c, &(struct cluster_opts){ .servers = 3, .timeout = 20, .lease = 2 });
+	cluster_up(&c);
+	fs = client(c.conf);
+	CHECK_EQ(sheaf_mkdir(fs, "/shared", 0755), 0);
+}
+
+static void end(void)
+{
+	sheaf_disconnect(fs);
+	cluster_down(&c);
+}
+
+SYS_MAIN(child, begin, end, TEST(nothing_is_wrong_while_clients_are_busy),
+	 TEST(nothing_is_wrong_after_kills), TEST(a_server_that_is_down_is_said),
+	 TEST(only_root_may_look_and_repair), TEST(every_damage_is_found_and_repaired),
+	 TEST(what_was_repaired_works))
