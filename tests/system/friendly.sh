@@ -70,7 +70,7 @@ one_line "dir/key"
 
 echo "no servers are running"
 port=$(free_ports 4)
-expect 0 init fs --servers 4 --port "$port"
+expect 0 init fs --servers 4 --meta 2 --port "$port"
 confs+=("$work/fs/sheaf.conf")
 sed -i 's/^timeout = .*/timeout = 1/' fs/sheaf.conf
 export SHEAF_CONF=$work/fs/sheaf.conf
@@ -269,7 +269,7 @@ for _ in range(100):
 assert done, "it outlived its terminal"
 END
 
-echo "one of four is down: what works must work"
+echo "one of four is down, which keeps no names: what works must work"
 kill -9 "$(cat fs/server2/sheafd.pid)"
 expect 0 ls -l /many
 expect 0 stat /numbers
