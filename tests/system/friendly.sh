@@ -182,7 +182,7 @@ d = json.load(open("out", encoding="utf-8", errors="strict"))
 assert d["conf"].endswith("fs/\ufffd.conf"), d["conf"]
 rows = [line.split() for line in open("table")][1:]
 for row, s in zip(rows, d["servers"]):
-    at = row.index("meta,data") + 1
+    at = row.index(",".join(s["roles"])) + 1
     while not row[at].endswith("iB"): # behind the time it is up
         at += 1
     shown = float(row[at - 1]) * {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[row[at]]
