@@ -528,9 +528,15 @@ int sheaf_fstat(struct sheaf_file *f, struct stat *st)
 
 int sheaf_ftruncate(struct sheaf_file *f, off_t size)
 {
-	if (!cfile_writable(f->f))
+	struct cop *op;
+
+	if (size < 0 || !cfile_writable(f->f))
 		return -EINVAL;
-	return sheaf_h_truncate(f->fs, NULL, cfile_handle(f->f), size);
+	op = api_begin(f->fs, NULL);
+	if (!op)
+		return -ENOMEM;
+	client_ftruncate(op, f->f, (uint64_t)size);
+	return (int)api_end(f->fs, op);
 }
 
 static int allocate_mode(int mode, uint32_t *out)

@@ -118,6 +118,7 @@ void client_link(struct cop *op, struct sheaf_handle h, struct sheaf_handle dir,
 void client_symlink(struct cop *op, const char *target, struct sheaf_handle dir, const char *path);
 void client_readlink(struct cop *op, struct sheaf_handle dir, const char *path);
 void client_truncate(struct cop *op, struct sheaf_handle h, uint64_t size);
+void client_ftruncate(struct cop *op, struct cfile *f, uint64_t size);
 /* Extended attributes: name and value are borrowed until done. res.xattr has the size, and with it what is
  * not longer than max. */
 void client_getxattr(struct cop *op, struct sheaf_handle h, const char *name, size_t max);

@@ -371,7 +371,13 @@ void client_readlink(struct cop *op, struct sheaf_handle dir, const char *path)
 
 void client_truncate(struct cop *op, struct sheaf_handle h, uint64_t size)
 {
-	op->args.truncate = (struct wire_truncate_args){ { h.ino, h.gen }, size };
+	op->args.truncate = (struct wire_truncate_args){ { h.ino, h.gen }, size, 0 };
+	start(op, OP_TRUNCATE, XDR_ANY(xdr_wire_truncate_args), XDR_ANY(xdr_wire_attr_res), NULL);
+}
+
+void client_ftruncate(struct cop *op, struct cfile *f, uint64_t size)
+{
+	op->args.truncate = (struct wire_truncate_args){ f->h, size, f->id };
 	start(op, OP_TRUNCATE, XDR_ANY(xdr_wire_truncate_args), XDR_ANY(xdr_wire_attr_res), NULL);
 }
 

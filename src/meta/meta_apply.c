@@ -115,6 +115,16 @@ static int apply_unsettle_rec(struct apply *ap)
 	return rc ? rc : apply_answer(ap, ap->rec->h.ino, &n);
 }
 
+/* Who changes a file's data takes the privileges away that running it would give; root does not. */
+static void drop_privileges(const struct apply *ap, struct node *n)
+{
+	if (ap->cred.uid == 0)
+		return;
+	n->i.mode &= ~(uint32_t)S_ISUID;
+	if (n->i.mode & S_IXGRP)
+		n->i.mode &= ~(uint32_t)S_ISGID;
+}
+
 /* Size and mtime grow towards what a writer or the objects say. */
 static int grow(struct apply *ap, struct node *n)
 {
@@ -123,6 +133,7 @@ static int grow(struct apply *ap, struct node *n)
 
 	if (!changed)
 		return 0;
+	drop_privileges(ap, n);
 	n->i.size = MAX(n->i.size, r->size);
 	if (r->mtime != 0)
 		n->i.mtime = MAX(n->i.mtime, r->mtime);
@@ -194,6 +205,7 @@ static int apply_trunc_begin(struct apply *ap)
 
 	if (rc)
 		return rc;
+	drop_privileges(ap, &n);
 	row.epoch = ++n.i.epoch;
 	row.gen = n.i.gen;
 	rc = row_put(&ap->m->db, ap->txn, T_INTENT, &k, &row, sizeof(row));

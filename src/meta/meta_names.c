@@ -462,7 +462,8 @@ static int loop_check(struct apply *ap, uint64_t ino, struct wire_handle at, uin
 	return ELOOP;
 }
 
-static int rename_source(struct apply *ap, struct rename *x)
+/* The directories and what moves; nothing about rights yet but that of passing. */
+static int rename_find(struct apply *ap, struct rename *x)
 {
 	const struct wire_record *r = ap->rec;
 	int rc = name_check(&r->name);
@@ -470,16 +471,37 @@ static int rename_source(struct apply *ap, struct rename *x)
 	if (!rc)
 		rc = name_check(&r->name2);
 	if (!rc)
-		rc = get_dir(ap, &r->dir, MAY_EXEC | MAY_WRITE, &x->from_node);
+		rc = get_dir(ap, &r->dir, MAY_EXEC, &x->from_node);
 	x->from = x->to = &x->from_node;
 	if (!rc && (r->dir2.ino != r->dir.ino || r->dir2.gen != r->dir.gen)) {
 		x->to = &x->to_node;
-		rc = get_dir(ap, &r->dir2, MAY_EXEC | MAY_WRITE, x->to);
+		rc = get_dir(ap, &r->dir2, MAY_EXEC, x->to);
 	}
 	if (!rc)
 		rc = get_entry(ap, r->dir.ino, &r->name, &x->e);
+	return rc ? rc : get_child(ap, &x->e, &x->child);
+}
+
+/* Two names of one file, or the same one twice: nothing happens, and nobody minds. 0, -1 (it is so), or an errno. */
+static int rename_same(struct apply *ap, const struct rename *x)
+{
+	const struct wire_record *r = ap->rec;
+	struct disk_entry e;
+	int rc = get_entry(ap, r->dir2.ino, &r->name2, &e);
+
+	if (rc)
+		return rc == ENOENT ? 0 : rc;
+	if (r->flags & REC_NOREPLACE)
+		return EEXIST;
+	return e.ino == x->e.ino ? -1 : 0;
+}
+
+static int rename_source(struct apply *ap, struct rename *x)
+{
+	int rc = node_may(x->from, &ap->cred, MAY_WRITE);
+
 	if (!rc)
-		rc = get_child(ap, &x->e, &x->child);
+		rc = node_may(x->to, &ap->cred, MAY_WRITE);
 	if (!rc)
 		rc = sticky_check(x->from, &x->child, &ap->cred);
 	if (rc)
@@ -503,8 +525,6 @@ static int rename_target(struct apply *ap, struct rename *x)
 	if (r->flags & REC_NOREPLACE)
 		return EEXIST;
 	x->replaces = true;
-	if (x->old_e.ino == x->e.ino)
-		return 0;
 	rc = get_child(ap, &x->old_e, &x->old);
 	if (!rc)
 		rc = sticky_check(x->to, &x->old, &ap->cred);
@@ -633,8 +653,11 @@ static int exchange(struct apply *ap, struct rename *x)
 int apply_rename(struct apply *ap)
 {
 	struct rename x = { .replaces = false };
-	int rc = rename_source(ap, &x);
+	int rc = rename_find(ap, &x), same = rc ? rc : rename_same(ap, &x);
 
+	if (same)
+		return same == -1 ? apply_answer(ap, x.e.ino, &x.child) : same;
+	rc = rename_source(ap, &x);
 	if (!rc && x.moves_dir)
 		rc = loop_check(ap, x.e.ino, ap->rec->dir2, ap->rec->dir.ino);
 	if (!rc)
@@ -643,7 +666,6 @@ int apply_rename(struct apply *ap)
 		rc = EMLINK;
 	if (rc)
 		return rc;
-	if (!x.replaces || x.old_e.ino != x.e.ino) /* two names of one file: nothing happens */
-		rc = ap->rec->flags & REC_EXCHANGE ? exchange(ap, &x) : rename_put(ap, &x);
+	rc = ap->rec->flags & REC_EXCHANGE ? exchange(ap, &x) : rename_put(ap, &x);
 	return rc ? rc : apply_answer(ap, x.e.ino, &x.child);
 }

@@ -121,10 +121,11 @@ static void send_reply(struct sreq *s, int error, uint32_t slots)
 
 bool sreq_reply(struct sreq *s)
 {
-	int error = s->q.error;
+	int error;
 
-	if (error == -EINPROGRESS && sreq_park(s))
+	if (s->q.error == -EINPROGRESS && sreq_park(s))
 		return true;
+	error = s->q.error;
 	log_at(LOG_DEBUG, "server", s->head.trace, "%s of %s: %s after %llu us", s->row->name,
 	       s->link->host, error_text(error),
 	       (unsigned long long)(s->srv->loop->now - s->q.born) / 1000);

@@ -124,6 +124,21 @@ int prepare_setattr(struct sreq *s)
 	return 0;
 }
 
+/* A path that ends in "." or ".." or is the root itself: no name to change, as Linux puts it. */
+static int no_name(uint32_t kind)
+{
+	switch (kind) {
+	case REC_UNLINK:
+		return -EISDIR;
+	case REC_RENAME:
+		return -EBUSY;
+	case REC_RMDIR:
+		return -EINVAL;
+	default:
+		return -EEXIST;
+	}
+}
+
 static int prepare_at(struct sreq *s, uint32_t kind, const struct wire_place *p)
 {
 	struct wire_handle dir = { 0 };
@@ -131,7 +146,7 @@ static int prepare_at(struct sreq *s, uint32_t kind, const struct wire_place *p)
 	int e = walk_place(s, p, &leaf, &dir);
 
 	if (e)
-		return e;
+		return e == -EINVAL ? no_name(kind) : e;
 	sreq_record(s, kind);
 	s->change.rec.dir = dir;
 	s->change.rec.name = leaf;
@@ -167,7 +182,7 @@ int prepare_mkdir(struct sreq *s)
 		e = choose_server(s, &st->place);
 	if (e)
 		return e;
-	s->change.rec.mode = a->mode & 07777;
+	s->change.rec.mode = a->mode & 01777;
 	if (st->place != s->srv->target)
 		return -EXDEV;
 	s->change.rec.new_ino = meta_new_ino(s->srv->meta);
@@ -262,7 +277,7 @@ int prepare_rename(struct sreq *s)
 	if (to == -EREMOTE && !remote_leaf(s, &a->to, &r->name2))
 		return to;
 	if (to && to != -EREMOTE)
-		return to;
+		return to == -EINVAL ? -EBUSY : to;
 	if (r->name2.len > NAME_MAX_LEN)
 		return -ENAMETOOLONG;
 	r->flags = a->flags == RENAME_NOREPLACE ? REC_NOREPLACE :

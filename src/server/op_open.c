@@ -157,7 +157,7 @@ static int walk(struct sreq *s)
 	}
 	e = walk_place(s, &a->where, &st->leaf, &st->dir);
 	if (e)
-		return e;
+		return e == -EINVAL ? -EISDIR : e; /* it ends in a directory that is there */
 	e = meta_lookup(s->srv->meta, &st->dir, &st->leaf, &st->h, &type);
 	if (e == -ENOENT)
 		return create(s);

@@ -56,6 +56,13 @@ void trunc_fini(struct sreq *s, struct trunc *t)
 enum { CHECK, LOCKED, FENCE, FENCED, DONE, REPLY };
 static const char *const names[] = { "check", "lock", "begin", "fence", "commit", "reply" };
 
+static bool through_open(struct sreq *s, const struct wire_truncate_args *a)
+{
+	const struct open_file *o = a->open ? open_find(s->session, a->open) : NULL;
+
+	return o && o->inode->h.ino == a->h.ino && (o->flags & OPEN_WRITE);
+}
+
 static int check(struct sreq *s)
 {
 	struct wire_truncate_args *a = s->args;
@@ -78,7 +85,7 @@ static int check(struct sreq *s)
 		return (t->node.attr.mode & S_IFMT) == S_IFDIR ? -EISDIR : -EINVAL;
 	if (a->size > INT64_MAX)
 		return -EFBIG;
-	e = session_writes(s->session, a->h.ino) ? 0 : may(s, &t->node.attr, MAY_WRITE);
+	e = through_open(s, a) ? 0 : may(s, &t->node.attr, MAY_WRITE);
 	if (e)
 		return e;
 	i = inode_get(s->srv, &a->h);

@@ -427,7 +427,7 @@ static void write_corpus(void)
 	struct wire_unlink_args unlink_ = { root };
 	struct wire_readdir_args readdir_ = { { META_ROOT_INO, META_ROOT_GEN }, 0, 100, true };
 	struct wire_rename_args rename_ = { root, fresh, 0 };
-	struct wire_truncate_args truncate_ = { files[1], 1000 };
+	struct wire_truncate_args truncate_ = { files[1], 1000, 12 };
 	struct wire_link_args link_ = { files[1], fresh };
 	struct wire_symlink_args symlink_ = { fresh, wire_text("../d/f1") };
 	struct wire_readlink_args readlink_ = { pipe_place("d/link") };

@@ -143,13 +143,11 @@ static int rename_expects(int moved, int to, int there, uint32_t flags)
 {
 	if (moved < 0)
 		return ENOENT;
+	if (there >= 0 && (flags & REC_NOREPLACE))
+		return EEXIST;
 	if (nodes[moved].dir && nodes[moved].parent != to && is_below(to, moved))
 		return EINVAL;
-	if (there < 0)
-		return 0;
-	if (flags & REC_NOREPLACE)
-		return EEXIST;
-	if (there == moved)
+	if (there < 0 || there == moved)
 		return 0;
 	if (nodes[moved].dir != nodes[there].dir)
 		return nodes[there].dir ? EISDIR : ENOTDIR;

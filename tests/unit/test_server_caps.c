@@ -162,7 +162,7 @@ static void a_capability_ages(void)
 
 static void a_fence_ends_older_ones_and_a_fresh_one_works(void)
 {
-	struct wire_truncate_args t = { { 0, 0 }, 5 };
+	struct wire_truncate_args t = { .size = 5 };
 	struct wire_attr_res at;
 	struct wire_capability c;
 

@@ -1,0 +1,366 @@
+/* Who may do what, and what becomes of modes, owners and times: random operations of three users and root against
+ * a local file system as the oracle. Also that names are only bytes, and the limits of names and paths. */
+#include <dirent.h>
+#include <grp.h>
+#include <sys/time.h>
+
+#include "base/base.h"
+#include "scene.h"
+
+static struct cluster c;
+static char oracle[64];
+static uint64_t seed = 5;
+
+static const struct user {
+	uint32_t uid, gid, group;
+} users[] = { { 0, 0, 0 }, { 1001, 1001, 2000 }, { 1002, 1002, 2000 }, { 1003, 1003, 1003 } };
+static const mode_t modes[] = { 0777, 01777, 0755, 02775, 0700, 0644,
+				0600, 04755, 0,	   06711, 0070, 0007 };
+static const char *const pool[] = { "a", "b", "c" };
+
+static uint32_t rnd(uint32_t n)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return (uint32_t)((seed >> 11) % n);
+}
+
+static void some_path(char out[64])
+{
+	int depth = 1 + (int)rnd(3), n = snprintf(out, 64, "o");
+
+	while (depth--)
+		n += snprintf(out + n, 64 - (size_t)n, "/%s", pool[rnd(3)]);
+}
+
+/* What the kernel does as this user; afterwards root again. */
+static void become(const struct user *u)
+{
+	gid_t groups[] = { u->gid, u->group };
+
+	CHECK_EQ(setgroups(2, groups), 0);
+	CHECK_EQ(setegid(u->gid), 0);
+	CHECK_EQ(seteuid(u->uid), 0);
+}
+
+static int back(int r)
+{
+	int e = r < 0 ? -errno : 0;
+
+	CHECK_EQ(seteuid(0), 0);
+	CHECK_EQ(setegid(0), 0);
+	CHECK_EQ(setgroups(0, NULL), 0);
+	return e;
+}
+
+struct both {
+	int here, there;
+};
+
+static int find(const struct sheaf_cred *cred, const char *path, struct sheaf_handle *h)
+{
+	return sheaf_h_lookup(fs, cred, sheaf_root(fs), path, h, NULL);
+}
+
+static struct both on_open(const struct user *u, const struct sheaf_cred *cred, const char *a,
+			   int flags, mode_t mode)
+{
+	struct both b;
+	struct sheaf_file *f;
+	int fd;
+
+	b.here = sheaf_h_open(fs, cred, sheaf_root(fs), a, flags, mode, NULL, &f);
+	if (!b.here)
+		CHECK_EQ(sheaf_close(f), 0);
+	become(u);
+	fd = open(in(oracle, a), flags, mode);
+	b.there = back(fd);
+	if (fd >= 0)
+		close(fd);
+	return b;
+}
+
+static struct both on_attr(const struct user *u, const struct sheaf_cred *cred, const char *a,
+			   int what)
+{
+	mode_t mode = modes[rnd(12)];
+	const struct user *to = &users[rnd(4)];
+	uint32_t gid = rnd(2) ? to->gid : to->group;
+	struct stat st = { .st_mode = mode, .st_uid = to->uid, .st_gid = gid };
+	struct timespec ts[2] = { { 1000, 5 }, { 2000, 7 } };
+	struct sheaf_handle h;
+	struct both b;
+	int r;
+
+	st.st_atim = ts[0];
+	st.st_mtim = ts[1];
+	b.here = find(cred, a, &h);
+	if (!b.here && what == 0)
+		b.here = sheaf_h_setattr(fs, cred, h, SHEAF_SET_MODE, &st, NULL);
+	else if (!b.here && what == 1)
+		b.here = sheaf_h_setattr(fs, cred, h, SHEAF_SET_UID | SHEAF_SET_GID, &st, NULL);
+	else if (!b.here && what == 2)
+		b.here = sheaf_h_setattr(fs, cred, h, SHEAF_SET_GID, &st, NULL);
+	else if (!b.here && what == 3)
+		b.here = sheaf_h_setattr(fs, cred, h, SHEAF_SET_ATIME | SHEAF_SET_MTIME, &st, NULL);
+	else if (!b.here)
+		b.here = sheaf_h_setattr(fs, cred, h, SHEAF_SET_ATIME_NOW | SHEAF_SET_MTIME_NOW,
+					 &st, NULL);
+	become(u);
+	if (what == 0)
+		r = chmod(in(oracle, a), mode);
+	else if (what == 1)
+		r = lchown(in(oracle, a), to->uid, gid);
+	else if (what == 2)
+		r = lchown(in(oracle, a), (uid_t)-1, gid);
+	else
+		r = utimensat(AT_FDCWD, in(oracle, a), what == 3 ? ts : NULL, 0);
+	b.there = back(r);
+	return b;
+}
+
+static struct both on_names(const struct user *u, const struct sheaf_cred *cred, const char *a,
+			    const char *bb, int what)
+{
+	struct sheaf_handle root = sheaf_root(fs);
+	mode_t mode = modes[rnd(12)];
+	struct both b;
+	int r;
+
+	if (what == 0)
+		b.here = sheaf_h_mkdir(fs, cred, root, a, mode, NULL);
+	else if (what == 1)
+		b.here = sheaf_h_rmdir(fs, cred, root, a);
+	else if (what == 2)
+		b.here = sheaf_h_unlink(fs, cred, root, a);
+	else
+		b.here = sheaf_h_rename(fs, cred, root, a, root, bb, 0);
+	become(u);
+	if (what == 0)
+		r = mkdir(in(oracle, a), mode);
+	else if (what == 1)
+		r = rmdir(in(oracle, a));
+	else if (what == 2)
+		r = unlink(in(oracle, a));
+	else
+		r = rename(in(oracle, a), in(oracle, bb));
+	b.there = back(r);
+	return b;
+}
+
+static struct both on_truncate(const struct user *u, const struct sheaf_cred *cred, const char *a)
+{
+	off_t size = rnd(5000);
+	struct sheaf_handle h;
+	struct both b;
+
+	b.here = find(cred, a, &h);
+	if (!b.here)
+		b.here = sheaf_h_truncate(fs, cred, h, size);
+	become(u);
+	b.there = back(truncate(in(oracle, a), size));
+	return b;
+}
+
+/* Both failed, each with another of two mistakes that were made. */
+static bool either(const struct both *b, const char *x, const char *y)
+{
+	static const int same[][2] = { { EACCES, EPERM },    { EACCES, ENOTEMPTY },
+				       { EACCES, EISDIR },   { EACCES, ENOTDIR },
+				       { EPERM, ENOTEMPTY }, { EPERM, EISDIR },
+				       { EPERM, ENOTDIR },   { EACCES, EEXIST },
+				       { EACCES, ENOENT },   { ENOENT, ENOTDIR } };
+
+	if (!b->here || !b->there)
+		return false;
+	if (!strncmp(x, y, strlen(y)) || !strncmp(x, y, strlen(x)))
+		return true;
+	for (size_t i = 0; i < ARRAY_LEN(same); i++)
+		if ((-b->here == same[i][0] && -b->there == same[i][1]) ||
+		    (-b->here == same[i][1] && -b->there == same[i][0]))
+			return true;
+	return false;
+}
+
+static void compare(const char *path)
+{
+	struct stat ours, theirs;
+	int here = sheaf_lstat(fs, path, &ours),
+	    there = lstat(in(oracle, path), &theirs) ? -errno : 0;
+
+	CHECK_EQ(here, there);
+	if (here)
+		return;
+	if (ours.st_mode != theirs.st_mode || ours.st_uid != theirs.st_uid ||
+	    ours.st_gid != theirs.st_gid || ours.st_nlink != theirs.st_nlink)
+		fprintf(stderr, "%s: %o %u:%u, expected %o %u:%u\n", path, ours.st_mode,
+			ours.st_uid, ours.st_gid, theirs.st_mode, theirs.st_uid, theirs.st_gid);
+	CHECK_EQ(ours.st_mode, theirs.st_mode);
+	CHECK_EQ(ours.st_uid, theirs.st_uid);
+	CHECK_EQ(ours.st_gid, theirs.st_gid);
+	CHECK_EQ(ours.st_nlink, theirs.st_nlink);
+	if (S_ISREG(ours.st_mode))
+		CHECK_EQ(ours.st_size, theirs.st_size);
+}
+
+static void one_step(int i)
+{
+	const struct user *u = &users[rnd(4)];
+	uint32_t gids[] = { u->gid, u->group };
+	struct sheaf_cred cred = { u->uid, u->gid, 2, gids };
+	static const int flags[] = {
+		O_RDONLY,	   O_WRONLY, O_RDWR, O_WRONLY | O_CREAT, O_RDWR | O_CREAT | O_EXCL,
+		O_WRONLY | O_TRUNC
+	};
+	int what = (int)rnd(14), flag = flags[rnd(6)];
+	mode_t mode = modes[rnd(12)];
+	struct both r;
+	char a[64], b[64];
+
+	some_path(a);
+	some_path(b);
+	if (what < 5)
+		r = on_attr(u, &cred, a, what);
+	else if (what < 10)
+		r = on_names(u, &cred, a, b, what == 9 ? 0 : what - 5);
+	else if (what == 10)
+		r = on_truncate(u, &cred, a);
+	else
+		r = on_open(u, &cred, a, flag, mode);
+	if (r.here != r.there && !either(&r, a, what == 8 ? b : a + 63)) {
+		fprintf(stderr, "step %d, kind %d, user %u, %s %s (flags %x): %s, expected %s\n", i,
+			what, u->uid, a, b, flag, strerror(-r.here), strerror(-r.there));
+		CHECK_EQ(r.here, r.there);
+	}
+	compare(a);
+	compare(b);
+}
+
+static void users_may_what_they_may_elsewhere(void)
+{
+	if (geteuid() != 0)
+		return;
+	temp_dir(oracle, sizeof(oracle));
+	CHECK_EQ(chmod(oracle, 0755), 0);
+	umask(0);
+	CHECK_EQ(sheaf_mkdir(fs, "/o", 0777), 0);
+	CHECK_EQ(mkdir(in(oracle, "o"), 0777), 0);
+	for (int i = 0; i < 6000; i++)
+		one_step(i);
+}
+
+/* ---- times ---- */
+
+static bool later(struct timespec a, struct timespec b)
+{
+	return a.tv_sec > b.tv_sec || (a.tv_sec == b.tv_sec && a.tv_nsec > b.tv_nsec);
+}
+
+static void times_move_when_they_must(void)
+{
+	const char *d = fresh_dir();
+	struct sheaf_file *f = open_file(fs, in(d, "f"), O_CREAT | O_RDWR);
+	struct stat a, b, dir, dir2;
+
+	CHECK_EQ(sheaf_stat(fs, in(d, "f"), &a), 0);
+	CHECK_EQ(sheaf_stat(fs, d, &dir), 0);
+	pause_ms(5);
+	CHECK_EQ(sheaf_pwrite(f, "x", 1, 0), 1);
+	CHECK_EQ(sheaf_close(f), 0);
+	CHECK_EQ(sheaf_stat(fs, in(d, "f"), &b), 0);
+	CHECK(later(b.st_mtim, a.st_mtim) && later(b.st_ctim, a.st_ctim));
+	CHECK_EQ(sheaf_stat(fs, d, &dir2), 0);
+	CHECK(!later(dir2.st_mtim, dir.st_mtim));
+	pause_ms(5);
+	CHECK_EQ(sheaf_chmod(fs, in(d, "f"), 0600), 0);
+	CHECK_EQ(sheaf_stat(fs, in(d, "f"), &a), 0);
+	CHECK(later(a.st_ctim, b.st_ctim) && !later(a.st_mtim, b.st_mtim));
+	pause_ms(5);
+	CHECK_EQ(sheaf_rename(fs, in(d, "f"), in(d, "g")), 0);
+	CHECK_EQ(sheaf_stat(fs, in(d, "g"), &b), 0);
+	CHECK_EQ(sheaf_stat(fs, d, &dir), 0);
+	CHECK(later(b.st_ctim, a.st_ctim) && later(dir.st_mtim, dir2.st_mtim));
+	CHECK_EQ(sheaf_utimens(fs, in(d, "g"), (struct timespec[2]){ { -5, 999999999 }, { 7, 1 } }),
+		 0);
+	CHECK_EQ(sheaf_stat(fs, in(d, "g"), &a), 0);
+	CHECK(a.st_atim.tv_sec == -5 && a.st_atim.tv_nsec == 999999999 && a.st_mtim.tv_nsec == 1);
+}
+
+/* ---- names ---- */
+
+static void names_are_bytes(void)
+{
+	const char *d = fresh_dir();
+	static const char *const odd[] = { "\xff\xfe", "a\nb", " ", "...", "-rf", "\x01", "*?[" };
+	char name[300], deep[4200];
+	struct sheaf_handle h, dir;
+	struct stat st;
+	size_t n;
+
+	CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), d + 1, &dir, NULL), 0);
+	for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
+		CHECK_EQ(sheaf_h_mknod(fs, NULL, dir, odd[i], 0644, 0, &h), 0);
+		CHECK_EQ(sheaf_h_lookup(fs, NULL, dir, odd[i], &h, &st), 0);
+		CHECK_EQ(sheaf_h_unlink(fs, NULL, dir, odd[i]), 0);
+	}
+	memset(name, 'n', sizeof(name));
+	name[255] = 0;
+	CHECK_EQ(sheaf_mkdir(fs, in(d, name), 0755), 0);
+	name[255] = 'n';
+	name[256] = 0;
+	CHECK_EQ(sheaf_mkdir(fs, in(d, name), 0755), -ENAMETOOLONG);
+	CHECK_EQ(sheaf_stat(fs, in(d, name), &st), -ENAMETOOLONG);
+	CHECK_EQ(sheaf_h_mkdir(fs, NULL, dir, ".", 0755, NULL), -EEXIST);
+	CHECK_EQ(sheaf_h_mkdir(fs, NULL, dir, "..", 0755, NULL), -EEXIST);
+	CHECK_EQ(sheaf_h_rmdir(fs, NULL, dir, "."), -EINVAL);
+	CHECK_EQ(sheaf_h_unlink(fs, NULL, dir, ".."), -EISDIR);
+	CHECK_EQ(sheaf_h_rename(fs, NULL, dir, ".", dir, "x", 0), -EBUSY);
+	CHECK_EQ(sheaf_mkdir(fs, "/", 0755), -EEXIST);
+	CHECK_EQ(open_error("/.", O_CREAT | O_RDWR), -EISDIR);
+	n = (size_t)snprintf(deep, sizeof(deep), "%s", d);
+	while (n < 3900) { /* 1,950 deep */
+		n += (size_t)snprintf(deep + n, sizeof(deep) - n, "/x");
+		CHECK_EQ(sheaf_mkdir(fs, deep, 0755), 0);
+	}
+	CHECK_EQ(sheaf_stat(fs, deep, &st), 0);
+	while (n > strlen(d)) {
+		CHECK_EQ(sheaf_rmdir(fs, deep), 0);
+		deep[n -= 2] = 0;
+	}
+}
+
+static void links_have_a_limit(void)
+{
+	const char *d = fresh_dir();
+	struct sheaf_handle dir, h;
+	char name[16];
+	int r = 0, n = 1;
+
+	if (!getenv("SHEAF_TEST_LONG"))
+		return;
+	CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), d + 1, &dir, NULL), 0);
+	CHECK_EQ(sheaf_h_mknod(fs, NULL, dir, "f", 0644, 0, &h), 0);
+	for (; !r && n < 70000; n++) {
+		snprintf(name, sizeof(name), "%d", n);
+		r = sheaf_h_link(fs, NULL, h, dir, name);
+	}
+	CHECK_EQ(r, -EMLINK);
+	CHECK_EQ(n, 65001);
+}
+
+static void begin(void)
+{
+	cluster_make(&c, &(struct cluster_opts){ .servers = 3, .timeout = 20 });
+	cluster_up(&c);
+	fs = client(c.conf);
+}
+
+static void end(void)
+{
+	sheaf_disconnect(fs);
+	cluster_down(&c);
+}
+
+SYS_MAIN(NULL, begin, end, TEST(users_may_what_they_may_elsewhere), TEST(times_move_when_they_must),
+	 TEST(names_are_bytes), TEST(links_have_a_limit))
