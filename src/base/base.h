@@ -128,6 +128,28 @@ void htab_walk(struct htab *t, void (*fn)(struct hnode *n, void *arg), void *arg
 uint64_t hash_u64(uint64_t x); /* a good mixer */
 uint64_t hash_bytes(const void *p, size_t n, uint64_t seed);
 
+/* ---- ranges of bytes that owners hold (locks): a set is a list by start; those of one owner do not overlap ---- */
+struct range {
+	struct list link;
+	uint64_t start, last; /* both included */
+	uint64_t session, owner; /* who */
+	uint64_t open; /* through what it was taken */
+	bool exclusive;
+	uint32_t pid;
+};
+bool range_same_owner(const struct range *a, const struct range *b);
+bool range_overlaps(const struct range *a, const struct range *b);
+bool range_conflicts(const struct range *a, const struct range *b); /* of different owners */
+/* The owner holds `want`, as it says, instead of what it had there; or nothing there. 0, or -ENOMEM and nothing
+ * has changed. *grown: by how many ranges the set grew. */
+int ranges_hold(struct list *set, const struct range *want, int *grown);
+int ranges_release(struct list *set, const struct range *want, int *grown);
+/* The first range there of this owner, or that conflicts with it; or NULL. */
+const struct range *ranges_own(const struct list *set, const struct range *want);
+const struct range *ranges_conflict(const struct list *set, const struct range *want);
+size_t ranges_drop(struct list *set, uint64_t session, uint64_t open); /* how many */
+void ranges_free(struct list *set);
+
 /* ---- arena: bump allocation freed at once; keeps its first block when reset ---- */
 struct arena_block;
 struct arena {
