@@ -91,6 +91,27 @@ SHEAF_API int sheaf_h_readdir_stat(struct sheaf *fs, const struct sheaf_cred *c,
 				   struct sheaf_handle dir, uint64_t cookie,
 				   struct sheaf_dirent *out, struct stat *st, int max);
 
+/* ---- advisory locks, across all clients ---- */
+
+struct sheaf_lock {
+	uint32_t size; /* sizeof(struct sheaf_lock) */
+	uint32_t type; /* F_RDLCK, F_WRLCK, F_UNLCK */
+	uint64_t start, length; /* length 0: to the end, wherever it will be */
+	uint64_t owner; /* chosen by the caller: a process, an open file. Of this connection only */
+	uint32_t pid; /* what sheaf_lock_test() tells others */
+};
+/* As fcntl(F_SETLK), or with `wait` F_SETLKW: locks of an owner replace each other, split and merge. -EAGAIN: held by
+ * another, and not to wait; -EDEADLK; -ENOLCK: too many; -EINTR: cancelled. Closing the sheaf_file lets go of
+ * what was taken through it. After -ETIMEDOUT and its like nobody knows: unlock, or close. -EIO from here, from reads
+ * and from writes: the lock was lost with the connection; see libsheaf(3). */
+SHEAF_API int sheaf_lock(struct sheaf_file *f, const struct sheaf_lock *l, int wait);
+/* As F_GETLK: what would be in the way replaces *l; nothing: its type becomes F_UNLCK. */
+SHEAF_API int sheaf_lock_test(struct sheaf_file *f, struct sheaf_lock *l);
+/* As flock(2): LOCK_SH, LOCK_EX, LOCK_UN, with LOCK_NB perhaps. Independent of sheaf_lock(). */
+SHEAF_API int sheaf_flock(struct sheaf_file *f, int op, uint64_t owner);
+/* Whatever this owner waits for ends with -EINTR, unless it was granted just before. */
+SHEAF_API void sheaf_lock_cancel(struct sheaf *fs, uint64_t owner);
+
 #ifdef __cplusplus
 }
 #endif

@@ -281,8 +281,7 @@ void sheaf_disconnect(struct sheaf *fs)
 
 /* ---- transfers ---- */
 
-/* Data are guarded by the capability of the open file, not by who asks now. */
-static const struct sheaf_cred nobody = { 65534, 65534, 0, NULL };
+const struct sheaf_cred api_nobody = { 65534, 65534, 0, NULL };
 
 static_assert(sizeof(struct sheaf_extent) == sizeof(struct extent), "an extent is an extent");
 
@@ -314,7 +313,7 @@ static ssize_t plain(struct sheaf_file *f, void *buf, size_t len, off_t off, boo
 
 	if (off < 0)
 		return -EINVAL;
-	op = api_begin(f->fs, &nobody);
+	op = api_begin(f->fs, &api_nobody);
 	if (!op)
 		return -ENOMEM;
 	start_plain(op, f, buf, len, off, write);
@@ -334,7 +333,7 @@ ssize_t sheaf_pwrite(struct sheaf_file *f, const void *buf, size_t len, off_t of
 static ssize_t list(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
 		    const struct sheaf_extent *ext, size_t n_ext, bool write)
 {
-	struct cop *op = api_begin(f->fs, &nobody);
+	struct cop *op = api_begin(f->fs, &api_nobody);
 
 	if (!op)
 		return -ENOMEM;
@@ -354,10 +353,10 @@ ssize_t sheaf_write_list(struct sheaf_file *f, const struct iovec *mem, size_t n
 	return list(f, mem, n_mem, ext, n_ext, true);
 }
 
-/* Begins an operation that somebody will wait for later; the lock is held until give(). */
+/* Begins an operation that somebody will wait for later; the lock is held until api_give(). */
 static struct cop *begin_op(struct sheaf *fs, struct sheaf_op **out)
 {
-	struct cop *op = api_begin(fs, &nobody);
+	struct cop *op = api_begin(fs, &api_nobody);
 
 	if (!op)
 		return NULL;
@@ -370,7 +369,7 @@ static struct cop *begin_op(struct sheaf *fs, struct sheaf_op **out)
 	return op;
 }
 
-static int give(struct sheaf *fs)
+int api_give(struct sheaf *fs)
 {
 	api_started(fs);
 	hand_over(fs);
@@ -386,7 +385,7 @@ static int plain_start(struct sheaf_file *f, void *buf, size_t len, off_t off, b
 	if (!op)
 		return off < 0 ? -EINVAL : -ENOMEM;
 	start_plain(op, f, buf, len, off, write);
-	return give(f->fs);
+	return api_give(f->fs);
 }
 
 int sheaf_pread_start(struct sheaf_file *f, void *buf, size_t len, off_t off, struct sheaf_op **op)
@@ -409,7 +408,7 @@ static int list_start(struct sheaf_file *f, const struct iovec *mem, size_t n_me
 	if (!op)
 		return -ENOMEM;
 	start_list(op, f, mem, n_mem, ext, n_ext, write);
-	return give(f->fs);
+	return api_give(f->fs);
 }
 
 int sheaf_read_list_start(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
@@ -532,6 +531,8 @@ int sheaf_ftruncate(struct sheaf_file *f, off_t size)
 
 	if (size < 0 || !cfile_writable(f->f))
 		return -EINVAL;
+	if (file_locks_lost(f->f))
+		return -EIO;
 	op = api_begin(f->fs, NULL);
 	if (!op)
 		return -ENOMEM;
@@ -558,7 +559,7 @@ int sheaf_fallocate(struct sheaf_file *f, int mode, off_t off, off_t len)
 {
 	uint32_t how;
 	int64_t r = off < 0 || len <= 0 ? -EINVAL : allocate_mode(mode, &how);
-	struct cop *op = r ? NULL : api_begin(f->fs, &nobody);
+	struct cop *op = r ? NULL : api_begin(f->fs, &api_nobody);
 
 	if (!op)
 		return r ? (int)r : -ENOMEM;
@@ -575,7 +576,7 @@ off_t sheaf_seek(struct sheaf_file *f, off_t off, int whence)
 		return -EINVAL;
 	if (off < 0)
 		return -ENXIO;
-	op = api_begin(f->fs, &nobody);
+	op = api_begin(f->fs, &api_nobody);
 	if (!op)
 		return -ENOMEM;
 	client_seek(op, f->f, (uint64_t)off, whence == SEEK_HOLE);
@@ -591,7 +592,7 @@ ssize_t sheaf_copy_range(struct sheaf_file *in, off_t off_in, struct sheaf_file 
 		return -EXDEV;
 	if (off_in < 0 || off_out < 0)
 		return -EINVAL;
-	op = api_begin(out->fs, &nobody);
+	op = api_begin(out->fs, &api_nobody);
 	if (!op)
 		return -ENOMEM;
 	client_copy(op, in->f, (uint64_t)off_in, out->f, (uint64_t)off_out, len);

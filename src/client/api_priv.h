@@ -26,6 +26,8 @@ struct sheaf_file {
 
 /* An operation, with the lock of its connection; NULL (and no lock): out of memory. cred NULL: our own. */
 struct cop *api_begin(struct sheaf *fs, const struct sheaf_cred *c);
+/* For data: they are guarded by the capability of the open file, not by who asks now. */
+extern const struct sheaf_cred api_nobody;
 /* It was started: what it made runnable runs, and a leader that would sleep too long wakes. */
 void api_started(struct sheaf *fs);
 /* Waits for it: leads, or follows who does. */
@@ -34,6 +36,9 @@ int64_t api_finish(struct sheaf *fs, struct cop *op);
 void api_leave(struct sheaf *fs, struct cop *op);
 /* All three: started, waited for, left. */
 int64_t api_end(struct sheaf *fs, struct cop *op);
+
+/* Started and not waited for: passes the lead on and lets go of the lock; 0. */
+int api_give(struct sheaf *fs);
 
 /* What a path means, symbolic links followed; h and st may be NULL. */
 int api_stat(struct sheaf *fs, const char *path, struct sheaf_handle *h, struct stat *st);

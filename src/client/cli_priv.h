@@ -25,6 +25,8 @@ struct client {
 	struct list spare_ops, spare_lanes;
 	unsigned n_spare_lanes;
 	uint64_t next_open;
+	struct list lockings; /* operations that wait for locks */
+	uint64_t n_tickets;
 	uint64_t trace_base, n_traces;
 	uint64_t timeout_ns;
 	struct way ways[WAYS];
@@ -33,6 +35,8 @@ struct client {
 		struct copy_piece scratch_copy[LIST_MAX];
 	};
 };
+
+#define LOCK_SETS 2 /* of ranges, and of the whole file */
 
 /* An open file. */
 struct cfile {
@@ -50,6 +54,7 @@ struct cfile {
 	uint64_t *writes; /* per object: writes that were answered */
 	bool lost; /* a server lost unsynced data */
 	struct cred_wire cred;
+	struct list locks[LOCK_SETS], lost_locks[LOCK_SETS]; /* struct range: taken through it */
 };
 
 /* ---- client.c ---- */
@@ -137,5 +142,13 @@ void file_wrote(struct cfile *f, uint64_t epoch, uint64_t end, int64_t mtime);
 void file_unsynced(struct cfile *f, uint32_t index, uint64_t verifier);
 void file_forget_mtime(struct client *c, uint64_t ino);
 void file_reclaim(struct peer *p, bool session_lost);
+void file_free(struct cfile *f);
+
+/* ---- locking.c ---- */
+void file_locks_init(struct cfile *f);
+void file_locks_free(struct cfile *f);
+void file_lose_locks(struct cfile *f);
+/* Writes those from number `skip` on, at most max of them, to out (or NULL); returns how many there are in all. */
+size_t file_locks_held(const struct cfile *f, struct wire_lock *out, size_t skip, size_t max);
 
 #endif

@@ -27,6 +27,7 @@ int client_new(const struct client_opts *o, struct client **out)
 	list_init(&c->files);
 	list_init(&c->spare_ops);
 	list_init(&c->spare_lanes);
+	list_init(&c->lockings);
 	memcpy(id.client_key, o->key, KEY_BYTES);
 	if (o->name)
 		snprintf(id.host, sizeof(id.host), "%s", o->name);
@@ -63,14 +64,8 @@ void client_free(struct client *c)
 	while (!list_empty(&c->loop->runnable)) /* claims that were under way */
 		loop_run_ready(c->loop);
 	net_fini(&c->net);
-	while ((it = list_pop(&c->files))) {
-		struct cfile *f = list_entry(it, struct cfile, link);
-
-		free(f->targets);
-		free(f->unsynced);
-		free(f->writes);
-		free(f);
-	}
+	while ((it = list_pop(&c->files)))
+		file_free(list_entry(it, struct cfile, link));
 	while ((it = list_pop(&c->spare_ops))) {
 		struct cop *op = list_entry(it, struct cop, spare);
 

@@ -71,6 +71,7 @@ struct cop {
 		struct wire_removexattr_args removexattr;
 		struct wire_scan_args scan;
 		struct wire_repair_args repair;
+		struct wire_lock_args lock;
 	} args;
 	union {
 		struct wire_void_res none;
@@ -84,6 +85,7 @@ struct cop {
 		struct wire_readlink_res readlink; /* until cop_free(), as the next one */
 		struct wire_xattr_res xattr;
 		struct wire_scan_res scan;
+		struct wire_lock_res lock;
 	} res;
 	struct wire_attr attr; /* of stat-like operations: size and mtime made right */
 	struct cfile *file; /* in, or the result of an open */
@@ -146,6 +148,13 @@ void client_copy(struct cop *op, struct cfile *in, uint64_t off_in, struct cfile
 		 uint64_t off_out, uint64_t len);
 /* Where the next data or hole at or behind off begins; -ENXIO: off is behind the end, or there are no data. */
 void client_seek(struct cop *op, struct cfile *f, uint64_t off, bool hole);
+/* Locks. A wait ends with -EINTR after client_lock_cancel(), unless it was granted before. */
+void client_lock(struct cop *op, struct cfile *f, const struct wire_lock *want, bool wait);
+void client_lock_test(struct cop *op, struct cfile *f,
+		      const struct wire_lock *want); /* res.lock.found */
+void client_lock_cancel(struct client *c, uint64_t owner);
+/* Locks were lost with the session, and their owners have not heard of it. */
+bool file_locks_lost(const struct cfile *f);
 struct sheaf_handle cfile_handle(const struct cfile *f);
 bool cfile_writable(const struct cfile *f);
 

@@ -15,9 +15,10 @@ bool cfile_writable(const struct cfile *f)
 	return f->flags & OPEN_WRITE;
 }
 
-static void file_free(struct cfile *f)
+void file_free(struct cfile *f)
 {
 	list_del(&f->link);
+	file_locks_free(f);
 	free(f->targets);
 	free(f->unsynced);
 	free(f->writes);
@@ -64,6 +65,7 @@ int file_make(struct cop *op)
 		return -ENOMEM;
 	list_init(&f->link);
 	list_init(&f->appends);
+	file_locks_init(f);
 	f->c = op->c;
 	f->h = (struct wire_handle){ r->at.ino, r->at.gen };
 	f->id = op->args.open.id;
@@ -276,6 +278,8 @@ static bool sync_step(struct req *q)
 	case FINISH:
 		e = s->verdict && !(s->closing && s->verdict == -EKEYEXPIRED) ? s->verdict :
 										q->error;
+		if (s->closing && !e && file_locks_lost(f)) /* nobody has heard of it */
+			e = -EIO;
 		if (s->closing) /* a session that was lost has closed it already */
 			file_free(f);
 		return cop_end(op, e == -ESTALE || e == -EBADF ? -EIO : e);
@@ -319,21 +323,26 @@ static const char *const claim_names[] = { "claim", "end" };
 
 struct claim {
 	struct req q;
+	struct client *c;
 	struct call call;
 	struct wire_reclaim_args args;
 	struct wire_append_claim appends[APPENDS_MAX];
 	struct wire_void_res res;
 	struct cred_wire cred;
-	uint64_t ino;
+	struct wire_lock locks[];
 };
 
 static bool claim_step(struct req *q)
 {
 	struct claim *c = container_of(q, struct claim, q);
+	struct cfile *f;
 
 	if (q->error && q->error != -ESHUTDOWN)
 		log_warn("client", "inode %llx could not be claimed again: %s",
-			 (unsigned long long)c->ino, error_text(q->error));
+			 (unsigned long long)c->args.h.ino, error_text(q->error));
+	list_for_each(f, &c->c->files, link) /* it may be closed meanwhile */
+		if (q->error && c->args.n_locks && f->id == c->args.id)
+			file_lose_locks(f);
 	call_fini(&c->call);
 	req_fini(q);
 	free(c);
@@ -342,35 +351,53 @@ static bool claim_step(struct req *q)
 
 static const struct req_ops claim_ops = { "reclaim", claim_step, CLAIM, 2, claim_names };
 
+/* The file, with its locks from number `skip` on; returns how many of them. */
+static size_t claim_file(struct peer *p, struct cfile *f, size_t skip)
+{
+	struct client *c = p->owner;
+	size_t left = file_locks_held(f, NULL, 0, 0) - skip, n = MIN(left, (size_t)CLAIM_LOCKS);
+	struct claim *cl = calloc(1, sizeof(*cl) + n * sizeof(cl->locks[0]));
+
+	if (!cl) {
+		file_lose_locks(f);
+		return 0;
+	}
+	file_locks_held(f, cl->locks, skip, n);
+	cl->c = c;
+	cl->cred = f->cred;
+	cl->args = (struct wire_reclaim_args){ .h = f->h,
+					       .id = f->id,
+					       .flags = f->flags,
+					       .n_appends = append_claims(f, cl->appends),
+					       .appends = cl->appends,
+					       .n_locks = (uint32_t)n,
+					       .locks = cl->locks };
+	cl->call = (struct call){ .op = OP_RECLAIM,
+				  .put_args = XDR_ANY(xdr_wire_reclaim_args),
+				  .args = &cl->args,
+				  .get_res = XDR_ANY(xdr_wire_void_res),
+				  .res = &cl->res,
+				  .cred = &cl->cred,
+				  .deadline = c->loop->now + c->timeout_ns };
+	req_init(&cl->q, c->loop, &claim_ops, CLAIM);
+	peer_call_front(p, &cl->call, &cl->q);
+	return n;
+}
+
 void file_reclaim(struct peer *p, bool session_lost)
 {
 	struct client *c = p->owner;
 	struct cfile *f;
 
-	(void)session_lost; /* the server decides what can still be claimed */
 	list_for_each(f, &c->files, link) {
-		struct claim *cl;
+		size_t done = 0;
 
 		if (!f->unsynced || peer_of(c, f->h.ino) != p)
 			continue;
-		cl = calloc(1, sizeof(*cl));
-		if (!cl)
-			continue;
-		cl->ino = f->h.ino;
-		cl->cred = f->cred;
-		cl->args = (struct wire_reclaim_args){ .h = f->h,
-						       .id = f->id,
-						       .flags = f->flags,
-						       .n_appends = append_claims(f, cl->appends),
-						       .appends = cl->appends };
-		cl->call = (struct call){ .op = OP_RECLAIM,
-					  .put_args = XDR_ANY(xdr_wire_reclaim_args),
-					  .args = &cl->args,
-					  .get_res = XDR_ANY(xdr_wire_void_res),
-					  .res = &cl->res,
-					  .cred = &cl->cred,
-					  .deadline = c->loop->now + c->timeout_ns };
-		req_init(&cl->q, c->loop, &claim_ops, CLAIM);
-		peer_call_front(p, &cl->call, &cl->q);
+		if (session_lost) /* the server decides what of the rest can still be claimed */
+			file_lose_locks(f);
+		do
+			done += claim_file(p, f, done);
+		while (done < file_locks_held(f, NULL, 0, 0));
 	}
 }

@@ -376,6 +376,13 @@ static void refreshed(struct lane *l)
 	}
 }
 
+static bool locks_lost(const struct lane *l)
+{
+	const struct cfile *other = l->op->transfer->other;
+
+	return file_locks_lost(l->op->file) || (other && file_locks_lost(other));
+}
+
 static bool lane_step(struct req *q)
 {
 	struct lane *l = container_of(q, struct lane, q);
@@ -391,7 +398,10 @@ static bool lane_step(struct req *q)
 		break;
 	case CALL:
 		req_goto(q, ANSWER);
-		call(l);
+		if (locks_lost(l)) /* also after a fence against us */
+			q->error = -EIO;
+		else
+			call(l);
 		break;
 	case ANSWER:
 		answer(l);

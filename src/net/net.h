@@ -215,6 +215,8 @@ struct session {
 	bool doomed; /* being ended: cannot be resumed */
 	struct list opens; /* of the owner */
 	uint32_t windows; /* of the owner: parts of bulk transfers under way */
+	struct list parked; /* of the owner: requests that wait for locks */
+	uint32_t n_locks, n_waits; /* of the owner: locks held, and waited for */
 };
 
 struct sessions {
@@ -338,6 +340,8 @@ void peer_fini(struct peer *p);
 void peer_call(struct peer *p, struct call *c, struct req *q);
 /* Before all that is queued or to be sent again, which waits until it is answered: for claims. */
 void peer_call_front(struct peer *p, struct call *c, struct req *q);
+/* Asks the server to answer soon, whatever the answer is. */
+void peer_hurry(struct call *c);
 /* Ends a call early: q goes on with `error` when its memory is safe. */
 void peer_cancel(struct call *c, int error);
 void call_fini(struct call *c);

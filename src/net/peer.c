@@ -69,6 +69,26 @@ static void release_slot(struct peer *p, uint32_t slot)
 	p->slots[slot].busy = false;
 }
 
+/* The server answers the request of this tag soon. */
+static void send_cancel(struct peer *p, uint64_t tag)
+{
+	struct msg *m = p->link ? msg_new(p->net, 0) : NULL;
+
+	if (m)
+		link_send(p->link, FRAME_CANCEL, tag, m);
+}
+
+static uint64_t tag_of(const struct call *c)
+{
+	return (uint64_t)c->slot << 32 | c->sequence;
+}
+
+void peer_hurry(struct call *c)
+{
+	if (c->q && c->sent && c->slot != NO_SLOT)
+		send_cancel(c->peer, tag_of(c));
+}
+
 void peer_cancel(struct call *c, int error)
 {
 	struct peer *p = c->peer;
@@ -76,15 +96,11 @@ void peer_cancel(struct call *c, int error)
 	if (!c->q)
 		return;
 	if (c->sent && c->slot != NO_SLOT) {
-		struct msg *m = msg_new(p->net, 0);
-		uint64_t tag = (uint64_t)c->slot << 32 | c->sequence;
+		uint64_t tag = tag_of(c);
 
 		p->slots[c->slot].call = NULL; /* busy until the reply comes or the link breaks */
 		retract_and_finish(c, error);
-		if (m && p->link)
-			link_send(p->link, FRAME_CANCEL, tag, m);
-		else
-			msg_free(m);
+		send_cancel(p, tag);
 		return;
 	}
 	if (c->slot != NO_SLOT) /* was sent over a link that broke: the outcome is unknown */
@@ -137,7 +153,7 @@ static struct msg *encode_call(struct peer *p, struct call *c)
 
 static void transmit(struct peer *p, struct call *c)
 {
-	uint64_t tag = (uint64_t)c->slot << 32 | c->sequence;
+	uint64_t tag = tag_of(c);
 	struct msg *m;
 	int r;
 

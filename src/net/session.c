@@ -55,6 +55,7 @@ int session_new(struct sessions *t, uint64_t id, const uint8_t secret[16], const
 	list_push(&t->all, &s->all);
 	list_init(&s->ending);
 	list_init(&s->opens);
+	list_init(&s->parked);
 	t->count++;
 	s->renewed = t->loop->now;
 	s->lease.fire = lease_timer;

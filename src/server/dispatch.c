@@ -321,6 +321,14 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 	req_start(&s->q);
 }
 
+/* Nobody waits for its answer any longer, or not here: a copy stops, a wait for a lock is answered. */
+static void hurry(struct sreq *s)
+{
+	if (s->row->ops == &copy_ops)
+		copy_cancel(s);
+	lock_hurry(s);
+}
+
 void srv_cancel(void *owner, struct link *l, uint64_t tag)
 {
 	uint32_t slot = (uint32_t)(tag >> 32);
@@ -333,11 +341,10 @@ void srv_cancel(void *owner, struct link *l, uint64_t tag)
 	if (!s || s->head.sequence != (uint32_t)tag)
 		return;
 	s->cancelled = true;
-	if (s->row->ops == &copy_ops)
-		copy_cancel(s);
+	hurry(s);
 }
 
-/* Its transfers have ended; what a copy waits for comes from elsewhere. */
+/* Its transfers have ended; what a copy or a lock waits for comes from elsewhere. */
 void srv_link_down(void *owner, struct link *l)
 {
 	(void)owner;
@@ -346,8 +353,8 @@ void srv_link_down(void *owner, struct link *l)
 	for (uint32_t i = 0; i < SESSION_SLOTS; i++) {
 		struct sreq *s = l->session->slots[i].request;
 
-		if (s && s->row->ops == &copy_ops)
-			copy_cancel(s);
+		if (s)
+			hurry(s);
 	}
 	session_detach(l->session);
 }

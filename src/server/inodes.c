@@ -33,6 +33,8 @@ struct inode *inode_get(struct server *srv, const struct wire_handle *h)
 	i->refs = 1;
 	list_init(&i->waiters);
 	list_init(&i->appends);
+	for (int k = 0; k < LOCK_SPACES; k++)
+		lock_space_init(&i->locks[k]);
 	return i;
 }
 
@@ -159,6 +161,7 @@ void open_drop(struct open_file *o)
 	struct inode *i = o->inode;
 	struct server *srv = i->srv;
 
+	lock_closed(o);
 	list_del(&o->in_session);
 	htab_remove(&srv->opens, &o->node);
 	i->opens--;
@@ -172,15 +175,19 @@ void open_drop(struct open_file *o)
 		task_start(srv, TASK_REMOVE, &i->h, 0, 0);
 	else if (i->orphaned && !i->writers)
 		task_start(srv, TASK_SETTLE, &i->h, 0, 0);
+	lock_released(i);
 	inode_put(i);
 }
 
 static void free_inode(struct hnode *n, void *arg)
 {
+	struct inode *i = container_of(n, struct inode, node);
 	struct htab *t = arg;
 
 	htab_remove(t, n);
-	free(container_of(n, struct inode, node));
+	for (int k = 0; k < LOCK_SPACES; k++)
+		ranges_free(&i->locks[k].held);
+	free(i);
 }
 
 static void free_open(struct hnode *n, void *arg)
@@ -195,6 +202,7 @@ static void free_open(struct hnode *n, void *arg)
 /* As a crash: forgets everything. */
 void opens_abandon(struct server *srv)
 {
+	lock_waits_free(srv);
 	htab_walk(&srv->opens, free_open, &srv->opens);
 	htab_walk(&srv->inodes, free_inode, &srv->inodes);
 }

@@ -56,6 +56,31 @@ int do_status(struct sreq *s)
 	return 0;
 }
 
+#define REQUEST_ROWS 256
+
+/* Waits for locks outlive the requests that ask about them. */
+static void waiting_locks(struct server *srv, struct wire_requests_res *r)
+{
+	uint64_t now = srv->loop->now;
+	struct lock_wait *w;
+
+	list_for_each(w, &srv->locks.all, all) {
+		r->total++;
+		if (r->n_rows == REQUEST_ROWS)
+			continue;
+		r->rows[r->n_rows++] =
+			(struct wire_request_info){ .op = wire_text("lock"),
+						    .state = wire_text("wait"),
+						    .age_ns = now - w->since,
+						    .state_ns = now - w->since,
+						    .trace = w->asking ? w->asking->q.trace : 0,
+						    .session = w->session->id,
+						    .uid = w->uid,
+						    .ino = w->inode->h.ino,
+						    .client = wire_text(w->session->client) };
+	}
+}
+
 int do_requests(struct sreq *s)
 {
 	struct server *srv = s->srv;
@@ -63,17 +88,18 @@ int do_requests(struct sreq *s)
 	uint64_t now = srv->loop->now;
 	struct req *q;
 
-	r->rows = arena_alloc(&s->arena, 256 * sizeof(*r->rows));
+	r->rows = arena_alloc(&s->arena, REQUEST_ROWS * sizeof(*r->rows));
 	if (!r->rows)
 		return -ENOMEM;
+	waiting_locks(srv, r);
 	list_for_each(q, &srv->loop->all, all) {
 		struct wire_request_info *i = &r->rows[r->n_rows];
 		struct sreq *o = sreq_of(q);
 
-		if (q == &s->q)
+		if (q == &s->q || (is_sreq(q) && lock_parked(o)))
 			continue;
 		r->total++;
-		if (r->n_rows == 256)
+		if (r->n_rows == REQUEST_ROWS)
 			continue;
 		*i = (struct wire_request_info){ .op = wire_text(q->ops->name),
 						 .state = wire_text(q->ops->state_names[q->state]),

@@ -467,6 +467,8 @@ static int claimed(struct sreq *s)
 		e = append_claim(open_find(s->session, a->id), &a->appends[k]);
 	if (!e && n.attr.nlink == 0)
 		i->removed = true;
+	if (!e)
+		e = lock_claim(s, i);
 	inode_put(i);
 	return e;
 }

@@ -183,6 +183,8 @@ static int open_all(struct server *s, const struct server_opts *o, char *err, si
 	if (!r)
 		r = htab_init(&s->opens);
 	if (!r)
+		r = lock_table_init(&s->locks);
+	if (!r)
 		r = times_init(s);
 	if (r)
 		return r;
@@ -250,6 +252,7 @@ static void free_rest(struct server *s)
 	timer_del(s->loop, &s->refill);
 	htab_destroy(&s->inodes);
 	htab_destroy(&s->opens);
+	htab_destroy(&s->locks.by_owner);
 	spare_requests_free(s);
 	spare_windows_free(s);
 	if (s->pool.base)
@@ -286,6 +289,7 @@ void server_drain(struct server *s)
 
 	s->stopping = true;
 	unpark(s);
+	lock_waits_answer(s, NULL);
 	net_stop_listening(&s->net);
 	list_for_each(q, &s->loop->all, all) /* the other target may be stopping, too */
 		if ((f = fetch_of(s, q)))

@@ -8,12 +8,14 @@
 #include "layout/layout.h"
 #include "meta/meta.h"
 #include "net/net.h"
+#include "server/locks.h"
 #include "server/server.h"
 #include "xdr/xdr.h"
 
 struct sreq;
 struct inode;
 struct split;
+struct open_file;
 
 #define WINDOW_BYTES (256 * KIB) /* of one step of a bulk transfer */
 #define WINDOW_PIECES 128 /* file accesses in it */
@@ -103,6 +105,7 @@ struct server {
 	uint32_t in_service;
 	struct htab inodes; /* open or being worked on */
 	struct htab opens; /* struct open_file */
+	struct lock_table locks;
 	struct list tasks; /* background work */
 	struct list delayed; /* tasks that wait for the grace period */
 	uint32_t n_removing; /* tasks that remove objects */
@@ -166,7 +169,17 @@ void cap_make(struct server *srv, struct wire_capability *c, const struct meta_n
 /* 0, -EKEYREJECTED (forged), -EKEYEXPIRED (old or fenced: fetch a fresh one), -EACCES. */
 int cap_check(struct server *srv, const struct wire_capability *c, uint32_t rights);
 
+/* ---- op_lock.c ---- */
+void lock_released(struct inode *i); /* something that locks waited for has come: who may go on? */
+void lock_closed(struct open_file *o); /* an open goes: its locks and waits do, too */
+void lock_waits_answer(struct server *srv, struct session *ss); /* ss NULL: of all sessions */
+void lock_waits_free(struct server *srv); /* as a crash */
+void lock_hurry(struct sreq *s); /* its client asks for an answer now; any request */
+int lock_claim(struct sreq *s, struct inode *i); /* what a RECLAIM says of locks */
+bool lock_parked(const struct sreq *s);
+
 /* ---- inodes.c: files that are open or being worked on ---- */
+enum { LOCKS_OF_RANGES, LOCKS_OF_WHOLE, LOCK_SPACES };
 struct inode {
 	struct hnode node;
 	struct server *srv;
@@ -181,7 +194,9 @@ struct inode {
 	bool removed; /* no names: objects go with the last open */
 	bool removing; /* a task is at it */
 	bool locked;
+	bool fencing; /* locks wait for a fence against a writer that died */
 	struct list waiters; /* struct inode_wait */
+	struct lock_space locks[LOCK_SPACES]; /* advisory ones */
 };
 struct inode_wait {
 	struct list link;
@@ -355,8 +370,8 @@ int prepare_setattr(struct sreq *s), prepare_mkdir(struct sreq *s), prepare_unli
 int finish_attr(struct sreq *s), finish_removed(struct sreq *s), finish_void(struct sreq *s);
 int do_bye(struct sreq *s);
 extern const struct req_ops reclaim_ops, session_open_ops, open_ops, cap_ops, close_ops,
-	truncate_ops, append_ops, read_ops, write_ops, sync_ops, objstat_ops, fence_ops, remove_ops,
-	allocate_ops, copy_ops, seek_ops;
+	truncate_ops, append_ops, lock_ops, read_ops, write_ops, sync_ops, objstat_ops, fence_ops,
+	remove_ops, allocate_ops, copy_ops, seek_ops;
 
 int do_scan(struct sreq *s), prepare_repair(struct sreq *s), finish_repair(struct sreq *s);
 extern const struct req_ops objects_ops;
@@ -386,6 +401,9 @@ struct open_state {
 struct close_state {
 	struct inode_wait lock;
 	bool last;
+};
+struct lock_state {
+	struct lock_wait *wait; /* while it is parked */
 };
 struct data_state {
 	struct mover m;

@@ -1,6 +1,7 @@
 /* What the server does by itself, in the background, again and again until it is done:
  *
- *   SETTLE    the writers of a file are gone: fence its objects, record size and mtime
+ *   SETTLE    the writers of a file are gone: fence its objects, record size and mtime. When locks wait for
+ *             the fence, also beside living writers, which then fetch fresh capabilities
  *   REMOVE    a file has no name and nobody has it open: its objects go, then its inode
  *   TRUNCATE  an intent whose request did not finish: fence and cut, then commit
  *
@@ -49,7 +50,7 @@ static void task_record(struct task *t, uint32_t kind)
 
 static bool settle_needed(struct task *t)
 {
-	return !t->inode->writers && meta_unsettled(t->srv->meta, t->h.ino);
+	return (!t->inode->writers || t->inode->fencing) && meta_unsettled(t->srv->meta, t->h.ino);
 }
 
 /* Reads the node and queues what comes before the fan. */
@@ -113,7 +114,10 @@ static void commit(struct task *t)
 		appends_forget(t->inode);
 	if (t->kind == TASK_SETTLE) {
 		r->size = fan_end(&t->fan, &t->node.layout, &r->mtime);
-		t->inode->row_durable = false;
+		if (t->inode->writers) /* the row stays for them */
+			r->kind = REC_RECORD;
+		else
+			t->inode->row_durable = false;
 	}
 	meta_submit(t->srv->meta, &t->change, &t->q);
 }
@@ -142,8 +146,10 @@ static bool finish(struct task *t)
 
 	fan_fini(&t->fan);
 	memset(&t->fan, 0, sizeof(t->fan));
-	if (t->kind == TASK_SETTLE && !q->error && !t->nothing)
-		t->inode->orphaned = false;
+	if (t->kind == TASK_SETTLE && !q->error && (!t->nothing || t->inode->fencing)) {
+		t->inode->orphaned = t->inode->fencing = false;
+		lock_released(t->inode);
+	}
 	if (!again || t->kind != TASK_TRUNCATE)
 		inode_unlock(&t->lock);
 	arena_reset(&t->arena);
@@ -344,6 +350,7 @@ void task_end_session(struct server *srv, struct session *ss)
 		return;
 	}
 	ss->doomed = true;
+	lock_waits_answer(srv, ss);
 	timer_del(srv->loop, &ss->lease);
 	t->srv = srv;
 	t->session = ss;
@@ -369,6 +376,7 @@ static void grace_end(struct server *srv)
 		list_push(&srv->tasks, &t->link);
 		begin(t);
 	}
+	lock_waits_answer(srv, NULL); /* they ask again, and are heard now */
 }
 
 static void grace_timer(struct timer *t)

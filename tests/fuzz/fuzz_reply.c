@@ -394,6 +394,7 @@ static void help(const struct request *r, uint32_t unit, unsigned twist)
 	struct wire_attr_res attr = { at };
 	struct wire_readlink_res link = { wire_text("a/b") };
 	struct wire_xattr_res xattr = { 5, wire_text("value") };
+	struct wire_lock_res lock = { twist & 4, twist, { .kind = twist & 8 ? 1 : 0 } };
 	struct wire_status_res status = { .space_total = 10, .space_avail = 5 };
 	struct wire_void_res none = { 0 };
 	struct xdr x;
@@ -438,6 +439,10 @@ static void help(const struct request *r, uint32_t unit, unsigned twist)
 	case OP_GETXATTR:
 	case OP_LISTXATTR:
 		xdr_wire_xattr_res(&x, &xattr);
+		break;
+	case OP_LOCK:
+	case OP_LOCK_TEST:
+		xdr_wire_lock_res(&x, &lock);
 		break;
 	case OP_STATUS:
 		xdr_wire_status_res(&x, &status);
@@ -510,6 +515,27 @@ static void start_transfer(struct op_state *o, bool write, unsigned big)
 		client_read(o->cop, g.file, o->mem, 3, o->ext, 3);
 }
 
+/* Locks: in the upper quarter. */
+static bool start_lock(struct op_state *o, unsigned what)
+{
+	struct wire_lock l = { .owner = 1, .start = 5, .last = 9, .kind = LOCK_EXCLUSIVE };
+
+	if ((what & 0xc0) != 0xc0 || what % 16 > 4)
+		return false;
+	o->mem[0].iov_base = o; /* it is not an open */
+	l.whole = what & 0x10;
+	l.kind = what & 0x20 ? LOCK_SHARED : LOCK_EXCLUSIVE;
+	if (what % 16 == 2)
+		l.kind = LOCK_NOTHING;
+	if (what % 16 == 3)
+		client_lock_test(o->cop, g.file, &l);
+	else
+		client_lock(o->cop, g.file, &l, what % 16 != 1);
+	if (what % 16 == 4)
+		client_lock_cancel(g.client, 1);
+	return true;
+}
+
 /* What came later, in the upper half of the numbers, so that old inputs keep their meaning. */
 static bool start_later_op(struct cop *c, unsigned what)
 {
@@ -568,7 +594,7 @@ static void start_op(unsigned what)
 	assert(o->cop);
 	o->cop->done = op_done;
 	o->cop->user = o;
-	if (start_later_op(o->cop, what))
+	if (start_lock(o, what) || start_later_op(o->cop, what))
 		return;
 	switch (what % 16) {
 	case 0:
@@ -829,6 +855,26 @@ static void write_corpus(void)
 		add(&s, S_STATUS, refer, sizeof(refer)); /* its NUL is the padding */
 		add(&s, S_HELPFUL, "\1", 1);
 		snprintf(name, sizeof(name), "later%u", what % 16);
+		write_seed(name, &s);
+	}
+	for (uint8_t what = 0xc0; what < 0xc5; what++) { /* granted; asked again, then a restart */
+		struct seed s = opened();
+
+		add(&s, S_START, &what, 1);
+		add(&s, S_HELPFUL, "\1", 1);
+		add(&s, S_START, &what, 1);
+		add(&s, S_HELPFUL, "\1\4", 2);
+		add(&s, S_TIME, "\1", 1);
+		add(&s, S_BREAK, "", 0);
+		add(&s, S_TIME, "\2", 1);
+		for (int i = 0; i < 8; i++)
+			add(&s, S_HELPFUL, "\1\1", 2);
+		add(&s, S_BREAK, "", 0); /* and a session that is lost */
+		add(&s, S_TIME, "\2", 1);
+		for (int i = 0; i < 8; i++)
+			add(&s, S_HELPFUL, "\1\2", 2);
+		add(&s, S_START, "\3", 1);
+		snprintf(name, sizeof(name), "lock%u", what % 16);
 		write_seed(name, &s);
 	}
 	for (uint8_t what = 0; what < 16; what++) {

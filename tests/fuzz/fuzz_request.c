@@ -401,6 +401,34 @@ static size_t seed_message(uint8_t *out, uint8_t f, uint8_t g, uint32_t op, uint
 	return n + 4;
 }
 
+/* A lock, two who wait for it, and what may happen then: it goes, they give up, time, the link or the server does. */
+static void write_lock_seeds(uint8_t *buf)
+{
+	static const uint8_t ends[][2] = { { 0, 0 },	    { F_NO_WAIT, 0 }, { F_CLOSE, 0 },
+					   { F_CANCEL, 0 }, { 0, G_LEASE },   { 0, G_RESTART } };
+	struct wire_lock_args a = { .h = files[1], .open = 2, .ticket = 1 };
+	xdr_any f = XDR_ANY(xdr_wire_lock_args);
+	char name[32];
+	size_t n;
+
+	for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+		a.flags = 0;
+		a.want = (struct wire_lock){ .owner = 1, .last = 9, .kind = LOCK_EXCLUSIVE };
+		n = seed_message(buf, 0, 0, OP_LOCK, 0, f, &a);
+		a.flags = LOCK_WAIT;
+		for (uint32_t k = 1; k < 3; k++) {
+			a.ticket = a.want.owner = k + 1;
+			n += seed_message(buf + n, F_NO_WAIT, 0x10, OP_LOCK, k, f, &a);
+		}
+		a.want = (struct wire_lock){ .owner = 1, .start = 3, .last = 20 };
+		n += seed_message(buf + n, ends[i][0], ends[i][1], OP_LOCK, 3, f, &a);
+		a.want.owner = 2;
+		n += seed_message(buf + n, ends[i][0], ends[i][1], OP_LOCK, 3, f, &a);
+		snprintf(name, sizeof(name), "lock_line%zu", i);
+		write_seed(name, buf, n);
+	}
+}
+
 static void write_corpus(void)
 {
 	static uint8_t buf[32768];
@@ -439,7 +467,6 @@ static void write_corpus(void)
 	struct wire_setxattr_args setxattr_ = { files[1], wire_text("user.b"), wire_text("b"), 0 };
 	struct wire_removexattr_args removexattr_ = { files[1], wire_text("user.a") };
 	struct wire_append_claim claim = { 5, 100, 10 };
-	struct wire_reclaim_args reclaim = { files[1], 12, OPEN_WRITE | OPEN_APPEND, 1, &claim };
 	struct wire_append_args append = { files[1], 12, 6, 1000 };
 	struct wire_appended_args appended = { files[1], 12, 5 };
 	struct wire_mknod_args mknod_ = { fresh, S_IFIFO, 0 };
@@ -447,6 +474,15 @@ static void write_corpus(void)
 	struct wire_finish_args finish = { 77, true };
 	struct wire_outcome_args outcome = { 77 };
 	struct wire_climb_args climb = { files[0], 5 };
+	struct wire_lock range = { .owner = 7, .start = 100, .last = 199, .kind = LOCK_EXCLUSIVE };
+	struct wire_lock whole = { .owner = 7, .kind = LOCK_SHARED, .whole = true };
+	struct wire_lock_args lock_ = { files[1], 2, 1, range, 0 };
+	struct wire_lock_args flock_ = { files[1], 2, 2, whole, 0 };
+	struct wire_lock_args lock_wait_ = { files[1], 2, 3, range, LOCK_WAIT };
+	struct wire_lock_args lock_cancel_ = { files[1], 2, 3, range, LOCK_CANCEL };
+	struct wire_lock_args unlock_ = { files[1], 2, 0, { .owner = 7, .last = UINT64_MAX }, 0 };
+	struct wire_reclaim_args reclaim = { files[1], 12,    OPEN_WRITE | OPEN_APPEND, 1, &claim,
+					     1,	       &range };
 	struct wire_read_args read_ = { cap, 3, list, mem };
 	struct wire_write_args write_ = { cap, 3, list, mem, { 0, NULL } };
 	struct wire_read_args read_small = { cap, 2, little, { 0 } };
@@ -506,6 +542,12 @@ static void write_corpus(void)
 		{ "setxattr", OP_SETXATTR, XDR_ANY(xdr_wire_setxattr_args), &setxattr_, 0 },
 		{ "removexattr", OP_REMOVEXATTR, XDR_ANY(xdr_wire_removexattr_args), &removexattr_,
 		  0 },
+		{ "lock", OP_LOCK, XDR_ANY(xdr_wire_lock_args), &lock_, 0 },
+		{ "flock", OP_LOCK, XDR_ANY(xdr_wire_lock_args), &flock_, 0 },
+		{ "lock_wait", OP_LOCK, XDR_ANY(xdr_wire_lock_args), &lock_wait_, 0 },
+		{ "lock_cancel", OP_LOCK, XDR_ANY(xdr_wire_lock_args), &lock_cancel_, 0 },
+		{ "unlock", OP_LOCK, XDR_ANY(xdr_wire_lock_args), &unlock_, 0 },
+		{ "lock_test", OP_LOCK_TEST, XDR_ANY(xdr_wire_lock_args), &lock_, 0 },
 		{ "reclaim", OP_RECLAIM, XDR_ANY(xdr_wire_reclaim_args), &reclaim, 0 },
 		{ "append", OP_APPEND, XDR_ANY(xdr_wire_append_args), &append, 0 },
 		{ "appended", OP_APPENDED, XDR_ANY(xdr_wire_appended_args), &appended, 0 },
@@ -535,6 +577,7 @@ static void write_corpus(void)
 	char name[64];
 	size_t n = 0;
 
+	write_lock_seeds(buf);
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		n = seed_message(buf, 0, rows[i].g, rows[i].op, 0, rows[i].filter, rows[i].args);
 		write_seed(rows[i].name, buf, n);

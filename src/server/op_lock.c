@@ -1,0 +1,386 @@
+/* OP_LOCK and OP_LOCK_TEST: advisory locks of open files, held in memory by the server that owns the inode.
+ *
+ *   ASK -> REPLY, with a wait for the lock between them
+ *
+ * A wait is a place in the line of its file (struct lock_wait) and outlives the request that made it. The request is
+ * parked for a while; then it is answered with "ask again" and the client repeats it under the same ticket. A lock
+ * is granted only to a wait whose request is here, so an answer tells of every grant. A session has few
+ * requests parked at a time, those of its oldest waits: its slots stay free for everything else. The others are
+ * told when to ask. A place that nobody asks about for PLACE_NS is given up.
+ *
+ * Nothing is granted in the grace period, and nothing on a file of which a writer died until a fence has made
+ * sure that none of its writes is still to come.
+ *
+ * Threads: the loop's. Buffers: none; a parked request has its message and its arena. Errors: EAGAIN, EDEADLK,
+ * ENOLCK (too many), EBADF (not open so). */
+#include <stdlib.h>
+
+#include "server/srv.h"
+
+#define PARK_NS (2 * NSEC_PER_SEC)
+#define PARKED_MAX 4 /* fewer than the slots of a client when buffers are short */
+#define PLACE_NS (5 * NSEC_PER_SEC)
+#define PAUSE_MAX_MS 1000u
+#define GRACE_PAUSE_MS 100
+#define LOCKS_MAX 8192 /* of a session */
+#define WAITS_MAX 1024
+
+enum { ASK, REPLY };
+static const char *const names[] = { "ask", "wait" };
+
+/* Of other sessions and this one: who is behind a lock on the wire. */
+static struct range range_of(const struct session *ss, uint64_t open, const struct wire_lock *l)
+{
+	return (struct range){ .start = l->whole ? 0 : l->start,
+			       .last = l->whole ? UINT64_MAX : l->last,
+			       .session = ss->id,
+			       .owner = l->owner,
+			       .open = open,
+			       .exclusive = l->kind == LOCK_EXCLUSIVE,
+			       .pid = l->pid };
+}
+
+static int sane(const struct wire_lock *l)
+{
+	return l->kind > LOCK_EXCLUSIVE || l->start > l->last ? -EINVAL : 0;
+}
+
+static int hold(struct session *ss, struct lock_space *sp, const struct range *want)
+{
+	int e, grown;
+
+	if (ss->n_locks >= LOCKS_MAX)
+		return -ENOLCK;
+	e = ranges_hold(&sp->held, want, &grown);
+	ss->n_locks += (uint32_t)grown;
+	return e;
+}
+
+/* Nobody gets a lock of this file yet. Sees to it that this ends. */
+static bool held_back(struct inode *i)
+{
+	if (!i->srv->in_grace && i->orphaned && !i->fencing) {
+		i->fencing = true;
+		if (task_start(i->srv, TASK_SETTLE, &i->h, 0, 0))
+			i->fencing = false; /* the next one who asks tries again */
+	}
+	return i->srv->in_grace || i->fencing || i->orphaned;
+}
+
+/* ---- waits ---- */
+
+/* The request that is here for it is answered; its place in the line stays. */
+static void answer(struct lock_wait *w, int error, bool again, uint32_t pause_ms)
+{
+	struct sreq *s = w->asking;
+	struct wire_lock_res *r;
+
+	if (!s)
+		return;
+	r = s->res;
+	r->again = again;
+	r->pause_ms = pause_ms;
+	((struct lock_state *)s->op)->wait = NULL;
+	w->asking = NULL;
+	list_del(&w->parked);
+	timer_set(w->srv->loop, &w->timer, w->srv->loop->now + PLACE_NS);
+	req_done(&s->q, error, 0);
+}
+
+static void wait_end(struct lock_wait *w, int error)
+{
+	answer(w, error, false, 0);
+	timer_del(w->srv->loop, &w->timer);
+	lock_wait_del(&w->srv->locks, w);
+	w->session->n_waits--;
+	free(w);
+}
+
+static void wait_timer(struct timer *t)
+{
+	struct lock_wait *w = container_of(t, struct lock_wait, timer);
+	struct inode *i = w->inode;
+
+	if (w->asking) {
+		answer(w, 0, true, 0);
+		return;
+	}
+	wait_end(w, 0);
+	lock_released(i); /* it may have kept others from their turn */
+}
+
+static int wait_new(struct sreq *s, struct inode *i, struct lock_space *sp,
+		    const struct range *want, struct lock_wait **out)
+{
+	const struct wire_lock_args *a = s->args;
+	struct lock_wait *w;
+
+	if (s->session->n_waits >= WAITS_MAX)
+		return -ENOLCK;
+	w = calloc(1, sizeof(*w));
+	if (!w)
+		return -ENOMEM;
+	*w = (struct lock_wait){ .want = *want,
+				 .whole = a->want.whole,
+				 .ticket = a->ticket,
+				 .srv = s->srv,
+				 .inode = i,
+				 .session = s->session,
+				 .since = s->srv->loop->now,
+				 .uid = s->head.uid,
+				 .timer.fire = wait_timer };
+	list_init(&w->parked);
+	if (lock_wait_add(&s->srv->locks, sp, w)) {
+		free(w);
+		return -ENOMEM;
+	}
+	s->session->n_waits++;
+	*out = w;
+	return 0;
+}
+
+/* The request waits here, unless older waits of its session are enough of that. */
+static int park(struct sreq *s, struct lock_wait *w)
+{
+	struct session *ss = s->session;
+	struct lock_wait *p, *youngest = w;
+	uint32_t n = 0, pause_ms = MIN(PAUSE_MAX_MS, 10 + 10 * ss->n_waits);
+	uint64_t now = s->srv->loop->now, until = now + PARK_NS;
+
+	list_for_each(p, &ss->parked, parked) {
+		n++;
+		if (p->number > youngest->number)
+			youngest = p;
+	}
+	if (s->deadline)
+		until = MIN(until, now + (s->deadline - now) / 2);
+	if (timer_set(s->srv->loop, &w->timer, until))
+		return -ENOMEM;
+	w->asking = s;
+	((struct lock_state *)s->op)->wait = w;
+	list_push(&ss->parked, &w->parked);
+	req_hold(&s->q);
+	if (n >= PARKED_MAX)
+		answer(youngest, 0, true, pause_ms);
+	return 0;
+}
+
+static int wait_for(struct sreq *s, struct inode *i, struct lock_space *sp,
+		    const struct range *want)
+{
+	const struct wire_lock_args *a = s->args;
+	struct lock_table *t = &s->srv->locks;
+	struct lock_wait *w = lock_wait_find(sp, s->session->id, a->ticket);
+	int e = 0;
+
+	if (!w)
+		e = wait_new(s, i, sp, want, &w);
+	else if (w->want.start != want->start || w->want.last != want->last ||
+		 w->want.exclusive != want->exclusive || !range_same_owner(&w->want, want))
+		return -EINVAL; /* a ticket means one thing */
+	if (e)
+		return e;
+	answer(w, 0, true, 0); /* an earlier request of it that is still here */
+	if (lock_grantable(t, w) && !held_back(i)) {
+		e = hold(s->session, sp, want);
+		wait_end(w, 0);
+		lock_released(i);
+		return e;
+	}
+	e = !w->whole && lock_deadlock(t, w) ? -EDEADLK : park(s, w);
+	if (e) {
+		wait_end(w, 0);
+		lock_released(i);
+	}
+	return e;
+}
+
+void lock_released(struct inode *i)
+{
+	struct lock_wait *w, *tmp;
+	bool changed;
+
+	for (int k = 0; k < LOCK_SPACES; k++) {
+		do {
+			changed = false;
+			list_for_each_safe(w, tmp, &i->locks[k].line, link) {
+				if (!w->asking || !lock_grantable(&i->srv->locks, w) ||
+				    held_back(i))
+					continue;
+				wait_end(w, hold(w->session, w->space, &w->want));
+				changed = true;
+			}
+		} while (changed);
+	}
+}
+
+void lock_closed(struct open_file *o)
+{
+	struct lock_wait *w, *tmp;
+
+	for (int k = 0; k < LOCK_SPACES; k++) {
+		struct lock_space *sp = &o->inode->locks[k];
+
+		o->session->n_locks -= (uint32_t)ranges_drop(&sp->held, o->session->id, o->id);
+		list_for_each_safe(w, tmp, &sp->line, link)
+			if (w->session == o->session && w->want.open == o->id)
+				wait_end(w, -EBADF);
+	}
+}
+
+void lock_waits_answer(struct server *srv, struct session *ss)
+{
+	struct lock_wait *w;
+
+	list_for_each(w, &srv->locks.all, all)
+		if (!ss || w->session == ss)
+			answer(w, 0, true, 0);
+}
+
+void lock_waits_free(struct server *srv)
+{
+	struct lock_wait *w, *tmp;
+
+	list_for_each_safe(w, tmp, &srv->locks.all, all) {
+		timer_del(srv->loop, &w->timer);
+		free(w);
+	}
+	list_init(&srv->locks.all);
+}
+
+bool lock_parked(const struct sreq *s)
+{
+	return s->row->ops == &lock_ops && ((const struct lock_state *)s->op)->wait;
+}
+
+void lock_hurry(struct sreq *s)
+{
+	if (lock_parked(s))
+		answer(((struct lock_state *)s->op)->wait, 0, true, 0);
+}
+
+/* ---- the operations ---- */
+
+static int again_later(struct sreq *s)
+{
+	struct wire_lock_res *r = s->res;
+
+	r->again = true;
+	r->pause_ms = GRACE_PAUSE_MS;
+	return 0;
+}
+
+static int test(struct sreq *s, const struct lock_space *sp, const struct range *want)
+{
+	const struct wire_lock_args *a = s->args;
+	struct wire_lock_res *r = s->res;
+	const struct range *in_way = ranges_conflict(&sp->held, want);
+
+	if (s->srv->in_grace)
+		return again_later(s);
+	if (in_way)
+		r->found = (struct wire_lock){ .owner = in_way->owner,
+					       .start = in_way->start,
+					       .last = in_way->last,
+					       .kind = in_way->exclusive ? LOCK_EXCLUSIVE :
+									   LOCK_SHARED,
+					       .whole = a->want.whole,
+					       .pid = in_way->pid };
+	return 0;
+}
+
+static int let_go(struct sreq *s, struct inode *i, struct lock_space *sp, const struct range *want)
+{
+	int grown, e = ranges_release(&sp->held, want, &grown);
+
+	s->session->n_locks += (uint32_t)grown;
+	lock_released(i);
+	return e;
+}
+
+static int take(struct sreq *s, struct inode *i, struct lock_space *sp, const struct range *want)
+{
+	int e;
+
+	if (ranges_conflict(&sp->held, want) && !s->srv->in_grace)
+		return -EAGAIN;
+	if (held_back(i))
+		return again_later(s);
+	e = hold(s->session, sp, want);
+	lock_released(i); /* less than before, perhaps */
+	return e;
+}
+
+static int cancel(struct sreq *s, struct inode *i, struct lock_space *sp)
+{
+	const struct wire_lock_args *a = s->args;
+	struct lock_wait *w = lock_wait_find(sp, s->session->id, a->ticket);
+
+	if (w) {
+		wait_end(w, -EINTR);
+		lock_released(i);
+	}
+	return 0;
+}
+
+static int ask(struct sreq *s)
+{
+	const struct wire_lock_args *a = s->args;
+	static const uint32_t need[] = { 0, OPEN_READ, OPEN_WRITE };
+	struct open_file *o = open_find(s->session, a->open);
+	struct lock_space *sp;
+	struct range want;
+	int e = sane(&a->want);
+
+	s->ino = a->h.ino;
+	if (e)
+		return e;
+	if (!o || o->inode->h.ino != a->h.ino || o->inode->h.gen != a->h.gen)
+		return -EBADF;
+	sp = &o->inode->locks[a->want.whole ? LOCKS_OF_WHOLE : LOCKS_OF_RANGES];
+	want = range_of(s->session, a->open, &a->want);
+	if (s->head.op == OP_LOCK_TEST)
+		return test(s, sp, &want);
+	if (a->flags & LOCK_CANCEL)
+		return cancel(s, o->inode, sp);
+	if (a->want.kind == LOCK_NOTHING)
+		return let_go(s, o->inode, sp, &want);
+	if (!a->want.whole && !(o->flags & need[a->want.kind]))
+		return -EBADF;
+	return a->flags & LOCK_WAIT ? wait_for(s, o->inode, sp, &want) :
+				      take(s, o->inode, sp, &want);
+}
+
+static bool step(struct req *q)
+{
+	struct sreq *s = sreq_of(q);
+
+	if (q->state == REPLY)
+		return sreq_reply(s);
+	req_goto(q, REPLY);
+	req_fail(q, ask(s));
+	return true;
+}
+
+const struct req_ops lock_ops = { "lock", step, REPLY, 2, names };
+
+int lock_claim(struct sreq *s, struct inode *i)
+{
+	const struct wire_reclaim_args *a = s->args;
+	int e = 0;
+
+	if (a->n_locks && (!s->srv->in_grace || s->session->reclaimed))
+		return -ESTALE; /* others may have had them since */
+	for (uint32_t k = 0; k < a->n_locks && !e; k++) {
+		const struct wire_lock *l = &a->locks[k];
+		struct lock_space *sp = &i->locks[l->whole ? LOCKS_OF_WHOLE : LOCKS_OF_RANGES];
+		struct range want = range_of(s->session, a->id, l);
+
+		e = l->kind == LOCK_NOTHING ? -EINVAL : sane(l);
+		if (!e && ranges_conflict(&sp->held, &want))
+			e = -EAGAIN;
+		if (!e)
+			e = hold(s->session, sp, &want);
+	}
+	return e;
+}

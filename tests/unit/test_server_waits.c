@@ -1,0 +1,464 @@
+/* Locks as a server gives them to sessions: waits that outlive their requests, few requests parked, fences after a
+ * death, grace and claims after a restart, and what liars get. */
+#include "server_trial.h"
+
+enum { A, B, LINKS };
+
+static struct world w;
+static struct pipe_link *p[LINKS];
+static struct arena arena;
+static struct wire_open_res file[LINKS];
+static uint32_t next_sequence[LINKS][SESSION_SLOTS];
+
+static void begin(void)
+{
+	log_set_level(LOG_ERROR);
+	world_start(&w);
+	arena_init(&arena, 0);
+	memset(next_sequence, 0, sizeof(next_sequence));
+	for (int i = 0; i < LINKS; i++) {
+		p[i] = pipe_new(&w, LINK_CLIENT);
+		pipe_session(&w, p[i]);
+		CHECK_EQ(pipe_open(&w, p[i], "f", 1, OPEN_READ | OPEN_WRITE | OPEN_CREATE, &file[i],
+				   &arena),
+			 0);
+	}
+}
+
+static void end(void)
+{
+	for (int i = 0; i < LINKS; i++)
+		pipe_free(p[i]);
+	CHECK(list_empty(&w.srv->locks.all) || w.srv->sessions.count);
+	arena_destroy(&arena);
+	world_end(&w);
+}
+
+static struct wire_lock_args wish(uint64_t owner, uint64_t byte, uint32_t kind, uint32_t flags)
+{
+	return (struct wire_lock_args){
+		.h = { file[A].at.ino, file[A].at.gen },
+		.open = 1,
+		.ticket = owner,
+		.want = { .owner = owner, .start = byte, .last = byte, .kind = kind },
+		.flags = flags
+	};
+}
+
+static struct wire_lock_res res;
+
+/* Asks over a slot and does not wait for the answer. */
+static void ask(int i, uint32_t slot, struct wire_lock_args a)
+{
+	pipe_call(&w, p[i], OP_LOCK, slot, ++next_sequence[i][slot], XDR_ANY(xdr_wire_lock_args),
+		  &a);
+	world_settle(&w);
+}
+
+/* What the last reply over this link said: 0 or -errno; 1: ask again. */
+static int said(int i)
+{
+	struct xdr x;
+
+	if (p[i]->head.status)
+		return -p[i]->head.status;
+	xdr_decoder(&x, p[i]->body + p[i]->body_at, p[i]->body_len - p[i]->body_at, NULL);
+	CHECK(xdr_wire_lock_res(&x, &res) && !xdr_left(&x));
+	return res.again;
+}
+
+/* Asks, and what is said at once; -EINPROGRESS: nothing. */
+static int lock(int i, struct wire_lock_args a)
+{
+	unsigned before = p[i]->replies;
+
+	ask(i, 40 + (uint32_t)a.ticket % 16, a);
+	return p[i]->replies == before ? -EINPROGRESS : said(i);
+}
+
+static int write_with(int i, const struct wire_capability *cap)
+{
+	struct wire_extent e = { 0, 5 };
+	struct wire_write_args a = {
+		.cap = *cap, .list = &e, .n_list = 1, .data = wire_text("hello")
+	};
+	struct wire_write_res r;
+
+	return pipe_do(&w, p[i], OP_WRITE, XDR_ANY(xdr_wire_write_args), &a,
+		       XDR_ANY(xdr_wire_write_res), &r, NULL);
+}
+
+static int fresh_cap(int i, struct wire_cap_res *r)
+{
+	struct wire_cap_args a = { { file[i].at.ino, file[i].at.gen }, OPEN_READ | OPEN_WRITE };
+
+	return pipe_do(&w, p[i], OP_CAP, XDR_ANY(xdr_wire_cap_args), &a, XDR_ANY(xdr_wire_cap_res),
+		       r, &arena);
+}
+
+/* ---- waits ---- */
+
+static void a_parked_request_is_answered_by_the_grant(void)
+{
+	unsigned before;
+
+	begin();
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_EXCLUSIVE, 0)), 0);
+	CHECK_EQ(lock(B, wish(2, 0, LOCK_SHARED, 0)), -EAGAIN);
+	before = p[B]->replies;
+	ask(B, 0, wish(2, 0, LOCK_SHARED, LOCK_WAIT));
+	CHECK_EQ(p[B]->replies, before);
+	CHECK_EQ(p[B]->l.session->n_waits, 1);
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_NOTHING, 0)), 0);
+	CHECK_EQ(p[B]->replies, before + 1);
+	CHECK_EQ(said(B), 0);
+	CHECK_EQ(p[B]->l.session->n_waits, 0);
+	CHECK_EQ(p[B]->l.session->n_locks, 1);
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_EXCLUSIVE, 0)), -EAGAIN);
+	end();
+}
+
+static void a_place_in_the_line_outlives_its_request(void)
+{
+	begin();
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_EXCLUSIVE, 0)), 0);
+	CHECK_EQ(lock(B, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT)), -EINPROGRESS);
+	world_pass(&w, 2 * NSEC_PER_SEC);
+	CHECK_EQ(said(B), 1);
+	CHECK_EQ(res.pause_ms, 0);
+	CHECK_EQ(p[B]->l.session->n_waits, 1);
+	CHECK_EQ(lock(A, wish(3, 0, LOCK_EXCLUSIVE, LOCK_WAIT)), -EINPROGRESS); /* behind it */
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_NOTHING, 0)), 0);
+	CHECK_EQ(p[A]->l.session->n_locks, 0);
+	CHECK_EQ(lock(B, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT)), 0);
+	end();
+}
+
+static void a_place_that_nobody_asks_about_is_given_up(void)
+{
+	unsigned before;
+
+	begin();
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_EXCLUSIVE, 0)), 0);
+	CHECK_EQ(lock(B, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT)), -EINPROGRESS);
+	world_pass(&w, 2 * NSEC_PER_SEC);
+	CHECK_EQ(said(B), 1);
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_NOTHING, 0)), 0);
+	world_pass(&w, 4 * NSEC_PER_SEC);
+	before = p[A]->replies;
+	CHECK_EQ(lock(A, wish(3, 0, LOCK_EXCLUSIVE, LOCK_WAIT)), -EINPROGRESS); /* B could come */
+	world_pass(&w, 1500 * NSEC_PER_MSEC);
+	CHECK_EQ(p[A]->replies, before + 1);
+	CHECK_EQ(said(A), 0);
+	CHECK_EQ(lock(B, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT)), -EINPROGRESS); /* from the back */
+	end();
+}
+
+static void few_requests_of_a_session_are_parked_the_oldest_first(void)
+{
+	unsigned before;
+
+	begin();
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_EXCLUSIVE, 0)), 0);
+	before = p[B]->replies;
+	for (uint32_t i = 0; i < 10; i++)
+		ask(B, i, wish(10 + i, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
+	CHECK_EQ(p[B]->replies, before + 6);
+	CHECK_EQ(said(B), 1);
+	CHECK_EQ(res.pause_ms, 10 + 10 * 10);
+	CHECK_EQ(p[B]->l.session->in_service, 4);
+	ask(B, 20, wish(10, 0, LOCK_EXCLUSIVE, LOCK_WAIT)); /* the first one once more */
+	CHECK_EQ(p[B]->l.session->in_service, 4);
+	world_pass(&w, 3 * NSEC_PER_SEC);
+	ask(B, 0, wish(19, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
+	ask(B, 1, wish(18, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
+	for (uint32_t i = 0; i < 4; i++)
+		ask(B, 2 + i, wish(10 + i, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
+	CHECK_EQ(p[B]->l.session->in_service, 4); /* they took the places of the younger ones */
+	CHECK_EQ(p[B]->l.session->slots[0].request != NULL, 0);
+	CHECK_EQ(p[B]->l.session->slots[1].request != NULL, 0);
+	CHECK_EQ(p[B]->l.session->n_waits, 10);
+	end();
+}
+
+static void a_broken_link_ends_requests_and_keeps_places(void)
+{
+	struct session *ss;
+
+	begin();
+	ss = p[B]->l.session;
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_EXCLUSIVE, 0)), 0);
+	ask(B, 0, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
+	CHECK_EQ(ss->in_service, 1);
+	link_close(&p[B]->l, -ECONNRESET);
+	world_settle(&w);
+	CHECK_EQ(ss->in_service, 0);
+	CHECK_EQ(ss->n_waits, 1);
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_NOTHING, 0)), 0);
+	CHECK_EQ(ss->n_locks, 0); /* nobody is there to be told */
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_SHARED, LOCK_WAIT)), -EINPROGRESS); /* its turn is kept */
+	end();
+}
+
+static void a_wait_is_cancelled_once_and_hurried_at_will(void)
+{
+	unsigned before;
+
+	begin();
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_EXCLUSIVE, 0)), 0);
+	ask(B, 0, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
+	before = p[B]->replies;
+	srv_cancel(w.srv, &p[B]->l, UINT64_C(0) << 32 | 1);
+	world_settle(&w);
+	CHECK_EQ(p[B]->replies, before + 1);
+	CHECK_EQ(said(B), 1);
+	ask(B, 0, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
+	CHECK_EQ(lock(B, wish(2, 0, LOCK_EXCLUSIVE, LOCK_CANCEL)), -EINTR); /* the wait's answer */
+	CHECK_EQ(p[B]->replies, before + 3);
+	CHECK_EQ(p[B]->l.session->n_waits, 0);
+	CHECK_EQ(lock(B, wish(2, 0, LOCK_EXCLUSIVE, LOCK_CANCEL)), 0);
+	CHECK_EQ(w.srv->in_service, 0);
+	end();
+}
+
+static void a_close_ends_locks_and_waits(void)
+{
+	struct wire_close_args a = { .id = 1 };
+	unsigned before;
+
+	begin();
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_EXCLUSIVE, 0)), 0);
+	CHECK_EQ(lock(B, wish(2, 5, LOCK_EXCLUSIVE, 0)), 0);
+	ask(B, 0, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
+	ask(A, 0, wish(3, 5, LOCK_EXCLUSIVE, LOCK_WAIT));
+	a.h = (struct wire_handle){ file[A].at.ino, file[A].at.gen };
+	before = p[B]->replies;
+	pipe_call(&w, p[B], OP_CLOSE, 60, 1, XDR_ANY(xdr_wire_close_args), &a);
+	world_settle(&w);
+	CHECK_EQ(p[B]->replies, before + 2);
+	CHECK_EQ(p[B]->l.session->n_waits + p[B]->l.session->n_locks, 0);
+	CHECK_EQ(said(A), 0); /* who waited for the lock has it, without a fence */
+	CHECK_EQ(lock(B, wish(2, 7, LOCK_EXCLUSIVE, 0)), -EBADF);
+	end();
+}
+
+static void liars_get_errors(void)
+{
+	struct wire_lock_args a;
+
+	begin();
+	a = wish(1, 0, 3, 0);
+	CHECK_EQ(lock(A, a), -EINVAL);
+	a = wish(1, 5, LOCK_SHARED, 0);
+	a.want.last = 4;
+	CHECK_EQ(lock(A, a), -EINVAL);
+	a = wish(1, 5, LOCK_SHARED, 0);
+	a.open = 2;
+	CHECK_EQ(lock(A, a), -EBADF);
+	a = wish(1, 5, LOCK_SHARED, 0);
+	a.h.gen++;
+	CHECK_EQ(lock(A, a), -EBADF);
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_EXCLUSIVE, 0)), 0);
+	ask(B, 0, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
+	a = wish(2, 1, LOCK_EXCLUSIVE, LOCK_WAIT); /* the same ticket for something else */
+	CHECK_EQ(lock(B, a), -EINVAL);
+	for (uint32_t i = 0; i < 3; i++) /* and for the same thing, side by side */
+		ask(B, 1 + i, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
+	CHECK_EQ(p[B]->l.session->in_service, 1);
+	end();
+}
+
+/* ---- the death of a holder ---- */
+
+static void a_dead_holder_is_fenced_before_the_next_is_served(void)
+{
+	struct session *dead;
+	struct wire_cap_res cap;
+	struct wire_getattr_args g = { .with_layout = false };
+	struct wire_getattr_res at;
+	unsigned before;
+	uint64_t ino;
+
+	begin();
+	ino = file[A].at.ino;
+	dead = p[A]->l.session;
+	CHECK_EQ(write_with(A, &file[A].cap), 0);
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_EXCLUSIVE, 0)), 0);
+	before = p[B]->replies;
+	ask(B, 0, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
+	link_close(&p[A]->l, -ECONNRESET);
+	task_end_session(w.srv, dead);
+	for (int i = 0; p[B]->replies == before; i++) {
+		CHECK(i < WORLD_TURNS);
+		world_turn(&w);
+	}
+	CHECK_EQ(said(B), 0);
+	CHECK(disk_floor(w.srv->disk, ino) > file[A].cap.epoch);
+	world_settle(&w);
+	CHECK_EQ(write_with(B, &file[A].cap), -EKEYEXPIRED); /* what was still under way */
+	CHECK_EQ(write_with(B, &file[B].cap), -EKEYEXPIRED);
+	CHECK_EQ(fresh_cap(B, &cap), 0);
+	CHECK_EQ(write_with(B, &cap.cap), 0);
+	CHECK(meta_unsettled(w.srv->meta, ino)); /* B writes on */
+	g.h = (struct wire_handle){ ino, file[A].at.gen };
+	CHECK_EQ(pipe_do(&w, p[B], OP_GETATTR, XDR_ANY(xdr_wire_getattr_args), &g,
+			 XDR_ANY(xdr_wire_getattr_res), &at, &arena),
+		 0);
+	CHECK_EQ(at.at.size, 5); /* what the dead one wrote is on record */
+	CHECK(!inode_find(w.srv, ino)->orphaned);
+	end();
+}
+
+/* A reader leaves nothing that could still arrive; so does whoever says goodbye after closing. */
+static void a_dead_reader_needs_no_fence(void)
+{
+	struct wire_open_res r;
+	struct pipe_link *c;
+	struct session *dead;
+	struct wire_lock_args a;
+
+	begin();
+	c = pipe_new(&w, LINK_CLIENT);
+	pipe_session(&w, c);
+	dead = c->l.session;
+	CHECK_EQ(pipe_open(&w, c, "f", 1, OPEN_READ, &r, &arena), 0);
+	a = wish(9, 0, LOCK_SHARED, 0);
+	CHECK_EQ(pipe_do(&w, c, OP_LOCK, XDR_ANY(xdr_wire_lock_args), &a,
+			 XDR_ANY(xdr_wire_lock_res), &res, NULL),
+		 0);
+	CHECK_EQ(lock(B, wish(2, 0, LOCK_EXCLUSIVE, 0)), -EAGAIN);
+	link_close(&c->l, -ECONNRESET);
+	task_end_session(w.srv, dead);
+	world_settle(&w);
+	CHECK_EQ(lock(B, wish(2, 0, LOCK_EXCLUSIVE, 0)), 0);
+	CHECK_EQ(disk_floor(w.srv->disk, file[B].at.ino), 0);
+	CHECK_EQ(write_with(B, &file[B].cap), 0);
+	pipe_free(c);
+	end();
+}
+
+/* ---- restarts ---- */
+
+struct session_keys {
+	uint64_t id;
+	uint8_t secret[16];
+};
+
+/* The server dies and comes back, and both sessions are resumed. */
+static void crash(void)
+{
+	struct session_keys keys[LINKS];
+
+	for (int i = 0; i < LINKS; i++) {
+		keys[i].id = p[i]->l.session->id;
+		memcpy(keys[i].secret, p[i]->l.session->secret, 16);
+	}
+	for (int i = 0; i < LINKS; i++)
+		pipe_free(p[i]);
+	world_settle(&w);
+	list_init(&w.jobs);
+	server_abandon(w.srv);
+	world_start_server(&w);
+	for (int i = 0; i < LINKS; i++) {
+		struct wire_session_args a = { .id = keys[i].id, .client = wire_text("pipe") };
+		struct wire_session_res r;
+
+		memcpy(a.secret, keys[i].secret, 16);
+		p[i] = pipe_new(&w, LINK_CLIENT);
+		memset(next_sequence[i], 0, sizeof(next_sequence[i]));
+		CHECK_EQ(pipe_do(&w, p[i], OP_SESSION, XDR_ANY(xdr_wire_session_args), &a,
+				 XDR_ANY(xdr_wire_session_res), &r, NULL),
+			 0);
+		CHECK(r.resumed);
+	}
+}
+
+static int claim(int i, uint32_t n, struct wire_lock *locks)
+{
+	struct wire_reclaim_args a = { .h = { file[i].at.ino, file[i].at.gen },
+				       .id = 1,
+				       .flags = OPEN_READ | OPEN_WRITE,
+				       .n_locks = n,
+				       .locks = locks };
+	struct wire_void_res none;
+
+	return pipe_do(&w, p[i], OP_RECLAIM, XDR_ANY(xdr_wire_reclaim_args), &a,
+		       XDR_ANY(xdr_wire_void_res), &none, NULL);
+}
+
+static void locks_are_claimed_in_the_grace_period_only(void)
+{
+	struct wire_lock mine = { .owner = 1, .last = 9, .kind = LOCK_EXCLUSIVE };
+	struct wire_lock his = { .owner = 2, .start = 10, .last = 19, .kind = LOCK_SHARED };
+
+	begin();
+	crash();
+	CHECK(w.srv->in_grace);
+	CHECK_EQ(claim(A, 1, &mine), 0);
+	CHECK_EQ(claim(A, 1, &mine), 0); /* repeated */
+	CHECK_EQ(p[A]->l.session->n_locks, 1);
+	CHECK_EQ(lock(A, wish(1, 100, LOCK_EXCLUSIVE, 0)), 1); /* new ones have to wait */
+	CHECK_EQ(res.pause_ms, 100);
+	CHECK_EQ(lock(A, wish(1, 3, LOCK_NOTHING, 0)), 0); /* not so what goes */
+	CHECK_EQ(claim(A, 1, &mine), -ESTALE); /* it has said that it is done */
+	CHECK_EQ(claim(B, 1, &mine), -EAGAIN); /* a lie, or lost */
+	CHECK_EQ(claim(B, 1, &his), 0);
+	CHECK(w.srv->in_grace);
+	CHECK_EQ(lock(B, wish(2, 10, LOCK_NOTHING, 0)), 0); /* the last one who was missing */
+	CHECK(!w.srv->in_grace);
+	CHECK_EQ(lock(B, wish(2, 0, LOCK_SHARED, 0)), -EAGAIN);
+	CHECK_EQ(lock(B, wish(2, 3, LOCK_EXCLUSIVE, 0)), 1); /* a fence comes first */
+	CHECK_EQ(lock(B, wish(2, 3, LOCK_EXCLUSIVE, 0)), 0);
+	CHECK_EQ(claim(B, 1, &his), -ESTALE);
+	end();
+}
+
+/* Who did not come back may have held anything: locks of files with writers wait for a fence. */
+static void after_a_restart_the_missing_are_fenced(void)
+{
+	uint64_t epoch;
+	int r;
+
+	begin();
+	epoch = file[A].cap.epoch;
+	crash();
+	CHECK_EQ(claim(B, 0, NULL), 0);
+	link_close(&p[A]->l, -ECONNRESET); /* A is gone with its lock */
+	for (int i = 0; i < 14; i++) { /* B renews its lease */
+		r = lock(B, wish(2, 0, LOCK_NOTHING, 0));
+		CHECK_EQ(r, 0);
+		world_pass(&w, 2 * NSEC_PER_SEC);
+	}
+	CHECK_EQ(lock(B, wish(2, 0, LOCK_EXCLUSIVE, 0)), 1);
+	for (int i = 0; i < 4; i++) {
+		CHECK_EQ(lock(B, wish(2, 0, LOCK_NOTHING, 0)), 0);
+		world_pass(&w, 1 * NSEC_PER_SEC);
+	}
+	CHECK(!w.srv->in_grace);
+	ask(B, 0, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
+	world_settle(&w);
+	CHECK_EQ(said(B), 0);
+	CHECK(disk_floor(w.srv->disk, file[A].at.ino) > epoch);
+	end();
+}
+
+static void a_crash_with_waits_leaves_nothing(void)
+{
+	begin();
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_EXCLUSIVE, 0)), 0);
+	ask(B, 0, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
+	ask(B, 1, wish(3, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
+	crash();
+	CHECK_EQ(w.srv->in_service, 0);
+	end();
+}
+
+TEST_MAIN(TEST(a_parked_request_is_answered_by_the_grant),
+	  TEST(a_place_in_the_line_outlives_its_request),
+	  TEST(a_place_that_nobody_asks_about_is_given_up),
+	  TEST(few_requests_of_a_session_are_parked_the_oldest_first),
+	  TEST(a_broken_link_ends_requests_and_keeps_places),
+	  TEST(a_wait_is_cancelled_once_and_hurried_at_will), TEST(a_close_ends_locks_and_waits),
+	  TEST(liars_get_errors), TEST(a_dead_holder_is_fenced_before_the_next_is_served),
+	  TEST(a_dead_reader_needs_no_fence), TEST(locks_are_claimed_in_the_grace_period_only),
+	  TEST(after_a_restart_the_missing_are_fenced), TEST(a_crash_with_waits_leaves_nothing))
