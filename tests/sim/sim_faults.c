@@ -145,6 +145,7 @@ static void actor_revive(void *arg)
 	for (int i = 0; i < N_LANES; i++)
 		if (a->lanes[i].busy)
 			op_resolve(&a->lanes[i]);
+	locker_revived(a);
 }
 
 static void actor_die(struct actor *a)
@@ -162,6 +163,7 @@ static void actor_die(struct actor *a)
 	a->name_busy = false;
 	for (int i = 0; i < N_LANES; i++)
 		op_abandon(&a->lanes[i]);
+	locker_died(a);
 	for (int i = 0; i < N_HANDLES; i++) {
 		if (a->handles[i].cf)
 			model_forgiven(a->handles[i].f, a);
@@ -232,16 +234,15 @@ static void partition(struct world *w)
 	split(w, a, b, sim_between(s, NSEC_PER_MSEC, 20 * NSEC_PER_SEC));
 }
 
-/* A client is cut off for longer than its lease: its sessions end, its files are settled without it. */
-static void exile(struct world *w)
+void faults_exile(struct actor *a, const struct target *from)
 {
+	struct world *w = a->w;
 	struct sim *s = &w->sim;
-	struct actor *a = &w->actors[sim_below(s, w->n_actors)];
 	uint64_t d = sim_between(s, 25 * NSEC_PER_SEC, 80 * NSEC_PER_SEC);
 
 	a->exiles++;
 	for (uint32_t i = 0; i < w->conf.n_targets; i++)
-		if (i == 0 || sim_chance(s, 500000))
+		if (from ? from == &w->targets[i] : i == 0 || sim_chance(s, 500000))
 			split(w, a->node, w->targets[i].node, d);
 }
 
@@ -276,7 +277,7 @@ static void strike(struct world *w, enum fault f)
 		partition(w);
 		break;
 	case FAULT_EXILE:
-		exile(w);
+		faults_exile(&w->actors[sim_below(s, w->n_actors)], NULL);
 		break;
 	case FAULT_KILL:
 	case FAULT_POWER:

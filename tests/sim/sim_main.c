@@ -118,8 +118,10 @@ static double now_s(void)
 
 static void summary(const struct options *o, const struct counters *c, double seconds)
 {
-	printf("%llu seeds, %llu operations, %llu events", (unsigned long long)(o->last - o->first),
-	       (unsigned long long)c->ops, (unsigned long long)c->events);
+	printf("%llu seeds, %llu operations, %llu locks (%llu lost), %llu events",
+	       (unsigned long long)(o->last - o->first), (unsigned long long)c->ops,
+	       (unsigned long long)c->locks, (unsigned long long)c->ousted,
+	       (unsigned long long)c->events);
 	for (int i = 0; i < FAULT_KINDS; i++)
 		printf(", %llu %s", (unsigned long long)c->faults[i], fault_names[i]);
 	printf(", %llu timeouts, %llu files unchecked, %.1f s\n", (unsigned long long)c->soft,

@@ -84,7 +84,8 @@ void world_setup(struct world *w)
 	w->shared->n_owners = w->n_actors;
 	for (uint32_t i = 0; i < w->n_actors; i++)
 		w->actors[i].dirs[DIR_SHARED].files[NAME_DATA] = w->shared;
-	with_handle(c, DO_CLOSE, h);
+	if (with_handle(c, DO_CLOSE, h))
+		locks_setup(w);
 }
 
 /* ---- reading back ---- */
@@ -239,6 +240,7 @@ void world_cleanup(struct world *w)
 	for (uint32_t i = 0; i < w->n_actors; i++)
 		if (!clean_actor(&w->actors[i]))
 			return;
-	if (simple(c, DO_UNLINK, DIR_SHARED, NAME_DATA) && simple(c, DO_RMDIR, DIR_SHARED, -1))
+	if (locks_cleanup(w) && simple(c, DO_UNLINK, DIR_SHARED, NAME_DATA) &&
+	    simple(c, DO_RMDIR, DIR_SHARED, -1))
 		with_handle(c, DO_BYE, NULL);
 }

@@ -201,7 +201,7 @@ static bool all_idle(void *arg)
 	struct world *w = arg;
 
 	for (uint32_t i = 0; i < w->n_actors; i++)
-		if (w->actors[i].dead || !actor_idle(&w->actors[i]))
+		if (w->actors[i].dead || !actor_idle(&w->actors[i]) || !locker_idle(&w->actors[i]))
 			return w->failed;
 	return true;
 }
@@ -225,6 +225,7 @@ static void work(struct world *w, uint32_t scale)
 	for (uint32_t i = 0; i < w->n_actors; i++) {
 		w->actors[i].ops_left = (uint32_t)(sim_between(&w->sim, 20, 200) * scale / 100);
 		actor_start(&w->actors[i]);
+		locker_start(&w->actors[i], (uint32_t)(sim_below(&w->sim, 12) * scale / 100));
 	}
 	if (!sim_run(&w->sim, all_idle, w, RUN_NS)) {
 		world_fail(w, 0, "the clients do not come to an end");

@@ -168,6 +168,30 @@ struct mdir {
 	int link; /* its symbolic link: 1 + N_NAMES * directory + name of what it points to; 0: none */
 };
 
+/* ---- sim_locks.c: in and out of one lock ---- */
+
+struct locker {
+	struct actor *a;
+	int step;
+	bool busy, resting;
+	bool gave_up; /* its wait */
+	uint32_t left; /* rounds */
+	uint32_t stay; /* writes before it goes out again */
+	struct cfile *f;
+	struct iovec mem;
+	uint64_t value, back; /* written, and read again */
+	uint64_t began; /* the step */
+	uint64_t ousted; /* when another got the lock that it holds, or 0 */
+	uint32_t exiles, unclean; /* when it was opened */
+	uint32_t losses; /* of all targets, when it wrote */
+};
+bool locks_setup(struct world *w);
+bool locks_cleanup(struct world *w);
+void locker_start(struct actor *a, uint32_t rounds);
+bool locker_idle(const struct actor *a);
+void locker_died(struct actor *a);
+void locker_revived(struct actor *a);
+
 /* A client. */
 struct actor {
 	struct world *w;
@@ -179,6 +203,7 @@ struct actor {
 	struct mdir dirs[N_DIRS];
 	struct handle handles[N_HANDLES];
 	struct op lanes[N_LANES];
+	struct locker locker;
 	bool name_busy; /* operations on names are one at a time */
 	uint32_t ops_left;
 	uint64_t rest_until;
@@ -231,7 +256,7 @@ enum fault {
 extern const char *const fault_names[];
 
 struct counters {
-	uint64_t ops, events, soft, wild, faults[FAULT_KINDS];
+	uint64_t ops, events, soft, wild, locks, ousted, faults[FAULT_KINDS];
 };
 
 struct world {
@@ -253,6 +278,7 @@ struct world {
 	uint64_t span; /* most files stay below */
 	struct list files;
 	struct mfile *shared;
+	struct locker *inside; /* holds the lock, as far as anybody knows */
 	bool failed, verbose;
 	struct counters *count;
 	/* history */
@@ -282,6 +308,9 @@ void world_requests(struct world *w); /* what hangs, on every loop */
 void faults_choose(struct world *w);
 void faults_start(struct world *w);
 void faults_heal(struct world *w);
+/* A client is cut off for longer than its lease, from one target or (NULL) from several: its sessions end, its files
+ * are settled without it. */
+void faults_exile(struct actor *a, const struct target *from);
 /* Something that promises durability has succeeded: sometimes the power goes right then. */
 void faults_ambush(struct world *w, enum do_kind kind);
 uint64_t hub_delay(struct loop_hub *h, struct net *from, struct net *to, size_t bytes);

@@ -1,0 +1,314 @@
+/* Locks under everything that goes wrong: each client goes in and out of one lock of one file, and writes and reads
+ * while it is inside.
+ *
+ *   OPEN -> LOCK -> WRITE -> READ (-> WRITE) -> UNLOCK (-> LOCK) -> CLOSE; after an error CLOSE, and again
+ *
+ * Nobody is inside with another, unless that one was cut off for longer than its lease; then nothing that it begins
+ * through that file succeeds any more. What was written inside is there until its writer goes out, whatever
+ * of older holders was still on its way. */
+#include <fcntl.h>
+
+#include "sim_priv.h"
+#include "sim_world.h"
+
+enum { OPEN, LOCK, WRITE, READ, UNLOCK, CLOSE };
+static const char *const names[] = { "open", "lock", "write", "read", "unlock", "close" };
+
+#define PATH "shared/lock"
+#define OWNER 1
+#define REST_NS (10 * NSEC_PER_SEC)
+
+static const struct sheaf_handle root = { 1, 1 };
+static const struct sheaf_cred root_cred = { 0 };
+
+static void begin(struct locker *l);
+
+static struct sim *sim_of(const struct locker *l)
+{
+	return &l->a->w->sim;
+}
+
+static void resume(void *arg)
+{
+	struct locker *l = arg;
+
+	if (!l->resting || l->a->dead || l->a->w->failed)
+		return; /* of an earlier life */
+	l->resting = false;
+	begin(l);
+}
+
+static void rest(struct locker *l, uint64_t ns)
+{
+	l->resting = true;
+	sim_after(sim_of(l), ns, resume, l);
+}
+
+static void give_up(void *arg)
+{
+	struct locker *l = arg;
+
+	if (!l->busy || l->step != LOCK || l->a->dead || l->a->w->failed)
+		return;
+	l->gave_up = true;
+	client_lock_cancel(l->a->client, OWNER);
+}
+
+/* ---- the judge ---- */
+
+/* Its session may have ended without it. */
+static bool cut_off(const struct locker *l)
+{
+	return l->a->exiles != l->exiles;
+}
+
+static bool allowed(const struct locker *l, int64_t e)
+{
+	const struct world *w = l->a->w;
+
+	switch (e) {
+	case -EIO:
+	case -ESTALE:
+		return cut_off(l) || w->enabled[FAULT_DISK] ||
+		       (l->step == CLOSE && l->unclean != w->n_unclean);
+	case -EINTR:
+		return l->gave_up;
+	case -ENOSPC:
+		return w->enabled[FAULT_FULL] && l->step == WRITE;
+	default: /* of the network */
+		return e == -ETIMEDOUT || e == -ECONNREFUSED || e == -ECONNRESET ||
+		       e == -EHOSTUNREACH;
+	}
+}
+
+static uint32_t losses(const struct world *w)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < w->conf.n_targets; i++)
+		n += w->targets[i].losses;
+	return n;
+}
+
+/* The target that has the lock. */
+static struct target *home_of(const struct locker *l)
+{
+	struct world *w = l->a->w;
+	uint64_t partition = cfile_handle(l->f).ino >> 48;
+
+	for (uint32_t i = 0; i < w->conf.n_targets; i++)
+		if ((w->conf.targets[i].roles & ROLE_META) && !partition--)
+			return &w->targets[i];
+	return &w->targets[0];
+}
+
+static void went_in(struct locker *l)
+{
+	struct world *w = l->a->w;
+	struct locker *other = w->inside;
+
+	if (other && !cut_off(other))
+		world_fail(w, 0, "c%u got the lock that c%u holds", l->a->id, other->a->id);
+	if (other)
+		other->ousted = w->sim.now;
+	w->inside = l;
+	w->count->locks++;
+	w->count->ousted += other != NULL;
+	if (!sim_chance(&w->sim, w->enabled[FAULT_EXILE] ? 300000 : 50000))
+		return;
+	l->stay = (uint32_t)sim_between(&w->sim, 1, 60); /* for a minute or two, and perhaps */
+	if (w->enabled[FAULT_EXILE] && w->armed && !w->healing && sim_chance(&w->sim, 600000))
+		faults_exile(l->a, home_of(l)); /* without a word from who knows of the lock */
+}
+
+static void judge(struct locker *l, int64_t result)
+{
+	struct world *w = l->a->w;
+
+	if (l->ousted && l->began >= l->ousted && l->step != CLOSE)
+		world_fail(w, 0, "c%u lost the lock, and its %s succeeded", l->a->id,
+			   names[l->step]);
+	else if (l->step == LOCK)
+		went_in(l);
+	else if (l->step == READ && !l->ousted && losses(w) == l->losses &&
+		 (result != sizeof(l->back) || l->back != l->value))
+		world_fail(w, 0, "c%u holds the lock and read %llx (%lld bytes), not %llx",
+			   l->a->id, (unsigned long long)l->back, (long long)result,
+			   (unsigned long long)l->value);
+}
+
+static void done(struct cop *cop)
+{
+	struct locker *l = cop->user;
+	struct world *w = l->a->w;
+	int64_t r = cop->result;
+
+	sim_trace(&w->sim, SIM_TEST + 3 * DO_KINDS + l->step, l->a->node->id, (uint64_t)r);
+	world_note(w, NO_FILE, "c%u %s of the lock = %lld", l->a->id, names[l->step], (long long)r);
+	l->busy = false;
+	if (l->step == OPEN)
+		l->f = cop->file;
+	cop_free(cop);
+	if (r >= 0)
+		judge(l, r);
+	else if (!allowed(l, r))
+		world_fail(w, 0, "c%u: %s of the lock: %s (%lld)", l->a->id, names[l->step],
+			   error_text((int)r), (long long)r);
+	if (w->failed)
+		return;
+	if (l->step == CLOSE) {
+		l->f = NULL;
+		l->step = OPEN;
+	} else if (r < 0) {
+		l->left -= l->left > 0;
+		l->step = l->f ? CLOSE : OPEN;
+	} else if (l->step == READ && l->stay) {
+		l->stay--;
+		l->step = WRITE;
+	} else if (l->step == UNLOCK && l->left) {
+		l->left--;
+		l->step = LOCK;
+	} else {
+		l->step++;
+	}
+	if (l->step == OPEN && !l->left)
+		return;
+	rest(l,
+	     r < 0 ? REST_NS :
+		     sim_between(&w->sim, 1000, l->stay ? 2 * NSEC_PER_SEC : 20 * NSEC_PER_MSEC));
+}
+
+/* ---- one step ---- */
+
+static void begin(struct locker *l)
+{
+	struct world *w = l->a->w;
+	struct cop *c = cop_new(l->a->client, &root_cred);
+	static const struct extent place = { 0, 8 };
+	struct wire_lock want = { .owner = OWNER, .last = 99, .kind = LOCK_EXCLUSIVE };
+
+	c->done = done;
+	c->user = l;
+	l->busy = true;
+	l->began = w->sim.now;
+	if ((l->step == UNLOCK || l->step == CLOSE) && w->inside == l)
+		w->inside = NULL; /* from now on others may have it */
+	switch (l->step) {
+	case OPEN:
+		l->exiles = l->a->exiles;
+		l->unclean = w->n_unclean;
+		l->ousted = l->stay = 0;
+		client_open(c, root, PATH, O_RDWR, 0, NULL);
+		break;
+	case LOCK:
+		l->gave_up = false;
+		if (sim_chance(&w->sim, 100000))
+			sim_after(&w->sim, sim_between(&w->sim, 1000, NSEC_PER_SEC), give_up, l);
+		client_lock(c, l->f, &want, true);
+		break;
+	case WRITE:
+		l->value = ++w->n_ops;
+		l->losses = losses(w);
+		l->mem = (struct iovec){ &l->value, sizeof(l->value) };
+		client_write(c, l->f, &l->mem, 1, &place, 1);
+		break;
+	case READ:
+		l->mem = (struct iovec){ &l->back, sizeof(l->back) };
+		client_read(c, l->f, &l->mem, 1, &place, 1);
+		break;
+	case UNLOCK:
+		want.kind = LOCK_NOTHING;
+		client_lock(c, l->f, &want, false);
+		break;
+	default:
+		client_close(c, l->f);
+		break;
+	}
+}
+
+/* ---- life ---- */
+
+void locker_start(struct actor *a, uint32_t rounds)
+{
+	a->locker = (struct locker){ .a = a, .left = rounds };
+	if (rounds)
+		rest(&a->locker, sim_between(&a->w->sim, 1000, NSEC_PER_SEC));
+}
+
+bool locker_idle(const struct actor *a)
+{
+	return !a->locker.busy && !a->locker.resting;
+}
+
+void locker_died(struct actor *a)
+{
+	uint32_t left = a->locker.left;
+	bool idle = locker_idle(a);
+
+	if (a->w->inside == &a->locker)
+		a->w->inside = NULL;
+	a->locker = (struct locker){ .a = a, .left = left, .resting = !idle };
+}
+
+void locker_revived(struct actor *a)
+{
+	if (a->locker.resting)
+		rest(&a->locker, REST_NS);
+}
+
+/* By the caretaker, before and after the run. */
+struct errand {
+	bool ended;
+	int64_t result;
+	struct cfile *f;
+};
+
+static void finished(struct cop *cop)
+{
+	*(struct errand *)cop->user = (struct errand){ true, cop->result, cop->file };
+	cop_free(cop);
+}
+
+static bool has_ended(void *arg)
+{
+	return ((struct errand *)arg)->ended;
+}
+
+static struct cop *errand_start(struct world *w, struct errand *e)
+{
+	struct cop *c = cop_new(caretaker(w)->client, &root_cred);
+
+	*e = (struct errand){ .result = -ETIMEDOUT };
+	c->done = finished;
+	c->user = e;
+	return c;
+}
+
+static bool errand_end(struct world *w, struct errand *e, const char *what)
+{
+	sim_run(&w->sim, has_ended, e, 400 * NSEC_PER_SEC);
+	if (e->result)
+		world_fail(w, 0, "%s %s: %lld", what, PATH, (long long)e->result);
+	return !e->result;
+}
+
+bool locks_setup(struct world *w)
+{
+	struct cfile *f;
+	struct errand e;
+
+	client_open(errand_start(w, &e), root, PATH, O_RDWR | O_CREAT | O_EXCL, 0644, NULL);
+	if (!errand_end(w, &e, "make"))
+		return false;
+	f = e.f;
+	client_close(errand_start(w, &e), f);
+	return errand_end(w, &e, "close");
+}
+
+bool locks_cleanup(struct world *w)
+{
+	struct errand e;
+
+	client_unlink(errand_start(w, &e), root, PATH);
+	return errand_end(w, &e, "remove");
+}
