@@ -148,6 +148,7 @@ struct sheaf_server {
 	uint64_t space_total, space_avail, pool_bytes, pool_free, pool_waits;
 	uint64_t bad_links, slow_inline, disk_inline, disk_handed;
 	uint64_t calls; /* of the system, by its loop */
+	uint64_t refused; /* requests and links, for any reason */
 };
 /* System calls that this connection has made so far. */
 SHEAF_API uint64_t sheaf_calls(struct sheaf *fs);

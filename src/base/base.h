@@ -206,8 +206,31 @@ uint64_t hist_below(const struct hist *h,
 		    uint64_t ns); /* values in buckets that end at or before ns */
 uint64_t hist_quantile(const struct hist *h, double q); /* upper edge of the bucket */
 
+/* ---- where somebody comes from ---- */
+/* An address as IPv6 has it; IPv4 is mapped (::ffff:a.b.c.d). */
+struct origin {
+	uint8_t addr[16];
+	bool local; /* from this very host, or inside the process */
+};
+#define ORIGIN_TEXT 48
+void origin_format(char out[ORIGIN_TEXT], const struct origin *o); /* "192.0.2.7", "this host" */
+
+struct ip_net {
+	uint8_t addr[16];
+	uint8_t bits; /* of addr that count */
+};
+/* "192.0.2.0/24", "2001:db8::/32", or one address; -EINVAL, also for bits that do not count. */
+int ip_net_parse(struct ip_net *n, const char *text);
+bool ip_net_holds(const struct ip_net *n, const struct origin *o);
+
 /* ---- the cluster file ---- */
 #define CONF_MAX_TARGETS 256
+#define CONF_MAX_KEYS 1024
+#define CONF_MAX_NETS 16
+#define CONF_NAME_MAX 32
+#define CONF_KEY_GIDS 15 /* as many as fit into a line of the file */
+#define KEY_BYTES 32
+#define NOBODY 65534 /* uid and gid of those who are no one */
 #define CONF_ADDR_MAX 128
 #define CONF_PATH_MAX 1024
 enum { ROLE_META = 1, ROLE_DATA = 2 };
@@ -215,10 +238,26 @@ enum { ROLE_META = 1, ROLE_DATA = 2 };
 struct conf_target {
 	uint32_t id; /* its index in the file: [server.ID] */
 	unsigned roles;
-	char name[32]; /* "server0" */
+	char name[CONF_NAME_MAX]; /* "server0" */
 	char address[CONF_ADDR_MAX]; /* HOST:PORT */
 	char metrics[CONF_ADDR_MAX]; /* HOST:PORT of its metrics, or "" */
 	char storage[CONF_PATH_MAX]; /* absolute */
+};
+
+/* Whom a client key speaks for. */
+struct key_role {
+	bool any; /* everybody; else: */
+	uint32_t uid, n_gids;
+	uint32_t gids[CONF_KEY_GIDS];
+};
+
+/* [key.NAME]: a client key beside the one of [cluster], which has no name and speaks for anybody. */
+struct client_key {
+	char name[CONF_NAME_MAX];
+	char file[CONF_PATH_MAX];
+	struct key_role role;
+	bool loaded; /* the secret is there */
+	uint8_t secret[KEY_BYTES];
 };
 
 struct conf {
@@ -231,6 +270,11 @@ struct conf {
 	bool nosync; /* storage mode: fsync does not reach the disk */
 	uint32_t n_targets;
 	struct conf_target *targets; /* sorted by id, ids dense from 0 */
+	uint32_t n_keys;
+	struct client_key *keys;
+	/* networks whose root is root, and those whose root is nobody in any case */
+	uint32_t n_trust, n_squash;
+	struct ip_net trust[CONF_MAX_NETS], squash[CONF_MAX_NETS];
 };
 
 /* On failure `err` says which file, which line, what is wrong and what would be right. */
@@ -242,9 +286,21 @@ void conf_free(struct conf *c);
 /* --conf, $SHEAF_CONF, ./sheaf.conf, /etc/sheaf/sheaf.conf: the first that exists, in `out`.
  * "local:DIR" is returned as it is. -ENOENT with a helpful `err`. */
 int conf_find(const char *given, char *out, size_t n, char *err, size_t err_len);
-/* 32 random bytes as hex in a 0600 file. */
-#define KEY_BYTES 32
+/* Is root of there nobody? It is, unless it comes from this host or a trusted network; `squash` goes first. */
+bool conf_squashes(const struct conf *c, const struct origin *from);
+const struct client_key *conf_key_find(const struct conf *c, const char *name); /* or NULL */
+
+/* ---- keys: 32 random bytes as hex in a 0600 file; `err` names the file and the cure ---- */
 int key_load(const char *path, uint8_t key[KEY_BYTES], char *err, size_t err_len);
 int key_create(const char *path, char *err, size_t err_len);
+/* For servers: the secrets of all named keys into c->keys. */
+int keys_load(struct conf *c, char *err, size_t err_len);
+/* For clients, the key to use: $SHEAF_KEY, else the default one, else the first named one that can be read.
+ * `name` is "" for the default one. */
+int key_choose(const struct conf *c, char name[CONF_NAME_MAX], uint8_t key[KEY_BYTES], char *err,
+	       size_t err_len);
+/* May it speak for them? Groups that it does not have are taken out of gids. NOBODY is free for all. */
+bool key_allows(const struct key_role *r, uint32_t uid, uint32_t gid, uint32_t *gids,
+		uint32_t *n_gids);
 
 #endif

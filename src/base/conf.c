@@ -17,7 +17,7 @@
 #define CONF_FILE_MAX (1 * MIB)
 #define MAX_SECONDS 86400
 
-enum { SECTION_NONE, SECTION_CLUSTER, SECTION_SERVER };
+enum { SECTION_NONE, SECTION_CLUSTER, SECTION_SERVER, SECTION_KEY };
 
 /* A target as it is being read. */
 struct conf_row {
@@ -37,6 +37,7 @@ struct conf_parser {
 	char folder[CONF_PATH_MAX]; /* that relative paths start from, without a final slash */
 	struct conf_row *rows;
 	size_t n_rows;
+	unsigned key_line, key_seen; /* of the [key.NAME] being read */
 	int error;
 	char *err;
 	size_t err_len;
@@ -183,19 +184,80 @@ static int value_roles(struct conf_parser *p, const char *v, unsigned *roles)
 	return 0;
 }
 
-static int value_name(struct conf_parser *p, const char *v, char out[32])
+static int value_name(struct conf_parser *p, const char *v, char out[CONF_NAME_MAX])
 {
 	const char *at;
 
 	for (at = v; isalnum((unsigned char)*at) || (at > v && strchr("._-", *at) && *at);)
 		at++;
-	if (!v[0] || *at || strlen(v) > 31)
+	if (!v[0] || *at || strlen(v) >= CONF_NAME_MAX)
 		return conf_fail(p, p->line,
 				 "name = %s is not 1 to 31 letters, digits, '.', '_' or '-', "
 				 "starting with a letter or digit",
 				 v);
 	strcpy(out, v);
 	return 0;
+}
+
+static int value_networks(struct conf_parser *p, const char *key, const char *v, struct ip_net *out,
+			  uint32_t *n)
+{
+	char word[64];
+	size_t len;
+
+	for (v += strspn(v, " \t,"); *v; v += len, v += strspn(v, " \t,")) {
+		len = strcspn(v, " \t,");
+		if (*n == CONF_MAX_NETS)
+			return conf_fail(p, p->line, "%s names more than %d networks", key,
+					 CONF_MAX_NETS);
+		snprintf(word, sizeof(word), "%.*s", (int)len, v);
+		if (len >= sizeof(word) || ip_net_parse(&out[*n], word) < 0)
+			return conf_fail(
+				p, p->line,
+				"%s: '%.*s' is not a network; for example: %s = "
+				"192.0.2.0/24 2001:db8::/32 (all bits behind the slash's are 0)",
+				key, (int)len, v, key);
+		(*n)++;
+	}
+	return *n ? 0 : conf_fail(p, p->line, "%s is empty; give a network or leave it out", key);
+}
+
+/* "any", or "uid N gid M ..." */
+static int value_role(struct conf_parser *p, const char *v, struct key_role *r)
+{
+	unsigned long long n[CONF_KEY_GIDS + 2] = { 0 };
+	size_t k = 0;
+	char *end;
+
+	r->any = strcmp(v, "any") == 0;
+	if (r->any)
+		return 0;
+	if (strncmp(v, "uid ", 4) != 0)
+		goto wrong;
+	for (v += 4; *v && k < ARRAY_LEN(n); k++) {
+		if (k == 1) {
+			if (strncmp(v, "gid ", 4) != 0)
+				goto wrong;
+			v += 4;
+		}
+		v += strspn(v, " \t");
+		errno = 0;
+		n[k] = strtoull(v, &end, 10);
+		if (!isdigit((unsigned char)*v) || errno || n[k] >= UINT32_MAX ||
+		    (*end && !strchr(" \t", *end)))
+			goto wrong;
+		v = end + strspn(end, " \t");
+	}
+	if (*v || k < 2 || k == ARRAY_LEN(n))
+		goto wrong;
+	r->uid = (uint32_t)n[0];
+	for (r->n_gids = 0; r->n_gids + 1 < k; r->n_gids++)
+		r->gids[r->n_gids] = (uint32_t)n[r->n_gids + 1];
+	return 0;
+wrong:
+	return conf_fail(p, p->line,
+			 "a role is 'any', or a uid and 1 to %d gids: role = uid 1000 gid 1000 100",
+			 CONF_KEY_GIDS);
 }
 
 /* ---- keys ---- */
@@ -240,6 +302,31 @@ static int set_mode(struct conf_parser *p, const char *v)
 	if (!p->c->nosync && strcmp(v, "sync") != 0)
 		return conf_fail(p, p->line, "mode = %s is not a mode; give: sync or nosync", v);
 	return 0;
+}
+
+static int set_trust(struct conf_parser *p, const char *v)
+{
+	return value_networks(p, "trust", v, p->c->trust, &p->c->n_trust);
+}
+
+static int set_squash(struct conf_parser *p, const char *v)
+{
+	return value_networks(p, "squash", v, p->c->squash, &p->c->n_squash);
+}
+
+static struct client_key *this_key(struct conf_parser *p)
+{
+	return &p->c->keys[p->c->n_keys - 1];
+}
+
+static int set_file(struct conf_parser *p, const char *v)
+{
+	return value_path(p, "file", v, this_key(p)->file);
+}
+
+static int set_role(struct conf_parser *p, const char *v)
+{
+	return value_role(p, v, &this_key(p)->role);
 }
 
 static struct conf_target *this_target(struct conf_parser *p)
@@ -288,6 +375,13 @@ static const struct conf_key cluster_keys[] = {
 	{ "lease", set_lease, NULL },
 	{ "pool", value_pool, NULL },
 	{ "mode", set_mode, NULL },
+	{ "trust", set_trust, NULL },
+	{ "squash", set_squash, NULL },
+};
+
+static const struct conf_key key_keys[] = {
+	{ "file", set_file, NULL },
+	{ "role", set_role, "any" },
 };
 
 static const struct conf_key server_keys[] = {
@@ -311,11 +405,21 @@ static void key_list(const struct conf_key *keys, size_t n, char *out, size_t ou
 static int conf_handler(void *arg, const char *section, const char *name, const char *value)
 {
 	struct conf_parser *p = arg;
-	bool cluster = p->section == SECTION_CLUSTER;
-	const struct conf_key *keys = cluster ? cluster_keys : server_keys;
-	size_t i, n = cluster ? ARRAY_LEN(cluster_keys) : ARRAY_LEN(server_keys);
-	unsigned *seen = &p->seen;
-	char known[128];
+	const struct {
+		const char *name;
+		const struct conf_key *keys;
+		size_t n;
+		unsigned *seen;
+	} sections[] = {
+		[SECTION_CLUSTER] = { "cluster", cluster_keys, ARRAY_LEN(cluster_keys), &p->seen },
+		[SECTION_SERVER] = { "server.N", server_keys, ARRAY_LEN(server_keys),
+				     p->n_rows ? &p->rows[p->n_rows - 1].seen : NULL },
+		[SECTION_KEY] = { "key.NAME", key_keys, ARRAY_LEN(key_keys), &p->key_seen },
+	};
+	const struct conf_key *keys = sections[p->section].keys;
+	size_t i, n = sections[p->section].n;
+	unsigned *seen = sections[p->section].seen;
+	char known[160];
 
 	(void)section; /* cut off at 49 characters; ours was read in full */
 	if (p->error)
@@ -324,14 +428,12 @@ static int conf_handler(void *arg, const char *section, const char *name, const 
 		conf_fail(p, p->line, "'%s' stands before any section; begin with [cluster]", name);
 		return 0;
 	}
-	if (!cluster)
-		seen = &p->rows[p->n_rows - 1].seen;
 	for (i = 0; i < n && strcmp(keys[i].name, name) != 0;)
 		i++;
 	if (i == n) {
 		key_list(keys, n, known, sizeof(known));
 		conf_fail(p, p->line, "unknown key '%s'; known in [%s]: %s", name,
-			  cluster ? "cluster" : "server.N", known);
+			  sections[p->section].name, known);
 	} else if (*seen & 1u << i) {
 		conf_fail(p, p->line, "'%s' is given twice; remove one", name);
 	} else {
@@ -342,6 +444,16 @@ static int conf_handler(void *arg, const char *section, const char *name, const 
 }
 
 /* ---- sections and lines ---- */
+
+/* Messages about what is missing name the first key without which a section makes no sense. */
+static void check_keys(struct conf_parser *p, const char *section, unsigned line, unsigned seen,
+		       const struct conf_key *keys, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (keys[i].example && !(seen & 1u << i))
+			conf_fail(p, line, "[%s] has no %s; add for example: %s = %s", section,
+				  keys[i].name, keys[i].name, keys[i].example);
+}
 
 static int open_cluster(struct conf_parser *p)
 {
@@ -383,6 +495,42 @@ static int open_server(struct conf_parser *p, const char *digits)
 	return 0;
 }
 
+/* The section before is complete. */
+static void close_key(struct conf_parser *p)
+{
+	char section[CONF_NAME_MAX + 8];
+
+	if (p->section != SECTION_KEY)
+		return;
+	snprintf(section, sizeof(section), "key.%s", this_key(p)->name);
+	check_keys(p, section, p->key_line, p->key_seen, key_keys, ARRAY_LEN(key_keys));
+}
+
+static int open_key(struct conf_parser *p, const char *name)
+{
+	struct client_key *keys, *k;
+	char file[CONF_NAME_MAX + 8];
+
+	if (conf_key_find(p->c, name))
+		return conf_fail(p, p->line, "a second [key.%s]; give this one another name", name);
+	if (p->c->n_keys == CONF_MAX_KEYS)
+		return conf_fail(p, p->line, "more than %d keys", CONF_MAX_KEYS);
+	keys = realloc(p->c->keys, (p->c->n_keys + 1) * sizeof(*keys));
+	if (!keys)
+		return conf_no_memory(p);
+	p->c->keys = keys;
+	k = &keys[p->c->n_keys];
+	*k = (struct client_key){ 0 };
+	if (value_name(p, name, k->name))
+		return p->error;
+	p->c->n_keys++;
+	p->key_line = p->line;
+	p->key_seen = 0;
+	p->section = SECTION_KEY;
+	snprintf(file, sizeof(file), "%s.key", k->name);
+	return value_path(p, "file", file, k->file);
+}
+
 static int open_section(struct conf_parser *p, const char *line, size_t n)
 {
 	const char *close = memchr(line, ']', n);
@@ -390,13 +538,17 @@ static int open_section(struct conf_parser *p, const char *line, size_t n)
 
 	if (!close || (size_t)(close - line) > sizeof(name))
 		return conf_fail(p, p->line, "a section looks like [cluster] or [server.0]");
+	close_key(p);
 	memcpy(name, line + 1, (size_t)(close - line - 1));
 	name[close - line - 1] = 0;
 	if (strcmp(name, "cluster") == 0)
 		return open_cluster(p);
 	if (strncmp(name, "server.", 7) == 0)
 		return open_server(p, name + 7);
-	return conf_fail(p, p->line, "unknown section [%s]; there are [cluster] and [server.N]",
+	if (strncmp(name, "key.", 4) == 0)
+		return open_key(p, name + 4);
+	return conf_fail(p, p->line,
+			 "unknown section [%s]; there are [cluster], [server.N] and [key.NAME]",
 			 name);
 }
 
@@ -440,16 +592,6 @@ static char *conf_reader(char *out, int size, void *arg)
 }
 
 /* ---- the whole ---- */
-
-/* Messages about what is missing name the first key without which a section makes no sense. */
-static void check_keys(struct conf_parser *p, const char *section, unsigned line, unsigned seen,
-		       const struct conf_key *keys, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (keys[i].example && !(seen & 1u << i))
-			conf_fail(p, line, "[%s] has no %s; add for example: %s = %s", section,
-				  keys[i].name, keys[i].name, keys[i].example);
-}
 
 static int row_cmp(const void *a, const void *b)
 {
@@ -499,6 +641,7 @@ static void check_all(struct conf_parser *p)
 {
 	uint32_t n_meta = 0, n_data = 0;
 
+	close_key(p);
 	if (!p->cluster_line)
 		conf_fail(p, 0, "no [cluster] section; 'sheaf init DIR' writes a whole file");
 	check_keys(p, "cluster", p->cluster_line, p->seen, cluster_keys, ARRAY_LEN(cluster_keys));
@@ -657,8 +800,30 @@ void conf_free(struct conf *c)
 {
 	if (!c)
 		return;
+	if (c->keys)
+		explicit_bzero(c->keys, c->n_keys * sizeof(*c->keys));
+	free(c->keys);
 	free(c->targets);
 	free(c);
+}
+
+const struct client_key *conf_key_find(const struct conf *c, const char *name)
+{
+	for (uint32_t i = 0; i < c->n_keys; i++)
+		if (strcmp(c->keys[i].name, name) == 0)
+			return &c->keys[i];
+	return NULL;
+}
+
+bool conf_squashes(const struct conf *c, const struct origin *from)
+{
+	for (uint32_t i = 0; i < c->n_squash; i++)
+		if (ip_net_holds(&c->squash[i], from))
+			return true;
+	for (uint32_t i = 0; i < c->n_trust; i++)
+		if (ip_net_holds(&c->trust[i], from))
+			return false;
+	return !from->local;
 }
 
 /* A path that somebody named must be there; `origin` says who. */

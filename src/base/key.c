@@ -1,9 +1,10 @@
-/* Key files: 32 random bytes as 64 hexadecimal digits and a newline, readable by the owner only.
- * Blocking I/O, for start-up. Buffers that held a key are wiped. */
+/* Key files: 32 random bytes as 64 hexadecimal digits and a newline, readable by the owner only; and whom
+ * a key speaks for. Blocking I/O, for start-up. Buffers that held a key are wiped. */
 #include "base/base.h"
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -114,4 +115,66 @@ int key_create(const char *path, char *err, size_t err_len)
 	explicit_bzero(key, sizeof(key));
 	explicit_bzero(text, sizeof(text));
 	return rc;
+}
+
+int keys_load(struct conf *c, char *err, size_t err_len)
+{
+	for (uint32_t i = 0; i < c->n_keys; i++) {
+		int r = key_load(c->keys[i].file, c->keys[i].secret, err, err_len);
+
+		if (r)
+			return r;
+		c->keys[i].loaded = true;
+	}
+	return 0;
+}
+
+int key_choose(const struct conf *c, char name[CONF_NAME_MAX], uint8_t key[KEY_BYTES], char *err,
+	       size_t err_len)
+{
+	const char *wish = getenv("SHEAF_KEY");
+	const struct client_key *k = NULL;
+
+	if (wish && wish[0]) {
+		k = conf_key_find(c, wish);
+		if (!k)
+			return key_fail(err, err_len, -ENOENT,
+					"$SHEAF_KEY is '%s', but %s has no [key.%s]; unset it, or "
+					"make that key with 'sheaf key'",
+					wish, c->path, wish);
+	} else if (access(c->key_file, R_OK) < 0) {
+		for (uint32_t i = 0; !k && i < c->n_keys; i++)
+			if (access(c->keys[i].file, R_OK) == 0)
+				k = &c->keys[i];
+	}
+	strcpy(name, k ? k->name : "");
+	return key_load(k ? k->file : c->key_file, key, err, err_len);
+}
+
+static bool has_gid(const struct key_role *r, uint32_t gid)
+{
+	for (uint32_t i = 0; i < r->n_gids; i++)
+		if (r->gids[i] == gid)
+			return true;
+	return false;
+}
+
+bool key_allows(const struct key_role *r, uint32_t uid, uint32_t gid, uint32_t *gids,
+		uint32_t *n_gids)
+{
+	uint32_t n = 0;
+
+	if (r->any)
+		return true;
+	if (uid == NOBODY && gid == NOBODY) {
+		*n_gids = 0;
+		return true;
+	}
+	if (uid != r->uid || !has_gid(r, gid))
+		return false;
+	for (uint32_t i = 0; i < *n_gids; i++)
+		if (has_gid(r, gids[i]))
+			gids[n++] = gids[i];
+	*n_gids = n;
+	return true;
 }

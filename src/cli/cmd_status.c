@@ -125,6 +125,7 @@ static struct json_object *server_json(const struct sheaf_server *s)
 	add_number(o, "pool_free", up, s->pool_free);
 	add_number(o, "pool_waits", up, s->pool_waits);
 	add_number(o, "bad_links", up, s->bad_links);
+	add_number(o, "refused", up, s->refused);
 	add_number(o, "slow_inline", up, s->slow_inline);
 	add_number(o, "disk_inline", up, s->disk_inline);
 	add_number(o, "disk_handed", up, s->disk_handed);

@@ -725,6 +725,7 @@ int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_se
 		s->pool_free = r->pool_free;
 		s->pool_waits = r->pool_waits;
 		s->bad_links = r->bad_links;
+		s->refused = r->refused;
 		s->slow_inline = r->slow_inline;
 		s->disk_inline = r->disk_inline;
 		s->disk_handed = r->disk_handed;

@@ -29,6 +29,7 @@ int client_new(const struct client_opts *o, struct client **out)
 	list_init(&c->spare_lanes);
 	list_init(&c->lockings);
 	memcpy(id.client_key, o->key, KEY_BYTES);
+	memcpy(id.key_name, o->key_name, sizeof(id.key_name));
 	if (o->name)
 		snprintf(id.host, sizeof(id.host), "%s", o->name);
 	else

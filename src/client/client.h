@@ -18,6 +18,7 @@ struct client_opts {
 	struct loop *loop;
 	const struct conf *conf; /* borrowed until client_free() */
 	uint8_t key[KEY_BYTES];
+	char key_name[CONF_NAME_MAX]; /* "": the default one */
 	struct loop_hub *hub; /* or NULL */
 	const char *const *addresses; /* instead of those in conf, or NULL */
 	const char *name; /* what servers know us by; NULL: host and process */

@@ -1,7 +1,7 @@
 /* sheafd: one server of a cluster, around src/server.
  *
  * Threads: main turns the loop; the server has its own writer and workers. Signals: SIGTERM and SIGINT
- * stop cleanly, SIGHUP reopens the log. Errors: a failed start is one line on stderr and, as
+ * stop cleanly, SIGHUP reopens the log and reads keys and networks again. Errors: a failed start is one line on stderr and, as
  * "error: ...", on the notify descriptor; exit status 1, or 2 for wrong usage. */
 #include <fcntl.h>
 #include <getopt.h>
@@ -15,7 +15,7 @@
 #include "server/server.h"
 
 static struct loop loop;
-static volatile sig_atomic_t stop_asked, reopen_asked;
+static volatile sig_atomic_t stop_asked, hangup_asked;
 
 struct daemon_opts {
 	const char *conf, *server, *log;
@@ -26,7 +26,8 @@ struct daemon_opts {
 static const char usage_text[] =
 	"usage: sheafd --conf FILE --server NAME|ID [--log FILE] [--log-level error|warn|info|debug]\n"
 	"              [--notify-fd N]\n"
-	"Serves one storage directory of the cluster file until SIGTERM; SIGHUP reopens the log.\n"
+	"Serves one storage directory of the cluster file until SIGTERM; SIGHUP reopens the log and reads\n"
+	"keys and networks of the cluster file again.\n"
 	"--notify-fd gets \"ready\" or \"error: ...\", one line. 'sheaf start' runs this for all servers\n"
 	"of a host.\n";
 
@@ -142,7 +143,7 @@ static void on_stop(int sig)
 static void on_hangup(int sig)
 {
 	(void)sig;
-	reopen_asked = 1;
+	hangup_asked = 1;
 	loop_wake(&loop);
 }
 
@@ -214,6 +215,33 @@ static int open_log(const struct daemon_opts *o, char *err, size_t err_len)
 	return 0;
 }
 
+/* The client keys of a cluster file. */
+static int load_doors(struct conf *conf, uint8_t client_key[KEY_BYTES], char *err, size_t err_len)
+{
+	int r = key_load(conf->key_file, client_key, err, err_len);
+
+	return r ? r : keys_load(conf, err, err_len);
+}
+
+/* SIGHUP: keys and networks of the cluster file as it is now; what is wrong with it leaves all as it was. */
+static void reread(const char *path, struct server *s, struct conf **doors)
+{
+	uint8_t client_key[KEY_BYTES];
+	char err[CLI_PATH_MAX + 256];
+	struct conf *c = NULL;
+
+	if (conf_load(path, &c, err, sizeof(err)) || load_doors(c, client_key, err, sizeof(err))) {
+		log_error("sheafd", "keys and networks stay as they were: %s", err);
+		conf_free(c);
+		return;
+	}
+	server_reread(s, c, client_key);
+	explicit_bzero(client_key, sizeof(client_key));
+	conf_free(*doors);
+	*doors = c;
+	log_info("sheafd", "read the keys and networks of %s: %u named keys", c->path, c->n_keys);
+}
+
 /* Everything up to a server that listens. */
 static int start(struct daemon_opts *o, struct conf **conf, struct server **s, uint32_t *target,
 		 char *err, size_t err_len)
@@ -224,7 +252,7 @@ static int start(struct daemon_opts *o, struct conf **conf, struct server **s, u
 	if (!r)
 		r = find_target(*conf, o->server, target, err, err_len);
 	if (!r)
-		r = key_load((*conf)->key_file, so.client_key, err, err_len);
+		r = load_doors(*conf, so.client_key, err, err_len);
 	if (!r)
 		r = key_load((*conf)->server_key_file, so.server_key, err, err_len);
 	if (!r)
@@ -245,12 +273,13 @@ static int start(struct daemon_opts *o, struct conf **conf, struct server **s, u
 	return r;
 }
 
-static void serve(void)
+static void serve(const char *conf, struct server *s, struct conf **doors)
 {
 	while (!stop_asked) {
-		if (reopen_asked) {
-			reopen_asked = 0;
+		if (hangup_asked) {
+			hangup_asked = 0;
 			log_reopen();
+			reread(conf, s, doors);
 		}
 		loop_turn(&loop, UINT64_MAX);
 	}
@@ -260,7 +289,7 @@ int main(int argc, char **argv)
 {
 	struct daemon_opts o = { .level = LOG_INFO, .notify = -1 };
 	const struct conf_target *t;
-	struct conf *conf = NULL;
+	struct conf *conf = NULL, *doors = NULL; /* doors: since the last SIGHUP */
 	struct server *s = NULL;
 	char err[CLI_PATH_MAX + 256];
 	uint32_t target = 0;
@@ -288,7 +317,7 @@ int main(int argc, char **argv)
 		log_warn("sheafd", "metrics address %s cannot be used: going on without metrics",
 			 t->metrics);
 	tell(&o, "ready");
-	serve();
+	serve(conf->path, s, &doors);
 	log_info("sheafd", "%s stops", t->name);
 	r = server_stop(s);
 	if (r) /* the pid file stays: 'sheaf stop' then knows */
@@ -297,6 +326,7 @@ int main(int argc, char **argv)
 		remove_pid(t);
 	log_info("sheafd", "%s has stopped", t->name);
 	loop_fini(&loop);
+	conf_free(doors);
 	conf_free(conf);
 	return r ? CLI_FAILED : CLI_OK;
 }

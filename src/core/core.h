@@ -32,6 +32,8 @@ struct sock_ops {
 	/* fd or -errno */
 	int (*listen)(struct env *e, const char *address, char *err, size_t err_len);
 	int (*accept)(struct env *e, int fd); /* fd, -EAGAIN, or another -errno */
+	/* Where an accepted connection comes from; what cannot be told is not local. NULL: all is local. */
+	void (*origin)(struct env *e, int fd, struct origin *out);
 	int (*connect)(struct env *e, const char *address); /* fd; writable or broken later */
 	int (*connect_result)(struct env *e, int fd); /* 0 or -errno, once it is writable */
 	ssize_t (*readv)(struct env *e, int fd, const struct iovec *iov, int n); /* 0: closed */
@@ -211,23 +213,33 @@ void req_fini(struct req *q);
 
 /* ---------------------------------------------------------------- buffer pool */
 
-/* All bulk memory of a target: equal units carved from one mapping. A grant is all or nothing;
- * when the pool is empty the request waits in line, first come first served. */
+/* All bulk memory of a target: equal units carved from one mapping. A grant is all or nothing; when there is
+ * none the request waits. Those who may be slow to give theirs back, each client one, have a share: at most an
+ * eighth of the pool each, and the last quarter of the pool is for those who have nothing. So no client keeps
+ * the others waiting, however slow it is. Within a share it is first come first served; shares take turns. */
 #define BUF_UNIT (64 * KIB)
 #define BUF_MAX_UNITS 16
+
+struct pool_share {
+	struct list line; /* struct buf that wait */
+	struct list turn; /* in the pool's, while it waits for others */
+	size_t held; /* units */
+};
 
 struct pool {
 	struct loop *loop;
 	void *base;
 	size_t n_units, n_free;
 	uint32_t *free; /* stack of unit numbers */
-	struct list waiting; /* struct buf */
+	struct list waiting; /* struct pool_share */
+	struct pool_share common; /* of those that are quick: no limit but the pool's */
 	uint64_t n_waits;
 };
 
 struct buf {
 	struct list link;
 	struct pool *pool;
+	struct pool_share *share;
 	struct req *q; /* who waits */
 	size_t len; /* asked for */
 	uint32_t n; /* units held */
@@ -236,8 +248,9 @@ struct buf {
 
 int pool_init(struct pool *p, struct loop *l, size_t bytes);
 void pool_fini(struct pool *p);
-/* Holds q until len bytes (at most BUF_MAX_UNITS units) are in b. */
-void buf_get(struct pool *p, struct buf *b, size_t len, struct req *q);
+void pool_share_init(struct pool_share *s); /* it ends empty: nothing to do then */
+/* Holds q until len bytes (at most BUF_MAX_UNITS units) are in b. NULL: the common share. */
+void buf_get(struct pool *p, struct pool_share *s, struct buf *b, size_t len, struct req *q);
 /* Gives them back; harmless on an empty one. */
 void buf_put(struct buf *b);
 

@@ -1,4 +1,4 @@
-/* The buffer pool: equal units of one mapping, granted all or nothing, first come first served. */
+/* The buffer pool: equal units of one mapping, granted all or nothing, shared fairly between clients. */
 #include <assert.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -10,6 +10,7 @@ int pool_init(struct pool *p, struct loop *l, size_t bytes)
 	memset(p, 0, sizeof(*p));
 	p->loop = l;
 	list_init(&p->waiting);
+	pool_share_init(&p->common);
 	p->n_units = MAX(bytes / BUF_UNIT, (size_t)BUF_MAX_UNITS);
 	p->free = malloc(p->n_units * sizeof(*p->free));
 	p->base = mmap(NULL, p->n_units * BUF_UNIT, PROT_READ | PROT_WRITE,
@@ -33,10 +34,36 @@ void pool_fini(struct pool *p)
 	memset(p, 0, sizeof(*p));
 }
 
+void pool_share_init(struct pool_share *s)
+{
+	list_init(&s->line);
+	list_init(&s->turn);
+	s->held = 0;
+}
+
+static size_t units(size_t len)
+{
+	return (len + BUF_UNIT - 1) / BUF_UNIT;
+}
+
+/* Has it all that it may have, whatever is free? Who has nothing may have one grant of any size. */
+static bool share_full(const struct pool *p, const struct pool_share *s, size_t n)
+{
+	return s != &p->common && s->held && s->held + n > p->n_units / 8;
+}
+
+static bool available(const struct pool *p, const struct pool_share *s, size_t n)
+{
+	size_t reserve = s != &p->common && s->held ? p->n_units / 4 : 0;
+
+	return p->n_free >= n + reserve;
+}
+
 static void grant(struct pool *p, struct buf *b)
 {
 	size_t left = b->len;
 
+	b->share->held += units(b->len);
 	for (b->n = 0; left; b->n++) {
 		size_t take = MIN(left, BUF_UNIT);
 
@@ -46,33 +73,78 @@ static void grant(struct pool *p, struct buf *b)
 	}
 }
 
-static size_t units(size_t len)
+/* Puts a share where it belongs: in the pool's line while somebody in it waits and it may have more. */
+static void share_queue(struct pool *p, struct pool_share *s)
 {
-	return (len + BUF_UNIT - 1) / BUF_UNIT;
+	struct buf *first = list_first(&s->line, struct buf, link);
+	bool wants = first && !share_full(p, s, units(first->len));
+
+	if (!wants)
+		list_del(&s->turn);
+	else if (list_empty(&s->turn))
+		list_push(&p->waiting, &s->turn);
 }
 
-void buf_get(struct pool *p, struct buf *b, size_t len, struct req *q)
+/* The next grant: to the first in the pool's line that may have it. Nobody passes one who has nothing and
+ * waits for memory, only those who are kept from the reserve. */
+static struct buf *next_grant(struct pool *p)
 {
-	assert(units(len) <= BUF_MAX_UNITS);
+	struct pool_share *s;
+
+	list_for_each(s, &p->waiting, turn) {
+		struct buf *b = list_first(&s->line, struct buf, link);
+
+		if (available(p, s, units(b->len)))
+			return b;
+		if (!s->held || s == &p->common)
+			return NULL;
+	}
+	return NULL;
+}
+
+static void serve(struct pool *p)
+{
+	struct buf *b;
+
+	while ((b = next_grant(p))) {
+		struct req *q = b->q;
+
+		list_del(&b->link);
+		list_del(&b->share->turn); /* the others' turn */
+		b->q = NULL;
+		grant(p, b);
+		share_queue(p, b->share);
+		req_done(q, 0, 0);
+	}
+}
+
+void buf_get(struct pool *p, struct pool_share *s, struct buf *b, size_t len, struct req *q)
+{
+	size_t n = units(len);
+
+	assert(n <= BUF_MAX_UNITS);
 	list_init(&b->link);
 	b->pool = p;
+	b->share = s ? s : &p->common;
 	b->q = NULL;
 	b->len = len;
 	b->n = 0;
-	if (list_empty(&p->waiting) && p->n_free >= units(len)) {
+	if (list_empty(&b->share->line) && list_empty(&p->waiting) && !share_full(p, b->share, n) &&
+	    available(p, b->share, n)) {
 		grant(p, b);
 		return;
 	}
-	p->n_waits++;
 	b->q = q;
 	req_hold(q);
-	list_push(&p->waiting, &b->link);
+	list_push(&b->share->line, &b->link);
+	share_queue(p, b->share);
+	serve(p);
+	p->n_waits += b->q != NULL;
 }
 
 void buf_put(struct buf *b)
 {
 	struct pool *p = b->pool;
-	struct buf *w;
 
 	if (!p)
 		return;
@@ -80,15 +152,10 @@ void buf_put(struct buf *b)
 	for (uint32_t i = 0; i < b->n; i++)
 		p->free[p->n_free++] =
 			(uint32_t)(((char *)b->iov[i].iov_base - (char *)p->base) / BUF_UNIT);
+	b->share->held -= b->n;
 	b->n = 0;
 	b->pool = NULL;
 	b->q = NULL;
-	while ((w = list_first(&p->waiting, struct buf, link)) && p->n_free >= units(w->len)) {
-		struct req *q = w->q;
-
-		list_del(&w->link);
-		grant(p, w);
-		w->q = NULL;
-		req_done(q, 0, 0);
-	}
+	share_queue(p, b->share);
+	serve(p);
 }

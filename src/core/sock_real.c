@@ -143,6 +143,43 @@ static int sock_accept(struct env *e, int fd)
 	return r;
 }
 
+static void take_address(const struct sockaddr_storage *from, uint8_t to[16])
+{
+	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)from;
+	const struct sockaddr_in *v4 = (const struct sockaddr_in *)from;
+
+	memset(to, 0, 16);
+	if (from->ss_family == AF_INET6) {
+		memcpy(to, &v6->sin6_addr, 16);
+	} else {
+		to[10] = to[11] = 0xff;
+		memcpy(to + 12, &v4->sin_addr, 4);
+	}
+}
+
+/* Local is a connection between one address and itself, and what comes from a loopback address: the kernel
+ * lets neither in from outside. */
+static void sock_origin(struct env *e, int fd, struct origin *out)
+{
+	static const uint8_t v4_loopback[13] = { [10] = 0xff, [11] = 0xff, [12] = 127 };
+	static const uint8_t v6_loopback[16] = { [15] = 1 };
+	struct sockaddr_storage peer, self;
+	socklen_t n = sizeof(peer), m = sizeof(self);
+	uint8_t own[16];
+
+	(void)e;
+	memset(out, 0, sizeof(*out));
+	if (getpeername(fd, (struct sockaddr *)&peer, &n) < 0 ||
+	    getsockname(fd, (struct sockaddr *)&self, &m) < 0 ||
+	    (peer.ss_family != AF_INET && peer.ss_family != AF_INET6))
+		return;
+	take_address(&peer, out->addr);
+	take_address(&self, own);
+	out->local = memcmp(out->addr, own, sizeof(own)) == 0 ||
+		     memcmp(out->addr, v4_loopback, sizeof(v4_loopback)) == 0 ||
+		     memcmp(out->addr, v6_loopback, sizeof(v6_loopback)) == 0;
+}
+
 static int start_connect(const struct addrinfo *a)
 {
 	int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -251,6 +288,7 @@ static void sock_close(struct env *e, int fd)
 const struct sock_ops sock_real_ops = {
 	.listen = sock_listen,
 	.accept = sock_accept,
+	.origin = sock_origin,
 	.connect = sock_connect,
 	.connect_result = sock_connect_result,
 	.readv = sock_readv,

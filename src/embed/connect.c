@@ -33,15 +33,20 @@ static void teardown(void *owner)
 	free(b);
 }
 
-/* Keys of the cluster; embedded mode has no network to guard, but reads them so that capabilities keep. */
-static int load_keys(struct backing *b, bool server, uint8_t key[KEY_BYTES],
+/* Our key. Embedded mode has no network to guard, but reads the cluster's two so that capabilities keep. */
+static int load_keys(struct backing *b, bool server, struct client_opts *o,
 		     uint8_t server_key[KEY_BYTES])
 {
-	char err[512];
-	int r = key_load(b->conf->key_file, key, err, sizeof(err));
+	char err[CONF_PATH_MAX + 256];
+	int r;
 
-	if (!r && server)
-		r = key_load(b->conf->server_key_file, server_key, err, sizeof(err));
+	if (!server) {
+		r = key_choose(b->conf, o->key_name, o->key, err, sizeof(err));
+	} else {
+		r = key_load(b->conf->key_file, o->key, err, sizeof(err));
+		if (!r)
+			r = key_load(b->conf->server_key_file, server_key, err, sizeof(err));
+	}
 	if (r)
 		why_set("%s", err);
 	return r;
@@ -86,7 +91,7 @@ static int open_backing(struct backing *b, const char *conf_path, bool embedded,
 		why_set("%s", err);
 		return r;
 	}
-	r = load_keys(b, embedded, o.key, server_key);
+	r = load_keys(b, embedded, &o, server_key);
 	if (!r && embedded)
 		r = start_targets(b, o.key, server_key);
 	if (r)

@@ -6,8 +6,9 @@
  *   checks the proof; RESPONSE(proof) ->      checks the proof
  *                                     <-      WELCOME(verifier, lease)
  *
- * Both proofs cover both nonces and all of HELLO. Errors: a link that breaks a rule is closed, counted and
- * logged once; nobody else notices. Buffers: one small message at a time until the link is up. */
+ * Both proofs cover both nonces and all of HELLO, which names the key; a client's key says for whom it may
+ * speak. Errors: a link that breaks a rule is closed, counted and logged (refusal.c); nobody else notices.
+ * Buffers: one small message at a time until the link is up; strangers are few, and the oldest go first. */
 #include <stdlib.h>
 
 #include "net/backend.h"
@@ -19,18 +20,6 @@
 static void out_of_patience(struct timer *t)
 {
 	link_close(container_of(t, struct link, patience), -ETIMEDOUT);
-}
-
-static void drop_oldest_stranger(struct net *n)
-{
-	struct link *l;
-
-	list_for_each(l, &n->links, in_net) {
-		if (!l->dialled && l->state < LINK_UP) {
-			link_close(l, -EBUSY);
-			return;
-		}
-	}
 }
 
 void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct peer *p,
@@ -47,12 +36,13 @@ void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct 
 	l->progress = n->loop->now;
 	l->patience.fire = out_of_patience;
 	list_init(&l->descs);
-	list_push(&n->links, &l->in_net);
+	l->from.local = true; /* or the backend knows better */
+	list_push(p ? &n->links : &n->strangers, &l->in_net);
 	n->n_links++;
 	n->loop->env->clock->random(n->loop->env, l->nonce, sizeof(l->nonce));
 	timer_set(n->loop, &l->patience, n->loop->now + HANDSHAKE_NS);
 	if (!p && ++n->n_unproven > MAX_UNPROVEN)
-		drop_oldest_stranger(n);
+		link_close(list_first(&n->strangers, struct link, in_net), -EBUSY);
 }
 
 void link_ref(struct link *l)
@@ -73,32 +63,68 @@ static void proven(struct link *l)
 	msg_free(l->hello);
 	l->hello = NULL;
 	l->state = LINK_UP;
-	if (!l->dialled)
-		l->net->n_unproven--;
+	if (l->dialled)
+		return;
+	l->net->n_unproven--;
+	list_del(&l->in_net);
+	list_push(&l->net->links, &l->in_net);
 }
 
-/* Closed for what the other side sent, be it a broken rule or a name that is not ours. */
-static bool is_bad(int error)
+/* What a link is closed for by somebody's fault: in which states, and whether it counts as a bad link, one that
+ * sent or did something wrong or has a name that is not ours. */
+static const struct cause {
+	int error;
+	enum link_state lo, hi;
+	bool bad;
+	enum refusal why;
+	const char *text; /* or NULL: the error's */
+} causes[] = {
+	{ -EPROTO, LINK_CONNECTING, LINK_UP, true, REFUSED_PROTOCOL, NULL },
+	{ -EBADMSG, LINK_CONNECTING, LINK_UP, true, REFUSED_PROTOCOL, NULL },
+	{ -EXDEV, LINK_CONNECTING, LINK_UP, true, REFUSED_CLUSTER, NULL },
+	{ -EPROTONOSUPPORT, LINK_CONNECTING, LINK_UP, true, REFUSED_CLUSTER, NULL },
+	{ -EKEYREJECTED, LINK_CONNECTING, LINK_UP, true, REFUSED_KEY, NULL },
+	{ -ENOBUFS, LINK_CONNECTING, LINK_UP, true, REFUSED_LIMIT, "it does not read its answers" },
+	{ -EKEYREVOKED, LINK_WAIT_RESPONSE, LINK_UP, false, REFUSED_REVOKED,
+	  "its key was taken back or changed" },
+	{ -ECONNRESET, LINK_WAIT_RESPONSE, LINK_WAIT_RESPONSE, false, REFUSED_KEY,
+	  "it hung up on our proof: its key is another" },
+	{ -ETIMEDOUT, LINK_WAIT_HELLO, LINK_WAIT_RESPONSE, false, REFUSED_HANDSHAKE,
+	  "it did not prove who it is in time" },
+	{ -EBUSY, LINK_WAIT_HELLO, LINK_WAIT_RESPONSE, false, REFUSED_HANDSHAKE,
+	  "it has not proved who it is, and too many others wait" },
+	{ -ETIME, LINK_UP, LINK_UP, false, REFUSED_STALLED,
+	  "it owes data or does not take its own" },
+};
+
+static void tell_close(struct link *l, int error, enum link_state state)
 {
-	return error == -EPROTO || error == -EKEYREJECTED || error == -EBADMSG || error == -EXDEV ||
-	       error == -EPROTONOSUPPORT;
+	const struct cause *c = causes, *end = causes + ARRAY_LEN(causes);
+	const char *text = l->reason;
+
+	while (c < end && (c->error != error || state < c->lo || state > c->hi))
+		c++;
+	if (c == end)
+		return;
+	text = text ? text : c->text ? c->text : error_text(error);
+	l->net->bad_links += c->bad;
+	if (!l->dialled)
+		link_refused(l, c->why, "%s", text);
+	else if (c->bad)
+		log_warn("net", "closed the link with %s: %s", l->peer->address, text);
 }
 
 void link_close(struct link *l, int error)
 {
 	struct net *n = l->net;
-	bool unproven = !l->dialled && l->state < LINK_UP;
+	enum link_state state = l->state;
 
-	if (l->state == LINK_CLOSED)
+	if (state == LINK_CLOSED)
 		return;
 	l->state = LINK_CLOSED;
-	if (unproven)
+	if (!l->dialled && state < LINK_UP)
 		n->n_unproven--;
-	if (is_bad(error)) {
-		n->bad_links++;
-		log_warn("net", "closed the link with %s: %s", l->host[0] ? l->host : "a stranger",
-			 error_text(error));
-	}
+	tell_close(l, error, state);
 	timer_del(n->loop, &l->patience);
 	list_del(&l->in_net);
 	n->n_links--;
@@ -206,9 +232,59 @@ void net_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const s
 
 /* ---- the handshake ---- */
 
-static const uint8_t *link_key(const struct link *l)
+/* The key that a link is to be proven with, and whom it speaks for; false: there is none of that name. */
+static bool find_key(const struct net_identity *id, uint32_t role, const char *name,
+		     const uint8_t **secret, struct key_role *speaks)
 {
-	return l->role == LINK_SERVER ? l->net->id.server_key : l->net->id.client_key;
+	const struct client_key *k = id->doors ? conf_key_find(id->doors, name) : NULL;
+
+	*speaks = (struct key_role){ .any = true };
+	*secret = role == LINK_SERVER ? id->server_key : id->client_key;
+	if (role == LINK_SERVER || strcmp(name, id->key_name) == 0)
+		return true;
+	if (!k || !k->loaded)
+		return false;
+	*secret = k->secret;
+	*speaks = k->role;
+	return true;
+}
+
+/* Of a link whose role is known. */
+static bool take_key(struct link *l, const struct wire_bytes *name)
+{
+	const uint8_t *secret;
+
+	memcpy(l->key, name->p, MIN(name->len, sizeof(l->key) - 1));
+	if (!find_key(&l->net->id, l->role, l->key, &secret, &l->speaks))
+		return false;
+	memcpy(l->secret, secret, KEY_BYTES);
+	return true;
+}
+
+static bool same_role(const struct key_role *a, const struct key_role *b)
+{
+	return a->any == b->any && a->uid == b->uid && a->n_gids == b->n_gids &&
+	       memcmp(a->gids, b->gids, sizeof(a->gids)) == 0;
+}
+
+void net_recheck_keys(struct net *n)
+{
+	struct list *lists[] = { &n->strangers, &n->links };
+	struct link *l, *tmp;
+
+	for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
+		list_for_each_safe(l, tmp, lists[i], in_net) {
+			struct key_role speaks;
+			const uint8_t *secret;
+
+			if (l->dialled || l->state == LINK_WAIT_HELLO)
+				continue;
+			if (!find_key(&n->id, l->role, l->key, &secret, &speaks) ||
+			    memcmp(secret, l->secret, KEY_BYTES) != 0 ||
+			    !same_role(&speaks, &l->speaks))
+				link_close(l, -EKEYREVOKED);
+		}
+	}
 }
 
 /* The proof of one side: a label, the acceptor's nonce, and all of hello (the dialler's nonce is in it). */
@@ -220,7 +296,7 @@ static void prove(const struct link *l, const char *side, const uint8_t *accepto
 				    { l->hello->body, l->hello->len },
 				    { NULL, 0 } };
 
-	mac_make(out, link_key(l), parts);
+	mac_make(out, l->secret, parts);
 }
 
 static int send_value(struct link *l, uint32_t kind, xdr_any filter, void *v)
@@ -249,8 +325,10 @@ void link_connected(struct link *l)
 				.role = l->role,
 				.backends = BACKEND_TCP | BACKEND_LOOP,
 				.target = l->want_target,
-				.host = wire_text(n->id.host) };
+				.host = wire_text(n->id.host),
+				.key = wire_text(l->role == LINK_CLIENT ? n->id.key_name : "") };
 
+	take_key(l, &h.key);
 	memcpy(h.fs_id, n->id.fs.b, sizeof(h.fs_id));
 	memcpy(h.nonce, l->nonce, sizeof(h.nonce));
 	l->hello = msg_encode(n, XDR_ANY(xdr_wire_hello), &h, NULL, NULL);
@@ -264,7 +342,7 @@ static int refuse(struct link *l, int error, const char *reason)
 {
 	struct wire_welcome w = { .status = -error, .reason = wire_text(reason) };
 
-	log_warn("net", "refused a link from %s: %s", l->host[0] ? l->host : "a stranger", reason);
+	l->reason = reason;
 	send_value(l, FRAME_WELCOME, XDR_ANY(xdr_wire_welcome), &w);
 	return error;
 }
@@ -292,6 +370,9 @@ static int on_hello(struct link *l, struct msg *m, bool *kept)
 	if (h.role != LINK_CLIENT && !(h.role == LINK_SERVER && n->id.has_server_key))
 		return -EPROTO;
 	l->role = h.role;
+	if (!take_key(l, &h.key))
+		return refuse(l, -EKEYREJECTED,
+			      "no key of that name here: add it to the servers' cluster file");
 	l->hello = m;
 	*kept = true;
 	c.backend = h.backends & (BACKEND_TCP | BACKEND_LOOP);

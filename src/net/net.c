@@ -17,6 +17,7 @@ void net_init(struct net *n, struct loop *l, const struct net_identity *id)
 	n->loop = l;
 	n->id = *id;
 	list_init(&n->links);
+	list_init(&n->strangers);
 	list_init(&n->spare_msgs);
 	list_init(&n->spare_xfers);
 	list_init(&n->acceptors);
@@ -27,6 +28,8 @@ void net_fini(struct net *n)
 	struct list *it;
 
 	net_stop_listening(n);
+	while (!list_empty(&n->strangers))
+		link_close(list_first(&n->strangers, struct link, in_net), -ESHUTDOWN);
 	while (!list_empty(&n->links))
 		link_close(list_first(&n->links, struct link, in_net), -ESHUTDOWN);
 	while ((it = list_pop(&n->spare_msgs)))

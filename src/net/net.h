@@ -50,7 +50,7 @@ enum { BACKEND_TCP = 1, BACKEND_LOOP = 2, BACKEND_SHM = 4, BACKEND_OFI = 8 };
 #define NET_SCRATCH (64 * KIB)
 #define LINK_HOST_MAX 65
 
-/* Who we are, and what proves it. A server has both keys, a client the first. */
+/* Who we are, and what proves it. A server has all keys, a client one of its own. */
 struct net_identity {
 	struct uuid fs;
 	uint32_t target; /* of a server */
@@ -58,6 +58,8 @@ struct net_identity {
 	uint32_t lease_ms, timeout_ms, map_version;
 	uint8_t client_key[KEY_BYTES], server_key[KEY_BYTES];
 	bool has_server_key;
+	char key_name[CONF_NAME_MAX]; /* of a client: which one its key is; "": the default one */
+	const struct conf *doors; /* of a server: its named keys, borrowed; or NULL */
 	char host[LINK_HOST_MAX];
 };
 
@@ -66,6 +68,29 @@ struct net_server_ops {
 	void (*request)(void *owner, struct link *l, uint64_t tag, struct msg *m); /* takes m */
 	void (*cancel)(void *owner, struct link *l, uint64_t tag);
 	void (*down)(void *owner, struct link *l); /* its transfers have ended */
+};
+
+/* Why somebody was turned away, for counters and the log. */
+enum refusal {
+	REFUSED_PROTOCOL, /* what it sent breaks the rules */
+	REFUSED_CLUSTER, /* another file system, target or version */
+	REFUSED_KEY, /* no such key, or a wrong proof: also one that was recorded and played again */
+	REFUSED_HANDSHAKE, /* no proof in time, or the oldest of too many without one */
+	REFUSED_STALLED, /* owes or is owed bytes that do not move */
+	REFUSED_REVOKED, /* its key was taken back, or speaks for others now */
+	REFUSED_SESSION, /* another's session */
+	REFUSED_CREDENTIAL, /* a user whom its key does not speak for */
+	REFUSED_SERVERS_ONLY, /* what only servers may do */
+	REFUSED_FORGED, /* a capability that nobody gave to a client with its key */
+	REFUSED_STALE, /* one that has expired or was fenced */
+	REFUSED_RIGHTS, /* one for something else */
+	REFUSED_LIMIT, /* too many sessions, open files, or unread answers */
+	N_REFUSALS
+};
+const char *refusal_name(enum refusal why); /* "key" */
+struct told {
+	uint64_t since;
+	uint32_t said, left_out; /* lines of the log in this period */
 };
 
 /* Where net_loop finds its other half: one per process that has targets inside, or per simulation. */
@@ -82,12 +107,16 @@ struct net {
 	struct net_identity id;
 	const struct net_server_ops *server;
 	void *owner;
-	struct list links;
-	uint32_t n_links, n_unproven; /* accepted and not yet authenticated */
+	struct list links,
+		strangers; /* strangers: accepted and not yet authenticated, oldest first */
+	uint32_t n_links, n_unproven;
+	size_t queued; /* bytes of messages that wait to be sent, on all links */
 	struct list spare_msgs, spare_xfers;
 	uint32_t n_spare_msgs;
 	struct list acceptors;
 	uint64_t bad_links; /* refused or closed for what they sent */
+	uint64_t refused[N_REFUSALS];
+	struct told told[N_REFUSALS]; /* by reason */
 };
 
 void net_init(struct net *n, struct loop *l, const struct net_identity *id);
@@ -151,6 +180,13 @@ struct link {
 	uint32_t refs;
 	bool dialled;
 	uint32_t role; /* LINK_CLIENT or LINK_SERVER: what the dialler proved */
+	char key[CONF_NAME_MAX]; /* the name of the key that proves it */
+	uint8_t secret[KEY_BYTES]; /* and the key */
+	struct key_role speaks; /* for whom, of an accepted client */
+	struct origin from; /* of an accepted link */
+	const char *reason; /* why it is refused, or NULL */
+	uint32_t told; /* bit set of refusals that the log has */
+	bool joining; /* asks for a session */
 	uint32_t want_target;
 	struct peer *peer; /* of a dialled link */
 	struct session *session; /* of an accepted link, once it has one */
@@ -166,6 +202,12 @@ struct link {
 int link_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
 	      struct link **out);
 void link_close(struct link *l, int error); /* once; safe inside callbacks */
+/* Something of an accepted link was refused: counts it, and logs it once a link and reason, and not more than
+ * some lines a minute for each reason. */
+void link_refused(struct link *l, enum refusal why, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* The server's keys have changed (net.id): closes links whose key is gone, another, or of another role. */
+void net_recheck_keys(struct net *n);
 void link_ref(struct link *l);
 void link_unref(struct link *l);
 /* Encodes the frame head in front of m and sends it; takes m. Harmless on a closed link. */
@@ -214,9 +256,11 @@ struct session {
 	bool reclaimed; /* has claimed its opens since our start */
 	bool doomed; /* being ended: cannot be resumed */
 	struct list opens; /* of the owner */
-	uint32_t windows; /* of the owner: parts of bulk transfers under way */
 	struct list parked; /* of the owner: requests that wait for locks */
 	uint32_t n_locks, n_waits; /* of the owner: locks held, and waited for */
+	uint32_t n_opens;
+	char key[CONF_NAME_MAX]; /* that it was made with, since our start */
+	struct pool_share share; /* of the owner: buffers of its transfers */
 };
 
 struct sessions {

@@ -15,9 +15,13 @@
 #define IOV_CALL 1024
 #define CONTROL_IOV 64 /* messages in one call */
 #define READS_PER_TURN 16
-/* Frames that wait to be sent. Slots and windows keep an honest peer far below; one that asks and asks
- * and does not read what it gets is not allowed to fill our memory. */
+/* What waits to be sent: frames of one link, their memory, and that of all links together. Slots and windows
+ * keep an honest peer below; one that asks and asks and does not read what it gets is not allowed to fill our
+ * memory, and less so when many do. */
 #define QUEUE_MAX 1024
+#define QUEUE_BYTES ((size_t)SESSION_SLOTS * MSG_MAX)
+#define QUEUE_ALL (8 * QUEUE_BYTES)
+#define QUEUE_CROWDED (256 * KIB) /* of one link, beyond QUEUE_ALL */
 
 struct tcp_link {
 	struct link l;
@@ -27,6 +31,8 @@ struct tcp_link {
 	struct list bulk; /* transfers to send, the first one is being sent */
 	struct list gets; /* transfers whose data are to come */
 	uint32_t n_control, n_pulled; /* messages, and answers to pulls, that wait to be sent */
+	size_t queued; /* memory of the messages */
+	uint64_t in_at, out_at, get_at; /* when each last got on by a whole frame; see stalled() */
 	/* the DATA frame being sent: that of the first transfer of bulk */
 	bool in_frame;
 	uint8_t head[FRAME_HEAD], tail[FRAME_TAIL];
@@ -65,38 +71,54 @@ static void watch(struct tcp_link *t, unsigned events)
 		e->sock->watch(e, t->l.net->loop, &t->src, events);
 }
 
-/* ---- stalls: a link that owes or is owed bytes must make progress ---- */
+/* ---- stalls: a link that owes or is owed bytes must make progress, a whole frame at a time ----
+ *
+ * Single bytes do not count, nor frames of another kind: who trickles, or chats while it owes us data, holds
+ * our buffers no longer than who is silent. */
 
-static bool busy(const struct tcp_link *t)
+static bool idle(const struct tcp_link *t)
 {
-	return !list_empty(&t->control) || !list_empty(&t->bulk) || !list_empty(&t->gets) ||
-	       frame_partial(&t->in);
+	return list_empty(&t->control) && list_empty(&t->bulk);
+}
+
+/* Since when the slowest of the three has not got on; UINT64_MAX: nothing is due. */
+static uint64_t stuck_since(const struct tcp_link *t)
+{
+	uint64_t since = UINT64_MAX;
+
+	if (!idle(t))
+		since = t->out_at;
+	if (!list_empty(&t->gets))
+		since = MIN(since, t->get_at);
+	if (frame_partial(&t->in))
+		since = MIN(since, t->in_at);
+	return since;
 }
 
 static void stalled(struct timer *tm)
 {
 	struct tcp_link *t = container_of(tm, struct tcp_link, l.patience);
 	struct loop *lp = t->l.net->loop;
-	uint64_t limit = t->l.net->id.timeout_ms * NSEC_PER_MSEC;
+	uint64_t limit = t->l.net->id.timeout_ms * NSEC_PER_MSEC, since = stuck_since(t);
 
-	if (!busy(t))
+	if (since == UINT64_MAX)
 		return;
-	if (lp->now - t->l.progress >= limit)
-		link_close(&t->l, -ETIMEDOUT);
+	if (lp->now >= since + limit)
+		link_close(&t->l, t->l.dialled ? -ETIMEDOUT : -ETIME);
 	else
-		timer_set(lp, tm, t->l.progress + limit);
+		timer_set(lp, tm, since + limit);
 }
 
 static void mind_stalls(struct tcp_link *t)
 {
 	struct timer *tm = &t->l.patience;
 	struct loop *lp = t->l.net->loop;
+	uint64_t since = stuck_since(t);
 
-	if (t->l.state != LINK_UP || tm->when || !busy(t))
+	if (t->l.state != LINK_UP || tm->when || since == UINT64_MAX)
 		return;
 	tm->fire = stalled;
-	t->l.progress = lp->now;
-	timer_set(lp, tm, lp->now + t->l.net->id.timeout_ms * NSEC_PER_MSEC);
+	timer_set(lp, tm, since + t->l.net->id.timeout_ms * NSEC_PER_MSEC);
 }
 
 /* ---- sending ---- */
@@ -184,6 +206,20 @@ static size_t control_iov(struct tcp_link *t, struct iovec *iov, size_t max)
 	return n;
 }
 
+static size_t memory_of(const struct msg *m)
+{
+	return sizeof(*m) + m->cap;
+}
+
+static void drop_control(struct tcp_link *t, struct msg *m)
+{
+	t->n_control--;
+	t->queued -= memory_of(m);
+	t->l.net->queued -= memory_of(m);
+	list_del(&m->link);
+	msg_free(m);
+}
+
 /* r bytes of control went out. */
 static void sent_control(struct tcp_link *t, size_t r)
 {
@@ -196,9 +232,8 @@ static void sent_control(struct tcp_link *t, size_t r)
 			return;
 		}
 		r -= left;
-		list_del(&m->link);
-		msg_free(m);
-		t->n_control--;
+		t->out_at = t->l.net->loop->now;
+		drop_control(t, m);
 	}
 }
 
@@ -216,6 +251,7 @@ static void sent_frame(struct tcp_link *t, size_t r)
 	if (frame_left(t))
 		return;
 	t->in_frame = false;
+	t->out_at = t->l.net->loop->now;
 	x->done += t->frame_len;
 	if (x->desc)
 		x->desc->moved = t->l.net->loop->now;
@@ -343,7 +379,7 @@ static void flush(struct tcp_link *t)
 
 	if (t->connecting || t->l.state == LINK_CLOSED)
 		return;
-	while (r == 0 && (!list_empty(&t->control) || !list_empty(&t->bulk)))
+	while (r == 0 && !idle(t))
 		r = send_some(t);
 	if (r && r != -EAGAIN) {
 		link_close(&t->l, r);
@@ -353,26 +389,43 @@ static void flush(struct tcp_link *t)
 	mind_stalls(t);
 }
 
+/* Is more waiting for this client than an honest one can be owed? */
+static bool too_much(const struct tcp_link *t)
+{
+	size_t most = t->l.net->queued > QUEUE_ALL ? QUEUE_CROWDED : QUEUE_BYTES;
+
+	return !t->l.dialled && (t->n_control > QUEUE_MAX || t->queued > most);
+}
+
+/* Something was added to what is to be sent, which was idle before or not. */
+static void added(struct tcp_link *t, bool was_idle)
+{
+	if (was_idle) {
+		t->out_at = t->l.net->loop->now;
+		flush(t);
+	}
+}
+
 static void tcp_send(struct link *l, struct msg *m)
 {
 	struct tcp_link *t = tcp(l);
-	bool idle = list_empty(&t->control) && list_empty(&t->bulk);
+	bool was_idle = idle(t);
 
 	list_push(&t->control, &m->link);
 	t->n_control++;
-	if (idle)
-		flush(t);
-	else if (t->n_control > QUEUE_MAX && !l->dialled)
-		link_close(l, -EBADMSG);
+	t->queued += memory_of(m);
+	l->net->queued += memory_of(m);
+	added(t, was_idle);
+	if (l->state != LINK_CLOSED && too_much(t))
+		link_close(l, -ENOBUFS);
 }
 
 static void send_bulk(struct tcp_link *t, struct xfer *x)
 {
-	bool idle = list_empty(&t->control) && list_empty(&t->bulk);
+	bool was_idle = idle(t);
 
 	list_push(&t->bulk, &x->link);
-	if (idle)
-		flush(t);
+	added(t, was_idle);
 }
 
 static void tcp_put(struct link *l, const struct wire_mem_desc *d, uint64_t at,
@@ -422,6 +475,8 @@ static void tcp_get(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 		return;
 	}
 	x->id = ++t->next_id;
+	if (list_empty(&t->gets))
+		t->get_at = l->net->loop->now;
 	list_push(&t->gets, &x->link);
 	h.want = (uint32_t)x->len;
 	h.id = x->id;
@@ -545,10 +600,12 @@ static int sink_data_end(void *arg, int32_t status)
 	struct tcp_link *t = arg;
 	struct xfer *x = t->rx_get;
 
+	t->in_at = t->l.net->loop->now;
 	t->rx_get = NULL;
 	t->rx_desc = NULL;
 	if (!x)
 		return 0; /* a put: an error in it comes with the reply */
+	t->get_at = t->l.net->loop->now;
 	x->done += t->in.h.length;
 	t->got_bulk = status || x->done == x->len;
 	if (status)
@@ -564,6 +621,7 @@ static int sink_message(void *arg, const struct wire_frame_head *h, struct msg *
 {
 	struct tcp_link *t = arg;
 
+	t->in_at = t->l.net->loop->now;
 	if (h->kind != FRAME_PULL)
 		return link_message(&t->l, h->kind, h->tag, m);
 	msg_free(m);
@@ -606,6 +664,8 @@ static void receive(struct tcp_link *t)
 			break;
 		}
 		t->l.progress = t->l.net->loop->now;
+		if (!frame_partial(&t->in))
+			t->in_at = t->l.progress;
 		error = frame_got(&t->in, (size_t)r);
 		if ((size_t)r < want)
 			break;
@@ -655,7 +715,7 @@ static void tcp_shut(struct link *l, int error)
 {
 	struct tcp_link *t = tcp(l);
 	struct env *e = env_of(t);
-	struct list *it;
+	struct msg *m;
 
 	watch(t, 0);
 	e->sock->close(e, t->src.fd);
@@ -664,8 +724,8 @@ static void tcp_shut(struct link *l, int error)
 	t->rx_desc = NULL;
 	end_all(&t->bulk, error);
 	end_all(&t->gets, error);
-	while ((it = list_pop(&t->control)))
-		msg_free(list_entry(it, struct msg, link));
+	while ((m = list_first(&t->control, struct msg, link)))
+		drop_control(t, m);
 }
 
 static void tcp_destroy(struct link *l)
@@ -728,9 +788,14 @@ static void accept_ready(struct source *s, unsigned events)
 	int fd;
 
 	(void)events;
-	while ((fd = e->sock->accept(e, s->fd)) >= 0)
-		if (!tcp_new(a->a.net, fd, NULL, 0))
+	while ((fd = e->sock->accept(e, s->fd)) >= 0) {
+		struct tcp_link *t = tcp_new(a->a.net, fd, NULL, 0);
+
+		if (!t)
 			e->sock->close(e, fd);
+		else if (e->sock->origin)
+			e->sock->origin(e, fd, &t->l.from);
+	}
 	if (fd == -EAGAIN || fd == -ECONNABORTED)
 		return;
 	log_warn("net", "cannot accept connections for a while: %s", error_text(fd));

@@ -451,7 +451,7 @@ static bool session_step(struct req *q)
 		return false;
 	if (error) {
 		p->last_error = error;
-		if (error == -ESTALE)
+		if (error == -ESTALE || error == -EACCES) /* the next link gets a new one */
 			p->session = 0;
 		link_close(p->link, error);
 		return false;

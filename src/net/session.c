@@ -56,6 +56,7 @@ int session_new(struct sessions *t, uint64_t id, const uint8_t secret[16], const
 	list_init(&s->ending);
 	list_init(&s->opens);
 	list_init(&s->parked);
+	pool_share_init(&s->share);
 	t->count++;
 	s->renewed = t->loop->now;
 	s->lease.fire = lease_timer;

@@ -1,7 +1,12 @@
-/* Capabilities: made by metadata servers at open, checked by data targets at every access. */
+/* Capabilities: made by metadata servers at open, checked by data targets at every access.
+ *
+ * One is good for the objects of its file at every target, for clients with the key of the one it was given
+ * to: that key is under the signature. The session it names is one of the metadata server, which a data target
+ * cannot know. */
 #include "server/srv.h"
 
-static void sign(const struct server *srv, const struct wire_capability *c, uint8_t mac[MAC_BYTES])
+static void sign(const struct server *srv, const char *key, const struct wire_capability *c,
+		 uint8_t mac[MAC_BYTES])
 {
 	struct wire_capability copy = *c;
 	uint8_t text[128];
@@ -11,25 +16,33 @@ static void sign(const struct server *srv, const struct wire_capability *c, uint
 	xdr_encoder(&x, text, sizeof(text));
 	xdr_wire_capability(&x, &copy);
 	mac_make(mac, srv->server_key,
-		 (struct mac_part[]){ { "capability", 10 }, { text, xdr_used(&x) }, { NULL, 0 } });
+		 (struct mac_part[]){ { "capability", 10 },
+				      { text, xdr_used(&x) },
+				      { key, strlen(key) },
+				      { NULL, 0 } });
 }
 
-void cap_make(struct server *srv, struct wire_capability *c, const struct meta_node *n,
-	      uint32_t rights, uint64_t client)
+void cap_sign(const struct server *srv, const char *key, struct wire_capability *c)
 {
-	struct env *e = srv->loop->env;
+	sign(srv, key, c, c->mac);
+}
+
+void cap_make(const struct sreq *s, struct wire_capability *c, const struct meta_node *n,
+	      uint32_t rights)
+{
+	struct env *e = s->srv->loop->env;
 
 	*c = (struct wire_capability){ .ino = n->attr.ino,
 				       .obj_gen = n->layout.obj_gen,
 				       .rights = rights,
 				       .epoch = n->epoch,
-				       .client = client,
+				       .client = s->head.session,
 				       .expires = e->clock->wall(e) + CAP_LIFE_NS };
-	sign(srv, c, c->mac);
+	cap_sign(s->srv, s->link->key, c);
 }
 
 /* Has this very capability been verified before? */
-static struct wire_capability *cached(struct server *srv, const struct wire_capability *c)
+static struct known_cap *cached(struct server *srv, const struct wire_capability *c)
 {
 	uint64_t key;
 
@@ -44,23 +57,42 @@ static bool same(const struct wire_capability *a, const struct wire_capability *
 	       mac_equal(a->mac, b->mac);
 }
 
-int cap_check(struct server *srv, const struct wire_capability *c, uint32_t rights)
+/* Did a metadata server give it to a client with this key? */
+static bool genuine(struct server *srv, const char *key, const struct wire_capability *c)
 {
-	struct env *e = srv->loop->env;
-	struct wire_capability *known = cached(srv, c);
+	struct known_cap *known = cached(srv, c);
 	uint8_t mac[MAC_BYTES];
 
 	if (!c->ino)
+		return false;
+	if (same(&known->cap, c) && strcmp(known->key, key) == 0)
+		return true;
+	sign(srv, key, c, mac);
+	if (!mac_equal(mac, c->mac))
+		return false;
+	known->cap = *c;
+	strcpy(known->key, key);
+	return true;
+}
+
+int cap_check(struct sreq *s, const struct wire_capability *c, uint32_t rights)
+{
+	struct server *srv = s->srv;
+	struct env *e = srv->loop->env;
+	const char *op = s->row->name;
+	unsigned long long ino = c->ino;
+
+	if (!genuine(srv, s->link->key, c)) {
+		link_refused(s->link, REFUSED_FORGED, "%s of inode %llu", op, ino);
 		return -EKEYREJECTED;
-	if (!same(known, c)) {
-		sign(srv, c, mac);
-		if (!mac_equal(mac, c->mac))
-			return -EKEYREJECTED;
-		*known = *c;
 	}
-	if ((c->rights & rights) != rights)
+	if ((c->rights & rights) != rights) {
+		link_refused(s->link, REFUSED_RIGHTS, "%s of inode %llu", op, ino);
 		return -EACCES;
-	if (c->expires < e->clock->wall(e) || c->epoch < disk_floor(srv->disk, c->ino))
+	}
+	if (c->expires < e->clock->wall(e) || c->epoch < disk_floor(srv->disk, c->ino)) {
+		link_refused(s->link, REFUSED_STALE, "%s of inode %llu", op, ino);
 		return -EKEYEXPIRED;
+	}
 	return 0;
 }

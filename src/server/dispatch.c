@@ -236,18 +236,23 @@ int sreq_decode(struct sreq *s)
 		return -ENOMEM;
 	if (!s->row->args_filter(&x, s->args) || xdr_left(&x))
 		return -EPROTO;
-	s->cred = (struct cred){ s->head.uid, s->head.gid, s->head.n_gids, s->head.gids };
 	return 0;
 }
 
 /* What may not be done here or by this link: 0 or the status to answer with. */
-static int permitted(const struct sreq *s)
+static int permitted(struct sreq *s)
 {
 	const struct server *srv = s->srv;
 	unsigned flags = s->row->flags;
+	int r = sreq_identify(s);
 
-	if (((flags & OP_FROM_SERVERS) && s->link->role != LINK_SERVER) ||
-	    ((flags & OP_ADMIN) && s->head.uid != 0))
+	if (r)
+		return r;
+	if ((flags & OP_FROM_SERVERS) && s->link->role != LINK_SERVER) {
+		link_refused(s->link, REFUSED_SERVERS_ONLY, "%s is for servers", s->row->name);
+		return -EPERM;
+	}
+	if ((flags & OP_ADMIN) && s->head.uid != 0)
 		return -EPERM;
 	if (((flags & OP_NEEDS_META) && !srv->meta) ||
 	    ((flags & OP_NEEDS_DATA) && !(srv->self->roles & ROLE_DATA)))
@@ -294,6 +299,9 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 		r = -EPROTO;
 	if (!r && !(s->row->flags & OP_NO_SESSION)) {
 		if (!l->session || l->session->doomed || l->session->id != s->head.session) {
+			if (session_find(&srv->sessions, s->head.session) != l->session)
+				link_refused(l, REFUSED_SESSION, "%s in another's session",
+					     s->row->name);
 			turn_away(s, -ESTALE, 0);
 			return;
 		}

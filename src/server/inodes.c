@@ -132,6 +132,18 @@ bool session_writes(const struct session *s, uint64_t ino)
 	return session_holds(s, ino) & OPEN_WRITE;
 }
 
+int open_room(const struct sreq *s, uint64_t id)
+{
+	const struct server *srv = s->srv;
+	bool full = srv->opens.count >= srv->max_opens;
+
+	if ((!full && s->session->n_opens < srv->max_session_opens) || open_find(s->session, id))
+		return 0;
+	link_refused(s->link, REFUSED_LIMIT, "an open file more than %u",
+		     full ? srv->max_opens : srv->max_session_opens);
+	return full ? -ENFILE : -EMFILE;
+}
+
 int open_add(struct session *s, struct inode *i, uint64_t id, uint32_t flags)
 {
 	struct open_file *o = open_find(s, id);
@@ -153,6 +165,7 @@ int open_add(struct session *s, struct inode *i, uint64_t id, uint32_t flags)
 	i->writers += !!(flags & OPEN_WRITE);
 	i->appenders += !!(flags & OPEN_APPEND);
 	list_push(&s->opens, &o->in_session);
+	s->n_opens++;
 	return 0;
 }
 
@@ -163,6 +176,7 @@ void open_drop(struct open_file *o)
 
 	lock_closed(o);
 	list_del(&o->in_session);
+	o->session->n_opens--;
 	htab_remove(&srv->opens, &o->node);
 	i->opens--;
 	i->writers -= !!(o->flags & OPEN_WRITE);

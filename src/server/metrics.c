@@ -79,6 +79,15 @@ static void write_times(FILE *f, const struct server *s)
 	}
 }
 
+static void write_refusals(FILE *f, const struct server *s)
+{
+	fprintf(f, "# HELP sheaf_refused_total Requests and links that were refused.\n"
+		   "# TYPE sheaf_refused_total counter\n");
+	for (int i = 0; i < N_REFUSALS; i++)
+		fprintf(f, "sheaf_refused_total{reason=\"%s\"} %llu\n", refusal_name(i),
+			(unsigned long long)s->net.refused[i]);
+}
+
 static void write_counts(FILE *f, struct server *s)
 {
 	uint64_t total = 0, avail = 0, inlined, handed;
@@ -122,6 +131,7 @@ int server_metrics(struct server *s, char **text, size_t *len)
 	if (!f)
 		return -ENOMEM;
 	write_counts(f, s);
+	write_refusals(f, s);
 	write_times(f, s);
 	return fclose(f) ? -ENOMEM : 0;
 }

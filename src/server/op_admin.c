@@ -49,6 +49,8 @@ int do_status(struct sreq *s)
 		.bad_links = srv->net.bad_links,
 		.slow_inline = srv->meta ? meta_slow_reads(srv->meta) : 0,
 	};
+	for (int i = 0; i < N_REFUSALS; i++)
+		r->refused += srv->net.refused[i];
 	memory_of_process(r);
 	file_counters(srv->loop, &r->disk_inline, &r->disk_handed);
 	if (srv->disk)

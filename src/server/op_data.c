@@ -86,7 +86,7 @@ static void plan(struct sreq *s, struct data_state *d, const struct wire_capabil
 	}
 	if (!mem->tag) {
 		if (!write)
-			buf_get(&s->srv->pool, &d->buf, total, &s->q);
+			buf_get(&s->srv->pool, NULL, &d->buf, total, &s->q);
 		return;
 	}
 	req_goto(&s->q, FINISH);
@@ -133,8 +133,11 @@ static int access_inline(struct sreq *s, struct data_state *d, const struct wire
 static bool finish(struct sreq *s, struct data_state *d)
 {
 	turn_end(&d->turn);
-	if (s->q.error == -ESTALE) /* fenced meanwhile */
+	if (s->q.error == -ESTALE) { /* fenced meanwhile */
+		link_refused(s->link, REFUSED_STALE, "%s of inode %llu", s->row->name,
+			     (unsigned long long)s->ino);
 		s->q.error = -EKEYEXPIRED;
+	}
 	object_put(d->object);
 	d->object = NULL;
 	return true;
@@ -151,7 +154,7 @@ static bool read_step(struct req *q)
 	case OPEN:
 		req_goto(q, PLAN);
 		s->ino = a->cap.ino;
-		req_fail(q, cap_check(s->srv, &a->cap, CAP_READ));
+		req_fail(q, cap_check(s, &a->cap, CAP_READ));
 		if (!q->error)
 			req_fail(q, check_list(a->list, a->n_list, &a->mem, 0, false));
 		if (!q->error)
@@ -208,7 +211,7 @@ static bool write_step(struct req *q)
 	case OPEN:
 		req_goto(q, PLAN);
 		s->ino = a->cap.ino;
-		req_fail(q, cap_check(s->srv, &a->cap, CAP_WRITE));
+		req_fail(q, cap_check(s, &a->cap, CAP_WRITE));
 		if (!q->error)
 			req_fail(q, check_list(a->list, a->n_list, &a->mem, a->data.len, true));
 		if (!q->error)
@@ -294,7 +297,7 @@ static bool allocate_step(struct req *q)
 	case OPEN:
 		req_goto(q, TURN);
 		s->ino = a->cap.ino;
-		req_fail(q, cap_check(s->srv, &a->cap, CAP_WRITE));
+		req_fail(q, cap_check(s, &a->cap, CAP_WRITE));
 		if (!q->error)
 			req_fail(q, check_allocate(a));
 		if (!q->error)
@@ -371,7 +374,9 @@ static bool copy_step(struct req *q)
 	case OPEN:
 		req_goto(q, PLAN);
 		s->ino = a->cap.ino;
-		req_fail(q, cap_check(s->srv, &a->cap, CAP_WRITE));
+		req_fail(q, cap_check(s, &a->cap, CAP_WRITE));
+		if (!q->error)
+			req_fail(q, cap_check(s, &a->from, CAP_READ));
 		if (!q->error)
 			req_fail(q, copy_lists(s, d, a));
 		if (!q->error)

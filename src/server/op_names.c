@@ -67,7 +67,7 @@ int do_getattr(struct sreq *s)
 	r->at = n.attr;
 	if (a->with_layout && n.layout.n_targets) {
 		r->layout = n.layout;
-		cap_make(s->srv, &r->cap, &n, 0, s->head.session);
+		cap_make(s, &r->cap, &n, 0);
 		i = inode_find(s->srv, a->h.ino);
 		r->appends = i && i->appenders;
 		r->limit = r->appends ? append_limit(i) : UINT64_MAX;

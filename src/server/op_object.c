@@ -22,7 +22,7 @@ static void get(struct sreq *s, const struct wire_capability *c, uint32_t rights
 	struct object_state *st = s->op;
 
 	s->ino = c->ino;
-	req_fail(&s->q, cap_check(s->srv, c, rights));
+	req_fail(&s->q, cap_check(s, c, rights));
 	if (!s->q.error)
 		object_get(s->srv->disk, c->ino, c->obj_gen, false, &st->object, &s->q);
 }

@@ -249,7 +249,7 @@ static int grant(struct sreq *s)
 	if (e)
 		return e;
 	r->layout = n->layout;
-	cap_make(s->srv, &r->cap, n, a->flags & (CAP_READ | CAP_WRITE), s->head.session);
+	cap_make(s, &r->cap, n, a->flags & (CAP_READ | CAP_WRITE));
 	return 0;
 }
 
@@ -260,7 +260,9 @@ static bool open_step(struct req *q)
 
 	switch (q->state) {
 	case WALK:
-		req_fail(q, walk(s));
+		req_fail(q, open_room(s, ((struct wire_open_args *)s->args)->id));
+		if (!q->error)
+			req_fail(q, walk(s));
 		break;
 	case MADE:
 		req_fail(q, made(s));
@@ -376,7 +378,7 @@ static int fresh_cap(struct sreq *s)
 		return e;
 	if ((session_holds(s->session, a->h.ino) & a->flags) != a->flags)
 		return -EBADF; /* not open any more: the session was lost */
-	cap_make(s->srv, &r->cap, &n, a->flags & (CAP_READ | CAP_WRITE), s->head.session);
+	cap_make(s, &r->cap, &n, a->flags & (CAP_READ | CAP_WRITE));
 	r->layout = n.layout;
 	r->at = n.attr;
 	return 0;
@@ -423,16 +425,25 @@ const struct req_ops cap_ops = { "cap", cap_step, CAP_REPLY, 3, cap_names };
 enum { CLAIM, CLAIMED, CLAIM_REPLY };
 static const char *const claim_names[] = { "claim", "claimed", "reply" };
 
+/* Are permissions asked for again? As with an open, unless it is a claim after our restart by somebody who
+ * need not lie: the file's owner, or a link that may be root's. What was open before we cannot know. */
+static bool must_ask(const struct sreq *s, const struct wire_attr *at)
+{
+	return s->session->reclaimed || (s->cred.uid != at->uid && !sreq_may_be_root(s));
+}
+
 static int claim(struct sreq *s)
 {
 	struct wire_reclaim_args *a = s->args;
 	struct meta_node n;
-	int e = meta_get(s->srv->meta, &a->h, &n, &s->arena);
+	int e = open_room(s, a->id);
 
 	s->ino = a->h.ino;
+	if (!e)
+		e = meta_get(s->srv->meta, &a->h, &n, &s->arena);
 	if (!e && (n.attr.mode & S_IFMT) != S_IFREG)
 		e = -EINVAL;
-	if (!e && s->session->reclaimed) /* not after our restart: like an open */
+	if (!e && must_ask(s, &n.attr))
 		e = may(s, &n.attr,
 			(a->flags & OPEN_READ ? MAY_READ : 0) |
 				(a->flags & OPEN_WRITE ? MAY_WRITE : 0));

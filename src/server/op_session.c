@@ -2,7 +2,8 @@
  *
  *   CHECK -> ATTACH -> REPLY
  *
- * An old link of the session is closed first, and the new one is attached only when no request that came
+ * One at a time on a link. A session is tied to the key it was made with: the row has a proof of both, not the
+ * client's secret. An old link of the session is closed first, and the new one is attached only when no request that came
  * over it is in service any more: nothing that was repeated can still run. */
 #include "server/srv.h"
 
@@ -25,8 +26,10 @@ static void check(struct sreq *s)
 	struct session_state *st = s->op;
 	struct session *ss = a->id ? session_find(&s->srv->sessions, a->id) : NULL;
 
+	session_proof(s, a->secret, st->proof);
 	if (ss && !ss->doomed) {
-		if (memcmp(ss->secret, a->secret, sizeof(ss->secret)) != 0) {
+		if (memcmp(ss->secret, st->proof, sizeof(st->proof)) != 0) {
+			link_refused(s->link, REFUSED_SESSION, "it has not the secret and the key");
 			s->q.error = -EACCES;
 			return;
 		}
@@ -39,6 +42,9 @@ static void check(struct sreq *s)
 	}
 	if (s->link->session) /* a link has one at a time */
 		task_end_session(s->srv, s->link->session);
+	s->q.error = session_room(s);
+	if (s->q.error)
+		return;
 	st->id = new_id(s->srv);
 	if (!s->srv->meta ||
 	    s->link->role == LINK_SERVER) /* servers only repeat what can be repeated */
@@ -46,7 +52,7 @@ static void check(struct sreq *s)
 	sreq_record(s, REC_SESSION_NEW);
 	s->change.rec.session = st->id;
 	s->change.rec.client = a->client;
-	memcpy(s->change.rec.secret, a->secret, sizeof(a->secret));
+	memcpy(s->change.rec.secret, st->proof, sizeof(st->proof));
 	meta_submit(s->srv->meta, &s->change, &s->q);
 }
 
@@ -63,9 +69,10 @@ static int attach(struct sreq *s)
 		return -s->change.res.status;
 	memcpy(client, a->client.p, MIN(a->client.len, sizeof(client) - 1));
 	if (!st->resumed) {
-		e = session_new(&s->srv->sessions, st->id, a->secret, client, &ss);
+		e = session_new(&s->srv->sessions, st->id, st->proof, client, &ss);
 		if (e)
 			return e;
+		strcpy(ss->key, s->link->key);
 		ss->reclaimed = true;
 	} else if (ss->doomed) {
 		return -ESTALE;
@@ -86,17 +93,25 @@ static int attach(struct sreq *s)
 static bool step(struct req *q)
 {
 	struct sreq *s = sreq_of(q);
+	struct session_state *st = s->op;
 
 	switch (q->state) {
 	case CHECK:
 		req_goto(q, ATTACH);
-		check(s);
+		st->first = !s->link->joining;
+		s->link->joining = true;
+		if (st->first)
+			check(s);
+		else
+			req_fail(q, -EBUSY);
 		break;
 	case ATTACH:
 		req_goto(q, REPLY);
 		req_fail(q, attach(s));
 		break;
 	case REPLY:
+		if (st->first)
+			s->link->joining = false;
 		return sreq_reply(s);
 	}
 	return true;

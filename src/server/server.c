@@ -149,7 +149,8 @@ static void open_net(struct server *s, const struct server_opts *o)
 				   .lease_ms = s->conf->lease_s * 1000,
 				   .timeout_ms = s->conf->timeout_s * 1000,
 				   .map_version = s->map_version,
-				   .has_server_key = true };
+				   .has_server_key = true,
+				   .doors = s->doors };
 
 	memcpy(id.client_key, o->client_key, KEY_BYTES);
 	memcpy(id.server_key, o->server_key, KEY_BYTES);
@@ -210,7 +211,10 @@ int server_start(const struct server_opts *o, struct server **out, char *err, si
 		return -ENOMEM;
 	err[0] = 0;
 	s->loop = o->loop;
-	s->conf = o->conf;
+	s->conf = s->doors = o->conf;
+	s->max_sessions = MAX_SESSIONS;
+	s->max_opens = MAX_OPENS;
+	s->max_session_opens = MAX_SESSION_OPENS;
 	s->target = o->target;
 	s->self = &o->conf->targets[o->target];
 	s->loop->now = s->loop->env->clock->now(s->loop->env);
@@ -236,6 +240,13 @@ int server_start(const struct server_opts *o, struct server **out, char *err, si
 	}
 	*out = s;
 	return 0;
+}
+
+void server_reread(struct server *s, const struct conf *c, const uint8_t client_key[KEY_BYTES])
+{
+	s->doors = s->net.id.doors = c;
+	memcpy(s->net.id.client_key, client_key, KEY_BYTES);
+	net_recheck_keys(&s->net);
 }
 
 /* ---- the end ---- */

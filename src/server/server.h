@@ -25,6 +25,9 @@ struct server_opts {
 int server_format(struct env *e, const struct conf *c, uint32_t target, char *err, size_t err_len);
 /* Opens the storage and listens. On failure `err` is one clear line. */
 int server_start(const struct server_opts *o, struct server **out, char *err, size_t err_len);
+/* Keys and networks are those of a newer cluster file, whose keys are loaded; c is borrowed until the next one
+ * comes or the server is gone. Links whose key is gone, another one or of another role are closed. */
+void server_reread(struct server *s, const struct conf *c, const uint8_t client_key[KEY_BYTES]);
 /* Takes no new requests from now on: they are not answered, and repeated after the restart. */
 void server_drain(struct server *s);
 bool server_idle(const struct server *s); /* nothing is in service: server_stop() will not wait */

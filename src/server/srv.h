@@ -24,6 +24,9 @@ struct open_file;
 #define COPY_BYTES (4 * MIB) /* of the pool for what comes from other targets */
 #define CAP_LIFE_NS (3600 * NSEC_PER_SEC)
 #define CAP_CACHE 256
+#define MAX_SESSIONS 16384
+#define MAX_OPENS (1 << 20) /* open files in all */
+#define MAX_SESSION_OPENS (1 << 16) /* of one client */
 
 /* One operation: what it takes, what it gives, and how it is done: a handler that answers at once, a
  * pair around one metadata record, or a step function of its own. */
@@ -82,9 +85,16 @@ struct lease {
 	uint64_t closed; /* no new ones until then: somebody waits */
 };
 
+/* A capability that was found to be good over links with this key. */
+struct known_cap {
+	struct wire_capability cap;
+	char key[CONF_NAME_MAX];
+};
+
 struct server {
 	struct loop *loop;
 	const struct conf *conf;
+	const struct conf *doors; /* keys and networks: conf, or a newer one */
 	const struct conf_target *self;
 	uint32_t target;
 	struct net net;
@@ -121,7 +131,8 @@ struct server {
 	size_t n_old_pairs;
 	bool stopping;
 	uint8_t server_key[KEY_BYTES];
-	struct wire_capability cap_cache[CAP_CACHE]; /* verified ones */
+	struct known_cap cap_cache[CAP_CACHE]; /* verified ones */
+	uint32_t max_sessions, max_opens, max_session_opens;
 	struct metrics_http *http; /* or NULL */
 	struct hist **state_times; /* by operation: one a state */
 	struct hist *op_times; /* by operation: from the message to the reply */
@@ -163,11 +174,23 @@ int walk_place(struct sreq *s, const struct wire_place *p, struct wire_bytes *le
 int may(struct sreq *s, const struct wire_attr *a, int what);
 void file_removed(struct server *srv, const struct wire_handle *h); /* no names: its objects go */
 
+/* ---- identity.c: whom a request speaks for ---- */
+/* 0, or -EPERM: its link's key does not speak for that user. Root of networks that are not trusted becomes
+ * nobody, in s->head and s->cred. */
+int sreq_identify(struct sreq *s);
+/* Is root of this link root? Then there is nothing to hide from it. */
+bool sreq_may_be_root(const struct sreq *s);
+/* What proves a session: the client's secret and its key. */
+void session_proof(const struct sreq *s, const uint8_t secret[16], uint8_t out[16]);
+/* One more session over this link? 0 or -EUSERS. */
+int session_room(const struct sreq *s);
+
 /* ---- caps.c ---- */
-void cap_make(struct server *srv, struct wire_capability *c, const struct meta_node *n,
-	      uint32_t rights, uint64_t client);
-/* 0, -EKEYREJECTED (forged), -EKEYEXPIRED (old or fenced: fetch a fresh one), -EACCES. */
-int cap_check(struct server *srv, const struct wire_capability *c, uint32_t rights);
+void cap_make(const struct sreq *s, struct wire_capability *c, const struct meta_node *n,
+	      uint32_t rights);
+/* 0, -EKEYREJECTED (forged, or another key's), -EKEYEXPIRED (old or fenced: fetch a fresh one), -EACCES. */
+int cap_check(struct sreq *s, const struct wire_capability *c, uint32_t rights);
+void cap_sign(const struct server *srv, const char *key, struct wire_capability *c);
 
 /* ---- op_lock.c ---- */
 void lock_released(struct inode *i); /* something that locks waited for has come: who may go on? */
@@ -224,6 +247,8 @@ void inode_unlock(struct inode_wait *w); /* harmless when not locked */
 struct open_file *open_find(struct session *s, uint64_t id);
 uint32_t session_holds(const struct session *s, uint64_t ino); /* OPEN_READ, OPEN_WRITE */
 bool session_writes(const struct session *s, uint64_t ino);
+/* One more open file (or this one again)? 0, -EMFILE or -ENFILE. Requests under way may pass it together. */
+int open_room(const struct sreq *s, uint64_t id);
 int open_add(struct session *s, struct inode *i, uint64_t id, uint32_t flags); /* idempotent */
 void open_drop(struct open_file *o); /* starts what the last close starts */
 void opens_abandon(struct server *srv);
@@ -381,7 +406,9 @@ struct session_state {
 	struct session_wait wait;
 	struct session *found;
 	uint64_t id;
+	uint8_t proof[16];
 	bool resumed;
+	bool first; /* no other was under way on its link */
 };
 struct trunc {
 	struct inode_wait lock;

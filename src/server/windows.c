@@ -8,8 +8,8 @@
  * A few windows of one request work side by side, each taking the next range when it is done, so that
  * network and disk overlap and memory stays bounded. Nobody holds a turn at a range while it waits for a
  * network: reads give theirs back before the data go out, writes ask for theirs when the data are here.
- * Buffers: from the target's pool (copies: from a small one of their own), given back between two ranges. Errors:
- * the first one stops the request. */
+ * Buffers: from the session's share of the target's pool (copies: from a small pool of their own), given back between
+ * two ranges. Errors: the first one stops the request. */
 #include <stdlib.h>
 
 #include "server/srv.h"
@@ -154,7 +154,6 @@ static bool finish(struct window *w)
 	turn_end(&w->turn);
 	buf_put(&w->buf);
 	unmap(w);
-	w->m->s->session->windows--;
 	if (!error && w->m->s->cancelled)
 		error = -ECANCELED;
 	req_fini(&w->q);
@@ -181,7 +180,10 @@ static bool step(struct req *q)
 		w->file = !m->write && from_file(w);
 		if (w->file)
 			break;
-		buf_get(m->from ? &s->srv->copies : &s->srv->pool, &w->buf, w->len, q);
+		if (m->from)
+			buf_get(&s->srv->copies, NULL, &w->buf, w->len, q);
+		else
+			buf_get(&s->srv->pool, &s->session->share, &w->buf, w->len, q);
 		break;
 	case BUFFERED:
 		req_goto(q, ACCESS);
@@ -245,23 +247,14 @@ static struct window *window_new(struct server *srv)
 	return w;
 }
 
-/* One client must not hold the whole pool, least of all one that has stopped answering: when its requests
- * have an eighth of it, further ones get a single window each. */
-static uint64_t windows_for(const struct sreq *s)
-{
-	uint64_t share = s->srv->conf->pool_bytes / WINDOW_BYTES / 8;
-
-	return s->session->windows + WINDOWS <= share ? WINDOWS : 1;
-}
-
 void mover_start(struct mover *m)
 {
 	struct sreq *s = m->s;
-	uint64_t total = 0, most = windows_for(s);
+	uint64_t total = 0;
 
 	for (uint32_t i = 0; i < m->n_list; i++)
 		total += m->list[i].length;
-	for (uint64_t i = 0; i < most && i * WINDOW_BYTES < total; i++) {
+	for (uint64_t i = 0; i < WINDOWS && i * WINDOW_BYTES < total; i++) {
 		struct window *w = window_new(s->srv);
 
 		if (!w) {
@@ -273,7 +266,6 @@ void mover_start(struct mover *m)
 		}
 		w->m = m;
 		w->fetch = m->fetches ? &m->fetches[i] : NULL;
-		s->session->windows++;
 		req_init(&w->q, s->srv->loop, &window_ops, TAKE);
 		w->q.trace = s->q.trace;
 		w->q.hists = s->srv->window_times;

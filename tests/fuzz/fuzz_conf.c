@@ -19,6 +19,14 @@ static void check_cluster(const struct conf *c)
 		roles |= t->roles;
 	}
 	assert(roles == (ROLE_META | ROLE_DATA));
+	assert(c->n_keys <= CONF_MAX_KEYS && c->n_trust <= CONF_MAX_NETS);
+	for (uint32_t i = 0; i < c->n_keys; i++) {
+		const struct client_key *k = &c->keys[i];
+
+		assert(k->name[0] && k->file[0] == '/' && !k->loaded);
+		assert(k->role.any ? !k->role.n_gids : k->role.n_gids > 0);
+		assert(k->role.n_gids <= CONF_KEY_GIDS && conf_key_find(c, k->name) == k);
+	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -11,6 +11,8 @@ struct raw {
 	int fd;
 	struct conf *conf;
 	uint8_t key[KEY_BYTES];
+	const char *key_name; /* "": the default one */
+	uint32_t uid, gid; /* whom requests speak for */
 	uint64_t session;
 	uint8_t secret[16];
 	uint8_t hello[HELLO_MAX], response[HELLO_MAX]; /* as sent, for replays */
@@ -114,7 +116,8 @@ static inline struct wire_hello raw_hello(const struct raw *r, uint32_t target)
 				.role = LINK_CLIENT,
 				.backends = BACKEND_TCP,
 				.target = target,
-				.host = wire_text("by hand") };
+				.host = wire_text("by hand"),
+				.key = wire_text(r->key_name) };
 
 	memcpy(h.fs_id, r->conf->fs_id.b, sizeof(h.fs_id));
 	CHECK_EQ(getrandom(h.nonce, sizeof(h.nonce), 0), (ssize_t)sizeof(h.nonce));
@@ -152,28 +155,44 @@ static inline bool raw_respond(struct raw *r)
 	return raw_send(r, FRAME_RESPONSE, 0, r->response, r->response_len);
 }
 
-/* What the welcome says: 0 or a positive errno; -1: none came. */
-static inline int raw_welcome(struct raw *r)
+/* What the frame in body says: 0 or a positive errno; -1: it is no welcome. */
+static inline int raw_welcome_status(struct raw *r)
 {
 	struct wire_welcome w;
 	struct xdr x;
 
-	if (!raw_recv(r) || r->head.kind != FRAME_WELCOME)
+	if (r->head.kind != FRAME_WELCOME)
 		return -1;
 	xdr_decoder(&x, r->body, r->head.length, NULL);
 	CHECK(xdr_wire_welcome(&x, &w));
 	return w.status;
 }
 
-static inline void raw_open(struct raw *r, const struct cluster *c, int server)
+/* The same of the next frame. */
+static inline int raw_welcome(struct raw *r)
 {
+	return raw_recv(r) ? raw_welcome_status(r) : -1;
+}
+
+/* A connection that is to be proved with this key. */
+static inline void raw_open_with(struct raw *r, const struct cluster *c, int server,
+				 const char *key_name)
+{
+	const struct client_key *k;
 	char err[512];
 
 	memset(r, 0, offsetof(struct raw, body));
 	arena_init(&r->arena, 0);
 	CHECK_EQ(conf_load(c->conf, &r->conf, err, sizeof(err)), 0);
-	CHECK_EQ(key_load(r->conf->key_file, r->key, err, sizeof(err)), 0);
+	k = conf_key_find(r->conf, key_name);
+	CHECK_EQ(key_load(k ? k->file : r->conf->key_file, r->key, err, sizeof(err)), 0);
+	r->key_name = key_name;
 	r->fd = raw_connect(c, server);
+}
+
+static inline void raw_open(struct raw *r, const struct cluster *c, int server)
+{
+	raw_open_with(r, c, server, "");
 }
 
 static inline void raw_close(struct raw *r)
@@ -183,16 +202,23 @@ static inline void raw_close(struct raw *r)
 	arena_destroy(&r->arena);
 }
 
+/* The handshake to its end: 0, or why it was refused (-1: without a word). */
+static inline int raw_greet(struct raw *r, int server)
+{
+	struct wire_hello h = raw_hello(r, (uint32_t)server);
+
+	if (!raw_send_hello(r, &h) || !raw_recv(r))
+		return -1;
+	if (r->head.kind == FRAME_CHALLENGE)
+		return raw_respond(r) ? raw_welcome(r) : -1;
+	return raw_welcome_status(r);
+}
+
 /* An authenticated link. */
 static inline void raw_up(struct raw *r, const struct cluster *c, int server)
 {
-	struct wire_hello h;
-
 	raw_open(r, c, server);
-	h = raw_hello(r, (uint32_t)server);
-	CHECK(raw_send_hello(r, &h));
-	CHECK(raw_recv(r) && raw_respond(r));
-	CHECK_EQ(raw_welcome(r), 0);
+	CHECK_EQ(raw_greet(r, server), 0);
 }
 
 static inline uint64_t raw_tag(uint32_t slot, uint32_t sequence)
@@ -209,6 +235,8 @@ static inline bool raw_request(struct raw *r, uint32_t op, uint32_t slot, uint32
 				   .slot = slot,
 				   .sequence = sequence,
 				   .session = r->session,
+				   .uid = r->uid,
+				   .gid = r->gid,
 				   .time_left_ms = 10000,
 				   .trace = 1 };
 	struct xdr x;

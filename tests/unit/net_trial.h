@@ -130,6 +130,7 @@ struct fsrv {
 	bool hold; /* answer nothing but sessions */
 	bool mute; /* not even sessions */
 	bool forget; /* sessions are not resumed */
+	bool deny; /* nor is their secret known */
 	int status;
 	uint64_t session, boot;
 	size_t reply_bytes; /* pads replies to OP_STATUS */
@@ -195,6 +196,10 @@ static inline void fsrv_session(struct fsrv *f, struct link *l, uint64_t tag,
 				      .lease_ms = 30000,
 				      .boot = f->boot };
 
+	if (f->deny && a->id) {
+		fsrv_reply(f, l, tag, EACCES, SESSION_SLOTS, NULL, NULL);
+		return;
+	}
 	if (!r.resumed)
 		f->session++;
 	f->forget = false;

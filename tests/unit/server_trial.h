@@ -231,6 +231,8 @@ struct pipe_link {
 	struct list deferred;
 	unsigned sent, replies; /* requests in, replies out */
 	bool closed;
+	uint32_t uid, gid, n_gids; /* whom requests speak for; root unless set */
+	uint32_t *gids;
 	/* the client's memory for all transfers, and how often each byte was moved; or NULL */
 	uint8_t *mem, *moved;
 	/* the last reply */
@@ -398,6 +400,9 @@ static inline struct pipe_link *pipe_new(struct world *w, uint32_t role)
 	timer_del(&w->loop, &p->l.patience);
 	p->l.state = LINK_UP;
 	w->srv->net.n_unproven--;
+	list_del(&p->l.in_net);
+	list_push(&w->srv->net.links, &p->l.in_net);
+	p->l.speaks.any = true;
 	p->l.role = role;
 	strcpy(p->l.host, "pipe");
 	link_ref(&p->l);
@@ -424,7 +429,7 @@ static inline void pipe_message(struct world *w, struct pipe_link *p, uint64_t t
 	link_message(&p->l, FRAME_REQUEST, tag, m);
 }
 
-/* A well-formed request of root on a slot; the session is that of the link. */
+/* A well-formed request on a slot; the session is that of the link. */
 static inline void pipe_call(struct world *w, struct pipe_link *p, uint32_t op, uint32_t slot,
 			     uint32_t sequence, xdr_any filter, void *args)
 {
@@ -432,6 +437,10 @@ static inline void pipe_call(struct world *w, struct pipe_link *p, uint32_t op, 
 				   .slot = slot,
 				   .sequence = sequence,
 				   .session = p->l.session ? p->l.session->id : 0,
+				   .uid = p->uid,
+				   .gid = p->gid,
+				   .n_gids = p->n_gids,
+				   .gids = p->gids,
 				   .time_left_ms = 5000 };
 	static uint8_t body[MSG_MAX];
 	struct xdr x;

@@ -91,5 +91,95 @@ static void a_key_without_a_newline_loads(void)
 	CHECK_EQ(key[31], 0xbb);
 }
 
+static bool allowed(const struct key_role *r, uint32_t uid, uint32_t gid, uint32_t *left)
+{
+	uint32_t gids[] = { 0, 100, 1000, 27 }, n = ARRAY_LEN(gids);
+	bool yes = key_allows(r, uid, gid, gids, &n);
+
+	*left = n;
+	for (uint32_t i = 0; yes && !r->any && i < n; i++)
+		CHECK(gids[i] == 100 || gids[i] == 1000);
+	return yes;
+}
+
+static void a_key_speaks_for_its_user_and_groups_only(void)
+{
+	struct key_role any = { .any = true };
+	struct key_role one = { .uid = 1000, .n_gids = 2, .gids = { 1000, 100 } }, none = { 0 };
+	uint32_t left;
+
+	CHECK(allowed(&any, 0, 0, &left));
+	CHECK_EQ(left, 4);
+	CHECK(allowed(&one, 1000, 1000, &left));
+	CHECK_EQ(left, 2);
+	CHECK(allowed(&one, 1000, 100, &left));
+	CHECK(!allowed(&one, 0, 0, &left));
+	CHECK(!allowed(&one, 1000, 0, &left));
+	CHECK(!allowed(&one, 1001, 1000, &left));
+	CHECK(!allowed(&one, NOBODY, 1000, &left));
+	CHECK(allowed(&one, NOBODY, NOBODY, &left)); /* nobody is everyone's */
+	CHECK_EQ(left, 0);
+	CHECK(!allowed(&none, 0, 0, &left)); /* of a link that has proved nothing */
+}
+
+/* A cluster file of a default key and two named ones, of which files are there or not. */
+static struct conf keys_conf(void)
+{
+	static struct client_key k[2] = { { .name = "one", .file = "one.key" },
+					  { .name = "two", .file = "two.key" } };
+	struct conf c = { .path = "sheaf.conf", .key_file = "default.key", .n_keys = 2, .keys = k };
+
+	k[0].loaded = k[1].loaded = false;
+	return c;
+}
+
+static void a_client_takes_the_key_it_is_told_or_can_read(void)
+{
+	struct conf c = keys_conf();
+	uint8_t key[KEY_BYTES], two[KEY_BYTES];
+	char name[CONF_NAME_MAX];
+
+	unsetenv("SHEAF_KEY");
+	CHECK_EQ(key_choose(&c, name, key, err, sizeof(err)), -ENOENT);
+	CHECK(strstr(err, "default.key: cannot open"));
+	CHECK_EQ(key_create("two.key", err, sizeof(err)), 0);
+	CHECK_EQ(key_load("two.key", two, err, sizeof(err)), 0);
+	CHECK_EQ(key_choose(&c, name, key, err, sizeof(err)), 0);
+	CHECK_STR(name, "two");
+	CHECK_EQ(memcmp(key, two, sizeof(key)), 0);
+	CHECK_EQ(key_create("default.key", err, sizeof(err)), 0);
+	CHECK_EQ(key_choose(&c, name, key, err, sizeof(err)), 0);
+	CHECK_STR(name, "");
+	setenv("SHEAF_KEY", "two", 1);
+	CHECK_EQ(key_choose(&c, name, key, err, sizeof(err)), 0);
+	CHECK_STR(name, "two");
+	CHECK_EQ(chmod("two.key", 0644), 0);
+	CHECK_EQ(key_choose(&c, name, key, err, sizeof(err)), -EACCES);
+	CHECK(strstr(err, "chmod 600 two.key"));
+	setenv("SHEAF_KEY", "three", 1);
+	CHECK_EQ(key_choose(&c, name, key, err, sizeof(err)), -ENOENT);
+	CHECK(strstr(err, "has no [key.three]"));
+	unsetenv("SHEAF_KEY");
+}
+
+static void a_server_needs_every_key_and_says_which_is_wrong(void)
+{
+	struct conf c = keys_conf();
+
+	CHECK_EQ(keys_load(&c, err, sizeof(err)), -ENOENT);
+	CHECK(strstr(err, "one.key: "));
+	CHECK_EQ(key_create("one.key", err, sizeof(err)), 0);
+	CHECK_EQ(keys_load(&c, err, sizeof(err)), -EACCES); /* two.key is open to others */
+	CHECK(strstr(err, "chmod 600 two.key"));
+	CHECK(c.keys[0].loaded && !c.keys[1].loaded);
+	CHECK_EQ(chmod("two.key", 0600), 0);
+	CHECK_EQ(keys_load(&c, err, sizeof(err)), 0);
+	CHECK(c.keys[0].loaded && c.keys[1].loaded);
+	CHECK(memcmp(c.keys[0].secret, c.keys[1].secret, KEY_BYTES) != 0);
+}
+
 TEST_MAIN(TEST(a_new_key_is_random_private_and_loads), TEST(an_existing_key_is_not_overwritten),
-	  TEST(bad_keys_are_refused_with_the_cure), TEST(a_key_without_a_newline_loads))
+	  TEST(bad_keys_are_refused_with_the_cure), TEST(a_key_without_a_newline_loads),
+	  TEST(a_key_speaks_for_its_user_and_groups_only),
+	  TEST(a_client_takes_the_key_it_is_told_or_can_read),
+	  TEST(a_server_needs_every_key_and_says_which_is_wrong))

@@ -83,6 +83,31 @@ static void what_is_not_said_has_a_default(void)
 	conf_free(NULL);
 }
 
+static void keys_have_names_files_and_roles(void)
+{
+	struct conf *c = parse(
+		HEAD
+		"trust = 192.0.2.0/24, 2001:db8::/32 10.1.2.3\n"
+		"squash = 127.0.0.0/8\n"
+		"[key.host]\nrole = any\n" SERVER(
+			"0") "[key.alice]\nfile = /k/a\nrole = uid 1000 gid 1000  4 4294967294\n");
+
+	CHECK_STR(err, "");
+	CHECK(c && c->n_keys == 2);
+	CHECK_STR(c->keys[0].name, "host");
+	CHECK_STR(c->keys[0].file, "/c/host.key");
+	CHECK(c->keys[0].role.any && !c->keys[0].loaded);
+	CHECK_STR(c->keys[1].file, "/k/a");
+	CHECK(!c->keys[1].role.any);
+	CHECK_EQ(c->keys[1].role.uid, 1000);
+	CHECK_EQ(c->keys[1].role.n_gids, 3);
+	CHECK_EQ(c->keys[1].role.gids[2], UINT32_MAX - 1);
+	CHECK(conf_key_find(c, "alice") == &c->keys[1] && !conf_key_find(c, "bob"));
+	CHECK_EQ(c->n_trust, 3);
+	CHECK_EQ(c->n_squash, 1);
+	conf_free(c);
+}
+
 static void the_largest_cluster_is_accepted(void)
 {
 	static char text[CONF_MAX_TARGETS * 100 + 200];
@@ -113,6 +138,27 @@ static const struct {
 	{ HEAD "colour = red\n", ":3: ", "unknown key 'colour'" },
 	{ HEAD "lease = 3\n\n# x\nlease = 3\n", ":6: ", "'lease' is given twice" },
 	{ HEAD "[serve]\n", ":3: ", "unknown section [serve]" },
+	{ HEAD "[key.]\n", ":3: ", "is not 1 to 31 letters" },
+	{ HEAD "[key.a b]\n", ":3: ", "is not 1 to 31 letters" },
+	{ HEAD "[key.a]\nrole = any\n[key.a]\n", ":5: ", "a second [key.a]" },
+	{ HEAD "[key.a]\nfile = x\n" SERVER("0"), ":3: ", "[key.a] has no role" },
+	{ HEAD SERVER("0") "[key.a]\n", ":7: ", "[key.a] has no role" },
+	{ HEAD "[key.a]\nuid = 3\n", ":4: ", "unknown key 'uid'; known in [key.NAME]: file role" },
+	{ HEAD "[key.a]\nrole = all\n", ":4: ", "a role is 'any'" },
+	{ HEAD "[key.a]\nrole = uid 5\n", ":4: ", "a role is 'any'" },
+	{ HEAD "[key.a]\nrole = uid 5 gid\n", ":4: ", "a role is 'any'" },
+	{ HEAD "[key.a]\nrole = uid x gid 5\n", ":4: ", "a role is 'any'" },
+	{ HEAD "[key.a]\nrole = uid 5 gid -1\n", ":4: ", "a role is 'any'" },
+	{ HEAD "[key.a]\nrole = uid 4294967295 gid 1\n", ":4: ", "a role is 'any'" },
+	{ HEAD "[key.a]\nrole = uid 5 6 gid 1\n", ":4: ", "a role is 'any'" },
+	{ HEAD "[key.a]\nrole = uid 5 gid 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n",
+	  ":4: ", "1 to 15 gids" },
+	{ HEAD "trust = \n", ":3: ", "trust is empty" },
+	{ HEAD "trust = 192.0.2.1/24\n", ":3: ", "'192.0.2.1/24' is not a network" },
+	{ HEAD "squash = host.example\n", ":3: ", "squash: 'host.example' is not a network" },
+	{ HEAD "trust = 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 "
+	       "1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1\n",
+	  ":3: ", "more than 16 networks" },
 	{ HEAD "[server.x]\n", ":3: ", "numbered 0 to 255" },
 	{ HEAD "[server.]\n", ":3: ", "numbered 0 to 255" },
 	{ HEAD "[server.256]\n", ":3: ", "numbered 0 to 255" },
@@ -284,7 +330,8 @@ static void the_file_is_searched_in_the_stated_order(void)
 }
 
 TEST_MAIN(TEST(a_full_file_is_understood), TEST(what_is_not_said_has_a_default),
-	  TEST(the_largest_cluster_is_accepted), TEST(everything_wrong_is_named_with_its_line),
+	  TEST(keys_have_names_files_and_roles), TEST(the_largest_cluster_is_accepted),
+	  TEST(everything_wrong_is_named_with_its_line),
 	  TEST(a_line_too_long_for_the_parser_is_an_error_not_two_lines),
 	  TEST(a_nul_byte_is_an_error), TEST(a_short_error_buffer_is_not_overrun),
 	  TEST(relative_paths_start_from_the_files_folder),

@@ -162,6 +162,7 @@ static void an_error_after_the_answer_state_does_not_go_back(void)
 struct taker {
 	struct trial trial;
 	struct buf buf;
+	struct pool_share *share;
 	size_t len;
 };
 
@@ -171,14 +172,20 @@ static void take(struct trial *t, struct req *q)
 {
 	struct taker *k = container_of(t, struct taker, trial);
 
-	buf_get(&pool, &k->buf, k->len, q);
+	buf_get(&pool, k->share, &k->buf, k->len, q);
+}
+
+static void taker_start_in(struct taker *k, struct pool_share *s, size_t units)
+{
+	k->len = units * BUF_UNIT;
+	k->share = s;
+	trial_start(&k->trial, &loop, take, NULL);
+	loop_turn(&loop, 0);
 }
 
 static void taker_start(struct taker *k, size_t units)
 {
-	k->len = units * BUF_UNIT;
-	trial_start(&k->trial, &loop, take, NULL);
-	loop_turn(&loop, 0);
+	taker_start_in(k, NULL, units);
 }
 
 static void the_pool_grants_all_or_nothing_first_come_first_served(void)
@@ -201,6 +208,57 @@ static void the_pool_grants_all_or_nothing_first_come_first_served(void)
 	buf_put(&b.buf);
 	buf_put(&c.buf);
 	CHECK_EQ(pool.n_free, pool.n_units);
+	pool_fini(&pool);
+	loop_fini(&loop);
+}
+
+/* 64 units: eight for each who has some already, sixteen for those who have none. */
+static void nobody_keeps_the_pool_from_the_others(void)
+{
+	static struct pool_share slow[8], honest[2];
+	static struct taker hog[8][4], a, b, c, d;
+	int got = 0;
+
+	begin();
+	CHECK_EQ(pool_init(&pool, &loop, 64 * BUF_UNIT), 0);
+	for (int i = 0; i < 8; i++) {
+		pool_share_init(&slow[i]);
+		for (int k = 0; k < 4; k++) { /* they never give anything back */
+			taker_start_in(&hog[i][k], &slow[i], 4);
+			got += hog[i][k].trial.over;
+		}
+		CHECK(slow[i].held <= 8);
+	}
+	CHECK_EQ(got, 14); /* six with all they may have; two with one each, of the reserve */
+	CHECK_EQ(pool.n_free, 8);
+	CHECK(!list_empty(&pool.waiting));
+	pool_share_init(&honest[0]);
+	pool_share_init(&honest[1]);
+	taker_start_in(&a, &honest[0], 4); /* passes those who have something */
+	CHECK(a.trial.over);
+	taker_start_in(&b, &honest[0], 1); /* and is one of them now */
+	CHECK(!b.trial.over);
+	taker_start_in(&c, &honest[1], 4);
+	CHECK(c.trial.over);
+	CHECK_EQ(pool.n_free, 0);
+	taker_start(&d, 1); /* the common share waits for memory only */
+	CHECK(!d.trial.over);
+	buf_put(&a.buf);
+	loop_turn(&loop, 0);
+	CHECK(b.trial.over && d.trial.over);
+	buf_put(&b.buf);
+	buf_put(&c.buf);
+	buf_put(&d.buf);
+	for (int i = 0; i < 8; i++) { /* the slow ones end: whoever waits gets on */
+		for (int k = 0; k < 4; k++) {
+			loop_turn(&loop, 0);
+			CHECK(hog[i][k].trial.over);
+			buf_put(&hog[i][k].buf);
+		}
+		CHECK_EQ(slow[i].held, 0);
+	}
+	CHECK_EQ(pool.n_free, pool.n_units);
+	CHECK(list_empty(&pool.waiting));
 	pool_fini(&pool);
 	loop_fini(&loop);
 }
@@ -448,6 +506,7 @@ TEST_MAIN(TEST(timers_fire_in_order_of_time_then_of_setting), TEST(many_timers_s
 	  TEST(the_first_error_wins_and_jumps_to_the_answer),
 	  TEST(an_error_after_the_answer_state_does_not_go_back),
 	  TEST(the_pool_grants_all_or_nothing_first_come_first_served),
+	  TEST(nobody_keeps_the_pool_from_the_others),
 	  TEST(a_source_forgotten_in_the_same_batch_is_not_called),
 	  TEST(a_wake_from_another_thread_ends_the_wait_once),
 	  TEST(sources_come_and_go_while_another_thread_waits),

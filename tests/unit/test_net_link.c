@@ -329,6 +329,131 @@ static void a_server_proves_the_server_key(void)
 	end();
 }
 
+/* ---- named keys ---- */
+
+static struct client_key named[2];
+static struct conf doors;
+
+/* A server that has keys "one" (of uid 1000) and "two" (not loaded). */
+static void begin_named(void)
+{
+	begin();
+	named[0] = (struct client_key){ .name = "one",
+					.role = { .uid = 1000, .n_gids = 1, .gids = { 100 } },
+					.loaded = true };
+	memset(named[0].secret, 5, KEY_BYTES);
+	named[1] = (struct client_key){ .name = "two", .role = { .any = true } };
+	doors = (struct conf){ .n_keys = 2, .keys = named };
+	srv.net.id.doors = &doors;
+}
+
+static struct net_identity named_id(const char *name, uint8_t key)
+{
+	struct net_identity id = net_id(key, 0);
+
+	strcpy(id.key_name, name);
+	return id;
+}
+
+/* What a call of a client with this key ends with. */
+static int call_with(struct fclient *c, const char *name, uint8_t key)
+{
+	struct ask a;
+
+	fclient_start(c, &w, "loop:s", named_id(name, key), LINK_CLIENT);
+	ask(&a, &c->peer, OP_PING, false);
+	networld_until(&w, &a.over);
+	return a.error;
+}
+
+static void a_named_key_lets_in_and_says_for_whom(void)
+{
+	struct fclient c;
+
+	begin_named();
+	CHECK_EQ(call_with(&c, "one", 5), 0);
+	CHECK_STR(srv.link->key, "one");
+	CHECK(!srv.link->speaks.any);
+	CHECK_EQ(srv.link->speaks.uid, 1000);
+	fclient_stop(&c);
+	CHECK_EQ(call_with(&c, "", 1), 0);
+	CHECK_STR(srv.link->key, "");
+	CHECK(srv.link->speaks.any);
+	fclient_stop(&c);
+	end();
+}
+
+static void names_and_keys_that_do_not_match_are_refused(void)
+{
+	static const struct {
+		const char *name;
+		uint8_t key;
+	} bad[] = { { "one", 1 }, { "", 5 }, { "three", 5 }, { "two", 0 } };
+	struct fclient c;
+
+	begin_named();
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		CHECK_EQ(call_with(&c, bad[i].name, bad[i].key), -EKEYREJECTED);
+		fclient_stop(&c);
+		networld_pass(&w, NSEC_PER_SEC / 10);
+		CHECK(srv.net.refused[REFUSED_KEY] >= i + 1);
+	}
+	CHECK_EQ(srv.n_sessions, 0);
+	end();
+}
+
+static void a_key_that_is_taken_back_or_changed_closes_its_links(void)
+{
+	struct fclient one, other;
+
+	begin_named();
+	CHECK_EQ(call_with(&one, "one", 5), 0);
+	CHECK_EQ(call_with(&other, "", 1), 0);
+	net_recheck_keys(&srv.net); /* nothing has changed */
+	networld_pass(&w, NSEC_PER_MSEC);
+	CHECK_EQ(srv.net.n_links, 2);
+	named[0].role.uid = 1001;
+	net_recheck_keys(&srv.net);
+	CHECK_EQ(srv.net.refused[REFUSED_REVOKED], 1);
+	CHECK_EQ(srv.net.n_links, 1);
+	networld_pass(&w, NSEC_PER_SEC); /* comes again, in its new role */
+	CHECK_EQ(srv.net.n_links, 2);
+	CHECK_EQ(srv.link->speaks.uid, 1001);
+	named[0].secret[0] ^= 1;
+	net_recheck_keys(&srv.net);
+	CHECK_EQ(srv.net.refused[REFUSED_REVOKED], 2);
+	networld_pass(&w, NSEC_PER_SEC);
+	CHECK_EQ(srv.net.n_links, 1);
+	srv.net.id.client_key[0] ^= 1;
+	net_recheck_keys(&srv.net);
+	CHECK_EQ(srv.net.refused[REFUSED_REVOKED], 3);
+	fclient_stop(&one);
+	fclient_stop(&other);
+	end();
+}
+
+static void the_log_of_refusals_is_bounded_and_the_count_is_not(void)
+{
+	static struct raw *r[200];
+
+	begin();
+	for (int i = 0; i < 200; i++) {
+		r[i] = raw_new(&srv.net);
+		for (int k = 0; k < 3; k++)
+			link_refused(&r[i]->l, REFUSED_FORGED, "number %d", i);
+	}
+	CHECK_EQ(srv.net.refused[REFUSED_FORGED], 600);
+	CHECK_EQ(srv.net.told[REFUSED_FORGED].said, 10); /* once a link, ten a minute */
+	CHECK_EQ(srv.net.told[REFUSED_FORGED].left_out, 3 * 190);
+	networld_pass(&w, 61 * NSEC_PER_SEC);
+	link_refused(&r[20]->l, REFUSED_FORGED, "later");
+	CHECK_EQ(srv.net.told[REFUSED_FORGED].said, 1);
+	CHECK_EQ(srv.net.told[REFUSED_FORGED].left_out, 0);
+	for (int i = 0; i < 200; i++)
+		raw_free(r[i]);
+	end();
+}
+
 /* ---- a dialler whose acceptor is the test ---- */
 
 static void a_refusal_with_a_strange_status_is_a_broken_rule(void)
@@ -392,5 +517,9 @@ TEST_MAIN(TEST(a_good_greeting_is_challenged),
 	  TEST(a_silent_stranger_has_five_seconds), TEST(of_too_many_strangers_the_oldest_goes),
 	  TEST(both_sides_prove_their_key_and_calls_go_through),
 	  TEST(a_wrong_key_or_cluster_fails_calls_at_once), TEST(a_server_proves_the_server_key),
+	  TEST(a_named_key_lets_in_and_says_for_whom),
+	  TEST(names_and_keys_that_do_not_match_are_refused),
+	  TEST(a_key_that_is_taken_back_or_changed_closes_its_links),
+	  TEST(the_log_of_refusals_is_bounded_and_the_count_is_not),
 	  TEST(a_refusal_with_a_strange_status_is_a_broken_rule),
 	  TEST(an_impostor_of_a_server_is_found_out))

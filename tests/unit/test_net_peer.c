@@ -165,6 +165,22 @@ static void a_server_that_does_not_know_the_session_gets_a_new_one(void)
 	end();
 }
 
+/* As after another server key: the secret proves nothing any more. */
+static void a_session_that_is_denied_is_made_anew(void)
+{
+	struct ask a;
+
+	begin();
+	warm_up();
+	srv.deny = true;
+	link_close(cli.peer.link, -ECONNRESET);
+	ask(&a, &cli.peer, OP_GETATTR, false);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, 0);
+	CHECK_EQ(cli.peer.session, 2);
+	end();
+}
+
 static unsigned n_restarts, n_lost;
 
 static void restarted(struct peer *p, bool lost)
@@ -378,7 +394,7 @@ TEST_MAIN(TEST(calls_take_slots_and_number_them), TEST(calls_beyond_the_slots_wa
 	  TEST(a_reply_of_the_old_link_is_not_heard),
 	  TEST(a_lost_session_fails_changes_and_repeats_the_rest),
 	  TEST(a_server_that_does_not_know_the_session_gets_a_new_one),
-	  TEST(a_restart_of_the_server_is_told),
+	  TEST(a_session_that_is_denied_is_made_anew), TEST(a_restart_of_the_server_is_told),
 	  TEST(a_call_ends_with_its_deadline_and_the_server_is_told),
 	  TEST(a_cancelled_call_ends_at_once), TEST(nobody_at_home_is_an_error_after_the_deadline),
 	  TEST(a_server_that_comes_later_gets_the_call),
