@@ -13,10 +13,10 @@
 #include "cli/commands.h"
 
 static const struct cli_command *const commands[] = {
-	&cmd_init,  &cmd_start,	    &cmd_stop,	&cmd_status,   &cmd_df,	      &cmd_ls,
-	&cmd_cp,    &cmd_cat,	    &cmd_rm,	&cmd_mkdir,    &cmd_mv,	      &cmd_ln,
-	&cmd_stat,  &cmd_chmod,	    &cmd_chown, &cmd_getfattr, &cmd_setfattr, &cmd_requests,
-	&cmd_check, &cmd_selfcheck, &cmd_bench,
+	&cmd_init,  &cmd_start, &cmd_stop,	&cmd_status,   &cmd_df,	      &cmd_ls,
+	&cmd_cp,    &cmd_cat,	&cmd_rm,	&cmd_mkdir,    &cmd_mv,	      &cmd_ln,
+	&cmd_stat,  &cmd_chmod, &cmd_chown,	&cmd_getfattr, &cmd_setfattr, &cmd_requests,
+	&cmd_check, &cmd_key,	&cmd_selfcheck, &cmd_bench,
 };
 
 #define SHOWN_MAX 60 /* bytes of a name that is too long for itself, in a message */
@@ -207,6 +207,8 @@ static const struct {
 		      "  sheaf check --json | jq -r '.findings[].path'\n" },
 	{ &cmd_requests, "  sheaf requests\n"
 			 "  sheaf requests --json | jq '.requests[] | select(.age_ns > 1e9)'\n" },
+	{ &cmd_key, "  sheaf key login7\n"
+		    "  sheaf key ada --uid 1000\n" },
 	{ &cmd_selfcheck, "  sheaf selfcheck --seconds 10\n" },
 	{ &cmd_bench, "  sheaf bench contig --clients 1,4\n"
 		      "  sheaf bench all --dir /mnt/fast --report report\n" },

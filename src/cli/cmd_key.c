@@ -1,0 +1,259 @@
+/* sheaf key: makes a client key, names it in the cluster file, and has the servers of this host read it.
+ *
+ * The key file is there before the cluster file names it, and the cluster file changes in one step (a new file
+ * takes its place): whoever reads meanwhile, or whatever fails, finds the old or the new state. */
+#include <fcntl.h>
+#include <grp.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <sys/pidfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+
+enum { OPT_UID, OPT_GID };
+
+/* "uid N gid M ..." from the options; the host's list of users tells groups that are not given. */
+static int take_role(struct cli *c, struct key_role *r)
+{
+	gid_t groups[256];
+	int n = ARRAY_LEN(groups);
+	struct passwd *pw;
+	uint64_t v;
+
+	if (cli_number(c->opt[OPT_UID], 0, UINT32_MAX - 1, &v))
+		return cli_usage(c, "--uid %s: not a number of a user", c->opt[OPT_UID]);
+	r->uid = (uint32_t)v;
+	if (c->opt[OPT_GID]) {
+		char *list = strdupa(c->opt[OPT_GID]), *at, *word;
+
+		for (word = strtok_r(list, ",", &at); word; word = strtok_r(NULL, ",", &at)) {
+			if (cli_number(word, 0, UINT32_MAX - 1, &v) || r->n_gids == CONF_KEY_GIDS)
+				return cli_usage(c,
+						 "--gid %s: not 1 to %d numbers of groups: 100,200",
+						 c->opt[OPT_GID], CONF_KEY_GIDS);
+			r->gids[r->n_gids++] = (uint32_t)v;
+		}
+		if (r->n_gids)
+			return CLI_OK;
+		return cli_usage(c, "--gid is empty");
+	}
+	pw = getpwuid(r->uid);
+	if (!pw)
+		return cli_usage(c, "this host has no user %u; name the groups with --gid LIST",
+				 r->uid);
+	if (getgrouplist(pw->pw_name, pw->pw_gid, groups, &n) < 0)
+		n = ARRAY_LEN(groups);
+	if (n > CONF_KEY_GIDS)
+		fprintf(stderr,
+			"sheaf key: %s is in %d groups; the key has the first %d, choose others "
+			"with --gid\n",
+			pw->pw_name, n, CONF_KEY_GIDS);
+	for (; r->n_gids < (uint32_t)MIN(n, CONF_KEY_GIDS); r->n_gids++)
+		r->gids[r->n_gids] = groups[r->n_gids];
+	return CLI_OK;
+}
+
+/* Where the file of the key goes, beside the default key; and as the cluster file names it. */
+static int place_key(const struct conf *conf, const char *name, char path[CLI_PATH_MAX],
+		     char named[CLI_PATH_MAX])
+{
+	size_t folder = (size_t)(strrchr(conf->key_file, '/') - conf->key_file);
+	bool beside = strncmp(conf->path, conf->key_file, folder + 1) == 0 &&
+		      !strchr(conf->path + folder + 1, '/');
+
+	if (folder + strlen(name) + 6 > CONF_PATH_MAX)
+		return -ENAMETOOLONG;
+	snprintf(path, CLI_PATH_MAX, "%.*s/%s.key", (int)folder, conf->key_file, name);
+	snprintf(named, CLI_PATH_MAX, "%s", beside ? path + folder + 1 : path);
+	return 0;
+}
+
+static char *section_text(const char *name, const char *file, const struct key_role *r)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+
+	if (!f)
+		return NULL;
+	fprintf(f, "\n[key.%s]\nfile = %s\nrole = ", name, file);
+	if (r->any)
+		fputs("any", f);
+	else
+		fprintf(f, "uid %u gid", r->uid);
+	for (uint32_t i = 0; i < r->n_gids; i++)
+		fprintf(f, " %u", r->gids[i]);
+	fputc('\n', f);
+	return fclose(f) ? NULL : text;
+}
+
+/* What is there and `more` behind it into `to`, with the owner and mode of the old file. */
+static int copy_and_add(const char *path, int to, const char *more)
+{
+	int from = open(path, O_RDONLY | O_CLOEXEC), r = 0;
+	struct stat st;
+	char buf[4096];
+	ssize_t n;
+
+	if (from < 0)
+		return -errno;
+	errno = 0;
+	while ((n = read(from, buf, sizeof(buf))) > 0)
+		if (write(to, buf, (size_t)n) != n)
+			r = errno ? -errno : -ENOSPC;
+	if (n < 0 || write(to, more, strlen(more)) != (ssize_t)strlen(more) ||
+	    fstat(from, &st) < 0 || fchmod(to, st.st_mode & 07777) < 0 || fsync(to) < 0)
+		r = errno ? -errno : -ENOSPC;
+	if (!r && fchown(to, st.st_uid, st.st_gid) < 0 && geteuid() == 0)
+		r = -errno;
+	close(from);
+	return r;
+}
+
+/* The cluster file gets another section, all of it or nothing. Two commands do not do so at once: the new file
+ * is there first. */
+static int add_section(const char *conf_path, const char *text, char *err, size_t err_len)
+{
+	char path[PATH_MAX], tmp[PATH_MAX + 8];
+	struct conf *c = NULL;
+	int fd, r;
+
+	snprintf(path, sizeof(path), "%s", conf_path);
+	snprintf(tmp, sizeof(tmp), "%s.new", realpath(conf_path, path) ? path : conf_path);
+	fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0) {
+		snprintf(err, err_len, "%s: %s%s", tmp, error_text(errno),
+			 errno == EEXIST ? "; another 'sheaf key' is at it, or one was killed: "
+					   "then remove that file" :
+					   "");
+		return -errno;
+	}
+	r = copy_and_add(path, fd, text);
+	close(fd);
+	if (r)
+		snprintf(err, err_len, "%s: cannot write it: %s", tmp, error_text(r));
+	else
+		r = conf_load(tmp, &c, err, err_len); /* nobody gets a file that cannot be read */
+	conf_free(c);
+	if (!r && rename(tmp, path) < 0) {
+		r = -errno;
+		snprintf(err, err_len, "%s: cannot replace it: %s", path, error_text(r));
+	}
+	if (r)
+		unlink(tmp);
+	return r;
+}
+
+/* Root makes keys for servers that run as another user: who has the default key is to have this one. */
+static void give_away(const char *path, const char *like)
+{
+	struct stat st;
+
+	if (geteuid() == 0 && stat(like, &st) == 0 && chown(path, st.st_uid, st.st_gid) < 0)
+		fprintf(stderr, "sheaf key: %s stays root's: %s\n", path, error_text(errno));
+}
+
+static int make_key(struct cli *c, struct conf *conf, const char *name)
+{
+	char path[CLI_PATH_MAX], named[CLI_PATH_MAX], err[CLI_PATH_MAX + 256], *text;
+	struct key_role role = { .any = !c->opt[OPT_UID] };
+	int r = role.any ? CLI_OK : take_role(c, &role);
+
+	if (r)
+		return r;
+	if (role.any && c->opt[OPT_GID])
+		return cli_usage(c, "--gid goes with --uid");
+	if (conf_key_find(conf, name))
+		return cli_error(c, "%s has a [key.%s] already; choose another name", conf->path,
+				 name);
+	if (place_key(conf, name, path, named))
+		return cli_error(c, "the path of the key is too long");
+	if (key_create(path, err, sizeof(err)))
+		return cli_error(c, "%s", err);
+	give_away(path, conf->key_file);
+	text = section_text(name, named, &role);
+	snprintf(err, sizeof(err), "out of memory");
+	r = text ? add_section(conf->path, text, err, sizeof(err)) : -ENOMEM;
+	free(text);
+	if (r) {
+		unlink(path);
+		return cli_error(c, "%s", err);
+	}
+	printf("made %s and [key.%s] in %s\n"
+	       "a client needs a copy of both, the key with mode 600, and picks it with SHEAF_KEY=%s\n",
+	       path, name, conf->path, name);
+	return CLI_OK;
+}
+
+/* Servers read keys and networks at SIGHUP. */
+static int tell_servers(struct cli *c, const struct conf *conf)
+{
+	struct cli_daemon *d = cli_daemons_find(conf);
+	int status = CLI_OK, elsewhere = 0;
+
+	if (!d)
+		return cli_error(c, "out of memory");
+	for (uint32_t i = 0; i < conf->n_targets; i++) {
+		elsewhere += !d[i].here;
+		if (!d[i].pid)
+			continue;
+		if (pidfd_send_signal(d[i].pidfd, SIGHUP, NULL, 0) == 0)
+			printf("%s was told to read the keys again\n", d[i].target->name);
+		else if (errno != ESRCH)
+			status = cli_error(c, "%s: cannot signal pid %d: %s", d[i].target->name,
+					   d[i].pid, error_text(errno));
+	}
+	if (elsewhere)
+		printf("%d servers are on other hosts: copy the cluster file and the key files there, "
+		       "and run 'sheaf key'\n",
+		       elsewhere);
+	cli_daemons_free(d, conf->n_targets);
+	return status;
+}
+
+/* As the cluster file takes names: the message of its parser would come too late. */
+static bool good_name(const char *s)
+{
+	return strlen(s) < CONF_NAME_MAX && s[0] && !strchr("._-", s[0]) &&
+	       !s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")];
+}
+
+static int run_key(struct cli *c)
+{
+	struct conf *conf;
+	int status;
+
+	if (c->n_args && !good_name(c->args[0]))
+		return cli_usage(c,
+				 "'%s' is not 1 to 31 letters, digits, '.', '_' or '-', the first "
+				 "a letter or digit",
+				 c->args[0]);
+	if (!c->n_args && (c->opt[OPT_UID] || c->opt[OPT_GID]))
+		return cli_usage(c, "which key? give a NAME");
+	status = cli_load_conf(c, &conf);
+	if (status)
+		return status;
+	if (c->n_args)
+		status = make_key(c, conf, c->args[0]);
+	if (!status)
+		status = tell_servers(c, conf);
+	conf_free(conf);
+	return status;
+}
+
+const struct cli_command cmd_key = {
+	.name = "key",
+	.usage = "[NAME [--uid N [--gid LIST]]]",
+	.summary = "make a client key; without NAME have the servers read the keys again",
+	.run = run_key,
+	.max_args = 1,
+	.options = { { 0, "uid", "N", "it speaks for this user only (for anybody)" },
+		     { 0, "gid", "LIST",
+		       "and these groups, as 100,200 (those the user has on this host)" } },
+	.more = "Writes NAME.key beside the default key and a section [key.NAME] into the cluster file, then has the\n"
+		"running servers of this host read keys and networks again. To take a key back, remove its section\n"
+		"and run 'sheaf key': connections that use it are closed.\n",
+};
