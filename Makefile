@@ -3,6 +3,8 @@ BUILD ?= build
 DIR ?= ./run
 SERVERS ?= 4
 FUZZ_SECONDS ?= 60
+ROUNDS ?= 60
+SEED ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 TEST_FLAGS ?=
 BENCH_FLAGS ?=
@@ -15,7 +17,7 @@ CONFIGURE = cmake -S . -G Ninja -Wno-dev
 # $(call configure,DIR,OPTIONS): once; CMake runs itself again when its input changes
 configure = @test -f $(1)/build.ninja || $(CONFIGURE) -B $(1) $(2)
 
-.PHONY: build up down check asan tsan fuzz clang bench format clean help deps deps-check install deb
+.PHONY: build up down check asan tsan fuzz crash clang bench format clean help deps deps-check install deb
 
 build:
 	$(call configure,$(BUILD),-DCMAKE_BUILD_TYPE=Release)
@@ -48,6 +50,11 @@ fuzz: deps-check
 	$(call configure,build-fuzz,-DCMAKE_C_COMPILER=clang -DSHEAF_FUZZ=ON)
 	@cmake --build build-fuzz -j $(JOBS)
 	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
+
+# What `make check` runs too; more of it, or a seed again. A failure leaves its directory and says where.
+crash: deps-check
+	@$(MAKE) --no-print-directory build
+	@SHEAF_BUILD=$(abspath $(BUILD)) $(BUILD)/tests/sys_crash --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
 clang: deps-check
 	$(call configure,build-clang,-DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang)
@@ -85,6 +92,7 @@ help:
 	@echo "make asan     tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make tsan     tests under ThreadSanitizer"
 	@echo "make fuzz     each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
+	@echo "make crash    ROUNDS=$(ROUNDS) rounds of kill -9 against real servers and clients; SEED=n chooses them"
 	@echo "make clang    build with clang into build-clang/"
 	@echo "make install  install below PREFIX=$(PREFIX), or below DESTDIR for a package"
 	@echo "make deb      Debian packages into build-deb/"

@@ -5,7 +5,7 @@
 
 A test is a program: exit 0 is passed, 77 skipped (its last line of output is the reason), anything
 else failed. Each runs with a time limit, in an empty directory of its own (also its TMPDIR), which is
-removed afterwards, and with SHEAF_BUILD naming the build. The last line printed is
+removed afterwards unless a directory in it holds a file KEEP, and with SHEAF_BUILD naming the build. The last line printed is
 `N passed, N failed` or `N passed, N failed, N skipped`.
 """
 import argparse
@@ -68,7 +68,8 @@ def run_command(argv, limit, build):
             return 1, text + f"\nended by {signal.Signals(-status).name}"
         return status, text
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if not glob.glob(os.path.join(folder, "*", "KEEP")):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 # ---- style ----

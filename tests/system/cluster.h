@@ -61,6 +61,7 @@ static struct {
 	pid_t pids[64];
 	char dirs[16][CLUSTER_PATH];
 	int n_dirs;
+	bool keep; /* directories of a program that fails */
 } cluster_trash;
 
 static inline int cluster_rm_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -94,6 +95,19 @@ static inline void cluster_show_log(const char *dir, int i)
 	close(fd);
 }
 
+/* The runner of the tests leaves alone what has a file of this name in it. */
+static inline void cluster_keep(const char *dir)
+{
+	char path[CLUSTER_PATH + 32];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/KEEP", dir);
+	fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+	if (fd >= 0)
+		close(fd);
+	fprintf(stderr, "kept: %s\n", dir);
+}
+
 static inline void cluster_clean(int status, void *arg)
 {
 	(void)arg;
@@ -108,7 +122,10 @@ static inline void cluster_clean(int status, void *arg)
 	for (int i = 0; i < cluster_trash.n_dirs; i++) {
 		for (int k = 0; status && status != 77 && k < CLUSTER_MAX; k++)
 			cluster_show_log(cluster_trash.dirs[i], k);
-		cluster_rm(cluster_trash.dirs[i]);
+		if (status && status != 77 && cluster_trash.keep)
+			cluster_keep(cluster_trash.dirs[i]);
+		else
+			cluster_rm(cluster_trash.dirs[i]);
 	}
 }
 
@@ -311,10 +328,10 @@ static inline void cluster_make(struct cluster *c, const struct cluster_opts *gi
 	edit_file(c->conf, "lease = 30\n", line);
 }
 
-/* Starts server i and waits until it serves; 0, or what it exited with. */
-static inline int server_up(struct cluster *c, int i)
+/* Starts server i. Returns where it says that it serves. */
+static inline int server_spawn(struct cluster *c, int i)
 {
-	char exe[CLUSTER_PATH], log[CLUSTER_PATH], id[16], fd[16], line[256] = "";
+	char exe[CLUSTER_PATH], log[CLUSTER_PATH], id[16], fd[16];
 	const char *build = getenv("SHEAF_BUILD");
 	const char *argv[] = { exe,	"--conf", c->conf,	 "--server", id,
 			       "--log", log,	  "--notify-fd", fd,	     NULL };
@@ -329,17 +346,29 @@ static inline int server_up(struct cluster *c, int i)
 	snprintf(fd, sizeof(fd), "%d", p[1]);
 	c->pid[i] = spawn(argv, p[1]);
 	close(p[1]);
-	if (read(p[0], line, sizeof(line) - 1) < 5 || strncmp(line, "ready", 5) != 0) {
-		int r;
+	return p[0];
+}
 
+/* Waits until it serves and closes fd; 0, or what it exited with. */
+static inline int server_ready(struct cluster *c, int i, int fd)
+{
+	char line[256] = "";
+	int r = 0;
+
+	if (read(fd, line, sizeof(line) - 1) < 5 || strncmp(line, "ready", 5) != 0) {
 		fprintf(stderr, "server %d: %s\n", i, line);
-		close(p[0]);
 		r = reap(c->pid[i]);
 		c->pid[i] = 0;
-		return r ? r : -1;
+		r = r ? r : -1;
 	}
-	close(p[0]);
-	return 0;
+	close(fd);
+	return r;
+}
+
+/* Starts server i and waits until it serves; 0, or what it exited with. */
+static inline int server_up(struct cluster *c, int i)
+{
+	return server_ready(c, i, server_spawn(c, i));
 }
 
 static inline void cluster_up(struct cluster *c)
