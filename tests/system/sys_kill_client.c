@@ -72,9 +72,11 @@ static void kill_in_mid_transfer(const char *what, const char *path)
 {
 	uint32_t sessions_before = sessions(), links_before = links();
 	pid_t pid = child_start(what, c.conf, path, NULL);
+	struct stat st;
 	double t;
 
-	/* it is in the middle of it; cached data leave without buffers */
+	/* it is past its open, and in the middle of it; cached data leave without buffers */
+	CHECK(WITHIN(20, sheaf_stat(fs, path, &st) == 0 && st.st_size > 0));
 	CHECK(WITHIN(20, pool_held() > 0 || !quiet()));
 	pause_ms(100);
 	CHECK_EQ(kill(pid, SIGKILL), 0);
