@@ -20,8 +20,9 @@ BARS = {
     "meta": {},  # depends on the storage
     "lists": {"read_128x2K": 10, "list_vs_single": 10, "requests_per_server": 1},
 }
-MEMORY = {"stat4": 0.3, "create4": 0.12}
-DISK = {"durable_create4": 0.8, "durable_create16": 1.3}
+NAMES = {"create_requests": 1, "open_read_requests": 2, "listed": 200000, "stat_p99": 3}
+MEMORY = {**NAMES, "stat4": 0.33, "create4": 0.15, "create4_one_directory": 0.15}
+DISK = {**NAMES, "durable_create4": 0.8, "durable_create16": 1.3}
 AT_MOST = {"net_ping", "read_1B_1", "read_1B_4", "read_128x2K"}
 
 
