@@ -83,7 +83,8 @@ enum { MAY_EXEC = 1, MAY_WRITE = 2, MAY_READ = 4 };
 int meta_may(const struct wire_attr *a, const struct cred *c, int may); /* 0 or -EACCES */
 bool meta_owns(const struct meta *m, uint64_t ino); /* is its partition ours? */
 
-/* Rows that a server works on by itself after a start; fn is called in key order and may not call meta. */
+/* Rows that a server works on by itself after a start; fn is called in key order, may not call meta, and returns
+ * whether it wants more. */
 enum meta_rows { ROWS_UNSETTLED, ROWS_REMOVE, ROWS_TRUNCATE };
 struct meta_row {
 	struct wire_handle h;
@@ -91,7 +92,7 @@ struct meta_row {
 	uint32_t obj_gen;
 };
 int meta_each_row(struct meta *m, enum meta_rows which,
-		  void (*fn)(void *arg, const struct meta_row *r), void *arg);
+		  bool (*fn)(void *arg, const struct meta_row *r), void *arg);
 bool meta_unsettled(struct meta *m, uint64_t ino);
 struct meta_session {
 	uint64_t id;

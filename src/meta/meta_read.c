@@ -300,7 +300,7 @@ static int row_decode(enum meta_rows which, const MDB_val *k, const MDB_val *v, 
 }
 
 int meta_each_row(struct meta *m, enum meta_rows which,
-		  void (*fn)(void *arg, const struct meta_row *r), void *arg)
+		  bool (*fn)(void *arg, const struct meta_row *r), void *arg)
 {
 	MDB_cursor *cur;
 	MDB_val k, v;
@@ -314,9 +314,8 @@ int meta_each_row(struct meta *m, enum meta_rows which,
 		return read_end(m, rc);
 	while (!(rc = db_error(mdb_cursor_get(cur, &k, &v, MDB_NEXT)))) {
 		rc = row_decode(which, &k, &v, &row);
-		if (rc)
+		if (rc || !fn(arg, &row))
 			break;
-		fn(arg, &row);
 	}
 	mdb_cursor_close(cur);
 	return read_end(m, rc == -ENOENT ? 0 : rc);

@@ -31,6 +31,8 @@ struct inode *inode_get(struct server *srv, const struct wire_handle *h)
 	i->srv = srv;
 	i->h = *h;
 	i->refs = 1;
+	/* nobody has it open, and yet it is unsettled: its writers are gone */
+	i->orphaned = srv->meta && meta_unsettled(srv->meta, h->ino);
 	list_init(&i->waiters);
 	list_init(&i->appends);
 	for (int k = 0; k < LOCK_SPACES; k++)

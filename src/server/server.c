@@ -261,6 +261,7 @@ static void free_rest(struct server *s)
 	pairs_abandon(s);
 	timer_del(s->loop, &s->grace);
 	timer_del(s->loop, &s->refill);
+	timer_del(s->loop, &s->resettle);
 	htab_destroy(&s->inodes);
 	htab_destroy(&s->opens);
 	htab_destroy(&s->locks.by_owner);

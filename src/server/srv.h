@@ -120,6 +120,9 @@ struct server {
 	struct list delayed; /* tasks that wait for the grace period */
 	uint32_t n_removing; /* tasks that remove objects */
 	struct timer refill; /* more removals wait in their rows */
+	uint32_t n_settling; /* tasks that settle sizes */
+	bool settle_left; /* more files wait in their rows */
+	struct timer resettle;
 	bool in_grace;
 	struct timer grace;
 	struct lease leases[LEASES];
@@ -216,6 +219,7 @@ struct inode {
 	bool orphaned; /* a writer died: settling needs a fence */
 	bool removed; /* no names: objects go with the last open */
 	bool removing; /* a task is at it */
+	uint32_t settling; /* tasks that are at it */
 	bool locked;
 	bool fencing; /* locks wait for a fence against a writer that died */
 	struct list waiters; /* struct inode_wait */

@@ -17,6 +17,7 @@
 #define RETRY_NS NSEC_PER_SEC
 #define RETRY_MAX 30
 #define MAX_REMOVING 256 /* at a time; the others wait in their rows */
+#define MAX_SETTLING 1024 /* likewise, of those found in their rows */
 
 enum { LOCK, START, FAN, COMMIT, DONE, END };
 static const char *const names[] = { "lock", "start", "fan", "commit", "done", "end" };
@@ -38,6 +39,8 @@ struct task {
 	uint32_t tries;
 	bool nothing; /* to do */
 };
+
+static void resettle(struct timer *t);
 
 static void task_record(struct task *t, uint32_t kind)
 {
@@ -137,6 +140,16 @@ static void retry(struct timer *tm)
 	req_done(&t->q, 0, 0);
 }
 
+/* The next of those that wait in their rows. */
+static void settled_one(struct server *srv)
+{
+	if (--srv->n_settling > MAX_SETTLING / 2 || !srv->settle_left || srv->stopping)
+		return;
+	srv->settle_left = false;
+	srv->resettle.fire = resettle;
+	timer_set(srv->loop, &srv->resettle, srv->loop->now);
+}
+
 /* Lets go of everything; with an error it comes back later. */
 static bool finish(struct task *t)
 {
@@ -167,6 +180,9 @@ static bool finish(struct task *t)
 	if (t->kind == TASK_REMOVE) {
 		t->inode->removing = false;
 		t->srv->n_removing--;
+	} else if (t->kind == TASK_SETTLE) {
+		t->inode->settling--;
+		settled_one(t->srv);
 	}
 	inode_put(t->inode);
 	req_fini(q);
@@ -267,6 +283,9 @@ int task_start(struct server *srv, enum task_kind kind, const struct wire_handle
 	if (kind == TASK_REMOVE) {
 		t->inode->removing = true;
 		srv->n_removing++;
+	} else if (kind == TASK_SETTLE) {
+		t->inode->settling++;
+		srv->n_settling++;
 	}
 	if (srv->in_grace && kind != TASK_TRUNCATE) {
 		list_push(&srv->delayed, &t->link);
@@ -406,48 +425,65 @@ void grace_check(struct server *srv)
 
 struct recovery {
 	struct server *srv;
+	enum task_kind kind;
 	struct meta_row *rows;
-	size_t n, cap, limit;
+	size_t n, cap, limit; /* limit 0: none */
 };
 
-static void collect(void *arg, const struct meta_row *row)
+/* Is somebody at it, or has it open, so that the end of that will look? */
+static bool is_taken(const struct recovery *r, uint64_t ino)
+{
+	const struct inode *in = inode_find(r->srv, ino);
+
+	if (!in)
+		return false;
+	return r->kind == TASK_SETTLE ? in->writers || in->settling : in->opens || in->removing;
+}
+
+static bool collect(void *arg, const struct meta_row *row)
 {
 	struct recovery *r = arg;
 
-	if (r->limit) { /* only what somebody could begin with now */
-		const struct inode *in = inode_find(r->srv, row->h.ino);
-
-		if (r->n == r->limit || (in && (in->opens || in->removing)))
-			return;
-	}
+	if (r->limit && is_taken(r, row->h.ino))
+		return true;
 	if (r->n == r->cap) {
 		size_t cap = r->cap ? 2 * r->cap : 64;
 		struct meta_row *rows = realloc(r->rows, cap * sizeof(*rows));
 
 		if (!rows)
-			return;
+			return false;
 		r->rows = rows;
 		r->cap = cap;
 	}
 	r->rows[r->n++] = *row;
+	return r->n != r->limit;
 }
 
-static void recover(struct server *srv, enum meta_rows which, enum task_kind kind, size_t limit)
+/* True: there may be more than the limit. */
+static bool recover(struct server *srv, enum meta_rows which, enum task_kind kind, size_t limit)
 {
-	struct recovery r = { .srv = srv, .limit = limit };
+	struct recovery r = { .srv = srv, .kind = kind, .limit = limit };
 
 	meta_each_row(srv->meta, which, collect, &r);
-	for (size_t i = 0; i < r.n; i++) {
-		struct inode *in;
-
+	for (size_t i = 0; i < r.n; i++)
 		task_start(srv, kind, &r.rows[i].h, r.rows[i].size, r.rows[i].epoch);
-		in = inode_find(srv, r.rows[i].h.ino);
-		if (in && kind == TASK_SETTLE) /* a writer may not come back */
-			in->orphaned = true;
-	}
-	if (limit && r.n == limit) /* there may be more */
-		refill_later(srv);
 	free(r.rows);
+	return limit && r.n == limit;
+}
+
+static void recover_removals(struct server *srv)
+{
+	if (recover(srv, ROWS_REMOVE, TASK_REMOVE, MAX_REMOVING))
+		refill_later(srv);
+}
+
+static void resettle(struct timer *t)
+{
+	struct server *srv = container_of(t, struct server, resettle);
+
+	if (!srv->stopping && srv->n_settling < MAX_SETTLING)
+		srv->settle_left =
+			recover(srv, ROWS_UNSETTLED, TASK_SETTLE, MAX_SETTLING - srv->n_settling);
 }
 
 static void refill(struct timer *t)
@@ -455,14 +491,14 @@ static void refill(struct timer *t)
 	struct server *srv = container_of(t, struct server, refill);
 
 	if (!srv->stopping)
-		recover(srv, ROWS_REMOVE, TASK_REMOVE, MAX_REMOVING);
+		recover_removals(srv);
 }
 
 void tasks_recover(struct server *srv)
 {
 	recover(srv, ROWS_TRUNCATE, TASK_TRUNCATE, 0);
-	recover(srv, ROWS_UNSETTLED, TASK_SETTLE, 0);
-	recover(srv, ROWS_REMOVE, TASK_REMOVE, MAX_REMOVING);
+	resettle(&srv->resettle);
+	recover_removals(srv);
 }
 
 void tasks_abandon(struct server *srv)

@@ -17,10 +17,11 @@ struct rows {
 	unsigned n;
 };
 
-static void count_row(void *arg, const struct meta_row *row)
+static bool count_row(void *arg, const struct meta_row *row)
 {
 	(void)row;
 	((struct rows *)arg)->n++;
+	return true;
 }
 
 static void count_session(void *arg, const struct meta_session *s)

@@ -422,9 +422,10 @@ static void settling_counts_only_when_nothing_came_between(void)
 	fake_end(&f);
 }
 
-static void keep_row(void *arg, const struct meta_row *r)
+static bool keep_row(void *arg, const struct meta_row *r)
 {
 	*(struct meta_row *)arg = *r;
+	return true;
 }
 
 static void truncates_are_intents_until_they_end(void)
