@@ -48,6 +48,7 @@ struct net_desc *link_desc(struct link *l, uint64_t tag);
 
 /* Upcalls into peer.c */
 void peer_link_up(struct peer *p, struct link *l);
+void peer_map(struct peer *p, uint32_t version);
 void peer_link_down(struct peer *p, struct link *l, int error);
 int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m); /* takes m */
 

@@ -430,8 +430,8 @@ static int on_welcome(struct link *l, struct msg *m)
 	if (l->state != LINK_WAIT_WELCOME)
 		return -EPROTO;
 	l->verifier = w.verifier;
-	l->peer->map_version = w.map_version;
 	proven(l);
+	peer_map(l->peer, w.map_version);
 	peer_link_up(l->peer, l);
 	return 0;
 }

@@ -321,6 +321,7 @@ struct call {
 	/* of the peer */
 	struct net_desc desc;
 	uint32_t slot, sequence;
+	uint32_t map_version; /* it was sent with */
 	bool sent;
 	bool front; /* before everything else of this peer */
 	struct timer timer;
@@ -354,7 +355,8 @@ struct peer {
 	uint8_t secret[16];
 	uint64_t boot; /* of the server, as it told with the session */
 	uint64_t verifier;
-	uint32_t lease_ms, map_version;
+	uint32_t lease_ms;
+	uint32_t map_version; /* of the server's map, as far as it was told of */
 	uint32_t eager_bytes; /* credit: what a message may carry unasked */
 	uint64_t last_traffic;
 	uint32_t backoff_ms;
@@ -375,6 +377,8 @@ struct peer {
 	/* The server restarted, or our session was lost: what the client had there must be claimed again.
 	 * Called when the session is up, before queued calls are sent. */
 	void (*restarted)(struct peer *p, bool session_lost);
+	/* The server has a newer map; what it queues with peer_call_front() goes before all else. Or NULL. */
+	void (*map_changed)(struct peer *p);
 	uint64_t n_sent, n_resent; /* calls */
 };
 

@@ -128,6 +128,16 @@ static void call_timeout(struct timer *t)
 
 /* ---- sending ---- */
 
+/* The server tells which version of the map it has. */
+void peer_map(struct peer *p, uint32_t version)
+{
+	if (version <= p->map_version)
+		return;
+	p->map_version = version;
+	if (p->map_changed)
+		p->map_changed(p);
+}
+
 static struct msg *encode_call(struct peer *p, struct call *c)
 {
 	static const struct cred_wire nobody = { 65534, 65534, 0, { 0 } };
@@ -148,6 +158,7 @@ static struct msg *encode_call(struct peer *p, struct call *c)
 		.trace = c->trace,
 	};
 
+	c->map_version = p->map_version;
 	return msg_encode(p->net, XDR_ANY(xdr_wire_req_head), &h, c->put_args, c->args);
 }
 
@@ -204,7 +215,10 @@ static void pump(struct peer *p)
 	struct call *c;
 
 	while (p->state == PEER_UP && (c = next_call(p))) {
-		limit = c->front || p->n_slots == 1 ? p->n_slots : p->n_slots - 1;
+		if (c->front) /* also beyond the credit: those within it may wait for this one */
+			limit = SESSION_SLOTS;
+		else
+			limit = p->n_slots == 1 ? 1 : MIN(p->n_slots, SESSION_SLOTS - 1u);
 		while (slot < limit && p->slots[slot].busy)
 			slot++;
 		if (slot >= limit)
@@ -295,6 +309,26 @@ static bool session_gone(struct peer *p, const struct wire_rep_head *h)
 	return h->status == ESTALE && h->slots == 0 && p->state == PEER_UP;
 }
 
+/* Refused, not executed, because our map was too old: it goes out once more, after whatever the news of the
+ * map put before it, under the same numbers (it may have been executed over an earlier link). */
+static void send_again(struct peer *p, struct call *c, const struct wire_rep_head *h)
+{
+	p->slots[c->slot].call = c;
+	p->slots[c->slot].busy = true;
+	c->sent = false;
+	if (c->desc.tag)
+		net_retract(p->link, &c->desc, c->q);
+	peer_map(p, h->map_version);
+	if (!p->n_front)
+		resend(p);
+	pump(p);
+}
+
+static bool map_too_old(const struct call *c, const struct wire_rep_head *h)
+{
+	return c && c->slot != NO_SLOT && h->status == EREMCHG && h->map_version > c->map_version;
+}
+
 int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m)
 {
 	struct wire_rep_head h;
@@ -322,6 +356,12 @@ int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m)
 	p->eager_bytes = h.eager_bytes;
 	p->verifier = h.verifier;
 	p->last_traffic = loop_of(p)->now;
+	if (map_too_old(c, &h)) {
+		msg_free(m);
+		send_again(p, c, &h);
+		return 0;
+	}
+	peer_map(p, h.map_version);
 	if (!c) { /* given up long ago */
 		msg_free(m);
 		pump(p);
@@ -576,6 +616,7 @@ void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, co
 	p->n_slots = 1;
 	p->eager_bytes = INLINE_MAX;
 	p->lease_ms = 30000;
+	p->map_version = 1; /* what the cluster file says; later versions tell of more */
 	p->keep_alive = true;
 	strncpy(p->address, address, sizeof(p->address) - 1);
 	list_init(&p->queue);

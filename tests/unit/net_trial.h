@@ -172,6 +172,7 @@ static inline void fsrv_reply(struct fsrv *f, struct link *l, uint64_t tag, int 
 				   .slot = (uint32_t)(tag >> 32),
 				   .sequence = (uint32_t)tag,
 				   .verifier = f->net.id.verifier,
+				   .map_version = f->net.id.map_version,
 				   .slots = slots,
 				   .eager_bytes = INLINE_MAX };
 	struct msg *m =

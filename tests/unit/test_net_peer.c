@@ -389,6 +389,97 @@ static void a_result_that_does_not_decode_ends_call_and_link(void)
 	end();
 }
 
+/* ---- the map ---- */
+
+static struct ask news;
+static unsigned n_news;
+
+static void map_is_new(struct peer *p)
+{
+	n_news++;
+	ask_init(&news, p, OP_MAP, 10 * NSEC_PER_SEC);
+	peer_call_front(p, &news.call, &news.q);
+}
+
+static void calls_with_an_older_map_go_again_behind_the_news_of_it(void)
+{
+	struct ask a[3], later;
+	uint64_t tags[3];
+
+	begin();
+	n_news = 0;
+	cli.peer.map_changed = map_is_new;
+	warm_up();
+	CHECK_EQ(n_news, 0); /* the cluster file is version 1 */
+	srv.hold = true;
+	for (int i = 0; i < 3; i++)
+		ask(&a[i], &cli.peer, OP_MKDIR, true);
+	settle();
+	CHECK_EQ(srv.n_seen, 3);
+	CHECK_EQ(srv.seen[0].head.map_version, 1);
+	for (int i = 0; i < 3; i++)
+		tags[i] = srv.seen[i].tag;
+	srv.net.id.map_version = 2;
+	fsrv_release(&srv, EREMCHG);
+	fsrv_drop(&srv);
+	settle();
+	CHECK_EQ(n_news, 1);
+	CHECK_EQ(srv.n_seen, 1); /* nothing but the question for the map */
+	CHECK_EQ(srv.seen[0].head.op, OP_MAP);
+	CHECK_EQ(srv.seen[0].head.map_version, 2);
+	ask(&later, &cli.peer, OP_PING, false);
+	settle();
+	CHECK_EQ(srv.n_seen, 1);
+	fsrv_release(&srv, 0);
+	fsrv_drop(&srv);
+	settle();
+	CHECK(news.over);
+	CHECK_EQ(srv.n_seen, 4);
+	for (int i = 0; i < 3; i++) { /* under their old numbers: they may have been executed */
+		CHECK_EQ(srv.seen[i].tag, tags[i]);
+		CHECK_EQ(srv.seen[i].head.map_version, 2);
+		CHECK(!a[i].over);
+	}
+	fsrv_release(&srv, 0);
+	for (int i = 0; i < 3; i++) {
+		networld_until(&w, &a[i].over);
+		CHECK_EQ(a[i].error, 0);
+	}
+	networld_until(&w, &later.over);
+	end();
+}
+
+static void a_server_that_refuses_for_ever_is_believed(void)
+{
+	struct ask a;
+
+	begin();
+	warm_up();
+	srv.status = EREMCHG; /* with a version that we have */
+	ask(&a, &cli.peer, OP_PING, false);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, -EREMCHG);
+	end();
+}
+
+static void the_welcome_tells_of_a_newer_map(void)
+{
+	struct ask a;
+
+	begin();
+	n_news = 0;
+	cli.peer.map_changed = map_is_new;
+	srv.net.id.map_version = 5;
+	ask(&a, &cli.peer, OP_PING, false);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, 0);
+	CHECK_EQ(n_news, 1);
+	CHECK(news.over && news.order < a.order);
+	CHECK_EQ(srv.seen[0].head.op, OP_MAP);
+	CHECK_EQ(srv.seen[1].head.map_version, 5);
+	end();
+}
+
 TEST_MAIN(TEST(calls_take_slots_and_number_them), TEST(calls_beyond_the_slots_wait_in_order),
 	  TEST(a_call_is_repeated_over_a_new_link_with_the_same_numbers),
 	  TEST(a_reply_of_the_old_link_is_not_heard),
@@ -401,4 +492,6 @@ TEST_MAIN(TEST(calls_take_slots_and_number_them), TEST(calls_beyond_the_slots_wa
 	  TEST(a_server_that_gives_no_session_is_tried_again), TEST(an_idle_peer_renews_its_lease),
 	  TEST(a_reply_to_nothing_closes_the_link),
 	  TEST(a_reply_with_a_strange_status_closes_the_link),
-	  TEST(a_result_that_does_not_decode_ends_call_and_link))
+	  TEST(a_result_that_does_not_decode_ends_call_and_link),
+	  TEST(calls_with_an_older_map_go_again_behind_the_news_of_it),
+	  TEST(a_server_that_refuses_for_ever_is_believed), TEST(the_welcome_tells_of_a_newer_map))
