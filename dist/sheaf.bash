@@ -95,6 +95,7 @@ _sheaf_options()
 {
 	"$sheaf" "$1" --help 2>/dev/null | sed -n '
 		s/\[=[A-Z]*\]//; t next
+		s/\.\.\. / /; t next
 		:next
 		s/^  \(-[A-Za-z]\), \(--[a-z-]*\)\( [A-Z]*\)\{0,1\}  *.*/\1\3\n\2\3/p; t
 		s/^  *\(--[a-z-]*\)\( [A-Z]*\)\{0,1\}  *.*/\1\2/p; t
@@ -118,6 +119,7 @@ _sheaf_value()
 		;;
 	*DIR | --dir | --report) _sheaf_host -d "$2" ;;
 	*FILE) _sheaf_host -f "$2" ;;
+	*SERVER) COMPREPLY+=($(compgen -W "$(_sheaf_ask status | sed -n '2,$s/ .*//p')" -- "$2")) ;;
 	--stripe-unit) COMPREPLY+=($(compgen -W "64K 256K 1M 4M" -- "$2")) ;;
 	esac
 }

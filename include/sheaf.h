@@ -104,6 +104,19 @@ SHEAF_API ssize_t sheaf_getxattr(struct sheaf *fs, const char *path, const char 
 SHEAF_API ssize_t sheaf_listxattr(struct sheaf *fs, const char *path, char *list, size_t size);
 SHEAF_API int sheaf_removexattr(struct sheaf *fs, const char *path, const char *name);
 
+/* Where a file is. Byte b is in stripe b / stripe_unit; stripe k is on servers[(start + k) % width]. */
+#define SHEAF_MAX_SERVERS 256
+struct sheaf_layout_info {
+	uint32_t size; /* in: sizeof(struct sheaf_layout_info) */
+	uint32_t stripe_unit, width, start;
+	uint64_t bytes; /* size of the file as recorded */
+	int growing; /* somebody writes: it may be larger by now */
+	uint32_t servers[SHEAF_MAX_SERVERS]; /* ids, width of them */
+};
+/* Asks the metadata server only: works when the servers that hold the data are down. A symbolic link is not followed;
+ * -EINVAL for what is no regular file. The same as text: sheaf_getxattr(fs, path, "sheaf.layout", ...). */
+SHEAF_API int sheaf_get_layout(struct sheaf *fs, const char *path, struct sheaf_layout_info *l);
+
 /* Room on the data servers, all together; -ETIMEDOUT and its like when one does not answer. Numbers of
  * inodes are 0: there is no limit to tell. */
 SHEAF_API int sheaf_statfs(struct sheaf *fs, struct statvfs *st);
@@ -136,6 +149,36 @@ struct sheaf_init {
 /* Writes DIR/sheaf.conf, DIR/key, DIR/server.key and formats DIR/server0, ... DIR must be missing or
  * empty. sheaf_why() explains a failure. */
 SHEAF_API int sheaf_init(const char *dir, const struct sheaf_init *o);
+
+/* ---- for administrators: what `sheaf add-server`, `backup` and `restore` are made of; sheaf_why() explains a
+ * failure ---- */
+
+struct sheaf_server;
+/* The servers that the metadata servers know of, which may be more than our cluster file has: fills id, roles, name and
+ * address of at most max, and `up` of the metadata servers that answered within timeout_ms; returns their number, or
+ * -errno when none did. */
+SHEAF_API int sheaf_map(struct sheaf *fs, int timeout_ms, struct sheaf_server *s, int max);
+/* The metadata server that keeps an inode. */
+SHEAF_API int sheaf_keeper(struct sheaf *fs, uint64_t ino);
+/* Makes the storage directory of server `id` of a cluster file; fine when it was made for it before. */
+SHEAF_API int sheaf_server_format(const char *conf, int id);
+/* Tells all metadata servers of one more data server, which must have the next id; the same again is fine. */
+SHEAF_API int sheaf_server_add(struct sheaf *fs, int id, const char *name, const char *address);
+
+struct sheaf_backup {
+	uint32_t size; /* in: sizeof(struct sheaf_backup) */
+	uint32_t servers; /* metadata servers in it */
+	uint64_t bytes; /* of the file */
+	int64_t time; /* ns since 1970: when it was begun */
+	uint32_t ids[SHEAF_MAX_SERVERS]; /* of those servers */
+};
+/* Copies the metadata of all metadata servers, while they work, into a new file. */
+SHEAF_API int sheaf_backup(struct sheaf *fs, const char *file, struct sheaf_backup *b);
+/* Reads all of a backup and verifies it. */
+SHEAF_API int sheaf_backup_check(const char *file, struct sheaf_backup *b);
+/* Puts the metadata of one server back; it must not run. Metadata that changed after the backup are replaced only
+ * with `force`: -EEXIST. */
+SHEAF_API int sheaf_restore(const char *conf, const char *file, int id, int force);
 
 /* ---- for administrators: what `sheaf status` and `sheaf requests` show ---- */
 

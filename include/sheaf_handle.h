@@ -28,6 +28,9 @@ SHEAF_API int sheaf_h_lookup(struct sheaf *fs, const struct sheaf_cred *c, struc
 SHEAF_API int sheaf_h_getattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
 			      struct stat *st);
 
+SHEAF_API int sheaf_h_layout(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
+			     struct sheaf_layout_info *l);
+
 #define SHEAF_SET_MODE 1
 #define SHEAF_SET_UID 2
 #define SHEAF_SET_GID 4

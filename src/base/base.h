@@ -283,6 +283,9 @@ int conf_load(const char *path, struct conf **out, char *err, size_t err_len);
 int conf_parse(const char *text, size_t len, const char *path, struct conf **out, char *err,
 	       size_t err_len);
 void conf_free(struct conf *c);
+/* Appends text to the file that *c was loaded from, in one step for whoever reads it, and loads it again; or -errno
+ * with *c and the file as they were (also when the result would not parse). */
+int conf_append(struct conf **c, const char *more, char *err, size_t err_len);
 /* --conf, $SHEAF_CONF, ./sheaf.conf, /etc/sheaf/sheaf.conf: the first that exists, in `out`.
  * "local:DIR" is returned as it is. -ENOENT with a helpful `err`. */
 int conf_find(const char *given, char *out, size_t n, char *err, size_t err_len);

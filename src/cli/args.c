@@ -79,6 +79,21 @@ static int complain(int what, char **argv, char *err, size_t err_len)
 	return -EINVAL;
 }
 
+static bool is_many(const struct cli_option *o)
+{
+	return o->value && strchr(o->value, '.');
+}
+
+static int keep_value(struct cli_parsed *out, char *err, size_t err_len)
+{
+	if (out->n_many == CLI_MAX_MANY) {
+		snprintf(err, err_len, "an option is given more than %d times", CLI_MAX_MANY);
+		return -EINVAL;
+	}
+	out->many[out->n_many++] = optarg;
+	return 0;
+}
+
 int cli_parse(const struct cli_option *options, bool first_arg_ends, int argc, char **argv,
 	      struct cli_parsed *out, char *err, size_t err_len)
 {
@@ -101,6 +116,8 @@ int cli_parse(const struct cli_option *options, bool first_arg_ends, int argc, c
 		} else {
 			i = option_index(options, n, val);
 			out->opt[i] = optarg ? optarg : "";
+			if (is_many(&options[i]) && keep_value(out, err, err_len))
+				return -EINVAL;
 		}
 	}
 	out->args = argv + optind;

@@ -13,10 +13,11 @@
 #include "cli/commands.h"
 
 static const struct cli_command *const commands[] = {
-	&cmd_init,  &cmd_start, &cmd_stop,	&cmd_status,   &cmd_df,	      &cmd_ls,
-	&cmd_cp,    &cmd_cat,	&cmd_rm,	&cmd_mkdir,    &cmd_mv,	      &cmd_ln,
-	&cmd_stat,  &cmd_chmod, &cmd_chown,	&cmd_getfattr, &cmd_setfattr, &cmd_requests,
-	&cmd_check, &cmd_key,	&cmd_selfcheck, &cmd_bench,
+	&cmd_init,	&cmd_start,	 &cmd_stop,   &cmd_status,   &cmd_df,	    &cmd_ls,
+	&cmd_cp,	&cmd_cat,	 &cmd_rm,     &cmd_mkdir,    &cmd_mv,	    &cmd_ln,
+	&cmd_stat,	&cmd_chmod,	 &cmd_chown,  &cmd_getfattr, &cmd_setfattr, &cmd_find,
+	&cmd_requests,	&cmd_add_server, &cmd_backup, &cmd_restore,  &cmd_check,    &cmd_key,
+	&cmd_selfcheck, &cmd_bench,
 };
 
 #define SHOWN_MAX 60 /* bytes of a name that is too long for itself, in a message */
@@ -209,6 +210,16 @@ static const struct {
 			 "  sheaf requests --json | jq '.requests[] | select(.age_ns > 1e9)'\n" },
 	{ &cmd_key, "  sheaf key login7\n"
 		    "  sheaf key ada --uid 1000\n" },
+	{ &cmd_find,
+	  "  sheaf find --on server2\n"
+	  "  sheaf find --on server2 --on server3 --json /results | jq -r '.files[].path'\n" },
+	{ &cmd_add_server,
+	  "  sheaf add-server server4\n"
+	  "  sheaf add-server disk7 --address 10.0.0.6:7430 --storage /mnt/disk7/sheaf\n" },
+	{ &cmd_backup, "  sheaf backup /var/backups/sheaf-$(date +%F)\n" },
+	{ &cmd_restore,
+	  "  sheaf stop; sheaf restore /var/backups/sheaf-2026-06-01 --force; sheaf start\n"
+	  "  sheaf restore /var/backups/sheaf-2026-06-01 --server server2\n" },
 	{ &cmd_selfcheck, "  sheaf selfcheck --seconds 10\n" },
 	{ &cmd_bench, "  sheaf bench contig --clients 1,4\n"
 		      "  sheaf bench all --dir /mnt/fast --report report\n" },
@@ -321,6 +332,8 @@ static int run_command(const struct cli_command *m, int argc, char **argv, struc
 	}
 	c.conf = p->conf;
 	c.opt = p->opt;
+	c.many = p->many;
+	c.n_many = p->n_many;
 	c.args = p->args;
 	c.n_args = p->n_args;
 	status = check_count(&c);

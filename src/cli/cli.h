@@ -16,6 +16,7 @@
 
 #define CLI_VERSION "0.1.0"
 #define CLI_MAX_OPTIONS 8
+#define CLI_MAX_MANY 16
 #define CLI_PATH_MAX 4096
 #define CLI_BLOCK (4 * MIB)
 #define CLI_STATUS_MS 1000 /* how long a server may take to answer a question about itself */
@@ -27,7 +28,9 @@ enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 struct cli_option {
 	char letter; /* 0: none */
 	const char *name; /* NULL and letter 0 end a table */
-	const char *value; /* what its argument is called; NULL: a flag; "[=X]": may be missing */
+	const char *
+		value; /* what its argument is called; NULL: a flag; "[=X]": may be missing; "X...": may be
+			    * given several times */
 	const char *help;
 };
 
@@ -36,6 +39,8 @@ struct cli_parsed {
 	bool help, version; /* --help, --version, likewise */
 	const char *
 		opt[CLI_MAX_OPTIONS]; /* by index in the table: NULL not given, "" without a value */
+	const char *many[CLI_MAX_MANY]; /* values of the option that may be given several times */
+	int n_many;
 	char **args; /* what is left */
 	int n_args;
 };
@@ -105,6 +110,8 @@ struct cli {
 	const struct cli_command *cmd;
 	const char *conf; /* as given, or NULL */
 	const char *const *opt;
+	const char *const *many; /* of the option that may be given several times */
+	int n_many;
 	char **args;
 	int n_args;
 	struct sheaf *fs; /* set by cli_connect(), closed by the caller of run() */
@@ -144,6 +151,8 @@ void cli_servers_ask(struct sheaf *fs, struct sheaf_server *s, int n);
 struct cli_name {
 	char *name;
 	uint32_t type; /* S_IF... */
+	uint32_t gen; /* with ino its handle, inside */
+	uint64_t ino;
 	struct stat *st; /* or NULL: not asked for */
 };
 struct cli_names {
@@ -268,7 +277,12 @@ struct cli_daemon {
 	bool done, ok;
 };
 
+#define CLI_START_NS (15 * NSEC_PER_SEC) /* until a server that was started is ready */
+
 bool cli_address_is_local(const char *address);
+/* Until close(): nobody else starts these servers, or changes which they are. -1 where the key cannot be read; sheafd
+ * says why. */
+int cli_take_turn(const struct conf *conf);
 /* One per target, in the order of the file; finds those that run. NULL: out of memory. */
 struct cli_daemon *cli_daemons_find(const struct conf *conf);
 void cli_daemons_free(struct cli_daemon *d, size_t n);

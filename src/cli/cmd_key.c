@@ -2,13 +2,10 @@
  *
  * The key file is there before the cluster file names it, and the cluster file changes in one step (a new file
  * takes its place): whoever reads meanwhile, or whatever fails, finds the old or the new state. */
-#include <fcntl.h>
 #include <grp.h>
-#include <limits.h>
 #include <pwd.h>
 #include <stdlib.h>
 #include <sys/pidfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/commands.h"
@@ -90,63 +87,6 @@ static char *section_text(const char *name, const char *file, const struct key_r
 	return fclose(f) ? NULL : text;
 }
 
-/* What is there and `more` behind it into `to`, with the owner and mode of the old file. */
-static int copy_and_add(const char *path, int to, const char *more)
-{
-	int from = open(path, O_RDONLY | O_CLOEXEC), r = 0;
-	struct stat st;
-	char buf[4096];
-	ssize_t n;
-
-	if (from < 0)
-		return -errno;
-	errno = 0;
-	while ((n = read(from, buf, sizeof(buf))) > 0)
-		if (write(to, buf, (size_t)n) != n)
-			r = errno ? -errno : -ENOSPC;
-	if (n < 0 || write(to, more, strlen(more)) != (ssize_t)strlen(more) ||
-	    fstat(from, &st) < 0 || fchmod(to, st.st_mode & 07777) < 0 || fsync(to) < 0)
-		r = errno ? -errno : -ENOSPC;
-	if (!r && fchown(to, st.st_uid, st.st_gid) < 0 && geteuid() == 0)
-		r = -errno;
-	close(from);
-	return r;
-}
-
-/* The cluster file gets another section, all of it or nothing. Two commands do not do so at once: the new file
- * is there first. */
-static int add_section(const char *conf_path, const char *text, char *err, size_t err_len)
-{
-	char path[PATH_MAX], tmp[PATH_MAX + 8];
-	struct conf *c = NULL;
-	int fd, r;
-
-	snprintf(path, sizeof(path), "%s", conf_path);
-	snprintf(tmp, sizeof(tmp), "%s.new", realpath(conf_path, path) ? path : conf_path);
-	fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (fd < 0) {
-		snprintf(err, err_len, "%s: %s%s", tmp, error_text(errno),
-			 errno == EEXIST ? "; another 'sheaf key' is at it, or one was killed: "
-					   "then remove that file" :
-					   "");
-		return -errno;
-	}
-	r = copy_and_add(path, fd, text);
-	close(fd);
-	if (r)
-		snprintf(err, err_len, "%s: cannot write it: %s", tmp, error_text(r));
-	else
-		r = conf_load(tmp, &c, err, err_len); /* nobody gets a file that cannot be read */
-	conf_free(c);
-	if (!r && rename(tmp, path) < 0) {
-		r = -errno;
-		snprintf(err, err_len, "%s: cannot replace it: %s", path, error_text(r));
-	}
-	if (r)
-		unlink(tmp);
-	return r;
-}
-
 /* Root makes keys for servers that run as another user: who has the default key is to have this one. */
 static void give_away(const char *path, const char *like)
 {
@@ -156,9 +96,10 @@ static void give_away(const char *path, const char *like)
 		fprintf(stderr, "sheaf key: %s stays root's: %s\n", path, error_text(errno));
 }
 
-static int make_key(struct cli *c, struct conf *conf, const char *name)
+static int make_key(struct cli *c, struct conf **loaded, const char *name)
 {
 	char path[CLI_PATH_MAX], named[CLI_PATH_MAX], err[CLI_PATH_MAX + 256], *text;
+	const struct conf *conf = *loaded;
 	struct key_role role = { .any = !c->opt[OPT_UID] };
 	int r = role.any ? CLI_OK : take_role(c, &role);
 
@@ -176,7 +117,7 @@ static int make_key(struct cli *c, struct conf *conf, const char *name)
 	give_away(path, conf->key_file);
 	text = section_text(name, named, &role);
 	snprintf(err, sizeof(err), "out of memory");
-	r = text ? add_section(conf->path, text, err, sizeof(err)) : -ENOMEM;
+	r = text ? conf_append(loaded, text, err, sizeof(err)) : -ENOMEM;
 	free(text);
 	if (r) {
 		unlink(path);
@@ -184,7 +125,7 @@ static int make_key(struct cli *c, struct conf *conf, const char *name)
 	}
 	printf("made %s and [key.%s] in %s\n"
 	       "a client needs a copy of both, the key with mode 600, and picks it with SHEAF_KEY=%s\n",
-	       path, name, conf->path, name);
+	       path, name, (*loaded)->path, name);
 	return CLI_OK;
 }
 
@@ -237,7 +178,7 @@ static int run_key(struct cli *c)
 	if (status)
 		return status;
 	if (c->n_args)
-		status = make_key(c, conf, c->args[0]);
+		status = make_key(c, &conf, c->args[0]);
 	if (!status)
 		status = tell_servers(c, conf);
 	conf_free(conf);

@@ -3,12 +3,9 @@
  * finds what the first has started. */
 #include <fcntl.h>
 #include <pwd.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "cli/commands.h"
-
-#define START_NS (15 * NSEC_PER_SEC)
 
 /* Who may not write the storage needs no server to say so. */
 static bool is_foreign(struct cli_daemon *d)
@@ -57,7 +54,7 @@ static int report(struct cli *c, const struct cli_daemon *all, size_t n, size_t 
 	}
 	if (!d->done)
 		return cli_error(c, "%s: not ready after %u s (pid %d); see %s", name,
-				 (unsigned)(START_NS / NSEC_PER_SEC), d->pid, log);
+				 (unsigned)(CLI_START_NS / NSEC_PER_SEC), d->pid, log);
 	if (strncmp(d->said, "error: ", 7) != 0)
 		return cli_error(c, "%s: it ended before it was ready; see %s", name, log);
 	same = count_alike(all, n, i);
@@ -66,16 +63,6 @@ static int report(struct cli *c, const struct cli_daemon *all, size_t n, size_t 
 	if (same >= 0)
 		cli_error(c, "%s%s: %s", name, others, d->said + 7);
 	return CLI_FAILED;
-}
-
-/* Until close(): nobody else starts these servers. -1 where the key cannot be read; sheafd says why. */
-static int take_turn(const struct conf *conf)
-{
-	int fd = open(conf->server_key_file, O_RDONLY | O_CLOEXEC);
-
-	if (fd >= 0)
-		flock(fd, LOCK_EX);
-	return fd;
 }
 
 /* Those that ran before must answer, too; asks over the network, as a client would. */
@@ -110,7 +97,7 @@ static int run_start(struct cli *c)
 
 	if (status)
 		return status;
-	turn = take_turn(conf);
+	turn = cli_take_turn(conf);
 	d = cli_daemons_find(conf);
 	for (uint32_t i = 0; d && i < conf->n_targets; i++) {
 		n_here += d[i].here;
@@ -123,7 +110,7 @@ static int run_start(struct cli *c)
 	else if (!n_here)
 		status = cli_error(c, "no server of %s has an address of this host", conf->path);
 	else
-		cli_daemons_wait(d, conf->n_targets, START_NS);
+		cli_daemons_wait(d, conf->n_targets, CLI_START_NS);
 	for (uint32_t i = 0; d && i < conf->n_targets; i++)
 		if (d[i].here && d[i].pidfd < 0)
 			status |= report(c, d, conf->n_targets, i);

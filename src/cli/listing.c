@@ -15,9 +15,7 @@ static int names_add(struct cli_names *l, const char *name, uint32_t type)
 		l->v = v;
 		l->cap = cap;
 	}
-	l->v[l->n].type = type;
-	l->v[l->n].st = NULL;
-	l->v[l->n].name = strdup(name);
+	l->v[l->n] = (struct cli_name){ .name = strdup(name), .type = type };
 	if (!l->v[l->n].name)
 		return -ENOMEM;
 	l->n++;
@@ -69,6 +67,8 @@ int cli_names_inside(struct cli *c, const char *path, bool with_stat, struct cli
 			r = names_stat(out, &st);
 		if (r)
 			break;
+		out->v[out->n - 1].ino = e.ino;
+		out->v[out->n - 1].gen = e.gen;
 	}
 	sheaf_closedir(d);
 	names_sort(out);

@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <spawn.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -322,6 +323,15 @@ int cli_daemon_spawn(struct cli_daemon *d, const struct conf *conf)
 			 error_text(r));
 	}
 	return -r;
+}
+
+int cli_take_turn(const struct conf *conf)
+{
+	int fd = open(conf->server_key_file, O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0)
+		flock(fd, LOCK_EX);
+	return fd;
 }
 
 /* Takes what a starting server said; done when its line is complete or it is gone. */

@@ -687,7 +687,12 @@ uint64_t sheaf_calls(struct sheaf *fs)
 
 int sheaf_server_count(struct sheaf *fs)
 {
-	return (int)client_targets(fs->b.client);
+	int n;
+
+	pthread_mutex_lock(&fs->lock);
+	n = (int)client_targets(fs->b.client);
+	pthread_mutex_unlock(&fs->lock);
+	return n;
 }
 
 int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s)

@@ -32,6 +32,7 @@ int sheaf_h_lookup(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_ha
 
 	if (!op)
 		return -ENOMEM;
+	op->plain = !st;
 	client_lookup(op, dir, name);
 	return end_stat(fs, op, out, st);
 }
@@ -42,6 +43,7 @@ int api_stat(struct sheaf *fs, const char *path, struct sheaf_handle *h, struct 
 
 	if (!op)
 		return -ENOMEM;
+	op->plain = !st;
 	client_stat(op, sheaf_root(fs), path);
 	return end_stat(fs, op, h, st);
 }

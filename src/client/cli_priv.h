@@ -17,7 +17,8 @@ struct client {
 	struct loop *loop;
 	const struct conf *conf;
 	struct net net;
-	struct peer *peers; /* by target id */
+	struct peer *peers; /* by target id; room for as many as there can be, they never move */
+	struct conf_target *targets; /* likewise: the cluster file's, then those that were added */
 	uint32_t n_peers;
 	uint32_t meta[CONF_MAX_TARGETS]; /* partition p belongs to meta[p mod n] */
 	uint32_t n_meta;
@@ -58,6 +59,7 @@ struct cfile {
 };
 
 /* ---- client.c ---- */
+void client_add(struct client *c, const struct conf_target *t, const char *address);
 struct peer *peer_of(struct client *c, uint64_t ino); /* the metadata server */
 /* A call of this operation; the caller adds what is special. */
 struct call call_make(struct cop *op, uint32_t number, xdr_any put, void *args, xdr_any get,
@@ -77,6 +79,14 @@ static inline bool path_too_long(const struct cop *op)
 	return (op->place && op->place->path.len > PATH_MAX_LEN) ||
 	       (op->place2 && op->place2->path.len > PATH_MAX_LEN);
 }
+
+/* ---- learn.c: targets that were added ---- */
+/* Asks the server for its map and takes up what is new in it; holds q (or NULL) until then. */
+void map_learn(struct client *c, struct peer *p, struct req *q);
+void map_changed(struct peer *p);
+/* Are all its targets known? If not, and this was not tried yet, asks the server that owns the inode; true: q goes on
+ * in the state it names, to look again. */
+bool layout_learn(struct cop *op, const struct wire_layout_rec *l, uint64_t ino, struct req *q);
 
 /* ---- sizing.c: attributes with the true size ---- */
 struct sizing {

@@ -38,22 +38,32 @@ int client_new(const struct client_opts *o, struct client **out)
 	net_init(&c->net, o->loop, &id);
 	c->trace_base = env_random_u64(o->loop->env);
 	c->net.hub = o->hub;
-	c->n_peers = conf->n_targets;
-	c->peers = calloc(c->n_peers, sizeof(*c->peers));
-	if (!c->peers) {
+	c->peers = calloc(CONF_MAX_TARGETS, sizeof(*c->peers)); /* pages that nobody touches */
+	c->targets = calloc(CONF_MAX_TARGETS, sizeof(*c->targets)); /* cost nothing */
+	if (!c->peers || !c->targets) {
 		client_free(c);
 		return -ENOMEM;
 	}
-	for (uint32_t i = 0; i < c->n_peers; i++) {
-		peer_init(&c->peers[i], &c->net, LINK_CLIENT, i,
-			  o->addresses ? o->addresses[i] : conf->targets[i].address);
-		c->peers[i].owner = c;
-		c->peers[i].restarted = file_reclaim;
+	for (uint32_t i = 0; i < conf->n_targets; i++) {
+		client_add(c, &conf->targets[i],
+			   o->addresses ? o->addresses[i] : conf->targets[i].address);
 		if (conf->targets[i].roles & ROLE_META)
 			c->meta[c->n_meta++] = i;
 	}
 	*out = c;
 	return 0;
+}
+
+void client_add(struct client *c, const struct conf_target *t, const char *address)
+{
+	struct peer *p = &c->peers[c->n_peers];
+
+	c->targets[c->n_peers] = *t;
+	peer_init(p, &c->net, LINK_CLIENT, c->n_peers, address);
+	p->owner = c;
+	p->restarted = file_reclaim;
+	p->map_changed = map_changed;
+	c->n_peers++;
 }
 
 void client_free(struct client *c)
@@ -75,12 +85,18 @@ void client_free(struct client *c)
 	}
 	lanes_free(c);
 	free(c->peers);
+	free(c->targets);
 	free(c);
+}
+
+uint32_t client_keeper(const struct client *c, uint64_t ino)
+{
+	return c->meta[(ino >> 48) % c->n_meta];
 }
 
 struct peer *peer_of(struct client *c, uint64_t ino)
 {
-	return &c->peers[c->meta[(ino >> 48) % c->n_meta]];
+	return &c->peers[client_keeper(c, ino)];
 }
 
 uint32_t client_targets(const struct client *c)
@@ -90,7 +106,12 @@ uint32_t client_targets(const struct client *c)
 
 const struct conf_target *client_target(const struct client *c, uint32_t i)
 {
-	return &c->conf->targets[i];
+	return &c->targets[i];
+}
+
+bool client_is_meta(const struct client *c, uint32_t target)
+{
+	return target < c->n_peers && (c->targets[target].roles & ROLE_META);
 }
 
 /* ---- operations ---- */

@@ -46,6 +46,8 @@ struct cop {
 	struct call call;
 	uint32_t hops; /* referrals followed */
 	uint64_t asked; /* when the last question left */
+	bool plain; /* attributes as recorded will do: nobody asks the objects */
+	bool learned; /* asked for the map already */
 	struct wire_place *place, *place2; /* into args: where the walk is */
 	struct wire_place start, start2; /* where it began */
 	uint32_t tries; /* what was found on the way went away before it was used */
@@ -73,6 +75,8 @@ struct cop {
 		struct wire_scan_args scan;
 		struct wire_repair_args repair;
 		struct wire_lock_args lock;
+		struct wire_add_target_args add_target;
+		struct wire_backup_args backup;
 	} args;
 	union {
 		struct wire_void_res none;
@@ -87,6 +91,8 @@ struct cop {
 		struct wire_xattr_res xattr;
 		struct wire_scan_res scan;
 		struct wire_lock_res lock;
+		struct wire_map_res map;
+		struct wire_backup_res backup;
 	} res;
 	struct wire_attr attr; /* of stat-like operations: size and mtime made right */
 	struct cfile *file; /* in, or the result of an open */
@@ -106,6 +112,8 @@ void cop_free(struct cop *op);
 void client_stat(struct cop *op, struct sheaf_handle dir, const char *path);
 void client_lookup(struct cop *op, struct sheaf_handle dir, const char *path);
 void client_getattr(struct cop *op, struct sheaf_handle h);
+/* As recorded, with the layout: res.getattr until cop_free(). Asks no data target. */
+void client_layout(struct cop *op, struct sheaf_handle h);
 void client_setattr(struct cop *op, struct sheaf_handle h, unsigned which, const struct stat *st);
 void client_open(struct cop *op, struct sheaf_handle dir, const char *path, int flags, mode_t mode,
 		 const struct sheaf_layout *layout); /* op->file */
@@ -168,6 +176,12 @@ void client_ping(struct cop *op, uint32_t target);
 /* Any operation of one server, with op->args and op->res. */
 void client_ask(struct cop *op, uint32_t number, uint32_t target, uint64_t timeout_ns, xdr_any put,
 		xdr_any get);
+bool client_is_meta(const struct client *c, uint32_t target);
+uint32_t client_keeper(const struct client *c, uint64_t ino); /* the metadata server of it */
+void client_map(struct cop *op, uint32_t target,
+		uint64_t timeout_ns); /* res.map until cop_free(), as the others */
+void client_add_target(struct cop *op, uint32_t target, const struct wire_map_target *t);
+void client_backup(struct cop *op, uint32_t target, uint64_t id, uint64_t offset);
 /* What the data targets have room for, all of them together; one that does not answer is an error. */
 void client_statfs(struct cop *op);
 void client_bye(struct cop *op); /* ends our sessions with the servers we have links to */
@@ -183,6 +197,10 @@ struct sheaf_backing {
 	void (*teardown)(void *owner); /* after the client is gone */
 };
 int sheaf_wrap(const struct sheaf_backing *b, struct sheaf **out);
+/* A part of a server's backup: id 0 begins one. `data` is for BACKUP_CHUNK bytes; res->data refers to it. */
+int api_backup(struct sheaf *fs, uint32_t target, uint64_t id, uint64_t offset,
+	       struct wire_backup_res *res, uint8_t *data);
+bool api_is_meta(struct sheaf *fs, uint32_t target);
 /* For messages of sheaf_why(). */
 void why_set(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

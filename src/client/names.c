@@ -188,6 +188,11 @@ static bool step(struct req *q)
 			q->error = again(op);
 			break;
 		}
+		if (!q->error && op->call.op == OP_OPEN &&
+		    layout_learn(op, &op->res.open.layout, op->res.open.at.ino, q)) {
+			req_goto(q, CHECK);
+			break;
+		}
 		if (!q->error && op->call.op == OP_OPEN)
 			q->error = file_make(op);
 		if (q->error || !stat_like)
@@ -207,7 +212,7 @@ static bool step(struct req *q)
 		break;
 	case SIZE:
 		req_goto(q, END);
-		if (op->attr.unsettled)
+		if (op->attr.unsettled && !op->plain)
 			sizing_start(op, &(struct wire_handle){ op->attr.ino, op->attr.gen });
 		break;
 	case END:
@@ -287,6 +292,13 @@ void client_lookup(struct cop *op, struct sheaf_handle dir, const char *path)
 void client_getattr(struct cop *op, struct sheaf_handle h)
 {
 	op->args.getattr = (struct wire_getattr_args){ { h.ino, h.gen }, false };
+	start(op, OP_GETATTR, XDR_ANY(xdr_wire_getattr_args), XDR_ANY(xdr_wire_getattr_res), NULL);
+}
+
+void client_layout(struct cop *op, struct sheaf_handle h)
+{
+	op->plain = true;
+	op->args.getattr = (struct wire_getattr_args){ { h.ino, h.gen }, true };
 	start(op, OP_GETATTR, XDR_ANY(xdr_wire_getattr_args), XDR_ANY(xdr_wire_getattr_res), NULL);
 }
 
@@ -440,13 +452,14 @@ enum { SPACE, SPACE_END };
 static const char *const space_names[] = { "ask", "end" };
 
 struct space {
+	uint32_t n; /* targets when it began */
 	struct call *calls;
 	struct wire_status_res *res;
 };
 
 static bool has_data(const struct client *c, uint32_t i)
 {
-	return c->conf->targets[i].roles & ROLE_DATA;
+	return c->targets[i].roles & ROLE_DATA;
 }
 
 static int space_ask(struct cop *op, struct space *s)
@@ -457,7 +470,8 @@ static int space_ask(struct cop *op, struct space *s)
 	s->res = arena_alloc(&op->arena, c->n_peers * sizeof(*s->res));
 	if (!s->calls || !s->res)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < c->n_peers; i++) {
+	s->n = c->n_peers;
+	for (uint32_t i = 0; i < s->n; i++) {
 		if (!has_data(c, i))
 			continue;
 		s->calls[i] = call_make(op, OP_STATUS, XDR_ANY(xdr_wire_void_args), &op->args,
@@ -480,7 +494,7 @@ static bool space_step(struct req *q)
 			q->error = e;
 		return true;
 	}
-	for (uint32_t i = 0; s && s->calls && s->res && i < op->c->n_peers; i++) {
+	for (uint32_t i = 0; s && i < s->n; i++) {
 		op->space_total += s->res[i].space_total;
 		op->space_avail += s->res[i].space_avail;
 		call_fini(&s->calls[i]);
@@ -499,32 +513,38 @@ void client_statfs(struct cop *op)
 enum { BYE, BYE_END };
 static const char *const bye_names[] = { "bye", "end" };
 
+struct goodbyes {
+	uint32_t n;
+	struct call calls[];
+};
+
 /* Says goodbye where there is somebody to say it to; nobody minds when it does not arrive. */
 static bool bye_step(struct req *q)
 {
 	struct cop *op = cop_of(q);
 	struct client *c = op->c;
-	struct call *calls;
+	struct goodbyes *g = op->state;
 
 	if (q->state == BYE_END) {
-		calls = op->state;
-		for (uint32_t i = 0; i < c->n_peers; i++)
-			call_fini(&calls[i]);
+		for (uint32_t i = 0; i < g->n; i++)
+			call_fini(&g->calls[i]);
 		return cop_end(op, 0);
 	}
 	req_goto(q, BYE_END);
-	calls = arena_alloc(&op->arena, c->n_peers * sizeof(*calls));
-	op->state = calls;
-	if (!calls)
+	op->state = g = arena_alloc(&op->arena, sizeof(*g) + c->n_peers * sizeof(*g->calls));
+	if (!g)
 		return cop_end(op, -ENOMEM);
-	for (uint32_t i = 0; i < c->n_peers; i++) {
+	g->n = c->n_peers;
+	for (uint32_t i = 0; i < g->n; i++) {
+		struct call *call = &g->calls[i];
+
 		if (c->peers[i].state != PEER_UP)
 			continue;
-		calls[i] = call_make(op, OP_BYE, XDR_ANY(xdr_wire_void_args), &op->args,
-				     XDR_ANY(xdr_wire_void_res), &op->res);
-		calls[i].deadline = q->loop->now + NSEC_PER_SEC;
-		calls[i].change = true; /* not again under a new session */
-		peer_call(&c->peers[i], &calls[i], q);
+		*call = call_make(op, OP_BYE, XDR_ANY(xdr_wire_void_args), &op->args,
+				  XDR_ANY(xdr_wire_void_res), &op->res);
+		call->deadline = q->loop->now + NSEC_PER_SEC;
+		call->change = true; /* not again under a new session */
+		peer_call(&c->peers[i], call, q);
 	}
 	return true;
 }

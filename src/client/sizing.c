@@ -94,7 +94,11 @@ static bool step(struct req *q)
 		if (q->error)
 			break;
 		z->op->attr = z->attr_res.at;
-		if (z->attr_res.at.unsettled && z->attr_res.layout.n_targets)
+		if (!z->attr_res.at.unsettled || !z->attr_res.layout.n_targets)
+			break;
+		if (layout_learn(z->op, &z->attr_res.layout, z->h.ino, q))
+			req_goto(q, OBJECTS);
+		else
 			req_fail(q, ask_objects(z));
 		break;
 	case ENDS:

@@ -21,6 +21,10 @@ int disk_format(struct env *e, const char *path, const struct uuid *fs, uint32_t
 		size_t err_len); /* makes the directory; -EEXIST when it is already somebody's */
 int disk_open(struct loop *l, const char *path, const struct uuid *fs, uint32_t target, bool nosync,
 	      struct disk **out, char *err, size_t err_len);
+/* Storage that is this target's, kept from every other process until close(): for work while nobody serves it.
+ * The descriptor, or -errno: -EBUSY somebody serves it, -ENOENT there is none. */
+int disk_hold(struct env *e, const char *path, const struct uuid *fs, uint32_t target, char *err,
+	      size_t err_len);
 /* Clean: syncs everything and keeps the verifier for the next start; blocks. 0 or what sync said
  * (then the next start has a new verifier). Not clean: just frees, as a crash would. */
 int disk_close(struct disk *d, bool clean);

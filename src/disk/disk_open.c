@@ -283,6 +283,31 @@ static int check_id(struct disk *d, const struct uuid *fs, uint32_t target, char
 	return check_owner(d, &id, fs, target, err, n);
 }
 
+int disk_hold(struct env *e, const char *path, const struct uuid *fs, uint32_t target, char *err,
+	      size_t n)
+{
+	struct disk *d = calloc(1, sizeof(*d));
+	int r, fd;
+
+	if (!d)
+		return disk_refuse(err, n, -ENOMEM, "out of memory");
+	d->env = e;
+	snprintf(d->path, sizeof(d->path), "%s", path);
+	d->dir = d->id_fd = d->objects.fd = -1;
+	r = open_dirs(d, err, n);
+	if (!r)
+		r = check_id(d, fs, target, err, n);
+	fd = d->id_fd;
+	if (d->dir >= 0)
+		e->file->close(e, d->dir);
+	if (d->objects.fd >= 0)
+		e->file->close(e, d->objects.fd);
+	if (r && fd >= 0)
+		e->file->close(e, fd);
+	free(d);
+	return r ? r : fd;
+}
+
 static uint32_t clean_crc(const struct disk_clean *c)
 {
 	return crc32c(0, c, offsetof(struct disk_clean, crc));

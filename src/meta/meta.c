@@ -302,7 +302,7 @@ static int database_open(struct opening *op)
 
 /* ---- open, close ---- */
 
-static void meta_free(struct meta *m)
+void meta_free(struct meta *m)
 {
 	writer_fini(m);
 	if (m->reader)
@@ -310,6 +310,27 @@ static void meta_free(struct meta *m)
 	if (m->db.env)
 		mdb_env_close(m->db.env);
 	free(m);
+}
+
+int meta_open_copy(const struct meta_opts *o, struct meta **out, char *err, size_t err_len)
+{
+	struct opening op = {
+		.m = calloc(1, sizeof(*op.m)), .o = o, .err = err, .err_len = err_len
+	};
+	int rc;
+
+	if (!op.m)
+		return refuse(&op, -ENOMEM, "out of memory");
+	op.m->partition = o->partition;
+	rc = database_open(&op);
+	if (!rc && op.fresh)
+		rc = refuse(&op, -EIO, "this is no metadata of Sheaf");
+	if (rc) {
+		meta_free(op.m);
+		return rc;
+	}
+	*out = op.m;
+	return 0;
 }
 
 int meta_open(struct loop *l, const struct meta_opts *o, struct meta **out, char *err,

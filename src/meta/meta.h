@@ -150,6 +150,31 @@ void meta_submit(struct meta *m, struct change *c, struct req *q);
  * when the answer is a failure), -EBADMSG when it is no record, or the database's -errno. */
 int meta_apply_bytes(struct meta *m, const void *rec, size_t len);
 
+/* ---- copies ---- */
+
+/* A copy of the database as it is now, made by a thread of its own into a file without a name beside it; neither the
+ * loop nor the writer waits for it. */
+struct meta_copy;
+int meta_copy_start(struct meta *m, struct meta_copy **out);
+/* The descriptor of the complete copy; -EAGAIN: not yet; or why there is none (-ENOSPC). */
+int meta_copy_file(const struct meta_copy *c, uint64_t *size);
+void meta_copy_cancel(struct meta_copy *c); /* it ends soon, with -ECANCELED */
+void meta_copy_end(struct meta_copy *c); /* waits for the thread; NULL is harmless */
+uint32_t meta_schema(void);
+uint16_t meta_partition(const struct meta *m);
+
+/* Puts a copy, the `size` bytes from `off` of a file, in the place of the database of a server that does not run. What
+ * must never be given twice begins beyond everything that was given since the copy: inode numbers, epochs, versions of
+ * the map; and every file is unsettled, so that its objects are asked for its size. All or nothing; the old
+ * database stays beside it as data.mdb.replaced. `err` as of meta_open(). */
+struct meta_part {
+	int fd;
+	uint64_t off, size;
+	uint32_t crc; /* crc32c */
+	int64_t time; /* when it was made: becomes the time of the database's file */
+};
+int meta_restore(const struct meta_opts *o, const struct meta_part *p, char *err, size_t err_len);
+
 /* The map: version and an opaque blob (0 when there is none yet). */
 int meta_map(struct meta *m, uint32_t *version, struct wire_bytes *blob, struct arena *a);
 

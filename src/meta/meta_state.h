@@ -108,6 +108,11 @@ int link_check(const struct node *n); /* may it get one more name? */
 int drop_name(struct apply *ap, uint64_t ino, struct node *n);
 void dir_touch(struct node *dir, int64_t time);
 
+/* ---- meta.c ---- */
+/* A database that must be there already, without a loop and a writer. */
+int meta_open_copy(const struct meta_opts *o, struct meta **out, char *err, size_t err_len);
+void meta_free(struct meta *m);
+
 /* ---- meta_writer.c ---- */
 int writer_init(struct meta *m);
 void writer_stop(struct meta *m, bool abandon);

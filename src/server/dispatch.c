@@ -95,7 +95,7 @@ static void send_reply(struct sreq *s, int error, uint32_t slots)
 		.slot = s->head.slot,
 		.sequence = s->head.sequence,
 		.verifier = verifier_of(s),
-		.map_version = srv->map_version,
+		.map_version = srv->map.version,
 		.slots = slots,
 		.eager_bytes = busy ? 0 : INLINE_MAX,
 		.load = srv->in_service,
@@ -257,7 +257,7 @@ static int permitted(struct sreq *s)
 	if (((flags & OP_NEEDS_META) && !srv->meta) ||
 	    ((flags & OP_NEEDS_DATA) && !(srv->self->roles & ROLE_DATA)))
 		return -EOPNOTSUPP;
-	if (s->head.map_version && s->head.map_version < srv->map_version &&
+	if (s->head.map_version && s->head.map_version < srv->map.version &&
 	    !(flags & OP_NO_SESSION) && s->head.op != OP_MAP)
 		return -EREMCHG;
 	return 0;

@@ -34,7 +34,7 @@ struct call server_call(struct server *srv, uint64_t trace, uint32_t op, xdr_any
 static void call(struct server *srv, struct fan *f, uint32_t i, uint32_t target, struct call c,
 		 struct req *q)
 {
-	if (target >= srv->conf->n_targets) {
+	if (target >= srv->n_peers) {
 		req_hold(q);
 		req_done(q, -EIO, 0);
 		return;

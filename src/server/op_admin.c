@@ -1,4 +1,4 @@
-/* What people and programs ask of a server: is it there, how is it, what is it doing, what is the map. */
+/* What people and programs ask of a server: is it there, how is it, what is it doing. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -117,13 +117,5 @@ int do_requests(struct sreq *s)
 		}
 		r->n_rows++;
 	}
-	return 0;
-}
-
-int do_map(struct sreq *s)
-{
-	struct wire_map_res *r = s->res;
-
-	*r = s->srv->map;
 	return 0;
 }

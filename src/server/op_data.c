@@ -351,8 +351,10 @@ static int copy_lists(struct sreq *s, struct data_state *d, const struct wire_co
 	r = check_extents(to, a->n_list, &total);
 	if (!r)
 		r = check_extents(from, a->n_list, &total);
-	if (!r && (total > COPY_MAX || a->source >= s->srv->conf->n_targets))
+	if (!r && total > COPY_MAX)
 		r = -EINVAL;
+	if (!r)
+		r = map_knows(s->srv, a->source, a->from.ino);
 	d->m = (struct mover){ .s = s,
 			       .list = to,
 			       .n_list = a->n_list,

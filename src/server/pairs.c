@@ -191,7 +191,7 @@ static void call_target(struct pair_task *t, uint32_t i, struct call c)
 {
 	uint32_t target = t->p.targets[i];
 
-	if (target >= t->srv->conf->n_targets) {
+	if (target >= t->srv->n_peers) {
 		req_fail(&t->q, -EIO);
 		return;
 	}

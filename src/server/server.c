@@ -12,82 +12,24 @@ int server_format(struct env *e, const struct conf *c, uint32_t target, char *er
 	return disk_format(e, c->targets[target].storage, &c->fs_id, target, err, err_len);
 }
 
-/* ---- the map ---- */
-
-static int map_from_conf(struct server *s)
+int server_format_again(struct env *e, const struct conf *c, uint32_t target, char *err,
+			size_t err_len)
 {
-	const struct conf *c = s->conf;
-	struct wire_map_res *m = &s->map;
+	const char *path = c->targets[target].storage;
+	int r = server_format(e, c, target, err, err_len);
 
-	arena_init(&s->map_arena, 0);
-	m->stripe_unit = c->stripe_unit;
-	m->width = c->width;
-	m->n_targets = c->n_targets;
-	m->targets = arena_alloc(&s->map_arena, c->n_targets * sizeof(*m->targets));
-	m->meta = arena_alloc(&s->map_arena, c->n_targets * sizeof(*m->meta));
-	if (!m->targets || !m->meta)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < c->n_targets; i++) {
-		const struct conf_target *t = &c->targets[i];
-
-		m->targets[i] = (struct wire_map_target){ .id = t->id,
-							  .roles = t->roles,
-							  .name = wire_text(t->name),
-							  .address = wire_text(t->address) };
-		if (t->roles & ROLE_META)
-			m->meta[m->n_meta++] = t->id;
-	}
-	return 0;
-}
-
-static bool map_step(struct req *q)
-{
-	struct server *s = container_of(q, struct server, map_req);
-
-	if (q->error || s->map_change.res.status)
-		log_error("server", "%s could not store the cluster map", s->self->name);
-	req_fini(q);
-	s->map_req.loop = NULL;
-	return false;
-}
-
-static const char *const map_names[] = { "commit" };
-static const struct req_ops map_ops = { "store-map", map_step, 0, 1, map_names };
-
-/* A map that differs from the stored one is a new version of it. */
-static int map_store(struct server *s)
-{
-	struct wire_bytes old = { 0 };
-	size_t cap = MSG_MAX;
-	uint8_t *text = arena_alloc(&s->map_arena, cap);
-	struct xdr x;
-	uint32_t version = 0;
-	int r = meta_map(s->meta, &version, &old, &s->map_arena);
-
-	if (r && r != -ENOENT)
+	if (r != -EEXIST)
 		return r;
-	xdr_encoder(&x, text, cap);
-	if (!text || !xdr_wire_map_res(&x, &s->map))
-		return -EMSGSIZE;
-	s->map_version = version;
-	if (old.len != xdr_used(&x) || memcmp(old.p, text, old.len) != 0) {
-		s->map_version++;
-		s->map_change.arena = &s->map_arena;
-		s->map_change.rec = (struct wire_record){
-			.kind = REC_MAP,
-			.time = (int64_t)s->loop->env->clock->wall(s->loop->env),
-			.data = { (uint32_t)xdr_used(&x), text }
-		};
-		req_init(&s->map_req, s->loop, &map_ops, 0);
-		meta_submit(s->meta, &s->map_change, &s->map_req);
-	}
-	s->map.version = s->map_version;
+	r = disk_hold(e, path, &c->fs_id, target, err, err_len);
+	if (r < 0)
+		return r == -EBUSY ? 0 : r; /* it is served */
+	e->file->close(e, r);
 	return 0;
 }
 
 /* ---- start ---- */
 
-static uint16_t partition_of(const struct conf *c, uint32_t target)
+uint16_t partition_of(const struct conf *c, uint32_t target)
 {
 	uint16_t p = 0;
 
@@ -129,16 +71,6 @@ static void session_expired(void *owner, struct session *ss)
 	task_end_session(owner, ss);
 }
 
-static int open_peers(struct server *s)
-{
-	s->peers = calloc(s->conf->n_targets, sizeof(*s->peers));
-	if (!s->peers)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < s->conf->n_targets; i++)
-		peer_init(&s->peers[i], &s->net, LINK_SERVER, i, s->conf->targets[i].address);
-	return 0;
-}
-
 static const struct net_server_ops link_ops = { srv_request, srv_cancel, srv_link_down };
 
 static void open_net(struct server *s, const struct server_opts *o)
@@ -148,7 +80,7 @@ static void open_net(struct server *s, const struct server_opts *o)
 				   .verifier = disk_verifier(s->disk),
 				   .lease_ms = s->conf->lease_s * 1000,
 				   .timeout_ms = s->conf->timeout_s * 1000,
-				   .map_version = s->map_version,
+				   .map_version = s->map.version,
 				   .has_server_key = true,
 				   .doors = s->doors };
 
@@ -168,11 +100,9 @@ static int open_all(struct server *s, const struct server_opts *o, char *err, si
 			  &s->disk, err, err_len);
 
 	if (!r)
-		r = map_from_conf(s);
-	if (!r)
 		r = open_meta(s, o, err, err_len);
-	if (!r && s->meta)
-		r = map_store(s);
+	if (!r)
+		r = map_open(s);
 	if (!r)
 		r = pool_init(&s->pool, s->loop, s->conf->pool_bytes);
 	if (!r)
@@ -193,7 +123,7 @@ static int open_all(struct server *s, const struct server_opts *o, char *err, si
 	s->sessions.owner = s;
 	s->sessions.expired = session_expired;
 	open_net(s, o);
-	r = open_peers(s);
+	r = map_peers(s);
 	if (!r && s->meta)
 		r = meta_each_session(s->meta, known_session, s);
 	if (!r)
@@ -280,7 +210,7 @@ static void free_rest(struct server *s)
 static void close_net(struct server *s)
 {
 	metrics_stop(s);
-	for (uint32_t i = 0; s->peers && i < s->conf->n_targets; i++)
+	for (uint32_t i = 0; i < s->n_peers; i++)
 		peer_fini(&s->peers[i]);
 	if (s->net.loop)
 		net_fini(&s->net);
@@ -302,6 +232,7 @@ void server_drain(struct server *s)
 	s->stopping = true;
 	unpark(s);
 	lock_waits_answer(s, NULL);
+	backup_cancel(s);
 	net_stop_listening(&s->net);
 	list_for_each(q, &s->loop->all, all) /* the other target may be stopping, too */
 		if ((f = fetch_of(s, q)))
@@ -323,6 +254,7 @@ int server_stop(struct server *s)
 	turn_until_idle(s, STOP_PATIENCE_NS);
 	while (!list_empty(&s->loop->runnable)) /* tasks that were told to stop */
 		loop_run_ready(s->loop);
+	backup_end(s);
 	if (s->meta)
 		meta_close(s->meta);
 	while (!list_empty(&s->loop->runnable))
@@ -348,11 +280,8 @@ void server_abandon(struct server *s)
 	list_for_each_safe(q, tmp, &s->loop->all, all)
 		if (is_sreq(q) && sreq_of(q)->srv == s)
 			sreq_abandon(sreq_of(q));
-	if (s->map_req.loop) {
-		list_del(&s->map_req.all);
-		list_del(&s->map_req.link);
-		s->loop->n_reqs--;
-	}
+	map_abandon(s);
+	backup_end(s);
 	if (s->meta)
 		meta_abandon(s->meta);
 	if (s->disk)

@@ -23,6 +23,19 @@ struct server_opts {
 
 /* Formats the storage of one target: refuses what is somebody's already. */
 int server_format(struct env *e, const struct conf *c, uint32_t target, char *err, size_t err_len);
+/* Formatted before for this very target is fine. */
+int server_format_again(struct env *e, const struct conf *c, uint32_t target, char *err,
+			size_t err_len);
+/* A part of a backup file becomes the metadata of a target that does not run (-EBUSY). -EEXIST: what is there changed
+ * after the backup was made, and not `force`. */
+struct server_part {
+	int fd;
+	uint64_t off, size;
+	uint32_t crc;
+	int64_t time;
+};
+int server_restore(struct env *e, const struct conf *c, uint32_t target,
+		   const struct server_part *p, bool force, char *err, size_t err_len);
 /* Opens the storage and listens. On failure `err` is one clear line. */
 int server_start(const struct server_opts *o, struct server **out, char *err, size_t err_len);
 /* Keys and networks are those of a newer cluster file, whose keys are loaded; c is borrowed until the next one

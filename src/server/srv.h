@@ -104,12 +104,12 @@ struct server {
 	struct disk *disk; /* or NULL */
 	struct meta *meta; /* or NULL */
 	struct sessions sessions;
-	struct peer *peers; /* one for each target of the map */
+	struct peer *peers; /* one for each target of the map; room for all there can be */
+	uint32_t n_peers;
 	uint64_t started;
 	uint64_t boot;
 	uint64_t requests;
-	uint32_t map_version;
-	struct wire_map_res map;
+	struct wire_map_res map; /* version 0: of a server without metadata */
 	struct arena map_arena;
 	struct list spare_reqs, spare_windows;
 	uint32_t in_service;
@@ -140,8 +140,22 @@ struct server {
 	struct hist **state_times; /* by operation: one a state */
 	struct hist *op_times; /* by operation: from the message to the reply */
 	struct hist window_times[WINDOW_STATES];
+	struct {
+		struct meta_copy *copy; /* or NULL */
+		uint64_t id, session;
+		int64_t time;
+		uint32_t readers; /* requests that read it now */
+	} backup;
 	struct req map_req;
 	struct change map_change;
+	struct {
+		struct req q; /* on the loop when its loop is set */
+		struct call call;
+		struct wire_void_args args;
+		struct wire_map_res res;
+		struct arena arena;
+		uint64_t over; /* when it was answered last, or 0 */
+	} ask; /* a metadata server for its map */
 };
 
 /* ---- dispatch.c ---- */
@@ -169,6 +183,21 @@ int times_init(struct server *srv);
 /* ---- http.c ---- */
 void metrics_stop(struct server *s); /* harmless without one */
 void times_free(struct server *srv);
+
+/* ---- target_map.c ---- */
+int map_open(struct server *s); /* after the metadata, before the net */
+int map_peers(struct server *s); /* after the net: one for each of its targets */
+void map_abandon(struct server *s);
+/* Is there a peer for this target? 0; -EINPROGRESS: the metadata server of this inode is being asked; -EINVAL. */
+int map_knows(struct server *s, uint32_t target, uint64_t ino);
+
+/* ---- op_backup.c ---- */
+void backup_session_ended(struct server *s, uint64_t session);
+void backup_cancel(struct server *s); /* the server stops */
+void backup_end(struct server *s);
+
+/* ---- server.c ---- */
+uint16_t partition_of(const struct conf *c, uint32_t target);
 
 /* ---- op_names.c ---- */
 /* Fills s->referral on -EREMOTE. leaf NULL: the node itself. */
@@ -398,9 +427,9 @@ int prepare_setattr(struct sreq *s), prepare_mkdir(struct sreq *s), prepare_unli
 	prepare_removexattr(struct sreq *s), prepare_mknod(struct sreq *s);
 int finish_attr(struct sreq *s), finish_removed(struct sreq *s), finish_void(struct sreq *s);
 int do_bye(struct sreq *s);
-extern const struct req_ops reclaim_ops, session_open_ops, open_ops, cap_ops, close_ops,
-	truncate_ops, append_ops, lock_ops, read_ops, write_ops, sync_ops, objstat_ops, fence_ops,
-	remove_ops, allocate_ops, copy_ops, seek_ops;
+extern const struct req_ops add_target_ops, backup_ops, reclaim_ops, session_open_ops, open_ops,
+	cap_ops, close_ops, truncate_ops, append_ops, lock_ops, read_ops, write_ops, sync_ops,
+	objstat_ops, fence_ops, remove_ops, allocate_ops, copy_ops, seek_ops;
 
 int do_scan(struct sreq *s), prepare_repair(struct sreq *s), finish_repair(struct sreq *s);
 extern const struct req_ops objects_ops;
@@ -413,6 +442,10 @@ struct session_state {
 	uint8_t proof[16];
 	bool resumed;
 	bool first; /* no other was under way on its link */
+};
+struct backup_state {
+	struct io io;
+	struct iovec iov;
 };
 struct trunc {
 	struct inode_wait lock;

@@ -335,6 +335,7 @@ static bool end_step(struct req *q)
 	case DROP:
 		req_goto(q, FORGET);
 		drop_opens(t->session);
+		backup_session_ended(t->srv, t->session->id);
 		if (!t->srv->meta || t->srv->stopping) /* it expires again after the next start */
 			break;
 		t->change.arena = &t->arena;

@@ -396,6 +396,8 @@ static void help(const struct request *r, uint32_t unit, unsigned twist)
 	struct wire_xattr_res xattr = { 5, wire_text("value") };
 	struct wire_lock_res lock = { twist & 4, twist, { .kind = twist & 8 ? 1 : 0 } };
 	struct wire_status_res status = { .space_total = 10, .space_avail = 5 };
+	struct wire_map_target more = { 1, ROLE_DATA, wire_text("more"), wire_text("loop:1") };
+	struct wire_map_res map = { .version = 2, .n_targets = 1, .targets = &more };
 	struct wire_void_res none = { 0 };
 	struct xdr x;
 
@@ -443,6 +445,9 @@ static void help(const struct request *r, uint32_t unit, unsigned twist)
 	case OP_LOCK:
 	case OP_LOCK_TEST:
 		xdr_wire_lock_res(&x, &lock);
+		break;
+	case OP_MAP:
+		xdr_wire_map_res(&x, &map);
 		break;
 	case OP_STATUS:
 		xdr_wire_status_res(&x, &status);

@@ -485,6 +485,9 @@ static void write_corpus(void)
 	struct wire_lock_args unlock_ = { files[1], 2, 0, { .owner = 7, .last = UINT64_MAX }, 0 };
 	struct wire_reclaim_args reclaim = { files[1], 12,    OPEN_WRITE | OPEN_APPEND, 1, &claim,
 					     1,	       &range };
+	struct wire_backup_args backup_ = { 0, 0 };
+	struct wire_add_target_args add_target = { { 0, ROLE_DATA, wire_text("more"),
+						     wire_text("loop:9") } };
 	struct wire_read_args read_ = { cap, 3, list, mem };
 	struct wire_write_args write_ = { cap, 3, list, mem, { 0, NULL } };
 	struct wire_read_args read_small = { cap, 2, little, { 0 } };
@@ -521,6 +524,8 @@ static void write_corpus(void)
 		{ "status", OP_STATUS, XDR_ANY(xdr_wire_void_args), &none, 0 },
 		{ "requests", OP_REQUESTS, XDR_ANY(xdr_wire_void_args), &none, 0 },
 		{ "map", OP_MAP, XDR_ANY(xdr_wire_void_args), &none, 0 },
+		{ "backup", OP_BACKUP, XDR_ANY(xdr_wire_backup_args), &backup_, 0 },
+		{ "add_target", OP_ADD_TARGET, XDR_ANY(xdr_wire_add_target_args), &add_target, 0 },
 		{ "lookup", OP_LOOKUP, XDR_ANY(xdr_wire_lookup_args), &lookup, 0 },
 		{ "getattr", OP_GETATTR, XDR_ANY(xdr_wire_getattr_args), &getattr, 0 },
 		{ "setattr", OP_SETATTR, XDR_ANY(xdr_wire_setattr_args), &setattr, 0 },

@@ -315,7 +315,7 @@ static inline void cluster_make(struct cluster *c, const struct cluster_opts *gi
 	if (o.stripe_unit)
 		in.stripe_unit = o.stripe_unit;
 	c->n = (int)in.servers;
-	c->port = in.port = free_ports(c->n);
+	c->port = in.port = free_ports(c->n + 2); /* some for servers that come later */
 	temp_dir(c->dir, sizeof(c->dir));
 	if (sheaf_init(c->dir, &in)) {
 		fprintf(stderr, "sheaf_init: %s\n", sheaf_why());

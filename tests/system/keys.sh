@@ -68,11 +68,12 @@ one_line "give a NAME"
 : >fs/taken.key
 expect 1 key taken
 one_line "taken.key: cannot create the key file"
-: >fs/sheaf.conf.new
+exec 5>fs/sheaf.conf.new
+flock 5
 expect 1 key late
-one_line "sheaf.conf.new"
+one_line "sheaf.conf.new: another command"
 [ -e fs/late.key ] && fail "a key stays behind"
-rm fs/sheaf.conf.new
+exec 5>&-
 expect 1 --conf local:"$work/fs" key late
 one_line "has no servers of its own"
 cmp -s before fs/sheaf.conf || fail "the cluster file changed"

@@ -1,0 +1,156 @@
+/* Changing the cluster file: text is appended, and the file is replaced by one rename when the whole parses.
+ *
+ * What is there stays as it is, comments included. Blocking I/O, for commands. Errors: -errno and one line; the file
+ * is the old one then. */
+#include "base/base.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define EDIT_MAX (1 * MIB)
+
+__attribute__((format(printf, 4, 5))) static int edit_fail(char *err, size_t n, int rc,
+							   const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(err, n, fmt, ap);
+	va_end(ap);
+	return rc;
+}
+
+/* The file's text with more behind it, to be freed. */
+static int edit_text(const char *path, const char *more, char **out, struct stat *st)
+{
+	size_t room = EDIT_MAX + strlen(more) + 2, len = 0;
+	char *text = malloc(room);
+	FILE *f = text ? fopen(path, "re") : NULL;
+	int rc = 0;
+
+	if (!f || fstat(fileno(f), st) < 0)
+		rc = text ? -errno : -ENOMEM;
+	else
+		len = fread(text, 1, EDIT_MAX, f);
+	if (f && ferror(f))
+		rc = -EIO;
+	if (f)
+		fclose(f);
+	if (rc) {
+		free(text);
+		return rc;
+	}
+	if (len && text[len - 1] != '\n')
+		text[len++] = '\n';
+	strcpy(text + len, more);
+	*out = text;
+	return 0;
+}
+
+/* The new file, which only one command at a time may write; what a command left that was killed is written over.
+ * The descriptor, or -EBUSY. */
+static int edit_open(const char *tmp)
+{
+	int fd = open(tmp, O_WRONLY | O_CREAT | O_CLOEXEC, 0600), rc = 0;
+	struct stat ours, there;
+
+	if (fd < 0)
+		return -errno;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		rc = errno == EWOULDBLOCK ? -EBUSY : -errno;
+	else if (fstat(fd, &ours) < 0)
+		rc = -errno;
+	else if (stat(tmp, &there) < 0 || there.st_ino != ours.st_ino)
+		rc = -EBUSY; /* it took the old one's place just now: not to be touched */
+	else if (ftruncate(fd, 0) < 0)
+		rc = -errno;
+	if (rc)
+		close(fd);
+	return rc ? rc : fd;
+}
+
+/* With the owner and mode of the old one. */
+static int edit_write(int fd, const char *text, const struct stat *st)
+{
+	size_t n = strlen(text);
+
+	errno = 0;
+	if (write(fd, text, n) != (ssize_t)n)
+		return errno ? -errno : -ENOSPC;
+	if ((fchown(fd, st->st_uid, st->st_gid) < 0 && geteuid() == 0) ||
+	    fchmod(fd, st->st_mode & 07777) < 0 || fsync(fd) < 0)
+		return -errno;
+	return 0;
+}
+
+/* Without it a power failure may bring the old file back, no more. */
+static void edit_sync_folder(const char *path)
+{
+	char folder[PATH_MAX];
+	int fd;
+
+	snprintf(folder, sizeof(folder), "%s", path);
+	*(strrchr(folder, '/') + 1) = 0;
+	fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	fsync(fd);
+	close(fd);
+}
+
+/* Under the lock of fd, the new file: the text that is there now, and more. */
+static int edit(int fd, const char *path, const char *tmp, const char *more, const char *as,
+		struct conf **new, char *err, size_t err_len)
+{
+	struct stat st;
+	char *text;
+	int rc = edit_text(path, more, &text, &st);
+
+	if (rc)
+		return edit_fail(err, err_len, rc, "%s cannot be read: %s", path, error_text(rc));
+	rc = conf_parse(text, strlen(text), as, new, err, err_len);
+	if (!rc) {
+		rc = edit_write(fd, text, &st);
+		if (!rc && rename(tmp, path) < 0)
+			rc = -errno;
+		if (!rc)
+			edit_sync_folder(path);
+		if (rc)
+			edit_fail(err, err_len, rc, "%s cannot be written: %s", path,
+				  error_text(rc));
+	}
+	free(text);
+	return rc;
+}
+
+int conf_append(struct conf **c, const char *more, char *err, size_t err_len)
+{
+	char path[PATH_MAX], tmp[PATH_MAX + 8];
+	struct conf *new = NULL;
+	int fd, rc;
+
+	if (!realpath((*c)->path, path))
+		return edit_fail(err, err_len, -errno, "%s: %s", (*c)->path, error_text(errno));
+	snprintf(tmp, sizeof(tmp), "%s.new", path);
+	fd = edit_open(tmp);
+	if (fd < 0)
+		return edit_fail(err, err_len, fd, "%s: %s", tmp,
+				 fd == -EBUSY ? "another command changes the cluster file" :
+						error_text(fd));
+	rc = edit(fd, path, tmp, more, (*c)->path, &new, err, err_len);
+	if (rc)
+		unlink(tmp); /* ours: we have its lock */
+	close(fd);
+	if (rc) {
+		conf_free(new);
+		return rc;
+	}
+	conf_free(*c);
+	*c = new;
+	return 0;
+}

@@ -1,0 +1,32 @@
+/* What administrators ask of one server: its map, one more target in it, a copy of its metadata. One call each.
+ *
+ * Who has a key that speaks for everybody is the administrator: the calls are made as root. */
+#include "client/cli_priv.h"
+
+static void as_root(struct cop *op)
+{
+	op->cred = (struct cred_wire){ 0 };
+}
+
+void client_map(struct cop *op, uint32_t target, uint64_t timeout_ns)
+{
+	as_root(op);
+	client_ask(op, OP_MAP, target, timeout_ns, XDR_ANY(xdr_wire_void_args),
+		   XDR_ANY(xdr_wire_map_res));
+}
+
+void client_add_target(struct cop *op, uint32_t target, const struct wire_map_target *t)
+{
+	as_root(op);
+	op->args.add_target.target = *t;
+	client_ask(op, OP_ADD_TARGET, target, op->c->timeout_ns, XDR_ANY(xdr_wire_add_target_args),
+		   XDR_ANY(xdr_wire_void_res));
+}
+
+void client_backup(struct cop *op, uint32_t target, uint64_t id, uint64_t offset)
+{
+	as_root(op);
+	op->args.backup = (struct wire_backup_args){ id, offset };
+	client_ask(op, OP_BACKUP, target, op->c->timeout_ns, XDR_ANY(xdr_wire_backup_args),
+		   XDR_ANY(xdr_wire_backup_res));
+}

@@ -1,0 +1,179 @@
+/* The public interface: the map, one more server, copies of the metadata, layouts.
+ *
+ * Threads: any; each call takes the connection's lock through api_begin() (api.c). Buffers: results are copied
+ * out before the operation is freed. Errors: -errno, and sheaf_why() names the server. */
+#include <stdio.h>
+
+#include "client/api_priv.h"
+
+static int blame(struct sheaf *fs, uint32_t target, const char *what, int r)
+{
+	const struct conf_target *t = client_target(fs->b.client, target);
+
+	why_set("%s (%s) %s: %s", t->name, t->address, what, error_text(r));
+	return r;
+}
+
+bool api_is_meta(struct sheaf *fs, uint32_t target)
+{
+	bool is;
+
+	pthread_mutex_lock(&fs->lock);
+	is = client_is_meta(fs->b.client, target);
+	pthread_mutex_unlock(&fs->lock);
+	return is;
+}
+
+/* ---- the map ---- */
+
+static void server_of(const struct wire_map_target *t, struct sheaf_server *s)
+{
+	*s = (struct sheaf_server){ .id = t->id, .roles = t->roles };
+	snprintf(s->name, sizeof(s->name), "%.*s", (int)t->name.len, (const char *)t->name.p);
+	snprintf(s->address, sizeof(s->address), "%.*s", (int)t->address.len,
+		 (const char *)t->address.p);
+}
+
+/* Adds what this server knows; what it knows differently from those before is an error. */
+static int merge(struct sheaf *fs, uint32_t target, const struct wire_map_res *m,
+		 struct sheaf_server *s, int max, int *n)
+{
+	struct sheaf_server one;
+
+	for (uint32_t i = 0; i < m->n_targets && (int)i < max; i++) {
+		server_of(&m->targets[i], &one);
+		if ((int)i == *n) {
+			s[(*n)++] = one;
+		} else if (strcmp(s[i].name, one.name) || one.id != i) {
+			blame(fs, target, "knows other servers than the first one", -EBADMSG);
+			return -EBADMSG;
+		}
+	}
+	return 0;
+}
+
+int sheaf_map(struct sheaf *fs, int timeout_ms, struct sheaf_server *s, int max)
+{
+	int servers = sheaf_server_count(fs), n = 0, r = 0, last = 0;
+	bool up[CONF_MAX_TARGETS] = { false };
+
+	for (uint32_t i = 0; !r && (int)i < servers; i++) {
+		struct cop *op;
+
+		if (!api_is_meta(fs, i))
+			continue;
+		op = api_begin(fs, NULL);
+		if (!op)
+			return -ENOMEM;
+		client_map(op, i, (uint64_t)timeout_ms * NSEC_PER_MSEC);
+		api_started(fs);
+		last = (int)api_finish(fs, op);
+		up[i] = last == 0;
+		if (last)
+			blame(fs, i, "does not tell the map", last);
+		else
+			r = merge(fs, i, &op->res.map, s, max, &n);
+		api_leave(fs, op);
+	}
+	for (int i = 0; i < n; i++)
+		s[i].up = up[i];
+	return r ? r : n ? n : last;
+}
+
+int sheaf_keeper(struct sheaf *fs, uint64_t ino)
+{
+	return (int)client_keeper(fs->b.client, ino);
+}
+
+int sheaf_server_add(struct sheaf *fs, int id, const char *name, const char *address)
+{
+	const struct wire_map_target t = { .id = (uint32_t)id,
+					   .roles = ROLE_DATA,
+					   .name = wire_text(name),
+					   .address = wire_text(address) };
+	int servers = sheaf_server_count(fs), r = 0;
+
+	if (strlen(name) >= sizeof(((struct conf_target *)0)->name) ||
+	    strlen(address) >= CONF_ADDR_MAX)
+		return -ENAMETOOLONG;
+	for (uint32_t i = 0; !r && (int)i < servers; i++) {
+		struct cop *op;
+
+		if (!api_is_meta(fs, i))
+			continue;
+		op = api_begin(fs, NULL);
+		if (!op)
+			return -ENOMEM;
+		client_add_target(op, i, &t);
+		r = (int)api_end(fs, op);
+		if (r)
+			blame(fs, i, "does not take the new server", r);
+	}
+	return r;
+}
+
+/* ---- backup ---- */
+
+int api_backup(struct sheaf *fs, uint32_t target, uint64_t id, uint64_t offset,
+	       struct wire_backup_res *res, uint8_t *data)
+{
+	struct cop *op = api_begin(fs, NULL);
+	int r;
+
+	if (!op)
+		return -ENOMEM;
+	client_backup(op, target, id, offset);
+	api_started(fs);
+	r = (int)api_finish(fs, op);
+	if (!r) {
+		*res = op->res.backup;
+		memcpy(data, res->data.p, res->data.len);
+		res->data.p = data;
+	} else if (r != -EAGAIN) {
+		blame(fs, target, "gives no copy of its metadata", r);
+	}
+	api_leave(fs, op);
+	return r;
+}
+
+/* ---- layouts ---- */
+
+static void layout_info(const struct wire_getattr_res *r, struct sheaf_layout_info *l)
+{
+	l->stripe_unit = r->layout.unit;
+	l->width = r->layout.n_targets;
+	l->start = r->layout.start;
+	l->bytes = r->at.size;
+	l->growing = r->at.unsettled;
+	memcpy(l->servers, r->layout.targets, l->width * sizeof(l->servers[0]));
+}
+
+int sheaf_h_layout(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
+		   struct sheaf_layout_info *l)
+{
+	struct cop *op;
+	int r;
+
+	if (l->size < sizeof(*l))
+		return -EINVAL;
+	op = api_begin(fs, c);
+	if (!op)
+		return -ENOMEM;
+	client_layout(op, h);
+	api_started(fs);
+	r = (int)api_finish(fs, op);
+	if (!r && !op->res.getattr.layout.n_targets)
+		r = -EINVAL;
+	if (!r)
+		layout_info(&op->res.getattr, l);
+	api_leave(fs, op);
+	return r;
+}
+
+int sheaf_get_layout(struct sheaf *fs, const char *path, struct sheaf_layout_info *l)
+{
+	struct sheaf_handle h;
+	int r = sheaf_h_lookup(fs, NULL, sheaf_root(fs), path, &h, NULL);
+
+	return r ? r : sheaf_h_layout(fs, NULL, h, l);
+}

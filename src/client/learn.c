@@ -1,0 +1,125 @@
+/* Learning of targets that were added since our cluster file was written.
+ *
+ *   ASK -> TAKE
+ *
+ * A server that has a newer map says so in its welcome and in every reply, and refuses requests of who does not
+ * know it; peer.c then calls map_changed(). The map is asked for before anything else goes to that server. Targets
+ * are never removed and keep their ids: what the cluster file says of those it has stays, the rest is taken from
+ * the map.
+ *
+ * Threads: the loop's. Errors: a map that cannot be had changes nothing; who waits for it is told. */
+#include <stdlib.h>
+
+#include "client/cli_priv.h"
+
+enum { ASK, TAKE };
+static const char *const names[] = { "ask", "take" };
+
+struct learning {
+	struct req q;
+	struct client *c;
+	struct peer *peer;
+	struct req *waiter; /* or NULL */
+	struct call call;
+	struct wire_void_args args;
+	struct wire_map_res res;
+	struct arena arena;
+};
+
+static void take_text(char *out, size_t n, const struct wire_bytes *b)
+{
+	size_t len = MIN(b->len, n - 1);
+
+	memcpy(out, b->p, len);
+	out[len] = 0;
+}
+
+static void take(struct client *c, const struct wire_map_res *m)
+{
+	for (uint32_t i = 0; i < m->n_targets; i++) {
+		const struct wire_map_target *t = &m->targets[i];
+		struct conf_target ct = { .id = t->id, .roles = t->roles };
+
+		if (t->id != c->n_peers || c->n_peers == CONF_MAX_TARGETS)
+			continue;
+		take_text(ct.name, sizeof(ct.name), &t->name);
+		take_text(ct.address, sizeof(ct.address), &t->address);
+		log_info("client", "learned of %s (%s)", ct.name, ct.address);
+		client_add(c, &ct, ct.address);
+	}
+}
+
+static bool step(struct req *q)
+{
+	struct learning *l = container_of(q, struct learning, q);
+	struct req *waiter = l->waiter;
+	int error = q->error;
+
+	if (q->state == ASK) {
+		req_goto(q, TAKE);
+		peer_call_front(l->peer, &l->call, q);
+		return true;
+	}
+	if (!error)
+		take(l->c, &l->res);
+	else if (error != -ESHUTDOWN)
+		log_warn("client", "%s does not tell the map: %s", l->peer->address,
+			 error_text(error));
+	call_fini(&l->call);
+	arena_destroy(&l->arena);
+	req_fini(q);
+	free(l);
+	if (waiter)
+		req_done(waiter, error, 0);
+	return false;
+}
+
+static const struct req_ops learn_ops = { "learn-map", step, TAKE, 2, names };
+
+void map_learn(struct client *c, struct peer *p, struct req *q)
+{
+	static const struct cred_wire root = { 0 };
+	struct learning *l = calloc(1, sizeof(*l));
+
+	if (q)
+		req_hold(q);
+	if (!l) {
+		if (q)
+			req_done(q, -ENOMEM, 0);
+		return;
+	}
+	arena_init(&l->arena, MIB);
+	l->c = c;
+	l->peer = p;
+	l->waiter = q;
+	l->call = (struct call){ .op = OP_MAP,
+				 .put_args = XDR_ANY(xdr_wire_void_args),
+				 .args = &l->args,
+				 .get_res = XDR_ANY(xdr_wire_map_res),
+				 .res = &l->res,
+				 .cred = &root,
+				 .arena = &l->arena,
+				 .trace = trace_new(c),
+				 .deadline = c->loop->now + c->timeout_ns };
+	req_init(&l->q, c->loop, &learn_ops, ASK);
+	l->q.trace = l->call.trace;
+	req_start(&l->q);
+}
+
+void map_changed(struct peer *p)
+{
+	map_learn(p->owner, p, NULL);
+}
+
+bool layout_learn(struct cop *op, const struct wire_layout_rec *l, uint64_t ino, struct req *q)
+{
+	bool known = true;
+
+	for (uint32_t i = 0; i < l->n_targets; i++)
+		known = known && l->targets[i] < op->c->n_peers;
+	if (known || op->learned)
+		return false;
+	op->learned = true;
+	map_learn(op->c, peer_of(op->c, ino), q);
+	return true;
+}

@@ -1,0 +1,347 @@
+/* The cluster map: which targets there are. It is made from the cluster file at the start, kept by the metadata,
+ * and grows while the server runs.
+ *
+ *   ADD: CHECK -> COMMIT -> REPLY
+ *
+ * Targets are never removed and never change their ids, for files name them. At the start the cluster file
+ * decides about the targets that it has (an address may have changed), and the stored map about those that the file
+ * lacks: it is older than the map then. What differs from the stored map is a new version of it. A new target is
+ * committed before anybody sees it.
+ *
+ * Threads: the loop's. Memory: the map's arena, with room for all targets there can be. Errors: a start without
+ * a map fails; a map that could not be stored is said in the log and stored by the next start. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "server/srv.h"
+
+#define ASK_AGAIN_NS NSEC_PER_SEC /* after an answer that did not help */
+
+/* ---- making it ---- */
+
+static int copy_text(struct server *s, struct wire_bytes *b)
+{
+	char *text = arena_strndup(&s->map_arena, (const char *)b->p, b->len);
+
+	b->p = (uint8_t *)text;
+	return text ? 0 : -ENOMEM;
+}
+
+/* Appends a copy. */
+static int map_put(struct server *s, struct wire_map_target t)
+{
+	struct wire_map_res *m = &s->map;
+
+	if (m->n_targets == TARGETS_MAX || copy_text(s, &t.name) || copy_text(s, &t.address))
+		return -ENOMEM;
+	m->targets[m->n_targets++] = t;
+	if (t.roles & ROLE_META)
+		m->meta[m->n_meta++] = t.id;
+	return 0;
+}
+
+static int map_from_conf(struct server *s)
+{
+	const struct conf *c = s->conf;
+	struct wire_map_res *m = &s->map;
+	int r = 0;
+
+	arena_init(&s->map_arena, 0);
+	m->stripe_unit = c->stripe_unit;
+	m->width = c->width;
+	m->targets = arena_alloc(&s->map_arena, TARGETS_MAX * sizeof(*m->targets));
+	m->meta = arena_alloc(&s->map_arena, TARGETS_MAX * sizeof(*m->meta));
+	if (!m->targets || !m->meta)
+		return -ENOMEM;
+	for (uint32_t i = 0; !r && i < c->n_targets; i++) {
+		const struct conf_target *t = &c->targets[i];
+
+		r = map_put(s, (struct wire_map_target){ .id = t->id,
+							 .roles = t->roles,
+							 .name = wire_text(t->name),
+							 .address = wire_text(t->address) });
+	}
+	return r;
+}
+
+/* What the stored map has and the cluster file lacks. */
+static int map_from_stored(struct server *s, const struct wire_bytes *blob)
+{
+	struct wire_map_res old = { 0 };
+	struct xdr x;
+	int r = 0;
+
+	xdr_decoder(&x, blob->p, blob->len, &s->map_arena);
+	if (!xdr_wire_map_res(&x, &old))
+		return -EIO;
+	for (uint32_t i = s->map.n_targets; !r && i < old.n_targets; i++) {
+		if (old.targets[i].id != i)
+			return -EIO;
+		log_warn("server", "%s: the cluster file lacks %.*s; it is in the map",
+			 s->self->name, (int)old.targets[i].name.len,
+			 (const char *)old.targets[i].name.p);
+		r = map_put(s, old.targets[i]);
+	}
+	return r;
+}
+
+/* The map as it is stored: without its version, which stands beside it. */
+static int map_encode(struct wire_map_res m, struct arena *a, struct wire_bytes *out)
+{
+	uint8_t *text = arena_alloc(a, MSG_MAX);
+	struct xdr x;
+
+	m.version = 0;
+	xdr_encoder(&x, text, MSG_MAX);
+	if (!text || !xdr_wire_map_res(&x, &m))
+		return text ? -EMSGSIZE : -ENOMEM;
+	*out = (struct wire_bytes){ (uint32_t)xdr_used(&x), text };
+	return 0;
+}
+
+/* ---- the start ---- */
+
+static bool store_step(struct req *q)
+{
+	struct server *s = container_of(q, struct server, map_req);
+
+	if (q->error || s->map_change.res.status)
+		log_error("server", "%s could not store the cluster map", s->self->name);
+	req_fini(q);
+	s->map_req.loop = NULL;
+	return false;
+}
+
+static const char *const store_names[] = { "commit" };
+static const struct req_ops store_ops = { "store-map", store_step, 0, 1, store_names };
+
+static struct wire_record map_record(struct server *s, struct wire_bytes blob)
+{
+	struct env *e = s->loop->env;
+
+	return (struct wire_record){ .kind = REC_MAP,
+				     .time = (int64_t)e->clock->wall(e),
+				     .epoch = s->map.version + 1,
+				     .data = blob };
+}
+
+int map_open(struct server *s)
+{
+	struct wire_bytes old = { 0 }, new;
+	int r = map_from_conf(s);
+
+	if (r || !s->meta)
+		return r;
+	r = meta_map(s->meta, &s->map.version, &old, &s->map_arena);
+	if (!r && s->map.version)
+		r = map_from_stored(s, &old);
+	if (!r)
+		r = map_encode(s->map, &s->map_arena, &new);
+	if (r || (old.len == new.len &&memcmp(old.p, new.p, old.len) == 0))
+		return r;
+	s->map_change.arena = &s->map_arena;
+	s->map_change.rec = map_record(s, new);
+	s->map.version++;
+	req_init(&s->map_req, s->loop, &store_ops, 0);
+	meta_submit(s->meta, &s->map_change, &s->map_req);
+	return 0;
+}
+
+static void forget(struct server *s, struct req *q)
+{
+	if (!q->loop)
+		return;
+	list_del(&q->all);
+	list_del(&q->link);
+	s->loop->n_reqs--;
+}
+
+void map_abandon(struct server *s)
+{
+	forget(s, &s->map_req);
+	forget(s, &s->ask.q);
+	if (s->ask.q.loop) {
+		call_fini(&s->ask.call);
+		arena_destroy(&s->ask.arena);
+	}
+}
+
+/* ---- peers ---- */
+
+static void peer_add(struct server *s, const struct wire_map_target *t)
+{
+	char address[CONF_ADDR_MAX];
+
+	snprintf(address, sizeof(address), "%.*s", (int)t->address.len, (const char *)t->address.p);
+	peer_init(&s->peers[t->id], &s->net, LINK_SERVER, t->id, address);
+	s->n_peers++;
+}
+
+int map_peers(struct server *s)
+{
+	s->peers =
+		calloc(CONF_MAX_TARGETS, sizeof(*s->peers)); /* what nobody touches costs nothing */
+	if (!s->peers)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < s->map.n_targets; i++)
+		peer_add(s, &s->map.targets[i]);
+	return 0;
+}
+
+/* A target without metadata, or one whose cluster file is older, may be named one that it does not know yet. It
+ * asks; who waits for it parks. */
+
+static bool ask_step(struct req *q)
+{
+	struct server *s = container_of(q, struct server, ask.q);
+	const struct wire_map_res *m = &s->ask.res;
+
+	for (uint32_t i = 0; !q->error && i < m->n_targets; i++)
+		if (m->targets[i].id == s->n_peers && s->n_peers < CONF_MAX_TARGETS)
+			peer_add(s, &m->targets[i]);
+	s->ask.over = q->error ? 0 : s->loop->now;
+	call_fini(&s->ask.call);
+	arena_destroy(&s->ask.arena);
+	req_fini(q);
+	s->ask.q.loop = NULL;
+	return false;
+}
+
+static const char *const ask_names[] = { "ask" };
+static const struct req_ops ask_ops = { "ask-map", ask_step, 0, 1, ask_names };
+
+int map_knows(struct server *s, uint32_t target, uint64_t ino)
+{
+	if (target < s->n_peers)
+		return 0;
+	if (target >= CONF_MAX_TARGETS ||
+	    (s->ask.over && s->loop->now < s->ask.over + ASK_AGAIN_NS)) /* nobody knows it */
+		return -EINVAL;
+	if (s->ask.q.loop)
+		return -EINPROGRESS;
+	arena_init(&s->ask.arena, MIB);
+	s->ask.res = (struct wire_map_res){ 0 };
+	req_init(&s->ask.q, s->loop, &ask_ops, 0);
+	s->ask.call = server_call(s, s->ask.q.trace, OP_MAP, XDR_ANY(xdr_wire_void_args),
+				  &s->ask.args, XDR_ANY(xdr_wire_map_res), &s->ask.res);
+	s->ask.call.arena = &s->ask.arena;
+	peer_call(&s->peers[meta_owner(s, ino)], &s->ask.call, &s->ask.q);
+	return -EINPROGRESS;
+}
+
+/* ---- operations ---- */
+
+int do_map(struct sreq *s)
+{
+	struct wire_map_res *r = s->res;
+
+	*r = s->srv->map;
+	return 0;
+}
+
+static bool same(const struct wire_bytes *a, const struct wire_bytes *b)
+{
+	return a->len == b->len && memcmp(a->p, b->p, a->len) == 0;
+}
+
+static bool is_word(const struct wire_bytes *b)
+{
+	for (uint32_t i = 0; i < b->len; i++)
+		if (!isgraph(b->p[i]))
+			return false;
+	return b->len > 0;
+}
+
+/* May it be the next target? 0; -EALREADY: it is there; or why not. */
+static int may_add(const struct wire_map_res *m, const struct wire_map_target *t)
+{
+	if (t->roles != ROLE_DATA || !is_word(&t->name) || !is_word(&t->address))
+		return -EINVAL;
+	for (uint32_t i = 0; i < m->n_targets; i++) {
+		bool name = same(&m->targets[i].name, &t->name);
+		bool address = same(&m->targets[i].address, &t->address);
+
+		if (name && address && t->id == i)
+			return -EALREADY;
+		if (name || address || t->id == i)
+			return -EEXIST;
+	}
+	if (t->id >= TARGETS_MAX)
+		return -ENOSPC;
+	return t->id == m->n_targets ? 0 : -EINVAL;
+}
+
+enum { CHECK, COMMIT, REPLY };
+static const char *const add_names[] = { "check", "commit", "reply" };
+
+static int add_check(struct sreq *s)
+{
+	const struct wire_add_target_args *a = s->args;
+	struct wire_map_res m = s->srv->map;
+	struct wire_map_target *targets;
+	struct wire_bytes blob;
+	int r = may_add(&m, &a->target);
+
+	if (r)
+		return r;
+	targets = arena_alloc(&s->arena, (m.n_targets + 1) * sizeof(*targets));
+	if (!targets)
+		return -ENOMEM;
+	memcpy(targets, m.targets, m.n_targets * sizeof(*targets));
+	targets[m.n_targets++] = a->target;
+	m.targets = targets;
+	r = map_encode(m, &s->arena, &blob);
+	if (r)
+		return r;
+	s->change.rec = map_record(s->srv, blob);
+	meta_submit(s->srv->meta, &s->change, &s->q);
+	return 0;
+}
+
+/* It is stored; from now on files may use it. */
+static int add_commit(struct sreq *s)
+{
+	const struct wire_add_target_args *a = s->args;
+	struct server *srv = s->srv;
+	int r;
+
+	if (s->change.res.status) /* another one was faster */
+		return s->change.res.status == EINVAL ? -EAGAIN : -s->change.res.status;
+	r = map_put(srv, a->target);
+	if (r)
+		return r;
+	srv->map.version = srv->net.id.map_version = (uint32_t)s->change.res.epoch;
+	if (a->target.id == srv->n_peers) /* or we had to ask for it already */
+		peer_add(srv, &a->target);
+	log_info("server", "%.*s (%.*s) is in the map, version %u", (int)a->target.name.len,
+		 (const char *)a->target.name.p, (int)a->target.address.len,
+		 (const char *)a->target.address.p, srv->map.version);
+	return 0;
+}
+
+static bool add_step(struct req *q)
+{
+	struct sreq *s = sreq_of(q);
+	int r;
+
+	switch (q->state) {
+	case CHECK:
+		req_goto(q, COMMIT);
+		r = add_check(s);
+		if (r)
+			req_goto(q, REPLY);
+		if (r != -EALREADY)
+			req_fail(q, r);
+		break;
+	case COMMIT:
+		req_goto(q, REPLY);
+		req_fail(q, add_commit(s));
+		break;
+	case REPLY:
+		return sreq_reply(s);
+	}
+	return true;
+}
+
+const struct req_ops add_target_ops = { "add-target", add_step, REPLY, 3, add_names };
