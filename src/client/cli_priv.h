@@ -99,7 +99,6 @@ struct sizing {
 	struct call *calls;
 	struct wire_objstat_args *stat_args;
 	struct wire_object_res *ends;
-	uint64_t recorded; /* size, before the objects were asked */
 	uint32_t n, tries;
 };
 /* Holds op->q until op->attr is filled with size and mtime made right. */

@@ -1,18 +1,18 @@
 /* The attributes of a file whose writers are about: the metadata server knows a lower bound of the size,
  * the objects know the rest.
  *
- *   ATTR -> OBJECTS -> ENDS (-> ATTR when it was fenced meanwhile) -> LIMIT -> END
+ *   ATTR -> OBJECTS -> ENDS (-> ATTR when it was fenced meanwhile) -> END
  *
- * Where appends are under way the size ends before the first unfinished one; that is asked last, so that none
- * can have come between. */
+ * Where appends are under way the size ends before the first that was unfinished, or not begun, when the
+ * attributes were read: what the objects have behind it may be a part of one. */
 #include <stdlib.h>
 
 #include "client/cli_priv.h"
 
 #define MAX_TRIES 100
 
-enum { ATTR, OBJECTS, ENDS, LIMIT, END };
-static const char *const names[] = { "attr", "objects", "ends", "limit", "end" };
+enum { ATTR, OBJECTS, ENDS, END };
+static const char *const names[] = { "attr", "objects", "ends", "end" };
 
 static struct sizing *sizing_of(struct req *q)
 {
@@ -64,11 +64,13 @@ static void add_up(struct sizing *z)
 	struct wire_attr *a = &z->op->attr;
 	const struct wire_layout_rec *l = &z->attr_res.layout;
 	struct layout lay = { l->unit, l->n_targets, l->start };
+	uint64_t end = 0;
 
 	for (uint32_t i = 0; i < z->n; i++) {
-		a->size = MAX(a->size, layout_file_end(&lay, i, z->ends[i].end));
+		end = MAX(end, layout_file_end(&lay, i, z->ends[i].end));
 		a->mtime = MAX(a->mtime, z->ends[i].mtime);
 	}
+	a->size = MAX(a->size, MIN(end, z->attr_res.limit));
 }
 
 static void let_go(struct sizing *z)
@@ -108,20 +110,8 @@ static bool step(struct req *q)
 			q->error = 0;
 			req_goto(q, ATTR);
 		} else if (!q->error) {
-			z->recorded = z->op->attr.size;
 			add_up(z);
-			if (z->attr_res.appends) {
-				req_goto(q, LIMIT);
-				call_fini(&z->attr_call);
-				ask_attr(z);
-			}
 		}
-		break;
-	case LIMIT:
-		req_goto(q, END);
-		if (!q->error && z->attr_res.appends)
-			z->op->attr.size =
-				MAX(z->recorded, MIN(z->op->attr.size, z->attr_res.limit));
 		break;
 	case END:
 		let_go(z);
@@ -132,7 +122,7 @@ static bool step(struct req *q)
 	return true;
 }
 
-static const struct req_ops sizing_ops = { "size", step, ENDS, 5, names };
+static const struct req_ops sizing_ops = { "size", step, ENDS, 4, names };
 
 void sizing_start(struct cop *op, const struct wire_handle *h)
 {

@@ -69,7 +69,8 @@ void appends_forget(struct inode *i)
 
 uint64_t append_limit(const struct inode *i)
 {
-	uint64_t limit = UINT64_MAX;
+	bool exact = i->append_known && i->appenders && i->writers == i->appenders;
+	uint64_t limit = exact ? i->append_end : UINT64_MAX;
 	const struct append *a;
 
 	list_for_each(a, &i->appends, in_inode)

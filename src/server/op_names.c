@@ -69,8 +69,7 @@ int do_getattr(struct sreq *s)
 		r->layout = n.layout;
 		cap_make(s, &r->cap, &n, 0);
 		i = inode_find(s->srv, a->h.ino);
-		r->appends = i && i->appenders;
-		r->limit = r->appends ? append_limit(i) : UINT64_MAX;
+		r->limit = i ? append_limit(i) : UINT64_MAX;
 	}
 	return 0;
 }

@@ -289,8 +289,8 @@ void opens_abandon(struct server *srv);
 /* ---- op_append.c ---- */
 void appends_drop(struct open_file *o); /* with its open */
 void appends_forget(struct inode *i); /* the file was cut */
-uint64_t
-append_limit(const struct inode *i); /* the first place that is not reported; or UINT64_MAX */
+/* The first place that is not reported; when only appends extend the file, the next one; or UINT64_MAX. */
+uint64_t append_limit(const struct inode *i);
 int append_claim(struct open_file *o, const struct wire_append_claim *c);
 int do_appended(struct sreq *s);
 

@@ -382,7 +382,7 @@ static void help(const struct request *r, uint32_t unit, unsigned twist)
 	struct wire_session_res session = { 7, r->resumes && !(twist & 2), SESSION_SLOTS, 30000,
 					    1 + (twist & 1) };
 	struct wire_open_res open = { at, lay, cap, false };
-	struct wire_getattr_res getattr = { at, lay, cap, twist & 1, twist };
+	struct wire_getattr_res getattr = { at, lay, cap, twist };
 	struct wire_cap_res fresh = { cap, lay, at };
 	struct wire_read_res read_ = { UINT64_C(1) << 40,
 				       { (uint32_t)MIN(r->bytes, INLINE_MAX), bytes } };
