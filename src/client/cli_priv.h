@@ -4,13 +4,13 @@
 
 #include "client/client.h"
 
-/* From a directory by a name to one on another server; for a while. */
+/* From a directory by one or more names to one on another server; for a while. */
 #define WAYS 256
 struct way {
 	struct wire_handle dir, to;
 	uint64_t who, until;
 	uint8_t len;
-	uint8_t name[63];
+	uint8_t names[63];
 };
 
 struct client {

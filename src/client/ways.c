@@ -1,4 +1,4 @@
-/* Ways that this client was shown: from a directory, by a name, to a directory on another server. The server
+/* Ways that this client was shown: from a directory, by a name or several, to a directory on another server. The server
  * that showed one promises that it stays for a while (referral.lease_ms); so a path walks there without asking.
  *
  * Who may pass was checked for one caller, so a way is for callers with the same credential only. What this
@@ -20,54 +20,62 @@ static struct way *slot(struct client *c, const struct wire_handle *dir,
 	return &c->ways[hash_u64(dir->ino ^ who ^ crc32c(0, name->p, name->len)) % WAYS];
 }
 
-static struct wire_bytes first_name(const struct wire_bytes *path)
-{
-	const uint8_t *end = path->len ? memchr(path->p, '/', path->len) : NULL;
-
-	return (struct wire_bytes){ end ? (uint32_t)(end - path->p) : path->len, path->p };
-}
-
 void way_learn(struct cop *op, const struct wire_place *p, const struct wire_referral *r,
 	       uint64_t asked)
 {
-	struct wire_bytes name = first_name(&p->path);
+	struct wire_bytes names = { r->consumed, p->path.p };
 	uint64_t who = cred_hash(&op->cred);
-	struct way *w = slot(op->c, &p->dir, &name, who);
+	struct way *w = slot(op->c, &p->dir, &names, who);
 
-	if (!r->lease_ms || r->linked || name.len != r->consumed || name.len > sizeof(w->name))
+	if (!r->lease_ms || r->linked || !names.len || names.len > sizeof(w->names))
 		return;
 	*w = (struct way){ .dir = p->dir,
 			   .to = r->at,
 			   .who = who,
-			   .len = (uint8_t)name.len,
+			   .len = (uint8_t)names.len,
 			   /* counted from the question, and a little less than promised */
 			   .until = asked + r->lease_ms * NSEC_PER_MSEC / 5 * 4 };
-	memcpy(w->name, name.p, name.len);
+	memcpy(w->names, names.p, names.len);
+}
+
+static bool takes(const struct way *w, const struct client *c, const struct wire_place *p,
+		  const struct wire_bytes *names, uint64_t who)
+{
+	return w->until > c->loop->now && w->who == who && w->len == names->len &&
+	       w->dir.ino == p->dir.ino && w->dir.gen == p->dir.gen &&
+	       !memcmp(w->names, names->p, names->len);
+}
+
+/* One way, by as few names as there is one for. The last name of a path is always asked for. */
+static bool walk_one(struct cop *op, struct wire_place *p, uint64_t who)
+{
+	uint32_t most = MIN(p->path.len, (uint32_t)sizeof(op->c->ways[0].names) + 1);
+
+	for (uint32_t n = 1; n < most; n++) {
+		struct wire_bytes names = { n, p->path.p };
+		const struct way *w;
+
+		if (p->path.p[n] != '/')
+			continue;
+		w = slot(op->c, &p->dir, &names, who);
+		if (!takes(w, op->c, p, &names, who))
+			continue;
+		p->dir = w->to;
+		while (n < p->path.len && p->path.p[n] == '/')
+			n++;
+		p->path.p += n;
+		p->path.len -= n;
+		return true;
+	}
+	return false;
 }
 
 void way_walk(struct cop *op, struct wire_place *p)
 {
 	uint64_t who = cred_hash(&op->cred);
 
-	for (;;) {
-		struct wire_bytes name = first_name(&p->path);
-		const struct way *w;
-
-		if (!name.len || name.len == p->path.len) /* the last name is always asked for */
-			return;
-		w = slot(op->c, &p->dir, &name, who);
-		if (w->until <= op->c->loop->now || w->who != who || w->len != name.len ||
-		    w->dir.ino != p->dir.ino || w->dir.gen != p->dir.gen ||
-		    memcmp(w->name, name.p, name.len))
-			return;
-		p->dir = w->to;
-		p->path.p += name.len;
-		p->path.len -= name.len;
-		while (p->path.len && *p->path.p == '/') {
-			p->path.p++;
-			p->path.len--;
-		}
-	}
+	while (walk_one(op, p, who))
+		;
 }
 
 void ways_forget(struct client *c)

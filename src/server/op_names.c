@@ -6,19 +6,37 @@
 
 #define READDIR_BYTES (64 * KIB) /* of one page */
 
-/* Sent elsewhere by the first name of a path: to a directory? Then the client may remember the way. */
+/* One name of a way to a directory elsewhere: nobody takes it away for a moment. How long; 0: no promise. */
+static uint32_t promise_name(struct sreq *s, struct wire_handle *at, const struct wire_bytes *name)
+{
+	uint64_t dir = at->ino;
+	uint32_t type;
+
+	if (name->len <= 2 && name->p[0] == '.' && name->p[name->len - 1] == '.')
+		return 0;
+	if (meta_lookup(s->srv->meta, at, name, at, &type) || type != S_IFDIR)
+		return 0;
+	return lease_grant(s->srv, s->head.session, dir, name);
+}
+
+/* Sent elsewhere in the middle of a path: the client may remember the way. */
 static void promise(struct sreq *s, const struct wire_place *p)
 {
 	struct wire_referral *r = &s->referral;
-	struct wire_bytes name = { r->consumed, p->path.p };
-	struct wire_handle h;
-	uint32_t type;
+	const uint8_t *at = p->path.p, *end = at + r->consumed;
+	struct wire_handle h = p->dir;
+	uint32_t ms = 1;
 
-	if (r->linked || !name.len || name.len == p->path.len || memchr(name.p, '/', name.len))
+	if (r->linked || !r->consumed || r->consumed == p->path.len)
 		return;
-	if (meta_lookup(s->srv->meta, &p->dir, &name, &h, &type) == 0 && type == S_IFDIR &&
-	    h.ino == r->at.ino)
-		r->lease_ms = lease_grant(s->srv, s->head.session, p->dir.ino, &name);
+	while (ms && at < end) {
+		const uint8_t *slash = memchr(at, '/', (size_t)(end - at));
+		struct wire_bytes name = { (uint32_t)((slash ? slash : end) - at), at };
+
+		ms = name.len ? promise_name(s, &h, &name) : 0;
+		at += name.len + (slash != NULL);
+	}
+	r->lease_ms = h.ino == r->at.ino ? ms : 0;
 }
 
 int walk_place(struct sreq *s, const struct wire_place *p, struct wire_bytes *leaf,
