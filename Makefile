@@ -5,6 +5,8 @@ SERVERS ?= 4
 FUZZ_SECONDS ?= 60
 ROUNDS ?= 60
 SEED ?=
+SIM_SEEDS ?= 1500:21500
+MUTANT_FLAGS ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 TEST_FLAGS ?=
 BENCH_FLAGS ?=
@@ -17,7 +19,8 @@ CONFIGURE = cmake -S . -G Ninja -Wno-dev
 # $(call configure,DIR,OPTIONS): once; CMake runs itself again when its input changes
 configure = @test -f $(1)/build.ninja || $(CONFIGURE) -B $(1) $(2)
 
-.PHONY: build up down check asan tsan fuzz crash clang bench format clean help deps deps-check install deb
+.PHONY: build up down check asan tsan fuzz crash clang bench format clean help deps deps-check install deb \
+	sim-long mutants
 
 build:
 	$(call configure,$(BUILD),-DCMAKE_BUILD_TYPE=Release)
@@ -60,6 +63,15 @@ clang: deps-check
 	$(call configure,build-clang,-DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang)
 	@cmake --build build-clang -j $(JOBS)
 
+# Seeds that make check does not run.
+sim-long: deps-check
+	@$(MAKE) --no-print-directory build
+	@$(BUILD)/bin/sheaf-sim --seeds $(SIM_SEEDS) --jobs $(JOBS) --stats
+
+# One mistake at a time: the simulation must find each.
+mutants: deps-check
+	@python3 tools/mutants.py --jobs $(JOBS) $(MUTANT_FLAGS)
+
 # In memory and on disk; a quiet machine, please.
 bench: deps-check
 	@$(MAKE) --no-print-directory build
@@ -82,7 +94,7 @@ format:
 	@find src include tests bench examples -name '*.[ch]' | xargs -r clang-format -i
 
 clean:
-	@rm -rf build build-asan build-tsan build-clang build-fuzz build-deb
+	@rm -rf build build-asan build-tsan build-clang build-fuzz build-deb build-mutants
 
 help:
 	@echo "make          build into build/ (programs in build/bin, libraries in build/lib)"
@@ -94,6 +106,8 @@ help:
 	@echo "make fuzz     each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
 	@echo "make crash    ROUNDS=$(ROUNDS) rounds of kill -9 against real servers and clients; SEED=n chooses them"
 	@echo "make clang    build with clang into build-clang/"
+	@echo "make sim-long seeds SIM_SEEDS=$(SIM_SEEDS) of the simulation"
+	@echo "make mutants  builds with one mistake each: does the simulation find it?"
 	@echo "make install  install below PREFIX=$(PREFIX), or below DESTDIR for a package"
 	@echo "make deb      Debian packages into build-deb/"
 	@echo "make bench    every benchmark in BENCH_MEMORY=$(BENCH_MEMORY) and BENCH_DISK=$(BENCH_DISK): $(BUILD)/bench-report/"

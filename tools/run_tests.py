@@ -157,11 +157,22 @@ def fuzz_tests(build):
                            lambda c=corpus: (SKIP, f"no corpus at {os.path.relpath(c, ROOT)}"))
 
 
+def sanitized(build):
+    """Is this a build with a sanitizer? It is many times slower."""
+    try:
+        with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as f:
+            return re.search(r"^SHEAF_SAN:\w+=\w", f.read(), re.M) is not None
+    except OSError:
+        return False
+
+
 def sim_tests(build):
     exe = os.path.join(build, "bin", "sheaf-sim")
     if os.access(exe, os.X_OK):
+        seeds = "300" if sanitized(build) else "1500"
         yield Test("sim", "sheaf-sim selftest", [exe, "--selftest"])
-        yield Test("sim", "sheaf-sim 300 seeds", [exe, "--seeds", "300"])
+        yield Test("sim", f"sheaf-sim {seeds} seeds",
+                   [exe, "--seeds", seeds, "--jobs", str(min(os.cpu_count() or 2, 16)), "--stats"])
 
 
 def system_tests(build):

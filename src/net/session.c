@@ -30,6 +30,9 @@ static void lease_timer(struct timer *tm)
 	uint64_t moved = s->link ? s->link->progress : 0; /* bulk is traffic too */
 	uint64_t end = MAX(s->renewed, moved) + t->lease_ns;
 
+	/* its client is back: a new link waits for requests of the old one */
+	if (!list_empty(&s->ending))
+		end = t->loop->now + t->lease_ns;
 	if (t->loop->now < end) {
 		timer_set(t->loop, tm, end);
 		return;

@@ -132,7 +132,10 @@ bool sreq_reply(struct sreq *s)
 	hist_add(&s->srv->op_times[s->head.op], s->srv->loop->now - s->q.born);
 	if (s->session)
 		session_leave(s->session, s->head.slot);
-	send_reply(s, error, list_empty(&s->srv->pool.waiting) ? SESSION_SLOTS : BUSY_SLOTS);
+	if (error !=
+	    -ESHUTDOWN) /* else the link will break, and it comes again after the restart */
+		send_reply(s, error,
+			   list_empty(&s->srv->pool.waiting) ? SESSION_SLOTS : BUSY_SLOTS);
 	link_unref(s->link);
 	req_fini(&s->q);
 	sreq_free(s);

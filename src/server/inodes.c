@@ -150,8 +150,10 @@ int open_add(struct session *s, struct inode *i, uint64_t id, uint32_t flags)
 {
 	struct open_file *o = open_find(s, id);
 
-	if (o)
-		return o->inode == i && o->flags == flags ? 0 : -EINVAL;
+	if (o && o->inode == i)
+		return o->flags == flags ? 0 : -EINVAL;
+	if (o) /* nobody heard the answer of an earlier execution, and the name is another file's now */
+		open_lose(o);
 	o = calloc(1, sizeof(*o));
 	if (!o || htab_insert(&i->srv->opens, &o->node, open_hash(s, id))) {
 		free(o);
@@ -193,6 +195,13 @@ void open_drop(struct open_file *o)
 		task_start(srv, TASK_SETTLE, &i->h, 0, 0);
 	lock_released(i);
 	inode_put(i);
+}
+
+void open_lose(struct open_file *o)
+{
+	if (o->flags & OPEN_WRITE)
+		o->inode->orphaned = true;
+	open_drop(o);
 }
 
 static void free_inode(struct hnode *n, void *arg)

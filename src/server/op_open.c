@@ -101,7 +101,7 @@ static int existing(struct sreq *s)
 		return -EEXIST;
 	if (type == S_IFLNK) /* one that was not to be followed */
 		return a->flags & OPEN_DIRECTORY ? -ENOTDIR : -ELOOP;
-	if (type == S_IFDIR && (what & MAY_WRITE))
+	if (type == S_IFDIR && ((what & MAY_WRITE) || (a->flags & OPEN_CREATE)))
 		return -EISDIR;
 	if (type != S_IFDIR && (a->flags & OPEN_DIRECTORY))
 		return -ENOTDIR;
@@ -118,15 +118,21 @@ static int existing(struct sreq *s)
 	return lock_inode(s, &st->h);
 }
 
+/* The client walks once more, under a new sequence. */
+static int from_the_beginning(struct sreq *s)
+{
+	struct wire_open_args *a = s->args;
+
+	s->referral = (struct wire_referral){ .at = a->where.dir };
+	return -EREMOTE;
+}
+
 /* What a record was refused with. A symbolic link that came to the name after the walk: from the beginning. */
 static int refused(struct sreq *s, int status)
 {
 	struct wire_open_args *a = s->args;
 
-	if (status != ELOOP || !a->where.follow)
-		return -status;
-	s->referral = (struct wire_referral){ .at = a->where.dir };
-	return -EREMOTE;
+	return status == ELOOP && a->where.follow ? from_the_beginning(s) : -status;
 }
 
 static int walk(struct sreq *s)
@@ -241,7 +247,8 @@ static int grant(struct sreq *s)
 	i = inode_get(s->srv, &st->h);
 	if (!i)
 		return -ENOMEM;
-	if (n->attr.nlink == 0 && !i->opens)
+	/* its objects may be going; not those of a file that was locked before it had a name */
+	if (n->attr.nlink == 0 && !i->opens && !(st->created && st->t.lock.held))
 		e = -ENOENT;
 	if (!e)
 		e = open_add(s->session, i, a->id, open_kind(a->flags));
@@ -251,6 +258,17 @@ static int grant(struct sreq *s)
 	r->layout = n->layout;
 	cap_make(s, &r->cap, n, a->flags & (CAP_READ | CAP_WRITE));
 	return 0;
+}
+
+/* The file was there and lost its last name before it was open: the name is free, and the walk is done again; by the
+ * client from its beginning when we were given the file alone (ESTALE). */
+static bool vanished(struct sreq *s)
+{
+	struct wire_open_args *a = s->args;
+	struct open_state *st = s->op;
+
+	return (s->q.error == -ENOENT || s->q.error == -ESTALE) && (a->flags & OPEN_CREATE) &&
+	       st->h.ino && !st->replayed;
 }
 
 static bool open_step(struct req *q)
@@ -289,6 +307,10 @@ static bool open_step(struct req *q)
 		break;
 	case REPLY:
 		trunc_fini(s, &st->t);
+		if (vanished(s))
+			q->error = ((struct wire_open_args *)s->args)->where.path.len ?
+					   from_the_beginning(s) :
+					   -ESTALE;
 		return sreq_reply(s);
 	}
 	return true;

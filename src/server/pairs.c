@@ -27,8 +27,10 @@ bool sreq_park(struct sreq *s)
 	struct server *srv = s->srv;
 	uint64_t end = s->deadline ? s->deadline : s->q.born + srv->conf->timeout_s * NSEC_PER_SEC;
 
-	if (srv->stopping || (s->row->flags & OP_FROM_SERVERS) || srv->loop->now >= end) {
-		s->q.error = s->row->flags & OP_FROM_SERVERS ? -EINPROGRESS : -ETIMEDOUT;
+	if (s->row->flags & OP_FROM_SERVERS) /* who asks waits by himself */
+		return false;
+	if (srv->stopping || srv->loop->now >= end) {
+		s->q.error = srv->stopping ? -ESHUTDOWN : -ETIMEDOUT;
 		return false;
 	}
 	arena_reset(&s->arena); /* as if it came only now */

@@ -284,6 +284,7 @@ bool session_writes(const struct session *s, uint64_t ino);
 int open_room(const struct sreq *s, uint64_t id);
 int open_add(struct session *s, struct inode *i, uint64_t id, uint32_t flags); /* idempotent */
 void open_drop(struct open_file *o); /* starts what the last close starts */
+void open_lose(struct open_file *o); /* it was not closed: what a writer did is settled by a fence */
 void opens_abandon(struct server *srv);
 
 /* ---- op_append.c ---- */

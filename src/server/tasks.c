@@ -315,11 +315,8 @@ static void drop_opens(struct session *ss)
 {
 	struct open_file *o;
 
-	while ((o = list_first(&ss->opens, struct open_file, in_session))) {
-		if (o->flags & OPEN_WRITE)
-			o->inode->orphaned = true;
-		open_drop(o);
-	}
+	while ((o = list_first(&ss->opens, struct open_file, in_session)))
+		open_lose(o);
 }
 
 static bool end_step(struct req *q)

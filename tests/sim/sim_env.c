@@ -10,6 +10,26 @@
 #include "sim_priv.h"
 
 #define WALL_BASE UINT64_C(1700000000000000000)
+#define RATE_BITS 20
+
+const char *const sim_injected_names[] = {
+	"short reads and writes of sockets",
+	"deliveries and accesses up to 100 times as slow",
+	"connections cut within a message",
+	"connections refused",
+	"pieces held back by a partition",
+	"reads of objects failed (EIO)",
+	"writes of objects failed (EIO)",
+	"syncs of files and directories failed (EIO)",
+	"writes to full data disks (ENOSPC)",
+	"writes and syncs of the database failed (EIO)",
+	"writes of the database on full disks (ENOSPC)",
+	"powers lost within a commit",
+	"pages lost with the power",
+	"file sizes lost with the power",
+	"directory changes lost with the power",
+	"database pages lost with the power",
+};
 
 void *sim_alloc(size_t n)
 {
@@ -70,11 +90,19 @@ bool sim_chance(struct sim *s, uint32_t per_million)
 	return per_million && sim_below(s, 1000000) < per_million;
 }
 
+bool sim_inject(struct sim *s, enum sim_injected what, uint32_t per_million)
+{
+	bool yes = sim_chance(s, per_million);
+
+	s->injected[what] += yes;
+	return yes;
+}
+
 uint64_t sim_delay(struct sim *s, uint64_t lo, uint64_t hi)
 {
 	uint64_t d = sim_between(s, lo, hi);
 
-	if (sim_chance(s, s->faults.slow))
+	if (sim_inject(s, SIM_SLOW, s->faults.slow))
 		d *= sim_between(s, 2, 100);
 	return d ? d : 1;
 }
@@ -192,6 +220,57 @@ static void fire_due(struct sim *s)
 	}
 }
 
+/* ---------------------------------------------------------------- clocks */
+
+/* What the clock of a node says now. */
+static uint64_t clock_of(const struct sim_node *n)
+{
+	return n->rate_from + ((n->sim->now - n->rate_at) * n->rate >> RATE_BITS);
+}
+
+/* When it will say so. */
+static uint64_t clock_when(const struct sim_node *n, uint64_t says)
+{
+	if (says <= n->rate_from)
+		return n->rate_at;
+	return n->rate_at + (((says - n->rate_from) << RATE_BITS) + n->rate - 1) / n->rate;
+}
+
+static uint64_t clock_now(struct env *e)
+{
+	return clock_of(sim_node_of(e));
+}
+
+static uint64_t clock_wall(struct env *e)
+{
+	struct sim_node *n = sim_node_of(e);
+
+	return WALL_BASE + clock_of(n) + (uint64_t)n->wall_offset;
+}
+
+void sim_drift(struct sim_node *n, int32_t ppm)
+{
+	n->rate_from = clock_of(n);
+	n->rate_at = n->sim->now;
+	n->rate = (uint64_t)((INT64_C(1) << RATE_BITS) + ppm * (INT64_C(1) << RATE_BITS) / 1000000);
+	sim_trace(n->sim, SIM_CLOCKS, n->id, n->rate);
+}
+
+static void clock_random(struct env *e, void *p, size_t n)
+{
+	struct sim *s = sim_node_of(e)->sim;
+	uint8_t *b = p;
+	uint64_t x = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (i % 8 == 0)
+			x = sim_random(s);
+		b[i] = (uint8_t)(x >> (8 * (i % 8)));
+	}
+}
+
+static const struct clock_ops clock_table = { clock_now, clock_wall, clock_random };
+
 /* ---------------------------------------------------------------- steps */
 
 static bool loop_busy(struct sim_loop *l)
@@ -227,7 +306,7 @@ static uint64_t next_time(struct sim *s)
 			continue;
 		list_for_each(l, &s->nodes[i]->loops, link)
 			if (l->loop->n_heap)
-				t = MIN(t, l->loop->heap[0]->when);
+				t = MIN(t, clock_when(s->nodes[i], l->loop->heap[0]->when));
 	}
 	return t;
 }
@@ -263,35 +342,6 @@ bool sim_run(struct sim *s, bool (*cond)(void *arg), void *arg, uint64_t ns)
 	}
 	return true;
 }
-
-/* ---------------------------------------------------------------- clock */
-
-static uint64_t clock_now(struct env *e)
-{
-	return sim_node_of(e)->sim->now;
-}
-
-static uint64_t clock_wall(struct env *e)
-{
-	struct sim_node *n = sim_node_of(e);
-
-	return WALL_BASE + n->sim->now + (uint64_t)n->wall_offset;
-}
-
-static void clock_random(struct env *e, void *p, size_t n)
-{
-	struct sim *s = sim_node_of(e)->sim;
-	uint8_t *b = p;
-	uint64_t x = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		if (i % 8 == 0)
-			x = sim_random(s);
-		b[i] = (uint8_t)(x >> (8 * (i % 8)));
-	}
-}
-
-static const struct clock_ops clock_table = { clock_now, clock_wall, clock_random };
 
 /* ---------------------------------------------------------------- life */
 
@@ -333,6 +383,7 @@ struct sim_node *sim_node_add(struct sim *s, const char *name)
 	list_init(&n->loops);
 	list_init(&n->workers);
 	n->wall_offset = (int64_t)sim_below(s, 20 * NSEC_PER_MSEC) - (int64_t)(10 * NSEC_PER_MSEC);
+	n->rate = UINT64_C(1) << RATE_BITS;
 	n->fs = sim_fs_new(n);
 	s->nodes[s->n_nodes++] = n;
 	return n;
@@ -348,6 +399,7 @@ void sim_fini(struct sim *s)
 	for (uint32_t i = 0; i < s->n_nodes; i++) {
 		assert(list_empty(&s->nodes[i]->loops) && list_empty(&s->nodes[i]->workers));
 		sim_fs_free(s->nodes[i]->fs);
+		sim_db_free(s->nodes[i]);
 		free(s->nodes[i]);
 	}
 	while (s->n_heap)

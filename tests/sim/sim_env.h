@@ -22,13 +22,39 @@ struct sim_faults {
 	uint32_t refuse; /* a connect, by a node that is up */
 	uint32_t slow; /* any delay becomes up to 100 times as long */
 	uint32_t read_eio, write_eio, sync_eio;
+	uint32_t meta_eio,
+		meta_full; /* a write or sync of the database fails; there is no room for it */
+	uint32_t meta_torn; /* a write of the database: the power goes right then */
 	uint64_t net_min, net_max; /* flight of a piece */
 	uint64_t io_min, io_max; /* a file access */
 	uint64_t job_min, job_max; /* until a job runs, and until it is reported */
 	uint64_t turn_ns; /* cost of one turn of a loop */
+	uint64_t commit_ns; /* of a sync of the database */
 	uint64_t stall_ns; /* after so long in a partition a connection breaks, a connect times out */
 	size_t buffer_min, buffer_max; /* bytes a connection holds per direction */
 };
+
+/* What was injected, each time that it was. */
+enum sim_injected {
+	SIM_PARTIAL,
+	SIM_SLOW,
+	SIM_CUT_WITHIN,
+	SIM_REFUSED,
+	SIM_HELD_BACK,
+	SIM_READ_EIO,
+	SIM_WRITE_EIO,
+	SIM_SYNC_EIO,
+	SIM_NO_SPACE,
+	SIM_META_EIO,
+	SIM_META_FULL,
+	SIM_META_TORN,
+	SIM_PAGES_LOST,
+	SIM_SIZES_LOST,
+	SIM_CHANGES_LOST,
+	SIM_META_LOST,
+	SIM_INJECTED
+};
+extern const char *const sim_injected_names[];
 
 struct sim {
 	uint64_t seed, rng[4];
@@ -39,7 +65,8 @@ struct sim {
 	size_t n_heap, cap_heap;
 	struct sim_node *nodes[SIM_MAX_NODES];
 	uint32_t n_nodes;
-	bool apart[SIM_MAX_NODES][SIM_MAX_NODES];
+	bool apart[SIM_MAX_NODES][SIM_MAX_NODES]; /* from, to */
+	uint64_t injected[SIM_INJECTED];
 	struct list conns;
 };
 
@@ -50,12 +77,17 @@ struct sim_node {
 	char name[32];
 	bool up;
 	int64_t wall_offset; /* of its wall clock, ns */
+	uint64_t rate; /* of its clocks, in 2^-20 */
+	uint64_t rate_at, rate_from; /* since when, and what its clock said then */
 	uint64_t capacity; /* bytes of its disk, 0: no limit */
 	struct list loops;
 	struct list workers;
 	struct sim_sock **socks; /* by descriptor */
 	size_t n_socks;
 	struct sim_fs *fs;
+	struct sim_db *db; /* the files of its database, or NULL */
+	void (*torn)(void *arg); /* its power goes in the middle of a write of the database */
+	void *torn_arg;
 };
 
 /* Sets defaults: delays and partial transfers, but nothing fails. */
@@ -79,8 +111,14 @@ void sim_node_crash(struct sim_node *n);
 void sim_node_kill(struct sim_node *n);
 /* The loops and workers of the former life must be gone. */
 void sim_node_restart(struct sim_node *n);
-/* No bytes pass between two nodes while it is on. */
+/* No bytes pass between two nodes while it is on; sim_one_way: from one to the other. */
 void sim_partition(struct sim *s, struct sim_node *a, struct sim_node *b, bool on);
+void sim_one_way(struct sim *s, struct sim_node *from, struct sim_node *to, bool on);
+/* Its clocks go faster or slower from now on, by so many millionths. */
+void sim_drift(struct sim_node *n, int32_t ppm);
+/* The database of a node is real, but below LMDB's writes and syncs there is a simulated disk: what was not
+ * synced may be lost with the power. Before it is opened. The name is copied. */
+void sim_db_add(struct sim_node *n, const char *file);
 /* Breaks every connection between two nodes (b NULL: all of a). */
 void sim_cut(struct sim *s, struct sim_node *a, struct sim_node *b);
 
@@ -91,6 +129,7 @@ uint64_t sim_between(struct sim *s, uint64_t lo, uint64_t hi); /* both included 
 bool sim_chance(struct sim *s, uint32_t per_million);
 void sim_trace(struct sim *s, uint32_t kind, uint32_t node, uint64_t size);
 
+void sim_lintest(void); /* a part of it */
 int sim_selftest(void); /* 0, or 1 after saying what is wrong */
 
 #endif

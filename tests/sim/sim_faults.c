@@ -1,14 +1,31 @@
-/* What goes wrong in a run, and how it ends: targets that are killed, lose power or stop and come back,
- * clients that die and come back, partitions, cuts, bad and full disks. */
+/* What goes wrong in a run, and how it ends: targets that are killed, lose power or stop and come back, also while
+ * they recover or commit; clients that die and come back; partitions, cuts; bad and full disks; clocks. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "sim_priv.h"
 #include "sim_world.h"
 
-const char *const fault_names[] = { "cuts",	    "partitions",   "kills",
-				    "power losses", "clean stops",  "disk errors",
-				    "full disks",   "dead clients", "exiles" };
+#define JUMP_MAX (20 * 60 * NSEC_PER_SEC)
+#define DRIFT_MAX 20000 /* millionths */
+
+const char *const fault_names[] = {
+	[FAULT_CUT] = "cuts",
+	[FAULT_PARTITION] = "partitions",
+	[FAULT_ONE_WAY] = "one-way partitions",
+	[FAULT_KILL] = "kills",
+	[FAULT_POWER] = "power losses",
+	[FAULT_RELAPSE] = "crashes in recovery",
+	[FAULT_TORN] = "torn commits",
+	[FAULT_STOP] = "clean stops",
+	[FAULT_DISK] = "disk errors",
+	[FAULT_FULL] = "full disks",
+	[FAULT_META] = "database errors",
+	[FAULT_DEATH] = "dead clients",
+	[FAULT_EXILE] = "exiles",
+	[FAULT_JUMP] = "clock jumps",
+	[FAULT_DRIFT] = "drifting clocks",
+};
 
 /* ---- targets ---- */
 
@@ -24,6 +41,7 @@ int target_start(struct target *t)
 	char err[512];
 	int r;
 
+	w->n_starts++;
 	memcpy(o.client_key, w->key, KEY_BYTES);
 	memcpy(o.server_key, w->server_key, KEY_BYTES);
 	if (loop_init(&t->loop, &t->node->env))
@@ -35,6 +53,25 @@ int target_start(struct target *t)
 		world_note(w, 0, "target %u does not start: %s", t->id, err);
 	}
 	return r;
+}
+
+static void relapse(void *arg)
+{
+	struct target *t = arg;
+
+	if (!t->server || t->w->healing)
+		return;
+	t->w->count->faults[FAULT_RELAPSE]++;
+	target_down(t, sim_chance(&t->w->sim, 500000));
+}
+
+/* The disk is bad: a start may fail, and the next one succeed. */
+static bool may_fail(const struct world *w, int e)
+{
+	if (w->healing)
+		return false;
+	return (e == -EIO && w->enabled[FAULT_DISK]) || (e == -ENOSPC && w->enabled[FAULT_FULL]) ||
+	       ((e == -EIO || e == -ENOSPC) && w->enabled[FAULT_META]);
 }
 
 static void target_restart(void *arg)
@@ -49,9 +86,12 @@ static void target_restart(void *arg)
 		sim_node_restart(t->node);
 	world_note(w, 0, "target %u starts", t->id);
 	r = target_start(t);
-	if (!r)
+	if (!r) {
+		if (w->enabled[FAULT_RELAPSE] && !w->healing && sim_chance(&w->sim, 300000))
+			sim_after(&w->sim, sim_between(&w->sim, 1, 60 * NSEC_PER_MSEC), relapse, t);
 		return;
-	if (r == -EIO && w->enabled[FAULT_DISK] && !w->healing) /* it reads its disk: once more */
+	}
+	if (may_fail(w, r))
 		sim_after(&w->sim, NSEC_PER_SEC, target_restart, t);
 	else
 		world_fail(w, 0, "target %u does not start: %d", t->id, r);
@@ -83,6 +123,7 @@ void target_down(struct target *t, bool power)
 	else
 		sim_node_kill(t->node);
 	server_abandon(t->server);
+	sim_db_crash(t->node, power);
 	t->server = NULL;
 	t->stopping = false;
 	loop_fini(&t->loop);
@@ -119,8 +160,28 @@ static void target_stop(void *arg)
 	t->stopping = false;
 	loop_fini(&t->loop);
 	sim_node_kill(t->node);
+	sim_db_crash(t->node, false);
 	if (!w->healing)
 		sim_after(&w->sim, outage(w), target_restart, t);
+}
+
+static void torn(void *arg)
+{
+	struct target *t = arg;
+
+	if (!t->server)
+		return;
+	t->w->count->faults[FAULT_TORN]++;
+	target_down(t, true);
+}
+
+/* Within a write of its database: nothing of what its code still does reaches anybody, and next it goes. */
+void target_torn(void *arg)
+{
+	struct target *t = arg;
+
+	sim_node_crash(t->node);
+	sim_after(&t->w->sim, 1, torn, t);
 }
 
 /* ---- clients ---- */
@@ -155,14 +216,18 @@ static void actor_die(struct actor *a)
 	if (a->dead)
 		return;
 	world_note(w, 0, "c%u dies", a->id);
+	w->count->resent += peek_resent(a->client);
 	a->dead = true;
 	sim_node_kill(a->node);
 	peek_cut(a->client);
 	loop_fini(&a->loop);
 	a->client = NULL; /* as a crash: its memory is lost */
 	a->name_busy = false;
+	a->follow = NULL;
 	for (int i = 0; i < N_LANES; i++)
 		op_abandon(&a->lanes[i]);
+	race_abandon(a);
+	duel_abandon(a);
 	locker_died(a);
 	for (int i = 0; i < N_HANDLES; i++) {
 		if (a->handles[i].cf)
@@ -204,12 +269,13 @@ static void rejoin(void *arg)
 {
 	struct split *p = arg;
 
-	sim_partition(&p->w->sim, p->a, p->b, false);
-	world_note(p->w, 0, "%s and %s see each other again", p->a->name, p->b->name);
+	sim_one_way(&p->w->sim, p->a, p->b, false);
+	world_note(p->w, 0, "%s hears %s again", p->b->name, p->a->name);
 	free(p);
 }
 
-static void split(struct world *w, struct sim_node *a, struct sim_node *b, uint64_t d)
+/* What a says does not reach b. */
+static void silence(struct world *w, struct sim_node *a, struct sim_node *b, uint64_t d)
 {
 	struct sim *s = &w->sim;
 	struct split *p;
@@ -218,40 +284,80 @@ static void split(struct world *w, struct sim_node *a, struct sim_node *b, uint6
 		return;
 	p = sim_alloc(sizeof(*p));
 	*p = (struct split){ w, a, b };
-	world_note(w, 0, "%s and %s do not see each other for %.3f s", p->a->name, p->b->name,
-		   (double)d / 1e9);
-	sim_partition(s, p->a, p->b, true);
-	w->heal_at[p->a->id][p->b->id] = w->heal_at[p->b->id][p->a->id] = s->now + d;
+	world_note(w, 0, "%s does not hear %s for %.3f s", b->name, a->name, (double)d / 1e9);
+	sim_one_way(s, a, b, true);
+	w->heal_at[a->id][b->id] = s->now + d;
 	sim_after(s, d, rejoin, p);
 }
 
-static void partition(struct world *w)
+static void partition(struct world *w, bool one_way)
 {
 	struct sim *s = &w->sim;
 	struct sim_node *a = w->targets[sim_below(s, w->conf.n_targets)].node;
 	struct sim_node *b = s->nodes[sim_below(s, s->n_nodes)];
+	/* a session lives through it: it was renewed within a third of its lease */
+	uint64_t d = sim_between(s, NSEC_PER_MSEC, (w->conf.lease_s * 2 / 3 - 2) * NSEC_PER_SEC);
 
-	split(w, a, b, sim_between(s, NSEC_PER_MSEC, 20 * NSEC_PER_SEC));
+	if (!one_way || sim_chance(s, 500000))
+		silence(w, a, b, d);
+	if (!one_way || !s->apart[a->id][b->id])
+		silence(w, b, a, d);
 }
 
+/* A client is cut off for longer than its lease: its sessions end, its files are settled without it. Some calls
+ * live longer than the lease; when only the answers do not come, what they asked for has been done. */
 void faults_exile(struct actor *a, const struct target *from)
 {
 	struct world *w = a->w;
 	struct sim *s = &w->sim;
-	uint64_t d = sim_between(s, 25 * NSEC_PER_SEC, 80 * NSEC_PER_SEC);
+	uint64_t lease = w->conf.lease_s, longest = sim_chance(s, 500000) ? lease + 50 : lease + 14;
+	uint64_t d = sim_between(s, (lease - 3) * NSEC_PER_SEC, longest * NSEC_PER_SEC);
+	bool deaf = sim_chance(s, 500000);
 
 	a->exiles++;
-	for (uint32_t i = 0; i < w->conf.n_targets; i++)
-		if (from ? from == &w->targets[i] : i == 0 || sim_chance(s, 500000))
-			split(w, a->node, w->targets[i].node, d);
+	for (uint32_t i = 0; i < w->conf.n_targets; i++) {
+		if (from ? from != &w->targets[i] : i && sim_chance(s, 500000))
+			continue;
+		silence(w, w->targets[i].node, a->node, d);
+		if (!deaf)
+			silence(w, a->node, w->targets[i].node, d);
+	}
+}
+
+/* ---- clocks ---- */
+
+static void jump(struct world *w)
+{
+	struct sim *s = &w->sim;
+	struct sim_node *n = s->nodes[sim_below(s, s->n_nodes)];
+	uint64_t far = sim_chance(s, 500000) ? JUMP_MAX : NSEC_PER_SEC;
+
+	n->wall_offset = (int64_t)sim_below(s, 2 * far) - (int64_t)far;
+	world_note(w, 0, "the clock of %s is %.3f s off", n->name, (double)n->wall_offset / 1e9);
+}
+
+/* Over net_loop all nodes are one process and have one clock. */
+static void drift(struct world *w)
+{
+	struct sim *s = &w->sim;
+
+	for (uint32_t i = 0; i < s->n_nodes && !w->on_hub; i++) {
+		sim_drift(s->nodes[i], (int32_t)sim_below(s, 2 * DRIFT_MAX) - DRIFT_MAX);
+		w->count->faults[FAULT_DRIFT]++;
+	}
 }
 
 /* ---- which, and when ---- */
 
 void faults_choose(struct world *w)
 {
-	static const uint32_t chance[] = { 500000, 300000, 350000, 400000, 250000,
-					   150000, 100000, 150000, 70000 };
+	static const uint32_t chance[] = {
+		[FAULT_CUT] = 600000,	[FAULT_PARTITION] = 250000, [FAULT_ONE_WAY] = 150000,
+		[FAULT_KILL] = 350000,	[FAULT_POWER] = 400000,	    [FAULT_RELAPSE] = 300000,
+		[FAULT_TORN] = 100000,	[FAULT_STOP] = 250000,	    [FAULT_DISK] = 150000,
+		[FAULT_FULL] = 100000,	[FAULT_META] = 100000,	    [FAULT_DEATH] = 150000,
+		[FAULT_EXILE] = 120000, [FAULT_JUMP] = 150000,	    [FAULT_DRIFT] = 150000,
+	};
 	struct sim *s = &w->sim;
 
 	if (sim_chance(s, 100000))
@@ -270,11 +376,15 @@ static void strike(struct world *w, enum fault f)
 
 	switch (f) {
 	case FAULT_CUT:
-		if (!w->on_hub)
-			sim_cut(s, t->node, NULL);
+		if (!w->on_hub) /* of one client, most of the time: the others go on meanwhile */
+			sim_cut(s, t->node, all ? NULL : w->actors[sim_below(s, w->n_actors)].node);
 		break;
 	case FAULT_PARTITION:
-		partition(w);
+	case FAULT_ONE_WAY:
+		partition(w, f == FAULT_ONE_WAY);
+		break;
+	case FAULT_JUMP:
+		jump(w);
 		break;
 	case FAULT_EXILE:
 		faults_exile(&w->actors[sim_below(s, w->n_actors)], NULL);
@@ -352,11 +462,20 @@ void faults_start(struct world *w)
 		f->refuse = 50000;
 	}
 	if (w->enabled[FAULT_DISK]) {
-		f->read_eio = 2000;
-		f->write_eio = 500;
+		f->read_eio = 5000;
+		f->write_eio = 2000;
 		f->sync_eio = (uint32_t)sim_between(&w->sim, 5000, 80000);
 		w->count->faults[FAULT_DISK]++;
 	}
+	if (w->enabled[FAULT_META]) {
+		f->meta_eio = (uint32_t)sim_between(&w->sim, 500, 20000);
+		f->meta_full = (uint32_t)sim_between(&w->sim, 500, 20000);
+		w->count->faults[FAULT_META]++;
+	}
+	if (w->enabled[FAULT_TORN])
+		f->meta_torn = (uint32_t)sim_between(&w->sim, 200, 3000);
+	if (w->enabled[FAULT_DRIFT])
+		drift(w);
 	if (w->enabled[FAULT_FULL]) {
 		for (uint32_t i = 0; i < w->conf.n_targets; i++)
 			w->targets[i].node->capacity = 700 * KIB + sim_below(&w->sim, 512 * KIB);
@@ -371,6 +490,7 @@ void faults_heal(struct world *w)
 
 	w->healing = true;
 	f->cut = f->refuse = f->read_eio = f->write_eio = f->sync_eio = 0;
+	f->meta_eio = f->meta_full = f->meta_torn = 0;
 	for (uint32_t i = 0; i < w->conf.n_targets; i++) {
 		w->targets[i].node->capacity = 0;
 		w->targets[i].stopping = w->targets[i].stopping && w->targets[i].server;

@@ -248,6 +248,14 @@ static void page_touch(struct page *p)
 	p->lost = false;
 }
 
+static bool is_full(struct sim_fs *fs)
+{
+	bool full = fs->node->capacity && (fs->used + 1) * PAGE > fs->node->capacity;
+
+	fs->node->sim->injected[SIM_NO_SPACE] += full;
+	return full;
+}
+
 /* The page, made when missing; NULL: the disk is full. */
 static struct page *page_for_write(struct sim_fs *fs, struct inode *i, uint64_t no)
 {
@@ -258,7 +266,7 @@ static struct page *page_for_write(struct sim_fs *fs, struct inode *i, uint64_t 
 		page_touch(i->pages[at]);
 		return i->pages[at];
 	}
-	if (fs->node->capacity && (fs->used + 1) * PAGE > fs->node->capacity)
+	if (is_full(fs))
 		return NULL;
 	if (i->n_pages == i->cap_pages) {
 		i->cap_pages = i->cap_pages ? 2 * i->cap_pages : 8;
@@ -445,6 +453,8 @@ static int fs_openat(struct env *e, int dfd, const char *path, int flags, mode_t
 	if (!i) {
 		if (!(flags & O_CREAT))
 			return -ENOENT;
+		if (is_full(fs))
+			return -ENOSPC;
 		i = inode_new(fs, S_IFREG | (mode & 07777));
 		change_add(dir, CHANGE_SET, last, NULL, i);
 	} else if ((flags & O_TRUNC) && S_ISREG(i->mode)) {
@@ -483,7 +493,7 @@ static ssize_t fs_preadv(struct env *e, int fd, const struct iovec *iov, int n, 
 		return -EISDIR;
 	if ((f->flags & O_ACCMODE) == O_WRONLY)
 		return -EBADF;
-	if (sim_chance(fs->node->sim, fs->node->sim->faults.read_eio))
+	if (sim_inject(fs->node->sim, SIM_READ_EIO, fs->node->sim->faults.read_eio))
 		return -EIO;
 	for (int k = 0; k < n; k++) {
 		uint8_t *to = iov[k].iov_base;
@@ -533,7 +543,7 @@ static ssize_t fs_pwritev(struct env *e, int fd, const struct iovec *iov, int n,
 		return !fs ? -EIO : f ? -EINVAL : -EBADF;
 	if ((f->flags & O_ACCMODE) == O_RDONLY || S_ISDIR(f->inode->mode))
 		return -EBADF;
-	if (sim_chance(fs->node->sim, fs->node->sim->faults.write_eio))
+	if (sim_inject(fs->node->sim, SIM_WRITE_EIO, fs->node->sim->faults.write_eio))
 		return -EIO;
 	if (iov_total(iov, (size_t)n) > (uint64_t)INT64_MAX - at)
 		return -EFBIG;
@@ -579,7 +589,7 @@ static int fs_fsync(struct env *e, int fd)
 		return fs ? -EBADF : -EIO;
 	i = f->inode;
 	sim_trace(fs->node->sim, SIM_FILE, fs->node->id, i->ino);
-	if (sim_chance(fs->node->sim, fs->node->sim->faults.sync_eio)) {
+	if (sim_inject(fs->node->sim, SIM_SYNC_EIO, fs->node->sim->faults.sync_eio)) {
 		sync_fails(fs, i);
 		return -EIO;
 	}
@@ -639,7 +649,7 @@ static int fs_fallocate(struct env *e, int fd, int mode, off_t off, off_t len)
 		return !fs ? -EIO : f ? -EINVAL : -EBADF;
 	if ((f->flags & O_ACCMODE) == O_RDONLY || S_ISDIR(f->inode->mode))
 		return -EBADF;
-	if (sim_chance(fs->node->sim, fs->node->sim->faults.write_eio))
+	if (sim_inject(fs->node->sim, SIM_WRITE_EIO, fs->node->sim->faults.write_eio))
 		return -EIO;
 	f->inode->mtime = e->clock->wall(e);
 	sim_trace(fs->node->sim, SIM_FILE, fs->node->id, hi);
@@ -886,6 +896,7 @@ static void crash_file(struct sim_fs *fs, struct inode *i)
 		struct page *p = i->pages[k];
 
 		if (p->lost || (p->dirty && sim_below(s, 2))) {
+			s->injected[SIM_PAGES_LOST]++;
 			if (p->old)
 				memcpy(p->cur, p->old, PAGE);
 			else
@@ -893,8 +904,10 @@ static void crash_file(struct sim_fs *fs, struct inode *i)
 		}
 		page_clean(p);
 	}
-	if (i->size != i->durable_size && sim_below(s, 2))
+	if (i->size != i->durable_size && sim_below(s, 2)) {
 		i->size = i->durable_size;
+		s->injected[SIM_SIZES_LOST]++;
+	}
 	i->durable_size = i->size;
 	zero_behind(fs, i, i->size, false);
 }
@@ -906,6 +919,8 @@ static void crash_dir(struct sim_fs *fs, struct inode *i)
 	list_for_each(c, &i->changes, link)
 		if (sim_below(fs->node->sim, 2))
 			change_apply(&i->durable, c);
+		else
+			fs->node->sim->injected[SIM_CHANGES_LOST]++;
 	changes_clear(i);
 	names_copy(&i->cur, &i->durable);
 }

@@ -1,19 +1,32 @@
-/* sheaf-sim: runs seeds of the simulation.
+/* sheaf-sim: runs seeds of the simulation, several processes side by side, and sums up what they did.
  *
- * Real time is looked at for the summary only. Metadata is a real LMDB in a directory of its own, in
- * memory where there is such a place. */
+ * A process takes the next seed when it is done with one; its words go to a file, which is printed when it ends.
+ * After a failure nobody takes another seed. Real time is looked at for the summary only. Metadata is a real LMDB
+ * in a directory of its own, in memory where there is such a place. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "sim_world.h"
 
 #define TWICE 5 /* seeds that are run twice */
+#define MAX_JOBS 64
 
 struct options {
 	uint64_t first, last; /* the latter not included */
-	bool verbose, hash, selftest, single;
+	uint32_t jobs;
+	bool verbose, hash, selftest, single, stats;
+};
+
+/* What the processes share. */
+struct shared {
+	_Atomic uint64_t next; /* seed */
+	_Atomic bool failed;
+	struct counters counts[MAX_JOBS];
 };
 
 /* A simulated crash abandons memory by design. */
@@ -51,11 +64,13 @@ static int make_scratch(void)
 static int usage(void)
 {
 	fprintf(stderr,
-		"usage: sheaf-sim [--seeds N | --seeds A:B | --seed S] [--verbose] [--hash]\n"
+		"usage: sheaf-sim [--seeds N | --seeds A:B | --seed S] [--jobs N] [--stats]\n"
+		"                 [--verbose] [--hash]\n"
 		"       sheaf-sim --selftest\n"
 		"\n"
-		"Runs seeds A to B-1 (0 to N-1; default 0 to 299). --hash prints the trace hash\n"
-		"of each. SHEAF_SIM_SCALE: operations of a client in percent.\n");
+		"Runs seeds A to B-1 (0 to N-1; default 0 to 299), N processes at a time (1).\n"
+		"--stats prints how often each fault was injected, --hash the trace hash of each\n"
+		"seed. SHEAF_SIM_SCALE: operations of a client in percent.\n");
 	return 2;
 }
 
@@ -86,12 +101,19 @@ static int parse(struct options *o, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {
 		const char *next = argv[i + 1];
+		uint64_t n;
 		char *end;
 
 		if (!strcmp(argv[i], "--verbose")) {
 			o->verbose = true;
 		} else if (!strcmp(argv[i], "--hash")) {
 			o->hash = true;
+		} else if (!strcmp(argv[i], "--stats")) {
+			o->stats = true;
+		} else if (!strcmp(argv[i], "--jobs") && !parse_number(next, &end, &n) && !*end &&
+			   n >= 1 && n <= MAX_JOBS) {
+			o->jobs = (uint32_t)n;
+			i++;
 		} else if (!strcmp(argv[i], "--selftest")) {
 			o->selftest = true;
 		} else if (!strcmp(argv[i], "--seeds") && !parse_seeds(o, next)) {
@@ -116,16 +138,40 @@ static double now_s(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+static void row(const char *what, uint64_t n, uint64_t seeds)
+{
+	printf("%-52s %10llu %10.2f\n", what, (unsigned long long)n,
+	       seeds ? (double)n / (double)seeds : 0);
+}
+
+/* How often each thing was injected. */
+static void table(const struct counters *c, uint64_t seeds)
+{
+	printf("%-52s %10s %10s\n", "", "in all", "per seed");
+	for (int i = 0; i < FAULT_KINDS; i++)
+		row(fault_names[i], c->faults[i], seeds);
+	for (int i = 0; i < SIM_INJECTED; i++)
+		row(sim_injected_names[i], c->injected[i], seeds);
+	row("requests sent again", c->resent, seeds);
+	row("operations on contended names", c->race_ops, seeds);
+	row("histories of them that were explained", c->races, seeds);
+	row("histories too large to check", c->race_unchecked, seeds);
+	row("reads of contended bytes that were checked", c->duels, seeds);
+	row("locks", c->locks, seeds);
+	row("locks taken over from a client that was cut off", c->ousted, seeds);
+}
+
 static void summary(const struct options *o, const struct counters *c, double seconds)
 {
-	printf("%llu seeds, %llu operations, %llu locks (%llu lost), %llu events",
-	       (unsigned long long)(o->last - o->first), (unsigned long long)c->ops,
-	       (unsigned long long)c->locks, (unsigned long long)c->ousted,
-	       (unsigned long long)c->events);
-	for (int i = 0; i < FAULT_KINDS; i++)
-		printf(", %llu %s", (unsigned long long)c->faults[i], fault_names[i]);
-	printf(", %llu timeouts, %llu files unchecked, %.1f s\n", (unsigned long long)c->soft,
-	       (unsigned long long)c->wild, seconds);
+	uint64_t seeds = o->last - o->first;
+
+	if (o->stats)
+		table(c, seeds);
+	printf("%llu seeds, %llu operations, %llu events", (unsigned long long)seeds,
+	       (unsigned long long)(c->ops + c->race_ops), (unsigned long long)c->events);
+	printf(", %llu timeouts, %llu files and %llu histories unchecked, %.1f s\n",
+	       (unsigned long long)c->soft, (unsigned long long)c->wild,
+	       (unsigned long long)c->race_unchecked, seconds);
 }
 
 static int run_seed(const struct options *o, uint64_t seed, struct counters *c)
@@ -154,24 +200,85 @@ static int run_seed(const struct options *o, uint64_t seed, struct counters *c)
 	return 1;
 }
 
+/* One process: seeds as long as there are some. */
+static int run_seeds(const struct options *o, struct shared *sh, uint32_t job)
+{
+	uint64_t s;
+
+	if (make_scratch())
+		return 1;
+	while (!sh->failed && (s = atomic_fetch_add(&sh->next, 1)) < o->last)
+		if (run_seed(o, s, &sh->counts[job])) {
+			sh->failed = true;
+			return 1;
+		}
+	return 0;
+}
+
+static void copy_out(FILE *from)
+{
+	char buf[4096];
+	size_t n;
+
+	rewind(from);
+	while ((n = fread(buf, 1, sizeof(buf), from)) > 0)
+		fwrite(buf, 1, n, stdout);
+}
+
+/* Several processes. 0, or 1 when one of them failed. */
+static int run_side_by_side(const struct options *o, struct shared *sh)
+{
+	FILE *words[MAX_JOBS];
+	pid_t pids[MAX_JOBS];
+	int status, failed = 0;
+
+	fflush(stdout);
+	for (uint32_t i = 0; i < o->jobs; i++) {
+		words[i] = tmpfile();
+		pids[i] = words[i] ? fork() : -1;
+		if (pids[i] == 0) {
+			if (dup2(fileno(words[i]), STDOUT_FILENO) < 0)
+				_exit(1);
+			exit(run_seeds(o, sh, i));
+		}
+		failed |= pids[i] < 0;
+	}
+	for (uint32_t i = 0; i < o->jobs; i++) {
+		if (pids[i] < 0 || waitpid(pids[i], &status, 0) < 0)
+			continue;
+		if (WIFSIGNALED(status))
+			printf("a process was ended by signal %d\n", WTERMSIG(status));
+		failed |= status != 0;
+		copy_out(words[i]);
+	}
+	return failed;
+}
+
 int main(int argc, char **argv)
 {
-	struct options o = { .last = 300 };
-	struct counters c = { 0 };
+	struct options o = { .last = 300, .jobs = 1 };
+	struct shared *sh =
+		mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct counters sum = { 0 };
 	double start = now_s();
+	int r;
 
 	if (parse(&o, argc, argv))
 		return usage();
 	if (o.selftest)
 		return sim_selftest();
-	if (make_scratch())
+	if (sh == MAP_FAILED)
 		return 1;
 	log_open(NULL, o.verbose ? LOG_DEBUG : LOG_ERROR);
 	if (!o.verbose)
 		log_open("/dev/null", LOG_ERROR);
-	for (uint64_t s = o.first; s < o.last; s++)
-		if (run_seed(&o, s, &c))
-			return 1;
-	summary(&o, &c, now_s() - start);
+	sh->next = o.first;
+	r = o.jobs > 1 ? run_side_by_side(&o, sh) : run_seeds(&o, sh, 0);
+	if (r)
+		return 1;
+	for (uint32_t i = 0; i < o.jobs; i++)
+		for (size_t k = 0; k < sizeof(sum) / sizeof(uint64_t); k++)
+			((uint64_t *)&sum)[k] += ((const uint64_t *)&sh->counts[i])[k];
+	summary(&o, &sum, now_s() - start);
 	return 0;
 }

@@ -180,6 +180,35 @@ uint8_t model_value(uint32_t op, uint64_t off)
 	return (uint8_t)(x * 31 >> 13) | 1; /* never zero: holes are told apart */
 }
 
+/* The extents of an access, page by page. */
+struct span {
+	size_t i; /* extent */
+	uint64_t at; /* within it */
+	uint64_t off, n; /* n 0: that was all */
+};
+
+static void span_next(const struct op *op, struct span *s)
+{
+	s->at += s->n;
+	s->n = 0;
+	while (s->i < op->n_ext && s->at == op->ext[s->i].length) {
+		s->i++;
+		s->at = 0;
+	}
+	if (s->i == op->n_ext)
+		return;
+	s->off = op->ext[s->i].offset + s->at;
+	s->n = MIN(op->ext[s->i].length - s->at, MODEL_PAGE - s->off % MODEL_PAGE);
+}
+
+static struct span span_first(const struct op *op)
+{
+	struct span s = { 0 };
+
+	span_next(op, &s);
+	return s;
+}
+
 /* ---- writes ---- */
 
 static uint64_t access_end(const struct op *op)
@@ -199,13 +228,14 @@ void model_write_begin(struct op *op)
 	f->size_hi = MAX(f->size_hi, access_end(op));
 	f->wrote_end[op->a->id] = MAX(f->wrote_end[op->a->id], access_end(op));
 	f->changed = ++op->a->w->seq;
-	for (size_t i = 0; i < op->n_ext; i++)
-		for (uint64_t o = op->ext[i].offset, n = op->ext[i].length; n; o++, n--) {
-			struct mpage *p = page_get(f, o / MODEL_PAGE);
+	for (struct span s = span_first(op); s.n; span_next(op, &s)) {
+		struct mpage *p = page_get(f, s.off / MODEL_PAGE);
+		struct mbyte *b = &p->b[s.off % MODEL_PAGE];
 
-			p->dirty = true;
-			byte_add(&p->b[o % MODEL_PAGE], model_value(op->number, o));
-		}
+		p->dirty = true;
+		for (uint64_t k = 0; k < s.n; k++)
+			byte_add(&b[k], model_value(op->number, s.off + k));
+	}
 }
 
 static void byte_written(struct mbyte *b, uint8_t v, uint32_t seq, bool acknowledged, bool lost)
@@ -223,18 +253,23 @@ void model_write_end(struct op *op, bool acknowledged)
 	struct world *w = op->a->w;
 	uint32_t seq = ++w->seq;
 	bool any_loss = false;
+	bool beside = f->n_cutting || f->cut > op->seq; /* a truncate: who knows which was first */
 
+	if (beside)
+		f->beside = MAX(f->beside, access_end(op));
 	f->changed = seq;
-	for (size_t i = 0; i < op->n_ext; i++)
-		for (uint64_t o = op->ext[i].offset, n = op->ext[i].length; n; o++, n--) {
-			struct mpage *p = page_get(f, o / MODEL_PAGE);
+	for (struct span s = span_first(op); s.n; span_next(op, &s)) {
+		struct mpage *p = page_get(f, s.off / MODEL_PAGE);
+		struct mbyte *b = &p->b[s.off % MODEL_PAGE];
+		bool lost = lost_since(op, p->index);
 
-			byte_written(&p->b[o % MODEL_PAGE], model_value(op->number, o), seq,
-				     acknowledged, lost_since(op, p->index));
-		}
+		for (uint64_t k = 0; k < s.n; k++)
+			byte_written(&b[k], model_value(op->number, s.off + k), seq,
+				     acknowledged && !(beside && s.off + k >= f->cut_to), lost);
+	}
 	for (uint32_t t = 0; t < w->conf.n_targets; t++)
 		any_loss |= w->targets[t].losses != op->losses[t];
-	if (!acknowledged)
+	if (!acknowledged || beside)
 		return;
 	f->owed_end[op->a->id] = MAX(f->owed_end[op->a->id], access_end(op));
 	if (!any_loss)
@@ -243,26 +278,16 @@ void model_write_end(struct op *op, bool acknowledged)
 
 /* ---- reads ---- */
 
-static bool read_byte(struct op *op, uint64_t o, uint8_t seen)
+static void misread(struct op *op, const struct mbyte *b, uint64_t o, uint8_t seen)
 {
-	struct mfile *f = op->f;
-	struct mpage *p = page_find(f, o / MODEL_PAGE);
-	struct mbyte zero = { 0 }, *b = p ? &p->b[o % MODEL_PAGE] : &zero;
 	char list[64] = "";
 	int at = 0;
 
-	if (!owns(f, op->a, o))
-		return true;
-	if (byte_may(b, seen)) {
-		if (p && !b->any && b->n_now > 1 && !lost_since(op, p->index))
-			byte_only(b, seen);
-		return true;
-	}
 	for (int i = 0; i < b->n_now && at < 50; i++)
 		at += snprintf(list + at, sizeof(list) - (size_t)at, " %02x", b->v[i]);
-	world_fail(op->a->w, f->id, "byte %llu of file %u reads %02x; possible:%s%s",
-		   (unsigned long long)o, f->id, seen, b->n ? list : " 00", b->any ? " any" : "");
-	return false;
+	world_fail(op->a->w, op->f->id, "byte %llu of file %u reads %02x; possible:%s%s",
+		   (unsigned long long)o, op->f->id, seen, b->n ? list : " 00",
+		   b->any ? " any" : "");
 }
 
 /* Where the i-th byte of the stream is in memory. */
@@ -289,6 +314,32 @@ static uint64_t before(const struct op *op, uint64_t size)
 	return access_before(&a, size);
 }
 
+/* Bytes of one page. */
+static bool read_span(struct op *op, uint64_t off, uint64_t n, struct mem_cursor *c)
+{
+	static struct mbyte zeros[MODEL_PAGE];
+	struct mfile *f = op->f;
+	struct mpage *p = page_find(f, off / MODEL_PAGE);
+	struct mbyte *b = p ? &p->b[off % MODEL_PAGE] : zeros;
+	bool lost = p && lost_since(op, p->index);
+
+	for (uint64_t k = 0; k < n; k++, b++) {
+		uint8_t seen = next_byte(c);
+
+		if (b->n <= 1 && b->v[0] == seen) /* what most bytes are */
+			continue;
+		if (f->n_owners && !owns(f, op->a, off + k))
+			continue;
+		if (!byte_may(b, seen)) {
+			misread(op, b, off + k, seen);
+			return false;
+		}
+		if (!b->any && b->n_now > 1 && !lost)
+			byte_only(b, seen);
+	}
+	return true;
+}
+
 void model_read_end(struct op *op, uint64_t count)
 {
 	struct mfile *f = op->f;
@@ -301,13 +352,13 @@ void model_read_end(struct op *op, uint64_t count)
 			   (unsigned long long)hi);
 		return;
 	}
-	for (size_t i = 0; i < op->n_ext; i++)
-		for (uint64_t k = 0; k < op->ext[i].length; k++) {
-			if (!count--)
-				return;
-			if (!read_byte(op, op->ext[i].offset + k, next_byte(&c)))
-				return;
-		}
+	for (struct span s = span_first(op); s.n && count; span_next(op, &s)) {
+		uint64_t n = MIN(s.n, count);
+
+		if (!read_span(op, s.off, n, &c))
+			return;
+		count -= n;
+	}
 }
 
 /* ---- syncs and losses ---- */
@@ -382,7 +433,7 @@ static void forgive_page(struct hnode *n, void *arg)
 	struct op *op = arg;
 
 	for (uint64_t k = 0; p->dirty && k < MODEL_PAGE; k++)
-		if (owns(op->f, op->a, p->index * MODEL_PAGE + k))
+		if (p->b[k].owed && owns(op->f, op->a, p->index * MODEL_PAGE + k))
 			p->b[k].owed = false;
 }
 
@@ -462,6 +513,18 @@ static void lose_if_there(struct hnode *n, void *arg)
 		lose_page(n, NULL);
 }
 
+/* What is under way may have seen how small a file became, whatever was written to it afterwards. */
+static void lower_sizes(struct world *w)
+{
+	for (uint32_t i = 0; i <= w->n_actors; i++)
+		for (int k = 0; k < N_LANES; k++) {
+			struct op *op = &w->actors[i].lanes[k];
+
+			if (op->busy && op->f)
+				op->size_lo = MIN(op->size_lo, op->f->size_lo);
+		}
+}
+
 void model_power_loss(struct world *w, uint32_t target)
 {
 	struct mfile *f;
@@ -474,33 +537,89 @@ void model_power_loss(struct world *w, uint32_t target)
 		htab_walk(&f->pages, lose_if_there, &l);
 		f->size_lo = MIN(f->size_lo, f->size_safe);
 	}
+	lower_sizes(w);
 }
 
 /* ---- size ---- */
 
 struct cut {
-	struct mfile *f;
-	uint64_t size;
+	struct op *op;
+	uint64_t size, was; /* the latter: what the size was at least */
 };
 
+/* A write that ended while the truncate was under way comes before it or after it. Where the file grows there are
+ * zeros, or what was perhaps written there. */
 static void cut_page(struct hnode *n, void *arg)
 {
 	struct cut *c = arg;
 	struct mpage *p = container_of(n, struct mpage, node);
 	uint64_t first = p->index * MODEL_PAGE;
-	uint64_t from = c->size > first ? MIN(c->size - first, (uint64_t)MODEL_PAGE) : 0;
 
-	memset(&p->b[from], 0, (MODEL_PAGE - from) * sizeof(p->b[0]));
+	for (uint64_t k = 0; k < MODEL_PAGE; k++) {
+		struct mbyte *b = &p->b[k];
+		bool beside = b->seq > c->op->seq;
+
+		if (!b->n || (first + k < c->size && first + k < c->was))
+			continue;
+		if (first + k >= c->size && !beside) {
+			*b = (struct mbyte){ 0 };
+			continue;
+		}
+		byte_add(b, 0);
+		b->owed = false;
+		b->n_now = b->n;
+	}
 }
 
-void model_truncated(struct mfile *f, uint64_t size)
+/* Of a write that is still under way. */
+static void write_goes_on(struct op *op, struct mfile *f)
 {
-	struct cut c = { f, size };
+	for (struct span s = span_first(op); s.n; span_next(op, &s)) {
+		struct mpage *p = page_get(f, s.off / MODEL_PAGE);
+		struct mbyte *b = &p->b[s.off % MODEL_PAGE];
+
+		p->dirty = true;
+		for (uint64_t k = 0; k < s.n; k++)
+			byte_add(&b[k], model_value(op->number, s.off + k));
+	}
+	f->size_hi = MAX(f->size_hi, access_end(op));
+	f->wrote_end[op->a->id] = access_end(op);
+}
+
+void model_truncated(struct op *op, uint64_t size)
+{
+	struct mfile *f = op->f;
+	struct world *w = op->a->w;
+	struct cut c = { op, size, f->size_lo };
 
 	htab_walk(&f->pages, cut_page, &c);
-	f->size_lo = f->size_hi = f->size_safe = size;
+	f->size_lo = f->size_safe = size;
+	f->size_hi = MAX(size, f->beside);
+	f->changed = f->cut = ++w->seq;
 	for (uint32_t i = 0; i <= MAX_CLIENTS; i++)
 		f->owed_end[i] = f->wrote_end[i] = 0;
+	for (uint32_t i = 0; i < w->n_actors && f->n_writing; i++)
+		for (int k = 0; k < N_LANES; k++) {
+			struct op *o = &w->actors[i].lanes[k];
+
+			if (o->busy && o->kind == DO_WRITE && o->f == f)
+				write_goes_on(o, f);
+		}
+}
+
+static void find_end(struct hnode *n, void *arg)
+{
+	uint64_t *end = arg;
+
+	*end = MAX(*end, (container_of(n, struct mpage, node)->index + 1) * MODEL_PAGE);
+}
+
+uint64_t model_end(const struct mfile *f)
+{
+	uint64_t end = 0;
+
+	htab_walk((struct htab *)(uintptr_t)&f->pages, find_end, &end);
+	return end;
 }
 
 void model_size_seen(struct op *op, uint64_t size)
@@ -520,6 +639,10 @@ void model_size_seen(struct op *op, uint64_t size)
 	}
 	for (uint32_t t = 0; t < w->conf.n_targets; t++)
 		lost |= w->targets[t].losses != op->losses[t];
-	if (!f->n_busy && !f->n_owners && !lost && f->changed <= op->seq)
+	if (!f->n_busy && !f->n_owners && !lost && f->changed <= op->seq) {
+		struct cut c = { op, size, size };
+
 		f->size_lo = f->size_hi = size;
+		htab_walk(&f->pages, cut_page, &c); /* nothing is behind it that could come back */
+	}
 }

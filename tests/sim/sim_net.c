@@ -32,6 +32,7 @@ struct sim_way { /* one direction; way[i] leads from end i to the other */
 	size_t rx_at, rx_len;
 	uint64_t last; /* nothing arrives before */
 	bool fin; /* arrived */
+	uint64_t stalled; /* since when nothing passes, or 0 */
 };
 
 struct sim_conn {
@@ -43,7 +44,6 @@ struct sim_conn {
 	struct sim_way way[2];
 	size_t cap;
 	bool cut;
-	uint64_t stalled; /* since when nothing passes, or 0 */
 	char address[CONF_ADDR_MAX];
 };
 
@@ -195,27 +195,26 @@ static void conn_cut(struct sim_conn *c)
 	}
 }
 
-static bool conn_apart(const struct sim_conn *c)
-{
-	return c->node[1] && c->sim->apart[c->node[0]->id][c->node[1]->id];
-}
-
-/* In a partition: tries again in a while, or gives up. True: not now. */
-static bool conn_stalls(struct sim_conn *c, struct sim_event *e)
+/* Nothing passes this way? Tries again in a while, or gives up. True: not now. */
+static bool conn_stalls(struct sim_conn *c, struct sim_event *e, int way)
 {
 	struct sim *s = c->sim;
+	struct sim_way *w = &c->way[way];
 
-	if (!conn_apart(c)) {
-		c->stalled = 0;
+	if (!c->node[1] || !s->apart[c->node[way]->id][c->node[1 - way]->id]) {
+		w->stalled = 0;
 		return false;
 	}
-	if (!c->stalled)
-		c->stalled = s->now;
-	if (s->now - c->stalled > s->faults.stall_ns)
-		conn_cut(c);
-	else
+	s->injected[SIM_HELD_BACK] += !w->stalled;
+	if (!w->stalled)
+		w->stalled = s->now;
+	if (s->now - w->stalled <= s->faults.stall_ns)
 		conn_schedule(c, e->kind, e->node, sim_between(s, 1000000, 20000000), e->fire,
 			      e->n);
+	else if (c->end[0] && c->end[0]->state == SOCK_CONNECTING)
+		conn_break(c, 0, ETIMEDOUT, 1);
+	else
+		conn_cut(c);
 	return true;
 }
 
@@ -249,7 +248,7 @@ static void fire_arrive(struct sim *s, struct sim_event *e)
 	struct sim_piece *p;
 
 	(void)s;
-	if (c->cut || conn_stalls(c, e)) {
+	if (c->cut || conn_stalls(c, e, way)) {
 		conn_unref(c);
 		return;
 	}
@@ -323,7 +322,7 @@ static void fire_connected(struct sim *s, struct sim_event *e)
 	struct sim_conn *c = e->arg;
 
 	(void)s;
-	if (!c->cut && !conn_stalls(c, e) && c->end[0] && c->end[0]->state == SOCK_CONNECTING)
+	if (!c->cut && !conn_stalls(c, e, 1) && c->end[0] && c->end[0]->state == SOCK_CONNECTING)
 		c->end[0]->state = SOCK_UP;
 	conn_unref(c);
 }
@@ -334,20 +333,10 @@ static void fire_syn(struct sim *s, struct sim_event *e)
 	struct sim_conn *c = e->arg;
 	struct sim_sock *to, *k;
 
-	if (!c->end[0] || c->cut)
+	if (!c->end[0] || c->cut || conn_stalls(c, e, 0))
 		goto out;
-	if (conn_apart(c)) {
-		if (!c->stalled)
-			c->stalled = s->now;
-		if (s->now - c->stalled > s->faults.stall_ns)
-			conn_break(c, 0, ETIMEDOUT, 1);
-		else
-			conn_stalls(c, e);
-		goto out;
-	}
-	c->stalled = 0;
 	to = find_listener(s, c->address);
-	if (!to || to->n_backlog >= BACKLOG || sim_chance(s, s->faults.refuse)) {
+	if (!to || to->n_backlog >= BACKLOG || sim_inject(s, SIM_REFUSED, s->faults.refuse)) {
 		conn_break(c, 0, ECONNREFUSED, flight(s));
 		goto out;
 	}
@@ -432,9 +421,9 @@ static int sim_accept(struct env *e, int fd)
 /* How much of `n` bytes moves this time. */
 static size_t some(struct sim *s, size_t n)
 {
-	if (n > 1 && sim_chance(s, s->faults.one_byte))
+	if (n > 1 && sim_inject(s, SIM_PARTIAL, s->faults.one_byte))
 		return 1;
-	if (n > 1 && sim_chance(s, s->faults.partial))
+	if (n > 1 && sim_inject(s, SIM_PARTIAL, s->faults.partial))
 		return (size_t)sim_between(s, 1, n);
 	return n;
 }
@@ -480,7 +469,7 @@ static ssize_t sim_readv(struct env *e, int fd, const struct iovec *iov, int n_i
 static void send_bytes(struct sim_sock *k, const struct iovec *iov, size_t len)
 {
 	struct sim *s = k->node->sim;
-	bool cut = sim_chance(s, s->faults.cut);
+	bool cut = sim_inject(s, SIM_CUT_WITHIN, s->faults.cut);
 	size_t keep = cut ? (size_t)sim_between(s, 0, len) : len, at = 0;
 	struct sim_piece *p = piece_new(keep, cut ? PIECE_CUT : PIECE_GOES_ON);
 
@@ -846,10 +835,16 @@ void sim_net_fini(struct sim *s)
 	}
 }
 
+void sim_one_way(struct sim *s, struct sim_node *from, struct sim_node *to, bool on)
+{
+	sim_trace(s, SIM_PARTITION, from->id, (uint64_t)to->id << 1 | on);
+	s->apart[from->id][to->id] = on;
+}
+
 void sim_partition(struct sim *s, struct sim_node *a, struct sim_node *b, bool on)
 {
-	sim_trace(s, SIM_PARTITION, a->id, (uint64_t)b->id << 1 | on);
-	s->apart[a->id][b->id] = s->apart[b->id][a->id] = on;
+	sim_one_way(s, a, b, on);
+	sim_one_way(s, b, a, on);
 }
 
 void sim_cut(struct sim *s, struct sim_node *a, struct sim_node *b)

@@ -25,7 +25,7 @@ bool actor_idle(const struct actor *a)
 	for (int i = 0; i < N_LANES; i++)
 		if (a->lanes[i].busy)
 			return false;
-	return !a->ops_left;
+	return !a->ops_left && race_idle(a) && duel_idle(a);
 }
 
 static struct sim *sim_of(struct op *op)
@@ -242,7 +242,7 @@ static bool choose_truncate(struct op *op)
 
 	any_name(op);
 	op->f = named(op);
-	if (!op->f || !op->f->known || op->f->n_busy || op->f->n_looking)
+	if (!op->f || !op->f->known || op->f->n_busy > op->f->n_writing || op->f->n_looking)
 		return false;
 	op->size = sim_below(s, op->a->w->span);
 	if (sim_chance(s, 20000))
@@ -252,8 +252,14 @@ static bool choose_truncate(struct op *op)
 
 static bool choose_data(struct op *op)
 {
+	const struct mfile *f;
+
 	op->h = open_handle(op, op->kind == DO_READ ? O_RDONLY : O_WRONLY);
-	if (!op->h || op->h->f->n_busy > 8 || (!op->h->f->n_owners && op->h->f->n_busy))
+	if (!op->h)
+		return false;
+	f = op->h->f;
+	if (f->n_busy > 8 ||
+	    (!f->n_owners && f->n_busy > (op->kind == DO_WRITE ? f->n_cutting : 0)))
 		return false;
 	make_access(op);
 	return true;
@@ -394,11 +400,69 @@ static bool names_only(enum do_kind k)
 	       k == DO_SETXATTR || k == DO_GETXATTR || k == DO_REMOVEXATTR;
 }
 
+/* ---- what follows on the same file ---- */
+
+/* After a truncate of an open file: a write with the capability that was fenced, reported by the close. */
+static const enum do_kind follow_up[] = { DO_WRITE, DO_CLOSE, DO_STAT };
+
+void actor_follow(struct op *op)
+{
+	struct actor *a = op->a;
+
+	if (op->kind != DO_TRUNCATE || a->follow || !is_open(a, op->f) ||
+	    !sim_chance(&a->w->sim, 500000))
+		return;
+	a->follow = op->f;
+	a->follow_at = 0;
+}
+
+static struct handle *writable(struct actor *a, const struct mfile *f)
+{
+	for (int i = 0; i < SHARED_HANDLE; i++) {
+		struct handle *h = &a->handles[i];
+
+		if (h->cf && h->f == f && !h->busy && h->flags != O_RDONLY)
+			return h;
+	}
+	return NULL;
+}
+
+static bool find_name(struct op *op, const struct mfile *f)
+{
+	for (op->dir = 0; op->dir < N_DIRS; op->dir++)
+		for (op->name = 0; op->name < N_NAMES; op->name++)
+			if (named(op) == f)
+				return true;
+	return false;
+}
+
+static bool choose_follow_up(struct op *op)
+{
+	struct actor *a = op->a;
+	struct mfile *f = a->follow;
+
+	if (f->n_busy || f->n_looking || a->name_busy)
+		return false;
+	op->kind = follow_up[a->follow_at++];
+	if (a->follow_at == ARRAY_LEN(follow_up))
+		a->follow = NULL;
+	if (op->kind == DO_STAT)
+		return find_name(op, f);
+	op->h = writable(a, f);
+	if (op->h && op->kind == DO_WRITE)
+		make_access(op);
+	if (!op->h)
+		a->follow = NULL;
+	return op->h;
+}
+
 static bool choose(struct op *op)
 {
 	uint32_t sum = 0, x;
 	size_t i = 0;
 
+	if (op->a->follow)
+		return choose_follow_up(op);
 	for (size_t k = 0; k < ARRAY_LEN(choices); k++)
 		sum += choices[k].weight;
 	x = (uint32_t)sim_below(sim_of(op), sum);
@@ -428,6 +492,34 @@ static void think_later(struct actor *a)
 	sim_after(s, d, think, a);
 }
 
+/* A truncate beside a write that is under way. */
+static void cut_beside(void *arg)
+{
+	struct actor *a = arg;
+	struct mfile *f = a->beside;
+	struct op *op = a->w->failed || a->dead || a->name_busy ? NULL : actor_lane(a);
+
+	a->beside = NULL;
+	if (!op || !f || !f->known || !f->n_writing || f->n_busy > f->n_writing || f->n_looking ||
+	    !find_name(op, f))
+		return;
+	op->kind = DO_TRUNCATE;
+	op->f = f;
+	op->size = sim_below(&a->w->sim, f->size_hi + 1);
+	op_begin(op);
+}
+
+static void plan_beside(struct op *op)
+{
+	struct actor *a = op->a;
+	struct sim *s = &a->w->sim;
+
+	if (op->kind != DO_WRITE || op->f->n_owners || a->beside || !sim_chance(s, 150000))
+		return;
+	a->beside = op->f;
+	sim_after(s, sim_below(s, 1500000), cut_beside, a);
+}
+
 static void think(void *arg)
 {
 	struct actor *a = arg;
@@ -448,6 +540,7 @@ static void think(void *arg)
 	}
 	a->ops_left--;
 	op_begin(op);
+	plan_beside(op);
 }
 
 void actor_start(struct actor *a)

@@ -13,6 +13,16 @@ bool peek_idle(const struct server *s)
 	       !s->loop->n_reqs;
 }
 
+bool peek_serves(const struct server *s, uint64_t age)
+{
+	const struct req *q;
+
+	list_for_each(q, &s->loop->all, all)
+		if (is_sreq(q) && q->born + age < s->loop->now)
+			return true;
+	return false;
+}
+
 struct rows {
 	unsigned n;
 };
@@ -27,6 +37,12 @@ static bool count_row(void *arg, const struct meta_row *row)
 static void count_session(void *arg, const struct meta_session *s)
 {
 	(void)s;
+	((struct rows *)arg)->n++;
+}
+
+static void count_pair(void *arg, const struct meta_pair *p)
+{
+	(void)p;
 	((struct rows *)arg)->n++;
 }
 
@@ -45,6 +61,12 @@ static int check_meta(const struct server *s, char *why, size_t n)
 		}
 	}
 	rows.n = 0;
+	meta_each_prepared(s->meta, count_pair, &rows);
+	meta_each_decided(s->meta, count_pair, &rows);
+	if (rows.n) {
+		snprintf(why, n, "%u rows of changes over several servers are left", rows.n);
+		return 1;
+	}
 	meta_each_session(s->meta, count_session, &rows);
 	if (rows.n) { /* those of servers are not stored */
 		snprintf(why, n, "%u sessions of clients are left", rows.n);
@@ -87,6 +109,15 @@ void peek_file(const struct cfile *cf, struct mfile *f)
 	if (cf->layout.width > MAX_TARGETS || cf->layout.unit % MODEL_PAGE)
 		abort();
 	memcpy(f->targets, cf->targets, cf->layout.width * sizeof(f->targets[0]));
+}
+
+uint64_t peek_resent(const struct client *c)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < c->n_peers; i++)
+		n += c->peers[i].n_resent;
+	return n;
 }
 
 void peek_cut(struct client *c)

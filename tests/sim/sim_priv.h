@@ -24,6 +24,7 @@ enum sim_kind {
 	SIM_RESTART,
 	SIM_PARTITION,
 	SIM_CUT,
+	SIM_CLOCKS,
 	SIM_TEST = 1000 /* kinds of the tests begin here */
 };
 
@@ -70,6 +71,8 @@ static inline struct sim_node *sim_node_of(struct env *e)
 }
 
 void *sim_alloc(size_t n); /* zeroed, never NULL */
+/* Is it so this time? Then it counts. */
+bool sim_inject(struct sim *s, enum sim_injected what, uint32_t per_million);
 uint64_t sim_delay(struct sim *s, uint64_t lo, uint64_t hi);
 struct sim_event *sim_schedule(struct sim *s, enum sim_kind kind, struct sim_node *n,
 			       uint64_t delay, void (*fire)(struct sim *s, struct sim_event *e),
@@ -91,6 +94,10 @@ struct sim_fs *sim_fs_new(struct sim_node *n);
 void sim_fs_free(struct sim_fs *fs);
 void sim_fs_crash(struct sim_fs *fs,
 		  bool power); /* closes descriptors; power: loses what may be lost */
+
+/* sim_lmdb.c */
+void sim_db_crash(struct sim_node *n, bool power); /* its database is closed */
+void sim_db_free(struct sim_node *n);
 
 /* sim_exec.c */
 void sim_exec_crash(struct sim_node *n);

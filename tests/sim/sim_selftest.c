@@ -262,6 +262,29 @@ static void partitions_stall_then_break(void)
 	}
 }
 
+static void one_way_and_clocks(void)
+{
+	struct pair p;
+	uint64_t t;
+
+	pair_init(&p, 9);
+	sim_one_way(&p.sim, p.to.node, p.from.node,
+		    true); /* the answer to the call does not come */
+	pair_dial(&p);
+	CHECK(sim_run(&p.sim, dialler_ended, &p, 60 * NSEC_PER_SEC));
+	CHECK(p.from.error == -ETIMEDOUT);
+	sim_one_way(&p.sim, p.to.node, p.from.node, false);
+	pair_dial(&p);
+	CHECK(sim_run(&p.sim, some_arrived, &p, NSEC_PER_SEC));
+	t = p.from.node->env.clock->now(&p.from.node->env);
+	sim_drift(p.from.node, 10000);
+	CHECK(p.from.node->env.clock->now(&p.from.node->env) == t);
+	p.sim.now += NSEC_PER_SEC;
+	t = p.from.node->env.clock->now(&p.from.node->env) - t;
+	CHECK(t > NSEC_PER_SEC + 9 * NSEC_PER_MSEC && t < NSEC_PER_SEC + 11 * NSEC_PER_MSEC);
+	pair_fini(&p);
+}
+
 /* ---------------------------------------------------------------- files and power loss */
 
 static void put(struct env *e, int fd, uint8_t fill, uint64_t off, size_t len)
@@ -637,6 +660,8 @@ int sim_selftest(void)
 		{ "a_full_disk_and_a_killed_process", a_full_disk_and_a_killed_process },
 		{ "accesses_are_reordered_and_jobs_are_not",
 		  accesses_are_reordered_and_jobs_are_not },
+		{ "one_way_and_clocks", one_way_and_clocks },
+		{ "the judges", sim_lintest },
 		{ "a_seed_names_a_run", a_seed_names_a_run },
 	};
 

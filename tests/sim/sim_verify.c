@@ -148,6 +148,23 @@ static bool verify_handle(struct actor *a, struct handle *h)
 	return with_handle(a, DO_CLOSE, h);
 }
 
+/* What was cut off must not come back when the file grows again. */
+static bool grow(struct actor *a, int dir, int name)
+{
+	struct mfile *f = a->dirs[dir].files[name];
+	struct op *op;
+
+	if (f->wild || !f->known || model_end(f) <= f->size_hi || !sim_chance(&a->w->sim, 500000))
+		return true;
+	op = actor_lane(a);
+	op->kind = DO_TRUNCATE;
+	op->dir = dir;
+	op->name = name;
+	op->f = f;
+	op->size = model_end(f);
+	return op_run(op);
+}
+
 static bool xattr_is_right(struct actor *a, struct mfile *f)
 {
 	struct op *op = actor_lane(a);
@@ -172,7 +189,7 @@ static bool verify_names(struct actor *a)
 				continue;
 			if (!f->xattr_unsure && !xattr_is_right(a, f))
 				return false;
-			if (!open_file(a, &a->handles[0], d, i, O_RDONLY) ||
+			if (!grow(a, d, i) || !open_file(a, &a->handles[0], d, i, O_RDONLY) ||
 			    !verify_handle(a, &a->handles[0]))
 				return false;
 		}

@@ -110,6 +110,11 @@ struct actor *caretaker(struct world *w)
 	return &w->actors[w->n_actors];
 }
 
+bool world_spread(const struct world *w)
+{
+	return w->conf.n_targets > 1 && (w->conf.targets[1].roles & ROLE_META);
+}
+
 /* ---- building ---- */
 
 static void make_conf(struct world *w)
@@ -122,7 +127,8 @@ static void make_conf(struct world *w)
 	c->n_targets = (uint32_t)sim_between(s, 1, MAX_TARGETS);
 	c->stripe_unit = 4096u << sim_below(s, 5);
 	c->width = sim_chance(s, 700000) ? 0 : (uint32_t)sim_between(s, 1, c->n_targets);
-	c->timeout_s = c->lease_s = 30;
+	c->timeout_s = 30;
+	c->lease_s = sim_chance(s, 300000) ? 12 : 30;
 	c->pool_bytes = (512 * KIB) << sim_below(s, 3);
 	memset(c->fs_id.b, 7, sizeof(c->fs_id.b));
 	memset(w->key, 1, sizeof(w->key));
@@ -140,7 +146,7 @@ static void make_conf(struct world *w)
 
 static void make_targets(struct world *w, const char *dir)
 {
-	char err[512], name[16];
+	char err[512], name[16], file[160];
 
 	for (uint32_t i = 0; i < w->conf.n_targets; i++) {
 		struct target *t = &w->targets[i];
@@ -150,6 +156,10 @@ static void make_targets(struct world *w, const char *dir)
 		snprintf(name, sizeof(name), "t%u", i);
 		t->node = sim_node_add(&w->sim, name);
 		snprintf(t->meta_dir, sizeof(t->meta_dir), "%s/%u", dir, i);
+		snprintf(file, sizeof(file), "%s/data.mdb", t->meta_dir);
+		sim_db_add(t->node, file);
+		t->node->torn = target_torn;
+		t->node->torn_arg = t;
 		if (server_format(&t->node->env, &w->conf, i, err, sizeof(err)) || target_start(t))
 			world_fail(w, 0, "target %u does not start", i);
 	}
@@ -173,6 +183,9 @@ static void make_actor(struct world *w, uint32_t i)
 		abort();
 	for (int k = 0; k < N_LANES; k++)
 		a->lanes[k].a = a;
+	for (int k = 0; k < RACE_LANES; k++)
+		a->race_lanes[k].a = a;
+	a->duelist.a = a;
 }
 
 static void build(struct world *w, const struct world_opts *o)
@@ -183,6 +196,9 @@ static void build(struct world *w, const struct world_opts *o)
 	list_init(&w->hub.acceptors);
 	w->hub.delay = hub_delay;
 	w->on_hub = sim_chance(s, 300000);
+	if (sim_chance(s,
+		       700000)) /* else as in memory: changes are committed on the loop, in time */
+		s->faults.commit_ns = sim_between(s, 70000, 400000);
 	w->span = (16 * KIB) << sim_below(s, 5);
 	if (sim_chance(s, 150000))
 		w->span = sim_chance(s, 200000) ? 3 * MIB : 700 * KIB;
@@ -219,13 +235,23 @@ static bool all_up(void *arg)
 	return true;
 }
 
+static bool never(void *arg)
+{
+	(void)arg;
+	return false;
+}
+
 static void work(struct world *w, uint32_t scale)
 {
 	faults_start(w);
 	for (uint32_t i = 0; i < w->n_actors; i++) {
 		w->actors[i].ops_left = (uint32_t)(sim_between(&w->sim, 20, 200) * scale / 100);
 		actor_start(&w->actors[i]);
-		locker_start(&w->actors[i], (uint32_t)(sim_below(&w->sim, 12) * scale / 100));
+		race_start(&w->actors[i]);
+		duel_start(&w->actors[i]);
+		if (!w->enabled[FAULT_META]) /* a claim may fail there, and with it the lock is lost */
+			locker_start(&w->actors[i],
+				     (uint32_t)(sim_below(&w->sim, 12) * scale / 100));
 	}
 	if (!sim_run(&w->sim, all_idle, w, RUN_NS)) {
 		world_fail(w, 0, "the clients do not come to an end");
@@ -234,6 +260,8 @@ static void work(struct world *w, uint32_t scale)
 	faults_heal(w);
 	if (!w->failed && !sim_run(&w->sim, all_up, w, QUIET_NS))
 		world_fail(w, 0, "a target does not come back");
+	if (!w->failed) /* what was decided reaches everybody */
+		sim_run(&w->sim, never, w, 5 * NSEC_PER_SEC);
 }
 
 /* ---- what is left ---- */
@@ -246,12 +274,6 @@ static bool all_quiet(void *arg)
 		if (!peek_idle(w->targets[i].server))
 			return false;
 	return true;
-}
-
-static bool never(void *arg)
-{
-	(void)arg;
-	return false;
 }
 
 struct leak {
@@ -302,11 +324,16 @@ static void check_rest(struct world *w)
 	for (uint32_t i = 0; i <= w->n_actors; i++) {
 		struct actor *a = &w->actors[i];
 
+		w->count->resent += peek_resent(a->client);
 		client_free(a->client);
 		a->client = NULL;
 		if (a->loop.n_reqs)
 			world_fail(w, 0, "c%u still has %zu requests", i, a->loop.n_reqs);
 	}
+	if (w->enabled[FAULT_META]) /* the end of a session that could not be stored: once more */
+		for (uint32_t i = 0; i < w->conf.n_targets; i++)
+			target_down(&w->targets[i], false);
+	faults_heal(w);
 	sim_run(&w->sim, never, w, 2 * w->conf.lease_s * NSEC_PER_SEC);
 	if (!sim_run(&w->sim, all_quiet, w, QUIET_NS)) {
 		world_fail(w, 0, "the servers do not come to rest");
@@ -341,6 +368,7 @@ static void tear_down(struct world *w)
 	sim_fini(&w->sim);
 	model_free(w);
 	free(w->notes);
+	free(w->race.ops);
 }
 
 static void remove_meta(struct world *w)
@@ -366,16 +394,28 @@ int world_run(uint64_t seed, const struct world_opts *o, struct counters *count,
 	build(w, o);
 	if (!w->failed)
 		world_setup(w);
+	if (!w->failed && sim_chance(&w->sim, 700000))
+		race_setup(w);
+	if (!w->failed && w->n_actors > 1 && sim_chance(&w->sim, 500000))
+		duel_setup(w);
 	if (!w->failed)
 		work(w, o->scale);
 	if (!w->failed)
 		world_verify(w);
+	if (!w->failed)
+		race_judge(w);
+	if (!w->failed)
+		race_cleanup(w);
+	if (!w->failed)
+		duel_cleanup(w);
 	if (!w->failed)
 		world_cleanup(w);
 	if (!w->failed)
 		check_rest(w);
 	*hash = w->sim.hash;
 	count->events += w->sim.n_events;
+	for (int i = 0; i < SIM_INJECTED; i++)
+		count->injected[i] += w->sim.injected[i];
 	r = w->failed;
 	remove_meta(w);
 	tear_down(w);

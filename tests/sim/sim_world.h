@@ -8,6 +8,7 @@
 #include "client/client.h"
 #include "server/server.h"
 #include "sim_env.h"
+#include "sim_lin.h"
 
 #define MAX_TARGETS 4
 #define MAX_CLIENTS 4
@@ -24,6 +25,9 @@
 #define MAX_IOV 24
 #define MODEL_PAGE 4096
 #define BYTE_VALUES 7
+#define RACE_LANES 2 /* of a client, for contended names */
+#define DUEL_WRITES 250 /* a value each */
+#define DUEL_BYTES 4096
 
 struct world;
 struct actor;
@@ -55,7 +59,11 @@ struct mfile {
 	bool wild; /* an operation with lasting consequences ended in doubt: content is not checked */
 	bool known; /* handle and layout */
 	uint32_t n_busy; /* operations on its content */
+	uint32_t n_writing, n_cutting; /* of those: writes, truncates */
 	uint32_t n_looking; /* operations that look at its size */
+	uint32_t cut; /* w->seq when it was last truncated */
+	uint64_t beside; /* how far writes went that ended while a truncate was under way */
+	uint64_t cut_to; /* what writes under way may have been cut to */
 	uint32_t changed; /* w->seq when its content last changed */
 	struct sheaf_handle h;
 	struct layout layout;
@@ -86,7 +94,8 @@ void model_forgiven(struct mfile *f,
 		    const struct actor *a); /* an error was said: nothing is owed */
 void model_opened(struct op *op);
 void model_closed(struct op *op);
-void model_truncated(struct mfile *f, uint64_t size);
+void model_truncated(struct op *op, uint64_t size);
+uint64_t model_end(const struct mfile *f); /* behind all that was ever written */
 void model_power_loss(struct world *w, uint32_t target);
 void model_size_seen(struct op *op, uint64_t size);
 
@@ -155,7 +164,7 @@ struct op {
 	uint64_t total;
 	uint8_t *mem; /* what iov points into, with guards between */
 	size_t mem_len;
-	uint64_t began;
+	uint64_t began, ended; /* the latter: when its outcome became doubtful */
 	uint32_t seq;
 	uint32_t losses[MAX_TARGETS]; /* of each target when it began */
 	uint64_t size_lo;
@@ -192,6 +201,35 @@ bool locker_idle(const struct actor *a);
 void locker_died(struct actor *a);
 void locker_revived(struct actor *a);
 
+/* An operation on contended names. */
+struct race_lane {
+	struct actor *a;
+	bool busy;
+	bool recorded; /* it is in the history, as `number` */
+	uint32_t number;
+	uint64_t began;
+	uint32_t starts; /* of targets when it began */
+	char text[12]; /* of a symbolic link */
+	struct lin_op op;
+};
+
+/* An operation on contended bytes. */
+struct duelist {
+	struct actor *a;
+	struct cfile *file;
+	bool busy;
+	uint8_t value; /* what it writes; 0: it does something else */
+	uint32_t left;
+	uint64_t began;
+	struct iovec iov;
+	uint8_t mem[DUEL_BYTES];
+};
+
+struct seen {
+	uint64_t ino;
+	bool is_dir;
+};
+
 /* A client. */
 struct actor {
 	struct world *w;
@@ -205,9 +243,18 @@ struct actor {
 	struct op lanes[N_LANES];
 	struct locker locker;
 	bool name_busy; /* operations on names are one at a time */
+	struct mfile
+		*follow; /* what it will do with this file next, from the table in sim_ops.c on */
+	uint32_t follow_at;
+	struct mfile *beside; /* about to be truncated while it is written */
 	uint32_t ops_left;
 	uint64_t rest_until;
 	uint32_t exiles; /* times that it was cut off for longer than a lease */
+	struct race_lane race_lanes[RACE_LANES];
+	uint32_t race_left;
+	struct duelist duelist;
+	struct seen race_seen[8]; /* inodes that it has met, the latest ones */
+	uint32_t n_race_seen;
 };
 
 void op_free(struct op *op);
@@ -219,8 +266,46 @@ void op_abandon(struct op *op); /* its client died */
 void op_resolve(struct op *op); /* by its successor: did it happen? */
 void op_extents_whole(struct op *op, uint64_t off, uint64_t len, bool write);
 void actor_start(struct actor *a); /* begins its script */
+void actor_follow(struct op *op); /* it has succeeded: perhaps others follow on the same file */
 bool actor_idle(const struct actor *a);
 struct op *actor_lane(struct actor *a); /* a free one, cleared; or NULL */
+
+int op_expect(const struct op *op); /* sim_expect.c: 0 or -errno */
+bool op_expected(const struct op *op, int64_t result);
+bool op_soft(int64_t e); /* an error of the network */
+bool op_excused(const struct op *op, int64_t e); /* one that faults explain */
+
+/* ---- sim_race.c: several clients, the same names ---- */
+
+struct race {
+	uint64_t dirs[2]; /* their inodes; 0: there is none in this run */
+	struct lin_op *ops; /* the history */
+	uint32_t n, cap;
+	uint32_t n_doubt; /* operations whose outcome is unknown */
+};
+void race_setup(struct world *w);
+void race_start(struct actor *a);
+bool race_idle(const struct actor *a);
+void race_abandon(struct actor *a); /* it died */
+void race_judge(struct world *w); /* after everything has ended */
+void race_cleanup(struct world *w);
+
+/* ---- sim_duel.c: several clients, the same bytes ---- */
+
+struct duel {
+	struct extent ext[MAX_EXT]; /* the pieces */
+	size_t n_ext, total; /* n_ext 0: there is none in this run */
+	struct {
+		uint64_t began, ended; /* ended 0: not yet, or never */
+	} writes[DUEL_WRITES + 1];
+	uint32_t n;
+	bool spoilt; /* a write may be half there */
+};
+void duel_setup(struct world *w);
+void duel_start(struct actor *a);
+bool duel_idle(const struct actor *a);
+void duel_abandon(struct actor *a);
+void duel_cleanup(struct world *w);
 
 /* ---- sim_verify.c ---- */
 void world_setup(struct world *w);
@@ -244,19 +329,27 @@ struct target {
 enum fault {
 	FAULT_CUT,
 	FAULT_PARTITION,
+	FAULT_ONE_WAY,
 	FAULT_KILL,
 	FAULT_POWER,
+	FAULT_RELAPSE, /* down again while it recovers */
+	FAULT_TORN, /* the power goes within a commit */
 	FAULT_STOP,
 	FAULT_DISK,
 	FAULT_FULL,
+	FAULT_META, /* the disk of a database fails, or is full */
 	FAULT_DEATH,
 	FAULT_EXILE,
+	FAULT_JUMP, /* of a wall clock */
+	FAULT_DRIFT, /* clocks go at different rates */
 	FAULT_KINDS
 };
 extern const char *const fault_names[];
 
-struct counters {
+struct counters { /* nothing but numbers that add up */
 	uint64_t ops, events, soft, wild, locks, ousted, faults[FAULT_KINDS];
+	uint64_t race_ops, races, race_unchecked, duels, resent;
+	uint64_t injected[SIM_INJECTED];
 };
 
 struct world {
@@ -271,7 +364,7 @@ struct world {
 	uint32_t n_actors; /* without the caretaker */
 	uint64_t heal_at[SIM_MAX_NODES][SIM_MAX_NODES];
 	bool enabled[FAULT_KINDS];
-	uint32_t faults_left, n_unclean;
+	uint32_t faults_left, n_unclean, n_starts;
 	bool armed, healing;
 	bool long_outages; /* some outlast the timeout of a call */
 	uint32_t seq, n_ops, n_files;
@@ -279,6 +372,8 @@ struct world {
 	struct list files;
 	struct mfile *shared;
 	struct locker *inside; /* holds the lock, as far as anybody knows */
+	struct race race;
+	struct duel duel;
 	bool failed, verbose;
 	struct counters *count;
 	/* history */
@@ -296,6 +391,7 @@ int world_run(uint64_t seed, const struct world_opts *o, struct counters *count,
 
 #define NO_FILE UINT32_MAX
 struct actor *caretaker(struct world *w);
+bool world_spread(const struct world *w); /* names are on several servers */
 /* file 0: of interest to all, NO_FILE: to none in particular. */
 void world_note(struct world *w, uint32_t file, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -315,13 +411,16 @@ void faults_exile(struct actor *a, const struct target *from);
 void faults_ambush(struct world *w, enum do_kind kind);
 uint64_t hub_delay(struct loop_hub *h, struct net *from, struct net *to, size_t bytes);
 int target_start(struct target *t);
+void target_torn(void *arg);
 void target_down(struct target *t, bool power);
 
 /* ---- sim_peek.c: what no interface shows ---- */
+bool peek_serves(const struct server *s, uint64_t age); /* a request for longer than that */
 bool peek_idle(const struct server *s); /* no request, no task */
 /* What must hold of a target without work; 0, or 1 with a line in why. */
 int peek_check(const struct server *s, uint32_t max_sessions, char *why, size_t n);
 void peek_file(const struct cfile *cf, struct mfile *f);
+uint64_t peek_resent(const struct client *c); /* requests that it sent again */
 void peek_cut(struct client *c); /* closes every link, as the death of its process */
 
 #endif

@@ -165,14 +165,17 @@ static void a_damaged_clean_file_counts_as_none(void)
 {
 	uint64_t verifier;
 	char file[600];
+	uint8_t b;
 	int fd;
 
 	disk_begin("/dev/shm");
 	verifier = disk_verifier(disk);
 	CHECK_EQ(disk_close(disk, true), 0);
 	in_dir(file, sizeof(file), "clean");
-	fd = open(file, O_WRONLY);
-	CHECK_EQ(pwrite(fd, "x", 1, 10), 1);
+	fd = open(file, O_RDWR);
+	CHECK_EQ(pread(fd, &b, 1, 10), 1);
+	b ^= 1;
+	CHECK_EQ(pwrite(fd, &b, 1, 10), 1);
 	close(fd);
 	CHECK_EQ(disk_try(&test_fs, 3), 0);
 	CHECK(disk_verifier(disk) != verifier);
