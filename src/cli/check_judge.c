@@ -602,7 +602,8 @@ static void judge_layout(struct check *k, struct suspect *s, const char *what)
 	f = add(k, s, "layout", what,
 		"nothing is lost if it was made with the usual stripes; look at its data",
 		"--repair gives it the layout that it had when it was made");
-	fix_field(k, f, s, SHEAF_REPAIR_LAYOUT, 0, (struct sheaf_handle){ 0 }, &l);
+	fix_field(k, f, s, SHEAF_REPAIR_LAYOUT, (uint64_t)k->n_servers, (struct sheaf_handle){ 0 },
+		  &l);
 }
 
 /* How far the objects reach, and what they say that cannot be. */

@@ -46,6 +46,15 @@ static bool takes(const struct way *w, const struct client *c, const struct wire
 	       !memcmp(w->names, names->p, names->len);
 }
 
+static bool only_slashes(const uint8_t *p, uint32_t n)
+{
+	while (n && *p == '/') {
+		p++;
+		n--;
+	}
+	return !n;
+}
+
 /* One way, by as few names as there is one for. The last name of a path is always asked for. */
 static bool walk_one(struct cop *op, struct wire_place *p, uint64_t who)
 {
@@ -57,6 +66,9 @@ static bool walk_one(struct cop *op, struct wire_place *p, uint64_t who)
 
 		if (p->path.p[n] != '/')
 			continue;
+		if (only_slashes(p->path.p + n,
+				 p->path.len - n)) /* a name that ends in one is the last */
+			return false;
 		w = slot(op->c, &p->dir, &names, who);
 		if (!takes(w, op->c, p, &names, who))
 			continue;

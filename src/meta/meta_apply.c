@@ -105,16 +105,6 @@ int apply_unsettle(struct apply *ap, uint64_t ino, const struct node *n)
 	return row_put(&ap->m->db, ap->txn, T_UNSETTLED, &k, &row, sizeof(row));
 }
 
-static int apply_unsettle_rec(struct apply *ap)
-{
-	struct node n;
-	int rc = get_file(ap, &n);
-
-	if (!rc)
-		rc = apply_unsettle(ap, ap->rec->h.ino, &n);
-	return rc ? rc : apply_answer(ap, ap->rec->h.ino, &n);
-}
-
 /* Who changes a file's data takes the privileges away that running it would give; root does not. */
 static void drop_privileges(const struct apply *ap, struct node *n)
 {
@@ -123,6 +113,27 @@ static void drop_privileges(const struct apply *ap, struct node *n)
 	n->i.mode &= ~(uint32_t)S_ISUID;
 	if (n->i.mode & S_IXGRP)
 		n->i.mode &= ~(uint32_t)S_ISGID;
+}
+
+/* A writer comes: what his data could be run with goes before his capability leaves. */
+int apply_writer(struct apply *ap, uint64_t ino, struct node *n)
+{
+	uint32_t mode = n->i.mode;
+
+	drop_privileges(ap, n);
+	return mode == n->i.mode ? 0 : node_put(&ap->m->db, ap->txn, ino, n);
+}
+
+static int apply_unsettle_rec(struct apply *ap)
+{
+	struct node n;
+	int rc = get_file(ap, &n);
+
+	if (!rc)
+		rc = apply_unsettle(ap, ap->rec->h.ino, &n);
+	if (!rc)
+		rc = apply_writer(ap, ap->rec->h.ino, &n);
+	return rc ? rc : apply_answer(ap, ap->rec->h.ino, &n);
 }
 
 /* Size and mtime grow towards what a writer or the objects say. */
@@ -152,7 +163,8 @@ static int apply_record(struct apply *ap)
 		return rc;
 	if (r->epoch >= n.i.epoch)
 		rc = grow(ap, &n);
-	if (!rc && (r->flags & REC_LAST_WRITER))
+	/* a report from before a fence says nothing of what the objects have: the row stays until they were asked */
+	if (!rc && (r->flags & REC_LAST_WRITER) && (r->epoch >= n.i.epoch || !r->mtime))
 		rc = row_forget(ap, T_UNSETTLED, &k);
 	return rc ? rc : apply_answer(ap, r->h.ino, &n);
 }

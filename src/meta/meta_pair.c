@@ -217,8 +217,10 @@ static int link_part_put(struct apply *ap)
 	struct node n;
 	int rc = node_get(&ap->m->db, ap->txn, ap->rec->h.ino, &n);
 
+	if (rc)
+		return rc;
 	n.i.nlink++;
-	return rc ? rc : part_put(ap, &n);
+	return part_put(ap, &n);
 }
 
 /* Its name is in a directory elsewhere, which may be sticky. */
@@ -604,6 +606,11 @@ int meta_climb(struct meta *m, uint64_t ino, struct wire_handle *at)
 			rc = read_handle(m, at, &n);
 		if (end == CLIMB_ON && !rc && !S_ISDIR(n.i.mode))
 			rc = -ENOTDIR;
+		if (end == CLIMB_ON && !rc) {
+			struct key k = key_u64(at->ino);
+
+			rc = read_locked(m, &k); /* it may be about to move */
+		}
 		if (end == CLIMB_ON && !rc)
 			*at = (struct wire_handle){ n.i.parent_ino, n.i.parent_gen };
 	}

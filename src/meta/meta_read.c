@@ -214,6 +214,28 @@ static int collect(struct meta *m, MDB_cursor *cur, const struct wire_readdir_ar
 	return 0;
 }
 
+/* Is a name in this directory held by a change over two servers? */
+static int read_locked_within(struct meta *m, uint64_t dir)
+{
+	struct key from = key_u64(dir);
+	MDB_val k = { from.n, from.b }, v;
+	MDB_cursor *cur;
+	int rc;
+
+	if (!m->n_locks)
+		return 0;
+	rc = mdb_cursor_open(m->reader, m->db.t[T_LOCK], &cur);
+	if (rc)
+		return db_error(rc);
+	rc = mdb_cursor_get(cur, &k, &v, MDB_SET_RANGE);
+	while (!rc && k.mv_size == 8 && be64_load(k.mv_data) == dir) /* the directory itself */
+		rc = mdb_cursor_get(cur, &k, &v, MDB_NEXT);
+	if (!rc)
+		rc = be64_load(k.mv_data) == dir ? EINPROGRESS : MDB_NOTFOUND;
+	mdb_cursor_close(cur);
+	return rc == EINPROGRESS ? -rc : rc == MDB_NOTFOUND ? 0 : db_error(rc);
+}
+
 static int read_entries(struct meta *m, const struct wire_readdir_args *ask, size_t max_bytes,
 			struct wire_readdir_res *res, struct arena *a)
 {
@@ -229,7 +251,9 @@ static int read_entries(struct meta *m, const struct wire_readdir_args *ask, siz
 		res->end = true;
 		return 0;
 	}
-	rc = db_error(mdb_cursor_open(m->reader, m->db.t[T_DIRINDEX], &cur));
+	rc = read_locked_within(m, ask->dir.ino);
+	if (!rc)
+		rc = db_error(mdb_cursor_open(m->reader, m->db.t[T_DIRINDEX], &cur));
 	if (rc)
 		return rc;
 	rc = collect(m, cur, ask, max_bytes, res, a);

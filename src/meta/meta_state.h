@@ -87,6 +87,8 @@ int apply_get(struct apply *ap, const struct wire_handle *h, struct node *n);
 /* Fills the answer from the inode as it is now. */
 int apply_answer(struct apply *ap, uint64_t ino, const struct node *n);
 int apply_unsettle(struct apply *ap, uint64_t ino, const struct node *n); /* its row */
+int apply_writer(struct apply *ap, uint64_t ino,
+		 struct node *n); /* set-id bits go, unless he is root */
 int apply_forget(struct apply *ap, uint64_t ino); /* the inode and all that hangs on it */
 int rows_forget(struct apply *ap, enum table t, uint64_t id); /* all whose keys begin with it */
 /* One row as a scan shows it (meta_scan.c), and its table: 0, EINVAL, ENOENT, or negative. */

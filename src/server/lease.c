@@ -1,11 +1,13 @@
 /* Leases on names of directories that live elsewhere: a client that was referred to one may take the same way
- * again for a second without asking. Whoever takes such a name away, or changes who may pass, waits until the
+ * again for a moment without asking. Whoever takes such a name away, or changes who may pass, waits until the
  * leases of others have run out; no new ones are given meanwhile.
  *
  * Kept in buckets, by a hash of the name and by one of the directory it is in: two that share a bucket wait for
  * each other, no more. A lease is a promise of this server's life only, so for as long after its start everything
  * counts as leased. */
 #include "server/srv.h"
+
+#define CHANGE_NS (2 * NSEC_PER_SEC) /* longer than a change takes but on a disk in trouble */
 
 static const struct wire_bytes any_name = { 0, (uint8_t *)"" };
 
@@ -42,8 +44,9 @@ int lease_over(struct server *srv, uint64_t session, uint64_t dir, const struct 
 
 	if (l->session != session)
 		end = MAX(end, l->until);
-	if (srv->map.n_meta < 2 || srv->loop->now >= end)
+	if (srv->map.n_meta < 2)
 		return 0;
-	l->closed = end + LEASE_NS;
-	return -EINPROGRESS;
+	l->closed =
+		MAX(end, srv->loop->now) + CHANGE_NS; /* until the change that comes now is done */
+	return srv->loop->now >= end ? 0 : -EINPROGRESS;
 }

@@ -141,6 +141,7 @@ static int ask(struct sreq *s)
 	struct inode *i = t->lock.inode;
 	int e = -s->change.res.status;
 
+	t->begun = !e && s->change.res.epoch;
 	if (!e)
 		e = meta_get(s->srv->meta, &i->h, &t->node, &s->arena);
 	if (!e)
@@ -201,6 +202,10 @@ static bool append_step(struct req *q)
 		req_fail(q, grant(s));
 		break;
 	case REPLY:
+		if (q->error &&
+		    t->begun) /* a new epoch, and nobody recorded what the objects have */
+			t->lock.inode->orphaned = true;
+		t->begun = false;
 		trunc_fini(s, t);
 		return sreq_reply(s);
 	}

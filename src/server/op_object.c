@@ -27,6 +27,15 @@ static void get(struct sreq *s, const struct wire_capability *c, uint32_t rights
 		object_get(s->srv->disk, c->ino, c->obj_gen, false, &st->object, &s->q);
 }
 
+/* For whoever may read or write: a capability to ask for the end only is everybody's. */
+static void get_entitled(struct sreq *s, const struct wire_capability *c)
+{
+	if (c->rights & (CAP_READ | CAP_WRITE))
+		get(s, c, 0);
+	else
+		req_fail(&s->q, -EACCES);
+}
+
 /* An object that is not there was never written: that is an answer, not an error. */
 static void answer(struct sreq *s)
 {
@@ -49,7 +58,7 @@ static bool sync_step(struct req *q)
 	switch (q->state) {
 	case GET:
 		req_goto(q, WORK);
-		get(s, &((struct wire_sync_args *)s->args)->cap, 0);
+		get_entitled(s, &((struct wire_sync_args *)s->args)->cap);
 		break;
 	case WORK:
 		req_goto(q, REPLY);
@@ -95,7 +104,7 @@ static bool seek_step(struct req *q)
 		if ((a->whence != WHENCE_DATA && a->whence != WHENCE_HOLE) || a->offset > INT64_MAX)
 			req_fail(q, -EINVAL);
 		else
-			get(s, &a->cap, 0);
+			get_entitled(s, &a->cap);
 		break;
 	case WORK:
 		req_goto(q, REPLY);

@@ -107,6 +107,8 @@ static int existing(struct sreq *s)
 		return -ENOTDIR;
 	if (type != S_IFDIR && type != S_IFREG) /* only a mount knows what to do with it */
 		return -ENXIO;
+	if (type == S_IFREG && !what) /* an open that nobody checks */
+		return -EINVAL;
 	e = st->replayed ? 0 : may(s, &n->attr, what);
 	if (e)
 		return e;
@@ -197,7 +199,8 @@ static void unsettle(struct sreq *s)
 	struct open_state *st = s->op;
 
 	s->change.res.status = 0;
-	if (!(a->flags & OPEN_WRITE) || st->t.lock.inode->row_durable)
+	if (!(a->flags & OPEN_WRITE) ||
+	    (st->t.lock.inode->row_durable && !(st->t.node.attr.mode & (S_ISUID | S_ISGID))))
 		return;
 	sreq_record(s, REC_UNSETTLE);
 	s->change.rec.session = 0;
@@ -370,6 +373,9 @@ static bool close_step(struct req *q)
 		if (o &&
 		    a->w.doubt) /* a write of it may still come: a fence, then the objects tell */
 			o->inode->orphaned = true;
+		if (o && a->w.mtime &&
+		    a->w.epoch < s->change.res.epoch) /* it wrote before a fence */
+			o->inode->orphaned = true;
 		if (o)
 			open_drop(o);
 		break;
@@ -398,7 +404,7 @@ static int fresh_cap(struct sreq *s)
 
 	if (e)
 		return e;
-	if ((session_holds(s->session, a->h.ino) & a->flags) != a->flags)
+	if (!a->flags || (session_holds(s->session, a->h.ino) & a->flags) != a->flags)
 		return -EBADF; /* not open any more: the session was lost */
 	cap_make(s, &r->cap, &n, a->flags & (CAP_READ | CAP_WRITE));
 	r->layout = n.layout;
@@ -463,7 +469,7 @@ static int claim(struct sreq *s)
 	s->ino = a->h.ino;
 	if (!e)
 		e = meta_get(s->srv->meta, &a->h, &n, &s->arena);
-	if (!e && (n.attr.mode & S_IFMT) != S_IFREG)
+	if (!e && ((n.attr.mode & S_IFMT) != S_IFREG || !(a->flags & (OPEN_READ | OPEN_WRITE))))
 		e = -EINVAL;
 	if (!e && must_ask(s, &n.attr))
 		e = may(s, &n.attr,

@@ -108,6 +108,8 @@ int prepare_repair(struct sreq *s)
 	struct wire_record *r = &s->change.rec;
 
 	s->ino = a->h.ino;
+	if (a->kind == REPAIR_LAYOUT && a->value != s->srv->map.n_targets)
+		return -EAGAIN; /* who does not know all servers cannot tell that a layout is broken */
 	sreq_record(s, REC_REPAIR);
 	r->which = a->kind;
 	r->h = a->h;

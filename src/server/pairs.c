@@ -36,6 +36,8 @@ bool sreq_park(struct sreq *s)
 	arena_reset(&s->arena); /* as if it came only now */
 	s->change = (struct change){ .arena = &s->arena };
 	s->q.error = sreq_decode(s);
+	if (!s->q.error)
+		s->q.error = sreq_identify(s); /* the message says who it claims to be */
 	if (s->q.error)
 		return false;
 	req_goto(&s->q, 0);

@@ -240,7 +240,7 @@ static void begin(struct task *t)
 {
 	req_init(&t->q, t->srv->loop, &task_ops[t->kind], LOCK);
 	t->q.trace = env_random_u64(t->srv->loop->env);
-	req_start(&t->q);
+	list_push(&t->srv->loop->runnable, &t->q.link); /* never within who starts it */
 }
 
 static void refill(struct timer *t);
