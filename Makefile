@@ -9,6 +9,7 @@ SIM_SEEDS ?= 1500:21500
 MUTANT_FLAGS ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 TEST_FLAGS ?=
+SAN_ONLY ?= unit,fuzz,sim,system
 BENCH_FLAGS ?=
 BENCH_MEMORY ?= /dev/shm
 BENCH_DISK ?= .
@@ -47,7 +48,7 @@ check: deps-check
 asan tsan: deps-check
 	$(call configure,build-$@,-DCMAKE_BUILD_TYPE=Release -DSHEAF_SAN=$@)
 	@cmake --build build-$@ -j $(JOBS)
-	@python3 tools/run_tests.py --build build-$@ --only unit,fuzz,sim,system $(TEST_FLAGS)
+	@python3 tools/run_tests.py --build build-$@ --only $(SAN_ONLY) $(TEST_FLAGS)
 
 fuzz: deps-check
 	$(call configure,build-fuzz,-DCMAKE_C_COMPILER=clang -DSHEAF_FUZZ=ON)
