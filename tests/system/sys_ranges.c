@@ -498,8 +498,11 @@ static void *cut_again(void *arg)
 {
 	struct job *j = arg;
 
-	for (int i = 0; !__atomic_load_n(&j->stop, __ATOMIC_RELAXED); i++)
+	for (int i = 0; !__atomic_load_n(&j->stop, __ATOMIC_RELAXED); i++) {
 		CHECK_EQ(sheaf_truncate(j->fs, j->path, (1 << 20) + i % 2 * 5000), 0);
+		pause_ms(
+			2); /* in memory they would follow each other faster than a capability travels */
+	}
 	return NULL;
 }
 
