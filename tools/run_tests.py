@@ -44,13 +44,20 @@ def environment(build, folder):
     return env
 
 
+def default_signals():
+    """What nohup or a CI runner made us ignore is not ignored by tests that send it."""
+    for s in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(s, signal.SIG_DFL)
+
+
 def run_command(argv, limit, build):
     """Runs it in a session of its own, so that what a dying test leaves behind dies with it."""
     folder = tempfile.mkdtemp(prefix="sheaf-test-")
     try:
         with tempfile.TemporaryFile() as out:
             p = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=folder,
-                                 env=environment(build, folder), start_new_session=True)
+                                 env=environment(build, folder), start_new_session=True,
+                                 preexec_fn=default_signals)
             try:
                 status = p.wait(limit)
             except subprocess.TimeoutExpired:
