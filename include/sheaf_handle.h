@@ -13,6 +13,7 @@ struct sheaf_handle {
 	uint64_t ino;
 	uint32_t gen;
 };
+#define SHEAF_GEN 1 /* of every inode so far: their numbers are not used again */
 
 struct sheaf_cred {
 	uint32_t uid, gid;
@@ -38,12 +39,20 @@ SHEAF_API int sheaf_h_layout(struct sheaf *fs, const struct sheaf_cred *c, struc
 #define SHEAF_SET_MTIME 16
 #define SHEAF_SET_ATIME_NOW 32
 #define SHEAF_SET_MTIME_NOW 64
+#define SHEAF_SET_ATIME_READ \
+	128 /* alone: as a read sets it, for whoever may read; the ctime stays */
 SHEAF_API int sheaf_h_setattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
 			      unsigned which, const struct stat *in, struct stat *out);
 /* name NULL: the handle itself. */
 SHEAF_API int sheaf_h_open(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 			   const char *name, int flags, mode_t mode,
 			   const struct sheaf_layout *layout, struct sheaf_file **f);
+/* And its attributes at that moment; *growing: others write to it, so that size and times may be older than the
+ * truth, which sheaf_fstat() tells. */
+SHEAF_API int sheaf_h_open_stat(struct sheaf *fs, const struct sheaf_cred *c,
+				struct sheaf_handle dir, const char *name, int flags, mode_t mode,
+				const struct sheaf_layout *layout, struct sheaf_file **f,
+				struct stat *st, int *growing);
 SHEAF_API struct sheaf_handle sheaf_file_handle(struct sheaf_file *f);
 
 /* As fallocate(2). mode: 0, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE
@@ -58,16 +67,20 @@ SHEAF_API off_t sheaf_seek(struct sheaf_file *f, off_t off, int whence);
  * overlap; -EXDEV: two connections. */
 SHEAF_API ssize_t sheaf_copy_range(struct sheaf_file *in, off_t off_in, struct sheaf_file *out,
 				   off_t off_out, size_t len);
+/* out and st, of what was made or linked, may be NULL. */
 SHEAF_API int sheaf_h_mkdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
-			    const char *name, mode_t mode, struct sheaf_handle *out);
+			    const char *name, mode_t mode, struct sheaf_handle *out,
+			    struct stat *st);
 SHEAF_API int sheaf_h_mknod(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
-			    const char *name, mode_t mode, dev_t dev, struct sheaf_handle *out);
+			    const char *name, mode_t mode, dev_t dev, struct sheaf_handle *out,
+			    struct stat *st);
 SHEAF_API int sheaf_h_symlink(struct sheaf *fs, const struct sheaf_cred *c, const char *target,
-			      struct sheaf_handle dir, const char *name, struct sheaf_handle *out);
+			      struct sheaf_handle dir, const char *name, struct sheaf_handle *out,
+			      struct stat *st);
 SHEAF_API ssize_t sheaf_h_readlink(struct sheaf *fs, const struct sheaf_cred *c,
 				   struct sheaf_handle h, char *buf, size_t len);
 SHEAF_API int sheaf_h_link(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
-			   struct sheaf_handle dir, const char *name);
+			   struct sheaf_handle dir, const char *name, struct stat *st);
 SHEAF_API int sheaf_h_unlink(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 			     const char *name);
 SHEAF_API int sheaf_h_rmdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,

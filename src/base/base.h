@@ -1,6 +1,6 @@
 /* base: what every other folder stands on: lists, hash tables, arenas, bytes, log, conf, metrics.
  *
- * Nothing here does I/O except log and conf. Nothing here is thread-safe unless it says so. */
+ * Nothing here does I/O except log, conf and mounts. Nothing here is thread-safe unless it says so. */
 #ifndef SHEAF_BASE_H
 #define SHEAF_BASE_H
 
@@ -305,5 +305,14 @@ int key_choose(const struct conf *c, char name[CONF_NAME_MAX], uint8_t key[KEY_B
 /* May it speak for them? Groups that it does not have are taken out of gids. NOBODY is free for all. */
 bool key_allows(const struct key_role *r, uint32_t uid, uint32_t gid, uint32_t *gids,
 		uint32_t *n_gids);
+
+/* ---- mounted directories of this host ---- */
+#define MOUNT_DEV 32
+/* The device of the Sheaf file system that is mounted there, as the kernel writes it ("0:52"); -ENOENT. dir is absolute
+ * and has no symbolic links. */
+int mount_find(const char *dir, char dev[MOUNT_DEV]);
+/* Where its daemon listens: an abstract name. */
+struct sockaddr_un;
+int mount_control(const char *dir, struct sockaddr_un *a, unsigned *len);
 
 #endif

@@ -17,7 +17,7 @@ static const struct cli_command *const commands[] = {
 	&cmd_cp,	&cmd_cat,	 &cmd_rm,     &cmd_mkdir,    &cmd_mv,	    &cmd_ln,
 	&cmd_stat,	&cmd_chmod,	 &cmd_chown,  &cmd_getfattr, &cmd_setfattr, &cmd_find,
 	&cmd_requests,	&cmd_add_server, &cmd_backup, &cmd_restore,  &cmd_check,    &cmd_key,
-	&cmd_selfcheck, &cmd_bench,
+	&cmd_selfcheck, &cmd_bench,	 &cmd_mount,  &cmd_umount,
 };
 
 #define SHOWN_MAX 60 /* bytes of a name that is too long for itself, in a message */
@@ -186,6 +186,9 @@ static const struct {
 	{ &cmd_init, "  sheaf init /srv/fs --servers 8\n"
 		     "  sheaf init /srv/fs --listen 10.0.0.5 --stripe-unit 1M\n" },
 	{ &cmd_start, "  sheaf --conf /srv/fs/sheaf.conf start\n" },
+	{ &cmd_mount,
+	  "  sheaf mount /mnt\n  sheaf --conf local:/data/fs mount -f -o noatime /mnt\n" },
+	{ &cmd_umount, "  sheaf umount /mnt\n" },
 	{ &cmd_stop, "  sheaf --conf /srv/fs/sheaf.conf stop\n" },
 	{ &cmd_status, "  sheaf status --watch\n"
 		       "  sheaf status --json | jq -r '.servers[] | select(.up | not) | .name'\n" },

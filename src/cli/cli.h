@@ -286,6 +286,8 @@ int cli_take_turn(const struct conf *conf);
 /* One per target, in the order of the file; finds those that run. NULL: out of memory. */
 struct cli_daemon *cli_daemons_find(const struct conf *conf);
 void cli_daemons_free(struct cli_daemon *d, size_t n);
+/* A program of ours: beside this one, in ../sbin, or by PATH. */
+void cli_find_program(const char *name, char out[CLI_PATH_MAX]);
 /* Starts it detached; 0, or -errno with the reason in d->said. */
 int cli_daemon_spawn(struct cli_daemon *d, const struct conf *conf);
 /* Until all that are not done have said that they are ready or why not, a signal, or the time is over. */

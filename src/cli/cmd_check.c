@@ -88,7 +88,7 @@ static int lost_and_found(struct check *k, struct sheaf_handle *h)
 	int r = sheaf_h_lookup(k->fs, NULL, root, LOST_FOUND, h, &st);
 
 	if (r == -ENOENT)
-		return sheaf_h_mkdir(k->fs, NULL, root, LOST_FOUND, 0700, h);
+		return sheaf_h_mkdir(k->fs, NULL, root, LOST_FOUND, 0700, h, NULL);
 	return r || S_ISDIR(st.st_mode) ? r : -ENOTDIR;
 }
 

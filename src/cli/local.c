@@ -225,21 +225,21 @@ void cli_daemons_free(struct cli_daemon *d, size_t n)
 
 /* ---- starting ---- */
 
-/* Beside this program, in ../sbin, or by PATH. */
-static void find_sheafd(char out[CLI_PATH_MAX])
+void cli_find_program(const char *name, char out[CLI_PATH_MAX])
 {
-	static const char *const places[] = { "sheafd", "../sbin/sheafd" };
-	char self[CLI_PATH_MAX];
+	static const char *const places[] = { ".", "../sbin" };
+	char self[CLI_PATH_MAX], dir[CLI_PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
 	if (n > 0) {
 		self[n] = 0;
 		*strrchr(self, '/') = 0;
 		for (size_t i = 0; i < ARRAY_LEN(places); i++)
-			if (cli_join(out, self, places[i]) == 0 && access(out, X_OK) == 0)
+			if (cli_join(dir, self, places[i]) == 0 && cli_join(out, dir, name) == 0 &&
+			    access(out, X_OK) == 0)
 				return;
 	}
-	strcpy(out, "sheafd");
+	snprintf(out, CLI_PATH_MAX, "%s", name);
 }
 
 /* Where its words go: the log, or nowhere when its directory is missing (it will say so itself). */
@@ -302,7 +302,7 @@ int cli_daemon_spawn(struct cli_daemon *d, const struct conf *conf)
 			 NULL };
 	int ends[2], r;
 
-	find_sheafd(program);
+	cli_find_program("sheafd", program);
 	cli_log_path(log, d->target);
 	snprintf(fd_text, sizeof(fd_text), "%d", NOTIFY_FD);
 	if (access(d->target->storage, W_OK) < 0) /* it will say what is wrong with that itself */

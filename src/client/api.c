@@ -458,9 +458,9 @@ struct sheaf_handle sheaf_root(struct sheaf *fs)
 	return (struct sheaf_handle){ 1, 1 };
 }
 
-int sheaf_h_open(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
-		 const char *name, int flags, mode_t mode, const struct sheaf_layout *layout,
-		 struct sheaf_file **out)
+int sheaf_h_open_stat(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+		      const char *name, int flags, mode_t mode, const struct sheaf_layout *layout,
+		      struct sheaf_file **out, struct stat *st, int *growing)
 {
 	struct sheaf_file *f = calloc(1, sizeof(*f));
 	struct cop *op = f ? api_begin(fs, c) : NULL;
@@ -475,12 +475,26 @@ int sheaf_h_open(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_hand
 	r = (int)api_finish(fs, op);
 	f->fs = fs;
 	f->f = op->file;
+	if (!r) {
+		attr_to_stat(&op->res.open.at, st);
+		*growing = op->res.open.at.unsettled && !op->res.open.created;
+	}
 	api_leave(fs, op);
 	if (r)
 		free(f);
 	else
 		*out = f;
 	return r;
+}
+
+int sheaf_h_open(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+		 const char *name, int flags, mode_t mode, const struct sheaf_layout *layout,
+		 struct sheaf_file **f)
+{
+	struct stat st;
+	int growing;
+
+	return sheaf_h_open_stat(fs, c, dir, name, flags, mode, layout, f, &st, &growing);
 }
 
 int sheaf_open(struct sheaf *fs, const char *path, int flags, mode_t mode,

@@ -73,7 +73,7 @@ int sheaf_h_setattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_h
 }
 
 /* Ends an operation that made something. */
-static int end_made(struct sheaf *fs, struct cop *op, struct sheaf_handle *out)
+static int end_made(struct sheaf *fs, struct cop *op, struct sheaf_handle *out, struct stat *st)
 {
 	int r;
 
@@ -81,74 +81,82 @@ static int end_made(struct sheaf *fs, struct cop *op, struct sheaf_handle *out)
 	r = (int)api_finish(fs, op);
 	if (!r && out)
 		*out = (struct sheaf_handle){ op->res.attr.at.ino, op->res.attr.at.gen };
+	if (!r && st)
+		attr_to_stat(&op->res.attr.at, st);
 	api_leave(fs, op);
 	return r;
 }
 
 int sheaf_h_mkdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
-		  const char *name, mode_t mode, struct sheaf_handle *out)
+		  const char *name, mode_t mode, struct sheaf_handle *out, struct stat *st)
 {
 	struct cop *op = api_begin(fs, c);
 
 	if (!op)
 		return -ENOMEM;
 	client_mkdir(op, dir, name, mode);
-	return end_made(fs, op, out);
+	return end_made(fs, op, out, st);
 }
 
 /* A regular file is made as O_CREAT | O_EXCL makes it. */
 static int make_regular(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
-			const char *name, mode_t mode, struct sheaf_handle *out)
+			const char *name, mode_t mode, struct sheaf_handle *out, struct stat *st)
 {
 	struct sheaf_file *f;
-	int r = sheaf_h_open(fs, c, dir, name, O_CREAT | O_EXCL | O_RDONLY, mode, NULL, &f);
+	struct stat made;
+	int growing, r = sheaf_h_open_stat(fs, c, dir, name, O_CREAT | O_EXCL | O_RDONLY, mode,
+					   NULL, &f, &made, &growing);
 
 	if (r)
 		return r;
 	if (out)
 		*out = sheaf_file_handle(f);
+	if (st)
+		*st = made;
 	return sheaf_close(f);
 }
 
 int sheaf_h_mknod(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
-		  const char *name, mode_t mode, dev_t dev, struct sheaf_handle *out)
+		  const char *name, mode_t mode, dev_t dev, struct sheaf_handle *out,
+		  struct stat *st)
 {
 	struct cop *op;
 
 	if (S_ISREG(mode) || !(mode & S_IFMT))
-		return make_regular(fs, c, dir, name, mode, out);
+		return make_regular(fs, c, dir, name, mode, out, st);
 	op = api_begin(fs, c);
 	if (!op)
 		return -ENOMEM;
 	client_mknod(op, dir, name, mode, dev);
-	return end_made(fs, op, out);
+	return end_made(fs, op, out, st);
 }
 
 int sheaf_mknod(struct sheaf *fs, const char *path, mode_t mode, dev_t dev)
 {
-	return sheaf_h_mknod(fs, NULL, sheaf_root(fs), path, mode, dev, NULL);
+	return sheaf_h_mknod(fs, NULL, sheaf_root(fs), path, mode, dev, NULL, NULL);
 }
 
 int sheaf_h_symlink(struct sheaf *fs, const struct sheaf_cred *c, const char *target,
-		    struct sheaf_handle dir, const char *name, struct sheaf_handle *out)
+		    struct sheaf_handle dir, const char *name, struct sheaf_handle *out,
+		    struct stat *st)
 {
 	struct cop *op = api_begin(fs, c);
 
 	if (!op)
 		return -ENOMEM;
 	client_symlink(op, target, dir, name);
-	return end_made(fs, op, out);
+	return end_made(fs, op, out, st);
 }
 
 int sheaf_h_link(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
-		 struct sheaf_handle dir, const char *name)
+		 struct sheaf_handle dir, const char *name, struct stat *st)
 {
 	struct cop *op = api_begin(fs, c);
 
 	if (!op)
 		return -ENOMEM;
 	client_link(op, h, dir, name);
-	return (int)api_end(fs, op);
+	return end_made(fs, op, NULL, st);
 }
 
 static ssize_t read_link(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
@@ -296,7 +304,7 @@ int sheaf_unlink(struct sheaf *fs, const char *path)
 
 int sheaf_mkdir(struct sheaf *fs, const char *path, mode_t mode)
 {
-	return sheaf_h_mkdir(fs, NULL, sheaf_root(fs), path, mode, NULL);
+	return sheaf_h_mkdir(fs, NULL, sheaf_root(fs), path, mode, NULL, NULL);
 }
 
 int sheaf_rmdir(struct sheaf *fs, const char *path)
@@ -314,12 +322,12 @@ int sheaf_link(struct sheaf *fs, const char *old, const char *new)
 	struct sheaf_handle h;
 	int r = sheaf_h_lookup(fs, NULL, sheaf_root(fs), old, &h, NULL);
 
-	return r ? r : sheaf_h_link(fs, NULL, h, sheaf_root(fs), new);
+	return r ? r : sheaf_h_link(fs, NULL, h, sheaf_root(fs), new, NULL);
 }
 
 int sheaf_symlink(struct sheaf *fs, const char *target, const char *path)
 {
-	return sheaf_h_symlink(fs, NULL, target, sheaf_root(fs), path, NULL);
+	return sheaf_h_symlink(fs, NULL, target, sheaf_root(fs), path, NULL, NULL);
 }
 
 ssize_t sheaf_readlink(struct sheaf *fs, const char *path, char *buf, size_t len)

@@ -243,7 +243,7 @@ static void another_credential_is_held_to_the_permissions(void)
 	CHECK_EQ(sheaf_h_open(fs, &other, h, NULL, O_RDONLY, 0, NULL, &f), -EACCES);
 	CHECK_EQ(sheaf_h_open(fs, &other, dir, "secret", O_WRONLY, 0, NULL, &f), -EACCES);
 	CHECK_EQ(sheaf_h_open(fs, &other, dir, "new", O_CREAT | O_WRONLY, 0644, NULL, &f), -EACCES);
-	CHECK_EQ(sheaf_h_mkdir(fs, &other, dir, "new", 0755, &made), -EACCES);
+	CHECK_EQ(sheaf_h_mkdir(fs, &other, dir, "new", 0755, &made, NULL), -EACCES);
 	CHECK_EQ(sheaf_h_unlink(fs, &other, dir, "secret"), -EACCES);
 	CHECK_EQ(sheaf_h_rename(fs, &other, dir, "secret", dir, "mine", 0), -EACCES);
 	CHECK_EQ(sheaf_h_truncate(fs, &other, h, 0), -EACCES);
@@ -270,7 +270,7 @@ static void handles_reach_what_names_reach(void)
 	struct stat st;
 
 	CHECK_EQ(sheaf_h_lookup(fs, NULL, root, d + 1, &dir, &st), 0);
-	CHECK_EQ(sheaf_h_mkdir(fs, NULL, dir, "sub", 0700, &sub), 0);
+	CHECK_EQ(sheaf_h_mkdir(fs, NULL, dir, "sub", 0700, &sub, NULL), 0);
 	CHECK_EQ(sheaf_h_open(fs, NULL, sub, "f", O_CREAT | O_EXCL | O_RDWR, 0600, NULL, &f), 0);
 	h = sheaf_file_handle(f);
 	CHECK_EQ(sheaf_pwrite(f, "hello", 5, 0), 5);

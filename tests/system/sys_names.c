@@ -51,7 +51,8 @@ static void all_names_of_a_file_are_the_file(void)
 	CHECK_EQ(sheaf_unlink(fs, b), 0);
 	CHECK_EQ(sheaf_fstat(f, &st), 0);
 	CHECK_EQ(st.st_nlink, 0);
-	CHECK_EQ(sheaf_h_link(fs, NULL, sheaf_file_handle(f), sheaf_root(fs), "back"), -ENOENT);
+	CHECK_EQ(sheaf_h_link(fs, NULL, sheaf_file_handle(f), sheaf_root(fs), "back", NULL),
+		 -ENOENT);
 	CHECK_EQ(sheaf_close(f), 0);
 }
 
@@ -66,11 +67,11 @@ static void a_link_follows_the_permissions_of_its_directory(void)
 	make_file(fs, in(d, "f"), 10, 1);
 	CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), d + 1, &dir, NULL), 0);
 	CHECK_EQ(sheaf_h_lookup(fs, NULL, dir, "f", &file, NULL), 0);
-	CHECK_EQ(sheaf_h_link(fs, &c, file, dir, "g"), -EACCES);
-	CHECK_EQ(sheaf_h_symlink(fs, &c, "f", dir, "g", NULL), -EACCES);
+	CHECK_EQ(sheaf_h_link(fs, &c, file, dir, "g", NULL), -EACCES);
+	CHECK_EQ(sheaf_h_symlink(fs, &c, "f", dir, "g", NULL, NULL), -EACCES);
 	CHECK_EQ(sheaf_chmod(fs, d, 0777), 0);
-	CHECK_EQ(sheaf_h_link(fs, &c, file, dir, "g"), 0);
-	CHECK_EQ(sheaf_h_symlink(fs, &c, "f", dir, "s", NULL), 0);
+	CHECK_EQ(sheaf_h_link(fs, &c, file, dir, "g", NULL), 0);
+	CHECK_EQ(sheaf_h_symlink(fs, &c, "f", dir, "s", NULL, NULL), 0);
 	CHECK_EQ(stat_of(in(d, "s")).st_uid, 1234);
 }
 

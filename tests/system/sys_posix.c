@@ -129,7 +129,7 @@ static struct both on_names(const struct user *u, const struct sheaf_cred *cred,
 	int r;
 
 	if (what == 0)
-		b.here = sheaf_h_mkdir(fs, cred, root, a, mode, NULL);
+		b.here = sheaf_h_mkdir(fs, cred, root, a, mode, NULL, NULL);
 	else if (what == 1)
 		b.here = sheaf_h_rmdir(fs, cred, root, a);
 	else if (what == 2)
@@ -300,7 +300,7 @@ static void names_are_bytes(void)
 
 	CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), d + 1, &dir, NULL), 0);
 	for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
-		CHECK_EQ(sheaf_h_mknod(fs, NULL, dir, odd[i], 0644, 0, &h), 0);
+		CHECK_EQ(sheaf_h_mknod(fs, NULL, dir, odd[i], 0644, 0, &h, NULL), 0);
 		CHECK_EQ(sheaf_h_lookup(fs, NULL, dir, odd[i], &h, &st), 0);
 		CHECK_EQ(sheaf_h_unlink(fs, NULL, dir, odd[i]), 0);
 	}
@@ -311,8 +311,8 @@ static void names_are_bytes(void)
 	name[256] = 0;
 	CHECK_EQ(sheaf_mkdir(fs, in(d, name), 0755), -ENAMETOOLONG);
 	CHECK_EQ(sheaf_stat(fs, in(d, name), &st), -ENAMETOOLONG);
-	CHECK_EQ(sheaf_h_mkdir(fs, NULL, dir, ".", 0755, NULL), -EEXIST);
-	CHECK_EQ(sheaf_h_mkdir(fs, NULL, dir, "..", 0755, NULL), -EEXIST);
+	CHECK_EQ(sheaf_h_mkdir(fs, NULL, dir, ".", 0755, NULL, NULL), -EEXIST);
+	CHECK_EQ(sheaf_h_mkdir(fs, NULL, dir, "..", 0755, NULL, NULL), -EEXIST);
 	CHECK_EQ(sheaf_h_rmdir(fs, NULL, dir, "."), -EINVAL);
 	CHECK_EQ(sheaf_h_unlink(fs, NULL, dir, ".."), -EISDIR);
 	CHECK_EQ(sheaf_h_rename(fs, NULL, dir, ".", dir, "x", 0), -EBUSY);
@@ -340,10 +340,10 @@ static void links_have_a_limit(void)
 	if (!getenv("SHEAF_TEST_LONG"))
 		return;
 	CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), d + 1, &dir, NULL), 0);
-	CHECK_EQ(sheaf_h_mknod(fs, NULL, dir, "f", 0644, 0, &h), 0);
+	CHECK_EQ(sheaf_h_mknod(fs, NULL, dir, "f", 0644, 0, &h, NULL), 0);
 	for (; !r && n < 70000; n++) {
 		snprintf(name, sizeof(name), "%d", n);
-		r = sheaf_h_link(fs, NULL, h, dir, name);
+		r = sheaf_h_link(fs, NULL, h, dir, name, NULL);
 	}
 	CHECK_EQ(r, -EMLINK);
 	CHECK_EQ(n, 65001);

@@ -1,0 +1,147 @@
+/* sheaf mount, sheaf umount: a directory that is the file system. The work is done by the program sheaf-mount, so
+ * that only who mounts needs libfuse. */
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+
+#define END_SECONDS 30 /* that the daemon gets to write back and say goodbye */
+
+enum { FOREGROUND, OPTIONS, TAKEOVER };
+
+static int run_mount(struct cli *c)
+{
+	char program[CLI_PATH_MAX], err[CLI_PATH_MAX + 256];
+	const char *argv[12] = { "sheaf-mount" };
+	struct conf *conf = NULL;
+	int n = 1;
+
+	if (c->opt[TAKEOVER])
+		argv[n++] = "--takeover";
+	else if (cli_find_conf(c, &conf, err, sizeof(err)))
+		return cli_error(c, "%s", err);
+	conf_free(conf);
+	if (c->conf) {
+		argv[n++] = "--conf";
+		argv[n++] = c->conf;
+	}
+	if (c->opt[FOREGROUND])
+		argv[n++] = "-f";
+	if (c->opt[OPTIONS]) {
+		argv[n++] = "-o";
+		argv[n++] = c->opt[OPTIONS];
+	}
+	argv[n++] = "--";
+	argv[n++] = c->args[0];
+	cli_find_program("sheaf-mount", program);
+	execvp(program, (char **)(uintptr_t)argv);
+	return cli_error(c, "%s cannot be run: %s%s", program, error_text(errno),
+			 errno == ENOENT ? "; it is part of the package sheaf-mount" : "");
+}
+
+const struct cli_command cmd_mount = {
+	.name = "mount",
+	.usage = "[-f] [-o OPTIONS] DIR | --takeover DIR",
+	.summary = "mount the file system on a directory, for every program",
+	.run = run_mount,
+	.min_args = 1,
+	.max_args = 1,
+	.options = { { 'f', "foreground", NULL, "stay; Ctrl-C unmounts" },
+		     { 'o', "options", "OPTIONS", "as for mount(8), separated by commas" },
+		     { 0, "takeover", NULL,
+		       "a new daemon takes the mount over, with open files and locks" },
+		     { 0 } },
+	.more = "Returns when the mount answers. OPTIONS: ro, noatime, relatime, strictatime, allow_other,\n"
+		"entry=S and attr=S (seconds that the kernel believes names and attributes), memory=SIZE,\n"
+		"writeback (files of one mount only), log=FILE, and those of mount(8). See sheaf-mount(8).\n",
+};
+
+/* ---- umount ---- */
+
+/* A connection to the daemon, which ends with it; or -1. */
+static int reach_daemon(const char *dir)
+{
+	struct timeval patience = { .tv_sec = END_SECONDS };
+	struct sockaddr_un a;
+	socklen_t len;
+	int fd = mount_control(dir, &a, &len) ? -1 :
+						socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -1;
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	if (connect(fd, (struct sockaddr *)&a, len) == 0 && send(fd, "wait", 4, MSG_NOSIGNAL) == 4)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* Who is not root asks fusermount3. */
+static int unmount(const char *dir, bool lazy)
+{
+	const char *argv[] = { "fusermount3", "-u", lazy ? "-z" : "--", dir, NULL };
+	pid_t pid;
+	int status;
+
+	if (umount2(dir, lazy ? MNT_DETACH : 0) == 0)
+		return 0;
+	if (errno != EPERM)
+		return -errno;
+	pid = fork();
+	if (pid == 0) {
+		execvp(argv[0], (char **)(uintptr_t)argv);
+		_exit(127);
+	}
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EPERM;
+}
+
+static int run_umount(struct cli *c)
+{
+	char dir[CLI_PATH_MAX], byte;
+	bool lazy = c->opt[0];
+	int daemon, r;
+
+	if (!realpath(c->args[0], dir)) {
+		if (errno != ENOTCONN)
+			return cli_fail_host(c, c->args[0], -errno);
+		snprintf(dir, sizeof(dir), "%s", c->args[0]); /* its daemon died */
+		lazy = true;
+	}
+	daemon = reach_daemon(dir);
+	r = unmount(dir, lazy);
+	if (r) {
+		if (daemon >= 0)
+			close(daemon);
+		if (r == -EBUSY)
+			return cli_error(c,
+					 "%s is in use ('fuser -vm %s' says by whom); --lazy takes "
+					 "it away as soon as nobody uses it",
+					 dir, dir);
+		if (r == -EINVAL)
+			return cli_error(c, "%s is not mounted", dir);
+		return cli_fail_host(c, dir, r);
+	}
+	if (daemon >= 0) {
+		if (!lazy && recv(daemon, &byte, 1, 0) < 0)
+			return cli_error(c, "%s is unmounted, but its daemon still runs", dir);
+		close(daemon);
+	}
+	return CLI_OK;
+}
+
+const struct cli_command cmd_umount = {
+	.name = "umount",
+	.usage = "[--lazy] DIR",
+	.summary = "take a mounted directory away, and wait until its daemon has ended",
+	.run = run_umount,
+	.min_args = 1,
+	.max_args = 1,
+	.options = { { 'z', "lazy", NULL, "also when it is in use; goes on until nobody uses it" },
+		     { 0 } },
+};

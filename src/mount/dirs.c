@@ -1,0 +1,228 @@
+/* Open directories. The kernel asks for some entries at a time; we read a page of them ahead from the server.
+ *
+ * An offset is the server's cookie, moved by two for "." and "..", so it means the same after a change of daemons; the
+ * page is only a cache, and made anew when it is missing. A listing gives attributes along; the kernel believes
+ * them for a while. */
+#include <stdlib.h>
+
+#include "mount/mount_priv.h"
+
+#define DOTS 2
+
+static struct mdir *dir_find(struct mount *m, uint64_t fh)
+{
+	struct hnode *n = htab_first(&m->dirs, hash_u64(fh));
+
+	while (n && container_of(n, struct mdir, node)->fh != fh)
+		n = htab_next(n);
+	return n ? container_of(n, struct mdir, node) : NULL;
+}
+
+/* A directory under this number (0: the next one), referenced; or NULL: out of memory. */
+static struct mdir *dir_get(struct mount *m, fuse_ino_t ino, uint64_t fh)
+{
+	struct mdir *d;
+
+	pthread_mutex_lock(&m->lock);
+	d = fh ? dir_find(m, fh) : NULL;
+	if (!d) {
+		d = calloc(1, sizeof(*d));
+		if (d && htab_insert(&m->dirs, &d->node, hash_u64(fh ? fh : m->next_fh))) {
+			free(d);
+			d = NULL;
+		}
+		if (d) {
+			d->fh = fh ? fh : m->next_fh++;
+			d->h = handle_of(ino);
+			d->refs = 1; /* of the table */
+			pthread_mutex_init(&d->lock, NULL);
+		}
+	}
+	if (d)
+		d->refs++;
+	pthread_mutex_unlock(&m->lock);
+	return d;
+}
+
+static void dir_put(struct mount *m, struct mdir *d)
+{
+	bool last;
+
+	pthread_mutex_lock(&m->lock);
+	last = --d->refs == 0;
+	pthread_mutex_unlock(&m->lock);
+	if (last) {
+		pthread_mutex_destroy(&d->lock);
+		free(d);
+	}
+}
+
+static void dir_drop(struct mount *m, uint64_t fh)
+{
+	struct mdir *d;
+
+	pthread_mutex_lock(&m->lock);
+	d = dir_find(m, fh);
+	if (d)
+		htab_remove(&m->dirs, &d->node);
+	pthread_mutex_unlock(&m->lock);
+	if (d)
+		dir_put(m, d);
+}
+
+void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct worker *w = req_begin(req);
+	struct mdir *d = dir_get(w->m, ino, 0);
+
+	if (!d) {
+		answer(w, -ENOMEM);
+		return;
+	}
+	fi->fh = d->fh;
+	dir_put(w->m, d);
+	req = req_take(w);
+	if (!req || fuse_reply_open(req, fi))
+		dir_drop(w->m, fi->fh);
+}
+
+void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct worker *w = req_begin(req);
+
+	(void)ino;
+	dir_drop(w->m, fi->fh);
+	answer(w, 0);
+}
+
+/* Names are durable when they are acknowledged. */
+void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+	(void)ino;
+	(void)datasync;
+	(void)fi;
+	answer(req_begin(req), 0);
+}
+
+/* The entry that follows the cookie; 1, 0 at the end, -errno. */
+static int dir_next(struct mount *m, struct mdir *d, struct caller *c, uint64_t cookie, bool plus,
+		    const struct sheaf_dirent **e, const struct stat **st)
+{
+	if (d->at >= d->n || d->next != cookie || (plus && !d->plus)) {
+		int n;
+
+		do
+			n = plus ? sheaf_h_readdir_stat(m->fs, &c->cred, d->h, cookie, d->page,
+							d->st, DIR_PAGE) :
+				   sheaf_h_readdir(m->fs, &c->cred, d->h, cookie, d->page,
+						   DIR_PAGE);
+		while (caller_again(c, n));
+		d->n = MAX(n, 0);
+		d->start = cookie;
+		d->at = 0;
+		d->plus = plus;
+		if (n <= 0)
+			return n;
+	}
+	*e = &d->page[d->at];
+	*st = &d->st[d->at];
+	d->at++;
+	d->next = (*e)->cookie;
+	return 1;
+}
+
+/* One entry; false: there was no room. */
+static bool add(fuse_req_t req, struct mount *m, bool plus, char **p, size_t *room,
+		const char *name, const struct stat *st, bool named, off_t next)
+{
+	struct fuse_entry_param e = { 0 };
+	size_t n;
+
+	if (plus && named) {
+		entry_of(m, st, &e);
+		e.entry_timeout = m->o.entry_s; /* or each would be asked for again at once */
+	} else {
+		e.attr = *st; /* inode 0: not to be remembered */
+	}
+	n = plus ? fuse_add_direntry_plus(req, *p, *room, name, &e, next) :
+		   fuse_add_direntry(req, *p, *room, name, st, next);
+	if (n > *room)
+		return false;
+	*p += n;
+	*room -= n;
+	if (plus && named && S_ISREG(st->st_mode))
+		hint_listed(m, st->st_ino);
+	return true;
+}
+
+/* Fills the buffer from the offset on; how many bytes, or -errno. */
+static ssize_t fill(fuse_req_t req, struct mount *m, struct mdir *d, struct caller *c, char *buf,
+		    size_t size, off_t off, bool plus)
+{
+	const struct stat dot = { .st_ino = d->h.ino, .st_mode = S_IFDIR };
+	const struct sheaf_dirent *e;
+	const struct stat *st;
+	size_t room = size;
+	char *p = buf;
+	int r = 1;
+
+	for (; off < DOTS; off++)
+		if (!add(req, m, plus, &p, &room, off ? ".." : ".", &dot, false, off + 1))
+			return p - buf;
+	while (r > 0) {
+		struct stat plain;
+
+		r = dir_next(m, d, c, (uint64_t)off - DOTS, plus, &e, &st);
+		if (r <= 0)
+			break;
+		plain = (struct stat){ .st_ino = e->ino, .st_mode = e->type };
+		off = (off_t)e->cookie + DOTS;
+		if (!add(req, m, plus, &p, &room, e->name, plus ? st : &plain,
+			 plus && st->st_nlink && e->gen == SHEAF_GEN, off)) {
+			d->at--; /* the next request begins with it */
+			d->next = d->at ? d->page[d->at - 1].cookie : d->start;
+			break;
+		}
+	}
+	return r < 0 && p == buf ? r : p - buf;
+}
+
+static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi,
+		 bool plus)
+{
+	struct worker *w = req_begin(req);
+	struct mdir *d = dir_get(w->m, ino, fi->fh);
+	char *buf = worker_out(w);
+	struct caller c;
+	ssize_t n;
+
+	if (!d || !buf || off < 0) {
+		if (d)
+			dir_put(w->m, d);
+		answer(w, off < 0 ? -EINVAL : -ENOMEM);
+		return;
+	}
+	caller_init(&c, w);
+	pthread_mutex_lock(&d->lock);
+	n = fill(req, w->m, d, &c, buf, MIN(size, REQUEST_MAX), off, plus);
+	pthread_mutex_unlock(&d->lock);
+	dir_put(w->m, d);
+	if (n < 0) {
+		answer(w, (int)n);
+		return;
+	}
+	req = req_take(w);
+	if (req)
+		fuse_reply_buf(req, buf, (size_t)n);
+}
+
+void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	list(req, ino, size, off, fi, false);
+}
+
+void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		    struct fuse_file_info *fi)
+{
+	list(req, ino, size, off, fi, true);
+}

@@ -1,0 +1,377 @@
+/* Requests about names, attributes and extended attributes. Each is one call of the handle layer and one answer.
+ *
+ * The kernel's number of an inode is the file system's own: inode numbers are never used again, so there is nothing
+ * to look up and nothing to forget, and a successor of this process means the same by them. */
+#include <sys/statvfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "mount/mount_priv.h"
+
+void entry_of(const struct mount *m, const struct stat *st, struct fuse_entry_param *e)
+{
+	*e = (struct fuse_entry_param){
+		.ino = st->st_ino, .generation = SHEAF_GEN, .attr = *st, .attr_timeout = m->o.attr_s
+	};
+	/* the last component of a path is asked for anew each time: what others renamed or made is seen at once */
+	if (S_ISDIR(st->st_mode))
+		e->entry_timeout = m->o.entry_s;
+}
+
+/* Answers with an inode that has a name now. */
+static void answer_entry(struct worker *w, int r, const struct stat *st)
+{
+	fuse_req_t req = req_take(w);
+	struct fuse_entry_param e;
+
+	if (!req)
+		return;
+	if (r) {
+		fuse_reply_err(req, -r);
+		return;
+	}
+	entry_of(w->m, st, &e);
+	fuse_reply_entry(req, &e);
+}
+
+void op_lookup(fuse_req_t req, fuse_ino_t dir, const char *name)
+{
+	struct worker *w = req_begin(req);
+	struct sheaf_handle h;
+	struct caller c;
+	struct stat st;
+	int r;
+
+	caller_init(&c, w);
+	do
+		r = sheaf_h_lookup(w->m->fs, &c.cred, handle_of(dir), name, &h, &st);
+	while (caller_again(&c, r));
+	if (!r && h.gen != SHEAF_GEN)
+		r = -ESTALE;
+	answer_entry(w, r, &st);
+}
+
+static void answer_attr(struct worker *w, int r, const struct stat *st)
+{
+	fuse_req_t req = req_take(w);
+
+	if (req && r)
+		fuse_reply_err(req, -r);
+	else if (req)
+		fuse_reply_attr(req, st, w->m->o.attr_s);
+}
+
+void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct worker *w = req_begin(req);
+	struct stat st;
+	int r = sheaf_h_getattr(w->m->fs, &cred_root, handle_of(ino), &st);
+
+	(void)fi;
+	answer_attr(w, r, &st);
+}
+
+/* ---- setattr ---- */
+
+static unsigned which_of(int set)
+{
+	static const struct {
+		int fuse;
+		unsigned ours;
+	} table[] = {
+		{ FUSE_SET_ATTR_MODE, SHEAF_SET_MODE },
+		{ FUSE_SET_ATTR_UID, SHEAF_SET_UID },
+		{ FUSE_SET_ATTR_GID, SHEAF_SET_GID },
+	};
+	unsigned which = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(table); i++)
+		if (set & table[i].fuse)
+			which |= table[i].ours;
+	if (set & FUSE_SET_ATTR_ATIME_NOW)
+		which |= SHEAF_SET_ATIME_NOW;
+	else if (set & FUSE_SET_ATTR_ATIME)
+		which |= SHEAF_SET_ATIME;
+	if (set & FUSE_SET_ATTR_MTIME_NOW)
+		which |= SHEAF_SET_MTIME_NOW;
+	else if (set & FUSE_SET_ATTR_MTIME)
+		which |= SHEAF_SET_MTIME;
+	return which;
+}
+
+/* The kernel takes set-id bits off for somebody who writes and need not be the owner. */
+static bool only_drops_setid(struct mount *m, fuse_ino_t ino, unsigned which, mode_t mode)
+{
+	struct stat st;
+
+	if (which != SHEAF_SET_MODE || sheaf_h_getattr(m->fs, &cred_root, handle_of(ino), &st))
+		return false;
+	return ((st.st_mode ^ mode) & 07777 & ~(mode_t)(S_ISUID | S_ISGID)) == 0 &&
+	       (mode & ~st.st_mode & (S_ISUID | S_ISGID)) == 0;
+}
+
+static int set_size(struct worker *w, struct caller *c, fuse_ino_t ino, off_t size,
+		    struct fuse_file_info *fi)
+{
+	struct mfile *f = fi ? file_get(w->m, fi->fh) : NULL;
+	int r;
+
+	if (f && (f->flags & O_ACCMODE) != O_RDONLY) {
+		r = sheaf_ftruncate(f->f, size);
+	} else {
+		do
+			r = sheaf_h_truncate(w->m->fs, &c->cred, handle_of(ino), size);
+		while (caller_again(c, r));
+	}
+	if (f)
+		file_put(w->m, f);
+	return r;
+}
+
+void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *in, int set, struct fuse_file_info *fi)
+{
+	struct worker *w = req_begin(req);
+	unsigned which = which_of(set);
+	struct caller c;
+	struct stat st;
+	int r = 0;
+
+	caller_init(&c, w);
+	if ((set & FUSE_SET_ATTR_MODE) && (in->st_mode & S_ISGID))
+		caller_groups(&c); /* without them the bit would go in silence */
+	if (set & FUSE_SET_ATTR_SIZE)
+		r = set_size(w, &c, ino, in->st_size, fi);
+	if (!r && which) {
+		do
+			r = sheaf_h_setattr(w->m->fs, &c.cred, handle_of(ino), which, in, NULL);
+		while (caller_again(&c, r));
+		if (r == -EPERM && only_drops_setid(w->m, ino, which, in->st_mode))
+			r = sheaf_h_setattr(w->m->fs, &cred_root, handle_of(ino), which, in, NULL);
+	}
+	if (!r)
+		r = sheaf_h_getattr(w->m->fs, &cred_root, handle_of(ino), &st);
+	answer_attr(w, r, &st);
+}
+
+/* ---- names that come and go ---- */
+
+void op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	struct worker *w = req_begin(req);
+	char text[PATH_MAX + 1];
+	ssize_t n = sheaf_h_readlink(w->m->fs, &cred_root, handle_of(ino), text, PATH_MAX);
+
+	if (n < 0) {
+		answer(w, (int)n);
+		return;
+	}
+	text[n] = 0;
+	req = req_take(w);
+	if (req)
+		fuse_reply_readlink(req, text);
+}
+
+void op_mknod(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, dev_t rdev)
+{
+	struct worker *w = req_begin(req);
+	struct caller c;
+	struct stat st;
+	int r;
+
+	caller_init(&c, w);
+	do
+		r = sheaf_h_mknod(w->m->fs, &c.cred, handle_of(dir), name, mode & ~w->ctx.umask,
+				  rdev, NULL, &st);
+	while (caller_again(&c, r));
+	answer_entry(w, r, &st);
+}
+
+void op_mkdir(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode)
+{
+	struct worker *w = req_begin(req);
+	struct caller c;
+	struct stat st;
+	int r;
+
+	caller_init(&c, w);
+	do
+		r = sheaf_h_mkdir(w->m->fs, &c.cred, handle_of(dir), name, mode & ~w->ctx.umask,
+				  NULL, &st);
+	while (caller_again(&c, r));
+	answer_entry(w, r, &st);
+}
+
+void op_symlink(fuse_req_t req, const char *target, fuse_ino_t dir, const char *name)
+{
+	struct worker *w = req_begin(req);
+	struct caller c;
+	struct stat st;
+	int r;
+
+	caller_init(&c, w);
+	do
+		r = sheaf_h_symlink(w->m->fs, &c.cred, target, handle_of(dir), name, NULL, &st);
+	while (caller_again(&c, r));
+	answer_entry(w, r, &st);
+}
+
+void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t dir, const char *name)
+{
+	struct worker *w = req_begin(req);
+	struct fuse_entry_param e;
+	struct caller c;
+	struct stat st;
+	int r;
+
+	caller_init(&c, w);
+	do
+		r = sheaf_h_link(w->m->fs, &c.cred, handle_of(ino), handle_of(dir), name, &st);
+	while (caller_again(&c, r));
+	if (r) {
+		answer(w, r);
+		return;
+	}
+	entry_of(w->m, &st, &e);
+	e.attr_timeout = 0; /* it may be growing */
+	req = req_take(w);
+	if (req)
+		fuse_reply_entry(req, &e);
+}
+
+void op_unlink(fuse_req_t req, fuse_ino_t dir, const char *name)
+{
+	struct worker *w = req_begin(req);
+	struct caller c;
+	int r;
+
+	caller_init(&c, w);
+	do
+		r = sheaf_h_unlink(w->m->fs, &c.cred, handle_of(dir), name);
+	while (caller_again(&c, r));
+	answer(w, r);
+}
+
+void op_rmdir(fuse_req_t req, fuse_ino_t dir, const char *name)
+{
+	struct worker *w = req_begin(req);
+	struct caller c;
+	int r;
+
+	caller_init(&c, w);
+	do
+		r = sheaf_h_rmdir(w->m->fs, &c.cred, handle_of(dir), name);
+	while (caller_again(&c, r));
+	answer(w, r);
+}
+
+void op_rename(fuse_req_t req, fuse_ino_t dir, const char *name, fuse_ino_t dir2, const char *name2,
+	       unsigned flags)
+{
+	struct worker *w = req_begin(req);
+	struct caller c;
+	int r;
+
+	caller_init(&c, w);
+	do
+		r = sheaf_h_rename(w->m->fs, &c.cred, handle_of(dir), name, handle_of(dir2), name2,
+				   flags);
+	while (caller_again(&c, r));
+	answer(w, r);
+}
+
+void op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	struct worker *w = req_begin(req);
+	struct statvfs st;
+	int r = sheaf_statfs(w->m->fs, &st);
+
+	(void)ino;
+	if (r) {
+		answer(w, r);
+		return;
+	}
+	req = req_take(w);
+	if (req)
+		fuse_reply_statfs(req, &st);
+}
+
+/* ---- extended attributes ---- */
+
+void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
+		 int flags)
+{
+	struct worker *w = req_begin(req);
+	struct caller c;
+	int r;
+
+	hint_set_lacks(w->m, ino, name, false);
+	caller_init(&c, w);
+	do
+		r = sheaf_h_setxattr(w->m->fs, &c.cred, handle_of(ino), name, value, size, flags);
+	while (caller_again(&c, r));
+	answer(w, r);
+}
+
+/* Answers with n bytes of buf, or with how many there are. */
+static void answer_xattr(struct worker *w, ssize_t n, const char *buf, size_t size)
+{
+	fuse_req_t req = req_take(w);
+
+	if (!req)
+		return;
+	if (n < 0)
+		fuse_reply_err(req, (int)-n);
+	else if (!size)
+		fuse_reply_xattr(req, (size_t)n);
+	else
+		fuse_reply_buf(req, buf, (size_t)n);
+}
+
+void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+	struct worker *w = req_begin(req);
+	char *buf = worker_out(w);
+	struct caller c;
+	ssize_t n = buf ? 0 : -ENOMEM;
+
+	caller_init(&c, w);
+	if (!n && hint_lacks(w->m, ino, name))
+		n = -ENODATA;
+	while (!n) {
+		n = sheaf_h_getxattr(w->m->fs, &c.cred, handle_of(ino), name, buf,
+				     MIN(size, REQUEST_MAX));
+		if (!caller_again(&c, (int)n))
+			break;
+		n = 0;
+	}
+	if (n == -ENODATA)
+		hint_set_lacks(w->m, ino, name, true);
+	answer_xattr(w, n, buf, size);
+}
+
+void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	struct worker *w = req_begin(req);
+	char *buf = worker_out(w);
+	struct caller c;
+	ssize_t n;
+
+	caller_init(&c, w);
+	n = buf ? sheaf_h_listxattr(w->m->fs, &c.cred, handle_of(ino), buf,
+				    MIN(size, REQUEST_MAX)) :
+		  -ENOMEM;
+	answer_xattr(w, n, buf, size);
+}
+
+void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+	struct worker *w = req_begin(req);
+	struct caller c;
+	int r;
+
+	caller_init(&c, w);
+	do
+		r = sheaf_h_removexattr(w->m->fs, &c.cred, handle_of(ino), name);
+	while (caller_again(&c, r));
+	answer(w, r);
+}

@@ -1,0 +1,370 @@
+/* Open files: the kernel knows them by a number of ours, which a successor of this process keeps.
+ *
+ * Coherence: what was written and closed on one mount is read by whoever opens it afterwards on another. The kernel
+ * drops the pages it has when a file is opened, unless nothing has changed since the last time; and attributes
+ * that a listing gave it do not survive an open. Files opened with O_APPEND are not cached: each write goes behind
+ * the end as the servers know it. */
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "mount/mount_priv.h"
+
+#define FMODE_EXEC 0x20 /* of the kernel: opened to be executed */
+
+/* ---- the table ---- */
+
+int files_init(struct mount *m)
+{
+	pthread_mutex_init(&m->lock, NULL);
+	m->next_fh = 1;
+	if (htab_init(&m->files) || htab_init(&m->dirs) || htab_init(&m->holders))
+		return -ENOMEM;
+	return 0;
+}
+
+static struct mfile *find(struct mount *m, uint64_t fh)
+{
+	struct hnode *n = htab_first(&m->files, hash_u64(fh));
+
+	while (n && container_of(n, struct mfile, node)->fh != fh)
+		n = htab_next(n);
+	return n ? container_of(n, struct mfile, node) : NULL;
+}
+
+struct mfile *file_get(struct mount *m, uint64_t fh)
+{
+	struct mfile *f;
+
+	pthread_mutex_lock(&m->lock);
+	f = find(m, fh);
+	if (f)
+		f->refs++;
+	pthread_mutex_unlock(&m->lock);
+	return f;
+}
+
+void file_put(struct mount *m, struct mfile *f)
+{
+	unsigned left;
+	int r;
+
+	pthread_mutex_lock(&m->lock);
+	left = --f->refs;
+	pthread_mutex_unlock(&m->lock);
+	if (left)
+		return;
+	r = sheaf_close(f->f);
+	if (r)
+		log_warn("mount", "inode %llx: closing: %s", (unsigned long long)f->ino,
+			 error_text(r));
+	free(f);
+}
+
+/* Out of the table; closed when its last user is done. */
+static void drop(struct mount *m, uint64_t fh)
+{
+	struct mfile *f;
+
+	pthread_mutex_lock(&m->lock);
+	f = find(m, fh);
+	if (f)
+		htab_remove(&m->files, &f->node);
+	pthread_mutex_unlock(&m->lock);
+	if (f)
+		file_put(m, f);
+}
+
+int file_add(struct mount *m, struct sheaf_file *sf, int flags, uint64_t fh, struct mfile **out)
+{
+	struct mfile *f = calloc(1, sizeof(*f));
+	int r;
+
+	if (!f) {
+		sheaf_close(sf);
+		return -ENOMEM;
+	}
+	f->f = sf;
+	f->ino = sheaf_file_handle(sf).ino;
+	f->flags = flags;
+	f->refs = 1;
+	pthread_mutex_lock(&m->lock);
+	f->fh = fh ? fh : m->next_fh;
+	m->next_fh = MAX(m->next_fh, f->fh + 1);
+	r = htab_insert(&m->files, &f->node, hash_u64(f->fh));
+	pthread_mutex_unlock(&m->lock);
+	if (r) {
+		file_put(m, f);
+		return r;
+	}
+	*out = f;
+	return 0;
+}
+
+/* ---- open and create ---- */
+
+/* How we open what the kernel opens so. */
+static int open_flags(const struct mount *m, int flags)
+{
+	int f = flags & (O_ACCMODE | O_APPEND | O_TRUNC);
+
+	if (!m->o.writeback)
+		return f;
+	if ((f & O_ACCMODE) == O_WRONLY) /* the kernel completes pages that are written in part */
+		f = (f & ~O_ACCMODE) | O_RDWR;
+	return f & ~O_APPEND; /* the kernel knows the end */
+}
+
+/* Does reading it set its access time? As mount(8) explains relatime. */
+static bool wants_atime(const struct mount *m, const struct stat *st, int flags)
+{
+	struct timespec now;
+
+	if (m->o.atime == ATIME_NEVER || (flags & O_ACCMODE) == O_WRONLY || (flags & O_NOATIME))
+		return false;
+	if (m->o.atime == ATIME_ALWAYS)
+		return true;
+	clock_gettime(CLOCK_REALTIME, &now);
+	return st->st_atim.tv_sec < st->st_mtim.tv_sec || st->st_atim.tv_sec < st->st_ctim.tv_sec ||
+	       (st->st_atim.tv_sec == st->st_mtim.tv_sec &&
+		st->st_atim.tv_nsec <= st->st_mtim.tv_nsec) ||
+	       (st->st_atim.tv_sec == st->st_ctim.tv_sec &&
+		st->st_atim.tv_nsec <= st->st_ctim.tv_nsec) ||
+	       now.tv_sec - st->st_atim.tv_sec >= 24 * 3600;
+}
+
+/* An open file for the kernel; takes sf. */
+static int opened(struct mount *m, struct sheaf_file *sf, const struct stat *st, bool growing,
+		  struct fuse_file_info *fi)
+{
+	struct mfile *f;
+	int r = file_add(m, sf, open_flags(m, fi->flags), 0, &f);
+
+	if (r)
+		return r;
+	f->touch = wants_atime(m, st, fi->flags);
+	fi->fh = f->fh;
+	fi->direct_io = (fi->flags & O_DIRECT) || (f->flags & O_APPEND);
+	fi->keep_cache = hint_opened(m, st, growing);
+	return 0;
+}
+
+void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct worker *w = req_begin(req);
+	struct mount *m = w->m;
+	int flags = open_flags(m, fi->flags), growing = 0, r;
+	struct sheaf_file *sf;
+	struct caller c;
+	struct stat st;
+
+	caller_init(&c, w);
+	do
+		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(ino), NULL, flags, 0, NULL, &sf,
+				      &st, &growing);
+	while (caller_again(&c, r));
+	if (r == -EACCES && (fi->flags & FMODE_EXEC)) /* may be executed, which the kernel knows */
+		r = sheaf_h_open_stat(m->fs, &cred_root, handle_of(ino), NULL, flags, 0, NULL, &sf,
+				      &st, &growing);
+	if (!r)
+		r = opened(m, sf, &st, growing, fi);
+	if (r) {
+		answer(w, r);
+		return;
+	}
+	if (hint_was_listed(m,
+			    ino)) /* the kernel may believe attributes that are older than this */
+		fuse_lowlevel_notify_inval_inode(m->se, ino, -1, 0);
+	req = req_take(w);
+	if (!req || fuse_reply_open(req, fi))
+		drop(m, fi->fh);
+}
+
+void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode,
+	       struct fuse_file_info *fi)
+{
+	struct worker *w = req_begin(req);
+	struct mount *m = w->m;
+	int flags = open_flags(m, fi->flags) | O_CREAT | O_NOFOLLOW | (fi->flags & O_EXCL);
+	struct fuse_entry_param e;
+	struct sheaf_file *sf;
+	struct caller c;
+	struct stat st;
+	int growing = 0, r;
+
+	caller_init(&c, w);
+	do
+		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(dir), name, flags,
+				      mode & ~w->ctx.umask, NULL, &sf, &st, &growing);
+	while (caller_again(&c, r));
+	if (!r && growing) {
+		r = sheaf_fstat(sf, &st);
+		if (r)
+			sheaf_close(sf);
+	}
+	if (!r)
+		r = opened(m, sf, &st, growing, fi);
+	if (r) {
+		answer(w, r);
+		return;
+	}
+	entry_of(m, &st, &e);
+	req = req_take(w);
+	if (!req || fuse_reply_create(req, &e, fi))
+		drop(m, fi->fh);
+}
+
+/* ---- data ---- */
+
+/* The open file of a request, or an answer. */
+static struct mfile *file_of(struct worker *w, const struct fuse_file_info *fi)
+{
+	struct mfile *f = file_get(w->m, fi->fh);
+
+	if (!f)
+		answer(w, -EBADF);
+	return f;
+}
+
+void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	struct worker *w = req_begin(req);
+	struct mfile *f = file_of(w, fi);
+	char *buf = worker_out(w);
+	ssize_t n;
+
+	if (!f)
+		return;
+	n = buf ? sheaf_pread(f->f, buf, MIN(size, REQUEST_MAX), off) : -ENOMEM;
+	if (n >= 0 && atomic_exchange(&f->touch, w->m->o.atime == ATIME_ALWAYS))
+		sheaf_h_setattr(w->m->fs, &cred_root, handle_of(ino), SHEAF_SET_ATIME_READ,
+				&(struct stat){ 0 }, NULL); /* if it can be done, well */
+	file_put(w->m, f);
+	if (n < 0) {
+		answer(w, (int)n);
+		return;
+	}
+	req = req_take(w);
+	if (req)
+		fuse_reply_buf(req, buf, (size_t)n);
+}
+
+void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
+	      struct fuse_file_info *fi)
+{
+	struct worker *w = req_begin(req);
+	struct mfile *f = file_of(w, fi);
+	ssize_t n;
+
+	(void)ino;
+	if (!f)
+		return;
+	n = sheaf_pwrite(f->f, buf, size, off);
+	file_put(w->m, f);
+	if (n < 0) {
+		answer(w, (int)n);
+		return;
+	}
+	req = req_take(w);
+	if (req)
+		fuse_reply_write(req, (size_t)n);
+}
+
+/* Every close of a descriptor: what was lost since the last fsync is said here. */
+void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct worker *w = req_begin(req);
+	struct mfile *f = file_of(w, fi);
+	int r;
+
+	(void)ino;
+	if (!f)
+		return;
+	locks_close(w->m, f, fi->lock_owner);
+	r = (f->flags & O_ACCMODE) == O_RDONLY ? 0 : sheaf_flush(f->f);
+	file_put(w->m, f);
+	answer(w, r);
+}
+
+void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct worker *w = req_begin(req);
+
+	(void)ino;
+	drop(w->m, fi->fh);
+	answer(w, 0);
+}
+
+void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+	struct worker *w = req_begin(req);
+	struct mfile *f = file_of(w, fi);
+	int r;
+
+	(void)ino;
+	(void)datasync;
+	if (!f)
+		return;
+	r = sheaf_fsync(f->f);
+	file_put(w->m, f);
+	answer(w, r);
+}
+
+void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len,
+		  struct fuse_file_info *fi)
+{
+	struct worker *w = req_begin(req);
+	struct mfile *f = file_of(w, fi);
+	int r;
+
+	(void)ino;
+	if (!f)
+		return;
+	r = sheaf_fallocate(f->f, mode, off, len);
+	file_put(w->m, f);
+	answer(w, r);
+}
+
+void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
+{
+	struct worker *w = req_begin(req);
+	struct mfile *f = file_of(w, fi);
+	off_t at;
+
+	(void)ino;
+	if (!f)
+		return;
+	at = sheaf_seek(f->f, off, whence);
+	file_put(w->m, f);
+	if (at < 0) {
+		answer(w, (int)at);
+		return;
+	}
+	req = req_take(w);
+	if (req)
+		fuse_reply_lseek(req, at);
+}
+
+void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t off_in, struct fuse_file_info *fi_in,
+			fuse_ino_t out, off_t off_out, struct fuse_file_info *fi_out, size_t len,
+			int flags)
+{
+	struct worker *w = req_begin(req);
+	struct mfile *from = file_get(w->m, fi_in->fh), *to = file_get(w->m, fi_out->fh);
+	ssize_t n = -EBADF;
+
+	(void)in;
+	(void)out;
+	if (from && to)
+		n = flags ? -EINVAL : sheaf_copy_range(from->f, off_in, to->f, off_out, len);
+	if (from)
+		file_put(w->m, from);
+	if (to)
+		file_put(w->m, to);
+	if (n < 0) {
+		answer(w, (int)n);
+		return;
+	}
+	req = req_take(w);
+	if (req)
+		fuse_reply_write(req, (size_t)n);
+}

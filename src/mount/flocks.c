@@ -1,0 +1,180 @@
+/* Locks, which the metadata servers hold across all mounts.
+ *
+ * Taking a lock drops what the kernel has of the file, so what the last holder wrote is read; letting go writes back
+ * what was written through a mapping first. Locks of ranges belong to the process: closing any of its
+ * descriptors of the file lets go of them, so we remember who holds some. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+
+#include "mount/mount_priv.h"
+
+static uint64_t holder_hash(uint64_t ino, uint64_t owner)
+{
+	return hash_u64(ino) ^ hash_u64(owner + 1);
+}
+
+/* Under the lock. */
+static struct holder *holder_find(struct mount *m, uint64_t ino, uint64_t owner)
+{
+	struct hnode *n = htab_first(&m->holders, holder_hash(ino, owner));
+
+	for (; n; n = htab_next(n)) {
+		struct holder *h = container_of(n, struct holder, node);
+
+		if (h->ino == ino && h->owner == owner)
+			return h;
+	}
+	return NULL;
+}
+
+/* Before it asks for a lock. */
+int holder_add(struct mount *m, uint64_t ino, uint64_t owner)
+{
+	struct holder *h;
+	int r = 0;
+
+	pthread_mutex_lock(&m->lock);
+	if (!holder_find(m, ino, owner)) {
+		h = calloc(1, sizeof(*h));
+		if (h) {
+			h->ino = ino;
+			h->owner = owner;
+		}
+		if (!h || htab_insert(&m->holders, &h->node, holder_hash(ino, owner))) {
+			free(h);
+			r = -ENOMEM;
+		}
+	}
+	pthread_mutex_unlock(&m->lock);
+	return r;
+}
+
+static bool holder_remove(struct mount *m, uint64_t ino, uint64_t owner)
+{
+	struct holder *h;
+
+	pthread_mutex_lock(&m->lock);
+	h = holder_find(m, ino, owner);
+	if (h)
+		htab_remove(&m->holders, &h->node);
+	pthread_mutex_unlock(&m->lock);
+	free(h);
+	return h;
+}
+
+void locks_close(struct mount *m, struct mfile *f, uint64_t owner)
+{
+	struct sheaf_lock all = { .size = sizeof(all), .type = F_UNLCK, .owner = owner };
+	int r;
+
+	if (!holder_remove(m, f->ino, owner))
+		return;
+	fuse_lowlevel_notify_inval_inode(m->se, f->ino, 0, 0);
+	r = sheaf_lock(f->f, &all, 0);
+	if (r)
+		log_warn("mount", "inode %llx: letting go of locks: %s", (unsigned long long)f->ino,
+			 error_text(r));
+}
+
+static struct sheaf_lock lock_of(const struct flock *l, const struct fuse_file_info *fi)
+{
+	return (struct sheaf_lock){ .size = sizeof(struct sheaf_lock),
+				    .type = (uint32_t)l->l_type,
+				    .start = (uint64_t)l->l_start,
+				    .length = (uint64_t)l->l_len,
+				    .owner = fi->lock_owner,
+				    .pid = (uint32_t)l->l_pid };
+}
+
+void op_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *l)
+{
+	struct worker *w = req_begin(req);
+	struct mfile *f = file_get(w->m, fi->fh);
+	struct sheaf_lock k = lock_of(l, fi);
+	int r = f ? sheaf_lock_test(f->f, &k) : -EBADF;
+
+	(void)ino;
+	if (f)
+		file_put(w->m, f);
+	if (r) {
+		answer(w, r);
+		return;
+	}
+	*l = (struct flock){ .l_type = (short)k.type, .l_whence = SEEK_SET };
+	if (k.type != F_UNLCK) {
+		l->l_start = (off_t)k.start;
+		l->l_len = (off_t)k.length;
+		l->l_pid = (pid_t)k.pid;
+	}
+	req = req_take(w);
+	if (req)
+		fuse_reply_lock(req, l);
+}
+
+/* Asks for a lock, and again when a wait of the same owner was meant to end, but not this one. */
+static int ask(struct worker *w, struct mfile *f, const struct sheaf_lock *k, int flock_op,
+	       bool wait)
+{
+	int r = wait ? worker_waits(w, k->owner) : 0;
+
+	if (r)
+		return r;
+	do
+		r = flock_op ? sheaf_flock(f->f, flock_op, k->owner) : sheaf_lock(f->f, k, wait);
+	while (r == -EINTR && !worker_gives_up(w));
+	return r;
+}
+
+/* It was granted to somebody who is gone. */
+static void undo(struct mfile *f, struct sheaf_lock k, int flock_op)
+{
+	k.type = F_UNLCK;
+	if (flock_op)
+		sheaf_flock(f->f, LOCK_UN, k.owner);
+	else
+		sheaf_lock(f->f, &k, 0);
+}
+
+/* flock_op 0: of a range. */
+static void lock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct sheaf_lock k,
+		 int flock_op, bool wait)
+{
+	struct worker *w = req_begin(req);
+	struct mount *m = w->m;
+	struct mfile *f = file_get(m, fi->fh);
+	bool letting_go = flock_op ? (flock_op & ~LOCK_NB) == LOCK_UN : k.type == F_UNLCK;
+	int r = f ? 0 : -EBADF;
+
+	if (!r && letting_go)
+		fuse_lowlevel_notify_inval_inode(m->se, ino, 0, 0);
+	else if (!r && !flock_op)
+		r = holder_add(m, f->ino, k.owner);
+	if (!r)
+		r = ask(w, f, &k, flock_op, wait);
+	if (!r && !letting_go)
+		fuse_lowlevel_notify_inval_inode(m->se, ino, 0, 0);
+	if (r == -EINTR && !worker_interrupted(w)) { /* a successor asks again */
+		req_again(w);
+	} else {
+		req = req_take(w);
+		if (req)
+			fuse_reply_err(req, -r);
+		else if (!r && !letting_go)
+			undo(f, k, flock_op);
+	}
+	if (f)
+		file_put(m, f);
+}
+
+void op_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *l, int wait)
+{
+	lock(req, ino, fi, lock_of(l, fi), 0, wait);
+}
+
+void op_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, int op)
+{
+	struct sheaf_lock k = { .size = sizeof(k), .owner = fi->lock_owner };
+
+	lock(req, ino, fi, k, op, !(op & (LOCK_NB | LOCK_UN)));
+}

@@ -1,0 +1,293 @@
+/* The program sheaf-mount: connects, mounts, serves, unmounts.
+ *
+ *   command ---- fork ----> daemon ---- fork ----> watcher
+ *      waits for "ready" or the reason       takes the mount away if the daemon dies
+ *
+ * Threads of the daemon: this one, which waits for signals, for the end of the crew and for others at the control
+ * socket; the crew (workers.c); the library's helper. */
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "mount/mount.h"
+#include "mount/mount_priv.h"
+
+#define STOP_SECONDS 5 /* that requests under way get when we end */
+
+static int notify = -1; /* where the command listens, or -1 */
+
+/* ---- words to the command ---- */
+
+/* Why it did not work; on stderr when nobody waits for it. */
+static int failed(const char *fmt, ...)
+{
+	char text[PATH_MAX + 512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (notify < 0 || dprintf(notify, "%s\n", text) < 0)
+		fprintf(stderr, "sheaf mount: %s\n", text);
+	return 1;
+}
+
+static void ready(struct mount *m)
+{
+	int null;
+
+	if (notify < 0) {
+		fprintf(stderr, "%s is mounted; Ctrl-C unmounts it\n", m->o.dir);
+		return;
+	}
+	dprintf(notify, "ready\n");
+	close(notify);
+	notify = -1;
+	log_open(m->o.log[0] ? m->o.log : NULL, LOG_INFO);
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	for (int i = 0; i < 3; i++)
+		dup2(null, i);
+	if (null > 2)
+		close(null);
+}
+
+/* The command: waits for the daemon's word. */
+static int wait_ready(int fd)
+{
+	char text[PATH_MAX + 512];
+	size_t n = 0;
+	ssize_t r;
+
+	while ((r = read(fd, text + n, sizeof(text) - 1 - n)) != 0) {
+		if (r < 0 && errno != EINTR)
+			break;
+		n += (size_t)MAX(r, 0);
+	}
+	text[n] = 0;
+	if (strcmp(text, "ready\n") == 0)
+		return 0;
+	fprintf(stderr, "sheaf mount: %s", n ? text : "the daemon ended without a word\n");
+	return 1;
+}
+
+/* ---- signals ---- */
+
+static void nothing(int sig)
+{
+	(void)sig;
+}
+
+/* All threads leave them to the one that reads the descriptor. */
+static int catch_signals(void)
+{
+	struct sigaction rouse = { .sa_handler = nothing }; /* no SA_RESTART: a wait ends */
+	sigset_t set;
+
+	signal(SIGPIPE, SIG_IGN);
+	sigaction(SIGUSR1, &rouse, NULL);
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	return signalfd(-1, &set, SFD_CLOEXEC);
+}
+
+/* ---- the beginning ---- */
+
+/* Text of an option, where a comma would end it. */
+static void escape(char *out, size_t room, const char *in)
+{
+	size_t n = 0;
+
+	for (; *in && n + 3 < room; in++) {
+		if (*in == ',' || *in == '\\')
+			out[n++] = '\\';
+		out[n++] = *in;
+	}
+	out[n] = 0;
+}
+
+struct fuse_session *mount_session(struct mount *m)
+{
+	char name[PATH_MAX + 256], options[sizeof(name) + 1200];
+	char *argv[] = { "sheaf", "-o", options, NULL };
+	struct fuse_args args = FUSE_ARGS_INIT(3, argv);
+
+	escape(name, sizeof(name), m->o.conf);
+	snprintf(options, sizeof(options), "default_permissions,subtype=sheaf,fsname=%s%s%s", name,
+		 geteuid() == 0 && !strstr(m->o.fuse, "allow_") ? ",allow_other" : "", m->o.fuse);
+	return fuse_session_new(&args, &mount_ops, sizeof(mount_ops), m);
+}
+
+static bool kernel_can_resend(void)
+{
+	struct utsname u;
+	int major = 0, minor = 0;
+
+	return uname(&u) == 0 && sscanf(u.release, "%d.%d", &major, &minor) == 2 &&
+	       (major > 6 || (major == 6 && minor >= 9));
+}
+
+/* The kernel reads ahead 128 KiB unless told otherwise; only root may. */
+static void set_read_ahead(const char *dev)
+{
+	char path[64 + MOUNT_DEV];
+	int fd;
+
+	snprintf(path, sizeof(path), "/sys/class/bdi/%s/read_ahead_kb", dev);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	if (dprintf(fd, "%zu", READ_AHEAD / KIB) < 0)
+		log_info("mount", "the read-ahead stays as it is: %s", error_text(errno));
+	close(fd);
+}
+
+static void raise_file_limit(void)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur < l.rlim_max) {
+		l.rlim_cur = l.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &l);
+	}
+}
+
+/* A connection that answers. */
+static int connect_fs(struct mount *m)
+{
+	struct stat st;
+	int r = sheaf_connect(m->o.conf, &m->fs);
+
+	if (r)
+		return failed("%s", sheaf_why());
+	r = sheaf_h_getattr(m->fs, NULL, sheaf_root(m->fs), &st);
+	return r ? failed("%s: %s; 'sheaf status' shows which servers are up", m->o.conf,
+			  sheaf_strerror(r)) :
+		   0;
+}
+
+static int attach(struct mount *m)
+{
+	m->watch = watcher_start(m->o.dir); /* before there are threads */
+	if (connect_fs(m))
+		return 1;
+	m->se = mount_session(m);
+	if (!m->se)
+		return failed("an option is wrong, or there is no memory");
+	if (fuse_session_mount(m->se, m->o.dir))
+		return failed("%s could not be mounted%s", m->o.dir,
+			      access("/dev/fuse", F_OK) ? ": there is no /dev/fuse here" : "");
+	m->fd = fuse_session_fd(m->se);
+	fcntl(m->fd, F_SETFD, FD_CLOEXEC);
+	return 0;
+}
+
+static int begin(struct mount *m)
+{
+	char dev[MOUNT_DEV] = "";
+	struct stat st;
+	int r;
+
+	if (files_init(m))
+		return failed("out of memory");
+	m->can_resend = kernel_can_resend();
+	m->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	r = m->o.takeover ? takeover(m, failed) : attach(m);
+	if (r)
+		return r;
+	if (mount_find(m->o.dir, dev) == 0 && !m->o.takeover)
+		watcher_tell(m->watch, dev);
+	r = crew_init(m);
+	if (!r)
+		r = crew_start(m);
+	if (r)
+		return failed("no threads: %s", error_text(r));
+	if (m->o.takeover)
+		takeover_done(m);
+	else if (stat(m->o.dir, &st))
+		return failed("%s does not answer: %s", m->o.dir, error_text(errno));
+	set_read_ahead(dev);
+	return 0;
+}
+
+/* ---- the middle and the end ---- */
+
+/* Serves until a signal, an unmount or a successor ends it; true: a successor has the mount. */
+static bool serve(struct mount *m, int signals)
+{
+	int control = control_listen(m->o.dir);
+	struct pollfd p[] = { { .fd = signals, .events = POLLIN },
+			      { .fd = m->wake, .events = POLLIN },
+			      { .fd = control, .events = POLLIN } };
+	bool gone = false;
+
+	if (control < 0)
+		log_warn("mount", "no control socket, so no takeover: %s", error_text(control));
+	while (!gone) {
+		if (poll(p, ARRAY_LEN(p), -1) < 0)
+			continue;
+		if (p[0].revents || p[1].revents)
+			break;
+		if (p[2].revents)
+			gone = control_serve(m, control);
+	}
+	return gone;
+}
+
+static int run(struct mount *m)
+{
+	int signals = catch_signals();
+	int r;
+
+	raise_file_limit();
+	r = begin(m);
+	if (!r) {
+		ready(m);
+		if (serve(m, signals))
+			_exit(0); /* the successor goes on; whatever we say to a server would hurt it */
+	}
+	if (m->fd >= 0 && !m->o.takeover && m->se)
+		fuse_session_unmount(m->se);
+	else if (m->fd >= 0)
+		mount_detach(m->o.dir);
+	watcher_tell(m->watch, "end");
+	if (!r && crew_stop(m, STOP_SECONDS) == 0)
+		sheaf_disconnect(m->fs);
+	return r;
+}
+
+int mount_main(int argc, char **argv)
+{
+	static struct mount m = { .fd = -1, .watch = -1 };
+	int r = mount_opts_parse(argc, argv, &m.o), p[2];
+	pid_t pid;
+
+	if (r)
+		return MAX(r, 0);
+	if (m.o.foreground)
+		return run(&m);
+	if (pipe2(p, O_CLOEXEC))
+		return failed("no pipe: %s", error_text(errno));
+	pid = fork();
+	if (pid < 0)
+		return failed("no process: %s", error_text(errno));
+	if (pid) {
+		close(p[1]);
+		return wait_ready(p[0]);
+	}
+	close(p[0]);
+	notify = p[1];
+	setsid();
+	if (chdir("/"))
+		return failed("no root directory: %s", error_text(errno));
+	return run(&m);
+}

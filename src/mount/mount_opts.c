@@ -1,0 +1,184 @@
+/* Options: those of the command line, and those behind -o: our own, those of fstab that mean nothing to us, and the
+ * rest, which is for the kernel and libfuse. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "mount/mount_priv.h"
+
+static const char usage_text[] =
+	"usage: sheaf-mount [--conf FILE|local:DIR] [-f] [-o OPTIONS] DIR\n"
+	"       sheaf-mount --takeover DIR\n"
+	"What `sheaf mount` runs; see sheaf-mount(8).\n";
+
+static int complain(const char *fmt, ...)
+{
+	va_list ap;
+
+	fputs("sheaf mount: ", stderr);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	return 2;
+}
+
+/* "NAME=" of an option, and what follows it; or NULL. */
+static const char *value_of(const char *opt, const char *name)
+{
+	size_t n = strlen(name);
+
+	return strncmp(opt, name, n) == 0 ? opt + n : NULL;
+}
+
+static int seconds(const char *text, double *out)
+{
+	char *end;
+	double s = strtod(text, &end);
+
+	if (end == text || *end || !(s >= 0 && s <= 86400))
+		return -EINVAL;
+	*out = s;
+	return 0;
+}
+
+/* Means something to mount(8) or systemd only. */
+static bool is_for_others(const char *opt)
+{
+	static const char *const words[] = { "auto",   "noauto",   "user",  "users",
+					     "nouser", "owner",	   "group", "_netdev",
+					     "nofail", "defaults", "rw" };
+
+	for (size_t i = 0; i < ARRAY_LEN(words); i++)
+		if (strcmp(opt, words[i]) == 0)
+			return true;
+	return strncmp(opt, "x-", 2) == 0 || strncmp(opt, "comment=", 8) == 0;
+}
+
+static int add_fuse(struct mount_opts *o, const char *opt)
+{
+	size_t n = strlen(o->fuse);
+
+	if (n + strlen(opt) + 2 > sizeof(o->fuse))
+		return complain("the options are too long");
+	snprintf(o->fuse + n, sizeof(o->fuse) - n, ",%s", opt);
+	return 0;
+}
+
+static int set_text(char *out, size_t n, const char *text, const char *what)
+{
+	if (strlen(text) >= n)
+		return complain("%s is too long", what);
+	strcpy(out, text);
+	return 0;
+}
+
+/* One of those behind -o. */
+static int take_option(struct mount_opts *o, const char *opt)
+{
+	const char *v;
+
+	if ((v = value_of(opt, "conf=")))
+		return set_text(o->conf, sizeof(o->conf), v, "conf=");
+	if ((v = value_of(opt, "log=")))
+		return set_text(o->log, sizeof(o->log), v, "log=");
+	if ((v = value_of(opt, "entry=")))
+		return seconds(v, &o->entry_s) ? complain("-o %s: not a number of seconds", opt) :
+						 0;
+	if ((v = value_of(opt, "attr=")))
+		return seconds(v, &o->attr_s) ? complain("-o %s: not a number of seconds", opt) : 0;
+	if ((v = value_of(opt, "memory=")))
+		return parse_size(v, &o->memory) || o->memory < 8 * MIB ?
+			       complain("-o %s: not a size of 8M or more", opt) :
+			       0;
+	if (strcmp(opt, "writeback") == 0)
+		o->writeback = true;
+	else if (strcmp(opt, "noatime") == 0)
+		o->atime = ATIME_NEVER;
+	else if (strcmp(opt, "relatime") == 0 || strcmp(opt, "atime") == 0)
+		o->atime = ATIME_RELATIVE;
+	else if (strcmp(opt, "strictatime") == 0)
+		o->atime = ATIME_ALWAYS;
+	else if (*opt && !is_for_others(opt))
+		return add_fuse(o, opt);
+	return 0;
+}
+
+static int take_options(struct mount_opts *o, const char *text)
+{
+	char *copy = strdup(text), *at = copy, *opt;
+	int r = copy ? 0 : complain("out of memory");
+
+	while (!r && (opt = strsep(&at, ",")))
+		r = take_option(o, opt);
+	free(copy);
+	return r;
+}
+
+/* The daemon lives in the root directory: relative names are made absolute. */
+static int resolve(struct mount_opts *o)
+{
+	char found[PATH_MAX], err[PATH_MAX + 256], *dir = o->dir;
+	const char *path, *prefix = "";
+
+	if (!realpath(o->dir, found))
+		return complain(
+			"%s: %s%s", dir, error_text(errno),
+			errno == ENOTCONN ? "; a daemon died here: 'sheaf umount' cleans up" : "");
+	strcpy(o->dir, found);
+	if (o->takeover) /* the daemon that runs knows the cluster file */
+		return 0;
+	if (conf_find(o->conf[0] ? o->conf : NULL, found, sizeof(found), err, sizeof(err)))
+		return complain("%s", err);
+	path = found;
+	if (strncmp(found, "local:", 6) == 0) {
+		path += 6;
+		prefix = "local:";
+	}
+	if (*path != '/') {
+		char here[PATH_MAX];
+
+		if (!getcwd(here, sizeof(here)) ||
+		    snprintf(o->conf, sizeof(o->conf), "%s%s/%s", prefix, here, path) >=
+			    (int)sizeof(o->conf))
+			return complain("%s: its name is too long", path);
+		return 0;
+	}
+	return snprintf(o->conf, sizeof(o->conf), "%s%s", prefix, path) >= (int)sizeof(o->conf) ?
+		       complain("%s: its name is too long", path) :
+		       0;
+}
+
+int mount_opts_parse(int argc, char **argv, struct mount_opts *o)
+{
+	static const struct option table[] = { { "conf", required_argument, NULL, 'c' },
+					       { "foreground", no_argument, NULL, 'f' },
+					       { "takeover", no_argument, NULL, 't' },
+					       { "help", no_argument, NULL, 'h' },
+					       { 0 } };
+	int c, r = 0;
+
+	*o = (struct mount_opts){
+		.atime = ATIME_RELATIVE, .entry_s = 1, .attr_s = 1, .memory = 128 * MIB
+	};
+	while (!r && (c = getopt_long(argc, argv, "fo:h", table, NULL)) != -1) {
+		if (c == 'c')
+			r = set_text(o->conf, sizeof(o->conf), optarg, "--conf");
+		else if (c == 'f')
+			o->foreground = true;
+		else if (c == 't')
+			o->takeover = true;
+		else if (c == 'o')
+			r = take_options(o, optarg);
+		else if (c == 'h')
+			return fputs(usage_text, stdout) < 0 ? 1 : -1;
+		else
+			r = 2;
+	}
+	if (!r && argc - optind != 1)
+		r = complain("one directory, please; see --help");
+	if (!r)
+		r = set_text(o->dir, sizeof(o->dir), argv[optind], "the directory");
+	return r ? r : resolve(o);
+}

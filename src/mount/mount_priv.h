@@ -1,0 +1,279 @@
+/* What the files of the mount share. Private to src/mount. */
+#ifndef SHEAF_MOUNT_PRIV_H
+#define SHEAF_MOUNT_PRIV_H
+
+#define FUSE_USE_VERSION 314
+
+#include <fuse3/fuse_lowlevel.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/base.h"
+#include "sheaf_handle.h"
+
+#define REQUEST_MAX MIB /* bytes that one read or write of the kernel moves */
+#define INIT_MAX 512 /* bytes of the kernel's first request */
+#define READ_AHEAD (4 * MIB)
+
+/* ---- what the user chose ---- */
+struct mount_opts {
+	char conf[PATH_MAX]; /* as sheaf_connect() takes it */
+	char dir[PATH_MAX]; /* absolute */
+	char fuse[1024]; /* options for the kernel and libfuse, as text */
+	char log[PATH_MAX]; /* "": nowhere, once in the background */
+	bool foreground, takeover;
+	bool writeback; /* the kernel may keep dirty pages */
+	enum { ATIME_NEVER, ATIME_RELATIVE, ATIME_ALWAYS } atime;
+	double entry_s,
+		attr_s; /* how long the kernel believes names of directories, and attributes */
+	uint64_t memory; /* for buffers of requests under way */
+};
+
+/* ---- workers.c: threads that take requests from the kernel ---- */
+
+/* One thread and the request it works on. All answers go through its lock: a request whose process was killed is
+ * answered before its work has ended, and whatever that work gives is dropped. */
+struct worker {
+	struct mount *m;
+	struct fuse_buf in;
+	char *out; /* REQUEST_MAX bytes, once needed */
+	pthread_mutex_t lock;
+	fuse_req_t req; /* NULL: answered */
+	uint64_t serial; /* of the request */
+	struct fuse_ctx ctx; /* who asked */
+	/* under the crew's lock */
+	pthread_t thread;
+	bool used; /* it has a thread */
+	bool reading; /* which waits for a request */
+	bool interrupted; /* a signal came for who asked */
+	bool waiting; /* for a lock of `owner`; it has no buffers and does not count */
+	uint64_t owner;
+};
+
+#define WORKERS_MAX 64
+#define WAITING_MAX 1024 /* requests that wait for locks */
+struct crew {
+	pthread_mutex_t lock;
+	pthread_cond_t changed, interrupt;
+	struct worker workers[WORKERS_MAX + WAITING_MAX];
+	unsigned n, n_reading, n_waiting, max;
+	unsigned n_interrupted;
+	bool stop; /* at the next boundary between requests */
+	bool ended; /* the kernel has nothing more for us */
+	bool reap_stop;
+	pthread_t reaper;
+};
+
+/* ---- files.c ---- */
+
+/* An open file of the kernel's. Freed (and closed) with the last reference: an abandoned request may
+ * still use one that was released. */
+struct mfile {
+	struct hnode node;
+	uint64_t fh;
+	struct sheaf_file *f;
+	uint64_t ino;
+	int flags;
+	unsigned refs;
+	atomic_bool touch; /* its first read sets the access time */
+};
+
+/* An open directory: a page of entries, read ahead. */
+#define DIR_PAGE 512
+struct mdir {
+	struct hnode node;
+	uint64_t fh;
+	unsigned refs;
+	pthread_mutex_t lock; /* of what follows */
+	struct sheaf_handle h;
+	uint64_t start, next; /* cookies that the page and the entry at `at` follow */
+	int n, at;
+	bool plus;
+	struct sheaf_dirent page[DIR_PAGE];
+	struct stat st[DIR_PAGE];
+};
+
+/* Who holds byte-range locks: closing any descriptor of the file lets go of them. */
+struct holder {
+	struct hnode node;
+	uint64_t ino, owner;
+};
+
+/* What the kernel was told, by inode; a place is shared by many, so it is a hint, kept on the safe side. */
+#define HINTS 4096
+#define HINT_XATTRS 3
+struct hint {
+	uint64_t ino;
+	struct timespec mtime, ctime; /* when its pages were last dropped or found right */
+	off_t size;
+	uint64_t listed; /* when attributes were last given with a listing */
+	uint64_t lacks[HINT_XATTRS]; /* until when it has no such attribute */
+};
+
+struct mount {
+	struct mount_opts o;
+	struct sheaf *fs;
+	struct fuse_session *se;
+	int fd; /* of /dev/fuse */
+	bool can_resend; /* the kernel has Linux 6.9's ability */
+	int watch; /* its other end is the watcher's; -1: none */
+	uint8_t init[INIT_MAX];
+	size_t init_len;
+	struct crew crew;
+	int wake; /* eventfd: the crew has ended */
+	pthread_mutex_t lock; /* of what follows */
+	struct htab files, dirs, holders;
+	uint64_t next_fh;
+	struct hint hints[HINTS];
+};
+
+/* TEMP */
+int sheaf_export(struct sheaf *fs, int fd);
+int sheaf_import(const char *conf, int fd, struct sheaf **fs);
+int sheaf_import_file(struct sheaf *fs, uint64_t id, struct sheaf_file **f);
+int sheaf_resume(struct sheaf *fs);
+int sheaf_flush(struct sheaf_file *f);
+uint64_t sheaf_file_id(struct sheaf_file *f);
+/* /TEMP */
+
+extern const struct fuse_lowlevel_ops mount_ops;
+
+/* ---- workers.c ---- */
+/* Requests that were not answered come again (Linux 6.9); without the ability nothing happens. */
+void crew_resend(struct mount *m);
+int crew_init(struct mount *m);
+void crew_fini(struct mount *m);
+int crew_start(struct mount *m);
+/* No new request is taken; returns when those under way have ended: 0, or -ETIMEDOUT and the crew goes on. */
+int crew_stop(struct mount *m, unsigned seconds);
+/* A request begins. From here on it belongs to the worker: it may be answered, and gone, at any time; whoever wants to
+ * answer takes it back with req_take(). */
+struct worker *req_begin(fuse_req_t req);
+/* The request, to be answered now, or NULL: it was abandoned, and undoes what it did. */
+fuse_req_t req_take(struct worker *w);
+void answer(struct worker *w, int r); /* 0 or -errno */
+/* It will wait for a lock of this owner: -ENOLCK, too many do. Then ask whether a -EINTR was meant for it. */
+int worker_waits(struct worker *w, uint64_t owner);
+bool worker_gives_up(struct worker *w);
+bool worker_interrupted(struct worker *w);
+/* The kernel is to send it again, to whoever serves it then; or an answer where the kernel cannot. */
+void req_again(struct worker *w);
+char *worker_out(struct worker *w); /* or NULL: out of memory */
+static inline struct mount *mount_of(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+/* ---- caller.c: for whom ---- */
+struct caller {
+	struct sheaf_cred cred;
+	uint32_t gids[32];
+	pid_t pid;
+	bool full; /* supplementary groups are there */
+};
+void caller_init(struct caller *c, const struct worker *w);
+/* After r: was it refused for want of groups that were not looked up yet? Then it is worth another try. */
+bool caller_again(struct caller *c, int r);
+void caller_groups(struct caller *c);
+/* What /proc says of a thread, as text. */
+int proc_status(pid_t pid, char *text, size_t size);
+extern const struct sheaf_cred cred_root;
+
+/* ---- hints.c ---- */
+/* May the kernel keep the pages it has of this file? */
+bool hint_opened(struct mount *m, const struct stat *st, bool growing);
+void hint_listed(struct mount *m, uint64_t ino);
+bool hint_was_listed(struct mount *m, uint64_t ino);
+/* Extended attributes that the kernel asks for all the time: is it known that there is none? */
+bool hint_lacks(struct mount *m, uint64_t ino, const char *name);
+void hint_set_lacks(struct mount *m, uint64_t ino, const char *name, bool lacks);
+uint64_t mount_now(void);
+
+/* ---- entries.c ---- */
+static inline struct sheaf_handle handle_of(fuse_ino_t ino)
+{
+	return (struct sheaf_handle){ ino, SHEAF_GEN };
+}
+void entry_of(const struct mount *m, const struct stat *st, struct fuse_entry_param *e);
+void op_lookup(fuse_req_t req, fuse_ino_t dir, const char *name);
+void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set,
+		struct fuse_file_info *fi);
+void op_readlink(fuse_req_t req, fuse_ino_t ino);
+void op_mknod(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, dev_t rdev);
+void op_mkdir(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode);
+void op_symlink(fuse_req_t req, const char *target, fuse_ino_t dir, const char *name);
+void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t dir, const char *name);
+void op_unlink(fuse_req_t req, fuse_ino_t dir, const char *name);
+void op_rmdir(fuse_req_t req, fuse_ino_t dir, const char *name);
+void op_rename(fuse_req_t req, fuse_ino_t dir, const char *name, fuse_ino_t dir2, const char *name2,
+	       unsigned flags);
+void op_statfs(fuse_req_t req, fuse_ino_t ino);
+void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
+		 int flags);
+void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
+void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
+void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
+
+/* ---- dirs.c ---- */
+void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		    struct fuse_file_info *fi);
+void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+
+/* ---- files.c ---- */
+int files_init(struct mount *m);
+struct mfile *file_get(struct mount *m, uint64_t fh); /* or NULL */
+void file_put(struct mount *m, struct mfile *f);
+/* Takes sf; under this number (0: the next one). */
+int file_add(struct mount *m, struct sheaf_file *sf, int flags, uint64_t fh, struct mfile **out);
+void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode,
+	       struct fuse_file_info *fi);
+void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
+	      struct fuse_file_info *fi);
+void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len,
+		  struct fuse_file_info *fi);
+void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi);
+void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t off_in, struct fuse_file_info *fi_in,
+			fuse_ino_t out, off_t off_out, struct fuse_file_info *fi_out, size_t len,
+			int flags);
+
+/* ---- flocks.c: locks ---- */
+void op_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *l);
+void op_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *l, int wait);
+void op_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, int op);
+/* A descriptor of the owner was closed. */
+int holder_add(struct mount *m, uint64_t ino, uint64_t owner);
+void locks_close(struct mount *m, struct mfile *f, uint64_t owner);
+
+/* ---- mount_opts.c ---- */
+/* 0; or an exit status, said; -1: --help was asked for. */
+int mount_opts_parse(int argc, char **argv, struct mount_opts *o);
+
+/* ---- mount_main.c ---- */
+struct fuse_session *mount_session(struct mount *m); /* or NULL, said by libfuse */
+
+/* ---- mount_point.c ---- */
+int mount_detach(const char *dir);
+int watcher_start(const char *dir); /* a descriptor, or -errno */
+void watcher_tell(int fd, const char *what);
+
+/* ---- takeover.c ---- */
+/* The new daemon: gets the mount and all that goes with it. */
+int takeover(struct mount *m, int (*failed)(const char *fmt, ...));
+void takeover_done(struct mount *m); /* it serves: the old one may go */
+/* The socket by which others reach the daemon of a mounted directory; the descriptor or -errno. */
+int control_listen(const char *dir);
+int control_connect(const char *dir);
+/* Somebody connected. True: a new daemon has taken over, this one must end without a word. */
+bool control_serve(struct mount *m, int listener);
+
+#endif

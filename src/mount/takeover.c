@@ -1,0 +1,390 @@
+/* One daemon takes a mount over from another, with its open files and locks; programs notice nothing.
+ *
+ *   new: "takeover" ---->  old: takes no more requests, waits for those under way, writes down what it has
+ *   new: serves     <----  old: the mount, the watcher's pipe, what it has (four descriptors)
+ *   new: "done"     ---->  old: ends without a word to anybody
+ *
+ * If the new one fails before "done", the old one goes on. The socket's name is that of the mount's device; both
+ * sides look who the other one is. What is passed contains the secrets of our sessions: it is in anonymous
+ * memory. Requests that wait for locks are not answered; the kernel sends them again. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "mount/mount_priv.h"
+
+#define PATIENCE_S 60 /* for requests under way, and for the successor to begin */
+#define N_FDS 4
+
+/* ---- the socket ---- */
+
+int control_listen(const char *dir)
+{
+	struct sockaddr_un a;
+	socklen_t len;
+	int r = mount_control(dir, &a, &len), fd;
+
+	if (r)
+		return r;
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	if (bind(fd, (struct sockaddr *)&a, len) || listen(fd, 16)) {
+		r = -errno;
+		close(fd);
+		return r;
+	}
+	return fd;
+}
+
+/* Root, or who we are. */
+static bool is_one_of_us(int fd)
+{
+	struct ucred u;
+	socklen_t len = sizeof(u);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &u, &len) == 0 &&
+	       (u.uid == 0 || u.uid == geteuid());
+}
+
+int control_connect(const char *dir)
+{
+	struct timeval patience = { .tv_sec = 2 * PATIENCE_S };
+	struct sockaddr_un a;
+	socklen_t len;
+	int r = mount_control(dir, &a, &len), fd;
+
+	if (r)
+		return r;
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	if (connect(fd, (struct sockaddr *)&a, len))
+		r = -errno;
+	else if (!is_one_of_us(fd))
+		r = -EPERM;
+	if (r) {
+		close(fd);
+		return r;
+	}
+	return fd;
+}
+
+/* ---- what is passed on ---- */
+
+static void put_file(struct hnode *n, void *arg)
+{
+	struct mfile *f = container_of(n, struct mfile, node);
+
+	fprintf(arg, "file %llu %llu %d %d\n", (unsigned long long)f->fh,
+		(unsigned long long)sheaf_file_id(f->f), f->flags, (int)f->touch);
+}
+
+static void put_holder(struct hnode *n, void *arg)
+{
+	struct holder *h = container_of(n, struct holder, node);
+
+	fprintf(arg, "holder %llu %llu\n", (unsigned long long)h->ino,
+		(unsigned long long)h->owner);
+}
+
+static void put_hex(FILE *out, const char *name, const void *p, size_t n)
+{
+	const uint8_t *b = p;
+
+	fprintf(out, "%s ", name);
+	for (size_t i = 0; i < n; i++)
+		fprintf(out, "%02x", b[i]);
+	fputc('\n', out);
+}
+
+/* As lines of text: a version that knows more of them ignores none, one that knows fewer does. */
+static int write_state(struct mount *m, int fd)
+{
+	FILE *out = fdopen(dup(fd), "w");
+	const struct mount_opts *o = &m->o;
+
+	if (!out)
+		return -errno;
+	put_hex(out, "init", m->init, m->init_len);
+	put_hex(out, "conf", o->conf, strlen(o->conf));
+	put_hex(out, "log", o->log, strlen(o->log));
+	put_hex(out, "fuse", o->fuse, strlen(o->fuse));
+	fprintf(out, "opts %d %d %g %g %llu\n", o->writeback, o->atime, o->entry_s, o->attr_s,
+		(unsigned long long)o->memory);
+	fprintf(out, "next %llu\n", (unsigned long long)m->next_fh);
+	htab_walk(&m->files, put_file, out);
+	htab_walk(&m->holders, put_holder, out);
+	fputs("end\n", out);
+	return fclose(out) ? -errno : 0;
+}
+
+static size_t get_hex(const char *hex, void *out, size_t room)
+{
+	size_t n = strspn(hex, "0123456789abcdef") / 2;
+
+	if (n > room)
+		return 0;
+	for (size_t i = 0; i < n; i++) {
+		unsigned b;
+
+		sscanf(hex + 2 * i, "%2x", &b);
+		((uint8_t *)out)[i] = (uint8_t)b;
+	}
+	return n;
+}
+
+/* A file of the old daemon's becomes ours, under the same number. */
+static int take_file(struct mount *m, uint64_t fh, uint64_t id, int flags, int touch)
+{
+	struct sheaf_file *sf;
+	struct mfile *f;
+	int r = sheaf_import_file(m->fs, id, &sf);
+
+	if (!r)
+		r = file_add(m, sf, flags, fh, &f);
+	if (!r)
+		f->touch = touch;
+	return r;
+}
+
+/* Before there is a connection the options are read, after that the files. 1: it was the last line. */
+static int read_line(struct mount *m, const char *line)
+{
+	struct mount_opts *o = &m->o;
+	unsigned long long a, b;
+	int flags, touch, writeback, atime;
+
+	if (strncmp(line, "end", 3) == 0)
+		return 1;
+	if (m->fs) {
+		if (sscanf(line, "file %llu %llu %d %d", &a, &b, &flags, &touch) == 4)
+			return take_file(m, a, b, flags, touch);
+		if (sscanf(line, "holder %llu %llu", &a, &b) == 2)
+			return holder_add(m, a, b);
+		return 0;
+	}
+	if (strncmp(line, "init ", 5) == 0)
+		m->init_len = get_hex(line + 5, m->init, sizeof(m->init));
+	else if (strncmp(line, "conf ", 5) == 0)
+		o->conf[get_hex(line + 5, o->conf, sizeof(o->conf) - 1)] = 0;
+	else if (strncmp(line, "log ", 4) == 0 && !o->log[0])
+		o->log[get_hex(line + 4, o->log, sizeof(o->log) - 1)] = 0;
+	else if (strncmp(line, "fuse ", 5) == 0)
+		o->fuse[get_hex(line + 5, o->fuse, sizeof(o->fuse) - 1)] = 0;
+	else if (sscanf(line, "next %llu", &a) == 1)
+		m->next_fh = a;
+	else if (sscanf(line, "opts %d %d %lg %lg %llu", &writeback, &atime, &o->entry_s,
+			&o->attr_s, &a) == 5) {
+		o->writeback = writeback;
+		o->atime = (unsigned)atime;
+		o->memory = a;
+	}
+	return 0;
+}
+
+static int read_state(struct mount *m, int fd)
+{
+	FILE *in = fdopen(dup(fd), "r");
+	char *line = NULL;
+	size_t room = 0;
+	int r = 0;
+
+	if (!in)
+		return -errno;
+	rewind(in);
+	while (!r && getline(&line, &room, in) > 0)
+		r = read_line(m, line);
+	free(line);
+	fclose(in);
+	return r == 1 ? 0 : r ? r : -EBADMSG;
+}
+
+/* ---- the old one ---- */
+
+static int send_fds(int to, const int fds[N_FDS])
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(N_FDS * sizeof(int))];
+	} c = { .head = { .cmsg_level = SOL_SOCKET,
+			  .cmsg_type = SCM_RIGHTS,
+			  .cmsg_len = CMSG_LEN(N_FDS * sizeof(int)) } };
+	struct iovec text = { "here", 4 };
+	struct msghdr h = {
+		.msg_iov = &text, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof(c)
+	};
+
+	memcpy(CMSG_DATA(&c.head), fds, N_FDS * sizeof(int));
+	return sendmsg(to, &h, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/* Nothing is under way: everything is written down and sent. */
+static int hand_over(struct mount *m, int to)
+{
+	int fds[N_FDS] = { m->fd, m->watch, memfd_create("sheaf-mount", MFD_CLOEXEC),
+			   memfd_create("sheaf-export", MFD_CLOEXEC) };
+	int r = fds[2] < 0 || fds[3] < 0 ? -errno : write_state(m, fds[2]);
+
+	if (!r)
+		r = sheaf_export(m->fs, fds[3]);
+	if (!r)
+		r = lseek(fds[3], 0, SEEK_SET) < 0 ? -errno : send_fds(to, fds);
+	close(fds[2]);
+	close(fds[3]);
+	return r;
+}
+
+static bool hears(int fd, const char *word)
+{
+	char text[16] = "";
+
+	return recv(fd, text, sizeof(text) - 1, 0) > 0 && strcmp(text, word) == 0;
+}
+
+/* True: the successor serves. */
+static bool give(struct mount *m, int to)
+{
+	struct timeval patience = { .tv_sec = PATIENCE_S };
+	bool exported = false;
+	int r = m->watch < 0 ? -EOPNOTSUPP : crew_stop(m, PATIENCE_S);
+
+	setsockopt(to, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	if (!r) {
+		r = hand_over(m, to);
+		exported = !r;
+	}
+	if (exported && hears(to, "done"))
+		return true;
+	dprintf(to, "%s", error_text(r ? r : -ETIMEDOUT));
+	log_warn("mount", "a takeover failed: %s; this daemon goes on", error_text(r ? r : -EPIPE));
+	if (r != -ETIMEDOUT || exported) {
+		r = sheaf_resume(m->fs);
+		if (r)
+			log_error("mount", "cannot go on: %s", error_text(r));
+		crew_start(m);
+		crew_resend(m);
+	}
+	return false;
+}
+
+bool control_serve(struct mount *m, int listener)
+{
+	struct timeval soon = { .tv_sec = 1 };
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	char word[16] = "";
+	bool gone = false;
+
+	if (fd < 0)
+		return false;
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon));
+	if (!is_one_of_us(fd) || recv(fd, word, sizeof(word) - 1, 0) <= 0)
+		word[0] = 0;
+	if (strcmp(word, "takeover") == 0)
+		gone = give(m, fd);
+	if (strcmp(word, "wait") != 0) /* who waits hears that we end by our end */
+		close(fd);
+	return gone;
+}
+
+/* ---- the new one ---- */
+
+static int receive_fds(int from, int fds[N_FDS], char *why, size_t room)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(N_FDS * sizeof(int))];
+	} c;
+	struct iovec text = { why, room - 1 };
+	struct msghdr h = {
+		.msg_iov = &text, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof(c)
+	};
+	ssize_t n = recvmsg(from, &h, MSG_CMSG_CLOEXEC);
+
+	why[MAX(n, 0)] = 0;
+	if (n <= 0 || strcmp(why, "here") != 0)
+		return -EIO;
+	if (h.msg_controllen < CMSG_LEN(N_FDS * sizeof(int)) || c.head.cmsg_type != SCM_RIGHTS)
+		return -EBADMSG;
+	memcpy(fds, CMSG_DATA(&c.head), N_FDS * sizeof(int));
+	return 0;
+}
+
+static bool replaying; /* the answer to the kernel's first request is not for the kernel */
+
+static ssize_t io_writev(int fd, struct iovec *iov, int n, void *user)
+{
+	ssize_t sum = 0;
+
+	(void)user;
+	if (!replaying)
+		return writev(fd, iov, n);
+	for (int i = 0; i < n; i++)
+		sum += (ssize_t)iov[i].iov_len;
+	return sum;
+}
+
+static ssize_t io_read(int fd, void *buf, size_t len, void *user)
+{
+	(void)user;
+	return read(fd, buf, len);
+}
+
+/* A session that knows what was agreed on with the kernel when it was mounted. */
+static int take_session(struct mount *m)
+{
+	static const struct fuse_custom_io io = { .writev = io_writev, .read = io_read };
+	struct fuse_buf init = { .size = m->init_len, .mem = m->init };
+
+	m->se = mount_session(m);
+	if (!m->se || fuse_session_custom_io(m->se, &io, m->fd))
+		return -EINVAL;
+	replaying = true;
+	fuse_session_process_buf(m->se, &init);
+	replaying = false;
+	return 0;
+}
+
+static int control = -1; /* to the old daemon, until takeover_done() */
+
+int takeover(struct mount *m, int (*failed)(const char *fmt, ...))
+{
+	int fds[N_FDS], r;
+	char why[256];
+
+	control = control_connect(m->o.dir);
+	if (control < 0)
+		return failed(control == -ENOENT ? "%s is not a mounted sheaf file system" :
+						   "%s: its daemon does not answer",
+			      m->o.dir);
+	if (send(control, "takeover", 8, MSG_NOSIGNAL) < 0 ||
+	    receive_fds(control, fds, why, sizeof(why)))
+		return failed("%s: the daemon that runs does not give it away: %s", m->o.dir, why);
+	m->watch = fds[1];
+	r = read_state(m, fds[2]);
+	if (!r)
+		r = sheaf_import(m->o.conf, fds[3], &m->fs);
+	if (!r)
+		r = read_state(m, fds[2]); /* now the files */
+	close(fds[2]);
+	close(fds[3]);
+	if (r)
+		return failed("%s: what the old daemon gave cannot be used: %s", m->o.dir,
+			      error_text(r));
+	m->fd = fds[0];
+	r = take_session(m);
+	return r ? failed("%s: no session with the kernel: %s", m->o.dir, error_text(r)) : 0;
+}
+
+void takeover_done(struct mount *m)
+{
+	if (send(control, "done", 4, MSG_NOSIGNAL) < 0)
+		log_warn("mount", "the old daemon is gone already");
+	close(control);
+	crew_resend(m);
+}

@@ -1,0 +1,451 @@
+/* Threads that take requests from the kernel and work on them, one request each.
+ *
+ * A thread that takes a request sees to it that another one waits for the next, up to a limit that the memory for
+ * buffers sets; when many wait, some end. A request of a process that is being killed is answered at once, by the
+ * reaper: the kernel says that a signal came, and /proc whether it will end the process (others do not
+ * interrupt files, as on a local file system). The work itself goes on and what it gives is dropped.
+ *
+ * Stopping: a flag, and a signal to those that wait for a request until none does. A request is taken whole or not
+ * at all, so nothing is lost between two daemons.
+ *
+ * Buffers: a worker has one for what comes and one for what is read, each allocated when first needed. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "mount/mount_priv.h"
+
+#define KEEP_READING 4 /* threads that may wait for requests */
+#define STACK (256 * KIB)
+#define FUSE_INIT_OPCODE 26
+#define NOTIFY_RESEND 7
+
+static __thread struct worker *self;
+
+/* ---- answers ---- */
+
+static void on_interrupt(fuse_req_t req, void *arg)
+{
+	struct worker *w = arg;
+	struct crew *c = &w->m->crew;
+
+	(void)req;
+	pthread_mutex_lock(&c->lock);
+	if (!w->interrupted)
+		c->n_interrupted++;
+	w->interrupted = true;
+	pthread_cond_signal(&c->interrupt);
+	pthread_mutex_unlock(&c->lock);
+}
+
+struct worker *req_begin(fuse_req_t req)
+{
+	struct worker *w = self;
+
+	pthread_mutex_lock(&w->lock);
+	w->req = req;
+	w->serial++;
+	w->ctx = *fuse_req_ctx(req);
+	pthread_mutex_unlock(&w->lock);
+	fuse_req_interrupt_func(req, on_interrupt, w);
+	return w;
+}
+
+/* The request, if it is this one and not answered. */
+static fuse_req_t take(struct worker *w, uint64_t serial)
+{
+	struct crew *c = &w->m->crew;
+	fuse_req_t req = NULL;
+
+	pthread_mutex_lock(&w->lock);
+	if (w->serial == serial) {
+		req = w->req;
+		w->req = NULL;
+	}
+	pthread_mutex_unlock(&w->lock);
+	if (!req)
+		return NULL;
+	fuse_req_interrupt_func(req, NULL, NULL);
+	pthread_mutex_lock(&c->lock);
+	if (w->interrupted)
+		c->n_interrupted--;
+	w->interrupted = false;
+	pthread_mutex_unlock(&c->lock);
+	return req;
+}
+
+fuse_req_t req_take(struct worker *w)
+{
+	return take(w, w->serial);
+}
+
+void answer(struct worker *w, int r)
+{
+	fuse_req_t req = req_take(w);
+
+	if (req)
+		fuse_reply_err(req, -r);
+}
+
+/* ---- waiting for locks ---- */
+
+static void refill(struct mount *m);
+
+int worker_waits(struct worker *w, uint64_t owner)
+{
+	struct crew *c = &w->m->crew;
+	bool room;
+
+	free(w->in.mem); /* a request about a lock has nothing left in it */
+	free(w->out);
+	w->in = (struct fuse_buf){ 0 };
+	w->out = NULL;
+	pthread_mutex_lock(&c->lock);
+	room = c->n_waiting < WAITING_MAX;
+	if (room) {
+		w->waiting = true;
+		w->owner = owner;
+		c->n_waiting++;
+		refill(w->m);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return room ? 0 : -ENOLCK;
+}
+
+bool worker_interrupted(struct worker *w)
+{
+	struct crew *c = &w->m->crew;
+	bool yes;
+
+	pthread_mutex_lock(&c->lock);
+	yes = w->interrupted;
+	pthread_mutex_unlock(&c->lock);
+	return yes;
+}
+
+bool worker_gives_up(struct worker *w)
+{
+	struct crew *c = &w->m->crew;
+	bool yes;
+
+	pthread_mutex_lock(&c->lock);
+	yes = w->interrupted || c->stop;
+	pthread_mutex_unlock(&c->lock);
+	return yes;
+}
+
+/* Under the lock, given up meanwhile: a wait that has not begun yet is not ended, so this is said again until it is. */
+static void cancel_wait(struct worker *w)
+{
+	struct crew *c = &w->m->crew;
+	uint64_t owner = w->owner;
+
+	if (!w->waiting)
+		return;
+	pthread_mutex_unlock(&c->lock);
+	sheaf_lock_cancel(w->m->fs, owner);
+	pthread_mutex_lock(&c->lock);
+}
+
+void req_again(struct worker *w)
+{
+	fuse_req_t req = req_take(w);
+
+	if (!req)
+		return;
+	if (w->m->can_resend)
+		fuse_reply_none(req);
+	else
+		fuse_reply_err(req, EINTR);
+}
+
+char *worker_out(struct worker *w)
+{
+	if (!w->out)
+		w->out = malloc(REQUEST_MAX);
+	return w->out;
+}
+
+/* ---- the reaper ---- */
+
+static uint64_t mask_in(const char *status, const char *name)
+{
+	const char *line = strstr(status, name);
+
+	return line ? strtoull(line + strlen(name), NULL, 16) : 0;
+}
+
+/* Will a signal that came end this thread? */
+static bool is_dying(pid_t pid)
+{
+	const uint64_t harmless = UINT64_C(1) << (SIGCHLD - 1) | UINT64_C(1) << (SIGCONT - 1) |
+				  UINT64_C(1) << (SIGURG - 1) | UINT64_C(1) << (SIGWINCH - 1) |
+				  UINT64_C(1) << (SIGSTOP - 1) | UINT64_C(1) << (SIGTSTP - 1) |
+				  UINT64_C(1) << (SIGTTIN - 1) | UINT64_C(1) << (SIGTTOU - 1);
+	char text[4096];
+	uint64_t pending;
+
+	if (proc_status(pid, text, sizeof(text)))
+		return pid > 0; /* no such process: nobody waits */
+	pending = mask_in(text, "SigPnd:") | mask_in(text, "ShdPnd:");
+	if (pending & UINT64_C(1) << (SIGKILL - 1))
+		return true;
+	return pending & ~(mask_in(text, "SigBlk:") | mask_in(text, "SigIgn:") |
+			   mask_in(text, "SigCgt:") | harmless);
+}
+
+/* The one request, if its process is dying. */
+static void reap_one(struct worker *w)
+{
+	fuse_req_t req;
+	uint64_t serial;
+	pid_t pid;
+
+	pthread_mutex_lock(&w->lock);
+	serial = w->serial;
+	pid = w->ctx.pid;
+	pthread_mutex_unlock(&w->lock);
+	if (!is_dying(pid))
+		return;
+	req = take(w, serial);
+	if (req)
+		fuse_reply_err(req, EINTR);
+}
+
+static void *reaper(void *arg)
+{
+	struct mount *m = arg;
+	struct crew *c = &m->crew;
+	struct timespec ts;
+
+	pthread_mutex_lock(&c->lock);
+	while (!c->reap_stop) {
+		if (!c->n_interrupted) {
+			pthread_cond_wait(&c->interrupt, &c->lock);
+			continue;
+		}
+		for (size_t i = 0; i < ARRAY_LEN(c->workers); i++) {
+			if (!c->workers[i].interrupted)
+				continue;
+			cancel_wait(&c->workers[i]);
+			pthread_mutex_unlock(&c->lock);
+			reap_one(&c->workers[i]);
+			pthread_mutex_lock(&c->lock);
+		}
+		clock_gettime(CLOCK_REALTIME, &ts); /* another signal may follow: look again */
+		ts.tv_nsec += 20 * (long)NSEC_PER_MSEC;
+		ts.tv_sec += ts.tv_nsec / (long)NSEC_PER_SEC;
+		ts.tv_nsec %= (long)NSEC_PER_SEC;
+		pthread_cond_timedwait(&c->interrupt, &c->lock, &ts);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+/* ---- workers ---- */
+
+static void *work(void *arg);
+
+/* Under the lock: one more thread. */
+static int spawn(struct mount *m)
+{
+	struct crew *c = &m->crew;
+	struct worker *w = c->workers;
+	pthread_attr_t attr;
+	int r;
+
+	while (w->used)
+		w++;
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	r = pthread_create(&w->thread, &attr, work, w);
+	pthread_attr_destroy(&attr);
+	if (r)
+		return -r;
+	w->used = true;
+	w->reading = true;
+	c->n++;
+	c->n_reading++;
+	return 0;
+}
+
+/* Under the lock: a thread waits for requests, if there may be one more. */
+static void refill(struct mount *m)
+{
+	struct crew *c = &m->crew;
+	int r = c->n_reading || c->n - c->n_waiting >= c->max || c->stop || c->ended ? 0 : spawn(m);
+
+	if (r)
+		log_warn("mount", "no further thread: %s", error_text(r));
+}
+
+/* The kernel's first request is kept: a successor needs it. */
+static void keep_init(struct mount *m, const struct fuse_buf *b)
+{
+	uint32_t opcode;
+
+	if (m->init_len || b->size < 8 || b->size > INIT_MAX)
+		return;
+	memcpy(&opcode, (const char *)b->mem + 4, sizeof(opcode));
+	if (opcode != FUSE_INIT_OPCODE)
+		return;
+	memcpy(m->init, b->mem, b->size);
+	m->init_len = b->size;
+}
+
+/* Waits for a request and works on it; false: no more of them. */
+static bool serve_one(struct worker *w)
+{
+	struct mount *m = w->m;
+	struct crew *c = &m->crew;
+	int n = fuse_session_receive_buf(m->se, &w->in);
+
+	pthread_mutex_lock(&c->lock);
+	w->reading = false;
+	c->n_reading--;
+	if (n > 0)
+		refill(m);
+	pthread_mutex_unlock(&c->lock);
+	if (n == -EINTR || n == -EAGAIN)
+		return true;
+	if (n <= 0) {
+		if (n < 0 && n != -ENODEV)
+			log_error("mount", "reading from the kernel: %s", error_text(n));
+		return false;
+	}
+	keep_init(m, &w->in);
+	fuse_session_process_buf(m->se, &w->in);
+	return true;
+}
+
+/* Begins with `reading` set. */
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+	struct mount *m = w->m;
+	struct crew *c = &m->crew;
+	uint64_t one = 1;
+	bool more = true;
+
+	self = w;
+	while (more) {
+		more = serve_one(w);
+		pthread_mutex_lock(&c->lock);
+		if (w->waiting)
+			c->n_waiting--;
+		w->waiting = false;
+		if (!more)
+			c->ended = true;
+		more = more && !c->stop && !c->ended && c->n_reading < KEEP_READING &&
+		       c->n - c->n_waiting <= c->max;
+		if (more) {
+			w->reading = true;
+			c->n_reading++;
+		}
+		pthread_mutex_unlock(&c->lock);
+	}
+	free(w->in.mem);
+	free(w->out);
+	pthread_mutex_lock(&c->lock);
+	w->in = (struct fuse_buf){ 0 };
+	w->out = NULL;
+	w->used = false;
+	c->n--;
+	if (c->ended && write(m->wake, &one, sizeof(one)) < 0)
+		log_error("mount", "nobody hears that the mount has ended");
+	pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+/* ---- all of them ---- */
+
+void crew_resend(struct mount *m)
+{
+	const struct {
+		uint32_t len;
+		int32_t notice;
+		uint64_t unique;
+	} resend = { sizeof(resend), NOTIFY_RESEND, 0 };
+
+	if (m->can_resend && write(m->fd, &resend, sizeof(resend)) < 0)
+		log_warn("mount", "unanswered requests do not come again: %s", error_text(errno));
+}
+
+int crew_init(struct mount *m)
+{
+	struct crew *c = &m->crew;
+
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->changed, NULL);
+	pthread_cond_init(&c->interrupt, NULL);
+	for (size_t i = 0; i < ARRAY_LEN(c->workers); i++) {
+		c->workers[i].m = m;
+		pthread_mutex_init(&c->workers[i].lock, NULL);
+	}
+	/* what one may have in memory: a request that comes, an answer that goes */
+	c->max = (unsigned)MAX(MIN(m->o.memory / (2 * REQUEST_MAX), WORKERS_MAX), 2);
+	return -pthread_create(&c->reaper, NULL, reaper, m);
+}
+
+void crew_fini(struct mount *m)
+{
+	struct crew *c = &m->crew;
+
+	pthread_mutex_lock(&c->lock);
+	c->reap_stop = true;
+	pthread_cond_signal(&c->interrupt);
+	pthread_mutex_unlock(&c->lock);
+	pthread_join(c->reaper, NULL);
+}
+
+int crew_start(struct mount *m)
+{
+	struct crew *c = &m->crew;
+	int r;
+
+	pthread_mutex_lock(&c->lock);
+	c->stop = false;
+	r = c->n_reading || c->ended ? 0 : spawn(m);
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+/* Under the lock: those that wait for a request or a lock look up. */
+static void rouse(struct crew *c)
+{
+	for (size_t i = 0; i < ARRAY_LEN(c->workers); i++) {
+		if (c->workers[i].used && c->workers[i].reading)
+			pthread_kill(c->workers[i].thread, SIGUSR1);
+		cancel_wait(&c->workers[i]);
+	}
+}
+
+int crew_stop(struct mount *m, unsigned seconds)
+{
+	struct crew *c = &m->crew;
+	uint64_t end = mount_now() + seconds * NSEC_PER_SEC;
+	struct timespec ts;
+	bool late = false;
+
+	pthread_mutex_lock(&c->lock);
+	c->stop = true;
+	while (c->n && !late) {
+		rouse(c); /* again and again: one may have been about to wait */
+		clock_gettime(CLOCK_REALTIME, &ts);
+		ts.tv_nsec += 5 * (long)NSEC_PER_MSEC;
+		ts.tv_sec += ts.tv_nsec / (long)NSEC_PER_SEC;
+		ts.tv_nsec %= (long)NSEC_PER_SEC;
+		pthread_cond_timedwait(&c->changed, &c->lock, &ts);
+		late = mount_now() > end;
+	}
+	late = c->n > 0;
+	pthread_mutex_unlock(&c->lock);
+	if (!late)
+		return 0;
+	crew_start(m);
+	return -ETIMEDOUT;
+}
