@@ -1,5 +1,5 @@
 #!/bin/bash
-# Stops the servers of the file system in DIR; behind `make down`. The data stay.
+# Unmounts and stops the servers of the file system in DIR; behind `make down`. The data stay.
 set -u
 
 dir=${1-}
@@ -20,6 +20,9 @@ if [ ! -x "$sheaf" ]; then
 		echo "down: $build/bin/sheaf is not there; run 'make' first" >&2
 		exit 1
 	}
+fi
+if grep -qF " $(realpath "$dir")/mnt " <(grep ' - fuse.sheaf ' /proc/self/mountinfo); then
+	"$sheaf" umount "$dir/mnt" || exit 1
 fi
 "$sheaf" --conf "$dir/sheaf.conf" stop || exit 1
 echo "The data stay in $dir; 'make up' goes on with them."

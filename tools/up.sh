@@ -71,6 +71,23 @@ fi
 "$sheaf" --conf "$conf" selfcheck --seconds 5 | sed '/^what to try next/,$d'
 [ "${PIPESTATUS[0]}" = 0 ] || die "the servers run, but the self-check failed"
 
+mnt=$dir/mnt
+mounted() {
+	grep -qF " $(realpath "$mnt") " <(grep ' - fuse.sheaf ' /proc/self/mountinfo)
+}
+try=
+if [ ! -e /dev/fuse ]; then
+	echo "not mounted: there is no /dev/fuse on this machine; the sheaf command and libsheaf work without"
+elif mkdir -p "$mnt" 2>/dev/null && mounted; then
+	echo "it is mounted at $mnt"
+	try="  ls -l $mnt            any program works there"
+elif "$sheaf" --conf "$conf" mount "$mnt"; then
+	echo "mounted at $mnt"
+	try="  ls -l $mnt            any program works there"
+else
+	echo "not mounted; the sheaf command and libsheaf work without"
+fi
+
 cat <<END
 
 Up. The cluster file is $conf. Things to try:
@@ -78,5 +95,6 @@ Up. The cluster file is $conf. Things to try:
   $sheaf --conf $conf cp -r src sheaf:/src
   $sheaf --conf $conf ls -lR /src
   $sheaf --conf $conf cat /src/base/base.h
+$try
 'make down' stops it; the data stay.
 END

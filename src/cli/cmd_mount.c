@@ -15,16 +15,12 @@ enum { FOREGROUND, OPTIONS, TAKEOVER };
 
 static int run_mount(struct cli *c)
 {
-	char program[CLI_PATH_MAX], err[CLI_PATH_MAX + 256];
+	char program[CLI_PATH_MAX];
 	const char *argv[12] = { "sheaf-mount" };
-	struct conf *conf = NULL;
 	int n = 1;
 
 	if (c->opt[TAKEOVER])
 		argv[n++] = "--takeover";
-	else if (cli_find_conf(c, &conf, err, sizeof(err)))
-		return cli_error(c, "%s", err);
-	conf_free(conf);
 	if (c->conf) {
 		argv[n++] = "--conf";
 		argv[n++] = c->conf;
@@ -103,7 +99,7 @@ static int unmount(const char *dir, bool lazy)
 
 static int run_umount(struct cli *c)
 {
-	char dir[CLI_PATH_MAX], byte;
+	char dir[CLI_PATH_MAX], dev[MOUNT_DEV], byte;
 	bool lazy = c->opt[0];
 	int daemon, r;
 
@@ -113,6 +109,8 @@ static int run_umount(struct cli *c)
 		snprintf(dir, sizeof(dir), "%s", c->args[0]); /* its daemon died */
 		lazy = true;
 	}
+	if (mount_find(dir, dev))
+		return cli_error(c, "%s is not a mounted Sheaf file system", dir);
 	daemon = reach_daemon(dir);
 	r = unmount(dir, lazy);
 	if (r) {
@@ -123,8 +121,6 @@ static int run_umount(struct cli *c)
 					 "%s is in use ('fuser -vm %s' says by whom); --lazy takes "
 					 "it away as soon as nobody uses it",
 					 dir, dir);
-		if (r == -EINVAL)
-			return cli_error(c, "%s is not mounted", dir);
 		return cli_fail_host(c, dir, r);
 	}
 	if (daemon >= 0) {

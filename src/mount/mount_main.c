@@ -175,6 +175,16 @@ static int connect_fs(struct mount *m)
 		   0;
 }
 
+/* What is missing for a mount, as the end of a sentence; libfuse has said the rest. */
+static const char *fuse_lack(void)
+{
+	if (access("/dev/fuse", F_OK))
+		return ": there is no /dev/fuse here; 'modprobe fuse' makes it";
+	if (access("/dev/fuse", R_OK | W_OK))
+		return ": this user may not open /dev/fuse; root may, and 'chmod 666 /dev/fuse' lets all";
+	return "";
+}
+
 static int attach(struct mount *m)
 {
 	m->watch = watcher_start(m->o.dir); /* before there are threads */
@@ -184,8 +194,7 @@ static int attach(struct mount *m)
 	if (!m->se)
 		return failed("an option is wrong, or there is no memory");
 	if (fuse_session_mount(m->se, m->o.dir))
-		return failed("%s could not be mounted%s", m->o.dir,
-			      access("/dev/fuse", F_OK) ? ": there is no /dev/fuse here" : "");
+		return failed("%s could not be mounted%s", m->o.dir, fuse_lack());
 	m->fd = fuse_session_fd(m->se);
 	fcntl(m->fd, F_SETFD, FD_CLOEXEC);
 	return 0;

@@ -180,5 +180,7 @@ int mount_opts_parse(int argc, char **argv, struct mount_opts *o)
 		r = complain("one directory, please; see --help");
 	if (!r)
 		r = set_text(o->dir, sizeof(o->dir), argv[optind], "the directory");
-	return r ? r : resolve(o);
+	if (r)
+		return r;
+	return resolve(o) ? 1 : 0;
 }
