@@ -47,12 +47,14 @@ SHEAF_API int sheaf_h_setattr(struct sheaf *fs, const struct sheaf_cred *c, stru
 SHEAF_API int sheaf_h_open(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 			   const char *name, int flags, mode_t mode,
 			   const struct sheaf_layout *layout, struct sheaf_file **f);
-/* And its attributes at that moment; *growing: others write to it, so that size and times may be older than the
- * truth, which sheaf_fstat() tells. */
+/* And its attributes at that moment. *what: SHEAF_OPEN_CREATED, or SHEAF_OPEN_GROWING: others write to it, so that size
+ * and times may be older than the truth, which sheaf_fstat() tells. */
+#define SHEAF_OPEN_CREATED 1
+#define SHEAF_OPEN_GROWING 2
 SHEAF_API int sheaf_h_open_stat(struct sheaf *fs, const struct sheaf_cred *c,
 				struct sheaf_handle dir, const char *name, int flags, mode_t mode,
 				const struct sheaf_layout *layout, struct sheaf_file **f,
-				struct stat *st, int *growing);
+				struct stat *st, unsigned *what);
 SHEAF_API struct sheaf_handle sheaf_file_handle(struct sheaf_file *f);
 
 /* As fallocate(2). mode: 0, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE

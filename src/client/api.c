@@ -460,7 +460,7 @@ struct sheaf_handle sheaf_root(struct sheaf *fs)
 
 int sheaf_h_open_stat(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 		      const char *name, int flags, mode_t mode, const struct sheaf_layout *layout,
-		      struct sheaf_file **out, struct stat *st, int *growing)
+		      struct sheaf_file **out, struct stat *st, unsigned *what)
 {
 	struct sheaf_file *f = calloc(1, sizeof(*f));
 	struct cop *op = f ? api_begin(fs, c) : NULL;
@@ -477,7 +477,9 @@ int sheaf_h_open_stat(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf
 	f->f = op->file;
 	if (!r) {
 		attr_to_stat(&op->res.open.at, st);
-		*growing = op->res.open.at.unsettled && !op->res.open.created;
+		*what = op->res.open.created	  ? SHEAF_OPEN_CREATED :
+			op->res.open.at.unsettled ? SHEAF_OPEN_GROWING :
+						    0;
 	}
 	api_leave(fs, op);
 	if (r)
@@ -492,9 +494,9 @@ int sheaf_h_open(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_hand
 		 struct sheaf_file **f)
 {
 	struct stat st;
-	int growing;
+	unsigned what;
 
-	return sheaf_h_open_stat(fs, c, dir, name, flags, mode, layout, f, &st, &growing);
+	return sheaf_h_open_stat(fs, c, dir, name, flags, mode, layout, f, &st, &what);
 }
 
 int sheaf_open(struct sheaf *fs, const char *path, int flags, mode_t mode,

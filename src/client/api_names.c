@@ -104,8 +104,9 @@ static int make_regular(struct sheaf *fs, const struct sheaf_cred *c, struct she
 {
 	struct sheaf_file *f;
 	struct stat made;
-	int growing, r = sheaf_h_open_stat(fs, c, dir, name, O_CREAT | O_EXCL | O_RDONLY, mode,
-					   NULL, &f, &made, &growing);
+	unsigned what;
+	int r = sheaf_h_open_stat(fs, c, dir, name, O_CREAT | O_EXCL | O_RDONLY, mode, NULL, &f,
+				  &made, &what);
 
 	if (r)
 		return r;

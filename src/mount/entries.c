@@ -21,17 +21,17 @@ void entry_of(const struct mount *m, const struct stat *st, struct fuse_entry_pa
 /* Answers with an inode that has a name now. */
 static void answer_entry(struct worker *w, int r, const struct stat *st)
 {
-	fuse_req_t req = req_take(w);
 	struct fuse_entry_param e;
+	fuse_req_t req;
 
-	if (!req)
-		return;
 	if (r) {
-		fuse_reply_err(req, -r);
+		answer(w, r);
 		return;
 	}
 	entry_of(w->m, st, &e);
-	fuse_reply_entry(req, &e);
+	req = req_take(w);
+	if (req)
+		fuse_reply_entry(req, &e);
 }
 
 void op_lookup(fuse_req_t req, fuse_ino_t dir, const char *name)
@@ -53,11 +53,14 @@ void op_lookup(fuse_req_t req, fuse_ino_t dir, const char *name)
 
 static void answer_attr(struct worker *w, int r, const struct stat *st)
 {
-	fuse_req_t req = req_take(w);
+	fuse_req_t req;
 
-	if (req && r)
-		fuse_reply_err(req, -r);
-	else if (req)
+	if (r) {
+		answer(w, r);
+		return;
+	}
+	req = req_take(w);
+	if (req)
 		fuse_reply_attr(req, st, w->m->o.attr_s);
 }
 
@@ -315,15 +318,16 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 /* Answers with n bytes of buf, or with how many there are. */
 static void answer_xattr(struct worker *w, ssize_t n, const char *buf, size_t size)
 {
-	fuse_req_t req = req_take(w);
+	fuse_req_t req;
 
-	if (!req)
+	if (n < 0) {
+		answer(w, (int)n);
 		return;
-	if (n < 0)
-		fuse_reply_err(req, (int)-n);
-	else if (!size)
+	}
+	req = req_take(w);
+	if (req && !size)
 		fuse_reply_xattr(req, (size_t)n);
-	else
+	else if (req)
 		fuse_reply_buf(req, buf, (size_t)n);
 }
 

@@ -152,7 +152,8 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct worker *w = req_begin(req);
 	struct mount *m = w->m;
-	int flags = open_flags(m, fi->flags), growing = 0, r;
+	int flags = open_flags(m, fi->flags), r;
+	unsigned what = 0;
 	struct sheaf_file *sf;
 	struct caller c;
 	struct stat st;
@@ -160,13 +161,13 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	caller_init(&c, w);
 	do
 		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(ino), NULL, flags, 0, NULL, &sf,
-				      &st, &growing);
+				      &st, &what);
 	while (caller_again(&c, r));
 	if (r == -EACCES && (fi->flags & FMODE_EXEC)) /* may be executed, which the kernel knows */
 		r = sheaf_h_open_stat(m->fs, &cred_root, handle_of(ino), NULL, flags, 0, NULL, &sf,
-				      &st, &growing);
+				      &st, &what);
 	if (!r)
-		r = opened(m, sf, &st, growing, fi);
+		r = opened(m, sf, &st, what == SHEAF_OPEN_GROWING, fi);
 	if (r) {
 		answer(w, r);
 		return;
@@ -189,24 +190,27 @@ void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode,
 	struct sheaf_file *sf;
 	struct caller c;
 	struct stat st;
-	int growing = 0, r;
+	unsigned what = 0;
+	int r;
 
 	caller_init(&c, w);
 	do
 		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(dir), name, flags,
-				      mode & ~w->ctx.umask, NULL, &sf, &st, &growing);
+				      mode & ~w->ctx.umask, NULL, &sf, &st, &what);
 	while (caller_again(&c, r));
-	if (!r && growing) {
+	if (!r && what == SHEAF_OPEN_GROWING) {
 		r = sheaf_fstat(sf, &st);
 		if (r)
 			sheaf_close(sf);
 	}
 	if (!r)
-		r = opened(m, sf, &st, growing, fi);
+		r = opened(m, sf, &st, what == SHEAF_OPEN_GROWING, fi);
 	if (r) {
 		answer(w, r);
 		return;
 	}
+	if (what == SHEAF_OPEN_CREATED)
+		hint_set_lacks(m, st.st_ino, "security.capability", true);
 	entry_of(m, &st, &e);
 	req = req_take(w);
 	if (!req || fuse_reply_create(req, &e, fi))
@@ -225,6 +229,19 @@ static struct mfile *file_of(struct worker *w, const struct fuse_file_info *fi)
 	return f;
 }
 
+/* The kernel repeats a read-ahead that failed, page by page: that is not to take a timeout each. */
+static ssize_t patient_read(struct mfile *f, char *buf, size_t size, off_t off)
+{
+	ssize_t n;
+
+	if (f->fails_until > mount_now())
+		return -ETIMEDOUT;
+	n = sheaf_pread(f->f, buf, size, off);
+	if (is_lost((int)n))
+		f->fails_until = mount_now() + NSEC_PER_SEC;
+	return n;
+}
+
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
 	struct worker *w = req_begin(req);
@@ -234,7 +251,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 
 	if (!f)
 		return;
-	n = buf ? sheaf_pread(f->f, buf, MIN(size, REQUEST_MAX), off) : -ENOMEM;
+	n = buf ? patient_read(f, buf, MIN(size, REQUEST_MAX), off) : -ENOMEM;
 	if (n >= 0 && atomic_exchange(&f->touch, w->m->o.atime == ATIME_ALWAYS))
 		sheaf_h_setattr(w->m->fs, &cred_root, handle_of(ino), SHEAF_SET_ATIME_READ,
 				&(struct stat){ 0 }, NULL); /* if it can be done, well */

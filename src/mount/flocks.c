@@ -159,7 +159,7 @@ static void lock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, stru
 	} else {
 		req = req_take(w);
 		if (req)
-			fuse_reply_err(req, -r);
+			fuse_reply_err(req, is_lost(r) ? EIO : -r);
 		else if (!r && !letting_go)
 			undo(f, k, flock_op);
 	}

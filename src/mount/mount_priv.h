@@ -77,6 +77,7 @@ struct mfile {
 	int flags;
 	unsigned refs;
 	atomic_bool touch; /* its first read sets the access time */
+	_Atomic uint64_t fails_until; /* reads do: a server did not answer the last one in time */
 };
 
 /* An open directory: a page of entries, read ahead. */
@@ -153,6 +154,7 @@ struct worker *req_begin(fuse_req_t req);
 /* The request, to be answered now, or NULL: it was abandoned, and undoes what it did. */
 fuse_req_t req_take(struct worker *w);
 void answer(struct worker *w, int r); /* 0 or -errno */
+bool is_lost(int r); /* no answer came from a server */
 /* It will wait for a lock of this owner: -ENOLCK, too many do. Then ask whether a -EINTR was meant for it. */
 int worker_waits(struct worker *w, uint64_t owner);
 bool worker_gives_up(struct worker *w);

@@ -81,12 +81,18 @@ fuse_req_t req_take(struct worker *w)
 	return take(w, w->serial);
 }
 
+bool is_lost(int r)
+{
+	return r == -ETIMEDOUT || r == -ECONNREFUSED || r == -ECONNRESET || r == -EHOSTUNREACH ||
+	       r == -ENETUNREACH || r == -EPIPE || r == -ENOTCONN || r == -ESHUTDOWN;
+}
+
 void answer(struct worker *w, int r)
 {
 	fuse_req_t req = req_take(w);
 
-	if (req)
-		fuse_reply_err(req, -r);
+	if (req) /* programs expect no errors of a network from files */
+		fuse_reply_err(req, is_lost(r) ? EIO : -r);
 }
 
 /* ---- waiting for locks ---- */
