@@ -44,6 +44,15 @@ static struct mdir *dir_get(struct mount *m, fuse_ino_t ino, uint64_t fh)
 	return d;
 }
 
+static void page_free(struct mdir *d)
+{
+	free(d->page);
+	free(d->st);
+	d->page = NULL;
+	d->st = NULL;
+	d->n = d->at = 0;
+}
+
 static void dir_put(struct mount *m, struct mdir *d)
 {
 	bool last;
@@ -52,6 +61,7 @@ static void dir_put(struct mount *m, struct mdir *d)
 	last = --d->refs == 0;
 	pthread_mutex_unlock(&m->lock);
 	if (last) {
+		page_free(d);
 		pthread_mutex_destroy(&d->lock);
 		free(d);
 	}
@@ -104,23 +114,36 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
 	answer(req_begin(req), 0);
 }
 
+/* The entries behind the cookie; their number, 0 at the end (and nothing is kept), -errno. */
+static int page_read(struct mount *m, struct mdir *d, struct caller *c, uint64_t cookie, bool plus)
+{
+	int n, max = cookie ? DIR_PAGE : DIR_FIRST;
+
+	page_free(d);
+	d->page = malloc((size_t)max * sizeof(*d->page));
+	d->st = malloc((size_t)max * sizeof(*d->st));
+	if (!d->page || !d->st)
+		return -ENOMEM;
+	do
+		n = plus ? sheaf_h_readdir_stat(m->fs, &c->cred, d->h, cookie, d->page, d->st,
+						max) :
+			   sheaf_h_readdir(m->fs, &c->cred, d->h, cookie, d->page, max);
+	while (caller_again(c, n));
+	if (n <= 0)
+		page_free(d);
+	d->n = MAX(n, 0);
+	d->start = cookie;
+	d->plus = plus;
+	return n;
+}
+
 /* The entry that follows the cookie; 1, 0 at the end, -errno. */
 static int dir_next(struct mount *m, struct mdir *d, struct caller *c, uint64_t cookie, bool plus,
 		    const struct sheaf_dirent **e, const struct stat **st)
 {
 	if (d->at >= d->n || d->next != cookie || (plus && !d->plus)) {
-		int n;
+		int n = page_read(m, d, c, cookie, plus);
 
-		do
-			n = plus ? sheaf_h_readdir_stat(m->fs, &c->cred, d->h, cookie, d->page,
-							d->st, DIR_PAGE) :
-				   sheaf_h_readdir(m->fs, &c->cred, d->h, cookie, d->page,
-						   DIR_PAGE);
-		while (caller_again(c, n));
-		d->n = MAX(n, 0);
-		d->start = cookie;
-		d->at = 0;
-		d->plus = plus;
 		if (n <= 0)
 			return n;
 	}

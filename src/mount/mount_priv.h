@@ -80,7 +80,8 @@ struct mfile {
 	_Atomic uint64_t fails_until; /* reads do: a server did not answer the last one in time */
 };
 
-/* An open directory: a page of entries, read ahead. */
+/* An open directory: some entries, read ahead. */
+#define DIR_FIRST 32 /* entries of the first page, and of later ones: many directories are small */
 #define DIR_PAGE 512
 struct mdir {
 	struct hnode node;
@@ -91,8 +92,8 @@ struct mdir {
 	uint64_t start, next; /* cookies that the page and the entry at `at` follow */
 	int n, at;
 	bool plus;
-	struct sheaf_dirent page[DIR_PAGE];
-	struct stat st[DIR_PAGE];
+	struct sheaf_dirent *page;
+	struct stat *st;
 };
 
 /* Who holds byte-range locks: closing any descriptor of the file lets go of them. */
