@@ -264,6 +264,8 @@ static int run(struct mount *m)
 		if (serve(m, signals))
 			_exit(0); /* the successor goes on; whatever we say to a server would hurt it */
 	}
+	if (r && m->o.takeover)
+		_exit(r); /* the old one goes on */
 	if (m->fd >= 0 && !m->o.takeover && m->se)
 		fuse_session_unmount(m->se);
 	else if (m->fd >= 0)

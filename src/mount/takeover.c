@@ -24,6 +24,7 @@
 
 int control_listen(const char *dir)
 {
+	uint64_t end = mount_now() + 5 * NSEC_PER_SEC;
 	struct sockaddr_un a;
 	socklen_t len;
 	int r = mount_control(dir, &a, &len), fd;
@@ -33,12 +34,13 @@ int control_listen(const char *dir)
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	if (bind(fd, (struct sockaddr *)&a, len) || listen(fd, 16)) {
-		r = -errno;
-		close(fd);
-		return r;
-	}
-	return fd;
+	do /* who gave us the mount has the name until it has ended */
+		r = bind(fd, (struct sockaddr *)&a, len) || listen(fd, 16) ? -errno : 0;
+	while (r == -EADDRINUSE && mount_now() < end && usleep(10000) == 0);
+	if (!r)
+		return fd;
+	close(fd);
+	return r;
 }
 
 /* Root, or who we are. */
