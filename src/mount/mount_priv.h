@@ -269,7 +269,7 @@ int mount_detach(const char *dir);
 int watcher_start(const char *dir); /* a descriptor, or -errno */
 void watcher_tell(int fd, const char *what);
 
-/* ---- takeover.c ---- */
+/* ---- successor.c ---- */
 /* The new daemon: gets the mount and all that goes with it. */
 int takeover(struct mount *m, int (*failed)(const char *fmt, ...));
 void takeover_done(struct mount *m); /* it serves: the old one may go */
