@@ -29,6 +29,11 @@ enum sheaf_scan_kind {
 	SHEAF_SCAN_LOCK = 12, /* inodes and entries that these hold */
 };
 
+/* Extended attributes that an inode's own row knows of. */
+#define SHEAF_HAS_ACL 1
+#define SHEAF_HAS_DEFAULT_ACL 2
+#define SHEAF_HAS_CAPABILITY 4
+
 /* How a file is spread over servers. */
 struct sheaf_stripes {
 	uint32_t version, type, unit, start, obj_gen, redundancy;
@@ -45,7 +50,9 @@ struct sheaf_row {
 	uint64_t size;
 	uint64_t epoch; /* object: the fence, below which nobody may touch it */
 	uint64_t change; /* of an inode: moves with every change of it */
-	uint32_t mode, nlink; /* entry, index: the type */
+	/* entry, index: the type. Xattr: permissions that an access ACL stands for */
+	uint32_t mode, nlink;
+	uint32_t has; /* inode: SHEAF_HAS_ bits. Xattr: the one that it is, or 0 */
 	int bad; /* it cannot be read: only the key and perhaps h.ino are set */
 	uint32_t name_len, key_len;
 	char name[256]; /* entry, index, xattr, prepared, lock; with a NUL behind it */
@@ -79,7 +86,7 @@ enum sheaf_repair_kind {
 	SHEAF_REPAIR_ENTRY_DROP = 2, /* dir, name, h; whatever it names stays */
 	SHEAF_REPAIR_DIRECTORY = 3, /* h: index, counts and cookies anew from the entries */
 	SHEAF_REPAIR_NLINK =
-		4, /* h, value; this and the next four: only while `change` is the given one */
+		4, /* h, value; this, the next four, ACL: only while `change` is the given one */
 	SHEAF_REPAIR_PARENT = 5, /* h, dir */
 	SHEAF_REPAIR_EPOCH = 6, /* h, value */
 	SHEAF_REPAIR_LAYOUT = 7, /* h, stripes */
@@ -89,6 +96,8 @@ enum sheaf_repair_kind {
 	SHEAF_REPAIR_ROW_DROP = 10, /* value: kind of row; key: a row that is about nothing */
 	SHEAF_REPAIR_UNSETTLE = 11, /* h: its size is found out from its objects */
 	SHEAF_REPAIR_NEXT = 12, /* h.ino: numbers up to it are taken */
+	SHEAF_REPAIR_ACL =
+		13, /* h: its permissions are those of its ACL; one that cannot be read goes */
 };
 struct sheaf_repair {
 	enum sheaf_repair_kind kind;

@@ -19,11 +19,13 @@ struct sheaf_cred {
 	uint32_t uid, gid;
 	uint32_t n_gids; /* at most 32 */
 	const uint32_t *gids;
+	mode_t umask; /* of what is made with it: the servers apply it, unless the directory has a default ACL */
 };
 
 SHEAF_API struct sheaf_handle sheaf_root(struct sheaf *fs);
-/* cred NULL everywhere: the process's own effective one. name: one component. A symbolic link is followed by
- * sheaf_h_open() (unless O_NOFOLLOW) and by nothing else here. */
+/* cred NULL everywhere: the process's own effective one, and modes are taken as they are (umask 0), as by the calls
+ * with paths: who wants the umask of the process says so in a cred, or masks the mode himself. name: one component. A
+ * symbolic link is followed by sheaf_h_open() (unless O_NOFOLLOW) and by nothing else here. */
 SHEAF_API int sheaf_h_lookup(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 			     const char *name, struct sheaf_handle *out, struct stat *st);
 SHEAF_API int sheaf_h_getattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,

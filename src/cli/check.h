@@ -30,6 +30,7 @@ struct check_node {
 	uint64_t diff; /* directory: entries less index rows, as hashes: 0 when they agree */
 	const struct sheaf_stripes *stripes;
 	uint32_t gen, mode, nlink, links, subdirs, flags;
+	uint32_t has; /* attributes that the inode knows of less those that were seen: 0 when they agree */
 };
 enum { /* flags of a node */
        NODE_UNSETTLED = 1,
@@ -47,7 +48,7 @@ struct note {
 	int server;
 	struct sheaf_handle h, to;
 	uint64_t second, size, epoch;
-	uint32_t mode, name_len, key_len;
+	uint32_t mode, has, name_len, key_len;
 	const char *name;
 	const uint8_t *key;
 	bool bad;
@@ -75,7 +76,7 @@ struct check_inode {
 	struct sheaf_handle h, parent;
 	uint64_t cookie; /* directory: the next */
 	uint64_t size, epoch, change;
-	uint32_t mode, nlink;
+	uint32_t mode, nlink, has;
 	const struct sheaf_stripes *stripes;
 	bool bad;
 };

@@ -692,7 +692,35 @@ static void judge_file(struct check *k, struct suspect *s)
 	}
 }
 
-/* ---- symbolic links, and rows that belong to none ---- */
+/* ---- symbolic links, access control lists, and rows that belong to none ---- */
+
+/* The inode knows which of these it has, and its permissions are those of its list. */
+static void judge_acl(struct check *k, struct suspect *s)
+{
+	static const char cure[] = "--repair sets its permissions to those of its list";
+	uint32_t has = 0, bad = 0;
+	struct finding *f = NULL;
+	bool differ = false;
+
+	for (const struct note *n = s->rows; n; n = n->next) {
+		if (n->kind != SHEAF_SCAN_XATTR)
+			continue;
+		*(n->bad ? &bad : &has) |= n->has;
+		differ |= !n->bad && n->has == SHEAF_HAS_ACL && n->mode != (s->row.mode & 0777);
+	}
+	if (bad || (s->row.has & ~has & ~(uint32_t)SHEAF_HAS_CAPABILITY))
+		f = add(k, s, "acl", "its access control list is gone or cannot be read",
+			"whom it let in is lost",
+			"--repair forgets it, and of an access list the permissions of the group");
+	else if (has != s->row.has)
+		f = add(k, s, "acl", "its inode is wrong about which attributes it has", nothing,
+			cure);
+	else if (differ)
+		f = add(k, s, "acl", "its permissions are not those of its access control list",
+			nothing, cure);
+	if (f)
+		fix_field(k, f, s, SHEAF_REPAIR_ACL, 0, (struct sheaf_handle){ 0 }, NULL);
+}
 
 static void judge_rest(struct check *k, struct suspect *s)
 {
@@ -705,7 +733,7 @@ static void judge_rest(struct check *k, struct suspect *s)
 
 		if (n->kind == SHEAF_SCAN_SYMLINK)
 			link_text = n;
-		if (n->bad)
+		if (n->bad && !n->has) /* else it is a list */
 			stale(k, s, n, "that cannot be read");
 		else if ((work && !S_ISREG(s->row.mode)) ||
 			 (n->kind == SHEAF_SCAN_SYMLINK && !S_ISLNK(s->row.mode)))
@@ -777,6 +805,7 @@ static int judge_present(struct check *k, struct suspect *s)
 	}
 	judge_entries_to(k, s);
 	judge_rest(k, s);
+	judge_acl(k, s);
 	if (S_ISDIR(s->row.mode))
 		r = judge_dir_names(k, s);
 	else

@@ -25,6 +25,7 @@ static struct note *note_take(struct check *k, int server, enum sheaf_scan_kind 
 			    .size = r->size,
 			    .epoch = r->epoch,
 			    .mode = r->mode,
+			    .has = r->has,
 			    .name_len = r->name_len,
 			    .key_len = r->key_len,
 			    .bad = r->bad };
@@ -74,6 +75,7 @@ static int take_inode(struct check *k, int server, const struct sheaf_row *r, vo
 				     .change = r->change,
 				     .mode = r->mode,
 				     .nlink = r->nlink,
+				     .has = r->has,
 				     .bad = r->bad };
 	out->stripes = check_layout(k, &r->stripes);
 	return out->stripes ? 0 : -ENOMEM;

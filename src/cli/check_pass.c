@@ -185,6 +185,7 @@ static int see_inode(struct check *k, int server, const struct sheaf_row *r, voi
 				  .gen = r->h.gen,
 				  .mode = r->mode,
 				  .nlink = r->nlink,
+				  .has = r->has,
 				  .size = r->size,
 				  .parent = r->to.ino,
 				  .second = S_ISDIR(r->mode) ? r->second : r->epoch };
@@ -295,8 +296,14 @@ static int see_symlink(struct check *k, int server, const struct sheaf_row *r, v
 
 static int see_xattr(struct check *k, int server, const struct sheaf_row *r, void *arg)
 {
+	struct check_node *n = check_node(k, r->h.ino);
+
 	(void)server, (void)arg;
-	return check_node(k, r->h.ino) && !r->bad ? 0 : check_suspect(k, r->h.ino);
+	if (n)
+		n->has ^= r->has;
+	if (!n || r->bad || (r->has == SHEAF_HAS_ACL && r->mode != (n->mode & 0777)))
+		return check_suspect(k, r->h.ino);
+	return 0;
 }
 
 static int see_object(struct check *k, int server, const struct sheaf_row *r, void *arg)
@@ -336,6 +343,8 @@ static bool dir_is_odd(const struct check_node *n)
 
 static bool node_is_odd(const struct check *k, const struct check_node *n)
 {
+	if (n->has)
+		return true;
 	if (S_ISREG(n->mode))
 		return file_is_odd(k, n);
 	if (S_ISDIR(n->mode))

@@ -154,6 +154,7 @@ struct cli_name {
 	uint32_t gen; /* with ino its handle, inside */
 	uint64_t ino;
 	struct stat *st; /* or NULL: not asked for */
+	bool acl; /* of a listing that shows it */
 };
 struct cli_names {
 	struct cli_name *v;

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "cli/commands.h"
+#include "sheaf_handle.h"
 
 enum { OPT_LONG, OPT_RECURSIVE };
 
@@ -36,7 +37,19 @@ static void owner_names(const struct stat *st, char *user, char *group, size_t n
 /* Widths of the columns of a long listing. */
 struct widths {
 	int links, user, group, size;
+	bool acl; /* one has an access control list: a column for the '+' */
 };
+
+static bool has_acl(struct cli *c, uint64_t ino, uint32_t gen, mode_t mode)
+{
+	struct sheaf_handle h = { ino, gen };
+
+	if (S_ISLNK(mode))
+		return false;
+	return sheaf_h_getxattr(c->fs, NULL, h, "system.posix_acl_access", NULL, 0) > 0 ||
+	       (S_ISDIR(mode) &&
+		sheaf_h_getxattr(c->fs, NULL, h, "system.posix_acl_default", NULL, 0) > 0);
+}
 
 static void measure(struct widths *w, const struct stat *st)
 {
@@ -50,16 +63,17 @@ static void measure(struct widths *w, const struct stat *st)
 }
 
 /* path: of `name`, for where a symbolic link points */
-static void put_long(struct cli *c, const struct widths *w, const struct stat *st, const char *path,
-		     const char *name)
+static void put_long(struct cli *c, const struct widths *w, const struct stat *st, bool acl,
+		     const char *path, const char *name)
 {
+	const char *plus = acl ? "+" : w->acl ? " " : "";
 	char mode[11], user[64], group[64], date[64], target[CLI_PATH_MAX];
 
 	cli_mode_string(mode, st->st_mode);
 	owner_names(st, user, group, sizeof(user));
 	cli_date(date, sizeof(date), &st->st_mtim, time(NULL));
-	printf("%s %*lu %-*s %-*s %*lld %s ", mode, w->links, (unsigned long)st->st_nlink, w->user,
-	       user, w->group, group, w->size, (long long)st->st_size, date);
+	printf("%s%s %*lu %-*s %-*s %*lld %s ", mode, plus, w->links, (unsigned long)st->st_nlink,
+	       w->user, user, w->group, group, w->size, (long long)st->st_size, date);
 	cli_put_name(stdout, name);
 	if (S_ISLNK(st->st_mode) && cli_read_link(c, path, target) == 0) {
 		fputs(" -> ", stdout);
@@ -68,16 +82,21 @@ static void put_long(struct cli *c, const struct widths *w, const struct stat *s
 	putchar('\n');
 }
 
-static int list_long(struct cli *c, const char *dir, const struct cli_names *names)
+static int list_long(struct cli *c, const char *dir, struct cli_names *names)
 {
 	char path[CLI_PATH_MAX];
 	struct widths w = { 0 };
 
-	for (size_t i = 0; i < names->n; i++)
-		measure(&w, names->v[i].st);
+	for (size_t i = 0; i < names->n; i++) {
+		struct cli_name *n = &names->v[i];
+
+		measure(&w, n->st);
+		n->acl = has_acl(c, n->ino, n->gen, n->st->st_mode);
+		w.acl |= n->acl;
+	}
 	for (size_t i = 0; i < names->n; i++)
 		if (cli_join(path, dir, names->v[i].name) == 0)
-			put_long(c, &w, names->v[i].st, path, names->v[i].name);
+			put_long(c, &w, names->v[i].st, names->v[i].acl, path, names->v[i].name);
 	return CLI_OK;
 }
 
@@ -123,12 +142,13 @@ static int list_dir(struct cli *c, const char *path, bool heading, bool *first)
 
 static int list_one(struct cli *c, const char *path, bool heading, bool *first)
 {
+	struct sheaf_handle h = { 0 };
 	struct widths w = { 0 };
 	struct stat st;
 	int r = c->opt[OPT_LONG] ? -ENOENT : sheaf_stat(c->fs, path, &st);
 
 	if (r == -ENOENT || r == -ELOOP) /* a link that points nowhere is there, too */
-		r = sheaf_lstat(c->fs, path, &st);
+		r = sheaf_h_lookup(c->fs, NULL, sheaf_root(c->fs), path, &h, &st);
 	if (r)
 		return cli_fail(c, path, r);
 	if (S_ISDIR(st.st_mode))
@@ -136,7 +156,7 @@ static int list_one(struct cli *c, const char *path, bool heading, bool *first)
 	*first = false;
 	if (c->opt[OPT_LONG]) {
 		measure(&w, &st);
-		put_long(c, &w, &st, path, path);
+		put_long(c, &w, &st, has_acl(c, h.ino, h.gen, st.st_mode), path, path);
 	} else {
 		cli_put_name(stdout, path);
 		putchar('\n');

@@ -1,10 +1,29 @@
 /* sheaf mkdir: make directories. */
+#include <limits.h>
+#include <unistd.h>
+
 #include "cli/commands.h"
+#include "sheaf_handle.h"
 
 enum { OPT_PARENTS };
 
+/* As ourselves, with our umask: it counts where the directory has no default ACL, which the servers know. */
+static int make(struct cli *c, const char *path)
+{
+	static gid_t groups[NGROUPS_MAX];
+	int n = getgroups(NGROUPS_MAX, groups);
+	struct sheaf_cred me = { .uid = geteuid(),
+				 .gid = getegid(),
+				 .n_gids = n > 0 ? (uint32_t)n : 0,
+				 .gids = groups,
+				 .umask = umask(0) };
+
+	umask(me.umask);
+	return sheaf_h_mkdir(c->fs, &me, sheaf_root(c->fs), path, 0777, NULL, NULL);
+}
+
 /* Every part of the path that is missing; `path` is put back as it was. */
-static int make_parents(struct cli *c, char *path, mode_t mode)
+static int make_parents(struct cli *c, char *path)
 {
 	int r = 0;
 
@@ -14,7 +33,7 @@ static int make_parents(struct cli *c, char *path, mode_t mode)
 		if (old && old != '/')
 			continue;
 		*p = 0;
-		r = sheaf_mkdir(c->fs, path, mode);
+		r = make(c, path);
 		if (r == -EEXIST) {
 			r = cli_is_dir(c, path);
 			r = r < 0 ? r : r ? 0 : -ENOTDIR;
@@ -30,16 +49,14 @@ static int run_mkdir(struct cli *c)
 {
 	int status = cli_connect(c);
 	char path[CLI_PATH_MAX];
-	mode_t mask = umask(0);
 
-	umask(mask);
 	for (int i = 0; i < c->n_args && c->fs && !c->lost; i++) {
 		int r = cli_inside_path(c->args[i], path);
 
 		if (!r && c->opt[OPT_PARENTS])
-			r = path[1] ? make_parents(c, path, 0777 & ~mask) : 0;
+			r = path[1] ? make_parents(c, path) : 0;
 		else if (!r)
-			r = sheaf_mkdir(c->fs, path, 0777 & ~mask);
+			r = make(c, path);
 		if (r)
 			status = cli_fail(c, c->args[i], r);
 	}

@@ -38,10 +38,11 @@ static int set_one(struct cli *c, const char *arg, const char *value, size_t n)
 	else if (!r)
 		r = sheaf_setxattr(c->fs, path, c->opt[OPT_NAME], value, n, 0);
 	if (r == -EOPNOTSUPP)
-		return cli_error(c,
-				 "%s: only names that begin with user. (or trusted., for root) "
-				 "are supported",
-				 arg);
+		return cli_error(
+			c,
+			"%s: only names that begin with user. (for root also trusted. and "
+			"security.) and system.posix_acl_access and _default are supported",
+			arg);
 	return r ? cli_fail(c, arg, r) : CLI_OK;
 }
 

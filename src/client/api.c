@@ -281,7 +281,7 @@ void sheaf_disconnect(struct sheaf *fs)
 
 /* ---- transfers ---- */
 
-const struct sheaf_cred api_nobody = { 65534, 65534, 0, NULL };
+const struct sheaf_cred api_nobody = { .uid = 65534, .gid = 65534 };
 
 static_assert(sizeof(struct sheaf_extent) == sizeof(struct extent), "an extent is an extent");
 

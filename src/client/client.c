@@ -160,6 +160,7 @@ struct cop *cop_new(struct client *c, const struct sheaf_cred *cred)
 	}
 	op->cred.uid = cred->uid;
 	op->cred.gid = cred->gid;
+	op->umask = cred->umask & 0777;
 	op->cred.n_gids = MIN(cred->n_gids, (uint32_t)ARRAY_LEN(op->cred.gids));
 	if (op->cred.n_gids)
 		memcpy(op->cred.gids, cred->gids, op->cred.n_gids * sizeof(uint32_t));

@@ -43,6 +43,7 @@ struct cop {
 	int64_t result; /* 0 or a count, or -errno */
 	bool finished;
 	struct cred_wire cred;
+	uint32_t umask; /* of what it makes */
 	struct call call;
 	uint32_t hops; /* referrals followed */
 	uint64_t asked; /* when the last question left */

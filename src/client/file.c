@@ -125,7 +125,9 @@ void client_open(struct cop *op, struct sheaf_handle dir, const char *path, int 
 	struct wire_open_args *a = &op->args.open;
 	int e;
 
-	*a = (struct wire_open_args){ .id = ++op->c->next_open, .mode = mode & 07777 };
+	*a = (struct wire_open_args){ .id = ++op->c->next_open,
+				      .mode = mode & 07777,
+				      .umask = op->umask };
 	a->where = name_place(dir, path,
 			      !(flags & O_NOFOLLOW) &&
 				      (flags & (O_CREAT | O_EXCL)) != (O_CREAT | O_EXCL));

@@ -140,6 +140,8 @@ static bool moves_names(const struct cop *op)
 	switch (op->call.op) {
 	case OP_RENAME:
 	case OP_RMDIR:
+	case OP_SETXATTR: /* of an ACL, perhaps */
+	case OP_REMOVEXATTR:
 		return true;
 	case OP_SETATTR:
 		return op->args.setattr.which & (SET_MODE | SET_UID | SET_GID);
@@ -323,14 +325,15 @@ void client_setattr(struct cop *op, struct sheaf_handle h, unsigned which, const
 
 void client_mkdir(struct cop *op, struct sheaf_handle dir, const char *path, mode_t mode)
 {
-	op->args.mkdir = (struct wire_mkdir_args){ place_of(dir, path), mode & 07777 };
+	op->args.mkdir = (struct wire_mkdir_args){ place_of(dir, path), mode & 07777, op->umask };
 	start(op, OP_MKDIR, XDR_ANY(xdr_wire_mkdir_args), XDR_ANY(xdr_wire_attr_res),
 	      &op->args.mkdir.where);
 }
 
 void client_mknod(struct cop *op, struct sheaf_handle dir, const char *path, mode_t mode, dev_t dev)
 {
-	op->args.mknod = (struct wire_mknod_args){ place_of(dir, path), mode, (uint32_t)dev };
+	op->args.mknod =
+		(struct wire_mknod_args){ place_of(dir, path), mode, (uint32_t)dev, op->umask };
 	name_start(op, OP_MKNOD, XDR_ANY(xdr_wire_mknod_args), XDR_ANY(xdr_wire_attr_res),
 		   &op->args.mknod.where, dev > UINT32_MAX ? -EINVAL : 0);
 }

@@ -10,7 +10,8 @@
 static_assert(SHEAF_SCAN_MAX == SCAN_MAX && SHEAF_SCAN_KEY == SCAN_KEY &&
 		      SHEAF_MAX_TARGETS == TARGETS_MAX,
 	      "limits are those of the wire");
-static_assert((int)SHEAF_SCAN_LOCK == SCAN_LOCK && (int)SHEAF_REPAIR_NEXT == REPAIR_NEXT,
+static_assert((int)SHEAF_SCAN_LOCK == SCAN_LOCK && (int)SHEAF_REPAIR_ACL == REPAIR_ACL &&
+		      SHEAF_HAS_ACL == HAS_ACL && SHEAF_HAS_CAPABILITY == HAS_CAPABILITY,
 	      "kinds are those of the wire");
 
 static struct sheaf_handle handle_of(const struct wire_handle *h)
@@ -46,6 +47,7 @@ static void row_take(struct sheaf_row *out, const struct wire_scan_row *r)
 	out->change = r->change;
 	out->mode = r->mode;
 	out->nlink = r->nlink;
+	out->has = r->has;
 	out->bad = r->bad;
 	out->name_len = r->name.len;
 	out->key_len = r->key.len;

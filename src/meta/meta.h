@@ -51,6 +51,8 @@ struct meta_node {
 	struct wire_layout_rec layout; /* targets in the arena; n_targets 0 for all but files */
 	uint64_t epoch;
 	struct wire_handle parent; /* of directories */
+	struct wire_bytes acl, default_acl; /* in the arena; empty: it has none */
+	bool privileged; /* who runs it gets rights by it: set-id bits, capabilities; a writer ends that */
 };
 int meta_get(struct meta *m, const struct wire_handle *h, struct meta_node *n, struct arena *a);
 
@@ -80,7 +82,7 @@ int meta_lookup(struct meta *m, const struct wire_handle *dir, const struct wire
 int meta_readdir(struct meta *m, const struct wire_readdir_args *ask, size_t max_bytes,
 		 struct wire_readdir_res *res, struct arena *a);
 enum { MAY_EXEC = 1, MAY_WRITE = 2, MAY_READ = 4 };
-int meta_may(const struct wire_attr *a, const struct cred *c, int may); /* 0 or -EACCES */
+int meta_may(const struct meta_node *n, const struct cred *c, int may); /* 0, -EACCES, -EIO */
 bool meta_owns(const struct meta *m, uint64_t ino); /* is its partition ours? */
 
 /* Rows that a server works on by itself after a start; fn is called in key order, may not call meta, and returns

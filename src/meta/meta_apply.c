@@ -106,22 +106,23 @@ int apply_unsettle(struct apply *ap, uint64_t ino, const struct node *n)
 }
 
 /* Who changes a file's data takes the privileges away that running it would give; root does not. */
-static void drop_privileges(const struct apply *ap, struct node *n)
+static int drop_privileges(struct apply *ap, struct node *n)
 {
 	if (ap->cred.uid == 0)
-		return;
-	n->i.mode &= ~(uint32_t)S_ISUID;
-	if (n->i.mode & S_IXGRP)
-		n->i.mode &= ~(uint32_t)S_ISGID;
+		return 0;
+	n->i.mode = mode_drop_ids(n->i.mode, n->i.gid, &ap->cred);
+	return marked_drop(ap, n, HAS_CAPABILITY);
 }
 
 /* A writer comes: what his data could be run with goes before his capability leaves. */
 int apply_writer(struct apply *ap, uint64_t ino, struct node *n)
 {
-	uint32_t mode = n->i.mode;
+	uint32_t mode = n->i.mode, has = n->i.has;
+	int rc = drop_privileges(ap, n);
 
-	drop_privileges(ap, n);
-	return mode == n->i.mode ? 0 : node_put(&ap->m->db, ap->txn, ino, n);
+	if (rc || (mode == n->i.mode && has == n->i.has))
+		return rc;
+	return node_put(&ap->m->db, ap->txn, ino, n);
 }
 
 static int apply_unsettle_rec(struct apply *ap)
@@ -141,10 +142,13 @@ static int grow(struct apply *ap, struct node *n)
 {
 	const struct wire_record *r = ap->rec;
 	bool changed = r->size > n->i.size || (r->mtime != 0 && r->mtime > n->i.mtime);
+	int rc;
 
 	if (!changed)
 		return 0;
-	drop_privileges(ap, n);
+	rc = drop_privileges(ap, n);
+	if (rc)
+		return rc;
 	n->i.size = MAX(n->i.size, r->size);
 	if (r->mtime != 0)
 		n->i.mtime = MAX(n->i.mtime, r->mtime);
@@ -215,9 +219,10 @@ static int apply_trunc_begin(struct apply *ap)
 	struct node n;
 	int rc = get_file(ap, &n);
 
+	if (!rc)
+		rc = drop_privileges(ap, &n);
 	if (rc)
 		return rc;
-	drop_privileges(ap, &n);
 	row.epoch = ++n.i.epoch;
 	row.gen = n.i.gen;
 	rc = row_put(&ap->m->db, ap->txn, T_INTENT, &k, &row, sizeof(row));

@@ -27,7 +27,7 @@ int get_dir(struct apply *ap, const struct wire_handle *h, int may, struct node 
 		return ENOTDIR;
 	if (n->i.nlink == 0)
 		return ENOENT;
-	return node_may(n, &ap->cred, may);
+	return apply_may(ap, n, may);
 }
 
 /* 0, ENOENT, or negative. */
@@ -93,11 +93,14 @@ int new_ino_check(struct apply *ap, uint64_t ino)
 	return rc ? rc : EINVAL;
 }
 
-void node_new(const struct apply *ap, const struct node *dir, uint32_t type, struct node *n)
+int node_new(struct apply *ap, const struct node *dir, uint32_t type, struct node *n)
 {
 	const struct wire_record *r = ap->rec;
-	uint32_t mode = type | (r->mode & 07777), gid = ap->cred.gid;
+	uint32_t mode = type | (r->mode & 07777), gid = ap->cred.gid, has;
+	int rc = inherit_mode(ap, dir, type, &mode, &has);
 
+	if (rc)
+		return rc;
 	if (dir->i.mode & S_ISGID) {
 		gid = dir->i.gid;
 		if (type == S_IFDIR)
@@ -106,6 +109,7 @@ void node_new(const struct apply *ap, const struct node *dir, uint32_t type, str
 	if (type != S_IFDIR && ap->cred.uid != 0 && !cred_in_group(&ap->cred, gid))
 		mode &= ~(uint32_t)S_ISGID;
 	memset(n, 0, offsetof(struct node, targets));
+	n->ino = r->new_ino;
 	n->i = (struct disk_inode){
 		.mode = mode,
 		.nlink = type == S_IFDIR ? 2 : 1,
@@ -118,8 +122,10 @@ void node_new(const struct apply *ap, const struct node *dir, uint32_t type, str
 		.ctime = r->time,
 		.btime = r->time,
 		.epoch = 1,
+		.has = has,
 		.next_cookie = type == S_IFDIR ? COOKIE_FIRST : 0,
 	};
+	return 0;
 }
 
 void node_set_layout(struct node *n, const struct wire_layout_rec *l)
@@ -159,10 +165,13 @@ static int put_named(struct apply *ap, struct node *dir, uint64_t ino, const str
 	return node_put(d, ap->txn, r->dir.ino, dir);
 }
 
-static int put_new(struct apply *ap, struct node *dir, const struct node *n)
+static int put_new(struct apply *ap, struct node *dir, struct node *n)
 {
 	uint64_t ino = ap->rec->new_ino;
+	int rc = inherit_put(ap, dir, n);
 
+	if (rc)
+		return rc;
 	ap->next_ino = MAX(ap->next_ino, INO_COUNTER(ino) + 1);
 	ap->res->created = true;
 	return put_named(ap, dir, ino, n);
@@ -182,7 +191,7 @@ static int create_existing(struct apply *ap, const struct disk_entry *e)
 		return ELOOP;
 	rc = get_child(ap, e, &n);
 	if (!rc && (ap->rec->flags & REC_WRITER))
-		rc = node_may(&n, &ap->cred, MAY_WRITE);
+		rc = apply_may(ap, &n, MAY_WRITE);
 	if (!rc && (ap->rec->flags & REC_WRITER) && e->type == S_IFREG)
 		rc = apply_unsettle(ap, e->ino, &n);
 	if (!rc && (ap->rec->flags & REC_WRITER))
@@ -204,12 +213,13 @@ int apply_create(struct apply *ap)
 	rc = get_entry(ap, r->dir.ino, &r->name, &e);
 	if (rc != ENOENT)
 		return rc ? rc : create_existing(ap, &e);
-	rc = node_may(&dir, &ap->cred, MAY_WRITE);
+	rc = apply_may(ap, &dir, MAY_WRITE | MAY_EXEC);
 	if (!rc)
 		rc = new_ino_check(ap, r->new_ino);
+	if (!rc)
+		rc = node_new(ap, &dir, S_IFREG, &n);
 	if (rc)
 		return rc;
-	node_new(ap, &dir, S_IFREG, &n);
 	node_set_layout(&n, &r->layout);
 	rc = put_new(ap, &dir, &n);
 	if (!rc && (r->flags & REC_WRITER))
@@ -231,7 +241,7 @@ static int get_vacancy(struct apply *ap, struct node *dir)
 	rc = get_entry(ap, r->dir.ino, &r->name, &e);
 	if (rc != ENOENT)
 		return rc ? rc : EEXIST;
-	return node_may(dir, &ap->cred, MAY_WRITE);
+	return apply_may(ap, dir, MAY_WRITE | MAY_EXEC);
 }
 
 int apply_mkdir(struct apply *ap)
@@ -244,9 +254,10 @@ int apply_mkdir(struct apply *ap)
 		rc = new_ino_check(ap, r->new_ino);
 	if (!rc && dir.i.nlink == UINT32_MAX)
 		rc = EMLINK;
+	if (!rc)
+		rc = node_new(ap, &dir, S_IFDIR, &n);
 	if (rc)
 		return rc;
-	node_new(ap, &dir, S_IFDIR, &n);
 	n.i.parent_ino = r->dir.ino;
 	n.i.parent_gen = r->dir.gen;
 	dir.i.nlink++;
@@ -269,9 +280,10 @@ int apply_mknod(struct apply *ap)
 	rc = get_vacancy(ap, &dir);
 	if (!rc)
 		rc = new_ino_check(ap, r->new_ino);
+	if (!rc)
+		rc = node_new(ap, &dir, type, &n);
 	if (rc)
 		return rc;
-	node_new(ap, &dir, type, &n);
 	n.i.rdev = r->which;
 	rc = put_new(ap, &dir, &n);
 	return rc ? rc : apply_answer(ap, r->new_ino, &n);
@@ -299,9 +311,10 @@ int apply_symlink(struct apply *ap)
 		rc = get_vacancy(ap, &dir);
 	if (!rc)
 		rc = new_ino_check(ap, r->new_ino);
+	if (!rc)
+		rc = node_new(ap, &dir, S_IFLNK, &n);
 	if (rc)
 		return rc;
-	node_new(ap, &dir, S_IFLNK, &n);
 	n.i.mode = S_IFLNK | 0777;
 	n.i.size = r->data.len;
 	rc = put_new(ap, &dir, &n);
@@ -373,7 +386,7 @@ static int get_doomed(struct apply *ap, struct node *dir, struct disk_entry *e, 
 	if (!rc)
 		rc = get_entry(ap, r->dir.ino, &r->name, e);
 	if (!rc)
-		rc = node_may(dir, &ap->cred, MAY_WRITE);
+		rc = apply_may(ap, dir, MAY_WRITE | MAY_EXEC);
 	if (!rc)
 		rc = get_child(ap, e, n);
 	return rc ? rc : sticky_check(dir, n, &ap->cred);
@@ -500,17 +513,17 @@ static int rename_same(struct apply *ap, const struct rename *x)
 
 static int rename_source(struct apply *ap, struct rename *x)
 {
-	int rc = node_may(x->from, &ap->cred, MAY_WRITE);
+	int rc = apply_may(ap, x->from, MAY_WRITE | MAY_EXEC);
 
 	if (!rc)
-		rc = node_may(x->to, &ap->cred, MAY_WRITE);
+		rc = apply_may(ap, x->to, MAY_WRITE | MAY_EXEC);
 	if (!rc)
 		rc = sticky_check(x->from, &x->child, &ap->cred);
 	if (rc)
 		return rc;
 	x->moves_dir = S_ISDIR(x->child.i.mode) && x->from != x->to;
 	if (x->moves_dir)
-		rc = node_may(&x->child, &ap->cred, MAY_WRITE); /* its ".." changes */
+		rc = apply_may(ap, &x->child, MAY_WRITE); /* its ".." changes */
 	return rc;
 }
 
@@ -603,7 +616,7 @@ static int exchange_check(struct apply *ap, struct rename *x)
 
 	if (x->from == x->to || !S_ISDIR(x->old.i.mode))
 		return 0;
-	rc = node_may(&x->old, &ap->cred, MAY_WRITE);
+	rc = apply_may(ap, &x->old, MAY_WRITE);
 	return rc ? rc : loop_check(ap, x->old_e.ino, r->dir, r->dir2.ino);
 }
 

@@ -152,14 +152,15 @@ static int del_put(struct apply *ap)
 }
 
 /* A directory whose parent is elsewhere: what it inherits came along. */
-static void new_dir(const struct apply *ap, struct node *n)
+static int new_dir(struct apply *ap, struct node *n)
 {
 	const struct wire_record *r = ap->rec;
 	struct node parent = { .i = { .mode = r->which, .gid = r->group } };
+	int rc = node_new(ap, &parent, S_IFDIR, n);
 
-	node_new(ap, &parent, S_IFDIR, n);
 	n->i.parent_ino = r->dir.ino;
 	n->i.parent_gen = r->dir.gen;
+	return rc;
 }
 
 static int new_check(struct apply *ap)
@@ -167,9 +168,10 @@ static int new_check(struct apply *ap)
 	struct node n;
 	int rc = new_ino_check(ap, ap->rec->new_ino);
 
+	if (!rc)
+		rc = new_dir(ap, &n);
 	if (rc)
 		return rc;
-	new_dir(ap, &n);
 	node_attr(&n, ap->rec->new_ino, false, &ap->res->at);
 	/* taken from now on: after a restart nobody else gets it while the part waits */
 	ap->next_ino = MAX(ap->next_ino, INO_COUNTER(ap->rec->new_ino) + 1);
@@ -179,9 +181,11 @@ static int new_check(struct apply *ap)
 static int new_put(struct apply *ap)
 {
 	struct node n;
+	int rc = new_dir(ap, &n);
 
-	new_dir(ap, &n);
-	return node_put(&ap->m->db, ap->txn, ap->rec->new_ino, &n);
+	if (!rc)
+		rc = inherit_put(ap, NULL, &n);
+	return rc ? rc : node_put(&ap->m->db, ap->txn, ap->rec->new_ino, &n);
 }
 
 static int part_get(struct apply *ap, struct node *n)
@@ -268,7 +272,7 @@ static int move_check(struct apply *ap)
 	if (!rc)
 		rc = sticky_part_check(ap, &n);
 	if (!rc && S_ISDIR(n.i.mode) && (ap->rec->flags & PART_PARENT))
-		rc = node_may(&n, &ap->cred, MAY_WRITE); /* its ".." changes */
+		rc = apply_may(ap, &n, MAY_WRITE); /* its ".." changes */
 	return rc ? rc : apply_answer(ap, ap->rec->h.ino, &n);
 }
 

@@ -1,4 +1,4 @@
-/* Who may do what: permission bits, and the rules of chmod, chown and utimens.
+/* Who may do what: permission bits and access ACLs, and the rules of chmod, chown and utimens.
  *
  * Threads: pure functions, and REC_SETATTR on the writer. Errors: positive errno are answers; see
  * meta_state.h. */
@@ -27,14 +27,40 @@ static bool mode_grants(uint32_t mode, uint32_t uid, uint32_t gid, const struct 
 	return ((unsigned)may & ~bits & 7) == 0;
 }
 
-int meta_may(const struct wire_attr *a, const struct cred *c, int may)
+/* For root and for the owner the mode says it all. */
+static bool needs_acl(uint32_t uid, const struct cred *c)
 {
-	return mode_grants(a->mode, a->uid, a->gid, c, may) ? 0 : -EACCES;
+	return c->uid != 0 && c->uid != uid;
 }
 
-int node_may(const struct node *n, const struct cred *c, int may)
+int meta_may(const struct meta_node *n, const struct cred *c, int may)
 {
-	return mode_grants(n->i.mode, n->i.uid, n->i.gid, c, may) ? 0 : EACCES;
+	const struct wire_attr *a = &n->attr;
+	struct acl acl;
+
+	if (!n->acl.len || !needs_acl(a->uid, c))
+		return mode_grants(a->mode, a->uid, a->gid, c, may) ? 0 : -EACCES;
+	if (acl_load(n->acl.p, n->acl.len, &acl))
+		return -EIO;
+	return acl_grants(&acl, a->gid, c, may) ? 0 : -EACCES;
+}
+
+int node_may(const struct db *d, MDB_txn *txn, const struct node *n, const struct cred *c, int may)
+{
+	struct acl acl;
+	int rc;
+
+	if (!(n->i.has & HAS_ACL) || !needs_acl(n->i.uid, c))
+		return mode_grants(n->i.mode, n->i.uid, n->i.gid, c, may) ? 0 : EACCES;
+	rc = acl_read(d, txn, n->ino, HAS_ACL, &acl);
+	if (rc)
+		return rc;
+	return acl_grants(&acl, n->i.gid, c, may) ? 0 : EACCES;
+}
+
+int apply_may(struct apply *ap, const struct node *n, int may)
+{
+	return node_may(&ap->m->db, ap->txn, n, &ap->cred, may);
 }
 
 /* chown: root anything; an owner to himself and to a group he is in. */
@@ -52,18 +78,21 @@ static int may_chown(const struct wire_record *r, const struct node *n, const st
 }
 
 /* utimens: both times to now needs write permission, everything else ownership. */
-static int may_set_times(const struct wire_record *r, const struct node *n, const struct cred *c)
+static int may_set_times(struct apply *ap, const struct node *n)
 {
+	const struct wire_record *r = ap->rec;
 	const uint32_t now = SET_ATIME_NOW | SET_MTIME_NOW;
 	uint32_t which = r->which & (SET_ATIME | SET_MTIME | now);
 
-	if (c->uid == 0 || c->uid == n->i.uid)
+	if (ap->cred.uid == 0 || ap->cred.uid == n->i.uid)
 		return 0;
-	return which == now ? node_may(n, c, MAY_WRITE) : EPERM;
+	return which == now ? apply_may(ap, n, MAY_WRITE) : EPERM;
 }
 
-static int may_setattr(const struct wire_record *r, const struct node *n, const struct cred *c)
+static int may_setattr(struct apply *ap, const struct node *n)
 {
+	const struct wire_record *r = ap->rec;
+	const struct cred *c = &ap->cred;
 	int st = 0;
 
 	if ((r->which & SET_MODE) && S_ISLNK(n->i.mode)) /* they have no mode of their own */
@@ -73,20 +102,28 @@ static int may_setattr(const struct wire_record *r, const struct node *n, const 
 	if (r->which & (SET_UID | SET_GID))
 		st = may_chown(r, n, c);
 	if (!st && (r->which & (SET_ATIME | SET_MTIME | SET_ATIME_NOW | SET_MTIME_NOW)))
-		st = may_set_times(r, n, c);
+		st = may_set_times(ap, n);
 	return st;
+}
+
+uint32_t mode_drop_ids(uint32_t mode, uint32_t gid, const struct cred *c)
+{
+	mode &= ~(uint32_t)S_ISUID;
+	if ((mode & S_IXGRP) || (c->uid != 0 && !cred_in_group(c, gid)))
+		mode &= ~(uint32_t)S_ISGID;
+	return mode;
 }
 
 static void set_owner_and_mode(const struct wire_record *r, struct node *n, const struct cred *c)
 {
 	uint32_t mode = n->i.mode;
 
+	if ((r->which & (SET_UID | SET_GID)) && !S_ISDIR(mode))
+		mode = mode_drop_ids(mode, n->i.gid, c);
 	if (r->which & SET_UID)
 		n->i.uid = r->owner;
 	if (r->which & SET_GID)
 		n->i.gid = r->group;
-	if ((r->which & (SET_UID | SET_GID)) && !S_ISDIR(mode))
-		mode &= ~(uint32_t)(S_ISUID | S_ISGID);
 	if (r->which & SET_MODE) { /* said in the same breath: it wins over the clearing */
 		mode = (mode & S_IFMT) | (r->mode & 07777);
 		if (c->uid != 0 && !cred_in_group(c, n->i.gid))
@@ -99,13 +136,32 @@ static void set_owner_and_mode(const struct wire_record *r, struct node *n, cons
 static int set_read(struct apply *ap, struct node *n)
 {
 	const struct wire_record *r = ap->rec;
-	int rc = node_may(n, &ap->cred, MAY_READ);
+	int rc = apply_may(ap, n, MAY_READ);
 
 	if (rc)
 		return rc;
 	n->i.atime = MAX(n->i.atime, r->time);
 	rc = node_put(&ap->m->db, ap->txn, r->h.ino, n);
 	return rc ? rc : apply_answer(ap, r->h.ino, n);
+}
+
+/* An ACL follows the mode; and who gets a file does not get the capabilities that it was given for somebody else. */
+static int set_attributes(struct apply *ap, struct node *n)
+{
+	const struct wire_record *r = ap->rec;
+	struct acl a;
+	int rc = 0;
+
+	if ((r->which & SET_MODE) && (n->i.has & HAS_ACL)) {
+		rc = acl_read(&ap->m->db, ap->txn, n->ino, HAS_ACL, &a);
+		if (rc)
+			return rc;
+		acl_chmod(&a, n->i.mode);
+		rc = acl_put(ap, n, HAS_ACL, &a);
+	}
+	if (!rc && (r->which & (SET_UID | SET_GID)) && !S_ISDIR(n->i.mode))
+		rc = marked_drop(ap, n, HAS_CAPABILITY);
+	return rc;
 }
 
 int apply_setattr(struct apply *ap)
@@ -117,10 +173,13 @@ int apply_setattr(struct apply *ap)
 	if (!rc && r->which == SET_ATIME_READ)
 		return set_read(ap, &n);
 	if (!rc)
-		rc = may_setattr(r, &n, &ap->cred);
+		rc = may_setattr(ap, &n);
 	if (rc)
 		return rc;
 	set_owner_and_mode(r, &n, &ap->cred);
+	rc = set_attributes(ap, &n);
+	if (rc)
+		return rc;
 	if (r->which & SET_ATIME_NOW)
 		n.i.atime = r->time;
 	else if (r->which & SET_ATIME)

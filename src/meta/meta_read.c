@@ -71,6 +71,32 @@ static int row_seen(struct meta *m, enum table t, uint64_t ino)
 	return row_get(&m->db, m->reader, t, &k, &v);
 }
 
+int bytes_copy(struct wire_bytes *out, const void *p, size_t n, struct arena *a)
+{
+	uint8_t *copy = arena_alloc(a, MAX(n, (size_t)1));
+
+	if (!copy)
+		return -ENOMEM;
+	if (n)
+		memcpy(copy, p, n);
+	*out = (struct wire_bytes){ (uint32_t)n, copy };
+	return 0;
+}
+
+/* An ACL of an inode, in one look with it; most have none. */
+static int read_acl(struct meta *m, const struct node *n, uint32_t which, struct wire_bytes *out,
+		    struct arena *a)
+{
+	MDB_val v;
+	int rc;
+
+	*out = (struct wire_bytes){ 0 };
+	if (!(n->i.has & which))
+		return 0;
+	rc = marked_get(&m->db, m->reader, n->ino, which, &v);
+	return rc ? rc : bytes_copy(out, v.mv_data, v.mv_size, a);
+}
+
 static int read_node(struct meta *m, const struct wire_handle *h, struct meta_node *out,
 		     struct arena *a)
 {
@@ -85,7 +111,11 @@ static int read_node(struct meta *m, const struct wire_handle *h, struct meta_no
 	node_attr(&n, h->ino, seen == 0, &out->attr);
 	out->epoch = n.i.epoch;
 	out->parent = (struct wire_handle){ .ino = n.i.parent_ino, .gen = n.i.parent_gen };
-	return node_layout(&n, &out->layout, a);
+	out->privileged = (n.i.mode & (S_ISUID | S_ISGID)) || (n.i.has & HAS_CAPABILITY);
+	rc = read_acl(m, &n, HAS_ACL, &out->acl, a);
+	if (!rc)
+		rc = read_acl(m, &n, HAS_DEFAULT_ACL, &out->default_acl, a);
+	return rc ? rc : node_layout(&n, &out->layout, a);
 }
 
 int meta_get(struct meta *m, const struct wire_handle *h, struct meta_node *out, struct arena *a)

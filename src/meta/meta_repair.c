@@ -241,6 +241,33 @@ static int set_text(struct apply *ap, struct node *n)
 	return row_put(&ap->m->db, ap->txn, T_SYMLINK, &k, LOST_TEXT, strlen(LOST_TEXT));
 }
 
+/* What its rows say counts. A list that is lost leaves the owner and others their permissions: those of the group
+ * were for all whom the list named, and go. */
+static int set_acls(struct apply *ap, struct node *n)
+{
+	static const uint32_t marks[] = { HAS_ACL, HAS_DEFAULT_ACL, HAS_CAPABILITY };
+	struct acl a;
+	MDB_val v;
+
+	for (size_t i = 0; i < ARRAY_LEN(marks); i++) {
+		uint32_t had = n->i.has & marks[i];
+		int rc = marked_get(&ap->m->db, ap->txn, n->ino, marks[i], &v);
+
+		n->i.has |= marks[i];
+		if (!rc && marks[i] != HAS_CAPABILITY)
+			rc = acl_load(v.mv_data, v.mv_size, &a);
+		if (!rc && marks[i] == HAS_ACL)
+			n->i.mode = (n->i.mode & ~0777u) | acl_mode(&a);
+		if (rc == -EIO) {
+			rc = marked_drop(ap, n, marks[i]);
+			n->i.mode &= had & HAS_ACL ? ~070u : ~0u;
+		}
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
 static int repair_field(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;
@@ -273,6 +300,9 @@ static int repair_field(struct apply *ap)
 		break;
 	case REPAIR_TEXT:
 		rc = set_text(ap, &n);
+		break;
+	case REPAIR_ACL:
+		rc = set_acls(ap, &n);
 		break;
 	}
 	node_touch(&n, r->time);
@@ -427,6 +457,7 @@ int apply_repair(struct apply *ap)
 	case REPAIR_EPOCH:
 	case REPAIR_LAYOUT:
 	case REPAIR_TEXT:
+	case REPAIR_ACL:
 		return repair_field(ap);
 	case REPAIR_MAKE:
 		return repair_make(ap);

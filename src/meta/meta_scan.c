@@ -4,7 +4,7 @@
  * long. Buffers: everything is copied into the caller's arena. Errors: -EINVAL (no such kind), -ENOMEM, -EIO. */
 #include "meta/meta_state.h"
 
-#define ROW_WIRE 140 /* of a scan_row without key, name and targets */
+#define ROW_WIRE 144 /* of a scan_row without key, name and targets */
 
 static const struct scan_table {
 	enum table table;
@@ -28,18 +28,6 @@ static const struct scan_table *table_of(uint32_t kind)
 	return kind < ARRAY_LEN(scan_tables) && scan_tables[kind].key ? &scan_tables[kind] : NULL;
 }
 
-static int bytes_copy(struct wire_bytes *out, const void *p, size_t n, struct arena *a)
-{
-	uint8_t *copy = arena_alloc(a, MAX(n, (size_t)1));
-
-	if (!copy)
-		return -ENOMEM;
-	if (n)
-		memcpy(copy, p, n);
-	*out = (struct wire_bytes){ (uint32_t)n, copy };
-	return 0;
-}
-
 static int inode_row(const MDB_val *v, struct wire_scan_row *r, struct arena *a)
 {
 	struct node n;
@@ -53,6 +41,7 @@ static int inode_row(const MDB_val *v, struct wire_scan_row *r, struct arena *a)
 	r->second = n.i.next_cookie;
 	r->mode = n.i.mode;
 	r->nlink = n.i.nlink;
+	r->has = n.i.has;
 	r->size = S_ISDIR(n.i.mode) ? n.i.entries : n.i.size;
 	r->epoch = n.i.epoch;
 	r->change = n.i.change;
@@ -130,6 +119,20 @@ static int prepared_row(const MDB_val *k, const MDB_val *v, struct wire_scan_row
 	return bytes_copy(&r->name, part.name.p, part.name.len, a);
 }
 
+/* An attribute: which it is to its inode, and the permissions that an access ACL stands for. */
+static void xattr_row(const MDB_val *v, struct wire_scan_row *r)
+{
+	struct acl a;
+
+	r->size = v->mv_size;
+	r->has = xattr_mark(&r->name);
+	if (!(r->has & (HAS_ACL | HAS_DEFAULT_ACL)))
+		return;
+	r->bad = acl_load(v->mv_data, v->mv_size, &a);
+	if (!r->bad && r->has == HAS_ACL)
+		r->mode = acl_mode(&a);
+}
+
 /* 0 or -ENOMEM. */
 static int row_fill(uint32_t kind, const MDB_val *k, const MDB_val *v, struct wire_scan_row *r,
 		    struct arena *a)
@@ -154,8 +157,10 @@ static int row_fill(uint32_t kind, const MDB_val *k, const MDB_val *v, struct wi
 	case SCAN_INDEX:
 		return index_row(k, v, r, a);
 	case SCAN_SYMLINK:
-	case SCAN_XATTR:
 		r->size = v->mv_size;
+		break;
+	case SCAN_XATTR:
+		xattr_row(v, r);
 		break;
 	case SCAN_PREPARED:
 		return prepared_row(k, v, r, a);

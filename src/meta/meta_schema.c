@@ -195,6 +195,7 @@ int node_get(const struct db *d, MDB_txn *txn, uint64_t ino, struct node *n)
 	MDB_val v;
 	int rc = row_get(d, txn, T_INODE, &k, &v);
 
+	n->ino = ino;
 	return rc ? rc : node_unpack(&v, n);
 }
 

@@ -13,9 +13,9 @@
 
 #include "meta/meta.h"
 
-#define SCHEMA_VERSION 3
+#define SCHEMA_VERSION 4
 #define SCHEMA_OLDEST \
-	1 /* brought up to date when it is opened: it lacks tables, and nothing else */
+	1 /* brought up to date when it is opened: it lacks tables and nothing in it `has` anything */
 #define SCHEMA_MAGIC "SHEAFMD" /* and its NUL: 8 bytes */
 
 enum table {
@@ -53,9 +53,10 @@ struct disk_inode {
 	uint64_t size, change;
 	int64_t atime, mtime, ctime, btime;
 	uint64_t epoch;
-	/* directories */
+	/* directories, but for `has` */
 	uint64_t parent_ino;
-	uint32_t parent_gen, zero;
+	uint32_t parent_gen;
+	uint32_t has; /* HAS_ACL and its like: rows of T_XATTR that others must know of */
 	uint64_t entries, next_cookie;
 };
 _Static_assert(sizeof(struct disk_inode) == 112, "schema");
@@ -131,6 +132,7 @@ struct key {
 
 /* An inode as the code works with it. */
 struct node {
+	uint64_t ino; /* set by node_get() */
 	struct disk_inode i;
 	struct disk_layout l; /* files */
 	uint32_t targets[TARGETS_MAX];

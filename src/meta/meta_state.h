@@ -88,15 +88,51 @@ int apply_get(struct apply *ap, const struct wire_handle *h, struct node *n);
 int apply_answer(struct apply *ap, uint64_t ino, const struct node *n);
 int apply_unsettle(struct apply *ap, uint64_t ino, const struct node *n); /* its row */
 int apply_writer(struct apply *ap, uint64_t ino,
-		 struct node *n); /* set-id bits go, unless he is root */
+		 struct node *n); /* set-id bits and capabilities go, unless he is root */
 int apply_forget(struct apply *ap, uint64_t ino); /* the inode and all that hangs on it */
 int rows_forget(struct apply *ap, enum table t, uint64_t id); /* all whose keys begin with it */
 /* One row as a scan shows it (meta_scan.c), and its table: 0, EINVAL, ENOENT, or negative. */
 int scan_row_get(struct apply *ap, uint32_t kind, const struct key *k, enum table *t,
 		 struct wire_scan_row *row);
 void node_touch(struct node *n, int64_t time); /* change and ctime */
-int node_may(const struct node *n, const struct cred *c, int may); /* 0 or EACCES */
+int node_may(const struct db *d, MDB_txn *txn, const struct node *n, const struct cred *c,
+	     int may); /* 0, EACCES, or negative */
+int apply_may(struct apply *ap, const struct node *n, int may); /* the caller of the record */
 bool cred_in_group(const struct cred *c, uint32_t gid);
+/* Set-id bits go; set-gid stays where the group cannot run it, unless the caller is not in it. */
+uint32_t mode_drop_ids(uint32_t mode, uint32_t gid, const struct cred *c);
+
+/* ---- meta_acl.c ---- */
+#define ACL_MAX 512 /* entries, as on ext4; encoded it fits into a part (PART_MAX) */
+#define ACL_BYTES (4 + 8 * ACL_MAX)
+struct acl_entry {
+	uint16_t tag, perm;
+	uint32_t id;
+};
+struct acl {
+	uint32_t n; /* 0: none */
+	struct acl_entry e[ACL_MAX];
+};
+int acl_decode(const struct wire_bytes *b, struct acl *a); /* EINVAL, EOPNOTSUPP, ENOSPC */
+int acl_check(const struct acl *a); /* 0 or EINVAL; the next six are for those that passed */
+uint32_t acl_mode(struct acl *a); /* the permissions that it stands for */
+bool acl_is_mode(const struct acl *a); /* it says no more than these */
+void acl_chmod(struct acl *a, uint32_t mode);
+void acl_inherit(struct acl *a, uint32_t *mode); /* by what is made with this mode */
+bool acl_grants(const struct acl *a, uint32_t gid, const struct cred *c,
+		int may); /* not the owner */
+int acl_put(struct apply *ap, struct node *n, uint32_t which, const struct acl *a);
+int acl_load(const void *p, size_t len, struct acl *a); /* what was stored: 0 or -EIO */
+int acl_read(const struct db *d, MDB_txn *txn, uint64_t ino, uint32_t which, struct acl *a);
+/* Attributes that the inode knows of: the HAS_ bit of a name, or 0; their rows. The caller puts n. */
+uint32_t xattr_mark(const struct wire_bytes *name);
+int marked_get(const struct db *d, MDB_txn *txn, uint64_t ino, uint32_t mark, MDB_val *v);
+int marked_drop(struct apply *ap, struct node *n, uint32_t mark);
+/* What a new inode of this type gets from its directory: the mode after umask or default ACL, and `has`; then, with
+ * these in n, its rows. */
+int inherit_mode(struct apply *ap, const struct node *dir, uint32_t type, uint32_t *mode,
+		 uint32_t *has);
+int inherit_put(struct apply *ap, const struct node *dir, struct node *n);
 
 /* ---- meta_names.c: the pieces of a change ---- */
 #define LINKS_MAX 65000 /* names of one file, as on ext4 */
@@ -104,7 +140,7 @@ int name_check(const struct wire_bytes *n); /* 0 or a positive errno, as all of 
 int get_dir(struct apply *ap, const struct wire_handle *h, int may, struct node *n);
 int get_entry(struct apply *ap, uint64_t dir, const struct wire_bytes *name, struct disk_entry *e);
 int new_ino_check(struct apply *ap, uint64_t ino);
-void node_new(const struct apply *ap, const struct node *dir, uint32_t type, struct node *n);
+int node_new(struct apply *ap, const struct node *dir, uint32_t type, struct node *n);
 void node_set_layout(struct node *n, const struct wire_layout_rec *l);
 int link_check(const struct node *n); /* may it get one more name? */
 int drop_name(struct apply *ap, uint64_t ino, struct node *n);
@@ -130,5 +166,6 @@ int read_handle(struct meta *m, const struct wire_handle *h, struct node *n);
 int read_entry(struct meta *m, uint64_t dir, const struct node *n, const struct wire_bytes *name,
 	       struct wire_handle *out, uint32_t *type);
 bool name_is_dots(const struct wire_bytes *n); /* "." or ".." */
+int bytes_copy(struct wire_bytes *out, const void *p, size_t n, struct arena *a); /* or -ENOMEM */
 
 #endif

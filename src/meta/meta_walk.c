@@ -49,7 +49,8 @@ static int walk_dir(const struct walk *w, struct node *n)
 		return rc;
 	if (!S_ISDIR(n->i.mode))
 		return -ENOTDIR;
-	return node_may(n, w->cred, MAY_EXEC) ? -EACCES : 0;
+	rc = node_may(&w->m->db, w->m->reader, n, w->cred, MAY_EXEC);
+	return rc > 0 ? -rc : rc;
 }
 
 static int walk_leaf(const struct wire_bytes *name, struct wire_bytes *leaf)
@@ -173,7 +174,6 @@ static int read_link(struct meta *m, const struct wire_handle *h, struct wire_by
 		     struct arena *a)
 {
 	struct node n;
-	uint8_t *p;
 	MDB_val v;
 	int rc = read_handle(m, h, &n);
 
@@ -181,14 +181,7 @@ static int read_link(struct meta *m, const struct wire_handle *h, struct wire_by
 		rc = -EINVAL;
 	if (!rc)
 		rc = link_text(m, h->ino, &v);
-	if (rc)
-		return rc;
-	p = arena_alloc(a, v.mv_size);
-	if (!p)
-		return -ENOMEM;
-	memcpy(p, v.mv_data, v.mv_size);
-	*target = (struct wire_bytes){ (uint32_t)v.mv_size, p };
-	return 0;
+	return rc ? rc : bytes_copy(target, v.mv_data, v.mv_size, a);
 }
 
 int meta_readlink(struct meta *m, const struct wire_handle *h, struct wire_bytes *target,

@@ -1,6 +1,7 @@
 /* Extended attributes: the records that change them, the reads, and who may.
  *
- * user.* needs the permissions of the file and is for files and directories only; trusted.* is root's;
+ * user.* needs the permissions of the file and is for files and directories only; trusted.* is root's; security.*
+ * anybody may read and root set; ACLs anybody may read, and the owner set (meta_acl.c has what they mean);
  * everything else is not supported. Values and names of one inode are bounded together.
  *
  * Threads: records on the writer, reads on the loop. Buffers: what a read returns is in the caller's arena.
@@ -8,6 +9,7 @@
 #include "meta/meta_state.h"
 
 #define XATTR_TOTAL_MAX (1 * MIB) /* names and values of one inode */
+#define ACLS (HAS_ACL | HAS_DEFAULT_ACL)
 
 static bool begins(const struct wire_bytes *name, const char *prefix)
 {
@@ -21,21 +23,44 @@ static bool is_trusted(const struct wire_bytes *name)
 	return begins(name, "trusted.");
 }
 
-static int user_may(const struct node *n, const struct cred *c, int may)
+/* An inode, who asks for its attributes, and in which transaction. */
+struct asker {
+	const struct db *d;
+	MDB_txn *txn;
+	const struct cred *c;
+	const struct node *n;
+};
+
+static int user_may(const struct asker *q, int may)
 {
+	const struct node *n = q->n;
+	const struct cred *c = q->c;
 	bool owner = c->uid == 0 || c->uid == n->i.uid;
 
 	if (!S_ISREG(n->i.mode) && !S_ISDIR(n->i.mode))
 		return may & MAY_WRITE ? EPERM : ENODATA;
 	if (S_ISDIR(n->i.mode) && (n->i.mode & S_ISVTX) && (may & MAY_WRITE) && !owner)
 		return EPERM;
-	return node_may(n, c, may);
+	return node_may(q->d, q->txn, n, c, may);
 }
 
-/* Is it a name, and may this caller read or write it? 0 or a positive errno. */
-static int xattr_may(const struct node *n, const struct cred *c, const struct wire_bytes *name,
-		     int may)
+/* Who sets an ACL? A default one of anything but a directory is refused to everybody elsewhere. */
+static int acl_may(const struct asker *q, uint32_t which, int may)
 {
+	const struct disk_inode *i = &q->n->i;
+
+	if (S_ISLNK(i->mode))
+		return EOPNOTSUPP;
+	if (!(may & MAY_WRITE) || (which == HAS_DEFAULT_ACL && !S_ISDIR(i->mode)))
+		return 0;
+	return q->c->uid == 0 || q->c->uid == i->uid ? 0 : EPERM;
+}
+
+/* Is it a name, and may this caller read or write it? 0, a positive errno, or negative. */
+static int xattr_may(const struct asker *q, const struct wire_bytes *name, int may)
+{
+	bool root = q->c->uid == 0;
+
 	if (name->len == 0 || name->len > XATTR_NAME_LEN)
 		return ERANGE;
 	if (memchr(name->p, 0, name->len))
@@ -43,11 +68,18 @@ static int xattr_may(const struct node *n, const struct cred *c, const struct wi
 	if (is_trusted(name)) {
 		if (name->len == strlen("trusted."))
 			return EINVAL;
-		return c->uid == 0 ? 0 : may & MAY_WRITE ? EPERM : ENODATA;
+		return root ? 0 : may & MAY_WRITE ? EPERM : ENODATA;
 	}
+	if (begins(name, "security.")) {
+		if (name->len == strlen("security."))
+			return EINVAL;
+		return root || !(may & MAY_WRITE) ? 0 : EPERM;
+	}
+	if (xattr_mark(name) & ACLS)
+		return acl_may(q, xattr_mark(name), may);
 	if (!begins(name, "user."))
 		return EOPNOTSUPP;
-	return name->len == strlen("user.") ? EINVAL : user_may(n, c, may);
+	return name->len == strlen("user.") ? EINVAL : user_may(q, may);
 }
 
 /* ---- all attributes of one inode ---- */
@@ -94,12 +126,13 @@ static int add_up(void *arg, const struct wire_bytes *name, size_t value)
 static int get_old(struct apply *ap, struct node *n, size_t *old)
 {
 	const struct wire_record *r = ap->rec;
+	struct asker q = { &ap->m->db, ap->txn, &ap->cred, n };
 	struct key k;
 	MDB_val v;
 	int rc = apply_get(ap, &r->h, n);
 
 	if (!rc)
-		rc = xattr_may(n, &ap->cred, &r->name, MAY_WRITE);
+		rc = xattr_may(&q, &r->name, MAY_WRITE);
 	if (rc)
 		return rc;
 	k = key_entry(r->h.ino, &r->name);
@@ -130,15 +163,61 @@ static int space_check(struct apply *ap, bool there, size_t old)
 	return t.names > XATTR_VALUE_LEN || t.names + t.values > XATTR_TOTAL_MAX ? ENOSPC : 0;
 }
 
+/* An access ACL sets the mode; when it says no more than that, or is empty, there is none any more. */
+static int set_access(struct apply *ap, struct node *n, struct acl *a)
+{
+	if (a->n) {
+		n->i.mode = (n->i.mode & ~0777u) | acl_mode(a);
+		if (ap->cred.uid != 0 && !cred_in_group(&ap->cred, n->i.gid))
+			n->i.mode &= ~(uint32_t)S_ISGID;
+	}
+	if (a->n && !acl_is_mode(a))
+		return acl_put(ap, n, HAS_ACL, a);
+	return marked_drop(ap, n, HAS_ACL);
+}
+
+/* As Linux does it: there is no difference between making, replacing and removing one that is not there. */
+static int set_acl(struct apply *ap, uint32_t which, const struct wire_bytes *value)
+{
+	struct acl a;
+	struct node n;
+	size_t old = 0;
+	int rc = acl_decode(value, &a), had;
+
+	if (rc)
+		return rc;
+	had = get_old(ap, &n, &old);
+	if (had && had != ENODATA)
+		return had;
+	if (which == HAS_DEFAULT_ACL && !S_ISDIR(n.i.mode))
+		return a.n ? EACCES : apply_answer(ap, ap->rec->h.ino, &n);
+	if (a.n)
+		rc = acl_check(&a);
+	if (!rc && a.n)
+		rc = space_check(ap, had == 0, old);
+	if (rc)
+		return rc;
+	if (which == HAS_ACL)
+		rc = set_access(ap, &n, &a);
+	else
+		rc = a.n ? acl_put(ap, &n, which, &a) : marked_drop(ap, &n, which);
+	return rc ? rc : put_touched(ap, &n);
+}
+
 int apply_setxattr(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;
 	struct node n;
 	struct key k;
+	uint32_t mark = xattr_mark(&r->name);
 	size_t old;
-	int rc = get_old(ap, &n, &old);
-	bool there = rc == 0;
+	bool there;
+	int rc;
 
+	if (mark & ACLS)
+		return set_acl(ap, mark, &r->data);
+	rc = get_old(ap, &n, &old);
+	there = rc == 0;
 	if (rc && rc != ENODATA)
 		return rc;
 	if (there && (r->flags & REC_EXCL))
@@ -149,19 +228,25 @@ int apply_setxattr(struct apply *ap)
 	if (rc)
 		return rc;
 	k = key_entry(r->h.ino, &r->name);
+	n.i.has |= mark;
 	rc = row_put(&ap->m->db, ap->txn, T_XATTR, &k, r->data.p, r->data.len);
 	return rc ? rc : put_touched(ap, &n);
 }
 
 int apply_removexattr(struct apply *ap)
 {
+	uint32_t mark = xattr_mark(&ap->rec->name);
 	struct node n;
 	struct key k;
 	size_t old;
-	int rc = get_old(ap, &n, &old);
+	int rc;
 
+	if (mark & ACLS)
+		return set_acl(ap, mark, &(struct wire_bytes){ 0 });
+	rc = get_old(ap, &n, &old);
 	if (rc)
 		return rc;
+	n.i.has &= ~mark;
 	k = key_entry(ap->rec->h.ino, &ap->rec->name);
 	rc = row_del(&ap->m->db, ap->txn, T_XATTR, &k);
 	return rc ? rc : put_touched(ap, &n);
@@ -174,15 +259,16 @@ static int read_value(struct meta *m, const struct cred *c, const struct wire_ha
 		      struct arena *a)
 {
 	struct node n;
+	struct asker q = { &m->db, m->reader, c, &n };
 	struct key k;
-	uint8_t *p;
 	MDB_val v;
 	int rc = read_handle(m, h, &n);
 
-	if (!rc)
-		rc = -xattr_may(&n, c, name, MAY_READ);
 	if (rc)
 		return rc;
+	rc = xattr_may(&q, name, MAY_READ);
+	if (rc)
+		return rc > 0 ? -rc : rc;
 	k = key_entry(h->ino, name);
 	rc = row_get(&m->db, m->reader, T_XATTR, &k, &v);
 	if (rc)
@@ -190,12 +276,7 @@ static int read_value(struct meta *m, const struct cred *c, const struct wire_ha
 	res->size = (uint32_t)v.mv_size;
 	if (v.mv_size > max || !v.mv_size)
 		return 0;
-	p = arena_alloc(a, v.mv_size);
-	if (!p)
-		return -ENOMEM;
-	memcpy(p, v.mv_data, v.mv_size);
-	res->data = (struct wire_bytes){ res->size, p };
-	return 0;
+	return bytes_copy(&res->data, v.mv_data, v.mv_size, a);
 }
 
 int meta_getxattr(struct meta *m, const struct cred *c, const struct wire_handle *h,

@@ -51,9 +51,9 @@ int walk_place(struct sreq *s, const struct wire_place *p, struct wire_bytes *le
 	return r;
 }
 
-int may(struct sreq *s, const struct wire_attr *a, int what)
+int may(struct sreq *s, const struct meta_node *n, int what)
 {
-	return meta_may(a, &s->cred, what);
+	return meta_may(n, &s->cred, what);
 }
 
 int do_lookup(struct sreq *s)
@@ -112,7 +112,7 @@ int do_readdir(struct sreq *s)
 	if (!e && (n.attr.mode & S_IFMT) != S_IFDIR)
 		e = -ENOTDIR;
 	if (!e)
-		e = may(s, &n.attr, MAY_READ);
+		e = may(s, &n, MAY_READ);
 	if (!e)
 		e = meta_readdir(s->srv->meta, a, READDIR_BYTES, s->res, &s->arena);
 	return e;
@@ -200,6 +200,7 @@ int prepare_mkdir(struct sreq *s)
 	if (e)
 		return e;
 	s->change.rec.mode = a->mode & 01777;
+	s->change.rec.owner = a->umask;
 	if (st->place != s->srv->target)
 		return -EXDEV;
 	s->change.rec.new_ino = meta_new_ino(s->srv->meta);
@@ -212,6 +213,7 @@ int prepare_mknod(struct sreq *s)
 	int e = prepare_at(s, REC_MKNOD, &a->where);
 
 	s->change.rec.mode = a->mode;
+	s->change.rec.owner = a->umask;
 	s->change.rec.which = a->rdev;
 	s->change.rec.new_ino = meta_new_ino(s->srv->meta);
 	return e;

@@ -65,6 +65,7 @@ static int create(struct sreq *s)
 	r->dir = st->dir;
 	r->name = st->leaf;
 	r->mode = a->mode & 07777;
+	r->owner = a->umask;
 	r->new_ino = h.ino;
 	r->flags = (a->flags & OPEN_EXCL ? REC_EXCL : 0) | (a->flags & OPEN_WRITE ? REC_WRITER : 0);
 	e = choose_layout(s, h.ino, &r->layout);
@@ -109,7 +110,7 @@ static int existing(struct sreq *s)
 		return -ENXIO;
 	if (type == S_IFREG && !what) /* an open that nobody checks */
 		return -EINVAL;
-	e = st->replayed ? 0 : may(s, &n->attr, what);
+	e = st->replayed ? 0 : may(s, n, what);
 	if (e)
 		return e;
 	if (!(what & MAY_WRITE)) {
@@ -199,8 +200,7 @@ static void unsettle(struct sreq *s)
 	struct open_state *st = s->op;
 
 	s->change.res.status = 0;
-	if (!(a->flags & OPEN_WRITE) ||
-	    (st->t.lock.inode->row_durable && !(st->t.node.attr.mode & (S_ISUID | S_ISGID))))
+	if (!(a->flags & OPEN_WRITE) || (st->t.lock.inode->row_durable && !st->t.node.privileged))
 		return;
 	sreq_record(s, REC_UNSETTLE);
 	s->change.rec.session = 0;
@@ -472,7 +472,7 @@ static int claim(struct sreq *s)
 	if (!e && ((n.attr.mode & S_IFMT) != S_IFREG || !(a->flags & (OPEN_READ | OPEN_WRITE))))
 		e = -EINVAL;
 	if (!e && must_ask(s, &n.attr))
-		e = may(s, &n.attr,
+		e = may(s, &n,
 			(a->flags & OPEN_READ ? MAY_READ : 0) |
 				(a->flags & OPEN_WRITE ? MAY_WRITE : 0));
 	if (e || !(a->flags & OPEN_WRITE))

@@ -116,7 +116,7 @@ static int writable_dir(struct sreq *s, const struct wire_handle *h, struct meta
 
 	if (!e && (n->attr.mode & S_IFMT) != S_IFDIR)
 		e = -ENOTDIR;
-	return e ? e : may(s, &n->attr, MAY_WRITE | MAY_EXEC);
+	return e ? e : may(s, n, MAY_WRITE | MAY_EXEC);
 }
 
 /* A name that must not be there yet. */
@@ -146,8 +146,10 @@ int split_mkdir(struct sreq *s, struct split *x)
 	made = part_add(s, x, PART_NEW, state_of(s)->place);
 	made->dir = r->dir;
 	made->mode = r->mode;
+	made->owner = r->owner;
 	made->which = dir.attr.mode;
 	made->group = dir.attr.gid;
+	made->data = dir.default_acl;
 	part_name(s, x, PART_ADD, &r->dir, &r->name, &r->h, S_IFDIR, REC_NOREPLACE);
 	return 0;
 }

@@ -85,7 +85,7 @@ static int check(struct sreq *s)
 		return (t->node.attr.mode & S_IFMT) == S_IFDIR ? -EISDIR : -EINVAL;
 	if (a->size > INT64_MAX)
 		return -EFBIG;
-	e = through_open(s, a) ? 0 : may(s, &t->node.attr, MAY_WRITE);
+	e = through_open(s, a) ? 0 : may(s, &t->node, MAY_WRITE);
 	if (e)
 		return e;
 	i = inode_get(s->srv, &a->h);

@@ -64,12 +64,26 @@ int do_listxattr(struct sreq *s)
 	return meta_listxattr(s->srv->meta, &s->cred, &a->h, a->max, s->res, &s->arena);
 }
 
+/* What changes who may pass a directory waits for those who passed it. */
+static int passers_gone(struct sreq *s, const struct wire_bytes *name)
+{
+	static const char system[] = "system."; /* ACLs are all there are of them */
+
+	if (name->len < strlen(system) || memcmp(name->p, system, strlen(system)) != 0)
+		return 0;
+	return lease_over(s->srv, s->head.session, s->ino, NULL);
+}
+
 int prepare_setxattr(struct sreq *s)
 {
 	struct wire_setxattr_args *a = s->args;
 	struct wire_record *r = &s->change.rec;
+	int e;
 
 	s->ino = a->h.ino;
+	e = passers_gone(s, &a->name);
+	if (e)
+		return e;
 	sreq_record(s, REC_SETXATTR);
 	r->h = a->h;
 	r->name = a->name;
@@ -83,8 +97,12 @@ int prepare_removexattr(struct sreq *s)
 {
 	struct wire_removexattr_args *a = s->args;
 	struct wire_record *r = &s->change.rec;
+	int e;
 
 	s->ino = a->h.ino;
+	e = passers_gone(s, &a->name);
+	if (e)
+		return e;
 	sreq_record(s, REC_REMOVEXATTR);
 	r->h = a->h;
 	r->name = a->name;

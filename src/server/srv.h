@@ -203,7 +203,7 @@ uint16_t partition_of(const struct conf *c, uint32_t target);
 /* Fills s->referral on -EREMOTE. leaf NULL: the node itself. */
 int walk_place(struct sreq *s, const struct wire_place *p, struct wire_bytes *leaf,
 	       struct wire_handle *at);
-int may(struct sreq *s, const struct wire_attr *a, int what);
+int may(struct sreq *s, const struct meta_node *n, int what);
 void file_removed(struct server *srv, const struct wire_handle *h); /* no names: its objects go */
 
 /* ---- identity.c: whom a request speaks for ---- */

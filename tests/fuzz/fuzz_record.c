@@ -1,6 +1,7 @@
 /* Any bytes as an operation record on a small database: never a crash, never a trace. One environment stays
  * open across inputs; each record's transaction is aborted. With SHEAF_WRITE_CORPUS=DIR it writes its
  * seeds there. */
+#include "../unit/acl_text.h"
 #include "../unit/meta_fake.h"
 #include "meta/meta_schema.h"
 
@@ -35,7 +36,7 @@ static void write_repairs(const char *to)
 {
 	struct key k = key_u64(file.ino);
 
-	for (uint32_t kind = REPAIR_ENTRY_SET; kind <= REPAIR_NEXT; kind++) {
+	for (uint32_t kind = REPAIR_ENTRY_SET; kind <= REPAIR_ACL; kind++) {
 		bool of_dir = kind == REPAIR_DIRECTORY || kind == REPAIR_PARENT;
 		struct wire_record r = rec_name(&f, REC_CREATE, dir, "file");
 		char name[32];
@@ -51,6 +52,47 @@ static void write_repairs(const char *to)
 		snprintf(name, sizeof(name), "repair_%s", wire_repair_kind_name(kind));
 		write_seed(to, name, &r);
 	}
+}
+
+static struct wire_record rec_acl(const char *name, struct wire_handle h,
+				  const struct acl_bytes *list)
+{
+	struct wire_record r = rec_on(&f, REC_SETXATTR, h);
+
+	r.name = wire_text(name);
+	r.data = (struct wire_bytes){ list->len, list->b };
+	return r;
+}
+
+/* Lists set, changed, inherited; by users, so that they are looked at. */
+static void write_acls(const char *to)
+{
+	struct acl_bytes list = acl_sample();
+	struct wire_record r = rec_acl(ACCESS_ACL, dir, &list), part;
+	uint8_t text[PART_MAX];
+	struct xdr x;
+
+	write_seed(to, "acl_access", &r);
+	r = rec_acl(DEFAULT_ACL, dir, &list);
+	write_seed(to, "acl_default", &r);
+	r.kind = REC_REMOVEXATTR;
+	write_seed(to, "acl_drop", &r);
+	r = rec_name(&f, REC_MKDIR, dir, "new");
+	r.uid = r.gid = 1001;
+	r.owner = 022;
+	write_seed(to, "acl_mkdir", &r);
+	part = rec_on(&f, PART_NEW, (struct wire_handle){ 0 });
+	part.dir = dir;
+	part.mode = 0777;
+	part.which = S_IFDIR | 0755;
+	part.data = (struct wire_bytes){ list.len, list.b };
+	xdr_encoder(&x, text, sizeof(text));
+	CHECK(xdr_wire_record(&x, &part));
+	r = rec_on(&f, REC_PREPARE, (struct wire_handle){ 0 });
+	r.pair = 9;
+	r.new_ino = meta_new_ino(f.m);
+	r.data = (struct wire_bytes){ (uint32_t)xdr_used(&x), text };
+	write_seed(to, "acl_part", &r);
 }
 
 /* One valid record of each kind, and some on a slot. */
@@ -86,6 +128,7 @@ static void write_corpus(const char *to)
 
 static void start(void)
 {
+	struct acl_bytes list = acl_sample();
 	struct wire_record r;
 
 	fake_start(&f);
@@ -106,9 +149,16 @@ static void start(void)
 	r.name = wire_text("user.a");
 	r.data = wire_text("value");
 	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	r = rec_acl(ACCESS_ACL, file, &list);
+	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	r = rec_acl(ACCESS_ACL, dir, &list);
+	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	r = rec_acl(DEFAULT_ACL, dir, &list);
+	CHECK_EQ(fake_apply(&f, &r).status, 0);
 	if (getenv("SHEAF_WRITE_CORPUS")) {
 		write_corpus(getenv("SHEAF_WRITE_CORPUS"));
 		write_repairs(getenv("SHEAF_WRITE_CORPUS"));
+		write_acls(getenv("SHEAF_WRITE_CORPUS"));
 	}
 }
 

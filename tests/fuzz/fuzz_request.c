@@ -5,6 +5,7 @@
  * agree), so that the code behind the door is reached. Whatever comes: every request is answered or its link is
  * closed, nothing stays in service, the pool is full again. One server serves many inputs and is made anew
  * now and then. With SHEAF_WRITE_CORPUS=DIR it writes its seeds there. */
+#include "../unit/acl_text.h"
 #include "../unit/server_trial.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -75,7 +76,7 @@ static void fresh_link(int i, uint32_t role)
 
 static void start(void)
 {
-	struct wire_mkdir_args mk = { pipe_place("d"), 0755 };
+	struct wire_mkdir_args mk = { pipe_place("d"), 0755, 0 };
 	struct wire_symlink_args ln;
 	struct wire_setxattr_args xa;
 	struct wire_attr_res made;
@@ -448,12 +449,14 @@ static void write_corpus(void)
 	struct wire_setattr_args setattr = { .h = files[1],
 					     .which = SET_MODE | SET_MTIME,
 					     .mode = 0600 };
-	struct wire_open_args open = { .where = fresh, .id = 9, .flags = 7, .mode = 0644 };
+	struct wire_open_args open = {
+		.where = fresh, .id = 9, .flags = 7, .mode = 0644, .umask = 022
+	};
 	struct wire_open_args retrunc = { .where = root, .id = 10, .flags = 19 };
 	struct wire_close_args close_ = { files[1], 2, wrote };
 	struct wire_record_args record = { files[1], wrote };
 	struct wire_cap_args cap_ = { files[1], 3 };
-	struct wire_mkdir_args mkdir_ = { fresh, 0755 };
+	struct wire_mkdir_args mkdir_ = { fresh, 0755, 022 };
 	struct wire_unlink_args unlink_ = { root };
 	struct wire_readdir_args readdir_ = { { META_ROOT_INO, META_ROOT_GEN }, 0, 100, true };
 	struct wire_rename_args rename_ = { root, fresh, 0 };
@@ -467,11 +470,19 @@ static void write_corpus(void)
 	struct wire_getxattr_args getxattr_ = { files[1], wire_text("user.a"), 100 };
 	struct wire_listxattr_args listxattr_ = { files[1], 100 };
 	struct wire_setxattr_args setxattr_ = { files[1], wire_text("user.b"), wire_text("b"), 0 };
+	struct acl_bytes list_ = acl_sample();
+	struct wire_setxattr_args setacl_ = {
+		files[2], wire_text("system.posix_acl_access"), { list_.len, list_.b }, 0
+	};
+	struct wire_setxattr_args setdefault_ = { { META_ROOT_INO + 1, 1 },
+						  wire_text("system.posix_acl_default"),
+						  { list_.len, list_.b },
+						  0 };
 	struct wire_removexattr_args removexattr_ = { files[1], wire_text("user.a") };
 	struct wire_append_claim claim = { 5, 100, 10 };
 	struct wire_append_args append = { files[1], 12, 6, 1000 };
 	struct wire_appended_args appended = { files[1], 12, 5 };
-	struct wire_mknod_args mknod_ = { fresh, S_IFIFO, 0 };
+	struct wire_mknod_args mknod_ = { fresh, S_IFIFO, 0, 022 };
 	struct wire_prepare_args prepare = { 77, 0, 0, { 0, NULL } };
 	struct wire_finish_args finish = { 77, true };
 	struct wire_outcome_args outcome = { 77 };
@@ -547,6 +558,8 @@ static void write_corpus(void)
 		{ "getxattr", OP_GETXATTR, XDR_ANY(xdr_wire_getxattr_args), &getxattr_, 0 },
 		{ "listxattr", OP_LISTXATTR, XDR_ANY(xdr_wire_listxattr_args), &listxattr_, 0 },
 		{ "setxattr", OP_SETXATTR, XDR_ANY(xdr_wire_setxattr_args), &setxattr_, 0 },
+		{ "setacl", OP_SETXATTR, XDR_ANY(xdr_wire_setxattr_args), &setacl_, 0 },
+		{ "setdefault", OP_SETXATTR, XDR_ANY(xdr_wire_setxattr_args), &setdefault_, 0 },
 		{ "removexattr", OP_REMOVEXATTR, XDR_ANY(xdr_wire_removexattr_args), &removexattr_,
 		  0 },
 		{ "lock", OP_LOCK, XDR_ANY(xdr_wire_lock_args), &lock_, 0 },

@@ -180,6 +180,27 @@ names_session() {
 	one_line "no such attribute"
 	expect 1 setfattr -n nonsense -v x /links/rel
 	one_line "user"
+	# owner rw-, user 1001 r--, group ---, mask r--, others ---
+	acl=0x0200000001000600ffffffff02000400e903000004000000ffffffff10000400ffffffff20000000ffffffff
+	expect 0 setfattr -n system.posix_acl_access -v $acl /links/dir/file
+	expect 0 getfattr -n system.posix_acl_access /links/dir/file
+	says "^system.posix_acl_access=$acl$"
+	expect 0 ls -l /links/dir
+	says "^-rw-r-----+ "
+	expect 0 ls -l /links/dir/file
+	says "^-rw-r-----+ "
+	expect 0 setfattr -n system.posix_acl_default -v $acl /links/dir
+	expect 0 ls -l /links
+	says "^d.........+ 2"
+	says "^l.........  1"
+	expect 0 mkdir /links/dir/heir
+	expect 0 getfattr -n system.posix_acl_default /links/dir/heir
+	says "^system.posix_acl_default=$acl$"
+	expect 0 rm -r /links/dir/heir
+	expect 1 setfattr -n system.posix_acl_access -v 0x0200000001 /links/dir/file
+	one_line "valid"
+	expect 0 setfattr -x system.posix_acl_access /links/dir/file
+	expect 0 setfattr -x system.posix_acl_default /links/dir
 
 	expect 0 df
 	says "^server1 .*%"

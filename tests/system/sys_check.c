@@ -1,6 +1,7 @@
 /* `sheaf check`: finds nothing wrong on a busy file system and after kill -9 of anybody; finds what was damaged on
  * purpose in the databases and object files of servers that were stopped, says it in one line, repairs it, and keeps
  * every byte that was intact. */
+#include "../unit/acl_text.h"
 #include "meta/meta_schema.h"
 #include "names_model.h"
 #include "sheaf_admin.h"
@@ -67,10 +68,12 @@ static int child(const char *name, char **arg)
 	struct sheaf *mine = client(arg[0]);
 	struct names m = { .fs = mine, .rnd = (uint64_t)atoi(arg[1]) };
 	double end = now_s() + atof(arg[2]);
+	struct acl_bytes list = acl_sample();
 	char path[64], other[64];
 
 	snprintf(m.dir, sizeof(m.dir), "/%s", name);
 	CHECK_EQ(sheaf_mkdir(mine, m.dir, 0755), 0);
+	CHECK_EQ(sheaf_setxattr(mine, m.dir, DEFAULT_ACL, list.b, list.len, 0), 0);
 	snprintf(path, sizeof(path), "/%s/data", name);
 	for (unsigned n = 0; now_s() < end; n++) {
 		struct sheaf_file *f;
@@ -440,6 +443,39 @@ static void xattr_of_nothing(const struct place *p)
 	set(T_XATTR, entry_key(p->file + 400000, "user.x"), "value", 5);
 }
 
+static void acl_unreadable(const struct place *p)
+{
+	struct node n = get(p->file);
+
+	n.i.has = HAS_ACL;
+	put(p->file, &n);
+	set(T_XATTR, entry_key(p->file, ACCESS_ACL), "rubbish", 7);
+}
+
+static void acl_gone(const struct place *p)
+{
+	struct node n = get(p->sub);
+
+	n.i.has = HAS_DEFAULT_ACL;
+	put(p->sub, &n);
+}
+
+static void acl_unknown(const struct place *p)
+{
+	struct acl_bytes list = acl_sample();
+
+	set(T_XATTR, entry_key(p->sub, ACCESS_ACL), list.b, list.len);
+}
+
+static void acl_of_another_mode(const struct place *p)
+{
+	struct node n = get(p->file);
+
+	acl_unknown(&(struct place){ .sub = p->file });
+	n.i.has = HAS_ACL;
+	put(p->file, &n);
+}
+
 static void link_without_text(const struct place *p)
 {
 	del(T_SYMLINK, key_u64(p->link));
@@ -565,6 +601,10 @@ static const struct damage {
 	DAMAGE(unsettled_directory, "%s/sub", "a directory cannot have", FILE_STAYS),
 	DAMAGE(truncate_of_nothing, "", "(truncate) but is not there", FILE_STAYS),
 	DAMAGE(xattr_of_nothing, "", "(extended attribute) but is not there", FILE_STAYS),
+	DAMAGE(acl_unreadable, "%s/file", "list is gone or cannot be read", FILE_STAYS),
+	DAMAGE(acl_gone, "%s/sub", "list is gone or cannot be read", FILE_STAYS),
+	DAMAGE(acl_unknown, "%s/sub", "wrong about which attributes", FILE_STAYS),
+	DAMAGE(acl_of_another_mode, "%s/file", "not those of its access control list", FILE_STAYS),
 	DAMAGE(link_without_text, "%s/link", "has no text", FILE_STAYS),
 	DAMAGE(link_size_wrong, "%s/link", "not the length of its text", FILE_STAYS),
 	DAMAGE(layout_with_unknown_server, "%s/file", "names a server that is none", FILE_STAYS),

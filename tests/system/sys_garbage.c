@@ -288,7 +288,7 @@ static void *mkdir_args(const char *path)
 	static struct wire_mkdir_args a;
 	struct sheaf_handle root = sheaf_root(fs);
 
-	a = (struct wire_mkdir_args){ { { root.ino, root.gen }, wire_text(path), false }, 0755 };
+	a = (struct wire_mkdir_args){ { { root.ino, root.gen }, wire_text(path), false }, 0755, 0 };
 	return &a;
 }
 

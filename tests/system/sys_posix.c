@@ -1,9 +1,11 @@
 /* Who may do what, and what becomes of modes, owners and times: random operations of three users and root against
- * a local file system as the oracle. Also that names are only bytes, and the limits of names and paths. */
+ * a local file system as the oracle; once more with access control lists and umasks. Also that names are only bytes, and the limits of names and paths. */
 #include <dirent.h>
 #include <grp.h>
 #include <sys/time.h>
+#include <sys/xattr.h>
 
+#include "../unit/acl_text.h"
 #include "base/base.h"
 #include "scene.h"
 
@@ -17,6 +19,9 @@ static const struct user {
 static const mode_t modes[] = { 0777, 01777, 0755, 02775, 0700, 0644,
 				0600, 04755, 0,	   06711, 0070, 0007 };
 static const char *const pool[] = { "a", "b", "c" };
+static const char *top = "o"; /* where all of it happens */
+static bool lists; /* access control lists and umasks, too */
+static mode_t mask; /* of this step */
 
 static uint32_t rnd(uint32_t n)
 {
@@ -26,9 +31,16 @@ static uint32_t rnd(uint32_t n)
 	return (uint32_t)((seed >> 11) % n);
 }
 
+/* With lists none whose group has less than others: where the group bits of a list's mode are empty Linux does not look
+ * at the list and takes whom it names for others, which is not what acl(5) says. */
+static mode_t some_mode(void)
+{
+	return modes[rnd(lists ? 11 : 12)];
+}
+
 static void some_path(char out[64])
 {
-	int depth = 1 + (int)rnd(3), n = snprintf(out, 64, "o");
+	int depth = 1 + (int)rnd(3), n = snprintf(out, 64, "%s", top);
 
 	while (depth--)
 		n += snprintf(out + n, 64 - (size_t)n, "/%s", pool[rnd(3)]);
@@ -42,12 +54,14 @@ static void become(const struct user *u)
 	CHECK_EQ(setgroups(2, groups), 0);
 	CHECK_EQ(setegid(u->gid), 0);
 	CHECK_EQ(seteuid(u->uid), 0);
+	umask(mask);
 }
 
 static int back(int r)
 {
 	int e = r < 0 ? -errno : 0;
 
+	umask(0);
 	CHECK_EQ(seteuid(0), 0);
 	CHECK_EQ(setegid(0), 0);
 	CHECK_EQ(setgroups(0, NULL), 0);
@@ -66,15 +80,21 @@ static int find(const struct sheaf_cred *cred, const char *path, struct sheaf_ha
 static struct both on_open(const struct user *u, const struct sheaf_cred *cred, const char *a,
 			   int flags, mode_t mode)
 {
+	/* a writer takes the set-id bits of a file that was there away: here he need only open it */
+	bool write = (flags & (O_WRONLY | O_RDWR)) && access(a, F_OK) == 0;
 	struct both b;
 	struct sheaf_file *f;
 	int fd;
 
 	b.here = sheaf_h_open(fs, cred, sheaf_root(fs), a, flags, mode, NULL, &f);
+	if (!b.here && write)
+		CHECK_EQ(sheaf_pwrite(f, "x", 1, 0), 1);
 	if (!b.here)
 		CHECK_EQ(sheaf_close(f), 0);
 	become(u);
 	fd = open(a, flags, mode);
+	if (fd >= 0 && write)
+		CHECK_EQ(pwrite(fd, "x", 1, 0), 1);
 	b.there = back(fd);
 	if (fd >= 0)
 		close(fd);
@@ -84,7 +104,7 @@ static struct both on_open(const struct user *u, const struct sheaf_cred *cred, 
 static struct both on_attr(const struct user *u, const struct sheaf_cred *cred, const char *a,
 			   int what)
 {
-	mode_t mode = modes[rnd(12)];
+	mode_t mode = some_mode();
 	const struct user *to = &users[rnd(4)];
 	uint32_t gid = rnd(2) ? to->gid : to->group;
 	struct stat st = { .st_mode = mode, .st_uid = to->uid, .st_gid = gid };
@@ -124,7 +144,7 @@ static struct both on_names(const struct user *u, const struct sheaf_cred *cred,
 			    const char *bb, int what)
 {
 	struct sheaf_handle root = sheaf_root(fs);
-	mode_t mode = modes[rnd(12)];
+	mode_t mode = some_mode();
 	struct both b;
 	int r;
 
@@ -163,6 +183,34 @@ static struct both on_truncate(const struct user *u, const struct sheaf_cred *cr
 	return b;
 }
 
+static uint32_t somebody(uint32_t i)
+{
+	return i % 2 ? users[i % 4].uid : users[i % 4].group;
+}
+
+/* A list is set, or taken away. */
+static struct both on_list(const struct user *u, const struct sheaf_cred *cred, const char *a)
+{
+	const char *name = rnd(2) ? ACCESS_ACL : DEFAULT_ACL;
+	bool drop = rnd(4) == 0;
+	struct list_acl list;
+	struct acl_bytes v;
+	struct sheaf_handle h;
+	struct both b;
+
+	acl_some(&list, rnd, somebody);
+	acl_entry(&list, acl_entry(&list, A_MASK) ? A_MASK : A_GROUP_OBJ)->perm |=
+		acl_entry(&list, A_OTHER)->perm;
+	v = acl_bytes(&list);
+	b.here = find(cred, a, &h);
+	if (!b.here)
+		b.here = drop ? sheaf_h_removexattr(fs, cred, h, name) :
+				sheaf_h_setxattr(fs, cred, h, name, v.b, v.len, 0);
+	become(u);
+	b.there = back(drop ? removexattr(a, name) : setxattr(a, name, v.b, v.len, 0));
+	return b;
+}
+
 /* Both failed, each with another of two mistakes that were made. */
 static bool either(const struct both *b, const char *x, const char *y)
 {
@@ -183,6 +231,18 @@ static bool either(const struct both *b, const char *x, const char *y)
 	return false;
 }
 
+static void compare_list(const char *path, const char *name)
+{
+	struct acl_bytes ours, theirs;
+	ssize_t here = sheaf_getxattr(fs, path, name, ours.b, sizeof(ours.b));
+	ssize_t there = getxattr(path, name, theirs.b, sizeof(theirs.b));
+
+	CHECK_EQ(here, there < 0 ? -errno : there);
+	if (here > 0 && memcmp(ours.b, theirs.b, (size_t)here) != 0)
+		fprintf(stderr, "%s: its %s is another one\n", path, name);
+	CHECK(here < 0 || !memcmp(ours.b, theirs.b, (size_t)here));
+}
+
 static void compare(const char *path)
 {
 	struct stat ours, theirs;
@@ -201,19 +261,23 @@ static void compare(const char *path)
 	CHECK_EQ(ours.st_nlink, theirs.st_nlink);
 	if (S_ISREG(ours.st_mode))
 		CHECK_EQ(ours.st_size, theirs.st_size);
+	if (lists) {
+		compare_list(path, ACCESS_ACL);
+		compare_list(path, DEFAULT_ACL);
+	}
 }
 
 static void one_step(int i)
 {
 	const struct user *u = &users[rnd(4)];
 	uint32_t gids[] = { u->gid, u->group };
-	struct sheaf_cred cred = { u->uid, u->gid, 2, gids };
+	struct sheaf_cred cred = { u->uid, u->gid, 2, gids, mask };
 	static const int flags[] = {
 		O_RDONLY,	   O_WRONLY, O_RDWR, O_WRONLY | O_CREAT, O_RDWR | O_CREAT | O_EXCL,
 		O_WRONLY | O_TRUNC
 	};
-	int what = (int)rnd(14), flag = flags[rnd(6)];
-	mode_t mode = modes[rnd(12)];
+	int what = (int)rnd(lists ? 18 : 14), flag = flags[rnd(6)];
+	mode_t mode = some_mode();
 	struct both r;
 	char a[64], b[64];
 
@@ -225,6 +289,8 @@ static void one_step(int i)
 		r = on_names(u, &cred, a, b, what == 9 ? 0 : what - 5);
 	else if (what == 10)
 		r = on_truncate(u, &cred, a);
+	else if (what > 13)
+		r = on_list(u, &cred, a);
 	else
 		r = on_open(u, &cred, a, flag, mode);
 	if (r.here != r.there && !either(&r, a, what == 8 ? b : a + 63)) {
@@ -248,6 +314,33 @@ static void users_may_what_they_may_elsewhere(void)
 	CHECK_EQ(mkdir("o", 0777), 0);
 	for (int i = 0; i < 3000; i++)
 		one_step(i);
+}
+
+static void lists_let_in_whom_they_let_in_elsewhere(void)
+{
+	static const mode_t masks[] = { 0, 022, 027, 077 };
+	struct list_acl a = { 0 };
+	struct acl_bytes v;
+
+	if (geteuid() != 0)
+		return;
+	top = "lists";
+	CHECK_EQ(sheaf_mkdir(fs, "/lists", 0777), 0);
+	CHECK_EQ(mkdir(top, 0777), 0);
+	acl_some(&a, rnd, somebody);
+	v = acl_bytes(&a);
+	if (setxattr(top, DEFAULT_ACL, v.b, v.len, 0) < 0) {
+		printf("  the local file system has no lists: %s\n", strerror(errno));
+		return;
+	}
+	CHECK_EQ(removexattr(top, DEFAULT_ACL), 0);
+	lists = true;
+	for (int i = 0; i < 5000; i++) {
+		mask = masks[rnd(4)];
+		one_step(i);
+	}
+	lists = false;
+	mask = 0;
 }
 
 /* ---- times ---- */
@@ -362,5 +455,6 @@ static void end(void)
 	cluster_down(&c);
 }
 
-SYS_MAIN(NULL, begin, end, TEST(users_may_what_they_may_elsewhere), TEST(times_move_when_they_must),
+SYS_MAIN(NULL, begin, end, TEST(users_may_what_they_may_elsewhere),
+	 TEST(lists_let_in_whom_they_let_in_elsewhere), TEST(times_move_when_they_must),
 	 TEST(names_are_bytes), TEST(links_have_a_limit))

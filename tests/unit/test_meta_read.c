@@ -139,18 +139,18 @@ static void permission_classes_do_not_add_up(void)
 {
 	uint32_t gids[] = { 1, 2 };
 	struct cred c = { 5, 50, 2, gids };
-	struct wire_attr a = { .mode = 0047, .uid = 5, .gid = 2 };
+	struct meta_node n = { .attr = { .mode = 0047, .uid = 5, .gid = 2 } };
 
-	CHECK_EQ(meta_may(&a, &c, MAY_READ), -EACCES); /* the owner has nothing */
-	a.uid = 6;
-	CHECK_EQ(meta_may(&a, &c, MAY_READ), 0);
-	CHECK_EQ(meta_may(&a, &c, MAY_READ | MAY_WRITE), -EACCES); /* a member reads */
-	a.gid = 3;
-	CHECK_EQ(meta_may(&a, &c, MAY_READ | MAY_WRITE | MAY_EXEC), 0);
-	a.mode = 0;
-	CHECK_EQ(meta_may(&a, &c, MAY_EXEC), -EACCES);
+	CHECK_EQ(meta_may(&n, &c, MAY_READ), -EACCES); /* the owner has nothing */
+	n.attr.uid = 6;
+	CHECK_EQ(meta_may(&n, &c, MAY_READ), 0);
+	CHECK_EQ(meta_may(&n, &c, MAY_READ | MAY_WRITE), -EACCES); /* a member reads */
+	n.attr.gid = 3;
+	CHECK_EQ(meta_may(&n, &c, MAY_READ | MAY_WRITE | MAY_EXEC), 0);
+	n.attr.mode = 0;
+	CHECK_EQ(meta_may(&n, &c, MAY_EXEC), -EACCES);
 	c.uid = 0;
-	CHECK_EQ(meta_may(&a, &c, MAY_READ | MAY_WRITE | MAY_EXEC), 0);
+	CHECK_EQ(meta_may(&n, &c, MAY_READ | MAY_WRITE | MAY_EXEC), 0);
 }
 
 /* ---- readdir ---- */

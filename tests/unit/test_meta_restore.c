@@ -1,6 +1,7 @@
 /* Copies of the database while it is in use, and what becomes of one that takes its place. */
 #include <fcntl.h>
 
+#include "acl_text.h"
 #include "meta/meta_schema.h"
 #include "meta_fake.h"
 
@@ -69,6 +70,30 @@ static void a_copy_is_of_one_moment_and_nobody_waits_for_it(void)
 	restore(&p);
 	CHECK_EQ(fake_lookup(&f, fake_root, "before", &h), 0);
 	CHECK_EQ(fake_lookup(&f, fake_root, "after", &h), -ENOENT);
+	fake_end(&f);
+}
+
+static void lists_come_back(void)
+{
+	struct acl_bytes list = acl_sample();
+	struct wire_handle file, dir;
+	struct wire_record r;
+	struct meta_part p;
+
+	fake_start(&f);
+	dir = fake_make(&f, REC_MKDIR, fake_root, "dir");
+	r = rec_on(&f, REC_SETXATTR, dir);
+	r.name = wire_text(DEFAULT_ACL);
+	r.data = (struct wire_bytes){ list.len, list.b };
+	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	file = fake_make(&f, REC_CREATE, dir, "file");
+	p = copy();
+	r.data.len = 0;
+	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	restore(&p);
+	CHECK_EQ(fake_node(&f, dir).default_acl.len, list.len);
+	CHECK_EQ(fake_node(&f, file).acl.len, list.len);
+	CHECK_EQ(fake_node(&f, file).attr.mode & 0777, 0751);
 	fake_end(&f);
 }
 
@@ -246,7 +271,7 @@ static void wrong_copies_are_refused(void)
 	close(p.fd);
 }
 
-TEST_MAIN(TEST(a_copy_is_of_one_moment_and_nobody_waits_for_it),
+TEST_MAIN(TEST(a_copy_is_of_one_moment_and_nobody_waits_for_it), TEST(lists_come_back),
 	  TEST(a_copy_that_is_cancelled_says_so), TEST(nothing_that_was_given_since_is_given_again),
 	  TEST(every_file_is_unsettled_afterwards),
 	  TEST(a_truncate_that_was_under_way_counts_as_done), TEST(removals_go_on),

@@ -1,7 +1,8 @@
-/* A database as the first schema wrote it, made here byte by byte and not by our own code; and one of the next. */
+/* Databases as older schemas wrote them, made here byte by byte and not by our own code; and one of the next. */
 #include <endian.h>
 #include <lmdb.h>
 
+#include "acl_text.h"
 #include "meta/meta_schema.h"
 #include "meta_fake.h"
 
@@ -183,12 +184,13 @@ static void check_content(void)
 	CHECK_EQ(n.layout.targets[0], 3);
 }
 
-static void what_the_first_schema_wrote_is_read_and_goes_on(void)
+static void goes_on(uint32_t version)
 {
+	struct acl_bytes list = acl_sample();
 	struct wire_handle made, link;
 	struct wire_record r;
 
-	write_database(1);
+	write_database(version);
 	CHECK_EQ(fake_open(&f), 0);
 	check_content();
 	made = fake_make(&f, REC_CREATE, (struct wire_handle){ 2, 1 }, "new");
@@ -197,10 +199,22 @@ static void what_the_first_schema_wrote_is_read_and_goes_on(void)
 	r.new_ino = meta_new_ino(f.m);
 	r.data = wire_text("d/file");
 	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	CHECK(!fake_node(&f, made).acl.len && !fake_node(&f, (struct wire_handle){ 2, 1 }).acl.len);
+	r = rec_on(&f, REC_SETXATTR, made);
+	r.name = wire_text(ACCESS_ACL);
+	r.data = (struct wire_bytes){ list.len, list.b };
+	CHECK_EQ(fake_apply(&f, &r).status, 0);
 	fake_reopen(&f);
 	check_content();
 	CHECK_EQ(fake_lookup(&f, fake_root, "link", &link), 0);
+	CHECK_EQ(fake_node(&f, made).acl.len, list.len);
 	fake_end(&f);
+}
+
+static void what_older_schemas_wrote_is_read_and_goes_on(void)
+{
+	for (uint32_t v = SCHEMA_OLDEST; v < SCHEMA_VERSION; v++)
+		goes_on(v);
 }
 
 /* It says so, and stays as it is. */
@@ -231,6 +245,6 @@ static void a_schema_before_the_first_is_refused(void)
 	arena_destroy(&f.arena);
 }
 
-TEST_MAIN(TEST(what_the_first_schema_wrote_is_read_and_goes_on),
+TEST_MAIN(TEST(what_older_schemas_wrote_is_read_and_goes_on),
 	  TEST(the_next_schema_is_refused_and_left_alone),
 	  TEST(a_schema_before_the_first_is_refused))

@@ -52,7 +52,7 @@ static uint64_t refused(enum refusal why)
 static int mkdir_as(struct pipe_link *l, const char *path, uint32_t uid, uint32_t gid,
 		    struct wire_attr *at)
 {
-	struct wire_mkdir_args a = { pipe_place(path), 0755 };
+	struct wire_mkdir_args a = { pipe_place(path), 0755, 0 };
 	struct wire_attr_res r = { 0 };
 	int e;
 

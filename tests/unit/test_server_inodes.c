@@ -285,7 +285,7 @@ static void a_dead_writers_file_goes_behind_a_fence(void)
 /* A server that stops or is given up in the midst of its work leaves nothing on its loop. */
 static void an_abandoned_server_leaves_the_loop_empty(void)
 {
-	struct wire_mkdir_args mk = { pipe_place("d"), 0755 };
+	struct wire_mkdir_args mk = { pipe_place("d"), 0755, 0 };
 	struct wire_truncate_args t = { .size = 100 };
 
 	begin();

@@ -126,7 +126,7 @@ static void two_at_once_get_two_ids_or_an_answer(void)
 
 static void who_has_an_older_map_is_told_before_anything_is_done(void)
 {
-	struct wire_mkdir_args mk = { pipe_place("d"), 0755 };
+	struct wire_mkdir_args mk = { pipe_place("d"), 0755, 0 };
 	struct wire_lookup_args look = { pipe_place("d") };
 	struct wire_void_args none = { 0 };
 
