@@ -28,7 +28,9 @@ int proc_status(pid_t pid, char *text, size_t size)
 
 void caller_init(struct caller *c, const struct worker *w)
 {
-	c->cred = (struct sheaf_cred){ .uid = w->ctx.uid, .gid = w->ctx.gid, .gids = c->gids };
+	c->cred = (struct sheaf_cred){
+		.uid = w->ctx.uid, .gid = w->ctx.gid, .gids = c->gids, .umask = w->ctx.umask
+	};
 	c->pid = w->ctx.pid;
 	c->full = w->ctx.uid == 0;
 }

@@ -183,8 +183,7 @@ void op_mknod(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, dev
 
 	caller_init(&c, w);
 	do
-		r = sheaf_h_mknod(w->m->fs, &c.cred, handle_of(dir), name, mode & ~w->ctx.umask,
-				  rdev, NULL, &st);
+		r = sheaf_h_mknod(w->m->fs, &c.cred, handle_of(dir), name, mode, rdev, NULL, &st);
 	while (caller_again(&c, r));
 	answer_entry(w, r, &st);
 }
@@ -198,8 +197,7 @@ void op_mkdir(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode)
 
 	caller_init(&c, w);
 	do
-		r = sheaf_h_mkdir(w->m->fs, &c.cred, handle_of(dir), name, mode & ~w->ctx.umask,
-				  NULL, &st);
+		r = sheaf_h_mkdir(w->m->fs, &c.cred, handle_of(dir), name, mode, NULL, &st);
 	while (caller_again(&c, r));
 	answer_entry(w, r, &st);
 }
@@ -309,6 +307,8 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 
 	hint_set_lacks(w->m, ino, name, false);
 	caller_init(&c, w);
+	if (strcmp(name, "system.posix_acl_access") == 0)
+		caller_groups(&c); /* without them set-gid would go in silence */
 	do
 		r = sheaf_h_setxattr(w->m->fs, &c.cred, handle_of(ino), name, value, size, flags);
 	while (caller_again(&c, r));

@@ -195,8 +195,8 @@ void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode,
 
 	caller_init(&c, w);
 	do
-		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(dir), name, flags,
-				      mode & ~w->ctx.umask, NULL, &sf, &st, &what);
+		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(dir), name, flags, mode, NULL, &sf,
+				      &st, &what);
 	while (caller_again(&c, r));
 	if (!r && what == SHEAF_OPEN_GROWING) {
 		r = sheaf_fstat(sf, &st);
