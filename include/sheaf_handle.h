@@ -59,6 +59,8 @@ SHEAF_API int sheaf_h_open_stat(struct sheaf *fs, const struct sheaf_cred *c,
 				struct stat *st, unsigned *what);
 SHEAF_API struct sheaf_handle sheaf_file_handle(struct sheaf_file *f);
 
+/* A write behind the end, as if the file had been opened with O_APPEND. */
+SHEAF_API ssize_t sheaf_append(struct sheaf_file *f, const void *buf, size_t len);
 /* As fallocate(2). mode: 0, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE
  * with or without FALLOC_FL_KEEP_SIZE; others are -EOPNOTSUPP, and so are holes where the servers' file systems
  * have none. -ENOSPC: a part of the range may have got its room. */

@@ -330,6 +330,18 @@ ssize_t sheaf_pwrite(struct sheaf_file *f, const void *buf, size_t len, off_t of
 	return plain(f, (void *)(uintptr_t)buf, len, off, true);
 }
 
+ssize_t sheaf_append(struct sheaf_file *f, const void *buf, size_t len)
+{
+	struct cop *op = api_begin(f->fs, &api_nobody);
+
+	if (!op)
+		return -ENOMEM;
+	op->one_mem = (struct iovec){ (void *)(uintptr_t)buf, len };
+	op->one_ext = (struct extent){ 0, len };
+	client_append(op, f->f, &op->one_mem, 1, &op->one_ext, 1);
+	return api_end(f->fs, op);
+}
+
 static ssize_t list(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
 		    const struct sheaf_extent *ext, size_t n_ext, bool write)
 {

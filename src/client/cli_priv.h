@@ -51,6 +51,8 @@ struct cfile {
 	uint32_t *targets; /* layout.width ids */
 	struct wire_capability cap;
 	struct wire_wrote wrote;
+	int64_t seen_mtime; /* of all its writes */
+	int64_t fixed_mtime; /* that, when the time was set by hand */
 	uint64_t *unsynced; /* per object: verifier of the oldest write that no fsync covered, or 0 */
 	uint64_t *writes; /* per object: writes that were answered */
 	bool lost; /* a server lost unsynced data */

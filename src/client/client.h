@@ -151,6 +151,9 @@ void client_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_
 		 const struct extent *ext, size_t n_ext);
 void client_write(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
 		  const struct extent *ext, size_t n_ext);
+/* Behind the end, whatever the extents say but for their total; client_write() does so with O_APPEND. */
+void client_append(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
+		   const struct extent *ext, size_t n_ext);
 /* Room for a range, or zeros in it. mode: ALLOC_KEEP_SIZE and its like, as OP_ALLOCATE takes them. */
 void client_allocate(struct cop *op, struct cfile *f, uint32_t mode, uint64_t off, uint64_t len);
 /* From server to server; result: how many bytes, which may be fewer. */

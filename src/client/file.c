@@ -27,6 +27,7 @@ void file_free(struct cfile *f)
 
 void file_wrote(struct cfile *f, uint64_t epoch, uint64_t end, int64_t mtime)
 {
+	f->seen_mtime = MAX(f->seen_mtime, mtime);
 	if (epoch < f->wrote.epoch)
 		return;
 	if (epoch > f->wrote.epoch) /* a fence cut or settled what was before */
@@ -40,8 +41,10 @@ void file_forget_mtime(struct client *c, uint64_t ino)
 	struct cfile *f;
 
 	list_for_each(f, &c->files, link)
-		if (f->h.ino == ino)
+		if (f->h.ino == ino) {
 			f->wrote.mtime = 0;
+			f->fixed_mtime = f->seen_mtime;
+		}
 }
 
 void file_unsynced(struct cfile *f, uint32_t index, uint64_t verifier)

@@ -59,8 +59,21 @@ static int ask_objects(struct sizing *z)
 	return 0;
 }
 
+/* Up to here the objects' times are those of writes before the time was set by hand. */
+static int64_t fixed_mtime(const struct client *c, uint64_t ino)
+{
+	const struct cfile *f;
+	int64_t fixed = 0;
+
+	list_for_each(f, &c->files, link)
+		if (f->h.ino == ino)
+			fixed = MAX(fixed, f->fixed_mtime);
+	return fixed;
+}
+
 static void add_up(struct sizing *z)
 {
+	int64_t fixed = fixed_mtime(z->op->c, z->h.ino);
 	struct wire_attr *a = &z->op->attr;
 	const struct wire_layout_rec *l = &z->attr_res.layout;
 	struct layout lay = { l->unit, l->n_targets, l->start };
@@ -68,7 +81,9 @@ static void add_up(struct sizing *z)
 
 	for (uint32_t i = 0; i < z->n; i++) {
 		end = MAX(end, layout_file_end(&lay, i, z->ends[i].end));
-		a->mtime = MAX(a->mtime, z->ends[i].mtime);
+		if (z->ends[i].mtime > fixed)
+			a->mtime = MAX(a->mtime, z->ends[i].mtime);
+		a->ctime = MAX(a->ctime, z->ends[i].mtime);
 	}
 	a->size = MAX(a->size, MIN(end, z->attr_res.limit));
 }

@@ -634,12 +634,12 @@ void client_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_
 	start(op, f, mem, n_mem, ext, n_ext, (struct transfer){ .kind = READ });
 }
 
-void client_write(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
-		  const struct extent *ext, size_t n_ext)
+void client_append(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
+		   const struct extent *ext, size_t n_ext)
 {
 	struct append *a;
 
-	if (!(f->flags & OPEN_APPEND) || access_init(&op->access, mem, n_mem, ext, n_ext) ||
+	if (!(f->flags & OPEN_WRITE) || access_init(&op->access, mem, n_mem, ext, n_ext) ||
 	    !op->access.total) {
 		start(op, f, mem, n_mem, ext, n_ext, (struct transfer){ .kind = WRITE });
 		return;
@@ -649,6 +649,15 @@ void client_write(struct cop *op, struct cfile *f, const struct iovec *mem, size
 		append_start(op, a, f, mem, n_mem, op->access.total);
 	else
 		cop_start(op, &transfer_ops, -ENOMEM);
+}
+
+void client_write(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
+		  const struct extent *ext, size_t n_ext)
+{
+	if (f->flags & OPEN_APPEND)
+		client_append(op, f, mem, n_mem, ext, n_ext);
+	else
+		start(op, f, mem, n_mem, ext, n_ext, (struct transfer){ .kind = WRITE });
 }
 
 void write_placed(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,

@@ -152,7 +152,8 @@ static int grow(struct apply *ap, struct node *n)
 	n->i.size = MAX(n->i.size, r->size);
 	if (r->mtime != 0)
 		n->i.mtime = MAX(n->i.mtime, r->mtime);
-	node_touch(n, r->time);
+	/* as whoever asked the objects was told while it was not recorded */
+	node_touch(n, r->mtime ? MAX(n->i.ctime, MIN(r->mtime, r->time)) : r->time);
 	return node_put(&ap->m->db, ap->txn, r->h.ino, n);
 }
 

@@ -71,6 +71,8 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	int r = sheaf_h_getattr(w->m->fs, &cred_root, handle_of(ino), &st);
 
 	(void)fi;
+	if (r == -ENOENT) /* not the name, the inode is gone */
+		r = -ESTALE;
 	answer_attr(w, r, &st);
 }
 

@@ -16,6 +16,7 @@
 int files_init(struct mount *m)
 {
 	pthread_mutex_init(&m->lock, NULL);
+	pthread_mutex_init(&m->plain_lock, NULL);
 	m->next_fh = 1;
 	if (htab_init(&m->files) || htab_init(&m->dirs) || htab_init(&m->holders))
 		return -ENOMEM;
@@ -53,6 +54,8 @@ void file_put(struct mount *m, struct mfile *f)
 	pthread_mutex_unlock(&m->lock);
 	if (left)
 		return;
+	if (f->plain)
+		sheaf_close(f->plain);
 	r = sheaf_close(f->f);
 	if (r)
 		log_warn("mount", "inode %llx: closing: %s", (unsigned long long)f->ino,
@@ -163,6 +166,8 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(ino), NULL, flags, 0, NULL, &sf,
 				      &st, &what);
 	while (caller_again(&c, r));
+	if (r == -ENOENT) /* its name has another inode now: the kernel looks it up again */
+		r = -ESTALE;
 	if (r == -EACCES && (fi->flags & FMODE_EXEC)) /* may be executed, which the kernel knows */
 		r = sheaf_h_open_stat(m->fs, &cred_root, handle_of(ino), NULL, flags, 0, NULL, &sf,
 				      &st, &what);
@@ -265,6 +270,34 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 		fuse_reply_buf(req, buf, (size_t)n);
 }
 
+/* fcntl() may take O_APPEND off: what is written then has a place. */
+static struct sheaf_file *plain_of(struct mount *m, struct mfile *f)
+{
+	struct sheaf_file *sf = NULL;
+
+	pthread_mutex_lock(&m->plain_lock);
+	if (!f->plain &&
+	    sheaf_h_open(m->fs, &cred_root, handle_of(f->ino), NULL, O_WRONLY, 0, NULL, &sf) == 0)
+		f->plain = sf;
+	sf = f->plain;
+	pthread_mutex_unlock(&m->plain_lock);
+	return sf;
+}
+
+/* The kernel says with each write whether it is an append. */
+static ssize_t write_as_told(struct mount *m, struct mfile *f, const char *buf, size_t size,
+			     off_t off, const struct fuse_file_info *fi)
+{
+	bool append = (fi->flags & O_APPEND) && !m->o.writeback && !fi->writepage;
+	struct sheaf_file *sf = f->f;
+
+	if (append)
+		return sheaf_append(sf, buf, size);
+	if (f->flags & O_APPEND)
+		sf = plain_of(m, f);
+	return sf ? sheaf_pwrite(sf, buf, size, off) : -EIO;
+}
+
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
 	      struct fuse_file_info *fi)
 {
@@ -275,7 +308,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	(void)ino;
 	if (!f)
 		return;
-	n = sheaf_pwrite(f->f, buf, size, off);
+	n = write_as_told(w->m, f, buf, size, off, fi);
 	file_put(w->m, f);
 	if (n < 0) {
 		answer(w, (int)n);

@@ -73,6 +73,7 @@ struct mfile {
 	struct hnode node;
 	uint64_t fh;
 	struct sheaf_file *f;
+	struct sheaf_file *plain; /* when O_APPEND was taken off one opened with it; or NULL */
 	uint64_t ino;
 	int flags;
 	unsigned refs;
@@ -124,6 +125,7 @@ struct mount {
 	size_t init_len;
 	struct crew crew;
 	int wake; /* eventfd: the crew has ended */
+	pthread_mutex_t plain_lock; /* of opening an mfile's second file */
 	pthread_mutex_t lock; /* of what follows */
 	struct htab files, dirs, holders;
 	uint64_t next_fh;
