@@ -16,7 +16,7 @@ enum { FOREGROUND, OPTIONS, TAKEOVER };
 static int run_mount(struct cli *c)
 {
 	char program[CLI_PATH_MAX];
-	const char *argv[12] = { "sheaf-mount" };
+	const char *argv[2 * CLI_MAX_MANY + 8] = { "sheaf-mount" };
 	int n = 1;
 
 	if (c->opt[TAKEOVER])
@@ -27,9 +27,9 @@ static int run_mount(struct cli *c)
 	}
 	if (c->opt[FOREGROUND])
 		argv[n++] = "-f";
-	if (c->opt[OPTIONS]) {
+	for (int i = 0; i < c->n_many; i++) {
 		argv[n++] = "-o";
-		argv[n++] = c->opt[OPTIONS];
+		argv[n++] = c->many[i];
 	}
 	argv[n++] = "--";
 	argv[n++] = c->args[0];
@@ -47,7 +47,7 @@ const struct cli_command cmd_mount = {
 	.min_args = 1,
 	.max_args = 1,
 	.options = { { 'f', "foreground", NULL, "stay; Ctrl-C unmounts" },
-		     { 'o', "options", "OPTIONS", "as for mount(8), separated by commas" },
+		     { 'o', "options", "OPTIONS...", "as for mount(8), separated by commas" },
 		     { 0, "takeover", NULL,
 		       "a new daemon takes the mount over, with open files and locks" },
 		     { 0 } },
@@ -58,7 +58,7 @@ const struct cli_command cmd_mount = {
 
 /* ---- umount ---- */
 
-/* A connection to the daemon, which ends with it; or -1. */
+/* A connection to the daemon, which ends with it (or breaks, when it ends before it has heard of us); or -1. */
 static int reach_daemon(const char *dir)
 {
 	struct timeval patience = { .tv_sec = END_SECONDS };
@@ -124,7 +124,7 @@ static int run_umount(struct cli *c)
 		return cli_fail_host(c, dir, r);
 	}
 	if (daemon >= 0) {
-		if (!lazy && recv(daemon, &byte, 1, 0) < 0)
+		if (!lazy && recv(daemon, &byte, 1, 0) < 0 && errno == EAGAIN)
 			return cli_error(c, "%s is unmounted, but its daemon still runs", dir);
 		close(daemon);
 	}

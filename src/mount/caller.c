@@ -2,7 +2,11 @@
  *
  * The kernel tells uid and gid, and has checked permissions itself with all groups of the process (the option
  * default_permissions); the servers check again. Most calls need no supplementary groups for that, and looking them up
- * means reading /proc: so they are looked up when a server refused without them. */
+ * means reading /proc: so they are looked up when a server refused without them.
+ *
+ * What needs no permission is asked without a credential, as the daemon itself: root, or the one user that its key
+ * speaks for. What the kernel has permitted and the servers cannot know about is done as root; a key for one user is
+ * refused then. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -68,7 +68,7 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct worker *w = req_begin(req);
 	struct stat st;
-	int r = sheaf_h_getattr(w->m->fs, &cred_root, handle_of(ino), &st);
+	int r = sheaf_h_getattr(w->m->fs, NULL, handle_of(ino), &st);
 
 	(void)fi;
 	if (r == -ENOENT) /* not the name, the inode is gone */
@@ -109,7 +109,7 @@ static bool only_drops_setid(struct mount *m, fuse_ino_t ino, unsigned which, mo
 {
 	struct stat st;
 
-	if (which != SHEAF_SET_MODE || sheaf_h_getattr(m->fs, &cred_root, handle_of(ino), &st))
+	if (which != SHEAF_SET_MODE || sheaf_h_getattr(m->fs, NULL, handle_of(ino), &st))
 		return false;
 	return ((st.st_mode ^ mode) & 07777 & ~(mode_t)(S_ISUID | S_ISGID)) == 0 &&
 	       (mode & ~st.st_mode & (S_ISUID | S_ISGID)) == 0;
@@ -154,7 +154,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *in, int set, struct
 			r = sheaf_h_setattr(w->m->fs, &cred_root, handle_of(ino), which, in, NULL);
 	}
 	if (!r)
-		r = sheaf_h_getattr(w->m->fs, &cred_root, handle_of(ino), &st);
+		r = sheaf_h_getattr(w->m->fs, NULL, handle_of(ino), &st);
 	answer_attr(w, r, &st);
 }
 
@@ -164,7 +164,7 @@ void op_readlink(fuse_req_t req, fuse_ino_t ino)
 {
 	struct worker *w = req_begin(req);
 	char text[PATH_MAX + 1];
-	ssize_t n = sheaf_h_readlink(w->m->fs, &cred_root, handle_of(ino), text, PATH_MAX);
+	ssize_t n = sheaf_h_readlink(w->m->fs, NULL, handle_of(ino), text, PATH_MAX);
 
 	if (n < 0) {
 		answer(w, (int)n);

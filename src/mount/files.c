@@ -258,7 +258,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 		return;
 	n = buf ? patient_read(f, buf, MIN(size, REQUEST_MAX), off) : -ENOMEM;
 	if (n >= 0 && atomic_exchange(&f->touch, w->m->o.atime == ATIME_ALWAYS))
-		sheaf_h_setattr(w->m->fs, &cred_root, handle_of(ino), SHEAF_SET_ATIME_READ,
+		sheaf_h_setattr(w->m->fs, NULL, handle_of(ino), SHEAF_SET_ATIME_READ,
 				&(struct stat){ 0 }, NULL); /* if it can be done, well */
 	file_put(w->m, f);
 	if (n < 0) {

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/utsname.h>
@@ -22,6 +23,8 @@
 #define STOP_SECONDS 5 /* that requests under way get when we end */
 
 static int notify = -1; /* where the command listens, or -1 */
+static char fuse_said[256]; /* what libfuse complained of before we served */
+static atomic_bool serving;
 
 /* ---- words to the command ---- */
 
@@ -39,14 +42,32 @@ static int failed(const char *fmt, ...)
 	return 1;
 }
 
+/* libfuse's words, which come in pieces: part of ours, or of the log. Any thread, once we serve. */
+static void on_fuse_says(enum fuse_log_level level, const char *fmt, va_list ap)
+{
+	char text[sizeof(fuse_said)];
+	size_t n = strlen(fuse_said);
+
+	(void)level;
+	vsnprintf(text, sizeof(text), fmt, ap);
+	text[strcspn(text, "\n")] = 0;
+	if (serving)
+		log_warn("mount", "%s", text);
+	else
+		snprintf(fuse_said + n, sizeof(fuse_said) - n, "%s",
+			 text + (strncmp(text, "fuse: ", 6) == 0 ? 6 : 0));
+}
+
 static void ready(struct mount *m)
 {
 	int null;
 
+	serving = true;
 	if (notify < 0) {
 		fprintf(stderr, "%s is mounted; Ctrl-C unmounts it\n", m->o.dir);
 		return;
 	}
+	prctl(PR_SET_PDEATHSIG, 0);
 	dprintf(notify, "ready\n");
 	close(notify);
 	notify = -1;
@@ -84,14 +105,11 @@ static void nothing(int sig)
 	(void)sig;
 }
 
-/* All threads leave them to the one that reads the descriptor. */
+/* All threads leave them to the one that reads the descriptor. Until there is a mount they end us as they are. */
 static int catch_signals(void)
 {
-	struct sigaction rouse = { .sa_handler = nothing }; /* no SA_RESTART: a wait ends */
 	sigset_t set;
 
-	signal(SIGPIPE, SIG_IGN);
-	sigaction(SIGUSR1, &rouse, NULL);
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
@@ -120,11 +138,14 @@ struct fuse_session *mount_session(struct mount *m)
 	char name[PATH_MAX + 256], options[sizeof(name) + 1200];
 	char *argv[] = { "sheaf", "-o", options, NULL };
 	struct fuse_args args = FUSE_ARGS_INIT(3, argv);
+	struct fuse_session *se;
 
 	escape(name, sizeof(name), m->o.conf);
 	snprintf(options, sizeof(options), "default_permissions,subtype=sheaf,fsname=%s%s%s", name,
 		 geteuid() == 0 && !strstr(m->o.fuse, "allow_") ? ",allow_other" : "", m->o.fuse);
-	return fuse_session_new(&args, &mount_ops, sizeof(mount_ops), m);
+	se = fuse_session_new(&args, &mount_ops, sizeof(mount_ops), m);
+	fuse_opt_free_args(&args); /* libfuse has made it its own */
+	return se;
 }
 
 static bool kernel_can_resend(void)
@@ -164,37 +185,38 @@ static void raise_file_limit(void)
 /* A connection that answers. */
 static int connect_fs(struct mount *m)
 {
+	const uint64_t end = mount_now() + STOP_SECONDS * NSEC_PER_SEC;
 	struct stat st;
-	int r = sheaf_connect(m->o.conf, &m->fs);
+	int r;
 
+	/* a daemon whose mount was taken away just now may still have local:DIR */
+	while ((r = sheaf_connect(m->o.conf, &m->fs)) == -EBUSY && mount_now() < end)
+		usleep(50000);
 	if (r)
 		return failed("%s", sheaf_why());
 	r = sheaf_h_getattr(m->fs, NULL, sheaf_root(m->fs), &st);
-	return r ? failed("%s: %s; 'sheaf status' shows which servers are up", m->o.conf,
+	return r ? failed("%s: %s ('sheaf status' shows which servers are up)", m->o.conf,
 			  sheaf_strerror(r)) :
 		   0;
 }
 
-/* What is missing for a mount, as the end of a sentence; libfuse has said the rest. */
+/* What is missing for a mount; "": fusermount3 has said it. */
 static const char *fuse_lack(void)
 {
 	if (access("/dev/fuse", F_OK))
-		return ": there is no /dev/fuse here; 'modprobe fuse' makes it";
+		return "there is no /dev/fuse here; 'modprobe fuse' makes it";
 	if (access("/dev/fuse", R_OK | W_OK))
-		return ": this user may not open /dev/fuse; root may, and 'chmod 666 /dev/fuse' lets all";
-	return "";
+		return "this user may not open /dev/fuse; root may, and 'chmod 666 /dev/fuse' lets all";
+	return fuse_said;
 }
 
 static int attach(struct mount *m)
 {
-	m->watch = watcher_start(m->o.dir); /* before there are threads */
-	if (connect_fs(m))
-		return 1;
-	m->se = mount_session(m);
-	if (!m->se)
-		return failed("an option is wrong, or there is no memory");
-	if (fuse_session_mount(m->se, m->o.dir))
-		return failed("%s could not be mounted%s", m->o.dir, fuse_lack());
+	if (fuse_session_mount(m->se, m->o.dir)) {
+		const char *why = fuse_lack();
+
+		return failed("%s could not be mounted%s%s", m->o.dir, why[0] ? ": " : "", why);
+	}
 	m->fd = fuse_session_fd(m->se);
 	fcntl(m->fd, F_SETFD, FD_CLOEXEC);
 	return 0;
@@ -210,7 +232,12 @@ static int begin(struct mount *m)
 		return failed("out of memory");
 	m->can_resend = kernel_can_resend();
 	m->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	r = m->o.takeover ? takeover(m, failed) : attach(m);
+	if (!m->o.takeover)
+		m->watch = watcher_start(m->o.dir); /* before there are threads */
+	r = m->o.takeover ? takeover(m, failed) : connect_fs(m);
+	m->signals = catch_signals();
+	if (!r && !m->o.takeover)
+		r = attach(m);
 	if (r)
 		return r;
 	if (mount_find(m->o.dir, dev) == 0 && !m->o.takeover)
@@ -231,10 +258,10 @@ static int begin(struct mount *m)
 /* ---- the middle and the end ---- */
 
 /* Serves until a signal, an unmount or a successor ends it; true: a successor has the mount. */
-static bool serve(struct mount *m, int signals)
+static bool serve(struct mount *m)
 {
 	int control = control_listen(m->o.dir);
-	struct pollfd p[] = { { .fd = signals, .events = POLLIN },
+	struct pollfd p[] = { { .fd = m->signals, .events = POLLIN },
 			      { .fd = m->wake, .events = POLLIN },
 			      { .fd = control, .events = POLLIN } };
 	bool gone = false;
@@ -254,14 +281,16 @@ static bool serve(struct mount *m, int signals)
 
 static int run(struct mount *m)
 {
-	int signals = catch_signals();
+	struct sigaction rouse = { .sa_handler = nothing }; /* no SA_RESTART: a wait ends */
 	int r;
 
+	signal(SIGPIPE, SIG_IGN);
+	sigaction(SIGUSR1, &rouse, NULL);
 	raise_file_limit();
 	r = begin(m);
 	if (!r) {
 		ready(m);
-		if (serve(m, signals))
+		if (serve(m))
 			_exit(0); /* the successor goes on; whatever we say to a server would hurt it */
 	}
 	if (r && m->o.takeover)
@@ -280,10 +309,15 @@ int mount_main(int argc, char **argv)
 {
 	static struct mount m = { .fd = -1, .watch = -1 };
 	int r = mount_opts_parse(argc, argv, &m.o), p[2];
-	pid_t pid;
+	pid_t pid, command = getpid();
 
 	if (r)
 		return MAX(r, 0);
+	fuse_set_log_func(on_fuse_says);
+	if (!m.o.takeover && !(m.se = mount_session(&m))) {
+		failed("-o: %s", fuse_said[0] ? fuse_said : "out of memory");
+		return 2;
+	}
 	if (m.o.foreground)
 		return run(&m);
 	if (pipe2(p, O_CLOEXEC))
@@ -298,6 +332,9 @@ int mount_main(int argc, char **argv)
 	close(p[0]);
 	notify = p[1];
 	setsid();
+	prctl(PR_SET_PDEATHSIG, SIGTERM); /* who gives up waiting wants no mount */
+	if (getppid() != command)
+		return 1;
 	if (chdir("/"))
 		return failed("no root directory: %s", error_text(errno));
 	return run(&m);

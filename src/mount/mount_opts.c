@@ -3,6 +3,7 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "mount/mount_priv.h"
@@ -116,19 +117,33 @@ static int take_options(struct mount_opts *o, const char *text)
 	return r;
 }
 
-/* The daemon lives in the root directory: relative names are made absolute. */
-static int resolve(struct mount_opts *o)
+/* Where to mount: a directory on which no Sheaf file system is mounted yet. For a takeover, just its name. */
+static int find_dir(struct mount_opts *o)
 {
-	char found[PATH_MAX], err[PATH_MAX + 256], *dir = o->dir;
+	static const char died[] = "a daemon died here: 'sheaf umount' cleans up";
+	char found[PATH_MAX], dev[MOUNT_DEV], *dir = o->dir;
+	struct statvfs vfs;
+	struct stat st;
+
+	if (!realpath(dir, found) || (!o->takeover && stat(found, &st)))
+		return complain("%s: %s", dir, errno == ENOTCONN ? died : error_text(errno));
+	strcpy(dir, found);
+	if (o->takeover)
+		return 0;
+	if (mount_find(dir, dev) == 0) /* the kernel knows attributes of dead mounts for a while */
+		return complain("%s: %s", dir,
+				statvfs(dir, &vfs) && errno == ENOTCONN ?
+					died :
+					"it is a mounted Sheaf file system already");
+	return S_ISDIR(st.st_mode) ? 0 : complain("%s is not a directory", dir);
+}
+
+/* The daemon lives in the root directory: a relative name is made absolute. */
+static int find_conf(struct mount_opts *o)
+{
+	char found[PATH_MAX], err[PATH_MAX + 256];
 	const char *path, *prefix = "";
 
-	if (!realpath(o->dir, found))
-		return complain(
-			"%s: %s%s", dir, error_text(errno),
-			errno == ENOTCONN ? "; a daemon died here: 'sheaf umount' cleans up" : "");
-	strcpy(o->dir, found);
-	if (o->takeover) /* the daemon that runs knows the cluster file */
-		return 0;
 	if (conf_find(o->conf[0] ? o->conf : NULL, found, sizeof(found), err, sizeof(err)))
 		return complain("%s", err);
 	path = found;
@@ -182,5 +197,8 @@ int mount_opts_parse(int argc, char **argv, struct mount_opts *o)
 		r = set_text(o->dir, sizeof(o->dir), argv[optind], "the directory");
 	if (r)
 		return r;
-	return resolve(o) ? 1 : 0;
+	r = find_dir(o);
+	if (!r && !o->takeover) /* there the daemon that runs knows the cluster file */
+		r = find_conf(o);
+	return r ? 1 : 0;
 }

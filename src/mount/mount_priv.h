@@ -126,6 +126,7 @@ struct mount {
 	struct crew crew;
 	int wake; /* eventfd: the crew has ended */
 	pthread_mutex_t plain_lock; /* of opening an mfile's second file */
+	int signals; /* signalfd, once there is a mount to take away */
 	pthread_mutex_t lock; /* of what follows */
 	struct htab files, dirs, holders;
 	uint64_t next_fh;
