@@ -85,7 +85,8 @@ install: deps
 	@$(CONFIGURE) -B $(BUILD) -DCMAKE_INSTALL_PREFIX="$(PREFIX)" >/dev/null
 	@cmake --build $(BUILD) -j $(JOBS)
 	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD)
-	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
+	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; \
+		[ "$(PREFIX)/sbin" -ef /sbin ] || ln -sfn "$(PREFIX)/sbin/mount.fuse.sheaf" /sbin/; fi
 
 deb:
 	@tools/deps.sh --deb

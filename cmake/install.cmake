@@ -1,5 +1,5 @@
 # What `make install` puts where, below CMAKE_INSTALL_PREFIX (multiarch where the system has it):
-# libraries, headers, sheaf.pc, programs, man pages, bash completion, systemd units, documents.
+# libraries, headers, sheaf.pc, programs, mount(8)'s helper, man pages, bash completion, systemd units, documents.
 set(MAN_DIR ${CMAKE_SOURCE_DIR}/docs/man)
 set(DIST_DIR ${CMAKE_SOURCE_DIR}/dist)
 set(SHEAF_UNIT_DIR lib/systemd/system CACHE STRING "where systemd units go, below the prefix")
@@ -22,6 +22,9 @@ foreach(f ${mains})
     install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
 endforeach()
+
+# mount(8) looks into /sbin alone: `make install` puts a link there, a package has it there.
+install(PROGRAMS ${DIST_DIR}/mount.fuse.sheaf DESTINATION ${CMAKE_INSTALL_SBINDIR})
 
 # ---- man pages; every public function has a page that leads to libsheaf.3 ----
 file(GLOB pages CONFIGURE_DEPENDS ${MAN_DIR}/*.[1-8])
@@ -51,5 +54,5 @@ install(FILES ${CMAKE_BINARY_DIR}/sheaf@.service ${DIST_DIR}/sheaf.target
 install(FILES ${DIST_DIR}/sheaf.sysusers DESTINATION lib/sysusers.d RENAME sheaf.conf)
 file(GLOB documents CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/*.md)
 install(FILES ${documents} ${CMAKE_SOURCE_DIR}/README.md ${CMAKE_SOURCE_DIR}/LICENSE
-        DESTINATION ${CMAKE_INSTALL_DOCDIR})
+        ${DIST_DIR}/mnt-sheaf.mount DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR})

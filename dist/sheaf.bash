@@ -120,6 +120,13 @@ _sheaf_value()
 	*DIR | --dir | --report) _sheaf_host -d "$2" ;;
 	*FILE) _sheaf_host -f "$2" ;;
 	*SERVER) COMPREPLY+=($(compgen -W "$(_sheaf_ask status | sed -n '2,$s/ .*//p')" -- "$2")) ;;
+	OPTIONS) # of a mount: the one behind the last comma; readline sees only what is behind the last '='
+		local before=${2%"${2##*,}"}
+		[[ $COMP_WORDBREAKS == *=* ]] && before=${before##*=}
+		compopt -o nospace 2>/dev/null
+		COMPREPLY+=($(compgen -P "$before" -W "ro noatime relatime strictatime entry= attr= memory= writeback
+			log= allow_other allow_root suid dev noexec" -- "${2##*,}"))
+		;;
 	--stripe-unit) COMPREPLY+=($(compgen -W "64K 256K 1M 4M" -- "$2")) ;;
 	esac
 }
@@ -138,6 +145,12 @@ _sheaf_argument()
 				COMPREPLY+=(sheaf:/)
 			fi
 		fi
+		return
+	fi
+	if [[ $1 == umount && $2 != [!/]* ]]; then # what is mounted
+		local quote=
+		_sheaf_reply "${2//\\/}" "" < <(sed -n 's/^\([^ ]* \)\{4\}\([^ ]*\) .* - fuse\.sheaf .*/\2/p' \
+			/proc/self/mountinfo | while read -r usage; do printf '%b\n' "$usage"; done)
 		return
 	fi
 	usage=$("$sheaf" "$1" --help 2>/dev/null |

@@ -17,7 +17,7 @@ fail() {
 [ "$(id -u)" = 0 ] || skip "installing packages needs root"
 source=${SHEAF_SOURCE:-$(cd "$(dirname "$0")/../.." && pwd)}
 debs=${SHEAF_DEBS:-$source/build-deb}
-packages="libsheaf1 libsheaf-dev sheaf sheaf-server"
+packages="libsheaf1 libsheaf-dev sheaf sheaf-mount sheaf-server"
 files=()
 for p in $packages; do
 	f=$(ls "$debs/$p"_*.deb 2>/dev/null) || fail "no package $p in $debs; run: make deb"
@@ -36,6 +36,7 @@ fs=/var/lib/sheaf/deb-test-$$
 chmod 755 "$work"
 cd "$work" || exit 1
 cleanup() {
+	umount -l mnt 2>/dev/null
 	[ -e /etc/sheaf/sheaf.conf ] && sheaf stop >/dev/null 2>&1
 	apt-get -q -y purge $packages >/dev/null 2>&1
 	rm -rf "$fs" /etc/sheaf/sheaf.conf
@@ -78,8 +79,18 @@ sheaf stop || fail "sheaf stop"
 sheaf start || fail "sheaf start does not find sheafd"
 sheaf stop || fail "sheaf stop"
 
+if [ -e /dev/fuse ]; then
+	echo "mount(8) mounts what /etc/sheaf/sheaf.conf describes"
+	sheaf start >/dev/null || fail "sheaf start"
+	mkdir mnt
+	mount -t fuse.sheaf /etc/sheaf/sheaf.conf "$work/mnt" || fail "mount -t fuse.sheaf"
+	cmp mnt/matrix <(sheaf cat /matrix) || fail "matrix through the mount"
+	umount mnt || fail umount
+	sheaf stop >/dev/null || fail "sheaf stop"
+fi
+
 echo "remove: programs go, data stay"
 apt-get -q -y purge $packages >log 2>&1 || { cat log; fail "apt-get purge"; }
-[ -e /usr/bin/sheaf ] && fail "sheaf is still there"
+[ -e /usr/bin/sheaf ] || [ -e /usr/bin/sheaf-mount ] && fail "sheaf is still there"
 [ -e "$fs/server0/sheaf.id" ] || fail "purging removed data"
 exit 0

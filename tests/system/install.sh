@@ -25,8 +25,9 @@ prefix=$(cache CMAKE_INSTALL_PREFIX)
 lib=$(cache CMAKE_INSTALL_LIBDIR)
 DESTDIR=$work/root cmake --install "$build" >log 2>&1 || { cat log; fail "cmake --install"; }
 at=$work/root$prefix
-for f in bin/sheaf sbin/sheafd include/sheaf.h include/sheaf_handle.h "$lib/libsheaf.so" \
+for f in bin/sheaf bin/sheaf-mount sbin/sheafd sbin/mount.fuse.sheaf include/sheaf.h include/sheaf_handle.h "$lib/libsheaf.so" \
 	"$lib/libsheaf.so.1" "$lib/pkgconfig/sheaf.pc" share/man/man1/sheaf.1 share/man/man8/sheafd.8 \
+	share/man/man8/sheaf-mount.8 share/doc/sheaf/mount.md share/doc/sheaf/mnt-sheaf.mount \
 	share/man/man5/sheaf.conf.5 share/man/man3/libsheaf.3 share/man/man3/sheaf_open.3 \
 	share/bash-completion/completions/sheaf lib/systemd/system/sheaf@.service \
 	lib/systemd/system/sheaf.target share/doc/sheaf/README.md share/doc/sheaf/examples/matrix.c; do
@@ -89,6 +90,14 @@ sed 's/\\-/-/g' "$man/man8/sheafd.8" >page8
 while read -r option; do
 	grep -q -- "$option\>" page8 || fail "sheafd.8: $option is missing"
 done <options
+sed 's/\\-/-/g' "$man/man8/sheaf-mount.8" >page8
+"$at/bin/sheaf-mount" --help | grep -o -- '--[a-z][a-z-]*' | sort -u >options
+sed -n 's/.*value_of(opt, "\([a-z]*=\)").*/\1/p; s/.*strcmp(opt, "\([a-z]*\)").*/\1/p' \
+	"$source/src/mount/mount_opts.c" >>options
+[ "$(wc -l <options)" -gt 10 ] || fail "too few options found in mount_opts.c"
+while read -r option; do
+	grep -q -- "$option" page8 || fail "sheaf-mount.8: $option is missing"
+done <options
 sed -n '/_keys\[\] = {/,/^};/s/^\t{ "\([a-z_]*\)".*/\1/p' "$source/src/base/conf.c" >keys
 [ "$(wc -l <keys)" -gt 10 ] || fail "too few keys found in conf.c"
 while read -r key; do
@@ -107,6 +116,16 @@ fi
 echo "systemd units"
 grep -q "^ExecStart=$prefix/sbin/sheafd --conf /etc/sheaf/sheaf.conf --server %i$" \
 	"$at/lib/systemd/system/sheaf@.service" || fail "ExecStart"
+
+echo "mount(8)'s helper runs the sheaf of its installation"
+ln -s "$at/sbin/mount.fuse.sheaf" mount.fuse.sheaf
+./mount.fuse.sheaf only-one 2>err
+[ $? = 2 ] && grep -q usage err || fail "the helper's usage"
+./mount.fuse.sheaf "$work/no.conf" "$work" -f -o ro 2>err || fail "a fake mount"
+./mount.fuse.sheaf "$work/no.conf" "$work" -s -v -t fuse.sheaf -o ro 2>err
+[ $? = 1 ] && grep -q "^sheaf mount: $work/no.conf: " err || fail "the helper says: $(cat err)"
+./mount.fuse.sheaf "$work/no.conf" "$work" -o ro -o attr=x 2>err
+[ $? = 2 ] && grep -q "attr=x" err || fail "the helper says: $(cat err)"
 
 echo "bash completion"
 sheaf=$at/bin/sheaf
@@ -142,6 +161,11 @@ offers "sheaf bench la" "latency"
 offers "sheaf bench all --report hostd" "hostdir"
 offers "sheaf init --stripe-unit 2" "256K"
 offers "sheaf init hostd" "hostdir"
+offers "sheaf mount hostd" "hostdir"
+offers "sheaf mount --take" "--takeover"
+offers "sheaf mount -o noa" "noatime"
+offers "sheaf mount -o ro,entry=5,wr" "5,writeback"
+offers "sheaf umount hostd" "hostdir"
 offers "sheaf ls /al" '/al\ pha|/alpha'
 offers "sheaf ls /alp" "/alpha/"
 offers "sheaf ls /alpha/" "/alpha/deep/"
