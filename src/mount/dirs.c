@@ -80,20 +80,55 @@ static void dir_drop(struct mount *m, uint64_t fh)
 		dir_put(m, d);
 }
 
+struct last_known {
+	uint64_t ino;
+	struct stat *st;
+	bool found;
+};
+
+static void look_known(struct hnode *n, void *arg)
+{
+	struct mdir *d = container_of(n, struct mdir, node);
+	struct last_known *k = arg;
+
+	if (d->h.ino != k->ino || !d->self.st_mode)
+		return;
+	*k->st = d->self;
+	k->found = true;
+}
+
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct worker *w = req_begin(req);
-	struct mdir *d = dir_get(w->m, ino, 0);
+	struct mdir *d = NULL;
+	struct stat st;
+	int r = sheaf_h_getattr(w->m->fs, NULL, handle_of(ino), &st);
 
+	if (!r)
+		d = dir_get(w->m, ino, 0);
 	if (!d) {
-		answer(w, -ENOMEM);
+		answer(w, r ? r : -ENOMEM);
 		return;
 	}
+	d->self = st;
+	d->touch = wants_atime(w->m, &st, O_RDONLY);
 	fi->fh = d->fh;
 	dir_put(w->m, d);
 	req = req_take(w);
 	if (!req || fuse_reply_open(req, fi))
 		dir_drop(w->m, fi->fh);
+}
+
+bool dir_last_known(struct mount *m, uint64_t ino, struct stat *st)
+{
+	struct last_known k = { ino, st, false };
+
+	pthread_mutex_lock(&m->lock);
+	htab_walk(&m->dirs, look_known, &k);
+	pthread_mutex_unlock(&m->lock);
+	if (k.found)
+		st->st_nlink = 0;
+	return k.found;
 }
 
 void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -182,16 +217,23 @@ static bool add(fuse_req_t req, struct mount *m, bool plus, char **p, size_t *ro
 static ssize_t fill(fuse_req_t req, struct mount *m, struct mdir *d, struct caller *c, char *buf,
 		    size_t size, off_t off, bool plus)
 {
-	const struct stat dot = { .st_ino = d->h.ino, .st_mode = S_IFDIR };
+	struct stat dot = { .st_ino = d->h.ino, .st_mode = S_IFDIR };
+	struct sheaf_handle up;
 	const struct sheaf_dirent *e;
 	const struct stat *st;
 	size_t room = size;
 	char *p = buf;
 	int r = 1;
 
-	for (; off < DOTS; off++)
+	for (; off < DOTS; off++) {
+		if (off && sheaf_h_lookup(m->fs, NULL, d->h, "..", &up, NULL) == 0)
+			dot.st_ino = up.ino;
 		if (!add(req, m, plus, &p, &room, off ? ".." : ".", &dot, false, off + 1))
 			return p - buf;
+	}
+	if (d->touch)
+		was_read(m, d->h.ino);
+	d->touch = false;
 	while (r > 0) {
 		struct stat plain;
 

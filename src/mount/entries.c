@@ -73,6 +73,8 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	(void)fi;
 	if (r == -ENOENT) /* not the name, the inode is gone */
 		r = -ESTALE;
+	if (r == -ESTALE && dir_last_known(w->m, ino, &st))
+		r = 0;
 	answer_attr(w, r, &st);
 }
 
@@ -146,6 +148,8 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *in, int set, struct
 		caller_groups(&c); /* without them the bit would go in silence */
 	if (set & FUSE_SET_ATTR_SIZE)
 		r = set_size(w, &c, ino, in->st_size, fi);
+	if (which & SHEAF_SET_MTIME)
+		files_await_close(w->m, ino);
 	if (!r && which) {
 		do
 			r = sheaf_h_setattr(w->m->fs, &c.cred, handle_of(ino), which, in, NULL);
@@ -164,6 +168,7 @@ void op_readlink(fuse_req_t req, fuse_ino_t ino)
 {
 	struct worker *w = req_begin(req);
 	char text[PATH_MAX + 1];
+	struct stat st;
 	ssize_t n = sheaf_h_readlink(w->m->fs, NULL, handle_of(ino), text, PATH_MAX);
 
 	if (n < 0) {
@@ -171,6 +176,10 @@ void op_readlink(fuse_req_t req, fuse_ino_t ino)
 		return;
 	}
 	text[n] = 0;
+	if (w->m->o.atime != ATIME_NEVER &&
+	    sheaf_h_getattr(w->m->fs, NULL, handle_of(ino), &st) == 0 &&
+	    wants_atime(w->m, &st, O_RDONLY))
+		was_read(w->m, ino); /* not often: the kernel keeps the text */
 	req = req_take(w);
 	if (req)
 		fuse_reply_readlink(req, text);
@@ -184,6 +193,8 @@ void op_mknod(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, dev
 	int r;
 
 	caller_init(&c, w);
+	if (mode & S_ISGID)
+		caller_groups(&c);
 	do
 		r = sheaf_h_mknod(w->m->fs, &c.cred, handle_of(dir), name, mode, rdev, NULL, &st);
 	while (caller_again(&c, r));

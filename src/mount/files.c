@@ -17,6 +17,8 @@ int files_init(struct mount *m)
 {
 	pthread_mutex_init(&m->lock, NULL);
 	pthread_mutex_init(&m->plain_lock, NULL);
+	pthread_cond_init(&m->closed, NULL);
+	list_init(&m->closing);
 	m->next_fh = 1;
 	if (htab_init(&m->files) || htab_init(&m->dirs) || htab_init(&m->holders))
 		return -ENOMEM;
@@ -44,13 +46,40 @@ struct mfile *file_get(struct mount *m, uint64_t fh)
 	return f;
 }
 
+/* Files that are being closed: the kernel does not wait for that, but a time that is set must outlive it. */
+struct closing {
+	struct list link;
+	uint64_t ino;
+};
+
+static bool is_closing(const struct mount *m, uint64_t ino)
+{
+	const struct closing *c;
+
+	list_for_each(c, &m->closing, link)
+		if (c->ino == ino)
+			return true;
+	return false;
+}
+
+void files_await_close(struct mount *m, uint64_t ino)
+{
+	pthread_mutex_lock(&m->lock);
+	while (is_closing(m, ino))
+		pthread_cond_wait(&m->closed, &m->lock);
+	pthread_mutex_unlock(&m->lock);
+}
+
 void file_put(struct mount *m, struct mfile *f)
 {
+	struct closing c = { .ino = f->ino };
 	unsigned left;
 	int r;
 
 	pthread_mutex_lock(&m->lock);
 	left = --f->refs;
+	if (!left)
+		list_push(&m->closing, &c.link);
 	pthread_mutex_unlock(&m->lock);
 	if (left)
 		return;
@@ -60,6 +89,10 @@ void file_put(struct mount *m, struct mfile *f)
 	if (r)
 		log_warn("mount", "inode %llx: closing: %s", (unsigned long long)f->ino,
 			 error_text(r));
+	pthread_mutex_lock(&m->lock);
+	list_del(&c.link);
+	pthread_cond_broadcast(&m->closed);
+	pthread_mutex_unlock(&m->lock);
 	free(f);
 }
 
@@ -117,8 +150,7 @@ static int open_flags(const struct mount *m, int flags)
 	return f & ~O_APPEND; /* the kernel knows the end */
 }
 
-/* Does reading it set its access time? As mount(8) explains relatime. */
-static bool wants_atime(const struct mount *m, const struct stat *st, int flags)
+bool wants_atime(const struct mount *m, const struct stat *st, int flags)
 {
 	struct timespec now;
 
@@ -199,6 +231,8 @@ void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode,
 	int r;
 
 	caller_init(&c, w);
+	if (mode & S_ISGID)
+		caller_groups(&c); /* without them the bit would go in silence */
 	do
 		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(dir), name, flags, mode, NULL, &sf,
 				      &st, &what);
@@ -220,6 +254,12 @@ void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode,
 	req = req_take(w);
 	if (!req || fuse_reply_create(req, &e, fi))
 		drop(m, fi->fh);
+}
+
+void was_read(struct mount *m, fuse_ino_t ino)
+{
+	sheaf_h_setattr(m->fs, NULL, handle_of(ino), SHEAF_SET_ATIME_READ, &(struct stat){ 0 },
+			NULL);
 }
 
 /* ---- data ---- */
@@ -258,8 +298,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 		return;
 	n = buf ? patient_read(f, buf, MIN(size, REQUEST_MAX), off) : -ENOMEM;
 	if (n >= 0 && atomic_exchange(&f->touch, w->m->o.atime == ATIME_ALWAYS))
-		sheaf_h_setattr(w->m->fs, NULL, handle_of(ino), SHEAF_SET_ATIME_READ,
-				&(struct stat){ 0 }, NULL); /* if it can be done, well */
+		was_read(w->m, ino);
 	file_put(w->m, f);
 	if (n < 0) {
 		answer(w, (int)n);

@@ -88,7 +88,9 @@ struct mdir {
 	struct hnode node;
 	uint64_t fh;
 	unsigned refs;
+	struct stat self; /* when it was opened */
 	pthread_mutex_t lock; /* of what follows */
+	bool touch; /* reading it sets the access time */
 	struct sheaf_handle h;
 	uint64_t start, next; /* cookies that the page and the entry at `at` follow */
 	int n, at;
@@ -129,6 +131,8 @@ struct mount {
 	int signals; /* signalfd, once there is a mount to take away */
 	pthread_mutex_t lock; /* of what follows */
 	struct htab files, dirs, holders;
+	struct list closing;
+	pthread_cond_t closed;
 	uint64_t next_fh;
 	struct hint hints[HINTS];
 };
@@ -223,6 +227,8 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
 void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
 
 /* ---- dirs.c ---- */
+/* A directory that was removed while it is open here: as it was, without a name. */
+bool dir_last_known(struct mount *m, uint64_t ino, struct stat *st);
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
 void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
@@ -234,8 +240,12 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
 int files_init(struct mount *m);
 struct mfile *file_get(struct mount *m, uint64_t fh); /* or NULL */
 void file_put(struct mount *m, struct mfile *f);
+void files_await_close(struct mount *m, uint64_t ino); /* of those whose last user is done */
 /* Takes sf; under this number (0: the next one). */
 int file_add(struct mount *m, struct sheaf_file *sf, int flags, uint64_t fh, struct mfile **out);
+/* Does reading it set its access time, as mount(8) explains relatime? Then say so; if it cannot be done, well. */
+bool wants_atime(const struct mount *m, const struct stat *st, int flags);
+void was_read(struct mount *m, fuse_ino_t ino);
 void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode,
 	       struct fuse_file_info *fi);
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
