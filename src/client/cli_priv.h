@@ -101,6 +101,7 @@ struct sizing {
 	struct call *calls;
 	struct wire_objstat_args *stat_args;
 	struct wire_object_res *ends;
+	int64_t fixed_mtime;
 	uint32_t n, tries;
 };
 /* Holds op->q until op->attr is filled with size and mtime made right. */

@@ -73,7 +73,6 @@ static int64_t fixed_mtime(const struct client *c, uint64_t ino)
 
 static void add_up(struct sizing *z)
 {
-	int64_t fixed = fixed_mtime(z->op->c, z->h.ino);
 	struct wire_attr *a = &z->op->attr;
 	const struct wire_layout_rec *l = &z->attr_res.layout;
 	struct layout lay = { l->unit, l->n_targets, l->start };
@@ -81,7 +80,7 @@ static void add_up(struct sizing *z)
 
 	for (uint32_t i = 0; i < z->n; i++) {
 		end = MAX(end, layout_file_end(&lay, i, z->ends[i].end));
-		if (z->ends[i].mtime > fixed)
+		if (z->ends[i].mtime > z->fixed_mtime)
 			a->mtime = MAX(a->mtime, z->ends[i].mtime);
 		a->ctime = MAX(a->ctime, z->ends[i].mtime);
 	}
@@ -104,6 +103,7 @@ static bool step(struct req *q)
 	switch (q->state) {
 	case ATTR:
 		req_goto(q, OBJECTS);
+		z->fixed_mtime = fixed_mtime(z->op->c, z->h.ino); /* it may be closed meanwhile */
 		ask_attr(z);
 		break;
 	case OBJECTS:
