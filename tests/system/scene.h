@@ -28,6 +28,14 @@ static inline const char *in(const char *dir, const char *name)
 	return memcpy(paths[at], path, sizeof(path));
 }
 
+static inline struct stat stat_of(const char *path)
+{
+	struct stat st;
+
+	CHECK_EQ(sheaf_lstat(fs, path, &st), 0);
+	return st;
+}
+
 static inline int open_error(const char *path, int flags)
 {
 	struct sheaf_file *f;

@@ -1,9 +1,10 @@
 /* Names over several metadata servers: random changes against a local file system as the oracle, moves of
- * directories side by side, and kill -9 in the middle of them. */
+ * directories side by side, and kill -9 in the middle of them; access control lists that others have passed. */
 #include <dirent.h>
 #include <ftw.h>
 #include <pthread.h>
 
+#include "../unit/acl_text.h"
 #include "scene.h"
 
 static struct cluster c;
@@ -290,6 +291,44 @@ static void a_kill_in_the_middle_leaves_old_or_new(void)
 	remove_tree("/m");
 }
 
+/* ---- lists ---- */
+
+/* Who was let through has it remembered for a moment; who shuts him out waits until that is over. */
+static void who_is_shut_out_does_not_pass_where_he_passed(void)
+{
+	struct sheaf_cred user = { .uid = 1001, .gid = 1001 };
+	struct acl_bytes list = acl_sample(), shut = list;
+	struct sheaf *other = client(c.conf);
+	struct sheaf_handle h;
+	char path[64], top[64];
+	bool spread = false;
+
+	shut.b[4 + 8 + 2] = 0; /* what user 1001 may */
+	for (int i = 0; i < 6; i++) {
+		snprintf(top, sizeof(top), "/lists%d", i);
+		snprintf(path, sizeof(path), "/lists%d/sub/file", i);
+		CHECK_EQ(sheaf_mkdir(fs, top, 0755), 0);
+		CHECK_EQ(sheaf_setxattr(fs, top, DEFAULT_ACL, list.b, list.len, 0), 0);
+		CHECK_EQ(sheaf_mkdir(fs, in(top, "sub"), 0777), 0);
+		CHECK_EQ(sheaf_getxattr(fs, in(top, "sub"), DEFAULT_ACL, NULL, 0), list.len);
+		CHECK_EQ(stat_of(in(top, "sub")).st_mode, S_IFDIR | 0771);
+		spread |= stat_of(top).st_ino >> 48 != stat_of(in(top, "sub")).st_ino >> 48;
+		make_file(fs, path, 10, 1);
+		for (int k = 0; k < 3; k++) {
+			CHECK_EQ(sheaf_setxattr(fs, top, ACCESS_ACL, list.b, list.len, 0), 0);
+			CHECK_EQ(sheaf_h_lookup(other, &user, sheaf_root(other), path + 1, &h,
+						NULL),
+				 0);
+			CHECK_EQ(sheaf_setxattr(fs, top, ACCESS_ACL, shut.b, shut.len, 0), 0);
+			CHECK_EQ(sheaf_h_lookup(other, &user, sheaf_root(other), path + 1, &h,
+						NULL),
+				 -EACCES);
+		}
+	}
+	CHECK(spread);
+	sheaf_disconnect(other);
+}
+
 static void begin(void)
 {
 	cluster_make(&c, &(struct cluster_opts){ .servers = 4, .timeout = 20 });
@@ -305,4 +344,5 @@ static void end(void)
 
 SYS_MAIN(NULL, begin, end, TEST(random_changes_agree_with_a_local_file_system),
 	 TEST(moving_directories_side_by_side_make_no_circle),
-	 TEST(a_kill_in_the_middle_leaves_old_or_new))
+	 TEST(a_kill_in_the_middle_leaves_old_or_new),
+	 TEST(who_is_shut_out_does_not_pass_where_he_passed))
