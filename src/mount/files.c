@@ -179,7 +179,8 @@ static int opened(struct mount *m, struct sheaf_file *sf, const struct stat *st,
 	f->touch = wants_atime(m, st, fi->flags);
 	fi->fh = f->fh;
 	fi->direct_io = (fi->flags & O_DIRECT) || (f->flags & O_APPEND);
-	fi->keep_cache = hint_opened(m, st, growing);
+	/* dropping pages would wait, and not be interrupted, for a read-ahead that a dead server keeps */
+	fi->keep_cache = hint_opened(m, st, growing) || hint_stuck(m, st->st_ino);
 	return 0;
 }
 
@@ -275,13 +276,15 @@ static struct mfile *file_of(struct worker *w, const struct fuse_file_info *fi)
 }
 
 /* The kernel repeats a read-ahead that failed, page by page: that is not to take a timeout each. */
-static ssize_t patient_read(struct mfile *f, char *buf, size_t size, off_t off)
+static ssize_t patient_read(struct mount *m, struct mfile *f, char *buf, size_t size, off_t off)
 {
 	ssize_t n;
 
 	if (f->fails_until > mount_now())
 		return -ETIMEDOUT;
+	hint_reading(m, f->ino, true);
 	n = sheaf_pread(f->f, buf, size, off);
+	hint_reading(m, f->ino, false);
 	if (is_lost((int)n))
 		f->fails_until = mount_now() + NSEC_PER_SEC;
 	return n;
@@ -296,7 +299,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 
 	if (!f)
 		return;
-	n = buf ? patient_read(f, buf, MIN(size, REQUEST_MAX), off) : -ENOMEM;
+	n = buf ? patient_read(w->m, f, buf, MIN(size, REQUEST_MAX), off) : -ENOMEM;
 	if (n >= 0 && atomic_exchange(&f->touch, w->m->o.atime == ATIME_ALWAYS))
 		was_read(w->m, ino);
 	file_put(w->m, f);

@@ -18,7 +18,9 @@ static struct hint *hint_at(struct mount *m, uint64_t ino)
 	struct hint *h = &m->hints[hash_u64(ino) % HINTS];
 
 	if (h->ino != ino)
-		*h = (struct hint){ .ino = ino, .listed = h->listed };
+		*h = (struct hint){
+			.ino = ino, .listed = h->listed, .reading = h->reading, .moved = h->moved
+		};
 	return h;
 }
 
@@ -71,6 +73,28 @@ bool hint_was_listed(struct mount *m, uint64_t ino)
 	listed = m->hints[hash_u64(ino) % HINTS].listed;
 	pthread_mutex_unlock(&m->lock);
 	return listed && mount_now() - listed < (uint64_t)(m->o.attr_s * 1e9);
+}
+
+void hint_reading(struct mount *m, uint64_t ino, int begins)
+{
+	struct hint *h = &m->hints[hash_u64(ino) % HINTS];
+
+	pthread_mutex_lock(&m->lock);
+	if (!begins || !h->reading)
+		h->moved = mount_now();
+	h->reading += begins ? 1 : -1u;
+	pthread_mutex_unlock(&m->lock);
+}
+
+bool hint_stuck(struct mount *m, uint64_t ino)
+{
+	struct hint *h = &m->hints[hash_u64(ino) % HINTS];
+	bool stuck;
+
+	pthread_mutex_lock(&m->lock);
+	stuck = h->reading && mount_now() - h->moved > NSEC_PER_SEC / 4;
+	pthread_mutex_unlock(&m->lock);
+	return stuck;
 }
 
 /* The number of an attribute that the kernel asks for before writes and with permission checks, or -1. */

@@ -113,6 +113,8 @@ struct hint {
 	struct timespec mtime, ctime; /* when its pages were last dropped or found right */
 	off_t size;
 	uint64_t listed; /* when attributes were last given with a listing */
+	unsigned reading; /* requests under way, of all that share the place */
+	uint64_t moved; /* when the last of them began or ended */
 	uint64_t lacks[HINT_XATTRS]; /* until when it has no such attribute */
 };
 
@@ -195,6 +197,9 @@ extern const struct sheaf_cred cred_root;
 bool hint_opened(struct mount *m, const struct stat *st, bool growing);
 void hint_listed(struct mount *m, uint64_t ino);
 bool hint_was_listed(struct mount *m, uint64_t ino);
+/* A read begins or ends; and do some get no answer for a while? */
+void hint_reading(struct mount *m, uint64_t ino, int begins);
+bool hint_stuck(struct mount *m, uint64_t ino);
 /* Extended attributes that the kernel asks for all the time: is it known that there is none? */
 bool hint_lacks(struct mount *m, uint64_t ino, const char *name);
 void hint_set_lacks(struct mount *m, uint64_t ino, const char *name, bool lacks);
