@@ -131,7 +131,8 @@ struct sheaf_dirent {
 SHEAF_API int sheaf_opendir(struct sheaf *fs, const char *path, struct sheaf_dir **d);
 /* 1, 0 at the end, -errno */
 SHEAF_API int sheaf_readdir(struct sheaf_dir *d, struct sheaf_dirent *e);
-/* The same with its attributes; st_nlink is 0 for one that went away meanwhile. */
+/* The same with its attributes. Where st_nlink is 0 there are none: st_mode is 0 for one that went away meanwhile,
+ * and its type in a directory that may be read but not passed (no x). */
 SHEAF_API int sheaf_readdir_stat(struct sheaf_dir *d, struct sheaf_dirent *e, struct stat *st);
 SHEAF_API void sheaf_seekdir(struct sheaf_dir *d, uint64_t cookie); /* 0: the beginning */
 SHEAF_API void sheaf_closedir(struct sheaf_dir *d);

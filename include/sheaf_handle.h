@@ -108,7 +108,7 @@ SHEAF_API int sheaf_h_removexattr(struct sheaf *fs, const struct sheaf_cred *c,
 /* Entries behind cookie; returns how many were filled, 0 at the end. */
 SHEAF_API int sheaf_h_readdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 			      uint64_t cookie, struct sheaf_dirent *out, int max);
-/* With their attributes; st_nlink is 0 for one that went away meanwhile. */
+/* With their attributes, as sheaf_readdir_stat() has them. */
 SHEAF_API int sheaf_h_readdir_stat(struct sheaf *fs, const struct sheaf_cred *c,
 				   struct sheaf_handle dir, uint64_t cookie,
 				   struct sheaf_dirent *out, struct stat *st, int max);

@@ -51,10 +51,18 @@ static bool has_acl(struct cli *c, uint64_t ino, uint32_t gen, mode_t mode)
 		sheaf_h_getxattr(c->fs, NULL, h, "system.posix_acl_default", NULL, 0) > 0);
 }
 
+/* In a directory that may be read but not passed there are names, and no more. */
+static bool unseen(const struct stat *st)
+{
+	return !st->st_nlink;
+}
+
 static void measure(struct widths *w, const struct stat *st)
 {
 	char user[64], group[64], num[32];
 
+	if (unseen(st))
+		return;
 	owner_names(st, user, group, sizeof(user));
 	w->user = MAX(w->user, (int)strlen(user));
 	w->group = MAX(w->group, (int)strlen(group));
@@ -70,6 +78,13 @@ static void put_long(struct cli *c, const struct widths *w, const struct stat *s
 	char mode[11], user[64], group[64], date[64], target[CLI_PATH_MAX];
 
 	cli_mode_string(mode, st->st_mode);
+	if (unseen(st)) {
+		printf("%c?????????%s %*s %-*s %-*s %*s %12s ", mode[0], plus, w->links, "?",
+		       w->user, "?", w->group, "?", w->size, "?", "?");
+		cli_put_name(stdout, name);
+		putchar('\n');
+		return;
+	}
 	owner_names(st, user, group, sizeof(user));
 	cli_date(date, sizeof(date), &st->st_mtim, time(NULL));
 	printf("%s%s %*lu %-*s %-*s %*lld %s ", mode, plus, w->links, (unsigned long)st->st_nlink,
@@ -86,18 +101,21 @@ static int list_long(struct cli *c, const char *dir, struct cli_names *names)
 {
 	char path[CLI_PATH_MAX];
 	struct widths w = { 0 };
+	bool all = true;
 
 	for (size_t i = 0; i < names->n; i++) {
 		struct cli_name *n = &names->v[i];
 
 		measure(&w, n->st);
-		n->acl = has_acl(c, n->ino, n->gen, n->st->st_mode);
+		n->acl = !unseen(n->st) && has_acl(c, n->ino, n->gen, n->st->st_mode);
 		w.acl |= n->acl;
 	}
-	for (size_t i = 0; i < names->n; i++)
+	for (size_t i = 0; i < names->n; i++) {
+		all &= !unseen(names->v[i].st);
 		if (cli_join(path, dir, names->v[i].name) == 0)
 			put_long(c, &w, names->v[i].st, names->v[i].acl, path, names->v[i].name);
-	return CLI_OK;
+	}
+	return all ? CLI_OK : cli_fail(c, dir, -EACCES);
 }
 
 static void put_heading(const char *path, bool *first)

@@ -60,7 +60,7 @@ int cli_names_inside(struct cli *c, const char *path, bool with_stat, struct cli
 	if (r)
 		return r;
 	while ((r = with_stat ? sheaf_readdir_stat(d, &e, &st) : sheaf_readdir(d, &e)) > 0) {
-		if (is_dots(e.name) || (with_stat && !st.st_nlink))
+		if (is_dots(e.name) || (with_stat && !st.st_mode))
 			continue;
 		r = names_add(out, e.name, e.type);
 		if (!r && with_stat)

@@ -229,9 +229,11 @@ int sheaf_h_truncate(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_
 	return (int)api_end(fs, op);
 }
 
-/* One page; st NULL: names only. What another server has, or is being written, is marked with st_nlink 0. */
+/* One page; st NULL: names only. What another server has, or is being written, is marked with st_nlink 0. *bare: no
+ * attributes for us, only types. */
 static int read_page(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
-		     uint64_t cookie, struct sheaf_dirent *out, struct stat *st, int max)
+		     uint64_t cookie, struct sheaf_dirent *out, struct stat *st, int max,
+		     bool *bare)
 {
 	struct cop *op = max < 1 ? NULL : api_begin(fs, c);
 	const struct wire_readdir_res *res;
@@ -243,7 +245,8 @@ static int read_page(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_
 	api_started(fs);
 	r = (int)api_finish(fs, op);
 	res = &op->res.readdir;
-	if (!r && st && res->n_attrs != res->n_entries)
+	*bare = st && !res->n_attrs;
+	if (!r && st && !*bare && res->n_attrs != res->n_entries)
 		r = -EBADMSG;
 	for (uint32_t i = 0; !r && i < res->n_entries && i < (uint32_t)max; i++) {
 		const struct wire_dir_entry *e = &res->entries[i];
@@ -252,9 +255,11 @@ static int read_page(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_
 			.ino = e->h.ino, .gen = e->h.gen, .cookie = e->cookie, .type = e->type
 		};
 		memcpy(out[i].name, e->name.p, e->name.len);
-		if (st)
+		if (*bare)
+			st[i] = (struct stat){ .st_ino = e->h.ino, .st_mode = e->type };
+		else if (st)
 			attr_to_stat(&res->attrs[i], &st[i]);
-		if (st && (!res->attrs[i].ino || res->attrs[i].unsettled))
+		if (st && !*bare && (!res->attrs[i].ino || res->attrs[i].unsettled))
 			st[i].st_nlink = 0;
 	}
 	if (!r)
@@ -266,20 +271,23 @@ static int read_page(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_
 int sheaf_h_readdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 		    uint64_t cookie, struct sheaf_dirent *out, int max)
 {
-	return read_page(fs, c, dir, cookie, out, NULL, max);
+	bool bare;
+
+	return read_page(fs, c, dir, cookie, out, NULL, max, &bare);
 }
 
 int sheaf_h_readdir_stat(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 			 uint64_t cookie, struct sheaf_dirent *out, struct stat *st, int max)
 {
-	int n = read_page(fs, c, dir, cookie, out, st, max);
+	bool bare;
+	int n = read_page(fs, c, dir, cookie, out, st, max, &bare);
 
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < n && !bare; i++) {
 		struct sheaf_handle h = { out[i].ino, out[i].gen };
 		int r = st[i].st_nlink ? 0 : sheaf_h_getattr(fs, c, h, &st[i]);
 
 		if (r == -ESTALE || r == -ENOENT) /* gone meanwhile */
-			st[i] = (struct stat){ .st_ino = out[i].ino, .st_mode = out[i].type };
+			st[i] = (struct stat){ .st_ino = out[i].ino };
 		else if (r)
 			return r;
 	}

@@ -76,15 +76,15 @@ static int parent_begin(struct cop *op)
 {
 	struct wire_bytes path = op->place2->path;
 	struct parent *p = arena_alloc(&op->arena, sizeof(*p));
-	uint32_t cut;
+	uint32_t cut = path.len;
 
 	op->state = p;
 	if (!p)
 		return -ENOMEM;
-	while (path.len && path.p[path.len - 1] == '/')
-		path.len--;
-	for (cut = path.len; cut && path.p[cut - 1] != '/'; cut--)
-		;
+	while (cut && path.p[cut - 1] == '/') /* those behind the name stay with it */
+		cut--;
+	while (cut && path.p[cut - 1] != '/')
+		cut--;
 	p->leaf = (struct wire_bytes){ path.len - cut, path.p + cut };
 	p->args.where = (struct wire_place){ op->place2->dir, { cut, path.p }, true };
 	return p->leaf.len ? 0 : -EBADMSG;

@@ -59,13 +59,16 @@ int meta_get(struct meta *m, const struct wire_handle *h, struct meta_node *n, s
 /* Walks a path (components between '/', "." and ".." included) with x permission on the way; end->at is
  * where it came to. Symbolic links are followed, at the end of the path when p->follow says so or a '/' is
  * behind it; an absolute one goes on from the root; more than 40 are -ELOOP. Full walk: end->at is the
- * node. With leaf != NULL it stops before the last component, which is left in *leaf (a reference into the
- * path or the arena); end->at is its directory; an empty path or a trailing "." or ".." is -EINVAL then.
- * With leaf and p->follow a last component that is a link is replaced by what it points to, which need
- * not be there. -EREMOTE: end->at is in a partition that is not ours; all of *end is set then.
- * -ENOTDIR, -ENAMETOOLONG, -EACCES, -ENOENT as usual. */
+ * node. With leaf != NULL it stops before the last component, which is left in *leaf; end->at is its
+ * directory; an empty path or a trailing "." or ".." is -EINVAL then. A last component that is a link and is
+ * followed is replaced by what it points to, which need not be there. -EREMOTE: end->at is in a partition
+ * that is not ours; all of *end is set then. -ENOTDIR, -ENAMETOOLONG, -EACCES, -ENOENT as usual. */
+struct meta_leaf {
+	struct wire_bytes name; /* a reference into the path or the arena */
+	bool slash; /* one is behind it: the name is, or becomes, that of a directory */
+};
 int meta_walk(struct meta *m, const struct cred *c, const struct wire_place *p,
-	      struct wire_bytes *leaf, struct wire_referral *end, struct arena *a);
+	      struct meta_leaf *leaf, struct wire_referral *end, struct arena *a);
 /* Where a symbolic link points; -EINVAL: it is none. */
 int meta_readlink(struct meta *m, const struct wire_handle *h, struct wire_bytes *target,
 		  struct arena *a);
@@ -147,6 +150,12 @@ struct change {
 	int error;
 };
 void meta_submit(struct meta *m, struct change *c, struct req *q);
+
+/* Of REC_RENAME: is what moves a directory? A '/' behind a name says so. */
+static inline bool rename_needs_dir(uint32_t flags)
+{
+	return flags & (flags & REC_EXCHANGE ? REC_SLASH : REC_SLASH | REC_SLASH2);
+}
 
 /* Applies an encoded record in a transaction of its own and aborts it: for fuzzing and dry runs. 0 (also
  * when the answer is a failure), -EBADMSG when it is no record, or the database's -errno. */

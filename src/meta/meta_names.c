@@ -241,6 +241,8 @@ static int get_vacancy(struct apply *ap, struct node *dir)
 	rc = get_entry(ap, r->dir.ino, &r->name, &e);
 	if (rc != ENOENT)
 		return rc ? rc : EEXIST;
+	if ((r->flags & REC_SLASH) && r->kind != REC_MKDIR)
+		return ENOENT;
 	return apply_may(ap, dir, MAY_WRITE | MAY_EXEC);
 }
 
@@ -418,6 +420,8 @@ int apply_unlink(struct apply *ap)
 		return rc;
 	if (S_ISDIR(n.i.mode))
 		return EISDIR;
+	if (ap->rec->flags & REC_SLASH)
+		return ENOTDIR;
 	return put_doomed(ap, &dir, &e, &n);
 }
 
@@ -494,6 +498,8 @@ static int rename_find(struct apply *ap, struct rename *x)
 	}
 	if (!rc)
 		rc = get_entry(ap, r->dir.ino, &r->name, &x->e);
+	if (!rc && rename_needs_dir(r->flags) && x->e.type != S_IFDIR)
+		rc = ENOTDIR;
 	return rc ? rc : get_child(ap, &x->e, &x->child);
 }
 
@@ -540,6 +546,8 @@ static int rename_target(struct apply *ap, struct rename *x)
 	if (r->flags & REC_NOREPLACE)
 		return EEXIST;
 	x->replaces = true;
+	if ((r->flags & REC_SLASH2) && x->old_e.type != S_IFDIR)
+		return ENOTDIR;
 	rc = get_child(ap, &x->old_e, &x->old);
 	if (!rc)
 		rc = sticky_check(x->to, &x->old, &ap->cred);

@@ -17,6 +17,7 @@ struct walk {
 	uint32_t type; /* of at; 0: only its inode knows */
 	bool follow; /* a link at the end, too */
 	unsigned links; /* followed: the path is no longer the one that was given */
+	struct meta_leaf *leaf; /* where it stops before the last component, or NULL */
 };
 
 /* The component at or behind pos; false when there is none. *end is the offset behind it. */
@@ -53,12 +54,13 @@ static int walk_dir(const struct walk *w, struct node *n)
 	return rc > 0 ? -rc : rc;
 }
 
-static int walk_leaf(const struct wire_bytes *name, struct wire_bytes *leaf)
+/* 1, or what is wrong with the name. */
+static int walk_leaf(struct walk *w, const struct wire_bytes *name, uint32_t end)
 {
-	*leaf = *name;
+	*w->leaf = (struct meta_leaf){ *name, end < w->path.len };
 	if (name->len > NAME_MAX_LEN)
 		return -ENAMETOOLONG;
-	return name_is_dots(name) ? -EINVAL : 0;
+	return name_is_dots(name) ? -EINVAL : 1;
 }
 
 static int link_text(struct meta *m, uint64_t ino, MDB_val *v)
@@ -100,10 +102,10 @@ static int walk_link(struct walk *w, uint64_t ino, uint32_t end)
 }
 
 /* Takes one component. 1: that was the leaf. */
-static int walk_one(struct walk *w, const struct wire_bytes *name, uint32_t end,
-		    struct wire_bytes *leaf)
+static int walk_one(struct walk *w, const struct wire_bytes *name, uint32_t end)
 {
-	bool last = walk_is_last(w, end);
+	bool leaf = w->leaf && walk_is_last(w, end);
+	bool follow = w->follow || end < w->path.len; /* also on the way, and with a '/' behind */
 	struct wire_handle next;
 	struct node n;
 	uint32_t type;
@@ -111,18 +113,14 @@ static int walk_one(struct walk *w, const struct wire_bytes *name, uint32_t end,
 
 	if (rc)
 		return rc;
-	if (leaf && last && !w->follow) {
-		rc = walk_leaf(name, leaf);
-		return rc ? rc : 1;
-	}
+	if (leaf && !follow)
+		return walk_leaf(w, name, end);
 	rc = read_entry(w->m, w->at.ino, &n, name, &next, &type);
-	if (leaf && last && (rc == -ENOENT || (!rc && type != S_IFLNK))) {
-		rc = walk_leaf(name, leaf);
-		return rc ? rc : 1;
-	}
+	if (leaf && (rc == -ENOENT || (!rc && type != S_IFLNK)))
+		return walk_leaf(w, name, end);
 	if (rc)
 		return rc;
-	if (type == S_IFLNK && (w->follow || end < w->path.len))
+	if (type == S_IFLNK && follow)
 		return walk_link(w, next.ino, end);
 	w->at = next;
 	w->type = type;
@@ -130,7 +128,7 @@ static int walk_one(struct walk *w, const struct wire_bytes *name, uint32_t end,
 	return 0;
 }
 
-static int walk_path(struct walk *w, struct wire_bytes *leaf)
+static int walk_path(struct walk *w)
 {
 	struct wire_bytes name;
 	struct node n;
@@ -138,30 +136,36 @@ static int walk_path(struct walk *w, struct wire_bytes *leaf)
 	int rc;
 
 	while (walk_peek(w, &name, &end)) {
-		rc = walk_one(w, &name, end, leaf);
+		rc = walk_one(w, &name, end);
 		if (rc)
 			return rc > 0 ? 0 : rc;
 	}
-	if (leaf)
+	if (w->leaf)
 		return -EINVAL;
+	if (w->pos && w->pos < w->path.len && w->type != S_IFDIR) /* "file/" */
+		return -ENOTDIR;
 	if (w->pos == 0 ||
 	    !meta_owns(w->m, w->at.ino)) /* the handle given, or one that we cannot vouch for */
 		return read_handle(w->m, &w->at, &n);
-	return w->pos < w->path.len && w->type != S_IFDIR ? -ENOTDIR : 0; /* "file/" */
+	return 0;
 }
 
 int meta_walk(struct meta *m, const struct cred *c, const struct wire_place *p,
-	      struct wire_bytes *leaf, struct wire_referral *end, struct arena *a)
+	      struct meta_leaf *leaf, struct wire_referral *end, struct arena *a)
 {
-	struct walk w = {
-		.m = m, .cred = c, .arena = a, .path = p->path, .at = p->dir, .follow = p->follow
-	};
+	struct walk w = { .m = m,
+			  .cred = c,
+			  .arena = a,
+			  .path = p->path,
+			  .at = p->dir,
+			  .follow = p->follow,
+			  .leaf = leaf };
 	int rc = read_begin(m);
 
 	*end = (struct wire_referral){ .at = p->dir };
 	if (rc)
 		return rc;
-	rc = walk_path(&w, leaf);
+	rc = walk_path(&w);
 	*end = (struct wire_referral){ .at = w.at, .consumed = w.pos, .linked = w.links > 0 };
 	if (end->linked) {
 		end->consumed = p->path.len;

@@ -123,6 +123,7 @@ bool sreq_reply(struct sreq *s)
 {
 	int error;
 
+	lease_done(s);
 	if (s->q.error == -EINPROGRESS && sreq_park(s))
 		return true;
 	error = s->q.error;

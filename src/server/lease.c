@@ -1,13 +1,15 @@
 /* Leases on names of directories that live elsewhere: a client that was referred to one may take the same way
  * again for a moment without asking. Whoever takes such a name away, or changes who may pass, waits until the
- * leases of others have run out; no new ones are given meanwhile.
+ * leases of others have run out; no new ones are given meanwhile, nor until the change is done. (Where it goes on
+ * behind its request, as a part that another server coordinates, the name is locked.)
  *
  * Kept in buckets, by a hash of the name and by one of the directory it is in: two that share a bucket wait for
  * each other, no more. A lease is a promise of this server's life only, so for as long after its start everything
  * counts as leased. */
 #include "server/srv.h"
 
-#define CHANGE_NS (2 * NSEC_PER_SEC) /* longer than a change takes but on a disk in trouble */
+#define AGAIN_NS \
+	(2 * NSEC_PER_SEC) /* who was told to wait comes again within it, or is overtaken */
 
 static const struct wire_bytes any_name = { 0, (uint8_t *)"" };
 
@@ -30,15 +32,16 @@ uint32_t lease_grant(struct server *srv, uint64_t session, uint64_t dir,
 	struct lease *l = bucket(srv, dir, name), *d = bucket(srv, dir, &any_name);
 	uint64_t now = srv->loop->now;
 
-	if (now < l->closed || now < d->closed)
+	if (l->changes || d->changes || now < l->closed || now < d->closed)
 		return 0;
 	hold(l, session, now);
 	hold(d, session, now);
 	return LEASE_NS / NSEC_PER_MSEC;
 }
 
-int lease_over(struct server *srv, uint64_t session, uint64_t dir, const struct wire_bytes *name)
+int lease_over(struct sreq *s, uint64_t session, uint64_t dir, const struct wire_bytes *name)
 {
+	struct server *srv = s->srv;
 	struct lease *l = bucket(srv, dir, name ? name : &any_name);
 	uint64_t end = MAX(srv->started + LEASE_NS, l->others);
 
@@ -46,7 +49,21 @@ int lease_over(struct server *srv, uint64_t session, uint64_t dir, const struct 
 		end = MAX(end, l->until);
 	if (srv->map.n_meta < 2)
 		return 0;
-	l->closed =
-		MAX(end, srv->loop->now) + CHANGE_NS; /* until the change that comes now is done */
-	return srv->loop->now >= end ? 0 : -EINPROGRESS;
+	if (srv->loop->now < end) {
+		l->closed = end + AGAIN_NS;
+		return -EINPROGRESS;
+	}
+	l->changes++;
+	assert(!s->leases[1]);
+	s->leases[s->leases[0] != NULL] = l;
+	return 0;
+}
+
+void lease_done(struct sreq *s)
+{
+	for (size_t i = 0; i < ARRAY_LEN(s->leases); i++) {
+		if (s->leases[i])
+			s->leases[i]->changes--;
+		s->leases[i] = NULL;
+	}
 }

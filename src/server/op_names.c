@@ -39,7 +39,7 @@ static void promise(struct sreq *s, const struct wire_place *p)
 	r->lease_ms = h.ino == r->at.ino ? ms : 0;
 }
 
-int walk_place(struct sreq *s, const struct wire_place *p, struct wire_bytes *leaf,
+int walk_place(struct sreq *s, const struct wire_place *p, struct meta_leaf *leaf,
 	       struct wire_handle *at)
 {
 	int r = meta_walk(s->srv->meta, &s->cred, p, leaf, &s->referral, &s->arena);
@@ -113,6 +113,8 @@ int do_readdir(struct sreq *s)
 		e = -ENOTDIR;
 	if (!e)
 		e = may(s, &n, MAY_READ);
+	if (!e && may(s, &n, MAY_EXEC)) /* names, no more */
+		a->attrs = false;
 	if (!e)
 		e = meta_readdir(s->srv->meta, a, READDIR_BYTES, s->res, &s->arena);
 	return e;
@@ -125,7 +127,7 @@ int prepare_setattr(struct sreq *s)
 
 	s->ino = a->h.ino;
 	if (a->which & (SET_MODE | SET_UID | SET_GID)) { /* who may pass? */
-		int e = lease_over(s->srv, s->head.session, a->h.ino, NULL);
+		int e = lease_over(s, s->head.session, a->h.ino, NULL);
 
 		if (e)
 			return e;
@@ -159,14 +161,15 @@ static int no_name(uint32_t kind)
 static int prepare_at(struct sreq *s, uint32_t kind, const struct wire_place *p)
 {
 	struct wire_handle dir = { 0 };
-	struct wire_bytes leaf;
+	struct meta_leaf leaf;
 	int e = walk_place(s, p, &leaf, &dir);
 
 	if (e)
 		return e == -EINVAL ? no_name(kind) : e;
 	sreq_record(s, kind);
 	s->change.rec.dir = dir;
-	s->change.rec.name = leaf;
+	s->change.rec.name = leaf.name;
+	s->change.rec.flags = leaf.slash ? REC_SLASH : 0;
 	return 0;
 }
 
@@ -242,10 +245,10 @@ int prepare_link(struct sreq *s)
 static int names_free(struct sreq *s)
 {
 	const struct wire_record *r = &s->change.rec;
-	int e = lease_over(s->srv, s->head.session, r->dir.ino, &r->name);
+	int e = lease_over(s, s->head.session, r->dir.ino, &r->name);
 
 	if (!e && r->name2.len && meta_owns(s->srv->meta, r->dir2.ino))
-		e = lease_over(s->srv, s->head.session, r->dir2.ino, &r->name2);
+		e = lease_over(s, s->head.session, r->dir2.ino, &r->name2);
 	return e;
 }
 
@@ -261,9 +264,9 @@ int prepare_rmdir(struct sreq *s)
 	return e ? e : names_free(s);
 }
 
-/* The new name is in a directory elsewhere. When that is all that is left of the path it will do; else the
- * client must look the directory up first. */
-static bool remote_leaf(struct sreq *s, const struct wire_place *p, struct wire_bytes *leaf)
+/* The new name is in a directory elsewhere. When that is all that is left of the path it will do (a symbolic link
+ * there is not followed, whatever is behind it); else the client must look the directory up first. */
+static bool remote_leaf(struct sreq *s, const struct wire_place *p, struct meta_leaf *leaf)
 {
 	const struct wire_referral *r = &s->referral;
 	struct wire_bytes rest = r->linked ? r->rest : p->path;
@@ -274,9 +277,10 @@ static bool remote_leaf(struct sreq *s, const struct wire_place *p, struct wire_
 	}
 	for (; rest.len && *rest.p == '/'; rest.len--)
 		rest.p++;
+	leaf->slash = rest.len && rest.p[rest.len - 1] == '/';
 	while (rest.len && rest.p[rest.len - 1] == '/')
 		rest.len--;
-	*leaf = rest;
+	leaf->name = rest;
 	s->referral.second = !rest.len || memchr(rest.p, '/', rest.len);
 	return !s->referral.second;
 }
@@ -285,6 +289,7 @@ int prepare_rename(struct sreq *s)
 {
 	struct wire_rename_args *a = s->args;
 	struct wire_record *r = &s->change.rec;
+	struct meta_leaf leaf;
 	int e, to;
 
 	if (a->flags > RENAME_EXCHANGE) /* an unknown wish, or both at once */
@@ -292,16 +297,19 @@ int prepare_rename(struct sreq *s)
 	e = prepare_at(s, REC_RENAME, &a->from);
 	if (e)
 		return e;
-	to = walk_place(s, &a->to, &r->name2, &r->dir2);
-	if (to == -EREMOTE && !remote_leaf(s, &a->to, &r->name2))
+	to = walk_place(s, &a->to, &leaf, &r->dir2);
+	if (to == -EREMOTE && !remote_leaf(s, &a->to, &leaf))
 		return to;
 	if (to && to != -EREMOTE)
 		return to == -EINVAL ? -EBUSY : to;
-	if (r->name2.len > NAME_MAX_LEN)
+	if (leaf.name.len > NAME_MAX_LEN)
 		return -ENAMETOOLONG;
-	r->flags = a->flags == RENAME_NOREPLACE ? REC_NOREPLACE :
-		   a->flags == RENAME_EXCHANGE	? REC_EXCHANGE :
-						  0;
+	r->name2 = leaf.name;
+	r->flags |= a->flags == RENAME_NOREPLACE ? REC_NOREPLACE :
+		    a->flags == RENAME_EXCHANGE	 ? REC_EXCHANGE :
+						   0;
+	if (leaf.slash)
+		r->flags |= REC_SLASH2;
 	if (s->srv->map.n_meta > 1)
 		r->flags |= REC_SPREAD;
 	e = names_free(s);

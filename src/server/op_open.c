@@ -63,7 +63,7 @@ static int create(struct sreq *s)
 
 	sreq_record(s, REC_CREATE);
 	r->dir = st->dir;
-	r->name = st->leaf;
+	r->name = st->leaf.name;
 	r->mode = a->mode & 07777;
 	r->owner = a->umask;
 	r->new_ino = h.ino;
@@ -76,6 +76,22 @@ static int create(struct sreq *s)
 	req_goto(&s->q, MADE);
 	meta_submit(s->srv->meta, &s->change, &s->q);
 	return 0;
+}
+
+/* A file without a name (st->t.node) is opened by those who met it by one while it is open, since its objects
+ * may be going otherwise; not so a file that was locked before it had a name. By its handle alone only a session that
+ * has it open finds it: ESTALE tells all others that a name they remember may mean another file. */
+static int nameless(struct sreq *s)
+{
+	const struct wire_open_args *a = s->args;
+	const struct open_state *st = s->op;
+	const struct inode *i = inode_find(s->srv, st->h.ino);
+
+	if (st->t.node.attr.nlink || (st->created && st->t.lock.held))
+		return 0;
+	if (a->where.path.len == 0)
+		return session_holds(s->session, st->h.ino) ? 0 : -ESTALE;
+	return i && i->opens ? 0 : -ENOENT;
 }
 
 /* The file is there: may it be opened so? Then on to the lock or, for readers, to the grant. */
@@ -95,6 +111,8 @@ static int existing(struct sreq *s)
 		return -EREMOTE;
 	}
 	e = meta_get(s->srv->meta, &st->h, n, &s->arena);
+	if (!e && a->where.path.len == 0)
+		e = nameless(s);
 	if (e)
 		return e;
 	type = n->attr.mode & S_IFMT;
@@ -167,7 +185,9 @@ static int walk(struct sreq *s)
 	e = walk_place(s, &a->where, &st->leaf, &st->dir);
 	if (e)
 		return e == -EINVAL ? -EISDIR : e; /* it ends in a directory that is there */
-	e = meta_lookup(s->srv->meta, &st->dir, &st->leaf, &st->h, &type);
+	if (st->leaf.slash)
+		return -EISDIR;
+	e = meta_lookup(s->srv->meta, &st->dir, &st->leaf.name, &st->h, &type);
 	if (e == -ENOENT)
 		return create(s);
 	if (!e && type == S_IFLNK && a->where.follow)
@@ -241,6 +261,8 @@ static int grant(struct sreq *s)
 
 	if (!e)
 		e = meta_get(s->srv->meta, &st->h, n, &s->arena);
+	if (!e)
+		e = nameless(s);
 	if (e)
 		return e;
 	r->at = n->attr;
@@ -250,11 +272,7 @@ static int grant(struct sreq *s)
 	i = inode_get(s->srv, &st->h);
 	if (!i)
 		return -ENOMEM;
-	/* its objects may be going; not those of a file that was locked before it had a name */
-	if (n->attr.nlink == 0 && !i->opens && !(st->created && st->t.lock.held))
-		e = -ENOENT;
-	if (!e)
-		e = open_add(s->session, i, a->id, open_kind(a->flags));
+	e = open_add(s->session, i, a->id, open_kind(a->flags));
 	inode_put(i);
 	if (e)
 		return e;

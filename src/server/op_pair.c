@@ -51,6 +51,7 @@ struct split {
 	struct wire_finish_args finish_args;
 	struct wire_void_res none;
 	bool nothing; /* to do: two names of one file */
+	bool asked_for; /* the decision is, or was, with the writer */
 	bool decided;
 	int error;
 };
@@ -129,6 +130,8 @@ static int vacancy(struct sreq *s, struct meta_node *dir)
 
 	if (e != -ENOENT)
 		return e ? e : -EEXIST;
+	if ((r->flags & REC_SLASH) && r->kind != REC_MKDIR)
+		return -ENOENT;
 	return writable_dir(s, &r->dir, dir);
 }
 
@@ -181,6 +184,8 @@ int split_remove(struct sreq *s, struct split *x)
 		return e;
 	if ((type == S_IFDIR) != (r->kind == REC_RMDIR))
 		return type == S_IFDIR ? -EISDIR : -ENOTDIR;
+	if (type != S_IFDIR && (r->flags & REC_SLASH))
+		return -ENOTDIR;
 	part_inode(s, x, PART_DROP, &h, &dir.attr)->mode = type;
 	part_name(s, x, PART_DEL, &r->dir, &r->name, &h, type, 0);
 	return 0;
@@ -263,6 +268,8 @@ int split_rename(struct sreq *s, struct split *x)
 	uint32_t type;
 	int e = meta_lookup(m, &r->dir, &r->name, &x->child, &x->type);
 
+	if (!e && rename_needs_dir(r->flags) && x->type != S_IFDIR)
+		e = -ENOTDIR;
 	if (!e)
 		e = writable_dir(s, &r->dir, &from);
 	if (!e && (r->flags & REC_EXCHANGE))
@@ -409,11 +416,26 @@ static int decide(struct sreq *s, struct split *x)
 	xdr_encoder(&out, text, cap);
 	if (!xdr_wire_decision(&out, &d))
 		return -EMSGSIZE;
+	x->asked_for = true;
 	sreq_record(s, REC_DECIDE);
 	s->change.rec.pair = state_of(s)->id;
 	s->change.rec.data = (struct wire_bytes){ (uint32_t)xdr_used(&out), text };
 	meta_submit(s->srv->meta, &s->change, &s->q);
 	return 0;
+}
+
+/* The writer's answer was lost (no memory for it): what the database has counts. When that cannot be read either, nobody
+ * is told anything: those who have prepared will ask. */
+static void look_again(struct sreq *s, struct split *x)
+{
+	int e = meta_decided(s->srv->meta, state_of(s)->id);
+
+	x->decided = e == 0;
+	if (e && e != -ENOENT)
+		x->n_touched = 0;
+	if (!meta_replay(s->srv->meta, s->head.session, s->head.slot, s->head.sequence,
+			 &s->change.res, &s->arena))
+		s->q.error = 0;
 }
 
 static void tell(struct sreq *s, struct split *x)
@@ -517,6 +539,8 @@ static bool split_step(struct req *q, struct sreq *s, struct split *x)
 	case TELL:
 		req_goto(q, TOLD);
 		call_fini(&x->call);
+		if (q->error && x->asked_for && !s->change.res.status)
+			look_again(s, x);
 		x->error = q->error;
 		q->error = 0;
 		tell(s, x);

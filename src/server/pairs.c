@@ -11,7 +11,8 @@
 
 #include "server/srv.h"
 
-#define SCAN_NS (2 * NSEC_PER_SEC) /* what two scans have seen is asked about */
+#define SCAN_NS \
+	(2 * NSEC_PER_SEC) /* what two scans have seen is asked about, what is decided is told */
 #define AGAIN_NS NSEC_PER_SEC
 #define PARK_NS (5 * NSEC_PER_MSEC) /* and as much again by chance */
 
@@ -79,7 +80,7 @@ static int part_free(struct sreq *s, const struct wire_prepare_args *a)
 		return -EINVAL;
 	if (part.kind != PART_ADD && part.kind != PART_DEL)
 		return 0;
-	return lease_over(s->srv, 0, part.dir.ino, &part.name);
+	return lease_over(s, 0, part.dir.ino, &part.name);
 }
 
 int prepare_part(struct sreq *s)
@@ -371,12 +372,25 @@ static bool seen_before(const struct server *srv, uint64_t id)
 	return false;
 }
 
+/* Goes on with everything that was decided, but for what its request still tells. */
+static void scan_decided(struct server *srv)
+{
+	struct found f = { 0 };
+
+	meta_each_decided(srv->meta, found_one, &f);
+	for (size_t i = 0; i < f.n; i++)
+		if (!under_way(srv, f.p[i].id))
+			pair_tell(srv, &f.p[i], false);
+	free(f.p);
+}
+
 /* Asks about everything that was prepared before the last scan; at the start: about all. */
 static void scan(struct server *srv, bool all)
 {
 	struct found f = { 0 };
 	uint64_t *ids;
 
+	scan_decided(srv);
 	meta_each_prepared(srv->meta, found_one, &f);
 	for (size_t i = 0; i < f.n; i++)
 		if (all || seen_before(srv, f.p[i].id))
@@ -401,14 +415,8 @@ static void scan_timer(struct timer *t)
 
 void pairs_recover(struct server *srv)
 {
-	struct found f = { 0 };
-
 	if (srv->map.n_meta < 2)
 		return;
-	meta_each_decided(srv->meta, found_one, &f);
-	for (size_t i = 0; i < f.n; i++)
-		pair_tell(srv, &f.p[i], false);
-	free(f.p);
 	srv->pair_scan.fire = scan_timer;
 	scan(srv, true);
 }

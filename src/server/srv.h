@@ -74,6 +74,7 @@ struct sreq {
 	void *args, *res, *op; /* in the arena */
 	struct change change;
 	struct wire_referral referral; /* when the error is -EREMOTE */
+	struct lease *leases[2]; /* of names that it changes */
 };
 
 /* Names of directories elsewhere that clients may take for granted (lease.c). */
@@ -83,6 +84,7 @@ struct lease {
 	uint64_t session, until; /* who got one last */
 	uint64_t others; /* until when others have one */
 	uint64_t closed; /* no new ones until then: somebody waits */
+	uint32_t changes; /* under way: no new ones */
 };
 
 /* A capability that was found to be good over links with this key. */
@@ -201,7 +203,7 @@ uint16_t partition_of(const struct conf *c, uint32_t target);
 
 /* ---- op_names.c ---- */
 /* Fills s->referral on -EREMOTE. leaf NULL: the node itself. */
-int walk_place(struct sreq *s, const struct wire_place *p, struct wire_bytes *leaf,
+int walk_place(struct sreq *s, const struct wire_place *p, struct meta_leaf *leaf,
 	       struct wire_handle *at);
 int may(struct sreq *s, const struct meta_node *n, int what);
 void file_removed(struct server *srv, const struct wire_handle *h); /* no names: its objects go */
@@ -313,8 +315,10 @@ extern const struct req_ops pair_ops;
 /* How long, in ms, this session may take the name for granted. */
 uint32_t lease_grant(struct server *srv, uint64_t session, uint64_t dir,
 		     const struct wire_bytes *name);
-/* 0 when nobody but this session takes it (NULL: any name in dir) for granted; else -EINPROGRESS. */
-int lease_over(struct server *srv, uint64_t session, uint64_t dir, const struct wire_bytes *name);
+/* 0 when nobody but this session takes it (NULL: any name in dir) for granted, nor will before the request has
+ * ended; else -EINPROGRESS. For two names at most. */
+int lease_over(struct sreq *s, uint64_t session, uint64_t dir, const struct wire_bytes *name);
+void lease_done(struct sreq *s); /* the request has ended, or begins again */
 
 /* ---- pairs.c: the other side of them, and what is left to do ---- */
 bool sreq_park(struct sreq *s); /* until a change over two servers is over; false: answer */
@@ -460,12 +464,15 @@ struct trunc {
 struct open_state {
 	struct trunc t;
 	struct wire_handle dir, h;
-	struct wire_bytes leaf;
+	struct meta_leaf leaf;
 	bool created, replayed;
 };
 struct close_state {
 	struct inode_wait lock;
 	bool last;
+};
+struct claim_state {
+	bool added; /* a writer whose row is not durable yet */
 };
 struct lock_state {
 	struct lock_wait *wait; /* while it is parked */

@@ -394,6 +394,11 @@ if "${as[@]}" "$sheaf" --conf "local:$work/mine/fs" mkdir /open >out 2>err; then
 	}
 	chmod 755 tree tree/many
 	"${as[@]}" "$sheaf" --conf "local:$work/mine/fs" cp -r tree/many sheaf:/open/ || fail "cp as another"
+	"${as[@]}" "$sheaf" --conf "local:$work/mine/fs" chmod 444 /open/many || fail "chmod as another"
+	refused ls -l /open/many
+	one_line "^sheaf ls: /open/many: permission denied"
+	says "^-????????? ? ? ? ? *? 1$"
+	"${as[@]}" "$sheaf" --conf "local:$work/mine/fs" chmod 755 /open/many || fail "chmod as another"
 	refused cp -r sheaf:/open/many closed
 	one_line "^sheaf cp: closed: permission denied"
 	refused cp sheaf:/open/many/1 sheaf:/open/many/2 sheaf:/open/many/3 closed

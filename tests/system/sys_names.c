@@ -191,6 +191,49 @@ static void circles_are_an_error(void)
 	CHECK_EQ(sheaf_symlink(fs, "", in(d, "none")), -ENOENT);
 }
 
+/* A '/' behind a name: it is, or becomes, the name of a directory. */
+static void a_slash_behind_a_name_asks_for_a_directory(void)
+{
+	const char *d = fresh_dir();
+	struct sheaf_handle dir;
+	struct stat st;
+
+	make_file(fs, in(d, "f"), 10, 1);
+	CHECK_EQ(sheaf_unlink(fs, in(d, "f/")), -ENOTDIR);
+	CHECK_EQ(sheaf_unlink(fs, in(d, "none/")), -ENOENT);
+	CHECK_EQ(sheaf_rename(fs, in(d, "f/"), in(d, "g")), -ENOTDIR);
+	CHECK_EQ(sheaf_rename(fs, in(d, "f"), in(d, "g/")), -ENOTDIR);
+	CHECK_EQ(open_error(in(d, "new/"), O_RDWR | O_CREAT), -EISDIR);
+	CHECK_EQ(open_error(in(d, "f/"), O_RDWR | O_CREAT), -EISDIR);
+	CHECK_EQ(open_error(in(d, "f/"), O_RDONLY), -ENOTDIR);
+	CHECK_EQ(sheaf_stat(fs, in(d, "f/"), &st), -ENOTDIR);
+	CHECK_EQ(sheaf_link(fs, in(d, "f"), in(d, "g/")), -ENOENT);
+	CHECK_EQ(sheaf_symlink(fs, "f", in(d, "g/")), -ENOENT);
+	CHECK_EQ(sheaf_mknod(fs, in(d, "g/"), S_IFIFO | 0600, 0), -ENOENT);
+	CHECK_EQ(sheaf_mkdir(fs, in(d, "f/"), 0755), -EEXIST);
+	CHECK_EQ(sheaf_mkdir(fs, in(d, "a/"), 0755), 0);
+	CHECK_EQ(sheaf_rename(fs, in(d, "a/"), in(d, "b//")), 0);
+	CHECK_EQ(sheaf_rename(fs, in(d, "b"), in(d, "f/")), -ENOTDIR);
+	CHECK_EQ(sheaf_rename(fs, in(d, "f"), in(d, "b/")), -ENOTDIR);
+	CHECK_EQ(sheaf_unlink(fs, in(d, "b/")), -EISDIR);
+	CHECK_EQ(sheaf_rmdir(fs, in(d, "f/")), -ENOTDIR);
+	CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), d + 1, &dir, NULL), 0);
+	CHECK_EQ(sheaf_h_rename(fs, NULL, dir, "b", dir, "f/", RENAME_EXCHANGE), -ENOTDIR);
+	CHECK_EQ(sheaf_h_rename(fs, NULL, dir, "b/", dir, "f", RENAME_EXCHANGE), 0);
+	CHECK(S_ISDIR(stat_of(in(d, "f")).st_mode));
+	CHECK_EQ(sheaf_symlink(fs, "f", in(d, "to_dir")), 0); /* followed with a '/' behind */
+	CHECK_EQ(sheaf_symlink(fs, "b", in(d, "to_file")), 0);
+	CHECK_EQ(sheaf_symlink(fs, "made", in(d, "to_none")), 0);
+	CHECK_EQ(sheaf_unlink(fs, in(d, "to_file/")), -ENOTDIR);
+	CHECK_EQ(sheaf_unlink(fs, in(d, "to_dir/")), -EISDIR);
+	CHECK_EQ(sheaf_mkdir(fs, in(d, "to_none/"), 0755), 0);
+	CHECK(S_ISDIR(stat_of(in(d, "made")).st_mode));
+	CHECK_EQ(sheaf_rename(fs, in(d, "to_dir/"), in(d, "moved")), 0);
+	CHECK(S_ISLNK(stat_of(in(d, "to_dir")).st_mode));
+	CHECK_EQ(sheaf_rmdir(fs, in(d, "moved/")), 0);
+	CHECK_EQ(stat_of(in(d, "b")).st_size, 10);
+}
+
 static void listings_tell_links_apart(void)
 {
 	const char *d = fresh_dir();
@@ -243,6 +286,35 @@ static void listings_come_with_attributes(void)
 	CHECK_EQ(n, 1502);
 	sheaf_closedir(dir);
 	CHECK_EQ(sheaf_close(writing), 0);
+}
+
+/* Without x on a directory there are names in it, and types, as ls -l shows on any file system. */
+static void a_directory_that_may_not_be_passed_lists_names_only(void)
+{
+	const char *d = fresh_dir();
+	struct sheaf_cred c = { .uid = 1234, .gid = 1234 };
+	struct sheaf_dirent e[4];
+	struct sheaf_handle dir;
+	struct stat st[4];
+
+	make_file(fs, in(d, "f"), 10, 1);
+	CHECK_EQ(sheaf_mkdir(fs, in(d, "sub"), 0755), 0); /* perhaps on another server */
+	CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), d + 1, &dir, NULL), 0);
+	CHECK_EQ(sheaf_chmod(fs, d, 0744), 0);
+	CHECK_EQ(sheaf_h_readdir_stat(fs, &c, dir, 0, e, st, 4), 2);
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(st[i].st_mode, e[i].type);
+		CHECK_EQ(st[i].st_ino, e[i].ino);
+		CHECK_EQ(st[i].st_nlink + st[i].st_size + st[i].st_mtim.tv_sec, 0);
+	}
+	CHECK_EQ(sheaf_h_readdir(fs, &c, dir, 0, e, 4), 2);
+	CHECK_EQ(sheaf_h_lookup(fs, &c, dir, "f", NULL, st), -EACCES);
+	CHECK_EQ(sheaf_chmod(fs, d, 0755), 0);
+	CHECK_EQ(sheaf_h_readdir_stat(fs, &c, dir, 0, e, st, 4), 2);
+	CHECK(st[0].st_nlink && st[1].st_nlink);
+	CHECK_EQ(st[strcmp(e[0].name, "f") != 0].st_size, 10);
+	CHECK_EQ(sheaf_chmod(fs, d, 0711), 0);
+	CHECK_EQ(sheaf_h_readdir_stat(fs, &c, dir, 0, e, st, 4), -EACCES);
 }
 
 static void attributes_come_back_as_they_were_set(void)
@@ -384,8 +456,10 @@ static const struct test both[] = {
 	TEST(symbolic_links_lead_to_what_they_say),
 	TEST(opens_follow_as_open_does),
 	TEST(circles_are_an_error),
+	TEST(a_slash_behind_a_name_asks_for_a_directory),
 	TEST(listings_tell_links_apart),
 	TEST(listings_come_with_attributes),
+	TEST(a_directory_that_may_not_be_passed_lists_names_only),
 	TEST(attributes_come_back_as_they_were_set),
 	TEST(attributes_have_limits),
 	TEST(attributes_follow_permissions),

@@ -23,13 +23,15 @@ static uint32_t rnd(uint32_t n)
 
 static const char *const pool[] = { "a", "b", "c", "d" };
 
-/* Some path below /o, one to three names deep. */
+/* Some path below /o, one to three names deep, now and then with a '/' behind. */
 static void some_path(char out[64])
 {
 	int depth = 1 + (int)rnd(3), n = snprintf(out, 64, "/o");
 
 	while (depth--)
 		n += snprintf(out + n, 64 - (size_t)n, "/%s", pool[rnd(4)]);
+	if (rnd(6) == 0)
+		snprintf(out + n, 64 - (size_t)n, "/");
 }
 
 static int local(int r)

@@ -304,17 +304,19 @@ struct walked {
 	int rc;
 	struct wire_referral end;
 	char leaf[300];
+	bool slash;
 };
 
 static struct walked walk_place(const char *path, bool follow, bool leaf)
 {
 	struct wire_place p = { .dir = fake_root, .path = wire_text(path), .follow = follow };
-	struct wire_bytes l = { 0, NULL };
+	struct meta_leaf l = { { 0, NULL }, false };
 	struct walked w = { .rc = 0 };
 
 	w.rc = meta_walk(f.m, &root, &p, leaf ? &l : NULL, &w.end, &f.arena);
-	if (l.p)
-		memcpy(w.leaf, l.p, MIN(l.len, sizeof(w.leaf) - 1));
+	if (l.name.p)
+		memcpy(w.leaf, l.name.p, MIN(l.name.len, sizeof(w.leaf) - 1));
+	w.slash = l.slash;
 	return w;
 }
 
@@ -420,8 +422,18 @@ static void the_leaf_may_be_what_a_link_points_to(void)
 	w = walk_place("d/twice", false, true); /* unlink, rename, O_EXCL */
 	CHECK_EQ(w.end.at.ino, d.ino);
 	CHECK_STR(w.leaf, "twice");
+	CHECK(!w.slash);
+	w = walk_place("d/twice/", false, true); /* with a '/' behind it is followed */
+	CHECK_EQ(w.end.at.ino, d.ino);
+	CHECK_STR(w.leaf, "new");
+	CHECK(w.slash);
 	w = walk_place("d/plain", true, true);
 	CHECK_STR(w.leaf, "plain");
+	CHECK(!w.slash);
+	link_made("d/none/", fake_root, "slash");
+	w = walk_place("slash", true, true);
+	CHECK_STR(w.leaf, "none");
+	CHECK(w.slash);
 	CHECK_EQ(walk_place("d/dots", true, true).rc, -EINVAL);
 	fake_end(&f);
 }

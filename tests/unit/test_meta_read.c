@@ -9,21 +9,23 @@ struct walked {
 	struct wire_handle at;
 	uint32_t consumed;
 	char leaf[300];
+	bool slash;
 };
 
 static struct walked walk_as(const struct cred *c, struct wire_handle dir, const char *path,
 			     bool leaf)
 {
 	struct wire_place p = { .dir = dir, .path = wire_text(path) };
-	struct wire_bytes l = { 0, NULL };
+	struct meta_leaf l = { { 0, NULL }, false };
 	struct walked w = { .rc = 0 };
 	struct wire_referral end;
 
 	w.rc = meta_walk(f.m, c, &p, leaf ? &l : NULL, &end, &f.arena);
 	w.at = end.at;
 	w.consumed = end.consumed;
-	if (leaf && l.p)
-		memcpy(w.leaf, l.p, MIN(l.len, sizeof(w.leaf) - 1));
+	if (leaf && l.name.p)
+		memcpy(w.leaf, l.name.p, MIN(l.name.len, sizeof(w.leaf) - 1));
+	w.slash = l.slash;
 	return w;
 }
 
@@ -75,9 +77,11 @@ static void walks_stop_before_the_leaf(void)
 	CHECK_EQ(w.rc, 0);
 	CHECK_EQ(w.at.ino, a.ino);
 	CHECK_STR(w.leaf, "new");
+	CHECK(!w.slash);
 	w = walk_leaf(fake_root, "a/new//");
 	CHECK_EQ(w.rc, 0);
 	CHECK_STR(w.leaf, "new");
+	CHECK(w.slash);
 	w = walk_leaf(fake_root, "x");
 	CHECK_EQ(w.at.ino, META_ROOT_INO);
 	CHECK_EQ(walk_leaf(fake_root, "").rc, -EINVAL);

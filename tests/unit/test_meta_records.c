@@ -92,6 +92,52 @@ static void create_for_a_writer_is_unsettled_at_once(void)
 	res = fake_apply(&f, &r);
 	CHECK(res.created && res.at.unsettled);
 	CHECK_EQ(fake_rows(&f, ROWS_UNSETTLED), 1);
+	/* only what has objects is ever settled */
+	r = rec_name(&f, REC_MKNOD, fake_root, "pipe");
+	r.mode = S_IFIFO | 0644;
+	r.new_ino = meta_new_ino(f.m);
+	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	r = rec_name(&f, REC_CREATE, fake_root, "pipe");
+	r.flags = REC_WRITER;
+	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	CHECK_EQ(fake_rows(&f, ROWS_UNSETTLED), 1);
+	fake_end(&f);
+}
+
+/* A '/' behind a name: it is, or becomes, that of a directory. */
+static void slashes_are_for_directories(void)
+{
+	static const uint32_t makers[] = { REC_SYMLINK, REC_LINK, REC_MKNOD };
+	struct wire_record r;
+
+	fake_start(&f);
+	fake_make(&f, REC_CREATE, fake_root, "file");
+	for (size_t i = 0; i < ARRAY_LEN(makers); i++) {
+		r = rec_name(&f, makers[i], fake_root, "new");
+		r.flags = REC_SLASH;
+		r.mode = S_IFIFO;
+		r.data = wire_text("text");
+		CHECK_EQ(fake_apply(&f, &r).status, ENOENT);
+		r.name = wire_text("file");
+		CHECK_EQ(fake_apply(&f, &r).status, EEXIST);
+	}
+	r = rec_name(&f, REC_UNLINK, fake_root, "file");
+	r.flags = REC_SLASH;
+	CHECK_EQ(fake_apply(&f, &r).status, ENOTDIR);
+	CHECK_EQ(fake_rename(&f, fake_root, "file", fake_root, "x", REC_SLASH), ENOTDIR);
+	CHECK_EQ(fake_rename(&f, fake_root, "file", fake_root, "x", REC_SLASH2), ENOTDIR);
+	r = rec_name(&f, REC_MKDIR, fake_root, "dir");
+	r.flags = REC_SLASH;
+	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	CHECK_EQ(fake_rename(&f, fake_root, "dir", fake_root, "d", REC_SLASH | REC_SLASH2), 0);
+	CHECK_EQ(fake_rename(&f, fake_root, "file", fake_root, "d", REC_EXCHANGE | REC_SLASH),
+		 ENOTDIR);
+	CHECK_EQ(fake_rename(&f, fake_root, "d", fake_root, "file", REC_EXCHANGE | REC_SLASH2),
+		 ENOTDIR);
+	CHECK_EQ(fake_rename(&f, fake_root, "file", fake_root, "d", REC_EXCHANGE | REC_SLASH2), 0);
+	r = rec_name(&f, REC_RMDIR, fake_root, "file");
+	r.flags = REC_SLASH;
+	CHECK_EQ(fake_apply(&f, &r).status, 0);
 	fake_end(&f);
 }
 
@@ -525,7 +571,8 @@ static void unknown_kinds_and_stale_handles_are_answers(void)
 
 TEST_MAIN(TEST(a_new_database_has_a_root), TEST(create_makes_a_file_and_touches_its_directory),
 	  TEST(create_of_an_existing_name), TEST(create_for_a_writer_is_unsettled_at_once),
-	  TEST(bad_names_are_refused), TEST(the_parent_must_be_a_directory_that_grants_it),
+	  TEST(slashes_are_for_directories), TEST(bad_names_are_refused),
+	  TEST(the_parent_must_be_a_directory_that_grants_it),
 	  TEST(setgid_directories_give_their_group), TEST(mkdir_and_rmdir_count_links),
 	  TEST(unlink_keeps_the_inode_until_its_objects_are_gone),
 	  TEST(sticky_directories_protect_their_entries), TEST(chmod_is_for_owners),
