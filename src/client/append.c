@@ -1,4 +1,5 @@
-/* Appends: the metadata server gives them their place, then they are writes like others, then they report.
+/* Appends: the metadata server gives them their place, then they are writes like others, then they report. Room that
+ * is made through a file for appends, and that may make it longer, goes the same way.
  *
  *   ASK -> WRITE -> REPORT (-> ASK) -> END
  *
@@ -19,22 +20,32 @@ static void written(struct cop *write)
 	req_done(write->user, 0, 0);
 }
 
+/* Where the room that is asked for ends. */
+static uint64_t upto(const struct append *a)
+{
+	return a->ext.offset + a->ext.length;
+}
+
 static void write_there(struct cop *op, struct append *a)
 {
 	struct sheaf_cred cred = { .uid = op->cred.uid, .gid = op->cred.gid };
 
 	a->offset = a->res.offset;
+	a->epoch = a->res.epoch;
 	a->placed = true;
+	if (a->room)
+		a->length = upto(a) - MIN(upto(a), a->offset);
+	else
+		a->ext = (struct extent){ a->offset, a->length };
 	a->write = cop_new(op->c, &cred);
 	if (!a->write) {
 		op->q.error = -ENOMEM;
 		return;
 	}
-	a->ext = (struct extent){ a->offset, a->length };
 	a->write->user = &op->q;
 	a->write->done = written;
 	req_hold(&op->q);
-	write_placed(a->write, op->file, a->mem, a->n_mem, &a->ext);
+	append_there(a->write, op->file, a);
 }
 
 static void tell(struct cop *op, struct append *a)
@@ -53,7 +64,11 @@ static bool step(struct req *q)
 	switch (q->state) {
 	case ASK:
 		req_goto(q, WRITE);
-		a->args = (struct wire_append_args){ op->file->h, op->file->id, a->id, a->length };
+		a->args = (struct wire_append_args){ .h = op->file->h,
+						     .open = op->file->id,
+						     .id = a->id,
+						     .length = a->room ? 0 : a->length,
+						     .upto = a->room ? upto(a) : 0 };
 		op->call = call_make(op, OP_APPEND, XDR_ANY(xdr_wire_append_args), &a->args,
 				     XDR_ANY(xdr_wire_append_res), &a->res);
 		peer_call(peer_of(op->c, op->file->h.ino), &op->call, q);
@@ -88,15 +103,11 @@ static bool step(struct req *q)
 
 static const struct req_ops append_ops = { "append", step, REPORT, 4, names };
 
-void append_start(struct cop *op, struct append *a, struct cfile *f, const struct iovec *mem,
-		  size_t n_mem, uint64_t length)
+void append_start(struct cop *op, struct append *a, struct cfile *f)
 {
 	op->file = f;
 	op->state = a;
 	a->id = ++op->c->next_open; /* unique in all our sessions */
-	a->mem = mem;
-	a->n_mem = n_mem;
-	a->length = length;
 	list_push(&f->appends, &a->link);
 	cop_start(op, &append_ops, 0);
 }
@@ -108,6 +119,7 @@ uint32_t append_claims(const struct cfile *f, struct wire_append_claim *out)
 
 	list_for_each(a, &f->appends, link)
 		if (a->placed && n < APPENDS_MAX)
-			out[n++] = (struct wire_append_claim){ a->id, a->offset, a->length };
+			out[n++] =
+				(struct wire_append_claim){ a->id, a->offset, a->length, a->epoch };
 	return n;
 }

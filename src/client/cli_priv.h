@@ -112,9 +112,9 @@ void cap_ask(struct cop *op, struct cfile *f, struct call *c, struct req *q); /*
 void cap_take(struct cfile *f, struct call *c); /* when q goes on */
 void lanes_free(struct client *c); /* those kept for reuse */
 
-/* A write to a place that an append was given; -EAGAIN: it may be gone. */
-void write_placed(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
-		  const struct extent *ext);
+struct append;
+/* What an append does at the place that it was given; -EAGAIN: that may be gone. */
+void append_there(struct cop *op, struct cfile *f, const struct append *a);
 
 /* ---- ways.c ---- */
 void way_learn(struct cop *op, const struct wire_place *p, const struct wire_referral *r,
@@ -125,20 +125,22 @@ void ways_forget(struct client *c);
 /* ---- append.c ---- */
 struct append {
 	struct list link; /* in f->appends */
-	uint64_t id, length, offset;
-	bool placed; /* offset was given */
+	uint64_t id, length, offset, epoch;
+	bool placed; /* offset was given, under this epoch */
 	uint32_t places; /* that it was given so far */
 	const struct iovec *mem;
 	size_t n_mem;
 	struct extent ext;
+	bool room; /* for ext, as client_allocate() makes it: its place is what of that is behind the end */
+	uint32_t mode;
 	struct cop *write;
 	struct wire_append_args args;
 	struct wire_append_res res;
 	struct wire_appended_args done_args;
 	int64_t result;
 };
-void append_start(struct cop *op, struct append *a, struct cfile *f, const struct iovec *mem,
-		  size_t n_mem, uint64_t length);
+/* `a` says what is written, and lives as long as op. */
+void append_start(struct cop *op, struct append *a, struct cfile *f);
 uint32_t append_claims(const struct cfile *f, struct wire_append_claim *out); /* APPENDS_MAX */
 
 /* ---- names.c ---- */

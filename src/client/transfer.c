@@ -80,7 +80,8 @@ struct transfer {
 	struct cfile *other; /* COPY: where the bytes come from */
 	struct copy copy;
 	uint64_t want; /* bytes of the copy before anybody knew how many there are */
-	bool placed; /* an append: when it was fenced its place may be gone */
+	bool placed; /* an append: its place is good for this epoch, no newer one */
+	uint64_t place_epoch;
 	bool sized; /* it reads once more, now that the size is known */
 	struct epochs epochs, other_epochs; /* under which parts were written, and copied from */
 	uint32_t tries;
@@ -364,8 +365,6 @@ static void refreshed(struct lane *l)
 	struct transfer *t = l->op->transfer;
 
 	cap_take(l->other ? t->other : l->op->file, &l->call);
-	if (!l->q.error && t->placed)
-		l->q.error = -EAGAIN;
 	if (l->q.error) {
 		req_goto(&l->q, DONE);
 	} else if (t->kind == COPY && !l->other) {
@@ -383,6 +382,14 @@ static bool locks_lost(const struct lane *l)
 	return file_locks_lost(l->op->file) || (other && file_locks_lost(other));
 }
 
+/* The capability may have become a newer one for any reason, and a truncate may have been one of them. */
+static bool place_gone(const struct lane *l)
+{
+	const struct transfer *t = l->op->transfer;
+
+	return t->placed && l->op->file->cap.epoch > t->place_epoch;
+}
+
 static bool lane_step(struct req *q)
 {
 	struct lane *l = container_of(q, struct lane, q);
@@ -398,10 +405,14 @@ static bool lane_step(struct req *q)
 		break;
 	case CALL:
 		req_goto(q, ANSWER);
-		if (locks_lost(l)) /* also after a fence against us */
+		if (locks_lost(l)) { /* also after a fence against us */
 			q->error = -EIO;
-		else
+		} else if (place_gone(l)) {
+			q->error = -EAGAIN;
+			req_goto(q, DONE);
+		} else {
 			call(l);
+		}
 		break;
 	case ANSWER:
 		answer(l);
@@ -634,21 +645,27 @@ void client_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_
 	start(op, f, mem, n_mem, ext, n_ext, (struct transfer){ .kind = READ });
 }
 
+static void append(struct cop *op, struct cfile *f, struct append what)
+{
+	struct append *a = arena_alloc(&op->arena, sizeof(*a));
+
+	if (!a) {
+		cop_start(op, &transfer_ops, -ENOMEM);
+		return;
+	}
+	*a = what;
+	append_start(op, a, f);
+}
+
 void client_append(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
 		   const struct extent *ext, size_t n_ext)
 {
-	struct append *a;
-
 	if (!(f->flags & OPEN_WRITE) || access_init(&op->access, mem, n_mem, ext, n_ext) ||
-	    !op->access.total) {
+	    !op->access.total)
 		start(op, f, mem, n_mem, ext, n_ext, (struct transfer){ .kind = WRITE });
-		return;
-	}
-	a = arena_alloc(&op->arena, sizeof(*a));
-	if (a)
-		append_start(op, a, f, mem, n_mem, op->access.total);
 	else
-		cop_start(op, &transfer_ops, -ENOMEM);
+		append(op, f,
+		       (struct append){ .mem = mem, .n_mem = n_mem, .length = op->access.total });
 }
 
 void client_write(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
@@ -660,15 +677,25 @@ void client_write(struct cop *op, struct cfile *f, const struct iovec *mem, size
 		start(op, f, mem, n_mem, ext, n_ext, (struct transfer){ .kind = WRITE });
 }
 
-void write_placed(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
-		  const struct extent *ext)
+void append_there(struct cop *op, struct cfile *f, const struct append *a)
 {
-	start(op, f, mem, n_mem, ext, 1, (struct transfer){ .kind = WRITE, .placed = true });
+	struct transfer t = { .kind = a->room ? ALLOCATE : WRITE,
+			      .mode = a->mode,
+			      .placed = true,
+			      .place_epoch = a->epoch };
+
+	if (a->room)
+		start_range(op, f, a->ext.offset, a->ext.length, t);
+	else
+		start(op, f, a->mem, a->n_mem, &a->ext, 1, t);
 }
 
 void client_allocate(struct cop *op, struct cfile *f, uint32_t mode, uint64_t off, uint64_t len)
 {
-	start_range(op, f, off, len, (struct transfer){ .kind = ALLOCATE, .mode = mode });
+	if ((f->flags & OPEN_APPEND) && !(mode & ALLOC_KEEP_SIZE))
+		append(op, f, (struct append){ .room = true, .mode = mode, .ext = { off, len } });
+	else
+		start_range(op, f, off, len, (struct transfer){ .kind = ALLOCATE, .mode = mode });
 }
 
 void client_copy(struct cop *op, struct cfile *in, uint64_t off_in, struct cfile *out,

@@ -6,7 +6,10 @@
  * objects with a new epoch (whoever was given a place before and did not claim it again has lost it) and asks
  * them how far they reach; while others write to the file in other ways, each append asks. Places are given
  * in order and never twice; one that is never written stays zeros. A truncate takes back the places that
- * were given (appends_forget): who comes for his again gets a new one. */
+ * were given (appends_forget): who comes for his again gets a new one. So does who claims his after a restart
+ * and a fence that came between: it may be another's by now, or cut off.
+ *
+ * Room that is made through such a file (fallocate) takes part: its place is what lies behind the end. */
 #include <stdlib.h>
 
 #include "server/srv.h"
@@ -78,11 +81,13 @@ uint64_t append_limit(const struct inode *i)
 	return limit;
 }
 
-int append_claim(struct open_file *o, const struct wire_append_claim *c)
+int append_claim(struct open_file *o, const struct wire_append_claim *c, uint64_t epoch)
 {
 	if (c->length > INT64_MAX || c->offset > INT64_MAX - c->length)
 		return -EFBIG;
-	return append_find(o, c->id) ? 0 : append_add(o, c->id, c->offset, c->length);
+	if (c->epoch != epoch || append_find(o, c->id))
+		return 0;
+	return append_add(o, c->id, c->offset, c->length);
 }
 
 /* ---- the operation ---- */
@@ -160,10 +165,13 @@ static int grant(struct sreq *s)
 	struct inode *i = t->lock.inode;
 	struct open_file *o = open_of(s, a->open);
 	struct append *old = o ? append_find(o, a->id) : NULL;
+	uint64_t length = a->length;
 	int64_t mtime;
+	int e = o ? meta_get(s->srv->meta, &i->h, &t->node, &s->arena) : -EBADF;
 
-	if (!o)
-		return -EBADF;
+	if (e)
+		return e;
+	r->epoch = t->node.epoch;
 	if (old) {
 		r->offset = old->offset;
 		return 0;
@@ -173,10 +181,12 @@ static int grant(struct sreq *s)
 		i->append_end = MAX(i->append_end, fan_end(&t->fan, &t->node.layout, &mtime));
 		i->append_known = true;
 	}
-	if (a->length > INT64_MAX || i->append_end > INT64_MAX - a->length)
+	if (a->upto)
+		length = a->upto - MIN(a->upto, i->append_end);
+	if (length > INT64_MAX || i->append_end > INT64_MAX - length)
 		return -EFBIG;
 	r->offset = i->append_end;
-	return append_add(o, a->id, i->append_end, a->length);
+	return append_add(o, a->id, i->append_end, length);
 }
 
 static bool append_step(struct req *q)

@@ -466,8 +466,10 @@ static bool cap_step(struct req *q)
 
 const struct req_ops cap_ops = { "cap", cap_step, CAP_REPLY, 3, cap_names };
 
-/* CLAIM -> CLAIMED -> REPLY. A writer's row is durable before it is a writer again; when the file is being
- * settled meanwhile, one of the two records comes first and either order is right. */
+/* CLAIM -> CLAIMED -> REPLY. A claim does not wait for the inode's lock: all that its client asks for waits behind it,
+ * and a truncate keeps the lock for as long as a data target is away. So it counts as a writer before its record is
+ * queued: a close or a settling that is queued later leaves the row, and one that was queued before is followed by
+ * our record, which puts it back. Its client asks for no capability before it has heard that the row is durable. */
 enum { CLAIM, CLAIMED, CLAIM_REPLY };
 static const char *const claim_names[] = { "claim", "claimed", "reply" };
 
@@ -481,7 +483,10 @@ static bool must_ask(const struct sreq *s, const struct wire_attr *at)
 static int claim(struct sreq *s)
 {
 	struct wire_reclaim_args *a = s->args;
+	struct claim_state *st = s->op;
+	const struct open_file *old = open_find(s->session, a->id);
 	struct meta_node n;
+	struct inode *i;
 	int e = open_room(s, a->id);
 
 	s->ino = a->h.ino;
@@ -493,6 +498,19 @@ static int claim(struct sreq *s)
 		e = may(s, &n,
 			(a->flags & OPEN_READ ? MAY_READ : 0) |
 				(a->flags & OPEN_WRITE ? MAY_WRITE : 0));
+	if (e)
+		return e;
+	i = inode_get(s->srv, &a->h);
+	if (!i)
+		return -ENOMEM;
+	st->added = (a->flags & OPEN_WRITE) && !(old && old->inode == i);
+	if (n.attr.nlink == 0 && !i->opens && !s->srv->in_grace)
+		e = -ESTALE; /* its objects are going */
+	if (!e)
+		e = open_add(s->session, i, a->id, open_kind(a->flags));
+	if (!e && n.attr.nlink == 0)
+		i->removed = true;
+	inode_put(i);
 	if (e || !(a->flags & OPEN_WRITE))
 		return e;
 	sreq_record(s, REC_UNSETTLE);
@@ -505,34 +523,26 @@ static int claim(struct sreq *s)
 static int claimed(struct sreq *s)
 {
 	struct wire_reclaim_args *a = s->args;
+	struct claim_state *st = s->op;
+	struct open_file *o = open_find(s->session, a->id);
 	struct meta_node n;
-	struct inode *i;
 	int e = -s->change.res.status;
 
 	if (!e)
 		e = meta_get(s->srv->meta, &a->h, &n, &s->arena);
-	if (e)
+	if (e || !o) /* or it was closed meanwhile */
 		return e;
-	i = inode_get(s->srv, &a->h);
-	if (!i)
-		return -ENOMEM;
-	if (n.attr.nlink == 0 && !i->opens && !s->srv->in_grace)
-		e = -ESTALE; /* its objects are going */
-	if (!e)
-		e = open_add(s->session, i, a->id, open_kind(a->flags));
+	st->added = false;
 	for (uint32_t k = 0; !e && k < a->n_appends; k++)
-		e = append_claim(open_find(s->session, a->id), &a->appends[k]);
-	if (!e && n.attr.nlink == 0)
-		i->removed = true;
-	if (!e)
-		e = lock_claim(s, i);
-	inode_put(i);
-	return e;
+		e = append_claim(o, &a->appends[k], n.epoch);
+	return e ? e : lock_claim(s, o->inode);
 }
 
 static bool claim_step(struct req *q)
 {
 	struct sreq *s = sreq_of(q);
+	struct claim_state *st = s->op;
+	struct open_file *o;
 
 	switch (q->state) {
 	case CLAIM:
@@ -544,6 +554,10 @@ static bool claim_step(struct req *q)
 		req_fail(q, claimed(s));
 		break;
 	case CLAIM_REPLY:
+		o = st->added ? open_find(s->session, ((struct wire_reclaim_args *)s->args)->id) :
+				NULL;
+		if (o) /* its row is not there */
+			open_lose(o);
 		return sreq_reply(s);
 	}
 	return true;

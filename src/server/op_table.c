@@ -67,7 +67,7 @@ const struct op_row op_rows[] = {
 			  STEPS(truncate_ops, trunc) },
 	[OP_CAP] = { ROW("cap", META, cap_args, cap_res), STEPS(cap_ops, close_state) },
 	[OP_RECLAIM] = { ROW("reclaim", META, reclaim_args, void_res),
-			 STEPS(reclaim_ops, object_state) },
+			 STEPS(reclaim_ops, claim_state) },
 	[OP_LOCK] = { ROW("lock", META, lock_args, lock_res), STEPS(lock_ops, lock_state) },
 	[OP_LOCK_TEST] = { ROW("lock-test", META, lock_args, lock_res),
 			   STEPS(lock_ops, lock_state) },

@@ -294,7 +294,8 @@ void appends_drop(struct open_file *o); /* with its open */
 void appends_forget(struct inode *i); /* the file was cut */
 /* The first place that is not reported; when only appends extend the file, the next one; or UINT64_MAX. */
 uint64_t append_limit(const struct inode *i);
-int append_claim(struct open_file *o, const struct wire_append_claim *c);
+/* A place of an older epoch than the file's is not given back. */
+int append_claim(struct open_file *o, const struct wire_append_claim *c, uint64_t epoch);
 int do_appended(struct sreq *s);
 
 /* ---- op_pair.c: changes that may take several servers ---- */

@@ -479,8 +479,9 @@ static void write_corpus(void)
 						  { list_.len, list_.b },
 						  0 };
 	struct wire_removexattr_args removexattr_ = { files[1], wire_text("user.a") };
-	struct wire_append_claim claim = { 5, 100, 10 };
-	struct wire_append_args append = { files[1], 12, 6, 1000 };
+	struct wire_append_claim claim = { 5, 100, 10, 1 };
+	struct wire_append_args append = { files[1], 12, 6, 1000, 0 };
+	struct wire_append_args room = { files[1], 12, 7, 0, 5000 };
 	struct wire_appended_args appended = { files[1], 12, 5 };
 	struct wire_mknod_args mknod_ = { fresh, S_IFIFO, 0, 022 };
 	struct wire_prepare_args prepare = { 77, 0, 0, { 0, NULL } };
@@ -570,6 +571,7 @@ static void write_corpus(void)
 		{ "lock_test", OP_LOCK_TEST, XDR_ANY(xdr_wire_lock_args), &lock_, 0 },
 		{ "reclaim", OP_RECLAIM, XDR_ANY(xdr_wire_reclaim_args), &reclaim, 0 },
 		{ "append", OP_APPEND, XDR_ANY(xdr_wire_append_args), &append, 0 },
+		{ "append_room", OP_APPEND, XDR_ANY(xdr_wire_append_args), &room, 0 },
 		{ "appended", OP_APPENDED, XDR_ANY(xdr_wire_appended_args), &appended, 0 },
 		{ "mknod", OP_MKNOD, XDR_ANY(xdr_wire_mknod_args), &mknod_, 0 },
 		{ "prepare", OP_PREPARE, XDR_ANY(xdr_wire_prepare_args), &prepare, G_SERVER },

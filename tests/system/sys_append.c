@@ -168,6 +168,48 @@ static void appends_go_behind_what_others_wrote(void)
 	sheaf_disconnect(other);
 }
 
+static off_t size_of(const char *path)
+{
+	struct stat st;
+
+	CHECK_EQ(sheaf_stat(fs, path, &st), 0);
+	return st.st_size;
+}
+
+/* Room that is made through a file for appends makes it longer, and appends go behind it. */
+static void appends_go_behind_room_that_was_made(void)
+{
+	const char *path = in(fresh_dir(), "f");
+	struct sheaf *other = client(c.conf);
+	struct sheaf_file *a = open_file(fs, path, O_CREAT | O_RDWR | O_APPEND);
+	struct sheaf_file *b = open_file(other, path, O_WRONLY | O_APPEND);
+	char text[8];
+
+	CHECK_EQ(sheaf_pwrite(a, "one", 3, 0), 3);
+	CHECK_EQ(sheaf_fallocate(a, 0, 0, 10000), 0);
+	CHECK_EQ(size_of(path), 10000);
+	CHECK_EQ(sheaf_pwrite(b, "two", 3, 0), 3);
+	CHECK_EQ(size_of(path), 10003);
+	CHECK_EQ(sheaf_pread(a, text, 4, 9999), 4);
+	CHECK(!memcmp(text, "\0two", 4));
+	CHECK_EQ(sheaf_fallocate(b, FALLOC_FL_ZERO_RANGE, 1, 20000), 0);
+	CHECK_EQ(size_of(path), 20001);
+	CHECK_EQ(sheaf_fallocate(a, FALLOC_FL_KEEP_SIZE, 0, 100000), 0);
+	CHECK_EQ(sheaf_fallocate(a, 0, 10, 10), 0);
+	CHECK_EQ(size_of(path), 20001);
+	CHECK_EQ(sheaf_pwrite(a, "end", 3, 0), 3);
+	CHECK_EQ(size_of(path), 20004);
+	CHECK_EQ(sheaf_pread(a, text, 8, 20000), 4);
+	CHECK(!memcmp(text, "\0end", 4));
+	CHECK_EQ(sheaf_pread(a, text, 3, 0), 3);
+	CHECK(!memcmp(text, "o\0\0", 3));
+	CHECK_EQ(sheaf_fallocate(a, 0, INT64_MAX, 1), -EFBIG);
+	CHECK_EQ(sheaf_close(a), 0);
+	CHECK_EQ(sheaf_close(b), 0);
+	CHECK_EQ(size_of(path), 20004);
+	sheaf_disconnect(other);
+}
+
 static int appender(const char *name, char **arg)
 {
 	struct sheaf *mine = client(arg[0]);
@@ -244,5 +286,6 @@ static void end(void)
 }
 
 SYS_MAIN(appender, begin, end, TEST(records_of_many_clients_stay_whole),
-	 TEST(appends_go_behind_what_others_wrote), TEST(a_restart_in_between_moves_nobody),
-	 TEST(a_killed_client_leaves_zeros_at_most), TEST(special_files_are_names))
+	 TEST(appends_go_behind_what_others_wrote), TEST(appends_go_behind_room_that_was_made),
+	 TEST(a_restart_in_between_moves_nobody), TEST(a_killed_client_leaves_zeros_at_most),
+	 TEST(special_files_are_names))

@@ -172,31 +172,123 @@ static void a_double_close_is_harmless(void)
 	end();
 }
 
-static void only_files_are_claimed_again(void)
+static int claim(const struct wire_handle *h, uint64_t id, uint32_t flags)
 {
-	struct wire_reclaim_args a = { .h = { META_ROOT_INO, META_ROOT_GEN },
-				       .id = 5,
-				       .flags = OPEN_READ };
+	struct wire_reclaim_args a = { .h = *h, .id = id, .flags = flags };
 	struct wire_void_res r;
 
+	return pipe_do(&w, p, OP_RECLAIM, XDR_ANY(xdr_wire_reclaim_args), &a,
+		       XDR_ANY(xdr_wire_void_res), &r, NULL);
+}
+
+static void only_files_are_claimed_again(void)
+{
+	struct wire_handle h = { META_ROOT_INO, META_ROOT_GEN };
+
 	begin();
-	CHECK_EQ(pipe_do(&w, p, OP_RECLAIM, XDR_ANY(xdr_wire_reclaim_args), &a,
-			 XDR_ANY(xdr_wire_void_res), &r, NULL),
-		 -EINVAL);
+	CHECK_EQ(claim(&h, 5, OPEN_READ), -EINVAL);
 	CHECK_EQ(open_as("f", 1, OPEN_READ | OPEN_CREATE), 0);
-	a.h = handle_of(&file);
-	CHECK_EQ(pipe_do(&w, p, OP_RECLAIM, XDR_ANY(xdr_wire_reclaim_args), &a,
-			 XDR_ANY(xdr_wire_void_res), &r, NULL),
-		 0);
+	h = handle_of(&file);
+	CHECK_EQ(claim(&h, 5, OPEN_READ), 0);
 	CHECK_EQ(inode_find(w.srv, file.at.ino)->opens, 2);
-	a.flags = OPEN_WRITE; /* it was settled meanwhile: its row comes back with the writer */
-	a.id = 6;
+	/* it was settled meanwhile: its row comes back with the writer */
 	CHECK(!meta_unsettled(w.srv->meta, file.at.ino));
-	CHECK_EQ(pipe_do(&w, p, OP_RECLAIM, XDR_ANY(xdr_wire_reclaim_args), &a,
-			 XDR_ANY(xdr_wire_void_res), &r, NULL),
-		 0);
+	CHECK_EQ(claim(&h, 6, OPEN_WRITE), 0);
 	CHECK(meta_unsettled(w.srv->meta, file.at.ino));
 	CHECK_EQ(inode_find(w.srv, file.at.ino)->writers, 1);
+	end();
+}
+
+/* Nobody would check what it is for. */
+static void an_open_says_what_it_is_for(void)
+{
+	struct wire_handle h;
+
+	begin();
+	CHECK_EQ(open_as("f", 1, OPEN_READ | OPEN_CREATE), 0);
+	h = handle_of(&file);
+	CHECK_EQ(open_as("f", 2, 0), -EINVAL);
+	CHECK_EQ(open_as("f", 2, OPEN_APPEND), -EINVAL);
+	CHECK_EQ(claim(&h, 2, 0), -EINVAL);
+	CHECK_EQ(claim(&h, 2, OPEN_CREATE), -EINVAL);
+	CHECK_EQ(inode_find(w.srv, h.ino)->opens, 1);
+	end();
+}
+
+/* The row of unsettled sizes outlives the close of another writer that comes with the claim, in either order. */
+static void a_claim_beside_a_close_is_a_writer_with_a_row(void)
+{
+	struct wire_close_args cl = { .id = 1 };
+	struct wire_reclaim_args a = { .id = 5, .flags = OPEN_WRITE };
+
+	for (int order = 0; order < 2; order++) {
+		begin();
+		CHECK_EQ(open_as("f", 1, OPEN_WRITE | OPEN_CREATE), 0);
+		a.h = cl.h = handle_of(&file);
+		if (order)
+			pipe_call(&w, p, OP_CLOSE, 0, 1, XDR_ANY(xdr_wire_close_args), &cl);
+		pipe_call(&w, p, OP_RECLAIM, 1, 1, XDR_ANY(xdr_wire_reclaim_args), &a);
+		if (!order)
+			pipe_call(&w, p, OP_CLOSE, 0, 1, XDR_ANY(xdr_wire_close_args), &cl);
+		CHECK(world_quiet(&w));
+		CHECK_EQ(p->replies, p->sent);
+		CHECK_EQ(inode_find(w.srv, file.at.ino)->writers, 1);
+		CHECK(meta_unsettled(w.srv->meta, file.at.ino));
+		end();
+	}
+}
+
+/* All that its client asks for waits behind a claim: it does not wait for a truncate, which may take long. */
+static void a_claim_does_not_wait_for_a_truncate(void)
+{
+	struct inode_wait held = { 0 };
+	struct inode *i;
+	struct wire_handle h;
+
+	begin();
+	CHECK_EQ(open_as("f", 1, OPEN_READ | OPEN_CREATE), 0);
+	h = handle_of(&file);
+	i = inode_find(w.srv, h.ino);
+	inode_lock(i, &held, NULL);
+	CHECK_EQ(claim(&h, 5, OPEN_WRITE), 0);
+	CHECK_EQ(i->writers, 1);
+	inode_unlock(&held);
+	end();
+}
+
+static int open_handle(struct pipe_link *l, const struct wire_handle *h, uint64_t id,
+		       uint32_t flags)
+{
+	struct wire_open_args a = { .where.dir = *h, .id = id, .flags = flags };
+	struct wire_open_res r;
+
+	return pipe_do(&w, l, OP_OPEN, XDR_ANY(xdr_wire_open_args), &a, XDR_ANY(xdr_wire_open_res),
+		       &r, &arena);
+}
+
+/* Who runs what another one writes gets no more rights than he has. */
+static void set_id_bits_go_with_the_first_writer_but_root(void)
+{
+	struct wire_setattr_args a = { .which = SET_MODE, .mode = 06777 };
+	struct wire_attr_res at;
+
+	begin();
+	CHECK_EQ(open_as("f", 1, OPEN_READ | OPEN_CREATE), 0);
+	a.h = handle_of(&file);
+	for (uint64_t id = 10; id < 12; id++) { /* the second one finds the row of the first */
+		p->uid = p->gid = 0;
+		CHECK_EQ(pipe_do(&w, p, OP_SETATTR, XDR_ANY(xdr_wire_setattr_args), &a,
+				 XDR_ANY(xdr_wire_attr_res), &at, NULL),
+			 0);
+		CHECK_EQ(open_as("f", 20 + id, OPEN_WRITE), 0);
+		CHECK_EQ(file.at.mode & 07777, 06777);
+		p->uid = p->gid = 1000;
+		CHECK_EQ(open_as("f", 30 + id, OPEN_READ), 0);
+		CHECK_EQ(file.at.mode & 07777, 06777);
+		CHECK_EQ(open_as("f", id, OPEN_WRITE), 0);
+		CHECK_EQ(file.at.mode & 07777, 0777);
+	}
+	p->uid = p->gid = 0;
 	end();
 }
 
@@ -252,6 +344,33 @@ static void an_unlinked_file_lives_until_its_last_close(void)
 	end();
 }
 
+/* ESTALE tells who remembers a handle that the name means something else now. */
+static void an_unlinked_file_is_opened_by_who_has_it_open(void)
+{
+	struct pipe_link *other;
+	struct wire_handle h;
+
+	begin();
+	other = pipe_new(&w, LINK_CLIENT);
+	pipe_session(&w, other);
+	CHECK_EQ(open_as("f", 1, OPEN_READ | OPEN_WRITE | OPEN_CREATE), 0);
+	h = handle_of(&file);
+	CHECK_EQ(open_handle(other, &h, 1, OPEN_READ), 0);
+	CHECK_EQ(write_it(), 0);
+	CHECK_EQ(unlink_it("f"), 0);
+	CHECK_EQ(open_handle(p, &h, 2, OPEN_READ), 0);
+	CHECK_EQ(open_handle(other, &h, 2, OPEN_WRITE), 0);
+	pipe_free(other); /* its session has it open on */
+	other = pipe_new(&w, LINK_CLIENT);
+	pipe_session(&w, other);
+	CHECK_EQ(open_handle(other, &h, 1, OPEN_READ), -ESTALE);
+	CHECK_EQ(open_handle(other, &h, 1, OPEN_WRITE), -ESTALE);
+	CHECK_EQ(open_handle(other, &h, 1, OPEN_WRITE | OPEN_TRUNC), -ESTALE);
+	CHECK_EQ(object_ends(), 5);
+	pipe_free(other);
+	end();
+}
+
 static void an_unlinked_file_that_nobody_has_open_goes_at_once(void)
 {
 	begin();
@@ -279,6 +398,19 @@ static void a_dead_writers_file_goes_behind_a_fence(void)
 	p = pipe_new(&w, LINK_CLIENT);
 	pipe_session(&w, p);
 	CHECK_EQ(write_it(), -EKEYEXPIRED);
+	end();
+}
+
+/* Whoever starts one may still have work to do, and not expect that it is over. */
+static void a_task_never_ends_within_who_starts_it(void)
+{
+	struct wire_handle nothing_there = { 4711, 1 };
+
+	begin();
+	CHECK_EQ(task_start(w.srv, TASK_SETTLE, &nothing_there, 0, 0), 0);
+	CHECK(!list_empty(&w.srv->tasks));
+	world_settle(&w);
+	CHECK(list_empty(&w.srv->tasks));
 	end();
 }
 
@@ -315,7 +447,12 @@ static void an_abandoned_server_leaves_the_loop_empty(void)
 TEST_MAIN(TEST(locks_are_granted_one_by_one_in_order), TEST(opens_and_writers_are_counted),
 	  TEST(the_number_of_an_open_means_one_thing), TEST(a_repeated_open_may_find_another_file),
 	  TEST(a_double_close_is_harmless), TEST(only_files_are_claimed_again),
+	  TEST(an_open_says_what_it_is_for), TEST(a_claim_beside_a_close_is_a_writer_with_a_row),
+	  TEST(a_claim_does_not_wait_for_a_truncate),
+	  TEST(set_id_bits_go_with_the_first_writer_but_root),
+	  TEST(an_unlinked_file_is_opened_by_who_has_it_open),
 	  TEST(an_unlinked_file_lives_until_its_last_close),
 	  TEST(an_unlinked_file_that_nobody_has_open_goes_at_once),
 	  TEST(a_dead_writers_file_goes_behind_a_fence),
+	  TEST(a_task_never_ends_within_who_starts_it),
 	  TEST(an_abandoned_server_leaves_the_loop_empty))
