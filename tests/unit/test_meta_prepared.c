@@ -4,19 +4,15 @@
 
 static struct fake f;
 
-/* A directory whose name is on another server, as far as prepared. */
-static uint64_t prepare_new(uint64_t pair)
+/* Returns the number that a new inode would get. */
+static uint64_t prepare(uint64_t pair, struct wire_record *part)
 {
-	struct wire_record part = rec_on(&f, PART_NEW, (struct wire_handle){ 0 });
 	struct wire_record r = rec_on(&f, REC_PREPARE, (struct wire_handle){ 0 });
 	uint8_t bytes[PART_MAX];
 	struct xdr x;
 
-	part.mode = 0755;
-	part.dir = fake_root;
-	part.which = S_IFDIR | 0755;
 	xdr_encoder(&x, bytes, sizeof(bytes));
-	CHECK(xdr_wire_record(&x, &part));
+	CHECK(xdr_wire_record(&x, part));
 	r.pair = pair;
 	r.new_ino = meta_new_ino(f.m);
 	r.data = (struct wire_bytes){ (uint32_t)xdr_used(&x), bytes };
@@ -24,9 +20,28 @@ static uint64_t prepare_new(uint64_t pair)
 	return r.new_ino;
 }
 
+static void finish(uint64_t pair, uint32_t flags)
+{
+	struct wire_record r = rec_on(&f, REC_FINISH, (struct wire_handle){ 0 });
+
+	r.pair = pair;
+	r.flags = flags;
+	CHECK_EQ(fake_apply(&f, &r).status, 0);
+}
+
+/* A directory whose name is on another server, as far as prepared. */
+static uint64_t prepare_new(uint64_t pair)
+{
+	struct wire_record part = rec_on(&f, PART_NEW, (struct wire_handle){ 0 });
+
+	part.mode = 0755;
+	part.dir = fake_root;
+	part.which = S_IFDIR | 0755;
+	return prepare(pair, &part);
+}
+
 static void the_number_of_a_prepared_directory_is_given_to_nobody_else(void)
 {
-	struct wire_record r;
 	struct wire_handle made;
 	uint64_t ino;
 
@@ -35,13 +50,62 @@ static void the_number_of_a_prepared_directory_is_given_to_nobody_else(void)
 	fake_reopen(&f);
 	made = fake_make(&f, REC_CREATE, fake_root, "file");
 	CHECK(made.ino > ino);
-	r = rec_on(&f, REC_FINISH, (struct wire_handle){ 0 });
-	r.pair = 7;
-	r.flags = REC_COMMIT;
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	finish(7, REC_COMMIT);
 	CHECK(S_ISDIR(fake_node(&f, (struct wire_handle){ ino, 1 }).attr.mode));
 	CHECK(S_ISREG(fake_node(&f, made).attr.mode));
 	fake_end(&f);
 }
 
-TEST_MAIN(TEST(the_number_of_a_prepared_directory_is_given_to_nobody_else))
+/* What is above a directory that is about to move is not known before it has, or has not. */
+static void a_climb_waits_for_a_directory_that_moves(void)
+{
+	struct wire_handle a, b, child, at;
+	struct wire_record part;
+
+	fake_start(&f);
+	a = fake_make(&f, REC_MKDIR, fake_root, "a");
+	b = fake_make(&f, REC_MKDIR, fake_root, "b");
+	child = fake_make(&f, REC_MKDIR, a, "child");
+	at = child;
+	CHECK_EQ(meta_climb(f.m, b.ino, &at), CLIMB_ROOT);
+	part = rec_on(&f, PART_MOVE, a);
+	part.dir = b;
+	part.flags = PART_PARENT;
+	prepare(7, &part);
+	at = child;
+	CHECK_EQ(meta_climb(f.m, b.ino, &at), -EINPROGRESS);
+	at = b;
+	CHECK_EQ(meta_climb(f.m, a.ino, &at), CLIMB_ROOT);
+	finish(7, REC_COMMIT);
+	at = child;
+	CHECK_EQ(meta_climb(f.m, b.ino, &at), CLIMB_MET);
+	fake_end(&f);
+}
+
+/* Names that are held are not listed until it is known what becomes of them; those of other directories are. */
+static void a_listing_waits_for_names_that_are_held(void)
+{
+	struct wire_record part = rec_on(&f, PART_ADD, (struct wire_handle){ 5, 1 });
+	struct wire_readdir_args ask = { .dir = fake_root, .max = 10 };
+	struct wire_readdir_res res;
+	struct wire_handle a;
+
+	fake_start(&f);
+	a = fake_make(&f, REC_MKDIR, fake_root, "a");
+	part.dir = fake_root;
+	part.name = wire_text("new");
+	part.mode = S_IFREG;
+	prepare(7, &part);
+	CHECK_EQ(meta_readdir(f.m, &ask, 4096, &res, &f.arena), -EINPROGRESS);
+	ask.dir = a;
+	CHECK_EQ(meta_readdir(f.m, &ask, 4096, &res, &f.arena), 0);
+	ask.dir = fake_root;
+	finish(7, REC_COMMIT);
+	CHECK_EQ(meta_readdir(f.m, &ask, 4096, &res, &f.arena), 0);
+	CHECK_EQ(res.n_entries, 2);
+	fake_end(&f);
+}
+
+TEST_MAIN(TEST(the_number_of_a_prepared_directory_is_given_to_nobody_else),
+	  TEST(a_climb_waits_for_a_directory_that_moves),
+	  TEST(a_listing_waits_for_names_that_are_held))

@@ -55,6 +55,15 @@ static int stat_with(const struct wire_capability *c, uint32_t op)
 		       &r, NULL);
 }
 
+static int seek_with(const struct wire_capability *c)
+{
+	struct wire_seek_args a = { *c, 0, WHENCE_DATA };
+	struct wire_seek_res r;
+
+	return pipe_do(&w, p, OP_SEEK, XDR_ANY(xdr_wire_seek_args), &a, XDR_ANY(xdr_wire_seek_res),
+		       &r, NULL);
+}
+
 static int fresh(struct wire_capability *c, uint32_t flags)
 {
 	struct wire_cap_args a = { { file.at.ino, file.at.gen }, flags };
@@ -134,6 +143,8 @@ static void rights_are_checked(void)
 	CHECK_EQ(pipe_open(&w, p, "file", 3, OPEN_WRITE, &r, &arena), 0);
 	CHECK_EQ(write_with(&r.cap), 0);
 	CHECK_EQ(read_with(&r.cap), -EACCES);
+	CHECK_EQ(seek_with(&r.cap), 0); /* where it wrote, and that it stays */
+	CHECK_EQ(stat_with(&r.cap, OP_SYNC), 0);
 	/* what getattr gives out asks objects for their ends, no more */
 	g.h = (struct wire_handle){ file.at.ino, file.at.gen };
 	CHECK_EQ(pipe_do(&w, p, OP_GETATTR, XDR_ANY(xdr_wire_getattr_args), &g,
@@ -142,6 +153,8 @@ static void rights_are_checked(void)
 	CHECK_EQ(stat_with(&at.cap, OP_OBJSTAT), 0);
 	CHECK_EQ(read_with(&at.cap), -EACCES);
 	CHECK_EQ(write_with(&at.cap), -EACCES);
+	CHECK_EQ(seek_with(&at.cap), -EACCES);
+	CHECK_EQ(stat_with(&at.cap, OP_SYNC), -EACCES);
 	end();
 }
 
@@ -189,6 +202,7 @@ static void a_fresh_one_is_only_for_those_who_have_it_open(void)
 
 	begin();
 	CHECK_EQ(fresh(&c, OPEN_READ), 0);
+	CHECK_EQ(fresh(&c, 0), -EBADF);
 	other = p;
 	p = pipe_new(&w, LINK_CLIENT);
 	pipe_session(&w, p);

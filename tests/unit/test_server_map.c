@@ -291,8 +291,21 @@ static void backups_are_for_administrators_and_go_with_their_session(void)
 	end();
 }
 
-TEST_MAIN(TEST(a_target_is_added_once), TEST(what_cannot_be_added_is_refused),
-	  TEST(two_at_once_get_two_ids_or_an_answer),
+/* Who does not know all targets takes a good layout for a broken one. */
+static void a_layout_is_repaired_by_who_knows_all_targets(void)
+{
+	struct wire_repair_args a = { .kind = REPAIR_LAYOUT, .h = { 4711, 1 } };
+
+	begin();
+	a.value = w.srv->map.n_targets + 1;
+	CHECK_EQ(status_of(0, 0, OP_REPAIR, XDR_ANY(xdr_wire_repair_args), &a), EAGAIN);
+	a.value = w.srv->map.n_targets;
+	CHECK_EQ(status_of(0, 0, OP_REPAIR, XDR_ANY(xdr_wire_repair_args), &a), ESTALE);
+	end();
+}
+
+TEST_MAIN(TEST(a_layout_is_repaired_by_who_knows_all_targets), TEST(a_target_is_added_once),
+	  TEST(what_cannot_be_added_is_refused), TEST(two_at_once_get_two_ids_or_an_answer),
 	  TEST(who_has_an_older_map_is_told_before_anything_is_done),
 	  TEST(new_files_use_it_at_once), TEST(a_restart_with_the_older_cluster_file_keeps_it),
 	  TEST(a_layout_is_readable_as_an_attribute), TEST(a_backup_is_read_in_parts),
