@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does the simulation find what it is there for? Builds Sheaf with one mistake at a time and lets it look.
 
-    mutants.py [--build DIR] [--seeds N] [--jobs N] [-k SUBSTR] [--list] [--markdown]
+    mutants.py [--build DIR] [--seeds N] [--jobs N] [-k SUBSTR] [--list] [--check] [--markdown]
 
 Each file of tests/sim/mutants is a mistake: why it must be caught, then edits
 
@@ -12,6 +12,7 @@ Each file of tests/sim/mutants is a mistake: why it must be caught, then edits
 
 The sources are copied to DIR (default: build-mutants) and built there once; a mistake costs one compilation and
 the link of sheaf-sim. Prints a line for each; exit status 1 when one survives N seeds (default: 3000).
+With --check nothing is built: does each edit still fit the sources?
 """
 import argparse
 import glob
@@ -38,19 +39,27 @@ class Mutant:
             old, new = re.split(r"^--->\n", text, flags=re.M)
             self.edits.append((file, old, new))
 
-    def apply(self, tree):
-        """Returns the texts as they were."""
-        before = {}
+    def texts(self, tree):
+        """The files that it changes: path -> (text as it is, text with the mistake)."""
+        texts = {}
         for file, old, new in self.edits:
             path = os.path.join(tree, file)
-            with open(path, encoding="utf-8") as f:
-                text = f.read()
-            before.setdefault(path, text)
+            if path not in texts:
+                with open(path, encoding="utf-8") as f:
+                    text = f.read()
+                texts[path] = (text, text)
+            before, text = texts[path]
             if text.count(old) != 1:
-                restore(before)
-                raise ValueError(f"{self.name}: {file} has the text {text.count(old)} times, not once")
-            write(path, text.replace(old, new))
-        return before
+                raise ValueError(f"{self.name}: {file} has the text {text.count(old)} times, not once:\n{old}")
+            texts[path] = (before, text.replace(old, new))
+        return texts
+
+    def apply(self, tree):
+        """Returns the texts as they were."""
+        texts = self.texts(tree)
+        for path, (_, text) in texts.items():
+            write(path, text)
+        return {path: before for path, (before, _) in texts.items()}
 
 
 def write(path, text):
@@ -127,6 +136,21 @@ def try_mutant(m, tree, out, seeds, jobs):
     return -1, took, words[0] if words else f"ended with status {p.returncode}"
 
 
+def check(mutants):
+    """Does every edit fit the sources?"""
+    wrong = 0
+    for m in mutants:
+        try:
+            if not m.why or not m.edits:
+                raise ValueError(f"{m.name}: no reason, or no edit")
+            m.texts(ROOT)
+        except (ValueError, OSError) as e:
+            print(e)
+            wrong += 1
+    print(f"{len(mutants)} mistakes, {wrong} of them do not fit the sources")
+    return 1 if wrong else 0
+
+
 def report(m, result, markdown):
     seed, took, said = result
     caught = "survived" if seed is None else "seed %d" % seed if seed >= 0 else "crashed"
@@ -143,6 +167,7 @@ def main():
     ap.add_argument("--jobs", type=int, default=os.cpu_count() or 2, help="processes side by side")
     ap.add_argument("-k", default="", metavar="SUBSTR", help="only those whose name holds one of these (a,b)")
     ap.add_argument("--list", action="store_true", help="name them and say why, run nothing")
+    ap.add_argument("--check", action="store_true", help="only whether each edit fits the sources")
     ap.add_argument("--markdown", action="store_true", help="a table for docs/testing.md")
     args = ap.parse_args()
     mutants = [Mutant(p) for p in sorted(glob.glob(os.path.join(ROOT, "tests", "sim", "mutants", "*.txt")))]
@@ -151,6 +176,8 @@ def main():
         for m in mutants:
             print(f"{m.name}\n    {m.why}")
         return 0
+    if args.check:
+        return check(mutants)
     tree, out = os.path.join(os.path.abspath(args.build), "tree"), os.path.join(os.path.abspath(args.build), "build")
     copy_tree(tree)
     p = build(tree, out)

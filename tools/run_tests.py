@@ -134,6 +134,7 @@ def check_headers(build):
 def style_tests(build):
     yield Test("style", "includes follow the levels", [sys.executable, f"{ROOT}/tools/check_includes.py"])
     yield Test("style", "functions and files are short", [sys.executable, f"{ROOT}/tools/check_funcs.py"])
+    yield Test("style", "mutants fit the sources", [sys.executable, f"{ROOT}/tools/mutants.py", "--check"])
     yield Test("style", "headers compile alone", lambda: check_headers(build))
     yield Test("style", "clang-format", check_format)
 

@@ -432,6 +432,28 @@ void faults_ambush(struct world *w, enum do_kind kind)
 	sim_after(s, sim_between(s, 1, NSEC_PER_MSEC), ambush, w);
 }
 
+static void cut_off(void *arg)
+{
+	struct actor *a = arg;
+	struct world *w = a->w;
+
+	if (a->dead || w->healing)
+		return;
+	world_note(w, NO_FILE, "c%u loses its links", a->id);
+	w->count->faults[FAULT_CUT]++;
+	for (uint32_t i = 0; i < w->conf.n_targets; i++)
+		sim_cut(&w->sim, w->targets[i].node, a->node);
+}
+
+void faults_lose_answer(struct actor *a)
+{
+	struct world *w = a->w;
+	struct sim *s = &w->sim;
+
+	if (w->enabled[FAULT_CUT] && w->armed && !w->healing && !w->on_hub && sim_chance(s, 500000))
+		sim_after(s, sim_between(s, 1, 400000), cut_off, a);
+}
+
 static void tick(void *arg)
 {
 	struct world *w = arg;

@@ -114,6 +114,8 @@ static void race_begin(struct race_lane *r, bool recorded)
 	}
 	sim_trace(&w->sim, SIM_TEST + 3 * DO_KINDS + r->op.kind, r->a->node->id, r->number);
 	launch(r);
+	if (recorded && r->op.kind == LIN_CREATE && !(r->op.flags & O_EXCL))
+		faults_lose_answer(r->a); /* it runs again when the name may mean another file */
 }
 
 /* ---- what came of it ---- */
@@ -212,14 +214,6 @@ static bool in_doubt(struct race_lane *r, int64_t e)
 	return false;
 }
 
-/* A listing does not wait for a change that its server has not heard the end of. */
-static bool may_lag(const struct race_lane *r)
-{
-	const struct world *w = r->a->w;
-
-	return r->op.kind == LIN_READDIR && world_spread(w) && !w->healing;
-}
-
 static void lane_ends(struct race_lane *r, bool answered)
 {
 	struct race *race = &r->a->w->race;
@@ -227,7 +221,7 @@ static void lane_ends(struct race_lane *r, bool answered)
 	r->busy = false;
 	if (!r->recorded)
 		return;
-	if (answered && !may_lag(r))
+	if (answered)
 		r->op.ended = ++r->a->w->seq;
 	else if (changes(r->op.kind))
 		race->n_doubt++;

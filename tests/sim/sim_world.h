@@ -409,6 +409,8 @@ void faults_heal(struct world *w);
 void faults_exile(struct actor *a, const struct target *from);
 /* Something that promises durability has succeeded: sometimes the power goes right then. */
 void faults_ambush(struct world *w, enum do_kind kind);
+/* Perhaps the client loses its links before it has heard what became of what it has just begun. */
+void faults_lose_answer(struct actor *a);
 uint64_t hub_delay(struct loop_hub *h, struct net *from, struct net *to, size_t bytes);
 int target_start(struct target *t);
 void target_torn(void *arg);
