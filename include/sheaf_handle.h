@@ -58,6 +58,9 @@ SHEAF_API int sheaf_h_open_stat(struct sheaf *fs, const struct sheaf_cred *c,
 				const struct sheaf_layout *layout, struct sheaf_file **f,
 				struct stat *st, unsigned *what);
 SHEAF_API struct sheaf_handle sheaf_file_handle(struct sheaf_file *f);
+/* What sheaf_close() would report, without closing: -EIO: data written since the last fsync were lost. Said once. No
+ * server is asked unless a link has been down since the write. */
+SHEAF_API int sheaf_flush(struct sheaf_file *f);
 
 /* A write behind the end, as if the file had been opened with O_APPEND. */
 SHEAF_API ssize_t sheaf_append(struct sheaf_file *f, const void *buf, size_t len);
@@ -133,6 +136,24 @@ SHEAF_API int sheaf_lock_test(struct sheaf_file *f, struct sheaf_lock *l);
 SHEAF_API int sheaf_flock(struct sheaf_file *f, int op, uint64_t owner);
 /* Whatever this owner waits for ends with -EINTR, unless it was granted just before. */
 SHEAF_API void sheaf_lock_cancel(struct sheaf *fs, uint64_t owner);
+
+/* ---- another process goes on with a connection: its sessions, open files and locks ---- */
+
+/* The number of this open: unique in its connection, and the same after an import. */
+SHEAF_API uint64_t sheaf_file_id(struct sheaf_file *f);
+/* Writes all that another process needs to fd, from its offset on; SECRETS are in it: a memfd, or a file that nobody else
+ * reads. -EBUSY: an operation is under way, or was not waited for. Then the servers keep everything for their lease,
+ * and fs is good for sheaf_abandon() and sheaf_resume() only: other calls are -ESHUTDOWN. -EOPNOTSUPP for local:DIR. */
+SHEAF_API int sheaf_export(struct sheaf *fs, int fd);
+/* As sheaf_connect(), with what was exported, from fd's offset on; each export is for one import. */
+SHEAF_API int sheaf_import(const char *conf, int fd, struct sheaf **fs);
+/* An open file of the other process, each once: -ENOENT. */
+SHEAF_API int sheaf_import_file(struct sheaf *fs, uint64_t id, struct sheaf_file **f);
+/* After an export that nobody imported, or whose importer has ended: fs can be used again. 0. */
+SHEAF_API int sheaf_resume(struct sheaf *fs);
+/* Frees fs and its files without a word to the servers, which keep what is open and locked for their lease. No operation
+ * may be under way. */
+SHEAF_API void sheaf_abandon(struct sheaf *fs);
 
 #ifdef __cplusplus
 }

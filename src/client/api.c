@@ -100,7 +100,8 @@ static void lead(struct sheaf *fs, uint64_t max_ns)
 
 static bool work(struct sheaf *fs)
 {
-	return fs->b.loop->n_reqs > 0 || loop_wait_ns(fs->b.loop) == 0;
+	return fs->b.loop->n_reqs > 0 || fs->b.client->net.n_dialling > 0 ||
+	       loop_wait_ns(fs->b.loop) == 0;
 }
 
 /* When the helper must drive if nobody else does. */
@@ -266,6 +267,11 @@ void sheaf_disconnect(struct sheaf *fs)
 		client_bye(op);
 		api_end(fs, op);
 	}
+	api_free(fs);
+}
+
+void api_free(struct sheaf *fs)
+{
 	pthread_mutex_lock(&fs->lock);
 	fs->stop = true;
 	pthread_cond_signal(&fs->help);
@@ -488,6 +494,7 @@ int sheaf_h_open_stat(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf
 	f->fs = fs;
 	f->f = op->file;
 	if (!r) {
+		f->f->user = f;
 		attr_to_stat(&op->res.open.at, st);
 		*what = op->res.open.created	  ? SHEAF_OPEN_CREATED :
 			op->res.open.at.unsettled ? SHEAF_OPEN_GROWING :
@@ -517,6 +524,13 @@ int sheaf_open(struct sheaf *fs, const char *path, int flags, mode_t mode,
 	return sheaf_h_open(fs, NULL, sheaf_root(fs), path, flags, mode, layout, f);
 }
 
+/* A link may have broken since somebody looked. */
+static void look(struct sheaf *fs)
+{
+	if (!fs->driving)
+		lead(fs, 0);
+}
+
 int sheaf_close(struct sheaf_file *f)
 {
 	struct sheaf *fs = f->fs;
@@ -525,12 +539,22 @@ int sheaf_close(struct sheaf_file *f)
 
 	if (!op)
 		return -ENOMEM;
-	if (!fs->driving)
-		lead(fs, 0); /* nobody looked at the links since: one may have broken */
+	look(fs);
 	client_close(op, f->f);
 	r = (int)api_end(fs, op);
 	free(f);
 	return r;
+}
+
+int sheaf_flush(struct sheaf_file *f)
+{
+	struct cop *op = api_begin(f->fs, NULL);
+
+	if (!op)
+		return -ENOMEM;
+	look(f->fs);
+	client_flush(op, f->f);
+	return (int)api_end(f->fs, op);
 }
 
 struct sheaf_handle sheaf_file_handle(struct sheaf_file *f)

@@ -37,6 +37,9 @@ void api_leave(struct sheaf *fs, struct cop *op);
 /* All three: started, waited for, left. */
 int64_t api_end(struct sheaf *fs, struct cop *op);
 
+/* Ends the connection without a word to the servers. */
+void api_free(struct sheaf *fs);
+
 /* Started and not waited for: passes the lead on and lets go of the lock; 0. */
 int api_give(struct sheaf *fs);
 

@@ -25,7 +25,10 @@ struct client {
 	struct list files;
 	struct list spare_ops, spare_lanes;
 	unsigned n_spare_lanes;
+	struct htab imported; /* those of them that nobody has asked for yet */
+	uint32_t n_ops; /* operations that were taken and not given back */
 	uint64_t next_open;
+	bool halted; /* by client_export() */
 	struct list lockings; /* operations that wait for locks */
 	uint64_t n_tickets;
 	uint64_t trace_base, n_traces;
@@ -43,6 +46,9 @@ struct client {
 struct cfile {
 	struct list link;
 	struct client *c;
+	void *user; /* of the blocking interface */
+	struct hnode by_id; /* in c->imported */
+	bool imported; /* it is in there */
 	struct wire_handle h;
 	uint64_t id; /* of the open */
 	uint32_t flags; /* OPEN_READ, OPEN_WRITE, OPEN_APPEND */
@@ -86,6 +92,8 @@ static inline bool path_too_long(const struct cop *op)
 /* Asks the server for its map and takes up what is new in it; holds q (or NULL) until then. */
 void map_learn(struct client *c, struct peer *p, struct req *q);
 void map_changed(struct peer *p);
+/* One target of a map; nothing happens when it is known. */
+void target_learn(struct client *c, const struct wire_map_target *t);
 /* Are all its targets known? If not, and this was not tried yet, asks the server that owns the inode; true: q goes on
  * in the state it names, to look again. */
 bool layout_learn(struct cop *op, const struct wire_layout_rec *l, uint64_t ino, struct req *q);
@@ -151,6 +159,8 @@ void name_start(struct cop *op, uint32_t number, xdr_any put, xdr_any get, struc
 
 /* ---- file.c ---- */
 int file_make(struct cop *op); /* the answer to an open becomes op->file */
+/* A file of this layout, without everything else; one without targets is a directory. -EIO: it makes no sense. */
+int file_new(struct client *c, const struct wire_layout_rec *l, struct cfile **out);
 void file_wrote(struct cfile *f, uint64_t epoch, uint64_t end, int64_t mtime);
 /* A write to object `index` was answered by a server with this verifier. */
 void file_unsynced(struct cfile *f, uint32_t index, uint64_t verifier);
@@ -162,7 +172,9 @@ void file_free(struct cfile *f);
 void file_locks_init(struct cfile *f);
 void file_locks_free(struct cfile *f);
 void file_lose_locks(struct cfile *f);
-/* Writes those from number `skip` on, at most max of them, to out (or NULL); returns how many there are in all. */
-size_t file_locks_held(const struct cfile *f, struct wire_lock *out, size_t skip, size_t max);
+/* Of f->locks or f->lost_locks: writes those from number `skip` on, at most max of them, to out (or NULL); returns how many
+ * there are in all. */
+size_t locks_list(const struct list sets[LOCK_SETS], struct wire_lock *out, size_t skip,
+		  size_t max);
 
 #endif

@@ -40,7 +40,7 @@ int client_new(const struct client_opts *o, struct client **out)
 	c->net.hub = o->hub;
 	c->peers = calloc(CONF_MAX_TARGETS, sizeof(*c->peers)); /* pages that nobody touches */
 	c->targets = calloc(CONF_MAX_TARGETS, sizeof(*c->targets)); /* cost nothing */
-	if (!c->peers || !c->targets) {
+	if (!c->peers || !c->targets || htab_init(&c->imported)) {
 		client_free(c);
 		return -ENOMEM;
 	}
@@ -84,6 +84,7 @@ void client_free(struct client *c)
 		free(op);
 	}
 	lanes_free(c);
+	htab_destroy(&c->imported);
 	free(c->peers);
 	free(c->targets);
 	free(c);
@@ -154,6 +155,7 @@ struct cop *cop_new(struct client *c, const struct sheaf_cred *cred)
 	op->arena = keep;
 	list_init(&op->spare);
 	op->c = c;
+	c->n_ops++;
 	if (!cred) {
 		own_cred(&op->cred);
 		return op;
@@ -171,6 +173,7 @@ void cop_free(struct cop *op)
 {
 	call_fini(&op->call);
 	arena_reset(&op->arena);
+	op->c->n_ops--;
 	list_push_front(&op->c->spare_ops, &op->spare);
 }
 

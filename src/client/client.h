@@ -27,6 +27,15 @@ int client_new(const struct client_opts *o, struct client **out);
 /* No operation may be under way. Links close; sessions end with their lease unless client_bye() ran. */
 void client_free(struct client *c);
 
+/* Another process goes on: all that it needs (proto/export.x, without the head), to be freed. -EBUSY: an operation is under
+ * way, or was not given back. Then the client has no links, and all operations end with -ESHUTDOWN until client_go_on(). */
+int client_export(struct client *c, struct wire_bytes *out);
+/* A new client becomes what another one was; it does nothing before client_go_on(). After an error it can only be freed. */
+int client_import(struct client *c, const struct wire_bytes *in);
+void client_go_on(struct client *c);
+/* An imported file, once; NULL: there is none of this id, or it was asked for before. */
+struct cfile *client_imported(struct client *c, uint64_t id);
+
 /* ---- operations ---- */
 
 struct transfer; /* of list reads and writes; in transfer.c */
@@ -144,6 +153,7 @@ void client_readdir(struct cop *op, struct sheaf_handle dir, uint64_t cookie, ui
 
 /* Files. A cfile is freed by client_close(), whatever its result. */
 void client_close(struct cop *op, struct cfile *f);
+void client_flush(struct cop *op, struct cfile *f); /* what a close would report, and no more */
 void client_fsync(struct cop *op, struct cfile *f);
 void client_fstat(struct cop *op, struct cfile *f);
 /* mem and ext are borrowed until done. */
@@ -169,6 +179,7 @@ void client_lock_cancel(struct client *c, uint64_t owner);
 /* Locks were lost with the session, and their owners have not heard of it. */
 bool file_locks_lost(const struct cfile *f);
 struct sheaf_handle cfile_handle(const struct cfile *f);
+uint64_t cfile_id(const struct cfile *f); /* of the open */
 bool cfile_writable(const struct cfile *f);
 
 /* Administration. */
@@ -201,6 +212,8 @@ struct sheaf_backing {
 	void (*teardown)(void *owner); /* after the client is gone */
 };
 int sheaf_wrap(const struct sheaf_backing *b, struct sheaf **out);
+/* What sheaf_export() wrote, for client_import(); to be freed. */
+int export_read(int fd, struct wire_bytes *out);
 /* A part of a server's backup: id 0 begins one. `data` is for BACKUP_CHUNK bytes; res->data refers to it. */
 int api_backup(struct sheaf *fs, uint32_t target, uint64_t id, uint64_t offset,
 	       struct wire_backup_res *res, uint8_t *data);

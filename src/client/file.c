@@ -1,4 +1,4 @@
-/* Open files: open, close, fsync, and what a file remembers between them: its capability, how far it
+/* Open files: open, close, fsync, flush, and what a file remembers between them: its capability, how far it
  * was written, and which servers have data of it that no fsync covered. */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -10,6 +10,11 @@ struct sheaf_handle cfile_handle(const struct cfile *f)
 	return (struct sheaf_handle){ f->h.ino, f->h.gen };
 }
 
+uint64_t cfile_id(const struct cfile *f)
+{
+	return f->id;
+}
+
 bool cfile_writable(const struct cfile *f)
 {
 	return f->flags & OPEN_WRITE;
@@ -18,6 +23,8 @@ bool cfile_writable(const struct cfile *f)
 void file_free(struct cfile *f)
 {
 	list_del(&f->link);
+	if (f->imported)
+		htab_remove(&f->c->imported, &f->by_id);
 	file_locks_free(f);
 	free(f->targets);
 	free(f->unsynced);
@@ -58,46 +65,60 @@ void file_unsynced(struct cfile *f, uint32_t index, uint64_t verifier)
 
 /* ---- open ---- */
 
-int file_make(struct cop *op)
+int file_new(struct client *c, const struct wire_layout_rec *l, struct cfile **out)
 {
-	const struct wire_open_res *r = &op->res.open;
 	struct cfile *f = calloc(1, sizeof(*f));
-	uint32_t width = r->layout.n_targets;
+	uint32_t width = l->n_targets;
+	int e = -EIO;
 
 	if (!f)
 		return -ENOMEM;
 	list_init(&f->link);
 	list_init(&f->appends);
 	file_locks_init(f);
-	f->c = op->c;
-	f->h = (struct wire_handle){ r->at.ino, r->at.gen };
-	f->id = op->args.open.id;
-	f->flags = op->args.open.flags & (OPEN_READ | OPEN_WRITE | OPEN_APPEND);
-	f->layout = (struct layout){ r->layout.unit, width, r->layout.start };
-	f->cap = r->cap;
-	f->cred = op->cred;
-	op->file = f;
-	if ((r->at.mode & S_IFMT) == S_IFDIR)
+	f->c = c;
+	f->layout = (struct layout){ l->unit, width, l->start };
+	if (!width)
 		goto listed;
-	f->targets = calloc(MAX(width, 1u), sizeof(*f->targets));
-	f->unsynced = calloc(MAX(width, 1u), sizeof(*f->unsynced));
-	f->writes = calloc(MAX(width, 1u), sizeof(*f->writes));
-	if (!f->targets || !f->unsynced || !f->writes)
+	f->targets = calloc(width, sizeof(*f->targets));
+	f->unsynced = calloc(width, sizeof(*f->unsynced));
+	f->writes = calloc(width, sizeof(*f->writes));
+	if (!f->targets || !f->unsynced || !f->writes) {
+		e = -ENOMEM;
 		goto fail;
-	if (!width || !r->layout.unit || r->layout.start >= width)
+	}
+	if (!l->unit || l->start >= width)
 		goto fail;
 	for (uint32_t i = 0; i < width; i++) {
-		f->targets[i] = r->layout.targets[i];
-		if (f->targets[i] >= op->c->n_peers)
+		f->targets[i] = l->targets[i];
+		if (f->targets[i] >= c->n_peers)
 			goto fail;
 	}
 listed:
-	list_push(&op->c->files, &f->link);
+	list_push(&c->files, &f->link);
+	*out = f;
 	return 0;
 fail:
 	file_free(f);
-	op->file = NULL;
-	return -EIO;
+	return e;
+}
+
+int file_make(struct cop *op)
+{
+	const struct wire_open_res *r = &op->res.open;
+	bool directory = (r->at.mode & S_IFMT) == S_IFDIR;
+	struct cfile *f;
+	int e = directory == !r->layout.n_targets ? file_new(op->c, &r->layout, &f) : -EIO;
+
+	if (e)
+		return e;
+	f->h = (struct wire_handle){ r->at.ino, r->at.gen };
+	f->id = op->args.open.id;
+	f->flags = op->args.open.flags & (OPEN_READ | OPEN_WRITE | OPEN_APPEND);
+	f->cap = r->cap;
+	f->cred = op->cred;
+	op->file = f;
+	return 0;
 }
 
 static int open_flags(int flags, uint32_t *out)
@@ -143,7 +164,7 @@ void client_open(struct cop *op, struct sheaf_handle dir, const char *path, int 
 		   e);
 }
 
-/* ---- fsync and close ---- */
+/* ---- fsync, flush and close ---- */
 
 enum { ASK, JUDGE, REPORT, FINISH };
 static const char *const sync_names[] = { "objects", "judge", "report", "end" };
@@ -155,19 +176,19 @@ struct syncing {
 	uint64_t *seen; /* writes of each object that were answered before it was asked */
 	uint32_t n;
 	uint32_t tries;
-	bool closing;
+	enum { SYNC, FLUSH, CLOSE } how;
 	bool unasked; /* out of memory */
 	bool renewing; /* asked for a fresh capability */
 	int verdict;
 };
 
-/* An fsync is for all data of the file, whoever wrote them through whatever. Closing need not ask a server
+/* An fsync is for all data of the file, whoever wrote them through whatever. The others need not ask a server
  * whose link has been up since the write. */
-static bool must_ask(struct cfile *f, uint32_t i, bool closing)
+static bool must_ask(struct cfile *f, uint32_t i, const struct syncing *s)
 {
 	struct peer *p = &f->c->peers[f->targets[i]];
 
-	if (!closing)
+	if (s->how == SYNC)
 		return true;
 	return f->unsynced[i] && (p->state != PEER_UP || p->verifier != f->unsynced[i]);
 }
@@ -186,11 +207,11 @@ static int ask_targets(struct cop *op, struct syncing *s)
 		return -ENOMEM;
 	s->n = f->unsynced ? n : 0;
 	for (uint32_t i = 0; i < s->n; i++) {
-		if (!must_ask(f, i, s->closing))
+		if (!must_ask(f, i, s))
 			continue;
 		s->args[i].cap = f->cap;
 		s->seen[i] = f->writes[i];
-		s->calls[i] = call_make(op, s->closing ? OP_OBJSTAT : OP_SYNC,
+		s->calls[i] = call_make(op, s->how == SYNC ? OP_SYNC : OP_OBJSTAT,
 					XDR_ANY(xdr_wire_sync_args), &s->args[i],
 					XDR_ANY(xdr_wire_object_res), &s->res[i]);
 		peer_call(&f->c->peers[f->targets[i]], &s->calls[i], &op->q);
@@ -212,17 +233,21 @@ static int judge(struct cop *op, struct syncing *s)
 		if (c->status && !verdict)
 			verdict = c->status;
 		/* whatever the answer was, it tells which life of the server it comes from */
-		if (c->verifier && f->unsynced[i] && c->verifier != f->unsynced[i])
+		if (c->verifier && f->unsynced[i] && c->verifier != f->unsynced[i]) {
 			f->lost = true;
-		if ((!c->status || c->status == -EIO) && !s->closing && s->seen[i] == f->writes[i])
+			if (s->how == FLUSH) /* what was written since is still there */
+				f->unsynced[i] = c->verifier;
+		}
+		if ((!c->status || c->status == -EIO) && s->how == SYNC &&
+		    s->seen[i] == f->writes[i])
 			f->unsynced[i] = 0; /* also after an error: it is said once */
 		call_fini(c);
 	}
-	if (f->lost && (verdict != -EKEYEXPIRED || s->closing)) { /* else it is asked again */
+	if (f->lost && (verdict != -EKEYEXPIRED || s->how != SYNC)) { /* else it is asked again */
 		verdict = -EIO;
 		f->lost = false; /* said once, as a local file system does */
-		for (uint32_t i = 0; i < s->n; i++)
-			if (s->closing || s->seen[i] == f->writes[i])
+		for (uint32_t i = 0; i < s->n && s->how == SYNC; i++)
+			if (s->seen[i] == f->writes[i])
 				f->unsynced[i] = 0;
 	}
 	return verdict;
@@ -232,11 +257,11 @@ static void report(struct cop *op, struct syncing *s)
 {
 	struct cfile *f = op->file;
 
-	if (s->closing) {
+	if (s->how == CLOSE) {
 		op->args.close = (struct wire_close_args){ f->h, f->id, f->wrote };
 		op->call = call_make(op, OP_CLOSE, XDR_ANY(xdr_wire_close_args), &op->args,
 				     XDR_ANY(xdr_wire_void_res), &op->res);
-	} else if (f->wrote.mtime || f->wrote.end) {
+	} else if (s->how == SYNC && (f->wrote.mtime || f->wrote.end)) {
 		op->args.record = (struct wire_record_args){ f->h, f->wrote };
 		op->call = call_make(op, OP_RECORD, XDR_ANY(xdr_wire_record_args), &op->args,
 				     XDR_ANY(xdr_wire_attr_res), &op->res);
@@ -269,7 +294,7 @@ static bool sync_step(struct req *q)
 		else
 			s->verdict = s->unasked ? q->error : judge(op, s);
 		q->error = 0;
-		if (s->verdict == -EKEYEXPIRED && !s->closing && ++s->tries < 100) {
+		if (s->verdict == -EKEYEXPIRED && s->how == SYNC && ++s->tries < 100) {
 			req_goto(q, ASK);
 			s->renewing = true;
 			cap_ask(op, f, &op->call, q);
@@ -281,11 +306,12 @@ static bool sync_step(struct req *q)
 		report(op, s);
 		break;
 	case FINISH:
-		e = s->verdict && !(s->closing && s->verdict == -EKEYEXPIRED) ? s->verdict :
-										q->error;
-		if (s->closing && !e && file_locks_lost(f)) /* nobody has heard of it */
+		e = s->verdict;
+		if (!e || (e == -EKEYEXPIRED && s->how != SYNC))
+			e = q->error;
+		if (s->how != SYNC && !e && file_locks_lost(f)) /* nobody has heard of it */
 			e = -EIO;
-		if (s->closing) /* a session that was lost has closed it already */
+		if (s->how == CLOSE) /* a session that was lost has closed it already */
 			file_free(f);
 		return cop_end(op, e == -ESTALE || e == -EBADF ? -EIO : e);
 	}
@@ -295,25 +321,30 @@ static bool sync_step(struct req *q)
 /* Errors of single calls are judged together. */
 static const struct req_ops sync_ops = { "sync", sync_step, JUDGE, 4, sync_names };
 
-static void sync_start(struct cop *op, struct cfile *f, bool closing)
+static void sync_start(struct cop *op, struct cfile *f, int how)
 {
 	struct syncing *s = arena_alloc(&op->arena, sizeof(*s));
 
 	op->file = f;
 	op->state = s;
 	if (s)
-		s->closing = closing;
+		s->how = how;
 	cop_start(op, &sync_ops, s ? 0 : -ENOMEM);
 }
 
 void client_fsync(struct cop *op, struct cfile *f)
 {
-	sync_start(op, f, false);
+	sync_start(op, f, SYNC);
+}
+
+void client_flush(struct cop *op, struct cfile *f)
+{
+	sync_start(op, f, FLUSH);
 }
 
 void client_close(struct cop *op, struct cfile *f)
 {
-	sync_start(op, f, true);
+	sync_start(op, f, CLOSE);
 }
 
 void client_fstat(struct cop *op, struct cfile *f)
@@ -342,12 +373,15 @@ static bool claim_step(struct req *q)
 	struct claim *c = container_of(q, struct claim, q);
 	struct cfile *f;
 
-	if (q->error && q->error != -ESHUTDOWN)
+	if (q->error == -ESHUTDOWN) { /* we stop: whoever goes on claims it */
+		c->call.peer->unclaimed = true;
+	} else if (q->error) {
 		log_warn("client", "inode %llx could not be claimed again: %s",
 			 (unsigned long long)c->args.h.ino, error_text(q->error));
-	list_for_each(f, &c->c->files, link) /* it may be closed meanwhile */
-		if (q->error && c->args.n_locks && f->id == c->args.id)
-			file_lose_locks(f);
+		list_for_each(f, &c->c->files, link) /* it may be closed meanwhile */
+			if (c->args.n_locks && f->id == c->args.id)
+				file_lose_locks(f);
+	}
 	call_fini(&c->call);
 	req_fini(q);
 	free(c);
@@ -360,14 +394,14 @@ static const struct req_ops claim_ops = { "reclaim", claim_step, CLAIM, 2, claim
 static size_t claim_file(struct peer *p, struct cfile *f, size_t skip)
 {
 	struct client *c = p->owner;
-	size_t left = file_locks_held(f, NULL, 0, 0) - skip, n = MIN(left, (size_t)CLAIM_LOCKS);
+	size_t left = locks_list(f->locks, NULL, 0, 0) - skip, n = MIN(left, (size_t)CLAIM_LOCKS);
 	struct claim *cl = calloc(1, sizeof(*cl) + n * sizeof(cl->locks[0]));
 
 	if (!cl) {
 		file_lose_locks(f);
 		return 0;
 	}
-	file_locks_held(f, cl->locks, skip, n);
+	locks_list(f->locks, cl->locks, skip, n);
 	cl->c = c;
 	cl->cred = f->cred;
 	cl->args = (struct wire_reclaim_args){ .h = f->h,
@@ -403,6 +437,6 @@ void file_reclaim(struct peer *p, bool session_lost)
 			file_lose_locks(f);
 		do
 			done += claim_file(p, f, done);
-		while (done < file_locks_held(f, NULL, 0, 0));
+		while (done < locks_list(f->locks, NULL, 0, 0));
 	}
 }

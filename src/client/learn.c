@@ -34,19 +34,16 @@ static void take_text(char *out, size_t n, const struct wire_bytes *b)
 	out[len] = 0;
 }
 
-static void take(struct client *c, const struct wire_map_res *m)
+void target_learn(struct client *c, const struct wire_map_target *t)
 {
-	for (uint32_t i = 0; i < m->n_targets; i++) {
-		const struct wire_map_target *t = &m->targets[i];
-		struct conf_target ct = { .id = t->id, .roles = t->roles };
+	struct conf_target ct = { .id = t->id, .roles = t->roles };
 
-		if (t->id != c->n_peers || c->n_peers == CONF_MAX_TARGETS)
-			continue;
-		take_text(ct.name, sizeof(ct.name), &t->name);
-		take_text(ct.address, sizeof(ct.address), &t->address);
-		log_info("client", "learned of %s (%s)", ct.name, ct.address);
-		client_add(c, &ct, ct.address);
-	}
+	if (t->id != c->n_peers || c->n_peers == CONF_MAX_TARGETS)
+		return;
+	take_text(ct.name, sizeof(ct.name), &t->name);
+	take_text(ct.address, sizeof(ct.address), &t->address);
+	log_info("client", "learned of %s (%s)", ct.name, ct.address);
+	client_add(c, &ct, ct.address);
 }
 
 static bool step(struct req *q)
@@ -60,9 +57,9 @@ static bool step(struct req *q)
 		peer_call_front(l->peer, &l->call, q);
 		return true;
 	}
-	if (!error)
-		take(l->c, &l->res);
-	else if (error != -ESHUTDOWN)
+	for (uint32_t i = 0; !error && i < l->res.n_targets; i++)
+		target_learn(l->c, &l->res.targets[i]);
+	if (error && error != -ESHUTDOWN)
 		log_warn("client", "%s does not tell the map: %s", l->peer->address,
 			 error_text(error));
 	call_fini(&l->call);

@@ -70,13 +70,13 @@ void file_locks_free(struct cfile *f)
 	}
 }
 
-size_t file_locks_held(const struct cfile *f, struct wire_lock *out, size_t skip, size_t max)
+size_t locks_list(const struct list sets[LOCK_SETS], struct wire_lock *out, size_t skip, size_t max)
 {
 	const struct range *r;
 	size_t n = 0;
 
 	for (int i = 0; i < LOCK_SETS; i++)
-		list_for_each(r, &f->locks[i], link) {
+		list_for_each(r, &sets[i], link) {
 			if (n >= skip && n - skip < max && out)
 				out[n - skip] = (struct wire_lock){ .owner = r->owner,
 								    .start = r->start,

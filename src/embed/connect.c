@@ -1,4 +1,5 @@
-/* sheaf_connect(): over the network by a cluster file, or to targets inside this process (local:DIR).
+/* sheaf_connect(): over the network by a cluster file, or to targets inside this process (local:DIR); sheaf_import():
+ * the same with what another process exported.
  *
  * Embedded targets hang on the client's own loop and talk to it over net_loop: whoever drives the client
  * drives them. A lock on each storage directory keeps other processes out. */
@@ -79,8 +80,9 @@ static int start_targets(struct backing *b, const uint8_t key[KEY_BYTES],
 	return r;
 }
 
+/* state: of another process, or NULL. */
 static int open_backing(struct backing *b, const char *conf_path, bool embedded,
-			struct client **client)
+			const struct wire_bytes *state, struct client **client)
 {
 	struct client_opts o = { .loop = &b->loop };
 	uint8_t server_key[KEY_BYTES] = { 0 };
@@ -98,7 +100,15 @@ static int open_backing(struct backing *b, const char *conf_path, bool embedded,
 		return r;
 	o.conf = b->conf;
 	o.hub = embedded ? &b->hub : NULL;
-	return client_new(&o, client);
+	r = client_new(&o, client);
+	if (r || !state)
+		return r;
+	r = client_import(*client, state);
+	if (r)
+		client_free(*client);
+	else
+		client_go_on(*client);
+	return r;
 }
 
 /* local:DIR: made on first use. */
@@ -117,7 +127,8 @@ static int local_conf(const char *dir, char *path, size_t n)
 	return r;
 }
 
-static int connect_path(const char *path, bool embedded, struct sheaf **fs)
+static int connect_path(const char *path, bool embedded, const struct wire_bytes *state,
+			struct sheaf **fs)
 {
 	struct backing *b = calloc(1, sizeof(*b));
 	struct sheaf_backing sb = { .owner = b, .teardown = teardown };
@@ -131,7 +142,7 @@ static int connect_path(const char *path, bool embedded, struct sheaf **fs)
 		return r;
 	}
 	sb.loop = &b->loop;
-	r = open_backing(b, path, embedded, &sb.client);
+	r = open_backing(b, path, embedded, state, &sb.client);
 	if (!r) {
 		r = sheaf_wrap(&sb, fs);
 		if (r)
@@ -142,7 +153,7 @@ static int connect_path(const char *path, bool embedded, struct sheaf **fs)
 	return r;
 }
 
-int sheaf_connect(const char *conf, struct sheaf **fs)
+static int connect_with(const char *conf, const struct wire_bytes *state, struct sheaf **fs)
 {
 	char found[CONF_PATH_MAX], path[CONF_PATH_MAX + 16], err[512] = "";
 	bool embedded;
@@ -155,9 +166,30 @@ int sheaf_connect(const char *conf, struct sheaf **fs)
 		return r;
 	}
 	embedded = strncmp(found, "local:", 6) == 0;
-	if (embedded)
+	if (embedded && state)
+		r = -EOPNOTSUPP;
+	else if (embedded)
 		r = local_conf(found + 6, path, sizeof(path));
 	else
 		snprintf(path, sizeof(path), "%s", found);
-	return r ? r : connect_path(path, embedded, fs);
+	return r ? r : connect_path(path, embedded, state, fs);
+}
+
+int sheaf_connect(const char *conf, struct sheaf **fs)
+{
+	return connect_with(conf, NULL, fs);
+}
+
+int sheaf_import(const char *conf, int fd, struct sheaf **fs)
+{
+	struct wire_bytes state;
+	int r;
+
+	why_set("%s", "");
+	r = export_read(fd, &state);
+	if (r)
+		return r;
+	r = connect_with(conf, &state, fs);
+	free((void *)(uintptr_t)state.p);
+	return r;
 }

@@ -243,12 +243,14 @@ static int begin(struct mount *m)
 	if (mount_find(m->o.dir, dev) == 0 && !m->o.takeover)
 		watcher_tell(m->watch, dev);
 	r = crew_init(m);
+	if (m->o.takeover)
+		crew_resend(m); /* now: what the crew has begun would come a second time */
 	if (!r)
 		r = crew_start(m);
 	if (r)
 		return failed("no threads: %s", error_text(r));
 	if (m->o.takeover)
-		takeover_done(m);
+		takeover_done();
 	else if (stat(m->o.dir, &st))
 		return failed("%s does not answer: %s", m->o.dir, error_text(errno));
 	set_read_ahead(dev);

@@ -139,15 +139,6 @@ struct mount {
 	struct hint hints[HINTS];
 };
 
-/* TEMP */
-int sheaf_export(struct sheaf *fs, int fd);
-int sheaf_import(const char *conf, int fd, struct sheaf **fs);
-int sheaf_import_file(struct sheaf *fs, uint64_t id, struct sheaf_file **f);
-int sheaf_resume(struct sheaf *fs);
-int sheaf_flush(struct sheaf_file *f);
-uint64_t sheaf_file_id(struct sheaf_file *f);
-/* /TEMP */
-
 extern const struct fuse_lowlevel_ops mount_ops;
 
 /* ---- workers.c ---- */
@@ -290,7 +281,7 @@ void watcher_tell(int fd, const char *what);
 /* ---- successor.c ---- */
 /* The new daemon: gets the mount and all that goes with it. */
 int takeover(struct mount *m, int (*failed)(const char *fmt, ...));
-void takeover_done(struct mount *m); /* it serves: the old one may go */
+void takeover_done(void); /* it serves: the old one may go */
 /* The socket by which others reach the daemon of a mounted directory; the descriptor or -errno. */
 int control_listen(const char *dir);
 int control_connect(const char *dir);

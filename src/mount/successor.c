@@ -269,8 +269,8 @@ static bool give(struct mount *m, int to)
 		r = sheaf_resume(m->fs);
 		if (r)
 			log_error("mount", "cannot go on: %s", error_text(r));
+		crew_resend(m); /* now: what the crew has begun would come a second time */
 		crew_start(m);
-		crew_resend(m);
 	}
 	return false;
 }
@@ -383,10 +383,9 @@ int takeover(struct mount *m, int (*failed)(const char *fmt, ...))
 	return r ? failed("%s: no session with the kernel: %s", m->o.dir, error_text(r)) : 0;
 }
 
-void takeover_done(struct mount *m)
+void takeover_done(void)
 {
 	if (send(control, "done", 4, MSG_NOSIGNAL) < 0)
 		log_warn("mount", "the old daemon is gone already");
 	close(control);
-	crew_resend(m);
 }

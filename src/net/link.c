@@ -39,6 +39,7 @@ void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct 
 	l->from.local = true; /* or the backend knows better */
 	list_push(p ? &n->links : &n->strangers, &l->in_net);
 	n->n_links++;
+	n->n_dialling += p != NULL;
 	n->loop->env->clock->random(n->loop->env, l->nonce, sizeof(l->nonce));
 	timer_set(n->loop, &l->patience, n->loop->now + HANDSHAKE_NS);
 	if (!p && ++n->n_unproven > MAX_UNPROVEN)
@@ -63,8 +64,10 @@ static void proven(struct link *l)
 	msg_free(l->hello);
 	l->hello = NULL;
 	l->state = LINK_UP;
-	if (l->dialled)
+	if (l->dialled) {
+		l->net->n_dialling--;
 		return;
+	}
 	l->net->n_unproven--;
 	list_del(&l->in_net);
 	list_push(&l->net->links, &l->in_net);
@@ -122,8 +125,8 @@ void link_close(struct link *l, int error)
 	if (state == LINK_CLOSED)
 		return;
 	l->state = LINK_CLOSED;
-	if (!l->dialled && state < LINK_UP)
-		n->n_unproven--;
+	if (state < LINK_UP)
+		--*(l->dialled ? &n->n_dialling : &n->n_unproven);
 	tell_close(l, error, state);
 	timer_del(n->loop, &l->patience);
 	list_del(&l->in_net);

@@ -109,7 +109,7 @@ struct net {
 	void *owner;
 	struct list links,
 		strangers; /* strangers: accepted and not yet authenticated, oldest first */
-	uint32_t n_links, n_unproven;
+	uint32_t n_links, n_unproven, n_dialling;
 	size_t queued; /* bytes of messages that wait to be sent, on all links */
 	struct list spare_msgs, spare_xfers;
 	uint32_t n_spare_msgs;
@@ -338,7 +338,7 @@ struct peer_slot {
 	bool busy;
 };
 
-enum peer_state { PEER_IDLE, PEER_DIALLING, PEER_SESSION, PEER_UP, PEER_WAITING };
+enum peer_state { PEER_IDLE, PEER_DIALLING, PEER_SESSION, PEER_UP, PEER_WAITING, PEER_HALTED };
 
 struct peer {
 	struct net *net;
@@ -373,6 +373,7 @@ struct peer {
 	struct wire_void_res ping_res;
 	int last_error; /* why it is not up */
 	bool keep_alive; /* renew the lease when idle */
+	bool unclaimed; /* claims of the owner ended without an answer: it is told to claim again */
 	void *owner;
 	/* The server restarted, or our session was lost: what the client had there must be claimed again.
 	 * Called when the session is up, before queued calls are sent. */
@@ -388,6 +389,12 @@ void peer_fini(struct peer *p);
 void peer_call(struct peer *p, struct call *c, struct req *q);
 /* Before all that is queued or to be sent again, which waits until it is answered: for claims. */
 void peer_call_front(struct peer *p, struct call *c, struct req *q);
+/* The link closes and all calls end with -ESHUTDOWN, also those that are made from now on; the session stays as it is,
+ * for peer_go_on() or for another process. */
+void peer_halt(struct peer *p);
+void peer_go_on(
+	struct peer *
+		p); /* also with what another's peer was: resumes the session now, not with a call */
 /* Asks the server to answer soon, whatever the answer is. */
 void peer_hurry(struct call *c);
 /* Ends a call early: q goes on with `error` when its memory is safe. */

@@ -3,6 +3,8 @@
  *   IDLE -> DIALLING -> SESSION -> UP          the session is there, calls go out
  *     ^________ WAITING <___|_______|          the link broke: dial again after a while
  *
+ * HALTED, from any of them: no link and no calls; the session waits for peer_go_on(), or for another process.
+ *
  * A call takes a slot and a sequence number when it is first sent and keeps both until it is answered;
  * after a break it is sent again with the same numbers, so the server can tell a repetition from a new
  * request. When the session itself was lost (lease over, server forgot it), reads and writes of data
@@ -237,8 +239,7 @@ static void enqueue(struct peer *p, struct call *c, struct req *q, bool front)
 	c->q = q;
 	c->slot = NO_SLOT;
 	c->sent = false;
-	c->front = front;
-	p->n_front += front;
+	c->front = false;
 	c->status = 0;
 	c->desc.tag = 0;
 	c->in = NULL;
@@ -246,12 +247,14 @@ static void enqueue(struct peer *p, struct call *c, struct req *q, bool front)
 	c->timer.when = 0;
 	c->timer.fire = call_timeout;
 	req_hold(q);
-	if (!p->net) { /* after peer_fini(): who calls is about to be told to stop, too */
+	if (!p->net || p->state == PEER_HALTED) { /* who calls is about to be told to stop, too */
 		c->q = NULL;
 		c->status = -ESHUTDOWN;
 		req_done(q, -ESHUTDOWN, 0);
 		return;
 	}
+	c->front = front;
+	p->n_front += front;
 	if (timer_set(loop_of(p), &c->timer, c->deadline)) {
 		finish(c, -ENOMEM);
 		return;
@@ -497,7 +500,8 @@ static bool session_step(struct req *q)
 		return false;
 	}
 	lost = !r->resumed;
-	restarted = p->boot && p->boot != r->boot;
+	restarted = p->unclaimed || (p->boot && p->boot != r->boot);
+	p->unclaimed = false;
 	if (lost)
 		forget_session(p);
 	p->session = r->id;
@@ -623,21 +627,38 @@ void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, co
 	p->timer.fire = peer_timer;
 }
 
-void peer_fini(struct peer *p)
+void peer_halt(struct peer *p)
 {
 	struct call *c;
 
-	if (!p->net)
-		return;
 	if (p->link)
 		link_close(p->link, -ESHUTDOWN);
 	timer_del(loop_of(p), &p->timer);
-	p->state = PEER_IDLE;
-	for (uint32_t i = 0; i < SESSION_SLOTS; i++)
-		if (p->slots[i].call)
-			finish(p->slots[i].call, -ESHUTDOWN);
+	p->state = PEER_HALTED;
+	for (uint32_t i = 0; i < SESSION_SLOTS; i++) {
+		c = p->slots[i].call;
+		release_slot(p, i);
+		if (c)
+			finish(c, -ESHUTDOWN);
+	}
 	while ((c = list_first(&p->queue, struct call, link)))
 		finish(c, -ESHUTDOWN);
+}
+
+void peer_go_on(struct peer *p)
+{
+	p->state = PEER_IDLE;
+	p->backoff_ms = 0;
+	p->last_error = 0;
+	if (p->boot) /* somebody there knows of us */
+		peer_dial(p);
+}
+
+void peer_fini(struct peer *p)
+{
+	if (!p->net)
+		return;
+	peer_halt(p);
 	if (p->ping_busy)
 		req_fini(&p->ping_req);
 	if (p->session_busy)

@@ -54,6 +54,7 @@ static inline struct wire_bytes wire_text(const char *s)
 /* For struct s of proto/file.x the generator makes struct wire_s and
  *     bool xdr_wire_s(struct xdr *x, struct wire_s *v);
  * for enum e its constants, for const c an enum constant or a #define when it needs 64 bits. */
+#include "xdr/gen/export.h"
 #include "xdr/gen/record.h"
 #include "xdr/gen/sheaf.h"
 

@@ -6,14 +6,19 @@
 
 #include "xdr/gen/record_test.h"
 
+#include "xdr/gen/export_test.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct wire_case *choose(unsigned n)
 {
-	n %= ARRAY_LEN(cases_sheaf) + ARRAY_LEN(cases_record);
+	n %= ARRAY_LEN(cases_sheaf) + ARRAY_LEN(cases_record) + ARRAY_LEN(cases_export);
 	if (n < ARRAY_LEN(cases_record))
 		return &cases_record[n];
-	return &cases_sheaf[n - ARRAY_LEN(cases_record)];
+	n -= ARRAY_LEN(cases_record);
+	if (n < ARRAY_LEN(cases_sheaf))
+		return &cases_sheaf[n];
+	return &cases_export[n - ARRAY_LEN(cases_sheaf)];
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,5 +1,5 @@
 /* What goes wrong in a run, and how it ends: targets that are killed, lose power or stop and come back, also while
- * they recover or commit; clients that die and come back; partitions, cuts; bad and full disks; clocks. */
+ * they recover or commit; clients that die and come back, or go on in another process; partitions, cuts; bad and full disks; clocks. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -25,6 +25,7 @@ const char *const fault_names[] = {
 	[FAULT_EXILE] = "exiles",
 	[FAULT_JUMP] = "clock jumps",
 	[FAULT_DRIFT] = "drifting clocks",
+	[FAULT_REPLACED] = "replaced clients",
 };
 
 /* ---- targets ---- */
@@ -190,19 +191,15 @@ static void actor_revive(void *arg)
 {
 	struct actor *a = arg;
 	struct world *w = a->w;
-	struct client_opts o = { .loop = &a->loop,
-				 .conf = &w->conf,
-				 .hub = w->on_hub ? &w->hub : NULL,
-				 .name = a->node->name };
 
 	if (!a->dead)
 		return;
 	world_note(w, 0, "c%u is back", a->id);
-	memcpy(o.key, w->key, KEY_BYTES);
 	sim_node_restart(a->node);
 	a->dead = false;
-	if (loop_init(&a->loop, &a->node->env) || client_new(&o, &a->client))
+	if (loop_init(&a->loop, &a->node->env))
 		abort();
+	actor_connect(a);
 	for (int i = 0; i < N_LANES; i++)
 		if (a->lanes[i].busy)
 			op_resolve(&a->lanes[i]);
@@ -213,7 +210,7 @@ static void actor_die(struct actor *a)
 {
 	struct world *w = a->w;
 
-	if (a->dead)
+	if (!a->client)
 		return;
 	world_note(w, 0, "c%u dies", a->id);
 	w->count->resent += peek_resent(a->client);
@@ -360,9 +357,11 @@ void faults_choose(struct world *w)
 	};
 	struct sim *s = &w->sim;
 
+	/* also in calm runs, and without a number from the generator: the others stay as they are */
+	w->enabled[FAULT_REPLACED] = hash_u64(s->seed + 1) % 4 == 0;
 	if (sim_chance(s, 100000))
 		return; /* a calm one */
-	for (int i = 0; i < FAULT_KINDS; i++)
+	for (size_t i = 0; i < ARRAY_LEN(chance); i++)
 		w->enabled[i] = sim_chance(s, chance[i]);
 	w->faults_left = (uint32_t)sim_between(s, 1, 12);
 	w->long_outages = sim_chance(s, 100000);
@@ -458,10 +457,10 @@ static void tick(void *arg)
 {
 	struct world *w = arg;
 	struct sim *s = &w->sim;
-	enum fault f = (enum fault)sim_below(s, FAULT_KINDS);
+	enum fault f = (enum fault)sim_below(s, FAULT_REPLACED);
 
 	for (int i = 0; i < 20 && !w->enabled[f]; i++)
-		f = (enum fault)sim_below(s, FAULT_KINDS);
+		f = (enum fault)sim_below(s, FAULT_REPLACED);
 	if (w->failed || w->healing || !w->faults_left)
 		return;
 	if (w->enabled[f]) {
@@ -472,6 +471,90 @@ static void tick(void *arg)
 		  sim_between(s, NSEC_PER_MSEC,
 			      sim_chance(s, 500000) ? 100 * NSEC_PER_MSEC : 6 * NSEC_PER_SEC),
 		  tick, w);
+}
+
+/* ---- another process goes on ---- */
+
+#define TRIES 3000
+
+/* Where its open files are: those of the script, the lock's and the duel's. */
+static struct cfile **file_at(struct actor *a, int i)
+{
+	return i < N_HANDLES ? &a->handles[i].cf : i == N_HANDLES ? &a->locker.f : &a->duelist.file;
+}
+
+static void actor_succeed(void *arg)
+{
+	struct actor *a = arg;
+	struct takeover *t = &a->takeover;
+	int r = 0;
+
+	if (!t->between)
+		return;
+	t->between = false;
+	world_note(a->w, 0, "c%u goes on%s", a->id, t->old ? " itself" : "");
+	if (t->old) {
+		a->client = t->old;
+	} else {
+		actor_connect(a);
+		r = client_import(a->client, &t->state);
+	}
+	if (r)
+		world_fail(a->w, 0, "c%u does not take over: %d", a->id, r);
+	for (int i = 0; i < N_HANDLES + 2 && !r && !t->old; i++) {
+		*file_at(a, i) = t->ids[i] ? client_imported(a->client, t->ids[i]) : NULL;
+		if (t->ids[i] && !*file_at(a, i))
+			world_fail(a->w, 0, "c%u misses an open file", a->id);
+	}
+	free((void *)(uintptr_t)t->state.p);
+	client_go_on(a->client);
+}
+
+/* When nothing of it is under way; it begins nothing meanwhile. */
+static void actor_replace(void *arg)
+{
+	struct actor *a = arg;
+	struct world *w = a->w;
+	struct takeover *t = &a->takeover;
+	/* a short while: a partition that has just ended leaves no more of the lease */
+	uint64_t gap = sim_between(&w->sim, 1000, 500 * NSEC_PER_MSEC);
+
+	if (w->failed || w->healing || !a->client)
+		return;
+	a->rest_until = MAX(a->rest_until, w->sim.now + 2 * NSEC_PER_MSEC);
+	if (client_export(a->client, &t->state)) {
+		if (++t->tries < TRIES)
+			sim_after(&w->sim, NSEC_PER_MSEC, actor_replace, a);
+		return;
+	}
+	w->count->faults[FAULT_REPLACED]++;
+	world_note(w, 0, "c%u ends, and another will be it", a->id);
+	for (int i = 0; i < N_HANDLES + 2; i++)
+		t->ids[i] = *file_at(a, i) ? cfile_id(*file_at(a, i)) : 0;
+	t->between = true;
+	t->old = sim_chance(&w->sim, 250000) ? a->client : NULL;
+	w->count->resent += t->old ? 0 : peek_resent(a->client);
+	if (!t->old)
+		client_free(a->client);
+	a->client = NULL;
+	a->rest_until = MAX(a->rest_until, w->sim.now + gap + 1);
+	sim_after(&w->sim, gap, actor_succeed, a);
+	if (w->enabled[FAULT_KILL] && sim_chance(&w->sim, 300000))
+		strike(w, FAULT_KILL);
+}
+
+static void replace_some(void *arg)
+{
+	struct world *w = arg;
+	struct actor *a = &w->actors[sim_below(&w->sim, w->n_actors)];
+
+	if (w->failed || w->healing)
+		return;
+	if (!a->takeover.between) {
+		a->takeover.tries = 0;
+		actor_replace(a);
+	}
+	sim_after(&w->sim, sim_between(&w->sim, NSEC_PER_MSEC, 2 * NSEC_PER_SEC), replace_some, w);
 }
 
 void faults_start(struct world *w)
@@ -504,6 +587,8 @@ void faults_start(struct world *w)
 		w->count->faults[FAULT_FULL]++;
 	}
 	sim_after(&w->sim, sim_between(&w->sim, NSEC_PER_MSEC, 200 * NSEC_PER_MSEC), tick, w);
+	if (w->enabled[FAULT_REPLACED])
+		replace_some(w);
 }
 
 void faults_heal(struct world *w)
@@ -519,6 +604,8 @@ void faults_heal(struct world *w)
 		if (!w->targets[i].server)
 			target_restart(&w->targets[i]);
 	}
-	for (uint32_t i = 0; i < w->n_actors; i++)
+	for (uint32_t i = 0; i < w->n_actors; i++) {
 		actor_revive(&w->actors[i]);
+		actor_succeed(&w->actors[i]);
+	}
 }

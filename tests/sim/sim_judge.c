@@ -483,7 +483,7 @@ static void resolve_later(void *arg)
 
 	if (op->a->dead || !op->busy || !op->resolving)
 		return;
-	if (may_happen_yet(op))
+	if (may_happen_yet(op) || !op->a->client)
 		op_resolve(op);
 	else
 		launch(op);

@@ -34,6 +34,10 @@ static void resume(void *arg)
 
 	if (!l->resting || l->a->dead || l->a->w->failed)
 		return; /* of an earlier life */
+	if (!l->a->client) {
+		sim_after(sim_of(l), NSEC_PER_MSEC, resume, l);
+		return;
+	}
 	l->resting = false;
 	begin(l);
 }

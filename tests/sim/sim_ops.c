@@ -497,7 +497,7 @@ static void cut_beside(void *arg)
 {
 	struct actor *a = arg;
 	struct mfile *f = a->beside;
-	struct op *op = a->w->failed || a->dead || a->name_busy ? NULL : actor_lane(a);
+	struct op *op = a->w->failed || !a->client || a->name_busy ? NULL : actor_lane(a);
 
 	a->beside = NULL;
 	if (!op || !f || !f->known || !f->n_writing || f->n_busy > f->n_writing || f->n_looking ||

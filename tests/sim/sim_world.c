@@ -165,22 +165,31 @@ static void make_targets(struct world *w, const char *dir)
 	}
 }
 
+void actor_connect(struct actor *a)
+{
+	struct world *w = a->w;
+	struct client_opts o = { .loop = &a->loop,
+				 .conf = &w->conf,
+				 .hub = w->on_hub ? &w->hub : NULL,
+				 .name = a->node->name };
+
+	memcpy(o.key, w->key, KEY_BYTES);
+	if (client_new(&o, &a->client))
+		abort();
+}
+
 static void make_actor(struct world *w, uint32_t i)
 {
 	struct actor *a = &w->actors[i];
-	struct client_opts o = { .loop = &a->loop,
-				 .conf = &w->conf,
-				 .hub = w->on_hub ? &w->hub : NULL };
 	char name[16];
 
 	a->w = w;
 	a->id = i;
 	snprintf(name, sizeof(name), "c%u", i);
 	a->node = sim_node_add(&w->sim, name);
-	o.name = a->node->name;
-	memcpy(o.key, w->key, KEY_BYTES);
-	if (loop_init(&a->loop, &a->node->env) || client_new(&o, &a->client))
+	if (loop_init(&a->loop, &a->node->env))
 		abort();
+	actor_connect(a);
 	for (int k = 0; k < N_LANES; k++)
 		a->lanes[k].a = a;
 	for (int k = 0; k < RACE_LANES; k++)

@@ -230,14 +230,24 @@ struct seen {
 	bool is_dir;
 };
 
+/* One process has ended, the next one has not begun. */
+struct takeover {
+	bool between;
+	struct client *old; /* goes on itself; NULL: another one does, with state */
+	struct wire_bytes state;
+	uint64_t ids[N_HANDLES + 2]; /* of its open files, 0: none */
+	uint32_t tries;
+};
+
 /* A client. */
 struct actor {
 	struct world *w;
 	uint32_t id;
 	struct sim_node *node;
 	struct loop loop;
-	struct client *client;
+	struct client *client; /* NULL: dead, or between two processes */
 	bool dead;
+	struct takeover takeover;
 	struct mdir dirs[N_DIRS];
 	struct handle handles[N_HANDLES];
 	struct op lanes[N_LANES];
@@ -257,6 +267,7 @@ struct actor {
 	uint32_t n_race_seen;
 };
 
+void actor_connect(struct actor *a); /* a new client on its loop */
 void op_free(struct op *op);
 void op_path(char out[48], const struct actor *a, int dir, int name);
 void op_begin(struct op *op); /* the rest is filled in; computes what to expect, and starts it */
@@ -342,6 +353,7 @@ enum fault {
 	FAULT_EXILE,
 	FAULT_JUMP, /* of a wall clock */
 	FAULT_DRIFT, /* clocks go at different rates */
+	FAULT_REPLACED, /* another process goes on as a client; not by the same lot as the others */
 	FAULT_KINDS
 };
 extern const char *const fault_names[];

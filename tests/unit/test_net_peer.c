@@ -330,6 +330,97 @@ static void an_idle_peer_renews_its_lease(void)
 	end();
 }
 
+/* ---- peers that halt ---- */
+
+static void a_halted_peer_ends_its_calls_and_takes_none(void)
+{
+	struct ask sent, front, after;
+
+	begin();
+	warm_up();
+	srv.hold = true;
+	ask(&sent, &cli.peer, OP_MKDIR, true);
+	ask_init(&front, &cli.peer, OP_RECLAIM, NSEC_PER_SEC);
+	peer_call_front(&cli.peer, &front.call, &front.q);
+	settle();
+	CHECK_EQ(srv.n_seen, 2);
+	peer_halt(&cli.peer);
+	networld_until(&w, &sent.over);
+	networld_until(&w, &front.over);
+	CHECK_EQ(sent.error, -ESHUTDOWN);
+	CHECK_EQ(front.error, -ESHUTDOWN);
+	ask_init(&after, &cli.peer, OP_RECLAIM, NSEC_PER_SEC);
+	peer_call_front(&cli.peer, &after.call, &after.q);
+	networld_until(&w, &after.over);
+	CHECK_EQ(after.error, -ESHUTDOWN);
+	networld_pass(&w, 40 * NSEC_PER_SEC); /* no lease is renewed */
+	CHECK_EQ(srv.n_seen, 2);
+	CHECK_EQ(srv.n_sessions, 1);
+	CHECK_EQ(cli.peer.n_front, 0);
+	end();
+}
+
+static void a_halted_peer_goes_on_with_its_session_and_numbers(void)
+{
+	struct ask a;
+
+	begin();
+	warm_up();
+	srv.hold = true;
+	ask(&a, &cli.peer, OP_MKDIR, true);
+	settle();
+	peer_halt(&cli.peer);
+	networld_until(&w, &a.over);
+	fsrv_drop(&srv);
+	srv.hold = false;
+	peer_go_on(&cli.peer);
+	networld_pass(&w, NSEC_PER_SEC);
+	CHECK_EQ(cli.peer.state, PEER_UP); /* without a call */
+	CHECK_EQ(srv.n_sessions, 2);
+	CHECK_EQ(srv.session, 1);
+	CHECK_EQ(srv.n_seen, 0); /* what was given up is not sent again */
+	ask(&a, &cli.peer, OP_MKDIR, true);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, 0);
+	CHECK_EQ(srv.seen[0].tag, 3); /* after the first call and the one that was given up */
+	CHECK_EQ(srv.seen[0].head.session, 1);
+	end();
+}
+
+static void claims_without_an_answer_are_asked_for_again(void)
+{
+	begin();
+	cli.peer.restarted = restarted;
+	warm_up();
+	n_restarts = n_lost = 0;
+	peer_halt(&cli.peer);
+	settle();
+	cli.peer.unclaimed = true;
+	peer_go_on(&cli.peer);
+	networld_pass(&w, NSEC_PER_SEC);
+	CHECK_EQ(n_restarts, 1);
+	CHECK_EQ(n_lost, 0);
+	peer_halt(&cli.peer);
+	settle();
+	peer_go_on(&cli.peer);
+	networld_pass(&w, NSEC_PER_SEC);
+	CHECK_EQ(n_restarts, 1);
+	end();
+}
+
+/* Whom nobody ever spoke to is not dialled. */
+static void a_peer_without_a_session_waits_for_a_call(void)
+{
+	begin();
+	peer_halt(&cli.peer);
+	peer_go_on(&cli.peer);
+	networld_pass(&w, NSEC_PER_SEC);
+	CHECK_EQ(cli.peer.state, PEER_IDLE);
+	CHECK_EQ(srv.n_sessions, 0);
+	warm_up();
+	end();
+}
+
 /* ---- servers that lie ---- */
 
 static void lie(uint64_t tag, int status)
@@ -490,7 +581,10 @@ TEST_MAIN(TEST(calls_take_slots_and_number_them), TEST(calls_beyond_the_slots_wa
 	  TEST(a_cancelled_call_ends_at_once), TEST(nobody_at_home_is_an_error_after_the_deadline),
 	  TEST(a_server_that_comes_later_gets_the_call),
 	  TEST(a_server_that_gives_no_session_is_tried_again), TEST(an_idle_peer_renews_its_lease),
-	  TEST(a_reply_to_nothing_closes_the_link),
+	  TEST(a_halted_peer_ends_its_calls_and_takes_none),
+	  TEST(a_halted_peer_goes_on_with_its_session_and_numbers),
+	  TEST(claims_without_an_answer_are_asked_for_again),
+	  TEST(a_peer_without_a_session_waits_for_a_call), TEST(a_reply_to_nothing_closes_the_link),
 	  TEST(a_reply_with_a_strange_status_closes_the_link),
 	  TEST(a_result_that_does_not_decode_ends_call_and_link),
 	  TEST(calls_with_an_older_map_go_again_behind_the_news_of_it),

@@ -8,6 +8,8 @@
 
 #include "xdr/gen/record_test.h"
 
+#include "xdr/gen/export_test.h"
+
 #define WIRE_MAX (16 * MIB)
 
 static uint8_t *wire; /* WIRE_MAX bytes to encode into */
@@ -74,6 +76,8 @@ static void each_case(void (*fn)(const struct wire_case *c, struct fill *f), boo
 			fn(&cases_sheaf[k], &f);
 		for (size_t k = 0; k < ARRAY_LEN(cases_record); k++)
 			fn(&cases_record[k], &f);
+		for (size_t k = 0; k < ARRAY_LEN(cases_export); k++)
+			fn(&cases_export[k], &f);
 	}
 	arena_destroy(&f.arena);
 	free(wire);
@@ -200,6 +204,7 @@ static void every_bound_is_enforced_on_decoding(void)
 {
 	check_bounds(bounds_sheaf, ARRAY_LEN(bounds_sheaf));
 	check_bounds(bounds_record, ARRAY_LEN(bounds_record));
+	check_bounds(bounds_export, ARRAY_LEN(bounds_export));
 }
 
 static void bounds_are_enforced_on_encoding(void)

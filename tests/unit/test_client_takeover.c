@@ -1,0 +1,349 @@
+/* Exports of connections: what comes out of one is what went in, and bytes that are none are refused. */
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "net_trial.h"
+#include "takeover_trial.h"
+
+static struct takeover_trial t;
+
+static struct wire_bytes export_of(struct client *c)
+{
+	struct wire_bytes b;
+
+	CHECK_EQ(client_export(c, &b), 0);
+	client_free(c);
+	return b;
+}
+
+static void drop(struct wire_bytes b)
+{
+	free((void *)(uintptr_t)b.p);
+}
+
+static struct wire_bytes furnished_export(void)
+{
+	trial_start(&t);
+	return export_of(trial_furnished(&t));
+}
+
+/* What a client that did not know of it says to these bytes. */
+static int try_import(const void *p, size_t n)
+{
+	struct client *c = trial_client(&t);
+	uint8_t *exact = malloc(n ? n : 1); /* a read beyond it is seen */
+	struct wire_bytes in = { (uint32_t)n, exact };
+	int r;
+
+	CHECK(exact);
+	memcpy(exact, p, n);
+	r = client_import(c, &in);
+	free(exact);
+	client_free(c);
+	return r;
+}
+
+static bool same_range(const struct list *set, uint64_t owner, uint64_t start, uint64_t last,
+		       bool exclusive)
+{
+	const struct range *r;
+
+	list_for_each(r, set, link)
+		if (r->owner == owner)
+			return r->start == start && r->last == last && r->pid == 42 &&
+			       r->exclusive == exclusive && r->session == 0 && r->open == 0;
+	return false;
+}
+
+static void an_import_is_what_was_exported(void)
+{
+	struct wire_bytes b = furnished_export();
+	struct client *c = trial_client(&t);
+	struct cfile *f;
+
+	CHECK_EQ(client_import(c, &b), 0);
+	drop(b);
+	CHECK_EQ(c->n_peers, 3);
+	CHECK_STR(c->targets[2].name, "late");
+	CHECK_STR(c->peers[2].address, "127.0.0.1:7439");
+	CHECK_EQ(c->peers[2].session, 0);
+	CHECK_EQ(c->peers[1].session, 1001);
+	CHECK_EQ(c->peers[1].boot, 2001);
+	CHECK_EQ(c->peers[1].map_version, 3);
+	CHECK_EQ(c->peers[1].secret[15], 0x41);
+	CHECK_EQ(c->peers[1].slots[63].sequence, 631);
+	CHECK(c->peers[1].unclaimed && !c->peers[0].unclaimed);
+	CHECK_EQ(c->next_open, 17);
+	CHECK_EQ(c->n_tickets, 5);
+	f = client_imported(c, 3);
+	CHECK(f && f->h.ino == 103 && f->flags == (OPEN_READ | OPEN_WRITE));
+	CHECK(f->layout.unit == 65536 && f->layout.width == 3 && f->targets[2] == 2);
+	CHECK(f->unsynced[0] == 11 && f->unsynced[1] == 0 && f->unsynced[2] == 12);
+	CHECK(f->wrote.epoch == 5 && f->wrote.end == 1 << 20 && f->wrote.mtime == -1);
+	CHECK(f->wrote.doubt && !f->lost && f->cap.epoch == 5 && f->cap.mac[31] == 3);
+	CHECK(f->cred.uid == 7 && f->cred.n_gids == 2 && f->cred.gids[1] == 10);
+	CHECK(same_range(&f->locks[0], 1, 0, 9, true));
+	CHECK(same_range(&f->locks[0], 2, 10, UINT64_MAX, false));
+	CHECK(same_range(&f->locks[1], 3, 0, UINT64_MAX, true));
+	CHECK(!file_locks_lost(f));
+	f = client_imported(c, 4);
+	CHECK(f && (f->flags & OPEN_APPEND) && f->lost && file_locks_lost(f));
+	CHECK(same_range(&f->lost_locks[0], 1, 5, 5, false));
+	CHECK(!client_imported(c, 4)); /* each once */
+	CHECK(!client_imported(c, 5));
+	f = client_imported(c, 9);
+	CHECK(f && !f->unsynced); /* a directory */
+	client_free(c);
+	trial_end(&t);
+}
+
+static void an_export_of_an_import_is_the_same(void)
+{
+	struct wire_bytes b = furnished_export(), again;
+	struct client *c = trial_client(&t);
+
+	CHECK_EQ(client_import(c, &b), 0);
+	c->halted = false; /* as client_go_on() does, without links */
+	again = export_of(c);
+	CHECK(again.len == b.len && memcmp(again.p, b.p, b.len) == 0);
+	drop(b);
+	drop(again);
+	trial_end(&t);
+}
+
+/* Whoever imported may have used some, and died. */
+static void who_goes_on_after_an_export_uses_numbers_of_its_own(void)
+{
+	struct client *c;
+	struct wire_bytes b;
+
+	trial_start(&t);
+	c = trial_furnished(&t);
+	CHECK_EQ(client_export(c, &b), 0);
+	drop(b);
+	CHECK(c->peers[0].slots[1].sequence > 10 + 10000);
+	CHECK(c->next_open > 17 + 10000 && c->n_tickets > 5 + 10000);
+	client_free(c);
+	trial_end(&t);
+}
+
+static void an_operation_under_way_is_in_the_way(void)
+{
+	struct client *c;
+	struct wire_bytes b;
+	struct cop *op;
+
+	trial_start(&t);
+	c = trial_furnished(&t);
+	op = cop_new(c, NULL);
+	CHECK_EQ(client_export(c, &b), -EBUSY);
+	cop_free(op);
+	CHECK_EQ(client_export(c, &b), 0);
+	drop(b);
+	CHECK_EQ(client_export(c, &b), -ESHUTDOWN);
+	client_free(c);
+	trial_end(&t);
+}
+
+static void every_prefix_is_refused(void)
+{
+	struct wire_bytes b = furnished_export();
+
+	for (uint32_t n = 0; n < b.len; n++)
+		CHECK_EQ(try_import(b.p, n), -EBADMSG);
+	CHECK_EQ(try_import(b.p, b.len), 0);
+	drop(b);
+	trial_end(&t);
+}
+
+static void more_behind_it_is_refused(void)
+{
+	struct wire_bytes b = furnished_export();
+	uint8_t *longer = calloc(1, b.len + 4);
+
+	CHECK(longer);
+	memcpy(longer, b.p, b.len);
+	CHECK_EQ(try_import(longer, b.len + 4), -EBADMSG);
+	free(longer);
+	drop(b);
+	trial_end(&t);
+}
+
+/* Each byte changed: refused, or taken as something else; never a crash. */
+static void changed_bytes_do_no_harm(void)
+{
+	struct wire_bytes b = furnished_export();
+	uint8_t *other = malloc(b.len);
+
+	CHECK(other);
+	for (uint32_t i = 0; i < b.len; i++)
+		for (int k = 0; k < 2; k++) {
+			int r;
+
+			memcpy(other, b.p, b.len);
+			other[i] ^= k ? 0xff : 1;
+			r = try_import(other, b.len);
+			CHECK(r == 0 || r == -EBADMSG || r == -EXDEV || r == -EKEYREJECTED);
+		}
+	free(other);
+	drop(b);
+	trial_end(&t);
+}
+
+static void another_file_system_and_another_key_are_told(void)
+{
+	struct wire_bytes b = furnished_export();
+	struct client *c;
+
+	t.conf->fs_id.b[3] ^= 1;
+	CHECK_EQ(try_import(b.p, b.len), -EXDEV);
+	CHECK(strstr(sheaf_why(), "another file system"));
+	t.conf->fs_id.b[3] ^= 1;
+	c = trial_client(&t);
+	strcpy(c->net.id.key_name, "mine");
+	CHECK_EQ(client_import(c, &b), -EKEYREJECTED);
+	CHECK(strstr(sheaf_why(), "mine"));
+	client_free(c);
+	drop(b);
+	trial_end(&t);
+}
+
+/* ---- the head ---- */
+
+static int read_bytes(const void *p, size_t n)
+{
+	int fd = memfd_create("export", MFD_CLOEXEC), r;
+	struct wire_bytes out;
+
+	CHECK(fd >= 0);
+	CHECK_EQ(write(fd, p, n), (ssize_t)n);
+	CHECK_EQ(lseek(fd, 0, SEEK_SET), 0);
+	r = export_read(fd, &out);
+	close(fd);
+	if (!r)
+		drop(out);
+	return r;
+}
+
+static int read_head(struct wire_export_head h)
+{
+	uint8_t buf[EXPORT_HEAD + 8] = { 0 };
+	struct xdr x;
+
+	xdr_encoder(&x, buf, sizeof(buf));
+	CHECK(xdr_wire_export_head(&x, &h));
+	CHECK_EQ(xdr_used(&x), EXPORT_HEAD);
+	return read_bytes(buf, sizeof(buf));
+}
+
+static void heads_are_checked(void)
+{
+	static const uint8_t zeros[8];
+	struct wire_export_head good = { .magic = EXPORT_MAGIC,
+					 .version = EXPORT_VERSION,
+					 .length = 8,
+					 .crc = crc32c(0, zeros, 8) },
+				h = good;
+
+	CHECK_EQ(read_head(good), 0);
+	CHECK_EQ(read_bytes(NULL, 0), -EBADMSG);
+	CHECK_EQ(read_bytes(zeros, 8), -EBADMSG);
+	h.magic++;
+	CHECK_EQ(read_head(h), -EBADMSG);
+	CHECK(strstr(sheaf_why(), "no exported connection"));
+	h = good;
+	h.version = EXPORT_VERSION + 1;
+	CHECK_EQ(read_head(h), -EPROTONOSUPPORT);
+	CHECK(strstr(sheaf_why(), "version 2"));
+	h = good;
+	h.crc++;
+	CHECK_EQ(read_head(h), -EBADMSG);
+	CHECK(strstr(sheaf_why(), "damaged"));
+	h = good;
+	h.length = 9; /* one more than there are */
+	CHECK_EQ(read_head(h), -EBADMSG);
+	h.length = UINT64_MAX;
+	CHECK_EQ(read_head(h), -EBADMSG);
+}
+
+/* ---- claims ---- */
+
+static struct networld world;
+static struct fsrv srv;
+
+static struct client *world_client(void)
+{
+	static const char *const addresses[] = { "loop:s" };
+	struct client_opts o = { .loop = &world.loop,
+				 .conf = t.conf,
+				 .hub = &world.hub,
+				 .addresses = addresses,
+				 .name = "trial" };
+	struct client *c;
+
+	memset(o.key, 1, sizeof(o.key));
+	CHECK_EQ(client_new(&o, &c), 0);
+	return c;
+}
+
+static void settle(void)
+{
+	networld_pass(&world, NSEC_PER_SEC);
+}
+
+/* Its claims were sent, and the answer has not come: whoever goes on claims. */
+static void claims_under_way_are_made_by_who_goes_on(void)
+{
+	struct wire_bytes b;
+	struct client *c;
+	struct cfile *f;
+
+	trial_start(&t);
+	t.conf->n_targets = 1;
+	networld_start(&world, false);
+	fsrv_start(&srv, &world, "loop:s", net_id(1, 2));
+	srv.net.id.fs = t.conf->fs_id;
+	c = world_client();
+	f = trial_file(c, 5, 1);
+	trial_lock(&f->locks[0], 1, 0, 9, true);
+	c->peers[0].session = srv.session = 7;
+	c->peers[0].boot = 99; /* an earlier life of the server */
+	srv.hold = true;
+	client_go_on(c);
+	settle();
+	CHECK_EQ(srv.n_seen, 1);
+	CHECK_EQ(srv.seen[0].head.op, OP_RECLAIM);
+	CHECK_EQ(client_export(c, &b), 0);
+	CHECK(!file_locks_lost(f));
+	client_free(c);
+	fsrv_drop(&srv);
+	c = world_client();
+	CHECK_EQ(client_import(c, &b), 0);
+	CHECK(c->peers[0].unclaimed);
+	drop(b);
+	srv.hold = false;
+	client_go_on(c);
+	settle();
+	CHECK_EQ(srv.n_seen, 1);
+	CHECK_EQ(srv.seen[0].head.op, OP_RECLAIM);
+	CHECK_EQ(srv.n_sessions, 2);
+	CHECK_EQ(srv.session, 7);
+	CHECK_EQ(locks_list(client_imported(c, 5)->locks, NULL, 0, 0), 1);
+	CHECK_EQ(client_export(c, &b), 0); /* and once is enough */
+	drop(b);
+	client_go_on(c);
+	settle();
+	CHECK_EQ(srv.n_seen, 1);
+	client_free(c);
+	fsrv_stop(&srv);
+	networld_end(&world);
+	t.conf->n_targets = 2;
+	trial_end(&t);
+}
+
+TEST_MAIN(TEST(an_import_is_what_was_exported), TEST(an_export_of_an_import_is_the_same),
+	  TEST(who_goes_on_after_an_export_uses_numbers_of_its_own),
+	  TEST(an_operation_under_way_is_in_the_way), TEST(every_prefix_is_refused),
+	  TEST(more_behind_it_is_refused), TEST(changed_bytes_do_no_harm),
+	  TEST(another_file_system_and_another_key_are_told), TEST(heads_are_checked),
+	  TEST(claims_under_way_are_made_by_who_goes_on))
