@@ -10,7 +10,8 @@ want="gcc libc6-dev cmake ninja-build pkg-config python3
 	libmicrohttpd-dev libfuse3-dev fuse3"
 case "${1-}" in
 "") ;;
---check) want="$want clang libclang-rt-14-dev clang-format iproute2 procps" ;;
+--check) want="$want clang libclang-rt-14-dev clang-format iproute2 procps util-linux
+	git make sqlite3 rsync fio acl attr" ;;
 --deb) want="$want build-essential debhelper dpkg-dev fakeroot" ;;
 *)
 	echo "usage: tools/deps.sh [--check|--deb]" >&2
