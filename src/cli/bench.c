@@ -15,10 +15,10 @@
 #define SLICE_NS (200 * NSEC_PER_MSEC)
 #define WARM_NS (20 * NSEC_PER_MSEC)
 
-enum { OPT_DIR, OPT_SERVERS, OPT_META, OPT_CLIENTS, OPT_ROUNDS, OPT_JSON, OPT_REPORT };
+enum { OPT_DIR, OPT_SERVERS, OPT_META, OPT_CLIENTS, OPT_ROUNDS, OPT_LONG, OPT_JSON, OPT_REPORT };
 
-static const struct bench_kind *const kinds[] = { &bench_net, &bench_contig, &bench_latency,
-						  &bench_meta, &bench_lists };
+static const struct bench_kind *const kinds[] = { &bench_net,  &bench_contig, &bench_latency,
+						  &bench_meta, &bench_lists,  &bench_mount };
 
 /* ---- rows ---- */
 
@@ -411,6 +411,8 @@ static int run_kind(struct bench *b, const struct bench_kind *k)
 		r = run_round(b, i);
 	if (!r && k->cleanup)
 		r = k->cleanup(b);
+	if (k->end)
+		k->end(b);
 	progress(b, NULL, 0);
 	if (r || b->no_memory)
 		return r ? r : cli_error(b->c, "out of memory");
@@ -646,7 +648,21 @@ static int take_options(struct bench *b, uint64_t *servers)
 		return cli_usage(c, "--rounds %s: not a number from 1 to %d", c->opt[OPT_ROUNDS],
 				 BENCH_MAX_ROUNDS);
 	b->rounds = (int)v;
+	b->long_form = c->opt[OPT_LONG] != NULL;
 	return c->opt[OPT_CLIENTS] ? take_clients(b, c->opt[OPT_CLIENTS]) : CLI_OK;
+}
+
+/* Of all of them, one that this machine cannot run is left out. */
+static bool wanted(struct bench *b, const struct bench_kind *k, const struct bench_kind *only)
+{
+	const char *why;
+
+	if (only)
+		return only == k;
+	why = k->missing ? k->missing(b) : NULL;
+	if (why)
+		fprintf(stderr, "sheaf bench: %s is left out: %s\n", k->name, why);
+	return !why;
 }
 
 /* Everything between the first process and the last. */
@@ -662,7 +678,7 @@ static int run_all(struct bench *b, const struct bench_kind *only, uint32_t serv
 	}
 	b->kind = NULL;
 	progress(b, "starting", -1);
-	status = bench_place_open(b, b->c->opt[OPT_DIR], servers);
+	status = bench_place_open(b, b->dir, servers);
 	if (!status)
 		status = bench_crew_start(b, crew);
 	if (!status)
@@ -670,7 +686,7 @@ static int run_all(struct bench *b, const struct bench_kind *only, uint32_t serv
 	if (!status && bench_once(b, crew, bench_do_connect, 0, 0))
 		status = CLI_FAILED;
 	for (size_t i = 0; !status && i < ARRAY_LEN(kinds); i++)
-		if ((!only || only == kinds[i]) && run_kind(b, kinds[i]))
+		if (wanted(b, kinds[i], only) && run_kind(b, kinds[i]))
 			status = CLI_FAILED;
 	progress(b, NULL, 0);
 	bench_crew_stop(b);
@@ -703,20 +719,26 @@ static int run_bench(struct cli *c)
 {
 	const char *name = c->n_args ? c->args[0] : c->opt[OPT_REPORT] ? "all" : NULL;
 	const struct bench_kind *only = name ? find_kind(name) : NULL;
+	const char *why;
 	struct bench *b;
 	uint64_t servers;
 	int status;
 
 	if (!only && (!name || strcmp(name, "all") != 0))
-		return cli_usage(c, "%s%s: there are net, contig, latency, meta, lists and all",
+		return cli_usage(c,
+				 "%s%s: there are net, contig, latency, meta, lists, mount and all",
 				 name ? "no benchmark " : "which benchmark", name ? name : "");
 	b = calloc(1, sizeof(*b));
 	if (!b)
 		return cli_error(c, "out of memory");
 	b->c = c;
 	b->name = name;
+	b->dir = c->opt[OPT_DIR];
 	b->slice_ns = SLICE_NS;
 	status = take_options(b, &servers);
+	why = !status && only && only->missing ? only->missing(b) : NULL;
+	if (why)
+		status = cli_error(c, "%s: %s", only->name, why);
 	if (!status) {
 		cli_catch_signals();
 		status = run_all(b, only, (uint32_t)servers);
@@ -730,8 +752,8 @@ static int run_bench(struct cli *c)
 const struct cli_command cmd_bench = {
 	.name = "bench",
 	.usage =
-		"net|contig|latency|meta|lists|all [--dir DIR] [--servers N] [--meta N] [--clients LIST]\n"
-		"                   [--rounds N] [--json] [--report DIR]",
+		"net|contig|latency|meta|lists|mount|all [--dir DIR] [--servers N] [--meta N]\n"
+		"                   [--clients LIST] [--rounds N] [--long] [--json] [--report DIR]",
 	.summary = "measure against what this machine does without Sheaf, in the same run",
 	.run = run_bench,
 	.max_args = 1,
@@ -740,6 +762,8 @@ const struct cli_command cmd_bench = {
 		     { 0, "meta", "N", "how many of these keep names (all)" },
 		     { 0, "clients", "LIST", "numbers of clients to compare, for example 1,4,16" },
 		     { 0, "rounds", "N", "how often everything is measured (9)" },
+		     { 0, "long", NULL,
+		       "mount: a million operations before its memory is looked at again" },
 		     { 0, "json", NULL,
 		       "for programs: {\"bench\", \"conditions\", \"rows\", \"bars\"}" },
 		     { 0, "report", "DIR",

@@ -75,6 +75,8 @@ int bench_crew_start(struct bench *b, int n);
 void bench_crew_stop(struct bench *b);
 /* The first n clients do it at the same time. 0; or -errno, said (-EINTR after a signal: not said). */
 int bench_crew_run(struct bench *b, const struct bench_job *j, int n, struct bench_result *out);
+/* Until it has ended by itself; kills it then. *pid is 0 afterwards, and may be before. */
+void bench_end_process(pid_t *pid, uint64_t end);
 /* Prints nothing; remembers what failed. Returns err. */
 int bench_why(struct bench_worker *w, const char *what, int err);
 
@@ -197,6 +199,27 @@ void bench_place_close(struct bench *b); /* removes all of it; safe at any time 
 /* Waits until the servers have nothing to do, for some seconds at most. */
 void bench_settle(struct bench *b);
 
+/* ---------------------------------------------------------------- bench_fuse.c: mounts */
+
+enum { BENCH_SHEAF, BENCH_PASSTHROUGH, BENCH_SIDES };
+
+struct bench_side {
+	const char *name; /* "mount", "passthrough" */
+	char point[CLI_PATH_MAX / 4]; /* "" before it was tried */
+	char dir[CLI_PATH_MAX / 4]; /* to work in */
+	dev_t below;
+	pid_t pid;
+};
+
+const char *bench_fuse_missing(struct bench *b); /* why this machine cannot, or NULL */
+/* Mounts Sheaf and the passthrough in the place of temporary servers. 0 or -errno, said. */
+int bench_fuse_open(struct bench *b);
+void bench_fuse_close(struct bench *b); /* safe at any time */
+double bench_fuse_memory(const struct bench_side *s); /* anonymous, MiB; 0: it is not known */
+/* Has a shell run it, with $1 and $2. 0; -EIO: it failed, said unless `what` is NULL; -EINTR after a signal. */
+int bench_shell(struct bench *b, const char *what, const char *script, const char *a1,
+		const char *a2);
+
 /* ---------------------------------------------------------------- bench_report.c */
 
 /* Writes index.html, one SVG a plot, and bench.json. 0 or -errno. */
@@ -208,16 +231,22 @@ struct json_object *bench_conditions(struct bench *b);
 struct bench_kind {
 	const char *name, *summary;
 	int clients[BENCH_MAX_LIST]; /* compared unless --clients says otherwise; 0 ends */
+	/* Why it cannot run here, or NULL; may be missing, as the last two may */
+	const char *(*missing)(struct bench *b);
 	int (*setup)(struct bench *b); /* prepares and adds cases; 0 or -errno, said */
 	void (*judge)(struct bench *b); /* derives rows, bars and plots */
 	int (*cleanup)(struct bench *b);
+	void (*end)(struct bench *b); /* after a failure or a signal too */
 };
-extern const struct bench_kind bench_net, bench_contig, bench_latency, bench_meta, bench_lists;
+extern const struct bench_kind bench_net, bench_contig, bench_latency, bench_meta, bench_lists,
+	bench_mount;
 
 struct bench {
 	struct cli *c;
 	const struct bench_kind *kind; /* the one that runs */
 	const char *name; /* as asked for, "all" too */
+	const char *dir; /* --dir, or NULL */
+	bool long_form; /* --long */
 	int rounds, servers;
 	int metas; /* --meta: of our own servers, those that keep names; 0: all */
 	int clients[BENCH_MAX_LIST], n_clients; /* of the kind that runs */
@@ -225,6 +254,7 @@ struct bench {
 	int most_clients;
 	uint64_t slice_ns; /* how long one measurement takes */
 	struct bench_place place;
+	struct bench_side sides[BENCH_SIDES];
 
 	int n_crew, controls[BENCH_MAX_CLIENTS];
 	pid_t crew[BENCH_MAX_CLIENTS], peers[BENCH_PAIRS];

@@ -219,7 +219,7 @@ int bench_crew_start(struct bench *b, int n)
 	return r ? cli_fail_host(b->c, "cannot start client processes", r) : CLI_OK;
 }
 
-static void end_process(pid_t *pid, uint64_t end)
+void bench_end_process(pid_t *pid, uint64_t end)
 {
 	const struct timespec pause = { 0, 2000000 };
 
@@ -244,9 +244,9 @@ void bench_crew_stop(struct bench *b)
 	for (int i = 0; i < b->n_crew; i++)
 		close(b->controls[i]);
 	for (int i = 0; i < b->n_crew; i++)
-		end_process(&b->crew[i], end);
+		bench_end_process(&b->crew[i], end);
 	for (int i = 0; i < BENCH_PAIRS; i++)
-		end_process(&b->peers[i], end);
+		bench_end_process(&b->peers[i], end);
 	b->n_crew = 0;
 }
 

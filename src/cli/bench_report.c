@@ -229,8 +229,9 @@ static void put_kind(FILE *f, struct bench *b, const struct bench_kind *k)
 
 static void put_page(FILE *f, struct bench *b)
 {
-	static const struct bench_kind *const kinds[] = { &bench_net, &bench_contig, &bench_latency,
-							  &bench_meta, &bench_lists };
+	static const struct bench_kind *const kinds[] = { &bench_net,	  &bench_contig,
+							  &bench_latency, &bench_meta,
+							  &bench_lists,	  &bench_mount };
 
 	fputs(head, f);
 	fputs("<h1>Sheaf benchmarks</h1>\n", f);

@@ -20,10 +20,13 @@ BARS = {
     "meta": {},  # depends on the storage
     "lists": {"read_128x2K": 10, "list_vs_single": 10, "requests_per_server": 1},
 }
+MOUNT = {"mount_read1": 0.7, "mount_read4": 0.7, "mount_write1": 0.7, "mount_write4": 0.7, "mount_random1": 0.35,
+         "mount_random4": 0.35, "mount_create4": 0.54, "mount_stat4": 0.36, "mount_unlink4": 0.21, "mount_compile": 2}
 NAMES = {"create_requests": 1, "open_read_requests": 2, "listed": 200000, "stat_p99": 3}
 MEMORY = {**NAMES, "stat4": 0.33, "create4": 0.15, "create4_one_directory": 0.15}
 DISK = {**NAMES, "durable_create4": 0.8, "durable_create16": 1.3}
-AT_MOST = {"net_ping", "read_1B_1", "read_1B_4", "read_128x2K", "open_read_requests", "stat_p99"}
+AT_MOST = {"net_ping", "read_1B_1", "read_1B_4", "read_128x2K", "open_read_requests", "stat_p99",
+           "mount_compile"}
 
 
 def check(ok, what):
@@ -38,7 +41,7 @@ def sheaf(*args, status=0):
 
 
 def servers_of(folder):
-    """Processes that serve something below this directory."""
+    """Processes that serve something below this directory, or mount it there."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -46,12 +49,13 @@ def servers_of(folder):
                 line = f.read().split(b"\0")
         except OSError:
             continue
-        if os.path.basename(line[0]) == b"sheafd" and any(folder.encode() in a for a in line):
+        if os.path.basename(line[0]) in (b"sheafd", b"sheaf-mount", b"passthrough") and any(folder.encode() in a for a in line):
             found.append(int(pid))
     return found
 
 
 def nothing_left(folder):
+    check(mounts_of(folder) == [], f"still mounted: {mounts_of(folder)}")
     check(os.listdir(folder) == [], f"left behind: {os.listdir(folder)}")
     check(servers_of(os.path.realpath(folder)) == [], "servers still run")
 
@@ -119,18 +123,31 @@ def report(folder):
     print("report")
 
 
+def mounts_of(folder):
+    with open("/proc/self/mounts", encoding="utf-8") as f:
+        return [line for line in f if os.path.realpath(folder) in line.split()[1]]
+
+
+def interrupt(name, folder, sig, there, later):
+    """A signal, `later` seconds after there() was true."""
+    p = subprocess.Popen([SHEAF, "bench", name, "--dir", folder, "--rounds", "9"], stdout=subprocess.DEVNULL,
+                         stderr=subprocess.PIPE, start_new_session=True)
+    end = time.monotonic() + 30
+    while not there() and time.monotonic() < end:
+        time.sleep(0.02)
+    time.sleep(later)
+    os.killpg(p.pid, sig)  # as a terminal does: to all of them
+    check(p.wait(30) == -sig, f"ended by {sig}: {p.returncode}, {p.stderr.read()}")
+    p.stderr.close()
+    nothing_left(folder)
+
+
 def interrupted(folder):
-    for sig in (signal.SIGINT, signal.SIGTERM):
-        p = subprocess.Popen([SHEAF, "bench", "all", "--dir", folder, "--rounds", "9"], stdout=subprocess.DEVNULL,
-                             stderr=subprocess.PIPE, start_new_session=True)
-        end = time.monotonic() + 30
-        while not servers_of(os.path.realpath(folder)) and time.monotonic() < end:
-            time.sleep(0.02)
-        time.sleep(0.5 if sig == signal.SIGINT else 0)  # in the middle, and at the beginning
-        os.killpg(p.pid, sig)  # as a terminal does: to all of them
-        check(p.wait(30) == -sig, f"ended by {sig}: {p.returncode}, {p.stderr.read()}")
-        p.stderr.close()
-        nothing_left(folder)
+    def there():
+        return servers_of(os.path.realpath(folder))
+
+    interrupt("all", folder, signal.SIGINT, there, 0.5)  # in the middle
+    interrupt("all", folder, signal.SIGTERM, there, 0)  # at the beginning
     print("interrupted")
 
 
@@ -155,6 +172,25 @@ def running_file_system():
     print("running file system")
 
 
+def mount(folder):
+    p = sheaf("bench", "mount", status=1)
+    check(p.stderr.startswith("sheaf bench: mount: it needs --dir"), p.stderr)
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        check("/dev/fuse" in sheaf("bench", "mount", "--dir", folder, status=1).stderr, "it does not say what is missing")
+        print("mount: there is no /dev/fuse, and it says so")
+        return
+    d = json.loads(sheaf("bench", "mount", "--dir", folder, "--servers", "2", "--rounds", "1", "--json").stdout)
+    check_rows(d)
+    check_bars(d, MOUNT if d["conditions"]["storage"]["in_memory"] else {})
+    rows = {(r["case"], r.get("clients")) for r in d["rows"]}
+    for side in ("mount", "passthrough"):
+        for case in ("read", "write", "random read", "create", "stat, one directory"):
+            check({(f"{side}: {case}", 1), (f"{side}: {case}", 4)} <= rows, f"no row for {side}: {case}: {rows}")
+    nothing_left(folder)
+    interrupt("mount", folder, signal.SIGINT, lambda: len(mounts_of(folder)) == 2, 1)
+    print("mount")
+
+
 def usage(folder):
     for args in (["bench"], ["bench", "nothing"], ["bench", "net", "--rounds", "0"], ["bench", "net", "--servers", "2"],
                  ["bench", "net", "--clients", "1,x"], ["bench", "net", "--clients", ""], ["bench", "net", "lists"]):
@@ -173,4 +209,5 @@ each_one("place")
 ratio_is_of_one_round("place")
 report("place")
 interrupted("place")
+mount("place")
 running_file_system()

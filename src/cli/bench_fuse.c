@@ -1,0 +1,225 @@
+/* What `sheaf bench mount` measures: Sheaf mounted on the temporary servers, and a directory beside them through
+ * bench/passthrough, which is what FUSE alone costs. Also the shell commands of that benchmark.
+ *
+ * Processes: `sheaf mount -f` and `passthrough -f`, each in a session of its own, so that the terminal's signals
+ * do not reach them, and dying with the command. bench_fuse_close() ends both and unmounts, also after a failure or a
+ * signal. Errors: what all of them say is in mount.log; its last line is told. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/bench.h"
+
+#define PASSTHROUGH "../bench/passthrough" /* seen from where this program is */
+#define MOUNT_NS (15 * NSEC_PER_SEC) /* until a mount answers */
+#define END_NS (5 * NSEC_PER_SEC) /* until its process has ended */
+
+static const struct timespec pause_2ms = { 0, 2000000 };
+
+const char *bench_fuse_missing(struct bench *b)
+{
+	char program[CLI_PATH_MAX];
+
+	if (!b->dir)
+		return "it needs --dir, for servers and mount points of its own";
+	if (access("/dev/fuse", R_OK | W_OK) < 0)
+		return "there is no /dev/fuse that this user may open: load the module fuse, or run where "
+		       "FUSE is allowed";
+	cli_find_program(PASSTHROUGH, program);
+	if (access(program, X_OK) < 0)
+		return "bench/passthrough is not there: it comes with a build from source";
+	return NULL;
+}
+
+/* ---- processes ---- */
+
+static void log_path(struct bench *b, char out[CLI_PATH_MAX])
+{
+	snprintf(out, CLI_PATH_MAX, "%s/mount.log", b->place.dir);
+}
+
+/* In a session of its own, with what it says in the log. Pid, or -errno. */
+static pid_t run(struct bench *b, const char *program, const char *const *argv)
+{
+	char log[CLI_PATH_MAX];
+	pid_t parent = getpid(), pid;
+	int fd;
+
+	log_path(b, log);
+	pid = fork();
+	if (pid)
+		return pid < 0 ? -errno : pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
+	setsid();
+	fd = open("/dev/null", O_RDONLY);
+	dup2(fd, STDIN_FILENO);
+	fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+	dup2(fd, STDOUT_FILENO);
+	dup2(fd, STDERR_FILENO);
+	execvp(program, (char **)(uintptr_t)argv);
+	_exit(127);
+}
+
+/* An error, with the last line of the log. */
+static int complain(struct bench *b, const char *what, int err)
+{
+	char path[CLI_PATH_MAX], line[512] = "";
+	FILE *f;
+
+	log_path(b, path);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		line[strcspn(line, "\n")] = 0;
+	if (f)
+		fclose(f);
+	cli_error(b->c, "mount: %s: %s", what, line[0] ? line : error_text(err));
+	return err;
+}
+
+int bench_shell(struct bench *b, const char *what, const char *script, const char *a1,
+		const char *a2)
+{
+	const char *const argv[] = { "sh", "-c", script, "sh", a1, a2, NULL };
+	pid_t pid = run(b, "sh", argv);
+	int status;
+
+	if (pid < 0)
+		return (int)pid;
+	while (waitpid(pid, &status, WNOHANG) == 0) {
+		if (cli_signal) {
+			kill(-pid, SIGKILL);
+			waitpid(pid, NULL, 0);
+			return -EINTR;
+		}
+		nanosleep(&pause_2ms, NULL);
+	}
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
+	return what ? complain(b, what, -EIO) : -EIO;
+}
+
+double bench_fuse_memory(const struct bench_side *s)
+{
+	char path[64], line[128];
+	double kib = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", s->pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (strncmp(line, "RssAnon:", 8) == 0)
+			kib = strtod(line + 8, NULL);
+	if (f)
+		fclose(f);
+	return kib / 1024;
+}
+
+/* ---- mounts ---- */
+
+/* Something other than the directory that was there before answers. */
+static bool answers(const struct bench_side *s)
+{
+	struct stat st;
+
+	return stat(s->point, &st) == 0 && st.st_dev != s->below;
+}
+
+static int wait_mounted(struct bench *b, struct bench_side *s)
+{
+	uint64_t end = cli_now() + MOUNT_NS;
+
+	while (!answers(s)) {
+		if (waitpid(s->pid, NULL, WNOHANG) != 0) {
+			s->pid = 0;
+			return complain(b, s->name, -EIO);
+		}
+		if (cli_signal)
+			return -EINTR;
+		if (cli_now() > end)
+			return complain(b, s->name, -ETIMEDOUT);
+		nanosleep(&pause_2ms, NULL);
+	}
+	return 0;
+}
+
+static int make_dir(struct bench *b, const char *path)
+{
+	int r = mkdir(path, 0700) ? -errno : 0;
+
+	if (r)
+		cli_fail_host(b->c, path, r);
+	return r;
+}
+
+static int mount_side(struct bench *b, struct bench_side *s, const char *program,
+		      const char *const *argv)
+{
+	int r = make_dir(b, s->point);
+	struct stat st;
+
+	if (!r && stat(s->point, &st))
+		r = -errno;
+	if (r)
+		return r;
+	s->below = st.st_dev;
+	s->pid = run(b, program, argv);
+	if (s->pid < 0) {
+		r = (int)s->pid;
+		s->pid = 0;
+		cli_fail_host(b->c, program, r);
+		return r;
+	}
+	return wait_mounted(b, s);
+}
+
+int bench_fuse_open(struct bench *b)
+{
+	struct bench_side *sheaf = &b->sides[BENCH_SHEAF], *other = &b->sides[BENCH_PASSTHROUGH];
+	const struct bench_place *p = &b->place;
+	char self[CLI_PATH_MAX], program[CLI_PATH_MAX], source[CLI_PATH_MAX];
+	const char *const mount[] = { "sheaf", "--conf",     p->conf_path, "mount",
+				      "-f",    sheaf->point, NULL };
+	const char *const pass[] = { "passthrough", source, other->point, "-f", NULL };
+	int r;
+
+	sheaf->name = "mount";
+	other->name = "passthrough";
+	snprintf(sheaf->point, sizeof(sheaf->point), "%.1000s/mount", p->dir);
+	snprintf(other->point, sizeof(other->point), "%.1000s/passthrough", p->dir);
+	snprintf(source, sizeof(source), "%s/source", p->dir);
+	snprintf(sheaf->dir, sizeof(sheaf->dir), "%.990s%.32s", sheaf->point, p->scratch);
+	snprintf(other->dir, sizeof(other->dir), "%s", other->point);
+	cli_find_program("sheaf", self);
+	cli_find_program(PASSTHROUGH, program);
+	r = make_dir(b, source);
+	if (!r)
+		r = mount_side(b, other, program, pass);
+	return r ? r : mount_side(b, sheaf, self, mount);
+}
+
+/* Those who work in it keep what they have open; with the last of that its process ends. */
+static void unmount(struct bench *b, const struct bench_side *s)
+{
+	const char *const argv[] = { "fusermount3", "-u", "-z", "--", s->point, NULL };
+	pid_t pid;
+
+	if (!s->point[0] || umount2(s->point, MNT_DETACH | UMOUNT_NOFOLLOW) == 0 || errno != EPERM)
+		return;
+	pid = run(b, argv[0], argv); /* not root */
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+}
+
+void bench_fuse_close(struct bench *b)
+{
+	for (int i = 0; i < BENCH_SIDES; i++)
+		unmount(b, &b->sides[i]);
+	for (int i = 0; i < BENCH_SIDES; i++)
+		bench_end_process(&b->sides[i].pid, cli_now() + END_NS);
+}
