@@ -14,7 +14,7 @@
 
 #define REQUEST_MAX MIB /* bytes that one read or write of the kernel moves */
 #define INIT_MAX 512 /* bytes of the kernel's first request */
-#define READ_AHEAD (4 * MIB)
+#define READ_AHEAD MIB
 
 /* ---- what the user chose ---- */
 struct mount_opts {
