@@ -539,8 +539,10 @@ static void actor_replace(void *arg)
 	a->client = NULL;
 	a->rest_until = MAX(a->rest_until, w->sim.now + gap + 1);
 	sim_after(&w->sim, gap, actor_succeed, a);
-	if (w->enabled[FAULT_KILL] && sim_chance(&w->sim, 300000))
+	if (w->enabled[FAULT_KILL] && w->faults_left && sim_chance(&w->sim, 300000)) {
+		w->faults_left--;
 		strike(w, FAULT_KILL);
+	}
 }
 
 static void replace_some(void *arg)
@@ -548,9 +550,10 @@ static void replace_some(void *arg)
 	struct world *w = arg;
 	struct actor *a = &w->actors[sim_below(&w->sim, w->n_actors)];
 
-	if (w->failed || w->healing)
+	if (w->failed || w->healing || !w->replacements_left)
 		return;
 	if (!a->takeover.between) {
+		w->replacements_left--;
 		a->takeover.tries = 0;
 		actor_replace(a);
 	}
@@ -587,8 +590,10 @@ void faults_start(struct world *w)
 		w->count->faults[FAULT_FULL]++;
 	}
 	sim_after(&w->sim, sim_between(&w->sim, NSEC_PER_MSEC, 200 * NSEC_PER_MSEC), tick, w);
-	if (w->enabled[FAULT_REPLACED])
-		replace_some(w);
+	if (!w->enabled[FAULT_REPLACED])
+		return;
+	w->replacements_left = (uint32_t)sim_between(&w->sim, 1, 60);
+	replace_some(w);
 }
 
 void faults_heal(struct world *w)

@@ -376,7 +376,7 @@ struct world {
 	uint32_t n_actors; /* without the caretaker */
 	uint64_t heal_at[SIM_MAX_NODES][SIM_MAX_NODES];
 	bool enabled[FAULT_KINDS];
-	uint32_t faults_left, n_unclean, n_starts;
+	uint32_t faults_left, replacements_left, n_unclean, n_starts;
 	bool armed, healing;
 	bool long_outages; /* some outlast the timeout of a call */
 	uint32_t seq, n_ops, n_files;
