@@ -27,6 +27,9 @@ struct sheaf_op; /* a transfer that was started */
  * or "local:DIR" for a file system inside this process. sheaf_why() says what went wrong. */
 SHEAF_API int sheaf_connect(const char *conf, struct sheaf **fs);
 SHEAF_API void sheaf_disconnect(struct sheaf *fs);
+/* How long calls that begin from now on wait for a server that does not answer; until then it is the `timeout` of the
+ * cluster file. What such a call was to change may happen when the server goes on. */
+SHEAF_API void sheaf_set_timeout(struct sheaf *fs, int timeout_ms);
 /* Why this thread's last sheaf_connect() or administrative call failed, for people. */
 SHEAF_API const char *sheaf_why(void);
 /* What a (negative) errno means here, for people. */
@@ -193,6 +196,8 @@ struct sheaf_server {
 	uint64_t bad_links, slow_inline, disk_inline, disk_handed;
 	uint64_t calls; /* of the system, by its loop */
 	uint64_t refused; /* requests and links, for any reason */
+	uint64_t bytes_read, bytes_written; /* of data, since it started */
+	uint64_t storage; /* servers with the same number share their space; 0: not known */
 };
 /* System calls that this connection has made so far. */
 SHEAF_API uint64_t sheaf_calls(struct sheaf *fs);

@@ -125,9 +125,9 @@ struct sheaf_lock {
 	uint64_t owner; /* chosen by the caller: a process, an open file. Of this connection only */
 	uint32_t pid; /* what sheaf_lock_test() tells others */
 };
-/* As fcntl(F_SETLK), or with `wait` F_SETLKW: locks of an owner replace each other, split and merge. -EAGAIN: held by
- * another, and not to wait; -EDEADLK; -ENOLCK: too many; -EINTR: cancelled. Closing the sheaf_file lets go of
- * what was taken through it. After -ETIMEDOUT and its like nobody knows: unlock, or close. -EIO from here, from reads
+/* As fcntl(F_SETLK), or with `wait` F_SETLKW: locks of an owner replace each other, split and merge, through whichever
+ * sheaf_file of that file. -EAGAIN: held by another, and not to wait; -EDEADLK; -ENOLCK: too many; -EINTR: cancelled.
+ * Closing a sheaf_file lets go of what was last taken through it. After -ETIMEDOUT and its like nobody knows: unlock, or close. -EIO from here, from reads
  * and from writes: the lock was lost with the connection; see libsheaf(3). */
 SHEAF_API int sheaf_lock(struct sheaf_file *f, const struct sheaf_lock *l, int wait);
 /* As F_GETLK: what would be in the way replaces *l; nothing: its type becomes F_UNLCK. */

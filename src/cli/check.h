@@ -9,7 +9,8 @@
  * it, whose prepared part is then seen before or behind the entries. A suspect is wrong when two looks
  * one after another found the same, clean when a look finds nothing, and left alone when it never stops changing.
  *
- * Threads: one. Buffers: rows of a look are in `arena` until the next one, findings in `keep` until the next round. */
+ * Threads: one. Buffers: rows of a look are in `arena` until the next one, findings in `keep` until the next round. Of a
+ * directory's entries and index only those are kept that may differ, CHECK_ROWS at most. */
 #ifndef SHEAF_CLI_CHECK_H
 #define SHEAF_CLI_CHECK_H
 
@@ -18,6 +19,7 @@
 
 #define CHECK_ROOT 1 /* inode of the root directory */
 #define CHECK_SUSPECTS 50000 /* of one round; there is only so much to read again */
+#define CHECK_ROWS 100000 /* of one directory that are compared one by one */
 #define CHECK_LOOKS 5
 #define CHECK_PAUSE_MS 300
 
@@ -81,6 +83,15 @@ struct check_inode {
 	bool bad;
 };
 
+/* What is in a directory: counted, and kept where entries and index do not agree. */
+struct contents {
+	uint64_t n_entries, n_index, subdirs;
+	uint64_t last_cookie; /* the highest that an entry has */
+	struct note *entries, *index; /* with cookies whose rows differ somewhere */
+	struct note *odd; /* entries that cannot be read, or with names that none can have */
+	bool more; /* others differ, too */
+};
+
 struct suspect {
 	struct hnode node;
 	struct list link;
@@ -93,7 +104,7 @@ struct suspect {
 	struct check_inode row;
 	struct note *names; /* entries that name it */
 	struct note *rows; /* of unfinished work, symlink, xattr; objects */
-	struct note *entries, *index; /* of a directory */
+	struct contents dir; /* of a directory */
 	struct finding *findings;
 	uint64_t signature; /* of them; 0: none */
 	/* of all looks */
@@ -137,6 +148,8 @@ int check_rows(struct check *k, int server, enum sheaf_scan_kind kind, struct sh
 int check_pass(struct check *k);
 void check_pass_free(struct check *k);
 struct check_node *check_node(const struct check *k, uint64_t ino);
+uint64_t check_entry_hash(const struct sheaf_row *r); /* the same for an entry and its index row */
+bool check_name_is_odd(const char *name, uint32_t len);
 int check_suspect(struct check *k, uint64_t ino); /* 0 or -ENOMEM */
 struct suspect *check_suspect_find(const struct check *k, uint64_t ino);
 bool check_has_role(const struct check *k, int server, unsigned role);

@@ -176,15 +176,41 @@ static bool covers_objects(const struct sheaf_stripes *l, const struct suspect *
 	return true;
 }
 
-/* The layout that the file would have got when it was made, as wide as its objects need at least. */
-static bool guess_layout(struct check *k, const struct suspect *s, uint32_t unit, uint32_t width,
-			 struct sheaf_stripes *out)
+static uint64_t object_end(const struct suspect *s, uint32_t server)
 {
-	for (uint32_t w = MAX(width, 1u); w <= (uint32_t)k->n_servers; w++) {
-		sheaf_default_stripes(k->fs, s->ino, unit, w, out);
-		if (out->n_targets && covers_objects(out, s))
-			return true;
+	const struct note *n = s->rows;
+
+	while (n && (n->kind != SHEAF_SCAN_OBJECT || n->server != (int)server ||
+		     n->second != s->row.stripes->obj_gen))
+		n = n->next;
+	return n ? n->size : 0;
+}
+
+/* Each object on a server that the layout names ends where that of a file of this size does which has no hole at an
+ * object's end: then it is the file's, whatever else there is. */
+static bool fits(const struct sheaf_stripes *l, const struct suspect *s)
+{
+	for (uint32_t i = 0; i < l->n_targets; i++) {
+		uint64_t end = object_end(s, l->targets[i]);
+
+		if (sheaf_stripes_end(l, l->targets[i], end) > s->row.size ||
+		    sheaf_stripes_end(l, l->targets[i], end + 1) <= s->row.size)
+			return false;
 	}
+	return true;
+}
+
+/* The layout that the file would have got when it was made: one that fits, or else, when it need not, the narrowest that
+ * covers its objects. */
+static bool guess_layout(struct check *k, const struct suspect *s, uint32_t unit, uint32_t width,
+			 bool must_fit, struct sheaf_stripes *out)
+{
+	for (int sure = s->there; sure >= must_fit; sure--)
+		for (uint32_t w = MAX(width, 1u); w <= (uint32_t)k->n_servers; w++) {
+			sheaf_default_stripes(k->fs, s->ino, unit, w, out);
+			if (out->n_targets && (sure ? fits(out, s) : covers_objects(out, s)))
+				return true;
+		}
 	return false;
 }
 
@@ -199,7 +225,7 @@ static void rest_of_file(struct check *k, struct suspect *s, uint64_t bytes)
 	struct sheaf_stripes l;
 	struct finding *f;
 
-	if (!guess_layout(k, s, 0, 0, &l)) {
+	if (!guess_layout(k, s, 0, 0, false, &l)) {
 		add(k, s, "lost-inode",
 		    text(k, "%llu bytes of data belong to it, but it is not there",
 			 (unsigned long long)bytes),
@@ -254,7 +280,7 @@ static void judge_absent(struct check *k, struct suspect *s)
 		if (n->kind == SHEAF_SCAN_OBJECT)
 			bytes += n->size;
 	}
-	if (s->entries || s->index) {
+	if (s->dir.n_entries || s->dir.n_index) {
 		rest_of_dir(k, s);
 	} else if (bytes) {
 		rest_of_file(k, s, bytes);
@@ -292,8 +318,8 @@ static const struct note *name_in_index(const struct check *k, const struct susp
 	struct suspect *d;
 
 	list_for_each(d, &k->undecided, link) {
-		for (const struct note *n = d->index; n; n = n->next) {
-			const struct note *e = d->entries;
+		for (const struct note *n = d->dir.index; n; n = n->next) {
+			const struct note *e = d->dir.entries;
 
 			if (n->to.ino != s->ino || n->bad || !d->there || d->torn)
 				continue;
@@ -470,7 +496,7 @@ static struct note **sorted(struct check *k, struct note *list, size_t *n)
 }
 
 struct differences {
-	size_t missing, extra, same_cookie, beyond;
+	size_t missing, extra, same_cookie;
 	const char *example; /* a name */
 };
 
@@ -480,8 +506,7 @@ static bool same_entry(const struct note *a, const struct note *b)
 	       a->to.ino == b->to.ino && a->to.gen == b->to.gen && a->mode == b->mode;
 }
 
-static void compare(struct note **e, size_t ne, struct note **x, size_t nx, uint64_t next,
-		    struct differences *d)
+static void compare(struct note **e, size_t ne, struct note **x, size_t nx, struct differences *d)
 {
 	size_t i = 0, j = 0;
 
@@ -505,7 +530,6 @@ static void compare(struct note **e, size_t ne, struct note **x, size_t nx, uint
 			j++;
 		}
 	}
-	d->beyond = ne && e[ne - 1]->second >= next;
 }
 
 static void fix_dir(struct check *k, struct suspect *s, const char *kind, const char *what,
@@ -518,38 +542,37 @@ static void fix_dir(struct check *k, struct suspect *s, const char *kind, const 
 
 static void judge_index(struct check *k, struct suspect *s, const struct differences *d)
 {
+	const char *least = s->dir.more ? "at least " : "";
+
 	if (d->missing)
 		fix_dir(k, s, "index",
 			text(k,
-			     "%zu of its entries are missing in its index, or differ there (%.64s)",
-			     d->missing, d->example),
+			     "%s%zu of its entries are missing in its index, or differ there (%.64s)",
+			     least, d->missing, d->example),
 			"--repair makes the index anew");
 	if (d->extra)
 		fix_dir(k, s, "index",
-			text(k, "%zu rows of its index have no entry (%.64s)", d->extra,
+			text(k, "%s%zu rows of its index have no entry (%.64s)", least, d->extra,
 			     d->example),
 			"--repair makes the index anew");
 	if (d->same_cookie)
 		fix_dir(k, s, "cookie",
-			text(k, "%zu of its entries have the cookie of another one (%.64s)",
-			     d->same_cookie, d->example),
+			text(k, "%s%zu of its entries have the cookie of another one (%.64s)",
+			     least, d->same_cookie, d->example),
 			"--repair gives them new ones");
-	if (d->beyond)
+	if (s->dir.n_entries && s->dir.last_cookie >= s->row.cookie)
 		fix_dir(k, s, "cookie", "it has given cookies that are still to come",
 			"--repair corrects its next cookie");
 }
 
 static void judge_odd_name(struct check *k, struct suspect *s, const struct note *n)
 {
-	struct finding *f;
-
-	if (n->name_len && strlen(n->name) == n->name_len && !strchr(n->name, '/') &&
-	    strcmp(n->name, ".") != 0 && strcmp(n->name, "..") != 0)
-		return;
-	f = add(k, s, "bad-name",
+	struct finding *f = add(
+		k, s, "bad-name",
 		text(k, "an entry of it has a name that none can have; it names inode %llu",
 		     (unsigned long long)n->to.ino),
 		"the name is lost", "--repair removes the name; what it named goes to /lost+found");
+
 	fix_entry(k, f, s, SHEAF_REPAIR_ENTRY_DROP, n);
 }
 
@@ -557,36 +580,35 @@ static int judge_contents(struct check *k, struct suspect *s)
 {
 	struct differences d = { 0 };
 	size_t ne, nx;
-	struct note **e = sorted(k, s->entries, &ne), **x = sorted(k, s->index, &nx);
-	uint32_t subdirs = 0;
+	struct note **e = sorted(k, s->dir.entries, &ne), **x = sorted(k, s->dir.index, &nx);
 
 	if (!e || !x)
 		return -ENOMEM;
-	for (const struct note *n = s->entries; n; n = n->next) {
-		subdirs += n->mode == S_IFDIR;
+	for (const struct note *n = s->dir.odd; n; n = n->next) {
 		if (n->bad)
 			stale(k, s, n, "that cannot be read");
 		else
 			judge_odd_name(k, s, n);
 	}
-	compare(e, ne, x, nx, s->row.cookie, &d);
+	compare(e, ne, x, nx, &d);
 	judge_index(k, s, &d);
-	if (s->row.size != ne)
+	if (s->row.size != s->dir.n_entries)
 		fix_dir(k, s, "entry-count",
-			text(k, "it says that it has %llu entries, but it has %zu",
-			     (unsigned long long)s->row.size, ne),
+			text(k, "it says that it has %llu entries, but it has %llu",
+			     (unsigned long long)s->row.size, (unsigned long long)s->dir.n_entries),
 			"--repair corrects the number");
-	if (s->row.nlink != 2 + subdirs)
+	if (s->row.nlink != 2 + s->dir.subdirs)
 		fix_dir(k, s, "link-count",
-			text(k, "its link count is %u, but it has %u directories", s->row.nlink,
-			     subdirs),
+			text(k, "its link count is %u, but it has %llu directories", s->row.nlink,
+			     (unsigned long long)s->dir.subdirs),
 			"--repair corrects the count");
 	return 0;
 }
 
 /* ---- files ---- */
 
-static void judge_layout(struct check *k, struct suspect *s, const char *what)
+/* must_fit: the layout that it has may be right. */
+static void judge_layout(struct check *k, struct suspect *s, const char *what, bool must_fit)
 {
 	const struct sheaf_stripes *old = s->row.stripes;
 	bool unit_sane = old->unit && old->unit % LAYOUT_UNIT == 0;
@@ -594,7 +616,7 @@ static void judge_layout(struct check *k, struct suspect *s, const char *what)
 	struct sheaf_stripes l;
 	struct finding *f;
 
-	if (!guess_layout(k, s, unit_sane ? old->unit : 0, width, &l)) {
+	if (!guess_layout(k, s, unit_sane ? old->unit : 0, width, must_fit, &l)) {
 		add(k, s, "layout", what, "what its other stripes hold cannot be read", NULL);
 		return;
 	}
@@ -604,6 +626,20 @@ static void judge_layout(struct check *k, struct suspect *s, const char *what)
 		"--repair gives it the layout that it had when it was made");
 	fix_field(k, f, s, SHEAF_REPAIR_LAYOUT, (uint64_t)k->n_servers, (struct sheaf_handle){ 0 },
 		  &l);
+}
+
+/* Objects on servers that its layout does not name. Anybody who may write to a file can make them, so they say nothing
+ * about the layout of one that is complete without them. */
+static void judge_strays(struct check *k, struct suspect *s)
+{
+	for (const struct note *n = s->rows; n; n = n->next)
+		if (n->kind == SHEAF_SCAN_OBJECT && n->size &&
+		    sheaf_stripes_end(s->row.stripes, (uint32_t)n->server, 1) == UINT64_MAX)
+			add(k, s, "stray-object",
+			    text(k,
+				 "%s has %llu bytes of it, but the file is complete without that server",
+				 k->servers[n->server].name, (unsigned long long)n->size),
+			    "nothing of the file is lost", NULL);
 }
 
 /* How far the objects reach, and what they say that cannot be. */
@@ -664,11 +700,13 @@ static void judge_file(struct check *k, struct suspect *s)
 
 	judge_file_work(k, s, &unsettled, &truncate);
 	if (!check_layout_sane(k, s->row.stripes)) {
-		judge_layout(k, s, "its layout is broken or names a server that is none");
+		judge_layout(k, s, "its layout is broken or names a server that is none", false);
 		return;
 	}
-	if (!covers_objects(s->row.stripes, s)) {
-		judge_layout(k, s, "it has data on a server that its layout does not name");
+	if (fits(s->row.stripes, s)) {
+		judge_strays(k, s);
+	} else if (!covers_objects(s->row.stripes, s)) {
+		judge_layout(k, s, "it has data on a server that its layout does not name", true);
 		return;
 	}
 	end = judge_objects(k, s, &fence);

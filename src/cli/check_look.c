@@ -6,6 +6,7 @@
 #include "cli/check.h"
 
 #define TRIES 3 /* to read a directory while it does not change */
+#define BUCKETS 65536 /* of cookies */
 
 /* ---- rows into notes ---- */
 
@@ -107,18 +108,124 @@ static int rows_of_next(struct check *k, int server, uint64_t *next)
 
 /* ---- one look ---- */
 
+/* A directory may be larger than our memory. So its rows are read twice: first into sums of hashes, entries less index
+ * rows, by cookie; then those are kept whose sum is not 0. */
+struct bucket {
+	uint64_t diff;
+	uint32_t rows;
+	bool keep;
+};
+struct digest {
+	struct contents *dir;
+	struct bucket buckets[BUCKETS];
+	struct into odd;
+};
+
+static struct bucket *bucket_of(struct digest *d, const struct sheaf_row *r)
+{
+	return &d->buckets[hash_u64(r->second) % BUCKETS];
+}
+
+static int sum_entry(struct check *k, int server, const struct sheaf_row *r, void *arg)
+{
+	struct digest *d = arg;
+	struct bucket *b = bucket_of(d, r);
+
+	b->diff += check_entry_hash(r);
+	b->rows++;
+	d->dir->n_entries++;
+	d->dir->subdirs += r->mode == S_IFDIR;
+	d->dir->last_cookie = MAX(d->dir->last_cookie, r->second);
+	return r->bad || check_name_is_odd(r->name, r->name_len) ? add_note(k, server, r, &d->odd) :
+								   0;
+}
+
+static int sum_index(struct check *k, int server, const struct sheaf_row *r, void *arg)
+{
+	struct digest *d = arg;
+	struct bucket *b = bucket_of(d, r);
+
+	(void)k, (void)server;
+	b->diff -= check_entry_hash(r);
+	b->rows++;
+	d->dir->n_index++;
+	return 0;
+}
+
+/* Which cookies to look at one by one: whole buckets, so that what is compared is complete. */
+static bool choose(struct digest *d)
+{
+	uint64_t rows = 0;
+	bool any = false;
+
+	for (size_t i = 0; i < BUCKETS; i++) {
+		struct bucket *b = &d->buckets[i];
+
+		if (!b->diff)
+			continue;
+		b->keep = !any || rows + b->rows <= CHECK_ROWS;
+		rows += b->keep ? b->rows : 0;
+		d->dir->more |= !b->keep;
+		any = true;
+	}
+	return any;
+}
+
+static int keep_entry(struct check *k, int server, const struct sheaf_row *r, void *arg)
+{
+	struct digest *d = arg;
+	struct into to = { SHEAF_SCAN_ENTRY, &d->dir->entries };
+
+	return bucket_of(d, r)->keep ? add_note(k, server, r, &to) : 0;
+}
+
+static int keep_index(struct check *k, int server, const struct sheaf_row *r, void *arg)
+{
+	struct digest *d = arg;
+	struct into to = { SHEAF_SCAN_INDEX, &d->dir->index };
+
+	return bucket_of(d, r)->keep ? add_note(k, server, r, &to) : 0;
+}
+
+static int read_contents(struct check *k, uint64_t ino, struct contents *out)
+{
+	static struct digest d; /* one thread */
+	int server = sheaf_server_of(k->fs, ino), r;
+	const struct {
+		enum sheaf_scan_kind kind;
+		check_row_fn *sum, *keep;
+	} tables[] = { { SHEAF_SCAN_ENTRY, sum_entry, keep_entry },
+		       { SHEAF_SCAN_INDEX, sum_index, keep_index } };
+
+	*out = (struct contents){ 0 };
+	memset(&d, 0, sizeof(d));
+	d.dir = out;
+	d.odd = (struct into){ SHEAF_SCAN_ENTRY, &out->odd };
+	r = 0;
+	for (int i = 0; i < 2 && !r; i++) {
+		struct sheaf_scan scan = { .only = ino };
+
+		r = check_rows(k, server, tables[i].kind, &scan, tables[i].sum, &d);
+	}
+	if (r || !choose(&d))
+		return r;
+	for (int i = 0; i < 2 && !r; i++) {
+		struct sheaf_scan scan = { .only = ino };
+
+		r = check_rows(k, server, tables[i].kind, &scan, tables[i].keep, &d);
+	}
+	return r;
+}
+
 /* The entries and the index of what is, or was, a directory. */
 static int look_inside(struct check *k, struct suspect *s)
 {
-	int server = sheaf_server_of(k->fs, s->ino), r = 0;
 	struct check_inode after;
+	int r = 0;
 
 	s->torn = true;
 	for (int i = 0; i < TRIES && s->torn && !r; i++) {
-		s->entries = s->index = NULL;
-		r = rows_of(k, server, s->ino, SHEAF_SCAN_ENTRY, &s->entries);
-		if (!r)
-			r = rows_of(k, server, s->ino, SHEAF_SCAN_INDEX, &s->index);
+		r = read_contents(k, s->ino, &s->dir);
 		if (!r)
 			r = check_read_inode(k, s->ino, &after);
 		if (r < 0)
@@ -140,7 +247,8 @@ static int look_before(struct check *k, struct suspect *s)
 						      SHEAF_SCAN_XATTR };
 	int server = sheaf_server_of(k->fs, s->ino), r;
 
-	s->names = s->rows = s->entries = s->index = NULL;
+	s->names = s->rows = NULL;
+	s->dir = (struct contents){ 0 };
 	r = check_read_inode(k, s->ino, &s->row);
 	if (r < 0)
 		return r;

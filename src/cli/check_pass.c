@@ -197,17 +197,17 @@ static int see_inode(struct check *k, int server, const struct sheaf_row *r, voi
 	return r->bad ? check_suspect(k, r->h.ino) : 0;
 }
 
-static uint64_t entry_hash(const struct sheaf_row *r)
+uint64_t check_entry_hash(const struct sheaf_row *r)
 {
 	const uint64_t id[4] = { r->to.ino, r->to.gen, r->mode, r->second };
 
 	return hash_bytes(r->name, r->name_len, hash_bytes(id, sizeof(id), 1));
 }
 
-static bool name_is_odd(const struct sheaf_row *r)
+bool check_name_is_odd(const char *name, uint32_t len)
 {
-	return r->name_len == 0 || strlen(r->name) != r->name_len || strchr(r->name, '/') ||
-	       strcmp(r->name, ".") == 0 || strcmp(r->name, "..") == 0;
+	return len == 0 || strlen(name) != len || strchr(name, '/') || strcmp(name, ".") == 0 ||
+	       strcmp(name, "..") == 0;
 }
 
 static int see_entry(struct check *k, int server, const struct sheaf_row *r, void *arg)
@@ -219,10 +219,11 @@ static int see_entry(struct check *k, int server, const struct sheaf_row *r, voi
 	k->entries++;
 	if (dir) {
 		dir->seen++;
-		dir->diff += entry_hash(r);
+		dir->diff += check_entry_hash(r);
 		dir->subdirs += r->mode == S_IFDIR;
 	}
-	if (!dir || !S_ISDIR(dir->mode) || r->bad || r->second >= dir->second || name_is_odd(r))
+	if (!dir || !S_ISDIR(dir->mode) || r->bad || r->second >= dir->second ||
+	    check_name_is_odd(r->name, r->name_len))
 		e = check_suspect(k, r->h.ino);
 	if (n)
 		n->links++;
@@ -238,7 +239,7 @@ static int see_index(struct check *k, int server, const struct sheaf_row *r, voi
 
 	(void)server, (void)arg;
 	if (dir)
-		dir->diff -= entry_hash(r);
+		dir->diff -= check_entry_hash(r);
 	return dir && S_ISDIR(dir->mode) && !r->bad ? 0 : check_suspect(k, r->h.ino);
 }
 

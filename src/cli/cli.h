@@ -187,8 +187,8 @@ struct cli_progress {
 	atomic_bool stop; /* copies end soon, with -EINTR */
 	atomic_ullong done; /* bytes */
 	atomic_uint files; /* complete */
+	atomic_ullong total; /* bytes; 0: not known yet */
 	bool draw; /* on stderr; this and what follows is for one thread at a time */
-	uint64_t total; /* bytes; 0: not known */
 	uint64_t started, drawn;
 };
 /* The progress line, now and then; and its end. */
@@ -244,6 +244,7 @@ struct crew {
 	int lost; /* the error that said so */
 	char lost_at[CREW_SHOWN];
 	unsigned n_left; /* temporary files that could not be removed */
+	bool unsure; /* of some of them nobody said so */
 };
 
 /* The arguments as the names in `root`; 0 or -ENOMEM. */
@@ -260,10 +261,10 @@ int crew_fail_dir(struct crew *w, struct cli_dir *d, const char *shown, bool hos
 int crew_error(struct crew *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Looks at an error of the library: a server that does not answer ends everything. */
 void crew_check(struct crew *w, const char *shown, int err);
-/* A server did not answer: calls may wait as long again. */
+/* A server did not answer. Calls wait CLI_STATUS_MS at most from then on, so that the end does not take as long again. */
 bool crew_lost(struct crew *w);
-/* A temporary file could not be removed. */
-void crew_left(struct crew *w);
+/* A temporary file could not be removed, for this reason. */
+void crew_left(struct crew *w, int err);
 
 /* ---------------------------------------------------------------- local.c: servers of this host */
 

@@ -304,9 +304,19 @@ static int rounds(struct check *k, bool do_repair, struct tally *t)
 	return r;
 }
 
-/* All servers must be there: what one does not tell looks lost. */
+/* All servers must be there, also those that were added since our cluster file was written: what one does not tell looks
+ * lost, and what names one that we do not know looks wrong. */
 static int all_up(struct check *k)
 {
+	int n;
+
+	k->servers = calloc(SHEAF_MAX_SERVERS, sizeof(*k->servers));
+	if (!k->servers)
+		return cli_error(k->c, "out of memory");
+	n = sheaf_map(k->fs, CLI_STATUS_MS, k->servers, SHEAF_MAX_SERVERS);
+	k->n_servers = sheaf_server_count(k->fs);
+	if (n < 0 || n > k->n_servers)
+		return cli_fail(k->c, "the servers' map", n < 0 ? n : -EBADMSG);
 	cli_servers_ask(k->fs, k->servers, k->n_servers);
 	for (int i = 0; i < k->n_servers; i++)
 		if (!k->servers[i].up)
@@ -328,15 +338,13 @@ static int run_check(struct cli *c)
 		return status;
 	cli_catch_signals();
 	k.fs = c->fs;
-	k.n_servers = sheaf_server_count(c->fs);
-	k.servers = calloc((size_t)k.n_servers, sizeof(*k.servers));
 	k.page = calloc(SHEAF_SCAN_MAX, sizeof(*k.page));
 	k.quiet = c->opt[OPT_JSON] || !isatty(STDERR_FILENO);
 	k.progress.started = cli_now();
 	arena_init(&k.arena, 0);
 	arena_init(&k.keep, 0);
 	arena_init(&k.layouts, 0);
-	status = k.servers && k.page ? all_up(&k) : cli_error(c, "out of memory");
+	status = k.page ? all_up(&k) : cli_error(c, "out of memory");
 	if (!status) {
 		r = rounds(&k, c->opt[OPT_REPAIR], &t);
 		status = r || t.wrong ? CLI_FAILED : CLI_OK;

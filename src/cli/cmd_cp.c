@@ -6,7 +6,7 @@
  * servers have all that was written; when it is on disk is theirs to choose, as with cp(1).
  *
  * Threads: those of crew.c; each handles one file or directory at a time (struct task) and has a copier of its
- * own. Buffers: the copiers'; what stays inside goes from server to server. Errors: told one by one, the rest is
+ * own. On a terminal one more finds out how much there is; until it knows, the progress has no percentage. Buffers: the copiers'; what stays inside goes from server to server. Errors: told one by one, the rest is
  * copied; what concerns a whole target directory is told once and its other files are skipped. After a signal,
  * and when a server is gone or the target full, every thread removes its temporary file. */
 #include <fcntl.h>
@@ -169,31 +169,16 @@ static int place_rename(struct job *j, const struct place *from, const struct pl
 	return rename(from->path, to->path) < 0 ? -errno : 0;
 }
 
-/* Every path begins at the server of the root, the first that keeps names: while it does not answer, no call
- * with a path would. */
-static bool root_answers(struct job *j)
-{
-	struct sheaf *fs = j->crew.c->fs;
-	struct sheaf_server s;
-
-	for (int i = 0; i < sheaf_server_count(fs); i++)
-		if (sheaf_server_status(fs, i, CLI_STATUS_MS, &s) == 0 && s.roles & ROLE_META)
-			return s.up;
-	return false;
-}
-
 static void place_remove(struct job *j, const struct place *p)
 {
 	int r;
 
 	if (!p->inside)
 		r = unlink(p->path) < 0 ? -errno : 0;
-	else if (crew_lost(&j->crew) && !root_answers(j))
-		r = -ETIMEDOUT;
 	else
 		r = sheaf_unlink(j->crew.c->fs, p->path);
 	if (r && r != -ENOENT)
-		crew_left(&j->crew);
+		crew_left(&j->crew, r);
 }
 
 static int place_open(struct job *j, const struct place *p, int flags, mode_t mode,
@@ -206,8 +191,8 @@ static int place_open(struct job *j, const struct place *p, int flags, mode_t mo
 	return s->fd < 0 ? -errno : 0;
 }
 
-/* After a server was lost, closing might wait as long again: the end of the session does it, and whether all
- * has been written stays unknown: -ETIMEDOUT. */
+/* After a server was lost the end of the session closes it, and whether all has been written stays unknown:
+ * -ETIMEDOUT. */
 static int place_close(struct job *j, struct cli_stream *s)
 {
 	if (!s->f)
@@ -311,11 +296,11 @@ static int end_target(struct task *t, struct cli_stream *to, int r)
 {
 	int r2 = place_close(t->j, to);
 
-	if (r || !r2)
-		return r;
-	t->blame = TARGET;
-	check(t, r2);
-	return r2;
+	if (t->dst.inside)
+		crew_check(&t->j->crew, t->dst.shown, r2);
+	if (!r && r2)
+		t->blame = TARGET;
+	return r ? r : r2;
 }
 
 /* A file open as `to` or, where that is NULL, a link to `target`, under a name of ours that nobody has: somebody on
@@ -651,21 +636,52 @@ static bool names_twice(struct cli *c)
 	return twice;
 }
 
-/* How much there is to copy, where the arguments tell without looking into directories. */
-static void measure(struct job *j)
+/* ---- how much there is to copy: for the progress, beside the copies ---- */
+
+static void measure(struct job *j, const struct place *p, struct stat *st, uint64_t *total);
+
+/* What is in a directory; what cannot be read is for the copies to tell. */
+static void measure_dir(struct job *j, const struct place *dir, uint64_t *total)
 {
+	struct cli_names names;
+	struct place *child = malloc(sizeof(*child));
+	int r = dir->inside ? cli_names_inside(j->crew.c, dir->path, true, &names) :
+			      cli_names_host(dir->path, &names);
+
+	for (size_t i = 0; child && !r && i < names.n && !j->progress.stop; i++) {
+		struct stat *known = names.v[i].st, st;
+
+		if (place_child(child, dir, names.v[i].name) == 0 &&
+		    (known || place_lstat(j, child, &st) == 0))
+			measure(j, child, known ? known : &st, total);
+	}
+	cli_names_free(&names);
+	free(child);
+}
+
+static void measure(struct job *j, const struct place *p, struct stat *st, uint64_t *total)
+{
+	if (S_ISREG(st->st_mode))
+		*total += (uint64_t)st->st_size;
+	else if (S_ISDIR(st->st_mode) && j->crew.c->opt[OPT_RECURSIVE])
+		measure_dir(j, p, total);
+}
+
+/* On a thread of its own. */
+static void *measure_all(void *arg)
+{
+	struct job *j = arg;
 	struct cli *c = j->crew.c;
 	struct place src;
 	struct stat st;
 	uint64_t total = 0;
 
-	for (int i = 0; i + 1 < c->n_args && !cli_signal; i++) {
-		if (place_parse(&src, c->args[i]) || place_stat(j, &src, &st) ||
-		    !S_ISREG(st.st_mode))
-			return;
-		total += (uint64_t)st.st_size;
-	}
-	j->progress.total = total;
+	for (int i = 0; i + 1 < c->n_args && !j->progress.stop; i++)
+		if (place_parse(&src, c->args[i]) == 0 && place_stat(j, &src, &st) == 0)
+			measure(j, &src, &st, &total);
+	if (!j->progress.stop)
+		j->progress.total = total;
+	return NULL;
 }
 
 static int check_args(struct job *j)
@@ -691,6 +707,8 @@ static int copy_all(struct job *j)
 {
 	struct filling *top = calloc(1, sizeof(*top));
 	struct cli *c = j->crew.c;
+	pthread_t measurer;
+	bool measured;
 	int status;
 
 	if (!top || crew_args(&top->dir, c->args, c->n_args - 1))
@@ -705,9 +723,12 @@ static int copy_all(struct job *j)
 	}
 	if (c->n_args > 2 && names_twice(c))
 		j->crew.jobs = 1;
-	if (j->progress.draw)
-		measure(j);
-	return crew_run(&j->crew, &top->dir);
+	measured = j->progress.draw && pthread_create(&measurer, NULL, measure_all, j) == 0;
+	status = crew_run(&j->crew, &top->dir);
+	j->progress.stop = true;
+	if (measured)
+		pthread_join(measurer, NULL);
+	return status;
 }
 
 static int run_cp(struct cli *c)

@@ -96,6 +96,15 @@ static int print_table(struct cli *c, const struct sheaf_server *s, int n, const
 	return cli_table_print(&t, stdout);
 }
 
+/* Does an earlier one have its storage on the same disk? */
+static bool counted(const struct sheaf_server *s, int i)
+{
+	for (int k = 0; k < i; k++)
+		if (s[i].storage && s[k].storage == s[i].storage && s[k].roles & ROLE_DATA)
+			return true;
+	return false;
+}
+
 static int run_df(struct cli *c)
 {
 	int status = cli_connect(c), n = c->fs ? sheaf_server_count(c->fs) : 0;
@@ -111,8 +120,10 @@ static int run_df(struct cli *c)
 	for (int i = 0; i < n; i++) {
 		if (!(s[i].roles & ROLE_DATA))
 			continue;
-		sum.total += s[i].space_total;
-		sum.avail += s[i].space_avail;
+		if (!counted(s, i)) {
+			sum.total += s[i].space_total;
+			sum.avail += s[i].space_avail;
+		}
 		if (s[i].up)
 			continue;
 		silent = silent ? silent : &s[i];
@@ -138,5 +149,5 @@ const struct cli_command cmd_df = {
 	.run = run_df,
 	.options = { { 'h', "human", NULL, "sizes like 1.5 GiB instead of KiB" },
 		     { 0, "json", NULL, "for programs: {\"servers\": [...], \"total\": {...}}" } },
-	.more = "Servers that share a disk each count all of it.\n",
+	.more = "Servers that share a disk each show all of it; the total counts it once.\n",
 };

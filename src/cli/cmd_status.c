@@ -17,6 +17,7 @@
 #define WATCH_S 2.0 /* between two looks */
 #define WATCH_MIN_S 0.1
 #define WATCH_MAX_S 86400.0
+#define RATES 3 /* columns of a watch */
 
 enum { OPT_JSON, OPT_WATCH };
 
@@ -67,15 +68,24 @@ void cli_servers_ask(struct sheaf *fs, struct sheaf_server *s, int n)
 
 /* ---- rates ---- */
 
-/* Requests a second since the look before, our own question left out; false: not known. */
-static bool find_rate(const struct look *l, int i, double *out)
+struct rates { /* a second, since the look before */
+	double requests; /* our own question left out */
+	double read, written; /* bytes */
+};
+
+/* False: not known. */
+static bool find_rates(const struct look *l, int i, struct rates *out)
 {
 	const struct sheaf_server *now = &l->now[i], *old = &l->before[i];
 	uint64_t n = now->requests - old->requests;
+	double s;
 
 	if (!now->up || !old->up || now->pid != old->pid || now->uptime_ns <= old->uptime_ns)
 		return false;
-	*out = (double)(n - MIN(n, 1)) * 1e9 / (double)(now->uptime_ns - old->uptime_ns);
+	s = (double)(now->uptime_ns - old->uptime_ns) / 1e9;
+	*out = (struct rates){ .requests = (double)(n - MIN(n, 1)) / s,
+			       .read = (double)(now->bytes_read - old->bytes_read) / s,
+			       .written = (double)(now->bytes_written - old->bytes_written) / s };
 	return true;
 }
 
@@ -129,7 +139,22 @@ static struct json_object *server_json(const struct sheaf_server *s)
 	add_number(o, "slow_inline", up, s->slow_inline);
 	add_number(o, "disk_inline", up, s->disk_inline);
 	add_number(o, "disk_handed", up, s->disk_handed);
+	add_number(o, "bytes_read", up, s->bytes_read);
+	add_number(o, "bytes_written", up, s->bytes_written);
 	return o;
+}
+
+static void add_rates_json(struct json_object *s, const struct look *l, int i)
+{
+	struct rates r;
+	bool known = find_rates(l, i, &r);
+
+	json_object_object_add(s, "requests_per_s",
+			       known ? json_object_new_double(r.requests) : NULL);
+	json_object_object_add(s, "bytes_read_per_s",
+			       known ? json_object_new_double(r.read) : NULL);
+	json_object_object_add(s, "bytes_written_per_s",
+			       known ? json_object_new_double(r.written) : NULL);
 }
 
 /* A watch prints one line a look. */
@@ -137,14 +162,11 @@ static void print_json(const struct look *l)
 {
 	struct json_object *o = json_object_new_object(), *list = json_object_new_array(), *s;
 	int form = l->watch ? JSON_C_TO_STRING_PLAIN : JSON_C_TO_STRING_PRETTY;
-	double rate;
 
 	for (int i = 0; i < l->n; i++) {
 		s = server_json(&l->now[i]);
 		if (l->watch)
-			json_object_object_add(
-				s, "requests_per_s",
-				find_rate(l, i, &rate) ? json_object_new_double(rate) : NULL);
+			add_rates_json(s, l, i);
 		json_object_array_add(list, s);
 	}
 	json_object_object_add(o, "servers", list);
@@ -155,16 +177,23 @@ static void print_json(const struct look *l)
 	json_object_put(o);
 }
 
-static void add_rate(struct cli_table *t, const struct look *l, int i)
+static void add_rates(struct cli_table *t, const struct look *l, int i)
 {
-	double rate;
+	char read[40], written[40];
+	struct rates r;
 
 	if (!l->watch)
 		return;
-	if (find_rate(l, i, &rate))
-		cli_table_add(t, "%.*f", rate < 10 ? 1 : 0, rate);
-	else
-		cli_table_add(t, "-");
+	if (!find_rates(l, i, &r)) {
+		for (int k = 0; k < RATES; k++)
+			cli_table_add(t, "-");
+		return;
+	}
+	cli_table_add(t, "%.*f", r.requests < 10 ? 1 : 0, r.requests);
+	format_size(read, sizeof(read), (uint64_t)r.read);
+	format_size(written, sizeof(written), (uint64_t)r.written);
+	cli_table_add(t, "%s", read);
+	cli_table_add(t, "%s", written);
 }
 
 static void add_row(struct cli_table *t, const struct look *l, int i)
@@ -181,7 +210,7 @@ static void add_row(struct cli_table *t, const struct look *l, int i)
 		cli_table_add(t, "%s", roles[s->roles & 3]);
 		for (int k = 0; k < 5; k++)
 			cli_table_add(t, "-");
-		add_rate(t, l, i);
+		add_rates(t, l, i);
 		return;
 	}
 	cli_duration(uptime, sizeof(uptime), s->uptime_ns);
@@ -195,19 +224,19 @@ static void add_row(struct cli_table *t, const struct look *l, int i)
 	cli_table_add(t, "%llu", (unsigned long long)s->requests);
 	cli_table_add(t, "%u", s->links);
 	cli_table_add(t, "%s of %s", avail, total);
-	add_rate(t, l, i);
+	add_rates(t, l, i);
 }
 
 static int print_table(const struct look *l, FILE *f)
 {
-	static const char *const heads[] = { "SERVER",	 "ADDRESS", "STATE",   ">PID",
-					     "ROLES",	 ">UPTIME", ">MEMORY", ">REQUESTS",
-					     ">CLIENTS", ">FREE",   ">REQ/S" };
+	static const char *const heads[] = { "SERVER",	"ADDRESS", "STATE",	">PID",	    "ROLES",
+					     ">UPTIME", ">MEMORY", ">REQUESTS", ">CLIENTS", ">FREE",
+					     ">REQ/S",	">READ/S", ">WRITE/S" };
 	struct cli_table t;
 
 	if (!l->n)
 		return 0;
-	cli_table_init(&t, heads, ARRAY_LEN(heads) - !l->watch);
+	cli_table_init(&t, heads, ARRAY_LEN(heads) - (l->watch ? 0 : RATES));
 	for (int i = 0; i < l->n; i++)
 		add_row(&t, l, i);
 	return cli_table_print(&t, f);
@@ -416,7 +445,7 @@ const struct cli_command cmd_status = {
 	.run = run_status,
 	.options = { { 0, "json", NULL, "for programs: {\"servers\": [...], \"conf\": PATH}" },
 		     { 0, "watch", "[=SECONDS]",
-		       "look again every 2 seconds, or as given, until Ctrl-C; with requests a second" } },
+		       "look again every 2 seconds, or as given, until Ctrl-C; with requests and bytes a second" } },
 	.more = "A watch draws over the same place on a terminal; elsewhere it prints one block a look, with --json\n"
 		"one object a line. Exit status 1 also means that not all servers are up; a watch that Ctrl-C ends\n"
 		"has 0.\n",

@@ -214,10 +214,11 @@ bool crew_lost(struct crew *w)
 	return lost;
 }
 
-void crew_left(struct crew *w)
+void crew_left(struct crew *w, int err)
 {
 	pthread_mutex_lock(&w->tell);
 	w->n_left++;
+	w->unsure |= cli_no_answer(err);
 	pthread_mutex_unlock(&w->tell);
 }
 
@@ -228,6 +229,7 @@ void crew_check(struct crew *w, const char *shown, int err)
 	pthread_mutex_lock(&w->tell);
 	if (!w->lost) {
 		w->lost = err;
+		sheaf_set_timeout(w->c->fs, CLI_STATUS_MS);
 		snprintf(w->lost_at, sizeof(w->lost_at), "%s", shown);
 		w->progress->stop = true;
 	}
@@ -291,8 +293,8 @@ static void say_end(struct crew *w)
 	char left[64] = "", what[CREW_SHOWN + sizeof(left)];
 
 	if (w->n_left)
-		snprintf(left, sizeof(left), " (%u .sheaf-cp-%d-* left behind)", w->n_left,
-			 getpid());
+		snprintf(left, sizeof(left), " (%u .sheaf-cp-%d-* %sleft behind)", w->n_left,
+			 getpid(), w->unsure ? "may be " : "");
 	snprintf(what, sizeof(what), "%s%s", w->lost_at, left);
 	if (w->interrupted && w->status)
 		cli_error(w->c, "interrupted, not all is done%s", left);

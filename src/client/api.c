@@ -256,6 +256,13 @@ int64_t api_end(struct sheaf *fs, struct cop *op)
 	return r;
 }
 
+void sheaf_set_timeout(struct sheaf *fs, int timeout_ms)
+{
+	pthread_mutex_lock(&fs->lock);
+	client_set_timeout(fs->b.client, (uint64_t)MAX(timeout_ms, 1) * NSEC_PER_MSEC);
+	pthread_mutex_unlock(&fs->lock);
+}
+
 void sheaf_disconnect(struct sheaf *fs)
 {
 	struct cop *op;
@@ -583,8 +590,6 @@ int sheaf_ftruncate(struct sheaf_file *f, off_t size)
 
 	if (size < 0 || !cfile_writable(f->f))
 		return -EINVAL;
-	if (file_locks_lost(f->f))
-		return -EIO;
 	op = api_begin(f->fs, NULL);
 	if (!op)
 		return -ENOMEM;
@@ -786,6 +791,9 @@ int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_se
 		s->slow_inline = r->slow_inline;
 		s->disk_inline = r->disk_inline;
 		s->disk_handed = r->disk_handed;
+		s->bytes_read = r->bytes_read;
+		s->bytes_written = r->bytes_written;
+		s->storage = r->storage;
 	}
 	api_leave(fs, op);
 	return 0;

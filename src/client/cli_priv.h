@@ -23,6 +23,7 @@ struct client {
 	uint32_t meta[CONF_MAX_TARGETS]; /* partition p belongs to meta[p mod n] */
 	uint32_t n_meta;
 	struct list files;
+	struct htab holdings; /* struct holding by inode */
 	struct list spare_ops, spare_lanes;
 	unsigned n_spare_lanes;
 	struct htab imported; /* those of them that nobody has asked for yet */
@@ -41,6 +42,15 @@ struct client {
 };
 
 #define LOCK_SETS 2 /* of ranges, and of the whole file */
+
+/* The locks of a file, through whichever of our opens of it they were taken (range.open): an owner has its locks of the
+ * file, not of one open. Lives as long as one of the opens. */
+struct holding {
+	struct hnode node;
+	uint64_t ino;
+	uint32_t opens;
+	struct list locks[LOCK_SETS], lost[LOCK_SETS]; /* struct range */
+};
 
 /* An open file. */
 struct cfile {
@@ -63,7 +73,7 @@ struct cfile {
 	uint64_t *writes; /* per object: writes that were answered */
 	bool lost; /* a server lost unsynced data */
 	struct cred_wire cred;
-	struct list locks[LOCK_SETS], lost_locks[LOCK_SETS]; /* struct range: taken through it */
+	struct holding *holding;
 };
 
 /* ---- client.c ---- */
@@ -160,7 +170,8 @@ void name_start(struct cop *op, uint32_t number, xdr_any put, xdr_any get, struc
 /* ---- file.c ---- */
 int file_make(struct cop *op); /* the answer to an open becomes op->file */
 /* A file of this layout, without everything else; one without targets is a directory. -EIO: it makes no sense. */
-int file_new(struct client *c, const struct wire_layout_rec *l, struct cfile **out);
+int file_new(struct client *c, const struct wire_handle *h, uint64_t id,
+	     const struct wire_layout_rec *l, struct cfile **out);
 void file_wrote(struct cfile *f, uint64_t epoch, uint64_t end, int64_t mtime);
 /* A write to object `index` was answered by a server with this verifier. */
 void file_unsynced(struct cfile *f, uint32_t index, uint64_t verifier);
@@ -169,12 +180,13 @@ void file_reclaim(struct peer *p, bool session_lost);
 void file_free(struct cfile *f);
 
 /* ---- locking.c ---- */
-void file_locks_init(struct cfile *f);
-void file_locks_free(struct cfile *f);
-void file_lose_locks(struct cfile *f);
-/* Of f->locks or f->lost_locks: writes those from number `skip` on, at most max of them, to out (or NULL); returns how many
- * there are in all. */
-size_t locks_list(const struct list sets[LOCK_SETS], struct wire_lock *out, size_t skip,
-		  size_t max);
+int file_locks_init(struct cfile *f); /* 0 or -ENOMEM */
+void file_locks_free(struct cfile *f); /* with it go those taken through it */
+void file_lose_locks(struct cfile *f); /* those taken through it */
+bool file_lost_own(const struct cfile *f); /* some of them, and their owners have not heard of it */
+/* Of holding->locks or holding->lost, those taken through this open: writes them from number `skip` on, at most max, to out
+ * (or NULL); returns how many there are in all. */
+size_t locks_list(const struct list sets[LOCK_SETS], uint64_t open, struct wire_lock *out,
+		  size_t skip, size_t max);
 
 #endif

@@ -66,6 +66,11 @@ void client_add(struct client *c, const struct conf_target *t, const char *addre
 	c->n_peers++;
 }
 
+void client_set_timeout(struct client *c, uint64_t ns)
+{
+	c->timeout_ns = ns;
+}
+
 void client_free(struct client *c)
 {
 	struct list *it;
@@ -77,6 +82,7 @@ void client_free(struct client *c)
 	net_fini(&c->net);
 	while ((it = list_pop(&c->files)))
 		file_free(list_entry(it, struct cfile, link));
+	htab_destroy(&c->holdings);
 	while ((it = list_pop(&c->spare_ops))) {
 		struct cop *op = list_entry(it, struct cop, spare);
 

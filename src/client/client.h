@@ -24,6 +24,8 @@ struct client_opts {
 	const char *name; /* what servers know us by; NULL: host and process */
 };
 int client_new(const struct client_opts *o, struct client **out);
+void client_set_timeout(struct client *c,
+			uint64_t ns); /* of calls from now on; else the cluster file's */
 /* No operation may be under way. Links close; sessions end with their lease unless client_bye() ran. */
 void client_free(struct client *c);
 
@@ -176,7 +178,7 @@ void client_lock(struct cop *op, struct cfile *f, const struct wire_lock *want, 
 void client_lock_test(struct cop *op, struct cfile *f,
 		      const struct wire_lock *want); /* res.lock.found */
 void client_lock_cancel(struct client *c, uint64_t owner);
-/* Locks were lost with the session, and their owners have not heard of it. */
+/* Locks of the file were lost with the session, and their owners have not heard of it. */
 bool file_locks_lost(const struct cfile *f);
 struct sheaf_handle cfile_handle(const struct cfile *f);
 uint64_t cfile_id(const struct cfile *f); /* of the open */
@@ -197,7 +199,8 @@ void client_map(struct cop *op, uint32_t target,
 		uint64_t timeout_ns); /* res.map until cop_free(), as the others */
 void client_add_target(struct cop *op, uint32_t target, const struct wire_map_target *t);
 void client_backup(struct cop *op, uint32_t target, uint64_t id, uint64_t offset);
-/* What the data targets have room for, all of them together; one that does not answer is an error. */
+/* What the data targets have room for, all of them together, a disk that several share once; one that does not answer is
+ * an error. */
 void client_statfs(struct cop *op);
 void client_bye(struct cop *op); /* ends our sessions with the servers we have links to */
 

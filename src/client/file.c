@@ -65,7 +65,8 @@ void file_unsynced(struct cfile *f, uint32_t index, uint64_t verifier)
 
 /* ---- open ---- */
 
-int file_new(struct client *c, const struct wire_layout_rec *l, struct cfile **out)
+int file_new(struct client *c, const struct wire_handle *h, uint64_t id,
+	     const struct wire_layout_rec *l, struct cfile **out)
 {
 	struct cfile *f = calloc(1, sizeof(*f));
 	uint32_t width = l->n_targets;
@@ -75,9 +76,14 @@ int file_new(struct client *c, const struct wire_layout_rec *l, struct cfile **o
 		return -ENOMEM;
 	list_init(&f->link);
 	list_init(&f->appends);
-	file_locks_init(f);
 	f->c = c;
+	f->h = *h;
+	f->id = id;
 	f->layout = (struct layout){ l->unit, width, l->start };
+	if (file_locks_init(f)) {
+		e = -ENOMEM;
+		goto fail;
+	}
 	if (!width)
 		goto listed;
 	f->targets = calloc(width, sizeof(*f->targets));
@@ -107,13 +113,14 @@ int file_make(struct cop *op)
 {
 	const struct wire_open_res *r = &op->res.open;
 	bool directory = (r->at.mode & S_IFMT) == S_IFDIR;
+	const struct wire_handle h = { r->at.ino, r->at.gen };
 	struct cfile *f;
-	int e = directory == !r->layout.n_targets ? file_new(op->c, &r->layout, &f) : -EIO;
+	int e = directory == !r->layout.n_targets ?
+			file_new(op->c, &h, op->args.open.id, &r->layout, &f) :
+			-EIO;
 
 	if (e)
 		return e;
-	f->h = (struct wire_handle){ r->at.ino, r->at.gen };
-	f->id = op->args.open.id;
 	f->flags = op->args.open.flags & (OPEN_READ | OPEN_WRITE | OPEN_APPEND);
 	f->cap = r->cap;
 	f->cred = op->cred;
@@ -309,7 +316,7 @@ static bool sync_step(struct req *q)
 		e = s->verdict;
 		if (!e || (e == -EKEYEXPIRED && s->how != SYNC))
 			e = q->error;
-		if (s->how != SYNC && !e && file_locks_lost(f)) /* nobody has heard of it */
+		if (s->how != SYNC && !e && file_lost_own(f)) /* nobody has heard of it */
 			e = -EIO;
 		if (s->how == CLOSE) /* a session that was lost has closed it already */
 			file_free(f);
@@ -394,14 +401,15 @@ static const struct req_ops claim_ops = { "reclaim", claim_step, CLAIM, 2, claim
 static size_t claim_file(struct peer *p, struct cfile *f, size_t skip)
 {
 	struct client *c = p->owner;
-	size_t left = locks_list(f->locks, NULL, 0, 0) - skip, n = MIN(left, (size_t)CLAIM_LOCKS);
+	size_t left = locks_list(f->holding->locks, f->id, NULL, 0, 0) - skip,
+	       n = MIN(left, (size_t)CLAIM_LOCKS);
 	struct claim *cl = calloc(1, sizeof(*cl) + n * sizeof(cl->locks[0]));
 
 	if (!cl) {
 		file_lose_locks(f);
 		return 0;
 	}
-	locks_list(f->locks, cl->locks, skip, n);
+	locks_list(f->holding->locks, f->id, cl->locks, skip, n);
 	cl->c = c;
 	cl->cred = f->cred;
 	cl->args = (struct wire_reclaim_args){ .h = f->h,
@@ -437,6 +445,6 @@ void file_reclaim(struct peer *p, bool session_lost)
 			file_lose_locks(f);
 		do
 			done += claim_file(p, f, done);
-		while (done < locks_list(f->locks, NULL, 0, 0));
+		while (done < locks_list(f->holding->locks, f->id, NULL, 0, 0));
 	}
 }

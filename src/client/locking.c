@@ -7,8 +7,10 @@
  * of it takes longer than others. A flock that changes its kind and may wait lets go of the old one first, as
  * flock(2) does.
  *
- * When the session was lost, so were its locks: they move to `lost_locks`, and the file neither reads nor writes until their
- * owner has heard of it: its next lock or unlock there says -EIO and takes them off. */
+ * When the session was lost, so were its locks: they move to `lost`, and nobody here reads or writes the file, through
+ * whatever open, until their owner has heard of it: its next lock or unlock there says -EIO and takes them off. Who reads
+ * or writes does not say for whom, so an owner that lost a lock and goes on through another open cannot be told from
+ * somebody else; that one waits in vain rather than bytes being wrong. */
 #include <stdlib.h>
 
 #include "client/cli_priv.h"
@@ -33,50 +35,99 @@ static struct list *set_of(struct list sets[LOCK_SETS], const struct wire_lock *
 
 bool file_locks_lost(const struct cfile *f)
 {
-	return !list_empty(&f->lost_locks[0]) || !list_empty(&f->lost_locks[1]);
+	return !list_empty(&f->holding->lost[0]) || !list_empty(&f->holding->lost[1]);
+}
+
+bool file_lost_own(const struct cfile *f)
+{
+	const struct range *r;
+
+	for (int i = 0; i < LOCK_SETS; i++)
+		list_for_each(r, &f->holding->lost[i], link)
+			if (r->open == f->id)
+				return true;
+	return false;
 }
 
 void file_lose_locks(struct cfile *f)
 {
-	struct list *it;
+	struct range *r, *tmp;
 	int grown;
 
 	for (int i = 0; i < LOCK_SETS; i++)
-		while ((it = list_pop(&f->locks[i]))) {
-			struct range *r = list_entry(it, struct range, link);
+		list_for_each_safe(r, tmp, &f->holding->locks[i], link) {
+			struct list *lost = &f->holding->lost[i];
 
-			if (!ranges_own(&f->lost_locks[i], r)) {
-				list_push(&f->lost_locks[i], &r->link);
+			if (r->open != f->id)
+				continue;
+			list_del(&r->link);
+			if (!ranges_own(lost, r)) {
+				list_push(lost, &r->link);
 				continue;
 			}
-			ranges_hold(&f->lost_locks[i], r, &grown); /* lost twice */
+			ranges_hold(lost, r, &grown); /* lost twice */
 			free(r);
 		}
 }
 
-void file_locks_init(struct cfile *f)
+static struct holding *holding_find(const struct client *c, uint64_t ino)
 {
-	for (int i = 0; i < LOCK_SETS; i++) {
-		list_init(&f->locks[i]);
-		list_init(&f->lost_locks[i]);
+	for (struct hnode *n = htab_first(&c->holdings, hash_u64(ino)); n; n = htab_next(n)) {
+		struct holding *h = container_of(n, struct holding, node);
+
+		if (h->ino == ino)
+			return h;
 	}
+	return NULL;
+}
+
+int file_locks_init(struct cfile *f)
+{
+	struct holding *h = holding_find(f->c, f->h.ino);
+
+	if (!h) {
+		h = calloc(1, sizeof(*h));
+		if (!h || htab_insert(&f->c->holdings, &h->node, hash_u64(f->h.ino))) {
+			free(h);
+			return -ENOMEM;
+		}
+		h->ino = f->h.ino;
+		for (int i = 0; i < LOCK_SETS; i++) {
+			list_init(&h->locks[i]);
+			list_init(&h->lost[i]);
+		}
+	}
+	h->opens++;
+	f->holding = h;
+	return 0;
 }
 
 void file_locks_free(struct cfile *f)
 {
+	struct holding *h = f->holding;
+
+	if (!h)
+		return;
 	for (int i = 0; i < LOCK_SETS; i++) {
-		ranges_free(&f->locks[i]);
-		ranges_free(&f->lost_locks[i]);
+		ranges_drop(&h->locks[i], 0, f->id);
+		ranges_drop(&h->lost[i], 0, f->id);
 	}
+	if (--h->opens)
+		return;
+	htab_remove(&f->c->holdings, &h->node);
+	free(h);
 }
 
-size_t locks_list(const struct list sets[LOCK_SETS], struct wire_lock *out, size_t skip, size_t max)
+size_t locks_list(const struct list sets[LOCK_SETS], uint64_t open, struct wire_lock *out,
+		  size_t skip, size_t max)
 {
 	const struct range *r;
 	size_t n = 0;
 
 	for (int i = 0; i < LOCK_SETS; i++)
 		list_for_each(r, &sets[i], link) {
+			if (r->open != open)
+				continue;
 			if (n >= skip && n - skip < max && out)
 				out[n - skip] = (struct wire_lock){ .owner = r->owner,
 								    .start = r->start,
@@ -94,7 +145,7 @@ size_t locks_list(const struct list sets[LOCK_SETS], struct wire_lock *out, size
 /* Takes what is lost of this owner there off the list; whether there was something. */
 static bool hear_of_loss(struct cfile *f, const struct wire_lock *l, const struct range *want)
 {
-	struct list *lost = set_of(f->lost_locks, l);
+	struct list *lost = set_of(f->holding->lost, l);
 	int grown;
 
 	return ranges_own(lost, want) && !ranges_release(lost, want, &grown);
@@ -138,7 +189,7 @@ static int decided(struct locking *l)
 {
 	struct cop *op = l->op;
 	struct wire_lock *w = &op->args.lock.want;
-	struct list *held = set_of(op->file->locks, w);
+	struct list *held = set_of(op->file->holding->locks, w);
 	int e, grown;
 
 	if (l->test)
@@ -229,7 +280,7 @@ static int check(struct cop *op, const struct locking *l)
 static bool lets_go_first(const struct cop *op, const struct locking *l)
 {
 	const struct wire_lock_args *a = &op->args.lock;
-	const struct range *r = ranges_own(&op->file->locks[LOCK_SETS - 1], &l->want);
+	const struct range *r = ranges_own(&op->file->holding->locks[LOCK_SETS - 1], &l->want);
 
 	return a->want.whole && (a->flags & LOCK_WAIT) && r &&
 	       r->exclusive != (a->want.kind == LOCK_EXCLUSIVE);
@@ -256,6 +307,7 @@ static void start(struct cop *op, struct cfile *f, const struct wire_lock *want,
 				       .want = { .start = want->start,
 						 .last = want->last,
 						 .owner = want->owner,
+						 .open = f->id,
 						 .pid = want->pid } };
 		list_init(&l->link);
 	}

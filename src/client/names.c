@@ -393,7 +393,8 @@ void client_truncate(struct cop *op, struct sheaf_handle h, uint64_t size)
 void client_ftruncate(struct cop *op, struct cfile *f, uint64_t size)
 {
 	op->args.truncate = (struct wire_truncate_args){ f->h, size, f->id };
-	start(op, OP_TRUNCATE, XDR_ANY(xdr_wire_truncate_args), XDR_ANY(xdr_wire_attr_res), NULL);
+	name_start(op, OP_TRUNCATE, XDR_ANY(xdr_wire_truncate_args), XDR_ANY(xdr_wire_attr_res),
+		   NULL, file_locks_lost(f) ? -EIO : 0);
 }
 
 void client_readdir(struct cop *op, struct sheaf_handle dir, uint64_t cookie, uint32_t max,
@@ -465,6 +466,15 @@ static bool has_data(const struct client *c, uint32_t i)
 	return c->targets[i].roles & ROLE_DATA;
 }
 
+/* Does an earlier one have its storage on the same disk? */
+static bool counted(const struct space *s, uint32_t i)
+{
+	for (uint32_t k = 0; k < i; k++)
+		if (s->res[i].storage && s->res[k].storage == s->res[i].storage)
+			return true;
+	return false;
+}
+
 static int space_ask(struct cop *op, struct space *s)
 {
 	struct client *c = op->c;
@@ -498,8 +508,10 @@ static bool space_step(struct req *q)
 		return true;
 	}
 	for (uint32_t i = 0; s && i < s->n; i++) {
-		op->space_total += s->res[i].space_total;
-		op->space_avail += s->res[i].space_avail;
+		if (!counted(s, i)) {
+			op->space_total += s->res[i].space_total;
+			op->space_avail += s->res[i].space_avail;
+		}
 		call_fini(&s->calls[i]);
 	}
 	return cop_end(op, q->error);
@@ -513,6 +525,8 @@ void client_statfs(struct cop *op)
 	cop_start(op, &space_ops, op->state ? 0 : -ENOMEM);
 }
 
+#define SILENT_BYE_NS \
+	(NSEC_PER_SEC / 100) /* for who did not answer before: it is said all the same */
 enum { BYE, BYE_END };
 static const char *const bye_names[] = { "bye", "end" };
 
@@ -545,7 +559,8 @@ static bool bye_step(struct req *q)
 			continue;
 		*call = call_make(op, OP_BYE, XDR_ANY(xdr_wire_void_args), &op->args,
 				  XDR_ANY(xdr_wire_void_res), &op->res);
-		call->deadline = q->loop->now + NSEC_PER_SEC;
+		call->deadline =
+			q->loop->now + (peer_silent(&c->peers[i]) ? SILENT_BYE_NS : NSEC_PER_SEC);
 		call->change = true; /* not again under a new session */
 		peer_call(&c->peers[i], call, q);
 	}

@@ -83,13 +83,13 @@ static int put_target(struct sink *s, struct client *c, uint32_t i)
 	return put(s, XDR_ANY(xdr_wire_export_target), &t);
 }
 
-static int put_locks(struct sink *s, const struct list sets[LOCK_SETS], size_t n)
+static int put_locks(struct sink *s, const struct list sets[LOCK_SETS], uint64_t open, size_t n)
 {
 	struct wire_lock *l = calloc(n ? n : 1, sizeof(*l));
 	int r = l ? 0 : -ENOMEM;
 
 	if (l)
-		locks_list(sets, l, 0, n);
+		locks_list(sets, open, l, 0, n);
 	for (size_t i = 0; i < n && !r; i++)
 		r = put(s, XDR_ANY(xdr_wire_lock), &l[i]);
 	free(l);
@@ -99,8 +99,8 @@ static int put_locks(struct sink *s, const struct list sets[LOCK_SETS], size_t n
 static int put_file(struct sink *s, struct cfile *f)
 {
 	uint32_t width = f->layout.width;
-	size_t held = locks_list(f->locks, NULL, 0, 0);
-	size_t lost = locks_list(f->lost_locks, NULL, 0, 0);
+	size_t held = locks_list(f->holding->locks, f->id, NULL, 0, 0);
+	size_t lost = locks_list(f->holding->lost, f->id, NULL, 0, 0);
 	struct wire_export_file w = { .h = f->h,
 				      .id = f->id,
 				      .flags = f->flags,
@@ -123,8 +123,8 @@ static int put_file(struct sink *s, struct cfile *f)
 	int r = put(s, XDR_ANY(xdr_wire_export_file), &w);
 
 	if (!r)
-		r = put_locks(s, f->locks, held);
-	return r ? r : put_locks(s, f->lost_locks, lost);
+		r = put_locks(s, f->holding->locks, f->id, held);
+	return r ? r : put_locks(s, f->holding->lost, f->id, lost);
 }
 
 static void halt(struct client *c)
@@ -219,7 +219,7 @@ static int get_target(struct client *c, struct xdr *x, uint32_t i)
 	return 0;
 }
 
-static int get_locks(struct xdr *x, struct list sets[LOCK_SETS], uint32_t n)
+static int get_locks(struct xdr *x, struct list sets[LOCK_SETS], uint64_t open, uint32_t n)
 {
 	struct wire_lock l;
 	struct range *r;
@@ -234,6 +234,7 @@ static int get_locks(struct xdr *x, struct list sets[LOCK_SETS], uint32_t n)
 		*r = (struct range){ .start = l.start,
 				     .last = l.last,
 				     .owner = l.owner,
+				     .open = open,
 				     .exclusive = l.kind == LOCK_EXCLUSIVE,
 				     .pid = l.pid };
 		list_push(&sets[l.whole], &r->link);
@@ -249,11 +250,9 @@ static int get_file(struct client *c, struct xdr *x)
 
 	if (!xdr_wire_export_file(x, &w) || w.n_unsynced != w.layout.n_targets)
 		return -EBADMSG;
-	r = file_new(c, &w.layout, &f);
+	r = file_new(c, &w.h, w.id, &w.layout, &f);
 	if (r)
 		return r == -EIO ? -EBADMSG : r;
-	f->h = w.h;
-	f->id = w.id;
 	f->flags = w.flags;
 	f->cap = w.cap;
 	f->wrote = w.w;
@@ -267,8 +266,8 @@ static int get_file(struct client *c, struct xdr *x)
 	if (r)
 		return r;
 	f->imported = true;
-	r = get_locks(x, f->locks, w.n_locks);
-	return r ? r : get_locks(x, f->lost_locks, w.n_lost_locks);
+	r = get_locks(x, f->holding->locks, f->id, w.n_locks);
+	return r ? r : get_locks(x, f->holding->lost, f->id, w.n_lost_locks);
 }
 
 int client_import(struct client *c, const struct wire_bytes *in)

@@ -73,7 +73,8 @@ struct file_ops {
 	int (*renameat)(struct env *e, int dir, const char *from, const char *to);
 	/* Calls fn for every name of an open directory, in a stable order. */
 	int (*list)(struct env *e, int dir, void (*fn)(void *arg, const char *name), void *arg);
-	int (*statfs)(struct env *e, int fd, uint64_t *total, uint64_t *avail);
+	/* id: the same for all of one file system of one host; 0: not known */
+	int (*statfs)(struct env *e, int fd, uint64_t *total, uint64_t *avail, uint64_t *id);
 	/* Locks the file for as long as the descriptor is open: 0, or -EWOULDBLOCK when another has it. */
 	int (*lock)(struct env *e, int fd);
 	/* Performs io, and all behind its `next`, without blocking the loop, and reports each: inline where

@@ -33,7 +33,8 @@ bool disk_idle(const struct disk *d); /* nothing of our own is in flight: closin
 /* Changes when unsynced data may have been lost: with a start that was not clean, with a failed sync. */
 uint64_t disk_verifier(const struct disk *d);
 uint64_t disk_boot(const struct disk *d); /* random, new at every start */
-int disk_space(struct disk *d, uint64_t *total, uint64_t *avail);
+int disk_space(struct disk *d, uint64_t *total, uint64_t *avail,
+	       uint64_t *id); /* as statfs of struct env */
 
 struct disk_counters {
 	uint64_t reads, writes, syncs, opens; /* accesses */

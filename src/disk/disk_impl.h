@@ -116,6 +116,7 @@ struct floor {
 	uint64_t ino, epoch;
 	uint64_t durable; /* the highest epoch known to be on disk */
 	uint64_t time;
+	struct list gone; /* in disk->gone: its inode was removed */
 	bool alive; /* start: its inode has objects */
 };
 
@@ -127,13 +128,27 @@ struct log_wait {
 };
 
 #define LOG_BATCH 64
+#define LOG_SLACK 8192 /* records more than twice the floors: then it is written anew */
 #define LOG_RESERVE \
 	(256 * KIB) /* zeros ahead, so that a full disk can still be fenced and emptied */
+
+/* The log anew, as a file of its own. Whoever writes it, a worker while we run, touches nothing else. */
+struct log_rewrite {
+	int dir; /* of the disk */
+	bool nosync;
+	struct fence_rec *recs;
+	size_t n;
+	int fd; /* it has the name, when that was successful */
+	uint64_t reserved;
+};
 
 struct fence_log {
 	int fd;
 	uint64_t size, reserved; /* bytes in use, bytes the file has */
-	bool busy;
+	bool busy; /* with a batch, or being written anew */
+	bool unnamed; /* its name may not be on disk yet: the next batch sees to that */
+	uint64_t retry; /* it could not be written anew: not before it has this size */
+	struct log_rewrite rewrite;
 	struct list waiting, running; /* struct log_wait */
 	struct io io;
 	struct iovec iov[4];
@@ -152,6 +167,7 @@ struct disk {
 	struct list lru;
 	size_t n_open, n_evicting;
 	struct htab floors; /* struct floor by inode */
+	struct list gone; /* those of removed inodes, the oldest first */
 	struct fence_log log;
 	unsigned busy; /* things of our own in flight */
 	struct disk_counters counters;
@@ -179,6 +195,8 @@ void turn_begin_whole(struct object *o, struct turn *t, struct req *q);
 void turn_refuse(struct object *o, uint64_t floor);
 /* fence.c */
 struct floor *floor_raise(struct disk *d, uint64_t ino, uint64_t epoch);
+bool floor_is_old(const struct floor *f, uint64_t now); /* no capability is as old */
+void floor_free(struct disk *d, struct floor *f);
 /* fence_log.c */
 int fence_log_load(struct disk *d, char *err, size_t err_len); /* blocks */
 void fence_log_add(struct disk *d, struct log_wait *w, struct req *q);

@@ -366,6 +366,7 @@ static struct disk *disk_new(struct loop *l, const char *path, bool nosync)
 	d->dir = d->id_fd = d->log.fd = -1;
 	snprintf(d->path, sizeof(d->path), "%s", path);
 	list_init(&d->lru);
+	list_init(&d->gone);
 	list_init(&d->log.waiting);
 	list_init(&d->log.running);
 	disk_dir_init(d, &d->objects, false);
@@ -376,10 +377,7 @@ static struct disk *disk_new(struct loop *l, const char *path, bool nosync)
 
 static void free_floor(struct hnode *n, void *arg)
 {
-	struct htab *t = arg;
-
-	htab_remove(t, n);
-	free(container_of(n, struct floor, node));
+	floor_free(arg, container_of(n, struct floor, node));
 }
 
 /* Accepts a half-built disk. */
@@ -390,7 +388,7 @@ static void disk_destroy(struct disk *d)
 	object_free_all(d);
 	htab_destroy(&d->table);
 	if (d->floors.slots)
-		htab_walk(&d->floors, free_floor, &d->floors);
+		htab_walk(&d->floors, free_floor, d);
 	htab_destroy(&d->floors);
 	for (unsigned i = 0; i < DISK_DIRS; i++) {
 		if (d->dirs[i].fd >= 0)
@@ -400,6 +398,7 @@ static void disk_destroy(struct disk *d)
 		e->file->close(e, d->objects.fd);
 	if (d->log.fd >= 0)
 		e->file->close(e, d->log.fd);
+	free(d->log.rewrite.recs);
 	if (d->id_fd >= 0)
 		e->file->close(e, d->id_fd);
 	if (d->dir >= 0)
@@ -562,9 +561,9 @@ uint64_t disk_boot(const struct disk *d)
 	return d->boot;
 }
 
-int disk_space(struct disk *d, uint64_t *total, uint64_t *avail)
+int disk_space(struct disk *d, uint64_t *total, uint64_t *avail, uint64_t *id)
 {
-	return d->env->file->statfs(d->env, d->dir, total, avail);
+	return d->env->file->statfs(d->env, d->dir, total, avail, id);
 }
 
 void disk_counters(const struct disk *d, struct disk_counters *c)

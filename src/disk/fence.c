@@ -1,11 +1,14 @@
 /* Fences and removal: floors of epochs per inode, and the request behind disk_fence and disk_remove.
  *
- * Threads: the loop's. Memory: a floor (64 bytes) lives as long as the disk is open.
+ * Threads: the loop's. Memory: a floor (some 90 bytes) lives as long as its inode, and TOMBSTONE_NS longer; one whose
+ * inode was removed before this start lives until the next.
  * Errors: a fence that could not be made durable fails, but its floor stays raised in memory; asking
  * again writes it again. Truncation and removal are on disk before the request goes on. */
 #include <stdlib.h>
 
 #include "disk/disk_impl.h"
+
+#define GONE_STEP 8 /* floors looked at with every removal */
 
 /* ---------------------------------------------------------------- floors */
 
@@ -38,9 +41,43 @@ struct floor *floor_raise(struct disk *d, uint64_t ino, uint64_t epoch)
 			return NULL;
 		}
 		f->ino = ino;
+		list_init(&f->gone);
 	}
 	f->epoch = MAX(f->epoch, epoch);
 	return f;
+}
+
+bool floor_is_old(const struct floor *f, uint64_t now)
+{
+	return f->time < now && now - f->time > TOMBSTONE_NS;
+}
+
+void floor_free(struct disk *d, struct floor *f)
+{
+	htab_remove(&d->floors, &f->node);
+	list_del(&f->gone);
+	free(f);
+}
+
+/* The inode was removed: its floor has only to outlive its capabilities. A few others have done that by now. */
+static void floor_gone(struct disk *d, uint64_t ino)
+{
+	uint64_t now = d->env->clock->wall(d->env);
+	struct floor *f = floor_find(d, ino);
+
+	if (f && list_empty(&f->gone))
+		list_push(&d->gone, &f->gone);
+	for (int i = 0; i < GONE_STEP; i++) {
+		f = list_first(&d->gone, struct floor, gone);
+		if (!f || !floor_is_old(f, now))
+			return;
+		if (f->durable >= f->epoch) {
+			floor_free(d, f);
+		} else { /* the log may have it */
+			list_del(&f->gone);
+			list_push(&d->gone, &f->gone);
+		}
+	}
 }
 
 /* ---------------------------------------------------------------- the request */
@@ -159,6 +196,8 @@ static void fence_reply(struct fence_op *f)
 		*f->mtime = there ? o->mtime : 0;
 	turn_end(&f->turn);
 	object_put(o);
+	if (f->remove && !error)
+		floor_gone(f->disk, f->ino);
 	req_done(f->parent, error, 0);
 }
 

@@ -5,8 +5,13 @@
  * counts, wherever it stands. What is torn at the end was never acknowledged and is cut off. Zeros behind
  * the end keep room for fences on a full disk.
  *
- * Threads: the loop's; fence_log_load() blocks. Buffers: the batch belongs to the log and is lent to
- * the engine while `busy`. Errors: a batch that fails is overwritten by the next one. */
+ * A log that is much longer than what it says is written anew, at start and between two batches: a new file, whole and
+ * synced, takes the name. Until the directory was synced, with the next batch, either file may be there after a crash:
+ * both have everything that was acknowledged.
+ *
+ * Threads: the loop's, and a worker for writing anew; fence_log_load() blocks. Buffers: the batch belongs to the log
+ * and is lent to the engine while `busy`. Errors: a batch that fails is overwritten by the next one; a log that cannot
+ * be written anew stays as it is. */
 #include <endian.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -35,9 +40,109 @@ static void rec_encode(struct fence_rec *r, const struct floor *f)
 	r->crc = htole32(rec_crc(r));
 }
 
+/* ---------------------------------------------------------------- written anew */
+
+static void encode_one(struct hnode *n, void *arg)
+{
+	struct log_rewrite *w = arg;
+
+	rec_encode(&w->recs[w->n++], container_of(n, struct floor, node));
+}
+
+static int rewrite_make(struct disk *d)
+{
+	struct log_rewrite *w = &d->log.rewrite;
+
+	*w = (struct log_rewrite){ .dir = d->dir, .nosync = d->nosync };
+	w->recs = calloc(d->floors.count + 1, REC_SIZE);
+	if (!w->recs)
+		return -ENOMEM;
+	htab_walk(&d->floors, encode_one, w);
+	return 0;
+}
+
+/* Blocks. */
+static int rewrite_write(struct env *e, struct log_rewrite *w)
+{
+	uint64_t size = w->n * REC_SIZE;
+	int r;
+
+	w->fd = e->file->openat(e, w->dir, LOG_NEW, O_RDWR | O_CREAT | O_TRUNC, 0600);
+	r = w->fd < 0 ? w->fd : disk_write_all(e, w->fd, w->recs, size, 0);
+	w->reserved = size;
+	while (!r && w->reserved - size < LOG_RESERVE && /* less when the disk is full */
+	       disk_write_all(e, w->fd, zeros, sizeof(zeros), w->reserved) == 0)
+		w->reserved += sizeof(zeros);
+	if (r == 0 && !w->nosync)
+		r = e->file->fsync(e, w->fd);
+	if (r == 0)
+		r = e->file->renameat(e, w->dir, LOG_NEW, LOG_NAME);
+	if (r < 0) {
+		if (w->fd >= 0)
+			e->file->close(e, w->fd);
+		e->file->unlinkat(e, w->dir, LOG_NEW, 0);
+	}
+	return r;
+}
+
+static int rewrite_call(struct env *e, struct io *io)
+{
+	struct disk *d = io->arg;
+
+	return rewrite_write(e, &d->log.rewrite);
+}
+
+/* error: of the writing. */
+static void rewrite_end(struct disk *d, int error)
+{
+	struct fence_log *g = &d->log;
+	struct log_rewrite *w = &g->rewrite;
+
+	free(w->recs);
+	w->recs = NULL;
+	if (error) {
+		log_warn("disk", "%s/%s was not compacted: %s", d->path, LOG_NAME,
+			 strerror(-error));
+		g->retry = 2 * g->size;
+		return;
+	}
+	d->env->file->close(d->env, g->fd);
+	g->fd = w->fd;
+	g->size = w->n * REC_SIZE;
+	g->reserved = w->reserved;
+	g->unnamed = !d->nosync;
+	g->retry = 0;
+}
+
 /* ---------------------------------------------------------------- appending */
 
 static void batch_start(struct disk *d);
+
+static void rewritten(struct io *io)
+{
+	struct disk *d = io->arg;
+
+	rewrite_end(d, io->error);
+	d->log.busy = false;
+	d->busy--;
+	if (!list_empty(&d->log.waiting))
+		batch_start(d);
+}
+
+/* Begins to write it anew if that is worth while; fences wait for it. */
+static bool rewrite_start(struct disk *d)
+{
+	struct fence_log *g = &d->log;
+
+	if (g->size / REC_SIZE <= 2 * d->floors.count + LOG_SLACK || g->size < g->retry ||
+	    rewrite_make(d))
+		return false;
+	g->busy = true;
+	d->busy++;
+	g->io = (struct io){ .kind = IO_CALL, .call = rewrite_call, .arg = d, .done = rewritten };
+	io_submit(d->loop, &g->io);
+	return true;
+}
 
 /* Answers the batch; the next one starts before those answered can ask again. */
 static void batch_end(struct disk *d, int error)
@@ -49,7 +154,7 @@ static void batch_end(struct disk *d, int error)
 	list_splice(&done, &g->running);
 	g->busy = false;
 	d->busy--;
-	if (!list_empty(&g->waiting))
+	if (!rewrite_start(d) && !list_empty(&g->waiting))
 		batch_start(d);
 	while ((it = list_pop(&done))) {
 		struct log_wait *w = list_entry(it, struct log_wait, link);
@@ -95,32 +200,41 @@ static void batch_safe(struct disk *d)
 	io_submit(d->loop, &g->io);
 }
 
+static void batch_sync(struct disk *d, int fd);
+
 static void batch_synced(struct io *io)
 {
 	struct disk *d = io->arg;
-
-	if (io->error)
-		batch_end(d, io->error);
-	else
-		batch_safe(d);
-}
-
-static void batch_written(struct io *io)
-{
-	struct disk *d = io->arg;
-	struct fence_log *g = &d->log;
 
 	if (io->error) {
 		batch_end(d, io->error);
 		return;
 	}
-	if (d->nosync) {
+	if (io->fd == d->dir)
+		d->log.unnamed = false;
+	if (d->log.unnamed)
+		batch_sync(d, d->dir);
+	else
 		batch_safe(d);
-		return;
-	}
+}
+
+static void batch_sync(struct disk *d, int fd)
+{
 	d->counters.syncs++;
-	g->io = (struct io){ .kind = IO_SYNC, .fd = g->fd, .arg = d, .done = batch_synced };
-	io_submit(d->loop, &g->io);
+	d->log.io = (struct io){ .kind = IO_SYNC, .fd = fd, .arg = d, .done = batch_synced };
+	io_submit(d->loop, &d->log.io);
+}
+
+static void batch_written(struct io *io)
+{
+	struct disk *d = io->arg;
+
+	if (io->error)
+		batch_end(d, io->error);
+	else if (d->nosync)
+		batch_safe(d);
+	else
+		batch_sync(d, d->log.fd);
 }
 
 static void batch_start(struct disk *d)
@@ -167,7 +281,6 @@ void fence_log_add(struct disk *d, struct log_wait *w, struct req *q)
 struct load {
 	uint64_t records, torn, damaged; /* valid; bad behind the last valid one; bad before it */
 	uint64_t end; /* behind the last valid one */
-	uint64_t floors; /* to keep */
 };
 
 static int load_rec(struct disk *d, const struct fence_rec *r, uint64_t at, struct load *l)
@@ -239,20 +352,14 @@ struct old_scan {
 	uint64_t now;
 	bool dirs[DISK_DIRS];
 	struct disk *disk;
-	struct load *load;
 };
-
-static bool is_old(const struct floor *f, uint64_t now)
-{
-	return f->time < now && now - f->time > TOMBSTONE_NS;
-}
 
 static void find_old(struct hnode *n, void *arg)
 {
 	struct floor *f = container_of(n, struct floor, node);
 	struct old_scan *s = arg;
 
-	if (is_old(f, s->now))
+	if (floor_is_old(f, s->now))
 		s->dirs[object_dir_index(f->ino)] = true;
 }
 
@@ -261,19 +368,15 @@ static void forget_old(struct hnode *n, void *arg)
 	struct floor *f = container_of(n, struct floor, node);
 	struct old_scan *s = arg;
 
-	if (is_old(f, s->now) && !f->alive) {
-		htab_remove(&s->disk->floors, n);
-		free(f);
-		return;
-	}
-	s->load->floors++;
+	if (floor_is_old(f, s->now) && !f->alive)
+		floor_free(s->disk, f);
 }
 
 /* Tombstones older than any capability go; directories are read only where there are candidates. */
-static int expire(struct disk *d, struct load *l)
+static int expire(struct disk *d)
 {
 	struct env *e = d->env;
-	struct old_scan s = { .now = e->clock->wall(e), .disk = d, .load = l };
+	struct old_scan s = { .now = e->clock->wall(e), .disk = d };
 	char name[8];
 
 	htab_walk(&d->floors, find_old, &s);
@@ -297,18 +400,6 @@ static int expire(struct disk *d, struct load *l)
 	return 0;
 }
 
-struct rewrite {
-	struct fence_rec *recs;
-	size_t n;
-};
-
-static void encode_one(struct hnode *n, void *arg)
-{
-	struct rewrite *w = arg;
-
-	rec_encode(&w->recs[w->n++], container_of(n, struct floor, node));
-}
-
 static int reserve(struct disk *d)
 {
 	struct fence_log *g = &d->log;
@@ -320,36 +411,6 @@ static int reserve(struct disk *d)
 			return r;
 		g->reserved += sizeof(zeros);
 	}
-	return 0;
-}
-
-/* A new file, whole and synced before it takes the name. */
-static int compact(struct disk *d, const struct load *l)
-{
-	struct env *e = d->env;
-	struct rewrite w = { .recs = calloc(l->floors + 1, REC_SIZE) };
-	int fd, r;
-
-	if (!w.recs)
-		return -ENOMEM;
-	htab_walk(&d->floors, encode_one, &w);
-	fd = e->file->openat(e, d->dir, LOG_NEW, O_RDWR | O_CREAT | O_TRUNC, 0600);
-	r = fd < 0 ? fd : disk_write_all(e, fd, w.recs, w.n * REC_SIZE, 0);
-	free(w.recs);
-	if (r == 0 && !d->nosync)
-		r = e->file->fsync(e, fd);
-	if (r == 0)
-		r = e->file->renameat(e, d->dir, LOG_NEW,
-				      LOG_NAME); /* disk_open syncs the directory */
-	if (r < 0) {
-		if (fd >= 0)
-			e->file->close(e, fd);
-		e->file->unlinkat(e, d->dir, LOG_NEW, 0);
-		return r;
-	}
-	e->file->close(e, d->log.fd);
-	d->log.fd = fd;
-	d->log.size = d->log.reserved = w.n * REC_SIZE;
 	return 0;
 }
 
@@ -379,7 +440,7 @@ int fence_log_load(struct disk *d, char *err, size_t err_len)
 			d->path, LOG_NAME);
 	r = d->log.fd < 0 ? d->log.fd : load_all(d, &l);
 	if (r == 0)
-		r = expire(d, &l);
+		r = expire(d);
 	d->log.size = l.end;
 	if (r == 0 && l.torn)
 		r = cut_tail(d, &l);
@@ -389,11 +450,9 @@ int fence_log_load(struct disk *d, char *err, size_t err_len)
 	if (l.damaged)
 		log_error("disk", "%s/%s: %ju damaged records were skipped: check the disk",
 			  d->path, LOG_NAME, (uintmax_t)l.damaged);
-	if (l.records > l.floors || l.damaged) {
-		r = compact(d, &l);
-		if (r < 0)
-			log_warn("disk", "%s/%s was not compacted: %s", d->path, LOG_NAME,
-				 strerror(-r));
+	if (l.records > d->floors.count || l.damaged) {
+		r = rewrite_make(d);
+		rewrite_end(d, r ? r : rewrite_write(e, &d->log.rewrite));
 	}
 	if (reserve(d) < 0)
 		log_warn("disk", "%s is full: no room could be reserved for fences", d->path);

@@ -17,7 +17,8 @@
 
 #include "mount/mount_priv.h"
 
-#define KEEP_READING 16 /* threads that may wait for requests: making one costs more than keeping it */
+#define KEEP_READING \
+	16 /* threads that may wait for requests: making one costs more than keeping it */
 #define STACK (256 * KIB)
 #define FUSE_INIT_OPCODE 26
 #define NOTIFY_RESEND 7

@@ -260,7 +260,8 @@ struct session {
 	uint32_t n_locks, n_waits; /* of the owner: locks held, and waited for */
 	uint32_t n_opens;
 	char key[CONF_NAME_MAX]; /* that it was made with, since our start */
-	struct pool_share share; /* of the owner: buffers of its transfers */
+	struct pool_share share,
+		copy_share; /* of the owner: buffers of its transfers, and of copies */
 };
 
 struct sessions {
@@ -395,6 +396,8 @@ void peer_halt(struct peer *p);
 void peer_go_on(
 	struct peer *
 		p); /* also with what another's peer was: resumes the session now, not with a call */
+/* A call over this link was given up and has not been answered since. */
+bool peer_silent(const struct peer *p);
 /* Asks the server to answer soon, whatever the answer is. */
 void peer_hurry(struct call *c);
 /* Ends a call early: q goes on with `error` when its memory is safe. */

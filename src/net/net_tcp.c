@@ -32,7 +32,9 @@ struct tcp_link {
 	struct list gets; /* transfers whose data are to come */
 	uint32_t n_control, n_pulled; /* messages, and answers to pulls, that wait to be sent */
 	size_t queued; /* memory of the messages */
-	uint64_t in_at, out_at, get_at; /* when each last got on by a whole frame; see stalled() */
+	uint64_t in_at, out_at, get_at; /* when each last got on; see stalled() */
+	uint64_t got,
+		get_mark; /* since get_at: bytes that came; the last transfer that was due then */
 	/* the DATA frame being sent: that of the first transfer of bulk */
 	bool in_frame;
 	uint8_t head[FRAME_HEAD], tail[FRAME_TAIL];
@@ -73,12 +75,32 @@ static void watch(struct tcp_link *t, unsigned events)
 
 /* ---- stalls: a link that owes or is owed bytes must make progress, a whole frame at a time ----
  *
- * Single bytes do not count, nor frames of another kind: who trickles, or chats while it owes us data, holds
- * our buffers no longer than who is silent. */
+ * Single bytes do not count, nor frames of another kind, nor small ones in the place of a large one: what is owed to us
+ * gets on when GET_STEP bytes of it have come, or all that was due when it last did. Who trickles, or chats while it
+ * owes us data, holds our buffers no longer than who is silent. */
+#define GET_STEP CHUNK_MAX /* a frame of one who sends what it has */
 
 static bool idle(const struct tcp_link *t)
 {
 	return list_empty(&t->control) && list_empty(&t->bulk);
+}
+
+/* What is owed to us has got on, or begins to be owed. */
+static void got_on(struct tcp_link *t)
+{
+	t->get_at = t->l.net->loop->now;
+	t->got = 0;
+	t->get_mark = t->next_id;
+}
+
+/* So many bytes of transfers, or the end of one, have come. */
+static void got_some(struct tcp_link *t, uint64_t bytes)
+{
+	const struct xfer *first = list_first(&t->gets, struct xfer, link);
+
+	t->got += bytes;
+	if (t->got >= GET_STEP || (first && first->id > t->get_mark))
+		got_on(t);
 }
 
 /* Since when the slowest of the three has not got on; UINT64_MAX: nothing is due. */
@@ -476,7 +498,7 @@ static void tcp_get(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 	}
 	x->id = ++t->next_id;
 	if (list_empty(&t->gets))
-		t->get_at = l->net->loop->now;
+		got_on(t);
 	list_push(&t->gets, &x->link);
 	h.want = (uint32_t)x->len;
 	h.id = x->id;
@@ -605,7 +627,6 @@ static int sink_data_end(void *arg, int32_t status)
 	t->rx_desc = NULL;
 	if (!x)
 		return 0; /* a put: an error in it comes with the reply */
-	t->get_at = t->l.net->loop->now;
 	x->done += t->in.h.length;
 	t->got_bulk = status || x->done == x->len;
 	if (status)
@@ -614,6 +635,7 @@ static int sink_data_end(void *arg, int32_t status)
 		xfer_end(x, 0);
 	else if (t->in.h.length == 0)
 		return -EPROTO;
+	got_some(t, t->in.h.length);
 	return 0;
 }
 

@@ -85,6 +85,14 @@ static uint64_t tag_of(const struct call *c)
 	return (uint64_t)c->slot << 32 | c->sequence;
 }
 
+bool peer_silent(const struct peer *p)
+{
+	for (uint32_t i = 0; i < SESSION_SLOTS; i++)
+		if (p->slots[i].busy && !p->slots[i].call)
+			return true;
+	return false;
+}
+
 void peer_hurry(struct call *c)
 {
 	if (c->q && c->sent && c->slot != NO_SLOT)

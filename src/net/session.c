@@ -60,6 +60,7 @@ int session_new(struct sessions *t, uint64_t id, const uint8_t secret[16], const
 	list_init(&s->opens);
 	list_init(&s->parked);
 	pool_share_init(&s->share);
+	pool_share_init(&s->copy_share);
 	t->count++;
 	s->renewed = t->loop->now;
 	s->lease.fire = lease_timer;

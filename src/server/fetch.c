@@ -91,6 +91,8 @@ static bool finish(struct fetch *f)
 	} else if (error == -ENOENT && !f->object) {
 		error = 0;
 		zero_behind(f, 0);
+	} else if (!error) {
+		f->srv->bytes_read += f->view.length;
 	}
 	turn_end(&f->turn);
 	object_put(f->object);

@@ -7,11 +7,12 @@
  * not ask for. Since an owner that closes a circle of held locks alone gets EDEADLK instead of a place, somebody
  * can always go on.
  *
- * The graph is searched breadth first from one wait, each wait once; beyond SEARCH_MAX steps it is
- * taken to hold no circle. Errors: -ENOMEM only. */
+ * The graph is searched breadth first from one wait, each wait once. All searches since lock_searches_begin() share
+ * SEARCH_STEPS. When these are used up, progress comes before order: nobody is found to close a circle, and whoever
+ * is before a wait in the line is overtaken. Errors: -ENOMEM only. */
 #include "server/locks.h"
 
-#define SEARCH_MAX 100000
+#define SEARCH_STEPS 100000
 
 int lock_table_init(struct lock_table *t)
 {
@@ -64,9 +65,23 @@ struct lock_wait *lock_wait_find(const struct lock_space *sp, uint64_t session, 
 struct search {
 	struct lock_table *t;
 	const struct range *target; /* whose owner is looked for */
-	unsigned steps;
 	bool by_line; /* waiting for somebody earlier in a line counts, too */
 };
+
+void lock_searches_begin(struct lock_table *t, uint64_t now)
+{
+	t->steps = SEARCH_STEPS;
+	t->turn = now;
+}
+
+/* One step more? */
+static bool go_on(struct lock_table *t)
+{
+	if (!t->steps)
+		return false;
+	t->steps--;
+	return true;
+}
 
 static void visit(struct search *s, struct lock_wait *w)
 {
@@ -79,7 +94,7 @@ static void visit(struct search *s, struct lock_wait *w)
 /* Everything that the owner of r waits for is part of it. */
 static void visit_owner(struct search *s, const struct range *r, bool whole)
 {
-	for (struct hnode *n = htab_first(&s->t->by_owner, hash_of(r, whole)); n;
+	for (struct hnode *n = htab_first(&s->t->by_owner, hash_of(r, whole)); n && go_on(s->t);
 	     n = htab_next(n)) {
 		struct lock_wait *w = container_of(n, struct lock_wait, node);
 
@@ -95,7 +110,8 @@ static bool look_at(struct search *s, const struct lock_wait *w)
 	struct lock_wait *before;
 
 	list_for_each(r, &w->space->held, link) {
-		s->steps++;
+		if (!go_on(s->t))
+			return false;
 		if (!range_conflicts(r, &w->want))
 			continue;
 		if (range_same_owner(r, s->target))
@@ -105,8 +121,7 @@ static bool look_at(struct search *s, const struct lock_wait *w)
 	if (!s->by_line)
 		return false;
 	list_for_each(before, &w->space->line, link) {
-		s->steps++;
-		if (before == w)
+		if (before == w || !go_on(s->t))
 			break;
 		if (!range_conflicts(&before->want, &w->want))
 			continue;
@@ -117,7 +132,7 @@ static bool look_at(struct search *s, const struct lock_wait *w)
 	return false;
 }
 
-/* Does `from` wait, over however many others, for the owner of `target`? */
+/* Does `from` wait, over however many others, for the owner of `target`? Without steps: what keeps nobody waiting. */
 static bool waits_for(struct lock_table *t, struct lock_wait *from, const struct range *target,
 		      bool by_line)
 {
@@ -128,9 +143,9 @@ static bool waits_for(struct lock_table *t, struct lock_wait *from, const struct
 	t->round++;
 	visit(&s, from);
 	while ((it = list_pop(&t->todo)))
-		if (!found && s.steps < SEARCH_MAX)
+		if (!found)
 			found = look_at(&s, list_entry(it, struct lock_wait, todo));
-	return found;
+	return found || (by_line && !t->steps);
 }
 
 bool lock_deadlock(struct lock_table *t, struct lock_wait *w)

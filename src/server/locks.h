@@ -19,6 +19,8 @@ struct lock_table { /* all waits of a server */
 	uint64_t last_number;
 	struct list todo; /* of a search: waits seen and not yet looked at */
 	uint64_t round; /* of searches */
+	uint32_t steps; /* that searches may still take */
+	uint64_t turn; /* the loop's, in which they began */
 };
 struct lock_wait {
 	struct hnode node;
@@ -47,6 +49,8 @@ int lock_wait_add(struct lock_table *t, struct lock_space *sp,
 		  struct lock_wait *w); /* at the end */
 void lock_wait_del(struct lock_table *t, struct lock_wait *w);
 struct lock_wait *lock_wait_find(const struct lock_space *sp, uint64_t session, uint64_t ticket);
+/* The searches of the next two get new steps: once for each request, however many it takes. */
+void lock_searches_begin(struct lock_table *t, uint64_t now);
 /* Is it its turn? It is in the line. */
 bool lock_grantable(struct lock_table *t, struct lock_wait *w);
 /* Would it wait for its own owner? */

@@ -90,15 +90,18 @@ static void write_refusals(FILE *f, const struct server *s)
 
 static void write_counts(FILE *f, struct server *s)
 {
-	uint64_t total = 0, avail = 0, inlined, handed;
+	uint64_t total = 0, avail = 0, id, inlined, handed;
 	struct disk_counters c;
 
 	disk_counters(s->disk, &c);
-	disk_space(s->disk, &total, &avail);
+	disk_space(s->disk, &total, &avail, &id);
 	file_counters(s->loop, &inlined, &handed);
 	value(f, "uptime_seconds", "gauge", "Since the server started.",
 	      (s->loop->now - s->started) / NSEC_PER_SEC);
 	value(f, "requests_total", "counter", "Requests that came in.", s->requests);
+	value(f, "bytes_read_total", "counter", "Data read by clients and by servers that copy.",
+	      s->bytes_read);
+	value(f, "bytes_written_total", "counter", "Data written.", s->bytes_written);
 	value(f, "requests_in_service", "gauge", "Requests being worked on.", s->in_service);
 	value(f, "system_calls_total", "counter", "System calls made by the loop.", s->loop->calls);
 	value(f, "links", "gauge", "Connections.", s->net.n_links);

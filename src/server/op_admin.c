@@ -38,6 +38,8 @@ int do_status(struct sreq *s)
 		.pid = (uint32_t)getpid(),
 		.uptime_ns = srv->loop->now - srv->started,
 		.requests = srv->requests,
+		.bytes_read = srv->bytes_read,
+		.bytes_written = srv->bytes_written,
 		.calls = srv->loop->calls,
 		.in_service = srv->in_service,
 		.links = srv->net.n_links,
@@ -54,7 +56,7 @@ int do_status(struct sreq *s)
 	memory_of_process(r);
 	file_counters(srv->loop, &r->disk_inline, &r->disk_handed);
 	if (srv->disk)
-		disk_space(srv->disk, &r->space_total, &r->space_avail);
+		disk_space(srv->disk, &r->space_total, &r->space_avail, &r->storage);
 	return 0;
 }
 

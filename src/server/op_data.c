@@ -177,6 +177,7 @@ static bool read_step(struct req *q)
 	case ACCESS:
 		req_goto(q, FINISH);
 		r->data = (struct wire_bytes){ (uint32_t)d->buf.len, d->buf.iov[0].iov_base };
+		s->srv->bytes_read += d->buf.len;
 		break;
 	case FINISH:
 		req_goto(q, REPLY);
@@ -233,6 +234,7 @@ static bool write_step(struct req *q)
 	case ACCESS:
 	case FINISH:
 		req_goto(q, REPLY);
+		s->srv->bytes_written += a->data.len; /* windows count for themselves */
 		r->end = object_end(d->object);
 		r->mtime = object_mtime(d->object);
 		break;
@@ -407,11 +409,12 @@ static bool copy_step(struct req *q)
 
 const struct req_ops copy_ops = { "copy", copy_step, REPLY, 7, names };
 
-/* Nobody waits for what it fetches any more. */
+/* Nobody waits for what it fetches any more. What comes from here ends with the windows that are at it. */
 void copy_cancel(struct sreq *s)
 {
 	struct data_state *d = s->op;
 
+	s->cancelled = true;
 	for (int i = 0; d->m.fetches && i < WINDOWS; i++)
 		fetch_cancel(&d->m.fetches[i]);
 }

@@ -45,11 +45,19 @@ static int sane(const struct wire_lock *l)
 	return l->kind > LOCK_EXCLUSIVE || l->start > l->last ? -EINVAL : 0;
 }
 
+/* In the middle of a lock of its owner: that becomes two. */
+static bool splits(const struct lock_space *sp, const struct range *want)
+{
+	const struct range *r = ranges_own(&sp->held, want);
+
+	return r && r->start < want->start && r->last > want->last;
+}
+
 static int hold(struct session *ss, struct lock_space *sp, const struct range *want)
 {
 	int e, grown;
 
-	if (ss->n_locks >= LOCKS_MAX)
+	if (ss->n_locks + 1 + splits(sp, want) > LOCKS_MAX)
 		return -ENOLCK;
 	e = ranges_hold(&sp->held, want, &grown);
 	ss->n_locks += (uint32_t)grown;
@@ -181,31 +189,34 @@ static int wait_for(struct sreq *s, struct inode *i, struct lock_space *sp,
 	if (e)
 		return e;
 	answer(w, 0, true, 0); /* an earlier request of it that is still here */
-	if (lock_grantable(t, w) && !held_back(i)) {
+	if (!w->whole && lock_deadlock(t, w)) {
+		e = -EDEADLK;
+	} else if (lock_grantable(t, w) && !held_back(i)) {
 		e = hold(s->session, sp, want);
-		wait_end(w, 0);
-		lock_released(i);
-		return e;
+	} else {
+		e = park(s, w);
+		if (!e)
+			return 0;
 	}
-	e = !w->whole && lock_deadlock(t, w) ? -EDEADLK : park(s, w);
-	if (e) {
-		wait_end(w, 0);
-		lock_released(i);
-	}
+	wait_end(w, 0);
+	lock_released(i);
 	return e;
 }
 
 void lock_released(struct inode *i)
 {
+	struct lock_table *t = &i->srv->locks;
 	struct lock_wait *w, *tmp;
 	bool changed;
 
+	if (t->turn !=
+	    i->srv->loop->now) /* else they are of one request, or of one session's end */
+		lock_searches_begin(t, i->srv->loop->now);
 	for (int k = 0; k < LOCK_SPACES; k++) {
 		do {
 			changed = false;
 			list_for_each_safe(w, tmp, &i->locks[k].line, link) {
-				if (!w->asking || !lock_grantable(&i->srv->locks, w) ||
-				    held_back(i))
+				if (!w->asking || !lock_grantable(t, w) || held_back(i))
 					continue;
 				wait_end(w, hold(w->session, w->space, &w->want));
 				changed = true;
@@ -291,8 +302,11 @@ static int test(struct sreq *s, const struct lock_space *sp, const struct range 
 
 static int let_go(struct sreq *s, struct inode *i, struct lock_space *sp, const struct range *want)
 {
-	int grown, e = ranges_release(&sp->held, want, &grown);
+	int grown, e;
 
+	if (s->session->n_locks + splits(sp, want) > LOCKS_MAX)
+		return -ENOLCK;
+	e = ranges_release(&sp->held, want, &grown);
 	s->session->n_locks += (uint32_t)grown;
 	lock_released(i);
 	return e;
@@ -332,6 +346,7 @@ static int ask(struct sreq *s)
 	struct range want;
 	int e = sane(&a->want);
 
+	lock_searches_begin(&s->srv->locks, s->srv->loop->now);
 	s->ino = a->h.ino;
 	if (e)
 		return e;

@@ -21,7 +21,7 @@ struct open_file;
 #define WINDOW_PIECES 128 /* file accesses in it */
 #define WINDOW_STATES 6
 #define WINDOWS 2 /* of one request at a time: network and disk overlap */
-#define COPY_BYTES (4 * MIB) /* of the pool for what comes from other targets */
+#define COPY_BYTES (8 * MIB) /* of the pool for copies: a session's share is the windows of two */
 #define CAP_LIFE_NS (3600 * NSEC_PER_SEC)
 #define CAP_CACHE 256
 #define MAX_SESSIONS 16384
@@ -111,6 +111,7 @@ struct server {
 	uint64_t started;
 	uint64_t boot;
 	uint64_t requests;
+	uint64_t bytes_read, bytes_written; /* of data */
 	struct wire_map_res map; /* version 0: of a server without metadata */
 	struct arena map_arena;
 	struct list spare_reqs, spare_windows;

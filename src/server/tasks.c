@@ -202,11 +202,7 @@ static bool step(struct req *q)
 	switch (q->state) {
 	case LOCK:
 		req_goto(q, START);
-		if (t->kind ==
-		    TASK_TRUNCATE) /* nobody writes between a truncate's intent and its end */
-			inode_lock_next(t->inode, &t->lock, q);
-		else
-			inode_lock(t->inode, &t->lock, q);
+		inode_lock(t->inode, &t->lock, q);
 		break;
 	case START:
 		req_goto(q, FAN);
@@ -240,7 +236,13 @@ static void begin(struct task *t)
 {
 	req_init(&t->q, t->srv->loop, &task_ops[t->kind], LOCK);
 	t->q.trace = env_random_u64(t->srv->loop->env);
-	list_push(&t->srv->loop->runnable, &t->q.link); /* never within who starts it */
+	if (t->kind ==
+	    TASK_TRUNCATE) { /* nobody writes between a truncate's intent and its end: now */
+		req_goto(&t->q, START);
+		inode_lock_next(t->inode, &t->lock, &t->q);
+	}
+	if (!t->q.pending)
+		list_push(&t->srv->loop->runnable, &t->q.link); /* never within who starts it */
 }
 
 static void refill(struct timer *t);

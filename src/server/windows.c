@@ -8,7 +8,7 @@
  * A few windows of one request work side by side, each taking the next range when it is done, so that
  * network and disk overlap and memory stays bounded. Nobody holds a turn at a range while it waits for a
  * network: reads give theirs back before the data go out, writes ask for theirs when the data are here.
- * Buffers: from the session's share of the target's pool (copies: from a small pool of their own), given back between
+ * Buffers: from the session's share of the target's pool (copies: of a small pool of their own), given back between
  * two ranges. Errors: the first one stops the request. */
 #include <stdlib.h>
 
@@ -181,7 +181,7 @@ static bool step(struct req *q)
 		if (w->file)
 			break;
 		if (m->from)
-			buf_get(&s->srv->copies, NULL, &w->buf, w->len, q);
+			buf_get(&s->srv->copies, &s->session->copy_share, &w->buf, w->len, q);
 		else
 			buf_get(&s->srv->pool, &s->session->share, &w->buf, w->len, q);
 		break;
@@ -221,6 +221,7 @@ static bool step(struct req *q)
 		req_goto(q, TAKE);
 		w->sent = false;
 		m->moved += w->len;
+		*(m->write ? &s->srv->bytes_written : &s->srv->bytes_read) += w->len;
 		buf_put(&w->buf);
 		unmap(w);
 		break;

@@ -34,8 +34,11 @@ static void start(void)
 	trial_file(c, 1, 1);
 	write_seed(to, "one_file", c);
 	c = trial_client(&t);
-	for (uint64_t i = 0; i < 40; i++)
-		trial_lock(&trial_file(c, i, 2)->locks[i % 2], i, i, 2 * i, i % 3);
+	for (uint64_t i = 0; i < 40; i++) {
+		const struct cfile *f = trial_file(c, i, 2);
+
+		trial_lock(f, &f->holding->locks[i % 2], i, i, 2 * i, i % 3);
+	}
 	write_seed(to, "many_files", c);
 }
 

@@ -776,7 +776,7 @@ static int fs_list(struct env *e, int fd, void (*fn)(void *arg, const char *name
 	return 0;
 }
 
-static int fs_statfs(struct env *e, int fd, uint64_t *total, uint64_t *avail)
+static int fs_statfs(struct env *e, int fd, uint64_t *total, uint64_t *avail, uint64_t *id)
 {
 	struct sim_fs *fs = fs_of(e);
 
@@ -784,6 +784,7 @@ static int fs_statfs(struct env *e, int fd, uint64_t *total, uint64_t *avail)
 		return fs ? -EBADF : -EIO;
 	*total = fs->node->capacity ? fs->node->capacity : TOTAL_SPACE;
 	*avail = *total > fs->used * PAGE ? *total - fs->used * PAGE : 0;
+	*id = 0;
 	return 0;
 }
 

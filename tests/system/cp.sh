@@ -8,8 +8,7 @@ export LC_ALL=C
 port=$(free_ports 3)
 expect 0 init fs --servers 3 --port "$port" --stripe-unit 64K
 confs+=("$work/fs/sheaf.conf")
-# server1, which is stopped and killed here, keeps no names: what it held up can be removed.
-sed -i 's/^timeout = .*/timeout = 2/; /^name = server1/,/^roles/s/^roles = .*/roles = data/' fs/sheaf.conf
+sed -i 's/^timeout = .*/timeout = 2/' fs/sheaf.conf
 export SHEAF_CONF=$work/fs/sheaf.conf
 expect 0 start
 
@@ -53,6 +52,25 @@ no_temps_inside() {
 
 server_pid() {
 	cat "fs/server$1/sheafd.pid"
+}
+
+# home PATH: the number of the server that keeps it
+home() {
+	local ino
+	ino=$("$sheaf" stat "$1" | sed -n 's/.*inode: \([0-9]*\),.*/\1/p')
+	echo $(((ino >> 48) % 3))
+}
+
+# dir_on SERVER: a new directory whose names that server keeps; those of a tree in it are not server1's
+dir_on() {
+	local d
+	for d in /on$1-{a..z}; do
+		"$sheaf" mkdir -p "$d/tree" || return
+		[ "$(home "$d")" = "$1" ] && [ "$(home "$d/tree")" != 1 ] && break
+		"$sheaf" rm -r "$d"
+	done
+	"$sheaf" rm -r "$d/tree"
+	echo "$d"
 }
 
 for jobs in 1 16; do
@@ -101,18 +119,19 @@ interrupted() {
 }
 
 some_temps() {
-	"$sheaf" ls -R /in | grep -q sheaf-cp
+	"$sheaf" ls -R "$1" | grep -q sheaf-cp
 }
 
 three_temps() {
-	[ "$("$sheaf" ls /in | grep -c sheaf-cp)" = 3 ]
+	[ "$("$sheaf" ls "$in" | grep -c sheaf-cp)" = 3 ]
 }
 
 echo "signals leave nothing behind"
 mkfifo p1 p2 p3
-expect 0 mkdir /in
+in=$(dir_on 2)   # server1 is stopped and killed below: these names stay to be had
+held=$(dir_on 1) # and these do not
 for s in INT TERM HUP; do
-	"$sheaf" cp p1 p2 p3 sheaf:/in >out 2>err &
+	"$sheaf" cp p1 p2 p3 "sheaf:$in" >out 2>err &
 	cp=$!
 	helpers=($cp)
 	exec 7>p1 8>p2 9>p3
@@ -121,7 +140,7 @@ for s in INT TERM HUP; do
 	kill -$s $cp
 	interrupted $((128 + $(kill -l $s)))
 	exec 7>&- 8>&- 9>&-
-	expect 0 ls /in
+	expect 0 ls "$in"
 	[ -s out ] && fail "something is left"
 done
 
@@ -131,28 +150,50 @@ halt() {
 	kill -STOP "${helpers[0]}"
 }
 
-# A write is under way when the fifth block is being read. One timeout, not one for each step.
-"$sheaf" cp p1 sheaf:/in >out 2>err &
-cp=$!
-exec 7>p1
-head -c 10 /dev/zero >&7
-within 5 some_temps
+# empty DIR: nothing is in it, or will be once the server has done what it was asked to
+empty() {
+	[ -z "$("$sheaf" ls "$1")" ]
+}
+
+# A write is under way when the fifth block is being read. One timeout, not one for each step, also where the server that
+# stands still keeps the name: it removes it when it goes on.
+for dir in "$in" "$held"; do
+	"$sheaf" cp p1 "sheaf:$dir" >out 2>err &
+	cp=$!
+	exec 7>p1
+	head -c 10 /dev/zero >&7
+	within 5 some_temps "$dir"
+	halt
+	head -c 5000000 /dev/zero >&7
+	start=$SECONDS
+	kill -INT $cp
+	interrupted 130
+	[ $((SECONDS - start)) -le 4 ] || fail "it took $((SECONDS - start)) s"
+	exec 7>&-
+	kill -CONT "${helpers[0]}"
+	if [ "$dir" = "$held" ]; then
+		grep -q "may be left behind" err || fail "it does not say what may be left"
+		within 5 empty "$dir"
+	else
+		empty "$dir" || fail "something is left"
+	fi
+done
+
+echo "a server that stands still and keeps the names"
 halt
-head -c 5000000 /dev/zero >&7
 start=$SECONDS
-kill -INT $cp
-interrupted 130
-[ $((SECONDS - start)) -le 4 ] || fail "it took $((SECONDS - start)) s"
-exec 7>&-
+expect 1 cp tree/large "sheaf:$held"
+[ $((SECONDS - start)) -le 5 ] || fail "it took $((SECONDS - start)) s"
+one_line "server1 .*does not answer"
 kill -CONT "${helpers[0]}"
-expect 0 ls /in
-[ -s out ] && fail "something is left"
+within 5 empty "$held"
 
 temps_in() {
 	[ -n "$(find "$1" -name '.sheaf-cp-*' 2>/dev/null)" ]
 }
 
 expect 0 cp -r tree sheaf:/tree
+[ "$(home /tree)" != 1 ] || fail "server1 keeps /tree: another name would do"
 halt
 "$sheaf" cp -r sheaf:/tree into >out 2>err &
 cp=$!
@@ -217,6 +258,11 @@ terminal watch "${helpers[0]}" sheaf:/tree/large sheaf:/tree/a/block y >seen
 grep -q "^status 0" seen || fail "cp in a terminal: $(cat seen)"
 grep -q "^[01] files  .* of 3.8 MiB  [0-9]* %  .*/s" seen || fail "no progress: $(cat seen)"
 halt
+terminal watch "${helpers[0]}" -r tree "sheaf:$in" >seen # how much a tree is, is found out beside
+grep -q "^status 0" seen || fail "cp -r in a terminal: $(cat seen)"
+grep -q "^[0-9]* files  .* of 3.8 MiB  [0-9]* %  .*/s" seen || fail "no progress of a tree: $(cat seen)"
+expect 0 rm -r "$in/tree"
+halt
 terminal hangup "${helpers[0]}" -r sheaf:/tree out-tree >seen
 grep -q "^status -1$" seen || fail "a lost terminal: $(cat seen)"
 no_temps_outside out-tree
@@ -241,25 +287,25 @@ one_line "^sheaf cp: p1: "
 expect 0 rm /big2
 
 in_temp() {
-	[ -n "$("$sheaf" ls /in | grep sheaf-cp)" ]
+	[ -n "$("$sheaf" ls "$in" | grep sheaf-cp)" ]
 }
 
 # What has been read when all stands still is less than 12 MB: there is something left to change.
 for change in "-s 20000000" "-s 12000000" "-s 40000000"; do
 	cp big moving
 	halt
-	"$sheaf" cp moving sheaf:/in >out 2>err &
+	"$sheaf" cp moving "sheaf:$in" >out 2>err &
 	cp=$!
 	within 5 in_temp
 	truncate $change moving
 	kill -CONT "${helpers[0]}"
 	wait $cp || fail "a source that changes its size"
-	expect 0 cp sheaf:/in/moving out-big
+	expect 0 cp "sheaf:$in/moving" out-big
 	cmp moving out-big || fail "truncate $change while it is copied"
 done
-expect 0 rm /in/moving
+expect 0 rm "$in/moving"
 
-for args in "big sheaf:/in" "sheaf:/big into"; do
+for args in "big sheaf:$in" "sheaf:/big into"; do
 	halt
 	"$sheaf" cp $args >out 2>err &
 	cp=$!
@@ -271,7 +317,7 @@ for args in "big sheaf:/in" "sheaf:/big into"; do
 	interrupted 130
 	kill -CONT "${helpers[0]}"
 	no_temps_outside into
-	expect 0 ls /in
+	expect 0 ls "$in"
 	[ -s out ] && fail "something is left"
 	[ -e into/big ] && fail "an interrupted copy has its name"
 done
@@ -283,7 +329,7 @@ kill -INT $cp
 interrupted 130
 exec 7>&-
 
-for args in "big sheaf:/in" "sheaf:/big into"; do
+for args in "big sheaf:$in" "sheaf:/big into"; do
 	halt
 	"$sheaf" cp $args >out 2>err &
 	cp=$!
@@ -300,7 +346,7 @@ for args in "big sheaf:/in" "sheaf:/big into"; do
 	no_temps_outside into
 	[ -e into/big ] && fail "half a file has its name"
 	expect 0 start
-	expect 0 ls /in
+	expect 0 ls "$in"
 	[ -s out ] && fail "something is left"
 done
 
@@ -327,29 +373,48 @@ whole_files out-tree
 rm -rf out-tree
 expect 0 start
 
-halt
-"$sheaf" cp -r tree sheaf:/in >out 2>err &
+# Where the dead server kept the name, nobody can remove it; that is said.
+"$sheaf" cp p1 "sheaf:$held" >out 2>err &
 cp=$!
-within 5 some_temps
+exec 7>p1
+head -c 10 /dev/zero >&7
+within 5 some_temps "$held"
+kill -9 "$(server_pid 1)"
+head -c 5000000 /dev/zero >&7
+exec 7>&-
+start=$SECONDS
+wait $cp
+[ $? = 1 ] || fail "a dead server is a failure"
+[ $((SECONDS - start)) -le 6 ] || fail "it took $((SECONDS - start)) s"
+one_line "(1 .sheaf-cp-$cp-\* may be left behind): server1 .*does not answer"
+expect 0 start
+expect 0 ls "$held"
+grep -qx ".sheaf-cp-$cp-0.tmp" out || fail "another name is left"
+expect 0 rm "$held/.sheaf-cp-$cp-0.tmp"
+
+halt
+"$sheaf" cp -r tree "sheaf:$in" >out 2>err &
+cp=$!
+within 5 some_temps "$in"
 kill -9 "${helpers[0]}"
 wait $cp
 [ $? = 1 ] || fail "a dead server is a failure"
 one_line "server1 .*does not answer"
-no_temps_inside /in
+no_temps_inside "$in"
 expect 0 start
-expect 0 cp -r sheaf:/in/tree out-tree
+expect 0 cp -r "sheaf:$in/tree" out-tree
 whole_files out-tree
 rm -rf out-tree
-expect 0 chmod 500 /in/tree/sealed # that it is closed comes last, and may not have come
-expect 0 cp -r tree sheaf:/in
-expect 0 cp -r sheaf:/in/tree out-tree
+expect 0 chmod 500 "$in/tree/sealed" # that it is closed comes last, and may not have come
+expect 0 cp -r tree "sheaf:$in"
+expect 0 cp -r "sheaf:$in/tree" out-tree
 same out-tree
 rm -rf out-tree
 kill -9 "$(server_pid 0)"
-expect 1 rm -r /in /tree
+expect 1 rm -r "$in" /tree
 one_line "server0 .*does not answer"
 expect 0 start
-expect 0 rm -r /in
+expect 0 rm -r "$in"
 expect 0 stop
 
 mkdir full

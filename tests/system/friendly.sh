@@ -212,6 +212,17 @@ def look_until(up):
 first, second = look(), look()
 assert all(s["up"] and s["requests_per_s"] is None for s in first), first
 assert all(s["requests_per_s"] >= 0 for s in second), second
+assert all(s["bytes_read_per_s"] == 0 and s["bytes_written_per_s"] == 0 for s in second), second
+written = sum(s["bytes_written"] for s in second)
+subprocess.run([sheaf, "cp", "/dev/stdin", "sheaf:/rates"], check=True, input=bytes(3000000))
+subprocess.run([sheaf, "cp", "sheaf:/rates", "/dev/null"], check=True)
+for _ in range(20):
+    s = look()
+    if sum(x["bytes_written"] for x in s) - written == 3000000 and sum(x["bytes_read"] for x in s) >= 3000000:
+        break
+else:
+    sys.exit("what was written and read is not counted: %s" % s)
+subprocess.run([sheaf, "rm", "/rates"], check=True)
 for key in ("uptime_s", "roles", "space_total", "space_avail", "requests", "rss_bytes", "clients"):
     assert second[0][key] is not None, key
 os.kill(int(open(pid_file).read()), signal.SIGKILL)

@@ -714,6 +714,54 @@ static void what_was_repaired_works(void)
 	check_clean();
 }
 
+/* An object of the file on the server that its layout does not name, as a client can make one that may write to it. */
+static void stray_path(char *path, size_t n, const char *name)
+{
+	struct sheaf_layout_info l = { .size = sizeof(l) };
+	uint64_t ino = ino_of(name);
+
+	CHECK_EQ(sheaf_get_layout(fs, name, &l), 0);
+	CHECK_EQ(l.width, 2);
+	snprintf(path, n, "%s/server%u/objects/%02x", c.dir, 3 - l.servers[0] - l.servers[1],
+		 (unsigned)(hash_u64(ino) % 256));
+	mkdir(path, 0700);
+	snprintf(path + strlen(path), n - strlen(path), "/%016jx.%08x", (uintmax_t)ino, 1);
+}
+
+static void a_stray_object_changes_no_layout(void)
+{
+	struct sheaf_layout two = { .size = sizeof(two), .width = 2 };
+	struct sheaf_layout_info before = { .size = sizeof(before) }, after = before;
+	char path[2][CLUSTER_PATH];
+	static const char *const names[] = { "/stray", "/sparse" };
+	struct sheaf_file *f;
+
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(sheaf_open(fs, names[i], O_CREAT | O_RDWR, 0644, &two, &f), 0);
+		CHECK_EQ(sheaf_close(f), 0);
+		make_file(fs, names[i], BYTES, 7);
+		stray_path(path[i], sizeof(path[i]), names[i]);
+	}
+	CHECK_EQ(sheaf_truncate(fs, "/sparse", 2 * BYTES), 0); /* nobody can tell by its objects */
+	CHECK_EQ(sheaf_get_layout(fs, names[0], &before), 0);
+	CHECK(WITHIN(20, check("") == 0 && !strstr(out, "pending")));
+	cluster_down(&c);
+	spill(path[0], "not of this file");
+	spill(path[1], "nor of this one");
+	cluster_up(&c);
+	CHECK_EQ(check("--repair"), 1);
+	CHECK(said("wrong: ", "/stray", "has 16 bytes of it, but the file is complete without"));
+	CHECK(said("wrong: ", "/sparse", "its layout does not name"));
+	CHECK_EQ(sheaf_get_layout(fs, names[0], &after), 0);
+	CHECK_EQ(memcmp(&before, &after, sizeof(before)), 0);
+	check_file(fs, names[0], BYTES, 7);
+	cluster_down(&c);
+	CHECK_EQ(unlink(path[0]) | unlink(path[1]), 0);
+	cluster_up(&c);
+	check_clean();
+	check_file(fs, names[0], BYTES, 7);
+}
+
 static void begin(void)
 {
 	cluster_make(&c, &(struct cluster_opts){ .servers = 3, .timeout = 20, .lease = 2 });
@@ -731,4 +779,4 @@ static void end(void)
 SYS_MAIN(child, begin, end, TEST(nothing_is_wrong_while_clients_are_busy),
 	 TEST(nothing_is_wrong_after_kills), TEST(a_server_that_is_down_is_said),
 	 TEST(only_root_may_look_and_repair), TEST(every_damage_is_found_and_repaired),
-	 TEST(what_was_repaired_works))
+	 TEST(what_was_repaired_works), TEST(a_stray_object_changes_no_layout))

@@ -322,7 +322,18 @@ static bool closed_now(const struct raw *r)
 	return n == 0 || (errno != EAGAIN && errno != EINTR);
 }
 
-/* Ten clients that have promised all they can: one trickles its data, one chats, the others are silent. */
+/* One byte more of what was promised, as a frame of its own. */
+static void trickle(struct raw *r, uint32_t nth)
+{
+	struct wire_frame_head h = {
+		.kind = FRAME_DATA, .length = 1, .id = r->head.id, .at = r->head.at + nth
+	};
+	uint8_t body[1 + FRAME_TAIL] = { 'x' };
+
+	raw_frame(r->fd, h, body, sizeof(body));
+}
+
+/* Ten clients that have promised all they can: one trickles its data, one in frames, one chats, the others are silent. */
 static void who_owes_data_starves_nobody_and_is_cut_off(void)
 {
 	static struct raw hog[HOGS];
@@ -347,6 +358,7 @@ static void who_owes_data_starves_nobody_and_is_cut_off(void)
 	CHECK(raw_write(hog[0].fd, head, sizeof(head)));
 	for (uint32_t seq = 1; gone < HOGS && now_s() < end; seq++) {
 		raw_write(hog[0].fd, "x", 1);
+		trickle(&hog[2], seq - 1);
 		raw_request(&hog[1], OP_PING, 63, seq, XDR_ANY(xdr_wire_void_args),
 			    &(struct wire_void_args){ 0 });
 		honest_client_gets_on();

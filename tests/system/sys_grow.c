@@ -125,7 +125,7 @@ static void an_idle_client_learns_from_a_file(void)
 /* A client whose cluster file knows nothing of it. */
 static void a_client_with_the_older_file_learns_at_once(void)
 {
-	char older[CLUSTER_PATH];
+	char older[CLUSTER_PATH], newer[CLUSTER_PATH];
 	char *text;
 	struct sheaf *fs;
 
@@ -139,6 +139,13 @@ static void a_client_with_the_older_file_learns_at_once(void)
 	make_file(fs, "/f", 300000, 5);
 	check_file(fs, "/f", 300000, 5);
 	CHECK(is_on(fs, "/f", 2));
+	memcpy(newer, c.conf, sizeof(newer));
+	memcpy(c.conf, older, sizeof(older));
+	CHECK_EQ(sheaf("check", "--repair", NULL, NULL),
+		 0); /* nothing names a server that is none */
+	memcpy(c.conf, newer, sizeof(newer));
+	CHECK(strstr(out, "on 3 servers: nothing is wrong"));
+	check_file(fs, "/f", 300000, 5);
 	sheaf_disconnect(fs);
 	end();
 }

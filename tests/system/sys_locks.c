@@ -59,6 +59,7 @@ static int keep(struct sheaf *mine, char **arg)
 static int scribble(struct sheaf *mine, char **arg)
 {
 	struct sheaf_file *f = open_file(mine, arg[1], O_RDWR);
+	struct sheaf_file *g = open_file(mine, arg[1], O_RDWR);
 	ssize_t r = 1;
 
 	CHECK_EQ(range_lock(f, OWNER, F_WRLCK, 0, 0, 1), 0);
@@ -67,12 +68,15 @@ static int scribble(struct sheaf *mine, char **arg)
 	CHECK_EQ(r, -EIO);
 	CHECK_EQ(sheaf_pread(f, &(char){ 0 }, 1, 0), -EIO);
 	CHECK_EQ(sheaf_ftruncate(f, 0), -EIO);
+	CHECK_EQ(sheaf_pwrite(g, "s", 1, 0), -EIO); /* whichever way the owner writes */
+	CHECK_EQ(sheaf_ftruncate(g, 0), -EIO);
 	CHECK_EQ(range_lock(f, OWNER + 1, F_RDLCK, 5, 1, 0), -EAGAIN); /* somebody else has it */
 	CHECK_EQ(sheaf_pwrite(f, "s", 1, 0), -EIO); /* the owner that lost it has not heard of it */
-	CHECK_EQ(range_lock(f, OWNER, F_UNLCK, 0, 0, 0), -EIO);
+	CHECK_EQ(range_lock(g, OWNER, F_UNLCK, 0, 0, 0), -EIO);
 	CHECK_EQ(range_lock(f, OWNER, F_UNLCK, 0, 0, 0), 0);
 	CHECK_EQ(sheaf_pread(f, &(char){ 0 }, 1, 0), 1);
 	CHECK_EQ(sheaf_close(f), 0);
+	CHECK_EQ(sheaf_close(g), 0);
 	sheaf_disconnect(mine);
 	return 0;
 }
@@ -424,6 +428,49 @@ static void locks_survive_a_restart_of_the_server(void)
 	CHECK_EQ(sheaf_close(f), 0);
 }
 
+/* One file, one owner, two opens: locks are the owner's, and both ways lead to them, before and after a restart. */
+static void two_opens_share_the_locks_of_their_owner(void)
+{
+	const char *p = in(fresh_dir(), "f");
+	struct sheaf_file *f = new_file(p, "x", 1), *g = open_file(fs, p, O_RDWR), *watch;
+	struct sheaf *other = client(c.conf);
+
+	watch = open_file(other, p, O_RDWR);
+	CHECK_EQ(sheaf_fsync(f), 0);
+	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 100, 0), 0);
+	CHECK_EQ(sheaf_flock(f, LOCK_EX, 1), 0);
+	CHECK_EQ(range_lock(g, 1, F_UNLCK, 0, 0, 0), 0); /* what was taken through f */
+	CHECK_EQ(sheaf_flock(g, LOCK_UN, 1), 0);
+	restart_home(f);
+	CHECK_EQ(in_the_way(watch, F_WRLCK), F_UNLCK); /* and nobody claims it again */
+	CHECK_EQ(sheaf_flock(watch, LOCK_EX | LOCK_NB, 9), 0);
+
+	CHECK_EQ(range_lock(g, 1, F_WRLCK, 0, 100, 0), 0);
+	CHECK_EQ(range_lock(f, 1, F_RDLCK, 40, 20, 0), 0); /* another kind in the middle */
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(range_lock(watch, 2, F_RDLCK, 39, 1, 0), -EAGAIN);
+		CHECK_EQ(range_lock(watch, 2, F_RDLCK, 40, 20, 0), 0);
+		CHECK_EQ(range_lock(watch, 2, F_RDLCK, 60, 1, 0), -EAGAIN);
+		CHECK_EQ(range_lock(watch, 2, F_UNLCK, 0, 0, 0), 0);
+		if (!i)
+			restart_home(f);
+	}
+	CHECK_EQ(sheaf_close(g), 0); /* with it goes what was last taken through it */
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(range_lock(watch, 2, F_WRLCK, 0, 40, 0), 0);
+		CHECK_EQ(range_lock(watch, 2, F_WRLCK, 59, 1, 0), -EAGAIN);
+		CHECK_EQ(range_lock(watch, 2, F_UNLCK, 0, 0, 0), 0);
+		if (!i)
+			restart_home(f);
+	}
+	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 0, 0), 0);
+	CHECK_EQ(sheaf_pwrite(f, "y", 1, 0), 1); /* nothing was lost on the way */
+	CHECK_EQ(sheaf_close(f), 0);
+	CHECK_EQ(in_the_way(watch, F_WRLCK), F_UNLCK);
+	CHECK_EQ(sheaf_close(watch), 0);
+	sheaf_disconnect(other);
+}
+
 /* A goodbye lets go at once, without a lease to wait for. */
 static void a_disconnect_lets_go_at_once(void)
 {
@@ -503,5 +550,6 @@ SYS_MAIN(child, begin, end, TEST(four_processes_count_exactly_under_a_range_lock
 	 TEST(requests_shows_who_waits), TEST(a_killed_holder_is_followed_by_the_next),
 	 TEST(a_holder_that_lost_its_lease_cannot_write_any_more),
 	 TEST(locks_survive_a_restart_of_the_server),
+	 TEST(two_opens_share_the_locks_of_their_owner),
 	 TEST(counting_goes_on_over_kills_of_the_server), TEST(a_disconnect_lets_go_at_once),
 	 TEST(too_many_are_enolck), TEST(locks_work_inside_one_process))

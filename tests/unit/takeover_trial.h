@@ -42,12 +42,15 @@ static inline struct client *trial_client(struct takeover_trial *t)
 	return c;
 }
 
-static inline void trial_lock(struct list *set, uint64_t owner, uint64_t start, uint64_t last,
-			      bool exclusive)
+static inline void trial_lock(const struct cfile *f, struct list *set, uint64_t owner,
+			      uint64_t start, uint64_t last, bool exclusive)
 {
-	struct range want = {
-		.owner = owner, .start = start, .last = last, .exclusive = exclusive, .pid = 42
-	};
+	struct range want = { .owner = owner,
+			      .open = f->id,
+			      .start = start,
+			      .last = last,
+			      .exclusive = exclusive,
+			      .pid = 42 };
 	int grown;
 
 	CHECK_EQ(ranges_hold(set, &want, &grown), 0);
@@ -61,9 +64,7 @@ static inline struct cfile *trial_file(struct client *c, uint64_t id, uint32_t w
 
 	for (uint32_t i = 0; i < width; i++)
 		targets[i] = i % c->n_peers;
-	CHECK_EQ(file_new(c, &l, &f), 0);
-	f->id = id;
-	f->h = (struct wire_handle){ 100 + id, 1 };
+	CHECK_EQ(file_new(c, &(struct wire_handle){ 100 + id, 1 }, id, &l, &f), 0);
 	f->flags = OPEN_READ | OPEN_WRITE;
 	f->cred = (struct cred_wire){ 7, 8, 2, { 9, 10 } };
 	f->cap = (struct wire_capability){ .ino = 100 + id, .rights = 3, .epoch = 5, .expires = 6 };
@@ -100,13 +101,13 @@ static inline struct client *trial_furnished(struct takeover_trial *t)
 	f->unsynced[0] = 11;
 	f->unsynced[2] = 12;
 	f->wrote = (struct wire_wrote){ .epoch = 5, .end = 1 << 20, .mtime = -1, .doubt = true };
-	trial_lock(&f->locks[0], 1, 0, 9, true);
-	trial_lock(&f->locks[0], 2, 10, UINT64_MAX, false);
-	trial_lock(&f->locks[1], 3, 0, UINT64_MAX, true);
+	trial_lock(f, f->holding->locks, 1, 0, 9, true);
+	trial_lock(f, f->holding->locks, 2, 10, UINT64_MAX, false);
+	trial_lock(f, f->holding->locks + 1, 3, 0, UINT64_MAX, true);
 	f = trial_file(c, 4, 1);
 	f->flags |= OPEN_APPEND;
 	f->lost = true;
-	trial_lock(&f->lost_locks[0], 1, 5, 5, false);
+	trial_lock(f, f->holding->lost, 1, 5, 5, false);
 	trial_file(c, 9, 0); /* a directory */
 	return c;
 }

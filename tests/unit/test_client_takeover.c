@@ -43,15 +43,15 @@ static int try_import(const void *p, size_t n)
 	return r;
 }
 
-static bool same_range(const struct list *set, uint64_t owner, uint64_t start, uint64_t last,
-		       bool exclusive)
+static bool same_range(const struct cfile *f, const struct list *set, uint64_t owner,
+		       uint64_t start, uint64_t last, bool exclusive)
 {
 	const struct range *r;
 
 	list_for_each(r, set, link)
 		if (r->owner == owner)
 			return r->start == start && r->last == last && r->pid == 42 &&
-			       r->exclusive == exclusive && r->session == 0 && r->open == 0;
+			       r->exclusive == exclusive && r->session == 0 && r->open == f->id;
 	return false;
 }
 
@@ -82,13 +82,13 @@ static void an_import_is_what_was_exported(void)
 	CHECK(f->wrote.epoch == 5 && f->wrote.end == 1 << 20 && f->wrote.mtime == -1);
 	CHECK(f->wrote.doubt && !f->lost && f->cap.epoch == 5 && f->cap.mac[31] == 3);
 	CHECK(f->cred.uid == 7 && f->cred.n_gids == 2 && f->cred.gids[1] == 10);
-	CHECK(same_range(&f->locks[0], 1, 0, 9, true));
-	CHECK(same_range(&f->locks[0], 2, 10, UINT64_MAX, false));
-	CHECK(same_range(&f->locks[1], 3, 0, UINT64_MAX, true));
+	CHECK(same_range(f, &f->holding->locks[0], 1, 0, 9, true));
+	CHECK(same_range(f, &f->holding->locks[0], 2, 10, UINT64_MAX, false));
+	CHECK(same_range(f, &f->holding->locks[1], 3, 0, UINT64_MAX, true));
 	CHECK(!file_locks_lost(f));
 	f = client_imported(c, 4);
 	CHECK(f && (f->flags & OPEN_APPEND) && f->lost && file_locks_lost(f));
-	CHECK(same_range(&f->lost_locks[0], 1, 5, 5, false));
+	CHECK(same_range(f, &f->holding->lost[0], 1, 5, 5, false));
 	CHECK(!client_imported(c, 4)); /* each once */
 	CHECK(!client_imported(c, 5));
 	f = client_imported(c, 9);
@@ -305,7 +305,7 @@ static void claims_under_way_are_made_by_who_goes_on(void)
 	srv.net.id.fs = t.conf->fs_id;
 	c = world_client();
 	f = trial_file(c, 5, 1);
-	trial_lock(&f->locks[0], 1, 0, 9, true);
+	trial_lock(f, f->holding->locks, 1, 0, 9, true);
 	c->peers[0].session = srv.session = 7;
 	c->peers[0].boot = 99; /* an earlier life of the server */
 	srv.hold = true;
@@ -328,7 +328,7 @@ static void claims_under_way_are_made_by_who_goes_on(void)
 	CHECK_EQ(srv.seen[0].head.op, OP_RECLAIM);
 	CHECK_EQ(srv.n_sessions, 2);
 	CHECK_EQ(srv.session, 7);
-	CHECK_EQ(locks_list(client_imported(c, 5)->locks, NULL, 0, 0), 1);
+	CHECK_EQ(locks_list(client_imported(c, 5)->holding->locks, 5, NULL, 0, 0), 1);
 	CHECK_EQ(client_export(c, &b), 0); /* and once is enough */
 	drop(b);
 	client_go_on(c);

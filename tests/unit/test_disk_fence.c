@@ -343,6 +343,64 @@ static void a_long_log_keeps_a_reserve_ahead(void)
 	disk_end();
 }
 
+static void fence_often(uint64_t ino, uint64_t from, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++)
+		CHECK_EQ(fence(ino, from + i, UINT64_MAX, NULL), 0);
+	while (disk->log.busy)
+		loop_turn(&loop, NSEC_PER_MSEC);
+}
+
+static void a_log_that_says_the_same_again_and_again_is_written_anew(void)
+{
+	disk_begin("/dev/shm");
+	CHECK_EQ(fence(60, 4, UINT64_MAX, NULL), 0);
+	faulty.fail_fsync = -EIO; /* it cannot be: then it stays */
+	fence_often(61, 1, LOG_SLACK + 10);
+	CHECK_EQ(disk->log.size, (LOG_SLACK + 11) * 32);
+	faulty.fail_fsync = 0;
+	fence_often(61, LOG_SLACK + 11, LOG_SLACK + 10); /* not at once again */
+	CHECK(disk->log.size < LOG_SLACK * 32);
+	CHECK(records_in_log() <= LOG_SLACK);
+	CHECK(disk->log.reserved - disk->log.size >= LOG_RESERVE / 2);
+	faulty.n_sync = 0;
+	disk->log.unnamed = true;
+	CHECK_EQ(fence(62, 9, UINT64_MAX, NULL), 0);
+	CHECK_EQ(faulty.n_sync, 2); /* the log, and its name before anybody counts on it */
+	CHECK_EQ(fence(62, 10, UINT64_MAX, NULL), 0);
+	CHECK_EQ(faulty.n_sync, 3);
+	disk_again(false);
+	CHECK_EQ(disk_floor(disk, 60), 4);
+	CHECK_EQ(disk_floor(disk, 61), 2 * LOG_SLACK + 20);
+	CHECK_EQ(disk_floor(disk, 62), 10);
+	disk_end();
+}
+
+static void old_tombstones_go_while_it_runs(void)
+{
+	enum { N = 100 };
+	struct object *o;
+
+	disk_begin("/dev/shm");
+	o = get_ok(69, 1);
+	object_put(o);
+	CHECK_EQ(fence(69, 3, UINT64_MAX, NULL), 0);
+	for (uint64_t i = 0; i < N; i++)
+		CHECK_EQ(remove_object(70 + i, 7), 0);
+	CHECK_EQ(disk->floors.count, N + 1);
+	faulty.skew = TOMBSTONE_NS - 60 * NSEC_PER_SEC;
+	for (uint64_t i = 0; i < N; i++)
+		CHECK_EQ(remove_object(70, 7), 0);
+	CHECK_EQ(disk->floors.count, N + 1);
+	faulty.skew = TOMBSTONE_NS + 60 * NSEC_PER_SEC;
+	for (uint64_t i = 0; i < N; i++)
+		CHECK_EQ(remove_object(300, 7), 0);
+	CHECK_EQ(disk->floors.count, 2);
+	CHECK_EQ(disk_floor(disk, 69), 3); /* its object is there */
+	CHECK_EQ(disk_floor(disk, 300), 7); /* a recent one */
+	disk_end();
+}
+
 TEST_MAIN(TEST(a_fence_refuses_older_epochs_now_and_after_a_restart),
 	  TEST(a_fence_waits_for_turns_in_flight_and_refuses_those_that_wait),
 	  TEST(a_fence_cuts_but_never_extends), TEST(fences_at_the_same_time_share_syncs),
@@ -351,4 +409,6 @@ TEST_MAIN(TEST(a_fence_refuses_older_epochs_now_and_after_a_restart),
 	  TEST(removals_and_gets_at_the_same_time_end_well),
 	  TEST(removal_waits_for_turns_in_flight), TEST(a_torn_tail_is_cut),
 	  TEST(damage_in_the_middle_costs_one_record),
-	  TEST(the_log_is_compacted_and_old_tombstones_go), TEST(a_long_log_keeps_a_reserve_ahead))
+	  TEST(the_log_is_compacted_and_old_tombstones_go), TEST(a_long_log_keeps_a_reserve_ahead),
+	  TEST(a_log_that_says_the_same_again_and_again_is_written_anew),
+	  TEST(old_tombstones_go_while_it_runs))

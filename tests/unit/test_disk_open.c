@@ -202,12 +202,16 @@ static void a_stop_that_cannot_sync_changes_the_verifier(void)
 
 static void space_is_told(void)
 {
-	uint64_t total, avail;
+	uint64_t total, avail, id[3];
 
-	disk_begin("/dev/shm");
-	CHECK_EQ(disk_space(disk, &total, &avail), 0);
-	CHECK(total > 0 && avail <= total);
-	disk_end();
+	for (int i = 0; i < 3; i++) { /* twice the same disk, then another */
+		disk_begin(i < 2 ? "/dev/shm" : ".");
+		CHECK_EQ(disk_space(disk, &total, &avail, &id[i]), 0);
+		CHECK(total > 0 && avail <= total);
+		disk_end();
+	}
+	CHECK_EQ(id[0], id[1]);
+	CHECK(id[0] != id[2] || !id[0]);
 }
 
 TEST_MAIN(TEST(a_missing_directory_is_refused), TEST(a_directory_without_id_is_refused),

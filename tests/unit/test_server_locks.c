@@ -253,6 +253,7 @@ static void locks_agree_with_a_model_of_bytes(void)
 	for (int i = 0; i < ROUNDS; i++) {
 		int o = (int)below(OWNERS), f = (int)below(FILES);
 
+		lock_searches_begin(&table, 0);
 		if (waiting[o]) {
 			if (below(20) == 0) { /* gives up */
 				stop_waiting(o);
@@ -299,4 +300,52 @@ static void ranges_go_with_their_open(void)
 	CHECK(list_empty(&set));
 }
 
-TEST_MAIN(TEST(locks_agree_with_a_model_of_bytes), TEST(ranges_go_with_their_open))
+/* A thousand waits for thousands of locks: as many searches of thousands of steps, for one answer. */
+static void searches_of_one_request_share_their_steps(void)
+{
+	enum { HELD = 4000, WAITS = 1000 };
+	static struct lock_wait line[WAITS + 1];
+	struct lock_wait *last = &line[WAITS];
+	struct lock_space sp;
+	struct range r;
+	uint32_t all;
+	int grown;
+
+	CHECK_EQ(lock_table_init(&table), 0);
+	lock_space_init(&sp);
+	for (uint64_t i = 0; i <= HELD; i++) { /* the highest one is of him who asks */
+		r = (struct range){ .start = i,
+				    .last = i,
+				    .session = 1,
+				    .owner = i < HELD ? 7000 + i % 2 : 1,
+				    .exclusive = true };
+		CHECK_EQ(ranges_hold(&sp.held, &r, &grown), 0);
+	}
+	for (uint64_t i = 0; i < WAITS; i++) { /* all wait for him, behind all that is held */
+		line[i].want = (struct range){
+			.last = UINT64_MAX, .session = 2, .owner = i, .exclusive = true
+		};
+		CHECK_EQ(lock_wait_add(&table, &sp, &line[i]), 0);
+	}
+	last->want = (struct range){
+		.start = HELD + 1, .last = HELD + 1, .session = 1, .owner = 1, .exclusive = true
+	};
+	CHECK_EQ(lock_wait_add(&table, &sp, last), 0);
+	lock_searches_begin(&table, 0);
+	all = table.steps;
+	CHECK(all < HELD * WAITS / 10);
+	CHECK(lock_grantable(&table, last)); /* overtakes them, searched for or not */
+	CHECK_EQ(table.steps, 0);
+	CHECK(lock_grantable(&table, last));
+	CHECK(!lock_deadlock(&table, &line[0]));
+	lock_searches_begin(&table, 0);
+	CHECK(!lock_grantable(&table, &line[1])); /* what is held counts always */
+	CHECK_EQ(table.steps, all);
+	while (!list_empty(&table.all))
+		lock_wait_del(&table, list_first(&table.all, struct lock_wait, all));
+	ranges_free(&sp.held);
+	htab_destroy(&table.by_owner);
+}
+
+TEST_MAIN(TEST(locks_agree_with_a_model_of_bytes), TEST(ranges_go_with_their_open),
+	  TEST(searches_of_one_request_share_their_steps))

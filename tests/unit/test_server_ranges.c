@@ -222,8 +222,76 @@ static void a_copy_waits_for_no_buffer_of_reads_and_writes(void)
 	end();
 }
 
+/* Copies that read `file` stand still from here on, each of the largest size; until turn_end(). */
+static void hold_copies(struct turn *t)
+{
+	static struct req idle = { .stepping = true };
+	struct object *o = NULL;
+
+	CHECK_EQ(put(&file.cap, COPY_MAX - 1, "x"), 0);
+	object_get(w.srv->disk, file.cap.ino, file.cap.obj_gen, false, &o, &idle);
+	CHECK(o);
+	turn_begin(o, t, file.cap.epoch, 0, UINT64_MAX, true, &idle);
+	CHECK(t->granted);
+	object_put(o);
+}
+
+static void ask_copy(struct pipe_link *from, uint32_t slot)
+{
+	struct wire_copy_piece piece = { 0, 0, COPY_MAX };
+	struct wire_copy_args a = { other.cap, file.cap, 0, 1, &piece };
+
+	pipe_call(&w, from, OP_COPY, slot, 1, XDR_ANY(xdr_wire_copy_args), &a);
+	world_settle(&w);
+}
+
+static void many_copies_of_one_client_leave_buffers_for_another(void)
+{
+	struct pipe_link *second;
+	struct turn t;
+
+	begin();
+	second = pipe_new(&w, LINK_CLIENT);
+	pipe_session(&w, second);
+	hold_copies(&t);
+	for (uint32_t i = 0; i < 40; i++)
+		ask_copy(p, i);
+	CHECK_EQ(p->l.session->copy_share.held, w.srv->copies.n_units / 8);
+	ask_copy(second, 0);
+	CHECK_EQ(second->l.session->copy_share.held, WINDOWS * WINDOW_BYTES / BUF_UNIT);
+	link_close(&p->l, -ECONNRESET);
+	link_close(&second->l, -ECONNRESET);
+	turn_end(&t);
+	CHECK(world_quiet(&w));
+	pipe_free(second);
+	end();
+}
+
+static void a_copy_from_here_ends_with_its_link(void)
+{
+	struct pipe_link *first;
+	struct turn t;
+	uint64_t e;
+
+	begin();
+	hold_copies(&t);
+	first = p;
+	ask_copy(first, 0);
+	link_close(&first->l, -ECONNRESET);
+	turn_end(&t);
+	CHECK(world_quiet(&w));
+	p = pipe_new(&w, LINK_CLIENT);
+	pipe_session(&w, p);
+	CHECK_EQ(stat_end(&other.cap, &e), 0);
+	CHECK_EQ(e, 0); /* what it had fetched is not written, and it fetches no more */
+	pipe_free(first);
+	end();
+}
+
 TEST_MAIN(TEST(ranges_need_the_rights_of_reads_and_writes), TEST(lies_about_ranges_are_refused),
 	  TEST(a_fence_stands_before_changes_of_ranges),
 	  TEST(an_object_that_is_not_there_is_a_hole_and_stays_one),
 	  TEST(a_copy_reads_zeros_behind_the_end_of_its_source),
-	  TEST(a_copy_waits_for_no_buffer_of_reads_and_writes))
+	  TEST(a_copy_waits_for_no_buffer_of_reads_and_writes),
+	  TEST(many_copies_of_one_client_leave_buffers_for_another),
+	  TEST(a_copy_from_here_ends_with_its_link))

@@ -268,6 +268,29 @@ static void liars_get_errors(void)
 	end();
 }
 
+/* An unlock in the middle of a lock makes two of it: it counts as one more does. */
+static void unlocks_that_split_are_within_the_limit(void)
+{
+	enum { MAX_LOCKS = 8192 };
+	struct wire_lock_args a;
+	int r = 0;
+
+	begin();
+	a = wish(1, 0, LOCK_EXCLUSIVE, 0);
+	a.want.last = UINT64_MAX;
+	CHECK_EQ(lock(A, a), 0);
+	for (uint64_t i = 1; !r && i <= 2 * MAX_LOCKS; i++)
+		r = lock(A, wish(1, 2 * i, LOCK_NOTHING, 0));
+	CHECK_EQ(r, -ENOLCK);
+	CHECK_EQ(p[A]->l.session->n_locks, MAX_LOCKS);
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_SHARED, 0)), -ENOLCK);
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_NOTHING, 0)), 0); /* at the edge, where nothing splits */
+	a.want.kind = LOCK_NOTHING;
+	CHECK_EQ(lock(A, a), 0);
+	CHECK_EQ(p[A]->l.session->n_locks, 0);
+	end();
+}
+
 /* ---- the death of a holder ---- */
 
 static void a_dead_holder_is_fenced_before_the_next_is_served(void)
@@ -451,6 +474,7 @@ TEST_MAIN(TEST(a_parked_request_is_answered_by_the_grant),
 	  TEST(few_requests_of_a_session_are_parked_the_oldest_first),
 	  TEST(a_broken_link_ends_requests_and_keeps_places),
 	  TEST(a_wait_is_cancelled_once_and_hurried_at_will), TEST(a_close_ends_locks_and_waits),
-	  TEST(liars_get_errors), TEST(a_dead_holder_is_fenced_before_the_next_is_served),
+	  TEST(liars_get_errors), TEST(unlocks_that_split_are_within_the_limit),
+	  TEST(a_dead_holder_is_fenced_before_the_next_is_served),
 	  TEST(a_dead_reader_needs_no_fence), TEST(locks_are_claimed_in_the_grace_period_only),
 	  TEST(after_a_restart_the_missing_are_fenced), TEST(a_crash_with_waits_leaves_nothing))
