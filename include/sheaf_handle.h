@@ -58,8 +58,8 @@ SHEAF_API int sheaf_h_open_stat(struct sheaf *fs, const struct sheaf_cred *c,
 				const struct sheaf_layout *layout, struct sheaf_file **f,
 				struct stat *st, unsigned *what);
 SHEAF_API struct sheaf_handle sheaf_file_handle(struct sheaf_file *f);
-/* What sheaf_close() would report, without closing: -EIO: data written since the last fsync were lost. Said once. No
- * server is asked unless a link has been down since the write. */
+/* What sheaf_close() would report, without closing: -EIO: data written since the last fsync were lost; said
+ * again until an fsync or close has said it. No server is asked unless a link has been down since the write. */
 SHEAF_API int sheaf_flush(struct sheaf_file *f);
 
 /* A write behind the end, as if the file had been opened with O_APPEND. */

@@ -94,7 +94,8 @@ static bool step(struct req *q)
 	case JUDGE:
 		call_fini(&op->call);
 		list_del(&a->link);
-		if (a->result == -EBADF) /* the session was lost, and the file with it */
+		/* the session was lost, and the file with it; or others cut the file all the time */
+		if (a->result == -EBADF || a->result == -EAGAIN)
 			a->result = -EIO;
 		return cop_end(op, a->result);
 	}

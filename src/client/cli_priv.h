@@ -69,6 +69,7 @@ struct cfile {
 	struct wire_wrote wrote;
 	int64_t seen_mtime; /* of all its writes */
 	int64_t fixed_mtime; /* that, when the time was set by hand */
+	int64_t held_mtime; /* not reported while that is under way */
 	uint64_t *unsynced; /* per object: verifier of the oldest write that no fsync covered, or 0 */
 	uint64_t *writes; /* per object: writes that were answered */
 	bool lost; /* a server lost unsynced data */
@@ -175,7 +176,10 @@ int file_new(struct client *c, const struct wire_handle *h, uint64_t id,
 void file_wrote(struct cfile *f, uint64_t epoch, uint64_t end, int64_t mtime);
 /* A write to object `index` was answered by a server with this verifier. */
 void file_unsynced(struct cfile *f, uint32_t index, uint64_t verifier);
-void file_forget_mtime(struct client *c, uint64_t ino);
+/* A time is being set by hand: it outlives our own writes before it. Those up to what is returned are not reported from
+ * now on; when it failed, they are again. */
+int64_t file_mtime_begin(struct client *c, uint64_t ino, uint32_t uid);
+void file_mtime_end(struct client *c, uint64_t ino, int64_t upto, bool set);
 void file_reclaim(struct peer *p, bool session_lost);
 void file_free(struct cfile *f);
 

@@ -62,6 +62,7 @@ struct cop {
 	bool learned; /* asked for the map already */
 	struct wire_place *place, *place2; /* into args: where the walk is */
 	struct wire_place start, start2; /* where it began */
+	int64_t upto; /* of setting a time by hand: writes that it outlives */
 	uint32_t tries; /* what was found on the way went away before it was used */
 	union {
 		struct wire_void_args none;

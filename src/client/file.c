@@ -43,15 +43,39 @@ void file_wrote(struct cfile *f, uint64_t epoch, uint64_t end, int64_t mtime)
 	f->wrote.mtime = MAX(f->wrote.mtime, mtime);
 }
 
-void file_forget_mtime(struct client *c, uint64_t ino)
+int64_t file_mtime_begin(struct client *c, uint64_t ino, uint32_t uid)
+{
+	int64_t upto = 0;
+	struct cfile *f;
+
+	list_for_each(f, &c->files, link) {
+		if (f->h.ino != ino)
+			continue;
+		upto = MAX(upto, f->seen_mtime);
+		if (uid && uid != f->cred.uid) /* he may well be refused */
+			continue;
+		f->held_mtime = MAX(f->held_mtime, f->wrote.mtime);
+		f->wrote.mtime = 0;
+	}
+	return upto;
+}
+
+void file_mtime_end(struct client *c, uint64_t ino, int64_t upto, bool set)
 {
 	struct cfile *f;
 
-	list_for_each(f, &c->files, link)
-		if (f->h.ino == ino) {
-			f->wrote.mtime = 0;
-			f->fixed_mtime = f->seen_mtime;
+	list_for_each(f, &c->files, link) {
+		if (f->h.ino != ino)
+			continue;
+		if (!set) {
+			f->wrote.mtime = MAX(f->wrote.mtime, f->held_mtime);
+		} else {
+			if (f->wrote.mtime <= upto)
+				f->wrote.mtime = 0;
+			f->fixed_mtime = MAX(f->fixed_mtime, MIN(f->seen_mtime, upto));
 		}
+		f->held_mtime = 0;
+	}
 }
 
 void file_unsynced(struct cfile *f, uint32_t index, uint64_t verifier)
@@ -252,7 +276,9 @@ static int judge(struct cop *op, struct syncing *s)
 	}
 	if (f->lost && (verdict != -EKEYEXPIRED || s->how != SYNC)) { /* else it is asked again */
 		verdict = -EIO;
-		f->lost = false; /* said once, as a local file system does */
+		if (s->how !=
+		    FLUSH) /* anybody's close(2) is one: the fsync of who wrote must hear it, too */
+			f->lost = false; /* said once, as a local file system does */
 		for (uint32_t i = 0; i < s->n && s->how == SYNC; i++)
 			if (s->seen[i] == f->writes[i])
 				f->unsynced[i] = 0;
@@ -334,6 +360,7 @@ static void sync_start(struct cop *op, struct cfile *f, int how)
 
 	op->file = f;
 	op->state = s;
+	op->cred = f->cred; /* reports are its opener's, whoever closes */
 	if (s)
 		s->how = how;
 	cop_start(op, &sync_ops, s ? 0 : -ENOMEM);

@@ -135,14 +135,21 @@ static int again(struct cop *op)
 }
 
 /* After these what we know of ways may be wrong; others wait until their leases are over. */
+static bool is_system(const struct wire_bytes *name)
+{
+	return name->len >= 7 && memcmp(name->p, "system.", 7) == 0;
+}
+
 static bool moves_names(const struct cop *op)
 {
 	switch (op->call.op) {
 	case OP_RENAME:
 	case OP_RMDIR:
-	case OP_SETXATTR: /* of an ACL, perhaps */
-	case OP_REMOVEXATTR:
 		return true;
+	case OP_SETXATTR: /* of an ACL */
+		return is_system(&op->args.setxattr.name);
+	case OP_REMOVEXATTR:
+		return is_system(&op->args.removexattr.name);
 	case OP_SETATTR:
 		return op->args.setattr.which & (SET_MODE | SET_UID | SET_GID);
 	default:
@@ -175,6 +182,8 @@ static bool step(struct req *q)
 		req_goto(q, END);
 		if (moves_names(op))
 			ways_forget(op->c);
+		if (op->call.op == OP_SETATTR && (op->args.setattr.which & SET_MTIME))
+			file_mtime_end(op->c, op->args.setattr.h.ino, op->upto, !q->error);
 		if (q->error == -EREMOTE) {
 			bool second = op->call.referral.second && op->place2;
 
@@ -318,8 +327,8 @@ void client_setattr(struct cop *op, struct sheaf_handle h, unsigned which, const
 						       .gid = st->st_gid,
 						       .atime = ns_of(st->st_atim),
 						       .mtime = ns_of(st->st_mtim) };
-	if (which & SHEAF_SET_MTIME) /* the time that is set outlives our own writes before it */
-		file_forget_mtime(op->c, h.ino);
+	if (which & SHEAF_SET_MTIME)
+		op->upto = file_mtime_begin(op->c, h.ino, op->cred.uid);
 	start(op, OP_SETATTR, XDR_ANY(xdr_wire_setattr_args), XDR_ANY(xdr_wire_attr_res), NULL);
 }
 

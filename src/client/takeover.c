@@ -17,7 +17,8 @@
 
 #define ITEM_MAX (16 * KIB) /* more than any one thing takes */
 /* Numbers that whoever imports may use before we go on after all: it may have tried, and died. */
-#define JUMP (1u << 16)
+#define JUMP_SEQUENCES (1u << 24)
+#define JUMP_IDS (UINT64_C(1) << 40)
 
 static_assert((int)EXPORT_SLOTS == SESSION_SLOTS, "all slots are exported");
 
@@ -113,6 +114,8 @@ static int put_file(struct sink *s, struct cfile *f)
 				      .w = f->wrote,
 				      .n_unsynced = width,
 				      .unsynced = f->unsynced,
+				      .seen_mtime = f->seen_mtime,
+				      .fixed_mtime = f->fixed_mtime,
 				      .lost = f->lost,
 				      .uid = f->cred.uid,
 				      .gid = f->cred.gid,
@@ -141,9 +144,9 @@ static void jump(struct client *c)
 {
 	for (uint32_t i = 0; i < c->n_peers; i++)
 		for (uint32_t k = 0; k < SESSION_SLOTS; k++)
-			c->peers[i].slots[k].sequence += JUMP;
-	c->next_open += JUMP;
-	c->n_tickets += JUMP;
+			c->peers[i].slots[k].sequence += JUMP_SEQUENCES;
+	c->next_open += JUMP_IDS;
+	c->n_tickets += JUMP_IDS;
 }
 
 int client_export(struct client *c, struct wire_bytes *out)
@@ -222,24 +225,22 @@ static int get_target(struct client *c, struct xdr *x, uint32_t i)
 static int get_locks(struct xdr *x, struct list sets[LOCK_SETS], uint64_t open, uint32_t n)
 {
 	struct wire_lock l;
-	struct range *r;
+	struct range r;
+	int grown, e = 0;
 
-	while (n--) {
+	while (n-- && !e) {
 		if (!xdr_wire_lock(x, &l) || l.start > l.last ||
 		    (l.kind != LOCK_SHARED && l.kind != LOCK_EXCLUSIVE))
 			return -EBADMSG;
-		r = calloc(1, sizeof(*r));
-		if (!r)
-			return -ENOMEM;
-		*r = (struct range){ .start = l.start,
-				     .last = l.last,
-				     .owner = l.owner,
-				     .open = open,
-				     .exclusive = l.kind == LOCK_EXCLUSIVE,
-				     .pid = l.pid };
-		list_push(&sets[l.whole], &r->link);
+		r = (struct range){ .start = l.start,
+				    .last = l.last,
+				    .owner = l.owner,
+				    .open = open,
+				    .exclusive = l.kind == LOCK_EXCLUSIVE,
+				    .pid = l.pid };
+		e = ranges_hold(&sets[l.whole], &r, &grown);
 	}
-	return 0;
+	return e;
 }
 
 static int get_file(struct client *c, struct xdr *x)
@@ -257,6 +258,8 @@ static int get_file(struct client *c, struct xdr *x)
 	f->cap = w.cap;
 	f->wrote = w.w;
 	f->lost = w.lost;
+	f->seen_mtime = w.seen_mtime;
+	f->fixed_mtime = w.fixed_mtime;
 	f->cred = (struct cred_wire){ .uid = w.uid, .gid = w.gid, .n_gids = w.n_gids };
 	if (w.n_gids)
 		memcpy(f->cred.gids, w.gids, w.n_gids * sizeof(*w.gids));

@@ -70,9 +70,12 @@ static int rewrite_write(struct env *e, struct log_rewrite *w)
 	w->fd = e->file->openat(e, w->dir, LOG_NEW, O_RDWR | O_CREAT | O_TRUNC, 0600);
 	r = w->fd < 0 ? w->fd : disk_write_all(e, w->fd, w->recs, size, 0);
 	w->reserved = size;
-	while (!r && w->reserved - size < LOG_RESERVE && /* less when the disk is full */
-	       disk_write_all(e, w->fd, zeros, sizeof(zeros), w->reserved) == 0)
-		w->reserved += sizeof(zeros);
+	while (!r && w->reserved - size <
+			     LOG_RESERVE) { /* a full disk keeps the log that has its reserve */
+		r = disk_write_all(e, w->fd, zeros, sizeof(zeros), w->reserved);
+		if (!r)
+			w->reserved += sizeof(zeros);
+	}
 	if (r == 0 && !w->nosync)
 		r = e->file->fsync(e, w->fd);
 	if (r == 0)

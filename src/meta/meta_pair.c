@@ -158,9 +158,11 @@ static int new_dir(struct apply *ap, struct node *n)
 	struct node parent = { .i = { .mode = r->which, .gid = r->group } };
 	int rc = node_new(ap, &parent, S_IFDIR, n);
 
+	if (rc)
+		return rc;
 	n->i.parent_ino = r->dir.ino;
 	n->i.parent_gen = r->dir.gen;
-	return rc;
+	return 0;
 }
 
 static int new_check(struct apply *ap)

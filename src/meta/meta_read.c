@@ -94,6 +94,8 @@ static int read_acl(struct meta *m, const struct node *n, uint32_t which, struct
 	if (!(n->i.has & which))
 		return 0;
 	rc = marked_get(&m->db, m->reader, n->ino, which, &v);
+	if (!rc && !v.mv_size)
+		return -EIO; /* damaged, and never a yes */
 	return rc ? rc : bytes_copy(out, v.mv_data, v.mv_size, a);
 }
 

@@ -41,7 +41,7 @@ void caller_init(struct caller *c, const struct worker *w)
 
 void caller_groups(struct caller *c)
 {
-	char text[4096], *p, *end;
+	char text[16384], *p, *end;
 	unsigned long gid;
 
 	if (c->full)

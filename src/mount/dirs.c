@@ -164,6 +164,9 @@ static int page_read(struct mount *m, struct mdir *d, struct caller *c, uint64_t
 						max) :
 			   sheaf_h_readdir(m->fs, &c->cred, d->h, cookie, d->page, max);
 	while (caller_again(c, n));
+	if (n == -EACCES) /* who opened it might read it */
+		n = plus ? sheaf_h_readdir_stat(m->fs, NULL, d->h, cookie, d->page, d->st, max) :
+			   sheaf_h_readdir(m->fs, NULL, d->h, cookie, d->page, max);
 	if (n <= 0)
 		page_free(d);
 	d->n = MAX(n, 0);

@@ -9,6 +9,7 @@
 
 #include "mount/mount_priv.h"
 
+#define COPY_MOST (64 * MIB) /* in one request: it holds a thread, and the answer has 32 bits */
 #define FMODE_EXEC 0x20 /* of the kernel: opened to be executed */
 
 /* ---- the table ---- */
@@ -171,6 +172,7 @@ bool wants_atime(const struct mount *m, const struct stat *st, int flags)
 static int opened(struct mount *m, struct sheaf_file *sf, const struct stat *st, bool growing,
 		  struct fuse_file_info *fi)
 {
+	bool stuck = hint_stuck(m, st->st_ino);
 	struct mfile *f;
 	int r = file_add(m, sf, open_flags(m, fi->flags), 0, &f);
 
@@ -180,7 +182,7 @@ static int opened(struct mount *m, struct sheaf_file *sf, const struct stat *st,
 	fi->fh = f->fh;
 	fi->direct_io = (fi->flags & O_DIRECT) || (f->flags & O_APPEND);
 	/* dropping pages would wait, and not be interrupted, for a read-ahead that a dead server keeps */
-	fi->keep_cache = hint_opened(m, st, growing) || hint_stuck(m, st->st_ino);
+	fi->keep_cache = hint_opened(m, st, growing || stuck) || stuck;
 	return 0;
 }
 
@@ -194,6 +196,7 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct caller c;
 	struct stat st;
 
+	worker_modifies(w, ino, flags & O_TRUNC);
 	caller_init(&c, w);
 	do
 		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(ino), NULL, flags, 0, NULL, &sf,
@@ -350,6 +353,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	(void)ino;
 	if (!f)
 		return;
+	worker_modifies(w, f->ino, true);
 	n = write_as_told(w->m, f, buf, size, off, fi);
 	file_put(w->m, f);
 	if (n < 0) {
@@ -371,8 +375,10 @@ void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	(void)ino;
 	if (!f)
 		return;
-	locks_close(w->m, f, fi->lock_owner);
+	locks_close(w, f, fi->lock_owner);
 	r = (f->flags & O_ACCMODE) == O_RDONLY ? 0 : sheaf_flush(f->f);
+	if (!r && f->plain)
+		r = sheaf_flush(f->plain);
 	file_put(w->m, f);
 	answer(w, r);
 }
@@ -397,6 +403,8 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 	if (!f)
 		return;
 	r = sheaf_fsync(f->f);
+	if (!r && f->plain)
+		r = sheaf_fsync(f->plain);
 	file_put(w->m, f);
 	answer(w, r);
 }
@@ -411,6 +419,7 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len
 	(void)ino;
 	if (!f)
 		return;
+	worker_modifies(w, f->ino, true);
 	r = sheaf_fallocate(f->f, mode, off, len);
 	file_put(w->m, f);
 	answer(w, r);
@@ -447,7 +456,10 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t off_in, struct fuse
 	(void)in;
 	(void)out;
 	if (from && to)
-		n = flags ? -EINVAL : sheaf_copy_range(from->f, off_in, to->f, off_out, len);
+		worker_modifies(w, to->ino, true);
+	if (from && to)
+		n = flags ? -EINVAL :
+			    sheaf_copy_range(from->f, off_in, to->f, off_out, MIN(len, COPY_MOST));
 	if (from)
 		file_put(w->m, from);
 	if (to)

@@ -63,15 +63,19 @@ static bool holder_remove(struct mount *m, uint64_t ino, uint64_t owner)
 	return h;
 }
 
-void locks_close(struct mount *m, struct mfile *f, uint64_t owner)
+void locks_close(struct worker *w, struct mfile *f, uint64_t owner)
 {
+	struct mount *m = w->m;
 	struct sheaf_lock all = { .size = sizeof(all), .type = F_UNLCK, .owner = owner };
 	int r;
 
 	if (!holder_remove(m, f->ino, owner))
 		return;
+	worker_waits(w, owner); /* pages may have to be written first, by another thread */
 	fuse_lowlevel_notify_inval_inode(m->se, f->ino, 0, 0);
 	r = sheaf_lock(f->f, &all, 0);
+	if (r)
+		holder_add(m, f->ino, owner); /* the next close tries again */
 	if (r)
 		log_warn("mount", "inode %llx: letting go of locks: %s", (unsigned long long)f->ino,
 			 error_text(r));
@@ -116,10 +120,8 @@ void op_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct 
 static int ask(struct worker *w, struct mfile *f, const struct sheaf_lock *k, int flock_op,
 	       bool wait)
 {
-	int r = wait ? worker_waits(w, k->owner) : 0;
+	int r;
 
-	if (r)
-		return r;
 	do
 		r = flock_op ? sheaf_flock(f->f, flock_op, k->owner) : sheaf_lock(f->f, k, wait);
 	while (r == -EINTR && !worker_gives_up(w));
@@ -144,11 +146,12 @@ static void lock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, stru
 	struct mount *m = w->m;
 	struct mfile *f = file_get(m, fi->fh);
 	bool letting_go = flock_op ? (flock_op & ~LOCK_NB) == LOCK_UN : k.type == F_UNLCK;
-	int r = f ? 0 : -EBADF;
+	bool weaker = letting_go || (flock_op ? (flock_op & LOCK_SH) : k.type == F_RDLCK);
+	int r = f ? worker_waits(w, k.owner) : -EBADF;
 
-	if (!r && letting_go)
+	if (!r && weaker) /* what was written under the stronger one is there for the next */
 		fuse_lowlevel_notify_inval_inode(m->se, ino, 0, 0);
-	else if (!r && !flock_op)
+	if (!r && !letting_go && !flock_op)
 		r = holder_add(m, f->ino, k.owner);
 	if (!r)
 		r = ask(w, f, &k, flock_op, wait);

@@ -224,7 +224,6 @@ static int attach(struct mount *m)
 
 static int begin(struct mount *m)
 {
-	char dev[MOUNT_DEV] = "";
 	struct stat st;
 	int r;
 
@@ -240,20 +239,20 @@ static int begin(struct mount *m)
 		r = attach(m);
 	if (r)
 		return r;
-	if (mount_find(m->o.dir, dev) == 0 && !m->o.takeover)
-		watcher_tell(m->watch, dev);
+	if (mount_find(m->o.dir, m->dev) == 0 && !m->o.takeover)
+		watcher_tell(m->watch, m->dev);
 	r = crew_init(m);
+	if (!r && m->o.takeover && !takeover_done())
+		return failed("%s: the daemon that runs keeps it after all", m->o.dir);
 	if (m->o.takeover)
 		crew_resend(m); /* now: what the crew has begun would come a second time */
 	if (!r)
 		r = crew_start(m);
 	if (r)
 		return failed("no threads: %s", error_text(r));
-	if (m->o.takeover)
-		takeover_done();
-	else if (stat(m->o.dir, &st))
+	if (!m->o.takeover && stat(m->o.dir, &st))
 		return failed("%s does not answer: %s", m->o.dir, error_text(errno));
-	set_read_ahead(dev);
+	set_read_ahead(m->dev);
 	return 0;
 }
 
@@ -283,6 +282,7 @@ static bool serve(struct mount *m)
 
 static int run(struct mount *m)
 {
+	char dev[MOUNT_DEV];
 	struct sigaction rouse = { .sa_handler = nothing }; /* no SA_RESTART: a wait ends */
 	int r;
 
@@ -299,7 +299,7 @@ static int run(struct mount *m)
 		_exit(r); /* the old one goes on */
 	if (m->fd >= 0 && !m->o.takeover && m->se)
 		fuse_session_unmount(m->se);
-	else if (m->fd >= 0)
+	else if (m->fd >= 0 && mount_find(m->o.dir, dev) == 0 && strcmp(dev, m->dev) == 0)
 		mount_detach(m->o.dir);
 	watcher_tell(m->watch, "end");
 	if (!r && crew_stop(m, STOP_SECONDS) == 0)

@@ -7,8 +7,9 @@ static void op_init(void *arg, struct fuse_conn_info *conn)
 
 	conn->max_write = REQUEST_MAX;
 	conn->max_readahead = READ_AHEAD;
-	conn->max_background = 64;
-	conn->congestion_threshold = 48;
+	/* read-ahead alone must not take all threads: an interrupt has to be heard */
+	conn->max_background = m->crew.max / 2;
+	conn->congestion_threshold = m->crew.max * 3 / 8;
 	conn->time_gran = 1;
 	conn->want |= conn->capable &
 		      (FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK | FUSE_CAP_CACHE_SYMLINKS);

@@ -93,6 +93,8 @@ static int take_option(struct mount_opts *o, const char *opt)
 		return parse_size(v, &o->memory) || o->memory < 8 * MIB ?
 			       complain("-o %s: not a size of 8M or more", opt) :
 			       0;
+	if (strcmp(opt, "ro") == 0) /* and passed on */
+		o->atime = ATIME_NEVER;
 	if (strcmp(opt, "writeback") == 0)
 		o->writeback = true;
 	else if (strcmp(opt, "noatime") == 0)

@@ -47,8 +47,11 @@ struct worker {
 	bool used; /* it has a thread */
 	bool reading; /* which waits for a request */
 	bool interrupted; /* a signal came for who asked */
-	bool waiting; /* for a lock of `owner`; it has no buffers and does not count */
+	bool aside; /* does not count: it waits, or its request was answered before its time */
+	bool waiting; /* for a lock of `owner`; it has no buffers */
 	uint64_t owner;
+	bool abandoned; /* its request was answered before its time */
+	uint64_t modifies; /* the inode that its request changes, or 0 */
 };
 
 #define WORKERS_MAX 64
@@ -57,7 +60,8 @@ struct crew {
 	pthread_mutex_t lock;
 	pthread_cond_t changed, interrupt;
 	struct worker workers[WORKERS_MAX + WAITING_MAX];
-	unsigned n, n_reading, n_waiting, max;
+	unsigned n, n_reading, n_waiting, n_aside, max;
+	unsigned n_abandoned; /* that change something */
 	unsigned n_interrupted;
 	bool stop; /* at the next boundary between requests */
 	bool ended; /* the kernel has nothing more for us */
@@ -123,6 +127,7 @@ struct mount {
 	struct sheaf *fs;
 	struct fuse_session *se;
 	int fd; /* of /dev/fuse */
+	char dev[MOUNT_DEV]; /* of the mount, as the kernel lists it */
 	bool can_resend; /* the kernel has Linux 6.9's ability */
 	int watch; /* its other end is the watcher's; -1: none */
 	uint8_t init[INIT_MAX];
@@ -156,9 +161,13 @@ struct worker *req_begin(fuse_req_t req);
 fuse_req_t req_take(struct worker *w);
 void answer(struct worker *w, int r); /* 0 or -errno */
 bool is_lost(int r); /* no answer came from a server */
-/* It will wait for a lock of this owner: -ENOLCK, too many do. Then ask whether a -EINTR was meant for it. */
+/* It is about a lock of this owner and may wait, for it or for pages to be written: -ENOLCK, too many do. Then ask whether
+ * a -EINTR was meant for it. */
 int worker_waits(struct worker *w, uint64_t owner);
 bool worker_gives_up(struct worker *w);
+/* Its request changes this inode: comes after abandoned ones that do, so that no old change lands on a newer one. Also for
+ * opens, with `changes` false: they see what came of it. */
+void worker_modifies(struct worker *w, uint64_t ino, bool changes);
 bool worker_interrupted(struct worker *w);
 /* The kernel is to send it again, to whoever serves it then; or an answer where the kernel cannot. */
 void req_again(struct worker *w);
@@ -264,7 +273,7 @@ void op_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct 
 void op_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, int op);
 /* A descriptor of the owner was closed. */
 int holder_add(struct mount *m, uint64_t ino, uint64_t owner);
-void locks_close(struct mount *m, struct mfile *f, uint64_t owner);
+void locks_close(struct worker *w, struct mfile *f, uint64_t owner);
 
 /* ---- mount_opts.c ---- */
 /* 0; or an exit status, said; -1: --help was asked for. */
@@ -281,7 +290,7 @@ void watcher_tell(int fd, const char *what);
 /* ---- successor.c ---- */
 /* The new daemon: gets the mount and all that goes with it. */
 int takeover(struct mount *m, int (*failed)(const char *fmt, ...));
-void takeover_done(void); /* it serves: the old one may go */
+bool takeover_done(void); /* ready to serve: does the old one go? */
 /* The socket by which others reach the daemon of a mounted directory; the descriptor or -errno. */
 int control_listen(const char *dir);
 int control_connect(const char *dir);

@@ -1,10 +1,11 @@
 /* One daemon takes a mount over from another, with its open files and locks; programs notice nothing.
  *
  *   new: "takeover" ---->  old: takes no more requests, waits for those under way, writes down what it has
- *   new: serves     <----  old: the mount, the watcher's pipe, what it has (four descriptors)
- *   new: "done"     ---->  old: ends without a word to anybody
+ *   new: makes it its own  <----  old: the mount, the watcher's pipe, what it has (four descriptors)
+ *   new: "ready"    ---->  old: "go", and ends without a word to anybody
+ *   new: serves
  *
- * If the new one fails before "done", the old one goes on. The socket's name is that of the mount's device; both
+ * If the new one fails before "ready", the old one goes on; without a "go" the new one ends. The socket's name is that of the mount's device; both
  * sides look who the other one is. What is passed contains the secrets of our sessions: it is in anonymous
  * memory. Requests that wait for locks are not answered; the kernel sends them again. */
 #include <fcntl.h>
@@ -253,19 +254,23 @@ static bool hears(int fd, const char *word)
 static bool give(struct mount *m, int to)
 {
 	struct timeval patience = { .tv_sec = PATIENCE_S };
-	bool exported = false;
-	int r = m->watch < 0 ? -EOPNOTSUPP : crew_stop(m, PATIENCE_S);
+	bool stopped = false, exported = false;
+	int r = -EOPNOTSUPP;
 
+	if (m->watch >= 0) {
+		r = crew_stop(m, PATIENCE_S);
+		stopped = !r;
+	}
 	setsockopt(to, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	if (!r) {
+	if (stopped) {
 		r = hand_over(m, to);
 		exported = !r;
 	}
-	if (exported && hears(to, "done"))
+	if (exported && hears(to, "ready") && send(to, "go", 2, MSG_NOSIGNAL) == 2)
 		return true;
 	dprintf(to, "%s", error_text(r ? r : -ETIMEDOUT));
 	log_warn("mount", "a takeover failed: %s; this daemon goes on", error_text(r ? r : -EPIPE));
-	if (r != -ETIMEDOUT || exported) {
+	if (stopped) {
 		r = sheaf_resume(m->fs);
 		if (r)
 			log_error("mount", "cannot go on: %s", error_text(r));
@@ -282,8 +287,10 @@ bool control_serve(struct mount *m, int listener)
 	char word[16] = "";
 	bool gone = false;
 
-	if (fd < 0)
+	if (fd < 0) {
+		usleep(100000); /* out of descriptors, perhaps: not in a circle */
 		return false;
+	}
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon));
 	if (!is_one_of_us(fd) || recv(fd, word, sizeof(word) - 1, 0) <= 0)
 		word[0] = 0;
@@ -383,9 +390,10 @@ int takeover(struct mount *m, int (*failed)(const char *fmt, ...))
 	return r ? failed("%s: no session with the kernel: %s", m->o.dir, error_text(r)) : 0;
 }
 
-void takeover_done(void)
+bool takeover_done(void)
 {
-	if (send(control, "done", 4, MSG_NOSIGNAL) < 0)
-		log_warn("mount", "the old daemon is gone already");
+	bool ours = send(control, "ready", 5, MSG_NOSIGNAL) == 5 && hears(control, "go");
+
 	close(control);
+	return ours;
 }

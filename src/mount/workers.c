@@ -49,8 +49,8 @@ struct worker *req_begin(fuse_req_t req)
 	w->req = req;
 	w->serial++;
 	w->ctx = *fuse_req_ctx(req);
+	fuse_req_interrupt_func(req, on_interrupt, w); /* before the reaper may take it */
 	pthread_mutex_unlock(&w->lock);
-	fuse_req_interrupt_func(req, on_interrupt, w);
 	return w;
 }
 
@@ -100,11 +100,45 @@ void answer(struct worker *w, int r)
 
 static void refill(struct mount *m);
 
+/* Under the lock: another may take its place. */
+static void step_aside(struct worker *w)
+{
+	struct crew *c = &w->m->crew;
+
+	if (!w->aside)
+		c->n_aside++;
+	w->aside = true;
+	refill(w->m);
+}
+
+static bool is_after_abandoned(const struct crew *c, const struct worker *self_, uint64_t ino)
+{
+	for (size_t i = 0; c->n_abandoned && i < ARRAY_LEN(c->workers); i++)
+		if (c->workers[i].abandoned && c->workers[i].modifies == ino &&
+		    &c->workers[i] != self_)
+			return true;
+	return false;
+}
+
+void worker_modifies(struct worker *w, uint64_t ino, bool changes)
+{
+	struct crew *c = &w->m->crew;
+
+	pthread_mutex_lock(&c->lock);
+	while (is_after_abandoned(c, w, ino))
+		pthread_cond_wait(&c->changed, &c->lock);
+	if (changes && !w->abandoned)
+		w->modifies = ino;
+	pthread_mutex_unlock(&c->lock);
+}
+
 int worker_waits(struct worker *w, uint64_t owner)
 {
 	struct crew *c = &w->m->crew;
 	bool room;
 
+	if (w->waiting)
+		return 0;
 	free(w->in.mem); /* a request about a lock has nothing left in it */
 	free(w->out);
 	w->in = (struct fuse_buf){ 0 };
@@ -115,7 +149,7 @@ int worker_waits(struct worker *w, uint64_t owner)
 		w->waiting = true;
 		w->owner = owner;
 		c->n_waiting++;
-		refill(w->m);
+		step_aside(w);
 	}
 	pthread_mutex_unlock(&c->lock);
 	return room ? 0 : -ENOLCK;
@@ -132,13 +166,19 @@ bool worker_interrupted(struct worker *w)
 	return yes;
 }
 
+/* At a stop, waits are given up last: only when nothing else is under way will they surely be asked for again. */
+static bool stops_waits(const struct crew *c)
+{
+	return c->stop && c->n == c->n_waiting;
+}
+
 bool worker_gives_up(struct worker *w)
 {
 	struct crew *c = &w->m->crew;
 	bool yes;
 
 	pthread_mutex_lock(&c->lock);
-	yes = w->interrupted || c->stop;
+	yes = w->interrupted || stops_waits(c);
 	pthread_mutex_unlock(&c->lock);
 	return yes;
 }
@@ -191,7 +231,7 @@ static bool is_dying(pid_t pid)
 				  UINT64_C(1) << (SIGURG - 1) | UINT64_C(1) << (SIGWINCH - 1) |
 				  UINT64_C(1) << (SIGSTOP - 1) | UINT64_C(1) << (SIGTSTP - 1) |
 				  UINT64_C(1) << (SIGTTIN - 1) | UINT64_C(1) << (SIGTTOU - 1);
-	char text[4096];
+	char text[16384];
 	uint64_t pending;
 
 	if (proc_status(pid, text, sizeof(text)))
@@ -206,6 +246,7 @@ static bool is_dying(pid_t pid)
 /* The one request, if its process is dying. */
 static void reap_one(struct worker *w)
 {
+	struct crew *c = &w->m->crew;
 	fuse_req_t req;
 	uint64_t serial;
 	pid_t pid;
@@ -217,8 +258,14 @@ static void reap_one(struct worker *w)
 	if (!is_dying(pid))
 		return;
 	req = take(w, serial);
-	if (req)
-		fuse_reply_err(req, EINTR);
+	if (!req)
+		return;
+	pthread_mutex_lock(&c->lock);
+	w->abandoned = true;
+	c->n_abandoned += w->modifies != 0;
+	step_aside(w);
+	pthread_mutex_unlock(&c->lock);
+	fuse_reply_err(req, EINTR);
 }
 
 static void *reaper(void *arg)
@@ -283,7 +330,7 @@ static int spawn(struct mount *m)
 static void refill(struct mount *m)
 {
 	struct crew *c = &m->crew;
-	int r = c->n_reading || c->n - c->n_waiting >= c->max || c->stop || c->ended ? 0 : spawn(m);
+	int r = c->n_reading || c->n - c->n_aside >= c->max || c->stop || c->ended ? 0 : spawn(m);
 
 	if (r)
 		log_warn("mount", "no further thread: %s", error_text(r));
@@ -316,7 +363,9 @@ static bool serve_one(struct worker *w)
 	if (n > 0)
 		refill(m);
 	pthread_mutex_unlock(&c->lock);
-	if (n == -EINTR || n == -EAGAIN)
+	if (n == -ENOMEM)
+		usleep(10000); /* no room for the next request yet */
+	if (n == -EINTR || n == -EAGAIN || n == -ENOMEM)
 		return true;
 	if (n <= 0) {
 		if (n < 0 && n != -ENODEV)
@@ -326,6 +375,21 @@ static bool serve_one(struct worker *w)
 	keep_init(m, &w->in);
 	fuse_session_process_buf(m->se, &w->in);
 	return true;
+}
+
+/* Under the lock: it has ended its request, whoever answered it. */
+static void worker_done(struct worker *w)
+{
+	struct crew *c = &w->m->crew;
+
+	c->n_waiting -= w->waiting;
+	c->n_aside -= w->aside;
+	if (w->abandoned) {
+		c->n_abandoned -= w->modifies != 0;
+		pthread_cond_broadcast(&c->changed);
+	}
+	w->waiting = w->aside = w->abandoned = false;
+	w->modifies = 0;
 }
 
 /* Begins with `reading` set. */
@@ -341,13 +405,11 @@ static void *work(void *arg)
 	while (more) {
 		more = serve_one(w);
 		pthread_mutex_lock(&c->lock);
-		if (w->waiting)
-			c->n_waiting--;
-		w->waiting = false;
+		worker_done(w);
 		if (!more)
 			c->ended = true;
 		more = more && !c->stop && !c->ended && c->n_reading < KEEP_READING &&
-		       c->n - c->n_waiting <= c->max;
+		       c->n - c->n_aside <= c->max;
 		if (more) {
 			w->reading = true;
 			c->n_reading++;
@@ -416,7 +478,7 @@ int crew_start(struct mount *m)
 
 	pthread_mutex_lock(&c->lock);
 	c->stop = false;
-	r = c->n_reading || c->ended ? 0 : spawn(m);
+	r = c->n_reading || c->ended || c->n - c->n_aside >= c->max ? 0 : spawn(m);
 	pthread_mutex_unlock(&c->lock);
 	return r;
 }
@@ -427,7 +489,8 @@ static void rouse(struct crew *c)
 	for (size_t i = 0; i < ARRAY_LEN(c->workers); i++) {
 		if (c->workers[i].used && c->workers[i].reading)
 			pthread_kill(c->workers[i].thread, SIGUSR1);
-		cancel_wait(&c->workers[i]);
+		if (stops_waits(c))
+			cancel_wait(&c->workers[i]);
 	}
 }
 

@@ -184,7 +184,8 @@ static int wait_for(struct sreq *s, struct inode *i, struct lock_space *sp,
 	if (!w)
 		e = wait_new(s, i, sp, want, &w);
 	else if (w->want.start != want->start || w->want.last != want->last ||
-		 w->want.exclusive != want->exclusive || !range_same_owner(&w->want, want))
+		 w->want.exclusive != want->exclusive || w->want.open != want->open ||
+		 !range_same_owner(&w->want, want))
 		return -EINVAL; /* a ticket means one thing */
 	if (e)
 		return e;

@@ -113,8 +113,12 @@ int do_readdir(struct sreq *s)
 		e = -ENOTDIR;
 	if (!e)
 		e = may(s, &n, MAY_READ);
-	if (!e && may(s, &n, MAY_EXEC)) /* names, no more */
+	if (!e && a->attrs)
+		e = may(s, &n, MAY_EXEC);
+	if (e == -EACCES && a->attrs && may(s, &n, MAY_READ) == 0) { /* names, no more */
 		a->attrs = false;
+		e = 0;
+	}
 	if (!e)
 		e = meta_readdir(s->srv->meta, a, READDIR_BYTES, s->res, &s->arena);
 	return e;

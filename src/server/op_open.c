@@ -485,6 +485,7 @@ static int claim(struct sreq *s)
 	struct wire_reclaim_args *a = s->args;
 	struct claim_state *st = s->op;
 	const struct open_file *old = open_find(s->session, a->id);
+	bool again;
 	struct meta_node n;
 	struct inode *i;
 	int e = open_room(s, a->id);
@@ -503,11 +504,12 @@ static int claim(struct sreq *s)
 	i = inode_get(s->srv, &a->h);
 	if (!i)
 		return -ENOMEM;
-	st->added = (a->flags & OPEN_WRITE) && !(old && old->inode == i);
+	again = old && old->inode == i;
 	if (n.attr.nlink == 0 && !i->opens && !s->srv->in_grace)
 		e = -ESTALE; /* its objects are going */
 	if (!e)
 		e = open_add(s->session, i, a->id, open_kind(a->flags));
+	st->added = !e && (a->flags & OPEN_WRITE) && !again;
 	if (!e && n.attr.nlink == 0)
 		i->removed = true;
 	inode_put(i);
