@@ -168,13 +168,16 @@ static void serve_waiters(struct object *o)
 	}
 }
 
-/* Those who would create it have another chance when the others found nothing. */
+/* Those who would create it have another chance when the others found nothing; and those who would not, when it could not
+ * be created: that is not their error. */
 static void fail_waiters(struct object *o, int error)
 {
 	struct get_wait *w, *tmp;
 
 	list_for_each_safe(w, tmp, &o->waiters, link) {
 		if (error == -ENOENT && w->create && !o->open.create)
+			continue;
+		if (!w->create && o->open.create)
 			continue;
 		list_del(&w->link);
 		req_done(w->q, error, 0);
