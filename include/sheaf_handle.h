@@ -142,14 +142,14 @@ SHEAF_API void sheaf_lock_cancel(struct sheaf *fs, uint64_t owner);
 /* The number of this open: unique in its connection, and the same after an import. */
 SHEAF_API uint64_t sheaf_file_id(struct sheaf_file *f);
 /* Writes all that another process needs to fd, from its offset on; SECRETS are in it: a memfd, or a file that nobody else
- * reads. -EBUSY: an operation is under way, or was not waited for. Then the servers keep everything for their lease,
+ * reads. -EBUSY: an operation is under way, or was not waited for. On success the servers keep everything for their lease,
  * and fs is good for sheaf_abandon() and sheaf_resume() only: other calls are -ESHUTDOWN. -EOPNOTSUPP for local:DIR. */
 SHEAF_API int sheaf_export(struct sheaf *fs, int fd);
 /* As sheaf_connect(), with what was exported, from fd's offset on; each export is for one import. */
 SHEAF_API int sheaf_import(const char *conf, int fd, struct sheaf **fs);
 /* An open file of the other process, each once: -ENOENT. */
 SHEAF_API int sheaf_import_file(struct sheaf *fs, uint64_t id, struct sheaf_file **f);
-/* After an export that nobody imported, or whose importer has ended: fs can be used again. 0. */
+/* After an export that nobody imported, or whose importer ended before it made calls of its own: fs can be used again. 0. */
 SHEAF_API int sheaf_resume(struct sheaf *fs);
 /* Frees fs and its files without a word to the servers, which keep what is open and locked for their lease. No operation
  * may be under way. */
