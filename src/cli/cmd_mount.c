@@ -62,15 +62,19 @@ const struct cli_command cmd_mount = {
 static int reach_daemon(const char *dir)
 {
 	struct timeval patience = { .tv_sec = END_SECONDS };
+	struct ucred who;
 	struct sockaddr_un a;
-	socklen_t len;
+	socklen_t len, n = sizeof(who);
 	int fd = mount_control(dir, &a, &len) ? -1 :
 						socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
 		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	if (connect(fd, (struct sockaddr *)&a, len) == 0 && send(fd, "wait", 4, MSG_NOSIGNAL) == 4)
+	if (connect(fd, (struct sockaddr *)&a, len) == 0 &&
+	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 &&
+	    (who.uid == 0 || who.uid == geteuid() || geteuid() == 0) &&
+	    send(fd, "wait", 4, MSG_NOSIGNAL) == 4)
 		return fd;
 	close(fd);
 	return -1;

@@ -110,7 +110,9 @@ void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		answer(w, r ? r : -ENOMEM);
 		return;
 	}
+	pthread_mutex_lock(&w->m->lock);
 	d->self = st;
+	pthread_mutex_unlock(&w->m->lock);
 	d->touch = wants_atime(w->m, &st, O_RDONLY);
 	fi->fh = d->fh;
 	dir_put(w->m, d);

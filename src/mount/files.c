@@ -204,7 +204,8 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	while (caller_again(&c, r));
 	if (r == -ENOENT) /* its name has another inode now: the kernel looks it up again */
 		r = -ESTALE;
-	if (r == -EACCES && (fi->flags & FMODE_EXEC)) /* may be executed, which the kernel knows */
+	if (r == -EACCES &&
+	    ((fi->flags & FMODE_EXEC) || m->o.writeback)) /* the kernel knows that he may */
 		r = sheaf_h_open_stat(m->fs, &cred_root, handle_of(ino), NULL, flags, 0, NULL, &sf,
 				      &st, &what);
 	if (!r)

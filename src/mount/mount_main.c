@@ -233,6 +233,9 @@ static int begin(struct mount *m)
 	m->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (!m->o.takeover)
 		m->watch = watcher_start(m->o.dir); /* before there are threads */
+	if (m->watch < 0 && !m->o.takeover)
+		log_warn("mount",
+			 "no watcher: if this daemon dies, the mount must be taken away by hand");
 	r = m->o.takeover ? takeover(m, failed) : connect_fs(m);
 	m->signals = catch_signals();
 	if (!r && !m->o.takeover)
@@ -280,6 +283,34 @@ static bool serve(struct mount *m)
 	return gone;
 }
 
+static void *sync_pages(void *dir)
+{
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd >= 0) {
+		syncfs(fd);
+		close(fd);
+	}
+	return NULL;
+}
+
+/* What programs wrote through mappings is with the kernel: it comes to us before we go, if it comes soon. */
+static void write_back(struct mount *m)
+{
+	struct timespec end;
+	pthread_t t;
+
+	if (pthread_create(&t, NULL, sync_pages, m->o.dir))
+		return;
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += STOP_SECONDS;
+	if (pthread_timedjoin_np(t, NULL, &end)) {
+		log_warn("mount",
+			 "not all that was written through mappings could be written back");
+		pthread_detach(t);
+	}
+}
+
 static int run(struct mount *m)
 {
 	char dev[MOUNT_DEV];
@@ -294,6 +325,8 @@ static int run(struct mount *m)
 		ready(m);
 		if (serve(m))
 			_exit(0); /* the successor goes on; whatever we say to a server would hurt it */
+		if (!crew_ended(m))
+			write_back(m);
 	}
 	if (r && m->o.takeover)
 		_exit(r); /* the old one goes on */

@@ -152,6 +152,7 @@ void crew_resend(struct mount *m);
 int crew_init(struct mount *m);
 void crew_fini(struct mount *m);
 int crew_start(struct mount *m);
+bool crew_ended(struct mount *m); /* the mount is gone */
 /* No new request is taken; returns when those under way have ended: 0, or -ETIMEDOUT and the crew goes on. */
 int crew_stop(struct mount *m, unsigned seconds);
 /* A request begins. From here on it belongs to the worker: it may be answered, and gone, at any time; whoever wants to

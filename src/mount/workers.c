@@ -483,6 +483,16 @@ int crew_start(struct mount *m)
 	return r;
 }
 
+bool crew_ended(struct mount *m)
+{
+	bool yes;
+
+	pthread_mutex_lock(&m->crew.lock);
+	yes = m->crew.ended;
+	pthread_mutex_unlock(&m->crew.lock);
+	return yes;
+}
+
 /* Under the lock: those that wait for a request or a lock look up. */
 static void rouse(struct crew *c)
 {

@@ -219,6 +219,39 @@ def loss(s):
         check(len(f.read()) == UNITS, "after its return")
 
 
+WRITER = """import os, sys
+fd = os.open(sys.argv[1], os.O_RDWR)
+os.pwrite(fd, sys.argv[2].encode() * 1000, int(sys.argv[3]))
+"""
+
+
+def abandoned(s):
+    """What a killed program had asked for comes before what is asked for later, never after it."""
+    m = s.mount("abandoned")
+    path = os.path.join(m, "f")
+    with open(path, "wb") as f:
+        f.write(bytes(UNITS))
+
+    def writer(text):
+        return subprocess.Popen([sys.executable, "-c", WRITER, path, text, str(UNITS // 2)])
+
+    for _ in range(3):
+        s.kill(2)
+        old = [writer("old") for _ in range(3)]
+        time.sleep(0.5)
+        for p in old:
+            p.kill()
+            p.wait(2)
+        new = writer("new")
+        time.sleep(0.2)
+        s.sheaf("start")
+        check(new.wait(20) == 0, "the second writer failed")
+        time.sleep(0.2)
+        with open(path, "rb") as f:
+            f.seek(UNITS // 2)
+            check(f.read(3000) == b"new" * 1000, "a killed writer's data came back")
+
+
 def full(s, root):
     """A full disk is ENOSPC at write or fsync, and what was written before stays."""
     small = os.path.join(root, "small")
@@ -358,7 +391,7 @@ def takeover(s):
     s.mounts.remove(m)
 
 
-PARTS = (restart, crash, unsynced, loss, takeover)
+PARTS = (restart, crash, unsynced, loss, abandoned, takeover)
 
 
 def main():
