@@ -540,6 +540,16 @@ static int claimed(struct sreq *s)
 	return e ? e : lock_claim(s, o->inode);
 }
 
+/* The disk is full, but the row was there before: records are applied in order, and whatever is queued from now on
+ * counts us as a writer, so it stays. */
+static bool is_unsettled(struct sreq *s)
+{
+	struct wire_reclaim_args *a = s->args;
+	struct meta_node n;
+
+	return meta_get(s->srv->meta, &a->h, &n, &s->arena) == 0 && n.attr.unsettled;
+}
+
 static bool claim_step(struct req *q)
 {
 	struct sreq *s = sreq_of(q);
@@ -556,6 +566,10 @@ static bool claim_step(struct req *q)
 		req_fail(q, claimed(s));
 		break;
 	case CLAIM_REPLY:
+		if (q->error == -ENOSPC && st->added && is_unsettled(s)) {
+			s->change.res.status = 0;
+			q->error = claimed(s);
+		}
 		o = st->added ? open_find(s->session, ((struct wire_reclaim_args *)s->args)->id) :
 				NULL;
 		if (o) /* its row is not there */

@@ -351,7 +351,7 @@ static void think(void *arg)
 	for (int i = 0; i < RACE_LANES && !r; i++)
 		if (!a->race_lanes[i].busy)
 			r = &a->race_lanes[i];
-	if (!r || a->dead || a->rest_until > w->sim.now || !a->race_left)
+	if (!r || !a->client || a->rest_until > w->sim.now || !a->race_left)
 		return;
 	a->race_left--;
 	choose(r);
