@@ -187,7 +187,7 @@ static bool verify_names(struct actor *a)
 				return false;
 			if (!f)
 				continue;
-			if (!f->xattr_unsure && !xattr_is_right(a, f))
+			if (f->h.ino && !f->xattr_unsure && !xattr_is_right(a, f))
 				return false;
 			if (!grow(a, d, i) || !open_file(a, &a->handles[0], d, i, O_RDONLY) ||
 			    !verify_handle(a, &a->handles[0]))
