@@ -540,7 +540,7 @@ static int claimed(struct sreq *s)
 	return e ? e : lock_claim(s, o->inode);
 }
 
-/* The disk is full, but the row was there before: records are applied in order, and whatever is queued from now on
+/* The record failed (a full disk, say), but the row was there before: records are applied in order, and whatever is queued from now on
  * counts us as a writer, so it stays. */
 static bool is_unsettled(struct sreq *s)
 {
@@ -566,7 +566,7 @@ static bool claim_step(struct req *q)
 		req_fail(q, claimed(s));
 		break;
 	case CLAIM_REPLY:
-		if (q->error == -ENOSPC && st->added && is_unsettled(s)) {
+		if (q->error && st->added && is_unsettled(s)) {
 			s->change.res.status = 0;
 			q->error = claimed(s);
 		}
