@@ -54,6 +54,8 @@ struct meta_node {
 	struct wire_bytes acl, default_acl; /* in the arena; empty: it has none */
 	bool privileged; /* who runs it gets rights by it: set-id bits, capabilities; a writer ends that */
 };
+/* -EINPROGRESS: a change over several servers is about to touch the inode, or has elsewhere already. */
+int meta_at_rest(struct meta *m, uint64_t ino);
 int meta_get(struct meta *m, const struct wire_handle *h, struct meta_node *n, struct arena *a);
 
 /* Walks a path (components between '/', "." and ".." included) with x permission on the way; end->at is

@@ -127,6 +127,14 @@ int meta_get(struct meta *m, const struct wire_handle *h, struct meta_node *out,
 	return rc ? rc : read_end(m, read_node(m, h, out, a));
 }
 
+int meta_at_rest(struct meta *m, uint64_t ino)
+{
+	struct key k = key_u64(ino);
+	int rc = read_begin(m);
+
+	return rc ? rc : read_end(m, read_locked(m, &k));
+}
+
 /* ---- names ---- */
 
 int read_entry(struct meta *m, uint64_t dir, const struct node *n, const struct wire_bytes *name,

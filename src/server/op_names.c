@@ -80,6 +80,8 @@ int do_getattr(struct sreq *s)
 	int e = meta_get(s->srv->meta, &a->h, &n, &s->arena);
 
 	s->ino = a->h.ino;
+	if (!e) /* who has seen the name gone must not see the link */
+		e = meta_at_rest(s->srv->meta, a->h.ino);
 	if (e)
 		return e;
 	r->at = n.attr;
