@@ -20,6 +20,9 @@ if [ -z "${MOUNT_CLI_INSIDE-}" ]; then
 fi
 # a place that other users can reach
 mount -t tmpfs -o mode=755 none /mnt || exit 1
+if [ ! -e /etc/mtab ]; then # a bare system, and fusermount3 looks for it
+	{ cp -a /etc /mnt/etc && ln -s /proc/self/mounts /mnt/etc/mtab && mount --bind /mnt/etc /etc; } || exit 1
+fi
 export TMPDIR=/mnt
 . "$tree/tests/system/session.inc"
 unset SHEAF_CONF
