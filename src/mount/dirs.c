@@ -151,6 +151,13 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
 	answer(req_begin(req), 0);
 }
 
+static int read_entries(struct mount *m, struct mdir *d, const struct sheaf_cred *c,
+			uint64_t cookie, bool plus, int max)
+{
+	return plus ? sheaf_h_readdir_stat(m->fs, c, d->h, cookie, d->page, d->st, max) :
+		      sheaf_h_readdir(m->fs, c, d->h, cookie, d->page, max);
+}
+
 /* The entries behind the cookie; their number, 0 at the end (and nothing is kept), -errno. */
 static int page_read(struct mount *m, struct mdir *d, struct caller *c, uint64_t cookie, bool plus)
 {
@@ -162,13 +169,10 @@ static int page_read(struct mount *m, struct mdir *d, struct caller *c, uint64_t
 	if (!d->page || !d->st)
 		return -ENOMEM;
 	do
-		n = plus ? sheaf_h_readdir_stat(m->fs, &c->cred, d->h, cookie, d->page, d->st,
-						max) :
-			   sheaf_h_readdir(m->fs, &c->cred, d->h, cookie, d->page, max);
+		n = read_entries(m, d, &c->cred, cookie, plus, max);
 	while (caller_again(c, n));
 	if (n == -EACCES) /* who opened it might read it */
-		n = plus ? sheaf_h_readdir_stat(m->fs, NULL, d->h, cookie, d->page, d->st, max) :
-			   sheaf_h_readdir(m->fs, NULL, d->h, cookie, d->page, max);
+		n = read_entries(m, d, NULL, cookie, plus, max);
 	if (n <= 0)
 		page_free(d);
 	d->n = MAX(n, 0);
@@ -277,13 +281,7 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct 
 	n = fill(req, w->m, d, &c, buf, MIN(size, REQUEST_MAX), off, plus);
 	pthread_mutex_unlock(&d->lock);
 	dir_put(w->m, d);
-	if (n < 0) {
-		answer(w, (int)n);
-		return;
-	}
-	req = req_take(w);
-	if (req)
-		fuse_reply_buf(req, buf, (size_t)n);
+	answer_bytes(w, n, buf);
 }
 
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)

@@ -146,10 +146,10 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *in, int set, struct
 	caller_init(&c, w);
 	if ((set & FUSE_SET_ATTR_MODE) && (in->st_mode & S_ISGID))
 		caller_groups(&c); /* without them the bit would go in silence */
-	if (set & FUSE_SET_ATTR_SIZE)
+	if (set & FUSE_SET_ATTR_SIZE) {
 		worker_modifies(w, ino, true);
-	if (set & FUSE_SET_ATTR_SIZE)
 		r = set_size(w, &c, ino, in->st_size, fi);
+	}
 	if (which & SHEAF_SET_MTIME)
 		files_await_close(w->m, ino);
 	if (!r && which) {
@@ -337,15 +337,13 @@ static void answer_xattr(struct worker *w, ssize_t n, const char *buf, size_t si
 {
 	fuse_req_t req;
 
-	if (n < 0) {
-		answer(w, (int)n);
+	if (n < 0 || size) {
+		answer_bytes(w, n, buf);
 		return;
 	}
 	req = req_take(w);
-	if (req && !size)
+	if (req)
 		fuse_reply_xattr(req, (size_t)n);
-	else if (req)
-		fuse_reply_buf(req, buf, (size_t)n);
 }
 
 void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)

@@ -151,6 +151,11 @@ static int open_flags(const struct mount *m, int flags)
 	return f & ~O_APPEND; /* the kernel knows the end */
 }
 
+static bool is_later(struct timespec a, struct timespec b)
+{
+	return a.tv_sec > b.tv_sec || (a.tv_sec == b.tv_sec && a.tv_nsec > b.tv_nsec);
+}
+
 bool wants_atime(const struct mount *m, const struct stat *st, int flags)
 {
 	struct timespec now;
@@ -160,11 +165,7 @@ bool wants_atime(const struct mount *m, const struct stat *st, int flags)
 	if (m->o.atime == ATIME_ALWAYS)
 		return true;
 	clock_gettime(CLOCK_REALTIME, &now);
-	return st->st_atim.tv_sec < st->st_mtim.tv_sec || st->st_atim.tv_sec < st->st_ctim.tv_sec ||
-	       (st->st_atim.tv_sec == st->st_mtim.tv_sec &&
-		st->st_atim.tv_nsec <= st->st_mtim.tv_nsec) ||
-	       (st->st_atim.tv_sec == st->st_ctim.tv_sec &&
-		st->st_atim.tv_nsec <= st->st_ctim.tv_nsec) ||
+	return !is_later(st->st_atim, st->st_mtim) || !is_later(st->st_atim, st->st_ctim) ||
 	       now.tv_sec - st->st_atim.tv_sec >= 24 * 3600;
 }
 
@@ -307,13 +308,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	if (n >= 0 && atomic_exchange(&f->touch, w->m->o.atime == ATIME_ALWAYS))
 		was_read(w->m, ino);
 	file_put(w->m, f);
-	if (n < 0) {
-		answer(w, (int)n);
-		return;
-	}
-	req = req_take(w);
-	if (req)
-		fuse_reply_buf(req, buf, (size_t)n);
+	answer_bytes(w, n, buf);
 }
 
 /* fcntl() may take O_APPEND off: what is written then has a place. */
@@ -357,13 +352,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	worker_modifies(w, f->ino, true);
 	n = write_as_told(w->m, f, buf, size, off, fi);
 	file_put(w->m, f);
-	if (n < 0) {
-		answer(w, (int)n);
-		return;
-	}
-	req = req_take(w);
-	if (req)
-		fuse_reply_write(req, (size_t)n);
+	answer_written(w, n);
 }
 
 /* Every close of a descriptor: what was lost since the last fsync is said here. */
@@ -456,20 +445,14 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t off_in, struct fuse
 
 	(void)in;
 	(void)out;
-	if (from && to)
+	if (from && to) {
 		worker_modifies(w, to->ino, true);
-	if (from && to)
 		n = flags ? -EINVAL :
 			    sheaf_copy_range(from->f, off_in, to->f, off_out, MIN(len, COPY_MOST));
+	}
 	if (from)
 		file_put(w->m, from);
 	if (to)
 		file_put(w->m, to);
-	if (n < 0) {
-		answer(w, (int)n);
-		return;
-	}
-	req = req_take(w);
-	if (req)
-		fuse_reply_write(req, (size_t)n);
+	answer_written(w, n);
 }

@@ -74,11 +74,11 @@ void locks_close(struct worker *w, struct mfile *f, uint64_t owner)
 	worker_waits(w, owner); /* pages may have to be written first, by another thread */
 	fuse_lowlevel_notify_inval_inode(m->se, f->ino, 0, 0);
 	r = sheaf_lock(f->f, &all, 0);
-	if (r)
-		holder_add(m, f->ino, owner); /* the next close tries again */
-	if (r)
-		log_warn("mount", "inode %llx: letting go of locks: %s", (unsigned long long)f->ino,
-			 error_text(r));
+	if (!r)
+		return;
+	holder_add(m, f->ino, owner); /* the next close tries again */
+	log_warn("mount", "inode %llx: letting go of locks: %s", (unsigned long long)f->ino,
+		 error_text(r));
 }
 
 static struct sheaf_lock lock_of(const struct flock *l, const struct fuse_file_info *fi)
@@ -159,12 +159,8 @@ static void lock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, stru
 		fuse_lowlevel_notify_inval_inode(m->se, ino, 0, 0);
 	if (r == -EINTR && !worker_interrupted(w)) { /* a successor asks again */
 		req_again(w);
-	} else {
-		req = req_take(w);
-		if (req)
-			fuse_reply_err(req, is_lost(r) ? EIO : -r);
-		else if (!r && !letting_go)
-			undo(f, k, flock_op);
+	} else if (!answer(w, r) && !r && !letting_go) {
+		undo(f, k, flock_op);
 	}
 	if (f)
 		file_put(m, f);

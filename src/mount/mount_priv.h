@@ -65,8 +65,6 @@ struct crew {
 	unsigned n_interrupted;
 	bool stop; /* at the next boundary between requests */
 	bool ended; /* the kernel has nothing more for us */
-	bool reap_stop;
-	pthread_t reaper;
 };
 
 /* ---- files.c ---- */
@@ -150,7 +148,6 @@ extern const struct fuse_lowlevel_ops mount_ops;
 /* Requests that were not answered come again (Linux 6.9); without the ability nothing happens. */
 void crew_resend(struct mount *m);
 int crew_init(struct mount *m);
-void crew_fini(struct mount *m);
 int crew_start(struct mount *m);
 bool crew_ended(struct mount *m); /* the mount is gone */
 /* No new request is taken; returns when those under way have ended: 0, or -ETIMEDOUT and the crew goes on. */
@@ -160,7 +157,10 @@ int crew_stop(struct mount *m, unsigned seconds);
 struct worker *req_begin(fuse_req_t req);
 /* The request, to be answered now, or NULL: it was abandoned, and undoes what it did. */
 fuse_req_t req_take(struct worker *w);
-void answer(struct worker *w, int r); /* 0 or -errno */
+bool answer(struct worker *w, int r); /* 0 or -errno; false: it was abandoned */
+/* With so many bytes of buf; with their number; or with an error: -errno. */
+void answer_bytes(struct worker *w, ssize_t n, const char *buf);
+void answer_written(struct worker *w, ssize_t n);
 bool is_lost(int r); /* no answer came from a server */
 /* It is about a lock of this owner and may wait, for it or for pages to be written: -ENOLCK, too many do. Then ask whether
  * a -EINTR was meant for it. */
@@ -173,10 +173,6 @@ bool worker_interrupted(struct worker *w);
 /* The kernel is to send it again, to whoever serves it then; or an answer where the kernel cannot. */
 void req_again(struct worker *w);
 char *worker_out(struct worker *w); /* or NULL: out of memory */
-static inline struct mount *mount_of(fuse_req_t req)
-{
-	return fuse_req_userdata(req);
-}
 
 /* ---- caller.c: for whom ---- */
 struct caller {
@@ -272,8 +268,8 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t off_in, struct fuse
 void op_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *l);
 void op_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *l, int wait);
 void op_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, int op);
-/* A descriptor of the owner was closed. */
 int holder_add(struct mount *m, uint64_t ino, uint64_t owner);
+/* A descriptor of the owner was closed. */
 void locks_close(struct worker *w, struct mfile *f, uint64_t owner);
 
 /* ---- mount_opts.c ---- */

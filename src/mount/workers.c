@@ -88,12 +88,33 @@ bool is_lost(int r)
 	       r == -ENETUNREACH || r == -EPIPE || r == -ENOTCONN || r == -ESHUTDOWN;
 }
 
-void answer(struct worker *w, int r)
+bool answer(struct worker *w, int r)
 {
 	fuse_req_t req = req_take(w);
 
 	if (req) /* programs expect no errors of a network from files */
 		fuse_reply_err(req, is_lost(r) ? EIO : -r);
+	return req;
+}
+
+void answer_bytes(struct worker *w, ssize_t n, const char *buf)
+{
+	fuse_req_t req = n < 0 ? NULL : req_take(w);
+
+	if (n < 0)
+		answer(w, (int)n);
+	else if (req)
+		fuse_reply_buf(req, buf, (size_t)n);
+}
+
+void answer_written(struct worker *w, ssize_t n)
+{
+	fuse_req_t req = n < 0 ? NULL : req_take(w);
+
+	if (n < 0)
+		answer(w, (int)n);
+	else if (req)
+		fuse_reply_write(req, (size_t)n);
 }
 
 /* ---- waiting for locks ---- */
@@ -111,11 +132,10 @@ static void step_aside(struct worker *w)
 	refill(w->m);
 }
 
-static bool is_after_abandoned(const struct crew *c, const struct worker *self_, uint64_t ino)
+static bool is_after_abandoned(const struct crew *c, const struct worker *w, uint64_t ino)
 {
 	for (size_t i = 0; c->n_abandoned && i < ARRAY_LEN(c->workers); i++)
-		if (c->workers[i].abandoned && c->workers[i].modifies == ino &&
-		    &c->workers[i] != self_)
+		if (c->workers[i].abandoned && c->workers[i].modifies == ino && &c->workers[i] != w)
 			return true;
 	return false;
 }
@@ -268,14 +288,26 @@ static void reap_one(struct worker *w)
 	fuse_reply_err(req, EINTR);
 }
 
+/* Under the lock: until something is said, or for so long. */
+static void nap(struct crew *c, pthread_cond_t *cond, long ms)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	ts.tv_nsec += ms * (long)NSEC_PER_MSEC;
+	ts.tv_sec += ts.tv_nsec / (long)NSEC_PER_SEC;
+	ts.tv_nsec %= (long)NSEC_PER_SEC;
+	pthread_cond_timedwait(cond, &c->lock, &ts);
+}
+
+/* Ends with the process. */
 static void *reaper(void *arg)
 {
 	struct mount *m = arg;
 	struct crew *c = &m->crew;
-	struct timespec ts;
 
 	pthread_mutex_lock(&c->lock);
-	while (!c->reap_stop) {
+	for (;;) {
 		if (!c->n_interrupted) {
 			pthread_cond_wait(&c->interrupt, &c->lock);
 			continue;
@@ -288,13 +320,8 @@ static void *reaper(void *arg)
 			reap_one(&c->workers[i]);
 			pthread_mutex_lock(&c->lock);
 		}
-		clock_gettime(CLOCK_REALTIME, &ts); /* another signal may follow: look again */
-		ts.tv_nsec += 20 * (long)NSEC_PER_MSEC;
-		ts.tv_sec += ts.tv_nsec / (long)NSEC_PER_SEC;
-		ts.tv_nsec %= (long)NSEC_PER_SEC;
-		pthread_cond_timedwait(&c->interrupt, &c->lock, &ts);
+		nap(c, &c->interrupt, 20); /* another signal may follow: look again */
 	}
-	pthread_mutex_unlock(&c->lock);
 	return NULL;
 }
 
@@ -327,10 +354,16 @@ static int spawn(struct mount *m)
 }
 
 /* Under the lock: a thread waits for requests, if there may be one more. */
-static void refill(struct mount *m)
+static int see_to_reader(struct mount *m)
 {
 	struct crew *c = &m->crew;
-	int r = c->n_reading || c->n - c->n_aside >= c->max || c->stop || c->ended ? 0 : spawn(m);
+
+	return c->n_reading || c->n - c->n_aside >= c->max || c->stop || c->ended ? 0 : spawn(m);
+}
+
+static void refill(struct mount *m)
+{
+	int r = see_to_reader(m);
 
 	if (r)
 		log_warn("mount", "no further thread: %s", error_text(r));
@@ -457,18 +490,7 @@ int crew_init(struct mount *m)
 	}
 	/* what one may have in memory: a request that comes, an answer that goes */
 	c->max = (unsigned)MAX(MIN(m->o.memory / (2 * REQUEST_MAX), WORKERS_MAX), 2);
-	return -pthread_create(&c->reaper, NULL, reaper, m);
-}
-
-void crew_fini(struct mount *m)
-{
-	struct crew *c = &m->crew;
-
-	pthread_mutex_lock(&c->lock);
-	c->reap_stop = true;
-	pthread_cond_signal(&c->interrupt);
-	pthread_mutex_unlock(&c->lock);
-	pthread_join(c->reaper, NULL);
+	return -pthread_create(&(pthread_t){ 0 }, NULL, reaper, m);
 }
 
 int crew_start(struct mount *m)
@@ -478,7 +500,7 @@ int crew_start(struct mount *m)
 
 	pthread_mutex_lock(&c->lock);
 	c->stop = false;
-	r = c->n_reading || c->ended || c->n - c->n_aside >= c->max ? 0 : spawn(m);
+	r = see_to_reader(m);
 	pthread_mutex_unlock(&c->lock);
 	return r;
 }
@@ -508,20 +530,15 @@ int crew_stop(struct mount *m, unsigned seconds)
 {
 	struct crew *c = &m->crew;
 	uint64_t end = mount_now() + seconds * NSEC_PER_SEC;
-	struct timespec ts;
-	bool late = false;
+	bool late;
 
 	pthread_mutex_lock(&c->lock);
 	c->stop = true;
-	while (c->n && !late) {
+	do {
 		rouse(c); /* again and again: one may have been about to wait */
-		clock_gettime(CLOCK_REALTIME, &ts);
-		ts.tv_nsec += 5 * (long)NSEC_PER_MSEC;
-		ts.tv_sec += ts.tv_nsec / (long)NSEC_PER_SEC;
-		ts.tv_nsec %= (long)NSEC_PER_SEC;
-		pthread_cond_timedwait(&c->changed, &c->lock, &ts);
-		late = mount_now() > end;
-	}
+		if (c->n)
+			nap(c, &c->changed, 5);
+	} while (c->n && mount_now() <= end);
 	late = c->n > 0;
 	pthread_mutex_unlock(&c->lock);
 	if (!late)
