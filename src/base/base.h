@@ -306,6 +306,10 @@ int key_choose(const struct conf *c, char name[CONF_NAME_MAX], uint8_t key[KEY_B
 bool key_allows(const struct key_role *r, uint32_t uid, uint32_t gid, uint32_t *gids,
 		uint32_t *n_gids);
 
+/* ---- this process ---- */
+uint64_t time_now(void); /* monotonic ns */
+void raise_file_limit(void); /* as many descriptors as it may have */
+
 /* ---- mounted directories of this host ---- */
 #define MOUNT_DEV 32
 /* The device of the Sheaf file system that is mounted there, as the kernel writes it ("0:52"); -ENOENT. dir is absolute
@@ -314,5 +318,10 @@ int mount_find(const char *dir, char dev[MOUNT_DEV]);
 /* Where its daemon listens: an abstract name. */
 struct sockaddr_un;
 int mount_control(const char *dir, struct sockaddr_un *a, unsigned *len);
+/* A connection to its daemon, whose answers may take so long, and who that is; or -errno. */
+int mount_reach(const char *dir, unsigned seconds, uid_t *who);
+/* Takes it away, also when it is in use if `lazy`; with the help of fusermount3 (which says what is wrong unless `quiet`)
+ * where this process may not. */
+int mount_remove(const char *dir, bool lazy, bool quiet);
 
 #endif

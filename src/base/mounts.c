@@ -1,11 +1,15 @@
-/* Mounted Sheaf file systems of this host, as the kernel lists them, and how to reach their daemons. */
+/* Mounted Sheaf file systems of this host, as the kernel lists them, how to reach their daemons, and how to take
+ * them away. */
 #include "base/base.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* As mountinfo writes a path: "\040" is a space. */
 static void unescape(char *s)
@@ -59,4 +63,60 @@ int mount_control(const char *dir, struct sockaddr_un *a, unsigned *len)
 			  (size_t)snprintf(a->sun_path + 1, sizeof(a->sun_path) - 1,
 					   "sheaf-mount:%s", dev));
 	return 0;
+}
+
+int mount_reach(const char *dir, unsigned seconds, uid_t *who)
+{
+	struct timeval patience = { .tv_sec = (time_t)seconds };
+	struct ucred u;
+	struct sockaddr_un a;
+	socklen_t len, n = sizeof(u);
+	int r = mount_control(dir, &a, &len), fd;
+
+	if (r)
+		return r;
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	if (connect(fd, (struct sockaddr *)&a, len) ||
+	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &u, &n)) {
+		r = -errno;
+		close(fd);
+		return r;
+	}
+	*who = u.uid;
+	return fd;
+}
+
+/* It may do it for the one who mounted it. */
+static int ask_fusermount(const char *dir, bool lazy, bool quiet)
+{
+	const char *argv[8] = { "fusermount3", "-u" };
+	int n = 2, status;
+	pid_t pid;
+
+	if (lazy)
+		argv[n++] = "-z";
+	if (quiet)
+		argv[n++] = "-q";
+	argv[n++] = "--";
+	argv[n++] = dir;
+	pid = fork();
+	if (pid < 0)
+		return -errno;
+	if (pid == 0) {
+		execvp(argv[0], (char **)(uintptr_t)argv);
+		_exit(127);
+	}
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EPERM;
+}
+
+int mount_remove(const char *dir, bool lazy, bool quiet)
+{
+	if (umount2(dir, lazy ? MNT_DETACH : 0) == 0)
+		return 0;
+	return errno == EPERM ? ask_fusermount(dir, lazy, quiet) : -errno;
 }

@@ -31,7 +31,7 @@ int bench_why(struct bench_worker *w, const char *what, int err)
 
 static int run_timed(struct bench_worker *w, const struct bench_job *j, struct bench_result *r)
 {
-	uint64_t most = j->all_made ? w->made : j->max_ops, start = cli_now(), now = start;
+	uint64_t most = j->all_made ? w->made : j->max_ops, start = time_now(), now = start;
 	uint64_t calls = w->fs ? sheaf_calls(w->fs) : 0;
 
 	if (!j->ns && !most)
@@ -44,7 +44,7 @@ static int run_timed(struct bench_worker *w, const struct bench_job *j, struct b
 		if (r->error)
 			return r->error;
 		r->ops++;
-		now = cli_now();
+		now = time_now();
 		if (j->tail)
 			hist_add(&w->times, now - before);
 	} while ((!j->ns || now - start < j->ns) && (!most || r->ops < most));
@@ -226,7 +226,7 @@ void bench_end_process(pid_t *pid, uint64_t end)
 	if (*pid <= 0)
 		return;
 	while (waitpid(*pid, NULL, WNOHANG) == 0) {
-		if (cli_now() < end) {
+		if (time_now() < end) {
 			nanosleep(&pause, NULL);
 			continue;
 		}
@@ -239,7 +239,7 @@ void bench_end_process(pid_t *pid, uint64_t end)
 
 void bench_crew_stop(struct bench *b)
 {
-	uint64_t end = cli_now() + END_NS;
+	uint64_t end = time_now() + END_NS;
 
 	for (int i = 0; i < b->n_crew; i++)
 		close(b->controls[i]);

@@ -132,7 +132,7 @@ static bool answers(const struct bench_side *s)
 
 static int wait_mounted(struct bench *b, struct bench_side *s)
 {
-	uint64_t end = cli_now() + MOUNT_NS;
+	uint64_t end = time_now() + MOUNT_NS;
 
 	while (!answers(s)) {
 		if (waitpid(s->pid, NULL, WNOHANG) != 0) {
@@ -141,7 +141,7 @@ static int wait_mounted(struct bench *b, struct bench_side *s)
 		}
 		if (cli_signal)
 			return -EINTR;
-		if (cli_now() > end)
+		if (time_now() > end)
 			return complain(b, s->name, -ETIMEDOUT);
 		nanosleep(&pause_2ms, NULL);
 	}
@@ -221,5 +221,5 @@ void bench_fuse_close(struct bench *b)
 	for (int i = 0; i < BENCH_SIDES; i++)
 		unmount(b, &b->sides[i]);
 	for (int i = 0; i < BENCH_SIDES; i++)
-		bench_end_process(&b->sides[i].pid, cli_now() + END_NS);
+		bench_end_process(&b->sides[i].pid, time_now() + END_NS);
 }

@@ -376,13 +376,13 @@ static int make_project(struct bench *b)
 
 static int compile(struct bench *b, struct bench_case *c, double *value)
 {
-	uint64_t start = cli_now();
+	uint64_t start = time_now();
 	int r = bench_shell(b, COMPILE,
 			    "tar -C \"$1\" -xf \"$2\"/project.tar && "
 			    "make -s -j2 -C \"$1\"/project && \"$1\"/project/program",
 			    c->job.path, b->place.dir);
 
-	*value = (double)(cli_now() - start) / 1e9;
+	*value = (double)(time_now() - start) / 1e9;
 	return r ? r : bench_shell(b, "rm", "rm -r \"$1\"/project", c->job.path, NULL);
 }
 

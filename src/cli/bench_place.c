@@ -284,7 +284,7 @@ void bench_place_close(struct bench *b)
 void bench_settle(struct bench *b)
 {
 	const struct timespec pause = { 0, 5000000 };
-	uint64_t end = cli_now() + SETTLE_NS;
+	uint64_t end = time_now() + SETTLE_NS;
 	struct sheaf_request row;
 	int busy;
 
@@ -294,5 +294,5 @@ void bench_settle(struct bench *b)
 			busy = sheaf_server_requests(b->c->fs, i, CLI_STATUS_MS, &row, 1) > 0;
 		if (busy)
 			nanosleep(&pause, NULL);
-	} while (busy && cli_now() < end && !cli_signal);
+	} while (busy && time_now() < end && !cli_signal);
 }

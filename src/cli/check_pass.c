@@ -19,7 +19,7 @@ static void draw(struct check *k, const char *kind, int server, uint64_t done, u
 {
 	static const char bar[] = "####################";
 	struct cli_progress *p = &k->progress;
-	uint64_t now = cli_now();
+	uint64_t now = time_now();
 	int part = total ? (int)MIN(20, done * 20 / total) : 0;
 
 	if (k->quiet || now - MAX(p->drawn, p->started) < 200 * NSEC_PER_MSEC)

@@ -40,14 +40,6 @@ void cli_catch_signals(void)
 			sigaction(which[i], &sa, NULL);
 }
 
-uint64_t cli_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
-}
-
 /* ---- errors ---- */
 
 /* One line whatever the names in it hold. cmd may be NULL: the command line itself is wrong. */

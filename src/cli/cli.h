@@ -141,8 +141,6 @@ int cli_find_conf(struct cli *c, struct conf **out, char *err, size_t err_len);
 extern atomic_int cli_signal;
 void cli_catch_signals(void);
 
-uint64_t cli_now(void); /* monotonic ns */
-
 /* Asks all servers at once (cmd_status.c); those that do not answer are not up. */
 void cli_servers_ask(struct sheaf *fs, struct sheaf_server *s, int n);
 

@@ -340,7 +340,7 @@ static int run_check(struct cli *c)
 	k.fs = c->fs;
 	k.page = calloc(SHEAF_SCAN_MAX, sizeof(*k.page));
 	k.quiet = c->opt[OPT_JSON] || !isatty(STDERR_FILENO);
-	k.progress.started = cli_now();
+	k.progress.started = time_now();
 	arena_init(&k.arena, 0);
 	arena_init(&k.keep, 0);
 	arena_init(&k.layouts, 0);

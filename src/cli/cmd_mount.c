@@ -1,10 +1,7 @@
 /* sheaf mount, sheaf umount: a directory that is the file system. The work is done by the program sheaf-mount, so
  * that only who mounts needs libfuse. */
 #include <stdlib.h>
-#include <sys/mount.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/commands.h"
@@ -61,44 +58,16 @@ const struct cli_command cmd_mount = {
 /* A connection to the daemon, which ends with it (or breaks, when it ends before it has heard of us); or -1. */
 static int reach_daemon(const char *dir)
 {
-	struct timeval patience = { .tv_sec = END_SECONDS };
-	struct ucred who;
-	struct sockaddr_un a;
-	socklen_t len, n = sizeof(who);
-	int fd = mount_control(dir, &a, &len) ? -1 :
-						socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	uid_t who;
+	int fd = mount_reach(dir, END_SECONDS, &who);
 
 	if (fd < 0)
 		return -1;
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	if (connect(fd, (struct sockaddr *)&a, len) == 0 &&
-	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 &&
-	    (who.uid == 0 || who.uid == geteuid() || geteuid() == 0) &&
+	if ((who == 0 || who == geteuid() || geteuid() == 0) &&
 	    send(fd, "wait", 4, MSG_NOSIGNAL) == 4)
 		return fd;
 	close(fd);
 	return -1;
-}
-
-/* Who is not root asks fusermount3. */
-static int unmount(const char *dir, bool lazy)
-{
-	const char *argv[] = { "fusermount3", "-u", lazy ? "-z" : "--", dir, NULL };
-	pid_t pid;
-	int status;
-
-	if (umount2(dir, lazy ? MNT_DETACH : 0) == 0)
-		return 0;
-	if (errno != EPERM)
-		return -errno;
-	pid = fork();
-	if (pid == 0) {
-		execvp(argv[0], (char **)(uintptr_t)argv);
-		_exit(127);
-	}
-	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EPERM;
 }
 
 static int run_umount(struct cli *c)
@@ -116,7 +85,7 @@ static int run_umount(struct cli *c)
 	if (mount_find(dir, dev))
 		return cli_error(c, "%s is not a mounted Sheaf file system", dir);
 	daemon = reach_daemon(dir);
-	r = unmount(dir, lazy);
+	r = mount_remove(dir, lazy, false);
 	if (r) {
 		if (daemon >= 0)
 			close(daemon);

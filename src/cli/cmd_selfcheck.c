@@ -57,7 +57,7 @@ static int write_rows(struct check *k)
 	uint64_t n_ops = (matrix_bytes(k) + step - 1) / step;
 	ssize_t r = 0;
 
-	start = cli_now();
+	start = time_now();
 	for (uint64_t i = 0; i < n_ops + DEPTH; i++) {
 		struct sheaf_op **o = &op[i % DEPTH];
 		ssize_t done = *o ? sheaf_wait(*o) : 0;
@@ -72,13 +72,13 @@ static int write_rows(struct check *k)
 	}
 	if (r >= 0)
 		r = sheaf_fsync(k->f);
-	k->write_ns = cli_now() - start;
+	k->write_ns = time_now() - start;
 	return r < 0 ? failed(k, "write", r) : CLI_OK;
 }
 
 static int read_whole(struct check *k)
 {
-	uint64_t start = cli_now(), at = 0;
+	uint64_t start = time_now(), at = 0;
 	ssize_t r;
 
 	while (at < matrix_bytes(k)) {
@@ -88,7 +88,7 @@ static int read_whole(struct check *k)
 			return failed(k, "read", r);
 		at += (uint64_t)r;
 	}
-	k->read_ns = cli_now() - start;
+	k->read_ns = time_now() - start;
 	return compare(k, "contiguous read", k->got, k->want, k->n * k->n);
 }
 
@@ -103,9 +103,9 @@ static int read_block_column(struct check *k, struct sheaf_extent *ext, uint64_t
 
 	for (uint64_t i = 0; i < k->n; i++)
 		ext[i] = (struct sheaf_extent){ (i * k->n + col) * sizeof(double), piece };
-	start = cli_now();
+	start = time_now();
 	r = sheaf_read_list(k->f, &mem, 1, ext, k->n);
-	k->column_ns += cli_now() - start;
+	k->column_ns += time_now() - start;
 	if (r != (ssize_t)mem.iov_len)
 		return failed(k, "column read", r);
 	k->column_bytes += mem.iov_len;
@@ -186,23 +186,23 @@ static void print_next(struct cli *c)
 /* Each round has four times the bytes of the one before; runs the next while it seems to fit. */
 static int run_rounds(struct check *k, uint64_t budget_ns)
 {
-	uint64_t start = cli_now(), last, took;
+	uint64_t start = time_now(), last, took;
 	int status = CLI_OK;
 
 	for (k->n = N_FIRST;; k->n *= 2) {
-		last = cli_now();
+		last = time_now();
 		k->column_budget_ns = budget_ns / 4;
 		status = round_of(k);
-		took = cli_now() - last;
+		took = time_now() - last;
 		if (status || cli_signal || k->n == N_LAST ||
-		    cli_now() - start + 4 * took > budget_ns)
+		    time_now() - start + 4 * took > budget_ns)
 			return status;
 	}
 }
 
 static int run_selfcheck(struct cli *c)
 {
-	struct check k = { .c = c, .seed = hash_u64(cli_now() ^ (uint64_t)getpid() << 40) };
+	struct check k = { .c = c, .seed = hash_u64(time_now() ^ (uint64_t)getpid() << 40) };
 	uint64_t seconds = DEFAULT_SECONDS;
 	char path[64];
 	int status, r;

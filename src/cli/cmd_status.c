@@ -299,7 +299,7 @@ static bool sleep_until(uint64_t end)
 
 	sigfillset(&all); /* a signal comes before cli_signal is looked at, or while we sleep */
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	while (!cli_signal && r <= 0 && (now = cli_now()) < end) {
+	while (!cli_signal && r <= 0 && (now = time_now()) < end) {
 		t = (struct timespec){ (time_t)((end - now) / NSEC_PER_SEC),
 				       (long)((end - now) % NSEC_PER_SEC) };
 		r = ppoll(&p, 1, &t, &old);
@@ -328,7 +328,7 @@ static int watch(struct cli *c, struct look *l, uint64_t interval)
 	setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
 	cli_catch_signals();
 	do {
-		start = cli_now();
+		start = time_now();
 		look_again(c, l);
 		if (c->opt[OPT_JSON])
 			print_json(l);

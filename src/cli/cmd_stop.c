@@ -20,7 +20,7 @@ static int send_term(struct cli *c, struct cli_daemon *d)
 static bool has_ended(struct cli_daemon *d, uint64_t end)
 {
 	struct pollfd p = { d->pidfd, POLLIN, 0 };
-	uint64_t now = cli_now();
+	uint64_t now = time_now();
 	int r;
 
 	do
@@ -80,7 +80,7 @@ static int skip_hidden(struct cli *c, struct cli_daemon *d, size_t n)
 
 static int run_stop(struct cli *c)
 {
-	uint64_t end = cli_now() + STOP_NS;
+	uint64_t end = time_now() + STOP_NS;
 	struct cli_daemon *d;
 	struct conf *conf;
 	int status = cli_load_conf(c, &conf);

@@ -182,7 +182,7 @@ static void conduct(struct crew *w)
 
 	pthread_mutex_lock(&w->lock);
 	while (!w->done) {
-		uint64_t until = cli_now() + TICK_NS;
+		uint64_t until = time_now() + TICK_NS;
 
 		t = (struct timespec){ (time_t)(until / NSEC_PER_SEC),
 				       (long)(until % NSEC_PER_SEC) };
@@ -318,7 +318,7 @@ int crew_run(struct crew *w, struct cli_dir *root)
 	pthread_cond_init(&w->more, &monotonic);
 	pthread_condattr_destroy(&monotonic);
 	w->workers = calloc(w->jobs, sizeof(*w->workers));
-	w->progress->started = cli_now();
+	w->progress->started = time_now();
 	dir_push(w, root);
 	r = w->workers ? start(w) : -ENOMEM;
 	if (r) {

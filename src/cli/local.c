@@ -355,9 +355,9 @@ void cli_daemons_wait(struct cli_daemon *d, size_t n, uint64_t ns)
 {
 	struct pollfd p[CONF_MAX_TARGETS];
 	struct cli_daemon *who[CONF_MAX_TARGETS];
-	uint64_t end = cli_now() + ns, now;
+	uint64_t end = time_now() + ns, now;
 
-	while ((now = cli_now()) < end && !cli_signal) {
+	while ((now = time_now()) < end && !cli_signal) {
 		nfds_t m = 0;
 
 		for (size_t i = 0; i < n; i++) {

@@ -68,7 +68,7 @@ void cli_progress_clear(struct cli_progress *p)
 /* How many files, how much of how much, how fast, how long still; less than 80 columns. */
 void cli_progress_draw(struct cli_progress *p)
 {
-	uint64_t now = cli_now(), done = p->done, total = p->total, ns = now - p->started;
+	uint64_t now = time_now(), done = p->done, total = p->total, ns = now - p->started;
 	char size[32], all[32], speed[40], left[32];
 
 	if (!p->draw || now - MAX(p->drawn, p->started) < DRAW_NS)

@@ -285,13 +285,13 @@ static ssize_t patient_read(struct mount *m, struct mfile *f, char *buf, size_t 
 {
 	ssize_t n;
 
-	if (f->fails_until > mount_now())
+	if (f->fails_until > time_now())
 		return -ETIMEDOUT;
 	hint_reading(m, f->ino, true);
 	n = sheaf_pread(f->f, buf, size, off);
 	hint_reading(m, f->ino, false);
 	if (is_lost((int)n))
-		f->fails_until = mount_now() + NSEC_PER_SEC;
+		f->fails_until = time_now() + NSEC_PER_SEC;
 	return n;
 }
 

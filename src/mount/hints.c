@@ -4,14 +4,6 @@
 
 #include "mount/mount_priv.h"
 
-uint64_t mount_now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
-}
-
 /* Under the lock: its place, emptied if another inode had it. */
 static struct hint *hint_at(struct mount *m, uint64_t ino)
 {
@@ -61,7 +53,7 @@ bool hint_opened(struct mount *m, const struct stat *st, bool growing)
 void hint_listed(struct mount *m, uint64_t ino)
 {
 	pthread_mutex_lock(&m->lock);
-	m->hints[hash_u64(ino) % HINTS].listed = mount_now();
+	m->hints[hash_u64(ino) % HINTS].listed = time_now();
 	pthread_mutex_unlock(&m->lock);
 }
 
@@ -72,7 +64,7 @@ bool hint_was_listed(struct mount *m, uint64_t ino)
 	pthread_mutex_lock(&m->lock);
 	listed = m->hints[hash_u64(ino) % HINTS].listed;
 	pthread_mutex_unlock(&m->lock);
-	return listed && mount_now() - listed < (uint64_t)(m->o.attr_s * 1e9);
+	return listed && time_now() - listed < (uint64_t)(m->o.attr_s * 1e9);
 }
 
 void hint_reading(struct mount *m, uint64_t ino, int begins)
@@ -81,7 +73,7 @@ void hint_reading(struct mount *m, uint64_t ino, int begins)
 
 	pthread_mutex_lock(&m->lock);
 	if (!begins || !h->reading)
-		h->moved = mount_now();
+		h->moved = time_now();
 	h->reading += begins ? 1 : -1u;
 	pthread_mutex_unlock(&m->lock);
 }
@@ -92,7 +84,7 @@ bool hint_stuck(struct mount *m, uint64_t ino)
 	bool stuck;
 
 	pthread_mutex_lock(&m->lock);
-	stuck = h->reading && mount_now() - h->moved > NSEC_PER_SEC / 4;
+	stuck = h->reading && time_now() - h->moved > NSEC_PER_SEC / 4;
 	pthread_mutex_unlock(&m->lock);
 	return stuck;
 }
@@ -118,7 +110,7 @@ bool hint_lacks(struct mount *m, uint64_t ino, const char *name)
 	if (i < 0)
 		return false;
 	pthread_mutex_lock(&m->lock);
-	yes = hint_at(m, ino)->lacks[i] > mount_now();
+	yes = hint_at(m, ino)->lacks[i] > time_now();
 	pthread_mutex_unlock(&m->lock);
 	return yes;
 }
@@ -130,6 +122,6 @@ void hint_set_lacks(struct mount *m, uint64_t ino, const char *name, bool lacks)
 	if (i < 0)
 		return;
 	pthread_mutex_lock(&m->lock);
-	hint_at(m, ino)->lacks[i] = lacks ? mount_now() + (uint64_t)(m->o.attr_s * 1e9) : 0;
+	hint_at(m, ino)->lacks[i] = lacks ? time_now() + (uint64_t)(m->o.attr_s * 1e9) : 0;
 	pthread_mutex_unlock(&m->lock);
 }

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -172,25 +171,15 @@ static void set_read_ahead(const char *dev)
 	close(fd);
 }
 
-static void raise_file_limit(void)
-{
-	struct rlimit l;
-
-	if (getrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur < l.rlim_max) {
-		l.rlim_cur = l.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &l);
-	}
-}
-
 /* A connection that answers. */
 static int connect_fs(struct mount *m)
 {
-	const uint64_t end = mount_now() + STOP_SECONDS * NSEC_PER_SEC;
+	const uint64_t end = time_now() + STOP_SECONDS * NSEC_PER_SEC;
 	struct stat st;
 	int r;
 
 	/* a daemon whose mount was taken away just now may still have local:DIR */
-	while ((r = sheaf_connect(m->o.conf, &m->fs)) == -EBUSY && mount_now() < end)
+	while ((r = sheaf_connect(m->o.conf, &m->fs)) == -EBUSY && time_now() < end)
 		usleep(50000);
 	if (r)
 		return failed("%s", sheaf_why());
@@ -333,7 +322,7 @@ static int run(struct mount *m)
 	if (m->fd >= 0 && !m->o.takeover && m->se)
 		fuse_session_unmount(m->se);
 	else if (m->fd >= 0 && mount_find(m->o.dir, dev) == 0 && strcmp(dev, m->dev) == 0)
-		mount_detach(m->o.dir);
+		mount_remove(m->o.dir, true, true);
 	watcher_tell(m->watch, "end");
 	if (!r && crew_stop(m, STOP_SECONDS) == 0)
 		sheaf_disconnect(m->fs);

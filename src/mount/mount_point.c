@@ -1,5 +1,5 @@
-/* The mount itself as the kernel lists it: finding it, taking it away, and a watcher process that does so when
- * the daemon dies, so that nobody is left with a directory that answers "transport endpoint is not connected".
+/* The watcher: a process that takes the mount away when the daemon dies, so that nobody is left with a directory that
+ * answers "transport endpoint is not connected".
  *
  * The watcher holds one end of a pipe. The daemon writes the number of the mount's device into the other, and "end" when
  * it leaves by itself; a successor gets the writing end together with the mount. */
@@ -7,37 +7,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mount.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "mount/mount_priv.h"
-
-/* With the help of fusermount3, which may do it for the one who mounted it. */
-static int ask_fusermount(const char *dir)
-{
-	pid_t pid = fork();
-	int status;
-
-	if (pid < 0)
-		return -errno;
-	if (pid == 0) {
-		execlp("fusermount3", "fusermount3", "-u", "-z", "-q", "--", dir, (char *)NULL);
-		_exit(127);
-	}
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EPERM;
-}
-
-int mount_detach(const char *dir)
-{
-	if (umount2(dir, MNT_DETACH) == 0)
-		return 0;
-	return errno == EPERM ? ask_fusermount(dir) : -errno;
-}
-
-/* ---- the watcher ---- */
 
 /* What the daemon said last; "" when it said nothing. */
 static void listen_to(int fd, char last[MOUNT_DEV])
@@ -77,7 +49,7 @@ static void watch(const char *dir, int fd)
 	listen_to(fd, last);
 	if (last[0] && strcmp(last, "end") != 0 && mount_find(dir, dev) == 0 &&
 	    strcmp(dev, last) == 0)
-		mount_detach(dir);
+		mount_remove(dir, true, true);
 	_exit(0);
 }
 

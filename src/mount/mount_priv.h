@@ -200,7 +200,6 @@ bool hint_stuck(struct mount *m, uint64_t ino);
 /* Extended attributes that the kernel asks for all the time: is it known that there is none? */
 bool hint_lacks(struct mount *m, uint64_t ino, const char *name);
 void hint_set_lacks(struct mount *m, uint64_t ino, const char *name, bool lacks);
-uint64_t mount_now(void);
 
 /* ---- entries.c ---- */
 static inline struct sheaf_handle handle_of(fuse_ino_t ino)
@@ -280,7 +279,6 @@ int mount_opts_parse(int argc, char **argv, struct mount_opts *o);
 struct fuse_session *mount_session(struct mount *m); /* or NULL, said by libfuse */
 
 /* ---- mount_point.c ---- */
-int mount_detach(const char *dir);
 int watcher_start(const char *dir); /* a descriptor, or -errno */
 void watcher_tell(int fd, const char *what);
 
@@ -290,7 +288,6 @@ int takeover(struct mount *m, int (*failed)(const char *fmt, ...));
 bool takeover_done(void); /* ready to serve: does the old one go? */
 /* The socket by which others reach the daemon of a mounted directory; the descriptor or -errno. */
 int control_listen(const char *dir);
-int control_connect(const char *dir);
 /* Somebody connected. True: a new daemon has taken over, this one must end without a word. */
 bool control_serve(struct mount *m, int listener);
 

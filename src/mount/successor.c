@@ -5,9 +5,9 @@
  *   new: "ready"    ---->  old: "go", and ends without a word to anybody
  *   new: serves
  *
- * If the new one fails before "ready", the old one goes on; without a "go" the new one ends. The socket's name is that of the mount's device; both
- * sides look who the other one is. What is passed contains the secrets of our sessions: it is in anonymous
- * memory. Requests that wait for locks are not answered; the kernel sends them again. */
+ * If the new one fails before "ready", the old one goes on; without a "go" the new one ends. The socket's name is that of
+ * the mount's device; both sides look who the other one is. What is passed contains the secrets of our sessions: it is in
+ * anonymous memory. Requests that wait for locks are not answered; the kernel sends them again. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@
 
 int control_listen(const char *dir)
 {
-	uint64_t end = mount_now() + 5 * NSEC_PER_SEC;
+	uint64_t end = time_now() + 5 * NSEC_PER_SEC;
 	struct sockaddr_un a;
 	socklen_t len;
 	int r = mount_control(dir, &a, &len), fd;
@@ -37,7 +37,7 @@ int control_listen(const char *dir)
 		return -errno;
 	do /* who gave us the mount has the name until it has ended */
 		r = bind(fd, (struct sockaddr *)&a, len) || listen(fd, 16) ? -errno : 0;
-	while (r == -EADDRINUSE && mount_now() < end && usleep(10000) == 0);
+	while (r == -EADDRINUSE && time_now() < end && usleep(10000) == 0);
 	if (!r)
 		return fd;
 	close(fd);
@@ -54,28 +54,15 @@ static bool is_one_of_us(int fd)
 	       (u.uid == 0 || u.uid == geteuid());
 }
 
-int control_connect(const char *dir)
+static int control_connect(const char *dir)
 {
-	struct timeval patience = { .tv_sec = 2 * PATIENCE_S };
-	struct sockaddr_un a;
-	socklen_t len;
-	int r = mount_control(dir, &a, &len), fd;
+	uid_t who;
+	int fd = mount_reach(dir, 2 * PATIENCE_S, &who);
 
-	if (r)
-		return r;
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -errno;
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	if (connect(fd, (struct sockaddr *)&a, len))
-		r = -errno;
-	else if (!is_one_of_us(fd))
-		r = -EPERM;
-	if (r) {
-		close(fd);
-		return r;
-	}
-	return fd;
+	if (fd < 0 || who == 0 || who == geteuid())
+		return fd;
+	close(fd);
+	return -EPERM;
 }
 
 /* ---- what is passed on ---- */

@@ -529,7 +529,7 @@ static void rouse(struct crew *c)
 int crew_stop(struct mount *m, unsigned seconds)
 {
 	struct crew *c = &m->crew;
-	uint64_t end = mount_now() + seconds * NSEC_PER_SEC;
+	uint64_t end = time_now() + seconds * NSEC_PER_SEC;
 	bool late;
 
 	pthread_mutex_lock(&c->lock);
@@ -538,7 +538,7 @@ int crew_stop(struct mount *m, unsigned seconds)
 		rouse(c); /* again and again: one may have been about to wait */
 		if (c->n)
 			nap(c, &c->changed, 5);
-	} while (c->n && mount_now() <= end);
+	} while (c->n && time_now() <= end);
 	late = c->n > 0;
 	pthread_mutex_unlock(&c->lock);
 	if (!late)
