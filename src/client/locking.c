@@ -189,14 +189,13 @@ static int decided(struct locking *l)
 {
 	struct cop *op = l->op;
 	struct wire_lock *w = &op->args.lock.want;
-	struct list *held = set_of(op->file->holding->locks, w);
-	int e, grown;
+	int e = 0, grown;
 
 	if (l->test)
 		return 0;
 	l->want.exclusive = w->kind == LOCK_EXCLUSIVE;
-	e = w->kind == LOCK_NOTHING ? ranges_release(held, &l->want, &grown) :
-				      ranges_hold(held, &l->want, &grown);
+	if (w->kind != LOCK_NOTHING)
+		e = ranges_hold(set_of(op->file->holding->locks, w), &l->want, &grown);
 	if (w->kind != l->kind) {
 		w->kind = l->kind;
 		req_goto(&op->q, ASK);
@@ -291,7 +290,7 @@ static void start(struct cop *op, struct cfile *f, const struct wire_lock *want,
 {
 	struct locking *l = arena_alloc(&op->arena, sizeof(*l));
 	struct wire_lock_args *a = &op->args.lock;
-	int e;
+	int e, grown;
 
 	wait = wait && want->kind != LOCK_NOTHING;
 	op->file = f;
@@ -318,6 +317,8 @@ static void start(struct cop *op, struct cfile *f, const struct wire_lock *want,
 		if (lets_go_first(op, l))
 			a->want.kind = LOCK_NOTHING;
 	}
+	if (!e && !test && a->want.kind == LOCK_NOTHING) /* from now on nobody claims it */
+		e = ranges_release(set_of(f->holding->locks, want), &l->want, &grown);
 	cop_start(op, e ? &refuse_ops : &lock_ops, e);
 }
 

@@ -438,6 +438,24 @@ static void look_again(struct sreq *s, struct split *x)
 		s->q.error = 0;
 }
 
+/* Nothing keeps our own names as they were when it was split. */
+static bool names_changed(struct sreq *s, const struct split *x)
+{
+	for (uint32_t i = 0; i < x->n_parts; i++) {
+		const struct wire_record *r = &x->parts[i].rec;
+		struct wire_handle now = { 0 }, then = r->kind == PART_DEL ? r->h : r->dir2;
+		uint32_t type;
+		int e;
+
+		if (!x->parts[i].own || (r->kind != PART_DEL && r->kind != PART_ADD))
+			continue;
+		e = meta_lookup(s->srv->meta, &r->dir, &r->name, &now, &type);
+		if ((e && e != -ENOENT) || !same_handle(&now, &then))
+			return true;
+	}
+	return false;
+}
+
 static void tell(struct sreq *s, struct split *x)
 {
 	x->finish_args = (struct wire_finish_args){ state_of(s)->id, x->decided };
@@ -541,6 +559,8 @@ static bool split_step(struct req *q, struct sreq *s, struct split *x)
 		call_fini(&x->call);
 		if (q->error && x->asked_for && !s->change.res.status)
 			look_again(s, x);
+		else if (q->error && names_changed(s, x))
+			q->error = -EAGAIN; /* it was about an inode that is not meant any more */
 		x->error = q->error;
 		q->error = 0;
 		tell(s, x);

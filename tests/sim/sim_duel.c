@@ -101,7 +101,7 @@ static void think(void *arg)
 	if (w->failed || !d->left)
 		return;
 	sim_after(&w->sim, sim_between(&w->sim, 1, 1500000), think, d);
-	if (d->busy || a->dead || a->rest_until > w->sim.now)
+	if (d->busy || !a->client || a->rest_until > w->sim.now)
 		return;
 	d->left--;
 	go(d);

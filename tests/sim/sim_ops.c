@@ -528,7 +528,7 @@ static void think(void *arg)
 	if (a->w->failed || !a->ops_left)
 		return;
 	think_later(a);
-	if (a->dead || a->rest_until > a->w->sim.now)
+	if (!a->client || a->rest_until > a->w->sim.now)
 		return;
 	op = actor_lane(a);
 	if (!op)
