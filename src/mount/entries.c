@@ -37,17 +37,21 @@ static void answer_entry(struct worker *w, int r, const struct stat *st)
 void op_lookup(fuse_req_t req, fuse_ino_t dir, const char *name)
 {
 	struct worker *w = req_begin(req);
+	uint64_t acts = w->m->acts;
 	struct sheaf_handle h;
 	struct caller c;
 	struct stat st;
 	int r;
 
+	w->looks = true;
 	caller_init(&c, w);
 	do
 		r = sheaf_h_lookup(w->m->fs, &c.cred, handle_of(dir), name, &h, &st);
 	while (caller_again(&c, r));
 	if (!r && h.gen != SHEAF_GEN)
 		r = -ESTALE;
+	if (!r)
+		glance_keep(w, acts, &st);
 	answer_entry(w, r, &st);
 }
 
@@ -68,9 +72,12 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct worker *w = req_begin(req);
 	struct stat st;
-	int r = sheaf_h_getattr(w->m->fs, NULL, handle_of(ino), &st);
+	int r = 0;
 
 	(void)fi;
+	w->looks = true;
+	if (!glance_take(w, ino, &st))
+		r = sheaf_h_getattr(w->m->fs, NULL, handle_of(ino), &st);
 	if (r == -ENOENT) /* not the name, the inode is gone */
 		r = -ESTALE;
 	if (r == -ESTALE && dir_last_known(w->m, ino, &st))

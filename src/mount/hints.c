@@ -125,3 +125,35 @@ void hint_set_lacks(struct mount *m, uint64_t ino, const char *name, bool lacks)
 	hint_at(m, ino)->lacks[i] = lacks ? time_now() + (uint64_t)(m->o.attr_s * 1e9) : 0;
 	pthread_mutex_unlock(&m->lock);
 }
+
+/* ---- a lookup and the getattr behind it ---- */
+
+#define GLANCE_NS NSEC_PER_MSEC
+
+void glance_keep(struct worker *w, uint64_t acts, const struct stat *st)
+{
+	struct mount *m = w->m;
+
+	pthread_mutex_lock(&m->lock);
+	m->glances[(unsigned)w->ctx.pid % GLANCES] = (struct glance){
+		.pid = w->ctx.pid, .acts = acts, .at = time_now(), .st = *st
+	};
+	pthread_mutex_unlock(&m->lock);
+}
+
+bool glance_take(struct worker *w, uint64_t ino, struct stat *st)
+{
+	struct mount *m = w->m;
+	struct glance *g = &m->glances[(unsigned)w->ctx.pid % GLANCES];
+	bool good;
+
+	pthread_mutex_lock(&m->lock);
+	good = g->pid && g->pid == w->ctx.pid && g->st.st_ino == ino && g->acts == m->acts &&
+	       time_now() - g->at < GLANCE_NS;
+	if (good) {
+		*st = g->st;
+		g->pid = 0; /* once */
+	}
+	pthread_mutex_unlock(&m->lock);
+	return good;
+}

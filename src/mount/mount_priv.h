@@ -42,6 +42,7 @@ struct worker {
 	fuse_req_t req; /* NULL: answered */
 	uint64_t serial; /* of the request */
 	struct fuse_ctx ctx; /* who asked */
+	bool looks; /* it is a lookup or a getattr: nobody sees a difference */
 	/* under the crew's lock */
 	pthread_t thread;
 	bool used; /* it has a thread */
@@ -120,6 +121,14 @@ struct hint {
 	uint64_t lacks[HINT_XATTRS]; /* until when it has no such attribute */
 };
 
+/* What a lookup has just found, for the getattr that the same system call asks for next. */
+#define GLANCES 64
+struct glance {
+	pid_t pid; /* the thread; 0: none */
+	uint64_t acts, at; /* the mount's count before it, and when */
+	struct stat st;
+};
+
 struct mount {
 	struct mount_opts o;
 	struct sheaf *fs;
@@ -140,6 +149,8 @@ struct mount {
 	pthread_cond_t closed;
 	uint64_t next_fh;
 	struct hint hints[HINTS];
+	struct glance glances[GLANCES];
+	_Atomic uint64_t acts; /* answers that were more than a look */
 };
 
 extern const struct fuse_lowlevel_ops mount_ops;
@@ -200,6 +211,11 @@ bool hint_stuck(struct mount *m, uint64_t ino);
 /* Extended attributes that the kernel asks for all the time: is it known that there is none? */
 bool hint_lacks(struct mount *m, uint64_t ino, const char *name);
 void hint_set_lacks(struct mount *m, uint64_t ino, const char *name, bool lacks);
+
+/* The attributes that a lookup of this thread found, when it began at `acts`; and whether they are still what a getattr of
+ * it would find: nothing else was answered since, and no time has passed. */
+void glance_keep(struct worker *w, uint64_t acts, const struct stat *st);
+bool glance_take(struct worker *w, uint64_t ino, struct stat *st);
 
 /* ---- entries.c ---- */
 static inline struct sheaf_handle handle_of(fuse_ino_t ino)

@@ -48,6 +48,7 @@ struct worker *req_begin(fuse_req_t req)
 	pthread_mutex_lock(&w->lock);
 	w->req = req;
 	w->serial++;
+	w->looks = false;
 	w->ctx = *fuse_req_ctx(req);
 	fuse_req_interrupt_func(req, on_interrupt, w); /* before the reaper may take it */
 	pthread_mutex_unlock(&w->lock);
@@ -68,6 +69,8 @@ static fuse_req_t take(struct worker *w, uint64_t serial)
 	pthread_mutex_unlock(&w->lock);
 	if (!req)
 		return NULL;
+	if (!w->looks)
+		w->m->acts++;
 	fuse_req_interrupt_func(req, NULL, NULL);
 	pthread_mutex_lock(&c->lock);
 	if (w->interrupted)
