@@ -24,7 +24,7 @@ import sys
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PARTS = ("CMakeLists.txt", "cmake", "src", "include", "proto", "tools", "dist", "docs/man", "tests/sim")
+PARTS = ("CMakeLists.txt", "cmake", "src", "include", "proto", "tools", "dist", "docs/man", "tests/sim", "bench")
 LIMIT = 900  # seconds for the seeds of one mutant
 
 

@@ -329,13 +329,13 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 	struct caller c;
 	int r;
 
-	hint_set_lacks(w->m, ino, name, false);
 	caller_init(&c, w);
 	if (strcmp(name, "system.posix_acl_access") == 0)
 		caller_groups(&c); /* without them set-gid would go in silence */
 	do
 		r = sheaf_h_setxattr(w->m->fs, &c.cred, handle_of(ino), name, value, size, flags);
 	while (caller_again(&c, r));
+	hint_has(w->m, ino, name); /* also when that is not sure */
 	answer(w, r);
 }
 
@@ -356,22 +356,22 @@ static void answer_xattr(struct worker *w, ssize_t n, const char *buf, size_t si
 void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
 	struct worker *w = req_begin(req);
+	uint64_t sets = w->m->sets;
 	char *buf = worker_out(w);
 	struct caller c;
-	ssize_t n = buf ? 0 : -ENOMEM;
+	ssize_t n;
 
+	if (!buf || hint_lacks(w->m, ino, name)) {
+		answer(w, buf ? -ENODATA : -ENOMEM);
+		return;
+	}
 	caller_init(&c, w);
-	if (!n && hint_lacks(w->m, ino, name))
-		n = -ENODATA;
-	while (!n) {
+	do
 		n = sheaf_h_getxattr(w->m->fs, &c.cred, handle_of(ino), name, buf,
 				     MIN(size, REQUEST_MAX));
-		if (!caller_again(&c, (int)n))
-			break;
-		n = 0;
-	}
+	while (caller_again(&c, (int)n));
 	if (n == -ENODATA)
-		hint_set_lacks(w->m, ino, name, true);
+		hint_set_lacks(w->m, ino, name, sets);
 	answer_xattr(w, n, buf, size);
 }
 

@@ -229,6 +229,7 @@ void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode,
 	struct worker *w = req_begin(req);
 	struct mount *m = w->m;
 	int flags = open_flags(m, fi->flags) | O_CREAT | O_NOFOLLOW | (fi->flags & O_EXCL);
+	uint64_t sets = m->sets;
 	struct fuse_entry_param e;
 	struct sheaf_file *sf;
 	struct caller c;
@@ -255,7 +256,7 @@ void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode,
 		return;
 	}
 	if (what == SHEAF_OPEN_CREATED)
-		hint_set_lacks(m, st.st_ino, "security.capability", true);
+		hint_set_lacks(m, st.st_ino, "security.capability", sets);
 	entry_of(m, &st, &e);
 	req = req_take(w);
 	if (!req || fuse_reply_create(req, &e, fi))

@@ -107,22 +107,30 @@ bool hint_lacks(struct mount *m, uint64_t ino, const char *name)
 	int i = hint_xattr(name);
 	bool yes;
 
-	if (i < 0)
-		return false;
 	pthread_mutex_lock(&m->lock);
-	yes = hint_at(m, ino)->lacks[i] > time_now();
+	yes = i >= 0 && hint_at(m, ino)->lacks[i] > time_now();
 	pthread_mutex_unlock(&m->lock);
 	return yes;
 }
 
-void hint_set_lacks(struct mount *m, uint64_t ino, const char *name, bool lacks)
+void hint_set_lacks(struct mount *m, uint64_t ino, const char *name, uint64_t sets)
 {
 	int i = hint_xattr(name);
 
-	if (i < 0)
-		return;
 	pthread_mutex_lock(&m->lock);
-	hint_at(m, ino)->lacks[i] = lacks ? time_now() + (uint64_t)(m->o.attr_s * 1e9) : 0;
+	if (i >= 0 && m->sets == sets)
+		hint_at(m, ino)->lacks[i] = time_now() + (uint64_t)(m->o.attr_s * 1e9);
+	pthread_mutex_unlock(&m->lock);
+}
+
+void hint_has(struct mount *m, uint64_t ino, const char *name)
+{
+	int i = hint_xattr(name);
+
+	pthread_mutex_lock(&m->lock);
+	m->sets++;
+	if (i >= 0)
+		hint_at(m, ino)->lacks[i] = 0;
 	pthread_mutex_unlock(&m->lock);
 }
 
@@ -135,9 +143,8 @@ void glance_keep(struct worker *w, uint64_t acts, const struct stat *st)
 	struct mount *m = w->m;
 
 	pthread_mutex_lock(&m->lock);
-	m->glances[(unsigned)w->ctx.pid % GLANCES] = (struct glance){
-		.pid = w->ctx.pid, .acts = acts, .at = time_now(), .st = *st
-	};
+	m->glances[(unsigned)w->ctx.pid % GLANCES] =
+		(struct glance){ .pid = w->ctx.pid, .acts = acts, .at = time_now(), .st = *st };
 	pthread_mutex_unlock(&m->lock);
 }
 

@@ -151,6 +151,7 @@ struct mount {
 	struct hint hints[HINTS];
 	struct glance glances[GLANCES];
 	_Atomic uint64_t acts; /* answers that were more than a look */
+	_Atomic uint64_t sets; /* extended attributes that were set */
 };
 
 extern const struct fuse_lowlevel_ops mount_ops;
@@ -208,10 +209,11 @@ bool hint_was_listed(struct mount *m, uint64_t ino);
 /* A read begins or ends; and do some get no answer for a while? */
 void hint_reading(struct mount *m, uint64_t ino, int begins);
 bool hint_stuck(struct mount *m, uint64_t ino);
-/* Extended attributes that the kernel asks for all the time: is it known that there is none? */
+/* Extended attributes that the kernel asks for all the time: is it known that there is none? If the servers said so to a
+ * question that began at `sets`, it is; and one was set. */
 bool hint_lacks(struct mount *m, uint64_t ino, const char *name);
-void hint_set_lacks(struct mount *m, uint64_t ino, const char *name, bool lacks);
-
+void hint_set_lacks(struct mount *m, uint64_t ino, const char *name, uint64_t sets);
+void hint_has(struct mount *m, uint64_t ino, const char *name);
 /* The attributes that a lookup of this thread found, when it began at `acts`; and whether they are still what a getattr of
  * it would find: nothing else was answered since, and no time has passed. */
 void glance_keep(struct worker *w, uint64_t acts, const struct stat *st);
