@@ -1,5 +1,6 @@
-/* layout: pure functions between file offsets and object offsets, and seekable views of a list
- * access. No I/O, no allocation, no state beyond the structs the caller owns. */
+/* layout: pure functions between file offsets and object offsets, seekable views of a list access, and
+ * types: scattered accesses as nested patterns. No I/O, no state beyond the structs the caller owns; only
+ * making a type allocates. */
 #ifndef SHEAF_LAYOUT_H
 #define SHEAF_LAYOUT_H
 
@@ -92,5 +93,128 @@ size_t view_iov(struct view *v, uint64_t at, uint64_t len, struct iovec *out, si
 void view_copy_out(struct view *v, uint64_t at, void *dst, uint64_t len); /* memory -> dst */
 void view_copy_in(struct view *v, uint64_t at, const void *src, uint64_t len); /* src -> memory */
 void view_zero(struct view *v, uint64_t at, uint64_t len);
+
+/* ---- types: what lies where, as a nested pattern ----
+ *
+ * Counts, blocks, sizes, subsizes and starts count elements of `of`; strides and displacements are bytes. A block
+ * is elements one extent apart. A type's bounds are the least lower and the greatest upper bound of the elements it places
+ * (0 and 0 when it places none), those of a subarray are the array's: from 0 to its end. Immutable, so any number of
+ * threads may use one; it is in a normal form (type.h). `of` may be freed at once.
+ * Errors: -EINVAL (anything beyond 2^63 - 1 in amount, a subarray out of its array, nd < 1), -E2BIG (nested
+ * deeper than TYPE_DEPTH_MAX, or longer than TYPE_WIRE_MAX when encoded), -ENOMEM; *t is then untouched. */
+#define TYPE_DEPTH_MAX 32
+#define TYPE_WIRE_MAX MIB
+struct type;
+int type_bytes(uint64_t n, struct type **t);
+int type_vector(uint64_t count, uint64_t block, int64_t stride, const struct type *of,
+		struct type **t);
+int type_indexed(size_t n, const uint64_t *blocks, const int64_t *displ, const struct type *of,
+		 struct type **t);
+int type_struct(size_t n, const uint64_t *blocks, const int64_t *displ,
+		const struct type *const *of, struct type **t);
+/* In C order: the last dimension is dense. */
+int type_subarray(int nd, const uint64_t *sizes, const uint64_t *subsizes, const uint64_t *starts,
+		  const struct type *of, struct type **t);
+void type_free(struct type *t); /* or NULL */
+
+uint64_t type_size(const struct type *t); /* bytes of data */
+int64_t type_lower(const struct type *t);
+int64_t type_upper(const struct type *t);
+uint64_t type_extent(const struct type *t); /* upper - lower bound */
+unsigned type_depth(const struct type *t); /* of the normal form; 0: contiguous */
+
+/* The wire form: big-endian, no padding. What type_encode() wrote decodes to an equal type, and whatever decodes
+ * encodes to the same bytes. type_decode() takes exactly `len` bytes from anybody: -EBADMSG or -ENOMEM. */
+size_t type_wire_size(const struct type *t);
+void type_encode(const struct type *t, void *buf);
+int type_decode(const void *buf, size_t len, struct type **t);
+
+/* Of the data of a node; its first byte is at 0. */
+struct type_bounds {
+	int64_t lo, hi; /* lowest offset, highest + 1 */
+	int64_t last; /* end of the run that comes last */
+	uint64_t segs; /* runs, adjacent ones fused; saturates */
+	bool ascends; /* every run begins at or behind the end of the one before */
+};
+
+/* One level of a type. A place in a type is a node and a number n, whose meaning is the node's:
+ *   leaf (depth 0)          n bytes
+ *   vector (no entries)     n elements, `stride` apart
+ *   list                    its entries; n is 1 */
+struct type_node {
+	uint32_t depth;
+	uint32_t n_entries, first; /* list: its part of the type's entries */
+	uint32_t child; /* vector: what an element is ... */
+	uint64_t n; /* ... and how much of it */
+	int64_t stride;
+	uint64_t unit; /* bytes of an element, or of the list */
+	struct type_bounds el; /* of an element, or of the list */
+};
+
+/* Copies of a type, one extent after another, from a base on; it borrows the type. */
+struct pattern {
+	const struct type *type;
+	struct type_node top; /* over all copies */
+	uint64_t n; /* of top */
+	uint64_t first; /* offset of the first byte of the stream */
+	uint64_t total; /* bytes; the last copy may be cut */
+	uint64_t begin, end; /* lowest offset, highest + 1 */
+	uint64_t segs; /* at most so many runs; saturates */
+	bool ascends;
+};
+
+/* `count` copies, or as many as `bytes` of data need. -EINVAL: an offset below 0 or an end beyond 2^63 - 1 among
+ * the bytes it has, too many bytes, or no room for them in an empty type. */
+int pattern_init(struct pattern *p, const struct type *t, int64_t base, uint64_t count);
+int pattern_tile(struct pattern *p, const struct type *t, int64_t base, uint64_t bytes);
+/* The first stream position whose offset is at or behind off, or the total; only where p ascends. */
+uint64_t pattern_position(const struct pattern *p, uint64_t off);
+
+/* A node of a type at its place in the stream. */
+struct pattern_spot {
+	const struct type_node *node;
+	uint64_t n, base;
+};
+
+/* A place in the stream of a pattern; plain data that borrows the pattern. What moves together stands apart: compilers
+ * would move two at once, and a load of both waits for the stores of each. */
+struct pattern_cursor {
+	uint64_t pos; /* bytes of the stream before it */
+	const struct pattern *p;
+	uint64_t off; /* of the next byte */
+	uint32_t depth;
+	uint64_t left; /* of the leaf of that byte */
+	struct {
+		struct pattern_spot spot;
+		uint64_t i; /* the child it is in */
+	} frame[TYPE_DEPTH_MAX + 1];
+};
+
+void pattern_seek(struct pattern_cursor *c, const struct pattern *p, uint64_t pos); /* <= total */
+/* To pattern_position(p, off). */
+void pattern_seek_offset(struct pattern_cursor *c, const struct pattern *p, uint64_t off);
+/* The next runs in stream order, adjacent ones fused: at most max runs and max_bytes. Their number; 0: at the
+ * end. */
+size_t pattern_runs(struct pattern_cursor *c, struct extent *out, size_t max, uint64_t max_bytes);
+
+/* The part of a pattern that belongs to one object of a file. Its stream is the object's bytes in the order of the
+ * pattern, as with a view. */
+struct portion {
+	struct pattern_cursor c; /* c.pos: how far it is in the whole stream */
+	struct layout layout;
+	uint32_t index;
+	bool burst, jump; /* how it gets on, see portion.c */
+};
+
+void portion_init(struct portion *s, const struct pattern *p, const struct layout *l,
+		  uint32_t index, uint64_t pos);
+/* The next extents of the object, adjacent ones fused: at most max extents and max_bytes; their number. It looks at
+ * no more than PORTION_STEPS leaves and stripes, so that a pattern which lies with others costs bounded time: then
+ * there may be fewer extents, or none. Nothing of this object is left when c.pos is the pattern's total. Where `pos` is
+ * not NULL it gets the position of each extent in the whole stream, and what is not contiguous there is not
+ * fused. Both ways give the same bytes in the same order. */
+#define PORTION_STEPS 16384
+size_t portion_next(struct portion *s, struct extent *out, uint64_t *pos, size_t max,
+		    uint64_t max_bytes);
 
 #endif

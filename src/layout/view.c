@@ -35,29 +35,6 @@ static void mem_skip(const struct access *a, struct cursor *c, uint64_t n)
 	c->o_mem = n;
 }
 
-/* Own bytes among the `len` at file offset `off`: their number, where they begin in the object, and how
- * many foreign bytes come before the first. They are always one range of the object. */
-static uint64_t own_range(struct walk *w, uint64_t off, uint64_t len, uint64_t *obj, uint64_t *lead)
-{
-	uint64_t in = walk_enter(w, off);
-	uint64_t gap = walk_gap(w, in);
-	uint64_t unit = w->l->unit;
-
-	if (gap >= len)
-		return 0;
-	*lead = gap;
-	*obj = (w->row + (gap && w->col < w->at)) * unit + (gap ? 0 : in);
-	if (!gap && len <= unit - in)
-		return len;
-	return layout_object_size(w->l, w->index, off + len) - *obj;
-}
-
-/* File bytes from `off` to behind the first `take` own bytes, which begin at `obj`. */
-static uint64_t file_span(const struct walk *w, uint64_t off, uint64_t obj, uint64_t take)
-{
-	return layout_file_offset(w->l, w->index, obj + take - 1) + 1 - off;
-}
-
 static void file_advance(struct cursor *c, uint64_t n)
 {
 	c->o_file += n;
@@ -106,7 +83,7 @@ size_t view_plan(struct view *v, const struct access *a, const struct layout *l,
 		uint64_t off = e->offset + c.o_file, rest = e->length - c.o_file;
 		uint64_t obj = 0, lead = 0, own, take;
 
-		own = rest ? own_range(&w, off, rest, &obj, &lead) : 0;
+		own = rest ? walk_own(&w, off, rest, &obj, &lead) : 0;
 		if (own) {
 			bool fuse = n && out[n - 1].offset + out[n - 1].length == obj;
 
@@ -125,7 +102,7 @@ size_t view_plan(struct view *v, const struct access *a, const struct layout *l,
 				out[n++] = (struct extent){ obj, take };
 			v->length += take;
 			if (take < own) {
-				file_advance(&c, file_span(&w, off, obj, take));
+				file_advance(&c, walk_span(&w, off, obj, take));
 				break;
 			}
 		}
@@ -157,9 +134,9 @@ static void view_seek(struct view *v, uint64_t at)
 		uint64_t off = e->offset + c.o_file, rest = e->length - c.o_file;
 		uint64_t obj = 0, lead = 0, own;
 
-		own = rest ? own_range(&w, off, rest, &obj, &lead) : 0;
+		own = rest ? walk_own(&w, off, rest, &obj, &lead) : 0;
 		if (own > d) {
-			file_advance(&c, file_span(&w, off, obj, d));
+			file_advance(&c, walk_span(&w, off, obj, d));
 			break;
 		}
 		file_next(&c, rest);

@@ -59,4 +59,28 @@ static inline uint64_t walk_gap(const struct walk *w, uint64_t in)
 	return d ? d * w->l->unit - in : 0;
 }
 
+/* Own bytes among the `len` at file offset `off`: their number, where they begin in the object, and how
+ * many foreign bytes come before the first. They are always one range of the object. */
+static inline uint64_t walk_own(struct walk *w, uint64_t off, uint64_t len, uint64_t *obj,
+				uint64_t *lead)
+{
+	uint64_t in = walk_enter(w, off);
+	uint64_t gap = walk_gap(w, in);
+	uint64_t unit = w->l->unit;
+
+	if (gap >= len)
+		return 0;
+	*lead = gap;
+	*obj = (w->row + (gap && w->col < w->at)) * unit + (gap ? 0 : in);
+	if (!gap && len <= unit - in)
+		return len;
+	return layout_object_size(w->l, w->index, off + len) - *obj;
+}
+
+/* File bytes from `off` to behind the first `take` own bytes, which begin at `obj`. */
+static inline uint64_t walk_span(const struct walk *w, uint64_t off, uint64_t obj, uint64_t take)
+{
+	return layout_file_offset(w->l, w->index, obj + take - 1) + 1 - off;
+}
+
 #endif
