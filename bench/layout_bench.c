@@ -1,5 +1,6 @@
-/* What planning and walking a list access costs: ns per plan, per file extent and per memory segment.
- * Each case is the best of some rounds; no I/O. */
+/* What planning and walking a list access costs: ns per plan, per file extent and per memory segment; and the
+ * same accesses as types: ns per run, per seek and per extent of an object. Each case is the best of some rounds; no
+ * I/O. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -131,6 +132,148 @@ static void copying(struct iovec *mem)
 	free(buf);
 }
 
+/* ---------------------------------------------------------------- types */
+
+static struct extent runs[2048];
+
+static struct type *vector(uint64_t count, int64_t stride, struct type *of)
+{
+	struct type *t = NULL;
+
+	if (type_vector(count, 1, stride, of, &t))
+		die("type_vector");
+	type_free(of);
+	return t;
+}
+
+static struct type *eight_bytes(void)
+{
+	struct type *t = NULL;
+
+	if (type_bytes(8, &t))
+		die("type_bytes");
+	return t;
+}
+
+/* Some bytes every 24 to 39 bytes. */
+static struct type *irregular(size_t n)
+{
+	uint64_t *blocks = calloc(n, sizeof(*blocks));
+	int64_t *displ = calloc(n, sizeof(*displ));
+	struct type *of = eight_bytes(), *t = NULL;
+
+	if (!blocks || !displ)
+		die("out of memory");
+	for (size_t i = 0; i < n; i++) {
+		blocks[i] = 1;
+		displ[i] = (int64_t)(i * 32 + i * 7 % 8);
+	}
+	if (type_indexed(n, blocks, displ, of, &t))
+		die("type_indexed");
+	type_free(of);
+	free(blocks);
+	free(displ);
+	return t;
+}
+
+static void time_runs(const char *name, const struct pattern *p)
+{
+	double best = 1e30;
+	uint64_t n_runs = 0;
+
+	for (int r = 0; r < ROUNDS; r++) {
+		struct pattern_cursor c;
+		double t = now_ns();
+
+		n_runs = 0;
+		pattern_seek(&c, p, 0);
+		for (size_t n; (n = pattern_runs(&c, runs, ARRAY_LEN(runs), UINT64_MAX));)
+			n_runs += n;
+		t = now_ns() - t;
+		best = MIN(best, t);
+	}
+	printf("%-44s %10.2f ns/run\n", name, best / (double)n_runs);
+}
+
+static void time_seeks(const char *name, const struct pattern *p, bool by_offset)
+{
+	const int n = 100000;
+	double best = 1e30;
+
+	for (int r = 0; r < ROUNDS; r++) {
+		uint64_t at = 0, step = (by_offset ? p->end : p->total) / 7919 * 311;
+		uint64_t end = by_offset ? p->end : p->total;
+		struct pattern_cursor c;
+		double t = now_ns();
+
+		for (int i = 0; i < n; i++) {
+			if (by_offset)
+				pattern_seek_offset(&c, p, at);
+			else
+				pattern_seek(&c, p, at);
+			at = at + step < end ? at + step : at + step - end;
+		}
+		t = now_ns() - t;
+		best = MIN(best, t);
+	}
+	printf("%-44s %10.2f ns/seek\n", name, best / n);
+}
+
+/* All objects, with and without bursts and jumps. */
+static void time_portions(const char *name, const struct pattern *p, bool plain)
+{
+	static uint64_t pos[ARRAY_LEN(runs)];
+	double best = 1e30;
+	uint64_t extents = 0;
+
+	for (int r = 0; r < ROUNDS; r++) {
+		struct portion s;
+		double t = now_ns();
+
+		extents = 0;
+		for (uint32_t i = 0; i < WIDTH; i++) {
+			portion_init(&s, p, &striping, i, 0);
+			if (plain)
+				s.burst = s.jump = false;
+			while (s.c.pos < p->total)
+				extents += portion_next(&s, runs, pos, ARRAY_LEN(runs), UINT64_MAX);
+		}
+		t = now_ns() - t;
+		best = MIN(best, t);
+	}
+	printf("%-44s %10.2f ns/extent%s\n", name, best / (double)extents,
+	       plain ? ", leaf by leaf" : "");
+}
+
+static void time_type(const char *name, struct type *t, uint64_t count)
+{
+	char text[80];
+	struct pattern p;
+
+	if (pattern_init(&p, t, 0, count))
+		die("pattern_init");
+	snprintf(text, sizeof(text), "%s, %zu bytes", name, type_wire_size(t));
+	time_runs(text, &p);
+	time_seeks("    a position", &p, false);
+	time_seeks("    an offset", &p, true);
+	time_portions("    of 4 objects", &p, false);
+	time_portions("    of 4 objects", &p, true);
+	type_free(t);
+}
+
+static void types(void)
+{
+	time_type("vector 10^6 x 8 B, stride 64", vector(1000000, 64, eight_bytes()), 1);
+	time_type("vector 10^6 x 8 B, stride 8 KiB", vector(1000000, 8192, eight_bytes()), 1);
+	time_type("vector 10^6 x 8 B, stride 64 KiB", vector(1000000, 65536, eight_bytes()), 1);
+	time_type("vector 1000 x vector 1000 x 8 B",
+		  vector(1000, 1 << 17, vector(1000, 64, eight_bytes())), 1);
+	time_type("vector 250000 x vector 4 x 8 B",
+		  vector(250000, 1024, vector(4, 64, eight_bytes())), 1);
+	time_type("indexed 50000 x 8 B, 20 copies", irregular(50000), 20);
+	time_type("indexed 4 x 8 B, 250000 copies", irregular(4), 250000);
+}
+
 int main(void)
 {
 	char *area = calloc(SEGMENTS, 16);
@@ -147,6 +290,7 @@ int main(void)
 	scattered_memory(mem);
 	scattered_file(mem, ext);
 	copying(mem);
+	types();
 	free(area);
 	free(mem);
 	free(ext);
