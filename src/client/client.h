@@ -94,6 +94,8 @@ struct cop {
 	union {
 		struct wire_void_res none;
 		struct wire_attr_res attr; /* also lookup */
+		struct wire_made_res made; /* until cop_free(), as the next one */
+		struct wire_dirs_after after;
 		struct wire_lookup_res lookup;
 		struct wire_getattr_res getattr;
 		struct wire_open_res open;

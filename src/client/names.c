@@ -335,7 +335,7 @@ void client_setattr(struct cop *op, struct sheaf_handle h, unsigned which, const
 void client_mkdir(struct cop *op, struct sheaf_handle dir, const char *path, mode_t mode)
 {
 	op->args.mkdir = (struct wire_mkdir_args){ place_of(dir, path), mode & 07777, op->umask };
-	start(op, OP_MKDIR, XDR_ANY(xdr_wire_mkdir_args), XDR_ANY(xdr_wire_attr_res),
+	start(op, OP_MKDIR, XDR_ANY(xdr_wire_mkdir_args), XDR_ANY(xdr_wire_made_res),
 	      &op->args.mkdir.where);
 }
 
@@ -343,21 +343,21 @@ void client_mknod(struct cop *op, struct sheaf_handle dir, const char *path, mod
 {
 	op->args.mknod =
 		(struct wire_mknod_args){ place_of(dir, path), mode, (uint32_t)dev, op->umask };
-	name_start(op, OP_MKNOD, XDR_ANY(xdr_wire_mknod_args), XDR_ANY(xdr_wire_attr_res),
+	name_start(op, OP_MKNOD, XDR_ANY(xdr_wire_mknod_args), XDR_ANY(xdr_wire_made_res),
 		   &op->args.mknod.where, dev > UINT32_MAX ? -EINVAL : 0);
 }
 
 void client_unlink(struct cop *op, struct sheaf_handle dir, const char *path)
 {
 	op->args.unlink.where = place_of(dir, path);
-	start(op, OP_UNLINK, XDR_ANY(xdr_wire_unlink_args), XDR_ANY(xdr_wire_void_res),
+	start(op, OP_UNLINK, XDR_ANY(xdr_wire_unlink_args), XDR_ANY(xdr_wire_dirs_after),
 	      &op->args.unlink.where);
 }
 
 void client_rmdir(struct cop *op, struct sheaf_handle dir, const char *path)
 {
 	op->args.unlink.where = place_of(dir, path);
-	start(op, OP_RMDIR, XDR_ANY(xdr_wire_unlink_args), XDR_ANY(xdr_wire_void_res),
+	start(op, OP_RMDIR, XDR_ANY(xdr_wire_unlink_args), XDR_ANY(xdr_wire_dirs_after),
 	      &op->args.unlink.where);
 }
 
@@ -367,21 +367,21 @@ void client_rename(struct cop *op, struct sheaf_handle dir, const char *from,
 	op->args.rename =
 		(struct wire_rename_args){ place_of(dir, from), place_of(dir2, to), flags };
 	op->place2 = &op->args.rename.to;
-	start(op, OP_RENAME, XDR_ANY(xdr_wire_rename_args), XDR_ANY(xdr_wire_void_res),
+	start(op, OP_RENAME, XDR_ANY(xdr_wire_rename_args), XDR_ANY(xdr_wire_dirs_after),
 	      &op->args.rename.from);
 }
 
 void client_link(struct cop *op, struct sheaf_handle h, struct sheaf_handle dir, const char *path)
 {
 	op->args.link = (struct wire_link_args){ { h.ino, h.gen }, place_of(dir, path) };
-	start(op, OP_LINK, XDR_ANY(xdr_wire_link_args), XDR_ANY(xdr_wire_attr_res),
+	start(op, OP_LINK, XDR_ANY(xdr_wire_link_args), XDR_ANY(xdr_wire_made_res),
 	      &op->args.link.where);
 }
 
 void client_symlink(struct cop *op, const char *target, struct sheaf_handle dir, const char *path)
 {
 	op->args.symlink = (struct wire_symlink_args){ place_of(dir, path), wire_text(target) };
-	name_start(op, OP_SYMLINK, XDR_ANY(xdr_wire_symlink_args), XDR_ANY(xdr_wire_attr_res),
+	name_start(op, OP_SYMLINK, XDR_ANY(xdr_wire_symlink_args), XDR_ANY(xdr_wire_made_res),
 		   &op->args.symlink.where,
 		   op->args.symlink.target.len > LINK_MAX_LEN ? -ENAMETOOLONG : 0);
 }

@@ -141,6 +141,7 @@ void meta_raise_ino(struct meta *m, uint64_t ino); /* it is taken: those to be g
 struct change {
 	struct wire_record rec;
 	struct wire_record_res res;
+	struct wire_dirs_after after; /* of a change of names; none after meta_replay() */
 	struct arena *arena;
 	/* of meta */
 	struct list link;

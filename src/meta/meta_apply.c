@@ -7,7 +7,7 @@
  * answer with a status; a negative return means that the database failed and the transaction must go. */
 #include "meta/meta_state.h"
 
-#define ANSWER_MAX 2048 /* a record_res with the widest layout takes some 1,200 bytes */
+#define ANSWER_MAX 2048 /* the widest layout and two directories take some 1,400 bytes */
 
 int apply_get(struct apply *ap, const struct wire_handle *h, struct node *n)
 {
@@ -412,14 +412,19 @@ static int answer_copy(const void *p, size_t len, struct arena *a, uint8_t **ans
 	return 0;
 }
 
-static int answer_encode(struct wire_record_res *res, struct arena *a, uint8_t **answer,
-			 uint32_t *n)
+/* *stored: how much of it goes into the slot. */
+static int answer_encode(struct apply *ap, struct arena *a, uint8_t **answer, uint32_t *n,
+			 uint32_t *stored)
 {
+	struct wire_dirs_after after = { ap->n_dirs, ap->dirs };
 	uint8_t buf[ANSWER_MAX];
 	struct xdr x;
 
 	xdr_encoder(&x, buf, sizeof(buf));
-	if (!xdr_wire_record_res(&x, res))
+	if (!xdr_wire_record_res(&x, ap->res))
+		return -EIO;
+	*stored = (uint32_t)xdr_used(&x);
+	if (!xdr_wire_dirs_after(&x, &after))
 		return -EIO;
 	return answer_copy(buf, xdr_used(&x), a, answer, n);
 }
@@ -432,8 +437,10 @@ static int apply_kind(struct apply *ap)
 
 	if (rc < 0)
 		return rc;
-	if (rc > 0)
+	if (rc > 0) {
 		*ap->res = (struct wire_record_res){ .status = rc };
+		ap->n_dirs = 0;
+	}
 	return 0;
 }
 
@@ -454,6 +461,7 @@ int apply_bytes(struct apply *ap, const void *bytes, size_t len, struct arena *a
 	struct wire_record_res res = { 0 };
 	struct xdr x;
 	MDB_val stored;
+	uint32_t n_stored;
 	int rc = 0;
 
 	xdr_decoder(&x, bytes, len, ap->arena);
@@ -462,6 +470,7 @@ int apply_bytes(struct apply *ap, const void *bytes, size_t len, struct arena *a
 	ap->rec = &rec;
 	ap->res = &res;
 	ap->pair = rec.pair;
+	ap->n_dirs = 0;
 	ap->cred = (struct cred){ rec.uid, rec.gid, rec.n_gids, rec.gids };
 	if (has_slot(&rec))
 		rc = slot_check(ap, &stored);
@@ -471,12 +480,12 @@ int apply_bytes(struct apply *ap, const void *bytes, size_t len, struct arena *a
 		return answer_copy(stored.mv_data, stored.mv_size, answers, answer, n_answer);
 	if (rc) {
 		res.status = rc;
-		return answer_encode(&res, answers, answer, n_answer);
+		return answer_encode(ap, answers, answer, n_answer, &n_stored);
 	}
 	rc = apply_kind(ap);
 	if (!rc)
-		rc = answer_encode(&res, answers, answer, n_answer);
+		rc = answer_encode(ap, answers, answer, n_answer, &n_stored);
 	if (!rc && has_slot(&rec) && is_final(&rec, &res))
-		rc = slot_store(ap, *answer, *n_answer);
+		rc = slot_store(ap, *answer, n_stored);
 	return rc;
 }

@@ -74,6 +74,14 @@ void dir_touch(struct node *dir, int64_t time)
 	dir->i.mtime = time;
 }
 
+/* The directory of a name that this record changed; who asked is told of it. */
+static int put_dir(struct apply *ap, uint64_t ino, struct node *dir)
+{
+	dir_touch(dir, ap->rec->time);
+	node_attr(dir, ino, false, &ap->dirs[ap->n_dirs++]);
+	return node_put(&ap->m->db, ap->txn, ino, dir);
+}
+
 /* ---- create, mkdir ---- */
 
 /* A fresh number of ours: 0, EINVAL (used already: the maker's mistake), EXDEV, or negative. */
@@ -161,8 +169,7 @@ static int put_named(struct apply *ap, struct node *dir, uint64_t ino, const str
 	if (rc)
 		return rc;
 	dir->i.entries++;
-	dir_touch(dir, r->time);
-	return node_put(d, ap->txn, r->dir.ino, dir);
+	return put_dir(ap, r->dir.ino, dir);
 }
 
 static int put_new(struct apply *ap, struct node *dir, struct node *n)
@@ -405,8 +412,7 @@ static int put_doomed(struct apply *ap, struct node *dir, const struct disk_entr
 	if (rc)
 		return rc;
 	dir->i.entries--;
-	dir_touch(dir, r->time);
-	rc = node_put(&ap->m->db, ap->txn, r->dir.ino, dir);
+	rc = put_dir(ap, r->dir.ino, dir);
 	return rc ? rc : apply_answer(ap, e->ino, n);
 }
 
@@ -585,14 +591,9 @@ static int rename_entries(struct apply *ap, struct rename *x)
 static int rename_dirs(struct apply *ap, struct rename *x)
 {
 	const struct wire_record *r = ap->rec;
-	int rc;
+	int rc = put_dir(ap, r->dir.ino, x->from);
 
-	dir_touch(x->from, r->time);
-	rc = node_put(&ap->m->db, ap->txn, r->dir.ino, x->from);
-	if (rc || x->to == x->from)
-		return rc;
-	dir_touch(x->to, r->time);
-	return node_put(&ap->m->db, ap->txn, r->dir2.ino, x->to);
+	return rc || x->to == x->from ? rc : put_dir(ap, r->dir2.ino, x->to);
 }
 
 static int rename_put(struct apply *ap, struct rename *x)

@@ -61,6 +61,8 @@ struct apply {
 	uint64_t next_ino; /* above every inode that this transaction made */
 	uint64_t n_locks; /* rows of T_LOCK now */
 	uint64_t pair; /* the change over two servers that this record is part of, or 0 */
+	struct wire_attr dirs[2]; /* directories changed, as they are now; not by its parts */
+	uint32_t n_dirs;
 };
 
 /* Applies one encoded record; the encoded answer comes from `answers`. 0, -EBADMSG (no record; nothing was

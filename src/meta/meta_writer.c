@@ -166,6 +166,8 @@ static void change_decode(struct change *c)
 	if (!xdr_wire_record_res(&x, &c->res))
 		c->error =
 			-EIO; /* or its arena is full: the change is done, the slot has the answer */
+	else if (!xdr_wire_dirs_after(&x, &c->after)) /* one from a slot has none */
+		c->after = (struct wire_dirs_after){ 0 };
 }
 
 /* True: those who were answered just now are expected back, and with them the next flush is shared. */
@@ -284,6 +286,7 @@ void meta_submit(struct meta *m, struct change *c, struct req *q)
 	req_hold(q);
 	c->q = q;
 	c->res = (struct wire_record_res){ 0 };
+	c->after = (struct wire_dirs_after){ 0 };
 	c->answer = NULL;
 	if (c->rec.name.len > NAME_MAX_LEN || c->rec.name2.len > NAME_MAX_LEN) {
 		c->res.status = ENAMETOOLONG; /* no record can hold it */

@@ -348,6 +348,15 @@ int finish_attr(struct sreq *s)
 	return 0;
 }
 
+int finish_made(struct sreq *s)
+{
+	struct wire_made_res *r = s->res;
+
+	r->at = s->change.res.at;
+	r->after = s->change.after;
+	return 0;
+}
+
 int finish_void(struct sreq *s)
 {
 	(void)s;
@@ -367,6 +376,9 @@ void file_removed(struct server *srv, const struct wire_handle *h)
 /* Perhaps a file lost its last name (its own, or as the target of a rename). */
 int finish_removed(struct sreq *s)
 {
+	struct wire_dirs_after *r = s->res;
+
+	*r = s->change.after;
 	if (s->change.res.removed.ino)
 		file_removed(s->srv, &s->change.res.removed);
 	return 0;

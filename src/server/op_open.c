@@ -267,6 +267,7 @@ static int grant(struct sreq *s)
 		return e;
 	r->at = n->attr;
 	r->created = st->created;
+	r->after = s->change.after;
 	if ((n->attr.mode & S_IFMT) != S_IFREG)
 		return 0;
 	i = inode_get(s->srv, &st->h);

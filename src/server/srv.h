@@ -432,7 +432,8 @@ int prepare_setattr(struct sreq *s), prepare_mkdir(struct sreq *s), prepare_unli
 	prepare_record(struct sreq *s), prepare_link(struct sreq *s),
 	prepare_symlink(struct sreq *s), prepare_setxattr(struct sreq *s),
 	prepare_removexattr(struct sreq *s), prepare_mknod(struct sreq *s);
-int finish_attr(struct sreq *s), finish_removed(struct sreq *s), finish_void(struct sreq *s);
+int finish_attr(struct sreq *s), finish_made(struct sreq *s), finish_removed(struct sreq *s),
+	finish_void(struct sreq *s);
 int do_bye(struct sreq *s);
 extern const struct req_ops add_target_ops, backup_ops, reclaim_ops, session_open_ops, open_ops,
 	cap_ops, close_ops, truncate_ops, append_ops, lock_ops, read_ops, write_ops, sync_ops,

@@ -381,7 +381,8 @@ static void help(const struct request *r, uint32_t unit, unsigned twist)
 	struct wire_capability cap = { .ino = 5, .rights = 3, .epoch = 1 };
 	struct wire_session_res session = { 7, r->resumes && !(twist & 2), SESSION_SLOTS, 30000,
 					    1 + (twist & 1) };
-	struct wire_open_res open = { at, lay, cap, false };
+	struct wire_dirs_after after = { 1, &at };
+	struct wire_open_res open = { at, lay, cap, twist & 1, after };
 	struct wire_getattr_res getattr = { at, lay, cap, twist };
 	struct wire_cap_res fresh = { cap, lay, at };
 	struct wire_read_res read_ = { UINT64_C(1) << 40,
@@ -392,6 +393,7 @@ static void help(const struct request *r, uint32_t unit, unsigned twist)
 	struct wire_dir_entry entry = { 3, { 5, 1 }, S_IFREG, wire_text("name") };
 	struct wire_readdir_res readdir_ = { 1, &entry, 0, NULL, true };
 	struct wire_attr_res attr = { at };
+	struct wire_made_res made = { at, after };
 	struct wire_readlink_res link = { wire_text("a/b") };
 	struct wire_xattr_res xattr = { 5, wire_text("value") };
 	struct wire_lock_res lock = { twist & 4, twist, { .kind = twist & 8 ? 1 : 0 } };
@@ -454,9 +456,17 @@ static void help(const struct request *r, uint32_t unit, unsigned twist)
 		break;
 	case OP_LINK:
 	case OP_SYMLINK:
+	case OP_MKDIR:
+	case OP_MKNOD:
+		xdr_wire_made_res(&x, &made);
+		break;
+	case OP_UNLINK:
+	case OP_RMDIR:
+	case OP_RENAME:
+		xdr_wire_dirs_after(&x, &after);
+		break;
 	case OP_LOOKUP:
 	case OP_SETATTR:
-	case OP_MKDIR:
 	case OP_TRUNCATE:
 	case OP_RECORD:
 		xdr_wire_attr_res(&x, &attr);

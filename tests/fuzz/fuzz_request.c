@@ -79,7 +79,7 @@ static void start(void)
 	struct wire_mkdir_args mk = { pipe_place("d"), 0755, 0 };
 	struct wire_symlink_args ln;
 	struct wire_setxattr_args xa;
-	struct wire_attr_res made;
+	struct wire_made_res made;
 	struct wire_void_res none;
 	struct arena a;
 
@@ -90,7 +90,7 @@ static void start(void)
 	fresh_link(0, LINK_CLIENT);
 	fresh_link(1, LINK_CLIENT);
 	CHECK_EQ(pipe_do(&w, links[0], OP_MKDIR, XDR_ANY(xdr_wire_mkdir_args), &mk,
-			 XDR_ANY(xdr_wire_attr_res), &made, NULL),
+			 XDR_ANY(xdr_wire_made_res), &made, NULL),
 		 0);
 	for (int i = 0; i < FILES; i++) {
 		struct wire_open_res r;
@@ -104,7 +104,7 @@ static void start(void)
 	}
 	ln = (struct wire_symlink_args){ pipe_place("d/link"), wire_text("../d") };
 	CHECK_EQ(pipe_do(&w, links[0], OP_SYMLINK, XDR_ANY(xdr_wire_symlink_args), &ln,
-			 XDR_ANY(xdr_wire_attr_res), &made, NULL),
+			 XDR_ANY(xdr_wire_made_res), &made, NULL),
 		 0);
 	xa = (struct wire_setxattr_args){ files[1], wire_text("user.a"), wire_text("a"), 0 };
 	CHECK_EQ(pipe_do(&w, links[0], OP_SETXATTR, XDR_ANY(xdr_wire_setxattr_args), &xa,

@@ -211,25 +211,42 @@ static bool gone(const struct obj *o, const struct lin_op *op)
 	return answered(op) && op->result == -ESTALE && !o->nlink && o->type != LIN_DIR;
 }
 
-static bool fits_attr(struct lin *l, struct state *s, uint64_t id, const struct lin_op *op)
+static bool fits_obj(struct lin *l, struct state *s, const struct obj *o,
+		     const struct lin_attr *got)
 {
-	const struct lin_attr *got = &op->got;
-	bool later = l->spread && op->kind == LIN_LOOKUP && op->dir >> 48 != got->ino >> 48;
-	struct obj *o;
-
-	if (!is(l, s, &id, got->ino))
-		return false;
-	o = find_obj(s, id);
 	if (got->type != o->type)
 		return false;
-	if (later)
-		return true;
 	if (o->type != LIN_SYM && got->mode != o->mode)
 		return false;
 	if (o->type != LIN_DIR)
 		return (l->spread || got->nlink == o->nlink) &&
 		       got->size == (o->type == LIN_SYM ? TEXT_LEN : o->size);
-	return l->spread || (got->size == count_in(s, id) && got->nlink == 2 + dirs_in(s, id));
+	return l->spread ||
+	       (got->size == count_in(s, o->id) && got->nlink == 2 + dirs_in(s, o->id));
+}
+
+static bool fits_attr(struct lin *l, struct state *s, uint64_t id, const struct lin_op *op)
+{
+	const struct lin_attr *got = &op->got;
+	bool later = l->spread && op->kind == LIN_LOOKUP && op->dir >> 48 != got->ino >> 48;
+	const struct obj *o;
+
+	if (!is(l, s, &id, got->ino))
+		return false;
+	o = find_obj(s, id);
+	return later ? got->type == o->type : fits_obj(l, s, o, got);
+}
+
+/* What the answer to a change told of its directories. */
+static bool fits_after(struct lin *l, struct state *s, const struct lin_op *op)
+{
+	for (uint32_t i = 0; i < op->n_after; i++) {
+		uint64_t dir = i ? op->dir2 : op->dir;
+
+		if (op->after[i].ino != dir || !fits_obj(l, s, dir_of(s, dir), &op->after[i]))
+			return false;
+	}
+	return true;
 }
 
 static int make(struct lin *l, struct state *s, const struct lin_op *op, enum lin_type type)
@@ -431,6 +448,8 @@ static bool fits(struct lin *l, struct state *s, const struct lin_op *op, bool c
 	struct ent *e = find_ent(s, op->dir, op->name);
 	uint64_t id = e ? e->obj : 0;
 
+	if (!fits_after(l, s, op))
+		return false;
 	switch (op->kind) {
 	case LIN_CREATE:
 		return op->created == created && is(l, s, &id, op->got.ino);
@@ -762,6 +781,9 @@ void lin_print(FILE *to, const struct lin_op *op)
 		fprintf(to, " (%llx type %u mode %o links %u size %llu%s)",
 			(unsigned long long)op->got.ino, op->got.type, op->got.mode, op->got.nlink,
 			(unsigned long long)op->got.size, op->created ? ", created" : "");
+	for (uint32_t i = 0; answered(op) && i < op->n_after; i++)
+		fprintf(to, " %llx: links %u size %llu", (unsigned long long)op->after[i].ino,
+			op->after[i].nlink, (unsigned long long)op->after[i].size);
 	if (op->kind == LIN_READLINK && !op->result)
 		fprintf(to, " text %u", op->text);
 	for (uint32_t i = 0; answered(op) && i < op->n_list; i++)

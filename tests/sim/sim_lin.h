@@ -47,6 +47,8 @@ struct lin_op {
 	int result; /* 0 or -errno */
 	bool created;
 	struct lin_attr got;
+	uint32_t n_after; /* directories that the answer told of: dir, then dir2 */
+	struct lin_attr after[2];
 	uint32_t text; /* readlink: number of the operation that made it */
 	uint32_t n_list;
 	struct {

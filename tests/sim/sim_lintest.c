@@ -101,6 +101,26 @@ static void a_rename_is_whole(void)
 	CHECK(judge(ops, 4) == LIN_OK); /* both before it */
 }
 
+static void what_a_change_tells_of_its_directory(void)
+{
+	struct lin_op ops[] = {
+		{ LIN_CREATE, .dir = D0, .began = 1, .ended = 4, MADE(20), .n_after = 1,
+		  .after = { { .ino = D0, .type = LIN_DIR, .mode = 0755, .nlink = 2, .size = 2 } } },
+		{ LIN_CREATE, .dir = D0, .name = 1, .began = 2, .ended = 3, MADE(21) },
+	};
+
+	CHECK(judge(ops, 2) == LIN_OK);
+	ops[0].after[0].size = 1; /* it came first */
+	CHECK(judge(ops, 2) == LIN_OK);
+	ops[0].began = 5;
+	ops[0].ended = 6;
+	CHECK(judge(ops, 2) == LIN_WRONG);
+	ops[0].after[0].size = 2;
+	CHECK(judge(ops, 2) == LIN_OK);
+	ops[0].after[0].ino = D1;
+	CHECK(judge(ops, 2) == LIN_WRONG);
+}
+
 /* A rename that changes nothing now may change something later: which of the two is not to be decided early. */
 static void two_names_of_one_file(void)
 {
@@ -199,6 +219,7 @@ void sim_lintest(void)
 	a_name_is_made_once();
 	what_was_not_answered_may_happen_later_or_never();
 	a_rename_is_whole();
+	what_a_change_tells_of_its_directory();
 	two_names_of_one_file();
 	directories_do_not_land_in_each_other();
 	an_unsynced_page_of_the_database_may_be_lost();

@@ -153,6 +153,13 @@ static void listing_seen(struct race_lane *r, const struct wire_readdir_res *res
 	op->n_list = MIN(res->n_entries, (uint32_t)LIN_LIST);
 }
 
+static void after_seen(struct lin_op *op, const struct wire_dirs_after *after)
+{
+	op->n_after = after->n_dirs;
+	for (uint32_t i = 0; i < after->n_dirs; i++)
+		op->after[i] = attr_seen(&after->dirs[i]);
+}
+
 static void answer_seen(struct race_lane *r, struct cop *c)
 {
 	struct lin_op *op = &r->op;
@@ -161,13 +168,20 @@ static void answer_seen(struct race_lane *r, struct cop *c)
 	case LIN_CREATE:
 		op->got = attr_seen(&c->res.open.at);
 		op->created = c->res.open.created;
+		after_seen(op, &c->res.open.after);
 		break;
 	case LIN_MKDIR:
 	case LIN_SYMLINK:
-		op->created = true;
-		op->got = attr_seen(&c->res.attr.at);
-		break;
 	case LIN_LINK:
+		op->created = op->kind != LIN_LINK;
+		op->got = attr_seen(&c->res.made.at);
+		after_seen(op, &c->res.made.after);
+		break;
+	case LIN_UNLINK:
+	case LIN_RMDIR:
+	case LIN_RENAME:
+		after_seen(op, &c->res.after);
+		break;
 	case LIN_CHMOD:
 		op->got = attr_seen(&c->res.attr.at);
 		break;

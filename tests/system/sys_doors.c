@@ -77,13 +77,13 @@ static void up_as(struct raw *r, const char *key, uint32_t uid, uint32_t gid)
 	r->gid = gid;
 }
 
-static int mkdir_status(struct raw *r, const char *name, uint32_t seq, struct wire_attr_res *res)
+static int mkdir_status(struct raw *r, const char *name, uint32_t seq, struct wire_made_res *res)
 {
 	struct sheaf_handle root = sheaf_root(fs);
 	struct wire_mkdir_args a = { { { root.ino, root.gen }, wire_text(name), false }, 0755, 0 };
 
 	return raw_call(r, OP_MKDIR, 0, seq, XDR_ANY(xdr_wire_mkdir_args), &a,
-			XDR_ANY(xdr_wire_attr_res), res);
+			XDR_ANY(xdr_wire_made_res), res);
 }
 
 static struct wire_open_res open_by_hand(struct raw *r, const char *name, uint32_t seq)
@@ -123,7 +123,7 @@ static int ping_status(struct raw *r, uint32_t seq)
 static void a_users_key_speaks_for_that_user_only(void)
 {
 	static struct raw r;
-	struct wire_attr_res res;
+	struct wire_made_res res;
 	uint64_t before = refused("credential");
 
 	up_as(&r, "alice", ALICE, ALICE);
@@ -468,7 +468,7 @@ static void keys_come_and_go_without_a_restart(void)
 static void root_is_squashed_where_the_file_says_so(void)
 {
 	static struct raw r;
-	struct wire_attr_res res;
+	struct wire_made_res res;
 
 	raw_up_session(&r, &c, 0);
 	CHECK_EQ(mkdir_status(&r, "by-root", 1, &res), 0);

@@ -240,6 +240,7 @@ struct pipe_link {
 	struct wire_rep_head head;
 	uint8_t body[MSG_MAX];
 	uint32_t body_at, body_len; /* behind the head */
+	struct arena arena; /* of results, where the caller has none */
 };
 
 static inline struct pipe_link *pipe_of(struct link *l)
@@ -367,6 +368,7 @@ static inline void pipe_shut(struct link *l, int error)
 
 static inline void pipe_destroy(struct link *l)
 {
+	arena_destroy(&pipe_of(l)->arena);
 	free(pipe_of(l));
 }
 
@@ -396,6 +398,7 @@ static inline struct pipe_link *pipe_new(struct world *w, uint32_t role)
 
 	CHECK(p);
 	list_init(&p->deferred);
+	arena_init(&p->arena, 0);
 	link_init(&p->l, &w->srv->net, &pipe_ops, NULL, 0);
 	timer_del(&w->loop, &p->l.patience);
 	p->l.state = LINK_UP;
@@ -450,7 +453,8 @@ static inline void pipe_call(struct world *w, struct pipe_link *p, uint32_t op, 
 	pipe_message(w, p, (uint64_t)slot << 32 | sequence, body, xdr_used(&x));
 }
 
-/* The same on the next sequence of slot 63, to its end; 0 or -errno, result in *res. */
+/* The same on the next sequence of slot 63, to its end; 0 or -errno, result in *res. Without an arena, what that refers to
+ * is there until the next one. */
 static inline int pipe_do(struct world *w, struct pipe_link *p, uint32_t op, xdr_any put,
 			  void *args, xdr_any get, void *res, struct arena *a)
 {
@@ -464,7 +468,8 @@ static inline int pipe_do(struct world *w, struct pipe_link *p, uint32_t op, xdr
 	CHECK_EQ(p->replies, before + 1);
 	if (p->head.status)
 		return -p->head.status;
-	xdr_decoder(&x, p->body + p->body_at, p->body_len - p->body_at, a);
+	arena_reset(&p->arena);
+	xdr_decoder(&x, p->body + p->body_at, p->body_len - p->body_at, a ? a : &p->arena);
 	CHECK(get(&x, res) && !xdr_left(&x));
 	return 0;
 }

@@ -53,12 +53,12 @@ static int mkdir_as(struct pipe_link *l, const char *path, uint32_t uid, uint32_
 		    struct wire_attr *at)
 {
 	struct wire_mkdir_args a = { pipe_place(path), 0755, 0 };
-	struct wire_attr_res r = { 0 };
+	struct wire_made_res r = { 0 };
 	int e;
 
 	l->uid = uid;
 	l->gid = gid;
-	e = pipe_do(&w, l, OP_MKDIR, XDR_ANY(xdr_wire_mkdir_args), &a, XDR_ANY(xdr_wire_attr_res),
+	e = pipe_do(&w, l, OP_MKDIR, XDR_ANY(xdr_wire_mkdir_args), &a, XDR_ANY(xdr_wire_made_res),
 		    &r, NULL);
 	if (!e)
 		*at = r.at;

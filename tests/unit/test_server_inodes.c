@@ -297,10 +297,10 @@ static void set_id_bits_go_with_the_first_writer_but_root(void)
 static int unlink_it(const char *path)
 {
 	struct wire_unlink_args a = { pipe_place(path) };
-	struct wire_void_res r;
+	struct wire_dirs_after r;
 
 	return pipe_do(&w, p, OP_UNLINK, XDR_ANY(xdr_wire_unlink_args), &a,
-		       XDR_ANY(xdr_wire_void_res), &r, NULL);
+		       XDR_ANY(xdr_wire_dirs_after), &r, NULL);
 }
 
 static int write_it(void)

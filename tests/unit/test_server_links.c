@@ -102,12 +102,13 @@ static void a_link_is_not_opened_by_its_handle(void)
 	struct wire_reclaim_args claim = { .id = 1, .flags = OPEN_READ };
 	struct wire_truncate_args cut = { .size = 1 };
 	struct wire_open_res opened;
-	struct wire_attr_res made;
+	struct wire_made_res made;
+	struct wire_attr_res at;
 	struct wire_void_res none;
 
 	begin();
 	CHECK_EQ(pipe_do(&w, p, OP_SYMLINK, XDR_ANY(xdr_wire_symlink_args), &ln,
-			 XDR_ANY(xdr_wire_attr_res), &made, NULL),
+			 XDR_ANY(xdr_wire_made_res), &made, NULL),
 		 0);
 	a.where.dir = claim.h = cut.h = (struct wire_handle){ made.at.ino, made.at.gen };
 	CHECK_EQ(pipe_do(&w, p, OP_OPEN, XDR_ANY(xdr_wire_open_args), &a,
@@ -117,7 +118,7 @@ static void a_link_is_not_opened_by_its_handle(void)
 			 XDR_ANY(xdr_wire_void_res), &none, NULL),
 		 -EINVAL);
 	CHECK_EQ(pipe_do(&w, p, OP_TRUNCATE, XDR_ANY(xdr_wire_truncate_args), &cut,
-			 XDR_ANY(xdr_wire_attr_res), &made, NULL),
+			 XDR_ANY(xdr_wire_attr_res), &at, NULL),
 		 -EINVAL);
 	end();
 }
@@ -128,7 +129,8 @@ static void a_file_with_a_name_left_is_not_removed(void)
 	struct wire_unlink_args a = { pipe_place("a") }, b = { pipe_place("b") };
 	struct wire_link_args ln = { .where = pipe_place("b") };
 	struct wire_open_res file;
-	struct wire_attr_res made;
+	struct wire_made_res made;
+	struct wire_dirs_after gone;
 	struct wire_void_res none;
 	struct meta_node n;
 	struct arena arena;
@@ -138,7 +140,7 @@ static void a_file_with_a_name_left_is_not_removed(void)
 	CHECK_EQ(pipe_open(&w, p, "a", 1, OPEN_READ | OPEN_CREATE, &file, &arena), 0);
 	ln.h = (struct wire_handle){ file.at.ino, file.at.gen };
 	CHECK_EQ(pipe_do(&w, p, OP_LINK, XDR_ANY(xdr_wire_link_args), &ln,
-			 XDR_ANY(xdr_wire_attr_res), &made, NULL),
+			 XDR_ANY(xdr_wire_made_res), &made, NULL),
 		 0);
 	CHECK_EQ(made.at.nlink, 2);
 	CHECK_EQ(pipe_do(&w, p, OP_CLOSE, XDR_ANY(xdr_wire_close_args),
@@ -146,12 +148,12 @@ static void a_file_with_a_name_left_is_not_removed(void)
 			 XDR_ANY(xdr_wire_void_res), &none, NULL),
 		 0);
 	CHECK_EQ(pipe_do(&w, p, OP_UNLINK, XDR_ANY(xdr_wire_unlink_args), &a,
-			 XDR_ANY(xdr_wire_void_res), &none, NULL),
+			 XDR_ANY(xdr_wire_dirs_after), &gone, NULL),
 		 0);
 	CHECK(list_empty(&w.srv->tasks));
 	CHECK_EQ(meta_get(w.srv->meta, &ln.h, &n, &arena), 0);
 	CHECK_EQ(pipe_do(&w, p, OP_UNLINK, XDR_ANY(xdr_wire_unlink_args), &b,
-			 XDR_ANY(xdr_wire_void_res), &none, NULL),
+			 XDR_ANY(xdr_wire_dirs_after), &gone, NULL),
 		 0);
 	world_settle(&w);
 	world_pass(&w, 5 * NSEC_PER_SEC);

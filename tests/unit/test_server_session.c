@@ -135,20 +135,22 @@ static void what_is_for_servers_is_refused_to_clients(void)
 
 static void a_change_that_is_repeated_gives_its_first_answer(void)
 {
-	struct wire_attr_res first, again;
+	struct wire_made_res first, again;
 	struct xdr x;
 
 	begin();
 	call_mkdir(3, 1, "d");
 	CHECK(world_quiet(&w));
 	CHECK_EQ(p->head.status, 0);
-	xdr_decoder(&x, p->body + p->body_at, p->body_len - p->body_at, NULL);
-	CHECK(xdr_wire_attr_res(&x, &first));
+	xdr_decoder(&x, p->body + p->body_at, p->body_len - p->body_at, &p->arena);
+	CHECK(xdr_wire_made_res(&x, &first));
+	CHECK_EQ(first.after.n_dirs, 1);
 	call_mkdir(3, 1, "d");
 	CHECK(world_quiet(&w));
 	CHECK_EQ(p->head.status, 0); /* and not EEXIST */
 	xdr_decoder(&x, p->body + p->body_at, p->body_len - p->body_at, NULL);
-	CHECK(xdr_wire_attr_res(&x, &again));
+	CHECK(xdr_wire_made_res(&x, &again));
+	CHECK_EQ(again.after.n_dirs, 0); /* what the directory has now nobody looked up */
 	CHECK_EQ(first.at.ino, again.at.ino);
 	call_mkdir(3, 2, "d");
 	CHECK(world_quiet(&w));
