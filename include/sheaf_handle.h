@@ -97,6 +97,16 @@ SHEAF_API int sheaf_h_rmdir(struct sheaf *fs, const struct sheaf_cred *c, struct
 SHEAF_API int sheaf_h_rename(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 			     const char *name, struct sheaf_handle dir2, const char *name2,
 			     unsigned flags);
+/* What the one or two directories had right after this thread's last change of a name in them: sheaf_h_mkdir(), _mknod(),
+ * _symlink(), _link(), _unlink(), _rmdir(), _rename(), an open that made the file, or a call with paths that does the same;
+ * that of the old name first. Returns how many: 0 when the call failed, changed nothing, or it is not known (the change
+ * took several servers, or its first answer was lost). Asks nobody. */
+struct sheaf_dir_after {
+	struct sheaf_handle dir;
+	uint64_t change; /* grows with each change of the directory: of two answers the greater one is the newer */
+	struct stat st;
+};
+SHEAF_API int sheaf_h_dir_after(struct sheaf_dir_after out[2]);
 SHEAF_API int sheaf_h_truncate(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
 			       off_t size);
 SHEAF_API int sheaf_h_setxattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,

@@ -491,6 +491,7 @@ int sheaf_h_open_stat(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf
 	struct cop *op = f ? api_begin(fs, c) : NULL;
 	int r;
 
+	api_after(NULL);
 	if (!op) {
 		free(f);
 		return -ENOMEM;
@@ -503,6 +504,7 @@ int sheaf_h_open_stat(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf
 	if (!r) {
 		f->f->user = f;
 		attr_to_stat(&op->res.open.at, st);
+		api_after(&op->res.open.after);
 		*what = op->res.open.created	  ? SHEAF_OPEN_CREATED :
 			op->res.open.at.unsettled ? SHEAF_OPEN_GROWING :
 						    0;

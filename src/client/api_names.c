@@ -72,6 +72,46 @@ int sheaf_h_setattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_h
 	return r || !out ? r : sheaf_h_getattr(fs, c, h, out);
 }
 
+/* ---- changes, and what they tell of directories ---- */
+
+static __thread struct sheaf_dir_after after[2]; /* of this thread's last one */
+static __thread int n_after;
+
+void api_after(const struct wire_dirs_after *a)
+{
+	n_after = a ? (int)a->n_dirs : 0;
+	for (int i = 0; i < n_after; i++) {
+		after[i].dir = (struct sheaf_handle){ a->dirs[i].ino, a->dirs[i].gen };
+		after[i].change = a->dirs[i].change;
+		attr_to_stat(&a->dirs[i], &after[i].st);
+	}
+}
+
+int sheaf_h_dir_after(struct sheaf_dir_after out[2])
+{
+	memcpy(out, after, (size_t)n_after * sizeof(*out));
+	return n_after;
+}
+
+/* As api_begin(), of a change of names. */
+static struct cop *begin_change(struct sheaf *fs, const struct sheaf_cred *c)
+{
+	api_after(NULL);
+	return api_begin(fs, c);
+}
+
+static int end_change(struct sheaf *fs, struct cop *op)
+{
+	int r;
+
+	api_started(fs);
+	r = (int)api_finish(fs, op);
+	if (!r)
+		api_after(&op->res.after);
+	api_leave(fs, op);
+	return r;
+}
+
 /* Ends an operation that made something. */
 static int end_made(struct sheaf *fs, struct cop *op, struct sheaf_handle *out, struct stat *st)
 {
@@ -80,9 +120,11 @@ static int end_made(struct sheaf *fs, struct cop *op, struct sheaf_handle *out, 
 	api_started(fs);
 	r = (int)api_finish(fs, op);
 	if (!r && out)
-		*out = (struct sheaf_handle){ op->res.attr.at.ino, op->res.attr.at.gen };
+		*out = (struct sheaf_handle){ op->res.made.at.ino, op->res.made.at.gen };
 	if (!r && st)
-		attr_to_stat(&op->res.attr.at, st);
+		attr_to_stat(&op->res.made.at, st);
+	if (!r)
+		api_after(&op->res.made.after);
 	api_leave(fs, op);
 	return r;
 }
@@ -90,7 +132,7 @@ static int end_made(struct sheaf *fs, struct cop *op, struct sheaf_handle *out, 
 int sheaf_h_mkdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 		  const char *name, mode_t mode, struct sheaf_handle *out, struct stat *st)
 {
-	struct cop *op = api_begin(fs, c);
+	struct cop *op = begin_change(fs, c);
 
 	if (!op)
 		return -ENOMEM;
@@ -125,7 +167,7 @@ int sheaf_h_mknod(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_han
 
 	if (S_ISREG(mode) || !(mode & S_IFMT))
 		return make_regular(fs, c, dir, name, mode, out, st);
-	op = api_begin(fs, c);
+	op = begin_change(fs, c);
 	if (!op)
 		return -ENOMEM;
 	client_mknod(op, dir, name, mode, dev);
@@ -141,7 +183,7 @@ int sheaf_h_symlink(struct sheaf *fs, const struct sheaf_cred *c, const char *ta
 		    struct sheaf_handle dir, const char *name, struct sheaf_handle *out,
 		    struct stat *st)
 {
-	struct cop *op = api_begin(fs, c);
+	struct cop *op = begin_change(fs, c);
 
 	if (!op)
 		return -ENOMEM;
@@ -152,7 +194,7 @@ int sheaf_h_symlink(struct sheaf *fs, const struct sheaf_cred *c, const char *ta
 int sheaf_h_link(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
 		 struct sheaf_handle dir, const char *name, struct stat *st)
 {
-	struct cop *op = api_begin(fs, c);
+	struct cop *op = begin_change(fs, c);
 
 	if (!op)
 		return -ENOMEM;
@@ -188,34 +230,34 @@ ssize_t sheaf_h_readlink(struct sheaf *fs, const struct sheaf_cred *c, struct sh
 int sheaf_h_unlink(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 		   const char *name)
 {
-	struct cop *op = api_begin(fs, c);
+	struct cop *op = begin_change(fs, c);
 
 	if (!op)
 		return -ENOMEM;
 	client_unlink(op, dir, name);
-	return (int)api_end(fs, op);
+	return end_change(fs, op);
 }
 
 int sheaf_h_rmdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 		  const char *name)
 {
-	struct cop *op = api_begin(fs, c);
+	struct cop *op = begin_change(fs, c);
 
 	if (!op)
 		return -ENOMEM;
 	client_rmdir(op, dir, name);
-	return (int)api_end(fs, op);
+	return end_change(fs, op);
 }
 
 int sheaf_h_rename(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 		   const char *name, struct sheaf_handle dir2, const char *name2, unsigned flags)
 {
-	struct cop *op = api_begin(fs, c);
+	struct cop *op = begin_change(fs, c);
 
 	if (!op)
 		return -ENOMEM;
 	client_rename(op, dir, name, dir2, name2, flags);
-	return (int)api_end(fs, op);
+	return end_change(fs, op);
 }
 
 int sheaf_h_truncate(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,

@@ -37,6 +37,9 @@ void api_leave(struct sheaf *fs, struct cop *op);
 /* All three: started, waited for, left. */
 int64_t api_end(struct sheaf *fs, struct cop *op);
 
+/* What sheaf_h_dir_after() tells from now on; NULL: nothing. */
+void api_after(const struct wire_dirs_after *a);
+
 /* Ends the connection without a word to the servers. */
 void api_free(struct sheaf *fs);
 

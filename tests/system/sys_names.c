@@ -1,5 +1,6 @@
 /* Hard links, symbolic links, extended attributes and statfs through the public interface, over tcp and
  * embedded; and that they survive kill -9. */
+#include <pthread.h>
 #include <sys/xattr.h>
 
 #include "scene.h"
@@ -406,6 +407,88 @@ static void attributes_follow_permissions(void)
 	CHECK_EQ(sheaf_h_removexattr(fs, &c, h, "user.u"), -EACCES);
 }
 
+/* Of so many directories; the first is this one, and what was told is what there is. */
+static void check_told(int n, struct sheaf_handle dir, uint64_t *change)
+{
+	struct sheaf_dir_after after[2];
+	struct stat st;
+
+	CHECK_EQ(sheaf_h_dir_after(after), n);
+	CHECK_EQ(after[0].dir.ino, dir.ino);
+	CHECK_EQ(after[0].dir.gen, dir.gen);
+	CHECK_EQ(sheaf_h_getattr(fs, NULL, dir, &st), 0);
+	CHECK_EQ(sheaf_h_dir_after(after), n); /* as long as nothing else is changed */
+	CHECK_EQ(after[0].st.st_ino, st.st_ino);
+	CHECK_EQ(after[0].st.st_nlink, st.st_nlink);
+	CHECK_EQ(after[0].st.st_size, st.st_size);
+	CHECK_EQ(after[0].st.st_mode, st.st_mode);
+	CHECK_EQ(after[0].st.st_mtim.tv_nsec, st.st_mtim.tv_nsec);
+	CHECK_EQ(after[0].st.st_ctim.tv_sec, st.st_ctim.tv_sec);
+	CHECK(after[0].change > *change);
+	*change = after[0].change;
+}
+
+static void *ask_elsewhere(void *arg)
+{
+	struct sheaf_dir_after after[2];
+
+	*(int *)arg = sheaf_h_dir_after(after);
+	return NULL;
+}
+
+static void a_change_tells_what_its_directories_have(void)
+{
+	const char *x = "/told/x"; /* below it everything is on one server */
+	struct sheaf_handle h, sub, f;
+	struct sheaf_dir_after after[2];
+	struct sheaf_file *file;
+	uint64_t n = 0, other = 0;
+	pthread_t t;
+	int elsewhere = -1;
+
+	CHECK_EQ(sheaf_mkdir(fs, "/told", 0755), 0);
+	CHECK_EQ(sheaf_mkdir(fs, x, 0755), 0);
+	CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), x, &h, NULL), 0);
+	CHECK_EQ(sheaf_h_mkdir(fs, NULL, h, "sub", 0755, &sub, NULL), 0);
+	check_told(1, h, &n);
+	CHECK_EQ(sheaf_h_open(fs, NULL, h, "f", O_RDWR | O_CREAT, 0644, NULL, &file), 0);
+	check_told(1, h, &n);
+	f = sheaf_file_handle(file);
+	CHECK_EQ(sheaf_close(file), 0);
+	check_told(1, h, (uint64_t[]){ n - 1 }); /* a close changes no name */
+	CHECK_EQ(sheaf_h_open(fs, NULL, h, "f", O_RDONLY | O_CREAT, 0644, NULL, &file), 0);
+	CHECK_EQ(sheaf_h_dir_after(after), 0); /* it was there */
+	CHECK_EQ(sheaf_close(file), 0);
+	CHECK_EQ(sheaf_h_mknod(fs, NULL, h, "g", S_IFREG | 0644, 0, NULL, NULL), 0);
+	check_told(1, h, &n);
+	CHECK_EQ(sheaf_h_mknod(fs, NULL, h, "fifo", S_IFIFO | 0644, 0, NULL, NULL), 0);
+	check_told(1, h, &n);
+	CHECK_EQ(sheaf_h_symlink(fs, NULL, "f", h, "l", NULL, NULL), 0);
+	check_told(1, h, &n);
+	CHECK_EQ(sheaf_h_link(fs, NULL, f, h, "f2", NULL), 0);
+	check_told(1, h, &n);
+	CHECK_EQ(sheaf_h_rename(fs, NULL, h, "f2", h, "f3", 0), 0);
+	check_told(1, h, &n);
+	CHECK_EQ(sheaf_h_rename(fs, NULL, sub, "none", h, "f3", 0), -ENOENT);
+	CHECK_EQ(sheaf_h_dir_after(after), 0);
+	CHECK_EQ(sheaf_h_rename(fs, NULL, h, "f3", sub, "f3", 0), 0);
+	check_told(2, h, &n);
+	CHECK_EQ(sheaf_h_dir_after(after), 2);
+	CHECK_EQ(after[1].dir.ino, sub.ino);
+	CHECK_EQ(after[1].st.st_size, 1);
+	CHECK_EQ(pthread_create(&t, NULL, ask_elsewhere, &elsewhere), 0);
+	CHECK_EQ(pthread_join(t, NULL), 0);
+	CHECK_EQ(elsewhere, 0); /* another thread has changed nothing */
+	CHECK_EQ(sheaf_h_unlink(fs, NULL, sub, "f3"), 0);
+	check_told(1, sub, &other);
+	CHECK_EQ(sheaf_h_rmdir(fs, NULL, h, "sub"), 0);
+	check_told(1, h, &n);
+	CHECK_EQ(sheaf_unlink(fs, in(x, "f")), 0); /* by its path */
+	check_told(1, h, &n);
+	CHECK_EQ(sheaf_h_unlink(fs, NULL, h, "f"), -ENOENT);
+	CHECK_EQ(sheaf_h_dir_after(after), 0);
+}
+
 static void statfs_counts_a_disk_once(void)
 {
 	struct statvfs st;
@@ -466,6 +549,7 @@ static const struct test both[] = {
 	TEST(attributes_come_back_as_they_were_set),
 	TEST(attributes_have_limits),
 	TEST(attributes_follow_permissions),
+	TEST(a_change_tells_what_its_directories_have),
 	TEST(statfs_counts_a_disk_once),
 };
 
