@@ -8,14 +8,16 @@
 
 #include "mount/mount_priv.h"
 
-void entry_of(const struct mount *m, const struct stat *st, struct fuse_entry_param *e)
+void entry_of(struct mount *m, const struct stat *st, struct fuse_entry_param *e)
 {
 	*e = (struct fuse_entry_param){
 		.ino = st->st_ino, .generation = SHEAF_GEN, .attr = *st, .attr_timeout = m->o.attr_s
 	};
 	/* the last component of a path is asked for anew each time: what others renamed or made is seen at once */
-	if (S_ISDIR(st->st_mode))
+	if (S_ISDIR(st->st_mode)) {
 		e->entry_timeout = m->o.entry_s;
+		dir_shown(m, st->st_ino);
+	}
 }
 
 /* Answers with an inode that has a name now. */
@@ -55,7 +57,7 @@ void op_lookup(fuse_req_t req, fuse_ino_t dir, const char *name)
 	answer_entry(w, r, &st);
 }
 
-static void answer_attr(struct worker *w, int r, const struct stat *st)
+static void answer_attr(struct worker *w, int r, const struct stat *st, double timeout)
 {
 	fuse_req_t req;
 
@@ -65,24 +67,28 @@ static void answer_attr(struct worker *w, int r, const struct stat *st)
 	}
 	req = req_take(w);
 	if (req)
-		fuse_reply_attr(req, st, w->m->o.attr_s);
+		fuse_reply_attr(req, st, timeout);
 }
 
 void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct worker *w = req_begin(req);
+	double timeout = w->m->o.attr_s;
 	struct stat st;
 	int r = 0;
 
 	(void)fi;
 	w->looks = true;
-	if (!glance_take(w, ino, &st))
+	if (!glance_take(w, ino, &st) && !dir_known(w->m, ino, &st, &timeout)) {
 		r = sheaf_h_getattr(w->m->fs, NULL, handle_of(ino), &st);
-	if (r == -ENOENT) /* not the name, the inode is gone */
-		r = -ESTALE;
-	if (r == -ESTALE && dir_last_known(w->m, ino, &st))
-		r = 0;
-	answer_attr(w, r, &st);
+		if (r == -ENOENT) /* not the name, the inode is gone */
+			r = -ESTALE;
+		if (r == -ESTALE && dir_last_known(w->m, ino, &st))
+			r = 0;
+		if (!r && S_ISDIR(st.st_mode))
+			dir_shown(w->m, ino);
+	}
+	answer_attr(w, r, &st, timeout);
 }
 
 /* ---- setattr ---- */
@@ -145,6 +151,7 @@ static int set_size(struct worker *w, struct caller *c, fuse_ino_t ino, off_t si
 void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *in, int set, struct fuse_file_info *fi)
 {
 	struct worker *w = req_begin(req);
+	struct dir_change d = dirs_begin(w->m, ino, 0, false);
 	unsigned which = which_of(set);
 	struct caller c;
 	struct stat st;
@@ -170,7 +177,8 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *in, int set, struct
 	}
 	if (!r)
 		r = sheaf_h_getattr(w->m->fs, NULL, handle_of(ino), &st);
-	answer_attr(w, r, &st);
+	dirs_end(w->m, &d, false);
+	answer_attr(w, r, &st, w->m->o.attr_s);
 }
 
 /* ---- names that come and go ---- */
@@ -199,6 +207,7 @@ void op_readlink(fuse_req_t req, fuse_ino_t ino)
 void op_mknod(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, dev_t rdev)
 {
 	struct worker *w = req_begin(req);
+	struct dir_change d = dirs_begin(w->m, dir, 0, false);
 	struct caller c;
 	struct stat st;
 	int r;
@@ -209,12 +218,14 @@ void op_mknod(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, dev
 	do
 		r = sheaf_h_mknod(w->m->fs, &c.cred, handle_of(dir), name, mode, rdev, NULL, &st);
 	while (caller_again(&c, r));
+	dirs_end(w->m, &d, !r);
 	answer_entry(w, r, &st);
 }
 
 void op_mkdir(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode)
 {
 	struct worker *w = req_begin(req);
+	struct dir_change d = dirs_begin(w->m, dir, 0, false);
 	struct caller c;
 	struct stat st;
 	int r;
@@ -223,12 +234,14 @@ void op_mkdir(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode)
 	do
 		r = sheaf_h_mkdir(w->m->fs, &c.cred, handle_of(dir), name, mode, NULL, &st);
 	while (caller_again(&c, r));
+	dirs_end(w->m, &d, !r);
 	answer_entry(w, r, &st);
 }
 
 void op_symlink(fuse_req_t req, const char *target, fuse_ino_t dir, const char *name)
 {
 	struct worker *w = req_begin(req);
+	struct dir_change d = dirs_begin(w->m, dir, 0, false);
 	struct caller c;
 	struct stat st;
 	int r;
@@ -237,12 +250,14 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t dir, const char *
 	do
 		r = sheaf_h_symlink(w->m->fs, &c.cred, target, handle_of(dir), name, NULL, &st);
 	while (caller_again(&c, r));
+	dirs_end(w->m, &d, !r);
 	answer_entry(w, r, &st);
 }
 
 void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t dir, const char *name)
 {
 	struct worker *w = req_begin(req);
+	struct dir_change d = dirs_begin(w->m, dir, 0, false);
 	struct fuse_entry_param e;
 	struct caller c;
 	struct stat st;
@@ -252,6 +267,7 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t dir, const char *name)
 	do
 		r = sheaf_h_link(w->m->fs, &c.cred, handle_of(ino), handle_of(dir), name, &st);
 	while (caller_again(&c, r));
+	dirs_end(w->m, &d, !r);
 	if (r) {
 		answer(w, r);
 		return;
@@ -266,6 +282,7 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t dir, const char *name)
 void op_unlink(fuse_req_t req, fuse_ino_t dir, const char *name)
 {
 	struct worker *w = req_begin(req);
+	struct dir_change d = dirs_begin(w->m, dir, 0, false);
 	struct caller c;
 	int r;
 
@@ -273,12 +290,14 @@ void op_unlink(fuse_req_t req, fuse_ino_t dir, const char *name)
 	do
 		r = sheaf_h_unlink(w->m->fs, &c.cred, handle_of(dir), name);
 	while (caller_again(&c, r));
+	dirs_end(w->m, &d, !r);
 	answer(w, r);
 }
 
 void op_rmdir(fuse_req_t req, fuse_ino_t dir, const char *name)
 {
 	struct worker *w = req_begin(req);
+	struct dir_change d = dirs_begin(w->m, dir, 0, true);
 	struct caller c;
 	int r;
 
@@ -286,6 +305,7 @@ void op_rmdir(fuse_req_t req, fuse_ino_t dir, const char *name)
 	do
 		r = sheaf_h_rmdir(w->m->fs, &c.cred, handle_of(dir), name);
 	while (caller_again(&c, r));
+	dirs_end(w->m, &d, !r);
 	answer(w, r);
 }
 
@@ -293,6 +313,7 @@ void op_rename(fuse_req_t req, fuse_ino_t dir, const char *name, fuse_ino_t dir2
 	       unsigned flags)
 {
 	struct worker *w = req_begin(req);
+	struct dir_change d = dirs_begin(w->m, dir, dir2, true);
 	struct caller c;
 	int r;
 
@@ -301,6 +322,7 @@ void op_rename(fuse_req_t req, fuse_ino_t dir, const char *name, fuse_ino_t dir2
 		r = sheaf_h_rename(w->m->fs, &c.cred, handle_of(dir), name, handle_of(dir2), name2,
 				   flags);
 	while (caller_again(&c, r));
+	dirs_end(w->m, &d, !r);
 	answer(w, r);
 }
 
@@ -326,6 +348,7 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 		 int flags)
 {
 	struct worker *w = req_begin(req);
+	struct dir_change d = dirs_begin(w->m, ino, 0, false);
 	struct caller c;
 	int r;
 
@@ -336,6 +359,7 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 		r = sheaf_h_setxattr(w->m->fs, &c.cred, handle_of(ino), name, value, size, flags);
 	while (caller_again(&c, r));
 	hint_has(w->m, ino, name); /* also when that is not sure */
+	dirs_end(w->m, &d, false);
 	answer(w, r);
 }
 
@@ -392,6 +416,7 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
 	struct worker *w = req_begin(req);
+	struct dir_change d = dirs_begin(w->m, ino, 0, false);
 	struct caller c;
 	int r;
 
@@ -399,5 +424,6 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 	do
 		r = sheaf_h_removexattr(w->m->fs, &c.cred, handle_of(ino), name);
 	while (caller_again(&c, r));
+	dirs_end(w->m, &d, false);
 	answer(w, r);
 }

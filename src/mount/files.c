@@ -228,6 +228,7 @@ void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode,
 {
 	struct worker *w = req_begin(req);
 	struct mount *m = w->m;
+	struct dir_change d = dirs_begin(m, dir, 0, false);
 	int flags = open_flags(m, fi->flags) | O_CREAT | O_NOFOLLOW | (fi->flags & O_EXCL);
 	uint64_t sets = m->sets;
 	struct fuse_entry_param e;
@@ -244,6 +245,7 @@ void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode,
 		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(dir), name, flags, mode, NULL, &sf,
 				      &st, &what);
 	while (caller_again(&c, r));
+	dirs_end(m, &d, !r);
 	if (!r && what == SHEAF_OPEN_GROWING) {
 		r = sheaf_fstat(sf, &st);
 		if (r)

@@ -1,18 +1,27 @@
-/* What the kernel was told about inodes, so far as it helps to keep its caches: a table of fixed size, one
- * place for many inodes. Forgetting costs a question, never a wrong answer. */
+/* What the kernel was told about inodes, so far as it helps to keep its caches, and what directories have since our own
+ * last change of a name in them: a table of fixed size, one place for many inodes. Forgetting costs a question, never a
+ * wrong answer. */
 #include <time.h>
 
 #include "mount/mount_priv.h"
 
+static struct hint *place_of(struct mount *m, uint64_t ino)
+{
+	return &m->hints[hash_u64(ino) % HINTS];
+}
+
 /* Under the lock: its place, emptied if another inode had it. */
 static struct hint *hint_at(struct mount *m, uint64_t ino)
 {
-	struct hint *h = &m->hints[hash_u64(ino) % HINTS];
+	struct hint *h = place_of(m, ino);
 
 	if (h->ino != ino)
-		*h = (struct hint){
-			.ino = ino, .listed = h->listed, .reading = h->reading, .moved = h->moved
-		};
+		*h = (struct hint){ .ino = ino,
+				    .listed = h->listed,
+				    .reading = h->reading,
+				    .moved = h->moved,
+				    .changing = h->changing,
+				    .unknown = h->unknown + 1 };
 	return h;
 }
 
@@ -53,7 +62,7 @@ bool hint_opened(struct mount *m, const struct stat *st, bool growing)
 void hint_listed(struct mount *m, uint64_t ino)
 {
 	pthread_mutex_lock(&m->lock);
-	m->hints[hash_u64(ino) % HINTS].listed = time_now();
+	place_of(m, ino)->listed = time_now();
 	pthread_mutex_unlock(&m->lock);
 }
 
@@ -62,14 +71,14 @@ bool hint_was_listed(struct mount *m, uint64_t ino)
 	uint64_t listed;
 
 	pthread_mutex_lock(&m->lock);
-	listed = m->hints[hash_u64(ino) % HINTS].listed;
+	listed = place_of(m, ino)->listed;
 	pthread_mutex_unlock(&m->lock);
 	return listed && time_now() - listed < (uint64_t)(m->o.attr_s * 1e9);
 }
 
 void hint_reading(struct mount *m, uint64_t ino, int begins)
 {
-	struct hint *h = &m->hints[hash_u64(ino) % HINTS];
+	struct hint *h = place_of(m, ino);
 
 	pthread_mutex_lock(&m->lock);
 	if (!begins || !h->reading)
@@ -80,7 +89,7 @@ void hint_reading(struct mount *m, uint64_t ino, int begins)
 
 bool hint_stuck(struct mount *m, uint64_t ino)
 {
-	struct hint *h = &m->hints[hash_u64(ino) % HINTS];
+	struct hint *h = place_of(m, ino);
 	bool stuck;
 
 	pthread_mutex_lock(&m->lock);
@@ -163,4 +172,96 @@ bool glance_take(struct worker *w, uint64_t ino, struct stat *st)
 	}
 	pthread_mutex_unlock(&m->lock);
 	return good;
+}
+
+/* ---- directories, as our own changes left them ----
+ *
+ * The answer to a change says what its directories have right after it, and `change` which of two answers is the newer. It is
+ * worth remembering when nothing that we know less of came in between: from its beginning on no other change of the directory
+ * by this mount ended without an answer to keep, the kernel was told nothing of the directory that may be newer, and no
+ * directory was removed or moved. While a change is under way nobody knows whether it has happened: others may have seen
+ * its name already, so the server is asked. */
+
+struct dir_change dirs_begin(struct mount *m, uint64_t dir, uint64_t dir2, bool moves)
+{
+	struct dir_change d = { .dirs = { dir, dir2 == dir ? 0 : dir2 }, .moves = moves };
+
+	pthread_mutex_lock(&m->lock);
+	for (int i = 0; i < 2 && d.dirs[i]; i++)
+		hint_at(m, d.dirs[i])->changing++;
+	for (int i = 0; i < 2 && d.dirs[i]; i++) /* two may have one place */
+		d.unknown[i] = place_of(m, d.dirs[i])->unknown;
+	m->moving += moves;
+	d.moved = m->moved;
+	pthread_mutex_unlock(&m->lock);
+	d.asked = time_now();
+	return d;
+}
+
+static void forget(struct hint *h)
+{
+	h->dir_asked = 0;
+	h->unknown++;
+}
+
+/* Under the lock: one directory of a change that has ended; a: what it has now, or NULL. */
+static void dir_changed(struct mount *m, const struct dir_change *d, int i,
+			const struct sheaf_dir_after *a)
+{
+	struct hint *h = place_of(m, d->dirs[i]);
+
+	h->changing--;
+	if (!a || h->ino != d->dirs[i] || h->unknown != d->unknown[i] ||
+	    m->moved != d->moved + d->moves) {
+		forget(h);
+	} else if (!h->dir_asked || a->change > h->dir_change) {
+		h->dir = a->st;
+		h->dir_change = a->change;
+		h->dir_asked = d->asked;
+		h->dir_moved = m->moved;
+	}
+}
+
+void dirs_end(struct mount *m, const struct dir_change *d, bool told)
+{
+	struct sheaf_dir_after after[2];
+	int n = told ? sheaf_h_dir_after(after) : 0;
+
+	pthread_mutex_lock(&m->lock);
+	m->moving -= d->moves;
+	m->moved += d->moves;
+	for (int i = 0; i < 2 && d->dirs[i]; i++) {
+		const struct sheaf_dir_after *a = NULL;
+
+		for (int k = 0; k < n; k++)
+			if (after[k].dir.ino == d->dirs[i] && after[k].dir.gen == SHEAF_GEN)
+				a = &after[k];
+		dir_changed(m, d, i, a);
+	}
+	pthread_mutex_unlock(&m->lock);
+}
+
+void dir_shown(struct mount *m, uint64_t ino)
+{
+	pthread_mutex_lock(&m->lock);
+	forget(place_of(m, ino));
+	pthread_mutex_unlock(&m->lock);
+}
+
+bool dir_known(struct mount *m, uint64_t ino, struct stat *st, double *left)
+{
+	const struct hint *h = place_of(m, ino);
+	double age;
+	bool known;
+
+	pthread_mutex_lock(&m->lock);
+	age = (double)(time_now() - h->dir_asked) / 1e9;
+	known = h->ino == ino && h->dir_asked && !h->changing && !m->moving &&
+		h->dir_moved == m->moved && age < m->o.attr_s;
+	if (known) {
+		*st = h->dir;
+		*left = m->o.attr_s - age;
+	}
+	pthread_mutex_unlock(&m->lock);
+	return known;
 }

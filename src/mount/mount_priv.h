@@ -119,6 +119,12 @@ struct hint {
 	unsigned reading; /* requests under way, of all that share the place */
 	uint64_t moved; /* when the last of them began or ended */
 	uint64_t lacks[HINT_XATTRS]; /* until when it has no such attribute */
+	struct stat dir; /* of a directory, after our last change of a name in it */
+	uint64_t dir_change; /* its number */
+	uint64_t dir_asked; /* when that began; 0: nothing is known */
+	uint64_t dir_moved; /* mount.moved then */
+	unsigned changing; /* changes under way, of all that share the place */
+	uint64_t unknown; /* how often something happened that we do not know the outcome of, likewise */
 };
 
 /* What a lookup has just found, for the getattr that the same system call asks for next. */
@@ -149,6 +155,8 @@ struct mount {
 	pthread_cond_t closed;
 	uint64_t next_fh;
 	struct hint hints[HINTS];
+	unsigned moving; /* requests under way that may remove or move a directory */
+	uint64_t moved; /* those that have ended */
 	struct glance glances[GLANCES];
 	_Atomic uint64_t acts; /* answers that were more than a look */
 	_Atomic uint64_t sets; /* extended attributes that were set */
@@ -214,6 +222,20 @@ bool hint_stuck(struct mount *m, uint64_t ino);
 bool hint_lacks(struct mount *m, uint64_t ino, const char *name);
 void hint_set_lacks(struct mount *m, uint64_t ino, const char *name, uint64_t sets);
 void hint_has(struct mount *m, uint64_t ino, const char *name);
+/* A request that changes a directory, or two (dir2, or 0), is between these; moves: it may also remove or move one. told: it
+ * was a change of names, by this thread, and succeeded, so that sheaf_h_dir_after() tells what came of it. */
+struct dir_change {
+	uint64_t dirs[2], unknown[2];
+	uint64_t asked, moved;
+	bool moves;
+};
+struct dir_change dirs_begin(struct mount *m, uint64_t dir, uint64_t dir2, bool moves);
+void dirs_end(struct mount *m, const struct dir_change *d, bool told);
+/* The kernel was told, or will be, what may be newer than what is remembered. */
+void dir_shown(struct mount *m, uint64_t ino);
+/* Is it remembered what this directory has? And for how many seconds that may be believed. */
+bool dir_known(struct mount *m, uint64_t ino, struct stat *st, double *left);
+
 /* The attributes that a lookup of this thread found, when it began at `acts`; and whether they are still what a getattr of
  * it would find: nothing else was answered since, and no time has passed. */
 void glance_keep(struct worker *w, uint64_t acts, const struct stat *st);
@@ -224,7 +246,7 @@ static inline struct sheaf_handle handle_of(fuse_ino_t ino)
 {
 	return (struct sheaf_handle){ ino, SHEAF_GEN };
 }
-void entry_of(const struct mount *m, const struct stat *st, struct fuse_entry_param *e);
+void entry_of(struct mount *m, const struct stat *st, struct fuse_entry_param *e);
 void op_lookup(fuse_req_t req, fuse_ino_t dir, const char *name);
 void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set,

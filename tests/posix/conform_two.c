@@ -49,7 +49,7 @@ static void two_names(void)
 	FAILS(ENOTEMPTY, rmdir("d"));
 	OK(unlink("d/x"));
 	OK(rmdir(other("d")));
-	FAILS(ENOENT, mkdir("d/s", 0755));
+	TRUE(mkdir("d/s", 0755) == -1 && (errno == ENOENT || errno == ESTALE));
 	OK(symlink("h", other("l")));
 	TRUE(has("l", "here"));
 	OK(unlink("l"));

@@ -68,10 +68,11 @@ as() { # as UID COMMAND...
 
 mkdir mnt two user
 touch file
-port=$(free_ports 2)
+port=$(free_ports 4)
 expect 0 init fs --servers 2 --port "$port"
 confs+=("$work/fs/sheaf.conf")
-sed -i 's/^timeout = .*/timeout = 1/' fs/sheaf.conf
+sed -i "s/^timeout = .*/timeout = 1/; s/^\\(metrics = .*:\\)$((port + 1000))$/\\1$((port + 2))/
+	s/^\\(metrics = .*:\\)$((port + 1001))$/\\1$((port + 3))/" fs/sheaf.conf
 sed 's/^timeout = .*/timeout = 60/' fs/sheaf.conf >fs/patient.conf
 conf=$work/fs/sheaf.conf
 
@@ -207,6 +208,50 @@ exec 5>&- 6>&-
 flock mnt/log true || fail flock
 flock mnt/log flock -n two/log true && fail "both have the lock"
 expect 0 umount two
+expect 0 umount mnt
+
+echo "what a directory has comes with the answers to changes in it: nobody asks; others' changes are seen within attr="
+getattrs() { # that the servers were asked so far
+	sed -n 's/^metrics = //p' fs/sheaf.conf | no_proxy='*' python3 -c '
+import re, sys, urllib.request
+text = "".join(urllib.request.urlopen(f"http://{a.strip()}/metrics").read().decode() for a in sys.stdin)
+print(sum(int(n) for n in re.findall(r"request_seconds_count.op=\"getattr\". (\d+)", text)))'
+}
+makes() { # makes N: so many files come and go
+	python3 -c '
+import os, sys
+for i in range(int(sys.argv[1])):
+    os.close(os.open(f"mnt/dir/deep/{i}", os.O_CREAT | os.O_EXCL | os.O_RDWR))
+for i in range(int(sys.argv[1])):
+    os.unlink(f"mnt/dir/deep/{i}")' "$1" || fail "making files"
+}
+expect 0 --conf "$conf" mount -o attr=3,entry=3 mnt
+expect 0 --conf "$conf" mount two
+mkdir mnt/dir/deep
+was=$(getattrs)
+makes 1000
+now=$(getattrs)
+((now - was < 50)) || fail "$((now - was)) requests for attributes, 2,000 changes"
+was=$(stat -c %y two/dir/deep)
+touch mnt/dir/deep/here
+[ "$(stat -c %y mnt/dir/deep)" = "$(stat --cached=never -c %y mnt/dir/deep)" ] || fail "two answers"
+[ "$(stat -c %y mnt/dir/deep)" = "$was" ] && fail "its own change is not seen"
+began=$(ms)
+touch two/dir/deep/there
+sleep 2
+stat --cached=never mnt/dir/deep >/dev/null # what is remembered does not become younger by it
+until [ "$(stat -c %y mnt/dir/deep)" = "$(stat -c %y two/dir/deep)" ]; do
+	(($(ms) - began < 4500)) || fail "the other's change is not seen within 3 s"
+	sleep 0.05
+done
+expect 0 umount two
+expect 0 umount mnt
+expect 0 --conf "$conf" mount -o attr=0 mnt
+was=$(getattrs)
+makes 100
+now=$(getattrs)
+((now - was >= 200)) || fail "attr=0: $((now - was)) requests for attributes, 200 changes"
+rm -r mnt/dir/deep
 expect 0 umount mnt
 
 echo "options: ro, access times, suid and dev"

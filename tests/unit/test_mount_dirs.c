@@ -1,0 +1,245 @@
+/* What the mount remembers of directories after its own changes, and when it asks instead. The library is the test. */
+#include "mount/mount_priv.h"
+
+#include "test.h"
+
+#define D 5
+#define E 6
+
+static struct mount m;
+static struct sheaf_dir_after told[2]; /* of the last change */
+static int n_told;
+
+int sheaf_h_dir_after(struct sheaf_dir_after out[2])
+{
+	memcpy(out, told, (size_t)n_told * sizeof(*out));
+	return n_told;
+}
+
+static void begin(void)
+{
+	m = (struct mount){ .o.attr_s = 3600 };
+	pthread_mutex_init(&m.lock, NULL);
+}
+
+/* A change with this number; it shows as the size. */
+static void tell(int i, uint64_t dir, uint64_t change)
+{
+	n_told = i + 1;
+	told[i] = (struct sheaf_dir_after){ .dir = { dir, SHEAF_GEN },
+					    .change = change,
+					    .st = { .st_ino = dir, .st_size = (off_t)change } };
+}
+
+static struct dir_change starts(uint64_t dir)
+{
+	return dirs_begin(&m, dir, 0, false);
+}
+
+static void ends(const struct dir_change *d, uint64_t change)
+{
+	tell(0, d->dirs[0], change);
+	dirs_end(&m, d, true);
+}
+
+static void change_at(uint64_t dir, uint64_t change)
+{
+	struct dir_change d = starts(dir);
+
+	ends(&d, change);
+}
+
+/* The number of the change that is remembered, or 0. */
+static uint64_t known(uint64_t dir)
+{
+	struct stat st;
+	double left;
+
+	return dir_known(&m, dir, &st, &left) ? (uint64_t)st.st_size : 0;
+}
+
+static void what_a_change_told_is_remembered(void)
+{
+	begin();
+	CHECK_EQ(known(D), 0);
+	change_at(D, 10);
+	CHECK_EQ(known(D), 10);
+	CHECK_EQ(known(E), 0);
+	change_at(D, 11);
+	change_at(E, 20);
+	CHECK_EQ(known(D), 11);
+	CHECK_EQ(known(E), 20);
+}
+
+static void what_told_of_another_is_not_believed(void)
+{
+	struct dir_change d;
+
+	begin();
+	change_at(D, 10);
+	d = starts(D);
+	tell(0, E, 11);
+	dirs_end(&m, &d, true);
+	CHECK_EQ(known(D), 0);
+	CHECK_EQ(known(E), 0);
+	d = starts(D);
+	tell(0, D, 12);
+	told[0].dir.gen++;
+	dirs_end(&m, &d, true);
+	CHECK_EQ(known(D), 0);
+}
+
+static void while_one_is_under_way_the_server_is_asked(void)
+{
+	struct dir_change a, b;
+
+	begin();
+	change_at(D, 10);
+	a = starts(D);
+	b = starts(D);
+	CHECK_EQ(known(D), 0);
+	ends(&b, 12);
+	CHECK_EQ(known(D), 0);
+	ends(&a, 11); /* older than what is known */
+	CHECK_EQ(known(D), 12);
+}
+
+static void an_end_without_an_answer_forgets(void)
+{
+	struct dir_change a, b, u;
+
+	begin();
+	a = starts(D);
+	change_at(D, 12);
+	u = starts(D);
+	dirs_end(&m, &u, false);
+	CHECK_EQ(known(D), 0);
+	b = starts(D);
+	ends(&a, 11); /* it began before, and may not have seen what the other did */
+	ends(&b, 14);
+	CHECK_EQ(known(D), 0); /* nor is b newer than a for sure */
+	change_at(D, 15);
+	CHECK_EQ(known(D), 15);
+}
+
+/* One that began early and happened late: what is remembered must not hide it. */
+static void a_newer_one_that_cannot_be_kept_forgets_the_older(void)
+{
+	struct dir_change a, u;
+
+	begin();
+	a = starts(D);
+	u = starts(D);
+	dirs_end(&m, &u, false);
+	change_at(D, 12);
+	ends(&a, 13);
+	CHECK_EQ(known(D), 0);
+}
+
+static void what_the_kernel_saw_is_not_followed_by_older(void)
+{
+	struct dir_change a;
+
+	begin();
+	change_at(D, 10);
+	a = starts(D);
+	dir_shown(&m, D); /* perhaps 12 */
+	ends(&a, 11);
+	CHECK_EQ(known(D), 0);
+	change_at(D, 13);
+	CHECK_EQ(known(D), 13);
+	dir_shown(&m, D);
+	CHECK_EQ(known(D), 0);
+}
+
+/* Which directory goes or moves nobody knows: all are asked for again, but those of the rename itself. */
+static void a_rename_forgets_all_others(void)
+{
+	struct dir_change r, a;
+
+	begin();
+	change_at(D, 10);
+	change_at(E, 20);
+	change_at(7, 30);
+	a = starts(8);
+	r = dirs_begin(&m, D, E, true);
+	CHECK_EQ(known(7), 0);
+	tell(0, D, 11);
+	tell(1, E, 21);
+	dirs_end(&m, &r, true);
+	CHECK_EQ(known(D), 11);
+	CHECK_EQ(known(E), 21);
+	CHECK_EQ(known(7), 0);
+	ends(&a, 40); /* was under way */
+	CHECK_EQ(known(8), 0);
+	r = dirs_begin(&m, D, D, true); /* both names in one */
+	tell(0, D, 12);
+	dirs_end(&m, &r, true);
+	CHECK_EQ(known(D), 12);
+	CHECK_EQ(known(E), 0);
+	CHECK_EQ(m.hints[hash_u64(D) % HINTS].changing, 0);
+}
+
+static uint64_t neighbour_of(uint64_t ino)
+{
+	uint64_t n = ino + 1;
+
+	while (hash_u64(n) % HINTS != hash_u64(ino) % HINTS)
+		n++;
+	return n;
+}
+
+static void a_place_that_another_took_is_a_miss(void)
+{
+	uint64_t n = neighbour_of(D);
+	struct dir_change a, b;
+
+	begin();
+	change_at(D, 10);
+	hint_set_lacks(&m, n, "security.capability", m.sets);
+	CHECK_EQ(known(D), 0);
+	CHECK_EQ(known(n), 0);
+	a = starts(D);
+	change_at(D, 12);
+	hint_set_lacks(&m, n, "security.capability", m.sets);
+	b = starts(D);
+	ends(&a, 11); /* that 12 was there is forgotten */
+	ends(&b, 13);
+	CHECK_EQ(known(D), 0);
+	change_at(D, 14);
+	CHECK_EQ(known(D), 14);
+	b = dirs_begin(&m, D, n, true); /* two in one place */
+	tell(0, D, 15);
+	tell(1, n, 50);
+	dirs_end(&m, &b, true);
+	CHECK_EQ(known(D), 0);
+	CHECK_EQ(m.hints[hash_u64(D) % HINTS].changing, 0);
+	change_at(n, 51);
+	CHECK_EQ(known(n), 51);
+}
+
+static void it_counts_from_the_question_and_not_for_longer_than_attr(void)
+{
+	struct dir_change d;
+	struct stat st;
+	double left;
+
+	begin();
+	d = starts(D);
+	d.asked -= 1000 * NSEC_PER_SEC; /* it took so long */
+	ends(&d, 10);
+	CHECK(dir_known(&m, D, &st, &left));
+	CHECK(left <= 2600 && left > 2500);
+	m.o.attr_s = 999;
+	CHECK(!dir_known(&m, D, &st, &left));
+	m.o.attr_s = 0;
+	change_at(D, 11);
+	CHECK_EQ(known(D), 0);
+}
+
+TEST_MAIN(TEST(what_a_change_told_is_remembered), TEST(what_told_of_another_is_not_believed),
+	  TEST(while_one_is_under_way_the_server_is_asked), TEST(an_end_without_an_answer_forgets),
+	  TEST(a_newer_one_that_cannot_be_kept_forgets_the_older),
+	  TEST(what_the_kernel_saw_is_not_followed_by_older), TEST(a_rename_forgets_all_others),
+	  TEST(a_place_that_another_took_is_a_miss),
+	  TEST(it_counts_from_the_question_and_not_for_longer_than_attr))
