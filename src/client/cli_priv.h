@@ -73,6 +73,7 @@ struct cfile {
 	uint64_t *unsynced; /* per object: verifier of the oldest write that no fsync covered, or 0 */
 	uint64_t *writes; /* per object: writes that were answered */
 	bool lost; /* a server lost unsynced data */
+	bool told_beyond; /* the metadata server knows that there may be objects beyond the size */
 	struct cred_wire cred;
 	struct holding *holding;
 };

@@ -7,6 +7,7 @@
  * Each touched object has a lane or two; a lane takes the next part of the access that belongs to its
  * object (as much as fits one message), sends it and waits for the reply. The user's memory is never copied:
  * the part's view is exposed to the server, except that small parts travel inside the message.
+ * Before room is made that the size does not tell of, the metadata server hears of it (MEASURE).
  * A copy's parts go to the objects that are written, each with bytes of one object of the other file; its data
  * never come here. A capability that was fenced or has expired is fetched anew and the part sent again. Lanes are
  * kept for reuse; all else that a transfer needs is in the arena of its operation.
@@ -365,7 +366,8 @@ static void refreshed(struct lane *l)
 	struct transfer *t = l->op->transfer;
 
 	cap_take(l->other ? t->other : l->op->file, &l->call);
-	if (l->q.error) {
+	if (l->q.error) { /* what was sent before may have been written, and only its repetition refused */
+		l->op->file->wrote.doubt |= t->kind != READ;
 		req_goto(&l->q, DONE);
 	} else if (t->kind == COPY && !l->other) {
 		l->other = true;
@@ -547,6 +549,21 @@ static int clip_copy(struct cop *op)
 	return 0;
 }
 
+/* Room that the size will not tell of: the metadata server must know that there may be objects, before there are. */
+static bool leads_beyond(const struct transfer *t)
+{
+	return t->kind == ALLOCATE &&
+	       (t->mode & (ALLOC_KEEP_SIZE | ALLOC_PUNCH)) == ALLOC_KEEP_SIZE;
+}
+
+static void tell_beyond(struct cop *op)
+{
+	op->args.record = (struct wire_record_args){ op->file->h, { .doubt = true } };
+	op->call = call_make(op, OP_RECORD, XDR_ANY(xdr_wire_record_args), &op->args,
+			     XDR_ANY(xdr_wire_attr_res), &op->res);
+	peer_call(peer_of(op->c, op->file->h.ino), &op->call, &op->q);
+}
+
 static bool mixed(const struct transfer *t)
 {
 	return t->kind != READ && (t->epochs.oldest < t->epochs.newest ||
@@ -564,9 +581,12 @@ static bool step(struct req *q)
 		req_goto(q, START);
 		if (t->kind == COPY)
 			sizing_start(op, &t->other->h);
+		else if (leads_beyond(t) && !op->file->told_beyond)
+			tell_beyond(op);
 		break;
 	case START:
 		req_goto(q, SIZED);
+		op->file->told_beyond |= leads_beyond(t);
 		t->epochs = t->other_epochs = (struct epochs){ UINT64_MAX, 0 };
 		if (t->kind == COPY)
 			req_fail(q, clip_copy(op));
@@ -583,6 +603,10 @@ static bool step(struct req *q)
 			op->attr.size = UINT64_MAX;
 		break;
 	case END:
+		call_fini(&op->call);
+		if (q->error == -EBADF &&
+		    op->call.op) /* the session was lost, and the file with it */
+			q->error = -EIO;
 		if (q->error)
 			return cop_end(op, q->error);
 		if (t->placed && mixed(t))

@@ -192,7 +192,7 @@ static int root_put(struct opening *op, MDB_txn *txn)
 			.mtime = now,
 			.ctime = now,
 			.btime = now,
-			.epoch = 1,
+			.epoch = EPOCH_FIRST,
 			.parent_ino = META_ROOT_INO,
 			.parent_gen = META_ROOT_GEN,
 			.next_cookie = COOKIE_FIRST,

@@ -50,6 +50,7 @@ struct meta_node {
 	struct wire_attr attr;
 	struct wire_layout_rec layout; /* targets in the arena; n_targets 0 for all but files */
 	uint64_t epoch;
+	bool within; /* its objects are those of the stripes below its size, once it is settled */
 	struct wire_handle parent; /* of directories */
 	struct wire_bytes acl, default_acl; /* in the arena; empty: it has none */
 	bool privileged; /* who runs it gets rights by it: set-id bits, capabilities; a writer ends that */

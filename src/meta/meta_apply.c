@@ -166,7 +166,11 @@ static int apply_record(struct apply *ap)
 
 	if (rc)
 		return rc;
-	if (r->epoch >= n.i.epoch)
+	if ((r->flags & REC_BEYOND) && n.i.within) {
+		n.i.within = 0;
+		rc = node_put(&ap->m->db, ap->txn, r->h.ino, &n);
+	}
+	if (!rc && r->epoch >= n.i.epoch)
 		rc = grow(ap, &n);
 	/* a report from before a fence says nothing of what the objects have: the row stays until they were asked */
 	if (!rc && (r->flags & REC_LAST_WRITER) && (r->epoch >= n.i.epoch || !r->mtime))

@@ -129,7 +129,7 @@ int node_new(struct apply *ap, const struct node *dir, uint32_t type, struct nod
 		.mtime = r->time,
 		.ctime = r->time,
 		.btime = r->time,
-		.epoch = 1,
+		.epoch = EPOCH_FIRST,
 		.has = has,
 		.next_cookie = type == S_IFDIR ? COOKIE_FIRST : 0,
 	};
@@ -228,6 +228,7 @@ int apply_create(struct apply *ap)
 	if (rc)
 		return rc;
 	node_set_layout(&n, &r->layout);
+	n.i.within = 1;
 	rc = put_new(ap, &dir, &n);
 	if (!rc && (r->flags & REC_WRITER))
 		rc = apply_unsettle(ap, r->new_ino, &n);

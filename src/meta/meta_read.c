@@ -112,6 +112,7 @@ static int read_node(struct meta *m, const struct wire_handle *h, struct meta_no
 		return seen;
 	node_attr(&n, h->ino, seen == 0, &out->attr);
 	out->epoch = n.i.epoch;
+	out->within = S_ISREG(n.i.mode) && n.l.unit && n.i.within && n.i.epoch == EPOCH_FIRST;
 	out->parent = (struct wire_handle){ .ino = n.i.parent_ino, .gen = n.i.parent_gen };
 	out->privileged = (n.i.mode & (S_ISUID | S_ISGID)) || (n.i.has & HAS_CAPABILITY);
 	rc = read_acl(m, &n, HAS_ACL, &out->acl, a);

@@ -297,6 +297,7 @@ static int repair_field(struct apply *ap)
 		if (!S_ISREG(n.i.mode) || !r->layout.n_targets || !r->layout.unit)
 			return EINVAL;
 		node_set_layout(&n, &r->layout);
+		n.i.within = 0;
 		break;
 	case REPAIR_TEXT:
 		rc = set_text(ap, &n);

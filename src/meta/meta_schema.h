@@ -13,9 +13,9 @@
 
 #include "meta/meta.h"
 
-#define SCHEMA_VERSION 4
+#define SCHEMA_VERSION 5
 #define SCHEMA_OLDEST \
-	1 /* brought up to date when it is opened: it lacks tables and nothing in it `has` anything */
+	1 /* brought up to date when it is opened: it lacks tables, nothing in it `has` anything, no file is `within` its size */
 #define SCHEMA_MAGIC "SHEAFMD" /* and its NUL: 8 bytes */
 
 enum table {
@@ -57,9 +57,15 @@ struct disk_inode {
 	uint64_t parent_ino;
 	uint32_t parent_gen;
 	uint32_t has; /* HAS_ACL and its like: rows of T_XATTR that others must know of */
-	uint64_t entries, next_cookie;
+	union {
+		uint64_t entries;
+		uint64_t within; /* files: 1: under EPOCH_FIRST no object lies beyond `size`; 0: not known */
+	};
+	uint64_t next_cookie;
 };
 _Static_assert(sizeof(struct disk_inode) == 112, "schema");
+
+#define EPOCH_FIRST 1 /* of a new inode: no fence was sent for it yet */
 
 struct disk_layout { /* n_targets times 32 bits follow */
 	uint32_t version, type, unit, start, obj_gen, redundancy, n_targets;

@@ -65,9 +65,13 @@ void fan_fence(struct server *srv, struct fan *f, const struct wire_layout_rec *
 }
 
 void fan_remove(struct server *srv, struct fan *f, const struct wire_layout_rec *l, uint64_t ino,
-		uint64_t epoch, struct req *q)
+		uint64_t epoch, uint64_t size, struct req *q)
 {
+	struct layout lay = layout_of(l);
+
 	for (uint32_t i = 0; i < f->n; i++) {
+		if (!layout_object_size(&lay, i, size))
+			continue;
 		f->remove[i] = (struct wire_remove_args){ ino, l->obj_gen, epoch };
 		call(srv, f, i, l->targets[i],
 		     server_call(srv, q->trace, OP_REMOVE, XDR_ANY(xdr_wire_remove_args),

@@ -337,6 +337,7 @@ int prepare_record(struct sreq *s)
 	r->epoch = a->w.epoch;
 	r->size = a->w.end;
 	r->mtime = a->w.mtime;
+	r->flags = a->w.doubt ? REC_BEYOND : 0;
 	return 0;
 }
 

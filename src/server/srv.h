@@ -349,8 +349,9 @@ int fan_init(struct fan *f, const struct wire_layout_rec *l, struct arena *a);
 /* truncate_to: file size, or FENCE_KEEP */
 void fan_fence(struct server *srv, struct fan *f, const struct wire_layout_rec *l, uint64_t ino,
 	       uint64_t epoch, uint64_t truncate_to, struct req *q);
+/* Only the objects that a file of this size can have. */
 void fan_remove(struct server *srv, struct fan *f, const struct wire_layout_rec *l, uint64_t ino,
-		uint64_t epoch, struct req *q);
+		uint64_t epoch, uint64_t size, struct req *q);
 void fan_fini(struct fan *f);
 /* File size and mtime that the answers to fan_fence() amount to. */
 uint64_t fan_end(const struct fan *f, const struct wire_layout_rec *l, int64_t *mtime);

@@ -28,7 +28,7 @@ struct task {
 	struct server *srv;
 	enum task_kind kind;
 	struct wire_handle h;
-	uint64_t size, epoch;
+	uint64_t size, epoch; /* size: REMOVE: no object lies beyond it. TRUNCATE: to this */
 	struct inode *inode;
 	struct inode_wait lock;
 	struct change change;
@@ -60,6 +60,7 @@ static bool settle_needed(struct task *t)
 static int start(struct task *t)
 {
 	int e = meta_get(t->srv->meta, &t->h, &t->node, &t->arena);
+	bool died; /* a writer, perhaps: only the objects know */
 
 	if (e == -ESTALE || e == -ENOENT)
 		t->nothing = true;
@@ -76,8 +77,10 @@ static int start(struct task *t)
 	if (t->inode->opens)
 		t->inode->removed = true;
 	t->nothing = t->inode->opens || t->node.attr.nlink;
-	/* closed by all its writers and settled: nobody is left to be kept out */
-	t->epoch = t->node.attr.unsettled || t->inode->orphaned ? t->node.epoch + 1 : 0;
+	/* closed by all its writers and settled: nobody is left to be kept out, and they said how far they came */
+	died = t->node.attr.unsettled || t->inode->orphaned;
+	t->epoch = died ? t->node.epoch + 1 : 0;
+	t->size = !died && t->node.within ? t->node.attr.size : INT64_MAX;
 	return 0;
 }
 
@@ -95,7 +98,7 @@ static int fan(struct task *t)
 	if (e)
 		return e;
 	if (t->kind == TASK_REMOVE)
-		fan_remove(t->srv, &t->fan, l, t->h.ino, t->epoch, &t->q);
+		fan_remove(t->srv, &t->fan, l, t->h.ino, t->epoch, t->size, &t->q);
 	else
 		fan_fence(t->srv, &t->fan, l, t->h.ino, t->epoch,
 			  t->kind == TASK_SETTLE ? FENCE_KEEP : t->size, &t->q);

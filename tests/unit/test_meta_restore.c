@@ -162,6 +162,7 @@ static void every_file_is_unsettled_afterwards(void)
 	restore(&p);
 	CHECK_EQ(fake_rows(&f, ROWS_UNSETTLED), 2); /* the directory is none */
 	CHECK(fake_node(&f, a).attr.unsettled && fake_node(&f, b).attr.unsettled);
+	CHECK(!fake_node(&f, a).within && !fake_node(&f, b).within);
 	CHECK_EQ(fake_node(&f, a).attr.size, 1000);
 	r = rec_on(&f, REC_SETTLE_BEGIN, a); /* and can be settled */
 	res = fake_apply(&f, &r);

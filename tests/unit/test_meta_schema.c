@@ -96,7 +96,7 @@ static struct bytes inode(uint32_t mode, uint32_t nlink, uint64_t size, uint64_t
 	le64(&v, 5); /* change */
 	for (uint64_t t = 1; t <= 4; t++)
 		le64(&v, t * 1000000000); /* times */
-	le64(&v, 9); /* epoch */
+	le64(&v, 1); /* epoch */
 	le64(&v, 1); /* parent */
 	le32(&v, 1);
 	le32(&v, 0);
@@ -178,7 +178,8 @@ static void check_content(void)
 	CHECK_EQ(n.attr.size, 12345);
 	CHECK_EQ(n.attr.uid, 17);
 	CHECK_EQ(n.attr.mtime, 2000000000);
-	CHECK_EQ(n.epoch, 9);
+	CHECK_EQ(n.epoch, 1);
+	CHECK(!n.within); /* who knows what was done to it */
 	CHECK_EQ(n.layout.n_targets, 2);
 	CHECK_EQ(n.layout.start, 1);
 	CHECK_EQ(n.layout.targets[0], 3);
@@ -195,6 +196,7 @@ static void goes_on(uint32_t version)
 	check_content();
 	made = fake_make(&f, REC_CREATE, (struct wire_handle){ 2, 1 }, "new");
 	CHECK_EQ(made.ino, 4); /* as its counter says */
+	CHECK(fake_node(&f, made).within);
 	r = rec_name(&f, REC_SYMLINK, fake_root, "link"); /* a table that it had not */
 	r.new_ino = meta_new_ino(f.m);
 	r.data = wire_text("d/file");

@@ -101,6 +101,7 @@ static int close_it(uint64_t id, const struct wire_wrote *wrote)
 }
 
 static const struct wire_wrote nothing = { 0 };
+static const struct wire_wrote hello = { .epoch = 1, .end = 5, .mtime = 1 };
 
 static void opens_and_writers_are_counted(void)
 {
@@ -336,7 +337,7 @@ static void an_unlinked_file_lives_until_its_last_close(void)
 	world_pass(&w, 5 * NSEC_PER_SEC);
 	CHECK_EQ(write_it(), 0);
 	CHECK_EQ(object_ends(), 5);
-	CHECK_EQ(close_it(1, &nothing), 0);
+	CHECK_EQ(close_it(1, &hello), 0);
 	world_pass(&w, 5 * NSEC_PER_SEC);
 	CHECK(list_empty(&w.srv->tasks));
 	CHECK_EQ(object_ends(), 0);
@@ -376,11 +377,24 @@ static void an_unlinked_file_that_nobody_has_open_goes_at_once(void)
 	begin();
 	CHECK_EQ(open_as("f", 1, OPEN_WRITE | OPEN_CREATE), 0);
 	CHECK_EQ(write_it(), 0);
-	CHECK_EQ(close_it(1, &nothing), 0);
+	CHECK_EQ(close_it(1, &hello), 0);
 	CHECK_EQ(unlink_it("f"), 0);
 	world_pass(&w, NSEC_PER_SEC);
 	CHECK(list_empty(&w.srv->tasks));
 	CHECK_EQ(object_ends(), 0);
+	CHECK_EQ(w.srv->op_times[OP_REMOVE].count, 1);
+	end();
+}
+
+static void no_object_is_removed_of_a_file_that_was_never_written(void)
+{
+	begin();
+	CHECK_EQ(open_as("f", 1, OPEN_WRITE | OPEN_CREATE), 0);
+	CHECK_EQ(close_it(1, &nothing), 0);
+	CHECK_EQ(unlink_it("f"), 0);
+	world_pass(&w, NSEC_PER_SEC);
+	CHECK(list_empty(&w.srv->tasks));
+	CHECK_EQ(w.srv->op_times[OP_REMOVE].count, 0);
 	end();
 }
 
@@ -453,6 +467,7 @@ TEST_MAIN(TEST(locks_are_granted_one_by_one_in_order), TEST(opens_and_writers_ar
 	  TEST(an_unlinked_file_is_opened_by_who_has_it_open),
 	  TEST(an_unlinked_file_lives_until_its_last_close),
 	  TEST(an_unlinked_file_that_nobody_has_open_goes_at_once),
+	  TEST(no_object_is_removed_of_a_file_that_was_never_written),
 	  TEST(a_dead_writers_file_goes_behind_a_fence),
 	  TEST(a_task_never_ends_within_who_starts_it),
 	  TEST(an_abandoned_server_leaves_the_loop_empty))
