@@ -96,8 +96,10 @@ uint64_t disk_floor(const struct disk *d, uint64_t ino);
 void disk_fence(struct disk *d, uint64_t ino, uint32_t gen, uint64_t epoch, uint64_t truncate_to,
 		uint64_t *end, int64_t *mtime, struct req *q);
 /* Fence, then the object file goes; the fence stays as a tombstone. Epoch 0: nobody can have a capability any
- * more, there is no fence. No object: fine. */
-void disk_remove(struct disk *d, uint64_t ino, uint32_t gen, uint64_t epoch, struct req *q);
+ * more, there is no fence. No object: fine. *error, 0 or -errno, is this one's own: q may wait for many, and goes on
+ * without. */
+void disk_remove(struct disk *d, uint64_t ino, uint32_t gen, uint64_t epoch, int *error,
+		 struct req *q);
 
 /* ---- what is there, for checks ---- */
 

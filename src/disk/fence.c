@@ -96,6 +96,7 @@ struct fence_op {
 	struct req *parent;
 	uint64_t *end;
 	int64_t *mtime;
+	int *error; /* or NULL: to the parent */
 	struct floor *floor;
 	struct log_wait log;
 	struct object *object;
@@ -198,7 +199,9 @@ static void fence_reply(struct fence_op *f)
 	object_put(o);
 	if (f->remove && !error)
 		floor_gone(f->disk, f->ino);
-	req_done(f->parent, error, 0);
+	if (f->error)
+		*f->error = error;
+	req_done(f->parent, f->error ? 0 : error, 0);
 }
 
 static bool fence_step(struct req *q)
@@ -283,12 +286,14 @@ void disk_fence(struct disk *d, uint64_t ino, uint32_t gen, uint64_t epoch, uint
 	req_start(&f->req);
 }
 
-void disk_remove(struct disk *d, uint64_t ino, uint32_t gen, uint64_t epoch, struct req *q)
+void disk_remove(struct disk *d, uint64_t ino, uint32_t gen, uint64_t epoch, int *error,
+		 struct req *q)
 {
 	struct fence_op *f = fence_new(d, ino, gen, epoch, q);
 
 	if (!f)
 		return;
 	f->remove = true;
+	f->error = error;
 	req_start(&f->req);
 }

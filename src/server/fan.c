@@ -8,9 +8,9 @@ int fan_init(struct fan *f, const struct wire_layout_rec *l, struct arena *a)
 	memset(f, 0, sizeof(*f));
 	f->calls = arena_alloc(a, MAX(n, 1u) * sizeof(*f->calls));
 	f->fence = arena_alloc(a, MAX(n, 1u) * sizeof(*f->fence));
-	f->remove = arena_alloc(a, MAX(n, 1u) * sizeof(*f->remove));
+	f->removals = arena_alloc(a, MAX(n, 1u) * sizeof(*f->removals));
 	f->object = arena_alloc(a, MAX(n, 1u) * sizeof(*f->object));
-	if (!f->calls || !f->fence || !f->remove || !f->object)
+	if (!f->calls || !f->fence || !f->removals || !f->object)
 		return -ENOMEM;
 	f->n = n;
 	return 0;
@@ -72,11 +72,8 @@ void fan_remove(struct server *srv, struct fan *f, const struct wire_layout_rec 
 	for (uint32_t i = 0; i < f->n; i++) {
 		if (!layout_object_size(&lay, i, size))
 			continue;
-		f->remove[i] = (struct wire_remove_args){ ino, l->obj_gen, epoch };
-		call(srv, f, i, l->targets[i],
-		     server_call(srv, q->trace, OP_REMOVE, XDR_ANY(xdr_wire_remove_args),
-				 &f->remove[i], XDR_ANY(xdr_wire_void_res), &f->object[i]),
-		     q);
+		f->removals[i] = (struct removal){ .what = { ino, l->obj_gen, epoch }, .q = q };
+		removal_add(srv, l->targets[i], &f->removals[i]);
 	}
 }
 

@@ -146,17 +146,35 @@ static bool fence_step(struct req *q)
 
 const struct req_ops fence_ops = { "fence", fence_step, REPLY, 3, names };
 
+/* All side by side, each with a status of its own. */
+static int remove_all(struct sreq *s, const struct wire_remove_args *a, struct wire_remove_res *r)
+{
+	r->status = arena_alloc(&s->arena, MAX(a->n_list, 1u) * sizeof(*r->status));
+	if (!r->status)
+		return -ENOMEM;
+	r->n_status = a->n_list;
+	for (uint32_t i = 0; i < a->n_list; i++) {
+		const struct wire_removal *o = &a->list[i];
+
+		s->ino = o->ino;
+		disk_remove(s->srv->disk, o->ino, o->obj_gen, o->epoch, &r->status[i], &s->q);
+	}
+	return 0;
+}
+
 static bool remove_step(struct req *q)
 {
 	struct sreq *s = sreq_of(q);
 	struct wire_remove_args *a = s->args;
+	struct wire_remove_res *r = s->res;
 
 	if (q->state == GET) {
 		req_goto(q, REPLY);
-		s->ino = a->ino;
-		disk_remove(s->srv->disk, a->ino, a->obj_gen, a->epoch, q);
+		req_fail(q, remove_all(s, a, r));
 		return true;
 	}
+	for (uint32_t i = 0; i < r->n_status; i++)
+		r->status[i] = -r->status[i];
 	return reply(s);
 }
 

@@ -84,7 +84,7 @@ const struct op_row op_rows[] = {
 			 STEPS(objstat_ops, object_state) },
 	[OP_FENCE] = { ROW("fence", DATA | OP_FROM_SERVERS, fence_args, object_res),
 		       STEPS(fence_ops, object_state) },
-	[OP_REMOVE] = { ROW("remove", DATA | OP_FROM_SERVERS, remove_args, void_res),
+	[OP_REMOVE] = { ROW("remove", DATA | OP_FROM_SERVERS, remove_args, remove_res),
 			STEPS(remove_ops, object_state) },
 	[OP_PREPARE] = { ROW("prepare", META | OP_FROM_SERVERS, prepare_args, prepare_res),
 			 CHANGE(prepare_part, finish_prepared) },

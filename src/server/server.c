@@ -188,10 +188,11 @@ static void free_rest(struct server *s)
 	if (s->opens.slots)
 		opens_abandon(s);
 	tasks_abandon(s);
+	removals_abandon(s);
 	pairs_abandon(s);
 	timer_del(s->loop, &s->grace);
-	timer_del(s->loop, &s->refill);
-	timer_del(s->loop, &s->resettle);
+	timer_del(s->loop, &s->removing.refill);
+	timer_del(s->loop, &s->settling.refill);
 	htab_destroy(&s->inodes);
 	htab_destroy(&s->opens);
 	htab_destroy(&s->locks.by_owner);

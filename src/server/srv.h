@@ -16,6 +16,7 @@ struct sreq;
 struct inode;
 struct split;
 struct open_file;
+struct removals;
 
 #define WINDOW_BYTES (256 * KIB) /* of one step of a bulk transfer */
 #define WINDOW_PIECES 128 /* file accesses in it */
@@ -93,6 +94,13 @@ struct known_cap {
 	char key[CONF_NAME_MAX];
 };
 
+/* Files that wait in their rows for a task of one kind. */
+struct backlog {
+	uint32_t n; /* tasks that there are */
+	bool left; /* there may be more rows than tasks */
+	struct timer refill;
+};
+
 struct server {
 	struct loop *loop;
 	const struct conf *conf;
@@ -121,11 +129,8 @@ struct server {
 	struct lock_table locks;
 	struct list tasks; /* background work */
 	struct list delayed; /* tasks that wait for the grace period */
-	uint32_t n_removing; /* tasks that remove objects */
-	struct timer refill; /* more removals wait in their rows */
-	uint32_t n_settling; /* tasks that settle sizes */
-	bool settle_left; /* more files wait in their rows */
-	struct timer resettle;
+	struct backlog removing, settling;
+	struct removals *removals[TARGETS_MAX]; /* objects that are removed together, or NULL */
 	bool in_grace;
 	struct timer grace;
 	struct lease leases[LEASES];
@@ -337,12 +342,21 @@ int do_outcome(struct sreq *s), do_climb(struct sreq *s), prepare_part(struct sr
 /* As root, with the ordinary patience; the caller may change it. */
 struct call server_call(struct server *srv, uint64_t trace, uint32_t op, xdr_any put, void *args,
 			xdr_any get, void *res);
+/* An object to be removed, for whoever waits for that (removals.c). */
+struct removal {
+	struct list link;
+	struct wire_removal what;
+	struct req *q;
+};
+/* Holds r->q until it is gone, or with an error. */
+void removal_add(struct server *srv, uint32_t target, struct removal *r);
+void removals_abandon(struct server *srv);
 /* One to each target of a layout. */
 struct fan {
 	uint32_t n;
 	struct call *calls;
 	struct wire_fence_args *fence;
-	struct wire_remove_args *remove;
+	struct removal *removals;
 	struct wire_object_res *object;
 };
 int fan_init(struct fan *f, const struct wire_layout_rec *l, struct arena *a);

@@ -17,7 +17,7 @@
 #define RETRY_NS NSEC_PER_SEC
 #define RETRY_MAX 30
 #define MAX_REMOVING 256 /* at a time; the others wait in their rows */
-#define MAX_SETTLING 1024 /* likewise, of those found in their rows */
+#define MAX_SETTLING 1024 /* likewise, but for those that begin with a close */
 
 enum { LOCK, START, FAN, COMMIT, DONE, END };
 static const char *const names[] = { "lock", "start", "fan", "commit", "done", "end" };
@@ -39,8 +39,6 @@ struct task {
 	uint32_t tries;
 	bool nothing; /* to do */
 };
-
-static void resettle(struct timer *t);
 
 static void task_record(struct task *t, uint32_t kind)
 {
@@ -143,14 +141,13 @@ static void retry(struct timer *tm)
 	req_done(&t->q, 0, 0);
 }
 
-/* The next of those that wait in their rows. */
-static void settled_one(struct server *srv)
+/* One task less: the next of those that wait in their rows. */
+static void backlog_less(struct server *srv, struct backlog *b, uint32_t most)
 {
-	if (--srv->n_settling > MAX_SETTLING / 2 || !srv->settle_left || srv->stopping)
+	if (--b->n > most / 2 || !b->left || srv->stopping)
 		return;
-	srv->settle_left = false;
-	srv->resettle.fire = resettle;
-	timer_set(srv->loop, &srv->resettle, srv->loop->now);
+	b->left = false;
+	timer_set(srv->loop, &b->refill, srv->loop->now);
 }
 
 /* Lets go of everything; with an error it comes back later. */
@@ -182,10 +179,10 @@ static bool finish(struct task *t)
 	}
 	if (t->kind == TASK_REMOVE) {
 		t->inode->removing = false;
-		t->srv->n_removing--;
+		backlog_less(t->srv, &t->srv->removing, MAX_REMOVING);
 	} else if (t->kind == TASK_SETTLE) {
 		t->inode->settling--;
-		settled_one(t->srv);
+		backlog_less(t->srv, &t->srv->settling, MAX_SETTLING);
 	}
 	inode_put(t->inode);
 	req_fini(q);
@@ -248,12 +245,11 @@ static void begin(struct task *t)
 		list_push(&t->srv->loop->runnable, &t->q.link); /* never within who starts it */
 }
 
-static void refill(struct timer *t);
-
-static int refill_later(struct server *srv)
+/* Removals wait in their rows: until others are done, or until those have waited long enough for a target. */
+static int remove_later(struct server *srv)
 {
-	srv->refill.fire = refill;
-	return timer_set(srv->loop, &srv->refill, srv->loop->now + RETRY_NS);
+	srv->removing.left = true;
+	return timer_set(srv->loop, &srv->removing.refill, srv->loop->now + RETRY_NS);
 }
 
 int task_start(struct server *srv, enum task_kind kind, const struct wire_handle *h, uint64_t size,
@@ -263,8 +259,8 @@ int task_start(struct server *srv, enum task_kind kind, const struct wire_handle
 
 	if (srv->stopping) /* its row brings it back after the restart */
 		return 0;
-	if (kind == TASK_REMOVE && (srv->in_grace || srv->n_removing >= MAX_REMOVING))
-		return refill_later(srv);
+	if (kind == TASK_REMOVE && (srv->in_grace || srv->removing.n >= MAX_REMOVING))
+		return remove_later(srv);
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return -ENOMEM;
@@ -287,10 +283,10 @@ int task_start(struct server *srv, enum task_kind kind, const struct wire_handle
 	}
 	if (kind == TASK_REMOVE) {
 		t->inode->removing = true;
-		srv->n_removing++;
+		srv->removing.n++;
 	} else if (kind == TASK_SETTLE) {
 		t->inode->settling++;
-		srv->n_settling++;
+		srv->settling.n++;
 	}
 	if (srv->in_grace && kind != TASK_TRUNCATE) {
 		list_push(&srv->delayed, &t->link);
@@ -474,34 +470,32 @@ static bool recover(struct server *srv, enum meta_rows which, enum task_kind kin
 	return limit && r.n == limit;
 }
 
-static void recover_removals(struct server *srv)
+static void refill_settling(struct timer *t)
 {
-	if (recover(srv, ROWS_REMOVE, TASK_REMOVE, MAX_REMOVING))
-		refill_later(srv);
+	struct server *srv = container_of(t, struct server, settling.refill);
+
+	if (!srv->stopping && srv->settling.n < MAX_SETTLING)
+		srv->settling.left =
+			recover(srv, ROWS_UNSETTLED, TASK_SETTLE, MAX_SETTLING - srv->settling.n);
 }
 
-static void resettle(struct timer *t)
+static void refill_removing(struct timer *t)
 {
-	struct server *srv = container_of(t, struct server, resettle);
+	struct server *srv = container_of(t, struct server, removing.refill);
 
-	if (!srv->stopping && srv->n_settling < MAX_SETTLING)
-		srv->settle_left =
-			recover(srv, ROWS_UNSETTLED, TASK_SETTLE, MAX_SETTLING - srv->n_settling);
-}
-
-static void refill(struct timer *t)
-{
-	struct server *srv = container_of(t, struct server, refill);
-
-	if (!srv->stopping)
-		recover_removals(srv);
+	if (!srv->stopping &&
+	    (srv->removing.n >= MAX_REMOVING ||
+	     recover(srv, ROWS_REMOVE, TASK_REMOVE, MAX_REMOVING - srv->removing.n)))
+		remove_later(srv);
 }
 
 void tasks_recover(struct server *srv)
 {
+	srv->settling.refill.fire = refill_settling;
+	srv->removing.refill.fire = refill_removing;
 	recover(srv, ROWS_TRUNCATE, TASK_TRUNCATE, 0);
-	resettle(&srv->resettle);
-	recover_removals(srv);
+	refill_settling(&srv->settling.refill);
+	refill_removing(&srv->removing.refill);
 }
 
 void tasks_abandon(struct server *srv)

@@ -512,7 +512,8 @@ static void write_corpus(void)
 	struct wire_seek_args seek = { cap, 100, WHENCE_DATA };
 	struct wire_copy_args copy = { cap, other, 0, 2, pieces };
 	struct wire_fence_args fence = { files[1].ino, 1, 3, 500 };
-	struct wire_remove_args remove_ = { files[2].ino, 1, 4 };
+	struct wire_removal gone[2] = { { files[2].ino, 1, 4 }, { files[2].ino, 2, 0 } };
+	struct wire_remove_args remove_ = { 2, gone };
 	struct wire_scan_args scan = { .kind = SCAN_ENTRY, .max = 3 };
 	struct wire_scan_args objects = { .kind = SCAN_OBJECT, .max = 2 };
 	struct wire_repair_args nlink = {

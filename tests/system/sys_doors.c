@@ -277,7 +277,8 @@ static void what_is_for_servers_is_not_for_clients(void)
 {
 	static struct raw r;
 	struct wire_fence_args fence = { .ino = 1, .obj_gen = 1, .epoch = UINT64_MAX };
-	struct wire_remove_args rm = { .ino = 1, .obj_gen = 1, .epoch = UINT64_MAX };
+	struct wire_removal one = { .ino = 1, .obj_gen = 1, .epoch = UINT64_MAX };
+	struct wire_remove_args rm = { 1, &one };
 	uint64_t before = refused("servers_only"), sum = server_status(fs, 0).refused;
 
 	raw_up_session(&r, &c, 0);

@@ -534,7 +534,8 @@ static void forged_capabilities_are_refused(void)
 	struct wire_extent e = { 0, 4 };
 	struct wire_write_args wr = { .n_list = 1, .list = &e, .data = wire_text("four") };
 	struct wire_fence_args fence = { .ino = 1, .obj_gen = 1, .epoch = UINT64_MAX };
-	struct wire_remove_args rm = { .ino = 1, .obj_gen = 1, .epoch = UINT64_MAX };
+	struct wire_removal one = { .ino = 1, .obj_gen = 1, .epoch = UINT64_MAX };
+	struct wire_remove_args rm = { 1, &one };
 	struct wire_capability good;
 	uint32_t seq = 0;
 

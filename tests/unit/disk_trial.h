@@ -114,6 +114,7 @@ struct args {
 	uint64_t ino, epoch, off, end;
 	uint32_t gen;
 	bool create;
+	int error;
 	int64_t mtime;
 	struct object *object;
 	struct io io;
@@ -208,14 +209,15 @@ static inline void start_remove(struct trial *t, struct req *q)
 {
 	struct args *a = t->arg;
 
-	disk_remove(disk, a->ino, a->gen, a->epoch, q);
+	disk_remove(disk, a->ino, a->gen, a->epoch, &a->error, q);
 }
 
 static inline int remove_object(uint64_t ino, uint64_t epoch)
 {
 	struct args a = { .ino = ino, .gen = 1, .epoch = epoch };
+	int r = trial_run(&loop, start_remove, &a);
 
-	return trial_run(&loop, start_remove, &a);
+	return r ? r : a.error;
 }
 
 /* ---- turns ---- */

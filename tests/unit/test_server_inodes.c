@@ -398,6 +398,106 @@ static void no_object_is_removed_of_a_file_that_was_never_written(void)
 	end();
 }
 
+/* ---- removals that travel together ---- */
+
+static bool count_row(void *arg, const struct meta_row *r)
+{
+	(void)r;
+	++*(size_t *)arg;
+	return true;
+}
+
+static size_t rows_left(void)
+{
+	size_t n = 0;
+
+	meta_each_row(w.srv->meta, ROWS_REMOVE, count_row, &n);
+	return n;
+}
+
+/* The object file of the file opened last. */
+static const char *object_path(void)
+{
+	static char path[160];
+
+	snprintf(path, sizeof(path), "%s/s0/objects/%02x/%016jx.%08x", w.dir,
+		 (unsigned)(hash_u64(file.at.ino) % 256), (uintmax_t)file.at.ino, 1);
+	return path;
+}
+
+/* Files "0", "1", ... with an object each, closed. */
+static void make_files(unsigned n)
+{
+	char name[16];
+
+	for (unsigned i = 0; i < n; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		CHECK_EQ(open_as(name, i + 1, OPEN_WRITE | OPEN_CREATE), 0);
+		CHECK_EQ(write_it(), 0);
+		CHECK_EQ(close_it(i + 1, &hello), 0);
+	}
+	CHECK_EQ(access(object_path(), F_OK), 0);
+}
+
+static void unlink_files(unsigned n)
+{
+	char name[16];
+
+	for (unsigned i = 0; i < n; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		CHECK_EQ(unlink_it(name), 0);
+	}
+}
+
+static void objects_are_removed_together(void)
+{
+	begin();
+	make_files(2 * REMOVE_MAX);
+	unlink_files(2 * REMOVE_MAX);
+	world_pass(&w, NSEC_PER_SEC / 10);
+	CHECK_EQ(rows_left(), 0);
+	CHECK(access(object_path(), F_OK) < 0);
+	CHECK(w.srv->op_times[OP_REMOVE].count <= 3);
+	CHECK(list_empty(&w.srv->tasks));
+	end();
+}
+
+/* More than there are tasks: the others do not wait for a timer of seconds. */
+static void removals_in_their_rows_follow_at_once(void)
+{
+	begin();
+	make_files(600);
+	unlink_files(600);
+	CHECK(rows_left() > 256);
+	world_pass(&w, NSEC_PER_SEC / 2);
+	CHECK_EQ(rows_left(), 0);
+	end();
+}
+
+/* Something that is no object is in its place. */
+static void an_object_that_cannot_be_removed_keeps_no_other(void)
+{
+	begin();
+	make_files(20);
+	CHECK_EQ(unlink(object_path()), 0);
+	CHECK_EQ(mkdir(object_path(), 0700), 0);
+	server_abandon(w.srv); /* and nobody has it open */
+	world_start_server(&w);
+	pipe_free(p);
+	p = pipe_new(&w, LINK_CLIENT);
+	pipe_session(&w, p);
+	unlink_files(20);
+	world_pass(&w, 120 * NSEC_PER_SEC); /* the grace period, too */
+	CHECK_EQ(rows_left(), 1);
+	CHECK_EQ(access(object_path(), F_OK), 0);
+	CHECK_EQ(rmdir(object_path()), 0);
+	world_pass(&w, 60 * NSEC_PER_SEC);
+	CHECK_EQ(rows_left(), 0);
+	end();
+}
+
+/* ---- */
+
 /* A writer that never closed it may still write: a tombstone keeps it out. */
 static void a_dead_writers_file_goes_behind_a_fence(void)
 {
@@ -468,6 +568,8 @@ TEST_MAIN(TEST(locks_are_granted_one_by_one_in_order), TEST(opens_and_writers_ar
 	  TEST(an_unlinked_file_lives_until_its_last_close),
 	  TEST(an_unlinked_file_that_nobody_has_open_goes_at_once),
 	  TEST(no_object_is_removed_of_a_file_that_was_never_written),
+	  TEST(objects_are_removed_together), TEST(removals_in_their_rows_follow_at_once),
+	  TEST(an_object_that_cannot_be_removed_keeps_no_other),
 	  TEST(a_dead_writers_file_goes_behind_a_fence),
 	  TEST(a_task_never_ends_within_who_starts_it),
 	  TEST(an_abandoned_server_leaves_the_loop_empty))

@@ -112,16 +112,17 @@ static void lies_about_slots_close_the_link(void)
 static void what_is_for_servers_is_refused_to_clients(void)
 {
 	struct wire_fence_args f = { 5, 1, 9, FENCE_KEEP };
-	struct wire_remove_args rm = { 5, 1, 9 };
+	struct wire_removal one = { 5, 1, 9 };
+	struct wire_remove_args rm = { 1, &one };
+	struct wire_remove_res gone;
 	struct wire_object_res r;
-	struct wire_void_res none;
 
 	begin();
 	CHECK_EQ(pipe_do(&w, p, OP_FENCE, XDR_ANY(xdr_wire_fence_args), &f,
 			 XDR_ANY(xdr_wire_object_res), &r, NULL),
 		 -EPERM);
 	CHECK_EQ(pipe_do(&w, p, OP_REMOVE, XDR_ANY(xdr_wire_remove_args), &rm,
-			 XDR_ANY(xdr_wire_void_res), &none, NULL),
+			 XDR_ANY(xdr_wire_remove_res), &gone, NULL),
 		 -EPERM);
 	p->l.role = LINK_SERVER;
 	CHECK_EQ(pipe_do(&w, p, OP_FENCE, XDR_ANY(xdr_wire_fence_args), &f,
