@@ -22,6 +22,7 @@ struct sheaf; /* a connection to a file system */
 struct sheaf_file; /* an open file */
 struct sheaf_dir; /* an open directory */
 struct sheaf_op; /* a transfer that was started */
+struct sheaf_type; /* which bytes, as a nested pattern */
 
 /* conf: a cluster file, NULL for the default search ($SHEAF_CONF, ./sheaf.conf, /etc/sheaf/sheaf.conf),
  * or "local:DIR" for a file system inside this process. sheaf_why() says what went wrong. */
@@ -61,7 +62,32 @@ SHEAF_API ssize_t sheaf_read_list(struct sheaf_file *f, const struct iovec *mem,
 SHEAF_API ssize_t sheaf_write_list(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
 				   const struct sheaf_extent *ext, size_t n_ext);
 
-/* The same without waiting. Memory and lists must stay until sheaf_wait() or a successful sheaf_test().
+/* Types describe scattered bytes as nested patterns; an access of ten million pieces is a message of some hundred bytes.
+ * Counts, blocks, sizes, subsizes and starts count elements of `of`, which may be freed at once; strides and displacements
+ * are bytes. A type's extent, by which copies of it follow each other, is the upper minus the lower bound of the
+ * elements it places; a subarray's (C order) is the whole array's. -EINVAL: sizes that overflow, a subarray out of its
+ * array; -E2BIG: nested deeper than 32, or longer than 1 MiB when encoded. */
+SHEAF_API int sheaf_type_bytes(uint64_t n, struct sheaf_type **t);
+SHEAF_API int sheaf_type_vector(uint64_t count, uint64_t block, int64_t stride,
+				const struct sheaf_type *of, struct sheaf_type **t);
+SHEAF_API int sheaf_type_indexed(size_t n, const uint64_t *blocks, const int64_t *displ,
+				 const struct sheaf_type *of, struct sheaf_type **t);
+SHEAF_API int sheaf_type_struct(size_t n, const uint64_t *blocks, const int64_t *displ,
+				const struct sheaf_type *const *of, struct sheaf_type **t);
+SHEAF_API int sheaf_type_subarray(int nd, const uint64_t *sizes, const uint64_t *subsizes,
+				  const uint64_t *starts, const struct sheaf_type *of,
+				  struct sheaf_type **t);
+SHEAF_API void sheaf_type_free(struct sheaf_type *t);
+/* mem_count copies of mem_type from mem on, in order, are what file_type, tiled from file_off on for as long as there are
+ * data, says, in order. -EINVAL: an offset below 0, or a file that was opened with O_APPEND. */
+SHEAF_API ssize_t sheaf_read_typed(struct sheaf_file *f, void *mem,
+				   const struct sheaf_type *mem_type, uint64_t mem_count,
+				   uint64_t file_off, const struct sheaf_type *file_type);
+SHEAF_API ssize_t sheaf_write_typed(struct sheaf_file *f, const void *mem,
+				    const struct sheaf_type *mem_type, uint64_t mem_count,
+				    uint64_t file_off, const struct sheaf_type *file_type);
+
+/* The same without waiting. Memory, lists and types must stay until sheaf_wait() or a successful sheaf_test().
  * sheaf_test: 1 done (the op is freed, *result set), 0 not yet. sheaf_wait: the result; frees the op. */
 SHEAF_API int sheaf_pread_start(struct sheaf_file *f, void *buf, size_t len, off_t off,
 				struct sheaf_op **op);
@@ -73,6 +99,14 @@ SHEAF_API int sheaf_read_list_start(struct sheaf_file *f, const struct iovec *me
 SHEAF_API int sheaf_write_list_start(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
 				     const struct sheaf_extent *ext, size_t n_ext,
 				     struct sheaf_op **op);
+SHEAF_API int sheaf_read_typed_start(struct sheaf_file *f, void *mem,
+				     const struct sheaf_type *mem_type, uint64_t mem_count,
+				     uint64_t file_off, const struct sheaf_type *file_type,
+				     struct sheaf_op **op);
+SHEAF_API int sheaf_write_typed_start(struct sheaf_file *f, const void *mem,
+				      const struct sheaf_type *mem_type, uint64_t mem_count,
+				      uint64_t file_off, const struct sheaf_type *file_type,
+				      struct sheaf_op **op);
 SHEAF_API int sheaf_test(struct sheaf_op *op, ssize_t *result);
 SHEAF_API ssize_t sheaf_wait(struct sheaf_op *op);
 

@@ -378,8 +378,7 @@ ssize_t sheaf_write_list(struct sheaf_file *f, const struct iovec *mem, size_t n
 	return list(f, mem, n_mem, ext, n_ext, true);
 }
 
-/* Begins an operation that somebody will wait for later; the lock is held until api_give(). */
-static struct cop *begin_op(struct sheaf *fs, struct sheaf_op **out)
+struct cop *api_begin_op(struct sheaf *fs, struct sheaf_op **out)
 {
 	struct cop *op = api_begin(fs, &api_nobody);
 
@@ -405,7 +404,7 @@ int api_give(struct sheaf *fs)
 static int plain_start(struct sheaf_file *f, void *buf, size_t len, off_t off, bool write,
 		       struct sheaf_op **out)
 {
-	struct cop *op = off < 0 ? NULL : begin_op(f->fs, out);
+	struct cop *op = off < 0 ? NULL : api_begin_op(f->fs, out);
 
 	if (!op)
 		return off < 0 ? -EINVAL : -ENOMEM;
@@ -428,7 +427,7 @@ static int list_start(struct sheaf_file *f, const struct iovec *mem, size_t n_me
 		      const struct sheaf_extent *ext, size_t n_ext, bool write,
 		      struct sheaf_op **out)
 {
-	struct cop *op = begin_op(f->fs, out);
+	struct cop *op = api_begin_op(f->fs, out);
 
 	if (!op)
 		return -ENOMEM;

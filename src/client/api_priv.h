@@ -26,6 +26,8 @@ struct sheaf_file {
 
 /* An operation, with the lock of its connection; NULL (and no lock): out of memory. cred NULL: our own. */
 struct cop *api_begin(struct sheaf *fs, const struct sheaf_cred *c);
+/* One that somebody will wait for later; the lock is held until api_give(). */
+struct cop *api_begin_op(struct sheaf *fs, struct sheaf_op **out);
 /* For data: they are guarded by the capability of the open file, not by who asks now. */
 extern const struct sheaf_cred api_nobody;
 /* It was started: what it made runnable runs, and a leader that would sleep too long wakes. */

@@ -166,6 +166,12 @@ void client_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_
 		 const struct extent *ext, size_t n_ext);
 void client_write(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
 		  const struct extent *ext, size_t n_ext);
+/* Both sides as patterns, of equal totals; borrowed until done. Not for a file that was opened to append. */
+struct typed {
+	struct pattern mem, file;
+	int64_t base; /* of the file's */
+};
+void client_typed(struct cop *op, struct cfile *f, const struct typed *t, bool write);
 /* Behind the end, whatever the extents say but for their total; client_write() does so with O_APPEND. */
 void client_append(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
 		   const struct extent *ext, size_t n_ext);

@@ -20,6 +20,7 @@
 #include "client/cli_priv.h"
 
 #define PART_BYTES (64 * MIB) /* of one request */
+#define TYPED_LIST 32 /* so many extents of a typed access cost no more than its type */
 #define COPY_STRIPES 16384 /* of one call; longer copies are short */
 #define LANES 2 /* of one object */
 #define MAX_REFRESH 1000
@@ -50,6 +51,8 @@ struct lane {
 		struct copy_piece *pieces; /* of a copy */
 	};
 	size_t n, cap_list; /* bytes that list has room for */
+	bool typed; /* a pattern instead of the list */
+	struct wire_pattern pattern;
 	uint32_t source; /* object that a copy's pieces come from */
 	uint32_t refreshes;
 	bool small; /* inside the message */
@@ -87,6 +90,8 @@ struct transfer {
 	struct epochs epochs, other_epochs; /* under which parts were written, and copied from */
 	uint32_t tries;
 	struct strand *strands; /* one per object */
+	const struct typed *typed; /* or NULL */
+	struct wire_bytes type; /* of its file side, encoded; none: too long */
 };
 
 static_assert(sizeof(struct extent) == sizeof(struct wire_extent) &&
@@ -197,6 +202,61 @@ static int take_copy(struct lane *l)
 	return n ? keep(l, n, sizeof(*l->pieces)) : 1;
 }
 
+/* The n extents of a part, with their view. */
+static int take_list(struct lane *l, size_t n)
+{
+	struct cfile *f = l->op->file;
+
+	l->small = l->view.length <=
+		   MIN(f->c->peers[f->targets[l->index]].eager_bytes, (uint32_t)INLINE_MAX);
+	return keep(l, n, sizeof(*l->ext));
+}
+
+/* A part of a typed access: as a list when that is short or the type is not, else as a pattern, which may have
+ * nothing for this object. */
+static int take_typed(struct lane *l)
+{
+	struct cop *op = l->op;
+	const struct transfer *t = op->transfer;
+	const struct layout *lay = &op->file->layout;
+	struct cursor from = l->strand->next;
+	uint64_t total = op->access.total;
+	size_t n;
+
+	if (!l->view.trail)
+		l->view.trail = arena_alloc(&op->arena, sizeof(*l->view.trail));
+	if (!l->view.trail)
+		return -ENOMEM;
+	l->typed = false;
+	do {
+		n = view_plan(&l->view, &op->access, lay, l->index, &from, op->c->scratch,
+			      t->type.len ? TYPED_LIST : LIST_MAX, PART_BYTES);
+	} while (!n && !t->type.len && from.pos < total);
+	if (t->type.len && from.pos < total) {
+		l->typed = true;
+		from = l->strand->next;
+		l->pattern = (struct wire_pattern){
+			.type = t->type,
+			.base = t->typed->base,
+			.unit = lay->unit,
+			.width = lay->width,
+			.start = lay->start,
+			.index = l->index,
+			.begin = from.pos,
+			.upto = from.pos + MIN(total - from.pos, (uint64_t)PART_BYTES * lay->width),
+		};
+		view_trail(&l->view, &op->access, lay, l->index, l->pattern.begin, l->pattern.upto);
+		from.pos = l->pattern.upto;
+	}
+	l->strand->next = from;
+	l->small = false;
+	if (l->typed) {
+		l->n = 0;
+		return 0;
+	}
+	return n ? take_list(l, n) : 1;
+}
+
 /* The next part of our object; 0: there is one, 1: none. */
 static int take(struct lane *l)
 {
@@ -207,13 +267,11 @@ static int take(struct lane *l)
 
 	if (op->transfer->kind == COPY)
 		return take_copy(l);
+	if (op->transfer->typed)
+		return take_typed(l);
 	n = view_plan(&l->view, &op->access, &f->layout, l->index, &l->strand->next, op->c->scratch,
 		      LIST_MAX, most);
-	if (!n)
-		return 1;
-	l->small = l->view.length <=
-		   MIN(f->c->peers[f->targets[l->index]].eager_bytes, (uint32_t)INLINE_MAX);
-	return keep(l, n, sizeof(*l->ext));
+	return n ? take_list(l, n) : 1;
 }
 
 static void prepare_read(struct lane *l)
@@ -222,7 +280,9 @@ static void prepare_read(struct lane *l)
 
 	*a = (struct wire_read_args){ .cap = l->op->file->cap,
 				      .n_list = (uint32_t)l->n,
-				      .list = (struct wire_extent *)l->ext };
+				      .list = (struct wire_extent *)l->ext,
+				      .n_part = l->typed,
+				      .part = &l->pattern };
 	l->call = call_make(l->op, OP_READ, XDR_ANY(xdr_wire_read_args), a,
 			    XDR_ANY(xdr_wire_read_res), &l->res.read);
 	l->call.mem = l->small ? NULL : &l->view;
@@ -236,7 +296,9 @@ static void prepare_write(struct lane *l)
 
 	*a = (struct wire_write_args){ .cap = l->op->file->cap,
 				       .n_list = (uint32_t)l->n,
-				       .list = (struct wire_extent *)l->ext };
+				       .list = (struct wire_extent *)l->ext,
+				       .n_part = l->typed,
+				       .part = &l->pattern };
 	l->call = call_make(l->op, OP_WRITE, XDR_ANY(xdr_wire_write_args), a,
 			    XDR_ANY(xdr_wire_write_res), &l->res.write);
 	l->call.mem = l->small ? NULL : &l->view;
@@ -289,10 +351,20 @@ static void call(struct lane *l)
 	peer_call(&f->c->peers[f->targets[l->index]], &l->call, &l->q);
 }
 
+/* Something of the object lay behind its end. */
+static void shorten(struct lane *l, uint64_t end)
+{
+	l->strand->shortened = true;
+	l->strand->end = MIN(l->strand->end, end);
+}
+
 static void answered_read(struct lane *l)
 {
 	const struct wire_read_res *r = &l->res.read;
 	uint64_t at = 0;
+
+	if (r->beyond)
+		shorten(l, r->end);
 
 	for (size_t i = 0; i < l->n; at += l->ext[i++].length) {
 		const struct extent *e = &l->ext[i];
@@ -304,10 +376,8 @@ static void answered_read(struct lane *l)
 		}
 		if (l->small && there)
 			view_copy_in(&l->view, at, r->data.p + at, there);
-		if (there < e->length) {
-			l->strand->shortened = true;
-			l->strand->end = MIN(l->strand->end, r->end);
-		}
+		if (there < e->length)
+			shorten(l, r->end);
 	}
 }
 
@@ -315,7 +385,7 @@ static void answered_read(struct lane *l)
 static uint64_t reached(const struct lane *l)
 {
 	const struct transfer *t = l->op->transfer;
-	uint64_t end = 0;
+	uint64_t end = l->typed ? l->res.write.end : 0; /* it wrote up to there, or others did */
 
 	if (t->mode & ALLOC_KEEP_SIZE)
 		return 0;
@@ -497,12 +567,14 @@ static void fill_holes(struct cop *op, uint32_t index)
 	struct cfile *f = op->file;
 	struct strand *s = &op->transfer->strands[index];
 	struct cursor from = { 0 };
-	struct view v;
+	struct trail trail;
+	struct view v = { .trail = &trail };
 	uint64_t size = layout_object_size(&f->layout, index, op->attr.size);
 	size_t n;
 
 	while ((n = view_plan(&v, &op->access, &f->layout, index, &from, c->scratch, LIST_MAX,
-			      PART_BYTES))) {
+			      PART_BYTES)) ||
+	       (op->transfer->typed && from.pos < op->access.total)) {
 		uint64_t at = 0;
 
 		for (size_t i = 0; i < n; at += c->scratch[i++].length) {
@@ -633,12 +705,11 @@ static bool step(struct req *q)
 
 static const struct req_ops transfer_ops = { "transfer", step, END, 4, names };
 
-static void start(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
-		  const struct extent *ext, size_t n_ext, struct transfer how)
+/* op->access is there, or e says why not. */
+static void start_access(struct cop *op, struct cfile *f, struct transfer how, int e)
 {
 	struct transfer *t = arena_alloc(&op->arena, sizeof(*t));
 	uint32_t need = how.kind == READ ? OPEN_READ : OPEN_WRITE;
-	int e = access_init(&op->access, mem, n_mem, ext, n_ext);
 
 	op->file = f;
 	op->transfer = t;
@@ -652,6 +723,28 @@ static void start(struct cop *op, struct cfile *f, const struct iovec *mem, size
 	if (t)
 		*t = how;
 	cop_start(op, &transfer_ops, e);
+}
+
+static void start(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
+		  const struct extent *ext, size_t n_ext, struct transfer how)
+{
+	start_access(op, f, how, access_init(&op->access, mem, n_mem, ext, n_ext));
+}
+
+void client_typed(struct cop *op, struct cfile *f, const struct typed *typed, bool write)
+{
+	struct transfer how = { .kind = write ? WRITE : READ, .typed = typed };
+	size_t n = type_wire_size(typed->file.type);
+	uint8_t *p = n <= PATTERN_TYPE_MAX ? arena_alloc(&op->arena, n) : NULL;
+
+	if (p) {
+		type_encode(typed->file.type, p);
+		how.type = (struct wire_bytes){ (uint32_t)n, p };
+	}
+	start_access(op, f, how,
+		     write && (f->flags & OPEN_APPEND) ?
+			     -EINVAL :
+			     access_typed(&op->access, &typed->mem, &typed->file));
 }
 
 /* A range without memory: only its length counts. */

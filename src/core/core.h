@@ -192,6 +192,7 @@ struct req {
 	uint16_t state;
 	uint16_t pending;
 	bool stepping; /* its step function is on the stack */
+	bool yields; /* it waits only for its next turn */
 	int error; /* first one, -errno */
 	uint64_t bytes; /* of what ended since it was last zeroed */
 	uint64_t since; /* entered this state */
@@ -205,6 +206,8 @@ void req_start(struct req *q); /* first step, now */
 void req_goto(struct req *q, uint16_t state);
 void req_hold(struct req *q);
 void req_done(struct req *q, int error, uint64_t bytes);
+/* From a step: the next one comes after others had their turn. */
+void req_yield(struct req *q);
 /* A step fails (or not, with 0) without undoing what an operation that it started has said already. */
 void req_fail(struct req *q, int error);
 /* Steps it until something is pending; for the loop. */

@@ -20,6 +20,11 @@ void req_run(struct req *q)
 {
 	bool alive;
 
+	if (q->yields) {
+		q->yields = false;
+		if (--q->pending)
+			return;
+	}
 	do {
 		if (q->error && q->state < q->ops->on_error)
 			req_goto(q, q->ops->on_error);
@@ -60,6 +65,14 @@ void req_done(struct req *q, int error, uint64_t bytes)
 	q->bytes += bytes;
 	if (--q->pending == 0 && !q->stepping)
 		list_push(&q->loop->runnable, &q->link);
+}
+
+void req_yield(struct req *q)
+{
+	assert(q->stepping && !q->yields);
+	q->yields = true;
+	q->pending++;
+	list_push(&q->loop->runnable, &q->link);
 }
 
 void req_fail(struct req *q, int error)

@@ -26,14 +26,40 @@ int access_init(struct access *a, const struct iovec *mem, size_t n_mem, const s
 	}
 	if (in_mem != in_file)
 		return -EINVAL;
-	*a = (struct access){ mem, n_mem, file, n_file, in_mem };
+	*a = (struct access){ mem, n_mem, file, n_file, in_mem, NULL, NULL };
 	return 0;
+}
+
+int access_typed(struct access *a, const struct pattern *mem, const struct pattern *file)
+{
+	if (mem->total != file->total)
+		return -EINVAL;
+	*a = (struct access){ .total = mem->total, .mem_pattern = mem, .file_pattern = file };
+	return 0;
+}
+
+static uint64_t pattern_before(const struct pattern *p, uint64_t size)
+{
+	struct pattern_cursor c;
+	struct extent e;
+
+	if (p->end <= size)
+		return p->total;
+	if (p->ascends)
+		return pattern_position(p, size);
+	pattern_seek(&c, p, 0);
+	while (pattern_runs(&c, &e, 1, UINT64_MAX) && e.offset < size)
+		if (e.length > size - e.offset)
+			return c.pos - e.length + (size - e.offset);
+	return c.pos - e.length; /* it reaches beyond, so there was one behind */
 }
 
 uint64_t access_before(const struct access *a, uint64_t size)
 {
 	uint64_t before = 0;
 
+	if (a->file_pattern)
+		return pattern_before(a->file_pattern, size);
 	for (size_t i = 0; i < a->n_file; i++) {
 		const struct extent *e = &a->file[i];
 

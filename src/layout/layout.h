@@ -45,19 +45,23 @@ size_t copy_plan(const struct copy *k, uint32_t index, struct copy_cursor *c,
 /* Where a new file lives: `width` of the n data targets, in turn, beginning where its inode number says. */
 void layout_targets(uint64_t ino, const uint32_t *data, uint32_t n, uint32_t *out, uint32_t width);
 
-/* A list access: the bytes of `mem`, in order, are the bytes of `file`, in order. Zero lengths are
- * skipped. Borrowed by every view and cursor on it. */
+struct pattern;
+
+/* An access: the bytes of `mem`, in order, are the bytes of `file`, in order. Zero lengths are skipped. Instead of
+ * the lists there may be patterns, whose memory offsets are addresses. Borrowed by every view and cursor on it. */
 struct access {
 	const struct iovec *mem;
 	size_t n_mem;
 	const struct extent *file;
 	size_t n_file;
 	uint64_t total;
+	const struct pattern *mem_pattern, *file_pattern; /* both or none */
 };
 
 /* Checks the totals (equal, no overflow of 2^63 - 1, no extent reaching beyond it): 0 or -EINVAL/-EFBIG. */
 int access_init(struct access *a, const struct iovec *mem, size_t n_mem, const struct extent *file,
 		size_t n_file);
+int access_typed(struct access *a, const struct pattern *mem, const struct pattern *file);
 /* Bytes in list order before the first one at or behind file offset `size`. */
 uint64_t access_before(const struct access *a, uint64_t size);
 
@@ -79,11 +83,13 @@ struct view {
 	uint64_t length;
 	struct cursor cur;
 	uint64_t at; /* stream position of cur */
+	struct trail *trail; /* the caller's; instead of the cursors, where the access has patterns */
 };
 
 /* Takes the next request for object `index` from *from: its object extents (adjacent ones fused) and
  * the view of the memory behind them; moves *from behind it. At most max extents and max_bytes.
- * Returns the number of extents; 0: nothing of this object is left. */
+ * Returns the number of extents; 0: nothing of this object is left. An access with patterns needs v->trail, and
+ * 0 may mean that nothing was found yet: everything was looked at when from->pos is the access's total. */
 size_t view_plan(struct view *v, const struct access *a, const struct layout *l, uint32_t index,
 		 struct cursor *from, struct extent *out, size_t max, uint64_t max_bytes);
 /* The memory of stream bytes [at, at + len): at most max pieces, adjacent ones fused; *got says how many
@@ -216,5 +222,26 @@ void portion_init(struct portion *s, const struct pattern *p, const struct layou
 #define PORTION_STEPS 16384
 size_t portion_next(struct portion *s, struct extent *out, uint64_t *pos, size_t max,
 		    uint64_t max_bytes);
+
+/* ---- views of an access with patterns ---- */
+
+struct trail_place {
+	struct portion file;
+	struct pattern_cursor mem; /* anywhere: it is brought along */
+	uint64_t at; /* in the view's stream */
+};
+
+/* What a view needs to walk patterns: where it is, where the last call began (who moved less comes back there), and
+ * places that were left behind by jumps ahead, for windows that come out of order. */
+#define TRAIL_LEFT 2
+struct trail {
+	uint64_t begin, upto; /* the part of the access */
+	struct trail_place here, last, left[TRAIL_LEFT];
+	unsigned n_left;
+};
+
+/* The view of all that object `index` has between two positions of the access; its length is a bound. */
+void view_trail(struct view *v, const struct access *a, const struct layout *l, uint32_t index,
+		uint64_t begin, uint64_t upto);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include <assert.h>
 
+#include "layout/trail.h"
 #include "layout/walk.h"
 
 /* Moves the memory side of c over n list bytes; the entry it ends in is not empty, unless it is the
@@ -76,6 +77,8 @@ size_t view_plan(struct view *v, const struct access *a, const struct layout *l,
 	size_t n = 0;
 
 	assert(l->unit && l->width && l->start < l->width && index < l->width && max && max_bytes);
+	if (a->file_pattern)
+		return trail_plan(v, a, l, index, from, out, max, max_bytes);
 	*v = (struct view){ .access = a, .layout = *l, .index = index };
 	walk_init(&w, l, index);
 	while (c.i_file < a->n_file && v->length < max_bytes) {
@@ -220,6 +223,8 @@ size_t view_iov(struct view *v, uint64_t at, uint64_t len, struct iovec *out, si
 	size_t n = 0;
 
 	assert(at <= v->length && len <= v->length - at);
+	if (v->trail)
+		return trail_iov(v, at, len, out, max, got);
 	view_seek(v, at);
 	walk_init(&w, &v->layout, v->index);
 	while (left) {
@@ -262,7 +267,7 @@ void view_copy_out(struct view *v, uint64_t at, void *dst, uint64_t len)
 			p += iov[i].iov_len;
 		}
 		at += got;
-		len -= got;
+		len = n ? len - got : 0; /* a bound may be above what there is */
 	}
 }
 
@@ -280,7 +285,7 @@ void view_copy_in(struct view *v, uint64_t at, const void *src, uint64_t len)
 			p += iov[i].iov_len;
 		}
 		at += got;
-		len -= got;
+		len = n ? len - got : 0; /* a bound may be above what there is */
 	}
 }
 
@@ -295,6 +300,6 @@ void view_zero(struct view *v, uint64_t at, uint64_t len)
 		for (size_t i = 0; i < n; i++)
 			memset(iov[i].iov_base, 0, iov[i].iov_len);
 		at += got;
-		len -= got;
+		len = n ? len - got : 0; /* a bound may be above what there is */
 	}
 }

@@ -69,6 +69,8 @@ void sreq_abandon(struct sreq *s)
 		fan_fini(&((struct open_state *)s->op)->t.fan);
 	else if (s->row->ops == &pair_ops)
 		pair_abandon(s);
+	else if (s->row->ops == &read_ops || s->row->ops == &write_ops)
+		data_abandon(s);
 	list_del(&s->link_mate);
 	link_unref(s->link);
 	sreq_free(s);

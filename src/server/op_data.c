@@ -13,6 +13,10 @@
 enum { OPEN, PLAN, TURN, INLINE, ACCESS, FINISH, REPLY };
 static const char *const names[] = { "open", "plan", "buffer", "turn", "disk", "move", "reply" };
 
+static_assert(sizeof(struct extent) == sizeof(struct wire_extent) &&
+		      offsetof(struct extent, length) == offsetof(struct wire_extent, length),
+	      "an extent is an extent");
+
 static uint64_t total_of(const struct wire_extent *e, uint32_t n)
 {
 	uint64_t sum = 0;
@@ -53,6 +57,48 @@ static int check_list(const struct wire_extent *e, uint32_t n, const struct wire
 	return sum <= INLINE_MAX ? 0 : -EINVAL;
 }
 
+/* A pattern instead of a list. */
+static int open_part(struct sreq *s, struct data_state *d, const struct wire_pattern *p,
+		     const struct wire_mem_desc *mem)
+{
+	const struct layout l = { p->unit, p->width, p->start };
+	struct part_list *part;
+	int r;
+
+	if (!l.unit || !l.width || l.start >= l.width || p->index >= l.width || !mem->tag ||
+	    p->begin > p->upto || p->upto > INT64_MAX || mem->length != p->upto - p->begin)
+		return -EINVAL;
+	part = arena_alloc(&s->arena, sizeof(*part));
+	if (!part)
+		return -ENOMEM;
+	r = type_decode(p->type.p, p->type.len, &part->type);
+	if (r)
+		return r;
+	d->part = part;
+	r = pattern_tile(&part->pattern, part->type, p->base, p->upto);
+	if (!r)
+		portion_init(&part->portion, &part->pattern, &l, p->index, p->begin);
+	return r;
+}
+
+static int open_list(struct sreq *s, struct data_state *d, const struct wire_extent *e, uint32_t n,
+		     const struct wire_pattern *p, uint32_t n_part, const struct wire_mem_desc *mem,
+		     uint64_t inline_bytes, bool write)
+{
+	if (!n_part)
+		return check_list(e, n, mem, inline_bytes, write);
+	return n ? -EINVAL : open_part(s, d, p, mem);
+}
+
+void data_abandon(struct sreq *s)
+{
+	struct data_state *d = s->op;
+
+	if (d->part)
+		type_free(d->part->type);
+	d->part = NULL;
+}
+
 static void range_of(const struct wire_extent *e, uint32_t n, uint64_t *lo, uint64_t *hi)
 {
 	*lo = UINT64_MAX;
@@ -78,7 +124,7 @@ static void plan(struct sreq *s, struct data_state *d, const struct wire_capabil
 		 const struct wire_extent *list, uint32_t n, const struct wire_mem_desc *mem,
 		 bool write)
 {
-	uint64_t total = total_of(list, n);
+	uint64_t total = d->part ? mem->length : total_of(list, n);
 
 	if (!d->object || !total) { /* no object: nothing to read */
 		req_goto(&s->q, FINISH);
@@ -93,8 +139,9 @@ static void plan(struct sreq *s, struct data_state *d, const struct wire_capabil
 	d->m = (struct mover){ .s = s,
 			       .object = d->object,
 			       .mem = mem,
-			       .list = list,
+			       .list = d->part ? (struct wire_extent *)d->part->batch : list,
 			       .n_list = n,
+			       .part = d->part,
 			       .epoch = cap->epoch,
 			       .end = object_end(d->object),
 			       .write = write };
@@ -140,6 +187,7 @@ static bool finish(struct sreq *s, struct data_state *d)
 	}
 	object_put(d->object);
 	d->object = NULL;
+	data_abandon(s);
 	return true;
 }
 
@@ -156,7 +204,8 @@ static bool read_step(struct req *q)
 		s->ino = a->cap.ino;
 		req_fail(q, cap_check(s, &a->cap, CAP_READ));
 		if (!q->error)
-			req_fail(q, check_list(a->list, a->n_list, &a->mem, 0, false));
+			req_fail(q, open_list(s, d, a->list, a->n_list, a->part, a->n_part, &a->mem,
+					      0, false));
 		if (!q->error)
 			object_get(s->srv->disk, a->cap.ino, a->cap.obj_gen, false, &d->object, q);
 		break;
@@ -181,10 +230,13 @@ static bool read_step(struct req *q)
 		break;
 	case FINISH:
 		req_goto(q, REPLY);
+		r->beyond = d->part && d->m.clipped;
 		break;
 	case REPLY: /* the reply copies inline data out of the buffer */
-		if (q->error == -ENOENT && !d->object)
+		if (q->error == -ENOENT && !d->object) {
 			q->error = 0;
+			r->beyond = d->part;
+		}
 		finish(s, d);
 		if (d->buf.pool) {
 			struct buf keep = d->buf;
@@ -214,7 +266,8 @@ static bool write_step(struct req *q)
 		s->ino = a->cap.ino;
 		req_fail(q, cap_check(s, &a->cap, CAP_WRITE));
 		if (!q->error)
-			req_fail(q, check_list(a->list, a->n_list, &a->mem, a->data.len, true));
+			req_fail(q, open_list(s, d, a->list, a->n_list, a->part, a->n_part, &a->mem,
+					      a->data.len, true));
 		if (!q->error)
 			object_get(s->srv->disk, a->cap.ino, a->cap.obj_gen, true, &d->object, q);
 		break;

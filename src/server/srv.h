@@ -410,13 +410,25 @@ struct fetch *fetch_of(const struct server *srv, struct req *q); /* NULL: q is s
 void fetch_abandon(struct fetch *f);
 
 /* ---- windows.c: bulk transfer between an object and a client ---- */
+/* A pattern of a request, expanded a few extents at a time. */
+#define PART_BATCH 256
+struct part_list {
+	struct type *type;
+	struct pattern pattern;
+	struct portion portion;
+	uint64_t upto; /* position where it ends */
+	struct extent batch[PART_BATCH];
+};
+
 struct mover {
 	struct sreq *s;
 	struct object *object;
 	const struct wire_mem_desc *mem;
 	const struct wire_extent *list;
 	uint32_t n_list;
+	struct part_list *part; /* where more of the list comes from, or NULL */
 	uint64_t epoch, end; /* reads are clipped at end */
+	bool clipped; /* one was */
 	bool write;
 	const struct wire_extent
 		*from; /* COPY: where the bytes of `list` come from, instead of mem */
@@ -497,6 +509,7 @@ struct lock_state {
 };
 struct data_state {
 	struct mover m;
+	struct part_list *part; /* or NULL */
 	struct object *object;
 	struct buf buf; /* of inline data */
 	struct turn turn;
@@ -511,6 +524,7 @@ struct object_state {
 
 /* ---- op_data.c ---- */
 void copy_cancel(struct sreq *s); /* the client has given up, or its link is gone */
+void data_abandon(struct sreq *s); /* of a READ or WRITE */
 
 /* ---- op_truncate.c: steps shared with O_TRUNC ---- */
 void trunc_begin(struct sreq *s, struct trunc *t, const struct wire_handle *h, uint64_t size);

@@ -40,14 +40,26 @@ struct window {
 	struct iovec iov[WINDOW_PIECES + BUF_MAX_UNITS]; /* slices of buf, piece by piece */
 };
 
-/* The next run of the stream: contiguous in it, at most a window. False: nothing is left. */
+/* More of the list, from a pattern. False: for now there is none. */
+static bool refill(struct mover *m)
+{
+	struct part_list *p = m->part;
+
+	if (!p || p->portion.c.pos == p->pattern.total)
+		return false;
+	m->n_list = (uint32_t)portion_next(&p->portion, p->batch, NULL, PART_BATCH, WINDOW_BYTES);
+	m->i = 0;
+	return m->n_list;
+}
+
+/* The next run of the stream: contiguous in it, at most a window. False: nothing is left, or found yet. */
 static bool take(struct mover *m, struct window *w)
 {
 	w->n = 0;
 	w->len = 0;
 	w->lo = UINT64_MAX;
 	w->hi = 0;
-	while (m->i < m->n_list && w->len < WINDOW_BYTES && w->n < WINDOW_PIECES) {
+	while ((m->i < m->n_list || refill(m)) && w->len < WINDOW_BYTES && w->n < WINDOW_PIECES) {
 		const struct wire_extent *e = &m->list[m->i];
 		uint64_t limit = m->write ? UINT64_MAX : m->end;
 		uint64_t off = e->offset + m->o, left = e->length - m->o;
@@ -70,6 +82,7 @@ static bool take(struct mover *m, struct window *w)
 		if (n == left || n == usable) { /* done with it, or the rest is behind the end */
 			bool gap = n < left;
 
+			m->clipped |= gap;
 			m->at += e->length - m->o;
 			m->o = 0;
 			m->i++;
@@ -138,6 +151,17 @@ static bool stop(const struct window *w)
 	return s->q.error || s->cancelled;
 }
 
+/* A pattern was looked through for a while without a find: after others had their turn it goes on. */
+static bool more(struct window *w)
+{
+	const struct part_list *p = w->m->part;
+	bool yes = !stop(w) && p && p->portion.c.pos < p->pattern.total;
+
+	if (yes)
+		req_yield(&w->q);
+	return yes;
+}
+
 static void unmap(struct window *w)
 {
 	if (w->mapped)
@@ -174,7 +198,7 @@ static bool step(struct req *q)
 	case TAKE:
 		req_goto(q, BUFFERED);
 		if (stop(w) || !take(m, w)) {
-			req_goto(q, END);
+			req_goto(q, more(w) ? TAKE : END);
 			break;
 		}
 		w->file = !m->write && from_file(w);
@@ -251,7 +275,7 @@ static struct window *window_new(struct server *srv)
 void mover_start(struct mover *m)
 {
 	struct sreq *s = m->s;
-	uint64_t total = 0;
+	uint64_t total = m->part ? m->mem->length : 0;
 
 	for (uint32_t i = 0; i < m->n_list; i++)
 		total += m->list[i].length;

@@ -386,6 +386,7 @@ static void help(const struct request *r, uint32_t unit, unsigned twist)
 	struct wire_getattr_res getattr = { at, lay, cap, twist };
 	struct wire_cap_res fresh = { cap, lay, at };
 	struct wire_read_res read_ = { UINT64_C(1) << 40,
+				       twist & 1,
 				       { (uint32_t)MIN(r->bytes, INLINE_MAX), bytes } };
 	struct wire_write_res write_ = { 1 << 20, 5 };
 	struct wire_seek_res seek = { 4096, 70000 };

@@ -432,6 +432,24 @@ static void write_lock_seeds(uint8_t *buf)
 	}
 }
 
+/* Three rows of 20 elements of 8 bytes, encoded. */
+static struct wire_bytes some_type(void)
+{
+	static uint8_t text[256];
+	struct type *cell, *row, *t;
+	struct wire_bytes b = { 0, text };
+
+	if (type_bytes(8, &cell) || type_vector(20, 1, 32, cell, &row) ||
+	    type_vector(3, 1, 5000, row, &t))
+		abort();
+	b.len = (uint32_t)type_wire_size(t);
+	type_encode(t, text);
+	type_free(cell);
+	type_free(row);
+	type_free(t);
+	return b;
+}
+
 static void write_corpus(void)
 {
 	static uint8_t buf[32768];
@@ -500,10 +518,21 @@ static void write_corpus(void)
 	struct wire_backup_args backup_ = { 0, 0 };
 	struct wire_add_target_args add_target = { { 0, ROLE_DATA, wire_text("more"),
 						     wire_text("loop:9") } };
-	struct wire_read_args read_ = { cap, 3, list, mem };
-	struct wire_write_args write_ = { cap, 3, list, mem, { 0, NULL } };
-	struct wire_read_args read_small = { cap, 2, little, { 0 } };
-	struct wire_write_args write_small = { cap, 2, little, { 0 }, { 0, NULL } };
+	struct wire_read_args read_ = { .cap = cap, .n_list = 3, .list = list, .mem = mem };
+	struct wire_write_args write_ = { .cap = cap, .n_list = 3, .list = list, .mem = mem };
+	struct wire_read_args read_small = { .cap = cap, .n_list = 2, .list = little };
+	struct wire_write_args write_small = { .cap = cap, .n_list = 2, .list = little };
+	struct wire_pattern rows_of = { .type = some_type(),
+					.base = 100,
+					.unit = 4096,
+					.width = 2,
+					.index = 1,
+					.begin = 64,
+					.upto = 64 + mem.length };
+	struct wire_read_args read_typed = { .cap = cap, .n_part = 1, .part = &rows_of, .mem = mem };
+	struct wire_write_args write_typed = {
+		.cap = cap, .n_part = 1, .part = &rows_of, .mem = mem
+	};
 	struct wire_sync_args sync_ = { cap };
 	struct wire_copy_piece pieces[2] = { { 0, 100000, 300000 }, { 5, 70000, 100 } };
 	struct wire_capability other = { .ino = 2, .rights = 3, .epoch = 1 };
@@ -579,6 +608,8 @@ static void write_corpus(void)
 		{ "finish", OP_FINISH, XDR_ANY(xdr_wire_finish_args), &finish, G_SERVER },
 		{ "outcome", OP_OUTCOME, XDR_ANY(xdr_wire_outcome_args), &outcome, G_SERVER },
 		{ "climb", OP_CLIMB, XDR_ANY(xdr_wire_climb_args), &climb, G_SERVER },
+		{ "read_typed", OP_READ, XDR_ANY(xdr_wire_read_args), &read_typed, 0 },
+		{ "write_typed", OP_WRITE, XDR_ANY(xdr_wire_write_args), &write_typed, 0 },
 		{ "read", OP_READ, XDR_ANY(xdr_wire_read_args), &read_, 0 },
 		{ "write", OP_WRITE, XDR_ANY(xdr_wire_write_args), &write_, 0 },
 		{ "read_small", OP_READ, XDR_ANY(xdr_wire_read_args), &read_small, G_INLINE },

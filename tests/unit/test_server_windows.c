@@ -295,7 +295,106 @@ static void a_cancelled_request_stops_and_is_answered(void)
 	end();
 }
 
+/* ---- patterns ---- */
+
+/* `count` pieces of 8 bytes, 32 apart. */
+static struct wire_bytes every_fourth(uint64_t count)
+{
+	static uint8_t text[256];
+	struct type *cell, *t;
+	struct wire_bytes b = { 0, text };
+
+	CHECK_EQ(type_bytes(8, &cell), 0);
+	CHECK_EQ(type_vector(count, 1, 32, cell, &t), 0);
+	b.len = (uint32_t)type_wire_size(t);
+	CHECK(b.len <= sizeof(text));
+	type_encode(t, text);
+	type_free(cell);
+	type_free(t);
+	return b;
+}
+
+static int read_pattern(struct wire_pattern part, struct wire_mem_desc desc, uint32_t n_list,
+			bool *beyond)
+{
+	struct wire_extent e = { 0, 8 };
+	struct wire_read_args a = { .cap = file.cap,
+				    .n_list = n_list,
+				    .list = &e,
+				    .n_part = 1,
+				    .part = &part,
+				    .mem = desc };
+	struct wire_read_res r = { 0 };
+	int status;
+
+	p->mem = mem;
+	p->moved = moved;
+	status = pipe_do(&w, p, OP_READ, XDR_ANY(xdr_wire_read_args), &a,
+			 XDR_ANY(xdr_wire_read_res), &r, NULL);
+	if (beyond)
+		*beyond = r.beyond;
+	return status;
+}
+
+static void a_pattern_is_read_up_to_the_end(void)
+{
+	struct wire_pattern part = {
+		.type = every_fourth(64), .base = 8, .unit = 4096, .width = 2, .upto = 512
+	};
+	struct wire_mem_desc desc = { .tag = 1, .length = 512 };
+	bool beyond;
+
+	begin();
+	CHECK_EQ(read_pattern(part, desc, 0, &beyond), 0);
+	CHECK(beyond); /* there is no object */
+	for (int i = 0; i < 10; i++)
+		random_write(true);
+	memset(moved, 0, 512);
+	memset(mem, 0xcc, 512);
+	CHECK_EQ(read_pattern(part, desc, 0, &beyond), 0);
+	CHECK_EQ(beyond, model_end < 8 + 63 * 32 + 8);
+	for (uint64_t i = 0; i < 512; i++) {
+		uint64_t off = 8 + i / 8 * 32 + i % 8;
+
+		CHECK_EQ(moved[i], off < model_end);
+		if (off < model_end)
+			CHECK_EQ(mem[i], model[off]);
+	}
+	end();
+}
+
+static void patterns_that_lie_are_refused(void)
+{
+	const struct wire_pattern good = {
+		.type = every_fourth(64), .base = 8, .unit = 4096, .width = 2, .upto = 512
+	};
+	const struct wire_mem_desc desc = { .tag = 1, .length = 512 };
+	struct wire_pattern bad[] = { good, good, good, good, good, good, good, good };
+	int status[] = { -EINVAL, -EINVAL, -EINVAL, -EINVAL, -EINVAL, -EINVAL, -EBADMSG, -EBADMSG };
+	uint8_t garbage[40] = { 0xff, 1, 2 };
+
+	bad[0].unit = 0;
+	bad[1].width = 0;
+	bad[2].start = 2;
+	bad[3].index = 2;
+	bad[4].begin = 513;
+	bad[5].base = -100;
+	bad[6].type = (struct wire_bytes){ sizeof(garbage), garbage };
+	bad[7].type.len--;
+	begin();
+	random_write(false);
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+		CHECK_EQ(read_pattern(bad[i], desc, 0, NULL), status[i]);
+	CHECK_EQ(read_pattern(good, desc, 1, NULL), -EINVAL); /* and a list */
+	CHECK_EQ(read_pattern(good, (struct wire_mem_desc){ 0 }, 0, NULL), -EINVAL);
+	CHECK_EQ(read_pattern(good, (struct wire_mem_desc){ .tag = 1, .length = 511 }, 0, NULL),
+		 -EINVAL);
+	CHECK_EQ(read_pattern(good, desc, 0, NULL), 0);
+	end();
+}
+
 TEST_MAIN(TEST(random_lists_read_what_random_lists_wrote),
 	  TEST(large_pieces_may_leave_straight_from_the_file), TEST(lies_about_lengths_are_refused),
 	  TEST(a_client_that_refuses_its_memory_gets_an_error),
-	  TEST(the_pool_is_shared_and_comes_back), TEST(a_cancelled_request_stops_and_is_answered))
+	  TEST(the_pool_is_shared_and_comes_back), TEST(a_cancelled_request_stops_and_is_answered),
+	  TEST(a_pattern_is_read_up_to_the_end), TEST(patterns_that_lie_are_refused))

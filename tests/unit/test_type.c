@@ -11,9 +11,6 @@
 #define CASES 200000
 #define MAX_STREAM 1200 /* of a random pattern */
 
-static uint64_t seed;
-static bool running;
-
 /* ---------------------------------------------------------------- calls of malloc */
 
 static uint64_t allocations;
@@ -529,8 +526,6 @@ static void random_case(void)
 	struct type *t, *u;
 	struct model m;
 
-	pooled = 0;
-	rng = seed * UINT64_C(0x2545f4914f6cdd1d);
 	t = random_type(1 + (unsigned)below(5), &m);
 	CHECK_EQ(type_size(t), m.n);
 	CHECK_EQ(type_lower(t), m.lb);
@@ -541,22 +536,9 @@ static void random_case(void)
 	type_free(u);
 }
 
-static void say_seed(void)
-{
-	if (running)
-		fprintf(stderr, "run this case again with SEED=%" PRIu64 "\n", seed);
-}
-
 static void random_types_agree_with_the_model(void)
 {
-	const char *given = getenv("SEED");
-
-	atexit(say_seed);
-	running = true;
-	seed = given ? strtoull(given, NULL, 10) : 1;
-	for (uint64_t end = given ? seed + 1 : CASES + 1; seed < end; seed++)
-		random_case();
-	running = false;
+	random_cases(random_case, CASES);
 }
 
 /* ---------------------------------------------------------------- garbage */

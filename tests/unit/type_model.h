@@ -2,6 +2,10 @@
 #ifndef SHEAF_TYPE_MODEL_H
 #define SHEAF_TYPE_MODEL_H
 
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "layout/layout.h"
 #include "test.h"
 
@@ -192,6 +196,33 @@ static struct type *random_type(unsigned depth, struct model *m)
 		CHECK_EQ(type_bytes(m->n, &t), 0);
 		return t;
 	}
+}
+
+/* ---- cases ---- */
+
+static uint64_t seed;
+static bool running;
+
+static void say_seed(void)
+{
+	if (running)
+		fprintf(stderr, "run this case again with SEED=%" PRIu64 "\n", seed);
+}
+
+/* The environment's SEED, or 1 to n. */
+static void random_cases(void (*one)(void), uint64_t n)
+{
+	const char *given = getenv("SEED");
+
+	atexit(say_seed);
+	running = true;
+	seed = given ? strtoull(given, NULL, 10) : 1;
+	for (uint64_t end = given ? seed + 1 : n + 1; seed < end; seed++) {
+		pooled = 0;
+		rng = seed * UINT64_C(0x2545f4914f6cdd1d);
+		one();
+	}
+	running = false;
 }
 
 #endif

@@ -1,0 +1,279 @@
+/* Typed I/O against a model in memory, over tcp and embedded: random nested types on both sides, and an access of ten
+ * million pieces. SEED=n runs one random case again. */
+#include <sys/resource.h>
+
+#include "cluster.h"
+
+#include "../unit/type_side.h"
+
+#define SPAN (1 << 21) /* bytes of the file that the model knows */
+#define HEAP (1 << 20)
+#define BASE 4096 /* nothing reaches below 0 from there */
+
+static struct sheaf *fs;
+static struct sheaf_file *file;
+static uint8_t bytes[SPAN], heap[HEAP]; /* what the file has, and memory */
+static uint64_t size; /* of the file */
+
+static const struct sheaf_type *outer(const struct side *s)
+{
+	return (const struct sheaf_type *)s->type;
+}
+
+struct access_case {
+	struct side mem, file;
+	uint64_t count, total, base;
+};
+
+/* Sides whose places lie in the heap and in the file; false: not this time. */
+static bool some_access(struct access_case *a)
+{
+	uint64_t last = 0;
+
+	a->mem = some_side();
+	a->file = some_side();
+	a->count = 1 + below(1 + below(below(4) ? 20 : 60000 / a->mem.model.n));
+	a->total = a->count * a->mem.model.n;
+	a->base = BASE + below(below(2) ? 10 : SPAN / 2);
+	for (uint64_t i = 0; i < a->total; i++) {
+		if (place(&a->mem, BASE, i) >= HEAP)
+			return false;
+		last = MAX(last, place(&a->file, a->base, i));
+	}
+	return last < SPAN;
+}
+
+static void access_free(struct access_case *a)
+{
+	type_free(a->mem.type);
+	type_free(a->file.type);
+}
+
+/* Whatever of the pieces that share a byte of the file came last. */
+static bool written_by_one(const struct access_case *a, uint64_t off, uint8_t value)
+{
+	for (uint64_t i = 0; i < a->total; i++)
+		if (place(&a->file, a->base, i) == off && heap[place(&a->mem, BASE, i)] == value)
+			return true;
+	return false;
+}
+
+static ssize_t finish(struct sheaf_op *op, int r)
+{
+	return r ? r : sheaf_wait(op);
+}
+
+static void write_some(const struct access_case *a)
+{
+	static uint8_t now[SPAN];
+	struct sheaf_op *op;
+	ssize_t r;
+
+	for (size_t i = 0; i < HEAP; i++)
+		heap[i] = (uint8_t)test_random(&rng);
+	r = below(2) ? sheaf_write_typed(file, heap + BASE, outer(&a->mem), a->count, a->base,
+					 outer(&a->file)) :
+		       finish(op, sheaf_write_typed_start(file, heap + BASE, outer(&a->mem),
+							  a->count, a->base, outer(&a->file), &op));
+	CHECK_EQ(r, a->total);
+	for (uint64_t i = 0; i < a->total; i++) {
+		uint64_t off = place(&a->file, a->base, i);
+
+		bytes[off] = heap[place(&a->mem, BASE, i)];
+		size = MAX(size, off + 1);
+	}
+	CHECK_EQ(sheaf_pread(file, now, SPAN, 0), size);
+	for (uint64_t i = 0; i < size; i++) {
+		CHECK(now[i] == bytes[i] || written_by_one(a, i, now[i]));
+		bytes[i] = now[i];
+	}
+}
+
+static void read_some(const struct access_case *a)
+{
+	static uint8_t want[HEAP];
+	uint64_t n = 0;
+
+	memset(heap, 0xa5, HEAP);
+	memset(want, 0xa5, HEAP);
+	while (n < a->total && place(&a->file, a->base, n) < size) {
+		want[place(&a->mem, BASE, n)] = bytes[place(&a->file, a->base, n)];
+		n++;
+	}
+	CHECK_EQ(sheaf_read_typed(file, heap + BASE, outer(&a->mem), a->count, a->base,
+				  outer(&a->file)),
+		 n);
+	if (n == a->total)
+		CHECK(memcmp(heap, want, HEAP) == 0);
+	else
+		for (uint64_t i = 0; i < n; i++)
+			CHECK_EQ(heap[place(&a->mem, BASE, i)], want[place(&a->mem, BASE, i)]);
+}
+
+/* Does memory have a byte twice? Then a read leaves either there. */
+static bool shares_memory(const struct access_case *a)
+{
+	static uint8_t seen[HEAP];
+	bool twice = false;
+
+	memset(seen, 0, HEAP);
+	for (uint64_t i = 0; i < a->total; i++)
+		twice = seen[place(&a->mem, BASE, i)]++ || twice;
+	return twice;
+}
+
+static void one_case(void)
+{
+	struct access_case a;
+
+	if (some_access(&a)) {
+		write_some(&a);
+		if (!shares_memory(&a))
+			read_some(&a);
+	}
+	access_free(&a);
+	if (below(16) == 0) {
+		uint64_t cut = below(size + 5000);
+
+		CHECK_EQ(sheaf_ftruncate(file, (off_t)cut), 0);
+		if (cut < size)
+			memset(bytes + cut, 0, SPAN - cut);
+		size = cut;
+	}
+}
+
+static void cases_on(int n)
+{
+	struct sheaf_layout lay = { .size = sizeof(lay), .stripe_unit = 4096 };
+
+	memset(bytes, 0, SPAN);
+	size = 0;
+	CHECK_EQ(sheaf_open(fs, "/typed", O_CREAT | O_RDWR, 0600, &lay, &file), 0);
+	random_cases(one_case, (uint64_t)n);
+	CHECK_EQ(sheaf_close(file), 0);
+}
+
+static void random_types_match_a_model_over_tcp(void)
+{
+	struct cluster c;
+
+	cluster_make(&c, &(struct cluster_opts){ .servers = 3 });
+	cluster_up(&c);
+	fs = client(c.conf);
+	cases_on(SANITIZED ? 100 : 600);
+	sheaf_disconnect(fs);
+	cluster_down(&c);
+}
+
+static void random_types_match_a_model_embedded(void)
+{
+	char dir[CLUSTER_PATH], conf[CLUSTER_PATH + 16];
+
+	temp_dir(dir, sizeof(dir) - 16);
+	snprintf(conf, sizeof(conf), "local:%s", dir);
+	fs = client(conf);
+	cases_on(SANITIZED ? 50 : 300);
+	sheaf_disconnect(fs);
+}
+
+static uint64_t requests_of(void)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < sheaf_server_count(fs); i++)
+		sum += server_status(fs, i).requests;
+	return sum;
+}
+
+static long peak_kib(void)
+{
+	struct rusage u;
+
+	CHECK_EQ(getrusage(RUSAGE_SELF, &u), 0);
+	return u.ru_maxrss;
+}
+
+static uint64_t server_memory(void)
+{
+	uint64_t most = 0;
+
+	for (int i = 0; i < sheaf_server_count(fs); i++)
+		most = MAX(most, server_status(fs, i).anon_bytes);
+	return most;
+}
+
+/* Every other 8 bytes of a file, ten million times: a request to each server, and no more memory than before. */
+static void ten_million_pieces_are_one_request_a_server(void)
+{
+	const uint64_t n = SANITIZED ? 1000000 : 10000000;
+	uint64_t *mem = malloc(n * 8), before, idle, memory;
+	struct sheaf_type *cell, *every, *flat;
+	struct cluster c;
+	long peak;
+
+	cluster_make(&c, &(struct cluster_opts){ .servers = 4, .lease = 30 });
+	cluster_up(&c);
+	fs = client(c.conf);
+	CHECK_EQ(sheaf_type_bytes(8, &cell), 0);
+	CHECK_EQ(sheaf_type_vector(n, 1, 16, cell, &every), 0);
+	CHECK_EQ(sheaf_type_bytes(n * 8, &flat), 0);
+	for (uint64_t i = 0; i < n; i++)
+		mem[i] = i;
+	file = open_file(fs, "/many", O_CREAT | O_RDWR);
+	CHECK_EQ(sheaf_pwrite(file, mem, n * 8, 0), n * 8); /* all servers know us now */
+	before = requests_of();
+	idle = requests_of() - before;
+	memory = server_memory();
+	peak = peak_kib();
+	before = requests_of();
+	CHECK_EQ(sheaf_write_typed(file, mem, flat, 1, 0, every), n * 8);
+	CHECK_EQ(requests_of() - before, 4 + idle);
+	memset(mem, 0, n * 8);
+	before = requests_of();
+	CHECK_EQ(sheaf_read_typed(file, mem, flat, 1, 0, every), n * 8);
+	CHECK_EQ(requests_of() - before, 4 + idle);
+	for (uint64_t i = 0; i < n; i++)
+		CHECK_EQ(mem[i], i);
+	printf("  memory of a server %llu -> %llu KiB, peak of the client %ld -> %ld KiB\n",
+	       (unsigned long long)memory / 1024, (unsigned long long)server_memory() / 1024, peak,
+	       peak_kib());
+	if (!SANITIZED) {
+		CHECK(server_memory() < memory + 8 * 1024 * 1024);
+		CHECK(peak_kib() < peak + 4096);
+	}
+	sheaf_type_free(cell);
+	sheaf_type_free(every);
+	sheaf_type_free(flat);
+	CHECK_EQ(sheaf_close(file), 0);
+	sheaf_disconnect(fs);
+	cluster_down(&c);
+	free(mem);
+}
+
+static void what_cannot_be_meant_is_refused(void)
+{
+	struct sheaf_type *cell, *down;
+	char dir[CLUSTER_PATH], conf[CLUSTER_PATH + 16], b[64] = "";
+
+	temp_dir(dir, sizeof(dir) - 16);
+	snprintf(conf, sizeof(conf), "local:%s", dir);
+	fs = client(conf);
+	file = open_file(fs, "/f", O_CREAT | O_RDWR);
+	CHECK_EQ(sheaf_type_bytes(8, &cell), 0);
+	CHECK_EQ(sheaf_type_vector(4, 1, -16, cell, &down), 0);
+	CHECK_EQ(sheaf_write_typed(file, b, cell, 4, 40, down), -EINVAL); /* below 0 */
+	CHECK_EQ(sheaf_write_typed(file, b, cell, 4, 48, down), 32);
+	CHECK_EQ(sheaf_write_typed(file, b, cell, 1, UINT64_MAX, cell), -EINVAL);
+	CHECK_EQ(sheaf_write_typed(file, b, cell, 0, 0, down), 0);
+	CHECK_EQ(sheaf_close(file), 0);
+	file = open_file(fs, "/f", O_WRONLY | O_APPEND);
+	CHECK_EQ(sheaf_write_typed(file, b, cell, 1, 0, cell), -EINVAL);
+	CHECK_EQ(sheaf_read_typed(file, b, cell, 1, 0, cell), -EBADF);
+	CHECK_EQ(sheaf_close(file), 0);
+	sheaf_type_free(cell);
+	sheaf_type_free(down);
+	sheaf_disconnect(fs);
+}
+
+TEST_MAIN(TEST(random_types_match_a_model_over_tcp), TEST(random_types_match_a_model_embedded),
+	  TEST(ten_million_pieces_are_one_request_a_server), TEST(what_cannot_be_meant_is_refused))
