@@ -437,9 +437,11 @@ static void tcp_send(struct link *l, struct msg *m)
 	t->n_control++;
 	t->queued += memory_of(m);
 	l->net->queued += memory_of(m);
-	added(t, was_idle);
+	link_ref(l);
+	added(t, was_idle); /* may break it */
 	if (l->state != LINK_CLOSED && too_much(t))
 		link_close(l, -ENOBUFS);
+	link_unref(l);
 }
 
 static void send_bulk(struct tcp_link *t, struct xfer *x)
