@@ -102,7 +102,7 @@ void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct worker *w = req_begin(req);
 	struct mdir *d = NULL;
 	struct stat st;
-	int r = sheaf_h_getattr(w->m->fs, NULL, handle_of(ino), &st);
+	int r = sheaf_h_getattr(lane_of(w, 0), NULL, handle_of(ino), &st);
 
 	if (!r)
 		d = dir_get(w->m, ino, 0);

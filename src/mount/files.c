@@ -71,6 +71,11 @@ void files_await_close(struct mount *m, uint64_t ino)
 	pthread_mutex_unlock(&m->lock);
 }
 
+static bool writes(const struct mfile *f)
+{
+	return (f->flags & O_ACCMODE) != O_RDONLY;
+}
+
 void file_put(struct mount *m, struct mfile *f)
 {
 	struct closing c = { .ino = f->ino };
@@ -92,6 +97,7 @@ void file_put(struct mount *m, struct mfile *f)
 			 error_text(r));
 	pthread_mutex_lock(&m->lock);
 	list_del(&c.link);
+	m->writers[hash_u64(f->ino) % WRITERS] -= writes(f);
 	pthread_cond_broadcast(&m->closed);
 	pthread_mutex_unlock(&m->lock);
 	free(f);
@@ -128,6 +134,7 @@ int file_add(struct mount *m, struct sheaf_file *sf, int flags, uint64_t fh, str
 	f->fh = fh ? fh : m->next_fh;
 	m->next_fh = MAX(m->next_fh, f->fh + 1);
 	r = htab_insert(&m->files, &f->node, hash_u64(f->fh));
+	m->writers[hash_u64(f->ino) % WRITERS] += writes(f);
 	pthread_mutex_unlock(&m->lock);
 	if (r) {
 		file_put(m, f);

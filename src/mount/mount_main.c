@@ -233,6 +233,7 @@ static int begin(struct mount *m)
 		return r;
 	if (mount_find(m->o.dir, m->dev) == 0 && !m->o.takeover)
 		watcher_tell(m->watch, m->dev);
+	lanes_init(m);
 	r = crew_init(m);
 	if (!r && m->o.takeover && !takeover_done())
 		return failed("%s: the daemon that runs keeps it after all", m->o.dir);
@@ -324,8 +325,10 @@ static int run(struct mount *m)
 	else if (m->fd >= 0 && mount_find(m->o.dir, dev) == 0 && strcmp(dev, m->dev) == 0)
 		mount_remove(m->o.dir, true, true);
 	watcher_tell(m->watch, "end");
-	if (!r && crew_stop(m, STOP_SECONDS) == 0)
+	if (!r && crew_stop(m, STOP_SECONDS) == 0) {
+		lanes_end(m);
 		sheaf_disconnect(m->fs);
+	}
 	return r;
 }
 

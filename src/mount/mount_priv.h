@@ -42,6 +42,7 @@ struct worker {
 	fuse_req_t req; /* NULL: answered */
 	uint64_t serial; /* of the request */
 	struct fuse_ctx ctx; /* who asked */
+	struct lane *lane; /* that it uses, or NULL */
 	bool looks; /* it is a lookup or a getattr: nobody sees a difference */
 	/* under the crew's lock */
 	pthread_t thread;
@@ -135,6 +136,15 @@ struct glance {
 	struct stat st;
 };
 
+/* A connection for requests that need no open file. */
+#define LANES 6
+struct lane {
+	struct sheaf *fs;
+	bool busy;
+};
+
+#define WRITERS 1024
+
 struct mount {
 	struct mount_opts o;
 	struct sheaf *fs;
@@ -158,6 +168,10 @@ struct mount {
 	unsigned moving; /* requests under way that may remove or move a directory */
 	uint64_t moved; /* those that have ended */
 	struct glance glances[GLANCES];
+	struct lane lanes[LANES];
+	unsigned n_lanes;
+	uint64_t lane_after; /* when one more may be made */
+	uint32_t writers[WRITERS]; /* files open for writing, by a hash of their inode */
 	_Atomic uint64_t acts; /* answers that were more than a look */
 	_Atomic uint64_t sets; /* extended attributes that were set */
 };
@@ -193,6 +207,14 @@ bool worker_interrupted(struct worker *w);
 /* The kernel is to send it again, to whoever serves it then; or an answer where the kernel cannot. */
 void req_again(struct worker *w);
 char *worker_out(struct worker *w); /* or NULL: out of memory */
+
+/* ---- lanes.c ---- */
+void lanes_init(struct mount *m);
+void lanes_end(struct mount *m);
+/* The connection for a request about this inode (0: one that nobody has open), until lane_give(). */
+struct sheaf *lane_of(struct worker *w, uint64_t ino);
+void lane_give(struct worker *w);
+bool lane_is_main(struct worker *w); /* the one it got is where files are open */
 
 /* ---- caller.c: for whom ---- */
 struct caller {

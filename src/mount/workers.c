@@ -440,6 +440,7 @@ static void *work(void *arg)
 	self = w;
 	while (more) {
 		more = serve_one(w);
+		lane_give(w);
 		pthread_mutex_lock(&c->lock);
 		worker_done(w);
 		if (!more)
