@@ -49,6 +49,9 @@ SHEAF_API int sheaf_h_setattr(struct sheaf *fs, const struct sheaf_cred *c, stru
 SHEAF_API int sheaf_h_open(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 			   const char *name, int flags, mode_t mode,
 			   const struct sheaf_layout *layout, struct sheaf_file **f);
+/* Beside the flags, by handle alone: also a file that has just lost its last name, for a moment. Who has looked it up by that
+ * name in the same breath may mean it; for all others it is -ESTALE. */
+#define SHEAF_O_NAMELESS 0x40000000
 /* And its attributes at that moment. *what: SHEAF_OPEN_CREATED, or SHEAF_OPEN_GROWING: others write to it, so that size
  * and times may be older than the truth, which sheaf_fstat() tells. */
 #define SHEAF_OPEN_CREATED 1

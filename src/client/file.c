@@ -171,6 +171,8 @@ static int open_flags(int flags, uint32_t *out)
 		*out |= OPEN_TRUNC;
 	if (flags & O_DIRECTORY)
 		*out |= OPEN_DIRECTORY;
+	if (flags & SHEAF_O_NAMELESS)
+		*out |= OPEN_NAMELESS;
 	return 0;
 }
 

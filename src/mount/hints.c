@@ -146,6 +146,9 @@ void hint_has(struct mount *m, uint64_t ino, const char *name)
 /* ---- a lookup and the getattr behind it ---- */
 
 #define GLANCE_NS NSEC_PER_MSEC
+#define SAW_NS \
+	(100 * \
+	 NSEC_PER_MSEC) /* between the lookup and the open of one system call, on a busy host */
 
 void glance_keep(struct worker *w, uint64_t acts, const struct stat *st)
 {
@@ -157,6 +160,24 @@ void glance_keep(struct worker *w, uint64_t acts, const struct stat *st)
 	pthread_mutex_unlock(&m->lock);
 }
 
+/* Under the lock. */
+static bool saw(const struct glance *g, const struct worker *w, uint64_t ino)
+{
+	return g->pid && g->pid == w->ctx.pid && g->st.st_ino == ino;
+}
+
+bool glance_saw(struct worker *w, uint64_t ino)
+{
+	struct mount *m = w->m;
+	const struct glance *g = &m->glances[(unsigned)w->ctx.pid % GLANCES];
+	bool yes;
+
+	pthread_mutex_lock(&m->lock);
+	yes = saw(g, w, ino) && time_now() - g->at < SAW_NS;
+	pthread_mutex_unlock(&m->lock);
+	return yes;
+}
+
 bool glance_take(struct worker *w, uint64_t ino, struct stat *st)
 {
 	struct mount *m = w->m;
@@ -164,11 +185,10 @@ bool glance_take(struct worker *w, uint64_t ino, struct stat *st)
 	bool good;
 
 	pthread_mutex_lock(&m->lock);
-	good = g->pid && g->pid == w->ctx.pid && g->st.st_ino == ino && g->acts == m->acts &&
-	       time_now() - g->at < GLANCE_NS;
+	good = saw(g, w, ino) && !g->taken && g->acts == m->acts && time_now() - g->at < GLANCE_NS;
 	if (good) {
 		*st = g->st;
-		g->pid = 0; /* once */
+		g->taken = true; /* once */
 	}
 	pthread_mutex_unlock(&m->lock);
 	return good;

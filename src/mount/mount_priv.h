@@ -133,6 +133,7 @@ struct hint {
 struct glance {
 	pid_t pid; /* the thread; 0: none */
 	uint64_t acts, at; /* the mount's count before it, and when */
+	bool taken; /* by a getattr */
 	struct stat st;
 };
 
@@ -262,6 +263,7 @@ bool dir_known(struct mount *m, uint64_t ino, struct stat *st, double *left);
  * it would find: nothing else was answered since, and no time has passed. */
 void glance_keep(struct worker *w, uint64_t acts, const struct stat *st);
 bool glance_take(struct worker *w, uint64_t ino, struct stat *st);
+bool glance_saw(struct worker *w, uint64_t ino); /* this thread's last lookup found it, just now */
 
 /* ---- entries.c ---- */
 static inline struct sheaf_handle handle_of(fuse_ino_t ino)

@@ -80,7 +80,8 @@ static int create(struct sreq *s)
 
 /* A file without a name (st->t.node) is opened by those who met it by one while it is open, since its objects
  * may be going otherwise; not so a file that was locked before it had a name. By its handle alone only a session that
- * has it open finds it: ESTALE tells all others that a name they remember may mean another file. */
+ * has it open finds it, and who knows that it was there just now, while it lingers: ESTALE tells all others that a
+ * name they remember may mean another file. */
 static int nameless(struct sreq *s)
 {
 	const struct wire_open_args *a = s->args;
@@ -90,7 +91,10 @@ static int nameless(struct sreq *s)
 	if (st->t.node.attr.nlink || (st->created && st->t.lock.held))
 		return 0;
 	if (a->where.path.len == 0)
-		return session_holds(s->session, st->h.ino) ? 0 : -ESTALE;
+		return session_holds(s->session, st->h.ino) ||
+				       ((a->flags & OPEN_NAMELESS) && !(i && i->going)) ?
+			       0 :
+			       -ESTALE;
 	return i && i->opens ? 0 : -ENOENT;
 }
 

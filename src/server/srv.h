@@ -256,6 +256,7 @@ struct inode {
 	bool orphaned; /* a writer died: settling needs a fence */
 	bool removed; /* no names: objects go with the last open */
 	bool removing; /* a task is at it */
+	bool going; /* it has begun: nobody opens it any more */
 	uint32_t settling; /* tasks that are at it */
 	bool locked;
 	bool fencing; /* locks wait for a fence against a writer that died */

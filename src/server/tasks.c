@@ -16,7 +16,10 @@
 
 #define RETRY_NS NSEC_PER_SEC
 #define RETRY_MAX 30
-#define MAX_REMOVING 256 /* at a time; the others wait in their rows */
+#define LINGER_NS \
+	(50 * \
+	 NSEC_PER_MSEC) /* a file without a name: who has just looked it up may still open it */
+#define MAX_REMOVING 1024 /* at a time; the others wait in their rows */
 #define MAX_SETTLING 1024 /* likewise, but for those that begin with a close */
 
 enum { LOCK, START, FAN, COMMIT, DONE, END };
@@ -38,6 +41,7 @@ struct task {
 	struct timer retry;
 	uint32_t tries;
 	bool nothing; /* to do */
+	bool lingered;
 };
 
 static void task_record(struct task *t, uint32_t kind)
@@ -75,6 +79,7 @@ static int start(struct task *t)
 	if (t->inode->opens)
 		t->inode->removed = true;
 	t->nothing = t->inode->opens || t->node.attr.nlink;
+	t->inode->going = !t->nothing;
 	/* closed by all its writers and settled: nobody is left to be kept out, and they said how far they came */
 	died = t->node.attr.unsettled || t->inode->orphaned;
 	t->epoch = died ? t->node.epoch + 1 : 0;
@@ -178,7 +183,7 @@ static bool finish(struct task *t)
 		return true;
 	}
 	if (t->kind == TASK_REMOVE) {
-		t->inode->removing = false;
+		t->inode->removing = t->inode->going = false;
 		backlog_less(t->srv, &t->srv->removing, MAX_REMOVING);
 	} else if (t->kind == TASK_SETTLE) {
 		t->inode->settling--;
@@ -201,6 +206,12 @@ static bool step(struct req *q)
 	}
 	switch (q->state) {
 	case LOCK:
+		if (t->kind == TASK_REMOVE && !t->lingered) {
+			t->lingered = true;
+			req_hold(q);
+			req_fail(q, timer_set(t->srv->loop, &t->retry, q->loop->now + LINGER_NS));
+			break;
+		}
 		req_goto(q, START);
 		inode_lock(t->inode, &t->lock, q);
 		break;

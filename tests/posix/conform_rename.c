@@ -238,30 +238,40 @@ static void rename_elsewhere(void)
 }
 
 /* Whoever looks sees the old or the new, never nothing. */
+static pid_t keep_replacing(const char *name)
+{
+	pid_t p = fork();
+
+	if (p)
+		return p;
+	for (int i = 0; i < 500; i++) {
+		put(name, "content");
+		if (rename(name, "a"))
+			_exit(1);
+	}
+	_exit(0);
+}
+
+/* Whoever opens the name finds one of the files, also when another takes its place, and one more, meanwhile. */
 static void rename_is_atomic(void)
 {
-	pid_t p;
+	pid_t p[2];
 	int status, fd;
 	char b[16];
 
 	put("a", "content");
 	put("b", "content");
-	p = fork();
-	if (p == 0) {
-		for (int i = 0; i < 500; i++) {
-			put("new", "content");
-			if (rename("new", "a"))
-				_exit(1);
-		}
-		_exit(0);
-	}
-	for (int i = 0; i < 500; i++) {
+	p[0] = keep_replacing("new");
+	p[1] = keep_replacing("newer");
+	for (int i = 0; i < 1000; i++) {
 		fd = (int)OK(open("a", O_RDONLY));
 		EQ(read(fd, b, sizeof(b)), 7);
 		OK(close(fd));
 	}
-	status = reap(p);
-	EQ(status, 0);
+	for (int i = 0; i < 2; i++) {
+		status = reap(p[i]);
+		EQ(status, 0);
+	}
 }
 
 const struct test_group rename_groups[] = {
