@@ -55,10 +55,10 @@ static void name_path(struct bench_worker *w, const struct bench_job *j, uint64_
 		      char out[CLI_PATH_MAX])
 {
 	if (j->count)
-		snprintf(out, CLI_PATH_MAX, "%s/all/c%d-%llu", j->path, w->index,
+		snprintf(out, CLI_PATH_MAX, "%s/together/j%d-%llu", j->path, w->index,
 			 (unsigned long long)i);
 	else
-		snprintf(out, CLI_PATH_MAX, "%s/c%d/f%llu", j->path, w->index,
+		snprintf(out, CLI_PATH_MAX, "%s/job%d/f%llu", j->path, w->index,
 			 (unsigned long long)i);
 }
 
@@ -194,7 +194,7 @@ static int list_once(struct bench_worker *w, const struct bench_job *j, uint64_t
 	DIR *d;
 
 	(void)i;
-	snprintf(path, sizeof(path), "%s/listed", j->path);
+	snprintf(path, sizeof(path), "%s/shown", j->path);
 	d = opendir(path);
 	if (!d)
 		return failed(w, "opendir");
@@ -233,7 +233,7 @@ static int churn_once(struct bench_worker *w, const struct bench_job *j, uint64_
 
 static int make_dirs(struct bench_worker *w, const struct bench_job *j, uint64_t i)
 {
-	static const char *const shared[] = { "all", "listed" };
+	static const char *const shared[] = { "together", "shown" };
 	char path[CLI_PATH_MAX];
 
 	(void)i;
@@ -242,7 +242,7 @@ static int make_dirs(struct bench_worker *w, const struct bench_job *j, uint64_t
 		if (mkdir(path, 0700))
 			return failed(w, "mkdir");
 	}
-	snprintf(path, sizeof(path), "%s/c%d", j->path, w->index);
+	snprintf(path, sizeof(path), "%s/job%d", j->path, w->index);
 	return mkdir(path, 0700) ? failed(w, "mkdir") : 0;
 }
 
@@ -254,7 +254,7 @@ static int make_listed(struct bench_worker *w, const struct bench_job *j, uint64
 
 	(void)i;
 	for (uint32_t k = (uint32_t)w->index; k < j->size; k += j->width) {
-		snprintf(path, sizeof(path), "%s/listed/name-%05u", j->path, k);
+		snprintf(path, sizeof(path), "%s/shown/name-%05u", j->path, k);
 		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 		if (fd < 0 || close(fd))
 			return failed(w, "make names");
