@@ -385,14 +385,18 @@ static void answered_read(struct lane *l)
 static uint64_t reached(const struct lane *l)
 {
 	const struct transfer *t = l->op->transfer;
-	uint64_t end = l->typed ? l->res.write.end : 0; /* it wrote up to there, or others did */
+	const struct layout *lay = &l->op->file->layout;
+	uint64_t end = 0;
 
 	if (t->mode & ALLOC_KEEP_SIZE)
 		return 0;
+	if (l->typed) /* what others wrote further on is not ours to report */
+		end = MIN(l->res.write.end,
+			  layout_object_size(lay, l->index, l->op->access.file_pattern->end));
 	for (size_t i = 0; i < l->n; i++)
 		end = MAX(end, t->kind == COPY ? l->pieces[i].to + l->pieces[i].length :
 						 l->ext[i].offset + l->ext[i].length);
-	return layout_file_end(&l->op->file->layout, l->index, end);
+	return layout_file_end(lay, l->index, end);
 }
 
 static void answered_write(struct lane *l)

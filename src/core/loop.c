@@ -40,7 +40,7 @@ uint64_t loop_wait_ns(struct loop *l)
 /* Timers that are due, then what is runnable, and what that made runnable. */
 void loop_run_ready(struct loop *l)
 {
-	struct list batch = LIST_INIT(batch);
+	struct list batch = LIST_INIT(batch), later = LIST_INIT(later);
 	struct list *it;
 
 	l->now = l->env->clock->now(l->env);
@@ -53,8 +53,12 @@ void loop_run_ready(struct loop *l)
 	for (int i = 0; i < ROUNDS && !list_empty(&l->runnable); i++) {
 		list_splice(&batch, &l->runnable);
 		while ((it = list_pop(&batch)))
-			req_run(list_entry(it, struct req, link));
+			if (i && list_entry(it, struct req, link)->yields)
+				list_push(&later, it); /* once a turn */
+			else
+				req_run(list_entry(it, struct req, link));
 	}
+	list_splice(&l->runnable, &later);
 }
 
 void loop_turn(struct loop *l, uint64_t max_ns)

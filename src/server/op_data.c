@@ -65,8 +65,9 @@ static int open_part(struct sreq *s, struct data_state *d, const struct wire_pat
 	struct part_list *part;
 	int r;
 
-	if (!l.unit || !l.width || l.start >= l.width || p->index >= l.width || !mem->tag ||
-	    p->begin > p->upto || p->upto > INT64_MAX || mem->length != p->upto - p->begin)
+	if (!l.unit || !l.width || l.width > TARGETS_MAX || l.start >= l.width ||
+	    p->index >= l.width || !mem->tag || p->begin > p->upto || p->upto > INT64_MAX ||
+	    mem->length != p->upto - p->begin)
 		return -EINVAL;
 	part = arena_alloc(&s->arena, sizeof(*part));
 	if (!part)
@@ -88,6 +89,14 @@ static int open_list(struct sreq *s, struct data_state *d, const struct wire_ext
 	if (!n_part)
 		return check_list(e, n, mem, inline_bytes, write);
 	return n ? -EINVAL : open_part(s, d, p, mem);
+}
+
+/* Is anything of it in the object, as far as a short look tells? */
+static bool part_finds(struct part_list *p)
+{
+	struct extent e;
+
+	return portion_next(&p->portion, &e, NULL, 1, 1) || p->portion.c.pos < p->pattern.total;
 }
 
 void data_abandon(struct sreq *s)
@@ -235,7 +244,7 @@ static bool read_step(struct req *q)
 	case REPLY: /* the reply copies inline data out of the buffer */
 		if (q->error == -ENOENT && !d->object) {
 			q->error = 0;
-			r->beyond = d->part;
+			r->beyond = d->part && part_finds(d->part);
 		}
 		finish(s, d);
 		if (d->buf.pool) {

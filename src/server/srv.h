@@ -417,7 +417,6 @@ struct part_list {
 	struct type *type;
 	struct pattern pattern;
 	struct portion portion;
-	uint64_t upto; /* position where it ends */
 	struct extent batch[PART_BATCH];
 };
 

@@ -59,7 +59,9 @@ static bool take(struct mover *m, struct window *w)
 	w->len = 0;
 	w->lo = UINT64_MAX;
 	w->hi = 0;
-	while ((m->i < m->n_list || refill(m)) && w->len < WINDOW_BYTES && w->n < WINDOW_PIECES) {
+	if (m->i == m->n_list && !refill(m))
+		return false;
+	while (m->i < m->n_list && w->len < WINDOW_BYTES && w->n < WINDOW_PIECES) {
 		const struct wire_extent *e = &m->list[m->i];
 		uint64_t limit = m->write ? UINT64_MAX : m->end;
 		uint64_t off = e->offset + m->o, left = e->length - m->o;
@@ -147,6 +149,8 @@ static bool stop(const struct window *w)
 	struct sreq *s = w->m->s;
 
 	if (s->deadline && s->deadline < s->srv->loop->now && !w->m->moved)
+		s->cancelled = true;
+	if (w->m->part && s->link->state != LINK_UP) /* nobody is there to find it for */
 		s->cancelled = true;
 	return s->q.error || s->cancelled;
 }

@@ -58,23 +58,25 @@ static bool written_by_one(const struct access_case *a, uint64_t off, uint8_t va
 	return false;
 }
 
-static ssize_t finish(struct sheaf_op *op, int r)
+static ssize_t write_started(const struct access_case *a)
 {
+	struct sheaf_op *op;
+	int r = sheaf_write_typed_start(file, heap + BASE, outer(&a->mem), a->count, a->base,
+					outer(&a->file), &op);
+
 	return r ? r : sheaf_wait(op);
 }
 
 static void write_some(const struct access_case *a)
 {
 	static uint8_t now[SPAN];
-	struct sheaf_op *op;
 	ssize_t r;
 
 	for (size_t i = 0; i < HEAP; i++)
 		heap[i] = (uint8_t)test_random(&rng);
 	r = below(2) ? sheaf_write_typed(file, heap + BASE, outer(&a->mem), a->count, a->base,
 					 outer(&a->file)) :
-		       finish(op, sheaf_write_typed_start(file, heap + BASE, outer(&a->mem),
-							  a->count, a->base, outer(&a->file), &op));
+		       write_started(a);
 	CHECK_EQ(r, a->total);
 	for (uint64_t i = 0; i < a->total; i++) {
 		uint64_t off = place(&a->file, a->base, i);

@@ -363,14 +363,38 @@ static void a_pattern_is_read_up_to_the_end(void)
 	end();
 }
 
+/* Ten million pieces behind the end, or with other objects: the loop goes on meanwhile, and the request ends. */
+static void patterns_without_a_find_end(void)
+{
+	struct wire_pattern part = { .type = every_fourth(10000000),
+				     .base = 1 << 30,
+				     .unit = 4096,
+				     .width = 2,
+				     .upto = 80000000 };
+	struct wire_mem_desc desc = { .tag = 1, .length = 80000000 };
+	bool beyond;
+
+	begin();
+	random_write(true);
+	CHECK_EQ(read_pattern(part, desc, 0, &beyond), 0);
+	CHECK(beyond);
+	part.unit = 32; /* every piece is in object 0 */
+	part.width = 1;
+	part.base = 0;
+	CHECK_EQ(read_pattern(part, desc, 0, &beyond), 0);
+	CHECK(beyond);
+	end();
+}
+
 static void patterns_that_lie_are_refused(void)
 {
 	const struct wire_pattern good = {
 		.type = every_fourth(64), .base = 8, .unit = 4096, .width = 2, .upto = 512
 	};
 	const struct wire_mem_desc desc = { .tag = 1, .length = 512 };
-	struct wire_pattern bad[] = { good, good, good, good, good, good, good, good };
-	int status[] = { -EINVAL, -EINVAL, -EINVAL, -EINVAL, -EINVAL, -EINVAL, -EBADMSG, -EBADMSG };
+	struct wire_pattern bad[] = { good, good, good, good, good, good, good, good, good };
+	int status[] = { -EINVAL, -EINVAL, -EINVAL,  -EINVAL, -EINVAL,
+			 -EINVAL, -EINVAL, -EBADMSG, -EBADMSG };
 	uint8_t garbage[40] = { 0xff, 1, 2 };
 
 	bad[0].unit = 0;
@@ -379,8 +403,9 @@ static void patterns_that_lie_are_refused(void)
 	bad[3].index = 2;
 	bad[4].begin = 513;
 	bad[5].base = -100;
-	bad[6].type = (struct wire_bytes){ sizeof(garbage), garbage };
-	bad[7].type.len--;
+	bad[6].width = bad[6].unit = UINT32_MAX;
+	bad[7].type = (struct wire_bytes){ sizeof(garbage), garbage };
+	bad[8].type.len--;
 	begin();
 	random_write(false);
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
@@ -397,4 +422,5 @@ TEST_MAIN(TEST(random_lists_read_what_random_lists_wrote),
 	  TEST(large_pieces_may_leave_straight_from_the_file), TEST(lies_about_lengths_are_refused),
 	  TEST(a_client_that_refuses_its_memory_gets_an_error),
 	  TEST(the_pool_is_shared_and_comes_back), TEST(a_cancelled_request_stops_and_is_answered),
-	  TEST(a_pattern_is_read_up_to_the_end), TEST(patterns_that_lie_are_refused))
+	  TEST(a_pattern_is_read_up_to_the_end), TEST(patterns_without_a_find_end),
+	  TEST(patterns_that_lie_are_refused))
