@@ -210,10 +210,14 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(ino), NULL, flags, 0, NULL, &sf,
 				      &st, &what);
 	while (caller_again(&c, r));
-	if (r == -ESTALE &&
-	    glance_saw(w, ino)) /* renamed over since: the kernel would not look twice */
+	/* renamed over since it was looked up: the kernel would not look twice; not when it may not have looked at all */
+	while (r == -ESTALE && !hint_was_listed(m, ino) && glance_saw(w, ino)) {
 		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(ino), NULL,
 				      flags | SHEAF_O_NAMELESS, 0, NULL, &sf, &st, &what);
+		if (!caller_again(&c, r))
+			break;
+		r = -ESTALE;
+	}
 	if (r == -ENOENT) /* its name has another inode now: the kernel looks it up again */
 		r = -ESTALE;
 	if (r == -EACCES &&

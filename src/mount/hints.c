@@ -73,7 +73,7 @@ bool hint_was_listed(struct mount *m, uint64_t ino)
 	pthread_mutex_lock(&m->lock);
 	listed = place_of(m, ino)->listed;
 	pthread_mutex_unlock(&m->lock);
-	return listed && time_now() - listed < (uint64_t)(m->o.attr_s * 1e9);
+	return listed && time_now() - listed < (uint64_t)(MAX(m->o.attr_s, m->o.entry_s) * 1e9);
 }
 
 void hint_reading(struct mount *m, uint64_t ino, int begins)

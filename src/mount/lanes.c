@@ -19,14 +19,21 @@
 static void *make(void *arg)
 {
 	struct mount *m = arg;
-	struct sheaf *fs;
+	struct sheaf *fs = NULL;
+	struct stat st;
+	bool keep;
 	int r = sheaf_connect(m->o.conf, &fs);
 
-	pthread_mutex_lock(&m->lock);
 	if (!r)
+		r = sheaf_h_getattr(fs, NULL, sheaf_root(fs), &st); /* does it answer? */
+	pthread_mutex_lock(&m->lock);
+	keep = !r && !m->lanes_over;
+	if (keep)
 		m->lanes[m->n_lanes++].fs = fs;
 	m->lane_after = r ? time_now() + AGAIN_NS : 0;
 	pthread_mutex_unlock(&m->lock);
+	if (!keep)
+		sheaf_disconnect(fs);
 	return NULL;
 }
 
@@ -55,6 +62,9 @@ void lanes_init(struct mount *m)
 
 void lanes_end(struct mount *m)
 {
+	pthread_mutex_lock(&m->lock);
+	m->lanes_over = true;
+	pthread_mutex_unlock(&m->lock);
 	for (unsigned i = 1; i < m->n_lanes; i++) {
 		sheaf_set_timeout(m->lanes[i].fs, GOODBYE_MS);
 		sheaf_disconnect(m->lanes[i].fs);

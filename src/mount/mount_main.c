@@ -313,8 +313,10 @@ static int run(struct mount *m)
 	r = begin(m);
 	if (!r) {
 		ready(m);
-		if (serve(m))
-			_exit(0); /* the successor goes on; whatever we say to a server would hurt it */
+		if (serve(m)) {
+			lanes_end(m);
+			_exit(0); /* the successor goes on; whatever we say of its session would hurt it */
+		}
 		if (!crew_ended(m))
 			write_back(m);
 	}

@@ -43,7 +43,7 @@ struct worker {
 	uint64_t serial; /* of the request */
 	struct fuse_ctx ctx; /* who asked */
 	struct lane *lane; /* that it uses, or NULL */
-	bool looks; /* it is a lookup or a getattr: nobody sees a difference */
+	atomic_bool looks; /* it is a lookup or a getattr: nobody sees a difference */
 	/* under the crew's lock */
 	pthread_t thread;
 	bool used; /* it has a thread */
@@ -172,6 +172,7 @@ struct mount {
 	struct lane lanes[LANES];
 	unsigned n_lanes;
 	uint64_t lane_after; /* when one more may be made */
+	bool lanes_over; /* none is kept any more */
 	uint32_t writers[WRITERS]; /* files open for writing, by a hash of their inode */
 	_Atomic uint64_t acts; /* answers that were more than a look */
 	_Atomic uint64_t sets; /* extended attributes that were set */

@@ -65,12 +65,11 @@ static fuse_req_t take(struct worker *w, uint64_t serial)
 	if (w->serial == serial) {
 		req = w->req;
 		w->req = NULL;
+		w->m->acts += req && !w->looks;
 	}
 	pthread_mutex_unlock(&w->lock);
 	if (!req)
 		return NULL;
-	if (!w->looks)
-		w->m->acts++;
 	fuse_req_interrupt_func(req, NULL, NULL);
 	pthread_mutex_lock(&c->lock);
 	if (w->interrupted)
@@ -82,6 +81,7 @@ static fuse_req_t take(struct worker *w, uint64_t serial)
 
 fuse_req_t req_take(struct worker *w)
 {
+	lane_give(w); /* before the answer: the next request may come at once */
 	return take(w, w->serial);
 }
 

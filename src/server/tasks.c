@@ -209,7 +209,8 @@ static bool step(struct req *q)
 		if (t->kind == TASK_REMOVE && !t->lingered) {
 			t->lingered = true;
 			req_hold(q);
-			req_fail(q, timer_set(t->srv->loop, &t->retry, q->loop->now + LINGER_NS));
+			if (timer_set(t->srv->loop, &t->retry, q->loop->now + LINGER_NS))
+				req_done(q, 0, 0);
 			break;
 		}
 		req_goto(q, START);
