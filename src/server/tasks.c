@@ -16,10 +16,8 @@
 
 #define RETRY_NS NSEC_PER_SEC
 #define RETRY_MAX 30
-#define LINGER_NS \
-	(50 * \
-	 NSEC_PER_MSEC) /* a file without a name: who has just looked it up may still open it */
-#define MAX_REMOVING 1024 /* at a time; the others wait in their rows */
+#define LINGER_NS (20 * NSEC_PER_MSEC) /* without a name: who has just looked it up may open it */
+#define MAX_REMOVING 256 /* at a time; the others wait in their rows */
 #define MAX_SETTLING 1024 /* likewise, but for those that begin with a close */
 
 enum { LOCK, START, FAN, COMMIT, DONE, END };
