@@ -204,7 +204,8 @@ static int made(struct sreq *s)
 	struct open_state *st = s->op;
 	struct wire_record_res *r = &s->change.res;
 
-	if (r->status == EXDEV) /* the name came meanwhile, and its file lives elsewhere: look again */
+	if (r->status ==
+	    EXDEV) /* the name came meanwhile, and its file lives elsewhere: look again */
 		return -EINPROGRESS;
 	if (r->status)
 		return refused(s, r->status);
