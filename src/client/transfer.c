@@ -212,6 +212,30 @@ static int take_list(struct lane *l, size_t n)
 	return keep(l, n, sizeof(*l->ext));
 }
 
+/* All that is left, or as much as a request may be. */
+static void take_pattern(struct lane *l)
+{
+	struct cop *op = l->op;
+	const struct transfer *t = op->transfer;
+	const struct layout *lay = &op->file->layout;
+	uint64_t *next = &l->strand->next.pos, left = op->access.total - *next;
+
+	l->pattern = (struct wire_pattern){
+		.type = t->type,
+		.base = t->typed->base,
+		.unit = lay->unit,
+		.width = lay->width,
+		.start = lay->start,
+		.index = l->index,
+		.begin = *next,
+		.upto = *next + MIN(left, (uint64_t)PART_BYTES * lay->width),
+	};
+	*next = l->pattern.upto;
+	view_trail(&l->view, &op->access, lay, l->index, l->pattern.begin, l->pattern.upto);
+	l->n = 0;
+	l->small = false;
+}
+
 /* A part of a typed access: as a list when that is short or the type is not, else as a pattern, which may have
  * nothing for this object. */
 static int take_typed(struct lane *l)
@@ -227,33 +251,16 @@ static int take_typed(struct lane *l)
 		l->view.trail = arena_alloc(&op->arena, sizeof(*l->view.trail));
 	if (!l->view.trail)
 		return -ENOMEM;
-	l->typed = false;
 	do {
 		n = view_plan(&l->view, &op->access, lay, l->index, &from, op->c->scratch,
 			      t->type.len ? TYPED_LIST : LIST_MAX, PART_BYTES);
 	} while (!n && !t->type.len && from.pos < total);
-	if (t->type.len && from.pos < total) {
-		l->typed = true;
-		from = l->strand->next;
-		l->pattern = (struct wire_pattern){
-			.type = t->type,
-			.base = t->typed->base,
-			.unit = lay->unit,
-			.width = lay->width,
-			.start = lay->start,
-			.index = l->index,
-			.begin = from.pos,
-			.upto = from.pos + MIN(total - from.pos, (uint64_t)PART_BYTES * lay->width),
-		};
-		view_trail(&l->view, &op->access, lay, l->index, l->pattern.begin, l->pattern.upto);
-		from.pos = l->pattern.upto;
-	}
-	l->strand->next = from;
-	l->small = false;
+	l->typed = t->type.len && from.pos < total;
 	if (l->typed) {
-		l->n = 0;
+		take_pattern(l);
 		return 0;
 	}
+	l->strand->next = from;
 	return n ? take_list(l, n) : 1;
 }
 
