@@ -315,7 +315,7 @@ void raise_file_limit(void); /* as many descriptors as it may have */
 /* The device of the Sheaf file system that is mounted there, as the kernel writes it ("0:52"); -ENOENT. dir is absolute
  * and has no symbolic links. */
 int mount_find(const char *dir, char dev[MOUNT_DEV]);
-/* Where its daemon listens: an abstract name. */
+/* Where its daemon listens, an abstract name, and a socket for it; or -errno. */
 struct sockaddr_un;
 int mount_control(const char *dir, struct sockaddr_un *a, unsigned *len);
 /* A connection to its daemon, whose answers may take so long, and who that is; or -errno. */

@@ -62,7 +62,8 @@ int mount_control(const char *dir, struct sockaddr_un *a, unsigned *len)
 	*len = (unsigned)(offsetof(struct sockaddr_un, sun_path) + 1 +
 			  (size_t)snprintf(a->sun_path + 1, sizeof(a->sun_path) - 1,
 					   "sheaf-mount:%s", dev));
-	return 0;
+	r = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	return r < 0 ? -errno : r;
 }
 
 int mount_reach(const char *dir, unsigned seconds, uid_t *who)
@@ -71,13 +72,10 @@ int mount_reach(const char *dir, unsigned seconds, uid_t *who)
 	struct ucred u;
 	struct sockaddr_un a;
 	socklen_t len, n = sizeof(u);
-	int r = mount_control(dir, &a, &len), fd;
+	int fd = mount_control(dir, &a, &len), r;
 
-	if (r)
-		return r;
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	if (connect(fd, (struct sockaddr *)&a, len) ||
 	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &u, &n)) {

@@ -13,7 +13,6 @@
 #include "mount/mount_priv.h"
 
 #define AGAIN_NS (10 * NSEC_PER_SEC) /* when one could not be made */
-
 #define GOODBYE_MS 200 /* a server that is away finds out by itself */
 
 static void *make(void *arg)

@@ -28,13 +28,10 @@ int control_listen(const char *dir)
 	uint64_t end = time_now() + 5 * NSEC_PER_SEC;
 	struct sockaddr_un a;
 	socklen_t len;
-	int r = mount_control(dir, &a, &len), fd;
+	int fd = mount_control(dir, &a, &len), r;
 
-	if (r)
-		return r;
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	do /* who gave us the mount has the name until it has ended */
 		r = bind(fd, (struct sockaddr *)&a, len) || listen(fd, 16) ? -errno : 0;
 	while (r == -EADDRINUSE && time_now() < end && usleep(10000) == 0);
