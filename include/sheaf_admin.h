@@ -1,5 +1,6 @@
-/* libsheaf for administrators: what the servers have stored, row by row, and repairs of it. What `sheaf check`
- * stands on. All calls need uid 0 (-EPERM). They may be used while everything runs: a page of rows is one consistent
+/* libsheaf for administrators: what the servers have stored, row by row, and repairs of it (what `sheaf check`
+ * stands on); and how data travel (what `sheaf explain` stands on), which is anybody's to see.
+ * Scans and repairs need uid 0 (-EPERM). They may be used while everything runs: a page of rows is one consistent
  * look at one server, two pages are two looks. */
 #ifndef SHEAF_ADMIN_H
 #define SHEAF_ADMIN_H
@@ -110,6 +111,33 @@ struct sheaf_repair {
 };
 /* One transaction at server i. -EAGAIN: what it was decided on has changed, nothing was done. */
 SHEAF_API int sheaf_repair(struct sheaf *fs, int i, const struct sheaf_repair *r);
+
+/* How the bytes of transfers travel: inside the message, packed into one buffer, or from and into the caller's pieces
+ * themselves. Which one is the cheapest is decided for each transfer by what it costs on this machine, unless one is forced
+ * here, for all transfers that begin from now on, or by $SHEAF_MOVER. */
+enum sheaf_mover {
+	SHEAF_MOVER_AUTO = 0,
+	SHEAF_MOVER_INLINE = 1, /* as many requests as it takes */
+	SHEAF_MOVER_PACK = 2,
+	SHEAF_MOVER_GATHER = 3,
+};
+#define SHEAF_MOVERS 4
+SHEAF_API int sheaf_set_mover(struct sheaf *fs, enum sheaf_mover how);
+SHEAF_API const char *sheaf_mover_name(enum sheaf_mover how); /* "pack"; NULL: there is no such */
+/* Nanoseconds that it takes a client to move so many segments of so many bytes together, besides a round trip: what the
+ * decision goes by. Auto: those of the cheapest. */
+SHEAF_API double sheaf_mover_cost(struct sheaf *fs, enum sheaf_mover how, int write,
+				  uint64_t segments, uint64_t bytes);
+/* What this connection has done at server i so far. */
+struct sheaf_account {
+	uint64_t requests;
+	uint64_t frames; /* messages and pieces of bulk data, both ways */
+	uint64_t calls; /* of the system, on the connection's socket */
+	uint64_t bytes[SHEAF_MOVERS]; /* of data, by mover */
+	uint64_t copied; /* bytes of data, in user space; what is copied twice counts twice */
+	uint64_t round_ns; /* the quickest round trip; 0: none yet */
+};
+SHEAF_API int sheaf_account(struct sheaf *fs, int i, struct sheaf_account *out);
 
 #ifdef __cplusplus
 }

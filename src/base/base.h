@@ -172,6 +172,14 @@ int hex_decode(void *out, size_t n, const char *hex); /* exactly 2n digits, or -
 int parse_size(const char *s, uint64_t *out); /* "64K", "1MiB", "4096"; -EINVAL, -ERANGE */
 void format_size(char *out, size_t n, uint64_t bytes); /* "1.5 GiB" */
 
+/* Copies between flat memory and a caller's pieces, one after another: 0, or -EFAULT when some of those are not there
+ * (others may have been copied), once pieces_guard() was called. */
+struct iovec;
+void pieces_guard(void); /* once a process; harmless again */
+int pieces_pack(void *flat, const struct iovec *iov, size_t n);
+int pieces_unpack(const struct iovec *iov, size_t n, const void *flat);
+int pieces_zero(const struct iovec *iov, size_t n);
+
 struct uuid {
 	uint8_t b[16];
 };

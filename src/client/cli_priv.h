@@ -34,6 +34,7 @@ struct client {
 	uint64_t n_tickets;
 	uint64_t trace_base, n_traces;
 	uint64_t timeout_ns;
+	enum net_mover mover; /* that is forced, or MOVER_AUTO */
 	struct way ways[WAYS];
 	union { /* where a request is planned */
 		struct extent scratch[LIST_MAX];

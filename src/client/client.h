@@ -24,6 +24,8 @@ struct client_opts {
 	const char *name; /* what servers know us by; NULL: host and process */
 };
 int client_new(const struct client_opts *o, struct client **out);
+/* For a client of the real world: constants are measured, bad memory is an error, $SHEAF_MOVER counts. */
+int movers_init(struct client *c);
 void client_set_timeout(struct client *c,
 			uint64_t ns); /* of calls from now on; else the cluster file's */
 /* No operation may be under way. Links close; sessions end with their lease unless client_bye() ran. */

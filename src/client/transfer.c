@@ -91,7 +91,10 @@ struct transfer {
 	uint32_t tries;
 	struct strand *strands; /* one per object */
 	const struct typed *typed; /* or NULL */
-	struct wire_bytes type; /* of its file side, encoded; none: too long */
+	struct wire_bytes
+		type; /* of its file side, encoded; none: too long, or the list is no pattern */
+	int64_t base; /* where that begins in the file */
+	uint64_t file_end; /* and ends, at most */
 };
 
 static_assert(sizeof(struct extent) == sizeof(struct wire_extent) &&
@@ -202,36 +205,64 @@ static int take_copy(struct lane *l)
 	return n ? keep(l, n, sizeof(*l->pieces)) : 1;
 }
 
+/* ---- the next part: which mover, and as what it is described ---- */
+
+/* What a message to this lane's server may carry. */
+static uint64_t inline_room(const struct lane *l)
+{
+	const struct cfile *f = l->op->file;
+
+	return MIN(f->c->peers[f->targets[l->index]].eager_bytes, (uint32_t)INLINE_MAX);
+}
+
+static bool inlines(const struct lane *l, uint64_t bytes)
+{
+	const struct client *c = l->op->c;
+
+	if (bytes > inline_room(l))
+		return false;
+	return c->mover == MOVER_INLINE ||
+	       (c->mover == MOVER_AUTO &&
+		net_inlines(&c->net.costs, l->op->transfer->kind == WRITE, bytes));
+}
+
+/* Bytes of one request. */
+static uint64_t most_bytes(const struct lane *l)
+{
+	const struct transfer *t = l->op->transfer;
+	uint64_t room = inline_room(l);
+
+	if (t->kind == ALLOCATE)
+		return t->mode & ALLOC_PUNCH ? INT64_MAX : PART_BYTES;
+	return l->op->c->mover == MOVER_INLINE && room ? room : PART_BYTES;
+}
+
 /* The n extents of a part, with their view. */
 static int take_list(struct lane *l, size_t n)
 {
-	struct cfile *f = l->op->file;
-
-	l->small = l->view.length <=
-		   MIN(f->c->peers[f->targets[l->index]].eager_bytes, (uint32_t)INLINE_MAX);
+	l->small = inlines(l, l->view.length);
 	return keep(l, n, sizeof(*l->ext));
 }
 
-/* All that is left, or as much as a request may be. */
+/* All that is left, or as much as a request may be; its view is still to be made. */
 static void take_pattern(struct lane *l)
 {
 	struct cop *op = l->op;
 	const struct transfer *t = op->transfer;
 	const struct layout *lay = &op->file->layout;
-	uint64_t *next = &l->strand->next.pos, left = op->access.total - *next;
+	uint64_t next = l->strand->next.pos, left = op->access.total - next;
 
 	l->pattern = (struct wire_pattern){
 		.type = t->type,
-		.base = t->typed->base,
+		.base = t->base,
 		.unit = lay->unit,
 		.width = lay->width,
 		.start = lay->start,
 		.index = l->index,
-		.begin = *next,
-		.upto = *next + MIN(left, (uint64_t)PART_BYTES * lay->width),
+		.begin = next,
+		.upto = next + MIN(left, (uint64_t)PART_BYTES * lay->width),
 	};
-	*next = l->pattern.upto;
-	view_trail(&l->view, &op->access, lay, l->index, l->pattern.begin, l->pattern.upto);
+	l->typed = true;
 	l->n = 0;
 	l->small = false;
 }
@@ -245,6 +276,7 @@ static int take_typed(struct lane *l)
 	const struct layout *lay = &op->file->layout;
 	struct cursor from = l->strand->next;
 	uint64_t total = op->access.total;
+	bool list = !t->type.len || op->c->mover == MOVER_INLINE;
 	size_t n;
 
 	if (!l->view.trail)
@@ -253,31 +285,55 @@ static int take_typed(struct lane *l)
 		return -ENOMEM;
 	do {
 		n = view_plan(&l->view, &op->access, lay, l->index, &from, op->c->scratch,
-			      t->type.len ? TYPED_LIST : LIST_MAX, PART_BYTES);
-	} while (!n && !t->type.len && from.pos < total);
-	l->typed = t->type.len && from.pos < total;
-	if (l->typed) {
+			      list ? LIST_MAX : TYPED_LIST, most_bytes(l));
+	} while (!n && list && from.pos < total);
+	l->typed = false;
+	if (!list && from.pos < total) {
 		take_pattern(l);
+		view_trail(&l->view, &op->access, lay, l->index, l->pattern.begin, l->pattern.upto);
+		l->strand->next.pos = l->pattern.upto;
 		return 0;
 	}
 	l->strand->next = from;
 	return n ? take_list(l, n) : 1;
 }
 
+/* A part of a list that is regular: the same. */
+static int take_regular(struct lane *l)
+{
+	struct cop *op = l->op;
+	const struct layout *lay = &op->file->layout;
+	struct cursor *next = &l->strand->next, from = *next;
+	size_t n = view_plan(&l->view, &op->access, lay, l->index, &from, op->c->scratch,
+			     TYPED_LIST, PART_BYTES);
+
+	l->typed = false;
+	if (from.pos == op->access.total) {
+		*next = from;
+		return n ? take_list(l, n) : 1;
+	}
+	do {
+		take_pattern(l);
+		view_span(&l->view, &op->access, lay, l->index, next, l->pattern.upto);
+	} while (!l->view.length && next->pos < op->access.total);
+	return l->view.length ? 0 : 1;
+}
+
 /* The next part of our object; 0: there is one, 1: none. */
 static int take(struct lane *l)
 {
 	struct cop *op = l->op;
-	struct cfile *f = op->file;
-	uint64_t most = op->transfer->mode & ALLOC_PUNCH ? INT64_MAX : PART_BYTES;
+	const struct transfer *t = op->transfer;
 	size_t n;
 
-	if (op->transfer->kind == COPY)
+	if (t->kind == COPY)
 		return take_copy(l);
-	if (op->transfer->typed)
+	if (t->typed)
 		return take_typed(l);
-	n = view_plan(&l->view, &op->access, &f->layout, l->index, &l->strand->next, op->c->scratch,
-		      LIST_MAX, most);
+	if (t->type.len && op->c->mover != MOVER_INLINE)
+		return take_regular(l);
+	n = view_plan(&l->view, &op->access, &op->file->layout, l->index, &l->strand->next,
+		      op->c->scratch, LIST_MAX, most_bytes(l));
 	return n ? take_list(l, n) : 1;
 }
 
@@ -295,6 +351,16 @@ static void prepare_read(struct lane *l)
 	l->call.mem = l->small ? NULL : &l->view;
 	l->call.mem_wire = &a->mem;
 	l->call.mem_access = CAP_WRITE; /* the server writes into it */
+	l->call.mover = l->op->c->mover;
+}
+
+/* Data inside a message: how they are counted. */
+static void moved_inline(struct lane *l, uint64_t bytes, unsigned copies)
+{
+	struct net_account *a = &l->op->c->peers[l->op->file->targets[l->index]].account;
+
+	a->bytes[MOVER_INLINE] += bytes;
+	a->copied += copies * bytes;
 }
 
 static void prepare_write(struct lane *l)
@@ -311,10 +377,12 @@ static void prepare_write(struct lane *l)
 	l->call.mem = l->small ? NULL : &l->view;
 	l->call.mem_wire = &a->mem;
 	l->call.mem_access = CAP_READ;
+	l->call.mover = l->op->c->mover;
 	if (!l->small)
 		return;
-	view_copy_out(&l->view, 0, l->small_data, l->view.length);
+	l->q.error = view_copy_out(&l->view, 0, l->small_data, l->view.length);
 	a->data = (struct wire_bytes){ (uint32_t)l->view.length, l->small_data };
+	moved_inline(l, l->view.length, 2); /* to here, and into the message */
 }
 
 static void prepare_allocate(struct lane *l)
@@ -355,6 +423,8 @@ static void call(struct lane *l)
 	prepare[l->op->transfer->kind](l);
 	l->epoch = f->cap.epoch;
 	l->call.trace = l->op->q.trace;
+	if (l->q.error) /* the caller's memory is not there */
+		return;
 	peer_call(&f->c->peers[f->targets[l->index]], &l->call, &l->q);
 }
 
@@ -372,7 +442,8 @@ static void answered_read(struct lane *l)
 
 	if (r->beyond)
 		shorten(l, r->end);
-
+	if (l->small)
+		moved_inline(l, r->data.len, 1);
 	for (size_t i = 0; i < l->n; at += l->ext[i++].length) {
 		const struct extent *e = &l->ext[i];
 		uint64_t there = e->offset < r->end ? MIN(e->length, r->end - e->offset) : 0;
@@ -381,8 +452,8 @@ static void answered_read(struct lane *l)
 			l->q.error = -EIO; /* it says that there are bytes and does not send them */
 			return;
 		}
-		if (l->small && there)
-			view_copy_in(&l->view, at, r->data.p + at, there);
+		if (l->small && there && !l->q.error)
+			l->q.error = view_copy_in(&l->view, at, r->data.p + at, there);
 		if (there < e->length)
 			shorten(l, r->end);
 	}
@@ -398,8 +469,7 @@ static uint64_t reached(const struct lane *l)
 	if (t->mode & ALLOC_KEEP_SIZE)
 		return 0;
 	if (l->typed) /* what others wrote further on is not ours to report */
-		end = MIN(l->res.write.end,
-			  layout_object_size(lay, l->index, l->op->access.file_pattern->end));
+		end = MIN(l->res.write.end, layout_object_size(lay, l->index, t->file_end));
 	for (size_t i = 0; i < l->n; i++)
 		end = MAX(end, t->kind == COPY ? l->pieces[i].to + l->pieces[i].length :
 						 l->ext[i].offset + l->ext[i].length);
@@ -572,7 +642,7 @@ static void start_lanes(struct cop *op)
 }
 
 /* Zeros for what is behind the end of its object and before the end of the file. */
-static void fill_holes(struct cop *op, uint32_t index)
+static int fill_holes(struct cop *op, uint32_t index)
 {
 	struct client *c = op->c;
 	struct cfile *f = op->file;
@@ -582,6 +652,7 @@ static void fill_holes(struct cop *op, uint32_t index)
 	struct view v = { .trail = &trail };
 	uint64_t size = layout_object_size(&f->layout, index, op->attr.size);
 	size_t n;
+	int r = 0;
 
 	while ((n = view_plan(&v, &op->access, &f->layout, index, &from, c->scratch, LIST_MAX,
 			      PART_BYTES)) ||
@@ -592,10 +663,11 @@ static void fill_holes(struct cop *op, uint32_t index)
 			uint64_t lo = c->scratch[i].offset, hi = lo + c->scratch[i].length;
 			uint64_t from_off = MAX(lo, s->end), to = MIN(hi, size);
 
-			if (from_off < to)
-				view_zero(&v, at + from_off - lo, to - from_off);
+			if (from_off < to && !r)
+				r = view_zero(&v, at + from_off - lo, to - from_off);
 		}
 	}
+	return r;
 }
 
 /* Does the size say that there are bytes behind the end of an object? They may have come since. */
@@ -705,11 +777,11 @@ static bool step(struct req *q)
 		}
 		if (op->attr.size != UINT64_MAX) {
 			for (uint32_t i = 0; i < op->file->layout.width; i++)
-				if (t->strands[i].shortened)
-					fill_holes(op, i);
+				if (t->strands[i].shortened && !q->error)
+					q->error = fill_holes(op, i);
 			count = access_before(&op->access, op->attr.size);
 		}
-		return cop_end(op, (int64_t)count);
+		return cop_end(op, q->error ? q->error : (int64_t)count);
 	}
 	return true;
 }
@@ -736,22 +808,60 @@ static void start_access(struct cop *op, struct cfile *f, struct transfer how, i
 	cop_start(op, &transfer_ops, e);
 }
 
+/* The pattern of this type is what goes out. Without memory for it, or when it is too long, lists do. */
+static void send_type(struct cop *op, struct transfer *how, const struct type *type)
+{
+	size_t n = type_wire_size(type);
+	uint8_t *p = n <= PATTERN_TYPE_MAX ? arena_alloc(&op->arena, n) : NULL;
+
+	if (!p)
+		return;
+	type_encode(type, p);
+	how->type = (struct wire_bytes){ (uint32_t)n, p };
+}
+
+/* Is a long list one block again and again? Then it goes out as a vector. */
+static void send_vector(struct cop *op, struct transfer *how)
+{
+	const struct access *a = &op->access;
+	const struct extent *e = a->file;
+	struct type *block = NULL, *vector = NULL;
+	uint64_t stride;
+
+	if (a->n_file <= TYPED_LIST || !e->length)
+		return;
+	stride = e[1].offset - e[0].offset; /* may be negative: it wraps */
+	for (size_t i = 1; i < a->n_file; i++)
+		if (e[i].length != e->length || e[i].offset - e[i - 1].offset != stride)
+			return;
+	if (!type_bytes(e->length, &block) &&
+	    !type_vector(a->n_file, 1, (int64_t)stride, block, &vector)) {
+		send_type(op, how, vector);
+		how->base = (int64_t)e->offset;
+		how->file_end = MAX(e->offset, e[a->n_file - 1].offset) + e->length;
+	}
+	type_free(vector);
+	type_free(block);
+}
+
 static void start(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
 		  const struct extent *ext, size_t n_ext, struct transfer how)
 {
-	start_access(op, f, how, access_init(&op->access, mem, n_mem, ext, n_ext));
+	int e = access_init(&op->access, mem, n_mem, ext, n_ext);
+
+	if (!e && (how.kind == READ || how.kind == WRITE))
+		send_vector(op, &how);
+	start_access(op, f, how, e);
 }
 
 void client_typed(struct cop *op, struct cfile *f, const struct typed *typed, bool write)
 {
-	struct transfer how = { .kind = write ? WRITE : READ, .typed = typed };
-	size_t n = type_wire_size(typed->file.type);
-	uint8_t *p = n <= PATTERN_TYPE_MAX ? arena_alloc(&op->arena, n) : NULL;
+	struct transfer how = { .kind = write ? WRITE : READ,
+				.typed = typed,
+				.base = typed->base,
+				.file_end = typed->file.end };
 
-	if (p) {
-		type_encode(typed->file.type, p);
-		how.type = (struct wire_bytes){ (uint32_t)n, p };
-	}
+	send_type(op, &how, typed->file.type);
 	start_access(op, f, how,
 		     write && (f->flags & OPEN_APPEND) ?
 			     -EINVAL :

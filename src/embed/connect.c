@@ -101,9 +101,12 @@ static int open_backing(struct backing *b, const char *conf_path, bool embedded,
 	o.conf = b->conf;
 	o.hub = embedded ? &b->hub : NULL;
 	r = client_new(&o, client);
-	if (r || !state)
+	if (r)
 		return r;
-	r = client_import(*client, state);
+	r = movers_init(*client);
+	if (!r && !state)
+		return 0;
+	r = r ? r : client_import(*client, state);
 	if (r)
 		client_free(*client);
 	else

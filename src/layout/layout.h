@@ -73,16 +73,17 @@ struct cursor {
 };
 
 /* The part of an access that belongs to one object, from `begin` on for `length` bytes of its own:
- * the stream of one request. `cur` remembers where the last call ended, so walking forward costs
- * what it passes and only going back starts again at `begin`. */
+ * the stream of one request. `cur` remembers where the last call ended and `last` where it began, so walking
+ * forward costs what it passes, also from where less was moved than was asked for; only going further back starts again
+ * at `begin`. */
 struct view {
 	const struct access *access;
 	struct layout layout;
 	uint32_t index;
 	struct cursor begin;
 	uint64_t length;
-	struct cursor cur;
-	uint64_t at; /* stream position of cur */
+	struct cursor cur, last;
+	uint64_t at, last_at; /* their stream positions */
 	struct trail *trail; /* the caller's; instead of the cursors, where the access has patterns */
 };
 
@@ -92,13 +93,17 @@ struct view {
  * 0 may mean that nothing was found yet: everything was looked at when from->pos is the access's total. */
 size_t view_plan(struct view *v, const struct access *a, const struct layout *l, uint32_t index,
 		 struct cursor *from, struct extent *out, size_t max, uint64_t max_bytes);
+/* The same without its extents, for all that the object has up to a position of the lists; the length may be 0. */
+void view_span(struct view *v, const struct access *a, const struct layout *l, uint32_t index,
+	       struct cursor *from, uint64_t upto);
 /* The memory of stream bytes [at, at + len): at most max pieces, adjacent ones fused; *got says how many
  * bytes they hold. Returns the number of pieces. at + len must not exceed v->length. */
 size_t view_iov(struct view *v, uint64_t at, uint64_t len, struct iovec *out, size_t max,
 		uint64_t *got);
-void view_copy_out(struct view *v, uint64_t at, void *dst, uint64_t len); /* memory -> dst */
-void view_copy_in(struct view *v, uint64_t at, const void *src, uint64_t len); /* src -> memory */
-void view_zero(struct view *v, uint64_t at, uint64_t len);
+/* 0, or -EFAULT: some of that memory is not there (pieces_guard). */
+int view_copy_out(struct view *v, uint64_t at, void *dst, uint64_t len); /* memory -> dst */
+int view_copy_in(struct view *v, uint64_t at, const void *src, uint64_t len); /* src -> memory */
+int view_zero(struct view *v, uint64_t at, uint64_t len);
 
 /* ---- types: what lies where, as a nested pattern ----
  *

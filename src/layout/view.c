@@ -65,7 +65,7 @@ static void view_begin(struct view *v, const struct cursor *c, uint64_t lead, ui
 	v->begin = *c;
 	file_advance(&v->begin, lead);
 	mem_follow(v->access, &v->begin, from);
-	v->cur = v->begin;
+	v->cur = v->last = v->begin;
 }
 
 size_t view_plan(struct view *v, const struct access *a, const struct layout *l, uint32_t index,
@@ -116,6 +116,36 @@ size_t view_plan(struct view *v, const struct access *a, const struct layout *l,
 	return n;
 }
 
+void view_span(struct view *v, const struct access *a, const struct layout *l, uint32_t index,
+	       struct cursor *from, uint64_t upto)
+{
+	struct cursor c = *from; /* as above */
+	uint64_t mem = c.pos;
+	struct walk w;
+
+	*v = (struct view){ .access = a, .layout = *l, .index = index };
+	walk_init(&w, l, index);
+	while (c.pos < upto) {
+		uint64_t off = a->file[c.i_file].offset + c.o_file;
+		uint64_t rest = a->file[c.i_file].length - c.o_file, n = MIN(rest, upto - c.pos);
+		uint64_t obj, lead = 0, own = n ? walk_own(&w, off, n, &obj, &lead) : 0;
+
+		if (own && !v->length) {
+			view_begin(v, &c, lead, mem);
+			c.i_mem = v->begin.i_mem;
+			c.o_mem = v->begin.o_mem;
+			mem = v->begin.pos;
+		}
+		v->length += own;
+		if (n == rest)
+			file_next(&c, n);
+		else
+			file_advance(&c, n);
+	}
+	mem_follow(a, &c, mem);
+	*from = c;
+}
+
 /* Moves v->cur to stream position `at`. */
 static void view_seek(struct view *v, uint64_t at)
 {
@@ -124,11 +154,11 @@ static void view_seek(struct view *v, uint64_t at)
 	struct walk w;
 	uint64_t d;
 
-	if (at == v->at)
-		return;
 	if (at < v->at) {
-		v->cur = v->begin;
-		v->at = 0;
+		bool far = at < v->last_at;
+
+		v->cur = far ? v->begin : v->last;
+		v->at = far ? 0 : v->last_at;
 	}
 	c = v->cur;
 	walk_init(&w, &v->layout, v->index);
@@ -225,7 +255,10 @@ size_t view_iov(struct view *v, uint64_t at, uint64_t len, struct iovec *out, si
 	assert(at <= v->length && len <= v->length - at);
 	if (v->trail)
 		return trail_iov(v, at, len, out, max, got);
-	view_seek(v, at);
+	if (at != v->at)
+		view_seek(v, at);
+	v->last = v->cur;
+	v->last_at = at;
 	walk_init(&w, &v->layout, v->index);
 	while (left) {
 		uint64_t run = next_run(&w, v->access, &v->cur);
@@ -242,64 +275,44 @@ size_t view_iov(struct view *v, uint64_t at, uint64_t len, struct iovec *out, si
 	return n;
 }
 
-#define BATCH 64 /* pieces looked up at once */
+#define BATCH 256 /* pieces looked up at once */
 
-/* memcpy whose most frequent small size needs no call */
-static inline void copy(void *dst, const void *src, size_t n)
-{
-	if (n == 8)
-		memcpy(dst, src, 8);
-	else
-		memcpy(dst, src, n);
-}
+/* What is done with the pieces of a stream; `flat` is where its bytes are or go to. */
+enum deed { OUT, IN, ZERO };
 
-void view_copy_out(struct view *v, uint64_t at, void *dst, uint64_t len)
+static int each_batch(struct view *v, uint64_t at, uint64_t len, char *flat, enum deed deed)
 {
 	struct iovec iov[BATCH];
-	char *p = dst;
+	int r = 0;
 
-	while (len) {
+	while (len && !r) {
 		uint64_t got;
 		size_t n = view_iov(v, at, len, iov, BATCH, &got);
 
-		for (size_t i = 0; i < n; i++) {
-			copy(p, iov[i].iov_base, iov[i].iov_len);
-			p += iov[i].iov_len;
-		}
+		if (deed == OUT)
+			r = pieces_pack(flat, iov, n);
+		else if (deed == IN)
+			r = pieces_unpack(iov, n, flat);
+		else
+			r = pieces_zero(iov, n);
+		flat = flat ? flat + got : NULL;
 		at += got;
 		len = n ? len - got : 0; /* a bound may be above what there is */
 	}
+	return r;
 }
 
-void view_copy_in(struct view *v, uint64_t at, const void *src, uint64_t len)
+int view_copy_out(struct view *v, uint64_t at, void *dst, uint64_t len)
 {
-	struct iovec iov[BATCH];
-	const char *p = src;
-
-	while (len) {
-		uint64_t got;
-		size_t n = view_iov(v, at, len, iov, BATCH, &got);
-
-		for (size_t i = 0; i < n; i++) {
-			copy(iov[i].iov_base, p, iov[i].iov_len);
-			p += iov[i].iov_len;
-		}
-		at += got;
-		len = n ? len - got : 0; /* a bound may be above what there is */
-	}
+	return each_batch(v, at, len, dst, OUT);
 }
 
-void view_zero(struct view *v, uint64_t at, uint64_t len)
+int view_copy_in(struct view *v, uint64_t at, const void *src, uint64_t len)
 {
-	struct iovec iov[BATCH];
+	return each_batch(v, at, len, (char *)(uintptr_t)src, IN);
+}
 
-	while (len) {
-		uint64_t got;
-		size_t n = view_iov(v, at, len, iov, BATCH, &got);
-
-		for (size_t i = 0; i < n; i++)
-			memset(iov[i].iov_base, 0, iov[i].iov_len);
-		at += got;
-		len = n ? len - got : 0; /* a bound may be above what there is */
-	}
+int view_zero(struct view *v, uint64_t at, uint64_t len)
+{
+	return each_batch(v, at, len, NULL, ZERO);
 }

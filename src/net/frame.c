@@ -120,8 +120,9 @@ static void take_data(struct frame_in *f, uint32_t avail)
 
 		if (n == 0)
 			got = left;
-		for (size_t i = 0, o = 0; i < n; o += iov[i++].iov_len)
-			memcpy(iov[i].iov_base, f->small + f->used + o, iov[i].iov_len);
+		else
+			f->sink->came(f->arg, f->done, got,
+				      pieces_unpack(iov, n, f->small + f->used));
 		f->used += (uint32_t)got;
 		f->done += got;
 		avail -= (uint32_t)got;
@@ -174,6 +175,8 @@ int frame_got(struct frame_in *f, size_t n)
 	uint64_t body = MIN((uint64_t)n, f->wanted);
 	int r;
 
+	if (body && f->state == IN_DATA)
+		f->sink->came(f->arg, f->done, body, 0);
 	f->done += body;
 	f->wanted = 0;
 	f->have += (uint32_t)(n - body);

@@ -30,6 +30,7 @@ void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct 
 	l->refs = 1;
 	l->dialled = p != NULL;
 	l->peer = p;
+	l->account = p ? &p->account : &n->account;
 	l->want_target = target;
 	l->state = p ? LINK_CONNECTING : LINK_WAIT_HELLO;
 	l->role = p ? p->role : 0;
@@ -153,6 +154,7 @@ void link_send(struct link *l, uint32_t kind, uint64_t tag, struct msg *m)
 	}
 	frame_head_encode(m->head, &h);
 	m->sent = 0;
+	l->account->frames++;
 	l->ops->send(l, m);
 }
 
@@ -168,13 +170,16 @@ struct net_desc *link_desc(struct link *l, uint64_t tag)
 	return NULL;
 }
 
-int net_expose(struct link *l, struct view *mem, int access, uint64_t tag, struct net_desc *d)
+int net_expose(struct link *l, struct view *mem, int access, enum net_mover mover, uint64_t tag,
+	       struct net_desc *d)
 {
 	int r;
 
-	*d = (struct net_desc){
-		.tag = tag, .view = mem, .access = access, .moved = l->net->loop->now
-	};
+	*d = (struct net_desc){ .tag = tag,
+				.view = mem,
+				.access = access,
+				.mover = mover,
+				.moved = l->net->loop->now };
 	list_init(&d->link);
 	if (l->state == LINK_CLOSED)
 		return -ECONNRESET;

@@ -43,6 +43,33 @@ void msg_free(struct msg *m); /* NULL is harmless */
 /* A message made of two things in a row (second may be NULL); NULL: too long, or out of memory. */
 struct msg *msg_encode(struct net *n, xdr_any f1, void *v1, xdr_any f2, void *v2);
 
+/* ---------------------------------------------------------------- movers */
+
+/* How the bytes of a transfer get between the pieces of a client's memory and the stream. */
+enum net_mover { MOVER_AUTO, MOVER_INLINE, MOVER_PACK, MOVER_GATHER, N_MOVERS };
+const char *net_mover_name(enum net_mover how); /* "pack" */
+int net_mover_parse(const char *name, enum net_mover *how); /* -EINVAL */
+
+/* Nanoseconds: of a system call, of a byte through a socket and of one that is copied, of a segment. */
+struct net_costs {
+	double call, byte, copy, gather, scatter, pack, unpack;
+};
+void net_costs_usual(struct net_costs *c);
+void net_costs_measure(struct net_costs *c); /* once a process: takes half a millisecond */
+/* What moving costs the client besides the round trip of its request. */
+double net_cost(const struct net_costs *c, enum net_mover how, bool write, uint64_t segments,
+		uint64_t bytes);
+bool net_inlines(const struct net_costs *c, bool write, uint64_t bytes); /* is it the cheapest? */
+bool net_packs(const struct net_costs *c, bool write, uint64_t segments, uint64_t bytes);
+
+/* What a client has done at one server, since it began. */
+struct net_account {
+	uint64_t frames; /* messages and bulk, both ways */
+	uint64_t calls; /* of the system, on sockets */
+	uint64_t bytes[N_MOVERS]; /* of data, by mover */
+	uint64_t copied; /* bytes of data, in user space; twice: counted twice */
+};
+
 /* ---------------------------------------------------------------- net */
 
 enum { BACKEND_TCP = 1, BACKEND_LOOP = 2, BACKEND_SHM = 4, BACKEND_OFI = 8 };
@@ -103,7 +130,9 @@ struct loop_hub {
 struct net {
 	struct loop *loop;
 	struct loop_hub *hub; /* or NULL: no "loop:" addresses */
-	uint8_t *scratch; /* NET_SCRATCH bytes: where unwanted bytes go */
+	uint8_t *scratch; /* NET_SCRATCH bytes: where unwanted bytes go, and those to be unpacked */
+	struct net_costs costs;
+	struct net_account account; /* of accepted links */
 	struct net_identity id;
 	const struct net_server_ops *server;
 	void *owner;
@@ -141,6 +170,9 @@ struct net_desc {
 	uint64_t tag; /* 0: not exposed */
 	struct view *view;
 	int access; /* CAP_READ: the peer reads it; CAP_WRITE: it writes into it */
+	enum net_mover mover; /* the caller's choice */
+	bool packs; /* the last pieces were packed */
+	bool bad; /* some of that memory is not there */
 	uint64_t moved; /* when bytes of it last did, or were asked for */
 	struct wire_bytes keys; /* of the backend; goes into the message */
 };
@@ -193,6 +225,7 @@ struct link {
 	uint64_t verifier; /* of the server at the other end */
 	uint8_t nonce[32]; /* ours */
 	struct list descs; /* exposed memory */
+	struct net_account *account;
 	struct msg *hello; /* kept while proofs are made */
 	struct timer patience; /* handshake, then stalls */
 	uint64_t progress; /* when bytes last moved */
@@ -215,7 +248,8 @@ void link_send(struct link *l, uint32_t kind, uint64_t tag, struct msg *m);
 
 /* Client: make a view of user memory reachable for one request. The view and d stay until the retract has
  * completed. */
-int net_expose(struct link *l, struct view *mem, int access, uint64_t tag, struct net_desc *d);
+int net_expose(struct link *l, struct view *mem, int access, enum net_mover mover, uint64_t tag,
+	       struct net_desc *d);
 /* Completes when the peer can no longer touch that memory. */
 void net_retract(struct link *l, struct net_desc *d, struct req *q);
 /* Server: bytes [at, at + sum(iov)) of the stream that d describes <-> local buffers. The iovecs are lent
@@ -311,6 +345,7 @@ struct call {
 	struct arena *arena; /* for arrays in the result */
 	struct view *mem; /* or NULL */
 	int mem_access;
+	enum net_mover mover; /* of it */
 	struct wire_mem_desc *mem_wire; /* where in args its descriptor is to be put */
 	uint64_t trace;
 	uint64_t deadline; /* loop time */
@@ -323,6 +358,7 @@ struct call {
 	struct net_desc desc;
 	uint32_t slot, sequence;
 	uint32_t map_version; /* it was sent with */
+	uint64_t sent_at;
 	bool sent;
 	bool front; /* before everything else of this peer */
 	struct timer timer;
@@ -382,6 +418,8 @@ struct peer {
 	/* The server has a newer map; what it queues with peer_call_front() goes before all else. Or NULL. */
 	void (*map_changed)(struct peer *p);
 	uint64_t n_sent, n_resent; /* calls */
+	uint64_t round; /* ns: the quickest answer to a call without memory; 0: none yet */
+	struct net_account account;
 };
 
 void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, const char *address);

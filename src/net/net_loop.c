@@ -117,19 +117,23 @@ static int move(struct loop_link *l, struct xfer *x, enum parcel_kind kind)
 	struct net_desc *d = link_desc(&l->l, x->tag);
 	int need = kind == PARCEL_PUT ? CAP_WRITE : CAP_READ;
 	uint64_t at = x->at;
+	int r = 0;
 
 	if (!d)
 		return kind == PARCEL_PUT ? 0 : -ECANCELED;
 	if (d->access != need || at > d->view->length || x->len > d->view->length - at)
 		return -EPROTO;
 	d->moved = l->l.net->loop->now;
-	for (size_t i = 0; i < x->n; at += x->iov[i++].iov_len) {
+	l->l.account->bytes[MOVER_PACK] += x->len;
+	l->l.account->copied += x->len;
+	for (size_t i = 0; i < x->n && !r; at += x->iov[i++].iov_len) {
 		if (kind == PARCEL_PUT)
-			view_copy_in(d->view, at, x->iov[i].iov_base, x->iov[i].iov_len);
+			r = view_copy_in(d->view, at, x->iov[i].iov_base, x->iov[i].iov_len);
 		else
-			view_copy_out(d->view, at, x->iov[i].iov_base, x->iov[i].iov_len);
+			r = view_copy_out(d->view, at, x->iov[i].iov_base, x->iov[i].iov_len);
 	}
-	return 0;
+	d->bad |= r != 0;
+	return r;
 }
 
 static void deliver_message(struct loop_link *to, struct msg *m)

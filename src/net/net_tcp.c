@@ -4,6 +4,9 @@
  * most one chunk; transfers take turns chunk by chunk. Bulk goes out with writev straight from the pool
  * (puts) or from the user's pieces (answers to pulls), at most IOV_CALL pieces a call.
  * Receiving: bulk is read with readv straight into its place.
+ * Where a client's pieces are so small that the system takes longer over them than a copy does (net_packs), they are packed
+ * into a buffer of the link before, or unpacked behind. Memory that is not there ends its request with -EFAULT, and
+ * nothing else.
  *
  * Threads: the loop's. Buffers: those of a transfer are lent until it ends. Errors: any socket error or
  * broken rule closes the link, which ends its transfers with -ECONNRESET. */
@@ -40,10 +43,13 @@ struct tcp_link {
 	uint8_t head[FRAME_HEAD], tail[FRAME_TAIL];
 	uint32_t frame_len; /* of its body */
 	uint64_t frame_sent; /* of head, body and tail */
+	uint8_t *packed; /* BOUNCE bytes; or NULL until they are needed */
+	uint64_t packed_at, packed_len; /* the part of the body that is there */
 	/* the DATA frame being received */
 	struct xfer *rx_get;
 	struct net_desc *rx_desc;
 	uint64_t rx_at; /* its place in the stream or the transfer */
+	bool unpacks; /* what was last asked for comes through the scratch memory */
 	uint64_t next_id;
 	bool connecting;
 	bool got_bulk; /* a transfer has all its data: whoever waits for them goes first */
@@ -63,6 +69,12 @@ static struct tcp_link *tcp(struct link *l)
 static struct env *env_of(struct tcp_link *t)
 {
 	return t->l.net->loop->env;
+}
+
+static void count_calls(struct tcp_link *t, unsigned n)
+{
+	t->l.net->loop->calls += n;
+	t->l.account->calls += n;
 }
 
 static void watch(struct tcp_link *t, unsigned events)
@@ -157,13 +169,99 @@ static void begin_frame(struct tcp_link *t, struct xfer *x)
 
 	t->frame_len = (uint32_t)MIN(x->len - x->done, (uint64_t)CHUNK_MAX);
 	t->frame_sent = 0;
+	t->packed_at = t->packed_len = 0;
 	t->in_frame = true;
+	t->l.account->frames++;
 	h.length = t->frame_len;
 	h.at = x->at + x->done;
 	frame_head_encode(t->head, &h);
 	xdr_encoder(&w, t->tail, FRAME_TAIL);
 	xdr_i32(&w, &x->status);
 }
+
+static void set_status(struct tcp_link *t, struct xfer *x, int32_t status)
+{
+	struct xdr w;
+
+	x->status = status;
+	xdr_encoder(&w, t->tail, FRAME_TAIL);
+	xdr_i32(&w, &x->status);
+}
+
+/* ---- a client's pieces ---- */
+
+#define BOUNCE (64 * KIB) /* packed at once: it stays in the processor's cache */
+#define PROBE 64 /* pieces tell whether packing goes on */
+
+/* The pieces of stream bytes [at, at + len), some of them; true: they had better be copied than given to the
+ * system. */
+static bool look(struct tcp_link *t, struct net_desc *d, uint64_t at, uint64_t len,
+		 struct iovec *out, size_t max, size_t *n, uint64_t *got)
+{
+	if (d->mover == MOVER_PACK || d->packs)
+		max = MIN(max, (size_t)PROBE);
+	*n = view_iov(d->view, at, len, out, max, got);
+	if (d->mover == MOVER_AUTO)
+		d->packs = net_packs(&t->l.net->costs, d->access == CAP_READ, *n, *got);
+	else
+		d->packs = d->mover == MOVER_PACK;
+	return d->packs;
+}
+
+static uint8_t *scratch(struct net *n)
+{
+	if (!n->scratch)
+		n->scratch = malloc(NET_SCRATCH);
+	return n->scratch;
+}
+
+/* So many bytes of a client's data went through its link. */
+static void moved(struct tcp_link *t, uint64_t n, bool packed)
+{
+	struct net_account *a = t->l.account;
+
+	a->bytes[packed ? MOVER_PACK : MOVER_GATHER] += n;
+	if (packed)
+		a->copied += n;
+}
+
+/* Memory of the frame that is being sent is not there: zeros go instead, and an error behind them. */
+static void bad_memory(struct tcp_link *t, struct xfer *x)
+{
+	x->desc->bad = true;
+	x->desc = NULL;
+	x->len = x->done + t->frame_len;
+	set_status(t, x, EFAULT);
+}
+
+/* Pieces of the body from its byte `skip` on: the user's, or a copy of them. 0: they are not there. */
+static size_t user_iov(struct tcp_link *t, struct xfer *x, uint64_t skip, struct iovec *out,
+		       size_t max, uint64_t *got)
+{
+	uint64_t at = x->at + x->done + skip, left = t->frame_len - skip, ahead;
+	size_t n;
+
+	ahead = t->packed_at + t->packed_len > skip ? t->packed_at + t->packed_len - skip : 0;
+	if (!ahead && !look(t, x->desc, at, left, out, max, &n, got))
+		return n;
+	if (!t->packed && !(t->packed = malloc(BOUNCE)))
+		return view_iov(x->desc->view, at, left, out, max, got);
+	if (!ahead) {
+		ahead = MIN(left, BOUNCE);
+		if (view_copy_out(x->desc->view, at, t->packed, ahead)) {
+			bad_memory(t, x);
+			return 0;
+		}
+		moved(t, ahead, true);
+		t->packed_at = skip;
+		t->packed_len = ahead;
+	}
+	*got = ahead;
+	out[0] = (struct iovec){ t->packed + (skip - t->packed_at), ahead };
+	return 1;
+}
+
+/* ---- frames ---- */
 
 /* Pieces of the body from its byte `skip` on. Retracted memory is sent as zeros with an error behind. */
 static size_t body_iov(struct tcp_link *t, struct xfer *x, uint64_t skip, struct iovec *out,
@@ -178,9 +276,9 @@ static size_t body_iov(struct tcp_link *t, struct xfer *x, uint64_t skip, struct
 		*got = sum;
 		return k;
 	}
-	if (x->desc)
-		return view_iov(x->desc->view, x->at + at, left, out, max, got);
-	if (!n->scratch && !(n->scratch = malloc(NET_SCRATCH)))
+	if (x->desc && (k = user_iov(t, x, skip, out, max, got)))
+		return k;
+	if (!scratch(n))
 		return 0;
 	memset(n->scratch, 0, NET_SCRATCH);
 	if (x->ext)
@@ -277,6 +375,8 @@ static void sent_frame(struct tcp_link *t, size_t r)
 	x->done += t->frame_len;
 	if (x->desc)
 		x->desc->moved = t->l.net->loop->now;
+	if (x->desc && !t->packed_len)
+		moved(t, t->frame_len, false);
 	if (x->done == x->len) {
 		t->n_pulled -= !x->q;
 		xfer_end(x, -x->status);
@@ -284,15 +384,6 @@ static void sent_frame(struct tcp_link *t, size_t r)
 		list_del(&x->link);
 		list_push(&t->bulk, &x->link);
 	}
-}
-
-static void set_status(struct tcp_link *t, struct xfer *x, int32_t status)
-{
-	struct xdr w;
-
-	x->status = status;
-	xdr_encoder(&w, t->tail, FRAME_TAIL);
-	xdr_i32(&w, &x->status);
 }
 
 /* Bytes of the current frame's body that went out. */
@@ -333,7 +424,7 @@ static ssize_t send_file_part(struct tcp_link *t, struct xfer *x, struct iovec *
 	if (t->frame_sent < FRAME_HEAD)
 		iov[n++] = (struct iovec){ t->head + t->frame_sent, FRAME_HEAD - t->frame_sent };
 	*want = iov_total(iov, n) + part.length;
-	t->l.net->loop->calls += 1 + (n > 0);
+	count_calls(t, 1 + (n > 0));
 	got = e->sock->send_file(e, t->src.fd, iov, (int)n, x->file, part.offset, part.length);
 	if (got == 0 || got == -EIO || got == -EINVAL || got == -EOVERFLOW) {
 		if (got == 0) { /* cut meanwhile: zeros are what is there */
@@ -371,11 +462,15 @@ static int send_some(struct tcp_link *t)
 		if (frame_first && all)
 			n += control_iov(t, iov + n, CONTROL_IOV);
 		want = iov_total(iov, n);
-		t->l.net->loop->calls++;
+		count_calls(t, 1);
 		got = want ? e->sock->writev(e, t->src.fd, iov, (int)n) : -ENOMEM;
 	}
 	if (got == -EFAULT && t->in_frame && first_bulk(t)->ext && first_bulk(t)->iov) {
 		first_bulk(t)->iov = NULL; /* cut meanwhile: the file itself tells how much */
+		return 0;
+	}
+	if (got == -EFAULT && t->in_frame && first_bulk(t)->desc) {
+		bad_memory(t, first_bulk(t));
 		return 0;
 	}
 	if (got < 0)
@@ -519,7 +614,6 @@ static void tcp_retract(struct link *l, struct net_desc *d, struct req *q)
 		t->rx_desc = NULL;
 	list_for_each(x, &t->bulk, link) {
 		bool sending = x == first_bulk(t) && t->in_frame;
-		struct xdr w;
 
 		if (x->desc != d)
 			continue;
@@ -527,10 +621,8 @@ static void tcp_retract(struct link *l, struct net_desc *d, struct req *q)
 		x->status =
 			ECANCELED; /* below 256: right even when a part of the tail is on its way */
 		x->len = x->done + (sending ? t->frame_len : 0);
-		if (sending) {
-			xdr_encoder(&w, t->tail, FRAME_TAIL);
-			xdr_i32(&w, &x->status);
-		}
+		if (sending)
+			set_status(t, x, ECANCELED);
 	}
 }
 
@@ -599,6 +691,7 @@ static int sink_head(void *arg, const struct wire_frame_head *h)
 	struct tcp_link *t = arg;
 	int r = link_check_head(&t->l, h);
 
+	t->l.account->frames++;
 	if (!r && h->kind == FRAME_DATA)
 		r = on_data_head(t, h);
 	return r;
@@ -610,13 +703,37 @@ static size_t sink_place(void *arg, uint64_t at, uint64_t len, struct iovec *out
 	struct tcp_link *t = arg;
 	size_t n, sum;
 
-	if (t->rx_desc)
-		return view_iov(t->rx_desc->view, t->rx_at + at, len, out, max, got);
+	t->unpacks = false;
+	if (t->rx_desc) {
+		if (look(t, t->rx_desc, t->rx_at + at, len, out, max, &n, got) &&
+		    scratch(t->l.net)) {
+			t->unpacks = true;
+			*got = MIN(len, NET_SCRATCH);
+			out[0] = (struct iovec){ t->l.net->scratch, *got };
+			n = 1;
+		}
+		return n;
+	}
 	if (!t->rx_get)
 		return 0;
 	n = iov_slice(t->rx_get->iov, t->rx_get->n, t->rx_get->done + at, len, out, max, &sum);
 	*got = sum;
 	return n;
+}
+
+static void sink_came(void *arg, uint64_t at, uint64_t n, int error)
+{
+	struct tcp_link *t = arg;
+
+	if (!t->rx_desc)
+		return;
+	if (!error && t->unpacks)
+		error = view_copy_in(t->rx_desc->view, t->rx_at + at, t->l.net->scratch, n);
+	moved(t, n, t->unpacks);
+	if (error) { /* the rest is dropped */
+		t->rx_desc->bad = true;
+		t->rx_desc = NULL;
+	}
 }
 
 static int sink_data_end(void *arg, int32_t status)
@@ -663,8 +780,8 @@ static bool sink_bulk(void *arg)
 	return !list_empty(&t->gets);
 }
 
-static const struct frame_sink sink = { sink_head, sink_place, sink_data_end, sink_message,
-					sink_bulk };
+static const struct frame_sink sink = { sink_head,     sink_place,   sink_came,
+					sink_data_end, sink_message, sink_bulk };
 
 /* Until the socket is empty, but not beyond the end of a transfer: its data are used while they are in
  * the processor's cache, and while more come in. */
@@ -680,9 +797,13 @@ static void receive(struct tcp_link *t)
 		size_t n = frame_want(&t->in, iov, IOV_CALL), want = iov_total(iov, n);
 		ssize_t r = n ? e->sock->readv(e, t->src.fd, iov, (int)n) : -ENOMEM;
 
-		t->l.net->loop->calls++;
+		count_calls(t, 1);
 		if (r == -EAGAIN)
 			break;
+		if (r == -EFAULT && t->rx_desc) { /* the bytes are still there to be read */
+			sink_came(t, 0, 0, (int)r);
+			continue;
+		}
 		if (r <= 0) {
 			error = r < 0 ? (int)r : -ECONNRESET;
 			break;
@@ -756,6 +877,7 @@ static void tcp_destroy(struct link *l)
 {
 	struct tcp_link *t = tcp(l);
 
+	free(t->packed);
 	free(t);
 }
 

@@ -180,7 +180,7 @@ static void transmit(struct peer *p, struct call *c)
 
 	list_del(&c->link);
 	if (c->mem) {
-		r = net_expose(p->link, c->mem, c->mem_access, tag, &c->desc);
+		r = net_expose(p->link, c->mem, c->mem_access, c->mover, tag, &c->desc);
 		if (r) {
 			if (c->slot != NO_SLOT)
 				release_slot(p, c->slot);
@@ -199,7 +199,7 @@ static void transmit(struct peer *p, struct call *c)
 		return;
 	}
 	c->sent = true;
-	p->last_traffic = loop_of(p)->now;
+	c->sent_at = p->last_traffic = loop_of(p)->now;
 	p->n_sent++;
 	link_send(p->link, FRAME_REQUEST, tag, m); /* may break the link: c is not ours any more */
 }
@@ -340,6 +340,14 @@ static bool map_too_old(const struct call *c, const struct wire_rep_head *h)
 	return c && c->slot != NO_SLOT && h->status == EREMCHG && h->map_version > c->map_version;
 }
 
+/* An answer that moved nothing tells how far away the server is. */
+static void timed(struct peer *p, const struct call *c)
+{
+	uint64_t took = loop_of(p)->now - c->sent_at;
+
+	p->round = p->round ? MIN(p->round, took) : took;
+}
+
 int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m)
 {
 	struct wire_rep_head h;
@@ -386,8 +394,12 @@ int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m)
 	c->head = h;
 	c->in = m;
 	c->verifier = h.verifier;
-	if (c->desc.tag)
+	if (c->desc.tag) {
+		error = !error && c->desc.bad ? -EFAULT : error;
 		net_retract(l, &c->desc, c->q);
+	} else if (!c->mem) {
+		timed(p, c);
+	}
 	finish(c, error);
 	pump(p);
 	return error == -EBADMSG ? -EPROTO : 0;

@@ -67,7 +67,7 @@ static int open_part(struct sreq *s, struct data_state *d, const struct wire_pat
 
 	if (!l.unit || !l.width || l.width > TARGETS_MAX || l.start >= l.width ||
 	    p->index >= l.width || !mem->tag || p->begin > p->upto || p->upto > INT64_MAX ||
-	    mem->length != p->upto - p->begin)
+	    mem->length > p->upto - p->begin)
 		return -EINVAL;
 	part = arena_alloc(&s->arena, sizeof(*part));
 	if (!part)

@@ -205,6 +205,11 @@ static bool step(struct req *q)
 			req_goto(q, more(w) ? TAKE : END);
 			break;
 		}
+		if (m->part && w->at + w->len > m->mem->length) { /* it has more than was said */
+			q->error = -EINVAL;
+			req_goto(q, END);
+			break;
+		}
 		w->file = !m->write && from_file(w);
 		if (w->file)
 			break;

@@ -95,6 +95,13 @@ static size_t on_place(void *arg, uint64_t at, uint64_t len, struct iovec *out, 
 	return n;
 }
 
+static void on_came(void *arg, uint64_t at, uint64_t n, int error)
+{
+	struct sink_state *s = arg;
+
+	assert(n && !error && at <= s->length && n <= s->length - at);
+}
+
 static int on_data_end(void *arg, int32_t status)
 {
 	struct sink_state *s = arg;
@@ -128,7 +135,9 @@ static bool on_bulk(void *arg)
 	return ((struct sink_state *)arg)->bulk;
 }
 
-static const struct frame_sink sink = { on_head, on_place, on_data_end, on_message, on_bulk };
+static const struct frame_sink sink = {
+	on_head, on_place, on_came, on_data_end, on_message, on_bulk
+};
 
 /* Puts the next bytes of the stream where the parser wants them; how many. */
 static size_t pour(const struct iovec *iov, size_t n, const uint8_t *p, size_t len)

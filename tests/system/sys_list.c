@@ -1,6 +1,7 @@
 /* List I/O against a model in memory, over tcp and embedded: random lists of any shape write and read the
  * same bytes in the file system and in an array. A failure prints the seed of its round. */
 #include "cluster.h"
+#include "sheaf_admin.h"
 
 #define SPAN (1 << 20) /* bytes of the file that the model knows */
 #define GUARD 64
@@ -114,12 +115,29 @@ static void list_free(struct list_io *l)
 	free(l->heap);
 }
 
+/* One block again and again: it travels as a vector. */
+static void regular(struct list_io *l, uint64_t *rnd, size_t n)
+{
+	uint64_t len = 1 + below(rnd, SPAN / n / 2);
+	uint64_t stride = len + below(rnd, (SPAN - len) / n - len + 1);
+	bool down = below(rnd, 4) == 0;
+
+	l->ext = calloc(n, sizeof(*l->ext));
+	CHECK(l->ext);
+	l->n_ext = n;
+	for (size_t i = 0; i < n; i++)
+		l->ext[i] = (struct sheaf_extent){ (down ? n - 1 - i : i) * stride, len };
+}
+
 static void random_write(struct sheaf_file *f, struct model *m, uint64_t *rnd, size_t n)
 {
 	struct list_io l = { 0 };
 	size_t i_mem = 0, o_mem = 0;
 
-	disjoint(&l, rnd, n);
+	if (below(rnd, 3) == 0)
+		regular(&l, rnd, n);
+	else
+		disjoint(&l, rnd, n);
 	if (below(rnd, 2))
 		shuffle(&l, rnd);
 	cut_memory(&l, rnd, some_count(rnd));
@@ -176,7 +194,9 @@ static void random_read(struct sheaf_file *f, const struct model *m, uint64_t *r
 	uint8_t *heap;
 	uint64_t count;
 
-	if (below(rnd, 2))
+	if (below(rnd, 3) == 0)
+		regular(&l, rnd, n);
+	else if (below(rnd, 2))
 		disjoint(&l, rnd, n);
 	else
 		anywhere(&l, rnd, n);
@@ -220,6 +240,7 @@ static void one_file(struct sheaf *fs, uint64_t seed, uint64_t base, int rounds)
 	fflush(stdout);
 	CHECK_EQ(sheaf_open(fs, path, O_CREAT | O_RDWR, 0600, &lay, &f), 0);
 	for (int i = 0; i < rounds; i++) {
+		CHECK_EQ(sheaf_set_mover(fs, (enum sheaf_mover)below(&rnd, SHEAF_MOVERS)), 0);
 		random_write(f, &m, &rnd, some_count(&rnd));
 		random_read(f, &m, &rnd, some_count(&rnd));
 		if (below(&rnd, 4) == 0)
@@ -227,6 +248,7 @@ static void one_file(struct sheaf *fs, uint64_t seed, uint64_t base, int rounds)
 		CHECK_EQ(sheaf_fstat(f, &st), 0);
 		CHECK_EQ(st.st_size, m.size ? (off_t)(m.base + m.size) : st.st_size);
 	}
+	CHECK_EQ(sheaf_set_mover(fs, SHEAF_MOVER_AUTO), 0);
 	random_write(f, &m, &rnd, 10000); /* several messages to each server */
 	random_read(f, &m, &rnd, 10000);
 	CHECK_EQ(sheaf_close(f), 0);

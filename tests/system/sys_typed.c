@@ -1,8 +1,9 @@
-/* Typed I/O against a model in memory, over tcp and embedded: random nested types on both sides, and an access of ten
- * million pieces. SEED=n runs one random case again. */
+/* Typed I/O against a model in memory, over tcp and embedded: random nested types on both sides by random movers, and an
+ * access of ten million pieces. SEED=n runs one random case again. */
 #include <sys/resource.h>
 
 #include "cluster.h"
+#include "sheaf_admin.h"
 
 #include "../unit/type_side.h"
 
@@ -129,6 +130,7 @@ static void one_case(void)
 	struct access_case a;
 
 	if (some_access(&a)) {
+		CHECK_EQ(sheaf_set_mover(fs, (enum sheaf_mover)below(SHEAF_MOVERS)), 0);
 		write_some(&a);
 		if (!shares_memory(&a))
 			read_some(&a);

@@ -8,6 +8,7 @@ struct out {
 	bool bulk, refuse;
 	uint8_t data[300000];
 	uint64_t placed; /* bytes that place() gave memory for */
+	uint64_t came; /* of this frame */
 	unsigned n_messages, n_data;
 	uint32_t kinds[16], lengths[16];
 	uint8_t last[256];
@@ -35,9 +36,18 @@ static size_t on_place(void *arg, uint64_t at, uint64_t len, struct iovec *iov, 
 	return 1;
 }
 
+static void on_came(void *arg, uint64_t at, uint64_t n, int error)
+{
+	(void)arg;
+	CHECK_EQ(at, o.came); /* in order, each byte once */
+	CHECK_EQ(error, 0);
+	o.came += n;
+}
+
 static int on_data_end(void *arg, int32_t status)
 {
 	(void)arg;
+	o.came = 0;
 	o.n_data++;
 	o.status = status;
 	return 0;
@@ -60,7 +70,9 @@ static bool on_bulk(void *arg)
 	return o.bulk;
 }
 
-static const struct frame_sink sink = { on_head, on_place, on_data_end, on_message, on_bulk };
+static const struct frame_sink sink = {
+	on_head, on_place, on_came, on_data_end, on_message, on_bulk
+};
 
 static uint8_t stream[1 << 20];
 static size_t n_stream;

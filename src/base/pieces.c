@@ -1,0 +1,108 @@
+/* Copies between flat memory of ours and pieces of memory of a caller, which may not be there: a bad address is an error
+ * to be reported, as a system call reports it, not the end of the process.
+ *
+ * Threads: any. Signals: pieces_guard() puts a handler in front of those for SIGSEGV and SIGBUS; what does not come from a
+ * copy goes on to whoever was there before. A program that puts its own in front of ours gets the signal instead of the
+ * error. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/uio.h>
+
+#include "base/base.h"
+
+/* Where a fault of this thread leads. Its place is fixed when the library is loaded: a handler may not allocate. */
+static _Thread_local sigjmp_buf *volatile guard __attribute__((tls_model("initial-exec")));
+static struct sigaction before_segv, before_bus;
+
+static void on_fault(int sig, siginfo_t *info, void *context)
+{
+	const struct sigaction *b = sig == SIGSEGV ? &before_segv : &before_bus;
+
+	if (guard)
+		siglongjmp(*guard, 1);
+	if (b->sa_flags & SA_SIGINFO)
+		b->sa_sigaction(sig, info, context);
+	else if (b->sa_handler == SIG_DFL || b->sa_handler == SIG_IGN)
+		sigaction(sig, b, NULL); /* it happens again, and ends the process */
+	else
+		b->sa_handler(sig);
+}
+
+static void install(void)
+{
+	struct sigaction a = { .sa_sigaction = on_fault,
+			       .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER };
+
+	sigemptyset(&a.sa_mask);
+	sigaction(SIGSEGV, &a, &before_segv);
+	sigaction(SIGBUS, &a, &before_bus);
+}
+
+void pieces_guard(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, install);
+}
+
+/* memcpy whose most frequent small size needs no call */
+static inline void copy(void *dst, const void *src, size_t n)
+{
+	if (n == 8)
+		memcpy(dst, src, 8);
+	else
+		memcpy(dst, src, n);
+}
+
+static void pack(char *flat, const struct iovec *iov, size_t n)
+{
+	for (size_t i = 0; i < n; flat += iov[i++].iov_len)
+		copy(flat, iov[i].iov_base, iov[i].iov_len);
+}
+
+static void unpack(char *flat, const struct iovec *iov, size_t n)
+{
+	for (size_t i = 0; i < n; flat += iov[i++].iov_len)
+		copy(iov[i].iov_base, flat, iov[i].iov_len);
+}
+
+static void zero(char *flat, const struct iovec *iov, size_t n)
+{
+	(void)flat;
+	for (size_t i = 0; i < n; i++)
+		memset(iov[i].iov_base, 0, iov[i].iov_len);
+}
+
+static int guarded(void (*move)(char *, const struct iovec *, size_t), void *flat,
+		   const struct iovec *iov, size_t n)
+{
+	sigjmp_buf here;
+
+	if (sigsetjmp(here, 0)) {
+		guard = NULL;
+		return -EFAULT;
+	}
+	guard = &here;
+	atomic_signal_fence(memory_order_seq_cst);
+	move(flat, iov, n);
+	atomic_signal_fence(memory_order_seq_cst);
+	guard = NULL;
+	return 0;
+}
+
+int pieces_pack(void *flat, const struct iovec *iov, size_t n)
+{
+	return guarded(pack, flat, iov, n);
+}
+
+int pieces_unpack(const struct iovec *iov, size_t n, const void *flat)
+{
+	return guarded(unpack, (void *)(uintptr_t)flat, iov, n);
+}
+
+int pieces_zero(const struct iovec *iov, size_t n)
+{
+	return guarded(zero, NULL, iov, n);
+}

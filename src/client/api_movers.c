@@ -1,0 +1,75 @@
+/* The public interface: which mover transfers use, what it costs and what was moved.
+ *
+ * Threads: any. Buffers: none. Errors: -errno. */
+#include "client/api_priv.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "sheaf_admin.h"
+
+static_assert((int)SHEAF_MOVER_AUTO == MOVER_AUTO && (int)SHEAF_MOVER_INLINE == MOVER_INLINE &&
+		      (int)SHEAF_MOVER_PACK == MOVER_PACK &&
+		      (int)SHEAF_MOVER_GATHER == MOVER_GATHER && SHEAF_MOVERS == N_MOVERS,
+	      "a mover is a mover");
+
+int movers_init(struct client *c)
+{
+	const char *wish = getenv("SHEAF_MOVER");
+
+	pieces_guard();
+	net_costs_measure(&c->net.costs);
+	if (!wish || !net_mover_parse(wish, &c->mover))
+		return 0;
+	why_set("$SHEAF_MOVER is '%s', but must be auto, inline, pack or gather; unset it, or "
+		"take one of them",
+		wish);
+	return -EINVAL;
+}
+
+const char *sheaf_mover_name(enum sheaf_mover how)
+{
+	return (unsigned)how < N_MOVERS ? net_mover_name((enum net_mover)how) : NULL;
+}
+
+int sheaf_set_mover(struct sheaf *fs, enum sheaf_mover how)
+{
+	if ((unsigned)how >= N_MOVERS)
+		return -EINVAL;
+	pthread_mutex_lock(&fs->lock);
+	fs->b.client->mover = (enum net_mover)how;
+	pthread_mutex_unlock(&fs->lock);
+	return 0;
+}
+
+double sheaf_mover_cost(struct sheaf *fs, enum sheaf_mover how, int write, uint64_t segments,
+			uint64_t bytes)
+{
+	const struct net_costs *c = &fs->b.client->net.costs;
+
+	if (how == SHEAF_MOVER_AUTO)
+		how = bytes <= INLINE_MAX && net_inlines(c, write, bytes) ? SHEAF_MOVER_INLINE :
+		      net_packs(c, write, segments, bytes)		  ? SHEAF_MOVER_PACK :
+									    SHEAF_MOVER_GATHER;
+	return net_cost(c, (enum net_mover)how, write, segments, bytes);
+}
+
+int sheaf_account(struct sheaf *fs, int i, struct sheaf_account *out)
+{
+	const struct peer *p;
+	int r = -EINVAL;
+
+	pthread_mutex_lock(&fs->lock);
+	if (i >= 0 && i < (int)client_targets(fs->b.client)) {
+		p = &fs->b.client->peers[i];
+		*out = (struct sheaf_account){ .requests = p->n_sent,
+					       .frames = p->account.frames,
+					       .calls = p->account.calls,
+					       .copied = p->account.copied,
+					       .round_ns = p->round };
+		memcpy(out->bytes, p->account.bytes, sizeof(out->bytes));
+		r = 0;
+	}
+	pthread_mutex_unlock(&fs->lock);
+	return r;
+}

@@ -1,0 +1,181 @@
+/* What it costs here to move bytes: measured once a process, in half a millisecond, over a socket to ourselves; and which
+ * mover is the cheapest for so many segments and bytes.
+ *
+ *   inline   the data are copied into the message and out of it; nothing else is sent
+ *   pack     pieces are copied between the user's memory and one buffer, which goes through the socket
+ *   gather   the pieces themselves go through the socket: no copy of ours, but the system takes them one by one
+ *
+ * Threads: any. Errors: none; what cannot be measured keeps the constants below. */
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "net/net.h"
+
+#define SEGMENTS 256
+#define SEGMENT 16 /* bytes */
+#define ROUNDS 8
+#define BLOCK (32 * KIB)
+
+/* Of an ordinary machine of these years, in nanoseconds; also what a simulation goes by. */
+static const struct net_costs usual = {
+	.call = 700, .byte = 0.2, .copy = 0.08, .gather = 18, .scatter = 18, .pack = 4, .unpack = 4
+};
+
+void net_costs_usual(struct net_costs *c)
+{
+	*c = usual;
+}
+
+/* ---- measuring ---- */
+
+struct bench {
+	int fd[2];
+	struct iovec pieces[SEGMENTS];
+	char scattered[SEGMENTS * SEGMENT * 4], block[BLOCK];
+};
+
+static uint64_t since(uint64_t *t)
+{
+	uint64_t now = time_now(), was = *t;
+
+	*t = now;
+	return now - was;
+}
+
+/* The quickest way there and back of n pieces; 0: it does not work. */
+static void through(struct bench *b, const struct iovec *iov, int n, size_t bytes, uint64_t *out,
+		    uint64_t *in)
+{
+	*out = *in = UINT64_MAX;
+	for (int i = 0; i < ROUNDS; i++) {
+		uint64_t t = time_now();
+		ssize_t r = writev(b->fd[0], iov, n);
+
+		if (r != (ssize_t)bytes)
+			return;
+		*out = MIN(*out, since(&t));
+		if (readv(b->fd[1], iov, n) != r)
+			return;
+		*in = MIN(*in, since(&t));
+	}
+}
+
+static double a_segment(uint64_t many, uint64_t one)
+{
+	return many > one ? (double)(many - one) / (SEGMENTS - 1) : 0;
+}
+
+static void measure_socket(struct bench *b, struct net_costs *c)
+{
+	struct iovec one = { b->block, SEGMENTS * SEGMENT }, all = { b->block, BLOCK };
+	uint64_t one_out, one_in, many_out, many_in, all_out, all_in;
+
+	through(b, &one, 1, one.iov_len, &one_out, &one_in);
+	through(b, b->pieces, SEGMENTS, one.iov_len, &many_out, &many_in);
+	through(b, &all, 1, BLOCK, &all_out, &all_in);
+	if (one_in == UINT64_MAX || many_in == UINT64_MAX || all_in == UINT64_MAX)
+		return;
+	c->gather = a_segment(many_out, one_out);
+	c->scatter = a_segment(many_in, one_in);
+	if (all_out + all_in > one_out + one_in)
+		c->byte = (double)(all_out + all_in - one_out - one_in) /
+			  (double)(BLOCK - one.iov_len);
+	c->call = (double)one_out;
+}
+
+static void measure_memory(struct bench *b, struct net_costs *c)
+{
+	const struct iovec half = { b->block + BLOCK / 2, BLOCK / 2 };
+	uint64_t pack = UINT64_MAX, unpack = UINT64_MAX, whole = UINT64_MAX;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		uint64_t t = time_now();
+
+		pieces_pack(b->block, b->pieces, SEGMENTS);
+		pack = MIN(pack, since(&t));
+		pieces_unpack(b->pieces, SEGMENTS, b->block);
+		unpack = MIN(unpack, since(&t));
+		pieces_pack(b->block, &half, 1);
+		whole = MIN(whole, since(&t));
+	}
+	c->pack = (double)pack / SEGMENTS;
+	c->unpack = (double)unpack / SEGMENTS;
+	c->copy = MAX((double)whole / (double)half.iov_len, 0.01);
+}
+
+static struct net_costs measured;
+
+static void measure(void)
+{
+	static struct bench b;
+
+	measured = usual;
+	for (int i = 0; i < SEGMENTS; i++)
+		b.pieces[i] = (struct iovec){ b.scattered + (size_t)i * SEGMENT * 4, SEGMENT };
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, b.fd))
+		return;
+	measure_socket(&b, &measured);
+	measure_memory(&b, &measured);
+	close(b.fd[0]);
+	close(b.fd[1]);
+}
+
+void net_costs_measure(struct net_costs *c)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, measure);
+	*c = measured;
+}
+
+/* ---- choosing ---- */
+
+static double pieces_cost(const struct net_costs *c, enum net_mover how, bool write,
+			  uint64_t segments, uint64_t bytes)
+{
+	double s = (double)segments, b = (double)bytes;
+
+	if (how == MOVER_GATHER)
+		return s * (write ? c->gather : c->scatter);
+	return s * (write ? c->pack : c->unpack) + b * c->copy;
+}
+
+double net_cost(const struct net_costs *c, enum net_mover how, bool write, uint64_t segments,
+		uint64_t bytes)
+{
+	double all = (double)bytes * c->byte + pieces_cost(c, how, write, segments, bytes);
+
+	if (how == MOVER_INLINE) /* into the message, and out of it at the other end */
+		return all + (double)bytes * c->copy;
+	return all + (write ? 4 : 2) * c->call; /* a frame of its own, and one that asks for it */
+}
+
+bool net_inlines(const struct net_costs *c, bool write, uint64_t bytes)
+{
+	return net_cost(c, MOVER_INLINE, write, 1, bytes) <
+	       net_cost(c, MOVER_GATHER, write, 1, bytes);
+}
+
+bool net_packs(const struct net_costs *c, bool write, uint64_t segments, uint64_t bytes)
+{
+	return segments > 1 && pieces_cost(c, MOVER_PACK, write, segments, bytes) <
+				       pieces_cost(c, MOVER_GATHER, write, segments, bytes);
+}
+
+static const char *const mover_names[N_MOVERS] = { "auto", "inline", "pack", "gather" };
+
+const char *net_mover_name(enum net_mover how)
+{
+	return mover_names[how];
+}
+
+int net_mover_parse(const char *name, enum net_mover *how)
+{
+	for (int i = 0; i < N_MOVERS; i++)
+		if (strcmp(name, mover_names[i]) == 0) {
+			*how = (enum net_mover)i;
+			return 0;
+		}
+	return -EINVAL;
+}

@@ -1,0 +1,293 @@
+/* Movers: what a transfer costs in messages and copies, by which of them, and memory that is not there. */
+#include <setjmp.h>
+#include <sys/mman.h>
+
+#include "cluster.h"
+#include "sheaf_admin.h"
+
+#define SERVERS 4
+#define UNIT 65536
+#define PAGE 4096 /* or a divisor of it */
+
+static struct sheaf *fs;
+static struct sheaf_file *file;
+static struct cluster cluster;
+
+static void begin(void)
+{
+	cluster_make(&cluster, &(struct cluster_opts){ .servers = SERVERS, .stripe_unit = UNIT });
+	cluster_up(&cluster);
+	fs = client(cluster.conf);
+	file = open_file(fs, "/moved", O_CREAT | O_RDWR);
+}
+
+static void end(void)
+{
+	CHECK_EQ(sheaf_close(file), 0);
+	sheaf_disconnect(fs);
+	cluster_down(&cluster);
+}
+
+static struct sheaf_account account(void)
+{
+	struct sheaf_account sum = { 0 }, one;
+
+	for (int i = 0; i < SERVERS; i++) {
+		CHECK_EQ(sheaf_account(fs, i, &one), 0);
+		sum.requests += one.requests;
+		sum.frames += one.frames;
+		sum.copied += one.copied;
+		for (int k = 0; k < SHEAF_MOVERS; k++)
+			sum.bytes[k] += one.bytes[k];
+	}
+	return sum;
+}
+
+static struct sheaf_account since(struct sheaf_account before)
+{
+	struct sheaf_account d = account();
+
+	d.requests -= before.requests;
+	d.frames -= before.frames;
+	d.copied -= before.copied;
+	for (int k = 0; k < SHEAF_MOVERS; k++)
+		d.bytes[k] -= before.bytes[k];
+	return d;
+}
+
+/* ---- counts ---- */
+
+#define PIECES 4096
+#define PIECE 64
+
+static struct iovec pieces[PIECES];
+static struct sheaf_extent extents[PIECES];
+static uint8_t heap[2 * PIECES * PIECE];
+
+static void make_list(bool regular)
+{
+	for (size_t i = 0; i < PIECES; i++) {
+		pieces[i] = (struct iovec){ heap + 2 * i * PIECE, PIECE };
+		extents[i] = (struct sheaf_extent){ 2 * i * PIECE + (regular ? 0 : i % 7), PIECE };
+	}
+	for (size_t i = 0; i < sizeof(heap); i++)
+		heap[i] = (uint8_t)(i * 31 + i / 977);
+}
+
+static void one_round(enum sheaf_mover how, size_t n, struct sheaf_account *w,
+		      struct sheaf_account *r)
+{
+	static uint8_t copy[sizeof(heap)];
+	struct sheaf_account before;
+
+	CHECK_EQ(sheaf_set_mover(fs, how), 0);
+	memcpy(copy, heap, sizeof(heap));
+	before = account();
+	CHECK_EQ(sheaf_write_list(file, pieces, n, extents, n), n * PIECE);
+	*w = since(before);
+	for (size_t i = 0; i < n; i++)
+		memset(pieces[i].iov_base, 0, PIECE);
+	before = account();
+	CHECK_EQ(sheaf_read_list(file, pieces, n, extents, n), n * PIECE);
+	*r = since(before);
+	CHECK(memcmp(copy, heap, sizeof(heap)) == 0);
+}
+
+/* A request and a reply for each server, whatever the number of segments; the data themselves are frames, too, and
+ * for those that are written the server asks. */
+static void one_request_and_one_reply_for_each_server(void)
+{
+	const uint64_t total = PIECES * PIECE;
+	struct sheaf_account w, r;
+
+	begin();
+	for (int regular = 0; regular < 2; regular++) {
+		make_list(regular);
+		for (int how = SHEAF_MOVER_PACK; how <= SHEAF_MOVER_GATHER; how++) {
+			one_round((enum sheaf_mover)how, PIECES, &w, &r); /* all know us now */
+			one_round((enum sheaf_mover)how, PIECES, &w, &r);
+			CHECK_EQ(w.requests, SERVERS);
+			CHECK_EQ(r.requests, SERVERS);
+			CHECK_EQ(w.bytes[how], total);
+			CHECK_EQ(r.bytes[how], total);
+			CHECK_EQ(w.copied, how == SHEAF_MOVER_PACK ? total : 0);
+			if (how == SHEAF_MOVER_PACK)
+				CHECK_EQ(r.copied, total);
+			CHECK(r.frames <= 2 * SERVERS + 64);
+			printf("  %s %s: %llu frames to write, %llu to read\n",
+			       regular ? "vector" : "list", sheaf_mover_name((enum sheaf_mover)how),
+			       (unsigned long long)w.frames, (unsigned long long)r.frames);
+		}
+	}
+	end();
+}
+
+static void what_is_small_travels_in_the_message(void)
+{
+	struct sheaf_account w, r;
+
+	begin();
+	make_list(false);
+	one_round(SHEAF_MOVER_AUTO, 16, &w, &r);
+	one_round(SHEAF_MOVER_AUTO, 16, &w, &r);
+	CHECK_EQ(w.bytes[SHEAF_MOVER_INLINE], 16 * PIECE);
+	CHECK_EQ(r.bytes[SHEAF_MOVER_INLINE], 16 * PIECE);
+	CHECK_EQ(w.frames, 2); /* one server, a message there and one back */
+	CHECK_EQ(r.frames, 2);
+	one_round(SHEAF_MOVER_INLINE, PIECES, &w, &r); /* now all servers know us */
+	one_round(SHEAF_MOVER_INLINE, PIECES, &w, &r); /* as many messages as it takes */
+	CHECK_EQ(w.bytes[SHEAF_MOVER_INLINE], PIECES * PIECE);
+	CHECK_EQ(r.bytes[SHEAF_MOVER_INLINE], PIECES * PIECE);
+	CHECK_EQ(w.frames, 2 * w.requests);
+	end();
+}
+
+static void a_whole_program_is_told_by_its_environment(void)
+{
+	struct sheaf_account w, r;
+
+	setenv("SHEAF_MOVER", "pack", 1);
+	begin();
+	make_list(false);
+	CHECK_EQ(sheaf_write_list(file, pieces, PIECES, extents, PIECES), PIECES * PIECE);
+	CHECK_EQ(account().bytes[SHEAF_MOVER_PACK], PIECES * PIECE);
+	one_round(SHEAF_MOVER_GATHER, PIECES, &w, &r);
+	CHECK_EQ(w.bytes[SHEAF_MOVER_GATHER], PIECES * PIECE);
+	setenv("SHEAF_MOVER", "carry", 1);
+	CHECK_EQ(sheaf_connect(cluster.conf, &fs), -EINVAL);
+	CHECK(strstr(sheaf_why(), "SHEAF_MOVER is 'carry'"));
+	unsetenv("SHEAF_MOVER");
+	fs = client(cluster.conf);
+	CHECK_EQ(sheaf_set_mover(fs, (enum sheaf_mover)SHEAF_MOVERS), -EINVAL);
+	sheaf_disconnect(fs);
+	cluster_down(&cluster);
+}
+
+/* ---- memory that is not there ---- */
+
+enum hole { UNMAPPED, NO_ACCESS, READ_ONLY, HOLES };
+
+/* Three blocks of memory, the middle one bad in this way. */
+static uint8_t *some_memory(size_t block, enum hole hole)
+{
+	uint8_t *m =
+		mmap(NULL, 3 * block, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(m != MAP_FAILED);
+	memset(m, 'm', 3 * block);
+	if (hole == UNMAPPED)
+		CHECK_EQ(munmap(m + block, block), 0);
+	else
+		CHECK_EQ(mprotect(m + block, block, hole == NO_ACCESS ? PROT_NONE : PROT_READ), 0);
+	return m;
+}
+
+static void bad_access(size_t block, enum hole hole, bool typed)
+{
+	uint8_t *m = some_memory(block, hole);
+	struct iovec v[3] = { { m, block }, { m + block, block }, { m + 2 * block, block } };
+	struct sheaf_extent e = { 0, 3 * block };
+	int wrote = hole == READ_ONLY ? (int)(3 * block) : -EFAULT;
+
+	if (typed) {
+		struct sheaf_type *flat, *piece;
+
+		CHECK_EQ(sheaf_type_bytes(32, &piece), 0);
+		CHECK_EQ(sheaf_type_bytes(3 * block, &flat), 0);
+		CHECK_EQ(sheaf_write_typed(file, m, piece, 3 * block / 32, 0, flat), wrote);
+		CHECK_EQ(sheaf_read_typed(file, m, piece, 3 * block / 32, 0, flat), -EFAULT);
+		sheaf_type_free(flat);
+		sheaf_type_free(piece);
+	} else {
+		CHECK_EQ(sheaf_write_list(file, v, 3, &e, 1), wrote);
+		CHECK_EQ(sheaf_read_list(file, v, 3, &e, 1), -EFAULT);
+	}
+	munmap(m, block);
+	if (hole != UNMAPPED)
+		munmap(m + block, block);
+	munmap(m + 2 * block, block);
+}
+
+/* Also for those who are served beside it: over the same links, before and behind. */
+static void memory_that_is_not_there_is_an_error_and_nothing_more(void)
+{
+	static const size_t blocks[] = { PAGE, 4 * PAGE, 512 * PAGE };
+	static uint8_t good[1 << 20], back[1 << 20];
+	struct sheaf_file *other;
+	struct sheaf_op *op;
+	uint64_t links;
+
+	begin();
+	CHECK_EQ(sheaf_ftruncate(file, 3 * 512 * PAGE), 0);
+	memset(good, 'g', sizeof(good));
+	other = open_file(fs, "/other", O_CREAT | O_RDWR);
+	CHECK_EQ(sheaf_pwrite(other, good, sizeof(good), 0), sizeof(good));
+	links = server_status(fs, 0).bad_links;
+	for (int how = 0; how < SHEAF_MOVERS; how++)
+		for (size_t b = 0; b < 3; b++)
+			for (int h = 0; h < HOLES; h++) {
+				CHECK_EQ(sheaf_set_mover(fs, (enum sheaf_mover)how), 0);
+				CHECK_EQ(sheaf_pread_start(other, back, sizeof(back), 0, &op), 0);
+				bad_access(blocks[b], (enum hole)h, false);
+				bad_access(blocks[b], (enum hole)h, true);
+				CHECK_EQ(sheaf_wait(op), sizeof(back));
+				CHECK(memcmp(good, back, sizeof(good)) == 0);
+				memset(back, 0, sizeof(back));
+			}
+	for (int i = 0; i < SERVERS; i++)
+		CHECK_EQ(server_status(fs, i).bad_links,
+			 i ? server_status(fs, i).bad_links : links);
+	CHECK_EQ(sheaf_close(other), 0);
+	end();
+}
+
+/* The hole of a file is filled by the client itself. */
+static void nor_can_zeros_be_put_there(void)
+{
+	uint8_t *m;
+
+	begin();
+	CHECK_EQ(sheaf_ftruncate(file, 16 * PAGE), 0);
+	m = some_memory(PAGE, READ_ONLY);
+	CHECK_EQ(sheaf_pread(file, m, 3 * PAGE, 0), -EFAULT);
+	CHECK_EQ(sheaf_pread(file, m, PAGE, 0), PAGE);
+	munmap(m, 3 * PAGE);
+	end();
+}
+
+static sigjmp_buf theirs_begins;
+static volatile sig_atomic_t theirs_expects;
+
+static void theirs(int sig)
+{
+	if (theirs_expects)
+		siglongjmp(theirs_begins, 1);
+	signal(sig, SIG_DFL);
+}
+
+/* A program's own faults are none of our business. */
+static void who_handles_faults_goes_on_doing_so(void)
+{
+	struct sigaction a = { .sa_handler = theirs, .sa_flags = SA_NODEFER };
+	uint8_t *m = some_memory(PAGE, NO_ACCESS);
+	volatile uint8_t *bad = m + PAGE;
+
+	CHECK_EQ(sigaction(SIGSEGV, &a, NULL), 0);
+	begin(); /* our handler comes before theirs */
+	theirs_expects = 1;
+	if (sigsetjmp(theirs_begins, 1) == 0) {
+		*bad = 1;
+		CHECK(!"a fault");
+	}
+	theirs_expects = 0;
+	CHECK_EQ(sheaf_pwrite(file, m + PAGE, PAGE, 0), -EFAULT);
+	end();
+	munmap(m, 3 * PAGE);
+}
+
+TEST_MAIN(TEST(who_handles_faults_goes_on_doing_so),
+	  TEST(one_request_and_one_reply_for_each_server),
+	  TEST(what_is_small_travels_in_the_message),
+	  TEST(a_whole_program_is_told_by_its_environment),
+	  TEST(memory_that_is_not_there_is_an_error_and_nothing_more),
+	  TEST(nor_can_zeros_be_put_there))
