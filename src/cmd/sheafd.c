@@ -235,7 +235,7 @@ static void reread(const char *path, struct server *s, struct conf **doors)
 static int start(struct daemon_opts *o, struct conf **conf, struct server **s, uint32_t *target,
 		 char *err, size_t err_len)
 {
-	struct server_opts so = { .loop = &loop };
+	struct server_opts so = { .measure = true, .loop = &loop };
 	int r = conf_load(o->conf, conf, err, err_len);
 
 	if (!r)

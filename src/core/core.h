@@ -140,6 +140,11 @@ struct timer {
 	void (*fire)(struct timer *t);
 };
 
+/* Nanoseconds of an access to a cached file, whatever its length, and of a byte of it. */
+struct file_costs {
+	double read, write, byte;
+};
+
 struct loop {
 	struct env *env;
 	struct list runnable; /* requests to step */
@@ -154,6 +159,7 @@ struct loop {
 	void *file_impl; /* of the file_ops: io_uring and its like */
 	uint64_t calls; /* of the system, on this loop's account: sockets, waiting, files */
 	uint64_t io_inlined, io_handed; /* file accesses done on the loop, and handed over */
+	struct file_costs file_costs; /* as probe() measured them; else what is usual */
 };
 
 int loop_init(struct loop *l, struct env *e);
@@ -257,6 +263,8 @@ void pool_share_init(struct pool_share *s); /* it ends empty: nothing to do then
 void buf_get(struct pool *p, struct pool_share *s, struct buf *b, size_t len, struct req *q);
 /* Gives them back; harmless on an empty one. */
 void buf_put(struct buf *b);
+/* Copies bytes [from, from + len) of it to [to, to + len); they do not overlap. */
+void buf_copy(struct buf *b, size_t to, size_t from, size_t len);
 
 /* ---------------------------------------------------------------- file accesses */
 

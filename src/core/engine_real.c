@@ -352,23 +352,56 @@ static int scratch_file(int dir)
 }
 
 /* Reads and overwrites a cached page. EAGAIN counts as support: it can tell. */
-static int probe_nowait(int dir, bool *can_read, bool *can_write)
+static int probe_nowait(int fd, bool *can_read, bool *can_write)
 {
 	char page[4096] = { 0 };
 	struct iovec iov = { page, sizeof(page) };
-	int fd = scratch_file(dir), r = 0;
 
 	*can_read = *can_write = false;
-	if (fd < 0)
-		return fd;
-	if (pwrite(fd, page, sizeof(page), 0) < 0) {
-		r = -errno;
-	} else {
-		*can_read = preadv2(fd, &iov, 1, 0, RWF_NOWAIT) > 0 || errno == EAGAIN;
-		*can_write = pwritev2(fd, &iov, 1, 0, RWF_NOWAIT) > 0 || errno == EAGAIN;
+	if (pwrite(fd, page, sizeof(page), 0) < 0)
+		return -errno;
+	*can_read = preadv2(fd, &iov, 1, 0, RWF_NOWAIT) > 0 || errno == EAGAIN;
+	*can_write = pwritev2(fd, &iov, 1, 0, RWF_NOWAIT) > 0 || errno == EAGAIN;
+	return 0;
+}
+
+#define PROBE_ROUNDS 8
+#define PROBE_BYTES (64 * KIB)
+#define HAND_OVER_NS 3000 /* to a worker and back, at least */
+
+/* The quickest of some accesses of this length; UINT64_MAX: they do not work. */
+static uint64_t time_access(int fd, void *block, size_t len, bool write)
+{
+	uint64_t best = UINT64_MAX;
+
+	for (int i = 0; i < PROBE_ROUNDS; i++) {
+		uint64_t t = time_now();
+		ssize_t r = write ? pwrite(fd, block, len, 0) : pread(fd, block, len, 0);
+
+		t = time_now() - t;
+		if (r != (ssize_t)len)
+			return UINT64_MAX;
+		best = MIN(best, t);
 	}
-	close(fd);
-	return r;
+	return best;
+}
+
+static void probe_costs(int fd, const struct engine *g, struct file_costs *c)
+{
+	char *block = calloc(1, PROBE_BYTES);
+	uint64_t large, w, r;
+
+	if (!block)
+		return;
+	large = time_access(fd, block, PROBE_BYTES, true);
+	w = time_access(fd, block, 64, true);
+	r = time_access(fd, block, 64, false);
+	free(block);
+	if (large == UINT64_MAX || w == UINT64_MAX || r == UINT64_MAX)
+		return;
+	c->byte = large > w ? (double)(large - w) / PROBE_BYTES : c->byte;
+	c->write = (double)w + (g->memory || g->nowait_write ? 0 : HAND_OVER_NS);
+	c->read = (double)r + (g->memory || g->nowait_read ? 0 : HAND_OVER_NS);
 }
 
 /* A loop that serves several directories does inline only what all of them can. */
@@ -376,17 +409,22 @@ int engine_probe(struct env *e, struct loop *l, int dir, char *text, size_t n)
 {
 	struct engine *g = engine_of(l);
 	bool memory = in_memory(dir), can_read = true, can_write = true;
-	int r = 0;
+	int fd, r = 0;
 
 	(void)e;
 	if (!g)
 		return -ENOMEM;
+	fd = scratch_file(dir);
 	if (!memory)
-		r = probe_nowait(dir, &can_read, &can_write);
+		r = fd < 0 ? fd : probe_nowait(fd, &can_read, &can_write);
 	g->memory = memory && (!g->probed || g->memory);
 	g->nowait_read = can_read && !memory && (!g->probed || g->nowait_read);
 	g->nowait_write = can_write && !memory && (!g->probed || g->nowait_write);
 	g->probed = true;
+	if (fd >= 0) {
+		probe_costs(fd, g, &l->file_costs);
+		close(fd);
+	}
 	if (!g->have_ring && !g->memory)
 		ring_open(g);
 	snprintf(text, n, "reads %s, writes %s, the rest %s",

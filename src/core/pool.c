@@ -159,3 +159,17 @@ void buf_put(struct buf *b)
 	share_queue(p, b->share);
 	serve(p);
 }
+
+void buf_copy(struct buf *b, size_t to, size_t from, size_t len)
+{
+	while (len) {
+		size_t t = to % BUF_UNIT, f = from % BUF_UNIT;
+		size_t n = MIN(len, BUF_UNIT - MAX(t, f));
+
+		memcpy((char *)b->iov[to / BUF_UNIT].iov_base + t,
+		       (char *)b->iov[from / BUF_UNIT].iov_base + f, n);
+		to += n;
+		from += n;
+		len -= n;
+	}
+}

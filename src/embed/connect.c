@@ -67,9 +67,11 @@ static int start_targets(struct backing *b, const uint8_t key[KEY_BYTES],
 	for (uint32_t i = 0; i < n; i++) /* in-process addresses replace those of the file */
 		snprintf(b->conf->targets[i].address, CONF_ADDR_MAX, "loop:%u", i);
 	for (uint32_t i = 0; !r && i < n; i++) {
-		struct server_opts o = {
-			.loop = &b->loop, .conf = b->conf, .target = i, .hub = &b->hub
-		};
+		struct server_opts o = { .loop = &b->loop,
+					 .conf = b->conf,
+					 .target = i,
+					 .hub = &b->hub,
+					 .measure = true };
 
 		memcpy(o.client_key, key, KEY_BYTES);
 		memcpy(o.server_key, server_key, KEY_BYTES);

@@ -35,15 +35,16 @@ struct bench {
 	char scattered[SEGMENTS * SEGMENT * 4], block[BLOCK];
 };
 
-static uint64_t since(uint64_t *t)
+/* The time since *t, if it is the shortest so far; *t is now. */
+static void lap(uint64_t *t, uint64_t *best)
 {
-	uint64_t now = time_now(), was = *t;
+	uint64_t now = time_now(), took = now - *t;
 
+	*best = MIN(*best, took);
 	*t = now;
-	return now - was;
 }
 
-/* The quickest way there and back of n pieces; 0: it does not work. */
+/* The quickest way there and back of n pieces; UINT64_MAX: it does not work. */
 static void through(struct bench *b, const struct iovec *iov, int n, size_t bytes, uint64_t *out,
 		    uint64_t *in)
 {
@@ -54,10 +55,10 @@ static void through(struct bench *b, const struct iovec *iov, int n, size_t byte
 
 		if (r != (ssize_t)bytes)
 			return;
-		*out = MIN(*out, since(&t));
+		lap(&t, out);
 		if (readv(b->fd[1], iov, n) != r)
 			return;
-		*in = MIN(*in, since(&t));
+		lap(&t, in);
 	}
 }
 
@@ -93,11 +94,11 @@ static void measure_memory(struct bench *b, struct net_costs *c)
 		uint64_t t = time_now();
 
 		pieces_pack(b->block, b->pieces, SEGMENTS);
-		pack = MIN(pack, since(&t));
+		lap(&t, &pack);
 		pieces_unpack(b->pieces, SEGMENTS, b->block);
-		unpack = MIN(unpack, since(&t));
+		lap(&t, &unpack);
 		pieces_pack(b->block, &half, 1);
-		whole = MIN(whole, since(&t));
+		lap(&t, &whole);
 	}
 	c->pack = (double)pack / SEGMENTS;
 	c->unpack = (double)unpack / SEGMENTS;

@@ -155,7 +155,7 @@ void fetch_start(struct fetch *f, uint32_t n, const struct buf *buf, struct req 
 	f->turn = (struct turn){ 0 };
 	if (!r)
 		f->n_list = (uint32_t)view_plan(&f->view, &f->access, &flat, 0, &from, f->list,
-						WINDOW_PIECES, WINDOW_BYTES);
+						WINDOW_IOS, WINDOW_BYTES);
 	f->busy = true;
 	req_hold(q);
 	req_init(&f->q, f->srv->loop, &fetch_ops, OPEN);

@@ -19,8 +19,9 @@ struct open_file;
 struct removals;
 
 #define WINDOW_BYTES (256 * KIB) /* of one step of a bulk transfer */
-#define WINDOW_PIECES 128 /* file accesses in it */
-#define WINDOW_STATES 6
+#define WINDOW_PIECES 4096 /* in it */
+#define WINDOW_IOS 128 /* file accesses at a time */
+#define WINDOW_STATES 7
 #define WINDOWS 2 /* of one request at a time: network and disk overlap */
 #define COPY_BYTES (8 * MIB) /* of the pool for copies: a session's share is the windows of two */
 #define CAP_LIFE_NS (3600 * NSEC_PER_SEC)
@@ -123,6 +124,7 @@ struct server {
 	struct wire_map_res map; /* version 0: of a server without metadata */
 	struct arena map_arena;
 	struct list spare_reqs, spare_windows;
+	unsigned n_spare_windows;
 	uint32_t in_service;
 	struct htab inodes; /* open or being worked on */
 	struct htab opens; /* struct open_file */
@@ -388,8 +390,8 @@ struct fetch {
 	struct server *srv;
 	const struct wire_capability *cap;
 	uint32_t source; /* target */
-	struct extent ext[WINDOW_PIECES]; /* what is wanted, in the order of the buffer */
-	struct extent list[WINDOW_PIECES]; /* neighbours joined */
+	struct extent ext[WINDOW_IOS]; /* what is wanted, in the order of the buffer */
+	struct extent list[WINDOW_IOS]; /* neighbours joined */
 	uint32_t n_list;
 	struct access access; /* the buffer and where its bytes come from */
 	struct view view;
@@ -398,8 +400,8 @@ struct fetch {
 	struct wire_read_res res;
 	struct object *object; /* here */
 	struct turn turn;
-	struct io ios[WINDOW_PIECES];
-	struct iovec iov[WINDOW_PIECES + BUF_MAX_UNITS];
+	struct io ios[WINDOW_IOS];
+	struct iovec iov[WINDOW_IOS + BUF_MAX_UNITS];
 	bool busy;
 };
 void fetch_init(struct fetch *f, struct server *srv, const struct wire_capability *cap,

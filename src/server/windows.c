@@ -3,11 +3,16 @@
  *   read:   TAKE -> ACCESS -> DISK -> MOVED -> TAKE ...     buffers, turn, disk, network
  *   read:   TAKE -> ACCESS -> FILE -> MOVED -> TAKE ...     turn, network: cached, straight from the file
  *   write:  TAKE -> BUFFERED -> ACCESS -> DISK -> TAKE ... buffers, network, turn, disk
+ *   sieve:  ... ACCESS -> DISK -> MERGE -> MOVED ...        many small pieces: all between the first and the last
  *   copy:   as a write, with the bytes of another object instead of the client's memory (fetch.c)
  *
  * A few windows of one request work side by side, each taking the next range when it is done, so that
  * network and disk overlap and memory stays bounded. Nobody holds a turn at a range while it waits for a
  * network: reads give theirs back before the data go out, writes ask for theirs when the data are here.
+ *
+ * Where many small pieces lie close together, one access to their hull costs less than one to each (covers()): it is read,
+ * and the pieces are taken out of it, or put into it and it is written again, in one turn. The buffer has the hull, then
+ * the data.
  * Buffers: from the session's share of the target's pool (copies: of a small pool of their own), given back between
  * two ranges. Errors: the first one stops the request. */
 #include <stdlib.h>
@@ -18,9 +23,14 @@
 #define HULL_MAX \
 	(1 * MIB) /* pieces further apart are not asked for at once whether they are in memory */
 
-enum { TAKE, BUFFERED, ACCESS, DISK, MOVED, END };
+#define SIEVE_BYTES \
+	(256 * KIB) /* hull and data of a sieved window: they stay in the processor's cache */
+#define PAGE 4096 /* of what a write touches, as much as that is touched anyway */
+#define SPARE_WINDOWS 64
+
+enum { TAKE, BUFFERED, ACCESS, DISK, MERGE, MOVED, END };
 static_assert(END + 1 == WINDOW_STATES, "a histogram for each state");
-static const char *const names[] = { "take", "buffer", "turn", "disk", "move", "end" };
+static const char *const names[] = { "take", "buffer", "turn", "disk", "merge", "move", "end" };
 
 struct window {
 	struct req q;
@@ -34,9 +44,12 @@ struct window {
 	bool sent; /* a read whose data went out */
 	bool file; /* straight from the file */
 	bool mapped; /* iov has its pieces as memory */
+	bool sieve;
 	uint32_t n;
-	struct extent pieces[WINDOW_PIECES];
-	struct io ios[WINDOW_PIECES];
+	uint32_t asked; /* pieces that the disk was asked for ... */
+	uint64_t asked_len; /* ... and their bytes */
+	struct io ios[WINDOW_IOS];
+	struct extent pieces[WINDOW_PIECES]; /* what is not used of the rest is never touched */
 	struct iovec iov[WINDOW_PIECES + BUF_MAX_UNITS]; /* slices of buf, piece by piece */
 };
 
@@ -52,6 +65,40 @@ static bool refill(struct mover *m)
 	return m->n_list;
 }
 
+/* Is one access to the hull cheaper than what n pieces cost each? Copying them costs, too. */
+static bool covers(const struct window *w, double each)
+{
+	const struct file_costs *f = &w->q.loop->file_costs;
+	const struct net_costs *c = &w->m->s->srv->net.costs;
+	uint64_t hull = w->hi - w->lo;
+	double once = f->read + (double)hull * f->byte + w->n * c->pack + (double)w->len * c->copy;
+
+	if (w->m->write)
+		once += f->write + (double)hull * f->byte;
+	return w->n > 2 && hull + w->len <= SIEVE_BYTES &&
+	       !(w->m->write && hull > (uint64_t)w->n * PAGE) && once < w->n * each;
+}
+
+static bool sieves(const struct window *w)
+{
+	const struct file_costs *f = &w->q.loop->file_costs;
+
+	return !w->m->from && covers(w, w->m->write ? f->write : f->read);
+}
+
+/* Would this piece make the hull of a window too long that is sieved without it? */
+static bool too_far(const struct window *w, uint64_t off, uint64_t n)
+{
+	uint64_t hull = MAX(w->hi, off + n) - MIN(w->lo, off);
+
+	return w->n && hull + w->len + n > SIEVE_BYTES && sieves(w);
+}
+
+static bool full(const struct mover *m, const struct window *w)
+{
+	return w->len >= WINDOW_BYTES || w->n >= (m->from ? WINDOW_IOS : WINDOW_PIECES);
+}
+
 /* The next run of the stream: contiguous in it, at most a window. False: nothing is left, or found yet. */
 static bool take(struct mover *m, struct window *w)
 {
@@ -61,13 +108,17 @@ static bool take(struct mover *m, struct window *w)
 	w->hi = 0;
 	if (m->i == m->n_list && !refill(m))
 		return false;
-	while (m->i < m->n_list && w->len < WINDOW_BYTES && w->n < WINDOW_PIECES) {
+	while (!full(m, w)) {
+		if (m->i == m->n_list && (m->n_list < PART_BATCH || !refill(m)))
+			break;
 		const struct wire_extent *e = &m->list[m->i];
 		uint64_t limit = m->write ? UINT64_MAX : m->end;
 		uint64_t off = e->offset + m->o, left = e->length - m->o;
 		uint64_t usable = off < limit ? MIN(left, limit - off) : 0;
 		uint64_t n = MIN(usable, WINDOW_BYTES - w->len);
 
+		if (n && too_far(w, off, n))
+			break;
 		if (n) {
 			if (!w->n)
 				w->at = m->at;
@@ -95,27 +146,72 @@ static bool take(struct mover *m, struct window *w)
 	return w->n > 0;
 }
 
+static void disk_access(struct window *w, size_t n, bool write)
+{
+	struct env *e = w->q.loop->env;
+
+	if (write)
+		object_write(w->m->object, w->ios, n, (int64_t)e->clock->wall(e), &w->q);
+	else
+		object_read(w->m->object, w->ios, n, &w->q);
+}
+
+/* The next pieces of the window. */
 static void disk(struct window *w)
 {
-	struct mover *m = w->m;
-	struct env *e = w->q.loop->env;
-	int64_t now = (int64_t)e->clock->wall(e);
-	size_t skip = 0, used = 0;
+	uint32_t i = 0;
+	size_t used = 0;
 
-	for (uint32_t i = 0; i < w->n; i++) {
-		const struct extent *p = &w->pieces[i];
+	for (; i < WINDOW_IOS && w->asked < w->n; i++) {
+		const struct extent *p = &w->pieces[w->asked++];
 		struct iovec *iov = w->iov + used;
-		size_t got, n = iov_slice(w->buf.iov, w->buf.n, skip, p->length, iov,
+		size_t got, n = iov_slice(w->buf.iov, w->buf.n, w->asked_len, p->length, iov,
 					  ARRAY_LEN(w->iov) - used, &got);
 
 		w->ios[i] = (struct io){ .off = p->offset, .iov = iov, .n = (int)n };
-		skip += p->length;
+		w->asked_len += p->length;
 		used += n;
 	}
-	if (m->write)
-		object_write(m->object, w->ios, w->n, now, &w->q);
-	else
-		object_read(m->object, w->ios, w->n, &w->q);
+	disk_access(w, i, w->m->write);
+}
+
+/* Hull and data, one behind the other in the buffer. */
+static size_t hull_of(const struct window *w)
+{
+	return w->sieve ? w->hi - w->lo : 0;
+}
+
+static void disk_hull(struct window *w, bool write)
+{
+	size_t got,
+		n = iov_slice(w->buf.iov, w->buf.n, 0, hull_of(w), w->iov, ARRAY_LEN(w->iov), &got);
+
+	w->ios[0] = (struct io){ .off = w->lo, .iov = w->iov, .n = (int)n };
+	disk_access(w, 1, write);
+}
+
+/* Between the hull, which was read, and the data. */
+static void merge(struct window *w)
+{
+	size_t data = hull_of(w);
+
+	for (uint32_t i = 0; i < w->n; i++) {
+		size_t hull = w->pieces[i].offset - w->lo, len = w->pieces[i].length;
+
+		if (w->m->write)
+			buf_copy(&w->buf, hull, data, len);
+		else
+			buf_copy(&w->buf, data, hull, len);
+		data += len;
+	}
+}
+
+/* Where the data are in the buffer. */
+static size_t data_iov(struct window *w)
+{
+	size_t got;
+
+	return iov_slice(w->buf.iov, w->buf.n, hull_of(w), w->len, w->iov, ARRAY_LEN(w->iov), &got);
 }
 
 /* The file's pages as pieces of memory: many of them leave in one call. */
@@ -141,6 +237,22 @@ static bool from_file(struct window *w)
 		return false;
 	w->mapped = map(w);
 	return w->mapped || w->len >= FILE_PIECE * w->n;
+}
+
+/* How the window gets between the file and the network. */
+static void choose(struct window *w)
+{
+	const struct mover *m = w->m;
+
+	w->asked = 0;
+	w->asked_len = 0;
+	w->file = false;
+	/* to send a piece from a mapping costs less than to read it */
+	w->sieve = m->write ? sieves(w) : covers(w, m->s->srv->net.costs.gather);
+	if (!m->write && !w->sieve) {
+		w->file = from_file(w);
+		w->sieve = !w->file && sieves(w);
+	}
 }
 
 /* An error, a client that gave up, or one that must have: nothing has moved by its deadline. */
@@ -185,7 +297,12 @@ static bool finish(struct window *w)
 	if (!error && w->m->s->cancelled)
 		error = -ECANCELED;
 	req_fini(&w->q);
-	list_push_front(&srv->spare_windows, &w->spare);
+	if (srv->n_spare_windows < SPARE_WINDOWS) {
+		list_push_front(&srv->spare_windows, &w->spare);
+		srv->n_spare_windows++;
+	} else {
+		free(w);
+	}
 	if (error && !parent->error)
 		parent->error = error; /* the others stop at once */
 	req_done(parent, error, 0);
@@ -210,20 +327,20 @@ static bool step(struct req *q)
 			req_goto(q, END);
 			break;
 		}
-		w->file = !m->write && from_file(w);
+		choose(w);
 		if (w->file)
 			break;
 		if (m->from)
 			buf_get(&s->srv->copies, &s->session->copy_share, &w->buf, w->len, q);
 		else
-			buf_get(&s->srv->pool, &s->session->share, &w->buf, w->len, q);
+			buf_get(&s->srv->pool, &s->session->share, &w->buf, hull_of(w) + w->len, q);
 		break;
 	case BUFFERED:
 		req_goto(q, ACCESS);
 		if (m->from)
 			fetch_start(w->fetch, w->n, &w->buf, q);
 		else if (m->write)
-			net_get(s->link, m->mem, w->at, w->buf.iov, w->buf.n, q);
+			net_get(s->link, m->mem, w->at, w->iov, data_iov(w), q);
 		break;
 	case ACCESS:
 		req_goto(q, DISK);
@@ -235,8 +352,15 @@ static bool step(struct req *q)
 		break;
 	case DISK:
 		req_goto(q, MOVED);
+		if (w->sieve) {
+			req_goto(q, MERGE);
+			disk_hull(w, false);
+			break;
+		}
 		if (!w->file) {
 			disk(w);
+			if (w->asked < w->n)
+				req_goto(q, DISK);
 			break;
 		}
 		turn_end(&w->turn); /* it was for the fences: such reads may mix with writes */
@@ -244,11 +368,17 @@ static bool step(struct req *q)
 		net_put_file(s->link, m->mem, w->at, object_file(m->object), w->pieces,
 			     w->mapped ? w->iov : NULL, w->n, q);
 		break;
+	case MERGE:
+		req_goto(q, MOVED);
+		merge(w);
+		if (m->write)
+			disk_hull(w, true);
+		break;
 	case MOVED:
 		turn_end(&w->turn);
 		if (!m->write && !w->sent) {
 			w->sent = true;
-			net_put(s->link, m->mem, w->at, w->buf.iov, w->buf.n, q);
+			net_put(s->link, m->mem, w->at, w->iov, data_iov(w), q);
 			break;
 		}
 		req_goto(q, TAKE);
@@ -264,13 +394,14 @@ static bool step(struct req *q)
 	return true;
 }
 
-static const struct req_ops window_ops = { "window", step, END, 6, names };
+static const struct req_ops window_ops = { "window", step, END, WINDOW_STATES, names };
 
 static struct window *window_new(struct server *srv)
 {
 	struct list *it = list_pop(&srv->spare_windows);
 	struct window *w = it ? list_entry(it, struct window, spare) : calloc(1, sizeof(*w));
 
+	srv->n_spare_windows -= it != NULL;
 	if (w) {
 		list_init(&w->spare);
 		w->sent = false;
