@@ -37,7 +37,7 @@ int sheaf_set_mover(struct sheaf *fs, enum sheaf_mover how)
 	if ((unsigned)how >= N_MOVERS)
 		return -EINVAL;
 	pthread_mutex_lock(&fs->lock);
-	fs->b.client->mover = (enum net_mover)how;
+	client_set_mover(fs->b.client, (enum net_mover)how);
 	pthread_mutex_unlock(&fs->lock);
 	return 0;
 }

@@ -13,6 +13,8 @@ struct way {
 	uint8_t names[63];
 };
 
+#define LIST_USUAL 32 /* extents for which a pattern is not worth it */
+
 struct client {
 	struct loop *loop;
 	const struct conf *conf;
@@ -35,6 +37,7 @@ struct client {
 	uint64_t trace_base, n_traces;
 	uint64_t timeout_ns;
 	enum net_mover mover; /* that is forced, or MOVER_AUTO */
+	size_t list_most; /* extents of a pattern that go as a list */
 	struct way ways[WAYS];
 	union { /* where a request is planned */
 		struct extent scratch[LIST_MAX];

@@ -38,6 +38,7 @@ int client_new(const struct client_opts *o, struct client **out)
 	net_init(&c->net, o->loop, &id);
 	c->trace_base = env_random_u64(o->loop->env);
 	c->net.hub = o->hub;
+	c->list_most = LIST_USUAL;
 	c->peers = calloc(CONF_MAX_TARGETS, sizeof(*c->peers)); /* pages that nobody touches */
 	c->targets = calloc(CONF_MAX_TARGETS, sizeof(*c->targets)); /* cost nothing */
 	if (!c->peers || !c->targets || htab_init(&c->imported)) {
@@ -52,6 +53,16 @@ int client_new(const struct client_opts *o, struct client **out)
 	}
 	*out = c;
 	return 0;
+}
+
+void client_set_mover(struct client *c, enum net_mover how)
+{
+	c->mover = how;
+}
+
+void client_set_list_most(struct client *c, size_t n)
+{
+	c->list_most = n;
 }
 
 void client_add(struct client *c, const struct conf_target *t, const char *address)

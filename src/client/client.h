@@ -26,6 +26,9 @@ struct client_opts {
 int client_new(const struct client_opts *o, struct client **out);
 /* For a client of the real world: constants are measured, bad memory is an error, $SHEAF_MOVER counts. */
 int movers_init(struct client *c);
+void client_set_mover(struct client *c, enum net_mover how); /* of transfers from now on */
+/* So many extents for one server cost no more as a list than as a pattern; at least 1. */
+void client_set_list_most(struct client *c, size_t n);
 void client_set_timeout(struct client *c,
 			uint64_t ns); /* of calls from now on; else the cluster file's */
 /* No operation may be under way. Links close; sessions end with their lease unless client_bye() ran. */

@@ -20,7 +20,6 @@
 #include "client/cli_priv.h"
 
 #define PART_BYTES (64 * MIB) /* of one request */
-#define TYPED_LIST 32 /* so many extents of a typed access cost no more than its type */
 #define COPY_STRIPES 16384 /* of one call; longer copies are short */
 #define LANES 2 /* of one object */
 #define MAX_REFRESH 1000
@@ -80,6 +79,7 @@ struct epochs {
 
 struct transfer {
 	enum kind kind;
+	enum net_mover mover;
 	uint32_t mode; /* ALLOCATE */
 	struct cfile *other; /* COPY: where the bytes come from */
 	struct copy copy;
@@ -217,13 +217,13 @@ static uint64_t inline_room(const struct lane *l)
 
 static bool inlines(const struct lane *l, uint64_t bytes)
 {
-	const struct client *c = l->op->c;
+	const struct transfer *t = l->op->transfer;
 
 	if (bytes > inline_room(l))
 		return false;
-	return c->mover == MOVER_INLINE ||
-	       (c->mover == MOVER_AUTO &&
-		net_inlines(&c->net.costs, l->op->transfer->kind == WRITE, bytes));
+	return t->mover == MOVER_INLINE ||
+	       (t->mover == MOVER_AUTO &&
+		net_inlines(&l->op->c->net.costs, t->kind == WRITE, bytes));
 }
 
 /* Bytes of one request. */
@@ -234,7 +234,7 @@ static uint64_t most_bytes(const struct lane *l)
 
 	if (t->kind == ALLOCATE)
 		return t->mode & ALLOC_PUNCH ? INT64_MAX : PART_BYTES;
-	return l->op->c->mover == MOVER_INLINE && room ? room : PART_BYTES;
+	return t->mover == MOVER_INLINE && room ? room : PART_BYTES;
 }
 
 /* The n extents of a part, with their view. */
@@ -276,7 +276,7 @@ static int take_typed(struct lane *l)
 	const struct layout *lay = &op->file->layout;
 	struct cursor from = l->strand->next;
 	uint64_t total = op->access.total;
-	bool list = !t->type.len || op->c->mover == MOVER_INLINE;
+	bool list = !t->type.len || t->mover == MOVER_INLINE;
 	size_t n;
 
 	if (!l->view.trail)
@@ -285,7 +285,7 @@ static int take_typed(struct lane *l)
 		return -ENOMEM;
 	do {
 		n = view_plan(&l->view, &op->access, lay, l->index, &from, op->c->scratch,
-			      list ? LIST_MAX : TYPED_LIST, most_bytes(l));
+			      list ? LIST_MAX : op->c->list_most, most_bytes(l));
 	} while (!n && list && from.pos < total);
 	l->typed = false;
 	if (!list && from.pos < total) {
@@ -305,7 +305,7 @@ static int take_regular(struct lane *l)
 	const struct layout *lay = &op->file->layout;
 	struct cursor *next = &l->strand->next, from = *next;
 	size_t n = view_plan(&l->view, &op->access, lay, l->index, &from, op->c->scratch,
-			     TYPED_LIST, PART_BYTES);
+			     op->c->list_most, PART_BYTES);
 
 	l->typed = false;
 	if (from.pos == op->access.total) {
@@ -330,7 +330,7 @@ static int take(struct lane *l)
 		return take_copy(l);
 	if (t->typed)
 		return take_typed(l);
-	if (t->type.len && op->c->mover != MOVER_INLINE)
+	if (t->type.len && t->mover != MOVER_INLINE)
 		return take_regular(l);
 	n = view_plan(&l->view, &op->access, &op->file->layout, l->index, &l->strand->next,
 		      op->c->scratch, LIST_MAX, most_bytes(l));
@@ -351,7 +351,7 @@ static void prepare_read(struct lane *l)
 	l->call.mem = l->small ? NULL : &l->view;
 	l->call.mem_wire = &a->mem;
 	l->call.mem_access = CAP_WRITE; /* the server writes into it */
-	l->call.mover = l->op->c->mover;
+	l->call.mover = l->op->transfer->mover;
 }
 
 /* Data inside a message: how they are counted. */
@@ -377,7 +377,7 @@ static void prepare_write(struct lane *l)
 	l->call.mem = l->small ? NULL : &l->view;
 	l->call.mem_wire = &a->mem;
 	l->call.mem_access = CAP_READ;
-	l->call.mover = l->op->c->mover;
+	l->call.mover = l->op->transfer->mover;
 	if (!l->small)
 		return;
 	l->q.error = view_copy_out(&l->view, 0, l->small_data, l->view.length);
@@ -803,8 +803,10 @@ static void start_access(struct cop *op, struct cfile *f, struct transfer how, i
 	else if (!(f->flags & need) ||
 		 (how.other && (!(how.other->flags & OPEN_READ) || f->flags & OPEN_APPEND)))
 		e = -EBADF;
-	if (t)
+	if (t) {
 		*t = how;
+		t->mover = op->c->mover;
+	}
 	cop_start(op, &transfer_ops, e);
 }
 
@@ -828,7 +830,7 @@ static void send_vector(struct cop *op, struct transfer *how)
 	struct type *block = NULL, *vector = NULL;
 	uint64_t stride;
 
-	if (a->n_file <= TYPED_LIST || !e->length)
+	if (a->n_file <= op->c->list_most || !e->length)
 		return;
 	stride = e[1].offset - e[0].offset; /* may be negative: it wraps */
 	for (size_t i = 1; i < a->n_file; i++)

@@ -150,14 +150,14 @@ static void start_content(struct op *op, struct cop *c)
 		client_close(c, op->h->cf);
 		break;
 	case DO_READ:
-		client_read(c, op->h->cf, op->iov, op->n_iov, op->ext, op->n_ext);
+		op_move(op, c);
 		break;
 	case DO_WRITE:
 		if (model_zeroes(op->number) && op->n_ext == 1)
 			client_allocate(c, op->h->cf, ALLOC_ZERO, op->ext[0].offset,
 					op->ext[0].length);
 		else
-			client_write(c, op->h->cf, op->iov, op->n_iov, op->ext, op->n_ext);
+			op_move(op, c);
 		break;
 	case DO_FSYNC:
 		client_fsync(c, op->h->cf);
@@ -337,6 +337,8 @@ void op_free(struct op *op)
 	if (serial(op->kind))
 		a->name_busy = false;
 	free(op->mem);
+	type_free(op->types[0]);
+	type_free(op->types[1]);
 	*op = (struct op){ .a = a };
 }
 

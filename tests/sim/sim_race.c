@@ -136,6 +136,17 @@ static void remember(struct actor *a, uint64_t ino, bool is_dir)
 	a->race_seen[a->n_race_seen++ % ARRAY_LEN(a->race_seen)] = (struct seen){ ino, is_dir };
 }
 
+/* The number that a symbolic link was made with; nothing ends its text. */
+static uint32_t text_seen(const struct wire_bytes *b)
+{
+	char text[9] = "";
+
+	if (b->len != 8)
+		return UINT32_MAX;
+	memcpy(text, b->p, 8);
+	return (uint32_t)atoi(text);
+}
+
 static void listing_seen(struct race_lane *r, const struct wire_readdir_res *res)
 {
 	struct lin_op *op = &r->op;
@@ -193,9 +204,7 @@ static void answer_seen(struct race_lane *r, struct cop *c)
 		listing_seen(r, &c->res.readdir);
 		break;
 	case LIN_READLINK:
-		op->text = c->res.readlink.target.len == 8 ?
-				   (uint32_t)atoi((const char *)c->res.readlink.target.p) :
-				   UINT32_MAX;
+		op->text = text_seen(&c->res.readlink.target);
 		break;
 	default:
 		break;

@@ -164,6 +164,8 @@ struct op {
 	uint64_t total;
 	uint8_t *mem; /* what iov points into, with guards between */
 	size_t mem_len;
+	struct typed typed; /* the same as patterns, of these */
+	struct type *types[2];
 	uint64_t began, ended; /* the latter: when its outcome became doubtful */
 	uint32_t seq;
 	uint32_t losses[MAX_TARGETS]; /* of each target when it began */
@@ -280,6 +282,7 @@ void actor_start(struct actor *a); /* begins its script */
 void actor_follow(struct op *op); /* it has succeeded: perhaps others follow on the same file */
 bool actor_idle(const struct actor *a);
 struct op *actor_lane(struct actor *a); /* a free one, cleared; or NULL */
+void op_move(struct op *op, struct cop *c); /* sim_typed.c: reads or writes as lists or types */
 
 int op_expect(const struct op *op); /* sim_expect.c: 0 or -errno */
 bool op_expected(const struct op *op, int64_t result);

@@ -326,11 +326,12 @@ static void check_target(struct model *m, uint32_t t)
 	struct cursor c = { 0 };
 	size_t next = 0, n;
 	struct extent out[MAX_LISTS];
-	struct view v;
+	struct view v, span;
 
 	for (;;) {
 		size_t max = 1 + below(below(2) ? 3 : MAX_LISTS);
 		uint64_t max_bytes = below(2) ? UINT64_MAX : 1 + below(64);
+		struct cursor from = c;
 
 		n = view_plan(&v, &m->a, &m->l, t, &c, out, max, max_bytes);
 		if (!n)
@@ -338,6 +339,10 @@ static void check_target(struct model *m, uint32_t t)
 		CHECK(n <= max && v.length <= max_bytes);
 		check_extents(m, t, &v, out, n, &next);
 		check_view(m, &v);
+		view_span(&span, &m->a, &m->l, t, &from, c.pos); /* the same without extents */
+		CHECK_EQ(span.length, v.length);
+		CHECK_EQ(from.pos, c.pos);
+		check_view(m, &span);
 		if (v.length < max_bytes && n < max)
 			CHECK_EQ(c.pos, m->total); /* it did not stop without need */
 	}

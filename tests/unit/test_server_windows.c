@@ -50,10 +50,13 @@ static uint32_t random_list(struct wire_extent *list, uint64_t max, uint64_t *to
 {
 	uint32_t n = 0, want = (uint32_t)below(below(4) ? 12 : 600) + 1;
 	uint64_t size = below(3) ? below(2000) + 1 : below(500000) + 1;
+	uint64_t near = below(2) ? MODEL : 1 + below(400000), from = below(MODEL - near + 1);
 
+	if (near < MODEL) /* many that lie close together */
+		size = 1 + below(near / want + 1);
 	*total = 0;
 	while (n < want) {
-		uint64_t len = below(10) ? below(size) : 0, off = below(MODEL - size);
+		uint64_t len = below(10) ? below(size) : 0, off = from + below(near - size + 1);
 
 		if (*total + len > max)
 			break;
@@ -167,6 +170,13 @@ static void random_lists(const struct net_ops *ops)
 	random_read(false); /* no object yet */
 	random_read(true);
 	for (int i = 0; i < 60; i++) {
+		/* sieved where that may be, or nowhere, or where it is usual */
+		if (i % 4 == 0)
+			w.loop.file_costs = (struct file_costs){ 1e9, 1e9, 0 };
+		else if (i % 4 == 1)
+			w.loop.file_costs = (struct file_costs){ 0, 0, 1 };
+		else if (i % 4 == 2)
+			w.loop.file_costs = (struct file_costs){ 500, 800, 0.15 };
 		random_write(i % 3 == 0);
 		random_read(i % 2);
 		random_read(false);
