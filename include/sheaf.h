@@ -66,7 +66,8 @@ SHEAF_API ssize_t sheaf_write_list(struct sheaf_file *f, const struct iovec *mem
  * Counts, blocks, sizes, subsizes and starts count elements of `of`, which may be freed at once; strides and displacements
  * are bytes. A type's extent, by which copies of it follow each other, is the upper minus the lower bound of the
  * elements it places; a subarray's (C order) is the whole array's. -EINVAL: sizes that overflow, a subarray out of its
- * array; -E2BIG: nested deeper than 32, or longer than 1 MiB when encoded. */
+ * array, `of` is NULL; -E2BIG: nested deeper than 32, or longer than 1 MiB when encoded. *t is then NULL, so that a chain
+ * of constructors may be checked at its end. docs/scattered.md is a tutorial. */
 SHEAF_API int sheaf_type_bytes(uint64_t n, struct sheaf_type **t);
 SHEAF_API int sheaf_type_vector(uint64_t count, uint64_t block, int64_t stride,
 				const struct sheaf_type *of, struct sheaf_type **t);
@@ -79,7 +80,8 @@ SHEAF_API int sheaf_type_subarray(int nd, const uint64_t *sizes, const uint64_t 
 				  struct sheaf_type **t);
 SHEAF_API void sheaf_type_free(struct sheaf_type *t);
 /* mem_count copies of mem_type from mem on, in order, are what file_type, tiled from file_off on for as long as there are
- * data, says, in order. -EINVAL: an offset below 0, or a file that was opened with O_APPEND. */
+ * data, says, in order. The totals need not agree: it is memory that says how many bytes move. -EINVAL: a type is NULL, an
+ * offset below 0 or an end beyond 2^63 - 1, a file side without data, a write to a file that was opened with O_APPEND. */
 SHEAF_API ssize_t sheaf_read_typed(struct sheaf_file *f, void *mem,
 				   const struct sheaf_type *mem_type, uint64_t mem_count,
 				   uint64_t file_off, const struct sheaf_type *file_type);

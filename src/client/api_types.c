@@ -4,7 +4,7 @@
  * it has ended. Errors: -errno. */
 #include "client/api_priv.h"
 
-/* ---- types ---- */
+/* ---- types: a constructor that fails leaves NULL, and NULL is nothing to make another one of ---- */
 
 static const struct type *inner(const struct sheaf_type *t)
 {
@@ -13,6 +13,7 @@ static const struct type *inner(const struct sheaf_type *t)
 
 static struct type **out(struct sheaf_type **t)
 {
+	*t = NULL;
 	return (struct type **)t;
 }
 
@@ -24,25 +25,36 @@ int sheaf_type_bytes(uint64_t n, struct sheaf_type **t)
 int sheaf_type_vector(uint64_t count, uint64_t block, int64_t stride, const struct sheaf_type *of,
 		      struct sheaf_type **t)
 {
-	return type_vector(count, block, stride, inner(of), out(t));
+	struct type **new = out(t);
+
+	return of ? type_vector(count, block, stride, inner(of), new) : -EINVAL;
 }
 
 int sheaf_type_indexed(size_t n, const uint64_t *blocks, const int64_t *displ,
 		       const struct sheaf_type *of, struct sheaf_type **t)
 {
-	return type_indexed(n, blocks, displ, inner(of), out(t));
+	struct type **new = out(t);
+
+	return of ? type_indexed(n, blocks, displ, inner(of), new) : -EINVAL;
 }
 
 int sheaf_type_struct(size_t n, const uint64_t *blocks, const int64_t *displ,
 		      const struct sheaf_type *const *of, struct sheaf_type **t)
 {
-	return type_struct(n, blocks, displ, (const struct type *const *)of, out(t));
+	struct type **new = out(t);
+
+	for (size_t i = 0; i < n; i++)
+		if (!of[i])
+			return -EINVAL;
+	return type_struct(n, blocks, displ, (const struct type *const *)of, new);
 }
 
 int sheaf_type_subarray(int nd, const uint64_t *sizes, const uint64_t *subsizes,
 			const uint64_t *starts, const struct sheaf_type *of, struct sheaf_type **t)
 {
-	return type_subarray(nd, sizes, subsizes, starts, inner(of), out(t));
+	struct type **new = out(t);
+
+	return of ? type_subarray(nd, sizes, subsizes, starts, inner(of), new) : -EINVAL;
 }
 
 void sheaf_type_free(struct sheaf_type *t)
@@ -55,7 +67,7 @@ void sheaf_type_free(struct sheaf_type *t)
 static int describe(struct typed *t, const void *mem, const struct sheaf_type *mem_type,
 		    uint64_t mem_count, uint64_t file_off, const struct sheaf_type *file_type)
 {
-	int r = file_off > INT64_MAX ? -EINVAL : 0;
+	int r = file_off > INT64_MAX || !mem_type || !file_type ? -EINVAL : 0;
 
 	if (!r)
 		r = pattern_init(&t->mem, inner(mem_type), (int64_t)(uintptr_t)mem, mem_count);

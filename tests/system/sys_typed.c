@@ -279,5 +279,37 @@ static void what_cannot_be_meant_is_refused(void)
 	sheaf_disconnect(fs);
 }
 
+/* Whoever looks at the last answer alone learns of a mistake in the first. */
+static void a_type_of_nothing_is_refused(void)
+{
+	uint64_t sizes[] = { 4, 4 }, subsizes[] = { 2, 3 }, starts[] = { 0, 2 }, one[] = { 1, 1 };
+	struct sheaf_type *cell, *t, *part = (struct sheaf_type *)1;
+	int64_t displ[] = { 0, 8 };
+	const struct sheaf_type *of[2];
+	char dir[CLUSTER_PATH], conf[CLUSTER_PATH + 16], b[64] = "";
+
+	temp_dir(dir, sizeof(dir) - 16);
+	snprintf(conf, sizeof(conf), "local:%s", dir);
+	fs = client(conf);
+	file = open_file(fs, "/f", O_CREAT | O_RDWR);
+	CHECK_EQ(sheaf_type_bytes(8, &cell), 0);
+	CHECK_EQ(sheaf_type_subarray(2, sizes, subsizes, starts, cell, &part), -EINVAL);
+	CHECK(!part);
+	CHECK_EQ(sheaf_type_vector(1, 1, 0, part, &t), -EINVAL);
+	CHECK_EQ(sheaf_type_indexed(2, one, displ, part, &t), -EINVAL);
+	of[0] = cell;
+	of[1] = part;
+	CHECK_EQ(sheaf_type_struct(2, one, displ, of, &t), -EINVAL);
+	CHECK_EQ(sheaf_type_subarray(2, sizes, subsizes, starts, part, &t), -EINVAL);
+	CHECK(!t);
+	CHECK_EQ(sheaf_write_typed(file, b, cell, 1, 0, t), -EINVAL);
+	CHECK_EQ(sheaf_read_typed(file, b, t, 1, 0, cell), -EINVAL);
+	sheaf_type_free(t);
+	sheaf_type_free(cell);
+	CHECK_EQ(sheaf_close(file), 0);
+	sheaf_disconnect(fs);
+}
+
 TEST_MAIN(TEST(random_types_match_a_model_over_tcp), TEST(random_types_match_a_model_embedded),
-	  TEST(ten_million_pieces_are_one_request_a_server), TEST(what_cannot_be_meant_is_refused))
+	  TEST(ten_million_pieces_are_one_request_a_server), TEST(what_cannot_be_meant_is_refused),
+	  TEST(a_type_of_nothing_is_refused))
