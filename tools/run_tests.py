@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -129,6 +130,21 @@ def check_headers(build):
     return 0, ""
 
 
+def check_excerpts():
+    """The C code of the tutorial is code of the examples, line by line; it may be indented less."""
+    with open(os.path.join(ROOT, "docs", "scattered.md"), encoding="utf-8") as f:
+        blocks = re.findall(r"^```c\n(.*?)^```$", f.read(), re.M | re.S)
+    sources = []
+    for path in sorted(glob.glob(os.path.join(ROOT, "examples", "*.c"))):
+        with open(path, encoding="utf-8") as f:
+            sources.append("\n" + f.read())
+    lost = [b for b in blocks
+            if not any("\n" + textwrap.indent(b, "\t" * depth) in s for s in sources for depth in range(4))]
+    if not blocks:
+        return 1, "docs/scattered.md has no C code at all"
+    return (1, "in docs/scattered.md, but in no example:\n" + "\n".join(lost)) if lost else (0, "")
+
+
 # ---- collecting ----
 
 def style_tests(build):
@@ -136,6 +152,7 @@ def style_tests(build):
     yield Test("style", "functions and files are short", [sys.executable, f"{ROOT}/tools/check_funcs.py"])
     yield Test("style", "mutants fit the sources", [sys.executable, f"{ROOT}/tools/mutants.py", "--check"])
     yield Test("style", "headers compile alone", lambda: check_headers(build))
+    yield Test("style", "excerpts are code of the examples", check_excerpts)
     yield Test("style", "clang-format", check_format)
 
 

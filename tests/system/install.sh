@@ -46,15 +46,18 @@ for page in "$source"/docs/man/*.[1-8]; do
 	grep -q "^\.TH .*\"Sheaf $version\"" "$page" || fail "$page is not of $version"
 done
 
-echo "a program compiles by pkg-config and runs without servers"
+echo "the examples compile by pkg-config and run without servers"
 san=
 case $(cache SHEAF_SAN) in
 asan) san=-fsanitize=address,undefined ;;
 tsan) san=-fsanitize=thread ;;
 esac
-"$(cache CMAKE_C_COMPILER)" $san -Wall -Wextra -Werror -o matrix "$at/share/doc/sheaf/examples/matrix.c" \
-	$(pkg-config --cflags --libs sheaf) || fail "examples/matrix.c does not compile"
-LD_LIBRARY_PATH=$at/$lib ./matrix "local:$work/fs" || fail "examples/matrix.c"
+for example in "$source"/examples/*.c; do
+	name=$(basename "$example" .c)
+	"$(cache CMAKE_C_COMPILER)" $san -Wall -Wextra -Werror -o "$name" "$at/share/doc/sheaf/examples/$name.c" \
+		$(pkg-config --cflags --libs sheaf) || fail "examples/$name.c does not compile"
+	LD_LIBRARY_PATH=$at/$lib "./$name" "local:$work/fs" || fail "examples/$name.c"
+done
 
 echo "the library exports sheaf_* with its version, and nothing else"
 nm -D --defined-only "$at/$lib/libsheaf.so.1" | awk '$2 != "A" { print $3 }' >symbols
