@@ -243,6 +243,7 @@ struct trail {
 	uint64_t begin, upto; /* the part of the access */
 	struct trail_place here, last, left[TRAIL_LEFT];
 	unsigned n_left;
+	size_t ahead; /* extents that are worth looking up at once */
 };
 
 /* The view of all that object `index` has between two positions of the access; its length is a bound. */

@@ -32,6 +32,7 @@ void view_trail(struct view *v, const struct access *a, const struct layout *l, 
 	s->begin = begin;
 	s->upto = upto;
 	s->n_left = 0;
+	s->ahead = BATCH;
 	place_begin(v, &s->here, begin, 0);
 	s->last = s->here;
 }
@@ -53,21 +54,22 @@ size_t trail_plan(struct view *v, const struct access *a, const struct layout *l
 }
 
 /* The next stretch of own bytes, at most `most`, that is contiguous in the access: its length, and where it begins there.
- * 0: there is none. */
-static uint64_t stretch(const struct trail *s, struct portion *p, uint64_t most, uint64_t *begin)
+ * 0: there is none. It looks as far ahead as it paid the last time. */
+static uint64_t stretch(struct trail *s, struct portion *p, uint64_t most, uint64_t *begin)
 {
 	struct extent e[BATCH];
 	uint64_t pos[BATCH], len;
 	size_t n = 0, i;
 
 	while (!n && p->c.pos < s->upto)
-		n = portion_next(p, e, pos, BATCH, most);
+		n = portion_next(p, e, pos, s->ahead, most);
 	if (!n || pos[0] >= s->upto)
 		return 0;
 	*begin = pos[0];
 	len = e[0].length;
 	for (i = 1; i < n && pos[i] == *begin + len; i++)
 		len += e[i].length;
+	s->ahead = i < n ? i : MIN(2 * n, (size_t)BATCH);
 	len = MIN(len, s->upto - *begin);
 	if (i < n || p->c.pos > *begin + len) /* it is further than that */
 		portion_init(p, p->c.p, &p->layout, p->index, *begin + len);
