@@ -9,6 +9,20 @@ static struct sheaf *fs;
 
 /* ---- children ---- */
 
+/* Every other 16 bytes, again and again. */
+static void write_pieces(struct sheaf_file *f, const uint8_t *b)
+{
+	struct sheaf_type *piece, *all, *flat;
+
+	CHECK_EQ(sheaf_type_bytes(16, &piece), 0);
+	CHECK_EQ(sheaf_type_vector(BIG / 16, 1, 32, piece, &all), 0);
+	CHECK_EQ(sheaf_type_bytes(BIG, &flat), 0);
+	CHECK_EQ(sheaf_pwrite(f, b, 1, 0), 1);
+	CHECK_EQ(sheaf_fsync(f), 0); /* it is seen */
+	while (sheaf_write_typed(f, b, flat, 1, 0, all) == BIG)
+		;
+}
+
 static int child(const char *name, char **arg)
 {
 	struct sheaf *mine = client(arg[0]);
@@ -21,6 +35,8 @@ static int child(const char *name, char **arg)
 		CHECK_EQ(sheaf_pwrite(f, b, 300001, 0), 300001);
 		pause_ms(60000);
 	}
+	if (strcmp(name, "typed") == 0)
+		write_pieces(f, b);
 	for (ssize_t r = 0; r >= 0;)
 		r = strcmp(name, "write") == 0 ? sheaf_pwrite(f, b, BIG, 0) :
 						 sheaf_pread(f, b, BIG, 0);
@@ -154,6 +170,23 @@ static void a_killed_writer_leaves_a_settled_file(void)
 	CHECK_EQ(sheaf_unlink(fs, "/written"), 0);
 }
 
+/* A pattern of small pieces, which the servers sieve. Each piece is there or not, and what lies between is as it was. */
+static void a_killed_writer_of_pieces_leaves_whole_pieces(void)
+{
+	static uint8_t got[1 << 20];
+	struct sheaf_file *f;
+	ssize_t n;
+
+	kill_in_mid_transfer("typed", "/pieces");
+	f = open_file(fs, "/pieces", O_RDWR);
+	n = sheaf_pread(f, got, sizeof(got), 0);
+	CHECK(n > 0);
+	for (ssize_t i = 0; i < n; i++)
+		CHECK(got[i] == 0 || (got[i] == 0x5a && i % 32 < 16));
+	CHECK_EQ(sheaf_close(f), 0);
+	CHECK_EQ(sheaf_unlink(fs, "/pieces"), 0);
+}
+
 /* What was acknowledged before the death counts, although nobody reported it. */
 static void an_unreported_size_is_found(void)
 {
@@ -222,6 +255,7 @@ static void end(void)
 }
 
 SYS_MAIN(child, begin, end, TEST(a_killed_reader_leaves_nothing),
-	 TEST(a_killed_writer_leaves_a_settled_file), TEST(an_unreported_size_is_found),
+	 TEST(a_killed_writer_leaves_a_settled_file),
+	 TEST(a_killed_writer_of_pieces_leaves_whole_pieces), TEST(an_unreported_size_is_found),
 	 TEST(a_file_unlinked_under_a_killed_writer_goes),
 	 TEST(a_client_that_sleeps_through_its_lease_leaves_room))

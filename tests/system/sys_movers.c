@@ -167,11 +167,14 @@ static void a_whole_program_is_told_by_its_environment(void)
 
 enum hole { UNMAPPED, NO_ACCESS, READ_ONLY, HOLES };
 
+/* So low that nobody else is given a hole there: what is read into one would be theirs. */
+#define LOW ((void *)0x20000000)
+
 /* Three blocks of memory, the middle one bad in this way. */
 static uint8_t *some_memory(size_t block, enum hole hole)
 {
-	uint8_t *m =
-		mmap(NULL, 3 * block, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *m = mmap(LOW, 3 * block, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 
 	CHECK(m != MAP_FAILED);
 	memset(m, 'm', 3 * block);
@@ -255,6 +258,39 @@ static void nor_can_zeros_be_put_there(void)
 	end();
 }
 
+/* Another thread of the program takes it away in the middle: what was moved was moved, the rest is an error. */
+static void memory_may_go_in_mid_transfer(void)
+{
+	const size_t block = 16384 * PAGE;
+	const struct sheaf_extent e = { 0, 3 * block };
+	struct sheaf_op *op;
+
+	begin();
+	CHECK_EQ(sheaf_ftruncate(file, (off_t)(3 * block)), 0);
+	for (int i = 0; i < 12; i++) {
+		uint8_t *m = mmap(NULL, 3 * block, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		struct iovec v = { m, 3 * block };
+		ssize_t r;
+
+		CHECK(m != MAP_FAILED);
+		CHECK_EQ(sheaf_set_mover(fs, i % 2 ? SHEAF_MOVER_PACK : SHEAF_MOVER_GATHER), 0);
+		CHECK_EQ(i % 3 ? sheaf_write_list_start(file, &v, 1, &e, 1, &op) :
+				 sheaf_read_list_start(file, &v, 1, &e, 1, &op),
+			 0);
+		pause_ms(i * 3);
+		/* gone, but nobody else gets the addresses: reads would go there */
+		CHECK(mmap(m + block, 2 * block, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+			   -1, 0) == m + block);
+		r = sheaf_wait(op);
+		CHECK(r == -EFAULT || r == (ssize_t)(3 * block));
+		CHECK_EQ(munmap(m, 3 * block), 0);
+	}
+	for (int i = 0; i < SERVERS; i++)
+		CHECK(WITHIN(5, server_status(fs, i).pool_free == server_status(fs, i).pool_bytes));
+	end();
+}
+
 static sigjmp_buf theirs_begins;
 static volatile sig_atomic_t theirs_expects;
 
@@ -290,4 +326,4 @@ TEST_MAIN(TEST(who_handles_faults_goes_on_doing_so),
 	  TEST(what_is_small_travels_in_the_message),
 	  TEST(a_whole_program_is_told_by_its_environment),
 	  TEST(memory_that_is_not_there_is_an_error_and_nothing_more),
-	  TEST(nor_can_zeros_be_put_there))
+	  TEST(nor_can_zeros_be_put_there), TEST(memory_may_go_in_mid_transfer))
