@@ -132,6 +132,7 @@ SHEAF_API double sheaf_mover_cost(struct sheaf *fs, enum sheaf_mover how, int wr
 struct sheaf_account {
 	uint64_t requests;
 	uint64_t frames; /* messages and pieces of bulk data, both ways */
+	uint64_t sent; /* bytes of messages to it: requests with what they carry inline, no bulk data */
 	uint64_t calls; /* of the system, on the connection's socket */
 	uint64_t bytes[SHEAF_MOVERS]; /* of data, by mover */
 	uint64_t copied; /* bytes of data, in user space; what is copied twice counts twice */

@@ -64,6 +64,7 @@ int sheaf_account(struct sheaf *fs, int i, struct sheaf_account *out)
 		p = &fs->b.client->peers[i];
 		*out = (struct sheaf_account){ .requests = p->n_sent,
 					       .frames = p->account.frames,
+					       .sent = p->account.sent,
 					       .calls = p->account.calls,
 					       .copied = p->account.copied,
 					       .round_ns = p->round };

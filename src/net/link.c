@@ -155,6 +155,7 @@ void link_send(struct link *l, uint32_t kind, uint64_t tag, struct msg *m)
 	frame_head_encode(m->head, &h);
 	m->sent = 0;
 	l->account->frames++;
+	l->account->sent += FRAME_HEAD + m->len;
 	l->ops->send(l, m);
 }
 

@@ -65,6 +65,7 @@ bool net_packs(const struct net_costs *c, bool write, uint64_t segments, uint64_
 /* What a client has done at one server, since it began. */
 struct net_account {
 	uint64_t frames; /* messages and bulk, both ways */
+	uint64_t sent; /* bytes of our messages, without bulk */
 	uint64_t calls; /* of the system, on sockets */
 	uint64_t bytes[N_MOVERS]; /* of data, by mover */
 	uint64_t copied; /* bytes of data, in user space; twice: counted twice */

@@ -36,6 +36,7 @@ static struct sheaf_account account(void)
 		CHECK_EQ(sheaf_account(fs, i, &one), 0);
 		sum.requests += one.requests;
 		sum.frames += one.frames;
+		sum.sent += one.sent;
 		sum.copied += one.copied;
 		for (int k = 0; k < SHEAF_MOVERS; k++)
 			sum.bytes[k] += one.bytes[k];
@@ -49,6 +50,7 @@ static struct sheaf_account since(struct sheaf_account before)
 
 	d.requests -= before.requests;
 	d.frames -= before.frames;
+	d.sent -= before.sent;
 	d.copied -= before.copied;
 	for (int k = 0; k < SHEAF_MOVERS; k++)
 		d.bytes[k] -= before.bytes[k];
@@ -108,6 +110,9 @@ static void one_request_and_one_reply_for_each_server(void)
 			one_round((enum sheaf_mover)how, PIECES, &w, &r);
 			CHECK_EQ(w.requests, SERVERS);
 			CHECK_EQ(r.requests, SERVERS);
+			/* no data in them; a vector is short, an extent of a list is not less than a byte */
+			CHECK(regular ? r.sent < 1024 * SERVERS :
+					r.sent > PIECES && r.sent < total);
 			CHECK_EQ(w.bytes[how], total);
 			CHECK_EQ(r.bytes[how], total);
 			CHECK_EQ(w.copied, how == SHEAF_MOVER_PACK ? total : 0);
@@ -132,6 +137,7 @@ static void what_is_small_travels_in_the_message(void)
 	one_round(SHEAF_MOVER_AUTO, 16, &w, &r);
 	CHECK_EQ(w.bytes[SHEAF_MOVER_INLINE], 16 * PIECE);
 	CHECK_EQ(r.bytes[SHEAF_MOVER_INLINE], 16 * PIECE);
+	CHECK(w.sent > 16 * PIECE);
 	CHECK_EQ(w.frames, 2); /* one server, a message there and one back */
 	CHECK_EQ(r.frames, 2);
 	one_round(SHEAF_MOVER_INLINE, PIECES, &w, &r); /* now all servers know us */
