@@ -79,14 +79,40 @@ def bars(runs):
     yield from table(["figure", "needed"] + [name for name, _ in runs], rows)
 
 
+def is_mover(r):
+    return r["bench"] == "transfer" and "of" not in r and r["unit"] == "GB/s"
+
+
+def movers(runs):
+    """A line a point, a column an alternative; the ideal has no pattern and stands beside each."""
+    for name, run in runs:
+        points, ideal, ways = {}, {}, []
+        for r in filter(is_mover, run["rows"]):
+            what, way = r["case"].split(": ")
+            point = (what, r["pieces"], r["bytes"])
+            if " " not in what:
+                ideal[point] = r["median"]
+                continue
+            points.setdefault(point, {})[way] = r["median"]
+            ways += [way] if way not in ways else []
+        rows = [[f"{what}, {n:,} × {size(b)}"] + [number(v[w]) for w in ways] + [number(ideal[what.split()[0], n, b])]
+                for (what, n, b), v in sorted(points.items())]
+        yield f"GB/s, {name}:"
+        yield ""
+        yield from table(["segments"] + ways + ["contiguous"], rows)
+        yield ""
+
+
 def figures(runs):
     """One table a benchmark: what was measured, not what was derived."""
     first = runs[0][1]["rows"]
     for bench in dict.fromkeys(r["bench"] for r in first):
         yield f"**{bench}**"
         yield ""
+        if bench == "transfer":
+            yield from movers(runs)
         keys = dict.fromkeys((row_name(r), r["unit"]) for _, run in runs for r in run["rows"]
-                             if r["bench"] == bench and "of" not in r)
+                             if r["bench"] == bench and "of" not in r and not is_mover(r))
         rows = []
         for key in keys:
             cells = []

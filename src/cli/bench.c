@@ -18,7 +18,8 @@
 enum { OPT_DIR, OPT_SERVERS, OPT_META, OPT_CLIENTS, OPT_ROUNDS, OPT_LONG, OPT_JSON, OPT_REPORT };
 
 static const struct bench_kind *const kinds[] = { &bench_net,  &bench_contig, &bench_latency,
-						  &bench_meta, &bench_lists,  &bench_mount };
+						  &bench_meta, &bench_lists,  &bench_transfer,
+						  &bench_mount };
 
 /* ---- rows ---- */
 
@@ -166,6 +167,25 @@ const struct bench_row *bench_worst(struct bench *b, const char *name,
 	return r;
 }
 
+const struct bench_row *bench_worst_point(struct bench *b, const char *name,
+					  const struct bench_row *const *rows, int n, bool highest)
+{
+	const struct bench_row *worst = n ? rows[0] : NULL;
+	struct bench_row like;
+
+	for (int i = 1; worst && i < n; i++) {
+		if (!rows[i])
+			return NULL;
+		if (highest ? rows[i]->median > worst->median : rows[i]->median < worst->median)
+			worst = rows[i];
+	}
+	if (!worst)
+		return NULL;
+	like = *worst;
+	snprintf(like.what, sizeof(like.what), "%s", name);
+	return row_add(b, &like);
+}
+
 void bench_bar(struct bench *b, const char *name, const struct bench_row *row,
 	       enum bench_sense sense, double need)
 {
@@ -284,7 +304,9 @@ static double figure_of(const struct bench_case *c, const struct bench_result *r
 		else
 			sum += (double)r[i].ops * 1e9 / (double)r[i].ns;
 	}
-	return c->figure == BENCH_BANDWIDTH ? sum * (double)c->job.size / 1e9 : sum;
+	if (c->figure == BENCH_BANDWIDTH)
+		sum *= (double)c->job.size * MAX(c->job.count, 1) / 1e9;
+	return sum;
 }
 
 /* So far, by all servers that answer. */
@@ -339,11 +361,12 @@ int bench_count_requests(struct bench *b, const struct bench_job *j, double *mos
 	return r;
 }
 
-static int run_case(struct bench *b, struct bench_case *c, uint64_t ns, double *value)
+static int run_case(struct bench *b, struct bench_case *c, bool warm, double *value)
 {
 	struct bench_result r[BENCH_MAX_CLIENTS];
 	uint64_t calls;
 	struct bench_job j = c->job;
+	uint64_t ns = c->ns ? c->ns : b->slice_ns;
 	int e;
 
 	if (c->settle)
@@ -351,7 +374,7 @@ static int run_case(struct bench *b, struct bench_case *c, uint64_t ns, double *
 	if (c->custom)
 		return c->custom(b, c, value);
 	if (!j.all_made)
-		j.ns = ns;
+		j.ns = !warm ? ns : c->ns ? 1 : WARM_NS;
 	calls = server_calls(b);
 	e = bench_crew_run(b, &j, c->workers, r);
 	if (e)
@@ -378,7 +401,7 @@ static int run_round(struct bench *b, int round)
 			return -EINTR;
 		bench_row_text(what, sizeof(what), c->row);
 		progress(b, round < 0 ? "warming up" : what, round);
-		r = run_case(b, c, round < 0 ? WARM_NS : b->slice_ns, &v);
+		r = run_case(b, c, round < 0, &v);
 		if (r)
 			return r;
 		if (round >= 0)
@@ -725,9 +748,10 @@ static int run_bench(struct cli *c)
 	int status;
 
 	if (!only && (!name || strcmp(name, "all") != 0))
-		return cli_usage(c,
-				 "%s%s: there are net, contig, latency, meta, lists, mount and all",
-				 name ? "no benchmark " : "which benchmark", name ? name : "");
+		return cli_usage(
+			c,
+			"%s%s: there are net, contig, latency, meta, lists, transfer, mount and all",
+			name ? "no benchmark " : "which benchmark", name ? name : "");
 	b = calloc(1, sizeof(*b));
 	if (!b)
 		return cli_error(c, "out of memory");
@@ -752,7 +776,7 @@ static int run_bench(struct cli *c)
 const struct cli_command cmd_bench = {
 	.name = "bench",
 	.usage =
-		"net|contig|latency|meta|lists|mount|all [--dir DIR] [--servers N] [--meta N]\n"
+		"net|contig|latency|meta|lists|transfer|mount|all [--dir DIR] [--servers N] [--meta N]\n"
 		"                   [--clients LIST] [--rounds N] [--long] [--json] [--report DIR]",
 	.summary = "measure against what this machine does without Sheaf, in the same run",
 	.run = run_bench,

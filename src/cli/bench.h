@@ -14,6 +14,7 @@
 #include <sys/uio.h>
 
 #include "cli/cli.h"
+#include "sheaf_admin.h"
 
 #define BENCH_MAX_ROUNDS 99
 #define BENCH_MAX_CLIENTS 64
@@ -22,6 +23,7 @@
 #define BENCH_BLOCK (4 * MIB)
 #define BENCH_UNIT (256 * KIB) /* stripe unit of the files that are measured */
 #define BENCH_PING 64 /* bytes each way of a raw ping-pong */
+#define BENCH_MORE 4 /* further figures of a job */
 #define BENCH_MAX_FILES 5000 /* that one client makes in one measurement */
 
 struct bench;
@@ -36,13 +38,16 @@ struct bench_worker { /* seen from inside its process */
 	char scratch[64]; /* directory inside that belongs to this run */
 	struct sheaf *fs;
 	struct sheaf_file *f;
-	char *buf; /* BENCH_BLOCK bytes */
+	char *buf; /* room bytes, BENCH_BLOCK at least */
+	size_t room;
 	struct iovec *mem; /* of lists */
 	struct sheaf_extent *ext;
+	size_t n_ext;
 	struct sheaf_file **open; /* of meta: made and not closed yet */
 	uint64_t made, n_open;
 	int fd; /* of the appender */
 	struct hist times; /* of the job, when its tail is asked for */
+	double more[BENCH_MORE];
 	char why[96];
 };
 
@@ -55,9 +60,11 @@ struct bench_job {
 	uint64_t max_ops; /* 0: no limit */
 	bool all_made; /* max_ops is what this client has made */
 	bool tail; /* the 99th percentile of client 0's times is asked for */
+	bool typical; /* as if all had taken as long as the median one: short measurements */
 	bool out; /* writes, not reads */
 	uint64_t size, stride;
 	uint32_t count, width, server;
+	enum sheaf_mover mover;
 	char path[CLI_PATH_MAX / 4];
 };
 
@@ -66,6 +73,7 @@ struct bench_result {
 	uint64_t ops, ns;
 	uint64_t calls; /* of the system, by its connection */
 	uint64_t p99_ns; /* when asked for */
+	double more[BENCH_MORE]; /* what the last once() left there */
 	char why[96];
 };
 
@@ -88,6 +96,13 @@ int bench_do_make(struct bench_worker *w, const struct bench_job *j, uint64_t i)
 int bench_do_drop(struct bench_worker *w, const struct bench_job *j, uint64_t i);
 int bench_do_transfer(struct bench_worker *w, const struct bench_job *j, uint64_t i);
 #define BENCH_FILE (64 * MIB)
+/* Makes sure that a client has so many bytes of memory. */
+int bench_do_room(struct bench_worker *w, const struct bench_job *j, uint64_t i);
+/* Lists: `count` pieces of `size` bytes, apart from each other in memory, `stride` bytes from one to the next in the
+ * file (as one extent where nothing is between them); laid out beforehand, then one call for all or one for each. */
+int bench_lay_out(struct bench_worker *w, const struct bench_job *j);
+int bench_do_list(struct bench_worker *w, const struct bench_job *j, uint64_t i);
+int bench_do_singles(struct bench_worker *w, const struct bench_job *j, uint64_t i);
 
 /* ---------------------------------------------------------------- bench_raw.c: baselines */
 
@@ -118,6 +133,7 @@ struct bench_case {
 	struct bench_job job;
 	int workers;
 	enum bench_figure figure;
+	uint64_t ns; /* how long it is measured, and once to warm up; 0: as long as most */
 	bool settle; /* first wait until the servers have ended what they do in the background */
 	/* instead of all this; 0 or -errno, said */
 	int (*custom)(struct bench *b, struct bench_case *c, double *value);
@@ -136,6 +152,7 @@ struct bench_bar {
 struct bench_plot {
 	const char *bench, *name, *title;
 	bool line; /* a line per series, else groups of bars */
+	bool log; /* the values' axis in powers of ten */
 	int n_groups, n_series;
 	char groups[BENCH_PLOT_MAX][32], series[BENCH_PLOT_MAX][32];
 	const struct bench_row *cell[BENCH_PLOT_MAX][BENCH_PLOT_MAX]; /* [group][series] */
@@ -157,6 +174,9 @@ const struct bench_row *bench_scaled(struct bench *b, const char *name, const st
 /* In every round the worst of several rows. */
 const struct bench_row *bench_worst(struct bench *b, const char *name,
 				    const struct bench_row *const *rows, int n, bool highest);
+/* The row whose median is the worst, under another name. */
+const struct bench_row *bench_worst_point(struct bench *b, const char *name,
+					  const struct bench_row *const *rows, int n, bool highest);
 void bench_bar(struct bench *b, const char *name, const struct bench_row *row,
 	       enum bench_sense sense, double need); /* nothing when row is NULL */
 bool bench_bar_ok(const struct bench_bar *bar);
@@ -220,6 +240,13 @@ double bench_fuse_memory(const struct bench_side *s); /* anonymous, MiB; 0: it i
 int bench_shell(struct bench *b, const char *what, const char *script, const char *a1,
 		const char *a2);
 
+/* ---------------------------------------------------------------- bench_typed.c: a part of transfer */
+
+#define BENCH_TYPED_PIECES 10000000
+#define BENCH_TYPED_PIECE 8 /* bytes, of every 16 */
+void bench_typed_add(struct bench *b);
+void bench_typed_judge(struct bench *b);
+
 /* ---------------------------------------------------------------- bench_report.c */
 
 /* Writes index.html, one SVG a plot, and bench.json. 0 or -errno. */
@@ -239,7 +266,7 @@ struct bench_kind {
 	void (*end)(struct bench *b); /* after a failure or a signal too */
 };
 extern const struct bench_kind bench_net, bench_contig, bench_latency, bench_meta, bench_lists,
-	bench_mount;
+	bench_transfer, bench_mount;
 
 struct bench {
 	struct cli *c;

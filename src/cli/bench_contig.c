@@ -55,6 +55,10 @@ static void judge(struct bench *b)
 
 	bench_bar(b, "read1", bench_ratio(b, "read1", rd1, stream), BENCH_AT_LEAST, 0.75);
 	bench_bar(b, "write1", bench_ratio(b, "write1", wr1, stream), BENCH_AT_LEAST, 0.55);
+	bench_bar(b, "read1_stream", bench_ratio(b, "read1_stream", rd1, stream), BENCH_AT_LEAST,
+		  0.8);
+	bench_bar(b, "write1_stream", bench_ratio(b, "write1_stream", wr1, stream), BENCH_AT_LEAST,
+		  0.6);
 	bench_bar(b, "read4", bench_ratio(b, "read4", rd4, rd1), BENCH_AT_LEAST, 0.9);
 	bench_bar(b, "write4", bench_ratio(b, "write4", wr4, wr1), BENCH_AT_LEAST, 0.9);
 	plot(b, stream);

@@ -19,6 +19,7 @@
 
 #define END_NS (5 * NSEC_PER_SEC) /* a client that has not ended by itself by then is killed */
 #define MAX_PIECES 1024
+#define MAX_TIMES 1024 /* of the last operations */
 
 int bench_why(struct bench_worker *w, const char *what, int err)
 {
@@ -29,10 +30,24 @@ int bench_why(struct bench_worker *w, const char *what, int err)
 
 /* ---- inside a client ---- */
 
+static int by_time(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static uint64_t median(uint64_t *times, size_t n)
+{
+	qsort(times, n, sizeof(*times), by_time);
+	return (times[(n - 1) / 2] + times[n / 2]) / 2;
+}
+
 static int run_timed(struct bench_worker *w, const struct bench_job *j, struct bench_result *r)
 {
 	uint64_t most = j->all_made ? w->made : j->max_ops, start = time_now(), now = start;
 	uint64_t calls = w->fs ? sheaf_calls(w->fs) : 0;
+	static uint64_t took[MAX_TIMES];
 
 	if (!j->ns && !most)
 		return 0;
@@ -43,14 +58,19 @@ static int run_timed(struct bench_worker *w, const struct bench_job *j, struct b
 		r->error = j->once(w, j, r->ops);
 		if (r->error)
 			return r->error;
-		r->ops++;
 		now = time_now();
 		if (j->tail)
 			hist_add(&w->times, now - before);
+		took[r->ops % MAX_TIMES] = now - before;
+		r->ops++;
 	} while ((!j->ns || now - start < j->ns) && (!most || r->ops < most));
-	r->ns = MAX(now - start, 1);
+	r->ns = now - start;
+	if (j->typical)
+		r->ns = r->ops * median(took, MIN(r->ops, MAX_TIMES));
+	r->ns = MAX(r->ns, 1);
 	r->calls = w->fs ? sheaf_calls(w->fs) - calls : 0;
 	r->p99_ns = j->tail ? hist_quantile(&w->times, 0.99) : 0;
+	memcpy(r->more, w->more, sizeof(r->more));
 	return 0;
 }
 
@@ -74,16 +94,27 @@ static bool do_job(struct bench_worker *w, const struct bench_job *j)
 	return send(w->control, &r, sizeof(r), 0) >= 0;
 }
 
+static int room(struct bench_worker *w, size_t n)
+{
+	if (n <= w->room)
+		return 0;
+	free(w->buf);
+	w->buf = malloc(n);
+	w->room = w->buf ? n : 0;
+	if (!w->buf)
+		return -ENOMEM;
+	memset(w->buf, 'a' + w->index % 26, n);
+	return 0;
+}
+
 static int worker_init(struct bench_worker *w, int port)
 {
 	w->fd = w->raw = -1;
-	w->buf = malloc(BENCH_BLOCK);
 	w->mem = calloc(MAX_PIECES, sizeof(*w->mem));
 	w->ext = calloc(MAX_PIECES, sizeof(*w->ext));
 	w->open = calloc(BENCH_MAX_FILES, sizeof(struct sheaf_file *));
-	if (!w->buf || !w->mem || !w->ext || !w->open)
+	if (!w->mem || !w->ext || !w->open || room(w, BENCH_BLOCK))
 		return -ENOMEM;
-	memset(w->buf, 'a' + w->index % 26, BENCH_BLOCK);
 	if (port)
 		w->raw = bench_raw_connect(port);
 	return port && w->raw < 0 ? w->raw : 0;
@@ -159,6 +190,55 @@ int bench_do_transfer(struct bench_worker *w, const struct bench_job *j, uint64_
 	if (r >= 0 && (uint64_t)r != j->size)
 		r = -EIO;
 	return bench_why(w, j->out ? "write" : "read", r < 0 ? (int)r : 0);
+}
+
+int bench_do_room(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	(void)i;
+	return bench_why(w, "memory", room(w, j->size));
+}
+
+int bench_lay_out(struct bench_worker *w, const struct bench_job *j)
+{
+	bool apart = j->stride != j->size;
+
+	if (j->count > MAX_PIECES || 2 * j->count * j->size > w->room)
+		return bench_why(w, "memory", -ENOMEM);
+	for (uint32_t i = 0; i < j->count; i++) {
+		w->mem[i] = (struct iovec){ w->buf + i * 2 * j->size, j->size };
+		w->ext[i] = (struct sheaf_extent){ i * j->stride, j->size };
+	}
+	w->n_ext = apart ? j->count : 1;
+	if (!apart)
+		w->ext[0].length = j->count * j->size;
+	return 0;
+}
+
+int bench_do_list(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	ssize_t r = j->out ? sheaf_write_list(w->f, w->mem, j->count, w->ext, w->n_ext) :
+			     sheaf_read_list(w->f, w->mem, j->count, w->ext, w->n_ext);
+
+	(void)i;
+	if (r >= 0 && (uint64_t)r != j->count * j->size)
+		r = -EIO;
+	return bench_why(w, "list", r < 0 ? (int)r : 0);
+}
+
+int bench_do_singles(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	ssize_t r = 0;
+
+	(void)i;
+	for (uint32_t k = 0; r >= 0 && k < j->count; k++) {
+		off_t at = (off_t)(k * j->stride);
+
+		r = j->out ? sheaf_pwrite(w->f, w->mem[k].iov_base, j->size, at) :
+			     sheaf_pread(w->f, w->mem[k].iov_base, j->size, at);
+		if (r >= 0 && (uint64_t)r != j->size)
+			r = -EIO;
+	}
+	return bench_why(w, "single calls", r < 0 ? (int)r : 0);
 }
 
 /* ---- the conductor ---- */

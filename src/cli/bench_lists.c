@@ -9,47 +9,14 @@ static const struct pattern {
 	uint32_t pieces;
 	uint64_t size;
 	const char *name, *id;
-} patterns[] = { { 128, 2 * KIB, "128 x 2 KiB", "128x2K" },
-		 { 128, 128, "128 x 128 B", "128x128" },
-		 { 1024, 64, "1,024 x 64 B", "1024x64" } };
+	const char *bar; /* of reading and writing, in ping-pongs */
+	double need;
+} patterns[] = { { 128, 2 * KIB, "128 x 2 KiB", "128x2K", "list_128x2k", 8 },
+		 { 128, 128, "128 x 128 B", "128x128", "list_128x128", 4 },
+		 { 1024, 64, "1,024 x 64 B", "1024x64", "list_1024x64", 8 } };
 static const char *const ways[] = { "read list", "write list" };
 static const char *const single[] = { "single reads", "single writes" };
 static const char *const counted[] = { "requests of a read list", "requests of a write list" };
-
-/* ---- what a client does ---- */
-
-static int lay_out(struct bench_worker *w, const struct bench_job *j)
-{
-	for (uint32_t i = 0; i < j->count; i++) {
-		w->mem[i] = (struct iovec){ w->buf + i * 2 * j->size, j->size };
-		w->ext[i] = (struct sheaf_extent){ i * j->stride, j->size };
-	}
-	return 0;
-}
-
-static int list_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
-{
-	ssize_t r = j->out ? sheaf_write_list(w->f, w->mem, j->count, w->ext, j->count) :
-			     sheaf_read_list(w->f, w->mem, j->count, w->ext, j->count);
-
-	(void)i;
-	if (r >= 0 && (uint64_t)r != j->count * j->size)
-		r = -EIO;
-	return bench_why(w, "list", r < 0 ? (int)r : 0);
-}
-
-static int single_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
-{
-	ssize_t r = 0;
-
-	(void)i;
-	for (uint32_t k = 0; r >= 0 && k < j->count; k++)
-		r = j->out ?
-			    sheaf_pwrite(w->f, w->mem[k].iov_base, j->size,
-					 (off_t)w->ext[k].offset) :
-			    sheaf_pread(w->f, w->mem[k].iov_base, j->size, (off_t)w->ext[k].offset);
-	return bench_why(w, "single calls", r < 0 ? (int)r : 0);
-}
 
 static int measure_requests(struct bench *b, struct bench_case *c, double *value)
 {
@@ -58,14 +25,12 @@ static int measure_requests(struct bench *b, struct bench_case *c, double *value
 	return bench_count_requests(b, &c->job, value, &all);
 }
 
-/* ---- the benchmark ---- */
-
 static void add(struct bench *b, const struct pattern *p, int way)
 {
 	uint64_t stride = MAX((uint64_t)b->servers * BENCH_UNIT / p->pieces, 2 * p->size);
 	struct bench_row row = { .clients = 1, .pieces = p->pieces, .bytes = p->size };
-	struct bench_case c = { .job = { .prepare = lay_out,
-					 .once = list_once,
+	struct bench_case c = { .job = { .prepare = bench_lay_out,
+					 .once = bench_do_list,
 					 .out = way == 1,
 					 .count = p->pieces,
 					 .size = p->size,
@@ -75,10 +40,10 @@ static void add(struct bench *b, const struct pattern *p, int way)
 
 	snprintf(row.what, sizeof(row.what), "%s", ways[way]);
 	bench_case_add(b, &c, &row);
-	c.job.once = single_once;
+	c.job.once = bench_do_singles;
 	snprintf(row.what, sizeof(row.what), "%s", single[way]);
 	bench_case_add(b, &c, &row);
-	c.job.once = list_once;
+	c.job.once = bench_do_list;
 	c.job.max_ops = 1;
 	c.custom = measure_requests;
 	row.unit = "requests per server";
@@ -136,7 +101,7 @@ static void plot_gain(struct bench *b, const struct bench_row *const *gain)
 	}
 }
 
-/* The time has a bar for reading; the others are about the worst of all, writing included. */
+/* One bar is about reading alone; the others are about the worst, writing included. */
 static void judge(struct bench *b)
 {
 	const struct bench_row *ping = bench_find(b, BENCH_PINGPONG, 1, BENCH_PING, 0);
@@ -159,6 +124,10 @@ static void judge(struct bench *b)
 			requests[n] = bench_find(b, counted[way], 1, p->size, p->pieces);
 		}
 	bench_bar(b, "read_128x2K", cost[0], BENCH_AT_MOST, 10);
+	for (size_t i = 0; i < ARRAY_LEN(patterns); i++)
+		bench_bar(b, patterns[i].bar,
+			  bench_worst(b, patterns[i].bar, &cost[2 * i], 2, true), BENCH_AT_MOST,
+			  patterns[i].need);
 	bench_bar(b, "list_vs_single", bench_worst(b, "list_vs_single", gain, n, false),
 		  BENCH_AT_LEAST, 10);
 	bench_bar(b, "requests_per_server",

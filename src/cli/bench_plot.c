@@ -1,5 +1,5 @@
 /* One plot of `sheaf bench --report` as SVG: groups of bars, or a line per series. Axes from 0 in round
- * steps, whiskers from the lowest to the highest round, values written where they are, a baseline as a
+ * steps or, where a plot asks for it, in powers of ten; whiskers from the lowest to the highest round, values written where they are, a baseline as a
  * dashed line. Pure functions, but for what they print. */
 #include <math.h>
 
@@ -22,15 +22,19 @@ struct frame {
 	FILE *f;
 	const struct bench_plot *p;
 	const char *unit;
-	double top, step; /* of the y axis */
+	double low, top,
+		step; /* of the y axis; low is 0 where it is linear, and steps are tenfold where not */
 };
 
 static double y_of(const struct frame *fr, double v)
 {
-	return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * v / fr->top;
+	double part = fr->low > 0 ? log(MAX(v, fr->low) / fr->low) / log(fr->top / fr->low) :
+				    v / fr->top;
+
+	return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * part;
 }
 
-/* Three digits, thousands as k: "5.43", "41.2", "18.3k". */
+/* Three digits, thousands as k: "5.43", "41.2", "18.3k"; small ones as "0.0019". */
 static void short_number(char *out, size_t n, double v)
 {
 	const char *k = "";
@@ -42,7 +46,7 @@ static void short_number(char *out, size_t n, double v)
 		v /= 1e3;
 		k = "k";
 	}
-	snprintf(out, n, "%.*f%s", v < 10 ? 2 : v < 100 ? 1 : 0, v, k);
+	snprintf(out, n, "%.*f%s", v < 0.1 ? 4 : v < 10 ? 2 : v < 100 ? 1 : 0, v, k);
 }
 
 /* All numbers of an axis in the same form, which its top decides. */
@@ -86,16 +90,23 @@ static void put(struct frame *fr, double x, double y, const char *attributes, co
 	fputs("</text>\n", fr->f);
 }
 
-/* Steps of 1, 2 or 5 times a power of ten; five to ten of them. */
+/* Steps of 1, 2 or 5 times a power of ten, five to ten of them; or powers of ten around all values. */
 static void choose_scale(struct frame *fr)
 {
 	const struct bench_plot *p = fr->p;
-	double most = 0, power;
+	double most = 0, least = HUGE_VAL, power;
 
 	for (int g = 0; g < p->n_groups; g++)
 		for (int s = 0; s < p->n_series; s++)
-			if (p->cell[g][s])
+			if (p->cell[g][s]) {
 				most = MAX(most, p->cell[g][s]->max);
+				least = MIN(least, p->cell[g][s]->median);
+			}
+	if (p->log && least > 0 && most > 0) {
+		fr->low = pow(10, floor(log10(least)));
+		fr->top = pow(10, floor(log10(most)) + 1);
+		return;
+	}
 	if (p->ref && p->ref->median < 2.5 * most)
 		most = MAX(most, p->ref->median);
 	if (most <= 0)
@@ -115,13 +126,13 @@ static void draw_axes(struct frame *fr)
 	const struct bench_plot *p = fr->p;
 	char text[96];
 
-	for (int i = 0; i * fr->step <= fr->top * 1.0001; i++) {
-		double y = y_of(fr, i * fr->step);
+	for (double v = fr->low; v <= fr->top * 1.0001; v = fr->low > 0 ? v * 10 : v + fr->step) {
+		double y = y_of(fr, v);
 
 		fprintf(fr->f,
 			"<line x1=\"%.0f\" y1=\"%.1f\" x2=\"%.0f\" y2=\"%.1f\" class=\"%s\"/>\n",
-			LEFT, y, WIDTH - RIGHT, y, i ? "grid" : "axis");
-		axis_number(text, sizeof(text), i * fr->step, fr->top);
+			LEFT, y, WIDTH - RIGHT, y, v > fr->low ? "grid" : "axis");
+		axis_number(text, sizeof(text), v, fr->top);
 		put(fr, LEFT - 8, y + 4, "text-anchor=\"end\"", text);
 	}
 	put(fr, LEFT - 46, TOP - 14, "class=\"unit\"", report_unit(fr->unit));

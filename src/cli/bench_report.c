@@ -231,7 +231,8 @@ static void put_page(FILE *f, struct bench *b)
 {
 	static const struct bench_kind *const kinds[] = { &bench_net,	  &bench_contig,
 							  &bench_latency, &bench_meta,
-							  &bench_lists,	  &bench_mount };
+							  &bench_lists,	  &bench_transfer,
+							  &bench_mount };
 
 	fputs(head, f);
 	fputs("<h1>Sheaf benchmarks</h1>\n", f);

@@ -15,10 +15,13 @@ import xml.dom.minidom
 SHEAF = os.path.join(os.environ["SHEAF_BUILD"], "bin", "sheaf")
 BARS = {
     "net": {"net_ping": 1.4},
-    "contig": {"read1": 0.75, "write1": 0.55, "read4": 0.9, "write4": 0.9},
+    "contig": {"read1": 0.75, "write1": 0.55, "read1_stream": 0.8, "write1_stream": 0.6, "read4": 0.9, "write4": 0.9},
     "latency": {"read_1B_1": 1.6, "read_1B_4": 2.8},
     "meta": {},  # depends on the storage
-    "lists": {"read_128x2K": 10, "list_vs_single": 10, "requests_per_server": 1},
+    "lists": {"read_128x2K": 10, "list_128x2k": 8, "list_128x128": 4, "list_1024x64": 8, "list_vs_single": 10,
+              "requests_per_server": 1},
+    "transfer": {"transfer_choice": 1.15, "transfer_multiple": 15, "transfer_ideal_512": 0.6, "transfer_ideal_4k": 0.85,
+                 "typed_first": 1, "typed_request": 1023},
 }
 MOUNT = {"mount_read1": 0.7, "mount_read4": 0.7, "mount_write1": 0.7, "mount_write4": 0.7, "mount_random1": 0.35,
          "mount_random4": 0.35, "mount_create4": 0.54, "mount_stat4": 0.36, "mount_unlink4": 0.21, "mount_compile": 2}
@@ -26,7 +29,7 @@ NAMES = {"create_requests": 1, "open_read_requests": 2, "listed": 200000, "stat_
 MEMORY = {**NAMES, "stat4": 0.33, "create4": 0.15, "create4_one_directory": 0.15}
 DISK = {**NAMES, "durable_create4": 0.8, "durable_create16": 1.3}
 AT_MOST = {"net_ping", "read_1B_1", "read_1B_4", "read_128x2K", "open_read_requests", "stat_p99",
-           "mount_compile"}
+           "mount_compile", "list_128x2k", "list_128x128", "list_1024x64", "transfer_choice", "typed_first", "typed_request"}
 
 
 def check(ok, what):
@@ -100,7 +103,7 @@ def ratio_is_of_one_round(folder):
     d = json.loads(sheaf("bench", "contig", "--dir", folder, "--servers", "1", "--rounds", "3", "--clients", "1",
                          "--json").stdout)
     rows = {r["case"]: r["values"] for r in d["rows"]}
-    check(set(d["bars"]) == {"read1", "write1"}, f"bars of one client: {list(d['bars'])}")
+    check(set(d["bars"]) == {"read1", "write1", "read1_stream", "write1_stream"}, f"bars of one client: {list(d['bars'])}")
     for ratio, a, b in zip(rows["read1"], rows["read"], rows["raw stream"]):
         check(abs(ratio / (a / b) - 1) < 1e-3, "a ratio is not that of its round")
     print("ratios")
