@@ -79,6 +79,8 @@ SHEAF_API int sheaf_type_subarray(int nd, const uint64_t *sizes, const uint64_t 
 				  const uint64_t *starts, const struct sheaf_type *of,
 				  struct sheaf_type **t);
 SHEAF_API void sheaf_type_free(struct sheaf_type *t);
+SHEAF_API uint64_t sheaf_type_size(const struct sheaf_type *t); /* bytes of data */
+SHEAF_API void sheaf_type_bounds(const struct sheaf_type *t, int64_t *lower, int64_t *upper);
 /* mem_count copies of mem_type from mem on, in order, are what file_type, tiled from file_off on for as long as there are
  * data, says, in order. The totals need not agree: it is memory that says how many bytes move. -EINVAL: a type is NULL, an
  * offset below 0 or an end beyond 2^63 - 1, a file side without data, a write to a file that was opened with O_APPEND. */

@@ -137,8 +137,40 @@ struct sheaf_account {
 	uint64_t bytes[SHEAF_MOVERS]; /* of data, by mover */
 	uint64_t copied; /* bytes of data, in user space; what is copied twice counts twice */
 	uint64_t round_ns; /* the quickest round trip; 0: none yet */
+	uint64_t busy_ns; /* with requests under way there */
 };
 SHEAF_API int sheaf_account(struct sheaf *fs, int i, struct sheaf_account *out);
+
+/* An access as sheaf_read_list() takes it or, where there is a file_type, as sheaf_read_typed() does. */
+struct sheaf_access {
+	int write;
+	const struct iovec *mem;
+	size_t n_mem;
+	const struct sheaf_extent *ext;
+	size_t n_ext;
+	void *base;
+	const struct sheaf_type *mem_type, *file_type;
+	uint64_t mem_count, file_off;
+};
+/* What one object has of it. */
+struct sheaf_share {
+	uint64_t bytes;
+	uint64_t extents; /* of the object, those that touch counted as one */
+	uint64_t segments; /* of the memory, likewise */
+	uint64_t requests;
+	enum sheaf_mover mover; /* of its bytes */
+};
+struct sheaf_plan {
+	uint64_t bytes, begin, end; /* how many, and where in the file */
+	struct sheaf_share shares[SHEAF_MAX_TARGETS]; /* in the order of the stripes' targets */
+};
+/* How this access to a file with these stripes would be cut, with this mover, by the very code that does it; nothing is sent
+ * and no memory is touched, so the memory need not be there. Calls touch, unless that is NULL, for all extents of each
+ * object. -E2BIG: too many pieces to look at each. */
+typedef void (*sheaf_touch)(void *arg, uint32_t object, const struct sheaf_extent *ext, size_t n);
+SHEAF_API int sheaf_plan(struct sheaf *fs, const struct sheaf_stripes *where, enum sheaf_mover how,
+			 const struct sheaf_access *a, sheaf_touch touch, void *arg,
+			 struct sheaf_plan *out);
 
 #ifdef __cplusplus
 }

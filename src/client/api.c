@@ -214,6 +214,11 @@ int sheaf_wrap(const struct sheaf_backing *b, struct sheaf **out)
 
 	if (!fs)
 		return -ENOMEM;
+	r = tracer_open(&fs->tracer);
+	if (r) {
+		free(fs);
+		return r;
+	}
 	fs->b = *b;
 	list_init(&fs->waiters);
 	pthread_mutex_init(&fs->lock, NULL);
@@ -228,6 +233,7 @@ int sheaf_wrap(const struct sheaf_backing *b, struct sheaf **out)
 	r = pthread_create(&fs->helper, NULL, helper, fs);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (r) {
+		tracer_close(fs->tracer);
 		free(fs);
 		return -r;
 	}
@@ -291,6 +297,7 @@ void api_free(struct sheaf *fs)
 	fs->b.teardown(fs->b.owner);
 	pthread_mutex_destroy(&fs->lock);
 	pthread_cond_destroy(&fs->help);
+	tracer_close(fs->tracer);
 	free(fs);
 }
 
@@ -322,9 +329,20 @@ static void start_plain(struct cop *op, struct sheaf_file *f, void *buf, size_t 
 		client_read(op, f->f, &op->one_mem, 1, &op->one_ext, 1);
 }
 
+static void trace_plain(struct sheaf_file *f, struct traced how, const void *buf, size_t len,
+			off_t off)
+{
+	struct iovec mem = { (void *)(uintptr_t)buf, len };
+	struct sheaf_extent ext = { (uint64_t)off, len };
+
+	trace_list(f, &how, &mem, 1, &ext, 1);
+}
+
 static ssize_t plain(struct sheaf_file *f, void *buf, size_t len, off_t off, bool write)
 {
+	uint64_t began = trace_begin(f->fs);
 	struct cop *op;
+	ssize_t r;
 
 	if (off < 0)
 		return -EINVAL;
@@ -332,7 +350,10 @@ static ssize_t plain(struct sheaf_file *f, void *buf, size_t len, off_t off, boo
 	if (!op)
 		return -ENOMEM;
 	start_plain(op, f, buf, len, off, write);
-	return api_end(f->fs, op);
+	r = api_end(f->fs, op);
+	if (began)
+		trace_plain(f, (struct traced){ write, false, began, r }, buf, len, off);
+	return r;
 }
 
 ssize_t sheaf_pread(struct sheaf_file *f, void *buf, size_t len, off_t off)
@@ -347,25 +368,34 @@ ssize_t sheaf_pwrite(struct sheaf_file *f, const void *buf, size_t len, off_t of
 
 ssize_t sheaf_append(struct sheaf_file *f, const void *buf, size_t len)
 {
+	uint64_t began = trace_begin(f->fs);
 	struct cop *op = api_begin(f->fs, &api_nobody);
+	ssize_t r;
 
 	if (!op)
 		return -ENOMEM;
 	op->one_mem = (struct iovec){ (void *)(uintptr_t)buf, len };
 	op->one_ext = (struct extent){ 0, len };
 	client_append(op, f->f, &op->one_mem, 1, &op->one_ext, 1);
-	return api_end(f->fs, op);
+	r = api_end(f->fs, op);
+	if (began)
+		trace_plain(f, (struct traced){ true, true, began, r }, buf, len, 0);
+	return r;
 }
 
 static ssize_t list(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
 		    const struct sheaf_extent *ext, size_t n_ext, bool write)
 {
+	struct traced how = { write, false, trace_begin(f->fs), 0 };
 	struct cop *op = api_begin(f->fs, &api_nobody);
 
 	if (!op)
 		return -ENOMEM;
 	start_list(op, f, mem, n_mem, ext, n_ext, write);
-	return api_end(f->fs, op);
+	how.result = api_end(f->fs, op);
+	if (how.began)
+		trace_list(f, &how, mem, n_mem, ext, n_ext);
+	return how.result;
 }
 
 ssize_t sheaf_read_list(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
@@ -411,7 +441,10 @@ static int plain_start(struct sheaf_file *f, void *buf, size_t len, off_t off, b
 	if (!op)
 		return off < 0 ? -EINVAL : -ENOMEM;
 	start_plain(op, f, buf, len, off, write);
-	return api_give(f->fs);
+	api_give(f->fs);
+	if (f->fs->tracer)
+		trace_plain(f, (struct traced){ .write = write }, buf, len, off);
+	return 0;
 }
 
 int sheaf_pread_start(struct sheaf_file *f, void *buf, size_t len, off_t off, struct sheaf_op **op)
@@ -434,7 +467,10 @@ static int list_start(struct sheaf_file *f, const struct iovec *mem, size_t n_me
 	if (!op)
 		return -ENOMEM;
 	start_list(op, f, mem, n_mem, ext, n_ext, write);
-	return api_give(f->fs);
+	api_give(f->fs);
+	if (f->fs->tracer)
+		trace_list(f, &(struct traced){ .write = write }, mem, n_mem, ext, n_ext);
+	return 0;
 }
 
 int sheaf_read_list_start(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,

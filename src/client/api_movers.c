@@ -67,7 +67,8 @@ int sheaf_account(struct sheaf *fs, int i, struct sheaf_account *out)
 					       .sent = p->account.sent,
 					       .calls = p->account.calls,
 					       .copied = p->account.copied,
-					       .round_ns = p->round };
+					       .round_ns = p->round,
+					       .busy_ns = p->account.busy };
 		memcpy(out->bytes, p->account.bytes, sizeof(out->bytes));
 		r = 0;
 	}

@@ -17,6 +17,7 @@ struct sheaf {
 	uint64_t lead_until; /* when its wait ends by itself */
 	uint64_t help_until; /* when the helper looks by itself */
 	bool stop;
+	struct tracer *tracer; /* of $SHEAF_TRACE, or NULL */
 };
 
 struct sheaf_file {
@@ -47,6 +48,29 @@ void api_free(struct sheaf *fs);
 
 /* Started and not waited for: passes the lead on and lets go of the lock; 0. */
 int api_give(struct sheaf *fs);
+
+/* Both sides of a typed access as patterns. */
+int api_describe(struct typed *t, const void *mem, const struct sheaf_type *mem_type,
+		 uint64_t mem_count, uint64_t file_off, const struct sheaf_type *file_type);
+
+/* ---- api_trace.c: transfers are written down ---- */
+int tracer_open(struct tracer **out); /* *out NULL: nobody wants it; or -errno and sheaf_why() */
+void tracer_close(struct tracer *t); /* or NULL */
+/* When a call begins whose end will be told; 0: nobody wants it. */
+static inline uint64_t trace_begin(const struct sheaf *fs)
+{
+	return fs->tracer ? time_now() : 0;
+}
+/* What is to be said beside the access itself. */
+struct traced {
+	bool write, append;
+	uint64_t began; /* by trace_begin(); 0: it was started and nobody waits here */
+	int64_t result;
+};
+/* Only with f->fs->tracer. */
+void trace_list(struct sheaf_file *f, const struct traced *how, const struct iovec *mem,
+		size_t n_mem, const struct sheaf_extent *ext, size_t n_ext);
+void trace_typed(struct sheaf_file *f, const struct traced *how, const struct typed *t);
 
 /* What a path means, symbolic links followed; h and st may be NULL. */
 int api_stat(struct sheaf *fs, const char *path, struct sheaf_handle *h, struct stat *st);

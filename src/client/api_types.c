@@ -57,6 +57,17 @@ int sheaf_type_subarray(int nd, const uint64_t *sizes, const uint64_t *subsizes,
 	return of ? type_subarray(nd, sizes, subsizes, starts, inner(of), new) : -EINVAL;
 }
 
+uint64_t sheaf_type_size(const struct sheaf_type *t)
+{
+	return type_size(inner(t));
+}
+
+void sheaf_type_bounds(const struct sheaf_type *t, int64_t *lower, int64_t *upper)
+{
+	*lower = type_lower(inner(t));
+	*upper = type_upper(inner(t));
+}
+
 void sheaf_type_free(struct sheaf_type *t)
 {
 	type_free((struct type *)t);
@@ -64,8 +75,8 @@ void sheaf_type_free(struct sheaf_type *t)
 
 /* ---- transfers ---- */
 
-static int describe(struct typed *t, const void *mem, const struct sheaf_type *mem_type,
-		    uint64_t mem_count, uint64_t file_off, const struct sheaf_type *file_type)
+int api_describe(struct typed *t, const void *mem, const struct sheaf_type *mem_type,
+		 uint64_t mem_count, uint64_t file_off, const struct sheaf_type *file_type)
 {
 	int r = file_off > INT64_MAX || !mem_type || !file_type ? -EINVAL : 0;
 
@@ -76,58 +87,75 @@ static int describe(struct typed *t, const void *mem, const struct sheaf_type *m
 }
 
 /* Begun, with the connection's lock; or NULL and *r. */
-static struct cop *begin(struct sheaf_file *f, const void *mem, const struct sheaf_type *mem_type,
-			 uint64_t mem_count, uint64_t file_off, const struct sheaf_type *file_type,
-			 bool write, struct sheaf_op **started, int *r)
+static struct cop *begin(struct sheaf_file *f, const struct typed *what, bool write,
+			 struct sheaf_op **started, int *r)
 {
-	struct typed typed, *t;
-	struct cop *op = NULL;
+	struct cop *op = started ? api_begin_op(f->fs, started) : api_begin(f->fs, &api_nobody);
+	struct typed *t = op ? arena_alloc(&op->arena, sizeof(*t)) : NULL;
 
-	*r = describe(&typed, mem, mem_type, mem_count, file_off, file_type);
-	if (!*r)
-		op = started ? api_begin_op(f->fs, started) : api_begin(f->fs, &api_nobody);
-	if (!op) {
-		*r = *r ? *r : -ENOMEM;
-		return NULL;
-	}
-	t = arena_alloc(&op->arena, sizeof(*t));
 	if (!t) {
-		api_leave(f->fs, op);
+		if (op)
+			api_leave(f->fs, op);
 		*r = -ENOMEM;
 		return NULL;
 	}
-	*t = typed;
+	*t = *what;
 	client_typed(op, f->f, t, write);
 	return op;
+}
+
+static ssize_t move(struct sheaf_file *f, const struct typed *t, bool write)
+{
+	struct traced how = { write, false, trace_begin(f->fs), 0 };
+	int r;
+	struct cop *op = begin(f, t, write, NULL, &r);
+
+	if (!op)
+		return r;
+	how.result = api_end(f->fs, op);
+	if (how.began)
+		trace_typed(f, &how, t);
+	return how.result;
+}
+
+static int start(struct sheaf_file *f, const struct typed *t, bool write, struct sheaf_op **op)
+{
+	int r;
+
+	if (!begin(f, t, write, op, &r))
+		return r;
+	api_give(f->fs);
+	if (f->fs->tracer)
+		trace_typed(f, &(struct traced){ .write = write }, t);
+	return 0;
 }
 
 ssize_t sheaf_read_typed(struct sheaf_file *f, void *mem, const struct sheaf_type *mem_type,
 			 uint64_t mem_count, uint64_t file_off, const struct sheaf_type *file_type)
 {
-	int r;
-	struct cop *op = begin(f, mem, mem_type, mem_count, file_off, file_type, false, NULL, &r);
+	struct typed t;
+	int r = api_describe(&t, mem, mem_type, mem_count, file_off, file_type);
 
-	return op ? api_end(f->fs, op) : r;
+	return r ? r : move(f, &t, false);
 }
 
 ssize_t sheaf_write_typed(struct sheaf_file *f, const void *mem, const struct sheaf_type *mem_type,
 			  uint64_t mem_count, uint64_t file_off, const struct sheaf_type *file_type)
 {
-	int r;
-	struct cop *op = begin(f, mem, mem_type, mem_count, file_off, file_type, true, NULL, &r);
+	struct typed t;
+	int r = api_describe(&t, mem, mem_type, mem_count, file_off, file_type);
 
-	return op ? api_end(f->fs, op) : r;
+	return r ? r : move(f, &t, true);
 }
 
 int sheaf_read_typed_start(struct sheaf_file *f, void *mem, const struct sheaf_type *mem_type,
 			   uint64_t mem_count, uint64_t file_off,
 			   const struct sheaf_type *file_type, struct sheaf_op **op)
 {
-	int r;
+	struct typed t;
+	int r = api_describe(&t, mem, mem_type, mem_count, file_off, file_type);
 
-	return begin(f, mem, mem_type, mem_count, file_off, file_type, false, op, &r) ?
-		       api_give(f->fs) :
-		       r;
+	return r ? r : start(f, &t, false, op);
 }
 
 int sheaf_write_typed_start(struct sheaf_file *f, const void *mem,
@@ -135,9 +163,8 @@ int sheaf_write_typed_start(struct sheaf_file *f, const void *mem,
 			    uint64_t file_off, const struct sheaf_type *file_type,
 			    struct sheaf_op **op)
 {
-	int r;
+	struct typed t;
+	int r = api_describe(&t, mem, mem_type, mem_count, file_off, file_type);
 
-	return begin(f, mem, mem_type, mem_count, file_off, file_type, true, op, &r) ?
-		       api_give(f->fs) :
-		       r;
+	return r ? r : start(f, &t, true, op);
 }

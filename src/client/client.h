@@ -177,6 +177,14 @@ struct typed {
 	int64_t base; /* of the file's */
 };
 void client_typed(struct cop *op, struct cfile *f, const struct typed *t, bool write);
+/* How an access, which is in op->access and may have patterns, would be cut for each object of f: no one is asked and
+ * nothing moves. op is not started. 0, or -ENOMEM. */
+struct parts {
+	uint64_t requests;
+	uint64_t inlined; /* bytes inside them */
+};
+int client_plan(struct cop *op, struct cfile *f, const struct typed *t, bool write,
+		enum net_mover how, struct parts *out /* one an object */);
 /* Behind the end, whatever the extents say but for their total; client_write() does so with O_APPEND. */
 void client_append(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
 		   const struct extent *ext, size_t n_ext);

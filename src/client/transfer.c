@@ -856,7 +856,7 @@ static void start(struct cop *op, struct cfile *f, const struct iovec *mem, size
 	start_access(op, f, how, e);
 }
 
-void client_typed(struct cop *op, struct cfile *f, const struct typed *typed, bool write)
+static struct transfer by_type(struct cop *op, const struct typed *typed, bool write)
 {
 	struct transfer how = { .kind = write ? WRITE : READ,
 				.typed = typed,
@@ -864,10 +864,53 @@ void client_typed(struct cop *op, struct cfile *f, const struct typed *typed, bo
 				.file_end = typed->file.end };
 
 	send_type(op, &how, typed->file.type);
-	start_access(op, f, how,
+	return how;
+}
+
+void client_typed(struct cop *op, struct cfile *f, const struct typed *typed, bool write)
+{
+	start_access(op, f, by_type(op, typed, write),
 		     write && (f->flags & OPEN_APPEND) ?
 			     -EINVAL :
 			     access_typed(&op->access, &typed->mem, &typed->file));
+}
+
+/* All parts of an object are taken and none is sent. */
+static int plan_object(struct cop *op, uint32_t index, struct parts *out)
+{
+	struct lane *l = lane_new(op, index);
+	int r = l ? 0 : -ENOMEM;
+
+	while (!r && !(r = take(l))) {
+		out->requests++;
+		out->inlined += l->small ? l->view.length : 0;
+	}
+	if (l)
+		lane_free(l);
+	return MIN(r, 0);
+}
+
+int client_plan(struct cop *op, struct cfile *f, const struct typed *typed, bool write,
+		enum net_mover how, struct parts *out)
+{
+	struct transfer t = { .kind = write ? WRITE : READ };
+	uint32_t width = f->layout.width;
+	int r = 0;
+
+	if (typed)
+		t = by_type(op, typed, write);
+	else
+		send_vector(op, &t);
+	t.mover = how;
+	t.strands = arena_alloc(&op->arena, width * sizeof(*t.strands));
+	if (!t.strands)
+		return -ENOMEM;
+	op->file = f;
+	op->transfer = &t;
+	for (uint32_t i = 0; !r && i < width; i++)
+		r = plan_object(op, i, &out[i]);
+	op->transfer = NULL;
+	return r;
 }
 
 /* A range without memory: only its length counts. */

@@ -208,6 +208,10 @@ void pattern_seek_offset(struct pattern_cursor *c, const struct pattern *p, uint
  * end. */
 size_t pattern_runs(struct pattern_cursor *c, struct extent *out, size_t max, uint64_t max_bytes);
 
+/* Its type, all copies, as JSON: {"vector":{"count":3,"stride":16,"of":{"bytes":8}}}; {"struct":[[displacement,type],...]}.
+ * The first byte of the stream is at 0. How many bytes were written to buf, without a NUL, or -E2BIG: more than n. */
+int pattern_text(const struct pattern *p, char *buf, size_t n);
+
 /* The part of a pattern that belongs to one object of a file. Its stream is the object's bytes in the order of the
  * pattern, as with a view. */
 struct portion {

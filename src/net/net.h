@@ -69,6 +69,7 @@ struct net_account {
 	uint64_t calls; /* of the system, on sockets */
 	uint64_t bytes[N_MOVERS]; /* of data, by mover */
 	uint64_t copied; /* bytes of data, in user space; twice: counted twice */
+	uint64_t busy; /* ns with calls under way, where they are answered in order */
 };
 
 /* ---------------------------------------------------------------- net */
@@ -420,6 +421,7 @@ struct peer {
 	void (*map_changed)(struct peer *p);
 	uint64_t n_sent, n_resent; /* calls */
 	uint64_t round; /* ns: the quickest answer to a call without memory; 0: none yet */
+	uint64_t answered_at; /* when the last answer came */
 	struct net_account account;
 };
 

@@ -340,12 +340,15 @@ static bool map_too_old(const struct call *c, const struct wire_rep_head *h)
 	return c && c->slot != NO_SLOT && h->status == EREMCHG && h->map_version > c->map_version;
 }
 
-/* An answer that moved nothing tells how far away the server is. */
+/* How long it took to be answered; where nothing was moved, that tells how far away the server is. */
 static void timed(struct peer *p, const struct call *c)
 {
-	uint64_t took = loop_of(p)->now - c->sent_at;
+	uint64_t now = loop_of(p)->now, took = now - c->sent_at;
 
-	p->round = p->round ? MIN(p->round, took) : took;
+	p->account.busy += now - MAX(c->sent_at, p->answered_at);
+	p->answered_at = now;
+	if (!c->mem)
+		p->round = p->round ? MIN(p->round, took) : took;
 }
 
 int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m)
@@ -394,11 +397,10 @@ int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m)
 	c->head = h;
 	c->in = m;
 	c->verifier = h.verifier;
+	timed(p, c);
 	if (c->desc.tag) {
 		error = !error && c->desc.bad ? -EFAULT : error;
 		net_retract(l, &c->desc, c->q);
-	} else if (!c->mem) {
-		timed(p, c);
 	}
 	finish(c, error);
 	pump(p);
