@@ -127,7 +127,7 @@ _sheaf_value()
 		COMPREPLY+=($(compgen -P "$before" -W "ro noatime relatime strictatime entry= attr= memory= writeback
 			log= allow_other allow_root suid dev noexec" -- "${2##*,}"))
 		;;
-	--stripe-unit) COMPREPLY+=($(compgen -W "64K 256K 1M 4M" -- "$2")) ;;
+	--stripe-unit | --unit) COMPREPLY+=($(compgen -W "64K 256K 1M 4M" -- "$2")) ;;
 	esac
 }
 

@@ -17,7 +17,7 @@ static const struct cli_command *const commands[] = {
 	&cmd_cp,	&cmd_cat,	 &cmd_rm,     &cmd_mkdir,    &cmd_mv,	    &cmd_ln,
 	&cmd_stat,	&cmd_chmod,	 &cmd_chown,  &cmd_getfattr, &cmd_setfattr, &cmd_find,
 	&cmd_requests,	&cmd_add_server, &cmd_backup, &cmd_restore,  &cmd_check,    &cmd_key,
-	&cmd_selfcheck, &cmd_bench,	 &cmd_mount,  &cmd_umount,
+	&cmd_selfcheck, &cmd_explain,	 &cmd_bench,  &cmd_mount,    &cmd_umount,
 };
 
 #define SHOWN_MAX 60 /* bytes of a name that is too long for itself, in a message */
@@ -216,6 +216,10 @@ static const struct {
 	  "  sheaf stop; sheaf restore /var/backups/sheaf-2026-06-01 --force; sheaf start\n"
 	  "  sheaf restore /var/backups/sheaf-2026-06-01 --server server2\n" },
 	{ &cmd_selfcheck, "  sheaf selfcheck --seconds 10\n" },
+	{ &cmd_explain, "  sheaf explain --vector 1024,64,4096\n"
+			"  SHEAF_TRACE=/tmp/trace ./program; sheaf explain /tmp/trace --nth 3\n"
+			"  echo '{\"op\": \"write\", \"file\": [[0, 8], [4096, 8]]}' > a.json; "
+			"sheaf explain a.json --svg a.svg\n" },
 	{ &cmd_bench, "  sheaf bench contig --clients 1,4\n"
 		      "  sheaf bench all --dir /mnt/fast --report report\n" },
 };

@@ -15,7 +15,7 @@
 #include "sheaf.h"
 
 #define CLI_VERSION "0.1.0"
-#define CLI_MAX_OPTIONS 8
+#define CLI_MAX_OPTIONS 12
 #define CLI_MAX_MANY 16
 #define CLI_PATH_MAX 4096
 #define CLI_BLOCK (4 * MIB)
