@@ -20,14 +20,32 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 {
 	const struct sigaction *b = sig == SIGSEGV ? &before_segv : &before_bus;
 
-	if (guard)
+	if (guard && info->si_code > 0) /* nobody sent it */
 		siglongjmp(*guard, 1);
-	if (b->sa_flags & SA_SIGINFO)
+	if (b->sa_flags & SA_SIGINFO) {
 		b->sa_sigaction(sig, info, context);
-	else if (b->sa_handler == SIG_DFL || b->sa_handler == SIG_IGN)
-		sigaction(sig, b, NULL); /* it happens again, and ends the process */
-	else
+	} else if (b->sa_handler == SIG_DFL || b->sa_handler == SIG_IGN) {
+		sigaction(sig, b, NULL);
+		if (info->si_code <= 0) /* else it happens again, and ends the process */
+			raise(sig);
+	} else {
 		b->sa_handler(sig);
+	}
+}
+
+/* A fault whose signal is blocked ends the process, whoever handles it; threads that drive for others may block all. */
+static void unblock(void)
+{
+	static _Thread_local bool done __attribute__((tls_model("initial-exec")));
+	sigset_t faults;
+
+	if (done)
+		return;
+	sigemptyset(&faults);
+	sigaddset(&faults, SIGSEGV);
+	sigaddset(&faults, SIGBUS);
+	pthread_sigmask(SIG_UNBLOCK, &faults, NULL);
+	done = true;
 }
 
 static void install(void)
@@ -80,6 +98,7 @@ static int guarded(void (*move)(char *, const struct iovec *, size_t), void *fla
 {
 	sigjmp_buf here;
 
+	unblock();
 	if (sigsetjmp(here, 0)) {
 		guard = NULL;
 		return -EFAULT;

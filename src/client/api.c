@@ -226,9 +226,7 @@ int sheaf_wrap(const struct sheaf_backing *b, struct sheaf **out)
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&fs->help, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	sigfillset(&all); /* signals are for the application's own threads ... */
-	sigdelset(&all, SIGSEGV); /* ... but for bad memory of theirs that we meet (pieces_guard) */
-	sigdelset(&all, SIGBUS);
+	sigfillset(&all); /* signals are for the application's own threads */
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	r = pthread_create(&fs->helper, NULL, helper, fs);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -48,9 +48,7 @@ double sheaf_mover_cost(struct sheaf *fs, enum sheaf_mover how, int write, uint6
 	const struct net_costs *c = &fs->b.client->net.costs;
 
 	if (how == SHEAF_MOVER_AUTO)
-		how = bytes <= INLINE_MAX && net_inlines(c, write, bytes) ? SHEAF_MOVER_INLINE :
-		      net_packs(c, write, segments, bytes)		  ? SHEAF_MOVER_PACK :
-									    SHEAF_MOVER_GATHER;
+		how = (enum sheaf_mover)net_choose(c, write, segments, bytes, INLINE_MAX);
 	return net_cost(c, (enum net_mover)how, write, segments, bytes);
 }
 

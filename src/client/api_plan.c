@@ -107,8 +107,8 @@ static enum sheaf_mover mover_of(const struct client *c, enum sheaf_mover how, b
 {
 	if (p->inlined)
 		return SHEAF_MOVER_INLINE;
-	if (how == SHEAF_MOVER_AUTO && net_packs(&c->net.costs, write, s->segments, s->bytes))
-		how = SHEAF_MOVER_PACK;
+	if (how == SHEAF_MOVER_AUTO)
+		return (enum sheaf_mover)net_choose(&c->net.costs, write, s->segments, s->bytes, 0);
 	return how == SHEAF_MOVER_PACK ? how : SHEAF_MOVER_GATHER;
 }
 

@@ -219,11 +219,10 @@ static bool inlines(const struct lane *l, uint64_t bytes)
 {
 	const struct transfer *t = l->op->transfer;
 
-	if (bytes > inline_room(l))
-		return false;
-	return t->mover == MOVER_INLINE ||
-	       (t->mover == MOVER_AUTO &&
-		net_inlines(&l->op->c->net.costs, t->kind == WRITE, bytes));
+	if (t->mover != MOVER_AUTO)
+		return t->mover == MOVER_INLINE && bytes <= inline_room(l);
+	return net_choose(&l->op->c->net.costs, t->kind == WRITE, 1, bytes, inline_room(l)) ==
+	       MOVER_INLINE;
 }
 
 /* Bytes of one request. */

@@ -219,6 +219,7 @@ struct portion {
 	struct layout layout;
 	uint32_t index;
 	bool burst, jump; /* how it gets on, see portion.c */
+	int steps; /* leaves and stripes that the last call looked at */
 };
 
 void portion_init(struct portion *s, const struct pattern *p, const struct layout *l,

@@ -56,6 +56,7 @@ void portion_init(struct portion *s, const struct pattern *p, const struct layou
 	s->index = index;
 	s->burst = l->width == 1 || (p->ascends && l->unit / apart >= MANY_RUNS);
 	s->jump = p->ascends && others / apart >= MANY_RUNS;
+	s->steps = 0;
 }
 
 /* Everything up to stream position `to`: it is in one stripe, whose bytes are `shift` further on in the file. */
@@ -105,7 +106,8 @@ size_t portion_next(struct portion *s, struct extent *out, uint64_t *pos, size_t
 
 	assert(max && max_bytes);
 	walk_init(&w, &s->layout, s->index);
-	for (int i = 0; i < PORTION_STEPS && o.left && (len = pattern_leaf(&s->c)); i++) {
+	for (s->steps = 0; s->steps < PORTION_STEPS && o.left && (len = pattern_leaf(&s->c));
+	     s->steps++) {
 		uint64_t off = s->c.off;
 
 		own = walk_own(&w, off, len, &obj, &lead);

@@ -60,12 +60,16 @@ static void mem_follow(const struct access *a, struct cursor *c, uint64_t from)
 	}
 }
 
-static void view_begin(struct view *v, const struct cursor *c, uint64_t lead, uint64_t from)
+/* The first own byte is `lead` bytes behind c, whose memory side is at list position *mem: both are brought there. */
+static void view_begin(struct view *v, struct cursor *c, uint64_t lead, uint64_t *mem)
 {
 	v->begin = *c;
 	file_advance(&v->begin, lead);
-	mem_follow(v->access, &v->begin, from);
+	mem_follow(v->access, &v->begin, *mem);
 	v->cur = v->last = v->begin;
+	c->i_mem = v->begin.i_mem;
+	c->o_mem = v->begin.o_mem;
+	*mem = v->begin.pos;
 }
 
 size_t view_plan(struct view *v, const struct access *a, const struct layout *l, uint32_t index,
@@ -92,12 +96,8 @@ size_t view_plan(struct view *v, const struct access *a, const struct layout *l,
 
 			if (!fuse && n == max)
 				break;
-			if (!n) {
-				view_begin(v, &c, lead, mem);
-				c.i_mem = v->begin.i_mem;
-				c.o_mem = v->begin.o_mem;
-				mem = v->begin.pos;
-			}
+			if (!n)
+				view_begin(v, &c, lead, &mem);
 			take = MIN(own, max_bytes - v->length);
 			if (fuse)
 				out[n - 1].length += take;
@@ -130,12 +130,8 @@ void view_span(struct view *v, const struct access *a, const struct layout *l, u
 		uint64_t rest = a->file[c.i_file].length - c.o_file, n = MIN(rest, upto - c.pos);
 		uint64_t obj, lead = 0, own = n ? walk_own(&w, off, n, &obj, &lead) : 0;
 
-		if (own && !v->length) {
-			view_begin(v, &c, lead, mem);
-			c.i_mem = v->begin.i_mem;
-			c.o_mem = v->begin.o_mem;
-			mem = v->begin.pos;
-		}
+		if (own && !v->length)
+			view_begin(v, &c, lead, &mem);
 		v->length += own;
 		if (n == rest)
 			file_next(&c, n);
@@ -297,7 +293,13 @@ static int each_batch(struct view *v, uint64_t at, uint64_t len, char *flat, enu
 			r = pieces_zero(iov, n);
 		flat = flat ? flat + got : NULL;
 		at += got;
-		len = n ? len - got : 0; /* a bound may be above what there is */
+		len -= got;
+		if (n)
+			continue;
+		if (deed ==
+		    OUT) /* a bound may be above what there is: nobody gets to see what was there before */
+			memset(flat, 0, len);
+		break;
 	}
 	return r;
 }

@@ -15,7 +15,8 @@
 #define SEGMENTS 256
 #define SEGMENT 16 /* bytes */
 #define ROUNDS 8
-#define BLOCK (32 * KIB)
+#define BLOCK (32 * KIB) /* through a socket */
+#define LARGE (256 * KIB) /* half of it is more than the processor has next to it */
 
 /* Of an ordinary machine of these years, in nanoseconds; also what a simulation goes by. */
 static const struct net_costs usual = {
@@ -32,7 +33,7 @@ void net_costs_usual(struct net_costs *c)
 struct bench {
 	int fd[2];
 	struct iovec pieces[SEGMENTS];
-	char scattered[SEGMENTS * SEGMENT * 4], block[BLOCK];
+	char scattered[SEGMENTS * SEGMENT * 4], block[LARGE];
 };
 
 /* The time since *t, if it is the shortest so far; *t is now. */
@@ -87,7 +88,7 @@ static void measure_socket(struct bench *b, struct net_costs *c)
 
 static void measure_memory(struct bench *b, struct net_costs *c)
 {
-	const struct iovec half = { b->block + BLOCK / 2, BLOCK / 2 };
+	const struct iovec half = { b->block + LARGE / 2, LARGE / 2 };
 	uint64_t pack = UINT64_MAX, unpack = UINT64_MAX, whole = UINT64_MAX;
 
 	for (int i = 0; i < ROUNDS; i++) {
@@ -152,16 +153,18 @@ double net_cost(const struct net_costs *c, enum net_mover how, bool write, uint6
 	return all + (write ? 4 : 2) * c->call; /* a frame of its own, and one that asks for it */
 }
 
-bool net_inlines(const struct net_costs *c, bool write, uint64_t bytes)
+enum net_mover net_choose(const struct net_costs *c, bool write, uint64_t segments, uint64_t bytes,
+			  uint64_t inline_room)
 {
-	return net_cost(c, MOVER_INLINE, write, 1, bytes) <
-	       net_cost(c, MOVER_GATHER, write, 1, bytes);
-}
+	enum net_mover best = MOVER_GATHER;
 
-bool net_packs(const struct net_costs *c, bool write, uint64_t segments, uint64_t bytes)
-{
-	return segments > 1 && pieces_cost(c, MOVER_PACK, write, segments, bytes) <
-				       pieces_cost(c, MOVER_GATHER, write, segments, bytes);
+	if (segments > 1 && net_cost(c, MOVER_PACK, write, segments, bytes) <
+				    net_cost(c, best, write, segments, bytes))
+		best = MOVER_PACK;
+	if (bytes <= inline_room && net_cost(c, MOVER_INLINE, write, segments, bytes) <
+					    net_cost(c, best, write, segments, bytes))
+		best = MOVER_INLINE;
+	return best;
 }
 
 static const char *const mover_names[N_MOVERS] = { "auto", "inline", "pack", "gather" };

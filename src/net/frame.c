@@ -53,7 +53,7 @@ static size_t want_data(struct frame_in *f, struct iovec *iov, size_t max)
 	size_t n = f->sink->place(f->arg, f->done, left, iov, max - 1, &f->wanted);
 
 	if (n == 0) {
-		if (!f->net->scratch && !(f->net->scratch = malloc(NET_SCRATCH)))
+		if (!net_scratch(f->net))
 			return 0;
 		f->wanted = MIN(left, NET_SCRATCH);
 		iov[0] = (struct iovec){ f->net->scratch, f->wanted };

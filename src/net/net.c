@@ -24,6 +24,13 @@ void net_init(struct net *n, struct loop *l, const struct net_identity *id)
 	list_init(&n->acceptors);
 }
 
+uint8_t *net_scratch(struct net *n)
+{
+	if (!n->scratch)
+		n->scratch = malloc(NET_SCRATCH);
+	return n->scratch;
+}
+
 void net_fini(struct net *n)
 {
 	struct list *it;

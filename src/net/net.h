@@ -56,11 +56,12 @@ struct net_costs {
 };
 void net_costs_usual(struct net_costs *c);
 void net_costs_measure(struct net_costs *c); /* once a process: takes half a millisecond */
+/* The cheapest one, where so many bytes may be inside a message. */
+enum net_mover net_choose(const struct net_costs *c, bool write, uint64_t segments, uint64_t bytes,
+			  uint64_t inline_room);
 /* What moving costs the client besides the round trip of its request. */
 double net_cost(const struct net_costs *c, enum net_mover how, bool write, uint64_t segments,
 		uint64_t bytes);
-bool net_inlines(const struct net_costs *c, bool write, uint64_t bytes); /* is it the cheapest? */
-bool net_packs(const struct net_costs *c, bool write, uint64_t segments, uint64_t bytes);
 
 /* What a client has done at one server, since it began. */
 struct net_account {
@@ -152,6 +153,7 @@ struct net {
 
 void net_init(struct net *n, struct loop *l, const struct net_identity *id);
 void net_fini(struct net *n); /* closes links and acceptors */
+uint8_t *net_scratch(struct net *n); /* n->scratch; NULL: out of memory */
 /* "HOST:PORT", or "loop:NAME" inside the process. `err` names the address and the cure. */
 int net_listen(struct net *n, const char *address, char *err, size_t err_len);
 void net_stop_listening(struct net *n);

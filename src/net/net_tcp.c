@@ -4,7 +4,7 @@
  * most one chunk; transfers take turns chunk by chunk. Bulk goes out with writev straight from the pool
  * (puts) or from the user's pieces (answers to pulls), at most IOV_CALL pieces a call.
  * Receiving: bulk is read with readv straight into its place.
- * Where a client's pieces are so small that the system takes longer over them than a copy does (net_packs), they are packed
+ * Where a client's pieces are so small that the system takes longer over them than a copy does (net_choose), they are packed
  * into a buffer of the link before, or unpacked behind. Memory that is not there ends its request with -EFAULT, and
  * nothing else.
  *
@@ -45,6 +45,7 @@ struct tcp_link {
 	uint64_t frame_sent; /* of head, body and tail */
 	uint8_t *packed; /* BOUNCE bytes; or NULL until they are needed */
 	uint64_t packed_at, packed_len; /* the part of the body that is there */
+	uint64_t frame_packed; /* of the body, so far */
 	/* the DATA frame being received */
 	struct xfer *rx_get;
 	struct net_desc *rx_desc;
@@ -162,23 +163,6 @@ static struct xfer *first_bulk(struct tcp_link *t)
 	return list_first(&t->bulk, struct xfer, link);
 }
 
-static void begin_frame(struct tcp_link *t, struct xfer *x)
-{
-	struct wire_frame_head h = { .kind = FRAME_DATA, .tag = x->tag, .id = x->id };
-	struct xdr w;
-
-	t->frame_len = (uint32_t)MIN(x->len - x->done, (uint64_t)CHUNK_MAX);
-	t->frame_sent = 0;
-	t->packed_at = t->packed_len = 0;
-	t->in_frame = true;
-	t->l.account->frames++;
-	h.length = t->frame_len;
-	h.at = x->at + x->done;
-	frame_head_encode(t->head, &h);
-	xdr_encoder(&w, t->tail, FRAME_TAIL);
-	xdr_i32(&w, &x->status);
-}
-
 static void set_status(struct tcp_link *t, struct xfer *x, int32_t status)
 {
 	struct xdr w;
@@ -186,6 +170,21 @@ static void set_status(struct tcp_link *t, struct xfer *x, int32_t status)
 	x->status = status;
 	xdr_encoder(&w, t->tail, FRAME_TAIL);
 	xdr_i32(&w, &x->status);
+}
+
+static void begin_frame(struct tcp_link *t, struct xfer *x)
+{
+	struct wire_frame_head h = { .kind = FRAME_DATA, .tag = x->tag, .id = x->id };
+
+	t->frame_len = (uint32_t)MIN(x->len - x->done, (uint64_t)CHUNK_MAX);
+	t->frame_sent = 0;
+	t->packed_at = t->packed_len = t->frame_packed = 0;
+	t->in_frame = true;
+	t->l.account->frames++;
+	h.length = t->frame_len;
+	h.at = x->at + x->done;
+	frame_head_encode(t->head, &h);
+	set_status(t, x, x->status);
 }
 
 /* ---- a client's pieces ---- */
@@ -202,17 +201,11 @@ static bool look(struct tcp_link *t, struct net_desc *d, uint64_t at, uint64_t l
 		max = MIN(max, (size_t)PROBE);
 	*n = view_iov(d->view, at, len, out, max, got);
 	if (d->mover == MOVER_AUTO)
-		d->packs = net_packs(&t->l.net->costs, d->access == CAP_READ, *n, *got);
+		d->packs = net_choose(&t->l.net->costs, d->access == CAP_READ, *n, *got, 0) ==
+			   MOVER_PACK;
 	else
 		d->packs = d->mover == MOVER_PACK;
 	return d->packs;
-}
-
-static uint8_t *scratch(struct net *n)
-{
-	if (!n->scratch)
-		n->scratch = malloc(NET_SCRATCH);
-	return n->scratch;
 }
 
 /* So many bytes of a client's data went through its link. */
@@ -253,6 +246,7 @@ static size_t user_iov(struct tcp_link *t, struct xfer *x, uint64_t skip, struct
 			return 0;
 		}
 		moved(t, ahead, true);
+		t->frame_packed += ahead;
 		t->packed_at = skip;
 		t->packed_len = ahead;
 	}
@@ -278,7 +272,7 @@ static size_t body_iov(struct tcp_link *t, struct xfer *x, uint64_t skip, struct
 	}
 	if (x->desc && (k = user_iov(t, x, skip, out, max, got)))
 		return k;
-	if (!scratch(n))
+	if (!net_scratch(n))
 		return 0;
 	memset(n->scratch, 0, NET_SCRATCH);
 	if (x->ext)
@@ -375,8 +369,8 @@ static void sent_frame(struct tcp_link *t, size_t r)
 	x->done += t->frame_len;
 	if (x->desc)
 		x->desc->moved = t->l.net->loop->now;
-	if (x->desc && !t->packed_len)
-		moved(t, t->frame_len, false);
+	if (x->desc)
+		moved(t, t->frame_len - t->frame_packed, false);
 	if (x->done == x->len) {
 		t->n_pulled -= !x->q;
 		xfer_end(x, -x->status);
@@ -618,11 +612,11 @@ static void tcp_retract(struct link *l, struct net_desc *d, struct req *q)
 		if (x->desc != d)
 			continue;
 		x->desc = NULL;
-		x->status =
-			ECANCELED; /* below 256: right even when a part of the tail is on its way */
 		x->len = x->done + (sending ? t->frame_len : 0);
-		if (sending)
+		if (sending) /* below 256: right even when a part of the tail is on its way */
 			set_status(t, x, ECANCELED);
+		else
+			x->status = ECANCELED;
 	}
 }
 
@@ -706,7 +700,7 @@ static size_t sink_place(void *arg, uint64_t at, uint64_t len, struct iovec *out
 	t->unpacks = false;
 	if (t->rx_desc) {
 		if (look(t, t->rx_desc, t->rx_at + at, len, out, max, &n, got) &&
-		    scratch(t->l.net)) {
+		    net_scratch(t->l.net)) {
 			t->unpacks = true;
 			*got = MIN(len, NET_SCRATCH);
 			out[0] = (struct iovec){ t->l.net->scratch, *got };

@@ -19,7 +19,8 @@ struct open_file;
 struct removals;
 
 #define WINDOW_BYTES (256 * KIB) /* of one step of a bulk transfer */
-#define WINDOW_PIECES 4096 /* in it */
+#define WINDOW_PIECES 2048 /* in it, when it is sieved; */
+#define WINDOW_IOV 1024 /* else */
 #define WINDOW_IOS 128 /* file accesses at a time */
 #define WINDOW_STATES 7
 #define WINDOWS 2 /* of one request at a time: network and disk overlap */

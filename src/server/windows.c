@@ -25,8 +25,9 @@
 
 #define SIEVE_BYTES \
 	(256 * KIB) /* hull and data of a sieved window: they stay in the processor's cache */
-#define PAGE 4096 /* of what a write touches, as much as that is touched anyway */
-#define SPARE_WINDOWS 64
+#define PAGE 4096 /* a sieved write touches no page that its pieces do not */
+#define WINDOW_NS 30000 /* what one more window costs, with all its messages */
+#define SPARE_WINDOWS 16
 
 enum { TAKE, BUFFERED, ACCESS, DISK, MERGE, MOVED, END };
 static_assert(END + 1 == WINDOW_STATES, "a histogram for each state");
@@ -41,6 +42,8 @@ struct window {
 	struct fetch *fetch; /* of a copy, or NULL */
 	uint64_t at, len; /* in the stream */
 	uint64_t lo, hi; /* in the object */
+	uint64_t first_page, last_page; /* of the pieces, and of all between ... */
+	bool gaps; /* ... unless some are left out */
 	bool sent; /* a read whose data went out */
 	bool file; /* straight from the file */
 	bool mapped; /* iov has its pieces as memory */
@@ -49,8 +52,9 @@ struct window {
 	uint32_t asked; /* pieces that the disk was asked for ... */
 	uint64_t asked_len; /* ... and their bytes */
 	struct io ios[WINDOW_IOS];
-	struct extent pieces[WINDOW_PIECES]; /* what is not used of the rest is never touched */
-	struct iovec iov[WINDOW_PIECES + BUF_MAX_UNITS]; /* slices of buf, piece by piece */
+	struct iovec iov[WINDOW_IOV +
+			 BUF_MAX_UNITS]; /* slices of buf, or of a mapping, piece by piece */
+	struct extent pieces[WINDOW_PIECES];
 };
 
 /* More of the list, from a pattern. False: for now there is none. */
@@ -65,8 +69,8 @@ static bool refill(struct mover *m)
 	return m->n_list;
 }
 
-/* Is one access to the hull cheaper than what n pieces cost each? Copying them costs, too. */
-static bool covers(const struct window *w, double each)
+/* Is one access to the hull cheaper, by so much, than what n pieces cost each? Copying them costs, too. */
+static bool covers(const struct window *w, double each, double gain)
 {
 	const struct file_costs *f = &w->q.loop->file_costs;
 	const struct net_costs *c = &w->m->s->srv->net.costs;
@@ -75,42 +79,74 @@ static bool covers(const struct window *w, double each)
 
 	if (w->m->write)
 		once += f->write + (double)hull * f->byte;
-	return w->n > 2 && hull + w->len <= SIEVE_BYTES &&
-	       !(w->m->write && hull > (uint64_t)w->n * PAGE) && once < w->n * each;
+	return w->n > 2 && hull + w->len <= SIEVE_BYTES && !(w->m->write && w->gaps) &&
+	       once + gain < w->n * each;
 }
 
-static bool sieves(const struct window *w)
+static bool sieves(const struct window *w, double gain)
 {
 	const struct file_costs *f = &w->q.loop->file_costs;
 
-	return !w->m->from && covers(w, w->m->write ? f->write : f->read);
+	return !w->m->from && covers(w, w->m->write ? f->write : f->read, gain);
 }
 
-/* Would this piece make the hull of a window too long that is sieved without it? */
+/* Does this piece leave out pages between it and the others? */
+static bool leaps(const struct window *w, uint64_t off, uint64_t n)
+{
+	return w->n && (off / PAGE > w->last_page + 1 || (off + n - 1) / PAGE + 1 < w->first_page);
+}
+
+/* Would a window that is sieved without this piece not be so with it, and does it pay to end it here? */
 static bool too_far(const struct window *w, uint64_t off, uint64_t n)
 {
 	uint64_t hull = MAX(w->hi, off + n) - MIN(w->lo, off);
 
-	return w->n && hull + w->len + n > SIEVE_BYTES && sieves(w);
+	return w->n && (hull + w->len + n > SIEVE_BYTES || (w->m->write && leaps(w, off, n))) &&
+	       sieves(w, WINDOW_NS);
 }
 
 static bool full(const struct mover *m, const struct window *w)
 {
-	return w->len >= WINDOW_BYTES || w->n >= (m->from ? WINDOW_IOS : WINDOW_PIECES);
+	if (w->len >= WINDOW_BYTES || w->n == WINDOW_PIECES || (m->from && w->n == WINDOW_IOS))
+		return true;
+	return w->n == WINDOW_IOV &&
+	       !(m->write ? sieves(w, 0) : covers(w, m->s->srv->net.costs.gather, 0));
+}
+
+static void add(struct window *w, uint64_t off, uint64_t n)
+{
+	w->gaps |= leaps(w, off, n);
+	w->first_page = MIN(w->first_page, off / PAGE);
+	w->last_page = MAX(w->last_page, (off + n - 1) / PAGE);
+	w->lo = MIN(w->lo, off);
+	w->hi = MAX(w->hi, off + n);
+	w->pieces[w->n++] = (struct extent){ off, n };
+	w->len += n;
+}
+
+/* More of the list for a window that has some, from a pattern: as long as it is found without a search. */
+static bool more_of_list(struct mover *m, const struct window *w, int *steps)
+{
+	bool found = w->n && m->n_list == PART_BATCH && *steps < PORTION_STEPS && refill(m);
+
+	if (found)
+		*steps += m->part->portion.steps;
+	return found;
 }
 
 /* The next run of the stream: contiguous in it, at most a window. False: nothing is left, or found yet. */
 static bool take(struct mover *m, struct window *w)
 {
+	int steps = 0;
+
 	w->n = 0;
 	w->len = 0;
-	w->lo = UINT64_MAX;
-	w->hi = 0;
+	w->lo = w->first_page = UINT64_MAX;
+	w->hi = w->last_page = 0;
+	w->gaps = false;
 	if (m->i == m->n_list && !refill(m))
 		return false;
-	while (!full(m, w)) {
-		if (m->i == m->n_list && (m->n_list < PART_BATCH || !refill(m)))
-			break;
+	while (!full(m, w) && (m->i < m->n_list || more_of_list(m, w, &steps))) {
 		const struct wire_extent *e = &m->list[m->i];
 		uint64_t limit = m->write ? UINT64_MAX : m->end;
 		uint64_t off = e->offset + m->o, left = e->length - m->o;
@@ -125,10 +161,7 @@ static bool take(struct mover *m, struct window *w)
 			if (m->from)
 				w->fetch->ext[w->n] =
 					(struct extent){ m->from[m->i].offset + m->o, n };
-			w->pieces[w->n++] = (struct extent){ off, n };
-			w->len += n;
-			w->lo = MIN(w->lo, off);
-			w->hi = MAX(w->hi, off + n);
+			add(w, off, n);
 			m->o += n;
 			m->at += n;
 		}
@@ -232,7 +265,7 @@ static bool from_file(struct window *w)
 	const struct mover *m = w->m;
 
 	if (!net_can_put_file(m->s->link) || (w->n == 1 && w->len < FILE_PIECE) ||
-	    w->hi - w->lo > MAX(HULL_MAX, w->len) ||
+	    w->n > WINDOW_IOV || w->hi - w->lo > MAX(HULL_MAX, w->len) ||
 	    !object_cached(m->object, w->lo, w->hi - w->lo))
 		return false;
 	w->mapped = map(w);
@@ -248,10 +281,10 @@ static void choose(struct window *w)
 	w->asked_len = 0;
 	w->file = false;
 	/* to send a piece from a mapping costs less than to read it */
-	w->sieve = m->write ? sieves(w) : covers(w, m->s->srv->net.costs.gather);
+	w->sieve = m->write ? sieves(w, 0) : covers(w, m->s->srv->net.costs.gather, 0);
 	if (!m->write && !w->sieve) {
 		w->file = from_file(w);
-		w->sieve = !w->file && sieves(w);
+		w->sieve = !w->file && sieves(w, 0);
 	}
 }
 
@@ -359,8 +392,10 @@ static bool step(struct req *q)
 		}
 		if (!w->file) {
 			disk(w);
-			if (w->asked < w->n)
+			if (w->asked < w->n) { /* after others had their turn */
 				req_goto(q, DISK);
+				req_yield(q);
+			}
 			break;
 		}
 		turn_end(&w->turn); /* it was for the fences: such reads may mix with writes */

@@ -7,7 +7,7 @@
 
 #define SERVERS 4
 #define UNIT 65536
-#define PAGE 4096 /* or a divisor of it */
+#define PAGE 65536 /* of memory, or several */
 
 static struct sheaf *fs;
 static struct sheaf_file *file;
@@ -169,6 +169,47 @@ static void a_whole_program_is_told_by_its_environment(void)
 	cluster_down(&cluster);
 }
 
+/* ---- sieving ---- */
+
+static int64_t blocks_found;
+
+static int count_blocks(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)ftw;
+	if (type == FTW_F && strstr(path, "/objects/"))
+		blocks_found += st->st_blocks;
+	return 0;
+}
+
+/* Bytes on all disks. */
+static int64_t stored(void)
+{
+	blocks_found = 0;
+	CHECK_EQ(nftw(cluster.dir, count_blocks, 16, FTW_PHYS), 0);
+	return blocks_found * 512;
+}
+
+/* Many pieces in one page and one far away: what lies between is no page of theirs, and stays a hole. */
+static void sieved_writes_fill_no_holes(void)
+{
+	int64_t before;
+
+	begin();
+	CHECK_EQ(sheaf_pwrite(file, "x", 1, 60 * 1024), 1);
+	CHECK_EQ(sheaf_ftruncate(file, SERVERS * UNIT), 0);
+	CHECK_EQ(sheaf_fsync(file), 0);
+	before = stored();
+	for (size_t i = 0; i < 120; i++) {
+		pieces[i] = (struct iovec){ heap + i, 1 };
+		extents[i] = (struct sheaf_extent){ i < 119 ? 30 * i : 50 * 1024, 1 };
+	}
+	CHECK_EQ(sheaf_set_mover(fs, SHEAF_MOVER_GATHER), 0);
+	CHECK_EQ(sheaf_write_list(file, pieces, 120, extents, 120), 120);
+	CHECK_EQ(sheaf_fsync(file), 0);
+	CHECK(stored() - before <= 16384);
+	end();
+}
+
 /* ---- memory that is not there ---- */
 
 enum hole { UNMAPPED, NO_ACCESS, READ_ONLY, HOLES };
@@ -208,6 +249,8 @@ static void bad_access(size_t block, enum hole hole, bool typed)
 		sheaf_type_free(flat);
 		sheaf_type_free(piece);
 	} else {
+		CHECK_EQ(sheaf_pread(file, m + block - 10, 20, 0), -EFAULT); /* inside messages */
+		CHECK_EQ(sheaf_pwrite(file, m + block - 10, 20, 0), wrote > 0 ? 20 : -EFAULT);
 		CHECK_EQ(sheaf_write_list(file, v, 3, &e, 1), wrote);
 		CHECK_EQ(sheaf_read_list(file, v, 3, &e, 1), -EFAULT);
 	}
@@ -220,14 +263,14 @@ static void bad_access(size_t block, enum hole hole, bool typed)
 /* Also for those who are served beside it: over the same links, before and behind. */
 static void memory_that_is_not_there_is_an_error_and_nothing_more(void)
 {
-	static const size_t blocks[] = { PAGE, 4 * PAGE, 512 * PAGE };
+	static const size_t blocks[] = { PAGE, 4 * PAGE, 32 * PAGE };
 	static uint8_t good[1 << 20], back[1 << 20];
 	struct sheaf_file *other;
 	struct sheaf_op *op;
 	uint64_t links;
 
 	begin();
-	CHECK_EQ(sheaf_ftruncate(file, 3 * 512 * PAGE), 0);
+	CHECK_EQ(sheaf_ftruncate(file, 3 * 32 * PAGE), 0);
 	memset(good, 'g', sizeof(good));
 	other = open_file(fs, "/other", O_CREAT | O_RDWR);
 	CHECK_EQ(sheaf_pwrite(other, good, sizeof(good), 0), sizeof(good));
@@ -267,7 +310,7 @@ static void nor_can_zeros_be_put_there(void)
 /* Another thread of the program takes it away in the middle: what was moved was moved, the rest is an error. */
 static void memory_may_go_in_mid_transfer(void)
 {
-	const size_t block = 16384 * PAGE;
+	const size_t block = 1024 * PAGE;
 	const struct sheaf_extent e = { 0, 3 * block };
 	struct sheaf_op *op;
 
@@ -330,6 +373,6 @@ static void who_handles_faults_goes_on_doing_so(void)
 TEST_MAIN(TEST(who_handles_faults_goes_on_doing_so),
 	  TEST(one_request_and_one_reply_for_each_server),
 	  TEST(what_is_small_travels_in_the_message),
-	  TEST(a_whole_program_is_told_by_its_environment),
+	  TEST(a_whole_program_is_told_by_its_environment), TEST(sieved_writes_fill_no_holes),
 	  TEST(memory_that_is_not_there_is_an_error_and_nothing_more),
 	  TEST(nor_can_zeros_be_put_there), TEST(memory_may_go_in_mid_transfer))

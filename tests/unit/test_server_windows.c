@@ -382,17 +382,22 @@ static void patterns_without_a_find_end(void)
 				     .width = 2,
 				     .upto = 80000000 };
 	struct wire_mem_desc desc = { .tag = 1, .length = 80000000 };
+	uint64_t looks; /* of windows that take, one after another */
 	bool beyond;
 
 	begin();
 	random_write(true);
+	looks = w.srv->window_times[0].count;
 	CHECK_EQ(read_pattern(part, desc, 0, &beyond), 0);
 	CHECK(beyond);
+	CHECK(w.srv->window_times[0].count - looks > 100);
 	part.unit = 32; /* every piece is in object 0 */
 	part.width = 1;
 	part.base = 0;
+	looks = w.srv->window_times[0].count;
 	CHECK_EQ(read_pattern(part, desc, 0, &beyond), 0);
 	CHECK(beyond);
+	CHECK(w.srv->window_times[0].count - looks > 100);
 	end();
 }
 
