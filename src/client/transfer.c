@@ -827,16 +827,11 @@ static void send_vector(struct cop *op, struct transfer *how)
 	const struct access *a = &op->access;
 	const struct extent *e = a->file;
 	struct type *block = NULL, *vector = NULL;
-	uint64_t stride;
 
-	if (a->n_file <= op->c->list_most || !e->length)
+	if (!a->even || a->n_file <= op->c->list_most)
 		return;
-	stride = e[1].offset - e[0].offset; /* may be negative: it wraps */
-	for (size_t i = 1; i < a->n_file; i++)
-		if (e[i].length != e->length || e[i].offset - e[i - 1].offset != stride)
-			return;
 	if (!type_bytes(e->length, &block) &&
-	    !type_vector(a->n_file, 1, (int64_t)stride, block, &vector)) {
+	    !type_vector(a->n_file, 1, a->stride, block, &vector)) {
 		send_type(op, how, vector);
 		how->base = (int64_t)e->offset;
 		how->file_end = MAX(e->offset, e[a->n_file - 1].offset) + e->length;

@@ -8,7 +8,8 @@
 int access_init(struct access *a, const struct iovec *mem, size_t n_mem, const struct extent *file,
 		size_t n_file)
 {
-	uint64_t in_mem = 0, in_file = 0;
+	uint64_t in_mem = 0, in_file = 0, stride = n_file > 1 ? file[1].offset - file[0].offset : 0;
+	bool even = n_file > 1;
 
 	for (size_t i = 0; i < n_mem; i++) {
 		if (mem[i].iov_len > OFFSET_MAX - in_mem)
@@ -16,6 +17,8 @@ int access_init(struct access *a, const struct iovec *mem, size_t n_mem, const s
 		in_mem += mem[i].iov_len;
 	}
 	for (size_t i = 0; i < n_file; i++) {
+		even &= file[i].length == file[0].length &&
+			(!i || file[i].offset - file[i - 1].offset == stride);
 		if (!file[i].length)
 			continue;
 		if (file[i].offset > OFFSET_MAX || file[i].length > OFFSET_MAX - file[i].offset)
@@ -26,7 +29,13 @@ int access_init(struct access *a, const struct iovec *mem, size_t n_mem, const s
 	}
 	if (in_mem != in_file)
 		return -EINVAL;
-	*a = (struct access){ mem, n_mem, file, n_file, in_mem, NULL, NULL };
+	*a = (struct access){ .mem = mem,
+			      .n_mem = n_mem,
+			      .file = file,
+			      .n_file = n_file,
+			      .total = in_mem,
+			      .even = even && in_file,
+			      .stride = (int64_t)stride };
 	return 0;
 }
 

@@ -55,6 +55,8 @@ struct access {
 	const struct extent *file;
 	size_t n_file;
 	uint64_t total;
+	bool even; /* the file's extents are one block again and again, `stride` apart */
+	int64_t stride;
 	const struct pattern *mem_pattern, *file_pattern; /* both or none */
 };
 

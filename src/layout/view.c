@@ -42,11 +42,35 @@ static void file_advance(struct cursor *c, uint64_t n)
 	c->pos += n;
 }
 
+/* Over the rest of the extent it is in. */
 static void file_next(struct cursor *c, uint64_t rest)
 {
 	c->pos += rest;
 	c->i_file++;
 	c->o_file = 0;
+}
+
+/* Over the next extents as long as they end at or before file offset `end`, and at most n of them. There is a first one,
+ * which does; where the list is even and nothing overlaps the others are not looked at. How many they were. */
+static uint64_t file_pass(const struct access *a, struct cursor *c, uint64_t end, uint64_t n)
+{
+	const struct extent *e = &a->file[c->i_file];
+	uint64_t k = 1;
+
+	if (a->even && a->stride > 0 && (uint64_t)a->stride >= e->length)
+		k = MIN((end - e->offset - e->length) / (uint64_t)a->stride + 1, n);
+	k = MIN(k, a->n_file - c->i_file);
+	c->pos += k * e->length - c->o_file;
+	c->i_file += k;
+	c->o_file = 0;
+	return k;
+}
+
+/* The extent at `off`, where w is, is not the object's: over all such up to its next stripe, at most n. */
+static void file_leave(const struct access *a, struct cursor *c, const struct walk *w, uint64_t off,
+		       uint64_t n)
+{
+	file_pass(a, c, off + walk_gap(w, off - w->lo), n);
 }
 
 /* Brings the memory side of c, which is at list position `from`, to its file side. */
@@ -109,7 +133,10 @@ size_t view_plan(struct view *v, const struct access *a, const struct layout *l,
 				break;
 			}
 		}
-		file_next(&c, rest);
+		if (own || !rest)
+			file_next(&c, rest);
+		else
+			file_leave(a, &c, &w, off, UINT64_MAX);
 	}
 	mem_follow(a, &c, mem);
 	*from = c;
@@ -126,17 +153,30 @@ void view_span(struct view *v, const struct access *a, const struct layout *l, u
 	*v = (struct view){ .access = a, .layout = *l, .index = index };
 	walk_init(&w, l, index);
 	while (c.pos < upto) {
-		uint64_t off = a->file[c.i_file].offset + c.o_file;
-		uint64_t rest = a->file[c.i_file].length - c.o_file, n = MIN(rest, upto - c.pos);
-		uint64_t obj, lead = 0, own = n ? walk_own(&w, off, n, &obj, &lead) : 0;
+		const struct extent *e = &a->file[c.i_file];
+		uint64_t off = e->offset + c.o_file, skip = c.o_file, rest = e->length - skip;
+		uint64_t n = MIN(rest, upto - c.pos), whole, obj, lead = 0;
+		uint64_t own = n ? walk_own(&w, off, n, &obj, &lead) : 0;
 
 		if (own && !v->length)
 			view_begin(v, &c, lead, &mem);
-		v->length += own;
-		if (n == rest)
-			file_next(&c, n);
-		else
-			file_advance(&c, n);
+		if (n < rest || !rest) {
+			v->length += own;
+			c.o_file += n;
+			c.pos += n;
+			c.i_file += !rest;
+			continue;
+		}
+		whole = (upto - c.pos + skip) / e->length; /* so many may be passed */
+		if (!own) {
+			file_leave(a, &c, &w, off, whole);
+		} else if (off + rest <= w.lo + w.span) { /* it and its like, in this stripe */
+			whole = file_pass(a, &c, w.lo + w.span, whole);
+			v->length += whole * e->length - skip;
+		} else {
+			v->length += own;
+			file_next(&c, rest);
+		}
 	}
 	mem_follow(a, &c, mem);
 	*from = c;
@@ -168,8 +208,11 @@ static void view_seek(struct view *v, uint64_t at)
 			file_advance(&c, walk_span(&w, off, obj, d));
 			break;
 		}
-		file_next(&c, rest);
 		d -= own;
+		if (own || !rest)
+			file_next(&c, rest);
+		else
+			file_leave(a, &c, &w, off, UINT64_MAX);
 	}
 	mem_follow(a, &c, v->cur.pos);
 	v->cur = c;
@@ -198,7 +241,10 @@ static uint64_t next_run(struct walk *w, const struct access *a, struct cursor *
 			run = MIN(rest - gap, w->l->unit - (gap ? 0 : in));
 			break;
 		}
-		file_next(c, rest);
+		if (rest)
+			file_leave(a, c, w, off, UINT64_MAX);
+		else
+			file_next(c, rest);
 	}
 	if (c->pos != mem)
 		mem_skip(a, c, c->pos - mem);

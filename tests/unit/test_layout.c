@@ -190,12 +190,33 @@ static size_t cut(size_t total, uint64_t *len)
 	return n;
 }
 
+/* One block again and again, up or down. */
+static void make_even(struct model *m, uint64_t block)
+{
+	uint64_t stride = below(2) ? below(60) : below(3 * (uint64_t)m->l.unit * m->l.width);
+	uint64_t base = random_offset(m, block) / 4;
+	bool down = below(4) == 0;
+	size_t pos = 0;
+
+	for (size_t i = 0; i < m->n_file; i++) {
+		uint64_t off = base + (down ? m->n_file - 1 - i : i) * stride;
+
+		m->file[i] = (struct extent){ off, block };
+		for (uint64_t k = 0; k < block; k++)
+			m->off[pos++] = off + k;
+	}
+}
+
 static void make_lists(struct model *m)
 {
-	uint64_t len[MAX_LISTS];
+	uint64_t len[MAX_LISTS], block = below(3) ? 0 : 1 + below(20);
 	size_t pos = 0;
 
 	m->total = below(10) ? 1 + below(MAX_TOTAL) : 0;
+	if (block) {
+		m->n_file = 1 + below(MIN(MAX_LISTS, MAX_TOTAL / block));
+		m->total = m->n_file * block;
+	}
 	m->n_mem = cut(m->total, len);
 	for (size_t i = 0; i < m->n_mem; i++) {
 		char *p = m->arena + below(ARENA - len[i] + 1);
@@ -209,6 +230,10 @@ static void make_lists(struct model *m)
 		m->mem[i] = (struct iovec){ p, len[i] };
 		for (uint64_t k = 0; k < len[i]; k++)
 			m->addr[pos++] = p + k;
+	}
+	if (block) {
+		make_even(m, block);
+		return;
 	}
 	pos = 0;
 	m->n_file = cut(m->total, len);
