@@ -89,8 +89,10 @@ static void open_net(struct server *s, const struct server_opts *o)
 	memcpy(s->server_key, o->server_key, KEY_BYTES);
 	snprintf(id.host, sizeof(id.host), "%s", s->self->name);
 	net_init(&s->net, s->loop, &id);
-	if (o->measure)
+	if (o->measure) {
+		pieces_guard();
 		net_costs_measure(&s->net.costs);
+	}
 	s->net.hub = o->hub;
 	s->net.server = &link_ops;
 	s->net.owner = s;

@@ -19,7 +19,7 @@ struct server_opts {
 	uint8_t client_key[KEY_BYTES], server_key[KEY_BYTES];
 	uint64_t meta_map_bytes; /* 0: default */
 	const char *meta_dir; /* instead of STORAGE/meta, or NULL */
-	bool measure; /* what moving bytes costs here; else it is as usual */
+	bool measure; /* in the real world: what moving bytes costs; files may be cut under a mapping */
 };
 
 /* Formats the storage of one target: refuses what is somebody's already. */

@@ -19,8 +19,7 @@ struct open_file;
 struct removals;
 
 #define WINDOW_BYTES (256 * KIB) /* of one step of a bulk transfer */
-#define WINDOW_PIECES 2048 /* in it, when it is sieved; */
-#define WINDOW_IOV 1024 /* else */
+#define WINDOW_PIECES 2048 /* in it */
 #define WINDOW_IOS 128 /* file accesses at a time */
 #define WINDOW_STATES 7
 #define WINDOWS 2 /* of one request at a time: network and disk overlap */
@@ -412,6 +411,15 @@ void fetch_start(struct fetch *f, uint32_t n, const struct buf *buf, struct req 
 void fetch_cancel(struct fetch *f); /* ends it with -ECANCELED if it waits for another target */
 struct fetch *fetch_of(const struct server *srv, struct req *q); /* NULL: q is something else */
 void fetch_abandon(struct fetch *f);
+
+/* ---- mapped.c: pieces of a cached file, copied out of its mapping ---- */
+
+/* Pieces further apart are not asked for at once whether they are in memory. */
+#define HULL_MAX (1 * MIB)
+/* Pieces [lo, hi) of an object to where dst says, n of either; the caller has a turn. src: room for as many as there are
+ * pieces. False: they are not all there without waiting, nothing counts. */
+bool mapped_read(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,
+		 struct iovec *src, const struct iovec *dst, size_t n_dst);
 
 /* ---- windows.c: bulk transfer between an object and a client ---- */
 /* A pattern of a request, expanded a few extents at a time. */

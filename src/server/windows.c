@@ -2,6 +2,7 @@
  *
  *   read:   TAKE -> ACCESS -> DISK -> MOVED -> TAKE ...     buffers, turn, disk, network
  *   read:   TAKE -> ACCESS -> FILE -> MOVED -> TAKE ...     turn, network: cached, straight from the file
+ *                                                            (small pieces: copied out of a mapping, mapped.c)
  *   write:  TAKE -> BUFFERED -> ACCESS -> DISK -> TAKE ... buffers, network, turn, disk
  *   sieve:  ... ACCESS -> DISK -> MERGE -> MOVED ...        many small pieces: all between the first and the last
  *   copy:   as a write, with the bytes of another object instead of the client's memory (fetch.c)
@@ -20,11 +21,8 @@
 #include "server/srv.h"
 
 #define FILE_PIECE (16 * KIB) /* pieces of at least this size leave straight from the file */
-#define HULL_MAX \
-	(1 * MIB) /* pieces further apart are not asked for at once whether they are in memory */
-
-#define SIEVE_BYTES \
-	(256 * KIB) /* hull and data of a sieved window: they stay in the processor's cache */
+/* hull and data of a sieved write: they stay in the processor's cache */
+#define SIEVE_BYTES (256 * KIB)
 #define PAGE 4096 /* a sieved write touches no page that its pieces do not */
 #define WINDOW_NS 30000 /* what one more window costs, with all its messages */
 #define SPARE_WINDOWS 16
@@ -48,12 +46,13 @@ struct window {
 	bool file; /* straight from the file */
 	bool mapped; /* iov has its pieces as memory */
 	bool sieve;
+	bool copies; /* out of a mapping, if it is cached */
 	uint32_t n;
 	uint32_t asked; /* pieces that the disk was asked for ... */
 	uint64_t asked_len; /* ... and their bytes */
 	struct io ios[WINDOW_IOS];
-	struct iovec iov[WINDOW_IOV +
-			 BUF_MAX_UNITS]; /* slices of buf, or of a mapping, piece by piece */
+	/* slices of buf, or of a mapping, piece by piece */
+	struct iovec iov[WINDOW_PIECES + BUF_MAX_UNITS];
 	struct extent pieces[WINDOW_PIECES];
 };
 
@@ -69,8 +68,14 @@ static bool refill(struct mover *m)
 	return m->n_list;
 }
 
-/* Is one access to the hull cheaper, by so much, than what n pieces cost each? Copying them costs, too. */
-static bool covers(const struct window *w, double each, double gain)
+/* Hull and data of a sieved window. */
+static uint64_t sieve_most(const struct window *w)
+{
+	return w->m->write ? SIEVE_BYTES : HULL_MAX;
+}
+
+/* Is one access to the hull cheaper, by so much, than one to each of n pieces? Copying them costs, too. */
+static bool sieves(const struct window *w, double gain)
 {
 	const struct file_costs *f = &w->q.loop->file_costs;
 	const struct net_costs *c = &w->m->s->srv->net.costs;
@@ -79,15 +84,8 @@ static bool covers(const struct window *w, double each, double gain)
 
 	if (w->m->write)
 		once += f->write + (double)hull * f->byte;
-	return w->n > 2 && hull + w->len <= SIEVE_BYTES && !(w->m->write && w->gaps) &&
-	       once + gain < w->n * each;
-}
-
-static bool sieves(const struct window *w, double gain)
-{
-	const struct file_costs *f = &w->q.loop->file_costs;
-
-	return !w->m->from && covers(w, w->m->write ? f->write : f->read, gain);
+	return w->n > 2 && !w->m->from && hull + w->len <= sieve_most(w) &&
+	       !(w->m->write && w->gaps) && once + gain < w->n * (w->m->write ? f->write : f->read);
 }
 
 /* Does this piece leave out pages between it and the others? */
@@ -101,16 +99,13 @@ static bool too_far(const struct window *w, uint64_t off, uint64_t n)
 {
 	uint64_t hull = MAX(w->hi, off + n) - MIN(w->lo, off);
 
-	return w->n && (hull + w->len + n > SIEVE_BYTES || (w->m->write && leaps(w, off, n))) &&
+	return w->n && (hull + w->len + n > sieve_most(w) || (w->m->write && leaps(w, off, n))) &&
 	       sieves(w, WINDOW_NS);
 }
 
 static bool full(const struct mover *m, const struct window *w)
 {
-	if (w->len >= WINDOW_BYTES || w->n == WINDOW_PIECES || (m->from && w->n == WINDOW_IOS))
-		return true;
-	return w->n == WINDOW_IOV &&
-	       !(m->write ? sieves(w, 0) : covers(w, m->s->srv->net.costs.gather, 0));
+	return w->len >= WINDOW_BYTES || w->n == (m->from ? WINDOW_IOS : WINDOW_PIECES);
 }
 
 static void add(struct window *w, uint64_t off, uint64_t n)
@@ -265,7 +260,7 @@ static bool from_file(struct window *w)
 	const struct mover *m = w->m;
 
 	if (!net_can_put_file(m->s->link) || (w->n == 1 && w->len < FILE_PIECE) ||
-	    w->n > WINDOW_IOV || w->hi - w->lo > MAX(HULL_MAX, w->len) ||
+	    w->hi - w->lo > MAX(HULL_MAX, w->len) ||
 	    !object_cached(m->object, w->lo, w->hi - w->lo))
 		return false;
 	w->mapped = map(w);
@@ -279,13 +274,20 @@ static void choose(struct window *w)
 
 	w->asked = 0;
 	w->asked_len = 0;
-	w->file = false;
-	/* to send a piece from a mapping costs less than to read it */
-	w->sieve = m->write ? sieves(w, 0) : covers(w, m->s->srv->net.costs.gather, 0);
-	if (!m->write && !w->sieve) {
-		w->file = from_file(w);
-		w->sieve = !w->file && sieves(w, 0);
-	}
+	/* pieces in memory are copied where that costs less than to send each from there */
+	w->copies = !m->write &&
+		    net_choose(&m->s->srv->net.costs, true, w->n, w->len, 0) == MOVER_PACK;
+	w->file = !m->write && !w->copies && from_file(w);
+	w->sieve = !w->file && sieves(w, 0);
+}
+
+static bool copied(struct window *w)
+{
+	struct iovec dst[BUF_MAX_UNITS + 1];
+	size_t got,
+		n = iov_slice(w->buf.iov, w->buf.n, hull_of(w), w->len, dst, ARRAY_LEN(dst), &got);
+
+	return mapped_read(w->m->object, w->pieces, w->n, w->lo, w->hi, w->iov, dst, n);
 }
 
 /* An error, a client that gave up, or one that must have: nothing has moved by its deadline. */
@@ -385,6 +387,8 @@ static bool step(struct req *q)
 		break;
 	case DISK:
 		req_goto(q, MOVED);
+		if (w->copies && !w->asked && copied(w))
+			break;
 		if (w->sieve) {
 			req_goto(q, MERGE);
 			disk_hull(w, false);
