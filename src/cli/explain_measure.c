@@ -15,6 +15,8 @@
 #define ENOUGH_NS NSEC_PER_SEC
 #define PATIENCE_NS (5 * NSEC_PER_SEC) /* for the first rounds */
 #define AT_ONCE 2 /* requests to a server: how many round trips there are */
+#define BLOCK (2 * MIB)
+#define BLOCK_ROUNDS 5
 
 /* ---- the scratch file ---- */
 
@@ -48,6 +50,30 @@ int explain_scratch(struct explain *e)
 
 /* ---- predictions ---- */
 
+/* What a byte takes beyond what it costs us: a contiguous block of the same direction tells, in the file's first stripes,
+ * which are written anyway. 0: it is only planned, or cannot be done. */
+static double byte_beyond(struct explain *e)
+{
+	bool write = e->x.a.write;
+	char *block = e->f ? calloc(1, BLOCK) : NULL;
+	uint64_t best = UINT64_MAX;
+	double ours = sheaf_mover_cost(e->c->fs, SHEAF_MOVER_GATHER, write, 1, BLOCK);
+	ssize_t r = block ? sheaf_pwrite(e->f, block, BLOCK, 0) : 0;
+
+	for (int i = 0; i < BLOCK_ROUNDS && r == (ssize_t)BLOCK; i++) {
+		uint64_t t = time_now();
+
+		r = write ? sheaf_pwrite(e->f, block, BLOCK, 0) :
+			    sheaf_pread(e->f, block, BLOCK, 0);
+		t = time_now() - t;
+		best = MIN(best, t);
+	}
+	free(block);
+	if (r != (ssize_t)BLOCK || (double)best < ours)
+		return 0;
+	return ((double)best - ours) / (double)BLOCK;
+}
+
 /* Round trips, and what the server does with the extents of its object as we do with our segments. */
 static double server_time(struct explain *e, uint32_t i, const struct sheaf_share *s)
 {
@@ -60,6 +86,8 @@ static double server_time(struct explain *e, uint32_t i, const struct sheaf_shar
 
 void explain_predict(struct explain *e)
 {
+	double beyond = byte_beyond(e);
+
 	for (int m = 0; m < SHEAF_MOVERS; m++) {
 		struct explain_way *w = &e->way[m];
 		double slowest = 0;
@@ -72,7 +100,8 @@ void explain_predict(struct explain *e)
 				continue;
 			there = server_time(e, i, s);
 			here = sheaf_mover_cost(e->c->fs, s->mover, e->x.a.write, s->segments,
-						s->bytes);
+						s->bytes) +
+			       (double)s->bytes * beyond;
 			w->at[i].predicted_ns = there + here;
 			slowest = MAX(slowest, there);
 			w->all.predicted_ns += here;
