@@ -44,6 +44,7 @@ void loop_run_ready(struct loop *l)
 	struct list batch = LIST_INIT(batch), later = LIST_INIT(later);
 	struct list *it;
 
+	l->turns++;
 	l->now = l->env->clock->now(l->env);
 	while (l->n_heap && l->heap[0]->when <= l->now) {
 		struct timer *t = l->heap[0];
@@ -67,7 +68,6 @@ void loop_turn(struct loop *l, uint64_t max_ns)
 	const struct sock_ops *s = l->env->sock;
 	uint64_t ns = loop_wait_ns(l);
 
-	l->turns++;
 	l->calls++;
 	if (s->poll(l->env, l, MIN(ns, max_ns)) > 0) {
 		l->now = l->env->clock->now(l->env);

@@ -52,4 +52,21 @@ void peer_map(struct peer *p, uint32_t version);
 void peer_link_down(struct peer *p, struct link *l, int error);
 int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m); /* takes m */
 
+/* ---- pace.c: how much a link moves in one turn of the loop ---- */
+
+struct allowance {
+	uint64_t turn, left; /* bytes, in that turn of the loop */
+};
+struct pace {
+	struct allowance send, receive;
+	uint64_t bulk_at; /* when bulk last began to move, 0: never */
+};
+/* The link has work for us; bulk: some is on its way. */
+void pace_heard(const struct link *l, const struct pace *p, bool bulk);
+/* Bytes of bulk for one frame, or one call. */
+uint64_t pace_chunk(const struct link *l);
+/* Has it had its turn? It goes on in the next one. */
+bool pace_over(const struct link *l, struct allowance *a);
+void pace_use(struct allowance *a, size_t bytes);
+
 #endif

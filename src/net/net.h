@@ -142,6 +142,8 @@ struct net {
 	struct list links,
 		strangers; /* strangers: accepted and not yet authenticated, oldest first */
 	uint32_t n_links, n_unproven, n_dialling;
+	const struct link *asker; /* who moves no bulk and had work for us last; to compare only */
+	uint64_t asked_at;
 	size_t queued; /* bytes of messages that wait to be sent, on all links */
 	struct list spare_msgs, spare_xfers;
 	uint32_t n_spare_msgs;

@@ -1,8 +1,8 @@
 /* net_tcp: one framed stream per link.
  *
  * Sending: control frames (messages, pulls) overtake bulk at chunk borders, so a small reply waits for at
- * most one chunk; transfers take turns chunk by chunk. Bulk goes out with writev straight from the pool
- * (puts) or from the user's pieces (answers to pulls), at most IOV_CALL pieces a call.
+ * most one chunk; transfers take turns chunk by chunk, and so do the links of a server (pace.c). Bulk goes out with
+ * writev straight from the pool (puts) or from the user's pieces (answers to pulls), at most IOV_CALL pieces a call.
  * Receiving: bulk is read with readv straight into its place.
  * Where a client's pieces are so small that the system takes longer over them than a copy does (net_choose), they are packed
  * into a buffer of the link before, or unpacked behind. Memory that is not there ends its request with -EFAULT, and
@@ -33,6 +33,7 @@ struct tcp_link {
 	struct list control; /* messages to send */
 	struct list bulk; /* transfers to send, the first one is being sent */
 	struct list gets; /* transfers whose data are to come */
+	struct pace pace;
 	uint32_t n_control, n_pulled; /* messages, and answers to pulls, that wait to be sent */
 	size_t queued; /* memory of the messages */
 	uint64_t in_at, out_at, get_at; /* when each last got on; see stalled() */
@@ -176,8 +177,9 @@ static void begin_frame(struct tcp_link *t, struct xfer *x)
 {
 	struct wire_frame_head h = { .kind = FRAME_DATA, .tag = x->tag, .id = x->id };
 
-	t->frame_len = (uint32_t)MIN(x->len - x->done, (uint64_t)CHUNK_MAX);
+	t->frame_len = (uint32_t)MIN(x->len - x->done, pace_chunk(&t->l));
 	t->frame_sent = 0;
+	t->pace.bulk_at = t->l.net->loop->now;
 	t->packed_at = t->packed_len = t->frame_packed = 0;
 	t->in_frame = true;
 	t->l.account->frames++;
@@ -470,6 +472,7 @@ static int send_some(struct tcp_link *t)
 	if (got < 0)
 		return (int)got;
 	t->l.progress = t->l.net->loop->now;
+	pace_use(&t->pace.send, (size_t)got);
 	left = frame_left(t);
 	if (frame_first) {
 		r = (size_t)MIN(left, (uint64_t)got);
@@ -491,7 +494,7 @@ static void flush(struct tcp_link *t)
 	if (t->connecting || t->l.state == LINK_CLOSED)
 		return;
 	while (r == 0 && !idle(t))
-		r = send_some(t);
+		r = pace_over(&t->l, &t->pace.send) ? -EAGAIN : send_some(t);
 	if (r && r != -EAGAIN) {
 		link_close(&t->l, r);
 		return;
@@ -588,6 +591,7 @@ static void tcp_get(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 		return;
 	}
 	x->id = ++t->next_id;
+	t->pace.bulk_at = t->l.net->loop->now;
 	if (list_empty(&t->gets))
 		got_on(t);
 	list_push(&t->gets, &x->link);
@@ -710,6 +714,7 @@ static size_t sink_place(void *arg, uint64_t at, uint64_t len, struct iovec *out
 	}
 	if (!t->rx_get)
 		return 0;
+	len = MIN(len, pace_chunk(&t->l));
 	n = iov_slice(t->rx_get->iov, t->rx_get->n, t->rx_get->done + at, len, out, max, &sum);
 	*got = sum;
 	return n;
@@ -786,7 +791,8 @@ static void receive(struct tcp_link *t)
 	int error = 0;
 
 	t->got_bulk = false;
-	for (int i = 0; i < READS_PER_TURN && !error && !t->got_bulk && t->l.state != LINK_CLOSED;
+	for (int i = 0; i < READS_PER_TURN && !error && !t->got_bulk && t->l.state != LINK_CLOSED &&
+			!pace_over(&t->l, &t->pace.receive);
 	     i++) {
 		size_t n = frame_want(&t->in, iov, IOV_CALL), want = iov_total(iov, n);
 		ssize_t r = n ? e->sock->readv(e, t->src.fd, iov, (int)n) : -ENOMEM;
@@ -802,6 +808,7 @@ static void receive(struct tcp_link *t)
 			error = r < 0 ? (int)r : -ECONNRESET;
 			break;
 		}
+		pace_use(&t->pace.receive, (size_t)r);
 		t->l.progress = t->l.net->loop->now;
 		if (!frame_partial(&t->in))
 			t->in_at = t->l.progress;
@@ -821,6 +828,7 @@ static void tcp_ready(struct source *s, unsigned events)
 	struct env *e = env_of(t);
 	int r;
 
+	pace_heard(&t->l, &t->pace, !list_empty(&t->bulk) || !list_empty(&t->gets));
 	link_ref(&t->l);
 	if (t->connecting) {
 		r = e->sock->connect_result(e, s->fd);

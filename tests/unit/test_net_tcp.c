@@ -467,7 +467,55 @@ static void rubbish_closes_a_link_and_harms_nobody_else(void)
 	end();
 }
 
-TEST_MAIN(TEST(a_call_goes_over_the_wire),
+/* Turns of the loop that 16 MiB take; with `chat` another client asks something in every turn. */
+static uint64_t turns_of_bulk(bool write, bool chat)
+{
+	static const size_t big[] = { 16 * MIB };
+	struct fclient other;
+	struct scatter s;
+	struct ask a, b;
+	uint64_t turns, most = 0;
+
+	begin();
+	ping();
+	fclient_start(&other, &w, cli.peer.address, net_id(1, 0), LINK_CLIENT);
+	ask(&b, &other.peer, OP_PING, false);
+	networld_until(&w, &b.over);
+	networld_pass(&w, 20 * NSEC_PER_MSEC); /* the first is alone again */
+	scatter_make(&s, 1, big, 1);
+	scatter_fill(&s);
+	turns = w.loop.turns;
+	ask_move(&a, &cli.peer, s.iov, s.n, write);
+	while (!a.over) {
+		uint64_t at = w.loop.turns;
+
+		if (chat)
+			ask(&b, &other.peer, OP_PING, false);
+		do
+			networld_turn(&w);
+		while (!b.over);
+		most = MAX(most, w.loop.turns - at);
+	}
+	turns = w.loop.turns - turns;
+	CHECK_EQ(a.error, 0);
+	CHECK(most < 8); /* however much there is to move */
+	scatter_check(&s);
+	scatter_free(&s);
+	fclient_stop(&other);
+	end();
+	return turns;
+}
+
+/* Bounded for each turn, and less when others are there. */
+static void links_of_a_server_take_turns(void)
+{
+	for (int write = 0; write < 2; write++) { /* some turns were saved before */
+		CHECK(turns_of_bulk(write, false) >= 12 * MIB / CHUNK_MAX);
+		CHECK(turns_of_bulk(write, true) >= 8 * MIB / (64 * KIB));
+	}
+}
+
+TEST_MAIN(TEST(a_call_goes_over_the_wire), TEST(links_of_a_server_take_turns),
 	  TEST(scattered_memory_of_many_shapes_arrives_in_its_place),
 	  TEST(a_file_goes_out_as_memory_does),
 	  TEST(what_a_file_does_not_hold_any_more_arrives_as_zeros),
