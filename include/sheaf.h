@@ -236,6 +236,7 @@ struct sheaf_server {
 	uint64_t refused; /* requests and links, for any reason */
 	uint64_t bytes_read, bytes_written; /* of data, since it started */
 	uint64_t storage; /* servers with the same number share their space; 0: not known */
+	uint32_t load; /* clients whose bulk it moves; pool_bytes - pool_free of it are on their way */
 };
 /* System calls that this connection has made so far. */
 SHEAF_API uint64_t sheaf_calls(struct sheaf *fs);

@@ -129,6 +129,8 @@ static struct json_object *server_json(const struct sheaf_server *s)
 	add_number(o, "in_service", up, s->in_service);
 	add_number(o, "clients", up, s->links);
 	add_number(o, "sessions", up, s->sessions);
+	add_number(o, "load", up, s->load);
+	add_number(o, "outstanding_bytes", up, s->pool_bytes - s->pool_free);
 	add_number(o, "space_total", up, s->space_total);
 	add_number(o, "space_avail", up, s->space_avail);
 	add_number(o, "pool_bytes", up, s->pool_bytes);

@@ -812,6 +812,7 @@ int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_se
 		s->pid = r->pid;
 		s->links = r->links;
 		s->sessions = r->sessions;
+		s->load = r->load;
 		s->in_service = r->in_service;
 		s->uptime_ns = r->uptime_ns;
 		s->rss_bytes = r->rss_bytes;

@@ -243,7 +243,8 @@ struct pool {
 	uint32_t *free; /* stack of unit numbers */
 	struct list waiting; /* struct pool_share */
 	struct pool_share common; /* of those that are quick: no limit but the pool's */
-	uint64_t n_waits;
+	uint32_t n_holders; /* other shares of which something is held */
+	uint64_t n_waits; /* of those who had not all of their share */
 };
 
 struct buf {

@@ -63,6 +63,7 @@ static void grant(struct pool *p, struct buf *b)
 {
 	size_t left = b->len;
 
+	p->n_holders += !b->share->held && b->share != &p->common;
 	b->share->held += units(b->len);
 	for (b->n = 0; left; b->n++) {
 		size_t take = MIN(left, BUF_UNIT);
@@ -139,7 +140,7 @@ void buf_get(struct pool *p, struct pool_share *s, struct buf *b, size_t len, st
 	list_push(&b->share->line, &b->link);
 	share_queue(p, b->share);
 	serve(p);
-	p->n_waits += b->q != NULL;
+	p->n_waits += b->q && !list_empty(&b->share->turn); /* not only for its own share */
 }
 
 void buf_put(struct buf *b)
@@ -153,6 +154,7 @@ void buf_put(struct buf *b)
 		p->free[p->n_free++] =
 			(uint32_t)(((char *)b->iov[i].iov_base - (char *)p->base) / BUF_UNIT);
 	b->share->held -= b->n;
+	p->n_holders -= b->n && !b->share->held && b->share != &p->common;
 	b->n = 0;
 	b->pool = NULL;
 	b->q = NULL;

@@ -100,7 +100,7 @@ static void send_reply(struct sreq *s, int error, uint32_t slots)
 		.map_version = srv->map.version,
 		.slots = slots,
 		.eager_bytes = busy ? 0 : INLINE_MAX,
-		.load = srv->in_service,
+		.load = srv->pool.n_holders,
 	};
 	struct msg *m = NULL;
 

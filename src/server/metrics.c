@@ -108,10 +108,14 @@ static void write_counts(FILE *f, struct server *s)
 	value(f, "sessions", "gauge", "Clients with a standing here.", s->sessions.count);
 	value(f, "bad_links_total", "counter", "Links refused or closed for what they sent.",
 	      s->net.bad_links);
+	value(f, "load", "gauge", "Clients whose bulk is being moved.", s->pool.n_holders);
+	value(f, "outstanding_bytes", "gauge", "Bulk on its way, of all clients.",
+	      (s->pool.n_units - s->pool.n_free) * BUF_UNIT);
 	value(f, "pool_bytes", "gauge", "Buffer memory.", s->pool.n_units * BUF_UNIT);
 	value(f, "pool_free_bytes", "gauge", "Buffer memory not in use.",
 	      s->pool.n_free * BUF_UNIT);
-	value(f, "pool_waits_total", "counter", "Requests that waited for buffers.",
+	value(f, "pool_waits_total", "counter",
+	      "Windows that waited for buffers with room in their client's share.",
 	      s->pool.n_waits);
 	value(f, "space_bytes", "gauge", "Size of the storage.", total);
 	value(f, "space_avail_bytes", "gauge", "Space left in the storage.", avail);

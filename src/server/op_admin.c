@@ -44,6 +44,7 @@ int do_status(struct sreq *s)
 		.in_service = srv->in_service,
 		.links = srv->net.n_links,
 		.sessions = srv->sessions.count,
+		.load = srv->pool.n_holders,
 		.pool_bytes = srv->pool.n_units * BUF_UNIT,
 		.pool_free = srv->pool.n_free * BUF_UNIT,
 		.pool_waits = srv->pool.n_waits,

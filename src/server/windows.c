@@ -1,8 +1,8 @@
 /* Bulk transfer between an object and a client's memory, in windows.
  *
- *   read:   TAKE -> ACCESS -> DISK -> MOVED -> TAKE ...     buffers, turn, disk, network
- *   read:   TAKE -> ACCESS -> FILE -> MOVED -> TAKE ...     turn, network: cached, straight from the file
- *                                                            (small pieces: copied out of a mapping, mapped.c)
+ *   read:   TAKE -> BUFFERED -> ACCESS -> DISK -> MOVED -> TAKE ...  buffers, turn, disk, network; what is cached
+ *                                                                   goes straight from the file (small pieces: copied
+ *                                                                   out of a mapping, mapped.c)
  *   write:  TAKE -> BUFFERED -> ACCESS -> DISK -> TAKE ... buffers, network, turn, disk
  *   sieve:  ... ACCESS -> DISK -> MERGE -> MOVED ...        many small pieces: all between the first and the last
  *   copy:   as a write, with the bytes of another object instead of the client's memory (fetch.c)
@@ -15,7 +15,8 @@
  * and the pieces are taken out of it, or put into it and it is written again, in one turn. The buffer has the hull, then
  * the data.
  * Buffers: from the session's share of the target's pool (copies: of a small pool of their own), given back between
- * two ranges. Errors: the first one stops the request. */
+ * two ranges. Every window has them, also one that sends straight from the file and does not touch them: so the pool
+ * bounds what is on its way, for each client and for all. Errors: the first one stops the request. */
 #include <stdlib.h>
 
 #include "server/srv.h"
@@ -363,8 +364,6 @@ static bool step(struct req *q)
 			break;
 		}
 		choose(w);
-		if (w->file)
-			break;
 		if (m->from)
 			buf_get(&s->srv->copies, &s->session->copy_share, &w->buf, w->len, q);
 		else

@@ -231,6 +231,8 @@ static void nobody_keeps_the_pool_from_the_others(void)
 	}
 	CHECK_EQ(got, 14); /* six with all they may have; two with one each, of the reserve */
 	CHECK_EQ(pool.n_free, 8);
+	CHECK_EQ(pool.n_holders, 8);
+	CHECK_EQ(pool.n_waits, 6); /* who has all of his share waits for himself */
 	CHECK(!list_empty(&pool.waiting));
 	pool_share_init(&honest[0]);
 	pool_share_init(&honest[1]);
@@ -256,6 +258,7 @@ static void nobody_keeps_the_pool_from_the_others(void)
 			buf_put(&hog[i][k].buf);
 		}
 		CHECK_EQ(slow[i].held, 0);
+		CHECK_EQ(pool.n_holders, 7 - i);
 	}
 	CHECK_EQ(pool.n_free, pool.n_units);
 	CHECK(list_empty(&pool.waiting));

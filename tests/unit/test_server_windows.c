@@ -286,6 +286,40 @@ static void the_pool_is_shared_and_comes_back(void)
 	end();
 }
 
+/* What leaves straight from the file is bounded like everything else, and others are told that there is somebody. */
+static void reads_from_the_file_have_their_share_too(void)
+{
+	struct wire_extent e = { 0, MIB };
+	struct wire_read_args a = { .list = &e, .n_list = 1, .mem = { .tag = 1, .length = MIB } };
+	struct wire_void_args none = { 0 };
+	struct pipe_link *other;
+
+	begin();
+	other = pipe_new(&w, LINK_CLIENT);
+	pipe_session(&w, other);
+	p->l.ops = &pipe_ops_file;
+	p->mem = mem;
+	p->moved = moved;
+	CHECK_EQ(write_list(&e, 1, MIB, 0), 0);
+	CHECK_EQ(p->head.load, 0);
+	a.cap = file.cap;
+	p->mode = PIPE_DEFER;
+	for (uint32_t i = 1; i < 20; i++)
+		pipe_call(&w, p, OP_READ, i, 1, XDR_ANY(xdr_wire_read_args), &a);
+	world_settle(&w);
+	CHECK_EQ(p->l.session->share.held, WINDOW_BYTES / BUF_UNIT);
+	pipe_call(&w, other, OP_PING, 0, 1, XDR_ANY(xdr_wire_void_args), &none);
+	world_settle(&w);
+	CHECK_EQ(other->replies, 2);
+	CHECK_EQ(other->head.load, 1);
+	p->mode = PIPE_ANSWER;
+	pipe_release(p, 0);
+	CHECK(world_quiet(&w));
+	CHECK_EQ(p->replies, p->sent);
+	pipe_free(other);
+	end();
+}
+
 static void a_cancelled_request_stops_and_is_answered(void)
 {
 	struct wire_extent e = { 0, MIB };
@@ -436,6 +470,6 @@ static void patterns_that_lie_are_refused(void)
 TEST_MAIN(TEST(random_lists_read_what_random_lists_wrote),
 	  TEST(large_pieces_may_leave_straight_from_the_file), TEST(lies_about_lengths_are_refused),
 	  TEST(a_client_that_refuses_its_memory_gets_an_error),
-	  TEST(the_pool_is_shared_and_comes_back), TEST(a_cancelled_request_stops_and_is_answered),
-	  TEST(a_pattern_is_read_up_to_the_end), TEST(patterns_without_a_find_end),
-	  TEST(patterns_that_lie_are_refused))
+	  TEST(the_pool_is_shared_and_comes_back), TEST(reads_from_the_file_have_their_share_too),
+	  TEST(a_cancelled_request_stops_and_is_answered), TEST(a_pattern_is_read_up_to_the_end),
+	  TEST(patterns_without_a_find_end), TEST(patterns_that_lie_are_refused))
