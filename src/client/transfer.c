@@ -225,7 +225,15 @@ static bool inlines(const struct lane *l, uint64_t bytes)
 	       MOVER_INLINE;
 }
 
-/* Bytes of one request. */
+/* Bytes of one request: fewer where many share the server. */
+static uint64_t part_bytes(const struct lane *l)
+{
+	const struct cfile *f = l->op->file;
+
+	return MIN(PART_BYTES, peer_room(&f->c->peers[f->targets[l->index]]));
+}
+
+/* The same, as far as the mover allows. */
 static uint64_t most_bytes(const struct lane *l)
 {
 	const struct transfer *t = l->op->transfer;
@@ -233,7 +241,7 @@ static uint64_t most_bytes(const struct lane *l)
 
 	if (t->kind == ALLOCATE)
 		return t->mode & ALLOC_PUNCH ? INT64_MAX : PART_BYTES;
-	return t->mover == MOVER_INLINE && room ? room : PART_BYTES;
+	return t->mover == MOVER_INLINE && room ? room : part_bytes(l);
 }
 
 /* The n extents of a part, with their view. */
@@ -259,7 +267,7 @@ static void take_pattern(struct lane *l)
 		.start = lay->start,
 		.index = l->index,
 		.begin = next,
-		.upto = next + MIN(left, (uint64_t)PART_BYTES * lay->width),
+		.upto = next + MIN(left, part_bytes(l) * lay->width),
 	};
 	l->typed = true;
 	l->n = 0;

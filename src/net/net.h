@@ -366,6 +366,7 @@ struct call {
 	uint32_t map_version; /* it was sent with */
 	uint64_t sent_at;
 	bool sent;
+	uint64_t counts; /* bytes of mem, while they are outstanding */
 	bool front; /* before everything else of this peer */
 	struct timer timer;
 };
@@ -393,6 +394,9 @@ struct peer {
 	struct peer_slot slots[SESSION_SLOTS];
 	uint32_t n_slots; /* granted */
 	struct list queue; /* calls without a slot, in order */
+	struct list bulk; /* of those: with memory, until less is outstanding */
+	uint64_t outstanding; /* bytes of memory that calls with a slot have exposed */
+	uint32_t load; /* of the server, as it told last: clients that share it */
 	uint32_t n_front; /* calls that all others wait for */
 	uint64_t session; /* 0: none */
 	uint8_t secret[16];
@@ -441,6 +445,9 @@ void peer_halt(struct peer *p);
 void peer_go_on(
 	struct peer *
 		p); /* also with what another's peer was: resumes the session now, not with a call */
+/* Bytes that may be outstanding there at once: one client of many asks a server for less. A call with more goes
+ * alone. */
+uint64_t peer_room(const struct peer *p);
 /* A call over this link was given up and has not been answered since. */
 bool peer_silent(const struct peer *p);
 /* Asks the server to answer soon, whatever the answer is. */

@@ -19,6 +19,8 @@
 #define BACKOFF_MIN_MS 20
 #define BACKOFF_MAX_MS 1000
 #define NO_SLOT UINT32_MAX
+#define ROOM_MAX (128 * MIB) /* outstanding at a server that is ours alone */
+#define ROOM_MIN (4 * MIB)
 
 static void peer_dial(struct peer *p);
 static void pump(struct peer *p);
@@ -32,6 +34,13 @@ static struct loop *loop_of(struct peer *p)
 
 /* ---- ends of calls ---- */
 
+/* Its memory is outstanding no more. */
+static void uncount(struct call *c)
+{
+	c->peer->outstanding -= c->counts;
+	c->counts = 0;
+}
+
 static void finish(struct call *c, int error)
 {
 	struct req *q = c->q;
@@ -40,6 +49,7 @@ static void finish(struct call *c, int error)
 
 	list_del(&c->link);
 	timer_del(loop_of(p), &c->timer);
+	uncount(c);
 	c->front = false;
 	c->status = error;
 	c->q = NULL;
@@ -118,17 +128,30 @@ void peer_cancel(struct call *c, int error)
 	finish(c, error);
 }
 
+/* When bytes of its memory last moved, or of that which it waits for; 0: never. */
+static uint64_t moved_at(const struct call *c)
+{
+	const struct peer *p = c->peer;
+
+	if (!c->mem || !p->link)
+		return 0;
+	if (c->sent)
+		return c->desc.moved;
+	return c->slot == NO_SLOT && p->outstanding ? p->link->progress : 0;
+}
+
 static void call_timeout(struct timer *t)
 {
 	struct call *c = container_of(t, struct call, timer);
 	struct peer *p = c->peer;
 	bool session_call = c == &p->session_call, ping = c == &p->ping;
 	uint64_t patience = p->net->id.timeout_ms * NSEC_PER_MSEC;
+	uint64_t moved = moved_at(c);
 	bool asked = c->sent;
 
-	/* bulk that is still moving is not late, however large it is */
-	if (c->mem && c->sent && p->link && c->desc.moved + patience > loop_of(p)->now) {
-		timer_set(loop_of(p), t, c->desc.moved + patience);
+	/* bulk that is still moving is not late, however large it is, nor is what waits for it */
+	if (moved && moved + patience > loop_of(p)->now) {
+		timer_set(loop_of(p), t, moved + patience);
 		return;
 	}
 	peer_cancel(c, p->state == PEER_UP || !p->last_error ? -ETIMEDOUT : p->last_error);
@@ -204,17 +227,36 @@ static void transmit(struct peer *p, struct call *c)
 	link_send(p->link, FRAME_REQUEST, tag, m); /* may break the link: c is not ours any more */
 }
 
-/* The call whose turn it is, or NULL. */
+uint64_t peer_room(const struct peer *p)
+{
+	return MAX(ROOM_MAX / MAX(p->load, 1u), ROOM_MIN);
+}
+
+static bool fits(const struct peer *p, const struct call *c)
+{
+	return !p->outstanding || p->outstanding + c->mem->length <= peer_room(p);
+}
+
+/* The call whose turn it is, or NULL. Those whose memory would be too much now wait in a line of their own, and all with
+ * memory that come later do behind them; the others pass. */
 static struct call *next_call(struct peer *p)
 {
-	struct call *c;
+	struct call *c, *first = list_first(&p->bulk, struct call, link);
 
-	if (!p->n_front)
-		return list_first(&p->queue, struct call, link);
-	list_for_each(c, &p->queue, link)
-		if (c->front)
-			return c;
-	return NULL;
+	if (p->n_front) {
+		list_for_each(c, &p->queue, link)
+			if (c->front)
+				return c;
+		return NULL;
+	}
+	if (first && fits(p, first))
+		return first;
+	while ((c = list_first(&p->queue, struct call, link)) && c->mem &&
+	       (!list_empty(&p->bulk) || !fits(p, c))) {
+		list_del(&c->link);
+		list_push(&p->bulk, &c->link);
+	}
+	return c;
 }
 
 /* Gives waiting calls a slot while there are some, in order. The last slot is kept for those that go before
@@ -237,6 +279,8 @@ static void pump(struct peer *p)
 		p->slots[slot].call = c;
 		c->slot = slot;
 		c->sequence = ++p->slots[slot].sequence;
+		c->counts = c->mem ? c->mem->length : 0;
+		p->outstanding += c->counts;
 		transmit(p, c);
 	}
 }
@@ -246,6 +290,7 @@ static void enqueue(struct peer *p, struct call *c, struct req *q, bool front)
 	c->peer = p;
 	c->q = q;
 	c->slot = NO_SLOT;
+	c->counts = 0;
 	c->sent = false;
 	c->front = false;
 	c->status = 0;
@@ -376,6 +421,7 @@ int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m)
 	if (h.slots)
 		p->n_slots = MIN(h.slots, (uint32_t)SESSION_SLOTS);
 	p->eager_bytes = h.eager_bytes;
+	p->load = h.load;
 	p->verifier = h.verifier;
 	p->last_traffic = loop_of(p)->now;
 	if (map_too_old(c, &h)) {
@@ -473,11 +519,13 @@ static void forget_session(struct peer *p)
 		if (!c)
 			continue;
 		c->slot = NO_SLOT;
+		uncount(c);
 		if (c->change)
 			finish(c, -EIO);
 		else
 			list_push(&again, &c->link);
 	}
+	list_splice(&again, &p->bulk);
 	list_splice(&again, &p->queue);
 	list_splice(&p->queue, &again);
 }
@@ -582,6 +630,7 @@ static void fail_queued(struct peer *p, int error)
 	struct call *c;
 
 	list_splice(&now, &p->queue);
+	list_splice(&now, &p->bulk);
 	while ((c = list_first(&now, struct call, link)))
 		finish(c, error);
 }
@@ -646,6 +695,7 @@ void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, co
 	p->keep_alive = true;
 	strncpy(p->address, address, sizeof(p->address) - 1);
 	list_init(&p->queue);
+	list_init(&p->bulk);
 	p->timer.fire = peer_timer;
 }
 
@@ -663,8 +713,7 @@ void peer_halt(struct peer *p)
 		if (c)
 			finish(c, -ESHUTDOWN);
 	}
-	while ((c = list_first(&p->queue, struct call, link)))
-		finish(c, -ESHUTDOWN);
+	fail_queued(p, -ESHUTDOWN);
 }
 
 void peer_go_on(struct peer *p)

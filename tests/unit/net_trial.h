@@ -132,6 +132,7 @@ struct fsrv {
 	bool forget; /* sessions are not resumed */
 	bool deny; /* nor is their secret known */
 	int status;
+	uint32_t load; /* that replies tell */
 	uint64_t session, boot;
 	size_t reply_bytes; /* pads replies to OP_STATUS */
 	struct list xfers; /* struct moving, of READ and WRITE */
@@ -174,7 +175,8 @@ static inline void fsrv_reply(struct fsrv *f, struct link *l, uint64_t tag, int 
 				   .verifier = f->net.id.verifier,
 				   .map_version = f->net.id.map_version,
 				   .slots = slots,
-				   .eager_bytes = INLINE_MAX };
+				   .eager_bytes = INLINE_MAX,
+				   .load = f->load };
 	struct msg *m =
 		msg_encode(&f->net, XDR_ANY(xdr_wire_rep_head), &h, status ? NULL : filter, res);
 

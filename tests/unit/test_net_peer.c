@@ -571,6 +571,126 @@ static void the_welcome_tells_of_a_newer_map(void)
 	end();
 }
 
+/* ---- what is outstanding ---- */
+
+#define N_MOVES 6
+
+static uint8_t memory[8 * MIB];
+static struct ask moves[N_MOVES];
+
+/* Reads of so many bytes, at a server that many share: 4 MiB may be outstanding. */
+static void start_moves(const size_t *bytes, unsigned n)
+{
+	static struct iovec mem[N_MOVES];
+
+	srv.load = 1000;
+	warm_up();
+	CHECK_EQ(peer_room(&cli.peer), 4 * MIB);
+	srv.hold = true;
+	for (unsigned i = 0; i < n; i++) {
+		mem[i] = (struct iovec){ memory, bytes[i] };
+		ask_move(&moves[i], &cli.peer, &mem[i], 1, false);
+	}
+	settle();
+}
+
+static void answer_read(unsigned i)
+{
+	struct wire_read_res r = { .end = UINT64_MAX };
+	struct seen *s = &srv.seen[i];
+
+	CHECK(s->held);
+	s->held = false;
+	fsrv_reply(&srv, s->link, s->tag, 0, SESSION_SLOTS, XDR_ANY(xdr_wire_read_res), &r);
+	link_unref(s->link);
+	settle();
+}
+
+/* They wait in order; who has no memory passes. */
+static void what_is_outstanding_at_a_loaded_server_is_bounded(void)
+{
+	static const size_t bytes[] = { 3 * MIB, MIB, 2 * MIB, 7 * MIB, 100 };
+	struct ask a;
+
+	begin();
+	start_moves(bytes, 5);
+	CHECK_EQ(srv.n_seen, 2);
+	CHECK_EQ(cli.peer.outstanding, 4 * MIB);
+	ask(&a, &cli.peer, OP_PING, false);
+	settle();
+	CHECK_EQ(srv.n_seen, 3);
+	answer_read(1);
+	CHECK_EQ(srv.n_seen, 3); /* 3 and 2 are too much, and the small one does not pass */
+	answer_read(0);
+	CHECK_EQ(srv.n_seen, 4);
+	answer_read(3); /* more than 4 goes alone */
+	CHECK_EQ(srv.n_seen, 5);
+	CHECK_EQ(cli.peer.outstanding, 7 * MIB);
+	answer_read(4);
+	CHECK_EQ(srv.n_seen, 6);
+	answer_read(5);
+	srv.load = 0;
+	fsrv_release(&srv, 0);
+	networld_until(&w, &a.over);
+	for (int i = 0; i < 5; i++)
+		CHECK(moves[i].over && !moves[i].error);
+	CHECK_EQ(cli.peer.outstanding, 0);
+	CHECK_EQ(peer_room(&cli.peer), 128 * MIB);
+	end();
+}
+
+/* Over breaks, lost sessions and cancels nothing is counted twice, or for ever. */
+static void what_is_outstanding_ends_with_its_call(void)
+{
+	static const size_t bytes[] = { 3 * MIB, MIB, 2 * MIB, 2 * MIB, 2 * MIB };
+
+	begin();
+	start_moves(bytes, 5);
+	peer_cancel(&moves[0].call, -EINTR);
+	peer_cancel(&moves[2].call, -EINTR);
+	CHECK_EQ(cli.peer.outstanding, MIB);
+	link_close(srv.link, -ECONNRESET);
+	networld_pass(&w, NSEC_PER_SEC);
+	CHECK_EQ(cli.peer.outstanding, 3 * MIB); /* the second again, and the fourth */
+	srv.forget = true;
+	link_close(srv.link, -ECONNRESET);
+	networld_pass(&w, NSEC_PER_SEC);
+	CHECK_EQ(cli.peer.outstanding, 3 * MIB);
+	srv.hold = false;
+	link_close(srv.link, -ECONNRESET);
+	for (int i = 0; i < 5; i++) {
+		networld_until(&w, &moves[i].over);
+		CHECK_EQ(moves[i].error, i % 2 || i == 4 ? 0 : -EINTR);
+	}
+	CHECK_EQ(cli.peer.outstanding, 0);
+	start_moves(bytes, 5);
+	peer_halt(&cli.peer);
+	settle();
+	for (int i = 0; i < 5; i++)
+		CHECK_EQ(moves[i].error, -ESHUTDOWN);
+	CHECK_EQ(cli.peer.outstanding, 0);
+	end();
+}
+
+/* Who waits for others of ours is not late while they move; when nothing does, it is. */
+static void who_waits_for_what_is_outstanding_is_patient(void)
+{
+	static const size_t bytes[] = { 4 * MIB, MIB };
+
+	begin();
+	start_moves(bytes, 2);
+	networld_pass(&w, 19 * NSEC_PER_SEC);
+	CHECK(!moves[0].over && !moves[1].over);
+	moves[0].call.desc.moved = cli.peer.link->progress = w.now;
+	networld_pass(&w, 2 * NSEC_PER_SEC); /* past the deadline */
+	CHECK(!moves[0].over && !moves[1].over);
+	networld_pass(&w, 5 * NSEC_PER_SEC);
+	CHECK_EQ(moves[0].error, -ETIMEDOUT);
+	CHECK_EQ(moves[1].error, -ETIMEDOUT);
+	CHECK_EQ(cli.peer.outstanding, 0);
+	end();
+}
+
 TEST_MAIN(TEST(calls_take_slots_and_number_them), TEST(calls_beyond_the_slots_wait_in_order),
 	  TEST(a_call_is_repeated_over_a_new_link_with_the_same_numbers),
 	  TEST(a_reply_of_the_old_link_is_not_heard),
@@ -588,4 +708,7 @@ TEST_MAIN(TEST(calls_take_slots_and_number_them), TEST(calls_beyond_the_slots_wa
 	  TEST(a_reply_with_a_strange_status_closes_the_link),
 	  TEST(a_result_that_does_not_decode_ends_call_and_link),
 	  TEST(calls_with_an_older_map_go_again_behind_the_news_of_it),
-	  TEST(a_server_that_refuses_for_ever_is_believed), TEST(the_welcome_tells_of_a_newer_map))
+	  TEST(a_server_that_refuses_for_ever_is_believed), TEST(the_welcome_tells_of_a_newer_map),
+	  TEST(what_is_outstanding_at_a_loaded_server_is_bounded),
+	  TEST(what_is_outstanding_ends_with_its_call),
+	  TEST(who_waits_for_what_is_outstanding_is_patient))
