@@ -141,9 +141,10 @@ static struct iovec *inline_iov(struct sreq *s, const struct wire_extent *e, uin
 	return iov;
 }
 
+/* data: of a write that has them in its message, or NULL. Several pieces go through windows all the same. */
 static void plan(struct sreq *s, struct data_state *d, const struct wire_capability *cap,
 		 const struct wire_extent *list, uint32_t n, const struct wire_mem_desc *mem,
-		 bool write)
+		 bool write, const uint8_t *data)
 {
 	uint64_t total = d->part ? mem->length : total_of(list, n);
 
@@ -151,7 +152,7 @@ static void plan(struct sreq *s, struct data_state *d, const struct wire_capabil
 		req_goto(&s->q, FINISH);
 		return;
 	}
-	if (!mem->tag) {
+	if (!mem->tag && !(write && n > 2)) {
 		if (!write)
 			buf_get(&s->srv->pool, NULL, &d->buf, total, &s->q);
 		return;
@@ -163,6 +164,7 @@ static void plan(struct sreq *s, struct data_state *d, const struct wire_capabil
 			       .list = d->part ? (struct wire_extent *)d->part->batch : list,
 			       .n_list = n,
 			       .part = d->part,
+			       .data = mem->tag ? NULL : data,
 			       .epoch = cap->epoch,
 			       .end = object_end(d->object),
 			       .write = write };
@@ -232,7 +234,7 @@ static bool read_step(struct req *q)
 		break;
 	case PLAN:
 		req_goto(q, TURN);
-		plan(s, d, &a->cap, a->list, a->n_list, &a->mem, false);
+		plan(s, d, &a->cap, a->list, a->n_list, &a->mem, false, NULL);
 		r->end = d->object ? object_end(d->object) : 0;
 		break;
 	case TURN:
@@ -296,7 +298,7 @@ static bool write_step(struct req *q)
 		break;
 	case PLAN:
 		req_goto(q, TURN);
-		plan(s, d, &a->cap, a->list, a->n_list, &a->mem, true);
+		plan(s, d, &a->cap, a->list, a->n_list, &a->mem, true, a->data.p);
 		break;
 	case TURN:
 		req_goto(q, INLINE);
@@ -310,7 +312,8 @@ static bool write_step(struct req *q)
 	case ACCESS:
 	case FINISH:
 		req_goto(q, REPLY);
-		s->srv->bytes_written += a->data.len; /* windows count for themselves */
+		if (!d->m.s) /* windows count for themselves */
+			s->srv->bytes_written += a->data.len;
 		r->end = object_end(d->object);
 		r->mtime = object_mtime(d->object);
 		break;

@@ -435,6 +435,7 @@ struct mover {
 	struct sreq *s;
 	struct object *object;
 	const struct wire_mem_desc *mem;
+	const uint8_t *data; /* instead of that memory, in the message; or NULL */
 	const struct wire_extent *list;
 	uint32_t n_list;
 	struct part_list *part; /* where more of the list comes from, or NULL */

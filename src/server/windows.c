@@ -81,12 +81,13 @@ static bool sieves(const struct window *w, double gain)
 	const struct file_costs *f = &w->q.loop->file_costs;
 	const struct net_costs *c = &w->m->s->srv->net.costs;
 	uint64_t hull = w->hi - w->lo;
+	double each = w->n * (w->m->write ? f->write : f->read) + (double)w->len * f->byte;
 	double once = f->read + (double)hull * f->byte + w->n * c->pack + (double)w->len * c->copy;
 
 	if (w->m->write)
 		once += f->write + (double)hull * f->byte;
 	return w->n > 2 && !w->m->from && hull + w->len <= sieve_most(w) &&
-	       !(w->m->write && w->gaps) && once + gain < w->n * (w->m->write ? f->write : f->read);
+	       !(w->m->write && w->gaps) && once + gain < each;
 }
 
 /* Does this piece leave out pages between it and the others? */
@@ -243,6 +244,16 @@ static size_t data_iov(struct window *w)
 	return iov_slice(w->buf.iov, w->buf.n, hull_of(w), w->len, w->iov, ARRAY_LEN(w->iov), &got);
 }
 
+/* From the message. */
+static void fill(struct window *w)
+{
+	const uint8_t *p = w->m->data + w->at;
+	size_t n = data_iov(w);
+
+	for (size_t i = 0; i < n; p += w->iov[i++].iov_len)
+		memcpy(w->iov[i].iov_base, p, w->iov[i].iov_len);
+}
+
 /* The file's pages as pieces of memory: many of them leave in one call. */
 static bool map(struct window *w)
 {
@@ -371,7 +382,9 @@ static bool step(struct req *q)
 		break;
 	case BUFFERED:
 		req_goto(q, ACCESS);
-		if (m->from)
+		if (m->data)
+			fill(w);
+		else if (m->from)
 			fetch_start(w->fetch, w->n, &w->buf, q);
 		else if (m->write)
 			net_get(s->link, m->mem, w->at, w->iov, data_iov(w), q);
