@@ -377,8 +377,8 @@ static void beside(const char *what, struct habit h, size_t len)
 		qsort(ratio, (size_t)n + 1, sizeof(ratio[0]), by_value);
 		median = ratio[n / 2];
 	}
-	printf("  %zu bytes beside %s: p99 %.0f us (alone %.0f), median of ratios %.1f\n", len,
-	       what, b * 1e6, a * 1e6, median);
+	printf("  %zu bytes beside %s: p99 without waits for a processor %.0f us (alone %.0f), median of ratios %.1f\n",
+	       len, what, b * 1e6, a * 1e6, median);
 	clients_end(1);
 	CHECK_EQ(sheaf_close(f), 0);
 	CHECK(SANITIZED || median <= 5);
