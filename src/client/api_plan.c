@@ -11,7 +11,7 @@
 #define SLICE 2048
 
 /* An access, in either form. */
-struct shape {
+struct sides {
 	struct access access;
 	struct typed typed;
 	bool is_typed;
@@ -24,7 +24,7 @@ struct slice {
 	struct iovec iov[SLICE];
 };
 
-static int shape_init(struct shape *s, const struct sheaf_stripes *where,
+static int shape_init(struct sides *s, const struct sheaf_stripes *where,
 		      const struct sheaf_access *a)
 {
 	int r;
@@ -43,7 +43,7 @@ static int shape_init(struct shape *s, const struct sheaf_stripes *where,
 	return r ? r : access_typed(&s->access, &s->typed.mem, &s->typed.file);
 }
 
-static void find_ends(const struct shape *s, struct sheaf_plan *out)
+static void find_ends(const struct sides *s, struct sheaf_plan *out)
 {
 	out->bytes = s->access.total;
 	out->begin = s->is_typed ? s->typed.file.begin : UINT64_MAX;
@@ -77,7 +77,7 @@ static uint64_t count_pieces(struct view *v, struct iovec *iov, uintptr_t *end)
 	return n;
 }
 
-static void count_object(const struct shape *s, uint32_t index, struct slice *k, sheaf_touch touch,
+static void count_object(const struct sides *s, uint32_t index, struct slice *k, sheaf_touch touch,
 			 void *arg, struct sheaf_share *out)
 {
 	struct view v = { .trail = &k->trail };
@@ -113,7 +113,7 @@ static enum sheaf_mover mover_of(const struct client *c, enum sheaf_mover how, b
 }
 
 /* With the lock; f is a file that nobody opened. */
-static int plan_requests(struct client *c, struct cop *op, struct cfile *f, const struct shape *s,
+static int plan_requests(struct client *c, struct cop *op, struct cfile *f, const struct sides *s,
 			 enum sheaf_mover how, bool write, struct sheaf_share *out)
 {
 	struct parts *parts = arena_alloc(&op->arena, f->layout.width * sizeof(*parts));
@@ -130,7 +130,7 @@ static int plan_requests(struct client *c, struct cop *op, struct cfile *f, cons
 	return r;
 }
 
-static int plan_locked(struct sheaf *fs, const struct sheaf_stripes *where, const struct shape *s,
+static int plan_locked(struct sheaf *fs, const struct sheaf_stripes *where, const struct sides *s,
 		       enum sheaf_mover how, bool write, struct sheaf_share *out)
 {
 	const struct wire_layout_rec rec = { .unit = where->unit,
@@ -155,7 +155,7 @@ static int plan_locked(struct sheaf *fs, const struct sheaf_stripes *where, cons
 int sheaf_plan(struct sheaf *fs, const struct sheaf_stripes *where, enum sheaf_mover how,
 	       const struct sheaf_access *a, sheaf_touch touch, void *arg, struct sheaf_plan *out)
 {
-	struct shape *s = calloc(1, sizeof(*s));
+	struct sides *s = calloc(1, sizeof(*s));
 	struct slice *k = calloc(1, sizeof(*k));
 	int r = s && k ? 0 : -ENOMEM;
 

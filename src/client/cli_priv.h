@@ -131,6 +131,16 @@ struct sizing {
 /* Holds op->q until op->attr is filled with size and mtime made right. */
 void sizing_start(struct cop *op, const struct wire_handle *h);
 
+/* shape.c: what of an access goes out as a pattern. */
+struct shape {
+	struct wire_bytes type; /* encoded; none: lists go out */
+	int64_t base; /* where it begins in the file */
+	uint64_t end; /* and ends, at most */
+};
+void shape_of_type(struct cop *op, const struct type *type,
+		   struct shape *out); /* not base and end */
+void shape_of_list(struct cop *op, struct shape *out); /* of op->access */
+
 /* ---- transfer.c: a fresh capability, and its memory ---- */
 void cap_ask(struct cop *op, struct cfile *f, struct call *c, struct req *q); /* holds q */
 void cap_take(struct cfile *f, struct call *c); /* when q goes on */

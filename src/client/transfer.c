@@ -68,7 +68,9 @@ struct lane {
 		struct wire_read_res read;
 		struct wire_write_res write;
 	} res;
-	uint8_t small_data[INLINE_MAX]; /* of a small write; the rest is zero in a new lane */
+	/* what is above is zero in a new lane */
+	uint8_t *small_data; /* of a small write: room for so many bytes, or NULL */
+	size_t small_room;
 };
 
 enum kind { READ, WRITE, ALLOCATE, COPY };
@@ -91,10 +93,7 @@ struct transfer {
 	uint32_t tries;
 	struct strand *strands; /* one per object */
 	const struct typed *typed; /* or NULL */
-	struct wire_bytes
-		type; /* of its file side, encoded; none: too long, or the list is no pattern */
-	int64_t base; /* where that begins in the file */
-	uint64_t file_end; /* and ends, at most */
+	struct shape shape; /* of its file side; none: too long, or the list is no pattern */
 };
 
 static_assert(sizeof(struct extent) == sizeof(struct wire_extent) &&
@@ -110,44 +109,16 @@ static void epochs_add(struct epochs *e, uint64_t epoch)
 	e->newest = MAX(e->newest, epoch);
 }
 
-/* ---- fresh capabilities ---- */
-
-struct refresh {
-	struct wire_cap_args args;
-	struct wire_cap_res res;
-};
-
-void cap_ask(struct cop *op, struct cfile *f, struct call *c, struct req *q)
-{
-	struct refresh *r = arena_alloc(&op->arena, sizeof(*r));
-
-	req_hold(q);
-	if (r) {
-		r->args = (struct wire_cap_args){ f->h, f->flags & (OPEN_READ | OPEN_WRITE) };
-		*c = call_make(op, OP_CAP, XDR_ANY(xdr_wire_cap_args), &r->args,
-			       XDR_ANY(xdr_wire_cap_res), &r->res);
-		peer_call(peer_of(op->c, f->h.ino), c, q);
-	}
-	req_done(q, r ? 0 : -ENOMEM, 0);
-}
-
-void cap_take(struct cfile *f, struct call *c)
-{
-	const struct wire_cap_res *r = c->res;
-
-	if (c->op == OP_CAP && !c->status && r->cap.epoch >= f->cap.epoch)
-		f->cap = r->cap;
-	call_fini(c);
-}
-
 /* ---- lanes ---- */
 
 #define SPARE_LANES 256
+#define SMALL_LEAST (1 * KIB) /* room for the data of a small write */
+#define SPARE_SMALL (8 * KIB) /* that they keep */
 
 static struct lane *lane_new(struct cop *op, uint32_t index)
 {
 	struct list *it = list_pop(&op->c->spare_lanes);
-	struct lane *l = it ? list_entry(it, struct lane, spare) : malloc(sizeof(*l));
+	struct lane *l = it ? list_entry(it, struct lane, spare) : calloc(1, sizeof(*l));
 
 	if (!l)
 		return NULL;
@@ -160,11 +131,21 @@ static struct lane *lane_new(struct cop *op, uint32_t index)
 	return l;
 }
 
+static void drop_small(struct lane *l)
+{
+	free(l->small_data);
+	l->small_data = NULL;
+	l->small_room = 0;
+}
+
 static void lane_free(struct lane *l)
 {
 	struct client *c = l->op->c;
 
+	if (l->small_room > SPARE_SMALL)
+		drop_small(l);
 	if (c->n_spare_lanes >= SPARE_LANES) {
+		drop_small(l);
 		free(l);
 		return;
 	}
@@ -176,8 +157,10 @@ void lanes_free(struct client *c)
 {
 	struct list *it;
 
-	while ((it = list_pop(&c->spare_lanes)))
+	while ((it = list_pop(&c->spare_lanes))) {
+		drop_small(list_entry(it, struct lane, spare));
 		free(list_entry(it, struct lane, spare));
+	}
 }
 
 /* n things of this size, planned in the client's scratch memory, become the lane's. */
@@ -260,8 +243,8 @@ static void take_pattern(struct lane *l)
 	uint64_t next = l->strand->next.pos, left = op->access.total - next;
 
 	l->pattern = (struct wire_pattern){
-		.type = t->type,
-		.base = t->base,
+		.type = t->shape.type,
+		.base = t->shape.base,
 		.unit = lay->unit,
 		.width = lay->width,
 		.start = lay->start,
@@ -274,6 +257,22 @@ static void take_pattern(struct lane *l)
 	l->small = false;
 }
 
+/* Extents of a part that may go as a list though there is a pattern: what is inside the message needs none. */
+static size_t list_most(const struct lane *l)
+{
+	const struct cop *op = l->op;
+	bool small = op->access.total <= (uint64_t)INLINE_MAX * op->file->layout.width;
+
+	return small && op->transfer->mover == MOVER_AUTO ? LIST_MAX : op->c->list_most;
+}
+
+/* The n extents of the view are all that is left. */
+static bool as_list(const struct lane *l, size_t n, const struct cursor *from)
+{
+	return from->pos == l->op->access.total &&
+	       (n <= l->op->c->list_most || inlines(l, l->view.length));
+}
+
 /* A part of a typed access: as a list when that is short or the type is not, else as a pattern, which may have
  * nothing for this object. */
 static int take_typed(struct lane *l)
@@ -283,7 +282,7 @@ static int take_typed(struct lane *l)
 	const struct layout *lay = &op->file->layout;
 	struct cursor from = l->strand->next;
 	uint64_t total = op->access.total;
-	bool list = !t->type.len || t->mover == MOVER_INLINE;
+	bool list = !t->shape.type.len || t->mover == MOVER_INLINE;
 	size_t n;
 
 	if (!l->view.trail)
@@ -292,10 +291,10 @@ static int take_typed(struct lane *l)
 		return -ENOMEM;
 	do {
 		n = view_plan(&l->view, &op->access, lay, l->index, &from, op->c->scratch,
-			      list ? LIST_MAX : op->c->list_most, most_bytes(l));
+			      list ? LIST_MAX : list_most(l), most_bytes(l));
 	} while (!n && list && from.pos < total);
 	l->typed = false;
-	if (!list && from.pos < total) {
+	if (!list && !as_list(l, n, &from)) {
 		take_pattern(l);
 		view_trail(&l->view, &op->access, lay, l->index, l->pattern.begin, l->pattern.upto);
 		l->strand->next.pos = l->pattern.upto;
@@ -312,10 +311,10 @@ static int take_regular(struct lane *l)
 	const struct layout *lay = &op->file->layout;
 	struct cursor *next = &l->strand->next, from = *next;
 	size_t n = view_plan(&l->view, &op->access, lay, l->index, &from, op->c->scratch,
-			     op->c->list_most, PART_BYTES);
+			     list_most(l), PART_BYTES);
 
 	l->typed = false;
-	if (from.pos == op->access.total) {
+	if (as_list(l, n, &from)) {
 		*next = from;
 		return n ? take_list(l, n) : 1;
 	}
@@ -337,7 +336,7 @@ static int take(struct lane *l)
 		return take_copy(l);
 	if (t->typed)
 		return take_typed(l);
-	if (t->type.len && t->mover != MOVER_INLINE)
+	if (t->shape.type.len && t->mover != MOVER_INLINE)
 		return take_regular(l);
 	n = view_plan(&l->view, &op->access, &op->file->layout, l->index, &l->strand->next,
 		      op->c->scratch, LIST_MAX, most_bytes(l));
@@ -387,7 +386,15 @@ static void prepare_write(struct lane *l)
 	l->call.mover = l->op->transfer->mover;
 	if (!l->small)
 		return;
-	l->q.error = view_copy_out(&l->view, 0, l->small_data, l->view.length);
+	if (l->small_room < l->view.length) {
+		drop_small(l);
+		l->small_room = MAX(l->view.length, (uint64_t)SMALL_LEAST);
+		l->small_data = malloc(l->small_room);
+	}
+	l->q.error = l->small_data ? view_copy_out(&l->view, 0, l->small_data, l->view.length) :
+				     -ENOMEM;
+	if (!l->small_data)
+		l->small_room = 0;
 	a->data = (struct wire_bytes){ (uint32_t)l->view.length, l->small_data };
 	moved_inline(l, l->view.length, 2); /* to here, and into the message */
 }
@@ -476,7 +483,7 @@ static uint64_t reached(const struct lane *l)
 	if (t->mode & ALLOC_KEEP_SIZE)
 		return 0;
 	if (l->typed) /* what others wrote further on is not ours to report */
-		end = MIN(l->res.write.end, layout_object_size(lay, l->index, t->file_end));
+		end = MIN(l->res.write.end, layout_object_size(lay, l->index, t->shape.end));
 	for (size_t i = 0; i < l->n; i++)
 		end = MAX(end, t->kind == COPY ? l->pieces[i].to + l->pieces[i].length :
 						 l->ext[i].offset + l->ext[i].length);
@@ -817,55 +824,23 @@ static void start_access(struct cop *op, struct cfile *f, struct transfer how, i
 	cop_start(op, &transfer_ops, e);
 }
 
-/* The pattern of this type is what goes out. Without memory for it, or when it is too long, lists do. */
-static void send_type(struct cop *op, struct transfer *how, const struct type *type)
-{
-	size_t n = type_wire_size(type);
-	uint8_t *p = n <= PATTERN_TYPE_MAX ? arena_alloc(&op->arena, n) : NULL;
-
-	if (!p)
-		return;
-	type_encode(type, p);
-	how->type = (struct wire_bytes){ (uint32_t)n, p };
-}
-
-/* Is a long list one block again and again? Then it goes out as a vector. */
-static void send_vector(struct cop *op, struct transfer *how)
-{
-	const struct access *a = &op->access;
-	const struct extent *e = a->file;
-	struct type *block = NULL, *vector = NULL;
-
-	if (!a->even || a->n_file <= op->c->list_most)
-		return;
-	if (!type_bytes(e->length, &block) &&
-	    !type_vector(a->n_file, 1, a->stride, block, &vector)) {
-		send_type(op, how, vector);
-		how->base = (int64_t)e->offset;
-		how->file_end = MAX(e->offset, e[a->n_file - 1].offset) + e->length;
-	}
-	type_free(vector);
-	type_free(block);
-}
-
 static void start(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
 		  const struct extent *ext, size_t n_ext, struct transfer how)
 {
 	int e = access_init(&op->access, mem, n_mem, ext, n_ext);
 
 	if (!e && (how.kind == READ || how.kind == WRITE))
-		send_vector(op, &how);
+		shape_of_list(op, &how.shape);
 	start_access(op, f, how, e);
 }
 
 static struct transfer by_type(struct cop *op, const struct typed *typed, bool write)
 {
-	struct transfer how = { .kind = write ? WRITE : READ,
-				.typed = typed,
-				.base = typed->base,
-				.file_end = typed->file.end };
+	struct transfer how = { .kind = write ? WRITE : READ, .typed = typed };
 
-	send_type(op, &how, typed->file.type);
+	shape_of_type(op, typed->file.type, &how.shape);
+	how.shape.base = typed->base;
+	how.shape.end = typed->file.end;
 	return how;
 }
 
@@ -902,7 +877,7 @@ int client_plan(struct cop *op, struct cfile *f, const struct typed *typed, bool
 	if (typed)
 		t = by_type(op, typed, write);
 	else
-		send_vector(op, &t);
+		shape_of_list(op, &t.shape);
 	t.mover = how;
 	t.strands = arena_alloc(&op->arena, width * sizeof(*t.strands));
 	if (!t.strands)

@@ -133,6 +133,11 @@ void net_costs_measure(struct net_costs *c)
 
 /* ---- choosing ---- */
 
+/* What a frame of its own takes, at both ends and with waking them: as many system calls as that; and when the other side
+ * has to ask for it. */
+#define SENT_CALLS 3
+#define ASKED_CALLS 12
+
 static double pieces_cost(const struct net_costs *c, enum net_mover how, bool write,
 			  uint64_t segments, uint64_t bytes)
 {
@@ -150,7 +155,7 @@ double net_cost(const struct net_costs *c, enum net_mover how, bool write, uint6
 
 	if (how == MOVER_INLINE) /* into the message, and out of it at the other end */
 		return all + (double)bytes * c->copy;
-	return all + (write ? 4 : 2) * c->call; /* a frame of its own, and one that asks for it */
+	return all + (write ? ASKED_CALLS : SENT_CALLS) * c->call;
 }
 
 enum net_mover net_choose(const struct net_costs *c, bool write, uint64_t segments, uint64_t bytes,

@@ -8,7 +8,7 @@
 #include "net/backend.h"
 #include "net/net.h"
 
-#define SPARE_CAP (INLINE_MAX + 1024) /* messages up to this are kept for reuse: data inside, too */
+#define SPARE_CAP (9 * KIB) /* messages up to this are kept for reuse: a little data inside, too */
 #define SPARE_MAX 256
 
 void net_init(struct net *n, struct loop *l, const struct net_identity *id)

@@ -1,9 +1,11 @@
 /* Truncate: a logged intent, a fence that cuts every object, the commit.
  *
  *   CHECK -> LOCKED -> FENCE -> FENCED -> DONE -> REPLY
+ *   CHECK -> AGAIN -> REPLY                                its repetition
  *
- * Once the intent is durable the truncate will happen: when a target does not answer in time the caller
- * gets an error and a task goes on with it. Also used by O_TRUNC (op_open.c). */
+ * Once the intent is durable the truncate will happen, once: when a target does not answer in time the caller
+ * gets an error and a task goes on with it, and after a restart. The intent is remembered as the answer to the request:
+ * who repeats it waits, with the lock, until it has happened. */
 #include "server/srv.h"
 
 void trunc_begin(struct sreq *s, struct trunc *t, const struct wire_handle *h, uint64_t size)
@@ -11,7 +13,6 @@ void trunc_begin(struct sreq *s, struct trunc *t, const struct wire_handle *h, u
 	t->h = *h;
 	t->size = size;
 	sreq_record(s, REC_TRUNC_BEGIN);
-	s->change.rec.session = 0;
 	s->change.rec.h = *h;
 	s->change.rec.size = size;
 	meta_submit(s->srv->meta, &s->change, &s->q);
@@ -36,6 +37,7 @@ int trunc_fence(struct sreq *s, struct trunc *t)
 void trunc_end(struct sreq *s, struct trunc *t)
 {
 	sreq_record(s, REC_TRUNC_END);
+	s->change.rec.session = 0; /* its request has had its answer */
 	s->change.rec.h = t->h;
 	s->change.rec.size = t->size;
 	s->change.rec.epoch = t->epoch;
@@ -53,8 +55,8 @@ void trunc_fini(struct sreq *s, struct trunc *t)
 	inode_unlock(&t->lock);
 }
 
-enum { CHECK, LOCKED, FENCE, FENCED, DONE, REPLY };
-static const char *const names[] = { "check", "lock", "begin", "fence", "commit", "reply" };
+enum { CHECK, LOCKED, FENCE, FENCED, DONE, AGAIN, REPLY };
+static const char *const names[] = { "check", "lock", "begin", "fence", "commit", "again", "reply" };
 
 static bool through_open(struct sreq *s, const struct wire_truncate_args *a)
 {
@@ -63,29 +65,36 @@ static bool through_open(struct sreq *s, const struct wire_truncate_args *a)
 	return o && o->inode->h.ino == a->h.ino && (o->flags & OPEN_WRITE);
 }
 
-static int check(struct sreq *s)
+static int may_begin(struct sreq *s)
 {
 	struct wire_truncate_args *a = s->args;
-	struct wire_attr_res *r = s->res;
 	struct trunc *t = s->op;
-	struct inode *i;
-	int e = meta_replay(s->srv->meta, s->head.session, s->head.slot, s->head.sequence,
-			    &s->change.res, &s->arena);
+	int e = meta_get(s->srv->meta, &a->h, &t->node, &s->arena);
 
-	s->ino = a->h.ino;
-	if (e == 0) {
-		req_goto(&s->q, REPLY);
-		r->at = s->change.res.at;
-		return -s->change.res.status;
-	}
-	e = e == -ENOENT ? meta_get(s->srv->meta, &a->h, &t->node, &s->arena) : e;
 	if (e)
 		return e;
 	if ((t->node.attr.mode & S_IFMT) != S_IFREG)
 		return (t->node.attr.mode & S_IFMT) == S_IFDIR ? -EISDIR : -EINVAL;
 	if (a->size > INT64_MAX)
 		return -EFBIG;
-	e = through_open(s, a) ? 0 : may(s, &t->node, MAY_WRITE);
+	return through_open(s, a) ? 0 : may(s, &t->node, MAY_WRITE);
+}
+
+static int check(struct sreq *s)
+{
+	struct wire_truncate_args *a = s->args;
+	struct trunc *t = s->op;
+	struct inode *i;
+	int e = meta_replay(s->srv->meta, s->head.session, s->head.slot, s->head.sequence,
+			    &s->change.res, &s->arena);
+
+	s->ino = a->h.ino;
+	if (e == 0 && s->change.res.status)
+		return -s->change.res.status;
+	if (e == 0)
+		req_goto(&s->q, AGAIN);
+	else if (e == -ENOENT)
+		e = may_begin(s);
 	if (e)
 		return e;
 	i = inode_get(s->srv, &a->h);
@@ -125,6 +134,13 @@ static bool step(struct req *q)
 		r->at = s->change.res.at;
 		q->error = -s->change.res.status;
 		break;
+	case AGAIN: /* what was begun has ended; the file may be gone, too */
+		req_goto(q, REPLY);
+		r->at = s->change.res.at;
+		r->at.size = a->size;
+		if (!meta_get(s->srv->meta, &a->h, &t->node, &s->arena))
+			r->at = t->node.attr;
+		break;
 	case REPLY:
 		trunc_fini(s, t);
 		return sreq_reply(s);
@@ -132,4 +148,4 @@ static bool step(struct req *q)
 	return true;
 }
 
-const struct req_ops truncate_ops = { "truncate", step, REPLY, 6, names };
+const struct req_ops truncate_ops = { "truncate", step, REPLY, 7, names };
