@@ -162,6 +162,37 @@ static void a_change_that_is_repeated_gives_its_first_answer(void)
 	end();
 }
 
+static uint64_t truncated(const struct wire_handle *h, uint32_t slot, uint64_t size)
+{
+	struct wire_truncate_args a = { .h = *h, .size = size };
+	struct wire_attr_res r;
+	struct xdr x;
+
+	pipe_call(&w, p, OP_TRUNCATE, slot, 1, XDR_ANY(xdr_wire_truncate_args), &a);
+	CHECK(world_quiet(&w));
+	CHECK_EQ(p->head.status, 0);
+	xdr_decoder(&x, p->body + p->body_at, p->body_len - p->body_at, NULL);
+	CHECK(xdr_wire_attr_res(&x, &r));
+	return r.at.size;
+}
+
+/* Its repetition says that it happened, and what came after it stays. */
+static void a_truncate_that_is_repeated_happens_once(void)
+{
+	struct wire_open_res file;
+	struct wire_handle h;
+
+	begin();
+	CHECK_EQ(pipe_open(&w, p, "f", 1, OPEN_WRITE | OPEN_CREATE, &file, &arena), 0);
+	h = (struct wire_handle){ file.at.ino, file.at.gen };
+	CHECK_EQ(truncated(&h, 3, 100), 100);
+	CHECK_EQ(truncated(&h, 4, 200), 200);
+	CHECK_EQ(truncated(&h, 3, 100), 200);
+	CHECK_EQ(truncated(&h, 5, 50), 50);
+	CHECK_EQ(truncated(&h, 4, 200), 50);
+	end();
+}
+
 static void a_change_survives_a_restart_exactly_once(void)
 {
 	struct wire_session_res r;
@@ -328,6 +359,7 @@ TEST_MAIN(TEST(a_malformed_message_closes_its_link_and_no_other),
 	  TEST(a_request_without_a_session_is_turned_away), TEST(lies_about_slots_close_the_link),
 	  TEST(what_is_for_servers_is_refused_to_clients),
 	  TEST(a_change_that_is_repeated_gives_its_first_answer),
+	  TEST(a_truncate_that_is_repeated_happens_once),
 	  TEST(a_change_survives_a_restart_exactly_once),
 	  TEST(a_session_is_resumed_by_its_secret_only),
 	  TEST(resuming_waits_until_the_old_requests_have_ended),
