@@ -116,11 +116,12 @@ static void files_that_come_and_go_leave_nothing(void)
 	struct sheaf *fs = client(c.conf);
 	struct memory was, is;
 
-	many_files(fs, rounds_of(4000, 4000, 80)); /* fills what is kept for reuse */
+	many_files(fs, rounds_of(10000, 10000, 80)); /* fills what is kept for reuse */
 	was = memory_now(fs);
 	many_files(fs, n);
 	is = memory_now(fs);
-	check_flat(&was, &is, 512);
+	/* how many removals linger at once, up to 256 of 3 KiB, is seldom as many as it can be */
+	check_flat(&was, &is, 1024);
 	sheaf_disconnect(fs);
 }
 
