@@ -169,6 +169,22 @@ static int place_rename(struct job *j, const struct place *from, const struct pl
 	return rename(from->path, to->path) < 0 ? -errno : 0;
 }
 
+#define ROOM_TRIES 20
+#define ROOM_NS (50 * NSEC_PER_MSEC)
+
+/* Servers that are full may need a moment for it: what was removed before gives its room back a little later. */
+static int remove_inside(struct sheaf *fs, const char *path)
+{
+	const struct timespec pause = { 0, ROOM_NS };
+	int r = sheaf_unlink(fs, path);
+
+	for (int i = 0; i < ROOM_TRIES && r == -ENOSPC; i++) {
+		nanosleep(&pause, NULL);
+		r = sheaf_unlink(fs, path);
+	}
+	return r;
+}
+
 static void place_remove(struct job *j, const struct place *p)
 {
 	int r;
@@ -176,7 +192,7 @@ static void place_remove(struct job *j, const struct place *p)
 	if (!p->inside)
 		r = unlink(p->path) < 0 ? -errno : 0;
 	else
-		r = sheaf_unlink(j->crew.c->fs, p->path);
+		r = remove_inside(j->crew.c->fs, p->path);
 	if (r && r != -ENOENT)
 		crew_left(&j->crew, r);
 }
