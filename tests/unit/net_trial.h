@@ -317,6 +317,8 @@ static inline void fsrv_request(void *owner, struct link *l, uint64_t tag, struc
 	} else {
 		struct seen *s = &f->seen[f->n_seen++ % FSRV_SEEN];
 
+		if (s->held) /* nobody will ask for it any more */
+			link_unref(s->link);
 		*s = (struct seen){ .link = l, .tag = tag, .head = h, .held = f->hold };
 		if (f->hold)
 			link_ref(l);
@@ -346,9 +348,11 @@ static inline void fsrv_release(struct fsrv *f, int status)
 /* Forgets what it has seen. */
 static inline void fsrv_drop(struct fsrv *f)
 {
-	for (unsigned i = 0; i < MIN(f->n_seen, (unsigned)FSRV_SEEN); i++)
+	for (unsigned i = 0; i < FSRV_SEEN; i++) {
 		if (f->seen[i].held)
 			link_unref(f->seen[i].link);
+		f->seen[i].held = false;
+	}
 	f->n_seen = 0;
 }
 
