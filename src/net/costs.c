@@ -7,6 +7,7 @@
  *
  * Threads: any. Errors: none; what cannot be measured keeps the constants below. */
 #include <pthread.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -110,17 +111,18 @@ static struct net_costs measured;
 
 static void measure(void)
 {
-	static struct bench b;
+	struct bench *b = calloc(1, sizeof(*b));
 
 	measured = usual;
-	for (int i = 0; i < SEGMENTS; i++)
-		b.pieces[i] = (struct iovec){ b.scattered + (size_t)i * SEGMENT * 4, SEGMENT };
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, b.fd))
-		return;
-	measure_socket(&b, &measured);
-	measure_memory(&b, &measured);
-	close(b.fd[0]);
-	close(b.fd[1]);
+	for (int i = 0; b && i < SEGMENTS; i++)
+		b->pieces[i] = (struct iovec){ b->scattered + (size_t)i * SEGMENT * 4, SEGMENT };
+	if (b && !socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, b->fd)) {
+		measure_socket(b, &measured);
+		measure_memory(b, &measured);
+		close(b->fd[0]);
+		close(b->fd[1]);
+	}
+	free(b);
 }
 
 void net_costs_measure(struct net_costs *c)

@@ -123,11 +123,9 @@ static bool read_inline_mapped(struct sreq *s, struct data_state *d, const struc
 			       uint32_t n)
 {
 	struct iovec *src = n > 2 ? arena_alloc(&s->arena, n * sizeof(*src)) : NULL;
-	uint64_t lo, hi;
 
-	range_of(list, n, &lo, &hi);
-	return src && mapped_read(d->object, (const struct extent *)list, n, lo, hi, src,
-				  d->buf.iov, d->buf.n);
+	return src && mapped_read(d->object, (const struct extent *)list, n, d->turn.lo, d->turn.hi,
+				  src, d->buf.iov, d->buf.n);
 }
 
 /* Inline data lie one after another in the first unit of the buffer. */

@@ -41,8 +41,7 @@ struct window {
 	struct fetch *fetch; /* of a copy, or NULL */
 	uint64_t at, len; /* in the stream */
 	uint64_t lo, hi; /* in the object */
-	uint64_t first_page, last_page; /* of the pieces, and of all between ... */
-	bool gaps; /* ... unless some are left out */
+	bool gaps; /* there are pages between that no piece touches */
 	bool sent; /* a read whose data went out */
 	bool file; /* straight from the file */
 	bool mapped; /* iov has its pieces as memory */
@@ -93,7 +92,8 @@ static bool sieves(const struct window *w, double gain)
 /* Does this piece leave out pages between it and the others? */
 static bool leaps(const struct window *w, uint64_t off, uint64_t n)
 {
-	return w->n && (off / PAGE > w->last_page + 1 || (off + n - 1) / PAGE + 1 < w->first_page);
+	return w->n &&
+	       (off / PAGE > (w->hi - 1) / PAGE + 1 || (off + n - 1) / PAGE + 1 < w->lo / PAGE);
 }
 
 /* Would a window that is sieved without this piece not be so with it, and does it pay to end it here? */
@@ -113,8 +113,6 @@ static bool full(const struct mover *m, const struct window *w)
 static void add(struct window *w, uint64_t off, uint64_t n)
 {
 	w->gaps |= leaps(w, off, n);
-	w->first_page = MIN(w->first_page, off / PAGE);
-	w->last_page = MAX(w->last_page, (off + n - 1) / PAGE);
 	w->lo = MIN(w->lo, off);
 	w->hi = MAX(w->hi, off + n);
 	w->pieces[w->n++] = (struct extent){ off, n };
@@ -138,8 +136,8 @@ static bool take(struct mover *m, struct window *w)
 
 	w->n = 0;
 	w->len = 0;
-	w->lo = w->first_page = UINT64_MAX;
-	w->hi = w->last_page = 0;
+	w->lo = UINT64_MAX;
+	w->hi = 0;
 	w->gaps = false;
 	if (m->i == m->n_list && !refill(m))
 		return false;
