@@ -29,20 +29,25 @@ static bool copy_out(const struct iovec *src, size_t n, const struct iovec *dst,
 	return true;
 }
 
+bool map_pieces(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,
+		struct iovec *out)
+{
+	const char *p = object_map(o, lo, hi - lo);
+
+	for (size_t i = 0; p && i < n; i++)
+		out[i] = (struct iovec){ (void *)(uintptr_t)(p + (pieces[i].offset - lo)),
+					 pieces[i].length };
+	return p;
+}
+
 bool mapped_read(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,
 		 struct iovec *src, const struct iovec *dst, size_t n_dst)
 {
-	const char *p;
 	bool ok;
 
-	if (hi - lo > HULL_MAX || !object_cached(o, lo, hi - lo))
+	if (hi - lo > HULL_MAX || !object_cached(o, lo, hi - lo) ||
+	    !map_pieces(o, pieces, n, lo, hi, src))
 		return false;
-	p = object_map(o, lo, hi - lo);
-	if (!p)
-		return false;
-	for (size_t i = 0; i < n; i++)
-		src[i] = (struct iovec){ (void *)(uintptr_t)(p + (pieces[i].offset - lo)),
-					 pieces[i].length };
 	ok = copy_out(src, n, dst, n_dst);
 	object_unmap(o);
 	return ok;

@@ -416,6 +416,9 @@ void fetch_abandon(struct fetch *f);
 
 /* Pieces further apart are not asked for at once whether they are in memory. */
 #define HULL_MAX (1 * MIB)
+/* Pieces of an object within [lo, hi) as memory, until object_unmap(); false: there is no such thing. */
+bool map_pieces(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,
+		struct iovec *out);
 /* Pieces [lo, hi) of an object to where dst says, n of either; the caller has a turn. src: room for as many as there are
  * pieces. False: they are not all there without waiting, nothing counts. */
 bool mapped_read(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,

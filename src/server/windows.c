@@ -252,17 +252,6 @@ static void fill(struct window *w)
 		memcpy(w->iov[i].iov_base, p, w->iov[i].iov_len);
 }
 
-/* The file's pages as pieces of memory: many of them leave in one call. */
-static bool map(struct window *w)
-{
-	const char *p = object_map(w->m->object, w->lo, w->hi - w->lo);
-
-	for (uint32_t i = 0; p && i < w->n; i++)
-		w->iov[i] = (struct iovec){ (void *)(uintptr_t)(p + (w->pieces[i].offset - w->lo)),
-					    w->pieces[i].length };
-	return p;
-}
-
 /* Straight from the file, when nothing of it would block. A small piece alone is read sooner than that is
  * found out. */
 static bool from_file(struct window *w)
@@ -273,7 +262,8 @@ static bool from_file(struct window *w)
 	    w->hi - w->lo > MAX(HULL_MAX, w->len) ||
 	    !object_cached(m->object, w->lo, w->hi - w->lo))
 		return false;
-	w->mapped = map(w);
+	/* many pieces of memory leave in one call */
+	w->mapped = map_pieces(m->object, w->pieces, w->n, w->lo, w->hi, w->iov);
 	return w->mapped || w->len >= FILE_PIECE * w->n;
 }
 
