@@ -150,6 +150,27 @@ SHEAF_API int sheaf_flock(struct sheaf_file *f, int op, uint64_t owner);
 /* Whatever this owner waits for ends with -EINTR, unless it was granted just before. */
 SHEAF_API void sheaf_lock_cancel(struct sheaf *fs, uint64_t owner);
 
+/* ---- one thread that serves many ----
+ *
+ * A program that takes requests from others, as the mount does, may work on many of them in one thread, each in a task of
+ * its own (a coroutine): a call that has to wait parks its task, not the thread. That thread drives the connection; others
+ * make calls as ever. */
+struct sheaf_tasks {
+	void *(*current)(
+		void); /* the task of this thread that runs now; NULL: a call blocks the thread */
+	void (*park)(
+		void *task); /* the current one stops; returns when it was resumed and runs again */
+	void (*resume)(
+		void *task); /* any thread; must not make calls. May come before park() has stopped it. */
+};
+/* From now on one thread drives fs: it calls sheaf_drive() again and again. fd: what it waits for beside the servers. */
+SHEAF_API int sheaf_drive_begin(struct sheaf *fs, const struct sheaf_tasks *t, int fd);
+/* Waits until something happens, `ms` at most (-1: for ever): answers of servers are dealt with and tasks resumed. 1: the
+ * descriptor is readable or broken, which is looked at only if want_fd; 0: it is not. */
+SHEAF_API int sheaf_drive(struct sheaf *fs, int want_fd, int ms);
+SHEAF_API void sheaf_drive_wake(struct sheaf *fs); /* ends the wait; any thread */
+SHEAF_API void sheaf_drive_end(struct sheaf *fs); /* no task may be parked */
+
 /* ---- another process goes on with a connection: its sessions, open files and locks ---- */
 
 /* The number of this open: unique in its connection, and the same after an import. */

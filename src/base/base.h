@@ -5,6 +5,7 @@
 #define SHEAF_BASE_H
 
 #include <errno.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -331,5 +332,23 @@ int mount_reach(const char *dir, unsigned seconds, uid_t *who);
 /* Takes it away, also when it is in use if `lazy`; with the help of fusermount3 (which says what is wrong unless `quiet`)
  * where this process may not. */
 int mount_remove(const char *dir, bool lazy, bool quiet);
+
+/* ---- fibers: stacks that one thread switches between; what runs on one may stop in the middle of a call ---- */
+struct fiber {
+	sigjmp_buf here; /* where it goes on */
+	void *stack; /* NULL: the thread's own */
+	size_t size;
+	void (*run)(void *arg);
+	void *arg;
+	void *sanitizer; /* what the sanitizers want to know about it */
+};
+
+/* The one that runs now, with the thread's own stack. */
+void fiber_of_thread(struct fiber *f);
+/* One that calls run(arg) when it is first switched to; run must not return. 0, or -ENOMEM. */
+int fiber_init(struct fiber *f, size_t stack, void (*run)(void *arg), void *arg);
+void fiber_fini(struct fiber *f); /* not the one that runs; also after fiber_init() failed */
+/* Returns when somebody switches to `from`. One thread at a time has to do with them. */
+void fiber_switch(struct fiber *from, struct fiber *to);
 
 #endif

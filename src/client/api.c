@@ -5,7 +5,8 @@
  * sockets. Whoever waits for an operation drives the loop for everybody (leader); others that wait sleep
  * until their own operation is done or the lead is free (followers). So a blocking call of a single thread
  * costs no hand-over. A helper thread, asleep otherwise, drives when operations are under way and nobody
- * waits for them, and when a timer is due (leases). */
+ * waits for them, and when a timer is due (leases). A thread that drives for good (api_drive.c) leads always: all
+ * others follow, and its own calls park the task that makes them. */
 #include <assert.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -22,6 +23,8 @@
 struct waiter {
 	struct list link;
 	pthread_cond_t cond;
+	const struct sheaf_tasks *tasks; /* of `task` */
+	void *task; /* that waits; NULL: a thread does */
 };
 
 #define DIR_PAGE 512
@@ -77,15 +80,15 @@ static uint64_t next_timer(const struct loop *l)
 	return l->n_heap ? l->heap[0]->when : UINT64_MAX;
 }
 
-/* One turn of the loop as its leader. The lock is held before and after, not while waiting. */
-static void lead(struct sheaf *fs, uint64_t max_ns)
+void api_turn(struct sheaf *fs, uint64_t max_ns)
 {
 	struct loop *l = fs->b.loop;
 	struct env *e = l->env;
-	uint64_t ns = MIN(loop_wait_ns(l), max_ns);
+	uint64_t ns;
 	int n;
 
-	fs->driving = true;
+	loop_run_late(l); /* what tasks have started */
+	ns = MIN(loop_wait_ns(l), max_ns);
 	fs->lead_until = MIN(next_timer(l), max_ns == UINT64_MAX ? max_ns : now_of(fs) + max_ns);
 	pthread_mutex_unlock(&fs->lock);
 	n = e->sock->poll(e, l, ns);
@@ -95,6 +98,13 @@ static void lead(struct sheaf *fs, uint64_t max_ns)
 	if (n > 0)
 		e->sock->dispatch(e, l);
 	loop_run_ready(l);
+}
+
+/* One turn of the loop as its leader. */
+static void lead(struct sheaf *fs, uint64_t max_ns)
+{
+	fs->driving = true;
+	api_turn(fs, max_ns);
 	fs->driving = false;
 }
 
@@ -128,8 +138,13 @@ void api_started(struct sheaf *fs)
 {
 	struct loop *l = fs->b.loop;
 
-	while (!list_empty(&l->runnable))
-		loop_run_ready(l);
+	do {
+		while (!list_empty(&l->runnable))
+			loop_run_reqs(l);
+		if (fs->tasks && fs->tasks->current())
+			return; /* what it says leaves with what other tasks say before the next turn */
+		loop_run_late(l);
+	} while (!list_empty(&l->runnable)); /* a link may be found broken */
 	if (fs->driving && next_timer(l) < fs->lead_until)
 		loop_wake(l);
 }
@@ -138,14 +153,52 @@ static void op_done(struct cop *op)
 {
 	struct waiter *w = op->user;
 
-	if (w)
+	if (w && w->task)
+		w->tasks->resume(w->task);
+	else if (w)
 		pthread_cond_signal(&w->cond);
+}
+
+/* Waits as a task of the thread that drives. */
+static void park(struct sheaf *fs, struct cop *op, void *task)
+{
+	struct waiter w = { .tasks = fs->tasks, .task = task };
+
+	op->user = &w;
+	pthread_mutex_unlock(&fs->lock);
+	w.tasks->park(task);
+	pthread_mutex_lock(&fs->lock);
+	assert(op->finished);
+	op->user = NULL;
+}
+
+/* Sleeps until the lead may be free, or what this waiter waits for is done. */
+static void follow(struct sheaf *fs, struct waiter *w)
+{
+	if (fs->helping)
+		loop_wake(fs->b.loop); /* the helper steps back */
+	list_push(&fs->waiters, &w->link);
+	pthread_cond_wait(&w->cond, &fs->lock);
+	list_del(&w->link);
+}
+
+void api_follow(struct sheaf *fs)
+{
+	struct waiter w = { .task = NULL };
+
+	list_init(&w.link);
+	pthread_cond_init(&w.cond, NULL);
+	follow(fs, &w);
+	pthread_cond_destroy(&w.cond);
 }
 
 int64_t api_finish(struct sheaf *fs, struct cop *op)
 {
-	struct waiter w;
+	void *task = fs->tasks ? fs->tasks->current() : NULL;
+	struct waiter w = { .task = NULL };
 
+	if (!op->finished && task)
+		park(fs, op, task);
 	if (op->finished)
 		return op->result;
 	list_init(&w.link);
@@ -156,11 +209,7 @@ int64_t api_finish(struct sheaf *fs, struct cop *op)
 			lead(fs, UINT64_MAX);
 			continue;
 		}
-		if (fs->helping)
-			loop_wake(fs->b.loop); /* the helper steps back */
-		list_push(&fs->waiters, &w.link);
-		pthread_cond_wait(&w.cond, &fs->lock);
-		list_del(&w.link);
+		follow(fs, &w);
 	}
 	op->user = NULL;
 	pthread_cond_destroy(&w.cond);

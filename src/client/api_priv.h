@@ -13,6 +13,9 @@ struct sheaf {
 	pthread_t helper;
 	struct list waiters; /* threads in a blocking call that do not lead */
 	bool driving; /* somebody is the leader */
+	const struct sheaf_tasks *tasks; /* of a thread that leads for good, or NULL */
+	struct source driver; /* what it waits for beside the servers */
+	bool driver_ready;
 	bool helping; /* and it is the helper */
 	uint64_t lead_until; /* when its wait ends by itself */
 	uint64_t help_until; /* when the helper looks by itself */
@@ -33,6 +36,10 @@ struct cop *api_begin_op(struct sheaf *fs, struct sheaf_op **out);
 extern const struct sheaf_cred api_nobody;
 /* It was started: what it made runnable runs, and a leader that would sleep too long wakes. */
 void api_started(struct sheaf *fs);
+/* One turn of the loop, by its leader; waits at most so long. The lock is held before and after, not while waiting. */
+void api_turn(struct sheaf *fs, uint64_t max_ns);
+/* Sleeps until the lead may be free. */
+void api_follow(struct sheaf *fs);
 /* Waits for it: leads, or follows who does. */
 int64_t api_finish(struct sheaf *fs, struct cop *op);
 /* Frees it, passes the lead on and lets go of the lock. */

@@ -148,6 +148,7 @@ struct file_costs {
 struct loop {
 	struct env *env;
 	struct list runnable; /* requests to step */
+	struct list late; /* what is done when all that has run */
 	struct timer **heap;
 	size_t n_heap, cap_heap;
 	uint64_t timer_order;
@@ -169,7 +170,16 @@ void loop_turn(struct loop *l, uint64_t max_ns);
 /* Like it in two halves, for a driver that gives up its lock while it waits: loop_wait_ns() says how
  * long a turn may wait now (0: there is work). */
 uint64_t loop_wait_ns(struct loop *l);
-void loop_run_ready(struct loop *l); /* expired timers and runnable requests, no waiting */
+/* Expired timers and runnable requests, no waiting; and then what is late. */
+void loop_run_ready(struct loop *l);
+void loop_run_reqs(struct loop *l); /* without that */
+/* Calls run() once, when the requests that are runnable have run: what they want to say goes out together. */
+struct late {
+	struct list link;
+	void (*run)(struct late *l);
+};
+void loop_late(struct loop *l, struct late *late);
+void loop_run_late(struct loop *l);
 void loop_wake(struct loop *l); /* any thread */
 
 /* Set again: moves it. 0 or -ENOMEM. */

@@ -9,6 +9,7 @@ int loop_init(struct loop *l, struct env *e)
 	memset(l, 0, sizeof(*l));
 	l->env = e;
 	list_init(&l->runnable);
+	list_init(&l->late);
 	list_init(&l->all);
 	l->now = e->clock->now(e);
 	l->file_costs = (struct file_costs){ .read = 500, .write = 800, .byte = 0.15 };
@@ -28,7 +29,7 @@ uint64_t loop_wait_ns(struct loop *l)
 {
 	uint64_t now;
 
-	if (!list_empty(&l->runnable))
+	if (!list_empty(&l->runnable) || !list_empty(&l->late))
 		return 0;
 	if (!l->n_heap)
 		return UINT64_MAX;
@@ -39,7 +40,7 @@ uint64_t loop_wait_ns(struct loop *l)
 #define ROUNDS 8 /* of requests that make each other runnable, before sockets are looked at again */
 
 /* Timers that are due, then what is runnable, and what that made runnable. */
-void loop_run_ready(struct loop *l)
+void loop_run_reqs(struct loop *l)
 {
 	struct list batch = LIST_INIT(batch), later = LIST_INIT(later);
 	struct list *it;
@@ -63,11 +64,33 @@ void loop_run_ready(struct loop *l)
 	list_splice(&l->runnable, &later);
 }
 
+void loop_run_ready(struct loop *l)
+{
+	loop_run_reqs(l);
+	loop_run_late(l);
+}
+
+void loop_late(struct loop *l, struct late *late)
+{
+	if (list_empty(&late->link))
+		list_push(&l->late, &late->link);
+}
+
+void loop_run_late(struct loop *l)
+{
+	struct list *it;
+
+	while ((it = list_pop(&l->late)))
+		list_entry(it, struct late, link)->run(list_entry(it, struct late, link));
+}
+
 void loop_turn(struct loop *l, uint64_t max_ns)
 {
 	const struct sock_ops *s = l->env->sock;
-	uint64_t ns = loop_wait_ns(l);
+	uint64_t ns;
 
+	loop_run_late(l);
+	ns = loop_wait_ns(l);
 	l->calls++;
 	if (s->poll(l->env, l, MIN(ns, max_ns)) > 0) {
 		l->now = l->env->clock->now(l->env);

@@ -35,7 +35,7 @@ struct meta {
 	uint32_t company; /* changes that were under way when it was done */
 	uint64_t gather_until; /* a slow disk's next transaction waits for as many, until then */
 	struct timer gather;
-	uint32_t n_fast; /* transactions in a row that took less than a hand-over is worth */
+	uint32_t n_fast; /* transactions that took less than a hand-over is worth, of late */
 	struct timer here; /* the next one is done on the loop, at the end of this turn */
 	/* writer */
 	uint64_t stored_next; /* the counter as the database has it */

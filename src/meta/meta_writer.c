@@ -22,9 +22,13 @@
 #define BATCH_MAX 4096 /* changes in one transaction; bounds its dirty pages */
 #define NEARLY_FULL (1 * MIB)
 #define SLOW_NS (100 * UINT64_C(1000)) /* a transaction that takes longer waits for company */
-#define FAST_NS (60 * UINT64_C(1000)) /* one that takes less may be done on the loop, */
+#define FAST_NS (200 * UINT64_C(1000)) /* one that takes less may be done on the loop, */
 #define FAST_EACH_NS (10 * UINT64_C(1000)) /* and as much for each change in it */
 #define FAST_RUN 64 /* after so many of them */
+#define FAST_MOST \
+	(4 * FAST_RUN) /* that are counted; each slow one takes back some, one that got stuck all */
+#define SLOW_WEIGHT 8
+#define STUCK_NS (5 * NSEC_PER_MSEC)
 #define GATHER_NS NSEC_PER_MSEC /* at most, and at most half of what the last one took */
 
 /* ---- worker ---- */
@@ -229,6 +233,14 @@ static void here(struct timer *t)
 	batch_done(&b->job);
 }
 
+/* One that was slow may have lost the processor to others; many have a device to wait for. */
+static uint32_t fastness(const struct meta *m, uint64_t ns, uint32_t n)
+{
+	if (ns < FAST_NS + n * FAST_EACH_NS)
+		return MIN(m->n_fast + 1, FAST_MOST);
+	return ns > STUCK_NS ? 0 : m->n_fast - MIN(m->n_fast, (uint32_t)SLOW_WEIGHT);
+}
+
 static void batch_done(struct job *j)
 {
 	struct batch *b = container_of(j, struct batch, job);
@@ -246,7 +258,7 @@ static void batch_done(struct job *j)
 	list_splice(&done, &b->changes);
 	arena_reset(&b->arena);
 	m->commit_ns = m->loop->now - b->began;
-	m->n_fast = b->ran_ns < FAST_NS + n * FAST_EACH_NS ? m->n_fast + 1 : 0;
+	m->n_fast = fastness(m, b->ran_ns, n);
 	m->gather_until = m->loop->now + MIN(m->commit_ns / 2, GATHER_NS);
 	b->began = 0;
 	pthread_mutex_lock(&m->lock);

@@ -102,7 +102,7 @@ void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct worker *w = req_begin(req);
 	struct mdir *d = NULL;
 	struct stat st;
-	int r = sheaf_h_getattr(lane_of(w, 0), NULL, handle_of(ino), &st);
+	int r = sheaf_h_getattr(w->m->fs, NULL, handle_of(ino), &st);
 
 	if (!r)
 		d = dir_get(w->m, ino, 0);
@@ -267,11 +267,15 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct 
 		 bool plus)
 {
 	struct worker *w = req_begin(req);
-	struct mdir *d = dir_get(w->m, ino, fi->fh);
-	char *buf = worker_out(w);
+	struct mdir *d;
 	struct caller c;
+	char *buf;
 	ssize_t n;
 
+	if (!on_thread(w)) /* others may read the same one meanwhile */
+		return;
+	d = dir_get(w->m, ino, fi->fh);
+	buf = worker_out(w);
 	if (!d || !buf || off < 0) {
 		if (d)
 			dir_put(w->m, d);

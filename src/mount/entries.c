@@ -48,11 +48,8 @@ void op_lookup(fuse_req_t req, fuse_ino_t dir, const char *name)
 	w->looks = true;
 	caller_init(&c, w);
 	do
-		r = sheaf_h_lookup(lane_of(w, 0), &c.cred, handle_of(dir), name, &h, &st);
-	while (caller_again(&c, r));
-	if (!r && !lane_is_main(w) &&
-	    lane_of(w, h.ino) == w->m->fs) /* we write it: once more, there */
 		r = sheaf_h_lookup(w->m->fs, &c.cred, handle_of(dir), name, &h, &st);
+	while (caller_again(&c, r));
 	if (!r && h.gen != SHEAF_GEN)
 		r = -ESTALE;
 	if (!r)
@@ -83,7 +80,7 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	(void)fi;
 	w->looks = true;
 	if (!glance_take(w, ino, &st) && !dir_known(w->m, ino, &st, &timeout)) {
-		r = sheaf_h_getattr(lane_of(w, ino), NULL, handle_of(ino), &st);
+		r = sheaf_h_getattr(w->m->fs, NULL, handle_of(ino), &st);
 		if (r == -ENOENT) /* not the name, the inode is gone */
 			r = -ESTALE;
 		if (r == -ESTALE && dir_last_known(w->m, ino, &st))
@@ -168,7 +165,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *in, int set, struct
 		r = set_size(w, &c, ino, in->st_size, fi);
 	}
 	if (which & SHEAF_SET_MTIME)
-		files_await_close(w->m, ino);
+		files_await_close(w, ino);
 	if (!r && which) {
 		do
 			r = sheaf_h_setattr(w->m->fs, &c.cred, handle_of(ino), which, in, NULL);
@@ -191,7 +188,7 @@ void op_readlink(fuse_req_t req, fuse_ino_t ino)
 	struct worker *w = req_begin(req);
 	char text[PATH_MAX + 1];
 	struct stat st;
-	ssize_t n = sheaf_h_readlink(lane_of(w, 0), NULL, handle_of(ino), text, PATH_MAX);
+	ssize_t n = sheaf_h_readlink(w->m->fs, NULL, handle_of(ino), text, PATH_MAX);
 
 	if (n < 0) {
 		answer(w, (int)n);
@@ -199,7 +196,7 @@ void op_readlink(fuse_req_t req, fuse_ino_t ino)
 	}
 	text[n] = 0;
 	if (w->m->o.atime != ATIME_NEVER &&
-	    sheaf_h_getattr(lane_of(w, 0), NULL, handle_of(ino), &st) == 0 &&
+	    sheaf_h_getattr(w->m->fs, NULL, handle_of(ino), &st) == 0 &&
 	    wants_atime(w->m, &st, O_RDONLY))
 		was_read(w->m, ino); /* not often: the kernel keeps the text */
 	req = req_take(w);
@@ -219,8 +216,7 @@ void op_mknod(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, dev
 	if (mode & S_ISGID)
 		caller_groups(&c);
 	do
-		r = sheaf_h_mknod(lane_of(w, 0), &c.cred, handle_of(dir), name, mode, rdev, NULL,
-				  &st);
+		r = sheaf_h_mknod(w->m->fs, &c.cred, handle_of(dir), name, mode, rdev, NULL, &st);
 	while (caller_again(&c, r));
 	dirs_end(w->m, &d, !r);
 	answer_entry(w, r, &st);
@@ -236,7 +232,7 @@ void op_mkdir(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode)
 
 	caller_init(&c, w);
 	do
-		r = sheaf_h_mkdir(lane_of(w, 0), &c.cred, handle_of(dir), name, mode, NULL, &st);
+		r = sheaf_h_mkdir(w->m->fs, &c.cred, handle_of(dir), name, mode, NULL, &st);
 	while (caller_again(&c, r));
 	dirs_end(w->m, &d, !r);
 	answer_entry(w, r, &st);
@@ -252,8 +248,7 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t dir, const char *
 
 	caller_init(&c, w);
 	do
-		r = sheaf_h_symlink(lane_of(w, 0), &c.cred, target, handle_of(dir), name, NULL,
-				    &st);
+		r = sheaf_h_symlink(w->m->fs, &c.cred, target, handle_of(dir), name, NULL, &st);
 	while (caller_again(&c, r));
 	dirs_end(w->m, &d, !r);
 	answer_entry(w, r, &st);
@@ -270,7 +265,7 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t dir, const char *name)
 
 	caller_init(&c, w);
 	do
-		r = sheaf_h_link(lane_of(w, 0), &c.cred, handle_of(ino), handle_of(dir), name, &st);
+		r = sheaf_h_link(w->m->fs, &c.cred, handle_of(ino), handle_of(dir), name, &st);
 	while (caller_again(&c, r));
 	dirs_end(w->m, &d, !r);
 	if (r) {
@@ -293,7 +288,7 @@ void op_unlink(fuse_req_t req, fuse_ino_t dir, const char *name)
 
 	caller_init(&c, w);
 	do
-		r = sheaf_h_unlink(lane_of(w, 0), &c.cred, handle_of(dir), name);
+		r = sheaf_h_unlink(w->m->fs, &c.cred, handle_of(dir), name);
 	while (caller_again(&c, r));
 	dirs_end(w->m, &d, !r);
 	answer(w, r);
@@ -308,7 +303,7 @@ void op_rmdir(fuse_req_t req, fuse_ino_t dir, const char *name)
 
 	caller_init(&c, w);
 	do
-		r = sheaf_h_rmdir(lane_of(w, 0), &c.cred, handle_of(dir), name);
+		r = sheaf_h_rmdir(w->m->fs, &c.cred, handle_of(dir), name);
 	while (caller_again(&c, r));
 	dirs_end(w->m, &d, !r);
 	answer(w, r);
@@ -324,8 +319,8 @@ void op_rename(fuse_req_t req, fuse_ino_t dir, const char *name, fuse_ino_t dir2
 
 	caller_init(&c, w);
 	do
-		r = sheaf_h_rename(lane_of(w, 0), &c.cred, handle_of(dir), name, handle_of(dir2),
-				   name2, flags);
+		r = sheaf_h_rename(w->m->fs, &c.cred, handle_of(dir), name, handle_of(dir2), name2,
+				   flags);
 	while (caller_again(&c, r));
 	dirs_end(w->m, &d, !r);
 	answer(w, r);
@@ -361,8 +356,7 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 	if (strcmp(name, "system.posix_acl_access") == 0)
 		caller_groups(&c); /* without them set-gid would go in silence */
 	do
-		r = sheaf_h_setxattr(lane_of(w, 0), &c.cred, handle_of(ino), name, value, size,
-				     flags);
+		r = sheaf_h_setxattr(w->m->fs, &c.cred, handle_of(ino), name, value, size, flags);
 	while (caller_again(&c, r));
 	hint_has(w->m, ino, name); /* also when that is not sure */
 	dirs_end(w->m, &d, false);
@@ -397,7 +391,7 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 	}
 	caller_init(&c, w);
 	do
-		n = sheaf_h_getxattr(lane_of(w, 0), &c.cred, handle_of(ino), name, buf,
+		n = sheaf_h_getxattr(w->m->fs, &c.cred, handle_of(ino), name, buf,
 				     MIN(size, REQUEST_MAX));
 	while (caller_again(&c, (int)n));
 	if (n == -ENODATA)
@@ -413,7 +407,7 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 	ssize_t n;
 
 	caller_init(&c, w);
-	n = buf ? sheaf_h_listxattr(lane_of(w, 0), &c.cred, handle_of(ino), buf,
+	n = buf ? sheaf_h_listxattr(w->m->fs, &c.cred, handle_of(ino), buf,
 				    MIN(size, REQUEST_MAX)) :
 		  -ENOMEM;
 	answer_xattr(w, n, buf, size);
@@ -428,7 +422,7 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 
 	caller_init(&c, w);
 	do
-		r = sheaf_h_removexattr(lane_of(w, 0), &c.cred, handle_of(ino), name);
+		r = sheaf_h_removexattr(w->m->fs, &c.cred, handle_of(ino), name);
 	while (caller_again(&c, r));
 	dirs_end(w->m, &d, false);
 	answer(w, r);

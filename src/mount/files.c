@@ -10,6 +10,7 @@
 #include "mount/mount_priv.h"
 
 #define COPY_MOST (64 * MIB) /* in one request: it holds a thread, and the answer has 32 bits */
+#define SMALL (128 * KIB) /* what the reactor reads and writes itself */
 #define FMODE_EXEC 0x20 /* of the kernel: opened to be executed */
 
 /* ---- the table ---- */
@@ -17,7 +18,6 @@
 int files_init(struct mount *m)
 {
 	pthread_mutex_init(&m->lock, NULL);
-	pthread_mutex_init(&m->plain_lock, NULL);
 	pthread_cond_init(&m->closed, NULL);
 	list_init(&m->closing);
 	m->next_fh = 1;
@@ -63,17 +63,14 @@ static bool is_closing(const struct mount *m, uint64_t ino)
 	return false;
 }
 
-void files_await_close(struct mount *m, uint64_t ino)
+void files_await_close(struct worker *w, uint64_t ino)
 {
+	struct mount *m = w->m;
+
 	pthread_mutex_lock(&m->lock);
 	while (is_closing(m, ino))
-		pthread_cond_wait(&m->closed, &m->lock);
+		worker_await(w, &m->closed, &m->lock);
 	pthread_mutex_unlock(&m->lock);
-}
-
-static bool writes(const struct mfile *f)
-{
-	return (f->flags & O_ACCMODE) != O_RDONLY;
 }
 
 void file_put(struct mount *m, struct mfile *f)
@@ -97,8 +94,7 @@ void file_put(struct mount *m, struct mfile *f)
 			 error_text(r));
 	pthread_mutex_lock(&m->lock);
 	list_del(&c.link);
-	m->writers[hash_u64(f->ino) % WRITERS] -= writes(f);
-	pthread_cond_broadcast(&m->closed);
+	worker_changed(m, &m->closed);
 	pthread_mutex_unlock(&m->lock);
 	free(f);
 }
@@ -134,7 +130,6 @@ int file_add(struct mount *m, struct sheaf_file *sf, int flags, uint64_t fh, str
 	f->fh = fh ? fh : m->next_fh;
 	m->next_fh = MAX(m->next_fh, f->fh + 1);
 	r = htab_insert(&m->files, &f->node, hash_u64(f->fh));
-	m->writers[hash_u64(f->ino) % WRITERS] += writes(f);
 	pthread_mutex_unlock(&m->lock);
 	if (r) {
 		file_put(m, f);
@@ -316,8 +311,8 @@ static ssize_t patient_read(struct mount *m, struct mfile *f, char *buf, size_t 
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
 	struct worker *w = req_begin(req);
-	struct mfile *f = file_of(w, fi);
-	char *buf = worker_out(w);
+	struct mfile *f = size > SMALL && !on_thread(w) ? NULL : file_of(w, fi);
+	char *buf = f ? worker_out(w) : NULL;
 	ssize_t n;
 
 	if (!f)
@@ -332,15 +327,14 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 /* fcntl() may take O_APPEND off: what is written then has a place. */
 static struct sheaf_file *plain_of(struct mount *m, struct mfile *f)
 {
-	struct sheaf_file *sf = NULL;
+	struct sheaf_file *sf = f->plain, *other = NULL;
 
-	pthread_mutex_lock(&m->plain_lock);
-	if (!f->plain &&
-	    sheaf_h_open(m->fs, &cred_root, handle_of(f->ino), NULL, O_WRONLY, 0, NULL, &sf) == 0)
-		f->plain = sf;
-	sf = f->plain;
-	pthread_mutex_unlock(&m->plain_lock);
-	return sf;
+	if (sf || sheaf_h_open(m->fs, &cred_root, handle_of(f->ino), NULL, O_WRONLY, 0, NULL, &sf))
+		return sf;
+	if (atomic_compare_exchange_strong(&f->plain, &other, sf))
+		return sf;
+	sheaf_close(sf); /* another write was faster */
+	return other;
 }
 
 /* The kernel says with each write whether it is an append. */
@@ -361,7 +355,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	      struct fuse_file_info *fi)
 {
 	struct worker *w = req_begin(req);
-	struct mfile *f = file_of(w, fi);
+	struct mfile *f = size > SMALL && !on_thread(w) ? NULL : file_of(w, fi);
 	ssize_t n;
 
 	(void)ino;
@@ -383,7 +377,10 @@ void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	(void)ino;
 	if (!f)
 		return;
-	locks_close(w, f, fi->lock_owner);
+	if (!locks_close(w, f, fi->lock_owner)) {
+		file_put(w->m, f);
+		return;
+	}
 	r = (f->flags & O_ACCMODE) == O_RDONLY ? 0 : sheaf_flush(f->f);
 	if (!r && f->plain)
 		r = sheaf_flush(f->plain);

@@ -50,6 +50,16 @@ int holder_add(struct mount *m, uint64_t ino, uint64_t owner)
 	return r;
 }
 
+static bool is_holder(struct mount *m, uint64_t ino, uint64_t owner)
+{
+	bool yes;
+
+	pthread_mutex_lock(&m->lock);
+	yes = holder_find(m, ino, owner);
+	pthread_mutex_unlock(&m->lock);
+	return yes;
+}
+
 static bool holder_remove(struct mount *m, uint64_t ino, uint64_t owner)
 {
 	struct holder *h;
@@ -63,22 +73,27 @@ static bool holder_remove(struct mount *m, uint64_t ino, uint64_t owner)
 	return h;
 }
 
-void locks_close(struct worker *w, struct mfile *f, uint64_t owner)
+bool locks_close(struct worker *w, struct mfile *f, uint64_t owner)
 {
 	struct mount *m = w->m;
 	struct sheaf_lock all = { .size = sizeof(all), .type = F_UNLCK, .owner = owner };
 	int r;
 
+	if (!is_holder(m, f->ino, owner))
+		return true;
+	if (!on_thread(w))
+		return false;
 	if (!holder_remove(m, f->ino, owner))
-		return;
+		return true;
 	worker_waits(w, owner); /* pages may have to be written first, by another thread */
 	fuse_lowlevel_notify_inval_inode(m->se, f->ino, 0, 0);
 	r = sheaf_lock(f->f, &all, 0);
 	if (!r)
-		return;
+		return true;
 	holder_add(m, f->ino, owner); /* the next close tries again */
 	log_warn("mount", "inode %llx: letting go of locks: %s", (unsigned long long)f->ino,
 		 error_text(r));
+	return true;
 }
 
 static struct sheaf_lock lock_of(const struct flock *l, const struct fuse_file_info *fi)
@@ -144,11 +159,14 @@ static void lock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, stru
 {
 	struct worker *w = req_begin(req);
 	struct mount *m = w->m;
-	struct mfile *f = file_get(m, fi->fh);
+	bool here = on_thread(w);
+	struct mfile *f = here ? file_get(m, fi->fh) : NULL;
 	bool letting_go = flock_op ? (flock_op & ~LOCK_NB) == LOCK_UN : k.type == F_UNLCK;
 	bool weaker = letting_go || (flock_op ? (flock_op & LOCK_SH) : k.type == F_RDLCK);
 	int r = f ? worker_waits(w, k.owner) : -EBADF;
 
+	if (!here)
+		return;
 	if (!r && weaker) /* what was written under the stronger one is there for the next */
 		fuse_lowlevel_notify_inval_inode(m->se, ino, 0, 0);
 	if (!r && !letting_go && !flock_op)

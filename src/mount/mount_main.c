@@ -99,11 +99,6 @@ static int wait_ready(int fd)
 
 /* ---- signals ---- */
 
-static void nothing(int sig)
-{
-	(void)sig;
-}
-
 /* All threads leave them to the one that reads the descriptor. Until there is a mount they end us as they are. */
 static int catch_signals(void)
 {
@@ -233,7 +228,6 @@ static int begin(struct mount *m)
 		return r;
 	if (mount_find(m->o.dir, m->dev) == 0 && !m->o.takeover)
 		watcher_tell(m->watch, m->dev);
-	lanes_init(m);
 	r = crew_init(m);
 	if (!r && m->o.takeover && !takeover_done())
 		return failed("%s: the daemon that runs keeps it after all", m->o.dir);
@@ -304,19 +298,15 @@ static void write_back(struct mount *m)
 static int run(struct mount *m)
 {
 	char dev[MOUNT_DEV];
-	struct sigaction rouse = { .sa_handler = nothing }; /* no SA_RESTART: a wait ends */
 	int r;
 
 	signal(SIGPIPE, SIG_IGN);
-	sigaction(SIGUSR1, &rouse, NULL);
 	raise_file_limit();
 	r = begin(m);
 	if (!r) {
 		ready(m);
-		if (serve(m)) {
-			lanes_end(m);
+		if (serve(m))
 			_exit(0); /* the successor goes on; whatever we say of its session would hurt it */
-		}
 		if (!crew_ended(m))
 			write_back(m);
 	}
@@ -327,10 +317,8 @@ static int run(struct mount *m)
 	else if (m->fd >= 0 && mount_find(m->o.dir, dev) == 0 && strcmp(dev, m->dev) == 0)
 		mount_remove(m->o.dir, true, true);
 	watcher_tell(m->watch, "end");
-	if (!r && crew_stop(m, STOP_SECONDS) == 0) {
-		lanes_end(m);
+	if (!r && crew_stop(m, STOP_SECONDS) == 0)
 		sheaf_disconnect(m->fs);
-	}
 	return r;
 }
 

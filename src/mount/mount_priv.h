@@ -30,10 +30,10 @@ struct mount_opts {
 	uint64_t memory; /* for buffers of requests under way */
 };
 
-/* ---- workers.c: threads that take requests from the kernel ---- */
+/* ---- workers.c: requests of the kernel, and who works on them ---- */
 
-/* One thread and the request it works on. All answers go through its lock: a request whose process was killed is
- * answered before its work has ended, and whatever that work gives is dropped. */
+/* What works on a request: a fiber of the reactor, or a thread once it asked for one. All answers go through its lock: a
+ * request whose process was killed is answered before its work has ended, and whatever that work gives is dropped. */
 struct worker {
 	struct mount *m;
 	struct fuse_buf in;
@@ -42,12 +42,14 @@ struct worker {
 	fuse_req_t req; /* NULL: answered */
 	uint64_t serial; /* of the request */
 	struct fuse_ctx ctx; /* who asked */
-	struct lane *lane; /* that it uses, or NULL */
 	atomic_bool looks; /* it is a lookup or a getattr: nobody sees a difference */
+	struct fiber fiber;
+	bool ended; /* the fiber, for now */
+	bool moves; /* and it goes on on a thread */
+	bool threaded;
 	/* under the crew's lock */
-	pthread_t thread;
-	bool used; /* it has a thread */
-	bool reading; /* which waits for a request */
+	struct list link; /* idle, ready, paused or queued; none while it runs */
+	bool kept; /* idle, and has its memory */
 	bool interrupted; /* a signal came for who asked */
 	bool aside; /* does not count: it waits, or its request was answered before its time */
 	bool waiting; /* for a lock of `owner`; it has no buffers */
@@ -60,13 +62,23 @@ struct worker {
 #define WAITING_MAX 1024 /* requests that wait for locks */
 struct crew {
 	pthread_mutex_t lock;
-	pthread_cond_t changed, interrupt;
+	pthread_cond_t changed, interrupt, queued;
 	struct worker workers[WORKERS_MAX + WAITING_MAX];
-	unsigned n, n_reading, n_waiting, n_aside, max;
+	struct list idle, ready, queue; /* the last: for threads */
+	unsigned n, n_waiting, n_aside,
+		max; /* requests under way; the rest of it says which do not count */
 	unsigned n_abandoned; /* that change something */
 	unsigned n_interrupted;
+	unsigned n_kept, n_queued, n_free; /* n_free: threads without work */
+	bool full; /* requests wait for one to end */
 	bool stop; /* at the next boundary between requests */
 	bool ended; /* the kernel has nothing more for us */
+	bool reacting; /* there is a reactor */
+	/* of the reactor */
+	pthread_t reactor;
+	struct fiber main; /* its own stack */
+	struct list paused; /* fibers that wait for something other than servers */
+	atomic_uint n_paused;
 };
 
 /* ---- files.c ---- */
@@ -77,7 +89,8 @@ struct mfile {
 	struct hnode node;
 	uint64_t fh;
 	struct sheaf_file *f;
-	struct sheaf_file *plain; /* when O_APPEND was taken off one opened with it; or NULL */
+	struct sheaf_file
+		*_Atomic plain; /* when O_APPEND was taken off one opened with it; or NULL */
 	uint64_t ino;
 	int flags;
 	unsigned refs;
@@ -137,15 +150,6 @@ struct glance {
 	struct stat st;
 };
 
-/* A connection for requests that need no open file. */
-#define LANES 6
-struct lane {
-	struct sheaf *fs;
-	bool busy;
-};
-
-#define WRITERS 1024
-
 struct mount {
 	struct mount_opts o;
 	struct sheaf *fs;
@@ -158,7 +162,6 @@ struct mount {
 	size_t init_len;
 	struct crew crew;
 	int wake; /* eventfd: the crew has ended */
-	pthread_mutex_t plain_lock; /* of opening an mfile's second file */
 	int signals; /* signalfd, once there is a mount to take away */
 	pthread_mutex_t lock; /* of what follows */
 	struct htab files, dirs, holders;
@@ -169,11 +172,6 @@ struct mount {
 	unsigned moving; /* requests under way that may remove or move a directory */
 	uint64_t moved; /* those that have ended */
 	struct glance glances[GLANCES];
-	struct lane lanes[LANES];
-	unsigned n_lanes;
-	uint64_t lane_after; /* when one more may be made */
-	bool lanes_over; /* none is kept any more */
-	uint32_t writers[WRITERS]; /* files open for writing, by a hash of their inode */
 	_Atomic uint64_t acts; /* answers that were more than a look */
 	_Atomic uint64_t sets; /* extended attributes that were set */
 };
@@ -198,6 +196,11 @@ bool answer(struct worker *w, int r); /* 0 or -errno; false: it was abandoned */
 void answer_bytes(struct worker *w, ssize_t n, const char *buf);
 void answer_written(struct worker *w, ssize_t n);
 bool is_lost(int r); /* no answer came from a server */
+/* Does it have a thread, and may block? If not, it returns at once, having done nothing, and begins anew on one. */
+bool on_thread(struct worker *w);
+/* As pthread_cond_wait(), and who changes what it waits for says so; without blocking the reactor. */
+void worker_await(struct worker *w, pthread_cond_t *cond, pthread_mutex_t *lock);
+void worker_changed(struct mount *m, pthread_cond_t *cond);
 /* It is about a lock of this owner and may wait, for it or for pages to be written: -ENOLCK, too many do. Then ask whether
  * a -EINTR was meant for it. */
 int worker_waits(struct worker *w, uint64_t owner);
@@ -209,14 +212,6 @@ bool worker_interrupted(struct worker *w);
 /* The kernel is to send it again, to whoever serves it then; or an answer where the kernel cannot. */
 void req_again(struct worker *w);
 char *worker_out(struct worker *w); /* or NULL: out of memory */
-
-/* ---- lanes.c ---- */
-void lanes_init(struct mount *m);
-void lanes_end(struct mount *m);
-/* The connection for a request about this inode (0: one that nobody has open), until lane_give(). */
-struct sheaf *lane_of(struct worker *w, uint64_t ino);
-void lane_give(struct worker *w);
-bool lane_is_main(struct worker *w); /* the one it got is where files are open */
 
 /* ---- caller.c: for whom ---- */
 struct caller {
@@ -306,7 +301,7 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
 int files_init(struct mount *m);
 struct mfile *file_get(struct mount *m, uint64_t fh); /* or NULL */
 void file_put(struct mount *m, struct mfile *f);
-void files_await_close(struct mount *m, uint64_t ino); /* of those whose last user is done */
+void files_await_close(struct worker *w, uint64_t ino); /* of those whose last user is done */
 /* Takes sf; under this number (0: the next one). */
 int file_add(struct mount *m, struct sheaf_file *sf, int flags, uint64_t fh, struct mfile **out);
 /* Does reading it set its access time, as mount(8) explains relatime? Then say so; if it cannot be done, well. */
@@ -334,7 +329,7 @@ void op_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct 
 void op_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, int op);
 int holder_add(struct mount *m, uint64_t ino, uint64_t owner);
 /* A descriptor of the owner was closed. */
-void locks_close(struct worker *w, struct mfile *f, uint64_t owner);
+bool locks_close(struct worker *w, struct mfile *f, uint64_t owner);
 
 /* ---- mount_opts.c ---- */
 /* 0; or an exit status, said; -1: --help was asked for. */

@@ -259,7 +259,9 @@ static bool give(struct mount *m, int to)
 		if (r)
 			log_error("mount", "cannot go on: %s", error_text(r));
 		crew_resend(m); /* now: what the crew has begun would come a second time */
-		crew_start(m);
+		r = crew_start(m);
+		if (r)
+			log_error("mount", "nobody serves it any more: %s", error_text(r));
 	}
 	return false;
 }

@@ -1,14 +1,19 @@
-/* Threads that take requests from the kernel and work on them, one request each.
+/* Requests of the kernel, and who works on them.
  *
- * A thread that takes a request sees to it that another one waits for the next, up to a limit that the memory for
- * buffers sets; when many wait, some end. A request of a process that is being killed is answered at once, by the
- * reaper: the kernel says that a signal came, and /proc whether it will end the process (others do not
- * interrupt files, as on a local file system). The work itself goes on and what it gives is dropped.
+ * One thread, the reactor, takes requests and drives the connection to the servers. It begins each request on a fiber; where
+ * that has to wait for servers it stops, and the reactor goes on with others: no switch of threads in a request. What would
+ * hold up the others (large copies, waiting for locks or for the kernel's pages) asks for a thread, with on_thread(), and
+ * begins anew there.
  *
- * Stopping: a flag, and a signal to those that wait for a request until none does. A request is taken whole or not
+ * A request of a process that is being killed is answered at once, by the reaper: the kernel says that a signal came,
+ * and /proc whether it will end the process (others do not interrupt files, as on a local file system). The work itself
+ * goes on and what it gives is dropped.
+ *
+ * Stopping: a flag; the reactor takes no more and ends when nothing is under way. A request is taken whole or not
  * at all, so nothing is lost between two daemons.
  *
  * Buffers: a worker has one for what comes and one for what is read, each allocated when first needed. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,13 +22,13 @@
 
 #include "mount/mount_priv.h"
 
-#define KEEP_READING \
-	16 /* threads that may wait for requests: making one costs more than keeping it */
+#define KEEP 16 /* threads without work, and workers without a request that keep their memory */
+#define BATCH 16 /* requests that are taken before answers of servers are looked at */
 #define STACK (256 * KIB)
 #define FUSE_INIT_OPCODE 26
 #define NOTIFY_RESEND 7
 
-static __thread struct worker *self;
+static __thread struct worker *self; /* what this thread works on */
 
 /* ---- answers ---- */
 
@@ -55,8 +60,19 @@ struct worker *req_begin(fuse_req_t req)
 	return w;
 }
 
-/* The request, if it is this one and not answered. */
-static fuse_req_t take(struct worker *w, uint64_t serial)
+static void step_aside(struct worker *w);
+
+/* Under both locks: its answer will be dropped. */
+static void abandon(struct worker *w)
+{
+	w->abandoned = true;
+	w->m->crew.n_abandoned += w->modifies != 0;
+	step_aside(w);
+}
+
+/* The request, if it is this one and not answered. Who works on it ends only after it has looked here, so before that
+ * it is known to be abandoned. */
+static fuse_req_t take(struct worker *w, uint64_t serial, bool abandoned)
 {
 	struct crew *c = &w->m->crew;
 	fuse_req_t req = NULL;
@@ -67,22 +83,24 @@ static fuse_req_t take(struct worker *w, uint64_t serial)
 		w->req = NULL;
 		w->m->acts += req && !w->looks;
 	}
+	if (req) {
+		pthread_mutex_lock(&c->lock);
+		if (w->interrupted)
+			c->n_interrupted--;
+		w->interrupted = false;
+		if (abandoned)
+			abandon(w);
+		pthread_mutex_unlock(&c->lock);
+	}
 	pthread_mutex_unlock(&w->lock);
-	if (!req)
-		return NULL;
-	fuse_req_interrupt_func(req, NULL, NULL);
-	pthread_mutex_lock(&c->lock);
-	if (w->interrupted)
-		c->n_interrupted--;
-	w->interrupted = false;
-	pthread_mutex_unlock(&c->lock);
+	if (req)
+		fuse_req_interrupt_func(req, NULL, NULL);
 	return req;
 }
 
 fuse_req_t req_take(struct worker *w)
 {
-	lane_give(w); /* before the answer: the next request may come at once */
-	return take(w, w->serial);
+	return take(w, w->serial, false);
 }
 
 bool is_lost(int r)
@@ -120,9 +138,14 @@ void answer_written(struct worker *w, ssize_t n)
 		fuse_reply_write(req, (size_t)n);
 }
 
-/* ---- waiting for locks ---- */
+/* ---- waiting ---- */
 
-static void refill(struct mount *m);
+/* Under the lock: there may be room for another request. */
+static void made_room(struct mount *m)
+{
+	if (m->crew.full || m->crew.stop)
+		sheaf_drive_wake(m->fs);
+}
 
 /* Under the lock: another may take its place. */
 static void step_aside(struct worker *w)
@@ -132,7 +155,48 @@ static void step_aside(struct worker *w)
 	if (!w->aside)
 		c->n_aside++;
 	w->aside = true;
-	refill(w->m);
+	made_room(w->m);
+}
+
+void worker_await(struct worker *w, pthread_cond_t *cond, pthread_mutex_t *lock)
+{
+	struct crew *c = &w->m->crew;
+
+	if (w->threaded) {
+		pthread_cond_wait(cond, lock);
+		return;
+	}
+	c->n_paused++; /* whoever changes it under the lock sees this and wakes the reactor */
+	pthread_mutex_unlock(lock);
+	list_push(&c->paused, &w->link);
+	fiber_switch(&w->fiber, &c->main);
+	c->n_paused--;
+	pthread_mutex_lock(lock);
+}
+
+void worker_changed(struct mount *m, pthread_cond_t *cond)
+{
+	pthread_cond_broadcast(cond);
+	if (m->crew.n_paused)
+		sheaf_drive_wake(m->fs);
+}
+
+bool on_thread(struct worker *w)
+{
+	fuse_req_t req;
+
+	if (w->threaded)
+		return true;
+	w->moves = true;
+	pthread_mutex_lock(&w->lock);
+	req = w->req;
+	w->req = NULL;
+	pthread_mutex_unlock(&w->lock);
+	if (req) {
+		fuse_req_interrupt_func(req, NULL, NULL);
+		fuse_reply_none(req); /* it is not answered by that: it begins anew */
+	}
+	return false;
 }
 
 static bool is_after_abandoned(const struct crew *c, const struct worker *w, uint64_t ino)
@@ -149,7 +213,7 @@ void worker_modifies(struct worker *w, uint64_t ino, bool changes)
 
 	pthread_mutex_lock(&c->lock);
 	while (is_after_abandoned(c, w, ino))
-		pthread_cond_wait(&c->changed, &c->lock);
+		worker_await(w, &c->changed, &c->lock);
 	if (changes && !w->abandoned)
 		w->modifies = ino;
 	pthread_mutex_unlock(&c->lock);
@@ -269,7 +333,6 @@ static bool is_dying(pid_t pid)
 /* The one request, if its process is dying. */
 static void reap_one(struct worker *w)
 {
-	struct crew *c = &w->m->crew;
 	fuse_req_t req;
 	uint64_t serial;
 	pid_t pid;
@@ -280,15 +343,9 @@ static void reap_one(struct worker *w)
 	pthread_mutex_unlock(&w->lock);
 	if (!is_dying(pid))
 		return;
-	req = take(w, serial);
-	if (!req)
-		return;
-	pthread_mutex_lock(&c->lock);
-	w->abandoned = true;
-	c->n_abandoned += w->modifies != 0;
-	step_aside(w);
-	pthread_mutex_unlock(&c->lock);
-	fuse_reply_err(req, EINTR);
+	req = take(w, serial, true);
+	if (req)
+		fuse_reply_err(req, EINTR);
 }
 
 /* Under the lock: until something is said, or for so long. */
@@ -328,48 +385,46 @@ static void *reaper(void *arg)
 	return NULL;
 }
 
-/* ---- workers ---- */
+/* ---- work on a request ---- */
 
-static void *work(void *arg);
-
-/* Under the lock: one more thread. */
-static int spawn(struct mount *m)
+static void free_memory(struct worker *w)
 {
-	struct crew *c = &m->crew;
-	struct worker *w = c->workers;
-	pthread_attr_t attr;
-	int r;
-
-	while (w->used)
-		w++;
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	r = pthread_create(&w->thread, &attr, work, w);
-	pthread_attr_destroy(&attr);
-	if (r)
-		return -r;
-	w->used = true;
-	w->reading = true;
-	c->n++;
-	c->n_reading++;
-	return 0;
+	free(w->in.mem);
+	free(w->out);
+	w->in = (struct fuse_buf){ 0 };
+	w->out = NULL;
+	fiber_fini(&w->fiber);
 }
 
-/* Under the lock: a thread waits for requests, if there may be one more. */
-static int see_to_reader(struct mount *m)
+/* Under the lock: it has ended its request, whoever answered it. */
+static void worker_done(struct worker *w)
 {
-	struct crew *c = &m->crew;
+	struct crew *c = &w->m->crew;
 
-	return c->n_reading || c->n - c->n_aside >= c->max || c->stop || c->ended ? 0 : spawn(m);
+	c->n_waiting -= w->waiting;
+	c->n_aside -= w->aside;
+	c->n_abandoned -= w->abandoned && w->modifies;
+	w->waiting = w->aside = w->abandoned = w->threaded = false;
+	w->modifies = 0;
+	c->n--;
+	if (c->n_kept < KEEP) {
+		c->n_kept++;
+		w->kept = true;
+		list_push_front(&c->idle, &w->link);
+	} else {
+		free_memory(w);
+		list_push(&c->idle, &w->link);
+	}
+	worker_changed(w->m, &c->changed);
 }
 
-static void refill(struct mount *m)
+static void dismiss(struct worker *w)
 {
-	int r = see_to_reader(m);
+	struct crew *c = &w->m->crew;
 
-	if (r)
-		log_warn("mount", "no further thread: %s", error_text(r));
+	pthread_mutex_lock(&c->lock);
+	worker_done(w);
+	pthread_mutex_unlock(&c->lock);
 }
 
 /* The kernel's first request is kept: a successor needs it. */
@@ -386,82 +441,245 @@ static void keep_init(struct mount *m, const struct fuse_buf *b)
 	m->init_len = b->size;
 }
 
-/* Waits for a request and works on it; false: no more of them. */
-static bool serve_one(struct worker *w)
+/* ---- threads ---- */
+
+/* Works on what is queued; many that have nothing to do are too many. */
+static void *work(void *arg)
 {
-	struct mount *m = w->m;
+	struct mount *m = arg;
 	struct crew *c = &m->crew;
-	int n = fuse_session_receive_buf(m->se, &w->in);
 
 	pthread_mutex_lock(&c->lock);
-	w->reading = false;
-	c->n_reading--;
-	if (n > 0)
-		refill(m);
-	pthread_mutex_unlock(&c->lock);
-	if (n == -ENOMEM)
-		usleep(10000); /* no room for the next request yet */
-	if (n == -EINTR || n == -EAGAIN || n == -ENOMEM)
-		return true;
-	if (n <= 0) {
-		if (n < 0 && n != -ENODEV)
-			log_error("mount", "reading from the kernel: %s", error_text(n));
-		return false;
+	for (;;) {
+		while (list_empty(&c->queue) && c->n_free <= KEEP)
+			pthread_cond_wait(&c->queued, &c->lock);
+		if (list_empty(&c->queue))
+			break;
+		self = list_entry(list_pop(&c->queue), struct worker, link);
+		c->n_queued--;
+		c->n_free--;
+		pthread_mutex_unlock(&c->lock);
+		fuse_session_process_buf(m->se, &self->in);
+		pthread_mutex_lock(&c->lock);
+		worker_done(self);
+		made_room(m);
+		c->n_free++;
 	}
-	keep_init(m, &w->in);
-	fuse_session_process_buf(m->se, &w->in);
-	return true;
+	c->n_free--;
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
 }
 
-/* Under the lock: it has ended its request, whoever answered it. */
-static void worker_done(struct worker *w)
+/* Under the lock: one more thread. */
+static int spawn(struct mount *m)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	int r;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	r = pthread_create(&thread, &attr, work, m);
+	pthread_attr_destroy(&attr);
+	m->crew.n_free += !r;
+	return -r;
+}
+
+/* A thread goes on with it. */
+static void enqueue(struct worker *w)
 {
 	struct crew *c = &w->m->crew;
 
-	c->n_waiting -= w->waiting;
-	c->n_aside -= w->aside;
-	if (w->abandoned) {
-		c->n_abandoned -= w->modifies != 0;
-		pthread_cond_broadcast(&c->changed);
-	}
-	w->waiting = w->aside = w->abandoned = false;
-	w->modifies = 0;
+	pthread_mutex_lock(&c->lock);
+	w->moves = false;
+	w->threaded = true;
+	list_push(&c->queue, &w->link);
+	c->n_queued++;
+	pthread_cond_signal(&c->queued);
+	pthread_mutex_unlock(&c->lock);
 }
 
-/* Begins with `reading` set. */
-static void *work(void *arg)
+/* ---- fibers ---- */
+
+static void fiber_main(void *arg)
 {
 	struct worker *w = arg;
 	struct mount *m = w->m;
-	struct crew *c = &m->crew;
-	uint64_t one = 1;
-	bool more = true;
+
+	for (;;) {
+		fuse_session_process_buf(m->se, &w->in);
+		w->ended = true;
+		fiber_switch(&w->fiber, &m->crew.main);
+	}
+}
+
+/* Until it waits or ends. */
+static void run(struct worker *w)
+{
+	struct crew *c = &w->m->crew;
 
 	self = w;
-	while (more) {
-		more = serve_one(w);
-		lane_give(w);
-		pthread_mutex_lock(&c->lock);
-		worker_done(w);
-		if (!more)
-			c->ended = true;
-		more = more && !c->stop && !c->ended && c->n_reading < KEEP_READING &&
-		       c->n - c->n_aside <= c->max;
-		if (more) {
-			w->reading = true;
-			c->n_reading++;
-		}
-		pthread_mutex_unlock(&c->lock);
+	fiber_switch(&c->main, &w->fiber);
+	self = NULL;
+	if (!w->ended)
+		return;
+	w->ended = false;
+	if (w->moves) {
+		enqueue(w);
+		return;
 	}
-	free(w->in.mem);
-	free(w->out);
+	dismiss(w);
+}
+
+/* Those that need not wait any more, and those that look again whether they must. */
+static void run_ready(struct crew *c)
+{
+	struct list batch = LIST_INIT(batch), *it;
+
 	pthread_mutex_lock(&c->lock);
-	w->in = (struct fuse_buf){ 0 };
-	w->out = NULL;
-	w->used = false;
-	c->n--;
-	if (c->ended && write(m->wake, &one, sizeof(one)) < 0)
+	list_splice(&batch, &c->ready);
+	list_splice(&batch, &c->paused);
+	pthread_mutex_unlock(&c->lock);
+	while ((it = list_pop(&batch)))
+		run(list_entry(it, struct worker, link));
+}
+
+static void *task_current(void)
+{
+	return self && !self->threaded ? self : NULL;
+}
+
+static void task_park(void *task)
+{
+	struct worker *w = task;
+
+	fiber_switch(&w->fiber, &w->m->crew.main);
+}
+
+static void task_resume(void *task)
+{
+	struct worker *w = task;
+	struct crew *c = &w->m->crew;
+
+	pthread_mutex_lock(&c->lock);
+	list_push(&c->ready, &w->link);
+	pthread_mutex_unlock(&c->lock);
+	if (!pthread_equal(pthread_self(), c->reactor))
+		sheaf_drive_wake(w->m->fs);
+}
+
+static const struct sheaf_tasks tasks = { task_current, task_park, task_resume };
+
+/* ---- the reactor ---- */
+
+/* Under the lock: may there be one more request? */
+static bool has_room(struct crew *c)
+{
+	c->full = c->n >= c->max + c->n_aside || list_empty(&c->idle);
+	return !c->full && !c->stop && !c->ended;
+}
+
+/* One for the next request, if there may be one more. */
+static struct worker *recruit(struct crew *c)
+{
+	struct worker *w = NULL;
+
+	pthread_mutex_lock(&c->lock);
+	if (has_room(c)) {
+		w = list_entry(list_pop(&c->idle), struct worker, link);
+		c->n_kept -= w->kept;
+		w->kept = false;
+		c->n++;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return w;
+}
+
+static void end(struct mount *m, int error)
+{
+	struct crew *c = &m->crew;
+	uint64_t one = 1;
+
+	if (error < 0 && error != -ENODEV)
+		log_error("mount", "reading from the kernel: %s", error_text(error));
+	pthread_mutex_lock(&c->lock);
+	c->ended = true;
+	pthread_mutex_unlock(&c->lock);
+	if (write(m->wake, &one, sizeof(one)) < 0)
 		log_error("mount", "nobody hears that the mount has ended");
+}
+
+/* Takes a request, if there is one, and works on it until it waits. */
+static bool take_one(struct mount *m)
+{
+	struct worker *w = recruit(&m->crew);
+	int n = w ? fuse_session_receive_buf(m->se, &w->in) : -EAGAIN;
+
+	if (n == -ENOMEM)
+		sheaf_drive(m->fs, 0, 10); /* no room for the next request yet */
+	else if (n <= 0 && n != -EINTR && n != -EAGAIN)
+		end(m, n);
+	if (n <= 0) {
+		if (w)
+			dismiss(w);
+		return false;
+	}
+	keep_init(m, &w->in);
+	if (w->fiber.run || fiber_init(&w->fiber, STACK, fiber_main, w) == 0)
+		run(w);
+	else
+		enqueue(w);
+	return true;
+}
+
+/* What to wait for now, and how long; false: nothing any more. */
+static bool plan(struct mount *m, bool *room, int *ms)
+{
+	struct crew *c = &m->crew;
+	bool more;
+	int r = 0;
+
+	pthread_mutex_lock(&c->lock);
+	while (c->n_queued > c->n_free && !r)
+		r = spawn(m);
+	if (r)
+		log_warn("mount", "no further thread: %s", error_text(r));
+	*room = has_room(c);
+	*ms = !list_empty(&c->ready) ? 0 : r ? 100 : -1;
+	more = c->n || !(c->stop || c->ended);
+	pthread_mutex_unlock(&c->lock);
+	return more;
+}
+
+/* The reactor waits for servers, too, so its reads do not wait. Other daemons, which the descriptor is given to, may like to. */
+static int set_waiting(int fd, bool waits)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	flags = waits ? flags & ~O_NONBLOCK : flags | O_NONBLOCK;
+	return fcntl(fd, F_SETFL, flags) < 0 ? -errno : 0;
+}
+
+static void *react(void *arg)
+{
+	struct mount *m = arg;
+	struct crew *c = &m->crew;
+	bool room;
+	int ms;
+
+	c->reactor = pthread_self();
+	fiber_of_thread(&c->main);
+	while (plan(m, &room, &ms)) {
+		if (sheaf_drive(m->fs, room, ms))
+			for (int i = 0; i < BATCH && take_one(m); i++)
+				;
+		run_ready(c);
+	}
+	sheaf_drive_end(m->fs);
+	set_waiting(m->fd, true);
+	pthread_mutex_lock(&c->lock);
+	c->reacting = false;
 	pthread_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->lock);
 	return NULL;
@@ -488,24 +706,57 @@ int crew_init(struct mount *m)
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->changed, NULL);
 	pthread_cond_init(&c->interrupt, NULL);
+	pthread_cond_init(&c->queued, NULL);
+	list_init(&c->idle);
+	list_init(&c->ready);
+	list_init(&c->paused);
+	list_init(&c->queue);
 	for (size_t i = 0; i < ARRAY_LEN(c->workers); i++) {
 		c->workers[i].m = m;
 		pthread_mutex_init(&c->workers[i].lock, NULL);
+		list_push(&c->idle, &c->workers[i].link);
 	}
 	/* what one may have in memory: a request that comes, an answer that goes */
 	c->max = (unsigned)MAX(MIN(m->o.memory / (2 * REQUEST_MAX), WORKERS_MAX), 2);
 	return -pthread_create(&(pthread_t){ 0 }, NULL, reaper, m);
 }
 
+static int start_reactor(struct mount *m)
+{
+	pthread_t reactor;
+	int r = set_waiting(m->fd, false);
+
+	if (!r)
+		r = sheaf_drive_begin(m->fs, &tasks, m->fd);
+	if (r)
+		return r;
+	r = -pthread_create(&reactor, NULL, react, m);
+	if (r)
+		sheaf_drive_end(m->fs);
+	else
+		pthread_detach(reactor);
+	return r;
+}
+
 int crew_start(struct mount *m)
 {
 	struct crew *c = &m->crew;
-	int r;
+	bool reacting;
+	int r = 0;
 
 	pthread_mutex_lock(&c->lock);
 	c->stop = false;
-	r = see_to_reader(m);
+	reacting = c->reacting;
+	c->reacting = true;
 	pthread_mutex_unlock(&c->lock);
+	sheaf_drive_wake(m->fs);
+	if (!reacting)
+		r = start_reactor(m);
+	if (r) {
+		pthread_mutex_lock(&c->lock);
+		c->reacting = false;
+		pthread_mutex_unlock(&c->lock);
+	}
 	return r;
 }
 
@@ -519,15 +770,15 @@ bool crew_ended(struct mount *m)
 	return yes;
 }
 
-/* Under the lock: those that wait for a request or a lock look up. */
-static void rouse(struct crew *c)
+/* Under the lock: those that wait for locks give up, once nothing else is under way. */
+static void rouse(struct mount *m)
 {
-	for (size_t i = 0; i < ARRAY_LEN(c->workers); i++) {
-		if (c->workers[i].used && c->workers[i].reading)
-			pthread_kill(c->workers[i].thread, SIGUSR1);
+	struct crew *c = &m->crew;
+
+	sheaf_drive_wake(m->fs);
+	for (size_t i = 0; i < ARRAY_LEN(c->workers); i++)
 		if (stops_waits(c))
 			cancel_wait(&c->workers[i]);
-	}
 }
 
 int crew_stop(struct mount *m, unsigned seconds)
@@ -538,15 +789,16 @@ int crew_stop(struct mount *m, unsigned seconds)
 
 	pthread_mutex_lock(&c->lock);
 	c->stop = true;
-	do {
-		rouse(c); /* again and again: one may have been about to wait */
-		if (c->n)
-			nap(c, &c->changed, 5);
-	} while (c->n && time_now() <= end);
-	late = c->n > 0;
+	while (c->reacting &&
+	       (!c->n || time_now() <= end)) { /* with nothing under way it ends by itself */
+		rouse(m); /* again and again: one may have been about to wait */
+		nap(c, &c->changed, 5);
+	}
+	late = c->reacting;
+	c->stop = !late;
 	pthread_mutex_unlock(&c->lock);
 	if (!late)
 		return 0;
-	crew_start(m);
+	sheaf_drive_wake(m->fs);
 	return -ETIMEDOUT;
 }

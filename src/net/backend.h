@@ -32,6 +32,7 @@ struct acceptor {
 int tcp_listen(struct net *n, const char *address, char *err, size_t err_len);
 int tcp_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
 	     struct link **out);
+struct link *tcp_accepted(struct net *n, int fd); /* or NULL: out of memory */
 int loop_listen(struct net *n, const char *address, char *err, size_t err_len);
 int loop_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
 	      struct link **out);

@@ -1,8 +1,8 @@
 /* The net of one loop: its identity, its message memory, its proofs; and where addresses lead. */
 #include <assert.h>
 #include <openssl/crypto.h>
+#include <openssl/core_names.h>
 #include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <stdlib.h>
 
 #include "net/backend.h"
@@ -172,17 +172,44 @@ void xfer_end(struct xfer *x, int error)
 
 /* ---- proofs ---- */
 
+struct evp_mac_ctx_st *mac_key(const uint8_t key[KEY_BYTES])
+{
+	OSSL_PARAM how[] = { OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, "SHA256", 0),
+			     OSSL_PARAM_construct_end() };
+	EVP_MAC *hmac = EVP_MAC_fetch(NULL, "HMAC", NULL);
+	EVP_MAC_CTX *k = hmac ? EVP_MAC_CTX_new(hmac) : NULL;
+
+	EVP_MAC_free(hmac); /* k keeps it */
+	if (k && EVP_MAC_init(k, key, KEY_BYTES, how))
+		return k;
+	EVP_MAC_CTX_free(k);
+	return NULL;
+}
+
+void mac_key_free(struct evp_mac_ctx_st *k)
+{
+	EVP_MAC_CTX_free(k);
+}
+
+void mac_make_with(uint8_t out[MAC_BYTES], struct evp_mac_ctx_st *k, const struct mac_part *parts)
+{
+	size_t n;
+	int ok = EVP_MAC_init(k, NULL, 0, NULL);
+
+	for (; parts->p; parts++)
+		ok = ok && EVP_MAC_update(k, parts->p, parts->n);
+	if (!ok || !EVP_MAC_final(k, out, &n, MAC_BYTES))
+		abort();
+}
+
 void mac_make(uint8_t out[MAC_BYTES], const uint8_t key[KEY_BYTES], const struct mac_part *parts)
 {
-	uint8_t text[HELLO_MAX + 256];
-	size_t n = 0;
+	struct evp_mac_ctx_st *k = mac_key(key);
 
-	for (; parts->p; n += parts++->n) {
-		assert(parts->n <= sizeof(text) - n);
-		memcpy(text + n, parts->p, parts->n);
-	}
-	if (!HMAC(EVP_sha256(), key, KEY_BYTES, text, n, out, NULL))
+	if (!k)
 		abort();
+	mac_make_with(out, k, parts);
+	mac_key_free(k);
 }
 
 bool mac_equal(const uint8_t a[MAC_BYTES], const uint8_t b[MAC_BYTES])

@@ -17,6 +17,7 @@
 
 #define IOV_CALL 1024
 #define CONTROL_IOV 64 /* messages in one call */
+#define TOGETHER (64 * KIB) /* of messages that wait for others of the same turn */
 #define READS_PER_TURN 16
 /* What waits to be sent: frames of one link, their memory, and that of all links together. Slots and windows
  * keep an honest peer below; one that asks and asks and does not read what it gets is not allowed to fill our
@@ -34,6 +35,7 @@ struct tcp_link {
 	struct list bulk; /* transfers to send, the first one is being sent */
 	struct list gets; /* transfers whose data are to come */
 	struct pace pace;
+	struct late late; /* messages of this turn wait for each other */
 	uint32_t n_control, n_pulled; /* messages, and answers to pulls, that wait to be sent */
 	size_t queued; /* memory of the messages */
 	uint64_t in_at, out_at, get_at; /* when each last got on; see stalled() */
@@ -55,12 +57,6 @@ struct tcp_link {
 	uint64_t next_id;
 	bool connecting;
 	bool got_bulk; /* a transfer has all its data: whoever waits for them goes first */
-};
-
-struct tcp_acceptor {
-	struct acceptor a;
-	struct source src;
-	struct timer pause; /* after an error, so that it does not spin */
 };
 
 static struct tcp_link *tcp(struct link *l)
@@ -514,10 +510,20 @@ static bool too_much(const struct tcp_link *t)
 /* Something was added to what is to be sent, which was idle before or not. */
 static void added(struct tcp_link *t, bool was_idle)
 {
-	if (was_idle) {
+	if (was_idle || !list_empty(&t->late.link)) {
+		list_del(&t->late.link);
 		t->out_at = t->l.net->loop->now;
 		flush(t);
 	}
+}
+
+static void send_late(struct late *late)
+{
+	struct tcp_link *t = container_of(late, struct tcp_link, late);
+
+	link_ref(&t->l);
+	added(t, true);
+	link_unref(&t->l);
 }
 
 static void tcp_send(struct link *l, struct msg *m)
@@ -530,7 +536,12 @@ static void tcp_send(struct link *l, struct msg *m)
 	t->queued += memory_of(m);
 	l->net->queued += memory_of(m);
 	link_ref(l);
-	added(t, was_idle); /* may break it */
+	if (was_idle)
+		t->out_at = l->net->loop->now;
+	if (was_idle && l->state == LINK_UP && t->queued <= TOGETHER)
+		loop_late(l->net->loop, &t->late);
+	else if (list_empty(&t->late.link) || t->n_control == CONTROL_IOV || t->queued > TOGETHER)
+		added(t, was_idle); /* may break it */
 	if (l->state != LINK_CLOSED && too_much(t))
 		link_close(l, -ENOBUFS);
 	link_unref(l);
@@ -864,6 +875,10 @@ static void tcp_shut(struct link *l, int error)
 	struct env *e = env_of(t);
 	struct msg *m;
 
+	if (!list_empty(&t->late.link)) /* what was said before goes first */
+		while (!idle(t) && send_some(t) == 0)
+			;
+	list_del(&t->late.link);
 	watch(t, 0);
 	e->sock->close(e, t->src.fd);
 	frame_fini(&t->in);
@@ -903,6 +918,8 @@ static struct tcp_link *tcp_new(struct net *n, int fd, struct peer *p, uint32_t 
 	list_init(&t->control);
 	list_init(&t->bulk);
 	list_init(&t->gets);
+	list_init(&t->late.link);
+	t->late.run = send_late;
 	t->src.fd = fd;
 	t->src.ready = tcp_ready;
 	t->connecting = p != NULL;
@@ -929,65 +946,9 @@ int tcp_dial(struct net *n, struct peer *p, const char *address, uint32_t target
 	return 0;
 }
 
-static void accept_ready(struct source *s, unsigned events)
+struct link *tcp_accepted(struct net *n, int fd)
 {
-	struct tcp_acceptor *a = container_of(s, struct tcp_acceptor, src);
-	struct env *e = a->a.net->loop->env;
-	int fd;
+	struct tcp_link *t = tcp_new(n, fd, NULL, 0);
 
-	(void)events;
-	while ((fd = e->sock->accept(e, s->fd)) >= 0) {
-		struct tcp_link *t = tcp_new(a->a.net, fd, NULL, 0);
-
-		if (!t)
-			e->sock->close(e, fd);
-		else if (e->sock->origin)
-			e->sock->origin(e, fd, &t->l.from);
-	}
-	if (fd == -EAGAIN || fd == -ECONNABORTED)
-		return;
-	log_warn("net", "cannot accept connections for a while: %s", error_text(fd));
-	e->sock->watch(e, a->a.net->loop, s, 0);
-	timer_set(a->a.net->loop, &a->pause, a->a.net->loop->now + NSEC_PER_SEC / 10);
-}
-
-static void accept_again(struct timer *t)
-{
-	struct tcp_acceptor *a = container_of(t, struct tcp_acceptor, pause);
-	struct env *e = a->a.net->loop->env;
-
-	e->sock->watch(e, a->a.net->loop, &a->src, EV_IN);
-}
-
-static void acceptor_close(struct acceptor *base)
-{
-	struct tcp_acceptor *a = container_of(base, struct tcp_acceptor, a);
-	struct env *e = base->net->loop->env;
-
-	timer_del(base->net->loop, &a->pause);
-	e->sock->watch(e, base->net->loop, &a->src, 0);
-	e->sock->close(e, a->src.fd);
-	free(a);
-}
-
-int tcp_listen(struct net *n, const char *address, char *err, size_t err_len)
-{
-	struct env *e = n->loop->env;
-	struct tcp_acceptor *a = calloc(1, sizeof(*a));
-	int fd;
-
-	if (!a)
-		return -ENOMEM;
-	fd = e->sock->listen(e, address, err, err_len);
-	if (fd < 0) {
-		free(a);
-		return fd;
-	}
-	a->a.net = n;
-	a->a.close = acceptor_close;
-	a->src.fd = fd;
-	a->src.ready = accept_ready;
-	a->pause.fire = accept_again;
-	list_push(&n->acceptors, &a->a.in_net);
-	return e->sock->watch(e, n->loop, &a->src, EV_IN);
+	return t ? &t->l : NULL;
 }

@@ -15,11 +15,11 @@ static void sign(const struct server *srv, const char *key, const struct wire_ca
 	memset(copy.mac, 0, sizeof(copy.mac));
 	xdr_encoder(&x, text, sizeof(text));
 	xdr_wire_capability(&x, &copy);
-	mac_make(mac, srv->server_key,
-		 (struct mac_part[]){ { "capability", 10 },
-				      { text, xdr_used(&x) },
-				      { key, strlen(key) },
-				      { NULL, 0 } });
+	mac_make_with(mac, srv->signer,
+		      (struct mac_part[]){ { "capability", 10 },
+					   { text, xdr_used(&x) },
+					   { key, strlen(key) },
+					   { NULL, 0 } });
 }
 
 void cap_sign(const struct server *srv, const char *key, struct wire_capability *c)

@@ -49,11 +49,11 @@ void session_proof(const struct sreq *s, const uint8_t secret[16], uint8_t out[1
 {
 	uint8_t mac[MAC_BYTES];
 
-	mac_make(mac, s->srv->server_key,
-		 (struct mac_part[]){ { "session", 7 },
-				      { secret, 16 },
-				      { s->link->key, strlen(s->link->key) },
-				      { NULL, 0 } });
+	mac_make_with(mac, s->srv->signer,
+		      (struct mac_part[]){ { "session", 7 },
+					   { secret, 16 },
+					   { s->link->key, strlen(s->link->key) },
+					   { NULL, 0 } });
 	memcpy(out, mac, 16);
 }
 

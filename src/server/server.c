@@ -86,7 +86,6 @@ static void open_net(struct server *s, const struct server_opts *o)
 
 	memcpy(id.client_key, o->client_key, KEY_BYTES);
 	memcpy(id.server_key, o->server_key, KEY_BYTES);
-	memcpy(s->server_key, o->server_key, KEY_BYTES);
 	snprintf(id.host, sizeof(id.host), "%s", s->self->name);
 	net_init(&s->net, s->loop, &id);
 	if (o->measure) {
@@ -100,8 +99,13 @@ static void open_net(struct server *s, const struct server_opts *o)
 
 static int open_all(struct server *s, const struct server_opts *o, char *err, size_t err_len)
 {
-	int r = disk_open(s->loop, s->self->storage, &s->conf->fs_id, s->target, s->conf->nosync,
-			  &s->disk, err, err_len);
+	int r;
+
+	s->signer = mac_key(o->server_key);
+	if (!s->signer)
+		return -ENOMEM;
+	r = disk_open(s->loop, s->self->storage, &s->conf->fs_id, s->target, s->conf->nosync,
+		      &s->disk, err, err_len);
 
 	if (!r)
 		r = open_meta(s, o, err, err_len);
@@ -208,6 +212,7 @@ static void free_rest(struct server *s)
 		pool_fini(&s->copies);
 	arena_destroy(&s->map_arena);
 	times_free(s);
+	mac_key_free(s->signer);
 	free(s->peers);
 	free(s);
 }

@@ -143,7 +143,7 @@ struct server {
 	uint64_t *old_pairs; /* prepared when the last scan looked */
 	size_t n_old_pairs;
 	bool stopping;
-	uint8_t server_key[KEY_BYTES];
+	struct evp_mac_ctx_st *signer; /* with the server key */
 	struct known_cap cap_cache[CAP_CACHE]; /* verified ones */
 	uint32_t max_sessions, max_opens, max_session_opens;
 	struct metrics_http *http; /* or NULL */

@@ -382,8 +382,9 @@ static void a_peer_that_stalls_is_closed_after_the_timeout(void)
 		scatter_make(&s, 1, big, 1);
 		moving_over = false;
 		ask_move(&a, &p.cli.peer, s.iov, s.n, write);
+		loop_run_late(&p.there.loop); /* its request leaves, */
 		began = w.env.clock->now(&w.env);
-		networld_until(&w, &moving_over); /* the client does not turn */
+		networld_until(&w, &moving_over); /* and the client does not turn any more */
 		CHECK_EQ(moving_result, -ECONNRESET);
 		CHECK(w.env.clock->now(&w.env) - began >= 200 * NSEC_PER_MSEC);
 		CHECK_EQ(srv.net.n_links, 0);
@@ -399,6 +400,9 @@ static void an_idle_link_is_not_a_stalled_one(void)
 	srv.net.id.timeout_ms = cli.net.id.timeout_ms = 50;
 	ping();
 	networld_pass(&w, 200 * NSEC_PER_MSEC);
+	CHECK_EQ(srv.net.n_links, 1);
+	ping(); /* what is said after a long silence has not waited since then */
+	networld_pass(&w, 20 * NSEC_PER_MSEC);
 	CHECK_EQ(srv.net.n_links, 1);
 	CHECK_EQ(srv.n_downs, 0);
 	end();
@@ -424,6 +428,7 @@ static void a_peer_that_does_not_read_is_closed_before_it_fills_the_memory(void)
 
 			link_send(l, FRAME_REQUEST, tag, m);
 		}
+		loop_run_late(&p.there.loop);
 		loop_turn(&w.loop, 0);
 	}
 	CHECK_EQ(srv.net.n_links, 0);

@@ -1,0 +1,73 @@
+/* Listening for TCP connections; what comes is net_tcp.c's. Errors: one that cannot be accepted is tried again soon. */
+#include <stdlib.h>
+
+#include "net/backend.h"
+
+struct tcp_acceptor {
+	struct acceptor a;
+	struct source src;
+	struct timer pause; /* after an error, so that it does not spin */
+};
+
+static void accept_ready(struct source *s, unsigned events)
+{
+	struct tcp_acceptor *a = container_of(s, struct tcp_acceptor, src);
+	struct env *e = a->a.net->loop->env;
+	int fd;
+
+	(void)events;
+	while ((fd = e->sock->accept(e, s->fd)) >= 0) {
+		struct link *l = tcp_accepted(a->a.net, fd);
+
+		if (!l)
+			e->sock->close(e, fd);
+		else if (e->sock->origin)
+			e->sock->origin(e, fd, &l->from);
+	}
+	if (fd == -EAGAIN || fd == -ECONNABORTED)
+		return;
+	log_warn("net", "cannot accept connections for a while: %s", error_text(fd));
+	e->sock->watch(e, a->a.net->loop, s, 0);
+	timer_set(a->a.net->loop, &a->pause, a->a.net->loop->now + NSEC_PER_SEC / 10);
+}
+
+static void accept_again(struct timer *t)
+{
+	struct tcp_acceptor *a = container_of(t, struct tcp_acceptor, pause);
+	struct env *e = a->a.net->loop->env;
+
+	e->sock->watch(e, a->a.net->loop, &a->src, EV_IN);
+}
+
+static void acceptor_close(struct acceptor *base)
+{
+	struct tcp_acceptor *a = container_of(base, struct tcp_acceptor, a);
+	struct env *e = base->net->loop->env;
+
+	timer_del(base->net->loop, &a->pause);
+	e->sock->watch(e, base->net->loop, &a->src, 0);
+	e->sock->close(e, a->src.fd);
+	free(a);
+}
+
+int tcp_listen(struct net *n, const char *address, char *err, size_t err_len)
+{
+	struct env *e = n->loop->env;
+	struct tcp_acceptor *a = calloc(1, sizeof(*a));
+	int fd;
+
+	if (!a)
+		return -ENOMEM;
+	fd = e->sock->listen(e, address, err, err_len);
+	if (fd < 0) {
+		free(a);
+		return fd;
+	}
+	a->a.net = n;
+	a->a.close = acceptor_close;
+	a->src.fd = fd;
+	a->src.ready = accept_ready;
+	a->pause.fire = accept_again;
+	list_push(&n->acceptors, &a->a.in_net);
+	return e->sock->watch(e, n->loop, &a->src, EV_IN);
+}
