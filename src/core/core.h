@@ -84,7 +84,7 @@ struct file_ops {
 	bool (*cached)(struct env *e, struct loop *l, int fd, uint64_t off, uint64_t len);
 	/* The file's first `len` bytes as memory, for system calls to read from: they report -EFAULT for
 	 * what the file does not hold, where a program would be killed. NULL: cannot. May itself be NULL. */
-	const char *(*map)(struct env *e, int fd, uint64_t len);
+	const char *(*map)(struct env *e, int fd, uint64_t len, bool writable);
 	void (*unmap)(struct env *e, const char *map, uint64_t len);
 	/* Learns what the file system of this directory can do inline; 0 or -errno. Text for the log. */
 	int (*probe)(struct env *e, struct loop *l, int dir, char *text, size_t n);
@@ -161,6 +161,7 @@ struct loop {
 	uint64_t calls; /* of the system, on this loop's account: sockets, waiting, files */
 	uint64_t io_inlined, io_handed; /* file accesses done on the loop, and handed over */
 	struct file_costs file_costs; /* as probe() measured them; else what is usual */
+	bool in_memory; /* as probe() found: storing into a mapping of a file waits for no disk */
 };
 
 int loop_init(struct loop *l, struct env *e);

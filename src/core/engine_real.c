@@ -417,7 +417,7 @@ int engine_probe(struct env *e, struct loop *l, int dir, char *text, size_t n)
 	fd = scratch_file(dir);
 	if (!memory)
 		r = fd < 0 ? fd : probe_nowait(fd, &can_read, &can_write);
-	g->memory = memory && (!g->probed || g->memory);
+	g->memory = l->in_memory = memory && (!g->probed || g->memory);
 	g->nowait_read = can_read && !memory && (!g->probed || g->nowait_read);
 	g->nowait_write = can_write && !memory && (!g->probed || g->nowait_write);
 	g->probed = true;

@@ -229,9 +229,10 @@ void file_counters(struct loop *l, uint64_t *inlined, uint64_t *handed)
 	*handed = l->io_handed;
 }
 
-static const char *file_map(struct env *e, int fd, uint64_t len)
+static const char *file_map(struct env *e, int fd, uint64_t len, bool writable)
 {
-	void *p = mmap(NULL, len, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	void *p = mmap(NULL, len, PROT_READ | (writable ? PROT_WRITE : 0),
+		       MAP_SHARED | MAP_NORESERVE, fd, 0);
 
 	(void)e;
 	return p == MAP_FAILED ? NULL : p;

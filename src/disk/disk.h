@@ -53,6 +53,8 @@ int object_file(const struct object *o);
  * object_unmap(); NULL when there is no such thing. */
 const char *object_map(struct object *o, uint64_t off, uint64_t len);
 void object_unmap(struct object *o);
+/* Where the loop's files are in memory it may be written to; and that was done, in n pieces. */
+void object_stored(struct object *o, size_t n, int64_t now);
 /* Would reading this range not block, and is it no hole? */
 bool object_cached(const struct object *o, uint64_t off, uint64_t len);
 uint64_t object_end(const struct object *o); /* current size; this thread orders all changes */

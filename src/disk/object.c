@@ -438,7 +438,7 @@ static void map_again(struct object *o)
 		len *= 2;
 	if (o->map)
 		e->file->unmap(e, o->map, o->map_len);
-	o->map = e->file->map(e, o->fd, len);
+	o->map = e->file->map(e, o->fd, len, o->disk->loop->in_memory);
 	o->map_len = o->map ? len : 0;
 	o->no_map = !o->map;
 }
@@ -591,6 +591,13 @@ static void change(struct object *o, struct io *ios, size_t n, const struct io *
 void object_write(struct object *o, struct io *ios, size_t n, int64_t now, struct req *q)
 {
 	change(o, ios, n, &(struct io){ .kind = IO_WRITE, .done = write_done }, now, q);
+}
+
+void object_stored(struct object *o, size_t n, int64_t now)
+{
+	o->disk->counters.writes += n;
+	o->writes += n;
+	o->mtime = now;
 }
 
 /* ---------------------------------------------------------------- room and holes */

@@ -1,28 +1,32 @@
-/* Pieces of a file whose pages are in memory are copied out of its mapping: no system call for each of them.
+/* Pieces of a file whose pages are in memory are copied out of its mapping: no system call for each of them. Where all files
+ * are in memory they are copied into it, too.
  *
- * Threads: the loop's. Buffers: the caller's. Errors: none; what cannot be copied is to be read. A file that is cut under the
- * copy is such a case (pieces_guard). */
+ * Threads: the loop's. Buffers: the caller's. Errors: none; what cannot be copied is to be read or written. A file that is cut
+ * under the copy is such a case, or no room for a page that was punched out meanwhile (pieces_guard). */
 #include "server/srv.h"
 
 #define SLICE 256 /* pieces copied at once */
 
-static bool copy_out(const struct iovec *src, size_t n, const struct iovec *dst, size_t n_dst)
+/* Between pieces of a mapping and flat memory. */
+static bool copy(const struct iovec *map, size_t n, const struct iovec *flat, size_t n_flat,
+		 bool store)
 {
 	struct iovec part[SLICE];
-	size_t i = 0, o = 0; /* the place in src */
+	size_t i = 0, o = 0; /* the place in map */
 
-	for (size_t k = 0; k < n_dst; k++) {
+	for (size_t k = 0; k < n_flat; k++) {
 		size_t done = 0;
 
-		while (done < dst[k].iov_len && i < n) {
-			size_t got, m = iov_slice(src + i, n - i, o, dst[k].iov_len - done, part,
+		while (done < flat[k].iov_len && i < n) {
+			char *p = (char *)flat[k].iov_base + done;
+			size_t got, m = iov_slice(map + i, n - i, o, flat[k].iov_len - done, part,
 						  SLICE, &got);
 
-			if (pieces_pack((char *)dst[k].iov_base + done, part, m))
+			if (store ? pieces_unpack(part, m, p) : pieces_pack(p, part, m))
 				return false;
 			done += got;
-			for (got += o; i < n && got >= src[i].iov_len; i++)
-				got -= src[i].iov_len;
+			for (got += o; i < n && got >= map[i].iov_len; i++)
+				got -= map[i].iov_len;
 			o = got;
 		}
 	}
@@ -48,7 +52,19 @@ bool mapped_read(struct object *o, const struct extent *pieces, size_t n, uint64
 	if (hi - lo > HULL_MAX || !object_cached(o, lo, hi - lo) ||
 	    !map_pieces(o, pieces, n, lo, hi, src))
 		return false;
-	ok = copy_out(src, n, dst, n_dst);
+	ok = copy(src, n, dst, n_dst, false);
+	object_unmap(o);
+	return ok;
+}
+
+bool mapped_write(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,
+		  struct iovec *dst, const struct iovec *src, size_t n_src)
+{
+	bool ok;
+
+	if (!map_pieces(o, pieces, n, lo, hi, dst))
+		return false;
+	ok = copy(dst, n, src, n_src, true);
 	object_unmap(o);
 	return ok;
 }

@@ -4,6 +4,7 @@
  *                                                                   goes straight from the file (small pieces: copied
  *                                                                   out of a mapping, mapped.c)
  *   write:  TAKE -> BUFFERED -> ACCESS -> DISK -> TAKE ... buffers, network, turn, disk
+ *                                                                   small pieces of a file in memory: into a mapping
  *   sieve:  ... ACCESS -> DISK -> MERGE -> MOVED ...        many small pieces: all between the first and the last
  *   copy:   as a write, with the bytes of another object instead of the client's memory (fetch.c)
  *
@@ -47,6 +48,7 @@ struct window {
 	bool mapped; /* iov has its pieces as memory */
 	bool sieve;
 	bool copies; /* out of a mapping, if it is cached */
+	bool stores; /* into a mapping */
 	uint32_t n;
 	uint32_t asked; /* pieces that the disk was asked for ... */
 	uint64_t asked_len; /* ... and their bytes */
@@ -267,6 +269,14 @@ static bool from_file(struct window *w)
 	return w->mapped || w->len >= FILE_PIECE * w->n;
 }
 
+/* Pieces of a file in memory, all of it there already: storing them costs no call for each. */
+static bool can_store(const struct window *w)
+{
+	return w->q.loop->in_memory && w->n > 2 && w->hi - w->lo <= HULL_MAX &&
+	       w->hi <= object_end(w->m->object) &&
+	       object_cached(w->m->object, w->lo, w->hi - w->lo);
+}
+
 /* How the window gets between the file and the network. */
 static void choose(struct window *w)
 {
@@ -278,16 +288,25 @@ static void choose(struct window *w)
 	w->copies = !m->write &&
 		    net_choose(&m->s->srv->net.costs, true, w->n, w->len, 0) == MOVER_PACK;
 	w->file = !m->write && !w->copies && from_file(w);
-	w->sieve = !w->file && sieves(w, 0);
+	w->stores = m->write && !m->from && can_store(w);
+	w->sieve = !w->file && !w->stores && sieves(w, 0);
 }
 
+/* Between the buffer and a mapping of the file. */
 static bool copied(struct window *w)
 {
-	struct iovec dst[BUF_MAX_UNITS + 1];
-	size_t got,
-		n = iov_slice(w->buf.iov, w->buf.n, hull_of(w), w->len, dst, ARRAY_LEN(dst), &got);
+	struct object *o = w->m->object;
+	struct env *e = w->q.loop->env;
+	struct iovec flat[BUF_MAX_UNITS + 1];
+	size_t got, n = iov_slice(w->buf.iov, w->buf.n, hull_of(w), w->len, flat, ARRAY_LEN(flat),
+				  &got);
 
-	return mapped_read(w->m->object, w->pieces, w->n, w->lo, w->hi, w->iov, dst, n);
+	if (w->copies)
+		return mapped_read(o, w->pieces, w->n, w->lo, w->hi, w->iov, flat, n);
+	if (!mapped_write(o, w->pieces, w->n, w->lo, w->hi, w->iov, flat, n))
+		return false;
+	object_stored(o, w->n, (int64_t)e->clock->wall(e));
+	return true;
 }
 
 /* An error, a client that gave up, or one that must have: nothing has moved by its deadline. */
@@ -387,7 +406,7 @@ static bool step(struct req *q)
 		break;
 	case DISK:
 		req_goto(q, MOVED);
-		if (w->copies && !w->asked && copied(w))
+		if ((w->copies || w->stores) && !w->asked && copied(w))
 			break;
 		if (w->sieve) {
 			req_goto(q, MERGE);

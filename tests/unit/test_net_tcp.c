@@ -121,7 +121,7 @@ static void open_file(uint64_t bytes, bool map)
 	CHECK(moving_file >= 0);
 	fclose(f);
 	if (map)
-		moving_map = env_real()->file->map(env_real(), moving_file, MAP_BYTES);
+		moving_map = env_real()->file->map(env_real(), moving_file, MAP_BYTES, false);
 	CHECK(!map || moving_map);
 }
 
