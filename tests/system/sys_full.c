@@ -248,6 +248,50 @@ static void begin(void)
 		SKIP_ALL("mounting a small tmpfs is not permitted here");
 }
 
+/* Small pieces over what is there and over holes: the first succeed without room, the second say so, and the server
+ * lives. */
+static void a_list_over_holes_of_a_full_disk_is_refused(void)
+{
+	static uint8_t b[64 * 4096];
+	struct cluster c;
+	struct sheaf_file *f, *filler;
+	struct sheaf_extent there[32], holes[32];
+	struct iovec mem[32];
+	struct sheaf *fs;
+
+	make(&c, 1, "12m");
+	fs = client(c.conf);
+	f = open_file(fs, "/strided", O_RDWR | O_CREAT);
+	pattern(b, sizeof(b), 1, 0);
+	CHECK_EQ(sheaf_pwrite(f, b, sizeof(b), 0), (ssize_t)sizeof(b));
+	CHECK_EQ(sheaf_ftruncate(f, 4 << 20), 0); /* holes behind it */
+	filler = open_file(fs, "/filler", O_RDWR | O_CREAT);
+	fill(filler);
+	for (int i = 0; i < 32; i++) {
+		mem[i] = (struct iovec){ b + i * 100, 100 };
+		there[i] = (struct sheaf_extent){ (uint64_t)i * 8192 + 50, 100 };
+		holes[i] = (struct sheaf_extent){ (1 << 20) + (uint64_t)i * 8192, 100 };
+	}
+	CHECK_EQ(sheaf_write_list(f, mem, 32, there, 32), 3200);
+	CHECK_EQ(sheaf_write_list(f, mem, 32, holes, 32), -ENOSPC);
+	for (int i = 0; i < 32; i++) {
+		uint8_t out[100];
+
+		CHECK_EQ(sheaf_pread(f, out, 100, (off_t)there[i].offset), 100);
+		CHECK(memcmp(out, b + i * 100, 100) == 0);
+	}
+	CHECK_EQ(sheaf_close(filler), 0);
+	CHECK_EQ(sheaf_unlink(fs, "/filler"), 0);
+	for (int tries = 0; sheaf_write_list(f, mem, 32, holes, 32) != 3200; tries++) {
+		CHECK(tries < 100);
+		pause_ms(50); /* its space comes back in a moment */
+	}
+	CHECK_EQ(sheaf_close(f), 0);
+	sheaf_disconnect(fs);
+	unmake(&c);
+}
+
 SYS_MAIN(NULL, begin, NULL, TEST(a_full_data_disk_refuses_and_recovers),
 	 TEST(truncate_frees_a_full_disk), TEST(allocated_room_stays_on_a_full_disk),
-	 TEST(a_server_with_a_full_disk_restarts), TEST(a_full_metadata_disk_refuses_creates))
+	 TEST(a_server_with_a_full_disk_restarts), TEST(a_full_metadata_disk_refuses_creates),
+	 TEST(a_list_over_holes_of_a_full_disk_is_refused))

@@ -209,7 +209,7 @@ static void every_bound_is_enforced_on_decoding(void)
 
 static void bounds_are_enforced_on_encoding(void)
 {
-	static uint8_t buf[64 * 1024], data[INLINE_MAX + 1];
+	static uint8_t buf[MSG_MAX], data[INLINE_MAX + 1];
 	struct wire_read_res r = { .data = { INLINE_MAX + 1, data } };
 	static uint32_t gids[33];
 	struct wire_req_head h = { .n_gids = 33, .gids = gids };
