@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/types.h>
+#include <ucontext.h>
 
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
@@ -335,7 +336,9 @@ int mount_remove(const char *dir, bool lazy, bool quiet);
 
 /* ---- fibers: stacks that one thread switches between; what runs on one may stop in the middle of a call ---- */
 struct fiber {
+	ucontext_t context; /* how it begins */
 	sigjmp_buf here; /* where it goes on */
+	bool begun;
 	void *stack; /* NULL: the thread's own */
 	size_t size;
 	void (*run)(void *arg);

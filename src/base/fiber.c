@@ -1,4 +1,4 @@
-/* Fibers: ucontext makes their stacks, sigsetjmp and siglongjmp switch between them. No assembly, the same on every processor,
+/* Fibers: ucontext begins them, sigsetjmp and siglongjmp switch between them. No assembly, the same on every processor,
  * and no system call in a switch, as swapcontext() has one.
  *
  * Buffers: a stack is mapped, its pages come when they are touched; what is below it is not mapped, so that too deep a call
@@ -8,13 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <ucontext.h>
 
 #include "base/base.h"
 
-#define GUARD \
-	((size_t)64 * \
-	 KIB) /* more than any function steps over at once; of whole pages everywhere */
+#define GUARD ((size_t)(64 * KIB)) /* of whole pages, and more than any function steps over */
 
 /* ---- the sanitizers follow stacks; they have to be told ---- */
 
@@ -98,57 +95,60 @@ static void unmade(struct fiber *f)
 
 /* ---- fibers ---- */
 
-/* makecontext() passes ints: pointers are two of them. Stops when it has a place to go on from. */
-static void begin(unsigned high, unsigned low, unsigned maker_high, unsigned maker_low)
+#ifdef __SANITIZE_THREAD__ /* it takes jumps to another stack for a mistake */
+static void jump(struct fiber *from, struct fiber *to)
+{
+	swapcontext(&from->context, &to->context);
+}
+#else
+static void jump(struct fiber *from, struct fiber *to)
+{
+	if (sigsetjmp(from->here, 0))
+		return;
+	if (to->begun)
+		siglongjmp(to->here, 1);
+	to->begun = true;
+	setcontext(&to->context);
+}
+#endif
+
+/* makecontext() passes ints: a pointer is two of them. */
+static void begin(unsigned high, unsigned low)
 {
 	struct fiber *f = (struct fiber *)(uintptr_t)((uint64_t)high << 32 | low);
-	ucontext_t *maker = (ucontext_t *)(uintptr_t)((uint64_t)maker_high << 32 | maker_low);
 
-	if (!sigsetjmp(f->here, 0))
-		setcontext(maker);
 	arrived(f);
 	f->run(f->arg);
 	abort(); /* there is nothing to return to */
 }
 
-/* Runs it as far as begin() goes by itself. */
-static int prepare(struct fiber *f)
-{
-	uint64_t self = (uint64_t)(uintptr_t)f;
-	ucontext_t first, maker;
-	uint64_t back = (uint64_t)(uintptr_t)&maker;
-
-	if (getcontext(&first))
-		return -ENOMEM;
-	first.uc_stack.ss_sp = f->stack;
-	first.uc_stack.ss_size = f->size;
-	makecontext(&first, (void (*)(void))begin, 4, (unsigned)(self >> 32), (unsigned)self,
-		    (unsigned)(back >> 32), (unsigned)back);
-	return swapcontext(&maker, &first) ? -ENOMEM : 0;
-}
-
 void fiber_of_thread(struct fiber *f)
 {
 	memset(f, 0, sizeof(*f));
+	f->begun = true;
 	made(f);
 }
 
 int fiber_init(struct fiber *f, size_t stack, void (*run)(void *arg), void *arg)
 {
+	uint64_t self = (uint64_t)(uintptr_t)f;
 	char *p = mmap(NULL, GUARD + stack, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
 
 	memset(f, 0, sizeof(*f));
 	if (p == MAP_FAILED)
 		return -ENOMEM;
-	f->stack = p + GUARD;
-	f->size = stack;
-	f->arg = arg;
-	if (mprotect(p, GUARD, PROT_NONE) || prepare(f)) {
+	if (mprotect(p, GUARD, PROT_NONE) || getcontext(&f->context)) {
 		munmap(p, GUARD + stack);
 		return -ENOMEM;
 	}
+	f->stack = p + GUARD;
+	f->size = stack;
 	f->run = run;
+	f->arg = arg;
+	f->context.uc_stack.ss_sp = f->stack;
+	f->context.uc_stack.ss_size = stack;
+	makecontext(&f->context, (void (*)(void))begin, 2, (unsigned)(self >> 32), (unsigned)self);
 	made(f);
 	return 0;
 }
@@ -165,7 +165,6 @@ void fiber_fini(struct fiber *f)
 void fiber_switch(struct fiber *from, struct fiber *to)
 {
 	leaving(from, to);
-	if (!sigsetjmp(from->here, 0))
-		siglongjmp(to->here, 1);
+	jump(from, to);
 	arrived(from);
 }
