@@ -313,7 +313,8 @@ static int run(struct mount *m)
 	if (r && m->o.takeover)
 		_exit(r); /* the old one goes on */
 	if (m->fd >= 0 && m->dev[0] && mount_find(m->o.dir, dev) == 0 && strcmp(dev, m->dev) == 0)
-		mount_remove(m->o.dir, true, true); /* libfuse would close what the crew still uses */
+		mount_remove(m->o.dir, true,
+			     true); /* libfuse would close what the crew still uses */
 	else if (m->fd >= 0 && !m->dev[0] && m->se)
 		fuse_session_unmount(m->se);
 	watcher_tell(m->watch, "end");

@@ -30,7 +30,7 @@ struct mount_opts {
 	uint64_t memory; /* for buffers of requests under way */
 };
 
-/* ---- workers.c: requests of the kernel, and who works on them ---- */
+/* ---- workers.c, reactor.c: requests of the kernel, and who works on them ---- */
 
 /* What works on a request: a fiber of the reactor, or a thread once it asked for one. All answers go through its lock: a
  * request whose process was killed is answered before its work has ended, and whatever that work gives is dropped. */
@@ -178,7 +178,7 @@ struct mount {
 
 extern const struct fuse_lowlevel_ops mount_ops;
 
-/* ---- workers.c ---- */
+/* ---- reactor.c ---- */
 /* Requests that were not answered come again (Linux 6.9); without the ability nothing happens. */
 void crew_resend(struct mount *m);
 int crew_init(struct mount *m);
@@ -186,6 +186,18 @@ int crew_start(struct mount *m);
 bool crew_ended(struct mount *m); /* the mount is gone */
 /* No new request is taken; returns when those under way have ended: 0, or -ETIMEDOUT and the crew goes on. */
 int crew_stop(struct mount *m, unsigned seconds);
+
+/* ---- workers.c ---- */
+extern __thread struct worker *worker_self; /* what this thread works on */
+int reaper_start(struct mount *m);
+/* Under the crew's lock: there may be room for another request. */
+void crew_made_room(struct mount *m);
+/* Under the lock: until something is said, or for so long. */
+void crew_nap(struct crew *c, pthread_cond_t *cond, long ms);
+/* At a stop, waits for locks are given up last: only when nothing else is under way will they surely be asked for again. */
+bool crew_stops_waits(const struct crew *c);
+/* Under the lock, given up meanwhile: a wait that has not begun yet is not ended, so this is said again until it is. */
+void worker_cancel_wait(struct worker *w);
 /* A request begins. From here on it belongs to the worker: it may be answered, and gone, at any time; whoever wants to
  * answer takes it back with req_take(). */
 struct worker *req_begin(fuse_req_t req);

@@ -239,8 +239,9 @@ def abandoned(s):
         s.kill(2)
         old = [writer("old") for _ in range(3)]
         time.sleep(0.5)
-        for p in old:
+        for p in old: # all of them: the kernel lets one at a time write, and we do not know which
             p.kill()
+        for p in old:
             p.wait(2)
         new = writer("new")
         time.sleep(0.2)

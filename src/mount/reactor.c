@@ -1,0 +1,440 @@
+/* Who works on requests of the kernel.
+ *
+ * One thread, the reactor, takes requests and drives the connection to the servers. It begins each request on a fiber; where
+ * that has to wait for servers it stops, and the reactor goes on with others: no switch of threads in a request. What would
+ * hold up the others (large copies, waiting for locks or for the kernel's pages) asks for a thread, with on_thread(), and
+ * begins anew there.
+ *
+ * Stopping: a flag; the reactor takes no more and ends when nothing is under way. A request is taken whole or not
+ * at all, so nothing is lost between two daemons.
+ *
+ * Locks: the connection's is held when the crew's is taken, never the other way round. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "mount/mount_priv.h"
+
+#define KEEP 16 /* threads without work, and workers without a request that keep their memory */
+#define BATCH 16 /* requests that are taken before answers of servers are looked at */
+#define STACK (256 * KIB)
+#define FUSE_INIT_OPCODE 26
+#define NOTIFY_RESEND 7
+
+/* ---- work on a request ---- */
+
+static void free_memory(struct worker *w)
+{
+	free(w->in.mem);
+	free(w->out);
+	w->in = (struct fuse_buf){ 0 };
+	w->out = NULL;
+	fiber_fini(&w->fiber);
+}
+
+/* Under the lock: it has ended its request, whoever answered it. */
+static void worker_done(struct worker *w)
+{
+	struct crew *c = &w->m->crew;
+
+	c->n_waiting -= w->waiting;
+	c->n_aside -= w->aside;
+	c->n_abandoned -= w->abandoned && w->modifies;
+	w->waiting = w->aside = w->abandoned = w->threaded = false;
+	w->modifies = 0;
+	c->n--;
+	if (c->n_kept < KEEP) {
+		c->n_kept++;
+		w->kept = true;
+		list_push_front(&c->idle, &w->link);
+	} else {
+		free_memory(w);
+		list_push(&c->idle, &w->link);
+	}
+	worker_changed(w->m, &c->changed);
+}
+
+static void dismiss(struct worker *w)
+{
+	struct crew *c = &w->m->crew;
+
+	pthread_mutex_lock(&c->lock);
+	worker_done(w);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* The kernel's first request is kept: a successor needs it. */
+static void keep_init(struct mount *m, const struct fuse_buf *b)
+{
+	uint32_t opcode;
+
+	if (m->init_len || b->size < 8 || b->size > INIT_MAX)
+		return;
+	memcpy(&opcode, (const char *)b->mem + 4, sizeof(opcode));
+	if (opcode != FUSE_INIT_OPCODE)
+		return;
+	memcpy(m->init, b->mem, b->size);
+	m->init_len = b->size;
+}
+
+/* ---- threads ---- */
+
+/* Works on what is queued; many that have nothing to do are too many. */
+static void *work(void *arg)
+{
+	struct mount *m = arg;
+	struct crew *c = &m->crew;
+
+	pthread_mutex_lock(&c->lock);
+	for (;;) {
+		while (list_empty(&c->queue) && c->n_free <= KEEP)
+			pthread_cond_wait(&c->queued, &c->lock);
+		if (list_empty(&c->queue))
+			break;
+		worker_self = list_entry(list_pop(&c->queue), struct worker, link);
+		c->n_queued--;
+		c->n_free--;
+		pthread_mutex_unlock(&c->lock);
+		fuse_session_process_buf(m->se, &worker_self->in);
+		pthread_mutex_lock(&c->lock);
+		worker_done(worker_self);
+		crew_made_room(m);
+		c->n_free++;
+	}
+	c->n_free--;
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+/* Under the lock: one more thread. */
+static int spawn(struct mount *m)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	int r;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	r = pthread_create(&thread, &attr, work, m);
+	pthread_attr_destroy(&attr);
+	m->crew.n_free += !r;
+	return -r;
+}
+
+/* A thread goes on with it. */
+static void enqueue(struct worker *w)
+{
+	struct crew *c = &w->m->crew;
+
+	pthread_mutex_lock(&c->lock);
+	w->moves = false;
+	w->threaded = true;
+	list_push(&c->queue, &w->link);
+	c->n_queued++;
+	pthread_cond_signal(&c->queued);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* ---- fibers ---- */
+
+static void fiber_main(void *arg)
+{
+	struct worker *w = arg;
+	struct mount *m = w->m;
+
+	for (;;) {
+		fuse_session_process_buf(m->se, &w->in);
+		w->ended = true;
+		fiber_switch(&w->fiber, &m->crew.main);
+	}
+}
+
+/* Until it waits or ends. */
+static void run(struct worker *w)
+{
+	struct crew *c = &w->m->crew;
+
+	worker_self = w;
+	fiber_switch(&c->main, &w->fiber);
+	worker_self = NULL;
+	if (!w->ended)
+		return;
+	w->ended = false;
+	if (w->moves) {
+		enqueue(w);
+		return;
+	}
+	dismiss(w);
+}
+
+/* Those that need not wait any more, and those that look again whether they must. */
+static void run_ready(struct crew *c)
+{
+	struct list batch = LIST_INIT(batch), *it;
+
+	pthread_mutex_lock(&c->lock);
+	list_splice(&batch, &c->ready);
+	list_splice(&batch, &c->paused);
+	pthread_mutex_unlock(&c->lock);
+	while ((it = list_pop(&batch)))
+		run(list_entry(it, struct worker, link));
+}
+
+static void *task_current(void)
+{
+	return worker_self && !worker_self->threaded ? worker_self : NULL;
+}
+
+static void task_park(void *task)
+{
+	struct worker *w = task;
+
+	fiber_switch(&w->fiber, &w->m->crew.main);
+}
+
+static void task_resume(void *task)
+{
+	struct worker *w = task;
+	struct crew *c = &w->m->crew;
+
+	pthread_mutex_lock(&c->lock);
+	list_push(&c->ready, &w->link);
+	pthread_mutex_unlock(&c->lock);
+	if (!pthread_equal(pthread_self(), c->reactor))
+		sheaf_drive_wake(w->m->fs);
+}
+
+static const struct sheaf_tasks tasks = { task_current, task_park, task_resume };
+
+/* ---- the reactor ---- */
+
+/* Under the lock: may there be one more request? */
+static bool has_room(struct crew *c)
+{
+	c->full = c->n >= c->max + c->n_aside || list_empty(&c->idle);
+	return !c->full && !c->stop && !c->ended;
+}
+
+/* One for the next request, if there may be one more. */
+static struct worker *recruit(struct crew *c)
+{
+	struct worker *w = NULL;
+
+	pthread_mutex_lock(&c->lock);
+	if (has_room(c)) {
+		w = list_entry(list_pop(&c->idle), struct worker, link);
+		c->n_kept -= w->kept;
+		w->kept = false;
+		c->n++;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return w;
+}
+
+static void end(struct mount *m, int error)
+{
+	struct crew *c = &m->crew;
+	uint64_t one = 1;
+
+	if (error < 0 && error != -ENODEV)
+		log_error("mount", "reading from the kernel: %s", error_text(error));
+	pthread_mutex_lock(&c->lock);
+	c->ended = true;
+	pthread_mutex_unlock(&c->lock);
+	if (write(m->wake, &one, sizeof(one)) < 0)
+		log_error("mount", "nobody hears that the mount has ended");
+}
+
+/* Takes a request, if there is one, and works on it until it waits. */
+static bool take_one(struct mount *m)
+{
+	struct worker *w = recruit(&m->crew);
+	int n = w ? fuse_session_receive_buf(m->se, &w->in) : -EAGAIN;
+
+	if (n == -ENOMEM)
+		sheaf_drive(m->fs, 0, 10); /* no room for the next request yet */
+	else if (n <= 0 && n != -EINTR && n != -EAGAIN)
+		end(m, n);
+	if (n <= 0) {
+		if (w)
+			dismiss(w);
+		return false;
+	}
+	keep_init(m, &w->in);
+	if (w->fiber.run || fiber_init(&w->fiber, STACK, fiber_main, w) == 0)
+		run(w);
+	else
+		enqueue(w);
+	return true;
+}
+
+/* What to wait for now, and how long; false: nothing any more. */
+static bool plan(struct mount *m, bool *room, int *ms)
+{
+	struct crew *c = &m->crew;
+	bool more;
+	int r = 0;
+
+	pthread_mutex_lock(&c->lock);
+	while (c->n_queued > c->n_free && !r)
+		r = spawn(m);
+	if (r)
+		log_warn("mount", "no further thread: %s", error_text(r));
+	*room = has_room(c);
+	*ms = !list_empty(&c->ready) ? 0 : r ? 100 : -1;
+	more = c->n || !(c->stop || c->ended);
+	pthread_mutex_unlock(&c->lock);
+	return more;
+}
+
+/* The reactor waits for servers, too, so its reads do not wait. Other daemons, which the descriptor is given to, may like to. */
+static int set_waiting(int fd, bool waits)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	flags = waits ? flags & ~O_NONBLOCK : flags | O_NONBLOCK;
+	return fcntl(fd, F_SETFL, flags) < 0 ? -errno : 0;
+}
+
+static void *react(void *arg)
+{
+	struct mount *m = arg;
+	struct crew *c = &m->crew;
+	bool room;
+	int ms;
+
+	c->reactor = pthread_self();
+	fiber_of_thread(&c->main);
+	while (plan(m, &room, &ms)) {
+		if (sheaf_drive(m->fs, room, ms))
+			for (int i = 0; i < BATCH && take_one(m); i++)
+				;
+		run_ready(c);
+	}
+	sheaf_drive_end(m->fs);
+	set_waiting(m->fd, true);
+	pthread_mutex_lock(&c->lock);
+	c->reacting = false;
+	pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+/* ---- all of them ---- */
+
+void crew_resend(struct mount *m)
+{
+	const struct {
+		uint32_t len;
+		int32_t notice;
+		uint64_t unique;
+	} resend = { sizeof(resend), NOTIFY_RESEND, 0 };
+
+	if (m->can_resend && write(m->fd, &resend, sizeof(resend)) < 0)
+		log_warn("mount", "unanswered requests do not come again: %s", error_text(errno));
+}
+
+int crew_init(struct mount *m)
+{
+	struct crew *c = &m->crew;
+
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->changed, NULL);
+	pthread_cond_init(&c->interrupt, NULL);
+	pthread_cond_init(&c->queued, NULL);
+	list_init(&c->idle);
+	list_init(&c->ready);
+	list_init(&c->paused);
+	list_init(&c->queue);
+	for (size_t i = 0; i < ARRAY_LEN(c->workers); i++) {
+		c->workers[i].m = m;
+		pthread_mutex_init(&c->workers[i].lock, NULL);
+		list_push(&c->idle, &c->workers[i].link);
+	}
+	/* what one may have in memory: a request that comes, an answer that goes */
+	c->max = (unsigned)MAX(MIN(m->o.memory / (2 * REQUEST_MAX), WORKERS_MAX), 2);
+	return reaper_start(m);
+}
+
+static int start_reactor(struct mount *m)
+{
+	pthread_t reactor;
+	int r = set_waiting(m->fd, false);
+
+	if (!r)
+		r = sheaf_drive_begin(m->fs, &tasks, m->fd);
+	if (r)
+		return r;
+	r = -pthread_create(&reactor, NULL, react, m);
+	if (r)
+		sheaf_drive_end(m->fs);
+	else
+		pthread_detach(reactor);
+	return r;
+}
+
+int crew_start(struct mount *m)
+{
+	struct crew *c = &m->crew;
+	bool reacting;
+	int r = 0;
+
+	pthread_mutex_lock(&c->lock);
+	c->stop = false;
+	reacting = c->reacting;
+	c->reacting = true;
+	pthread_mutex_unlock(&c->lock);
+	sheaf_drive_wake(m->fs);
+	if (!reacting)
+		r = start_reactor(m);
+	if (r) {
+		pthread_mutex_lock(&c->lock);
+		c->reacting = false;
+		pthread_mutex_unlock(&c->lock);
+	}
+	return r;
+}
+
+bool crew_ended(struct mount *m)
+{
+	bool yes;
+
+	pthread_mutex_lock(&m->crew.lock);
+	yes = m->crew.ended;
+	pthread_mutex_unlock(&m->crew.lock);
+	return yes;
+}
+
+/* Under the lock: those that wait for locks give up, once nothing else is under way. */
+static void rouse(struct mount *m)
+{
+	struct crew *c = &m->crew;
+
+	sheaf_drive_wake(m->fs);
+	for (size_t i = 0; i < ARRAY_LEN(c->workers); i++)
+		if (crew_stops_waits(c))
+			worker_cancel_wait(&c->workers[i]);
+}
+
+int crew_stop(struct mount *m, unsigned seconds)
+{
+	struct crew *c = &m->crew;
+	uint64_t end = time_now() + seconds * NSEC_PER_SEC;
+	bool late;
+
+	pthread_mutex_lock(&c->lock);
+	c->stop = true;
+	while (c->reacting &&
+	       (!c->n || time_now() <= end)) { /* with nothing under way it ends by itself */
+		rouse(m); /* again and again: one may have been about to wait */
+		crew_nap(c, &c->changed, 5);
+	}
+	late = c->reacting;
+	c->stop = !late;
+	pthread_mutex_unlock(&c->lock);
+	if (!late)
+		return 0;
+	sheaf_drive_wake(m->fs);
+	return -ETIMEDOUT;
+}
