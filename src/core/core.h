@@ -82,7 +82,7 @@ struct file_ops {
 	void (*submit)(struct env *e, struct loop *l, struct io *io);
 	/* Would reading this range now not block, and is it no hole? May be NULL: nobody knows. */
 	bool (*cached)(struct env *e, struct loop *l, int fd, uint64_t off, uint64_t len);
-	/* The file's first `len` bytes as memory, for system calls to read from: they report -EFAULT for
+	/* The file's first `len` bytes as memory, for system calls and guarded copies: they report -EFAULT for
 	 * what the file does not hold, where a program would be killed. NULL: cannot. May itself be NULL. */
 	const char *(*map)(struct env *e, int fd, uint64_t len, bool writable);
 	void (*unmap)(struct env *e, const char *map, uint64_t len);

@@ -49,12 +49,11 @@ void object_get(struct disk *d, uint64_t ino, uint32_t gen, bool create, struct 
 void object_put(struct object *o); /* NULL is harmless */
 /* For sending it as a file: reads of it outside of turns may mix with writes. */
 int object_file(const struct object *o);
-/* Its bytes from `off` on as memory that only system calls may touch (-EFAULT: cut meanwhile), until
- * object_unmap(); NULL when there is no such thing. */
+/* Its bytes from `off` on as memory that only system calls and guarded copies (pieces_pack, pieces_unpack) may touch (-EFAULT:
+ * cut meanwhile), until object_unmap(); NULL when there is no such thing. It may be stored into where the loop's files are in
+ * memory. */
 const char *object_map(struct object *o, uint64_t off, uint64_t len);
 void object_unmap(struct object *o);
-/* Where the loop's files are in memory it may be written to; and that was done, in n pieces. */
-void object_stored(struct object *o, size_t n, int64_t now);
 /* Would reading this range not block, and is it no hole? */
 bool object_cached(const struct object *o, uint64_t off, uint64_t len);
 uint64_t object_end(const struct object *o); /* current size; this thread orders all changes */

@@ -593,13 +593,6 @@ void object_write(struct object *o, struct io *ios, size_t n, int64_t now, struc
 	change(o, ios, n, &(struct io){ .kind = IO_WRITE, .done = write_done }, now, q);
 }
 
-void object_stored(struct object *o, size_t n, int64_t now)
-{
-	o->disk->counters.writes += n;
-	o->writes += n;
-	o->mtime = now;
-}
-
 /* ---------------------------------------------------------------- room and holes */
 
 #define ROUND_UP (1 * MIB) /* a multiple of every block */

@@ -8,7 +8,7 @@
  * a disk's flush, the next one waits for company: clients that were just answered come back within a part
  * of that time, and all of them then share one flush instead of taking two half empty ones. Where transactions
  * have been so quick that waking a thread costs as much (memory, or no sync), what one turn of the loop has queued
- * is one transaction on the loop itself, until one takes longer.
+ * is one transaction on the loop itself, until more of them take longer.
  *
  * Threads: meta_submit and batch_done on the loop, batch_run on the worker, or on the loop while no batch is
  * the worker's; they share the queue, `armed`
@@ -22,7 +22,9 @@
 #define BATCH_MAX 4096 /* changes in one transaction; bounds its dirty pages */
 #define NEARLY_FULL (1 * MIB)
 #define SLOW_NS (100 * UINT64_C(1000)) /* a transaction that takes longer waits for company */
-#define FAST_NS (200 * UINT64_C(1000)) /* one that takes less may be done on the loop, */
+#define FAST_NS (60 * UINT64_C(1000)) /* one that takes less may be done on the loop, */
+#define FAST_MEMORY_NS \
+	(200 * UINT64_C(1000)) /* in memory, where all that it waits for is the processor, */
 #define FAST_EACH_NS (10 * UINT64_C(1000)) /* and as much for each change in it */
 #define FAST_RUN 64 /* after so many of them */
 #define FAST_MOST \
@@ -236,7 +238,9 @@ static void here(struct timer *t)
 /* One that was slow may have lost the processor to others; many have a device to wait for. */
 static uint32_t fastness(const struct meta *m, uint64_t ns, uint32_t n)
 {
-	if (ns < FAST_NS + n * FAST_EACH_NS)
+	uint64_t fast = m->loop->in_memory ? FAST_MEMORY_NS : FAST_NS;
+
+	if (ns < fast + n * FAST_EACH_NS)
 		return MIN(m->n_fast + 1, FAST_MOST);
 	return ns > STUCK_NS ? 0 : m->n_fast - MIN(m->n_fast, (uint32_t)SLOW_WEIGHT);
 }

@@ -161,8 +161,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *in, int set, struct
 	if ((set & FUSE_SET_ATTR_MODE) && (in->st_mode & S_ISGID))
 		caller_groups(&c); /* without them the bit would go in silence */
 	if (set & FUSE_SET_ATTR_SIZE) {
-		worker_modifies(w, ino, true);
-		r = set_size(w, &c, ino, in->st_size, fi);
+		r = worker_modifies(w, ino, true) ? set_size(w, &c, ino, in->st_size, fi) : -EINTR;
 	}
 	if (which & SHEAF_SET_MTIME)
 		files_await_close(w, ino);

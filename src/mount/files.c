@@ -199,7 +199,10 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct caller c;
 	struct stat st;
 
-	worker_modifies(w, ino, flags & O_TRUNC);
+	if (!worker_modifies(w, ino, flags & O_TRUNC)) {
+		answer(w, -EINTR);
+		return;
+	}
 	caller_init(&c, w);
 	do
 		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(ino), NULL, flags, 0, NULL, &sf,
@@ -361,8 +364,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	(void)ino;
 	if (!f)
 		return;
-	worker_modifies(w, f->ino, true);
-	n = write_as_told(w->m, f, buf, size, off, fi);
+	n = worker_modifies(w, f->ino, true) ? write_as_told(w->m, f, buf, size, off, fi) : -EINTR;
 	file_put(w->m, f);
 	answer_written(w, n);
 }
@@ -424,8 +426,7 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len
 	(void)ino;
 	if (!f)
 		return;
-	worker_modifies(w, f->ino, true);
-	r = sheaf_fallocate(f->f, mode, off, len);
+	r = worker_modifies(w, f->ino, true) ? sheaf_fallocate(f->f, mode, off, len) : -EINTR;
 	file_put(w->m, f);
 	answer(w, r);
 }
@@ -460,11 +461,11 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t off_in, struct fuse
 
 	(void)in;
 	(void)out;
-	if (from && to) {
-		worker_modifies(w, to->ino, true);
+	if (from && to)
 		n = flags ? -EINVAL :
+		    !worker_modifies(w, to->ino, true) ?
+			    -EINTR :
 			    sheaf_copy_range(from->f, off_in, to->f, off_out, MIN(len, COPY_MOST));
-	}
 	if (from)
 		file_put(w->m, from);
 	if (to)

@@ -295,9 +295,23 @@ static void write_back(struct mount *m)
 	}
 }
 
-static int run(struct mount *m)
+/* The mount, if it is still ours; false: it is there after all. libfuse would close what the crew still uses. */
+static bool take_away(struct mount *m)
 {
 	char dev[MOUNT_DEV];
+	int r = 0;
+
+	if (m->fd >= 0 && m->dev[0] && mount_find(m->o.dir, dev) == 0 && strcmp(dev, m->dev) == 0)
+		r = mount_remove(m->o.dir, true, true);
+	else if (m->fd >= 0 && !m->dev[0] && m->se)
+		fuse_session_unmount(m->se);
+	if (r)
+		log_warn("mount", "%s is still mounted: %s", m->o.dir, error_text(r));
+	return !r;
+}
+
+static int run(struct mount *m)
+{
 	int r;
 
 	signal(SIGPIPE, SIG_IGN);
@@ -312,12 +326,8 @@ static int run(struct mount *m)
 	}
 	if (r && m->o.takeover)
 		_exit(r); /* the old one goes on */
-	if (m->fd >= 0 && m->dev[0] && mount_find(m->o.dir, dev) == 0 && strcmp(dev, m->dev) == 0)
-		mount_remove(m->o.dir, true,
-			     true); /* libfuse would close what the crew still uses */
-	else if (m->fd >= 0 && !m->dev[0] && m->se)
-		fuse_session_unmount(m->se);
-	watcher_tell(m->watch, "end");
+	if (take_away(m))
+		watcher_tell(m->watch, "end");
 	if (!r && crew_stop(m, STOP_SECONDS) == 0)
 		sheaf_disconnect(m->fs);
 	return r;

@@ -71,6 +71,7 @@ struct crew {
 	unsigned n_interrupted;
 	unsigned n_kept, n_queued, n_free; /* n_free: threads without work */
 	bool full; /* requests wait for one to end */
+	bool short_of_threads; /* none could be made, and that was said */
 	bool stop; /* at the next boundary between requests */
 	bool ended; /* the kernel has nothing more for us */
 	bool reacting; /* there is a reactor */
@@ -218,8 +219,8 @@ void worker_changed(struct mount *m, pthread_cond_t *cond);
 int worker_waits(struct worker *w, uint64_t owner);
 bool worker_gives_up(struct worker *w);
 /* Its request changes this inode: comes after abandoned ones that do, so that no old change lands on a newer one. Also for
- * opens, with `changes` false: they see what came of it. */
-void worker_modifies(struct worker *w, uint64_t ino, bool changes);
+ * opens, with `changes` false: they see what came of it. False: it was abandoned itself while it waited, and does nothing. */
+bool worker_modifies(struct worker *w, uint64_t ino, bool changes);
 bool worker_interrupted(struct worker *w);
 /* The kernel is to send it again, to whoever serves it then; or an answer where the kernel cannot. */
 void req_again(struct worker *w);

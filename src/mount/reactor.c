@@ -279,8 +279,9 @@ static bool plan(struct mount *m, bool *room, int *ms)
 	pthread_mutex_lock(&c->lock);
 	while (c->n_queued > c->n_free && !r)
 		r = spawn(m);
-	if (r)
+	if (r && !c->short_of_threads)
 		log_warn("mount", "no further thread: %s", error_text(r));
+	c->short_of_threads = r;
 	*room = has_room(c);
 	*ms = !list_empty(&c->ready) ? 0 : r ? 100 : -1;
 	more = c->n || !(c->stop || c->ended);

@@ -71,6 +71,7 @@ static fuse_req_t take(struct worker *w, uint64_t serial, bool abandoned)
 		w->m->acts += req && !w->looks;
 	}
 	if (req) {
+		fuse_req_interrupt_func(req, NULL, NULL); /* first: none comes for the next one */
 		pthread_mutex_lock(&c->lock);
 		if (w->interrupted)
 			c->n_interrupted--;
@@ -80,8 +81,6 @@ static fuse_req_t take(struct worker *w, uint64_t serial, bool abandoned)
 		pthread_mutex_unlock(&c->lock);
 	}
 	pthread_mutex_unlock(&w->lock);
-	if (req)
-		fuse_req_interrupt_func(req, NULL, NULL);
 	return req;
 }
 
@@ -193,16 +192,19 @@ static bool is_after_abandoned(const struct crew *c, const struct worker *w, uin
 	return false;
 }
 
-void worker_modifies(struct worker *w, uint64_t ino, bool changes)
+bool worker_modifies(struct worker *w, uint64_t ino, bool changes)
 {
 	struct crew *c = &w->m->crew;
+	bool goes_on;
 
 	pthread_mutex_lock(&c->lock);
 	while (is_after_abandoned(c, w, ino))
 		worker_await(w, &c->changed, &c->lock);
-	if (changes && !w->abandoned)
+	goes_on = !changes || !w->abandoned;
+	if (changes && goes_on)
 		w->modifies = ino;
 	pthread_mutex_unlock(&c->lock);
+	return goes_on;
 }
 
 int worker_waits(struct worker *w, uint64_t owner)

@@ -62,7 +62,7 @@ bool mapped_write(struct object *o, const struct extent *pieces, size_t n, uint6
 {
 	bool ok;
 
-	if (!map_pieces(o, pieces, n, lo, hi, dst))
+	if (!object_cached(o, lo, hi - lo) || !map_pieces(o, pieces, n, lo, hi, dst))
 		return false;
 	ok = copy(dst, n, src, n_src, true);
 	object_unmap(o);

@@ -6,9 +6,13 @@
  *
  * A buffer comes before a turn, as in windows: nobody holds a turn while it waits in the pool's line. Others go
  * through windows (windows.c); a COPY's get their bytes from another target (fetch.c). */
+#include <assert.h>
 #include <fcntl.h>
 
 #include "server/srv.h"
+
+static_assert(INLINE_MAX <= BUF_UNIT, "what is inside a message has room in one unit");
+static_assert(INLINE_MAX + LIST_MAX * 16 + 4 * KIB <= MSG_MAX, "with the longest list, too");
 
 enum { OPEN, PLAN, TURN, INLINE, ACCESS, FINISH, REPLY };
 static const char *const names[] = { "open", "plan", "buffer", "turn", "disk", "move", "reply" };

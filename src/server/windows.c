@@ -296,17 +296,20 @@ static void choose(struct window *w)
 static bool copied(struct window *w)
 {
 	struct object *o = w->m->object;
-	struct env *e = w->q.loop->env;
 	struct iovec flat[BUF_MAX_UNITS + 1];
 	size_t got, n = iov_slice(w->buf.iov, w->buf.n, hull_of(w), w->len, flat, ARRAY_LEN(flat),
 				  &got);
 
 	if (w->copies)
 		return mapped_read(o, w->pieces, w->n, w->lo, w->hi, w->iov, flat, n);
-	if (!mapped_write(o, w->pieces, w->n, w->lo, w->hi, w->iov, flat, n))
-		return false;
-	object_stored(o, w->n, (int64_t)e->clock->wall(e));
-	return true;
+	return mapped_write(o, w->pieces, w->n, w->lo, w->hi, w->iov, flat, n);
+}
+
+/* The last piece is written all the same: with it goes what a file knows of being changed, its time above all. */
+static void write_last(struct window *w)
+{
+	w->asked = w->n - 1;
+	w->asked_len = w->len - w->pieces[w->asked].length;
 }
 
 /* An error, a client that gave up, or one that must have: nothing has moved by its deadline. */
@@ -406,8 +409,10 @@ static bool step(struct req *q)
 		break;
 	case DISK:
 		req_goto(q, MOVED);
-		if ((w->copies || w->stores) && !w->asked && copied(w))
+		if (w->copies && !w->asked && copied(w))
 			break;
+		if (w->stores && !w->asked && copied(w))
+			write_last(w);
 		if (w->sieve) {
 			req_goto(q, MERGE);
 			disk_hull(w, false);
