@@ -300,6 +300,17 @@ static bool vanished(struct sreq *s)
 	       st->h.ino && !st->replayed;
 }
 
+/* A writer was written down and did not come after all: nobody else would settle what he did not write. */
+static void take_back(struct sreq *s)
+{
+	const struct wire_open_args *a = s->args;
+	const struct open_state *st = s->op;
+
+	if (s->q.error && (a->flags & OPEN_WRITE) && st->h.ino && !s->srv->stopping &&
+	    meta_unsettled(s->srv->meta, st->h.ino))
+		task_start(s->srv, TASK_SETTLE, &st->h, 0, 0);
+}
+
 static bool open_step(struct req *q)
 {
 	struct sreq *s = sreq_of(q);
@@ -336,6 +347,7 @@ static bool open_step(struct req *q)
 		break;
 	case REPLY:
 		trunc_fini(s, &st->t);
+		take_back(s);
 		if (vanished(s))
 			q->error = ((struct wire_open_args *)s->args)->where.path.len ?
 					   from_the_beginning(s) :

@@ -46,6 +46,30 @@ static void count_pair(void *arg, const struct meta_pair *p)
 	((struct rows *)arg)->n++;
 }
 
+struct neglected {
+	struct server *s;
+	uint64_t ino;
+};
+
+static bool look_unsettled(void *arg, const struct meta_row *row)
+{
+	struct neglected *n = arg;
+	const struct inode *i = inode_find(n->s, row->h.ino);
+
+	if (!i || !i->writers)
+		n->ino = row->h.ino;
+	return !n->ino;
+}
+
+uint64_t peek_neglected(struct server *s)
+{
+	struct neglected n = { .s = s };
+
+	if (s->meta)
+		meta_each_row(s->meta, ROWS_UNSETTLED, look_unsettled, &n);
+	return n.ino;
+}
+
 static int check_meta(const struct server *s, char *why, size_t n)
 {
 	static const char *const names[] = { "unsettled", "remove", "truncate" };

@@ -252,6 +252,18 @@ static bool never(void *arg)
 	return false;
 }
 
+/* The leases of clients that died are over: what they wrote has its size. */
+static void check_settled(struct world *w)
+{
+	uint64_t ino;
+
+	sim_run(&w->sim, never, w, 2 * w->conf.lease_s * NSEC_PER_SEC);
+	for (uint32_t i = 0; i < w->conf.n_targets; i++)
+		if (w->targets[i].server && (ino = peek_neglected(w->targets[i].server)))
+			world_fail(w, 0, "target %u: nobody settles inode %llx", i,
+				   (unsigned long long)ino);
+}
+
 static void work(struct world *w, uint32_t scale)
 {
 	faults_start(w);
@@ -273,6 +285,8 @@ static void work(struct world *w, uint32_t scale)
 		world_fail(w, 0, "a target does not come back");
 	if (!w->failed) /* what was decided reaches everybody */
 		sim_run(&w->sim, never, w, 5 * NSEC_PER_SEC);
+	if (!w->failed && !w->enabled[FAULT_META])
+		check_settled(w);
 }
 
 /* ---- what is left ---- */

@@ -434,6 +434,8 @@ void target_down(struct target *t, bool power);
 /* ---- sim_peek.c: what no interface shows ---- */
 bool peek_serves(const struct server *s, uint64_t age); /* a request for longer than that */
 bool peek_idle(const struct server *s); /* no request, no task */
+/* A file that is not settled though nobody writes to it, or 0. */
+uint64_t peek_neglected(struct server *s);
 /* What must hold of a target without work; 0, or 1 with a line in why. */
 int peek_check(const struct server *s, uint32_t max_sessions, char *why, size_t n);
 void peek_file(const struct cfile *cf, struct mfile *f);
