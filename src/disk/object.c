@@ -588,6 +588,12 @@ static void change(struct object *o, struct io *ios, size_t n, const struct io *
 	submit(o, ios, n, how, q);
 }
 
+void object_stored(struct object *o, int64_t now)
+{
+	o->writes++;
+	o->mtime = now;
+}
+
 void object_write(struct object *o, struct io *ios, size_t n, int64_t now, struct req *q)
 {
 	change(o, ios, n, &(struct io){ .kind = IO_WRITE, .done = write_done }, now, q);

@@ -45,6 +45,14 @@ void turn_begin(struct object *o, struct turn *t, uint64_t epoch, uint64_t lo, u
 		stand_in_line(o, t);
 }
 
+bool turn_at_once(const struct object *o, uint64_t epoch, uint64_t lo, uint64_t hi)
+{
+	const struct turn t = { .lo = lo, .hi = hi, .write = true };
+
+	return o->state == OBJECT_OPEN && epoch >= disk_floor(o->disk, o->ino) && hi <= o->end &&
+	       may_go(o, &t);
+}
+
 /* Behind everything that is in flight; no fence refuses it. */
 void turn_begin_whole(struct object *o, struct turn *t, struct req *q)
 {

@@ -13,6 +13,7 @@ struct xfer {
 	uint64_t len, done; /* done: bytes in whole frames, or received */
 	const struct iovec *iov; /* server side */
 	size_t n;
+	struct net_direct *direct; /* or NULL: another place for the bytes of a get */
 	const struct extent *ext; /* or pieces of a file, n of them; with iov: the same, mapped */
 	int file;
 	uint64_t zero_to; /* the file does not hold what is before this place any more */
@@ -57,6 +58,7 @@ int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m); /* 
 
 struct allowance {
 	uint64_t turn, left; /* bytes, in that turn of the loop */
+	uint64_t moved; /* the turn in which it last moved bulk */
 };
 struct pace {
 	struct allowance send, receive;
@@ -68,6 +70,6 @@ void pace_heard(const struct link *l, const struct pace *p, bool bulk);
 uint64_t pace_chunk(const struct link *l);
 /* Has it had its turn? It goes on in the next one. */
 bool pace_over(const struct link *l, struct allowance *a);
-void pace_use(struct allowance *a, size_t bytes);
+void pace_use(const struct link *l, struct allowance *a, size_t bytes);
 
 #endif

@@ -120,9 +120,9 @@ static void take_data(struct frame_in *f, uint32_t avail)
 
 		if (n == 0)
 			got = left;
-		else
-			f->sink->came(f->arg, f->done, got,
-				      pieces_unpack(iov, n, f->small + f->used));
+		else if (!f->sink->came(f->arg, f->done, got,
+					pieces_unpack(iov, n, f->small + f->used)))
+			continue;
 		f->used += (uint32_t)got;
 		f->done += got;
 		avail -= (uint32_t)got;

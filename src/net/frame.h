@@ -12,8 +12,9 @@ struct frame_sink {
 	/* Memory for bytes [at, at + len) of the DATA body; none: they are dropped */
 	size_t (*place)(void *arg, uint64_t at, uint64_t len, struct iovec *out, size_t max,
 			uint64_t *got);
-	/* So many bytes are where place() said for `at`, or were dropped; or could not be put there (error) */
-	void (*came)(void *arg, uint64_t at, uint64_t n, int error);
+	/* So many bytes are where place() said for `at`, or were dropped; or could not be put there (error). False: it
+	 * is to be asked for another place */
+	bool (*came)(void *arg, uint64_t at, uint64_t n, int error);
 	int (*data_end)(void *arg, int32_t status);
 	int (*message)(void *arg, const struct wire_frame_head *h, struct msg *m); /* takes m */
 	bool (*bulk)(void *arg); /* bulk data may be next: do not read ahead into our own buffer */

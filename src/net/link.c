@@ -230,11 +230,11 @@ void net_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t at, in
 }
 
 void net_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *dst,
-	     size_t n, struct req *q)
+	     size_t n, struct net_direct *direct, struct req *q)
 {
 	req_hold(q);
 	if (l->state == LINK_UP)
-		l->ops->get(l, d, at, dst, n, q);
+		l->ops->get(l, d, at, dst, n, direct, q);
 	else
 		req_done(q, -ECONNRESET, 0);
 }

@@ -144,6 +144,8 @@ struct net {
 	uint32_t n_links, n_unproven, n_dialling;
 	const struct link *asker; /* who moves no bulk and had work for us last; to compare only */
 	uint64_t asked_at;
+	uint64_t mover_turn; /* turn of the loop in which links last moved bulk ... */
+	uint32_t movers, movers_before; /* ... so many, and in the one before */
 	size_t queued; /* bytes of messages that wait to be sent, on all links */
 	struct list spare_msgs, spare_xfers;
 	uint32_t n_spare_msgs;
@@ -187,6 +189,16 @@ struct net_desc {
 	struct wire_bytes keys; /* of the backend; goes into the message */
 };
 
+/* A better place for the first bytes of a get: they go there, and not to the buffers, as long as may() says so. It is
+ * asked each time right before some are put there. A medium need not use it. */
+struct net_direct {
+	bool (*may)(struct net_direct *d);
+	const struct iovec *iov;
+	size_t n;
+	uint64_t len; /* of iov, and of the transfer: no more than these go there */
+	uint64_t done; /* so many are there, the others in the buffers; -EFAULT ends it, too */
+};
+
 struct net_ops {
 	const char *name;
 	void (*send)(struct link *l, struct msg *m); /* head is encoded; takes m */
@@ -199,7 +211,7 @@ struct net_ops {
 			 const struct extent *ext, const struct iovec *mapped, size_t n,
 			 struct req *q);
 	void (*get)(struct link *l, const struct wire_mem_desc *d, uint64_t at,
-		    const struct iovec *dst, size_t n, struct req *q);
+		    const struct iovec *dst, size_t n, struct net_direct *direct, struct req *q);
 	void (*shut)(struct link *l, int error); /* ends all transfers */
 	void (*destroy)(struct link *l);
 };
@@ -267,7 +279,7 @@ void net_retract(struct link *l, struct net_desc *d, struct req *q);
 void net_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *src,
 	     size_t n, struct req *q);
 void net_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *dst,
-	     size_t n, struct req *q);
+	     size_t n, struct net_direct *direct, struct req *q); /* direct: or NULL */
 /* Straight from a file whose pages are in memory, where the medium can (net_can_put_file). What the file
  * turns out not to hold any more arrives as zeros. `mapped` (or NULL) has the same pieces as memory, from
  * object_map(): then many of them leave in one call. */

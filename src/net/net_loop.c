@@ -224,8 +224,9 @@ static void loop_put(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 }
 
 static void loop_get(struct link *l, const struct wire_mem_desc *d, uint64_t at,
-		     const struct iovec *dst, size_t n, struct req *q)
+		     const struct iovec *dst, size_t n, struct net_direct *direct, struct req *q)
 {
+	(void)direct;
 	transfer(l, PARCEL_GET, d, at, dst, n, q);
 }
 

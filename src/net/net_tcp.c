@@ -53,7 +53,8 @@ struct tcp_link {
 	struct xfer *rx_get;
 	struct net_desc *rx_desc;
 	uint64_t rx_at; /* its place in the stream or the transfer */
-	bool unpacks; /* what was last asked for comes through the scratch memory */
+	bool unpacks; /* what was last asked for comes through the scratch memory ... */
+	bool directly; /* ... or goes to the better place of a get */
 	uint64_t next_id;
 	bool connecting;
 	bool got_bulk; /* a transfer has all its data: whoever waits for them goes first */
@@ -468,7 +469,7 @@ static int send_some(struct tcp_link *t)
 	if (got < 0)
 		return (int)got;
 	t->l.progress = t->l.net->loop->now;
-	pace_use(&t->pace.send, (size_t)got);
+	pace_use(&t->l, &t->pace.send, (size_t)got);
 	left = frame_left(t);
 	if (frame_first) {
 		r = (size_t)MIN(left, (uint64_t)got);
@@ -586,7 +587,7 @@ static void tcp_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t
 }
 
 static void tcp_get(struct link *l, const struct wire_mem_desc *d, uint64_t at,
-		    const struct iovec *dst, size_t n, struct req *q)
+		    const struct iovec *dst, size_t n, struct net_direct *direct, struct req *q)
 {
 	struct tcp_link *t = tcp(l);
 	struct xfer *x = xfer_new(l->net, 0, at, dst, n, q);
@@ -602,6 +603,7 @@ static void tcp_get(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 		return;
 	}
 	x->id = ++t->next_id;
+	x->direct = direct;
 	t->pace.bulk_at = t->l.net->loop->now;
 	if (list_empty(&t->gets))
 		got_on(t);
@@ -706,13 +708,31 @@ static int sink_head(void *arg, const struct wire_frame_head *h)
 	return r;
 }
 
+/* Of a get. */
+static size_t place_of_get(struct tcp_link *t, uint64_t at, uint64_t len, struct iovec *out,
+			   size_t max, uint64_t *got)
+{
+	const struct xfer *x = t->rx_get;
+	struct net_direct *d = x->direct;
+	size_t n, sum;
+
+	len = MIN(len, pace_chunk(&t->l));
+	t->directly = d && d->done == x->done + at && d->done < d->len && d->may(d);
+	if (t->directly)
+		n = iov_slice(d->iov, d->n, d->done, MIN(len, d->len - d->done), out, max, &sum);
+	else
+		n = iov_slice(x->iov, x->n, x->done + at, len, out, max, &sum);
+	*got = sum;
+	return n;
+}
+
 static size_t sink_place(void *arg, uint64_t at, uint64_t len, struct iovec *out, size_t max,
 			 uint64_t *got)
 {
 	struct tcp_link *t = arg;
-	size_t n, sum;
+	size_t n;
 
-	t->unpacks = false;
+	t->unpacks = t->directly = false;
 	if (t->rx_desc) {
 		if (look(t, t->rx_desc, t->rx_at + at, len, out, max, &n, got) &&
 		    net_scratch(t->l.net)) {
@@ -723,20 +743,22 @@ static size_t sink_place(void *arg, uint64_t at, uint64_t len, struct iovec *out
 		}
 		return n;
 	}
-	if (!t->rx_get)
-		return 0;
-	len = MIN(len, pace_chunk(&t->l));
-	n = iov_slice(t->rx_get->iov, t->rx_get->n, t->rx_get->done + at, len, out, max, &sum);
-	*got = sum;
-	return n;
+	return t->rx_get ? place_of_get(t, at, len, out, max, got) : 0;
 }
 
-static void sink_came(void *arg, uint64_t at, uint64_t n, int error)
+static bool sink_came(void *arg, uint64_t at, uint64_t n, int error)
 {
 	struct tcp_link *t = arg;
 
+	if (t->directly) {
+		if (error) /* then to the buffers */
+			t->rx_get->direct = NULL;
+		else
+			t->rx_get->direct->done += n;
+		return !error;
+	}
 	if (!t->rx_desc)
-		return;
+		return true;
 	if (!error && t->unpacks)
 		error = view_copy_in(t->rx_desc->view, t->rx_at + at, t->l.net->scratch, n);
 	moved(t, n, t->unpacks);
@@ -744,6 +766,7 @@ static void sink_came(void *arg, uint64_t at, uint64_t n, int error)
 		t->rx_desc->bad = true;
 		t->rx_desc = NULL;
 	}
+	return true;
 }
 
 static int sink_data_end(void *arg, int32_t status)
@@ -757,7 +780,7 @@ static int sink_data_end(void *arg, int32_t status)
 	if (!x)
 		return 0; /* a put: an error in it comes with the reply */
 	x->done += t->in.h.length;
-	t->got_bulk = status || x->done == x->len;
+	t->got_bulk = (status || x->done == x->len) && !(x->direct && x->direct->done);
 	if (status)
 		xfer_end(x, status > 0 && status < 4096 ? -status : -EIO);
 	else if (x->done == x->len)
@@ -811,7 +834,8 @@ static void receive(struct tcp_link *t)
 		count_calls(t, 1);
 		if (r == -EAGAIN)
 			break;
-		if (r == -EFAULT && t->rx_desc) { /* the bytes are still there to be read */
+		if (r == -EFAULT &&
+		    (t->rx_desc || t->directly)) { /* the bytes are still there to be read */
 			sink_came(t, 0, 0, (int)r);
 			continue;
 		}
@@ -819,7 +843,7 @@ static void receive(struct tcp_link *t)
 			error = r < 0 ? (int)r : -ECONNRESET;
 			break;
 		}
-		pace_use(&t->pace.receive, (size_t)r);
+		pace_use(&t->l, &t->pace.receive, (size_t)r);
 		t->l.progress = t->l.net->loop->now;
 		if (!frame_partial(&t->in))
 			t->in_at = t->l.progress;

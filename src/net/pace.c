@@ -1,15 +1,19 @@
 /* The links of a server take turns, a chunk each in a turn of the loop, either way.
  *
- * Who asks for little waits for a chunk of each of those who move bulk: so chunks are short while there is one. Turns that a
- * link did not use it may use later, some of them: who has one request at a time is not behind those who have many. What
- * we dialled has no bound: it is ours alone.
+ * Who asks for little waits for a chunk of each of those who move bulk: so chunks are short while there is one. They are
+ * shorter than else while many take their turns: who has one request at a time waits for a turn of all of them at each of
+ * its steps. What a link did not use in its turns it may use later, some of it: so that one is not far behind those who
+ * have many requests. What we dialled has no bound: it is ours alone.
  *
  * Threads: the loop's. */
 #include "net/backend.h"
 
 #define SHORT_CHUNK (64 * KIB) /* while somebody else asks for little */
+#define CROWD_CHUNK (128 * KIB) /* while others than we and two more move bulk */
+#define CROWD 3
 #define LATELY (10 * NSEC_PER_MSEC)
-#define TURNS_KEPT 4
+#define KEPT (4 * CHUNK_MAX) /* of unused turns */
+#define MUCH (16 * KIB) /* in one call: bulk */
 
 static bool lately(const struct net *n, uint64_t when)
 {
@@ -30,23 +34,36 @@ uint64_t pace_chunk(const struct link *l)
 {
 	bool brief = !l->dialled && l->net->asker != l && lately(l->net, l->net->asked_at);
 
-	return brief ? SHORT_CHUNK : CHUNK_MAX;
+	if (brief)
+		return SHORT_CHUNK;
+	return !l->dialled && l->net->movers_before > CROWD ? CROWD_CHUNK : CHUNK_MAX;
 }
 
 bool pace_over(const struct link *l, struct allowance *a)
 {
-	uint64_t turn = l->net->loop->turns, passed = MIN(turn - a->turn, TURNS_KEPT);
-	uint64_t chunk = pace_chunk(l);
+	uint64_t turn = l->net->loop->turns, passed = MIN(turn - a->turn, KEPT / SHORT_CHUNK);
 
 	if (l->dialled)
 		return false;
 	if (passed)
-		a->left = MIN(a->left + passed * chunk, TURNS_KEPT * chunk);
+		a->left = MIN(a->left + passed * pace_chunk(l), KEPT);
 	a->turn = turn;
 	return !a->left;
 }
 
-void pace_use(struct allowance *a, size_t bytes)
+void pace_use(const struct link *l, struct allowance *a, size_t bytes)
 {
+	struct net *n = l->net;
+	uint64_t turn = n->loop->turns;
+
 	a->left -= MIN(a->left, bytes);
+	if (bytes < MUCH || a->moved == turn)
+		return;
+	a->moved = turn;
+	if (n->mover_turn != turn) {
+		n->movers_before = n->mover_turn + 1 == turn ? n->movers : 0;
+		n->mover_turn = turn;
+		n->movers = 0;
+	}
+	n->movers++;
 }

@@ -4,13 +4,16 @@
  *                                                                   goes straight from the file (small pieces: copied
  *                                                                   out of a mapping, mapped.c)
  *   write:  TAKE -> BUFFERED -> ACCESS -> DISK -> TAKE ... buffers, network, turn, disk
- *                                                                   small pieces of a file in memory: into a mapping
+ *                                                                   a file in memory: small pieces into a mapping,
+ *                                                                   large ones there as they come (net_direct)
  *   sieve:  ... ACCESS -> DISK -> MERGE -> MOVED ...        many small pieces: all between the first and the last
  *   copy:   as a write, with the bytes of another object instead of the client's memory (fetch.c)
  *
  * A few windows of one request work side by side, each taking the next range when it is done, so that
  * network and disk overlap and memory stays bounded. Nobody holds a turn at a range while it waits for a
- * network: reads give theirs back before the data go out, writes ask for theirs when the data are here.
+ * network: reads give theirs back before the data go out, writes ask for theirs when the data are here. Data that are
+ * received straight into a mapping are so while nobody else has a turn or waits for one; from the first time that somebody
+ * does, the others of the window go through the buffer.
  *
  * Where many small pieces lie close together, one access to their hull costs less than one to each (covers()): it is read,
  * and the pieces are taken out of it, or put into it and it is written again, in one turn. The buffer has the hull, then
@@ -28,6 +31,8 @@
 #define PAGE 4096 /* a sieved write touches no page that its pieces do not */
 #define WINDOW_NS 30000 /* what one more window costs, with all its messages */
 #define SPARE_WINDOWS 16
+#define STORED_WINDOWS \
+	4 /* of a write to a file in memory: mostly they need no more than the network */
 
 enum { TAKE, BUFFERED, ACCESS, DISK, MERGE, MOVED, END };
 static_assert(END + 1 == WINDOW_STATES, "a histogram for each state");
@@ -49,11 +54,15 @@ struct window {
 	bool sieve;
 	bool copies; /* out of a mapping, if it is cached */
 	bool stores; /* into a mapping */
+	bool directly; /* there, as the data come */
+	struct net_direct direct;
+	struct iovec data[BUF_MAX_UNITS + 1]; /* in buf, or in the message */
+	size_t n_data;
 	uint32_t n;
 	uint32_t asked; /* pieces that the disk was asked for ... */
 	uint64_t asked_len; /* ... and their bytes */
 	struct io ios[WINDOW_IOS];
-	/* slices of buf, or of a mapping, piece by piece */
+	/* slices of data, or of a mapping, piece by piece */
 	struct iovec iov[WINDOW_PIECES + BUF_MAX_UNITS];
 	struct extent pieces[WINDOW_PIECES];
 };
@@ -195,7 +204,7 @@ static void disk(struct window *w)
 	for (; i < WINDOW_IOS && w->asked < w->n; i++) {
 		const struct extent *p = &w->pieces[w->asked++];
 		struct iovec *iov = w->iov + used;
-		size_t got, n = iov_slice(w->buf.iov, w->buf.n, w->asked_len, p->length, iov,
+		size_t got, n = iov_slice(w->data, w->n_data, w->asked_len, p->length, iov,
 					  ARRAY_LEN(w->iov) - used, &got);
 
 		w->ios[i] = (struct io){ .off = p->offset, .iov = iov, .n = (int)n };
@@ -236,22 +245,21 @@ static void merge(struct window *w)
 	}
 }
 
-/* Where the data are in the buffer. */
-static size_t data_iov(struct window *w)
+/* Where the data are: those of a message stay there, unless a hull goes before them. */
+static void find_data(struct window *w)
 {
+	const uint8_t *p = w->m->data ? w->m->data + w->at : NULL;
 	size_t got;
 
-	return iov_slice(w->buf.iov, w->buf.n, hull_of(w), w->len, w->iov, ARRAY_LEN(w->iov), &got);
-}
-
-/* From the message. */
-static void fill(struct window *w)
-{
-	const uint8_t *p = w->m->data + w->at;
-	size_t n = data_iov(w);
-
-	for (size_t i = 0; i < n; p += w->iov[i++].iov_len)
-		memcpy(w->iov[i].iov_base, p, w->iov[i].iov_len);
+	if (p && !w->sieve) {
+		w->data[0] = (struct iovec){ (void *)(uintptr_t)p, w->len };
+		w->n_data = 1;
+		return;
+	}
+	w->n_data = iov_slice(w->buf.iov, w->buf.n, hull_of(w), w->len, w->data, ARRAY_LEN(w->data),
+			      &got);
+	for (size_t i = 0; p && i < w->n_data; p += w->data[i++].iov_len)
+		memcpy(w->data[i].iov_base, p, w->data[i].iov_len);
 }
 
 /* Straight from the file, when nothing of it would block. A small piece alone is read sooner than that is
@@ -269,18 +277,46 @@ static bool from_file(struct window *w)
 	return w->mapped || w->len >= FILE_PIECE * w->n;
 }
 
-/* Pieces of a file in memory, all of it there already: storing them costs no call for each. */
+/* A file in memory, all of it there already: no page is made or waited for. */
 static bool can_store(const struct window *w)
 {
-	return w->q.loop->in_memory && w->n > 2 && w->hi - w->lo <= HULL_MAX &&
+	return w->q.loop->in_memory && w->hi - w->lo <= HULL_MAX &&
 	       w->hi <= object_end(w->m->object) &&
 	       object_cached(w->m->object, w->lo, w->hi - w->lo);
+}
+
+static bool may_store(struct net_direct *d)
+{
+	struct window *w = container_of(d, struct window, direct);
+	const struct mover *m = w->m;
+	struct env *e = w->q.loop->env;
+	bool may = turn_at_once(m->object, m->epoch, w->lo, w->hi);
+
+	if (may)
+		object_stored(m->object, (int64_t)e->clock->wall(e));
+	return may;
+}
+
+/* Data that are still to come go straight into the mapping where the system puts them there sooner than a copy does; the end of
+ * the last piece is written (write_last()). */
+static bool stores_directly(struct window *w)
+{
+	const struct mover *m = w->m;
+	uint64_t len = w->len - MIN(w->pieces[w->n - 1].length, (uint64_t)PAGE);
+
+	w->direct = (struct net_direct){ .may = may_store, .iov = w->iov, .n = w->n, .len = len };
+	if (m->data || !len ||
+	    net_choose(&m->s->srv->net.costs, false, w->n, w->len, 0) == MOVER_PACK)
+		return false;
+	w->mapped = map_pieces(m->object, w->pieces, w->n, w->lo, w->hi, w->iov);
+	return w->mapped;
 }
 
 /* How the window gets between the file and the network. */
 static void choose(struct window *w)
 {
 	const struct mover *m = w->m;
+	bool store = m->write && !m->from && can_store(w);
 
 	w->asked = 0;
 	w->asked_len = 0;
@@ -288,21 +324,33 @@ static void choose(struct window *w)
 	w->copies = !m->write &&
 		    net_choose(&m->s->srv->net.costs, true, w->n, w->len, 0) == MOVER_PACK;
 	w->file = !m->write && !w->copies && from_file(w);
-	w->stores = m->write && !m->from && can_store(w);
-	w->sieve = !w->file && !w->stores && sieves(w, 0);
+	w->directly = store && stores_directly(w);
+	w->stores = store && !w->directly && w->n > 2; /* no call for each */
+	w->sieve = !w->file && !store && sieves(w, 0);
 }
 
-/* Between the buffer and a mapping of the file. */
+/* Between the data and a mapping of the file. */
 static bool copied(struct window *w)
 {
 	struct object *o = w->m->object;
-	struct iovec flat[BUF_MAX_UNITS + 1];
-	size_t got, n = iov_slice(w->buf.iov, w->buf.n, hull_of(w), w->len, flat, ARRAY_LEN(flat),
-				  &got);
 
 	if (w->copies)
-		return mapped_read(o, w->pieces, w->n, w->lo, w->hi, w->iov, flat, n);
-	return mapped_write(o, w->pieces, w->n, w->lo, w->hi, w->iov, flat, n);
+		return mapped_read(o, w->pieces, w->n, w->lo, w->hi, w->iov, w->data, w->n_data);
+	return mapped_write(o, w->pieces, w->n, w->lo, w->hi, w->iov, w->data, w->n_data);
+}
+
+/* What went into the mapping as it came is not written again. */
+static void skip_stored(struct window *w)
+{
+	struct extent *p = w->pieces;
+	uint64_t left = w->direct.done;
+
+	for (; left >= p->length; p++)
+		left -= p->length;
+	p->offset += left;
+	p->length -= left;
+	w->asked = (uint32_t)(p - w->pieces);
+	w->asked_len = w->direct.done;
 }
 
 /* The last piece is written all the same: with it goes what a file knows of being changed, its time above all. */
@@ -387,20 +435,22 @@ static bool step(struct req *q)
 		choose(w);
 		if (m->from)
 			buf_get(&s->srv->copies, &s->session->copy_share, &w->buf, w->len, q);
-		else
+		else if (!m->data || w->sieve)
 			buf_get(&s->srv->pool, &s->session->share, &w->buf, hull_of(w) + w->len, q);
 		break;
 	case BUFFERED:
 		req_goto(q, ACCESS);
-		if (m->data)
-			fill(w);
-		else if (m->from)
+		find_data(w);
+		if (m->from)
 			fetch_start(w->fetch, w->n, &w->buf, q);
-		else if (m->write)
-			net_get(s->link, m->mem, w->at, w->iov, data_iov(w), q);
+		else if (m->write && !m->data)
+			net_get(s->link, m->mem, w->at, w->data, w->n_data,
+				w->directly ? &w->direct : NULL, q);
 		break;
 	case ACCESS:
 		req_goto(q, DISK);
+		if (w->directly)
+			skip_stored(w);
 		if (m->from && stop(w)) { /* it must not be written later than its client thinks */
 			req_goto(q, END);
 			break;
@@ -441,7 +491,7 @@ static bool step(struct req *q)
 		turn_end(&w->turn);
 		if (!m->write && !w->sent) {
 			w->sent = true;
-			net_put(s->link, m->mem, w->at, w->iov, data_iov(w), q);
+			net_put(s->link, m->mem, w->at, w->data, w->n_data, q);
 			break;
 		}
 		req_goto(q, TAKE);
@@ -479,10 +529,11 @@ void mover_start(struct mover *m)
 {
 	struct sreq *s = m->s;
 	uint64_t total = m->part ? m->mem->length : 0;
+	uint64_t most = m->write && !m->from && s->srv->loop->in_memory ? STORED_WINDOWS : WINDOWS;
 
 	for (uint32_t i = 0; i < m->n_list; i++)
 		total += m->list[i].length;
-	for (uint64_t i = 0; i < WINDOWS && i * WINDOW_BYTES < total; i++) {
+	for (uint64_t i = 0; i < most && i * WINDOW_BYTES < total; i++) {
 		struct window *w = window_new(s->srv);
 
 		if (!w) {

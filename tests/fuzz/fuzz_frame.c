@@ -95,11 +95,12 @@ static size_t on_place(void *arg, uint64_t at, uint64_t len, struct iovec *out, 
 	return n;
 }
 
-static void on_came(void *arg, uint64_t at, uint64_t n, int error)
+static bool on_came(void *arg, uint64_t at, uint64_t n, int error)
 {
 	struct sink_state *s = arg;
 
 	assert(n && !error && at <= s->length && n <= s->length - at);
+	return true;
 }
 
 static int on_data_end(void *arg, int32_t status)

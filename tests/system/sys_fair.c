@@ -244,10 +244,10 @@ static void shares_of(uint64_t *from, double *least, double *most, double *all)
 }
 
 /* The first `greedy` clients have one habit, the rest another one: nobody has less than half of an eighth. Where some read and
- * some write, a byte is not a byte: one that is written takes nearly twice the time. */
+ * some write, a byte is not a byte: one that is written takes more time. */
 static void share(const char *what, int greedy, struct habit g, struct habit m)
 {
-	double need = g.write == m.write ? 0.5 : 0.5 / 2, least = 0, most = 0, all = 0, began;
+	double need = g.write == m.write ? 0.5 : 0.4, least = 0, most = 0, all = 0, began;
 	struct habit h[CLIENTS];
 	uint64_t from[CLIENTS];
 

@@ -541,6 +541,56 @@ static void fences_do_not_disturb_changes_of_ranges(void)
 	sheaf_disconnect(j.fs);
 }
 
+#define STORED (2 << 20)
+
+/* One change of another client's, somewhere into a write. */
+static void *cut_or_punch(void *arg)
+{
+	struct job *j = arg;
+	uint64_t seed = (uint64_t)j->rounds, at = test_random(&seed) % STORED;
+	struct sheaf_file *f;
+
+	CHECK_EQ(sheaf_open(j->fs, j->path, O_RDWR, 0, NULL, &f), 0);
+	pause_ms((int)(test_random(&seed) % 3));
+	if (test_random(&seed) % 2)
+		CHECK_EQ(sheaf_ftruncate(f, (off_t)at), 0);
+	else
+		CHECK_EQ(sheaf_fallocate(f, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
+					 100000),
+			 0);
+	CHECK_EQ(sheaf_close(f), 0);
+	return NULL;
+}
+
+/* Whichever of both comes first at a byte: it is that of the write, or zero, and never one of an earlier write; and nothing
+ * that was stored behind an end comes up when the file grows. */
+static void writes_beside_cuts_and_holes_leave_nothing_of_before(void)
+{
+	static uint8_t b[STORED + 8192];
+	const char *dir = fresh_dir();
+	struct job j = { .fs = client(c.conf), .path = in(dir, "f") };
+	struct sheaf_file *f = open_striped(j.path, 262144, 3);
+	const int rounds = SANITIZED ? 20 : 150;
+
+	for (int r = 1; r <= rounds; r++) {
+		uint8_t mark = (uint8_t)(r % 255 + 1);
+
+		memset(b, mark, STORED);
+		j.rounds = r;
+		jobs_run(&j, 1, cut_or_punch);
+		CHECK_EQ(sheaf_pwrite(f, b, STORED, 0), STORED);
+		jobs_end(&j, 1);
+		CHECK_EQ(sheaf_ftruncate(f, STORED + 8192), 0);
+		CHECK_EQ(sheaf_pread(f, b, sizeof(b), 0), (ssize_t)sizeof(b));
+		for (size_t i = 0; i < sizeof(b); i++)
+			CHECK(b[i] == 0 || (b[i] == mark && i < STORED));
+		if (r % 3) /* whole again, so that the next one has pages to store into */
+			CHECK_EQ(sheaf_pwrite(f, memset(b, 0, STORED), STORED, 0), STORED);
+	}
+	CHECK_EQ(sheaf_close(f), 0);
+	sheaf_disconnect(j.fs);
+}
+
 /* The source's server is gone: an error after the timeout, and nobody who asks for something else waits. */
 static void a_copy_from_a_dead_server_fails_in_time(void)
 {
@@ -599,4 +649,5 @@ SYS_MAIN(child, begin, end, TEST(random_changes_of_ranges_match_a_model),
 	 TEST(a_server_may_die_in_the_middle_of_a_copy),
 	 TEST(a_clean_restart_of_all_servers_is_invisible_to_copies),
 	 TEST(fences_do_not_disturb_changes_of_ranges),
+	 TEST(writes_beside_cuts_and_holes_leave_nothing_of_before),
 	 TEST(a_copy_from_a_dead_server_fails_in_time))

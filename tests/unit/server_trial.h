@@ -316,8 +316,10 @@ static inline void pipe_put(struct link *l, const struct wire_mem_desc *d, uint6
 }
 
 static inline void pipe_get(struct link *l, const struct wire_mem_desc *d, uint64_t at,
-			    const struct iovec *dst, size_t n, struct req *q)
+			    const struct iovec *dst, size_t n, struct net_direct *direct,
+			    struct req *q)
 {
+	(void)direct;
 	CHECK(at <= d->length && iov_total(dst, n) <= d->length - at);
 	pipe_transfer(l, at, dst, n, q, true);
 }

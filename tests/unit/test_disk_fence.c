@@ -84,6 +84,47 @@ static void a_fence_waits_for_turns_in_flight_and_refuses_those_that_wait(void)
 	disk_end();
 }
 
+/* Not beside others or behind the end, not with an epoch that is over, not into what is removed. */
+static void who_stores_at_once_needs_all_of_a_turn_but_the_waiting(void)
+{
+	struct turn_trial reader, other, behind;
+	struct object *o;
+
+	disk_begin("/dev/shm");
+	o = get_ok(24, 1);
+	CHECK(!turn_at_once(o, 4, 0, 1));
+	CHECK_EQ(put_bytes(o, 0, "0123456789", 10), 0);
+	CHECK(turn_at_once(o, 4, 0, 10));
+	CHECK(!turn_at_once(o, 4, 0, 11));
+	turn_ask(&reader, o, 4, 2, 4, false);
+	trial_wait(&reader.trial);
+	CHECK(!turn_at_once(o, 4, 3, 5));
+	CHECK(turn_at_once(o, 4, 4, 8));
+	turn_ask(&other, o, 4, 0, 6, true); /* waits for the reader, and is before us */
+	settle();
+	CHECK(!other.trial.over);
+	CHECK(!turn_at_once(o, 4, 5, 6));
+	CHECK(turn_at_once(o, 4, 6, 8));
+	turn_end(&reader.turn);
+	trial_wait(&other.trial);
+	turn_end(&other.turn);
+	CHECK(turn_at_once(o, 4, 0, 10));
+	CHECK_EQ(fence(24, 5, 8, NULL), 0);
+	CHECK(!turn_at_once(o, 4, 0, 1));
+	CHECK(turn_at_once(o, 5, 0, 8));
+	CHECK(!turn_at_once(o, 5, 0, 9));
+	turn_ask(&behind, o, 5, 8, 20, true);
+	trial_wait(&behind.trial);
+	CHECK(turn_at_once(o, 5, 0, 8));
+	turn_end(&behind.turn);
+	object_stored(o, 4242);
+	CHECK_EQ(object_mtime(o), 4242);
+	CHECK_EQ(remove_object(24, 6), 0);
+	CHECK(!turn_at_once(o, 6, 0, 1));
+	object_put(o);
+	disk_end();
+}
+
 static void a_fence_cuts_but_never_extends(void)
 {
 	struct object *o;
@@ -403,6 +444,7 @@ static void old_tombstones_go_while_it_runs(void)
 
 TEST_MAIN(TEST(a_fence_refuses_older_epochs_now_and_after_a_restart),
 	  TEST(a_fence_waits_for_turns_in_flight_and_refuses_those_that_wait),
+	  TEST(who_stores_at_once_needs_all_of_a_turn_but_the_waiting),
 	  TEST(a_fence_cuts_but_never_extends), TEST(fences_at_the_same_time_share_syncs),
 	  TEST(a_fence_that_is_not_durable_fails_and_can_be_repeated),
 	  TEST(removal_leaves_a_tombstone_over_restarts),

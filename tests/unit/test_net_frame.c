@@ -36,12 +36,13 @@ static size_t on_place(void *arg, uint64_t at, uint64_t len, struct iovec *iov, 
 	return 1;
 }
 
-static void on_came(void *arg, uint64_t at, uint64_t n, int error)
+static bool on_came(void *arg, uint64_t at, uint64_t n, int error)
 {
 	(void)arg;
 	CHECK_EQ(at, o.came); /* in order, each byte once */
 	CHECK_EQ(error, 0);
 	o.came += n;
+	return true;
 }
 
 static int on_data_end(void *arg, int32_t status)

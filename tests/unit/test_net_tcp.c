@@ -1,5 +1,7 @@
 /* net_tcp on real sockets of this host: scattered memory in and out, order, retracting in mid-transfer, links
  * that break or stall, peers that do not read. */
+#include <limits.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "net_trial.h"
@@ -101,6 +103,60 @@ static void scattered_memory_of_many_shapes_arrives_in_its_place(void)
 	move_both_ways(2500, page, 1, 7777);
 	move_both_ways(3, chunk, 1, 65536);
 	move_both_ways(1, chunk, 1, CHUNK_MAX);
+	end();
+}
+
+static void get_directly(size_t bytes, uint64_t len, int may)
+{
+	struct scatter s;
+	struct ask a;
+
+	moving_direct_len = len;
+	moving_direct_may = may;
+	memset(moving_direct, 0, MOVING_DIRECT / 2);
+	scatter_make(&s, 1, &bytes, 1);
+	scatter_fill(&s);
+	ask_move(&a, &cli.peer, s.iov, s.n, true);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, 0);
+	CHECK_EQ(moving_sum, 0);
+	CHECK(moving_direct_done <= len);
+	for (size_t i = moving_direct_done; i < MOVING_DIRECT / 2; i++)
+		CHECK_EQ(moving_direct[i], 0);
+	scatter_free(&s);
+}
+
+/* The first bytes to one place as long as that may be, the others to the buffers: none is lost, and none goes there that
+ * may not. */
+static void what_is_got_goes_to_the_better_place_while_it_may(void)
+{
+	const size_t half = MOVING_DIRECT / 2;
+
+	begin();
+	moving_direct = mmap(NULL, MOVING_DIRECT, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(moving_direct != MAP_FAILED);
+	get_directly(half, half, INT_MAX);
+	CHECK_EQ(moving_direct_done, half);
+	get_directly(half, half - 4096, INT_MAX);
+	CHECK_EQ(moving_direct_done, half - 4096);
+	get_directly(half, 1, INT_MAX);
+	CHECK_EQ(moving_direct_done, 1);
+	get_directly(half, half, 0);
+	CHECK_EQ(moving_direct_done, 0);
+	for (int may = 1; may < 20; may++)
+		get_directly(half, half - 77, may);
+	/* memory that goes away: all behind it to the buffers */
+	CHECK_EQ(mprotect(moving_direct + half, half, PROT_NONE), 0);
+	moving_direct += half / 2;
+	moving_direct_len = half;
+	moving_direct_may = INT_MAX;
+	move_both_ways(1, &half, 1, 65536);
+	CHECK(moving_direct_done > 0 && moving_direct_done <= half / 2);
+	ping();
+	moving_direct -= half / 2;
+	munmap(moving_direct, MOVING_DIRECT);
+	moving_direct = NULL;
 	end();
 }
 
@@ -522,6 +578,7 @@ static void links_of_a_server_take_turns(void)
 
 TEST_MAIN(TEST(a_call_goes_over_the_wire), TEST(links_of_a_server_take_turns),
 	  TEST(scattered_memory_of_many_shapes_arrives_in_its_place),
+	  TEST(what_is_got_goes_to_the_better_place_while_it_may),
 	  TEST(a_file_goes_out_as_memory_does),
 	  TEST(what_a_file_does_not_hold_any_more_arrives_as_zeros),
 	  TEST(many_transfers_share_a_link), TEST(small_messages_overtake_bulk),
