@@ -22,6 +22,7 @@
 #define PART_BYTES (64 * MIB) /* of one request */
 #define COPY_STRIPES 16384 /* of one call; longer copies are short */
 #define LANES 2 /* of one object */
+#define LISTED_NS 25 /* an extent of a list, encoded and decoded */
 #define MAX_REFRESH 1000
 
 enum { MEASURE, START, SIZED, END };
@@ -257,20 +258,21 @@ static void take_pattern(struct lane *l)
 	l->small = false;
 }
 
-/* Extents of a part that may go as a list though there is a pattern: what is inside the message needs none. */
+/* Extents of a part that may go as a list though there is a pattern, which is what data inside a message need: as many as take
+ * less time than that saves. */
 static size_t list_most(const struct lane *l)
 {
 	const struct cop *op = l->op;
-	bool small = op->access.total <= (uint64_t)INLINE_MAX * op->file->layout.width;
+	const struct transfer *t = op->transfer;
+	const struct net_costs *c = &op->c->net.costs;
+	uint64_t bytes = op->access.total / op->file->layout.width;
+	double saved;
 
-	return small && op->transfer->mover == MOVER_AUTO ? LIST_MAX : op->c->list_most;
-}
-
-/* The n extents of the view are all that is left. */
-static bool as_list(const struct lane *l, size_t n, const struct cursor *from)
-{
-	return from->pos == l->op->access.total &&
-	       (n <= l->op->c->list_most || inlines(l, l->view.length));
+	if (t->mover != MOVER_AUTO || bytes > INLINE_MAX)
+		return op->c->list_most;
+	saved = net_cost(c, MOVER_GATHER, t->kind == WRITE, 1, bytes) -
+		net_cost(c, MOVER_INLINE, t->kind == WRITE, 1, bytes);
+	return MIN(MAX(op->c->list_most, (size_t)(MAX(saved, 0) / LISTED_NS)), (size_t)LIST_MAX);
 }
 
 /* A part of a typed access: as a list when that is short or the type is not, else as a pattern, which may have
@@ -294,7 +296,7 @@ static int take_typed(struct lane *l)
 			      list ? LIST_MAX : list_most(l), most_bytes(l));
 	} while (!n && list && from.pos < total);
 	l->typed = false;
-	if (!list && !as_list(l, n, &from)) {
+	if (!list && from.pos < total) {
 		take_pattern(l);
 		view_trail(&l->view, &op->access, lay, l->index, l->pattern.begin, l->pattern.upto);
 		l->strand->next.pos = l->pattern.upto;
@@ -314,7 +316,7 @@ static int take_regular(struct lane *l)
 			     list_most(l), PART_BYTES);
 
 	l->typed = false;
-	if (as_list(l, n, &from)) {
+	if (from.pos == op->access.total) {
 		*next = from;
 		return n ? take_list(l, n) : 1;
 	}
