@@ -326,22 +326,24 @@ static int by_value(const void *a, const void *b)
 }
 
 /* The 99th percentile of small reads, without the time that this process or the server waited for a processor: a large
- * client has processors of its own elsewhere. */
-static double p99(struct sheaf_file *f, size_t len, int server)
+ * client has processors of its own elsewhere; and by the clock. */
+static double p99(struct sheaf_file *f, size_t len, int server, double *by_clock)
 {
-	double t[READS];
+	double t[READS], clock[READS];
 	char b[4096];
 
 	for (int i = 0; i < READS; i++) {
 		double idle = waited(getpid()) + waited(c.pid[server]), at = now_s();
 
 		CHECK_EQ(sheaf_pread(f, b, len, i % 256 * 4096L), (ssize_t)len);
-		t[i] = now_s() - at;
+		t[i] = clock[i] = now_s() - at;
 		idle = waited(getpid()) + waited(c.pid[server]) - idle;
 		if (idle > 50e-6) /* to be woken takes some microseconds of it, too */
 			t[i] = t[i] > idle + 10e-6 ? t[i] - idle : 10e-6;
 	}
 	qsort(t, READS, sizeof(t[0]), by_value);
+	qsort(clock, READS, sizeof(clock[0]), by_value);
+	*by_clock = clock[READS * 99 / 100];
 	return t[READS * 99 / 100];
 }
 
@@ -357,7 +359,7 @@ static void beside(const char *what, struct habit h, size_t len)
 {
 	struct sheaf_layout_info l = { .size = sizeof(l) };
 	struct sheaf_file *f = open_file(fs, "/large", O_RDONLY);
-	double ratio[2 * TRIES], a, b, median = 1e9;
+	double ratio[2 * TRIES], a, b, clock_a, clock_b, median = 1e9;
 	uint64_t moved;
 	int server;
 
@@ -368,17 +370,17 @@ static void beside(const char *what, struct habit h, size_t len)
 	clients_start(&h, 1);
 	for (int n = 0; n < 2 * TRIES && (n < 3 || median > 5); n++) {
 		rest(1);
-		a = p99(f, len, server);
+		a = p99(f, len, server, &clock_a);
 		work(1);
 		moved = moved_by(server);
-		b = p99(f, len, server);
+		b = p99(f, len, server, &clock_b);
 		CHECK(moved_by(server) > moved + READS * len); /* there was something beside */
 		ratio[n] = b / a;
 		qsort(ratio, (size_t)n + 1, sizeof(ratio[0]), by_value);
 		median = ratio[n / 2];
 	}
-	printf("  %zu bytes beside %s: p99 without waits for a processor %.0f us (alone %.0f), median of ratios %.1f\n",
-	       len, what, b * 1e6, a * 1e6, median);
+	printf("  %zu bytes beside %s: p99 without waits for a processor %.0f us (alone %.0f), median of ratios %.1f; by the clock %.0f (%.0f)\n",
+	       len, what, b * 1e6, a * 1e6, median, clock_b * 1e6, clock_a * 1e6);
 	clients_end(1);
 	CHECK_EQ(sheaf_close(f), 0);
 	CHECK(SANITIZED || median <= 5);
