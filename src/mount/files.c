@@ -189,39 +189,50 @@ static int opened(struct mount *m, struct sheaf_file *sf, const struct stat *st,
 	return 0;
 }
 
-void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+/* By its number, with second tries where the first answer is not the one that the kernel should get. */
+static int open_inode(struct worker *w, fuse_ino_t ino, int flags, bool knows,
+		      struct sheaf_file **sf, struct stat *st, unsigned *what)
 {
-	struct worker *w = req_begin(req);
 	struct mount *m = w->m;
-	int flags = open_flags(m, fi->flags), r;
-	unsigned what = 0;
-	struct sheaf_file *sf;
 	struct caller c;
-	struct stat st;
+	int r;
 
-	if (!worker_modifies(w, ino, flags & O_TRUNC)) {
-		answer(w, -EINTR);
-		return;
-	}
 	caller_init(&c, w);
 	do
-		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(ino), NULL, flags, 0, NULL, &sf,
-				      &st, &what);
+		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(ino), NULL, flags, 0, NULL, sf, st,
+				      what);
 	while (caller_again(&c, r));
 	/* renamed over since it was looked up: the kernel would not look twice; not when it may not have looked at all */
 	while (r == -ESTALE && !hint_was_listed(m, ino) && glance_saw(w, ino)) {
 		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(ino), NULL,
-				      flags | SHEAF_O_NAMELESS, 0, NULL, &sf, &st, &what);
+				      flags | SHEAF_O_NAMELESS, 0, NULL, sf, st, what);
 		if (!caller_again(&c, r))
 			break;
 		r = -ESTALE;
 	}
 	if (r == -ENOENT) /* its name has another inode now: the kernel looks it up again */
 		r = -ESTALE;
-	if (r == -EACCES &&
-	    ((fi->flags & FMODE_EXEC) || m->o.writeback)) /* the kernel knows that he may */
-		r = sheaf_h_open_stat(m->fs, &cred_root, handle_of(ino), NULL, flags, 0, NULL, &sf,
-				      &st, &what);
+	if (r == -EACCES && knows)
+		r = sheaf_h_open_stat(m->fs, &cred_root, handle_of(ino), NULL, flags, 0, NULL, sf,
+				      st, what);
+	return r;
+}
+
+void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct worker *w = req_begin(req);
+	struct mount *m = w->m;
+	bool knows = (fi->flags & FMODE_EXEC) || m->o.writeback; /* the kernel, that he may */
+	int flags = open_flags(m, fi->flags), r;
+	unsigned what = 0;
+	struct sheaf_file *sf;
+	struct stat st;
+
+	if (!worker_modifies(w, ino, flags & O_TRUNC)) {
+		answer(w, -EINTR);
+		return;
+	}
+	r = open_inode(w, ino, flags, knows, &sf, &st, &what);
 	if (!r)
 		r = opened(m, sf, &st, what == SHEAF_OPEN_GROWING, fi);
 	if (r) {

@@ -17,6 +17,25 @@
 
 __thread struct worker *worker_self;
 
+/* ---- places ---- */
+
+void crew_made_room(struct mount *m)
+{
+	if (m->crew.full || m->crew.stop)
+		sheaf_drive_wake(m->fs);
+}
+
+/* Under the lock: another may take its place. */
+static void step_aside(struct worker *w)
+{
+	struct crew *c = &w->m->crew;
+
+	if (!w->aside)
+		c->n_aside++;
+	w->aside = true;
+	crew_made_room(w->m);
+}
+
 /* ---- answers ---- */
 
 static void on_interrupt(fuse_req_t req, void *arg)
@@ -46,8 +65,6 @@ struct worker *req_begin(fuse_req_t req)
 	pthread_mutex_unlock(&w->lock);
 	return w;
 }
-
-static void step_aside(struct worker *w);
 
 /* Under both locks: its answer will be dropped. */
 static void abandon(struct worker *w)
@@ -125,23 +142,6 @@ void answer_written(struct worker *w, ssize_t n)
 }
 
 /* ---- waiting ---- */
-
-void crew_made_room(struct mount *m)
-{
-	if (m->crew.full || m->crew.stop)
-		sheaf_drive_wake(m->fs);
-}
-
-/* Under the lock: another may take its place. */
-static void step_aside(struct worker *w)
-{
-	struct crew *c = &w->m->crew;
-
-	if (!w->aside)
-		c->n_aside++;
-	w->aside = true;
-	crew_made_room(w->m);
-}
 
 void worker_await(struct worker *w, pthread_cond_t *cond, pthread_mutex_t *lock)
 {
