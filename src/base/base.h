@@ -181,6 +181,7 @@ void pieces_guard(void); /* once a process; harmless again */
 int pieces_pack(void *flat, const struct iovec *iov, size_t n);
 int pieces_unpack(const struct iovec *iov, size_t n, const void *flat);
 int pieces_zero(const struct iovec *iov, size_t n);
+int pieces_touch(const struct iovec *iov, size_t n); /* are they all there to be read? */
 
 struct uuid {
 	uint8_t b[16];

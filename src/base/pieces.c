@@ -12,6 +12,8 @@
 
 #include "base/base.h"
 
+#define LEAST_PAGE 4096 /* of all machines */
+
 /* Where a fault of this thread leads. Its place is fixed when the library is loaded: a handler may not allocate. */
 static _Thread_local sigjmp_buf *volatile guard __attribute__((tls_model("initial-exec")));
 static struct sigaction before_segv, before_bus;
@@ -93,6 +95,20 @@ static void zero(char *flat, const struct iovec *iov, size_t n)
 		memset(iov[i].iov_base, 0, iov[i].iov_len);
 }
 
+static void touch(char *flat, const struct iovec *iov, size_t n)
+{
+	(void)flat;
+	for (size_t i = 0; i < n; i++) {
+		const volatile char *p = iov[i].iov_base;
+		size_t len = iov[i].iov_len;
+
+		for (size_t at = 0; at < len; at += LEAST_PAGE)
+			(void)p[at];
+		if (len)
+			(void)p[len - 1];
+	}
+}
+
 static int guarded(void (*move)(char *, const struct iovec *, size_t), void *flat,
 		   const struct iovec *iov, size_t n)
 {
@@ -124,4 +140,9 @@ int pieces_unpack(const struct iovec *iov, size_t n, const void *flat)
 int pieces_zero(const struct iovec *iov, size_t n)
 {
 	return guarded(zero, NULL, iov, n);
+}
+
+int pieces_touch(const struct iovec *iov, size_t n)
+{
+	return guarded(touch, NULL, iov, n);
 }

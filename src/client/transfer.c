@@ -22,7 +22,8 @@
 #define PART_BYTES (64 * MIB) /* of one request */
 #define COPY_STRIPES 16384 /* of one call; longer copies are short */
 #define LANES 2 /* of one object */
-#define LISTED_NS 25 /* an extent of a list, encoded and decoded */
+#define LISTED_NS \
+	25 /* an extent of a list, encoded and decoded; of 1,024 x 64 B as list and as pattern */
 #define MAX_REFRESH 1000
 
 enum { MEASURE, START, SIZED, END };
@@ -268,7 +269,7 @@ static size_t list_most(const struct lane *l)
 	uint64_t bytes = op->access.total / op->file->layout.width;
 	double saved;
 
-	if (t->mover != MOVER_AUTO || bytes > INLINE_MAX)
+	if (t->mover != MOVER_AUTO || bytes > inline_room(l))
 		return op->c->list_most;
 	saved = net_cost(c, MOVER_GATHER, t->kind == WRITE, 1, bytes) -
 		net_cost(c, MOVER_INLINE, t->kind == WRITE, 1, bytes);

@@ -71,11 +71,11 @@ struct turn {
 };
 void turn_begin(struct object *o, struct turn *t, uint64_t epoch, uint64_t lo, uint64_t hi,
 		bool write, struct req *q);
-/* Would one who writes get its turn at once, in a range before the end? Then it may store into object_map() without one before
- * anything else happens, and say so. */
-bool turn_at_once(const struct object *o, uint64_t epoch, uint64_t lo, uint64_t hi);
-void object_stored(struct object *o, int64_t now);
 void turn_end(struct turn *t); /* harmless when it was never begun (zeroed) or refused */
+/* Would one who writes get its turn at once, in a range before the end? Then it may store into object_map() without one, before
+ * anything else happens; object_mtime() has moved. The file's own time has not: a write with a turn is to follow, and where it does
+ * not, because the writer died, the time is lost when the object is let go. */
+bool object_may_store(struct object *o, uint64_t epoch, uint64_t lo, uint64_t hi, int64_t now);
 
 /* Accesses to the places that ios[].off, iov and n say, in any order; ios are lent until q goes on. Reads
  * behind the end give zeros in the buffers. Writes move object_end() and object_mtime(). */

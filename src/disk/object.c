@@ -434,7 +434,7 @@ static void map_again(struct object *o)
 	struct env *e = o->disk->env;
 	uint64_t len = OBJECT_MAP;
 
-	while (len < o->end)
+	while (len < 2 * o->end) /* in use it cannot grow */
 		len *= 2;
 	if (o->map)
 		e->file->unmap(e, o->map, o->map_len);
@@ -586,12 +586,6 @@ static void change(struct object *o, struct io *ios, size_t n, const struct io *
 	o->disk->counters.writes += n;
 	o->mtime = now;
 	submit(o, ios, n, how, q);
-}
-
-void object_stored(struct object *o, int64_t now)
-{
-	o->writes++;
-	o->mtime = now;
 }
 
 void object_write(struct object *o, struct io *ios, size_t n, int64_t now, struct req *q)

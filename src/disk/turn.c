@@ -45,12 +45,16 @@ void turn_begin(struct object *o, struct turn *t, uint64_t epoch, uint64_t lo, u
 		stand_in_line(o, t);
 }
 
-bool turn_at_once(const struct object *o, uint64_t epoch, uint64_t lo, uint64_t hi)
+bool object_may_store(struct object *o, uint64_t epoch, uint64_t lo, uint64_t hi, int64_t now)
 {
 	const struct turn t = { .lo = lo, .hi = hi, .write = true };
 
-	return o->state == OBJECT_OPEN && epoch >= disk_floor(o->disk, o->ino) && hi <= o->end &&
-	       may_go(o, &t);
+	if (o->state != OBJECT_OPEN || epoch < disk_floor(o->disk, o->ino) || hi > o->end ||
+	    !may_go(o, &t))
+		return false;
+	o->writes++;
+	o->mtime = now;
+	return true;
 }
 
 /* Behind everything that is in flight; no fence refuses it. */

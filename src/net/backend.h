@@ -58,11 +58,11 @@ int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m); /* 
 
 struct allowance {
 	uint64_t turn, left; /* bytes, in that turn of the loop */
-	uint64_t moved; /* the turn in which it last moved bulk */
 };
 struct pace {
 	struct allowance send, receive;
 	uint64_t bulk_at; /* when bulk last began to move, 0: never */
+	uint64_t moved; /* the turn of the loop in which it last did */
 };
 /* The link has work for us; bulk: some is on its way. */
 void pace_heard(const struct link *l, const struct pace *p, bool bulk);
@@ -70,6 +70,6 @@ void pace_heard(const struct link *l, const struct pace *p, bool bulk);
 uint64_t pace_chunk(const struct link *l);
 /* Has it had its turn? It goes on in the next one. */
 bool pace_over(const struct link *l, struct allowance *a);
-void pace_use(const struct link *l, struct allowance *a, size_t bytes);
+void pace_use(const struct link *l, struct pace *p, struct allowance *a, size_t bytes);
 
 #endif

@@ -145,7 +145,8 @@ struct net {
 	const struct link *asker; /* who moves no bulk and had work for us last; to compare only */
 	uint64_t asked_at;
 	uint64_t mover_turn; /* turn of the loop in which links last moved bulk ... */
-	uint32_t movers, movers_before; /* ... so many, and in the one before */
+	uint32_t movers,
+		movers_before; /* ... so many of those that we accepted, and in the one before */
 	size_t queued; /* bytes of messages that wait to be sent, on all links */
 	struct list spare_msgs, spare_xfers;
 	uint32_t n_spare_msgs;

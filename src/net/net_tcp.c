@@ -6,7 +6,8 @@
  * Receiving: bulk is read with readv straight into its place.
  * Where a client's pieces are so small that the system takes longer over them than a copy does (net_choose), they are packed
  * into a buffer of the link before, or unpacked behind. Memory that is not there ends its request with -EFAULT, and
- * nothing else.
+ * nothing else: a frame begins with what was found to be there, and its other end may use each byte as it comes. If it goes away
+ * under the frame all the same, the link is closed.
  *
  * Threads: the loop's. Buffers: those of a transfer are lent until it ends. Errors: any socket error or
  * broken rule closes the link, which ends its transfers with -ECONNRESET. */
@@ -46,9 +47,9 @@ struct tcp_link {
 	uint8_t head[FRAME_HEAD], tail[FRAME_TAIL];
 	uint32_t frame_len; /* of its body */
 	uint64_t frame_sent; /* of head, body and tail */
-	uint8_t *packed; /* BOUNCE bytes; or NULL until they are needed */
-	uint64_t packed_at, packed_len; /* the part of the body that is there */
-	uint64_t frame_packed; /* of the body, so far */
+	uint8_t *packed; /* BOUNCE bytes or more; or NULL until they are needed */
+	uint64_t packed_at; /* from this byte of the body on it is there, if packed_len; to its end */
+	uint64_t packed_len;
 	/* the DATA frame being received */
 	struct xfer *rx_get;
 	struct net_desc *rx_desc;
@@ -57,7 +58,7 @@ struct tcp_link {
 	bool directly; /* ... or goes to the better place of a get */
 	uint64_t next_id;
 	bool connecting;
-	bool got_bulk; /* a transfer has all its data: whoever waits for them goes first */
+	bool got_bulk; /* a transfer has all its data in buffers: whoever waits for them goes first */
 };
 
 static struct tcp_link *tcp(struct link *l)
@@ -170,22 +171,6 @@ static void set_status(struct tcp_link *t, struct xfer *x, int32_t status)
 	xdr_i32(&w, &x->status);
 }
 
-static void begin_frame(struct tcp_link *t, struct xfer *x)
-{
-	struct wire_frame_head h = { .kind = FRAME_DATA, .tag = x->tag, .id = x->id };
-
-	t->frame_len = (uint32_t)MIN(x->len - x->done, pace_chunk(&t->l));
-	t->frame_sent = 0;
-	t->pace.bulk_at = t->l.net->loop->now;
-	t->packed_at = t->packed_len = t->frame_packed = 0;
-	t->in_frame = true;
-	t->l.account->frames++;
-	h.length = t->frame_len;
-	h.at = x->at + x->done;
-	frame_head_encode(t->head, &h);
-	set_status(t, x, x->status);
-}
-
 /* ---- a client's pieces ---- */
 
 #define BOUNCE (64 * KIB) /* packed at once: it stays in the processor's cache */
@@ -217,46 +202,79 @@ static void moved(struct tcp_link *t, uint64_t n, bool packed)
 		a->copied += n;
 }
 
-/* Memory of the frame that is being sent is not there: zeros go instead, and an error behind them. */
-static void bad_memory(struct tcp_link *t, struct xfer *x)
+/* Room to pack so many bytes. */
+static bool room_for(struct tcp_link *t, uint64_t len)
 {
-	x->desc->bad = true;
-	x->desc = NULL;
-	x->len = x->done + t->frame_len;
-	set_status(t, x, EFAULT);
+	if (len > BOUNCE) {
+		free(t->packed);
+		t->packed = NULL;
+	}
+	if (!t->packed)
+		t->packed = malloc(MAX(len, BOUNCE));
+	return t->packed;
 }
 
-/* Pieces of the body from its byte `skip` on: the user's, or a copy of them. 0: they are not there. */
-static size_t user_iov(struct tcp_link *t, struct xfer *x, uint64_t skip, struct iovec *out,
-		       size_t max, uint64_t *got)
+/* Copies the rest of the body, from its byte `from` on, to where nobody takes it away. */
+static int pack_body(struct tcp_link *t, const struct xfer *x, uint64_t from)
 {
-	uint64_t at = x->at + x->done + skip, left = t->frame_len - skip, ahead;
+	uint64_t len = t->frame_len - from;
+	int r = view_copy_out(x->desc->view, x->at + x->done + from, t->packed, len);
+
+	t->packed_at = from;
+	t->packed_len = r ? 0 : len;
+	return r;
+}
+
+/* How much of the next frame is there, at most t->frame_len: all of that is packed, or nothing. */
+static int find_body(struct tcp_link *t, struct xfer *x)
+{
+	uint64_t at = x->at + x->done, len = t->frame_len, good = 0, got;
+	struct iovec iov[IOV_CALL];
 	size_t n;
 
-	ahead = t->packed_at + t->packed_len > skip ? t->packed_at + t->packed_len - skip : 0;
-	if (!ahead && !look(t, x->desc, at, left, out, max, &n, got))
-		return n;
-	if (!t->packed && !(t->packed = malloc(BOUNCE)))
-		return view_iov(x->desc->view, at, left, out, max, got);
-	if (!ahead) {
-		ahead = MIN(left, BOUNCE);
-		if (view_copy_out(x->desc->view, at, t->packed, ahead)) {
-			bad_memory(t, x);
-			return 0;
+	while (good < len) {
+		bool packs = look(t, x->desc, at + good, len - good, iov, IOV_CALL, &n, &got) &&
+			     room_for(t, BOUNCE);
+
+		if (packs && good) /* in a frame of its own */
+			break;
+		if (packs) {
+			t->frame_len = (uint32_t)MIN(len, BOUNCE);
+			return pack_body(t, x, 0);
 		}
-		moved(t, ahead, true);
-		t->frame_packed += ahead;
-		t->packed_at = skip;
-		t->packed_len = ahead;
+		if (pieces_touch(iov, n))
+			break;
+		good += got;
 	}
-	*got = ahead;
-	out[0] = (struct iovec){ t->packed + (skip - t->packed_at), ahead };
-	return 1;
+	t->frame_len = (uint32_t)good;
+	return good ? 0 : -EFAULT;
 }
 
 /* ---- frames ---- */
 
-/* Pieces of the body from its byte `skip` on. Retracted memory is sent as zeros with an error behind. */
+static void begin_frame(struct tcp_link *t, struct xfer *x)
+{
+	struct wire_frame_head h = { .kind = FRAME_DATA, .tag = x->tag, .id = x->id };
+
+	t->frame_len = (uint32_t)MIN(x->len - x->done, pace_chunk(&t->l));
+	t->frame_sent = 0;
+	t->pace.bulk_at = t->l.net->loop->now;
+	t->packed_len = 0;
+	t->in_frame = true;
+	t->l.account->frames++;
+	if (x->desc && t->frame_len && find_body(t, x)) {
+		t->frame_len = 0;
+		x->len = x->done;
+		x->status = EFAULT;
+		x->desc->bad = true;
+	}
+	h.length = t->frame_len;
+	h.at = x->at + x->done;
+	frame_head_encode(t->head, &h);
+	set_status(t, x, x->status);
+}
+
+/* Pieces of the body from its byte `skip` on. */
 static size_t body_iov(struct tcp_link *t, struct xfer *x, uint64_t skip, struct iovec *out,
 		       size_t max, uint64_t *got)
 {
@@ -269,8 +287,13 @@ static size_t body_iov(struct tcp_link *t, struct xfer *x, uint64_t skip, struct
 		*got = sum;
 		return k;
 	}
-	if (x->desc && (k = user_iov(t, x, skip, out, max, got)))
-		return k;
+	if (t->packed_len) {
+		*got = left;
+		out[0] = (struct iovec){ t->packed + (skip - t->packed_at), left };
+		return 1;
+	}
+	if (x->desc)
+		return view_iov(x->desc->view, x->at + at, left, out, max, got);
 	if (!net_scratch(n))
 		return 0;
 	memset(n->scratch, 0, NET_SCRATCH);
@@ -369,7 +392,7 @@ static void sent_frame(struct tcp_link *t, size_t r)
 	if (x->desc)
 		x->desc->moved = t->l.net->loop->now;
 	if (x->desc)
-		moved(t, t->frame_len - t->frame_packed, false);
+		moved(t, t->frame_len, t->packed_len);
 	if (x->done == x->len) {
 		t->n_pulled -= !x->q;
 		xfer_end(x, -x->status);
@@ -462,14 +485,10 @@ static int send_some(struct tcp_link *t)
 		first_bulk(t)->iov = NULL; /* cut meanwhile: the file itself tells how much */
 		return 0;
 	}
-	if (got == -EFAULT && t->in_frame && first_bulk(t)->desc) {
-		bad_memory(t, first_bulk(t));
-		return 0;
-	}
 	if (got < 0)
 		return (int)got;
 	t->l.progress = t->l.net->loop->now;
-	pace_use(&t->l, &t->pace.send, (size_t)got);
+	pace_use(&t->l, &t->pace, &t->pace.send, (size_t)got);
 	left = frame_left(t);
 	if (frame_first) {
 		r = (size_t)MIN(left, (uint64_t)got);
@@ -615,10 +634,21 @@ static void tcp_get(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 	mind_stalls(t);
 }
 
+/* The memory of the frame that is being sent is about to go: its other end waits for all that the head said. */
+static int keep_body(struct tcp_link *t, const struct xfer *x)
+{
+	uint64_t sent = MIN(body_sent(t), t->frame_len);
+
+	if (t->packed_len || sent == t->frame_len)
+		return 0;
+	return room_for(t, t->frame_len - sent) ? pack_body(t, x, sent) : -ENOMEM;
+}
+
 static void tcp_retract(struct link *l, struct net_desc *d, struct req *q)
 {
 	struct tcp_link *t = tcp(l);
 	struct xfer *x;
+	int r = 0;
 
 	(void)q; /* only we touch our memory: it is safe at once */
 	if (t->rx_desc == d)
@@ -628,6 +658,8 @@ static void tcp_retract(struct link *l, struct net_desc *d, struct req *q)
 
 		if (x->desc != d)
 			continue;
+		if (sending)
+			r = keep_body(t, x);
 		x->desc = NULL;
 		x->len = x->done + (sending ? t->frame_len : 0);
 		if (sending) /* below 256: right even when a part of the tail is on its way */
@@ -635,6 +667,8 @@ static void tcp_retract(struct link *l, struct net_desc *d, struct req *q)
 		else
 			x->status = ECANCELED;
 	}
+	if (r)
+		link_close(l, r);
 }
 
 /* ---- receiving ---- */
@@ -780,6 +814,7 @@ static int sink_data_end(void *arg, int32_t status)
 	if (!x)
 		return 0; /* a put: an error in it comes with the reply */
 	x->done += t->in.h.length;
+	/* what is in its place already is in no hurry */
 	t->got_bulk = (status || x->done == x->len) && !(x->direct && x->direct->done);
 	if (status)
 		xfer_end(x, status > 0 && status < 4096 ? -status : -EIO);
@@ -843,7 +878,7 @@ static void receive(struct tcp_link *t)
 			error = r < 0 ? (int)r : -ECONNRESET;
 			break;
 		}
-		pace_use(&t->l, &t->pace.receive, (size_t)r);
+		pace_use(&t->l, &t->pace, &t->pace.receive, (size_t)r);
 		t->l.progress = t->l.net->loop->now;
 		if (!frame_partial(&t->in))
 			t->in_at = t->l.progress;

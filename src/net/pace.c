@@ -12,7 +12,8 @@
 #define CROWD_CHUNK (128 * KIB) /* while others than we and two more move bulk */
 #define CROWD 3
 #define LATELY (10 * NSEC_PER_MSEC)
-#define KEPT (4 * CHUNK_MAX) /* of unused turns */
+#define KEPT (4 * CHUNK_MAX) /* of unused turns ... */
+#define SHORT_KEPT (4 * SHORT_CHUNK) /* ... while chunks are short */
 #define MUCH (16 * KIB) /* in one call: bulk */
 
 static bool lately(const struct net *n, uint64_t when)
@@ -42,24 +43,25 @@ uint64_t pace_chunk(const struct link *l)
 bool pace_over(const struct link *l, struct allowance *a)
 {
 	uint64_t turn = l->net->loop->turns, passed = MIN(turn - a->turn, KEPT / SHORT_CHUNK);
+	uint64_t chunk = pace_chunk(l), most = chunk == SHORT_CHUNK ? SHORT_KEPT : KEPT;
 
 	if (l->dialled)
 		return false;
 	if (passed)
-		a->left = MIN(a->left + passed * pace_chunk(l), KEPT);
+		a->left = MIN(a->left + passed * chunk, most);
 	a->turn = turn;
 	return !a->left;
 }
 
-void pace_use(const struct link *l, struct allowance *a, size_t bytes)
+void pace_use(const struct link *l, struct pace *p, struct allowance *a, size_t bytes)
 {
 	struct net *n = l->net;
 	uint64_t turn = n->loop->turns;
 
 	a->left -= MIN(a->left, bytes);
-	if (bytes < MUCH || a->moved == turn)
+	if (l->dialled || bytes < MUCH || p->moved == turn)
 		return;
-	a->moved = turn;
+	p->moved = turn;
 	if (n->mover_turn != turn) {
 		n->movers_before = n->mover_turn + 1 == turn ? n->movers : 0;
 		n->mover_turn = turn;

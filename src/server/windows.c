@@ -288,24 +288,22 @@ static bool can_store(const struct window *w)
 static bool may_store(struct net_direct *d)
 {
 	struct window *w = container_of(d, struct window, direct);
-	const struct mover *m = w->m;
 	struct env *e = w->q.loop->env;
-	bool may = turn_at_once(m->object, m->epoch, w->lo, w->hi);
 
-	if (may)
-		object_stored(m->object, (int64_t)e->clock->wall(e));
-	return may;
+	return object_may_store(w->m->object, w->m->epoch, w->lo, w->hi,
+				(int64_t)e->clock->wall(e));
 }
 
 /* Data that are still to come go straight into the mapping where the system puts them there sooner than a copy does; the end of
- * the last piece is written (write_last()). */
+ * the last piece is written (write_last()). A write of less than a window is one thing: others see all of it or nothing, so
+ * it waits in the buffer until it is here. */
 static bool stores_directly(struct window *w)
 {
 	const struct mover *m = w->m;
 	uint64_t len = w->len - MIN(w->pieces[w->n - 1].length, (uint64_t)PAGE);
 
 	w->direct = (struct net_direct){ .may = may_store, .iov = w->iov, .n = w->n, .len = len };
-	if (m->data || !len ||
+	if (m->data || w->len < WINDOW_BYTES ||
 	    net_choose(&m->s->srv->net.costs, false, w->n, w->len, 0) == MOVER_PACK)
 		return false;
 	w->mapped = map_pieces(m->object, w->pieces, w->n, w->lo, w->hi, w->iov);
@@ -325,7 +323,7 @@ static void choose(struct window *w)
 		    net_choose(&m->s->srv->net.costs, true, w->n, w->len, 0) == MOVER_PACK;
 	w->file = !m->write && !w->copies && from_file(w);
 	w->directly = store && stores_directly(w);
-	w->stores = store && !w->directly && w->n > 2; /* no call for each */
+	w->stores = store && w->n > 2; /* no call for each */
 	w->sieve = !w->file && !store && sieves(w, 0);
 }
 
@@ -461,7 +459,7 @@ static bool step(struct req *q)
 		req_goto(q, MOVED);
 		if (w->copies && !w->asked && copied(w))
 			break;
-		if (w->stores && !w->asked && copied(w))
+		if (w->stores && !w->asked_len && copied(w))
 			write_last(w);
 		if (w->sieve) {
 			req_goto(q, MERGE);

@@ -293,6 +293,53 @@ static void memory_that_is_not_there_is_an_error_and_nothing_more(void)
 	end();
 }
 
+#define MUCH (768 * PAGE) /* several windows of each server */
+
+static void fill_with(uint8_t byte)
+{
+	static uint8_t b[MUCH];
+
+	memset(b, byte, sizeof(b));
+	CHECK_EQ(sheaf_pwrite(file, b, sizeof(b), 0), sizeof(b));
+}
+
+static bool holds_only(uint8_t one, uint8_t other)
+{
+	static uint8_t b[MUCH];
+	bool yes = sheaf_pread(file, b, sizeof(b), 0) == sizeof(b);
+
+	for (size_t i = 0; yes && i < sizeof(b); i++)
+		yes = b[i] == one || b[i] == other;
+	return yes;
+}
+
+/* Whatever of it was written before the hole was found: nothing else comes into the file. */
+static void a_write_that_fails_leaves_bytes_of_before_or_of_its_own(void)
+{
+	static const size_t sizes[] = { MUCH, 64, 1000 };
+
+	begin();
+	for (int how = 0; how < SHEAF_MOVERS; how++)
+		for (size_t i = 0; i < 3; i++) {
+			uint8_t *m = some_memory(MUCH / 3, UNMAPPED);
+			struct sheaf_type *flat, *piece;
+
+			fill_with('o');
+			CHECK_EQ(sheaf_set_mover(fs, (enum sheaf_mover)how), 0);
+			CHECK_EQ(sheaf_pwrite(file, m, MUCH, 0), -EFAULT);
+			CHECK_EQ(sheaf_type_bytes(sizes[i], &piece), 0);
+			CHECK_EQ(sheaf_type_bytes(MUCH / sizes[i] * sizes[i], &flat), 0);
+			CHECK_EQ(sheaf_write_typed(file, m, piece, MUCH / sizes[i], 0, flat),
+				 -EFAULT);
+			CHECK(holds_only('o', 'm'));
+			sheaf_type_free(flat);
+			sheaf_type_free(piece);
+			munmap(m, MUCH / 3);
+			munmap(m + MUCH / 3 * 2, MUCH / 3);
+		}
+	end();
+}
+
 /* The hole of a file is filled by the client itself. */
 static void nor_can_zeros_be_put_there(void)
 {
@@ -310,29 +357,31 @@ static void nor_can_zeros_be_put_there(void)
 /* Another thread of the program takes it away in the middle: what was moved was moved, the rest is an error. */
 static void memory_may_go_in_mid_transfer(void)
 {
-	const size_t block = 1024 * PAGE;
+	const size_t block = MUCH / 3;
 	const struct sheaf_extent e = { 0, 3 * block };
 	struct sheaf_op *op;
 
 	begin();
-	CHECK_EQ(sheaf_ftruncate(file, (off_t)(3 * block)), 0);
-	for (int i = 0; i < 12; i++) {
+	for (int i = 0; i < 24; i++) {
 		uint8_t *m = mmap(NULL, 3 * block, PROT_READ | PROT_WRITE,
 				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		struct iovec v = { m, 3 * block };
 		ssize_t r;
 
 		CHECK(m != MAP_FAILED);
+		memset(m, 'm', 3 * block);
+		fill_with('o');
 		CHECK_EQ(sheaf_set_mover(fs, i % 2 ? SHEAF_MOVER_PACK : SHEAF_MOVER_GATHER), 0);
 		CHECK_EQ(i % 3 ? sheaf_write_list_start(file, &v, 1, &e, 1, &op) :
 				 sheaf_read_list_start(file, &v, 1, &e, 1, &op),
 			 0);
-		pause_ms(i * 3);
+		pause_ms(i / 2);
 		/* gone, but nobody else gets the addresses: reads would go there */
 		CHECK(mmap(m + block, 2 * block, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
 			   -1, 0) == m + block);
 		r = sheaf_wait(op);
 		CHECK(r == -EFAULT || r == (ssize_t)(3 * block));
+		CHECK(holds_only('o', 'm'));
 		CHECK_EQ(munmap(m, 3 * block), 0);
 	}
 	for (int i = 0; i < SERVERS; i++)
@@ -374,5 +423,6 @@ TEST_MAIN(TEST(who_handles_faults_goes_on_doing_so),
 	  TEST(one_request_and_one_reply_for_each_server),
 	  TEST(what_is_small_travels_in_the_message),
 	  TEST(a_whole_program_is_told_by_its_environment), TEST(sieved_writes_fill_no_holes),
+	  TEST(a_write_that_fails_leaves_bytes_of_before_or_of_its_own),
 	  TEST(memory_that_is_not_there_is_an_error_and_nothing_more),
 	  TEST(nor_can_zeros_be_put_there), TEST(memory_may_go_in_mid_transfer))

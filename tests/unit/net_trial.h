@@ -169,10 +169,16 @@ static const char *moving_map; /* and from this mapping of it */
 static int moving_result; /* of the last one */
 static bool moving_over;
 static uint64_t moving_sum; /* of what was got */
+static uint64_t moving_strange; /* bytes there that nobody sent */
 
 static inline uint8_t pattern(uint64_t at)
 {
 	return (uint8_t)(at * 131 + (at >> 8) * 17 + 1);
+}
+
+static inline uint8_t unlike(uint8_t b)
+{
+	return (uint8_t)(b + 1);
 }
 
 static inline void fsrv_reply(struct fsrv *f, struct link *l, uint64_t tag, int status,
@@ -262,6 +268,9 @@ static inline bool moving_step(struct req *q)
 		memcpy(v->bytes, moving_direct, v->direct.done);
 	for (uint64_t i = 0; v->write && !q->error && i < v->mem.length; i++)
 		moving_sum += v->bytes[i] != pattern(i);
+	moving_strange = 0;
+	for (uint64_t i = 0; v->write && i < v->mem.length; i++)
+		moving_strange += v->bytes[i] != pattern(i) && v->bytes[i] != unlike(pattern(i));
 	if (v->write)
 		fsrv_reply(v->f, v->l, v->tag, -q->error, SESSION_SLOTS,
 			   XDR_ANY(xdr_wire_write_res), &wr);
@@ -299,7 +308,7 @@ static inline void fsrv_move(struct fsrv *f, struct link *l, uint64_t tag,
 	v->ext = calloc(len / moving_piece + 1, sizeof(*v->ext));
 	CHECK(v->bytes && v->iov && v->ext);
 	for (size_t i = 0; i < len; i++)
-		v->bytes[i] = write ? 0 : pattern(i);
+		v->bytes[i] = write ? unlike(pattern(i)) : pattern(i);
 	for (; at < len; at += moving_piece) {
 		v->ext[v->n] = (struct extent){ at, MIN(moving_piece, len - at) };
 		v->iov[v->n++] = (struct iovec){ moving_map && !write ?

@@ -92,35 +92,34 @@ static void who_stores_at_once_needs_all_of_a_turn_but_the_waiting(void)
 
 	disk_begin("/dev/shm");
 	o = get_ok(24, 1);
-	CHECK(!turn_at_once(o, 4, 0, 1));
+	CHECK(!object_may_store(o, 4, 0, 1, 4242));
 	CHECK_EQ(put_bytes(o, 0, "0123456789", 10), 0);
-	CHECK(turn_at_once(o, 4, 0, 10));
-	CHECK(!turn_at_once(o, 4, 0, 11));
+	CHECK(object_may_store(o, 4, 0, 10, 4242));
+	CHECK(!object_may_store(o, 4, 0, 11, 4242));
 	turn_ask(&reader, o, 4, 2, 4, false);
 	trial_wait(&reader.trial);
-	CHECK(!turn_at_once(o, 4, 3, 5));
-	CHECK(turn_at_once(o, 4, 4, 8));
+	CHECK(!object_may_store(o, 4, 3, 5, 4242));
+	CHECK(object_may_store(o, 4, 4, 8, 4242));
 	turn_ask(&other, o, 4, 0, 6, true); /* waits for the reader, and is before us */
 	settle();
 	CHECK(!other.trial.over);
-	CHECK(!turn_at_once(o, 4, 5, 6));
-	CHECK(turn_at_once(o, 4, 6, 8));
+	CHECK(!object_may_store(o, 4, 5, 6, 4242));
+	CHECK(object_may_store(o, 4, 6, 8, 4242));
 	turn_end(&reader.turn);
 	trial_wait(&other.trial);
 	turn_end(&other.turn);
-	CHECK(turn_at_once(o, 4, 0, 10));
+	CHECK(object_may_store(o, 4, 0, 10, 4242));
 	CHECK_EQ(fence(24, 5, 8, NULL), 0);
-	CHECK(!turn_at_once(o, 4, 0, 1));
-	CHECK(turn_at_once(o, 5, 0, 8));
-	CHECK(!turn_at_once(o, 5, 0, 9));
+	CHECK(!object_may_store(o, 4, 0, 1, 4242));
+	CHECK(object_may_store(o, 5, 0, 8, 4242));
+	CHECK(!object_may_store(o, 5, 0, 9, 4242));
 	turn_ask(&behind, o, 5, 8, 20, true);
 	trial_wait(&behind.trial);
-	CHECK(turn_at_once(o, 5, 0, 8));
+	CHECK(object_may_store(o, 5, 0, 8, 4242));
 	turn_end(&behind.turn);
-	object_stored(o, 4242);
 	CHECK_EQ(object_mtime(o), 4242);
 	CHECK_EQ(remove_object(24, 6), 0);
-	CHECK(!turn_at_once(o, 6, 0, 1));
+	CHECK(!object_may_store(o, 6, 0, 1, 4242));
 	object_put(o);
 	disk_end();
 }

@@ -319,6 +319,7 @@ static void retract(bool write)
 	CHECK_EQ(a.error, -EINTR);
 	networld_until(&w, &moving_over);
 	CHECK_EQ(moving_result, write ? -ECANCELED : 0);
+	CHECK(!write || moving_strange == 0);
 	ping();
 	CHECK_EQ(srv.n_cancels, 1);
 	CHECK_EQ(srv.net.n_links, 1);
