@@ -132,6 +132,17 @@ static bool read_inline_mapped(struct sreq *s, struct data_state *d, const struc
 				  src, d->buf.iov, d->buf.n);
 }
 
+/* The same for a write, with the data of its message. The last one is written all the same (windows.c, write_last()). */
+static bool write_inline_mapped(struct sreq *s, struct data_state *d,
+				const struct wire_write_args *a)
+{
+	struct iovec data = { (void *)(uintptr_t)a->data.p, a->data.len };
+	struct iovec *dst = a->n_list > 2 ? arena_alloc(&s->arena, a->n_list * sizeof(*dst)) : NULL;
+
+	return dst && mapped_write(d->object, (const struct extent *)a->list, a->n_list, d->turn.lo,
+				   d->turn.hi, dst, &data, 1);
+}
+
 /* Inline data lie one after another in the first unit of the buffer. */
 static struct iovec *inline_iov(struct sreq *s, const struct wire_extent *e, uint32_t n, void *base)
 {
@@ -143,7 +154,18 @@ static struct iovec *inline_iov(struct sreq *s, const struct wire_extent *e, uin
 	return iov;
 }
 
-/* data: of a write that has them in its message, or NULL. Several pieces go through windows all the same. */
+/* May pieces of a message be stored into a mapping? */
+static bool can_store_list(const struct sreq *s, const struct data_state *d,
+			   const struct wire_extent *list, uint32_t n)
+{
+	uint64_t lo, hi;
+
+	range_of(list, n, &lo, &hi);
+	return mapped_can_write(s->srv->loop, d->object, lo, hi);
+}
+
+/* data: of a write that has them in its message, or NULL. Several pieces that cannot be stored go through windows all the
+ * same. */
 static void plan(struct sreq *s, struct data_state *d, const struct wire_capability *cap,
 		 const struct wire_extent *list, uint32_t n, const struct wire_mem_desc *mem,
 		 bool write, const uint8_t *data)
@@ -154,7 +176,7 @@ static void plan(struct sreq *s, struct data_state *d, const struct wire_capabil
 		req_goto(&s->q, FINISH);
 		return;
 	}
-	if (!mem->tag && !(write && n > 2)) {
+	if (!mem->tag && !(write && n > 2 && !can_store_list(s, d, list, n))) {
 		if (!write)
 			buf_get(&s->srv->pool, NULL, &d->buf, total, &s->q);
 		return;
@@ -200,6 +222,17 @@ static int access_inline(struct sreq *s, struct data_state *d, const struct wire
 	else
 		object_read(d->object, ios, used, &s->q);
 	return 0;
+}
+
+static int write_inline(struct sreq *s, struct data_state *d, const struct wire_write_args *a)
+{
+	uint32_t last = a->n_list - 1;
+	uint8_t *data = (uint8_t *)(uintptr_t)a->data.p;
+
+	if (write_inline_mapped(s, d, a))
+		return access_inline(s, d, a->list + last, 1,
+				     data + a->data.len - a->list[last].length, true);
+	return access_inline(s, d, a->list, a->n_list, data, true);
 }
 
 static bool finish(struct sreq *s, struct data_state *d)
@@ -308,8 +341,7 @@ static bool write_step(struct req *q)
 		break;
 	case INLINE:
 		req_goto(q, ACCESS);
-		req_fail(q, access_inline(s, d, a->list, a->n_list, (void *)(uintptr_t)a->data.p,
-					  true));
+		req_fail(q, write_inline(s, d, a));
 		break;
 	case ACCESS:
 	case FINISH:

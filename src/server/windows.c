@@ -277,14 +277,6 @@ static bool from_file(struct window *w)
 	return w->mapped || w->len >= FILE_PIECE * w->n;
 }
 
-/* A file in memory, all of it there already: no page is made or waited for. */
-static bool can_store(const struct window *w)
-{
-	return w->q.loop->in_memory && w->hi - w->lo <= HULL_MAX &&
-	       w->hi <= object_end(w->m->object) &&
-	       object_cached(w->m->object, w->lo, w->hi - w->lo);
-}
-
 static bool may_store(struct net_direct *d)
 {
 	struct window *w = container_of(d, struct window, direct);
@@ -314,7 +306,7 @@ static bool stores_directly(struct window *w)
 static void choose(struct window *w)
 {
 	const struct mover *m = w->m;
-	bool store = m->write && !m->from && can_store(w);
+	bool store = m->write && !m->from && mapped_can_write(w->q.loop, m->object, w->lo, w->hi);
 
 	w->asked = 0;
 	w->asked_len = 0;
