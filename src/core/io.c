@@ -15,7 +15,8 @@ void io_submit_all(struct loop *l, struct io *ios, size_t n)
 		if (io->q)
 			req_hold(io->q);
 	}
-	l->env->file->submit(l->env, l, ios);
+	if (n)
+		l->env->file->submit(l->env, l, ios);
 }
 
 void io_submit(struct loop *l, struct io *io)

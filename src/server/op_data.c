@@ -229,6 +229,8 @@ static int write_inline(struct sreq *s, struct data_state *d, const struct wire_
 	uint32_t last = a->n_list - 1;
 	uint8_t *data = (uint8_t *)(uintptr_t)a->data.p;
 
+	while (last && !a->list[last].length)
+		last--;
 	if (write_inline_mapped(s, d, a))
 		return access_inline(s, d, a->list + last, 1,
 				     data + a->data.len - a->list[last].length, true);

@@ -244,6 +244,24 @@ static void lies_about_lengths_are_refused(void)
 	end();
 }
 
+/* Over what is there, where they would be stored, and behind it. */
+static void empty_pieces_are_nothing(void)
+{
+	struct wire_extent whole = { 0, 8192 }, e[6] = { { 0, 0 },    { 100, 10 }, { 4096, 0 },
+							 { 300, 20 }, { 8192, 0 }, { 50, 0 } };
+	struct wire_extent none[4] = { { 0, 0 }, { 5, 0 }, { 8192, 0 }, { 1, 0 } };
+
+	begin();
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(write_list(e, 6, 0, 30), 0);
+		CHECK_EQ(write_list(none, 4, 0, 0), 0);
+		CHECK_EQ(read_list(e, 6, 0), 0);
+		CHECK_EQ(write_list(&whole, 1, 0, 8192), 0);
+	}
+	CHECK(w.srv->loop->in_memory || strcmp(world_parent(), "/dev/shm") != 0);
+	end();
+}
+
 static void a_client_that_refuses_its_memory_gets_an_error(void)
 {
 	struct wire_extent e = { 0, MIB };
@@ -469,7 +487,7 @@ static void patterns_that_lie_are_refused(void)
 
 TEST_MAIN(TEST(random_lists_read_what_random_lists_wrote),
 	  TEST(large_pieces_may_leave_straight_from_the_file), TEST(lies_about_lengths_are_refused),
-	  TEST(a_client_that_refuses_its_memory_gets_an_error),
+	  TEST(empty_pieces_are_nothing), TEST(a_client_that_refuses_its_memory_gets_an_error),
 	  TEST(the_pool_is_shared_and_comes_back), TEST(reads_from_the_file_have_their_share_too),
 	  TEST(a_cancelled_request_stops_and_is_answered), TEST(a_pattern_is_read_up_to_the_end),
 	  TEST(patterns_without_a_find_end), TEST(patterns_that_lie_are_refused))
