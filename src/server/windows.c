@@ -20,7 +20,8 @@
  * the data.
  * Buffers: from the session's share of the target's pool (copies: of a small pool of their own), given back between
  * two ranges. Every window has them, also one that sends straight from the file and does not touch them: so the pool
- * bounds what is on its way, for each client and for all. Errors: the first one stops the request. */
+ * bounds what is on its way, for each client and for all. Data in a message stay there. Errors: the first one stops the
+ * request. */
 #include <stdlib.h>
 
 #include "server/srv.h"
@@ -28,11 +29,12 @@
 #define FILE_PIECE (16 * KIB) /* pieces of at least this size leave straight from the file */
 /* hull and data of a sieved write: they stay in the processor's cache */
 #define SIEVE_BYTES (256 * KIB)
-#define PAGE 4096 /* a sieved write touches no page that its pieces do not */
+#define PAGE \
+	4096 /* a sieved write touches no page that its pieces do not; the last one is written */
 #define WINDOW_NS 30000 /* what one more window costs, with all its messages */
 #define SPARE_WINDOWS 16
-#define STORED_WINDOWS \
-	4 /* of a write to a file in memory: mostly they need no more than the network */
+/* of a write to a file in memory, instead of WINDOWS: mostly they need no more than the network */
+#define STORED_WINDOWS 4
 
 enum { TAKE, BUFFERED, ACCESS, DISK, MERGE, MOVED, END };
 static_assert(END + 1 == WINDOW_STATES, "a histogram for each state");
