@@ -387,6 +387,20 @@ static void record(struct sreq *s, struct open_file *o)
 	meta_submit(s->srv->meta, &s->change, &s->q);
 }
 
+/* Must the objects be asked how large the file is, now that this one closes it? */
+static bool leaves_doubt(struct sreq *s, const struct open_file *o)
+{
+	struct wire_close_args *a = s->args;
+	struct close_state *st = s->op;
+
+	if (a->w.doubt) /* a write of it may still come: a fence, then the objects tell */
+		return true;
+	if (a->w.mtime && a->w.epoch < s->change.res.epoch) /* it wrote before a fence */
+		return true;
+	/* its record was made before our restart, and a claim has put the row back since */
+	return st->last && o->inode->writers == 1 && meta_unsettled(s->srv->meta, o->inode->h.ino);
+}
+
 static bool close_step(struct req *q)
 {
 	struct sreq *s = sreq_of(q);
@@ -408,11 +422,7 @@ static bool close_step(struct req *q)
 		break;
 	case DROP:
 		req_goto(q, CLOSED);
-		if (o &&
-		    a->w.doubt) /* a write of it may still come: a fence, then the objects tell */
-			o->inode->orphaned = true;
-		if (o && a->w.mtime &&
-		    a->w.epoch < s->change.res.epoch) /* it wrote before a fence */
+		if (o && leaves_doubt(s, o))
 			o->inode->orphaned = true;
 		if (o)
 			open_drop(o);
