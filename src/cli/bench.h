@@ -216,7 +216,7 @@ struct bench_place {
 int bench_place_open(struct bench *b, const char *dir, uint32_t servers);
 int bench_place_connect(struct bench *b); /* and makes the scratch directory; when all is forked */
 void bench_place_close(struct bench *b); /* removes all of it; safe at any time */
-/* Waits until the servers have nothing to do, for some seconds at most. */
+/* Waits until the servers have nothing to do, for 20 seconds at most. */
 void bench_settle(struct bench *b);
 
 /* ---------------------------------------------------------------- bench_fuse.c: mounts */

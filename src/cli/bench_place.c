@@ -17,7 +17,7 @@
 
 #define START_NS (15 * NSEC_PER_SEC)
 #define START_TRIES 3 /* somebody else may take a port between our look and the start */
-#define SETTLE_NS (3 * NSEC_PER_SEC)
+#define SETTLE_NS (20 * NSEC_PER_SEC)
 #define FIRST_PORT 20000
 #define LAST_PORT 32000 /* below what the kernel gives out by itself */
 
