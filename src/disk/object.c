@@ -434,7 +434,7 @@ static void map_again(struct object *o)
 	struct env *e = o->disk->env;
 	uint64_t len = OBJECT_MAP;
 
-	while (len < 2 * o->end) /* in use it cannot grow */
+	while (len < OBJECT_MAP_MAX && len / 2 < o->end) /* in use it cannot grow */
 		len *= 2;
 	if (o->map)
 		e->file->unmap(e, o->map, o->map_len);
@@ -447,7 +447,7 @@ const char *object_map(struct object *o, uint64_t off, uint64_t len)
 {
 	if (!o->disk->env->file->map || o->no_map || off + len > o->end)
 		return NULL;
-	if (off + len > o->map_len && !o->map_users)
+	if (off + len > o->map_len && o->map_len < OBJECT_MAP_MAX && !o->map_users)
 		map_again(o);
 	if (off + len > o->map_len)
 		return NULL;

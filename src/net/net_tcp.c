@@ -225,29 +225,21 @@ static int pack_body(struct tcp_link *t, const struct xfer *x, uint64_t from)
 	return r;
 }
 
-/* How much of the next frame is there, at most t->frame_len: all of that is packed, or nothing. */
+/* How much of the next frame is there, at most t->frame_len: as much as is packed at once, or goes in one call. */
 static int find_body(struct tcp_link *t, struct xfer *x)
 {
-	uint64_t at = x->at + x->done, len = t->frame_len, good = 0, got;
 	struct iovec iov[IOV_CALL];
+	uint64_t got;
 	size_t n;
 
-	while (good < len) {
-		bool packs = look(t, x->desc, at + good, len - good, iov, IOV_CALL, &n, &got) &&
-			     room_for(t, BOUNCE);
-
-		if (packs && good) /* in a frame of its own */
-			break;
-		if (packs) {
-			t->frame_len = (uint32_t)MIN(len, BOUNCE);
-			return pack_body(t, x, 0);
-		}
-		if (pieces_touch(iov, n))
-			break;
-		good += got;
+	if (look(t, x->desc, x->at + x->done, t->frame_len, iov, IOV_CALL, &n, &got) &&
+	    room_for(t, BOUNCE)) {
+		t->frame_len = MIN(t->frame_len, (uint32_t)BOUNCE);
+		return pack_body(t, x, 0);
 	}
-	t->frame_len = (uint32_t)good;
-	return good ? 0 : -EFAULT;
+	t->frame_len = (uint32_t)got;
+	return n ? pieces_touch(iov, n) :
+		   -EFAULT; /* no more than there is, whatever was asked for */
 }
 
 /* ---- frames ---- */

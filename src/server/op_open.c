@@ -384,7 +384,10 @@ static void record(struct sreq *s, struct open_file *o)
 	r->flags = st->last ? REC_LAST_WRITER : 0;
 	if (st->last)
 		i->row_durable = false;
-	meta_submit(s->srv->meta, &s->change, &s->q);
+	st->again = meta_replay(s->srv->meta, s->head.session, s->head.slot, s->head.sequence,
+				&s->change.res, &s->arena) == 0;
+	if (!st->again)
+		meta_submit(s->srv->meta, &s->change, &s->q);
 }
 
 /* Must the objects be asked how large the file is, now that this one closes it? */
@@ -398,7 +401,8 @@ static bool leaves_doubt(struct sreq *s, const struct open_file *o)
 	if (a->w.mtime && a->w.epoch < s->change.res.epoch) /* it wrote before a fence */
 		return true;
 	/* its record was made before our restart, and a claim has put the row back since */
-	return st->last && o->inode->writers == 1 && meta_unsettled(s->srv->meta, o->inode->h.ino);
+	return st->again && st->last && o->inode->writers == 1 &&
+	       meta_unsettled(s->srv->meta, o->inode->h.ino);
 }
 
 static bool close_step(struct req *q)

@@ -519,7 +519,8 @@ struct open_state {
 };
 struct close_state {
 	struct inode_wait lock;
-	bool last;
+	bool last; /* writer */
+	bool again; /* its record was made by an earlier execution */
 };
 struct claim_state {
 	bool added; /* a writer whose row is not durable yet */

@@ -292,7 +292,31 @@ static void a_mapping_stays_while_it_is_used_and_then_grows(void)
 	disk_end();
 }
 
+/* A byte at the end of all that a file can have. */
+static void a_huge_object_is_mapped_in_part_or_not_at_all(void)
+{
+	const uint64_t end = INT64_MAX - 4096;
+	struct object *o;
+	const char *near;
+
+	disk_begin("/dev/shm");
+	o = get_ok(12, 1);
+	CHECK_EQ(put_bytes(o, 0, "near", 4), 0);
+	if (put_bytes(o, end - 1, "x", 1) == 0) { /* not every file system can */
+		CHECK_EQ(object_end(o), end);
+		near = object_map(o, 0, 4);
+		CHECK(!near || memcmp(near, "near", 4) == 0);
+		CHECK(!object_map(o, end - 4, 4));
+		if (near)
+			object_unmap(o);
+		CHECK(!object_map(o, end - 4, 4));
+	}
+	object_put(o);
+	disk_end();
+}
+
 TEST_MAIN(TEST(a_mapping_stays_while_it_is_used_and_then_grows),
+	  TEST(a_huge_object_is_mapped_in_part_or_not_at_all),
 	  TEST(sparse_objects_read_as_zeros_in_memory_and_here),
 	  TEST(gets_at_the_same_time_share_one_open),
 	  TEST(a_sync_covers_new_directory_entries_once), TEST(nosync_never_syncs),
