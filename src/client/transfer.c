@@ -22,8 +22,8 @@
 #define PART_BYTES (64 * MIB) /* of one request */
 #define COPY_STRIPES 16384 /* of one call; longer copies are short */
 #define LANES 2 /* of one object */
-#define LISTED_NS \
-	25 /* an extent of a list, encoded and decoded; of 1,024 x 64 B as list and as pattern */
+/* an extent of a list, encoded and decoded; of 1,024 x 64 B as list and as pattern */
+#define LISTED_NS 25
 #define MAX_REFRESH 1000
 
 enum { MEASURE, START, SIZED, END };

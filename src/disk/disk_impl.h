@@ -5,8 +5,8 @@
 #include "disk/disk.h"
 
 #define DISK_VERSION 1
-#define OBJECT_MAP_MAX \
-	(UINT64_C(4) << 40) /* of the address space; what is behind it is not mapped */
+/* of the address space; what is behind it is not mapped */
+#define OBJECT_MAP_MAX (UINT64_C(4) << 40)
 #define OBJECT_MAP (64 * MIB) /* at least, so that a growing object is not mapped again and again */
 #define DISK_MAX_OPEN 512 /* descriptors of objects nobody uses are closed beyond it */
 #define DISK_DIRS 256

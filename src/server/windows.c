@@ -15,7 +15,7 @@
  * received straight into a mapping are so while nobody else has a turn or waits for one; from the first time that somebody
  * does, the others of the window go through the buffer.
  *
- * Where many small pieces lie close together, one access to their hull costs less than one to each (covers()): it is read,
+ * Where many small pieces lie close together, one access to their hull costs less than one to each (sieves()): it is read,
  * and the pieces are taken out of it, or put into it and it is written again, in one turn. The buffer has the hull, then
  * the data.
  * Buffers: from the session's share of the target's pool (copies: of a small pool of their own), given back between
@@ -29,8 +29,8 @@
 #define FILE_PIECE (16 * KIB) /* pieces of at least this size leave straight from the file */
 /* hull and data of a sieved write: they stay in the processor's cache */
 #define SIEVE_BYTES (256 * KIB)
-#define PAGE \
-	4096 /* a sieved write touches no page that its pieces do not; the last one is written */
+/* a sieved write touches no page that its pieces do not; the last one is written */
+#define PAGE 4096
 #define WINDOW_NS 30000 /* what one more window costs, with all its messages */
 #define SPARE_WINDOWS 16
 /* of a write to a file in memory, instead of WINDOWS: mostly they need no more than the network */
