@@ -359,7 +359,7 @@ static void beside(const char *what, struct habit h, size_t len)
 {
 	struct sheaf_layout_info l = { .size = sizeof(l) };
 	struct sheaf_file *f = open_file(fs, "/large", O_RDONLY);
-	double ratio[2 * TRIES], a, b, clock_a, clock_b, median = 1e9;
+	double ratio[2 * TRIES], a = 0, b = 0, clock_a = 0, clock_b = 0, median = 1e9;
 	uint64_t moved;
 	int server;
 
