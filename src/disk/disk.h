@@ -55,7 +55,7 @@ int object_file(const struct object *o);
 const char *object_map(struct object *o, uint64_t off, uint64_t len);
 void object_unmap(struct object *o);
 /* Would reading this range not block, and is it no hole? */
-bool object_cached(const struct object *o, uint64_t off, uint64_t len);
+bool object_cached(struct object *o, uint64_t off, uint64_t len);
 uint64_t object_end(const struct object *o); /* current size; this thread orders all changes */
 int64_t object_mtime(const struct object *o); /* ns; of the last write that we did, or the file's */
 

@@ -97,6 +97,8 @@ struct object {
 	uint64_t map_len;
 	unsigned map_users;
 	bool no_map; /* it cannot be had */
+	uint64_t there_lo,
+		there_hi; /* where files are in memory: these pages are known to be there */
 	uint64_t end;
 	int64_t mtime;
 	uint64_t writes, synced, covers; /* as in disk_dir, for the data */
@@ -184,6 +186,8 @@ unsigned object_dir_index(uint64_t ino);
 struct disk_dir *object_dir(const struct object *o);
 void object_shrink(struct disk *d);
 void object_remove_begin(struct object *o);
+/* Some may not be there any more: it was cut, or punched. */
+void object_lose_pages(struct object *o);
 void object_remove_end(struct object *o, int error);
 void object_free_all(struct disk *d);
 /* sync.c */

@@ -191,6 +191,8 @@ static void fence_reply(struct fence_op *f)
 	int error = f->req.error == -ENOENT && !o ? 0 : f->req.error;
 	bool there = o && o->state == OBJECT_OPEN;
 
+	if (f->cut)
+		object_lose_pages(o);
 	if (f->end)
 		*f->end = there ? o->end : 0;
 	if (f->mtime)

@@ -460,11 +460,36 @@ void object_unmap(struct object *o)
 	o->map_users--;
 }
 
-bool object_cached(const struct object *o, uint64_t off, uint64_t len)
-{
-	struct env *e = o->disk->env;
+#define PAGE 4096 /* or a part of one */
 
-	return e->file->cached && e->file->cached(e, o->disk->loop, o->fd, off, len);
+void object_lose_pages(struct object *o)
+{
+	o->there_lo = o->there_hi = 0;
+}
+
+/* A file in memory keeps its pages until it is cut or punched, and that we do ourselves: no need to ask again. */
+static void keep_pages(struct object *o, uint64_t lo, uint64_t hi)
+{
+	if (o->there_lo < o->there_hi && lo <= o->there_hi && hi >= o->there_lo) {
+		lo = MIN(lo, o->there_lo);
+		hi = MAX(hi, o->there_hi);
+	}
+	o->there_lo = lo;
+	o->there_hi = hi;
+}
+
+bool object_cached(struct object *o, uint64_t off, uint64_t len)
+{
+	struct loop *l = o->disk->loop;
+	struct env *e = o->disk->env;
+	bool yes;
+
+	if (off >= o->there_lo && off + len <= o->there_hi)
+		return true;
+	yes = e->file->cached && e->file->cached(e, l, o->fd, off, len);
+	if (yes && l->in_memory)
+		keep_pages(o, off / PAGE * PAGE, (off + len + PAGE - 1) / PAGE * PAGE);
+	return yes;
 }
 
 uint64_t object_end(const struct object *o)
@@ -653,12 +678,20 @@ static int allocate_call(struct env *e, struct io *io)
 	return r;
 }
 
+static void allocate_done(struct io *io)
+{
+	object_lose_pages(io->arg);
+	write_done(io);
+}
+
 void object_allocate(struct object *o, struct io *ios, size_t n, int mode, int64_t now,
 		     struct req *q)
 {
 	change(o, ios, n,
-	       &(struct io){
-		       .kind = IO_CALL, .call = allocate_call, .flags = mode, .done = write_done },
+	       &(struct io){ .kind = IO_CALL,
+			     .call = allocate_call,
+			     .flags = mode,
+			     .done = allocate_done },
 	       now, q);
 }
 

@@ -41,6 +41,8 @@ int loop_dial(struct net *n, struct peer *p, const char *address, uint32_t targe
 /* Link core: refs start at 1, the net's. */
 void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct peer *p,
 	       uint32_t target);
+/* It goes by the shorter way of this host, dialled by that user: the proofs say so, so that nobody in between can pass them on. */
+void link_set_local(struct link *l, uint32_t user);
 void link_connected(struct link *l); /* a dialled one: begins the handshake */
 /* A message came; takes m. Non-zero: the link is closed. */
 int link_message(struct link *l, uint32_t kind, uint64_t tag, struct msg *m);

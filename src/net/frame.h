@@ -32,7 +32,7 @@ struct frame_in {
 	uint64_t done; /* of the body */
 	uint64_t wanted; /* body bytes offered by the last frame_want() */
 	uint32_t have, used; /* of small */
-	uint8_t small[4096];
+	uint8_t small[8 * KIB]; /* a page of data and all around it come in one call */
 };
 
 void frame_init(struct frame_in *f, struct net *n, const struct frame_sink *sink, void *arg);

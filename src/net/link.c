@@ -9,6 +9,7 @@
  * Both proofs cover both nonces and all of HELLO, which names the key; a client's key says for whom it may
  * speak. Errors: a link that breaks a rule is closed, counted and logged (refusal.c); nobody else notices.
  * Buffers: one small message at a time until the link is up; strangers are few, and the oldest go first. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "net/backend.h"
@@ -45,6 +46,11 @@ void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct 
 	timer_set(n->loop, &l->patience, n->loop->now + HANDSHAKE_NS);
 	if (!p && ++n->n_unproven > MAX_UNPROVEN)
 		link_close(list_first(&n->strangers, struct link, in_net), -EBUSY);
+}
+
+void link_set_local(struct link *l, uint32_t user)
+{
+	snprintf(l->way, sizeof(l->way), "local %u:", user);
 }
 
 void link_ref(struct link *l)
@@ -296,11 +302,12 @@ void net_recheck_keys(struct net *n)
 	}
 }
 
-/* The proof of one side: a label, the acceptor's nonce, and all of hello (the dialler's nonce is in it). */
+/* The proof of one side: by which way, a label, the acceptor's nonce, and all of hello (the dialler's nonce is in it). */
 static void prove(const struct link *l, const char *side, const uint8_t *acceptor_nonce,
 		  uint8_t out[MAC_BYTES])
 {
-	struct mac_part parts[] = { { side, strlen(side) },
+	struct mac_part parts[] = { { l->way, strlen(l->way) },
+				    { side, strlen(side) },
 				    { acceptor_nonce, 32 },
 				    { l->hello->body, l->hello->len },
 				    { NULL, 0 } };

@@ -3,6 +3,7 @@
 #include <openssl/crypto.h>
 #include <openssl/core_names.h>
 #include <openssl/evp.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "net/backend.h"
@@ -60,6 +61,20 @@ int net_listen(struct net *n, const char *address, char *err, size_t err_len)
 				  tcp_listen(n, address, err, err_len);
 }
 
+/* The shorter way to an address (core.h). False: there is none. */
+static bool local_of(const struct net *n, const char *address, char local[CONF_ADDR_MAX + 1])
+{
+	snprintf(local, CONF_ADDR_MAX + 1, "@%s", address);
+	return n->loop->env->sock->origin_local && !is_loop(address);
+}
+
+int net_listen_local(struct net *n, const char *address)
+{
+	char local[CONF_ADDR_MAX + 1], err[1];
+
+	return local_of(n, address, local) ? tcp_listen(n, local, err, sizeof(err)) : 0;
+}
+
 void net_stop_listening(struct net *n)
 {
 	struct acceptor *a, *t;
@@ -75,6 +90,14 @@ int link_dial(struct net *n, struct peer *p, const char *address, uint32_t targe
 {
 	return is_loop(address) ? loop_dial(n, p, address, target, out) :
 				  tcp_dial(n, p, address, target, out);
+}
+
+int link_dial_local(struct net *n, struct peer *p, const char *address, uint32_t target,
+		    struct link **out)
+{
+	char local[CONF_ADDR_MAX + 1];
+
+	return local_of(n, address, local) ? tcp_dial(n, p, local, target, out) : -ECONNREFUSED;
 }
 
 /* ---- messages ---- */

@@ -161,6 +161,8 @@ void net_fini(struct net *n); /* closes links and acceptors */
 uint8_t *net_scratch(struct net *n); /* n->scratch; NULL: out of memory */
 /* "HOST:PORT", or "loop:NAME" inside the process. `err` names the address and the cure. */
 int net_listen(struct net *n, const char *address, char *err, size_t err_len);
+/* Listens for those of this host who dial that address, by a shorter way; 0 also where there is none. */
+int net_listen_local(struct net *n, const char *address);
 void net_stop_listening(struct net *n);
 
 /* HMAC-SHA-256 over the parts, which end with a NULL. */
@@ -239,6 +241,7 @@ struct link {
 	uint8_t secret[KEY_BYTES]; /* and the key */
 	struct key_role speaks; /* for whom, of an accepted client */
 	struct origin from; /* of an accepted link */
+	char way[24]; /* by which it goes, for the proofs; "": the ordinary one */
 	const char *reason; /* why it is refused, or NULL */
 	uint32_t told; /* bit set of refusals that the log has */
 	bool joining; /* asks for a session */
@@ -257,6 +260,9 @@ struct link {
 
 int link_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
 	      struct link **out);
+/* By the shorter way to a server of this host; -ECONNREFUSED, at once: it is not one. */
+int link_dial_local(struct net *n, struct peer *p, const char *address, uint32_t target,
+		    struct link **out);
 void link_close(struct link *l, int error); /* once; safe inside callbacks */
 /* Something of an accepted link was refused: counts it, and logs it once a link and reason, and not more than
  * some lines a minute for each reason. */
@@ -408,6 +414,8 @@ struct peer {
 	char address[CONF_ADDR_MAX];
 	enum peer_state state;
 	struct link *link;
+	bool is_local; /* the link goes, or went, by the shorter way ... */
+	bool shun_local; /* ... and was not answered by who we look for: not so the next time */
 	struct peer_slot slots[SESSION_SLOTS];
 	uint32_t n_slots; /* granted */
 	struct list queue; /* calls without a slot, in order */

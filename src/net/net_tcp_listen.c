@@ -1,4 +1,4 @@
-/* Listening for TCP connections; what comes is net_tcp.c's. Errors: one that cannot be accepted is tried again soon. */
+/* Listening for connections, by TCP or the shorter way of this host; what comes is net_tcp.c's. Errors: one that cannot be accepted is tried again soon. */
 #include <stdlib.h>
 
 #include "net/backend.h"
@@ -6,6 +6,8 @@
 struct tcp_acceptor {
 	struct acceptor a;
 	struct source src;
+	bool local; /* the shorter way ... */
+	struct origin from; /* ... and who comes by it */
 	struct timer pause; /* after an error, so that it does not spin */
 };
 
@@ -19,10 +21,14 @@ static void accept_ready(struct source *s, unsigned events)
 	while ((fd = e->sock->accept(e, s->fd)) >= 0) {
 		struct link *l = tcp_accepted(a->a.net, fd);
 
-		if (!l)
+		if (!l) {
 			e->sock->close(e, fd);
-		else if (e->sock->origin)
+		} else if (a->local) {
+			l->from = a->from;
+			link_set_local(l, e->sock->user(e, fd));
+		} else if (e->sock->origin) {
 			e->sock->origin(e, fd, &l->from);
+		}
 	}
 	if (fd == -EAGAIN || fd == -ECONNABORTED)
 		return;
@@ -63,6 +69,9 @@ int tcp_listen(struct net *n, const char *address, char *err, size_t err_len)
 		free(a);
 		return fd;
 	}
+	a->local = *address == '@';
+	if (a->local)
+		e->sock->origin_local(e, address, &a->from);
 	a->a.net = n;
 	a->a.close = acceptor_close;
 	a->src.fd = fd;

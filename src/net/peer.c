@@ -643,6 +643,7 @@ void peer_link_down(struct peer *p, struct link *l, int error)
 	if (p->link != l)
 		return;
 	p->link = NULL;
+	p->shun_local = p->is_local && p->state == PEER_DIALLING;
 	p->last_error = error;
 	p->state = PEER_WAITING;
 	for (uint32_t i = 0; i < SESSION_SLOTS; i++) {
@@ -656,7 +657,8 @@ void peer_link_down(struct peer *p, struct link *l, int error)
 	}
 	if (p->session_call.q)
 		finish(&p->session_call, error);
-	if (error == -EKEYREJECTED || error == -EXDEV || error == -EPROTONOSUPPORT)
+	if (!p->shun_local &&
+	    (error == -EKEYREJECTED || error == -EXDEV || error == -EPROTONOSUPPORT))
 		fail_queued(p, error); /* trying again will not help */
 	lp->env->clock->random(lp->env, &jitter, sizeof(jitter));
 	p->backoff_ms =
@@ -671,7 +673,8 @@ static void peer_dial(struct peer *p)
 	int r;
 
 	p->state = PEER_DIALLING;
-	r = link_dial(p->net, p, p->address, p->target, &l);
+	p->is_local = !p->shun_local && !link_dial_local(p->net, p, p->address, p->target, &l);
+	r = p->is_local ? 0 : link_dial(p->net, p, p->address, p->target, &l);
 	if (r) {
 		p->link = NULL;
 		peer_link_down(p, NULL, r);

@@ -57,7 +57,7 @@ bool mapped_read(struct object *o, const struct extent *pieces, size_t n, uint64
 	return ok;
 }
 
-bool mapped_can_write(const struct loop *l, const struct object *o, uint64_t lo, uint64_t hi)
+bool mapped_can_write(const struct loop *l, struct object *o, uint64_t lo, uint64_t hi)
 {
 	return l->in_memory && hi - lo <= HULL_MAX && hi <= object_end(o) &&
 	       object_cached(o, lo, hi - lo);

@@ -97,6 +97,20 @@ static void open_net(struct server *s, const struct server_opts *o)
 	s->net.owner = s;
 }
 
+/* The shorter way is there first: who tries both finds it, or nobody. */
+static int listen_all(struct server *s, const char *address, char *err, size_t err_len)
+{
+	int local = net_listen_local(&s->net, s->self->address);
+	int r = net_listen(&s->net, address, err, err_len);
+
+	if (!r && local)
+		log_warn(
+			"server",
+			"clients of this host come by TCP: cannot listen on the socket @sheaf@%s: %s",
+			s->self->address, error_text(local));
+	return r;
+}
+
 static int open_all(struct server *s, const struct server_opts *o, char *err, size_t err_len)
 {
 	int r;
@@ -135,7 +149,7 @@ static int open_all(struct server *s, const struct server_opts *o, char *err, si
 	if (!r && s->meta)
 		r = meta_each_session(s->meta, known_session, s);
 	if (!r)
-		r = net_listen(&s->net, o->listen ? o->listen : s->self->address, err, err_len);
+		r = listen_all(s, o->listen ? o->listen : s->self->address, err, err_len);
 	return r;
 }
 

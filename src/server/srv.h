@@ -424,7 +424,7 @@ bool map_pieces(struct object *o, const struct extent *pieces, size_t n, uint64_
 bool mapped_read(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,
 		 struct iovec *src, const struct iovec *dst, size_t n_dst);
 /* Is it a file in memory, all of the range there already? No page is made or waited for. */
-bool mapped_can_write(const struct loop *l, const struct object *o, uint64_t lo, uint64_t hi);
+bool mapped_can_write(const struct loop *l, struct object *o, uint64_t lo, uint64_t hi);
 /* The other way, where the loop's files are in memory. False: they are to be written, all of them. */
 bool mapped_write(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,
 		  struct iovec *dst, const struct iovec *src, size_t n_src);

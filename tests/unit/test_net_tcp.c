@@ -2,6 +2,7 @@
  * that break or stall, peers that do not read. */
 #include <limits.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "net_trial.h"
@@ -9,6 +10,7 @@
 static struct networld w;
 static struct fsrv srv;
 static struct fclient cli;
+static bool local; /* the server has the shorter way of this host, too */
 
 /* A port that nobody has. */
 static const char *free_address(struct networld *at, struct fsrv *f, struct net_identity id)
@@ -34,6 +36,8 @@ static void begin_with(struct net_identity id)
 
 	networld_start(&w, true);
 	address = free_address(&w, &srv, id);
+	if (local)
+		CHECK_EQ(net_listen_local(&srv.net, address), 0);
 	fclient_start(&cli, &w, address, net_id(1, 0), LINK_CLIENT);
 	moving_piece = 65536;
 }
@@ -57,6 +61,7 @@ static void ping(void)
 	ask(&a, &cli.peer, OP_PING, false);
 	networld_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
+	CHECK_EQ(cli.peer.is_local, local);
 }
 
 static void a_call_goes_over_the_wire(void)
@@ -577,6 +582,116 @@ static void links_of_a_server_take_turns(void)
 	}
 }
 
+/* ---- the shorter way of one host ---- */
+
+static void all_that_works_by_tcp_works_by_the_shorter_way(void)
+{
+	local = true;
+	a_call_goes_over_the_wire();
+	links_of_a_server_take_turns();
+	scattered_memory_of_many_shapes_arrives_in_its_place();
+	what_is_got_goes_to_the_better_place_while_it_may();
+	a_file_goes_out_as_memory_does();
+	what_a_file_does_not_hold_any_more_arrives_as_zeros();
+	many_transfers_share_a_link();
+	small_messages_overtake_bulk();
+	memory_is_not_touched_after_it_was_retracted_from_a_read();
+	memory_is_not_read_after_it_was_retracted_from_a_write();
+	a_link_that_breaks_ends_its_transfers();
+	a_transfer_starts_over_when_its_link_broke();
+	a_peer_that_stalls_is_closed_after_the_timeout();
+	a_peer_that_does_not_read_is_closed_before_it_fills_the_memory();
+	rubbish_closes_a_link_and_harms_nobody_else();
+	local = false;
+}
+
+static void who_wants_tcp_gets_it(void)
+{
+	local = true;
+	CHECK_EQ(setenv("SHEAF_NET", "tcp", 1), 0);
+	begin();
+	local = false;
+	ping();
+	CHECK_EQ(unsetenv("SHEAF_NET"), 0);
+	end();
+}
+
+/* Where a client of this host comes from does not depend on the way it takes. */
+static void the_shorter_way_begins_at_the_address_it_leads_to(void)
+{
+	const struct origin *from;
+	struct ip_net loopback;
+	char text[ORIGIN_TEXT];
+
+	CHECK_EQ(ip_net_parse(&loopback, "127.0.0.1"), 0);
+	for (int i = 0; i < 2; i++) {
+		local = i;
+		begin();
+		ping();
+		from = &list_first(&srv.net.links, struct link, in_net)->from;
+		CHECK(from->local && ip_net_holds(&loopback, from));
+		origin_format(text, from);
+		CHECK_STR(text, "this host");
+		end();
+	}
+	local = false;
+}
+
+/* All that has come there goes here. */
+static void pass_on(struct env *e, int from, int to)
+{
+	char b[4096];
+	struct iovec iov = { b, sizeof(b) };
+	ssize_t r = e->sock->readv(e, from, &iov, 1);
+
+	iov.iov_len = (size_t)r;
+	if (r > 0)
+		CHECK_EQ(e->sock->writev(e, to, &iov, 1), r);
+}
+
+/* Somebody else has the name: he hangs up, talks rubbish, says nothing, or passes all on to the server and back. */
+static void who_sits_on_the_shorter_way_keeps_nobody_out(void)
+{
+	enum { HANGS_UP, TALKS, IS_SILENT, PASSES_ON };
+	static const char rubbish[] =
+		"220 mail.example.org ESMTP\r\n220 mail.example.org ESMTP\r\n";
+
+	for (int how = HANGS_UP; how <= PASSES_ON; how++) {
+		char name[CONF_ADDR_MAX + 1], err[8];
+		int seat, fd = -1, behind = -1;
+		struct env *e = &w.env;
+		struct ask a;
+
+		begin();
+		snprintf(name, sizeof(name), "@%s", cli.peer.address);
+		seat = e->sock->listen(e, name, err, sizeof(err));
+		CHECK(seat >= 0);
+		CHECK_EQ(net_listen_local(&srv.net, cli.peer.address), -EADDRINUSE);
+		ask(&a, &cli.peer, OP_PING, false);
+		while (!a.over) {
+			if (fd < 0 && (fd = e->sock->accept(e, seat)) >= 0) {
+				if (how == HANGS_UP)
+					CHECK_EQ(shutdown(fd, SHUT_RDWR), 0);
+				if (how == TALKS)
+					CHECK(write(fd, rubbish, sizeof(rubbish)) > 0);
+				if (how == PASSES_ON)
+					behind = e->sock->connect(e, cli.peer.address);
+			}
+			if (behind >= 0) {
+				pass_on(e, fd, behind);
+				pass_on(e, behind, fd);
+			}
+			networld_turn(&w);
+		}
+		CHECK_EQ(a.error, 0);
+		CHECK(fd >= 0 && !cli.peer.is_local);
+		e->sock->close(e, fd);
+		e->sock->close(e, behind);
+		e->sock->close(e, seat);
+		end();
+	}
+}
+
 TEST_MAIN(TEST(a_call_goes_over_the_wire), TEST(links_of_a_server_take_turns),
 	  TEST(scattered_memory_of_many_shapes_arrives_in_its_place),
 	  TEST(what_is_got_goes_to_the_better_place_while_it_may),
@@ -590,4 +705,7 @@ TEST_MAIN(TEST(a_call_goes_over_the_wire), TEST(links_of_a_server_take_turns),
 	  TEST(a_peer_that_stalls_is_closed_after_the_timeout),
 	  TEST(an_idle_link_is_not_a_stalled_one),
 	  TEST(a_peer_that_does_not_read_is_closed_before_it_fills_the_memory),
-	  TEST(rubbish_closes_a_link_and_harms_nobody_else))
+	  TEST(rubbish_closes_a_link_and_harms_nobody_else),
+	  TEST(all_that_works_by_tcp_works_by_the_shorter_way), TEST(who_wants_tcp_gets_it),
+	  TEST(the_shorter_way_begins_at_the_address_it_leads_to),
+	  TEST(who_sits_on_the_shorter_way_keeps_nobody_out))
