@@ -210,6 +210,7 @@ struct bench_place {
 	struct conf *conf;
 	struct cli_daemon *daemons;
 	char scratch[64];
+	const char *medium; /* between clients and servers */
 };
 
 /* Starts servers of its own in dir, or finds those of the cluster file. CLI_OK, or an exit status, said. */

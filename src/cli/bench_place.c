@@ -227,6 +227,7 @@ int bench_place_open(struct bench *b, const char *dir, uint32_t servers)
 int bench_place_connect(struct bench *b)
 {
 	struct bench_place *p = &b->place;
+	struct sheaf_account a;
 	uint32_t id;
 	int r;
 
@@ -238,6 +239,7 @@ int bench_place_connect(struct bench *b)
 		id = (uint32_t)getpid();
 	snprintf(p->scratch, sizeof(p->scratch), "/.sheaf-bench-%08x", id);
 	r = sheaf_mkdir(b->c->fs, p->scratch, 0700);
+	p->medium = !r && !sheaf_account(b->c->fs, 0, &a) && a.medium ? a.medium : "unknown";
 	if (!r)
 		return CLI_OK;
 	r = cli_fail(b->c, p->scratch, r);

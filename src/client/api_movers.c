@@ -66,7 +66,8 @@ int sheaf_account(struct sheaf *fs, int i, struct sheaf_account *out)
 					       .calls = p->account.calls,
 					       .copied = p->account.copied,
 					       .round_ns = p->round,
-					       .busy_ns = p->account.busy };
+					       .busy_ns = p->account.busy,
+					       .medium = peer_medium(p) };
 		memcpy(out->bytes, p->account.bytes, sizeof(out->bytes));
 		r = 0;
 	}

@@ -466,6 +466,7 @@ void peer_call(struct peer *p, struct call *c, struct req *q);
 void peer_call_front(struct peer *p, struct call *c, struct req *q);
 /* The link closes and all calls end with -ESHUTDOWN, also those that are made from now on; the session stays as it is,
  * for peer_go_on() or for another process. */
+const char *peer_medium(const struct peer *p); /* "unix", or that of the backend; NULL: no link */
 void peer_halt(struct peer *p);
 void peer_go_on(
 	struct peer *

@@ -702,6 +702,11 @@ void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, co
 	p->timer.fire = peer_timer;
 }
 
+const char *peer_medium(const struct peer *p)
+{
+	return !p->link ? NULL : p->is_local ? "unix" : p->link->ops->name;
+}
+
 void peer_halt(struct peer *p)
 {
 	struct call *c;
