@@ -21,8 +21,9 @@ WERROR ?= OFF
 check clang asan tsan fuzz: export WERROR = ON
 
 CONFIGURE = cmake -S . -G Ninja -Wno-dev -DSHEAF_WERROR=$(WERROR)
-# $(call configure,DIR,OPTIONS): once; CMake runs itself again when its input changes
-configure = @test -f $(1)/build.ninja || $(CONFIGURE) -B $(1) $(2)
+# $(call configure,DIR,OPTIONS): once, and when warnings begin to matter; CMake runs itself again when its input changes
+configure = @test -f $(1)/build.ninja && { test $(WERROR) = OFF || grep -q SHEAF_WERROR:BOOL=ON $(1)/CMakeCache.txt; } || \
+	$(CONFIGURE) -B $(1) $(2)
 
 .PHONY: build up down check asan tsan fuzz crash clang bench format clean help deps deps-check install deb \
 	sim-long mutants
@@ -86,7 +87,8 @@ bench: deps-check
 
 # The prefix is part of sheaf.pc and of the systemd unit: CMake hears of it before it installs.
 install: deps
-	@$(CONFIGURE) -B $(BUILD) -DCMAKE_INSTALL_PREFIX="$(PREFIX)" >/dev/null
+	$(call configure,$(BUILD),-DCMAKE_BUILD_TYPE=Release)
+	@cmake -B $(BUILD) -DCMAKE_INSTALL_PREFIX="$(PREFIX)" >/dev/null
 	@cmake --build $(BUILD) -j $(JOBS)
 	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD)
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; \

@@ -139,7 +139,7 @@ struct sheaf_account {
 	uint64_t round_ns; /* the quickest round trip; 0: none yet */
 	uint64_t busy_ns; /* with requests under way there */
 	const char *
-		medium; /* "unix" (on one host), "tcp", "loop" (in this process); NULL: not connected */
+		medium; /* "unix" (on one host), "tcp", "loop" (in this process); NULL: neither connected nor about to be */
 };
 SHEAF_API int sheaf_account(struct sheaf *fs, int i, struct sheaf_account *out);
 

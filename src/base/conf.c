@@ -141,7 +141,7 @@ static int value_address(struct conf_parser *p, const char *v, char *out)
 
 	if (colon && isdigit((unsigned char)colon[1]))
 		port = strtoul(colon + 1, &end, 10);
-	if (!end || *end || port < 1 || port > 65535 || colon == v ||
+	if (!end || *end || port < 1 || port > 65535 || colon == v || *v == '@' ||
 	    (!bracketed && memchr(v, ':', (size_t)(colon - v))))
 		return conf_fail(p, p->line,
 				 "address = %s is not HOST:PORT; for example: address = "

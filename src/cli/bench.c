@@ -603,9 +603,9 @@ static int print_text(struct bench *b)
 	const struct bench_place *p = &b->place;
 	int r = 0;
 
-	printf("%d server%s on %s%s%s, tcp, %d round%s; medians over the rounds\n\n", b->servers,
-	       b->servers == 1 ? "" : "s", p->fs_type, p->storage[0] ? " at " : "", p->storage,
-	       b->rounds, b->rounds == 1 ? "" : "s");
+	printf("%d server%s on %s%s%s, over %s, %d round%s; medians over the rounds\n\n",
+	       b->servers, b->servers == 1 ? "" : "s", p->fs_type, p->storage[0] ? " at " : "",
+	       p->storage, p->medium, b->rounds, b->rounds == 1 ? "" : "s");
 	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
 		r |= print_rows(b, kinds[i], false) | print_rows(b, kinds[i], true);
 	if (b->n_bars)

@@ -1,11 +1,56 @@
 /* sheaf bench net: the transport alone: an empty request to a server against a raw ping-pong, and the
- * stream of one server against a raw stream; memcpy for scale. */
+ * stream of one server against a raw stream; memcpy, and a ping-pong by a Unix socket, for scale. */
+#include <linux/close_range.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include "cli/bench.h"
+
+#define UNIX_PING "raw ping-pong by Unix socket"
 
 static int ping_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
 {
 	(void)i;
 	return bench_why(w, "ping", sheaf_ping(w->fs, (int)j->server));
+}
+
+/* A process that sends back what it gets, for as long as this one is there; its descriptor or -errno. */
+static int start_echo(void)
+{
+	char b[BENCH_PING];
+	int fd[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fd))
+		return -errno;
+	switch (fork()) {
+	case -1:
+		return -errno;
+	case 0:
+		dup2(fd[1], 0); /* nothing else of ours is kept open */
+		close_range(1, ~0U, 0);
+		for (ssize_t n; (n = read(0, b, sizeof(b))) > 0;)
+			if (write(0, b, (size_t)n) != n)
+				break;
+		_exit(0);
+	}
+	close(fd[1]);
+	return fd[0];
+}
+
+static int unix_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	static int echo = -1;
+	char b[BENCH_PING] = { 0 };
+
+	(void)j;
+	(void)i;
+	if (echo < 0)
+		echo = start_echo();
+	if (echo < 0)
+		return bench_why(w, UNIX_PING, echo);
+	if (write(echo, b, sizeof(b)) != sizeof(b) || read(echo, b, sizeof(b)) != sizeof(b))
+		return bench_why(w, UNIX_PING, -EIO);
+	return 0;
 }
 
 static int copy_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
@@ -24,6 +69,15 @@ static void add_ping(struct bench *b)
 					     .workers = 1,
 					     .figure = BENCH_LATENCY },
 		       &(struct bench_row){ .what = "ping", .clients = 1 });
+}
+
+static void add_unix_ping(struct bench *b)
+{
+	bench_case_add(b,
+		       &(struct bench_case){ .job = { .once = unix_once },
+					     .workers = 1,
+					     .figure = BENCH_LATENCY },
+		       &(struct bench_row){ .what = UNIX_PING, .clients = 1, .bytes = BENCH_PING });
 }
 
 static void add_block(struct bench *b, const char *what, bool out)
@@ -46,6 +100,7 @@ static int setup(struct bench *b)
 	int r = bench_once(b, 1, bench_do_make, BENCH_FILE, 1);
 
 	bench_add_ping(b, 1);
+	add_unix_ping(b);
 	add_ping(b);
 	bench_add_stream(b);
 	add_block(b, "read from one server", false);
@@ -77,16 +132,18 @@ static void judge(struct bench *b)
 {
 	const struct bench_row *raw = bench_find(b, BENCH_PINGPONG, 1, BENCH_PING, 0);
 	const struct bench_row *stream = bench_find(b, BENCH_STREAM, 1, BENCH_BLOCK, 0);
+	const struct bench_row *near = bench_find(b, UNIX_PING, 1, BENCH_PING, 0);
 	const struct bench_row *ping = bench_find(b, "ping", 1, 0, 0);
 	const struct bench_row *rd = bench_find(b, "read from one server", 1, BENCH_BLOCK, 0);
 	const struct bench_row *wr = bench_find(b, "overwrite on one server", 1, BENCH_BLOCK, 0);
 	const struct bench_row *copy = bench_find(b, "memcpy", 1, BENCH_BLOCK, 0);
 
 	bench_bar(b, "net_ping", bench_ratio(b, "net_ping", ping, raw), BENCH_AT_MOST, 1.4);
+	bench_ratio(b, "net_ping_unix", ping, near);
 	bench_ratio(b, "net_read", rd, stream);
 	bench_ratio(b, "net_write", wr, stream);
-	plot(b, (const struct bench_row *const[]){ raw, ping }, 2, "net-ping",
-	     "An empty request against a raw ping-pong");
+	plot(b, (const struct bench_row *const[]){ raw, near, ping }, 3, "net-ping",
+	     "An empty request against raw ping-pongs");
 	plot(b, (const struct bench_row *const[]){ stream, rd, wr, copy }, 4, "net-stream",
 	     "4 MiB blocks to and from one server");
 }

@@ -2,7 +2,7 @@
  *
  * On one host there is a shorter way to an address ("@HOST:PORT"): a Unix socket in the abstract namespace with the address in
  * its name. A message costs less than half of what it does by TCP. Whoever is in the network namespace may have taken
- * the name: both ends prove who they are, and by which way they talk. With SHEAF_NET=tcp a process does not use it.
+ * the name: both ends prove who they are, and by which way they talk. A process with SHEAF_NET=tcp does not dial it.
  *
  * Threads: calls on a descriptor belong to the loop that watches it. Buffers: the caller's. Errors:
  * -errno; listen also says in words what to do. A name may block in the resolver, a numeric address
@@ -10,6 +10,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/sendfile.h>
@@ -97,12 +98,30 @@ static int local_name(const char *address, struct sockaddr_un *to, socklen_t *le
 	return 0;
 }
 
-static bool tcp_only(void)
+/* Are users here whom they are for everybody on this host? Not in a container with users of its own. */
+static bool users_are_shared(void)
+{
+	FILE *f = fopen("/proc/self/uid_map", "re");
+	unsigned long in, out, n;
+	bool yes = !f ||
+		   (fscanf(f, "%lu %lu %lu", &in, &out, &n) == 3 && !in && !out && n == UINT32_MAX);
+
+	if (f)
+		fclose(f);
+	return yes;
+}
+
+static bool local_dials, local_listens;
+
+static void decide_local(void)
 {
 	const char *wish = getenv("SHEAF_NET");
 
-	return wish && strcmp(wish, "tcp") == 0;
+	local_listens = users_are_shared();
+	local_dials = local_listens && !(wish && strcmp(wish, "tcp") == 0);
 }
+
+static pthread_once_t decided = PTHREAD_ONCE_INIT;
 
 /* ---- listening ---- */
 
@@ -128,6 +147,9 @@ static int listen_local(const char *address)
 	socklen_t len;
 	int r = local_name(address, &a, &len);
 
+	pthread_once(&decided, decide_local);
+	if (!local_listens)
+		return -EOPNOTSUPP;
 	return r ? r : open_listener((struct sockaddr *)&a, len);
 }
 
@@ -223,16 +245,19 @@ static void take_address(const struct sockaddr_storage *from, uint8_t to[16])
 /* As those would who dial it by TCP. It is resolved as for listening. */
 static void sock_origin_local(struct env *e, const char *address, struct origin *out)
 {
+	static const uint8_t v6_any[16], v4_any[16] = { [10] = 0xff, [11] = 0xff };
+	static const uint8_t v4_loopback[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
 	struct sockaddr_storage from = { .ss_family = AF_INET };
 	struct addrinfo *list;
 
 	(void)e;
-	((struct sockaddr_in *)&from)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	if (resolve(address + is_local(address), true, &list) == 0) {
 		memcpy(&from, list->ai_addr, list->ai_addrlen);
 		freeaddrinfo(list);
 	}
 	take_address(&from, out->addr);
+	if (memcmp(out->addr, v6_any, 16) == 0 || memcmp(out->addr, v4_any, 16) == 0)
+		memcpy(out->addr, v4_loopback, 16);
 	out->local = true;
 }
 
@@ -290,8 +315,11 @@ static int connect_local(const char *address)
 {
 	struct sockaddr_un a;
 	socklen_t len;
-	int r = tcp_only() ? -ECONNREFUSED : local_name(address, &a, &len);
+	int r = local_name(address, &a, &len);
 
+	pthread_once(&decided, decide_local);
+	if (!local_dials)
+		return -ECONNREFUSED;
 	return r ? r : start_connect((struct sockaddr *)&a, len);
 }
 

@@ -467,7 +467,8 @@ void object_lose_pages(struct object *o)
 	o->there_lo = o->there_hi = 0;
 }
 
-/* A file in memory keeps its pages until it is cut or punched, and that we do ourselves: no need to ask again. */
+/* A file in memory keeps its pages until it is cut or punched, and that we do ourselves: no need to ask again. (What the
+ * system swaps out is waited for, as by any access to such a file.) */
 static void keep_pages(struct object *o, uint64_t lo, uint64_t hi)
 {
 	if (o->there_lo < o->there_hi && lo <= o->there_hi && hi >= o->there_lo) {

@@ -16,6 +16,7 @@
 #include "net/frame.h"
 
 #define HANDSHAKE_NS (5 * NSEC_PER_SEC)
+#define LOCAL_NS (NSEC_PER_SEC / 4) /* until the ordinary way is tried instead of the shorter one */
 #define MAX_UNPROVEN 256
 
 static void out_of_patience(struct timer *t)
@@ -51,6 +52,8 @@ void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct 
 void link_set_local(struct link *l, uint32_t user)
 {
 	snprintf(l->way, sizeof(l->way), "local %u:", user);
+	if (l->dialled)
+		timer_set(l->net->loop, &l->patience, l->net->loop->now + LOCAL_NS);
 }
 
 void link_ref(struct link *l)
@@ -120,7 +123,7 @@ static void tell_close(struct link *l, int error, enum link_state state)
 	l->net->bad_links += c->bad;
 	if (!l->dialled)
 		link_refused(l, c->why, "%s", text);
-	else if (c->bad)
+	else if (c->bad && !l->way[0]) /* else it is tried the ordinary way */
 		log_warn("net", "closed the link with %s: %s", l->peer->address, text);
 }
 

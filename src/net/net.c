@@ -57,6 +57,10 @@ static bool is_loop(const char *address)
 
 int net_listen(struct net *n, const char *address, char *err, size_t err_len)
 {
+	if (*address == '@') {
+		snprintf(err, err_len, "address %s is not of the form HOST:PORT", address);
+		return -EINVAL;
+	}
 	return is_loop(address) ? loop_listen(n, address, err, err_len) :
 				  tcp_listen(n, address, err, err_len);
 }

@@ -260,7 +260,7 @@ struct link {
 
 int link_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
 	      struct link **out);
-/* By the shorter way to a server of this host; -ECONNREFUSED, at once: it is not one. */
+/* By the shorter way to a server of this host. An error comes at once: there is none, it is not used, or it cannot be now. */
 int link_dial_local(struct net *n, struct peer *p, const char *address, uint32_t target,
 		    struct link **out);
 void link_close(struct link *l, int error); /* once; safe inside callbacks */
@@ -461,12 +461,12 @@ struct peer {
 void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, const char *address);
 /* Says goodbye to nobody: links close, queued calls end with -ESHUTDOWN. */
 void peer_fini(struct peer *p);
+const char *peer_medium(const struct peer *p); /* "unix", or that of the backend; NULL: no link */
 void peer_call(struct peer *p, struct call *c, struct req *q);
 /* Before all that is queued or to be sent again, which waits until it is answered: for claims. */
 void peer_call_front(struct peer *p, struct call *c, struct req *q);
 /* The link closes and all calls end with -ESHUTDOWN, also those that are made from now on; the session stays as it is,
  * for peer_go_on() or for another process. */
-const char *peer_medium(const struct peer *p); /* "unix", or that of the backend; NULL: no link */
 void peer_halt(struct peer *p);
 void peer_go_on(
 	struct peer *

@@ -729,6 +729,7 @@ void peer_go_on(struct peer *p)
 	p->state = PEER_IDLE;
 	p->backoff_ms = 0;
 	p->last_error = 0;
+	p->shun_local = false;
 	if (p->boot) /* somebody there knows of us */
 		peer_dial(p);
 }

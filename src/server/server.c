@@ -103,7 +103,10 @@ static int listen_all(struct server *s, const char *address, char *err, size_t e
 	int local = net_listen_local(&s->net, s->self->address);
 	int r = net_listen(&s->net, address, err, err_len);
 
-	if (!r && local)
+	if (!r &&
+	    local == -EADDRINUSE) /* of who had the address before us, perhaps: he is gone now */
+		local = net_listen_local(&s->net, s->self->address);
+	if (!r && local && local != -EOPNOTSUPP)
 		log_warn(
 			"server",
 			"clients of this host come by TCP: cannot listen on the socket @sheaf@%s: %s",

@@ -4,7 +4,7 @@
 set -u
 export SHEAF_NET=tcp
 
-for name in sys_list sys_movers sys_typed sys_fair sys_locks sys_kill_client sys_kill_server; do
+for name in sys_api sys_names sys_list sys_movers sys_typed sys_fair sys_kill_client sys_kill_server; do
 	echo "$name"
 	"$SHEAF_BUILD/tests/$name" || exit 1
 done

@@ -1,4 +1,4 @@
-/* Names, attributes, open modes, errors and layouts through the public interface, over tcp and embedded. */
+/* Names, attributes, open modes, errors and layouts through the public interface, with servers and embedded. */
 #include <pthread.h>
 
 #include "scene.h"
@@ -447,7 +447,7 @@ int main(int argc, char **argv)
 	struct cluster c;
 	struct sheaf *second;
 
-	puts("over tcp:");
+	puts("servers:");
 	cluster_make(&c, &(struct cluster_opts){ .servers = 3 });
 	cluster_up(&c);
 	fs = client(c.conf);

@@ -1,4 +1,4 @@
-/* List I/O against a model in memory, over tcp and embedded: random lists of any shape write and read the
+/* List I/O against a model in memory, with servers and embedded: random lists of any shape write and read the
  * same bytes in the file system and in an array. A failure prints the seed of its round. */
 #include "cluster.h"
 #include "sheaf_admin.h"

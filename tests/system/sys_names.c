@@ -1,4 +1,4 @@
-/* Hard links, symbolic links, extended attributes and statfs through the public interface, over tcp and
+/* Hard links, symbolic links, extended attributes and statfs through the public interface, with servers and
  * embedded; and that they survive kill -9. */
 #include <pthread.h>
 #include <sys/xattr.h>
@@ -559,7 +559,7 @@ int main(int argc, char **argv)
 	char dir[CLUSTER_PATH - 16], conf[CLUSTER_PATH];
 	struct cluster c;
 
-	puts("over tcp:");
+	puts("servers:");
 	cluster_make(&c, &(struct cluster_opts){ .timeout = 3 });
 	cluster_up(&c);
 	fs = client(c.conf);

@@ -1,4 +1,4 @@
-/* Typed I/O against a model in memory, over tcp and embedded: random nested types on both sides by random movers, and an
+/* Typed I/O against a model in memory, with servers and embedded: random nested types on both sides by random movers, and an
  * access of ten million pieces. SEED=n runs one random case again. */
 #include <sys/resource.h>
 

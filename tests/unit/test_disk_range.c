@@ -188,6 +188,33 @@ static void a_failed_allocation_leaves_the_end_where_the_file_has_it(void)
 	disk_end();
 }
 
+/* Where files are in memory it is remembered which pages are there: until they may not be. */
+static void pages_that_went_are_asked_for_again(void)
+{
+	struct object *o;
+
+	disk_begin("/dev/shm");
+	o = get_ok(7, 1);
+	fill(o, 65536);
+	if (!object_cached(o, 0, 65536)) { /* this kernel cannot tell */
+		object_put(o);
+		disk_end();
+		return;
+	}
+	CHECK(object_cached(o, 4097, 100));
+	CHECK_EQ(allocate(o, PUNCH, 8192, 4096), 0);
+	CHECK(!object_cached(o, 0, 65536) && !object_cached(o, 8192, 1));
+	CHECK(object_cached(o, 0, 8192) && object_cached(o, 12288, 65536 - 12288));
+	CHECK_EQ(put_bytes(o, 8192, "x", 1), 0);
+	CHECK(object_cached(o, 0, 65536));
+	CHECK_EQ(fence(7, 5, 10000, NULL), 0);
+	CHECK_EQ(put_bytes(o, 65535, "x", 1), 0); /* and a hole before it */
+	CHECK(!object_cached(o, 0, 65536) && object_cached(o, 0, 10000));
+	object_put(o);
+	disk_end();
+}
+
 TEST_MAIN(TEST(allocating_moves_the_end_only_when_asked), TEST(holes_are_made_and_found),
 	  TEST(a_file_system_without_room_or_holes_does_what_it_can),
-	  TEST(a_failed_allocation_leaves_the_end_where_the_file_has_it))
+	  TEST(a_failed_allocation_leaves_the_end_where_the_file_has_it),
+	  TEST(pages_that_went_are_asked_for_again))

@@ -414,6 +414,8 @@ static void pair_begin(struct pair *p, uint32_t timeout_ms)
 	networld_start(&w, true);
 	networld_start(&p->there, true);
 	address = free_address(&w, &srv, id);
+	if (local)
+		CHECK_EQ(net_listen_local(&srv.net, address), 0);
 	fclient_start(&p->cli, &p->there, address, net_id(1, 0), LINK_CLIENT);
 	ask(&a, &p->cli.peer, OP_PING, false);
 	while (!a.over) {
@@ -421,6 +423,7 @@ static void pair_begin(struct pair *p, uint32_t timeout_ms)
 		loop_turn(&w.loop, NSEC_PER_MSEC);
 	}
 	CHECK_EQ(a.error, 0);
+	CHECK_EQ(p->cli.peer.is_local, local);
 }
 
 static void pair_end(struct pair *p)
@@ -504,14 +507,15 @@ static void rubbish_closes_a_link_and_harms_nobody_else(void)
 		"GET / HTTP/1.1\r\nHost: example.org\r\nUser-Agent: somebody\r\n\r\n";
 	struct env *e;
 	struct iovec iov = { (void *)(uintptr_t)rubbish, sizeof(rubbish) - 1 };
+	char answer[64], address[CONF_ADDR_MAX + 1];
 	bool closed = false;
-	char answer[64];
 	int fd;
 
 	begin();
 	ping();
 	e = &w.env;
-	fd = e->sock->connect(e, cli.peer.address);
+	snprintf(address, sizeof(address), "%s%s", local ? "@" : "", cli.peer.address);
+	fd = e->sock->connect(e, address);
 	CHECK(fd >= 0);
 	networld_pass(&w, 10 * NSEC_PER_MSEC);
 	CHECK_EQ(srv.net.n_unproven, 1);
@@ -605,17 +609,6 @@ static void all_that_works_by_tcp_works_by_the_shorter_way(void)
 	local = false;
 }
 
-static void who_wants_tcp_gets_it(void)
-{
-	local = true;
-	CHECK_EQ(setenv("SHEAF_NET", "tcp", 1), 0);
-	begin();
-	local = false;
-	ping();
-	CHECK_EQ(unsetenv("SHEAF_NET"), 0);
-	end();
-}
-
 /* Where a client of this host comes from does not depend on the way it takes. */
 static void the_shorter_way_begins_at_the_address_it_leads_to(void)
 {
@@ -660,6 +653,7 @@ static void who_sits_on_the_shorter_way_keeps_nobody_out(void)
 		char name[CONF_ADDR_MAX + 1], err[8];
 		int seat, fd = -1, behind = -1;
 		struct env *e = &w.env;
+		uint64_t began;
 		struct ask a;
 
 		begin();
@@ -667,6 +661,7 @@ static void who_sits_on_the_shorter_way_keeps_nobody_out(void)
 		seat = e->sock->listen(e, name, err, sizeof(err));
 		CHECK(seat >= 0);
 		CHECK_EQ(net_listen_local(&srv.net, cli.peer.address), -EADDRINUSE);
+		began = time_now();
 		ask(&a, &cli.peer, OP_PING, false);
 		while (!a.over) {
 			if (fd < 0 && (fd = e->sock->accept(e, seat)) >= 0) {
@@ -685,11 +680,37 @@ static void who_sits_on_the_shorter_way_keeps_nobody_out(void)
 		}
 		CHECK_EQ(a.error, 0);
 		CHECK(fd >= 0 && !cli.peer.is_local);
+		CHECK(time_now() - began < 2 * NSEC_PER_SEC);
 		e->sock->close(e, fd);
 		e->sock->close(e, behind);
 		e->sock->close(e, seat);
 		end();
 	}
+}
+
+/* As if he who dialled, or was dialled for, were not the one whom the server sees. */
+static uint32_t other_user(struct env *e, int fd)
+{
+	(void)e;
+	return fd < 0 ? 1000 : 1001;
+}
+
+static void who_passes_on_as_another_user_is_found_out(void)
+{
+	struct sock_ops ops;
+	struct ask a;
+
+	local = true;
+	begin();
+	ops = *w.env.sock;
+	ops.user = other_user;
+	w.env.sock = &ops;
+	ask(&a, &cli.peer, OP_PING, false);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, 0);
+	CHECK(!cli.peer.is_local);
+	local = false;
+	end();
 }
 
 TEST_MAIN(TEST(a_call_goes_over_the_wire), TEST(links_of_a_server_take_turns),
@@ -706,6 +727,7 @@ TEST_MAIN(TEST(a_call_goes_over_the_wire), TEST(links_of_a_server_take_turns),
 	  TEST(an_idle_link_is_not_a_stalled_one),
 	  TEST(a_peer_that_does_not_read_is_closed_before_it_fills_the_memory),
 	  TEST(rubbish_closes_a_link_and_harms_nobody_else),
-	  TEST(all_that_works_by_tcp_works_by_the_shorter_way), TEST(who_wants_tcp_gets_it),
+	  TEST(all_that_works_by_tcp_works_by_the_shorter_way),
+	  TEST(who_passes_on_as_another_user_is_found_out),
 	  TEST(the_shorter_way_begins_at_the_address_it_leads_to),
 	  TEST(who_sits_on_the_shorter_way_keeps_nobody_out))
