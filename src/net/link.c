@@ -16,7 +16,7 @@
 #include "net/frame.h"
 
 #define HANDSHAKE_NS (5 * NSEC_PER_SEC)
-#define LOCAL_NS (NSEC_PER_SEC / 4) /* until the ordinary way is tried instead of the shorter one */
+#define LOCAL_NS (NSEC_PER_SEC / 2) /* until the ordinary way is tried instead of the shorter one */
 #define MAX_UNPROVEN 256
 
 static void out_of_patience(struct timer *t)
