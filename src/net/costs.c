@@ -155,8 +155,9 @@ double net_cost(const struct net_costs *c, enum net_mover how, bool write, uint6
 {
 	double all = (double)bytes * c->byte + pieces_cost(c, how, write, segments, bytes);
 
-	if (how == MOVER_INLINE) /* into the message, and out of it at the other end */
-		return all + (double)bytes * c->copy;
+	if (how ==
+	    MOVER_INLINE) /* into the message, and out of it at the other end; before a read, out of the file */
+		return all + (write ? 1 : 2) * (double)bytes * c->copy;
 	return all + (write ? ASKED_CALLS : SENT_CALLS) * c->call;
 }
 

@@ -189,6 +189,7 @@ int net_expose(struct link *l, struct view *mem, int access, enum net_mover move
 				.view = mem,
 				.access = access,
 				.mover = mover,
+				.packs = mover == MOVER_PACK || mover == MOVER_AUTO,
 				.moved = l->net->loop->now };
 	list_init(&d->link);
 	if (l->state == LINK_CLOSED)

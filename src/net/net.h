@@ -186,7 +186,7 @@ struct net_desc {
 	struct view *view;
 	int access; /* CAP_READ: the peer reads it; CAP_WRITE: it writes into it */
 	enum net_mover mover; /* the caller's choice */
-	bool packs; /* the last pieces were packed */
+	bool packs; /* the next pieces are likely to be packed: to see some of them will do */
 	bool bad; /* some of that memory is not there */
 	uint64_t moved; /* when bytes of it last did, or were asked for */
 	struct wire_bytes keys; /* of the backend; goes into the message */

@@ -42,14 +42,14 @@ static void set_status(struct tcp_link *t, struct xfer *x, int32_t status)
 bool tcp_look(struct tcp_link *t, struct net_desc *d, uint64_t at, uint64_t len, struct iovec *out,
 	      size_t max, size_t *n, uint64_t *got)
 {
-	if (d->mover == MOVER_PACK || d->packs)
-		max = MIN(max, (size_t)PROBE);
-	*n = view_iov(d->view, at, len, out, max, got);
+	bool packed = d->packs;
+
+	*n = view_iov(d->view, at, len, out, packed ? MIN(max, (size_t)PROBE) : max, got);
 	if (d->mover == MOVER_AUTO)
 		d->packs = net_choose(&t->l.net->costs, d->access == CAP_READ, *n, *got, 0) ==
 			   MOVER_PACK;
-	else
-		d->packs = d->mover == MOVER_PACK;
+	if (packed && !d->packs && *got < len)
+		*n = view_iov(d->view, at, len, out, max, got);
 	return d->packs;
 }
 
