@@ -88,7 +88,7 @@ bench: deps-check
 # The prefix is part of sheaf.pc and of the systemd unit: CMake hears of it before it installs.
 install: deps
 	$(call configure,$(BUILD),-DCMAKE_BUILD_TYPE=Release)
-	@cmake -B $(BUILD) -DCMAKE_INSTALL_PREFIX="$(PREFIX)" >/dev/null
+	@cmake -B $(BUILD) -DSHEAF_WERROR=$(WERROR) -DCMAKE_INSTALL_PREFIX="$(PREFIX)" >/dev/null
 	@cmake --build $(BUILD) -j $(JOBS)
 	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD)
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; \

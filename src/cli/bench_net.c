@@ -1,6 +1,5 @@
 /* sheaf bench net: the transport alone: an empty request to a server against a raw ping-pong, and the
  * stream of one server against a raw stream; memcpy, and a ping-pong by a Unix socket, for scale. */
-#include <linux/close_range.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -24,8 +23,11 @@ static int start_echo(void)
 		return -errno;
 	switch (fork()) {
 	case -1:
-		return -errno;
+		close(fd[0]);
+		close(fd[1]);
+		return -EAGAIN;
 	case 0:
+		close(fd[0]);
 		dup2(fd[1], 0); /* nothing else of ours is kept open */
 		close_range(1, ~0U, 0);
 		for (ssize_t n; (n = read(0, b, sizeof(b))) > 0;)
@@ -139,7 +141,7 @@ static void judge(struct bench *b)
 	const struct bench_row *copy = bench_find(b, "memcpy", 1, BENCH_BLOCK, 0);
 
 	bench_bar(b, "net_ping", bench_ratio(b, "net_ping", ping, raw), BENCH_AT_MOST, 1.4);
-	bench_ratio(b, "net_ping_unix", ping, near);
+	bench_ratio(b, "net_unix", ping, near);
 	bench_ratio(b, "net_read", rd, stream);
 	bench_ratio(b, "net_write", wr, stream);
 	plot(b, (const struct bench_row *const[]){ raw, near, ping }, 3, "net-ping",

@@ -256,7 +256,9 @@ static void sock_origin_local(struct env *e, const char *address, struct origin 
 		freeaddrinfo(list);
 	}
 	take_address(&from, out->addr);
-	if (memcmp(out->addr, v6_any, 16) == 0 || memcmp(out->addr, v4_any, 16) == 0)
+	if (memcmp(out->addr, v6_any, 16) == 0)
+		out->addr[15] = 1;
+	if (memcmp(out->addr, v4_any, 16) == 0)
 		memcpy(out->addr, v4_loopback, 16);
 	out->local = true;
 }

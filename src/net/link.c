@@ -123,7 +123,7 @@ static void tell_close(struct link *l, int error, enum link_state state)
 	l->net->bad_links += c->bad;
 	if (!l->dialled)
 		link_refused(l, c->why, "%s", text);
-	else if (c->bad && !l->way[0]) /* else it is tried the ordinary way */
+	else if (c->bad && (!l->way[0] || state == LINK_UP)) /* else it is tried the ordinary way */
 		log_warn("net", "closed the link with %s: %s", l->peer->address, text);
 }
 

@@ -48,7 +48,7 @@ bool tcp_look(struct tcp_link *t, struct net_desc *d, uint64_t at, uint64_t len,
 	if (d->mover == MOVER_AUTO)
 		d->packs = net_choose(&t->l.net->costs, d->access == CAP_READ, *n, *got, 0) ==
 			   MOVER_PACK;
-	if (packed && !d->packs && *got < len)
+	if (packed && !d->packs && *got < len && max > PROBE)
 		*n = view_iov(d->view, at, len, out, max, got);
 	return d->packs;
 }
