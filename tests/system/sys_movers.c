@@ -34,7 +34,8 @@ static struct sheaf_account account(void)
 
 	for (int i = 0; i < SERVERS; i++) {
 		CHECK_EQ(sheaf_account(fs, i, &one), 0);
-		CHECK(!one.medium || strcmp(one.medium, getenv("SHEAF_NET") ? "tcp" : "unix") == 0);
+		if (getenv("SHEAF_NET")) /* over_tcp.sh; otherwise a server that is slow to answer may be met by TCP, too */
+			CHECK(!one.medium || strcmp(one.medium, "tcp") == 0);
 		sum.requests += one.requests;
 		sum.frames += one.frames;
 		sum.sent += one.sent;

@@ -1,5 +1,6 @@
 /* Room, zeros, holes and what is found of them, on file systems that can and in worlds that cannot. */
 #include <fcntl.h>
+#include <unistd.h>
 
 #include "disk/disk_impl.h"
 
@@ -191,25 +192,27 @@ static void a_failed_allocation_leaves_the_end_where_the_file_has_it(void)
 /* Where files are in memory it is remembered which pages are there: until they may not be. */
 static void pages_that_went_are_asked_for_again(void)
 {
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), all = 16 * page;
 	struct object *o;
 
 	disk_begin("/dev/shm");
+	CHECK(loop.in_memory);
 	o = get_ok(7, 1);
-	fill(o, 65536);
-	if (!object_cached(o, 0, 65536)) { /* this kernel cannot tell */
+	fill(o, all);
+	if (!object_cached(o, 0, all)) { /* this kernel cannot tell */
 		object_put(o);
 		disk_end();
 		return;
 	}
-	CHECK(object_cached(o, 4097, 100));
-	CHECK_EQ(allocate(o, PUNCH, 8192, 4096), 0);
-	CHECK(!object_cached(o, 0, 65536) && !object_cached(o, 8192, 1));
-	CHECK(object_cached(o, 0, 8192) && object_cached(o, 12288, 65536 - 12288));
-	CHECK_EQ(put_bytes(o, 8192, "x", 1), 0);
-	CHECK(object_cached(o, 0, 65536));
-	CHECK_EQ(fence(7, 5, 10000, NULL), 0);
-	CHECK_EQ(put_bytes(o, 65535, "x", 1), 0); /* and a hole before it */
-	CHECK(!object_cached(o, 0, 65536) && object_cached(o, 0, 10000));
+	CHECK(object_cached(o, page + 1, 100));
+	CHECK_EQ(allocate(o, PUNCH, 2 * page, page), 0);
+	CHECK(!object_cached(o, 0, all) && !object_cached(o, 2 * page, 1));
+	CHECK(object_cached(o, 0, 2 * page) && object_cached(o, 3 * page, all - 3 * page));
+	CHECK_EQ(put_bytes(o, 2 * page, "x", 1), 0);
+	CHECK(object_cached(o, 0, all));
+	CHECK_EQ(fence(7, 5, 2 * page + 10, NULL), 0);
+	CHECK_EQ(put_bytes(o, all - 1, "x", 1), 0); /* and a hole before it */
+	CHECK(!object_cached(o, 0, all) && object_cached(o, 0, 2 * page + 10));
 	object_put(o);
 	disk_end();
 }

@@ -709,6 +709,7 @@ static void who_passes_on_as_another_user_is_found_out(void)
 	networld_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
 	CHECK(!cli.peer.is_local);
+	CHECK_EQ(cli.net.bad_links, 1); /* the proof was no proof */
 	local = false;
 	end();
 }
