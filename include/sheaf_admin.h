@@ -138,8 +138,8 @@ struct sheaf_account {
 	uint64_t copied; /* bytes of data, in user space; what is copied twice counts twice */
 	uint64_t round_ns; /* the quickest round trip; 0: none yet */
 	uint64_t busy_ns; /* with requests under way there */
-	const char *
-		medium; /* "unix" (on one host), "tcp", "loop" (in this process); NULL: neither connected nor about to be */
+	/* "unix" (on one host), "tcp", "loop" (in this process); NULL: neither connected nor about to be */
+	const char *medium;
 };
 SHEAF_API int sheaf_account(struct sheaf *fs, int i, struct sheaf_account *out);
 

@@ -20,6 +20,7 @@
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define KIB ((size_t)1024)
 #define MIB (KIB * KIB)
+#define LEAST_PAGE 4096 /* of all machines; pages of others are multiples of it */
 #define GIB (UINT64_C(1) << 30)
 #define NSEC_PER_SEC UINT64_C(1000000000)
 #define NSEC_PER_MSEC UINT64_C(1000000)

@@ -12,8 +12,6 @@
 
 #include "base/base.h"
 
-#define LEAST_PAGE 4096 /* of all machines */
-
 /* Where a fault of this thread leads. Its place is fixed when the library is loaded: a handler may not allocate. */
 static _Thread_local sigjmp_buf *volatile guard __attribute__((tls_model("initial-exec")));
 static struct sigaction before_segv, before_bus;

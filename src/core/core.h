@@ -27,15 +27,20 @@ struct clock_ops {
 	void (*random)(struct env *e, void *p, size_t n); /* fit for secrets */
 };
 
-/* Non-blocking stream sockets and readiness. Descriptors are small integers of this table. An address is HOST:PORT. */
+/* Non-blocking stream sockets and readiness. Descriptors are small integers of this table. An address is HOST:PORT;
+ * "@HOST:PORT" is a shorter way to who listens there, if that is on this host. */
+static inline bool sock_is_local(const char *address)
+{
+	return *address == '@';
+}
+
 struct sock_ops {
 	/* fd or -errno */
 	int (*listen)(struct env *e, const char *address, char *err, size_t err_len);
 	int (*accept)(struct env *e, int fd); /* fd, -EAGAIN, or another -errno */
 	/* Where an accepted connection comes from; what cannot be told is not local. NULL: all is local. */
 	void (*origin)(struct env *e, int fd, struct origin *out);
-	/* "@HOST:PORT" is a shorter way to who listens there, if that is on this host; where those who come by it come from. May block.
-	 * NULL: there is no such way. */
+	/* Where those come from who come by the shorter way. May block. NULL: there is no such way. */
 	void (*origin_local)(struct env *e, const char *address, struct origin *out);
 	/* The user who dialled an accepted connection of that way, as the kernel knows; fd -1: whom it knows us as. */
 	uint32_t (*user)(struct env *e, int fd);

@@ -80,24 +80,6 @@ static void set_flag(int fd, int level, int option)
 
 #define LOCAL_PREFIX "sheaf"
 
-static bool is_local(const char *address)
-{
-	return *address == '@';
-}
-
-/* Its name begins with a 0: no file has it, and it goes with its process. */
-static int local_name(const char *address, struct sockaddr_un *to, socklen_t *len)
-{
-	int n;
-
-	*to = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	n = snprintf(to->sun_path + 1, sizeof(to->sun_path) - 1, LOCAL_PREFIX "%s", address);
-	if ((size_t)n >= sizeof(to->sun_path) - 1)
-		return -ENAMETOOLONG;
-	*len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
-	return 0;
-}
-
 /* Are users here whom they are for everybody on this host? Not in a container with users of its own. */
 static bool users_are_shared(void)
 {
@@ -121,7 +103,22 @@ static void decide_local(void)
 	local_dials = local_listens && !(wish && strcmp(wish, "tcp") == 0);
 }
 
-static pthread_once_t decided = PTHREAD_ONCE_INIT;
+/* Its name begins with a 0: no file has it, and it goes with its process. */
+static int local_name(const char *address, const bool *used, struct sockaddr_un *to, socklen_t *len)
+{
+	static pthread_once_t decided = PTHREAD_ONCE_INIT;
+	int n;
+
+	pthread_once(&decided, decide_local);
+	if (!*used)
+		return -EOPNOTSUPP;
+	*to = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	n = snprintf(to->sun_path + 1, sizeof(to->sun_path) - 1, LOCAL_PREFIX "%s", address);
+	if ((size_t)n >= sizeof(to->sun_path) - 1)
+		return -ENAMETOOLONG;
+	*len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+	return 0;
+}
 
 /* ---- listening ---- */
 
@@ -145,11 +142,8 @@ static int listen_local(const char *address)
 {
 	struct sockaddr_un a;
 	socklen_t len;
-	int r = local_name(address, &a, &len);
+	int r = local_name(address, &local_listens, &a, &len);
 
-	pthread_once(&decided, decide_local);
-	if (!local_listens)
-		return -EOPNOTSUPP;
 	return r ? r : open_listener((struct sockaddr *)&a, len);
 }
 
@@ -183,7 +177,7 @@ static int sock_listen(struct env *e, const char *address, char *err, size_t err
 	int r;
 
 	(void)e;
-	if (is_local(address))
+	if (sock_is_local(address))
 		return listen_local(address);
 	r = resolve(address, true, &list);
 	for (struct addrinfo *a = list; r == 0 && a; a = a->ai_next) {
@@ -251,7 +245,7 @@ static void sock_origin_local(struct env *e, const char *address, struct origin 
 	struct addrinfo *list;
 
 	(void)e;
-	if (resolve(address + is_local(address), true, &list) == 0) {
+	if (resolve(address + sock_is_local(address), true, &list) == 0) {
 		memcpy(&from, list->ai_addr, list->ai_addrlen);
 		freeaddrinfo(list);
 	}
@@ -317,11 +311,8 @@ static int connect_local(const char *address)
 {
 	struct sockaddr_un a;
 	socklen_t len;
-	int r = local_name(address, &a, &len);
+	int r = local_name(address, &local_dials, &a, &len);
 
-	pthread_once(&decided, decide_local);
-	if (!local_dials)
-		return -ECONNREFUSED;
 	return r ? r : start_connect((struct sockaddr *)&a, len);
 }
 
@@ -331,7 +322,7 @@ static int sock_connect(struct env *e, const char *address)
 	int r;
 
 	(void)e;
-	if (is_local(address))
+	if (sock_is_local(address))
 		return connect_local(address);
 	r = resolve(address, false, &list);
 	for (struct addrinfo *a = list; r == 0 && a; a = a->ai_next) {

@@ -460,8 +460,6 @@ void object_unmap(struct object *o)
 	o->map_users--;
 }
 
-#define PAGE 4096 /* or a part of one */
-
 void object_lose_pages(struct object *o)
 {
 	o->there_lo = o->there_hi = 0;
@@ -489,7 +487,8 @@ bool object_cached(struct object *o, uint64_t off, uint64_t len)
 		return true;
 	yes = e->file->cached && e->file->cached(e, l, o->fd, off, len);
 	if (yes && l->in_memory)
-		keep_pages(o, off / PAGE * PAGE, (off + len + PAGE - 1) / PAGE * PAGE);
+		keep_pages(o, off / LEAST_PAGE * LEAST_PAGE,
+			   (off + len + LEAST_PAGE - 1) / LEAST_PAGE * LEAST_PAGE);
 	return yes;
 }
 

@@ -443,8 +443,9 @@ static int on_welcome(struct link *l, struct msg *m)
 	if (!decode(m, XDR_ANY(xdr_wire_welcome), &w))
 		return -EPROTO;
 	if (w.status) {
-		log_warn("net", "%s refused us: %.*s", l->peer->address, (int)w.reason.len,
-			 (const char *)w.reason.p);
+		if (!l->way[0]) /* else it is tried the ordinary way */
+			log_warn("net", "%s refused us: %.*s", l->peer->address, (int)w.reason.len,
+				 (const char *)w.reason.p);
 		return w.status > 0 && w.status < 4096 ? -w.status : -EPROTO;
 	}
 	if (l->state != LINK_WAIT_WELCOME)

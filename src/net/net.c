@@ -57,7 +57,7 @@ static bool is_loop(const char *address)
 
 int net_listen(struct net *n, const char *address, char *err, size_t err_len)
 {
-	if (*address == '@') {
+	if (sock_is_local(address)) {
 		snprintf(err, err_len, "address %s is not of the form HOST:PORT", address);
 		return -EINVAL;
 	}

@@ -241,7 +241,7 @@ struct link {
 	uint8_t secret[KEY_BYTES]; /* and the key */
 	struct key_role speaks; /* for whom, of an accepted client */
 	struct origin from; /* of an accepted link */
-	char way[24]; /* by which it goes, for the proofs; "": the ordinary one */
+	char way[24]; /* the shorter one, by which it goes, for the proofs; "": the ordinary one */
 	const char *reason; /* why it is refused, or NULL */
 	uint32_t told; /* bit set of refusals that the log has */
 	bool joining; /* asks for a session */
@@ -414,8 +414,7 @@ struct peer {
 	char address[CONF_ADDR_MAX];
 	enum peer_state state;
 	struct link *link;
-	bool is_local; /* the link goes, or went, by the shorter way ... */
-	bool shun_local; /* ... and was not answered by who we look for: not so the next time */
+	bool shun_local; /* the shorter way was not answered by who we look for: not so the next time */
 	struct peer_slot slots[SESSION_SLOTS];
 	uint32_t n_slots; /* granted */
 	struct list queue; /* calls without a slot, in order */

@@ -450,7 +450,7 @@ int tcp_dial(struct net *n, struct peer *p, const char *address, uint32_t target
 		e->sock->close(e, fd);
 		return -ENOMEM;
 	}
-	if (*address == '@')
+	if (sock_is_local(address))
 		link_set_local(&t->l, e->sock->user(e, -1));
 	*out = &t->l;
 	return 0;

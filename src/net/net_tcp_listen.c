@@ -1,4 +1,6 @@
-/* Listening for connections, by TCP or the shorter way of this host; what comes is net_tcp.c's. Errors: one that cannot be accepted is tried again soon. */
+/* Listening for connections, by TCP or the shorter way of this host; what comes is net_tcp.c's.
+ *
+ * Errors: a connection that cannot be accepted is tried again soon. */
 #include <stdlib.h>
 
 #include "net/backend.h"
@@ -69,7 +71,7 @@ int tcp_listen(struct net *n, const char *address, char *err, size_t err_len)
 		free(a);
 		return fd;
 	}
-	a->local = *address == '@';
+	a->local = sock_is_local(address);
 	if (a->local)
 		e->sock->origin_local(e, address, &a->from);
 	a->a.net = n;

@@ -42,15 +42,16 @@ static void set_status(struct tcp_link *t, struct xfer *x, int32_t status)
 bool tcp_look(struct tcp_link *t, struct net_desc *d, uint64_t at, uint64_t len, struct iovec *out,
 	      size_t max, size_t *n, uint64_t *got)
 {
-	bool packed = d->packs;
+	size_t most = d->packs ? MIN(max, (size_t)PROBE) : max;
 
-	*n = view_iov(d->view, at, len, out, packed ? MIN(max, (size_t)PROBE) : max, got);
-	if (d->mover == MOVER_AUTO)
-		d->packs = net_choose(&t->l.net->costs, d->access == CAP_READ, *n, *got, 0) ==
-			   MOVER_PACK;
-	if (packed && !d->packs && *got < len && max > PROBE)
-		*n = view_iov(d->view, at, len, out, max, got);
-	return d->packs;
+	for (;; most = max) {
+		*n = view_iov(d->view, at, len, out, most, got);
+		if (d->mover == MOVER_AUTO)
+			d->packs = net_choose(&t->l.net->costs, d->access == CAP_READ, *n, *got,
+					      0) == MOVER_PACK;
+		if (d->packs || most == max || *got == len)
+			return d->packs;
+	}
 }
 
 void tcp_moved(struct tcp_link *t, uint64_t n, bool packed)

@@ -643,7 +643,7 @@ void peer_link_down(struct peer *p, struct link *l, int error)
 	if (p->link != l)
 		return;
 	p->link = NULL;
-	p->shun_local = p->is_local && p->state == PEER_DIALLING;
+	p->shun_local = l && l->way[0] && p->state == PEER_DIALLING;
 	p->last_error = error;
 	p->state = PEER_WAITING;
 	for (uint32_t i = 0; i < SESSION_SLOTS; i++) {
@@ -670,11 +670,13 @@ void peer_link_down(struct peer *p, struct link *l, int error)
 static void peer_dial(struct peer *p)
 {
 	struct link *l;
-	int r;
+	int r = -ECONNREFUSED;
 
 	p->state = PEER_DIALLING;
-	p->is_local = !p->shun_local && !link_dial_local(p->net, p, p->address, p->target, &l);
-	r = p->is_local ? 0 : link_dial(p->net, p, p->address, p->target, &l);
+	if (!p->shun_local)
+		r = link_dial_local(p->net, p, p->address, p->target, &l);
+	if (r)
+		r = link_dial(p->net, p, p->address, p->target, &l);
 	if (r) {
 		p->link = NULL;
 		peer_link_down(p, NULL, r);
@@ -704,7 +706,7 @@ void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, co
 
 const char *peer_medium(const struct peer *p)
 {
-	return !p->link ? NULL : p->is_local ? "unix" : p->link->ops->name;
+	return !p->link ? NULL : p->link->way[0] ? "unix" : p->link->ops->name;
 }
 
 void peer_halt(struct peer *p)

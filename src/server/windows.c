@@ -29,8 +29,6 @@
 #define FILE_PIECE (16 * KIB) /* pieces of at least this size leave straight from the file */
 /* hull and data of a sieved write: they stay in the processor's cache */
 #define SIEVE_BYTES (256 * KIB)
-/* a sieved write touches no page that its pieces do not; the last one is written */
-#define PAGE 4096
 #define WINDOW_NS 30000 /* what one more window costs, with all its messages */
 #define SPARE_WINDOWS 16
 /* of a write to a file in memory, instead of WINDOWS: mostly they need no more than the network */
@@ -105,8 +103,8 @@ static bool sieves(const struct window *w, double gain)
 /* Does this piece leave out pages between it and the others? */
 static bool leaps(const struct window *w, uint64_t off, uint64_t n)
 {
-	return w->n &&
-	       (off / PAGE > (w->hi - 1) / PAGE + 1 || (off + n - 1) / PAGE + 1 < w->lo / PAGE);
+	return w->n && (off / LEAST_PAGE > (w->hi - 1) / LEAST_PAGE + 1 ||
+			(off + n - 1) / LEAST_PAGE + 1 < w->lo / LEAST_PAGE);
 }
 
 /* Would a window that is sieved without this piece not be so with it, and does it pay to end it here? */
@@ -294,7 +292,7 @@ static bool may_store(struct net_direct *d)
 static bool stores_directly(struct window *w)
 {
 	const struct mover *m = w->m;
-	uint64_t len = w->len - MIN(w->pieces[w->n - 1].length, (uint64_t)PAGE);
+	uint64_t len = w->len - MIN(w->pieces[w->n - 1].length, (uint64_t)LEAST_PAGE);
 
 	w->direct = (struct net_direct){ .may = may_store, .iov = w->iov, .n = w->n, .len = len };
 	if (m->data || w->len < WINDOW_BYTES ||

@@ -189,6 +189,7 @@ static const struct {
 	{ HEAD "mode = fast\n", ":3: ", "sync or nosync" },
 	{ HEAD "[server.0]\naddress = 127.0.0.1\n", ":4: ", "is not HOST:PORT" },
 	{ HEAD "[server.0]\naddress = :1\n", ":4: ", "is not HOST:PORT" },
+	{ HEAD "[server.0]\naddress = @h:1\n", ":4: ", "is not HOST:PORT" },
 	{ HEAD "[server.0]\naddress = h:\n", ":4: ", "is not HOST:PORT" },
 	{ HEAD "[server.0]\naddress = h:0\n", ":4: ", "is not HOST:PORT" },
 	{ HEAD "[server.0]\naddress = h:65536\n", ":4: ", "is not HOST:PORT" },
