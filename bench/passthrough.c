@@ -1,11 +1,12 @@
-/* passthrough SOURCE MOUNTPOINT [-f]: shows a directory through FUSE and does nothing else. It is the baseline of
+/* passthrough [-f] [-s] SOURCE MOUNTPOINT: shows a directory through FUSE and does nothing else. It is the baseline of
  * `sheaf bench mount`: what a file system in user space can reach on this machine.
  *
  * An inode is an O_PATH descriptor, found again by (device, number); the kernel's lookups count its references.
  * Entries and attributes are valid for a second, requests carry up to 1 MiB, writes are not gathered (no writeback
- * cache), reads and writes are spliced where libfuse finds that possible. The kernel's read-ahead stays what it is by
- * default, 128 KiB: larger reads do not fit into libfuse's pipe together with their header and would be copied, at
- * twice the cost. O_DIRECT ends here: below is memory.
+ * cache). What is read is copied, which is libfuse's default, or with -s spliced, as only a file system can that has
+ * its data in files of this host. The kernel's read-ahead stays what it is by default, 128 KiB: larger reads do not fit
+ * into libfuse's pipe together with their header and would be copied, at twice the cost. O_DIRECT ends here: below is
+ * memory.
  *
  * Threads: libfuse's own; the table of inodes has a lock. Errors: those of the system calls below. */
 #define FUSE_USE_VERSION 312
@@ -43,6 +44,7 @@ struct listing {
 };
 
 static struct inode root = { .fd = -1 };
+static bool splices;
 static struct htab inodes;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -529,8 +531,8 @@ static void do_init(void *arg, struct fuse_conn_info *conn)
 {
 	(void)arg;
 	conn->max_write = MAX_REQUEST;
-	conn->want |= conn->capable &
-		      (FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);
+	if (splices)
+		conn->want |= conn->capable & (FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);
 	conn->want &= ~(unsigned)FUSE_CAP_WRITEBACK_CACHE;
 }
 
@@ -609,27 +611,32 @@ static void drop(struct hnode *n, void *arg)
 
 int main(int argc, char **argv)
 {
-	bool foreground = argc == 4 && strcmp(argv[3], "-f") == 0;
+	bool foreground = false, known = true;
 	char *fuse_argv[] = { argv[0], "-o", "fsname=passthrough,subtype=passthrough", NULL };
 	struct fuse_args args = FUSE_ARGS_INIT(3, fuse_argv);
 	struct fuse_session *se;
-	int r;
+	int c, r;
 
-	if (argc != 3 && !foreground) {
-		fprintf(stderr, "usage: passthrough SOURCE MOUNTPOINT [-f]\n");
+	while ((c = getopt(argc, argv, "fs")) >= 0) {
+		foreground |= c == 'f';
+		splices |= c == 's';
+		known &= c != '?';
+	}
+	if (!known || argc - optind != 2) {
+		fprintf(stderr, "usage: passthrough [-f] [-s] SOURCE MOUNTPOINT\n");
 		return 2;
 	}
 	umask(0);
 	raise_limit();
-	root.fd = open(argv[1], O_PATH | O_DIRECTORY | O_CLOEXEC);
+	root.fd = open(argv[optind], O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root.fd < 0) {
-		fprintf(stderr, "passthrough: %s: %s\n", argv[1], strerror(errno));
+		fprintf(stderr, "passthrough: %s: %s\n", argv[optind], strerror(errno));
 		return 1;
 	}
 	if (htab_init(&inodes))
 		return 1;
 	se = fuse_session_new(&args, &ops, sizeof(ops), NULL);
-	r = se ? serve(se, argv[2], foreground) : -1;
+	r = se ? serve(se, argv[optind + 1], foreground) : -1;
 	if (se)
 		fuse_session_destroy(se);
 	htab_walk(&inodes, drop, NULL);

@@ -222,10 +222,10 @@ void bench_settle(struct bench *b);
 
 /* ---------------------------------------------------------------- bench_fuse.c: mounts */
 
-enum { BENCH_SHEAF, BENCH_PASSTHROUGH, BENCH_SIDES };
+enum { BENCH_SHEAF, BENCH_PASSTHROUGH, BENCH_SPLICED, BENCH_SIDES };
 
 struct bench_side {
-	const char *name; /* "mount", "passthrough" */
+	const char *name; /* "mount", "passthrough", "spliced" */
 	char point[CLI_PATH_MAX / 4]; /* "" before it was tried */
 	char dir[CLI_PATH_MAX / 4]; /* to work in */
 	dev_t below;
@@ -233,7 +233,7 @@ struct bench_side {
 };
 
 const char *bench_fuse_missing(struct bench *b); /* why this machine cannot, or NULL */
-/* Mounts Sheaf and the passthrough in the place of temporary servers. 0 or -errno, said. */
+/* Mounts Sheaf and the passthrough, twice, in the place of temporary servers. 0 or -errno, said. */
 int bench_fuse_open(struct bench *b);
 void bench_fuse_close(struct bench *b); /* safe at any time */
 double bench_fuse_memory(const struct bench_side *s); /* anonymous, MiB; 0: it is not known */

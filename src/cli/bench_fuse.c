@@ -178,29 +178,52 @@ static int mount_side(struct bench *b, struct bench_side *s, const char *program
 	return wait_mounted(b, s);
 }
 
-int bench_fuse_open(struct bench *b)
+static void name_side(struct bench *b, struct bench_side *s, const char *name)
 {
-	struct bench_side *sheaf = &b->sides[BENCH_SHEAF], *other = &b->sides[BENCH_PASSTHROUGH];
-	const struct bench_place *p = &b->place;
-	char self[CLI_PATH_MAX], program[CLI_PATH_MAX], source[CLI_PATH_MAX];
-	const char *const mount[] = { "sheaf", "--conf",     p->conf_path, "mount",
-				      "-f",    sheaf->point, NULL };
-	const char *const pass[] = { "passthrough", source, other->point, "-f", NULL };
+	s->name = name;
+	snprintf(s->point, sizeof(s->point), "%.1000s/%s", b->place.dir, name);
+}
+
+static int mount_passthrough(struct bench *b, int side, const char *flags)
+{
+	static const char *const names[] = {
+		[BENCH_PASSTHROUGH] = "passthrough", [BENCH_SPLICED] = "spliced"
+	};
+	struct bench_side *s = &b->sides[side];
+	char program[CLI_PATH_MAX], source[CLI_PATH_MAX];
+	const char *const argv[] = { "passthrough", flags, source, s->point, NULL };
 	int r;
 
-	sheaf->name = "mount";
-	other->name = "passthrough";
-	snprintf(sheaf->point, sizeof(sheaf->point), "%.1000s/mount", p->dir);
-	snprintf(other->point, sizeof(other->point), "%.1000s/passthrough", p->dir);
-	snprintf(source, sizeof(source), "%s/source", p->dir);
-	snprintf(sheaf->dir, sizeof(sheaf->dir), "%.990s%.32s", sheaf->point, p->scratch);
-	snprintf(other->dir, sizeof(other->dir), "%s", other->point);
-	cli_find_program("sheaf", self);
+	name_side(b, s, names[side]);
+	memcpy(s->dir, s->point, sizeof(s->dir));
+	snprintf(source, sizeof(source), "%s/source-%s", b->place.dir, s->name);
 	cli_find_program(PASSTHROUGH, program);
 	r = make_dir(b, source);
+	return r ? r : mount_side(b, s, program, argv);
+}
+
+static int mount_sheaf(struct bench *b)
+{
+	struct bench_side *s = &b->sides[BENCH_SHEAF];
+	const struct bench_place *p = &b->place;
+	char program[CLI_PATH_MAX];
+	const char *const argv[] = {
+		"sheaf", "--conf", p->conf_path, "mount", "-f", s->point, NULL
+	};
+
+	name_side(b, s, "mount");
+	snprintf(s->dir, sizeof(s->dir), "%.990s%.32s", s->point, p->scratch);
+	cli_find_program("sheaf", program);
+	return mount_side(b, s, program, argv);
+}
+
+int bench_fuse_open(struct bench *b)
+{
+	int r = mount_passthrough(b, BENCH_PASSTHROUGH, "-f");
+
 	if (!r)
-		r = mount_side(b, other, program, pass);
-	return r ? r : mount_side(b, sheaf, self, mount);
+		r = mount_passthrough(b, BENCH_SPLICED, "-fs");
+	return r ? r : mount_sheaf(b);
 }
 
 /* Those who work in it keep what they have open; with the last of that its process ends. */

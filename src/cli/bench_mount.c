@@ -1,5 +1,5 @@
 /* sheaf bench mount: programs that know nothing of Sheaf, on `sheaf mount` and on a passthrough file system over the
- * same storage (bench_fuse.c), which is what FUSE itself costs.
+ * same storage (bench_fuse.c), which is what FUSE itself costs; large blocks also on one that does not copy them.
  *
  * Every job works on files of its own below either mount, through system calls. What is read has left the page cache
  * of the mount before, which is checked, or is read with O_DIRECT; a write is a whole file from open to close, so that
@@ -267,8 +267,8 @@ static uint64_t tenth_of(const struct bench *b, uint64_t n)
 	return b->rounds == 1 ? n / 10 : n;
 }
 
-static int on_both(struct bench *b,
-		   int (*once)(struct bench_worker *w, const struct bench_job *j, uint64_t i))
+static int on_all(struct bench *b,
+		  int (*once)(struct bench_worker *w, const struct bench_job *j, uint64_t i))
 {
 	struct bench_result result[BENCH_MAX_CLIENTS];
 	int r = 0;
@@ -499,24 +499,24 @@ static int setup(struct bench *b)
 	int r = bench_fuse_open(b), project;
 
 	if (!r)
-		r = on_both(b, make_dirs);
+		r = on_all(b, make_dirs);
 	if (!r)
-		r = on_both(b, make_listed);
+		r = on_all(b, make_listed);
 	if (!r)
-		r = on_both(b, write_once);
+		r = on_all(b, write_once);
 	project = r ? r : make_project(b);
 	if (project < 0)
 		return project;
 	for (int i = 0; i < b->n_clients; i++) {
 		for (int s = 0; s < BENCH_SIDES; s++)
 			add_data(b, s, b->clients[i]);
-		for (int s = 0; s < BENCH_SIDES; s++)
+		for (int s = 0; s <= BENCH_PASSTHROUGH; s++)
 			add_random(b, s, b->clients[i]);
 		for (uint32_t shared = 0; shared < 2; shared++)
-			for (int s = 0; s < BENCH_SIDES; s++)
+			for (int s = 0; s <= BENCH_PASSTHROUGH; s++)
 				add_names(b, s, b->clients[i], shared);
 	}
-	for (int s = 0; s < BENCH_SIDES; s++)
+	for (int s = 0; s <= BENCH_PASSTHROUGH; s++)
 		add_others(b, s, project == 0);
 	add_memory(b);
 	return 0;
@@ -533,15 +533,8 @@ static const struct bench_row *row_of(struct bench *b, int side, const char *wha
 	return bench_find(b, name, (uint32_t)jobs, bytes, 0);
 }
 
-static const struct bench_row *ratio(struct bench *b, const char *name, const char *what, int jobs,
-				     uint64_t bytes)
-{
-	return bench_ratio(b, name, row_of(b, BENCH_SHEAF, what, jobs, bytes),
-			   row_of(b, BENCH_PASSTHROUGH, what, jobs, bytes));
-}
-
 /* Judged in memory: on a disk a name is durable here and not there. need 0: told, not judged. */
-static const struct {
+static const struct mount_ratio {
 	const char *name, *what;
 	int jobs;
 	uint64_t bytes;
@@ -573,24 +566,36 @@ struct cell {
 };
 
 /* Either side, by what it does and how many jobs. */
-static void plot(struct bench *b, const char *name, const char *title, const struct cell *cells,
-		 int n)
+static void plot(struct bench *b, const char *name, const char *title, int sides,
+		 const struct cell *cells, int n)
 {
 	struct bench_plot *p = bench_plot_add(b, name, title);
 
 	if (!p)
 		return;
-	p->n_series = BENCH_SIDES;
-	for (int s = 0; s < BENCH_SIDES; s++)
+	p->n_series = sides;
+	for (int s = 0; s < sides; s++)
 		snprintf(p->series[s], sizeof(p->series[s]), "%s", b->sides[s].name);
 	for (int k = 0; k < n; k++)
 		for (int i = 0; i < b->n_clients && p->n_groups < BENCH_PLOT_MAX; i++) {
 			int g = p->n_groups++, jobs = b->clients[i];
 
 			snprintf(p->groups[g], sizeof(p->groups[g]), "%s, %d", cells[k].what, jobs);
-			for (int s = 0; s < BENCH_SIDES; s++)
+			for (int s = 0; s < sides; s++)
 				p->cell[g][s] = row_of(b, s, cells[k].what, jobs, cells[k].bytes);
 		}
+}
+
+static void compare(struct bench *b, const struct mount_ratio *k, int side, const char *suffix)
+{
+	const struct bench_row *r;
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s%s", k->name, suffix);
+	r = bench_ratio(b, name, row_of(b, BENCH_SHEAF, k->what, k->jobs, k->bytes),
+			row_of(b, side, k->what, k->jobs, k->bytes));
+	if (r && k->need > 0 && b->place.in_memory)
+		bench_bar(b, r->what, r, k->sense, k->need);
 }
 
 static void judge(struct bench *b)
@@ -600,18 +605,17 @@ static void judge(struct bench *b)
 	static const struct cell changes[] = { { "create", 0 }, { "unlink", 0 } };
 
 	for (size_t i = 0; i < ARRAY_LEN(ratios); i++) {
-		const struct bench_row *r =
-			ratio(b, ratios[i].name, ratios[i].what, ratios[i].jobs, ratios[i].bytes);
-
-		if (ratios[i].need > 0 && b->place.in_memory)
-			bench_bar(b, ratios[i].name, r, ratios[i].sense, ratios[i].need);
+		compare(b, &ratios[i], BENCH_PASSTHROUGH, "");
+		if (ratios[i].bytes == BLOCK)
+			compare(b, &ratios[i], BENCH_SPLICED, "_spliced");
 	}
 	bench_ratio(b, "mount_memory", row_of(b, BENCH_SHEAF, AFTER, b->most_clients, 0),
 		    row_of(b, BENCH_SHEAF, BEFORE, 1, 0));
-	plot(b, "mount-data", "Through a mount: 1 MiB blocks, by number of jobs", data, 2);
-	plot(b, "mount-small", "Through a mount: 4 KiB reads and stat, by number of jobs", small,
+	plot(b, "mount-data", "Through a mount: 1 MiB blocks, by number of jobs", BENCH_SIDES, data,
 	     2);
-	plot(b, "mount-changes", "Through a mount: names, by number of jobs", changes, 2);
+	plot(b, "mount-small", "Through a mount: 4 KiB reads and stat, by number of jobs", 2, small,
+	     2);
+	plot(b, "mount-changes", "Through a mount: names, by number of jobs", 2, changes, 2);
 }
 
 const struct bench_kind bench_mount = {
