@@ -39,11 +39,12 @@ class Test:
 
 def environment(build, folder):
     env = dict(os.environ, SHEAF_BUILD=build, SHEAF_SOURCE=ROOT, TMPDIR=folder)
-    env.pop("SHEAF_CONF", None)
+    for name in ("SHEAF_CONF", "SHEAF_NET"):
+        env.pop(name, None)
     env.setdefault("UBSAN_OPTIONS", "print_stacktrace=1")
     # On aarch64 gcc 12 never gives a frame of this check back: soon there are none, it finds nothing any more,
     # and looking for one takes ten times as long as the tests.
-    after_return = int(platform.machine() == "x86_64")
+    after_return = int(platform.machine() != "aarch64")
     env.setdefault("ASAN_OPTIONS", f"detect_stack_use_after_return={after_return}:strict_string_checks=1")
     env.setdefault("TSAN_OPTIONS", "second_deadlock_stack=1")
     return env

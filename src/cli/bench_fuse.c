@@ -2,7 +2,7 @@
  * bench/passthrough, which is what FUSE alone costs. Also the shell commands of that benchmark.
  *
  * Processes: `sheaf mount -f` and `passthrough -f`, each in a session of its own, so that the terminal's signals
- * do not reach them, and dying with the command. bench_fuse_close() ends both and unmounts, also after a failure or a
+ * do not reach them, and dying with the command. bench_fuse_close() ends them and unmounts, also after a failure or a
  * signal. Errors: what all of them say is in mount.log; its last line is told. */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -184,17 +184,14 @@ static void name_side(struct bench *b, struct bench_side *s, const char *name)
 	snprintf(s->point, sizeof(s->point), "%.1000s/%s", b->place.dir, name);
 }
 
-static int mount_passthrough(struct bench *b, int side, const char *flags)
+static int mount_passthrough(struct bench *b, struct bench_side *s, const char *name,
+			     const char *flags)
 {
-	static const char *const names[] = {
-		[BENCH_PASSTHROUGH] = "passthrough", [BENCH_SPLICED] = "spliced"
-	};
-	struct bench_side *s = &b->sides[side];
 	char program[CLI_PATH_MAX], source[CLI_PATH_MAX];
 	const char *const argv[] = { "passthrough", flags, source, s->point, NULL };
 	int r;
 
-	name_side(b, s, names[side]);
+	name_side(b, s, name);
 	memcpy(s->dir, s->point, sizeof(s->dir));
 	snprintf(source, sizeof(source), "%s/source-%s", b->place.dir, s->name);
 	cli_find_program(PASSTHROUGH, program);
@@ -219,10 +216,10 @@ static int mount_sheaf(struct bench *b)
 
 int bench_fuse_open(struct bench *b)
 {
-	int r = mount_passthrough(b, BENCH_PASSTHROUGH, "-f");
+	int r = mount_passthrough(b, &b->sides[BENCH_PASSTHROUGH], "passthrough", "-f");
 
 	if (!r)
-		r = mount_passthrough(b, BENCH_SPLICED, "-fs");
+		r = mount_passthrough(b, &b->sides[BENCH_SPLICED], "spliced", "-fs");
 	return r ? r : mount_sheaf(b);
 }
 

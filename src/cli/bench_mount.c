@@ -1,5 +1,5 @@
 /* sheaf bench mount: programs that know nothing of Sheaf, on `sheaf mount` and on a passthrough file system over the
- * same storage (bench_fuse.c), which is what FUSE itself costs; large blocks also on one that does not copy them.
+ * same storage (bench_fuse.c), which is what FUSE itself costs; large reads also on one that does not copy them.
  *
  * Every job works on files of its own below either mount, through system calls. What is read has left the page cache
  * of the mount before, which is checked, or is read with O_DIRECT; a write is a whole file from open to close, so that
@@ -267,13 +267,13 @@ static uint64_t tenth_of(const struct bench *b, uint64_t n)
 	return b->rounds == 1 ? n / 10 : n;
 }
 
-static int on_all(struct bench *b,
-		  int (*once)(struct bench_worker *w, const struct bench_job *j, uint64_t i))
+static int on_sides(struct bench *b, int sides,
+		    int (*once)(struct bench_worker *w, const struct bench_job *j, uint64_t i))
 {
 	struct bench_result result[BENCH_MAX_CLIENTS];
 	int r = 0;
 
-	for (int s = 0; !r && s < BENCH_SIDES; s++) {
+	for (int s = 0; !r && s < sides; s++) {
 		struct bench_job j = { .once = once,
 				       .max_ops = 1,
 				       .size = tenth_of(b, LISTED),
@@ -417,18 +417,23 @@ static void add(struct bench *b, int side, const char *what, uint64_t bytes, str
 	bench_case_add(b, &c, &row);
 }
 
-static void add_data(struct bench *b, int side, int jobs)
+static void add_reads(struct bench *b, int side, int jobs)
 {
 	const struct bench_job in = { .prepare = read_prepare,
 				      .once = read_once,
 				      .finish = close_file,
 				      .size = BLOCK,
 				      .max_ops = FILE_SIZE / BLOCK };
-	const struct bench_job out = { .once = write_once, .size = FILE_SIZE };
 
 	add(b, side, "read", BLOCK,
 	    (struct bench_case){
 		    .job = in, .workers = jobs, .figure = BENCH_BANDWIDTH, .settle = true });
+}
+
+static void add_writes(struct bench *b, int side, int jobs)
+{
+	const struct bench_job out = { .once = write_once, .size = FILE_SIZE };
+
 	add(b, side, "write", BLOCK,
 	    (struct bench_case){
 		    .job = out, .workers = jobs, .figure = BENCH_BANDWIDTH, .settle = true });
@@ -499,24 +504,26 @@ static int setup(struct bench *b)
 	int r = bench_fuse_open(b), project;
 
 	if (!r)
-		r = on_all(b, make_dirs);
+		r = on_sides(b, BENCH_WHOLE_SIDES, make_dirs);
 	if (!r)
-		r = on_all(b, make_listed);
+		r = on_sides(b, BENCH_WHOLE_SIDES, make_listed);
 	if (!r)
-		r = on_all(b, write_once);
+		r = on_sides(b, BENCH_SIDES, write_once);
 	project = r ? r : make_project(b);
 	if (project < 0)
 		return project;
 	for (int i = 0; i < b->n_clients; i++) {
 		for (int s = 0; s < BENCH_SIDES; s++)
-			add_data(b, s, b->clients[i]);
-		for (int s = 0; s <= BENCH_PASSTHROUGH; s++)
+			add_reads(b, s, b->clients[i]);
+		for (int s = 0; s < BENCH_WHOLE_SIDES; s++)
+			add_writes(b, s, b->clients[i]);
+		for (int s = 0; s < BENCH_WHOLE_SIDES; s++)
 			add_random(b, s, b->clients[i]);
 		for (uint32_t shared = 0; shared < 2; shared++)
-			for (int s = 0; s <= BENCH_PASSTHROUGH; s++)
+			for (int s = 0; s < BENCH_WHOLE_SIDES; s++)
 				add_names(b, s, b->clients[i], shared);
 	}
-	for (int s = 0; s <= BENCH_PASSTHROUGH; s++)
+	for (int s = 0; s < BENCH_WHOLE_SIDES; s++)
 		add_others(b, s, project == 0);
 	add_memory(b);
 	return 0;
@@ -566,22 +573,22 @@ struct cell {
 };
 
 /* Either side, by what it does and how many jobs. */
-static void plot(struct bench *b, const char *name, const char *title, int sides,
-		 const struct cell *cells, int n)
+static void plot(struct bench *b, const char *name, const char *title, const struct cell *cells,
+		 int n)
 {
 	struct bench_plot *p = bench_plot_add(b, name, title);
 
 	if (!p)
 		return;
-	p->n_series = sides;
-	for (int s = 0; s < sides; s++)
+	p->n_series = BENCH_WHOLE_SIDES;
+	for (int s = 0; s < BENCH_WHOLE_SIDES; s++)
 		snprintf(p->series[s], sizeof(p->series[s]), "%s", b->sides[s].name);
 	for (int k = 0; k < n; k++)
 		for (int i = 0; i < b->n_clients && p->n_groups < BENCH_PLOT_MAX; i++) {
 			int g = p->n_groups++, jobs = b->clients[i];
 
 			snprintf(p->groups[g], sizeof(p->groups[g]), "%s, %d", cells[k].what, jobs);
-			for (int s = 0; s < sides; s++)
+			for (int s = 0; s < BENCH_WHOLE_SIDES; s++)
 				p->cell[g][s] = row_of(b, s, cells[k].what, jobs, cells[k].bytes);
 		}
 }
@@ -606,16 +613,15 @@ static void judge(struct bench *b)
 
 	for (size_t i = 0; i < ARRAY_LEN(ratios); i++) {
 		compare(b, &ratios[i], BENCH_PASSTHROUGH, "");
-		if (ratios[i].bytes == BLOCK)
+		if (row_of(b, BENCH_SPLICED, ratios[i].what, ratios[i].jobs, ratios[i].bytes))
 			compare(b, &ratios[i], BENCH_SPLICED, "_spliced");
 	}
 	bench_ratio(b, "mount_memory", row_of(b, BENCH_SHEAF, AFTER, b->most_clients, 0),
 		    row_of(b, BENCH_SHEAF, BEFORE, 1, 0));
-	plot(b, "mount-data", "Through a mount: 1 MiB blocks, by number of jobs", BENCH_SIDES, data,
+	plot(b, "mount-data", "Through a mount: 1 MiB blocks, by number of jobs", data, 2);
+	plot(b, "mount-small", "Through a mount: 4 KiB reads and stat, by number of jobs", small,
 	     2);
-	plot(b, "mount-small", "Through a mount: 4 KiB reads and stat, by number of jobs", 2, small,
-	     2);
-	plot(b, "mount-changes", "Through a mount: names, by number of jobs", 2, changes, 2);
+	plot(b, "mount-changes", "Through a mount: names, by number of jobs", changes, 2);
 }
 
 const struct bench_kind bench_mount = {

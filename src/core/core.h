@@ -27,13 +27,14 @@ struct clock_ops {
 	void (*random)(struct env *e, void *p, size_t n); /* fit for secrets */
 };
 
-/* Non-blocking stream sockets and readiness. Descriptors are small integers of this table. An address is HOST:PORT;
- * "@HOST:PORT" is a shorter way to who listens there, if that is on this host. */
+/* "@HOST:PORT" is a shorter way to who listens at HOST:PORT, if that is on this host. */
 static inline bool sock_is_local(const char *address)
 {
 	return *address == '@';
 }
 
+/* Non-blocking stream sockets and readiness. Descriptors are small integers of this table. An address is HOST:PORT, or
+ * the shorter way to it; where that is not used, listen and connect say -EOPNOTSUPP. */
 struct sock_ops {
 	/* fd or -errno */
 	int (*listen)(struct env *e, const char *address, char *err, size_t err_len);

@@ -103,14 +103,20 @@ static void decide_local(void)
 	local_dials = local_listens && !(wish && strcmp(wish, "tcp") == 0);
 }
 
-/* Its name begins with a 0: no file has it, and it goes with its process. */
-static int local_name(const char *address, const bool *used, struct sockaddr_un *to, socklen_t *len)
+static bool local_used(bool dial)
 {
 	static pthread_once_t decided = PTHREAD_ONCE_INIT;
-	int n;
 
 	pthread_once(&decided, decide_local);
-	if (!*used)
+	return dial ? local_dials : local_listens;
+}
+
+/* Its name begins with a 0: no file has it, and it goes with its process. */
+static int local_name(const char *address, bool dial, struct sockaddr_un *to, socklen_t *len)
+{
+	int n;
+
+	if (!local_used(dial))
 		return -EOPNOTSUPP;
 	*to = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	n = snprintf(to->sun_path + 1, sizeof(to->sun_path) - 1, LOCAL_PREFIX "%s", address);
@@ -142,7 +148,7 @@ static int listen_local(const char *address)
 {
 	struct sockaddr_un a;
 	socklen_t len;
-	int r = local_name(address, &local_listens, &a, &len);
+	int r = local_name(address, false, &a, &len);
 
 	return r ? r : open_listener((struct sockaddr *)&a, len);
 }
@@ -311,7 +317,7 @@ static int connect_local(const char *address)
 {
 	struct sockaddr_un a;
 	socklen_t len;
-	int r = local_name(address, &local_dials, &a, &len);
+	int r = local_name(address, true, &a, &len);
 
 	return r ? r : start_connect((struct sockaddr *)&a, len);
 }

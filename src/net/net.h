@@ -161,7 +161,8 @@ void net_fini(struct net *n); /* closes links and acceptors */
 uint8_t *net_scratch(struct net *n); /* n->scratch; NULL: out of memory */
 /* "HOST:PORT", or "loop:NAME" inside the process. `err` names the address and the cure. */
 int net_listen(struct net *n, const char *address, char *err, size_t err_len);
-/* Listens for those of this host who dial that address, by a shorter way; 0 also where there is none. */
+/* Listens for those of this host who dial that address, by a shorter way; 0 also where there is none. -EOPNOTSUPP:
+ * it is not used here. */
 int net_listen_local(struct net *n, const char *address);
 void net_stop_listening(struct net *n);
 
@@ -260,7 +261,8 @@ struct link {
 
 int link_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
 	      struct link **out);
-/* By the shorter way to a server of this host. An error comes at once: there is none, it is not used, or it cannot be now. */
+/* By the shorter way to a server of this host. An error comes at once: there is none, it is not used, or it cannot be
+ * now. */
 int link_dial_local(struct net *n, struct peer *p, const char *address, uint32_t target,
 		    struct link **out);
 void link_close(struct link *l, int error); /* once; safe inside callbacks */

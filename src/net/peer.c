@@ -657,10 +657,13 @@ void peer_link_down(struct peer *p, struct link *l, int error)
 	}
 	if (p->session_call.q)
 		finish(&p->session_call, error);
-	if (!p->shun_local &&
-	    (error == -EKEYREJECTED || error == -EXDEV || error == -EPROTONOSUPPORT))
-		fail_queued(p, error); /* trying again will not help */
+	if (p->shun_local) { /* the ordinary way at once */
+		timer_set(lp, &p->timer, lp->now);
+		return;
+	}
 	lp->env->clock->random(lp->env, &jitter, sizeof(jitter));
+	if (error == -EKEYREJECTED || error == -EXDEV || error == -EPROTONOSUPPORT)
+		fail_queued(p, error); /* trying again will not help */
 	p->backoff_ms =
 		MIN(MAX(2 * p->backoff_ms, (uint32_t)BACKOFF_MIN_MS), (uint32_t)BACKOFF_MAX_MS);
 	timer_set(lp, &p->timer,

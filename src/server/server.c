@@ -103,12 +103,11 @@ static int listen_all(struct server *s, const char *address, char *err, size_t e
 	int local = net_listen_local(&s->net, s->self->address);
 	int r = net_listen(&s->net, address, err, err_len);
 
-	if (!r && local == -EADDRINUSE)
-		local = net_listen_local(&s->net,
-					 s->self->address); /* the owner before us is gone */
+	if (!r && local == -EADDRINUSE) /* the owner before us is gone */
+		local = net_listen_local(&s->net, s->self->address);
 	if (!r && local == -EOPNOTSUPP)
-		log_info("server",
-			 "clients of this host come by TCP: users have other numbers here");
+		log_info("server", "clients of this host come by TCP: here, in a user namespace, "
+				   "nobody can tell who they are");
 	else if (!r && local)
 		log_warn("server", "clients of this host come by TCP: no socket @sheaf@%s: %s",
 			 s->self->address, error_text(local));

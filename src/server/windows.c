@@ -100,7 +100,7 @@ static bool sieves(const struct window *w, double gain)
 	       !(w->m->write && w->gaps) && once + gain < each;
 }
 
-/* Does this piece leave out pages between it and the others? */
+/* Does this piece leave out pages between it and the others? A sieved write touches no page that its pieces do not. */
 static bool leaps(const struct window *w, uint64_t off, uint64_t n)
 {
 	return w->n && (off / LEAST_PAGE > (w->hi - 1) / LEAST_PAGE + 1 ||

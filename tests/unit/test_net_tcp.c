@@ -644,11 +644,14 @@ static void the_shorter_way_begins_at_the_address_it_leads_to(void)
 static void who_dials_any_address_comes_from_loopback(void)
 {
 	struct origin from = { 0 };
-	struct ip_net v4, v6;
+	struct ip_net v4, v6, other;
 
 	networld_start(&w, true);
 	CHECK_EQ(ip_net_parse(&v4, "127.0.0.1"), 0);
 	CHECK_EQ(ip_net_parse(&v6, "::1"), 0);
+	CHECK_EQ(ip_net_parse(&other, "127.0.0.2"), 0);
+	w.env.sock->origin_local(&w.env, "@127.0.0.2:7430", &from);
+	CHECK(from.local && ip_net_holds(&other, &from));
 	w.env.sock->origin_local(&w.env, "@0.0.0.0:7430", &from);
 	CHECK(from.local && ip_net_holds(&v4, &from));
 	w.env.sock->origin_local(&w.env, "@[::]:7430", &from);
