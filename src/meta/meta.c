@@ -9,7 +9,11 @@
 
 #include "meta/meta_state.h"
 
+#ifdef __SANITIZE_THREAD__ /* which leaves little room on aarch64 */
+#define MAP_BYTES_DEFAULT (UINT64_C(4) << 30)
+#else
 #define MAP_BYTES_DEFAULT (UINT64_C(64) << 30)
+#endif
 #define PREFETCH_MAX (UINT64_C(1) << 30)
 
 /* What meta_open is busy with, for its messages. */
