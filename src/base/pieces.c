@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/uio.h>
+#include <ucontext.h>
 
 #include "base/base.h"
 
@@ -20,8 +21,11 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 {
 	const struct sigaction *b = sig == SIGSEGV ? &before_segv : &before_bus;
 
-	if (guard && info->si_code > 0) /* nobody sent it */
+	if (guard && info->si_code > 0) { /* nobody sent it */
+		/* who calls us may have blocked signals until we come back */
+		pthread_sigmask(SIG_SETMASK, &((ucontext_t *)context)->uc_sigmask, NULL);
 		siglongjmp(*guard, 1);
+	}
 	if (b->sa_flags & SA_SIGINFO) {
 		b->sa_sigaction(sig, info, context);
 	} else if (b->sa_handler == SIG_DFL || b->sa_handler == SIG_IGN) {
