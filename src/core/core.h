@@ -159,7 +159,8 @@ struct file_costs {
 struct loop {
 	struct env *env;
 	struct list runnable; /* requests to step */
-	struct list late; /* what is done when all that has run */
+	struct list late; /* what is done when all that has run ... */
+	struct list last; /* ... and when all of that has */
 	struct timer **heap;
 	size_t n_heap, cap_heap;
 	uint64_t timer_order;
@@ -191,6 +192,7 @@ struct late {
 	void (*run)(struct late *l);
 };
 void loop_late(struct loop *l, struct late *late);
+void loop_last(struct loop *l, struct late *late); /* also when it is late already */
 void loop_run_late(struct loop *l);
 void loop_wake(struct loop *l); /* any thread */
 

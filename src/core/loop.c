@@ -10,6 +10,7 @@ int loop_init(struct loop *l, struct env *e)
 	l->env = e;
 	list_init(&l->runnable);
 	list_init(&l->late);
+	list_init(&l->last);
 	list_init(&l->all);
 	l->now = e->clock->now(e);
 	l->file_costs = (struct file_costs){ .read = 500, .write = 800, .byte = 0.15 };
@@ -29,7 +30,7 @@ uint64_t loop_wait_ns(struct loop *l)
 {
 	uint64_t now;
 
-	if (!list_empty(&l->runnable) || !list_empty(&l->late))
+	if (!list_empty(&l->runnable) || !list_empty(&l->late) || !list_empty(&l->last))
 		return 0;
 	if (!l->n_heap)
 		return UINT64_MAX;
@@ -76,11 +77,17 @@ void loop_late(struct loop *l, struct late *late)
 		list_push(&l->late, &late->link);
 }
 
+void loop_last(struct loop *l, struct late *late)
+{
+	list_del(&late->link);
+	list_push(&l->last, &late->link);
+}
+
 void loop_run_late(struct loop *l)
 {
 	struct list *it;
 
-	while ((it = list_pop(&l->late)))
+	while ((it = list_pop(&l->late)) || (it = list_pop(&l->last)))
 		list_entry(it, struct late, link)->run(list_entry(it, struct late, link));
 }
 

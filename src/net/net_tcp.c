@@ -367,8 +367,12 @@ static void tcp_ready(struct source *s, unsigned events)
 	}
 	if (events & (EV_IN | EV_ERR))
 		receive(t);
-	if ((events & EV_OUT) && t->l.state != LINK_CLOSED)
-		tcp_flush(t);
+	if ((events & EV_OUT) && t->l.state != LINK_CLOSED) {
+		if (t->l.dialled || list_empty(&t->bulk))
+			tcp_flush(t);
+		else
+			loop_last(t->l.net->loop, &t->late);
+	}
 	link_unref(&t->l);
 }
 

@@ -1,7 +1,7 @@
 /* net_tcp, the half that sends.
  *
- * Control frames (messages, pulls) overtake bulk at chunk borders, so a small reply waits for at most one chunk; transfers take
- * turns chunk by chunk, and so do the links of a server (pace.c). Bulk goes out with writev straight from the pool (puts) or from
+ * Control frames (messages, pulls) overtake bulk at chunk borders, so a small reply waits for at most one chunk, and for none of
+ * another link in its turn; transfers take turns chunk by chunk, and so do the links of a server (pace.c). Bulk goes out with writev straight from the pool (puts) or from
  * the user's pieces (answers to pulls), at most IOV_CALL pieces a call, or with sendfile from an object's file. A frame of a
  * user's memory begins with what was found to be there, and its other end may use each byte as it comes; if it goes away under
  * the frame all the same, the link is closed.
@@ -425,7 +425,10 @@ void tcp_send_bulk(struct tcp_link *t, struct xfer *x)
 	bool was_idle = idle(t);
 
 	list_push(&t->bulk, &x->link);
-	added(t, was_idle);
+	if (t->l.dialled)
+		added(t, was_idle);
+	else if (was_idle || !list_empty(&t->late.link))
+		loop_last(t->l.net->loop, &t->late);
 }
 
 void tcp_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *src,
@@ -492,7 +495,7 @@ int tcp_send_retract(struct tcp_link *t, struct net_desc *d)
 void tcp_send_last(struct tcp_link *t)
 {
 	if (!list_empty(&t->late.link))
-		while (!idle(t) && send_some(t) == 0)
+		while (!list_empty(&t->control) && send_some(t) == 0)
 			;
 	list_del(&t->late.link);
 }

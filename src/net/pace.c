@@ -2,8 +2,8 @@
  *
  * Who asks for little waits for a chunk of each of those who move bulk: so chunks are short while there is one. They are
  * shorter than else while many take their turns: who has one request at a time waits for a turn of all of them at each of
- * its steps. What a link did not use in its turns it may use later, some of it: so that one is not far behind those who
- * have many requests. What we dialled has no bound: it is ours alone.
+ * its steps. What a link did not use in its turns it may use later, some of it, unless chunks are short: so that one is
+ * not far behind those who have many requests. What we dialled has no bound: it is ours alone.
  *
  * Threads: the loop's. */
 #include "net/backend.h"
@@ -12,8 +12,7 @@
 #define CROWD_CHUNK (128 * KIB) /* while others than we and two more move bulk */
 #define CROWD 3
 #define LATELY (10 * NSEC_PER_MSEC)
-#define KEPT (4 * CHUNK_MAX) /* of unused turns ... */
-#define SHORT_KEPT (4 * SHORT_CHUNK) /* ... while chunks are short */
+#define KEPT (4 * CHUNK_MAX) /* of unused turns */
 #define MUCH (16 * KIB) /* in one call: bulk */
 
 static bool lately(const struct net *n, uint64_t when)
@@ -43,7 +42,7 @@ uint64_t pace_chunk(const struct link *l)
 bool pace_over(const struct link *l, struct allowance *a)
 {
 	uint64_t turn = l->net->loop->turns, passed = MIN(turn - a->turn, KEPT / SHORT_CHUNK);
-	uint64_t chunk = pace_chunk(l), most = chunk == SHORT_CHUNK ? SHORT_KEPT : KEPT;
+	uint64_t chunk = pace_chunk(l), most = chunk == SHORT_CHUNK ? chunk : KEPT;
 
 	if (l->dialled)
 		return false;

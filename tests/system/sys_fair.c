@@ -338,7 +338,7 @@ static double p99(struct sheaf_file *f, size_t len, int server, double *by_clock
 		CHECK_EQ(sheaf_pread(f, b, len, i % 256 * 4096L), (ssize_t)len);
 		t[i] = clock[i] = now_s() - at;
 		idle = waited(getpid()) + waited(c.pid[server]) - idle;
-		if (idle > 50e-6) /* to be woken takes some microseconds of it, too */
+		if (idle > 20e-6) /* to be woken takes some microseconds of it, too */
 			t[i] = t[i] > idle + 10e-6 ? t[i] - idle : 10e-6;
 	}
 	qsort(t, READS, sizeof(t[0]), by_value);

@@ -37,6 +37,7 @@ static inline void test_check(int ok, const char *what, const char *file, int li
 {
 	if (ok)
 		return;
+	fflush(stdout); /* what was said before */
 	fprintf(stderr, "%s:%d: not true: %s\n", file, line, what);
 	exit(1);
 }
@@ -46,6 +47,7 @@ static inline void test_check_eq(intmax_t a, intmax_t b, const char *what, const
 {
 	if (a == b)
 		return;
+	fflush(stdout); /* what was said before */
 	fprintf(stderr, "%s:%d: not true: %s (%jd and %jd)\n", file, line, what, a, b);
 	exit(1);
 }
@@ -55,6 +57,7 @@ static inline void test_check_str(const char *a, const char *b, const char *what
 {
 	if (strcmp(a, b) == 0)
 		return;
+	fflush(stdout); /* what was said before */
 	fprintf(stderr, "%s:%d: not true: %s\n    \"%s\"\n    \"%s\"\n", file, line, what, a, b);
 	exit(1);
 }

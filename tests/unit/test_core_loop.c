@@ -11,20 +11,60 @@ static void begin(void)
 	CHECK_EQ(loop_init(&loop, env_real()), 0);
 }
 
-/* ---- timers ---- */
+/* ---- timers, and what is late ---- */
 
 static char fired[64];
 struct letter {
 	struct timer timer;
+	struct late late;
 	char c;
+	struct letter *makes_late;
 };
 
-static void fire(struct timer *t)
+static void write_down(char c)
 {
 	size_t n = strlen(fired);
 
-	fired[n] = container_of(t, struct letter, timer)->c;
+	fired[n] = c;
 	fired[n + 1] = 0;
+}
+
+static void fire(struct timer *t)
+{
+	write_down(container_of(t, struct letter, timer)->c);
+}
+
+static void run_late(struct late *late)
+{
+	struct letter *l = container_of(late, struct letter, late);
+
+	write_down(l->c);
+	if (l->makes_late)
+		loop_late(&loop, &l->makes_late->late);
+}
+
+static void what_is_last_waits_for_all_that_is_late(void)
+{
+	struct letter l[5];
+
+	begin();
+	fired[0] = 0;
+	for (int i = 0; i < 5; i++) {
+		l[i] = (struct letter){ .late.run = run_late, .c = (char)('a' + i) };
+		list_init(&l[i].late.link);
+	}
+	l[1].makes_late = &l[4];
+	loop_late(&loop, &l[0].late);
+	loop_last(&loop, &l[1].late);
+	loop_last(&loop, &l[2].late);
+	loop_late(&loop, &l[3].late);
+	loop_last(&loop, &l[0].late); /* moved */
+	loop_late(&loop, &l[2].late); /* stays last */
+	CHECK_EQ(loop_wait_ns(&loop), 0);
+	loop_turn(&loop, NSEC_PER_SEC);
+	CHECK_STR(fired, "dbeca");
+	CHECK_EQ(loop_wait_ns(&loop), UINT64_MAX);
+	loop_fini(&loop);
 }
 
 static void turn_until(size_t n)
@@ -504,7 +544,8 @@ static void addresses_that_make_no_sense_are_refused_in_words(void)
 	CHECK(s->connect(env_real(), "127.0.0.1:") < 0);
 }
 
-TEST_MAIN(TEST(timers_fire_in_order_of_time_then_of_setting), TEST(many_timers_stay_sorted),
+TEST_MAIN(TEST(what_is_last_waits_for_all_that_is_late),
+	  TEST(timers_fire_in_order_of_time_then_of_setting), TEST(many_timers_stay_sorted),
 	  TEST(a_request_walks_its_states_and_waits_for_what_it_started),
 	  TEST(the_first_error_wins_and_jumps_to_the_answer),
 	  TEST(an_error_after_the_answer_state_does_not_go_back),
