@@ -139,6 +139,10 @@ void net_costs_measure(struct net_costs *c)
  * has to ask for it. */
 #define SENT_CALLS 3
 #define ASKED_CALLS 12
+/* What is inside a message is copied at its other end, too. What is read comes out of a file first, whose pages are far from the
+ * processor, and which bulk leaves without a copy. */
+#define WRITE_COPIES 1
+#define READ_COPIES 4
 
 static double pieces_cost(const struct net_costs *c, enum net_mover how, bool write,
 			  uint64_t segments, uint64_t bytes)
@@ -155,9 +159,8 @@ double net_cost(const struct net_costs *c, enum net_mover how, bool write, uint6
 {
 	double all = (double)bytes * c->byte + pieces_cost(c, how, write, segments, bytes);
 
-	if (how ==
-	    MOVER_INLINE) /* into the message, and out of it at the other end; before a read, out of the file */
-		return all + (write ? 1 : 2) * (double)bytes * c->copy;
+	if (how == MOVER_INLINE)
+		return all + (write ? WRITE_COPIES : READ_COPIES) * (double)bytes * c->copy;
 	return all + (write ? ASKED_CALLS : SENT_CALLS) * c->call;
 }
 

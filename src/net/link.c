@@ -229,6 +229,12 @@ bool net_can_put_file(const struct link *l)
 	return l->ops->put_file && l->net->loop->env->sock->send_file;
 }
 
+/* A Unix socket takes references to pages. TCP over the loopback does, too, and loses more by short fragments. */
+bool net_lends_pages(const struct link *l)
+{
+	return l->way[0];
+}
+
 void net_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t at, int file,
 		  const struct extent *ext, const struct iovec *mapped, size_t n, struct req *q)
 {

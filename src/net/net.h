@@ -293,6 +293,8 @@ void net_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const s
  * turns out not to hold any more arrives as zeros. `mapped` (or NULL) has the same pieces as memory, from
  * object_map(): then many of them leave in one call. */
 bool net_can_put_file(const struct link *l);
+bool net_lends_pages(
+	const struct link *l); /* without `mapped` nothing is copied until the peer reads it */
 void net_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t at, int file,
 		  const struct extent *ext, const struct iovec *mapped, size_t n, struct req *q);
 

@@ -267,14 +267,16 @@ static void find_data(struct window *w)
 static bool from_file(struct window *w)
 {
 	const struct mover *m = w->m;
+	bool large = w->len >= FILE_PIECE * w->n;
 
 	if (!net_can_put_file(m->s->link) || (w->n == 1 && w->len < FILE_PIECE) ||
 	    w->hi - w->lo > MAX(HULL_MAX, w->len) ||
 	    !object_cached(m->object, w->lo, w->hi - w->lo))
 		return false;
-	/* many pieces of memory leave in one call */
-	w->mapped = map_pieces(m->object, w->pieces, w->n, w->lo, w->hi, w->iov);
-	return w->mapped || w->len >= FILE_PIECE * w->n;
+	/* many pieces of memory leave in one call, which copies them */
+	w->mapped = !(large && net_lends_pages(m->s->link)) &&
+		    map_pieces(m->object, w->pieces, w->n, w->lo, w->hi, w->iov);
+	return w->mapped || large;
 }
 
 static bool may_store(struct net_direct *d)
