@@ -1,4 +1,4 @@
-/* What only happens when two things meet: an idle client and its lease, a reader and a file that grows, an
+/* What only happens when two things meet: an idle client and its lease, a reader and a file that grows or is written again, an
  * fsync and the writes beside it, many that create and truncate the same file, a truncate and a server
  * that is away. */
 #include <pthread.h>
@@ -63,6 +63,57 @@ static void a_reader_of_a_growing_file_sees_no_zeros(void)
 		      sheaf_pread(f, b, 1, at) == 1);
 	}
 	CHECK_EQ(pthread_join(t, NULL), 0);
+	CHECK_EQ(sheaf_close(f), 0);
+}
+
+#define FLAT (3 * 1024 * 1024 + 77)
+#define COATS (SANITIZED ? 20 : 250)
+static atomic_int coat_begun, coat_done;
+
+/* Paints the file again and again: its bytes are the number of the coat. */
+static void *paint(void *arg)
+{
+	struct sheaf *mine = client(c.conf);
+	struct sheaf_file *f = open_file(mine, "/painted", O_WRONLY);
+	char *b = malloc(FLAT);
+
+	(void)arg;
+	CHECK(b);
+	for (int i = 1; i <= COATS; i++) {
+		memset(b, i, FLAT);
+		atomic_store(&coat_begun, i);
+		CHECK_EQ(sheaf_pwrite(f, b, FLAT, 0), FLAT);
+		atomic_store(&coat_done, i);
+	}
+	free(b);
+	CHECK_EQ(sheaf_close(f), 0);
+	sheaf_disconnect(mine);
+	return NULL;
+}
+
+/* Each byte that a reader gets was in the file while it read, be it sent from the file's own pages. */
+static void a_reader_beside_a_writer_gets_nothing_older_nor_newer(void)
+{
+	static const size_t lens[] = { FLAT, 1, 100000, 4096, 300000 };
+	struct sheaf_file *f = open_file(fs, "/painted", O_CREAT | O_RDWR);
+	uint8_t *b = calloc(1, FLAT);
+	pthread_t t;
+
+	CHECK(b);
+	CHECK_EQ(sheaf_pwrite(f, b, FLAT, 0), FLAT);
+	CHECK_EQ(pthread_create(&t, NULL, paint, NULL), 0);
+	for (size_t i = 0; atomic_load(&coat_done) < COATS; i++) {
+		int least = atomic_load(&coat_done), most;
+		size_t n = lens[i % 5];
+
+		CHECK_EQ(sheaf_pread(f, b, n, (off_t)(FLAT - n)), (ssize_t)n);
+		most = atomic_load(&coat_begun);
+		for (size_t k = 0; k < n; k++)
+			if (b[k] < least || b[k] > most)
+				CHECK_EQ(b[k], least);
+	}
+	CHECK_EQ(pthread_join(t, NULL), 0);
+	free(b);
 	CHECK_EQ(sheaf_close(f), 0);
 }
 
@@ -196,6 +247,7 @@ static void end(void)
 
 SYS_MAIN(NULL, begin, end, TEST(a_client_that_computes_for_two_leases_keeps_its_files),
 	 TEST(a_reader_of_a_growing_file_sees_no_zeros),
+	 TEST(a_reader_beside_a_writer_gets_nothing_older_nor_newer),
 	 TEST(an_fsync_does_not_vouch_for_writes_beside_it),
 	 TEST(many_that_create_and_truncate_a_file_leave_nothing_behind),
 	 TEST(a_late_truncate_cuts_nothing_newer))
