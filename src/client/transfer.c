@@ -25,6 +25,7 @@
 /* an extent of a list, encoded and decoded; of 1,024 x 64 B as list and as pattern */
 #define LISTED_NS 25
 #define MAX_REFRESH 1000
+#define MAX_SLOW 8 /* reads of one part that took too long to be believed */
 
 enum { MEASURE, START, SIZED, END };
 static const char *const names[] = { "measure", "move", "size", "end" };
@@ -59,6 +60,7 @@ struct lane {
 	bool small; /* inside the message */
 	bool other; /* the capability of the file that is copied comes next */
 	uint64_t epoch, other_epoch; /* of the capabilities sent */
+	uint64_t asked; /* when */
 	struct call call;
 	union {
 		struct wire_read_args read;
@@ -439,6 +441,7 @@ static void call(struct lane *l)
 
 	prepare[l->op->transfer->kind](l);
 	l->epoch = f->cap.epoch;
+	l->asked = l->q.loop->now;
 	l->call.trace = l->op->q.trace;
 	if (l->q.error) /* the caller's memory is not there */
 		return;
@@ -504,11 +507,26 @@ static void answered_write(struct lane *l)
 	file_unsynced(f, l->index, l->call.verifier);
 }
 
+/* Bulk of a server on this host may be pages of its file until we take it out of the socket. Who was stopped meanwhile for a
+ * part of his lease may have lost his locks, and got what their next owner wrote. */
+static bool outlived(const struct lane *l)
+{
+	const struct cfile *f = l->op->file;
+	const struct peer *p = &f->c->peers[f->targets[l->index]];
+	struct env *e = l->q.loop->env;
+
+	return l->op->transfer->kind == READ && !l->small && peer_is_local(p) &&
+	       l->refreshes < MAX_SLOW &&
+	       e->clock->now(e) > l->asked + p->lease_ms * NSEC_PER_MSEC / 2;
+}
+
 static void answer(struct lane *l)
 {
 	struct req *q = &l->q;
 
 	req_goto(q, TAKE);
+	if (!q->error && outlived(l))
+		q->error = -EKEYEXPIRED;
 	if (q->error == -EKEYEXPIRED && ++l->refreshes < MAX_REFRESH) {
 		call_fini(&l->call);
 		q->error = 0;

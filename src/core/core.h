@@ -173,6 +173,7 @@ struct loop {
 	uint64_t calls; /* of the system, on this loop's account: sockets, waiting, files */
 	uint64_t io_inlined, io_handed; /* file accesses done on the loop, and handed over */
 	struct file_costs file_costs; /* as probe() measured them; else what is usual */
+	bool sends_files; /* as probe() found: sendfile works */
 	bool in_memory; /* as probe() found: storing into a mapping of a file waits for no disk */
 };
 

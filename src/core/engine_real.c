@@ -14,6 +14,8 @@
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -404,6 +406,20 @@ static void probe_costs(int fd, const struct engine *g, struct file_costs *c)
 	c->read = (double)r + (g->memory || g->nowait_read ? 0 : HAND_OVER_NS);
 }
 
+/* Does the file system give its pages to a socket? */
+static bool probe_sending(int fd)
+{
+	int s[2];
+	bool yes;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, s) < 0)
+		return false;
+	yes = pwrite(fd, "", 1, 0) == 1 && sendfile(s[0], fd, &(off_t){ 0 }, 1) == 1;
+	close(s[0]);
+	close(s[1]);
+	return yes;
+}
+
 /* A loop that serves several directories does inline only what all of them can. */
 int engine_probe(struct env *e, struct loop *l, int dir, char *text, size_t n)
 {
@@ -420,6 +436,7 @@ int engine_probe(struct env *e, struct loop *l, int dir, char *text, size_t n)
 	g->memory = l->in_memory = memory && (!g->probed || g->memory);
 	g->nowait_read = can_read && !memory && (!g->probed || g->nowait_read);
 	g->nowait_write = can_write && !memory && (!g->probed || g->nowait_write);
+	l->sends_files = fd >= 0 && probe_sending(fd) && (!g->probed || l->sends_files);
 	g->probed = true;
 	if (fd >= 0) {
 		probe_costs(fd, g, &l->file_costs);

@@ -140,7 +140,7 @@ void net_costs_measure(struct net_costs *c)
 #define SENT_CALLS 3
 #define ASKED_CALLS 12
 /* What is inside a message is copied at its other end, too. What is read comes out of a file first, whose pages are far from the
- * processor, and which bulk leaves without a copy. */
+ * processor; bulk leaves it without a copy of ours, or without any. */
 #define WRITE_COPIES 1
 #define READ_COPIES 4
 

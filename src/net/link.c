@@ -229,10 +229,11 @@ bool net_can_put_file(const struct link *l)
 	return l->ops->put_file && l->net->loop->env->sock->send_file;
 }
 
-/* A Unix socket takes references to pages. TCP over the loopback does, too, and loses more by short fragments. */
+/* A Unix socket takes references to pages. TCP over the loopback does, too, and loses more by short fragments. What lies in
+ * the socket shows later writes: only to who may read all anyway. */
 bool net_lends_pages(const struct link *l)
 {
-	return l->way[0];
+	return l->way[0] && l->speaks.any && l->net->loop->sends_files;
 }
 
 void net_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t at, int file,

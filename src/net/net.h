@@ -293,8 +293,8 @@ void net_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const s
  * turns out not to hold any more arrives as zeros. `mapped` (or NULL) has the same pieces as memory, from
  * object_map(): then many of them leave in one call. */
 bool net_can_put_file(const struct link *l);
-bool net_lends_pages(
-	const struct link *l); /* without `mapped` nothing is copied until the peer reads it */
+/* Is nothing of it copied without `mapped`, until the peer reads it? */
+bool net_lends_pages(const struct link *l);
 void net_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t at, int file,
 		  const struct extent *ext, const struct iovec *mapped, size_t n, struct req *q);
 
@@ -464,6 +464,7 @@ struct peer {
 void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, const char *address);
 /* Says goodbye to nobody: links close, queued calls end with -ESHUTDOWN. */
 void peer_fini(struct peer *p);
+bool peer_is_local(const struct peer *p); /* by the shorter way of this host */
 const char *peer_medium(const struct peer *p); /* "unix", or that of the backend; NULL: no link */
 void peer_call(struct peer *p, struct call *c, struct req *q);
 /* Before all that is queued or to be sent again, which waits until it is answered: for claims. */

@@ -16,7 +16,7 @@ struct tcp_link {
 	struct list bulk; /* transfers to send, the first one is being sent */
 	struct list gets; /* transfers whose data are to come */
 	struct pace pace;
-	struct late late; /* messages of this turn wait for each other */
+	struct late late; /* messages of this turn wait for each other, bulk for those of all links */
 	uint32_t n_control, n_pulled; /* messages, and answers to pulls, that wait to be sent */
 	size_t queued; /* memory of the messages */
 	uint64_t in_at, out_at, get_at; /* when each last got on; see stalled() */

@@ -1,7 +1,8 @@
 /* net_tcp, the half that sends.
  *
- * Control frames (messages, pulls) overtake bulk at chunk borders, so a small reply waits for at most one chunk, and for none of
- * another link in its turn; transfers take turns chunk by chunk, and so do the links of a server (pace.c). Bulk goes out with writev straight from the pool (puts) or from
+ * Control frames (messages, pulls) overtake bulk at chunk borders, so a small reply waits for at most one chunk. A turn of a
+ * server's loop sends bulk last: one on a link without bulk waits for none of others. Transfers take turns chunk by
+ * chunk, and so do the links of a server (pace.c). Bulk goes out with writev straight from the pool (puts) or from
  * the user's pieces (answers to pulls), at most IOV_CALL pieces a call, or with sendfile from an object's file. A frame of a
  * user's memory begins with what was found to be there, and its other end may use each byte as it comes; if it goes away under
  * the frame all the same, the link is closed.
@@ -363,7 +364,8 @@ void tcp_flush(struct tcp_link *t)
 	if (t->connecting || t->l.state == LINK_CLOSED)
 		return;
 	while (r == 0 && !idle(t))
-		r = pace_over(&t->l, &t->pace.send) ? -EAGAIN : send_some(t);
+		r = frame_left(t) != FRAME_TAIL && pace_over(&t->l, &t->pace.send) ? -EAGAIN :
+										     send_some(t);
 	if (r && r != -EAGAIN) {
 		link_close(&t->l, r);
 		return;
@@ -383,9 +385,10 @@ static bool too_much(const struct tcp_link *t)
 /* Something was added to what is to be sent, which was idle before or not. */
 static void added(struct tcp_link *t, bool was_idle)
 {
+	if (was_idle)
+		t->out_at = t->l.net->loop->now;
 	if (was_idle || !list_empty(&t->late.link)) {
 		list_del(&t->late.link);
-		t->out_at = t->l.net->loop->now;
 		tcp_flush(t);
 	}
 }
@@ -395,7 +398,7 @@ void tcp_send_late(struct late *late)
 	struct tcp_link *t = container_of(late, struct tcp_link, late);
 
 	link_ref(&t->l);
-	added(t, true);
+	tcp_flush(t);
 	link_unref(&t->l);
 }
 
@@ -425,9 +428,13 @@ void tcp_send_bulk(struct tcp_link *t, struct xfer *x)
 	bool was_idle = idle(t);
 
 	list_push(&t->bulk, &x->link);
-	if (t->l.dialled)
+	if (t->l.dialled) {
 		added(t, was_idle);
-	else if (was_idle || !list_empty(&t->late.link))
+		return;
+	}
+	if (was_idle)
+		t->out_at = t->l.net->loop->now;
+	if (was_idle || !list_empty(&t->late.link))
 		loop_last(t->l.net->loop, &t->late);
 }
 

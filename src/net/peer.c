@@ -707,9 +707,14 @@ void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, co
 	p->timer.fire = peer_timer;
 }
 
+bool peer_is_local(const struct peer *p)
+{
+	return p->link && p->link->way[0];
+}
+
 const char *peer_medium(const struct peer *p)
 {
-	return !p->link ? NULL : p->link->way[0] ? "unix" : p->link->ops->name;
+	return !p->link ? NULL : peer_is_local(p) ? "unix" : p->link->ops->name;
 }
 
 void peer_halt(struct peer *p)

@@ -3,6 +3,7 @@
  * that is away. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/wait.h>
 
 #include "cluster.h"
 
@@ -113,6 +114,54 @@ static void a_reader_beside_a_writer_gets_nothing_older_nor_newer(void)
 				CHECK_EQ(b[k], least);
 	}
 	CHECK_EQ(pthread_join(t, NULL), 0);
+	free(b);
+	CHECK_EQ(sheaf_close(f), 0);
+}
+
+#define STOPPED_READ (1024 * 1024)
+
+/* CONF: asks for data, is stopped, and then looks what it has got. */
+static int child(const char *name, char **arg)
+{
+	struct sheaf *mine = client(arg[0]);
+	struct sheaf_file *f = open_file(mine, "/stopped", O_RDONLY);
+	char *b = malloc(STOPPED_READ);
+	struct sheaf_op *op;
+
+	(void)name;
+	CHECK(b);
+	CHECK_EQ(sheaf_pread_start(f, b, STOPPED_READ, 0, &op), 0);
+	raise(SIGSTOP);
+	CHECK_EQ(sheaf_wait(op), STOPPED_READ);
+	for (size_t i = 0; i < STOPPED_READ; i++)
+		CHECK_EQ(b[i], 'B');
+	free(b);
+	CHECK_EQ(sheaf_close(f), 0);
+	sheaf_disconnect(mine);
+	return 0;
+}
+
+/* Locks may have gone to others meanwhile, so what lay in its socket does not count any more. */
+static void who_was_stopped_for_half_a_lease_reads_again(void)
+{
+	struct sheaf_file *f = open_file(fs, "/stopped", O_CREAT | O_RDWR);
+	char *b = malloc(STOPPED_READ);
+	int status;
+	pid_t pid;
+
+	CHECK(b);
+	memset(b, 'A', STOPPED_READ);
+	CHECK_EQ(sheaf_pwrite(f, b, STOPPED_READ, 0), STOPPED_READ);
+	pid = child_start("reader", c.conf, NULL);
+	CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
+	CHECK(WIFSTOPPED(status));
+	pause_ms(300); /* the data are on their way */
+	memset(b, 'B', STOPPED_READ);
+	CHECK_EQ(sheaf_ftruncate(f, 0), 0);
+	CHECK_EQ(sheaf_pwrite(f, b, STOPPED_READ, 0), STOPPED_READ);
+	pause_ms(2000); /* the lease is 3 s */
+	CHECK_EQ(kill(pid, SIGCONT), 0);
+	CHECK_EQ(reap(pid), 0);
 	free(b);
 	CHECK_EQ(sheaf_close(f), 0);
 }
@@ -245,9 +294,10 @@ static void end(void)
 	cluster_down(&c);
 }
 
-SYS_MAIN(NULL, begin, end, TEST(a_client_that_computes_for_two_leases_keeps_its_files),
+SYS_MAIN(child, begin, end, TEST(a_client_that_computes_for_two_leases_keeps_its_files),
 	 TEST(a_reader_of_a_growing_file_sees_no_zeros),
 	 TEST(a_reader_beside_a_writer_gets_nothing_older_nor_newer),
+	 TEST(who_was_stopped_for_half_a_lease_reads_again),
 	 TEST(an_fsync_does_not_vouch_for_writes_beside_it),
 	 TEST(many_that_create_and_truncate_a_file_leave_nothing_behind),
 	 TEST(a_late_truncate_cuts_nothing_newer))

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "net/net_tcp.h"
 #include "net_trial.h"
 
 static struct networld w;
@@ -472,6 +473,10 @@ static void a_peer_that_stalls_is_closed_after_the_timeout(void)
 
 static void an_idle_link_is_not_a_stalled_one(void)
 {
+	static const size_t some = 100000;
+	struct scatter s;
+	struct ask a;
+
 	begin();
 	srv.net.id.timeout_ms = cli.net.id.timeout_ms = 50;
 	ping();
@@ -481,7 +486,48 @@ static void an_idle_link_is_not_a_stalled_one(void)
 	networld_pass(&w, 20 * NSEC_PER_MSEC);
 	CHECK_EQ(srv.net.n_links, 1);
 	CHECK_EQ(srv.n_downs, 0);
+	for (int write = 0; write < 2; write++) { /* nor have data */
+		networld_pass(&w, 200 * NSEC_PER_MSEC);
+		scatter_make(&s, 1, &some, 1);
+		ask_move(&a, &cli.peer, s.iov, s.n, write);
+		networld_until(&w, &a.over);
+		CHECK_EQ(a.error, 0);
+		CHECK_EQ(srv.n_downs, 0);
+		scatter_free(&s);
+	}
 	end();
+}
+
+/* Takes a bit of its data, again and again, and much less than a frame in the time that one has. */
+static void who_takes_his_data_in_drops_is_closed(void)
+{
+	static const size_t big[] = { 4 * 1024 * 1024 };
+	static struct pair p;
+	static char drop[12288];
+	struct scatter s;
+	struct ask a;
+	int room = 8192, fd;
+	uint64_t began;
+
+	local = true; /* TCP makes room for more than a frame */
+	pair_begin(&p, 300);
+	scatter_make(&s, 1, big, 1);
+	moving_over = false;
+	CHECK_EQ(setsockopt(tcp(srv.link)->src.fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)), 0);
+	fd = tcp(p.cli.peer.link)->src.fd;
+	ask_move(&a, &p.cli.peer, s.iov, s.n, false);
+	loop_run_late(&p.there.loop);
+	began = w.env.clock->now(&w.env);
+	while (!moving_over && w.env.clock->now(&w.env) - began < 5 * NSEC_PER_SEC) {
+		networld_pass(&w, 50 * NSEC_PER_MSEC);
+		CHECK(recv(fd, drop, sizeof(drop), MSG_DONTWAIT) >= 0);
+	}
+	CHECK(moving_over);
+	CHECK_EQ(moving_result, -ECONNRESET);
+	pair_end(&p);
+	CHECK(a.over);
+	scatter_free(&s);
+	local = false;
 }
 
 /* Asks and asks and does not read the answers. */
@@ -615,6 +661,7 @@ static void all_that_works_by_tcp_works_by_the_shorter_way(void)
 	a_link_that_breaks_ends_its_transfers();
 	a_transfer_starts_over_when_its_link_broke();
 	a_peer_that_stalls_is_closed_after_the_timeout();
+	an_idle_link_is_not_a_stalled_one();
 	a_peer_that_does_not_read_is_closed_before_it_fills_the_memory();
 	rubbish_closes_a_link_and_harms_nobody_else();
 	local = false;
@@ -760,6 +807,7 @@ TEST_MAIN(TEST(a_call_goes_over_the_wire), TEST(links_of_a_server_take_turns),
 	  TEST(rubbish_closes_a_link_and_harms_nobody_else),
 	  TEST(who_dials_any_address_comes_from_loopback),
 	  TEST(all_that_works_by_tcp_works_by_the_shorter_way),
+	  TEST(who_takes_his_data_in_drops_is_closed),
 	  TEST(who_passes_on_as_another_user_is_found_out),
 	  TEST(the_shorter_way_begins_at_the_address_it_leads_to),
 	  TEST(who_sits_on_the_shorter_way_keeps_nobody_out))
