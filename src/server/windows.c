@@ -26,7 +26,7 @@
 
 #include "server/srv.h"
 
-#define FILE_PIECE (16 * KIB) /* pieces of at least this size leave straight from the file */
+#define FILE_PIECE (8 * KIB) /* pieces of at least this size leave straight from the file */
 /* hull and data of a sieved write: they stay in the processor's cache */
 #define SIEVE_BYTES (256 * KIB)
 #define WINDOW_NS 30000 /* what one more window costs, with all its messages */
