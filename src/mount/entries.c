@@ -16,7 +16,10 @@ void entry_of(struct mount *m, const struct stat *st, struct fuse_entry_param *e
 	/* the last component of a path is asked for anew each time: what others renamed or made is seen at once */
 	if (S_ISDIR(st->st_mode)) {
 		e->entry_timeout = m->o.entry_s;
+		if (dir_busy(m, st->st_ino))
+			e->attr_timeout = 0;
 		dir_shown(m, st->st_ino);
+		dir_told(m, st->st_ino);
 	}
 }
 
@@ -79,6 +82,7 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 	(void)fi;
 	w->looks = true;
+	dir_told(w->m, ino);
 	if (!glance_take(w, ino, &st) && !dir_known(w->m, ino, &st, &timeout)) {
 		r = sheaf_h_getattr(w->m->fs, NULL, handle_of(ino), &st);
 		if (r == -ENOENT) /* not the name, the inode is gone */

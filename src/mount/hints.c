@@ -21,7 +21,11 @@ static struct hint *hint_at(struct mount *m, uint64_t ino)
 				    .reading = h->reading,
 				    .moved = h->moved,
 				    .changing = h->changing,
-				    .unknown = h->unknown + 1 };
+				    .unknown = h->unknown + 1,
+				    .changed = h->changed,
+				    .told = h->told,
+				    .told_at = h->told_at,
+				    .told_other = h->told_other };
 	return h;
 }
 
@@ -218,6 +222,43 @@ struct dir_change dirs_begin(struct mount *m, uint64_t dir, uint64_t dir2, bool 
 	return d;
 }
 
+/* The kernel takes in an answer when the thread that asked runs again. Another one's change may have ended by then, and what
+ * was older would be believed for a while. So a change of a directory that others asked for lately is told to the kernel before
+ * it ends: from then on it drops answers to older questions. */
+#define LATELY NSEC_PER_SEC
+
+void dir_told(struct mount *m, uint64_t ino)
+{
+	struct hint *h = place_of(m, ino);
+	pid_t who = worker_self->ctx.pid;
+
+	pthread_mutex_lock(&m->lock);
+	if (h->told != who)
+		h->told_other = h->told_at;
+	h->told = who;
+	h->told_at = time_now();
+	pthread_mutex_unlock(&m->lock);
+}
+
+bool dir_busy(struct mount *m, uint64_t ino)
+{
+	const struct hint *h = place_of(m, ino);
+	bool busy;
+
+	pthread_mutex_lock(&m->lock);
+	busy = h->changing || (h->changed && time_now() - h->changed < LATELY);
+	pthread_mutex_unlock(&m->lock);
+	return busy;
+}
+
+/* Under the lock. */
+static bool others_asked(const struct hint *h)
+{
+	uint64_t at = h->told == worker_self->ctx.pid ? h->told_other : h->told_at;
+
+	return at && time_now() - at < LATELY;
+}
+
 static void forget(struct hint *h)
 {
 	h->dir_asked = 0;
@@ -231,6 +272,7 @@ static void dir_changed(struct mount *m, const struct dir_change *d, int i,
 	struct hint *h = place_of(m, d->dirs[i]);
 
 	h->changing--;
+	h->changed = time_now();
 	if (!a || h->ino != d->dirs[i] || h->unknown != d->unknown[i] ||
 	    m->moved != d->moved + d->moves) {
 		forget(h);
@@ -246,6 +288,7 @@ void dirs_end(struct mount *m, const struct dir_change *d, bool told)
 {
 	struct sheaf_dir_after after[2];
 	int n = told ? sheaf_h_dir_after(after) : 0;
+	bool tell[2] = { false, false };
 
 	pthread_mutex_lock(&m->lock);
 	m->moving -= d->moves;
@@ -257,8 +300,12 @@ void dirs_end(struct mount *m, const struct dir_change *d, bool told)
 			if (after[k].dir.ino == d->dirs[i] && after[k].dir.gen == SHEAF_GEN)
 				a = &after[k];
 		dir_changed(m, d, i, a);
+		tell[i] = others_asked(place_of(m, d->dirs[i]));
 	}
 	pthread_mutex_unlock(&m->lock);
+	for (int i = 0; i < 2; i++)
+		if (tell[i])
+			fuse_lowlevel_notify_inval_inode(m->se, d->dirs[i], -1, 0);
 }
 
 void dir_shown(struct mount *m, uint64_t ino)

@@ -140,6 +140,9 @@ struct hint {
 	uint64_t dir_moved; /* mount.moved then */
 	unsigned changing; /* changes under way, of all that share the place */
 	uint64_t unknown; /* how often something happened that we do not know the outcome of, likewise */
+	uint64_t changed; /* when the last change ended, likewise */
+	pid_t told; /* the thread that asked last for attributes of a directory, likewise */
+	uint64_t told_at, told_other; /* when, and when another one did */
 };
 
 /* What a lookup has just found, for the getattr that the same system call asks for next. */
@@ -265,6 +268,9 @@ struct dir_change dirs_begin(struct mount *m, uint64_t dir, uint64_t dir2, bool 
 void dirs_end(struct mount *m, const struct dir_change *d, bool told);
 /* The kernel was told, or will be, what may be newer than what is remembered. */
 void dir_shown(struct mount *m, uint64_t ino);
+/* This thread has asked for its attributes; and is it changed now, or was it lately? */
+void dir_told(struct mount *m, uint64_t ino);
+bool dir_busy(struct mount *m, uint64_t ino);
 /* Is it remembered what this directory has? And for how many seconds that may be believed. */
 bool dir_known(struct mount *m, uint64_t ino, struct stat *st, double *left);
 

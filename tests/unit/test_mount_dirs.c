@@ -16,8 +16,23 @@ int sheaf_h_dir_after(struct sheaf_dir_after out[2])
 	return n_told;
 }
 
+static struct worker self;
+__thread struct worker *worker_self;
+static uint64_t notified; /* the directory that the kernel was last told of */
+
+int fuse_lowlevel_notify_inval_inode(struct fuse_session *se, fuse_ino_t ino, off_t off, off_t len)
+{
+	(void)se;
+	CHECK_EQ(off, -1);
+	CHECK_EQ(len, 0);
+	notified = ino;
+	return 0;
+}
+
 static void begin(void)
 {
+	worker_self = &self;
+	notified = 0;
 	m = (struct mount){ .o.attr_s = 3600 };
 	pthread_mutex_init(&m.lock, NULL);
 }
@@ -237,7 +252,36 @@ static void it_counts_from_the_question_and_not_for_longer_than_attr(void)
 	CHECK_EQ(known(D), 0);
 }
 
-TEST_MAIN(TEST(what_a_change_told_is_remembered), TEST(what_told_of_another_is_not_believed),
+/* Their answers may still be on their way into the kernel. */
+static void a_change_of_what_others_asked_for_is_told_to_the_kernel(void)
+{
+	begin();
+	self.ctx.pid = 1;
+	CHECK(!dir_busy(&m, D));
+	dir_told(&m, D);
+	change_at(D, 1);
+	CHECK_EQ(notified, 0); /* only by itself */
+	CHECK(dir_busy(&m, D));
+	self.ctx.pid = 2;
+	dir_told(&m, E);
+	change_at(E, 2);
+	CHECK_EQ(notified, 0);
+	change_at(D, 3);
+	CHECK_EQ(notified, D);
+	notified = 0;
+	dir_told(&m, D);
+	change_at(D, 4); /* the first one's question is not forgotten by its own */
+	CHECK_EQ(notified, D);
+	notified = 0;
+	m.hints[hash_u64(D) % HINTS].told_other -= 2 * NSEC_PER_SEC;
+	change_at(D, 5);
+	CHECK_EQ(notified, 0); /* long ago */
+	m.hints[hash_u64(D) % HINTS].changed -= 2 * NSEC_PER_SEC;
+	CHECK(!dir_busy(&m, D));
+}
+
+TEST_MAIN(TEST(a_change_of_what_others_asked_for_is_told_to_the_kernel),
+	  TEST(what_a_change_told_is_remembered), TEST(what_told_of_another_is_not_believed),
 	  TEST(while_one_is_under_way_the_server_is_asked), TEST(an_end_without_an_answer_forgets),
 	  TEST(a_newer_one_that_cannot_be_kept_forgets_the_older),
 	  TEST(what_the_kernel_saw_is_not_followed_by_older), TEST(a_rename_forgets_all_others),
