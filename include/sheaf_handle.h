@@ -171,6 +171,12 @@ SHEAF_API int sheaf_drive(struct sheaf *fs, int want_fd, int ms);
 SHEAF_API void sheaf_drive_wake(struct sheaf *fs); /* ends the wait; any thread */
 SHEAF_API void sheaf_drive_end(struct sheaf *fs); /* no task may be parked */
 
+/* ---- files of servers on this host ----
+ *
+ * From now on sheaf_pread() reads what it may open of their files, and what is in memory of it, itself, past the server. It
+ * takes up to 256 descriptors. */
+SHEAF_API void sheaf_set_near(struct sheaf *fs, int on);
+
 /* ---- another process goes on with a connection: its sessions, open files and locks ---- */
 
 /* The number of this open: unique in its connection, and the same after an import. */

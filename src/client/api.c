@@ -385,19 +385,26 @@ static void trace_plain(struct sheaf_file *f, struct traced how, const void *buf
 	trace_list(f, &how, &mem, 1, &ext, 1);
 }
 
+static ssize_t ask_plain(struct sheaf_file *f, void *buf, size_t len, off_t off, bool write)
+{
+	struct cop *op = api_begin(f->fs, &api_nobody);
+
+	if (!op)
+		return -ENOMEM;
+	start_plain(op, f, buf, len, off, write);
+	return api_end(f->fs, op);
+}
+
 static ssize_t plain(struct sheaf_file *f, void *buf, size_t len, off_t off, bool write)
 {
 	uint64_t began = trace_begin(f->fs);
-	struct cop *op;
 	ssize_t r;
 
 	if (off < 0)
 		return -EINVAL;
-	op = api_begin(f->fs, &api_nobody);
-	if (!op)
-		return -ENOMEM;
-	start_plain(op, f, buf, len, off, write);
-	r = api_end(f->fs, op);
+	r = write ? -EAGAIN : api_read_near(f, buf, len, (uint64_t)off);
+	if (r == -EAGAIN)
+		r = ask_plain(f, buf, len, off, write);
 	if (began)
 		trace_plain(f, (struct traced){ write, false, began, r }, buf, len, off);
 	return r;

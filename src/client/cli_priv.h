@@ -13,6 +13,23 @@ struct way {
 	uint8_t names[63];
 };
 
+/* Where a server of this host has its files. */
+struct home {
+	char *path; /* NULL: not known, or not for us */
+	uint64_t dev, ino;
+	bool visited; /* the rest is good */
+	bool memory; /* they are nowhere else */
+	int dir;
+};
+
+/* The file of an object there. */
+struct near {
+	struct list lru;
+	bool open, gone; /* gone: closed by its last user */
+	int fd;
+	uint32_t users;
+};
+
 #define LIST_USUAL 32 /* extents for which a pattern is not worth it */
 
 struct client {
@@ -39,6 +56,10 @@ struct client {
 	enum net_mover mover; /* that is forced, or MOVER_AUTO */
 	size_t list_most; /* extents of a pattern that go as a list */
 	struct way ways[WAYS];
+	bool near; /* reads go past servers of this host */
+	struct home *homes; /* of targets, by id */
+	struct list near_lru; /* struct near that are open */
+	uint32_t n_near;
 	union { /* where a request is planned */
 		struct extent scratch[LIST_MAX];
 		struct copy_piece scratch_copy[LIST_MAX];
@@ -80,6 +101,7 @@ struct cfile {
 	bool told_beyond; /* the metadata server knows that there may be objects beyond the size */
 	struct cred_wire cred;
 	struct holding *holding;
+	struct near *near; /* one an object, or NULL */
 };
 
 /* ---- client.c ---- */
@@ -149,6 +171,11 @@ void lanes_free(struct client *c); /* those kept for reuse */
 struct append;
 /* What an append does at the place that it was given; -EAGAIN: that may be gone. */
 void append_there(struct cop *op, struct cfile *f, const struct append *a);
+
+/* ---- near.c ---- */
+void near_met(struct peer *p, const struct wire_session_res *r);
+void near_parted(struct peer *p);
+void near_free(struct cfile *f);
 
 /* ---- ways.c ---- */
 void way_learn(struct cop *op, const struct wire_place *p, const struct wire_referral *r,

@@ -28,6 +28,7 @@ int client_new(const struct client_opts *o, struct client **out)
 	list_init(&c->spare_ops);
 	list_init(&c->spare_lanes);
 	list_init(&c->lockings);
+	list_init(&c->near_lru);
 	memcpy(id.client_key, o->key, KEY_BYTES);
 	memcpy(id.key_name, o->key_name, sizeof(id.key_name));
 	if (o->name)
@@ -41,7 +42,8 @@ int client_new(const struct client_opts *o, struct client **out)
 	c->list_most = LIST_USUAL;
 	c->peers = calloc(CONF_MAX_TARGETS, sizeof(*c->peers)); /* pages that nobody touches */
 	c->targets = calloc(CONF_MAX_TARGETS, sizeof(*c->targets)); /* cost nothing */
-	if (!c->peers || !c->targets || htab_init(&c->imported)) {
+	c->homes = calloc(CONF_MAX_TARGETS, sizeof(*c->homes));
+	if (!c->peers || !c->targets || !c->homes || htab_init(&c->imported)) {
 		client_free(c);
 		return -ENOMEM;
 	}
@@ -60,6 +62,11 @@ void client_set_mover(struct client *c, enum net_mover how)
 	c->mover = how;
 }
 
+void client_set_near(struct client *c, bool on)
+{
+	c->near = on;
+}
+
 void client_set_list_most(struct client *c, size_t n)
 {
 	c->list_most = n;
@@ -74,6 +81,8 @@ void client_add(struct client *c, const struct conf_target *t, const char *addre
 	p->owner = c;
 	p->restarted = file_reclaim;
 	p->map_changed = map_changed;
+	p->met = near_met;
+	p->parted = near_parted;
 	c->n_peers++;
 }
 
@@ -104,6 +113,7 @@ void client_free(struct client *c)
 	htab_destroy(&c->imported);
 	free(c->peers);
 	free(c->targets);
+	free(c->homes);
 	free(c);
 }
 

@@ -26,6 +26,7 @@ void file_free(struct cfile *f)
 	if (f->imported)
 		htab_remove(&f->c->imported, &f->by_id);
 	file_locks_free(f);
+	near_free(f);
 	free(f->targets);
 	free(f->unsynced);
 	free(f->writes);

@@ -97,6 +97,16 @@ struct file_ops {
 	 * what the file does not hold, where a program would be killed. NULL: cannot. May itself be NULL. */
 	const char *(*map)(struct env *e, int fd, uint64_t len, bool writable);
 	void (*unmap)(struct env *e, const char *map, uint64_t len);
+	/* For another process of this host that has the files open, too; never waits for a disk. May be NULL: it cannot.
+	 * The path of an open directory, by which it is reached from there; its length, or -errno. */
+	ssize_t (*where)(struct env *e, int dir, char *path, size_t n);
+	/* That directory, if it is still this one; *memory: its files are nowhere else. */
+	int (*visit)(struct env *e, const char *path, uint64_t dev, uint64_t ino, bool *memory);
+	/* A file of it, to be read; -EAGAIN: its name is not in memory. */
+	int (*open_now)(struct env *e, int dir, const char *path);
+	/* -EAGAIN: it would wait. May be short where only a part is in memory. */
+	ssize_t (*read_now)(struct env *e, int fd, const struct iovec *iov, int n, off_t off,
+			    bool memory);
 	/* Learns what the file system of this directory can do inline; 0 or -errno. Text for the log. */
 	int (*probe)(struct env *e, struct loop *l, int dir, char *text, size_t n);
 };

@@ -330,7 +330,7 @@ void engine_submit(struct env *e, struct loop *l, struct io *io)
 
 /* ---------------------------------------------------------------- probe */
 
-static bool in_memory(int dir)
+bool file_in_memory(int dir)
 {
 	struct statfs s;
 
@@ -424,7 +424,7 @@ static bool probe_sending(int fd)
 int engine_probe(struct env *e, struct loop *l, int dir, char *text, size_t n)
 {
 	struct engine *g = engine_of(l);
-	bool memory = in_memory(dir), can_read = true, can_write = true;
+	bool memory = file_in_memory(dir), can_read = true, can_write = true;
 	int fd, r = 0;
 
 	(void)e;

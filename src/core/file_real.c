@@ -4,11 +4,13 @@
  * Errors: -errno as the kernel said. */
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core/env_real.h"
@@ -244,6 +246,61 @@ static void file_unmap(struct env *e, const char *map, uint64_t len)
 	munmap((void *)(uintptr_t)map, len);
 }
 
+/* ---- files of a server, read by others of its host ---- */
+
+static ssize_t file_where(struct env *e, int dir, char *path, size_t n)
+{
+	char link[32];
+	ssize_t r;
+
+	(void)e;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", dir);
+	r = readlink(link, path, n);
+	return r < 0 ? -errno : (size_t)r == n ? -ENAMETOOLONG : r;
+}
+
+static int file_visit(struct env *e, const char *path, uint64_t dev, uint64_t ino, bool *memory)
+{
+	int fd = file_openat(e, AT_FDCWD, path, O_PATH | O_DIRECTORY, 0);
+	struct stat st;
+	int r = fd < 0 ? fd : file_fstat(e, fd, &st);
+
+	if (!r && (st.st_dev != dev || st.st_ino != ino))
+		r = -ENOENT;
+	if (r) {
+		file_close(e, fd);
+		return r;
+	}
+	*memory = file_in_memory(fd);
+	return fd;
+}
+
+static int file_open_now(struct env *e, int dir, const char *path)
+{
+	struct open_how how = { .flags = O_RDONLY | O_NOFOLLOW | O_NOATIME | O_CLOEXEC,
+				.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
+					   RESOLVE_CACHED };
+	int fd;
+
+	(void)e;
+	do {
+		fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
+	} while (fd < 0 && errno == EINTR);
+	return fd < 0 ? -errno : fd;
+}
+
+static ssize_t file_read_now(struct env *e, int fd, const struct iovec *iov, int n, off_t off,
+			     bool memory)
+{
+	ssize_t r;
+
+	(void)e;
+	do {
+		r = preadv2(fd, iov, n, off, memory ? 0 : RWF_NOWAIT);
+	} while (r < 0 && errno == EINTR);
+	return r < 0 ? -errno : r;
+}
+
 const struct file_ops file_real_ops = {
 	.openat = file_openat,
 	.close = file_close,
@@ -264,5 +321,9 @@ const struct file_ops file_real_ops = {
 	.cached = engine_cached,
 	.map = file_map,
 	.unmap = file_unmap,
+	.where = file_where,
+	.visit = file_visit,
+	.open_now = file_open_now,
+	.read_now = file_read_now,
 	.probe = engine_probe,
 };

@@ -33,6 +33,9 @@ bool disk_idle(const struct disk *d); /* nothing of our own is in flight: closin
 /* Changes when unsynced data may have been lost: with a start that was not clean, with a failed sync. */
 uint64_t disk_verifier(const struct disk *d);
 uint64_t disk_boot(const struct disk *d); /* random, new at every start */
+/* Where the files of objects are, and which directory that is, for others of this host; the length of the path, or
+ * -errno. */
+ssize_t disk_home(struct disk *d, char *path, size_t n, uint64_t *dev, uint64_t *ino);
 int disk_space(struct disk *d, uint64_t *total, uint64_t *avail,
 	       uint64_t *id); /* as statfs of struct env */
 

@@ -9,7 +9,6 @@
 #define OBJECT_MAP_MAX (UINT64_C(4) << 40)
 #define OBJECT_MAP (64 * MIB) /* at least, so that a growing object is not mapped again and again */
 #define DISK_MAX_OPEN 512 /* descriptors of objects nobody uses are closed beyond it */
-#define DISK_DIRS 256
 #define TOMBSTONE_NS (UINT64_C(7) * 24 * 3600 * NSEC_PER_SEC)
 
 /* ---- on disk: little endian, fixed, each with a crc32c over what stands before it ---- */
@@ -110,7 +109,7 @@ struct object {
 	struct group_sync gs;
 	struct object_open open;
 	struct io io;
-	char name[28]; /* INO.GEN */
+	char name[OBJECT_NAME];
 };
 
 /* ---- fences ---- */
@@ -166,7 +165,7 @@ struct disk {
 	int dir, id_fd;
 	bool nosync;
 	uint64_t verifier, boot;
-	struct disk_dir objects, dirs[DISK_DIRS];
+	struct disk_dir objects, dirs[OBJECT_DIRS];
 	struct htab table; /* struct object by inode */
 	struct list lru;
 	size_t n_open, n_evicting;
@@ -182,7 +181,6 @@ int disk_refuse(char *err, size_t n, int r, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
 /* object.c */
-unsigned object_dir_index(uint64_t ino);
 struct disk_dir *object_dir(const struct object *o);
 void object_shrink(struct disk *d);
 void object_remove_begin(struct object *o);

@@ -340,7 +340,7 @@ static int consume_clean(struct disk *d, char *err, size_t n)
 	d->boot = env_random_u64(e);
 	if (!read_clean(d, &synced))
 		d->verifier = env_random_u64(e);
-	for (unsigned i = 0; i < DISK_DIRS; i++)
+	for (unsigned i = 0; i < OBJECT_DIRS; i++)
 		disk_dir_init(d, &d->dirs[i], synced);
 	d->objects.synced = synced ? 1 : 0;
 	r = e->file->renameat(e, d->dir, CLEAN_NAME, CLEAN_NAME ".new");
@@ -370,7 +370,7 @@ static struct disk *disk_new(struct loop *l, const char *path, bool nosync)
 	list_init(&d->log.waiting);
 	list_init(&d->log.running);
 	disk_dir_init(d, &d->objects, false);
-	for (unsigned i = 0; i < DISK_DIRS; i++)
+	for (unsigned i = 0; i < OBJECT_DIRS; i++)
 		disk_dir_init(d, &d->dirs[i], false);
 	return d;
 }
@@ -390,7 +390,7 @@ static void disk_destroy(struct disk *d)
 	if (d->floors.slots)
 		htab_walk(&d->floors, free_floor, d);
 	htab_destroy(&d->floors);
-	for (unsigned i = 0; i < DISK_DIRS; i++) {
+	for (unsigned i = 0; i < OBJECT_DIRS; i++) {
 		if (d->dirs[i].fd >= 0)
 			e->file->close(e, d->dirs[i].fd);
 	}
@@ -491,7 +491,7 @@ static int sync_everything(struct disk *d)
 	htab_walk(&d->table, sync_object, &s);
 	if (d->nosync)
 		return s.error;
-	for (unsigned i = 0; i < DISK_DIRS; i++)
+	for (unsigned i = 0; i < OBJECT_DIRS; i++)
 		note(&s, sync_dir(d, i));
 	if (d->objects.synced != d->objects.changed)
 		note(&s, e->file->fsync(e, d->objects.fd));
@@ -559,6 +559,19 @@ uint64_t disk_verifier(const struct disk *d)
 uint64_t disk_boot(const struct disk *d)
 {
 	return d->boot;
+}
+
+ssize_t disk_home(struct disk *d, char *path, size_t n, uint64_t *dev, uint64_t *ino)
+{
+	const struct file_ops *f = d->env->file;
+	struct stat st;
+	int r = f->where ? f->fstat(d->env, d->objects.fd, &st) : -EOPNOTSUPP;
+
+	if (r)
+		return r;
+	*dev = st.st_dev;
+	*ino = st.st_ino;
+	return f->where(d->env, d->objects.fd, path, n);
 }
 
 int disk_space(struct disk *d, uint64_t *total, uint64_t *avail, uint64_t *id)

@@ -35,14 +35,14 @@ static bool is_behind(const struct disk_scan *s, unsigned dir, uint64_t ino, uin
 /* INO.GEN as object.c writes it, nothing else. */
 static bool name_parse(const char *name, struct found *f)
 {
-	char again[28];
+	char again[OBJECT_NAME];
 	char *end;
 
 	f->ino = strtoull(name, &end, 16);
 	if (*end != '.')
 		return false;
 	f->gen = (uint32_t)strtoul(end + 1, &end, 16);
-	snprintf(again, sizeof(again), "%016jx.%08x", (uintmax_t)f->ino, f->gen);
+	object_name(again, f->ino, f->gen);
 	return strcmp(name, again) == 0;
 }
 
@@ -82,10 +82,10 @@ static int object_row(struct env *e, int fd, unsigned dir, const struct found *f
 		      struct disk_object *o)
 {
 	struct stat st;
-	char name[28];
+	char name[OBJECT_NAME];
 	int file, r;
 
-	snprintf(name, sizeof(name), "%016jx.%08x", (uintmax_t)f->ino, f->gen);
+	object_name(name, f->ino, f->gen);
 	file = e->file->openat(e, fd, name, O_RDONLY | O_NOFOLLOW, 0);
 	if (file < 0)
 		return file;
@@ -133,7 +133,7 @@ static int scan_call(struct env *e, struct io *io)
 
 	if (s->only) /* all of it is in one directory */
 		r = scan_dir(e, s, object_dir_index(s->only));
-	for (unsigned dir = s->begun ? s->dir : 0; !s->only && dir < DISK_DIRS && r == 0; dir++)
+	for (unsigned dir = s->begun ? s->dir : 0; !s->only && dir < OBJECT_DIRS && r == 0; dir++)
 		r = scan_dir(e, s, dir);
 	s->end = r == 0;
 	return r < 0 ? r : 0;

@@ -353,7 +353,7 @@ static void mark_alive(void *arg, const char *name)
 
 struct old_scan {
 	uint64_t now;
-	bool dirs[DISK_DIRS];
+	bool dirs[OBJECT_DIRS];
 	struct disk *disk;
 };
 
@@ -383,7 +383,7 @@ static int expire(struct disk *d)
 	char name[8];
 
 	htab_walk(&d->floors, find_old, &s);
-	for (unsigned i = 0; i < DISK_DIRS; i++) {
+	for (unsigned i = 0; i < OBJECT_DIRS; i++) {
 		int fd, r;
 
 		if (!s.dirs[i])

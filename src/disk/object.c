@@ -20,11 +20,6 @@ struct get_wait {
 	bool create;
 };
 
-unsigned object_dir_index(uint64_t ino)
-{
-	return (unsigned)(hash_u64(ino) % DISK_DIRS);
-}
-
 struct disk_dir *object_dir(const struct object *o)
 {
 	return &o->disk->dirs[object_dir_index(o->ino)];
@@ -57,7 +52,7 @@ static struct object *object_new(struct disk *d, uint64_t ino, uint32_t gen)
 	list_init(&o->turns);
 	list_init(&o->waiters);
 	object_gs_init(o);
-	snprintf(o->name, sizeof(o->name), "%016jx.%08x", (uintmax_t)ino, gen);
+	object_name(o->name, ino, gen);
 	return o;
 }
 

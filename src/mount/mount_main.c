@@ -178,6 +178,7 @@ static int connect_fs(struct mount *m)
 		usleep(50000);
 	if (r)
 		return failed("%s", sheaf_why());
+	sheaf_set_near(m->fs, !m->o.far);
 	r = sheaf_h_getattr(m->fs, NULL, sheaf_root(m->fs), &st);
 	return r ? failed("%s: %s ('sheaf status' shows which servers are up)", m->o.conf,
 			  sheaf_strerror(r)) :

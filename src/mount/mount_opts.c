@@ -97,6 +97,8 @@ static int take_option(struct mount_opts *o, const char *opt)
 		o->atime = ATIME_NEVER;
 	if (strcmp(opt, "writeback") == 0)
 		o->writeback = true;
+	else if (strcmp(opt, "nonear") == 0)
+		o->far = true;
 	else if (strcmp(opt, "noatime") == 0)
 		o->atime = ATIME_NEVER;
 	else if (strcmp(opt, "relatime") == 0 || strcmp(opt, "atime") == 0)

@@ -24,6 +24,7 @@ struct mount_opts {
 	char log[PATH_MAX]; /* "": nowhere, once in the background */
 	bool foreground, takeover;
 	bool writeback; /* the kernel may keep dirty pages */
+	bool far; /* servers of this host are asked for what could be read past them */
 	enum { ATIME_NEVER, ATIME_RELATIVE, ATIME_ALWAYS } atime;
 	double entry_s,
 		attr_s; /* how long the kernel believes names of directories, and attributes */

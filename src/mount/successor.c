@@ -102,8 +102,8 @@ static int write_state(struct mount *m, int fd)
 	put_hex(out, "conf", o->conf, strlen(o->conf));
 	put_hex(out, "log", o->log, strlen(o->log));
 	put_hex(out, "fuse", o->fuse, strlen(o->fuse));
-	fprintf(out, "opts %d %d %g %g %llu\n", o->writeback, o->atime, o->entry_s, o->attr_s,
-		(unsigned long long)o->memory);
+	fprintf(out, "opts %d %d %g %g %llu %d\n", o->writeback, o->atime, o->entry_s, o->attr_s,
+		(unsigned long long)o->memory, o->far);
 	fprintf(out, "next %llu\n", (unsigned long long)m->next_fh);
 	htab_walk(&m->files, put_file, out);
 	htab_walk(&m->holders, put_holder, out);
@@ -145,7 +145,7 @@ static int read_line(struct mount *m, const char *line)
 {
 	struct mount_opts *o = &m->o;
 	unsigned long long a, b;
-	int flags, touch, writeback, atime;
+	int flags, touch, writeback, atime, far = 0;
 
 	if (strncmp(line, "end", 3) == 0)
 		return 1;
@@ -166,8 +166,9 @@ static int read_line(struct mount *m, const char *line)
 		o->fuse[get_hex(line + 5, o->fuse, sizeof(o->fuse) - 1)] = 0;
 	else if (sscanf(line, "next %llu", &a) == 1)
 		m->next_fh = a;
-	else if (sscanf(line, "opts %d %d %lg %lg %llu", &writeback, &atime, &o->entry_s,
-			&o->attr_s, &a) == 5) {
+	else if (sscanf(line, "opts %d %d %lg %lg %llu %d", &writeback, &atime, &o->entry_s,
+			&o->attr_s, &a, &far) >= 5) { /* the last one is newer */
+		o->far = far;
 		o->writeback = writeback;
 		o->atime = (unsigned)atime;
 		o->memory = a;
@@ -364,8 +365,10 @@ int takeover(struct mount *m, int (*failed)(const char *fmt, ...))
 	r = read_state(m, fds[2]);
 	if (!r)
 		r = sheaf_import(m->o.conf, fds[3], &m->fs);
-	if (!r)
+	if (!r) {
+		sheaf_set_near(m->fs, !m->o.far);
 		r = read_state(m, fds[2]); /* now the files */
+	}
 	close(fds[2]);
 	close(fds[3]);
 	if (r)

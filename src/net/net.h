@@ -434,6 +434,7 @@ struct peer {
 	uint32_t map_version; /* of the server's map, as far as it was told of */
 	uint32_t eager_bytes; /* credit: what a message may carry unasked */
 	uint64_t last_traffic;
+	uint64_t renewed; /* when that was asked which was answered last: the lease is not older */
 	uint32_t backoff_ms;
 	struct timer timer; /* redial, or renew the lease */
 	struct call session_call; /* establishes the session, slot-less */
@@ -453,6 +454,9 @@ struct peer {
 	/* The server restarted, or our session was lost: what the client had there must be claimed again.
 	 * Called when the session is up, before queued calls are sent. */
 	void (*restarted)(struct peer *p, bool session_lost);
+	/* A session is up over a new link, with this answer; and the link is gone. Or NULL. */
+	void (*met)(struct peer *p, const struct wire_session_res *r);
+	void (*parted)(struct peer *p);
 	/* The server has a newer map; what it queues with peer_call_front() goes before all else. Or NULL. */
 	void (*map_changed)(struct peer *p);
 	uint64_t n_sent, n_resent; /* calls */

@@ -435,6 +435,7 @@ int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m)
 		pump(p);
 		return 0;
 	}
+	p->renewed = MAX(p->renewed, c->sent_at);
 	error = -h.status;
 	x.arena = c->arena;
 	if (error == -EREMOTE ? !xdr_wire_referral(&x, &c->referral) :
@@ -559,6 +560,8 @@ static bool session_step(struct req *q)
 
 	req_fini(q);
 	p->session_busy = false;
+	if (!error && p->met && p->state == PEER_SESSION && p->link)
+		p->met(p, r);
 	call_fini(&p->session_call);
 	if (p->state != PEER_SESSION || !p->link)
 		return false;
@@ -643,6 +646,8 @@ void peer_link_down(struct peer *p, struct link *l, int error)
 	if (p->link != l)
 		return;
 	p->link = NULL;
+	if (p->parted)
+		p->parted(p);
 	p->shun_local = l && l->way[0] && p->state == PEER_DIALLING;
 	p->last_error = error;
 	p->state = PEER_WAITING;

@@ -379,8 +379,11 @@ static void help(const struct request *r, uint32_t unit, unsigned twist)
 		.version = 1, .unit = unit, .obj_gen = 1, .n_targets = 2, .targets = targets
 	};
 	struct wire_capability cap = { .ino = 5, .rights = 3, .epoch = 1 };
-	struct wire_session_res session = { 7, r->resumes && !(twist & 2), SESSION_SLOTS, 30000,
-					    1 + (twist & 1) };
+	struct wire_session_res session = { .id = 7,
+					    .resumed = r->resumes && !(twist & 2),
+					    .slots = SESSION_SLOTS,
+					    .lease_ms = 30000,
+					    .boot = 1 + (twist & 1) };
 	struct wire_dirs_after after = { 1, &at };
 	struct wire_open_res open = { at, lay, cap, twist & 1, after };
 	struct wire_getattr_res getattr = { at, lay, cap, twist };

@@ -416,7 +416,7 @@ static size_t rows_left(void)
 }
 
 /* The object file of the file opened last. */
-static const char *object_path(void)
+static const char *path_of_object(void)
 {
 	static char path[160];
 
@@ -436,7 +436,7 @@ static void make_files(unsigned n)
 		CHECK_EQ(write_it(), 0);
 		CHECK_EQ(close_it(i + 1, &hello), 0);
 	}
-	CHECK_EQ(access(object_path(), F_OK), 0);
+	CHECK_EQ(access(path_of_object(), F_OK), 0);
 }
 
 static void unlink_files(unsigned n)
@@ -456,7 +456,7 @@ static void objects_are_removed_together(void)
 	unlink_files(2 * REMOVE_MAX);
 	world_pass(&w, NSEC_PER_SEC / 10);
 	CHECK_EQ(rows_left(), 0);
-	CHECK(access(object_path(), F_OK) < 0);
+	CHECK(access(path_of_object(), F_OK) < 0);
 	CHECK(w.srv->op_times[OP_REMOVE].count <= 3);
 	CHECK(list_empty(&w.srv->tasks));
 	end();
@@ -479,8 +479,8 @@ static void an_object_that_cannot_be_removed_keeps_no_other(void)
 {
 	begin();
 	make_files(20);
-	CHECK_EQ(unlink(object_path()), 0);
-	CHECK_EQ(mkdir(object_path(), 0700), 0);
+	CHECK_EQ(unlink(path_of_object()), 0);
+	CHECK_EQ(mkdir(path_of_object(), 0700), 0);
 	server_abandon(w.srv); /* and nobody has it open */
 	world_start_server(&w);
 	pipe_free(p);
@@ -489,8 +489,8 @@ static void an_object_that_cannot_be_removed_keeps_no_other(void)
 	unlink_files(20);
 	world_pass(&w, 120 * NSEC_PER_SEC); /* the grace period, too */
 	CHECK_EQ(rows_left(), 1);
-	CHECK_EQ(access(object_path(), F_OK), 0);
-	CHECK_EQ(rmdir(object_path()), 0);
+	CHECK_EQ(access(path_of_object(), F_OK), 0);
+	CHECK_EQ(rmdir(path_of_object()), 0);
 	world_pass(&w, 60 * NSEC_PER_SEC);
 	CHECK_EQ(rows_left(), 0);
 	end();

@@ -1,0 +1,52 @@
+/* The public interface: reads past servers of this host (near.c).
+ *
+ * Threads: any; what is read is read without the lock of the connection. Buffers: the caller's. Errors: of a read none: what
+ * does not work here is left to the servers. */
+#include "client/api_priv.h"
+
+#define PIECES 64
+
+void sheaf_set_near(struct sheaf *fs, int on)
+{
+	pthread_mutex_lock(&fs->lock);
+	client_set_near(fs->b.client, on);
+	pthread_mutex_unlock(&fs->lock);
+}
+
+static uint64_t read_pieces(struct env *e, const struct lent *lent, int n, char *buf)
+{
+	uint64_t done = 0;
+
+	for (int i = 0; i < n; i++) {
+		struct iovec mem = { buf + done, lent[i].length };
+		ssize_t r = e->file->read_now(e, lent[i].fd, &mem, 1, (off_t)lent[i].offset,
+					      lent[i].memory);
+
+		done += (uint64_t)MAX(r, 0);
+		if (r < 0 || (uint64_t)r < lent[i].length)
+			break;
+	}
+	return done;
+}
+
+ssize_t api_read_near(struct sheaf_file *f, void *buf, size_t len, uint64_t off)
+{
+	struct sheaf *fs = f->fs;
+	struct lent lent[PIECES];
+	uint64_t done;
+	bool good;
+	int n;
+
+	if (!fs->b.client->near)
+		return -EAGAIN;
+	pthread_mutex_lock(&fs->lock);
+	n = near_lend(f->f, off, len, lent, PIECES);
+	pthread_mutex_unlock(&fs->lock);
+	if (!n)
+		return -EAGAIN;
+	done = read_pieces(fs->b.loop->env, lent, n, buf);
+	pthread_mutex_lock(&fs->lock);
+	good = near_return(f->f, lent, n);
+	pthread_mutex_unlock(&fs->lock);
+	return good && done == len ? (ssize_t)len : -EAGAIN;
+}

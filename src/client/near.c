@@ -1,0 +1,200 @@
+/* Files of servers on this host, which this process may open itself: what of them is in memory is read there, past the server.
+ *
+ * The server tells where its files are when a session begins over the shorter way (session_res.home); whether we may open them
+ * is for the host to decide. A descriptor lives no longer than that link, so who reads here is somebody whom the server
+ * knows, and nobody keeps its disk busy when it has gone. The same holds as for a read that it answers: what was written is in
+ * the file when the write is answered, and a file is cut, never exchanged, while somebody has it open. Only locks need more:
+ * who was stopped for longer than a lease may have lost his, and would see what their next owner writes. So what was read
+ * counts only if the lease was young when it had been read.
+ *
+ * Threads: the client's. Buffers: none. Errors: none; what cannot be had here is asked of the server. */
+#include <stdlib.h>
+
+#include "client/cli_priv.h"
+
+#define NEAR_FILES 256 /* open at once */
+
+static const struct file_ops *files_of(const struct client *c)
+{
+	return c->loop->env->file;
+}
+
+static void home_leave(struct client *c, struct home *h)
+{
+	if (h->visited)
+		files_of(c)->close(c->loop->env, h->dir);
+	free(h->path);
+	*h = (struct home){ 0 };
+}
+
+void near_met(struct peer *p, const struct wire_session_res *r)
+{
+	struct client *c = p->owner;
+	struct home *h = &c->homes[p->target];
+
+	home_leave(c, h);
+	if (!peer_is_local(p) || !r->home.len || !files_of(c)->visit)
+		return;
+	*h = (struct home){ .path = strndup((const char *)r->home.p, r->home.len),
+			    .dev = r->home_dev,
+			    .ino = r->home_ino };
+}
+
+/* Is it known, and may we go there? */
+static bool home_visit(struct client *c, struct home *h)
+{
+	int dir;
+
+	if (h->visited || !h->path)
+		return h->visited;
+	dir = files_of(c)->visit(c->loop->env, h->path, h->dev, h->ino, &h->memory);
+	h->visited = dir >= 0;
+	h->dir = dir;
+	if (dir < 0)
+		home_leave(c, h);
+	return h->visited;
+}
+
+static void close_near(struct client *c, struct near *n)
+{
+	list_del(&n->lru);
+	files_of(c)->close(c->loop->env, n->fd);
+	c->n_near--;
+	*n = (struct near){ 0 };
+	list_init(&n->lru);
+}
+
+/* Now, or by its last user. */
+static void drop(struct cfile *f, struct near *n)
+{
+	n->gone = n->users > 0;
+	if (n->open && !n->users)
+		close_near(f->c, n);
+}
+
+void near_parted(struct peer *p)
+{
+	struct client *c = p->owner;
+	struct cfile *f;
+
+	home_leave(c, &c->homes[p->target]);
+	list_for_each(f, &c->files, link)
+		for (uint32_t i = 0; f->near && i < f->layout.width; i++)
+			if (f->targets[i] == p->target)
+				drop(f, &f->near[i]);
+}
+
+void near_free(struct cfile *f)
+{
+	for (uint32_t i = 0; f->near && i < f->layout.width; i++)
+		drop(f, &f->near[i]);
+	free(f->near);
+	f->near = NULL;
+}
+
+static void make_room(struct client *c)
+{
+	struct near *n, *tmp;
+
+	list_for_each_safe(n, tmp, &c->near_lru, lru) {
+		if (c->n_near < NEAR_FILES)
+			break;
+		if (!n->users)
+			close_near(c, n);
+	}
+}
+
+static bool open_near(struct cfile *f, uint32_t index, struct near *n)
+{
+	struct client *c = f->c;
+	struct home *h = &c->homes[f->targets[index]];
+	char path[OBJECT_PATH];
+	int fd;
+
+	make_room(c);
+	object_path(path, f->cap.ino, f->cap.obj_gen);
+	fd = files_of(c)->open_now(c->loop->env, h->dir, path);
+	if (fd < 0 && fd != -ENOENT && fd != -EAGAIN) /* not allowed, or not by this system */
+		home_leave(c, h);
+	if (fd < 0)
+		return false;
+	n->fd = fd;
+	n->open = true;
+	c->n_near++;
+	return true;
+}
+
+/* The file of an object, held; NULL: ask the server. */
+static struct near *take(struct cfile *f, uint32_t index)
+{
+	const struct peer *p = &f->c->peers[f->targets[index]];
+	struct near *n = &f->near[index];
+
+	if (!home_visit(f->c, &f->c->homes[p->target]) || p->state != PEER_UP || n->gone ||
+	    (!n->open && !open_near(f, index, n)))
+		return NULL;
+	list_del(&n->lru);
+	list_push(&f->c->near_lru, &n->lru);
+	n->users++;
+	return n;
+}
+
+static bool prepare(struct cfile *f)
+{
+	if (f->near)
+		return true;
+	f->near = calloc(f->layout.width, sizeof(*f->near));
+	for (uint32_t i = 0; f->near && i < f->layout.width; i++)
+		list_init(&f->near[i].lru);
+	return f->near != NULL;
+}
+
+bool near_may(const struct cfile *f)
+{
+	return f->c->near && f->unsynced && (f->flags & OPEN_READ) && f->c->mover == MOVER_AUTO &&
+	       !file_locks_lost(f);
+}
+
+int near_lend(struct cfile *f, uint64_t off, uint64_t len, struct lent *out, int max)
+{
+	const struct layout *l = &f->layout;
+	int n = 0;
+
+	if (!near_may(f) || off > INT64_MAX || len > INT64_MAX - off || !prepare(f))
+		return 0;
+	while (len) {
+		struct lent *p = &out[n];
+		struct near *file = NULL;
+
+		if (n < max) {
+			layout_locate(l, off, &p->index, &p->offset);
+			file = take(f, p->index);
+		}
+		if (!file) {
+			near_return(f, out, n);
+			return 0;
+		}
+		p->fd = file->fd;
+		p->memory = f->c->homes[f->targets[p->index]].memory;
+		p->length = l->width == 1 ? len : MIN(len, l->unit - p->offset % l->unit);
+		off += p->length;
+		len -= p->length;
+		n++;
+	}
+	return n;
+}
+
+bool near_return(struct cfile *f, const struct lent *lent, int n)
+{
+	struct env *e = f->c->loop->env;
+	const struct peer *keeper = peer_of(f->c, f->h.ino);
+
+	for (int i = 0; i < n; i++) {
+		struct near *file = &f->near[lent[i].index];
+
+		if (!--file->users && file->gone)
+			close_near(f->c, file);
+	}
+	return !file_locks_lost(f) &&
+	       e->clock->now(e) < keeper->renewed + keeper->lease_ms * NSEC_PER_MSEC / 2;
+}
