@@ -45,6 +45,10 @@ struct sock_ops {
 	void (*origin_local)(struct env *e, const char *address, struct origin *out);
 	/* The user who dialled an accepted connection of that way, as the kernel knows; fd -1: whom it knows us as. */
 	uint32_t (*user)(struct env *e, int fd);
+	/* And the process; 0: it is not known here. Reads its memory: bytes, which may be fewer, or -errno. Both or none. */
+	int (*process)(struct env *e, int fd);
+	ssize_t (*read_memory)(struct env *e, int process, const struct iovec *dst, int n,
+			       const struct iovec *src, int m);
 	int (*connect)(struct env *e, const char *address); /* fd; writable or broken later */
 	int (*connect_result)(struct env *e, int fd); /* 0 or -errno, once it is writable */
 	ssize_t (*readv)(struct env *e, int fd, const struct iovec *iov, int n); /* 0: closed */

@@ -278,8 +278,7 @@ static int file_visit(struct env *e, const char *path, uint64_t dev, uint64_t in
 static int file_open_now(struct env *e, int dir, const char *path)
 {
 	struct open_how how = { .flags = O_RDONLY | O_NOFOLLOW | O_NOATIME | O_CLOEXEC,
-				.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
-					   RESOLVE_CACHED };
+				.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_CACHED };
 	int fd;
 
 	(void)e;

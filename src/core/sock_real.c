@@ -274,6 +274,24 @@ static uint32_t sock_user(struct env *e, int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &n) ? UINT32_MAX : c.uid;
 }
 
+static int sock_process(struct env *e, int fd)
+{
+	struct ucred c;
+	socklen_t n = sizeof(c);
+
+	(void)e;
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &n) ? 0 : c.pid;
+}
+
+static ssize_t sock_read_memory(struct env *e, int process, const struct iovec *dst, int n,
+				const struct iovec *src, int m)
+{
+	ssize_t r = process_vm_readv(process, dst, (unsigned long)n, src, (unsigned long)m, 0);
+
+	(void)e;
+	return r < 0 ? -errno : r;
+}
+
 /* Local is a connection between one address and itself, and what comes from a loopback address: the kernel
  * lets neither in from outside. */
 static void sock_origin(struct env *e, int fd, struct origin *out)
@@ -420,6 +438,8 @@ const struct sock_ops sock_real_ops = {
 	.origin = sock_origin,
 	.origin_local = sock_origin_local,
 	.user = sock_user,
+	.process = sock_process,
+	.read_memory = sock_read_memory,
 	.connect = sock_connect,
 	.connect_result = sock_connect_result,
 	.readv = sock_readv,

@@ -14,6 +14,7 @@ struct xfer {
 	const struct iovec *iov; /* server side */
 	size_t n;
 	struct net_direct *direct; /* or NULL: another place for the bytes of a get */
+	const struct wire_bytes *keys; /* of the client's memory, where that is read */
 	const struct extent *ext; /* or pieces of a file, n of them; with iov: the same, mapped */
 	int file;
 	uint64_t zero_to; /* the file does not hold what is before this place any more */

@@ -9,6 +9,7 @@
  * Both proofs cover both nonces and all of HELLO, which names the key; a client's key says for whom it may
  * speak. Errors: a link that breaks a rule is closed, counted and logged (refusal.c); nobody else notices.
  * Buffers: one small message at a time until the link is up; strangers are few, and the oldest go first. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -202,6 +203,12 @@ int net_expose(struct link *l, struct view *mem, int access, enum net_mover move
 	return r;
 }
 
+void net_hide(struct net_desc *d)
+{
+	d->proof = 0; /* before anything else is written there, as everybody sees it */
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
 void net_retract(struct link *l, struct net_desc *d, struct req *q)
 {
 	if (!d->tag)
@@ -210,6 +217,7 @@ void net_retract(struct link *l, struct net_desc *d, struct req *q)
 	d->tag = 0;
 	if (l->state != LINK_CLOSED && l->ops->retract)
 		l->ops->retract(l, d, q);
+	net_hide(d);
 }
 
 /* ---- bulk ---- */

@@ -28,6 +28,8 @@ static void accept_ready(struct source *s, unsigned events)
 		} else if (a->local) {
 			l->from = a->from;
 			link_set_local(l, e->sock->user(e, fd));
+			if (e->sock->process && e->sock->user(e, fd) == e->sock->user(e, -1))
+				l->pid = e->sock->process(e, fd);
 		} else if (e->sock->origin) {
 			e->sock->origin(e, fd, &l->from);
 		}

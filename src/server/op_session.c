@@ -97,7 +97,8 @@ static int attach(struct sreq *s)
 					.resumed = st->resumed,
 					.slots = SESSION_SLOTS,
 					.lease_ms = s->srv->net.id.lease_ms,
-					.boot = s->srv->boot };
+					.boot = s->srv->boot,
+					.reads = s->link->pid > 0 };
 	tell_home(s, r);
 	return 0;
 }
