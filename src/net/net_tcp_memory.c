@@ -108,7 +108,7 @@ static ssize_t read_chunk(struct tcp_link *t, struct xfer *x)
 	ssize_t r;
 
 	if (!decode(x->keys, &m))
-		return -EBADMSG;
+		return -EINVAL;
 	if (directly)
 		n = iov_slice(d->iov, d->n, d->done, MIN(len, d->len - d->done), dst, IOV_CALL,
 			      &got);
@@ -117,7 +117,7 @@ static ssize_t read_chunk(struct tcp_link *t, struct xfer *x)
 	len = got;
 	k = iov_slice(m.iov, m.n, x->at + x->done, len, src, SEGMENTS, &got);
 	if (got < len) /* it has told of less than it writes */
-		return -EBADMSG;
+		return -EINVAL;
 	if (directly && !still_there(t, &m))
 		return -ECANCELED;
 	r = read_memory(t, dst, n, src, k);

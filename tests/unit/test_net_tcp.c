@@ -667,6 +667,163 @@ static void all_that_works_by_tcp_works_by_the_shorter_way(void)
 	local = false;
 }
 
+/* ---- memory of a client of this host ---- */
+
+#define READ_BYTES (4 * MIB)
+
+static void begin_reading(void)
+{
+	local = moving_reads = true;
+	begin();
+	ping();
+	CHECK(cli.peer.link->reads);
+}
+
+static void end_reading(void)
+{
+	end();
+	local = moving_reads = false;
+}
+
+static void a_server_reads_the_memory_of_a_client_of_its_host(void)
+{
+	static const size_t big[] = { READ_BYTES }, odd[] = { 70001, 4099, 65537 },
+			    page[] = { 4096 };
+	uint64_t frames;
+
+	begin_reading();
+	move_both_ways(1, big, 1, 65536);
+	move_both_ways(1, big, 1, 1000);
+	move_both_ways(60, odd, 3, 4096);
+	move_both_ways(16, page, 1, 7777);
+	frames = cli.peer.account.frames;
+	move_both_ways(1, odd, 1, 65536);
+	CHECK_EQ(cli.peer.account.frames - frames, 5); /* of which the write has two */
+	end();
+	what_is_got_goes_to_the_better_place_while_it_may();
+	links_of_a_server_take_turns();
+	many_transfers_share_a_link();
+	a_transfer_starts_over_when_its_link_broke();
+	local = moving_reads = false;
+}
+
+static void memory_of_a_client_that_is_not_there_is_an_error_of_his(void)
+{
+	uint8_t *p =
+		mmap(NULL, READ_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct iovec mem = { p, READ_BYTES };
+	struct ask a;
+
+	CHECK(p != MAP_FAILED);
+	CHECK_EQ(munmap(p + READ_BYTES / 2, 65536), 0);
+	begin_reading();
+	ask_move(&a, &cli.peer, &mem, 1, true);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, -EFAULT);
+	ping();
+	end_reading();
+	munmap(p, READ_BYTES);
+}
+
+/* What its owner does with it afterwards is not seen, wherever the data go. */
+static void memory_of_a_client_is_not_used_after_he_gave_up(bool directly)
+{
+	static const size_t big[] = { READ_BYTES };
+	struct scatter s;
+	struct ask a;
+
+	if (directly) {
+		moving_direct = calloc(1, MOVING_DIRECT);
+		CHECK(moving_direct);
+		for (uint64_t i = 0; i < MOVING_DIRECT; i++)
+			moving_direct[i] = unlike(pattern(i));
+		moving_direct_len = MOVING_DIRECT;
+		moving_direct_may = INT_MAX;
+	}
+	begin_reading();
+	scatter_make(&s, 1, big, 1);
+	scatter_fill(&s);
+	moving_over = true;
+	ask_move(&a, &cli.peer, s.iov, s.n, true);
+	while (moving_over) /* until the server has begun */
+		networld_turn(&w);
+	peer_cancel(&a.call, -EINTR);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, -EINTR);
+	memset(s.base, 0xee, s.bytes);
+	networld_until(&w, &moving_over);
+	CHECK_EQ(moving_result, -ECANCELED);
+	CHECK_EQ(moving_strange, 0);
+	CHECK(!directly || moving_direct_done < READ_BYTES);
+	ping();
+	end_reading();
+	free(moving_direct);
+	moving_direct = NULL;
+	scatter_free(&s);
+}
+
+static void memory_of_a_client_who_gave_up_is_not_used(void)
+{
+	memory_of_a_client_is_not_used_after_he_gave_up(false);
+	memory_of_a_client_is_not_used_after_he_gave_up(true);
+}
+
+static ssize_t not_for_us(struct env *e, int process, const struct iovec *dst, int n,
+			  const struct iovec *src, int m)
+{
+	(void)e, (void)process, (void)dst, (void)n, (void)src, (void)m;
+	return -EPERM;
+}
+
+static void where_memory_may_not_be_read_it_is_asked_for(void)
+{
+	static const size_t big[] = { READ_BYTES };
+	struct sock_ops ops;
+
+	begin_reading();
+	ops = *w.env.sock;
+	ops.read_memory = not_for_us;
+	w.env.sock = &ops;
+	move_both_ways(1, big, 1, 65536);
+	CHECK_EQ(srv.link->pid, 0);
+	move_both_ways(1, big, 1, 65536);
+	end_reading();
+}
+
+static uint32_t too_short; /* bytes that are missing */
+
+static int expose_less(struct link *l, struct net_desc *d)
+{
+	int r = tcp_expose(l, d);
+
+	d->keys.len -= MIN(d->keys.len, too_short);
+	return r;
+}
+
+static void who_tells_lies_of_his_memory_writes_nothing(void)
+{
+	static const size_t two[] = { READ_BYTES / 2, READ_BYTES / 2 };
+	static const uint32_t less[] = { 1, 8, 16, 17, 24 };
+	struct net_ops ops;
+	struct scatter s;
+	struct ask a;
+
+	begin_reading();
+	ops = *cli.peer.link->ops;
+	ops.expose = expose_less;
+	cli.peer.link->ops = &ops;
+	scatter_make(&s, 2, two, 2);
+	for (size_t i = 0; i < ARRAY_LEN(less); i++) {
+		too_short = less[i];
+		ask_move(&a, &cli.peer, s.iov, s.n, true);
+		networld_until(&w, &a.over);
+		CHECK_EQ(a.error, -EINVAL);
+	}
+	ping();
+	scatter_free(&s);
+	end_reading();
+}
+
 /* Where a client of this host comes from does not depend on the way it takes. */
 static void the_shorter_way_begins_at_the_address_it_leads_to(void)
 {
@@ -807,6 +964,11 @@ TEST_MAIN(TEST(a_call_goes_over_the_wire), TEST(links_of_a_server_take_turns),
 	  TEST(rubbish_closes_a_link_and_harms_nobody_else),
 	  TEST(who_dials_any_address_comes_from_loopback),
 	  TEST(all_that_works_by_tcp_works_by_the_shorter_way),
+	  TEST(a_server_reads_the_memory_of_a_client_of_its_host),
+	  TEST(memory_of_a_client_that_is_not_there_is_an_error_of_his),
+	  TEST(memory_of_a_client_who_gave_up_is_not_used),
+	  TEST(where_memory_may_not_be_read_it_is_asked_for),
+	  TEST(who_tells_lies_of_his_memory_writes_nothing),
 	  TEST(who_takes_his_data_in_drops_is_closed),
 	  TEST(who_passes_on_as_another_user_is_found_out),
 	  TEST(the_shorter_way_begins_at_the_address_it_leads_to),

@@ -1,0 +1,308 @@
+/* A client on the host of its servers: what they have in memory is read past them, and what it writes they read out of its own
+ * memory. Who is stopped, or comes back, gets nothing that is not his. */
+#include <dirent.h>
+
+#include "cluster.h"
+#include "sheaf_admin.h"
+
+static struct cluster c;
+static struct sheaf *fs, *near;
+
+static struct sheaf *near_client(const char *conf)
+{
+	struct sheaf *n = client(conf);
+
+	sheaf_set_near(n, 1);
+	return n;
+}
+
+/* Bytes that went between it and all servers. */
+static uint64_t asked(struct sheaf *who)
+{
+	struct sheaf_account a;
+	uint64_t sum = 0;
+
+	for (int i = 0; i < c.n; i++) {
+		CHECK_EQ(sheaf_account(who, i, &a), 0);
+		for (int m = 0; m < SHEAF_MOVERS; m++)
+			sum += a.bytes[m];
+	}
+	return sum;
+}
+
+#define BYTES (3 * 1024 * 1024 + 777)
+
+static void what_is_in_memory_is_read_past_the_servers(void)
+{
+	struct sheaf_file *f;
+	uint8_t *b = malloc(BYTES);
+	uint64_t seed = 7, before;
+
+	CHECK(b);
+	make_file(fs, "/there", BYTES, 1);
+	f = open_file(near, "/there", O_RDONLY);
+	CHECK_EQ(sheaf_pread(f, b, BYTES, 0), BYTES); /* its names are in memory after this one */
+	before = asked(near);
+	for (int i = 0; i < 1000; i++) {
+		size_t off = test_random(&seed) % BYTES,
+		       n = test_random(&seed) % (i % 2 ? 5000 : BYTES);
+
+		n = n < BYTES - off ? n + 1 : BYTES - off;
+		CHECK_EQ(sheaf_pread(f, b, n, (off_t)off), (ssize_t)n);
+		CHECK(is_pattern(b, n, 1, off));
+	}
+	CHECK_EQ(asked(near), before);
+	CHECK_EQ(sheaf_pread(f, b, 1000, BYTES - 10), 10); /* where the file ends they know */
+	CHECK(asked(near) > before);
+	CHECK_EQ(sheaf_close(f), 0);
+	f = open_file(near, "/there", O_WRONLY);
+	CHECK_EQ(sheaf_pread(f, b, 1000, 0), -EBADF);
+	CHECK_EQ(sheaf_close(f), 0);
+	free(b);
+}
+
+#define MODEL (600 * 1024)
+
+/* Another client changes it in all ways; each change is seen by the next read. */
+static void each_change_is_seen_by_the_next_read(void)
+{
+	struct sheaf_file *w = open_file(fs, "/changes", O_CREAT | O_RDWR), *r;
+	uint8_t *model = calloc(1, 2 * MODEL), *b = malloc(2 * MODEL);
+	size_t size = 0;
+	uint64_t seed = 11;
+
+	CHECK(model && b);
+	r = open_file(near, "/changes", O_RDONLY);
+	for (int i = 0; i < (SANITIZED ? 300 : 3000); i++) {
+		size_t off = test_random(&seed) % MODEL, n = 1 + test_random(&seed) % (MODEL / 4),
+		       at, m;
+
+		switch (test_random(&seed) % 8) {
+		case 0:
+			CHECK_EQ(sheaf_ftruncate(w, (off_t)off), 0);
+			memset(model + off, 0, 2 * MODEL - off);
+			size = off;
+			break;
+		case 1:
+			n = off < size ? (n < size - off ? n : size - off) : 0;
+			if (n)
+				CHECK_EQ(sheaf_fallocate(w,
+							 FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+							 (off_t)off, (off_t)n),
+					 0);
+			memset(model + off, 0, n);
+			break;
+		default:
+			pattern(model + off, n, (uint64_t)i, off);
+			CHECK_EQ(sheaf_pwrite(w, model + off, n, (off_t)off), (ssize_t)n);
+			size = off + n > size ? off + n : size;
+		}
+		at = test_random(&seed) % MODEL;
+		m = test_random(&seed) % MODEL;
+		n = at < size ? (m < size - at ? m : size - at) : 0;
+		CHECK_EQ(sheaf_pread(r, b, m, (off_t)at), (ssize_t)n);
+		CHECK(memcmp(b, model + at, n) == 0);
+	}
+	CHECK_EQ(sheaf_close(r), 0);
+	CHECK_EQ(sheaf_close(w), 0);
+	free(model);
+	free(b);
+}
+
+/* Descriptors of ours that lead to files of servers. */
+static int descriptors(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	struct dirent *e;
+	char link[300], to[600];
+	int n = 0;
+
+	CHECK(d);
+	while ((e = readdir(d))) {
+		ssize_t len;
+
+		snprintf(link, sizeof(link), "/proc/self/fd/%s", e->d_name);
+		len = readlink(link, to, sizeof(to) - 1);
+		to[len > 0 ? len : 0] = 0;
+		n += strstr(to, "/objects/") != NULL;
+	}
+	closedir(d);
+	return n;
+}
+
+#define FILES 400
+
+static void descriptors_are_few_and_go_with_the_file_or_the_server(void)
+{
+	struct sheaf_file *f[FILES];
+	char path[32], b[100];
+
+	CHECK_EQ(descriptors(), 0);
+	for (int i = 0; i < FILES; i++) {
+		snprintf(path, sizeof(path), "/few%d", i);
+		make_file(fs, path, 100, (uint64_t)i);
+		f[i] = open_file(near, path, O_RDONLY);
+	}
+	for (int round = 0; round < 3; round++)
+		for (int i = 0; i < FILES; i++) {
+			CHECK_EQ(sheaf_pread(f[i], b, 100, 0), 100);
+			CHECK(is_pattern(b, 100, (uint64_t)i, 0));
+		}
+	CHECK(descriptors() > 100 && descriptors() <= 256);
+	for (int i = 0; i < FILES / 2; i++)
+		CHECK_EQ(sheaf_close(f[i]), 0);
+	CHECK(descriptors() <= FILES / 2);
+	for (int i = 0; i < c.n; i++)
+		server_kill(&c, i);
+	CHECK(WITHIN(5, (sheaf_ping(near, 0), descriptors() == 0)));
+	cluster_up(&c);
+	for (int i = FILES / 2; i < FILES; i++) {
+		for (int k = 0; k < 2; k++)
+			CHECK_EQ(sheaf_pread(f[i], b, 100, 0), 100);
+		CHECK(is_pattern(b, 100, (uint64_t)i, 0));
+	}
+	CHECK(descriptors() > 100);
+	for (int i = FILES / 2; i < FILES; i++)
+		CHECK_EQ(sheaf_close(f[i]), 0);
+	CHECK_EQ(descriptors(), 0);
+}
+
+#define LOCKED (256 * 1024)
+
+static struct sheaf_lock whole(unsigned type)
+{
+	return (struct sheaf_lock){ .size = sizeof(struct sheaf_lock), .type = type, .owner = 1 };
+}
+
+/* CONF: has the lock, is stopped, and looks at the file. */
+static int stopped_owner(const char *conf)
+{
+	struct sheaf *mine = near_client(conf);
+	struct sheaf_file *f = open_file(mine, "/locked", O_RDWR);
+	struct sheaf_lock l = whole(F_WRLCK);
+	char *b = malloc(LOCKED);
+
+	CHECK(b);
+	CHECK_EQ(sheaf_lock(f, &l, 1), 0);
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(sheaf_pread(f, b, LOCKED, 0), LOCKED);
+	CHECK_EQ(b[0], 'A');
+	raise(SIGSTOP);
+	CHECK_EQ(sheaf_pread(f, b, LOCKED, 0), -EIO);
+	sheaf_close(f);
+	sheaf_disconnect(mine);
+	return 0;
+}
+
+static void who_lost_his_lock_while_he_was_stopped_sees_nothing_of_its_next_owner(void)
+{
+	struct sheaf_file *f = open_file(fs, "/locked", O_CREAT | O_RDWR);
+	struct sheaf_lock l = whole(F_WRLCK);
+	char *b = malloc(LOCKED);
+	int status;
+	pid_t pid;
+
+	CHECK(b);
+	memset(b, 'A', LOCKED);
+	CHECK_EQ(sheaf_pwrite(f, b, LOCKED, 0), LOCKED);
+	pid = child_start("stopped", c.conf, NULL);
+	CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
+	CHECK(WIFSTOPPED(status));
+	CHECK_EQ(sheaf_lock(f, &l, 1), 0); /* after its lease */
+	memset(b, 'B', LOCKED);
+	CHECK_EQ(sheaf_pwrite(f, b, LOCKED, 0), LOCKED);
+	CHECK_EQ(kill(pid, SIGCONT), 0);
+	CHECK_EQ(reap(pid), 0);
+	free(b);
+	CHECK_EQ(sheaf_close(f), 0);
+}
+
+static void what_is_written_is_read_out_of_the_clients_memory(void)
+{
+	static const size_t lens[] = { 32768, 65536, 100001, 524288, 1048576, 4194304, 9000001 };
+	uint8_t *b = malloc(9000002), *got = malloc(9000001);
+	struct sheaf_file *f = open_file(fs, "/memory", O_CREAT | O_RDWR);
+	struct sheaf_account a, z;
+
+	CHECK(b && got);
+	for (int round = 0; round < 3; round++) /* the first makes it longer */
+		for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
+			size_t n = lens[i];
+
+			pattern(b + round % 2, n, i + 10 * (size_t)round, 0);
+			CHECK_EQ(sheaf_account(fs, 0, &a), 0);
+			CHECK_EQ(sheaf_pwrite(f, b + round % 2, n, (off_t)i), (ssize_t)n);
+			CHECK_EQ(sheaf_account(fs, 0, &z), 0);
+			if (n >= 524288 && n <= 4194304 && a.medium &&
+			    strcmp(a.medium, "unix") == 0)
+				CHECK(z.frames - a.frames <= 4); /* requests and answers */
+			CHECK_EQ(sheaf_pread(f, got, n, (off_t)i), (ssize_t)n);
+			CHECK(memcmp(got, b + round % 2, n) == 0);
+		}
+	CHECK_EQ(sheaf_close(f), 0);
+	free(b);
+	free(got);
+}
+
+#define GIVEN_UP (1024 * 1024)
+
+/* The server is stopped when the request comes, and goes on when the memory has become something else. */
+static void what_memory_becomes_after_a_write_failed_is_not_written(void)
+{
+	struct sheaf *mine = client(c.conf);
+	struct sheaf_file *f = open_file(mine, "/given-up", O_CREAT | O_RDWR), *g;
+	char *b = malloc(GIVEN_UP);
+
+	CHECK(b);
+	memset(b, 'A', GIVEN_UP);
+	CHECK_EQ(sheaf_pwrite(f, b, GIVEN_UP, 0), GIVEN_UP);
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < c.n; i++)
+			CHECK_EQ(kill(c.pid[i], SIGSTOP), 0);
+		memset(b, 'B', GIVEN_UP);
+		sheaf_set_timeout(mine, 300);
+		CHECK(sheaf_pwrite(f, b, GIVEN_UP, 0) < 0);
+		memset(b, 'Z', GIVEN_UP);
+		for (int i = 0; i < c.n; i++)
+			CHECK_EQ(kill(c.pid[i], SIGCONT), 0);
+		sheaf_set_timeout(mine, 10000);
+		pause_ms(100);
+		memset(b, 0, GIVEN_UP);
+		g = open_file(fs, "/given-up", O_RDONLY);
+		CHECK_EQ(sheaf_pread(g, b, GIVEN_UP, 0), GIVEN_UP);
+		for (size_t i = 0; i < GIVEN_UP; i++)
+			CHECK(b[i] == 'A' || b[i] == 'B');
+		CHECK_EQ(sheaf_close(g), 0);
+	}
+	sheaf_close(f);
+	sheaf_disconnect(mine);
+	free(b);
+}
+
+static int child(const char *name, char **arg)
+{
+	(void)name;
+	return stopped_owner(arg[0]);
+}
+
+static void begin(void)
+{
+	cluster_make(&c, &(struct cluster_opts){ .servers = 3 });
+	cluster_up(&c);
+	fs = client(c.conf);
+	near = near_client(c.conf);
+}
+
+static void end(void)
+{
+	sheaf_disconnect(near);
+	sheaf_disconnect(fs);
+	cluster_down(&c);
+}
+
+SYS_MAIN(child, begin, end, TEST(what_is_in_memory_is_read_past_the_servers),
+	 TEST(each_change_is_seen_by_the_next_read),
+	 TEST(descriptors_are_few_and_go_with_the_file_or_the_server),
+	 TEST(who_lost_his_lock_while_he_was_stopped_sees_nothing_of_its_next_owner),
+	 TEST(what_is_written_is_read_out_of_the_clients_memory),
+	 TEST(what_memory_becomes_after_a_write_failed_is_not_written))
