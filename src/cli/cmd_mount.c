@@ -50,7 +50,7 @@ const struct cli_command cmd_mount = {
 		     { 0 } },
 	.more = "Returns when the mount answers. OPTIONS: ro, noatime, relatime, strictatime, allow_other,\n"
 		"entry=S and attr=S (seconds that the kernel believes names and attributes), memory=SIZE,\n"
-		"writeback (files of one mount only), log=FILE, and those of mount(8). See sheaf-mount(8).\n",
+		"writeback (files of one mount only), nonear, log=FILE, and those of mount(8). See sheaf-mount(8).\n",
 };
 
 /* ---- umount ---- */
