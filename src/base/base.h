@@ -129,6 +129,7 @@ struct hnode *htab_next(const struct hnode *n);
 void htab_walk(struct htab *t, void (*fn)(struct hnode *n, void *arg), void *arg);
 
 uint64_t hash_u64(uint64_t x); /* a good mixer */
+uint64_t hash_bytes(const void *p, size_t n, uint64_t seed);
 
 /* The file of an object, from the objects/ of its target: "XX/INO.GEN". */
 #define OBJECT_DIRS 256
@@ -137,7 +138,6 @@ uint64_t hash_u64(uint64_t x); /* a good mixer */
 unsigned object_dir_index(uint64_t ino); /* XX */
 void object_name(char out[OBJECT_NAME], uint64_t ino, uint32_t gen); /* INO.GEN */
 void object_path(char out[OBJECT_PATH], uint64_t ino, uint32_t gen);
-uint64_t hash_bytes(const void *p, size_t n, uint64_t seed);
 
 /* ---- ranges of bytes that owners hold (locks): a set is a list by start; those of one owner do not overlap ---- */
 struct range {

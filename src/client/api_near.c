@@ -13,40 +13,40 @@ void sheaf_set_near(struct sheaf *fs, int on)
 	pthread_mutex_unlock(&fs->lock);
 }
 
-static uint64_t read_pieces(struct env *e, const struct lent *lent, int n, char *buf)
+/* 0, or why not all of it. */
+static int read_pieces(struct env *e, const struct lent *lent, int n, char *buf)
 {
-	uint64_t done = 0;
-
 	for (int i = 0; i < n; i++) {
-		struct iovec mem = { buf + done, lent[i].length };
+		struct iovec mem = { buf, lent[i].length };
 		ssize_t r = e->file->read_now(e, lent[i].fd, &mem, 1, (off_t)lent[i].offset,
 					      lent[i].memory);
 
-		done += (uint64_t)MAX(r, 0);
-		if (r < 0 || (uint64_t)r < lent[i].length)
-			break;
+		if (r < 0)
+			return (int)r;
+		if ((uint64_t)r < lent[i].length)
+			return -EAGAIN;
+		buf += r;
 	}
-	return done;
+	return 0;
 }
 
 ssize_t api_read_near(struct sheaf_file *f, void *buf, size_t len, uint64_t off)
 {
 	struct sheaf *fs = f->fs;
 	struct lent lent[PIECES];
-	uint64_t done;
 	bool good;
-	int n;
+	int n, error;
 
-	if (!fs->b.client->near)
+	if (!fs->b.client->net.near)
 		return -EAGAIN;
 	pthread_mutex_lock(&fs->lock);
 	n = near_lend(f->f, off, len, lent, PIECES);
 	pthread_mutex_unlock(&fs->lock);
 	if (!n)
 		return -EAGAIN;
-	done = read_pieces(fs->b.loop->env, lent, n, buf);
+	error = read_pieces(fs->b.loop->env, lent, n, buf);
 	pthread_mutex_lock(&fs->lock);
-	good = near_return(f->f, lent, n);
+	good = near_return(f->f, lent, n, error);
 	pthread_mutex_unlock(&fs->lock);
-	return good && done == len ? (ssize_t)len : -EAGAIN;
+	return good ? (ssize_t)len : -EAGAIN;
 }

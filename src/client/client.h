@@ -172,16 +172,16 @@ void client_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_
 void client_write(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
 		  const struct extent *ext, size_t n_ext);
 /* Reads past servers of this host (near.c). A range of the file as pieces of files there, in its order; 0: ask the servers.
- * What was read of them counts only if all pieces were whole, and near_return() says so. */
+ * What was read of them counts only if near_return() says so, which is told what went wrong. Until then it is an
+ * operation. */
 struct lent {
 	int fd;
 	uint32_t index; /* of the object */
 	uint64_t offset, length;
 	bool memory; /* of read_now() */
 };
-bool near_may(const struct cfile *f);
 int near_lend(struct cfile *f, uint64_t off, uint64_t len, struct lent *out, int max);
-bool near_return(struct cfile *f, const struct lent *lent, int n);
+bool near_return(struct cfile *f, const struct lent *lent, int n, int error);
 void client_set_near(struct client *c, bool on);
 /* Both sides as patterns, of equal totals; borrowed until done. Not for a file that was opened to append. */
 struct typed {

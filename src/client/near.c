@@ -8,6 +8,7 @@
  * counts only if the lease was young when it had been read.
  *
  * Threads: the client's. Buffers: none. Errors: none; what cannot be had here is asked of the server. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "client/cli_priv.h"
@@ -50,7 +51,7 @@ static bool home_visit(struct client *c, struct home *h)
 	dir = files_of(c)->visit(c->loop->env, h->path, h->dev, h->ino, &h->memory);
 	h->visited = dir >= 0;
 	h->dir = dir;
-	if (dir < 0)
+	if (dir < 0 && dir != -EAGAIN)
 		home_leave(c, h);
 	return h->visited;
 }
@@ -80,14 +81,16 @@ void near_parted(struct peer *p)
 	home_leave(c, &c->homes[p->target]);
 	list_for_each(f, &c->files, link)
 		for (uint32_t i = 0; f->near && i < f->layout.width; i++)
-			if (f->targets[i] == p->target)
+			if (f->targets[i] == p->target || peer_of(c, f->h.ino) == p)
 				drop(f, &f->near[i]);
 }
 
 void near_free(struct cfile *f)
 {
-	for (uint32_t i = 0; f->near && i < f->layout.width; i++)
+	for (uint32_t i = 0; f->near && i < f->layout.width; i++) {
+		assert(!f->near[i].users);
 		drop(f, &f->near[i]);
+	}
 	free(f->near);
 	f->near = NULL;
 }
@@ -149,10 +152,20 @@ static bool prepare(struct cfile *f)
 	return f->near != NULL;
 }
 
-bool near_may(const struct cfile *f)
+static bool may(const struct cfile *f)
 {
-	return f->c->near && f->unsynced && (f->flags & OPEN_READ) && f->c->mover == MOVER_AUTO &&
+	return f->unsynced && (f->flags & OPEN_READ) && f->c->mover == MOVER_AUTO &&
 	       !file_locks_lost(f);
+}
+
+static void give_back(struct cfile *f, const struct lent *lent, int n)
+{
+	for (int i = 0; i < n; i++) {
+		struct near *file = &f->near[lent[i].index];
+
+		if (!--file->users && file->gone)
+			close_near(f->c, file);
+	}
 }
 
 int near_lend(struct cfile *f, uint64_t off, uint64_t len, struct lent *out, int max)
@@ -160,18 +173,17 @@ int near_lend(struct cfile *f, uint64_t off, uint64_t len, struct lent *out, int
 	const struct layout *l = &f->layout;
 	int n = 0;
 
-	if (!near_may(f) || off > INT64_MAX || len > INT64_MAX - off || !prepare(f))
+	if (!may(f) || !len || off > INT64_MAX || len > INT64_MAX - off || !prepare(f) ||
+	    (l->width > 1 && len / l->unit + 2 > (uint64_t)max))
 		return 0;
-	while (len) {
+	for (; len; n++) {
 		struct lent *p = &out[n];
-		struct near *file = NULL;
+		const struct near *file;
 
-		if (n < max) {
-			layout_locate(l, off, &p->index, &p->offset);
-			file = take(f, p->index);
-		}
+		layout_locate(l, off, &p->index, &p->offset);
+		file = take(f, p->index);
 		if (!file) {
-			near_return(f, out, n);
+			give_back(f, out, n);
 			return 0;
 		}
 		p->fd = file->fd;
@@ -179,22 +191,21 @@ int near_lend(struct cfile *f, uint64_t off, uint64_t len, struct lent *out, int
 		p->length = l->width == 1 ? len : MIN(len, l->unit - p->offset % l->unit);
 		off += p->length;
 		len -= p->length;
-		n++;
 	}
+	f->c->n_ops++;
 	return n;
 }
 
-bool near_return(struct cfile *f, const struct lent *lent, int n)
+bool near_return(struct cfile *f, const struct lent *lent, int n, int error)
 {
-	struct env *e = f->c->loop->env;
-	const struct peer *keeper = peer_of(f->c, f->h.ino);
+	struct client *c = f->c;
+	struct env *e = c->loop->env;
+	const struct peer *keeper = peer_of(c, f->h.ino);
 
-	for (int i = 0; i < n; i++) {
-		struct near *file = &f->near[lent[i].index];
-
-		if (!--file->users && file->gone)
-			close_near(f->c, file);
-	}
-	return !file_locks_lost(f) &&
+	give_back(f, lent, n);
+	c->n_ops--;
+	if (error == -EOPNOTSUPP) /* this file system cannot tell what is in memory */
+		home_leave(c, &c->homes[f->targets[lent[0].index]]);
+	return !error && !file_locks_lost(f) &&
 	       e->clock->now(e) < keeper->renewed + keeper->lease_ms * NSEC_PER_MSEC / 2;
 }

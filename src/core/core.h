@@ -33,6 +33,12 @@ static inline bool sock_is_local(const char *address)
 	return *address == '@';
 }
 
+/* A process of this host. */
+struct sock_process {
+	int pid; /* 0: none */
+	int fd;
+};
+
 /* Non-blocking stream sockets and readiness. Descriptors are small integers of this table. An address is HOST:PORT, or
  * the shorter way to it; where that is not used, listen and connect say -EOPNOTSUPP. */
 struct sock_ops {
@@ -45,10 +51,11 @@ struct sock_ops {
 	void (*origin_local)(struct env *e, const char *address, struct origin *out);
 	/* The user who dialled an accepted connection of that way, as the kernel knows; fd -1: whom it knows us as. */
 	uint32_t (*user)(struct env *e, int fd);
-	/* And the process; 0: it is not known here. Reads its memory: bytes, which may be fewer, or -errno. Both or none. */
-	int (*process)(struct env *e, int fd);
-	ssize_t (*read_memory)(struct env *e, int process, const struct iovec *dst, int n,
-			       const struct iovec *src, int m);
+	/* And the process, until close() of its fd; 0 or -errno. Reads its memory: bytes, which may be fewer, or -errno: -ESRCH
+	 * also when it has ended meanwhile. Both or none. */
+	int (*process)(struct env *e, int fd, struct sock_process *out);
+	ssize_t (*read_memory)(struct env *e, const struct sock_process *p, const struct iovec *dst,
+			       int n, const struct iovec *src, int m);
 	int (*connect)(struct env *e, const char *address); /* fd; writable or broken later */
 	int (*connect_result)(struct env *e, int fd); /* 0 or -errno, once it is writable */
 	ssize_t (*readv)(struct env *e, int fd, const struct iovec *iov, int n); /* 0: closed */
@@ -104,7 +111,7 @@ struct file_ops {
 	/* For another process of this host that has the files open, too; never waits for a disk. May be NULL: it cannot.
 	 * The path of an open directory, by which it is reached from there; its length, or -errno. */
 	ssize_t (*where)(struct env *e, int dir, char *path, size_t n);
-	/* That directory, if it is still this one; *memory: its files are nowhere else. */
+	/* That directory, if it is still this one; *memory: its files are nowhere else. -EAGAIN: not in memory. */
 	int (*visit)(struct env *e, const char *path, uint64_t dev, uint64_t ino, bool *memory);
 	/* A file of it, to be read; -EAGAIN: its name is not in memory. */
 	int (*open_now)(struct env *e, int dir, const char *path);

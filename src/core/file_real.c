@@ -259,9 +259,22 @@ static ssize_t file_where(struct env *e, int dir, char *path, size_t n)
 	return r < 0 ? -errno : (size_t)r == n ? -ENAMETOOLONG : r;
 }
 
+/* What of the path is not in memory is -EAGAIN. */
+static int open_cached(int dir, const char *path, int flags, uint64_t resolve)
+{
+	struct open_how how = { .flags = (uint64_t)(flags | O_CLOEXEC),
+				.resolve = RESOLVE_CACHED | RESOLVE_NO_MAGICLINKS | resolve };
+	int fd;
+
+	do {
+		fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
+	} while (fd < 0 && errno == EINTR);
+	return fd < 0 ? -errno : fd;
+}
+
 static int file_visit(struct env *e, const char *path, uint64_t dev, uint64_t ino, bool *memory)
 {
-	int fd = file_openat(e, AT_FDCWD, path, O_PATH | O_DIRECTORY, 0);
+	int fd = open_cached(AT_FDCWD, path, O_PATH | O_DIRECTORY, 0);
 	struct stat st;
 	int r = fd < 0 ? fd : file_fstat(e, fd, &st);
 
@@ -277,15 +290,15 @@ static int file_visit(struct env *e, const char *path, uint64_t dev, uint64_t in
 
 static int file_open_now(struct env *e, int dir, const char *path)
 {
-	struct open_how how = { .flags = O_RDONLY | O_NOFOLLOW | O_NOATIME | O_CLOEXEC,
-				.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_CACHED };
-	int fd;
+	int fd = open_cached(dir, path, O_RDONLY | O_NOFOLLOW | O_NOATIME | O_NONBLOCK,
+			     RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
+	struct stat st;
 
-	(void)e;
-	do {
-		fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
-	} while (fd < 0 && errno == EINTR);
-	return fd < 0 ? -errno : fd;
+	if (fd >= 0 && (file_fstat(e, fd, &st) || !S_ISREG(st.st_mode))) {
+		file_close(e, fd);
+		fd = -EPERM;
+	}
+	return fd;
 }
 
 static ssize_t file_read_now(struct env *e, int fd, const struct iovec *iov, int n, off_t off,

@@ -16,6 +16,7 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core/env_real.h"
@@ -274,22 +275,39 @@ static uint32_t sock_user(struct env *e, int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &n) ? UINT32_MAX : c.uid;
 }
 
-static int sock_process(struct env *e, int fd)
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+/* Before Linux 6.5 it is found by its number: it has just dialled. */
+static int sock_process(struct env *e, int fd, struct sock_process *out)
 {
+	socklen_t n = sizeof(struct ucred), m = sizeof(out->fd);
 	struct ucred c;
-	socklen_t n = sizeof(c);
 
 	(void)e;
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &n) ? 0 : c.pid;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &n))
+		return -errno;
+	if (c.pid <= 0)
+		return -ESRCH;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &out->fd, &m))
+		out->fd = (int)syscall(SYS_pidfd_open, c.pid, 0);
+	if (out->fd < 0)
+		return -errno;
+	out->pid = c.pid;
+	return 0;
 }
 
-static ssize_t sock_read_memory(struct env *e, int process, const struct iovec *dst, int n,
-				const struct iovec *src, int m)
+/* Its number is not another's as long as it can be sent a signal. */
+static ssize_t sock_read_memory(struct env *e, const struct sock_process *p,
+				const struct iovec *dst, int n, const struct iovec *src, int m)
 {
-	ssize_t r = process_vm_readv(process, dst, (unsigned long)n, src, (unsigned long)m, 0);
+	ssize_t r = process_vm_readv(p->pid, dst, (unsigned long)n, src, (unsigned long)m, 0);
 
 	(void)e;
-	return r < 0 ? -errno : r;
+	if (r < 0 || syscall(SYS_pidfd_send_signal, p->fd, 0, NULL, 0) < 0)
+		return -errno;
+	return r;
 }
 
 /* Local is a connection between one address and itself, and what comes from a loopback address: the kernel

@@ -44,6 +44,8 @@ void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct 
 	       uint32_t target);
 /* It goes by the shorter way of this host, dialled by that user: the proofs say so, so that nobody in between can pass them on. */
 void link_set_local(struct link *l, uint32_t user);
+/* Its memory is not read, from now on. */
+void link_forget_process(struct link *l);
 void link_connected(struct link *l); /* a dialled one: begins the handshake */
 /* A message came; takes m. Non-zero: the link is closed. */
 int link_message(struct link *l, uint32_t kind, uint64_t tag, struct msg *m);
@@ -63,7 +65,7 @@ struct allowance {
 	uint64_t turn, left; /* bytes, in that turn of the loop */
 };
 struct pace {
-	struct allowance send, receive;
+	struct allowance send, receive, read;
 	uint64_t bulk_at; /* when bulk last began to move, 0: never */
 	uint64_t moved; /* the turn of the loop in which it last did */
 };

@@ -57,6 +57,15 @@ void link_set_local(struct link *l, uint32_t user)
 		timer_set(l->net->loop, &l->patience, l->net->loop->now + LOCAL_NS);
 }
 
+void link_forget_process(struct link *l)
+{
+	struct env *e = l->net->loop->env;
+
+	if (l->process.pid)
+		e->sock->close(e, l->process.fd);
+	l->process = (struct sock_process){ 0 };
+}
+
 void link_ref(struct link *l)
 {
 	l->refs++;

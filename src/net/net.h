@@ -137,6 +137,8 @@ struct net {
 	struct loop_hub *hub; /* or NULL: no "loop:" addresses */
 	uint8_t *scratch; /* NET_SCRATCH bytes: where unwanted bytes go, and those to be unpacked */
 	struct net_costs costs;
+	_Atomic bool
+		near; /* we read past servers of this host, and they read out of our memory what we write */
 	uint64_t proofs; /* the last number of net_desc.proof, before it is hashed; 0: none yet */
 	uint8_t keys[NET_KEYS]; /* of the memory that was exposed last */
 	struct net_account account; /* of accepted links */
@@ -250,7 +252,7 @@ struct link {
 	struct key_role speaks; /* for whom, of an accepted client */
 	struct origin from; /* of an accepted link */
 	char way[24]; /* the shorter one, by which it goes, for the proofs; "": the ordinary one */
-	int pid; /* of who dialled it, if we may read its memory; else 0 */
+	struct sock_process process; /* who dialled it, if we may read its memory */
 	bool reads; /* the server reads ours */
 	const char *reason; /* why it is refused, or NULL */
 	uint32_t told; /* bit set of refusals that the log has */

@@ -88,7 +88,7 @@ void tcp_mind_stalls(struct tcp_link *t)
 void tcp_pull(struct tcp_link *t, struct xfer *x)
 {
 	struct msg *m = msg_new(t->l.net, 0);
-	struct wire_frame_head h = { .kind = FRAME_PULL, .tag = x->tag, .at = x->at };
+	struct wire_frame_head h = { .kind = FRAME_PULL, .tag = x->tag, .at = x->at + x->done };
 
 	if (!m) {
 		xfer_end(x, -ENOMEM);
@@ -98,7 +98,7 @@ void tcp_pull(struct tcp_link *t, struct xfer *x)
 	if (list_empty(&t->gets))
 		got_on(t);
 	list_push(&t->gets, &x->link);
-	h.want = (uint32_t)x->len;
+	h.want = (uint32_t)(x->len - x->done);
 	h.id = x->id;
 	frame_head_encode(m->head, &h);
 	tcp_send(&t->l, m);
@@ -118,7 +118,7 @@ static void tcp_get(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 	x->direct = direct;
 	x->keys = &d->keys;
 	t->pace.bulk_at = l->net->loop->now;
-	if (l->pid && d->keys.len)
+	if (l->process.pid && d->keys.len)
 		tcp_read_memory(t, x);
 	else
 		tcp_pull(t, x);
@@ -366,7 +366,8 @@ static void tcp_ready(struct source *s, unsigned events)
 	struct env *e = env_of(t);
 	int r;
 
-	pace_heard(&t->l, &t->pace, !list_empty(&t->bulk) || !list_empty(&t->gets));
+	pace_heard(&t->l, &t->pace,
+		   !list_empty(&t->bulk) || !list_empty(&t->gets) || !list_empty(&t->reads));
 	link_ref(&t->l);
 	if (t->connecting) {
 		r = e->sock->connect_result(e, s->fd);
@@ -416,6 +417,7 @@ static void tcp_shut(struct link *l, int error)
 	end_all(&t->reads, error);
 	list_del(&t->reading.link);
 	timer_del(l->net->loop, &t->read_on);
+	link_forget_process(l);
 	tcp_drop_control(t);
 }
 

@@ -1,11 +1,14 @@
-/* net_tcp, the shorter way of a host: a server reads what a client of its own user writes out of that process's memory. That is
- * one copy instead of two, and the request is the only message.
+/* net_tcp, the shorter way of a host: a server reads what a client of its own user writes out of that process's memory. The
+ * request is the only message, and nothing is copied into a socket.
  *
- * The client tells with the request where its memory is (mem_desc.keys) and where a number stands that is there as long as the
- * memory may be read, and gone before its owner gets it back. The server looks for the number after each copy, and does not use
- * what it read when it is gone: the process may be another one by now, or the memory used for other things. Where a
- * copy goes straight into a file it looks before, too; what went there all the same in that moment becomes zeros, and the
- * request, which nobody waits for, ends. Where the system does not let us, the data are asked for as ever.
+ * The client, if it was told to (net.near), tells with the request where its memory is (mem_desc.keys) and where a number stands
+ * that is there as long as the memory may be read, and gone before its owner gets it back. The server copies to its buffers and
+ * looks for the number afterwards: what it read counts only if it finds it, and only then goes on to a better place. So
+ * nothing of memory that was given up, or of another process, is ever written. Where the system does not let us, and where memory
+ * cannot be read from outside, the data are asked for as ever.
+ *
+ * Reading waits for nobody, if the memory is there: a page that is not would be waited for by the server's loop. So it is for
+ * clients who know that theirs is ordinary memory, as the mount does.
  *
  * Threads: the loop's. Buffers: as of any transfer. Errors: of a transfer. */
 #include <assert.h>
@@ -16,7 +19,9 @@
 #define SEGMENTS 64
 #define SEGMENT_LEAST (4 * KIB) /* smaller ones are packed, on average */
 #define MEMORY_LEAST (32 * KIB)
-#define MEMORY_MOST (8 * MIB) /* of one request: while it is read the client sees nothing move */
+/* of one request, and of all that are under way: while it is read the client sees nothing move */
+#define MEMORY_MOST MIB
+#define MEMORY_ALL (8 * MIB)
 
 static_assert(16 + 16 * SEGMENTS <= NET_KEYS, "all have room");
 
@@ -30,8 +35,8 @@ int tcp_expose(struct link *l, struct net_desc *d)
 	struct xdr x;
 	size_t k;
 
-	if (!l->reads || d->access != CAP_READ || d->mover != MOVER_AUTO || len < MEMORY_LEAST ||
-	    len > MEMORY_MOST)
+	if (!l->reads || !n->near || d->access != CAP_READ || d->mover != MOVER_AUTO ||
+	    len < MEMORY_LEAST || len > MEMORY_MOST || l->peer->outstanding > MEMORY_ALL)
 		return 0;
 	k = view_iov(d->view, 0, len, iov, SEGMENTS, &got);
 	if (got < len || len / k < SEGMENT_LEAST)
@@ -83,81 +88,81 @@ static ssize_t read_memory(struct tcp_link *t, const struct iovec *dst, size_t n
 	struct env *e = env_of(t);
 
 	count_calls(t, 1);
-	return e->sock->read_memory(e, t->l.pid, dst, (int)n, src, (int)m);
+	return e->sock->read_memory(e, &t->l.process, dst, (int)n, src, (int)m);
 }
 
-static bool still_there(struct tcp_link *t, const struct memory *m)
+/* 0, -ECANCELED, or why nobody can tell. */
+static int still_there(struct tcp_link *t, const struct memory *m)
 {
 	uint64_t found = 0;
 	struct iovec dst = { &found, sizeof(found) };
 	struct iovec src = { (void *)(uintptr_t)m->proof_at, sizeof(found) };
+	ssize_t r;
 
 	atomic_thread_fence(memory_order_seq_cst);
-	return read_memory(t, &dst, 1, &src, 1) == sizeof(found) && found == m->proof;
+	r = read_memory(t, &dst, 1, &src, 1);
+	return r < 0 && r != -EFAULT		       ? (int)r :
+	       r == sizeof(found) && found == m->proof ? 0 :
+							 -ECANCELED;
 }
 
-/* Bytes that came, or -errno. */
-static ssize_t read_chunk(struct tcp_link *t, struct xfer *x)
+/* The next bytes are in the buffer `flat`: to the better place, if they may go there. */
+static void place(struct xfer *x, const void *flat, uint64_t len)
 {
 	struct net_direct *d = x->direct;
-	bool directly = d && d->done == x->done && d->done < d->len && d->may(d);
-	uint64_t len = MIN(x->len - x->done, pace_chunk(&t->l));
-	struct iovec src[SEGMENTS], dst[IOV_CALL];
+	struct iovec iov[IOV_CALL];
+	size_t n, got;
+
+	if (!d || d->done != x->done || d->done == d->len || !d->may(d))
+		return;
+	n = iov_slice(d->iov, d->n, d->done, MIN(len, d->len - d->done), iov, IOV_CALL, &got);
+	if (pieces_unpack(iov, n, flat) == 0)
+		d->done += got;
+	else
+		x->direct = NULL; /* the file may have been cut */
+}
+
+/* Into one piece of our buffers, so that it is still in the processor's cache when it goes on. Bytes that came, or -errno. */
+static ssize_t read_chunk(struct tcp_link *t, struct xfer *x)
+{
+	struct iovec src[SEGMENTS], dst;
 	struct memory m;
-	size_t n, k, got;
+	size_t k, got, len;
 	ssize_t r;
 
 	if (!decode(x->keys, &m))
 		return -EINVAL;
-	if (directly)
-		n = iov_slice(d->iov, d->n, d->done, MIN(len, d->len - d->done), dst, IOV_CALL,
-			      &got);
-	else
-		n = iov_slice(x->iov, x->n, x->done, len, dst, IOV_CALL, &got);
-	len = got;
+	iov_slice(x->iov, x->n, x->done, MIN(x->len - x->done, pace_chunk(&t->l)), &dst, 1, &len);
 	k = iov_slice(m.iov, m.n, x->at + x->done, len, src, SEGMENTS, &got);
 	if (got < len) /* it has told of less than it writes */
 		return -EINVAL;
-	if (directly && !still_there(t, &m))
-		return -ECANCELED;
-	r = read_memory(t, dst, n, src, k);
-	if (r == -EFAULT && directly) { /* the file may have been cut */
-		x->direct = NULL;
-		return 0;
-	}
-	if (r <= 0)
-		return r ? r : -EFAULT;
-	if (!still_there(t, &m)) {
-		if (directly)
-			pieces_zero(dst, n);
-		return -ECANCELED;
-	}
-	if (directly)
-		d->done += (uint64_t)r;
-	return r;
-}
+	r = read_memory(t, &dst, 1, src, k);
+	if (r > 0) {
+		int gone = still_there(t, &m);
 
-/* It is not for us: the ordinary way from now on. */
-static bool refused(ssize_t r)
-{
-	return r == -EPERM || r == -ENOSYS || r == -ESRCH;
+		if (gone)
+			return gone;
+		place(x, dst.iov_base, (uint64_t)r);
+	}
+	return r ? r : -EFAULT;
 }
 
 static void read_some(struct tcp_link *t, struct xfer *x)
 {
 	ssize_t r = read_chunk(t, x);
 
-	if (refused(r) && !x->done) {
-		t->l.pid = 0;
+	if (r == -ECANCELED || r == -EINVAL) {
+		xfer_end(x, (int)r);
+		return;
+	}
+	if (r < 0) { /* this memory is not for us, or none is */
+		if (r != -EFAULT)
+			link_forget_process(&t->l);
 		list_del(&x->link);
 		tcp_pull(t, x);
 		return;
 	}
-	if (r < 0) {
-		xfer_end(x, (int)r);
-		return;
-	}
-	pace_use(&t->l, &t->pace, &t->pace.receive, (size_t)r);
+	pace_use(&t->l, &t->pace, &t->pace.read, (size_t)r);
 	x->done += (uint64_t)r;
 	if (x->done == x->len)
 		xfer_end(x, 0);
@@ -171,11 +176,12 @@ void tcp_read_late(struct late *late)
 
 	link_ref(&t->l);
 	while ((x = list_first(&t->reads, struct xfer, link))) {
-		if (pace_over(&t->l, &t->pace.receive)) { /* in the next turn */
-			timer_set(lp, &t->read_on, lp->now);
+		if (!pace_over(&t->l, &t->pace.read))
+			read_some(t, x);
+		else if (timer_set(lp, &t->read_on, lp->now) == 0) /* in the next turn */
 			break;
-		}
-		read_some(t, x);
+		else
+			xfer_end(x, -ENOMEM);
 	}
 	link_unref(&t->l);
 }

@@ -98,7 +98,7 @@ static int attach(struct sreq *s)
 					.slots = SESSION_SLOTS,
 					.lease_ms = s->srv->net.id.lease_ms,
 					.boot = s->srv->boot,
-					.reads = s->link->pid > 0 };
+					.reads = s->link->process.pid > 0 };
 	tell_home(s, r);
 	return 0;
 }

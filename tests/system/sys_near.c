@@ -221,7 +221,7 @@ static void what_is_written_is_read_out_of_the_clients_memory(void)
 {
 	static const size_t lens[] = { 32768, 65536, 100001, 524288, 1048576, 4194304, 9000001 };
 	uint8_t *b = malloc(9000002), *got = malloc(9000001);
-	struct sheaf_file *f = open_file(fs, "/memory", O_CREAT | O_RDWR);
+	struct sheaf_file *f = open_file(near, "/memory", O_CREAT | O_RDWR);
 	struct sheaf_account a, z;
 
 	CHECK(b && got);
@@ -230,10 +230,10 @@ static void what_is_written_is_read_out_of_the_clients_memory(void)
 			size_t n = lens[i];
 
 			pattern(b + round % 2, n, i + 10 * (size_t)round, 0);
-			CHECK_EQ(sheaf_account(fs, 0, &a), 0);
+			CHECK_EQ(sheaf_account(near, 0, &a), 0);
 			CHECK_EQ(sheaf_pwrite(f, b + round % 2, n, (off_t)i), (ssize_t)n);
-			CHECK_EQ(sheaf_account(fs, 0, &z), 0);
-			if (n >= 524288 && n <= 4194304 && a.medium &&
+			CHECK_EQ(sheaf_account(near, 0, &z), 0);
+			if (n >= 524288 && n <= 1048576 && a.medium &&
 			    strcmp(a.medium, "unix") == 0)
 				CHECK(z.frames - a.frames <= 4); /* requests and answers */
 			CHECK_EQ(sheaf_pread(f, got, n, (off_t)i), (ssize_t)n);
@@ -249,7 +249,7 @@ static void what_is_written_is_read_out_of_the_clients_memory(void)
 /* The server is stopped when the request comes, and goes on when the memory has become something else. */
 static void what_memory_becomes_after_a_write_failed_is_not_written(void)
 {
-	struct sheaf *mine = client(c.conf);
+	struct sheaf *mine = near_client(c.conf);
 	struct sheaf_file *f = open_file(mine, "/given-up", O_CREAT | O_RDWR), *g;
 	char *b = malloc(GIVEN_UP);
 

@@ -215,7 +215,7 @@ static inline void fsrv_session(struct fsrv *f, struct link *l, uint64_t tag,
 				      .slots = SESSION_SLOTS,
 				      .lease_ms = 30000,
 				      .boot = f->boot,
-				      .reads = moving_reads && l->pid };
+				      .reads = moving_reads && l->process.pid };
 
 	if (f->deny && a->id) {
 		fsrv_reply(f, l, tag, EACCES, SESSION_SLOTS, NULL, NULL);

@@ -51,6 +51,7 @@ static void begin_with(struct net_identity id)
 	if (local)
 		listen_local(address);
 	fclient_start(&cli, &w, address, net_id(1, 0), LINK_CLIENT);
+	cli.net.near = moving_reads;
 	moving_piece = 65536;
 }
 
@@ -669,7 +670,7 @@ static void all_that_works_by_tcp_works_by_the_shorter_way(void)
 
 /* ---- memory of a client of this host ---- */
 
-#define READ_BYTES (4 * MIB)
+#define READ_BYTES MIB
 
 static void begin_reading(void)
 {
@@ -699,12 +700,46 @@ static void a_server_reads_the_memory_of_a_client_of_its_host(void)
 	frames = cli.peer.account.frames;
 	move_both_ways(1, odd, 1, 65536);
 	CHECK_EQ(cli.peer.account.frames - frames, 5); /* of which the write has two */
-	end();
-	what_is_got_goes_to_the_better_place_while_it_may();
-	links_of_a_server_take_turns();
-	many_transfers_share_a_link();
-	a_transfer_starts_over_when_its_link_broke();
-	local = moving_reads = false;
+	end_reading();
+}
+
+static void direct_begin(void)
+{
+	pieces_guard();
+	moving_direct = mmap(NULL, MOVING_DIRECT, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(moving_direct != MAP_FAILED);
+}
+
+static void direct_end(void)
+{
+	munmap(moving_direct, MOVING_DIRECT);
+	moving_direct = NULL;
+}
+
+static void what_is_read_goes_to_the_better_place_while_it_may(void)
+{
+	const size_t n = READ_BYTES;
+
+	begin_reading();
+	direct_begin();
+	get_directly(n, n, INT_MAX);
+	CHECK_EQ(moving_direct_done, n);
+	get_directly(n, n - 4096, INT_MAX);
+	CHECK_EQ(moving_direct_done, n - 4096);
+	get_directly(n, n, 0);
+	CHECK_EQ(moving_direct_done, 0);
+	for (int may = 1; may < 20; may++)
+		get_directly(n, n - 77, may);
+	/* memory that goes away: all behind it stays in the buffers */
+	CHECK_EQ(mprotect(moving_direct + n / 2, n, PROT_NONE), 0);
+	moving_direct_len = n;
+	moving_direct_may = INT_MAX;
+	move_both_ways(1, &n, 1, 65536);
+	CHECK_EQ(moving_direct_done, n / 2);
+	ping();
+	direct_end();
+	end_reading();
 }
 
 static void memory_of_a_client_that_is_not_there_is_an_error_of_his(void)
@@ -733,8 +768,7 @@ static void memory_of_a_client_is_not_used_after_he_gave_up(bool directly)
 	struct ask a;
 
 	if (directly) {
-		moving_direct = calloc(1, MOVING_DIRECT);
-		CHECK(moving_direct);
+		direct_begin();
 		for (uint64_t i = 0; i < MOVING_DIRECT; i++)
 			moving_direct[i] = unlike(pattern(i));
 		moving_direct_len = MOVING_DIRECT;
@@ -757,8 +791,8 @@ static void memory_of_a_client_is_not_used_after_he_gave_up(bool directly)
 	CHECK(!directly || moving_direct_done < READ_BYTES);
 	ping();
 	end_reading();
-	free(moving_direct);
-	moving_direct = NULL;
+	if (directly)
+		direct_end();
 	scatter_free(&s);
 }
 
@@ -768,10 +802,10 @@ static void memory_of_a_client_who_gave_up_is_not_used(void)
 	memory_of_a_client_is_not_used_after_he_gave_up(true);
 }
 
-static ssize_t not_for_us(struct env *e, int process, const struct iovec *dst, int n,
-			  const struct iovec *src, int m)
+static ssize_t not_for_us(struct env *e, const struct sock_process *p, const struct iovec *dst,
+			  int n, const struct iovec *src, int m)
 {
-	(void)e, (void)process, (void)dst, (void)n, (void)src, (void)m;
+	(void)e, (void)p, (void)dst, (void)n, (void)src, (void)m;
 	return -EPERM;
 }
 
@@ -785,9 +819,43 @@ static void where_memory_may_not_be_read_it_is_asked_for(void)
 	ops.read_memory = not_for_us;
 	w.env.sock = &ops;
 	move_both_ways(1, big, 1, 65536);
-	CHECK_EQ(srv.link->pid, 0);
+	CHECK_EQ(srv.link->process.pid, 0);
 	move_both_ways(1, big, 1, 65536);
 	end_reading();
+	begin_reading();
+	ops = *w.env.sock;
+	ops.read_memory = not_for_us;
+	w.env.sock = &ops;
+	direct_begin();
+	get_directly(READ_BYTES, READ_BYTES, INT_MAX);
+	direct_end();
+	end_reading();
+}
+
+static int reads_left;
+
+static ssize_t not_any_more(struct env *e, const struct sock_process *p, const struct iovec *dst,
+			    int n, const struct iovec *src, int m)
+{
+	return reads_left-- > 0 ? env_real()->sock->read_memory(e, p, dst, n, src, m) : -ESRCH;
+}
+
+/* In the middle of a transfer: the rest is asked for. */
+static void where_memory_may_not_be_read_any_more_the_rest_is_asked_for(void)
+{
+	static const size_t big[] = { READ_BYTES };
+	struct sock_ops ops;
+
+	for (int i = 0; i < 12; i++) {
+		begin_reading();
+		ops = *w.env.sock;
+		ops.read_memory = not_any_more;
+		w.env.sock = &ops;
+		reads_left = i;
+		move_both_ways(1, big, 1, 65536);
+		CHECK_EQ(srv.link->process.pid, 0);
+		end_reading();
+	}
 }
 
 static uint32_t too_short; /* bytes that are missing */
@@ -965,9 +1033,11 @@ TEST_MAIN(TEST(a_call_goes_over_the_wire), TEST(links_of_a_server_take_turns),
 	  TEST(who_dials_any_address_comes_from_loopback),
 	  TEST(all_that_works_by_tcp_works_by_the_shorter_way),
 	  TEST(a_server_reads_the_memory_of_a_client_of_its_host),
+	  TEST(what_is_read_goes_to_the_better_place_while_it_may),
 	  TEST(memory_of_a_client_that_is_not_there_is_an_error_of_his),
 	  TEST(memory_of_a_client_who_gave_up_is_not_used),
 	  TEST(where_memory_may_not_be_read_it_is_asked_for),
+	  TEST(where_memory_may_not_be_read_any_more_the_rest_is_asked_for),
 	  TEST(who_tells_lies_of_his_memory_writes_nothing),
 	  TEST(who_takes_his_data_in_drops_is_closed),
 	  TEST(who_passes_on_as_another_user_is_found_out),
