@@ -13,6 +13,16 @@ void sheaf_set_near(struct sheaf *fs, int on)
 	pthread_mutex_unlock(&fs->lock);
 }
 
+int sheaf_writes_near(struct sheaf_file *f)
+{
+	bool yes;
+
+	pthread_mutex_lock(&f->fs->lock);
+	yes = near_writes(f->f);
+	pthread_mutex_unlock(&f->fs->lock);
+	return yes;
+}
+
 /* 0, or why not all of it. */
 static int read_pieces(struct env *e, const struct lent *lent, int n, char *buf)
 {

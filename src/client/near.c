@@ -209,3 +209,15 @@ bool near_return(struct cfile *f, const struct lent *lent, int n, int error)
 	return !error && !file_locks_lost(f) &&
 	       e->clock->now(e) < keeper->renewed + keeper->lease_ms * NSEC_PER_MSEC / 2;
 }
+
+bool near_writes(const struct cfile *f)
+{
+	bool yes = f->c->net.near;
+
+	for (uint32_t i = 0; yes && i < f->layout.width; i++) {
+		const struct peer *p = &f->c->peers[f->targets[i]];
+
+		yes = p->state == PEER_UP && p->link->reads;
+	}
+	return yes;
+}

@@ -51,11 +51,12 @@ struct sock_ops {
 	void (*origin_local)(struct env *e, const char *address, struct origin *out);
 	/* The user who dialled an accepted connection of that way, as the kernel knows; fd -1: whom it knows us as. */
 	uint32_t (*user)(struct env *e, int fd);
-	/* And the process, until close() of its fd; 0 or -errno. Reads its memory: bytes, which may be fewer, or -errno: -ESRCH
-	 * also when it has ended meanwhile. Both or none. */
+	/* And the process, until close() of its fd; 0 or -errno. Reads its memory, or that of another with its number by now: bytes,
+	 * which may be fewer, or -errno. Has it not ended? All three or none. */
 	int (*process)(struct env *e, int fd, struct sock_process *out);
 	ssize_t (*read_memory)(struct env *e, const struct sock_process *p, const struct iovec *dst,
 			       int n, const struct iovec *src, int m);
+	bool (*lives)(struct env *e, const struct sock_process *p);
 	int (*connect)(struct env *e, const char *address); /* fd; writable or broken later */
 	int (*connect_result)(struct env *e, int fd); /* 0 or -errno, once it is writable */
 	ssize_t (*readv)(struct env *e, int fd, const struct iovec *iov, int n); /* 0: closed */

@@ -298,16 +298,20 @@ static int sock_process(struct env *e, int fd, struct sock_process *out)
 	return 0;
 }
 
-/* Its number is not another's as long as it can be sent a signal. */
 static ssize_t sock_read_memory(struct env *e, const struct sock_process *p,
 				const struct iovec *dst, int n, const struct iovec *src, int m)
 {
 	ssize_t r = process_vm_readv(p->pid, dst, (unsigned long)n, src, (unsigned long)m, 0);
 
 	(void)e;
-	if (r < 0 || syscall(SYS_pidfd_send_signal, p->fd, 0, NULL, 0) < 0)
-		return -errno;
-	return r;
+	return r < 0 ? -errno : r;
+}
+
+/* Its number is not another's as long as it can be sent a signal. */
+static bool sock_lives(struct env *e, const struct sock_process *p)
+{
+	(void)e;
+	return syscall(SYS_pidfd_send_signal, p->fd, 0, NULL, 0) == 0;
 }
 
 /* Local is a connection between one address and itself, and what comes from a loopback address: the kernel
@@ -458,6 +462,7 @@ const struct sock_ops sock_real_ops = {
 	.user = sock_user,
 	.process = sock_process,
 	.read_memory = sock_read_memory,
+	.lives = sock_lives,
 	.connect = sock_connect,
 	.connect_result = sock_connect_result,
 	.readv = sock_readv,

@@ -94,6 +94,7 @@ static ssize_t read_memory(struct tcp_link *t, const struct iovec *dst, size_t n
 /* 0, -ECANCELED, or why nobody can tell. */
 static int still_there(struct tcp_link *t, const struct memory *m)
 {
+	struct env *e = env_of(t);
 	uint64_t found = 0;
 	struct iovec dst = { &found, sizeof(found) };
 	struct iovec src = { (void *)(uintptr_t)m->proof_at, sizeof(found) };
@@ -101,50 +102,59 @@ static int still_there(struct tcp_link *t, const struct memory *m)
 
 	atomic_thread_fence(memory_order_seq_cst);
 	r = read_memory(t, &dst, 1, &src, 1);
-	return r < 0 && r != -EFAULT		       ? (int)r :
-	       r == sizeof(found) && found == m->proof ? 0 :
-							 -ECANCELED;
+	if (r < 0 && r != -EFAULT)
+		return (int)r;
+	if (r != sizeof(found) || found != m->proof)
+		return -ECANCELED;
+	count_calls(t, 1);
+	return e->sock->lives(e, &t->l.process) ? 0 : -ESRCH; /* so all that was its memory */
 }
 
-/* The next bytes are in the buffer `flat`: to the better place, if they may go there. */
-static void place(struct xfer *x, const void *flat, uint64_t len)
+/* `len` bytes have come into our buffers: on to the better place, as far as they may. */
+static void place(struct xfer *x, uint64_t len)
 {
 	struct net_direct *d = x->direct;
-	struct iovec iov[IOV_CALL];
-	size_t n, got;
+	struct iovec from, to[IOV_CALL];
+	size_t n, got, want;
 
 	if (!d || d->done != x->done || d->done == d->len || !d->may(d))
 		return;
-	n = iov_slice(d->iov, d->n, d->done, MIN(len, d->len - d->done), iov, IOV_CALL, &got);
-	if (pieces_unpack(iov, n, flat) == 0)
+	len = MIN(x->done + len, d->len);
+	while (d->done < len) { /* piece by piece of ours */
+		iov_slice(x->iov, x->n, d->done, len - d->done, &from, 1, &want);
+		n = iov_slice(d->iov, d->n, d->done, want, to, IOV_CALL, &got);
+		if (pieces_unpack(to, n, from.iov_base)) {
+			x->direct = NULL; /* the file may have been cut */
+			return;
+		}
 		d->done += got;
-	else
-		x->direct = NULL; /* the file may have been cut */
+	}
 }
 
-/* Into one piece of our buffers, so that it is still in the processor's cache when it goes on. Bytes that came, or -errno. */
+/* Bytes that came, or -errno. */
 static ssize_t read_chunk(struct tcp_link *t, struct xfer *x)
 {
-	struct iovec src[SEGMENTS], dst;
+	struct iovec src[SEGMENTS], dst[IOV_CALL];
 	struct memory m;
-	size_t k, got, len;
+	size_t n, k, got, len;
 	ssize_t r;
+	int gone;
 
 	if (!decode(x->keys, &m))
 		return -EINVAL;
-	iov_slice(x->iov, x->n, x->done, MIN(x->len - x->done, pace_chunk(&t->l)), &dst, 1, &len);
+	n = iov_slice(x->iov, x->n, x->done, MIN(x->len - x->done, pace_chunk(&t->l)), dst,
+		      IOV_CALL, &len);
 	k = iov_slice(m.iov, m.n, x->at + x->done, len, src, SEGMENTS, &got);
 	if (got < len) /* it has told of less than it writes */
 		return -EINVAL;
-	r = read_memory(t, &dst, 1, src, k);
-	if (r > 0) {
-		int gone = still_there(t, &m);
-
-		if (gone)
-			return gone;
-		place(x, dst.iov_base, (uint64_t)r);
-	}
-	return r ? r : -EFAULT;
+	r = read_memory(t, dst, n, src, k);
+	if (r <= 0)
+		return r ? r : -EFAULT;
+	gone = still_there(t, &m);
+	if (gone)
+		return gone;
+	place(x, (uint64_t)r);
+	return r;
 }
 
 static void read_some(struct tcp_link *t, struct xfer *x)

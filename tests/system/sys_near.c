@@ -225,6 +225,8 @@ static void what_is_written_is_read_out_of_the_clients_memory(void)
 	struct sheaf_account a, z;
 
 	CHECK(b && got);
+	CHECK_EQ(sheaf_account(near, 0, &a), 0);
+	CHECK_EQ(sheaf_writes_near(f), strcmp(a.medium, "unix") == 0);
 	for (int round = 0; round < 3; round++) /* the first makes it longer */
 		for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
 			size_t n = lens[i];

@@ -736,7 +736,7 @@ static void what_is_read_goes_to_the_better_place_while_it_may(void)
 	moving_direct_len = n;
 	moving_direct_may = INT_MAX;
 	move_both_ways(1, &n, 1, 65536);
-	CHECK_EQ(moving_direct_done, n / 2);
+	CHECK(moving_direct_done > 0 && moving_direct_done <= n / 2);
 	ping();
 	direct_end();
 	end_reading();
@@ -778,6 +778,7 @@ static void memory_of_a_client_is_not_used_after_he_gave_up(bool directly)
 	scatter_make(&s, 1, big, 1);
 	scatter_fill(&s);
 	moving_over = true;
+	tcp(srv.link)->pace.read = (struct allowance){ .turn = w.loop.turns }; /* a chunk a turn */
 	ask_move(&a, &cli.peer, s.iov, s.n, true);
 	while (moving_over) /* until the server has begun */
 		networld_turn(&w);
@@ -846,7 +847,7 @@ static void where_memory_may_not_be_read_any_more_the_rest_is_asked_for(void)
 	static const size_t big[] = { READ_BYTES };
 	struct sock_ops ops;
 
-	for (int i = 0; i < 12; i++) {
+	for (int i = 0; i < 8; i++) { /* two of each chunk */
 		begin_reading();
 		ops = *w.env.sock;
 		ops.read_memory = not_any_more;
