@@ -225,6 +225,15 @@ static inline int reap(pid_t pid)
 	return WIFEXITED(st) ? WEXITSTATUS(st) : 256 + WTERMSIG(st);
 }
 
+/* Until it has stopped itself. */
+static inline void await_stop(pid_t pid)
+{
+	int status;
+
+	CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
+	CHECK(WIFSTOPPED(status));
+}
+
 /* This program again, as a client: --child NAME ARG... */
 static inline pid_t child_start(const char *name, ...)
 {

@@ -199,15 +199,13 @@ static void who_lost_his_lock_while_he_was_stopped_sees_nothing_of_its_next_owne
 	struct sheaf_file *f = open_file(fs, "/locked", O_CREAT | O_RDWR);
 	struct sheaf_lock l = whole(F_WRLCK);
 	char *b = malloc(LOCKED);
-	int status;
 	pid_t pid;
 
 	CHECK(b);
 	memset(b, 'A', LOCKED);
 	CHECK_EQ(sheaf_pwrite(f, b, LOCKED, 0), LOCKED);
 	pid = child_start("stopped", c.conf, NULL);
-	CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
-	CHECK(WIFSTOPPED(status));
+	await_stop(pid);
 	CHECK_EQ(sheaf_lock(f, &l, 1), 0); /* after its lease */
 	memset(b, 'B', LOCKED);
 	CHECK_EQ(sheaf_pwrite(f, b, LOCKED, 0), LOCKED);

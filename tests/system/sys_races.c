@@ -146,15 +146,13 @@ static void who_was_stopped_for_half_a_lease_reads_again(void)
 {
 	struct sheaf_file *f = open_file(fs, "/stopped", O_CREAT | O_RDWR);
 	char *b = malloc(STOPPED_READ);
-	int status;
 	pid_t pid;
 
 	CHECK(b);
 	memset(b, 'A', STOPPED_READ);
 	CHECK_EQ(sheaf_pwrite(f, b, STOPPED_READ, 0), STOPPED_READ);
 	pid = child_start("reader", c.conf, NULL);
-	CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
-	CHECK(WIFSTOPPED(status));
+	await_stop(pid);
 	pause_ms(300); /* the data are on their way */
 	memset(b, 'B', STOPPED_READ);
 	CHECK_EQ(sheaf_ftruncate(f, 0), 0);
