@@ -631,7 +631,7 @@ static void look(struct sheaf *fs)
 		lead(fs, 0);
 }
 
-int sheaf_close(struct sheaf_file *f)
+static int close_file(struct sheaf_file *f, bool later)
 {
 	struct sheaf *fs = f->fs;
 	struct cop *op = api_begin(fs, NULL);
@@ -640,10 +640,21 @@ int sheaf_close(struct sheaf_file *f)
 	if (!op)
 		return -ENOMEM;
 	look(fs);
+	op->later = later;
 	client_close(op, f->f);
 	r = (int)api_end(fs, op);
 	free(f);
 	return r;
+}
+
+int sheaf_close(struct sheaf_file *f)
+{
+	return close_file(f, false);
+}
+
+int sheaf_close_later(struct sheaf_file *f)
+{
+	return close_file(f, true);
 }
 
 int sheaf_flush(struct sheaf_file *f)

@@ -22,6 +22,13 @@ struct home {
 	int dir;
 };
 
+/* And its database of names. */
+struct names_near {
+	struct home home;
+	bool open;
+	struct near_file file;
+};
+
 /* The file of an object there. */
 struct near {
 	struct list lru;
@@ -57,6 +64,9 @@ struct client {
 	size_t list_most; /* extents of a pattern that go as a list */
 	struct way ways[WAYS];
 	struct home *homes; /* of targets, by id */
+	struct names_near *names; /* the same */
+	peek_fn *peek;
+	const char *names_file;
 	struct list near_lru; /* struct near that are open */
 	uint32_t n_near;
 	union { /* where a request is planned */
@@ -174,6 +184,9 @@ void append_there(struct cop *op, struct cfile *f, const struct append *a);
 /* ---- near.c ---- */
 void near_met(struct peer *p, const struct wire_session_res *r);
 void near_parted(struct peer *p);
+/* The attributes of a place, read past its server: 0, -ENOENT, or -EAGAIN: ask. */
+int near_peek(struct client *c, const struct cred_wire *who, const struct wire_place *where,
+	      struct wire_attr *out);
 void near_free(struct cfile *f);
 
 /* ---- ways.c ---- */

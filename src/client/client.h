@@ -14,6 +14,9 @@ struct client;
 struct cfile;
 struct cop;
 
+typedef int peek_fn(const struct near_file *f, const struct cred_wire *who,
+		    const struct wire_place *where, struct wire_attr *out);
+
 struct client_opts {
 	struct loop *loop;
 	const struct conf *conf; /* borrowed until client_free() */
@@ -22,6 +25,9 @@ struct client_opts {
 	struct loop_hub *hub; /* or NULL */
 	const char *const *addresses; /* instead of those in conf, or NULL */
 	const char *name; /* what servers know us by; NULL: host and process */
+	/* A look for a name into a server's file `names`, past it: 0, -ENOENT, or -EAGAIN: ask. May be NULL. */
+	peek_fn *peek;
+	const char *names; /* the file, in session_res.names */
 };
 int client_new(const struct client_opts *o, struct client **out);
 /* For a client of the real world: constants are measured, bad memory is an error, $SHEAF_MOVER counts. */
@@ -63,6 +69,7 @@ struct cop {
 	struct call call;
 	uint32_t hops; /* referrals followed */
 	uint64_t asked; /* when the last question left */
+	bool later; /* of a close: nobody waits for it */
 	bool plain; /* attributes as recorded will do: nobody asks the objects */
 	bool learned; /* asked for the map already */
 	struct wire_place *place, *place2; /* into args: where the walk is */

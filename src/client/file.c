@@ -304,6 +304,8 @@ static void report(struct cop *op, struct syncing *s)
 	} else {
 		return;
 	}
+	/* what it tells others is waited for: who looks at the file meanwhile must ask all its objects */
+	op->call.later = op->later && !f->wrote.mtime && !f->wrote.end && !f->wrote.doubt;
 	peer_call(peer_of(op->c, f->h.ino), &op->call, &op->q);
 }
 

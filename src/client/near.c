@@ -28,17 +28,33 @@ static void home_leave(struct client *c, struct home *h)
 	*h = (struct home){ 0 };
 }
 
+static void names_leave(struct client *c, struct names_near *n)
+{
+	if (n->open)
+		near_file_close(&n->file);
+	n->open = false;
+	home_leave(c, &n->home);
+}
+
+static void home_told(struct home *h, const struct wire_home *w)
+{
+	if (w->path.len)
+		*h = (struct home){ .path = strndup((const char *)w->path.p, w->path.len),
+				    .dev = w->dev,
+				    .ino = w->ino };
+}
+
 void near_met(struct peer *p, const struct wire_session_res *r)
 {
 	struct client *c = p->owner;
-	struct home *h = &c->homes[p->target];
 
-	home_leave(c, h);
-	if (!peer_is_local(p) || !r->home.len || !files_of(c)->visit)
+	home_leave(c, &c->homes[p->target]);
+	names_leave(c, &c->names[p->target]);
+	if (!peer_is_local(p) || !files_of(c)->visit)
 		return;
-	*h = (struct home){ .path = strndup((const char *)r->home.p, r->home.len),
-			    .dev = r->home_dev,
-			    .ino = r->home_ino };
+	home_told(&c->homes[p->target], &r->objects);
+	if (c->peek)
+		home_told(&c->names[p->target].home, &r->names);
 }
 
 /* Is it known, and may we go there? */
@@ -54,6 +70,14 @@ static bool home_visit(struct client *c, struct home *h)
 	if (dir < 0 && dir != -EAGAIN)
 		home_leave(c, h);
 	return h->visited;
+}
+
+static bool lease_is_young(const struct peer *p)
+{
+	struct env *e = p->net->loop->env;
+
+	return p->state == PEER_UP &&
+	       e->clock->now(e) < p->renewed + p->lease_ms * NSEC_PER_MSEC / 2;
 }
 
 static void close_near(struct client *c, struct near *n)
@@ -79,6 +103,7 @@ void near_parted(struct peer *p)
 	struct cfile *f;
 
 	home_leave(c, &c->homes[p->target]);
+	names_leave(c, &c->names[p->target]);
 	list_for_each(f, &c->files, link)
 		for (uint32_t i = 0; f->near && i < f->layout.width; i++)
 			if (f->targets[i] == p->target || peer_of(c, f->h.ino) == p)
@@ -199,15 +224,12 @@ int near_lend(struct cfile *f, uint64_t off, uint64_t len, struct lent *out, int
 bool near_return(struct cfile *f, const struct lent *lent, int n, int error)
 {
 	struct client *c = f->c;
-	struct env *e = c->loop->env;
-	const struct peer *keeper = peer_of(c, f->h.ino);
 
 	give_back(f, lent, n);
 	c->n_ops--;
 	if (error == -EOPNOTSUPP) /* this file system cannot tell what is in memory */
 		home_leave(c, &c->homes[f->targets[lent[0].index]]);
-	return !error && !file_locks_lost(f) &&
-	       e->clock->now(e) < keeper->renewed + keeper->lease_ms * NSEC_PER_MSEC / 2;
+	return !error && !file_locks_lost(f) && lease_is_young(peer_of(c, f->h.ino));
 }
 
 bool near_writes(const struct cfile *f)
@@ -220,4 +242,32 @@ bool near_writes(const struct cfile *f)
 		yes = p->state == PEER_UP && p->link->reads;
 	}
 	return yes;
+}
+
+/* ---- names ---- */
+
+static bool names_open(struct client *c, struct names_near *n)
+{
+	int r;
+
+	if (n->open || !home_visit(c, &n->home))
+		return n->open;
+	r = near_file_open(&n->file, c->loop->env, n->home.dir, c->names_file, n->home.memory);
+	n->open = !r;
+	if (r && r != -EAGAIN)
+		names_leave(c, n);
+	return n->open;
+}
+
+int near_peek(struct client *c, const struct cred_wire *who, const struct wire_place *where,
+	      struct wire_attr *out)
+{
+	const struct peer *p = peer_of(c, where->dir.ino);
+	struct names_near *n = &c->names[p->target];
+	int r;
+
+	if (!c->net.near || p->state != PEER_UP || !names_open(c, n))
+		return -EAGAIN;
+	r = c->peek(&n->file, who, where, out);
+	return lease_is_young(p) ? r : -EAGAIN;
 }

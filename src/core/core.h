@@ -123,6 +123,17 @@ struct file_ops {
 	int (*probe)(struct env *e, struct loop *l, int dir, char *text, size_t n);
 };
 
+/* A file of another process, to be read now or not at all (near_file.c); the real environment only. */
+struct near_file {
+	struct env *env;
+	int fd;
+	bool memory;
+	const char *map; /* where it is nowhere but in memory; or NULL */
+};
+int near_file_open(struct near_file *f, struct env *e, int dir, const char *path, bool memory);
+void near_file_close(struct near_file *f);
+int near_file_read(const struct near_file *f, void *buf, size_t n, uint64_t off); /* or -EAGAIN */
+
 /* A worker runs jobs one after another off the loop; job->done() is called back on the loop. */
 struct worker;
 struct exec_ops {

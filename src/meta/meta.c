@@ -126,6 +126,25 @@ static void prefetch(struct meta *m)
 	free(buf);
 }
 
+ssize_t meta_home(const struct meta *m, char path[PATH_MAX_LEN], uint64_t *dev, uint64_t *ino)
+{
+	const char *given;
+	struct stat st;
+	char *whole;
+	size_t n;
+
+	if (mdb_env_get_path(m->db.env, &given) || stat(given, &st) < 0)
+		return -ENOENT;
+	whole = realpath(given, NULL);
+	n = whole ? strlen(whole) : 0;
+	if (n && n <= PATH_MAX_LEN)
+		memcpy(path, whole, n);
+	free(whole);
+	*dev = st.st_dev;
+	*ino = st.st_ino;
+	return n && n <= PATH_MAX_LEN ? (ssize_t)n : -ENAMETOOLONG;
+}
+
 /* ---- the head: whose database is it? ---- */
 
 static int head_check(struct opening *op, const struct disk_head *h)

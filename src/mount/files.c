@@ -88,7 +88,7 @@ void file_put(struct mount *m, struct mfile *f)
 		return;
 	if (f->plain)
 		sheaf_close(f->plain);
-	r = sheaf_close(f->f);
+	r = sheaf_close_later(f->f);
 	if (r)
 		log_warn("mount", "inode %llx: closing: %s", (unsigned long long)f->ino,
 			 error_text(r));

@@ -395,6 +395,7 @@ struct call {
 	struct wire_mem_desc *mem_wire; /* where in args its descriptor is to be put */
 	uint64_t trace;
 	uint64_t deadline; /* loop time */
+	bool later; /* nobody waits for it: it goes with the next call, or a moment later */
 	int status; /* of the reply: 0 or -errno, also given to q */
 	struct wire_rep_head head;
 	struct wire_referral referral; /* when status is -EREMOTE */
@@ -450,6 +451,7 @@ struct peer {
 	uint64_t renewed; /* when that was asked which was answered last: the lease is not older */
 	uint32_t backoff_ms;
 	struct timer timer; /* redial, or renew the lease */
+	struct timer company; /* calls that go later go now */
 	struct call session_call; /* establishes the session, slot-less */
 	struct req session_req;
 	struct wire_session_args session_args;

@@ -16,6 +16,7 @@
 #include "net/backend.h"
 #include "net/frame.h"
 
+#define COMPANY_NS (NSEC_PER_MSEC / 2) /* how long a call waits for one that somebody waits for */
 #define BACKOFF_MIN_MS 20
 #define BACKOFF_MAX_MS 1000
 #define NO_SLOT UINT32_MAX
@@ -285,6 +286,18 @@ static void pump(struct peer *p)
 	}
 }
 
+static void company_over(struct timer *t)
+{
+	pump(container_of(t, struct peer, company));
+}
+
+static bool wait_for_company(struct peer *p)
+{
+	struct loop *l = loop_of(p);
+
+	return p->company.when || timer_set(l, &p->company, l->now + COMPANY_NS) == 0;
+}
+
 static void enqueue(struct peer *p, struct call *c, struct req *q, bool front)
 {
 	c->peer = p;
@@ -318,7 +331,7 @@ static void enqueue(struct peer *p, struct call *c, struct req *q, bool front)
 		list_push(&p->queue, &c->link);
 	if (p->state == PEER_IDLE)
 		peer_dial(p);
-	else
+	else if (!c->later || !wait_for_company(p))
 		pump(p);
 }
 
@@ -704,6 +717,7 @@ void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, co
 	p->role = role;
 	p->target = target;
 	p->n_slots = 1;
+	p->company.fire = company_over;
 	p->eager_bytes = INLINE_MAX;
 	p->lease_ms = 30000;
 	p->map_version = 1; /* what the cluster file says; later versions tell of more */
@@ -731,6 +745,7 @@ void peer_halt(struct peer *p)
 	if (p->link)
 		link_close(p->link, -ESHUTDOWN);
 	timer_del(loop_of(p), &p->timer);
+	timer_del(loop_of(p), &p->company);
 	p->state = PEER_HALTED;
 	for (uint32_t i = 0; i < SESSION_SLOTS; i++) {
 		c = p->slots[i].call;

@@ -56,15 +56,25 @@ static void check(struct sreq *s)
 	meta_submit(s->srv->meta, &s->change, &s->q);
 }
 
-/* Who comes by the shorter way may read files himself, if he may. */
-static void tell_home(struct sreq *s, struct wire_session_res *r)
+/* Who comes by the shorter way may read files himself, if he may; names only who speaks for all who could ask him. */
+static void tell_homes(struct sreq *s, struct wire_session_res *r)
 {
-	char *path = s->srv->disk && s->link->way[0] ? arena_alloc(&s->arena, PATH_MAX_LEN) : NULL;
-	ssize_t n = path ? disk_home(s->srv->disk, path, PATH_MAX_LEN, &r->home_dev, &r->home_ino) :
-			   0;
+	char *path = s->link->way[0] ? arena_alloc(&s->arena, 2 * PATH_MAX_LEN) : NULL;
+	ssize_t n;
 
+	if (!path)
+		return;
+	n = s->srv->disk ?
+		    disk_home(s->srv->disk, path, PATH_MAX_LEN, &r->objects.dev, &r->objects.ino) :
+		    0;
 	if (n > 0)
-		r->home = (struct wire_bytes){ (uint32_t)n, (uint8_t *)path };
+		r->objects.path = (struct wire_bytes){ (uint32_t)n, (uint8_t *)path };
+	path += PATH_MAX_LEN;
+	n = s->srv->meta && sreq_may_be_root(s) ?
+		    meta_home(s->srv->meta, path, &r->names.dev, &r->names.ino) :
+		    0;
+	if (n > 0)
+		r->names.path = (struct wire_bytes){ (uint32_t)n, (uint8_t *)path };
 }
 
 static int attach(struct sreq *s)
@@ -99,7 +109,7 @@ static int attach(struct sreq *s)
 					.lease_ms = s->srv->net.id.lease_ms,
 					.boot = s->srv->boot,
 					.reads = s->link->process.pid > 0 };
-	tell_home(s, r);
+	tell_homes(s, r);
 	return 0;
 }
 

@@ -193,6 +193,12 @@ static bool finish(struct task *t)
 	return false;
 }
 
+/* Those of some time end at once, and their records share a transaction. */
+static uint64_t linger_end(uint64_t now)
+{
+	return (now / LINGER_NS + 2) * LINGER_NS;
+}
+
 static bool step(struct req *q)
 {
 	struct task *t = container_of(q, struct task, q);
@@ -207,7 +213,7 @@ static bool step(struct req *q)
 		if (t->kind == TASK_REMOVE && !t->lingered) {
 			t->lingered = true;
 			req_hold(q);
-			if (timer_set(t->srv->loop, &t->retry, q->loop->now + LINGER_NS))
+			if (timer_set(t->srv->loop, &t->retry, linger_end(q->loop->now)))
 				req_done(q, 0, 0);
 			break;
 		}

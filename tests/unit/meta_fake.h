@@ -300,6 +300,31 @@ static inline int fake_rename(struct fake *f, struct wire_handle d1, const char 
 	return fake_apply(f, &r).status;
 }
 
+/* A part of a change over two servers: prepared, so what it touches is held. Returns the number that a new inode would get. */
+static inline uint64_t fake_hold(struct fake *f, uint64_t pair, struct wire_record *part)
+{
+	struct wire_record r = rec_on(f, REC_PREPARE, (struct wire_handle){ 0 });
+	uint8_t bytes[PART_MAX];
+	struct xdr x;
+
+	xdr_encoder(&x, bytes, sizeof(bytes));
+	CHECK(xdr_wire_record(&x, part));
+	r.pair = pair;
+	r.new_ino = meta_new_ino(f->m);
+	r.data = (struct wire_bytes){ (uint32_t)xdr_used(&x), bytes };
+	CHECK_EQ(fake_apply(f, &r).status, 0);
+	return r.new_ino;
+}
+
+static inline void fake_finish(struct fake *f, uint64_t pair, uint32_t flags)
+{
+	struct wire_record r = rec_on(f, REC_FINISH, (struct wire_handle){ 0 });
+
+	r.pair = pair;
+	r.flags = flags;
+	CHECK_EQ(fake_apply(f, &r).status, 0);
+}
+
 static inline struct meta_node fake_node(struct fake *f, struct wire_handle h)
 {
 	struct meta_node n;

@@ -4,31 +4,6 @@
 
 static struct fake f;
 
-/* Returns the number that a new inode would get. */
-static uint64_t prepare(uint64_t pair, struct wire_record *part)
-{
-	struct wire_record r = rec_on(&f, REC_PREPARE, (struct wire_handle){ 0 });
-	uint8_t bytes[PART_MAX];
-	struct xdr x;
-
-	xdr_encoder(&x, bytes, sizeof(bytes));
-	CHECK(xdr_wire_record(&x, part));
-	r.pair = pair;
-	r.new_ino = meta_new_ino(f.m);
-	r.data = (struct wire_bytes){ (uint32_t)xdr_used(&x), bytes };
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
-	return r.new_ino;
-}
-
-static void finish(uint64_t pair, uint32_t flags)
-{
-	struct wire_record r = rec_on(&f, REC_FINISH, (struct wire_handle){ 0 });
-
-	r.pair = pair;
-	r.flags = flags;
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
-}
-
 /* A directory whose name is on another server, as far as prepared. */
 static uint64_t prepare_new(uint64_t pair)
 {
@@ -37,7 +12,7 @@ static uint64_t prepare_new(uint64_t pair)
 	part.mode = 0755;
 	part.dir = fake_root;
 	part.which = S_IFDIR | 0755;
-	return prepare(pair, &part);
+	return fake_hold(&f, pair, &part);
 }
 
 static void the_number_of_a_prepared_directory_is_given_to_nobody_else(void)
@@ -50,7 +25,7 @@ static void the_number_of_a_prepared_directory_is_given_to_nobody_else(void)
 	fake_reopen(&f);
 	made = fake_make(&f, REC_CREATE, fake_root, "file");
 	CHECK(made.ino > ino);
-	finish(7, REC_COMMIT);
+	fake_finish(&f, 7, REC_COMMIT);
 	CHECK(S_ISDIR(fake_node(&f, (struct wire_handle){ ino, 1 }).attr.mode));
 	CHECK(S_ISREG(fake_node(&f, made).attr.mode));
 	fake_end(&f);
@@ -71,12 +46,12 @@ static void a_climb_waits_for_a_directory_that_moves(void)
 	part = rec_on(&f, PART_MOVE, a);
 	part.dir = b;
 	part.flags = PART_PARENT;
-	prepare(7, &part);
+	fake_hold(&f, 7, &part);
 	at = child;
 	CHECK_EQ(meta_climb(f.m, b.ino, &at), -EINPROGRESS);
 	at = b;
 	CHECK_EQ(meta_climb(f.m, a.ino, &at), CLIMB_ROOT);
-	finish(7, REC_COMMIT);
+	fake_finish(&f, 7, REC_COMMIT);
 	at = child;
 	CHECK_EQ(meta_climb(f.m, b.ino, &at), CLIMB_MET);
 	fake_end(&f);
@@ -95,12 +70,12 @@ static void a_listing_waits_for_names_that_are_held(void)
 	part.dir = fake_root;
 	part.name = wire_text("new");
 	part.mode = S_IFREG;
-	prepare(7, &part);
+	fake_hold(&f, 7, &part);
 	CHECK_EQ(meta_readdir(f.m, &ask, 4096, &res, &f.arena), -EINPROGRESS);
 	ask.dir = a;
 	CHECK_EQ(meta_readdir(f.m, &ask, 4096, &res, &f.arena), 0);
 	ask.dir = fake_root;
-	finish(7, REC_COMMIT);
+	fake_finish(&f, 7, REC_COMMIT);
 	CHECK_EQ(meta_readdir(f.m, &ask, 4096, &res, &f.arena), 0);
 	CHECK_EQ(res.n_entries, 2);
 	fake_end(&f);

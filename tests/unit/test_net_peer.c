@@ -54,6 +54,53 @@ static void calls_take_slots_and_number_them(void)
 	end();
 }
 
+static void ask_later(struct ask *a)
+{
+	ask_init(a, &cli.peer, OP_PING, 10 * NSEC_PER_SEC);
+	a->call.later = true;
+	peer_call(&cli.peer, &a->call, &a->q);
+}
+
+static void a_call_that_nobody_waits_for_goes_with_the_next_or_soon(void)
+{
+	struct ask a[3];
+
+	begin();
+	warm_up();
+	ask_later(&a[0]);
+	ask_later(&a[1]);
+	networld_pass(&w, NSEC_PER_MSEC / 4);
+	CHECK_EQ(srv.n_seen, 0);
+	ask(&a[2], &cli.peer, OP_PING, false);
+	networld_until(&w, &a[2].over);
+	CHECK_EQ(srv.n_seen, 3);
+	CHECK_EQ(srv.seen[0].tag, 2); /* in order */
+	CHECK(a[0].over && a[1].over);
+	settle(); /* the moment of the first one is over */
+	ask_later(&a[0]);
+	networld_pass(&w, NSEC_PER_MSEC);
+	CHECK(a[0].over && !a[0].error);
+	end();
+}
+
+static void a_call_that_goes_later_outlives_a_broken_link_and_ends_with_its_peer(void)
+{
+	struct ask a;
+
+	begin();
+	warm_up();
+	ask_later(&a);
+	link_close(cli.peer.link, -ECONNRESET);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, 0);
+	ask_later(&a);
+	peer_halt(&cli.peer);
+	networld_pass(&w, NSEC_PER_MSEC);
+	CHECK_EQ(a.error, -ESHUTDOWN);
+	CHECK(!cli.peer.company.when);
+	end();
+}
+
 static void calls_beyond_the_slots_wait_in_order(void)
 {
 	static struct ask a[SESSION_SLOTS + 6];
@@ -691,7 +738,10 @@ static void who_waits_for_what_is_outstanding_is_patient(void)
 	end();
 }
 
-TEST_MAIN(TEST(calls_take_slots_and_number_them), TEST(calls_beyond_the_slots_wait_in_order),
+TEST_MAIN(TEST(calls_take_slots_and_number_them),
+	  TEST(a_call_that_nobody_waits_for_goes_with_the_next_or_soon),
+	  TEST(a_call_that_goes_later_outlives_a_broken_link_and_ends_with_its_peer),
+	  TEST(calls_beyond_the_slots_wait_in_order),
 	  TEST(a_call_is_repeated_over_a_new_link_with_the_same_numbers),
 	  TEST(a_reply_of_the_old_link_is_not_heard),
 	  TEST(a_lost_session_fails_changes_and_repeats_the_rest),
