@@ -624,8 +624,7 @@ int sheaf_open(struct sheaf *fs, const char *path, int flags, mode_t mode,
 	return sheaf_h_open(fs, NULL, sheaf_root(fs), path, flags, mode, layout, f);
 }
 
-/* A link may have broken since somebody looked. */
-static void look(struct sheaf *fs)
+void api_look(struct sheaf *fs)
 {
 	if (!fs->driving)
 		lead(fs, 0);
@@ -639,7 +638,7 @@ static int close_file(struct sheaf_file *f, bool later)
 
 	if (!op)
 		return -ENOMEM;
-	look(fs);
+	api_look(fs);
 	op->later = later;
 	client_close(op, f->f);
 	r = (int)api_end(fs, op);
@@ -663,7 +662,7 @@ int sheaf_flush(struct sheaf_file *f)
 
 	if (!op)
 		return -ENOMEM;
-	look(f->fs);
+	api_look(f->fs);
 	client_flush(op, f->f);
 	return (int)api_end(f->fs, op);
 }

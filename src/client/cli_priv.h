@@ -16,7 +16,8 @@ struct way {
 /* Where a server of this host has its files. */
 struct home {
 	char *path; /* NULL: not known, or not for us */
-	uint64_t dev, ino;
+	uint64_t dev, ino; /* of the directory, */
+	bool is_file; /* or of the file in it that matters */
 	bool visited; /* the rest is good */
 	bool memory; /* they are nowhere else */
 	int dir;
@@ -26,7 +27,7 @@ struct home {
 struct names_near {
 	struct home home;
 	bool open;
-	struct near_file file;
+	struct near_file parts[PEEK_FILES];
 };
 
 /* The file of an object there. */
@@ -66,7 +67,7 @@ struct client {
 	struct home *homes; /* of targets, by id */
 	struct names_near *names; /* the same */
 	peek_fn *peek;
-	const char *names_file;
+	const char *const *names_files;
 	struct list near_lru; /* struct near that are open */
 	uint32_t n_near;
 	union { /* where a request is planned */

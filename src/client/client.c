@@ -45,7 +45,7 @@ int client_new(const struct client_opts *o, struct client **out)
 	c->homes = calloc(CONF_MAX_TARGETS, sizeof(*c->homes));
 	c->names = calloc(CONF_MAX_TARGETS, sizeof(*c->names));
 	c->peek = o->peek;
-	c->names_file = o->names;
+	c->names_files = o->names;
 	if (!c->peers || !c->targets || !c->homes || !c->names || htab_init(&c->imported)) {
 		client_free(c);
 		return -ENOMEM;

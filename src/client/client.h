@@ -14,8 +14,10 @@ struct client;
 struct cfile;
 struct cop;
 
-typedef int peek_fn(const struct near_file *f, const struct cred_wire *who,
+typedef int peek_fn(const struct near_file *parts, const struct cred_wire *who,
 		    const struct wire_place *where, struct wire_attr *out);
+
+#define PEEK_FILES 2
 
 struct client_opts {
 	struct loop *loop;
@@ -25,9 +27,9 @@ struct client_opts {
 	struct loop_hub *hub; /* or NULL */
 	const char *const *addresses; /* instead of those in conf, or NULL */
 	const char *name; /* what servers know us by; NULL: host and process */
-	/* A look for a name into a server's file `names`, past it: 0, -ENOENT, or -EAGAIN: ask. May be NULL. */
+	/* A look for a name into files of a server on this host, past it: 0, -ENOENT, or -EAGAIN: ask. May be NULL. */
 	peek_fn *peek;
-	const char *names; /* the file, in session_res.names */
+	const char *const *names; /* the files, PEEK_FILES of them, in session_res.names */
 };
 int client_new(const struct client_opts *o, struct client **out);
 /* For a client of the real world: constants are measured, bad memory is an error, $SHEAF_MOVER counts. */

@@ -304,8 +304,9 @@ static void report(struct cop *op, struct syncing *s)
 	} else {
 		return;
 	}
-	/* what it tells others is waited for: who looks at the file meanwhile must ask all its objects */
-	op->call.later = op->later && !f->wrote.mtime && !f->wrote.end && !f->wrote.doubt;
+	/* not when others may wait for what it tells, or for its locks */
+	op->call.later = op->later && !f->wrote.mtime && !f->wrote.end && !f->wrote.doubt &&
+			 !locks_list(f->holding->locks, f->id, NULL, 0, 0);
 	peer_call(peer_of(op->c, f->h.ino), &op->call, &op->q);
 }
 

@@ -1,6 +1,6 @@
 /* Files of servers on this host, which this process may open itself: what of them is in memory is read there, past the server.
  *
- * The server tells where its files are when a session begins over the shorter way (session_res.home); whether we may open them
+ * The server tells where its files are when a session begins over the shorter way (session_res.objects, session_res.names); whether we may open them
  * is for the host to decide. A descriptor lives no longer than that link, so who reads here is somebody whom the server
  * knows, and nobody keeps its disk busy when it has gone. The same holds as for a read that it answers: what was written is in
  * the file when the write is answered, and a file is cut, never exchanged, while somebody has it open. Only locks need more:
@@ -30,18 +30,19 @@ static void home_leave(struct client *c, struct home *h)
 
 static void names_leave(struct client *c, struct names_near *n)
 {
-	if (n->open)
-		near_file_close(&n->file);
+	for (int i = 0; n->open && i < PEEK_FILES; i++)
+		near_file_close(&n->parts[i]);
 	n->open = false;
 	home_leave(c, &n->home);
 }
 
-static void home_told(struct home *h, const struct wire_home *w)
+static void home_told(struct home *h, const struct wire_home *w, bool is_file)
 {
 	if (w->path.len)
 		*h = (struct home){ .path = strndup((const char *)w->path.p, w->path.len),
 				    .dev = w->dev,
-				    .ino = w->ino };
+				    .ino = w->ino,
+				    .is_file = is_file };
 }
 
 void near_met(struct peer *p, const struct wire_session_res *r)
@@ -52,9 +53,9 @@ void near_met(struct peer *p, const struct wire_session_res *r)
 	names_leave(c, &c->names[p->target]);
 	if (!peer_is_local(p) || !files_of(c)->visit)
 		return;
-	home_told(&c->homes[p->target], &r->objects);
+	home_told(&c->homes[p->target], &r->objects, false);
 	if (c->peek)
-		home_told(&c->names[p->target].home, &r->names);
+		home_told(&c->names[p->target].home, &r->names, true);
 }
 
 /* Is it known, and may we go there? */
@@ -64,7 +65,8 @@ static bool home_visit(struct client *c, struct home *h)
 
 	if (h->visited || !h->path)
 		return h->visited;
-	dir = files_of(c)->visit(c->loop->env, h->path, h->dev, h->ino, &h->memory);
+	dir = files_of(c)->visit(c->loop->env, h->path, h->dev, h->is_file ? 0 : h->ino,
+				 &h->memory);
 	h->visited = dir >= 0;
 	h->dir = dir;
 	if (dir < 0 && dir != -EAGAIN)
@@ -246,13 +248,30 @@ bool near_writes(const struct cfile *f)
 
 /* ---- names ---- */
 
-static bool names_open(struct client *c, struct names_near *n)
+static int names_open(struct client *c, struct names_near *n)
+{
+	struct env *e = c->loop->env;
+	const struct home *h = &n->home;
+	int r;
+
+	r = near_file_open(&n->parts[0], e, h->dir, c->names_files[0], h->memory, h->dev, h->ino);
+	if (r)
+		return r;
+	/* what others have mapped is in memory */
+	r = near_file_open(&n->parts[1], e, h->dir, c->names_files[1], true, 0, 0);
+	if (r)
+		near_file_close(&n->parts[0]);
+	return r;
+}
+
+/* Are they open, or can they be opened now? */
+static bool names_there(struct client *c, struct names_near *n)
 {
 	int r;
 
 	if (n->open || !home_visit(c, &n->home))
 		return n->open;
-	r = near_file_open(&n->file, c->loop->env, n->home.dir, c->names_file, n->home.memory);
+	r = names_open(c, n);
 	n->open = !r;
 	if (r && r != -EAGAIN)
 		names_leave(c, n);
@@ -266,8 +285,8 @@ int near_peek(struct client *c, const struct cred_wire *who, const struct wire_p
 	struct names_near *n = &c->names[p->target];
 	int r;
 
-	if (!c->net.near || p->state != PEER_UP || !names_open(c, n))
+	if (!c->net.near || p->state != PEER_UP || !names_there(c, n))
 		return -EAGAIN;
-	r = c->peek(&n->file, who, where, out);
+	r = c->peek(n->parts, who, where, out);
 	return lease_is_young(p) ? r : -EAGAIN;
 }

@@ -112,7 +112,8 @@ struct file_ops {
 	/* For another process of this host that has the files open, too; never waits for a disk. May be NULL: it cannot.
 	 * The path of an open directory, by which it is reached from there; its length, or -errno. */
 	ssize_t (*where)(struct env *e, int dir, char *path, size_t n);
-	/* That directory, if it is still this one; *memory: its files are nowhere else. -EAGAIN: not in memory. */
+	/* That directory, if it is still this one (ino 0: whichever); *memory: its files are nowhere else. -EAGAIN: not in
+	 * memory. */
 	int (*visit)(struct env *e, const char *path, uint64_t dev, uint64_t ino, bool *memory);
 	/* A file of it, to be read; -EAGAIN: its name is not in memory. */
 	int (*open_now)(struct env *e, int dir, const char *path);
@@ -130,7 +131,9 @@ struct near_file {
 	bool memory;
 	const char *map; /* where it is nowhere but in memory; or NULL */
 };
-int near_file_open(struct near_file *f, struct env *e, int dir, const char *path, bool memory);
+/* ino: not another one; or 0. */
+int near_file_open(struct near_file *f, struct env *e, int dir, const char *path, bool memory,
+		   uint64_t dev, uint64_t ino);
 void near_file_close(struct near_file *f);
 int near_file_read(const struct near_file *f, void *buf, size_t n, uint64_t off); /* or -EAGAIN */
 

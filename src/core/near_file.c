@@ -10,17 +10,31 @@
 
 #define MAP_BYTES (4096 * MIB) /* of addresses */
 
-int near_file_open(struct near_file *f, struct env *e, int dir, const char *path, bool memory)
+/* Is it the one, and can its file system tell what is in memory? */
+static int check(struct env *e, int fd, bool memory, uint64_t dev, uint64_t ino)
 {
-	int fd = e->file->open_now(e, dir, path);
 	char first;
 	struct iovec mem = { &first, 1 };
+	struct stat st;
+	int r = ino ? e->file->fstat(e, fd, &st) : 0;
 
-	if (fd < 0)
-		return fd;
-	if (e->file->read_now(e, fd, &mem, 1, 0, memory) == -EOPNOTSUPP) {
-		e->file->close(e, fd);
-		return -EOPNOTSUPP; /* this file system cannot tell what is in memory */
+	if (!r && ino && (st.st_dev != dev || st.st_ino != ino))
+		r = -ENOENT;
+	if (!r && e->file->read_now(e, fd, &mem, 1, 0, memory) == -EOPNOTSUPP)
+		r = -EOPNOTSUPP;
+	return r;
+}
+
+int near_file_open(struct near_file *f, struct env *e, int dir, const char *path, bool memory,
+		   uint64_t dev, uint64_t ino)
+{
+	int fd = e->file->open_now(e, dir, path);
+	int r = fd < 0 ? fd : check(e, fd, memory, dev, ino);
+
+	if (r) {
+		if (fd >= 0)
+			e->file->close(e, fd);
+		return r;
 	}
 	*f = (struct near_file){ .env = e, .fd = fd, .memory = memory };
 	pieces_guard();

@@ -128,21 +128,19 @@ static void prefetch(struct meta *m)
 
 ssize_t meta_home(const struct meta *m, char path[PATH_MAX_LEN], uint64_t *dev, uint64_t *ino)
 {
-	const char *given;
+	struct env *e = m->loop->env;
 	struct stat st;
-	char *whole;
-	size_t n;
+	ssize_t n;
+	int fd;
 
-	if (mdb_env_get_path(m->db.env, &given) || stat(given, &st) < 0)
-		return -ENOENT;
-	whole = realpath(given, NULL);
-	n = whole ? strlen(whole) : 0;
-	if (n && n <= PATH_MAX_LEN)
-		memcpy(path, whole, n);
-	free(whole);
+	if (!e->file->where || mdb_env_get_fd(m->db.env, &fd) || fstat(fd, &st) < 0)
+		return -EOPNOTSUPP;
+	n = e->file->where(e, fd, path, PATH_MAX_LEN);
+	while (n > 0 && path[n - 1] != '/')
+		n--;
 	*dev = st.st_dev;
 	*ino = st.st_ino;
-	return n && n <= PATH_MAX_LEN ? (ssize_t)n : -ENAMETOOLONG;
+	return n;
 }
 
 /* ---- the head: whose database is it? ---- */

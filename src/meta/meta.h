@@ -75,14 +75,16 @@ int meta_walk(struct meta *m, const struct cred *c, const struct wire_place *p,
 /* Where a symbolic link points; -EINVAL: it is none. */
 int meta_readlink(struct meta *m, const struct wire_handle *h, struct wire_bytes *target,
 		  struct arena *a);
-/* Where the database is, for those who look into it past the server: its directory, and which one that is. Bytes of path, or
- * -errno. */
+/* Where the database is, for those who look into it past the server: the path of its directory, and which file in it is
+ * data.mdb. Bytes of path, or -errno. */
 ssize_t meta_home(const struct meta *m, char path[PATH_MAX_LEN], uint64_t *dev, uint64_t *ino);
+enum meta_of { META_DATA, META_LOCK }; /* data.mdb, lock.mdb */
 struct meta_file {
-	int (*read)(const struct meta_file *f, void *buf, size_t n,
-		    uint64_t off); /* 0: all of it */
+	/* 0: all of it. */
+	int (*read)(const struct meta_file *f, enum meta_of part, void *buf, size_t n,
+		    uint64_t off);
 };
-/* A look into data.mdb there from any process that may open it, while the server runs: the attributes of p, which is
+/* A look into these files from any process that may open them, while the server runs: the attributes of p, which is
  * a name in a directory or, with no path, the inode itself. They are those of a moment during the call. -ENOENT: there is
  * no such name. -EAGAIN: ask the server, whatever the reason. */
 int meta_peek(const struct meta_file *f, const struct cred *c, const struct wire_place *p,

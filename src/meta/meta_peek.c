@@ -4,7 +4,8 @@
  * given up from then on, and the file would grow until nobody could change anything. Instead we rely on how LMDB writes: each
  * transaction leaves the two states before it alone, as pages are concerned, and puts its head in the place of the older
  * one. So what was read of a state is whole if its head is still there afterwards; pages that are read in vain may hold
- * anything, and nothing in them is believed before it was measured.
+ * anything, and nothing in them is believed before it was measured. Which state is the present one the lock file says, to us as
+ * to the server: a head is in its place before the transaction has ended, by as long as a disk takes to flush.
  *
  * LMDB's file: pages, the first two of them heads. A page begins with its number, kind and how many 16-bit offsets of nodes
  * follow; nodes are sorted by key. Those of branches tell the page where their keys begin (the first key counts as
@@ -18,6 +19,7 @@
 #define DEPTH_MOST 32
 #define HEAD_MAGIC 0xBEEFC0DEu
 #define HEAD_VERSION 1
+#define LOCK_FORMAT 0x10001
 #define IS_BRANCH 0x01
 #define IS_LEAF 0x02
 #define ELSEWHERE 0x01 /* a value on pages of its own */
@@ -45,6 +47,12 @@ struct head {
 };
 _Static_assert(sizeof(struct head) == 152, "lmdb");
 
+struct lock_head {
+	uint32_t magic, format;
+	pthread_mutex_t readers;
+	uint64_t transaction; /* the last that has ended */
+};
+
 struct page_node {
 	uint16_t low, high, flags, key_bytes; /* then the key, and the value of a leaf */
 };
@@ -58,9 +66,9 @@ struct look {
 	uint8_t page[PAGE];
 };
 
-static int head_read(const struct meta_file *f, int which, struct head *h)
+static int head_read(const struct look *l, uint64_t transaction, struct head *h)
 {
-	return f->read(f, h, sizeof(*h), (uint64_t)which * PAGE) ? -EAGAIN : 0;
+	return l->file->read(l->file, META_DATA, h, sizeof(*h), (transaction & 1) * PAGE);
 }
 
 static bool head_good(const struct head *h)
@@ -70,15 +78,17 @@ static bool head_good(const struct head *h)
 
 static int look_begin(struct look *l, const struct meta_file *f)
 {
-	struct head other;
+	struct lock_head lock;
 
 	l->file = f;
 	l->number = NO_PAGE;
-	if (head_read(f, 0, &l->head) || head_read(f, 1, &other))
+	if (f->read(f, META_LOCK, &lock, sizeof(lock), 0) || lock.magic != HEAD_MAGIC ||
+	    lock.format != LOCK_FORMAT)
 		return -EAGAIN;
-	if (other.transaction > l->head.transaction)
-		l->head = other;
-	return head_good(&l->head) ? 0 : -EAGAIN;
+	atomic_thread_fence(memory_order_acquire);
+	if (head_read(l, lock.transaction, &l->head) || !head_good(&l->head))
+		return -EAGAIN;
+	return l->head.transaction == lock.transaction ? 0 : -EAGAIN;
 }
 
 /* Was it one state, and is it still there? */
@@ -87,7 +97,7 @@ static bool look_end(const struct look *l)
 	struct head now;
 
 	atomic_thread_fence(memory_order_acquire);
-	return head_read(l->file, (int)(l->head.transaction & 1), &now) == 0 &&
+	return head_read(l, l->head.transaction, &now) == 0 &&
 	       now.transaction == l->head.transaction && now.main.root == l->head.main.root;
 }
 
@@ -98,8 +108,8 @@ static int page_read(struct look *l, uint64_t number, struct page_head *h)
 
 	if (number != l->number) {
 		l->number = NO_PAGE;
-		if (number > UINT64_MAX / PAGE ||
-		    l->file->read(l->file, l->page, PAGE, number * PAGE))
+		if (number > l->head.last ||
+		    l->file->read(l->file, META_DATA, l->page, PAGE, number * PAGE))
 			return -EAGAIN;
 		l->number = number;
 	}

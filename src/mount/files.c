@@ -47,7 +47,8 @@ struct mfile *file_get(struct mount *m, uint64_t fh)
 	return f;
 }
 
-/* Files that are being closed: the kernel does not wait for that, but a time that is set must outlive it. */
+/* Files that may have been written and are being closed: the kernel does not wait for that, but a time that is set must
+ * outlive it. */
 struct closing {
 	struct list link;
 	uint64_t ino;
@@ -79,9 +80,10 @@ void file_put(struct mount *m, struct mfile *f)
 	unsigned left;
 	int r;
 
+	list_init(&c.link);
 	pthread_mutex_lock(&m->lock);
 	left = --f->refs;
-	if (!left)
+	if (!left && (f->flags & O_ACCMODE) != O_RDONLY)
 		list_push(&m->closing, &c.link);
 	pthread_mutex_unlock(&m->lock);
 	if (left)
@@ -203,7 +205,7 @@ static int open_inode(struct worker *w, fuse_ino_t ino, int flags, bool knows,
 				      what);
 	while (caller_again(&c, r));
 	/* renamed over since it was looked up: the kernel would not look twice; not when it may not have looked at all */
-	while (r == -ESTALE && !hint_was_listed(m, ino) && glance_saw(w, ino)) {
+	while (r == -ESTALE && glance_saw(w, ino)) {
 		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(ino), NULL,
 				      flags | SHEAF_O_NAMELESS, 0, NULL, sf, st, what);
 		if (!caller_again(&c, r))

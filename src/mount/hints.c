@@ -177,7 +177,7 @@ bool glance_saw(struct worker *w, uint64_t ino)
 	bool yes;
 
 	pthread_mutex_lock(&m->lock);
-	yes = saw(g, w, ino) && time_now() - g->at < SAW_NS;
+	yes = saw(g, w, ino) && time_now() - g->at < SAW_NS && place_of(m, ino)->listed < g->at;
 	pthread_mutex_unlock(&m->lock);
 	return yes;
 }

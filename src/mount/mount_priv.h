@@ -279,7 +279,8 @@ bool dir_known(struct mount *m, uint64_t ino, struct stat *st, double *left);
  * it would find: nothing else was answered since, and no time has passed. */
 void glance_keep(struct worker *w, uint64_t acts, const struct stat *st);
 bool glance_take(struct worker *w, uint64_t ino, struct stat *st);
-bool glance_saw(struct worker *w, uint64_t ino); /* this thread's last lookup found it, just now */
+/* This thread's last lookup found it, just now, and no listing has shown it since. */
+bool glance_saw(struct worker *w, uint64_t ino);
 
 /* ---- entries.c ---- */
 static inline struct sheaf_handle handle_of(fuse_ino_t ino)

@@ -1,6 +1,7 @@
 /* A client on the host of its servers: what they have in memory is read past them, names are looked up there, and what it
  * writes they read out of its own memory. Who is stopped, or comes back, gets nothing that is not his. */
 #include <dirent.h>
+#include <pthread.h>
 
 #include "cluster.h"
 #include "sheaf_admin.h"
@@ -496,6 +497,46 @@ static int look_as(uint32_t uid, struct sheaf_handle dir, const char *name)
 	return sheaf_h_lookup(near, &cred, dir, name, &h, &st);
 }
 
+#define MADE 300
+
+static void *make_names(void *arg)
+{
+	char path[32];
+
+	(void)arg;
+	for (int i = 0; i < MADE; i++) {
+		snprintf(path, sizeof(path), "/made%d", i);
+		CHECK_EQ(sheaf_close(open_file(fs, path, O_CREAT | O_WRONLY)), 0);
+	}
+	return NULL;
+}
+
+/* A transaction is in the file before it has ended: nobody sees it sooner than who asks the server. */
+static void what_is_seen_the_servers_know_too(void)
+{
+	struct sheaf *third = client(c.conf);
+	struct sheaf_handle h;
+	struct sheaf_file *f;
+	char path[32];
+	struct stat st;
+	pthread_t maker;
+	int r;
+
+	CHECK_EQ(pthread_create(&maker, NULL, make_names, NULL), 0);
+	for (int i = 0; i < MADE; i++) {
+		snprintf(path, sizeof(path), "/made%d", i);
+		while ((r = sheaf_h_lookup(near, NULL, sheaf_root(near), path + 1, &h, &st)) ==
+		       -ENOENT)
+			usleep(20);
+		CHECK_EQ(r, 0);
+		CHECK_EQ(sheaf_h_open(near, NULL, h, NULL, O_RDONLY, 0, NULL, &f), 0);
+		CHECK_EQ(sheaf_close(f), 0);
+		CHECK_EQ(sheaf_lstat(third, path, &st), 0);
+	}
+	CHECK_EQ(pthread_join(maker, NULL), 0);
+	sheaf_disconnect(third);
+}
+
 static void who_may_not_pass_is_told_so(void)
 {
 	struct sheaf_handle dir;
@@ -548,4 +589,5 @@ SYS_MAIN(child, begin, end, TEST(what_is_in_memory_is_read_past_the_servers),
 	 TEST(what_memory_becomes_after_a_write_failed_is_not_written),
 	 TEST(names_are_looked_up_past_the_servers), TEST(each_change_is_seen_by_the_next_look),
 	 TEST(sizes_are_those_of_what_is_being_written),
-	 TEST(a_server_that_was_away_is_looked_at_anew), TEST(who_may_not_pass_is_told_so))
+	 TEST(a_server_that_was_away_is_looked_at_anew), TEST(what_is_seen_the_servers_know_too),
+	 TEST(who_may_not_pass_is_told_so))

@@ -20,19 +20,21 @@ static unsigned pick(unsigned n)
 /* The file itself; something may happen before one of the reads. */
 struct view {
 	struct meta_file file;
-	int fd;
+	int fd, lock;
 	unsigned reads; /* of the latest look */
 	unsigned at; /* before this one (the first is 0): */
 	int (*then)(void); /* not 0: the read fails */
 };
 
-static int view_read(const struct meta_file *file, void *buf, size_t n, uint64_t off)
+static int view_read(const struct meta_file *file, enum meta_of part, void *buf, size_t n,
+		     uint64_t off)
 {
 	struct view *v = (struct view *)(uintptr_t)container_of(file, struct view, file);
 
 	if (v->reads++ == v->at && v->then && v->then())
 		return -EIO;
-	return pread(v->fd, buf, n, (off_t)off) == (ssize_t)n ? 0 : -EIO;
+	return pread(part == META_LOCK ? v->lock : v->fd, buf, n, (off_t)off) == (ssize_t)n ? 0 :
+											      -EIO;
 }
 
 static struct view view_open(void)
@@ -42,8 +44,16 @@ static struct view view_open(void)
 
 	snprintf(path, sizeof(path), "%s/data.mdb", f.dir);
 	v.fd = open(path, O_RDONLY | O_CLOEXEC);
-	CHECK(v.fd >= 0);
+	snprintf(path, sizeof(path), "%s/lock.mdb", f.dir);
+	v.lock = open(path, O_RDONLY | O_CLOEXEC);
+	CHECK(v.fd >= 0 && v.lock >= 0);
 	return v;
+}
+
+static void view_close(struct view *v)
+{
+	close(v->fd);
+	close(v->lock);
 }
 
 /* ---- answers ---- */
@@ -243,7 +253,7 @@ static void whatever_is_there_is_seen_as_the_server_sees_it(void)
 		fake_reset(&f);
 	}
 	agree(&v, place(fake_root, ""));
-	close(v.fd);
+	view_close(&v);
 	fake_end(&f);
 }
 
@@ -268,7 +278,7 @@ static void what_is_not_there_is_known_not_to_be(void)
 		CHECK_EQ(peek(&v, place(dirs[i % DIRS], name)).rc, -ENOENT);
 		CHECK_EQ(peek(&v, place(empty, name)).rc, -ENOENT);
 	}
-	close(v.fd);
+	view_close(&v);
 	fake_end(&f);
 }
 
@@ -292,7 +302,7 @@ static void names_that_are_none_are_left_to_the_server(void)
 	CHECK_EQ(peek(&v, place(fake_root, longer)).rc, -EAGAIN);
 	longer[NAME_MAX_LEN] = 0;
 	CHECK_EQ(peek(&v, place(fake_root, longer)).rc, -ENOENT);
-	close(v.fd);
+	view_close(&v);
 	fake_end(&f);
 }
 
@@ -314,7 +324,7 @@ static void handles_of_nothing_are_left_to_the_server(void)
 	CHECK_EQ(fake_name(&f, REC_RMDIR, fake_root, "dir").status, 0);
 	CHECK_EQ(peek(&v, place(dir, "")).rc, -EAGAIN);
 	CHECK_EQ(peek(&v, place(dir, "x")).rc, -EAGAIN);
-	close(v.fd);
+	view_close(&v);
 	fake_end(&f);
 }
 
@@ -329,7 +339,7 @@ static void a_server_without_inodes_knows_more_than_its_file(void)
 	v = view_open();
 	CHECK_EQ(peek(&v, place((struct wire_handle){ UINT64_C(3) << 48 | 8, 1 }, "")).rc, -EAGAIN);
 	CHECK_EQ(peek(&v, place(fake_root, "x")).rc, -EAGAIN);
-	close(v.fd);
+	view_close(&v);
 	fake_end(&f);
 }
 
@@ -353,7 +363,7 @@ static void who_may_not_pass_learns_nothing(void)
 	CHECK_EQ(peek_as(&v.file, &other, place(dir, "file")).rc, 0);
 	CHECK_EQ(chmod_to(dir, 0677), 0); /* the owner's bits are his only ones */
 	CHECK_EQ(peek_as(&v.file, &owner, place(dir, "file")).rc, -EAGAIN);
-	close(v.fd);
+	view_close(&v);
 	fake_end(&f);
 }
 
@@ -376,7 +386,7 @@ static void access_lists_are_the_servers(void)
 	CHECK_EQ(peek(&v, place(dir, "none")).rc, -EAGAIN);
 	agree(&v, place(dir, ""));
 	agree(&v, place(fake_root, "dir"));
-	close(v.fd);
+	view_close(&v);
 	fake_end(&f);
 }
 
@@ -395,7 +405,7 @@ static void links_that_are_followed_are_left_to_the_server(void)
 	CHECK_EQ(peek(&v, p).rc, -EAGAIN);
 	p.path = wire_text("file");
 	agree(&v, p);
-	close(v.fd);
+	view_close(&v);
 	fake_end(&f);
 }
 
@@ -419,7 +429,7 @@ static void nobody_looks_during_a_change_over_two_servers(void)
 	CHECK_EQ(peek(&v, place(fake_root, "far")).rc, -EAGAIN); /* its inode is elsewhere */
 	agree(&v, place(fake_root, "file"));
 	agree(&v, place(fake_root, ""));
-	close(v.fd);
+	view_close(&v);
 	fake_end(&f);
 }
 
@@ -473,7 +483,7 @@ static void each_change_is_seen_at_once(void)
 		if (i % 200 == 199)
 			fake_reopen(&f);
 	}
-	close(v.fd);
+	view_close(&v);
 	fake_end(&f);
 }
 
@@ -568,7 +578,7 @@ static void a_look_that_is_held_up_is_right_or_in_vain(void)
 				k++;
 			CHECK(k > 6); /* heads, tables, trees */
 		}
-	close(v.fd);
+	view_close(&v);
 	fake_end(&f);
 }
 
@@ -701,7 +711,7 @@ static void looks_beside_a_writer_are_right(void)
 	CHECK(race.answered > race.looks / 2);
 	for (unsigned i = 0; i < STABLE; i++)
 		look_at_stable(i);
-	close(race.v.fd);
+	view_close(&race.v);
 	fake_end(&f);
 }
 
@@ -710,7 +720,7 @@ static void looks_beside_a_writer_are_right(void)
 /* The file, copied. */
 struct copy {
 	struct meta_file file;
-	uint8_t *p;
+	uint8_t *p, lock[256];
 	size_t n;
 	uint64_t pages[32]; /* that the latest look read */
 	unsigned reads;
@@ -718,10 +728,15 @@ struct copy {
 
 #define PAGE 4096
 
-static int copy_read(const struct meta_file *file, void *buf, size_t n, uint64_t off)
+static int copy_read(const struct meta_file *file, enum meta_of part, void *buf, size_t n,
+		     uint64_t off)
 {
 	struct copy *c = (struct copy *)(uintptr_t)container_of(file, struct copy, file);
 
+	if (part == META_LOCK) {
+		memcpy(buf, c->lock + off, n);
+		return 0;
+	}
 	c->pages[c->reads++ % ARRAY_LEN(c->pages)] = off / PAGE;
 	if (off > c->n || n > c->n - off)
 		return -EIO;
@@ -740,7 +755,8 @@ static struct copy copy_make(void)
 	c.p = malloc(c.n);
 	CHECK(c.p);
 	CHECK_EQ(pread(v.fd, c.p, c.n, 0), (ssize_t)c.n);
-	close(v.fd);
+	CHECK_EQ(pread(v.lock, c.lock, sizeof(c.lock), 0), (ssize_t)sizeof(c.lock));
+	view_close(&v);
 	return c;
 }
 
@@ -889,7 +905,7 @@ static void a_read_that_fails_is_left_to_the_server(void)
 		CHECK_EQ(a.rc, v.reads > k ? -EAGAIN : 0);
 	}
 	CHECK(k > 10);
-	close(v.fd);
+	view_close(&v);
 	fake_end(&f);
 }
 
