@@ -460,7 +460,7 @@ static void sizes_are_those_of_what_is_being_written(void)
 /* The server of the root goes and comes, in one way or the other, and nothing that was known before it went counts. */
 static void come_back(void (*go)(struct cluster *cl, int i), int round)
 {
-	char path[16];
+	char path[32];
 	struct stat st;
 
 	snprintf(path, sizeof(path), "/round%d", round);
