@@ -197,6 +197,7 @@ static int stopped_owner(const char *conf)
 	CHECK_EQ(sheaf_pread(f, b, LOCKED, 0), -EIO);
 	sheaf_close(f);
 	sheaf_disconnect(mine);
+	free(b);
 	return 0;
 }
 
