@@ -64,8 +64,8 @@ SHEAF_API struct sheaf_handle sheaf_file_handle(struct sheaf_file *f);
 /* What sheaf_close() would report, without closing: -EIO: data written since the last fsync were lost; said
  * again until an fsync or close has said it. No server is asked unless a link has been down since the write. */
 SHEAF_API int sheaf_flush(struct sheaf_file *f);
-/* sheaf_close() by somebody for whom nobody waits: where there is nothing to tell but that it is closed, that goes to the server with
- * the next request, or half a millisecond later. */
+/* sheaf_close() by somebody for whom nobody waits: where nothing was written and no lock is held through the file, the server
+ * hears of it with the next request, or half a millisecond later. */
 SHEAF_API int sheaf_close_later(struct sheaf_file *f);
 
 /* A write behind the end, as if the file had been opened with O_APPEND. */
@@ -177,8 +177,8 @@ SHEAF_API void sheaf_drive_end(struct sheaf *fs); /* no task may be parked */
 /* ---- files of servers on this host ----
  *
  * From now on sheaf_pread() reads what it may open of their files, and what is in memory of it, itself, past the server, and
- * names are looked up so, too. It takes up to 256 descriptors. And they read what is written, up to 1 MiB to a server, out of the memory of this process, if
- * it is of their own user. They would wait for pages of it that are not there: so all that is written must be ordinary memory, and
+ * names are looked up so, too. It takes up to 256 descriptors, and four for each server. And they read what is written, up to
+ * 1 MiB to a server, out of the memory of this process, if it is of their own user. They would wait for pages of it that are not there: so all that is written must be ordinary memory, and
  * no mapping of a file, least of all of one on a mount of theirs. */
 SHEAF_API void sheaf_set_near(struct sheaf *fs, int on);
 /* 1: all servers of the file read so: a write of 1 MiB costs this process no copy. */

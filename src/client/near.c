@@ -1,7 +1,7 @@
 /* Files of servers on this host, which this process may open itself: what of them is in memory is read there, past the server.
  *
- * The server tells where its files are when a session begins over the shorter way (session_res.objects, session_res.names); whether we may open them
- * is for the host to decide. A descriptor lives no longer than that link, so who reads here is somebody whom the server
+ * The server tells where its files are when a session begins over the shorter way (session_res.objects, names); whether we
+ * may open them is for the host to decide. A descriptor lives no longer than that link, so who reads here is somebody whom the server
  * knows, and nobody keeps its disk busy when it has gone. The same holds as for a read that it answers: what was written is in
  * the file when the write is answered, and a file is cut, never exchanged, while somebody has it open. Only locks need more:
  * who was stopped for longer than a lease may have lost his, and would see what their next owner writes. So what was read

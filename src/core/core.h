@@ -124,6 +124,9 @@ struct file_ops {
 	int (*probe)(struct env *e, struct loop *l, int dir, char *text, size_t n);
 };
 
+/* Where an open file or directory is, for others of the host, and which one: bytes of path, or -errno. */
+ssize_t file_home(struct env *e, int fd, char *path, size_t n, uint64_t *dev, uint64_t *ino);
+
 /* A file of another process, to be read now or not at all (near_file.c); the real environment only. */
 struct near_file {
 	struct env *env;

@@ -10,6 +10,18 @@
 
 #define MAP_BYTES (4096 * MIB) /* of addresses */
 
+ssize_t file_home(struct env *e, int fd, char *path, size_t n, uint64_t *dev, uint64_t *ino)
+{
+	struct stat st;
+	int r = e->file->where ? e->file->fstat(e, fd, &st) : -EOPNOTSUPP;
+
+	if (r)
+		return r;
+	*dev = st.st_dev;
+	*ino = st.st_ino;
+	return e->file->where(e, fd, path, n);
+}
+
 /* Is it the one, and can its file system tell what is in memory? */
 static int check(struct env *e, int fd, bool memory, uint64_t dev, uint64_t ino)
 {

@@ -128,18 +128,14 @@ static void prefetch(struct meta *m)
 
 ssize_t meta_home(const struct meta *m, char path[PATH_MAX_LEN], uint64_t *dev, uint64_t *ino)
 {
-	struct env *e = m->loop->env;
-	struct stat st;
 	ssize_t n;
 	int fd;
 
-	if (!e->file->where || mdb_env_get_fd(m->db.env, &fd) || fstat(fd, &st) < 0)
-		return -EOPNOTSUPP;
-	n = e->file->where(e, fd, path, PATH_MAX_LEN);
+	if (mdb_env_get_fd(m->db.env, &fd))
+		return -EIO;
+	n = file_home(m->loop->env, fd, path, PATH_MAX_LEN, dev, ino);
 	while (n > 0 && path[n - 1] != '/')
 		n--;
-	*dev = st.st_dev;
-	*ino = st.st_ino;
 	return n;
 }
 

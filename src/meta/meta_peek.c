@@ -12,7 +12,6 @@
  * lower than all), those of leaves have the value behind the key. Tables are values of the main tree.
  *
  * Threads: none. Buffers: one page on the stack. Errors: -EAGAIN for all that the server must be asked for. */
-#include "meta/meta_schema.h"
 #include "meta/meta_state.h"
 
 #define PAGE 4096 /* of another system's size: -EAGAIN */
