@@ -166,7 +166,8 @@ struct sheaf_tasks {
 	void (*resume)(
 		void *task); /* any thread; must not make calls. May come before park() has stopped it. */
 };
-/* From now on one thread drives fs: it calls sheaf_drive() again and again. fd: what it waits for beside the servers. */
+/* From now on one thread drives fs: it calls sheaf_drive() again and again. fd: what it waits for beside the servers.
+ * Calls without credentials are made as whom the process is now. */
 SHEAF_API int sheaf_drive_begin(struct sheaf *fs, const struct sheaf_tasks *t, int fd);
 /* Waits until something happens, `ms` at most (-1: for ever): answers of servers are dealt with and tasks resumed. 1: the
  * descriptor is readable or broken, which is looked at only if want_fd; 0: it is not. */

@@ -1,6 +1,7 @@
 /* Arguments and paths of the command. Pure functions. */
 #include <getopt.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 
@@ -123,6 +124,14 @@ int cli_parse(const struct cli_option *options, bool first_arg_ends, int argc, c
 	out->args = argv + optind;
 	out->n_args = argc - optind;
 	return 0;
+}
+
+/* One for two processors: where they outnumber these, each has fewer changes to commit at once, and all are slower. */
+uint32_t cli_metas(uint32_t servers)
+{
+	long half = sysconf(_SC_NPROCESSORS_ONLN) / 2;
+
+	return half < 1 ? 1 : MIN((uint32_t)half, servers);
 }
 
 int cli_number(const char *s, uint64_t min, uint64_t max, uint64_t *out)

@@ -603,9 +603,10 @@ static int print_text(struct bench *b)
 	const struct bench_place *p = &b->place;
 	int r = 0;
 
-	printf("%d server%s on %s%s%s, over %s, %d round%s; medians over the rounds\n\n",
-	       b->servers, b->servers == 1 ? "" : "s", p->fs_type, p->storage[0] ? " at " : "",
-	       p->storage, p->medium, b->rounds, b->rounds == 1 ? "" : "s");
+	printf("%d server%s (%d with metadata) on %s%s%s, over %s, %d round%s; medians over the rounds\n\n",
+	       b->servers, b->servers == 1 ? "" : "s", b->metas, p->fs_type,
+	       p->storage[0] ? " at " : "", p->storage, p->medium, b->rounds,
+	       b->rounds == 1 ? "" : "s");
 	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
 		r |= print_rows(b, kinds[i], false) | print_rows(b, kinds[i], true);
 	if (b->n_bars)
@@ -666,9 +667,9 @@ static int take_options(struct bench *b, uint64_t *servers)
 		return cli_usage(c, "--servers goes with --dir: a running file system has its own");
 	if (c->opt[OPT_META] && (!c->opt[OPT_DIR] || cli_number(c->opt[OPT_META], 1, 64, &metas)))
 		return cli_usage(c, "--meta goes with --dir and a number of servers");
-	b->metas = (int)metas;
 	if (c->opt[OPT_SERVERS] && cli_number(c->opt[OPT_SERVERS], 1, 64, servers))
 		return cli_usage(c, "--servers %s: not a number from 1 to 64", c->opt[OPT_SERVERS]);
+	b->metas = metas ? (int)metas : (int)cli_metas((uint32_t)*servers);
 	if (c->opt[OPT_ROUNDS] && cli_number(c->opt[OPT_ROUNDS], 1, BENCH_MAX_ROUNDS, &v))
 		return cli_usage(c, "--rounds %s: not a number from 1 to %d", c->opt[OPT_ROUNDS],
 				 BENCH_MAX_ROUNDS);
@@ -785,7 +786,7 @@ const struct cli_command cmd_bench = {
 	.max_args = 1,
 	.options = { { 0, "dir", "DIR", "on temporary servers below DIR, removed afterwards" },
 		     { 0, "servers", "N", "how many of them (4)" },
-		     { 0, "meta", "N", "how many of these keep names (all)" },
+		     { 0, "meta", "N", "how many of these keep names (one for two processors)" },
 		     { 0, "clients", "LIST", "numbers of clients to compare, for example 1,4,16" },
 		     { 0, "rounds", "N", "how often everything is measured (9)" },
 		     { 0, "long", NULL,

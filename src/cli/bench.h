@@ -278,7 +278,7 @@ struct bench {
 	const char *dir; /* --dir, or NULL */
 	bool long_form; /* --long */
 	int rounds, servers;
-	int metas; /* --meta: of our own servers, those that keep names; 0: all */
+	int metas; /* --meta: of our own servers, those that keep names */
 	int clients[BENCH_MAX_LIST], n_clients; /* of the kind that runs */
 	int given[BENCH_MAX_LIST], n_given; /* --clients */
 	int most_clients;

@@ -221,6 +221,9 @@ int bench_place_open(struct bench *b, const char *dir, uint32_t servers)
 		return status;
 	look_at_storage(&b->place);
 	b->servers = (int)b->place.conf->n_targets;
+	b->metas = 0;
+	for (int i = 0; i < b->servers; i++)
+		b->metas += (b->place.conf->targets[i].roles & ROLE_META) != 0;
 	return CLI_OK;
 }
 

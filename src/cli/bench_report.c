@@ -71,6 +71,7 @@ struct json_object *bench_conditions(struct bench *b)
 	json_object_object_add(o, "machine", machine_json());
 	put_text(o, "backend", b->place.medium);
 	json_object_object_add(o, "servers", json_object_new_int(b->servers));
+	json_object_object_add(o, "metadata_servers", json_object_new_int(b->metas));
 	for (size_t i = 0; i < b->n_rows; i++)
 		if (!used_before(b, i, b->rows[i]->clients))
 			json_object_array_add(clients,
@@ -132,8 +133,9 @@ static void put_conditions(FILE *f, struct bench *b)
 		(double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (double)MIB /
 			1024);
 	report_text(f, u.release);
-	fprintf(f, "</dd>\n<dt>servers</dt><dd>%d, over %s</dd>\n<dt>storage</dt><dd>", b->servers,
-		p->medium);
+	fprintf(f,
+		"</dd>\n<dt>servers</dt><dd>%d, %d with metadata, over %s</dd>\n<dt>storage</dt><dd>",
+		b->servers, b->metas, p->medium);
 	report_text(f, p->fs_type);
 	if (p->in_memory || p->on_disk)
 		fprintf(f, " (%s)", p->in_memory ? "in memory" : "on disk");

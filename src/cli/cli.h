@@ -51,6 +51,8 @@ int cli_parse(const struct cli_option *options, bool first_arg_ends, int argc, c
 	      struct cli_parsed *out, char *err, size_t err_len);
 /* A whole number within the limits, nothing behind it; or -EINVAL. */
 int cli_number(const char *s, uint64_t min, uint64_t max, uint64_t *out);
+/* How many of the servers of this host keep names, when nobody says. */
+uint32_t cli_metas(uint32_t servers);
 /* The path inside the file system that `arg` means ("sheaf:/a", "/a", "a"): absolute, without
  * empty, "." and ".." parts. -ENAMETOOLONG. */
 int cli_inside_path(const char *arg, char out[CLI_PATH_MAX]);

@@ -21,6 +21,7 @@ static int take_options(struct cli *c, struct sheaf_init *o)
 					 c->opt[OPT_SERVERS], CONF_MAX_TARGETS);
 		o->servers = (uint32_t)v;
 	}
+	o->metas = cli_metas(o->servers);
 	if (c->opt[OPT_META]) {
 		if (cli_number(c->opt[OPT_META], 1, o->servers, &v))
 			return cli_usage(c, "--meta %s: not a number from 1 to %u (servers)",
@@ -103,7 +104,7 @@ const struct cli_command cmd_init = {
 	.min_args = 1,
 	.max_args = 1,
 	.options = { { 0, "servers", "N", "how many servers (4)" },
-		     { 0, "meta", "N", "how many of them keep names too (all)" },
+		     { 0, "meta", "N", "how many of them keep names too (one for two processors)" },
 		     { 0, "port", "P", "port of the first server, the others follow (7430)" },
 		     { 0, "stripe-unit", "SIZE",
 		       "bytes in a row on one server, for example 1M (256K)" },

@@ -658,13 +658,21 @@ int sheaf_close_later(struct sheaf_file *f)
 
 int sheaf_flush(struct sheaf_file *f)
 {
-	struct cop *op = api_begin(f->fs, NULL);
+	struct sheaf *fs = f->fs;
+	struct cop *op;
+	bool clean;
 
+	pthread_mutex_lock(&fs->lock);
+	api_look(fs);
+	clean = cfile_clean(f->f);
+	api_give(fs);
+	if (clean)
+		return 0;
+	op = api_begin(fs, NULL);
 	if (!op)
 		return -ENOMEM;
-	api_look(f->fs);
 	client_flush(op, f->f);
-	return (int)api_end(f->fs, op);
+	return (int)api_end(fs, op);
 }
 
 struct sheaf_handle sheaf_file_handle(struct sheaf_file *f)

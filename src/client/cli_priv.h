@@ -54,6 +54,8 @@ struct client {
 	struct list spare_ops, spare_lanes;
 	unsigned n_spare_lanes;
 	struct htab imported; /* those of them that nobody has asked for yet */
+	struct cred_wire self; /* whose calls without credentials are, */
+	bool has_self; /* if they need not be looked up each time */
 	uint32_t n_ops; /* operations that were taken and not given back */
 	uint64_t next_open;
 	bool halted; /* by client_export() */

@@ -167,6 +167,13 @@ static void own_cred(struct cred_wire *w)
 	free(all);
 }
 
+void client_stays(struct client *c, bool as_it_is)
+{
+	if (as_it_is)
+		own_cred(&c->self);
+	c->has_self = as_it_is;
+}
+
 struct cop *cop_new(struct client *c, const struct sheaf_cred *cred)
 {
 	struct list *it = list_pop(&c->spare_ops);
@@ -188,7 +195,10 @@ struct cop *cop_new(struct client *c, const struct sheaf_cred *cred)
 	op->c = c;
 	c->n_ops++;
 	if (!cred) {
-		own_cred(&op->cred);
+		if (c->has_self)
+			op->cred = c->self;
+		else
+			own_cred(&op->cred);
 		return op;
 	}
 	op->cred.uid = cred->uid;

@@ -133,6 +133,7 @@ struct cop {
 	uint64_t space_total, space_avail; /* of client_statfs() */
 };
 
+void client_stays(struct client *c, bool as_it_is); /* our user and groups do not change */
 struct cop *cop_new(struct client *c, const struct sheaf_cred *cred); /* NULL: out of memory */
 void cop_free(struct cop *op);
 
@@ -227,6 +228,7 @@ bool file_locks_lost(const struct cfile *f);
 struct sheaf_handle cfile_handle(const struct cfile *f);
 uint64_t cfile_id(const struct cfile *f); /* of the open */
 bool cfile_writable(const struct cfile *f);
+bool cfile_clean(const struct cfile *f); /* client_flush() would ask nobody and find nothing */
 
 /* Administration. */
 uint32_t client_targets(const struct client *c);

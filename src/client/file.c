@@ -218,13 +218,19 @@ struct syncing {
 
 /* An fsync is for all data of the file, whoever wrote them through whatever. The others need not ask a server
  * whose link has been up since the write. */
-static bool must_ask(struct cfile *f, uint32_t i, const struct syncing *s)
+static bool in_doubt(const struct cfile *f, uint32_t i)
 {
-	struct peer *p = &f->c->peers[f->targets[i]];
+	const struct peer *p = &f->c->peers[f->targets[i]];
 
-	if (s->how == SYNC)
-		return true;
 	return f->unsynced[i] && (p->state != PEER_UP || p->verifier != f->unsynced[i]);
+}
+
+bool cfile_clean(const struct cfile *f)
+{
+	for (uint32_t i = 0; f->unsynced && i < f->layout.width; i++)
+		if (in_doubt(f, i))
+			return false;
+	return !f->lost && !file_lost_own(f);
 }
 
 static int ask_targets(struct cop *op, struct syncing *s)
@@ -241,7 +247,7 @@ static int ask_targets(struct cop *op, struct syncing *s)
 		return -ENOMEM;
 	s->n = f->unsynced ? n : 0;
 	for (uint32_t i = 0; i < s->n; i++) {
-		if (!must_ask(f, i, s))
+		if (s->how != SYNC && !in_doubt(f, i))
 			continue;
 		s->args[i].cap = f->cap;
 		s->seen[i] = f->writes[i];

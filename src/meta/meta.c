@@ -3,15 +3,19 @@
  * Threads: the loop's; it may block (start and stop only). Buffers: none kept. Errors: 0 or -errno, with
  * a line for people that names the directory, what is wrong with it and what to do. */
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "meta/meta_state.h"
 
 #ifdef __SANITIZE_THREAD__ /* which leaves little room on aarch64 */
 #define MAP_BYTES_DEFAULT (UINT64_C(4) << 30)
+#define NEVER_MAPPED true /* nor does it see how LMDB orders what it stores */
 #else
+#define NEVER_MAPPED false
 #define MAP_BYTES_DEFAULT (UINT64_C(64) << 30)
 #endif
 #define PREFETCH_MAX (UINT64_C(1) << 30)
@@ -66,25 +70,53 @@ static int refuse_lmdb(struct opening *op, const char *doing, int rc)
 	}
 }
 
-static int env_open(struct opening *op)
+static int env_open_as(struct opening *op, unsigned flags, uint64_t map_bytes)
 {
 	const struct meta_opts *o = op->o;
-	unsigned flags = MDB_NOTLS | (o->nosync ? MDB_NOSYNC | MDB_NOMETASYNC : 0);
 	struct db *d = &op->m->db;
-	int dead, rc;
+	int dead, rc = mdb_env_create(&d->env);
 
-	if (mkdir(o->dir, 0700) < 0 && errno != EEXIST)
-		return refuse(op, -errno, "cannot make the directory: %s", strerror(errno));
-	rc = mdb_env_create(&d->env);
 	if (!rc)
-		rc = mdb_env_set_mapsize(d->env, o->map_bytes ? o->map_bytes : MAP_BYTES_DEFAULT);
+		rc = mdb_env_set_mapsize(d->env, map_bytes);
 	if (!rc)
 		rc = mdb_env_set_maxdbs(d->env, N_TABLES);
 	if (!rc)
-		rc = mdb_env_open(d->env, o->dir, flags, 0600);
+		rc = mdb_env_open(d->env, o->dir, flags | MDB_NOTLS, 0600);
 	if (!rc)
 		rc = mdb_reader_check(d->env, &dead); /* left by processes that were killed */
 	return rc ? refuse_lmdb(op, "open", rc) : 0;
+}
+
+/* It may lie elsewhere than the objects. */
+static bool is_in_memory(const char *dir)
+{
+	struct statfs s;
+
+	return !NEVER_MAPPED && statfs(dir, &s) == 0 && s.f_type == TMPFS_MAGIC;
+}
+
+/* Through its mapping where it is in memory and there is room for that. */
+static int env_open(struct opening *op)
+{
+	const unsigned nosync = MDB_NOSYNC | MDB_NOMETASYNC;
+	const struct meta_opts *o = op->o;
+	const struct loop *l = op->m->loop;
+	uint64_t limit = o->map_bytes ? o->map_bytes : MAP_BYTES_DEFAULT;
+	int rc;
+
+	if (mkdir(o->dir, 0700) < 0 && errno != EEXIST)
+		return refuse(op, -errno, "cannot make the directory: %s", strerror(errno));
+	if (l && l->in_memory && is_in_memory(o->dir)) {
+		rc = env_open_as(op, nosync | MDB_WRITEMAP, room_first(o->dir, limit));
+		if (rc || room_open(op->m, limit, true) == 0)
+			return rc;
+		mdb_env_close(op->m->db.env);
+		op->m->db.env = NULL;
+	}
+	rc = env_open_as(op, o->nosync ? nosync : 0, limit);
+	if (!rc && l)
+		rc = room_open(op->m, limit, false);
+	return rc;
 }
 
 /* A file that ends before its last page would kill us with SIGBUS when that page is touched. LMDB leaves it
@@ -280,7 +312,7 @@ static int tables_open(struct opening *op, MDB_txn *txn)
 	m->next_ino = m->stored_next;
 	if (!rc || rc == -ENOENT)
 		rc = db_error(mdb_stat(txn, m->db.t[T_LOCK], &st));
-	m->n_locks = st.ms_entries;
+	m->n_locks = m->stored_locks = st.ms_entries;
 	if (rc && rc != -ENOENT)
 		return refuse(op, rc, "set up its tables: %s", strerror(-rc));
 	return 0;
@@ -385,6 +417,7 @@ void meta_close(struct meta *m)
 	if (!m)
 		return;
 	writer_stop(m, false);
+	room_date(m);
 	mdb_env_sync(m->db.env, 1); /* a clean stop is durable also without sync */
 	meta_free(m);
 }

@@ -30,7 +30,7 @@ struct meta_opts {
 	uint16_t partition; /* where new inodes of this server go */
 	bool root; /* make the root directory (owner: root, mode 1777) when the database is new */
 	bool nosync;
-	uint64_t map_bytes; /* 0: 64 GiB of address space */
+	uint64_t map_bytes; /* it never grows beyond; 0: 64 GiB */
 };
 
 /* Also prefetches. On failure `err` names the directory, what is wrong and the cure (newer schema,

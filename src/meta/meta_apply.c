@@ -336,36 +336,39 @@ static int apply_map(struct apply *ap)
 
 /* ---- all kinds ---- */
 
+enum { NO_ROOM, TAKES_ROOM, GIVES_ROOM }; /* the first changes rows, or needs one for a while */
+
 static const struct kind {
 	apply_fn *apply;
 	bool no_slot; /* its session field names what it works on */
+	int room;
 } kinds[] = {
-	[REC_CREATE] = { apply_create, false },
-	[REC_MKDIR] = { apply_mkdir, false },
-	[REC_UNLINK] = { apply_unlink, false },
-	[REC_RMDIR] = { apply_rmdir, false },
-	[REC_RENAME] = { apply_rename, false },
-	[REC_SETATTR] = { apply_setattr, false },
-	[REC_UNSETTLE] = { apply_unsettle_rec, false },
-	[REC_RECORD] = { apply_record, false },
-	[REC_TRUNC_BEGIN] = { apply_trunc_begin, false },
-	[REC_TRUNC_END] = { apply_trunc_end, false },
-	[REC_SETTLE_BEGIN] = { apply_settle_begin, false },
-	[REC_SETTLE_END] = { apply_settle_end, false },
-	[REC_REMOVED] = { apply_removed, false },
-	[REC_SESSION_NEW] = { apply_session_new, true },
-	[REC_SESSION_END] = { apply_session_end, true },
-	[REC_MAP] = { apply_map, false },
-	[REC_LINK] = { apply_link, false },
-	[REC_SYMLINK] = { apply_symlink, false },
-	[REC_SETXATTR] = { apply_setxattr, false },
-	[REC_REMOVEXATTR] = { apply_removexattr, false },
-	[REC_MKNOD] = { apply_mknod, false },
-	[REC_PREPARE] = { apply_prepare, true },
-	[REC_FINISH] = { apply_finish, true },
-	[REC_DECIDE] = { apply_decide, false },
-	[REC_TOLD] = { apply_told, true },
-	[REC_REPAIR] = { apply_repair, false },
+	[REC_CREATE] = { apply_create, false, TAKES_ROOM },
+	[REC_MKDIR] = { apply_mkdir, false, TAKES_ROOM },
+	[REC_UNLINK] = { apply_unlink, false, GIVES_ROOM },
+	[REC_RMDIR] = { apply_rmdir, false, GIVES_ROOM },
+	[REC_RENAME] = { apply_rename, false, NO_ROOM },
+	[REC_SETATTR] = { apply_setattr, false, NO_ROOM },
+	[REC_UNSETTLE] = { apply_unsettle_rec, false, NO_ROOM },
+	[REC_RECORD] = { apply_record, false, NO_ROOM },
+	[REC_TRUNC_BEGIN] = { apply_trunc_begin, false, NO_ROOM },
+	[REC_TRUNC_END] = { apply_trunc_end, false, NO_ROOM },
+	[REC_SETTLE_BEGIN] = { apply_settle_begin, false, NO_ROOM },
+	[REC_SETTLE_END] = { apply_settle_end, false, NO_ROOM },
+	[REC_REMOVED] = { apply_removed, false, GIVES_ROOM },
+	[REC_SESSION_NEW] = { apply_session_new, true, NO_ROOM },
+	[REC_SESSION_END] = { apply_session_end, true, NO_ROOM },
+	[REC_MAP] = { apply_map, false, NO_ROOM },
+	[REC_LINK] = { apply_link, false, TAKES_ROOM },
+	[REC_SYMLINK] = { apply_symlink, false, TAKES_ROOM },
+	[REC_SETXATTR] = { apply_setxattr, false, TAKES_ROOM },
+	[REC_REMOVEXATTR] = { apply_removexattr, false, GIVES_ROOM },
+	[REC_MKNOD] = { apply_mknod, false, TAKES_ROOM },
+	[REC_PREPARE] = { apply_prepare, true, NO_ROOM },
+	[REC_FINISH] = { apply_finish, true, NO_ROOM },
+	[REC_DECIDE] = { apply_decide, false, NO_ROOM },
+	[REC_TOLD] = { apply_told, true, NO_ROOM },
+	[REC_REPAIR] = { apply_repair, false, NO_ROOM },
 };
 
 static const struct kind *kind_of(uint32_t kind)
@@ -437,10 +440,15 @@ static int answer_encode(struct apply *ap, struct arena *a, uint8_t **answer, ui
 static int apply_kind(struct apply *ap)
 {
 	const struct kind *k = kind_of(ap->rec->kind);
-	int rc = k ? k->apply(ap) : EINVAL;
+	bool full = k && k->room == TAKES_ROOM && !ap->room_left;
+	int rc = !k ? EINVAL : full ? ENOSPC : k->apply(ap);
 
 	if (rc < 0)
 		return rc;
+	if (!rc && k->room == TAKES_ROOM)
+		ap->taken = true;
+	if (!rc && k->room == GIVES_ROOM)
+		ap->given = true;
 	if (rc > 0) {
 		*ap->res = (struct wire_record_res){ .status = rc };
 		ap->n_dirs = 0;

@@ -14,8 +14,8 @@
 
 struct meta_copy {
 	struct job job;
-	struct loop *loop;
-	MDB_env *env;
+	struct meta *m;
+	bool reads; /* its map must stay where it is */
 	struct worker *worker;
 	int fd;
 	int rc; /* the worker's, until done */
@@ -27,7 +27,18 @@ static void copy_run(struct job *j)
 {
 	struct meta_copy *c = container_of(j, struct meta_copy, job);
 
-	c->rc = db_error(mdb_env_copyfd2(c->env, c->fd, MDB_CP_COMPACT));
+	c->rc = db_error(mdb_env_copyfd2(c->m->db.env, c->fd, MDB_CP_COMPACT));
+}
+
+/* Changes that waited for room go on. */
+static void read_over(struct meta_copy *c)
+{
+	if (!c->reads)
+		return;
+	c->reads = false;
+	c->m->copies--;
+	c->m->room.dated = 0; /* the next change counts as one after it */
+	writer_look(c->m);
 }
 
 static void copy_done(struct job *j)
@@ -35,6 +46,7 @@ static void copy_done(struct job *j)
 	struct meta_copy *c = container_of(j, struct meta_copy, job);
 	struct stat st;
 
+	read_over(c);
 	if (c->error != -EAGAIN) /* cancelled */
 		return;
 	c->error = c->rc;
@@ -69,18 +81,20 @@ int meta_copy_start(struct meta *m, struct meta_copy **out)
 
 	if (!c)
 		return -ENOMEM;
-	c->loop = m->loop;
-	c->env = m->db.env;
+	c->m = m;
 	c->job = (struct job){ .run = copy_run, .done = copy_done };
 	list_init(&c->job.link);
 	c->error = -EAGAIN;
-	rc = c->fd = nameless(c->env);
+	rc = c->fd = nameless(m->db.env);
 	if (rc >= 0)
 		rc = e->exec->worker_start(e, m->loop, "backup", &c->worker);
 	if (rc < 0) {
 		meta_copy_end(c);
 		return rc;
 	}
+	writer_look(m); /* with room for what changes meanwhile */
+	c->reads = true;
+	m->copies++;
 	e->exec->worker_submit(c->worker, &c->job);
 	*out = c;
 	return 0;
@@ -111,7 +125,8 @@ void meta_copy_end(struct meta_copy *c)
 	if (c->error == -EAGAIN && c->worker)
 		meta_copy_cancel(c);
 	if (c->worker)
-		c->loop->env->exec->worker_stop(c->worker);
+		c->m->loop->env->exec->worker_stop(c->worker);
+	read_over(c);
 	if (c->fd >= 0)
 		close(c->fd);
 	free(c);

@@ -429,6 +429,11 @@ int apply_prepare(struct apply *ap)
 		rc = part_done(ap, &sub, p->check(&sub));
 	if (rc || kept)
 		return rc;
+	if (rec.kind == PART_NEW || rec.kind == PART_ADD || rec.kind == PART_LINK) {
+		if (!ap->room_left)
+			return ENOSPC;
+		ap->taken = true;
+	}
 	rc = keep_part(ap, &rec);
 	return rc ? rc : lock_part(ap, &lock);
 }

@@ -3,9 +3,9 @@
  * Who looks here is no reader that LMDB knows of. One that was stopped in the middle of a look would keep every page that is
  * given up from then on, and the file would grow until nobody could change anything. Instead we rely on how LMDB writes: each
  * transaction leaves the two states before it alone, as pages are concerned, and puts its head in the place of the older
- * one. So what was read of a state is whole if its head is still there afterwards; pages that are read in vain may hold
- * anything, and nothing in them is believed before it was measured. Which state is the present one the lock file says, to us as
- * to the server: a head is in its place before the transaction has ended, by as long as a disk takes to flush.
+ * one, in memory word by word. So what was read of a state is whole if at most one transaction has ended since; pages that are
+ * read in vain may hold anything, and nothing in them is believed before it was measured. Which transaction was the last to end
+ * the lock file says, to us as to the server: a head is in its place before that, by as long as a disk takes to flush.
  *
  * LMDB's file: pages, the first two of them heads. A page begins with its number, kind and how many 16-bit offsets of nodes
  * follow; nodes are sorted by key. Those of branches tell the page where their keys begin (the first key counts as
@@ -16,6 +16,7 @@
 
 #define PAGE 4096 /* of another system's size: -EAGAIN */
 #define DEPTH_MOST 32
+#define BEGIN_TRIES 4 /* while transactions end */
 #define HEAD_MAGIC 0xBEEFC0DEu
 #define HEAD_VERSION 1
 #define LOCK_FORMAT 0x10001
@@ -65,9 +66,16 @@ struct look {
 	uint8_t page[PAGE];
 };
 
-static int head_read(const struct look *l, uint64_t transaction, struct head *h)
+/* The last transaction that has ended. */
+static int lock_read(const struct look *l, uint64_t *transaction)
 {
-	return l->file->read(l->file, META_DATA, h, sizeof(*h), (transaction & 1) * PAGE);
+	struct lock_head lock;
+
+	if (l->file->read(l->file, META_LOCK, &lock, sizeof(lock), 0) || lock.magic != HEAD_MAGIC ||
+	    lock.format != LOCK_FORMAT)
+		return -EAGAIN;
+	*transaction = lock.transaction;
+	return 0;
 }
 
 static bool head_good(const struct head *h)
@@ -75,29 +83,37 @@ static bool head_good(const struct head *h)
 	return h->magic == HEAD_MAGIC && h->version == HEAD_VERSION && h->free.page_bytes == PAGE;
 }
 
+/* A head is whole while its transaction is the last one: only the next but one stores into it. */
 static int look_begin(struct look *l, const struct meta_file *f)
 {
-	struct lock_head lock;
+	uint64_t before, now;
 
 	l->file = f;
 	l->number = NO_PAGE;
-	if (f->read(f, META_LOCK, &lock, sizeof(lock), 0) || lock.magic != HEAD_MAGIC ||
-	    lock.format != LOCK_FORMAT)
+	if (lock_read(l, &now))
 		return -EAGAIN;
-	atomic_thread_fence(memory_order_acquire);
-	if (head_read(l, lock.transaction, &l->head) || !head_good(&l->head))
-		return -EAGAIN;
-	return l->head.transaction == lock.transaction ? 0 : -EAGAIN;
+	for (int i = 0; i < BEGIN_TRIES; i++) {
+		before = now;
+		atomic_thread_fence(memory_order_acquire);
+		if (f->read(f, META_DATA, &l->head, sizeof(l->head), (before & 1) * PAGE) ||
+		    !head_good(&l->head))
+			return -EAGAIN;
+		atomic_thread_fence(memory_order_acquire);
+		if (lock_read(l, &now))
+			return -EAGAIN;
+		if (now == before)
+			return l->head.transaction == now ? 0 : -EAGAIN;
+	}
+	return -EAGAIN;
 }
 
-/* Was it one state, and is it still there? */
+/* Were its pages left alone? */
 static bool look_end(const struct look *l)
 {
-	struct head now;
+	uint64_t now;
 
 	atomic_thread_fence(memory_order_acquire);
-	return head_read(l, l->head.transaction, &now) == 0 &&
-	       now.transaction == l->head.transaction && now.main.root == l->head.main.root;
+	return !lock_read(l, &now) && now - l->head.transaction <= 1;
 }
 
 /* A page of nodes is in l->page: how many of them? */

@@ -1,20 +1,36 @@
 /* Inline reads: attributes, readdir, and the rows a server works on by itself.
  *
- * Threads: the loop's only. Each call renews the one read transaction and resets it before it returns, so
- * the writer can reuse pages. Buffers: everything returned is copied out, into the caller's arena where it
+ * Threads: the loop's only. All calls between two changes share one read transaction: it ends before the next
+ * change begins, so the writer can reuse pages, and with each call while the worker has a change. Buffers: everything returned is copied out, into the caller's arena where it
  * has no fixed size. Errors: -errno; what LMDB says of damage is -EIO. A call that took over a
  * millisecond blocked the loop and is counted. */
+#include <assert.h>
+
 #include "meta/meta_state.h"
 
 int read_begin(struct meta *m)
 {
+	int rc = m->reading ? 0 : db_error(mdb_txn_renew(m->reader));
+
 	m->read_began = m->loop->env->clock->now(m->loop->env);
-	return db_error(mdb_txn_renew(m->reader));
+	m->inside = !rc;
+	return rc;
+}
+
+void reads_end(struct meta *m)
+{
+	assert(!m->inside); /* who reads changes nothing meanwhile */
+	if (m->reading)
+		mdb_txn_reset(m->reader);
+	m->reading = false;
 }
 
 int read_end(struct meta *m, int rc)
 {
-	mdb_txn_reset(m->reader);
+	m->reading = true;
+	m->inside = false;
+	if (m->batches[0].began || m->batches[1].began || rc == -EIO)
+		reads_end(m);
 	if (m->loop->env->clock->now(m->loop->env) - m->read_began > NSEC_PER_MSEC)
 		m->slow_reads++;
 	return rc;

@@ -19,12 +19,31 @@ struct batch {
 	uint64_t ran_ns; /* what its transaction took */
 };
 
+/* What the database may use (meta_room.c). */
+struct room {
+	uint64_t bytes; /* allocated; 0: not known */
+	uint64_t limit, page;
+	uint64_t again; /* little or none was to be had: not tried before */
+	bool refused; /* none was, and that was said */
+	bool mapped; /* it is written through its mapping, which is as large */
+	uint64_t changed; /* when, by the wall clock, if its file does not say so yet: stores leave no time of change */
+	uint64_t dated; /* when it was last written there */
+	bool starved; /* writer: the latest change that takes room went to the last of it, and none was given back since */
+};
+#define NUMBERS_AHEAD 4096 /* inode numbers, that are reserved at once */
+#define ROOM_CHANGES 32 /* in a transaction of a mapped one, */
+#define ROOM_BYTES (512 * KIB) /* and what their records may have */
+
 struct meta {
 	struct loop *loop;
 	uint16_t partition;
 	struct db db;
+	struct room room;
 	/* loop */
-	MDB_txn *reader; /* reset between calls */
+	MDB_txn *reader;
+	bool reading; /* it is in its transaction, between calls too */
+	bool inside; /* of a call */
+	uint32_t copies; /* under way, which read as well */
 	uint64_t read_began, slow_reads;
 	uint64_t next_ino; /* counter of the next inode */
 	_Atomic uint64_t n_locks; /* rows of T_LOCK: never fewer than a reader can see */
@@ -39,6 +58,7 @@ struct meta {
 	struct timer here; /* the next one is done on the loop, at the end of this turn */
 	/* writer */
 	uint64_t stored_next; /* the counter as the database has it */
+	uint64_t stored_locks; /* rows of T_LOCK, as those who put and take them count */
 	struct arena scratch; /* one record, decoded */
 	/* both, under lock */
 	pthread_mutex_t lock;
@@ -48,6 +68,18 @@ struct meta {
 	bool armed; /* a job is submitted that has not looked at the queue yet */
 	bool abandoned;
 };
+
+/* ---- meta_room.c ---- */
+uint64_t room_first(const char *dir, uint64_t limit); /* what to open a mapped one with */
+int room_open(struct meta *m, uint64_t limit, bool mapped); /* nobody has written yet */
+bool room_tight(const struct meta *m); /* for more than some changes at once */
+bool room_short(const struct meta *m); /* and more may be had */
+int room_grow(struct meta *m); /* outside of all transactions if it is mapped */
+void room_changed(struct meta *m); /* by a transaction that has ended, on the loop */
+void room_date(struct meta *m); /* its file tells when it was changed last */
+uint64_t room_used(const struct meta *m); /* bytes */
+bool room_left(const struct meta *m); /* for changes that take some */
+void room_was_used(struct meta *m, uint64_t before, bool taken, bool given); /* by a transaction */
 
 /* ---- one record in its transaction (writer) ---- */
 
@@ -60,6 +92,8 @@ struct apply {
 	struct wire_record_res *res;
 	uint64_t next_ino; /* above every inode that this transaction made */
 	uint64_t n_locks; /* rows of T_LOCK now */
+	bool room_left; /* for changes that take some */
+	bool taken, given; /* room, by changes so far */
 	uint64_t pair; /* the change over two servers that this record is part of, or 0 */
 	struct wire_attr dirs[2]; /* directories changed, as they are now; not by its parts */
 	uint32_t n_dirs;
@@ -155,12 +189,14 @@ void meta_free(struct meta *m);
 
 /* ---- meta_writer.c ---- */
 int writer_init(struct meta *m);
+void writer_look(struct meta *m); /* changes may have waited for what has ended now */
 void writer_stop(struct meta *m, bool abandon);
 void writer_fini(struct meta *m);
 
 /* ---- meta_read.c: every read is between these two ---- */
 int read_begin(struct meta *m);
 int read_end(struct meta *m, int rc); /* returns rc */
+void reads_end(struct meta *m); /* before the database changes */
 /* Is this inode or entry held by a change over two servers? 0, -EINPROGRESS, or -errno. */
 int read_locked(struct meta *m, const struct key *k);
 int read_handle(struct meta *m, const struct wire_handle *h, struct node *n);

@@ -31,6 +31,8 @@
 	(4 * FAST_RUN) /* that are counted; each slow one takes back some, one that got stuck all */
 #define SLOW_WEIGHT 8
 #define STUCK_NS (5 * NSEC_PER_MSEC)
+#define COPY_ROOM (2 * MIB) /* changes go on beside a copy until so much is left */
+#define TIGHT_CHANGES 4 /* at once, so that the last room is not taken by one transaction */
 #define GATHER_NS NSEC_PER_MSEC /* at most, and at most half of what the last one took */
 
 /* ---- worker ---- */
@@ -48,25 +50,20 @@ static void change_apply(struct batch *b, struct apply *ap, struct change *c, in
 
 static int apply_begin(struct meta *m, struct apply *ap)
 {
-	MDB_stat st;
-	int rc = mdb_txn_begin(m->db.env, NULL, 0, &ap->txn);
-
-	if (rc)
-		return db_error(rc);
-	rc = mdb_stat(ap->txn, m->db.t[T_LOCK], &st);
-	if (rc)
-		mdb_txn_abort(ap->txn);
-	ap->n_locks = rc ? 0 : st.ms_entries;
-	return db_error(rc);
+	ap->n_locks = m->stored_locks;
+	return db_error(mdb_txn_begin(m->db.env, NULL, 0, &ap->txn));
 }
 
-/* The inode counter, once a transaction. */
-static int put_next(struct meta *m, const struct apply *ap)
+/* The inode counter, for many inodes ahead: numbers that nobody got until we stop are lost. */
+static int put_next(struct meta *m, struct apply *ap)
 {
 	struct key k = key_next(m->partition);
 
-	if (ap->next_ino == m->stored_next)
+	if (ap->next_ino <= m->stored_next) {
+		ap->next_ino = m->stored_next;
 		return 0;
+	}
+	ap->next_ino += NUMBERS_AHEAD;
 	return row_put(&m->db, ap->txn, T_SYS, &k, &ap->next_ino, sizeof(ap->next_ino));
 }
 
@@ -87,7 +84,10 @@ static int commit(struct meta *m, MDB_txn *txn)
 static int batch_transact(struct batch *b, struct change *one)
 {
 	struct meta *m = b->m;
-	struct apply ap = { .m = m, .arena = &m->scratch, .next_ino = m->stored_next };
+	struct apply ap = {
+		.m = m, .arena = &m->scratch, .next_ino = m->stored_next, .room_left = room_left(m)
+	};
+	uint64_t used = room_used(m);
 	struct change *c;
 	int rc = apply_begin(m, &ap);
 
@@ -115,6 +115,8 @@ static int batch_transact(struct batch *b, struct change *one)
 		return rc;
 	m->n_locks = ap.n_locks;
 	m->stored_next = ap.next_ino;
+	m->stored_locks = ap.n_locks;
+	room_was_used(m, used, ap.taken, ap.given);
 	return 0;
 }
 
@@ -137,6 +139,23 @@ static void batch_singly(struct batch *b, int why)
 		 error_text(why), failed);
 }
 
+/* Under the lock. */
+static void batch_fill(struct batch *b)
+{
+	struct meta *m = b->m;
+	uint32_t most = room_tight(m) ? TIGHT_CHANGES : m->room.mapped ? ROOM_CHANGES : BATCH_MAX;
+	uint64_t bytes = 0;
+
+	for (uint32_t n = 0; n < most && m->n_queued && (!m->room.mapped || bytes < ROOM_BYTES);
+	     n++) {
+		struct change *c = list_entry(list_pop(&m->queue), struct change, link);
+
+		bytes += c->n_bytes;
+		list_push(&b->changes, &c->link);
+		m->n_queued--;
+	}
+}
+
 static void batch_run(struct job *j)
 {
 	struct batch *b = container_of(j, struct batch, job);
@@ -148,12 +167,14 @@ static void batch_run(struct job *j)
 	pthread_mutex_lock(&m->lock);
 	m->armed = false;
 	abandoned = m->abandoned;
-	for (unsigned n = 0; !abandoned && n < BATCH_MAX && m->n_queued; n++, m->n_queued--)
-		list_push(&b->changes, list_pop(&m->queue));
+	if (!abandoned)
+		batch_fill(b);
 	pthread_mutex_unlock(&m->lock);
 	if (abandoned || list_empty(&b->changes))
 		return;
 	b->ran_ns = e->clock->now(e);
+	if (!m->room.mapped && room_short(m))
+		room_grow(m);
 	rc = batch_transact(b, NULL);
 	if (rc)
 		batch_singly(b, rc);
@@ -188,6 +209,20 @@ static bool gather(struct meta *m, uint32_t queued)
 	return timer_set(m->loop, &m->gather, m->gather_until) == 0;
 }
 
+/* Its map moves when it grows, so not while a transaction or a copy is under way: false, and the end of that looks again. */
+static bool has_room(struct meta *m)
+{
+	if (!m->room.mapped || !room_short(m))
+		return true;
+	if (m->copies && m->room.bytes >= room_used(m) + COPY_ROOM)
+		return true;
+	if (m->batches[0].began || m->batches[1].began || m->copies)
+		return false;
+	reads_end(m);
+	room_grow(m);
+	return true;
+}
+
 /* On the loop? Then with all that this turn still brings. */
 static bool do_here(struct meta *m)
 {
@@ -197,12 +232,12 @@ static bool do_here(struct meta *m)
 }
 
 /* Sends a free batch for what is queued, unless one is on its way already. */
-static void batch_arm(struct meta *m)
+void writer_look(struct meta *m)
 {
 	struct batch *b = !m->batches[0].began ? &m->batches[0] : &m->batches[1];
 	bool go;
 
-	if (b->began || m->closing || do_here(m))
+	if (b->began || m->closing || !has_room(m) || do_here(m))
 		return;
 	pthread_mutex_lock(&m->lock);
 	go = !m->armed && m->n_queued && !gather(m, m->n_queued);
@@ -213,12 +248,13 @@ static void batch_arm(struct meta *m)
 		return;
 	timer_del(m->loop, &m->gather);
 	b->began = MAX(m->loop->now, UINT64_C(1));
+	reads_end(m);
 	m->loop->env->exec->worker_submit(m->worker, &b->job);
 }
 
 static void gathered(struct timer *t)
 {
-	batch_arm(container_of(t, struct meta, gather));
+	writer_look(container_of(t, struct meta, gather));
 }
 
 static void batch_done(struct job *j);
@@ -231,6 +267,7 @@ static void here(struct timer *t)
 	if (!m->n_queued || m->closing || b->began || m->batches[1].began)
 		return;
 	b->began = MAX(m->loop->now, UINT64_C(1));
+	reads_end(m);
 	batch_run(&b->job);
 	batch_done(&b->job);
 }
@@ -261,6 +298,7 @@ static void batch_done(struct job *j)
 	}
 	list_splice(&done, &b->changes);
 	arena_reset(&b->arena);
+	room_changed(m);
 	m->commit_ns = m->loop->now - b->began;
 	m->n_fast = fastness(m, b->ran_ns, n);
 	m->gather_until = m->loop->now + MIN(m->commit_ns / 2, GATHER_NS);
@@ -268,7 +306,7 @@ static void batch_done(struct job *j)
 	pthread_mutex_lock(&m->lock);
 	m->company = n + m->n_queued;
 	pthread_mutex_unlock(&m->lock);
-	batch_arm(m);
+	writer_look(m);
 	while ((l = list_pop(&done))) {
 		c = container_of(l, struct change, link);
 		c->answer = NULL; /* was the batch's */
@@ -318,7 +356,7 @@ void meta_submit(struct meta *m, struct change *c, struct req *q)
 	list_push(&m->queue, &c->link);
 	m->n_queued++;
 	pthread_mutex_unlock(&m->lock);
-	batch_arm(m);
+	writer_look(m);
 }
 
 uint64_t meta_new_ino(struct meta *m)
@@ -334,7 +372,7 @@ void meta_raise_ino(struct meta *m, uint64_t ino)
 
 int meta_apply_bytes(struct meta *m, const void *rec, size_t len)
 {
-	struct apply ap = { .m = m };
+	struct apply ap = { .m = m, .room_left = true };
 	struct arena arena;
 	uint8_t *answer;
 	uint32_t n;
@@ -380,6 +418,7 @@ void writer_stop(struct meta *m, bool abandon)
 
 	if (!m->worker)
 		return;
+	reads_end(m);
 	timer_del(m->loop, &m->gather);
 	timer_del(m->loop, &m->here);
 	pthread_mutex_lock(&m->lock);
@@ -389,6 +428,9 @@ void writer_stop(struct meta *m, bool abandon)
 	m->loop->env->exec->worker_stop(m->worker);
 	m->worker = NULL;
 	while (!abandon && m->n_queued) {
+		reads_end(m);
+		if (m->room.mapped && room_short(m))
+			room_grow(m);
 		batch_run(&b->job);
 		batch_done(&b->job);
 	}

@@ -224,7 +224,7 @@ struct dir_change dirs_begin(struct mount *m, uint64_t dir, uint64_t dir2, bool 
 
 /* The kernel takes in an answer when the thread that asked runs again. Another one's change may have ended by then, and what
  * was older would be believed for a while. So a change of a directory that others asked for lately is told to the kernel before
- * it ends: from then on it drops answers to older questions. */
+ * it ends: from then on it drops answers to older questions, and who asked before need not be thought of again. */
 #define LATELY NSEC_PER_SEC
 
 void dir_told(struct mount *m, uint64_t ino)
@@ -251,12 +251,24 @@ bool dir_busy(struct mount *m, uint64_t ino)
 	return busy;
 }
 
-/* Under the lock. */
-static bool others_asked(const struct hint *h)
+/* Under the lock: must the kernel be told of this directory's change? */
+static bool must_tell(const struct hint *h, uint64_t ino)
 {
 	uint64_t at = h->told == worker_self->ctx.pid ? h->told_other : h->told_at;
 
-	return at && time_now() - at < LATELY;
+	return at && time_now() - at < LATELY && (h->ino != ino || at >= h->noticed);
+}
+
+static void tell(struct mount *m, uint64_t ino)
+{
+	struct hint *h = place_of(m, ino);
+	uint64_t now = time_now();
+
+	fuse_lowlevel_notify_inval_inode(m->se, ino, -1, 0);
+	pthread_mutex_lock(&m->lock);
+	if (h->ino == ino)
+		h->noticed = MAX(h->noticed, now);
+	pthread_mutex_unlock(&m->lock);
 }
 
 static void forget(struct hint *h)
@@ -288,7 +300,7 @@ void dirs_end(struct mount *m, const struct dir_change *d, bool told)
 {
 	struct sheaf_dir_after after[2];
 	int n = told ? sheaf_h_dir_after(after) : 0;
-	bool tell[2] = { false, false };
+	bool changed[2] = { false, false };
 
 	pthread_mutex_lock(&m->lock);
 	m->moving -= d->moves;
@@ -300,12 +312,12 @@ void dirs_end(struct mount *m, const struct dir_change *d, bool told)
 			if (after[k].dir.ino == d->dirs[i] && after[k].dir.gen == SHEAF_GEN)
 				a = &after[k];
 		dir_changed(m, d, i, a);
-		tell[i] = others_asked(place_of(m, d->dirs[i]));
+		changed[i] = must_tell(place_of(m, d->dirs[i]), d->dirs[i]);
 	}
 	pthread_mutex_unlock(&m->lock);
 	for (int i = 0; i < 2; i++)
-		if (tell[i])
-			fuse_lowlevel_notify_inval_inode(m->se, d->dirs[i], -1, 0);
+		if (changed[i])
+			tell(m, d->dirs[i]);
 }
 
 void dir_shown(struct mount *m, uint64_t ino)

@@ -43,6 +43,7 @@ struct worker {
 	fuse_req_t req; /* NULL: answered */
 	uint64_t serial; /* of the request */
 	struct fuse_ctx ctx; /* who asked */
+	bool hears; /* of signals for who asked: once it waits, or on a thread */
 	atomic_bool looks; /* it is a lookup or a getattr: nobody sees a difference */
 	struct fiber fiber;
 	bool ended; /* the fiber, for now */
@@ -73,7 +74,7 @@ struct crew {
 	unsigned n_kept, n_queued, n_free; /* n_free: threads without work */
 	bool full; /* requests wait for one to end */
 	bool short_of_threads; /* none could be made, and that was said */
-	bool stop; /* at the next boundary between requests */
+	atomic_bool stop; /* at the next boundary between requests */
 	bool ended; /* the kernel has nothing more for us */
 	bool reacting; /* there is a reactor */
 	/* of the reactor */
@@ -144,6 +145,7 @@ struct hint {
 	uint64_t changed; /* when the last change ended, likewise */
 	pid_t told; /* the thread that asked last for attributes of a directory, likewise */
 	uint64_t told_at, told_other; /* when, and when another one did */
+	uint64_t noticed; /* when the kernel was last told of a change of this directory */
 };
 
 /* What a lookup has just found, for the getattr that the same system call asks for next. */
@@ -206,6 +208,7 @@ void worker_cancel_wait(struct worker *w);
 /* A request begins. From here on it belongs to the worker: it may be answered, and gone, at any time; whoever wants to
  * answer takes it back with req_take(). */
 struct worker *req_begin(fuse_req_t req);
+void worker_hears(struct worker *w); /* from now on: it may take a while */
 /* The request, to be answered now, or NULL: it was abandoned, and undoes what it did. */
 fuse_req_t req_take(struct worker *w);
 bool answer(struct worker *w, int r); /* 0 or -errno; false: it was abandoned */

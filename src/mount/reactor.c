@@ -150,8 +150,8 @@ static void fiber_main(void *arg)
 	}
 }
 
-/* Until it waits or ends. */
-static void run(struct worker *w)
+/* Until it waits, moves to a thread or ends. True: it has ended, and is the caller's. */
+static bool run(struct worker *w)
 {
 	struct crew *c = &w->m->crew;
 
@@ -159,13 +159,12 @@ static void run(struct worker *w)
 	fiber_switch(&c->main, &w->fiber);
 	worker_self = NULL;
 	if (!w->ended)
-		return;
+		return false;
 	w->ended = false;
-	if (w->moves) {
-		enqueue(w);
-		return;
-	}
-	dismiss(w);
+	if (!w->moves)
+		return true;
+	enqueue(w); /* it is the thread's now */
+	return false;
 }
 
 /* Those that need not wait any more, and those that look again whether they must. */
@@ -177,8 +176,12 @@ static void run_ready(struct crew *c)
 	list_splice(&batch, &c->ready);
 	list_splice(&batch, &c->paused);
 	pthread_mutex_unlock(&c->lock);
-	while ((it = list_pop(&batch)))
-		run(list_entry(it, struct worker, link));
+	while ((it = list_pop(&batch))) {
+		struct worker *w = list_entry(it, struct worker, link);
+
+		if (run(w))
+			dismiss(w);
+	}
 }
 
 static void *task_current(void)
@@ -190,6 +193,7 @@ static void task_park(void *task)
 {
 	struct worker *w = task;
 
+	worker_hears(w);
 	fiber_switch(&w->fiber, &w->m->crew.main);
 }
 
@@ -246,12 +250,20 @@ static void end(struct mount *m, int error)
 		log_error("mount", "nobody hears that the mount has ended");
 }
 
-/* Takes a request, if there is one, and works on it until it waits. */
-static bool take_one(struct mount *m)
+/* It goes on to another request as it is: nobody waits for its end, nothing of the last one is left, and it counts
+ * already. */
+static bool is_free(const struct worker *w)
 {
-	struct worker *w = recruit(&m->crew);
+	return !w->aside && !w->waiting && !w->abandoned && !w->modifies;
+}
+
+/* Takes a request, if there is one, and works on it until it waits. The worker goes on to the next one if it can. */
+static bool take_one(struct mount *m, struct worker **next)
+{
+	struct worker *w = *next ? *next : recruit(&m->crew);
 	int n = w ? fuse_session_receive_buf(m->se, &w->in) : -EAGAIN;
 
+	*next = NULL;
 	if (n == -ENOMEM)
 		sheaf_drive(m->fs, 0, 10); /* no room for the next request yet */
 	else if (n <= 0 && n != -EINTR && n != -EAGAIN)
@@ -262,11 +274,25 @@ static bool take_one(struct mount *m)
 		return false;
 	}
 	keep_init(m, &w->in);
-	if (w->fiber.run || fiber_init(&w->fiber, STACK, fiber_main, w) == 0)
-		run(w);
-	else
+	if (!w->fiber.run && fiber_init(&w->fiber, STACK, fiber_main, w)) {
 		enqueue(w);
+	} else if (run(w)) {
+		if (is_free(w) && !m->crew.stop)
+			*next = w;
+		else
+			dismiss(w);
+	}
 	return true;
+}
+
+static void take_some(struct mount *m)
+{
+	struct worker *next = NULL;
+
+	for (int i = 0; i < BATCH && take_one(m, &next); i++)
+		;
+	if (next)
+		dismiss(next);
 }
 
 /* What to wait for now, and how long; false: nothing any more. */
@@ -309,8 +335,7 @@ static void *react(void *arg)
 	fiber_of_thread(&c->main);
 	while (plan(m, &room, &ms)) {
 		if (sheaf_drive(m->fs, room, ms))
-			for (int i = 0; i < BATCH && take_one(m); i++)
-				;
+			take_some(m);
 		run_ready(c);
 	}
 	sheaf_drive_end(m->fs);

@@ -3,7 +3,7 @@
  *
  * Such a request is answered at once, by the reaper: the kernel says that a signal came,
  * and /proc whether it will end the process (others do not interrupt files, as on a local file system). The work itself
- * goes on and what it gives is dropped.
+ * goes on and what it gives is dropped. One that is answered without waiting hears of no signal.
  *
  * Threads: the reactor's and others (reactor.c), and the reaper. Locks: a worker's, then the crew's.
  * Buffers: a worker has one for what comes and one for what is read, each allocated when first needed. */
@@ -52,6 +52,22 @@ static void on_interrupt(fuse_req_t req, void *arg)
 	pthread_mutex_unlock(&c->lock);
 }
 
+/* Under the worker's lock. */
+static void hear(struct worker *w)
+{
+	if (w->hears || !w->req)
+		return;
+	w->hears = true;
+	fuse_req_interrupt_func(w->req, on_interrupt, w); /* also of one that came already */
+}
+
+void worker_hears(struct worker *w)
+{
+	pthread_mutex_lock(&w->lock);
+	hear(w);
+	pthread_mutex_unlock(&w->lock);
+}
+
 struct worker *req_begin(fuse_req_t req)
 {
 	struct worker *w = worker_self;
@@ -61,7 +77,9 @@ struct worker *req_begin(fuse_req_t req)
 	w->serial++;
 	w->looks = false;
 	w->ctx = *fuse_req_ctx(req);
-	fuse_req_interrupt_func(req, on_interrupt, w); /* before the reaper may take it */
+	w->hears = false;
+	if (w->threaded)
+		hear(w);
 	pthread_mutex_unlock(&w->lock);
 	return w;
 }
@@ -82,12 +100,12 @@ static fuse_req_t take(struct worker *w, uint64_t serial, bool abandoned)
 	fuse_req_t req = NULL;
 
 	pthread_mutex_lock(&w->lock);
-	if (w->serial == serial) {
+	if (w->serial == serial && (w->hears || !abandoned)) {
 		req = w->req;
 		w->req = NULL;
 		w->m->acts += req && !w->looks;
 	}
-	if (req) {
+	if (req && w->hears) {
 		fuse_req_interrupt_func(req, NULL, NULL); /* first: none comes for the next one */
 		pthread_mutex_lock(&c->lock);
 		if (w->interrupted)
@@ -153,6 +171,7 @@ void worker_await(struct worker *w, pthread_cond_t *cond, pthread_mutex_t *lock)
 	}
 	c->n_paused++; /* whoever changes it under the lock sees this and wakes the reactor */
 	pthread_mutex_unlock(lock);
+	worker_hears(w);
 	list_push(&c->paused, &w->link);
 	fiber_switch(&w->fiber, &c->main);
 	c->n_paused--;
@@ -178,7 +197,8 @@ bool on_thread(struct worker *w)
 	w->req = NULL;
 	pthread_mutex_unlock(&w->lock);
 	if (req) {
-		fuse_req_interrupt_func(req, NULL, NULL);
+		if (w->hears)
+			fuse_req_interrupt_func(req, NULL, NULL);
 		fuse_reply_none(req); /* it is not answered by that: it begins anew */
 	}
 	return false;

@@ -266,7 +266,11 @@ static int grant(struct sreq *s)
 	struct inode *i;
 	int e = s->change.res.status ? -s->change.res.status : 0;
 
-	if (!e)
+	if (!e && st->created && !st->replayed)
+		*n = (struct meta_node){ .attr = s->change.res.at,
+					 .layout = s->change.res.layout,
+					 .epoch = s->change.res.epoch };
+	else if (!e)
 		e = meta_get(s->srv->meta, &st->h, n, &s->arena);
 	if (!e)
 		e = nameless(s);
@@ -377,6 +381,8 @@ static void record(struct sreq *s, struct open_file *o)
 	if (!st->last && !a->w.mtime && !a->w.end)
 		return;
 	sreq_record(s, REC_RECORD);
+	if (!a->w.mtime && !a->w.end) /* nothing to tell: it may be done twice */
+		r->session = 0;
 	r->h = i->h;
 	r->epoch = a->w.epoch;
 	r->size = MIN(a->w.end, (uint64_t)INT64_MAX);
@@ -384,8 +390,8 @@ static void record(struct sreq *s, struct open_file *o)
 	r->flags = st->last ? REC_LAST_WRITER : 0;
 	if (st->last)
 		i->row_durable = false;
-	st->again = meta_replay(s->srv->meta, s->head.session, s->head.slot, s->head.sequence,
-				&s->change.res, &s->arena) == 0;
+	st->again = meta_replay(s->srv->meta, r->session, r->slot, r->sequence, &s->change.res,
+				&s->arena) == 0;
 	if (!st->again)
 		meta_submit(s->srv->meta, &s->change, &s->q);
 }

@@ -26,7 +26,7 @@ expect 0 --conf "local:$work/inside" ls /
 says d
 
 port=$(free_ports 6)
-expect 0 init fs --servers 2 --port "$port" --stripe-unit 64K
+expect 0 init fs --servers 2 --meta 2 --port "$port" --stripe-unit 64K
 confs+=("$work/fs/sheaf.conf")
 export SHEAF_CONF=$work/fs/sheaf.conf
 sed -i 's/^timeout = .*/timeout = 3/; 1i # a comment of ours' fs/sheaf.conf

@@ -43,7 +43,7 @@ python3 -c 'import json,sys; assert json.load(open("out"))["servers"] == []' || 
 
 echo "init, start, status"
 port=$(free_ports 3)
-expect 0 init fs --servers 3 --port "$port" --stripe-unit 64K
+expect 0 init fs --servers 3 --meta 3 --port "$port" --stripe-unit 64K
 confs+=("$work/fs/sheaf.conf")
 for f in sheaf.conf key server.key server0 server2; do
 	[ -e "fs/$f" ] || fail "init did not make $f"

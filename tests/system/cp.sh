@@ -6,7 +6,7 @@ set -u
 export LC_ALL=C
 
 port=$(free_ports 3)
-expect 0 init fs --servers 3 --port "$port" --stripe-unit 64K
+expect 0 init fs --servers 3 --meta 3 --port "$port" --stripe-unit 64K
 confs+=("$work/fs/sheaf.conf")
 sed -i 's/^timeout = .*/timeout = 2/' fs/sheaf.conf
 export SHEAF_CONF=$work/fs/sheaf.conf

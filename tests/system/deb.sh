@@ -61,7 +61,7 @@ cc -Wall -o matrix /usr/share/doc/libsheaf-dev/examples/matrix.c $(pkg-config --
 ./matrix "local:$work/fs" || fail "matrix"
 
 echo "servers as the unit runs them: as the user sheaf, from /etc/sheaf/sheaf.conf"
-sheaf init "$fs" --servers 2 --port "${SHEAF_TEST_PORT:-28930}" || fail "sheaf init"
+sheaf init "$fs" --servers 2 --meta 2 --port "${SHEAF_TEST_PORT:-28930}" || fail "sheaf init"
 sed -E "s,^(key|server_key|storage) = ,&$fs/," "$fs/sheaf.conf" >/etc/sheaf/sheaf.conf
 chown -R sheaf:sheaf "$fs"
 line=$(sed -n 's/^ExecStart=//p' /lib/systemd/system/sheaf@.service)

@@ -45,7 +45,7 @@ echo "inside the process"
 each "local:$work/mine" 2
 
 echo "over servers"
-expect 0 init fs --servers 3 --port "$(free_ports 3)" --stripe-unit 64K
+expect 0 init fs --servers 3 --meta 3 --port "$(free_ports 3)" --stripe-unit 64K
 confs+=("$work/fs/sheaf.conf")
 expect 0 --conf fs/sheaf.conf start
 each fs/sheaf.conf 3

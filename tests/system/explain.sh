@@ -7,7 +7,7 @@ tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 unset SHEAF_CONF SHEAF_TRACE SHEAF_MOVER
 export LC_ALL=C.UTF-8
 
-"$sheaf" init fs --servers 3 --port "$(free_ports 3)" --stripe-unit 64K >/dev/null || fail "init"
+"$sheaf" init fs --servers 3 --meta 3 --port "$(free_ports 3)" --stripe-unit 64K >/dev/null || fail "init"
 sed -i 's/^timeout = .*/timeout = 2/' fs/sheaf.conf
 confs+=("$work/fs/sheaf.conf")
 export SHEAF_CONF=$work/fs/sheaf.conf

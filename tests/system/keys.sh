@@ -8,7 +8,7 @@ unset SHEAF_CONF SHEAF_KEY
 port=$(free_ports 2) || fail "no free ports"
 
 echo "keys are made, with the servers down and up"
-expect 0 init fs --servers 2 --port "$port"
+expect 0 init fs --servers 2 --meta 2 --port "$port"
 export SHEAF_CONF=$work/fs/sheaf.conf
 confs+=("$SHEAF_CONF")
 expect 0 key early

@@ -69,7 +69,7 @@ as() { # as UID COMMAND...
 mkdir mnt two user
 touch file
 port=$(free_ports 4)
-expect 0 init fs --servers 2 --port "$port"
+expect 0 init fs --servers 2 --meta 2 --port "$port"
 confs+=("$work/fs/sheaf.conf")
 sed -i "s/^timeout = .*/timeout = 1/; s/^\\(metrics = .*:\\)$((port + 1000))$/\\1$((port + 2))/
 	s/^\\(metrics = .*:\\)$((port + 1001))$/\\1$((port + 3))/" fs/sheaf.conf

@@ -35,7 +35,7 @@ ops=${MOUNT_OPS:-$([ -n "$long" ] && echo 300000 || echo 60000)}
 lacks=tmpfile,collapse,whiteout,btime,blocks
 conf=$work/fs/sheaf.conf
 confs=("$conf")
-expect 0 init fs --port "$(free_ports 4)"
+expect 0 init fs --meta 4 --port "$(free_ports 4)"
 expect 0 --conf "$conf" start
 mkdir a b
 expect 0 --conf "$conf" mount a

@@ -52,7 +52,7 @@ class System:
     def __init__(self, root):
         self.root, self.mounts = root, []
         self.conf = os.path.join(root, "fs", "sheaf.conf")
-        run("init", os.path.join(root, "fs"), "--port", str(free_ports(4)))
+        run("init", os.path.join(root, "fs"), "--meta", "4", "--port", str(free_ports(4)))
         with open(self.conf) as f:
             text = f.read().replace("timeout = 30", f"timeout = {TIMEOUT}")
         with open(self.conf, "w") as f:

@@ -207,7 +207,7 @@ static void a_server_with_a_full_disk_restarts(void)
 	unmake(&c);
 }
 
-static void a_full_metadata_disk_refuses_creates(void)
+static void fill_with_names(const char *size)
 {
 	struct cluster c;
 	struct sheaf *fs;
@@ -216,11 +216,11 @@ static void a_full_metadata_disk_refuses_creates(void)
 	uint32_t pid;
 	int n = 0, r = 0;
 
-	make(&c, 0, "2m");
+	make(&c, 0, size);
 	fs = client(c.conf);
 	make_file(fs, "/early", 1 << 20, 1);
 	pid = server_status(fs, 0).pid;
-	for (; n < 20000 && r == 0; n++) {
+	for (; n < 100000 && r == 0; n++) {
 		snprintf(path, sizeof(path), "/%0200d", n);
 		r = sheaf_mkdir(fs, path, 0755);
 	}
@@ -238,8 +238,28 @@ static void a_full_metadata_disk_refuses_creates(void)
 	CHECK_EQ(server_up(&c, 0), 0);
 	snprintf(path, sizeof(path), "/%0200d", n - 1);
 	CHECK_EQ(sheaf_stat(fs, path, &st), 0);
+	for (int i = 0; i < n / 2;
+	     i++) { /* full or not, names can go, and others take their room */
+		snprintf(path, sizeof(path), "/%0200d", i);
+		CHECK_EQ(sheaf_rmdir(fs, path), 0);
+	}
+	for (int i = 0; i < n / 4; i++) {
+		snprintf(path, sizeof(path), "/%0200d", i);
+		CHECK_EQ(sheaf_mkdir(fs, path, 0755), 0);
+	}
 	sheaf_disconnect(fs);
 	unmake(&c);
+}
+
+static void a_full_metadata_disk_refuses_creates(void)
+{
+	fill_with_names("2m");
+}
+
+/* Large enough to be written through its mapping, which grows until no more is to be had: no SIGBUS. */
+static void a_full_metadata_memory_refuses_creates(void)
+{
+	fill_with_names("20m");
 }
 
 static void begin(void)
@@ -294,4 +314,5 @@ static void a_list_over_holes_of_a_full_disk_is_refused(void)
 SYS_MAIN(NULL, begin, NULL, TEST(a_full_data_disk_refuses_and_recovers),
 	 TEST(truncate_frees_a_full_disk), TEST(allocated_room_stays_on_a_full_disk),
 	 TEST(a_server_with_a_full_disk_restarts), TEST(a_full_metadata_disk_refuses_creates),
+	 TEST(a_full_metadata_memory_refuses_creates),
 	 TEST(a_list_over_holes_of_a_full_disk_is_refused))

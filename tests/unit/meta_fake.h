@@ -123,6 +123,10 @@ static inline void fake_sweep(void)
 	fake_litter[0] = 0;
 }
 
+#ifndef FAKE_MAPPED
+#define FAKE_MAPPED false /* test_meta_*_mapped: true */
+#endif
+
 /* A new directory; nothing is opened yet. */
 static inline void fake_prepare(struct fake *f)
 {
@@ -131,6 +135,7 @@ static inline void fake_prepare(struct fake *f)
 	f->env.sock = &fake_sock;
 	f->env.exec = &fake_exec;
 	CHECK_EQ(loop_init(&f->loop, &f->env), 0);
+	f->loop.in_memory = FAKE_MAPPED;
 	arena_init(&f->arena, 0);
 	snprintf(f->dir, sizeof(f->dir), "%s/sheaf-meta-XXXXXX",
 		 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");

@@ -562,6 +562,7 @@ static void put_row(enum table t, struct key k, const void *p, size_t n)
 {
 	MDB_txn *txn;
 
+	reads_end(f.m);
 	CHECK_EQ(mdb_txn_begin(f.m->db.env, NULL, 0, &txn), 0);
 	if (p)
 		CHECK_EQ(row_put(&f.m->db, txn, t, &k, p, n), 0);

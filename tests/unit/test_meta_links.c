@@ -450,6 +450,7 @@ static struct wire_handle far_dir(void)
 	struct wire_handle h = { INO_MAKE(5, 1000000), 1 };
 	MDB_txn *txn;
 
+	reads_end(f.m);
 	CHECK_EQ(mdb_txn_begin(f.m->db.env, NULL, 0, &txn), 0);
 	CHECK_EQ(node_put(&f.m->db, txn, h.ino, &n), 0);
 	CHECK_EQ(mdb_txn_commit(txn), 0);

@@ -556,7 +556,7 @@ static bool look_held_up(struct view *v, unsigned k, unsigned changes)
 	CHECK(a.rc == -EAGAIN || was_right(&a));
 	if (changes < 2) /* its state is still there */
 		CHECK(a.rc != -EAGAIN);
-	else if (story.held_up && k >= 2) /* both heads were read before */
+	else if (story.held_up && k >= 3) /* its head was read before */
 		CHECK_EQ(a.rc, -EAGAIN);
 	return story.held_up;
 }
