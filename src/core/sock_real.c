@@ -384,6 +384,18 @@ static int sock_connect(struct env *e, const char *address)
 	return r;
 }
 
+/* Where nobody listens on a port that the kernel also gives to outgoing connections, it may give it to the very
+ * one that asks for it: TCP then connects the socket to itself, and the server cannot come back to its port. */
+static bool is_its_own_peer(int fd)
+{
+	struct sockaddr_storage peer = { 0 }, self = { 0 };
+	socklen_t n = sizeof(peer), m = sizeof(self);
+
+	return getpeername(fd, (struct sockaddr *)&peer, &n) == 0 && peer.ss_family != AF_UNIX &&
+	       getsockname(fd, (struct sockaddr *)&self, &m) == 0 && n == m &&
+	       memcmp(&peer, &self, n) == 0;
+}
+
 static int sock_connect_result(struct env *e, int fd)
 {
 	int error = 0;
@@ -392,7 +404,7 @@ static int sock_connect_result(struct env *e, int fd)
 	(void)e;
 	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) < 0)
 		return -errno;
-	return -error;
+	return error ? -error : is_its_own_peer(fd) ? -ECONNREFUSED : 0;
 }
 
 static ssize_t sock_readv(struct env *e, int fd, const struct iovec *iov, int n)

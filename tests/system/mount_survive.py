@@ -4,7 +4,6 @@ import errno
 import fcntl
 import json
 import os
-import random
 import select
 import signal
 import socket
@@ -12,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from lib_ports import free_ports
 
 SHEAF = os.path.join(os.environ["SHEAF_BUILD"], "bin", "sheaf")
 TIMEOUT = 5  # of the cluster file, seconds
@@ -27,23 +28,6 @@ def run(*args, status=0, limit=120):
     p = subprocess.run([SHEAF, *args], capture_output=True, text=True, timeout=limit)
     check(p.returncode == status, f"sheaf {' '.join(args)}: exit status {p.returncode}\n{p.stdout}{p.stderr}")
     return p.stdout
-
-
-def free_ports(n):
-    while True:
-        first = random.randrange(20000, 50000)
-        held = []
-        try:
-            for p in range(first, first + n):
-                s = socket.socket()
-                held.append(s)
-                s.bind(("127.0.0.1", p))
-            return first
-        except OSError:
-            continue
-        finally:
-            for s in held:
-                s.close()
 
 
 class System:

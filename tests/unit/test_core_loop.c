@@ -531,6 +531,23 @@ static void sockets_talk_over_ipv4_and_ipv6(void)
 	talk_over("localhost");
 }
 
+/* Of 60,000 attempts on a port of the range that the kernel gives out itself, TCP connects a few to themselves. */
+static void nobody_is_connected_to_itself(void)
+{
+	const struct sock_ops *s = env_real()->sock;
+
+	begin();
+	for (int i = 0; i < 60000; i++) {
+		int c = s->connect(loop.env, "127.0.0.1:45678");
+
+		if (c >= 0) {
+			CHECK(s->connect_result(loop.env, c) < 0);
+			s->close(loop.env, c);
+		}
+	}
+	loop_fini(&loop);
+}
+
 static void addresses_that_make_no_sense_are_refused_in_words(void)
 {
 	const struct sock_ops *s = env_real()->sock;
@@ -556,4 +573,5 @@ TEST_MAIN(TEST(what_is_last_waits_for_all_that_is_late),
 	  TEST(sources_come_and_go_while_another_thread_waits),
 	  TEST(a_wait_lasts_as_long_as_asked_even_below_a_millisecond),
 	  TEST(sockets_talk_over_ipv4_and_ipv6),
+	  TEST(nobody_is_connected_to_itself),
 	  TEST(addresses_that_make_no_sense_are_refused_in_words))

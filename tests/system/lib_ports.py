@@ -1,0 +1,29 @@
+#!/usr/bin/env python3
+"""lib_ports.py N: the first of N free ports in a row.
+
+They are below the range that the kernel gives to outgoing connections (net.ipv4.ip_local_port_range): one of
+those could get the port of a server that a test has stopped, and the server could not start again.
+"""
+import random
+import socket
+import sys
+
+
+def free_ports(n):
+    for _ in range(1000):
+        first = random.randrange(20000, 32000)
+        held = [socket.socket() for _ in range(n)]
+        try:
+            for i, s in enumerate(held):
+                s.bind(("127.0.0.1", first + i))
+            return first
+        except OSError:
+            continue
+        finally:
+            for s in held:
+                s.close()
+    sys.exit("no free ports")
+
+
+if __name__ == "__main__":
+    print(free_ports(int(sys.argv[1])))
