@@ -269,14 +269,13 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct 
 	struct worker *w = req_begin(req);
 	struct mdir *d;
 	struct caller c;
-	char *buf;
+	char *buf = worker_out(w);
 	ssize_t n;
 
 	if (!on_thread(w)) /* others may read the same one meanwhile */
 		return;
 	d = dir_get(w->m, ino, fi->fh);
-	buf = worker_out(w);
-	if (!d || !buf || off < 0) {
+	if (!d || off < 0) {
 		if (d)
 			dir_put(w->m, d);
 		answer(w, off < 0 ? -EINVAL : -ENOMEM);

@@ -388,8 +388,8 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 	struct caller c;
 	ssize_t n;
 
-	if (!buf || hint_lacks(w->m, ino, name)) {
-		answer(w, buf ? -ENODATA : -ENOMEM);
+	if (hint_lacks(w->m, ino, name)) {
+		answer(w, -ENODATA);
 		return;
 	}
 	caller_init(&c, w);
@@ -410,9 +410,7 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 	ssize_t n;
 
 	caller_init(&c, w);
-	n = buf ? sheaf_h_listxattr(w->m->fs, &c.cred, handle_of(ino), buf,
-				    MIN(size, REQUEST_MAX)) :
-		  -ENOMEM;
+	n = sheaf_h_listxattr(w->m->fs, &c.cred, handle_of(ino), buf, MIN(size, REQUEST_MAX));
 	answer_xattr(w, n, buf, size);
 }
 

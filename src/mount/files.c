@@ -328,12 +328,12 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 {
 	struct worker *w = req_begin(req);
 	struct mfile *f = size > SMALL && !on_thread(w) ? NULL : file_of(w, fi);
-	char *buf = f ? worker_out(w) : NULL;
+	char *buf = worker_out(w);
 	ssize_t n;
 
 	if (!f)
 		return;
-	n = buf ? patient_read(w->m, f, buf, MIN(size, REQUEST_MAX), off) : -ENOMEM;
+	n = patient_read(w->m, f, buf, MIN(size, REQUEST_MAX), off);
 	if (n >= 0 && atomic_exchange(&f->touch, w->m->o.atime == ATIME_ALWAYS))
 		was_read(w->m, ino);
 	file_put(w->m, f);

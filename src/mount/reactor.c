@@ -15,7 +15,7 @@
 
 #include "mount/mount_priv.h"
 
-#define KEEP 16 /* threads without work, and workers without a request that keep their memory */
+#define KEEP 16 /* threads without work, and workers that keep their memory without a request */
 #define BATCH 16 /* requests that are taken before answers of servers are looked at */
 #define STACK (256 * KIB)
 #define FUSE_INIT_OPCODE 26
@@ -23,13 +23,10 @@
 
 /* ---- work on a request ---- */
 
-static void free_memory(struct worker *w)
+/* The first ones, who are taken first. */
+static bool keeps_memory(const struct worker *w)
 {
-	free(w->in.mem);
-	free(w->out);
-	w->in = (struct fuse_buf){ 0 };
-	w->out = NULL;
-	fiber_fini(&w->fiber);
+	return w < &w->m->crew.workers[KEEP];
 }
 
 /* Under the lock: it has ended its request, whoever answered it. */
@@ -43,12 +40,11 @@ static void worker_done(struct worker *w)
 	w->waiting = w->aside = w->abandoned = w->threaded = false;
 	w->modifies = 0;
 	c->n--;
-	if (c->n_kept < KEEP) {
-		c->n_kept++;
-		w->kept = true;
+	if (keeps_memory(w)) {
 		list_push_front(&c->idle, &w->link);
 	} else {
-		free_memory(w);
+		worker_free_memory(w);
+		fiber_fini(&w->fiber);
 		list_push(&c->idle, &w->link);
 	}
 	worker_changed(w->m, &c->changed);
@@ -228,8 +224,6 @@ static struct worker *recruit(struct crew *c)
 	pthread_mutex_lock(&c->lock);
 	if (has_room(c)) {
 		w = list_entry(list_pop(&c->idle), struct worker, link);
-		c->n_kept -= w->kept;
-		w->kept = false;
 		c->n++;
 	}
 	pthread_mutex_unlock(&c->lock);
@@ -261,9 +255,11 @@ static bool is_free(const struct worker *w)
 static bool take_one(struct mount *m, struct worker **next)
 {
 	struct worker *w = *next ? *next : recruit(&m->crew);
-	int n = w ? fuse_session_receive_buf(m->se, &w->in) : -EAGAIN;
+	int n = w ? worker_take_memory(w, keeps_memory(w)) : -EAGAIN;
 
 	*next = NULL;
+	if (!n)
+		n = fuse_session_receive_buf(m->se, &w->in);
 	if (n == -ENOMEM)
 		sheaf_drive(m->fs, 0, 10); /* no room for the next request yet */
 	else if (n <= 0 && n != -EINTR && n != -EAGAIN)
@@ -378,8 +374,7 @@ int crew_init(struct mount *m)
 		pthread_mutex_init(&c->workers[i].lock, NULL);
 		list_push(&c->idle, &c->workers[i].link);
 	}
-	/* what one may have in memory: a request that comes, an answer that goes */
-	c->max = (unsigned)MAX(MIN(m->o.memory / (2 * REQUEST_MAX), WORKERS_MAX), 2);
+	c->max = (unsigned)MAX(MIN(m->o.memory / WORKER_MEMORY, WORKERS_MAX), 2);
 	return reaper_start(m);
 }
 

@@ -572,6 +572,5 @@ TEST_MAIN(TEST(what_is_last_waits_for_all_that_is_late),
 	  TEST(a_wake_from_another_thread_ends_the_wait_once),
 	  TEST(sources_come_and_go_while_another_thread_waits),
 	  TEST(a_wait_lasts_as_long_as_asked_even_below_a_millisecond),
-	  TEST(sockets_talk_over_ipv4_and_ipv6),
-	  TEST(nobody_is_connected_to_itself),
+	  TEST(sockets_talk_over_ipv4_and_ipv6), TEST(nobody_is_connected_to_itself),
 	  TEST(addresses_that_make_no_sense_are_refused_in_words))
