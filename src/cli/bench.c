@@ -433,8 +433,6 @@ static int run_kind(struct bench *b)
 		r = run_round(b, i);
 	if (!r && k->cleanup)
 		r = k->cleanup(b);
-	if (!r)
-		bench_settle(b); /* what was removed is gone before the next one begins */
 	if (k->end)
 		k->end(b);
 	progress(b, NULL, 0);

@@ -5,7 +5,7 @@
  * rows. Nothing is judged that is not in a row.
  *
  * Processes: the command itself only conducts. Clients and the two ends of the raw baselines are
- * processes forked before anything is connected. A job is sent to a client as it is, function pointers
+ * processes forked while nothing is connected. A job is sent to a client as it is, function pointers
  * too: both are the same program image. */
 #ifndef SHEAF_BENCH_H
 #define SHEAF_BENCH_H

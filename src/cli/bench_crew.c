@@ -4,7 +4,7 @@
  * they get the word to go, run once() for the time or the number asked, and send what they did. So all n
  * run at the same time, and what a measurement needs beforehand is not in its time.
  *
- * Processes: forked before anything is connected (libsheaf has threads). They ignore the terminal's
+ * Processes: forked while nothing is connected (libsheaf has threads). They ignore the terminal's
  * signals, end when the conductor's end of their socket closes, and die with it in any case.
  * Errors: a client sends what failed; one that is gone is an error of its own. */
 #include <fcntl.h>
@@ -333,8 +333,8 @@ void bench_crew_stop(struct bench *b)
 static int complain(struct bench *b, int i, const struct bench_result *r)
 {
 	if (r->error != -EINTR || !cli_signal)
-		cli_error(b->c, "%s: client %d: %s: %s", b->kind ? b->kind->name : "clients", i,
-			  r->why, sheaf_strerror(r->error));
+		cli_error(b->c, "%s: client %d: %s: %s", b->kind->name, i, r->why,
+			  sheaf_strerror(r->error));
 	return r->error;
 }
 

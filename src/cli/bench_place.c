@@ -275,8 +275,10 @@ void bench_place_close(struct bench *b)
 {
 	struct bench_place *p = &b->place;
 
-	if (b->c->fs && p->scratch[0] && !p->own)
+	if (b->c->fs && p->scratch[0] && !p->own) {
 		remove_inside(b, p->scratch);
+		bench_settle(b); /* it is gone before the next one begins */
+	}
 	if (b->c->fs)
 		sheaf_disconnect(b->c->fs);
 	b->c->fs = NULL;

@@ -13,8 +13,9 @@
 #include "sheaf_handle.h"
 
 #define REQUEST_MAX MIB /* bytes that one read or write of the kernel moves */
-#define REQUEST_HEAD 4096 /* more than what comes with it */
+#define REQUEST_HEAD 4096 /* more than a request has that brings no data */
 #define WORKER_MEMORY (2 * MIB) /* one huge page */
+_Static_assert(REQUEST_HEAD + REQUEST_MAX <= WORKER_MEMORY, "either way");
 #define INIT_MAX 512 /* bytes of the kernel's first request */
 #define READ_AHEAD MIB
 
@@ -39,8 +40,7 @@ struct mount_opts {
  * request whose process was killed is answered before its work has ended, and whatever that work gives is dropped. */
 struct worker {
 	struct mount *m;
-	struct fuse_buf
-		in; /* in.mem: WORKER_MEMORY bytes or NULL; answers have their place behind what they answer */
+	struct fuse_buf in; /* in memory of its own (memory.c), or NULL */
 	pthread_mutex_t lock;
 	fuse_req_t req; /* NULL: answered */
 	uint64_t serial; /* of the request */
@@ -53,6 +53,7 @@ struct worker {
 	bool threaded;
 	/* under the crew's lock */
 	struct list link; /* idle, ready, paused or queued; none while it runs */
+	bool kept; /* idle, and has its stack */
 	bool interrupted; /* a signal came for who asked */
 	bool aside; /* does not count: it waits, or its request was answered before its time */
 	bool waiting; /* for a lock of `owner`; it has no buffers */
@@ -72,7 +73,9 @@ struct crew {
 		max; /* requests under way; the rest of it says which do not count */
 	unsigned n_abandoned; /* that change something */
 	unsigned n_interrupted;
-	unsigned n_queued, n_free; /* n_free: threads without work */
+	unsigned n_kept, n_queued, n_free; /* n_free: threads without work */
+	char *memory; /* WORKER_MEMORY for each of `max` */
+	uint64_t spare; /* which of these are */
 	bool full; /* requests wait for one to end */
 	bool short_of_threads; /* none could be made, and that was said */
 	atomic_bool stop; /* at the next boundary between requests */
@@ -232,9 +235,12 @@ bool worker_modifies(struct worker *w, uint64_t ino, bool changes);
 bool worker_interrupted(struct worker *w);
 /* The kernel is to send it again, to whoever serves it then; or an answer where the kernel cannot. */
 void req_again(struct worker *w);
-int worker_take_memory(struct worker *w, bool huge); /* or -ENOMEM */
-void worker_free_memory(struct worker *w);
-static inline char *worker_out(struct worker *w) /* REQUEST_MAX bytes */
+
+/* ---- memory.c: of requests; the last two under the crew's lock ---- */
+int memory_init(struct crew *c);
+void memory_take(struct worker *w); /* w->in.mem; NULL: there is none */
+void memory_give(struct worker *w);
+static inline char *worker_out(struct worker *w) /* REQUEST_MAX bytes, behind the request */
 {
 	return (char *)w->in.mem + REQUEST_HEAD;
 }

@@ -15,19 +15,13 @@
 
 #include "mount/mount_priv.h"
 
-#define KEEP 16 /* threads without work, and workers that keep their memory without a request */
+#define KEEP 16 /* threads without work, and workers that keep their stack without a request */
 #define BATCH 16 /* requests that are taken before answers of servers are looked at */
 #define STACK (256 * KIB)
 #define FUSE_INIT_OPCODE 26
 #define NOTIFY_RESEND 7
 
 /* ---- work on a request ---- */
-
-/* The first ones, who are taken first. */
-static bool keeps_memory(const struct worker *w)
-{
-	return w < &w->m->crew.workers[KEEP];
-}
 
 /* Under the lock: it has ended its request, whoever answered it. */
 static void worker_done(struct worker *w)
@@ -40,10 +34,12 @@ static void worker_done(struct worker *w)
 	w->waiting = w->aside = w->abandoned = w->threaded = false;
 	w->modifies = 0;
 	c->n--;
-	if (keeps_memory(w)) {
+	memory_give(w);
+	if (c->n_kept < KEEP) {
+		c->n_kept++;
+		w->kept = true;
 		list_push_front(&c->idle, &w->link);
 	} else {
-		worker_free_memory(w);
 		fiber_fini(&w->fiber);
 		list_push(&c->idle, &w->link);
 	}
@@ -224,7 +220,10 @@ static struct worker *recruit(struct crew *c)
 	pthread_mutex_lock(&c->lock);
 	if (has_room(c)) {
 		w = list_entry(list_pop(&c->idle), struct worker, link);
+		c->n_kept -= w->kept;
+		w->kept = false;
 		c->n++;
+		memory_take(w);
 	}
 	pthread_mutex_unlock(&c->lock);
 	return w;
@@ -255,10 +254,10 @@ static bool is_free(const struct worker *w)
 static bool take_one(struct mount *m, struct worker **next)
 {
 	struct worker *w = *next ? *next : recruit(&m->crew);
-	int n = w ? worker_take_memory(w, keeps_memory(w)) : -EAGAIN;
+	int n = w ? -ENOMEM : -EAGAIN;
 
 	*next = NULL;
-	if (!n)
+	if (w && w->in.mem)
 		n = fuse_session_receive_buf(m->se, &w->in);
 	if (n == -ENOMEM)
 		sheaf_drive(m->fs, 0, 10); /* no room for the next request yet */
@@ -360,6 +359,7 @@ void crew_resend(struct mount *m)
 int crew_init(struct mount *m)
 {
 	struct crew *c = &m->crew;
+	int r;
 
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->changed, NULL);
@@ -375,7 +375,8 @@ int crew_init(struct mount *m)
 		list_push(&c->idle, &c->workers[i].link);
 	}
 	c->max = (unsigned)MAX(MIN(m->o.memory / WORKER_MEMORY, WORKERS_MAX), 2);
-	return reaper_start(m);
+	r = memory_init(c);
+	return r ? r : reaper_start(m);
 }
 
 static int start_reactor(struct mount *m)

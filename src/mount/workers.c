@@ -6,11 +6,10 @@
  * goes on and what it gives is dropped. One that is answered without waiting hears of no signal.
  *
  * Threads: the reactor's and others (reactor.c), and the reaper. Locks: a worker's, then the crew's.
- * Buffers: a worker has one for what comes and one for what is read, each allocated when first needed. */
+ * Buffers: memory.c's. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -235,8 +234,8 @@ int worker_waits(struct worker *w, uint64_t owner)
 
 	if (w->waiting)
 		return 0;
-	worker_free_memory(w); /* a request about a lock has nothing left in it */
 	pthread_mutex_lock(&c->lock);
+	memory_give(w); /* a request about a lock has nothing left in it */
 	room = c->n_waiting < WAITING_MAX;
 	if (room) {
 		w->waiting = true;
@@ -297,36 +296,6 @@ void req_again(struct worker *w)
 		fuse_reply_none(req);
 	else
 		fuse_reply_err(req, EINTR);
-}
-
-/* Huge: the kernel and servers copy a tenth faster when they need not look up every 4 KiB. */
-int worker_take_memory(struct worker *w, bool huge)
-{
-	char *p, *at;
-	size_t before;
-
-	if (w->in.mem)
-		return 0;
-	p = mmap(NULL, 2 * WORKER_MEMORY, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (p == MAP_FAILED)
-		return -ENOMEM;
-	before = -(uintptr_t)p % WORKER_MEMORY;
-	at = p + before;
-	if (before)
-		munmap(p, before);
-	munmap(at + WORKER_MEMORY, WORKER_MEMORY - before);
-	if (huge)
-		madvise(at, WORKER_MEMORY, MADV_HUGEPAGE); /* else it works, too */
-	w->in.mem = at;
-	return 0;
-}
-
-void worker_free_memory(struct worker *w)
-{
-	if (w->in.mem)
-		munmap(w->in.mem, WORKER_MEMORY);
-	w->in = (struct fuse_buf){ 0 };
 }
 
 /* ---- the reaper ---- */

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """lib_ports.py N: the first of N free ports in a row.
 
-They are below the range that the kernel gives to outgoing connections (net.ipv4.ip_local_port_range): one of
+They are below what the kernel by default gives to outgoing connections (net.ipv4.ip_local_port_range): one of
 those could get the port of a server that a test has stopped, and the server could not start again.
 """
 import random

@@ -1,0 +1,59 @@
+/* Memory of requests under way: what comes with one, and what its answer is made in.
+ *
+ * A request has a place of its own from its beginning to its end; -o memory= says how many places there are. Some are
+ * huge pages, and these are taken first: the kernel and the servers, who copy from and to them, are a tenth faster when they need
+ * not look up every 4 KiB. A place that was used stays ours. Who was answered before its time keeps its own and does not
+ * count; should all places be gone by that, one is mapped and unmapped for each request.
+ *
+ * Locks: the crew's, which the caller holds. */
+#include <sys/mman.h>
+
+#include "mount/mount_priv.h"
+
+#define HUGE_ONES 16 /* even a small request takes 2 MiB there */
+
+_Static_assert(WORKERS_MAX == 64, "a bit each");
+
+static void *map(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+int memory_init(struct crew *c)
+{
+	char *p = map((c->max + (size_t)1) * WORKER_MEMORY);
+
+	if (!p)
+		return -ENOMEM;
+	c->memory = p + -(uintptr_t)p % WORKER_MEMORY;
+	c->spare = UINT64_MAX >> (WORKERS_MAX - c->max);
+	madvise(c->memory, MIN(c->max, HUGE_ONES) * WORKER_MEMORY, MADV_HUGEPAGE); /* or not */
+	return 0;
+}
+
+void memory_take(struct worker *w)
+{
+	struct crew *c = &w->m->crew;
+
+	if (c->spare) {
+		w->in.mem = c->memory + (size_t)__builtin_ctzll(c->spare) * WORKER_MEMORY;
+		c->spare &= c->spare - 1;
+	} else {
+		w->in.mem = map(WORKER_MEMORY);
+	}
+}
+
+void memory_give(struct worker *w)
+{
+	struct crew *c = &w->m->crew;
+	size_t at = (uintptr_t)w->in.mem - (uintptr_t)c->memory;
+
+	if (w->in.mem && at < c->max * WORKER_MEMORY)
+		c->spare |= UINT64_C(1) << at / WORKER_MEMORY;
+	else if (w->in.mem)
+		munmap(w->in.mem, WORKER_MEMORY);
+	w->in = (struct fuse_buf){ 0 };
+}
