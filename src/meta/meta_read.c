@@ -1,9 +1,9 @@
 /* Inline reads: attributes, readdir, and the rows a server works on by itself.
  *
  * Threads: the loop's only. All calls between two changes share one read transaction: it ends before the next
- * change begins, so the writer can reuse pages, and with each call while the worker has a change. Buffers: everything returned is copied out, into the caller's arena where it
- * has no fixed size. Errors: -errno; what LMDB says of damage is -EIO. A call that took over a
- * millisecond blocked the loop and is counted. */
+ * change begins, so the writer can reuse pages, and with each call while the worker has a change. Buffers: everything
+ * returned is copied out, into the caller's arena where it has no fixed size. Errors: -errno; what LMDB says of damage
+ * is -EIO. A call that took over a millisecond blocked the loop and is counted. */
 #include <assert.h>
 
 #include "meta/meta_state.h"

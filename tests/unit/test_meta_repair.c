@@ -335,8 +335,7 @@ static void numbers_that_are_taken_are_not_given(void)
 	CHECK_EQ(scan_all(SCAN_NEXT, 0).rows[0].h.ino, 5001 + NUMBERS_AHEAD);
 	meta_raise_ino(f.m, far.ino);
 	CHECK_EQ(meta_new_ino(f.m), 5001);
-	r = rec_repair(REPAIR_NEXT, (struct wire_handle){ 6000, 0 });
-	r.h.ino = 60000;
+	r = rec_repair(REPAIR_NEXT, (struct wire_handle){ 60000, 0 });
 	CHECK_EQ(repair(&r), 0);
 	CHECK_EQ(scan_all(SCAN_NEXT, 0).rows[0].h.ino, 60001 + NUMBERS_AHEAD);
 	r.h.ino = 100; /* never back */
