@@ -131,13 +131,30 @@ void htab_walk(struct htab *t, void (*fn)(struct hnode *n, void *arg), void *arg
 uint64_t hash_u64(uint64_t x); /* a good mixer */
 uint64_t hash_bytes(const void *p, size_t n, uint64_t seed);
 
-/* The file of an object, from the objects/ of its target: "XX/INO.GEN". */
+/* What tells that the parts of a storage directory belong together (disk/storage_id.c): the same incarnation in all
+ * of them, and a count of starts that is that of sheaf.id or one more. */
+struct stamp {
+	uint64_t incarnation, count;
+};
+/* `what`: the part, for people. 0 or -EUCLEAN. */
+int stamp_check(const struct stamp *id, const struct stamp *part, const char *what, char *err,
+		size_t n);
+
+/* An object: one of those that a file is striped over. */
+struct object_id {
+	uint64_t ino;
+	uint32_t gen, index; /* object generation; place in the layout */
+};
+
+/* The file of an object, from the objects/ of its target: "XX/INO.GEN.INDEX". */
 #define OBJECT_DIRS 256
-#define OBJECT_NAME 28
+#define OBJECT_NAME 32
 #define OBJECT_PATH (OBJECT_NAME + 3)
 unsigned object_dir_index(uint64_t ino); /* XX */
-void object_name(char out[OBJECT_NAME], uint64_t ino, uint32_t gen); /* INO.GEN */
-void object_path(char out[OBJECT_PATH], uint64_t ino, uint32_t gen);
+void object_name(char out[OBJECT_NAME], const struct object_id *id);
+void object_old_name(char out[OBJECT_NAME],
+		     const struct object_id *id); /* INO.GEN: storage format 1 */
+void object_path(char out[OBJECT_PATH], const struct object_id *id);
 
 /* ---- ranges of bytes that owners hold (locks): a set is a list by start; those of one owner do not overlap ---- */
 struct range {

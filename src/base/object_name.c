@@ -10,15 +10,21 @@ unsigned object_dir_index(uint64_t ino)
 	return (unsigned)(hash_u64(ino) % OBJECT_DIRS);
 }
 
-void object_name(char out[OBJECT_NAME], uint64_t ino, uint32_t gen)
+void object_name(char out[OBJECT_NAME], const struct object_id *id)
 {
-	snprintf(out, OBJECT_NAME, "%016jx.%08x", (uintmax_t)ino, gen);
+	snprintf(out, OBJECT_NAME, "%016jx.%08x.%04x", (uintmax_t)id->ino, id->gen,
+		 id->index & 0xffff);
 }
 
-void object_path(char out[OBJECT_PATH], uint64_t ino, uint32_t gen)
+void object_old_name(char out[OBJECT_NAME], const struct object_id *id)
+{
+	snprintf(out, OBJECT_NAME, "%016jx.%08x", (uintmax_t)id->ino, id->gen);
+}
+
+void object_path(char out[OBJECT_PATH], const struct object_id *id)
 {
 	char name[OBJECT_NAME];
 
-	object_name(name, ino, gen);
-	snprintf(out, OBJECT_PATH, "%02x/%s", object_dir_index(ino) & 0xff, name);
+	object_name(name, id);
+	snprintf(out, OBJECT_PATH, "%02x/%s", object_dir_index(id->ino) & 0xff, name);
 }

@@ -680,6 +680,11 @@ struct sheaf_handle sheaf_file_handle(struct sheaf_file *f)
 	return cfile_handle(f->f);
 }
 
+uint64_t sheaf_file_change(struct sheaf_file *f)
+{
+	return cfile_change(f->f);
+}
+
 int sheaf_fsync(struct sheaf_file *f)
 {
 	struct cop *op = api_begin(f->fs, NULL);

@@ -103,12 +103,19 @@ struct cfile {
 	struct layout layout;
 	uint32_t *targets; /* layout.width ids */
 	struct wire_capability cap;
+	uint64_t opened_change; /* `change` when it was opened */
 	struct wire_wrote wrote;
+	uint64_t n_wrote; /* writes that were answered */
+	bool punched; /* holes: only its objects know how many blocks they have */
 	int64_t seen_mtime; /* of all its writes */
-	int64_t fixed_mtime; /* that, when the time was set by hand */
-	int64_t held_mtime; /* not reported while that is under way */
+	int64_t held_mtime; /* not reported while a time is set by hand */
 	uint64_t *unsynced; /* per object: verifier of the oldest write that no fsync covered, or 0 */
 	uint64_t *writes; /* per object: writes that were answered */
+	struct reach {
+		uint64_t recorded; /* end that the metadata server knows: the object has lost data if it ends before */
+		uint64_t end, blocks; /* after our latest write */
+		bool wrote; /* since the last report */
+	} * reach; /* per object */
 	bool lost; /* a server lost unsynced data */
 	bool told_beyond; /* the metadata server knows that there may be objects beyond the size */
 	struct cred_wire cred;
@@ -159,7 +166,6 @@ struct sizing {
 	struct call *calls;
 	struct wire_objstat_args *stat_args;
 	struct wire_object_res *ends;
-	int64_t fixed_mtime;
 	uint32_t n, tries;
 };
 /* Holds op->q until op->attr is filled with size and mtime made right. */
@@ -230,7 +236,15 @@ int file_make(struct cop *op); /* the answer to an open becomes op->file */
 /* A file of this layout, without everything else; one without targets is a directory. -EIO: it makes no sense. */
 int file_new(struct client *c, const struct wire_handle *h, uint64_t id,
 	     const struct wire_layout_rec *l, struct cfile **out);
-void file_wrote(struct cfile *f, uint64_t epoch, uint64_t end, int64_t mtime);
+/* A write to object `index` was answered: the file ends at `end` at least. */
+void file_wrote(struct cfile *f, uint32_t index, uint64_t epoch, uint64_t end,
+		const struct wire_write_res *r);
+/* What the metadata server has recorded of its objects, under this epoch. */
+void file_recorded(struct cfile *f, uint64_t epoch, const struct wire_layout_rec *l);
+/* One of its objects, as requests name it. */
+struct wire_access file_access(const struct cfile *f, uint32_t index);
+/* What it has written since the last report, with the notes in the arena; doubt: also without memory for them. */
+struct wire_wrote file_report(const struct cfile *f, struct arena *a);
 /* A write to object `index` was answered by a server with this verifier. */
 void file_unsynced(struct cfile *f, uint32_t index, uint64_t verifier);
 /* A time is being set by hand: it outlives our own writes before it. Those up to what is returned are not reported from

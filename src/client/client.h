@@ -112,6 +112,7 @@ struct cop {
 		struct wire_dirs_after after;
 		struct wire_lookup_res lookup;
 		struct wire_getattr_res getattr;
+		struct wire_recorded_res recorded;
 		struct wire_open_res open;
 		struct wire_readdir_res readdir; /* until cop_free() */
 		struct wire_status_res status;
@@ -227,6 +228,7 @@ void client_lock_cancel(struct client *c, uint64_t owner);
 bool file_locks_lost(const struct cfile *f);
 struct sheaf_handle cfile_handle(const struct cfile *f);
 uint64_t cfile_id(const struct cfile *f); /* of the open */
+uint64_t cfile_change(const struct cfile *f); /* when it was opened */
 bool cfile_writable(const struct cfile *f);
 bool cfile_clean(const struct cfile *f); /* client_flush() would ask nobody and find nothing */
 

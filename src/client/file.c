@@ -15,6 +15,11 @@ uint64_t cfile_id(const struct cfile *f)
 	return f->id;
 }
 
+uint64_t cfile_change(const struct cfile *f)
+{
+	return f->opened_change;
+}
+
 bool cfile_writable(const struct cfile *f)
 {
 	return f->flags & OPEN_WRITE;
@@ -30,18 +35,81 @@ void file_free(struct cfile *f)
 	free(f->targets);
 	free(f->unsynced);
 	free(f->writes);
+	free(f->reach);
 	free(f);
 }
 
-void file_wrote(struct cfile *f, uint64_t epoch, uint64_t end, int64_t mtime)
+/* Under a newer epoch what was written before is accounted for: a fence cut it, or asked the objects. */
+static void new_epoch(struct cfile *f, uint64_t epoch)
 {
-	f->seen_mtime = MAX(f->seen_mtime, mtime);
+	f->wrote = (struct wire_wrote){ .epoch = epoch, .doubt = f->wrote.doubt };
+	for (uint32_t i = 0; i < f->layout.width; i++)
+		f->reach[i].wrote = false;
+}
+
+void file_wrote(struct cfile *f, uint32_t index, uint64_t epoch, uint64_t end,
+		const struct wire_write_res *r)
+{
+	struct reach *o = &f->reach[index];
+
+	f->seen_mtime = MAX(f->seen_mtime, r->mtime);
 	if (epoch < f->wrote.epoch)
 		return;
-	if (epoch > f->wrote.epoch) /* a fence cut or settled what was before */
-		f->wrote = (struct wire_wrote){ .epoch = epoch, .doubt = f->wrote.doubt };
+	if (epoch > f->wrote.epoch)
+		new_epoch(f, epoch);
+	f->n_wrote++;
 	f->wrote.end = MAX(f->wrote.end, end);
-	f->wrote.mtime = MAX(f->wrote.mtime, mtime);
+	f->wrote.mtime = r->mtime;
+	o->end = o->wrote ? MAX(o->end, r->end) : r->end;
+	o->blocks = o->wrote ? MAX(o->blocks, r->blocks) : r->blocks;
+	o->wrote = true;
+}
+
+void file_recorded(struct cfile *f, uint64_t epoch, const struct wire_layout_rec *l)
+{
+	if (l->n_ends != f->layout.width || epoch < f->cap.epoch)
+		return;
+	for (uint32_t i = 0; i < l->n_ends; i++)
+		f->reach[i].recorded = epoch > f->cap.epoch ? l->ends[i] :
+							      MAX(f->reach[i].recorded, l->ends[i]);
+}
+
+struct wire_access file_access(const struct cfile *f, uint32_t index)
+{
+	return (struct wire_access){ f->cap, index, f->reach[index].recorded };
+}
+
+struct wire_wrote file_report(const struct cfile *f, struct arena *a)
+{
+	struct wire_wrote w = f->wrote;
+	uint32_t width = f->layout.width;
+
+	w.objects = arena_alloc(a, MAX(width, 1u) * sizeof(*w.objects));
+	w.doubt |= f->punched || !w.objects;
+	for (uint32_t i = 0; w.objects && i < width; i++)
+		if (f->reach[i].wrote)
+			w.objects[w.n_objects++] = (struct wire_object_note){ i, f->reach[i].end,
+									      f->reach[i].blocks,
+									      f->unsynced[i] };
+	return w;
+}
+
+/* The metadata server has heard what was reported when n_wrote was `upto`. */
+static void file_reported(struct cfile *f, const struct wire_wrote *w, uint64_t epoch,
+			  uint64_t upto)
+{
+	if (w->epoch < epoch || w->epoch != f->wrote.epoch)
+		return;
+	for (uint32_t i = 0; i < w->n_objects; i++) {
+		struct reach *o = &f->reach[w->objects[i].index];
+
+		o->recorded = MAX(o->recorded, w->objects[i].end);
+		o->wrote &= f->n_wrote != upto;
+	}
+	if (f->n_wrote == upto)
+		f->wrote.end = 0;
+	if (f->n_wrote == upto)
+		f->wrote.mtime = 0;
 }
 
 int64_t file_mtime_begin(struct client *c, uint64_t ino, uint32_t uid)
@@ -73,7 +141,6 @@ void file_mtime_end(struct client *c, uint64_t ino, int64_t upto, bool set)
 		} else {
 			if (f->wrote.mtime <= upto)
 				f->wrote.mtime = 0;
-			f->fixed_mtime = MAX(f->fixed_mtime, MIN(f->seen_mtime, upto));
 		}
 		f->held_mtime = 0;
 	}
@@ -114,7 +181,8 @@ int file_new(struct client *c, const struct wire_handle *h, uint64_t id,
 	f->targets = calloc(width, sizeof(*f->targets));
 	f->unsynced = calloc(width, sizeof(*f->unsynced));
 	f->writes = calloc(width, sizeof(*f->writes));
-	if (!f->targets || !f->unsynced || !f->writes) {
+	f->reach = calloc(width, sizeof(*f->reach));
+	if (!f->targets || !f->unsynced || !f->writes || !f->reach) {
 		e = -ENOMEM;
 		goto fail;
 	}
@@ -125,6 +193,7 @@ int file_new(struct client *c, const struct wire_handle *h, uint64_t id,
 		if (f->targets[i] >= c->n_peers)
 			goto fail;
 	}
+	file_recorded(f, 0, l);
 listed:
 	list_push(&c->files, &f->link);
 	*out = f;
@@ -148,6 +217,7 @@ int file_make(struct cop *op)
 		return e;
 	f->flags = op->args.open.flags & (OPEN_READ | OPEN_WRITE | OPEN_APPEND);
 	f->cap = r->cap;
+	f->opened_change = r->at.change;
 	f->cred = op->cred;
 	op->file = f;
 	return 0;
@@ -210,6 +280,7 @@ struct syncing {
 	uint64_t *seen; /* writes of each object that were answered before it was asked */
 	uint32_t n;
 	uint32_t tries;
+	uint64_t n_wrote; /* of the file, when it was reported */
 	enum { SYNC, FLUSH, CLOSE } how;
 	bool unasked; /* out of memory */
 	bool renewing; /* asked for a fresh capability */
@@ -249,7 +320,7 @@ static int ask_targets(struct cop *op, struct syncing *s)
 	for (uint32_t i = 0; i < s->n; i++) {
 		if (s->how != SYNC && !in_doubt(f, i))
 			continue;
-		s->args[i].cap = f->cap;
+		s->args[i].at = file_access(f, i);
 		s->seen[i] = f->writes[i];
 		s->calls[i] = call_make(op, s->how == SYNC ? OP_SYNC : OP_OBJSTAT,
 					XDR_ANY(xdr_wire_sync_args), &s->args[i],
@@ -298,20 +369,24 @@ static int judge(struct cop *op, struct syncing *s)
 static void report(struct cop *op, struct syncing *s)
 {
 	struct cfile *f = op->file;
+	struct wire_wrote w = file_report(f, &op->arena);
+	bool tells = w.mtime || w.end || w.n_objects;
 
+	s->n_wrote = f->n_wrote;
 	if (s->how == CLOSE) {
-		op->args.close = (struct wire_close_args){ f->h, f->id, f->wrote };
+		op->args.close = (struct wire_close_args){ f->h, f->id, w };
 		op->call = call_make(op, OP_CLOSE, XDR_ANY(xdr_wire_close_args), &op->args,
 				     XDR_ANY(xdr_wire_void_res), &op->res);
-	} else if (s->how == SYNC && (f->wrote.mtime || f->wrote.end)) {
-		op->args.record = (struct wire_record_args){ f->h, f->wrote };
+	} else if (s->how == SYNC && tells) {
+		w.doubt = f->wrote.doubt; /* of a RECORD it means something else */
+		op->args.record = (struct wire_record_args){ f->h, w };
 		op->call = call_make(op, OP_RECORD, XDR_ANY(xdr_wire_record_args), &op->args,
-				     XDR_ANY(xdr_wire_attr_res), &op->res);
+				     XDR_ANY(xdr_wire_recorded_res), &op->res);
 	} else {
 		return;
 	}
 	/* not when others may wait for what it tells, or for its locks */
-	op->call.later = op->later && !f->wrote.mtime && !f->wrote.end && !f->wrote.doubt &&
+	op->call.later = op->later && !tells && !w.doubt &&
 			 !locks_list(f->holding->locks, f->id, NULL, 0, 0);
 	peer_call(peer_of(op->c, f->h.ino), &op->call, &op->q);
 }
@@ -352,6 +427,8 @@ static bool sync_step(struct req *q)
 		break;
 	case FINISH:
 		e = s->verdict;
+		if (!q->error && op->call.op == OP_RECORD)
+			file_reported(f, &op->args.record.w, op->res.recorded.epoch, s->n_wrote);
 		if (!e || (e == -EKEYEXPIRED && s->how != SYNC))
 			e = q->error;
 		if (s->how != SYNC && !e && file_lost_own(f)) /* nobody has heard of it */

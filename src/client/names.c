@@ -345,7 +345,7 @@ void client_setattr(struct cop *op, struct sheaf_handle h, unsigned which, const
 						       .atime = ns_of(st->st_atim),
 						       .mtime = ns_of(st->st_mtim) };
 	if (which & SHEAF_SET_MTIME)
-		op->upto = file_mtime_begin(op->c, h.ino, op->cred.uid);
+		op->args.setattr.written = op->upto = file_mtime_begin(op->c, h.ino, op->cred.uid);
 	start(op, OP_SETATTR, XDR_ANY(xdr_wire_setattr_args), XDR_ANY(xdr_wire_attr_res), NULL);
 }
 
@@ -614,7 +614,7 @@ void attr_to_stat(const struct wire_attr *a, struct stat *st)
 	st->st_rdev = a->rdev;
 	st->st_size = (off_t)a->size;
 	st->st_blksize = 256 * 1024;
-	st->st_blocks = (blkcnt_t)((a->size + 511) / 512);
+	st->st_blocks = (blkcnt_t)a->blocks;
 	for (int i = 0; i < 3; i++) {
 		out[i]->tv_sec = (time_t)(t[i] / (int64_t)NSEC_PER_SEC);
 		out[i]->tv_nsec = (long)(t[i] % (int64_t)NSEC_PER_SEC);

@@ -142,7 +142,7 @@ static bool open_near(struct cfile *f, uint32_t index, struct near *n)
 	int fd;
 
 	make_room(c);
-	object_path(path, f->cap.ino, f->cap.obj_gen);
+	object_path(path, &(struct object_id){ f->cap.ino, f->cap.obj_gen, index });
 	fd = files_of(c)->open_now(c->loop->env, h->dir, path);
 	if (fd < 0 && fd != -ENOENT && fd != -EAGAIN) /* not allowed, or not by this system */
 		home_leave(c, h);

@@ -26,7 +26,9 @@ void cap_take(struct cfile *f, struct call *c)
 {
 	const struct wire_cap_res *r = c->res;
 
-	if (c->op == OP_CAP && !c->status && r->cap.epoch >= f->cap.epoch)
+	if (c->op == OP_CAP && !c->status && r->cap.epoch >= f->cap.epoch) {
+		file_recorded(f, r->cap.epoch, &r->layout);
 		f->cap = r->cap;
+	}
 	call_fini(c);
 }

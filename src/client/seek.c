@@ -27,7 +27,7 @@ static void ask(struct cop *op, struct seeking *k)
 	k->n = f->layout.width;
 	for (uint32_t i = 0; i < k->n; i++) {
 		k->args[i] = (struct wire_seek_args){
-			.cap = f->cap,
+			.at = file_access(f, i),
 			.offset = layout_object_size(&f->layout, i, k->off),
 			.whence = k->hole ? WHENCE_HOLE : WHENCE_DATA,
 		};

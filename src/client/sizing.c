@@ -50,7 +50,7 @@ static int ask_objects(struct sizing *z)
 			return -EBADMSG;
 		}
 	for (uint32_t i = 0; i < z->n; i++) {
-		z->stat_args[i].cap = z->attr_res.cap;
+		z->stat_args[i].at = (struct wire_access){ z->attr_res.cap, i, 0 };
 		z->calls[i] = call_make(op, OP_OBJSTAT, XDR_ANY(xdr_wire_objstat_args),
 					&z->stat_args[i], XDR_ANY(xdr_wire_object_res),
 					&z->ends[i]);
@@ -59,32 +59,36 @@ static int ask_objects(struct sizing *z)
 	return 0;
 }
 
-/* Up to here the objects' times are those of writes before the time was set by hand. */
-static int64_t fixed_mtime(const struct client *c, uint64_t ino)
-{
-	const struct cfile *f;
-	int64_t fixed = 0;
-
-	list_for_each(f, &c->files, link)
-		if (f->h.ino == ino)
-			fixed = MAX(fixed, f->fixed_mtime);
-	return fixed;
-}
-
 static void add_up(struct sizing *z)
 {
 	struct wire_attr *a = &z->op->attr;
 	const struct wire_layout_rec *l = &z->attr_res.layout;
 	struct layout lay = { l->unit, l->n_targets, l->start };
-	uint64_t end = 0;
+	uint64_t end = 0, blocks = 0;
+	int64_t mtime = 0;
 
 	for (uint32_t i = 0; i < z->n; i++) {
 		end = MAX(end, layout_file_end(&lay, i, z->ends[i].end));
-		if (z->ends[i].mtime > z->fixed_mtime)
-			a->mtime = MAX(a->mtime, z->ends[i].mtime);
-		a->ctime = MAX(a->ctime, z->ends[i].mtime);
+		blocks += z->ends[i].blocks;
+		mtime = MAX(mtime, z->ends[i].mtime);
 	}
+	a->blocks = blocks;
+	if (mtime > a->written ||
+	    end > a->size) /* it was written since; the record will say two more */
+		a->change++;
+	if (mtime > a->written)
+		a->mtime = a->ctime = mtime;
 	a->size = MAX(a->size, MIN(end, z->attr_res.limit));
+}
+
+/* Open files know how far their objects are recorded, as of now. */
+static void tell_files(struct sizing *z)
+{
+	struct cfile *f;
+
+	list_for_each(f, &z->op->c->files, link)
+		if (f->h.ino == z->h.ino && f->reach && z->attr_res.cap.epoch == f->cap.epoch)
+			file_recorded(f, f->cap.epoch, &z->attr_res.layout);
 }
 
 static void let_go(struct sizing *z)
@@ -103,7 +107,6 @@ static bool step(struct req *q)
 	switch (q->state) {
 	case ATTR:
 		req_goto(q, OBJECTS);
-		z->fixed_mtime = fixed_mtime(z->op->c, z->h.ino); /* it may be closed meanwhile */
 		ask_attr(z);
 		break;
 	case OBJECTS:
@@ -111,6 +114,7 @@ static bool step(struct req *q)
 		if (q->error)
 			break;
 		z->op->attr = z->attr_res.at;
+		tell_files(z);
 		if (!z->attr_res.at.unsettled || !z->attr_res.layout.n_targets)
 			break;
 		if (layout_learn(z->op, &z->attr_res.layout, z->h.ino, q))

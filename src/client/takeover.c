@@ -97,9 +97,24 @@ static int put_locks(struct sink *s, const struct list sets[LOCK_SETS], uint64_t
 	return r;
 }
 
+/* Its objects as the successor needs them: what is recorded, and what is not reported yet. */
+static void file_notes(const struct cfile *f, uint64_t *ends, struct wire_object_note *notes,
+		       uint32_t *n)
+{
+	*n = 0;
+	for (uint32_t i = 0; i < f->layout.width; i++) {
+		ends[i] = f->reach[i].recorded;
+		if (f->reach[i].wrote)
+			notes[(*n)++] = (struct wire_object_note){ i, f->reach[i].end,
+								   f->reach[i].blocks, 0 };
+	}
+}
+
 static int put_file(struct sink *s, struct cfile *f)
 {
 	uint32_t width = f->layout.width;
+	uint64_t ends[TARGETS_MAX];
+	struct wire_object_note notes[TARGETS_MAX];
 	size_t held = locks_list(f->holding->locks, f->id, NULL, 0, 0);
 	size_t lost = locks_list(f->holding->lost, f->id, NULL, 0, 0);
 	struct wire_export_file w = { .h = f->h,
@@ -109,13 +124,14 @@ static int put_file(struct sink *s, struct cfile *f)
 						  .unit = f->layout.unit,
 						  .start = f->layout.start,
 						  .n_targets = width,
-						  .targets = f->targets },
+						  .targets = f->targets,
+						  .n_ends = width,
+						  .ends = ends },
 				      .cap = f->cap,
 				      .w = f->wrote,
 				      .n_unsynced = width,
 				      .unsynced = f->unsynced,
 				      .seen_mtime = f->seen_mtime,
-				      .fixed_mtime = f->fixed_mtime,
 				      .lost = f->lost,
 				      .uid = f->cred.uid,
 				      .gid = f->cred.gid,
@@ -123,8 +139,12 @@ static int put_file(struct sink *s, struct cfile *f)
 				      .gids = f->cred.gids,
 				      .n_locks = (uint32_t)held,
 				      .n_lost_locks = (uint32_t)lost };
-	int r = put(s, XDR_ANY(xdr_wire_export_file), &w);
+	int r;
 
+	w.w.objects = notes;
+	file_notes(f, ends, notes, &w.w.n_objects);
+	w.w.doubt |= f->punched;
+	r = put(s, XDR_ANY(xdr_wire_export_file), &w);
 	if (!r)
 		r = put_locks(s, f->holding->locks, f->id, held);
 	return r ? r : put_locks(s, f->holding->lost, f->id, lost);
@@ -257,9 +277,19 @@ static int get_file(struct client *c, struct xdr *x)
 	f->flags = w.flags;
 	f->cap = w.cap;
 	f->wrote = w.w;
+	f->wrote.n_objects = 0;
+	f->wrote.objects = NULL;
+	for (uint32_t i = 0; i < w.w.n_objects; i++) {
+		const struct wire_object_note *n = &w.w.objects[i];
+
+		if (n->index >= w.layout.n_targets)
+			return -EBADMSG;
+		f->reach[n->index].end = n->end;
+		f->reach[n->index].blocks = n->blocks;
+		f->reach[n->index].wrote = true;
+	}
 	f->lost = w.lost;
 	f->seen_mtime = w.seen_mtime;
-	f->fixed_mtime = w.fixed_mtime;
 	f->cred = (struct cred_wire){ .uid = w.uid, .gid = w.gid, .n_gids = w.n_gids };
 	if (w.n_gids)
 		memcpy(f->cred.gids, w.gids, w.n_gids * sizeof(*w.gids));

@@ -352,7 +352,7 @@ static void prepare_read(struct lane *l)
 {
 	struct wire_read_args *a = &l->args.read;
 
-	*a = (struct wire_read_args){ .cap = l->op->file->cap,
+	*a = (struct wire_read_args){ .at = file_access(l->op->file, l->index),
 				      .n_list = (uint32_t)l->n,
 				      .list = (struct wire_extent *)l->ext,
 				      .n_part = l->typed,
@@ -378,7 +378,7 @@ static void prepare_write(struct lane *l)
 {
 	struct wire_write_args *a = &l->args.write;
 
-	*a = (struct wire_write_args){ .cap = l->op->file->cap,
+	*a = (struct wire_write_args){ .at = file_access(l->op->file, l->index),
 				       .n_list = (uint32_t)l->n,
 				       .list = (struct wire_extent *)l->ext,
 				       .n_part = l->typed,
@@ -408,7 +408,7 @@ static void prepare_allocate(struct lane *l)
 {
 	struct wire_allocate_args *a = &l->args.allocate;
 
-	*a = (struct wire_allocate_args){ .cap = l->op->file->cap,
+	*a = (struct wire_allocate_args){ .at = file_access(l->op->file, l->index),
 					  .mode = l->op->transfer->mode,
 					  .n_list = (uint32_t)l->n,
 					  .list = (struct wire_extent *)l->ext };
@@ -421,8 +421,8 @@ static void prepare_copy(struct lane *l)
 	struct wire_copy_args *a = &l->args.copy;
 	struct cfile *other = l->op->transfer->other;
 
-	*a = (struct wire_copy_args){ .cap = l->op->file->cap,
-				      .from = other->cap,
+	*a = (struct wire_copy_args){ .at = file_access(l->op->file, l->index),
+				      .from = file_access(other, l->source),
 				      .source = other->targets[l->source],
 				      .n_list = (uint32_t)l->n,
 				      .list = (struct wire_copy_piece *)l->pieces };
@@ -503,7 +503,8 @@ static void answered_write(struct lane *l)
 
 	epochs_add(&t->epochs, l->epoch);
 	epochs_add(&t->other_epochs, l->other_epoch);
-	file_wrote(f, l->epoch, reached(l), l->res.write.mtime);
+	file_wrote(f, l->index, l->epoch, reached(l), &l->res.write);
+	f->punched |= t->kind == ALLOCATE && (t->mode & (ALLOC_PUNCH | ALLOC_ZERO));
 	file_unsynced(f, l->index, l->call.verifier);
 }
 
@@ -750,7 +751,7 @@ static void tell_beyond(struct cop *op)
 {
 	op->args.record = (struct wire_record_args){ op->file->h, { .doubt = true } };
 	op->call = call_make(op, OP_RECORD, XDR_ANY(xdr_wire_record_args), &op->args,
-			     XDR_ANY(xdr_wire_attr_res), &op->res);
+			     XDR_ANY(xdr_wire_recorded_res), &op->res);
 	peer_call(peer_of(op->c, op->file->h.ino), &op->call, &op->q);
 }
 

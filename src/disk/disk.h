@@ -1,10 +1,11 @@
 /* disk: the object files of one target, its storage directory, its boot verifier and its fences.
  *
  * A storage directory belongs to one file system and one target:
- *   sheaf.id      who it belongs to and the format version, written by disk_format()
+ *   sheaf.id      who it belongs to, the format version and the count of starts (storage_id.c)
  *   clean         only after a clean stop: the verifier to keep
  *   fences        log of (inode, epoch) records, compacted at start
- *   objects/XX/   object files INO.GEN (hex), XX a hash of the inode, made on first use
+ *   objects/XX/   object files INO.GEN.INDEX (hex), XX a hash of the inode, made on first use
+ *   objects/stamp the same count, so that a lost or exchanged directory is noticed
  *   meta/         LMDB, not ours
  * Everything runs on the loop's thread; accesses that may block go through io_submit(). */
 #ifndef SHEAF_DISK_H
@@ -21,10 +22,14 @@ int disk_format(struct env *e, const char *path, const struct uuid *fs, uint32_t
 		size_t err_len); /* makes the directory; -EEXIST when it is already somebody's */
 int disk_open(struct loop *l, const char *path, const struct uuid *fs, uint32_t target, bool nosync,
 	      struct disk **out, char *err, size_t err_len);
+struct stamp disk_stamp(const struct disk *d); /* of sheaf.id */
+bool disk_has_meta(const struct disk *d); /* the metadata are one of its parts */
+/* Once, after disk_open(), when all parts have a count of one more: sheaf.id gets it, too. Blocks. */
+int disk_stamp_end(struct disk *d, bool with_meta);
 /* Storage that is this target's, kept from every other process until close(): for work while nobody serves it.
  * The descriptor, or -errno: -EBUSY somebody serves it, -ENOENT there is none. */
-int disk_hold(struct env *e, const char *path, const struct uuid *fs, uint32_t target, char *err,
-	      size_t err_len);
+int disk_hold(struct env *e, const char *path, const struct uuid *fs, uint32_t target,
+	      struct stamp *stamp, char *err, size_t err_len);
 /* Clean: syncs everything and keeps the verifier for the next start; blocks. 0 or what sync said
  * (then the next start has a new verifier). Not clean: just frees, as a crash would. */
 int disk_close(struct disk *d, bool clean);
@@ -47,7 +52,7 @@ void disk_counters(const struct disk *d, struct disk_counters *c);
 
 /* Finds or opens an object and lends it until object_put(). With create it exists afterwards;
  * without, -ENOENT. Holds q; *out is set when q goes on without error. */
-void object_get(struct disk *d, uint64_t ino, uint32_t gen, bool create, struct object **out,
+void object_get(struct disk *d, struct object_id id, bool create, struct object **out,
 		struct req *q);
 void object_put(struct object *o); /* NULL is harmless */
 /* For sending it as a file: reads of it outside of turns may mix with writes. */
@@ -61,6 +66,7 @@ void object_unmap(struct object *o);
 bool object_cached(struct object *o, uint64_t off, uint64_t len);
 uint64_t object_end(const struct object *o); /* current size; this thread orders all changes */
 int64_t object_mtime(const struct object *o); /* ns; of the last write that we did, or the file's */
+uint64_t object_blocks(struct object *o); /* of 512 bytes, allocated to the file */
 
 /* A turn at a byte range of an object: writers exclude everybody else in their range, in order of
  * asking. Holds q until it is granted; -ESTALE when a fence stands above `epoch`, also when that happens
@@ -97,33 +103,36 @@ void object_seek(struct object *o, struct io *io, int whence, struct req *q);
 void object_sync(struct object *o, struct req *q);
 
 /* Fences. The floor of an inode rises at once (new turns below it are refused), is made durable, waits
- * for turns in flight, then cuts the object to truncate_to (UINT64_MAX: keeps it). Result in *end and
- * *mtime (0, 0 when there is no object). A lower or equal epoch than the floor changes no floor but
+ * for turns in flight, then cuts the object to truncate_to (UINT64_MAX: keeps it). What the object is then
+ * in *st (all 0 when there is no object). A lower or equal epoch than the floor changes no floor but
  * still does the rest, so a fence can be repeated. */
 uint64_t disk_floor(const struct disk *d, uint64_t ino);
-void disk_fence(struct disk *d, uint64_t ino, uint32_t gen, uint64_t epoch, uint64_t truncate_to,
-		uint64_t *end, int64_t *mtime, struct req *q);
+struct object_stat {
+	uint64_t end, blocks;
+	int64_t mtime;
+};
+void disk_fence(struct disk *d, struct object_id id, uint64_t epoch, uint64_t truncate_to,
+		struct object_stat *st, struct req *q);
 /* Fence, then the object file goes; the fence stays as a tombstone. Epoch 0: nobody can have a capability any
  * more, there is no fence. No object: fine. *error, 0 or -errno, is this one's own: q may wait for many, and goes on
  * without. */
-void disk_remove(struct disk *d, uint64_t ino, uint32_t gen, uint64_t epoch, int *error,
-		 struct req *q);
+void disk_remove(struct disk *d, struct object_id id, uint64_t epoch, int *error, struct req *q);
 
 /* ---- what is there, for checks ---- */
 
 struct disk_object {
 	unsigned dir;
-	uint64_t ino;
-	uint32_t gen;
+	struct object_id id; /* index OBJECT_NO_INDEX: its name is of storage format 1 */
 	uint64_t end, floor;
 };
+#define OBJECT_NO_INDEX UINT32_MAX
 
 /* One page: `begun` and the place of the last object of the page before; only: of this inode, or 0. */
 struct disk_scan {
 	bool begun;
 	unsigned dir;
-	uint64_t ino, only;
-	uint32_t gen;
+	struct object_id last;
+	uint64_t only;
 	struct disk_object *rows; /* room for max */
 	uint32_t n, max;
 	bool end;

@@ -4,7 +4,8 @@
 
 #include "disk/disk.h"
 
-#define DISK_VERSION 1
+#define DISK_VERSION 2
+#define ID_NAME "sheaf.id"
 /* of the address space; what is behind it is not mapped */
 #define OBJECT_MAP_MAX (UINT64_C(4) << 40)
 #define OBJECT_MAP (64 * MIB) /* at least, so that a growing object is not mapped again and again */
@@ -18,10 +19,25 @@ struct disk_id { /* sheaf.id */
 	uint32_t version, target;
 	uint8_t fs[16];
 	uint64_t created; /* wall clock, ns */
-	uint8_t zero[20];
+	/* 0 in format 1 */
+	uint64_t incarnation; /* random, of this format */
+	uint64_t count; /* of starts */
+	uint32_t flags;
 	uint32_t crc;
 };
 _Static_assert(sizeof(struct disk_id) == 64, "sheaf.id is a format");
+enum {
+	ID_STAMPED = 1, /* its parts have stamps */
+	ID_HAS_META = 2, /* the metadata are one of them */
+	ID_OLD_NAMES = 4, /* it was made as format 1 */
+};
+
+struct disk_stamp_file { /* objects/stamp */
+	uint8_t magic[8];
+	uint64_t incarnation, count;
+	uint32_t zero, crc;
+};
+_Static_assert(sizeof(struct disk_stamp_file) == 32, "stamp is a format");
 
 struct disk_clean { /* clean */
 	uint8_t magic[8];
@@ -78,6 +94,7 @@ struct object_open {
 	bool create;
 	int objects_fd, dir_fd; /* dir_fd -1: to be opened too */
 	char dir_name[3];
+	char old_name[OBJECT_NAME]; /* by which format 1 called it; "": it has the name it needs */
 	bool made_dir, made_file;
 	int fd;
 	struct stat st;
@@ -87,8 +104,7 @@ struct object {
 	struct hnode node; /* by inode: all generations of one are neighbours */
 	struct list lru; /* open and nobody has it */
 	struct disk *disk;
-	uint64_t ino;
-	uint32_t gen;
+	struct object_id id;
 	enum object_state state;
 	unsigned refs;
 	int fd;
@@ -99,6 +115,8 @@ struct object {
 	uint64_t there_lo,
 		there_hi; /* where files are in memory: these pages are known to be there */
 	uint64_t end;
+	uint64_t blocks; /* as the file said last; what was written since may have added some: */
+	bool blocks_stale;
 	int64_t mtime;
 	uint64_t writes, synced, covers; /* as in disk_dir, for the data */
 	uint64_t entry; /* value of its directory's `changed` that covers its entry */
@@ -163,6 +181,9 @@ struct disk {
 	struct env *env;
 	char path[CONF_PATH_MAX];
 	int dir, id_fd;
+	struct disk_id id; /* as it was read */
+	struct stamp stamp;
+	uint32_t id_flags;
 	bool nosync;
 	uint64_t verifier, boot;
 	struct disk_dir objects, dirs[OBJECT_DIRS];
@@ -205,7 +226,14 @@ void floor_free(struct disk *d, struct floor *f);
 int fence_log_load(struct disk *d, char *err, size_t err_len); /* blocks */
 void fence_log_add(struct disk *d, struct log_wait *w, struct req *q);
 
-/* disk_open.c; blocks */
+/* disk_open.c; these block */
 int disk_write_all(struct env *e, int fd, const void *p, size_t n, uint64_t off);
+int disk_write_file(struct env *e, int dir, const char *name, const void *p, size_t n, bool sync);
+ssize_t disk_read_fd(struct env *e, int fd, void *p, size_t n);
+/* storage_id.c; these block, too */
+int disk_id_format(struct env *e, int dir, int objects, const struct uuid *fs, uint32_t target);
+int disk_id_check(struct disk *d, const struct uuid *fs, uint32_t target, char *err, size_t n);
+int disk_stamp_begin(struct disk *d, char *err,
+		     size_t n); /* the objects have the count of this start */
 
 #endif

@@ -10,11 +10,9 @@
 
 #include "disk/disk_impl.h"
 
-#define ID_NAME "sheaf.id"
 #define CLEAN_NAME "clean"
 #define DRAIN_NS (10 * NSEC_PER_SEC)
 
-static const uint8_t id_magic[8] = { 'S', 'H', 'E', 'A', 'F', 'I', 'D', 0 };
 static const uint8_t clean_magic[8] = { 'S', 'H', 'F', 'C', 'L', 'E', 'A', 'N' };
 
 int disk_refuse(char *err, size_t n, int r, const char *fmt, ...)
@@ -46,7 +44,7 @@ int disk_write_all(struct env *e, int fd, const void *p, size_t n, uint64_t off)
 	return 0;
 }
 
-static ssize_t read_fd(struct env *e, int fd, void *p, size_t n)
+ssize_t disk_read_fd(struct env *e, int fd, void *p, size_t n)
 {
 	size_t have = 0;
 
@@ -65,7 +63,7 @@ static ssize_t read_fd(struct env *e, int fd, void *p, size_t n)
 
 /* Under another name first: a crash leaves the old file, the new file or none, never half of one. Every
  * name has one size for ever, so what an earlier try left is written over: its room is kept (spare_clean). */
-static int write_file(struct env *e, int dir, const char *name, const void *p, size_t n, bool sync)
+int disk_write_file(struct env *e, int dir, const char *name, const void *p, size_t n, bool sync)
 {
 	char tmp[64];
 	int fd, r;
@@ -99,11 +97,6 @@ static int spare_clean(struct env *e, int dir)
 
 /* ---------------------------------------------------------------- format */
 
-static uint32_t id_crc(const struct disk_id *id)
-{
-	return crc32c(0, id, offsetof(struct disk_id, crc));
-}
-
 static void sync_parent(struct env *e, const char *path)
 {
 	char parent[CONF_PATH_MAX];
@@ -127,9 +120,6 @@ static void sync_parent(struct env *e, const char *path)
 
 static int format_in(struct env *e, int dir, const struct uuid *fs, uint32_t target)
 {
-	struct disk_id id = { .version = htole32(DISK_VERSION),
-			      .target = htole32(target),
-			      .created = htole64(e->clock->wall(e)) };
 	int r = e->file->mkdirat(e, dir, "objects", 0700), fd;
 
 	if (r < 0 && r != -EEXIST)
@@ -144,10 +134,12 @@ static int format_in(struct env *e, int dir, const struct uuid *fs, uint32_t tar
 	r = spare_clean(e, dir);
 	if (r < 0)
 		return r;
-	memcpy(id.magic, id_magic, sizeof(id.magic));
-	memcpy(id.fs, fs->b, sizeof(id.fs));
-	id.crc = htole32(id_crc(&id));
-	return write_file(e, dir, ID_NAME, &id, sizeof(id), true);
+	fd = e->file->openat(e, dir, "objects", O_RDONLY | O_DIRECTORY, 0);
+	if (fd < 0)
+		return fd;
+	r = disk_id_format(e, dir, fd, fs, target);
+	e->file->close(e, fd);
+	return r;
 }
 
 int disk_format(struct env *e, const char *path, const struct uuid *fs, uint32_t target, char *err,
@@ -224,67 +216,8 @@ static int open_dirs(struct disk *d, char *err, size_t n)
 	return 0;
 }
 
-static int check_owner(struct disk *d, const struct disk_id *id, const struct uuid *fs,
-		       uint32_t target, char *err, size_t n)
-{
-	char has[UUID_TEXT], want[UUID_TEXT];
-	struct uuid found;
-
-	memcpy(found.b, id->fs, sizeof(found.b));
-	if (memcmp(found.b, fs->b, sizeof(found.b))) {
-		uuid_format(has, &found);
-		uuid_format(want, fs);
-		return disk_refuse(
-			err, n, -EPERM,
-			"%s belongs to file system %s, not to %s: correct `storage` in the "
-			"cluster file, or is the wrong disk mounted?",
-			d->path, has, want);
-	}
-	if (le32toh(id->target) != target)
-		return disk_refuse(
-			err, n, -EPERM,
-			"%s belongs to server %u, not to server %u: correct `storage` in "
-			"the cluster file, or are two disks swapped?",
-			d->path, le32toh(id->target), target);
-	return 0;
-}
-
-static int check_id(struct disk *d, const struct uuid *fs, uint32_t target, char *err, size_t n)
-{
-	struct disk_id id;
-	struct env *e = d->env;
-	ssize_t got;
-	int r = e->file->lock(e, d->id_fd);
-
-	if (r == -EWOULDBLOCK)
-		return disk_refuse(err, n, -EBUSY,
-				   "%s is in use by another process: stop the other sheafd, or the "
-				   "program that has it open as local:",
-				   d->path);
-	if (r < 0)
-		return disk_refuse(err, n, r, "%s/%s cannot be locked: %s", d->path, ID_NAME,
-				   strerror(-r));
-	got = read_fd(e, d->id_fd, &id, sizeof(id));
-	if (got < 0)
-		return disk_refuse(err, n, (int)got, "%s/%s cannot be read: %s: check the disk",
-				   d->path, ID_NAME, strerror((int)-got));
-	if ((size_t)got < sizeof(id) || memcmp(id.magic, id_magic, sizeof(id_magic)) ||
-	    le32toh(id.crc) != id_crc(&id))
-		return disk_refuse(err, n, -EUCLEAN,
-				   "%s/%s is damaged: check the disk and restore that file from a "
-				   "backup",
-				   d->path, ID_NAME);
-	if (le32toh(id.version) > DISK_VERSION)
-		return disk_refuse(
-			err, n, -EPROTONOSUPPORT,
-			"%s has format version %u and this sheafd knows up to %u: install "
-			"a newer Sheaf",
-			d->path, le32toh(id.version), DISK_VERSION);
-	return check_owner(d, &id, fs, target, err, n);
-}
-
-int disk_hold(struct env *e, const char *path, const struct uuid *fs, uint32_t target, char *err,
-	      size_t n)
+int disk_hold(struct env *e, const char *path, const struct uuid *fs, uint32_t target,
+	      struct stamp *stamp, char *err, size_t n)
 {
 	struct disk *d = calloc(1, sizeof(*d));
 	int r, fd;
@@ -296,7 +229,8 @@ int disk_hold(struct env *e, const char *path, const struct uuid *fs, uint32_t t
 	d->dir = d->id_fd = d->objects.fd = -1;
 	r = open_dirs(d, err, n);
 	if (!r)
-		r = check_id(d, fs, target, err, n);
+		r = disk_id_check(d, fs, target, err, n);
+	*stamp = d->stamp;
 	fd = d->id_fd;
 	if (d->dir >= 0)
 		e->file->close(e, d->dir);
@@ -319,7 +253,7 @@ static bool read_clean(struct disk *d, bool *synced)
 	struct env *e = d->env;
 	struct disk_clean c;
 	int fd = e->file->openat(e, d->dir, CLEAN_NAME, O_RDONLY, 0);
-	ssize_t got = fd < 0 ? fd : read_fd(e, fd, &c, sizeof(c));
+	ssize_t got = fd < 0 ? fd : disk_read_fd(e, fd, &c, sizeof(c));
 
 	if (fd >= 0)
 		e->file->close(e, fd);
@@ -419,7 +353,9 @@ int disk_open(struct loop *l, const char *path, const struct uuid *fs, uint32_t 
 	}
 	r = open_dirs(d, err, err_len);
 	if (r == 0)
-		r = check_id(d, fs, target, err, err_len);
+		r = disk_id_check(d, fs, target, err, err_len);
+	if (r == 0)
+		r = disk_stamp_begin(d, err, err_len);
 	if (r == 0)
 		r = fence_log_load(d, err, err_len);
 	if (r == 0)
@@ -505,7 +441,7 @@ static int write_clean(struct disk *d)
 
 	memcpy(c.magic, clean_magic, sizeof(c.magic));
 	c.crc = htole32(clean_crc(&c));
-	return write_file(d->env, d->dir, CLEAN_NAME, &c, sizeof(c), !d->nosync);
+	return disk_write_file(d->env, d->dir, CLEAN_NAME, &c, sizeof(c), !d->nosync);
 }
 
 /* Our own accesses still point into the disk: they end first. */

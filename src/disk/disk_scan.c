@@ -12,28 +12,40 @@
 
 #include "disk/disk_impl.h"
 
-struct found {
-	uint64_t ino;
-	uint32_t gen;
-};
-
 struct listing {
 	const struct disk_scan *s;
 	unsigned dir;
-	struct found *v;
+	struct object_id *v;
 	size_t n, cap;
 	int error;
 };
 
-static bool is_behind(const struct disk_scan *s, unsigned dir, uint64_t ino, uint32_t gen)
+static int compare(const void *a, const void *b)
 {
-	if (!s->begun || dir > s->dir)
-		return true;
-	return ino > s->ino || (ino == s->ino && gen > s->gen);
+	const struct object_id *x = a, *y = b;
+
+	if (x->ino != y->ino)
+		return x->ino < y->ino ? -1 : 1;
+	if (x->gen != y->gen)
+		return x->gen < y->gen ? -1 : 1;
+	return (x->index > y->index) - (x->index < y->index);
 }
 
-/* INO.GEN as object.c writes it, nothing else. */
-static bool name_parse(const char *name, struct found *f)
+static bool is_behind(const struct disk_scan *s, unsigned dir, const struct object_id *id)
+{
+	return !s->begun || dir > s->dir || compare(id, &s->last) > 0;
+}
+
+static void name_of(char out[OBJECT_NAME], const struct object_id *id)
+{
+	if (id->index == OBJECT_NO_INDEX)
+		object_old_name(out, id);
+	else
+		object_name(out, id);
+}
+
+/* A name as object.c writes it, or as format 1 did; nothing else. */
+static bool name_parse(const char *name, struct object_id *f)
 {
 	char again[OBJECT_NAME];
 	char *end;
@@ -42,21 +54,22 @@ static bool name_parse(const char *name, struct found *f)
 	if (*end != '.')
 		return false;
 	f->gen = (uint32_t)strtoul(end + 1, &end, 16);
-	object_name(again, f->ino, f->gen);
+	f->index = *end == '.' ? (uint32_t)strtoul(end + 1, NULL, 16) : OBJECT_NO_INDEX;
+	name_of(again, f);
 	return strcmp(name, again) == 0;
 }
 
 static void note_name(void *arg, const char *name)
 {
 	struct listing *l = arg;
-	struct found f;
+	struct object_id f;
 
 	if (l->error || !name_parse(name, &f) || object_dir_index(f.ino) != l->dir ||
-	    (l->s->only && f.ino != l->s->only) || !is_behind(l->s, l->dir, f.ino, f.gen))
+	    (l->s->only && f.ino != l->s->only) || !is_behind(l->s, l->dir, &f))
 		return;
 	if (l->n == l->cap) {
 		size_t cap = l->cap ? 2 * l->cap : 256;
-		struct found *v = realloc(l->v, cap * sizeof(*v));
+		struct object_id *v = realloc(l->v, cap * sizeof(*v));
 
 		if (!v) {
 			l->error = -ENOMEM;
@@ -68,30 +81,21 @@ static void note_name(void *arg, const char *name)
 	l->v[l->n++] = f;
 }
 
-static int by_number(const void *a, const void *b)
-{
-	const struct found *x = a, *y = b;
-
-	if (x->ino != y->ino)
-		return x->ino < y->ino ? -1 : 1;
-	return (x->gen > y->gen) - (x->gen < y->gen);
-}
-
 /* -ENOENT: it has just been removed. */
-static int object_row(struct env *e, int fd, unsigned dir, const struct found *f,
+static int object_row(struct env *e, int fd, unsigned dir, const struct object_id *f,
 		      struct disk_object *o)
 {
 	struct stat st;
 	char name[OBJECT_NAME];
 	int file, r;
 
-	object_name(name, f->ino, f->gen);
+	name_of(name, f);
 	file = e->file->openat(e, fd, name, O_RDONLY | O_NOFOLLOW, 0);
 	if (file < 0)
 		return file;
 	r = e->file->fstat(e, file, &st);
 	e->file->close(e, file);
-	*o = (struct disk_object){ .dir = dir, .ino = f->ino, .gen = f->gen };
+	*o = (struct disk_object){ .dir = dir, .id = *f };
 	o->end = (uint64_t)st.st_size;
 	return r;
 }
@@ -109,7 +113,7 @@ static int scan_dir(struct env *e, struct disk_scan *s, unsigned dir)
 	r = e->file->list(e, fd, note_name, &l);
 	r = r < 0 ? r : l.error;
 	if (l.n)
-		qsort(l.v, l.n, sizeof(*l.v), by_number);
+		qsort(l.v, l.n, sizeof(*l.v), compare);
 	for (size_t i = 0; i < l.n && r == 0; i++) {
 		if (s->n == s->max) {
 			r = 1;
@@ -145,7 +149,7 @@ static void scan_done(struct io *io)
 
 	s->disk->busy--;
 	for (uint32_t i = 0; i < s->n; i++)
-		s->rows[i].floor = disk_floor(s->disk, s->rows[i].ino);
+		s->rows[i].floor = disk_floor(s->disk, s->rows[i].id.ino);
 	req_done(s->q, io->error, 0);
 }
 

@@ -90,12 +90,11 @@ static const char *const fence_names[] = { "raise",   "open", "turn", "change",
 struct fence_op {
 	struct req req;
 	struct disk *disk;
-	uint64_t ino, epoch, truncate_to;
-	uint32_t gen;
+	struct object_id id;
+	uint64_t epoch, truncate_to;
 	bool remove, cut;
 	struct req *parent;
-	uint64_t *end;
-	int64_t *mtime;
+	struct object_stat *st;
 	int *error; /* or NULL: to the parent */
 	struct floor *floor;
 	struct log_wait log;
@@ -111,16 +110,16 @@ static void fence_raise(struct fence_op *f)
 
 	if (!f->epoch)
 		return;
-	f->floor = floor_raise(d, f->ino, f->epoch);
+	f->floor = floor_raise(d, f->id.ino, f->epoch);
 	if (!f->floor) {
 		req_hold(q);
 		req_done(q, -ENOMEM, 0);
 		return;
 	}
-	for (struct hnode *n = htab_first(&d->table, hash_u64(f->ino)); n; n = htab_next(n)) {
+	for (struct hnode *n = htab_first(&d->table, hash_u64(f->id.ino)); n; n = htab_next(n)) {
 		struct object *o = container_of(n, struct object, node);
 
-		if (o->ino == f->ino)
+		if (o->id.ino == f->id.ino)
 			turn_refuse(o, f->floor->epoch);
 	}
 	if (f->floor->durable >= f->floor->epoch)
@@ -178,7 +177,7 @@ static void fence_changed(struct fence_op *f)
 /* Also when there was no object: an earlier try may have removed it and not synced. */
 static void fence_tail(struct fence_op *f)
 {
-	struct disk_dir *dir = &f->disk->dirs[object_dir_index(f->ino)];
+	struct disk_dir *dir = &f->disk->dirs[object_dir_index(f->id.ino)];
 
 	if (f->remove && (!f->req.error || f->req.error == -ENOENT) && dir->fd >= 0 &&
 	    dir->changed > dir->synced)
@@ -193,14 +192,14 @@ static void fence_reply(struct fence_op *f)
 
 	if (f->cut)
 		object_lose_pages(o);
-	if (f->end)
-		*f->end = there ? o->end : 0;
-	if (f->mtime)
-		*f->mtime = there ? o->mtime : 0;
+	if (f->st && there)
+		*f->st = (struct object_stat){ o->end, object_blocks(o), o->mtime };
+	else if (f->st)
+		*f->st = (struct object_stat){ 0 };
 	turn_end(&f->turn);
 	object_put(o);
 	if (f->remove && !error)
-		floor_gone(f->disk, f->ino);
+		floor_gone(f->disk, f->id.ino);
 	if (f->error)
 		*f->error = error;
 	req_done(f->parent, f->error ? 0 : error, 0);
@@ -217,7 +216,7 @@ static bool fence_step(struct req *q)
 		break;
 	case F_OPEN:
 		req_goto(q, F_TURN);
-		object_get(f->disk, f->ino, f->gen, false, &f->object, q);
+		object_get(f->disk, f->id, false, &f->object, q);
 		break;
 	case F_TURN:
 		req_goto(q, F_CHANGE);
@@ -253,7 +252,7 @@ static const struct req_ops fence_ops = {
 	.state_names = fence_names,
 };
 
-static struct fence_op *fence_new(struct disk *d, uint64_t ino, uint32_t gen, uint64_t epoch,
+static struct fence_op *fence_new(struct disk *d, struct object_id id, uint64_t epoch,
 				  struct req *q)
 {
 	struct fence_op *f = calloc(1, sizeof(*f));
@@ -264,8 +263,7 @@ static struct fence_op *fence_new(struct disk *d, uint64_t ino, uint32_t gen, ui
 		return NULL;
 	}
 	f->disk = d;
-	f->ino = ino;
-	f->gen = gen;
+	f->id = id;
 	f->epoch = epoch;
 	f->truncate_to = UINT64_MAX;
 	f->parent = q;
@@ -275,23 +273,21 @@ static struct fence_op *fence_new(struct disk *d, uint64_t ino, uint32_t gen, ui
 	return f;
 }
 
-void disk_fence(struct disk *d, uint64_t ino, uint32_t gen, uint64_t epoch, uint64_t truncate_to,
-		uint64_t *end, int64_t *mtime, struct req *q)
+void disk_fence(struct disk *d, struct object_id id, uint64_t epoch, uint64_t truncate_to,
+		struct object_stat *st, struct req *q)
 {
-	struct fence_op *f = fence_new(d, ino, gen, epoch, q);
+	struct fence_op *f = fence_new(d, id, epoch, q);
 
 	if (!f)
 		return;
 	f->truncate_to = truncate_to;
-	f->end = end;
-	f->mtime = mtime;
+	f->st = st;
 	req_start(&f->req);
 }
 
-void disk_remove(struct disk *d, uint64_t ino, uint32_t gen, uint64_t epoch, int *error,
-		 struct req *q)
+void disk_remove(struct disk *d, struct object_id id, uint64_t epoch, int *error, struct req *q)
 {
-	struct fence_op *f = fence_new(d, ino, gen, epoch, q);
+	struct fence_op *f = fence_new(d, id, epoch, q);
 
 	if (!f)
 		return;

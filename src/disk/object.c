@@ -22,37 +22,36 @@ struct get_wait {
 
 struct disk_dir *object_dir(const struct object *o)
 {
-	return &o->disk->dirs[object_dir_index(o->ino)];
+	return &o->disk->dirs[object_dir_index(o->id.ino)];
 }
 
-static struct object *object_find(struct disk *d, uint64_t ino, uint32_t gen)
+static struct object *object_find(struct disk *d, const struct object_id *id)
 {
-	for (struct hnode *n = htab_first(&d->table, hash_u64(ino)); n; n = htab_next(n)) {
+	for (struct hnode *n = htab_first(&d->table, hash_u64(id->ino)); n; n = htab_next(n)) {
 		struct object *o = container_of(n, struct object, node);
 
-		if (o->ino == ino && o->gen == gen)
+		if (o->id.ino == id->ino && o->id.gen == id->gen && o->id.index == id->index)
 			return o;
 	}
 	return NULL;
 }
 
-static struct object *object_new(struct disk *d, uint64_t ino, uint32_t gen)
+static struct object *object_new(struct disk *d, const struct object_id *id)
 {
 	struct object *o = calloc(1, sizeof(*o));
 
-	if (!o || htab_insert(&d->table, &o->node, hash_u64(ino)) < 0) {
+	if (!o || htab_insert(&d->table, &o->node, hash_u64(id->ino)) < 0) {
 		free(o);
 		return NULL;
 	}
 	o->disk = d;
-	o->ino = ino;
-	o->gen = gen;
+	o->id = *id;
 	o->fd = -1;
 	list_init(&o->lru);
 	list_init(&o->turns);
 	list_init(&o->waiters);
 	object_gs_init(o);
-	object_name(o->name, ino, gen);
+	object_name(o->name, id);
 	return o;
 }
 
@@ -91,6 +90,18 @@ static int open_dir(struct env *e, struct object_open *p)
 	return fd < 0 ? fd : 0;
 }
 
+/* The file, if it is there. Format 1 had one object of a file on a server at most, so its names had no index. */
+static int open_file(struct env *e, struct object_open *p, const char *name)
+{
+	int fd = e->file->openat(e, p->dir_fd, name, O_RDWR | O_NOFOLLOW, 0);
+
+	if (fd != -ENOENT || !p->old_name[0] ||
+	    e->file->renameat(e, p->dir_fd, p->old_name, name) < 0)
+		return fd;
+	p->made_file = true; /* its name is as new as that of a new one */
+	return e->file->openat(e, p->dir_fd, name, O_RDWR | O_NOFOLLOW, 0);
+}
+
 /* On a worker. */
 static int open_call(struct env *e, struct io *io)
 {
@@ -99,7 +110,7 @@ static int open_call(struct env *e, struct io *io)
 
 	if (r < 0)
 		return r;
-	p->fd = e->file->openat(e, p->dir_fd, io->path, O_RDWR | O_NOFOLLOW, 0);
+	p->fd = open_file(e, p, io->path);
 	if (p->fd == -ENOENT && p->create) {
 		p->fd = e->file->openat(e, p->dir_fd, io->path, O_RDWR | O_CREAT | O_NOFOLLOW,
 					0600);
@@ -142,6 +153,8 @@ static void object_opened(struct object *o)
 	o->state = OBJECT_OPEN;
 	o->fd = o->gs.fd = p->fd;
 	o->end = (uint64_t)p->st.st_size;
+	o->blocks = (uint64_t)p->st.st_blocks;
+	o->blocks_stale = false;
 	o->mtime = (int64_t)p->st.st_mtim.tv_sec * (int64_t)NSEC_PER_SEC + p->st.st_mtim.tv_nsec;
 	o->entry =
 		object_dir(o)
@@ -212,7 +225,9 @@ static void object_open_start(struct object *o)
 	o->open = (struct object_open){ .objects_fd = d->objects.fd, .dir_fd = object_dir(o)->fd };
 	o->open.fd = -1;
 	snprintf(o->open.dir_name, sizeof(o->open.dir_name), "%02x",
-		 object_dir_index(o->ino) & 0xff);
+		 object_dir_index(o->id.ino) & 0xff);
+	if (d->id_flags & ID_OLD_NAMES)
+		object_old_name(o->open.old_name, &o->id);
 	list_for_each(w, &o->waiters, link)
 		o->open.create |= w->create;
 	o->io = (struct io){ .kind = IO_CALL,
@@ -224,15 +239,15 @@ static void object_open_start(struct object *o)
 	io_submit(d->loop, &o->io);
 }
 
-void object_get(struct disk *d, uint64_t ino, uint32_t gen, bool create, struct object **out,
+void object_get(struct disk *d, struct object_id id, bool create, struct object **out,
 		struct req *q)
 {
-	struct object *o = object_find(d, ino, gen);
+	struct object *o = object_find(d, &id);
 	struct get_wait *w;
 
 	req_hold(q);
 	if (!o)
-		o = object_new(d, ino, gen);
+		o = object_new(d, &id);
 	if (o && o->state == OBJECT_OPEN) {
 		lend(o, out);
 		req_done(q, 0, 0);
@@ -388,7 +403,7 @@ void object_remove_end(struct object *o, int error)
 	htab_remove(&d->table, &o->node);
 	if (list_empty(&o->waiters))
 		return;
-	n = object_new(d, o->ino, o->gen);
+	n = object_new(d, &o->id);
 	if (!n) {
 		fail_waiters(o, -ENOMEM);
 		return;
@@ -458,6 +473,7 @@ void object_unmap(struct object *o)
 void object_lose_pages(struct object *o)
 {
 	o->there_lo = o->there_hi = 0;
+	o->blocks_stale = true;
 }
 
 /* A file in memory keeps its pages until it is cut or punched, and that we do ourselves: no need to ask again. (What the
@@ -495,6 +511,34 @@ uint64_t object_end(const struct object *o)
 int64_t object_mtime(const struct object *o)
 {
 	return o->mtime;
+}
+
+/* No block is missing before its end: then writes that leave no gap add what they cover, and nothing need be asked. */
+static bool is_dense(const struct object *o)
+{
+	return !o->blocks_stale && o->blocks * 512 >= o->end;
+}
+
+/* A write from `off` on is about to begin or has ended. */
+static void blocks_written(struct object *o, uint64_t off, uint64_t end)
+{
+	if (is_dense(o) && off <= o->end)
+		o->blocks =
+			MAX(o->blocks, (end + LEAST_PAGE - 1) / LEAST_PAGE * (LEAST_PAGE / 512));
+	else
+		o->blocks_stale = true;
+}
+
+uint64_t object_blocks(struct object *o)
+{
+	struct env *e = o->disk->env;
+	struct stat st;
+
+	if (o->blocks_stale && e->file->fstat(e, o->fd, &st) == 0) {
+		o->blocks = (uint64_t)st.st_blocks;
+		o->blocks_stale = false;
+	}
+	return o->blocks;
 }
 
 static void zero_from(const struct iovec *iov, int n, uint64_t from)
@@ -585,11 +629,14 @@ static void write_done(struct io *io)
 
 	o->writes++;
 	if (io->error) {
+		o->blocks_stale = true;
 		write_failed(o, io);
 		return;
 	}
-	if (io->bytes)
+	if (io->bytes) {
+		blocks_written(o, io->off, io->off + io->bytes);
 		o->end = MAX(o->end, io->off + io->bytes);
+	}
 	req_done(io->q, 0, io->bytes);
 }
 

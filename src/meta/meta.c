@@ -25,7 +25,7 @@ struct opening {
 	struct meta *m;
 	const struct meta_opts *o;
 	bool fresh; /* the database had no head */
-	bool old; /* of an earlier schema that we bring up to date */
+	uint32_t old; /* an earlier schema that we bring up to date, or 0 */
 	char *err;
 	size_t err_len;
 };
@@ -189,7 +189,7 @@ static int head_check(struct opening *op, const struct disk_head *h)
 	if (h->version < SCHEMA_OLDEST)
 		return refuse(op, -EPROTONOSUPPORT, "schema %u is too old for us (%u)", h->version,
 			      SCHEMA_VERSION);
-	op->old = h->version < SCHEMA_VERSION;
+	op->old = h->version < SCHEMA_VERSION ? h->version : 0;
 	memcpy(fs.b, h->fs, sizeof(fs.b));
 	uuid_format(theirs, &fs);
 	uuid_format(ours, &o->fs);
@@ -264,6 +264,10 @@ static int empty_check(struct opening *op, MDB_txn *txn)
 		return refuse_lmdb(op, "open its tables", rc);
 	if (st.ms_entries)
 		return refuse(op, -EIO, "this is no metadata of Sheaf; choose another directory");
+	if (op->o->expected)
+		return refuse(op, -EUCLEAN,
+			      "the database is gone: is a disk not mounted? If it is lost, `sheaf "
+			      "restore` puts a backup back");
 	op->fresh = true;
 	return 0;
 }
@@ -288,6 +292,75 @@ static int head_read(struct opening *op, MDB_txn *txn)
 	return head_check(op, &h);
 }
 
+/* Before schema 6 no row told where objects end: every file is unsettled, so that its objects are asked. Stored
+ * answers did not tell which request they belong to: they go with their sessions, whose clients speak an older
+ * protocol anyway. What earlier schemas lack are tables, and fields that are 0 in them. */
+static int schema_upgrade(struct opening *op, MDB_txn *txn)
+{
+	const struct db *d = &op->m->db;
+	MDB_cursor *cur;
+	MDB_val k, v;
+	int rc = mdb_drop(txn, d->t[T_SESSION], 0);
+
+	if (!rc)
+		rc = mdb_drop(txn, d->t[T_SLOT], 0);
+	if (!rc)
+		rc = mdb_cursor_open(txn, d->t[T_INODE], &cur);
+	if (rc)
+		return db_error(rc);
+	for (rc = db_error(mdb_cursor_get(cur, &k, &v, MDB_FIRST)); !rc;
+	     rc = db_error(mdb_cursor_get(cur, &k, &v, MDB_NEXT))) {
+		struct node n;
+
+		if (node_unpack(&v, &n) || !S_ISREG(n.i.mode)) /* 'sheaf check' finds damage */
+			continue;
+		rc = unsettled_put(d, txn, be64_load(k.mv_data), &n);
+		if (rc)
+			break;
+	}
+	mdb_cursor_close(cur);
+	return rc == -ENOENT ? 0 : rc;
+}
+
+/* One without a stamp is of an earlier schema, or new. */
+static int check_stamp(struct opening *op, MDB_txn *txn)
+{
+	struct disk_stamp_row row;
+	struct key k = key_text("stamp");
+	int rc = op->o->stamp.incarnation ?
+			 row_read(&op->m->db, txn, T_SYS, &k, &row, sizeof(row)) :
+			 -ENOENT;
+
+	if (rc)
+		return rc == -ENOENT ? 0 : refuse(op, rc, "read its stamp: %s", strerror(-rc));
+	return stamp_check(&op->o->stamp, &(struct stamp){ row.incarnation, row.count }, op->o->dir,
+			   op->err, op->err_len);
+}
+
+/* The count of this start. On a full disk it stays as it is, as that of the storage must then. */
+static int put_stamp(struct opening *op)
+{
+	const struct stamp *id = &op->o->stamp;
+	struct disk_stamp_row row = { id->incarnation, id->count + 1 };
+	struct key k = key_text("stamp");
+	struct meta *m = op->m;
+	MDB_txn *txn;
+	int rc = id->incarnation ? mdb_txn_begin(m->db.env, NULL, 0, &txn) : 0;
+
+	if (rc || !id->incarnation)
+		return rc ? refuse_lmdb(op, "begin", rc) : 0;
+	rc = row_put(&m->db, txn, T_SYS, &k, &row, sizeof(row));
+	if (rc)
+		mdb_txn_abort(txn);
+	else
+		rc = db_error(mdb_txn_commit(txn));
+	m->stamped = !rc;
+	if (rc == -ENOSPC)
+		log_warn("meta", "metadata in %s: the disk is full, this start is not counted",
+			 op->o->dir);
+	return rc && rc != -ENOSPC ? refuse(op, rc, "write its stamp: %s", strerror(-rc)) : 0;
+}
+
 static int tables_open(struct opening *op, MDB_txn *txn)
 {
 	struct meta *m = op->m;
@@ -302,7 +375,9 @@ static int tables_open(struct opening *op, MDB_txn *txn)
 				  &m->db.t[t]);
 	if (rc)
 		return refuse_lmdb(op, "open its tables", rc);
-	if (op->fresh || op->old)
+	if (op->old)
+		rc = schema_upgrade(op, txn);
+	if (!rc && (op->fresh || op->old))
 		rc = head_put(op, txn);
 	if (!rc && op->fresh && op->o->root)
 		rc = root_put(op, txn);
@@ -315,7 +390,7 @@ static int tables_open(struct opening *op, MDB_txn *txn)
 	m->n_locks = m->stored_locks = st.ms_entries;
 	if (rc && rc != -ENOENT)
 		return refuse(op, rc, "set up its tables: %s", strerror(-rc));
-	return 0;
+	return check_stamp(op, txn);
 }
 
 static int database_open(struct opening *op)
@@ -346,7 +421,7 @@ static int database_open(struct opening *op)
 	if (rc)
 		return refuse_lmdb(op, "commit", rc);
 	mdb_txn_reset(m->reader);
-	return 0;
+	return put_stamp(op);
 }
 
 /* ---- open, close ---- */
@@ -410,6 +485,11 @@ int meta_open(struct loop *l, const struct meta_opts *o, struct meta **out, char
 	}
 	*out = op.m;
 	return 0;
+}
+
+bool meta_stamped(const struct meta *m)
+{
+	return m->stamped;
 }
 
 void meta_close(struct meta *m)

@@ -31,12 +31,15 @@ struct meta_opts {
 	bool root; /* make the root directory (owner: root, mode 1777) when the database is new */
 	bool nosync;
 	uint64_t map_bytes; /* it never grows beyond; 0: 64 GiB */
+	struct stamp stamp; /* of the storage that it is a part of; incarnation 0: none */
+	bool expected; /* the storage has had metadata: an empty directory has lost them */
 };
 
 /* Also prefetches. On failure `err` names the directory, what is wrong and the cure (newer schema,
  * another file system's, damaged). */
 int meta_open(struct loop *l, const struct meta_opts *o, struct meta **out, char *err,
 	      size_t err_len);
+bool meta_stamped(const struct meta *m); /* it has the count of this start */
 void meta_close(struct meta *m); /* finishes what is queued */
 /* A crash: frees everything, runs nothing that is queued, calls no req_done. Changes under way are the
  * caller's to forget; a job the worker has begun is waited for (its commit counts, its answers do not). */
@@ -50,6 +53,8 @@ struct meta_node {
 	struct wire_attr attr;
 	struct wire_layout_rec layout; /* targets in the arena; n_targets 0 for all but files */
 	uint64_t epoch;
+	const uint64_t *
+		unsynced; /* in the arena, one an object: verifiers of data that no sync covers, or 0; NULL: none */
 	bool within; /* its objects are those of the stripes below its size, once it is settled */
 	struct wire_handle parent; /* of directories */
 	struct wire_bytes acl, default_acl; /* in the arena; empty: it has none */
@@ -121,10 +126,16 @@ struct meta_session {
 	uint8_t secret[16];
 	char client[65];
 };
-/* The stored answer of a request that was executed before: 0, -ENOENT (not executed), or -EBADMSG (the slot
- * has moved on). The writer checks the same again. */
-int meta_replay(struct meta *m, uint64_t session, uint32_t slot, uint32_t sequence,
-		struct wire_record_res *res, struct arena *a);
+/* One request of a session, as a slot remembers it. */
+struct slot_key {
+	uint64_t session; /* 0: none */
+	uint32_t slot, sequence;
+	const uint8_t *digest; /* DIGEST_BYTES */
+};
+/* The stored answer of a request that was executed before: 0, -ENOENT (not executed), -EBADMSG (the slot
+ * has moved on), or -EKEYREJECTED (the stored answer is another request's). The writer checks the same again. */
+int meta_replay(struct meta *m, const struct slot_key *k, struct wire_record_res *res,
+		struct arena *a);
 int meta_each_session(struct meta *m, void (*fn)(void *arg, const struct meta_session *s),
 		      void *arg);
 

@@ -7,7 +7,7 @@
  * answer with a status; a negative return means that the database failed and the transaction must go. */
 #include "meta/meta_state.h"
 
-#define ANSWER_MAX 2048 /* the widest layout and two directories take some 1,400 bytes */
+#define ANSWER_MAX 4096 /* the widest layout and two directories take some 3,500 bytes */
 
 int apply_get(struct apply *ap, const struct wire_handle *h, struct node *n)
 {
@@ -99,10 +99,7 @@ int apply_answer(struct apply *ap, uint64_t ino, const struct node *n)
 
 int apply_unsettle(struct apply *ap, uint64_t ino, const struct node *n)
 {
-	struct disk_unsettled row = { .epoch = n->i.epoch, .gen = n->i.gen };
-	struct key k = key_u64(ino);
-
-	return row_put(&ap->m->db, ap->txn, T_UNSETTLED, &k, &row, sizeof(row));
+	return unsettled_put(&ap->m->db, ap->txn, ino, n);
 }
 
 /* Who changes a file's data takes the privileges away that running it would give; root does not. */
@@ -137,23 +134,79 @@ static int apply_unsettle_rec(struct apply *ap)
 	return rc ? rc : apply_answer(ap, ap->rec->h.ino, &n);
 }
 
-/* Size and mtime grow towards what a writer or the objects say. */
+/* What was told about one object, in addition to what is known. Data that no sync covers stay so until a sync of
+ * all objects is recorded (apply_synced): the sync of one writer does not cover what another wrote since. */
+static bool object_grow(struct disk_note *o, const struct wire_object_note *t)
+{
+	struct disk_note old = *o;
+
+	o->end = MAX(o->end, t->end);
+	o->blocks = MAX(o->blocks,
+			t->blocks); /* holes punched since are known when the file is settled */
+	if (!o->unsynced)
+		o->unsynced = t->unsynced;
+	return memcmp(&old, o, sizeof(old)) != 0;
+}
+
+static bool objects_grow(const struct wire_record *r, struct node *n)
+{
+	bool changed = false;
+
+	for (uint32_t i = 0; i < r->n_objects; i++)
+		if (r->objects[i].index < n->l.n_targets)
+			changed |= object_grow(&n->objects[r->objects[i].index], &r->objects[i]);
+	return changed;
+}
+
+/* The file was written: its times are those of the write, also where they go back. While it grew, clients showed
+ * a `change` of one more than the recorded one (sizing.c): a step of two leaves that behind. */
+static int note_write(struct apply *ap, struct node *n, int64_t mtime)
+{
+	int rc = drop_privileges(ap, n);
+
+	if (rc)
+		return rc;
+	if (mtime) {
+		n->i.mtime = mtime;
+		n->i.written = MAX(n->i.written, mtime);
+	}
+	node_touch(n, mtime ? mtime : ap->rec->time);
+	n->i.change++;
+	return 0;
+}
+
+/* What a writer tells: the size grows, the time is that of its latest write. */
 static int grow(struct apply *ap, struct node *n)
 {
 	const struct wire_record *r = ap->rec;
-	bool changed = r->size > n->i.size || (r->mtime != 0 && r->mtime > n->i.mtime);
+	bool wrote = r->size > n->i.size || r->mtime;
+	bool changed = objects_grow(r, n) || wrote;
 	int rc;
 
 	if (!changed)
 		return 0;
-	rc = drop_privileges(ap, n);
+	n->i.size = MAX(n->i.size, r->size);
+	rc = wrote ? note_write(ap, n, r->mtime) : 0;
+	return rc ? rc : node_put(&ap->m->db, ap->txn, r->h.ino, n);
+}
+
+/* What the objects tell when no writer is left that would: their times count where they are news. Without one,
+ * `change` grows all the same: nobody knows what was written. */
+static int settle(struct apply *ap, struct node *n)
+{
+	const struct wire_record *r = ap->rec;
+	bool news = r->mtime > n->i.written || r->size > n->i.size;
+	int rc = news ? note_write(ap, n, r->mtime) : 0;
+
 	if (rc)
 		return rc;
+	if (!news)
+		n->i.change += 2;
 	n->i.size = MAX(n->i.size, r->size);
-	if (r->mtime != 0)
-		n->i.mtime = MAX(n->i.mtime, r->mtime);
-	/* as whoever asked the objects was told while it was not recorded */
-	node_touch(n, r->mtime ? MAX(n->i.ctime, MIN(r->mtime, r->time)) : r->time);
+	objects_grow(r, n);
+	for (uint32_t i = 0; i < r->n_objects; i++)
+		if (r->objects[i].index < n->l.n_targets)
+			n->objects[r->objects[i].index].blocks = r->objects[i].blocks;
 	return node_put(&ap->m->db, ap->txn, r->h.ino, n);
 }
 
@@ -176,6 +229,24 @@ static int apply_record(struct apply *ap)
 	if (!rc && (r->flags & REC_LAST_WRITER) && (r->epoch >= n.i.epoch || !r->mtime))
 		rc = row_forget(ap, T_UNSETTLED, &k);
 	return rc ? rc : apply_answer(ap, r->h.ino, &n);
+}
+
+/* All objects were synced: what was left unsynced under these verifiers is on disk. */
+static int apply_synced(struct apply *ap)
+{
+	const struct wire_record *r = ap->rec;
+	struct node n;
+	int rc = get_file(ap, &n);
+
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < r->n_objects; i++) {
+		const struct wire_object_note *t = &r->objects[i];
+
+		if (t->index < n.l.n_targets && n.objects[t->index].unsynced == t->unsynced)
+			n.objects[t->index].unsynced = 0;
+	}
+	return put_node(ap, &n);
 }
 
 static int apply_settle_begin(struct apply *ap)
@@ -208,7 +279,7 @@ static int apply_settle_end(struct apply *ap)
 		return rc;
 	if (!rc && row.epoch >= r->epoch)
 		return EAGAIN;
-	rc = grow(ap, &n);
+	rc = settle(ap, &n);
 	if (!rc)
 		rc = row_forget(ap, T_UNSETTLED, &k);
 	return rc ? rc : apply_answer(ap, r->h.ino, &n);
@@ -257,7 +328,14 @@ static int apply_trunc_end(struct apply *ap)
 		return rc;
 	n.i.size = r->size;
 	n.i.mtime = r->time;
+	n.i.written = MAX(n.i.written, r->mtime);
 	node_touch(&n, r->time);
+	n.i.change++; /* as note_write() */
+	for (uint32_t i = 0; i < r->n_objects; i++)
+		if (r->objects[i].index < n.l.n_targets) {
+			n.objects[r->objects[i].index].end = r->objects[i].end;
+			n.objects[r->objects[i].index].blocks = r->objects[i].blocks;
+		}
 	return put_node(ap, &n);
 }
 
@@ -364,6 +442,7 @@ static const struct kind {
 	[REC_SETXATTR] = { apply_setxattr, false, TAKES_ROOM },
 	[REC_REMOVEXATTR] = { apply_removexattr, false, GIVES_ROOM },
 	[REC_MKNOD] = { apply_mknod, false, TAKES_ROOM },
+	[REC_SYNCED] = { apply_synced, false, NO_ROOM },
 	[REC_PREPARE] = { apply_prepare, true, NO_ROOM },
 	[REC_FINISH] = { apply_finish, true, NO_ROOM },
 	[REC_DECIDE] = { apply_decide, false, NO_ROOM },
@@ -384,20 +463,21 @@ static bool has_slot(const struct wire_record *r)
 }
 
 /* Exactly once. 0: it is new; EEXIST: *v is the stored answer; ESTALE: no such session; EBADMSG: a
- * sequence that was left behind; or negative. */
+ * sequence that was left behind; EKEYREJECTED: the stored answer is another request's; or negative. */
 static int slot_check(struct apply *ap, MDB_val *v)
 {
 	const struct wire_record *r = ap->rec;
+	struct slot_key of = { r->session, r->slot, r->sequence, r->digest };
 	struct key session = key_u64(r->session);
 	int rc = row_get(&ap->m->db, ap->txn, T_SESSION, &session, v);
 
 	if (rc)
 		return rc == -ENOENT ? ESTALE : rc;
-	rc = slot_find(&ap->m->db, ap->txn, r->session, r->slot, r->sequence, v);
+	rc = slot_find(&ap->m->db, ap->txn, &of, v);
 	if (rc == -ENOENT)
 		return 0;
-	if (rc == -EBADMSG)
-		return EBADMSG;
+	if (rc == -EBADMSG || rc == -EKEYREJECTED)
+		return -rc;
 	return rc ? rc : EEXIST;
 }
 
@@ -406,6 +486,7 @@ static int slot_store(struct apply *ap, const uint8_t *answer, uint32_t n)
 	struct disk_slot s = { .sequence = ap->rec->sequence };
 	struct key k = key_pair32(ap->rec->session, ap->rec->slot);
 
+	memcpy(s.digest, ap->rec->digest, sizeof(s.digest));
 	return row_put2(&ap->m->db, ap->txn, T_SLOT, &k, &s, sizeof(s), answer, n);
 }
 

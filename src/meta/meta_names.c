@@ -149,6 +149,8 @@ void node_set_layout(struct node *n, const struct wire_layout_rec *l)
 	};
 	if (l->n_targets)
 		memcpy(n->targets, l->targets, l->n_targets * sizeof(uint32_t));
+	for (uint32_t i = 0; i < l->n_targets; i++)
+		n->objects[i] = (struct disk_note){ .end = i < l->n_ends ? l->ends[i] : 0 };
 }
 
 /* Puts an inode that got a name, its entry and its directory. */

@@ -188,6 +188,8 @@ int apply_setattr(struct apply *ap)
 		n.i.mtime = r->time;
 	else if (r->which & SET_MTIME)
 		n.i.mtime = r->mtime;
+	if ((r->which & (SET_MTIME | SET_MTIME_NOW)) && S_ISREG(n.i.mode))
+		n.i.written = MAX(n.i.written, r->written);
 	node_touch(&n, r->time);
 	rc = node_put(&ap->m->db, ap->txn, r->h.ino, &n);
 	return rc ? rc : apply_answer(ap, r->h.ino, &n);

@@ -115,6 +115,22 @@ static int read_acl(struct meta *m, const struct node *n, uint32_t which, struct
 	return rc ? rc : bytes_copy(out, v.mv_data, v.mv_size, a);
 }
 
+static int read_unsynced(const struct node *n, const uint64_t **out, struct arena *a)
+{
+	uint64_t any = 0, *v;
+
+	*out = NULL;
+	for (uint32_t i = 0; i < n->l.n_targets; i++)
+		any |= n->objects[i].unsynced;
+	if (!any)
+		return 0;
+	v = arena_alloc(a, n->l.n_targets * sizeof(*v));
+	for (uint32_t i = 0; v && i < n->l.n_targets; i++)
+		v[i] = n->objects[i].unsynced;
+	*out = v;
+	return v ? 0 : -ENOMEM;
+}
+
 static int read_node(struct meta *m, const struct wire_handle *h, struct meta_node *out,
 		     struct arena *a)
 {
@@ -134,6 +150,8 @@ static int read_node(struct meta *m, const struct wire_handle *h, struct meta_no
 	rc = read_acl(m, &n, HAS_ACL, &out->acl, a);
 	if (!rc)
 		rc = read_acl(m, &n, HAS_DEFAULT_ACL, &out->default_acl, a);
+	if (!rc)
+		rc = read_unsynced(&n, &out->unsynced, a);
 	return rc ? rc : node_layout(&n, &out->layout, a);
 }
 
@@ -440,19 +458,19 @@ int meta_each_session(struct meta *m, void (*fn)(void *arg, const struct meta_se
 	return read_end(m, rc == -ENOENT ? 0 : rc);
 }
 
-int meta_replay(struct meta *m, uint64_t session, uint32_t slot, uint32_t sequence,
-		struct wire_record_res *res, struct arena *a)
+int meta_replay(struct meta *m, const struct slot_key *k, struct wire_record_res *res,
+		struct arena *a)
 {
 	struct xdr x;
 	MDB_val v;
 	int rc;
 
-	if (session == 0)
+	if (k->session == 0)
 		return -ENOENT;
 	rc = read_begin(m);
 	if (rc)
 		return rc;
-	rc = slot_find(&m->db, m->reader, session, slot, sequence, &v);
+	rc = slot_find(&m->db, m->reader, k, &v);
 	if (!rc) {
 		xdr_decoder(&x, v.mv_data, v.mv_size, a);
 		rc = xdr_wire_record_res(&x, res) ? 0 : -EIO;

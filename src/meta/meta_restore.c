@@ -134,13 +134,17 @@ static int jump_inode(const struct db *d, MDB_txn *txn, uint64_t ino)
 	struct node n;
 	int rc = node_get(d, txn, ino, &n);
 
-	if (rc || !S_ISREG(n.i.mode))
+	if (rc)
 		return rc;
+	n.i.change += COUNTER_JUMP;
+	if (!S_ISREG(n.i.mode))
+		return node_put(d, txn, ino, &n);
 	row = (struct disk_unsettled){ .epoch = n.i.epoch, .gen = n.i.gen };
 	n.i.epoch += COUNTER_JUMP;
 	rc = row_read(d, txn, T_INTENT, &k, &intent, sizeof(intent));
-	if (!rc) {
+	if (!rc) { /* it may have been cut by then: only the objects know where they end */
 		n.i.size = intent.size;
+		memset(n.objects, 0, sizeof(n.objects));
 		rc = row_del(d, txn, T_INTENT, &k);
 	}
 	if (rc && rc != -ENOENT)
@@ -172,6 +176,15 @@ static int jump_inodes(const struct db *d)
 	}
 	free(keys);
 	return rc;
+}
+
+/* The copy becomes a part of the storage that it is put into. */
+static int take_stamp(const struct restoring *r, const struct meta *m, MDB_txn *txn)
+{
+	struct disk_stamp_row row = { r->o->stamp.incarnation, r->o->stamp.count };
+	struct key k = key_text("stamp");
+
+	return row_put(&m->db, txn, T_SYS, &k, &row, sizeof(row));
 }
 
 static int jump_counters(const struct meta *m, MDB_txn *txn)
@@ -214,12 +227,15 @@ static int prepare(struct restoring *r)
 
 	o.dir = r->dir;
 	o.root = false;
+	o.stamp.incarnation = 0; /* it has that of where it was made */
 	rc = meta_open_copy(&o, &m, r->err, r->err_len);
 	if (rc)
 		return rc;
 	rc = db_error(mdb_txn_begin(m->db.env, NULL, 0, &txn));
 	if (!rc) {
 		rc = jump_counters(m, txn);
+		if (!rc)
+			rc = take_stamp(r, m, txn);
 		if (rc)
 			mdb_txn_abort(txn);
 		else

@@ -169,7 +169,7 @@ int row_del(const struct db *d, MDB_txn *txn, enum table t, const struct key *k)
 int node_unpack(const MDB_val *v, struct node *n)
 {
 	const uint8_t *p = v->mv_data;
-	size_t left = v->mv_size;
+	size_t left = v->mv_size, len;
 
 	if (left < sizeof(n->i))
 		return -EIO;
@@ -182,10 +182,19 @@ int node_unpack(const MDB_val *v, struct node *n)
 	if (left < sizeof(n->l))
 		return -EIO;
 	memcpy(&n->l, p, sizeof(n->l));
+	p += sizeof(n->l);
 	left -= sizeof(n->l);
-	if (n->l.n_targets > TARGETS_MAX || left < n->l.n_targets * sizeof(uint32_t))
+	len = n->l.n_targets * sizeof(n->targets[0]);
+	if (n->l.n_targets > TARGETS_MAX || left < len)
 		return -EIO;
-	memcpy(n->targets, p + sizeof(n->l), n->l.n_targets * sizeof(uint32_t));
+	memcpy(n->targets, p, len);
+	p += len;
+	left -= len;
+	len = n->l.n_targets * sizeof(n->objects[0]);
+	if (left >= len)
+		memcpy(n->objects, p, len);
+	else
+		memset(n->objects, 0, len);
 	return 0;
 }
 
@@ -201,15 +210,29 @@ int node_get(const struct db *d, MDB_txn *txn, uint64_t ino, struct node *n)
 
 int node_put(const struct db *d, MDB_txn *txn, uint64_t ino, const struct node *n)
 {
-	uint8_t tail[sizeof(n->l) + sizeof(n->targets)];
+	uint8_t tail[sizeof(n->l) + sizeof(n->targets) + sizeof(n->objects)];
 	struct key k = key_u64(ino);
-	size_t len = n->l.n_targets * sizeof(uint32_t);
+	size_t targets = n->l.n_targets * sizeof(n->targets[0]);
+	size_t objects = n->l.n_targets * sizeof(n->objects[0]);
+	size_t len = sizeof(n->l);
 
 	if (!S_ISREG(n->i.mode))
 		return row_put(d, txn, T_INODE, &k, &n->i, sizeof(n->i));
-	memcpy(tail, &n->l, sizeof(n->l));
-	memcpy(tail + sizeof(n->l), n->targets, len);
-	return row_put2(d, txn, T_INODE, &k, &n->i, sizeof(n->i), tail, sizeof(n->l) + len);
+	memcpy(tail, &n->l, len);
+	memcpy(tail + len, n->targets, targets);
+	len += targets;
+	memcpy(tail + len, n->objects, objects);
+	len += objects;
+	return row_put2(d, txn, T_INODE, &k, &n->i, sizeof(n->i), tail, len);
+}
+
+static uint64_t node_blocks(const struct node *n)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < n->l.n_targets; i++)
+		sum += n->objects[i].blocks;
+	return sum;
 }
 
 void node_attr(const struct node *n, uint64_t ino, bool unsettled, struct wire_attr *a)
@@ -230,6 +253,8 @@ void node_attr(const struct node *n, uint64_t ino, bool unsettled, struct wire_a
 		.mtime = i->mtime,
 		.ctime = i->ctime,
 		.btime = i->btime,
+		.written = S_ISREG(i->mode) ? i->written : 0,
+		.blocks = S_ISREG(i->mode) ? node_blocks(n) : 0,
 		.unsettled = unsettled,
 	};
 }
@@ -246,12 +271,23 @@ int node_layout(const struct node *n, struct wire_layout_rec *l, struct arena *a
 	};
 	if (!n->l.n_targets)
 		return 0;
-	l->targets = arena_alloc(a, n->l.n_targets * sizeof(uint32_t));
-	if (!l->targets)
+	l->targets = arena_alloc(a, n->l.n_targets * sizeof(*l->targets));
+	l->ends = arena_alloc(a, n->l.n_targets * sizeof(*l->ends));
+	if (!l->targets || !l->ends)
 		return -ENOMEM;
-	l->n_targets = n->l.n_targets;
-	memcpy(l->targets, n->targets, n->l.n_targets * sizeof(uint32_t));
+	l->n_targets = l->n_ends = n->l.n_targets;
+	memcpy(l->targets, n->targets, n->l.n_targets * sizeof(*l->targets));
+	for (uint32_t i = 0; i < n->l.n_targets; i++)
+		l->ends[i] = n->objects[i].end;
 	return 0;
+}
+
+int unsettled_put(const struct db *d, MDB_txn *txn, uint64_t ino, const struct node *n)
+{
+	struct disk_unsettled row = { .epoch = n->i.epoch, .gen = n->i.gen };
+	struct key k = key_u64(ino);
+
+	return row_put(d, txn, T_UNSETTLED, &k, &row, sizeof(row));
 }
 
 /* ---- directory entries ---- */
@@ -286,10 +322,9 @@ int entry_del(const struct db *d, MDB_txn *txn, uint64_t dir, const struct wire_
 	return rc == -ENOENT ? -EIO : rc; /* the caller has just seen it: the two tables differ */
 }
 
-int slot_find(const struct db *d, MDB_txn *txn, uint64_t session, uint32_t slot, uint32_t sequence,
-	      MDB_val *answer)
+int slot_find(const struct db *d, MDB_txn *txn, const struct slot_key *key, MDB_val *answer)
 {
-	struct key k = key_pair32(session, slot);
+	struct key k = key_pair32(key->session, key->slot);
 	struct disk_slot s;
 	int rc = row_get(d, txn, T_SLOT, &k, answer);
 
@@ -298,8 +333,10 @@ int slot_find(const struct db *d, MDB_txn *txn, uint64_t session, uint32_t slot,
 	if (answer->mv_size < sizeof(s))
 		return -EIO;
 	memcpy(&s, answer->mv_data, sizeof(s));
-	if (s.sequence != sequence)
-		return (int32_t)(s.sequence - sequence) > 0 ? -EBADMSG : -ENOENT;
+	if (s.sequence != key->sequence)
+		return (int32_t)(s.sequence - key->sequence) > 0 ? -EBADMSG : -ENOENT;
+	if (memcmp(s.digest, key->digest, sizeof(s.digest)) != 0)
+		return -EKEYREJECTED;
 	answer->mv_data = (uint8_t *)answer->mv_data + sizeof(s);
 	answer->mv_size -= sizeof(s);
 	return 0;

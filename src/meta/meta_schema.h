@@ -13,9 +13,8 @@
 
 #include "meta/meta.h"
 
-#define SCHEMA_VERSION 5
-#define SCHEMA_OLDEST \
-	1 /* brought up to date when it is opened: it lacks tables, nothing in it `has` anything, no file is `within` its size */
+#define SCHEMA_VERSION 6
+#define SCHEMA_OLDEST 1 /* brought up to date when it is opened (schema_upgrade) */
 #define SCHEMA_MAGIC "SHEAFMD" /* and its NUL: 8 bytes */
 
 enum table {
@@ -27,7 +26,7 @@ enum table {
 	T_INTENT, /* ino -> disk_intent: a truncate under way */
 	T_SESSION, /* session -> disk_session */
 	T_SLOT, /* session, slot -> disk_slot + encoded record_res */
-	T_SYS, /* "head", "map", "next" + partition */
+	T_SYS, /* "head", "map", "stamp", "next" + partition */
 	T_SYMLINK, /* ino -> where it points, as text */
 	T_XATTR, /* ino, name -> value */
 	T_PREPARED, /* change over two servers, index -> disk_prepared + its part, as a record */
@@ -61,16 +60,26 @@ struct disk_inode {
 		uint64_t entries;
 		uint64_t within; /* files: 1: under EPOCH_FIRST no object lies beyond `size`; 0: not known */
 	};
-	uint64_t next_cookie;
+	union {
+		uint64_t next_cookie;
+		int64_t written; /* files: time of the latest write that mtime takes into account */
+	};
 };
 _Static_assert(sizeof(struct disk_inode) == 112, "schema");
 
 #define EPOCH_FIRST 1 /* of a new inode: no fence was sent for it yet */
 
-struct disk_layout { /* n_targets times 32 bits follow */
+struct disk_layout { /* n_targets times 32 bits follow, then n_targets disk_objects */
 	uint32_t version, type, unit, start, obj_gen, redundancy, n_targets;
 };
 _Static_assert(sizeof(struct disk_layout) == 28, "schema");
+
+struct disk_note { /* rows from before schema 6 have none: all zero */
+	uint64_t end; /* it must reach so far; 0: never written */
+	uint64_t blocks; /* of 512 bytes, allocated */
+	uint64_t unsynced; /* verifier of its server when a writer left data that no sync covers; 0: none */
+};
+_Static_assert(sizeof(struct disk_note) == 24, "schema");
 
 struct disk_entry {
 	uint64_t ino, cookie;
@@ -109,13 +118,19 @@ _Static_assert(sizeof(struct disk_session) == 88, "schema");
 
 struct disk_slot { /* the encoded answer follows */
 	uint32_t sequence, zero;
+	uint8_t digest[DIGEST_BYTES]; /* of the request that was answered */
 };
-_Static_assert(sizeof(struct disk_slot) == 8, "schema");
+_Static_assert(sizeof(struct disk_slot) == 40, "schema");
 
 struct disk_prepared { /* the encoded part follows */
 	uint32_t coordinator, zero;
 };
 _Static_assert(sizeof(struct disk_prepared) == 8, "schema");
+
+struct disk_stamp_row { /* as struct stamp */
+	uint64_t incarnation, count;
+};
+_Static_assert(sizeof(struct disk_stamp_row) == 16, "schema");
 
 struct disk_map { /* the blob follows */
 	uint32_t version, zero;
@@ -142,6 +157,7 @@ struct node {
 	struct disk_inode i;
 	struct disk_layout l; /* files */
 	uint32_t targets[TARGETS_MAX];
+	struct disk_note objects[TARGETS_MAX];
 };
 
 int db_error(int rc); /* LMDB's code as -errno */
@@ -171,6 +187,7 @@ int node_unpack(const MDB_val *v, struct node *n); /* 0 or -EIO */
 int node_get(const struct db *d, MDB_txn *txn, uint64_t ino, struct node *n);
 int node_put(const struct db *d, MDB_txn *txn, uint64_t ino, const struct node *n);
 void node_attr(const struct node *n, uint64_t ino, bool unsettled, struct wire_attr *a);
+int unsettled_put(const struct db *d, MDB_txn *txn, uint64_t ino, const struct node *n);
 int node_layout(const struct node *n, struct wire_layout_rec *l, struct arena *a); /* or -ENOMEM */
 
 int entry_get(const struct db *d, MDB_txn *txn, uint64_t dir, const struct wire_bytes *name,
@@ -180,8 +197,8 @@ int entry_put(const struct db *d, MDB_txn *txn, uint64_t dir, const struct wire_
 int entry_del(const struct db *d, MDB_txn *txn, uint64_t dir, const struct wire_bytes *name,
 	      uint64_t cookie);
 
-/* The stored answer of a sequence: 0, -ENOENT (it is new), -EBADMSG (left behind; numbers wrap around). */
-int slot_find(const struct db *d, MDB_txn *txn, uint64_t session, uint32_t slot, uint32_t sequence,
-	      MDB_val *answer);
+/* The stored answer of a request: 0, -ENOENT (it is new), -EBADMSG (left behind; numbers wrap around),
+ * -EKEYREJECTED (the answer is another request's). */
+int slot_find(const struct db *d, MDB_txn *txn, const struct slot_key *s, MDB_val *answer);
 
 #endif

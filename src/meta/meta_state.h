@@ -43,6 +43,7 @@ struct meta {
 	MDB_txn *reader;
 	bool reading; /* it is in its transaction, between calls too */
 	bool inside; /* of a call */
+	bool stamped; /* this start is counted */
 	uint32_t copies; /* under way, which read as well */
 	uint64_t read_began, slow_reads;
 	uint64_t next_ino; /* counter of the next inode */

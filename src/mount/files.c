@@ -187,7 +187,8 @@ static int opened(struct mount *m, struct sheaf_file *sf, const struct stat *st,
 	fi->fh = f->fh;
 	fi->direct_io = (fi->flags & O_DIRECT) || (f->flags & O_APPEND);
 	/* dropping pages would wait, and not be interrupted, for a read-ahead that a dead server keeps */
-	fi->keep_cache = hint_opened(m, st, growing || stuck) || stuck;
+	fi->keep_cache = hint_opened(m, st->st_ino, sheaf_file_change(sf), growing || stuck) ||
+			 stuck;
 	return 0;
 }
 

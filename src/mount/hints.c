@@ -29,36 +29,15 @@ static struct hint *hint_at(struct mount *m, uint64_t ino)
 	return h;
 }
 
-static bool same_time(struct timespec a, struct timespec b)
-{
-	return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
-}
-
-/* Changed so lately that another change could carry the same time. */
-static bool fresh(const struct stat *st)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return st->st_mtim.tv_sec + 2 >= now.tv_sec;
-}
-
-bool hint_opened(struct mount *m, const struct stat *st, bool growing)
+bool hint_opened(struct mount *m, uint64_t ino, uint64_t change, bool growing)
 {
 	struct hint *h;
 	bool same;
 
 	pthread_mutex_lock(&m->lock);
-	h = hint_at(m, st->st_ino);
-	same = h->mtime.tv_sec && same_time(h->mtime, st->st_mtim) &&
-	       same_time(h->ctime, st->st_ctim) && h->size == st->st_size && !growing;
-	if (growing || fresh(st)) {
-		h->mtime.tv_sec = 0;
-	} else {
-		h->mtime = st->st_mtim;
-		h->ctime = st->st_ctim;
-		h->size = st->st_size;
-	}
+	h = hint_at(m, ino);
+	same = h->pages && h->pages == change && !growing;
+	h->pages = growing ? 0 : change;
 	pthread_mutex_unlock(&m->lock);
 	return same;
 }

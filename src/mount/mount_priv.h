@@ -134,8 +134,7 @@ struct holder {
 #define HINT_XATTRS 3
 struct hint {
 	uint64_t ino;
-	struct timespec mtime, ctime; /* when its pages were last dropped or found right */
-	off_t size;
+	uint64_t pages; /* `change` under which the kernel's pages of it are right; 0: not known */
 	uint64_t listed; /* when attributes were last given with a listing */
 	unsigned reading; /* requests under way, of all that share the place */
 	uint64_t moved; /* when the last of them began or ended */
@@ -262,7 +261,7 @@ extern const struct sheaf_cred cred_root;
 
 /* ---- hints.c ---- */
 /* May the kernel keep the pages it has of this file? */
-bool hint_opened(struct mount *m, const struct stat *st, bool growing);
+bool hint_opened(struct mount *m, uint64_t ino, uint64_t change, bool growing);
 void hint_listed(struct mount *m, uint64_t ino);
 bool hint_was_listed(struct mount *m, uint64_t ino);
 /* A read begins or ends; and do some get no answer for a while? */

@@ -114,6 +114,7 @@ enum refusal {
 	REFUSED_FORGED, /* a capability that nobody gave to a client with its key */
 	REFUSED_STALE, /* one that has expired or was fenced */
 	REFUSED_RIGHTS, /* one for something else */
+	REFUSED_REPLAY, /* a request under the sequence of another one */
 	REFUSED_LIMIT, /* too many sessions, open files, or unread answers */
 	N_REFUSALS
 };
@@ -317,6 +318,7 @@ void net_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t at, in
 
 struct slot {
 	uint32_t sequence; /* last one seen */
+	uint32_t op; /* that came under it; 0: none yet */
 	void *request; /* in service, or NULL */
 };
 
@@ -363,8 +365,9 @@ struct session *session_find(struct sessions *t, uint64_t id);
 void session_attach(struct session *s, struct link *l);
 void session_detach(struct session *s); /* its link is gone; the lease runs on */
 void session_free(struct session *s);
-/* A request comes: checks and takes its slot. 0, -EBADMSG (lies about the slot: close the link). */
-int session_enter(struct session *s, uint32_t slot, uint32_t sequence, void *request);
+/* A request comes: checks and takes its slot. 0, -EBADMSG (lies about the slot: close the link), -EKEYREJECTED
+ * (another operation came under this sequence). */
+int session_enter(struct session *s, uint32_t slot, uint32_t sequence, uint32_t op, void *request);
 void session_leave(struct session *s, uint32_t slot);
 /* Holds q until no request of this session is in service. */
 struct session_wait {

@@ -22,6 +22,7 @@ static const struct {
 	[REFUSED_FORGED] = { "forged_capability", LOG_WARN },
 	[REFUSED_STALE] = { "stale_capability", LOG_INFO }, /* every truncate makes some */
 	[REFUSED_RIGHTS] = { "capability_rights", LOG_WARN },
+	[REFUSED_REPLAY] = { "replay", LOG_WARN },
 	[REFUSED_LIMIT] = { "limit", LOG_WARN },
 };
 

@@ -106,7 +106,7 @@ void session_free(struct session *s)
 	free(s);
 }
 
-int session_enter(struct session *s, uint32_t slot, uint32_t sequence, void *request)
+int session_enter(struct session *s, uint32_t slot, uint32_t sequence, uint32_t op, void *request)
 {
 	struct slot *sl;
 
@@ -115,8 +115,11 @@ int session_enter(struct session *s, uint32_t slot, uint32_t sequence, void *req
 	sl = &s->slots[slot];
 	if (sl->request || (int32_t)(sequence - sl->sequence) < 0)
 		return -EBADMSG;
+	if (sl->op && sequence == sl->sequence && op != sl->op)
+		return -EKEYREJECTED;
 	s->renewed = s->table->loop->now;
 	sl->sequence = sequence;
+	sl->op = op;
 	sl->request = request;
 	s->in_service++;
 	return 0;

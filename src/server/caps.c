@@ -41,6 +41,19 @@ void cap_make(const struct sreq *s, struct wire_capability *c, const struct meta
 	cap_sign(s->srv, s->link->key, c);
 }
 
+struct wire_capability cap_own(const struct server *srv, const struct meta_node *n, uint32_t rights)
+{
+	struct env *e = srv->loop->env;
+	struct wire_capability c = { .ino = n->attr.ino,
+				     .obj_gen = n->layout.obj_gen,
+				     .rights = rights,
+				     .epoch = n->epoch,
+				     .expires = e->clock->wall(e) + CAP_LIFE_NS };
+
+	cap_sign(srv, "", &c);
+	return c;
+}
+
 /* Has this very capability been verified before? */
 static struct known_cap *cached(struct server *srv, const struct wire_capability *c)
 {

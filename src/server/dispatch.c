@@ -67,6 +67,8 @@ void sreq_abandon(struct sreq *s)
 		fan_fini(&((struct trunc *)s->op)->fan);
 	else if (s->row->ops == &open_ops)
 		fan_fini(&((struct open_state *)s->op)->t.fan);
+	else if (s->row->ops == &durable_ops)
+		fan_fini(&((struct durable_state *)s->op)->fan);
 	else if (s->row->ops == &pair_ops)
 		pair_abandon(s);
 	else if (s->row->ops == &read_ops || s->row->ops == &write_ops)
@@ -176,15 +178,18 @@ static bool change_step(struct req *q)
 	switch (q->state) {
 	case CHANGE_PREPARE: /* the answer of an earlier execution comes before everything else */
 		req_goto(q, CHANGE_COMMIT);
-		r = meta_replay(s->srv->meta, s->head.session, s->head.slot, s->head.sequence,
-				&c->res, &s->arena);
+		r = sreq_replay(s);
 		if (r != -ENOENT) {
 			q->error = r;
 			break;
 		}
-		q->error = s->row->prepare(s);
-		if (!q->error)
+		r = s->row->prepare(s);
+		if (r == CHANGES_NOTHING)
+			req_goto(q, CHANGE_REPLY);
+		else if (!r)
 			meta_submit(s->srv->meta, c, q);
+		else
+			q->error = r;
 		break;
 	case CHANGE_COMMIT:
 		req_goto(q, CHANGE_REPLY);
@@ -197,6 +202,34 @@ static bool change_step(struct req *q)
 }
 
 const struct req_ops change_ops = { "change", change_step, CHANGE_REPLY, 3, change_names };
+
+/* All of the message that must be the same when the request is sent again, under the server key. */
+static const uint8_t *digest_of(struct sreq *s)
+{
+	if (!s->has_digest)
+		mac_make_with(
+			s->digest, s->srv->signer,
+			(struct mac_part[]){ { "request", 7 },
+					     { s->in->body + REQ_VARIES, s->in->len - REQ_VARIES },
+					     { NULL, 0 } });
+	s->has_digest = true;
+	return s->digest;
+}
+
+static int replay_refused(struct sreq *s)
+{
+	link_refused(s->link, REFUSED_REPLAY, "%s under the sequence of another request",
+		     s->row->name);
+	return -EBADMSG;
+}
+
+int sreq_replay(struct sreq *s)
+{
+	struct slot_key k = { s->head.session, s->head.slot, s->head.sequence, digest_of(s) };
+	int r = meta_replay(s->srv->meta, &k, &s->change.res, &s->arena);
+
+	return r == -EKEYREJECTED ? replay_refused(s) : r;
+}
 
 void sreq_record(struct sreq *s, uint32_t kind)
 {
@@ -213,6 +246,7 @@ void sreq_record(struct sreq *s, uint32_t kind)
 		.n_gids = s->head.n_gids,
 		.gids = s->head.gids,
 	};
+	memcpy(s->change.rec.digest, digest_of(s), DIGEST_BYTES);
 }
 
 bool is_sreq(const struct req *q)
@@ -311,7 +345,11 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 			turn_away(s, -ESTALE, 0);
 			return;
 		}
-		r = session_enter(l->session, s->head.slot, s->head.sequence, s);
+		r = session_enter(l->session, s->head.slot, s->head.sequence, s->head.op, s);
+		if (r == -EKEYREJECTED) {
+			turn_away(s, replay_refused(s), SESSION_SLOTS);
+			return;
+		}
 	}
 	if (r) {
 		link_close(l, r);

@@ -52,6 +52,7 @@ void fan_fence(struct server *srv, struct fan *f, const struct wire_layout_rec *
 		f->fence[i] = (struct wire_fence_args){
 			.ino = ino,
 			.obj_gen = l->obj_gen,
+			.index = i,
 			.epoch = epoch,
 			.truncate_to = truncate_to == FENCE_KEEP ?
 					       FENCE_KEEP :
@@ -64,6 +65,26 @@ void fan_fence(struct server *srv, struct fan *f, const struct wire_layout_rec *
 	}
 }
 
+int fan_sync(struct sreq *s, struct fan *f, const struct meta_node *n)
+{
+	const struct wire_layout_rec *l = &n->layout;
+	struct wire_capability cap = cap_own(s->srv, n, CAP_READ);
+
+	f->sync = arena_alloc(&s->arena, MAX(f->n, 1u) * sizeof(*f->sync));
+	if (!f->sync)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < f->n; i++) {
+		if (!n->attr.unsettled && !n->unsynced[i])
+			continue;
+		f->sync[i].at = (struct wire_access){ cap, i, l->ends[i] };
+		call(s->srv, f, i, l->targets[i],
+		     server_call(s->srv, s->q.trace, OP_SYNC, XDR_ANY(xdr_wire_sync_args),
+				 &f->sync[i], XDR_ANY(xdr_wire_object_res), &f->object[i]),
+		     &s->q);
+	}
+	return 0;
+}
+
 void fan_remove(struct server *srv, struct fan *f, const struct wire_layout_rec *l, uint64_t ino,
 		uint64_t epoch, uint64_t size, struct req *q)
 {
@@ -72,7 +93,7 @@ void fan_remove(struct server *srv, struct fan *f, const struct wire_layout_rec 
 	for (uint32_t i = 0; i < f->n; i++) {
 		if (!layout_object_size(&lay, i, size))
 			continue;
-		f->removals[i] = (struct removal){ .what = { ino, l->obj_gen, epoch }, .q = q };
+		f->removals[i] = (struct removal){ .what = { ino, l->obj_gen, i, epoch }, .q = q };
 		removal_add(srv, l->targets[i], &f->removals[i]);
 	}
 }
@@ -94,4 +115,25 @@ uint64_t fan_end(const struct fan *f, const struct wire_layout_rec *l, int64_t *
 		*mtime = MAX(*mtime, f->object[i].mtime);
 	}
 	return end;
+}
+
+int fan_notes(const struct fan *f, const struct wire_layout_rec *l, uint64_t cut_to,
+	      struct arena *a, struct wire_record *r)
+{
+	struct layout lay = layout_of(l);
+
+	r->objects = arena_alloc(a, MAX(f->n, 1u) * sizeof(*r->objects));
+	if (!r->objects)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < f->n; i++) {
+		uint64_t end = f->object[i].end, known = i < l->n_ends ? l->ends[i] : 0;
+
+		if (cut_to != FENCE_KEEP) /* what is lost stays lost */
+			end = MAX(end, MIN(known, layout_object_size(&lay, i, cut_to)));
+		r->objects[i] = (struct wire_object_note){ .index = i,
+							   .end = end,
+							   .blocks = f->object[i].blocks };
+	}
+	r->n_objects = f->n;
+	return 0;
 }

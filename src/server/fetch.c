@@ -21,10 +21,10 @@ static void ask(struct fetch *f)
 	static const struct cred_wire root = { 0 };
 	struct server *srv = f->srv;
 
-	f->args = (struct wire_read_args){ .cap = *f->cap,
+	f->args = (struct wire_read_args){ .at = *f->at,
 					   .n_list = f->n_list,
 					   .list = (struct wire_extent *)f->list };
-	cap_sign(srv, "", &f->args.cap); /* it was the client's; now we vouch for it */
+	cap_sign(srv, "", &f->args.at.cap); /* it was the client's; now we vouch for it */
 	f->call = (struct call){ .op = OP_READ,
 				 .put_args = XDR_ANY(xdr_wire_read_args),
 				 .args = &f->args,
@@ -63,7 +63,7 @@ static void take_turn(struct fetch *f)
 		lo = MIN(lo, f->list[i].offset);
 		hi = MAX(hi, f->list[i].offset + f->list[i].length);
 	}
-	turn_begin(f->object, &f->turn, f->cap->epoch, lo, hi, false, &f->q);
+	turn_begin(f->object, &f->turn, f->at->cap.epoch, lo, hi, false, &f->q);
 }
 
 /* Nothing was sent of what is behind the end. */
@@ -79,6 +79,12 @@ static void zero_behind(struct fetch *f, uint64_t end)
 	}
 }
 
+/* Data of an object of this server that were recorded and are gone: 0 or -errno. */
+static int lost_here(struct fetch *f, uint64_t end)
+{
+	return read_damaged(f->s, f->at, (const struct wire_extent *)f->list, f->n_list, end);
+}
+
 static bool finish(struct fetch *f)
 {
 	struct req *parent = f->parent;
@@ -89,9 +95,10 @@ static bool finish(struct fetch *f)
 			zero_behind(f, f->res.end);
 		call_fini(&f->call);
 	} else if (error == -ENOENT && !f->object) {
-		error = 0;
+		error = lost_here(f, 0);
 		zero_behind(f, 0);
 	} else if (!error) {
+		error = lost_here(f, object_end(f->object));
 		f->srv->bytes_read += f->view.length;
 	}
 	turn_end(&f->turn);
@@ -118,7 +125,7 @@ static bool step(struct req *q)
 			break;
 		}
 		req_goto(q, TURN);
-		object_get(f->srv->disk, f->cap->ino, f->cap->obj_gen, false, &f->object, q);
+		object_get(f->srv->disk, object_of(f->at), false, &f->object, q);
 		break;
 	case TURN:
 		req_goto(q, ACCESS);
@@ -136,13 +143,13 @@ static bool step(struct req *q)
 
 static const struct req_ops fetch_ops = { "fetch", step, END, 4, names };
 
-void fetch_init(struct fetch *f, struct server *srv, const struct wire_capability *cap,
-		uint32_t source, uint64_t trace)
+void fetch_init(struct fetch *f, struct sreq *s, const struct wire_access *at, uint32_t source)
 {
-	f->srv = srv;
-	f->cap = cap;
+	f->s = s;
+	f->srv = s->srv;
+	f->at = at;
 	f->source = source;
-	f->q.trace = trace;
+	f->q.trace = s->q.trace;
 }
 
 void fetch_start(struct fetch *f, uint32_t n, const struct buf *buf, struct req *q)

@@ -122,6 +122,8 @@ static void write_counts(FILE *f, struct server *s)
 	value(f, "disk_reads_total", "counter", "Object reads.", c.reads);
 	value(f, "disk_writes_total", "counter", "Object writes.", c.writes);
 	value(f, "disk_syncs_total", "counter", "Object syncs.", c.syncs);
+	value(f, "damaged_accesses_total", "counter",
+	      "Accesses that met recorded data which are lost.", s->damage.accesses);
 	value(f, "disk_latched_total", "counter", "Writeback errors.", c.latched);
 	value(f, "disk_inline_total", "counter", "Accesses that the loop did itself.", inlined);
 	value(f, "disk_handed_total", "counter", "Accesses handed over because they might block.",

@@ -251,6 +251,15 @@ static bool finish(struct sreq *s, struct data_state *d)
 	return true;
 }
 
+/* Nothing of what was asked for is lost; of a pattern that reaches beyond the end, something is. */
+static int read_whole(struct sreq *s, const struct wire_read_args *a, const struct wire_read_res *r)
+{
+	if (r->end >= a->at.recorded)
+		return 0;
+	return r->beyond ? object_damaged(s, &a->at, r->end) :
+			   read_damaged(s, &a->at, a->list, a->n_list, r->end);
+}
+
 static bool read_step(struct req *q)
 {
 	struct sreq *s = sreq_of(q);
@@ -261,23 +270,23 @@ static bool read_step(struct req *q)
 	switch (q->state) {
 	case OPEN:
 		req_goto(q, PLAN);
-		s->ino = a->cap.ino;
-		req_fail(q, cap_check(s, &a->cap, CAP_READ));
+		s->ino = a->at.cap.ino;
+		req_fail(q, cap_check(s, &a->at.cap, CAP_READ));
 		if (!q->error)
 			req_fail(q, open_list(s, d, a->list, a->n_list, a->part, a->n_part, &a->mem,
 					      0, false));
 		if (!q->error)
-			object_get(s->srv->disk, a->cap.ino, a->cap.obj_gen, false, &d->object, q);
+			object_get(s->srv->disk, object_of(&a->at), false, &d->object, q);
 		break;
 	case PLAN:
 		req_goto(q, TURN);
-		plan(s, d, &a->cap, a->list, a->n_list, &a->mem, false, NULL);
+		plan(s, d, &a->at.cap, a->list, a->n_list, &a->mem, false, NULL);
 		r->end = d->object ? object_end(d->object) : 0;
 		break;
 	case TURN:
 		req_goto(q, INLINE);
 		r->end = object_end(d->object);
-		take_turn(s, d, &a->cap, a->list, a->n_list, false);
+		take_turn(s, d, &a->at.cap, a->list, a->n_list, false);
 		break;
 	case INLINE:
 		req_goto(q, ACCESS);
@@ -299,6 +308,8 @@ static bool read_step(struct req *q)
 			q->error = 0;
 			r->beyond = d->part && part_finds(d->part);
 		}
+		if (!q->error)
+			q->error = read_whole(s, a, r);
 		finish(s, d);
 		if (d->buf.pool) {
 			struct buf keep = d->buf;
@@ -315,6 +326,12 @@ static bool read_step(struct req *q)
 
 const struct req_ops read_ops = { "read", read_step, REPLY, 7, names };
 
+/* What a writer must know of the object that it changed. */
+static void written(struct object *o, struct wire_write_res *r)
+{
+	*r = (struct wire_write_res){ object_end(o), object_blocks(o), object_mtime(o) };
+}
+
 static bool write_step(struct req *q)
 {
 	struct sreq *s = sreq_of(q);
@@ -325,21 +342,23 @@ static bool write_step(struct req *q)
 	switch (q->state) {
 	case OPEN:
 		req_goto(q, PLAN);
-		s->ino = a->cap.ino;
-		req_fail(q, cap_check(s, &a->cap, CAP_WRITE));
+		s->ino = a->at.cap.ino;
+		req_fail(q, cap_check(s, &a->at.cap, CAP_WRITE));
 		if (!q->error)
 			req_fail(q, open_list(s, d, a->list, a->n_list, a->part, a->n_part, &a->mem,
 					      a->data.len, true));
 		if (!q->error)
-			object_get(s->srv->disk, a->cap.ino, a->cap.obj_gen, true, &d->object, q);
+			object_get(s->srv->disk, object_of(&a->at), true, &d->object, q);
 		break;
 	case PLAN:
 		req_goto(q, TURN);
-		plan(s, d, &a->cap, a->list, a->n_list, &a->mem, true, a->data.p);
+		req_fail(q, write_damaged(s, &a->at, a->list, a->n_list, object_end(d->object)));
+		if (!q->error)
+			plan(s, d, &a->at.cap, a->list, a->n_list, &a->mem, true, a->data.p);
 		break;
 	case TURN:
 		req_goto(q, INLINE);
-		take_turn(s, d, &a->cap, a->list, a->n_list, true);
+		take_turn(s, d, &a->at.cap, a->list, a->n_list, true);
 		break;
 	case INLINE:
 		req_goto(q, ACCESS);
@@ -350,8 +369,7 @@ static bool write_step(struct req *q)
 		req_goto(q, REPLY);
 		if (!d->m.s) /* windows count for themselves */
 			s->srv->bytes_written += a->data.len;
-		r->end = object_end(d->object);
-		r->mtime = object_mtime(d->object);
+		written(d->object, r);
 		break;
 	case REPLY:
 		finish(s, d);
@@ -413,18 +431,21 @@ static bool allocate_step(struct req *q)
 	switch (q->state) {
 	case OPEN:
 		req_goto(q, TURN);
-		s->ino = a->cap.ino;
-		req_fail(q, cap_check(s, &a->cap, CAP_WRITE));
+		s->ino = a->at.cap.ino;
+		req_fail(q, cap_check(s, &a->at.cap, CAP_WRITE));
 		if (!q->error)
 			req_fail(q, check_allocate(a));
 		if (!q->error)
-			object_get(s->srv->disk, a->cap.ino, a->cap.obj_gen,
-				   !(a->mode & ALLOC_PUNCH), &d->object, q);
+			object_get(s->srv->disk, object_of(&a->at), !(a->mode & ALLOC_PUNCH),
+				   &d->object, q);
 		break;
 	case TURN:
 		req_goto(q, a->n_list ? INLINE : FINISH);
-		if (a->n_list)
-			take_turn(s, d, &a->cap, a->list, a->n_list, true);
+		if (!(a->mode & ALLOC_PUNCH))
+			req_fail(q, write_damaged(s, &a->at, a->list, a->n_list,
+						  object_end(d->object)));
+		if (a->n_list && !q->error)
+			take_turn(s, d, &a->at.cap, a->list, a->n_list, true);
 		break;
 	case INLINE:
 		req_goto(q, FINISH);
@@ -432,8 +453,7 @@ static bool allocate_step(struct req *q)
 		break;
 	case FINISH:
 		req_goto(q, REPLY);
-		r->end = object_end(d->object);
-		r->mtime = object_mtime(d->object);
+		written(d->object, r);
 		break;
 	case REPLY:
 		if (q->error == -ENOENT && !d->object) { /* nothing there to punch */
@@ -471,11 +491,11 @@ static int copy_lists(struct sreq *s, struct data_state *d, const struct wire_co
 	if (!r && total > COPY_MAX)
 		r = -EINVAL;
 	if (!r)
-		r = map_knows(s->srv, a->source, a->from.ino);
+		r = map_knows(s->srv, a->source, a->from.cap.ino);
 	d->m = (struct mover){ .s = s,
 			       .list = to,
 			       .n_list = a->n_list,
-			       .epoch = a->cap.epoch,
+			       .epoch = a->at.cap.epoch,
 			       .write = true,
 			       .from = from,
 			       .fetches = f };
@@ -492,26 +512,29 @@ static bool copy_step(struct req *q)
 	switch (q->state) {
 	case OPEN:
 		req_goto(q, PLAN);
-		s->ino = a->cap.ino;
-		req_fail(q, cap_check(s, &a->cap, CAP_WRITE));
+		s->ino = a->at.cap.ino;
+		req_fail(q, cap_check(s, &a->at.cap, CAP_WRITE));
 		if (!q->error)
-			req_fail(q, cap_check(s, &a->from, CAP_READ));
+			req_fail(q, cap_check(s, &a->from.cap, CAP_READ));
 		if (!q->error)
 			req_fail(q, copy_lists(s, d, a));
 		if (!q->error)
-			object_get(s->srv->disk, a->cap.ino, a->cap.obj_gen, true, &d->object, q);
+			object_get(s->srv->disk, object_of(&a->at), true, &d->object, q);
 		break;
 	case PLAN:
 		req_goto(q, FINISH);
 		d->m.object = d->object;
+		req_fail(q,
+			 write_damaged(s, &a->at, d->m.list, d->m.n_list, object_end(d->object)));
+		if (q->error)
+			break;
 		for (int i = 0; i < WINDOWS; i++)
-			fetch_init(&d->m.fetches[i], s->srv, &a->from, a->source, q->trace);
+			fetch_init(&d->m.fetches[i], s, &a->from, a->source);
 		mover_start(&d->m);
 		break;
 	case FINISH:
 		req_goto(q, REPLY);
-		r->end = object_end(d->object);
-		r->mtime = object_mtime(d->object);
+		written(d->object, r);
 		break;
 	case REPLY:
 		finish(s, d);

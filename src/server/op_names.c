@@ -126,12 +126,29 @@ int do_readdir(struct sreq *s)
 	return e;
 }
 
+/* Nothing is set: the attributes as they are, as GETATTR gives them. */
+static int unchanged(struct sreq *s, const struct wire_handle *h)
+{
+	struct wire_attr_res *r = s->res;
+	struct meta_node n;
+	int e = meta_get(s->srv->meta, h, &n, &s->arena);
+
+	if (e)
+		return e;
+	r->at = n.attr;
+	return CHANGES_NOTHING;
+}
+
 int prepare_setattr(struct sreq *s)
 {
 	struct wire_setattr_args *a = s->args;
 	struct wire_record *r = &s->change.rec;
 
 	s->ino = a->h.ino;
+	if ((a->which & ~(uint32_t)SET_ALL) && a->which != SET_ATIME_READ)
+		return -EINVAL;
+	if (!a->which)
+		return unchanged(s, &a->h);
 	if (a->which & (SET_MODE | SET_UID | SET_GID)) { /* who may pass? */
 		int e = lease_over(s, s->head.session, a->h.ino, NULL);
 
@@ -146,6 +163,7 @@ int prepare_setattr(struct sreq *s)
 	r->group = a->gid;
 	r->atime = a->atime;
 	r->mtime = a->mtime;
+	r->written = a->written;
 	return 0;
 }
 
@@ -337,6 +355,8 @@ int prepare_record(struct sreq *s)
 	r->epoch = a->w.epoch;
 	r->size = a->w.end;
 	r->mtime = a->w.mtime;
+	r->n_objects = a->w.n_objects;
+	r->objects = a->w.objects;
 	r->flags = a->w.doubt ? REC_BEYOND : 0;
 	return 0;
 }
@@ -346,6 +366,15 @@ int finish_attr(struct sreq *s)
 	struct wire_attr_res *r = s->res;
 
 	r->at = s->change.res.at;
+	return 0;
+}
+
+int finish_recorded(struct sreq *s)
+{
+	struct wire_recorded_res *r = s->res;
+
+	r->at = s->change.res.at;
+	r->epoch = s->change.res.epoch;
 	return 0;
 }
 

@@ -17,21 +17,21 @@ static bool reply(struct sreq *s)
 	return sreq_reply(s);
 }
 
-static void get(struct sreq *s, const struct wire_capability *c, uint32_t rights)
+static void get(struct sreq *s, const struct wire_access *a)
 {
 	struct object_state *st = s->op;
 
-	s->ino = c->ino;
-	req_fail(&s->q, cap_check(s, c, rights));
+	s->ino = a->cap.ino;
+	req_fail(&s->q, cap_check(s, &a->cap, 0));
 	if (!s->q.error)
-		object_get(s->srv->disk, c->ino, c->obj_gen, false, &st->object, &s->q);
+		object_get(s->srv->disk, object_of(a), false, &st->object, &s->q);
 }
 
 /* For whoever may read or write: a capability to ask for the end only is everybody's. */
-static void get_entitled(struct sreq *s, const struct wire_capability *c)
+static void get_entitled(struct sreq *s, const struct wire_access *a)
 {
-	if (c->rights & (CAP_READ | CAP_WRITE))
-		get(s, c, 0);
+	if (a->cap.rights & (CAP_READ | CAP_WRITE))
+		get(s, a);
 	else
 		req_fail(&s->q, -EACCES);
 }
@@ -46,8 +46,18 @@ static void answer(struct sreq *s)
 		s->q.error = 0;
 	if (st->object) {
 		r->end = object_end(st->object);
+		r->blocks = object_blocks(st->object);
 		r->mtime = object_mtime(st->object);
 	}
+}
+
+/* Is the object there as far as it was recorded, from `from` on? */
+static int whole(struct sreq *s, const struct wire_access *a, uint64_t from)
+{
+	const struct object_state *st = s->op;
+	uint64_t end = st->object ? object_end(st->object) : 0;
+
+	return end < a->recorded && from < a->recorded ? object_damaged(s, a, end) : 0;
 }
 
 static bool sync_step(struct req *q)
@@ -58,7 +68,7 @@ static bool sync_step(struct req *q)
 	switch (q->state) {
 	case GET:
 		req_goto(q, WORK);
-		get_entitled(s, &((struct wire_sync_args *)s->args)->cap);
+		get_entitled(s, &((struct wire_sync_args *)s->args)->at);
 		break;
 	case WORK:
 		req_goto(q, REPLY);
@@ -66,6 +76,8 @@ static bool sync_step(struct req *q)
 		break;
 	case REPLY:
 		answer(s);
+		if (!q->error)
+			q->error = whole(s, &((struct wire_sync_args *)s->args)->at, 0);
 		return reply(s);
 	}
 	return true;
@@ -79,7 +91,7 @@ static bool objstat_step(struct req *q)
 
 	if (q->state == GET) {
 		req_goto(q, REPLY);
-		get(s, &((struct wire_objstat_args *)s->args)->cap, 0);
+		get(s, &((struct wire_objstat_args *)s->args)->at);
 		return true;
 	}
 	answer(s);
@@ -104,7 +116,7 @@ static bool seek_step(struct req *q)
 		if ((a->whence != WHENCE_DATA && a->whence != WHENCE_HOLE) || a->offset > INT64_MAX)
 			req_fail(q, -EINVAL);
 		else
-			get_entitled(s, &a->cap);
+			get_entitled(s, &a->at);
 		break;
 	case WORK:
 		req_goto(q, REPLY);
@@ -118,6 +130,8 @@ static bool seek_step(struct req *q)
 		}
 		r->offset = st->io.bytes;
 		r->end = st->object ? object_end(st->object) : 0;
+		if (!q->error)
+			q->error = whole(s, &a->at, a->offset);
 		return reply(s);
 	}
 	return true;
@@ -135,12 +149,11 @@ static bool fence_step(struct req *q)
 	if (q->state == GET) {
 		req_goto(q, REPLY);
 		s->ino = a->ino;
-		disk_fence(s->srv->disk, a->ino, a->obj_gen, a->epoch, a->truncate_to, &st->end,
-			   &st->mtime, q);
+		disk_fence(s->srv->disk, (struct object_id){ a->ino, a->obj_gen, a->index },
+			   a->epoch, a->truncate_to, &st->stat, q);
 		return true;
 	}
-	r->end = st->end;
-	r->mtime = st->mtime;
+	*r = (struct wire_object_res){ st->stat.end, st->stat.blocks, st->stat.mtime };
 	return reply(s);
 }
 
@@ -157,7 +170,8 @@ static int remove_all(struct sreq *s, const struct wire_remove_args *a, struct w
 		const struct wire_removal *o = &a->list[i];
 
 		s->ino = o->ino;
-		disk_remove(s->srv->disk, o->ino, o->obj_gen, o->epoch, &r->status[i], &s->q);
+		disk_remove(s->srv->disk, (struct object_id){ o->ino, o->obj_gen, o->index },
+			    o->epoch, &r->status[i], &s->q);
 	}
 	return 0;
 }

@@ -98,6 +98,16 @@ static int nameless(struct sreq *s)
 	return i && i->opens ? 0 : -ENOENT;
 }
 
+/* The creator opens his new file whatever its mode says. So does a replay, unless somebody changed owner or mode since. */
+static bool is_creation(const struct sreq *s)
+{
+	const struct open_state *st = s->op;
+	const struct wire_attr *then = &s->change.res.at, *now = &st->t.node.attr;
+
+	return st->replayed && st->created && then->mode == now->mode && then->uid == now->uid &&
+	       then->gid == now->gid;
+}
+
 /* The file is there: may it be opened so? Then on to the lock or, for readers, to the grant. */
 static int existing(struct sreq *s)
 {
@@ -132,7 +142,7 @@ static int existing(struct sreq *s)
 		return -ENXIO;
 	if (type == S_IFREG && !what) /* an open that nobody checks */
 		return -EINVAL;
-	e = st->replayed ? 0 : may(s, n, what);
+	e = is_creation(s) ? 0 : may(s, n, what);
 	if (e)
 		return e;
 	if (!(what & MAY_WRITE)) {
@@ -168,8 +178,7 @@ static int walk(struct sreq *s)
 	uint32_t type;
 	int e;
 
-	e = meta_replay(s->srv->meta, s->head.session, s->head.slot, s->head.sequence, old,
-			&s->arena);
+	e = sreq_replay(s);
 	if (e == 0) {
 		st->replayed = true;
 		st->created = old->created;
@@ -322,6 +331,8 @@ static bool open_step(struct req *q)
 
 	switch (q->state) {
 	case WALK:
+		if (((struct wire_open_args *)s->args)->flags & ~(uint32_t)OPEN_ALL)
+			req_fail(q, -EINVAL);
 		req_fail(q, open_room(s, ((struct wire_open_args *)s->args)->id));
 		if (!q->error)
 			req_fail(q, walk(s));
@@ -343,7 +354,7 @@ static bool open_step(struct req *q)
 		break;
 	case FENCED:
 		req_goto(q, GRANT);
-		trunc_end(s, &st->t);
+		req_fail(q, trunc_end(s, &st->t));
 		break;
 	case GRANT:
 		req_goto(q, REPLY);
@@ -377,21 +388,24 @@ static void record(struct sreq *s, struct open_file *o)
 	struct wire_record *r = &s->change.rec;
 	struct inode *i = o->inode;
 
+	bool tells = a->w.mtime || a->w.end || a->w.n_objects;
+
 	st->last = i->writers == 1 && !i->orphaned && !a->w.doubt;
-	if (!st->last && !a->w.mtime && !a->w.end)
+	if (!st->last && !tells)
 		return;
 	sreq_record(s, REC_RECORD);
-	if (!a->w.mtime && !a->w.end) /* nothing to tell: it may be done twice */
+	if (!tells) /* it may be done twice */
 		r->session = 0;
 	r->h = i->h;
 	r->epoch = a->w.epoch;
 	r->size = MIN(a->w.end, (uint64_t)INT64_MAX);
 	r->mtime = a->w.mtime;
+	r->n_objects = a->w.n_objects;
+	r->objects = a->w.objects;
 	r->flags = st->last ? REC_LAST_WRITER : 0;
 	if (st->last)
 		i->row_durable = false;
-	st->again = meta_replay(s->srv->meta, r->session, r->slot, r->sequence, &s->change.res,
-				&s->arena) == 0;
+	st->again = r->session && sreq_replay(s) == 0;
 	if (!st->again)
 		meta_submit(s->srv->meta, &s->change, &s->q);
 }

@@ -2,6 +2,7 @@
  * this one coordinates.
  *
  *   PREPARE -> COMMIT -> REPLY			here
+ *   PREPARE -> FLUSHED -> PREPARE ...			a file that takes the place of another is brought to disk first
  *   ... -> SPLIT -> NEXT <-> ANSWER -> DECIDE -> DECIDED -> TELL -> TOLD -> REPLY	over several
  *
  * A change that turns out to reach beyond our partition (EXDEV) is split into parts: an entry that comes or
@@ -15,9 +16,9 @@
 
 #define TELL_NS (2 * NSEC_PER_SEC) /* then it goes on behind the reply, or they ask */
 
-enum { PREPARE, COMMIT, SPLIT, NEXT, ANSWER, DECIDE, DECIDED, TELL, TOLD, REPLY };
-static const char *const names[] = { "prepare", "commit",  "split", "ask-next", "answer",
-				     "decide",	"decided", "tell",  "told",	"reply" };
+enum { PREPARE, FLUSHED, COMMIT, SPLIT, NEXT, ANSWER, DECIDE, DECIDED, TELL, TOLD, REPLY };
+static const char *const names[] = { "prepare", "flush",   "commit", "split", "ask-next", "answer",
+				     "decide",	"decided", "tell",   "told",  "reply" };
 
 struct part {
 	uint32_t target; /* who does it */
@@ -433,8 +434,7 @@ static void look_again(struct sreq *s, struct split *x)
 	x->decided = e == 0;
 	if (e && e != -ENOENT)
 		x->n_touched = 0;
-	if (!meta_replay(s->srv->meta, s->head.session, s->head.slot, s->head.sequence,
-			 &s->change.res, &s->arena))
+	if (!sreq_replay(s))
 		s->q.error = 0;
 }
 
@@ -502,6 +502,7 @@ void pair_abandon(struct sreq *s)
 {
 	struct pair_state *st = s->op;
 
+	call_fini(&st->durable.call);
 	if (!st->x)
 		return;
 	call_fini(&st->x->call);
@@ -509,14 +510,51 @@ void pair_abandon(struct sreq *s)
 		call_fini(&st->x->tells[i]);
 }
 
+/* Does the record rename a file over a name that is, or may be, another one's? Then *h is that file. */
+static bool replaces(struct sreq *s, struct wire_handle *h)
+{
+	const struct wire_record *r = &s->change.rec;
+	struct wire_handle old;
+	uint32_t type;
+
+	if (r->kind != REC_RENAME || (r->flags & (REC_NOREPLACE | REC_EXCHANGE)) ||
+	    meta_lookup(s->srv->meta, &r->dir, &r->name, h, &type) || type != S_IFREG)
+		return false;
+	return !meta_owns(s->srv->meta, r->dir2.ino) ||
+	       meta_lookup(s->srv->meta, &r->dir2, &r->name2, &old, &type) == 0;
+}
+
+/* After a power loss the name must have all of the old contents or all of the new ones. */
+static bool flush_first(struct sreq *s)
+{
+	struct pair_state *st = state_of(s);
+	struct meta_node n;
+
+	if (st->durable.done || !replaces(s, &st->durable.args.h))
+		return false;
+	st->durable.done = true;
+	if (meta_owns(s->srv->meta, st->durable.args.h.ino) &&
+	    (meta_get(s->srv->meta, &st->durable.args.h, &n, &s->arena) ||
+	     (!n.attr.unsettled && !n.unsynced)))
+		return false;
+	req_goto(&s->q, FLUSHED);
+	st->durable.call = server_call(s->srv, s->q.trace, OP_DURABLE,
+				       XDR_ANY(xdr_wire_durable_args), &st->durable.args,
+				       XDR_ANY(xdr_wire_void_res), &st->durable.res);
+	peer_call(&s->srv->peers[meta_owner(s->srv, st->durable.args.h.ino)], &st->durable.call,
+		  &s->q);
+	return true;
+}
+
 static int first(struct sreq *s)
 {
-	int e = meta_replay(s->srv->meta, s->head.session, s->head.slot, s->head.sequence,
-			    &s->change.res, &s->arena);
+	int e = sreq_replay(s);
 
 	if (e != -ENOENT)
 		return e;
 	e = s->row->prepare(s);
+	if ((!e || e == -EXDEV) && flush_first(s))
+		return 0;
 	if (e == -EXDEV) {
 		req_goto(&s->q, SPLIT);
 		return 0;
@@ -583,6 +621,11 @@ static bool pair_step(struct req *q)
 		req_goto(q, COMMIT);
 		req_fail(q, first(s));
 		return true;
+	case FLUSHED: /* it may be gone by now; then the record says so */
+		req_goto(q, PREPARE);
+		call_fini(&st->durable.call);
+		lease_done(s);
+		return true;
 	case COMMIT:
 		req_goto(q, s->change.res.status == EXDEV ? SPLIT : REPLY);
 		if (q->state == REPLY)
@@ -606,4 +649,4 @@ static bool pair_step(struct req *q)
 	return split_step(q, s, st->x);
 }
 
-const struct req_ops pair_ops = { "names", pair_step, TELL, 10, names };
+const struct req_ops pair_ops = { "names", pair_step, TELL, 11, names };

@@ -7,7 +7,7 @@
 #include "server/srv.h"
 
 #define PAGE_BYTES (96 * KIB) /* of a reply */
-#define OBJECT_KEY 13 /* directory, inode, generation; big-endian */
+#define OBJECT_KEY 17 /* directory, inode, generation, index; big-endian */
 
 int do_scan(struct sreq *s)
 {
@@ -22,14 +22,15 @@ int do_scan(struct sreq *s)
 static int object_key(struct sreq *s, const struct disk_object *o, struct wire_bytes *key)
 {
 	uint8_t *p = arena_alloc(&s->arena, OBJECT_KEY);
-	uint64_t ino = htobe64(o->ino);
-	uint32_t gen = htobe32(o->gen);
+	uint64_t ino = htobe64(o->id.ino);
+	uint32_t gen = htobe32(o->id.gen), index = htobe32(o->id.index);
 
 	if (!p)
 		return -ENOMEM;
 	p[0] = (uint8_t)o->dir;
 	memcpy(p + 1, &ino, sizeof(ino));
 	memcpy(p + 9, &gen, sizeof(gen));
+	memcpy(p + 13, &index, sizeof(index));
 	*key = (struct wire_bytes){ OBJECT_KEY, p };
 	return 0;
 }
@@ -38,7 +39,7 @@ static int objects_start(struct sreq *s, struct disk_scan *d)
 {
 	const struct wire_scan_args *a = s->args;
 	uint64_t ino;
-	uint32_t gen;
+	uint32_t gen, index;
 
 	if (a->kind != SCAN_OBJECT || (a->after.len && a->after.len != OBJECT_KEY))
 		return -EINVAL;
@@ -50,10 +51,10 @@ static int objects_start(struct sreq *s, struct disk_scan *d)
 	if (a->after.len) {
 		memcpy(&ino, a->after.p + 1, sizeof(ino));
 		memcpy(&gen, a->after.p + 9, sizeof(gen));
+		memcpy(&index, a->after.p + 13, sizeof(index));
 		d->begun = true;
 		d->dir = a->after.p[0];
-		d->ino = be64toh(ino);
-		d->gen = be32toh(gen);
+		d->last = (struct object_id){ be64toh(ino), be32toh(gen), be32toh(index) };
 	}
 	disk_scan(s->srv->disk, d, &s->q);
 	return 0;
@@ -71,8 +72,9 @@ static int objects_answer(struct sreq *s, const struct disk_scan *d)
 		const struct disk_object *o = &d->rows[r->n_rows];
 		struct wire_scan_row *row = &r->rows[r->n_rows];
 
-		row->h.ino = o->ino;
-		row->second = o->gen;
+		row->h.ino = o->id.ino;
+		row->second = o->id.gen;
+		row->index = o->id.index;
 		row->size = o->end;
 		row->epoch = o->floor;
 		e = object_key(s, o, &row->key);
@@ -81,6 +83,7 @@ static int objects_answer(struct sreq *s, const struct disk_scan *d)
 	return e;
 }
 
+static_assert(OBJECT_NO_INDEX == OBJECT_OLD, "no index is no index");
 enum { LIST, REPLY };
 static const char *const names[] = { "list", "reply" };
 

@@ -34,17 +34,25 @@ int trunc_fence(struct sreq *s, struct trunc *t)
 	return e;
 }
 
-void trunc_end(struct sreq *s, struct trunc *t)
+int trunc_end(struct sreq *s, struct trunc *t)
 {
+	struct wire_record *r = &s->change.rec;
+	int e;
+
 	sreq_record(s, REC_TRUNC_END);
-	s->change.rec.session = 0; /* its request has had its answer */
-	s->change.rec.h = t->h;
-	s->change.rec.size = t->size;
-	s->change.rec.epoch = t->epoch;
+	r->session = 0; /* its request has had its answer */
+	r->h = t->h;
+	r->size = t->size;
+	r->epoch = t->epoch;
+	fan_end(&t->fan, &t->layout, &r->mtime);
+	e = fan_notes(&t->fan, &t->layout, t->size, &s->arena, r);
+	if (e)
+		return e;
 	t->ended = true;
 	if (t->lock.inode)
 		appends_forget(t->lock.inode);
 	meta_submit(s->srv->meta, &s->change, &s->q);
+	return 0;
 }
 
 void trunc_fini(struct sreq *s, struct trunc *t)
@@ -85,8 +93,7 @@ static int check(struct sreq *s)
 	struct wire_truncate_args *a = s->args;
 	struct trunc *t = s->op;
 	struct inode *i;
-	int e = meta_replay(s->srv->meta, s->head.session, s->head.slot, s->head.sequence,
-			    &s->change.res, &s->arena);
+	int e = sreq_replay(s);
 
 	s->ino = a->h.ino;
 	if (e == 0 && s->change.res.status)
@@ -127,7 +134,7 @@ static bool step(struct req *q)
 		break;
 	case FENCED:
 		req_goto(q, DONE);
-		trunc_end(s, t);
+		req_fail(q, trunc_end(s, t));
 		break;
 	case DONE:
 		req_goto(q, REPLY);

@@ -8,15 +8,16 @@
 #include "server/srv.h"
 
 /* Ours and not served by anybody; made when there is none (a new disk). */
-static int hold(struct env *e, const struct conf *c, uint32_t target, char *err, size_t n)
+static int hold(struct env *e, const struct conf *c, uint32_t target, struct stamp *stamp,
+		char *err, size_t n)
 {
 	const char *path = c->targets[target].storage;
-	int fd = disk_hold(e, path, &c->fs_id, target, err, n);
+	int fd = disk_hold(e, path, &c->fs_id, target, stamp, err, n);
 
 	if (fd != -ENOENT)
 		return fd;
 	fd = disk_format(e, path, &c->fs_id, target, err, n);
-	return fd ? fd : disk_hold(e, path, &c->fs_id, target, err, n);
+	return fd ? fd : disk_hold(e, path, &c->fs_id, target, stamp, err, n);
 }
 
 static void when(char out[32], time_t t)
@@ -62,7 +63,7 @@ int server_restore(struct env *e, const struct conf *c, uint32_t target,
 		snprintf(err, err_len, "%s keeps no metadata", c->targets[target].name);
 		return -EINVAL;
 	}
-	held = hold(e, c, target, err, err_len);
+	held = hold(e, c, target, &m.stamp, err, err_len);
 	if (held < 0)
 		return held;
 	snprintf(dir, sizeof(dir), "%s/meta", c->targets[target].storage);

@@ -16,11 +16,12 @@ int server_format_again(struct env *e, const struct conf *c, uint32_t target, ch
 			size_t err_len)
 {
 	const char *path = c->targets[target].storage;
+	struct stamp stamp;
 	int r = server_format(e, c, target, err, err_len);
 
 	if (r != -EEXIST)
 		return r;
-	r = disk_hold(e, path, &c->fs_id, target, err, err_len);
+	r = disk_hold(e, path, &c->fs_id, target, &stamp, err, err_len);
 	if (r < 0)
 		return r == -EBUSY ? 0 : r; /* it is served */
 	e->file->close(e, r);
@@ -53,6 +54,8 @@ static int open_meta(struct server *s, const struct server_opts *o, char *err, s
 	snprintf(dir, sizeof(dir), "%s/meta", s->self->storage);
 	m.dir = o->meta_dir ? o->meta_dir : dir;
 	m.root = m.partition == 0;
+	m.stamp = disk_stamp(s->disk);
+	m.expected = disk_has_meta(s->disk);
 	return meta_open(s->loop, &m, &s->meta, err, err_len);
 }
 
@@ -126,6 +129,8 @@ static int open_all(struct server *s, const struct server_opts *o, char *err, si
 
 	if (!r)
 		r = open_meta(s, o, err, err_len);
+	if (!r && (!s->meta || meta_stamped(s->meta)))
+		r = disk_stamp_end(s->disk, s->meta != NULL);
 	if (!r)
 		r = map_open(s);
 	if (!r)

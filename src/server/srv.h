@@ -38,7 +38,8 @@ struct op_row {
 	xdr_any args_filter, res_filter;
 	uint16_t args_size, res_size, state_size; /* state_size: of sreq->op */
 	int (*handle)(struct sreq *s);
-	int (*prepare)(struct sreq *s); /* fills s->change.rec */
+	int (*prepare)(
+		struct sreq *s); /* fills s->change.rec; or CHANGES_NOTHING: s->res is filled */
 	int (*finish)(struct sreq *s); /* s->change.res.status was 0 */
 	int (*split)(struct sreq *s,
 		     struct split *x); /* into parts, when one server is not enough */
@@ -52,6 +53,7 @@ enum {
 	OP_WRITES = 16, /* what it changed may be lost until a sync */
 	OP_ADMIN = 32, /* only uid 0 */
 };
+#define CHANGES_NOTHING 1
 extern const struct op_row op_rows[];
 extern const unsigned n_op_rows;
 const struct op_row *op_row(uint32_t op);
@@ -69,6 +71,8 @@ struct sreq {
 	struct msg *in;
 	uint64_t tag;
 	uint64_t verifier; /* when it came */
+	uint8_t digest[DIGEST_BYTES]; /* of the request, once a record or a stored reply needs it */
+	bool has_digest;
 	struct arena arena;
 	bool cancelled;
 	uint64_t deadline; /* 0: none; the client has given up then */
@@ -93,6 +97,18 @@ struct lease {
 struct known_cap {
 	struct wire_capability cap;
 	char key[CONF_NAME_MAX];
+};
+
+/* Objects whose loss was told of lately. */
+#define DAMAGE_KNOWN 64
+#define DAMAGE_TELL_NS (600 * NSEC_PER_SEC)
+struct damage {
+	uint64_t accesses; /* that met lost data */
+	struct {
+		struct object_id id;
+		uint64_t told;
+	} known[DAMAGE_KNOWN];
+	uint32_t next;
 };
 
 /* Files that wait in their rows for a task of one kind. */
@@ -145,6 +161,7 @@ struct server {
 	bool stopping;
 	struct evp_mac_ctx_st *signer; /* with the server key */
 	struct known_cap cap_cache[CAP_CACHE]; /* verified ones */
+	struct damage damage;
 	uint32_t max_sessions, max_opens, max_session_opens;
 	struct metrics_http *http; /* or NULL */
 	struct hist **state_times; /* by operation: one a state */
@@ -177,6 +194,9 @@ void srv_link_down(void *owner, struct link *l);
 bool sreq_reply(struct sreq *s);
 /* A record with the caller's credential, slot and time. */
 void sreq_record(struct sreq *s, uint32_t kind);
+/* The stored reply of an earlier execution, in s->change.res: 0, -ENOENT (there was none), or -errno. A reply that
+ * belongs to another request is refused (-EBADMSG) and counted. */
+int sreq_replay(struct sreq *s);
 int sreq_decode(struct sreq *s); /* its message; or -EPROTO, -ENOMEM */
 bool is_sreq(const struct req *q); /* or a task, or a window */
 static inline struct sreq *sreq_of(struct req *q)
@@ -233,6 +253,23 @@ void cap_make(const struct sreq *s, struct wire_capability *c, const struct meta
 /* 0, -EKEYREJECTED (forged, or another key's), -EKEYEXPIRED (old or fenced: fetch a fresh one), -EACCES. */
 int cap_check(struct sreq *s, const struct wire_capability *c, uint32_t rights);
 void cap_sign(const struct server *srv, const char *key, struct wire_capability *c);
+/* For this server itself, towards other targets. */
+struct wire_capability cap_own(const struct server *srv, const struct meta_node *n,
+			       uint32_t rights);
+
+/* ---- damage.c: recorded data that are not there ---- */
+static inline struct object_id object_of(const struct wire_access *a)
+{
+	return (struct object_id){ a->cap.ino, a->cap.obj_gen, a->index };
+}
+/* The object ends at `end`, before its recorded end: tells of it. -EIO, or -EKEYEXPIRED when it was cut meanwhile. */
+int object_damaged(struct sreq *s, const struct wire_access *a, uint64_t end);
+/* Does reading these extents reach into what is lost? Then as object_damaged(), else 0. */
+int read_damaged(struct sreq *s, const struct wire_access *a, const struct wire_extent *list,
+		 uint32_t n, uint64_t end);
+/* Would writing them leave zeros in the place of what is lost? One extent from the end on, or from before it, does not. */
+int write_damaged(struct sreq *s, const struct wire_access *a, const struct wire_extent *list,
+		  uint32_t n, uint64_t end);
 
 /* ---- op_lock.c ---- */
 void lock_released(struct inode *i); /* something that locks waited for has come: who may go on? */
@@ -312,6 +349,12 @@ struct pair_state {
 	struct list link; /* in srv->pairs from the split on */
 	uint64_t id;
 	uint32_t place; /* of a new directory: its server */
+	struct { /* what a rename puts in another's place, brought to disk first */
+		struct call call;
+		struct wire_durable_args args;
+		struct wire_void_res res;
+		bool done;
+	} durable;
 	struct split *x; /* or NULL: not split */
 };
 uint32_t meta_owner(const struct server *srv, uint64_t ino); /* the target that has it */
@@ -360,16 +403,22 @@ struct fan {
 	struct call *calls;
 	struct wire_fence_args *fence;
 	struct removal *removals;
+	struct wire_sync_args *sync;
 	struct wire_object_res *object;
 };
 int fan_init(struct fan *f, const struct wire_layout_rec *l, struct arena *a);
 /* truncate_to: file size, or FENCE_KEEP */
 void fan_fence(struct server *srv, struct fan *f, const struct wire_layout_rec *l, uint64_t ino,
 	       uint64_t epoch, uint64_t truncate_to, struct req *q);
+/* Of a file with writers all objects, else those with data that no sync covers. For s, which waits. */
+int fan_sync(struct sreq *s, struct fan *f, const struct meta_node *n);
 /* Only the objects that a file of this size can have. */
 void fan_remove(struct server *srv, struct fan *f, const struct wire_layout_rec *l, uint64_t ino,
 		uint64_t epoch, uint64_t size, struct req *q);
 void fan_fini(struct fan *f);
+/* What the answers to fan_fence() tell of each object, for a record; cut_to: the file size, or FENCE_KEEP. */
+int fan_notes(const struct fan *f, const struct wire_layout_rec *l, uint64_t cut_to,
+	      struct arena *a, struct wire_record *r);
 /* File size and mtime that the answers to fan_fence() amount to. */
 uint64_t fan_end(const struct fan *f, const struct wire_layout_rec *l, int64_t *mtime);
 
@@ -388,7 +437,8 @@ struct fetch {
 	struct req q;
 	struct req *parent;
 	struct server *srv;
-	const struct wire_capability *cap;
+	struct sreq *s; /* the COPY */
+	const struct wire_access *at;
 	uint32_t source; /* target */
 	struct extent ext[WINDOW_IOS]; /* what is wanted, in the order of the buffer */
 	struct extent list[WINDOW_IOS]; /* neighbours joined */
@@ -404,8 +454,7 @@ struct fetch {
 	struct iovec iov[WINDOW_IOS + BUF_MAX_UNITS];
 	bool busy;
 };
-void fetch_init(struct fetch *f, struct server *srv, const struct wire_capability *cap,
-		uint32_t source, uint64_t trace);
+void fetch_init(struct fetch *f, struct sreq *s, const struct wire_access *at, uint32_t source);
 /* Holds q until f->ext[0 .. n) are in buf, zeros where the object has none. All of it is borrowed. */
 void fetch_start(struct fetch *f, uint32_t n, const struct buf *buf, struct req *q);
 void fetch_cancel(struct fetch *f); /* ends it with -ECANCELED if it waits for another target */
@@ -479,12 +528,12 @@ int prepare_setattr(struct sreq *s), prepare_mkdir(struct sreq *s), prepare_unli
 	prepare_record(struct sreq *s), prepare_link(struct sreq *s),
 	prepare_symlink(struct sreq *s), prepare_setxattr(struct sreq *s),
 	prepare_removexattr(struct sreq *s), prepare_mknod(struct sreq *s);
-int finish_attr(struct sreq *s), finish_made(struct sreq *s), finish_removed(struct sreq *s),
-	finish_void(struct sreq *s);
+int finish_attr(struct sreq *s), finish_recorded(struct sreq *s), finish_recorded(struct sreq *s),
+	finish_made(struct sreq *s), finish_removed(struct sreq *s), finish_void(struct sreq *s);
 int do_bye(struct sreq *s);
 extern const struct req_ops add_target_ops, backup_ops, reclaim_ops, session_open_ops, open_ops,
 	cap_ops, close_ops, truncate_ops, append_ops, lock_ops, read_ops, write_ops, sync_ops,
-	objstat_ops, fence_ops, remove_ops, allocate_ops, copy_ops, seek_ops;
+	objstat_ops, fence_ops, remove_ops, allocate_ops, copy_ops, seek_ops, durable_ops;
 
 int do_scan(struct sreq *s), prepare_repair(struct sreq *s), finish_repair(struct sreq *s);
 extern const struct req_ops objects_ops;
@@ -522,6 +571,12 @@ struct close_state {
 	bool last; /* writer */
 	bool again; /* its record was made by an earlier execution */
 };
+struct durable_state {
+	struct inode_wait lock;
+	struct meta_node node;
+	struct fan fan;
+	bool lost; /* unsynced data, perhaps */
+};
 struct claim_state {
 	bool added; /* a writer whose row is not durable yet */
 };
@@ -539,8 +594,7 @@ struct data_state {
 struct object_state {
 	struct object *object;
 	struct io io; /* of a seek */
-	uint64_t end;
-	int64_t mtime;
+	struct object_stat stat; /* of a fence */
 };
 
 /* ---- op_data.c ---- */
@@ -550,7 +604,7 @@ void data_abandon(struct sreq *s); /* of a READ or WRITE */
 /* ---- op_truncate.c: steps shared with O_TRUNC ---- */
 void trunc_begin(struct sreq *s, struct trunc *t, const struct wire_handle *h, uint64_t size);
 int trunc_fence(struct sreq *s, struct trunc *t);
-void trunc_end(struct sreq *s, struct trunc *t);
+int trunc_end(struct sreq *s, struct trunc *t);
 void trunc_fini(struct sreq *s,
 		struct trunc *t); /* unlocks; leaves a task behind when it must go on */
 

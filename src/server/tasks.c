@@ -106,27 +106,39 @@ static int fan(struct task *t)
 	return 0;
 }
 
-static void commit(struct task *t)
+static int commit(struct task *t)
 {
 	static const uint32_t kind[] = {
 		[TASK_SETTLE] = REC_SETTLE_END, [TASK_REMOVE] = REC_REMOVED, [TASK_TRUNCATE] = REC_TRUNC_END
 	};
 	struct wire_record *r = &t->change.rec;
+	const struct wire_layout_rec *l = &t->node.layout;
+	int e = 0;
 
 	task_record(t, kind[t->kind]);
 	r->epoch = t->epoch;
 	r->size = t->size;
-	r->obj_gen = t->node.layout.obj_gen;
+	r->obj_gen = l->obj_gen;
+	if (t->kind != TASK_REMOVE) {
+		uint64_t end = fan_end(&t->fan, l, &r->mtime);
+
+		r->size = t->kind == TASK_SETTLE ? end : t->size;
+		e = fan_notes(&t->fan, l, t->kind == TASK_SETTLE ? FENCE_KEEP : t->size, &t->arena,
+			      r);
+	}
+	if (e)
+		return e;
 	if (t->kind == TASK_TRUNCATE)
 		appends_forget(t->inode);
-	if (t->kind == TASK_SETTLE) {
-		r->size = fan_end(&t->fan, &t->node.layout, &r->mtime);
-		if (t->inode->writers) /* the row stays for them */
-			r->kind = REC_RECORD;
-		else
-			t->inode->row_durable = false;
+	if (t->kind == TASK_SETTLE && t->inode->writers) { /* the row stays for them */
+		r->kind = REC_RECORD;
+		if (r->mtime <= t->node.attr.written)
+			r->mtime = 0;
+	} else if (t->kind == TASK_SETTLE) {
+		t->inode->row_durable = false;
 	}
 	meta_submit(t->srv->meta, &t->change, &t->q);
+	return 0;
 }
 
 static void task_free(struct task *t)
@@ -230,7 +242,7 @@ static bool step(struct req *q)
 		break;
 	case COMMIT:
 		req_goto(q, DONE);
-		commit(t);
+		req_fail(q, commit(t));
 		break;
 	case DONE:
 		req_goto(q, END);

@@ -391,9 +391,9 @@ static void help(const struct request *r, uint32_t unit, unsigned twist)
 	struct wire_read_res read_ = { UINT64_C(1) << 40,
 				       twist & 1,
 				       { (uint32_t)MIN(r->bytes, INLINE_MAX), bytes } };
-	struct wire_write_res write_ = { 1 << 20, 5 };
+	struct wire_write_res write_ = { 1 << 20, 2048, 5 };
 	struct wire_seek_res seek = { 4096, 70000 };
-	struct wire_object_res object = { 70000, 5 };
+	struct wire_object_res object = { 70000, 8, 5 };
 	struct wire_dir_entry entry = { 3, { 5, 1 }, S_IFREG, wire_text("name") };
 	struct wire_readdir_res readdir_ = { 1, &entry, 0, NULL, true };
 	struct wire_attr_res attr = { at };

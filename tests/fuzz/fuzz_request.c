@@ -157,7 +157,7 @@ static void fix_read(struct wire_read_args *a, bool small)
 {
 	uint64_t sum = clip(a->list, a->n_list);
 
-	sign_again(&a->cap);
+	sign_again(&a->at.cap);
 	a->mem.tag = small && sum <= INLINE_MAX ? 0 : 1;
 	a->mem.length = sum;
 }
@@ -167,7 +167,7 @@ static void fix_write(struct wire_write_args *a, bool small)
 	static const uint8_t bytes[INLINE_MAX];
 	uint64_t sum = clip(a->list, a->n_list);
 
-	sign_again(&a->cap);
+	sign_again(&a->at.cap);
 	a->mem.tag = small && sum <= INLINE_MAX ? 0 : 1;
 	a->mem.length = sum;
 	if (!a->mem.tag)
@@ -178,8 +178,8 @@ static void fix_copy(struct wire_copy_args *a)
 {
 	uint64_t sum = 0;
 
-	sign_again(&a->cap);
-	sign_again(&a->from);
+	sign_again(&a->at.cap);
+	sign_again(&a->from.cap);
 	a->source = 0;
 	for (uint32_t i = 0; i < a->n_list; i++) {
 		struct wire_copy_piece *p = &a->list[i];
@@ -220,18 +220,18 @@ static bool fix_args(uint32_t op, struct xdr *in, struct xdr *out, bool small)
 	case OP_OBJSTAT:
 		if (!xdr_wire_sync_args(in, &a.sync))
 			return false;
-		sign_again(&a.sync.cap);
+		sign_again(&a.sync.at.cap);
 		return xdr_wire_sync_args(out, &a.sync);
 	case OP_ALLOCATE:
 		if (!xdr_wire_allocate_args(in, &a.allocate))
 			return false;
 		clip(a.allocate.list, a.allocate.n_list);
-		sign_again(&a.allocate.cap);
+		sign_again(&a.allocate.at.cap);
 		return xdr_wire_allocate_args(out, &a.allocate);
 	case OP_SEEK:
 		if (!xdr_wire_seek_args(in, &a.seek))
 			return false;
-		sign_again(&a.seek.cap);
+		sign_again(&a.seek.at.cap);
 		return xdr_wire_seek_args(out, &a.seek);
 	case OP_COPY:
 		if (!xdr_wire_copy_args(in, &a.copy))
@@ -518,10 +518,10 @@ static void write_corpus(void)
 	struct wire_backup_args backup_ = { 0, 0 };
 	struct wire_add_target_args add_target = { { 0, ROLE_DATA, wire_text("more"),
 						     wire_text("loop:9") } };
-	struct wire_read_args read_ = { .cap = cap, .n_list = 3, .list = list, .mem = mem };
-	struct wire_write_args write_ = { .cap = cap, .n_list = 3, .list = list, .mem = mem };
-	struct wire_read_args read_small = { .cap = cap, .n_list = 2, .list = little };
-	struct wire_write_args write_small = { .cap = cap, .n_list = 2, .list = little };
+	struct wire_read_args read_ = { .at.cap = cap, .n_list = 3, .list = list, .mem = mem };
+	struct wire_write_args write_ = { .at.cap = cap, .n_list = 3, .list = list, .mem = mem };
+	struct wire_read_args read_small = { .at.cap = cap, .n_list = 2, .list = little };
+	struct wire_write_args write_small = { .at.cap = cap, .n_list = 2, .list = little };
 	struct wire_pattern rows_of = { .type = some_type(),
 					.base = 100,
 					.unit = 4096,
@@ -529,19 +529,21 @@ static void write_corpus(void)
 					.index = 1,
 					.begin = 64,
 					.upto = 64 + mem.length };
-	struct wire_read_args read_typed = { .cap = cap, .n_part = 1, .part = &rows_of, .mem = mem };
-	struct wire_write_args write_typed = {
-		.cap = cap, .n_part = 1, .part = &rows_of, .mem = mem
+	struct wire_read_args read_typed = {
+		.at.cap = cap, .n_part = 1, .part = &rows_of, .mem = mem
 	};
-	struct wire_sync_args sync_ = { cap };
+	struct wire_write_args write_typed = {
+		.at.cap = cap, .n_part = 1, .part = &rows_of, .mem = mem
+	};
+	struct wire_sync_args sync_ = { { cap, 0, 0 } };
 	struct wire_copy_piece pieces[2] = { { 0, 100000, 300000 }, { 5, 70000, 100 } };
 	struct wire_capability other = { .ino = 2, .rights = 3, .epoch = 1 };
-	struct wire_allocate_args allocate = { cap, 0, 3, list };
-	struct wire_allocate_args punch = { cap, ALLOC_PUNCH | ALLOC_KEEP_SIZE, 3, list };
-	struct wire_seek_args seek = { cap, 100, WHENCE_DATA };
-	struct wire_copy_args copy = { cap, other, 0, 2, pieces };
-	struct wire_fence_args fence = { files[1].ino, 1, 3, 500 };
-	struct wire_removal gone[2] = { { files[2].ino, 1, 4 }, { files[2].ino, 2, 0 } };
+	struct wire_allocate_args allocate = { { cap, 0, 0 }, 0, 3, list };
+	struct wire_allocate_args punch = { { cap, 0, 0 }, ALLOC_PUNCH | ALLOC_KEEP_SIZE, 3, list };
+	struct wire_seek_args seek = { { cap, 0, 0 }, 100, WHENCE_DATA };
+	struct wire_copy_args copy = { { cap, 0, 0 }, { other, 0, 0 }, 0, 2, pieces };
+	struct wire_fence_args fence = { files[1].ino, 1, 0, 3, 500 };
+	struct wire_removal gone[2] = { { files[2].ino, 1, 0, 4 }, { files[2].ino, 2, 1, 0 } };
 	struct wire_remove_args remove_ = { 2, gone };
 	struct wire_scan_args scan = { .kind = SCAN_ENTRY, .max = 3 };
 	struct wire_scan_args objects = { .kind = SCAN_OBJECT, .max = 2 };

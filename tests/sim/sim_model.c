@@ -509,8 +509,12 @@ static void lose_if_there(struct hnode *n, void *arg)
 {
 	struct loss *l = arg;
 
-	if (page_target(l->f, container_of(n, struct mpage, node)->index) == l->target)
-		lose_page(n, NULL);
+	struct mpage *p = container_of(n, struct mpage, node);
+
+	if (page_target(l->f, p->index) != l->target)
+		return;
+	l->f->damaged |= p->dirty;
+	lose_page(n, NULL);
 }
 
 /* What is under way may have seen how small a file became, whatever was written to it afterwards. */
@@ -532,8 +536,10 @@ void model_power_loss(struct world *w, uint32_t target)
 	list_for_each(f, &w->files, all) {
 		struct loss l = { f, target };
 
-		if (!f->known)
+		if (!f->known) {
+			f->damaged = true;
 			continue;
+		}
 		htab_walk(&f->pages, lose_if_there, &l);
 		f->size_lo = MIN(f->size_lo, f->size_safe);
 	}
@@ -594,6 +600,7 @@ void model_truncated(struct op *op, uint64_t size)
 
 	htab_walk(&f->pages, cut_page, &c);
 	f->size_lo = f->size_safe = size;
+	f->damaged &= size > 0;
 	f->size_hi = MAX(size, f->beside);
 	f->changed = f->cut = ++w->seq;
 	for (uint32_t i = 0; i <= MAX_CLIENTS; i++)

@@ -58,6 +58,7 @@ struct mfile {
 	uint32_t id;
 	bool wild; /* an operation with lasting consequences ended in doubt: content is not checked */
 	bool known; /* handle and layout */
+	bool damaged; /* a power loss may have taken recorded data: to read or hide them is an error, until it is empty */
 	uint32_t n_busy; /* operations on its content */
 	uint32_t n_writing, n_cutting; /* of those: writes, truncates */
 	uint32_t n_looking; /* operations that look at its size */

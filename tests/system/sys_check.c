@@ -524,14 +524,14 @@ static void epoch_too_low(const struct place *p)
 
 static void object_without_file(const struct place *p)
 {
-	char path[CLUSTER_PATH + 64];
+	char path[CLUSTER_PATH + 64], name[OBJECT_PATH];
 	uint64_t ino = p->file + 500000;
 
 	snprintf(path, sizeof(path), "%s/server1/objects/%02x", c.dir,
 		 (unsigned)(hash_u64(ino) % 256));
 	mkdir(path, 0700);
-	snprintf(path, sizeof(path), "%s/server1/objects/%02x/%016jx.%08x", c.dir,
-		 (unsigned)(hash_u64(ino) % 256), (uintmax_t)ino, 1);
+	object_path(name, &(struct object_id){ ino, 1, 0 });
+	snprintf(path, sizeof(path), "%s/server1/objects/%s", c.dir, name);
 	spill(path, "bytes that belong to nobody");
 }
 
@@ -719,13 +719,15 @@ static void stray_path(char *path, size_t n, const char *name)
 {
 	struct sheaf_layout_info l = { .size = sizeof(l) };
 	uint64_t ino = ino_of(name);
+	char object[OBJECT_NAME];
 
 	CHECK_EQ(sheaf_get_layout(fs, name, &l), 0);
 	CHECK_EQ(l.width, 2);
 	snprintf(path, n, "%s/server%u/objects/%02x", c.dir, 3 - l.servers[0] - l.servers[1],
 		 (unsigned)(hash_u64(ino) % 256));
 	mkdir(path, 0700);
-	snprintf(path + strlen(path), n - strlen(path), "/%016jx.%08x", (uintmax_t)ino, 1);
+	object_name(object, &(struct object_id){ ino, 1, 0 });
+	snprintf(path + strlen(path), n - strlen(path), "/%s", object);
 }
 
 static void a_stray_object_changes_no_layout(void)

@@ -106,7 +106,7 @@ static int write_status(struct raw *r, const struct wire_capability *cap, uint32
 {
 	struct wire_extent e = { 0, 4 };
 	struct wire_write_args a = {
-		.cap = *cap, .n_list = 1, .list = &e, .data = wire_text("four")
+		.at.cap = *cap, .n_list = 1, .list = &e, .data = wire_text("four")
 	};
 
 	return raw_call(r, OP_WRITE, slot, seq, XDR_ANY(xdr_wire_write_args), &a, NULL, NULL);
@@ -304,7 +304,7 @@ static void promise(struct raw *r, const char *name)
 				      .mem = { .tag = 77, .length = 64 << 20 } };
 
 	raw_up_session(r, &c, 0);
-	wr.cap = open_by_hand(r, name, 1).cap;
+	wr.at.cap = open_by_hand(r, name, 1).cap;
 	for (uint32_t i = 1; i < SESSION_SLOTS - 1; i++)
 		CHECK(raw_request(r, OP_WRITE, i, 1, XDR_ANY(xdr_wire_write_args), &wr));
 	do

@@ -502,7 +502,7 @@ static void lists_that_lie_are_refused(void)
 	uint32_t seq = 0;
 
 	raw_up_session(&r, &c, 0);
-	rd.cap = wr.cap = cap_of(&r, "liar", &seq);
+	rd.at.cap = wr.at.cap = cap_of(&r, "liar", &seq);
 	CHECK_EQ(write_status(&r, &wr, &seq), 0);
 	CHECK_EQ(read_status(&r, &rd, &seq), 0);
 	e[0].length = 5; /* says five, has four */
@@ -542,20 +542,20 @@ static void forged_capabilities_are_refused(void)
 	raw_up_session(&r, &c, 0);
 	good = cap_of(&r, "forged", &seq);
 	for (int i = 0; i < 8; i++) {
-		wr.cap = good;
-		wr.cap.ino += i == 0;
-		wr.cap.epoch += i == 1 ? 1000 : 0;
-		wr.cap.expires += i == 2 ? NSEC_PER_SEC : 0;
-		wr.cap.client += i == 3;
-		wr.cap.obj_gen += i == 4;
-		wr.cap.mac[31] ^= i == 5;
+		wr.at.cap = good;
+		wr.at.cap.ino += i == 0;
+		wr.at.cap.epoch += i == 1 ? 1000 : 0;
+		wr.at.cap.expires += i == 2 ? NSEC_PER_SEC : 0;
+		wr.at.cap.client += i == 3;
+		wr.at.cap.obj_gen += i == 4;
+		wr.at.cap.mac[31] ^= i == 5;
 		if (i == 6)
-			memset(&wr.cap, 0, sizeof(wr.cap));
+			memset(&wr.at.cap, 0, sizeof(wr.at.cap));
 		if (i == 7)
-			wr.cap.rights = 0xffffffff;
+			wr.at.cap.rights = 0xffffffff;
 		CHECK_EQ(write_status(&r, &wr, &seq), EKEYREJECTED);
 	}
-	wr.cap = good;
+	wr.at.cap = good;
 	CHECK_EQ(write_status(&r, &wr, &seq), 0);
 	CHECK_EQ(raw_call(&r, OP_FENCE, 2, 1, XDR_ANY(xdr_wire_fence_args), &fence, NULL, NULL),
 		 EPERM);
@@ -577,7 +577,7 @@ static void promised_data_that_never_come_do_not_starve_others(void)
 	struct sheaf_server s;
 
 	raw_up_session(&r, &c, 0);
-	wr.cap = cap_of(&r, "never", &seq);
+	wr.at.cap = cap_of(&r, "never", &seq);
 	for (uint32_t i = 1; i < SESSION_SLOTS; i++)
 		CHECK(raw_request(&r, OP_WRITE, i, 1, XDR_ANY(xdr_wire_write_args), &wr));
 	CHECK(raw_recv(&r));

@@ -19,11 +19,15 @@ static uint64_t ino_of(const char *path)
 
 static bool has_object(int server, uint64_t ino)
 {
-	char path[CLUSTER_PATH + 64];
+	char path[CLUSTER_PATH + 64], name[OBJECT_PATH];
 
-	snprintf(path, sizeof(path), "%s/server%d/objects/%02x/%016jx.%08x", c.dir, server,
-		 (unsigned)(hash_u64(ino) % 256), (uintmax_t)ino, 1);
-	return access(path, F_OK) == 0;
+	for (uint32_t i = 0; i < 16; i++) {
+		object_path(name, &(struct object_id){ ino, 1, i });
+		snprintf(path, sizeof(path), "%s/server%d/objects/%s", c.dir, server, name);
+		if (access(path, F_OK) == 0)
+			return true;
+	}
+	return false;
 }
 
 static int objects(uint64_t ino)
@@ -301,7 +305,7 @@ static uint64_t lie(void)
 			  XDR_ANY(xdr_wire_open_res), &res),
 		 0);
 	target = res.layout.targets[res.layout.start];
-	w.cap = res.cap;
+	w.at.cap = res.cap;
 	raw_up_session(&data, &c, (int)target);
 	CHECK_EQ(raw_call(&data, OP_WRITE, 0, 1, XDR_ANY(xdr_wire_write_args), &w, NULL, NULL), 0);
 	done.h = (struct wire_handle){ res.at.ino, res.at.gen };

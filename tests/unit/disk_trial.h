@@ -111,7 +111,8 @@ static inline void disk_end(void)
 /* ---- blocking forms ---- */
 
 struct args {
-	uint64_t ino, epoch, off, end;
+	uint64_t ino, epoch, off;
+	struct object_stat st;
 	uint32_t gen;
 	bool create;
 	int error;
@@ -125,7 +126,7 @@ static inline void start_get(struct trial *t, struct req *q)
 {
 	struct args *a = t->arg;
 
-	object_get(disk, a->ino, a->gen, a->create, &a->object, q);
+	object_get(disk, (struct object_id){ a->ino, a->gen, 0 }, a->create, &a->object, q);
 }
 
 static inline int get(uint64_t ino, uint32_t gen, bool create, struct object **out)
@@ -192,7 +193,7 @@ static inline void start_fence(struct trial *t, struct req *q)
 {
 	struct args *a = t->arg;
 
-	disk_fence(disk, a->ino, a->gen, a->epoch, a->off, &a->end, &a->mtime, q);
+	disk_fence(disk, (struct object_id){ a->ino, a->gen, 0 }, a->epoch, a->off, &a->st, q);
 }
 
 static inline int fence(uint64_t ino, uint64_t epoch, uint64_t cut, uint64_t *end)
@@ -201,7 +202,7 @@ static inline int fence(uint64_t ino, uint64_t epoch, uint64_t cut, uint64_t *en
 	int r = trial_run(&loop, start_fence, &a);
 
 	if (end)
-		*end = a.end;
+		*end = a.st.end;
 	return r;
 }
 
@@ -209,7 +210,7 @@ static inline void start_remove(struct trial *t, struct req *q)
 {
 	struct args *a = t->arg;
 
-	disk_remove(disk, a->ino, a->gen, a->epoch, &a->error, q);
+	disk_remove(disk, (struct object_id){ a->ino, a->gen, 0 }, a->epoch, &a->error, q);
 }
 
 static inline int remove_object(uint64_t ino, uint64_t epoch)

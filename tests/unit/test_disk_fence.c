@@ -11,10 +11,10 @@ static void fences_path(char *out, size_t n)
 
 static bool object_file_exists(uint64_t ino)
 {
-	char path[700];
+	char path[700], name[OBJECT_PATH];
 
-	snprintf(path, sizeof(path), "%s/objects/%02x/%016jx.%08x", disk_path,
-		 object_dir_index(ino), (uintmax_t)ino, 1);
+	object_path(name, &(struct object_id){ ino, 1, 0 });
+	snprintf(path, sizeof(path), "%s/objects/%s", disk_path, name);
 	return access(path, F_OK) == 0;
 }
 
@@ -73,8 +73,8 @@ static void a_fence_waits_for_turns_in_flight_and_refuses_those_that_wait(void)
 	turn_end(&flying.turn);
 	trial_wait(&f);
 	CHECK_EQ(f.error, 0);
-	CHECK_EQ(a.end, 2);
-	CHECK_EQ(a.mtime, 77);
+	CHECK_EQ(a.st.end, 2);
+	CHECK_EQ(a.st.mtime, 77);
 	CHECK_EQ(object_end(o), 2);
 	trial_wait(&fresh.trial);
 	CHECK_EQ(fresh.trial.error, 0);

@@ -123,6 +123,9 @@ static void missing_parts_are_refused(void)
 	in_dir(file, sizeof(file), "fences");
 	CHECK_EQ(unlink(file), 0);
 	refused(&test_fs, 3, -EUCLEAN, "fences is missing");
+	in_dir(file, sizeof(file), "objects/stamp");
+	CHECK_EQ(unlink(file), 0);
+	refused(&test_fs, 3, -EUCLEAN, "objects has lost its contents");
 	in_dir(file, sizeof(file), "objects");
 	CHECK_EQ(rmdir(file), 0);
 	refused(&test_fs, 3, -ENOENT, "objects cannot be opened");

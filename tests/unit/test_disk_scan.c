@@ -24,18 +24,19 @@ static unsigned scan_all(uint32_t max, uint64_t only, bool *seen)
 		CHECK_EQ(trial_run(&loop, start_scan, &s), 0);
 		CHECK(s.n <= max && (s.n || s.end));
 		for (uint32_t i = 0; i < s.n; i++, n++) {
-			CHECK(rows[i].ino >= 1 && rows[i].ino <= OBJECTS && !seen[rows[i].ino]);
-			seen[rows[i].ino] = true;
-			CHECK_EQ(rows[i].gen, 1);
-			CHECK_EQ(rows[i].end, rows[i].ino);
-			CHECK_EQ(rows[i].floor, rows[i].ino == 7 ? 5 : 0);
+			CHECK(rows[i].id.ino >= 1 && rows[i].id.ino <= OBJECTS &&
+			      !seen[rows[i].id.ino]);
+			seen[rows[i].id.ino] = true;
+			CHECK_EQ(rows[i].id.gen, 1);
+			CHECK_EQ(rows[i].end, rows[i].id.ino);
+			CHECK_EQ(rows[i].floor, rows[i].id.ino == 7 ? 5 : 0);
 		}
 		if (!s.n)
 			continue;
 		s.begun = true;
 		s.dir = rows[s.n - 1].dir;
-		s.ino = rows[s.n - 1].ino;
-		s.gen = rows[s.n - 1].gen;
+		s.last.ino = rows[s.n - 1].id.ino;
+		s.last.gen = rows[s.n - 1].id.gen;
 	}
 	return n;
 }

@@ -416,12 +416,16 @@ static void writers_grow_size_and_mtime_and_the_last_one_settles(void)
 	CHECK_EQ(res.at.size, 100);
 	CHECK_EQ(res.at.mtime, later);
 	change = res.at.change;
-	res = record(h, 1, 50, later - 9, 0);
+	res = record(h, 1, 50, later - 9,
+		     0); /* a write is a write, also by a clock that is behind */
 	CHECK_EQ(res.at.size, 100);
-	CHECK_EQ(res.at.mtime, later);
-	CHECK_EQ(res.at.change, change); /* nothing changed */
+	CHECK_EQ(res.at.mtime, later - 9);
+	CHECK_EQ(res.at.ctime, later - 9);
+	CHECK(res.at.change > change);
+	change = res.at.change;
 	res = record(h, 1, 0, 0, REC_LAST_WRITER);
 	CHECK_EQ(res.at.size, 100);
+	CHECK_EQ(res.at.change, change); /* nothing was written */
 	CHECK(!res.at.unsettled);
 	CHECK_EQ(fake_rows(&f, ROWS_UNSETTLED), 0);
 	/* An epoch that was left behind counts no more: what its writer did only the objects know. */

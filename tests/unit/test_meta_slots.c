@@ -25,6 +25,13 @@ static struct wire_record on_slot(struct wire_record r, uint64_t session, uint32
 	return r;
 }
 
+static int replay(uint64_t session, uint32_t slot, uint32_t seq, struct wire_record_res *res)
+{
+	static const uint8_t digest[DIGEST_BYTES];
+
+	return meta_replay(f.m, &(struct slot_key){ session, slot, seq, digest }, res, &f.arena);
+}
+
 static void keep_session(void *arg, const struct meta_session *s)
 {
 	*(struct meta_session *)arg = *s;
@@ -72,11 +79,11 @@ static void a_retry_gets_the_same_answer_and_has_no_second_effect(void)
 		CHECK_EQ(again.layout.n_targets, 3);
 		CHECK_EQ(again.layout.targets[2], 2);
 		CHECK_EQ(fake_node(&f, fake_root).attr.size, 1);
-		CHECK_EQ(meta_replay(f.m, 77, 3, 1, &again, &f.arena), 0);
+		CHECK_EQ(replay(77, 3, 1, &again), 0);
 		CHECK_EQ(again.at.ino, first.at.ino);
-		CHECK_EQ(meta_replay(f.m, 77, 3, 2, &again, &f.arena), -ENOENT);
-		CHECK_EQ(meta_replay(f.m, 77, 3, 0, &again, &f.arena), -EBADMSG);
-		CHECK_EQ(meta_replay(f.m, 77, 4, 1, &again, &f.arena), -ENOENT);
+		CHECK_EQ(replay(77, 3, 2, &again), -ENOENT);
+		CHECK_EQ(replay(77, 3, 0, &again), -EBADMSG);
+		CHECK_EQ(replay(77, 4, 1, &again), -ENOENT);
 		fake_reopen(&f);
 	}
 	/* An unlink that is retried after somebody made the name again. */
@@ -143,9 +150,9 @@ static void the_end_of_a_session_takes_its_slots_and_no_others(void)
 	for (uint32_t slot = 0; slot < 200; slot++) {
 		struct wire_record_res res;
 
-		CHECK_EQ(meta_replay(f.m, 1, slot, 1, &res, &f.arena), 0);
-		CHECK_EQ(meta_replay(f.m, 2, slot, 1, &res, &f.arena), -ENOENT);
-		CHECK_EQ(meta_replay(f.m, 3, slot, 1, &res, &f.arena), 0);
+		CHECK_EQ(replay(1, slot, 1, &res), 0);
+		CHECK_EQ(replay(2, slot, 1, &res), -ENOENT);
+		CHECK_EQ(replay(3, slot, 1, &res), 0);
 	}
 	r = on_slot(rec_name(&f, REC_UNLINK, fake_root, "x"), 2, 0, 2);
 	CHECK_EQ(fake_apply(&f, &r).status, ESTALE);

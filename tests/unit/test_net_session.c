@@ -97,11 +97,11 @@ static void a_slot_serves_one_request_at_a_time(void)
 {
 	struct session *s = begin();
 
-	CHECK_EQ(session_enter(s, 3, 1, s), 0);
+	CHECK_EQ(session_enter(s, 3, 1, 20, s), 0);
 	CHECK_EQ(s->in_service, 1);
-	CHECK_EQ(session_enter(s, 3, 1, s), -EBADMSG);
-	CHECK_EQ(session_enter(s, 3, 2, s), -EBADMSG);
-	CHECK_EQ(session_enter(s, 4, 1, s), 0);
+	CHECK_EQ(session_enter(s, 3, 1, 20, s), -EBADMSG);
+	CHECK_EQ(session_enter(s, 3, 2, 20, s), -EBADMSG);
+	CHECK_EQ(session_enter(s, 4, 1, 20, s), 0);
 	session_leave(s, 3);
 	session_leave(s, 4);
 	CHECK_EQ(s->in_service, 0);
@@ -112,18 +112,18 @@ static void a_slot_takes_repetitions_and_what_is_newer_but_nothing_older(void)
 {
 	struct session *s = begin();
 
-	CHECK_EQ(session_enter(s, 0, 5, s), 0);
+	CHECK_EQ(session_enter(s, 0, 5, 20, s), 0);
 	session_leave(s, 0);
-	CHECK_EQ(session_enter(s, 0, 5, s), 0);
+	CHECK_EQ(session_enter(s, 0, 5, 20, s), 0);
 	session_leave(s, 0);
-	CHECK_EQ(session_enter(s, 0, 4, s), -EBADMSG);
-	CHECK_EQ(session_enter(s, 0, 6, s), 0);
+	CHECK_EQ(session_enter(s, 0, 4, 20, s), -EBADMSG);
+	CHECK_EQ(session_enter(s, 0, 6, 20, s), 0);
 	session_leave(s, 0);
 	/* numbers wrap */
 	s->slots[0].sequence = UINT32_MAX;
-	CHECK_EQ(session_enter(s, 0, 0, s), 0);
+	CHECK_EQ(session_enter(s, 0, 0, 20, s), 0);
 	session_leave(s, 0);
-	CHECK_EQ(session_enter(s, 0, UINT32_MAX, s), -EBADMSG);
+	CHECK_EQ(session_enter(s, 0, UINT32_MAX, 20, s), -EBADMSG);
 	end();
 }
 
@@ -131,8 +131,8 @@ static void a_slot_that_does_not_exist_is_a_lie(void)
 {
 	struct session *s = begin();
 
-	CHECK_EQ(session_enter(s, SESSION_SLOTS, 1, s), -EBADMSG);
-	CHECK_EQ(session_enter(s, UINT32_MAX, 1, s), -EBADMSG);
+	CHECK_EQ(session_enter(s, SESSION_SLOTS, 1, 20, s), -EBADMSG);
+	CHECK_EQ(session_enter(s, UINT32_MAX, 1, 20, s), -EBADMSG);
 	CHECK_EQ(s->in_service, 0);
 	end();
 }
@@ -160,7 +160,7 @@ static void requests_and_moving_bytes_renew_a_lease(void)
 
 	session_attach(s, &q->l);
 	networld_pass(&w, 20 * NSEC_PER_SEC);
-	CHECK_EQ(session_enter(s, 0, 1, s), 0);
+	CHECK_EQ(session_enter(s, 0, 1, 20, s), 0);
 	networld_pass(&w, 20 * NSEC_PER_SEC);
 	q->l.progress = w.loop.now;
 	networld_pass(&w, 20 * NSEC_PER_SEC);
@@ -228,8 +228,8 @@ static void resuming_waits_for_the_requests_of_the_old_link(void)
 	req_init(&v.q, &w.loop, &wait_ops, 0);
 	session_quiesce(s, &v.wait, &v.q); /* nothing in service: at once */
 	CHECK_EQ(v.q.pending, 0);
-	CHECK_EQ(session_enter(s, 0, 1, s), 0);
-	CHECK_EQ(session_enter(s, 1, 1, s), 0);
+	CHECK_EQ(session_enter(s, 0, 1, 20, s), 0);
+	CHECK_EQ(session_enter(s, 1, 1, 20, s), 0);
 	session_quiesce(s, &v.wait, &v.q);
 	CHECK_EQ(v.q.pending, 1);
 	session_leave(s, 0);

@@ -211,7 +211,7 @@ static void a_report_from_before_a_fence_loses_no_size(void)
 
 	begin();
 	CHECK_EQ(pipe_open(&w, p, "f", 2, OPEN_WRITE, &plain, &arena), 0);
-	wr.cap = plain.cap;
+	wr.at.cap = plain.cap;
 	CHECK_EQ(pipe_do(&w, p, OP_WRITE, XDR_ANY(xdr_wire_write_args), &wr,
 			 XDR_ANY(xdr_wire_write_res), &wrote, NULL),
 		 0);

@@ -27,7 +27,7 @@ static void end(void)
 static int read_with(const struct wire_capability *c)
 {
 	struct wire_extent e = { 0, 10 };
-	struct wire_read_args a = { .cap = *c, .list = &e, .n_list = 1 };
+	struct wire_read_args a = { .at.cap = *c, .list = &e, .n_list = 1 };
 	struct wire_read_res r;
 
 	return pipe_do(&w, p, OP_READ, XDR_ANY(xdr_wire_read_args), &a, XDR_ANY(xdr_wire_read_res),
@@ -38,7 +38,7 @@ static int write_with(const struct wire_capability *c)
 {
 	struct wire_extent e = { 0, 10 };
 	struct wire_write_args a = {
-		.cap = *c, .list = &e, .n_list = 1, .data = wire_text("0123456789")
+		.at.cap = *c, .list = &e, .n_list = 1, .data = wire_text("0123456789")
 	};
 	struct wire_write_res r;
 
@@ -48,7 +48,7 @@ static int write_with(const struct wire_capability *c)
 
 static int stat_with(const struct wire_capability *c, uint32_t op)
 {
-	struct wire_objstat_args a = { *c };
+	struct wire_objstat_args a = { { *c, 0, 0 } };
 	struct wire_object_res r;
 
 	return pipe_do(&w, p, op, XDR_ANY(xdr_wire_objstat_args), &a, XDR_ANY(xdr_wire_object_res),
@@ -57,7 +57,7 @@ static int stat_with(const struct wire_capability *c, uint32_t op)
 
 static int seek_with(const struct wire_capability *c)
 {
-	struct wire_seek_args a = { *c, 0, WHENCE_DATA };
+	struct wire_seek_args a = { { *c, 0, 0 }, 0, WHENCE_DATA };
 	struct wire_seek_res r;
 
 	return pipe_do(&w, p, OP_SEEK, XDR_ANY(xdr_wire_seek_args), &a, XDR_ANY(xdr_wire_seek_res),

@@ -68,7 +68,7 @@ static int mkdir_as(struct pipe_link *l, const char *path, uint32_t uid, uint32_
 static void chmod_root(uint32_t mode)
 {
 	struct wire_setattr_args a = {
-		{ META_ROOT_INO, META_ROOT_GEN }, SET_MODE, mode, 0, 0, 0, 0
+		{ META_ROOT_INO, META_ROOT_GEN }, SET_MODE, mode, 0, 0, 0, 0, 0
 	};
 	struct wire_attr_res r;
 
@@ -110,7 +110,7 @@ static void groups_that_the_key_does_not_have_are_taken_away(void)
 	chmod_root(0777);
 	CHECK_EQ(mkdir_as(p, "d", 7, 50, &at), 0); /* 0755: only its owner may add names */
 	{
-		struct wire_setattr_args a = { { at.ino, at.gen }, SET_MODE, 0770, 0, 0, 0, 0 };
+		struct wire_setattr_args a = { { at.ino, at.gen }, SET_MODE, 0770, 0, 0, 0, 0, 0 };
 		struct wire_attr_res r;
 
 		CHECK_EQ(pipe_do(&w, p, OP_SETATTR, XDR_ANY(xdr_wire_setattr_args), &a,
@@ -164,7 +164,7 @@ static void root_from_afar_is_nobody(void)
 static int read_with(struct pipe_link *l, const struct wire_capability *c)
 {
 	struct wire_extent e = { 0, 10 };
-	struct wire_read_args a = { .cap = *c, .list = &e, .n_list = 1 };
+	struct wire_read_args a = { .at.cap = *c, .list = &e, .n_list = 1 };
 	struct wire_read_res r;
 
 	return pipe_do(&w, l, OP_READ, XDR_ANY(xdr_wire_read_args), &a, XDR_ANY(xdr_wire_read_res),
@@ -192,7 +192,9 @@ static void a_capability_is_good_for_its_key_only(void)
 	CHECK_EQ(read_with(p, &r.cap), -EKEYREJECTED);
 	CHECK_EQ(refused(REFUSED_FORGED), 3);
 	CHECK_EQ(pipe_open(&w, other, "g", 1, OPEN_WRITE | OPEN_CREATE, &r2, &arena), 0);
-	a = (struct wire_copy_args){ .cap = r2.cap, .from = r.cap, .n_list = 1, .list = &piece };
+	a = (struct wire_copy_args){
+		.at.cap = r2.cap, .from.cap = r.cap, .n_list = 1, .list = &piece
+	};
 	CHECK_EQ(pipe_do(&w, other, OP_COPY, XDR_ANY(xdr_wire_copy_args), &a,
 			 XDR_ANY(xdr_wire_write_res), &done, NULL),
 		 -EKEYREJECTED); /* nor does a copy get at it */
@@ -246,7 +248,9 @@ static void a_claim_after_a_restart_is_not_a_way_in(void)
 	begin();
 	CHECK_EQ(pipe_open(&w, p, "secret", 1, OPEN_WRITE | OPEN_CREATE, &f, &arena), 0);
 	{
-		struct wire_setattr_args a = { { f.at.ino, f.at.gen }, SET_MODE, 0600, 0, 0, 0, 0 };
+		struct wire_setattr_args a = {
+			{ f.at.ino, f.at.gen }, SET_MODE, 0600, 0, 0, 0, 0, 0
+		};
 		struct wire_attr_res at;
 
 		CHECK_EQ(pipe_do(&w, p, OP_SETATTR, XDR_ANY(xdr_wire_setattr_args), &a,

@@ -308,7 +308,7 @@ static int write_it(void)
 {
 	struct wire_extent e = { 0, 5 };
 	struct wire_write_args a = {
-		.cap = file.cap, .list = &e, .n_list = 1, .data = wire_text("hello")
+		.at.cap = file.cap, .list = &e, .n_list = 1, .data = wire_text("hello")
 	};
 	struct wire_write_res r;
 
@@ -319,7 +319,7 @@ static int write_it(void)
 /* Where its object ends; 0: there is none. */
 static uint64_t object_ends(void)
 {
-	struct wire_objstat_args st = { file.cap };
+	struct wire_objstat_args st = { { file.cap, 0, 0 } };
 	struct wire_object_res r;
 
 	CHECK_EQ(pipe_do(&w, p, OP_OBJSTAT, XDR_ANY(xdr_wire_objstat_args), &st,
@@ -419,9 +419,10 @@ static size_t rows_left(void)
 static const char *path_of_object(void)
 {
 	static char path[160];
+	char name[OBJECT_PATH];
 
-	snprintf(path, sizeof(path), "%s/s0/objects/%02x/%016jx.%08x", w.dir,
-		 (unsigned)(hash_u64(file.at.ino) % 256), (uintmax_t)file.at.ino, 1);
+	object_path(name, &(struct object_id){ file.at.ino, 1, 0 });
+	snprintf(path, sizeof(path), "%s/s0/objects/%s", w.dir, name);
 	return path;
 }
 

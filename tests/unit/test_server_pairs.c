@@ -67,7 +67,7 @@ static void rename_start(const char *from, const char *to)
 
 static void chmod_root(uint32_t mode)
 {
-	struct wire_setattr_args a = { root, SET_MODE, mode, 0, 0, 0, 0 };
+	struct wire_setattr_args a = { root, SET_MODE, mode, 0, 0, 0, 0, 0 };
 	struct wire_attr_res r;
 
 	CHECK_EQ(pipe_do(&w, p, OP_SETATTR, XDR_ANY(xdr_wire_setattr_args), &a,
@@ -280,7 +280,7 @@ static uint32_t lease(const char *name)
 /* However long its commit takes. */
 static void no_lease_is_given_on_what_is_being_changed(void)
 {
-	struct wire_setattr_args chmod = { root, SET_MODE, 0700, 0, 0, 0, 0 };
+	struct wire_setattr_args chmod = { root, SET_MODE, 0700, 0, 0, 0, 0, 0 };
 	struct wire_attr at;
 
 	begin();

@@ -31,7 +31,9 @@ static void end(void)
 static int put(const struct wire_capability *c, uint64_t off, const char *text)
 {
 	struct wire_extent e = { off, strlen(text) };
-	struct wire_write_args a = { .cap = *c, .list = &e, .n_list = 1, .data = wire_text(text) };
+	struct wire_write_args a = {
+		.at.cap = *c, .list = &e, .n_list = 1, .data = wire_text(text)
+	};
 	struct wire_write_res r;
 
 	return pipe_do(&w, p, OP_WRITE, XDR_ANY(xdr_wire_write_args), &a,
@@ -41,7 +43,7 @@ static int put(const struct wire_capability *c, uint64_t off, const char *text)
 static void check_text(const struct wire_capability *c, uint64_t off, const char *text, size_t n)
 {
 	struct wire_extent e = { off, n };
-	struct wire_read_args a = { .cap = *c, .list = &e, .n_list = 1 };
+	struct wire_read_args a = { .at.cap = *c, .list = &e, .n_list = 1 };
 	struct wire_read_res r;
 
 	CHECK_EQ(pipe_do(&w, p, OP_READ, XDR_ANY(xdr_wire_read_args), &a,
@@ -55,7 +57,7 @@ static int allocate(const struct wire_capability *c, uint32_t mode, uint64_t off
 		    uint64_t *end_of)
 {
 	struct wire_extent e = { off, len };
-	struct wire_allocate_args a = { *c, mode, 1, &e };
+	struct wire_allocate_args a = { { *c, 0, 0 }, mode, 1, &e };
 	struct wire_write_res r = { 0 };
 	int error = pipe_do(&w, p, OP_ALLOCATE, XDR_ANY(xdr_wire_allocate_args), &a,
 			    XDR_ANY(xdr_wire_write_res), &r, NULL);
@@ -70,7 +72,7 @@ static int allocate(const struct wire_capability *c, uint32_t mode, uint64_t off
 static int seek(const struct wire_capability *c, uint32_t whence, uint64_t off,
 		struct wire_seek_res *r)
 {
-	struct wire_seek_args a = { *c, off, whence };
+	struct wire_seek_args a = { { *c, 0, 0 }, off, whence };
 
 	return pipe_do(&w, p, OP_SEEK, XDR_ANY(xdr_wire_seek_args), &a, XDR_ANY(xdr_wire_seek_res),
 		       r, NULL);
@@ -79,7 +81,7 @@ static int seek(const struct wire_capability *c, uint32_t whence, uint64_t off,
 static int copy(const struct wire_capability *to, const struct wire_capability *from,
 		uint32_t source, struct wire_copy_piece piece)
 {
-	struct wire_copy_args a = { *to, *from, source, 1, &piece };
+	struct wire_copy_args a = { { *to, 0, 0 }, { *from, 0, 0 }, source, 1, &piece };
 	struct wire_write_res r;
 
 	return pipe_do(&w, p, OP_COPY, XDR_ANY(xdr_wire_copy_args), &a, XDR_ANY(xdr_wire_write_res),
@@ -88,7 +90,7 @@ static int copy(const struct wire_capability *to, const struct wire_capability *
 
 static int stat_end(const struct wire_capability *c, uint64_t *end_of)
 {
-	struct wire_objstat_args a = { *c };
+	struct wire_objstat_args a = { { *c, 0, 0 } };
 	struct wire_object_res r;
 	int error = pipe_do(&w, p, OP_OBJSTAT, XDR_ANY(xdr_wire_objstat_args), &a,
 			    XDR_ANY(xdr_wire_object_res), &r, NULL);
@@ -229,7 +231,8 @@ static void hold_copies(struct turn *t)
 	struct object *o = NULL;
 
 	CHECK_EQ(put(&file.cap, COPY_MAX - 1, "x"), 0);
-	object_get(w.srv->disk, file.cap.ino, file.cap.obj_gen, false, &o, &idle);
+	object_get(w.srv->disk, (struct object_id){ file.cap.ino, file.cap.obj_gen, 0 }, false, &o,
+		   &idle);
 	CHECK(o);
 	turn_begin(o, t, file.cap.epoch, 0, UINT64_MAX, true, &idle);
 	CHECK(t->granted);
@@ -239,7 +242,7 @@ static void hold_copies(struct turn *t)
 static void ask_copy(struct pipe_link *from, uint32_t slot)
 {
 	struct wire_copy_piece piece = { 0, 0, COPY_MAX };
-	struct wire_copy_args a = { other.cap, file.cap, 0, 1, &piece };
+	struct wire_copy_args a = { { other.cap, 0, 0 }, { file.cap, 0, 0 }, 0, 1, &piece };
 
 	pipe_call(&w, from, OP_COPY, slot, 1, XDR_ANY(xdr_wire_copy_args), &a);
 	world_settle(&w);

@@ -111,8 +111,8 @@ static void lies_about_slots_close_the_link(void)
 
 static void what_is_for_servers_is_refused_to_clients(void)
 {
-	struct wire_fence_args f = { 5, 1, 9, FENCE_KEEP };
-	struct wire_removal one = { 5, 1, 9 };
+	struct wire_fence_args f = { 5, 1, 0, 9, FENCE_KEEP };
+	struct wire_removal one = { 5, 1, 0, 9 };
 	struct wire_remove_args rm = { 1, &one };
 	struct wire_remove_res gone;
 	struct wire_object_res r;
@@ -156,9 +156,12 @@ static void a_change_that_is_repeated_gives_its_first_answer(void)
 	call_mkdir(3, 2, "d");
 	CHECK(world_quiet(&w));
 	CHECK_EQ(p->head.status, EEXIST);
-	call_mkdir(3, 2, "other"); /* a failure is an answer too */
+	call_mkdir(3, 2, "d"); /* a failure is an answer too, */
 	CHECK(world_quiet(&w));
 	CHECK_EQ(p->head.status, EEXIST);
+	call_mkdir(3, 2, "other"); /* but to no other request */
+	CHECK(world_quiet(&w));
+	CHECK_EQ(p->head.status, EBADMSG);
 	end();
 }
 
@@ -249,7 +252,7 @@ static void resuming_waits_until_the_old_requests_have_ended(void)
 	begin();
 	CHECK_EQ(pipe_open(&w, p, "f", 1, OPEN_WRITE | OPEN_CREATE, &file, &arena), 0);
 	old = p;
-	wr.cap = file.cap;
+	wr.at.cap = file.cap;
 	pipe_call(&w, old, OP_WRITE, 0, 1, XDR_ANY(xdr_wire_write_args), &wr);
 	CHECK_EQ(w.srv->in_service, 1); /* its object is being opened */
 	a.id = old->l.session->id;
@@ -334,7 +337,7 @@ static void the_end_of_a_lease_closes_files_and_settles_them(void)
 
 	begin();
 	CHECK_EQ(pipe_open(&w, p, "f", 1, OPEN_WRITE | OPEN_CREATE, &file, &arena), 0);
-	wr.cap = file.cap;
+	wr.at.cap = file.cap;
 	CHECK_EQ(pipe_do(&w, p, OP_WRITE, XDR_ANY(xdr_wire_write_args), &wr,
 			 XDR_ANY(xdr_wire_write_res), &written, NULL),
 		 0);

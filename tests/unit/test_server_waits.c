@@ -80,7 +80,7 @@ static int write_with(int i, const struct wire_capability *cap)
 {
 	struct wire_extent e = { 0, 5 };
 	struct wire_write_args a = {
-		.cap = *cap, .list = &e, .n_list = 1, .data = wire_text("hello")
+		.at.cap = *cap, .list = &e, .n_list = 1, .data = wire_text("hello")
 	};
 	struct wire_write_res r;
 

@@ -101,7 +101,7 @@ static void random_write(bool small)
 	static struct wire_extent list[MAX_EXTENTS];
 	uint64_t total;
 	uint32_t n = random_list(list, small ? INLINE_MAX : 2 * MIB, &total);
-	struct wire_write_args a = { .cap = file.cap, .list = list };
+	struct wire_write_args a = { .at.cap = file.cap, .list = list };
 	struct wire_write_res r;
 
 	a.n_list = apart(list, n, &total);
@@ -144,7 +144,7 @@ static void random_read(bool small)
 {
 	static struct wire_extent list[MAX_EXTENTS];
 	uint64_t total;
-	struct wire_read_args a = { .cap = file.cap, .list = list };
+	struct wire_read_args a = { .at.cap = file.cap, .list = list };
 	struct wire_read_res r;
 
 	a.n_list = random_list(list, small ? INLINE_MAX : 2 * MIB, &total);
@@ -197,7 +197,7 @@ static void large_pieces_may_leave_straight_from_the_file(void)
 static int write_list(struct wire_extent *list, uint32_t n, uint64_t mem_length, uint32_t data_len)
 {
 	static const uint8_t bytes[INLINE_MAX];
-	struct wire_write_args a = { .cap = file.cap,
+	struct wire_write_args a = { .at.cap = file.cap,
 				     .list = list,
 				     .n_list = n,
 				     .mem = { .tag = mem_length != 0, .length = mem_length },
@@ -210,7 +210,7 @@ static int write_list(struct wire_extent *list, uint32_t n, uint64_t mem_length,
 
 static int read_list(struct wire_extent *list, uint32_t n, uint64_t mem_length)
 {
-	struct wire_read_args a = { .cap = file.cap,
+	struct wire_read_args a = { .at.cap = file.cap,
 				    .list = list,
 				    .n_list = n,
 				    .mem = { .tag = mem_length != 0, .length = mem_length } };
@@ -283,7 +283,7 @@ static void the_pool_is_shared_and_comes_back(void)
 	struct wire_write_args a = { .list = &e, .n_list = 1, .mem = { .tag = 1, .length = MIB } };
 
 	begin();
-	a.cap = file.cap;
+	a.at.cap = file.cap;
 	p->mode = PIPE_DEFER;
 	for (uint32_t i = 0; i < 20; i++)
 		pipe_call(&w, p, OP_WRITE, i, 1, XDR_ANY(xdr_wire_write_args), &a);
@@ -320,7 +320,7 @@ static void reads_from_the_file_have_their_share_too(void)
 	p->moved = moved;
 	CHECK_EQ(write_list(&e, 1, MIB, 0), 0);
 	CHECK_EQ(p->head.load, 0);
-	a.cap = file.cap;
+	a.at.cap = file.cap;
 	p->mode = PIPE_DEFER;
 	for (uint32_t i = 1; i < 20; i++)
 		pipe_call(&w, p, OP_READ, i, 1, XDR_ANY(xdr_wire_read_args), &a);
@@ -345,7 +345,7 @@ static void a_cancelled_request_stops_and_is_answered(void)
 
 	begin();
 	CHECK_EQ(write_list(&e, 1, MIB, 0), 0);
-	a.cap = file.cap;
+	a.at.cap = file.cap;
 	p->mode = PIPE_DEFER;
 	pipe_call(&w, p, OP_READ, 0, 1, XDR_ANY(xdr_wire_read_args), &a);
 	world_settle(&w);
@@ -380,7 +380,7 @@ static int read_pattern(struct wire_pattern part, struct wire_mem_desc desc, uin
 			bool *beyond)
 {
 	struct wire_extent e = { 0, 8 };
-	struct wire_read_args a = { .cap = file.cap,
+	struct wire_read_args a = { .at.cap = file.cap,
 				    .n_list = n_list,
 				    .list = &e,
 				    .n_part = 1,
