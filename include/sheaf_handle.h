@@ -180,8 +180,8 @@ SHEAF_API void sheaf_drive_end(struct sheaf *fs); /* no task may be parked */
 
 /* ---- files of servers on this host ----
  *
- * From now on sheaf_pread() reads what it may open of their files, and what is in memory of it, itself, past the server, and
- * names are looked up so, too. It takes up to 256 descriptors, and four for each server. And they read what is written, up to
+ * From now on sheaf_pread() reads what it may open of their files, and what is in memory of it, itself, past the
+ * server. It takes up to 256 descriptors, and one for each server. And they read what is written, up to
  * 1 MiB to a server, out of the memory of this process, if it is of their own user. They would wait for pages of it that are not there: so all that is written must be ordinary memory, and
  * no mapping of a file, least of all of one on a mount of theirs. */
 SHEAF_API void sheaf_set_near(struct sheaf *fs, int on);

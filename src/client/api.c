@@ -624,7 +624,8 @@ int sheaf_open(struct sheaf *fs, const char *path, int flags, mode_t mode,
 	return sheaf_h_open(fs, NULL, sheaf_root(fs), path, flags, mode, layout, f);
 }
 
-void api_look(struct sheaf *fs)
+/* Notices a link that has broken since the last turn of the loop. */
+static void look(struct sheaf *fs)
 {
 	if (!fs->driving)
 		lead(fs, 0);
@@ -638,7 +639,7 @@ static int close_file(struct sheaf_file *f, bool later)
 
 	if (!op)
 		return -ENOMEM;
-	api_look(fs);
+	look(fs);
 	op->later = later;
 	client_close(op, f->f);
 	r = (int)api_end(fs, op);
@@ -663,7 +664,7 @@ int sheaf_flush(struct sheaf_file *f)
 	bool clean;
 
 	pthread_mutex_lock(&fs->lock);
-	api_look(fs);
+	look(fs);
 	clean = cfile_clean(f->f);
 	api_give(fs);
 	if (clean)

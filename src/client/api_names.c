@@ -8,16 +8,6 @@
 
 #include "client/api_priv.h"
 
-/* Begins one that may be answered without a turn of the loop: has the server that would be asked gone meanwhile? */
-static struct cop *begin_look(struct sheaf *fs, const struct sheaf_cred *c)
-{
-	struct cop *op = api_begin(fs, c);
-
-	if (op && fs->b.client->net.near)
-		api_look(fs);
-	return op;
-}
-
 /* Ends a stat-like operation. */
 static int end_stat(struct sheaf *fs, struct cop *op, struct sheaf_handle *h, struct stat *st)
 {
@@ -38,7 +28,7 @@ static int end_stat(struct sheaf *fs, struct cop *op, struct sheaf_handle *h, st
 int sheaf_h_lookup(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 		   const char *name, struct sheaf_handle *out, struct stat *st)
 {
-	struct cop *op = begin_look(fs, c);
+	struct cop *op = api_begin(fs, c);
 
 	if (!op)
 		return -ENOMEM;
@@ -49,7 +39,7 @@ int sheaf_h_lookup(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_ha
 
 int api_stat(struct sheaf *fs, const char *path, struct sheaf_handle *h, struct stat *st)
 {
-	struct cop *op = begin_look(fs, NULL);
+	struct cop *op = api_begin(fs, NULL);
 
 	if (!op)
 		return -ENOMEM;
@@ -61,7 +51,7 @@ int api_stat(struct sheaf *fs, const char *path, struct sheaf_handle *h, struct 
 int sheaf_h_getattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
 		    struct stat *st)
 {
-	struct cop *op = begin_look(fs, c);
+	struct cop *op = api_begin(fs, c);
 
 	if (!op)
 		return -ENOMEM;

@@ -34,8 +34,6 @@ struct cop *api_begin(struct sheaf *fs, const struct sheaf_cred *c);
 struct cop *api_begin_op(struct sheaf *fs, struct sheaf_op **out);
 /* For data: they are guarded by the capability of the open file, not by who asks now. */
 extern const struct sheaf_cred api_nobody;
-/* A link may have broken since somebody looked. */
-void api_look(struct sheaf *fs);
 /* It was started: what it made runnable runs, and a leader that would sleep too long wakes. */
 void api_started(struct sheaf *fs);
 /* One turn of the loop, by its leader; waits at most so long. The lock is held before and after, not while waiting. */

@@ -16,18 +16,10 @@ struct way {
 /* Where a server of this host has its files. */
 struct home {
 	char *path; /* NULL: not known, or not for us */
-	uint64_t dev, ino; /* of the directory, */
-	bool is_file; /* or of the file in it that matters */
+	uint64_t dev, ino; /* of the directory */
 	bool visited; /* the rest is good */
 	bool memory; /* they are nowhere else */
 	int dir;
-};
-
-/* And its database of names. */
-struct names_near {
-	struct home home;
-	bool open;
-	struct near_file parts[PEEK_FILES];
 };
 
 /* The file of an object there. */
@@ -67,9 +59,6 @@ struct client {
 	size_t list_most; /* extents of a pattern that go as a list */
 	struct way ways[WAYS];
 	struct home *homes; /* of targets, by id */
-	struct names_near *names; /* the same */
-	peek_fn *peek;
-	const char *const *names_files;
 	struct list near_lru; /* struct near that are open */
 	uint32_t n_near;
 	union { /* where a request is planned */
@@ -193,9 +182,6 @@ void append_there(struct cop *op, struct cfile *f, const struct append *a);
 /* ---- near.c ---- */
 void near_met(struct peer *p, const struct wire_session_res *r);
 void near_parted(struct peer *p);
-/* The attributes of a place, read past its server: 0, -ENOENT, or -EAGAIN: ask. */
-int near_peek(struct client *c, const struct cred_wire *who, const struct wire_place *where,
-	      struct wire_attr *out);
 void near_free(struct cfile *f);
 
 /* ---- ways.c ---- */

@@ -43,10 +43,7 @@ int client_new(const struct client_opts *o, struct client **out)
 	c->peers = calloc(CONF_MAX_TARGETS, sizeof(*c->peers)); /* pages that nobody touches */
 	c->targets = calloc(CONF_MAX_TARGETS, sizeof(*c->targets)); /* cost nothing */
 	c->homes = calloc(CONF_MAX_TARGETS, sizeof(*c->homes));
-	c->names = calloc(CONF_MAX_TARGETS, sizeof(*c->names));
-	c->peek = o->peek;
-	c->names_files = o->names;
-	if (!c->peers || !c->targets || !c->homes || !c->names || htab_init(&c->imported)) {
+	if (!c->peers || !c->targets || !c->homes || htab_init(&c->imported)) {
 		client_free(c);
 		return -ENOMEM;
 	}
@@ -117,7 +114,6 @@ void client_free(struct client *c)
 	free(c->peers);
 	free(c->targets);
 	free(c->homes);
-	free(c->names);
 	free(c);
 }
 

@@ -14,11 +14,6 @@ struct client;
 struct cfile;
 struct cop;
 
-typedef int peek_fn(const struct near_file *parts, const struct cred_wire *who,
-		    const struct wire_place *where, struct wire_attr *out);
-
-#define PEEK_FILES 2
-
 struct client_opts {
 	struct loop *loop;
 	const struct conf *conf; /* borrowed until client_free() */
@@ -27,9 +22,6 @@ struct client_opts {
 	struct loop_hub *hub; /* or NULL */
 	const char *const *addresses; /* instead of those in conf, or NULL */
 	const char *name; /* what servers know us by; NULL: host and process */
-	/* A look for a name into files of a server on this host, past it: 0, -ENOENT, or -EAGAIN: ask. May be NULL. */
-	peek_fn *peek;
-	const char *const *names; /* the files, PEEK_FILES of them, in session_res.names */
 };
 int client_new(const struct client_opts *o, struct client **out);
 /* For a client of the real world: constants are measured, bad memory is an error, $SHEAF_MOVER counts. */

@@ -157,21 +157,6 @@ static bool moves_names(const struct cop *op)
 	}
 }
 
-/* A question that the files of a server on this host answer. */
-static bool known_here(struct cop *op)
-{
-	struct wire_place self = { op->args.getattr.h, { 0 }, false };
-	int r = -EAGAIN;
-
-	if (op->call.op == OP_LOOKUP)
-		r = near_peek(op->c, &op->cred, op->place, &op->res.lookup.at);
-	else if (op->call.op == OP_GETATTR && !op->args.getattr.with_layout)
-		r = near_peek(op->c, &op->cred, &self, &op->res.getattr.at);
-	if (r != -EAGAIN)
-		op->q.error = r;
-	return r != -EAGAIN;
-}
-
 static bool step(struct req *q)
 {
 	struct cop *op = cop_of(q);
@@ -188,8 +173,6 @@ static bool step(struct req *q)
 			way_walk(op, op->place);
 		if (op->place2)
 			way_walk(op, op->place2);
-		if (known_here(op))
-			break;
 		op->asked = q->loop->now;
 		op->call.deadline = q->loop->now + op->c->timeout_ns;
 		op->call.trace = q->trace;

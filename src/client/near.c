@@ -1,10 +1,12 @@
-/* Files of servers on this host, which this process may open itself: what of them is in memory is read there, past the server.
+/* Files of objects of servers on this host: what of them is in memory is read past the server.
  *
- * The server tells where its files are when a session begins over the shorter way (session_res.objects, names); whether we
- * may open them is for the host to decide. A descriptor lives no longer than that link, so who reads here is somebody whom the server
- * knows, and nobody keeps its disk busy when it has gone. The same holds as for a read that it answers: what was written is in
- * the file when the write is answered, and a file is cut, never exchanged, while somebody has it open. Only locks need more:
- * who was stopped for longer than a lease may have lost his, and would see what their next owner writes. So what was read
+ * The server tells where these files are when a session begins over a Unix socket
+ * (session_res.objects); whether this process may open them is for the host to decide. A descriptor
+ * lives no longer than that link: only a client that the server knows reads here, and no client
+ * keeps the server's disk busy after the server has gone. The same holds as for a read that the
+ * server answers: what was written is in the file when the write is answered, and a file is cut,
+ * never exchanged, while it is open. Only locks need more: a client that was stopped for longer than
+ * a lease may have lost its locks, and would see what their next owner writes. So what was read
  * counts only if the lease was young when it had been read.
  *
  * Threads: the client's. Buffers: none. Errors: none; what cannot be had here is asked of the server. */
@@ -28,34 +30,18 @@ static void home_leave(struct client *c, struct home *h)
 	*h = (struct home){ 0 };
 }
 
-static void names_leave(struct client *c, struct names_near *n)
-{
-	for (int i = 0; n->open && i < PEEK_FILES; i++)
-		near_file_close(&n->parts[i]);
-	n->open = false;
-	home_leave(c, &n->home);
-}
-
-static void home_told(struct home *h, const struct wire_home *w, bool is_file)
-{
-	if (w->path.len)
-		*h = (struct home){ .path = strndup((const char *)w->path.p, w->path.len),
-				    .dev = w->dev,
-				    .ino = w->ino,
-				    .is_file = is_file };
-}
-
 void near_met(struct peer *p, const struct wire_session_res *r)
 {
+	const struct wire_bytes *path = &r->objects.path;
 	struct client *c = p->owner;
+	struct home *h = &c->homes[p->target];
 
-	home_leave(c, &c->homes[p->target]);
-	names_leave(c, &c->names[p->target]);
-	if (!peer_is_local(p) || !files_of(c)->visit)
+	home_leave(c, h);
+	if (!peer_is_local(p) || !path->len || !files_of(c)->visit)
 		return;
-	home_told(&c->homes[p->target], &r->objects, false);
-	if (c->peek)
-		home_told(&c->names[p->target].home, &r->names, true);
+	*h = (struct home){ .path = strndup((const char *)path->p, path->len),
+			    .dev = r->objects.dev,
+			    .ino = r->objects.ino };
 }
 
 /* Is it known, and may we go there? */
@@ -65,8 +51,7 @@ static bool home_visit(struct client *c, struct home *h)
 
 	if (h->visited || !h->path)
 		return h->visited;
-	dir = files_of(c)->visit(c->loop->env, h->path, h->dev, h->is_file ? 0 : h->ino,
-				 &h->memory);
+	dir = files_of(c)->visit(c->loop->env, h->path, h->dev, h->ino, &h->memory);
 	h->visited = dir >= 0;
 	h->dir = dir;
 	if (dir < 0 && dir != -EAGAIN)
@@ -105,7 +90,6 @@ void near_parted(struct peer *p)
 	struct cfile *f;
 
 	home_leave(c, &c->homes[p->target]);
-	names_leave(c, &c->names[p->target]);
 	list_for_each(f, &c->files, link)
 		for (uint32_t i = 0; f->near && i < f->layout.width; i++)
 			if (f->targets[i] == p->target || peer_of(c, f->h.ino) == p)
@@ -244,49 +228,4 @@ bool near_writes(const struct cfile *f)
 		yes = p->state == PEER_UP && p->link->reads;
 	}
 	return yes;
-}
-
-/* ---- names ---- */
-
-static int names_open(struct client *c, struct names_near *n)
-{
-	struct env *e = c->loop->env;
-	const struct home *h = &n->home;
-	int r;
-
-	r = near_file_open(&n->parts[0], e, h->dir, c->names_files[0], h->memory, h->dev, h->ino);
-	if (r)
-		return r;
-	/* what others have mapped is in memory */
-	r = near_file_open(&n->parts[1], e, h->dir, c->names_files[1], true, 0, 0);
-	if (r)
-		near_file_close(&n->parts[0]);
-	return r;
-}
-
-/* Are they open, or can they be opened now? */
-static bool names_there(struct client *c, struct names_near *n)
-{
-	int r;
-
-	if (n->open || !home_visit(c, &n->home))
-		return n->open;
-	r = names_open(c, n);
-	n->open = !r;
-	if (r && r != -EAGAIN)
-		names_leave(c, n);
-	return n->open;
-}
-
-int near_peek(struct client *c, const struct cred_wire *who, const struct wire_place *where,
-	      struct wire_attr *out)
-{
-	const struct peer *p = peer_of(c, where->dir.ino);
-	struct names_near *n = &c->names[p->target];
-	int r;
-
-	if (!c->net.near || p->state != PEER_UP || !names_there(c, n))
-		return -EAGAIN;
-	r = c->peek(n->parts, who, where, out);
-	return lease_is_young(p) ? r : -EAGAIN;
 }

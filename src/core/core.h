@@ -112,8 +112,7 @@ struct file_ops {
 	/* For another process of this host that has the files open, too; never waits for a disk. May be NULL: it cannot.
 	 * The path of an open directory, by which it is reached from there; its length, or -errno. */
 	ssize_t (*where)(struct env *e, int dir, char *path, size_t n);
-	/* That directory, if it is still this one (ino 0: whichever); *memory: its files are nowhere else. -EAGAIN: not in
-	 * memory. */
+	/* That directory, if it is still this one; *memory: its files are nowhere else. -EAGAIN: not in memory. */
 	int (*visit)(struct env *e, const char *path, uint64_t dev, uint64_t ino, bool *memory);
 	/* A file of it, to be read; -EAGAIN: its name is not in memory. */
 	int (*open_now)(struct env *e, int dir, const char *path);
@@ -123,22 +122,6 @@ struct file_ops {
 	/* Learns what the file system of this directory can do inline; 0 or -errno. Text for the log. */
 	int (*probe)(struct env *e, struct loop *l, int dir, char *text, size_t n);
 };
-
-/* Where an open file or directory is, for others of the host, and which one: bytes of path, or -errno. */
-ssize_t file_home(struct env *e, int fd, char *path, size_t n, uint64_t *dev, uint64_t *ino);
-
-/* A file of another process, to be read now or not at all (near_file.c); the real environment only. */
-struct near_file {
-	struct env *env;
-	int fd;
-	bool memory;
-	const char *map; /* where it is nowhere but in memory; or NULL */
-};
-/* ino: not another one; or 0. */
-int near_file_open(struct near_file *f, struct env *e, int dir, const char *path, bool memory,
-		   uint64_t dev, uint64_t ino);
-void near_file_close(struct near_file *f);
-int near_file_read(const struct near_file *f, void *buf, size_t n, uint64_t off); /* or -EAGAIN */
 
 /* A worker runs jobs one after another off the loop; job->done() is called back on the loop. */
 struct worker;

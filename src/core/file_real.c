@@ -278,7 +278,7 @@ static int file_visit(struct env *e, const char *path, uint64_t dev, uint64_t in
 	struct stat st;
 	int r = fd < 0 ? fd : file_fstat(e, fd, &st);
 
-	if (!r && ino && (st.st_dev != dev || st.st_ino != ino))
+	if (!r && (st.st_dev != dev || st.st_ino != ino))
 		r = -ENOENT;
 	if (r) {
 		file_close(e, fd);

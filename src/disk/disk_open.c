@@ -499,7 +499,15 @@ uint64_t disk_boot(const struct disk *d)
 
 ssize_t disk_home(struct disk *d, char *path, size_t n, uint64_t *dev, uint64_t *ino)
 {
-	return file_home(d->env, d->objects.fd, path, n, dev, ino);
+	const struct file_ops *f = d->env->file;
+	struct stat st;
+	int r = f->where ? f->fstat(d->env, d->objects.fd, &st) : -EOPNOTSUPP;
+
+	if (r)
+		return r;
+	*dev = st.st_dev;
+	*ino = st.st_ino;
+	return f->where(d->env, d->objects.fd, path, n);
 }
 
 int disk_space(struct disk *d, uint64_t *total, uint64_t *avail, uint64_t *id)

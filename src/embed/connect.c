@@ -13,7 +13,6 @@
 #include "server/server.h"
 
 #define EMBEDDED_TARGETS 2
-_Static_assert(PEEK_FILES == SERVER_NAMES, "what the client opens is what a look reads");
 
 struct backing {
 	struct loop loop;
@@ -87,7 +86,7 @@ static int start_targets(struct backing *b, const uint8_t key[KEY_BYTES],
 static int open_backing(struct backing *b, const char *conf_path, bool embedded,
 			const struct wire_bytes *state, struct client **client)
 {
-	struct client_opts o = { .loop = &b->loop, .peek = server_peek, .names = server_names };
+	struct client_opts o = { .loop = &b->loop };
 	uint8_t server_key[KEY_BYTES] = { 0 };
 	char err[512] = "";
 	int r = conf_load(conf_path, &b->conf, err, sizeof(err));

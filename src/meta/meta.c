@@ -158,19 +158,6 @@ static void prefetch(struct meta *m)
 	free(buf);
 }
 
-ssize_t meta_home(const struct meta *m, char path[PATH_MAX_LEN], uint64_t *dev, uint64_t *ino)
-{
-	ssize_t n;
-	int fd;
-
-	if (mdb_env_get_fd(m->db.env, &fd))
-		return -EIO;
-	n = file_home(m->loop->env, fd, path, PATH_MAX_LEN, dev, ino);
-	while (n > 0 && path[n - 1] != '/')
-		n--;
-	return n;
-}
-
 /* ---- the head: whose database is it? ---- */
 
 static int head_check(struct opening *op, const struct disk_head *h)

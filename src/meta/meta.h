@@ -80,20 +80,6 @@ int meta_walk(struct meta *m, const struct cred *c, const struct wire_place *p,
 /* Where a symbolic link points; -EINVAL: it is none. */
 int meta_readlink(struct meta *m, const struct wire_handle *h, struct wire_bytes *target,
 		  struct arena *a);
-/* Where the database is, for those who look into it past the server: the path of its directory, and which file in it is
- * data.mdb. Bytes of path, or -errno. */
-ssize_t meta_home(const struct meta *m, char path[PATH_MAX_LEN], uint64_t *dev, uint64_t *ino);
-enum meta_of { META_DATA, META_LOCK }; /* data.mdb, lock.mdb */
-struct meta_file {
-	/* 0: all of it. */
-	int (*read)(const struct meta_file *f, enum meta_of part, void *buf, size_t n,
-		    uint64_t off);
-};
-/* A look into these files from any process that may open them, while the server runs: the attributes of p, which is
- * a name in a directory or, with no path, the inode itself. They are those of a moment during the call. -ENOENT: there is
- * no such name. -EAGAIN: ask the server, whatever the reason. */
-int meta_peek(const struct meta_file *f, const struct cred *c, const struct wire_place *p,
-	      struct wire_attr *out);
 /* Extended attributes with Linux's rules of who may see what. res->size is the whole size; the value (all
  * names, each with a NUL behind it) is there when it is not above max. -ENODATA, -EOPNOTSUPP. */
 int meta_getxattr(struct meta *m, const struct cred *c, const struct wire_handle *h,

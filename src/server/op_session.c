@@ -56,25 +56,16 @@ static void check(struct sreq *s)
 	meta_submit(s->srv->meta, &s->change, &s->q);
 }
 
-/* Who comes by the shorter way may read files himself, if he may; names only who speaks for all who could ask him. */
-static void tell_homes(struct sreq *s, struct wire_session_res *r)
+/* A client on the Unix socket may read the files of objects itself, if the host lets it open them. */
+static void tell_home(struct sreq *s, struct wire_session_res *r)
 {
-	char *path = s->link->way[0] ? arena_alloc(&s->arena, 2 * PATH_MAX_LEN) : NULL;
-	ssize_t n;
+	char *path = s->srv->disk && s->link->way[0] ? arena_alloc(&s->arena, PATH_MAX_LEN) : NULL;
+	ssize_t n = path ? disk_home(s->srv->disk, path, PATH_MAX_LEN, &r->objects.dev,
+				     &r->objects.ino) :
+			   0;
 
-	if (!path)
-		return;
-	n = s->srv->disk ?
-		    disk_home(s->srv->disk, path, PATH_MAX_LEN, &r->objects.dev, &r->objects.ino) :
-		    0;
 	if (n > 0)
 		r->objects.path = (struct wire_bytes){ (uint32_t)n, (uint8_t *)path };
-	path += PATH_MAX_LEN;
-	n = s->srv->meta && sreq_may_be_root(s) ?
-		    meta_home(s->srv->meta, path, &r->names.dev, &r->names.ino) :
-		    0;
-	if (n > 0)
-		r->names.path = (struct wire_bytes){ (uint32_t)n, (uint8_t *)path };
 }
 
 static int attach(struct sreq *s)
@@ -109,7 +100,7 @@ static int attach(struct sreq *s)
 					.lease_ms = s->srv->net.id.lease_ms,
 					.boot = s->srv->boot,
 					.reads = s->link->process.pid > 0 };
-	tell_homes(s, r);
+	tell_home(s, r);
 	return 0;
 }
 

@@ -50,13 +50,6 @@ int server_stop(struct server *s);
 /* Frees everything as a crash would leave it: nothing is finished, synced or answered. */
 void server_abandon(struct server *s);
 
-/* For a client on this host that opened these files in session_res.names, the first of which is told of there: a look
- * past the server, see meta_peek(). */
-#define SERVER_NAMES 2
-extern const char *const server_names[SERVER_NAMES];
-int server_peek(const struct near_file *parts, const struct cred_wire *who,
-		const struct wire_place *where, struct wire_attr *out);
-
 /* Answers GET /metrics on HOST:PORT (IPv4) as long as the server runs. 0, or why not. */
 int metrics_start(struct server *s, const char *address);
 /* What Prometheus scrapes: allocates *text, which the caller frees. */

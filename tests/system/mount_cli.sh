@@ -225,7 +225,7 @@ for i in range(int(sys.argv[1])):
 for i in range(int(sys.argv[1])):
     os.unlink(f"mnt/dir/deep/{i}")' "$1" || fail "making files"
 }
-expect 0 --conf "$conf" mount -o attr=3,entry=3,nonear mnt
+expect 0 --conf "$conf" mount -o attr=3,entry=3 mnt
 expect 0 --conf "$conf" mount two
 mkdir mnt/dir/deep
 was=$(getattrs)

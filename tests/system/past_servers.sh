@@ -1,11 +1,11 @@
 #!/bin/bash
-# Tests of data and names once more with clients that read past the servers of their host (sheaf_set_near): on disk, and where the
+# Tests of data once more with clients that read past the servers of their host (sheaf_set_near): on disk, and where the
 # servers have their storage in memory.
 set -u
 memory=/dev/shm
 
 export SHEAF_TEST_NEAR=1
-for name in sys_races sys_ranges sys_locks sys_names sys_posix sys_spread; do
+for name in sys_races sys_ranges sys_locks; do
 	echo "$name"
 	"$SHEAF_BUILD/tests/$name" || exit 1
 done

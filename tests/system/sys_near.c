@@ -1,7 +1,6 @@
-/* A client on the host of its servers: what they have in memory is read past them, names are looked up there, and what it
- * writes they read out of its own memory. Who is stopped, or comes back, gets nothing that is not his. */
+/* A client on the host of its servers: what they have in memory is read past them, and what it writes they read out of its
+ * own memory. Who is stopped, or comes back, gets nothing that is not his. */
 #include <dirent.h>
-#include <pthread.h>
 
 #include "cluster.h"
 #include "sheaf_admin.h"
@@ -110,8 +109,8 @@ static void each_change_is_seen_by_the_next_read(void)
 	free(b);
 }
 
-/* Descriptors of ours whose paths have this in them. */
-static int descriptors_of(const char *what)
+/* Of ours, of files of objects. */
+static int descriptors(void)
 {
 	DIR *d = opendir("/proc/self/fd");
 	struct dirent *e;
@@ -125,15 +124,10 @@ static int descriptors_of(const char *what)
 		snprintf(link, sizeof(link), "/proc/self/fd/%s", e->d_name);
 		len = readlink(link, to, sizeof(to) - 1);
 		to[len > 0 ? len : 0] = 0;
-		n += strstr(to, what) != NULL;
+		n += strstr(to, "/objects/") != NULL;
 	}
 	closedir(d);
 	return n;
-}
-
-static int descriptors(void)
-{
-	return descriptors_of("/objects/");
 }
 
 #define FILES 400
@@ -286,281 +280,6 @@ static void what_memory_becomes_after_a_write_failed_is_not_written(void)
 	free(b);
 }
 
-/* ---- names ---- */
-
-#define LOOKS 1000
-
-/* Requests to all servers. */
-static uint64_t requests(struct sheaf *who)
-{
-	struct sheaf_account a;
-	uint64_t sum = 0;
-
-	for (int i = 0; i < c.n; i++) {
-		CHECK_EQ(sheaf_account(who, i, &a), 0);
-		sum += a.requests;
-	}
-	return sum;
-}
-
-static bool is_local(struct sheaf *who)
-{
-	struct sheaf_account a;
-
-	CHECK_EQ(sheaf_account(who, 0, &a), 0);
-	return a.medium && strcmp(a.medium, "unix") == 0;
-}
-
-/* All ways to look at names in the root. */
-static void look_around(struct sheaf *who)
-{
-	struct sheaf_handle h;
-	struct stat st;
-
-	CHECK_EQ(sheaf_lstat(who, "/looked", &st), 0);
-	CHECK_EQ(st.st_size, 4711);
-	CHECK_EQ(sheaf_stat(who, "/looked", &st), 0);
-	CHECK_EQ(st.st_mode, S_IFREG | 0640);
-	CHECK_EQ(sheaf_lstat(who, "/pointer", &st), 0);
-	CHECK(S_ISLNK(st.st_mode));
-	CHECK_EQ(sheaf_h_lookup(who, NULL, sheaf_root(who), "looked", &h, &st), 0);
-	CHECK_EQ(st.st_ino, h.ino);
-	CHECK_EQ(sheaf_h_getattr(who, NULL, h, &st), 0);
-	CHECK_EQ(st.st_size, 4711);
-	CHECK_EQ(sheaf_h_lookup(who, NULL, sheaf_root(who), "no-such", &h, &st), -ENOENT);
-	CHECK_EQ(sheaf_lstat(who, "/no-such", &st), -ENOENT);
-}
-
-static void names_are_looked_up_past_the_servers(void)
-{
-	uint64_t before;
-
-	make_file(fs, "/looked", 4711, 1);
-	CHECK_EQ(sheaf_chmod(fs, "/looked", 0640), 0);
-	CHECK_EQ(sheaf_symlink(fs, "looked", "/pointer"), 0);
-	look_around(near); /* it knows its servers after this */
-	before = requests(near);
-	for (int i = 0; i < LOOKS; i++)
-		look_around(near);
-	if (is_local(near))
-		CHECK(requests(near) - before < LOOKS / 10); /* that renew the lease */
-	sheaf_set_near(near, 0);
-	before = requests(near);
-	for (int i = 0; i < LOOKS; i++)
-		look_around(near);
-	CHECK(requests(near) - before >= 7 * LOOKS);
-	sheaf_set_near(near, 1);
-}
-
-/* Both see the same at a path. */
-static void same_look(const char *path)
-{
-	struct stat a = { 0 }, b = { 0 };
-	int r = sheaf_lstat(fs, path, &a);
-
-	CHECK_EQ(sheaf_lstat(near, path, &b), r);
-	CHECK(memcmp(&a, &b, sizeof(a)) == 0);
-	if (r)
-		return;
-	CHECK_EQ(sheaf_h_getattr(near, NULL, (struct sheaf_handle){ a.st_ino, SHEAF_GEN }, &b), 0);
-	CHECK(memcmp(&a, &b, sizeof(a)) == 0);
-}
-
-#define NAMES 6
-
-static void name_path(char path[16], uint64_t *seed)
-{
-	snprintf(path, 16, "/name%d", (int)(test_random(seed) % NAMES));
-}
-
-/* Those that cannot be done are no changes. */
-static void change_name(uint64_t *seed)
-{
-	struct sheaf_file *f;
-	char path[16], other[16];
-
-	name_path(path, seed);
-	name_path(other, seed);
-	switch (test_random(seed) % 8) {
-	case 0:
-		sheaf_unlink(fs, path);
-		break;
-	case 1:
-		sheaf_rename(fs, path, other);
-		break;
-	case 2:
-		sheaf_chmod(fs, path, (mode_t)(test_random(seed) % 01000));
-		break;
-	case 3:
-		sheaf_truncate(fs, path, (off_t)(test_random(seed) % 500000));
-		break;
-	case 4:
-		sheaf_mkdir(fs, path, 0755);
-		break;
-	case 5:
-		sheaf_rmdir(fs, path);
-		break;
-	case 6:
-		sheaf_link(fs, path, other);
-		break;
-	default:
-		if (sheaf_open(fs, path, O_CREAT | O_WRONLY, 0644, NULL, &f))
-			break;
-		CHECK_EQ(sheaf_pwrite(f, "x", 1, (off_t)(test_random(seed) % 500000)), 1);
-		CHECK_EQ(sheaf_close(f), 0);
-	}
-}
-
-/* Another client changes names in all ways. */
-static void each_change_is_seen_by_the_next_look(void)
-{
-	uint64_t seed = 13;
-	char path[16];
-
-	for (int i = 0; i < (SANITIZED ? 200 : 1500); i++) {
-		change_name(&seed);
-		for (int k = 0; k < NAMES; k++) {
-			snprintf(path, sizeof(path), "/name%d", k);
-			same_look(path);
-		}
-		same_look("/");
-	}
-}
-
-static off_t size_seen(const char *path)
-{
-	struct stat st;
-
-	CHECK_EQ(sheaf_lstat(near, path, &st), 0);
-	return st.st_size;
-}
-
-static void sizes_are_those_of_what_is_being_written(void)
-{
-	struct sheaf_file *w = open_file(fs, "/grows", O_CREAT | O_RDWR);
-	uint64_t seed = 17;
-	off_t size = 0;
-
-	CHECK_EQ(size_seen("/grows"), 0);
-	for (int i = 0; i < 200; i++) {
-		off_t to = (off_t)(test_random(&seed) % 1000000);
-
-		if (i % 5 == 4) {
-			CHECK_EQ(sheaf_ftruncate(w, to), 0);
-			size = to;
-		} else {
-			CHECK_EQ(sheaf_pwrite(w, "end", 3, to), 3);
-			size = to + 3 > size ? to + 3 : size;
-		}
-		CHECK_EQ(size_seen("/grows"), size);
-	}
-	CHECK_EQ(sheaf_close(w), 0);
-	CHECK_EQ(size_seen("/grows"), size);
-}
-
-/* The server of the root goes and comes, in one way or the other, and nothing that was known before it went counts. */
-static void come_back(void (*go)(struct cluster *cl, int i), int round)
-{
-	char path[32];
-	struct stat st;
-
-	snprintf(path, sizeof(path), "/round%d", round);
-	for (int i = 0; i < 2; i++) /* the first may have to connect */
-		CHECK_EQ(sheaf_lstat(near, path, &st), -ENOENT);
-	if (is_local(near))
-		CHECK(descriptors_of("/data.mdb") > 0);
-	for (int i = 0; i < c.n; i++)
-		go(&c, i);
-	sheaf_set_timeout(near, 100);
-	CHECK(WITHIN(5, (sheaf_ping(near, 0), descriptors_of("/data.mdb") == 0)));
-	sheaf_set_timeout(near, 10000);
-	cluster_up(&c);
-	make_file(fs, path, 100 + (size_t)round, 1);
-	CHECK_EQ(size_seen(path), 100 + round);
-	CHECK_EQ(sheaf_unlink(fs, path), 0);
-	CHECK_EQ(sheaf_lstat(near, path, &st), -ENOENT);
-	if (is_local(near))
-		CHECK(descriptors_of("/data.mdb") > 0);
-}
-
-static void a_server_that_was_away_is_looked_at_anew(void)
-{
-	for (int round = 0; round < 4; round++)
-		come_back(round % 2 ? server_kill : server_down, round);
-}
-
-static int look_as(uint32_t uid, struct sheaf_handle dir, const char *name)
-{
-	const struct sheaf_cred cred = { .uid = uid, .gid = uid };
-	struct sheaf_handle h;
-	struct stat st;
-
-	return sheaf_h_lookup(near, &cred, dir, name, &h, &st);
-}
-
-#define MADE 300
-
-static void *make_names(void *arg)
-{
-	char path[32];
-
-	(void)arg;
-	for (int i = 0; i < MADE; i++) {
-		snprintf(path, sizeof(path), "/made%d", i);
-		CHECK_EQ(sheaf_close(open_file(fs, path, O_CREAT | O_WRONLY)), 0);
-	}
-	return NULL;
-}
-
-/* A transaction is in the file before it has ended: nobody sees it sooner than who asks the server. */
-static void what_is_seen_the_servers_know_too(void)
-{
-	struct sheaf *third = client(c.conf);
-	struct sheaf_handle h;
-	struct sheaf_file *f;
-	char path[32];
-	struct stat st;
-	pthread_t maker;
-	int r;
-
-	CHECK_EQ(pthread_create(&maker, NULL, make_names, NULL), 0);
-	for (int i = 0; i < MADE; i++) {
-		snprintf(path, sizeof(path), "/made%d", i);
-		while ((r = sheaf_h_lookup(near, NULL, sheaf_root(near), path + 1, &h, &st)) ==
-		       -ENOENT)
-			usleep(20);
-		CHECK_EQ(r, 0);
-		CHECK_EQ(sheaf_h_open(near, NULL, h, NULL, O_RDONLY, 0, NULL, &f), 0);
-		CHECK_EQ(sheaf_close(f), 0);
-		CHECK_EQ(sheaf_lstat(third, path, &st), 0);
-	}
-	CHECK_EQ(pthread_join(maker, NULL), 0);
-	sheaf_disconnect(third);
-}
-
-static void who_may_not_pass_is_told_so(void)
-{
-	struct sheaf_handle dir;
-	struct stat st;
-
-	CHECK_EQ(sheaf_mkdir(fs, "/private", 0700), 0);
-	make_file(fs, "/private/file", 10, 1);
-	CHECK_EQ(sheaf_chown(fs, "/private", 1234, 1234), 0);
-	CHECK_EQ(sheaf_h_lookup(near, NULL, sheaf_root(near), "private", &dir, &st), 0);
-	for (int i = 0; i < 3; i++) {
-		CHECK_EQ(look_as(0, dir, "file"), 0);
-		CHECK_EQ(look_as(1234, dir, "file"), 0);
-		CHECK_EQ(look_as(1234, dir, "none"), -ENOENT);
-		CHECK_EQ(look_as(4321, dir, "file"), -EACCES);
-		CHECK_EQ(look_as(4321, dir, "none"), -EACCES);
-	}
-	CHECK_EQ(sheaf_chmod(fs, "/private", 0711), 0);
-	CHECK_EQ(look_as(4321, dir, "file"), 0);
-	CHECK_EQ(look_as(4321, dir, "none"), -ENOENT);
-	CHECK_EQ(sheaf_chmod(fs, "/private", 0700), 0);
-	CHECK_EQ(look_as(4321, dir, "file"), -EACCES);
-}
-
 static int child(const char *name, char **arg)
 {
 	(void)name;
@@ -587,8 +306,4 @@ SYS_MAIN(child, begin, end, TEST(what_is_in_memory_is_read_past_the_servers),
 	 TEST(descriptors_are_few_and_go_with_the_file_or_the_server),
 	 TEST(who_lost_his_lock_while_he_was_stopped_sees_nothing_of_its_next_owner),
 	 TEST(what_is_written_is_read_out_of_the_clients_memory),
-	 TEST(what_memory_becomes_after_a_write_failed_is_not_written),
-	 TEST(names_are_looked_up_past_the_servers), TEST(each_change_is_seen_by_the_next_look),
-	 TEST(sizes_are_those_of_what_is_being_written),
-	 TEST(a_server_that_was_away_is_looked_at_anew), TEST(what_is_seen_the_servers_know_too),
-	 TEST(who_may_not_pass_is_told_so))
+	 TEST(what_memory_becomes_after_a_write_failed_is_not_written))
