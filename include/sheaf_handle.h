@@ -181,12 +181,8 @@ SHEAF_API void sheaf_drive_end(struct sheaf *fs); /* no task may be parked */
 /* ---- files of servers on this host ----
  *
  * From now on sheaf_pread() reads what it may open of their files, and what is in memory of it, itself, past the
- * server. It takes up to 256 descriptors, and one for each server. And they read what is written, up to
- * 1 MiB to a server, out of the memory of this process, if it is of their own user. They would wait for pages of it that are not there: so all that is written must be ordinary memory, and
- * no mapping of a file, least of all of one on a mount of theirs. */
+ * server. It takes up to 256 descriptors, and one for each server. */
 SHEAF_API void sheaf_set_near(struct sheaf *fs, int on);
-/* 1: all servers of the file read so: a write of 1 MiB costs this process no copy. */
-SHEAF_API int sheaf_writes_near(struct sheaf_file *f);
 
 /* ---- another process goes on with a connection: its sessions, open files and locks ---- */
 

@@ -13,16 +13,6 @@ void sheaf_set_near(struct sheaf *fs, int on)
 	pthread_mutex_unlock(&fs->lock);
 }
 
-int sheaf_writes_near(struct sheaf_file *f)
-{
-	bool yes;
-
-	pthread_mutex_lock(&f->fs->lock);
-	yes = near_writes(f->f);
-	pthread_mutex_unlock(&f->fs->lock);
-	return yes;
-}
-
 /* 0, or why not all of it. */
 static int read_pieces(struct env *e, const struct lent *lent, int n, char *buf)
 {
@@ -47,7 +37,7 @@ ssize_t api_read_near(struct sheaf_file *f, void *buf, size_t len, uint64_t off)
 	bool good;
 	int n, error;
 
-	if (!fs->b.client->net.near)
+	if (!fs->b.client->near_reads)
 		return -EAGAIN;
 	pthread_mutex_lock(&fs->lock);
 	n = near_lend(f->f, off, len, lent, PIECES);

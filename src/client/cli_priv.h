@@ -58,6 +58,7 @@ struct client {
 	enum net_mover mover; /* that is forced, or MOVER_AUTO */
 	size_t list_most; /* extents of a pattern that go as a list */
 	struct way ways[WAYS];
+	_Atomic bool near_reads; /* past servers of this host */
 	struct home *homes; /* of targets, by id */
 	struct list near_lru; /* struct near that are open */
 	uint32_t n_near;

@@ -64,7 +64,7 @@ void client_set_mover(struct client *c, enum net_mover how)
 
 void client_set_near(struct client *c, bool on)
 {
-	c->net.near = on;
+	c->near_reads = on;
 }
 
 void client_set_list_most(struct client *c, size_t n)

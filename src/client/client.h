@@ -185,7 +185,6 @@ struct lent {
 };
 int near_lend(struct cfile *f, uint64_t off, uint64_t len, struct lent *out, int max);
 bool near_return(struct cfile *f, const struct lent *lent, int n, int error);
-bool near_writes(const struct cfile *f); /* its servers read what is written out of our memory */
 void client_set_near(struct client *c, bool on);
 /* Both sides as patterns, of equal totals; borrowed until done. Not for a file that was opened to append. */
 struct typed {

@@ -217,15 +217,3 @@ bool near_return(struct cfile *f, const struct lent *lent, int n, int error)
 		home_leave(c, &c->homes[f->targets[lent[0].index]]);
 	return !error && !file_locks_lost(f) && lease_is_young(peer_of(c, f->h.ino));
 }
-
-bool near_writes(const struct cfile *f)
-{
-	bool yes = f->c->net.near;
-
-	for (uint32_t i = 0; yes && i < f->layout.width; i++) {
-		const struct peer *p = &f->c->peers[f->targets[i]];
-
-		yes = p->state == PEER_UP && p->link->reads;
-	}
-	return yes;
-}

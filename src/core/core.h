@@ -33,12 +33,6 @@ static inline bool sock_is_local(const char *address)
 	return *address == '@';
 }
 
-/* A process of this host. */
-struct sock_process {
-	int pid; /* 0: none */
-	int fd;
-};
-
 /* Non-blocking stream sockets and readiness. Descriptors are small integers of this table. An address is HOST:PORT, or
  * the shorter way to it; where that is not used, listen and connect say -EOPNOTSUPP. */
 struct sock_ops {
@@ -51,12 +45,6 @@ struct sock_ops {
 	void (*origin_local)(struct env *e, const char *address, struct origin *out);
 	/* The user who dialled an accepted connection of that way, as the kernel knows; fd -1: whom it knows us as. */
 	uint32_t (*user)(struct env *e, int fd);
-	/* And the process, until close() of its fd; 0 or -errno. Reads its memory, or that of another with its number by now: bytes,
-	 * which may be fewer, or -errno. Has it not ended? All three or none. */
-	int (*process)(struct env *e, int fd, struct sock_process *out);
-	ssize_t (*read_memory)(struct env *e, const struct sock_process *p, const struct iovec *dst,
-			       int n, const struct iovec *src, int m);
-	bool (*lives)(struct env *e, const struct sock_process *p);
 	int (*connect)(struct env *e, const char *address); /* fd; writable or broken later */
 	int (*connect_result)(struct env *e, int fd); /* 0 or -errno, once it is writable */
 	ssize_t (*readv)(struct env *e, int fd, const struct iovec *iov, int n); /* 0: closed */

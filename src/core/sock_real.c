@@ -16,7 +16,6 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core/env_real.h"
@@ -275,45 +274,6 @@ static uint32_t sock_user(struct env *e, int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &n) ? UINT32_MAX : c.uid;
 }
 
-#ifndef SO_PEERPIDFD
-#define SO_PEERPIDFD 77
-#endif
-
-/* Before Linux 6.5 it is found by its number: it has just dialled. */
-static int sock_process(struct env *e, int fd, struct sock_process *out)
-{
-	socklen_t n = sizeof(struct ucred), m = sizeof(out->fd);
-	struct ucred c;
-
-	(void)e;
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &n))
-		return -errno;
-	if (c.pid <= 0)
-		return -ESRCH;
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &out->fd, &m))
-		out->fd = (int)syscall(SYS_pidfd_open, c.pid, 0);
-	if (out->fd < 0)
-		return -errno;
-	out->pid = c.pid;
-	return 0;
-}
-
-static ssize_t sock_read_memory(struct env *e, const struct sock_process *p,
-				const struct iovec *dst, int n, const struct iovec *src, int m)
-{
-	ssize_t r = process_vm_readv(p->pid, dst, (unsigned long)n, src, (unsigned long)m, 0);
-
-	(void)e;
-	return r < 0 ? -errno : r;
-}
-
-/* Its number is not another's as long as it can be sent a signal. */
-static bool sock_lives(struct env *e, const struct sock_process *p)
-{
-	(void)e;
-	return syscall(SYS_pidfd_send_signal, p->fd, 0, NULL, 0) == 0;
-}
-
 /* Local is a connection between one address and itself, and what comes from a loopback address: the kernel
  * lets neither in from outside. */
 static void sock_origin(struct env *e, int fd, struct origin *out)
@@ -472,9 +432,6 @@ const struct sock_ops sock_real_ops = {
 	.origin = sock_origin,
 	.origin_local = sock_origin_local,
 	.user = sock_user,
-	.process = sock_process,
-	.read_memory = sock_read_memory,
-	.lives = sock_lives,
 	.connect = sock_connect,
 	.connect_result = sock_connect_result,
 	.readv = sock_readv,

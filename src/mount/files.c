@@ -372,16 +372,12 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	      struct fuse_file_info *fi)
 {
 	struct worker *w = req_begin(req);
-	struct mfile *f = file_of(w, fi);
+	struct mfile *f = size > SMALL && !on_thread(w) ? NULL : file_of(w, fi);
 	ssize_t n;
 
 	(void)ino;
 	if (!f)
 		return;
-	if (size > SMALL && !sheaf_writes_near(f->f) && !on_thread(w)) {
-		file_put(w->m, f);
-		return;
-	}
 	n = worker_modifies(w, f->ino, true) ? write_as_told(w->m, f, buf, size, off, fi) : -EINTR;
 	file_put(w->m, f);
 	answer_written(w, n);

@@ -14,7 +14,6 @@ struct xfer {
 	const struct iovec *iov; /* server side */
 	size_t n;
 	struct net_direct *direct; /* or NULL: another place for the bytes of a get */
-	const struct wire_bytes *keys; /* of the client's memory, where that is read */
 	const struct extent *ext; /* or pieces of a file, n of them; with iov: the same, mapped */
 	int file;
 	uint64_t zero_to; /* the file does not hold what is before this place any more */
@@ -44,8 +43,6 @@ void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct 
 	       uint32_t target);
 /* It goes by the shorter way of this host, dialled by that user: the proofs say so, so that nobody in between can pass them on. */
 void link_set_local(struct link *l, uint32_t user);
-/* Its memory is not read, from now on. */
-void link_forget_process(struct link *l);
 void link_connected(struct link *l); /* a dialled one: begins the handshake */
 /* A message came; takes m. Non-zero: the link is closed. */
 int link_message(struct link *l, uint32_t kind, uint64_t tag, struct msg *m);
@@ -65,7 +62,7 @@ struct allowance {
 	uint64_t turn, left; /* bytes, in that turn of the loop */
 };
 struct pace {
-	struct allowance send, receive, read;
+	struct allowance send, receive;
 	uint64_t bulk_at; /* when bulk last began to move, 0: never */
 	uint64_t moved; /* the turn of the loop in which it last did */
 };

@@ -9,7 +9,6 @@
  * Both proofs cover both nonces and all of HELLO, which names the key; a client's key says for whom it may
  * speak. Errors: a link that breaks a rule is closed, counted and logged (refusal.c); nobody else notices.
  * Buffers: one small message at a time until the link is up; strangers are few, and the oldest go first. */
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -55,15 +54,6 @@ void link_set_local(struct link *l, uint32_t user)
 	snprintf(l->way, sizeof(l->way), "local %u:", user);
 	if (l->dialled)
 		timer_set(l->net->loop, &l->patience, l->net->loop->now + LOCAL_NS);
-}
-
-void link_forget_process(struct link *l)
-{
-	struct env *e = l->net->loop->env;
-
-	if (l->process.pid)
-		e->sock->close(e, l->process.fd);
-	l->process = (struct sock_process){ 0 };
 }
 
 void link_ref(struct link *l)
@@ -212,12 +202,6 @@ int net_expose(struct link *l, struct view *mem, int access, enum net_mover move
 	return r;
 }
 
-void net_hide(struct net_desc *d)
-{
-	d->proof = 0; /* before anything else is written there, as everybody sees it */
-	atomic_thread_fence(memory_order_seq_cst);
-}
-
 void net_retract(struct link *l, struct net_desc *d, struct req *q)
 {
 	if (!d->tag)
@@ -226,7 +210,6 @@ void net_retract(struct link *l, struct net_desc *d, struct req *q)
 	d->tag = 0;
 	if (l->state != LINK_CLOSED && l->ops->retract)
 		l->ops->retract(l, d, q);
-	net_hide(d);
 }
 
 /* ---- bulk ---- */

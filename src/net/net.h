@@ -9,9 +9,9 @@
  * The bulk primitive is "move these buffers of mine to or from that stream of the peer's memory". A client
  * exposes a view of the user's memory for one request; the server puts into it and gets from it by
  * stream position; only the backend knows how. Checked against the media to come: shared memory packs
- * pieces or uses process_vm on the view's iovecs; RDMA registers the view's pieces, sends their keys in
- * the descriptor, and posts all RMAs of a put or get as one batch with one completion (SEAMUR), the
- * reply being ordered behind it by the caller's step machine. Nothing above this header changes.
+ * pieces; RDMA registers the view's pieces, sends their keys in the descriptor, and posts all RMAs of a
+ * put or get as one batch with one completion (SEAMUR), the reply being ordered behind it by the
+ * caller's step machine. Nothing above this header changes.
  *
  * Everything runs on the loop of the struct net. */
 #ifndef SHEAF_NET_H
@@ -131,17 +131,11 @@ struct loop_hub {
 	uint64_t (*delay)(struct loop_hub *h, struct net *from, struct net *to, size_t bytes);
 };
 
-#define NET_KEYS (KIB + 16)
-
 struct net {
 	struct loop *loop;
 	struct loop_hub *hub; /* or NULL: no "loop:" addresses */
 	uint8_t *scratch; /* NET_SCRATCH bytes: where unwanted bytes go, and those to be unpacked */
 	struct net_costs costs;
-	_Atomic bool
-		near; /* we read past servers of this host, and they read out of our memory what we write */
-	uint64_t proofs; /* the last number of net_desc.proof, before it is hashed; 0: none yet */
-	uint8_t keys[NET_KEYS]; /* of the memory that was exposed last */
 	struct net_account account; /* of accepted links */
 	struct net_identity id;
 	const struct net_server_ops *server;
@@ -196,9 +190,6 @@ struct net_desc {
 	enum net_mover mover; /* the caller's choice */
 	bool packs; /* the next pieces are likely to be packed: to see some of them will do */
 	bool bad; /* some of that memory is not there */
-	bool pulled; /* some of it was asked for */
-	_Atomic uint64_t
-		proof; /* what the peer finds as long as it may read the memory itself; 0: it does not */
 	uint64_t moved; /* when bytes of it last did, or were asked for */
 	struct wire_bytes keys; /* of the backend; goes into the message */
 };
@@ -253,8 +244,6 @@ struct link {
 	struct key_role speaks; /* for whom, of an accepted client */
 	struct origin from; /* of an accepted link */
 	char way[24]; /* the shorter one, by which it goes, for the proofs; "": the ordinary one */
-	struct sock_process process; /* who dialled it, if we may read its memory */
-	bool reads; /* the server reads ours */
 	const char *reason; /* why it is refused, or NULL */
 	uint32_t told; /* bit set of refusals that the log has */
 	bool joining; /* asks for a session */
@@ -295,8 +284,6 @@ int net_expose(struct link *l, struct view *mem, int access, enum net_mover move
 	       struct net_desc *d);
 /* Completes when the peer can no longer touch that memory. */
 void net_retract(struct link *l, struct net_desc *d, struct req *q);
-/* Nothing that is read of that memory from now on is used; also without a link. */
-void net_hide(struct net_desc *d);
 /* Server: bytes [at, at + sum(iov)) of the stream that d describes <-> local buffers. The iovecs are lent
  * until q goes on; req_done(q, error, bytes). A link that breaks ends them with -ECONNRESET. */
 void net_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *src,

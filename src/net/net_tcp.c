@@ -85,43 +85,33 @@ void tcp_mind_stalls(struct tcp_link *t)
 	timer_set(lp, tm, since + t->l.net->id.timeout_ms * NSEC_PER_MSEC);
 }
 
-void tcp_pull(struct tcp_link *t, struct xfer *x)
-{
-	struct msg *m = msg_new(t->l.net, 0);
-	struct wire_frame_head h = { .kind = FRAME_PULL, .tag = x->tag, .at = x->at + x->done };
-
-	if (!m) {
-		xfer_end(x, -ENOMEM);
-		return;
-	}
-	x->id = ++t->next_id;
-	if (list_empty(&t->gets))
-		got_on(t);
-	list_push(&t->gets, &x->link);
-	h.want = (uint32_t)(x->len - x->done);
-	h.id = x->id;
-	frame_head_encode(m->head, &h);
-	tcp_send(&t->l, m);
-	tcp_mind_stalls(t);
-}
-
 static void tcp_get(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 		    const struct iovec *dst, size_t n, struct net_direct *direct, struct req *q)
 {
 	struct tcp_link *t = tcp(l);
-	struct xfer *x = xfer_new(l->net, d->tag, at, dst, n, q);
+	struct xfer *x = xfer_new(l->net, 0, at, dst, n, q);
+	struct msg *m = msg_new(l->net, 0);
+	struct wire_frame_head h = { .kind = FRAME_PULL, .tag = d->tag, .at = at };
 
-	if (!x) {
-		req_done(q, -ENOMEM, 0);
+	if (!x || !m) {
+		msg_free(m);
+		if (x)
+			xfer_end(x, -ENOMEM);
+		else
+			req_done(q, -ENOMEM, 0);
 		return;
 	}
+	x->id = ++t->next_id;
 	x->direct = direct;
-	x->keys = &d->keys;
-	t->pace.bulk_at = l->net->loop->now;
-	if (l->process.pid && d->keys.len)
-		tcp_read_memory(t, x);
-	else
-		tcp_pull(t, x);
+	t->pace.bulk_at = t->l.net->loop->now;
+	if (list_empty(&t->gets))
+		got_on(t);
+	list_push(&t->gets, &x->link);
+	h.want = (uint32_t)x->len;
+	h.id = x->id;
+	frame_head_encode(m->head, &h);
+	tcp_send(l, m);
+	tcp_mind_stalls(t);
 }
 
 static void tcp_retract(struct link *l, struct net_desc *d, struct req *q)
@@ -129,9 +119,7 @@ static void tcp_retract(struct link *l, struct net_desc *d, struct req *q)
 	struct tcp_link *t = tcp(l);
 	int r;
 
-	(void)q; /* it is safe at once: only we touch it, or whoever reads it finds out */
-	if (d->proof && !d->pulled)
-		tcp_moved(t, d->view->length, false);
+	(void)q; /* only we touch our memory: it is safe at once */
 	if (t->rx_desc == d)
 		t->rx_desc = NULL;
 	r = tcp_send_retract(t, d);
@@ -154,10 +142,8 @@ static int on_pull(struct tcp_link *t, const struct wire_frame_head *h)
 	if (!x)
 		return -ENOMEM;
 	t->n_pulled++;
-	if (d) {
+	if (d)
 		d->moved = t->l.net->loop->now;
-		d->pulled = true;
-	}
 	x->id = h->id;
 	x->desc = d;
 	x->len = d ? h->want : 0;
@@ -366,8 +352,7 @@ static void tcp_ready(struct source *s, unsigned events)
 	struct env *e = env_of(t);
 	int r;
 
-	pace_heard(&t->l, &t->pace,
-		   !list_empty(&t->bulk) || !list_empty(&t->gets) || !list_empty(&t->reads));
+	pace_heard(&t->l, &t->pace, !list_empty(&t->bulk) || !list_empty(&t->gets));
 	link_ref(&t->l);
 	if (t->connecting) {
 		r = e->sock->connect_result(e, s->fd);
@@ -414,10 +399,6 @@ static void tcp_shut(struct link *l, int error)
 	t->rx_desc = NULL;
 	end_all(&t->bulk, error);
 	end_all(&t->gets, error);
-	end_all(&t->reads, error);
-	list_del(&t->reading.link);
-	timer_del(l->net->loop, &t->read_on);
-	link_forget_process(l);
 	tcp_drop_control(t);
 }
 
@@ -432,7 +413,6 @@ static void tcp_destroy(struct link *l)
 static const struct net_ops tcp_ops = {
 	.name = "tcp",
 	.send = tcp_send,
-	.expose = tcp_expose,
 	.retract = tcp_retract,
 	.put = tcp_put,
 	.put_file = tcp_put_file,
@@ -450,12 +430,8 @@ static struct tcp_link *tcp_new(struct net *n, int fd, struct peer *p, uint32_t 
 	list_init(&t->control);
 	list_init(&t->bulk);
 	list_init(&t->gets);
-	list_init(&t->reads);
 	list_init(&t->late.link);
-	list_init(&t->reading.link);
 	t->late.run = tcp_send_late;
-	t->reading.run = tcp_read_late;
-	t->read_on.fire = tcp_read_on;
 	t->src.fd = fd;
 	t->src.ready = tcp_ready;
 	t->connecting = p != NULL;

@@ -15,9 +15,6 @@ struct tcp_link {
 	struct list control; /* messages to send */
 	struct list bulk; /* transfers to send, the first one is being sent */
 	struct list gets; /* transfers whose data are to come */
-	struct list reads; /* transfers whose data are read from the client's memory */
-	struct late reading;
-	struct timer read_on;
 	struct pace pace;
 	struct late late; /* messages of this turn wait for each other, bulk for those of all links */
 	uint32_t n_control, n_pulled; /* messages, and answers to pulls, that wait to be sent */
@@ -73,17 +70,6 @@ void tcp_watch(struct tcp_link *t, unsigned events);
 
 /* A link that is owed bytes, or owes some, must get on from now on. */
 void tcp_mind_stalls(struct tcp_link *t);
-
-/* Asks for the data of a get. */
-void tcp_pull(struct tcp_link *t, struct xfer *x);
-
-/* ---- net_tcp_memory.c ---- */
-
-int tcp_expose(struct link *l, struct net_desc *d);
-/* A get whose keys say where the data are. */
-void tcp_read_memory(struct tcp_link *t, struct xfer *x);
-void tcp_read_late(struct late *late);
-void tcp_read_on(struct timer *tm);
 
 /* ---- net_tcp_send.c ---- */
 

@@ -28,8 +28,6 @@ static void accept_ready(struct source *s, unsigned events)
 		} else if (a->local) {
 			l->from = a->from;
 			link_set_local(l, e->sock->user(e, fd));
-			if (e->sock->process && e->sock->user(e, fd) == e->sock->user(e, -1))
-				e->sock->process(e, fd, &l->process);
 		} else if (e->sock->origin) {
 			e->sock->origin(e, fd, &l->from);
 		}

@@ -594,7 +594,6 @@ static bool session_step(struct req *q)
 	p->boot = r->boot;
 	p->lease_ms = r->lease_ms;
 	p->n_slots = MIN(MAX(r->slots, 1u), (uint32_t)SESSION_SLOTS);
-	p->link->reads = r->reads && peer_is_local(p);
 	if (p->restarted && (lost || restarted)) /* queues its claims: we are not up yet */
 		p->restarted(p, lost);
 	p->state = PEER_UP;
@@ -672,7 +671,6 @@ void peer_link_down(struct peer *p, struct link *l, int error)
 			continue;
 		c->sent = false;
 		c->desc.tag = 0;
-		net_hide(&c->desc);
 		call_fini(c);
 	}
 	if (p->session_call.q)

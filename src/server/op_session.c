@@ -98,8 +98,7 @@ static int attach(struct sreq *s)
 					.resumed = st->resumed,
 					.slots = SESSION_SLOTS,
 					.lease_ms = s->srv->net.id.lease_ms,
-					.boot = s->srv->boot,
-					.reads = s->link->process.pid > 0 };
+					.boot = s->srv->boot };
 	tell_home(s, r);
 	return 0;
 }

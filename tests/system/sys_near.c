@@ -1,5 +1,5 @@
-/* A client on the host of its servers: what they have in memory is read past them, and what it writes they read out of its
- * own memory. Who is stopped, or comes back, gets nothing that is not his. */
+/* A client on the host of its servers: what they have in memory is read past them. A client that was stopped
+ * reads nothing of a file whose lock it lost. */
 #include <dirent.h>
 
 #include "cluster.h"
@@ -216,70 +216,6 @@ static void who_lost_his_lock_while_he_was_stopped_sees_nothing_of_its_next_owne
 	CHECK_EQ(sheaf_close(f), 0);
 }
 
-static void what_is_written_is_read_out_of_the_clients_memory(void)
-{
-	static const size_t lens[] = { 32768, 65536, 100001, 524288, 1048576, 4194304, 9000001 };
-	uint8_t *b = malloc(9000002), *got = malloc(9000001);
-	struct sheaf_file *f = open_file(near, "/memory", O_CREAT | O_RDWR);
-	struct sheaf_account a, z;
-
-	CHECK(b && got);
-	CHECK_EQ(sheaf_account(near, 0, &a), 0);
-	CHECK_EQ(sheaf_writes_near(f), strcmp(a.medium, "unix") == 0);
-	for (int round = 0; round < 3; round++) /* the first makes it longer */
-		for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
-			size_t n = lens[i];
-
-			pattern(b + round % 2, n, i + 10 * (size_t)round, 0);
-			CHECK_EQ(sheaf_account(near, 0, &a), 0);
-			CHECK_EQ(sheaf_pwrite(f, b + round % 2, n, (off_t)i), (ssize_t)n);
-			CHECK_EQ(sheaf_account(near, 0, &z), 0);
-			if (n >= 524288 && n <= 1048576 && a.medium &&
-			    strcmp(a.medium, "unix") == 0)
-				CHECK(z.frames - a.frames <= 4); /* requests and answers */
-			CHECK_EQ(sheaf_pread(f, got, n, (off_t)i), (ssize_t)n);
-			CHECK(memcmp(got, b + round % 2, n) == 0);
-		}
-	CHECK_EQ(sheaf_close(f), 0);
-	free(b);
-	free(got);
-}
-
-#define GIVEN_UP (1024 * 1024)
-
-/* The server is stopped when the request comes, and goes on when the memory has become something else. */
-static void what_memory_becomes_after_a_write_failed_is_not_written(void)
-{
-	struct sheaf *mine = near_client(c.conf);
-	struct sheaf_file *f = open_file(mine, "/given-up", O_CREAT | O_RDWR), *g;
-	char *b = malloc(GIVEN_UP);
-
-	CHECK(b);
-	memset(b, 'A', GIVEN_UP);
-	CHECK_EQ(sheaf_pwrite(f, b, GIVEN_UP, 0), GIVEN_UP);
-	for (int round = 0; round < 3; round++) {
-		for (int i = 0; i < c.n; i++)
-			CHECK_EQ(kill(c.pid[i], SIGSTOP), 0);
-		memset(b, 'B', GIVEN_UP);
-		sheaf_set_timeout(mine, 300);
-		CHECK(sheaf_pwrite(f, b, GIVEN_UP, 0) < 0);
-		memset(b, 'Z', GIVEN_UP);
-		for (int i = 0; i < c.n; i++)
-			CHECK_EQ(kill(c.pid[i], SIGCONT), 0);
-		sheaf_set_timeout(mine, 10000);
-		pause_ms(100);
-		memset(b, 0, GIVEN_UP);
-		g = open_file(fs, "/given-up", O_RDONLY);
-		CHECK_EQ(sheaf_pread(g, b, GIVEN_UP, 0), GIVEN_UP);
-		for (size_t i = 0; i < GIVEN_UP; i++)
-			CHECK(b[i] == 'A' || b[i] == 'B');
-		CHECK_EQ(sheaf_close(g), 0);
-	}
-	sheaf_close(f);
-	sheaf_disconnect(mine);
-	free(b);
-}
-
 static int child(const char *name, char **arg)
 {
 	(void)name;
@@ -304,6 +240,4 @@ static void end(void)
 SYS_MAIN(child, begin, end, TEST(what_is_in_memory_is_read_past_the_servers),
 	 TEST(each_change_is_seen_by_the_next_read),
 	 TEST(descriptors_are_few_and_go_with_the_file_or_the_server),
-	 TEST(who_lost_his_lock_while_he_was_stopped_sees_nothing_of_its_next_owner),
-	 TEST(what_is_written_is_read_out_of_the_clients_memory),
-	 TEST(what_memory_becomes_after_a_write_failed_is_not_written))
+	 TEST(who_lost_his_lock_while_he_was_stopped_sees_nothing_of_its_next_owner))

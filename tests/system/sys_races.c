@@ -1,6 +1,6 @@
 /* What only happens when two things meet: an idle client and its lease, a reader and a file that grows or is written again, an
  * fsync and the writes beside it, many that create and truncate the same file, a truncate and a server
- * that is away. */
+ * that is away, a write that failed and what its memory is used for next. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -279,6 +279,41 @@ static void a_late_truncate_cuts_nothing_newer(void)
 	free(r);
 }
 
+#define GIVEN_UP (1024 * 1024)
+
+/* The server is stopped when the request comes, and goes on when the memory has become something else. */
+static void what_memory_becomes_after_a_write_failed_is_not_written(void)
+{
+	struct sheaf *mine = client(c.conf);
+	struct sheaf_file *f = open_file(mine, "/given-up", O_CREAT | O_RDWR), *g;
+	char *b = malloc(GIVEN_UP);
+
+	CHECK(b);
+	memset(b, 'A', GIVEN_UP);
+	CHECK_EQ(sheaf_pwrite(f, b, GIVEN_UP, 0), GIVEN_UP);
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < c.n; i++)
+			CHECK_EQ(kill(c.pid[i], SIGSTOP), 0);
+		memset(b, 'B', GIVEN_UP);
+		sheaf_set_timeout(mine, 300);
+		CHECK(sheaf_pwrite(f, b, GIVEN_UP, 0) < 0);
+		memset(b, 'Z', GIVEN_UP);
+		for (int i = 0; i < c.n; i++)
+			CHECK_EQ(kill(c.pid[i], SIGCONT), 0);
+		sheaf_set_timeout(mine, 10000);
+		pause_ms(100);
+		memset(b, 0, GIVEN_UP);
+		g = open_file(fs, "/given-up", O_RDONLY);
+		CHECK_EQ(sheaf_pread(g, b, GIVEN_UP, 0), GIVEN_UP);
+		for (size_t i = 0; i < GIVEN_UP; i++)
+			CHECK(b[i] == 'A' || b[i] == 'B');
+		CHECK_EQ(sheaf_close(g), 0);
+	}
+	sheaf_close(f);
+	sheaf_disconnect(mine);
+	free(b);
+}
+
 static void begin(void)
 {
 	cluster_make(&c, &(struct cluster_opts){ .servers = 3, .timeout = 4 });
@@ -298,4 +333,5 @@ SYS_MAIN(child, begin, end, TEST(a_client_that_computes_for_two_leases_keeps_its
 	 TEST(who_was_stopped_for_half_a_lease_reads_again),
 	 TEST(an_fsync_does_not_vouch_for_writes_beside_it),
 	 TEST(many_that_create_and_truncate_a_file_leave_nothing_behind),
-	 TEST(a_late_truncate_cuts_nothing_newer))
+	 TEST(a_late_truncate_cuts_nothing_newer),
+	 TEST(what_memory_becomes_after_a_write_failed_is_not_written))

@@ -154,7 +154,6 @@ struct moving {
 	bool write;
 	struct net_direct direct;
 	struct iovec there; /* of direct */
-	uint8_t keys[NET_KEYS]; /* of mem */
 };
 
 /* Where the first bytes of what is got may go instead: memory of MOVING_DIRECT bytes, asked `may` times before it says no. */
@@ -164,7 +163,6 @@ static uint64_t moving_direct_len; /* at most */
 static int moving_direct_may;
 static uint64_t moving_direct_done;
 
-static bool moving_reads; /* out of the client's memory, where that can be */
 static size_t moving_piece = 65536; /* of the server's buffers */
 static int moving_file = -1; /* READ puts straight from this file */
 static const char *moving_map; /* and from this mapping of it */
@@ -214,8 +212,7 @@ static inline void fsrv_session(struct fsrv *f, struct link *l, uint64_t tag,
 	struct wire_session_res r = { .resumed = a->id && a->id == f->session && !f->forget,
 				      .slots = SESSION_SLOTS,
 				      .lease_ms = 30000,
-				      .boot = f->boot,
-				      .reads = moving_reads && l->process.pid };
+				      .boot = f->boot };
 
 	if (f->deny && a->id) {
 		fsrv_reply(f, l, tag, EACCES, SESSION_SLOTS, NULL, NULL);
@@ -305,10 +302,6 @@ static inline void fsrv_move(struct fsrv *f, struct link *l, uint64_t tag,
 	link_ref(l);
 	v->tag = tag;
 	v->mem = *mem;
-	CHECK(mem->keys.len <= sizeof(v->keys));
-	if (mem->keys.len)
-		memcpy(v->keys, mem->keys.p, mem->keys.len);
-	v->mem.keys.p = v->keys;
 	v->write = write;
 	v->bytes = malloc(len);
 	v->iov = calloc(len / moving_piece + 1, sizeof(*v->iov));
