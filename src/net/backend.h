@@ -41,6 +41,8 @@ int loop_dial(struct net *n, struct peer *p, const char *address, uint32_t targe
 /* Link core: refs start at 1, the net's. */
 void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct peer *p,
 	       uint32_t target);
+/* An accepted link whose origin is known: it may displace another that has proved nothing. */
+void link_admit(struct link *l);
 /* It goes by the shorter way of this host, dialled by that user: the proofs say so, so that nobody in between can pass them on. */
 void link_set_local(struct link *l, uint32_t user);
 void link_connected(struct link *l); /* a dialled one: begins the handshake */

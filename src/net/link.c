@@ -8,7 +8,7 @@
  *
  * Both proofs cover both nonces and all of HELLO, which names the key; a client's key says for whom it may
  * speak. Errors: a link that breaks a rule is closed, counted and logged (refusal.c); nobody else notices.
- * Buffers: one small message at a time until the link is up; strangers are few, and the oldest go first. */
+ * Buffers: one small message at a time until the link is up. Links without a proof are few: see link_admit(). */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -18,6 +18,7 @@
 #define HANDSHAKE_NS (5 * NSEC_PER_SEC)
 #define LOCAL_NS (NSEC_PER_SEC / 2) /* until the ordinary way is tried instead of the shorter one */
 #define MAX_UNPROVEN 256
+#define SOURCE_BUCKETS 1024 /* for the addresses of unproven links */
 
 static void out_of_patience(struct timer *t)
 {
@@ -45,8 +46,53 @@ void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct 
 	n->n_dialling += p != NULL;
 	n->loop->env->clock->random(n->loop->env, l->nonce, sizeof(l->nonce));
 	timer_set(n->loop, &l->patience, n->loop->now + HANDSHAKE_NS);
-	if (!p && ++n->n_unproven > MAX_UNPROVEN)
-		link_close(list_first(&n->strangers, struct link, in_net), -EBUSY);
+	n->n_unproven += p == NULL;
+}
+
+/* ---- links without a proof ---- */
+
+/* A bucket for where a link comes from. One host may have all addresses of an IPv6 network of 64 bits. */
+static uint32_t source_of(const struct link *l)
+{
+	static const uint8_t v4[12] = { [10] = 0xff, [11] = 0xff };
+	size_t n = memcmp(l->from.addr, v4, sizeof(v4)) == 0 ? 16 : 8;
+
+	if (l->from.local)
+		return 0;
+	return (uint32_t)hash_bytes(l->from.addr, n, l->net->source_seed) % SOURCE_BUCKETS;
+}
+
+/* The oldest link of the source that has the most, first one that has not even said hello. */
+static struct link *most_dispensable(struct net *n)
+{
+	uint16_t counts[SOURCE_BUCKETS] = { 0 };
+	struct link *l, *oldest = NULL;
+	uint32_t most = 0;
+
+	list_for_each(l, &n->strangers, in_net) {
+		uint32_t source = source_of(l);
+
+		if (++counts[source] > counts[most])
+			most = source;
+	}
+	list_for_each(l, &n->strangers, in_net) {
+		if (source_of(l) != most)
+			continue;
+		if (l->state == LINK_WAIT_HELLO)
+			return l;
+		oldest = oldest ? oldest : l;
+	}
+	return oldest;
+}
+
+void link_admit(struct link *l)
+{
+	struct net *n = l->net;
+
+	if (!n->source_seed)
+		n->source_seed = env_random_u64(n->loop->env) | 1;
+	if (n->n_unproven > MAX_UNPROVEN)
+		link_close(most_dispensable(n), -EBUSY);
 }
 
 void link_set_local(struct link *l, uint32_t user)

@@ -143,6 +143,7 @@ struct net {
 	struct list links,
 		strangers; /* strangers: accepted and not yet authenticated, oldest first */
 	uint32_t n_links, n_unproven, n_dialling;
+	uint64_t source_seed; /* of the hash of addresses of strangers; 0: none yet */
 	const struct link *asker; /* who moves no bulk and had work for us last; to compare only */
 	uint64_t asked_at;
 	uint64_t mover_turn; /* turn of the loop in which links last moved bulk ... */

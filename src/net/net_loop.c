@@ -303,6 +303,7 @@ found:
 	theirs->other = ours;
 	*out = &ours->l;
 	post(theirs, parcel_new(PARCEL_CONNECT), 0);
+	link_admit(&theirs->l);
 	return 0;
 }
 

@@ -5,6 +5,8 @@
 
 #include "net/backend.h"
 
+#define ACCEPTS_PER_TURN 16
+
 struct tcp_acceptor {
 	struct acceptor a;
 	struct source src;
@@ -13,26 +15,39 @@ struct tcp_acceptor {
 	struct timer pause; /* after an error, so that it does not spin */
 };
 
+static void accept_one(struct tcp_acceptor *a, int fd)
+{
+	struct env *e = a->a.net->loop->env;
+	struct link *l = tcp_accepted(a->a.net, fd);
+
+	if (!l) {
+		e->sock->close(e, fd);
+		return;
+	}
+	if (a->local) {
+		l->from = a->from;
+		link_set_local(l, e->sock->user(e, fd));
+	} else if (e->sock->origin) {
+		e->sock->origin(e, fd, &l->from);
+	}
+	link_admit(l);
+}
+
+/* The others wait in the kernel until the next turn: handshakes get on in between. */
 static void accept_ready(struct source *s, unsigned events)
 {
 	struct tcp_acceptor *a = container_of(s, struct tcp_acceptor, src);
 	struct env *e = a->a.net->loop->env;
-	int fd;
+	int fd = 0;
 
 	(void)events;
-	while ((fd = e->sock->accept(e, s->fd)) >= 0) {
-		struct link *l = tcp_accepted(a->a.net, fd);
-
-		if (!l) {
-			e->sock->close(e, fd);
-		} else if (a->local) {
-			l->from = a->from;
-			link_set_local(l, e->sock->user(e, fd));
-		} else if (e->sock->origin) {
-			e->sock->origin(e, fd, &l->from);
-		}
+	for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+		fd = e->sock->accept(e, s->fd);
+		if (fd < 0)
+			break;
+		accept_one(a, fd);
 	}
-	if (fd == -EAGAIN || fd == -ECONNABORTED)
+	if (fd >= 0 || fd == -EAGAIN || fd == -ECONNABORTED)
 		return;
 	log_warn("net", "cannot accept connections for a while: %s", error_text(fd));
 	e->sock->watch(e, a->a.net->loop, s, 0);

@@ -52,6 +52,7 @@ static struct raw *raw_new(struct net *n)
 	CHECK(r);
 	link_init(&r->l, n, &raw_ops, NULL, 0);
 	link_ref(&r->l);
+	link_admit(&r->l);
 	return r;
 }
 
@@ -259,6 +260,59 @@ static void of_too_many_strangers_the_oldest_goes(void)
 		raw_free(r[i]);
 	}
 	CHECK_EQ(srv.net.n_unproven, 0);
+	end();
+}
+
+static struct raw *raw_from(uint8_t last, uint8_t low)
+{
+	struct raw *r = calloc(1, sizeof(*r));
+
+	CHECK(r);
+	link_init(&r->l, &srv.net, &raw_ops, NULL, 0);
+	r->l.from = (struct origin){ .addr = { 0x20, 1, [7] = last, [15] = low } };
+	link_ref(&r->l);
+	link_admit(&r->l);
+	return r;
+}
+
+/* Addresses of one network of 64 bits count as one source. */
+static void strangers_displace_those_of_the_largest_source_first(void)
+{
+	struct raw *few[3], *many[300];
+
+	begin();
+	for (int i = 0; i < 3; i++)
+		few[i] = raw_from((uint8_t)(2 + i), 1);
+	for (int i = 0; i < 300; i++)
+		many[i] = raw_from(1, (uint8_t)i);
+	CHECK_EQ(srv.net.n_unproven, 256);
+	for (int i = 0; i < 3; i++) {
+		CHECK(!few[i]->closed);
+		raw_free(few[i]);
+	}
+	for (int i = 0; i < 300; i++) {
+		CHECK_EQ(many[i]->closed, i < 47);
+		raw_free(many[i]);
+	}
+	end();
+}
+
+/* A link that has said hello with the right names goes after those that have said nothing. */
+static void a_handshake_that_is_under_way_goes_last(void)
+{
+	struct raw *r[300];
+	struct wire_hello h;
+
+	begin();
+	r[0] = raw_new(&srv.net);
+	h = hello_of(&srv.net);
+	CHECK_EQ(raw_say(r[0], FRAME_HELLO, XDR_ANY(xdr_wire_hello), &h), 0);
+	for (int i = 1; i < 300; i++)
+		r[i] = raw_new(&srv.net);
+	for (int i = 0; i < 300; i++) {
+		CHECK_EQ(r[i]->closed, i > 0 && i < 45);
+		raw_free(r[i]);
+	}
 	end();
 }
 
@@ -515,6 +569,8 @@ TEST_MAIN(TEST(a_good_greeting_is_challenged),
 	  TEST(the_wrong_file_system_target_version_or_role_is_turned_away),
 	  TEST(a_wrong_proof_is_refused_and_counted), TEST(frames_out_of_turn_close_the_link),
 	  TEST(a_silent_stranger_has_five_seconds), TEST(of_too_many_strangers_the_oldest_goes),
+	  TEST(strangers_displace_those_of_the_largest_source_first),
+	  TEST(a_handshake_that_is_under_way_goes_last),
 	  TEST(both_sides_prove_their_key_and_calls_go_through),
 	  TEST(a_wrong_key_or_cluster_fails_calls_at_once), TEST(a_server_proves_the_server_key),
 	  TEST(a_named_key_lets_in_and_says_for_whom),
