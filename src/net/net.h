@@ -303,6 +303,7 @@ void net_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t at, in
 /* ---------------------------------------------------------------- server side of sessions */
 
 #define SESSION_SLOTS 64
+#define BUSY_SLOTS 8 /* of them while the server is short of buffers or of memory for requests */
 
 struct slot {
 	uint32_t sequence; /* last one seen */
@@ -443,6 +444,8 @@ struct peer {
 	uint32_t backoff_ms;
 	struct timer timer; /* redial, or renew the lease */
 	struct timer company; /* calls that go later go now */
+	struct timer breather; /* calls that the server had no room for go again */
+	uint32_t breather_ms;
 	struct call session_call; /* establishes the session, slot-less */
 	struct req session_req;
 	struct wire_session_args session_args;

@@ -19,6 +19,8 @@
 #define COMPANY_NS (NSEC_PER_MSEC / 2) /* how long a call waits for one that somebody waits for */
 #define BACKOFF_MIN_MS 20
 #define BACKOFF_MAX_MS 1000
+#define BREATHER_MIN_MS 2
+#define BREATHER_MAX_MS 200
 #define NO_SLOT UINT32_MAX
 #define ROOM_MAX (128 * MIB) /* outstanding at a server that is ours alone */
 #define ROOM_MIN (4 * MIB)
@@ -398,6 +400,40 @@ static bool map_too_old(const struct call *c, const struct wire_rep_head *h)
 	return c && c->slot != NO_SLOT && h->status == EREMCHG && h->map_version > c->map_version;
 }
 
+/* Refused, not executed: the server has no room for it now. It goes again under its numbers, a little later. */
+static bool no_room(const struct call *c, const struct wire_rep_head *h)
+{
+	return c && c->slot != NO_SLOT && h->status == EBUSY && h->slots == 0;
+}
+
+static void breather_over(struct timer *t)
+{
+	struct peer *p = container_of(t, struct peer, breather);
+
+	resend(p);
+	pump(p);
+}
+
+static void send_later(struct peer *p, struct call *c)
+{
+	struct loop *l = loop_of(p);
+	uint32_t jitter;
+
+	p->slots[c->slot].call = c;
+	p->slots[c->slot].busy = true;
+	p->n_slots = MIN(p->n_slots, (uint32_t)BUSY_SLOTS);
+	c->sent = false;
+	if (c->desc.tag)
+		net_retract(p->link, &c->desc, c->q);
+	if (p->breather.when)
+		return;
+	p->breather_ms =
+		MIN(MAX(2 * p->breather_ms, (uint32_t)BREATHER_MIN_MS), (uint32_t)BREATHER_MAX_MS);
+	l->env->clock->random(l->env, &jitter, sizeof(jitter));
+	timer_set(l, &p->breather,
+		  l->now + (p->breather_ms + jitter % p->breather_ms) * NSEC_PER_MSEC / 2);
+}
+
 /* How long it took to be answered; where nothing was moved, that tells how far away the server is. */
 static void timed(struct peer *p, const struct call *c)
 {
@@ -442,6 +478,12 @@ int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m)
 		send_again(p, c, &h);
 		return 0;
 	}
+	if (no_room(c, &h)) {
+		msg_free(m);
+		send_later(p, c);
+		return 0;
+	}
+	p->breather_ms = 0;
 	peer_map(p, h.map_version);
 	if (!c) { /* given up long ago */
 		msg_free(m);
@@ -716,6 +758,7 @@ void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, co
 	p->target = target;
 	p->n_slots = 1;
 	p->company.fire = company_over;
+	p->breather.fire = breather_over;
 	p->eager_bytes = INLINE_MAX;
 	p->lease_ms = 30000;
 	p->map_version = 1; /* what the cluster file says; later versions tell of more */
@@ -744,6 +787,7 @@ void peer_halt(struct peer *p)
 		link_close(p->link, -ESHUTDOWN);
 	timer_del(loop_of(p), &p->timer);
 	timer_del(loop_of(p), &p->company);
+	timer_del(loop_of(p), &p->breather);
 	p->state = PEER_HALTED;
 	for (uint32_t i = 0; i < SESSION_SLOTS; i++) {
 		c = p->slots[i].call;

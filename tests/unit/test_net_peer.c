@@ -600,6 +600,81 @@ static void a_server_that_refuses_for_ever_is_believed(void)
 	end();
 }
 
+/* EBUSY without slots: the request was turned away, not executed. */
+static void calls_that_a_server_has_no_room_for_go_again(void)
+{
+	struct ask a[2];
+	uint64_t tags[2];
+
+	begin();
+	warm_up();
+	srv.hold = true;
+	for (int i = 0; i < 2; i++)
+		ask(&a[i], &cli.peer, OP_MKDIR, true);
+	settle();
+	for (int i = 0; i < 2; i++)
+		tags[i] = srv.seen[i].tag;
+	for (int round = 0; round < 5; round++) {
+		CHECK_EQ(srv.n_seen, 2);
+		for (int i = 0; i < 2; i++) {
+			CHECK_EQ(srv.seen[i].tag, tags[i]); /* the same numbers each time */
+			fsrv_reply(&srv, srv.seen[i].link, tags[i], EBUSY, 0, NULL, NULL);
+		}
+		fsrv_drop(&srv);
+		networld_pass(&w, NSEC_PER_SEC / 5);
+		CHECK(!a[0].over && !a[1].over);
+		CHECK(cli.peer.n_slots <= BUSY_SLOTS);
+	}
+	fsrv_release(&srv, 0);
+	for (int i = 0; i < 2; i++) {
+		networld_until(&w, &a[i].over);
+		CHECK_EQ(a[i].error, 0);
+	}
+	CHECK_EQ(cli.peer.n_slots, SESSION_SLOTS);
+	end();
+}
+
+static void a_call_without_room_ends_with_its_deadline_or_its_peer(void)
+{
+	struct ask a, b;
+
+	begin();
+	warm_up();
+	srv.hold = true;
+	ask(&a, &cli.peer, OP_PING, false);
+	while (!a.over) {
+		networld_pass(&w, NSEC_PER_SEC / 10);
+		for (unsigned i = 0; i < srv.n_seen; i++)
+			fsrv_reply(&srv, srv.seen[i].link, srv.seen[i].tag, EBUSY, 0, NULL, NULL);
+		fsrv_drop(&srv);
+	}
+	CHECK_EQ(a.error, -ETIMEDOUT);
+	ask(&b, &cli.peer, OP_PING, false);
+	settle();
+	fsrv_reply(&srv, srv.seen[0].link, srv.seen[0].tag, EBUSY, 0, NULL, NULL);
+	fsrv_drop(&srv);
+	settle();
+	peer_halt(&cli.peer);
+	networld_until(&w, &b.over);
+	CHECK_EQ(b.error, -ESHUTDOWN);
+	networld_pass(&w, NSEC_PER_SEC);
+	end();
+}
+
+/* EBUSY with slots is an answer like any other. */
+static void a_server_that_answers_busy_is_believed(void)
+{
+	struct ask a;
+
+	begin();
+	warm_up();
+	srv.status = EBUSY;
+	ask(&a, &cli.peer, OP_BACKUP, false);
+	networld_until(&w, &a.over);
+	CHECK_EQ(a.error, -EBUSY);
+	end();
+}
+
 static void the_welcome_tells_of_a_newer_map(void)
 {
 	struct ask a;
@@ -754,6 +829,9 @@ TEST_MAIN(TEST(calls_take_slots_and_number_them),
 	  TEST(a_halted_peer_ends_its_calls_and_takes_none),
 	  TEST(a_halted_peer_goes_on_with_its_session_and_numbers),
 	  TEST(claims_without_an_answer_are_asked_for_again),
+	  TEST(calls_that_a_server_has_no_room_for_go_again),
+	  TEST(a_call_without_room_ends_with_its_deadline_or_its_peer),
+	  TEST(a_server_that_answers_busy_is_believed),
 	  TEST(a_peer_without_a_session_waits_for_a_call), TEST(a_reply_to_nothing_closes_the_link),
 	  TEST(a_reply_with_a_strange_status_closes_the_link),
 	  TEST(a_result_that_does_not_decode_ends_call_and_link),
