@@ -29,6 +29,8 @@ static bool arena_grow(struct arena *a, size_t n)
 	if (n > room)
 		return false;
 	size = MAX(n, MIN(size, room));
+	if (a->may_grow && !a->may_grow(a, size))
+		return false;
 	b = malloc(sizeof(*b) + size);
 	if (!b)
 		return false;
@@ -95,5 +97,5 @@ void arena_reset(struct arena *a)
 void arena_destroy(struct arena *a)
 {
 	arena_free(a, NULL);
-	*a = (struct arena){ .limit = a->limit };
+	*a = (struct arena){ .limit = a->limit, .may_grow = a->may_grow };
 }

@@ -184,6 +184,7 @@ struct arena {
 	struct arena_block *blocks;
 	size_t limit; /* most bytes it may hold, 0: no limit */
 	size_t held;
+	bool (*may_grow)(struct arena *a, size_t bytes); /* asked before each block, or NULL */
 };
 
 void arena_init(struct arena *a, size_t limit);
@@ -346,6 +347,7 @@ bool key_allows(const struct key_role *r, uint32_t uid, uint32_t gid, uint32_t *
 /* ---- this process ---- */
 uint64_t time_now(void); /* monotonic ns */
 void raise_file_limit(void); /* as many descriptors as it may have */
+uint64_t file_limit(void); /* descriptors that it may have now */
 
 /* ---- mounted directories of this host ---- */
 #define MOUNT_DEV 32

@@ -12,6 +12,13 @@ uint64_t time_now(void)
 	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
 }
 
+uint64_t file_limit(void)
+{
+	struct rlimit l;
+
+	return getrlimit(RLIMIT_NOFILE, &l) == 0 ? l.rlim_cur : UINT64_MAX;
+}
+
 void raise_file_limit(void)
 {
 	struct rlimit l;

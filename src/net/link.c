@@ -111,7 +111,17 @@ void link_unref(struct link *l)
 {
 	if (--l->refs)
 		return;
+	usage_fini(&l->held);
 	l->ops->destroy(l);
+}
+
+struct key_account *link_key_account(struct link *l)
+{
+	enum key_kind kind = l->role == LINK_SERVER ? KEY_OF_SERVERS :
+			     l->speaks.any	    ? KEY_ANY_USER :
+						      KEY_ONE_USER;
+
+	return account_get(&l->net->limits, l->key, kind);
 }
 
 static void proven(struct link *l)
@@ -181,6 +191,7 @@ void link_close(struct link *l, int error)
 	if (state == LINK_CLOSED)
 		return;
 	l->state = LINK_CLOSED;
+	usage_give(&l->held, LIMIT_LINKS, l->held.used[LIMIT_LINKS]);
 	if (state < LINK_UP)
 		--*(l->dialled ? &n->n_dialling : &n->n_unproven);
 	tell_close(l, error, state);
@@ -471,6 +482,24 @@ static int on_challenge(struct link *l, struct msg *m)
 	return send_value(l, FRAME_RESPONSE, XDR_ANY(xdr_wire_response), &r);
 }
 
+/* It has proved its key: one more link with it? */
+static int take_place(struct link *l)
+{
+	struct key_account *k = link_key_account(l);
+	enum limit_scope full;
+
+	if (!k)
+		return -ENOMEM;
+	usage_move(&l->held, k);
+	full = usage_take(&l->held, LIMIT_LINKS, 1);
+	if (!full)
+		return 0;
+	link_refused(l, REFUSED_LIMIT, "%s: %llu is the limit %s", limit_name(LIMIT_LINKS),
+		     (unsigned long long)limit_value(&l->net->limits, LIMIT_LINKS, full),
+		     limit_scope_name(full));
+	return refuse(l, -EUSERS, "too many connections, of this key or of all: see the log");
+}
+
 static int on_response(struct link *l, struct msg *m)
 {
 	const struct net_identity *id = &l->net->id;
@@ -479,12 +508,16 @@ static int on_response(struct link *l, struct msg *m)
 				  .map_version = id->map_version };
 	struct wire_response r;
 	uint8_t proof[MAC_BYTES];
+	int e;
 
 	if (!decode(m, XDR_ANY(xdr_wire_response), &r))
 		return -EPROTO;
 	prove(l, "client", l->nonce, proof);
 	if (!mac_equal(proof, r.proof))
 		return refuse(l, -EKEYREJECTED, "wrong key");
+	e = take_place(l);
+	if (e)
+		return e;
 	proven(l);
 	return send_value(l, FRAME_WELCOME, XDR_ANY(xdr_wire_welcome), &w);
 }

@@ -18,6 +18,7 @@ void net_init(struct net *n, struct loop *l, const struct net_identity *id)
 	n->loop = l;
 	n->id = *id;
 	net_costs_usual(&n->costs);
+	limits_init(&n->limits);
 	list_init(&n->links);
 	list_init(&n->strangers);
 	list_init(&n->spare_msgs);
@@ -48,6 +49,7 @@ void net_fini(struct net *n)
 		free(list_entry(it, struct xfer, link));
 	free(n->scratch);
 	n->scratch = NULL;
+	limits_fini(&n->limits);
 }
 
 static bool is_loop(const char *address)

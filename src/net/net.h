@@ -19,6 +19,7 @@
 
 #include "core/core.h"
 #include "layout/layout.h"
+#include "net/limits.h"
 #include "xdr/xdr.h"
 
 struct net;
@@ -115,7 +116,7 @@ enum refusal {
 	REFUSED_STALE, /* one that has expired or was fenced */
 	REFUSED_RIGHTS, /* one for something else */
 	REFUSED_REPLAY, /* a request under the sequence of another one */
-	REFUSED_LIMIT, /* too many sessions, open files, or unread answers */
+	REFUSED_LIMIT, /* a limit of limits.h, or unread answers */
 	N_REFUSALS
 };
 const char *refusal_name(enum refusal why); /* "key" */
@@ -137,6 +138,7 @@ struct net {
 	uint8_t *scratch; /* NET_SCRATCH bytes: where unwanted bytes go, and those to be unpacked */
 	struct net_costs costs;
 	struct net_account account; /* of accepted links */
+	struct limits limits; /* of accepted links and sessions */
 	struct net_identity id;
 	const struct net_server_ops *server;
 	void *owner;
@@ -244,6 +246,7 @@ struct link {
 	uint8_t secret[KEY_BYTES]; /* and the key */
 	struct key_role speaks; /* for whom, of an accepted client */
 	struct origin from; /* of an accepted link */
+	struct usage held; /* by an accepted link, from its proof on */
 	char way[24]; /* the shorter one, by which it goes, for the proofs; "": the ordinary one */
 	const char *reason; /* why it is refused, or NULL */
 	uint32_t told; /* bit set of refusals that the log has */
@@ -274,6 +277,8 @@ void link_refused(struct link *l, enum refusal why, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* The server's keys have changed (net.id): closes links whose key is gone, another, or of another role. */
 void net_recheck_keys(struct net *n);
+/* The account of the key that it proved, with a reference; NULL: out of memory. */
+struct key_account *link_key_account(struct link *l);
 void link_ref(struct link *l);
 void link_unref(struct link *l);
 /* Encodes the frame head in front of m and sends it; takes m. Harmless on a closed link. */
@@ -328,11 +333,9 @@ struct session {
 	bool doomed; /* being ended: cannot be resumed */
 	struct list opens; /* of the owner */
 	struct list parked; /* of the owner: requests that wait for locks */
-	uint32_t n_locks, n_waits; /* of the owner: locks held, and waited for */
-	uint32_t n_opens;
-	char key[CONF_NAME_MAX]; /* that it was made with, since our start */
+	struct usage held; /* with the key that it was made with or resumed with last */
 	struct pool_share share,
-		copy_share; /* of the owner: buffers of its transfers, and of copies */
+		copy_share; /* buffers of its transfers, and of copies: see session_share() */
 };
 
 struct sessions {
@@ -353,6 +356,8 @@ int session_new(struct sessions *t, uint64_t id, const uint8_t secret[16], const
 struct session *session_find(struct sessions *t, uint64_t id);
 void session_attach(struct session *s, struct link *l);
 void session_detach(struct session *s); /* its link is gone; the lease runs on */
+/* Its share of the pool (copies: of their pool). All sessions of a key of one user have one together. */
+struct pool_share *session_share(struct session *s, bool copies);
 void session_free(struct session *s);
 /* A request comes: checks and takes its slot. 0, -EBADMSG (lies about the slot: close the link), -EKEYREJECTED
  * (another operation came under this sequence). */

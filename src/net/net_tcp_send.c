@@ -206,6 +206,7 @@ static void drop_message(struct tcp_link *t, struct msg *m)
 	t->n_control--;
 	t->queued -= memory_of(m);
 	t->l.net->queued -= memory_of(m);
+	usage_give(&t->l.held, LIMIT_REPLY_BYTES, memory_of(m));
 	list_del(&m->link);
 	msg_free(m);
 }
@@ -379,7 +380,8 @@ static bool too_much(const struct tcp_link *t)
 {
 	size_t most = t->l.net->queued > QUEUE_ALL ? QUEUE_CROWDED : QUEUE_BYTES;
 
-	return !t->l.dialled && (t->n_control > QUEUE_MAX || t->queued > most);
+	return !t->l.dialled && (t->n_control > QUEUE_MAX || t->queued > most ||
+				 usage_over(&t->l.held, LIMIT_REPLY_BYTES));
 }
 
 /* Something was added to what is to be sent, which was idle before or not. */
@@ -411,6 +413,7 @@ void tcp_send(struct link *l, struct msg *m)
 	t->n_control++;
 	t->queued += memory_of(m);
 	l->net->queued += memory_of(m);
+	usage_add(&l->held, LIMIT_REPLY_BYTES, memory_of(m));
 	link_ref(l);
 	if (was_idle)
 		t->out_at = l->net->loop->now;

@@ -96,6 +96,15 @@ void session_detach(struct session *s)
 	s->link = NULL;
 }
 
+struct pool_share *session_share(struct session *s, bool copies)
+{
+	struct key_account *k = s->held.key;
+
+	if (k && k->kind == KEY_ONE_USER)
+		return copies ? &k->copy_share : &k->share;
+	return copies ? &s->copy_share : &s->share;
+}
+
 void session_free(struct session *s)
 {
 	session_detach(s);
@@ -103,6 +112,7 @@ void session_free(struct session *s)
 	htab_remove(&s->table->by_id, &s->node);
 	list_del(&s->all);
 	s->table->count--;
+	usage_fini(&s->held);
 	free(s);
 }
 

@@ -9,7 +9,6 @@
 #include "server/srv.h"
 
 #define ARENA_LIMIT (1 * MIB) /* of one request */
-#define BUSY_SLOTS 8 /* credit of a client while requests wait for buffers */
 
 static struct sreq *sreq_new(struct server *srv)
 {
@@ -28,17 +27,22 @@ static struct sreq *sreq_new(struct server *srv)
 		if (!s)
 			return NULL;
 		arena_init(&s->arena, ARENA_LIMIT);
+		s->arena.may_grow = sreq_may_grow;
 	}
 	list_init(&s->link_mate);
 	s->srv = srv;
+	s->arena_bytes = s->arena.held;
 	s->change.arena = &s->arena;
 	return s;
 }
 
+/* Ends its reference to its link, too. */
 static void sreq_free(struct sreq *s)
 {
 	struct server *srv = s->srv;
 
+	sreq_release(s);
+	link_unref(s->link);
 	msg_free(s->in);
 	arena_reset(&s->arena);
 	srv->in_service--;
@@ -74,7 +78,6 @@ void sreq_abandon(struct sreq *s)
 	else if (s->row->ops == &read_ops || s->row->ops == &write_ops)
 		data_abandon(s);
 	list_del(&s->link_mate);
-	link_unref(s->link);
 	sreq_free(s);
 }
 
@@ -87,7 +90,7 @@ static uint64_t verifier_of(const struct sreq *s)
 	struct server *srv = s->srv;
 
 	srv->net.id.verifier = disk_verifier(srv->disk);
-	return s->row->flags & OP_WRITES ? s->verifier : srv->net.id.verifier;
+	return s->row && s->row->flags & OP_WRITES ? s->verifier : srv->net.id.verifier;
 }
 
 static void send_reply(struct sreq *s, int error, uint32_t slots)
@@ -123,6 +126,15 @@ static void send_reply(struct sreq *s, int error, uint32_t slots)
 		link_close(s->link, -ENOMEM);
 }
 
+/* Slots that its client may use. */
+static uint32_t credit(const struct sreq *s)
+{
+	bool busy = !list_empty(&s->srv->pool.waiting) ||
+		    usage_is_crowded(&s->link->held, LIMIT_REQUEST_BYTES, 0);
+
+	return busy ? BUSY_SLOTS : SESSION_SLOTS;
+}
+
 bool sreq_reply(struct sreq *s)
 {
 	int error;
@@ -135,13 +147,14 @@ bool sreq_reply(struct sreq *s)
 	       s->link->host, error_text(error),
 	       (unsigned long long)(s->srv->loop->now - s->q.born) / 1000);
 	hist_add(&s->srv->op_times[s->head.op], s->srv->loop->now - s->q.born);
+	sreq_unreserve(s);
 	if (s->session)
 		session_leave(s->session, s->head.slot);
-	if (error !=
-	    -ESHUTDOWN) /* else the link will break, and it comes again after the restart */
-		send_reply(s, error,
-			   list_empty(&s->srv->pool.waiting) ? SESSION_SLOTS : BUSY_SLOTS);
-	link_unref(s->link);
+	if (error && error != -ESHUTDOWN && s->no_room)
+		send_reply(s, -EBUSY, 0);
+	else if (error !=
+		 -ESHUTDOWN) /* else the link will break, and it comes again after the restart */
+		send_reply(s, error, credit(s));
 	req_fini(&s->q);
 	sreq_free(s);
 	return false;
@@ -303,11 +316,13 @@ static int permitted(struct sreq *s)
 	return 0;
 }
 
-/* A request that gets no slot: answer, forget. */
-static void turn_away(struct sreq *s, int status, uint32_t slots)
+/* A request that gets no slot: answer, forget. -ESTALE: no such session. -EBUSY: it may come again, with the same
+ * numbers. */
+static void turn_away(struct sreq *s, int status)
 {
-	send_reply(s, status, slots);
-	link_unref(s->link);
+	s->head.slot = (uint32_t)(s->tag >> 32);
+	s->head.sequence = (uint32_t)s->tag;
+	send_reply(s, status, 0);
 	sreq_free(s);
 }
 
@@ -315,7 +330,7 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 {
 	struct server *srv = owner;
 	struct sreq *s;
-	int r;
+	int r = 0;
 
 	if (srv->stopping) { /* no answer: the link will break, and it comes again after the restart */
 		msg_free(m);
@@ -334,7 +349,12 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 	s->tag = tag;
 	s->verifier = disk_verifier(srv->disk);
 	link_ref(l);
-	r = sreq_decode(s);
+	if (sreq_charge(s, sizeof(*s) + sizeof(*m) + m->cap + s->arena.held))
+		r = sreq_decode(s);
+	if (s->no_room) {
+		turn_away(s, -EBUSY);
+		return;
+	}
 	if (!r && tag != ((uint64_t)s->head.slot << 32 | s->head.sequence))
 		r = -EPROTO;
 	if (!r && !(s->row->flags & OP_NO_SESSION)) {
@@ -342,7 +362,7 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 			if (session_find(&srv->sessions, s->head.session) != l->session)
 				link_refused(l, REFUSED_SESSION, "%s in another's session",
 					     s->row->name);
-			turn_away(s, -ESTALE, 0);
+			turn_away(s, -ESTALE);
 			return;
 		}
 		r = session_enter(l->session, s->head.slot, s->head.sequence, s->head.op, s);
@@ -353,7 +373,6 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 	}
 	if (r) {
 		link_close(l, r);
-		link_unref(l);
 		sreq_free(s);
 		return;
 	}

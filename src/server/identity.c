@@ -1,5 +1,5 @@
 /* Whom a request speaks for: what the key of its link allows, and what is left of root that comes from afar.
- * And what ties a session to the key that it was opened with, and how many of them there may be. */
+ * And what ties a session to the key that it was opened with. */
 #include "server/srv.h"
 
 static uint32_t gid_of(uint32_t gid)
@@ -55,25 +55,4 @@ void session_proof(const struct sreq *s, const uint8_t secret[16], uint8_t out[1
 					   { s->link->key, strlen(s->link->key) },
 					   { NULL, 0 } });
 	memcpy(out, mac, 16);
-}
-
-/* A key for one user gets an eighth of all. */
-int session_room(const struct sreq *s)
-{
-	const struct sessions *t = &s->srv->sessions;
-	uint32_t most = s->srv->max_sessions, n = t->count;
-	struct session *ss;
-
-	if (s->link->role == LINK_SERVER)
-		return 0;
-	if (n < most && !s->link->speaks.any) {
-		most /= 8;
-		n = 0;
-		list_for_each(ss, &t->all, all)
-			n += strcmp(ss->key, s->link->key) == 0;
-	}
-	if (n < most)
-		return 0;
-	link_refused(s->link, REFUSED_LIMIT, "a session more than %u", most);
-	return -EUSERS;
 }

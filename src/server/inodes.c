@@ -134,28 +134,27 @@ bool session_writes(const struct session *s, uint64_t ino)
 	return session_holds(s, ino) & OPEN_WRITE;
 }
 
-int open_room(const struct sreq *s, uint64_t id)
+int open_room(struct sreq *s, uint64_t id)
 {
-	const struct server *srv = s->srv;
-	bool full = srv->opens.count >= srv->max_opens;
-
-	if ((!full && s->session->n_opens < srv->max_session_opens) || open_find(s->session, id))
-		return 0;
-	link_refused(s->link, REFUSED_LIMIT, "an open file more than %u",
-		     full ? srv->max_opens : srv->max_session_opens);
-	return full ? -ENFILE : -EMFILE;
+	return open_find(s->session, id) ? 0 : sreq_reserve(s, &s->session->held, LIMIT_OPENS);
 }
 
-int open_add(struct session *s, struct inode *i, uint64_t id, uint32_t flags)
+int open_add(struct sreq *q, struct inode *i, uint64_t id, uint32_t flags)
 {
+	struct session *s = q->session;
 	struct open_file *o = open_find(s, id);
+	int e;
 
 	if (o && o->inode == i)
 		return o->flags == flags ? 0 : -EINVAL;
 	if (o) /* nobody heard the answer of an earlier execution, and the name is another file's now */
 		open_lose(o);
+	e = sreq_use(q, &s->held, LIMIT_OPENS);
+	if (e)
+		return e;
 	o = calloc(1, sizeof(*o));
 	if (!o || htab_insert(&i->srv->opens, &o->node, open_hash(s, id))) {
+		usage_give(&s->held, LIMIT_OPENS, 1);
 		free(o);
 		return -ENOMEM;
 	}
@@ -169,7 +168,6 @@ int open_add(struct session *s, struct inode *i, uint64_t id, uint32_t flags)
 	i->writers += !!(flags & OPEN_WRITE);
 	i->appenders += !!(flags & OPEN_APPEND);
 	list_push(&s->opens, &o->in_session);
-	s->n_opens++;
 	return 0;
 }
 
@@ -180,7 +178,7 @@ void open_drop(struct open_file *o)
 
 	lock_closed(o);
 	list_del(&o->in_session);
-	o->session->n_opens--;
+	usage_give(&o->session->held, LIMIT_OPENS, 1);
 	htab_remove(&srv->opens, &o->node);
 	i->opens--;
 	i->writers -= !!(o->flags & OPEN_WRITE);
@@ -217,11 +215,13 @@ static void free_inode(struct hnode *n, void *arg)
 
 static void free_open(struct hnode *n, void *arg)
 {
+	struct open_file *o = container_of(n, struct open_file, node);
 	struct htab *t = arg;
 
 	htab_remove(t, n);
-	appends_drop(container_of(n, struct open_file, node));
-	free(container_of(n, struct open_file, node));
+	o->session = NULL; /* it is gone already */
+	appends_drop(o);
+	free(o);
 }
 
 /* As a crash: forgets everything. */

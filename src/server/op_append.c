@@ -17,6 +17,7 @@
 /* A place that was given and not reported yet. */
 struct append {
 	struct list in_inode, in_open;
+	struct open_file *open;
 	uint64_t id, offset, length;
 };
 
@@ -24,15 +25,25 @@ static void append_free(struct append *a)
 {
 	list_del(&a->in_inode);
 	list_del(&a->in_open);
+	if (a->open->session)
+		usage_give(&a->open->session->held, LIMIT_APPENDS, 1);
 	free(a);
 }
 
-static int append_add(struct open_file *o, uint64_t id, uint64_t offset, uint64_t length)
+static int append_add(struct sreq *s, struct open_file *o, uint64_t id, uint64_t offset,
+		      uint64_t length)
 {
-	struct append *a = malloc(sizeof(*a));
+	struct append *a;
+	int e = sreq_take(s, &o->session->held, LIMIT_APPENDS, 1);
 
-	if (!a)
+	if (e)
+		return e;
+	a = malloc(sizeof(*a));
+	if (!a) {
+		usage_give(&o->session->held, LIMIT_APPENDS, 1);
 		return -ENOMEM;
+	}
+	a->open = o;
 	a->id = id;
 	a->offset = offset;
 	a->length = length;
@@ -81,13 +92,14 @@ uint64_t append_limit(const struct inode *i)
 	return limit;
 }
 
-int append_claim(struct open_file *o, const struct wire_append_claim *c, uint64_t epoch)
+int append_claim(struct sreq *s, struct open_file *o, const struct wire_append_claim *c,
+		 uint64_t epoch)
 {
 	if (c->length > INT64_MAX || c->offset > INT64_MAX - c->length)
 		return -EFBIG;
 	if (c->epoch != epoch || append_find(o, c->id))
 		return 0;
-	return append_add(o, c->id, c->offset, c->length);
+	return append_add(s, o, c->id, c->offset, c->length);
 }
 
 /* ---- the operation ---- */
@@ -186,7 +198,7 @@ static int grant(struct sreq *s)
 	if (length > INT64_MAX || i->append_end > INT64_MAX - length)
 		return -EFBIG;
 	r->offset = i->append_end;
-	return append_add(o, a->id, i->append_end, length);
+	return append_add(s, o, a->id, i->append_end, length);
 }
 
 static bool append_step(struct req *q)

@@ -22,8 +22,6 @@
 #define PLACE_NS (5 * NSEC_PER_SEC)
 #define PAUSE_MAX_MS 1000u
 #define GRACE_PAUSE_MS 100
-#define LOCKS_MAX 8192 /* of a session */
-#define WAITS_MAX 1024
 
 enum { ASK, REPLY };
 static const char *const names[] = { "ask", "wait" };
@@ -53,14 +51,15 @@ static bool splits(const struct lock_space *sp, const struct range *want)
 	return r && r->start < want->start && r->last > want->last;
 }
 
-static int hold(struct session *ss, struct lock_space *sp, const struct range *want)
+static int hold(struct sreq *s, struct lock_space *sp, const struct range *want)
 {
-	int e, grown;
+	struct usage *h = &s->session->held;
+	int grown, most = 1 + splits(sp, want), e = sreq_take(s, h, LIMIT_LOCKS, (uint64_t)most);
 
-	if (ss->n_locks + 1 + splits(sp, want) > LOCKS_MAX)
-		return -ENOLCK;
+	if (e)
+		return e;
 	e = ranges_hold(&sp->held, want, &grown);
-	ss->n_locks += (uint32_t)grown;
+	usage_give(h, LIMIT_LOCKS, (uint64_t)(most - grown));
 	return e;
 }
 
@@ -100,7 +99,7 @@ static void wait_end(struct lock_wait *w, int error)
 	answer(w, error, false, 0);
 	timer_del(w->srv->loop, &w->timer);
 	lock_wait_del(&w->srv->locks, w);
-	w->session->n_waits--;
+	usage_give(&w->session->held, LIMIT_LOCK_WAITS, 1);
 	free(w);
 }
 
@@ -121,13 +120,17 @@ static int wait_new(struct sreq *s, struct inode *i, struct lock_space *sp,
 		    const struct range *want, struct lock_wait **out)
 {
 	const struct wire_lock_args *a = s->args;
+	struct usage *h = &s->session->held;
 	struct lock_wait *w;
+	int e = sreq_take(s, h, LIMIT_LOCK_WAITS, 1);
 
-	if (s->session->n_waits >= WAITS_MAX)
-		return -ENOLCK;
+	if (e)
+		return e;
 	w = calloc(1, sizeof(*w));
-	if (!w)
+	if (!w) {
+		usage_give(h, LIMIT_LOCK_WAITS, 1);
 		return -ENOMEM;
+	}
 	*w = (struct lock_wait){ .want = *want,
 				 .whole = a->want.whole,
 				 .ticket = a->ticket,
@@ -139,10 +142,10 @@ static int wait_new(struct sreq *s, struct inode *i, struct lock_space *sp,
 				 .timer.fire = wait_timer };
 	list_init(&w->parked);
 	if (lock_wait_add(&s->srv->locks, sp, w)) {
+		usage_give(h, LIMIT_LOCK_WAITS, 1);
 		free(w);
 		return -ENOMEM;
 	}
-	s->session->n_waits++;
 	*out = w;
 	return 0;
 }
@@ -152,7 +155,8 @@ static int park(struct sreq *s, struct lock_wait *w)
 {
 	struct session *ss = s->session;
 	struct lock_wait *p, *youngest = w;
-	uint32_t n = 0, pause_ms = MIN(PAUSE_MAX_MS, 10 + 10 * ss->n_waits);
+	uint32_t n = 0, n_waits = (uint32_t)ss->held.used[LIMIT_LOCK_WAITS];
+	uint32_t pause_ms = MIN(PAUSE_MAX_MS, 10 + 10 * n_waits);
 	uint64_t now = s->srv->loop->now, until = now + PARK_NS;
 
 	list_for_each(p, &ss->parked, parked) {
@@ -193,7 +197,7 @@ static int wait_for(struct sreq *s, struct inode *i, struct lock_space *sp,
 	if (!w->whole && lock_deadlock(t, w)) {
 		e = -EDEADLK;
 	} else if (lock_grantable(t, w) && !held_back(i)) {
-		e = hold(s->session, sp, want);
+		e = hold(s, sp, want);
 	} else {
 		e = park(s, w);
 		if (!e)
@@ -219,7 +223,7 @@ void lock_released(struct inode *i)
 			list_for_each_safe(w, tmp, &i->locks[k].line, link) {
 				if (!w->asking || !lock_grantable(t, w) || held_back(i))
 					continue;
-				wait_end(w, hold(w->session, w->space, &w->want));
+				wait_end(w, hold(w->asking, w->space, &w->want));
 				changed = true;
 			}
 		} while (changed);
@@ -233,7 +237,8 @@ void lock_closed(struct open_file *o)
 	for (int k = 0; k < LOCK_SPACES; k++) {
 		struct lock_space *sp = &o->inode->locks[k];
 
-		o->session->n_locks -= (uint32_t)ranges_drop(&sp->held, o->session->id, o->id);
+		usage_give(&o->session->held, LIMIT_LOCKS,
+			   ranges_drop(&sp->held, o->session->id, o->id));
 		list_for_each_safe(w, tmp, &sp->line, link)
 			if (w->session == o->session && w->want.open == o->id)
 				wait_end(w, -EBADF);
@@ -303,12 +308,13 @@ static int test(struct sreq *s, const struct lock_space *sp, const struct range 
 
 static int let_go(struct sreq *s, struct inode *i, struct lock_space *sp, const struct range *want)
 {
-	int grown, e;
+	struct usage *h = &s->session->held;
+	int grown, most = splits(sp, want), e = most ? sreq_take(s, h, LIMIT_LOCKS, 1) : 0;
 
-	if (s->session->n_locks + splits(sp, want) > LOCKS_MAX)
-		return -ENOLCK;
+	if (e)
+		return e;
 	e = ranges_release(&sp->held, want, &grown);
-	s->session->n_locks += (uint32_t)grown;
+	usage_give(h, LIMIT_LOCKS, (uint64_t)(most - grown));
 	lock_released(i);
 	return e;
 }
@@ -321,7 +327,7 @@ static int take(struct sreq *s, struct inode *i, struct lock_space *sp, const st
 		return -EAGAIN;
 	if (held_back(i))
 		return again_later(s);
-	e = hold(s->session, sp, want);
+	e = hold(s, sp, want);
 	lock_released(i); /* less than before, perhaps */
 	return e;
 }
@@ -396,7 +402,7 @@ int lock_claim(struct sreq *s, struct inode *i)
 		if (!e && ranges_conflict(&sp->held, &want))
 			e = -EAGAIN;
 		if (!e)
-			e = hold(s->session, sp, &want);
+			e = hold(s, sp, &want);
 	}
 	return e;
 }

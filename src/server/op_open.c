@@ -293,7 +293,7 @@ static int grant(struct sreq *s)
 	i = inode_get(s->srv, &st->h);
 	if (!i)
 		return -ENOMEM;
-	e = open_add(s->session, i, a->id, open_kind(a->flags));
+	e = open_add(s, i, a->id, open_kind(a->flags));
 	inode_put(i);
 	if (e)
 		return e;
@@ -562,7 +562,7 @@ static int claim(struct sreq *s)
 	if (n.attr.nlink == 0 && !i->opens && !s->srv->in_grace)
 		e = -ESTALE; /* its objects are going */
 	if (!e)
-		e = open_add(s->session, i, a->id, open_kind(a->flags));
+		e = open_add(s, i, a->id, open_kind(a->flags));
 	st->added = !e && (a->flags & OPEN_WRITE) && !again;
 	if (!e && n.attr.nlink == 0)
 		i->removed = true;
@@ -590,7 +590,7 @@ static int claimed(struct sreq *s)
 		return e;
 	st->added = false;
 	for (uint32_t k = 0; !e && k < a->n_appends; k++)
-		e = append_claim(o, &a->appends[k], n.epoch);
+		e = append_claim(s, o, &a->appends[k], n.epoch);
 	return e ? e : lock_claim(s, o->inode);
 }
 

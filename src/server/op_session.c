@@ -42,7 +42,7 @@ static void check(struct sreq *s)
 	}
 	if (s->link->session) /* a link has one at a time */
 		task_end_session(s->srv, s->link->session);
-	s->q.error = session_room(s);
+	s->q.error = sreq_reserve(s, &s->link->held, LIMIT_SESSIONS);
 	if (s->q.error)
 		return;
 	st->id = new_id(s->srv);
@@ -68,27 +68,50 @@ static void tell_home(struct sreq *s, struct wire_session_res *r)
 		r->objects.path = (struct wire_bytes){ (uint32_t)n, (uint8_t *)path };
 }
 
+static int make(struct sreq *s, struct session **out)
+{
+	const struct wire_session_args *a = s->args;
+	const struct session_state *st = s->op;
+	char client[LINK_HOST_MAX] = "";
+	int e;
+
+	memcpy(client, a->client.p, MIN(a->client.len, sizeof(client) - 1));
+	e = session_new(&s->srv->sessions, st->id, st->proof, client, out);
+	if (e)
+		return e;
+	(*out)->reclaimed = true;
+	sreq_unreserve(s);
+	usage_add(&(*out)->held, LIMIT_SESSIONS, 1);
+	return 0;
+}
+
+/* What a session holds counts for the key of its link: after a restart that is news, and roles of keys may change. */
+static int own(struct sreq *s, struct session *ss)
+{
+	struct key_account *k = link_key_account(s->link);
+
+	if (!k)
+		return -ENOMEM; /* a new session ends with its lease */
+	usage_move(&ss->held, k);
+	return 0;
+}
+
 static int attach(struct sreq *s)
 {
-	struct wire_session_args *a = s->args;
 	struct wire_session_res *r = s->res;
 	struct session_state *st = s->op;
 	struct session *ss = st->found;
-	char client[LINK_HOST_MAX] = "";
 	int e;
 
 	if (s->change.res.status)
 		return -s->change.res.status;
-	memcpy(client, a->client.p, MIN(a->client.len, sizeof(client) - 1));
-	if (!st->resumed) {
-		e = session_new(&s->srv->sessions, st->id, st->proof, client, &ss);
-		if (e)
-			return e;
-		strcpy(ss->key, s->link->key);
-		ss->reclaimed = true;
-	} else if (ss->doomed) {
+	if (st->resumed && ss->doomed)
 		return -ESTALE;
-	}
+	e = st->resumed ? 0 : make(s, &ss);
+	if (!e)
+		e = own(s, ss);
+	if (e)
+		return e;
 	if (s->link->state != LINK_UP)
 		return -ECONNRESET;
 	if (ss->link && ss->link != s->link) /* the newest link wins */

@@ -62,10 +62,16 @@ static int open_meta(struct server *s, const struct server_opts *o, char *err, s
 static void known_session(void *arg, const struct meta_session *ms)
 {
 	struct server *s = arg;
+	struct key_account *k = account_get(&s->net.limits, "", KEY_UNKNOWN);
 	struct session *ss;
 
-	if (session_new(&s->sessions, ms->id, ms->secret, ms->client, &ss))
+	if (!k || session_new(&s->sessions, ms->id, ms->secret, ms->client, &ss)) {
 		log_error("server", "out of memory: session of %s is lost", ms->client);
+		account_put(k);
+		return;
+	}
+	usage_move(&ss->held, k);
+	usage_add(&ss->held, LIMIT_SESSIONS, 1);
 }
 
 static void session_expired(void *owner, struct session *ss)
@@ -91,6 +97,7 @@ static void open_net(struct server *s, const struct server_opts *o)
 	memcpy(id.server_key, o->server_key, KEY_BYTES);
 	snprintf(id.host, sizeof(id.host), "%s", s->self->name);
 	net_init(&s->net, s->loop, &id);
+	s->net.limits.most[LIMIT_LINKS] = MIN(s->net.limits.most[LIMIT_LINKS], file_limit() / 2);
 	if (o->measure) {
 		pieces_guard();
 		net_costs_measure(&s->net.costs);
@@ -172,9 +179,6 @@ int server_start(const struct server_opts *o, struct server **out, char *err, si
 	err[0] = 0;
 	s->loop = o->loop;
 	s->conf = s->doors = o->conf;
-	s->max_sessions = MAX_SESSIONS;
-	s->max_opens = MAX_OPENS;
-	s->max_session_opens = MAX_SESSION_OPENS;
 	s->target = o->target;
 	s->self = &o->conf->targets[o->target];
 	s->loop->now = s->loop->env->clock->now(s->loop->env);

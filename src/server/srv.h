@@ -26,9 +26,6 @@ struct removals;
 #define COPY_BYTES (8 * MIB) /* of the pool for copies: a session's share is the windows of two */
 #define CAP_LIFE_NS (3600 * NSEC_PER_SEC)
 #define CAP_CACHE 256
-#define MAX_SESSIONS 16384
-#define MAX_OPENS (1 << 20) /* open files in all */
-#define MAX_SESSION_OPENS (1 << 16) /* of one client */
 
 /* One operation: what it takes, what it gives, and how it is done: a handler that answers at once, a
  * pair around one metadata record, or a step function of its own. */
@@ -74,6 +71,11 @@ struct sreq {
 	uint8_t digest[DIGEST_BYTES]; /* of the request, once a record or a stored reply needs it */
 	bool has_digest;
 	struct arena arena;
+	uint64_t charged; /* bytes of it that count for its link */
+	size_t arena_bytes; /* of them for the arena: the most that it has held */
+	bool no_room; /* some were refused: the client asks again */
+	struct usage *reserved_by; /* one unit is held for it, or NULL ... */
+	enum limit reserved; /* ... of this limit */
 	bool cancelled;
 	uint64_t deadline; /* 0: none; the client has given up then */
 	uint64_t ino; /* what it is about, for people */
@@ -162,7 +164,6 @@ struct server {
 	struct evp_mac_ctx_st *signer; /* with the server key */
 	struct known_cap cap_cache[CAP_CACHE]; /* verified ones */
 	struct damage damage;
-	uint32_t max_sessions, max_opens, max_session_opens;
 	struct metrics_http *http; /* or NULL */
 	struct hist **state_times; /* by operation: one a state */
 	struct hist *op_times; /* by operation: from the message to the reply */
@@ -244,8 +245,19 @@ int sreq_identify(struct sreq *s);
 bool sreq_may_be_root(const struct sreq *s);
 /* What proves a session: the client's secret and its key. */
 void session_proof(const struct sreq *s, const uint8_t secret[16], uint8_t out[16]);
-/* One more session over this link? 0 or -EUSERS. */
-int session_room(const struct sreq *s);
+
+/* ---- room.c: what a request takes of the limits ---- */
+/* 0, or the error of the client; a refusal is counted and logged. */
+int sreq_take(struct sreq *s, struct usage *h, enum limit what, uint64_t n);
+/* One unit, held from now until sreq_use(), sreq_unreserve() or the reply. A request has at most one. */
+int sreq_reserve(struct sreq *s, struct usage *h, enum limit what);
+int sreq_use(struct sreq *s, struct usage *h, enum limit what); /* without one: takes it */
+void sreq_unreserve(struct sreq *s); /* harmless without one */
+/* Memory for the request; false: sreq_reply() will ask the client to come again. */
+bool sreq_charge(struct sreq *s, uint64_t bytes);
+bool sreq_charge_spare(struct sreq *s, uint64_t bytes); /* which it can do without */
+bool sreq_may_grow(struct arena *a, size_t bytes); /* of struct sreq.arena */
+void sreq_release(struct sreq *s); /* everything that is taken for it, not by it */
 
 /* ---- caps.c ---- */
 void cap_make(const struct sreq *s, struct wire_capability *c, const struct meta_node *n,
@@ -328,9 +340,10 @@ void inode_unlock(struct inode_wait *w); /* harmless when not locked */
 struct open_file *open_find(struct session *s, uint64_t id);
 uint32_t session_holds(const struct session *s, uint64_t ino); /* OPEN_READ, OPEN_WRITE */
 bool session_writes(const struct session *s, uint64_t ino);
-/* One more open file (or this one again)? 0, -EMFILE or -ENFILE. Requests under way may pass it together. */
-int open_room(const struct sreq *s, uint64_t id);
-int open_add(struct session *s, struct inode *i, uint64_t id, uint32_t flags); /* idempotent */
+/* Reserves an open file, unless it is this one again: 0, -EMFILE or -ENFILE. */
+int open_room(struct sreq *s, uint64_t id);
+/* Idempotent. Uses what was reserved. */
+int open_add(struct sreq *s, struct inode *i, uint64_t id, uint32_t flags);
 void open_drop(struct open_file *o); /* starts what the last close starts */
 void open_lose(struct open_file *o); /* it was not closed: what a writer did is settled by a fence */
 void opens_abandon(struct server *srv);
@@ -341,7 +354,8 @@ void appends_forget(struct inode *i); /* the file was cut */
 /* The first place that is not reported; when only appends extend the file, the next one; or UINT64_MAX. */
 uint64_t append_limit(const struct inode *i);
 /* A place of an older epoch than the file's is not given back. */
-int append_claim(struct open_file *o, const struct wire_append_claim *c, uint64_t epoch);
+int append_claim(struct sreq *s, struct open_file *o, const struct wire_append_claim *c,
+		 uint64_t epoch);
 int do_appended(struct sreq *s);
 
 /* ---- op_pair.c: changes that may take several servers ---- */

@@ -426,9 +426,11 @@ static bool step(struct req *q)
 		}
 		choose(w);
 		if (m->from)
-			buf_get(&s->srv->copies, &s->session->copy_share, &w->buf, w->len, q);
+			buf_get(&s->srv->copies, session_share(s->session, true), &w->buf, w->len,
+				q);
 		else if (!m->data || w->sieve)
-			buf_get(&s->srv->pool, &s->session->share, &w->buf, hull_of(w) + w->len, q);
+			buf_get(&s->srv->pool, session_share(s->session, false), &w->buf,
+				hull_of(w) + w->len, q);
 		break;
 	case BUFFERED:
 		req_goto(q, ACCESS);
@@ -526,7 +528,9 @@ void mover_start(struct mover *m)
 	for (uint32_t i = 0; i < m->n_list; i++)
 		total += m->list[i].length;
 	for (uint64_t i = 0; i < most && i * WINDOW_BYTES < total; i++) {
-		struct window *w = window_new(s->srv);
+		bool may = i ? sreq_charge_spare(s, sizeof(struct window)) :
+			       sreq_charge(s, sizeof(struct window));
+		struct window *w = may ? window_new(s->srv) : NULL;
 
 		if (!w) {
 			if (i == 0) {

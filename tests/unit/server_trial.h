@@ -450,6 +450,8 @@ static inline void pipe_call(struct world *w, struct pipe_link *p, uint32_t op, 
 	static uint8_t body[MSG_MAX];
 	struct xdr x;
 
+	if (!p->l.held.key) /* as its handshake would have done */
+		usage_move(&p->l.held, link_key_account(&p->l));
 	xdr_encoder(&x, body, sizeof(body));
 	CHECK(xdr_wire_req_head(&x, &h) && filter(&x, args));
 	pipe_message(w, p, (uint64_t)slot << 32 | sequence, body, xdr_used(&x));

@@ -437,6 +437,29 @@ static void a_named_key_lets_in_and_says_for_whom(void)
 	end();
 }
 
+static void links_of_a_key_of_one_user_are_bounded(void)
+{
+	struct fclient c[4];
+	struct ask late;
+
+	begin_named();
+	srv.net.limits.most[LIMIT_LINKS] = 16; /* 2 of a key */
+	CHECK_EQ(call_with(&c[0], "one", 5), 0);
+	CHECK_EQ(call_with(&c[1], "one", 5), 0);
+	CHECK_EQ(call_with(&c[2], "one", 5), -EUSERS); /* at its deadline: it has tried often */
+	CHECK(srv.net.refused[REFUSED_LIMIT] > 1);
+	CHECK_EQ(call_with(&c[3], "", 1), 0); /* another key gets in */
+	ask(&late, &c[2].peer, OP_PING, false);
+	fclient_stop(&c[0]);
+	networld_until(&w, &late.over); /* there is room again */
+	CHECK_EQ(late.error, 0);
+	for (int i = 1; i < 4; i++)
+		fclient_stop(&c[i]);
+	networld_pass(&w, NSEC_PER_SEC / 10);
+	CHECK_EQ(srv.net.limits.used[LIMIT_LINKS], 0);
+	end();
+}
+
 static void names_and_keys_that_do_not_match_are_refused(void)
 {
 	static const struct {
@@ -571,6 +594,7 @@ TEST_MAIN(TEST(a_good_greeting_is_challenged),
 	  TEST(a_silent_stranger_has_five_seconds), TEST(of_too_many_strangers_the_oldest_goes),
 	  TEST(strangers_displace_those_of_the_largest_source_first),
 	  TEST(a_handshake_that_is_under_way_goes_last),
+	  TEST(links_of_a_key_of_one_user_are_bounded),
 	  TEST(both_sides_prove_their_key_and_calls_go_through),
 	  TEST(a_wrong_key_or_cluster_fails_calls_at_once), TEST(a_server_proves_the_server_key),
 	  TEST(a_named_key_lets_in_and_says_for_whom),

@@ -303,9 +303,9 @@ static void sessions_and_open_files_have_limits(void)
 	struct pipe_link *l[8];
 
 	begin();
-	w.srv->max_sessions = 6; /* there is one */
-	w.srv->max_session_opens = 3;
-	w.srv->max_opens = 4;
+	w.srv->net.limits.most[LIMIT_SESSIONS] = 6; /* there is one */
+	w.srv->net.limits.most_session[LIMIT_OPENS] = 3;
+	w.srv->net.limits.most[LIMIT_OPENS] = 4;
 	for (int i = 0; i < 8; i++) {
 		l[i] = pipe_new(&w, LINK_CLIENT);
 		CHECK_EQ(resume(l[i], 0, 1, &r), i < 5 ? 0 : -EUSERS);
@@ -317,7 +317,7 @@ static void sessions_and_open_files_have_limits(void)
 			 id <= 3 ? 0 : -EMFILE);
 	CHECK_EQ(pipe_open(&w, p, "f", 2, OPEN_READ | OPEN_WRITE | OPEN_CREATE, &f, &arena), 0);
 	CHECK_EQ(pipe_open(&w, p, "new", 9, OPEN_WRITE | OPEN_CREATE, &f, &arena), -EMFILE);
-	w.srv->max_session_opens = 100;
+	w.srv->net.limits.most_session[LIMIT_OPENS] = 100;
 	CHECK_EQ(pipe_open(&w, p, "new", 9, OPEN_WRITE, &f, &arena), -ENOENT); /* not made either */
 	CHECK_EQ(pipe_open(&w, p, "f", 4, OPEN_READ, &f, &arena), 0);
 	CHECK_EQ(pipe_open(&w, l[0], "f", 1, OPEN_READ, &f, &arena), -ENFILE);
@@ -333,7 +333,7 @@ static void one_users_key_does_not_take_all_sessions(void)
 	struct pipe_link *l[4];
 
 	begin();
-	w.srv->max_sessions = 16;
+	w.srv->net.limits.most[LIMIT_SESSIONS] = 16;
 	for (int i = 0; i < 4; i++) {
 		l[i] = pipe_new(&w, LINK_CLIENT);
 		strcpy(l[i]->l.key, i < 3 ? "one" : "two");
@@ -343,6 +343,209 @@ static void one_users_key_does_not_take_all_sessions(void)
 	}
 	for (int i = 0; i < 4; i++)
 		pipe_free(l[i]);
+	end();
+}
+
+/* Whom the next requests of a link speak for stays as it is. */
+static int open_of(struct pipe_link *l, const char *name, uint64_t id)
+{
+	struct wire_open_res f;
+
+	return pipe_open(&w, l, name, id, OPEN_READ | OPEN_WRITE | OPEN_CREATE, &f, &arena);
+}
+
+static void one_users_key_does_not_take_all_open_files(void)
+{
+	struct pipe_link *one, *same, *other;
+	struct wire_session_res r;
+	uint64_t id, limits;
+
+	begin();
+	chmod_root(0777);
+	w.srv->net.limits.most[LIMIT_OPENS] = 64;
+	one = client_with("one", 1000, 100);
+	same = client_with("one", 1000, 100);
+	other = client_with("two", 1001, 100);
+	for (id = 1; id <= 5; id++)
+		CHECK_EQ(open_of(one, "f", id), 0);
+	for (; id <= 8; id++)
+		CHECK_EQ(open_of(same, "f", id), 0);
+	limits = refused(REFUSED_LIMIT);
+	CHECK_EQ(open_of(one, "new", 9), -EMFILE);
+	CHECK_EQ(open_of(same, "new", 9), -EMFILE);
+	CHECK_EQ(refused(REFUSED_LIMIT), limits + 2);
+	CHECK_EQ(open_of(one, "f", 1), 0); /* the same one again */
+	CHECK_EQ(open_of(other, "g", 1), 0);
+	CHECK_EQ(open_of(p, "f", 1), 0);
+	CHECK_EQ(resume(one, 0, 9, &r), 0);
+	world_settle(&w);
+	CHECK_EQ(same->l.session->held.key->used[LIMIT_OPENS], 3);
+	CHECK_EQ(open_of(same, "new", 9), 0);
+	pipe_free(one);
+	pipe_free(same);
+	pipe_free(other);
+	end();
+}
+
+static int lock_of(struct pipe_link *l, const struct wire_handle *h, uint64_t at, uint32_t flags)
+{
+	struct wire_lock_args a = {
+		.h = *h,
+		.open = 1,
+		.flags = flags,
+		.ticket = at,
+		.want = { .start = 2 * at, .last = 2 * at, .owner = 7, .kind = LOCK_EXCLUSIVE }
+	};
+	struct wire_lock_res r;
+
+	return pipe_do(&w, l, OP_LOCK, XDR_ANY(xdr_wire_lock_args), &a, XDR_ANY(xdr_wire_lock_res),
+		       &r, NULL);
+}
+
+static void one_users_key_does_not_take_all_locks(void)
+{
+	struct pipe_link *one, *same, *other;
+	struct wire_handle h;
+	struct wire_open_res f;
+
+	begin();
+	chmod_root(0777);
+	w.srv->net.limits.most[LIMIT_LOCKS] = 32;
+	one = client_with("one", 1000, 100);
+	same = client_with("one", 1000, 100);
+	other = client_with("two", 1000, 100);
+	CHECK_EQ(pipe_open(&w, one, "f", 1, OPEN_READ | OPEN_WRITE | OPEN_CREATE, &f, &arena), 0);
+	h = (struct wire_handle){ f.at.ino, f.at.gen };
+	CHECK_EQ(open_of(same, "f", 1), 0);
+	CHECK_EQ(open_of(other, "f", 1), 0);
+	for (uint64_t i = 0; i < 4; i++)
+		CHECK_EQ(lock_of(i < 2 ? one : same, &h, i, 0), 0);
+	CHECK_EQ(lock_of(one, &h, 5, 0), -ENOLCK);
+	CHECK_EQ(lock_of(one, &h, 5, LOCK_WAIT), -ENOLCK);
+	CHECK_EQ(lock_of(other, &h, 6, 0), 0);
+	CHECK_EQ(one->l.session->held.key->used[LIMIT_LOCK_WAITS], 0);
+	pipe_free(one);
+	pipe_free(same);
+	pipe_free(other);
+	end();
+}
+
+static void appends_that_nobody_reports_are_bounded(void)
+{
+	struct wire_append_args a = { .open = 1, .length = 10 };
+	struct wire_appended_args done = { .open = 1, .id = 1 };
+	struct wire_append_res r;
+	struct wire_void_res none;
+	struct wire_open_res f;
+	struct pipe_link *one;
+
+	begin();
+	chmod_root(0777);
+	w.srv->net.limits.most[LIMIT_APPENDS] = 32;
+	one = client_with("one", 1000, 100);
+	CHECK_EQ(pipe_open(&w, one, "f", 1, OPEN_WRITE | OPEN_APPEND | OPEN_CREATE, &f, &arena), 0);
+	done.h = a.h = (struct wire_handle){ f.at.ino, f.at.gen };
+	for (a.id = 1; a.id <= 5; a.id++)
+		CHECK_EQ(pipe_do(&w, one, OP_APPEND, XDR_ANY(xdr_wire_append_args), &a,
+				 XDR_ANY(xdr_wire_append_res), &r, NULL),
+			 a.id <= 4 ? 0 : -ENOBUFS);
+	CHECK_EQ(pipe_do(&w, one, OP_APPENDED, XDR_ANY(xdr_wire_appended_args), &done,
+			 XDR_ANY(xdr_wire_void_res), &none, NULL),
+		 0);
+	CHECK_EQ(pipe_do(&w, one, OP_APPEND, XDR_ANY(xdr_wire_append_args), &a,
+			 XDR_ANY(xdr_wire_append_res), &r, NULL),
+		 0);
+	pipe_free(one);
+	end();
+}
+
+/* Requests of a key that wait for their data hold memory: others find room, and this key's are turned away. */
+static void memory_of_requests_is_bounded_for_a_key(void)
+{
+	struct wire_extent e = { 0, 64 << 20 };
+	struct wire_write_args wr = { .n_list = 1,
+				      .list = &e,
+				      .mem = { .tag = 77, .length = 64 << 20 } };
+	struct wire_mkdir_args dir = { pipe_place("d"), 0755, 0 };
+	struct pipe_link *one, *other;
+	struct wire_open_res f;
+	uint64_t *used;
+	uint32_t slot = 0;
+
+	begin();
+	chmod_root(0777);
+	w.srv->net.limits.most[LIMIT_REQUEST_BYTES] = 16 * MIB; /* 2 of a key */
+	one = client_with("one", 1000, 100);
+	other = client_with("two", 1001, 100);
+	CHECK_EQ(pipe_open(&w, one, "f", 1, OPEN_WRITE | OPEN_CREATE, &f, &arena), 0);
+	used = &one->l.held.key->used[LIMIT_REQUEST_BYTES];
+	CHECK_EQ(*used, 0);
+	wr.cap = f.cap;
+	one->mode = PIPE_DEFER;
+	one->replies = 0;
+	for (; slot < SESSION_SLOTS && !one->replies; slot++) {
+		pipe_call(&w, one, OP_WRITE, slot, 100, XDR_ANY(xdr_wire_write_args), &wr);
+		world_settle(&w);
+	}
+	CHECK(slot > 8 && slot < SESSION_SLOTS);
+	CHECK_EQ(one->head.status, EBUSY);
+	CHECK_EQ(one->head.slots, 0); /* come again, with the same numbers */
+	CHECK_EQ(one->head.sequence, 100);
+	CHECK(*used > MIB && *used <= 2 * MIB);
+	CHECK(!one->closed);
+	pipe_call(&w, other, OP_MKDIR, 0, 1, XDR_ANY(xdr_wire_mkdir_args), &dir);
+	world_settle(&w);
+	CHECK_EQ(other->replies, 2);
+	CHECK_EQ(other->head.status, 0);
+	CHECK_EQ(other->head.slots, SESSION_SLOTS);
+	one->mode = PIPE_REFUSE;
+	pipe_release(one, -ECANCELED);
+	CHECK(world_quiet(&w));
+	CHECK_EQ(*used, 0);
+	CHECK_EQ(one->l.held.used[LIMIT_REQUEST_BYTES], 0);
+	CHECK_EQ(open_of(one, "f", 2), 0); /* there is room again */
+	pipe_free(one);
+	pipe_free(other);
+	end();
+}
+
+/* All sessions of a key of one user wait in one line for buffers. */
+static void one_users_key_has_one_share_of_the_buffers(void)
+{
+	struct pipe_link *one, *same;
+
+	begin();
+	one = client_with("one", 1000, 100);
+	same = client_with("one", 1000, 100);
+	CHECK(session_share(one->l.session, false) == session_share(same->l.session, false));
+	CHECK(session_share(one->l.session, true) == session_share(same->l.session, true));
+	CHECK(session_share(p->l.session, false) == &p->l.session->share);
+	pipe_free(one);
+	pipe_free(same);
+	end();
+}
+
+/* Sessions that were there before a restart count for their key when they come back. */
+static void a_session_that_comes_back_counts_for_its_key(void)
+{
+	struct wire_session_res made, r;
+	struct pipe_link *one;
+
+	begin();
+	one = link_with("one", 1000, 100);
+	CHECK_EQ(resume(one, 0, 7, &made), 0);
+	pipe_free(one);
+	pipe_free(p);
+	server_abandon(w.srv);
+	world_start_server(&w);
+	CHECK_EQ(w.srv->net.limits.used[LIMIT_SESSIONS], w.srv->sessions.count);
+	one = link_with("one", 1000, 100);
+	CHECK_EQ(resume(one, made.id, 7, &r), 0);
+	CHECK(r.resumed);
+	CHECK_EQ(one->l.held.key->used[LIMIT_SESSIONS], 1);
+	CHECK_EQ(w.srv->net.limits.used[LIMIT_SESSIONS], w.srv->sessions.count);
+	pipe_free(one);
+	p = pipe_new(&w, LINK_CLIENT);
 	end();
 }
 
@@ -395,4 +598,10 @@ TEST_MAIN(TEST(a_key_of_one_user_is_refused_for_others),
 	  TEST(a_capability_is_good_for_its_key_only), TEST(a_session_is_resumed_with_its_key_only),
 	  TEST(a_claim_after_a_restart_is_not_a_way_in), TEST(what_servers_do_is_not_for_clients),
 	  TEST(sessions_and_open_files_have_limits), TEST(one_users_key_does_not_take_all_sessions),
+	  TEST(one_users_key_does_not_take_all_open_files),
+	  TEST(one_users_key_does_not_take_all_locks),
+	  TEST(appends_that_nobody_reports_are_bounded),
+	  TEST(memory_of_requests_is_bounded_for_a_key),
+	  TEST(one_users_key_has_one_share_of_the_buffers),
+	  TEST(a_session_that_comes_back_counts_for_its_key),
 	  TEST(one_question_for_a_session_at_a_time), TEST(keys_of_a_newer_file_count_at_once))

@@ -108,12 +108,12 @@ static void a_parked_request_is_answered_by_the_grant(void)
 	before = p[B]->replies;
 	ask(B, 0, wish(2, 0, LOCK_SHARED, LOCK_WAIT));
 	CHECK_EQ(p[B]->replies, before);
-	CHECK_EQ(p[B]->l.session->n_waits, 1);
+	CHECK_EQ(p[B]->l.session->held.used[LIMIT_LOCK_WAITS], 1);
 	CHECK_EQ(lock(A, wish(1, 0, LOCK_NOTHING, 0)), 0);
 	CHECK_EQ(p[B]->replies, before + 1);
 	CHECK_EQ(said(B), 0);
-	CHECK_EQ(p[B]->l.session->n_waits, 0);
-	CHECK_EQ(p[B]->l.session->n_locks, 1);
+	CHECK_EQ(p[B]->l.session->held.used[LIMIT_LOCK_WAITS], 0);
+	CHECK_EQ(p[B]->l.session->held.used[LIMIT_LOCKS], 1);
 	CHECK_EQ(lock(A, wish(1, 0, LOCK_EXCLUSIVE, 0)), -EAGAIN);
 	end();
 }
@@ -126,10 +126,10 @@ static void a_place_in_the_line_outlives_its_request(void)
 	world_pass(&w, 2 * NSEC_PER_SEC);
 	CHECK_EQ(said(B), 1);
 	CHECK_EQ(res.pause_ms, 0);
-	CHECK_EQ(p[B]->l.session->n_waits, 1);
+	CHECK_EQ(p[B]->l.session->held.used[LIMIT_LOCK_WAITS], 1);
 	CHECK_EQ(lock(A, wish(3, 0, LOCK_EXCLUSIVE, LOCK_WAIT)), -EINPROGRESS); /* behind it */
 	CHECK_EQ(lock(A, wish(1, 0, LOCK_NOTHING, 0)), 0);
-	CHECK_EQ(p[A]->l.session->n_locks, 0);
+	CHECK_EQ(p[A]->l.session->held.used[LIMIT_LOCKS], 0);
 	CHECK_EQ(lock(B, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT)), 0);
 	end();
 }
@@ -177,7 +177,7 @@ static void few_requests_of_a_session_are_parked_the_oldest_first(void)
 	CHECK_EQ(p[B]->l.session->in_service, 4); /* they took the places of the younger ones */
 	CHECK_EQ(p[B]->l.session->slots[0].request != NULL, 0);
 	CHECK_EQ(p[B]->l.session->slots[1].request != NULL, 0);
-	CHECK_EQ(p[B]->l.session->n_waits, 10);
+	CHECK_EQ(p[B]->l.session->held.used[LIMIT_LOCK_WAITS], 10);
 	end();
 }
 
@@ -193,9 +193,9 @@ static void a_broken_link_ends_requests_and_keeps_places(void)
 	link_close(&p[B]->l, -ECONNRESET);
 	world_settle(&w);
 	CHECK_EQ(ss->in_service, 0);
-	CHECK_EQ(ss->n_waits, 1);
+	CHECK_EQ(ss->held.used[LIMIT_LOCK_WAITS], 1);
 	CHECK_EQ(lock(A, wish(1, 0, LOCK_NOTHING, 0)), 0);
-	CHECK_EQ(ss->n_locks, 0); /* nobody is there to be told */
+	CHECK_EQ(ss->held.used[LIMIT_LOCKS], 0); /* nobody is there to be told */
 	CHECK_EQ(lock(A, wish(1, 0, LOCK_SHARED, LOCK_WAIT)), -EINPROGRESS); /* its turn is kept */
 	end();
 }
@@ -215,7 +215,7 @@ static void a_wait_is_cancelled_once_and_hurried_at_will(void)
 	ask(B, 0, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
 	CHECK_EQ(lock(B, wish(2, 0, LOCK_EXCLUSIVE, LOCK_CANCEL)), -EINTR); /* the wait's answer */
 	CHECK_EQ(p[B]->replies, before + 3);
-	CHECK_EQ(p[B]->l.session->n_waits, 0);
+	CHECK_EQ(p[B]->l.session->held.used[LIMIT_LOCK_WAITS], 0);
 	CHECK_EQ(lock(B, wish(2, 0, LOCK_EXCLUSIVE, LOCK_CANCEL)), 0);
 	CHECK_EQ(w.srv->in_service, 0);
 	end();
@@ -236,7 +236,9 @@ static void a_close_ends_locks_and_waits(void)
 	pipe_call(&w, p[B], OP_CLOSE, 60, 1, XDR_ANY(xdr_wire_close_args), &a);
 	world_settle(&w);
 	CHECK_EQ(p[B]->replies, before + 2);
-	CHECK_EQ(p[B]->l.session->n_waits + p[B]->l.session->n_locks, 0);
+	CHECK_EQ(p[B]->l.session->held.used[LIMIT_LOCK_WAITS] +
+			 p[B]->l.session->held.used[LIMIT_LOCKS],
+		 0);
 	CHECK_EQ(said(A), 0); /* who waited for the lock has it, without a fence */
 	CHECK_EQ(lock(B, wish(2, 7, LOCK_EXCLUSIVE, 0)), -EBADF);
 	end();
@@ -282,12 +284,12 @@ static void unlocks_that_split_are_within_the_limit(void)
 	for (uint64_t i = 1; !r && i <= 2 * MAX_LOCKS; i++)
 		r = lock(A, wish(1, 2 * i, LOCK_NOTHING, 0));
 	CHECK_EQ(r, -ENOLCK);
-	CHECK_EQ(p[A]->l.session->n_locks, MAX_LOCKS);
+	CHECK_EQ(p[A]->l.session->held.used[LIMIT_LOCKS], MAX_LOCKS);
 	CHECK_EQ(lock(A, wish(1, 0, LOCK_SHARED, 0)), -ENOLCK);
 	CHECK_EQ(lock(A, wish(1, 0, LOCK_NOTHING, 0)), 0); /* at the edge, where nothing splits */
 	a.want.kind = LOCK_NOTHING;
 	CHECK_EQ(lock(A, a), 0);
-	CHECK_EQ(p[A]->l.session->n_locks, 0);
+	CHECK_EQ(p[A]->l.session->held.used[LIMIT_LOCKS], 0);
 	end();
 }
 
@@ -411,7 +413,7 @@ static void locks_are_claimed_in_the_grace_period_only(void)
 	CHECK(w.srv->in_grace);
 	CHECK_EQ(claim(A, 1, &mine), 0);
 	CHECK_EQ(claim(A, 1, &mine), 0); /* repeated */
-	CHECK_EQ(p[A]->l.session->n_locks, 1);
+	CHECK_EQ(p[A]->l.session->held.used[LIMIT_LOCKS], 1);
 	CHECK_EQ(lock(A, wish(1, 100, LOCK_EXCLUSIVE, 0)), 1); /* new ones have to wait */
 	CHECK_EQ(res.pause_ms, 100);
 	CHECK_EQ(lock(A, wish(1, 3, LOCK_NOTHING, 0)), 0); /* not so what goes */
