@@ -1,0 +1,322 @@
+/* What one key of one user can take of a server: it gets an error at its limit, the log names the limit, another user
+ * opens, locks and connects meanwhile, and the limit is given back when sessions end. */
+#include <pthread.h>
+#include <sys/resource.h>
+
+#include "raw.h"
+
+#define ALICE 4242
+#define BOB 4243
+#define TIMEOUT_S 4
+#define LEASE_S 3
+#define FILES 1024 /* descriptors of the server: half of them are for connections, 64 for a key */
+#define KEY_LINKS (FILES / 2 / 8)
+#define SESSION_OPENS (1 << 16)
+#define KEY_OPENS (1 << 17)
+#define SESSION_LOCKS 8192
+#define BATCH 60 /* requests at a time */
+
+static struct cluster c;
+static struct sheaf *fs; /* looks at the server */
+
+static bool logged(const char *what)
+{
+	char path[CLUSTER_PATH], *text;
+	bool found;
+
+	snprintf(path, sizeof(path), "%s/server0.log", c.dir);
+	text = slurp(path);
+	found = strstr(text, what) != NULL;
+	free(text);
+	return found;
+}
+
+/* 0, or what the handshake or the session was refused with. */
+static int try_up(struct raw *r, const char *key, uint32_t uid)
+{
+	int e;
+
+	raw_open_with(r, &c, 0, key);
+	e = raw_greet(r, 0);
+	r->uid = r->gid = NOBODY;
+	e = e ? e : raw_session(r);
+	r->uid = r->gid = uid;
+	return e;
+}
+
+static void up(struct raw *r, const char *key, uint32_t uid)
+{
+	CHECK_EQ(try_up(r, key, uid), 0);
+}
+
+static void bye(struct raw *r)
+{
+	CHECK_EQ(raw_call(r, OP_BYE, SESSION_SLOTS - 1, 1, XDR_ANY(xdr_wire_void_args),
+			  &(struct wire_void_args){ 0 }, NULL, NULL),
+		 0);
+	raw_close(r);
+}
+
+static struct wire_open_args open_args(const char *name, uint64_t id, uint32_t flags)
+{
+	struct sheaf_handle root = sheaf_root(fs);
+
+	return (struct wire_open_args){ .where = { { root.ino, root.gen }, wire_text(name), false },
+					.id = id,
+					.flags = OPEN_READ | flags,
+					.mode = 0600 };
+}
+
+static int open_status(struct raw *r, const char *name, uint32_t slot, uint32_t seq, uint64_t id,
+		       struct wire_open_res *res)
+{
+	struct wire_open_args a = open_args(name, id, OPEN_WRITE | OPEN_CREATE);
+
+	return raw_call(r, OP_OPEN, slot, seq, XDR_ANY(xdr_wire_open_args), &a,
+			XDR_ANY(xdr_wire_open_res), res);
+}
+
+static struct wire_lock_args lock_args(const struct wire_open_res *f, uint64_t at)
+{
+	return (struct wire_lock_args){
+		.h = { f->at.ino, f->at.gen },
+		.open = 1,
+		.want = { .owner = 1, .start = 2 * at, .last = 2 * at, .kind = LOCK_EXCLUSIVE }
+	};
+}
+
+static int lock_status(struct raw *r, const struct wire_open_res *f, uint32_t seq, uint64_t at)
+{
+	struct wire_lock_args a = lock_args(f, at);
+
+	return raw_call(r, OP_LOCK, 1, seq, XDR_ANY(xdr_wire_lock_args), &a, NULL, NULL);
+}
+
+/* Another user connects, opens a file and locks it. */
+static void bob_gets_on(void)
+{
+	static struct raw r;
+	struct wire_open_res f;
+	double t = now_s();
+
+	up(&r, "bob", BOB);
+	CHECK_EQ(open_status(&r, "bobs", 0, 1, 1, &f), 0);
+	CHECK_EQ(lock_status(&r, &f, 1, 7), 0);
+	bye(&r);
+	CHECK(now_s() - t < (SANITIZED ? 8 : 2));
+}
+
+/* Opens a file n times over, with ids from `id` on; how many of them worked, and the error of the others. */
+static uint32_t open_many(struct raw *r, uint64_t id, uint32_t n, int *error)
+{
+	uint32_t good = 0, done = 0;
+	static uint32_t seq;
+
+	for (; done < n; done += BATCH) {
+		seq++;
+		for (uint32_t i = 0; i < BATCH; i++) {
+			struct wire_open_args a = open_args("alices", id++, 0);
+
+			CHECK(raw_request(r, OP_OPEN, i, seq, XDR_ANY(xdr_wire_open_args), &a));
+		}
+		for (uint32_t i = 0; i < BATCH; i++) {
+			int e = raw_reply(r, NULL, NULL);
+
+			CHECK(e >= 0);
+			good += e == 0;
+			*error = e ? e : *error;
+		}
+	}
+	return good;
+}
+
+static uint32_t opens_of_many(struct raw *r, uint32_t n, int *error)
+{
+	*error = 0;
+	return open_many(r, 1000, n, error);
+}
+
+static void a_key_at_its_open_files_leaves_room_for_others(void)
+{
+	static struct raw r[4];
+	struct wire_open_res f;
+	uint32_t sum = 0;
+	int error;
+
+	up(&r[0], "alice", ALICE);
+	CHECK_EQ(open_status(&r[0], "alices", 63, 1, 1, &f), 0);
+	bye(&r[0]);
+	for (int i = 0; i < 3; i++) {
+		up(&r[i], "alice", ALICE);
+		sum += opens_of_many(&r[i], i < 2 ? SESSION_OPENS + BATCH : BATCH, &error);
+		CHECK_EQ(error, EMFILE);
+		CHECK_EQ(sum, MIN((i + 1) * SESSION_OPENS, KEY_OPENS));
+	}
+	CHECK(logged("open files: 65536 is the limit of one session"));
+	CHECK(logged("open files: 131072 is the limit of a key of one user"));
+	bob_gets_on();
+	bye(&r[0]); /* half of it comes back */
+	CHECK(WITHIN(20, opens_of_many(&r[2], BATCH, &error) == BATCH));
+	CHECK_EQ(opens_of_many(&r[2], SESSION_OPENS + BATCH, &error), SESSION_OPENS);
+	up(&r[3], "alice", ALICE);
+	CHECK_EQ(opens_of_many(&r[3], BATCH, &error), 0);
+	raw_close(&r[1]); /* the other half with the lease */
+	CHECK(WITHIN(LEASE_S + 20, opens_of_many(&r[3], BATCH, &error) == BATCH));
+	bye(&r[2]);
+	bye(&r[3]);
+}
+
+static void a_session_at_its_locks_leaves_room_for_others(void)
+{
+	static struct raw r;
+	struct wire_open_res f;
+	uint32_t good = 0, seq = 0;
+
+	up(&r, "alice", ALICE);
+	CHECK_EQ(open_status(&r, "alices-locks", 63, 1, 1, &f), 0);
+	for (seq = 1; good <= SESSION_LOCKS && lock_status(&r, &f, seq, seq) == 0; seq++)
+		good++;
+	CHECK_EQ(good, SESSION_LOCKS);
+	CHECK_EQ(lock_status(&r, &f, seq + 1, seq), ENOLCK);
+	CHECK(logged("locks: 8192 is the limit of one session"));
+	bob_gets_on();
+	raw_close(&r);
+}
+
+static void a_key_at_its_connections_leaves_room_for_others(void)
+{
+	static struct raw r[KEY_LINKS + 8];
+	int n = 0, e = 0;
+
+	for (; n < KEY_LINKS + 7; n++)
+		if ((e = try_up(&r[n], "alice", ALICE)))
+			break;
+	CHECK_EQ(e, EUSERS);
+	CHECK(raw_closed(r[n].fd));
+	CHECK(n > KEY_LINKS - 8 && n <= KEY_LINKS); /* earlier ones may not be gone yet */
+	CHECK(logged("connections: 64 is the limit of a key of one user"));
+	bob_gets_on();
+	CHECK(server_status(fs, 0).links > 0); /* nor is one with a key for anybody kept out */
+	for (int i = 0; i <= n; i++)
+		raw_close(&r[i]);
+	CHECK(WITHIN(5, (e = try_up(&r[0], "alice", ALICE), raw_close(&r[0]), e == 0)));
+}
+
+/* ---- memory of requests ---- */
+
+#define HOGS 8
+static struct raw hog[HOGS];
+
+/* Promises data in every slot that never come; how many were turned away. */
+static int promise(struct raw *r, const char *name)
+{
+	struct wire_extent e = { 0, 64 << 20 };
+	struct wire_write_args wr = { .n_list = 1,
+				      .list = &e,
+				      .mem = { .tag = 77, .length = 64 << 20 } };
+	struct wire_open_res f;
+	struct timeval soon = { .tv_usec = 200000 }, later = { .tv_sec = 8 };
+	int busy = 0, status;
+
+	status = try_up(r, "alice", ALICE);
+	if (!status)
+		status = open_status(r, name, 0, 1, 1, &f);
+	if (status) /* not even that */
+		return status == EBUSY ? BATCH : -1;
+	wr.cap = f.cap;
+	for (uint32_t i = 1; i <= BATCH; i++)
+		CHECK(raw_request(r, OP_WRITE, i, 1, XDR_ANY(xdr_wire_write_args), &wr));
+	setsockopt(r->fd, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon));
+	while ((status = raw_reply(r, NULL, NULL)) == EBUSY)
+		busy++;
+	CHECK_EQ(status, -1); /* the others wait */
+	setsockopt(r->fd, SOL_SOCKET, SO_RCVTIMEO, &later, sizeof(later));
+	return busy;
+}
+
+static void *let_go_soon(void *arg)
+{
+	(void)arg;
+	pause_ms(700);
+	for (int i = 0; i < HOGS; i++)
+		shutdown(hog[i].fd, SHUT_RDWR);
+	return NULL;
+}
+
+/* A program with the key that has no room waits, and does not notice. */
+static void memory_of_requests_is_bounded_and_programs_wait_for_it(void)
+{
+	struct sheaf_cred me = { .uid = ALICE, .gid = ALICE };
+	struct sheaf_handle h;
+	struct sheaf *mine;
+	struct stat st;
+	pthread_t thread;
+	int busy = 0, n = 0;
+	char name[32];
+
+	setenv("SHEAF_KEY", "alice", 1);
+	mine = client(c.conf);
+	unsetenv("SHEAF_KEY");
+	CHECK_EQ(sheaf_h_lookup(mine, &me, sheaf_root(mine), "alices", &h, &st), 0);
+	for (; n < HOGS; n++) {
+		int turned_away;
+
+		snprintf(name, sizeof(name), "hog%d", n);
+		turned_away = promise(&hog[n], name);
+		CHECK(turned_away >= 0);
+		busy += turned_away;
+	}
+	CHECK(busy > 0);
+	CHECK(logged("bytes of requests in service: 33554432 is the limit of a key of one user"));
+	CHECK(SANITIZED || server_status(fs, 0).anon_bytes < (200u << 20));
+	bob_gets_on();
+	CHECK_EQ(pthread_create(&thread, NULL, let_go_soon, NULL), 0);
+	for (int i = 0; i < 50; i++)
+		CHECK_EQ(sheaf_h_lookup(mine, &me, sheaf_root(mine), "alices", &h, &st), 0);
+	pthread_join(thread, NULL);
+	for (int i = 0; i < n; i++)
+		raw_close(&hog[i]);
+	sheaf_disconnect(mine);
+	CHECK(WITHIN(10, server_status(fs, 0).in_service <= 1));
+}
+
+static void begin(void)
+{
+	struct cluster_opts o = {
+		.servers = 1, .timeout = TIMEOUT_S, .lease = LEASE_S, .more = "pool = 16M\n"
+	};
+	static const char *const names[] = { "alice", "bob" };
+	struct rlimit files = { FILES, FILES };
+	char key[CLUSTER_PATH], err[256], *text, *all;
+
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+	unsetenv("SHEAF_KEY");
+	cluster_make(&c, &o);
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		snprintf(key, sizeof(key), "%s/%s.key", c.dir, names[i]);
+		CHECK_EQ(key_create(key, err, sizeof(err)), 0);
+	}
+	text = slurp(c.conf);
+	all = calloc(1, 70000);
+	CHECK(all);
+	snprintf(all, 70000,
+		 "%s\n[key.alice]\nrole = uid %d gid %d\n[key.bob]\nrole = uid %d gid %d\n", text,
+		 ALICE, ALICE, BOB, BOB);
+	spill(c.conf, all);
+	free(text);
+	free(all);
+	cluster_up(&c);
+	fs = client(c.conf);
+	CHECK_EQ(sheaf_chmod(fs, "/", 0777), 0);
+}
+
+static void end(void)
+{
+	sheaf_disconnect(fs);
+	cluster_down(&c);
+}
+
+SYS_MAIN(NULL, begin, end, TEST(a_key_at_its_open_files_leaves_room_for_others),
+	 TEST(a_session_at_its_locks_leaves_room_for_others),
+	 TEST(a_key_at_its_connections_leaves_room_for_others),
+	 TEST(memory_of_requests_is_bounded_and_programs_wait_for_it))
