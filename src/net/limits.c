@@ -205,7 +205,7 @@ enum limit_scope usage_over(const struct usage *h, enum limit what)
 	return over(h, what, 0, 1);
 }
 
-bool usage_is_crowded(const struct usage *h, enum limit what, uint64_t n)
+bool usage_is_crowded(const struct usage *h, enum limit what, uint64_t n, unsigned part)
 {
-	return over(h, what, n, 2) != LIMIT_NONE;
+	return over(h, what, n, part) != LIMIT_NONE;
 }

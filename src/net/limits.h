@@ -82,7 +82,7 @@ enum limit_scope usage_take(struct usage *h, enum limit what, uint64_t n);
 void usage_add(struct usage *h, enum limit what, uint64_t n);
 void usage_give(struct usage *h, enum limit what, uint64_t n);
 enum limit_scope usage_over(const struct usage *h, enum limit what);
-/* Is more than half of some bound in use, had it n units more? Optional things are not taken then. */
-bool usage_is_crowded(const struct usage *h, enum limit what, uint64_t n);
+/* Is more than 1/part of some bound in use, had it n units more? */
+bool usage_is_crowded(const struct usage *h, enum limit what, uint64_t n, unsigned part);
 
 #endif

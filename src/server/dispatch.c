@@ -9,6 +9,7 @@
 #include "server/srv.h"
 
 #define ARENA_LIMIT (1 * MIB) /* of one request */
+#define SPARE_REQS 1024 /* kept for reuse */
 
 static struct sreq *sreq_new(struct server *srv)
 {
@@ -18,6 +19,7 @@ static struct sreq *sreq_new(struct server *srv)
 	if (it) {
 		struct arena keep;
 
+		srv->n_spare_reqs--;
 		s = list_entry(it, struct sreq, link_mate);
 		keep = s->arena;
 		memset(s, 0, sizeof(*s));
@@ -46,6 +48,12 @@ static void sreq_free(struct sreq *s)
 	msg_free(s->in);
 	arena_reset(&s->arena);
 	srv->in_service--;
+	if (srv->n_spare_reqs == SPARE_REQS) {
+		arena_destroy(&s->arena);
+		free(s);
+		return;
+	}
+	srv->n_spare_reqs++;
 	list_push_front(&srv->spare_reqs, &s->link_mate);
 }
 
@@ -130,7 +138,7 @@ static void send_reply(struct sreq *s, int error, uint32_t slots)
 static uint32_t credit(const struct sreq *s)
 {
 	bool busy = !list_empty(&s->srv->pool.waiting) ||
-		    usage_is_crowded(&s->link->held, LIMIT_REQUEST_BYTES, 0);
+		    usage_is_crowded(&s->link->held, LIMIT_REQUEST_BYTES, 0, 2);
 
 	return busy ? BUSY_SLOTS : SESSION_SLOTS;
 }

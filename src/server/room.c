@@ -2,6 +2,9 @@
  * names the limit, and one error for the client. */
 #include "server/srv.h"
 
+/* Optional memory ends at this part of a bound, before replies grant fewer slots. */
+#define SPARE_PART 4
+
 /* own: a bound of this session or key; all: of several keys, or of the server. */
 static const struct {
 	int own, all;
@@ -65,7 +68,7 @@ bool sreq_charge(struct sreq *s, uint64_t bytes)
 
 bool sreq_charge_spare(struct sreq *s, uint64_t bytes)
 {
-	return !usage_is_crowded(&s->link->held, LIMIT_REQUEST_BYTES, bytes) &&
+	return !usage_is_crowded(&s->link->held, LIMIT_REQUEST_BYTES, bytes, SPARE_PART) &&
 	       sreq_charge(s, bytes);
 }
 

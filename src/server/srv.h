@@ -142,7 +142,7 @@ struct server {
 	struct wire_map_res map; /* version 0: of a server without metadata */
 	struct arena map_arena;
 	struct list spare_reqs, spare_windows;
-	unsigned n_spare_windows;
+	unsigned n_spare_reqs, n_spare_windows;
 	uint32_t in_service;
 	struct htab inodes; /* open or being worked on */
 	struct htab opens; /* struct open_file */

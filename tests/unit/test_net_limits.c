@@ -121,7 +121,7 @@ static void what_a_session_holds_moves_with_it(void)
 	limits_fini(&l);
 }
 
-static void optional_things_end_at_half_of_a_bound(void)
+static void a_part_of_a_bound_is_crowded_before_it_is_full(void)
 {
 	struct usage a, b;
 
@@ -129,10 +129,11 @@ static void optional_things_end_at_half_of_a_bound(void)
 	a = usage("alice", KEY_ONE_USER);
 	b = usage("alice", KEY_ONE_USER);
 	CHECK_EQ(take(&a, 3), LIMIT_NONE);
-	CHECK(!usage_is_crowded(&a, LIMIT_OPENS, 0));
-	CHECK(usage_is_crowded(&a, LIMIT_OPENS, 1)); /* of the session */
-	CHECK(!usage_is_crowded(&b, LIMIT_OPENS, 1));
-	CHECK(usage_is_crowded(&b, LIMIT_OPENS, 2)); /* of the key */
+	CHECK(!usage_is_crowded(&a, LIMIT_OPENS, 0, 2));
+	CHECK(usage_is_crowded(&a, LIMIT_OPENS, 1, 2)); /* of the session */
+	CHECK(!usage_is_crowded(&b, LIMIT_OPENS, 1, 2));
+	CHECK(usage_is_crowded(&b, LIMIT_OPENS, 2, 2)); /* of the key */
+	CHECK(usage_is_crowded(&b, LIMIT_OPENS, 0, 4));
 	usage_fini(&a);
 	usage_fini(&b);
 	limits_fini(&l);
@@ -170,5 +171,6 @@ static void every_limit_has_a_name_and_bounds(void)
 
 TEST_MAIN(TEST(a_session_has_its_own_bound), TEST(sessions_of_a_key_of_one_user_share_an_eighth),
 	  TEST(keys_of_one_user_leave_a_quarter_to_the_others),
-	  TEST(what_a_session_holds_moves_with_it), TEST(optional_things_end_at_half_of_a_bound),
+	  TEST(what_a_session_holds_moves_with_it),
+	  TEST(a_part_of_a_bound_is_crowded_before_it_is_full),
 	  TEST(an_account_outlives_its_limits), TEST(every_limit_has_a_name_and_bounds))
