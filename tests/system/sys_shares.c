@@ -8,7 +8,7 @@
 #define ALICE 4242
 #define BOB 4243
 #define TIMEOUT_S 4
-#define LEASE_S 3
+#define LEASE_S 6
 #define FILES 1024 /* descriptors of the server: half of them are for connections, 64 for a key */
 #define KEY_LINKS (FILES / 2 / 8)
 #define SESSION_OPENS (1 << 16)
@@ -106,6 +106,19 @@ static void bob_gets_on(void)
 	CHECK(now_s() - t < (SANITIZED ? 8 : 2));
 }
 
+/* Renews the lease of a session that does nothing else. */
+static struct raw *idle;
+
+static void keep_idle(void)
+{
+	static uint32_t seq;
+
+	if (idle)
+		CHECK_EQ(raw_call(idle, OP_PING, 62, ++seq, XDR_ANY(xdr_wire_void_args),
+				  &(struct wire_void_args){ 0 }, NULL, NULL),
+			 0);
+}
+
 /* Opens a file n times over, with ids from `id` on; how many of them worked, and the error of the others. */
 static uint32_t open_many(struct raw *r, uint64_t id, uint32_t n, int *error)
 {
@@ -114,6 +127,8 @@ static uint32_t open_many(struct raw *r, uint64_t id, uint32_t n, int *error)
 
 	for (; done < n; done += BATCH) {
 		seq++;
+		if (seq % 64 == 0)
+			keep_idle();
 		for (uint32_t i = 0; i < BATCH; i++) {
 			struct wire_open_args a = open_args("alices", id++, 0);
 
@@ -155,14 +170,17 @@ static void a_key_at_its_open_files_leaves_room_for_others(void)
 	CHECK(logged("open files: 65536 is the limit of one session"));
 	CHECK(logged("open files: 131072 is the limit of a key of one user"));
 	bob_gets_on();
+	idle = &r[1];
 	bye(&r[0]); /* half of it comes back */
-	CHECK(WITHIN(20, opens_of_many(&r[2], BATCH, &error) == BATCH));
+	CHECK(WITHIN(20, (keep_idle(), opens_of_many(&r[2], BATCH, &error) == BATCH)));
 	CHECK_EQ(opens_of_many(&r[2], SESSION_OPENS + BATCH, &error), SESSION_OPENS);
+	keep_idle();
 	up(&r[3], "alice", ALICE);
 	CHECK_EQ(opens_of_many(&r[3], BATCH, &error), 0);
+	idle = NULL;
 	raw_close(&r[1]); /* the other half with the lease */
 	CHECK(WITHIN(LEASE_S + 20, opens_of_many(&r[3], BATCH, &error) == BATCH));
-	bye(&r[2]);
+	raw_close(&r[2]);
 	bye(&r[3]);
 }
 
@@ -280,6 +298,38 @@ static void memory_of_requests_is_bounded_and_programs_wait_for_it(void)
 	CHECK(WITHIN(10, server_status(fs, 0).in_service <= 1));
 }
 
+/* ---- answers that nobody reads ---- */
+
+static void unread_answers_are_bounded_for_a_key(void)
+{
+	static struct raw r[24];
+	struct timeval soon = { .tv_usec = 100000 };
+	struct sheaf_handle root = sheaf_root(fs);
+	struct wire_readdir_args a = { .dir = { root.ino, root.gen }, .max = 1024 };
+	uint64_t anon = server_status(fs, 0).anon_bytes, before = server_status(fs, 0).refused;
+	int small = 4096;
+	char path[300];
+
+	for (int i = 0; i < 200; i++) {
+		snprintf(path, sizeof(path), "/%0220d", i);
+		CHECK_EQ(sheaf_mkdir(fs, path, 0755), 0);
+	}
+	for (size_t k = 0; k < ARRAY_LEN(r); k++) {
+		up(&r[k], "alice", ALICE);
+		setsockopt(r[k].fd, SOL_SOCKET, SO_SNDTIMEO, &soon, sizeof(soon));
+		setsockopt(r[k].fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+		for (uint32_t i = 0; i < 1200; i++)
+			if (!raw_request(&r[k], OP_READDIR, i % SESSION_SLOTS,
+					 i / SESSION_SLOTS + 1, XDR_ANY(xdr_wire_readdir_args), &a))
+				break;
+	}
+	CHECK(WITHIN(5, server_status(fs, 0).refused > before));
+	CHECK(SANITIZED || server_status(fs, 0).anon_bytes < anon + (48 << 20));
+	bob_gets_on();
+	for (size_t k = 0; k < ARRAY_LEN(r); k++)
+		raw_close(&r[k]);
+}
+
 static void begin(void)
 {
 	struct cluster_opts o = {
@@ -319,4 +369,5 @@ static void end(void)
 SYS_MAIN(NULL, begin, end, TEST(a_key_at_its_open_files_leaves_room_for_others),
 	 TEST(a_session_at_its_locks_leaves_room_for_others),
 	 TEST(a_key_at_its_connections_leaves_room_for_others),
-	 TEST(memory_of_requests_is_bounded_and_programs_wait_for_it))
+	 TEST(memory_of_requests_is_bounded_and_programs_wait_for_it),
+	 TEST(unread_answers_are_bounded_for_a_key))
