@@ -11,7 +11,7 @@ Each file of tests/sim/mutants is a mistake: why it must be caught, then edits
     text in its place
 
 The sources are copied to DIR (default: build-mutants) and built there once; a mistake costs one compilation and
-the link of sheaf-sim. Prints a line for each; exit status 1 when one survives N seeds (default: 3000).
+the link of sheaf-sim. Prints a line for each; exit status 1 when one survives the scenarios and N seeds (default: 3000).
 With --check nothing is built: does each edit still fit the sources?
 """
 import argparse
@@ -114,8 +114,12 @@ def fails_without(out, seed):
     return run([os.path.join(out, "sheaf-sim-right"), "--seed", str(seed)]).returncode != 0
 
 
+def last(p):
+    return (p.stdout.splitlines() or [f"ended with status {p.returncode}"])[-1]
+
+
 def try_mutant(m, tree, out, seeds, jobs):
-    """(caught by seed or None, seconds, what was said)"""
+    """(caught by: a seed, a scenario or None, seconds, what was said)"""
     before = m.apply(tree)
     try:
         p = build(tree, out)
@@ -124,7 +128,12 @@ def try_mutant(m, tree, out, seeds, jobs):
     if p.returncode:
         raise ValueError(f"{m.name} does not build:\n{p.stdout}")
     start = time.monotonic()
-    p = run(["timeout", str(LIMIT), os.path.join(out, "bin", "sheaf-sim"), "--seeds", str(seeds), "--jobs", str(jobs)])
+    exe = os.path.join(out, "bin", "sheaf-sim")
+    p = run(["timeout", str(LIMIT), exe, "--scenarios"])
+    if p.returncode:
+        said = re.search(r"^scenario (\S+), seed \d+ failed at \S+ (.*)$", p.stdout, re.M)
+        return said.group(1) if said else "scenarios", time.monotonic() - start, said.group(2) if said else last(p)
+    p = run(["timeout", str(LIMIT), exe, "--seeds", str(seeds), "--jobs", str(jobs)])
     took = time.monotonic() - start
     if p.returncode == 0:
         return None, took, "survived"
@@ -154,11 +163,11 @@ def check(mutants):
 
 def report(m, result, markdown):
     seed, took, said = result
-    caught = "survived" if seed is None else "seed %d" % seed if seed >= 0 else "crashed"
+    caught = seed or "survived" if not isinstance(seed, int) else "seed %d" % seed if seed >= 0 else "crashed"
     if markdown:
         print(f"| {m.name} | {caught} | {took:.0f} s | {said[:110]} |", flush=True)
     else:
-        print(f"{m.name:<24} {caught:<12} {took:7.1f} s  {said[:110]}", flush=True)
+        print(f"{m.name:<24} {caught:<24} {took:7.1f} s  {said[:110]}", flush=True)
 
 
 def main():
@@ -186,6 +195,10 @@ def main():
         print(p.stdout)
         return 1
     shutil.copy(os.path.join(out, "bin", "sheaf-sim"), os.path.join(out, "sheaf-sim-right"))
+    p = run([os.path.join(out, "sheaf-sim-right"), "--scenarios"])
+    if p.returncode:
+        print("a scenario fails without a mistake:\n" + p.stdout)
+        return 1
     if args.markdown:
         print("| mistake | caught by | after | what was said |\n|---|---|---|---|")
     survived = 0

@@ -205,6 +205,7 @@ def sim_tests(build):
     if os.access(exe, os.X_OK):
         seeds = "300" if sanitized(build) else "1500"
         yield Test("sim", "sheaf-sim selftest", [exe, "--selftest"])
+        yield Test("sim", "sheaf-sim scenarios", [exe, "--scenarios"])
         yield Test("sim", f"sheaf-sim {seeds} seeds",
                    [exe, "--seeds", seeds, "--jobs", str(min(os.cpu_count() or 2, 16)), "--stats"])
         for seed in FOUND:

@@ -77,7 +77,7 @@ static bool may_fail(const struct world *w, int e)
 	       ((e == -EIO || e == -ENOSPC) && w->enabled[FAULT_META]);
 }
 
-static void target_restart(void *arg)
+void target_restart(void *arg)
 {
 	struct target *t = arg;
 	struct world *w = t->w;
@@ -189,7 +189,7 @@ void target_torn(void *arg)
 
 /* ---- clients ---- */
 
-static void actor_revive(void *arg)
+void actor_revive(void *arg)
 {
 	struct actor *a = arg;
 	struct world *w = a->w;
@@ -208,7 +208,7 @@ static void actor_revive(void *arg)
 	locker_revived(a);
 }
 
-static void actor_die(struct actor *a)
+void actor_die(struct actor *a)
 {
 	struct world *w = a->w;
 
@@ -233,7 +233,9 @@ static void actor_die(struct actor *a)
 			model_forgiven(a->handles[i].f, a);
 		a->handles[i] = (struct handle){ 0 };
 	}
-	sim_after(&w->sim, sim_between(&w->sim, NSEC_PER_SEC, 50 * NSEC_PER_SEC), actor_revive, a);
+	if (!w->healing)
+		sim_after(&w->sim, sim_between(&w->sim, NSEC_PER_SEC, 50 * NSEC_PER_SEC),
+			  actor_revive, a);
 }
 
 /* ---- the network ---- */

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "sim_scenario.h"
 #include "sim_world.h"
 
 #define TWICE 5 /* seeds that are run twice */
@@ -19,7 +20,8 @@
 struct options {
 	uint64_t first, last; /* the latter not included */
 	uint32_t jobs;
-	bool verbose, hash, selftest, single, stats;
+	bool verbose, hash, selftest, single, stats, scenarios;
+	const char *scenario; /* or NULL: all */
 };
 
 /* What the processes share. */
@@ -67,6 +69,7 @@ static int usage(void)
 		"usage: sheaf-sim [--seeds N | --seeds A:B | --seed S] [--jobs N] [--stats]\n"
 		"                 [--verbose] [--hash]\n"
 		"       sheaf-sim --selftest\n"
+		"       sheaf-sim --scenarios | --scenario NAME [--seed S] [--verbose]\n"
 		"\n"
 		"Runs seeds A to B-1 (0 to N-1; default 0 to 299), N processes at a time (1).\n"
 		"--stats prints how often each fault was injected, --hash the trace hash of each\n"
@@ -116,6 +119,12 @@ static int parse(struct options *o, int argc, char **argv)
 			i++;
 		} else if (!strcmp(argv[i], "--selftest")) {
 			o->selftest = true;
+		} else if (!strcmp(argv[i], "--scenarios")) {
+			o->scenarios = true;
+		} else if (!strcmp(argv[i], "--scenario") && next) {
+			o->scenarios = true;
+			o->scenario = next;
+			i++;
 		} else if (!strcmp(argv[i], "--seeds") && !parse_seeds(o, next)) {
 			i++;
 		} else if (!strcmp(argv[i], "--seed") && !parse_number(next, &end, &o->first) &&
@@ -215,6 +224,13 @@ static int run_seeds(const struct options *o, struct shared *sh, uint32_t job)
 	return 0;
 }
 
+static int run_scenarios(const struct options *o)
+{
+	struct world_opts w = { .dir = scratch, .verbose = o->verbose };
+
+	return make_scratch() || scenarios_run(o->scenario, o->single ? o->first : UINT64_MAX, &w);
+}
+
 static void copy_out(FILE *from)
 {
 	char buf[4096];
@@ -272,6 +288,8 @@ int main(int argc, char **argv)
 	log_open(NULL, o.verbose ? LOG_DEBUG : LOG_ERROR);
 	if (!o.verbose)
 		log_open("/dev/null", LOG_ERROR);
+	if (o.scenarios)
+		return run_scenarios(&o);
 	sh->next = o.first;
 	r = o.jobs > 1 ? run_side_by_side(&o, sh) : run_seeds(&o, sh, 0);
 	if (r)

@@ -23,6 +23,28 @@ bool peek_serves(const struct server *s, uint64_t age)
 	return false;
 }
 
+bool peek_state(const struct server *s, const char *name, const char *state)
+{
+	struct req *q;
+
+	list_for_each(q, &s->loop->all, all) {
+		const char *is = is_sreq(q) ? sreq_of(q)->row->name : q->ops->name;
+
+		if (!strcmp(is, name) && !strcmp(q->ops->state_names[q->state], state))
+			return true;
+	}
+	return false;
+}
+
+uint64_t peek_name(const struct server *s, uint64_t dir, const char *name)
+{
+	struct wire_handle d = { dir, 1 }, h = { 0 };
+	struct wire_bytes n = { (uint32_t)strlen(name), (const uint8_t *)name };
+	uint32_t type;
+
+	return s && s->meta && !meta_lookup(s->meta, &d, &n, &h, &type) ? h.ino : 0;
+}
+
 struct rows {
 	unsigned n;
 };

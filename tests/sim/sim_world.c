@@ -69,15 +69,18 @@ void world_fail(struct world *w, uint32_t file, const char *fmt, ...)
 	if (w->failed)
 		return;
 	w->failed = true;
+	if (w->scenario)
+		printf("scenario %s, ", w->scenario);
 	printf("seed %llu failed at %.6f: ", (unsigned long long)w->sim.seed,
 	       (double)w->sim.now / 1e9);
 	va_start(ap, fmt);
 	vprintf(fmt, ap);
 	va_end(ap);
-	printf("\n  %u targets (%s), %u clients, stripe unit %u, width %u; again: sheaf-sim --seed %llu "
+	printf("\n  %u targets (%s), %u clients, stripe unit %u, width %u; again: sheaf-sim %s%s --seed %llu "
 	       "--verbose\n",
 	       w->conf.n_targets, w->on_hub ? "loop" : "tcp", w->n_actors, w->conf.stripe_unit,
-	       w->conf.width, (unsigned long long)w->sim.seed);
+	       w->conf.width, w->scenario ? "--scenario " : "", w->scenario ? w->scenario : "",
+	       (unsigned long long)w->sim.seed);
 	for (size_t i = w->n_notes > 4000 ? w->n_notes - 4000 : 0; i < w->n_notes && !w->verbose;
 	     i++)
 		if (!file || !w->notes[i].file || w->notes[i].file == file)
@@ -117,6 +120,24 @@ bool world_spread(const struct world *w)
 
 /* ---- building ---- */
 
+static void finish_conf(struct world *w, uint32_t n_meta)
+{
+	struct conf *c = &w->conf;
+
+	memset(c->fs_id.b, 7, sizeof(c->fs_id.b));
+	memset(w->key, 1, sizeof(w->key));
+	memset(w->server_key, 2, sizeof(w->server_key));
+	for (uint32_t i = 0; i < c->n_targets; i++) {
+		struct conf_target *t = &c->targets[i];
+
+		t->id = i;
+		t->roles = ROLE_DATA | (i < n_meta ? ROLE_META : 0);
+		snprintf(t->name, sizeof(t->name), "server%u", i);
+		snprintf(t->address, sizeof(t->address), w->on_hub ? "loop:t%u" : "t%u:7000", i);
+		strcpy(t->storage, "/store");
+	}
+}
+
 static void make_conf(struct world *w)
 {
 	struct sim *s = &w->sim;
@@ -130,18 +151,18 @@ static void make_conf(struct world *w)
 	c->timeout_s = 30;
 	c->lease_s = sim_chance(s, 300000) ? 12 : 30;
 	c->pool_bytes = (512 * KIB) << sim_below(s, 3);
-	memset(c->fs_id.b, 7, sizeof(c->fs_id.b));
-	memset(w->key, 1, sizeof(w->key));
-	memset(w->server_key, 2, sizeof(w->server_key));
-	for (uint32_t i = 0; i < c->n_targets; i++) {
-		struct conf_target *t = &c->targets[i];
+	finish_conf(w, all_meta ? c->n_targets : 1);
+}
 
-		t->id = i;
-		t->roles = ROLE_DATA | (all_meta || i == 0 ? ROLE_META : 0);
-		snprintf(t->name, sizeof(t->name), "server%u", i);
-		snprintf(t->address, sizeof(t->address), w->on_hub ? "loop:t%u" : "t%u:7000", i);
-		strcpy(t->storage, "/store");
-	}
+static void plain_conf(struct world *w, const struct world_plain *p)
+{
+	w->conf = (struct conf){ .targets = w->conf_targets,
+				 .n_targets = p->targets,
+				 .stripe_unit = 64 * KIB,
+				 .timeout_s = 30,
+				 .lease_s = 30,
+				 .pool_bytes = MIB };
+	finish_conf(w, p->metas);
 }
 
 static void make_targets(struct world *w, const char *dir)
@@ -199,13 +220,17 @@ static void make_actor(struct world *w, uint32_t i)
 	a->duelist.a = a;
 }
 
+static void make_nodes(struct world *w, const char *dir)
+{
+	make_targets(w, dir);
+	for (uint32_t i = 0; i <= w->n_actors; i++)
+		make_actor(w, i);
+}
+
 static void build(struct world *w, const struct world_opts *o)
 {
 	struct sim *s = &w->sim;
 
-	list_init(&w->files);
-	list_init(&w->hub.acceptors);
-	w->hub.delay = hub_delay;
 	w->on_hub = sim_chance(s, 300000);
 	if (sim_chance(s,
 		       700000)) /* else as in memory: changes are committed on the loop, in time */
@@ -215,10 +240,19 @@ static void build(struct world *w, const struct world_opts *o)
 		w->span = sim_chance(s, 200000) ? 3 * MIB : 700 * KIB;
 	w->n_actors = (uint32_t)sim_between(s, 1, MAX_CLIENTS);
 	make_conf(w);
-	make_targets(w, o->dir);
-	for (uint32_t i = 0; i <= w->n_actors; i++)
-		make_actor(w, i);
+	make_nodes(w, o->dir);
 	faults_choose(w);
+}
+
+static void build_plain(struct world *w, const struct world_opts *o, const struct world_plain *p)
+{
+	w->scenario = p->name;
+	w->healing = true;
+	w->on_hub = p->hub;
+	w->n_actors = p->clients;
+	w->sim.faults.commit_ns = sim_between(&w->sim, 70000, 400000);
+	plain_conf(w, p);
+	make_nodes(w, o->dir);
 }
 
 /* ---- the run ---- */
@@ -408,14 +442,48 @@ static void remove_meta(struct world *w)
 		}
 }
 
-int world_run(uint64_t seed, const struct world_opts *o, struct counters *count, uint64_t *hash)
+static struct world *world_new(uint64_t seed, const struct world_opts *o, struct counters *count)
 {
 	struct world *w = sim_alloc(sizeof(*w));
-	int r;
 
 	w->verbose = o->verbose;
 	w->count = count;
+	list_init(&w->files);
+	list_init(&w->hub.acceptors);
+	w->hub.delay = hub_delay;
 	sim_init(&w->sim, seed);
+	return w;
+}
+
+static int world_free(struct world *w)
+{
+	int r = w->failed;
+
+	remove_meta(w);
+	tear_down(w);
+	free(w);
+	return r;
+}
+
+int world_run_plain(uint64_t seed, const struct world_opts *o, const struct world_plain *p,
+		    bool *met)
+{
+	struct counters count = { 0 };
+	struct world *w = world_new(seed, o, &count);
+
+	build_plain(w, o, p);
+	if (!w->failed)
+		p->run(w, p->arg);
+	if (!w->failed)
+		check_rest(w);
+	*met = w->met;
+	return world_free(w);
+}
+
+int world_run(uint64_t seed, const struct world_opts *o, struct counters *count, uint64_t *hash)
+{
+	struct world *w = world_new(seed, o, count);
+
 	build(w, o);
 	if (!w->failed)
 		world_setup(w);
@@ -441,9 +509,5 @@ int world_run(uint64_t seed, const struct world_opts *o, struct counters *count,
 	count->events += w->sim.n_events;
 	for (int i = 0; i < SIM_INJECTED; i++)
 		count->injected[i] += w->sim.injected[i];
-	r = w->failed;
-	remove_meta(w);
-	tear_down(w);
-	free(w);
-	return r;
+	return world_free(w);
 }

@@ -391,6 +391,8 @@ struct world {
 	struct race race;
 	struct duel duel;
 	bool failed, verbose;
+	const char *scenario; /* or NULL: a seed */
+	bool met; /* what it is about came about */
 	struct counters *count;
 	/* history */
 	struct note *notes;
@@ -404,6 +406,17 @@ struct world_opts {
 };
 /* One seed: 0, or 1 after saying what is wrong. */
 int world_run(uint64_t seed, const struct world_opts *o, struct counters *count, uint64_t *hash);
+
+/* A world of this shape without random faults; what run() leaves must be nothing. */
+struct world_plain {
+	const char *name;
+	uint32_t targets, metas, clients;
+	bool hub;
+	void (*run)(struct world *w, const void *arg);
+	const void *arg;
+};
+int world_run_plain(uint64_t seed, const struct world_opts *o, const struct world_plain *p,
+		    bool *met);
 
 #define NO_FILE UINT32_MAX
 struct actor *caretaker(struct world *w);
@@ -423,18 +436,24 @@ void faults_heal(struct world *w);
 /* A client is cut off for longer than its lease, from one target or (NULL) from several: its sessions end, its files
  * are settled without it. */
 void faults_exile(struct actor *a, const struct target *from);
+void actor_die(struct actor *a); /* while healing: until actor_revive() */
+void actor_revive(void *arg);
 /* Something that promises durability has succeeded: sometimes the power goes right then. */
 void faults_ambush(struct world *w, enum do_kind kind);
 /* Perhaps the client loses its links before it has heard what became of what it has just begun. */
 void faults_lose_answer(struct actor *a);
 uint64_t hub_delay(struct loop_hub *h, struct net *from, struct net *to, size_t bytes);
 int target_start(struct target *t);
+void target_restart(void *arg); /* a target that is down */
 void target_torn(void *arg);
-void target_down(struct target *t, bool power);
+void target_down(struct target *t, bool power); /* while healing: until target_restart() */
 
 /* ---- sim_peek.c: what no interface shows ---- */
 bool peek_serves(const struct server *s, uint64_t age); /* a request for longer than that */
 bool peek_idle(const struct server *s); /* no request, no task */
+/* A request of this operation, or a task of this name, is in this state. */
+bool peek_state(const struct server *s, const char *name, const char *state);
+uint64_t peek_name(const struct server *s, uint64_t dir, const char *name); /* inode, or 0 */
 /* A file that is not settled though nobody writes to it, or 0. */
 uint64_t peek_neglected(struct server *s);
 /* What must hold of a target without work; 0, or 1 with a line in why. */
