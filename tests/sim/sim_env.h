@@ -66,6 +66,7 @@ struct sim {
 	struct sim_node *nodes[SIM_MAX_NODES];
 	uint32_t n_nodes;
 	bool apart[SIM_MAX_NODES][SIM_MAX_NODES]; /* from, to */
+	bool calls_held[SIM_MAX_NODES][SIM_MAX_NODES]; /* likewise */
 	uint64_t injected[SIM_INJECTED];
 	struct list conns;
 };
@@ -114,6 +115,8 @@ void sim_node_restart(struct sim_node *n);
 /* No bytes pass between two nodes while it is on; sim_one_way: from one to the other. */
 void sim_partition(struct sim *s, struct sim_node *a, struct sim_node *b, bool on);
 void sim_one_way(struct sim *s, struct sim_node *from, struct sim_node *to, bool on);
+/* The same for what `from` says over connections that it has dialled: answers to `to` pass. */
+void sim_hold_calls(struct sim *s, struct sim_node *from, struct sim_node *to, bool on);
 /* Its clocks go faster or slower from now on, by so many millionths. */
 void sim_drift(struct sim_node *n, int32_t ppm);
 /* The database of a node is real, but below LMDB's writes and syncs there is a simulated disk: what was not

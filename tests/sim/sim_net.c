@@ -195,13 +195,21 @@ static void conn_cut(struct sim_conn *c)
 	}
 }
 
+static bool conn_held(const struct sim_conn *c, int way)
+{
+	const struct sim *s = c->sim;
+	uint32_t from = c->node[way]->id, to = c->node[1 - way]->id;
+
+	return s->apart[from][to] || (way == 0 && s->calls_held[from][to]);
+}
+
 /* Nothing passes this way? Tries again in a while, or gives up. True: not now. */
 static bool conn_stalls(struct sim_conn *c, struct sim_event *e, int way)
 {
 	struct sim *s = c->sim;
 	struct sim_way *w = &c->way[way];
 
-	if (!c->node[1] || !s->apart[c->node[way]->id][c->node[1 - way]->id]) {
+	if (!c->node[1] || !conn_held(c, way)) {
 		w->stalled = 0;
 		return false;
 	}
@@ -839,6 +847,12 @@ void sim_one_way(struct sim *s, struct sim_node *from, struct sim_node *to, bool
 {
 	sim_trace(s, SIM_PARTITION, from->id, (uint64_t)to->id << 1 | on);
 	s->apart[from->id][to->id] = on;
+}
+
+void sim_hold_calls(struct sim *s, struct sim_node *from, struct sim_node *to, bool on)
+{
+	sim_trace(s, SIM_PARTITION, from->id, (uint64_t)to->id << 1 | on);
+	s->calls_held[from->id][to->id] = on;
 }
 
 void sim_partition(struct sim *s, struct sim_node *a, struct sim_node *b, bool on)

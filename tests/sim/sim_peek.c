@@ -15,10 +15,12 @@ bool peek_idle(const struct server *s)
 
 bool peek_serves(const struct server *s, uint64_t age)
 {
+	struct env *e = s->loop->env;
+	uint64_t now = e->clock->now(e); /* loop->now is as old as its last turn */
 	const struct req *q;
 
 	list_for_each(q, &s->loop->all, all)
-		if (is_sreq(q) && q->born + age < s->loop->now)
+		if (is_sreq(q) && q->born + age < now)
 			return true;
 	return false;
 }

@@ -10,7 +10,7 @@
 #define REACH_NS (10 * NSEC_PER_SEC)
 #define PAGE 100 /* names of a directory at a time */
 
-static const struct scenario *const tables[] = { scenes_basic };
+static const struct scenario *const tables[] = { scenes_basic, scenes_names };
 
 const struct sheaf_handle scene_root = { 1, 1 };
 static const struct sheaf_cred root_cred = { 0 };
@@ -188,6 +188,12 @@ void scene_hold(struct world *w, struct sim_node *from, struct sim_node *to, boo
 	w->heal_at[from->id][to->id] = on ? UINT64_MAX : 0; /* over the hub it is lost */
 }
 
+void scene_hold_calls(struct world *w, uint32_t from, uint32_t to, bool on)
+{
+	world_note(w, 0, "calls of t%u to t%u are %s", from, to, on ? "held" : "passed on");
+	sim_hold_calls(&w->sim, w->targets[from].node, w->targets[to].node, on);
+}
+
 void scene_apart(struct world *w, struct sim_node *a, struct sim_node *b, bool on)
 {
 	scene_hold(w, a, b, on);
@@ -256,9 +262,11 @@ static void heal(struct world *w)
 	struct sim *s = &w->sim;
 
 	for (uint32_t i = 0; i < s->n_nodes; i++)
-		for (uint32_t k = 0; k < s->n_nodes; k++)
+		for (uint32_t k = 0; k < s->n_nodes; k++) {
 			if (s->apart[i][k])
 				scene_hold(w, s->nodes[i], s->nodes[k], false);
+			s->calls_held[i][k] = false;
+		}
 	faults_heal(w);
 	scene_pass(w, 5 * NSEC_PER_SEC);
 }

@@ -19,7 +19,7 @@ struct scenario {
 };
 
 /* One array a file, ended by an empty row; sim_scenario.c lists them. */
-extern const struct scenario scenes_basic[];
+extern const struct scenario scenes_basic[], scenes_names[];
 
 /* 0, or 1 after saying what is wrong. name NULL: all; seed UINT64_MAX: all of them. */
 int scenarios_run(const char *name, uint64_t seed, const struct world_opts *o);
@@ -63,6 +63,8 @@ bool scene_reaches(struct world *w, uint32_t target, const char *name, const cha
 /* While it is on, nothing that `from` sends reaches `to`; what was under way comes later. A connection that is held
  * for longer than sim.faults.stall_ns breaks. */
 void scene_hold(struct world *w, struct sim_node *from, struct sim_node *to, bool on);
+/* Holds the calls of `from` to `to` alone (tcp): what `to` asks of `from` is answered. */
+void scene_hold_calls(struct world *w, uint32_t from, uint32_t to, bool on); /* targets */
 void scene_apart(struct world *w, struct sim_node *a, struct sim_node *b, bool on); /* both ways */
 void scene_cut(struct world *w, struct sim_node *a, struct sim_node *b); /* tcp: links break */
 /* Down until scene_up(); power: what no sync has covered may be gone. */
