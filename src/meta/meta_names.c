@@ -509,10 +509,11 @@ static int rename_find(struct apply *ap, struct rename *x)
 		rc = get_entry(ap, r->dir.ino, &r->name, &x->e);
 	if (!rc && rename_needs_dir(r->flags) && x->e.type != S_IFDIR)
 		rc = ENOTDIR;
-	return rc ? rc : get_child(ap, &x->e, &x->child);
+	return rc;
 }
 
-/* Two names of one file, or the same one twice: nothing happens, and nobody minds. 0, -1 (it is so), or an errno. */
+/* Two names of one file, or the same one twice: nothing happens, also when its inode is on another server. 0, -1 (it
+ * is so), or an errno. */
 static int rename_same(struct apply *ap, const struct rename *x)
 {
 	const struct wire_record *r = ap->rec;
@@ -682,9 +683,13 @@ int apply_rename(struct apply *ap)
 	struct rename x = { .replaces = false };
 	int rc = rename_find(ap, &x), same = rc ? rc : rename_same(ap, &x);
 
+	if (same > 0 || same < -1)
+		return same;
+	rc = get_child(ap, &x.e, &x.child);
 	if (same)
-		return same == -1 ? apply_answer(ap, x.e.ino, &x.child) : same;
-	rc = rename_source(ap, &x);
+		return rc == EXDEV ? 0 : rc ? rc : apply_answer(ap, x.e.ino, &x.child);
+	if (!rc)
+		rc = rename_source(ap, &x);
 	if (!rc && x.moves_dir)
 		rc = loop_check(ap, x.e.ino, ap->rec->dir2, ap->rec->dir.ino);
 	if (!rc)

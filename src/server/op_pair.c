@@ -493,9 +493,7 @@ static int begin_split(struct sreq *s)
 	st->id = env_random_u64(s->srv->loop->env) | 1;
 	list_push(&s->srv->pairs, &st->link);
 	e = s->row->split(s, st->x);
-	if (!e && st->x->nothing)
-		req_goto(&s->q, REPLY);
-	return e;
+	return !e && st->x->nothing ? -EINPROGRESS : e; /* the names changed: one record will do */
 }
 
 void pair_abandon(struct sreq *s)
@@ -597,7 +595,7 @@ static bool split_step(struct req *q, struct sreq *s, struct split *x)
 		call_fini(&x->call);
 		if (q->error && x->asked_for && !s->change.res.status)
 			look_again(s, x);
-		else if (q->error && names_changed(s, x))
+		else if ((q->error || x->nothing) && names_changed(s, x))
 			q->error = -EAGAIN; /* it was about an inode that is not meant any more */
 		x->error = q->error;
 		q->error = 0;

@@ -1,5 +1,6 @@
 /* Scenarios about names: changes over two servers that meet other changes of the same names, and requests that outlive
  * their client. */
+#include <fcntl.h>
 #include <stdio.h>
 
 #include "sim_scenario.h"
@@ -18,6 +19,61 @@ static struct sheaf_handle below(struct world *w, const char *parent, uint32_t t
 	}
 	world_fail(w, 0, "no directory of target %u below %s", target, parent);
 	return h;
+}
+
+static int64_t rename_by(struct world *w, uint32_t client, struct sheaf_handle from,
+			 const char *name, struct sheaf_handle to, const char *name2)
+{
+	struct cop *c = scene_call(w, client);
+
+	client_rename(c, from, name, to, name2, 0);
+	return scene_end(w, c);
+}
+
+static int64_t unlink_by(struct world *w, uint32_t client, struct sheaf_handle dir,
+			 const char *name)
+{
+	struct cop *c = scene_call(w, client);
+
+	client_unlink(c, dir, name);
+	return scene_end(w, c);
+}
+
+/* A new file, closed again. */
+static struct sheaf_handle make_file(struct world *w, const char *dir, const char *name)
+{
+	struct sheaf_handle h = { 0 };
+	char path[48];
+
+	snprintf(path, sizeof(path), "%.31s/%.15s", dir, name);
+	scene_close(w, 0, scene_open(w, 0, path, O_CREAT | O_RDONLY));
+	scene_check(w, !scene_lookup(w, 0, path, &h), "%s is not there", path);
+	return h;
+}
+
+/* A rename waits for the server of the new name. Meanwhile its old name goes, and afterwards the new one comes to name the
+ * same file: at no time were both names of it, so the rename cannot succeed. */
+static void rename_to_same_file(struct world *w)
+{
+	char a[16], b[16];
+	struct sheaf_handle da = scene_dir_at(w, 0, 0, a), db = scene_dir_at(w, 0, 1, b);
+	struct sheaf_handle f = make_file(w, a, "x");
+	struct cop *c = scene_call(w, 0);
+	int64_t r;
+
+	client_link(c, f, db, "w");
+	scene_check(w, !scene_end(w, c), "no link");
+	scene_hold_calls(w, 0, 1, true);
+	c = scene_call(w, 0);
+	client_rename(c, da, "x", db, "y", 0);
+	scene_check(w, scene_reaches(w, 0, "rename", "answer"), "the rename is not split");
+	scene_check(w, !unlink_by(w, 1, da, "x"), "x cannot be unlinked");
+	scene_check(w, !rename_by(w, 1, db, "w", db, "y"), "w cannot be renamed");
+	if (!c->finished)
+		scene_met(w);
+	scene_hold_calls(w, 0, 1, false);
+	r = scene_end(w, c);
+	scene_check(w, r == -ENOENT, "the rename of a name that is gone ends with %d", (int)r);
 }
 
 /* ---- the judge ---- */
@@ -51,6 +107,7 @@ static void old_request_seen(struct world *w)
 }
 
 const struct scenario scenes_names[] = {
+	{ "rename-to-same-file", rename_to_same_file, 2, 2, 2, false },
 	{ "old-request-seen", old_request_seen, 2, 2, 1, false },
 	{ 0 },
 };
