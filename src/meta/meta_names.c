@@ -527,6 +527,21 @@ static int rename_same(struct apply *ap, const struct rename *x)
 	return e.ino == x->e.ino ? -1 : 0;
 }
 
+/* The climb was about two inodes: do the names still name them? 0, EAGAIN, another errno, or negative. */
+static int climbed_check(struct apply *ap, const struct rename *x)
+{
+	const struct wire_record *r = ap->rec;
+	struct disk_entry e = { 0 };
+	int rc;
+
+	if (!(r->flags & REC_CLIMBED))
+		return 0;
+	rc = get_entry(ap, r->dir2.ino, &r->name2, &e);
+	if (rc && rc != ENOENT)
+		return rc;
+	return x->e.ino == r->h.ino && e.ino == r->new_ino ? 0 : EAGAIN;
+}
+
 static int rename_source(struct apply *ap, struct rename *x)
 {
 	int rc = apply_may(ap, x->from, MAY_WRITE | MAY_EXEC);
@@ -681,8 +696,11 @@ static int exchange(struct apply *ap, struct rename *x)
 int apply_rename(struct apply *ap)
 {
 	struct rename x = { .replaces = false };
-	int rc = rename_find(ap, &x), same = rc ? rc : rename_same(ap, &x);
+	int rc = rename_find(ap, &x), same;
 
+	if (!rc)
+		rc = climbed_check(ap, &x);
+	same = rc ? rc : rename_same(ap, &x);
 	if (same > 0 || same < -1)
 		return same;
 	rc = get_child(ap, &x.e, &x.child);

@@ -239,6 +239,8 @@ static int split_exchange(struct sreq *s, struct split *x)
 	p->own = true;
 	p->rec = *r;
 	p->rec.flags = (r->flags & ~(uint32_t)REC_SPREAD) | REC_CLIMBED;
+	p->rec.h = x->child;
+	p->rec.new_ino = b.ino;
 	p->rec.session = 0;
 	return 0;
 }
@@ -438,22 +440,35 @@ static void look_again(struct sreq *s, struct split *x)
 		s->q.error = 0;
 }
 
+/* then 0: there was none. */
+static bool name_changed(struct sreq *s, const struct wire_handle *dir,
+			 const struct wire_bytes *name, uint64_t then)
+{
+	struct wire_handle now = { 0 };
+	uint32_t type;
+	int e = meta_lookup(s->srv->meta, dir, name, &now, &type);
+
+	return (e && e != -ENOENT) || now.ino != then;
+}
+
 /* Nothing keeps our own names as they were when it was split. */
 static bool names_changed(struct sreq *s, const struct split *x)
 {
-	for (uint32_t i = 0; i < x->n_parts; i++) {
-		const struct wire_record *r = &x->parts[i].rec;
-		struct wire_handle now = { 0 }, then = r->kind == PART_DEL ? r->h : r->dir2;
-		uint32_t type;
-		int e;
+	bool changed = false;
 
-		if (!x->parts[i].own || (r->kind != PART_DEL && r->kind != PART_ADD))
+	for (uint32_t i = 0; i < x->n_parts && !changed; i++) {
+		const struct wire_record *r = &x->parts[i].rec;
+
+		if (!x->parts[i].own)
 			continue;
-		e = meta_lookup(s->srv->meta, &r->dir, &r->name, &now, &type);
-		if ((e && e != -ENOENT) || !same_handle(&now, &then))
-			return true;
+		if (r->kind == PART_DEL || r->kind == REC_RENAME)
+			changed = name_changed(s, &r->dir, &r->name, r->h.ino);
+		else if (r->kind == PART_ADD)
+			changed = name_changed(s, &r->dir, &r->name, r->dir2.ino);
+		if (!changed && r->kind == REC_RENAME)
+			changed = name_changed(s, &r->dir2, &r->name2, r->new_ino);
 	}
-	return false;
+	return changed;
 }
 
 static void tell(struct sreq *s, struct split *x)

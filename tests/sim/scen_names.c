@@ -1,6 +1,7 @@
 /* Scenarios about names: changes over two servers that meet other changes of the same names, and requests that outlive
  * their client. */
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdio.h>
 
 #include "sim_scenario.h"
@@ -76,6 +77,35 @@ static void rename_to_same_file(struct world *w)
 	scene_check(w, r == -ENOENT, "the rename of a name that is gone ends with %d", (int)r);
 }
 
+/* An exchange waits for its turn at the server of the root. Meanwhile the names come to mean others: a directory and a name in
+ * it. What was looked at before says nothing about them. */
+static void exchange_of_others(struct world *w)
+{
+	char top[16], path[32], sub[48];
+	struct sheaf_handle dp, db;
+	struct cop *c;
+	int64_t r;
+
+	scene_dir_at(w, 0, 1, top);
+	dp = below(w, top, 1, path);
+	make_file(w, path, "a");
+	snprintf(sub, sizeof(sub), "%s/b", path);
+	db = scene_mkdir(w, 0, sub);
+	snprintf(sub, sizeof(sub), "%s/b/c", path);
+	scene_mkdir(w, 0, sub);
+	scene_hold_calls(w, 1, 0, true);
+	c = scene_call(w, 0);
+	client_rename(c, dp, "a", db, "c", RENAME_EXCHANGE);
+	scene_check(w, scene_reaches(w, 1, "rename", "answer"), "the exchange is not split");
+	scene_check(w, !unlink_by(w, 1, dp, "a"), "a cannot be unlinked");
+	scene_check(w, !rename_by(w, 1, dp, "b", dp, "a"), "b cannot be renamed");
+	if (!c->finished)
+		scene_met(w);
+	scene_hold_calls(w, 1, 0, false);
+	r = scene_end(w, c);
+	scene_check(w, r == -EINVAL, "a directory is exchanged with a name in it: %d", (int)r);
+}
+
 /* ---- the judge ---- */
 
 /* A client dies while a server waits for another one with its request: while the server has the request, whoever asks for
@@ -108,6 +138,7 @@ static void old_request_seen(struct world *w)
 
 const struct scenario scenes_names[] = {
 	{ "rename-to-same-file", rename_to_same_file, 2, 2, 2, false },
+	{ "exchange-of-others", exchange_of_others, 2, 2, 2, false },
 	{ "old-request-seen", old_request_seen, 2, 2, 1, false },
 	{ 0 },
 };
