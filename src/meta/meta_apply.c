@@ -9,7 +9,7 @@
 
 #define ANSWER_MAX 4096 /* the widest layout and two directories take some 3,500 bytes */
 
-int apply_get(struct apply *ap, const struct wire_handle *h, struct node *n)
+int apply_get_held(struct apply *ap, const struct wire_handle *h, struct node *n)
 {
 	int rc;
 
@@ -25,9 +25,17 @@ int apply_get(struct apply *ap, const struct wire_handle *h, struct node *n)
 	return !rc && n->i.gen != h->gen ? ESTALE : rc;
 }
 
+int apply_get(struct apply *ap, const struct wire_handle *h, struct node *n)
+{
+	struct key k = key_u64(h->ino);
+	int rc = apply_get_held(ap, h, n);
+
+	return rc ? rc : apply_locked(ap, &k);
+}
+
 static int get_file(struct apply *ap, struct node *n)
 {
-	int rc = apply_get(ap, &ap->rec->h, n);
+	int rc = apply_get_held(ap, &ap->rec->h, n);
 
 	if (rc || S_ISREG(n->i.mode))
 		return rc;

@@ -16,11 +16,8 @@ int name_check(const struct wire_bytes *n)
 
 int get_dir(struct apply *ap, const struct wire_handle *h, int may, struct node *n)
 {
-	struct key k = key_u64(h->ino);
 	int rc = apply_get(ap, h, n);
 
-	if (!rc)
-		rc = apply_locked(ap, &k);
 	if (rc)
 		return rc;
 	if (!S_ISDIR(n->i.mode))
@@ -45,11 +42,8 @@ int get_entry(struct apply *ap, uint64_t dir, const struct wire_bytes *name, str
 static int get_child(struct apply *ap, const struct disk_entry *e, struct node *n)
 {
 	struct wire_handle h = { .ino = e->ino, .gen = e->gen };
-	struct key k = key_u64(e->ino);
 	int rc = apply_get(ap, &h, n);
 
-	if (!rc)
-		rc = apply_locked(ap, &k);
 	return rc == ESTALE ? -EIO : rc; /* an entry of ours without its inode is damage */
 }
 
@@ -348,14 +342,11 @@ int link_check(const struct node *n)
 int apply_link(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;
-	struct key k = key_u64(r->h.ino);
 	struct node dir, n;
 	int rc = get_vacancy(ap, &dir);
 
 	if (!rc)
 		rc = apply_get(ap, &r->h, &n);
-	if (!rc)
-		rc = apply_locked(ap, &k);
 	if (!rc)
 		rc = link_check(&n);
 	if (rc)

@@ -190,14 +190,6 @@ static int new_put(struct apply *ap)
 	return rc ? rc : node_put(&ap->m->db, ap->txn, ap->rec->new_ino, &n);
 }
 
-static int part_get(struct apply *ap, struct node *n)
-{
-	struct key k = key_u64(ap->rec->h.ino);
-	int rc = apply_get(ap, &ap->rec->h, n);
-
-	return rc ? rc : apply_locked(ap, &k);
-}
-
 static int part_put(struct apply *ap, struct node *n)
 {
 	node_touch(n, ap->rec->time);
@@ -207,7 +199,7 @@ static int part_put(struct apply *ap, struct node *n)
 static int link_part_check(struct apply *ap)
 {
 	struct node n;
-	int rc = part_get(ap, &n);
+	int rc = apply_get(ap, &ap->rec->h, &n);
 
 	if (!rc)
 		rc = link_check(&n);
@@ -244,7 +236,7 @@ static int drop_check(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;
 	struct node n;
-	int rc = part_get(ap, &n);
+	int rc = apply_get(ap, &ap->rec->h, &n);
 
 	if (!rc)
 		rc = sticky_part_check(ap, &n);
@@ -269,7 +261,7 @@ static int drop_put(struct apply *ap)
 static int move_check(struct apply *ap)
 {
 	struct node n;
-	int rc = part_get(ap, &n);
+	int rc = apply_get(ap, &ap->rec->h, &n);
 
 	if (!rc)
 		rc = sticky_part_check(ap, &n);

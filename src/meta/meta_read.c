@@ -78,6 +78,14 @@ int read_handle(struct meta *m, const struct wire_handle *h, struct node *n)
 	return !rc && n->i.gen != h->gen ? -ESTALE : rc;
 }
 
+int read_at_rest(struct meta *m, const struct wire_handle *h, struct node *n)
+{
+	struct key k = key_u64(h->ino);
+	int rc = read_handle(m, h, n);
+
+	return rc ? rc : read_locked(m, &k);
+}
+
 /* 0: there is such a row; -ENOENT; or -errno. */
 static int row_seen(struct meta *m, enum table t, uint64_t ino)
 {
@@ -197,6 +205,11 @@ int read_entry(struct meta *m, uint64_t dir, const struct node *n, const struct 
 	if (rc)
 		return rc;
 	rc = entry_get(&m->db, m->reader, dir, name, &e);
+	if (rc == -ENOENT) { /* the directory may be about to go */
+		k = key_u64(dir);
+		rc = read_locked(m, &k);
+		return rc ? rc : -ENOENT;
+	}
 	if (rc)
 		return rc;
 	*out = (struct wire_handle){ .ino = e.ino, .gen = e.gen };

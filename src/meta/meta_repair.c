@@ -138,18 +138,9 @@ static int named_check(struct apply *ap)
 	return n.i.change != r->size || (n.i.mode & S_IFMT) != r->mode ? EAGAIN : 0;
 }
 
-/* An inode that no change over two servers is at. */
-static int get_free(struct apply *ap, const struct wire_handle *h, struct node *n)
-{
-	struct key k = key_u64(h->ino);
-	int rc = apply_get(ap, h, n);
-
-	return rc ? rc : apply_locked(ap, &k);
-}
-
 static int get_repair_dir(struct apply *ap, struct node *dir)
 {
-	int rc = get_free(ap, &ap->rec->dir, dir);
+	int rc = apply_get(ap, &ap->rec->dir, dir);
 
 	return rc || S_ISDIR(dir->i.mode) ? rc : ENOTDIR;
 }
@@ -272,7 +263,7 @@ static int repair_field(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;
 	struct node n;
-	int rc = get_free(ap, &r->h, &n);
+	int rc = apply_get(ap, &r->h, &n);
 
 	if (rc)
 		return rc;
@@ -425,7 +416,7 @@ static int repair_row_drop(struct apply *ap)
 static int repair_unsettle(struct apply *ap)
 {
 	struct node n;
-	int rc = apply_get(ap, &ap->rec->h, &n);
+	int rc = apply_get_held(ap, &ap->rec->h, &n);
 
 	if (rc)
 		return rc;

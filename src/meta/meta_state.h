@@ -119,8 +119,11 @@ apply_fn apply_repair; /* meta_repair.c */
  * stored), or negative. */
 int apply_locked(struct apply *ap, const struct key *k);
 int apply_locked_within(struct apply *ap, uint64_t dir); /* itself, or any name in it */
-/* The inode of a handle: 0, ESTALE, EXDEV (not of our partition), EINPROGRESS (it is coming), or negative. */
+/* The inode of a handle: 0, ESTALE, EXDEV (not of our partition), EINPROGRESS (a change over two servers holds it), or
+ * negative. */
 int apply_get(struct apply *ap, const struct wire_handle *h, struct node *n);
+/* The same for what is about the content of files alone, which no such change touches: EINPROGRESS only when it is coming. */
+int apply_get_held(struct apply *ap, const struct wire_handle *h, struct node *n);
 /* Fills the answer from the inode as it is now. */
 int apply_answer(struct apply *ap, uint64_t ino, const struct node *n);
 int apply_unsettle(struct apply *ap, uint64_t ino, const struct node *n); /* its row */
@@ -201,6 +204,8 @@ void reads_end(struct meta *m); /* before the database changes */
 /* Is this inode or entry held by a change over two servers? 0, -EINPROGRESS, or -errno. */
 int read_locked(struct meta *m, const struct key *k);
 int read_handle(struct meta *m, const struct wire_handle *h, struct node *n);
+/* The same, and -EINPROGRESS while such a change holds it: it may be gone already, elsewhere. */
+int read_at_rest(struct meta *m, const struct wire_handle *h, struct node *n);
 /* One name in a directory that was read already. */
 int read_entry(struct meta *m, uint64_t dir, const struct node *n, const struct wire_bytes *name,
 	       struct wire_handle *out, uint32_t *type);

@@ -144,10 +144,10 @@ static int walk_path(struct walk *w)
 		return -EINVAL;
 	if (w->pos && w->pos < w->path.len && w->type != S_IFDIR) /* "file/" */
 		return -ENOTDIR;
-	if (w->pos == 0 ||
-	    !meta_owns(w->m, w->at.ino)) /* the handle given, or one that we cannot vouch for */
-		return read_handle(w->m, &w->at, &n);
-	return 0;
+	if (w->pos && meta_owns(w->m, w->at.ino))
+		return 0;
+	rc = read_handle(w->m, &w->at, &n); /* the handle given, or one that we cannot vouch for */
+	return rc || S_ISREG(n.i.mode) ? rc : read_at_rest(w->m, &w->at, &n);
 }
 
 int meta_walk(struct meta *m, const struct cred *c, const struct wire_place *p,
@@ -179,7 +179,7 @@ static int read_link(struct meta *m, const struct wire_handle *h, struct wire_by
 {
 	struct node n;
 	MDB_val v;
-	int rc = read_handle(m, h, &n);
+	int rc = read_at_rest(m, h, &n);
 
 	if (!rc && !S_ISLNK(n.i.mode))
 		rc = -EINVAL;

@@ -106,6 +106,57 @@ static void exchange_of_others(struct world *w)
 	scene_check(w, r == -EINVAL, "a directory is exchanged with a name in it: %d", (int)r);
 }
 
+/* ---- what is decided and not finished ---- */
+
+enum { LOOK_CHMOD, LOOK_SET, LOOK_REMOVE, LOOK_GET, LOOK_LIST, LOOK_UP, LOOK_SELF, LOOKS };
+
+static struct cop *look(struct world *w, int how, struct sheaf_handle h)
+{
+	static const struct stat st = { .st_mode = 0700 };
+	struct cop *c = scene_call(w, 1);
+
+	if (how == LOOK_CHMOD)
+		client_setattr(c, h, SHEAF_SET_MODE, &st);
+	else if (how == LOOK_SET)
+		client_setxattr(c, h, "user.a", "1", 1, 0);
+	else if (how == LOOK_REMOVE)
+		client_removexattr(c, h, "user.b");
+	else if (how == LOOK_GET)
+		client_getxattr(c, h, "user.b", 100);
+	else if (how == LOOK_LIST)
+		client_listxattr(c, h, 100);
+	else if (how == LOOK_UP)
+		client_lookup(c, h, "name");
+	else
+		client_lookup(c, h, "");
+	return c;
+}
+
+/* A directory's removal is decided and answered; the server of its inode has not heard of it. Nothing that comes by the
+ * handle may find the directory there any more. */
+static void removed_but_not_finished(struct world *w)
+{
+	char a[16], path[32];
+	struct sheaf_handle da = scene_dir_at(w, 0, 0, a), h = below(w, a, 1, path);
+	struct cop *c = scene_call(w, 0), *looks[LOOKS];
+	int64_t r;
+
+	client_rmdir(c, da, path + strlen(a) + 1);
+	scene_check(w, scene_reaches(w, 0, "rmdir", "decided"), "it is not decided");
+	scene_hold_calls(w, 0, 1, true);
+	r = scene_end(w, c);
+	scene_check(w, !r, "rmdir: %d", (int)r);
+	for (int i = 0; i < LOOKS && !w->failed; i++)
+		looks[i] = look(w, i, h);
+	scene_pass(w, NSEC_PER_SEC / 2);
+	scene_met(w);
+	scene_hold_calls(w, 0, 1, false);
+	for (int i = 0; i < LOOKS && !w->failed; i++) {
+		r = scene_end(w, looks[i]);
+		scene_check(w, r == -ESTALE, "look %d at a removed directory: %d", i, (int)r);
+	}
+}
+
 /* ---- the judge ---- */
 
 /* A client dies while a server waits for another one with its request: while the server has the request, whoever asks for
@@ -139,6 +190,7 @@ static void old_request_seen(struct world *w)
 const struct scenario scenes_names[] = {
 	{ "rename-to-same-file", rename_to_same_file, 2, 2, 2, false },
 	{ "exchange-of-others", exchange_of_others, 2, 2, 2, false },
+	{ "removed-but-not-finished", removed_but_not_finished, 2, 2, 2, false },
 	{ "old-request-seen", old_request_seen, 2, 2, 1, false },
 	{ 0 },
 };
