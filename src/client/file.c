@@ -146,13 +146,23 @@ void file_mtime_end(struct client *c, uint64_t ino, int64_t upto, bool set)
 	}
 }
 
+/* Acknowledged writes are lost: only the objects know how far the file reaches, not what the client has written. */
+static void lose_writes(struct cfile *f)
+{
+	f->lost = true;
+	f->wrote.end = 0;
+	f->wrote.doubt = true;
+	for (uint32_t i = 0; i < f->layout.width; i++)
+		f->reach[i].wrote = false;
+}
+
 void file_unsynced(struct cfile *f, uint32_t index, uint64_t verifier)
 {
 	f->writes[index]++;
 	if (!f->unsynced[index])
 		f->unsynced[index] = verifier;
 	else if (f->unsynced[index] != verifier)
-		f->lost = true;
+		lose_writes(f);
 }
 
 /* ---- open ---- */
@@ -345,7 +355,7 @@ static int judge(struct cop *op, struct syncing *s)
 			verdict = c->status;
 		/* whatever the answer was, it tells which life of the server it comes from */
 		if (c->verifier && f->unsynced[i] && c->verifier != f->unsynced[i]) {
-			f->lost = true;
+			lose_writes(f);
 			if (s->how == FLUSH) /* what was written since is still there */
 				f->unsynced[i] = c->verifier;
 		}

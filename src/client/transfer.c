@@ -503,9 +503,10 @@ static void answered_write(struct lane *l)
 
 	epochs_add(&t->epochs, l->epoch);
 	epochs_add(&t->other_epochs, l->other_epoch);
+	file_unsynced(f, l->index,
+		      l->call.verifier); /* forgets ends that were lost, not this one */
 	file_wrote(f, l->index, l->epoch, reached(l), &l->res.write);
 	f->punched |= t->kind == ALLOCATE && (t->mode & (ALLOC_PUNCH | ALLOC_ZERO));
-	file_unsynced(f, l->index, l->call.verifier);
 }
 
 /* Bulk of a server on this host may be pages of its file until we take it out of the socket. Who was stopped meanwhile for a
