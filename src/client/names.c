@@ -1,6 +1,6 @@
 /* Operations on names and attributes: one call to the server that owns the place, following referrals.
  *
- *   CALL -> CHECK (-> CALL) -> SIZE -> END
+ *   CALL -> CHECK (-> CALL) -> SIZE -> SIZED (-> CALL) -> END
  *            CHECK -> PARENT <-> PARENT_CHECK -> CALL	a rename whose new directory must be looked up first */
 #include <stdlib.h>
 
@@ -10,8 +10,9 @@
 #define MAX_TRIES 4
 #define ROOT_INO UINT64_C(1)
 
-enum { CALL, CHECK, PARENT, PARENT_CHECK, SIZE, END };
-static const char *const names[] = { "call", "check", "parent", "parent-check", "size", "end" };
+enum { CALL, CHECK, PARENT, PARENT_CHECK, SIZE, SIZED, END };
+static const char *const names[] = { "call", "check", "parent", "parent-check",
+				     "size", "sized", "end" };
 
 static uint64_t route(struct cop *op)
 {
@@ -222,9 +223,16 @@ static bool step(struct req *q)
 			q->error = again(op);
 		break;
 	case SIZE:
-		req_goto(q, END);
+		req_goto(q, SIZED);
 		if (op->attr.unsettled && !op->plain)
 			sizing_start(op, &(struct wire_handle){ op->attr.ino, op->attr.gen });
+		break;
+	case SIZED:
+		req_goto(q, END);
+		if (q->error == -ESTALE && op->place) { /* its last name went away meanwhile */
+			call_fini(&op->call);
+			q->error = again(op);
+		}
 		break;
 	case END:
 		return cop_end(op, q->error);
@@ -233,7 +241,7 @@ static bool step(struct req *q)
 }
 
 /* Errors are looked at in CHECK and PARENT_CHECK, where a referral is not one. */
-static const struct req_ops name_ops = { "name", step, CHECK, 6, names };
+static const struct req_ops name_ops = { "name", step, CHECK, 7, names };
 
 struct wire_place name_place(struct sheaf_handle dir, const char *path, bool follow_last)
 {

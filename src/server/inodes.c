@@ -15,6 +15,13 @@ struct inode *inode_find(struct server *srv, uint64_t ino)
 	return NULL;
 }
 
+bool inode_is_gone(struct server *srv, const struct meta_node *n)
+{
+	const struct inode *i = inode_find(srv, n->attr.ino);
+
+	return n->attr.nlink == 0 && !(i && i->opens);
+}
+
 struct inode *inode_get(struct server *srv, const struct wire_handle *h)
 {
 	struct inode *i = inode_find(srv, h->ino);

@@ -82,6 +82,8 @@ int do_getattr(struct sreq *s)
 	s->ino = a->h.ino;
 	if (!e) /* who has seen the name gone must not see the link */
 		e = meta_at_rest(s->srv->meta, a->h.ino);
+	if (!e && inode_is_gone(s->srv, &n)) /* its objects are fenced for good, or will be */
+		e = -ESTALE;
 	if (e)
 		return e;
 	r->at = n.attr;

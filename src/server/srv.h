@@ -331,6 +331,8 @@ struct open_file {
 };
 struct inode *inode_get(struct server *srv, const struct wire_handle *h); /* NULL: out of memory */
 struct inode *inode_find(struct server *srv, uint64_t ino); /* no reference taken */
+/* The file has no name and no open: its removal has begun, maybe before our restart, or begins at any time. */
+bool inode_is_gone(struct server *srv, const struct meta_node *n);
 void inode_put(struct inode *i);
 /* One at a time: truncates, settling, writers coming and going, removal. Holds q until granted. */
 void inode_lock(struct inode *i, struct inode_wait *w, struct req *q);

@@ -1,4 +1,4 @@
-/* Directed scenarios: sizes of files whose data were lost. */
+/* Directed scenarios: sizes of files whose data were lost, and files without a name whose client was cut off. */
 #include <fcntl.h>
 
 #include "sim_scenario.h"
@@ -41,6 +41,24 @@ static int64_t sync_file(struct world *w, struct cfile *f)
 
 	client_fsync(c, f);
 	return scene_end(w, c);
+}
+
+static int64_t stat_file(struct world *w, struct cfile *f)
+{
+	struct cop *c = scene_call(w, 0);
+
+	client_fstat(c, f);
+	return scene_end(w, c);
+}
+
+static void unlink_name(struct world *w, const char *path)
+{
+	struct cop *c = scene_call(w, 0);
+	int64_t r;
+
+	client_unlink(c, scene_root, path);
+	r = scene_end(w, c);
+	scene_check(w, !r, "unlink %s: %d", path, (int)r);
 }
 
 /* ---- what was lost is no part of the size ---- */
@@ -107,9 +125,75 @@ static void lost_end_forgiven(struct world *w)
 	check_stays(w, f, 0);
 }
 
+/* ---- files without a name ---- */
+
+/* A file of client 0 has lost its name, and the client its session: target 0 removes the file, and cannot reach the
+ * other target. NULL: not so. */
+static struct cfile *half_removed(struct world *w)
+{
+	struct sim_node *t0 = w->targets[0].node, *c0 = w->actors[0].node;
+	struct cfile *f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
+
+	scene_close(w, 1, scene_open(w, 1, "g", O_CREAT | O_RDWR)); /* it has a session, too */
+	write_extents(w, f, near_and_far, 2);
+	unlink_name(w, "f");
+	scene_apart(w, t0, w->targets[1].node, true);
+	scene_apart(w, t0, c0, true);
+	scene_pass(w, 25 * NSEC_PER_SEC);
+	if (!scene_reaches(w, 0, "remove-objects", "commit"))
+		return NULL;
+	scene_pass(w, NSEC_PER_SEC);
+	return f;
+}
+
+static void is_gone(struct world *w, struct cfile *f)
+{
+	int64_t r = stat_file(w, f);
+
+	scene_check(w, r == -ESTALE, "fstat of a removed file is answered with %d", (int)r);
+	r = sync_file(w, f);
+	scene_check(w, r == -EIO, "fsync of a removed file is answered with %d", (int)r);
+	scene_close(w, 0, f);
+}
+
+static void removal_begun(struct world *w)
+{
+	struct cfile *f = half_removed(w);
+
+	if (!f)
+		return;
+	scene_met(w);
+	scene_apart(w, w->targets[0].node, w->actors[0].node, false);
+	is_gone(w, f);
+}
+
+/* The name goes away between the two calls of a stat: there is no such file, and no stale one. */
+static void stat_beside_unlink(struct world *w)
+{
+	struct sim_node *t0 = w->targets[0].node, *c1 = w->actors[1].node;
+	struct cfile *f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
+	struct cop *c = scene_call(w, 1);
+	int64_t r;
+
+	size_seen(w, 1, "f"); /* it is connected */
+	scene_hold(w, t0, c1, true);
+	client_lookup(c, scene_root, "f");
+	scene_pass(w, 100 * NSEC_PER_MSEC); /* its answer is on the way */
+	unlink_name(w, "f");
+	scene_close(w, 0, f);
+	scene_hold(w, t0, c1, false);
+	r = scene_wait(w, c);
+	if (c->tries)
+		scene_met(w);
+	scene_end(w, c);
+	scene_check(w, r == -ENOENT, "stat is answered with %d", (int)r);
+}
+
 const struct scenario scenes_data[] = {
 	{ "lost-end-reported", lost_end_reported, 1, 1, 2, false },
 	{ "lost-end-noticed", lost_end_noticed, 1, 1, 2, false },
 	{ "lost-end-forgiven", lost_end_forgiven, 1, 1, 2, false },
+	{ "removal-begun", removal_begun, 2, 1, 2, false },
+	{ "stat-beside-unlink", stat_beside_unlink, 1, 1, 2, false },
 	{ 0 },
 };
