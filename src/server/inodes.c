@@ -22,6 +22,11 @@ bool inode_is_gone(struct server *srv, const struct meta_node *n)
 	return n->attr.nlink == 0 && !(i && i->opens);
 }
 
+bool claims_own(const struct sreq *s)
+{
+	return s->srv->in_grace && !s->session->reclaimed;
+}
+
 struct inode *inode_get(struct server *srv, const struct wire_handle *h)
 {
 	struct inode *i = inode_find(srv, h->ino);

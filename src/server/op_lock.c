@@ -391,8 +391,8 @@ int lock_claim(struct sreq *s, struct inode *i)
 	const struct wire_reclaim_args *a = s->args;
 	int e = 0;
 
-	if (a->n_locks && (!s->srv->in_grace || s->session->reclaimed))
-		return -ESTALE; /* others may have had them since */
+	if (a->n_locks && !claims_own(s))
+		return -ESTALE;
 	for (uint32_t k = 0; k < a->n_locks && !e; k++) {
 		const struct wire_lock *l = &a->locks[k];
 		struct lock_space *sp = &i->locks[l->whole ? LOCKS_OF_WHOLE : LOCKS_OF_RANGES];

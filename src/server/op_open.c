@@ -559,8 +559,8 @@ static int claim(struct sreq *s)
 	if (!i)
 		return -ENOMEM;
 	again = old && old->inode == i;
-	if (n.attr.nlink == 0 && !i->opens && !s->srv->in_grace)
-		e = -ESTALE; /* its objects are going */
+	if (inode_is_gone(s->srv, &n) && !claims_own(s))
+		e = -ESTALE;
 	if (!e)
 		e = open_add(s, i, a->id, open_kind(a->flags));
 	st->added = !e && (a->flags & OPEN_WRITE) && !again;

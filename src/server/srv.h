@@ -333,6 +333,9 @@ struct inode *inode_get(struct server *srv, const struct wire_handle *h); /* NUL
 struct inode *inode_find(struct server *srv, uint64_t ino); /* no reference taken */
 /* The file has no name and no open: its removal has begun, maybe before our restart, or begins at any time. */
 bool inode_is_gone(struct server *srv, const struct meta_node *n);
+/* Did the session have what it claims when the server went down? One that is new since then, or has claimed before, may
+ * have lost it: others may have had the locks, and files without a name may be gone. */
+bool claims_own(const struct sreq *s);
 void inode_put(struct inode *i);
 /* One at a time: truncates, settling, writers coming and going, removal. Holds q until granted. */
 void inode_lock(struct inode *i, struct inode_wait *w, struct req *q);

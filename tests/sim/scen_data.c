@@ -189,11 +189,28 @@ static void stat_beside_unlink(struct world *w)
 	scene_check(w, r == -ENOENT, "stat is answered with %d", (int)r);
 }
 
+/* The same as above, but the server restarts, and waits for claims. */
+static void claim_of_removed(struct world *w)
+{
+	struct sim_node *t0 = w->targets[0].node;
+	struct cfile *f = half_removed(w);
+
+	if (!f)
+		return;
+	scene_met(w);
+	scene_apart(w, t0, w->actors[1].node, true); /* it claims late, so the grace period lasts */
+	scene_down(w, 0, sim_chance(&w->sim, 500000));
+	scene_up(w, 0);
+	scene_apart(w, t0, w->actors[0].node, false);
+	is_gone(w, f);
+}
+
 const struct scenario scenes_data[] = {
 	{ "lost-end-reported", lost_end_reported, 1, 1, 2, false },
 	{ "lost-end-noticed", lost_end_noticed, 1, 1, 2, false },
 	{ "lost-end-forgiven", lost_end_forgiven, 1, 1, 2, false },
 	{ "removal-begun", removal_begun, 2, 1, 2, false },
 	{ "stat-beside-unlink", stat_beside_unlink, 1, 1, 2, false },
+	{ "claim-of-removed", claim_of_removed, 2, 1, 2, false },
 	{ 0 },
 };
