@@ -327,8 +327,10 @@ int task_start(struct server *srv, enum task_kind kind, const struct wire_handle
 
 /* ---- the end of a session ---- */
 
-enum { QUIET, DROP, FORGET };
-static const char *const end_names[] = { "quiesce", "drop", "forget" };
+/* QUIET -> RECORD -> DROP, and after an error back to RECORD a while later. What the session has open is lost only
+ * after its end is durable: a session that is found again after a restart still owns all that it claims. */
+enum { QUIET, RECORD, DROP };
+static const char *const end_names[] = { "quiesce", "record", "drop" };
 
 struct end_session { /* begins like struct task: both are on srv->tasks */
 	struct req q;
@@ -338,6 +340,7 @@ struct end_session { /* begins like struct task: both are on srv->tasks */
 	struct session_wait wait;
 	struct change change;
 	struct arena arena;
+	struct timer retry;
 };
 
 static void drop_opens(struct session *ss)
@@ -348,6 +351,32 @@ static void drop_opens(struct session *ss)
 		open_lose(o);
 }
 
+static void end_free(struct end_session *t)
+{
+	list_del(&t->link);
+	timer_del(t->srv->loop, &t->retry);
+	arena_destroy(&t->arena);
+	free(t);
+}
+
+static void end_retry(struct timer *tm)
+{
+	req_done(&container_of(tm, struct end_session, retry)->q, 0, 0);
+}
+
+/* The record could not be written. */
+static void end_again(struct end_session *t)
+{
+	struct req *q = &t->q;
+
+	arena_reset(&t->arena);
+	q->error = 0;
+	req_goto(q, RECORD);
+	req_hold(q);
+	if (timer_set(q->loop, &t->retry, q->loop->now + RETRY_NS))
+		req_done(q, 0, 0);
+}
+
 static bool end_step(struct req *q)
 {
 	struct end_session *t = container_of(q, struct end_session, q);
@@ -355,13 +384,11 @@ static bool end_step(struct req *q)
 
 	switch (q->state) {
 	case QUIET:
-		req_goto(q, DROP);
+		req_goto(q, RECORD);
 		session_quiesce(t->session, &t->wait, q);
 		break;
-	case DROP:
-		req_goto(q, FORGET);
-		drop_opens(t->session);
-		backup_session_ended(t->srv, t->session->id);
+	case RECORD:
+		req_goto(q, DROP);
 		if (!t->srv->meta || t->srv->stopping) /* it expires again after the next start */
 			break;
 		t->change.arena = &t->arena;
@@ -370,19 +397,23 @@ static bool end_step(struct req *q)
 						      .session = t->session->id };
 		meta_submit(t->srv->meta, &t->change, q);
 		break;
-	case FORGET: /* a failed record leaves a row; it expires again after the next start */
+	case DROP:
+		if (q->error && !t->srv->stopping) {
+			end_again(t);
+			break;
+		}
+		drop_opens(t->session);
+		backup_session_ended(t->srv, t->session->id);
 		session_free(t->session);
 		grace_check(t->srv);
 		req_fini(q);
-		list_del(&t->link);
-		arena_destroy(&t->arena);
-		free(t);
+		end_free(t);
 		return false;
 	}
 	return true;
 }
 
-static const struct req_ops end_ops = { "end-session", end_step, FORGET, 3, end_names };
+static const struct req_ops end_ops = { "end-session", end_step, DROP, 3, end_names };
 
 void task_end_session(struct server *srv, struct session *ss)
 {
@@ -400,6 +431,7 @@ void task_end_session(struct server *srv, struct session *ss)
 	timer_del(srv->loop, &ss->lease);
 	t->srv = srv;
 	t->session = ss;
+	t->retry.fire = end_retry;
 	arena_init(&t->arena, 0);
 	list_push(&srv->tasks, &t->link);
 	req_init(&t->q, srv->loop, &end_ops, QUIET);
@@ -541,10 +573,7 @@ void tasks_abandon(struct server *srv)
 				srv->loop->n_reqs--;
 			}
 			if (i == 0 && t->q.ops == &end_ops) {
-				struct end_session *e = list_entry(it, struct end_session, link);
-
-				arena_destroy(&e->arena);
-				free(e);
+				end_free(list_entry(it, struct end_session, link));
 				continue;
 			}
 			fan_fini(&t->fan);

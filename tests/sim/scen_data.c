@@ -205,6 +205,32 @@ static void claim_of_removed(struct world *w)
 	is_gone(w, f);
 }
 
+/* The end of the session cannot be recorded, so it may come back: it has lost nothing. */
+static void end_not_durable(struct world *w)
+{
+	struct sim_node *t0 = w->targets[0].node, *c0 = w->actors[0].node;
+	struct cfile *f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
+	int64_t r;
+
+	write_extents(w, f, near_and_far, 2);
+	unlink_name(w, "f");
+	scene_pass(w, NSEC_PER_SEC);
+	scene_apart(w, t0, c0, true);
+	w->sim.faults.meta_eio = 1000000;
+	scene_pass(w, 40 * NSEC_PER_SEC);
+	w->sim.faults.meta_eio = 0;
+	if (w->sim.injected[SIM_META_EIO])
+		scene_met(w);
+	scene_down(w, 0, false);
+	scene_up(w, 0);
+	scene_apart(w, t0, c0, false);
+	r = stat_file(w, f);
+	scene_check(w, !r, "fstat is answered with %d", (int)r);
+	r = sync_file(w, f);
+	scene_check(w, !r || r == -EIO, "fsync is answered with %d", (int)r);
+	scene_close(w, 0, f);
+}
+
 const struct scenario scenes_data[] = {
 	{ "lost-end-reported", lost_end_reported, 1, 1, 2, false },
 	{ "lost-end-noticed", lost_end_noticed, 1, 1, 2, false },
@@ -212,5 +238,6 @@ const struct scenario scenes_data[] = {
 	{ "removal-begun", removal_begun, 2, 1, 2, false },
 	{ "stat-beside-unlink", stat_beside_unlink, 1, 1, 2, false },
 	{ "claim-of-removed", claim_of_removed, 2, 1, 2, false },
+	{ "end-not-durable", end_not_durable, 1, 1, 1, false },
 	{ 0 },
 };
