@@ -231,6 +231,28 @@ static void end_not_durable(struct world *w)
 	scene_close(w, 0, f);
 }
 
+/* ---- partitions ---- */
+
+/* Neither direction is gone for longer than a session lives, and together they are not, either. */
+static void partitions_overlap(struct world *w)
+{
+	struct sim_node *t0 = w->targets[0].node, *c0 = w->actors[0].node;
+	struct cfile *f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
+	int64_t r;
+
+	unlink_name(w, "f");
+	scene_pass(w, 8 * NSEC_PER_SEC); /* it has not renewed its session yet */
+	faults_partition(w, c0, t0, 17 * NSEC_PER_SEC);
+	scene_pass(w, 10 * NSEC_PER_SEC);
+	faults_partition(w, t0, c0, 17 * NSEC_PER_SEC);
+	if (w->sim.apart[c0->id][t0->id] && w->sim.apart[t0->id][c0->id])
+		scene_met(w);
+	scene_pass(w, 30 * NSEC_PER_SEC);
+	r = stat_file(w, f);
+	scene_check(w, !r, "fstat is answered with %d", (int)r);
+	scene_close(w, 0, f);
+}
+
 const struct scenario scenes_data[] = {
 	{ "lost-end-reported", lost_end_reported, 1, 1, 2, false },
 	{ "lost-end-noticed", lost_end_noticed, 1, 1, 2, false },
@@ -239,5 +261,6 @@ const struct scenario scenes_data[] = {
 	{ "stat-beside-unlink", stat_beside_unlink, 1, 1, 2, false },
 	{ "claim-of-removed", claim_of_removed, 2, 1, 2, false },
 	{ "end-not-durable", end_not_durable, 1, 1, 1, false },
+	{ "partitions-overlap", partitions_overlap, 1, 1, 1, true },
 	{ 0 },
 };

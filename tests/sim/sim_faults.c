@@ -8,6 +8,7 @@
 
 #define JUMP_MAX (20 * 60 * NSEC_PER_SEC)
 #define DRIFT_MAX 20000 /* millionths */
+#define COME_BACK_NS (2 * NSEC_PER_SEC) /* after a partition a client has a link again */
 
 const char *const fault_names[] = {
 	[FAULT_CUT] = "cuts",
@@ -275,6 +276,12 @@ static void rejoin(void *arg)
 	free(p);
 }
 
+/* Either direction of a pair: a client needs both to renew its session. */
+static struct outage *outage_of(struct world *w, const struct sim_node *a, const struct sim_node *b)
+{
+	return &w->outages[MIN(a->id, b->id)][MAX(a->id, b->id)];
+}
+
 /* What a says does not reach b. */
 static void silence(struct world *w, struct sim_node *a, struct sim_node *b, uint64_t d)
 {
@@ -288,7 +295,26 @@ static void silence(struct world *w, struct sim_node *a, struct sim_node *b, uin
 	world_note(w, 0, "%s does not hear %s for %.3f s", b->name, a->name, (double)d / 1e9);
 	sim_one_way(s, a, b, true);
 	w->heal_at[a->id][b->id] = s->now + d;
+	outage_of(w, a, b)->end = MAX(outage_of(w, a, b)->end, s->now + d);
 	sim_after(s, d, rejoin, p);
+}
+
+/* A session lives through an outage of this length: it was renewed within a third of its lease before. */
+static uint64_t longest_outage(const struct world *w)
+{
+	return w->conf.lease_s * NSEC_PER_SEC * 2 / 3 - COME_BACK_NS;
+}
+
+void faults_partition(struct world *w, struct sim_node *a, struct sim_node *b, uint64_t d)
+{
+	struct outage *o = outage_of(w, a, b);
+	uint64_t now = w->sim.now, end;
+
+	if (now > o->end + COME_BACK_NS)
+		o->began = now;
+	end = MIN(now + d, o->began + longest_outage(w));
+	if (end > now)
+		silence(w, a, b, end - now);
 }
 
 static void partition(struct world *w, bool one_way)
@@ -296,13 +322,12 @@ static void partition(struct world *w, bool one_way)
 	struct sim *s = &w->sim;
 	struct sim_node *a = w->targets[sim_below(s, w->conf.n_targets)].node;
 	struct sim_node *b = s->nodes[sim_below(s, s->n_nodes)];
-	/* a session lives through it: it was renewed within a third of its lease */
-	uint64_t d = sim_between(s, NSEC_PER_MSEC, (w->conf.lease_s * 2 / 3 - 2) * NSEC_PER_SEC);
+	uint64_t d = sim_between(s, NSEC_PER_MSEC, longest_outage(w));
 
 	if (!one_way || sim_chance(s, 500000))
-		silence(w, a, b, d);
+		faults_partition(w, a, b, d);
 	if (!one_way || !s->apart[a->id][b->id])
-		silence(w, b, a, d);
+		faults_partition(w, b, a, d);
 }
 
 /* A client is cut off for longer than its lease: its sessions end, its files are settled without it. Some calls

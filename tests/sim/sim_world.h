@@ -368,6 +368,11 @@ struct counters { /* nothing but numbers that add up */
 	uint64_t injected[SIM_INJECTED];
 };
 
+/* Partitions of two nodes that overlap or follow each other at once. */
+struct outage {
+	uint64_t began, end;
+};
+
 struct world {
 	struct sim sim;
 	struct loop_hub hub;
@@ -379,6 +384,7 @@ struct world {
 	struct actor actors[MAX_CLIENTS + 1]; /* the last one in use is the caretaker */
 	uint32_t n_actors; /* without the caretaker */
 	uint64_t heal_at[SIM_MAX_NODES][SIM_MAX_NODES];
+	struct outage outages[SIM_MAX_NODES][SIM_MAX_NODES]; /* smaller id first */
 	bool enabled[FAULT_KINDS];
 	uint32_t faults_left, replacements_left, n_unclean, n_starts;
 	bool armed, healing;
@@ -436,6 +442,8 @@ void faults_heal(struct world *w);
 /* A client is cut off for longer than its lease, from one target or (NULL) from several: its sessions end, its files
  * are settled without it. */
 void faults_exile(struct actor *a, const struct target *from);
+/* What a says does not reach b for d, or for less: sessions live through all such outages of a pair together. */
+void faults_partition(struct world *w, struct sim_node *a, struct sim_node *b, uint64_t d);
 void actor_die(struct actor *a); /* while healing: until actor_revive() */
 void actor_revive(void *arg);
 /* Something that promises durability has succeeded: sometimes the power goes right then. */
