@@ -169,9 +169,11 @@ static void backlog_less(struct server *srv, struct backlog *b, uint32_t most)
 static bool finish(struct task *t)
 {
 	struct req *q = &t->q;
-	uint64_t pause = RETRY_NS * MIN(++t->tries, (uint32_t)RETRY_MAX);
 	bool again = q->error && !t->srv->stopping;
+	uint64_t pause;
 
+	t->tries++;
+	pause = RETRY_NS * MIN(t->tries, (uint32_t)RETRY_MAX);
 	fan_fini(&t->fan);
 	memset(&t->fan, 0, sizeof(t->fan));
 	if (t->kind == TASK_SETTLE && !q->error && (!t->nothing || t->inode->fencing)) {
