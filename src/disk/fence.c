@@ -174,20 +174,22 @@ static void fence_changed(struct fence_op *f)
 	group_sync_add(&o->gs, &f->req);
 }
 
-/* Also when there was no object: an earlier try may have removed it and not synced. */
+/* Also when there was no object: an earlier try may have removed it and not synced. That it is not there is no error
+ * from here on: a request keeps its first error, and that of the sync must not be lost behind this one. */
 static void fence_tail(struct fence_op *f)
 {
 	struct disk_dir *dir = &f->disk->dirs[object_dir_index(f->id.ino)];
 
-	if (f->remove && (!f->req.error || f->req.error == -ENOENT) && dir->fd >= 0 &&
-	    dir->changed > dir->synced)
+	if (f->req.error == -ENOENT && !f->object)
+		f->req.error = 0;
+	if (f->remove && !f->req.error && dir->fd >= 0 && dir->changed > dir->synced)
 		group_sync_add(&dir->gs, &f->req);
 }
 
 static void fence_reply(struct fence_op *f)
 {
 	struct object *o = f->object;
-	int error = f->req.error == -ENOENT && !o ? 0 : f->req.error;
+	int error = f->req.error;
 	bool there = o && o->state == OBJECT_OPEN;
 
 	if (f->cut)
