@@ -4,6 +4,76 @@
 
 #include "sim_scenario.h"
 
+/* ---- directories that move ---- */
+
+/* Directories of target 1: x, and below it the file f and the directories s and s/c. */
+struct tree {
+	char path[40];
+	struct sheaf_handle x, s, c;
+};
+
+static struct sheaf_handle make_below(struct world *w, const char *path, const char *name)
+{
+	char full[80];
+
+	snprintf(full, sizeof(full), "%s/%s", path, name);
+	return scene_mkdir(w, 0, full);
+}
+
+static void make_tree(struct world *w, struct tree *t)
+{
+	char top[16], full[80];
+
+	scene_dir_at(w, 0, 1, top);
+	for (int i = 0; i < 100 && !w->failed; i++) { /* the second level is spread as well */
+		snprintf(t->path, sizeof(t->path), "%s/x%d", top, i);
+		t->x = scene_mkdir(w, 0, t->path);
+		if (!w->failed && client_keeper(w->actors[0].client, t->x.ino) == 1)
+			break;
+	}
+	t->s = make_below(w, t->path, "s");
+	t->c = make_below(w, t->path, "s/c");
+	snprintf(full, sizeof(full), "%s/f", t->path);
+	if (!w->failed)
+		scene_close(w, 0, scene_open(w, 0, full, O_CREAT | O_RDONLY));
+}
+
+static struct cop *rename_start(struct world *w, uint32_t client, struct sheaf_handle from,
+				const char *name, struct sheaf_handle to, const char *name2,
+				unsigned flags)
+{
+	struct cop *c = scene_call(w, client);
+
+	client_rename(c, from, name, to, name2, flags);
+	return c;
+}
+
+/* An exchange of f and s/c asks whether c may go to x. Before it is decided, f and s change places within x, which needs
+ * no question: now the exchange would put s into itself. */
+static void exchange_renamed_meanwhile(struct world *w)
+{
+	struct sim_node *t0 = w->targets[0].node, *t1 = w->targets[1].node;
+	struct tree t = { 0 };
+	struct cop *slow;
+	int64_t r;
+
+	make_tree(w, &t);
+	if (w->failed)
+		return;
+	scene_lookup(w, 1, t.path, NULL); /* its link is there */
+	scene_hold(w, t0, t1, true);
+	slow = rename_start(w, 0, t.x, "f", t.s, "c", RENAME_EXCHANGE);
+	if (scene_reaches(w, 1, "rename", "answer")) {
+		r = scene_end(w, rename_start(w, 1, t.x, "f", t.x, "s", RENAME_EXCHANGE));
+		scene_check(w, !r, "the exchange within a directory: %d", (int)r);
+		if (!slow->finished)
+			scene_met(w);
+	}
+	scene_hold(w, t0, t1, false);
+	r = scene_end(w, slow);
+	scene_check(w, r == -EINVAL, "a directory goes into itself: %d", (int)r);
+}
+
 /* ---- removal ---- */
 
 struct failures {
@@ -71,6 +141,7 @@ static void removal_not_synced(struct world *w)
 }
 
 const struct scenario scenes_ends[] = {
+	{ "exchange-renamed-meanwhile", exchange_renamed_meanwhile, 2, 2, 2, false },
 	{ "removal-not-synced", removal_not_synced, 1, 1, 1, false },
 	{ 0 },
 };
