@@ -134,8 +134,8 @@ struct meta_pair {
 int meta_each_prepared(struct meta *m, void (*fn)(void *arg, const struct meta_pair *p), void *arg);
 int meta_each_decided(struct meta *m, void (*fn)(void *arg, const struct meta_pair *p), void *arg);
 int meta_decided(struct meta *m, uint64_t id); /* 0: we did; -ENOENT; or -errno */
-/* Climbs from directory *at as far as we own the way: CLIMB_MET (ino is on it), CLIMB_ROOT, or CLIMB_ON with the
- * rest beginning at *at; or -errno. */
+/* Climbs from directory *at as far as we own the way, at most 1,024 levels: CLIMB_MET (ino is on it), CLIMB_ROOT, or
+ * CLIMB_ON with the rest beginning at *at; or -errno. */
 int meta_climb(struct meta *m, uint64_t ino, struct wire_handle *at);
 
 /* A page of rows as they are stored, in key order, of at most about max_bytes on the wire: for checks. */

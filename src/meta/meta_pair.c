@@ -11,6 +11,8 @@
  * loop. Errors: as in meta_state.h. */
 #include "meta/meta_state.h"
 
+#define CLIMB_MOST 1024 /* directories at a time: other requests wait meanwhile */
+
 /* ---- locks ---- */
 
 static int locked_by_other(const struct apply *ap, const MDB_val *v)
@@ -603,7 +605,7 @@ int meta_climb(struct meta *m, uint64_t ino, struct wire_handle *at)
 
 	if (rc)
 		return rc;
-	while (end == CLIMB_ON && !rc && meta_owns(m, at->ino)) {
+	for (int i = 0; i < CLIMB_MOST && end == CLIMB_ON && !rc && meta_owns(m, at->ino); i++) {
 		end = at->ino == ino ? CLIMB_MET : at->ino == META_ROOT_INO ? CLIMB_ROOT : end;
 		if (end == CLIMB_ON)
 			rc = read_handle(m, at, &n);

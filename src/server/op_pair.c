@@ -27,10 +27,11 @@ struct part {
 	struct wire_record rec;
 };
 
-/* One side of a move: is `ino` above `at`? */
+/* One side of a move: is `ino` above `at`? A way that comes back to `mark` leads in a circle. */
 struct climb {
 	uint64_t ino;
-	struct wire_handle at;
+	struct wire_handle at, mark;
+	uint32_t n, next_mark; /* answers; the one after which mark moves to at */
 	bool over;
 };
 
@@ -372,6 +373,16 @@ static int climbed(struct split *x)
 		return -EINVAL;
 	c->over = x->climb_res.end == CLIMB_ROOT;
 	c->at = x->climb_res.at;
+	if (!c->over && same_handle(&c->at, &c->mark)) {
+		log_error("server", "directory %llx is below itself: run sheaf check",
+			  (unsigned long long)c->at.ino);
+		return -ELOOP;
+	}
+	if (c->n++ ==
+	    c->next_mark) { /* Brent: twice as far each time, so a circle of any length is found */
+		c->mark = c->at;
+		c->next_mark = 2 * c->n;
+	}
 	return 0;
 }
 

@@ -74,6 +74,42 @@ static void exchange_renamed_meanwhile(struct world *w)
 	scene_check(w, r == -EINVAL, "a directory goes into itself: %d", (int)r);
 }
 
+struct place {
+	const struct server *server;
+	struct sheaf_handle dir;
+	const char *name;
+};
+
+static bool is_named(void *arg)
+{
+	const struct place *p = arg;
+
+	return peek_name(p->server, p->dir.ino, p->name) != 0;
+}
+
+/* A database with directories below themselves, as an earlier mistake may have left it: a climb through them ends. */
+static void climb_in_a_circle(struct world *w)
+{
+	struct server *server = w->targets[1].server;
+	struct tree t = { 0 };
+	struct place circle, before;
+	int64_t r;
+
+	make_tree(w, &t);
+	make_below(w, t.path, "m");
+	if (w->failed)
+		return;
+	circle = (struct place){ server, t.c, "s" };
+	before = (struct place){ server, t.x, "s" };
+	peek_move(server, t.x, "s", t.c, "s");
+	if (scene_until(w, is_named, &circle, "the circle is not closed"))
+		scene_met(w);
+	r = scene_end(w, rename_start(w, 0, t.x, "m", t.c, "m", 0));
+	scene_check(w, r == -ELOOP, "a rename into a circle: %d", (int)r);
+	peek_move(server, t.c, "s", t.x, "s");
+	scene_until(w, is_named, &before, "the circle is not opened");
+}
+
 /* ---- removal ---- */
 
 struct failures {
@@ -142,6 +178,7 @@ static void removal_not_synced(struct world *w)
 
 const struct scenario scenes_ends[] = {
 	{ "exchange-renamed-meanwhile", exchange_renamed_meanwhile, 2, 2, 2, false },
+	{ "climb-in-a-circle", climb_in_a_circle, 2, 2, 1, false },
 	{ "removal-not-synced", removal_not_synced, 1, 1, 1, false },
 	{ 0 },
 };

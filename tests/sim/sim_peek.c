@@ -5,6 +5,7 @@
 
 #include "client/cli_priv.h"
 #include "server/srv.h"
+#include "sim_priv.h"
 #include "sim_world.h"
 
 bool peek_idle(const struct server *s)
@@ -45,6 +46,47 @@ uint64_t peek_name(const struct server *s, uint64_t dir, const char *name)
 	uint32_t type;
 
 	return s && s->meta && !meta_lookup(s->meta, &d, &n, &h, &type) ? h.ino : 0;
+}
+
+struct peek_change {
+	struct req q;
+	struct change change;
+	struct arena arena;
+};
+
+static bool peek_changed(struct req *q)
+{
+	struct peek_change *p = container_of(q, struct peek_change, q);
+
+	req_fini(q);
+	arena_destroy(&p->arena);
+	free(p);
+	return false;
+}
+
+static const char *const peek_states[] = { "commit" };
+static const struct req_ops peek_ops = { "peek", peek_changed, 0, 1, peek_states };
+
+static struct wire_bytes text_of(const char *s)
+{
+	return (struct wire_bytes){ (uint32_t)strlen(s), (const uint8_t *)s };
+}
+
+void peek_move(struct server *s, struct sheaf_handle dir, const char *name,
+	       struct sheaf_handle dir2, const char *name2)
+{
+	struct peek_change *p = sim_alloc(sizeof(*p));
+
+	arena_init(&p->arena, 0);
+	p->change = (struct change){ .arena = &p->arena,
+				     .rec = { .kind = REC_RENAME,
+					      .flags = REC_CLIMBED,
+					      .dir = { dir.ino, dir.gen },
+					      .name = text_of(name),
+					      .dir2 = { dir2.ino, dir2.gen },
+					      .name2 = text_of(name2) } };
+	req_init(&p->q, s->loop, &peek_ops, 0);
+	meta_submit(s->meta, &p->change, &p->q);
 }
 
 struct rows {

@@ -462,6 +462,9 @@ bool peek_idle(const struct server *s); /* no request, no task */
 /* A request of this operation, or a task of this name, is in this state. */
 bool peek_state(const struct server *s, const char *name, const char *state);
 uint64_t peek_name(const struct server *s, uint64_t dir, const char *name); /* inode, or 0 */
+/* Renames within a server's own database, whether or not a directory lands in itself. */
+void peek_move(struct server *s, struct sheaf_handle dir, const char *name,
+	       struct sheaf_handle dir2, const char *name2);
 /* A file that is not settled though nobody writes to it, or 0. */
 uint64_t peek_neglected(struct server *s);
 /* What must hold of a target without work; 0, or 1 with a line in why. */

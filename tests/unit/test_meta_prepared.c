@@ -57,6 +57,23 @@ static void a_climb_waits_for_a_directory_that_moves(void)
 	fake_end(&f);
 }
 
+/* A damaged tree: the coordinator, which sees where it was before, ends the climb. */
+static void a_climb_in_a_circle_comes_back(void)
+{
+	struct wire_handle a, b, other, at;
+
+	fake_start(&f);
+	a = fake_make(&f, REC_MKDIR, fake_root, "a");
+	b = fake_make(&f, REC_MKDIR, a, "b");
+	other = fake_make(&f, REC_MKDIR, fake_root, "other");
+	CHECK_EQ(fake_rename(&f, fake_root, "a", b, "a", REC_CLIMBED), 0);
+	at = b;
+	CHECK_EQ(meta_climb(f.m, other.ino, &at), CLIMB_ON);
+	CHECK(at.ino == a.ino || at.ino == b.ino);
+	CHECK_EQ(meta_climb(f.m, a.ino, &at), CLIMB_MET);
+	fake_end(&f);
+}
+
 /* Names that are held are not listed until it is known what becomes of them; those of other directories are. */
 static void a_listing_waits_for_names_that_are_held(void)
 {
@@ -82,5 +99,5 @@ static void a_listing_waits_for_names_that_are_held(void)
 }
 
 TEST_MAIN(TEST(the_number_of_a_prepared_directory_is_given_to_nobody_else),
-	  TEST(a_climb_waits_for_a_directory_that_moves),
+	  TEST(a_climb_waits_for_a_directory_that_moves), TEST(a_climb_in_a_circle_comes_back),
 	  TEST(a_listing_waits_for_names_that_are_held))
