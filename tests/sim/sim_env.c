@@ -11,6 +11,9 @@
 
 #define WALL_BASE UINT64_C(1700000000000000000)
 #define RATE_BITS 20
+#define MAX_EVENTS 20000000 /* the bounds: a good run of usual length takes some 200,000 events, */
+#define MAX_BUSY 100000 /* 30 turns in a row, */
+#define MAX_WORK 1000000 /* and 130 calls in a turn */
 
 const char *const sim_injected_names[] = {
 	"short reads and writes of sockets",
@@ -117,6 +120,7 @@ static void fold_u64(uint64_t *h, uint64_t x)
 
 void sim_trace(struct sim *s, uint32_t kind, uint32_t node, uint64_t size)
 {
+	sim_count_work();
 	s->n_events++;
 	fold_u64(&s->hash, s->now);
 	fold_u64(&s->hash, (uint64_t)kind << 32 | node);
@@ -238,6 +242,7 @@ static uint64_t clock_when(const struct sim_node *n, uint64_t says)
 
 static uint64_t clock_now(struct env *e)
 {
+	sim_count_work();
 	return clock_of(sim_node_of(e));
 }
 
@@ -270,6 +275,69 @@ static void clock_random(struct env *e, void *p, size_t n)
 }
 
 static const struct clock_ops clock_table = { clock_now, clock_wall, clock_random };
+
+/* ---------------------------------------------------------------- bounds */
+
+static struct sim_node *turning; /* a loop of it has its turn */
+
+static void pass_bound(struct sim *s, bool within, const char *what, uint64_t n)
+{
+	char why[160];
+
+	snprintf(why, sizeof(why), "does not end: %s%s: %llu", within ? turning->name : "", what,
+		 (unsigned long long)n);
+	s->endless = true;
+	if (s->on_endless)
+		s->on_endless(s, why, within);
+	else
+		printf("%s\n", why);
+	if (within)
+		abort();
+}
+
+/* A turn that never ends is found by what it calls; one that calls nothing is not. */
+void sim_count_work(void)
+{
+	struct sim *s = turning ? turning->sim : NULL;
+
+	if (s && ++s->n_work > s->bounds.work && !s->endless)
+		pass_bound(s, true, " has called so much within one turn", s->n_work);
+}
+
+static void check_bounds(struct sim *s)
+{
+	if (s->n_events > s->bounds.events)
+		pass_bound(s, false, "events in all", s->n_events);
+	else if (s->n_busy > s->bounds.busy)
+		pass_bound(s, false, "turns in a row and no loop waits", s->n_busy);
+}
+
+static void print_loop(const struct sim *s, struct sim_loop *l)
+{
+	const struct loop *p = l->loop;
+	size_t n_runnable = 0;
+	struct list *it;
+
+	for (it = p->runnable.next; it != &p->runnable; it = it->next)
+		n_runnable++;
+	printf("  %s: %llu of %llu turns; requests %zu, of them runnable %zu; timers %zu",
+	       l->node->name, (unsigned long long)l->n_turns, (unsigned long long)s->n_busy,
+	       (size_t)p->n_reqs, n_runnable, (size_t)p->n_heap);
+	if (p->n_heap)
+		printf(", the next at %.6f", (double)clock_when(l->node, p->heap[0]->when) / 1e9);
+	printf("%s%s\n", sim_loop_poll(l) ? ", something is ready" : "",
+	       l->node == turning ? ", its turn" : "");
+}
+
+void sim_print_loops(const struct sim *s)
+{
+	struct sim_loop *l;
+
+	for (uint32_t i = 0; i < s->n_nodes; i++)
+		list_for_each(l, &s->nodes[i]->loops, link)
+			if (s->nodes[i]->up)
+				print_loop(s, l);
+}
 
 /* ---------------------------------------------------------------- steps */
 
@@ -304,9 +372,11 @@ static uint64_t next_time(struct sim *s)
 	for (uint32_t i = 0; i < s->n_nodes; i++) {
 		if (!s->nodes[i]->up)
 			continue;
-		list_for_each(l, &s->nodes[i]->loops, link)
+		list_for_each(l, &s->nodes[i]->loops, link) {
+			l->n_turns = 0;
 			if (l->loop->n_heap)
 				t = MIN(t, clock_when(s->nodes[i], l->loop->heap[0]->when));
+		}
 	}
 	return t;
 }
@@ -316,15 +386,24 @@ bool sim_step(struct sim *s)
 	struct sim_loop *l;
 	uint64_t t;
 
+	if (s->endless)
+		return false;
 	fire_due(s);
 	l = pick_loop(s);
 	if (l) {
 		s->n_turns++;
+		l->n_turns++;
+		s->n_busy++;
+		s->n_work = 0;
 		sim_trace(s, SIM_TURN, l->node->id, 0);
+		turning = l->node;
 		loop_turn(l->loop, 0); /* l may be gone now */
+		turning = NULL;
 		s->now += s->faults.turn_ns;
+		check_bounds(s);
 		return true;
 	}
+	s->n_busy = 0;
 	t = next_time(s);
 	if (t == UINT64_MAX)
 		return false;
@@ -348,11 +427,13 @@ bool sim_run(struct sim *s, bool (*cond)(void *arg), void *arg, uint64_t ns)
 void sim_init(struct sim *s, uint64_t seed)
 {
 	memset(s, 0, sizeof(*s));
+	turning = NULL;
 	s->seed = seed;
 	seed_generator(s, seed);
 	s->now = NSEC_PER_SEC;
 	s->hash = UINT64_C(0xcbf29ce484222325);
 	list_init(&s->conns);
+	s->bounds = (struct sim_bounds){ MAX_EVENTS, MAX_BUSY, MAX_WORK };
 	s->faults = (struct sim_faults){
 		.partial = 200000,
 		.one_byte = 50000,

@@ -56,10 +56,22 @@ enum sim_injected {
 };
 extern const char *const sim_injected_names[];
 
+/* What a run may take at most; beyond that it does not end. Far above what any good run takes. */
+struct sim_bounds {
+	uint64_t events; /* in all */
+	uint64_t busy; /* turns in a row between which no loop waited */
+	uint64_t work; /* calls of one turn: into this environment, reads of the database */
+};
+
 struct sim {
 	uint64_t seed, rng[4];
 	uint64_t now, seq;
 	uint64_t hash, n_events, n_turns; /* the trace */
+	struct sim_bounds bounds;
+	uint64_t n_busy, n_work; /* now, of those */
+	bool endless; /* a bound was passed: no more steps */
+	/* A bound was passed, here between two turns. Within a turn, which cannot be ended, it must not return. */
+	void (*on_endless)(struct sim *s, const char *why, bool within);
 	struct sim_faults faults;
 	struct sim_event **heap;
 	size_t n_heap, cap_heap;
@@ -99,6 +111,8 @@ struct sim_node *sim_node_add(struct sim *s, const char *name);
 /* One thing happens: a loop that has something to do makes one turn, or else the clock goes on to the
  * next event or timer. False: nothing will ever happen again. */
 bool sim_step(struct sim *s);
+/* For people: what each loop has to do, and what it did since a loop last waited. */
+void sim_print_loops(const struct sim *s);
 /* Steps until cond(arg), for at most ns of virtual time. True: cond holds. */
 bool sim_run(struct sim *s, bool (*cond)(void *arg), void *arg, uint64_t ns);
 /* Calls fn(arg) after so long, outside of every loop. */

@@ -6,7 +6,9 @@
  * no room, or be the last thing that happens before the power goes.
  *
  * Files that are not known here are none of our business. One thread. */
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <lmdb.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -97,6 +99,40 @@ void sim_db_crash(struct sim_node *n, bool power)
 	}
 	syscall(SYS_close, fd);
 	undo_free(d);
+}
+
+/* ---- what the code under test calls ---- */
+
+typedef int get_fn(MDB_txn *txn, MDB_dbi dbi, MDB_val *k, MDB_val *v);
+typedef int cursor_fn(MDB_cursor *c, MDB_val *k, MDB_val *v, MDB_cursor_op op);
+
+static void *next_of(const char *name)
+{
+	void *p = dlsym(RTLD_NEXT, name);
+
+	if (!p)
+		abort();
+	return p;
+}
+
+EXPORTED int mdb_get(MDB_txn *txn, MDB_dbi dbi, MDB_val *k, MDB_val *v)
+{
+	static get_fn *real;
+
+	if (!real)
+		real = (get_fn *)next_of("mdb_get");
+	sim_count_work();
+	return real(txn, dbi, k, v);
+}
+
+EXPORTED int mdb_cursor_get(MDB_cursor *c, MDB_val *k, MDB_val *v, MDB_cursor_op op)
+{
+	static cursor_fn *real;
+
+	if (!real)
+		real = (cursor_fn *)next_of("mdb_cursor_get");
+	sim_count_work();
+	return real(c, k, v, op);
 }
 
 /* ---- what LMDB calls ---- */

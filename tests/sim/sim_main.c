@@ -245,28 +245,30 @@ static void copy_out(FILE *from)
 static int run_side_by_side(const struct options *o, struct shared *sh)
 {
 	FILE *words[MAX_JOBS];
-	pid_t pids[MAX_JOBS];
+	pid_t pid;
 	int status, failed = 0;
 
 	fflush(stdout);
 	for (uint32_t i = 0; i < o->jobs; i++) {
 		words[i] = tmpfile();
-		pids[i] = words[i] ? fork() : -1;
-		if (pids[i] == 0) {
+		pid = words[i] ? fork() : -1;
+		if (pid == 0) {
 			if (dup2(fileno(words[i]), STDOUT_FILENO) < 0)
 				_exit(1);
 			exit(run_seeds(o, sh, i));
 		}
-		failed |= pids[i] < 0;
+		failed |= pid < 0;
 	}
-	for (uint32_t i = 0; i < o->jobs; i++) {
-		if (pids[i] < 0 || waitpid(pids[i], &status, 0) < 0)
-			continue;
+	while (wait(&status) > 0) {
 		if (WIFSIGNALED(status))
 			printf("a process was ended by signal %d\n", WTERMSIG(status));
+		if (status)
+			sh->failed = true; /* one that ended within a seed did not say so */
 		failed |= status != 0;
-		copy_out(words[i]);
 	}
+	for (uint32_t i = 0; i < o->jobs; i++)
+		if (words[i])
+			copy_out(words[i]);
 	return failed;
 }
 

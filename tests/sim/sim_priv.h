@@ -48,6 +48,7 @@ struct sim_loop {
 	struct list todo; /* the batch being dispatched */
 	struct list finished; /* struct sim_done */
 	bool woken;
+	uint64_t n_turns; /* since no loop had anything to do */
 };
 
 /* Something to be called back by the loop. */
@@ -71,6 +72,7 @@ static inline struct sim_node *sim_node_of(struct env *e)
 }
 
 void *sim_alloc(size_t n); /* zeroed, never NULL */
+void sim_count_work(void); /* the code of the loop whose turn it is has called something */
 /* Is it so this time? Then it counts. */
 bool sim_inject(struct sim *s, enum sim_injected what, uint32_t per_million);
 uint64_t sim_delay(struct sim *s, uint64_t lo, uint64_t hi);

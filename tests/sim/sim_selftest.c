@@ -1,10 +1,12 @@
 /* Self-checks of the simulated environment: streams keep their order and their prefix, faults are seen as
  * they should be, a power loss leaves only what the syncs allow, and a seed names a run. */
 #include <fcntl.h>
+#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "sim_env.h"
+#include "sim_priv.h"
 
 #define CHECK(cond) check(!!(cond), #cond, __LINE__)
 #define SEEDS 60
@@ -627,6 +629,62 @@ static uint64_t eventful_run(uint64_t seed)
 	return hash;
 }
 
+/* A request that never ends: each step in a turn of its own, or all of them in one. */
+struct spin {
+	struct sim sim;
+	struct loop loop;
+	struct req q;
+	bool within;
+	jmp_buf out;
+};
+
+static bool spin_step(struct req *q)
+{
+	struct spin *p = container_of(q, struct spin, q);
+
+	while (p->within)
+		p->loop.env->clock->now(p->loop.env);
+	req_yield(q);
+	return true;
+}
+
+static void spin_noticed(struct sim *s, const char *why, bool within)
+{
+	struct spin *p = container_of(s, struct spin, sim);
+
+	CHECK(!strncmp(why, "does not end", 12));
+	CHECK(within == p->within);
+	if (within)
+		longjmp(p->out, 1);
+}
+
+static void spin_run(bool within, struct sim_bounds bounds)
+{
+	static const char *const states[] = { "spin" };
+	static const struct req_ops ops = { "spin", spin_step, 0, 1, states };
+	struct spin *p = sim_alloc(sizeof(*p));
+
+	sim_init(&p->sim, 1);
+	p->sim.bounds = bounds;
+	p->sim.on_endless = spin_noticed;
+	p->within = within;
+	CHECK(loop_init(&p->loop, &sim_node_add(&p->sim, "a")->env) == 0);
+	req_init(&p->q, &p->loop, &ops, 0);
+	list_push(&p->loop.runnable, &p->q.link);
+	if (!setjmp(p->out))
+		while (sim_step(&p->sim))
+			;
+	CHECK(p->sim.endless);
+	CHECK(!sim_step(&p->sim)); /* p stays: a turn that was left cannot be cleaned up behind */
+}
+
+static void a_run_that_does_not_end_is_noticed(void)
+{
+	spin_run(false, (struct sim_bounds){ 1000, UINT64_MAX, 100 });
+	spin_run(false, (struct sim_bounds){ UINT64_MAX, 1000, 100 });
+	spin_run(true, (struct sim_bounds){ UINT64_MAX, UINT64_MAX, 1000 });
+}
+
 static void a_seed_names_a_run(void)
 {
 	uint64_t all = 0;
@@ -662,6 +720,7 @@ int sim_selftest(void)
 		  accesses_are_reordered_and_jobs_are_not },
 		{ "one_way_and_clocks", one_way_and_clocks },
 		{ "the judges", sim_lintest },
+		{ "a_run_that_does_not_end_is_noticed", a_run_that_does_not_end_is_noticed },
 		{ "a_seed_names_a_run", a_seed_names_a_run },
 	};
 

@@ -442,6 +442,21 @@ static void remove_meta(struct world *w)
 		}
 }
 
+/* Between two turns the run ends like any that failed; within one there is no way out but this. */
+static void does_not_end(struct sim *s, const char *why, bool within)
+{
+	struct world *w = container_of(s, struct world, sim);
+
+	world_fail(w, 0, "%s", why);
+	sim_print_loops(s);
+	world_requests(w);
+	if (!within)
+		return;
+	fflush(stdout);
+	remove_meta(w);
+	exit(1);
+}
+
 static struct world *world_new(uint64_t seed, const struct world_opts *o, struct counters *count)
 {
 	struct world *w = sim_alloc(sizeof(*w));
@@ -452,6 +467,8 @@ static struct world *world_new(uint64_t seed, const struct world_opts *o, struct
 	list_init(&w->hub.acceptors);
 	w->hub.delay = hub_delay;
 	sim_init(&w->sim, seed);
+	w->sim.on_endless = does_not_end;
+	w->sim.bounds.events = w->sim.bounds.events * MAX(o->scale, 100u) / 100;
 	return w;
 }
 
