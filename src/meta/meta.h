@@ -89,7 +89,8 @@ int meta_listxattr(struct meta *m, const struct cred *c, const struct wire_handl
 		   struct wire_xattr_res *res, struct arena *a);
 int meta_lookup(struct meta *m, const struct wire_handle *dir, const struct wire_bytes *name,
 		struct wire_handle *out, uint32_t *type);
-/* Entries behind ask->cookie (0: from the start) until ask->max entries or max_bytes on the wire. */
+/* Entries with a lower cookie than ask->cookie (0: all), newest first, until ask->max entries or max_bytes on the
+ * wire. */
 int meta_readdir(struct meta *m, const struct wire_readdir_args *ask, size_t max_bytes,
 		 struct wire_readdir_res *res, struct arena *a);
 enum { MAY_EXEC = 1, MAY_WRITE = 2, MAY_READ = 4 };

@@ -273,16 +273,29 @@ static int take_attr(struct meta *m, const struct wire_handle *h, struct wire_at
 	return 0;
 }
 
+/* Moves to the entry before ask->cookie, or to the newest. 0 or LMDB's code; the row may be another directory's. */
+static int seek_older(MDB_cursor *cur, const struct wire_readdir_args *ask, MDB_val *k, MDB_val *v)
+{
+	struct key from = key_pair(ask->dir.ino, ask->cookie ? ask->cookie : UINT64_MAX);
+	int rc;
+
+	*k = (MDB_val){ from.n, from.b };
+	rc = mdb_cursor_get(cur, k, v, MDB_SET_RANGE);
+	if (rc && rc != MDB_NOTFOUND)
+		return rc;
+	return mdb_cursor_get(cur, k, v, rc ? MDB_LAST : MDB_PREV);
+}
+
+/* Newest first: an entry made or renamed during a scan has a higher cookie, so the scan never meets it. */
 static int collect(struct meta *m, MDB_cursor *cur, const struct wire_readdir_args *ask,
 		   size_t max_bytes, struct wire_readdir_res *res, struct arena *a)
 {
 	uint64_t dir = ask->dir.ino;
-	struct key from = key_pair(dir, ask->cookie + 1);
-	MDB_val k = { from.n, from.b }, v;
 	size_t used = READDIR_WIRE;
-	int rc = mdb_cursor_get(cur, &k, &v, MDB_SET_RANGE);
+	MDB_val k, v;
+	int rc = seek_older(cur, ask, &k, &v);
 
-	for (; !rc && be64_load(k.mv_data) == dir; rc = mdb_cursor_get(cur, &k, &v, MDB_NEXT)) {
+	for (; !rc && be64_load(k.mv_data) == dir; rc = mdb_cursor_get(cur, &k, &v, MDB_PREV)) {
 		size_t name_len = v.mv_size - MIN(v.mv_size, sizeof(struct disk_index));
 
 		used += ENTRY_WIRE + (name_len + 3) / 4 * 4 + (ask->attrs ? ATTR_WIRE : 0);
@@ -335,10 +348,6 @@ static int read_entries(struct meta *m, const struct wire_readdir_args *ask, siz
 		return rc;
 	if (!S_ISDIR(n.i.mode))
 		return -ENOTDIR;
-	if (ask->cookie == UINT64_MAX) {
-		res->end = true;
-		return 0;
-	}
 	rc = read_locked_within(m, ask->dir.ino);
 	if (!rc)
 		rc = db_error(mdb_cursor_open(m->reader, m->db.t[T_DIRINDEX], &cur));

@@ -269,6 +269,51 @@ static void dir_renames_meanwhile(void)
 	closedir(d);
 }
 
+/* Reads on after each change; how many f<i> were shown, and at most `most` entries of any name. */
+static int read_and_change(bool renames, int most)
+{
+	static int count[MANY];
+	DIR *d = opendir(".");
+	struct dirent *e;
+	int n = 0, all = 0, twice = 0;
+	char to[300];
+
+	memset(count, 0, sizeof(count));
+	while (all++ < most && (e = readdir(d))) {
+		if (e->d_name[0] == '.')
+			continue;
+		if (number_of(e->d_name) >= 0)
+			twice += count[number_of(e->d_name)]++;
+		n += number_of(e->d_name) >= 0;
+		snprintf(to, sizeof(to), "%s%d", renames ? "renamed" : "new", all);
+		if (renames)
+			OK(rename(e->d_name, to));
+		else
+			put(to, "");
+	}
+	TRUE(all < most); /* it ended by itself */
+	EQ(twice, 0);
+	closedir(d);
+	return n;
+}
+
+/* A reader that makes an entry for each that it sees comes to an end all the same. */
+static void dir_filled_while_read(void)
+{
+	OK(mkdir("d", 0755));
+	OK(chdir("d"));
+	make_many(MANY);
+	EQ(read_and_change(false, 5 * MANY), MANY);
+}
+
+static void dir_renamed_while_read(void)
+{
+	OK(mkdir("d", 0755));
+	OK(chdir("d"));
+	make_many(MANY);
+	EQ(read_and_change(true, 5 * MANY), MANY);
+}
+
 static void dir_errors(void)
 {
 	char b[4096], tiny[8];
@@ -308,6 +353,8 @@ const struct test_group dir_groups[] = {
 	{ .name = "dir_emptied_while_read", .run = dir_emptied_while_read },
 	{ .name = "dir_rewind_sees_new", .run = dir_rewind_sees_new },
 	{ .name = "dir_renames_meanwhile", .run = dir_renames_meanwhile },
+	{ .name = "dir_filled_while_read", .run = dir_filled_while_read },
+	{ .name = "dir_renamed_while_read", .run = dir_renamed_while_read },
 	{ .name = "dir_errors", .run = dir_errors },
 	{ 0 },
 };

@@ -331,6 +331,104 @@ static void who_is_shut_out_does_not_pass_where_he_passed(void)
 	sheaf_disconnect(other);
 }
 
+/* ---- listings ---- */
+
+enum { RENAME, MOVE, CREATE };
+
+static void act_on(const char *dir, const char *name, int what, int n)
+{
+	char from[96], to[96];
+
+	snprintf(from, sizeof(from), "%s/%.40s", dir, name);
+	snprintf(to, sizeof(to), "%s/%c%d", what == MOVE ? "/aside" : dir, "rmc"[what], n);
+	if (what == CREATE)
+		CHECK_EQ(sheaf_mkdir(fs, to, 0755), 0);
+	else
+		CHECK_EQ(sheaf_rename(fs, from, to), 0);
+	if (what == MOVE) { /* from one server to another and back */
+		snprintf(from, sizeof(from), "%s/m%d", dir, n);
+		CHECK_EQ(sheaf_rename(fs, to, from), 0);
+	}
+}
+
+/* Entries of one scan when something is done with each, by the library or by handle; stops behind `most`. */
+static int scan(const char *dir, int what, bool by_handle, int most)
+{
+	struct sheaf_dirent e = { 0 };
+	struct sheaf_handle h;
+	struct sheaf_dir *d;
+	int n = 0, r = 1;
+
+	CHECK_EQ(sheaf_opendir(fs, dir, &d), 0);
+	CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), dir + 1, &h, NULL), 0);
+	while (r > 0 && n <= most) {
+		r = by_handle ? sheaf_h_readdir(fs, NULL, h, e.cookie, &e, 1) :
+				sheaf_readdir(d, &e);
+		if (r > 0)
+			act_on(dir, e.name, what, n++);
+	}
+	CHECK(r >= 0);
+	sheaf_closedir(d);
+	return n;
+}
+
+static void a_listing_ends_whatever_its_reader_does_in_the_directory(void)
+{
+	uint64_t homes = 0;
+	char path[32];
+
+	CHECK_EQ(sheaf_mkdir(fs, "/aside", 0755), 0);
+	for (int k = 0; k < 4; k++) {
+		char dir[16];
+		int n = 40;
+
+		snprintf(dir, sizeof(dir), "/scan%d", k);
+		CHECK_EQ(sheaf_mkdir(fs, dir, 0755), 0);
+		homes |= UINT64_C(1) << (stat_of(dir).st_ino >> 48);
+		for (int i = 0; i < n; i++) {
+			snprintf(path, sizeof(path), "%s/f%d", dir, i);
+			CHECK_EQ(sheaf_mkdir(fs, path, 0755), 0);
+		}
+		for (int by_handle = 0; by_handle < 2; by_handle++) {
+			CHECK_EQ(scan(dir, RENAME, by_handle, 200), n);
+			CHECK_EQ(scan(dir, MOVE, by_handle, 200), n);
+		}
+		CHECK_EQ(scan(dir, CREATE, true, 200), n);
+	}
+	CHECK(homes & (homes - 1)); /* on two servers at least */
+}
+
+static void a_listing_of_several_pages_ends_too(void)
+{
+	struct sheaf_dirent e;
+	struct sheaf_dir *d;
+	uint64_t third = 0;
+	char path[32];
+
+	CHECK_EQ(sheaf_mkdir(fs, "/long", 0755), 0);
+	for (int i = 0; i < 1100; i++) {
+		snprintf(path, sizeof(path), "/long/f%d", i);
+		make_file(fs, path, 0, 1);
+	}
+	CHECK_EQ(sheaf_opendir(fs, "/long", &d), 0);
+	for (int i = 0; i < 1100; i++) {
+		CHECK_EQ(sheaf_readdir(d, &e), 1);
+		third = i == 2 ? e.cookie : third;
+		snprintf(path, sizeof(path), "/long/new%d", i);
+		make_file(fs, path, 0, 1);
+	}
+	CHECK_EQ(sheaf_readdir(d, &e), 0);
+	sheaf_seekdir(d, third);
+	for (int i = 3; i < 1100; i++)
+		CHECK_EQ(sheaf_readdir(d, &e), 1);
+	CHECK_EQ(sheaf_readdir(d, &e), 0);
+	sheaf_seekdir(d, 0); /* a new scan sees what was made */
+	for (int i = 0; i < 2200; i++)
+		CHECK_EQ(sheaf_readdir(d, &e), 1);
+	CHECK_EQ(sheaf_readdir(d, &e), 0);
+	sheaf_closedir(d);
+}
+
 static void begin(void)
 {
 	cluster_make(&c, &(struct cluster_opts){ .servers = 4, .timeout = 20 });
@@ -347,4 +445,6 @@ static void end(void)
 SYS_MAIN(NULL, begin, end, TEST(random_changes_agree_with_a_local_file_system),
 	 TEST(moving_directories_side_by_side_make_no_circle),
 	 TEST(a_kill_in_the_middle_leaves_old_or_new),
-	 TEST(who_is_shut_out_does_not_pass_where_he_passed))
+	 TEST(who_is_shut_out_does_not_pass_where_he_passed),
+	 TEST(a_listing_ends_whatever_its_reader_does_in_the_directory),
+	 TEST(a_listing_of_several_pages_ends_too))

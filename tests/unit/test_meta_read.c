@@ -168,8 +168,8 @@ static void readdir_bounds_its_answer(void)
 	CHECK_EQ(fake_readdir(&f, fake_root, 0, 10, 4096, &res), 0);
 	CHECK_EQ(res.n_entries, 0);
 	CHECK(res.end);
-	file = fake_make(&f, REC_CREATE, fake_root, "abcde");
 	fake_make(&f, REC_MKDIR, fake_root, "dir");
+	file = fake_make(&f, REC_CREATE, fake_root, "abcde");
 	CHECK_EQ(fake_readdir(&f, file, 0, 10, 4096, &res), -ENOTDIR);
 	CHECK_EQ(fake_readdir(&f, fake_root, 0, 10, 44, &res), -EINVAL);
 	CHECK_EQ(fake_readdir(&f, fake_root, 0, 10, 48, &res), 0);
@@ -183,8 +183,12 @@ static void readdir_bounds_its_answer(void)
 	CHECK_EQ(res.n_entries, 1);
 	CHECK(res.end);
 	CHECK_EQ(res.entries[0].type, S_IFDIR);
-	CHECK_EQ(fake_readdir(&f, fake_root, UINT64_MAX, 10, 4096, &res), 0);
+	CHECK_EQ(fake_readdir(&f, fake_root, res.entries[0].cookie, 10, 4096, &res), 0);
 	CHECK(res.end && res.n_entries == 0);
+	CHECK_EQ(fake_readdir(&f, fake_root, 1, 10, 4096, &res), 0);
+	CHECK(res.end && res.n_entries == 0);
+	CHECK_EQ(fake_readdir(&f, fake_root, UINT64_MAX, 10, 4096, &res), 0);
+	CHECK(res.end && res.n_entries == 2);
 	fake_end(&f);
 }
 
@@ -245,7 +249,7 @@ static void readdir_pages_are_stable_while_entries_come_and_go(void)
 			char name[16] = { 0 };
 			int at = 0;
 
-			CHECK(res.entries[i].cookie > cookie);
+			CHECK(!cookie || res.entries[i].cookie < cookie);
 			cookie = res.entries[i].cookie;
 			memcpy(name, n.p, MIN(n.len, 15));
 			if (sscanf(name, "e%d", &at) == 1)
@@ -261,6 +265,72 @@ static void readdir_pages_are_stable_while_entries_come_and_go(void)
 		once += seen[i];
 	}
 	CHECK(page >= 100 && once > ENTRIES - page);
+	fake_end(&f);
+}
+
+/* What a reader does to each entry that it is shown. */
+static void rename_entry(struct wire_handle dir, const char *name, int n)
+{
+	char to[32];
+
+	snprintf(to, sizeof(to), "renamed%d", n);
+	CHECK_EQ(fake_rename(&f, dir, name, dir, to, 0), 0);
+}
+
+static void move_out_and_back(struct wire_handle dir, const char *name, int n)
+{
+	char to[32];
+
+	snprintf(to, sizeof(to), "back%d", n);
+	CHECK_EQ(fake_rename(&f, dir, name, fake_root, to, 0), 0);
+	CHECK_EQ(fake_rename(&f, fake_root, to, dir, to, 0), 0);
+}
+
+static void create_entry(struct wire_handle dir, const char *name, int n)
+{
+	char to[32];
+
+	(void)name;
+	snprintf(to, sizeof(to), "created%d", n);
+	fake_make(&f, REC_CREATE, dir, to);
+}
+
+/* Entries that a scan with nothing but a cookie shows when `act` follows each of them, or more than `most`. */
+static int scan(struct wire_handle dir, int most,
+		void (*act)(struct wire_handle dir, const char *name, int n))
+{
+	struct wire_readdir_res res = { 0 };
+	char name[32];
+	int n = 0;
+
+	while (!res.end && n <= most) {
+		struct wire_dir_entry *e;
+
+		CHECK_EQ(fake_readdir(&f, dir, n ? res.entries[0].cookie : 0, 1, 4096, &res), 0);
+		if (!res.n_entries)
+			break;
+		e = &res.entries[0];
+		snprintf(name, sizeof(name), "%.*s", (int)e->name.len, (const char *)e->name.p);
+		act(dir, name, n++);
+	}
+	return n;
+}
+
+static void readdir_ends_while_the_reader_changes_the_directory(void)
+{
+	struct wire_handle dir;
+	char name[32];
+
+	fake_start(&f);
+	dir = fake_make(&f, REC_MKDIR, fake_root, "dir");
+	for (int i = 0; i < 200; i++) {
+		snprintf(name, sizeof(name), "e%d", i);
+		fake_make(&f, REC_CREATE, dir, name);
+	}
+	CHECK_EQ(scan(dir, 400, rename_entry), 200);
+	CHECK_EQ(scan(dir, 400, move_out_and_back), 200);
+	CHECK_EQ(scan(dir, 400, create_entry), 200);
+	CHECK_EQ(fake_node(&f, dir).attr.size, 400);
 	fake_end(&f);
 }
 
@@ -287,4 +357,5 @@ static void lookup_says_what_it_found(void)
 TEST_MAIN(TEST(walks_follow_paths), TEST(walks_stop_before_the_leaf), TEST(walks_need_x_on_the_way),
 	  TEST(walks_refer_to_other_partitions), TEST(permission_classes_do_not_add_up),
 	  TEST(readdir_bounds_its_answer), TEST(readdir_pages_are_stable_while_entries_come_and_go),
+	  TEST(readdir_ends_while_the_reader_changes_the_directory),
 	  TEST(lookup_says_what_it_found))
