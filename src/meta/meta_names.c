@@ -576,7 +576,8 @@ static int rename_target(struct apply *ap, struct rename *x)
 	return x->old.i.entries ? ENOTEMPTY : apply_locked_within(ap, x->old_e.ino);
 }
 
-/* The entry at the new name: in the place of what it replaces, or behind everything else. */
+/* The entry at the new name: in the place of what it replaces, or in its own when the directory stays the same, so that a
+ * scan meanwhile shows it once; else it is a new entry. */
 static int rename_entries(struct apply *ap, struct rename *x)
 {
 	const struct wire_record *r = ap->rec;
@@ -592,7 +593,8 @@ static int rename_entries(struct apply *ap, struct rename *x)
 		if (S_ISDIR(x->old.i.mode))
 			x->to->i.nlink--;
 	} else {
-		e.cookie = x->to->i.next_cookie++;
+		if (x->to != x->from)
+			e.cookie = x->to->i.next_cookie++;
 		x->to->i.entries++;
 	}
 	return rc ? rc : entry_put(d, ap->txn, r->dir2.ino, &r->name2, &e);

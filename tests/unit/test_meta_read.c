@@ -334,6 +334,27 @@ static void readdir_ends_while_the_reader_changes_the_directory(void)
 	fake_end(&f);
 }
 
+/* Renamed in its directory, an entry that a reader has not seen yet is seen under its new name. */
+static void a_rename_keeps_the_place_in_listings(void)
+{
+	static const char *const want[] = { "c", "z", "a" };
+	struct wire_readdir_res res;
+	uint64_t cookie = 0;
+
+	fake_start(&f);
+	for (const char *n = "a\0b\0c\0"; *n; n += 2)
+		fake_make(&f, REC_CREATE, fake_root, n);
+	for (int i = 0; i < 3; i++) {
+		CHECK_EQ(fake_readdir(&f, fake_root, cookie, 1, 4096, &res), 0);
+		CHECK(res.n_entries == 1 && *res.entries[0].name.p == *want[i]);
+		cookie = res.entries[0].cookie;
+		if (i == 0)
+			CHECK_EQ(fake_rename(&f, fake_root, "b", fake_root, "z", 0), 0);
+	}
+	CHECK(res.end);
+	fake_end(&f);
+}
+
 static void lookup_says_what_it_found(void)
 {
 	struct wire_handle dir, file, at;
@@ -358,4 +379,4 @@ TEST_MAIN(TEST(walks_follow_paths), TEST(walks_stop_before_the_leaf), TEST(walks
 	  TEST(walks_refer_to_other_partitions), TEST(permission_classes_do_not_add_up),
 	  TEST(readdir_bounds_its_answer), TEST(readdir_pages_are_stable_while_entries_come_and_go),
 	  TEST(readdir_ends_while_the_reader_changes_the_directory),
-	  TEST(lookup_says_what_it_found))
+	  TEST(a_rename_keeps_the_place_in_listings), TEST(lookup_says_what_it_found))
