@@ -173,7 +173,8 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *in, int set, struct
 		do
 			r = sheaf_h_setattr(w->m->fs, &c.cred, handle_of(ino), which, in, NULL);
 		while (caller_again(&c, r));
-		if (r == -EPERM && w->m->o.writeback && fi) /* the kernel's own times of a writer */
+		if (r == -EPERM && w->m->o.writeback && fi &&
+		    which == SHEAF_SET_MTIME) /* the kernel's own, of a writer */
 			r = sheaf_h_setattr(w->m->fs, NULL, handle_of(ino), which, in, NULL);
 		if (r == -EPERM && only_drops_setid(w->m, ino, which, in->st_mode))
 			r = sheaf_h_setattr(w->m->fs, &cred_root, handle_of(ino), which, in, NULL);

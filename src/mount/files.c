@@ -143,16 +143,29 @@ int file_add(struct mount *m, struct sheaf_file *sf, int flags, uint64_t fh, str
 
 /* ---- open and create ---- */
 
+#define OPEN_KEPT (O_ACCMODE | O_APPEND | O_TRUNC)
+
 /* How we open what the kernel opens so. */
 static int open_flags(const struct mount *m, int flags)
 {
-	int f = flags & (O_ACCMODE | O_APPEND | O_TRUNC);
+	int f = flags & OPEN_KEPT;
 
 	if (!m->o.writeback)
 		return f;
 	if ((f & O_ACCMODE) == O_WRONLY) /* the kernel completes pages that are written in part */
 		f = (f & ~O_ACCMODE) | O_RDWR;
 	return f & ~O_APPEND; /* the kernel knows the end */
+}
+
+/* After a refusal: asks for no more than the caller did, where open_flags() added the right to read. True: try again. */
+static bool open_as_asked(const struct fuse_file_info *fi, int r, int *flags)
+{
+	int asked = fi->flags & O_ACCMODE;
+
+	if (r != -EACCES || (*flags & O_ACCMODE) == asked)
+		return false;
+	*flags = (*flags & ~O_ACCMODE) | asked;
+	return true;
 }
 
 static bool is_later(struct timespec a, struct timespec b)
@@ -173,27 +186,29 @@ bool wants_atime(const struct mount *m, const struct stat *st, int flags)
 	       now.tv_sec - st->st_atim.tv_sec >= 24 * 3600;
 }
 
-/* An open file for the kernel; takes sf. */
-static int opened(struct mount *m, struct sheaf_file *sf, const struct stat *st, bool growing,
-		  struct fuse_file_info *fi)
+/* An open file for the kernel, opened with these flags; takes sf. */
+static int opened(struct mount *m, struct sheaf_file *sf, const struct stat *st, int flags,
+		  bool growing, struct fuse_file_info *fi)
 {
 	bool stuck = hint_stuck(m, st->st_ino);
 	struct mfile *f;
-	int r = file_add(m, sf, open_flags(m, fi->flags), 0, &f);
+	int r = file_add(m, sf, flags & OPEN_KEPT, 0, &f);
 
 	if (r)
 		return r;
 	f->touch = wants_atime(m, st, fi->flags);
 	fi->fh = f->fh;
-	fi->direct_io = (fi->flags & O_DIRECT) || (f->flags & O_APPEND);
+	fi->direct_io = (fi->flags & O_DIRECT) || (f->flags & O_APPEND) ||
+			(m->o.writeback && (f->flags & O_ACCMODE) == O_WRONLY); /* no reads */
 	/* dropping pages would wait, and not be interrupted, for a read-ahead that a dead server keeps */
 	fi->keep_cache = hint_opened(m, st->st_ino, sheaf_file_change(sf), growing || stuck) ||
 			 stuck;
 	return 0;
 }
 
-/* By its number, with second tries where the first answer is not the one that the kernel should get. */
-static int open_inode(struct worker *w, fuse_ino_t ino, int flags, bool knows,
+/* By its number, with second tries where the first answer is not the one that the kernel should get. *flags: in and
+ * out. */
+static int open_inode(struct worker *w, fuse_ino_t ino, const struct fuse_file_info *fi, int *flags,
 		      struct sheaf_file **sf, struct stat *st, unsigned *what)
 {
 	struct mount *m = w->m;
@@ -202,21 +217,22 @@ static int open_inode(struct worker *w, fuse_ino_t ino, int flags, bool knows,
 
 	caller_init(&c, w);
 	do
-		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(ino), NULL, flags, 0, NULL, sf, st,
+		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(ino), NULL, *flags, 0, NULL, sf, st,
 				      what);
-	while (caller_again(&c, r));
+	while (caller_again(&c, r) || open_as_asked(fi, r, flags));
 	/* renamed over since it was looked up: the kernel would not look twice; not when it may not have looked at all */
 	while (r == -ESTALE && glance_saw(w, ino)) {
 		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(ino), NULL,
-				      flags | SHEAF_O_NAMELESS, 0, NULL, sf, st, what);
-		if (!caller_again(&c, r))
+				      *flags | SHEAF_O_NAMELESS, 0, NULL, sf, st, what);
+		if (!caller_again(&c, r) && !open_as_asked(fi, r, flags))
 			break;
 		r = -ESTALE;
 	}
 	if (r == -ENOENT) /* its name has another inode now: the kernel looks it up again */
 		r = -ESTALE;
-	if (r == -EACCES && knows)
-		r = sheaf_h_open_stat(m->fs, &cred_root, handle_of(ino), NULL, flags, 0, NULL, sf,
+	if (r == -EACCES &&
+	    (fi->flags & FMODE_EXEC)) /* x is enough, and the kernel has checked it */
+		r = sheaf_h_open_stat(m->fs, &cred_root, handle_of(ino), NULL, *flags, 0, NULL, sf,
 				      st, what);
 	return r;
 }
@@ -225,7 +241,6 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct worker *w = req_begin(req);
 	struct mount *m = w->m;
-	bool knows = (fi->flags & FMODE_EXEC) || m->o.writeback; /* the kernel, that he may */
 	int flags = open_flags(m, fi->flags), r;
 	unsigned what = 0;
 	struct sheaf_file *sf;
@@ -235,9 +250,9 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		answer(w, -EINTR);
 		return;
 	}
-	r = open_inode(w, ino, flags, knows, &sf, &st, &what);
+	r = open_inode(w, ino, fi, &flags, &sf, &st, &what);
 	if (!r)
-		r = opened(m, sf, &st, what == SHEAF_OPEN_GROWING, fi);
+		r = opened(m, sf, &st, flags, what == SHEAF_OPEN_GROWING, fi);
 	if (r) {
 		answer(w, r);
 		return;
@@ -271,7 +286,7 @@ void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode,
 	do
 		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(dir), name, flags, mode, NULL, &sf,
 				      &st, &what);
-	while (caller_again(&c, r));
+	while (caller_again(&c, r) || open_as_asked(fi, r, &flags));
 	dirs_end(m, &d, !r);
 	if (!r && what == SHEAF_OPEN_GROWING) {
 		r = sheaf_fstat(sf, &st);
@@ -279,7 +294,7 @@ void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode,
 			sheaf_close(sf);
 	}
 	if (!r)
-		r = opened(m, sf, &st, what == SHEAF_OPEN_GROWING, fi);
+		r = opened(m, sf, &st, flags, what == SHEAF_OPEN_GROWING, fi);
 	if (r) {
 		answer(w, r);
 		return;

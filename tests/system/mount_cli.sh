@@ -294,6 +294,114 @@ chmod 600 mnt/data
 as 65534 cat mnt/data 2>/dev/null && fail "another user reads what he may not"
 expect 0 umount mnt
 
+echo "writeback: nobody gets more than the servers give him; who may only write, writes"
+expect 0 --conf "$conf" mount -o writeback,attr=60,entry=60 mnt
+expect 0 --conf "$conf" mount two
+python3 - <<'END' || fail "permissions with writeback"
+import os, sys
+
+os.mkdir("mnt/wb")
+os.chmod("mnt/wb", 0o777)
+TEXT = b"0123456789" * 1000
+
+def make(name, mode, uid=0):
+    with open(f"mnt/wb/{name}", "wb") as f:
+        f.write(TEXT)
+    os.chown(f"mnt/wb/{name}", uid, uid)
+    os.chmod(f"mnt/wb/{name}", mode)
+
+def content(name):
+    with open(f"two/wb/{name}", "rb") as f:
+        return f.read()
+
+def as_user(what):
+    """In a process of user 65534; its exit status says whether all went as expected."""
+    pid = os.fork()
+    if not pid:
+        os.setgroups([])
+        os.setresgid(65534, 65534, 65534)
+        os.setresuid(65534, 65534, 65534)
+        try:
+            what()
+        except BaseException as e:
+            print(e, file=sys.stderr)
+            os._exit(1)
+        os._exit(0)
+    if os.waitpid(pid, 0)[1]:
+        sys.exit(f"{what.__name__}: another user")
+
+def refused(path, flags, name=""):
+    try:
+        os.close(os.open(path, flags, 0o600))
+    except PermissionError:
+        return
+    raise AssertionError(f"{name or path}: opened with {flags:#o}")
+
+WAYS = [os.O_RDONLY, os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_TRUNC, os.O_WRONLY | os.O_APPEND, os.O_WRONLY | os.O_CREAT]
+
+make("closed", 0o600)
+make("readable", 0o644)
+make("drop", 0o222)
+make("mine", 0o200, 65534)
+
+def modes():
+    for flags in WAYS:
+        refused("mnt/wb/closed", flags)
+        if flags != os.O_RDONLY:
+            refused("mnt/wb/readable", flags)
+    assert open("mnt/wb/readable", "rb").read() == TEXT
+    for name in "drop", "mine":
+        refused(f"mnt/wb/{name}", os.O_RDONLY)
+        refused(f"mnt/wb/{name}", os.O_RDWR)
+        fd = os.open(f"mnt/wb/{name}", os.O_WRONLY)
+        assert os.pwrite(fd, b"abc", 5001) == 3
+        try:
+            os.read(fd, 1)
+            raise AssertionError("a write-only file was read")
+        except OSError:
+            pass
+        os.close(fd)
+        fd = os.open(f"mnt/wb/{name}", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        assert os.write(fd, b"end") == 3
+        os.close(fd)
+    fd = os.open("mnt/wb/new", os.O_WRONLY | os.O_CREAT, 0o200)
+    os.pwrite(fd, b"x", 3)
+    os.pwrite(fd, b"y", 1)
+    os.close(fd)
+
+as_user(modes)
+for name in "drop", "mine":
+    assert content(name) == TEXT[:5001] + b"abc" + TEXT[5004:] + b"end", name
+assert content("closed") == TEXT and content("readable") == TEXT
+assert content("new") == b"\0y\0x"
+
+# the kernel of this mount still believes the old mode: an O_PATH descriptor is opened without another lookup
+for name in "revoked", "shared":
+    make(name, 0o666)
+
+fds = {name: os.open(f"mnt/wb/{name}", os.O_PATH) for name in ("revoked", "shared")}
+for fd in fds.values():
+    os.stat(fd)
+os.chmod("two/wb/revoked", 0o600)
+os.chmod("two/wb/shared", 0o222)
+
+def revoked():
+    for flags in WAYS[:5]:
+        refused(f"/proc/self/fd/{fds['revoked']}", flags, "revoked")
+    for flags in os.O_RDONLY, os.O_RDWR:
+        refused(f"/proc/self/fd/{fds['shared']}", flags, "shared")
+    fd = os.open(f"/proc/self/fd/{fds['shared']}", os.O_WRONLY)
+    os.pwrite(fd, b"abc", 5001)
+    os.close(fd)
+
+as_user(revoked)
+assert content("revoked") == TEXT
+assert content("shared") == TEXT[:5001] + b"abc" + TEXT[5004:]
+END
+rm -r mnt/wb
+expect 0 umount two
+expect 0 umount mnt
+
 echo "no /dev/fuse"
 unshare --mount bash -c 'mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && mknod -m 666 /dev/urandom c 1 9 &&
 	"$0" --conf "$1" mount mnt 2>err' "$sheaf" "$conf"
