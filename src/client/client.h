@@ -45,6 +45,13 @@ struct cfile *client_imported(struct client *c, uint64_t id);
 
 /* ---- operations ---- */
 
+/* Room that a request was refused for want of (room.c). */
+struct room {
+	struct cop *ask; /* the question under way, or NULL */
+	uint64_t until; /* when it gives up; 0: nothing was refused yet */
+	bool none; /* nothing was being removed: the next refusal is final */
+};
+
 struct transfer; /* of list reads and writes; in transfer.c */
 struct sizing; /* the size of a file that is being written; in sizing.c */
 
@@ -70,6 +77,7 @@ struct cop {
 	struct wire_place start, start2; /* where it began */
 	int64_t upto; /* of setting a time by hand: writes that it outlives */
 	uint32_t tries; /* what was found on the way went away before it was used */
+	struct room room; /* of an operation on names */
 	union {
 		struct wire_void_args none;
 		struct wire_lookup_args lookup;

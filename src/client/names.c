@@ -1,6 +1,7 @@
 /* Operations on names and attributes: one call to the server that owns the place, following referrals.
  *
  *   CALL -> CHECK (-> CALL) -> SIZE -> SIZED (-> CALL) -> END
+ *            CHECK -> ROOM -> CALL				a full server that may have room in a moment
  *            CHECK -> PARENT <-> PARENT_CHECK -> CALL	a rename whose new directory must be looked up first */
 #include <stdlib.h>
 
@@ -10,9 +11,9 @@
 #define MAX_TRIES 4
 #define ROOT_INO UINT64_C(1)
 
-enum { CALL, CHECK, PARENT, PARENT_CHECK, SIZE, SIZED, END };
+enum { CALL, CHECK, PARENT, PARENT_CHECK, ROOM, SIZE, SIZED, END };
 static const char *const names[] = { "call", "check", "parent", "parent-check",
-				     "size", "sized", "end" };
+				     "room", "size",  "sized",	"end" };
 
 static uint64_t route(struct cop *op)
 {
@@ -158,6 +159,13 @@ static bool moves_names(const struct cop *op)
 	}
 }
 
+/* A server was full. Too many attributes of a file are another matter, which no removal helps. */
+static bool awaits_room(struct cop *op)
+{
+	return op->q.error == -ENOSPC && op->call.op != OP_SETXATTR &&
+	       room_wait(op->c, &op->room, &op->q);
+}
+
 static bool step(struct req *q)
 {
 	struct cop *op = cop_of(q);
@@ -180,6 +188,12 @@ static bool step(struct req *q)
 		peer_call(peer_of(op->c, route(op)), &op->call, q);
 		break;
 	case CHECK:
+		if (awaits_room(op)) {
+			req_goto(q, ROOM);
+			call_fini(&op->call);
+			q->error = 0;
+			break;
+		}
 		req_goto(q, END);
 		if (moves_names(op))
 			ways_forget(op->c);
@@ -222,6 +236,10 @@ static bool step(struct req *q)
 		if (q->error == -ESTALE)
 			q->error = again(op);
 		break;
+	case ROOM:
+		room_waited(&op->room);
+		req_goto(q, CALL);
+		break;
 	case SIZE:
 		req_goto(q, SIZED);
 		if (op->attr.unsettled && !op->plain)
@@ -241,7 +259,7 @@ static bool step(struct req *q)
 }
 
 /* Errors are looked at in CHECK and PARENT_CHECK, where a referral is not one. */
-static const struct req_ops name_ops = { "name", step, CHECK, 7, names };
+static const struct req_ops name_ops = { "name", step, CHECK, 8, names };
 
 struct wire_place name_place(struct sheaf_handle dir, const char *path, bool follow_last)
 {

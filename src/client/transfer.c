@@ -2,7 +2,7 @@
  * targets side by side.
  *
  *   transfer:  MEASURE -> START -> SIZED -> END
- *   lane:      TAKE -> CALL -> ANSWER (-> REFRESH -> CALL) -> TAKE ... -> DONE
+ *   lane:      TAKE -> CALL -> ANSWER (-> REFRESH or ROOM -> CALL) -> TAKE ... -> DONE
  *
  * Each touched object has a lane or two; a lane takes the next part of the access that belongs to its
  * object (as much as fits one message), sends it and waits for the reply. The user's memory is never copied:
@@ -29,8 +29,8 @@
 
 enum { MEASURE, START, SIZED, END };
 static const char *const names[] = { "measure", "move", "size", "end" };
-enum { TAKE, CALL, ANSWER, REFRESHED, DONE };
-static const char *const lane_names[] = { "take", "call", "answer", "capability", "done" };
+enum { TAKE, CALL, ANSWER, REFRESHED, ROOM, DONE };
+static const char *const lane_names[] = { "take", "call", "answer", "capability", "room", "done" };
 
 /* All that belongs to one object. */
 struct strand {
@@ -57,6 +57,7 @@ struct lane {
 	struct wire_pattern pattern;
 	uint32_t source; /* object that a copy's pieces come from */
 	uint32_t refreshes;
+	struct room room;
 	bool small; /* inside the message */
 	bool other; /* the capability of the file that is copied comes next */
 	uint64_t epoch, other_epoch; /* of the capabilities sent */
@@ -537,6 +538,12 @@ static void answer(struct lane *l)
 		cap_ask(l->op, l->op->file, &l->call, q);
 		return;
 	}
+	if (q->error == -ENOSPC && room_wait(l->op->c, &l->room, q)) {
+		call_fini(&l->call);
+		q->error = 0;
+		req_goto(q, ROOM);
+		return;
+	}
 	if (!q->error && l->op->transfer->kind == READ)
 		answered_read(l);
 	else if (!q->error)
@@ -610,6 +617,10 @@ static bool lane_step(struct req *q)
 	case REFRESHED:
 		refreshed(l);
 		break;
+	case ROOM:
+		room_waited(&l->room);
+		req_goto(q, CALL);
+		break;
 	case DONE:
 		r = q->error == -EBADF ? -EIO : q->error;
 		req_fini(q);
@@ -622,7 +633,7 @@ static bool lane_step(struct req *q)
 	return true;
 }
 
-static const struct req_ops lane_ops = { "lane", lane_step, ANSWER, 5, lane_names };
+static const struct req_ops lane_ops = { "lane", lane_step, ANSWER, 6, lane_names };
 
 /* ---- the transfer ---- */
 

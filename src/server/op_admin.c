@@ -51,6 +51,7 @@ int do_status(struct sreq *s)
 		.verifier = srv->net.id.verifier,
 		.bad_links = srv->net.bad_links,
 		.slow_inline = srv->meta ? meta_slow_reads(srv->meta) : 0,
+		.removals = srv->removing.n + srv->removing.left,
 	};
 	for (int i = 0; i < N_REFUSALS; i++)
 		r->refused += srv->net.refused[i];

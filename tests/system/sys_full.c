@@ -131,6 +131,60 @@ static void a_full_data_disk_refuses_and_recovers(void)
 	unmake(&c);
 }
 
+/* A refusal while removed files still have their room would be wrong: no write after an unlink may see one. */
+static void removed_files_give_their_room_to_the_next_write(void)
+{
+	struct cluster c;
+	struct sheaf_file *f;
+	struct sheaf *fs;
+	struct stat st;
+
+	make(&c, 1, "8m");
+	fs = client(c.conf);
+	for (int i = 0; i < 10; i++) {
+		f = open_file(fs, "/big", O_CREAT | O_RDWR);
+		CHECK(fill(f) > 3 << 20);
+		CHECK_EQ(sheaf_close(f), 0);
+		CHECK_EQ(sheaf_unlink(fs, "/big"), 0);
+		if (i % 2) {
+			CHECK(fits(fs, "/later"));
+		} else {
+			f = open_file(fs, "/later", O_CREAT | O_RDWR | O_APPEND);
+			CHECK_EQ(sheaf_fallocate(f, 0, 0, 2 << 20), 0);
+			CHECK_EQ(sheaf_close(f), 0);
+		}
+		CHECK_EQ(sheaf_stat(fs, "/later", &st), 0);
+		CHECK_EQ(st.st_size, 2 << 20);
+		CHECK_EQ(sheaf_unlink(fs, "/later"), 0);
+	}
+	sheaf_disconnect(fs);
+	unmake(&c);
+}
+
+/* What is gone but open gives nothing back: the refusal does not wait for that. */
+static void a_full_disk_without_removals_refuses_at_once(void)
+{
+	static uint8_t b[CHUNK];
+	struct cluster c;
+	struct sheaf_file *f;
+	struct sheaf *fs;
+	double began;
+
+	make(&c, 1, "8m");
+	fs = client(c.conf);
+	f = open_file(fs, "/big", O_CREAT | O_RDWR);
+	fill(f);
+	CHECK_EQ(sheaf_unlink(fs, "/big"), 0);
+	pause_ms(200); /* the removal finds that it is open */
+	began = now_s();
+	for (int i = 0; i < 10; i++)
+		CHECK_EQ(sheaf_pwrite(f, b, sizeof(b), 32 << 20), -ENOSPC);
+	CHECK(now_s() - began < 2);
+	CHECK_EQ(sheaf_close(f), 0);
+	sheaf_disconnect(fs);
+	unmake(&c);
+}
+
 static void truncate_frees_a_full_disk(void)
 {
 	struct cluster c;
@@ -262,6 +316,38 @@ static void a_full_metadata_memory_refuses_creates(void)
 	fill_with_names("20m");
 }
 
+/* Inodes go in the background, too. */
+static void removed_files_give_their_room_to_new_names(void)
+{
+	struct cluster c;
+	struct sheaf *fs;
+	char path[300];
+	int n = 0, r = 0;
+
+	make(&c, 0, "2m");
+	fs = client(c.conf);
+	for (; n < 100000 && r == 0; n++) {
+		struct sheaf_file *f;
+
+		snprintf(path, sizeof(path), "/%0200d", n);
+		r = sheaf_open(fs, path, O_CREAT | O_WRONLY, 0644, NULL, &f);
+		if (!r)
+			CHECK_EQ(sheaf_close(f), 0);
+	}
+	CHECK_EQ(r, -ENOSPC);
+	n--;
+	for (int i = 0; i < n; i++) {
+		snprintf(path, sizeof(path), "/%0200d", i);
+		CHECK_EQ(sheaf_unlink(fs, path), 0);
+	}
+	for (int i = 0; i < n * 9 / 10; i++) {
+		snprintf(path, sizeof(path), "/%0200d", i);
+		CHECK_EQ(sheaf_mkdir(fs, path, 0755), 0);
+	}
+	sheaf_disconnect(fs);
+	unmake(&c);
+}
+
 static void begin(void)
 {
 	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
@@ -312,7 +398,9 @@ static void a_list_over_holes_of_a_full_disk_is_refused(void)
 }
 
 SYS_MAIN(NULL, begin, NULL, TEST(a_full_data_disk_refuses_and_recovers),
-	 TEST(truncate_frees_a_full_disk), TEST(allocated_room_stays_on_a_full_disk),
-	 TEST(a_server_with_a_full_disk_restarts), TEST(a_full_metadata_disk_refuses_creates),
-	 TEST(a_full_metadata_memory_refuses_creates),
+	 TEST(removed_files_give_their_room_to_the_next_write),
+	 TEST(a_full_disk_without_removals_refuses_at_once),
+	 TEST(removed_files_give_their_room_to_new_names), TEST(truncate_frees_a_full_disk),
+	 TEST(allocated_room_stays_on_a_full_disk), TEST(a_server_with_a_full_disk_restarts),
+	 TEST(a_full_metadata_disk_refuses_creates), TEST(a_full_metadata_memory_refuses_creates),
 	 TEST(a_list_over_holes_of_a_full_disk_is_refused))
