@@ -48,9 +48,10 @@ const struct cli_command cmd_mount = {
 		     { 0, "takeover", NULL,
 		       "a new daemon takes the mount over, with open files and locks" },
 		     { 0 } },
-	.more = "Returns when the mount answers. OPTIONS: ro, noatime, relatime, strictatime, allow_other,\n"
-		"entry=S and attr=S (seconds that the kernel believes names and attributes), memory=SIZE,\n"
-		"writeback (files of one mount only), nonear, log=FILE, and those of mount(8). See sheaf-mount(8).\n",
+	.more = "Returns when the mount answers. OPTIONS: ro, noatime, relatime, strictatime, nodiratime,\n"
+		"allow_other, entry=S and attr=S (seconds that the kernel believes\n"
+		"names and attributes), memory=SIZE, writeback (files of one mount only), nonear, log=FILE, and\n"
+		"those of mount(8). See sheaf-mount(8).\n",
 };
 
 /* ---- umount ---- */

@@ -244,7 +244,7 @@ static ssize_t fill(fuse_req_t req, struct mount *m, struct mdir *d, struct call
 		was_read(m, d->h.ino);
 		dir_shown(m, d->h.ino);
 	}
-	d->touch = false;
+	d->touch &= is_strict(m);
 	while (r > 0) {
 		struct stat plain;
 

@@ -179,11 +179,19 @@ bool wants_atime(const struct mount *m, const struct stat *st, int flags)
 
 	if (m->o.atime == ATIME_NEVER || (flags & O_ACCMODE) == O_WRONLY || (flags & O_NOATIME))
 		return false;
+	if (m->o.no_dir_atime && S_ISDIR(st->st_mode))
+		return false;
 	if (m->o.atime == ATIME_ALWAYS)
 		return true;
 	clock_gettime(CLOCK_REALTIME, &now);
 	return !is_later(st->st_atim, st->st_mtim) || !is_later(st->st_atim, st->st_ctim) ||
 	       now.tv_sec - st->st_atim.tv_sec >= 24 * 3600;
+}
+
+/* Does each read set the access time, not only the first one after an open? */
+bool is_strict(const struct mount *m)
+{
+	return m->o.atime == ATIME_ALWAYS;
 }
 
 /* An open file for the kernel, opened with these flags; takes sf. */
@@ -350,7 +358,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	if (!f)
 		return;
 	n = patient_read(w->m, f, buf, MIN(size, REQUEST_MAX), off);
-	if (n >= 0 && atomic_exchange(&f->touch, w->m->o.atime == ATIME_ALWAYS))
+	if (n >= 0 && f->touch && (is_strict(w->m) || atomic_exchange(&f->touch, false)))
 		was_read(w->m, ino);
 	file_put(w->m, f);
 	answer_bytes(w, n, buf);

@@ -44,12 +44,12 @@ static int seconds(const char *text, double *out)
 	return 0;
 }
 
-/* Means something to mount(8) or systemd only. */
+/* Means something to mount(8) or systemd only, or to file systems that keep times in memory. */
 static bool is_for_others(const char *opt)
 {
-	static const char *const words[] = { "auto",   "noauto",   "user",  "users",
-					     "nouser", "owner",	   "group", "_netdev",
-					     "nofail", "defaults", "rw" };
+	static const char *const words[] = { "auto",  "noauto",	  "user",      "users",	 "nouser",
+					     "owner", "group",	  "_netdev",   "nofail", "defaults",
+					     "rw",    "lazytime", "nolazytime" };
 
 	for (size_t i = 0; i < ARRAY_LEN(words); i++)
 		if (strcmp(opt, words[i]) == 0)
@@ -105,6 +105,8 @@ static int take_option(struct mount_opts *o, const char *opt)
 		o->atime = ATIME_RELATIVE;
 	else if (strcmp(opt, "strictatime") == 0)
 		o->atime = ATIME_ALWAYS;
+	else if (strcmp(opt, "nodiratime") == 0 || strcmp(opt, "diratime") == 0)
+		o->no_dir_atime = opt[0] == 'n';
 	else if (*opt && !is_for_others(opt))
 		return add_fuse(o, opt);
 	return 0;

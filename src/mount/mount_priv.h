@@ -29,6 +29,7 @@ struct mount_opts {
 	bool writeback; /* the kernel may keep dirty pages */
 	bool far; /* servers of this host are asked for what could be read past them */
 	enum { ATIME_NEVER, ATIME_RELATIVE, ATIME_ALWAYS } atime;
+	bool no_dir_atime; /* never that of a directory */
 	double entry_s,
 		attr_s; /* how long the kernel believes names of directories, and attributes */
 	uint64_t memory; /* for buffers of requests under way */
@@ -101,7 +102,7 @@ struct mfile {
 	uint64_t ino;
 	int flags;
 	unsigned refs;
-	atomic_bool touch; /* its first read sets the access time */
+	atomic_bool touch; /* its next read sets the access time */
 	_Atomic uint64_t fails_until; /* reads do: a server did not answer the last one in time */
 };
 
@@ -340,6 +341,7 @@ void files_await_close(struct worker *w, uint64_t ino); /* of those whose last u
 /* Takes sf; under this number (0: the next one). */
 int file_add(struct mount *m, struct sheaf_file *sf, int flags, uint64_t fh, struct mfile **out);
 /* Does reading it set its access time, as mount(8) explains relatime? Then say so; if it cannot be done, well. */
+bool is_strict(const struct mount *m);
 bool wants_atime(const struct mount *m, const struct stat *st, int flags);
 void was_read(struct mount *m, fuse_ino_t ino);
 void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode,

@@ -280,6 +280,44 @@ expect 0 --conf "$conf" mount mnt # relatime: it was read since it was written
 cat mnt/data >/dev/null
 expect 0 umount mnt
 [ "$(read_at /data)" = "$was" ] || fail "relatime set a time for nothing"
+expect 0 --conf "$conf" mount -o strictatime,lazytime mnt # each read that is passed on, and each listing
+python3 - <<'END' || fail "strictatime"
+import mmap, os, time
+
+def reads(flags):
+    """How many access times three reads through one open make."""
+    buf, seen = mmap.mmap(-1, 4096), []
+    fd = os.open("mnt/data", os.O_RDONLY | os.O_DIRECT | flags)
+    for i in range(3):
+        time.sleep(0.02)
+        os.preadv(fd, [buf], 0)
+        seen.append(os.stat(fd).st_atime_ns)
+    os.close(fd)
+    return len(set(seen))
+
+def lists():
+    fd, seen = os.open("mnt/dir", os.O_RDONLY | os.O_DIRECTORY), []
+    for i in range(3):
+        time.sleep(0.02)
+        os.lseek(fd, 0, os.SEEK_SET)
+        os.listdir(fd)
+        seen.append(os.stat(fd).st_atime_ns)
+    os.close(fd)
+    return len(set(seen))
+
+assert reads(0) == 3, "each read sets the time"
+assert reads(os.O_NOATIME) == 1, "O_NOATIME"
+assert lists() == 3, "each listing sets the time"
+END
+expect 0 umount mnt
+expect 0 --conf "$conf" mount -o strictatime,nodiratime mnt
+was=$(read_at /dir)
+ls mnt/dir >/dev/null
+[ "$(read_at /dir)" = "$was" ] || fail "nodiratime"
+was=$(read_at /data)
+dd if=mnt/data of=/dev/null bs=4096 count=1 iflag=direct 2>/dev/null
+[ "$(read_at /data)" = "$was" ] && fail "nodiratime is not noatime"
+expect 0 umount mnt
 expect 0 --conf "$conf" mount -o suid,dev,entry=0,attr=0.5,memory=8M mnt
 has_option mnt nosuid && fail "suid"
 has_option mnt nodev && fail "dev"
