@@ -124,7 +124,7 @@ _sheaf_value()
 		local before=${2%"${2##*,}"}
 		[[ $COMP_WORDBREAKS == *=* ]] && before=${before##*=}
 		compopt -o nospace 2>/dev/null
-		COMPREPLY+=($(compgen -P "$before" -W "ro noatime relatime strictatime nodiratime entry= attr=
+		COMPREPLY+=($(compgen -P "$before" -W "ro noatime relatime strictatime nodiratime remount entry= attr=
 			memory= writeback log= allow_other allow_root suid dev noexec" -- "${2##*,}"))
 		;;
 	--stripe-unit | --unit) COMPREPLY+=($(compgen -W "64K 256K 1M 4M" -- "$2")) ;;

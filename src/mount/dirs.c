@@ -240,7 +240,7 @@ static ssize_t fill(fuse_req_t req, struct mount *m, struct mdir *d, struct call
 		if (!add(req, m, plus, &p, &room, off ? ".." : ".", &dot, false, off + 1))
 			return p - buf;
 	}
-	if (d->touch) {
+	if (d->touch && !m->read_only) {
 		was_read(m, d->h.ino);
 		dir_shown(m, d->h.ino);
 	}

@@ -177,7 +177,8 @@ bool wants_atime(const struct mount *m, const struct stat *st, int flags)
 {
 	struct timespec now;
 
-	if (m->o.atime == ATIME_NEVER || (flags & O_ACCMODE) == O_WRONLY || (flags & O_NOATIME))
+	if (m->read_only || m->o.atime == ATIME_NEVER || (flags & O_ACCMODE) == O_WRONLY ||
+	    (flags & O_NOATIME))
 		return false;
 	if (m->o.no_dir_atime && S_ISDIR(st->st_mode))
 		return false;
@@ -358,7 +359,8 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	if (!f)
 		return;
 	n = patient_read(w->m, f, buf, MIN(size, REQUEST_MAX), off);
-	if (n >= 0 && f->touch && (is_strict(w->m) || atomic_exchange(&f->touch, false)))
+	if (n >= 0 && f->touch && !w->m->read_only &&
+	    (is_strict(w->m) || atomic_exchange(&f->touch, false)))
 		was_read(w->m, ino);
 	file_put(w->m, f);
 	answer_bytes(w, n, buf);

@@ -135,8 +135,9 @@ struct fuse_session *mount_session(struct mount *m)
 	struct fuse_session *se;
 
 	escape(name, sizeof(name), m->o.conf);
-	snprintf(options, sizeof(options), "default_permissions,subtype=sheaf,fsname=%s%s%s", name,
-		 geteuid() == 0 && !strstr(m->o.fuse, "allow_") ? ",allow_other" : "", m->o.fuse);
+	snprintf(options, sizeof(options), "default_permissions,subtype=sheaf,fsname=%s%s%s%s",
+		 name, geteuid() == 0 && !strstr(m->o.fuse, "allow_") ? ",allow_other" : "",
+		 m->o.read_only ? ",ro" : "", m->o.fuse);
 	se = fuse_session_new(&args, &mount_ops, sizeof(mount_ops), m);
 	fuse_opt_free_args(&args); /* libfuse has made it its own */
 	return se;
@@ -222,6 +223,7 @@ static int begin(struct mount *m)
 		log_warn("mount",
 			 "no watcher: if this daemon dies, the mount must be taken away by hand");
 	r = m->o.takeover ? takeover(m, failed) : connect_fs(m);
+	m->read_only = m->o.read_only;
 	m->signals = catch_signals();
 	if (!r && !m->o.takeover)
 		r = attach(m);
@@ -342,6 +344,8 @@ int mount_main(int argc, char **argv)
 
 	if (r)
 		return MAX(r, 0);
+	if (m.o.remount)
+		return mount_again(&m.o);
 	fuse_set_log_func(on_fuse_says);
 	if (!m.o.takeover && !(m.se = mount_session(&m))) {
 		failed("-o: %s", fuse_said[0] ? fuse_said : "out of memory");

@@ -3,6 +3,7 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mount.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -44,12 +45,12 @@ static int seconds(const char *text, double *out)
 	return 0;
 }
 
-/* Means something to mount(8) or systemd only, or to file systems that keep times in memory. */
+/* Not for libfuse: it means something to us, to mount(8) or systemd, or to file systems that keep times in memory. */
 static bool is_for_others(const char *opt)
 {
-	static const char *const words[] = { "auto",  "noauto",	  "user",      "users",	 "nouser",
-					     "owner", "group",	  "_netdev",   "nofail", "defaults",
-					     "rw",    "lazytime", "nolazytime" };
+	static const char *const words[] = { "auto",  "noauto", "user",	    "users",	 "nouser",
+					     "owner", "group",	"_netdev",  "nofail",	 "defaults",
+					     "rw",    "ro",	"lazytime", "nolazytime" };
 
 	for (size_t i = 0; i < ARRAY_LEN(words); i++)
 		if (strcmp(opt, words[i]) == 0)
@@ -75,11 +76,47 @@ static int set_text(char *out, size_t n, const char *text, const char *what)
 	return 0;
 }
 
+/* Those of the kernel that a remount can change. */
+static void take_flag(struct mount_opts *o, const char *opt)
+{
+	static const struct {
+		const char *on, *off;
+		unsigned long flag;
+	} table[] = { { "ro", "rw", MS_RDONLY },
+		      { "nosuid", "suid", MS_NOSUID },
+		      { "nodev", "dev", MS_NODEV },
+		      { "noexec", "exec", MS_NOEXEC },
+		      { "sync", "async", MS_SYNCHRONOUS } };
+
+	for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+		bool on = strcmp(opt, table[i].on) == 0;
+
+		if (!on && strcmp(opt, table[i].off) != 0)
+			continue;
+		o->flags_on = (o->flags_on & ~table[i].flag) | (on ? table[i].flag : 0);
+		o->flags_off = (o->flags_off & ~table[i].flag) | (on ? 0 : table[i].flag);
+	}
+	o->read_only = o->flags_on & MS_RDONLY;
+}
+
+/* Is it the daemon's own, which it has from its start to its end? */
+static bool is_daemons(const char *opt)
+{
+	static const char *const words[] = { "entry=", "attr=", "memory=", "log=" };
+
+	for (size_t i = 0; i < ARRAY_LEN(words); i++)
+		if (value_of(opt, words[i]))
+			return true;
+	return strcmp(opt, "writeback") == 0 || strcmp(opt, "nonear") == 0;
+}
+
 /* One of those behind -o. */
 static int take_option(struct mount_opts *o, const char *opt)
 {
 	const char *v;
 
+	if (is_daemons(opt))
+		snprintf(o->fixed, sizeof(o->fixed), "%.63s", opt);
 	if ((v = value_of(opt, "conf=")))
 		return set_text(o->conf, sizeof(o->conf), v, "conf=");
 	if ((v = value_of(opt, "log=")))
@@ -93,9 +130,10 @@ static int take_option(struct mount_opts *o, const char *opt)
 		return parse_size(v, &o->memory) || o->memory < 8 * MIB ?
 			       complain("-o %s: not a size of 8M or more", opt) :
 			       0;
-	if (strcmp(opt, "ro") == 0) /* and passed on */
-		o->atime = ATIME_NEVER;
-	if (strcmp(opt, "writeback") == 0)
+	take_flag(o, opt);
+	if (strcmp(opt, "remount") == 0)
+		o->remount = true;
+	else if (strcmp(opt, "writeback") == 0)
 		o->writeback = true;
 	else if (strcmp(opt, "nonear") == 0)
 		o->far = true;
@@ -131,10 +169,10 @@ static int find_dir(struct mount_opts *o)
 	struct statvfs vfs;
 	struct stat st;
 
-	if (!realpath(dir, found) || (!o->takeover && stat(found, &st)))
+	if (!realpath(dir, found) || (!o->takeover && !o->remount && stat(found, &st)))
 		return complain("%s: %s", dir, errno == ENOTCONN ? died : error_text(errno));
 	strcpy(dir, found);
-	if (o->takeover)
+	if (o->takeover || o->remount)
 		return 0;
 	if (mount_find(dir, dev) == 0) /* the kernel knows attributes of dead mounts for a while */
 		return complain("%s: %s", dir,
@@ -204,7 +242,8 @@ int mount_opts_parse(int argc, char **argv, struct mount_opts *o)
 	if (r)
 		return r;
 	r = find_dir(o);
-	if (!r && !o->takeover) /* there the daemon that runs knows the cluster file */
+	if (!r && !o->takeover &&
+	    !o->remount) /* there the daemon that runs knows the cluster file */
 		r = find_conf(o);
 	return r ? 1 : 0;
 }

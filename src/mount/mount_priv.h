@@ -25,7 +25,10 @@ struct mount_opts {
 	char dir[PATH_MAX]; /* absolute */
 	char fuse[1024]; /* options for the kernel and libfuse, as text */
 	char log[PATH_MAX]; /* "": nowhere, once in the background */
-	bool foreground, takeover;
+	bool foreground, takeover, remount;
+	bool read_only; /* when the daemon began */
+	unsigned long flags_on, flags_off; /* MS_RDONLY and its like, for a remount */
+	char fixed[64]; /* the last option that no remount can change, or "" */
 	bool writeback; /* the kernel may keep dirty pages */
 	bool far; /* servers of this host are asked for what could be read past them */
 	enum { ATIME_NEVER, ATIME_RELATIVE, ATIME_ALWAYS } atime;
@@ -88,6 +91,9 @@ struct crew {
 	struct list paused; /* fibers that wait for something other than servers */
 	atomic_uint n_paused;
 };
+
+/* ---- remount.c ---- */
+int mount_again(const struct mount_opts *o); /* exit status; it has said why */
 
 /* ---- files.c ---- */
 
@@ -167,6 +173,7 @@ struct mount {
 	struct fuse_session *se;
 	int fd; /* of /dev/fuse */
 	char dev[MOUNT_DEV]; /* of the mount, as the kernel lists it */
+	atomic_bool read_only; /* now: reading sets no times */
 	bool can_resend; /* the kernel has Linux 6.9's ability */
 	int watch; /* its other end is the watcher's; -1: none */
 	uint8_t init[INIT_MAX];

@@ -102,8 +102,8 @@ static int write_state(struct mount *m, int fd)
 	put_hex(out, "conf", o->conf, strlen(o->conf));
 	put_hex(out, "log", o->log, strlen(o->log));
 	put_hex(out, "fuse", o->fuse, strlen(o->fuse));
-	fprintf(out, "opts %d %d %g %g %llu %d %d\n", o->writeback, o->atime, o->entry_s, o->attr_s,
-		(unsigned long long)o->memory, o->far, o->no_dir_atime);
+	fprintf(out, "opts %d %d %g %g %llu %d %d %d\n", o->writeback, o->atime, o->entry_s,
+		o->attr_s, (unsigned long long)o->memory, o->far, o->no_dir_atime, m->read_only);
 	fprintf(out, "next %llu\n", (unsigned long long)m->next_fh);
 	htab_walk(&m->files, put_file, out);
 	htab_walk(&m->holders, put_holder, out);
@@ -145,7 +145,7 @@ static int read_line(struct mount *m, const char *line)
 {
 	struct mount_opts *o = &m->o;
 	unsigned long long a, b;
-	int flags, touch, writeback, atime, far = 0, no_dir = 0;
+	int flags, touch, writeback, atime, far = 0, no_dir = 0, ro = 0;
 
 	if (strncmp(line, "end", 3) == 0)
 		return 1;
@@ -166,9 +166,10 @@ static int read_line(struct mount *m, const char *line)
 		o->fuse[get_hex(line + 5, o->fuse, sizeof(o->fuse) - 1)] = 0;
 	else if (sscanf(line, "next %llu", &a) == 1)
 		m->next_fh = a;
-	else if (sscanf(line, "opts %d %d %lg %lg %llu %d %d", &writeback, &atime, &o->entry_s,
-			&o->attr_s, &a, &far, &no_dir) >= 5) { /* the last ones are newer */
+	else if (sscanf(line, "opts %d %d %lg %lg %llu %d %d %d", &writeback, &atime, &o->entry_s,
+			&o->attr_s, &a, &far, &no_dir, &ro) >= 5) { /* the last ones are newer */
 		o->no_dir_atime = no_dir;
+		o->read_only = ro;
 		o->far = far;
 		o->writeback = writeback;
 		o->atime = (unsigned)atime;
@@ -284,6 +285,10 @@ bool control_serve(struct mount *m, int listener)
 		word[0] = 0;
 	if (strcmp(word, "takeover") == 0)
 		gone = give(m, fd);
+	if (strcmp(word, "ro") == 0 || strcmp(word, "rw") == 0) {
+		m->read_only = word[1] == 'o';
+		send(fd, "ok", 2, MSG_NOSIGNAL);
+	}
 	if (strcmp(word, "wait") != 0) /* who waits hears that we end by our end */
 		close(fd);
 	return gone;

@@ -318,6 +318,11 @@ was=$(read_at /data)
 dd if=mnt/data of=/dev/null bs=4096 count=1 iflag=direct 2>/dev/null
 [ "$(read_at /data)" = "$was" ] && fail "nodiratime is not noatime"
 expect 0 umount mnt
+expect 0 --conf "$conf" mount -o ro,strictatime mnt
+was=$(read_at /data)
+cat mnt/data >/dev/null
+[ "$(read_at /data)" = "$was" ] || fail "a read-only mount sets a time"
+expect 0 umount mnt
 expect 0 --conf "$conf" mount -o suid,dev,entry=0,attr=0.5,memory=8M mnt
 has_option mnt nosuid && fail "suid"
 has_option mnt nodev && fail "dev"
@@ -481,6 +486,41 @@ local:$work/theirs $work/user fuse.sheaf noauto,user 0 0
 END
 mount -T fstab "$work/mnt" || fail "mount by fstab"
 is_mounted mnt || fail "not mounted"
+
+echo "remount: read only and back, by mount(8), by fstab and by sheaf mount"
+exec 5>mnt/writing
+mount -o remount,ro "$work/mnt" 2>err && fail "remounted under a writer"
+grep -q "$work/mnt has files that are open for writing ('fuser -vm $work/mnt' says by whom)" err || fail "why not"
+echo "$LINENO" >&5 || fail "the writer is hurt"
+exec 5>&-
+for how in "mount -o remount,ro $work/mnt" "mount -T fstab -o remount,ro $work/mnt" "$sheaf mount -o remount,ro mnt"; do
+	$how || fail "$how"
+	has_option mnt ro && has_option mnt nosuid && has_option mnt nodev || fail "its options after $how"
+	touch mnt/new 2>/dev/null && fail "written after $how"
+	cmp mnt/data data || fail "data after $how"
+	${how/,ro/,rw} || fail "${how/,ro/,rw}"
+	has_option mnt rw && has_option mnt nosuid && has_option mnt nodev || fail "its options after ${how/,ro/,rw}"
+	touch mnt/new && rm mnt/new || fail "not written after ${how/,ro/,rw}"
+done
+expect 0 mount -o remount,ro,attr=5 mnt
+one_line "a remount does not change 'attr=5'; unmount and mount for that"
+expect 0 mount --takeover mnt
+has_option mnt ro || fail "writable after a takeover"
+expect 0 mount -o remount,rw,noexec mnt
+has_option mnt noexec || fail "noexec"
+as 65534 "$sheaf" mount -o remount,ro mnt 2>err && fail "anybody may remount"
+one_line "$work/mnt can be remounted by root only; 'sheaf umount' and 'sheaf mount -o ro' do the same"
+expect 1 mount -o remount,ro two
+one_line "$work/two is not a mounted Sheaf file system"
+umount mnt || fail "umount(8)"
+expect 0 --conf "$conf" mount -o strictatime mnt # no times while it is read only
+expect 0 mount -o remount,ro mnt
+was=$(read_at /data)
+dd if=mnt/data of=/dev/null bs=4096 count=1 iflag=direct 2>/dev/null
+[ "$(read_at /data)" = "$was" ] || fail "a time was set on a read-only mount"
+expect 0 mount -o remount,rw mnt
+dd if=mnt/data of=/dev/null bs=4096 count=1 iflag=direct 2>/dev/null
+[ "$(read_at /data)" = "$was" ] && fail "no time was set on a writable mount"
 umount mnt || fail "umount(8)"
 
 fusermount=$(command -v fusermount3) && [ -u "$fusermount" ] && [ -e /etc/fuse.conf ] || {
