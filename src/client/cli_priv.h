@@ -176,7 +176,7 @@ void cap_ask(struct cop *op, struct cfile *f, struct call *c, struct req *q); /*
 void cap_take(struct cfile *f, struct call *c); /* when q goes on */
 void lanes_free(struct client *c); /* those kept for reuse */
 
-/* ---- room.c ---- */
+/* ---- full.c ---- */
 /* After -ENOSPC. True: q is held; when it goes on, call room_waited() and send the request again. False: the refusal is
  * final. */
 bool room_wait(struct client *c, struct room *r, struct req *q);

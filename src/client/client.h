@@ -45,7 +45,7 @@ struct cfile *client_imported(struct client *c, uint64_t id);
 
 /* ---- operations ---- */
 
-/* Room that a request was refused for want of (room.c). */
+/* Room that a request was refused for want of (full.c). */
 struct room {
 	struct cop *ask; /* the question under way, or NULL */
 	uint64_t until; /* when it gives up; 0: nothing was refused yet */

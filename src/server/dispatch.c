@@ -375,7 +375,7 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 		}
 		r = session_enter(l->session, s->head.slot, s->head.sequence, s->head.op, s);
 		if (r == -EKEYREJECTED) {
-			turn_away(s, replay_refused(s), SESSION_SLOTS);
+			turn_away(s, replay_refused(s));
 			return;
 		}
 	}

@@ -66,6 +66,15 @@ static bool cut_off(const struct locker *l)
 	return l->a->exiles != l->exiles;
 }
 
+static uint32_t losses(const struct world *w)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < w->conf.n_targets; i++)
+		n += w->targets[i].losses;
+	return n;
+}
+
 static bool allowed(const struct locker *l, int64_t e)
 {
 	const struct world *w = l->a->w;
@@ -74,7 +83,8 @@ static bool allowed(const struct locker *l, int64_t e)
 	case -EIO:
 	case -ESTALE:
 		return cut_off(l) || w->enabled[FAULT_DISK] ||
-		       (l->step == CLOSE && l->unclean != w->n_unclean);
+		       (l->step == CLOSE && l->unclean != w->n_unclean) ||
+		       (l->step == READ && losses(w) != l->losses); /* what it wrote is lost */
 	case -EINTR:
 		return l->gave_up;
 	case -ENOSPC:
@@ -83,15 +93,6 @@ static bool allowed(const struct locker *l, int64_t e)
 		return e == -ETIMEDOUT || e == -ECONNREFUSED || e == -ECONNRESET ||
 		       e == -EHOSTUNREACH;
 	}
-}
-
-static uint32_t losses(const struct world *w)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < w->conf.n_targets; i++)
-		n += w->targets[i].losses;
-	return n;
 }
 
 /* The target that has the lock. */

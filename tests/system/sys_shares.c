@@ -241,7 +241,7 @@ static int promise(struct raw *r, const char *name)
 		status = open_status(r, name, 0, 1, 1, &f);
 	if (status) /* not even that */
 		return status == EBUSY ? BATCH : -1;
-	wr.cap = f.cap;
+	wr.at.cap = f.cap;
 	for (uint32_t i = 1; i <= BATCH; i++)
 		CHECK(raw_request(r, OP_WRITE, i, 1, XDR_ANY(xdr_wire_write_args), &wr));
 	setsockopt(r->fd, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon));

@@ -480,7 +480,7 @@ static void memory_of_requests_is_bounded_for_a_key(void)
 	CHECK_EQ(pipe_open(&w, one, "f", 1, OPEN_WRITE | OPEN_CREATE, &f, &arena), 0);
 	used = &one->l.held.key->used[LIMIT_REQUEST_BYTES];
 	CHECK_EQ(*used, 0);
-	wr.cap = f.cap;
+	wr.at.cap = f.cap;
 	one->mode = PIPE_DEFER;
 	one->replies = 0;
 	for (; slot < SESSION_SLOTS && !one->replies; slot++) {
