@@ -332,9 +332,12 @@ static int ask_targets(struct cop *op, struct syncing *s)
 			continue;
 		s->args[i].at = file_access(f, i);
 		s->seen[i] = f->writes[i];
-		s->calls[i] = call_make(op, s->how == SYNC ? OP_SYNC : OP_OBJSTAT,
-					XDR_ANY(xdr_wire_sync_args), &s->args[i],
-					XDR_ANY(xdr_wire_object_res), &s->res[i]);
+		s->calls[i] =
+			s->how == SYNC ?
+				call_make(op, OP_SYNC, XDR_ANY(xdr_wire_sync_args), &s->args[i],
+					  XDR_ANY(xdr_wire_object_res), &s->res[i]) :
+				call_make(op, OP_OBJSTAT, XDR_ANY(xdr_wire_access), &s->args[i].at,
+					  XDR_ANY(xdr_wire_object_res), &s->res[i]);
 		peer_call(&f->c->peers[f->targets[i]], &s->calls[i], &op->q);
 	}
 	return 0;

@@ -25,6 +25,8 @@ struct clock_ops {
 	uint64_t (*now)(struct env *e); /* monotonic nanoseconds */
 	uint64_t (*wall)(struct env *e); /* nanoseconds since 1970 */
 	void (*random)(struct env *e, void *p, size_t n); /* fit for secrets */
+	/* A number of this start of the host: while it is the same, page caches are. 0, or no such call: not known. */
+	uint64_t (*host_start)(struct env *e);
 };
 
 /* "@HOST:PORT" is a shorter way to who listens at HOST:PORT, if that is on this host. */

@@ -3,8 +3,10 @@
  *
  * Threads: stateless, so any. Errors: clocks and getrandom cannot fail on a kernel that runs us. */
 #include <assert.h>
+#include <fcntl.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/env_real.h"
 
@@ -45,10 +47,23 @@ static void clock_random(struct env *e, void *p, size_t n)
 	}
 }
 
+static uint64_t clock_host_start(struct env *e)
+{
+	char text[64] = "";
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text));
+
+	(void)e;
+	if (fd >= 0)
+		close(fd);
+	return n > 0 ? hash_bytes(text, (size_t)n, 1) : 0;
+}
+
 static const struct clock_ops clock_real_ops = {
 	.now = clock_now,
 	.wall = clock_wall,
 	.random = clock_random,
+	.host_start = clock_host_start,
 };
 
 struct env *env_real(void)

@@ -32,6 +32,15 @@ enum {
 	ID_OLD_NAMES = 4, /* it was made as format 1 */
 };
 
+#define DISK_LIVES 16
+struct disk_lives { /* lives */
+	uint8_t magic[8];
+	uint64_t host; /* start of the host */
+	uint64_t verifiers[DISK_LIVES]; /* the latest first; 0: none */
+	uint32_t zero, crc;
+};
+_Static_assert(sizeof(struct disk_lives) == 152, "lives is a format");
+
 struct disk_stamp_file { /* objects/stamp */
 	uint8_t magic[8];
 	uint64_t incarnation, count;
@@ -186,6 +195,7 @@ struct disk {
 	uint32_t id_flags;
 	bool nosync;
 	uint64_t verifier, boot;
+	struct disk_lives lives;
 	struct disk_dir objects, dirs[OBJECT_DIRS];
 	struct htab table; /* struct object by inode */
 	struct list lru;
@@ -218,6 +228,9 @@ void object_evicted(struct object *o); /* object.c: it is over */
 /* turn.c */
 void turn_begin_whole(struct object *o, struct turn *t, struct req *q);
 void turn_refuse(struct object *o, uint64_t floor);
+/* lives.c */
+void lives_begin(struct disk *d); /* this start, whose verifier is known */
+void lives_end(struct disk *d); /* data were lost: no earlier life counts */
 /* fence.c */
 struct floor *floor_raise(struct disk *d, uint64_t ino, uint64_t epoch);
 bool floor_is_old(const struct floor *f, uint64_t now); /* no capability is as old */

@@ -277,6 +277,7 @@ static int consume_clean(struct disk *d, char *err, size_t n)
 	for (unsigned i = 0; i < OBJECT_DIRS; i++)
 		disk_dir_init(d, &d->dirs[i], synced);
 	d->objects.synced = synced ? 1 : 0;
+	lives_begin(d);
 	r = e->file->renameat(e, d->dir, CLEAN_NAME, CLEAN_NAME ".new");
 	if (r == -ENOENT)
 		r = 0;

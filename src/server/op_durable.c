@@ -4,8 +4,8 @@
  *   LOCK -> SYNC -> NOTE -> END -> REPLY
  *
  * The inode's lock makes it wait for a close that is being recorded. A close reports under which verifier each server
- * had data that no sync covered. When a server's verifier is another by now, those data may be lost: then the answer
- * is EIO, once, as of an fsync, and the file does not replace anything. While it has writers, all objects are synced; what they write later, and
+ * had data that no sync covered. A server that has lost them since, with the power of its host or by a failed sync,
+ * says so: then the answer is EIO, once, as of an fsync, and the file does not replace anything. While it has writers, all objects are synced; what they write later, and
  * what was lost before, is for their own fsync and close. */
 #include "server/srv.h"
 
@@ -28,6 +28,7 @@ static int sync_objects(struct sreq *s)
 	return e;
 }
 
+/* What was synced, or was found to be lost, which is said now. */
 static int note(struct sreq *s)
 {
 	const struct wire_durable_args *a = s->args;
@@ -35,7 +36,13 @@ static int note(struct sreq *s)
 	const uint64_t *unsynced = st->node.unsynced;
 	struct wire_record *r = &s->change.rec;
 
-	if (!unsynced)
+	st->error = s->q.error;
+	s->q.error = 0;
+	if (st->error == -EIO)
+		log_at(LOG_ERROR, "server", s->head.trace,
+		       "inode %llx: unsynced data are lost; it does not replace another file now",
+		       (unsigned long long)a->h.ino);
+	if (!unsynced || (st->error && st->error != -EIO))
 		return 0;
 	sreq_record(s, REC_SYNCED);
 	r->session = 0; /* those of servers are not stored, and it may be done twice */
@@ -43,19 +50,10 @@ static int note(struct sreq *s)
 	r->objects = arena_alloc(&s->arena, st->fan.n * sizeof(*r->objects));
 	if (!r->objects)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < st->fan.n; i++) {
-		if (!unsynced[i])
-			continue;
-		if (st->fan.calls[i].verifier != unsynced[i]) {
-			log_at(LOG_ERROR, "server", s->head.trace,
-			       "inode %llx: unsynced data may be lost since server %u was not "
-			       "stopped well; it does not replace another file now",
-			       (unsigned long long)a->h.ino, st->node.layout.targets[i]);
-			st->lost = true;
-		}
-		r->objects[r->n_objects++] =
-			(struct wire_object_note){ .index = i, .unsynced = unsynced[i] };
-	}
+	for (uint32_t i = 0; i < st->fan.n; i++)
+		if (unsynced[i])
+			r->objects[r->n_objects++] =
+				(struct wire_object_note){ .index = i, .unsynced = unsynced[i] };
 	meta_submit(s->srv->meta, &s->change, &s->q);
 	return 0;
 }
@@ -90,8 +88,8 @@ static bool step(struct req *q)
 	case END:
 		req_goto(q, REPLY);
 		req_fail(q, -s->change.res.status);
-		if (st->lost)
-			req_fail(q, -EIO);
+		if (st->error)
+			req_fail(q, st->error);
 		break;
 	case REPLY:
 		fan_fini(&st->fan);
@@ -101,4 +99,5 @@ static bool step(struct req *q)
 	return true;
 }
 
-const struct req_ops durable_ops = { "durable", step, REPLY, 5, names };
+/* Errors of single calls are judged together. */
+const struct req_ops durable_ops = { "durable", step, NOTE, 5, names };

@@ -63,12 +63,13 @@ static int whole(struct sreq *s, const struct wire_access *a, uint64_t from)
 static bool sync_step(struct req *q)
 {
 	struct sreq *s = sreq_of(q);
+	const struct wire_sync_args *a = s->args;
 	struct object_state *st = s->op;
 
 	switch (q->state) {
 	case GET:
 		req_goto(q, WORK);
-		get_entitled(s, &((struct wire_sync_args *)s->args)->at);
+		get_entitled(s, &a->at);
 		break;
 	case WORK:
 		req_goto(q, REPLY);
@@ -77,7 +78,9 @@ static bool sync_step(struct req *q)
 	case REPLY:
 		answer(s);
 		if (!q->error)
-			q->error = whole(s, &((struct wire_sync_args *)s->args)->at, 0);
+			q->error = whole(s, &a->at, 0);
+		if (!q->error && a->unsynced && !disk_kept(s->srv->disk, a->unsynced))
+			q->error = -EIO;
 		return reply(s);
 	}
 	return true;

@@ -594,7 +594,7 @@ struct durable_state {
 	struct inode_wait lock;
 	struct meta_node node;
 	struct fan fan;
-	bool lost; /* unsynced data, perhaps */
+	int error; /* of the syncs */
 };
 struct claim_state {
 	bool added; /* a writer whose row is not durable yet */

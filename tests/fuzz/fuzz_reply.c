@@ -764,7 +764,7 @@ static void start(void)
 	char err[256];
 
 	g.env = *env_real();
-	g.clock = (struct clock_ops){ now, now, fill_random };
+	g.clock = (struct clock_ops){ .now = now, .wall = now, .random = fill_random };
 	g.sock = (struct sock_ops){ .connect = fake_connect,
 				    .connect_result = fake_connect_result,
 				    .readv = fake_readv,

@@ -274,7 +274,13 @@ static void clock_random(struct env *e, void *p, size_t n)
 	}
 }
 
-static const struct clock_ops clock_table = { clock_now, clock_wall, clock_random };
+static uint64_t clock_host_start(struct env *e)
+{
+	return 1 + sim_node_of(e)->n_crashes;
+}
+
+static const struct clock_ops clock_table = { clock_now, clock_wall, clock_random,
+					      clock_host_start };
 
 /* ---------------------------------------------------------------- bounds */
 
@@ -517,6 +523,7 @@ static void node_down(struct sim_node *n, bool power)
 		return;
 	sim_trace(n->sim, power ? SIM_CRASH : SIM_KILL, n->id, 0);
 	n->up = false;
+	n->n_crashes += power;
 	drop_work(n);
 	sim_net_crash(n);
 	sim_fs_crash(n->fs, power);

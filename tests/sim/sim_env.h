@@ -89,6 +89,7 @@ struct sim_node {
 	uint32_t id;
 	char name[32];
 	bool up;
+	uint64_t n_crashes; /* power losses */
 	int64_t wall_offset; /* of its wall clock, ns */
 	uint64_t rate; /* of its clocks, in 2^-20 */
 	uint64_t rate_at, rate_from; /* since when, and what its clock said then */

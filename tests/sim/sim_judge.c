@@ -780,7 +780,7 @@ bool op_excused(const struct op *op, int64_t e)
 	case DO_FSTAT:
 		return disk;
 	case DO_RENAME: /* over another file: its own unsynced data may be lost, and then it says so */
-		return disk || w->n_unclean;
+		return disk || op->f->damaged;
 	case DO_FSYNC:
 	case DO_CLOSE:
 		return disk || op->h->unclean != w->n_unclean || op->f->damaged;

@@ -38,7 +38,9 @@ static inline void networld_start(struct networld *w, bool real)
 	w->env = *env_real();
 	w->real = real;
 	w->now = NSEC_PER_SEC;
-	w->clock = (struct clock_ops){ networld_now, networld_now, networld_random };
+	w->clock = (struct clock_ops){ .now = networld_now,
+				       .wall = networld_now,
+				       .random = networld_random };
 	if (!real)
 		w->env.clock = &w->clock;
 	list_init(&w->hub.acceptors);

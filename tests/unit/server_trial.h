@@ -181,7 +181,8 @@ static inline void world_start(struct world *w)
 
 	memset(w, 0, sizeof(*w));
 	w->env = *env_real();
-	w->clock = (struct clock_ops){ world_now, world_wall, world_random };
+	w->clock =
+		(struct clock_ops){ .now = world_now, .wall = world_wall, .random = world_random };
 	w->exec = (struct exec_ops){ world_worker_start, world_worker_submit, world_worker_stop };
 	w->env.clock = &w->clock;
 	w->env.exec = &w->exec;
