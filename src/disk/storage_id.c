@@ -138,11 +138,11 @@ static int check_owner(struct disk *d, const struct disk_id *id, const struct uu
 	return 0;
 }
 
-/* Format 1 has no incarnation and no stamps: it gets them with this start. */
+/* Format 1 has no incarnation and no stamps: it gets them with this start, and the same ones when that is repeated. */
 static void id_take(struct disk *d, const struct disk_id *id)
 {
 	bool old = le32toh(id->version) < DISK_VERSION;
-	uint64_t incarnation = old ? env_random_u64(d->env) | 1 : le64toh(id->incarnation);
+	uint64_t incarnation = old ? hash_bytes(id, sizeof(*id), 1) | 1 : le64toh(id->incarnation);
 
 	d->id = *id;
 	d->stamp = (struct stamp){ incarnation, old ? 0 : le64toh(id->count) };

@@ -146,6 +146,18 @@ bool session_writes(const struct session *s, uint64_t ino)
 	return session_holds(s, ino) & OPEN_WRITE;
 }
 
+bool others_write(const struct session *s, const struct inode *i)
+{
+	const struct open_file *o;
+	uint32_t own = 0;
+
+	if (!i->writers)
+		return false;
+	list_for_each(o, &s->opens, in_session)
+		own += o->inode == i && (o->flags & OPEN_WRITE);
+	return i->writers > own;
+}
+
 int open_room(struct sreq *s, uint64_t id)
 {
 	return open_find(s->session, id) ? 0 : sreq_reserve(s, &s->session->held, LIMIT_OPENS);

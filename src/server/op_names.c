@@ -141,6 +141,23 @@ static int unchanged(struct sreq *s, const struct wire_handle *h)
 	return CHANGES_NOTHING;
 }
 
+/* A client knows which of its own writes came before the time that it sets. Those of others, which have not reported
+ * them yet, are told apart by the clock. */
+static void touch(struct sreq *s, struct wire_record *r)
+{
+	struct inode *i = inode_find(s->srv, r->h.ino);
+
+	if (!i || !others_write(s->session, i))
+		return;
+	i->touched = r->time;
+	r->written = MAX(r->written, r->time);
+}
+
+int64_t reported_mtime(const struct inode *i, const struct wire_wrote *w)
+{
+	return i && w->mtime <= i->touched ? 0 : w->mtime;
+}
+
 int prepare_setattr(struct sreq *s)
 {
 	struct wire_setattr_args *a = s->args;
@@ -166,6 +183,8 @@ int prepare_setattr(struct sreq *s)
 	r->atime = a->atime;
 	r->mtime = a->mtime;
 	r->written = a->written;
+	if (a->which & (SET_MTIME | SET_MTIME_NOW))
+		touch(s, r);
 	return 0;
 }
 
@@ -356,7 +375,7 @@ int prepare_record(struct sreq *s)
 	r->h = a->h;
 	r->epoch = a->w.epoch;
 	r->size = a->w.end;
-	r->mtime = a->w.mtime;
+	r->mtime = reported_mtime(inode_find(s->srv, a->h.ino), &a->w);
 	r->n_objects = a->w.n_objects;
 	r->objects = a->w.objects;
 	r->flags = a->w.doubt ? REC_BEYOND : 0;

@@ -399,7 +399,7 @@ static void record(struct sreq *s, struct open_file *o)
 	r->h = i->h;
 	r->epoch = a->w.epoch;
 	r->size = MIN(a->w.end, (uint64_t)INT64_MAX);
-	r->mtime = a->w.mtime;
+	r->mtime = reported_mtime(i, &a->w);
 	r->n_objects = a->w.n_objects;
 	r->objects = a->w.objects;
 	r->flags = st->last ? REC_LAST_WRITER : 0;

@@ -235,6 +235,8 @@ uint16_t partition_of(const struct conf *c, uint32_t target);
 int walk_place(struct sreq *s, const struct wire_place *p, struct meta_leaf *leaf,
 	       struct wire_handle *at);
 int may(struct sreq *s, const struct meta_node *n, int what);
+/* The time of a writer's latest write; 0: none, or none that is newer than a time set by hand. */
+int64_t reported_mtime(const struct inode *i, const struct wire_wrote *w);
 void file_removed(struct server *srv, const struct wire_handle *h); /* no names: its objects go */
 
 /* ---- identity.c: whom a request speaks for ---- */
@@ -303,6 +305,7 @@ struct inode {
 	bool append_known; /* append_end is where the file ends, but for what other writers add */
 	uint64_t append_end;
 	struct list appends; /* places given and not reported */
+	int64_t touched; /* its mtime was set while others wrote, then: writes up to it are older; 0: was not */
 	bool row_durable; /* its unsettled row is on disk, and nothing queued removes it */
 	bool orphaned; /* a writer died: settling needs a fence */
 	bool removed; /* no names: objects go with the last open */
@@ -345,6 +348,7 @@ void inode_unlock(struct inode_wait *w); /* harmless when not locked */
 struct open_file *open_find(struct session *s, uint64_t id);
 uint32_t session_holds(const struct session *s, uint64_t ino); /* OPEN_READ, OPEN_WRITE */
 bool session_writes(const struct session *s, uint64_t ino);
+bool others_write(const struct session *s, const struct inode *i);
 /* Reserves an open file, unless it is this one again: 0, -EMFILE or -ENFILE. */
 int open_room(struct sreq *s, uint64_t id);
 /* Idempotent. Uses what was reserved. */

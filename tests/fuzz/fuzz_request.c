@@ -216,8 +216,12 @@ static bool fix_args(uint32_t op, struct xdr *in, struct xdr *out, bool small)
 			return false;
 		fix_write(&a.write, small);
 		return xdr_wire_write_args(out, &a.write);
-	case OP_SYNC:
 	case OP_OBJSTAT:
+		if (!xdr_wire_access(in, &a.sync.at))
+			return false;
+		sign_again(&a.sync.at.cap);
+		return xdr_wire_access(out, &a.sync.at);
+	case OP_SYNC:
 		if (!xdr_wire_sync_args(in, &a.sync))
 			return false;
 		sign_again(&a.sync.at.cap);
@@ -617,7 +621,7 @@ static void write_corpus(void)
 		{ "read_small", OP_READ, XDR_ANY(xdr_wire_read_args), &read_small, G_INLINE },
 		{ "write_small", OP_WRITE, XDR_ANY(xdr_wire_write_args), &write_small, G_INLINE },
 		{ "sync", OP_SYNC, XDR_ANY(xdr_wire_sync_args), &sync_, 0 },
-		{ "objstat", OP_OBJSTAT, XDR_ANY(xdr_wire_sync_args), &sync_, 0 },
+		{ "objstat", OP_OBJSTAT, XDR_ANY(xdr_wire_access), &sync_.at, 0 },
 		{ "fence", OP_FENCE, XDR_ANY(xdr_wire_fence_args), &fence, G_SERVER },
 		{ "scan", OP_SCAN, XDR_ANY(xdr_wire_scan_args), &scan, 0 },
 		{ "objects", OP_OBJECTS, XDR_ANY(xdr_wire_scan_args), &objects, 0 },

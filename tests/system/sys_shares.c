@@ -51,7 +51,7 @@ static void up(struct raw *r, const char *key, uint32_t uid)
 
 static void bye(struct raw *r)
 {
-	CHECK_EQ(raw_call(r, OP_BYE, SESSION_SLOTS - 1, 1, XDR_ANY(xdr_wire_void_args),
+	CHECK_EQ(raw_call(r, OP_BYE, SESSION_SLOTS - 1, 1u << 30, XDR_ANY(xdr_wire_void_args),
 			  &(struct wire_void_args){ 0 }, NULL, NULL),
 		 0);
 	raw_close(r);

@@ -48,11 +48,14 @@ static int write_with(const struct wire_capability *c)
 
 static int stat_with(const struct wire_capability *c, uint32_t op)
 {
-	struct wire_objstat_args a = { { *c, 0, 0 } };
+	struct wire_sync_args a = { { *c, 0, 0 }, 0 };
 	struct wire_object_res r;
 
-	return pipe_do(&w, p, op, XDR_ANY(xdr_wire_objstat_args), &a, XDR_ANY(xdr_wire_object_res),
-		       &r, NULL);
+	if (op == OP_SYNC)
+		return pipe_do(&w, p, op, XDR_ANY(xdr_wire_sync_args), &a,
+			       XDR_ANY(xdr_wire_object_res), &r, NULL);
+	return pipe_do(&w, p, op, XDR_ANY(xdr_wire_access), &a.at, XDR_ANY(xdr_wire_object_res), &r,
+		       NULL);
 }
 
 static int seek_with(const struct wire_capability *c)
