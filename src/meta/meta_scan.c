@@ -4,7 +4,7 @@
  * long. Buffers: everything is copied into the caller's arena. Errors: -EINVAL (no such kind), -ENOMEM, -EIO. */
 #include "meta/meta_state.h"
 
-#define ROW_WIRE 144 /* of a scan_row without key, name and targets */
+#define ROW_WIRE 144 /* of a scan_row without key, name, targets and ends */
 
 static const struct scan_table {
 	enum table table;
@@ -229,7 +229,8 @@ static int page_fill(MDB_cursor *cur, const struct wire_scan_args *q, size_t max
 		rc = row_fill(q->kind, &k, &v, r, a);
 		if (rc)
 			return rc;
-		used += ROW_WIRE + r->key.len + r->name.len + 4 * r->layout.n_targets;
+		used += ROW_WIRE + r->key.len + r->name.len + 4 * r->layout.n_targets +
+			8 * r->layout.n_ends;
 		res->n_rows++;
 	}
 	if (rc && rc != MDB_NOTFOUND)
