@@ -259,6 +259,20 @@ static int set_acls(struct apply *ap, struct node *n)
 	return 0;
 }
 
+/* What is recorded of the objects stays true where their indexes keep their meaning. */
+static void set_layout(struct node *n, const struct wire_layout_rec *l)
+{
+	struct disk_note old[TARGETS_MAX];
+	bool same = n->l.unit == l->unit && n->l.n_targets == l->n_targets &&
+		    n->l.obj_gen == l->obj_gen && n->l.start == l->start;
+
+	memcpy(old, n->objects, sizeof(old));
+	node_set_layout(n, l);
+	if (same)
+		memcpy(n->objects, old, l->n_targets * sizeof(*old));
+	n->i.within = 0;
+}
+
 static int repair_field(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;
@@ -287,8 +301,7 @@ static int repair_field(struct apply *ap)
 	case REPAIR_LAYOUT:
 		if (!S_ISREG(n.i.mode) || !r->layout.n_targets || !r->layout.unit)
 			return EINVAL;
-		node_set_layout(&n, &r->layout);
-		n.i.within = 0;
+		set_layout(&n, &r->layout);
 		break;
 	case REPAIR_TEXT:
 		rc = set_text(ap, &n);
