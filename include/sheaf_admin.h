@@ -35,6 +35,8 @@ enum sheaf_scan_kind {
 #define SHEAF_HAS_DEFAULT_ACL 2
 #define SHEAF_HAS_CAPABILITY 4
 
+#define SHEAF_OBJECT_OLD UINT32_MAX /* an object file of storage format 1 */
+
 /* How a file is spread over servers. */
 struct sheaf_stripes {
 	uint32_t version, type, unit, start, obj_gen, redundancy;
@@ -59,6 +61,10 @@ struct sheaf_row {
 	char name[256]; /* entry, index, xattr, prepared, lock; with a NUL behind it */
 	uint8_t key[SHEAF_SCAN_KEY]; /* where it is stored */
 	struct sheaf_stripes stripes; /* files */
+	uint32_t index; /* object: which of its file's; SHEAF_OBJECT_OLD: its name does not say */
+	/* files: recorded end of each object, in the order of stripes.targets. An object that ends before it has lost
+	 * data; 0: nothing is recorded */
+	uint64_t ends[SHEAF_MAX_TARGETS];
 };
 
 /* Where a scan is: all zero is the beginning. */

@@ -4,6 +4,9 @@
  *	look	reads all that has to do with the suspects again, and whether they changed meanwhile (check_look.c)
  *	judge	says what is wrong with one suspect, and how it is repaired (check_judge.c)
  *
+ * Damage is what is lost: an object that is missing, or ends before the end that its file's inode has recorded.
+ * Objects without a file, or on servers that the file's layout does not name, are leftovers: those lost no data.
+ *
  * The servers run meanwhile, so a pass sees an entry at one time and its inode at another. A look is sound: an inode
  * whose `change` is the same before and after it had the same names all the time, unless a change over two servers is at
  * it, whose prepared part is then seen before or behind the entries. A suspect is wrong when two looks
@@ -22,6 +25,7 @@
 #define CHECK_ROWS 100000 /* of one directory that are compared one by one */
 #define CHECK_LOOKS 5
 #define CHECK_PAUSE_MS 300
+#define COUNTER_JUMP (UINT64_C(1) << 32) /* more inode numbers than are given between two looks */
 
 /* An inode as the pass saw it, and what it saw that belongs to it. */
 struct check_node {
@@ -31,6 +35,8 @@ struct check_node {
 	uint64_t seen; /* directory: entries; file: how far its objects reach */
 	uint64_t diff; /* directory: entries less index rows, as hashes: 0 when they agree */
 	const struct sheaf_stripes *stripes;
+	/* file: recorded ends of objects that were not seen so far, in the order of stripes->targets; NULL: none recorded */
+	uint64_t *ends;
 	uint32_t gen, mode, nlink, links, subdirs, flags;
 	uint32_t has; /* attributes that the inode knows of less those that were seen: 0 when they agree */
 };
@@ -51,6 +57,7 @@ struct note {
 	struct sheaf_handle h, to;
 	uint64_t second, size, epoch;
 	uint32_t mode, has, name_len, key_len;
+	uint32_t index; /* object: which of its file's, or SHEAF_OBJECT_OLD */
 	const char *name;
 	const uint8_t *key;
 	bool bad;
@@ -67,9 +74,16 @@ struct finding {
 	const char *kind; /* one word, for programs */
 	uint64_t ino;
 	const char *what, *lost, *cure; /* cure: what --repair will do; NULL: nothing */
+	const char *advice; /* what people can do where --repair can do nothing; or NULL */
 	struct fix *fixes;
 	const struct note *at; /* the entry it is about, or NULL */
+	const struct note *names; /* damage: all names of the file */
 	const char *path;
+	/* damage: which object lost how much */
+	int server;
+	uint32_t index;
+	uint64_t bytes; /* 0: it is not about lost data */
+	bool absent; /* its inode is not there */
 	bool repaired;
 };
 
@@ -80,6 +94,7 @@ struct check_inode {
 	uint64_t size, epoch, change;
 	uint32_t mode, nlink, has;
 	const struct sheaf_stripes *stripes;
+	const uint64_t *ends; /* recorded, of each object */
 	bool bad;
 };
 
@@ -119,12 +134,16 @@ struct check {
 	struct sheaf_row *page; /* SHEAF_SCAN_MAX rows */
 	struct cli_progress progress;
 	bool quiet; /* no progress */
+	bool only_damage; /* look for lost data and for nothing else */
+	bool down[SHEAF_MAX_TARGETS]; /* by data server: it does not answer, so its objects are not judged */
+	bool advanced; /* inode numbers that anything mentions are out of the counters' way */
 	/* the pass */
 	struct check_node *nodes; /* by inode */
 	size_t n_nodes, cap_nodes;
 	uint64_t next[SHEAF_MAX_TARGETS]; /* by server: the first inode number not given yet */
-	uint64_t highest[SHEAF_MAX_TARGETS]; /* by server: of the inodes that were seen */
-	struct arena layouts;
+	uint64_t highest
+		[SHEAF_MAX_TARGETS]; /* by server: inode number that any row or object mentions */
+	struct arena layouts; /* and recorded ends */
 	struct htab by_layout;
 	/* suspects and findings */
 	struct htab suspects;
@@ -138,6 +157,14 @@ struct check {
 	uint64_t unsettled, removing, truncates, pairs, busy, leftover;
 	uint64_t skipped; /* suspects above CHECK_SUSPECTS */
 };
+
+/* ---- check_setup.c ---- */
+/* Connects and finds the servers: all must be up, or, for only_damage, all metadata servers. CLI_OK or CLI_FAILED,
+ * said; check_close() in either case. */
+int check_open(struct check *k, struct cli *c);
+void check_close(struct check *k);
+int check_round_begin(struct check *k);
+int check_path_of(struct check *k, const struct note *at, char out[CLI_PATH_MAX]);
 
 /* ---- check_pass.c ---- */
 /* Calls fn for each row of a kind at a server (only: of one inode) until it returns not 0: more is the end, less an
@@ -166,6 +193,10 @@ int check_read_inode(struct check *k, uint64_t ino, struct check_inode *out);
 int check_judge(struct check *k, struct suspect *s);
 int check_judge_counter(struct check *k, int server, uint64_t next); /* it is too low */
 int check_judge_lock(struct check *k, const struct note *n); /* it is nobody's */
+/* The number up to which a server's inode numbers count as taken: COUNTER_JUMP above all that is mentioned. */
+uint64_t check_numbers_taken(const struct check *k, int server);
+/* Which object of the layout this one is: its index, or -1: none. */
+int check_object_of(const struct sheaf_stripes *s, int server, uint32_t index);
 /* Is the layout one that a file can have here? */
 bool check_layout_sane(const struct check *k, const struct sheaf_stripes *s);
 

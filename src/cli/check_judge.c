@@ -35,9 +35,12 @@ static struct finding *add(struct check *k, struct suspect *s, const char *kind,
 
 	if (!f)
 		return NULL;
-	*f = (struct finding){
-		.kind = kind, .ino = s->ino, .what = what, .lost = lost, .cure = cure
-	};
+	*f = (struct finding){ .kind = kind,
+			       .ino = s->ino,
+			       .what = what,
+			       .lost = lost,
+			       .cure = cure,
+			       .absent = !s->there };
 	f->next = s->findings;
 	s->findings = f;
 	return f;
@@ -166,24 +169,37 @@ bool check_layout_sane(const struct check *k, const struct sheaf_stripes *s)
 	return true;
 }
 
-/* Every object that holds anything is on a server that the layout names. */
+int check_object_of(const struct sheaf_stripes *s, int server, uint32_t index)
+{
+	if (index != SHEAF_OBJECT_OLD)
+		return index < s->n_targets && s->targets[index] == (uint32_t)server ? (int)index :
+										       -1;
+	for (uint32_t i = 0; i < s->n_targets; i++)
+		if (s->targets[i] == (uint32_t)server)
+			return (int)i;
+	return -1;
+}
+
+/* Every object that holds anything is where the layout has it. */
 static bool covers_objects(const struct sheaf_stripes *l, const struct suspect *s)
 {
 	for (const struct note *n = s->rows; n; n = n->next)
 		if (n->kind == SHEAF_SCAN_OBJECT && n->size &&
-		    sheaf_stripes_end(l, (uint32_t)n->server, 1) == UINT64_MAX)
+		    check_object_of(l, n->server, n->index) < 0)
 			return false;
 	return true;
 }
 
-static uint64_t object_end(const struct suspect *s, uint32_t server)
+/* Object i of this layout; NULL: it is not there. */
+static const struct note *object_at(const struct suspect *s, const struct sheaf_stripes *l,
+				    uint32_t i)
 {
 	const struct note *n = s->rows;
 
-	while (n && (n->kind != SHEAF_SCAN_OBJECT || n->server != (int)server ||
-		     n->second != s->row.stripes->obj_gen))
+	while (n && (n->kind != SHEAF_SCAN_OBJECT || n->second != s->row.stripes->obj_gen ||
+		     check_object_of(l, n->server, n->index) != (int)i))
 		n = n->next;
-	return n ? n->size : 0;
+	return n;
 }
 
 /* Each object on a server that the layout names ends where that of a file of this size does which has no hole at an
@@ -191,13 +207,30 @@ static uint64_t object_end(const struct suspect *s, uint32_t server)
 static bool fits(const struct sheaf_stripes *l, const struct suspect *s)
 {
 	for (uint32_t i = 0; i < l->n_targets; i++) {
-		uint64_t end = object_end(s, l->targets[i]);
+		const struct note *o = object_at(s, l, i);
+		uint64_t end = o ? o->size : 0;
 
 		if (sheaf_stripes_end(l, l->targets[i], end) > s->row.size ||
 		    sheaf_stripes_end(l, l->targets[i], end + 1) <= s->row.size)
 			return false;
 	}
 	return true;
+}
+
+/* Moves the server of each object to where the object's index has it. */
+static void arrange(struct sheaf_stripes *l, const struct suspect *s)
+{
+	for (const struct note *n = s->rows; n; n = n->next) {
+		uint32_t was = 0;
+
+		if (n->kind != SHEAF_SCAN_OBJECT || !n->size || n->index >= l->n_targets)
+			continue;
+		while (was < l->n_targets && l->targets[was] != (uint32_t)n->server)
+			was++;
+		if (was < l->n_targets)
+			l->targets[was] = l->targets[n->index];
+		l->targets[n->index] = (uint32_t)n->server;
+	}
 }
 
 /* The layout that the file would have got when it was made: one that fits, or else, when it need not, the narrowest that
@@ -208,6 +241,7 @@ static bool guess_layout(struct check *k, const struct suspect *s, uint32_t unit
 	for (int sure = s->there; sure >= must_fit; sure--)
 		for (uint32_t w = MAX(width, 1u); w <= (uint32_t)k->n_servers; w++) {
 			sheaf_default_stripes(k->fs, s->ino, unit, w, out);
+			arrange(out, s);
 			if (out->n_targets && (sure ? fits(out, s) : covers_objects(out, s)))
 				return true;
 		}
@@ -634,7 +668,7 @@ static void judge_strays(struct check *k, struct suspect *s)
 {
 	for (const struct note *n = s->rows; n; n = n->next)
 		if (n->kind == SHEAF_SCAN_OBJECT && n->size &&
-		    sheaf_stripes_end(s->row.stripes, (uint32_t)n->server, 1) == UINT64_MAX)
+		    check_object_of(s->row.stripes, n->server, n->index) < 0)
 			add(k, s, "stray-object",
 			    text(k,
 				 "%s has %llu bytes of it, but the file is complete without that server",
@@ -664,10 +698,65 @@ static uint64_t judge_objects(struct check *k, struct suspect *s, uint64_t *fenc
 			continue;
 		}
 		*fence = MAX(*fence, n->epoch);
+		if (check_object_of(s->row.stripes, n->server, n->index) < 0)
+			continue;
 		e = sheaf_stripes_end(s->row.stripes, (uint32_t)n->server, n->size);
-		end = MAX(end, e == UINT64_MAX ? 0 : e);
+		end = MAX(end, e);
 	}
 	return end;
+}
+
+static bool has_work(const struct suspect *s, enum sheaf_scan_kind kind)
+{
+	const struct note *n = s->rows;
+
+	while (n && n->kind != kind)
+		n = n->next;
+	return n;
+}
+
+static void add_damage(struct check *k, struct suspect *s, uint32_t i, const struct note *object)
+{
+	const char *server = k->servers[s->row.stripes->targets[i]].name;
+	uint64_t end = object ? object->size : 0, recorded = s->row.ends[i];
+	struct note *names = NULL, *copy;
+	struct finding *f;
+
+	f = add(k, s, "lost-data",
+		object ? text(k, "object %u of it on %s ends at byte %llu, but %llu were recorded",
+			      i, server, (unsigned long long)end, (unsigned long long)recorded) :
+			 text(k, "object %u of it on %s is missing, but %llu bytes were recorded",
+			      i, server, (unsigned long long)recorded),
+		text(k, "%llu bytes of data are lost", (unsigned long long)(recorded - end)), NULL);
+	if (!f)
+		return;
+	f->advice = "--repair leaves it alone: copy the file back from elsewhere, remove it "
+		    "('sheaf rm'), or accept the loss (the rest can be read, the lost part is EIO)";
+	f->server = (int)s->row.stripes->targets[i];
+	f->index = i;
+	f->bytes = recorded - end;
+	for (const struct note *n = s->names; n; n = n->next) {
+		copy = keep_note(k, n);
+		if (!copy)
+			return;
+		copy->next = names;
+		f->names = names = copy;
+	}
+}
+
+/* Recorded ends are lower bounds: an object may be longer, never shorter, unless a truncate is under way. */
+static void judge_damage(struct check *k, struct suspect *s)
+{
+	const struct sheaf_stripes *l = s->row.stripes;
+
+	if (!s->row.nlink || has_work(s, SHEAF_SCAN_TRUNCATE) || !check_layout_sane(k, l))
+		return;
+	for (uint32_t i = 0; i < l->n_targets; i++) {
+		const struct note *o = object_at(s, l, i);
+
+		if (!k->down[l->targets[i]] && (o ? o->size : 0) < s->row.ends[i])
+			add_damage(k, s, i, o);
+	}
 }
 
 static void judge_file_work(struct check *k, struct suspect *s, bool *unsettled, bool *truncate)
@@ -709,6 +798,7 @@ static void judge_file(struct check *k, struct suspect *s)
 		judge_layout(k, s, "it has data on a server that its layout does not name", true);
 		return;
 	}
+	judge_damage(k, s);
 	end = judge_objects(k, s, &fence);
 	if (s->row.nlink == 0)
 		return;
@@ -801,7 +891,7 @@ static int add_alone(struct check *k, struct finding *f)
 
 int check_judge_lock(struct check *k, const struct note *n)
 {
-	struct suspect none = { .ino = n->h.ino };
+	struct suspect none = { .ino = n->h.ino, .there = true };
 	struct finding *f = add(k, &none, "stale-lock",
 				"it is locked by a change over two servers that does not exist",
 				"nothing is lost, but whoever comes to it waits",
@@ -815,15 +905,22 @@ int check_judge_lock(struct check *k, const struct note *n)
 
 int check_judge_counter(struct check *k, int server, uint64_t next)
 {
-	struct suspect none = { .ino = k->highest[server] };
+	struct suspect none = { .ino = k->highest[server], .there = true };
 	struct finding *f = add(k, &none, "counter",
 				text(k, "the next inode number of %s is %llu, which is taken",
 				     k->servers[server].name, (unsigned long long)next),
 				"nothing is lost, but files cannot be made",
 				"--repair sets it above all that are taken");
 
-	fix(k, f, (struct sheaf_repair){ .kind = SHEAF_REPAIR_NEXT, .h = { none.ino, 0 } });
+	fix(k, f,
+	    (struct sheaf_repair){ .kind = SHEAF_REPAIR_NEXT,
+				   .h = { check_numbers_taken(k, server), 0 } });
 	return add_alone(k, f);
+}
+
+uint64_t check_numbers_taken(const struct check *k, int server)
+{
+	return MAX(k->next[server], k->highest[server]) + COUNTER_JUMP;
 }
 
 static int judge_present(struct check *k, struct suspect *s)
@@ -862,7 +959,11 @@ int check_judge(struct check *k, struct suspect *s)
 	s->findings = NULL;
 	if (s->covered)
 		return 0;
-	if (s->there)
+	if (k->only_damage && s->there && !s->row.bad && S_ISREG(s->row.mode))
+		judge_damage(k, s);
+	else if (k->only_damage)
+		return 0;
+	else if (s->there)
 		r = judge_present(k, s);
 	else
 		judge_absent(k, s);

@@ -29,6 +29,7 @@ static struct note *note_take(struct check *k, int server, enum sheaf_scan_kind 
 			    .has = r->has,
 			    .name_len = r->name_len,
 			    .key_len = r->key_len,
+			    .index = r->index,
 			    .bad = r->bad };
 	memcpy(key, r->key, r->key_len);
 	n->key = key;
@@ -66,8 +67,12 @@ static int rows_of(struct check *k, int server, uint64_t ino, enum sheaf_scan_ki
 static int take_inode(struct check *k, int server, const struct sheaf_row *r, void *arg)
 {
 	struct check_inode *out = arg;
+	uint64_t *ends = arena_alloc(&k->arena, (r->stripes.n_targets + 1) * sizeof(*ends));
 
 	(void)server;
+	if (!ends)
+		return -ENOMEM;
+	memcpy(ends, r->ends, r->stripes.n_targets * sizeof(*ends));
 	*out = (struct check_inode){ .h = r->h,
 				     .parent = r->to,
 				     .cookie = r->second,
@@ -77,6 +82,7 @@ static int take_inode(struct check *k, int server, const struct sheaf_row *r, vo
 				     .mode = r->mode,
 				     .nlink = r->nlink,
 				     .has = r->has,
+				     .ends = ends,
 				     .bad = r->bad };
 	out->stripes = check_layout(k, &r->stripes);
 	return out->stripes ? 0 : -ENOMEM;
@@ -330,7 +336,7 @@ static int look_after(struct check *k, struct suspect *s)
 	int r = 0;
 
 	for (int i = 0; i < k->n_servers && !r; i++)
-		if (check_has_role(k, i, ROLE_DATA) &&
+		if (check_has_role(k, i, ROLE_DATA) && !k->down[i] &&
 		    (!s->there || s->row.bad || S_ISREG(s->row.mode)))
 			r = rows_of(k, i, s->ino, SHEAF_SCAN_OBJECT, &s->rows);
 	if (!r)
@@ -471,13 +477,12 @@ static int judge_locks(struct check *k, int server)
 
 int check_confirm(struct check *k)
 {
-	int r = judge_counters(k);
+	int r = k->only_damage ? 0 : judge_counters(k);
 
 	arena_reset(&k->arena);
-	for (int i = 0; i < k->n_servers && !r; i++)
+	for (int i = 0; i < k->n_servers && !r && !k->only_damage; i++)
 		if (check_has_role(k, i, ROLE_META))
 			r = judge_locks(k, i);
-
 	for (int i = 0; i < CHECK_LOOKS && !r && !list_empty(&k->undecided); i++) {
 		pause_a_little();
 		r = look(k);

@@ -78,7 +78,7 @@ static int all_rows(struct check *k, enum sheaf_scan_kind kind, check_row_fn *fn
 	for (int i = 0; i < k->n_servers && !r; i++) {
 		struct sheaf_scan scan = { 0 };
 
-		if (check_has_role(k, i, role))
+		if (check_has_role(k, i, role) && !k->down[i])
 			r = check_rows(k, i, kind, &scan, fn, NULL);
 	}
 	return r;
@@ -164,12 +164,38 @@ static int see_next(struct check *k, int server, const struct sheaf_row *r, void
 	return 0;
 }
 
+/* Numbers of the upper half are damaged ones: no counter gets there. */
+static void mention(struct check *k, uint64_t ino)
+{
+	int server = sheaf_server_of(k->fs, ino);
+	bool is_ours = k->next[server] >> 48 == ino >> 48;
+
+	if (is_ours && !(ino & UINT64_C(1) << 47))
+		k->highest[server] = MAX(k->highest[server], ino);
+}
+
+/* The recorded ends up to the last object that has one. */
+static int take_ends(struct check *k, const struct sheaf_row *r, uint64_t **out)
+{
+	uint32_t n = r->stripes.n_targets;
+
+	while (n && !r->ends[n - 1])
+		n--;
+	if (!n)
+		return 0;
+	*out = arena_alloc(&k->layouts, r->stripes.n_targets * sizeof(uint64_t));
+	if (!*out)
+		return -ENOMEM;
+	memcpy(*out, r->ends, r->stripes.n_targets * sizeof(uint64_t));
+	return 0;
+}
+
 static int see_inode(struct check *k, int server, const struct sheaf_row *r, void *arg)
 {
 	struct check_node *n;
 
-	(void)arg;
-	k->highest[server] = MAX(k->highest[server], r->h.ino);
+	(void)server, (void)arg;
+	mention(k, r->h.ino);
 	if (k->n_nodes == k->cap_nodes) {
 		size_t cap = k->cap_nodes ? 2 * k->cap_nodes : 4096;
 
@@ -191,7 +217,7 @@ static int see_inode(struct check *k, int server, const struct sheaf_row *r, voi
 				  .second = S_ISDIR(r->mode) ? r->second : r->epoch };
 	if (S_ISREG(r->mode)) {
 		n->stripes = check_layout(k, &r->stripes);
-		if (!n->stripes)
+		if (!n->stripes || take_ends(k, r, &n->ends))
 			return -ENOMEM;
 	}
 	return r->bad ? check_suspect(k, r->h.ino) : 0;
@@ -217,6 +243,8 @@ static int see_entry(struct check *k, int server, const struct sheaf_row *r, voi
 
 	(void)server, (void)arg;
 	k->entries++;
+	mention(k, r->h.ino);
+	mention(k, r->to.ino);
 	if (dir) {
 		dir->seen++;
 		dir->diff += check_entry_hash(r);
@@ -238,6 +266,8 @@ static int see_index(struct check *k, int server, const struct sheaf_row *r, voi
 	struct check_node *dir = check_node(k, r->h.ino);
 
 	(void)server, (void)arg;
+	mention(k, r->h.ino);
+	mention(k, r->to.ino);
 	if (dir)
 		dir->diff -= check_entry_hash(r);
 	return dir && S_ISDIR(dir->mode) && !r->bad ? 0 : check_suspect(k, r->h.ino);
@@ -249,6 +279,7 @@ static int see_work(struct check *k, const struct sheaf_row *r, uint32_t flag, u
 	struct check_node *n = check_node(k, r->h.ino);
 
 	++*count;
+	mention(k, r->h.ino);
 	if (n)
 		n->flags |= flag;
 	if (!n || r->bad || n->gen != r->h.gen || !S_ISREG(n->mode) || r->epoch > n->second)
@@ -289,6 +320,7 @@ static int see_symlink(struct check *k, int server, const struct sheaf_row *r, v
 	struct check_node *n = check_node(k, r->h.ino);
 
 	(void)server, (void)arg;
+	mention(k, r->h.ino);
 	if (!n || r->bad || !S_ISLNK(n->mode) || r->size != n->size)
 		return check_suspect(k, r->h.ino);
 	n->flags |= NODE_TEXT;
@@ -300,6 +332,7 @@ static int see_xattr(struct check *k, int server, const struct sheaf_row *r, voi
 	struct check_node *n = check_node(k, r->h.ino);
 
 	(void)server, (void)arg;
+	mention(k, r->h.ino);
 	if (n)
 		n->has ^= r->has;
 	if (!n || r->bad || (r->has == SHEAF_HAS_ACL && r->mode != (n->mode & 0777)))
@@ -311,20 +344,52 @@ static int see_object(struct check *k, int server, const struct sheaf_row *r, vo
 {
 	struct check_node *n = check_node(k, r->h.ino);
 	uint64_t end;
+	int i;
 
 	(void)arg;
 	k->objects++;
+	mention(k, r->h.ino);
 	if (!n || !n->stripes || r->second != n->stripes->obj_gen ||
 	    !check_layout_sane(k, n->stripes))
 		return check_suspect(k, r->h.ino);
-	end = sheaf_stripes_end(n->stripes, (uint32_t)server, r->size);
-	if ((end == UINT64_MAX && r->size) || r->epoch > n->second)
+	i = check_object_of(n->stripes, server, r->index);
+	if ((i < 0 && r->size) || r->epoch > n->second)
 		return check_suspect(k, r->h.ino);
-	n->seen = MAX(n->seen, end == UINT64_MAX ? 0 : end);
+	if (i < 0)
+		return 0;
+	end = sheaf_stripes_end(n->stripes, (uint32_t)server, r->size);
+	n->seen = MAX(n->seen, end);
+	if (n->ends && r->size >= n->ends[i])
+		n->ends[i] = 0;
+	return 0;
+}
+
+/* For a search that is about lost data only. */
+static int see_end(struct check *k, int server, const struct sheaf_row *r, void *arg)
+{
+	struct check_node *n = check_node(k, r->h.ino);
+	int i = -1;
+
+	(void)arg;
+	k->objects++;
+	if (n && n->ends && r->second == n->stripes->obj_gen)
+		i = check_object_of(n->stripes, server, r->index);
+	if (i >= 0 && r->size >= n->ends[i])
+		n->ends[i] = 0;
 	return 0;
 }
 
 /* ---- what all of them together say ---- */
+
+/* An object that was to reach so far was not seen. */
+static bool file_is_damaged(const struct check *k, const struct check_node *n)
+{
+	for (uint32_t i = 0; n->ends && n->nlink && i < n->stripes->n_targets; i++)
+		if (n->ends[i] && check_has_role(k, (int)n->stripes->targets[i], ROLE_DATA) &&
+		    !k->down[n->stripes->targets[i]])
+			return true;
+	return false;
+}
 
 static bool file_is_odd(const struct check *k, const struct check_node *n)
 {
@@ -332,8 +397,8 @@ static bool file_is_odd(const struct check *k, const struct check_node *n)
 
 	if (n->nlink == 0)
 		return n->links || !(n->flags & NODE_REMOVE);
-	return n->links != n->nlink || (n->flags & NODE_REMOVE) || (!work && n->seen > n->size) ||
-	       !check_layout_sane(k, n->stripes);
+	return file_is_damaged(k, n) || n->links != n->nlink || (n->flags & NODE_REMOVE) ||
+	       (!work && n->seen > n->size) || !check_layout_sane(k, n->stripes);
 }
 
 static bool dir_is_odd(const struct check_node *n)
@@ -436,6 +501,22 @@ static int forgive_new(struct check *k)
 	return r;
 }
 
+/* Inodes and objects are all that lost data take. */
+static int damage_pass(struct check *k)
+{
+	int r = all_rows(k, SHEAF_SCAN_INODE, see_inode);
+
+	if (k->n_nodes)
+		qsort(k->nodes, k->n_nodes, sizeof(*k->nodes), by_ino);
+	if (!r)
+		r = all_rows(k, SHEAF_SCAN_OBJECT, see_end);
+	for (size_t i = 0; i < k->n_nodes && !r; i++)
+		if (file_is_damaged(k, &k->nodes[i]))
+			r = check_suspect(k, k->nodes[i].ino);
+	cli_progress_clear(&k->progress);
+	return r;
+}
+
 int check_pass(struct check *k)
 {
 	static const struct {
@@ -450,6 +531,8 @@ int check_pass(struct check *k)
 	};
 	int r = all_rows(k, SHEAF_SCAN_NEXT, see_next);
 
+	if (!r && k->only_damage)
+		return damage_pass(k);
 	if (!r)
 		r = all_rows(k, SHEAF_SCAN_INODE, see_inode);
 	if (k->n_nodes)

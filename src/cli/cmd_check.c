@@ -15,70 +15,6 @@
 
 enum { OPT_REPAIR, OPT_JSON };
 
-/* ---- paths ---- */
-
-struct wanted {
-	uint64_t ino;
-	char name[256];
-};
-
-static int match_name(struct check *k, int server, const struct sheaf_row *r, void *arg)
-{
-	struct wanted *w = arg;
-
-	(void)k, (void)server;
-	if (r->to.ino != w->ino)
-		return 0;
-	memcpy(w->name, r->name, sizeof(w->name));
-	return 1;
-}
-
-/* The path of a directory, as far as there is one. */
-static int dir_path(struct check *k, uint64_t ino, char out[CLI_PATH_MAX])
-{
-	const struct check_node *n;
-	uint64_t first = ino;
-	char rest[CLI_PATH_MAX];
-	int r = 0;
-
-	out[0] = 0;
-	for (bool loop = false; ino != CHECK_ROOT && !r; loop = ino == first) {
-		struct wanted w = { .ino = ino };
-		struct sheaf_scan scan = { 0 };
-
-		n = check_node(k, ino);
-		memcpy(rest, out, sizeof(rest));
-		if (n && !loop) {
-			scan.only = n->parent;
-			r = check_rows(k, sheaf_server_of(k->fs, n->parent), SHEAF_SCAN_ENTRY,
-				       &scan, match_name, &w);
-		}
-		if (!w.name[0] ||
-		    snprintf(out, CLI_PATH_MAX, "/%s%s", w.name, rest) >= CLI_PATH_MAX) {
-			snprintf(out, CLI_PATH_MAX, "(inode %llu)%.4000s", (unsigned long long)ino,
-				 rest);
-			break;
-		}
-		ino = n->parent;
-	}
-	return r;
-}
-
-static int find_path(struct check *k, struct finding *f)
-{
-	char dir[CLI_PATH_MAX] = "", path[CLI_PATH_MAX] = "";
-	int r = 0;
-
-	if (f->at) {
-		r = dir_path(k, f->at->h.ino, dir);
-		snprintf(path, sizeof(path), "%.3800s/%.256s", dir, f->at->name);
-	} else if (f->ino == CHECK_ROOT) {
-		strcpy(path, "/");
-	}
-	f->path = path[0] ? arena_strndup(&k->keep, path, strlen(path)) : NULL;
-	return r;
-}
-
 /* ---- repair ---- */
 
 static int lost_and_found(struct check *k, struct sheaf_handle *h)
@@ -127,6 +63,31 @@ static int apply(struct check *k, const struct fix *x)
 	return e;
 }
 
+/* An inode number that an object or a row still mentions must not become that of a new file, which would get those
+ * data, nor that of /lost+found: so the counters pass all of them before anything is made. */
+static int advance(struct check *k, const struct finding *f)
+{
+	bool makes = f->absent;
+	int r = 0;
+
+	for (const struct fix *x = f->fixes; x; x = x->next)
+		makes |= x->r.kind == SHEAF_REPAIR_MAKE ||
+			 (x->r.kind == SHEAF_REPAIR_ENTRY_SET && !x->r.name);
+	if (!makes || k->advanced)
+		return 0;
+	for (int i = 0; i < k->n_servers && !r; i++) {
+		struct sheaf_repair next = { .kind = SHEAF_REPAIR_NEXT,
+					     .h = { check_numbers_taken(k, i), 0 } };
+
+		if (check_has_role(k, i, ROLE_META))
+			r = sheaf_repair(k->fs, i, &next);
+		if (r)
+			cli_fail(k->c, k->servers[i].name, r);
+	}
+	k->advanced = !r;
+	return r;
+}
+
 /* Whether anything was changed. */
 static bool repair(struct check *k, struct finding *f)
 {
@@ -146,19 +107,31 @@ static bool repair(struct check *k, struct finding *f)
 
 /* ---- for people and programs ---- */
 
+struct tally {
+	struct json_object *list; /* or NULL: text */
+	size_t wrong, repaired;
+	size_t damaged; /* of those that are wrong: objects that lost data */
+	bool changed;
+};
+
 static void print_finding(const struct finding *f)
 {
 	char line[CLI_PATH_MAX + 1024];
 
 	snprintf(line, sizeof(line), "%s: %s%s(inode %llu): %s; %s; %s",
-		 f->repaired ? "repaired" : "wrong", f->path ? f->path : "", f->path ? " " : "",
-		 (unsigned long long)f->ino, f->what, f->lost,
-		 f->cure ? f->cure : "--repair can do nothing about it");
+		 f->repaired ? "repaired" :
+		 f->bytes    ? "damaged" :
+			       "wrong",
+		 f->path ? f->path : "", f->path ? " " : "", (unsigned long long)f->ino, f->what,
+		 f->lost,
+		 f->cure   ? f->cure :
+		 f->advice ? f->advice :
+			     "--repair can do nothing about it");
 	cli_put_name(stdout, line);
 	putchar('\n');
 }
 
-static struct json_object *finding_json(const struct finding *f)
+static struct json_object *finding_json(const struct check *k, const struct finding *f)
 {
 	struct json_object *o = json_object_new_object();
 
@@ -169,6 +142,14 @@ static struct json_object *finding_json(const struct finding *f)
 	json_object_object_add(o, "lost", json_object_new_string(f->lost));
 	json_object_object_add(o, "repair", f->cure ? cli_json_name(f->cure) : NULL);
 	json_object_object_add(o, "repaired", json_object_new_boolean(f->repaired));
+	if (f->advice)
+		json_object_object_add(o, "advice", json_object_new_string(f->advice));
+	if (f->bytes) {
+		json_object_object_add(o, "server",
+				       json_object_new_string(k->servers[f->server].name));
+		json_object_object_add(o, "object", json_object_new_int64(f->index));
+		json_object_object_add(o, "bytes", json_object_new_uint64(f->bytes));
+	}
 	return o;
 }
 
@@ -203,16 +184,16 @@ static void print_pending(const struct check *k, struct json_object *json)
 		putchar('\n');
 }
 
-static void print_end(const struct check *k, size_t wrong, size_t repaired,
-		      struct json_object *list)
+static void print_end(const struct check *k, const struct tally *t)
 {
 	struct json_object *o, *pending;
 
-	if (list) {
+	if (t->list) {
 		o = json_object_new_object();
 		pending = json_object_new_object();
-		json_object_object_add(o, "clean", json_object_new_boolean(wrong == 0));
-		json_object_object_add(o, "findings", list);
+		json_object_object_add(o, "clean", json_object_new_boolean(t->wrong == 0));
+		json_object_object_add(o, "damaged", json_object_new_uint64(t->damaged));
+		json_object_object_add(o, "findings", t->list);
 		print_pending(k, pending);
 		json_object_object_add(o, "pending", pending);
 		json_object_object_add(o, "inodes", json_object_new_uint64(k->inodes));
@@ -227,66 +208,77 @@ static void print_end(const struct check *k, size_t wrong, size_t repaired,
 	printf("%llu inodes, %llu entries, %llu objects on %d servers: ",
 	       (unsigned long long)k->inodes, (unsigned long long)k->entries,
 	       (unsigned long long)k->objects, k->n_servers);
-	if (repaired)
-		printf("%zu repaired, ", repaired);
-	if (wrong)
-		printf("%zu wrong\n", wrong);
+	if (t->repaired)
+		printf("%zu repaired, ", t->repaired);
+	if (t->damaged)
+		printf("%zu wrong, %zu of them damage: data are lost\n", t->wrong, t->damaged);
+	else if (t->wrong)
+		printf("%zu wrong\n", t->wrong);
 	else
 		puts("nothing is wrong");
 }
 
 /* ---- rounds ---- */
 
-static int round_begin(struct check *k)
+static int find_path(struct check *k, struct finding *f)
 {
-	k->inodes = k->entries = k->objects = k->unsettled = k->removing = 0;
-	k->truncates = k->pairs = k->busy = k->leftover = k->skipped = 0;
-	memset(k->highest, 0, sizeof(k->highest));
-	list_init(&k->undecided);
-	k->findings = NULL;
-	k->findings_end = &k->findings;
-	arena_reset(&k->keep);
-	arena_reset(&k->layouts);
-	if (htab_init(&k->suspects) || htab_init(&k->by_layout))
-		return cli_error(k->c, "out of memory");
-	return 0;
+	char path[CLI_PATH_MAX] = "";
+	int r = 0;
+
+	if (f->at)
+		r = check_path_of(k, f->at, path);
+	else if (f->ino == CHECK_ROOT)
+		strcpy(path, "/");
+	f->path = path[0] ? arena_strndup(&k->keep, path, strlen(path)) : NULL;
+	return r;
 }
 
-struct tally {
-	struct json_object *list; /* or NULL: text */
-	size_t wrong, repaired;
-	bool changed;
-};
-
-static int tell(struct check *k, struct finding *f, bool do_repair, struct tally *t)
+static void tell(const struct check *k, const struct finding *f, struct tally *t)
 {
-	int r = find_path(k, f);
-
-	if (r)
-		return r;
-	if (do_repair)
-		t->changed |= repair(k, f);
-	if (t->list && (f->repaired || !do_repair || !f->fixes))
-		json_object_array_add(t->list, finding_json(f));
-	else if (!t->list && (f->repaired || !do_repair || !f->fixes))
+	if (t->list)
+		json_object_array_add(t->list, finding_json(k, f));
+	else
 		print_finding(f);
-	t->repaired += f->repaired;
-	t->wrong += !f->repaired;
-	return 0;
 }
 
+/* Repairs what can be repaired, and tells what was. */
+static int repair_all(struct check *k, struct tally *t)
+{
+	int r = 0;
+
+	for (struct finding *f = k->findings; f && !r; f = f->next) {
+		r = advance(k, f);
+		if (r)
+			return r;
+		t->changed |= repair(k, f);
+		t->repaired += f->repaired;
+		if (f->repaired)
+			tell(k, f, t);
+	}
+	return r;
+}
+
+/* More rounds follow a repair that changed anything: the last one tells what is still wrong. */
 static int one_round(struct check *k, bool do_repair, struct tally *t)
 {
-	int r = round_begin(k);
+	int r = check_round_begin(k);
 
-	t->wrong = 0;
+	t->wrong = t->damaged = 0;
 	t->changed = false;
 	if (!r)
 		r = check_pass(k);
 	if (!r)
 		r = check_confirm(k);
 	for (struct finding *f = k->findings; f && !r; f = f->next)
-		r = tell(k, f, do_repair, t);
+		r = find_path(k, f);
+	if (!r && do_repair)
+		r = repair_all(k, t);
+	for (struct finding *f = k->findings; f && !r; f = f->next) {
+		t->wrong += !f->repaired;
+		t->damaged += f->bytes != 0;
+		if (!f->repaired && !t->changed)
+			tell(k, f, t);
+	}
 	check_pass_free(k);
 	return r;
 }
@@ -304,61 +296,22 @@ static int rounds(struct check *k, bool do_repair, struct tally *t)
 	return r;
 }
 
-/* All servers must be there, also those that were added since our cluster file was written: what one does not tell looks
- * lost, and what names one that we do not know looks wrong. */
-static int all_up(struct check *k)
-{
-	int n;
-
-	k->servers = calloc(SHEAF_MAX_SERVERS, sizeof(*k->servers));
-	if (!k->servers)
-		return cli_error(k->c, "out of memory");
-	n = sheaf_map(k->fs, CLI_STATUS_MS, k->servers, SHEAF_MAX_SERVERS);
-	k->n_servers = sheaf_server_count(k->fs);
-	if (n < 0 || n > k->n_servers)
-		return cli_fail(k->c, "the servers' map", n < 0 ? n : -EBADMSG);
-	cli_servers_ask(k->fs, k->servers, k->n_servers);
-	for (int i = 0; i < k->n_servers; i++)
-		if (!k->servers[i].up)
-			return cli_error(
-				k->c,
-				"%s (%s) does not answer; a check needs all servers, 'sheaf start' "
-				"starts those of this host",
-				k->servers[i].name, k->servers[i].address);
-	return CLI_OK;
-}
-
 static int run_check(struct cli *c)
 {
-	struct check k = { .c = c };
+	struct check k = { .quiet = c->opt[OPT_JSON] || !isatty(STDERR_FILENO) };
 	struct tally t = { .list = c->opt[OPT_JSON] ? json_object_new_array() : NULL };
-	int status = cli_connect(c), r;
+	int status = check_open(&k, c), r;
 
-	if (status)
-		return status;
-	cli_catch_signals();
-	k.fs = c->fs;
-	k.page = calloc(SHEAF_SCAN_MAX, sizeof(*k.page));
-	k.quiet = c->opt[OPT_JSON] || !isatty(STDERR_FILENO);
-	k.progress.started = time_now();
-	arena_init(&k.arena, 0);
-	arena_init(&k.keep, 0);
-	arena_init(&k.layouts, 0);
-	status = k.page ? all_up(&k) : cli_error(c, "out of memory");
 	if (!status) {
 		r = rounds(&k, c->opt[OPT_REPAIR], &t);
 		status = r || t.wrong ? CLI_FAILED : CLI_OK;
 		if (!r) {
-			print_end(&k, t.wrong, t.repaired, t.list);
+			print_end(&k, &t);
 			t.list = NULL;
 		}
 	}
 	json_object_put(t.list);
-	arena_destroy(&k.arena);
-	arena_destroy(&k.keep);
-	arena_destroy(&k.layouts);
-	free(k.page);
-	free(k.servers);
+	check_close(&k);
 	return status;
 }
 
@@ -372,5 +325,6 @@ const struct cli_command cmd_check = {
 		       "for programs: {\"clean\": ..., \"findings\": [...], ...}" } },
 	.more = "Each line says what is wrong with which file, what is lost by it and what --repair does. What is\n"
 		"merely under way is pending, not wrong. Nothing that holds data is deleted: what has lost its name\n"
-		"is put into /lost+found as #INODE. Only root may check.\n",
+		"is put into /lost+found as #INODE. A line that begins with 'damaged' is about data that are gone:\n"
+		"--repair leaves such a file alone. Only root may check.\n",
 };

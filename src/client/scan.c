@@ -13,6 +13,7 @@ static_assert(SHEAF_SCAN_MAX == SCAN_MAX && SHEAF_SCAN_KEY == SCAN_KEY &&
 static_assert((int)SHEAF_SCAN_LOCK == SCAN_LOCK && (int)SHEAF_REPAIR_ACL == REPAIR_ACL &&
 		      SHEAF_HAS_ACL == HAS_ACL && SHEAF_HAS_CAPABILITY == HAS_CAPABILITY,
 	      "kinds are those of the wire");
+static_assert(SHEAF_OBJECT_OLD == OBJECT_OLD, "no index is that of the wire");
 
 static struct sheaf_handle handle_of(const struct wire_handle *h)
 {
@@ -57,6 +58,9 @@ static void row_take(struct sheaf_row *out, const struct wire_scan_row *r)
 	if (r->key.len)
 		memcpy(out->key, r->key.p, r->key.len);
 	stripes_take(&out->stripes, &r->layout);
+	out->index = r->index;
+	for (uint32_t i = 0; i < r->layout.n_targets; i++)
+		out->ends[i] = i < r->layout.n_ends ? r->layout.ends[i] : 0;
 }
 
 /* Copies a page out and remembers where it ended. */
