@@ -1,4 +1,4 @@
-/* sheaf find: files that have data on given servers, which may be down.
+/* sheaf find: files that have data on given servers, which may be down; files that lost data (find_damaged.c).
  *
  * The tree is walked by a crew; only metadata servers are asked. Threads: crew.h's; what is found is printed or
  * collected under a lock. */
@@ -8,9 +8,9 @@
 #include "cli/commands.h"
 #include "sheaf_handle.h"
 
-enum { OPT_ON, OPT_JSON, OPT_JOBS };
+enum { OPT_ON, OPT_DAMAGED, OPT_JSON, OPT_JOBS };
 
-struct finding {
+struct search {
 	struct crew crew;
 	pthread_mutex_t lock; /* of what follows */
 	struct json_object *files; /* or NULL: printed */
@@ -50,7 +50,7 @@ static int enter(struct crew *w, struct cli_dir *in, const char *path)
 }
 
 /* Has the file a byte in a stripe that is on one of them? While it grows, it may. */
-static bool is_on(const struct finding *f, const struct sheaf_layout_info *l)
+static bool is_on(const struct search *f, const struct sheaf_layout_info *l)
 {
 	for (uint32_t i = 0; i < l->width; i++) {
 		uint64_t first = (uint64_t)((i + l->width - l->start) % l->width) * l->stripe_unit;
@@ -62,7 +62,7 @@ static bool is_on(const struct finding *f, const struct sheaf_layout_info *l)
 	return false;
 }
 
-static struct json_object *file_json(const struct finding *f, const char *path,
+static struct json_object *file_json(const struct search *f, const char *path,
 				     const struct sheaf_layout_info *l)
 {
 	struct json_object *o = json_object_new_object(), *list = json_object_new_array();
@@ -85,7 +85,7 @@ static struct json_object *file_json(const struct finding *f, const char *path,
 }
 
 /* Is its metadata server there? Else it is counted, and nobody waits for it. */
-static bool is_kept(struct finding *f, uint64_t ino)
+static bool is_kept(struct search *f, uint64_t ino)
 {
 	int keeper = sheaf_keeper(f->crew.c->fs, ino);
 
@@ -99,7 +99,7 @@ static bool is_kept(struct finding *f, uint64_t ino)
 
 static int look(struct crew *w, const char *path, struct sheaf_handle h)
 {
-	struct finding *f = container_of(w, struct finding, crew);
+	struct search *f = container_of(w, struct search, crew);
 	struct sheaf_layout_info l = { .size = sizeof(l) };
 	int r = sheaf_h_layout(w->c->fs, NULL, h, &l);
 
@@ -149,7 +149,7 @@ static int child(struct crew *w, unsigned worker, struct cli_dir *d, const struc
 		return crew_fail(w, in->path, false, r);
 	if (!S_ISDIR(n->type) && !S_ISREG(n->type))
 		return CLI_OK;
-	if (!is_kept(container_of(w, struct finding, crew), n->ino))
+	if (!is_kept(container_of(w, struct search, crew), n->ino))
 		return CLI_FAILED;
 	if (S_ISDIR(n->type))
 		return enter(w, d, path);
@@ -157,7 +157,7 @@ static int child(struct crew *w, unsigned worker, struct cli_dir *d, const struc
 }
 
 /* The servers by name or number. */
-static int choose(struct finding *f, struct cli *c)
+static int choose(struct search *f, struct cli *c)
 {
 	int n = sheaf_map(c->fs, 5 * CLI_STATUS_MS, f->servers, SHEAF_MAX_SERVERS);
 
@@ -181,7 +181,7 @@ static int choose(struct finding *f, struct cli *c)
 	return CLI_OK;
 }
 
-static void print_json(struct finding *f)
+static void print_json(struct search *f)
 {
 	struct json_object *o = json_object_new_object(), *on = json_object_new_array();
 
@@ -195,7 +195,7 @@ static void print_json(struct finding *f)
 	json_object_put(o);
 }
 
-static int walk(struct finding *f, struct cli *c)
+static int walk(struct search *f, struct cli *c)
 {
 	static char root[] = "/", *whole[] = { root };
 	struct place *top = calloc(1, sizeof(*top));
@@ -226,13 +226,17 @@ static int walk(struct finding *f, struct cli *c)
 static int run_find(struct cli *c)
 {
 	struct cli_progress quiet = { 0 };
-	struct finding f = { .crew = {
-				     .c = c, .progress = &quiet, .child = child, .leave = leave } };
+	struct search f = { .crew = {
+				    .c = c, .progress = &quiet, .child = child, .leave = leave } };
 	uint64_t jobs = CREW_JOBS;
 	int status;
 
+	if (c->opt[OPT_DAMAGED] && c->n_many)
+		return cli_usage(c, "--on and --damaged exclude each other");
+	if (c->opt[OPT_DAMAGED])
+		return find_damaged(c, c->opt[OPT_JSON]);
 	if (!c->n_many)
-		return cli_usage(c, "--on SERVER is missing");
+		return cli_usage(c, "--on SERVER or --damaged is missing");
 	if (c->opt[OPT_JOBS] && cli_number(c->opt[OPT_JOBS], 1, CREW_JOBS_MAX, &jobs))
 		return cli_usage(c, "--jobs is a number from 1 to %d", CREW_JOBS_MAX);
 	f.crew.jobs = (unsigned)jobs;
@@ -250,14 +254,16 @@ static int run_find(struct cli *c)
 
 const struct cli_command cmd_find = {
 	.name = "find",
-	.usage = "--on SERVER [--on SERVER]... [--json] [--jobs N] [PATH...]",
-	.summary = "list files that have data on a server, which may be down",
+	.usage = "--on SERVER [--on SERVER]... | --damaged [--json] [--jobs N] [PATH...]",
+	.summary = "list files that have data on a server, or that have lost data",
 	.run = run_find,
 	.max_args = -1,
 	.options = { { 0, "on", "SERVER...", "its name or number; may be given several times" },
+		     { 0, "damaged", NULL, "files that have lost data, on which server, how much" },
 		     { 0, "json", NULL,
-		       "for programs: {\"on\": [...], \"files\": [{\"path\", ...}]}" },
+		       "for programs: {\"on\": [...], \"files\": [{\"path\", ...}]}, or {\"damaged\": [...]}" },
 		     { 'j', "jobs", "N", "how many files at a time, 1 to 64; 16" } },
-	.more = "Asks the metadata servers only. What a metadata server that is down keeps cannot be listed: how many\n"
-		"names that are is told at the end. In no order.\n",
+	.more = "--on asks the metadata servers only. What a metadata server that is down keeps cannot be listed: how\n"
+		"many names that are is told at the end. --damaged compares all objects with what was recorded of\n"
+		"them, so it needs root, and all metadata servers; a line for each object and name. In no order.\n",
 };
