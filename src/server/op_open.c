@@ -381,7 +381,8 @@ const struct req_ops open_ops = { "open", open_step, REPLY, 8, names };
 enum { FIND, RECORD, DROP, CLOSED };
 static const char *const close_names[] = { "find", "record", "drop", "reply" };
 
-static void record(struct sreq *s, struct open_file *o)
+/* 0, or the report is not made and the file stays open. */
+static int record(struct sreq *s, struct open_file *o)
 {
 	struct wire_close_args *a = s->args;
 	struct close_state *st = s->op;
@@ -389,10 +390,14 @@ static void record(struct sreq *s, struct open_file *o)
 	struct inode *i = o->inode;
 
 	bool tells = a->w.mtime || a->w.end || a->w.n_objects;
+	int e = tells ? sreq_replay(s) : -ENOENT;
 
+	if (e && e != -ENOENT)
+		return e;
+	st->again = e == 0;
 	st->last = i->writers == 1 && !i->orphaned && !a->w.doubt;
 	if (!st->last && !tells)
-		return;
+		return 0;
 	sreq_record(s, REC_RECORD);
 	if (!tells) /* it may be done twice */
 		r->session = 0;
@@ -405,9 +410,9 @@ static void record(struct sreq *s, struct open_file *o)
 	r->flags = st->last ? REC_LAST_WRITER : 0;
 	if (st->last)
 		i->row_durable = false;
-	st->again = r->session && sreq_replay(s) == 0;
 	if (!st->again)
 		meta_submit(s->srv->meta, &s->change, &s->q);
+	return 0;
 }
 
 /* Must the objects be asked how large the file is, now that this one closes it? */
@@ -442,7 +447,7 @@ static bool close_step(struct req *q)
 	case RECORD:
 		req_goto(q, DROP);
 		if (o) /* or another close of it was faster */
-			record(s, o);
+			req_fail(q, record(s, o));
 		break;
 	case DROP:
 		req_goto(q, CLOSED);
