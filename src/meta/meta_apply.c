@@ -343,6 +343,8 @@ static int apply_trunc_end(struct apply *ap)
 		if (r->objects[i].index < n.l.n_targets) {
 			n.objects[r->objects[i].index].end = r->objects[i].end;
 			n.objects[r->objects[i].index].blocks = r->objects[i].blocks;
+			if (!r->objects[i].end) /* nothing is left of it that could be lost */
+				n.objects[r->objects[i].index].unsynced = 0;
 		}
 	return put_node(ap, &n);
 }

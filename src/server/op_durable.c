@@ -5,7 +5,7 @@
  *
  * The inode's lock makes it wait for a close that is being recorded. A close reports under which verifier each server
  * had data that no sync covered. A server that has lost them since, with the power of its host or by a failed sync,
- * says so: then the answer is EIO, once, as of an fsync, and the file does not replace anything. While it has writers, all objects are synced; what they write later, and
+ * says so: then the answer is EIO, and the file does not replace another until it was emptied. While it has writers, all objects are synced; what they write later, and
  * what was lost before, is for their own fsync and close. */
 #include "server/srv.h"
 
@@ -28,7 +28,6 @@ static int sync_objects(struct sreq *s)
 	return e;
 }
 
-/* What was synced, or was found to be lost, which is said now. */
 static int note(struct sreq *s)
 {
 	const struct wire_durable_args *a = s->args;
@@ -36,13 +35,7 @@ static int note(struct sreq *s)
 	const uint64_t *unsynced = st->node.unsynced;
 	struct wire_record *r = &s->change.rec;
 
-	st->error = s->q.error;
-	s->q.error = 0;
-	if (st->error == -EIO)
-		log_at(LOG_ERROR, "server", s->head.trace,
-		       "inode %llx: unsynced data are lost; it does not replace another file now",
-		       (unsigned long long)a->h.ino);
-	if (!unsynced || (st->error && st->error != -EIO))
+	if (!unsynced)
 		return 0;
 	sreq_record(s, REC_SYNCED);
 	r->session = 0; /* those of servers are not stored, and it may be done twice */
@@ -88,10 +81,13 @@ static bool step(struct req *q)
 	case END:
 		req_goto(q, REPLY);
 		req_fail(q, -s->change.res.status);
-		if (st->error)
-			req_fail(q, st->error);
 		break;
 	case REPLY:
+		if (q->error == -EIO)
+			log_at(LOG_ERROR, "server", s->head.trace,
+			       "inode %llx has lost unsynced data: it does not replace another "
+			       "file; write it anew",
+			       (unsigned long long)a->h.ino);
 		fan_fini(&st->fan);
 		inode_unlock(&st->lock);
 		return sreq_reply(s);
@@ -99,5 +95,4 @@ static bool step(struct req *q)
 	return true;
 }
 
-/* Errors of single calls are judged together. */
-const struct req_ops durable_ops = { "durable", step, NOTE, 5, names };
+const struct req_ops durable_ops = { "durable", step, REPLY, 5, names };

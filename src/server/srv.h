@@ -598,7 +598,6 @@ struct durable_state {
 	struct inode_wait lock;
 	struct meta_node node;
 	struct fan fan;
-	int error; /* of the syncs */
 };
 struct claim_state {
 	bool added; /* a writer whose row is not durable yet */
