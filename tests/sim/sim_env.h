@@ -27,6 +27,7 @@ struct sim_faults {
 	uint32_t meta_torn; /* a write of the database: the power goes right then */
 	uint64_t net_min, net_max; /* flight of a piece */
 	uint64_t io_min, io_max; /* a file access */
+	uint64_t sync_min, sync_max; /* a sync of a file or a directory */
 	uint64_t job_min, job_max; /* until a job runs, and until it is reported */
 	uint64_t turn_ns; /* cost of one turn of a loop */
 	uint64_t commit_ns; /* of a sync of the database */
@@ -43,7 +44,9 @@ enum sim_injected {
 	SIM_HELD_BACK,
 	SIM_READ_EIO,
 	SIM_WRITE_EIO,
+	SIM_WRITE_HALF,
 	SIM_SYNC_EIO,
+	SIM_SYNC_OVERTAKEN,
 	SIM_NO_SPACE,
 	SIM_META_EIO,
 	SIM_META_FULL,
@@ -102,6 +105,8 @@ struct sim_node {
 	struct sim_db *db; /* the files of its database, or NULL */
 	void (*torn)(void *arg); /* its power goes in the middle of a write of the database */
 	void *torn_arg;
+	void (*synced)(void *arg); /* a sync of a file has succeeded, or NULL */
+	void *synced_arg;
 };
 
 /* Sets defaults: delays and partial transfers, but nothing fails. */

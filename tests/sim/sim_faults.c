@@ -18,6 +18,7 @@ const char *const fault_names[] = {
 	[FAULT_POWER] = "power losses",
 	[FAULT_RELAPSE] = "crashes in recovery",
 	[FAULT_TORN] = "torn commits",
+	[FAULT_SYNCED] = "power losses right after a sync",
 	[FAULT_STOP] = "clean stops",
 	[FAULT_DISK] = "disk errors",
 	[FAULT_FULL] = "full disks",
@@ -186,6 +187,30 @@ void target_torn(void *arg)
 
 	sim_node_crash(t->node);
 	sim_after(&t->w->sim, 1, torn, t);
+}
+
+static void lose_synced(void *arg)
+{
+	struct target *t = arg;
+
+	if (!t->server || t->w->healing || t->w->failed)
+		return;
+	t->w->count->faults[FAULT_SYNCED]++;
+	target_down(t, true);
+}
+
+/* What was synced is durable, what was written meanwhile is not: often the power goes between the two. */
+void target_synced(void *arg)
+{
+	struct target *t = arg;
+	struct world *w = t->w;
+	struct sim *s = &w->sim;
+
+	if (!w->enabled[FAULT_SYNCED] || !w->armed || w->healing || !w->faults_left ||
+	    !sim_chance(s, 120000))
+		return;
+	w->faults_left--;
+	sim_after(s, sim_between(s, 1, 2 * NSEC_PER_MSEC), lose_synced, t);
 }
 
 /* ---- clients ---- */
@@ -378,11 +403,12 @@ static void drift(struct world *w)
 void faults_choose(struct world *w)
 {
 	static const uint32_t chance[] = {
-		[FAULT_CUT] = 600000,	[FAULT_PARTITION] = 250000, [FAULT_ONE_WAY] = 150000,
-		[FAULT_KILL] = 350000,	[FAULT_POWER] = 400000,	    [FAULT_RELAPSE] = 300000,
-		[FAULT_TORN] = 100000,	[FAULT_STOP] = 250000,	    [FAULT_DISK] = 150000,
-		[FAULT_FULL] = 100000,	[FAULT_META] = 100000,	    [FAULT_DEATH] = 150000,
-		[FAULT_EXILE] = 120000, [FAULT_JUMP] = 150000,	    [FAULT_DRIFT] = 150000,
+		[FAULT_CUT] = 600000,	 [FAULT_PARTITION] = 250000, [FAULT_ONE_WAY] = 150000,
+		[FAULT_KILL] = 350000,	 [FAULT_POWER] = 400000,     [FAULT_RELAPSE] = 300000,
+		[FAULT_TORN] = 100000,	 [FAULT_STOP] = 250000,	     [FAULT_DISK] = 150000,
+		[FAULT_FULL] = 100000,	 [FAULT_META] = 100000,	     [FAULT_DEATH] = 150000,
+		[FAULT_EXILE] = 120000,	 [FAULT_JUMP] = 150000,	     [FAULT_DRIFT] = 150000,
+		[FAULT_SYNCED] = 250000,
 	};
 	struct sim *s = &w->sim;
 
@@ -600,7 +626,7 @@ void faults_start(struct world *w)
 	}
 	if (w->enabled[FAULT_DISK]) {
 		f->read_eio = 5000;
-		f->write_eio = 2000;
+		f->write_eio = (uint32_t)sim_between(&w->sim, 2000, 20000);
 		f->sync_eio = (uint32_t)sim_between(&w->sim, 5000, 80000);
 		w->count->faults[FAULT_DISK]++;
 	}

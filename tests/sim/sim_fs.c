@@ -6,6 +6,8 @@
  * applied in order where they still make sense (a rename is one change). A sync that fails tells so
  * once: its pages count as clean afterwards, and some of them are not on the disk.
  *
+ * A submitted sync lasts a while: it covers what was written before it began, and nothing is durable before it ends.
+ *
  * One thread. Inodes that nobody can reach any more are swept now and then. */
 #include <assert.h>
 #include <fcntl.h>
@@ -20,6 +22,8 @@
 
 struct page {
 	uint64_t no;
+	uint64_t seq; /* fs->seq of the last change */
+	uint64_t old_seq; /* of the sync that wrote `old` */
 	uint8_t *old; /* durable content while dirty or lost; NULL: zeros */
 	bool dirty; /* differs from the disk, a sync will write it */
 	bool lost; /* differs from the disk, nobody will write it */
@@ -42,6 +46,7 @@ enum change_kind { CHANGE_SET, CHANGE_DEL, CHANGE_RENAME };
 
 struct change {
 	struct list link;
+	uint64_t seq;
 	enum change_kind kind;
 	char *a, *b;
 	struct inode *inode;
@@ -57,8 +62,21 @@ struct inode {
 	struct page **pages; /* by number */
 	size_t n_pages, cap_pages;
 	uint64_t size, durable_size;
+	uint64_t synced; /* fs->seq of the sync that wrote what is durable */
+	uint32_t n_syncs; /* under way */
 	struct names cur, durable; /* directories */
 	struct list changes;
+};
+
+/* A sync under way: what it writes is what was there when it began. */
+struct sync {
+	struct list link;
+	struct inode *inode;
+	struct io *io;
+	uint64_t seq, size;
+	struct page *pages; /* copies: `no`, `seq` and `cur` */
+	size_t n_pages;
+	struct names names;
 };
 
 struct file {
@@ -73,6 +91,8 @@ struct sim_fs {
 	uint64_t next_ino;
 	struct inode *root;
 	uint64_t used; /* pages */
+	uint64_t seq; /* of changes */
+	struct list syncs;
 	struct file *files;
 	size_t n_files;
 };
@@ -171,11 +191,12 @@ static void change_apply(struct names *t, const struct change *c)
 	}
 }
 
-static void change_add(struct inode *dir, enum change_kind kind, const char *a, const char *b,
-		       struct inode *ino)
+static void change_add(struct sim_fs *fs, struct inode *dir, enum change_kind kind, const char *a,
+		       const char *b, struct inode *ino)
 {
 	struct change *c = sim_alloc(sizeof(*c));
 
+	c->seq = ++fs->seq;
 	c->kind = kind;
 	c->a = text_copy(a);
 	c->b = b ? text_copy(b) : NULL;
@@ -184,13 +205,13 @@ static void change_add(struct inode *dir, enum change_kind kind, const char *a, 
 	change_apply(&dir->cur, c);
 }
 
-static void changes_clear(struct inode *dir)
+/* Those up to `seq`. */
+static void changes_clear(struct inode *dir, uint64_t seq)
 {
-	struct list *it;
+	struct change *c;
 
-	while ((it = list_pop(&dir->changes))) {
-		struct change *c = list_entry(it, struct change, link);
-
+	while ((c = list_first(&dir->changes, struct change, link)) && c->seq <= seq) {
+		list_del(&c->link);
 		free(c->a);
 		free(c->b);
 		free(c);
@@ -238,8 +259,9 @@ static void page_clean(struct page *p)
 }
 
 /* About to change: keeps what the disk has. */
-static void page_touch(struct page *p)
+static void page_touch(struct sim_fs *fs, struct page *p)
 {
+	p->seq = ++fs->seq;
 	if (!p->dirty && !p->lost) {
 		p->old = sim_alloc(PAGE);
 		memcpy(p->old, p->cur, PAGE);
@@ -263,7 +285,7 @@ static struct page *page_for_write(struct sim_fs *fs, struct inode *i, uint64_t 
 	struct page *p;
 
 	if (at < i->n_pages && i->pages[at]->no == no) {
-		page_touch(i->pages[at]);
+		page_touch(fs, i->pages[at]);
 		return i->pages[at];
 	}
 	if (is_full(fs))
@@ -276,6 +298,7 @@ static struct page *page_for_write(struct sim_fs *fs, struct inode *i, uint64_t 
 	}
 	p = sim_alloc(sizeof(*p));
 	p->no = no;
+	p->seq = ++fs->seq;
 	p->dirty = true;
 	memmove(i->pages + at + 1, i->pages + at, (i->n_pages - at) * sizeof(struct page *));
 	i->pages[at] = p;
@@ -291,12 +314,12 @@ static void zero_behind(struct sim_fs *fs, struct inode *i, uint64_t size, bool 
 		struct page *p = i->pages[at - 1];
 		size_t from = p->no * PAGE >= size ? 0 : (size_t)(size % PAGE);
 
-		if (from == 0 && (!keep || (p->dirty && !p->old))) {
+		if (from == 0 && !i->n_syncs && (!keep || (p->dirty && !p->old))) {
 			page_drop(fs, i, at - 1);
 			continue;
 		}
 		if (keep)
-			page_touch(p);
+			page_touch(fs, p);
 		memset(p->cur + from, 0, PAGE - from);
 	}
 }
@@ -324,7 +347,7 @@ static void inode_free(struct sim_fs *fs, struct inode *i)
 	free(i->pages);
 	names_clear(&i->cur);
 	names_clear(&i->durable);
-	changes_clear(i);
+	changes_clear(i, UINT64_MAX);
 	list_del(&i->all);
 	fs->n_inodes--;
 	free(i);
@@ -348,10 +371,13 @@ static void mark(struct inode *i)
 static void sweep(struct sim_fs *fs)
 {
 	struct inode *i, *next;
+	struct sync *y;
 
 	list_for_each(i, &fs->inodes, all)
 		i->marked = false;
 	mark(fs->root);
+	list_for_each(y, &fs->syncs, link)
+		mark(y->inode);
 	for (size_t k = 0; k < fs->n_files; k++)
 		if (fs->files[k].inode)
 			mark(fs->files[k].inode);
@@ -456,7 +482,7 @@ static int fs_openat(struct env *e, int dfd, const char *path, int flags, mode_t
 		if (is_full(fs))
 			return -ENOSPC;
 		i = inode_new(fs, S_IFREG | (mode & 07777));
-		change_add(dir, CHANGE_SET, last, NULL, i);
+		change_add(fs, dir, CHANGE_SET, last, NULL, i);
 	} else if ((flags & O_TRUNC) && S_ISREG(i->mode)) {
 		zero_behind(fs, i, 0, true);
 		i->size = 0;
@@ -533,24 +559,38 @@ static uint64_t write_some(struct sim_fs *fs, struct inode *i, const uint8_t *fr
 	return done;
 }
 
+/* How many bytes a write of `total` brings to the file; fewer, and whole pages: it fails then. */
+static uint64_t write_reach(struct sim *s, uint64_t at, uint64_t total)
+{
+	uint64_t end;
+
+	if (!sim_inject(s, SIM_WRITE_EIO, s->faults.write_eio))
+		return total;
+	end = (at + sim_below(s, MAX(total, (uint64_t)1))) / PAGE * PAGE;
+	s->injected[SIM_WRITE_HALF] += end > at;
+	return end > at ? end - at : 0;
+}
+
 static ssize_t fs_pwritev(struct env *e, int fd, const struct iovec *iov, int n, off_t off)
 {
 	struct sim_fs *fs = fs_of(e);
 	struct file *f = fs ? fd_get(fs, fd) : NULL;
-	uint64_t at = (uint64_t)off, done = 0;
+	uint64_t at = (uint64_t)off, done = 0, reach, total = iov_total(iov, (size_t)n);
 
 	if (!f || off < 0)
 		return !fs ? -EIO : f ? -EINVAL : -EBADF;
 	if ((f->flags & O_ACCMODE) == O_RDONLY || S_ISDIR(f->inode->mode))
 		return -EBADF;
-	if (sim_inject(fs->node->sim, SIM_WRITE_EIO, fs->node->sim->faults.write_eio))
-		return -EIO;
-	if (iov_total(iov, (size_t)n) > (uint64_t)INT64_MAX - at)
+	if (total > (uint64_t)INT64_MAX - at)
 		return -EFBIG;
 	if (f->flags & O_APPEND)
 		at = f->inode->size;
+	reach = write_reach(fs->node->sim, at, total);
+	if (!reach && total)
+		return -EIO;
 	for (int k = 0; k < n; k++) {
-		uint64_t part = write_some(fs, f->inode, iov[k].iov_base, iov[k].iov_len, at);
+		uint64_t want = MIN(iov[k].iov_len, reach - done);
+		uint64_t part = write_some(fs, f->inode, iov[k].iov_base, want, at);
 
 		at += part;
 		done += part;
@@ -559,53 +599,123 @@ static ssize_t fs_pwritev(struct env *e, int fd, const struct iovec *iov, int n,
 	}
 	f->inode->mtime = e->clock->wall(e);
 	sim_trace(fs->node->sim, SIM_FILE, fs->node->id, done);
-	return done || !iov_total(iov, (size_t)n) ? (ssize_t)done : -ENOSPC;
+	if (reach < total)
+		return -EIO;
+	return done || !total ? (ssize_t)done : -ENOSPC;
 }
 
-/* The sync fails: some pages were written, the others never will be; all are clean. */
-static void sync_fails(struct sim_fs *fs, struct inode *i)
-{
-	for (size_t k = 0; k < i->n_pages; k++) {
-		struct page *p = i->pages[k];
+/* ---------------------------------------------------------------- syncs */
 
-		if (!p->dirty)
+static struct sync *sync_begin(struct sim_fs *fs, struct inode *i)
+{
+	struct sync *y = sim_alloc(sizeof(*y));
+
+	y->inode = i;
+	y->seq = ++fs->seq;
+	y->size = i->size;
+	list_push(&fs->syncs, &y->link);
+	i->n_syncs++;
+	if (S_ISDIR(i->mode)) {
+		names_copy(&y->names, &i->cur);
+		return y;
+	}
+	for (size_t k = 0; k < i->n_pages; k++)
+		y->n_pages += i->pages[k]->dirty;
+	y->pages = sim_alloc(MAX(y->n_pages, (size_t)1) * sizeof(*y->pages));
+	for (size_t k = 0, n = 0; k < i->n_pages; k++)
+		if (i->pages[k]->dirty)
+			y->pages[n++] = *i->pages[k];
+	return y;
+}
+
+static void sync_free(struct sync *y)
+{
+	y->inode->n_syncs--;
+	list_del(&y->link);
+	names_clear(&y->names);
+	free(y->pages);
+	free(y);
+}
+
+/* The disk has the content of a page as it was when the sync began. */
+static void page_synced(struct sim *s, struct page *p, const struct page *copy, uint64_t seq)
+{
+	if (p->seq <= seq) {
+		page_clean(p);
+		return;
+	}
+	if (p->old_seq > seq || !p->dirty)
+		return; /* a later sync was faster */
+	s->injected[SIM_SYNC_OVERTAKEN]++;
+	if (!p->old)
+		p->old = sim_alloc(PAGE);
+	memcpy(p->old, copy->cur, PAGE);
+	p->old_seq = seq;
+}
+
+/* The sync fails: some pages were written, the others never will be; all that did not change since are clean. */
+static void sync_fails(struct sim_fs *fs, struct sync *y)
+{
+	for (size_t k = 0; k < y->n_pages; k++) {
+		struct page *p = page_find(y->inode, y->pages[k].no);
+
+		if (!p || !p->dirty)
 			continue;
 		if (sim_below(fs->node->sim, 2)) {
-			page_clean(p);
-		} else {
+			page_synced(fs->node->sim, p, &y->pages[k], y->seq);
+		} else if (p->seq <= y->seq) {
 			p->dirty = false;
 			p->lost = true;
 		}
 	}
 }
 
+static void sync_file(struct sim_fs *fs, struct sync *y)
+{
+	struct inode *i = y->inode;
+
+	for (size_t k = 0; k < y->n_pages; k++) {
+		struct page *p = page_find(i, y->pages[k].no);
+
+		if (p && (p->dirty || p->seq > y->seq))
+			page_synced(fs->node->sim, p, &y->pages[k], y->seq);
+	}
+	while (i->n_syncs == 1 && i->n_pages && i->pages[i->n_pages - 1]->no * PAGE >= i->size &&
+	       !i->pages[i->n_pages - 1]->lost && !i->pages[i->n_pages - 1]->dirty)
+		page_drop(fs, i, i->n_pages - 1);
+	if (y->seq > i->synced)
+		i->durable_size = y->size;
+}
+
+static int sync_end(struct sim_fs *fs, struct sync *y)
+{
+	struct inode *i = y->inode;
+	int r = 0;
+
+	sim_trace(fs->node->sim, SIM_FILE, fs->node->id, i->ino);
+	if (sim_inject(fs->node->sim, SIM_SYNC_EIO, fs->node->sim->faults.sync_eio)) {
+		sync_fails(fs, y);
+		r = -EIO;
+	} else if (!S_ISDIR(i->mode)) {
+		sync_file(fs, y);
+	} else if (y->seq > i->synced) {
+		names_copy(&i->durable, &y->names);
+		changes_clear(i, y->seq);
+	}
+	if (!r)
+		i->synced = MAX(i->synced, y->seq);
+	sync_free(y);
+	return r;
+}
+
 static int fs_fsync(struct env *e, int fd)
 {
 	struct sim_fs *fs = fs_of(e);
 	struct file *f = fs ? fd_get(fs, fd) : NULL;
-	struct inode *i;
 
 	if (!f)
 		return fs ? -EBADF : -EIO;
-	i = f->inode;
-	sim_trace(fs->node->sim, SIM_FILE, fs->node->id, i->ino);
-	if (sim_inject(fs->node->sim, SIM_SYNC_EIO, fs->node->sim->faults.sync_eio)) {
-		sync_fails(fs, i);
-		return -EIO;
-	}
-	if (S_ISDIR(i->mode)) {
-		names_copy(&i->durable, &i->cur);
-		changes_clear(i);
-		return 0;
-	}
-	for (size_t k = 0; k < i->n_pages; k++)
-		if (i->pages[k]->dirty)
-			page_clean(i->pages[k]);
-	while (i->n_pages && i->pages[i->n_pages - 1]->no * PAGE >= i->size &&
-	       !i->pages[i->n_pages - 1]->lost)
-		page_drop(fs, i, i->n_pages - 1);
-	i->durable_size = i->size;
-	return 0;
+	return sync_end(fs, sync_begin(fs, f->inode));
 }
 
 static int fs_ftruncate(struct env *e, int fd, off_t size)
@@ -626,7 +736,7 @@ static int fs_ftruncate(struct env *e, int fd, off_t size)
 }
 
 /* Zeros in what is there of a range; the disk still has what was there. */
-static void zero_range(struct inode *i, uint64_t lo, uint64_t hi)
+static void zero_range(struct sim_fs *fs, struct inode *i, uint64_t lo, uint64_t hi)
 {
 	for (size_t at = page_place(i, lo / PAGE); at < i->n_pages; at++) {
 		struct page *p = i->pages[at];
@@ -634,7 +744,7 @@ static void zero_range(struct inode *i, uint64_t lo, uint64_t hi)
 
 		if (from >= to)
 			break;
-		page_touch(p);
+		page_touch(fs, p);
 		memset(p->cur + from % PAGE, 0, to - from);
 	}
 }
@@ -654,7 +764,7 @@ static int fs_fallocate(struct env *e, int fd, int mode, off_t off, off_t len)
 	f->inode->mtime = e->clock->wall(e);
 	sim_trace(fs->node->sim, SIM_FILE, fs->node->id, hi);
 	if (mode & FALLOC_FL_PUNCH_HOLE) {
-		zero_range(f->inode, lo, hi);
+		zero_range(fs, f->inode, lo, hi);
 		return 0;
 	}
 	for (uint64_t no = lo / PAGE; no * PAGE < hi; no++)
@@ -706,7 +816,7 @@ static int fs_unlinkat(struct env *e, int dfd, const char *path, int flags)
 		return S_ISDIR(i->mode) ? -EISDIR : -ENOTDIR;
 	if (i->cur.n)
 		return -ENOTEMPTY;
-	change_add(dir, CHANGE_DEL, last, NULL, i);
+	change_add(fs, dir, CHANGE_DEL, last, NULL, i);
 	return 0;
 }
 
@@ -724,7 +834,7 @@ static int fs_mkdirat(struct env *e, int dfd, const char *path, mode_t mode)
 		return r;
 	if (!last[0] || names_find(&dir->cur, last))
 		return -EEXIST;
-	change_add(dir, CHANGE_SET, last, NULL, inode_new(fs, S_IFDIR | (mode & 07777)));
+	change_add(fs, dir, CHANGE_SET, last, NULL, inode_new(fs, S_IFDIR | (mode & 07777)));
 	return 0;
 }
 
@@ -755,7 +865,7 @@ static int fs_renameat(struct env *e, int dfd, const char *from, const char *to)
 		return S_ISDIR(over->mode) ? -EISDIR : -ENOTDIR;
 	if (over && over->cur.n)
 		return -ENOTEMPTY;
-	change_add(dir, CHANGE_RENAME, last, last2, i);
+	change_add(fs, dir, CHANGE_RENAME, last, last2, i);
 	return 0;
 }
 
@@ -817,14 +927,40 @@ static void fire_io(struct sim *s, struct sim_event *e)
 	sim_loop_finished(io->loop->impl, report_io, io);
 }
 
+static void fire_sync(struct sim *s, struct sim_event *e)
+{
+	struct sync *y = e->arg;
+	struct io *io = y->io;
+	struct sim_node *n = e->node;
+	bool is_file = !S_ISDIR(y->inode->mode);
+
+	(void)s;
+	io->error = sync_end(n->fs, y);
+	if (is_file && !io->error && n->synced)
+		n->synced(n->synced_arg);
+	sim_loop_finished(io->loop->impl, report_io, io);
+}
+
+/* It covers what was written until now, though it takes effect later. */
+static struct sim_event *submit_sync(struct sim_node *n, struct file *f, struct io *io)
+{
+	uint64_t delay = sim_delay(n->sim, n->sim->faults.sync_min, n->sim->faults.sync_max);
+	struct sync *y = sync_begin(n->fs, f->inode);
+
+	y->io = io;
+	return sim_schedule(n->sim, SIM_IO, n, delay, fire_sync, y);
+}
+
 /* When the node is down they never end. */
 static void fs_submit(struct env *e, struct loop *l, struct io *io)
 {
 	struct sim_node *n = sim_node_of(e);
 
 	for (; io && n->up; io = io->next) {
+		struct file *f = io->kind == IO_SYNC ? fd_get(n->fs, io->fd) : NULL;
 		uint64_t delay = sim_delay(n->sim, n->sim->faults.io_min, n->sim->faults.io_max);
-		struct sim_event *ev = sim_schedule(n->sim, SIM_IO, n, delay, fire_io, io);
+		struct sim_event *ev = f ? submit_sync(n, f, io) :
+					   sim_schedule(n->sim, SIM_IO, n, delay, fire_io, io);
 
 		ev->loop = l;
 		ev->n = io->kind;
@@ -875,14 +1011,24 @@ struct sim_fs *sim_fs_new(struct sim_node *n)
 	fs->node = n;
 	fs->sweep_at = 64;
 	list_init(&fs->inodes);
+	list_init(&fs->syncs);
 	fs->root = inode_new(fs, S_IFDIR | 0755);
 	return fs;
+}
+
+static void syncs_forget(struct sim_fs *fs)
+{
+	struct sync *y, *next;
+
+	list_for_each_safe(y, next, &fs->syncs, link)
+		sync_free(y);
 }
 
 void sim_fs_free(struct sim_fs *fs)
 {
 	struct inode *i, *next;
 
+	syncs_forget(fs);
 	list_for_each_safe(i, next, &fs->inodes, all)
 		inode_free(fs, i);
 	free(fs->files);
@@ -922,7 +1068,7 @@ static void crash_dir(struct sim_fs *fs, struct inode *i)
 			change_apply(&i->durable, c);
 		else
 			fs->node->sim->injected[SIM_CHANGES_LOST]++;
-	changes_clear(i);
+	changes_clear(i, UINT64_MAX);
 	names_copy(&i->cur, &i->durable);
 }
 
@@ -932,6 +1078,7 @@ void sim_fs_crash(struct sim_fs *fs, bool power)
 
 	for (size_t k = 0; k < fs->n_files; k++)
 		fs->files[k].inode = NULL;
+	syncs_forget(fs);
 	list_for_each(i, &fs->inodes, all) {
 		i->lock = -1;
 		if (!power)

@@ -437,6 +437,55 @@ static void a_failed_sync_loses_pages_and_tells_once(void)
 	CHECK(lost > SEEDS / 6 && lost < SEEDS);
 }
 
+static void io_over(struct io *io)
+{
+	*(bool *)io->arg = true;
+}
+
+static bool is_over(void *arg)
+{
+	return *(bool *)arg;
+}
+
+/* What is written while it lasts may be lost, what was written before may not, once it has ended. */
+static void a_sync_covers_what_was_written_before_it_began(void)
+{
+	unsigned seen[3] = { 0 };
+
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		bool over = false, wait = seed % 2;
+		struct sim sim;
+		struct loop loop;
+		struct sim_node *n;
+		struct io io;
+		int dir, fd;
+		char c;
+
+		current_seed = seed;
+		sim_init(&sim, seed);
+		n = sim_node_add(&sim, "n");
+		CHECK(loop_init(&loop, &n->env) == 0);
+		fd = prepare(&n->env, &dir);
+		put(&n->env, fd, 'b', 0, PAGE);
+		io = (struct io){ .kind = IO_SYNC, .fd = fd, .done = io_over, .arg = &over };
+		io_submit(&loop, &io);
+		put(&n->env, fd, 'c', 0, 2 * PAGE);
+		CHECK(!wait || sim_run(&sim, is_over, &over, NSEC_PER_SEC));
+		sim_node_crash(n);
+		loop_fini(&loop);
+		sim_node_restart(n);
+		fd = look(&n->env, "/d/f");
+		c = (char)byte_at(&n->env, fd, 0);
+		CHECK(c == 'c' || c == (wait ? 'b' : 'a'));
+		seen[c - 'a']++;
+		c = (char)byte_at(&n->env, fd, PAGE);
+		CHECK(c == 'a' || c == 'c');
+		sim_fini(&sim);
+	}
+	for (int i = 0; i < 3; i++)
+		CHECK(seen[i] > SEEDS / 8);
+}
+
 static void a_full_disk_and_a_killed_process(void)
 {
 	struct sim sim;
@@ -713,6 +762,8 @@ int sim_selftest(void)
 		  a_power_loss_takes_only_what_was_not_synced },
 		{ "renames_are_whole_and_durable_with_their_directory",
 		  renames_are_whole_and_durable_with_their_directory },
+		{ "a_sync_covers_what_was_written_before_it_began",
+		  a_sync_covers_what_was_written_before_it_began },
 		{ "a_failed_sync_loses_pages_and_tells_once",
 		  a_failed_sync_loses_pages_and_tells_once },
 		{ "a_full_disk_and_a_killed_process", a_full_disk_and_a_killed_process },

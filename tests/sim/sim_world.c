@@ -181,6 +181,8 @@ static void make_targets(struct world *w, const char *dir)
 		sim_db_add(t->node, file);
 		t->node->torn = target_torn;
 		t->node->torn_arg = t;
+		t->node->synced = target_synced;
+		t->node->synced_arg = t;
 		if (server_format(&t->node->env, &w->conf, i, err, sizeof(err)) || target_start(t))
 			world_fail(w, 0, "target %u does not start", i);
 	}

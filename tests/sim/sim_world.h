@@ -349,6 +349,7 @@ enum fault {
 	FAULT_POWER,
 	FAULT_RELAPSE, /* down again while it recovers */
 	FAULT_TORN, /* the power goes within a commit */
+	FAULT_SYNCED, /* the power goes right after a sync of an object */
 	FAULT_STOP,
 	FAULT_DISK,
 	FAULT_FULL,
@@ -454,6 +455,7 @@ uint64_t hub_delay(struct loop_hub *h, struct net *from, struct net *to, size_t 
 int target_start(struct target *t);
 void target_restart(void *arg); /* a target that is down */
 void target_torn(void *arg);
+void target_synced(void *arg);
 void target_down(struct target *t, bool power); /* while healing: until target_restart() */
 
 /* ---- sim_peek.c: what no interface shows ---- */
