@@ -704,7 +704,8 @@ void peer_link_down(struct peer *p, struct link *l, int error)
 	if (p->parted)
 		p->parted(p);
 	p->shun_local = l && l->way[0] && p->state == PEER_DIALLING;
-	p->last_error = error;
+	if (!p->shun_local) /* of the Unix socket: TCP tells why the server is not reached */
+		p->last_error = error;
 	p->state = PEER_WAITING;
 	for (uint32_t i = 0; i < SESSION_SLOTS; i++) {
 		struct call *c = p->slots[i].call;
