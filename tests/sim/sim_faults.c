@@ -79,6 +79,23 @@ static bool may_fail(const struct world *w, int e)
 	       ((e == -EIO || e == -ENOSPC) && w->enabled[FAULT_META]);
 }
 
+static void lost_power(struct target *t)
+{
+	t->losses++;
+	t->last_loss = t->w->sim.now;
+	model_power_loss(t->w, t->id);
+}
+
+/* The power went within a commit of the start. */
+static void start_torn(struct target *t)
+{
+	t->w->count->faults[FAULT_TORN]++;
+	t->w->n_unclean++;
+	sim_db_crash(t->node, true);
+	lost_power(t);
+	sim_after(&t->w->sim, NSEC_PER_SEC, target_restart, t);
+}
+
 void target_restart(void *arg)
 {
 	struct target *t = arg;
@@ -96,7 +113,9 @@ void target_restart(void *arg)
 			sim_after(&w->sim, sim_between(&w->sim, 1, 60 * NSEC_PER_MSEC), relapse, t);
 		return;
 	}
-	if (may_fail(w, r))
+	if (!t->node->up)
+		start_torn(t);
+	else if (may_fail(w, r))
 		sim_after(&w->sim, NSEC_PER_SEC, target_restart, t);
 	else
 		world_fail(w, 0, "target %u does not start: %d", t->id, r);
@@ -133,11 +152,8 @@ void target_down(struct target *t, bool power)
 	t->stopping = false;
 	loop_fini(&t->loop);
 	w->n_unclean++;
-	if (power) {
-		t->losses++;
-		t->last_loss = w->sim.now;
-		model_power_loss(w, t->id);
-	}
+	if (power)
+		lost_power(t);
 	if (!w->healing)
 		sim_after(&w->sim, outage(w), target_restart, t);
 }
