@@ -34,6 +34,13 @@ const char *const sim_injected_names[] = {
 	"file sizes lost with the power",
 	"directory changes lost with the power",
 	"database pages lost with the power",
+	"Unix sockets answered by another server",
+	"stores of sockets into mappings failed (EFAULT)",
+	"connections by Unix sockets",
+	"reads past the servers",
+	"sends out of mappings",
+	"pages copied into mappings",
+	"stores of sockets into mappings",
 };
 
 void *sim_alloc(size_t n)
@@ -444,6 +451,8 @@ void sim_init(struct sim *s, uint64_t seed)
 	s->bounds = (struct sim_bounds){ MAX_EVENTS, MAX_BUSY, MAX_WORK };
 	s->faults = (struct sim_faults){
 		.partial = 200000,
+		.wrong_server = 50000,
+		.store_fault = 10000,
 		.one_byte = 50000,
 		.slow = 1000,
 		.net_min = 5000,
@@ -468,7 +477,7 @@ struct sim_node *sim_node_add(struct sim *s, const char *name)
 	assert(s->n_nodes < SIM_MAX_NODES && strlen(name) < sizeof(n->name));
 	n->env = (struct env){ &clock_table, &sim_sock_ops, &sim_file_ops, &sim_exec_ops };
 	n->sim = s;
-	n->id = s->n_nodes;
+	n->id = n->host = s->n_nodes;
 	strcpy(n->name, name);
 	n->up = true;
 	list_init(&n->loops);

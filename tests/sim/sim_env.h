@@ -20,8 +20,10 @@ struct sim_faults {
 	uint32_t one_byte; /* ... of one byte */
 	uint32_t cut; /* a writev: the connection breaks within what it sends */
 	uint32_t refuse; /* a connect, by a node that is up */
+	uint32_t wrong_server; /* a connect to a Unix socket: another server of the host answers */
 	uint32_t slow; /* any delay becomes up to 100 times as long */
 	uint32_t read_eio, write_eio, sync_eio;
+	uint32_t store_fault; /* a socket's readv into a mapping: there is no room for a page */
 	uint32_t meta_eio,
 		meta_full; /* a write or sync of the database fails; there is no room for it */
 	uint32_t meta_torn; /* a write of the database: the power goes right then */
@@ -55,7 +57,16 @@ enum sim_injected {
 	SIM_SIZES_LOST,
 	SIM_CHANGES_LOST,
 	SIM_META_LOST,
-	SIM_INJECTED
+	SIM_WRONG_SERVER,
+	SIM_STORE_FAULT,
+	/* shorter ways that were taken: the seeds of `make check` must take each of them */
+	SIM_LOCAL_LINK,
+	SIM_NEAR_READ,
+	SIM_MAPPED_SEND,
+	SIM_MAPPED_STORE,
+	SIM_DIRECT_STORE,
+	SIM_INJECTED,
+	SIM_SHORTER_WAYS = SIM_LOCAL_LINK
 };
 extern const char *const sim_injected_names[];
 
@@ -91,12 +102,14 @@ struct sim_node {
 	struct sim *sim;
 	uint32_t id;
 	char name[32];
+	uint32_t host; /* nodes of one host reach each other by Unix sockets; at first each has its own */
 	bool up;
 	uint64_t n_crashes; /* power losses */
 	int64_t wall_offset; /* of its wall clock, ns */
 	uint64_t rate; /* of its clocks, in 2^-20 */
 	uint64_t rate_at, rate_from; /* since when, and what its clock said then */
 	uint64_t capacity; /* bytes of its disk, 0: no limit */
+	bool in_memory; /* its files wait for no disk, and survive all the same */
 	struct list loops;
 	struct list workers;
 	struct sim_sock **socks; /* by descriptor */

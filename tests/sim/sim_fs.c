@@ -6,6 +6,8 @@
  * applied in order where they still make sense (a rename is one change). A sync that fails tells so
  * once: its pages count as clean afterwards, and some of them are not on the disk.
  *
+ * Processes of one host may open each other's files; after a power loss such a descriptor is of an empty file.
+ *
  * A submitted sync lasts a while: it covers what was written before it began, and nothing is durable before it ends.
  *
  * One thread. Inodes that nobody can reach any more are swept now and then. */
@@ -14,88 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "sim_priv.h"
-
-#define PAGE 4096
-#define FIRST_FD 1000 /* so that descriptors of sockets are no good here */
-#define TOTAL_SPACE (UINT64_C(1) << 40)
-
-struct page {
-	uint64_t no;
-	uint64_t seq; /* fs->seq of the last change */
-	uint64_t old_seq; /* of the sync that wrote `old` */
-	uint8_t *old; /* durable content while dirty or lost; NULL: zeros */
-	bool dirty; /* differs from the disk, a sync will write it */
-	bool lost; /* differs from the disk, nobody will write it */
-	uint8_t cur[PAGE];
-};
-
-struct inode;
-
-struct name {
-	char *text;
-	struct inode *inode;
-};
-
-struct names { /* sorted */
-	struct name *v;
-	size_t n;
-};
-
-enum change_kind { CHANGE_SET, CHANGE_DEL, CHANGE_RENAME };
-
-struct change {
-	struct list link;
-	uint64_t seq;
-	enum change_kind kind;
-	char *a, *b;
-	struct inode *inode;
-};
-
-struct inode {
-	struct list all;
-	uint64_t ino;
-	mode_t mode;
-	bool marked;
-	int lock; /* descriptor that has it, or -1 */
-	uint64_t mtime;
-	struct page **pages; /* by number */
-	size_t n_pages, cap_pages;
-	uint64_t size, durable_size;
-	uint64_t synced; /* fs->seq of the sync that wrote what is durable */
-	uint32_t n_syncs; /* under way */
-	struct names cur, durable; /* directories */
-	struct list changes;
-};
-
-/* A sync under way: what it writes is what was there when it began. */
-struct sync {
-	struct list link;
-	struct inode *inode;
-	struct io *io;
-	uint64_t seq, size;
-	struct page *pages; /* copies: `no`, `seq` and `cur` */
-	size_t n_pages;
-	struct names names;
-};
-
-struct file {
-	struct inode *inode;
-	int flags;
-};
-
-struct sim_fs {
-	struct sim_node *node;
-	struct list inodes;
-	size_t n_inodes, sweep_at;
-	uint64_t next_ino;
-	struct inode *root;
-	uint64_t used; /* pages */
-	uint64_t seq; /* of changes */
-	struct list syncs;
-	struct file *files;
-	size_t n_files;
-};
+#include "sim_fs.h"
 
 /* ---------------------------------------------------------------- names */
 
@@ -235,7 +156,7 @@ static size_t page_place(const struct inode *i, uint64_t no)
 	return lo;
 }
 
-static struct page *page_find(const struct inode *i, uint64_t no)
+struct page *sim_page_find(const struct inode *i, uint64_t no)
 {
 	size_t at = page_place(i, no);
 
@@ -244,6 +165,8 @@ static struct page *page_find(const struct inode *i, uint64_t no)
 
 static void page_drop(struct sim_fs *fs, struct inode *i, size_t at)
 {
+	if (i->pages[at]->cur != i->pages[at]->own)
+		memset(i->pages[at]->cur, 0, PAGE);
 	free(i->pages[at]->old);
 	free(i->pages[at]);
 	memmove(i->pages + at, i->pages + at + 1, (i->n_pages - at - 1) * sizeof(struct page *));
@@ -258,16 +181,23 @@ static void page_clean(struct page *p)
 	p->dirty = p->lost = false;
 }
 
-/* About to change: keeps what the disk has. */
-static void page_touch(struct sim_fs *fs, struct page *p)
+void sim_page_dirty(struct sim_fs *fs, struct page *p)
 {
 	p->seq = ++fs->seq;
 	if (!p->dirty && !p->lost) {
 		p->old = sim_alloc(PAGE);
-		memcpy(p->old, p->cur, PAGE);
+		memcpy(p->old, p->own, PAGE);
 	}
 	p->dirty = true;
 	p->lost = false;
+}
+
+/* About to change: keeps what the disk has. */
+static void page_touch(struct sim_fs *fs, struct page *p)
+{
+	sim_page_look(fs, p);
+	sim_page_dirty(fs, p);
+	p->touched = p->cur != p->own;
 }
 
 static bool is_full(struct sim_fs *fs)
@@ -278,8 +208,7 @@ static bool is_full(struct sim_fs *fs)
 	return full;
 }
 
-/* The page, made when missing; NULL: the disk is full. */
-static struct page *page_for_write(struct sim_fs *fs, struct inode *i, uint64_t no)
+struct page *sim_page_for_write(struct sim_fs *fs, struct inode *i, uint64_t no)
 {
 	size_t at = page_place(i, no);
 	struct page *p;
@@ -300,6 +229,8 @@ static struct page *page_for_write(struct sim_fs *fs, struct inode *i, uint64_t 
 	p->no = no;
 	p->seq = ++fs->seq;
 	p->dirty = true;
+	sim_page_settle(i, p);
+	p->touched = p->cur != p->own;
 	memmove(i->pages + at + 1, i->pages + at, (i->n_pages - at) * sizeof(struct page *));
 	i->pages[at] = p;
 	i->n_pages++;
@@ -330,6 +261,7 @@ static struct inode *inode_new(struct sim_fs *fs, mode_t mode)
 {
 	struct inode *i = sim_alloc(sizeof(*i));
 
+	i->fs = fs;
 	i->ino = ++fs->next_ino;
 	i->mode = mode;
 	i->lock = -1;
@@ -368,19 +300,32 @@ static void mark(struct inode *i)
 		mark(c->inode);
 }
 
+/* Those that descriptors of any node refer to. */
+static void mark_open(const struct sim_fs *fs)
+{
+	const struct sim *s = fs->node->sim;
+
+	for (uint32_t n = 0; n < s->n_nodes; n++) {
+		const struct sim_fs *of = s->nodes[n]->fs;
+
+		for (size_t k = 0; k < of->n_files; k++)
+			if (of->files[k].inode && of->files[k].inode->fs == fs)
+				mark(of->files[k].inode);
+	}
+}
+
 static void sweep(struct sim_fs *fs)
 {
 	struct inode *i, *next;
 	struct sync *y;
 
 	list_for_each(i, &fs->inodes, all)
-		i->marked = false;
+		i->marked = i->map != NULL;
 	mark(fs->root);
+	mark(fs->nothing);
 	list_for_each(y, &fs->syncs, link)
 		mark(y->inode);
-	for (size_t k = 0; k < fs->n_files; k++)
-		if (fs->files[k].inode)
-			mark(fs->files[k].inode);
+	mark_open(fs);
 	list_for_each_safe(i, next, &fs->inodes, all)
 		if (!i->marked)
 			inode_free(fs, i);
@@ -389,7 +334,7 @@ static void sweep(struct sim_fs *fs)
 
 /* ---------------------------------------------------------------- descriptors and paths */
 
-static int fd_new(struct sim_fs *fs, struct inode *i, int flags)
+int sim_fd_new(struct sim_fs *fs, struct inode *i, int flags)
 {
 	size_t k = 0;
 
@@ -406,7 +351,7 @@ static int fd_new(struct sim_fs *fs, struct inode *i, int flags)
 	return FIRST_FD + (int)k;
 }
 
-static struct file *fd_get(struct sim_fs *fs, int fd)
+struct file *sim_fd_get(struct sim_fs *fs, int fd)
 {
 	size_t k = (size_t)(fd - FIRST_FD);
 
@@ -419,7 +364,7 @@ static struct file *fd_get(struct sim_fs *fs, int fd)
 static int walk_path(struct sim_fs *fs, int fd, const char *path, struct inode **dir,
 		     char last[256])
 {
-	struct file *f = fd_get(fs, fd);
+	struct file *f = sim_fd_get(fs, fd);
 	struct inode *at = fd == AT_FDCWD || path[0] == '/' ? fs->root : f ? f->inode : NULL;
 
 	if (!at)
@@ -449,17 +394,16 @@ static int walk_path(struct sim_fs *fs, int fd, const char *path, struct inode *
 	return 0;
 }
 
-/* The file system of a node that is up, or NULL. */
-static struct sim_fs *fs_of(struct env *e)
+struct sim_fs *sim_fs_of(struct env *e)
 {
 	struct sim_node *n = sim_node_of(e);
 
 	return n->up ? n->fs : NULL;
 }
 
-static int fs_openat(struct env *e, int dfd, const char *path, int flags, mode_t mode)
+int sim_openat(struct env *e, int dfd, const char *path, int flags, mode_t mode)
 {
-	struct sim_fs *fs = fs_of(e);
+	struct sim_fs *fs = sim_fs_of(e);
 	struct inode *dir, *i;
 	char last[256];
 	int r;
@@ -487,7 +431,7 @@ static int fs_openat(struct env *e, int dfd, const char *path, int flags, mode_t
 		zero_behind(fs, i, 0, true);
 		i->size = 0;
 	}
-	r = fd_new(fs, i, flags);
+	r = sim_fd_new(fs, i, flags);
 	if (fs->n_inodes > fs->sweep_at)
 		sweep(fs);
 	return r;
@@ -495,8 +439,8 @@ static int fs_openat(struct env *e, int dfd, const char *path, int flags, mode_t
 
 static void fs_close(struct env *e, int fd)
 {
-	struct sim_fs *fs = fs_of(e);
-	struct file *f = fs ? fd_get(fs, fd) : NULL;
+	struct sim_fs *fs = sim_fs_of(e);
+	struct file *f = fs ? sim_fd_get(fs, fd) : NULL;
 
 	if (!f)
 		return;
@@ -507,10 +451,10 @@ static void fs_close(struct env *e, int fd)
 
 /* ---------------------------------------------------------------- contents */
 
-static ssize_t fs_preadv(struct env *e, int fd, const struct iovec *iov, int n, off_t off)
+ssize_t sim_preadv(struct env *e, int fd, const struct iovec *iov, int n, off_t off)
 {
-	struct sim_fs *fs = fs_of(e);
-	struct file *f = fs ? fd_get(fs, fd) : NULL;
+	struct sim_fs *fs = sim_fs_of(e);
+	struct file *f = fs ? sim_fd_get(fs, fd) : NULL;
 	uint64_t at = (uint64_t)off, done = 0;
 
 	if (!f || off < 0)
@@ -525,7 +469,7 @@ static ssize_t fs_preadv(struct env *e, int fd, const struct iovec *iov, int n, 
 		uint8_t *to = iov[k].iov_base;
 
 		for (size_t left = iov[k].iov_len; left && at < f->inode->size;) {
-			const struct page *p = page_find(f->inode, at / PAGE);
+			const struct page *p = sim_page_find(f->inode, at / PAGE);
 			size_t part = MIN(MIN(left, PAGE - at % PAGE), f->inode->size - at);
 
 			if (p)
@@ -548,7 +492,7 @@ static uint64_t write_some(struct sim_fs *fs, struct inode *i, const uint8_t *fr
 
 	while (done < n) {
 		size_t part = MIN(n - done, PAGE - (at + done) % PAGE);
-		struct page *p = page_for_write(fs, i, (at + done) / PAGE);
+		struct page *p = sim_page_for_write(fs, i, (at + done) / PAGE);
 
 		if (!p)
 			break;
@@ -573,8 +517,8 @@ static uint64_t write_reach(struct sim *s, uint64_t at, uint64_t total)
 
 static ssize_t fs_pwritev(struct env *e, int fd, const struct iovec *iov, int n, off_t off)
 {
-	struct sim_fs *fs = fs_of(e);
-	struct file *f = fs ? fd_get(fs, fd) : NULL;
+	struct sim_fs *fs = sim_fs_of(e);
+	struct file *f = fs ? sim_fd_get(fs, fd) : NULL;
 	uint64_t at = (uint64_t)off, done = 0, reach, total = iov_total(iov, (size_t)n);
 
 	if (!f || off < 0)
@@ -610,6 +554,7 @@ static struct sync *sync_begin(struct sim_fs *fs, struct inode *i)
 {
 	struct sync *y = sim_alloc(sizeof(*y));
 
+	sim_inode_look(fs, i);
 	y->inode = i;
 	y->seq = ++fs->seq;
 	y->size = i->size;
@@ -649,7 +594,7 @@ static void page_synced(struct sim *s, struct page *p, const struct page *copy, 
 	s->injected[SIM_SYNC_OVERTAKEN]++;
 	if (!p->old)
 		p->old = sim_alloc(PAGE);
-	memcpy(p->old, copy->cur, PAGE);
+	memcpy(p->old, copy->own, PAGE);
 	p->old_seq = seq;
 }
 
@@ -657,7 +602,7 @@ static void page_synced(struct sim *s, struct page *p, const struct page *copy, 
 static void sync_fails(struct sim_fs *fs, struct sync *y)
 {
 	for (size_t k = 0; k < y->n_pages; k++) {
-		struct page *p = page_find(y->inode, y->pages[k].no);
+		struct page *p = sim_page_find(y->inode, y->pages[k].no);
 
 		if (!p || !p->dirty)
 			continue;
@@ -675,7 +620,7 @@ static void sync_file(struct sim_fs *fs, struct sync *y)
 	struct inode *i = y->inode;
 
 	for (size_t k = 0; k < y->n_pages; k++) {
-		struct page *p = page_find(i, y->pages[k].no);
+		struct page *p = sim_page_find(i, y->pages[k].no);
 
 		if (p && (p->dirty || p->seq > y->seq))
 			page_synced(fs->node->sim, p, &y->pages[k], y->seq);
@@ -710,8 +655,8 @@ static int sync_end(struct sim_fs *fs, struct sync *y)
 
 static int fs_fsync(struct env *e, int fd)
 {
-	struct sim_fs *fs = fs_of(e);
-	struct file *f = fs ? fd_get(fs, fd) : NULL;
+	struct sim_fs *fs = sim_fs_of(e);
+	struct file *f = fs ? sim_fd_get(fs, fd) : NULL;
 
 	if (!f)
 		return fs ? -EBADF : -EIO;
@@ -720,8 +665,8 @@ static int fs_fsync(struct env *e, int fd)
 
 static int fs_ftruncate(struct env *e, int fd, off_t size)
 {
-	struct sim_fs *fs = fs_of(e);
-	struct file *f = fs ? fd_get(fs, fd) : NULL;
+	struct sim_fs *fs = sim_fs_of(e);
+	struct file *f = fs ? sim_fd_get(fs, fd) : NULL;
 
 	if (!f || size < 0)
 		return !fs ? -EIO : f ? -EINVAL : -EBADF;
@@ -751,8 +696,8 @@ static void zero_range(struct sim_fs *fs, struct inode *i, uint64_t lo, uint64_t
 
 static int fs_fallocate(struct env *e, int fd, int mode, off_t off, off_t len)
 {
-	struct sim_fs *fs = fs_of(e);
-	struct file *f = fs ? fd_get(fs, fd) : NULL;
+	struct sim_fs *fs = sim_fs_of(e);
+	struct file *f = fs ? sim_fd_get(fs, fd) : NULL;
 	uint64_t lo = (uint64_t)off, hi = lo + (uint64_t)len;
 
 	if (!f || off < 0 || len <= 0)
@@ -768,7 +713,7 @@ static int fs_fallocate(struct env *e, int fd, int mode, off_t off, off_t len)
 		return 0;
 	}
 	for (uint64_t no = lo / PAGE; no * PAGE < hi; no++)
-		if (!page_find(f->inode, no) && !page_for_write(fs, f->inode, no))
+		if (!sim_page_find(f->inode, no) && !sim_page_for_write(fs, f->inode, no))
 			return -ENOSPC;
 	if (!(mode & FALLOC_FL_KEEP_SIZE))
 		f->inode->size = MAX(f->inode->size, hi);
@@ -777,12 +722,13 @@ static int fs_fallocate(struct env *e, int fd, int mode, off_t off, off_t len)
 
 static int fs_fstat(struct env *e, int fd, struct stat *st)
 {
-	struct sim_fs *fs = fs_of(e);
-	struct file *f = fs ? fd_get(fs, fd) : NULL;
+	struct sim_fs *fs = sim_fs_of(e);
+	struct file *f = fs ? sim_fd_get(fs, fd) : NULL;
 
 	if (!f)
 		return fs ? -EBADF : -EIO;
 	memset(st, 0, sizeof(*st));
+	st->st_dev = f->inode->fs->node->id + 1;
 	st->st_ino = f->inode->ino;
 	st->st_mode = f->inode->mode;
 	st->st_nlink = 1;
@@ -799,7 +745,7 @@ static int fs_fstat(struct env *e, int fd, struct stat *st)
 
 static int fs_unlinkat(struct env *e, int dfd, const char *path, int flags)
 {
-	struct sim_fs *fs = fs_of(e);
+	struct sim_fs *fs = sim_fs_of(e);
 	struct inode *dir, *i;
 	char last[256];
 	int r;
@@ -822,7 +768,7 @@ static int fs_unlinkat(struct env *e, int dfd, const char *path, int flags)
 
 static int fs_mkdirat(struct env *e, int dfd, const char *path, mode_t mode)
 {
-	struct sim_fs *fs = fs_of(e);
+	struct sim_fs *fs = sim_fs_of(e);
 	struct inode *dir;
 	char last[256];
 	int r;
@@ -841,7 +787,7 @@ static int fs_mkdirat(struct env *e, int dfd, const char *path, mode_t mode)
 /* Within one directory: what a rename over two of them leaves after a crash is nobody's need yet. */
 static int fs_renameat(struct env *e, int dfd, const char *from, const char *to)
 {
-	struct sim_fs *fs = fs_of(e);
+	struct sim_fs *fs = sim_fs_of(e);
 	struct inode *dir, *dir2, *i, *over;
 	char last[256], last2[256];
 	int r;
@@ -871,8 +817,8 @@ static int fs_renameat(struct env *e, int dfd, const char *from, const char *to)
 
 static int fs_list(struct env *e, int fd, void (*fn)(void *arg, const char *name), void *arg)
 {
-	struct sim_fs *fs = fs_of(e);
-	struct file *f = fs ? fd_get(fs, fd) : NULL;
+	struct sim_fs *fs = sim_fs_of(e);
+	struct file *f = fs ? sim_fd_get(fs, fd) : NULL;
 	struct names copy = { NULL, 0 }; /* fn may change the directory */
 
 	if (!f)
@@ -888,9 +834,9 @@ static int fs_list(struct env *e, int fd, void (*fn)(void *arg, const char *name
 
 static int fs_statfs(struct env *e, int fd, uint64_t *total, uint64_t *avail, uint64_t *id)
 {
-	struct sim_fs *fs = fs_of(e);
+	struct sim_fs *fs = sim_fs_of(e);
 
-	if (!fs || !fd_get(fs, fd))
+	if (!fs || !sim_fd_get(fs, fd))
 		return fs ? -EBADF : -EIO;
 	*total = fs->node->capacity ? fs->node->capacity : TOTAL_SPACE;
 	*avail = *total > fs->used * PAGE ? *total - fs->used * PAGE : 0;
@@ -900,8 +846,8 @@ static int fs_statfs(struct env *e, int fd, uint64_t *total, uint64_t *avail, ui
 
 static int fs_lock(struct env *e, int fd)
 {
-	struct sim_fs *fs = fs_of(e);
-	struct file *f = fs ? fd_get(fs, fd) : NULL;
+	struct sim_fs *fs = sim_fs_of(e);
+	struct file *f = fs ? sim_fd_get(fs, fd) : NULL;
 
 	if (!f)
 		return fs ? -EBADF : -EIO;
@@ -956,8 +902,15 @@ static void fs_submit(struct env *e, struct loop *l, struct io *io)
 {
 	struct sim_node *n = sim_node_of(e);
 
-	for (; io && n->up; io = io->next) {
-		struct file *f = io->kind == IO_SYNC ? fd_get(n->fs, io->fd) : NULL;
+	for (struct io *next; io && n->up; io = next) {
+		next = io->next;
+		if (n->in_memory && (io->kind == IO_READ || io->kind == IO_WRITE) &&
+		    sim_below(n->sim, 2)) {
+			io_perform(e, io);
+			io_finish(io);
+			continue;
+		}
+		struct file *f = io->kind == IO_SYNC ? sim_fd_get(n->fs, io->fd) : NULL;
 		uint64_t delay = sim_delay(n->sim, n->sim->faults.io_min, n->sim->faults.io_max);
 		struct sim_event *ev = f ? submit_sync(n, f, io) :
 					   sim_schedule(n->sim, SIM_IO, n, delay, fire_io, io);
@@ -969,23 +922,32 @@ static void fs_submit(struct env *e, struct loop *l, struct io *io)
 
 static int fs_probe(struct env *e, struct loop *l, int dir, char *text, size_t n)
 {
-	(void)l;
+	struct sim_node *node = sim_node_of(e);
+
 	(void)dir;
-	snprintf(text, n, "simulated disk");
-	return sim_node_of(e)->up ? 0 : -EIO;
+	l->in_memory = l->sends_files = node->in_memory;
+	snprintf(text, n, "simulated %s", node->in_memory ? "memory" : "disk");
+	return node->up ? 0 : -EIO;
 }
 
-/* Half of what is asked for is in memory. */
+/* Half of what is asked for is in memory, or all of it; holes are not. */
 static bool fs_cached(struct env *e, struct loop *l, int fd, uint64_t off, uint64_t len)
 {
-	(void)l, (void)fd, (void)off, (void)len;
-	return sim_chance(sim_node_of(e)->sim, 500000);
+	struct sim_fs *fs = sim_fs_of(e);
+	struct file *f = fs ? sim_fd_get(fs, fd) : NULL;
+	struct sim_node *n = sim_node_of(e);
+	bool there = f && (n->in_memory || sim_chance(n->sim, 500000));
+
+	(void)l;
+	for (uint64_t no = off / PAGE; there && no * PAGE < off + len; no++)
+		there = sim_page_find(f->inode, no) != NULL;
+	return there;
 }
 
 const struct file_ops sim_file_ops = {
-	.openat = fs_openat,
+	.openat = sim_openat,
 	.close = fs_close,
-	.preadv = fs_preadv,
+	.preadv = sim_preadv,
 	.pwritev = fs_pwritev,
 	.fsync = fs_fsync,
 	.ftruncate = fs_ftruncate,
@@ -999,6 +961,12 @@ const struct file_ops sim_file_ops = {
 	.lock = fs_lock,
 	.submit = fs_submit,
 	.cached = fs_cached,
+	.map = sim_map,
+	.unmap = sim_unmap,
+	.where = sim_where,
+	.visit = sim_visit,
+	.open_now = sim_open_now,
+	.read_now = sim_read_now,
 	.probe = fs_probe,
 };
 
@@ -1012,7 +980,9 @@ struct sim_fs *sim_fs_new(struct sim_node *n)
 	fs->sweep_at = 64;
 	list_init(&fs->inodes);
 	list_init(&fs->syncs);
+	list_init(&fs->maps);
 	fs->root = inode_new(fs, S_IFDIR | 0755);
+	fs->nothing = inode_new(fs, S_IFREG);
 	return fs;
 }
 
@@ -1029,6 +999,7 @@ void sim_fs_free(struct sim_fs *fs)
 	struct inode *i, *next;
 
 	syncs_forget(fs);
+	sim_maps_free(fs);
 	list_for_each_safe(i, next, &fs->inodes, all)
 		inode_free(fs, i);
 	free(fs->files);
@@ -1072,6 +1043,20 @@ static void crash_dir(struct sim_fs *fs, struct inode *i)
 	names_copy(&i->cur, &i->durable);
 }
 
+/* Other nodes have files of this one open. */
+static void close_to_others(struct sim_fs *fs)
+{
+	const struct sim *s = fs->node->sim;
+
+	for (uint32_t n = 0; n < s->n_nodes; n++) {
+		struct sim_fs *of = s->nodes[n]->fs;
+
+		for (size_t k = 0; of != fs && k < of->n_files; k++)
+			if (of->files[k].inode && of->files[k].inode->fs == fs)
+				of->files[k].inode = of->nothing;
+	}
+}
+
 void sim_fs_crash(struct sim_fs *fs, bool power)
 {
 	struct inode *i;
@@ -1079,6 +1064,9 @@ void sim_fs_crash(struct sim_fs *fs, bool power)
 	for (size_t k = 0; k < fs->n_files; k++)
 		fs->files[k].inode = NULL;
 	syncs_forget(fs);
+	sim_maps_leave(fs);
+	if (power)
+		close_to_others(fs);
 	list_for_each(i, &fs->inodes, all) {
 		i->lock = -1;
 		if (!power)

@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "sim_priv.h"
@@ -216,6 +217,18 @@ EXPORTED int fdatasync(int fd)
 		d->node->sim->now += d->node->sim->faults.commit_ns;
 	}
 	return d ? 0 : (int)syscall(SYS_fdatasync, fd);
+}
+
+/* The database is on a disk, wherever the file lies: LMDB must not write it through a mapping, past all this. */
+EXPORTED int statfs(const char *path, struct statfs *s)
+{
+	struct sim_db *d;
+	int r = (int)syscall(SYS_statfs, path, s);
+
+	list_for_each(d, &all_dbs, all)
+		if (!r && !strncmp(d->file, path, strlen(path)))
+			s->f_type = 0;
+	return r;
 }
 
 EXPORTED int open(const char *path, int flags, ...)

@@ -5,6 +5,8 @@
  * A piece may carry the end of the stream, or the break of the connection: a cut at any byte. After a cut
  * what flies is lost, what arrived can still be read, and each end notices after a time of its own.
  * In a partition pieces do not arrive; after stall_ns of trying the connection is cut.
+ * A Unix socket ("@NODE:PORT") is found by nodes of the same host alone, and may belong to another server; its
+ * connections are like all others, since a process that is stopped looks like a partition.
  *
  * One thread. A connection lives while an end or an event refers to it. */
 #include <assert.h>
@@ -313,12 +315,14 @@ static struct sim_sock *find_listener(struct sim *s, const char *address)
 	return NULL;
 }
 
-/* Addresses are NODE:PORT. */
+/* Addresses are NODE:PORT, or @NODE:PORT. */
 static struct sim_node *find_host(struct sim *s, const char *address)
 {
 	const char *colon = strrchr(address, ':');
-	size_t len = colon ? (size_t)(colon - address) : strlen(address);
+	size_t len;
 
+	address += sock_is_local(address);
+	len = colon ? (size_t)(colon - address) : strlen(address);
 	for (uint32_t i = 0; i < s->n_nodes; i++)
 		if (strlen(s->nodes[i]->name) == len && !memcmp(s->nodes[i]->name, address, len))
 			return s->nodes[i];
@@ -353,6 +357,7 @@ static void fire_syn(struct sim *s, struct sim_event *e)
 	k->side = 1;
 	c->end[1] = k;
 	c->refs++;
+	s->injected[SIM_LOCAL_LINK] += sock_is_local(c->address);
 	list_push(&to->backlog, &k->queued);
 	to->n_backlog++;
 	c->way[1].last = s->now + flight(s);
@@ -361,15 +366,53 @@ out:
 	conn_unref(c);
 }
 
+/* Another server of this host that listens on a Unix socket, or NULL. */
+static struct sim_sock *find_impostor(struct sim_node *n, const struct sim_sock * not )
+{
+	struct sim *s = n->sim;
+
+	for (uint32_t i = 0; i < s->n_nodes; i++) {
+		struct sim_node *m = s->nodes[i];
+
+		for (size_t fd = 0; m->up && m->host == n->host && fd < m->n_socks; fd++) {
+			struct sim_sock *k = m->socks[fd];
+
+			if (k && k != not &&k->state == SOCK_LISTENING && sock_is_local(k->address))
+				return k;
+		}
+	}
+	return NULL;
+}
+
+/* Who answers at the Unix socket of this address, or NULL: mostly the right server. */
+static struct sim_sock *find_local(struct sim_node *n, const char *address)
+{
+	struct sim_sock *k = find_listener(n->sim, address), *other;
+
+	if (!k || k->node->host != n->host)
+		return NULL;
+	other = find_impostor(n, k);
+	return other && sim_inject(n->sim, SIM_WRONG_SERVER, n->sim->faults.wrong_server) ? other :
+											    k;
+}
+
 static int sim_connect(struct env *e, const char *address)
 {
 	struct sim_node *n = sim_node_of(e);
-	struct sim_sock *k;
+	struct sim_sock *k, *local;
 	struct sim_conn *c;
 
 	if (!n->up)
 		return -ENETDOWN;
-	if (strlen(address) >= CONF_ADDR_MAX || !find_host(n->sim, address))
+	if (strlen(address) >= CONF_ADDR_MAX)
+		return -EINVAL;
+	if (sock_is_local(address)) {
+		local = find_local(n, address);
+		if (!local)
+			return -ECONNREFUSED;
+		address = local->address;
+	}
+	if (!find_host(n->sim, address))
 		return -EINVAL;
 	k = sock_new(n, SOCK_CONNECTING);
 	c = conn_new(k, address);
@@ -424,6 +467,19 @@ static int sim_accept(struct env *e, int fd)
 	return fd_take(n, list_entry(it, struct sim_sock, queued));
 }
 
+static void sim_origin_local(struct env *e, const char *address, struct origin *out)
+{
+	(void)e, (void)address;
+	*out = (struct origin){ .local = true };
+}
+
+/* All are the same user. */
+static uint32_t sim_user(struct env *e, int fd)
+{
+	(void)e, (void)fd;
+	return 0;
+}
+
 /* ---------------------------------------------------------------- bytes */
 
 /* How much of `n` bytes moves this time. */
@@ -441,6 +497,36 @@ static size_t room(const struct sim_sock *k)
 	const struct sim_way *w = &k->conn->way[k->side];
 
 	return k->conn->cap - w->flying - w->rx_len;
+}
+
+/* 0, or -EFAULT: some of these bytes go to a mapping where there is no place for them. */
+static int may_store(struct sim_node *n, const struct iovec *iov, size_t len)
+{
+	int r = 0;
+
+	for (int i = 0; len && !r; i++) {
+		size_t part = MIN(len, iov[i].iov_len);
+
+		r = sim_fs_store(n, iov[i].iov_base, part);
+		len -= part;
+	}
+	return r;
+}
+
+/* How many of these bytes are there: those of a mapping may not be. */
+static size_t usable(struct sim_node *n, const struct iovec *iov, size_t len)
+{
+	size_t sum = 0;
+
+	for (int i = 0; sum < len; i++) {
+		size_t part = MIN(len - sum, iov[i].iov_len);
+		size_t good = sim_fs_usable(n, iov[i].iov_base, part);
+
+		sum += good;
+		if (good < part)
+			break;
+	}
+	return sum;
 }
 
 static ssize_t sim_readv(struct env *e, int fd, const struct iovec *iov, int n_iov)
@@ -462,6 +548,8 @@ static ssize_t sim_readv(struct env *e, int fd, const struct iovec *iov, int n_i
 	}
 	want = MIN(iov_total(iov, (size_t)n_iov), w->rx_len);
 	want = left = some(n->sim, want);
+	if (may_store(n, iov, want))
+		return -EFAULT;
 	for (int i = 0; left; i++) {
 		size_t part = MIN(left, iov[i].iov_len);
 
@@ -506,7 +594,9 @@ static ssize_t sim_writev(struct env *e, int fd, const struct iovec *iov, int n_
 	len = MIN(iov_total(iov, (size_t)n_iov), room(k));
 	if (!len)
 		return iov_total(iov, (size_t)n_iov) ? -EAGAIN : 0;
-	len = some(n->sim, len);
+	len = usable(n, iov, some(n->sim, len));
+	if (!len)
+		return -EFAULT;
 	sim_trace(n->sim, SIM_WRITE, n->id, len);
 	if (k->conn->cut)
 		k->conn->way[k->side].flying += len; /* into nothing */
@@ -785,6 +875,8 @@ static void sim_loop_fini(struct env *e, struct loop *loop)
 const struct sock_ops sim_sock_ops = {
 	.listen = sim_listen,
 	.accept = sim_accept,
+	.origin_local = sim_origin_local,
+	.user = sim_user,
 	.connect = sim_connect,
 	.connect_result = sim_connect_result,
 	.readv = sim_readv,

@@ -127,7 +127,9 @@ static void make_access(struct op *op)
 	len = sim_chance(s, 600000) ? sim_below(s, 6000) : sim_below(s, span - base + 1);
 	if (sim_chance(s, 30000))
 		base += FAR_AWAY;
-	if (sim_chance(s, 500000))
+	if (op->a->w->bulk && sim_chance(s, 200000)) /* whole windows of what is there */
+		add_extent(op, base % 6000, span - base % 6000);
+	else if (sim_chance(s, 500000))
 		add_extent(op, base, len);
 	else
 		list_extents(op, base, len);

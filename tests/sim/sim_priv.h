@@ -97,6 +97,11 @@ void sim_fs_free(struct sim_fs *fs);
 void sim_fs_crash(struct sim_fs *fs,
 		  bool power); /* closes descriptors; power: loses what may be lost */
 
+/* Memory that a socket reads from or writes to may be a mapping of this node. How much of it can be read; and before
+ * something is stored there: 0, or -EFAULT. */
+size_t sim_fs_usable(struct sim_node *n, const void *p, size_t len);
+int sim_fs_store(struct sim_node *n, const void *p, size_t len);
+
 /* sim_lmdb.c */
 void sim_db_crash(struct sim_node *n, bool power); /* its database is closed */
 void sim_db_free(struct sim_node *n);

@@ -165,6 +165,17 @@ static void plain_conf(struct world *w, const struct world_plain *p)
 	finish_conf(w, p->metas);
 }
 
+/* A node is alone on its host, or on one of few. Takes no number from the generator: other runs stay as they are. */
+static struct sim_node *node_add(struct world *w, const char *name)
+{
+	struct sim_node *n = sim_node_add(&w->sim, name);
+
+	if (w->n_hosts)
+		n->host = SIM_MAX_NODES +
+			  (uint32_t)(hash_u64(hash_u64(w->sim.seed) + n->id) % w->n_hosts);
+	return n;
+}
+
 static void make_targets(struct world *w, const char *dir)
 {
 	char err[512], name[16], file[160];
@@ -175,7 +186,8 @@ static void make_targets(struct world *w, const char *dir)
 		t->w = w;
 		t->id = i;
 		snprintf(name, sizeof(name), "t%u", i);
-		t->node = sim_node_add(&w->sim, name);
+		t->node = node_add(w, name);
+		t->node->in_memory = w->bulk || (!w->scenario && hash_u64(w->sim.seed + 4 + i) % 2);
 		snprintf(t->meta_dir, sizeof(t->meta_dir), "%s/%u", dir, i);
 		snprintf(file, sizeof(file), "%s/data.mdb", t->meta_dir);
 		sim_db_add(t->node, file);
@@ -211,7 +223,7 @@ static void make_actor(struct world *w, uint32_t i)
 	a->w = w;
 	a->id = i;
 	snprintf(name, sizeof(name), "c%u", i);
-	a->node = sim_node_add(&w->sim, name);
+	a->node = node_add(w, name);
 	if (loop_init(&a->loop, &a->node->env))
 		abort();
 	actor_connect(a);
@@ -241,7 +253,14 @@ static void build(struct world *w, const struct world_opts *o)
 	if (sim_chance(s, 150000))
 		w->span = sim_chance(s, 200000) ? 3 * MIB : 700 * KIB;
 	w->n_actors = (uint32_t)sim_between(s, 1, MAX_CLIENTS);
+	if (hash_u64(s->seed + 2) % 2)
+		w->n_hosts = 1 + (uint32_t)(hash_u64(s->seed + 3) % 3);
+	w->bulk = hash_u64(s->seed + 9) % 10 == 0;
+	if (w->bulk)
+		w->span = 700 * KIB;
 	make_conf(w);
+	if (w->bulk)
+		w->conf.width = 1;
 	make_nodes(w, o->dir);
 	faults_choose(w);
 }

@@ -284,6 +284,8 @@ void actor_follow(struct op *op); /* it has succeeded: perhaps others follow on 
 bool actor_idle(const struct actor *a);
 struct op *actor_lane(struct actor *a); /* a free one, cleared; or NULL */
 void op_move(struct op *op, struct cop *c); /* sim_typed.c: reads or writes as lists or types */
+/* sim_near.c: reads past the servers, and asks them if that fails. False: it cannot be tried. */
+bool near_begin(struct op *op, struct cop *c);
 
 int op_expect(const struct op *op); /* sim_expect.c: 0 or -errno */
 bool op_expected(const struct op *op, int64_t result);
@@ -378,6 +380,7 @@ struct world {
 	struct sim sim;
 	struct loop_hub hub;
 	bool on_hub;
+	uint32_t n_hosts; /* that the nodes share; 0: each has its own */
 	struct conf conf;
 	struct conf_target conf_targets[MAX_TARGETS];
 	uint8_t key[KEY_BYTES], server_key[KEY_BYTES];
@@ -392,6 +395,7 @@ struct world {
 	bool long_outages; /* some outlast the timeout of a call */
 	uint32_t seq, n_ops, n_files;
 	uint64_t span; /* most files stay below */
+	bool bulk; /* many accesses are to nearly all of that */
 	struct list files;
 	struct mfile *shared;
 	struct locker *inside; /* holds the lock, as far as anybody knows */

@@ -1,0 +1,213 @@
+/* Mappings of simulated files, and what processes of one host do with each other's files.
+ *
+ * Pages of a mapped file lie in the memory of its mapping, and what they were at the last look beside it (page.own): what
+ * is stored there is noticed before anything depends on it. Memory behind the end of the file is there all the same: only
+ * sockets find out that it must not be used. The memory of a process that is gone stays until its code is destroyed. */
+#include <assert.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "sim_fs.h"
+
+void sim_page_settle(const struct inode *i, struct page *p)
+{
+	bool in_map = i->map && (p->no + 1) * PAGE <= i->map->len;
+	uint8_t *to = in_map ? i->map->base + p->no * PAGE : p->own;
+
+	if (p->cur && p->cur != to)
+		memcpy(to, p->cur, PAGE);
+	p->cur = to;
+}
+
+void sim_page_look(struct sim_fs *fs, struct page *p)
+{
+	bool touched = p->touched;
+
+	p->touched = false;
+	if (p->cur == p->own || !memcmp(p->cur, p->own, PAGE))
+		return;
+	fs->node->sim->injected[SIM_MAPPED_STORE] += !touched;
+	sim_page_dirty(fs, p);
+	memcpy(p->own, p->cur, PAGE);
+}
+
+void sim_inode_look(struct sim_fs *fs, struct inode *i)
+{
+	for (size_t k = 0; i->map && k < i->n_pages; k++)
+		sim_page_look(fs, i->pages[k]);
+}
+
+/* ---------------------------------------------------------------- mappings */
+
+const char *sim_map(struct env *e, int fd, uint64_t len, bool writable)
+{
+	struct sim_fs *fs = sim_fs_of(e);
+	struct file *f = fs ? sim_fd_get(fs, fd) : NULL;
+	struct map *m;
+	void *base;
+
+	(void)writable;
+	if (!f || f->inode->fs != fs || f->inode->map || !S_ISREG(f->inode->mode))
+		return NULL;
+	base = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		    -1, 0);
+	if (base == MAP_FAILED)
+		abort();
+	m = sim_alloc(sizeof(*m));
+	*m = (struct map){ .inode = f->inode, .base = base, .len = len };
+	list_push(&fs->maps, &m->link);
+	f->inode->map = m;
+	for (size_t k = 0; k < f->inode->n_pages; k++)
+		sim_page_settle(f->inode, f->inode->pages[k]);
+	return base;
+}
+
+/* The file does without it; the memory stays. */
+static void map_leave(struct sim_fs *fs, struct map *m)
+{
+	struct inode *i = m->inode;
+
+	if (!i)
+		return;
+	sim_inode_look(fs, i);
+	i->map = NULL;
+	m->inode = NULL;
+	for (size_t k = 0; k < i->n_pages; k++)
+		sim_page_settle(i, i->pages[k]);
+}
+
+static void map_free(struct sim_fs *fs, struct map *m)
+{
+	map_leave(fs, m);
+	munmap(m->base, m->len);
+	list_del(&m->link);
+	free(m);
+}
+
+void sim_maps_leave(struct sim_fs *fs)
+{
+	struct map *m;
+
+	list_for_each(m, &fs->maps, link)
+		map_leave(fs, m);
+}
+
+void sim_maps_free(struct sim_fs *fs)
+{
+	struct map *m;
+
+	while ((m = list_first(&fs->maps, struct map, link)))
+		map_free(fs, m);
+}
+
+static struct map *map_find(const struct sim_fs *fs, const void *p)
+{
+	uintptr_t at = (uintptr_t)p;
+	struct map *m;
+
+	list_for_each(m, &fs->maps, link)
+		if (at >= (uintptr_t)m->base && at - (uintptr_t)m->base < m->len)
+			return m;
+	return NULL;
+}
+
+/* Also by the code of a node that is down. */
+void sim_unmap(struct env *e, const char *base, uint64_t len)
+{
+	struct sim_fs *fs = sim_node_of(e)->fs;
+	struct map *m = map_find(fs, base);
+
+	assert(m && (const char *)m->base == base && m->len == len);
+	map_free(fs, m);
+}
+
+size_t sim_fs_usable(struct sim_node *n, const void *p, size_t len)
+{
+	const struct map *m = map_find(n->fs, p);
+	uint64_t off = m ? (uint64_t)((const uint8_t *)p - m->base) : 0;
+	uint64_t end = m && m->inode ? (m->inode->size + PAGE - 1) / PAGE * PAGE : 0;
+
+	if (!m)
+		return len;
+	n->sim->injected[SIM_MAPPED_SEND]++;
+	return off < end ? (size_t)MIN((uint64_t)len, end - off) : 0;
+}
+
+int sim_fs_store(struct sim_node *n, const void *p, size_t len)
+{
+	const struct map *m = map_find(n->fs, p);
+	uint64_t off = m ? (uint64_t)((const uint8_t *)p - m->base) : 0;
+
+	if (!m || !len)
+		return 0;
+	if (sim_inject(n->sim, SIM_STORE_FAULT, n->sim->faults.store_fault))
+		return -EFAULT;
+	for (uint64_t no = off / PAGE; no * PAGE < off + len; no++)
+		if (!m->inode || no * PAGE >= m->inode->size ||
+		    !sim_page_for_write(n->fs, m->inode, no))
+			return -EFAULT;
+	n->sim->injected[SIM_DIRECT_STORE]++;
+	return 0;
+}
+
+/* ---------------------------------------------------------------- files of other nodes of the host */
+
+/* NODE:INODE */
+ssize_t sim_where(struct env *e, int dir, char *path, size_t n)
+{
+	struct sim_fs *fs = sim_fs_of(e);
+	struct file *f = fs ? sim_fd_get(fs, dir) : NULL;
+	int r = f ? snprintf(path, n, "%s:%llu", fs->node->name,
+			     (unsigned long long)f->inode->ino) :
+		    -EBADF;
+
+	return r >= 0 && (size_t)r >= n ? -ENAMETOOLONG : r;
+}
+
+/* Sometimes a name is not in memory. */
+static bool name_is_out(const struct sim_fs *fs)
+{
+	return sim_chance(fs->node->sim, 100000);
+}
+
+int sim_visit(struct env *e, const char *path, uint64_t dev, uint64_t ino, bool *memory)
+{
+	struct sim_fs *fs = sim_fs_of(e);
+	const struct sim_node *to = NULL;
+	struct inode *i;
+
+	if (!fs)
+		return -EIO;
+	for (uint32_t k = 0; k < fs->node->sim->n_nodes; k++)
+		if (fs->node->sim->nodes[k]->id + 1 == dev)
+			to = fs->node->sim->nodes[k];
+	if (!to || to->host != fs->node->host || strncmp(path, to->name, strlen(to->name)) != 0)
+		return -ENOENT;
+	if (!to->in_memory && name_is_out(fs))
+		return -EAGAIN;
+	*memory = to->in_memory;
+	list_for_each(i, &to->fs->inodes, all)
+		if (i->ino == ino)
+			return sim_fd_new(fs, i, O_RDONLY);
+	return -ENOENT;
+}
+
+int sim_open_now(struct env *e, int dir, const char *path)
+{
+	struct sim_fs *fs = sim_fs_of(e);
+
+	if (fs && name_is_out(fs))
+		return -EAGAIN;
+	return sim_openat(e, dir, path, O_RDONLY, 0);
+}
+
+ssize_t sim_read_now(struct env *e, int fd, const struct iovec *iov, int n, off_t off, bool memory)
+{
+	struct sim_fs *fs = sim_fs_of(e);
+
+	if (fs && !memory && sim_chance(fs->node->sim, 300000))
+		return -EAGAIN;
+	return sim_preadv(e, fd, iov, n, off);
+}
