@@ -486,6 +486,75 @@ static void a_sync_covers_what_was_written_before_it_began(void)
 		CHECK(seen[i] > SEEDS / 8);
 }
 
+static void stores_into_a_mapping_are_writes(void)
+{
+	unsigned lost = 0;
+
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		bool sync = seed % 2;
+		struct sim sim;
+		struct sim_node *n;
+		int dir, fd;
+		char *map;
+
+		current_seed = seed;
+		sim_init(&sim, seed);
+		sim.faults.store_fault = 0;
+		n = sim_node_add(&sim, "n");
+		fd = prepare(&n->env, &dir);
+		map = (char *)(uintptr_t)n->env.file->map(&n->env, fd, 16 * PAGE, true);
+		CHECK(map && map[PAGE] == 'a');
+		put(&n->env, fd, 'b', 0, PAGE);
+		CHECK(map[0] == 'b');
+		memset(map + PAGE, 'c', PAGE);
+		CHECK(byte_at(&n->env, fd, PAGE) == 'c');
+		CHECK(sim_fs_usable(n, map, 3 * PAGE) == 2 * PAGE);
+		CHECK(sim_fs_store(n, map + PAGE, PAGE) == 0);
+		CHECK(sim_fs_store(n, map + PAGE, PAGE + 1) == -EFAULT); /* behind the end */
+		CHECK(!sync || n->env.file->fsync(&n->env, fd) == 0);
+		power_loss(n);
+		n->env.file->unmap(&n->env, map, 16 * PAGE);
+		fd = look(&n->env, "/d/f");
+		CHECK(byte_at(&n->env, fd, PAGE) == 'c' ||
+		      (!sync && byte_at(&n->env, fd, PAGE) == 'a'));
+		lost += byte_at(&n->env, fd, PAGE) == 'a';
+		sim_fini(&sim);
+	}
+	CHECK(lost > SEEDS / 6 && lost < SEEDS / 2);
+}
+
+static void processes_of_one_host_share_files(void)
+{
+	char path[64] = "", err[64], byte = 0;
+	struct iovec iov = { &byte, 1 };
+	struct sim sim;
+	struct sim_node *n, *m;
+	struct stat st;
+	bool memory;
+	int dir, fd;
+
+	sim_init(&sim, 5);
+	n = sim_node_add(&sim, "n");
+	m = sim_node_add(&sim, "m");
+	n->in_memory = true;
+	prepare(&n->env, &dir);
+	CHECK(n->env.file->where(&n->env, dir, path, sizeof(path)) > 0);
+	CHECK(n->env.file->fstat(&n->env, dir, &st) == 0);
+	CHECK(n->env.sock->listen(&n->env, "@n:1", err, sizeof(err)) >= 0);
+	CHECK(m->env.file->visit(&m->env, path, st.st_dev, st.st_ino, &memory) == -ENOENT);
+	CHECK(m->env.sock->connect(&m->env, "@n:1") == -ECONNREFUSED);
+	m->host = n->host;
+	CHECK(m->env.sock->connect(&m->env, "@n:1") >= 0);
+	dir = m->env.file->visit(&m->env, path, st.st_dev, st.st_ino, &memory);
+	CHECK(dir >= 0 && memory);
+	while ((fd = m->env.file->open_now(&m->env, dir, "f")) == -EAGAIN)
+		;
+	CHECK(m->env.file->read_now(&m->env, fd, &iov, 1, 0, memory) == 1 && byte == 'a');
+	power_loss(n);
+	CHECK(m->env.file->read_now(&m->env, fd, &iov, 1, 0, memory) == 0);
+	sim_fini(&sim);
+}
+
 static void a_full_disk_and_a_killed_process(void)
 {
 	struct sim sim;
@@ -766,6 +835,8 @@ int sim_selftest(void)
 		  a_sync_covers_what_was_written_before_it_began },
 		{ "a_failed_sync_loses_pages_and_tells_once",
 		  a_failed_sync_loses_pages_and_tells_once },
+		{ "stores_into_a_mapping_are_writes", stores_into_a_mapping_are_writes },
+		{ "processes_of_one_host_share_files", processes_of_one_host_share_files },
 		{ "a_full_disk_and_a_killed_process", a_full_disk_and_a_killed_process },
 		{ "accesses_are_reordered_and_jobs_are_not",
 		  accesses_are_reordered_and_jobs_are_not },
