@@ -207,7 +207,8 @@ def sim_tests(build):
         yield Test("sim", "sheaf-sim selftest", [exe, "--selftest"])
         yield Test("sim", "sheaf-sim scenarios", [exe, "--scenarios"])
         yield Test("sim", f"sheaf-sim {seeds} seeds",
-                   [exe, "--seeds", seeds, "--jobs", str(min(os.cpu_count() or 2, 16)), "--stats"])
+                   [exe, "--seeds", seeds, "--jobs", str(min(os.cpu_count() or 2, 16)), "--stats",
+                    "--shortcuts"])
         for seed in FOUND:
             yield Test("sim", f"sheaf-sim seed {seed}", [exe, "--seed", seed])
 

@@ -59,14 +59,14 @@ enum sim_injected {
 	SIM_META_LOST,
 	SIM_WRONG_SERVER,
 	SIM_STORE_FAULT,
-	/* shorter ways that were taken: the seeds of `make check` must take each of them */
+	/* shortcuts of one host that were taken: the seeds of `make check` must take each of them */
 	SIM_LOCAL_LINK,
 	SIM_NEAR_READ,
 	SIM_MAPPED_SEND,
 	SIM_MAPPED_STORE,
 	SIM_DIRECT_STORE,
 	SIM_INJECTED,
-	SIM_SHORTER_WAYS = SIM_LOCAL_LINK
+	SIM_SHORTCUTS = SIM_LOCAL_LINK
 };
 extern const char *const sim_injected_names[];
 
@@ -105,6 +105,7 @@ struct sim_node {
 	uint32_t host; /* nodes of one host reach each other by Unix sockets; at first each has its own */
 	bool up;
 	uint64_t n_crashes; /* power losses */
+	bool stopped; /* its loops make no turns, as those of a process that got SIGSTOP */
 	int64_t wall_offset; /* of its wall clock, ns */
 	uint64_t rate; /* of its clocks, in 2^-20 */
 	uint64_t rate_at, rate_from; /* since when, and what its clock said then */

@@ -20,7 +20,7 @@
 struct options {
 	uint64_t first, last; /* the latter not included */
 	uint32_t jobs;
-	bool verbose, hash, selftest, single, stats, scenarios;
+	bool verbose, hash, selftest, single, stats, shortcuts, scenarios;
 	const char *scenario; /* or NULL: all */
 };
 
@@ -67,13 +67,15 @@ static int usage(void)
 {
 	fprintf(stderr,
 		"usage: sheaf-sim [--seeds N | --seeds A:B | --seed S] [--jobs N] [--stats]\n"
-		"                 [--verbose] [--hash]\n"
+		"                 [--shortcuts] [--verbose] [--hash]\n"
 		"       sheaf-sim --selftest\n"
 		"       sheaf-sim --scenarios | --scenario NAME [--seed S] [--verbose]\n"
 		"\n"
 		"Runs seeds A to B-1 (0 to N-1; default 0 to 299), N processes at a time (1).\n"
 		"--stats prints how often each fault was injected, --hash the trace hash of each\n"
-		"seed. SHEAF_SIM_SCALE: operations of a client in percent.\n");
+		"seed; --shortcuts fails when a shortcut of one host (Unix sockets, reads past\n"
+		"servers, mappings) was never taken. SHEAF_SIM_SCALE: operations of a client in\n"
+		"percent.\n");
 	return 2;
 }
 
@@ -113,6 +115,8 @@ static int parse(struct options *o, int argc, char **argv)
 			o->hash = true;
 		} else if (!strcmp(argv[i], "--stats")) {
 			o->stats = true;
+		} else if (!strcmp(argv[i], "--shortcuts")) {
+			o->shortcuts = true;
 		} else if (!strcmp(argv[i], "--jobs") && !parse_number(next, &end, &n) && !*end &&
 			   n >= 1 && n <= MAX_JOBS) {
 			o->jobs = (uint32_t)n;
@@ -168,6 +172,19 @@ static void table(const struct counters *c, uint64_t seeds)
 	row("reads of contended bytes that were checked", c->duels, seeds);
 	row("locks", c->locks, seeds);
 	row("locks taken over from a client that was cut off", c->ousted, seeds);
+}
+
+/* Was each shortcut of one host taken? */
+static int check_shortcuts(const struct counters *c)
+{
+	int r = 0;
+
+	for (int i = SIM_SHORTCUTS; i < SIM_INJECTED; i++)
+		if (!c->injected[i]) {
+			printf("no seed had %s\n", sim_injected_names[i]);
+			r = 1;
+		}
+	return r;
 }
 
 static void summary(const struct options *o, const struct counters *c, double seconds)
@@ -300,5 +317,5 @@ int main(int argc, char **argv)
 		for (size_t k = 0; k < sizeof(sum) / sizeof(uint64_t); k++)
 			((uint64_t *)&sum)[k] += ((const uint64_t *)&sh->counts[i])[k];
 	summary(&o, &sum, now_s() - start);
-	return 0;
+	return o.shortcuts ? check_shortcuts(&sum) : 0;
 }
