@@ -14,6 +14,8 @@
 static_assert(INLINE_MAX <= BUF_UNIT, "what is inside a message has room in one unit");
 static_assert(INLINE_MAX + LIST_MAX * 16 + 4 * KIB <= MSG_MAX, "with the longest list, too");
 
+#define MAX_AGAIN 8 /* a file that grows without end */
+
 enum { OPEN, PLAN, TURN, INLINE, ACCESS, FINISH, REPLY };
 static const char *const names[] = { "open", "plan", "buffer", "turn", "disk", "move", "reply" };
 
@@ -260,6 +262,22 @@ static int read_whole(struct sreq *s, const struct wire_read_args *a, const stru
 			   read_damaged(s, &a->at, a->list, a->n_list, r->end);
 }
 
+/* The list was clipped at an end that a write has moved before the window had its turn: of that write only a part was read.
+ * Longer reads may mix with writes anyway. */
+static bool has_grown(struct data_state *d, const struct wire_read_args *a, uint64_t end)
+{
+	uint64_t total = d->part ? a->mem.length : total_of(a->list, a->n_list);
+
+	return d->m.clipped && total <= WINDOW_BYTES && object_end(d->object) > end &&
+	       d->tries++ < MAX_AGAIN;
+}
+
+static int open_again(struct sreq *s, struct data_state *d, const struct wire_read_args *a)
+{
+	data_abandon(s);
+	return open_list(s, d, a->list, a->n_list, a->part, a->n_part, &a->mem, 0, false);
+}
+
 static bool read_step(struct req *q)
 {
 	struct sreq *s = sreq_of(q);
@@ -285,11 +303,11 @@ static bool read_step(struct req *q)
 		break;
 	case TURN:
 		req_goto(q, INLINE);
-		r->end = object_end(d->object);
 		take_turn(s, d, &a->at.cap, a->list, a->n_list, false);
 		break;
-	case INLINE:
+	case INLINE: /* a write that it waited for may have moved the end */
 		req_goto(q, ACCESS);
+		r->end = object_end(d->object);
 		if (!read_inline_mapped(s, d, a->list, a->n_list))
 			req_fail(q, access_inline(s, d, a->list, a->n_list, d->buf.iov[0].iov_base,
 						  false));
@@ -302,6 +320,10 @@ static bool read_step(struct req *q)
 	case FINISH:
 		req_goto(q, REPLY);
 		r->beyond = d->part && d->m.clipped;
+		if (has_grown(d, a, r->end)) {
+			req_goto(q, PLAN);
+			req_fail(q, open_again(s, d, a));
+		}
 		break;
 	case REPLY: /* the reply copies inline data out of the buffer */
 		if (q->error == -ENOENT && !d->object) {

@@ -612,6 +612,7 @@ struct data_state {
 	struct buf buf; /* of inline data */
 	struct turn turn;
 	struct io ios[16];
+	uint32_t tries; /* of a read that was clipped at an end that moved meanwhile */
 };
 struct object_state {
 	struct object *object;

@@ -253,7 +253,85 @@ static void partitions_overlap(struct world *w)
 	scene_close(w, 0, f);
 }
 
+/* ---- a read waits for a write that moves the end ---- */
+
+#define ROUNDS 20
+#define LONGEST 120000
+
+static void fill(struct world *w, struct cfile *f, char *mem, char value, uint64_t n)
+{
+	struct iovec iov = { mem, n };
+	struct extent e = { 0, n };
+	struct cop *c = scene_call(w, 0);
+	int64_t r;
+
+	memset(mem, value, n);
+	client_write(c, f, &iov, 1, &e, 1);
+	r = scene_end(w, c);
+	scene_check(w, r == (int64_t)n, "a write is answered with %d", (int)r);
+}
+
+static void cut_to(struct world *w, struct cfile *f, uint64_t size)
+{
+	struct cop *c = scene_call(w, 0);
+	int64_t r;
+
+	client_ftruncate(c, f, size);
+	r = scene_end(w, c);
+	scene_check(w, !r, "truncate: %d", (int)r);
+}
+
+static bool is_all(const char *p, char value, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++)
+		if (p[i] != value)
+			return false;
+	return true;
+}
+
+/* The file has n bytes and a hole of 2n behind them. A read of all of it comes while a write fills it: it sees the file
+ * before the write or after it. */
+static void read_beside_growth(struct world *w, struct cfile *f, struct cfile *g, uint64_t n)
+{
+	static char mem[LONGEST], back[LONGEST];
+	struct iovec to = { back, 3 * n }, from = { mem, 3 * n };
+	struct extent e = { 0, 3 * n };
+	struct cop *read, *write;
+	bool is_new;
+
+	cut_to(w, f, 0);
+	fill(w, f, mem, 1, n);
+	cut_to(w, f, 3 * n);
+	read = scene_call(w, 1);
+	client_read(read, g, &to, 1, &e, 1);
+	scene_pass(w, sim_below(&w->sim, 2 * NSEC_PER_MSEC));
+	memset(mem, 2, sizeof(mem));
+	write = scene_call(w, 0);
+	client_write(write, f, &from, 1, &e, 1);
+	scene_check(w, scene_end(w, read) == (int64_t)to.iov_len, "a read is short");
+	scene_check(w, scene_end(w, write) == (int64_t)to.iov_len, "a write is short");
+	is_new = back[0] == 2;
+	if (is_new)
+		scene_met(w);
+	scene_check(w,
+		    is_new ? is_all(back, 2, 3 * n) :
+			     is_all(back, 1, n) && is_all(back + n, 0, 2 * n),
+		    "a read sees a part of a write");
+}
+
+static void growth_is_whole(struct world *w)
+{
+	struct cfile *f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
+	struct cfile *g = scene_open(w, 1, "f", O_RDONLY);
+
+	for (int i = 0; i < ROUNDS && !w->failed; i++)
+		read_beside_growth(w, f, g, i % 2 ? LENGTH : LONGEST / 3);
+	scene_close(w, 0, f);
+	scene_close(w, 1, g);
+}
+
 const struct scenario scenes_data[] = {
+	{ "growth-is-whole", growth_is_whole, 1, 1, 2, false },
 	{ "lost-end-reported", lost_end_reported, 1, 1, 2, false },
 	{ "lost-end-noticed", lost_end_noticed, 1, 1, 2, false },
 	{ "lost-end-forgiven", lost_end_forgiven, 1, 1, 2, false },
