@@ -50,6 +50,7 @@ int disk_space(struct disk *d, uint64_t *total, uint64_t *avail,
 struct disk_counters {
 	uint64_t reads, writes, syncs, opens; /* accesses */
 	uint64_t latched; /* writeback errors seen */
+	uint64_t refused; /* accesses that a fence refused while they waited for their turn */
 };
 void disk_counters(const struct disk *d, struct disk_counters *c);
 

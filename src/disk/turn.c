@@ -112,8 +112,10 @@ void turn_refuse(struct object *o, uint64_t floor)
 	struct turn *t, *tmp;
 
 	list_for_each_safe(t, tmp, &o->turns, link) {
-		if (!t->granted && t->epoch < floor)
-			leave(t, -ESTALE);
+		if (t->granted || t->epoch >= floor)
+			continue;
+		o->disk->counters.refused++;
+		leave(t, -ESTALE);
 	}
 	grant_waiting(o);
 }

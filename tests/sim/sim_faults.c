@@ -142,6 +142,7 @@ void target_down(struct target *t, bool power)
 	if (!t->server)
 		return;
 	world_note(w, 0, "target %u %s", t->id, power ? "loses power" : "is killed");
+	peek_counters(t->server, w->count);
 	if (power)
 		sim_node_crash(t->node);
 	else
@@ -171,6 +172,7 @@ static void target_stop(void *arg)
 		sim_after(&w->sim, NSEC_PER_MSEC, target_stop, t);
 		return;
 	}
+	peek_counters(t->server, w->count);
 	r = server_stop(t->server);
 	world_note(w, 0, "target %u has stopped: %d", t->id, r);
 	if (r && !w->enabled[FAULT_DISK] && !w->enabled[FAULT_FULL])

@@ -211,6 +211,14 @@ uint64_t peek_resent(const struct client *c)
 	return n;
 }
 
+void peek_counters(const struct server *s, struct counters *c)
+{
+	struct disk_counters d;
+
+	disk_counters(s->disk, &d);
+	c->refused += d.refused;
+}
+
 void peek_cut(struct client *c)
 {
 	struct link *l;

@@ -231,7 +231,7 @@ static void make_actor(struct world *w, uint32_t i)
 		a->lanes[k].a = a;
 	for (int k = 0; k < RACE_LANES; k++)
 		a->race_lanes[k].a = a;
-	a->duelist.a = a;
+	duel_init(a);
 }
 
 static void make_nodes(struct world *w, const char *dir)
@@ -434,6 +434,7 @@ static void tear_down(struct world *w)
 
 		if (!t->server)
 			continue;
+		peek_counters(t->server, w->count);
 		sim_node_kill(t->node);
 		server_abandon(t->server);
 		loop_fini(&t->loop);

@@ -28,6 +28,7 @@
 #define RACE_LANES 2 /* of a client, for contended names */
 #define DUEL_WRITES 250 /* a value each */
 #define DUEL_BYTES 4096
+#define DUEL_LANES 3 /* through one open file */
 
 struct world;
 struct actor;
@@ -217,15 +218,23 @@ struct race_lane {
 };
 
 /* An operation on contended bytes. */
-struct duelist {
-	struct actor *a;
-	struct cfile *file;
+enum duel_kind { DUEL_OPEN, DUEL_READ, DUEL_WRITE, DUEL_CUT, DUEL_SYNC, DUEL_CLOSE };
+struct duel_lane {
+	struct duelist *d;
 	bool busy;
-	uint8_t value; /* what it writes; 0: it does something else */
-	uint32_t left;
-	uint64_t began;
+	bool healed; /* when it began: nothing was half written */
+	enum duel_kind kind;
+	uint8_t value; /* which write or truncate */
+	uint32_t unclean, exiles; /* when it began; when its file was opened */
+	uint64_t began, started; /* w->seq; time */
 	struct iovec iov;
 	uint8_t mem[DUEL_BYTES];
+};
+struct duelist {
+	struct actor *a;
+	struct cfile *file; /* of all its lanes */
+	uint32_t left, exiles;
+	struct duel_lane lanes[DUEL_LANES];
 };
 
 struct seen {
@@ -312,12 +321,14 @@ void race_cleanup(struct world *w);
 struct duel {
 	struct extent ext[MAX_EXT]; /* the pieces */
 	size_t n_ext, total; /* n_ext 0: there is none in this run */
-	struct {
+	struct duel_change {
 		uint64_t began, ended; /* ended 0: not yet, or never */
-	} writes[DUEL_WRITES + 1];
-	uint32_t n;
-	bool spoilt; /* a write may be half there */
+		uint64_t keep; /* how many bytes it leaves, or makes */
+	} writes[DUEL_WRITES + 1], cuts[DUEL_WRITES + 1];
+	uint32_t n, n_cuts;
+	uint32_t healed; /* w->n_unclean during the last write that was whole */
 };
+void duel_init(struct actor *a);
 void duel_setup(struct world *w);
 void duel_start(struct actor *a);
 bool duel_idle(const struct actor *a);
@@ -368,6 +379,7 @@ extern const char *const fault_names[];
 struct counters { /* nothing but numbers that add up */
 	uint64_t ops, events, soft, wild, locks, ousted, faults[FAULT_KINDS];
 	uint64_t race_ops, races, race_unchecked, duels, resent;
+	uint64_t duel_beside, duel_cut_reads, refused;
 	uint64_t injected[SIM_INJECTED];
 };
 
@@ -477,6 +489,8 @@ uint64_t peek_neglected(struct server *s);
 int peek_check(const struct server *s, uint32_t max_sessions, char *why, size_t n);
 void peek_file(const struct cfile *cf, struct mfile *f);
 uint64_t peek_resent(const struct client *c); /* requests that it sent again */
+/* Adds what a target counted, before it is gone. */
+void peek_counters(const struct server *s, struct counters *c);
 void peek_cut(struct client *c); /* closes every link, as the death of its process */
 
 #endif
