@@ -76,6 +76,7 @@ struct file_ops {
 	ssize_t (*preadv)(struct env *e, int fd, const struct iovec *iov, int n, off_t off);
 	ssize_t (*pwritev)(struct env *e, int fd, const struct iovec *iov, int n, off_t off);
 	int (*fsync)(struct env *e, int fd); /* a directory too */
+	int (*syncfs)(struct env *e, int fd); /* all of its file system; may be NULL */
 	int (*ftruncate)(struct env *e, int fd, off_t size);
 	int (*fstat)(struct env *e, int fd, struct stat *st);
 	/* As fallocate(2), and lseek(2) with SEEK_DATA or SEEK_HOLE. NULL: this world cannot. */

@@ -55,6 +55,12 @@ static ssize_t file_pwritev(struct env *e, int fd, const struct iovec *iov, int 
 	return r < 0 ? -errno : r;
 }
 
+static int file_syncfs(struct env *e, int fd)
+{
+	(void)e;
+	return syncfs(fd) ? -errno : 0;
+}
+
 static int file_fsync(struct env *e, int fd)
 {
 	int r;
@@ -319,6 +325,7 @@ const struct file_ops file_real_ops = {
 	.preadv = file_preadv,
 	.pwritev = file_pwritev,
 	.fsync = file_fsync,
+	.syncfs = file_syncfs,
 	.ftruncate = file_ftruncate,
 	.fstat = file_fstat,
 	.fallocate = file_fallocate,

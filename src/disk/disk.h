@@ -3,7 +3,7 @@
  * A storage directory belongs to one file system and one target:
  *   sheaf.id      who it belongs to, the format version and the count of starts (storage_id.c)
  *   clean         only after a clean stop: the verifier to keep
- *   lives         verifiers since the host was started (lives.c)
+ *   lives         the latest verifiers, and what of their data is kept (lives.c)
  *   fences        log of (inode, epoch) records, compacted at start
  *   objects/XX/   object files INO.GEN.INDEX (hex), XX a hash of the inode, made on first use
  *   objects/stamp the same count, so that a lost or exchanged directory is noticed
@@ -38,8 +38,9 @@ int disk_close(struct disk *d, bool clean);
 bool disk_idle(const struct disk *d); /* nothing of our own is in flight: closing does not wait */
 /* Changes when unsynced data may have been lost: with a start that was not clean, with a failed sync. */
 uint64_t disk_verifier(const struct disk *d);
-/* Are data that were written under this verifier still there? Also those of servers that were killed (lives.c). */
-bool disk_kept(const struct disk *d, uint64_t verifier);
+/* Are data that were written under this verifier until then (ns, by our wall clock) still there? Those of a server
+ * that was killed are, and those that a flush has brought to disk since (lives.c). */
+bool disk_kept(const struct disk *d, uint64_t verifier, int64_t written);
 uint64_t disk_boot(const struct disk *d); /* random, new at every start */
 /* Where the files of objects are, and which directory that is, for others of this host; the length of the path, or
  * -errno. */

@@ -33,13 +33,17 @@ enum {
 };
 
 #define DISK_LIVES 16
+struct life {
+	uint64_t verifier; /* 0: none */
+	uint64_t host; /* start of the host in whose page cache its data are; 0: in none */
+	uint64_t durable; /* what it wrote until then is on disk; wall clock, ns */
+};
 struct disk_lives { /* lives */
 	uint8_t magic[8];
-	uint64_t host; /* start of the host */
-	uint64_t verifiers[DISK_LIVES]; /* the latest first; 0: none */
+	struct life lives[DISK_LIVES]; /* the latest first */
 	uint32_t zero, crc;
 };
-_Static_assert(sizeof(struct disk_lives) == 152, "lives is a format");
+_Static_assert(sizeof(struct disk_lives) == 400, "lives is a format");
 
 struct disk_stamp_file { /* objects/stamp */
 	uint8_t magic[8];
@@ -196,6 +200,14 @@ struct disk {
 	bool nosync;
 	uint64_t verifier, boot;
 	struct disk_lives lives;
+	struct disk_flush {
+		struct timer timer;
+		struct io io;
+		struct disk_lives lives; /* as it is written */
+		uint64_t began, writes;
+		bool busy;
+		bool outdated; /* data were lost since it began */
+	} flush;
 	struct disk_dir objects, dirs[OBJECT_DIRS];
 	struct htab table; /* struct object by inode */
 	struct list lru;
@@ -229,8 +241,11 @@ void object_evicted(struct object *o); /* object.c: it is over */
 void turn_begin_whole(struct object *o, struct turn *t, struct req *q);
 void turn_refuse(struct object *o, uint64_t floor);
 /* lives.c */
-void lives_begin(struct disk *d); /* this start, whose verifier is known */
-void lives_end(struct disk *d); /* data were lost: no earlier life counts */
+void lives_begin(struct disk *d); /* this start, whose verifier is known; blocks */
+void lives_lost(
+	struct disk
+		*d); /* a sync has failed, and the verifier is another: page caches count no more */
+void lives_end(struct disk *d); /* no flush begins any more */
 /* fence.c */
 struct floor *floor_raise(struct disk *d, uint64_t ino, uint64_t epoch);
 bool floor_is_old(const struct floor *f, uint64_t now); /* no capability is as old */

@@ -320,6 +320,7 @@ static void disk_destroy(struct disk *d)
 {
 	struct env *e = d->env;
 
+	lives_end(d);
 	object_free_all(d);
 	htab_destroy(&d->table);
 	if (d->floors.slots)

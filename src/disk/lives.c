@@ -1,17 +1,21 @@
-/* Which data that no sync covers are still there, although this server was not stopped well.
+/* Which data that no sync covers are on disk or in memory still, although this server was not stopped
+ * well.
  *
- * A server that is killed leaves what it wrote in the page cache of its host; only a host that restarts loses it. The
- * file `lives` has the verifiers of all starts since the host was started. It is read with care: with another host
- * start, and after a sync that failed, none of them counts. So it need not be synced itself: it matters only while
- * the page cache is the one that it was written into.
+ * A server that is killed leaves what it wrote in the page cache of its host; only a host that restarts
+ * loses it. And what was written some time before is on disk by then: while anything is written, the
+ * whole file system is synced every FLUSH_NS. So for each life of the server the file `lives` has its
+ * verifier, the start of the host in which it was, and up to when what it wrote is on disk.
  *
- * Threads: the loop's; blocks at a start. Errors: none; without the file no earlier life counts. */
+ * The file is written before each such sync, which covers it, and tells of the one before. After a sync
+ * that failed the page cache counts no more. Threads: the loop's; the flush is one call on a worker.
+ * Errors: without the file no earlier life counts. */
 #include <endian.h>
 #include <fcntl.h>
 
 #include "disk/disk_impl.h"
 
 #define LIVES_NAME "lives"
+#define FLUSH_NS (30 * NSEC_PER_SEC)
 
 static const uint8_t lives_magic[8] = { 'S', 'H', 'F', 'L', 'I', 'V', 'E', 'S' };
 
@@ -20,7 +24,12 @@ static uint32_t lives_crc(const struct disk_lives *l)
 	return crc32c(0, l, offsetof(struct disk_lives, crc));
 }
 
-static void lives_read(struct disk *d, uint64_t host)
+static uint64_t host_start(struct env *e)
+{
+	return e->clock->host_start ? e->clock->host_start(e) : 0;
+}
+
+static void lives_read(struct disk *d)
 {
 	struct env *e = d->env;
 	struct disk_lives *l = &d->lives;
@@ -30,45 +39,117 @@ static void lives_read(struct disk *d, uint64_t host)
 	if (fd >= 0)
 		e->file->close(e, fd);
 	if (got != (ssize_t)sizeof(*l) || memcmp(l->magic, lives_magic, sizeof(l->magic)) ||
-	    le32toh(l->crc) != lives_crc(l) || le64toh(l->host) != host || !host)
+	    le32toh(l->crc) != lives_crc(l))
 		*l = (struct disk_lives){ 0 };
 }
 
-bool disk_kept(const struct disk *d, uint64_t verifier)
+static int lives_write(struct env *e, int dir, const struct disk_lives *lives)
 {
-	bool kept = verifier == d->verifier;
+	struct disk_lives l = *lives;
+	int fd = e->file->openat(e, dir, LIVES_NAME, O_WRONLY | O_CREAT, 0600), r;
 
-	for (int i = 0; i < DISK_LIVES && !kept; i++)
-		kept = d->lives.verifiers[i] == htole64(verifier);
-	return kept;
+	memcpy(l.magic, lives_magic, sizeof(l.magic));
+	l.crc = htole32(lives_crc(&l));
+	r = fd < 0 ? fd : disk_write_all(e, fd, &l, sizeof(l), 0);
+	if (fd >= 0)
+		e->file->close(e, fd);
+	return r;
+}
+
+bool disk_kept(const struct disk *d, uint64_t verifier, int64_t written)
+{
+	uint64_t host = host_start(d->env);
+
+	if (verifier == d->verifier)
+		return true;
+	for (int i = 0; i < DISK_LIVES; i++) {
+		const struct life *l = &d->lives.lives[i];
+
+		if (le64toh(l->verifier) == verifier)
+			return (host && le64toh(l->host) == host) ||
+			       written <= (int64_t)le64toh(l->durable);
+	}
+	return false;
+}
+
+/* The life that begins now, with the verifier that it has. */
+static void life_push(struct disk *d)
+{
+	struct life *l = d->lives.lives;
+
+	if (le64toh(l->verifier) ==
+	    d->verifier) { /* it goes on after a clean stop: all is on disk */
+		l->durable = htole64(d->env->clock->wall(d->env));
+	} else {
+		memmove(l + 1, l, sizeof(d->lives.lives) - sizeof(*l));
+		*l = (struct life){ .verifier = htole64(d->verifier) };
+	}
+	l->host = htole64(host_start(d->env));
+}
+
+/* ---------------------------------------------------------------- the flush */
+
+/* On a worker; io->bytes: which state of the lives was written. */
+static int flush_call(struct env *e, struct io *io)
+{
+	struct disk_flush *f = io->arg;
+	int r = lives_write(e, io->fd, &f->lives);
+
+	return r ? r : e->file->syncfs(e, io->fd);
+}
+
+static void flush_done(struct io *io)
+{
+	struct disk_flush *f = io->arg;
+	struct disk *d = container_of(f, struct disk, flush);
+
+	d->busy--;
+	if (f->outdated) /* what it wrote says too much */
+		d->env->file->unlinkat(d->env, d->dir, LIVES_NAME, 0);
+	else if (!io->error)
+		d->lives.lives[0].durable = htole64(f->began);
+	f->busy = f->outdated = false;
+}
+
+static void flush_timer(struct timer *t)
+{
+	struct disk_flush *f = container_of(t, struct disk_flush, timer);
+	struct disk *d = container_of(f, struct disk, flush);
+
+	timer_set(d->loop, &f->timer, d->loop->now + FLUSH_NS);
+	if (f->busy || f->writes == d->counters.writes)
+		return;
+	f->writes = d->counters.writes;
+	f->began = d->env->clock->wall(d->env);
+	f->lives = d->lives;
+	f->busy = true;
+	f->io = (struct io){
+		.kind = IO_CALL, .call = flush_call, .fd = d->dir, .arg = f, .done = flush_done
+	};
+	d->busy++;
+	io_submit(d->loop, &f->io);
 }
 
 void lives_begin(struct disk *d)
 {
-	struct env *e = d->env;
-	uint64_t host = e->clock->host_start ? e->clock->host_start(e) : 0;
-	struct disk_lives *l = &d->lives;
-	int fd;
+	lives_read(d);
+	life_push(d);
+	lives_write(d->env, d->dir, &d->lives);
+	d->flush.timer.fire = flush_timer;
+	if (!d->nosync && d->env->file->syncfs)
+		timer_set(d->loop, &d->flush.timer, d->loop->now + FLUSH_NS);
+}
 
-	lives_read(d, host);
-	if (l->verifiers[0] != htole64(d->verifier)) {
-		memmove(l->verifiers + 1, l->verifiers,
-			sizeof(l->verifiers) - sizeof(*l->verifiers));
-		l->verifiers[0] = htole64(d->verifier);
-	}
-	memcpy(l->magic, lives_magic, sizeof(l->magic));
-	l->host = htole64(host);
-	l->crc = htole32(lives_crc(l));
-	fd = e->file->openat(e, d->dir, LIVES_NAME, O_WRONLY | O_CREAT, 0600);
-	if (fd < 0)
-		return;
-	if (disk_write_all(e, fd, l, sizeof(*l), 0) < 0)
-		e->file->unlinkat(e, d->dir, LIVES_NAME, 0);
-	e->file->close(e, fd);
+void lives_lost(struct disk *d)
+{
+	for (int i = 0; i < DISK_LIVES; i++)
+		d->lives.lives[i].host = 0;
+	life_push(d);
+	d->flush.outdated = d->flush.busy;
+	d->env->file->unlinkat(d->env, d->dir, LIVES_NAME, 0);
 }
 
 void lives_end(struct disk *d)
 {
-	d->lives = (struct disk_lives){ 0 };
-	d->env->file->unlinkat(d->env, d->dir, LIVES_NAME, 0);
+	timer_del(d->loop, &d->flush.timer);
 }

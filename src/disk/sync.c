@@ -132,7 +132,7 @@ static void object_ended(struct group_sync *g, int error)
 	if (error) {
 		o->latched = true;
 		o->disk->verifier = env_random_u64(o->disk->env);
-		lives_end(o->disk);
+		lives_lost(o->disk);
 		o->disk->counters.latched++;
 		log_error("disk", "%s/objects/%s: writing back failed: %s", o->disk->path, o->name,
 			  strerror(-error));

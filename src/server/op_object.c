@@ -79,7 +79,7 @@ static bool sync_step(struct req *q)
 		answer(s);
 		if (!q->error)
 			q->error = whole(s, &a->at, 0);
-		if (!q->error && a->unsynced && !disk_kept(s->srv->disk, a->unsynced))
+		if (!q->error && a->unsynced && !disk_kept(s->srv->disk, a->unsynced, a->written))
 			q->error = -EIO;
 		return reply(s);
 	}

@@ -539,7 +539,7 @@ static void write_corpus(void)
 	struct wire_write_args write_typed = {
 		.at.cap = cap, .n_part = 1, .part = &rows_of, .mem = mem
 	};
-	struct wire_sync_args sync_ = { { cap, 0, 0 }, 7 };
+	struct wire_sync_args sync_ = { { cap, 0, 0 }, 7, 8 };
 	struct wire_copy_piece pieces[2] = { { 0, 100000, 300000 }, { 5, 70000, 100 } };
 	struct wire_capability other = { .ino = 2, .rights = 3, .epoch = 1 };
 	struct wire_allocate_args allocate = { { cap, 0, 0 }, 0, 3, list };

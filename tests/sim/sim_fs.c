@@ -653,6 +653,21 @@ static int sync_end(struct sim_fs *fs, struct sync *y)
 	return r;
 }
 
+static int fs_syncfs(struct env *e, int fd)
+{
+	struct sim_fs *fs = sim_fs_of(e);
+	struct inode *i;
+	int r = 0;
+
+	(void)fd;
+	if (!fs)
+		return -EIO;
+	list_for_each(i, &fs->inodes, all)
+		if (sync_end(fs, sync_begin(fs, i)))
+			r = -EIO;
+	return r;
+}
+
 static int fs_fsync(struct env *e, int fd)
 {
 	struct sim_fs *fs = sim_fs_of(e);
@@ -950,6 +965,7 @@ const struct file_ops sim_file_ops = {
 	.preadv = sim_preadv,
 	.pwritev = fs_pwritev,
 	.fsync = fs_fsync,
+	.syncfs = fs_syncfs,
 	.ftruncate = fs_ftruncate,
 	.fstat = fs_fstat,
 	.fallocate = fs_fallocate,

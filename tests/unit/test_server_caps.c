@@ -48,7 +48,7 @@ static int write_with(const struct wire_capability *c)
 
 static int stat_with(const struct wire_capability *c, uint32_t op)
 {
-	struct wire_sync_args a = { { *c, 0, 0 }, 0 };
+	struct wire_sync_args a = { { *c, 0, 0 }, 0, 0 };
 	struct wire_object_res r;
 
 	if (op == OP_SYNC)

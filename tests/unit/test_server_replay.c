@@ -391,7 +391,7 @@ static void trials_of_data(void)
 	struct wire_copy_args copy[2] = { { at, from, 0, 1, &piece[0] },
 					  { at, from, 0, 1, &piece[1] } };
 	struct wire_seek_args seek[2] = { { at, 0, WHENCE_DATA }, { at, 0, WHENCE_HOLE } };
-	struct wire_sync_args sync[2] = { { at }, { from } };
+	struct wire_sync_args sync[2] = { { at, 0, 0 }, { from, 0, 0 } };
 	struct wire_objstat_args objstat[2] = { { at }, { from } };
 
 	TRIAL(OP_READ, 0, read);
