@@ -95,6 +95,22 @@ static bool is_in_memory(const char *dir)
 	return !NEVER_MAPPED && statfs(dir, &s) == 0 && s.f_type == TMPFS_MAGIC;
 }
 
+static int refuse_gone(struct opening *op)
+{
+	return refuse(op, -EUCLEAN,
+		      "the database is gone: is a disk not mounted? If it is lost, `sheaf restore` "
+		      "puts a backup back");
+}
+
+/* An empty one made here would look newer than a backup. */
+static bool is_gone(const char *dir)
+{
+	char path[CONF_PATH_MAX + 32];
+
+	snprintf(path, sizeof(path), "%s/data.mdb", dir);
+	return access(path, F_OK) < 0 && errno == ENOENT;
+}
+
 /* Through its mapping where it is in memory and there is room for that. */
 static int env_open(struct opening *op)
 {
@@ -104,6 +120,8 @@ static int env_open(struct opening *op)
 	uint64_t limit = o->map_bytes ? o->map_bytes : MAP_BYTES_DEFAULT;
 	int rc;
 
+	if (o->expected && is_gone(o->dir))
+		return refuse_gone(op);
 	if (mkdir(o->dir, 0700) < 0 && errno != EEXIST)
 		return refuse(op, -errno, "cannot make the directory: %s", strerror(errno));
 	if (l && l->in_memory && is_in_memory(o->dir)) {
@@ -252,9 +270,7 @@ static int empty_check(struct opening *op, MDB_txn *txn)
 	if (st.ms_entries)
 		return refuse(op, -EIO, "this is no metadata of Sheaf; choose another directory");
 	if (op->o->expected)
-		return refuse(op, -EUCLEAN,
-			      "the database is gone: is a disk not mounted? If it is lost, `sheaf "
-			      "restore` puts a backup back");
+		return refuse_gone(op);
 	op->fresh = true;
 	return 0;
 }
