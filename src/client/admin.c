@@ -15,10 +15,11 @@ void client_map(struct cop *op, uint32_t target, uint64_t timeout_ns)
 		   XDR_ANY(xdr_wire_map_res));
 }
 
-void client_add_target(struct cop *op, uint32_t target, const struct wire_map_target *t)
+void client_add_target(struct cop *op, uint32_t target, const struct wire_map_target *t,
+		       bool emptied)
 {
 	as_root(op);
-	op->args.add_target.target = *t;
+	op->args.add_target = (struct wire_add_target_args){ *t, emptied };
 	client_ask(op, OP_ADD_TARGET, target, op->c->timeout_ns, XDR_ANY(xdr_wire_add_target_args),
 		   XDR_ANY(xdr_wire_void_res));
 }

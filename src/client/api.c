@@ -912,6 +912,7 @@ int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_se
 		s->bytes_read = r->bytes_read;
 		s->bytes_written = r->bytes_written;
 		s->storage = r->storage;
+		s->incarnation = r->incarnation;
 	}
 	api_leave(fs, op);
 	return 0;

@@ -6,6 +6,8 @@
 
 #include "client/api_priv.h"
 
+#define ASK_MS 2000 /* a server that is to be told of */
+
 static int blame(struct sheaf *fs, uint32_t target, const char *what, int r)
 {
 	const struct conf_target *t = client_target(fs->b.client, target);
@@ -28,7 +30,7 @@ bool api_is_meta(struct sheaf *fs, uint32_t target)
 
 static void server_of(const struct wire_map_target *t, struct sheaf_server *s)
 {
-	*s = (struct sheaf_server){ .id = t->id, .roles = t->roles };
+	*s = (struct sheaf_server){ .id = t->id, .roles = t->roles, .incarnation = t->incarnation };
 	snprintf(s->name, sizeof(s->name), "%.*s", (int)t->name.len, (const char *)t->name.p);
 	snprintf(s->address, sizeof(s->address), "%.*s", (int)t->address.len,
 		 (const char *)t->address.p);
@@ -47,6 +49,8 @@ static int merge(struct sheaf *fs, uint32_t target, const struct wire_map_res *m
 		} else if (strcmp(s[i].name, one.name) || one.id != i) {
 			blame(fs, target, "knows other servers than the first one", -EBADMSG);
 			return -EBADMSG;
+		} else if (!s[i].incarnation) {
+			s[i].incarnation = one.incarnation;
 		}
 	}
 	return 0;
@@ -85,17 +89,11 @@ int sheaf_keeper(struct sheaf *fs, uint64_t ino)
 	return (int)client_keeper(fs->b.client, ino);
 }
 
-int sheaf_server_add(struct sheaf *fs, int id, const char *name, const char *address)
+/* Tells all metadata servers. */
+static int add_target(struct sheaf *fs, const struct wire_map_target *t, bool emptied)
 {
-	const struct wire_map_target t = { .id = (uint32_t)id,
-					   .roles = ROLE_DATA,
-					   .name = wire_text(name),
-					   .address = wire_text(address) };
 	int servers = sheaf_server_count(fs), r = 0;
 
-	if (strlen(name) >= sizeof(((struct conf_target *)0)->name) ||
-	    strlen(address) >= CONF_ADDR_MAX)
-		return -ENAMETOOLONG;
 	for (uint32_t i = 0; !r && (int)i < servers; i++) {
 		struct cop *op;
 
@@ -104,12 +102,47 @@ int sheaf_server_add(struct sheaf *fs, int id, const char *name, const char *add
 		op = api_begin(fs, NULL);
 		if (!op)
 			return -ENOMEM;
-		client_add_target(op, i, &t);
+		client_add_target(op, i, t, emptied);
 		r = (int)api_end(fs, op);
 		if (r)
 			blame(fs, i, "does not take the new server", r);
 	}
 	return r;
+}
+
+int sheaf_server_add(struct sheaf *fs, int id, const char *name, const char *address)
+{
+	struct wire_map_target t = { .id = (uint32_t)id,
+				     .roles = ROLE_DATA,
+				     .name = wire_text(name),
+				     .address = wire_text(address) };
+	struct sheaf_server s = { 0 };
+
+	if (strlen(name) >= sizeof(((struct conf_target *)0)->name) ||
+	    strlen(address) >= CONF_ADDR_MAX)
+		return -ENAMETOOLONG;
+	if (id < sheaf_server_count(fs) && sheaf_server_status(fs, id, ASK_MS, &s) == 0)
+		t.incarnation = s.incarnation; /* else the metadata servers learn it later */
+	return add_target(fs, &t, false);
+}
+
+int sheaf_server_emptied(struct sheaf *fs, int id)
+{
+	struct wire_map_target t = { .id = (uint32_t)id };
+	struct sheaf_server s = { 0 };
+	int r = sheaf_server_status(fs, id, ASK_MS, &s);
+
+	if (r)
+		return r;
+	if (!s.up || !s.incarnation) {
+		why_set("%s (%s) does not answer", s.name, s.address);
+		return -EHOSTDOWN;
+	}
+	t.roles = s.roles;
+	t.name = wire_text(s.name);
+	t.address = wire_text(s.address);
+	t.incarnation = s.incarnation;
+	return add_target(fs, &t, true);
 }
 
 /* ---- backup ---- */

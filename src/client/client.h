@@ -244,7 +244,8 @@ bool client_is_meta(const struct client *c, uint32_t target);
 uint32_t client_keeper(const struct client *c, uint64_t ino); /* the metadata server of it */
 void client_map(struct cop *op, uint32_t target,
 		uint64_t timeout_ns); /* res.map until cop_free(), as the others */
-void client_add_target(struct cop *op, uint32_t target, const struct wire_map_target *t);
+void client_add_target(struct cop *op, uint32_t target, const struct wire_map_target *t,
+		       bool emptied);
 void client_backup(struct cop *op, uint32_t target, uint64_t id, uint64_t offset);
 /* What the data targets have room for, all of them together, a disk that several share once; one that does not answer is
  * an error. */

@@ -21,6 +21,10 @@ struct object;
 
 int disk_format(struct env *e, const char *path, const struct uuid *fs, uint32_t target, char *err,
 		size_t err_len); /* makes the directory; -EEXIST when it is already somebody's */
+/* Storage whose objects/ is gone, with all that was in it, gets an empty one: 1; 0: objects/ is there; -ENOENT: there is
+ * no storage; -EBUSY: it is served. */
+int disk_format_lost(struct env *e, const char *path, const struct uuid *fs, uint32_t target,
+		     char *err, size_t err_len);
 int disk_open(struct loop *l, const char *path, const struct uuid *fs, uint32_t target, bool nosync,
 	      struct disk **out, char *err, size_t err_len);
 struct stamp disk_stamp(const struct disk *d); /* of sheaf.id */

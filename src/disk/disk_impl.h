@@ -259,6 +259,8 @@ int disk_write_all(struct env *e, int fd, const void *p, size_t n, uint64_t off)
 int disk_write_file(struct env *e, int dir, const char *name, const void *p, size_t n, bool sync);
 ssize_t disk_read_fd(struct env *e, int fd, void *p, size_t n);
 /* storage_id.c; these block, too */
+/* objects/ without a stamp gets this one: 1; 0: it has one; or -errno. */
+int disk_stamp_lost(struct env *e, int objects, const struct stamp *s);
 int disk_id_format(struct env *e, int dir, int objects, const struct uuid *fs, uint32_t target);
 int disk_id_check(struct disk *d, const struct uuid *fs, uint32_t target, char *err, size_t n);
 int disk_stamp_begin(struct disk *d, char *err,

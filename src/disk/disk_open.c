@@ -208,11 +208,16 @@ static int open_dirs(struct disk *d, char *err, size_t n)
 				   d->path, ID_NAME, strerror(-d->id_fd));
 	d->objects.fd = d->objects.gs.fd =
 		e->file->openat(e, d->dir, "objects", O_RDONLY | O_DIRECTORY, 0);
+	if (d->objects.fd == -ENOENT)
+		return disk_refuse(err, n, -EUCLEAN,
+				   "%s/objects is missing: is a disk not mounted? If the data are "
+				   "lost, run `sheaf add-server NAME --emptied` for this server",
+				   d->path);
 	if (d->objects.fd < 0)
-		return disk_refuse(err, n, d->objects.fd,
-				   "%s/objects cannot be opened: %s: restore it from where the "
-				   "directory came from",
-				   d->path, strerror(-d->objects.fd));
+		return disk_refuse(
+			err, n, d->objects.fd,
+			"%s/objects cannot be opened: %s: check its type and permissions", d->path,
+			strerror(-d->objects.fd));
 	return 0;
 }
 
@@ -240,6 +245,37 @@ int disk_hold(struct env *e, const char *path, const struct uuid *fs, uint32_t t
 		e->file->close(e, fd);
 	free(d);
 	return r ? r : fd;
+}
+
+int disk_format_lost(struct env *e, const char *path, const struct uuid *fs, uint32_t target,
+		     char *err, size_t n)
+{
+	int dir = e->file->openat(e, AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
+	int id = dir < 0 ? dir : e->file->openat(e, dir, ID_NAME, O_RDONLY, 0);
+	int r = id < 0 ? id : e->file->mkdirat(e, dir, "objects", 0700), objects, held;
+	struct stamp stamp;
+
+	if (id >= 0)
+		e->file->close(e, id);
+	if (r == -EEXIST)
+		r = 0;
+	if (r)
+		disk_refuse(err, n, r, "%s/objects cannot be made: %s", path, strerror(-r));
+	held = r ? r : disk_hold(e, path, fs, target, &stamp, err, n);
+	if (held >= 0) {
+		objects = e->file->openat(e, dir, "objects", O_RDONLY | O_DIRECTORY, 0);
+		r = objects < 0 ? objects : disk_stamp_lost(e, objects, &stamp);
+		if (objects >= 0)
+			e->file->close(e, objects);
+		if (r < 0)
+			disk_refuse(err, n, r, "%s/objects cannot be written: %s", path,
+				    strerror(-r));
+		e->file->fsync(e, dir);
+		e->file->close(e, held);
+	}
+	if (dir >= 0)
+		e->file->close(e, dir);
+	return held < 0 ? held : r;
 }
 
 static uint32_t clean_crc(const struct disk_clean *c)

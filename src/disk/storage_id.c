@@ -88,14 +88,24 @@ static int objects_check(struct disk *d, char *err, size_t n)
 		return disk_refuse(
 			err, n, -EUCLEAN,
 			"%s has lost its contents (no stamp): is a disk not mounted? If the data "
-			"are gone, move %s away and run `sheaf add-server --emptied` for this "
-			"server",
-			what, d->path);
+			"are lost, run `sheaf add-server NAME --emptied` for this server",
+			what);
 	if (r < 0)
 		return disk_refuse(err, n, r,
 				   "%s/" STAMP_NAME " cannot be read: %s: check the disk", what,
 				   strerror(-r));
 	return stamp_check(&d->stamp, &part, what, err, n);
+}
+
+int disk_stamp_lost(struct env *e, int objects, const struct stamp *s)
+{
+	struct stamp old;
+	int r = stamp_read(e, objects, &old);
+
+	if (r != -ENOENT)
+		return r;
+	r = stamp_write(e, objects, s);
+	return r ? r : 1;
 }
 
 /* ---------------------------------------------------------------- sheaf.id */

@@ -179,7 +179,9 @@ int sheaf_restore(const char *conf, const char *file, int id, int force)
 	return r;
 }
 
-int sheaf_server_format(const char *conf, int id)
+typedef int format_fn(struct env *e, const struct conf *c, uint32_t target, char *err, size_t n);
+
+static int format_with(const char *conf, int id, format_fn *fn)
 {
 	char err[CONF_PATH_MAX + 512] = "";
 	struct conf *c = NULL;
@@ -189,10 +191,20 @@ int sheaf_server_format(const char *conf, int id)
 		why_set("%s has no server %d", c->path, id);
 		r = -EINVAL;
 	} else if (!r) {
-		r = server_format_again(env_real(), c, (uint32_t)id, err, sizeof(err));
-		if (r)
+		r = fn(env_real(), c, (uint32_t)id, err, sizeof(err));
+		if (r < 0)
 			why_set("%s", err);
 	}
 	conf_free(c);
 	return r;
+}
+
+int sheaf_server_format(const char *conf, int id)
+{
+	return format_with(conf, id, server_format_again);
+}
+
+int sheaf_server_format_lost(const char *conf, int id)
+{
+	return format_with(conf, id, server_format_lost);
 }

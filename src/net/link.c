@@ -505,7 +505,8 @@ static int on_response(struct link *l, struct msg *m)
 	const struct net_identity *id = &l->net->id;
 	struct wire_welcome w = { .verifier = id->verifier,
 				  .lease_ms = id->lease_ms,
-				  .map_version = id->map_version };
+				  .map_version = id->map_version,
+				  .incarnation = id->incarnation };
 	struct wire_response r;
 	uint8_t proof[MAC_BYTES];
 	int e;
@@ -537,6 +538,7 @@ static int on_welcome(struct link *l, struct msg *m)
 	if (l->state != LINK_WAIT_WELCOME)
 		return -EPROTO;
 	l->verifier = w.verifier;
+	l->incarnation = w.incarnation;
 	proven(l);
 	peer_map(l->peer, w.map_version);
 	peer_link_up(l->peer, l);

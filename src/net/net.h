@@ -86,6 +86,7 @@ struct net_identity {
 	struct uuid fs;
 	uint32_t target; /* of a server */
 	uint64_t verifier; /* of a server */
+	uint64_t incarnation; /* of a server's storage */
 	uint32_t lease_ms, timeout_ms, map_version;
 	uint8_t client_key[KEY_BYTES], server_key[KEY_BYTES];
 	bool has_server_key;
@@ -255,6 +256,7 @@ struct link {
 	struct peer *peer; /* of a dialled link */
 	struct session *session; /* of an accepted link, once it has one */
 	uint64_t verifier; /* of the server at the other end */
+	uint64_t incarnation; /* of its storage */
 	uint8_t nonce[32]; /* ours */
 	struct list descs; /* exposed memory */
 	struct net_account *account;
@@ -441,6 +443,7 @@ struct peer {
 	uint8_t secret[16];
 	uint64_t boot; /* of the server, as it told with the session */
 	uint64_t verifier;
+	uint64_t incarnation; /* of the server's storage, as it told last; 0: never */
 	uint32_t lease_ms;
 	uint32_t map_version; /* of the server's map, as far as it was told of */
 	uint32_t eager_bytes; /* credit: what a message may carry unasked */
@@ -473,6 +476,7 @@ struct peer {
 	void (*parted)(struct peer *p);
 	/* The server has a newer map; what it queues with peer_call_front() goes before all else. Or NULL. */
 	void (*map_changed)(struct peer *p);
+	void (*storage_told)(struct peer *p); /* a link is up: `incarnation` is news */
 	uint64_t n_sent, n_resent; /* calls */
 	uint64_t round; /* ns: the quickest answer to a call without memory; 0: none yet */
 	uint64_t answered_at; /* when the last answer came */

@@ -658,6 +658,9 @@ void peer_link_up(struct peer *p, struct link *l)
 
 	p->state = PEER_SESSION;
 	p->verifier = l->verifier;
+	p->incarnation = l->incarnation;
+	if (p->storage_told)
+		p->storage_told(p);
 	if (!p->session)
 		lp->env->clock->random(lp->env, p->secret, sizeof(p->secret));
 	p->session_args = (struct wire_session_args){ .id = p->session,

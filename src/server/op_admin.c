@@ -49,6 +49,7 @@ int do_status(struct sreq *s)
 		.pool_free = srv->pool.n_free * BUF_UNIT,
 		.pool_waits = srv->pool.n_waits,
 		.verifier = srv->net.id.verifier,
+		.incarnation = srv->net.id.incarnation,
 		.bad_links = srv->net.bad_links,
 		.slow_inline = srv->meta ? meta_slow_reads(srv->meta) : 0,
 		.removals = srv->removing.n + srv->removing.left,

@@ -28,6 +28,18 @@ int server_format_again(struct env *e, const struct conf *c, uint32_t target, ch
 	return 0;
 }
 
+int server_format_lost(struct env *e, const struct conf *c, uint32_t target, char *err,
+		       size_t err_len)
+{
+	int r = disk_format_lost(e, c->targets[target].storage, &c->fs_id, target, err, err_len);
+
+	if (r == -ENOENT) {
+		r = server_format(e, c, target, err, err_len);
+		return r ? r : 1;
+	}
+	return r == -EBUSY ? 0 : r; /* it is served */
+}
+
 /* ---- start ---- */
 
 uint16_t partition_of(const struct conf *c, uint32_t target)
@@ -87,6 +99,7 @@ static void open_net(struct server *s, const struct server_opts *o)
 	struct net_identity id = { .fs = s->conf->fs_id,
 				   .target = s->target,
 				   .verifier = disk_verifier(s->disk),
+				   .incarnation = disk_stamp(s->disk).incarnation,
 				   .lease_ms = s->conf->lease_s * 1000,
 				   .timeout_ms = s->conf->timeout_s * 1000,
 				   .map_version = s->map.version,
@@ -237,6 +250,7 @@ static void free_rest(struct server *s)
 	if (s->copies.base)
 		pool_fini(&s->copies);
 	arena_destroy(&s->map_arena);
+	arena_destroy(&s->store_arena);
 	times_free(s);
 	mac_key_free(s->signer);
 	free(s->peers);

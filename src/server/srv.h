@@ -174,8 +174,11 @@ struct server {
 		int64_t time;
 		uint32_t readers; /* requests that read it now */
 	} backup;
-	struct req map_req;
+	struct req map_req; /* stores the map; on the loop when its loop is set */
 	struct change map_change;
+	struct arena store_arena; /* of map_req */
+	uint32_t map_stored; /* version of the map in the database: above map.version when only incarnations changed */
+	bool map_dirty; /* it changed while it was being stored */
 	struct {
 		struct req q; /* on the loop when its loop is set */
 		struct call call;

@@ -8,6 +8,10 @@
  * lacks: it is older than the map then. What differs from the stored map is a new version of it. A new target is
  * committed before anybody sees it.
  *
+ * A target's storage has an incarnation. The metadata server hears it whenever a link to the target comes up, and the
+ * map keeps the first one. Another one later means that the target's storage was exchanged: what files had there is
+ * lost. That is an error in the log until an administrator says that the target was emptied.
+ *
  * Threads: the loop's. Memory: the map's arena, with room for all targets there can be. Errors: a start without
  * a map fails; a map that could not be stored is said in the log and stored by the next start. */
 #include <ctype.h>
@@ -65,16 +69,48 @@ static int map_from_conf(struct server *s)
 	return r;
 }
 
+/* A map as an earlier Sheaf stored it: no incarnation is known. */
+static int decode_old(const struct wire_bytes *blob, struct arena *a, struct wire_map_res *out)
+{
+	struct wire_old_map m = { 0 };
+	struct xdr x;
+
+	xdr_decoder(&x, blob->p, blob->len, a);
+	if (!xdr_wire_old_map(&x, &m))
+		return -EIO;
+	out->targets = arena_alloc(a, (m.n_targets + 1) * sizeof(*out->targets));
+	if (!out->targets)
+		return -ENOMEM;
+	out->n_targets = m.n_targets;
+	for (uint32_t i = 0; i < m.n_targets; i++)
+		out->targets[i] = (struct wire_map_target){ .id = m.targets[i].id,
+							    .roles = m.targets[i].roles,
+							    .name = m.targets[i].name,
+							    .address = m.targets[i].address };
+	return 0;
+}
+
+static int map_decode(const struct wire_bytes *blob, struct arena *a, struct wire_map_res *out)
+{
+	struct xdr x;
+
+	xdr_decoder(&x, blob->p, blob->len, a);
+	if (xdr_wire_map_res(&x, out) && !xdr_left(&x))
+		return 0;
+	*out = (struct wire_map_res){ 0 };
+	return decode_old(blob, a, out);
+}
+
 /* What the stored map has and the cluster file lacks. */
 static int map_from_stored(struct server *s, const struct wire_bytes *blob)
 {
 	struct wire_map_res old = { 0 };
-	struct xdr x;
-	int r = 0;
+	int r = map_decode(blob, &s->map_arena, &old);
 
-	xdr_decoder(&x, blob->p, blob->len, &s->map_arena);
-	if (!xdr_wire_map_res(&x, &old))
-		return -EIO;
+	if (r)
+		return r;
+	for (uint32_t i = 0; i < MIN(s->map.n_targets, old.n_targets); i++)
+		s->map.targets[i].incarnation = old.targets[i].incarnation;
 	for (uint32_t i = s->map.n_targets; !r && i < old.n_targets; i++) {
 		if (old.targets[i].id != i)
 			return -EIO;
@@ -100,21 +136,7 @@ static int map_encode(struct wire_map_res m, struct arena *a, struct wire_bytes 
 	return 0;
 }
 
-/* ---- the start ---- */
-
-static bool store_step(struct req *q)
-{
-	struct server *s = container_of(q, struct server, map_req);
-
-	if (q->error || s->map_change.res.status)
-		log_error("server", "%s could not store the cluster map", s->self->name);
-	req_fini(q);
-	s->map_req.loop = NULL;
-	return false;
-}
-
-static const char *const store_names[] = { "commit" };
-static const struct req_ops store_ops = { "store-map", store_step, 0, 1, store_names };
+/* ---- storing it ---- */
 
 static struct wire_record map_record(struct server *s, struct wire_bytes blob)
 {
@@ -122,30 +144,108 @@ static struct wire_record map_record(struct server *s, struct wire_bytes blob)
 
 	return (struct wire_record){ .kind = REC_MAP,
 				     .time = (int64_t)e->clock->wall(e),
-				     .epoch = s->map.version + 1,
+				     .epoch = s->map_stored + 1,
 				     .data = blob };
 }
+
+static void map_store(struct server *s);
+
+static bool store_step(struct req *q)
+{
+	struct server *s = container_of(q, struct server, map_req);
+	uint32_t status = s->map_change.res.status;
+
+	if (!q->error && !status)
+		s->map_stored = (uint32_t)s->map_change.res.epoch;
+	else if (!q->error && status == EINVAL) /* one with another target was faster */
+		s->map_dirty = true;
+	else
+		log_error("server", "%s could not store the cluster map", s->self->name);
+	req_fini(q);
+	s->map_req.loop = NULL;
+	arena_destroy(&s->store_arena);
+	if (s->map_dirty)
+		map_store(s);
+	return false;
+}
+
+static const char *const store_names[] = { "commit" };
+static const struct req_ops store_ops = { "store-map", store_step, 0, 1, store_names };
+
+/* Stores the map as it is; one that is being stored is followed by another. */
+static void map_store(struct server *s)
+{
+	struct wire_bytes blob;
+
+	s->map_dirty = s->map_req.loop;
+	if (s->map_req.loop || s->stopping)
+		return;
+	arena_init(&s->store_arena, 0);
+	if (map_encode(s->map, &s->store_arena, &blob)) {
+		log_error("server", "%s could not store the cluster map: out of memory",
+			  s->self->name);
+		arena_destroy(&s->store_arena);
+		return;
+	}
+	s->map_change = (struct change){ .arena = &s->store_arena, .rec = map_record(s, blob) };
+	req_init(&s->map_req, s->loop, &store_ops, 0);
+	meta_submit(s->meta, &s->map_change, &s->map_req);
+}
+
+/* ---- incarnations ---- */
+
+/* A storage that the map does not know is its first one, or says that the one before is gone. */
+static bool storage_is_new(struct server *s, uint32_t target, uint64_t incarnation)
+{
+	struct wire_map_target *t = &s->map.targets[target];
+
+	if (!incarnation || t->incarnation == incarnation)
+		return false;
+	if (!t->incarnation) {
+		t->incarnation = incarnation;
+		return true;
+	}
+	log_error("server",
+		  "%.*s has other storage than the map knows: data that files had there are lost; "
+		  "put back its storage, or run `sheaf add-server %.*s --emptied`",
+		  (int)t->name.len, (const char *)t->name.p, (int)t->name.len,
+		  (const char *)t->name.p);
+	return false;
+}
+
+static void storage_told(struct peer *p)
+{
+	struct server *s = p->owner;
+
+	if (s->meta && p->target < s->map.n_targets && storage_is_new(s, p->target, p->incarnation))
+		map_store(s);
+}
+
+/* ---- the start ---- */
 
 int map_open(struct server *s)
 {
 	struct wire_bytes old = { 0 }, new;
+	struct arena mem;
 	int r = map_from_conf(s);
 
 	if (r || !s->meta)
 		return r;
 	r = meta_map(s->meta, &s->map.version, &old, &s->map_arena);
+	s->map_stored = s->map.version;
 	if (!r && s->map.version)
 		r = map_from_stored(s, &old);
-	if (!r)
-		r = map_encode(s->map, &s->map_arena, &new);
-	if (r || (old.len == new.len &&memcmp(old.p, new.p, old.len) == 0))
+	if (r)
 		return r;
-	s->map_change.arena = &s->map_arena;
-	s->map_change.rec = map_record(s, new);
-	s->map.version++;
-	req_init(&s->map_req, s->loop, &store_ops, 0);
-	meta_submit(s->meta, &s->map_change, &s->map_req);
-	return 0;
+	storage_is_new(s, s->target, disk_stamp(s->disk).incarnation);
+	arena_init(&mem, 0);
+	r = map_encode(s->map, &mem, &new);
+	if (!r && (old.len != new.len || memcmp(old.p, new.p, old.len) != 0)) {
+		s->map.version++;
+		map_store(s);
+	}
+	arena_destroy(&mem);
+	return r;
 }
 
 static void forget(struct server *s, struct req *q)
@@ -175,6 +275,8 @@ static void peer_add(struct server *s, const struct wire_map_target *t)
 
 	snprintf(address, sizeof(address), "%.*s", (int)t->address.len, (const char *)t->address.p);
 	peer_init(&s->peers[t->id], &s->net, LINK_SERVER, t->id, address);
+	s->peers[t->id].owner = s;
+	s->peers[t->id].storage_told = storage_told;
 	s->n_peers++;
 }
 
@@ -253,20 +355,32 @@ static bool is_word(const struct wire_bytes *b)
 	return b->len > 0;
 }
 
-/* May it be the next target? 0; -EALREADY: it is there; or why not. */
-static int may_add(const struct wire_map_res *m, const struct wire_map_target *t)
+/* The target is in the map. 0: its incarnation there is to be changed; -EALREADY: it is the same. */
+static int may_change(const struct wire_map_target *known, const struct wire_add_target_args *a)
 {
-	if (t->roles != ROLE_DATA || !is_word(&t->name) || !is_word(&t->address))
+	if (!a->target.incarnation || a->target.incarnation == known->incarnation)
+		return -EALREADY;
+	return known->incarnation && !a->emptied ? -ESTALE : 0;
+}
+
+/* May it be the next target, or one that is there with other storage? 0; -EALREADY: it is there; or why not. */
+static int may_add(const struct wire_map_res *m, const struct wire_add_target_args *a)
+{
+	const struct wire_map_target *t = &a->target;
+
+	if (!is_word(&t->name) || !is_word(&t->address))
 		return -EINVAL;
 	for (uint32_t i = 0; i < m->n_targets; i++) {
 		bool name = same(&m->targets[i].name, &t->name);
 		bool address = same(&m->targets[i].address, &t->address);
 
-		if (name && address && t->id == i)
-			return -EALREADY;
+		if (name && address && t->id == i && t->roles == m->targets[i].roles)
+			return may_change(&m->targets[i], a);
 		if (name || address || t->id == i)
 			return -EEXIST;
 	}
+	if (t->roles != ROLE_DATA || a->emptied)
+		return -EINVAL;
 	if (t->id >= TARGETS_MAX)
 		return -ENOSPC;
 	return t->id == m->n_targets ? 0 : -EINVAL;
@@ -281,7 +395,7 @@ static int add_check(struct sreq *s)
 	struct wire_map_res m = s->srv->map;
 	struct wire_map_target *targets;
 	struct wire_bytes blob;
-	int r = may_add(&m, &a->target);
+	int r = may_add(&m, a);
 
 	if (r)
 		return r;
@@ -289,7 +403,8 @@ static int add_check(struct sreq *s)
 	if (!targets)
 		return -ENOMEM;
 	memcpy(targets, m.targets, m.n_targets * sizeof(*targets));
-	targets[m.n_targets++] = a->target;
+	targets[a->target.id] = a->target;
+	m.n_targets = MAX(m.n_targets, a->target.id + 1);
 	m.targets = targets;
 	r = map_encode(m, &s->arena, &blob);
 	if (r)
@@ -308,6 +423,13 @@ static int add_commit(struct sreq *s)
 
 	if (s->change.res.status) /* another one was faster */
 		return s->change.res.status == EINVAL ? -EAGAIN : -s->change.res.status;
+	srv->map_stored = (uint32_t)s->change.res.epoch;
+	if (a->target.id < srv->map.n_targets) {
+		srv->map.targets[a->target.id].incarnation = a->target.incarnation;
+		log_warn("server", "%.*s: the map takes the storage that it has now",
+			 (int)a->target.name.len, (const char *)a->target.name.p);
+		return 0;
+	}
 	r = map_put(srv, a->target);
 	if (r)
 		return r;

@@ -402,7 +402,7 @@ static void help(const struct request *r, uint32_t unit, unsigned twist)
 	struct wire_xattr_res xattr = { 5, wire_text("value") };
 	struct wire_lock_res lock = { twist & 4, twist, { .kind = twist & 8 ? 1 : 0 } };
 	struct wire_status_res status = { .space_total = 10, .space_avail = 5 };
-	struct wire_map_target more = { 1, ROLE_DATA, wire_text("more"), wire_text("loop:1") };
+	struct wire_map_target more = { 1, ROLE_DATA, wire_text("more"), wire_text("loop:1"), 7 };
 	struct wire_map_res map = { .version = 2, .n_targets = 1, .targets = &more };
 	struct wire_void_res none = { 0 };
 	struct xdr x;

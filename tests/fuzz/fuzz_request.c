@@ -520,8 +520,8 @@ static void write_corpus(void)
 	struct wire_reclaim_args reclaim = { files[1], 12,    OPEN_WRITE | OPEN_APPEND, 1, &claim,
 					     1,	       &range };
 	struct wire_backup_args backup_ = { 0, 0 };
-	struct wire_add_target_args add_target = { { 0, ROLE_DATA, wire_text("more"),
-						     wire_text("loop:9") } };
+	struct wire_add_target_args add_target = { .target = { 0, ROLE_DATA, wire_text("more"),
+							       wire_text("loop:9"), 7 } };
 	struct wire_read_args read_ = { .at.cap = cap, .n_list = 3, .list = list, .mem = mem };
 	struct wire_write_args write_ = { .at.cap = cap, .n_list = 3, .list = list, .mem = mem };
 	struct wire_read_args read_small = { .at.cap = cap, .n_list = 2, .list = little };

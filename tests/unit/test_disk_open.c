@@ -128,7 +128,34 @@ static void missing_parts_are_refused(void)
 	refused(&test_fs, 3, -EUCLEAN, "objects has lost its contents");
 	in_dir(file, sizeof(file), "objects");
 	CHECK_EQ(rmdir(file), 0);
-	refused(&test_fs, 3, -ENOENT, "objects cannot be opened");
+	refused(&test_fs, 3, -EUCLEAN, "objects is missing");
+	disk_end();
+}
+
+static int format_lost(const struct uuid *fs)
+{
+	return disk_format_lost(loop.env, disk_path, fs, 3, disk_err, sizeof(disk_err));
+}
+
+static void lost_objects_are_made_anew_and_nothing_else(void)
+{
+	struct uuid other = { { 9 } };
+	char file[600];
+
+	begin_closed();
+	CHECK_EQ(format_lost(&test_fs), 0); /* they are there */
+	in_dir(file, sizeof(file), "objects/stamp");
+	CHECK_EQ(unlink(file), 0);
+	in_dir(file, sizeof(file), "objects");
+	CHECK_EQ(rmdir(file), 0);
+	CHECK_EQ(format_lost(&other), -EPERM); /* another file system's */
+	refused(&test_fs, 3, -EUCLEAN, "objects has lost its contents");
+	CHECK_EQ(format_lost(&test_fs), 1);
+	CHECK_EQ(format_lost(&test_fs), 0);
+	CHECK_EQ(disk_try(&test_fs, 3), 0);
+	in_dir(file, sizeof(file), "sheaf.id");
+	CHECK_EQ(unlink(file), 0);
+	CHECK_EQ(format_lost(&test_fs), -ENOENT);
 	disk_end();
 }
 
@@ -221,7 +248,8 @@ TEST_MAIN(TEST(a_missing_directory_is_refused), TEST(a_directory_without_id_is_r
 	  TEST(a_file_instead_of_a_directory_is_refused), TEST(a_damaged_id_is_refused),
 	  TEST(another_file_system_or_server_is_refused), TEST(a_newer_format_is_refused),
 	  TEST(a_directory_in_use_is_refused), TEST(missing_parts_are_refused),
-	  TEST(formatting_twice_is_refused), TEST(formatting_where_no_parent_is_says_so),
+	  TEST(lost_objects_are_made_anew_and_nothing_else), TEST(formatting_twice_is_refused),
+	  TEST(formatting_where_no_parent_is_says_so),
 	  TEST(a_clean_stop_keeps_the_verifier_and_anything_else_does_not),
 	  TEST(a_damaged_clean_file_counts_as_none),
 	  TEST(a_stop_that_cannot_sync_changes_the_verifier), TEST(space_is_told))

@@ -19,7 +19,8 @@ static void end(void)
 
 static int add(uint32_t id, uint32_t roles, const char *name, const char *address)
 {
-	struct wire_add_target_args a = { { id, roles, wire_text(name), wire_text(address) } };
+	struct wire_add_target_args a = { .target = { id, roles, wire_text(name),
+						      wire_text(address), 0 } };
 	struct wire_void_res none;
 
 	return pipe_do(&w, p, OP_ADD_TARGET, XDR_ANY(xdr_wire_add_target_args), &a,
@@ -84,8 +85,8 @@ static void a_target_is_added_once(void)
 
 static void what_cannot_be_added_is_refused(void)
 {
-	struct wire_add_target_args a = { { 1, ROLE_DATA, wire_text("more"),
-					    wire_text("loop:1") } };
+	struct wire_add_target_args a = { .target = { 1, ROLE_DATA, wire_text("more"),
+						      wire_text("loop:1"), 0 } };
 	struct arena mem;
 
 	begin();
@@ -107,8 +108,10 @@ static void what_cannot_be_added_is_refused(void)
 
 static void two_at_once_get_two_ids_or_an_answer(void)
 {
-	struct wire_add_target_args x = { { 1, ROLE_DATA, wire_text("x"), wire_text("loop:x") } };
-	struct wire_add_target_args y = { { 1, ROLE_DATA, wire_text("y"), wire_text("loop:y") } };
+	struct wire_add_target_args x = { .target = { 1, ROLE_DATA, wire_text("x"),
+						      wire_text("loop:x"), 0 } };
+	struct wire_add_target_args y = { .target = { 1, ROLE_DATA, wire_text("y"),
+						      wire_text("loop:y"), 0 } };
 	struct arena a;
 
 	begin();
@@ -189,6 +192,113 @@ static void a_restart_with_the_older_cluster_file_keeps_it(void)
 	CHECK_EQ(m.n_targets, 2);
 	CHECK_EQ(memcmp(m.targets[0].address.p, "loop:elsewhere", m.targets[0].address.len), 0);
 	arena_destroy(&a);
+	end();
+}
+
+static int add_storage(uint64_t incarnation, bool emptied)
+{
+	struct wire_add_target_args a = { .target = { 1, ROLE_DATA, wire_text("more"),
+						      wire_text("loop:1"), incarnation },
+					  .emptied = emptied };
+	struct wire_void_res none;
+
+	return pipe_do(&w, p, OP_ADD_TARGET, XDR_ANY(xdr_wire_add_target_args), &a,
+		       XDR_ANY(xdr_wire_void_res), &none, NULL);
+}
+
+static void another_storage_of_a_target_must_be_said_to_be_empty(void)
+{
+	struct arena a;
+
+	begin();
+	arena_init(&a, 0);
+	CHECK_EQ(map(&a).targets[0].incarnation, disk_stamp(w.srv->disk).incarnation);
+	CHECK_EQ(add_storage(5, true), -EINVAL); /* what is not there cannot have been emptied */
+	CHECK_EQ(add_storage(0, false), 0);
+	CHECK_EQ(map(&a).targets[1].incarnation, 0);
+	CHECK_EQ(add_storage(5, false), 0); /* the first that is known */
+	CHECK_EQ(add_storage(5, false), 0);
+	CHECK_EQ(add_storage(6, false), -ESTALE);
+	CHECK_EQ(map(&a).targets[1].incarnation, 5);
+	restart();
+	CHECK_EQ(map(&a).targets[1].incarnation, 5);
+	CHECK_EQ(add_storage(6, false), -ESTALE);
+	CHECK_EQ(add_storage(6, true), 0);
+	CHECK_EQ(map(&a).version, 3); /* of the restart: clients need not ask about storage */
+	restart();
+	CHECK_EQ(map(&a).targets[1].incarnation, 6);
+	CHECK_EQ(map(&a).n_targets, 2);
+	arena_destroy(&a);
+	end();
+}
+
+static void the_incarnation_that_a_link_tells_is_kept(void)
+{
+	struct wire_map_res m;
+	struct arena a;
+	struct peer *peer;
+
+	begin();
+	arena_init(&a, 0);
+	CHECK_EQ(add(1, ROLE_DATA, "more", "loop:1"), 0);
+	peer = &w.srv->peers[1];
+	peer->incarnation = 7;
+	peer->storage_told(peer);
+	CHECK(world_quiet(&w));
+	peer->incarnation = 8; /* an error in the log, no more */
+	peer->storage_told(peer);
+	CHECK(world_quiet(&w));
+	m = map(&a);
+	CHECK_EQ(m.targets[1].incarnation, 7);
+	CHECK_EQ(m.version, 2);
+	restart();
+	CHECK_EQ(map(&a).targets[1].incarnation, 7);
+	arena_destroy(&a);
+	end();
+}
+
+static bool stored_step(struct req *q)
+{
+	req_fini(q);
+	return false;
+}
+static const char *const stored_names[] = { "commit" };
+static const struct req_ops stored_ops = { "stored", stored_step, 0, 1, stored_names };
+
+/* No incarnations behind the addresses. */
+static void a_map_of_an_earlier_version_is_read(void)
+{
+	struct wire_old_map_target t[] = {
+		{ 0, ROLE_DATA | ROLE_META, wire_text("server0"), wire_text("loop:0") },
+		{ 1, ROLE_DATA, wire_text("more"), wire_text("loop:1") }
+	};
+	struct wire_old_map old = { .n_targets = 2, .targets = t };
+	struct change c = { .rec = { .kind = REC_MAP } };
+	struct wire_map_res m;
+	struct arena a, mem;
+	uint8_t text[1024];
+	struct req q;
+	struct xdr x;
+
+	begin();
+	arena_init(&a, 0);
+	arena_init(&mem, 0);
+	xdr_encoder(&x, text, sizeof(text));
+	CHECK(xdr_wire_old_map(&x, &old));
+	c.arena = &mem;
+	c.rec.data = (struct wire_bytes){ (uint32_t)xdr_used(&x), text };
+	req_init(&q, w.srv->loop, &stored_ops, 0);
+	meta_submit(w.srv->meta, &c, &q);
+	CHECK(world_quiet(&w));
+	CHECK_EQ(c.res.status, 0);
+	restart();
+	m = map(&a);
+	CHECK_EQ(m.n_targets, 2);
+	CHECK_EQ(memcmp(m.targets[1].name.p, "more", 4), 0);
+	CHECK_EQ(m.targets[0].incarnation, disk_stamp(w.srv->disk).incarnation);
+	CHECK_EQ(m.targets[1].incarnation, 0);
+	arena_destroy(&a);
+	arena_destroy(&mem);
 	end();
 }
 
@@ -308,5 +418,8 @@ TEST_MAIN(TEST(a_layout_is_repaired_by_who_knows_all_targets), TEST(a_target_is_
 	  TEST(what_cannot_be_added_is_refused), TEST(two_at_once_get_two_ids_or_an_answer),
 	  TEST(who_has_an_older_map_is_told_before_anything_is_done),
 	  TEST(new_files_use_it_at_once), TEST(a_restart_with_the_older_cluster_file_keeps_it),
-	  TEST(a_layout_is_readable_as_an_attribute), TEST(a_backup_is_read_in_parts),
+	  TEST(another_storage_of_a_target_must_be_said_to_be_empty),
+	  TEST(the_incarnation_that_a_link_tells_is_kept),
+	  TEST(a_map_of_an_earlier_version_is_read), TEST(a_layout_is_readable_as_an_attribute),
+	  TEST(a_backup_is_read_in_parts),
 	  TEST(backups_are_for_administrators_and_go_with_their_session))
