@@ -153,6 +153,10 @@ _sheaf_argument()
 			/proc/self/mountinfo | while read -r usage; do printf '%b\n' "$usage"; done)
 		return
 	fi
+	if [[ $1 == add-server && " ${words[*]} " == *" --emptied "* ]]; then # one that there is
+		_sheaf_value SERVER "$2"
+		return
+	fi
 	usage=$("$sheaf" "$1" --help 2>/dev/null |
 		sed -n '1{s/^usage: sheaf [a-z-]*//;s/--[a-z-]* [A-Z]*//g;p;q}')
 	usage=${usage# }

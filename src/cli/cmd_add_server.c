@@ -1,9 +1,12 @@
-/* sheaf add-server: one more data server for a running file system.
+/* sheaf add-server: one more data server for a running file system, or one that lost its storage and comes back empty.
  *
  *   cluster file -> storage -> start -> the metadata servers
  *
  * Each step looks whether it was done before, so the command that was broken off is run again and goes on. Nobody
- * learns of the server before it answers: only the last step lets files use it. */
+ * learns of the server before it answers: only the last step lets files use it.
+ *
+ * A server that the map knows, and whose storage is gone or another one, is refused: its data are lost, and an
+ * administrator must say so (--emptied). */
 #include <json-c/json.h>
 #include <libgen.h>
 #include <stdlib.h>
@@ -13,7 +16,7 @@
 
 #define METRICS_OFFSET 1000 /* from a server's port to that of its metrics, as 'sheaf init' does */
 
-enum { OPT_ADDRESS, OPT_STORAGE, OPT_NO_START, OPT_JSON };
+enum { OPT_ADDRESS, OPT_STORAGE, OPT_NO_START, OPT_EMPTIED, OPT_JSON };
 
 struct adding {
 	struct cli *c;
@@ -22,6 +25,7 @@ struct adding {
 	struct sheaf_server *known; /* by the metadata servers */
 	int n_known;
 	uint32_t id;
+	bool made; /* storage, or objects in it, that were lost */
 	char address[CONF_ADDR_MAX], storage[CONF_PATH_MAX];
 };
 
@@ -121,10 +125,35 @@ static int check_section(struct adding *a)
 	    (a->c->opt[OPT_STORAGE] && strcmp(a->storage, t->storage) != 0))
 		return cli_error(a->c, "%s is in %s already, with address %s and storage %s",
 				 t->name, a->conf->path, t->address, t->storage);
-	if (t->roles != ROLE_DATA)
+	if (t->roles != ROLE_DATA && !a->c->opt[OPT_EMPTIED])
 		return cli_error(a->c, "%s is a metadata server of this file system already",
 				 t->name);
 	return CLI_OK;
+}
+
+static bool storage_is_gone(const struct conf_target *t)
+{
+	char id[CONF_PATH_MAX + 16];
+
+	snprintf(id, sizeof(id), "%s/sheaf.id", t->storage);
+	return access(id, F_OK) < 0 && errno == ENOENT;
+}
+
+/* Does its storage fit what the map knows of it? */
+static int check_storage(struct adding *a)
+{
+	const struct conf_target *t = &a->conf->targets[a->id];
+	bool known = (int)a->id < a->n_known, emptied = a->c->opt[OPT_EMPTIED];
+	bool gone = storage_is_gone(t);
+
+	if (!known || !gone || emptied)
+		return CLI_OK;
+	return cli_error(
+		a->c,
+		"%s is in the map, but its storage %s is gone or empty: is a disk not mounted? "
+		"If its data are lost, 'sheaf find --on %s' lists the files that had any there, "
+		"and 'sheaf add-server %s --emptied' returns it to service empty",
+		t->name, t->storage, t->name, t->name);
 }
 
 static int write_section(struct adding *a)
@@ -199,6 +228,54 @@ static int start(struct adding *a)
 	return status;
 }
 
+/* What it has lost is made anew, empty. */
+static int make_lost(struct adding *a)
+{
+	int r = sheaf_server_format_lost(a->c->conf, (int)a->id);
+
+	if (r < 0)
+		return cli_error(a->c, "%s", sheaf_why());
+	a->made |= r > 0;
+	return CLI_OK;
+}
+
+/* A metadata server that lost its objects, not its metadata, must run before the map can be asked for. */
+static int revive_meta(struct adding *a)
+{
+	const struct conf_target *t;
+	int status;
+
+	for (a->id = 0; a->id < a->conf->n_targets; a->id++)
+		if (strcmp(a->conf->targets[a->id].name, a->name) == 0)
+			break;
+	t = &a->conf->targets[a->id];
+	if (a->id == a->conf->n_targets || !(t->roles & ROLE_META))
+		return CLI_OK;
+	if (storage_is_gone(t))
+		return cli_error(a->c,
+				 "%s keeps metadata: bring them back first, 'sheaf restore FILE "
+				 "--server %s'",
+				 t->name, t->name);
+	status = make_lost(a);
+	return status ? status : start(a);
+}
+
+/* Its new storage takes the place of the one that is lost. */
+static int publish_emptied(struct adding *a, const struct sheaf_server *s)
+{
+	if (s->incarnation == a->known[a->id].incarnation && a->made)
+		return CLI_OK; /* it had lost its objects, and nothing else */
+	if (s->incarnation == a->known[a->id].incarnation)
+		return cli_error(
+			a->c,
+			"%s has the storage that the map knows, nothing is lost; to empty it, "
+			"stop it and move %s away first",
+			s->name, a->conf->targets[a->id].storage);
+	if (sheaf_server_emptied(a->c->fs, (int)a->id))
+		return cli_error(a->c, "%s; run this again", sheaf_why());
+	return CLI_OK;
+}
+
 /* It answers over the network: now files may use it. */
 static int publish(struct adding *a)
 {
@@ -213,7 +290,14 @@ static int publish(struct adding *a)
 	if (r || !s.up)
 		return cli_error(a->c, "%s does not answer on %s; run this again when it does",
 				 t->name, t->address);
+	if (a->c->opt[OPT_EMPTIED])
+		return publish_emptied(a, &s);
 	r = sheaf_server_add(a->c->fs, (int)a->id, t->name, t->address);
+	if (r == -ESTALE)
+		return cli_error(a->c,
+				 "%s has other storage than the map knows: what files had there is "
+				 "lost; put its storage back, or 'sheaf add-server %s --emptied'",
+				 t->name, t->name);
 	if (r)
 		return cli_error(a->c, "%s; run this again", sheaf_why());
 	return CLI_OK;
@@ -227,6 +311,8 @@ static void tell(const struct adding *a)
 	if (!a->c->opt[OPT_JSON]) {
 		printf("%s (%s) is server %u, with storage in %s; new files use it\n", t->name,
 		       t->address, t->id, t->storage);
+		if (a->c->opt[OPT_EMPTIED])
+			puts("what files had there is lost; 'sheaf find --damaged' lists them");
 		return;
 	}
 	o = json_object_new_object();
@@ -239,10 +325,23 @@ static void tell(const struct adding *a)
 	json_object_put(o);
 }
 
+/* Only what the map has can have lost anything. */
+static int check_known(struct adding *a)
+{
+	for (int i = 0; i < a->n_known; i++)
+		if (strcmp(a->known[i].name, a->name) == 0)
+			return CLI_OK;
+	return cli_error(
+		a->c, "%s is not in the map yet, so it has lost nothing: add it without --emptied",
+		a->name);
+}
+
 static int add(struct adding *a)
 {
-	int status = cli_connect(a->c), r;
+	int status = a->c->opt[OPT_EMPTIED] ? revive_meta(a) : CLI_OK;
 
+	if (!status)
+		status = cli_connect(a->c);
 	if (status)
 		return status;
 	a->known = calloc(SHEAF_MAX_SERVERS, sizeof(*a->known));
@@ -256,13 +355,20 @@ static int add(struct adding *a)
 			return cli_error(a->c,
 					 "%s (%s) does not answer; all metadata servers must be up",
 					 a->known[i].name, a->known[i].address);
-	status = edit(a);
+	if (a->c->opt[OPT_EMPTIED])
+		status = check_known(a);
+	if (!status)
+		status = edit(a);
+	if (!status)
+		status = check_storage(a);
 	if (status)
 		return status;
-	r = sheaf_server_format(a->c->conf, (int)a->id);
-	if (r)
-		return cli_error(a->c, "%s", sheaf_why());
-	status = start(a);
+	if (a->c->opt[OPT_EMPTIED])
+		status = make_lost(a);
+	else if (sheaf_server_format(a->c->conf, (int)a->id))
+		status = cli_error(a->c, "%s", sheaf_why());
+	if (!status)
+		status = start(a);
 	if (!status)
 		status = publish(a);
 	if (!status)
@@ -295,7 +401,7 @@ static int run_add_server(struct cli *c)
 
 const struct cli_command cmd_add_server = {
 	.name = "add-server",
-	.usage = "NAME [--address HOST:PORT] [--storage DIR] [--no-start] [--json]",
+	.usage = "NAME [--address HOST:PORT] [--storage DIR] [--no-start] [--emptied] [--json]",
 	.summary = "add a data server on this host to the running file system",
 	.run = run_add_server,
 	.min_args = 1,
@@ -305,8 +411,11 @@ const struct cli_command cmd_add_server = {
 		     { 0, "storage", "DIR",
 		       "its storage directory (beside that of the last server)" },
 		     { 0, "no-start", NULL, "somebody else starts it, systemd for example" },
+		     { 0, "emptied", NULL,
+		       "NAME is known, and its storage is lost: it comes back empty" },
 		     { 0, "json", NULL, "for programs: {\"id\": ..., \"name\": ...}" } },
 	.more = "Writes the cluster file, makes the storage, starts the server and tells the metadata servers. New files\n"
 		"use it at once, old ones stay where they are. If it is broken off, run it again. For another host, run it\n"
-		"there with a copy of the cluster file and the keys.\n",
+		"there with a copy of the cluster file and the keys. A server whose storage is lost is refused unless\n"
+		"--emptied says so: then it gets new storage, and what files had on it is EIO from then on.\n",
 };

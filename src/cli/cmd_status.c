@@ -28,6 +28,9 @@ struct look {
 	bool watch;
 	int n;
 	struct sheaf_server *now, *before; /* all down before the first */
+	/* by server: the incarnation that the map was last asked about, and whether the map knows another one */
+	uint64_t compared[SHEAF_MAX_SERVERS];
+	bool other_storage[SHEAF_MAX_SERVERS];
 };
 
 struct question {
@@ -64,6 +67,43 @@ void cli_servers_ask(struct sheaf *fs, struct sheaf_server *s, int n)
 			if (q[i].threaded)
 				pthread_join(q[i].thread, NULL);
 	}
+}
+
+/* ---- storage ---- */
+
+/* Is there a server whose storage must be compared with the map? Only when all metadata servers are up: the answer
+ * must not wait for one that is down. */
+static bool must_compare(const struct look *l)
+{
+	bool must = false;
+
+	for (int i = 0; i < l->n; i++) {
+		const struct sheaf_server *s = &l->now[i];
+
+		if ((s->roles & ROLE_META) && !s->up)
+			return false;
+		must |= s->up && s->incarnation &&
+			(s->incarnation != l->compared[i] || l->other_storage[i]);
+	}
+	return must;
+}
+
+static void compare_storage(struct cli *c, struct look *l)
+{
+	struct sheaf_server *known;
+	int n;
+
+	if (!must_compare(l))
+		return;
+	known = calloc(SHEAF_MAX_SERVERS, sizeof(*known));
+	n = known ? sheaf_map(c->fs, CLI_STATUS_MS, known, SHEAF_MAX_SERVERS) : 0;
+	for (int i = 0; i < MIN(n, l->n); i++) {
+		uint64_t has = l->now[i].incarnation;
+
+		l->other_storage[i] = has && known[i].incarnation && has != known[i].incarnation;
+		l->compared[i] = has;
+	}
+	free(known);
 }
 
 /* ---- rates ---- */
@@ -167,6 +207,8 @@ static void print_json(const struct look *l)
 
 	for (int i = 0; i < l->n; i++) {
 		s = server_json(&l->now[i]);
+		json_object_object_add(s, "other_storage",
+				       json_object_new_boolean(l->other_storage[i]));
 		if (l->watch)
 			add_rates_json(s, l, i);
 		json_object_array_add(list, s);
@@ -206,7 +248,10 @@ static void add_row(struct cli_table *t, const struct look *l, int i)
 
 	cli_table_add(t, "%s", s->name);
 	cli_table_add(t, "%s", s->address);
-	cli_table_add(t, "%s", s->up ? "up" : l->asked ? "down" : "?");
+	cli_table_add(t, "%s",
+		      !s->up		  ? l->asked ? "down" : "?" :
+		      l->other_storage[i] ? "up, other storage" :
+					    "up");
 	if (!s->up) {
 		cli_table_add(t, "-");
 		cli_table_add(t, "%s", roles[s->roles & 3]);
@@ -317,6 +362,7 @@ static void look_again(struct cli *c, struct look *l)
 	l->before = l->now;
 	l->now = old;
 	cli_servers_ask(c->fs, l->now, l->n);
+	compare_storage(c, l);
 }
 
 /* Until SIGINT (status 0), another signal, or nobody reads. */
@@ -367,8 +413,10 @@ static int show(struct cli *c, struct look *l)
 {
 	int up, status = CLI_OK;
 
-	if (l->asked)
+	if (l->asked) {
 		cli_servers_ask(c->fs, l->now, l->n);
+		compare_storage(c, l);
+	}
 	up = count_up(l);
 	if (c->opt[OPT_JSON])
 		print_json(l);
@@ -378,6 +426,13 @@ static int show(struct cli *c, struct look *l)
 		status = cli_error(
 			c, "%d of %d servers are down; 'sheaf start' starts those of this host",
 			l->n - up, l->n);
+	for (int i = 0; i < l->n; i++)
+		if (l->other_storage[i])
+			status = cli_error(
+				c,
+				"%s has other storage than the map knows: what files had there is "
+				"lost; put its storage back, or 'sheaf add-server %s --emptied'",
+				l->now[i].name, l->now[i].name);
 	return l->asked ? status : CLI_FAILED;
 }
 
@@ -449,6 +504,6 @@ const struct cli_command cmd_status = {
 		     { 0, "watch", "[=SECONDS]",
 		       "look again every 2 seconds, or as given, until Ctrl-C; with requests and bytes a second" } },
 	.more = "A watch draws over the same place on a terminal; elsewhere it prints one block a look, with --json\n"
-		"one object a line. Exit status 1 also means that not all servers are up; a watch that Ctrl-C ends\n"
-		"has 0.\n",
+		"one object a line. Exit status 1 also means that not all servers are up, or that one has other storage\n"
+		"than the map knows; a watch that Ctrl-C ends has 0.\n",
 };
