@@ -368,7 +368,7 @@ static struct sim_loop *pick_loop(struct sim *s)
 	uint64_t n = 0;
 
 	for (uint32_t i = 0; i < s->n_nodes; i++) {
-		if (!s->nodes[i]->up)
+		if (!s->nodes[i]->up || s->nodes[i]->stopped)
 			continue;
 		list_for_each(l, &s->nodes[i]->loops, link)
 			if (loop_busy(l) && sim_below(s, ++n) == 0)
@@ -385,7 +385,7 @@ static uint64_t next_time(struct sim *s)
 	struct sim_loop *l;
 
 	for (uint32_t i = 0; i < s->n_nodes; i++) {
-		if (!s->nodes[i]->up)
+		if (!s->nodes[i]->up || s->nodes[i]->stopped)
 			continue;
 		list_for_each(l, &s->nodes[i]->loops, link) {
 			l->n_turns = 0;

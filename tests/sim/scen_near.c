@@ -1,0 +1,215 @@
+/* Directed scenarios: the shortcuts of one host, and clients that use them after they have lost a lock. */
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "sim_scenario.h"
+
+#define BYTES (512 * KIB)
+#define OWNER 1
+
+/* All nodes are on one host, whose storage is in memory. */
+static void share_host(struct world *w)
+{
+	for (uint32_t i = 0; i < w->sim.n_nodes; i++) {
+		w->sim.nodes[i]->host = SIM_MAX_NODES;
+		w->sim.nodes[i]->in_memory = true;
+	}
+	for (uint32_t i = 0; i < w->conf.n_targets; i++) { /* so that they notice */
+		scene_down(w, i, false);
+		scene_up(w, i);
+	}
+	scene_pass(w, NSEC_PER_SEC);
+}
+
+static struct cop *begin_lock(struct world *w, uint32_t client, struct cfile *f)
+{
+	struct wire_lock want = { .owner = OWNER, .last = UINT64_MAX, .kind = LOCK_EXCLUSIVE };
+	struct cop *c = scene_call(w, client);
+
+	client_lock(c, f, &want, true);
+	return c;
+}
+
+static void end_lock(struct world *w, struct cop *c)
+{
+	int64_t r = scene_end(w, c);
+
+	scene_check(w, !r, "a lock is answered with %d", (int)r);
+}
+
+static struct cop *begin_write(struct world *w, uint32_t client, struct cfile *f, char *mem,
+			       char value)
+{
+	static const struct extent all = { 0, BYTES };
+	static struct iovec iov[2];
+	struct cop *c = scene_call(w, client);
+
+	memset(mem, value, BYTES);
+	iov[client] = (struct iovec){ mem, BYTES };
+	client_write(c, f, &iov[client], 1, &all, 1);
+	return c;
+}
+
+static void end_write(struct world *w, struct cop *c)
+{
+	int64_t r = scene_end(w, c);
+
+	scene_check(w, r == BYTES, "a write is answered with %d", (int)r);
+}
+
+static void check_content(struct world *w, uint32_t client, struct cfile *f, char *mem, char value)
+{
+	static const struct extent all = { 0, BYTES };
+	struct iovec iov = { mem, BYTES };
+	struct cop *c = scene_call(w, client);
+	int64_t r;
+
+	client_read(c, f, &iov, 1, &all, 1);
+	r = scene_end(w, c);
+	scene_check(w, r == BYTES, "a read is answered with %d", (int)r);
+	for (size_t i = 0; i < BYTES && !w->failed; i++)
+		scene_check(w, mem[i] == value, "byte %zu is %d, not %d", i, mem[i], value);
+}
+
+/* ---- reads past the server ---- */
+
+/* A client reads a file of its server, and is stopped before it looks at the time: it has lost its lock meanwhile, and sees
+ * what the next owner wrote. */
+static void near_read_too_late(struct world *w)
+{
+	struct sim_node *c0 = w->actors[0].node;
+	static char mem[BYTES];
+	struct cfile *f, *g;
+	struct lent lent[4];
+	int n;
+
+	share_host(w);
+	f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
+	g = scene_open(w, 1, "f", O_RDWR);
+	if (w->failed)
+		return;
+	end_lock(w, begin_lock(w, 0, f));
+	end_write(w, begin_write(w, 0, f, mem, 1));
+	n = w->failed ? 0 : near_lend(f, 0, 8, lent, 4);
+	if (n) {
+		scene_met(w);
+		c0->stopped = true;
+		end_lock(w, begin_lock(w, 1, g));
+		end_write(w, begin_write(w, 1, g, mem, 2));
+		scene_check(w, !near_return(f, lent, n, 0), "a read without the lock counts");
+		c0->stopped = false;
+	}
+	scene_close(w, 1, g);
+	scene_close(w, 0, f);
+}
+
+/* ---- stores into mappings as the data come ---- */
+
+/* A file whose only object is on target 1. */
+static struct cfile *file_on_1(struct world *w, char name[16])
+{
+	struct mfile where = { 0 };
+	struct cfile *f = NULL;
+
+	w->conf.width = 1;
+	for (int i = 0; i < 20 && !w->failed; i++) {
+		snprintf(name, 16, "f%d", i);
+		f = scene_open(w, 0, name, O_CREAT | O_RDWR);
+		if (w->failed)
+			break;
+		peek_file(f, &where);
+		if (where.targets[0] == 1)
+			return f;
+		scene_close(w, 0, f);
+	}
+	world_fail(w, 0, "no file has its object on target 1");
+	return f;
+}
+
+static bool has_stored(void *arg)
+{
+	const struct world *w = arg;
+
+	return w->sim.injected[SIM_DIRECT_STORE] > 0;
+}
+
+/* A write of which a part was stored goes on after its client has lost the lock: the rest must not reach the file. */
+static void direct_store_too_late(struct world *w)
+{
+	struct sim_node *c0 = w->actors[0].node, *t1 = w->targets[1].node;
+	static char mem[2][BYTES];
+	char name[16];
+	struct cfile *f, *g;
+	struct cop *write, *lock;
+	int64_t r;
+
+	w->sim.faults.store_fault = 0;
+	share_host(w);
+	f = file_on_1(w, name);
+	g = scene_open(w, 1, name, O_RDWR);
+	if (w->failed)
+		return;
+	end_write(w, begin_write(w, 1, g, mem[1], 1));
+	end_lock(w, begin_lock(w, 0, f));
+	scene_apart(w, c0, w->targets[0].node, true);
+	lock = begin_lock(w, 1, g);
+	scene_pass(w, 15 * NSEC_PER_SEC);
+	w->sim.injected[SIM_DIRECT_STORE] = 0;
+	w->sim.faults.stall_ns = 600 * NSEC_PER_SEC;
+	write = begin_write(w, 0, f, mem[0], 2);
+	scene_until(w, has_stored, w, "nothing is stored into a mapping");
+	scene_hold(w, c0, t1, true);
+	end_lock(w, lock);
+	end_write(w, begin_write(w, 1, g, mem[1], 3));
+	if (peek_state(w->targets[1].server, "window", "turn"))
+		scene_met(w);
+	scene_hold(w, c0, t1, false);
+	r = scene_end(w, write);
+	scene_check(w, r < 0, "a write without the lock is answered with %d", (int)r);
+	check_content(w, 1, g, mem[1], 3);
+	scene_apart(w, c0, w->targets[0].node, false);
+	scene_close(w, 1, g);
+	scene_close(w, 0, f);
+}
+
+/* ---- Unix sockets ---- */
+
+/* Another server answers at the Unix sockets: the right ones are found by TCP. */
+static void wrong_server_on_unix(struct world *w)
+{
+	struct cfile *f;
+
+	share_host(w);
+	w->sim.faults.wrong_server = 1000000;
+	f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
+	if (w->sim.injected[SIM_WRONG_SERVER])
+		scene_met(w);
+	if (!w->failed)
+		scene_close(w, 0, f);
+}
+
+/* ... and the right one is not reached by TCP: that is what the call reports. */
+static void wrong_server_then_none(struct world *w)
+{
+	struct sim_node *c0 = w->actors[0].node, *t0 = w->targets[0].node;
+	struct cop *c;
+	int64_t r;
+
+	share_host(w);
+	w->sim.faults.wrong_server = 1000000;
+	scene_apart(w, c0, t0, true);
+	c = scene_call(w, 0);
+	client_lookup(c, scene_root, "f");
+	r = scene_end(w, c);
+	if (w->sim.injected[SIM_WRONG_SERVER])
+		scene_met(w);
+	scene_check(w, op_soft(r), "a lookup without a server is answered with %d", (int)r);
+}
+
+const struct scenario scenes_near[] = {
+	{ "near-read-too-late", near_read_too_late, 1, 1, 2, false },
+	{ "direct-store-too-late", direct_store_too_late, 2, 1, 2, false },
+	{ "wrong-server-on-unix", wrong_server_on_unix, 2, 2, 1, false },
+	{ "wrong-server-then-none", wrong_server_then_none, 2, 2, 1, false },
+	{ 0 },
+};
