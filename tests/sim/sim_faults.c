@@ -271,6 +271,7 @@ void actor_die(struct actor *a)
 		op_abandon(&a->lanes[i]);
 	race_abandon(a);
 	duel_abandon(a);
+	appends_abandon(a);
 	locker_died(a);
 	for (int i = 0; i < N_HANDLES; i++) {
 		if (a->handles[i].cf)
@@ -550,10 +551,13 @@ static void tick(void *arg)
 
 #define TRIES 3000
 
-/* Where its open files are: those of the script, the lock's and the duel's. */
+/* Where its open files are: those of the script, the lock's, the duel's and the one that it appends to. */
 static struct cfile **file_at(struct actor *a, int i)
 {
-	return i < N_HANDLES ? &a->handles[i].cf : i == N_HANDLES ? &a->locker.f : &a->duelist.file;
+	return i < N_HANDLES	  ? &a->handles[i].cf :
+	       i == N_HANDLES	  ? &a->locker.f :
+	       i == N_HANDLES + 1 ? &a->duelist.file :
+				    &a->appender.file;
 }
 
 static void actor_succeed(void *arg)
@@ -574,7 +578,7 @@ static void actor_succeed(void *arg)
 	}
 	if (r)
 		world_fail(a->w, 0, "c%u does not take over: %d", a->id, r);
-	for (int i = 0; i < N_HANDLES + 2 && !r && !t->old; i++) {
+	for (int i = 0; i < N_HANDLES + 3 && !r && !t->old; i++) {
 		*file_at(a, i) = t->ids[i] ? client_imported(a->client, t->ids[i]) : NULL;
 		if (t->ids[i] && !*file_at(a, i))
 			world_fail(a->w, 0, "c%u misses an open file", a->id);
@@ -602,7 +606,7 @@ static void actor_replace(void *arg)
 	}
 	w->count->faults[FAULT_REPLACED]++;
 	world_note(w, 0, "c%u ends, and another will be it", a->id);
-	for (int i = 0; i < N_HANDLES + 2; i++)
+	for (int i = 0; i < N_HANDLES + 3; i++)
 		t->ids[i] = *file_at(a, i) ? cfile_id(*file_at(a, i)) : 0;
 	t->between = true;
 	t->old = sim_chance(&w->sim, 250000) ? a->client : NULL;

@@ -172,6 +172,8 @@ static void table(const struct counters *c, uint64_t seeds)
 	row("reads of contended bytes that were checked", c->duels, seeds);
 	row("... of those: of a write that was cut off", c->duel_cut_reads, seeds);
 	row("operations beside another one of the same open file", c->duel_beside, seeds);
+	row("appends that were acknowledged", c->appends, seeds);
+	row("files of appends that were read back", c->append_files, seeds);
 	row("waiting accesses that a fence refused", c->refused, seeds);
 	row("locks", c->locks, seeds);
 	row("locks taken over from a client that was cut off", c->ousted, seeds);

@@ -232,6 +232,7 @@ static void make_actor(struct world *w, uint32_t i)
 	for (int k = 0; k < RACE_LANES; k++)
 		a->race_lanes[k].a = a;
 	duel_init(a);
+	appends_init(a);
 }
 
 static void make_nodes(struct world *w, const char *dir)
@@ -327,6 +328,7 @@ static void work(struct world *w, uint32_t scale)
 		actor_start(&w->actors[i]);
 		race_start(&w->actors[i]);
 		duel_start(&w->actors[i]);
+		appends_start(&w->actors[i]);
 		if (!w->enabled[FAULT_META]) /* a claim may fail there, and with it the lock is lost */
 			locker_start(&w->actors[i],
 				     (uint32_t)(sim_below(&w->sim, 12) * scale / 100));
@@ -450,6 +452,7 @@ static void tear_down(struct world *w)
 	model_free(w);
 	free(w->notes);
 	free(w->race.ops);
+	free(w->appends.v);
 }
 
 static void remove_meta(struct world *w)
@@ -530,6 +533,8 @@ int world_run(uint64_t seed, const struct world_opts *o, struct counters *count,
 		race_setup(w);
 	if (!w->failed && w->n_actors > 1 && sim_chance(&w->sim, 500000))
 		duel_setup(w);
+	if (!w->failed && sim_chance(&w->sim, 400000))
+		appends_setup(w);
 	if (!w->failed)
 		work(w, o->scale);
 	if (!w->failed)
@@ -540,6 +545,8 @@ int world_run(uint64_t seed, const struct world_opts *o, struct counters *count,
 		race_cleanup(w);
 	if (!w->failed)
 		duel_cleanup(w);
+	if (!w->failed)
+		appends_cleanup(w);
 	if (!w->failed)
 		world_cleanup(w);
 	if (!w->failed)

@@ -29,6 +29,7 @@
 #define DUEL_WRITES 250 /* a value each */
 #define DUEL_BYTES 4096
 #define DUEL_LANES 3 /* through one open file */
+#define APPEND_WORDS 400 /* at most, of one append */
 
 struct world;
 struct actor;
@@ -237,6 +238,26 @@ struct duelist {
 	struct duel_lane lanes[DUEL_LANES];
 };
 
+/* An operation on the file that all append to. */
+enum append_kind { APPEND_OPEN, APPEND_WRITE, APPEND_SYNC, APPEND_CLOSE };
+struct append_lane {
+	struct appender *p;
+	bool busy;
+	enum append_kind kind;
+	uint32_t rec; /* in the log of the world */
+	uint64_t began, started; /* w->seq; time */
+	struct iovec iov;
+	struct extent ext;
+	uint64_t mem[APPEND_WORDS];
+};
+struct appender {
+	struct actor *a;
+	struct cfile *file;
+	bool reopen; /* an operation through it has failed */
+	uint32_t left, exiles;
+	struct append_lane lanes[2];
+};
+
 struct seen {
 	uint64_t ino;
 	bool is_dir;
@@ -247,7 +268,7 @@ struct takeover {
 	bool between;
 	struct client *old; /* goes on itself; NULL: another one does, with state */
 	struct wire_bytes state;
-	uint64_t ids[N_HANDLES + 2]; /* of its open files, 0: none */
+	uint64_t ids[N_HANDLES + 3]; /* of its open files, 0: none */
 	uint32_t tries;
 };
 
@@ -275,6 +296,7 @@ struct actor {
 	struct race_lane race_lanes[RACE_LANES];
 	uint32_t race_left;
 	struct duelist duelist;
+	struct appender appender;
 	struct seen race_seen[8]; /* inodes that it has met, the latest ones */
 	uint32_t n_race_seen;
 };
@@ -335,6 +357,26 @@ bool duel_idle(const struct actor *a);
 void duel_abandon(struct actor *a);
 void duel_cleanup(struct world *w);
 
+/* ---- sim_append.c: several clients append to one file ---- */
+
+struct append_log {
+	bool on; /* there are some in this run */
+	struct append_rec {
+		uint32_t client, words, n_seen;
+		uint32_t losses; /* of power, when it began */
+		bool safe; /* an fsync has covered it */
+		uint64_t began, ended; /* ended 0: not acknowledged */
+		uint64_t base; /* where it was found */
+	} * v;
+	uint32_t n, cap;
+};
+void appends_init(struct actor *a);
+void appends_setup(struct world *w);
+void appends_start(struct actor *a);
+bool appends_idle(const struct actor *a);
+void appends_abandon(struct actor *a);
+void appends_cleanup(struct world *w); /* judges it */
+
 /* ---- sim_verify.c ---- */
 void world_setup(struct world *w);
 void world_verify(struct world *w);
@@ -379,7 +421,7 @@ extern const char *const fault_names[];
 struct counters { /* nothing but numbers that add up */
 	uint64_t ops, events, soft, wild, locks, ousted, faults[FAULT_KINDS];
 	uint64_t race_ops, races, race_unchecked, duels, resent;
-	uint64_t duel_beside, duel_cut_reads, refused;
+	uint64_t duel_beside, duel_cut_reads, refused, appends, append_files;
 	uint64_t injected[SIM_INJECTED];
 };
 
@@ -413,6 +455,7 @@ struct world {
 	struct locker *inside; /* holds the lock, as far as anybody knows */
 	struct race race;
 	struct duel duel;
+	struct append_log appends;
 	bool failed, verbose;
 	const char *scenario; /* or NULL: a seed */
 	bool met; /* what it is about came about */
