@@ -90,29 +90,6 @@ void peek_move(struct server *s, struct sheaf_handle dir, const char *name,
 	meta_submit(s->meta, &p->change, &p->q);
 }
 
-struct rows {
-	unsigned n;
-};
-
-static bool count_row(void *arg, const struct meta_row *row)
-{
-	(void)row;
-	((struct rows *)arg)->n++;
-	return true;
-}
-
-static void count_session(void *arg, const struct meta_session *s)
-{
-	(void)s;
-	((struct rows *)arg)->n++;
-}
-
-static void count_pair(void *arg, const struct meta_pair *p)
-{
-	(void)p;
-	((struct rows *)arg)->n++;
-}
-
 struct neglected {
 	struct server *s;
 	uint64_t ino;
@@ -135,35 +112,6 @@ uint64_t peek_neglected(struct server *s)
 	if (s->meta)
 		meta_each_row(s->meta, ROWS_UNSETTLED, look_unsettled, &n);
 	return n.ino;
-}
-
-static int check_meta(const struct server *s, char *why, size_t n)
-{
-	static const char *const names[] = { "unsettled", "remove", "truncate" };
-	static const enum meta_rows which[] = { ROWS_UNSETTLED, ROWS_REMOVE, ROWS_TRUNCATE };
-	struct rows rows;
-
-	for (int i = 0; i < 3; i++) {
-		rows.n = 0;
-		meta_each_row(s->meta, which[i], count_row, &rows);
-		if (rows.n) {
-			snprintf(why, n, "%u rows are left in the table %s", rows.n, names[i]);
-			return 1;
-		}
-	}
-	rows.n = 0;
-	meta_each_prepared(s->meta, count_pair, &rows);
-	meta_each_decided(s->meta, count_pair, &rows);
-	if (rows.n) {
-		snprintf(why, n, "%u rows of changes over several servers are left", rows.n);
-		return 1;
-	}
-	meta_each_session(s->meta, count_session, &rows);
-	if (rows.n) { /* those of servers are not stored */
-		snprintf(why, n, "%u sessions of clients are left", rows.n);
-		return 1;
-	}
-	return 0;
 }
 
 int peek_check(const struct server *s, uint32_t max_sessions, char *why, size_t n)
@@ -189,7 +137,7 @@ int peek_check(const struct server *s, uint32_t max_sessions, char *why, size_t 
 			 s->inodes.count);
 		return 1;
 	}
-	return s->meta ? check_meta(s, why, n) : 0;
+	return s->meta ? sim_tables_check(s->meta, why, n) : 0;
 }
 
 void peek_file(const struct cfile *cf, struct mfile *f)

@@ -106,6 +106,11 @@ int sim_fs_store(struct sim_node *n, const void *p, size_t len);
 void sim_db_crash(struct sim_node *n, bool power); /* its database is closed */
 void sim_db_free(struct sim_node *n);
 
+/* sim_tables.c */
+struct meta;
+/* Every table is empty, but for the root directory; 0, or 1 with a line in why. */
+int sim_tables_check(const struct meta *m, char *why, size_t n);
+
 /* sim_exec.c */
 void sim_exec_crash(struct sim_node *n);
 
