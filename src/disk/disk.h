@@ -52,10 +52,15 @@ ssize_t disk_home(struct disk *d, char *path, size_t n, uint64_t *dev, uint64_t 
 int disk_space(struct disk *d, uint64_t *total, uint64_t *avail,
 	       uint64_t *id); /* as statfs of struct env */
 
+/* Before the first access. open: descriptors of objects that nobody uses; slack: records of the log of fences that are of
+ * no use before it is written anew. 0: the default. */
+void disk_set_limits(struct disk *d, size_t open, uint64_t slack);
+
 struct disk_counters {
 	uint64_t reads, writes, syncs, opens; /* accesses */
 	uint64_t latched; /* writeback errors seen */
 	uint64_t refused; /* accesses that a fence refused while they waited for their turn */
+	uint64_t evicted, compacted; /* objects closed to make room; logs of fences written anew */
 };
 void disk_counters(const struct disk *d, struct disk_counters *c);
 

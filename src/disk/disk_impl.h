@@ -211,7 +211,8 @@ struct disk {
 	struct disk_dir objects, dirs[OBJECT_DIRS];
 	struct htab table; /* struct object by inode */
 	struct list lru;
-	size_t n_open, n_evicting;
+	size_t n_open, n_evicting, max_open;
+	uint64_t log_slack;
 	struct htab floors; /* struct floor by inode */
 	struct list gone; /* those of removed inodes, the oldest first */
 	struct fence_log log;

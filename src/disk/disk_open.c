@@ -325,6 +325,12 @@ static int consume_clean(struct disk *d, char *err, size_t n)
 	return 0;
 }
 
+void disk_set_limits(struct disk *d, size_t open, uint64_t slack)
+{
+	d->max_open = open ? open : DISK_MAX_OPEN;
+	d->log_slack = slack ? slack : LOG_SLACK;
+}
+
 static struct disk *disk_new(struct loop *l, const char *path, bool nosync)
 {
 	struct disk *d = calloc(1, sizeof(*d));
@@ -335,6 +341,7 @@ static struct disk *disk_new(struct loop *l, const char *path, bool nosync)
 	d->env = l->env;
 	d->nosync = nosync;
 	d->dir = d->id_fd = d->log.fd = -1;
+	disk_set_limits(d, 0, 0);
 	snprintf(d->path, sizeof(d->path), "%s", path);
 	list_init(&d->lru);
 	list_init(&d->gone);

@@ -115,6 +115,7 @@ static void rewrite_end(struct disk *d, int error)
 	g->reserved = w->reserved;
 	g->unnamed = !d->nosync;
 	g->retry = 0;
+	d->counters.compacted++;
 }
 
 /* ---------------------------------------------------------------- appending */
@@ -137,7 +138,7 @@ static bool rewrite_start(struct disk *d)
 {
 	struct fence_log *g = &d->log;
 
-	if (g->size / REC_SIZE <= 2 * d->floors.count + LOG_SLACK || g->size < g->retry ||
+	if (g->size / REC_SIZE <= 2 * d->floors.count + d->log_slack || g->size < g->retry ||
 	    rewrite_make(d))
 		return false;
 	g->busy = true;

@@ -329,6 +329,7 @@ static void object_close_gone(struct object *o)
 static void object_close(struct object *o)
 {
 	list_del(&o->lru);
+	o->disk->counters.evicted++;
 	close_file(o);
 	o->state = OBJECT_CLOSED;
 	object_drop_unused(o);
@@ -337,7 +338,7 @@ static void object_close(struct object *o)
 /* Closes what was used longest ago until the bound holds; what is dirty is synced first. */
 void object_shrink(struct disk *d)
 {
-	while (d->n_open - d->n_evicting > DISK_MAX_OPEN && !list_empty(&d->lru)) {
+	while (d->n_open - d->n_evicting > d->max_open && !list_empty(&d->lru)) {
 		struct object *o = list_first(&d->lru, struct object, lru);
 
 		if (!object_dirty(o)) {

@@ -148,6 +148,8 @@ static int open_all(struct server *s, const struct server_opts *o, char *err, si
 		      &s->disk, err, err_len);
 
 	if (!r)
+		disk_set_limits(s->disk, o->limits.open_objects, o->limits.fence_slack);
+	if (!r)
 		r = open_meta(s, o, err, err_len);
 	if (!r && (!s->meta || meta_stamped(s->meta)))
 		r = disk_stamp_end(s->disk, s->meta != NULL);
@@ -193,6 +195,7 @@ int server_start(const struct server_opts *o, struct server **out, char *err, si
 	s->loop = o->loop;
 	s->conf = s->doors = o->conf;
 	s->target = o->target;
+	s->max_removing = o->limits.removing ? o->limits.removing : MAX_REMOVING;
 	s->self = &o->conf->targets[o->target];
 	s->loop->now = s->loop->env->clock->now(s->loop->env);
 	s->started = s->loop->now;

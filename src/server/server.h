@@ -19,6 +19,11 @@ struct server_opts {
 	uint8_t client_key[KEY_BYTES], server_key[KEY_BYTES];
 	uint64_t meta_map_bytes; /* 0: default */
 	const char *meta_dir; /* instead of STORAGE/meta, or NULL */
+	struct {
+		size_t open_objects;
+		uint64_t fence_slack;
+		uint32_t removing; /* files at a time */
+	} limits; /* 0: the default of each */
 	bool measure; /* in the real world: what moving bytes costs; files may be cut under a mapping */
 };
 

@@ -18,6 +18,7 @@ struct split;
 struct open_file;
 struct removals;
 
+#define MAX_REMOVING 256 /* files at a time, by default; the others wait in their rows */
 #define WINDOW_BYTES (256 * KIB) /* of one step of a bulk transfer */
 #define WINDOW_PIECES 2048 /* in it */
 #define WINDOW_IOS 128 /* file accesses at a time */
@@ -150,6 +151,7 @@ struct server {
 	struct list tasks; /* background work */
 	struct list delayed; /* tasks that wait for the grace period */
 	struct backlog removing, settling;
+	uint32_t max_removing;
 	struct removals *removals[TARGETS_MAX]; /* objects that are removed together, or NULL */
 	bool in_grace;
 	struct timer grace;

@@ -17,8 +17,7 @@
 #define RETRY_NS NSEC_PER_SEC
 #define RETRY_MAX 30
 #define LINGER_NS (20 * NSEC_PER_MSEC) /* without a name: who has just looked it up may open it */
-#define MAX_REMOVING 256 /* at a time; the others wait in their rows */
-#define MAX_SETTLING 1024 /* likewise, but for those that begin with a close */
+#define MAX_SETTLING 1024 /* as srv->max_removing, but for those that begin with a close */
 
 enum { LOCK, START, FAN, COMMIT, DONE, END };
 static const char *const names[] = { "lock", "start", "fan", "commit", "done", "end" };
@@ -196,7 +195,7 @@ static bool finish(struct task *t)
 	}
 	if (t->kind == TASK_REMOVE) {
 		t->inode->removing = t->inode->going = false;
-		backlog_less(t->srv, &t->srv->removing, MAX_REMOVING);
+		backlog_less(t->srv, &t->srv->removing, t->srv->max_removing);
 	} else if (t->kind == TASK_SETTLE) {
 		t->inode->settling--;
 		backlog_less(t->srv, &t->srv->settling, MAX_SETTLING);
@@ -289,7 +288,7 @@ int task_start(struct server *srv, enum task_kind kind, const struct wire_handle
 
 	if (srv->stopping) /* its row brings it back after the restart */
 		return 0;
-	if (kind == TASK_REMOVE && (srv->in_grace || srv->removing.n >= MAX_REMOVING))
+	if (kind == TASK_REMOVE && (srv->in_grace || srv->removing.n >= srv->max_removing))
 		return remove_later(srv);
 	t = calloc(1, sizeof(*t));
 	if (!t)
@@ -546,8 +545,8 @@ static void refill_removing(struct timer *t)
 	struct server *srv = container_of(t, struct server, removing.refill);
 
 	if (!srv->stopping &&
-	    (srv->removing.n >= MAX_REMOVING ||
-	     recover(srv, ROWS_REMOVE, TASK_REMOVE, MAX_REMOVING - srv->removing.n)))
+	    (srv->removing.n >= srv->max_removing ||
+	     recover(srv, ROWS_REMOVE, TASK_REMOVE, srv->max_removing - srv->removing.n)))
 		remove_later(srv);
 }
 

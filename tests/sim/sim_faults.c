@@ -45,6 +45,11 @@ int target_start(struct target *t)
 	int r;
 
 	w->n_starts++;
+	if (w->small) {
+		o.limits.open_objects = 2;
+		o.limits.fence_slack = 4;
+		o.limits.removing = 1;
+	}
 	memcpy(o.client_key, w->key, KEY_BYTES);
 	memcpy(o.server_key, w->server_key, KEY_BYTES);
 	if (loop_init(&t->loop, &t->node->env))

@@ -175,6 +175,8 @@ static void table(const struct counters *c, uint64_t seeds)
 	row("appends that were acknowledged", c->appends, seeds);
 	row("files of appends that were read back", c->append_files, seeds);
 	row("waiting accesses that a fence refused", c->refused, seeds);
+	row("objects closed to make room", c->evicted, seeds);
+	row("logs of fences written anew", c->compacted, seeds);
 	row("locks", c->locks, seeds);
 	row("locks taken over from a client that was cut off", c->ousted, seeds);
 }

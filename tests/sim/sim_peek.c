@@ -165,6 +165,8 @@ void peek_counters(const struct server *s, struct counters *c)
 
 	disk_counters(s->disk, &d);
 	c->refused += d.refused;
+	c->evicted += d.evicted;
+	c->compacted += d.compacted;
 }
 
 void peek_cut(struct client *c)

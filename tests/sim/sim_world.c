@@ -247,6 +247,7 @@ static void build(struct world *w, const struct world_opts *o)
 	struct sim *s = &w->sim;
 
 	w->on_hub = sim_chance(s, 300000);
+	w->small = sim_chance(s, 300000);
 	if (sim_chance(s,
 		       700000)) /* else as in memory: changes are committed on the loop, in time */
 		s->faults.commit_ns = sim_between(s, 70000, 400000);

@@ -422,6 +422,7 @@ struct counters { /* nothing but numbers that add up */
 	uint64_t ops, events, soft, wild, locks, ousted, faults[FAULT_KINDS];
 	uint64_t race_ops, races, race_unchecked, duels, resent;
 	uint64_t duel_beside, duel_cut_reads, refused, appends, append_files;
+	uint64_t evicted, compacted;
 	uint64_t injected[SIM_INJECTED];
 };
 
@@ -447,6 +448,7 @@ struct world {
 	uint32_t faults_left, replacements_left, n_unclean, n_starts;
 	bool armed, healing;
 	bool long_outages; /* some outlast the timeout of a call */
+	bool small; /* the limits of servers: what is rare in the real world is common */
 	uint32_t seq, n_ops, n_files;
 	uint64_t span; /* most files stay below */
 	bool bulk; /* many accesses are to nearly all of that */
