@@ -207,8 +207,7 @@ def sim_tests(build):
         yield Test("sim", "sheaf-sim selftest", [exe, "--selftest"])
         yield Test("sim", "sheaf-sim scenarios", [exe, "--scenarios"])
         yield Test("sim", f"sheaf-sim {seeds} seeds",
-                   [exe, "--seeds", seeds, "--jobs", str(min(os.cpu_count() or 2, 16)), "--stats",
-                    "--shortcuts"])
+                   [exe, "--seeds", seeds, "--jobs", str(min(os.cpu_count() or 2, 16)), "--stats", "--require"])
         for seed in FOUND:
             yield Test("sim", f"sheaf-sim seed {seed}", [exe, "--seed", seed])
 

@@ -754,6 +754,32 @@ static void judge_ok(struct op *op, struct cop *cop, int64_t result)
 	}
 }
 
+/* Does it change a database? Those whose disks fail are still read. */
+static bool changes_database(const struct op *op)
+{
+	switch (op->kind) {
+	case DO_READ:
+	case DO_WRITE:
+	case DO_STAT:
+	case DO_FSTAT:
+	case DO_READDIR:
+	case DO_READLINK:
+	case DO_GETXATTR:
+		return false;
+	default:
+		return true;
+	}
+}
+
+/* A server was started again, or the client has no session there yet: what the operation needs is stored first. */
+static bool may_claim(const struct op *op)
+{
+	const struct world *w = op->a->w;
+
+	return w->n_starts > w->conf.n_targets || w->enabled[FAULT_DEATH] ||
+	       w->enabled[FAULT_REPLACED];
+}
+
 /* Errors of disks, which may come where there are faults of disks or losses. */
 bool op_excused(const struct op *op, int64_t e)
 {
@@ -763,7 +789,8 @@ bool op_excused(const struct op *op, int64_t e)
 
 	if ((e == -EIO || e == -ESTALE) && op->a->exiles != exiles) /* its session is lost */
 		return true;
-	if ((e == -EIO || e == -ENOSPC) && w->enabled[FAULT_META]) /* also a claim that failed */
+	if ((e == -EIO || e == -ENOSPC) && w->enabled[FAULT_META] &&
+	    (changes_database(op) || may_claim(op)))
 		return true;
 	if (e == -ENOSPC)
 		return w->enabled[FAULT_FULL] &&

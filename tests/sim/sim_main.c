@@ -20,7 +20,7 @@
 struct options {
 	uint64_t first, last; /* the latter not included */
 	uint32_t jobs;
-	bool verbose, hash, selftest, single, stats, shortcuts, scenarios;
+	bool verbose, hash, selftest, single, stats, scenarios, require;
 	const char *scenario; /* or NULL: all */
 };
 
@@ -67,15 +67,14 @@ static int usage(void)
 {
 	fprintf(stderr,
 		"usage: sheaf-sim [--seeds N | --seeds A:B | --seed S] [--jobs N] [--stats]\n"
-		"                 [--shortcuts] [--verbose] [--hash]\n"
+		"                 [--require] [--verbose] [--hash]\n"
 		"       sheaf-sim --selftest\n"
 		"       sheaf-sim --scenarios | --scenario NAME [--seed S] [--verbose]\n"
 		"\n"
 		"Runs seeds A to B-1 (0 to N-1; default 0 to 299), N processes at a time (1).\n"
-		"--stats prints how often each fault was injected, --hash the trace hash of each\n"
-		"seed; --shortcuts fails when a shortcut of one host (Unix sockets, reads past\n"
-		"servers, mappings) was never taken. SHEAF_SIM_SCALE: operations of a client in\n"
-		"percent.\n");
+		"--stats prints how often each fault and each rare situation came about, --hash the\n"
+		"trace hash of each seed. --require: fails when one of them never did.\n"
+		"SHEAF_SIM_SCALE: operations of a client in percent.\n");
 	return 2;
 }
 
@@ -115,8 +114,8 @@ static int parse(struct options *o, int argc, char **argv)
 			o->hash = true;
 		} else if (!strcmp(argv[i], "--stats")) {
 			o->stats = true;
-		} else if (!strcmp(argv[i], "--shortcuts")) {
-			o->shortcuts = true;
+		} else if (!strcmp(argv[i], "--require")) {
+			o->require = true;
 		} else if (!strcmp(argv[i], "--jobs") && !parse_number(next, &end, &n) && !*end &&
 			   n >= 1 && n <= MAX_JOBS) {
 			o->jobs = (uint32_t)n;
@@ -151,60 +150,69 @@ static double now_s(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static void row(const char *what, uint64_t n, uint64_t seeds)
+/* Every row must come about in the seeds of `make check`, except for these. */
+static bool may_be_zero(const char *what)
 {
-	printf("%-52s %10llu %10.2f\n", what, (unsigned long long)n,
-	       seeds ? (double)n / (double)seeds : 0);
+	return !strcmp(what, "histories too large to check");
 }
 
-/* How often each thing was injected. */
-static void table(const struct counters *c, uint64_t seeds)
+struct table {
+	const struct options *o;
+	uint64_t seeds;
+	bool missing; /* a row is zero that must not be */
+};
+
+static void row(struct table *t, const char *what, uint64_t n)
 {
-	printf("%-52s %10s %10s\n", "", "in all", "per seed");
-	for (int i = 0; i < FAULT_KINDS; i++)
-		row(fault_names[i], c->faults[i], seeds);
-	for (int i = 0; i < SIM_INJECTED; i++)
-		row(sim_injected_names[i], c->injected[i], seeds);
-	row("requests sent again", c->resent, seeds);
-	row("operations on contended names", c->race_ops, seeds);
-	row("histories of them that were explained", c->races, seeds);
-	row("histories too large to check", c->race_unchecked, seeds);
-	row("reads of contended bytes that were checked", c->duels, seeds);
-	row("... of those: of a write that was cut off", c->duel_cut_reads, seeds);
-	row("operations beside another one of the same open file", c->duel_beside, seeds);
-	row("appends that were acknowledged", c->appends, seeds);
-	row("files of appends that were read back", c->append_files, seeds);
-	row("waiting accesses that a fence refused", c->refused, seeds);
-	row("objects closed to make room", c->evicted, seeds);
-	row("logs of fences written anew", c->compacted, seeds);
-	row("locks", c->locks, seeds);
-	row("locks taken over from a client that was cut off", c->ousted, seeds);
+	if (t->o->stats)
+		printf("%-52s %10llu %10.2f\n", what, (unsigned long long)n,
+		       t->seeds ? (double)n / (double)t->seeds : 0);
+	if (!t->o->require || n || may_be_zero(what))
+		return;
+	printf("never in these seeds: %s\n", what);
+	t->missing = true;
 }
 
-/* Was each shortcut of one host taken? */
-static int check_shortcuts(const struct counters *c)
+/* How often each thing was injected, or came about. */
+static bool table(const struct options *o, const struct counters *c)
 {
-	int r = 0;
-
-	for (int i = SIM_SHORTCUTS; i < SIM_INJECTED; i++)
-		if (!c->injected[i]) {
-			printf("no seed had %s\n", sim_injected_names[i]);
-			r = 1;
-		}
-	return r;
-}
-
-static void summary(const struct options *o, const struct counters *c, double seconds)
-{
-	uint64_t seeds = o->last - o->first;
+	struct table t = { o, o->last - o->first, false };
 
 	if (o->stats)
-		table(c, seeds);
+		printf("%-52s %10s %10s\n", "", "in all", "per seed");
+	for (int i = 0; i < FAULT_KINDS; i++)
+		row(&t, fault_names[i], c->faults[i]);
+	for (int i = 0; i < SIM_INJECTED; i++)
+		row(&t, sim_injected_names[i], c->injected[i]);
+	row(&t, "requests sent again", c->resent);
+	row(&t, "operations on contended names", c->race_ops);
+	row(&t, "histories of them that were explained", c->races);
+	row(&t, "histories too large to check", c->race_unchecked);
+	row(&t, "reads of contended bytes that were checked", c->duels);
+	row(&t, "... of those: of a write that was cut off", c->duel_cut_reads);
+	row(&t, "operations beside another one of the same open file", c->duel_beside);
+	row(&t, "appends that were acknowledged", c->appends);
+	row(&t, "files of appends that were read back", c->append_files);
+	row(&t, "waiting accesses that a fence refused", c->refused);
+	row(&t, "objects closed to make room", c->evicted);
+	row(&t, "logs of fences written anew", c->compacted);
+	row(&t, "locks", c->locks);
+	row(&t, "locks taken over from a client that was cut off", c->ousted);
+	return t.missing;
+}
+
+/* 0, or 1 when something that must come about did not. */
+static int summary(const struct options *o, const struct counters *c, double seconds)
+{
+	uint64_t seeds = o->last - o->first;
+	bool missing = table(o, c);
+
 	printf("%llu seeds, %llu operations, %llu events", (unsigned long long)seeds,
 	       (unsigned long long)(c->ops + c->race_ops), (unsigned long long)c->events);
 	printf(", %llu timeouts, %llu files and %llu histories unchecked, %.1f s\n",
 	       (unsigned long long)c->soft, (unsigned long long)c->wild,
 	       (unsigned long long)c->race_unchecked, seconds);
+	return missing;
 }
 
 static int run_seed(const struct options *o, uint64_t seed, struct counters *c)
@@ -323,6 +331,5 @@ int main(int argc, char **argv)
 	for (uint32_t i = 0; i < o.jobs; i++)
 		for (size_t k = 0; k < sizeof(sum) / sizeof(uint64_t); k++)
 			((uint64_t *)&sum)[k] += ((const uint64_t *)&sh->counts[i])[k];
-	summary(&o, &sum, now_s() - start);
-	return o.shortcuts ? check_shortcuts(&sum) : 0;
+	return summary(&o, &sum, now_s() - start);
 }
