@@ -65,9 +65,11 @@ struct disk_counters {
 void disk_counters(const struct disk *d, struct disk_counters *c);
 
 /* Finds or opens an object and lends it until object_put(). With create it exists afterwards;
- * without, -ENOENT. Holds q; *out is set when q goes on without error. */
-void object_get(struct disk *d, struct object_id id, bool create, struct object **out,
-		struct req *q);
+ * without, -ENOENT. -ESTALE when a fence stands above `epoch`, whether there is an object or not; none is
+ * made then. Holds q; *out is set when q goes on without error. */
+void object_get(struct disk *d, struct object_id id, uint64_t epoch, bool create,
+		struct object **out, struct req *q);
+#define EPOCH_ANY UINT64_MAX /* no fence refuses it */
 void object_put(struct object *o); /* NULL is harmless */
 /* For sending it as a file: reads of it outside of turns may mix with writes. */
 int object_file(const struct object *o);
@@ -120,6 +122,8 @@ void object_sync(struct object *o, struct req *q);
  * for turns in flight, then cuts the object to truncate_to (UINT64_MAX: keeps it). What the object is then
  * in *st (all 0 when there is no object). A lower or equal epoch than the floor changes no floor but
  * still does the rest, so a fence can be repeated. */
+/* The floor as far as it is known at once: while the caller has an object of the inode it is the whole truth.
+ * Otherwise it may be lower: object_get() decides. */
 uint64_t disk_floor(const struct disk *d, uint64_t ino);
 struct object_stat {
 	uint64_t end, blocks;

@@ -105,6 +105,8 @@ enum object_state {
 /* What the open, done on a worker, needs and finds; the worker touches nothing else. */
 struct object_open {
 	bool create;
+	uint64_t epoch; /* the highest of those that would create it */
+	uint64_t floor; /* of its inode: what was known, and what the disk says */
 	int objects_fd, dir_fd; /* dir_fd -1: to be opened too */
 	char dir_name[3];
 	char old_name[OBJECT_NAME]; /* by which format 1 called it; "": it has the name it needs */
@@ -133,6 +135,7 @@ struct object {
 	int64_t mtime;
 	uint64_t writes, synced, covers; /* as in disk_dir, for the data */
 	uint64_t entry; /* value of its directory's `changed` that covers its entry */
+	uint64_t floor; /* of its inode; OPEN: the whole truth, before: at least that of disk->floors */
 	bool latched; /* a writeback error that no sync has reported yet */
 	struct list turns; /* struct turn, granted and waiting, in order of asking */
 	unsigned n_waiting;
@@ -248,6 +251,7 @@ void lives_lost(
 		*d); /* a sync has failed, and the verifier is another: page caches count no more */
 void lives_end(struct disk *d); /* no flush begins any more */
 /* fence.c */
+uint64_t floor_known(const struct disk *d, uint64_t ino); /* of disk->floors; 0: it has none */
 struct floor *floor_raise(struct disk *d, uint64_t ino, uint64_t epoch);
 bool floor_is_old(const struct floor *f, uint64_t now); /* no capability is as old */
 void floor_free(struct disk *d, struct floor *f);

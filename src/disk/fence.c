@@ -23,11 +23,24 @@ static struct floor *floor_find(const struct disk *d, uint64_t ino)
 	return NULL;
 }
 
-uint64_t disk_floor(const struct disk *d, uint64_t ino)
+uint64_t floor_known(const struct disk *d, uint64_t ino)
 {
 	const struct floor *f = floor_find(d, ino);
 
 	return f ? f->epoch : 0;
+}
+
+uint64_t disk_floor(const struct disk *d, uint64_t ino)
+{
+	uint64_t epoch = floor_known(d, ino);
+
+	for (struct hnode *n = htab_first(&d->table, hash_u64(ino)); n; n = htab_next(n)) {
+		const struct object *o = container_of(n, struct object, node);
+
+		if (o->id.ino == ino)
+			epoch = MAX(epoch, o->floor);
+	}
+	return epoch;
 }
 
 struct floor *floor_raise(struct disk *d, uint64_t ino, uint64_t epoch)
@@ -119,8 +132,10 @@ static void fence_raise(struct fence_op *f)
 	for (struct hnode *n = htab_first(&d->table, hash_u64(f->id.ino)); n; n = htab_next(n)) {
 		struct object *o = container_of(n, struct object, node);
 
-		if (o->id.ino == f->id.ino)
-			turn_refuse(o, f->floor->epoch);
+		if (o->id.ino != f->id.ino)
+			continue;
+		o->floor = MAX(o->floor, f->floor->epoch);
+		turn_refuse(o, o->floor);
 	}
 	if (f->floor->durable >= f->floor->epoch)
 		return;
@@ -218,7 +233,7 @@ static bool fence_step(struct req *q)
 		break;
 	case F_OPEN:
 		req_goto(q, F_TURN);
-		object_get(f->disk, f->id, false, &f->object, q);
+		object_get(f->disk, f->id, EPOCH_ANY, false, &f->object, q);
 		break;
 	case F_TURN:
 		req_goto(q, F_CHANGE);

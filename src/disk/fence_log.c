@@ -348,7 +348,7 @@ static void mark_alive(void *arg, const char *name)
 	struct disk *d = arg;
 	uint64_t ino = strtoull(name, NULL, 16);
 
-	if (disk_floor(d, ino))
+	if (floor_known(d, ino))
 		floor_raise(d, ino, 0)->alive = true;
 }
 

@@ -17,6 +17,7 @@ struct get_wait {
 	struct list link;
 	struct object **out;
 	struct req *q;
+	uint64_t epoch;
 	bool create;
 };
 
@@ -47,6 +48,7 @@ static struct object *object_new(struct disk *d, const struct object_id *id)
 	o->disk = d;
 	o->id = *id;
 	o->fd = -1;
+	o->floor = floor_known(d, id->ino);
 	list_init(&o->lru);
 	list_init(&o->turns);
 	list_init(&o->waiters);
@@ -102,12 +104,14 @@ static int open_file(struct env *e, struct object_open *p, const char *name)
 	return e->file->openat(e, p->dir_fd, name, O_RDWR | O_NOFOLLOW, 0);
 }
 
-/* On a worker. */
+/* On a worker. No file is made for epochs below the floor; later waiters may still create it. */
 static int open_call(struct env *e, struct io *io)
 {
 	struct object_open *p = io->arg;
-	int r = p->dir_fd < 0 ? open_dir(e, p) : 0;
+	int r;
 
+	p->create = p->create && p->epoch >= p->floor;
+	r = p->dir_fd < 0 ? open_dir(e, p) : 0;
 	if (r < 0)
 		return r;
 	p->fd = open_file(e, p, io->path);
@@ -170,25 +174,30 @@ static void serve_waiters(struct object *o)
 	while ((it = list_pop(&o->waiters))) {
 		struct get_wait *w = list_entry(it, struct get_wait, link);
 
-		lend(o, w->out);
-		req_done(w->q, 0, 0);
+		if (w->epoch >= o->floor)
+			lend(o, w->out);
+		req_done(w->q, w->epoch < o->floor ? -ESTALE : 0, 0);
 		free(w);
 	}
+	if (!o->refs) /* a fence has refused all of them */
+		list_push(&o->disk->lru, &o->lru);
 }
 
 /* Those who would create it have another chance when the others found nothing; and those who would not, when it could not
- * be created: that is not their error. */
+ * be created: that is not their error. A fence refuses a waiter before anything else does. */
 static void fail_waiters(struct object *o, int error)
 {
 	struct get_wait *w, *tmp;
 
 	list_for_each_safe(w, tmp, &o->waiters, link) {
-		if (error == -ENOENT && w->create && !o->open.create)
+		bool stale = w->epoch < o->floor;
+
+		if (!stale && error == -ENOENT && w->create && !o->open.create)
 			continue;
-		if (!w->create && o->open.create)
+		if (!stale && !w->create && o->open.create)
 			continue;
 		list_del(&w->link);
-		req_done(w->q, error, 0);
+		req_done(w->q, stale ? -ESTALE : error, 0);
 		free(w);
 	}
 }
@@ -202,6 +211,7 @@ static void open_done(struct io *io)
 
 	d->busy--;
 	adopt_dir(o);
+	o->floor = MAX(o->floor, o->open.floor);
 	if (io->error) {
 		o->state = OBJECT_CLOSED;
 		fail_waiters(o, io->error);
@@ -222,14 +232,19 @@ static void object_open_start(struct object *o)
 	const struct get_wait *w;
 
 	o->state = OBJECT_OPENING;
-	o->open = (struct object_open){ .objects_fd = d->objects.fd, .dir_fd = object_dir(o)->fd };
+	o->open = (struct object_open){ .floor = o->floor,
+					.objects_fd = d->objects.fd,
+					.dir_fd = object_dir(o)->fd };
 	o->open.fd = -1;
 	snprintf(o->open.dir_name, sizeof(o->open.dir_name), "%02x",
 		 object_dir_index(o->id.ino) & 0xff);
 	if (d->id_flags & ID_OLD_NAMES)
 		object_old_name(o->open.old_name, &o->id);
-	list_for_each(w, &o->waiters, link)
+	list_for_each(w, &o->waiters, link) {
 		o->open.create |= w->create;
+		if (w->create)
+			o->open.epoch = MAX(o->open.epoch, w->epoch);
+	}
 	o->io = (struct io){ .kind = IO_CALL,
 			     .call = open_call,
 			     .arg = &o->open,
@@ -239,8 +254,8 @@ static void object_open_start(struct object *o)
 	io_submit(d->loop, &o->io);
 }
 
-void object_get(struct disk *d, struct object_id id, bool create, struct object **out,
-		struct req *q)
+void object_get(struct disk *d, struct object_id id, uint64_t epoch, bool create,
+		struct object **out, struct req *q)
 {
 	struct object *o = object_find(d, &id);
 	struct get_wait *w;
@@ -249,8 +264,9 @@ void object_get(struct disk *d, struct object_id id, bool create, struct object 
 	if (!o)
 		o = object_new(d, &id);
 	if (o && o->state == OBJECT_OPEN) {
-		lend(o, out);
-		req_done(q, 0, 0);
+		if (epoch >= o->floor)
+			lend(o, out);
+		req_done(q, epoch < o->floor ? -ESTALE : 0, 0);
 		return;
 	}
 	w = o ? malloc(sizeof(*w)) : NULL;
@@ -260,7 +276,7 @@ void object_get(struct disk *d, struct object_id id, bool create, struct object 
 		req_done(q, -ENOMEM, 0);
 		return;
 	}
-	*w = (struct get_wait){ .out = out, .q = q, .create = create };
+	*w = (struct get_wait){ .out = out, .q = q, .epoch = epoch, .create = create };
 	list_push(&o->waiters, &w->link);
 	if (o->state == OBJECT_CLOSED)
 		object_open_start(o);

@@ -39,7 +39,7 @@ void turn_begin(struct object *o, struct turn *t, uint64_t epoch, uint64_t lo, u
 	*t = (struct turn){ .lo = lo, .hi = hi, .epoch = epoch, .write = write, .q = q };
 	list_init(&t->link);
 	req_hold(q);
-	if (o->state != OBJECT_OPEN || epoch < disk_floor(o->disk, o->id.ino))
+	if (o->state != OBJECT_OPEN || epoch < o->floor)
 		req_done(q, -ESTALE, 0);
 	else
 		stand_in_line(o, t);
@@ -49,8 +49,7 @@ bool object_may_store(struct object *o, uint64_t epoch, uint64_t lo, uint64_t hi
 {
 	const struct turn t = { .lo = lo, .hi = hi, .write = true };
 
-	if (o->state != OBJECT_OPEN || epoch < disk_floor(o->disk, o->id.ino) || hi > o->end ||
-	    !may_go(o, &t))
+	if (o->state != OBJECT_OPEN || epoch < o->floor || hi > o->end || !may_go(o, &t))
 		return false;
 	o->writes++;
 	o->mtime = now;

@@ -88,6 +88,13 @@ static bool genuine(struct server *srv, const char *key, const struct wire_capab
 	return true;
 }
 
+static int refuse_stale(struct sreq *s, uint64_t ino)
+{
+	link_refused(s->link, REFUSED_STALE, "%s of inode %llu", s->row->name,
+		     (unsigned long long)ino);
+	return -EKEYEXPIRED;
+}
+
 int cap_check(struct sreq *s, const struct wire_capability *c, uint32_t rights)
 {
 	struct server *srv = s->srv;
@@ -103,9 +110,13 @@ int cap_check(struct sreq *s, const struct wire_capability *c, uint32_t rights)
 		link_refused(s->link, REFUSED_RIGHTS, "%s of inode %llu", op, ino);
 		return -EACCES;
 	}
-	if (c->expires < e->clock->wall(e) || c->epoch < disk_floor(srv->disk, c->ino)) {
-		link_refused(s->link, REFUSED_STALE, "%s of inode %llu", op, ino);
-		return -EKEYEXPIRED;
-	}
+	if (c->expires < e->clock->wall(e) || c->epoch < disk_floor(srv->disk, c->ino))
+		return refuse_stale(s, c->ino);
 	return 0;
+}
+
+void cap_refused(struct sreq *s)
+{
+	if (s->q.error == -ESTALE)
+		s->q.error = refuse_stale(s, s->ino);
 }

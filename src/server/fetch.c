@@ -125,7 +125,7 @@ static bool step(struct req *q)
 			break;
 		}
 		req_goto(q, TURN);
-		object_get(f->srv->disk, object_of(f->at), false, &f->object, q);
+		object_get(f->srv->disk, object_of(f->at), f->at->cap.epoch, false, &f->object, q);
 		break;
 	case TURN:
 		req_goto(q, ACCESS);

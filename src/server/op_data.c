@@ -242,11 +242,7 @@ static int write_inline(struct sreq *s, struct data_state *d, const struct wire_
 static bool finish(struct sreq *s, struct data_state *d)
 {
 	turn_end(&d->turn);
-	if (s->q.error == -ESTALE) { /* fenced meanwhile */
-		link_refused(s->link, REFUSED_STALE, "%s of inode %llu", s->row->name,
-			     (unsigned long long)s->ino);
-		s->q.error = -EKEYEXPIRED;
-	}
+	cap_refused(s);
 	object_put(d->object);
 	d->object = NULL;
 	data_abandon(s);
@@ -294,7 +290,8 @@ static bool read_step(struct req *q)
 			req_fail(q, open_list(s, d, a->list, a->n_list, a->part, a->n_part, &a->mem,
 					      0, false));
 		if (!q->error)
-			object_get(s->srv->disk, object_of(&a->at), false, &d->object, q);
+			object_get(s->srv->disk, object_of(&a->at), a->at.cap.epoch, false,
+				   &d->object, q);
 		break;
 	case PLAN:
 		req_goto(q, TURN);
@@ -370,7 +367,8 @@ static bool write_step(struct req *q)
 			req_fail(q, open_list(s, d, a->list, a->n_list, a->part, a->n_part, &a->mem,
 					      a->data.len, true));
 		if (!q->error)
-			object_get(s->srv->disk, object_of(&a->at), true, &d->object, q);
+			object_get(s->srv->disk, object_of(&a->at), a->at.cap.epoch, true,
+				   &d->object, q);
 		break;
 	case PLAN:
 		req_goto(q, TURN);
@@ -458,8 +456,8 @@ static bool allocate_step(struct req *q)
 		if (!q->error)
 			req_fail(q, check_allocate(a));
 		if (!q->error)
-			object_get(s->srv->disk, object_of(&a->at), !(a->mode & ALLOC_PUNCH),
-				   &d->object, q);
+			object_get(s->srv->disk, object_of(&a->at), a->at.cap.epoch,
+				   !(a->mode & ALLOC_PUNCH), &d->object, q);
 		break;
 	case TURN:
 		req_goto(q, a->n_list ? INLINE : FINISH);
@@ -541,7 +539,8 @@ static bool copy_step(struct req *q)
 		if (!q->error)
 			req_fail(q, copy_lists(s, d, a));
 		if (!q->error)
-			object_get(s->srv->disk, object_of(&a->at), true, &d->object, q);
+			object_get(s->srv->disk, object_of(&a->at), a->at.cap.epoch, true,
+				   &d->object, q);
 		break;
 	case PLAN:
 		req_goto(q, FINISH);

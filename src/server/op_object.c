@@ -12,6 +12,7 @@ static bool reply(struct sreq *s)
 {
 	struct object_state *st = s->op;
 
+	cap_refused(s);
 	object_put(st->object);
 	st->object = NULL;
 	return sreq_reply(s);
@@ -24,7 +25,7 @@ static void get(struct sreq *s, const struct wire_access *a)
 	s->ino = a->cap.ino;
 	req_fail(&s->q, cap_check(s, &a->cap, 0));
 	if (!s->q.error)
-		object_get(s->srv->disk, object_of(a), false, &st->object, &s->q);
+		object_get(s->srv->disk, object_of(a), a->cap.epoch, false, &st->object, &s->q);
 }
 
 /* For whoever may read or write: a capability to ask for the end only is everybody's. */

@@ -271,6 +271,8 @@ void cap_make(const struct sreq *s, struct wire_capability *c, const struct meta
 	      uint32_t rights);
 /* 0, -EKEYREJECTED (forged, or another key's), -EKEYEXPIRED (old or fenced: fetch a fresh one), -EACCES. */
 int cap_check(struct sreq *s, const struct wire_capability *c, uint32_t rights);
+/* A fence that only the disk knew, or that came meanwhile, has failed the request with -ESTALE: as if by cap_check(). */
+void cap_refused(struct sreq *s);
 void cap_sign(const struct server *srv, const char *key, struct wire_capability *c);
 /* For this server itself, towards other targets. */
 struct wire_capability cap_own(const struct server *srv, const struct meta_node *n,

@@ -126,12 +126,13 @@ static inline void start_get(struct trial *t, struct req *q)
 {
 	struct args *a = t->arg;
 
-	object_get(disk, (struct object_id){ a->ino, a->gen, 0 }, a->create, &a->object, q);
+	object_get(disk, (struct object_id){ a->ino, a->gen, 0 }, a->epoch, a->create, &a->object,
+		   q);
 }
 
 static inline int get(uint64_t ino, uint32_t gen, bool create, struct object **out)
 {
-	struct args a = { .ino = ino, .gen = gen, .create = create };
+	struct args a = { .ino = ino, .gen = gen, .epoch = EPOCH_ANY, .create = create };
 	int r = trial_run(&loop, start_get, &a);
 
 	*out = a.object;

@@ -48,6 +48,45 @@ static void a_fence_refuses_older_epochs_now_and_after_a_restart(void)
 	disk_end();
 }
 
+static int get_with(uint64_t ino, uint64_t epoch, bool create)
+{
+	struct args a = { .ino = ino, .gen = 1, .epoch = epoch, .create = create };
+	int r = trial_run(&loop, start_get, &a);
+
+	object_put(a.object);
+	return r;
+}
+
+static void a_fence_refuses_to_open_and_makes_no_object(void)
+{
+	struct args a[3];
+	struct trial t[3];
+
+	disk_begin("/dev/shm");
+	CHECK_EQ(fence(28, 5, UINT64_MAX, NULL), 0);
+	CHECK_EQ(get_with(28, 4, false), -ESTALE); /* not: there is none */
+	CHECK_EQ(get_with(28, 4, true), -ESTALE);
+	CHECK(!object_file_exists(28));
+	CHECK_EQ(get_with(28, 5, false), -ENOENT);
+	for (int i = 0; i < 3; i++) { /* the first one decides nothing for the others */
+		a[i] = (struct args){ .ino = 28, .gen = 1, .epoch = 4, .create = i != 1 };
+		a[i].epoch += i != 0;
+		trial_start(&t[i], &loop, start_get, &a[i]);
+	}
+	for (int i = 0; i < 3; i++)
+		trial_wait(&t[i]);
+	CHECK_EQ(t[0].error, -ESTALE);
+	CHECK_EQ(t[1].error, -ENOENT); /* none was there yet */
+	CHECK_EQ(t[2].error, 0);
+	object_put(a[2].object);
+	CHECK(object_file_exists(28));
+	CHECK_EQ(get_with(28, 4, true), -ESTALE); /* now that it is open */
+	disk_again(true);
+	CHECK_EQ(get_with(28, 4, true), -ESTALE);
+	CHECK_EQ(get_with(28, 5, true), 0);
+	disk_end();
+}
+
 static void a_fence_waits_for_turns_in_flight_and_refuses_those_that_wait(void)
 {
 	struct turn_trial flying, waiting, fresh;
@@ -228,7 +267,7 @@ static void removals_and_gets_at_the_same_time_end_well(void)
 		trial_start(&tr[i], &loop, start_remove, &r[i]);
 	}
 	for (int i = 0; i < 3; i++) {
-		g[i] = (struct args){ .ino = 31, .gen = 1, .create = i == 2 };
+		g[i] = (struct args){ .ino = 31, .gen = 1, .epoch = EPOCH_ANY, .create = i == 2 };
 		trial_start(&tg[i], &loop, start_get, &g[i]);
 		loop_turn(&loop, 0);
 	}
@@ -442,6 +481,7 @@ static void old_tombstones_go_while_it_runs(void)
 }
 
 TEST_MAIN(TEST(a_fence_refuses_older_epochs_now_and_after_a_restart),
+	  TEST(a_fence_refuses_to_open_and_makes_no_object),
 	  TEST(a_fence_waits_for_turns_in_flight_and_refuses_those_that_wait),
 	  TEST(who_stores_at_once_needs_all_of_a_turn_but_the_waiting),
 	  TEST(a_fence_cuts_but_never_extends), TEST(fences_at_the_same_time_share_syncs),

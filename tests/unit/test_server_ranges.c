@@ -231,8 +231,8 @@ static void hold_copies(struct turn *t)
 	struct object *o = NULL;
 
 	CHECK_EQ(put(&file.cap, COPY_MAX - 1, "x"), 0);
-	object_get(w.srv->disk, (struct object_id){ file.cap.ino, file.cap.obj_gen, 0 }, false, &o,
-		   &idle);
+	object_get(w.srv->disk, (struct object_id){ file.cap.ino, file.cap.obj_gen, 0 }, EPOCH_ANY,
+		   false, &o, &idle);
 	CHECK(o);
 	turn_begin(o, t, file.cap.epoch, 0, UINT64_MAX, true, &idle);
 	CHECK(t->granted);
