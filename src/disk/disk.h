@@ -5,6 +5,7 @@
  *   clean         only after a clean stop: the verifier to keep
  *   lives         the latest verifiers, and what of their data is kept (lives.c)
  *   fences        log of (inode, epoch) records, compacted at start
+ *   fences.base   older ones, sorted; from when there were many
  *   objects/XX/   object files INO.GEN.INDEX (hex), XX a hash of the inode, made on first use
  *   objects/stamp the same count, so that a lost or exchanged directory is noticed
  *   meta/         LMDB, not ours
@@ -15,6 +16,7 @@
 #include "core/core.h"
 
 struct disk;
+struct fence_base;
 
 /* One object that somebody uses; the descriptor is kept open in a bounded cache afterwards. */
 struct object;
@@ -25,8 +27,9 @@ int disk_format(struct env *e, const char *path, const struct uuid *fs, uint32_t
  * no storage; -EBUSY: it is served. */
 int disk_format_lost(struct env *e, const char *path, const struct uuid *fs, uint32_t target,
 		     char *err, size_t err_len);
+/* max_floors: of fences in memory, the rest is on disk; 0: the default. */
 int disk_open(struct loop *l, const char *path, const struct uuid *fs, uint32_t target, bool nosync,
-	      struct disk **out, char *err, size_t err_len);
+	      uint32_t max_floors, struct disk **out, char *err, size_t err_len);
 struct stamp disk_stamp(const struct disk *d); /* of sheaf.id */
 bool disk_has_meta(const struct disk *d); /* the metadata are one of its parts */
 /* Once, after disk_open(), when all parts have a count of one more: sheaf.id gets it, too. Blocks. */
@@ -156,6 +159,7 @@ struct disk_scan {
 	bool end;
 	/* of disk */
 	struct disk *disk;
+	struct fence_base *base;
 	struct req *q;
 	struct io io;
 };

@@ -2,6 +2,8 @@
 #ifndef SHEAF_DISK_IMPL_H
 #define SHEAF_DISK_IMPL_H
 
+#include <stdatomic.h>
+
 #include "disk/disk.h"
 
 #define DISK_VERSION 2
@@ -10,6 +12,7 @@
 #define OBJECT_MAP_MAX (UINT64_C(4) << 40)
 #define OBJECT_MAP (64 * MIB) /* at least, so that a growing object is not mapped again and again */
 #define DISK_MAX_OPEN 512 /* descriptors of objects nobody uses are closed beyond it */
+#define DISK_MAX_FLOORS 65536 /* in memory; then they are merged into fences.base */
 #define TOMBSTONE_NS (UINT64_C(7) * 24 * 3600 * NSEC_PER_SEC)
 
 /* ---- on disk: little endian, fixed, each with a crc32c over what stands before it ---- */
@@ -60,13 +63,24 @@ struct disk_clean { /* clean */
 };
 _Static_assert(sizeof(struct disk_clean) == 24, "clean is a format");
 
-struct fence_rec { /* one of fences; all zero: room not used yet */
-	uint64_t ino, epoch;
+struct fence_rec { /* one of fences or fences.base; all zero: room not used yet */
+	uint64_t ino, epoch; /* fences, inode 0: the generation of the base that it counts on */
 	uint64_t time; /* wall clock, ns */
 	uint32_t magic;
 	uint32_t crc;
 };
 _Static_assert(sizeof(struct fence_rec) == 32, "fences is a format");
+
+struct base_head { /* of fences.base; its records follow */
+	uint8_t magic[8];
+	uint32_t version, zero;
+	uint64_t generation; /* one more with every merge */
+	uint64_t count; /* of records */
+	uint64_t swept; /* wall clock, ns: when it was last looked for what may go */
+	uint32_t zeros[5];
+	uint32_t crc;
+};
+_Static_assert(sizeof(struct base_head) == 64, "fences.base is a format");
 
 /* ---- syncs of one descriptor, shared by all who ask while one runs ---- */
 
@@ -106,7 +120,9 @@ enum object_state {
 struct object_open {
 	bool create;
 	uint64_t epoch; /* the highest of those that would create it */
-	uint64_t floor; /* of its inode: what was known, and what the disk says */
+	uint64_t ino;
+	uint64_t floor; /* of its inode: what was known, and what the base says */
+	struct fence_base *base; /* held, or NULL */
 	int objects_fd, dir_fd; /* dir_fd -1: to be opened too */
 	char dir_name[3];
 	char old_name[OBJECT_NAME]; /* by which format 1 called it; "": it has the name it needs */
@@ -152,7 +168,9 @@ struct floor {
 	struct hnode node;
 	uint64_t ino, epoch;
 	uint64_t durable; /* the highest epoch known to be on disk */
+	uint64_t merged; /* the epoch that the last merge has seen */
 	uint64_t time;
+	unsigned waits; /* struct log_wait that point to it */
 	struct list gone; /* in disk->gone: its inode was removed */
 	bool alive; /* start: its inode has objects */
 };
@@ -184,12 +202,36 @@ struct fence_log {
 	uint64_t size, reserved; /* bytes in use, bytes the file has */
 	bool busy; /* with a batch, or being written anew */
 	bool unnamed; /* its name may not be on disk yet: the next batch sees to that */
+	bool cut; /* the base has what it says of floors that left memory: write it anew */
 	uint64_t retry; /* it could not be written anew: not before it has this size */
 	struct log_rewrite rewrite;
 	struct list waiting, running; /* struct log_wait */
 	struct io io;
 	struct iovec iov[4];
 	struct fence_rec batch[LOG_BATCH];
+};
+
+/* fences.base as it was opened: never changed, replaced by the next one. */
+struct fence_base {
+	int fd;
+	uint64_t generation, count, swept;
+	unsigned refs; /* the disk, and workers that read it; counted on the loop */
+};
+
+/* A new base. While it is busy a worker has what stands before `stop`. */
+struct fence_merge {
+	int dir, objects_fd; /* of the disk */
+	uint64_t now;
+	const struct fence_base *old; /* or NULL */
+	struct fence_rec *recs;
+	size_t n;
+	struct fence_base *made;
+	uint64_t damaged, forgotten;
+	atomic_bool stop; /* the disk is about to be closed: end with -ECANCELED */
+	bool busy;
+	size_t retry; /* it failed: not before there are so many floors */
+	struct list waiting; /* struct log_wait: there is no room for new floors */
+	struct io io;
 };
 
 struct disk {
@@ -216,7 +258,10 @@ struct disk {
 	struct list lru;
 	size_t n_open, n_evicting, max_open;
 	uint64_t log_slack;
-	struct htab floors; /* struct floor by inode */
+	struct htab floors; /* struct floor by inode: what the log has and the base may not have */
+	uint32_t max_floors; /* so many are merged into the base; twice as many wait for that */
+	struct fence_base *base; /* or NULL: there is none yet */
+	struct fence_merge merge;
 	struct list gone; /* those of removed inodes, the oldest first */
 	struct fence_log log;
 	unsigned busy; /* things of our own in flight */
@@ -255,7 +300,22 @@ uint64_t floor_known(const struct disk *d, uint64_t ino); /* of disk->floors; 0:
 struct floor *floor_raise(struct disk *d, uint64_t ino, uint64_t epoch);
 bool floor_is_old(const struct floor *f, uint64_t now); /* no capability is as old */
 void floor_free(struct disk *d, struct floor *f);
+bool fence_time_is_old(uint64_t time, uint64_t now);
+/* fence_base.c */
+int base_open(struct disk *d, char *err, size_t n); /* blocks; none is fine */
+struct fence_base *base_hold(struct disk *d); /* for a worker, until base_put() */
+void base_put(struct disk *d, struct fence_base *b); /* NULL is harmless */
+/* Raises *epoch to the floor that the base has; b may be NULL. Blocks; 0 or -errno. */
+int base_find(struct env *e, const struct fence_base *b, uint64_t ino, uint64_t *epoch);
+void merge_start(struct disk *d); /* if there are enough floors for that */
+void merge_now(struct disk *d); /* the same, and blocks: at start */
+/* True: it holds q, since there is no room for a new floor before a merge has ended. */
+bool merge_wait(struct disk *d, struct log_wait *w, struct req *q);
 /* fence_log.c */
+void fence_rec_encode(struct fence_rec *r, const struct floor *f);
+void fence_rec_seal(struct fence_rec *r); /* its crc */
+bool fence_rec_ok(const struct fence_rec *r);
+void fence_log_cut(struct disk *d); /* some floors have left memory: it is written anew */
 int fence_log_load(struct disk *d, char *err, size_t err_len); /* blocks */
 void fence_log_add(struct disk *d, struct log_wait *w, struct req *q);
 
@@ -263,6 +323,7 @@ void fence_log_add(struct disk *d, struct log_wait *w, struct req *q);
 int disk_write_all(struct env *e, int fd, const void *p, size_t n, uint64_t off);
 int disk_write_file(struct env *e, int dir, const char *name, const void *p, size_t n, bool sync);
 ssize_t disk_read_fd(struct env *e, int fd, void *p, size_t n);
+ssize_t disk_read_at(struct env *e, int fd, void *p, size_t n, uint64_t off); /* less: the end */
 /* storage_id.c; these block, too */
 /* objects/ without a stamp gets this one: 1; 0: it has one; or -errno. */
 int disk_stamp_lost(struct env *e, int objects, const struct stamp *s);

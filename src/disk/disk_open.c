@@ -44,13 +44,13 @@ int disk_write_all(struct env *e, int fd, const void *p, size_t n, uint64_t off)
 	return 0;
 }
 
-ssize_t disk_read_fd(struct env *e, int fd, void *p, size_t n)
+ssize_t disk_read_at(struct env *e, int fd, void *p, size_t n, uint64_t off)
 {
 	size_t have = 0;
 
 	while (have < n) {
 		struct iovec iov = { (char *)p + have, n - have };
-		ssize_t r = e->file->preadv(e, fd, &iov, 1, (off_t)have);
+		ssize_t r = e->file->preadv(e, fd, &iov, 1, (off_t)(off + have));
 
 		if (r < 0)
 			return r;
@@ -59,6 +59,11 @@ ssize_t disk_read_fd(struct env *e, int fd, void *p, size_t n)
 		have += (size_t)r;
 	}
 	return (ssize_t)have;
+}
+
+ssize_t disk_read_fd(struct env *e, int fd, void *p, size_t n)
+{
+	return disk_read_at(e, fd, p, n, 0);
 }
 
 /* Under another name first: a crash leaves the old file, the new file or none, never half of one. Every
@@ -331,7 +336,7 @@ void disk_set_limits(struct disk *d, size_t open, uint64_t slack)
 	d->log_slack = slack ? slack : LOG_SLACK;
 }
 
-static struct disk *disk_new(struct loop *l, const char *path, bool nosync)
+static struct disk *disk_new(struct loop *l, const char *path, bool nosync, uint32_t max_floors)
 {
 	struct disk *d = calloc(1, sizeof(*d));
 
@@ -340,6 +345,7 @@ static struct disk *disk_new(struct loop *l, const char *path, bool nosync)
 	d->loop = l;
 	d->env = l->env;
 	d->nosync = nosync;
+	d->max_floors = max_floors ? max_floors : DISK_MAX_FLOORS;
 	d->dir = d->id_fd = d->log.fd = -1;
 	disk_set_limits(d, 0, 0);
 	snprintf(d->path, sizeof(d->path), "%s", path);
@@ -347,6 +353,7 @@ static struct disk *disk_new(struct loop *l, const char *path, bool nosync)
 	list_init(&d->gone);
 	list_init(&d->log.waiting);
 	list_init(&d->log.running);
+	list_init(&d->merge.waiting);
 	disk_dir_init(d, &d->objects, false);
 	for (unsigned i = 0; i < OBJECT_DIRS; i++)
 		disk_dir_init(d, &d->dirs[i], false);
@@ -378,6 +385,7 @@ static void disk_destroy(struct disk *d)
 	if (d->log.fd >= 0)
 		e->file->close(e, d->log.fd);
 	free(d->log.rewrite.recs);
+	base_put(d, d->base);
 	if (d->id_fd >= 0)
 		e->file->close(e, d->id_fd);
 	if (d->dir >= 0)
@@ -386,9 +394,9 @@ static void disk_destroy(struct disk *d)
 }
 
 int disk_open(struct loop *l, const char *path, const struct uuid *fs, uint32_t target, bool nosync,
-	      struct disk **out, char *err, size_t err_len)
+	      uint32_t max_floors, struct disk **out, char *err, size_t err_len)
 {
-	struct disk *d = disk_new(l, path, nosync);
+	struct disk *d = disk_new(l, path, nosync, max_floors);
 	char text[128] = "";
 	int r = -ENOMEM;
 
@@ -401,6 +409,8 @@ int disk_open(struct loop *l, const char *path, const struct uuid *fs, uint32_t 
 		r = disk_id_check(d, fs, target, err, err_len);
 	if (r == 0)
 		r = disk_stamp_begin(d, err, err_len);
+	if (r == 0)
+		r = base_open(d, err, err_len);
 	if (r == 0)
 		r = fence_log_load(d, err, err_len);
 	if (r == 0)
@@ -495,6 +505,7 @@ static bool drain(struct disk *d)
 	struct env *e = d->env;
 	uint64_t until = e->clock->now(e) + DRAIN_NS;
 
+	atomic_store(&d->merge.stop, true);
 	while (d->busy && e->clock->now(e) < until)
 		loop_turn(d->loop, 10 * NSEC_PER_MSEC);
 	return !d->busy;

@@ -3,8 +3,9 @@
  * A page reads whole directories (a 256th of all objects each) and takes those behind where the last page ended;
  * what comes or goes meanwhile may or may not be seen. Files that are no objects are left out.
  *
- * Threads: the reading is one call on a worker, which sees only the struct disk_scan; the fences are added on the
- * loop. Buffers: rows are the caller's until its request goes on. Errors: of the directories, passed on; a file that
+ * Threads: the reading is one call on a worker, which sees only the struct disk_scan; fences of the base are found
+ * there, those in memory are added on the loop. A new base means one more call: floors may have left memory for it.
+ * Buffers: rows are the caller's until its request goes on. Errors: of the directories, passed on; a file that
  * goes meanwhile is left out. */
 #include <fcntl.h>
 #include <stdio.h>
@@ -130,6 +131,17 @@ static int scan_dir(struct env *e, struct disk_scan *s, unsigned dir)
 }
 
 /* On a worker. */
+static int floors_call(struct env *e, struct io *io)
+{
+	struct disk_scan *s = io->arg;
+	int r = 0;
+
+	for (uint32_t i = 0; i < s->n && r == 0; i++)
+		r = base_find(e, s->base, s->rows[i].id.ino, &s->rows[i].floor);
+	return r;
+}
+
+/* On a worker. */
 static int scan_call(struct env *e, struct io *io)
 {
 	struct disk_scan *s = io->arg;
@@ -140,17 +152,38 @@ static int scan_call(struct env *e, struct io *io)
 	for (unsigned dir = s->begun ? s->dir : 0; !s->only && dir < OBJECT_DIRS && r == 0; dir++)
 		r = scan_dir(e, s, dir);
 	s->end = r == 0;
-	return r < 0 ? r : 0;
+	return r < 0 ? r : floors_call(e, io);
 }
+
+static void scan_submit(struct disk_scan *s, int (*call)(struct env *e, struct io *io));
 
 static void scan_done(struct io *io)
 {
 	struct disk_scan *s = io->arg;
+	struct disk *d = s->disk;
+	bool is_new = s->base != d->base;
 
-	s->disk->busy--;
+	d->busy--;
+	base_put(d, s->base);
+	if (is_new && !io->error) {
+		scan_submit(s, floors_call);
+		return;
+	}
 	for (uint32_t i = 0; i < s->n; i++)
-		s->rows[i].floor = disk_floor(s->disk, s->rows[i].id.ino);
+		s->rows[i].floor = MAX(s->rows[i].floor, disk_floor(d, s->rows[i].id.ino));
 	req_done(s->q, io->error, 0);
+}
+
+static void scan_submit(struct disk_scan *s, int (*call)(struct env *e, struct io *io))
+{
+	struct disk *d = s->disk;
+
+	s->base = base_hold(d);
+	s->io = (struct io){
+		.kind = IO_CALL, .call = call, .fd = d->objects.fd, .arg = s, .done = scan_done
+	};
+	d->busy++;
+	io_submit(d->loop, &s->io);
 }
 
 void disk_scan(struct disk *d, struct disk_scan *s, struct req *q)
@@ -158,10 +191,6 @@ void disk_scan(struct disk *d, struct disk_scan *s, struct req *q)
 	s->disk = d;
 	s->q = q;
 	s->n = 0;
-	s->io = (struct io){
-		.kind = IO_CALL, .call = scan_call, .fd = d->objects.fd, .arg = s, .done = scan_done
-	};
-	d->busy++;
 	req_hold(q);
-	io_submit(d->loop, &s->io);
+	scan_submit(s, scan_call);
 }

@@ -1,7 +1,8 @@
 /* Fences and removal: floors of epochs per inode, and the request behind disk_fence and disk_remove.
  *
- * Threads: the loop's. Memory: a floor (some 90 bytes) lives as long as its inode, and TOMBSTONE_NS longer; one whose
- * inode was removed before this start lives until the next.
+ * Threads: the loop's. Memory: a floor (some 110 bytes) until it is merged into the base (fence_base.c), which begins
+ * when there are disk->max_floors; fences of other inodes wait while there are twice as many. A floor lives, here or there,
+ * as long as its inode has objects, and TOMBSTONE_NS at least.
  * Errors: a fence that could not be made durable fails, but its floor stays raised in memory; asking
  * again writes it again. Truncation and removal are on disk before the request goes on. */
 #include <stdlib.h>
@@ -60,9 +61,14 @@ struct floor *floor_raise(struct disk *d, uint64_t ino, uint64_t epoch)
 	return f;
 }
 
+bool fence_time_is_old(uint64_t time, uint64_t now)
+{
+	return time < now && now - time > TOMBSTONE_NS;
+}
+
 bool floor_is_old(const struct floor *f, uint64_t now)
 {
-	return f->time < now && now - f->time > TOMBSTONE_NS;
+	return fence_time_is_old(f->time, now);
 }
 
 void floor_free(struct disk *d, struct floor *f)
@@ -123,6 +129,10 @@ static void fence_raise(struct fence_op *f)
 
 	if (!f->epoch)
 		return;
+	if (!floor_find(d, f->id.ino) && merge_wait(d, &f->log, q)) {
+		req_goto(q, F_RAISE); /* again then */
+		return;
+	}
 	f->floor = floor_raise(d, f->id.ino, f->epoch);
 	if (!f->floor) {
 		req_hold(q);

@@ -5,9 +5,10 @@
  * counts, wherever it stands. What is torn at the end was never acknowledged and is cut off. Zeros behind
  * the end keep room for fences on a full disk.
  *
- * A log that is much longer than what it says is written anew, at start and between two batches: a new file, whole and
- * synced, takes the name. Until the directory was synced, with the next batch, either file may be there after a crash:
- * both have everything that was acknowledged.
+ * A log that is much longer than what it says is written anew, at start and between two batches, and after every merge
+ * into the base (fence_base.c): a new file, whole and synced, takes the name. It has what is in memory, and first of all
+ * the generation of the base, as a record of inode 0. Until the directory was synced, with the next batch, either file
+ * may be there after a crash: both have everything that was acknowledged and is not in the base.
  *
  * Threads: the loop's, and a worker for writing anew; fence_log_load() blocks. Buffers: the batch belongs to the log
  * and is lent to the engine while `busy`. Errors: a batch that fails is overwritten by the next one; a log that cannot
@@ -23,6 +24,8 @@
 #define LOG_NEW "fences.new"
 #define REC_MAGIC 0x31434e46 /* "FNC1" */
 #define REC_SIZE sizeof(struct fence_rec)
+#define LOAD_FLOORS \
+	8 /* times as many as are kept: a long log is merged into the base in few steps */
 
 static const uint8_t zeros[64 * KIB];
 
@@ -31,13 +34,23 @@ static uint32_t rec_crc(const struct fence_rec *r)
 	return crc32c(0, r, offsetof(struct fence_rec, crc));
 }
 
-static void rec_encode(struct fence_rec *r, const struct floor *f)
+void fence_rec_seal(struct fence_rec *r)
+{
+	r->magic = htole32(REC_MAGIC);
+	r->crc = htole32(rec_crc(r));
+}
+
+void fence_rec_encode(struct fence_rec *r, const struct floor *f)
 {
 	r->ino = htole64(f->ino);
 	r->epoch = htole64(f->epoch);
 	r->time = htole64(f->time);
-	r->magic = htole32(REC_MAGIC);
-	r->crc = htole32(rec_crc(r));
+	fence_rec_seal(r);
+}
+
+bool fence_rec_ok(const struct fence_rec *r)
+{
+	return le32toh(r->magic) == REC_MAGIC && le32toh(r->crc) == rec_crc(r);
 }
 
 /* ---------------------------------------------------------------- written anew */
@@ -46,7 +59,7 @@ static void encode_one(struct hnode *n, void *arg)
 {
 	struct log_rewrite *w = arg;
 
-	rec_encode(&w->recs[w->n++], container_of(n, struct floor, node));
+	fence_rec_encode(&w->recs[w->n++], container_of(n, struct floor, node));
 }
 
 static int rewrite_make(struct disk *d)
@@ -57,6 +70,8 @@ static int rewrite_make(struct disk *d)
 	w->recs = calloc(d->floors.count + 1, REC_SIZE);
 	if (!w->recs)
 		return -ENOMEM;
+	if (d->base)
+		fence_rec_encode(&w->recs[w->n++], &(struct floor){ .epoch = d->base->generation });
 	htab_walk(&d->floors, encode_one, w);
 	return 0;
 }
@@ -137,10 +152,11 @@ static void rewritten(struct io *io)
 static bool rewrite_start(struct disk *d)
 {
 	struct fence_log *g = &d->log;
+	bool is_long = g->size / REC_SIZE > 2 * d->floors.count + d->log_slack;
 
-	if (g->size / REC_SIZE <= 2 * d->floors.count + d->log_slack || g->size < g->retry ||
-	    rewrite_make(d))
+	if ((!is_long && !g->cut) || g->size < g->retry || rewrite_make(d))
 		return false;
+	g->cut = false;
 	g->busy = true;
 	d->busy++;
 	g->io = (struct io){ .kind = IO_CALL, .call = rewrite_call, .arg = d, .done = rewritten };
@@ -165,8 +181,10 @@ static void batch_end(struct disk *d, int error)
 
 		if (!error)
 			w->floor->durable = MAX(w->floor->durable, w->epoch);
+		w->floor->waits--;
 		req_done(w->q, error, 0);
 	}
+	merge_start(d);
 }
 
 static void extended(struct io *io)
@@ -254,7 +272,7 @@ static void batch_start(struct disk *d)
 
 		w->epoch = w->floor->epoch;
 		w->floor->time = now;
-		rec_encode(&g->batch[n++], w->floor);
+		fence_rec_encode(&g->batch[n++], w->floor);
 		list_push(&g->running, &w->link);
 	}
 	g->busy = true;
@@ -274,10 +292,18 @@ static void batch_start(struct disk *d)
 void fence_log_add(struct disk *d, struct log_wait *w, struct req *q)
 {
 	w->q = q;
+	w->floor->waits++;
 	req_hold(q);
 	list_push(&d->log.waiting, &w->link);
 	if (!d->log.busy)
 		batch_start(d);
+}
+
+void fence_log_cut(struct disk *d)
+{
+	d->log.cut = true;
+	if (!d->log.busy)
+		rewrite_start(d);
 }
 
 /* ---------------------------------------------------------------- start */
@@ -285,6 +311,7 @@ void fence_log_add(struct disk *d, struct log_wait *w, struct req *q)
 struct load {
 	uint64_t records, torn, damaged; /* valid; bad behind the last valid one; bad before it */
 	uint64_t end; /* behind the last valid one */
+	bool lost_base; /* it counts on a newer one */
 };
 
 static int load_rec(struct disk *d, const struct fence_rec *r, uint64_t at, struct load *l)
@@ -293,16 +320,20 @@ static int load_rec(struct disk *d, const struct fence_rec *r, uint64_t at, stru
 
 	if (memcmp(r, zeros, REC_SIZE) == 0)
 		return 0;
-	if (le32toh(r->magic) != REC_MAGIC || le32toh(r->crc) != rec_crc(r)) {
+	if (!fence_rec_ok(r)) {
 		l->torn++;
 		return 0;
 	}
-	f = floor_raise(d, le64toh(r->ino), le64toh(r->epoch));
-	if (!f)
-		return -ENOMEM;
-	f->durable = f->epoch;
-	f->time = MAX(f->time, le64toh(r->time));
-	l->records++;
+	if (!r->ino) {
+		l->lost_base |= le64toh(r->epoch) > (d->base ? d->base->generation : 0);
+	} else {
+		f = floor_raise(d, le64toh(r->ino), le64toh(r->epoch));
+		if (!f)
+			return -ENOMEM;
+		f->durable = f->epoch;
+		f->time = MAX(f->time, le64toh(r->time));
+		l->records++;
+	}
 	l->damaged += l->torn;
 	l->torn = 0;
 	l->end = at + REC_SIZE;
@@ -311,28 +342,25 @@ static int load_rec(struct disk *d, const struct fence_rec *r, uint64_t at, stru
 
 static int load_all(struct disk *d, struct load *l)
 {
-	struct env *e = d->env;
 	struct fence_rec buf[256];
 	uint64_t at = 0;
-	ssize_t got;
 
 	for (;;) {
-		size_t have = 0;
+		ssize_t got = disk_read_at(d->env, d->log.fd, buf, sizeof(buf), at);
+		size_t have = (size_t)MAX(got, 0);
 
-		do {
-			struct iovec iov = { (char *)buf + have, sizeof(buf) - have };
-
-			got = e->file->preadv(e, d->log.fd, &iov, 1, (off_t)(at + have));
-			if (got < 0)
-				return (int)got;
-			have += (size_t)got;
-		} while (got && have < sizeof(buf));
+		if (got < 0)
+			return (int)got;
 		for (size_t i = 0; i < have / REC_SIZE; i++) {
 			int r = load_rec(d, &buf[i], at + i * REC_SIZE, l);
 
 			if (r < 0)
 				return r;
 		}
+		if (l->lost_base)
+			return -EUCLEAN;
+		if (d->floors.count >= LOAD_FLOORS * (size_t)d->max_floors)
+			merge_now(d);
 		at += have;
 		if (have % REC_SIZE)
 			l->torn++;
@@ -340,6 +368,7 @@ static int load_all(struct disk *d, struct load *l)
 			break;
 	}
 	d->log.reserved = at;
+	merge_now(d);
 	return 0;
 }
 
@@ -443,6 +472,11 @@ int fence_log_load(struct disk *d, char *err, size_t err_len)
 			"clients were stopped",
 			d->path, LOG_NAME);
 	r = d->log.fd < 0 ? d->log.fd : load_all(d, &l);
+	if (l.lost_base)
+		return disk_refuse(err, err_len, -EUCLEAN,
+				   "%s/fences.base is missing or older than %s: restore both, or "
+				   "make %s an empty file after all clients were stopped",
+				   d->path, LOG_NAME, LOG_NAME);
 	if (r == 0)
 		r = expire(d);
 	d->log.size = l.end;

@@ -108,10 +108,11 @@ static int open_file(struct env *e, struct object_open *p, const char *name)
 static int open_call(struct env *e, struct io *io)
 {
 	struct object_open *p = io->arg;
-	int r;
+	int r = base_find(e, p->base, p->ino, &p->floor);
 
 	p->create = p->create && p->epoch >= p->floor;
-	r = p->dir_fd < 0 ? open_dir(e, p) : 0;
+	if (r == 0 && p->dir_fd < 0)
+		r = open_dir(e, p);
 	if (r < 0)
 		return r;
 	p->fd = open_file(e, p, io->path);
@@ -211,6 +212,7 @@ static void open_done(struct io *io)
 
 	d->busy--;
 	adopt_dir(o);
+	base_put(d, o->open.base);
 	o->floor = MAX(o->floor, o->open.floor);
 	if (io->error) {
 		o->state = OBJECT_CLOSED;
@@ -232,7 +234,9 @@ static void object_open_start(struct object *o)
 	const struct get_wait *w;
 
 	o->state = OBJECT_OPENING;
-	o->open = (struct object_open){ .floor = o->floor,
+	o->open = (struct object_open){ .ino = o->id.ino,
+					.floor = o->floor,
+					.base = base_hold(d),
 					.objects_fd = d->objects.fd,
 					.dir_fd = object_dir(o)->fd };
 	o->open.fd = -1;

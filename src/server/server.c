@@ -145,7 +145,7 @@ static int open_all(struct server *s, const struct server_opts *o, char *err, si
 	if (!s->signer)
 		return -ENOMEM;
 	r = disk_open(s->loop, s->self->storage, &s->conf->fs_id, s->target, s->conf->nosync,
-		      &s->disk, err, err_len);
+		      o->max_floors, &s->disk, err, err_len);
 
 	if (!r)
 		disk_set_limits(s->disk, o->limits.open_objects, o->limits.fence_slack);

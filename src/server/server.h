@@ -24,6 +24,7 @@ struct server_opts {
 		uint64_t fence_slack;
 		uint32_t removing; /* files at a time */
 	} limits; /* 0: the default of each */
+	uint32_t max_floors; /* of fences in memory; 0: default */
 	bool measure; /* in the real world: what moving bytes costs; files may be cut under a mapping */
 };
 

@@ -3,6 +3,8 @@
 #ifndef SHEAF_DISK_TRIAL_H
 #define SHEAF_DISK_TRIAL_H
 
+#include <stdatomic.h>
+
 #include "disk/disk.h"
 
 #include "core_trial.h"
@@ -15,6 +17,9 @@ static struct faulty {
 	int fail_sync, fail_write; /* -errno for every such access while set */
 	int fail_fsync; /* the same for the blocking call */
 	bool half_write; /* a failing write gets half of it done */
+	atomic_int
+		steps; /* changes that still succeed, if `mortal`: all others fail, as if it were killed there */
+	bool mortal;
 	uint64_t skew; /* added to the wall clock */
 	unsigned n_sync, n_open;
 } faulty;
@@ -22,8 +27,15 @@ static struct faulty {
 static struct loop loop;
 static struct disk *disk;
 static char disk_path[512];
+static uint32_t disk_max_floors; /* for disk_try(); 0: the default */
 static const struct uuid test_fs = { .b = { 1, 2, 3 } };
 static char disk_err[512];
+
+/* One more change: 0, or that it does not come about any more. */
+static inline int faulty_change(void)
+{
+	return faulty.mortal && atomic_fetch_sub(&faulty.steps, 1) <= 0 ? -EIO : 0;
+}
 
 /* One at a time, so that each may fail. */
 static inline void faulty_submit(struct env *e, struct loop *l, struct io *io)
@@ -38,7 +50,10 @@ static inline void faulty_submit(struct env *e, struct loop *l, struct io *io)
 	}
 	if (io->kind == IO_SYNC)
 		faulty.n_sync++;
-	if (io->kind == IO_SYNC && faulty.fail_sync) {
+	if ((io->kind == IO_SYNC || io->kind == IO_WRITE) && faulty_change()) {
+		io->error = -EIO;
+		io_finish(io);
+	} else if (io->kind == IO_SYNC && faulty.fail_sync) {
 		io->error = faulty.fail_sync;
 		io_finish(io);
 	} else if (io->kind == IO_WRITE && faulty.fail_write) {
@@ -54,7 +69,25 @@ static inline void faulty_submit(struct env *e, struct loop *l, struct io *io)
 
 static inline int faulty_fsync(struct env *e, int fd)
 {
+	if (faulty_change())
+		return -EIO;
 	return faulty.fail_fsync ? faulty.fail_fsync : env_real()->file->fsync(e, fd);
+}
+
+static inline ssize_t faulty_pwritev(struct env *e, int fd, const struct iovec *iov, int n,
+				     off_t off)
+{
+	return faulty_change() ? -EIO : env_real()->file->pwritev(e, fd, iov, n, off);
+}
+
+static inline int faulty_renameat(struct env *e, int dir, const char *from, const char *to)
+{
+	return faulty_change() ? -EIO : env_real()->file->renameat(e, dir, from, to);
+}
+
+static inline int faulty_unlinkat(struct env *e, int dir, const char *path, int flags)
+{
+	return faulty_change() ? -EIO : env_real()->file->unlinkat(e, dir, path, flags);
 }
 
 static inline uint64_t faulty_wall(struct env *e)
@@ -70,6 +103,9 @@ static inline struct env *faulty_env(void)
 	faulty.clock = *env_real()->clock;
 	faulty.file.submit = faulty_submit;
 	faulty.file.fsync = faulty_fsync;
+	faulty.file.pwritev = faulty_pwritev;
+	faulty.file.renameat = faulty_renameat;
+	faulty.file.unlinkat = faulty_unlinkat;
 	faulty.clock.wall = faulty_wall;
 	faulty.env.file = &faulty.file;
 	faulty.env.clock = &faulty.clock;
@@ -79,7 +115,8 @@ static inline struct env *faulty_env(void)
 static inline int disk_try(const struct uuid *fs, uint32_t target)
 {
 	disk_err[0] = 0;
-	return disk_open(&loop, disk_path, fs, target, false, &disk, disk_err, sizeof(disk_err));
+	return disk_open(&loop, disk_path, fs, target, false, disk_max_floors, &disk, disk_err,
+			 sizeof(disk_err));
 }
 
 /* A formatted, open disk under `parent`. */
@@ -136,6 +173,16 @@ static inline int get(uint64_t ino, uint32_t gen, bool create, struct object **o
 	int r = trial_run(&loop, start_get, &a);
 
 	*out = a.object;
+	return r;
+}
+
+/* As the holder of a capability does. */
+static inline int get_with(uint64_t ino, uint64_t epoch, bool create)
+{
+	struct args a = { .ino = ino, .gen = 1, .epoch = epoch, .create = create };
+	int r = trial_run(&loop, start_get, &a);
+
+	object_put(a.object);
 	return r;
 }
 

@@ -48,15 +48,6 @@ static void a_fence_refuses_older_epochs_now_and_after_a_restart(void)
 	disk_end();
 }
 
-static int get_with(uint64_t ino, uint64_t epoch, bool create)
-{
-	struct args a = { .ino = ino, .gen = 1, .epoch = epoch, .create = create };
-	int r = trial_run(&loop, start_get, &a);
-
-	object_put(a.object);
-	return r;
-}
-
 static void a_fence_refuses_to_open_and_makes_no_object(void)
 {
 	struct args a[3];

@@ -96,7 +96,8 @@ static void nosync_never_syncs(void)
 
 	disk_begin("/dev/shm");
 	CHECK_EQ(disk_close(disk, true), 0);
-	CHECK_EQ(disk_open(&loop, disk_path, &test_fs, 3, true, &disk, disk_err, sizeof(disk_err)),
+	CHECK_EQ(disk_open(&loop, disk_path, &test_fs, 3, true, 0, &disk, disk_err,
+			   sizeof(disk_err)),
 		 0);
 	o = get_ok(9, 1);
 	faulty.n_sync = 0;
