@@ -1,5 +1,7 @@
-/* Directed scenarios: sizes of files whose data were lost, and files without a name whose client was cut off. */
+/* Directed scenarios: sizes of files whose data were lost, files without a name whose client was cut off, and fences that
+ * do not fit into memory. */
 #include <fcntl.h>
+#include <stdio.h>
 
 #include "sim_scenario.h"
 
@@ -8,17 +10,23 @@
 
 static const struct extent near_and_far[] = { { 0, LENGTH }, { FAR, LENGTH } };
 
-static void write_extents(struct world *w, struct cfile *f, const struct extent *ext, size_t n)
+static void write_as(struct world *w, uint32_t client, struct cfile *f, const struct extent *ext,
+		     size_t n)
 {
 	static char bytes[2 * LENGTH];
 	struct iovec mem = { bytes, n * LENGTH };
-	struct cop *c = scene_call(w, 0);
+	struct cop *c = scene_call(w, client);
 	int64_t r;
 
 	memset(bytes, 1, sizeof(bytes));
 	client_write(c, f, &mem, 1, ext, n);
 	r = scene_end(w, c);
 	scene_check(w, r == (int64_t)mem.iov_len, "a write is answered with %d", (int)r);
+}
+
+static void write_extents(struct world *w, struct cfile *f, const struct extent *ext, size_t n)
+{
+	write_as(w, 0, f, ext, n);
 }
 
 static uint64_t size_seen(struct world *w, uint32_t client, const char *path)
@@ -330,6 +338,104 @@ static void growth_is_whole(struct world *w)
 	scene_close(w, 1, g);
 }
 
+/* ---- fences ---- */
+
+#define FENCED 12
+#define FEW_FLOORS 3
+
+static struct sheaf_handle cut_file(struct world *w, const char *name)
+{
+	struct sheaf_handle h = { 0 };
+	struct cop *c;
+	int64_t r;
+
+	scene_lookup(w, 0, name, &h);
+	c = scene_call(w, 0);
+	client_truncate(c, h, LENGTH / 2);
+	r = scene_end(w, c);
+	scene_check(w, !r, "truncate %s: %d", name, (int)r);
+	return h;
+}
+
+/* Files that were truncated: more than a target has floors for in memory. */
+static void make_fenced(struct world *w, struct sheaf_handle h[FENCED])
+{
+	for (int i = 0; i < FENCED && !w->failed; i++) {
+		struct cfile *f;
+		char name[16];
+
+		snprintf(name, sizeof(name), "f%d", i);
+		f = scene_open(w, 0, name, O_CREAT | O_RDWR);
+		if (w->failed)
+			return;
+		write_extents(w, f, near_and_far, 2);
+		scene_close(w, 0, f);
+		h[i] = cut_file(w, name);
+		scene_pass(w, sim_between(&w->sim, 0, 20 * NSEC_PER_MSEC));
+	}
+}
+
+static void start_with_few(struct world *w, uint32_t target)
+{
+	w->max_floors = FEW_FLOORS;
+	scene_down(w, target, false);
+	scene_up(w, target);
+}
+
+/* Most floors have moved to the disk when the power goes: all of them stand as before. */
+static void floors_survive(struct world *w)
+{
+	struct target *t = &w->targets[0];
+	struct sheaf_handle h[FENCED] = { 0 };
+	uint64_t floors[FENCED];
+	size_t in_memory = 0;
+
+	start_with_few(w, 0);
+	make_fenced(w, h);
+	for (int i = 0; i < FENCED && !w->failed; i++)
+		floors[i] = peek_floor(peek_disk(t->server), h[i].ino, &in_memory);
+	if (w->failed)
+		return;
+	if (in_memory < FENCED)
+		scene_met(w);
+	lose_power(w);
+	for (int i = 0; i < FENCED && !w->failed; i++) {
+		uint64_t now = peek_floor(peek_disk(t->server), h[i].ino, &in_memory);
+
+		scene_check(w, floors[i] && now >= floors[i],
+			    "the floor of file %d was %llu and is %llu", i,
+			    (unsigned long long)floors[i], (unsigned long long)now);
+	}
+}
+
+/* A client has a capability from before a truncate, and the floor is on disk alone when it comes: with its next write after
+ * the target was down, whose object nobody has opened yet. */
+static void floor_on_disk_refuses(struct world *w)
+{
+	struct target *t = &w->targets[1];
+	struct sheaf_handle h[FENCED] = { 0 }, cut;
+	struct cfile *f;
+	size_t in_memory = 0;
+
+	start_with_few(w, 1);
+	f = scene_open(w, 1, "f", O_CREAT | O_RDWR);
+	if (w->failed)
+		return;
+	write_as(w, 1, f, near_and_far, 2);
+	cut = cut_file(w, "f");
+	make_fenced(w, h);
+	scene_down(w, 1, sim_chance(&w->sim, 500000));
+	scene_up(w, 1);
+	if (w->failed || !peek_floor(peek_disk(t->server), cut.ino, &in_memory))
+		return;
+	if (in_memory < FENCED && !peek_stale(t->server))
+		scene_met(w);
+	write_as(w, 1, f, near_and_far + 1, 1);
+	scene_check(w, peek_stale(t->server), "a capability from before a truncate is good again");
+	scene_close(w, 1, f);
+	scene_check(w, size_seen(w, 0, "f") == FAR + LENGTH, "the file ends elsewhere");
+}
+
 const struct scenario scenes_data[] = {
 	{ "growth-is-whole", growth_is_whole, 1, 1, 2, false },
 	{ "lost-end-reported", lost_end_reported, 1, 1, 2, false },
@@ -339,6 +445,8 @@ const struct scenario scenes_data[] = {
 	{ "stat-beside-unlink", stat_beside_unlink, 1, 1, 2, false },
 	{ "claim-of-removed", claim_of_removed, 2, 1, 2, false },
 	{ "end-not-durable", end_not_durable, 1, 1, 1, false },
+	{ "floors-survive", floors_survive, 1, 1, 1, false },
+	{ "floor-on-disk-refuses", floor_on_disk_refuses, 2, 1, 2, false },
 	{ "partitions-overlap", partitions_overlap, 1, 1, 1, true },
 	{ 0 },
 };

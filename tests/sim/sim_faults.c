@@ -40,7 +40,8 @@ int target_start(struct target *t)
 				 .target = t->id,
 				 .hub = w->on_hub ? &w->hub : NULL,
 				 .meta_map_bytes = 64 * MIB,
-				 .meta_dir = t->meta_dir };
+				 .meta_dir = t->meta_dir,
+				 .max_floors = w->max_floors };
 	char err[512];
 	int r;
 

@@ -39,6 +39,16 @@ bool peek_state(const struct server *s, const char *name, const char *state)
 	return false;
 }
 
+struct disk *peek_disk(const struct server *s)
+{
+	return s->disk;
+}
+
+uint64_t peek_stale(const struct server *s)
+{
+	return s->net.refused[REFUSED_STALE];
+}
+
 uint64_t peek_name(const struct server *s, uint64_t dir, const char *name)
 {
 	struct wire_handle d = { dir, 1 }, h = { 0 };

@@ -260,6 +260,8 @@ static void build(struct world *w, const struct world_opts *o)
 	w->bulk = hash_u64(s->seed + 9) % 10 == 0;
 	if (w->bulk)
 		w->span = 700 * KIB;
+	if (sim_chance(s, 400000)) /* most fences are in files */
+		w->max_floors = (uint32_t)sim_between(s, 1, 8);
 	make_conf(w);
 	if (w->bulk)
 		w->conf.width = 1;

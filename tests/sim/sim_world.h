@@ -452,6 +452,7 @@ struct world {
 	uint32_t seq, n_ops, n_files;
 	uint64_t span; /* most files stay below */
 	bool bulk; /* many accesses are to nearly all of that */
+	uint32_t max_floors; /* of fences in a target's memory; 0: as in the real world */
 	struct list files;
 	struct mfile *shared;
 	struct locker *inside; /* holds the lock, as far as anybody knows */
@@ -537,5 +538,12 @@ uint64_t peek_resent(const struct client *c); /* requests that it sent again */
 /* Adds what a target counted, before it is gone. */
 void peek_counters(const struct server *s, struct counters *c);
 void peek_cut(struct client *c); /* closes every link, as the death of its process */
+struct disk *peek_disk(const struct server *s);
+uint64_t peek_stale(
+	const struct server *s); /* capabilities that it refused since its start: old or fenced */
+
+/* ---- sim_peek_disk.c ---- */
+/* The floor of the epochs of an inode's objects, in memory or in a file; *in_memory: how many floors are there. */
+uint64_t peek_floor(const struct disk *d, uint64_t ino, size_t *in_memory);
 
 #endif
