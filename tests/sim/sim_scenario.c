@@ -12,11 +12,6 @@
 
 static const struct scenario *const tables[] = { scenes_basic, scenes_names,  scenes_data,
 						 scenes_ends,  scenes_rename, scenes_near };
-=======
-scenes_ends, scenes_near
-}
-;
->>>>>>> 787490d (sim: add scenarios and mistakes of the shortcuts of one host)
 
 const struct sheaf_handle scene_root = { 1, 1 };
 static const struct sheaf_cred root_cred = { 0 };
