@@ -386,7 +386,8 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 	}
 	if (!(s->row->flags & OP_NO_SESSION)) {
 		s->session = l->session;
-		if (!s->session->reclaimed && s->head.op != OP_RECLAIM) {
+		/* a client learns a new map before it claims what it had */
+		if (!s->session->reclaimed && s->head.op != OP_RECLAIM && s->head.op != OP_MAP) {
 			s->session->reclaimed = true;
 			grace_check(srv);
 		}

@@ -255,8 +255,8 @@ static void trials_of_the_server(void)
 						{ .client = wire_text("b") } };
 	struct wire_backup_args backup[2] = { { 0, 0 }, { 1, 0 } };
 	struct wire_add_target_args add[2] = {
-		{ { 1, ROLE_DATA, wire_text("x"), wire_text("loop:1") } },
-		{ { 1, ROLE_DATA, wire_text("y"), wire_text("loop:2") } }
+		{ { 1, ROLE_DATA, wire_text("x"), wire_text("loop:1"), 0 }, false },
+		{ { 1, ROLE_DATA, wire_text("y"), wire_text("loop:2"), 0 }, false }
 	};
 	struct wire_scan_args scan[2] = { { .kind = SCAN_INODE, .max = 9 },
 					  { .kind = SCAN_ENTRY, .max = 9 } };
