@@ -415,7 +415,8 @@ static int apply_map(struct apply *ap)
 
 	if (rc && rc != -ENOENT)
 		return rc;
-	if (r->epoch > UINT32_MAX || (r->epoch && r->epoch <= map.version))
+	if (r->epoch > UINT32_MAX || (r->epoch && r->epoch <= map.version &&
+				      !(r->flags & REC_REPLACE && r->epoch == map.version)))
 		return EINVAL;
 	map.version = r->epoch ? (uint32_t)r->epoch : map.version + 1;
 	ap->res->epoch = map.version;

@@ -179,7 +179,6 @@ struct server {
 	struct req map_req; /* stores the map; on the loop when its loop is set */
 	struct change map_change;
 	struct arena store_arena; /* of map_req */
-	uint32_t map_stored; /* version of the map in the database: above map.version when only incarnations changed */
 	bool map_dirty; /* it changed while it was being stored */
 	struct {
 		struct req q; /* on the loop when its loop is set */

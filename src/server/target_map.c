@@ -138,42 +138,41 @@ static int map_encode(struct wire_map_res m, struct arena *a, struct wire_bytes 
 
 /* ---- storing it ---- */
 
-static struct wire_record map_record(struct server *s, struct wire_bytes blob)
+static struct wire_record map_record(struct server *s, struct wire_bytes blob, uint32_t version)
 {
 	struct env *e = s->loop->env;
 
 	return (struct wire_record){ .kind = REC_MAP,
 				     .time = (int64_t)e->clock->wall(e),
-				     .epoch = s->map_stored + 1,
+				     .epoch = version,
+				     .flags = version == s->map.version ? REC_REPLACE : 0,
 				     .data = blob };
 }
 
-static void map_store(struct server *s);
+static void map_store(struct server *s, uint32_t version);
 
 static bool store_step(struct req *q)
 {
 	struct server *s = container_of(q, struct server, map_req);
 	uint32_t status = s->map_change.res.status;
 
-	if (!q->error && !status)
-		s->map_stored = (uint32_t)s->map_change.res.epoch;
-	else if (!q->error && status == EINVAL) /* one with another target was faster */
+	if (!q->error && status == EINVAL) /* one with another target was faster */
 		s->map_dirty = true;
-	else
+	else if (q->error || status)
 		log_error("server", "%s could not store the cluster map", s->self->name);
 	req_fini(q);
 	s->map_req.loop = NULL;
 	arena_destroy(&s->store_arena);
 	if (s->map_dirty)
-		map_store(s);
+		map_store(s, s->map.version);
 	return false;
 }
 
 static const char *const store_names[] = { "commit" };
 static const struct req_ops store_ops = { "store-map", store_step, 0, 1, store_names };
 
-/* Stores the map as it is; one that is being stored is followed by another. */
-static void map_store(struct server *s)
+/* Stores the map as it is, as this version; one that is being stored is followed by another. */
+static void map_store(struct server *s, uint32_t version)
 {
 	struct wire_bytes blob;
 
@@ -187,7 +186,8 @@ static void map_store(struct server *s)
 		arena_destroy(&s->store_arena);
 		return;
 	}
-	s->map_change = (struct change){ .arena = &s->store_arena, .rec = map_record(s, blob) };
+	s->map_change =
+		(struct change){ .arena = &s->store_arena, .rec = map_record(s, blob, version) };
 	req_init(&s->map_req, s->loop, &store_ops, 0);
 	meta_submit(s->meta, &s->map_change, &s->map_req);
 }
@@ -218,7 +218,7 @@ static void storage_told(struct peer *p)
 	struct server *s = p->owner;
 
 	if (s->meta && p->target < s->map.n_targets && storage_is_new(s, p->target, p->incarnation))
-		map_store(s);
+		map_store(s, s->map.version);
 }
 
 /* ---- the start ---- */
@@ -232,7 +232,6 @@ int map_open(struct server *s)
 	if (r || !s->meta)
 		return r;
 	r = meta_map(s->meta, &s->map.version, &old, &s->map_arena);
-	s->map_stored = s->map.version;
 	if (!r && s->map.version)
 		r = map_from_stored(s, &old);
 	if (r)
@@ -241,8 +240,8 @@ int map_open(struct server *s)
 	arena_init(&mem, 0);
 	r = map_encode(s->map, &mem, &new);
 	if (!r && (old.len != new.len || memcmp(old.p, new.p, old.len) != 0)) {
+		map_store(s, s->map.version + 1);
 		s->map.version++;
-		map_store(s);
 	}
 	arena_destroy(&mem);
 	return r;
@@ -395,6 +394,7 @@ static int add_check(struct sreq *s)
 	struct wire_map_res m = s->srv->map;
 	struct wire_map_target *targets;
 	struct wire_bytes blob;
+	bool is_new = a->target.id == m.n_targets;
 	int r = may_add(&m, a);
 
 	if (r)
@@ -409,7 +409,7 @@ static int add_check(struct sreq *s)
 	r = map_encode(m, &s->arena, &blob);
 	if (r)
 		return r;
-	s->change.rec = map_record(s->srv, blob);
+	s->change.rec = map_record(s->srv, blob, m.version + is_new);
 	meta_submit(s->srv->meta, &s->change, &s->q);
 	return 0;
 }
@@ -423,11 +423,11 @@ static int add_commit(struct sreq *s)
 
 	if (s->change.res.status) /* another one was faster */
 		return s->change.res.status == EINVAL ? -EAGAIN : -s->change.res.status;
-	srv->map_stored = (uint32_t)s->change.res.epoch;
 	if (a->target.id < srv->map.n_targets) {
 		srv->map.targets[a->target.id].incarnation = a->target.incarnation;
 		log_warn("server", "%.*s: the map takes the storage that it has now",
 			 (int)a->target.name.len, (const char *)a->target.name.p);
+		map_store(srv, srv->map.version); /* one without it may have been on its way */
 		return 0;
 	}
 	r = map_put(srv, a->target);
