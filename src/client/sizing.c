@@ -128,7 +128,7 @@ static bool step(struct req *q)
 			let_go(z);
 			q->error = 0;
 			req_goto(q, ATTR);
-		} else if (!q->error) {
+		} else if (!q->error && z->n) { /* none: settled meanwhile, the row knows */
 			add_up(z);
 		}
 		break;

@@ -197,7 +197,32 @@ static void stat_beside_unlink(struct world *w)
 	scene_check(w, r == -ENOENT, "stat is answered with %d", (int)r);
 }
 
-/* The same as above, but the server restarts, and waits for claims. */
+/* The writer closes the file between the two calls of a stat: then its row tells what it takes on disk. */
+static void stat_beside_close(struct world *w)
+{
+	struct sim_node *t0 = w->targets[0].node, *c1 = w->actors[1].node;
+	struct cfile *f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
+	struct cop *c = scene_call(w, 1);
+	int64_t r;
+
+	write_extents(w, f, near_and_far, 2);
+	size_seen(w, 1, "f"); /* it is connected */
+	scene_hold(w, t0, c1, true);
+	client_lookup(c, scene_root, "f");
+	scene_pass(w, 100 * NSEC_PER_MSEC); /* its answer is on the way: the file has a writer */
+	r = scene_close(w, 0, f);
+	scene_check(w, !r, "close: %d", (int)r);
+	if (!c->finished)
+		scene_met(w);
+	scene_hold(w, t0, c1, false);
+	r = scene_wait(w, c);
+	scene_check(w, !r && c->attr.size == FAR + LENGTH, "stat: %d", (int)r);
+	scene_check(w, c->attr.blocks * 512 >= 2 * LENGTH, "it takes %llu blocks",
+		    (unsigned long long)c->attr.blocks);
+	scene_end(w, c);
+}
+
+/* As in removal_begun(), but the server restarts, and waits for claims. */
 static void claim_of_removed(struct world *w)
 {
 	struct sim_node *t0 = w->targets[0].node;
@@ -443,6 +468,7 @@ const struct scenario scenes_data[] = {
 	{ "lost-end-forgiven", lost_end_forgiven, 1, 1, 2, false },
 	{ "removal-begun", removal_begun, 2, 1, 2, false },
 	{ "stat-beside-unlink", stat_beside_unlink, 1, 1, 2, false },
+	{ "stat-beside-close", stat_beside_close, 1, 1, 2, false },
 	{ "claim-of-removed", claim_of_removed, 2, 1, 2, false },
 	{ "end-not-durable", end_not_durable, 1, 1, 1, false },
 	{ "floors-survive", floors_survive, 1, 1, 1, false },
