@@ -162,6 +162,12 @@ static void unlink_done(struct io *io)
 	req_done(&f->req, error, 0);
 }
 
+/* Is anything of it behind `to`: data, or room that was allocated behind its end? */
+static bool has_more(struct object *o, uint64_t to)
+{
+	return to < o->end || (to == o->end && object_blocks(o) * 512 > to + LEAST_PAGE - 1);
+}
+
 /* The object is ours alone: nobody is before us in the line. */
 static void fence_change(struct fence_op *f)
 {
@@ -178,7 +184,7 @@ static void fence_change(struct fence_op *f)
 				     .q = &f->req,
 				     .done = unlink_done };
 		io_submit(f->disk->loop, &f->io);
-	} else if (f->truncate_to < o->end) {
+	} else if (has_more(o, f->truncate_to)) {
 		f->cut = true;
 		f->io = (struct io){
 			.kind = IO_TRUNCATE, .fd = o->fd, .off = f->truncate_to, .q = &f->req

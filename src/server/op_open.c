@@ -258,7 +258,8 @@ static int unsettled(struct sreq *s)
 	if (e)
 		return e;
 	if (!(a->flags & OPEN_TRUNC) || st->replayed ||
-	    (st->t.node.attr.size == 0 && !st->t.node.attr.unsettled)) {
+	    (st->t.node.attr.size == 0 && st->t.node.attr.blocks == 0 &&
+	     !st->t.node.attr.unsettled)) {
 		req_goto(&s->q, GRANT);
 		return 0;
 	}
