@@ -368,9 +368,9 @@ void seen(const char *what)
 /* ---- running ---- */
 
 static const struct test_group *const parts[] = {
-	open_groups, io_groups,	   range_groups, map_groups, name_groups,  rename_groups,
-	attr_groups, time_groups,  perm_groups,	 acl_groups, xattr_groups, dir_groups,
-	lock_groups, limit_groups, self_groups,	 two_groups,
+	open_groups,   io_groups,   range_groups, blocks_groups, map_groups, name_groups,
+	rename_groups, attr_groups, time_groups,  perm_groups,	 acl_groups, xattr_groups,
+	dir_groups,    lock_groups, limit_groups, self_groups,	 two_groups,
 };
 
 static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)

@@ -29,9 +29,10 @@ struct test_group {
 };
 
 /* Each ends with a row of zeros. */
-extern const struct test_group acl_groups[], attr_groups[], dir_groups[], io_groups[],
-	limit_groups[], lock_groups[], map_groups[], name_groups[], open_groups[], perm_groups[],
-	range_groups[], rename_groups[], self_groups[], time_groups[], two_groups[], xattr_groups[];
+extern const struct test_group acl_groups[], attr_groups[], blocks_groups[], dir_groups[],
+	io_groups[], limit_groups[], lock_groups[], map_groups[], name_groups[], open_groups[],
+	perm_groups[], range_groups[], rename_groups[], self_groups[], time_groups[], two_groups[],
+	xattr_groups[];
 
 /* ---- checks ---- */
 

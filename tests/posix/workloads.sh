@@ -301,7 +301,7 @@ do_editor() {
 	done
 }
 
-tools_sparse="cp cmp"
+tools_sparse="cp cmp du tar fallocate"
 do_sparse() {
 	truncate -s 64M holes
 	printf data | dd of=holes bs=1 seek=30000000 conv=notrunc status=none
@@ -317,6 +317,38 @@ do_sparse() {
 	[ "$(kib_of copy)" -lt 8192 ] || say "cp --sparse=always made $(kib_of copy) KiB"
 	[ "$(kib_of full)" -ge 60000 ] || [ "$lacks" = blocks ] || say "cp --sparse=never made $(kib_of full) KiB"
 	cmp "$there/copy" full
+	[ "$lacks" = blocks ] || sparse_blocks
+}
+
+# takes FILE MIN MAX: KiB on disk
+takes() {
+	[ "$(kib_of "$1")" -ge "$2" ] && [ "$(kib_of "$1")" -le "$3" ] || say "$1 takes $(kib_of "$1") KiB, not $2 to $3"
+}
+
+# Programs that go by what a file takes; each file right after its close, and without a sync.
+sparse_blocks() {
+	takes again 4 1024
+	[ "$(du -k --apparent-size again | cut -f1)" = 65536 ] || say "du --apparent-size of a sparse file"
+	tar -cSf sparse.tar holes
+	takes sparse.tar 4 1024
+	mkdir out
+	tar -xf sparse.tar -C out
+	cmp holes out/holes
+	takes out/holes 4 1024
+	: >room
+	fallocate -n -l 8M room
+	[ "$(stat -c %s room)" = 0 ] || say "fallocate -n changed the size"
+	takes room 8192 9216
+	fallocate -p -o 1M -l 62M full
+	takes full 2048 4096
+	truncate -s 1M full
+	takes full 1024 2048
+	truncate -s 64M full
+	takes full 1024 2048
+	fallocate -d full # zeros become holes
+	takes full 0 1024
+	: >room
+	takes room 0 4
 }
 
 tools_trees="find du mv"
