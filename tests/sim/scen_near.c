@@ -143,7 +143,6 @@ static void direct_store_too_late(struct world *w)
 	struct cop *write, *lock;
 	int64_t r;
 
-	w->sim.faults.store_fault = 0;
 	share_host(w);
 	f = file_on_1(w, name);
 	g = scene_open(w, 1, name, O_RDWR);

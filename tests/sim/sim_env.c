@@ -451,8 +451,6 @@ void sim_init(struct sim *s, uint64_t seed)
 	s->bounds = (struct sim_bounds){ MAX_EVENTS, MAX_BUSY, MAX_WORK };
 	s->faults = (struct sim_faults){
 		.partial = 200000,
-		.wrong_server = 50000,
-		.store_fault = 10000,
 		.one_byte = 50000,
 		.slow = 1000,
 		.net_min = 5000,

@@ -499,7 +499,6 @@ static void stores_into_a_mapping_are_writes(void)
 
 		current_seed = seed;
 		sim_init(&sim, seed);
-		sim.faults.store_fault = 0;
 		n = sim_node_add(&sim, "n");
 		fd = prepare(&n->env, &dir);
 		map = (char *)(uintptr_t)n->env.file->map(&n->env, fd, 16 * PAGE, true);

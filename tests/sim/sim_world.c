@@ -251,6 +251,8 @@ static void build(struct world *w, const struct world_opts *o)
 	if (sim_chance(s,
 		       700000)) /* else as in memory: changes are committed on the loop, in time */
 		s->faults.commit_ns = sim_between(s, 70000, 400000);
+	s->faults.wrong_server = 50000;
+	s->faults.store_fault = 10000;
 	w->span = (16 * KIB) << sim_below(s, 5);
 	if (sim_chance(s, 150000))
 		w->span = sim_chance(s, 200000) ? 3 * MIB : 700 * KIB;
