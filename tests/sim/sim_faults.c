@@ -278,6 +278,7 @@ void actor_die(struct actor *a)
 	race_abandon(a);
 	duel_abandon(a);
 	appends_abandon(a);
+	ways_abandon(a);
 	locker_died(a);
 	for (int i = 0; i < N_HANDLES; i++) {
 		if (a->handles[i].cf)

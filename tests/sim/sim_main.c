@@ -193,6 +193,8 @@ static bool table(const struct options *o, const struct counters *c)
 	row(&t, "operations beside another one of the same open file", c->duel_beside);
 	row(&t, "appends that were acknowledged", c->appends);
 	row(&t, "files of appends that were read back", c->append_files);
+	row(&t, "looks through directories that move", c->ways);
+	row(&t, "... of those: through one that had moved", c->ways_moved);
 	row(&t, "waiting accesses that a fence refused", c->refused);
 	row(&t, "objects closed to make room", c->evicted);
 	row(&t, "logs of fences written anew", c->compacted);

@@ -233,6 +233,7 @@ static void make_actor(struct world *w, uint32_t i)
 		a->race_lanes[k].a = a;
 	duel_init(a);
 	appends_init(a);
+	a->walker.a = a;
 }
 
 static void make_nodes(struct world *w, const char *dir)
@@ -334,6 +335,7 @@ static void work(struct world *w, uint32_t scale)
 		race_start(&w->actors[i]);
 		duel_start(&w->actors[i]);
 		appends_start(&w->actors[i]);
+		ways_start(&w->actors[i]);
 		if (!w->enabled[FAULT_META]) /* a claim may fail there, and with it the lock is lost */
 			locker_start(&w->actors[i],
 				     (uint32_t)(sim_below(&w->sim, 12) * scale / 100));
@@ -540,6 +542,8 @@ int world_run(uint64_t seed, const struct world_opts *o, struct counters *count,
 		duel_setup(w);
 	if (!w->failed && sim_chance(&w->sim, 400000))
 		appends_setup(w);
+	if (!w->failed && sim_chance(&w->sim, 400000))
+		ways_setup(w);
 	if (!w->failed)
 		work(w, o->scale);
 	if (!w->failed)
@@ -552,6 +556,8 @@ int world_run(uint64_t seed, const struct world_opts *o, struct counters *count,
 		duel_cleanup(w);
 	if (!w->failed)
 		appends_cleanup(w);
+	if (!w->failed)
+		ways_cleanup(w);
 	if (!w->failed)
 		world_cleanup(w);
 	if (!w->failed)

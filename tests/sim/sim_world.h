@@ -30,6 +30,7 @@
 #define DUEL_BYTES 4096
 #define DUEL_LANES 3 /* through one open file */
 #define APPEND_WORDS 400 /* at most, of one append */
+#define WAY_STEPS 40 /* changes of a directory that paths lead through */
 
 struct world;
 struct actor;
@@ -258,6 +259,20 @@ struct appender {
 	struct append_lane lanes[2];
 };
 
+/* A look through directories that change, or a change of the client's own. */
+enum way_kind { WAY_LOOK, WAY_CHANGE, WAY_OTHER };
+struct walker {
+	struct actor *a;
+	bool busy;
+	enum way_kind kind;
+	uint32_t user; /* 0: root */
+	uint32_t of, name; /* whose directory, and which of its names */
+	uint32_t left;
+	int64_t result;
+	uint64_t began, started; /* w->seq; time */
+	char path[48], path2[48];
+};
+
 struct seen {
 	uint64_t ino;
 	bool is_dir;
@@ -297,6 +312,7 @@ struct actor {
 	uint32_t race_left;
 	struct duelist duelist;
 	struct appender appender;
+	struct walker walker;
 	struct seen race_seen[8]; /* inodes that it has met, the latest ones */
 	uint32_t n_race_seen;
 };
@@ -377,6 +393,24 @@ bool appends_idle(const struct actor *a);
 void appends_abandon(struct actor *a);
 void appends_cleanup(struct world *w); /* judges it */
 
+/* ---- sim_ways.c: paths through directories that change ---- */
+
+struct route {
+	struct sheaf_handle h;
+	struct route_step {
+		uint64_t began, ended; /* ended 0: not yet, or in doubt */
+		uint32_t name; /* from then on */
+		bool open; /* to others than root */
+	} steps[WAY_STEPS];
+	uint32_t n; /* 0: there are none in this run */
+	bool in_doubt; /* the last one; there are no more */
+};
+void ways_setup(struct world *w);
+void ways_start(struct actor *a);
+bool ways_idle(const struct actor *a);
+void ways_abandon(struct actor *a);
+void ways_cleanup(struct world *w);
+
 /* ---- sim_verify.c ---- */
 void world_setup(struct world *w);
 void world_verify(struct world *w);
@@ -422,7 +456,7 @@ struct counters { /* nothing but numbers that add up */
 	uint64_t ops, events, soft, wild, locks, ousted, faults[FAULT_KINDS];
 	uint64_t race_ops, races, race_unchecked, duels, resent;
 	uint64_t duel_beside, duel_cut_reads, refused, appends, append_files;
-	uint64_t evicted, compacted;
+	uint64_t evicted, compacted, ways, ways_moved;
 	uint64_t injected[SIM_INJECTED];
 };
 
@@ -459,6 +493,7 @@ struct world {
 	struct race race;
 	struct duel duel;
 	struct append_log appends;
+	struct route ways[MAX_CLIENTS];
 	bool failed, verbose;
 	const char *scenario; /* or NULL: a seed */
 	bool met; /* what it is about came about */
