@@ -196,22 +196,22 @@ SHEAF_API int sheaf_init(const char *dir, const struct sheaf_init *o);
  * failure ---- */
 
 struct sheaf_server;
-/* The servers that the metadata servers know of, which may be more than our cluster file has: fills id, roles, name,
- * address and incarnation of at most max, and `up` of the metadata servers that answered within timeout_ms; returns their number, or
- * -errno when none did. */
+/* The servers that the metadata servers know of, which may be more than our cluster file has:
+ * fills id, roles, name, address and incarnation of at most max, and `up` of the metadata
+ * servers that answered within timeout_ms; returns their number, or -errno when none did. */
 SHEAF_API int sheaf_map(struct sheaf *fs, int timeout_ms, struct sheaf_server *s, int max);
 /* The metadata server that keeps an inode. */
 SHEAF_API int sheaf_keeper(struct sheaf *fs, uint64_t ino);
 /* Makes the storage directory of server `id` of a cluster file; fine when it was made for it before. */
 SHEAF_API int sheaf_server_format(const char *conf, int id);
-/* Of one that lost its storage directory, or all objects in it: makes what is missing, empty. 1: that was needed; 0: not,
- * or it runs. */
+/* Of one that lost its storage directory, or all objects in it: makes what is missing, empty. 1:
+ * that was needed; 0: not, or it runs. */
 SHEAF_API int sheaf_server_format_lost(const char *conf, int id);
-/* Tells all metadata servers of one more data server, which must have the next id; the same again is fine. -ESTALE: it
- * is known, with other storage. */
+/* Tells all metadata servers of one more data server, which must have the next id; the same
+ * again is fine. -ESTALE: it is known, with other storage. */
 SHEAF_API int sheaf_server_add(struct sheaf *fs, int id, const char *name, const char *address);
-/* Tells all metadata servers that the storage which this server has now is its own: what files had on the storage before
- * it is lost. The server must be up. */
+/* Tells all metadata servers that the storage which this server has now is its own: what files
+ * had on the storage before it is lost. The server must be up. */
 SHEAF_API int sheaf_server_emptied(struct sheaf *fs, int id);
 
 struct sheaf_backup {

@@ -62,8 +62,8 @@ struct sheaf_row {
 	uint8_t key[SHEAF_SCAN_KEY]; /* where it is stored */
 	struct sheaf_stripes stripes; /* files */
 	uint32_t index; /* object: which of its file's; SHEAF_OBJECT_OLD: its name does not say */
-	/* files: recorded end of each object, in the order of stripes.targets. An object that ends before it has lost
-	 * data; 0: nothing is recorded */
+	/* files: recorded end of each object, in the order of stripes.targets. An object that
+	 * ends before it has lost data; 0: nothing is recorded */
 	uint64_t ends[SHEAF_MAX_TARGETS];
 };
 

@@ -61,8 +61,9 @@ SHEAF_API int sheaf_h_open_stat(struct sheaf *fs, const struct sheaf_cred *c,
 				const struct sheaf_layout *layout, struct sheaf_file **f,
 				struct stat *st, unsigned *what);
 SHEAF_API struct sheaf_handle sheaf_file_handle(struct sheaf_file *f);
-/* The number of the file's latest change when it was opened: it grows with every change of data or attributes, never
- * comes again and never goes back. What was read under a number, of a file without writers, is good while it stays. */
+/* The number of the file's latest change when it was opened: it grows with every change of data
+ * or attributes, never comes again and never goes back. What was read under a number, of a file
+ * without writers, is good while it stays. */
 SHEAF_API uint64_t sheaf_file_change(struct sheaf_file *f);
 /* What sheaf_close() would report, without closing: -EIO: data written since the last fsync were lost; said
  * again until an fsync or close has said it. No server is asked unless a link has been down since the write. */
@@ -180,8 +181,8 @@ SHEAF_API void sheaf_drive_end(struct sheaf *fs); /* no task may be parked */
 
 /* ---- files of servers on this host ----
  *
- * From now on sheaf_pread() reads what it may open of their files, and what is in memory of it, itself, past the
- * server. It takes up to 256 descriptors, and one for each server. */
+ * From now on sheaf_pread() reads what it may open of their files, and what is in memory of it,
+ * itself, past the server. It takes up to 256 descriptors, and one for each server. */
 SHEAF_API void sheaf_set_near(struct sheaf *fs, int on);
 
 /* ---- another process goes on with a connection: its sessions, open files and locks ---- */

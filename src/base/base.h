@@ -131,8 +131,8 @@ void htab_walk(struct htab *t, void (*fn)(struct hnode *n, void *arg), void *arg
 uint64_t hash_u64(uint64_t x); /* a good mixer */
 uint64_t hash_bytes(const void *p, size_t n, uint64_t seed);
 
-/* What tells that the parts of a storage directory belong together (disk/storage_id.c): the same incarnation in all
- * of them, and a count of starts that is that of sheaf.id or one more. */
+/* What tells that the parts of a storage directory belong together (disk/storage_id.c): the same
+ * incarnation in all of them, and a count of starts that is that of sheaf.id or one more. */
 struct stamp {
 	uint64_t incarnation, count;
 };

@@ -1,19 +1,22 @@
 /* What the files of `sheaf check` share.
  *
- *	pass	reads all rows and objects once and notes which inodes look suspicious (check_pass.c)
- *	look	reads all that has to do with the suspects again, and whether they changed meanwhile (check_look.c)
- *	judge	says what is wrong with one suspect, and how it is repaired (check_judge.c)
+ * 	pass	reads all rows and objects once and notes which inodes look suspicious (check_pass.c)
+ * 	look	reads all that has to do with the suspects again, and whether they changed meanwhile (check_look.c)
+ * 	judge	says what is wrong with one suspect, and how it is repaired (check_judge.c)
  *
- * Damage is what is lost: an object that is missing, or ends before the end that its file's inode has recorded.
- * Objects without a file, or on servers that the file's layout does not name, are leftovers: those lost no data.
+ * Damage is what is lost: an object that is missing, or ends before the end that its file's
+ * inode has recorded. Objects without a file, or on servers that the file's layout does not
+ * name, are leftovers: those lost no data.
  *
- * The servers run meanwhile, so a pass sees an entry at one time and its inode at another. A look is sound: an inode
- * whose `change` is the same before and after it had the same names all the time, unless a change over two servers is at
- * it, whose prepared part is then seen before or behind the entries. A suspect is wrong when two looks
- * one after another found the same, clean when a look finds nothing, and left alone when it never stops changing.
+ * The servers run meanwhile, so a pass sees an entry at one time and its inode at another. A
+ * look is sound: an inode whose `change` is the same before and after it had the same names all
+ * the time, unless a change over two servers is at it, whose prepared part is then seen before
+ * or behind the entries. A suspect is wrong when two looks one after another found the same,
+ * clean when a look finds nothing, and left alone when it never stops changing.
  *
- * Threads: one. Buffers: rows of a look are in `arena` until the next one, findings in `keep` until the next round. Of a
- * directory's entries and index only those are kept that may differ, CHECK_ROWS at most. */
+ * Threads: one. Buffers: rows of a look are in `arena` until the next one, findings in `keep`
+ * until the next round. Of a directory's entries and index only those are kept that may differ,
+ * CHECK_ROWS at most. */
 #ifndef SHEAF_CLI_CHECK_H
 #define SHEAF_CLI_CHECK_H
 
@@ -35,7 +38,8 @@ struct check_node {
 	uint64_t seen; /* directory: entries; file: how far its objects reach */
 	uint64_t diff; /* directory: entries less index rows, as hashes: 0 when they agree */
 	const struct sheaf_stripes *stripes;
-	/* file: recorded ends of objects that were not seen so far, in the order of stripes->targets; NULL: none recorded */
+	/* file: recorded ends of objects that were not seen so far, in the order of
+	 * stripes->targets; NULL: none recorded */
 	uint64_t *ends;
 	uint32_t gen, mode, nlink, links, subdirs, flags;
 	uint32_t has; /* attributes that the inode knows of less those that were seen: 0 when they agree */
@@ -159,8 +163,8 @@ struct check {
 };
 
 /* ---- check_setup.c ---- */
-/* Connects and finds the servers: all must be up, or, for only_damage, all metadata servers. CLI_OK or CLI_FAILED,
- * said; check_close() in either case. */
+/* Connects and finds the servers: all must be up, or, for only_damage, all metadata servers.
+ * CLI_OK or CLI_FAILED, said; check_close() in either case. */
 int check_open(struct check *k, struct cli *c);
 void check_close(struct check *k);
 int check_round_begin(struct check *k);
@@ -193,7 +197,8 @@ int check_read_inode(struct check *k, uint64_t ino, struct check_inode *out);
 int check_judge(struct check *k, struct suspect *s);
 int check_judge_counter(struct check *k, int server, uint64_t next); /* it is too low */
 int check_judge_lock(struct check *k, const struct note *n); /* it is nobody's */
-/* The number up to which a server's inode numbers count as taken: COUNTER_JUMP above all that is mentioned. */
+/* The number up to which a server's inode numbers count as taken: COUNTER_JUMP above all that is
+ * mentioned. */
 uint64_t check_numbers_taken(const struct check *k, int server);
 /* Which object of the layout this one is: its index, or -1: none. */
 int check_object_of(const struct sheaf_stripes *s, int server, uint32_t index);

@@ -744,7 +744,8 @@ static void add_damage(struct check *k, struct suspect *s, uint32_t i, const str
 	}
 }
 
-/* Recorded ends are lower bounds: an object may be longer, never shorter, unless a truncate is under way. */
+/* Recorded ends are lower bounds: an object may be longer, never shorter, unless a truncate is
+ * under way. */
 static void judge_damage(struct check *k, struct suspect *s)
 {
 	const struct sheaf_stripes *l = s->row.stripes;

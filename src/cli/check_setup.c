@@ -1,5 +1,5 @@
-/* What `sheaf check` and `sheaf find --damaged` begin and end with: the servers that there are, memory, paths. See
- * check.h. Threads: one. */
+/* What `sheaf check` and `sheaf find --damaged` begin and end with: the servers that there are,
+ * memory, paths. See check.h. Threads: one. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -80,8 +80,9 @@ int check_round_begin(struct check *k)
 	return 0;
 }
 
-/* Also those that were added since our cluster file was written: what names a server that we do not know looks
- * wrong. What a server that is down does not tell looks lost; for a search the others' objects will do. */
+/* Also those that were added since our cluster file was written: what names a server that we do
+ * not know looks wrong. What a server that is down does not tell looks lost; for a search the
+ * others' objects will do. */
 static int find_servers(struct check *k)
 {
 	int n;

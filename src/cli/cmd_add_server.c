@@ -1,12 +1,14 @@
-/* sheaf add-server: one more data server for a running file system, or one that lost its storage and comes back empty.
+/* sheaf add-server: one more data server for a running file system, or one that lost its storage
+ * and comes back empty.
  *
  *   cluster file -> storage -> start -> the metadata servers
  *
- * Each step looks whether it was done before, so the command that was broken off is run again and goes on. Nobody
- * learns of the server before it answers: only the last step lets files use it.
+ * Each step looks whether it was done before, so the command that was broken off is run again
+ * and goes on. Nobody learns of the server before it answers: only the last step lets files use
+ * it.
  *
- * A server that the map knows, and whose storage is gone or another one, is refused: its data are lost, and an
- * administrator must say so (--emptied). */
+ * A server that the map knows, and whose storage is gone or another one, is refused: its data
+ * are lost, and an administrator must say so (--emptied). */
 #include <json-c/json.h>
 #include <libgen.h>
 #include <stdlib.h>
@@ -239,7 +241,8 @@ static int make_lost(struct adding *a)
 	return CLI_OK;
 }
 
-/* A metadata server that lost its objects, not its metadata, must run before the map can be asked for. */
+/* A metadata server that lost its objects, not its metadata, must run before the map can be
+ * asked for. */
 static int revive_meta(struct adding *a)
 {
 	const struct conf_target *t;

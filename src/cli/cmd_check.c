@@ -63,8 +63,9 @@ static int apply(struct check *k, const struct fix *x)
 	return e;
 }
 
-/* An inode number that an object or a row still mentions must not become that of a new file, which would get those
- * data, nor that of /lost+found: so the counters pass all of them before anything is made. */
+/* An inode number that an object or a row still mentions must not become that of a new file,
+ * which would get those data, nor that of /lost+found: so the counters pass all of them before
+ * anything is made. */
 static int advance(struct check *k, const struct finding *f)
 {
 	bool makes = f->absent;

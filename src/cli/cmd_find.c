@@ -1,7 +1,8 @@
-/* sheaf find: files that have data on given servers, which may be down; files that lost data (find_damaged.c).
+/* sheaf find: files that have data on given servers, which may be down; files that lost data
+ * (find_damaged.c).
  *
- * The tree is walked by a crew; only metadata servers are asked. Threads: crew.h's; what is found is printed or
- * collected under a lock. */
+ * The tree is walked by a crew; only metadata servers are asked. Threads: crew.h's; what is
+ * found is printed or collected under a lock. */
 #include <json-c/json.h>
 #include <stdlib.h>
 

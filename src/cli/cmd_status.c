@@ -28,7 +28,8 @@ struct look {
 	bool watch;
 	int n;
 	struct sheaf_server *now, *before; /* all down before the first */
-	/* by server: the incarnation that the map was last asked about, and whether the map knows another one */
+	/* by server: the incarnation that the map was last asked about, and whether the map
+	 * knows another one */
 	uint64_t compared[SHEAF_MAX_SERVERS];
 	bool other_storage[SHEAF_MAX_SERVERS];
 };
@@ -71,8 +72,8 @@ void cli_servers_ask(struct sheaf *fs, struct sheaf_server *s, int n)
 
 /* ---- storage ---- */
 
-/* Is there a server whose storage must be compared with the map? Only when all metadata servers are up: the answer
- * must not wait for one that is down. */
+/* Is there a server whose storage must be compared with the map? Only when all metadata servers
+ * are up: the answer must not wait for one that is down. */
 static bool must_compare(const struct look *l)
 {
 	bool must = false;

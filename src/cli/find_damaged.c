@@ -1,7 +1,8 @@
 /* sheaf find --damaged: files that have lost data, as `sheaf check` finds them, by path.
  *
- * Inodes and objects are compared for the whole file system (check.h), since objects do not know their paths; PATHs
- * choose what is told. A data server that is down is left out, and that is said. Threads: one. */
+ * Inodes and objects are compared for the whole file system (check.h), since objects do not know
+ * their paths; PATHs choose what is told. A data server that is down is left out, and that is
+ * said. Threads: one. */
 #include <json-c/json.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -177,8 +177,8 @@ void cap_take(struct cfile *f, struct call *c); /* when q goes on */
 void lanes_free(struct client *c); /* those kept for reuse */
 
 /* ---- full.c ---- */
-/* After -ENOSPC. True: q is held; when it goes on, call room_waited() and send the request again. False: the refusal is
- * final. */
+/* After -ENOSPC. True: q is held; when it goes on, call room_waited() and send the request
+ * again. False: the refusal is final. */
 bool room_wait(struct client *c, struct room *r, struct req *q);
 void room_waited(struct room *r);
 
@@ -236,7 +236,8 @@ void file_wrote(struct cfile *f, uint32_t index, uint64_t epoch, uint64_t end,
 void file_recorded(struct cfile *f, uint64_t epoch, const struct wire_layout_rec *l);
 /* One of its objects, as requests name it. */
 struct wire_access file_access(const struct cfile *f, uint32_t index);
-/* What it has written since the last report, with the notes in the arena; doubt: also without memory for them. */
+/* What it has written since the last report, with the notes in the arena; doubt: also without
+ * memory for them. */
 struct wire_wrote file_report(const struct cfile *f, struct arena *a);
 /* A write to object `index` was answered by a server with this verifier. */
 void file_unsynced(struct cfile *f, uint32_t index, uint64_t verifier);

@@ -39,7 +39,8 @@ void file_free(struct cfile *f)
 	free(f);
 }
 
-/* Under a newer epoch what was written before is accounted for: a fence cut it, or asked the objects. */
+/* Under a newer epoch what was written before is accounted for: a fence cut it, or asked the
+ * objects. */
 static void new_epoch(struct cfile *f, uint64_t epoch)
 {
 	f->wrote = (struct wire_wrote){ .epoch = epoch, .doubt = f->wrote.doubt };
@@ -146,7 +147,8 @@ void file_mtime_end(struct client *c, uint64_t ino, int64_t upto, bool set)
 	}
 }
 
-/* Acknowledged writes are lost: only the objects know how far the file reaches, not what the client has written. */
+/* Acknowledged writes are lost: only the objects know how far the file reaches, not what the
+ * client has written. */
 static void lose_writes(struct cfile *f)
 {
 	f->lost = true;

@@ -1,12 +1,13 @@
-/* Waiting for room. Files that were removed give theirs back in the background, so a server may refuse with -ENOSPC what it
- * has room for a moment later.
+/* Waiting for room. Files that were removed give theirs back in the background, so a server may
+ * refuse with -ENOSPC what it has room for a moment later.
  *
  *   ASK -> COUNT -> END		nothing is being removed
  *   ASK -> COUNT -> (PAUSE_NS) -> END	otherwise
  *
- * After a refusal every metadata server is asked how many files it is removing, and the refused request is sent again: once
- * when there are none, since the last one may have gone in between; else until it succeeds or ROOM_NS have passed.
- * Threads: the loop's. Buffers: in the arena of the question. Errors: a server that does not answer removes nothing. */
+ * After a refusal every metadata server is asked how many files it is removing, and the refused
+ * request is sent again: once when there are none, since the last one may have gone in between;
+ * else until it succeeds or ROOM_NS have passed. Threads: the loop's. Buffers: in the arena of
+ * the question. Errors: a server that does not answer removes nothing. */
 #include "client/cli_priv.h"
 
 #define ROOM_NS (5 * NSEC_PER_SEC)

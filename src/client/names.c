@@ -1,4 +1,5 @@
-/* Operations on names and attributes: one call to the server that owns the place, following referrals.
+/* Operations on names and attributes: one call to the server that owns the place, following
+ * referrals.
  *
  *   CALL -> CHECK (-> CALL) -> SIZE -> SIZED (-> CALL) -> END
  *            CHECK -> ROOM -> CALL				a full server that may have room in a moment

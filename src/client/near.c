@@ -1,15 +1,16 @@
 /* Files of objects of servers on this host: what of them is in memory is read past the server.
  *
  * The server tells where these files are when a session begins over a Unix socket
- * (session_res.objects); whether this process may open them is for the host to decide. A descriptor
- * lives no longer than that link: only a client that the server knows reads here, and no client
- * keeps the server's disk busy after the server has gone. The same holds as for a read that the
- * server answers: what was written is in the file when the write is answered, and a file is cut,
- * never exchanged, while it is open. Only locks need more: a client that was stopped for longer than
- * a lease may have lost its locks, and would see what their next owner writes. So what was read
- * counts only if the lease was young when it had been read.
+ * (session_res.objects); whether this process may open them is for the host to decide. A
+ * descriptor lives no longer than that link: only a client that the server knows reads here, and
+ * no client keeps the server's disk busy after the server has gone. The same holds as for a read
+ * that the server answers: what was written is in the file when the write is answered, and a
+ * file is cut, never exchanged, while it is open. Only locks need more: a client that was
+ * stopped for longer than a lease may have lost its locks, and would see what their next owner
+ * writes. So what was read counts only if the lease was young when it had been read.
  *
- * Threads: the client's. Buffers: none. Errors: none; what cannot be had here is asked of the server. */
+ * Threads: the client's. Buffers: none. Errors: none; what cannot be had here is asked of the
+ * server. */
 #include <assert.h>
 #include <stdlib.h>
 

@@ -25,7 +25,8 @@ struct clock_ops {
 	uint64_t (*now)(struct env *e); /* monotonic nanoseconds */
 	uint64_t (*wall)(struct env *e); /* nanoseconds since 1970 */
 	void (*random)(struct env *e, void *p, size_t n); /* fit for secrets */
-	/* A number of this start of the host: while it is the same, page caches are. 0, or no such call: not known. */
+	/* A number of this start of the host: while it is the same, page caches are. 0, or no
+	 * such call: not known. */
 	uint64_t (*host_start)(struct env *e);
 };
 
@@ -103,7 +104,8 @@ struct file_ops {
 	/* For another process of this host that has the files open, too; never waits for a disk. May be NULL: it cannot.
 	 * The path of an open directory, by which it is reached from there; its length, or -errno. */
 	ssize_t (*where)(struct env *e, int dir, char *path, size_t n);
-	/* That directory, if it is still this one; *memory: its files are nowhere else. -EAGAIN: not in memory. */
+	/* That directory, if it is still this one; *memory: its files are nowhere else. -EAGAIN:
+	 * not in memory. */
 	int (*visit)(struct env *e, const char *path, uint64_t dev, uint64_t ino, bool *memory);
 	/* A file of it, to be read; -EAGAIN: its name is not in memory. */
 	int (*open_now)(struct env *e, int dir, const char *path);

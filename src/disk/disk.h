@@ -23,8 +23,8 @@ struct object;
 
 int disk_format(struct env *e, const char *path, const struct uuid *fs, uint32_t target, char *err,
 		size_t err_len); /* makes the directory; -EEXIST when it is already somebody's */
-/* Storage whose objects/ is gone, with all that was in it, gets an empty one: 1; 0: objects/ is there; -ENOENT: there is
- * no storage; -EBUSY: it is served. */
+/* Storage whose objects/ is gone, with all that was in it, gets an empty one: 1; 0: objects/ is
+ * there; -ENOENT: there is no storage; -EBUSY: it is served. */
 int disk_format_lost(struct env *e, const char *path, const struct uuid *fs, uint32_t target,
 		     char *err, size_t err_len);
 /* max_floors: of fences in memory, the rest is on disk; 0: the default. */
@@ -32,7 +32,8 @@ int disk_open(struct loop *l, const char *path, const struct uuid *fs, uint32_t 
 	      uint32_t max_floors, struct disk **out, char *err, size_t err_len);
 struct stamp disk_stamp(const struct disk *d); /* of sheaf.id */
 bool disk_has_meta(const struct disk *d); /* the metadata are one of its parts */
-/* Once, after disk_open(), when all parts have a count of one more: sheaf.id gets it, too. Blocks. */
+/* Once, after disk_open(), when all parts have a count of one more: sheaf.id gets it, too.
+ * Blocks. */
 int disk_stamp_end(struct disk *d, bool with_meta);
 /* Storage that is this target's, kept from every other process until close(): for work while nobody serves it.
  * The descriptor, or -errno: -EBUSY somebody serves it, -ENOENT there is none. */
@@ -45,8 +46,9 @@ int disk_close(struct disk *d, bool clean);
 bool disk_idle(const struct disk *d); /* nothing of our own is in flight: closing does not wait */
 /* Changes when unsynced data may have been lost: with a start that was not clean, with a failed sync. */
 uint64_t disk_verifier(const struct disk *d);
-/* Are data that were written under this verifier until then (ns, by our wall clock) still there? Those of a server
- * that was killed are, and those that a flush has brought to disk since (lives.c). */
+/* Are data that were written under this verifier until then (ns, by our wall clock) still there?
+ * Those of a server that was killed are, and those that a flush has brought to disk since
+ * (lives.c). */
 bool disk_kept(const struct disk *d, uint64_t verifier, int64_t written);
 uint64_t disk_boot(const struct disk *d); /* random, new at every start */
 /* Where the files of objects are, and which directory that is, for others of this host; the length of the path, or
@@ -55,8 +57,8 @@ ssize_t disk_home(struct disk *d, char *path, size_t n, uint64_t *dev, uint64_t 
 int disk_space(struct disk *d, uint64_t *total, uint64_t *avail,
 	       uint64_t *id); /* as statfs of struct env */
 
-/* Before the first access. open: descriptors of objects that nobody uses; slack: records of the log of fences that are of
- * no use before it is written anew. 0: the default. */
+/* Before the first access. open: descriptors of objects that nobody uses; slack: records of the
+ * log of fences that are of no use before it is written anew. 0: the default. */
 void disk_set_limits(struct disk *d, size_t open, uint64_t slack);
 
 struct disk_counters {
@@ -68,8 +70,8 @@ struct disk_counters {
 void disk_counters(const struct disk *d, struct disk_counters *c);
 
 /* Finds or opens an object and lends it until object_put(). With create it exists afterwards;
- * without, -ENOENT. -ESTALE when a fence stands above `epoch`, whether there is an object or not; none is
- * made then. Holds q; *out is set when q goes on without error. */
+ * without, -ENOENT. -ESTALE when a fence stands above `epoch`, whether there is an object or
+ * not; none is made then. Holds q; *out is set when q goes on without error. */
 void object_get(struct disk *d, struct object_id id, uint64_t epoch, bool create,
 		struct object **out, struct req *q);
 #define EPOCH_ANY UINT64_MAX /* no fence refuses it */
@@ -121,12 +123,12 @@ void object_seek(struct object *o, struct io *io, int whence, struct req *q);
  * until an fsync has reported it once). */
 void object_sync(struct object *o, struct req *q);
 
-/* Fences. The floor of an inode rises at once (new turns below it are refused), is made durable, waits
- * for turns in flight, then cuts the object to truncate_to (UINT64_MAX: keeps it). What the object is then
- * in *st (all 0 when there is no object). A lower or equal epoch than the floor changes no floor but
- * still does the rest, so a fence can be repeated. */
-/* The floor as far as it is known at once: while the caller has an object of the inode it is the whole truth.
- * Otherwise it may be lower: object_get() decides. */
+/* Fences. The floor of an inode rises at once (new turns below it are refused), is made durable,
+ * waits for turns in flight, then cuts the object to truncate_to (UINT64_MAX: keeps it). What
+ * the object is then in *st (all 0 when there is no object). A lower or equal epoch than the
+ * floor changes no floor but still does the rest, so a fence can be repeated. */
+/* The floor as far as it is known at once: while the caller has an object of the inode it is the
+ * whole truth. Otherwise it may be lower: object_get() decides. */
 uint64_t disk_floor(const struct disk *d, uint64_t ino);
 struct object_stat {
 	uint64_t end, blocks;

@@ -1,12 +1,14 @@
-/* What object files there are, page by page, in the order of their directories, inodes and generations.
+/* What object files there are, page by page, in the order of their directories, inodes and
+ * generations.
  *
- * A page reads whole directories (a 256th of all objects each) and takes those behind where the last page ended;
- * what comes or goes meanwhile may or may not be seen. Files that are no objects are left out.
+ * A page reads whole directories (a 256th of all objects each) and takes those behind where the
+ * last page ended; what comes or goes meanwhile may or may not be seen. Files that are no
+ * objects are left out.
  *
- * Threads: the reading is one call on a worker, which sees only the struct disk_scan; fences of the base are found
- * there, those in memory are added on the loop. A new base means one more call: floors may have left memory for it.
- * Buffers: rows are the caller's until its request goes on. Errors: of the directories, passed on; a file that
- * goes meanwhile is left out. */
+ * Threads: the reading is one call on a worker, which sees only the struct disk_scan; fences of
+ * the base are found there, those in memory are added on the loop. A new base means one more
+ * call: floors may have left memory for it. Buffers: rows are the caller's until its request
+ * goes on. Errors: of the directories, passed on; a file that goes meanwhile is left out. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

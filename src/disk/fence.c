@@ -1,10 +1,12 @@
-/* Fences and removal: floors of epochs per inode, and the request behind disk_fence and disk_remove.
+/* Fences and removal: floors of epochs per inode, and the request behind disk_fence and
+ * disk_remove.
  *
- * Threads: the loop's. Memory: a floor (some 110 bytes) until it is merged into the base (fence_base.c), which begins
- * when there are disk->max_floors; fences of other inodes wait while there are twice as many. A floor lives, here or there,
- * as long as its inode has objects, and TOMBSTONE_NS at least.
- * Errors: a fence that could not be made durable fails, but its floor stays raised in memory; asking
- * again writes it again. Truncation and removal are on disk before the request goes on. */
+ * Threads: the loop's. Memory: a floor (some 110 bytes) until it is merged into the base
+ * (fence_base.c), which begins when there are disk->max_floors; fences of other inodes wait
+ * while there are twice as many. A floor lives, here or there, as long as its inode has objects,
+ * and TOMBSTONE_NS at least. Errors: a fence that could not be made durable fails, but its floor
+ * stays raised in memory; asking again writes it again. Truncation and removal are on disk
+ * before the request goes on. */
 #include <stdlib.h>
 
 #include "disk/disk_impl.h"
@@ -205,8 +207,9 @@ static void fence_changed(struct fence_op *f)
 	group_sync_add(&o->gs, &f->req);
 }
 
-/* Also when there was no object: an earlier try may have removed it and not synced. That it is not there is no error
- * from here on: a request keeps its first error, and that of the sync must not be lost behind this one. */
+/* Also when there was no object: an earlier try may have removed it and not synced. That it is
+ * not there is no error from here on: a request keeps its first error, and that of the sync must
+ * not be lost behind this one. */
 static void fence_tail(struct fence_op *f)
 {
 	struct disk_dir *dir = &f->disk->dirs[object_dir_index(f->id.ino)];

@@ -1,7 +1,9 @@
-/* The base of fences: floors that do not fit into memory, in a file of sorted records that lookups search.
+/* The base of fences: floors that do not fit into memory, in a file of sorted records that
+ * lookups search.
  *
- * The floor of an inode is the higher one of two: that in disk->floors, which the log `fences` has as well, and
- * that in `fences.base`. A floor leaves memory in this order, and a crash between any two steps loses none:
+ * The floor of an inode is the higher one of two: that in disk->floors, which the log `fences`
+ * has as well, and that in `fences.base`. A floor leaves memory in this order, and a crash
+ * between any two steps loses none:
  *   1. the records of the base and the durable floors in memory are merged into fences.base.new, which is synced:
  *      nothing reads that name, the log still has all that was merged;
  *   2. it takes the name fences.base, and the directory is synced: before that either base may be found after a
@@ -9,13 +11,14 @@
  *   3. only now the merged floors leave memory, unless they rose meanwhile;
  *   4. the log is written anew from memory, and so without them (fence_log.c). Its first record names the base that
  *      it counts on: a start without that base is refused.
- * All this is synced in mode nosync, too: it is rare, and a start depends on it.
- * A merge forgets what is older than any capability and has no object; it looks for that once a day at most.
+ * All this is synced in mode nosync, too: it is rare, and a start depends on it. A merge forgets
+ * what is older than any capability and has no object; it looks for that once a day at most.
  *
- * Threads: the loop's; base_find() and what merge_call() does block, on a worker or at start. Buffers: a merge has two
- * of MERGE_RECORDS, a copy of the floors in memory, and the inodes of one directory of objects.
- * Errors: a merge that fails leaves all as it was, and is tried again when the table has grown by half; until then memory
- * has more than its share. A lookup that cannot read fails the open. Damaged records are skipped, as those of the log are. */
+ * Threads: the loop's; base_find() and what merge_call() does block, on a worker or at start.
+ * Buffers: a merge has two of MERGE_RECORDS, a copy of the floors in memory, and the inodes of
+ * one directory of objects. Errors: a merge that fails leaves all as it was, and is tried again
+ * when the table has grown by half; until then memory has more than its share. A lookup that
+ * cannot read fails the open. Damaged records are skipped, as those of the log are. */
 #include <endian.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -104,7 +107,8 @@ int base_find(struct env *e, const struct fence_base *b, uint64_t ino, uint64_t 
 	return 0;
 }
 
-/* ---------------------------------------------------------------- merging: on a worker, or at start */
+/* ---------------------------------------------------------------- merging: on a worker, or at
+ * start */
 
 struct merge_run {
 	struct env *env;
@@ -351,7 +355,8 @@ out:
 	return error;
 }
 
-/* ---------------------------------------------------------------- merging: its beginning and its end */
+/* ---------------------------------------------------------------- merging: its beginning and
+ * its end */
 
 static void take_floor(struct hnode *n, void *arg)
 {

@@ -1,18 +1,19 @@
-/* The log of fences: 32-byte records appended in batches, one batch in flight, acknowledged together
- * after one sync.
+/* The log of fences: 32-byte records appended in batches, one batch in flight, acknowledged
+ * together after one sync.
  *
- * A record only ever raises a floor, so reading too many does no harm: at start every valid record
- * counts, wherever it stands. What is torn at the end was never acknowledged and is cut off. Zeros behind
- * the end keep room for fences on a full disk.
+ * A record only ever raises a floor, so reading too many does no harm: at start every valid
+ * record counts, wherever it stands. What is torn at the end was never acknowledged and is cut
+ * off. Zeros behind the end keep room for fences on a full disk.
  *
- * A log that is much longer than what it says is written anew, at start and between two batches, and after every merge
- * into the base (fence_base.c): a new file, whole and synced, takes the name. It has what is in memory, and first of all
- * the generation of the base, as a record of inode 0. Until the directory was synced, with the next batch, either file
- * may be there after a crash: both have everything that was acknowledged and is not in the base.
+ * A log that is much longer than what it says is written anew, at start and between two batches,
+ * and after every merge into the base (fence_base.c): a new file, whole and synced, takes the
+ * name. It has what is in memory, and first of all the generation of the base, as a record of
+ * inode 0. Until the directory was synced, with the next batch, either file may be there after a
+ * crash: both have everything that was acknowledged and is not in the base.
  *
- * Threads: the loop's, and a worker for writing anew; fence_log_load() blocks. Buffers: the batch belongs to the log
- * and is lent to the engine while `busy`. Errors: a batch that fails is overwritten by the next one; a log that cannot
- * be written anew stays as it is. */
+ * Threads: the loop's, and a worker for writing anew; fence_log_load() blocks. Buffers: the
+ * batch belongs to the log and is lent to the engine while `busy`. Errors: a batch that fails is
+ * overwritten by the next one; a log that cannot be written anew stays as it is. */
 #include <endian.h>
 #include <fcntl.h>
 #include <stdio.h>

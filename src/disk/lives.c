@@ -1,14 +1,15 @@
-/* Which data that no sync covers are on disk or in memory still, although this server was not stopped
- * well.
+/* Which data that no sync covers are on disk or in memory still, although this server was not
+ * stopped well.
  *
- * A server that is killed leaves what it wrote in the page cache of its host; only a host that restarts
- * loses it. And what was written some time before is on disk by then: while anything is written, the
- * whole file system is synced every FLUSH_NS. So for each life of the server the file `lives` has its
- * verifier, the start of the host in which it was, and up to when what it wrote is on disk.
+ * A server that is killed leaves what it wrote in the page cache of its host; only a host that
+ * restarts loses it. And what was written some time before is on disk by then: while anything is
+ * written, the whole file system is synced every FLUSH_NS. So for each life of the server the
+ * file `lives` has its verifier, the start of the host in which it was, and up to when what it
+ * wrote is on disk.
  *
- * The file is written before each such sync, which covers it, and tells of the one before. After a sync
- * that failed the page cache counts no more. Threads: the loop's; the flush is one call on a worker.
- * Errors: without the file no earlier life counts. */
+ * The file is written before each such sync, which covers it, and tells of the one before. After
+ * a sync that failed the page cache counts no more. Threads: the loop's; the flush is one call
+ * on a worker. Errors: without the file no earlier life counts. */
 #include <endian.h>
 #include <fcntl.h>
 

@@ -92,7 +92,8 @@ static int open_dir(struct env *e, struct object_open *p)
 	return fd < 0 ? fd : 0;
 }
 
-/* The file, if it is there. Format 1 had one object of a file on a server at most, so its names had no index. */
+/* The file, if it is there. Format 1 had one object of a file on a server at most, so its names
+ * had no index. */
 static int open_file(struct env *e, struct object_open *p, const char *name)
 {
 	int fd = e->file->openat(e, p->dir_fd, name, O_RDWR | O_NOFOLLOW, 0);
@@ -534,7 +535,8 @@ int64_t object_mtime(const struct object *o)
 	return o->mtime;
 }
 
-/* No block is missing before its end: then writes that leave no gap add what they cover, and nothing need be asked. */
+/* No block is missing before its end: then writes that leave no gap add what they cover, and
+ * nothing need be asked. */
 static bool is_dense(const struct object *o)
 {
 	return !o->blocks_stale && o->blocks * 512 >= o->end;

@@ -1,12 +1,14 @@
 /* Whose a storage directory is, and whether all its parts belong together.
  *
- * `sheaf.id` names the file system, the server, and the incarnation of the storage: a random number of each format.
- * Every start is counted: the new count goes into each part first (objects/stamp here, a row of the metadata
- * elsewhere), then into sheaf.id. So the parts have the count of sheaf.id, or one more after a crash between.
- * A part without a stamp is missing (a lost directory, a disk that is not mounted), one with a lower count is older
- * than the rest (a restored copy), one with another incarnation is foreign; the server refuses all three.
+ * `sheaf.id` names the file system, the server, and the incarnation of the storage: a random
+ * number of each format. Every start is counted: the new count goes into each part first
+ * (objects/stamp here, a row of the metadata elsewhere), then into sheaf.id. So the parts have
+ * the count of sheaf.id, or one more after a crash between. A part without a stamp is missing (a
+ * lost directory, a disk that is not mounted), one with a lower count is older than the rest (a
+ * restored copy), one with another incarnation is foreign; the server refuses all three.
  *
- * Threads: the loop's; blocks, at a start. Errors: -errno, and one line that names the part and the cure. */
+ * Threads: the loop's; blocks, at a start. Errors: -errno, and one line that names the part and
+ * the cure. */
 #include <endian.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -39,7 +41,8 @@ static void id_encode(struct disk_id *id, const struct uuid *fs, uint32_t target
 
 /* ---------------------------------------------------------------- stamps of parts */
 
-/* In its place, as a full disk must not keep a server from starting; 32 bytes are written whole or not at all. */
+/* In its place, as a full disk must not keep a server from starting; 32 bytes are written whole
+ * or not at all. */
 static int stamp_write(struct env *e, int dir, const struct stamp *s)
 {
 	struct disk_stamp_file f = { .incarnation = htole64(s->incarnation),
@@ -148,7 +151,8 @@ static int check_owner(struct disk *d, const struct disk_id *id, const struct uu
 	return 0;
 }
 
-/* Format 1 has no incarnation and no stamps: it gets them with this start, and the same ones when that is repeated. */
+/* Format 1 has no incarnation and no stamps: it gets them with this start, and the same ones
+ * when that is repeated. */
 static void id_take(struct disk *d, const struct disk_id *id)
 {
 	bool old = le32toh(id->version) < DISK_VERSION;

@@ -295,9 +295,10 @@ static int head_read(struct opening *op, MDB_txn *txn)
 	return head_check(op, &h);
 }
 
-/* Before schema 6 no row told where objects end: every file is unsettled, so that its objects are asked. Stored
- * answers did not tell which request they belong to: they go with their sessions, whose clients speak an older
- * protocol anyway. What earlier schemas lack are tables, and fields that are 0 in them. */
+/* Before schema 6 no row told where objects end: every file is unsettled, so that its objects
+ * are asked. Stored answers did not tell which request they belong to: they go with their
+ * sessions, whose clients speak an older protocol anyway. What earlier schemas lack are tables,
+ * and fields that are 0 in them. */
 static int schema_upgrade(struct opening *op, MDB_txn *txn)
 {
 	const struct db *d = &op->m->db;

@@ -89,8 +89,8 @@ int meta_listxattr(struct meta *m, const struct cred *c, const struct wire_handl
 		   struct wire_xattr_res *res, struct arena *a);
 int meta_lookup(struct meta *m, const struct wire_handle *dir, const struct wire_bytes *name,
 		struct wire_handle *out, uint32_t *type);
-/* Entries with a lower cookie than ask->cookie (0: all), newest first, until ask->max entries or max_bytes on the
- * wire. */
+/* Entries with a lower cookie than ask->cookie (0: all), newest first, until ask->max entries or
+ * max_bytes on the wire. */
 int meta_readdir(struct meta *m, const struct wire_readdir_args *ask, size_t max_bytes,
 		 struct wire_readdir_res *res, struct arena *a);
 enum { MAY_EXEC = 1, MAY_WRITE = 2, MAY_READ = 4 };
@@ -119,8 +119,9 @@ struct slot_key {
 	uint32_t slot, sequence;
 	const uint8_t *digest; /* DIGEST_BYTES */
 };
-/* The stored answer of a request that was executed before: 0, -ENOENT (not executed), -EBADMSG (the slot
- * has moved on), or -EKEYREJECTED (the stored answer is another request's). The writer checks the same again. */
+/* The stored answer of a request that was executed before: 0, -ENOENT (not executed), -EBADMSG
+ * (the slot has moved on), or -EKEYREJECTED (the stored answer is another request's). The writer
+ * checks the same again. */
 int meta_replay(struct meta *m, const struct slot_key *k, struct wire_record_res *res,
 		struct arena *a);
 int meta_each_session(struct meta *m, void (*fn)(void *arg, const struct meta_session *s),
@@ -135,8 +136,8 @@ struct meta_pair {
 int meta_each_prepared(struct meta *m, void (*fn)(void *arg, const struct meta_pair *p), void *arg);
 int meta_each_decided(struct meta *m, void (*fn)(void *arg, const struct meta_pair *p), void *arg);
 int meta_decided(struct meta *m, uint64_t id); /* 0: we did; -ENOENT; or -errno */
-/* Climbs from directory *at as far as we own the way, at most 1,024 levels: CLIMB_MET (ino is on it), CLIMB_ROOT, or
- * CLIMB_ON with the rest beginning at *at; or -errno. */
+/* Climbs from directory *at as far as we own the way, at most 1,024 levels: CLIMB_MET (ino is on
+ * it), CLIMB_ROOT, or CLIMB_ON with the rest beginning at *at; or -errno. */
 int meta_climb(struct meta *m, uint64_t ino, struct wire_handle *at);
 
 /* A page of rows as they are stored, in key order, of at most about max_bytes on the wire: for checks. */

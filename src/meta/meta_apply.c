@@ -142,8 +142,9 @@ static int apply_unsettle_rec(struct apply *ap)
 	return rc ? rc : apply_answer(ap, ap->rec->h.ino, &n);
 }
 
-/* What was told about one object, in addition to what is known. Data that no sync covers stay so until a sync of
- * all objects is recorded (apply_synced): the sync of one writer does not cover what another wrote since. */
+/* What was told about one object, in addition to what is known. Data that no sync covers stay so
+ * until a sync of all objects is recorded (apply_synced): the sync of one writer does not cover
+ * what another wrote since. */
 static bool object_grow(struct disk_note *o, const struct wire_object_note *t)
 {
 	struct disk_note old = *o;
@@ -166,8 +167,9 @@ static bool objects_grow(const struct wire_record *r, struct node *n)
 	return changed;
 }
 
-/* The file was written: its times are those of the write, also where they go back. While it grew, clients showed
- * a `change` of one more than the recorded one (sizing.c): a step of two leaves that behind. */
+/* The file was written: its times are those of the write, also where they go back. While it
+ * grew, clients showed a `change` of one more than the recorded one (sizing.c): a step of two
+ * leaves that behind. */
 static int note_write(struct apply *ap, struct node *n, int64_t mtime)
 {
 	int rc = drop_privileges(ap, n);
@@ -198,8 +200,8 @@ static int grow(struct apply *ap, struct node *n)
 	return rc ? rc : node_put(&ap->m->db, ap->txn, r->h.ino, n);
 }
 
-/* What the objects tell when no writer is left that would: their times count where they are news. Without one,
- * `change` grows all the same: nobody knows what was written. */
+/* What the objects tell when no writer is left that would: their times count where they are
+ * news. Without one, `change` grows all the same: what was written is not known. */
 static int settle(struct apply *ap, struct node *n)
 {
 	const struct wire_record *r = ap->rec;
@@ -473,8 +475,9 @@ static bool has_slot(const struct wire_record *r)
 	return r->session != 0 && !(k && k->no_slot);
 }
 
-/* Exactly once. 0: it is new; EEXIST: *v is the stored answer; ESTALE: no such session; EBADMSG: a
- * sequence that was left behind; EKEYREJECTED: the stored answer is another request's; or negative. */
+/* Exactly once. 0: it is new; EEXIST: *v is the stored answer; ESTALE: no such session; EBADMSG:
+ * a sequence that was left behind; EKEYREJECTED: the stored answer is another request's; or
+ * negative. */
 static int slot_check(struct apply *ap, MDB_val *v)
 {
 	const struct wire_record *r = ap->rec;

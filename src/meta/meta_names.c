@@ -503,8 +503,8 @@ static int rename_find(struct apply *ap, struct rename *x)
 	return rc;
 }
 
-/* Two names of one file, or the same one twice: nothing happens, also when its inode is on another server. 0, -1 (it
- * is so), or an errno. */
+/* Two names of one file, or the same one twice: nothing happens, also when its inode is on
+ * another server. 0, -1 (it is so), or an errno. */
 static int rename_same(struct apply *ap, const struct rename *x)
 {
 	const struct wire_record *r = ap->rec;
@@ -518,7 +518,8 @@ static int rename_same(struct apply *ap, const struct rename *x)
 	return e.ino == x->e.ino ? -1 : 0;
 }
 
-/* The climb was about two inodes: do the names still name them? 0, EAGAIN, another errno, or negative. */
+/* The climb was about two inodes: do the names still name them? 0, EAGAIN, another errno, or
+ * negative. */
 static int climbed_check(struct apply *ap, const struct rename *x)
 {
 	const struct wire_record *r = ap->rec;
@@ -576,8 +577,8 @@ static int rename_target(struct apply *ap, struct rename *x)
 	return x->old.i.entries ? ENOTEMPTY : apply_locked_within(ap, x->old_e.ino);
 }
 
-/* The entry at the new name: in the place of what it replaces, or in its own when the directory stays the same, so that a
- * scan meanwhile shows it once; else it is a new entry. */
+/* The entry at the new name: in the place of what it replaces, or in its own when the directory
+ * stays the same, so that a scan meanwhile shows it once; else it is a new entry. */
 static int rename_entries(struct apply *ap, struct rename *x)
 {
 	const struct wire_record *r = ap->rec;

@@ -273,7 +273,8 @@ static int take_attr(struct meta *m, const struct wire_handle *h, struct wire_at
 	return 0;
 }
 
-/* Moves to the entry before ask->cookie, or to the newest. 0 or LMDB's code; the row may be another directory's. */
+/* Moves to the entry before ask->cookie, or to the newest. 0 or LMDB's code; the row may be
+ * another directory's. */
 static int seek_older(MDB_cursor *cur, const struct wire_readdir_args *ask, MDB_val *k, MDB_val *v)
 {
 	struct key from = key_pair(ask->dir.ino, ask->cookie ? ask->cookie : UINT64_MAX);
@@ -286,7 +287,8 @@ static int seek_older(MDB_cursor *cur, const struct wire_readdir_args *ask, MDB_
 	return mdb_cursor_get(cur, k, v, rc ? MDB_LAST : MDB_PREV);
 }
 
-/* Newest first: an entry made or renamed during a scan has a higher cookie, so the scan never meets it. */
+/* Newest first: an entry made or renamed during a scan has a higher cookie, so the scan never
+ * meets it. */
 static int collect(struct meta *m, MDB_cursor *cur, const struct wire_readdir_args *ask,
 		   size_t max_bytes, struct wire_readdir_res *res, struct arena *a)
 {

@@ -197,8 +197,8 @@ int entry_put(const struct db *d, MDB_txn *txn, uint64_t dir, const struct wire_
 int entry_del(const struct db *d, MDB_txn *txn, uint64_t dir, const struct wire_bytes *name,
 	      uint64_t cookie);
 
-/* The stored answer of a request: 0, -ENOENT (it is new), -EBADMSG (left behind; numbers wrap around),
- * -EKEYREJECTED (the answer is another request's). */
+/* The stored answer of a request: 0, -ENOENT (it is new), -EBADMSG (left behind; numbers wrap
+ * around), -EKEYREJECTED (the answer is another request's). */
 int slot_find(const struct db *d, MDB_txn *txn, const struct slot_key *s, MDB_val *answer);
 
 #endif

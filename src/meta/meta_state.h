@@ -119,10 +119,11 @@ apply_fn apply_repair; /* meta_repair.c */
  * stored), or negative. */
 int apply_locked(struct apply *ap, const struct key *k);
 int apply_locked_within(struct apply *ap, uint64_t dir); /* itself, or any name in it */
-/* The inode of a handle: 0, ESTALE, EXDEV (not of our partition), EINPROGRESS (a change over two servers holds it), or
- * negative. */
+/* The inode of a handle: 0, ESTALE, EXDEV (not of our partition), EINPROGRESS (a change over two
+ * servers holds it), or negative. */
 int apply_get(struct apply *ap, const struct wire_handle *h, struct node *n);
-/* The same for what is about the content of files alone, which no such change touches: EINPROGRESS only when it is coming. */
+/* The same for what is about the content of files alone, which no such change touches:
+ * EINPROGRESS only when it is coming. */
 int apply_get_held(struct apply *ap, const struct wire_handle *h, struct node *n);
 /* Fills the answer from the inode as it is now. */
 int apply_answer(struct apply *ap, uint64_t ino, const struct node *n);

@@ -157,7 +157,8 @@ static int open_flags(const struct mount *m, int flags)
 	return f & ~O_APPEND; /* the kernel knows the end */
 }
 
-/* After a refusal: asks for no more than the caller did, where open_flags() added the right to read. True: try again. */
+/* After a refusal: asks for no more than the caller did, where open_flags() added the right to
+ * read. True: try again. */
 static bool open_as_asked(const struct fuse_file_info *fi, int r, int *flags)
 {
 	int asked = fi->flags & O_ACCMODE;
@@ -215,8 +216,8 @@ static int opened(struct mount *m, struct sheaf_file *sf, const struct stat *st,
 	return 0;
 }
 
-/* By its number, with second tries where the first answer is not the one that the kernel should get. *flags: in and
- * out. */
+/* By its number, with second tries where the first answer is not the one that the kernel should
+ * get. *flags: in and out. */
 static int open_inode(struct worker *w, fuse_ino_t ino, const struct fuse_file_info *fi, int *flags,
 		      struct sheaf_file **sf, struct stat *st, unsigned *what)
 {

@@ -1,9 +1,10 @@
 /* Memory of requests under way: what comes with one, and what its answer is made in.
  *
- * A request has a place of its own from its beginning to its end; -o memory= says how many places there are. Some are
- * huge pages, and these are taken first: the kernel copies from and to them a tenth faster when it need not look up every
- * 4 KiB. A place that was used stays ours. Who was answered before its time keeps its own and does not
- * count; should all places be gone by that, one is mapped and unmapped for each request.
+ * A request has a place of its own from its beginning to its end; -o memory= says how many
+ * places there are. Some are huge pages, and these are taken first: the kernel copies from and
+ * to them a tenth faster when it need not look up every 4 KiB. A place that was used stays ours.
+ * Who was answered before its time keeps its own and does not count; should all places be gone
+ * by that, one is mapped and unmapped for each request.
  *
  * Locks: the crew's, which the caller holds. */
 #include <sys/mman.h>

@@ -45,7 +45,8 @@ static int seconds(const char *text, double *out)
 	return 0;
 }
 
-/* Not for libfuse: it means something to us, to mount(8) or systemd, or to file systems that keep times in memory. */
+/* Not for libfuse: it means something to us, to mount(8) or systemd, or to file systems that
+ * keep times in memory. */
 static bool is_for_others(const char *opt)
 {
 	static const char *const words[] = { "auto",  "noauto", "user",	    "users",	 "nouser",

@@ -1,7 +1,9 @@
-/* sheaf mount -o remount: between read only and writable, and with or without set-id bits, devices and programs.
+/* sheaf mount -o remount: between read only and writable, and with or without set-id bits,
+ * devices and programs.
  *
- * The kernel does it, for root only; then the daemon is told, which sets no access times while the mount is read only. All
- * other options are the daemon's from its start. Runs in the command, not in the daemon. */
+ * The kernel does it, for root only; then the daemon is told, which sets no access times while
+ * the mount is read only. All other options are the daemon's from its start. Runs in the
+ * command, not in the daemon. */
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/socket.h>

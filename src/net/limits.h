@@ -1,6 +1,6 @@
-/* How much of a server its clients hold, and how much they may: an account for each key, a usage for each link and
- * session. Every bounded table of a server takes its units here, so that every bound applies to the session, to
- * the key and to the server.
+/* How much of a server its clients hold, and how much they may: an account for each key, a usage
+ * for each link and session. Every bounded table of a server takes its units here, so that every
+ * bound applies to the session, to the key and to the server.
  *
  *   a session or link       at most limits.most_session
  *   a key of one user       at most 1/KEY_PART of limits.most, over all its sessions and links
@@ -45,7 +45,8 @@ struct limits {
 	uint64_t used[N_LIMITS], used_by_users[N_LIMITS]; /* by_users: with keys of one user */
 };
 
-/* What all links and sessions of one key hold. Lives as long as one of them, also after its limits are gone. */
+/* What all links and sessions of one key hold. Lives as long as one of them, also after its
+ * limits are gone. */
 struct key_account {
 	struct hnode node;
 	struct limits *limits; /* NULL: gone */
@@ -73,7 +74,8 @@ uint64_t limit_value(const struct limits *l, enum limit what, enum limit_scope s
 struct key_account *account_get(struct limits *l, const char *name, enum key_kind kind);
 void account_put(struct key_account *k); /* NULL is harmless */
 
-/* All that it holds counts for this key from now on, which may exceed the key's bounds. Takes the reference. */
+/* All that it holds counts for this key from now on, which may exceed the key's bounds. Takes
+ * the reference. */
 void usage_move(struct usage *h, struct key_account *k);
 void usage_fini(struct usage *h); /* gives back everything */
 /* n units more: LIMIT_NONE, or the bound that has no room and nothing was taken. */

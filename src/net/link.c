@@ -6,9 +6,10 @@
  *   checks the proof; RESPONSE(proof) ->      checks the proof
  *                                     <-      WELCOME(verifier, lease)
  *
- * Both proofs cover both nonces and all of HELLO, which names the key; a client's key says for whom it may
- * speak. Errors: a link that breaks a rule is closed, counted and logged (refusal.c); nobody else notices.
- * Buffers: one small message at a time until the link is up. Links without a proof are few: see link_admit(). */
+ * Both proofs cover both nonces and all of HELLO, which names the key; a client's key says for
+ * whom it may speak. Errors: a link that breaks a rule is closed, counted and logged
+ * (refusal.c); nobody else notices. Buffers: one small message at a time until the link is up.
+ * Links without a proof are few: see link_admit(). */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -51,7 +52,8 @@ void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct 
 
 /* ---- links without a proof ---- */
 
-/* A bucket for where a link comes from. One host may have all addresses of an IPv6 network of 64 bits. */
+/* A bucket for where a link comes from. One host may have all addresses of an IPv6 network of 64
+ * bits. */
 static uint32_t source_of(const struct link *l)
 {
 	static const uint8_t v4[12] = { [10] = 0xff, [11] = 0xff };

@@ -6,12 +6,12 @@
  *            lease and is resumed over a new link.
  *   peer     the client's side of one session: dials, resumes, sends calls, repeats them after a break.
  *
- * The bulk primitive is "move these buffers of mine to or from that stream of the peer's memory". A client
- * exposes a view of the user's memory for one request; the server puts into it and gets from it by
- * stream position; only the backend knows how. Checked against the media to come: shared memory packs
- * pieces; RDMA registers the view's pieces, sends their keys in the descriptor, and posts all RMAs of a
- * put or get as one batch with one completion (SEAMUR), the reply being ordered behind it by the
- * caller's step machine. Nothing above this header changes.
+ * The bulk primitive is "move these buffers of mine to or from that stream of the peer's
+ * memory". A client exposes a view of the user's memory for one request; the server puts into it
+ * and gets from it by stream position; only the backend knows how. Checked against the media to
+ * come: shared memory packs pieces; RDMA registers the view's pieces, sends their keys in the
+ * descriptor, and posts all RMAs of a put or get as one batch with one completion (SEAMUR), the
+ * reply being ordered behind it by the caller's step machine. Nothing above this header changes.
  *
  * Everything runs on the loop of the struct net. */
 #ifndef SHEAF_NET_H
@@ -358,11 +358,12 @@ int session_new(struct sessions *t, uint64_t id, const uint8_t secret[16], const
 struct session *session_find(struct sessions *t, uint64_t id);
 void session_attach(struct session *s, struct link *l);
 void session_detach(struct session *s); /* its link is gone; the lease runs on */
-/* Its share of the pool (copies: of their pool). All sessions of a key of one user have one together. */
+/* Its share of the pool (copies: of their pool). All sessions of a key of one user have one
+ * together. */
 struct pool_share *session_share(struct session *s, bool copies);
 void session_free(struct session *s);
-/* A request comes: checks and takes its slot. 0, -EBADMSG (lies about the slot: close the link), -EKEYREJECTED
- * (another operation came under this sequence). */
+/* A request comes: checks and takes its slot. 0, -EBADMSG (lies about the slot: close the link),
+ * -EKEYREJECTED (another operation came under this sequence). */
 int session_enter(struct session *s, uint32_t slot, uint32_t sequence, uint32_t op, void *request);
 void session_leave(struct session *s, uint32_t slot);
 /* Holds q until no request of this session is in service. */

@@ -400,7 +400,8 @@ static bool map_too_old(const struct call *c, const struct wire_rep_head *h)
 	return c && c->slot != NO_SLOT && h->status == EREMCHG && h->map_version > c->map_version;
 }
 
-/* Refused, not executed: the server has no room for it now. It goes again under its numbers, a little later. */
+/* Refused, not executed: the server has no room for it now. It goes again under its numbers, a
+ * little later. */
 static bool no_room(const struct call *c, const struct wire_rep_head *h)
 {
 	return c && c->slot != NO_SLOT && h->status == EBUSY && h->slots == 0;

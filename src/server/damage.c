@@ -1,8 +1,10 @@
-/* Data that were recorded and are not there: found by accesses, told in the log and in the metrics.
+/* Data that were recorded and are not there: found by accesses, told in the log and in the
+ * metrics.
  *
- * A capability under the file's present epoch means that nothing was cut since the recorded ends left the metadata
- * server. So an object that ends before its recorded end, or is missing, has lost data: what lies between the
- * two ends is an error to whoever reads it, and is never filled with zeros. Threads: the loop's. */
+ * A capability under the file's present epoch means that nothing was cut since the recorded ends
+ * left the metadata server. So an object that ends before its recorded end, or is missing, has
+ * lost data: reading what lies between the two ends is an error, never zeros. Threads: the
+ * loop's. */
 #include "server/srv.h"
 
 /* One line for an object every now and then. */

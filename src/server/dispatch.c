@@ -324,8 +324,8 @@ static int permitted(struct sreq *s)
 	return 0;
 }
 
-/* A request that gets no slot: answer, forget. -ESTALE: no such session. -EBUSY: it may come again, with the same
- * numbers. */
+/* A request that gets no slot: answer, forget. -ESTALE: no such session. -EBUSY: it may come
+ * again, with the same numbers. */
 static void turn_away(struct sreq *s, int status)
 {
 	s->head.slot = (uint32_t)(s->tag >> 32);

@@ -132,7 +132,7 @@ int fan_notes(const struct fan *f, const struct wire_layout_rec *l, uint64_t cut
 
 		if (cut_to != FENCE_KEEP) /* what is lost stays lost */
 			end = MAX(end, MIN(known, layout_object_size(&lay, i, cut_to)));
-		/* whoever wrote it has not told which of it is on disk */
+		/* the writer has not told which of it is on disk */
 		r->objects[i] =
 			(struct wire_object_note){ .index = i,
 						   .end = end,

@@ -258,8 +258,8 @@ static int read_whole(struct sreq *s, const struct wire_read_args *a, const stru
 			   read_damaged(s, &a->at, a->list, a->n_list, r->end);
 }
 
-/* The list was clipped at an end that a write has moved before the window had its turn: of that write only a part was read.
- * Longer reads may mix with writes anyway. */
+/* The list was clipped at an end that a write has moved before the window had its turn: of that
+ * write only a part was read. Longer reads may mix with writes anyway. */
 static bool has_grown(struct data_state *d, const struct wire_read_args *a, uint64_t end)
 {
 	uint64_t total = d->part ? a->mem.length : total_of(a->list, a->n_list);

@@ -1,12 +1,13 @@
-/* DURABLE: all data that the writers of a file have left are brought to disk, before the file takes the place of
- * another (op_pair.c). From metadata servers, to the one that owns the inode.
+/* DURABLE: all data that the writers of a file have left are brought to disk, before the file
+ * takes the place of another (op_pair.c). From metadata servers, to the one that owns the inode.
  *
  *   LOCK -> SYNC -> NOTE -> END -> REPLY
  *
- * The inode's lock makes it wait for a close that is being recorded. A close reports under which verifier each server
- * had data that no sync covered. A server that has lost them since, with the power of its host or by a failed sync,
- * says so: then the answer is EIO, and the file does not replace another until it was emptied. While it has writers, all objects are synced; what they write later, and
- * what was lost before, is for their own fsync and close. */
+ * The inode's lock makes it wait for a close that is being recorded. A close reports under which
+ * verifier each server had data that no sync covered. A server that has lost them since, with
+ * the power of its host or by a failed sync, says so: then the answer is EIO, and the file does
+ * not replace another until it was emptied. While it has writers, all objects are synced; what
+ * they write later, and what was lost before, is for their own fsync and close. */
 #include "server/srv.h"
 
 enum { LOCK, SYNC, NOTE, END, REPLY };
@@ -20,7 +21,7 @@ static int sync_objects(struct sreq *s)
 
 	if (e || !st->node.layout.n_targets || (!st->node.attr.unsettled && !st->node.unsynced)) {
 		req_goto(&s->q, END);
-		return e == -ESTALE ? 0 : e; /* it is gone: whoever renames it finds that out */
+		return e == -ESTALE ? 0 : e; /* it is gone: the rename finds that out */
 	}
 	e = fan_init(&st->fan, &st->node.layout, &s->arena);
 	if (!e)

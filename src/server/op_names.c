@@ -141,8 +141,8 @@ static int unchanged(struct sreq *s, const struct wire_handle *h)
 	return CHANGES_NOTHING;
 }
 
-/* A client knows which of its own writes came before the time that it sets. Those of others, which have not reported
- * them yet, are told apart by the clock. */
+/* A client knows which of its own writes came before the time that it sets. Those of others,
+ * which have not reported them yet, are told apart by the clock. */
 static void touch(struct sreq *s, struct wire_record *r)
 {
 	struct inode *i = inode_find(s->srv, r->h.ino);

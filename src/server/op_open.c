@@ -98,7 +98,8 @@ static int nameless(struct sreq *s)
 	return i && i->opens ? 0 : -ENOENT;
 }
 
-/* The creator opens his new file whatever its mode says. So does a replay, unless somebody changed owner or mode since. */
+/* A create opens the new file whatever its mode says. So does its replay, unless owner or mode
+ * have changed. */
 static bool is_creation(const struct sreq *s)
 {
 	const struct open_state *st = s->op;

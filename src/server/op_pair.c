@@ -1,17 +1,19 @@
-/* Changes of names: one record where this server owns all that changes, else a change over several servers that
- * this one coordinates.
+/* Changes of names: one record where this server owns all that changes, else a change over
+ * several servers that this one coordinates.
  *
  *   PREPARE -> COMMIT -> REPLY			here
  *   PREPARE -> FLUSHED -> PREPARE ...			a file that takes the place of another is brought to disk first
  *   ... -> SPLIT -> NEXT <-> ANSWER -> DECIDE -> DECIDED -> TELL -> TOLD -> REPLY	over several
  *
- * A change that turns out to reach beyond our partition (EXDEV) is split into parts: an entry that comes or
- * goes, an inode that is made, gets or loses a name, or moves. NEXT has the servers of the parts prepare them
- * one after another; DECIDE does our own ones in the transaction that makes it true and stores the answer;
- * TELL has the others finish. Nobody waits while it holds a part: when one is busy, everything is taken back
- * and the request begins again (sreq_park). A server that does not hear how it ended asks (pairs.c); no decision
- * means that it did not happen. Directories that get another parent move one at a time in the whole file
- * system (PART_ALONE at the server of the root), so that the climb from the new parent proves something. */
+ * A change that turns out to reach beyond our partition (EXDEV) is split into parts: an entry
+ * that comes or goes, an inode that is made, gets or loses a name, or moves. NEXT has the
+ * servers of the parts prepare them one after another; DECIDE does our own ones in the
+ * transaction that makes it true and stores the answer; TELL has the others finish. Nobody waits
+ * while it holds a part: when one is busy, everything is taken back and the request begins again
+ * (sreq_park). A server that does not hear how it ended asks (pairs.c); no decision means that
+ * it did not happen. Directories that get another parent move one at a time in the whole file
+ * system (PART_ALONE at the server of the root), so that the climb from the new parent proves
+ * something. */
 #include "server/srv.h"
 
 #define TELL_NS (2 * NSEC_PER_SEC) /* then it goes on behind the reply, or they ask */
@@ -534,7 +536,8 @@ void pair_abandon(struct sreq *s)
 		call_fini(&st->x->tells[i]);
 }
 
-/* Does the record rename a file over a name that is, or may be, another one's? Then *h is that file. */
+/* Does the record rename a file over a name that is, or may be, another one's? Then *h is that
+ * file. */
 static bool replaces(struct sreq *s, struct wire_handle *h)
 {
 	const struct wire_record *r = &s->change.rec;

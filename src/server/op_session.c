@@ -56,7 +56,8 @@ static void check(struct sreq *s)
 	meta_submit(s->srv->meta, &s->change, &s->q);
 }
 
-/* A client on the Unix socket may read the files of objects itself, if the host lets it open them. */
+/* A client on the Unix socket may read the files of objects itself, if the host lets it open
+ * them. */
 static void tell_home(struct sreq *s, struct wire_session_res *r)
 {
 	char *path = s->srv->disk && s->link->way[0] ? arena_alloc(&s->arena, PATH_MAX_LEN) : NULL;
@@ -85,7 +86,8 @@ static int make(struct sreq *s, struct session **out)
 	return 0;
 }
 
-/* What a session holds counts for the key of its link: after a restart that is news, and roles of keys may change. */
+/* What a session holds counts for the key of its link: after a restart that is news, and roles
+ * of keys may change. */
 static int own(struct sreq *s, struct session *ss)
 {
 	struct key_account *k = link_key_account(s->link);

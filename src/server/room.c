@@ -1,5 +1,5 @@
-/* What a request takes of the limited tables of its server (net/limits.h): every refusal has one line in the log, which
- * names the limit, and one error for the client. */
+/* What a request takes of the limited tables of its server (net/limits.h): every refusal has one
+ * line in the log, which names the limit, and one error for the client. */
 #include "server/srv.h"
 
 /* Optional memory ends at this part of a bound, before replies grant fewer slots. */

@@ -33,7 +33,8 @@ int server_format(struct env *e, const struct conf *c, uint32_t target, char *er
 /* Formatted before for this very target is fine. */
 int server_format_again(struct env *e, const struct conf *c, uint32_t target, char *err,
 			size_t err_len);
-/* Of a target that lost its storage, or all objects in it: makes what is missing. 1: that was needed; 0: not. */
+/* Of a target that lost its storage, or all objects in it: makes what is missing. 1: that was
+ * needed; 0: not. */
 int server_format_lost(struct env *e, const struct conf *c, uint32_t target, char *err,
 		       size_t err_len);
 /* A part of a backup file becomes the metadata of a target that does not run (-EBUSY). -EEXIST: what is there changed

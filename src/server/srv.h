@@ -199,8 +199,8 @@ void srv_link_down(void *owner, struct link *l);
 bool sreq_reply(struct sreq *s);
 /* A record with the caller's credential, slot and time. */
 void sreq_record(struct sreq *s, uint32_t kind);
-/* The stored reply of an earlier execution, in s->change.res: 0, -ENOENT (there was none), or -errno. A reply that
- * belongs to another request is refused (-EBADMSG) and counted. */
+/* The stored reply of an earlier execution, in s->change.res: 0, -ENOENT (there was none), or
+ * -errno. A reply that belongs to another request is refused (-EBADMSG) and counted. */
 int sreq_replay(struct sreq *s);
 int sreq_decode(struct sreq *s); /* its message; or -EPROTO, -ENOMEM */
 bool is_sreq(const struct req *q); /* or a task, or a window */
@@ -255,7 +255,8 @@ void session_proof(const struct sreq *s, const uint8_t secret[16], uint8_t out[1
 /* ---- room.c: what a request takes of the limits ---- */
 /* 0, or the error of the client; a refusal is counted and logged. */
 int sreq_take(struct sreq *s, struct usage *h, enum limit what, uint64_t n);
-/* One unit, held from now until sreq_use(), sreq_unreserve() or the reply. A request has at most one. */
+/* One unit, held from now until sreq_use(), sreq_unreserve() or the reply. A request has at most
+ * one. */
 int sreq_reserve(struct sreq *s, struct usage *h, enum limit what);
 int sreq_use(struct sreq *s, struct usage *h, enum limit what); /* without one: takes it */
 void sreq_unreserve(struct sreq *s); /* harmless without one */
@@ -270,7 +271,8 @@ void cap_make(const struct sreq *s, struct wire_capability *c, const struct meta
 	      uint32_t rights);
 /* 0, -EKEYREJECTED (forged, or another key's), -EKEYEXPIRED (old or fenced: fetch a fresh one), -EACCES. */
 int cap_check(struct sreq *s, const struct wire_capability *c, uint32_t rights);
-/* A fence that only the disk knew, or that came meanwhile, has failed the request with -ESTALE: as if by cap_check(). */
+/* A fence that only the disk knew, or that came meanwhile, has failed the request with -ESTALE:
+ * as if by cap_check(). */
 void cap_refused(struct sreq *s);
 void cap_sign(const struct server *srv, const char *key, struct wire_capability *c);
 /* For this server itself, towards other targets. */
@@ -282,12 +284,14 @@ static inline struct object_id object_of(const struct wire_access *a)
 {
 	return (struct object_id){ a->cap.ino, a->cap.obj_gen, a->index };
 }
-/* The object ends at `end`, before its recorded end: tells of it. -EIO, or -EKEYEXPIRED when it was cut meanwhile. */
+/* The object ends at `end`, before its recorded end: tells of it. -EIO, or -EKEYEXPIRED when it
+ * was cut meanwhile. */
 int object_damaged(struct sreq *s, const struct wire_access *a, uint64_t end);
 /* Does reading these extents reach into what is lost? Then as object_damaged(), else 0. */
 int read_damaged(struct sreq *s, const struct wire_access *a, const struct wire_extent *list,
 		 uint32_t n, uint64_t end);
-/* Would writing them leave zeros in the place of what is lost? One extent from the end on, or from before it, does not. */
+/* Would writing them leave zeros in the place of what is lost? One extent from the end on, or
+ * from before it, does not. */
 int write_damaged(struct sreq *s, const struct wire_access *a, const struct wire_extent *list,
 		  uint32_t n, uint64_t end);
 
@@ -340,10 +344,12 @@ struct open_file {
 };
 struct inode *inode_get(struct server *srv, const struct wire_handle *h); /* NULL: out of memory */
 struct inode *inode_find(struct server *srv, uint64_t ino); /* no reference taken */
-/* The file has no name and no open: its removal has begun, maybe before our restart, or begins at any time. */
+/* The file has no name and no open: its removal has begun, maybe before our restart, or begins
+ * at any time. */
 bool inode_is_gone(struct server *srv, const struct meta_node *n);
-/* Did the session have what it claims when the server went down? One that is new since then, or has claimed before, may
- * have lost it: others may have had the locks, and files without a name may be gone. */
+/* Did the session have what it claims when the server went down? One that is new since then, or
+ * has claimed before, may have lost it: others may have had the locks, and files without a name
+ * may be gone. */
 bool claims_own(const struct sreq *s);
 void inode_put(struct inode *i);
 /* One at a time: truncates, settling, writers coming and going, removal. Holds q until granted. */
@@ -439,13 +445,15 @@ int fan_init(struct fan *f, const struct wire_layout_rec *l, struct arena *a);
 /* truncate_to: file size, or FENCE_KEEP */
 void fan_fence(struct server *srv, struct fan *f, const struct wire_layout_rec *l, uint64_t ino,
 	       uint64_t epoch, uint64_t truncate_to, struct req *q);
-/* Of a file with writers all objects, else those with data that no sync covers. For s, which waits. */
+/* Of a file with writers all objects, else those with data that no sync covers. For s, which
+ * waits. */
 int fan_sync(struct sreq *s, struct fan *f, const struct meta_node *n);
 /* Only the objects that a file of this size can have. */
 void fan_remove(struct server *srv, struct fan *f, const struct wire_layout_rec *l, uint64_t ino,
 		uint64_t epoch, uint64_t size, struct req *q);
 void fan_fini(struct fan *f);
-/* What the answers to fan_fence() tell of each object, for a record; cut_to: the file size, or FENCE_KEEP. */
+/* What the answers to fan_fence() tell of each object, for a record; cut_to: the file size, or
+ * FENCE_KEEP. */
 int fan_notes(const struct fan *f, const struct wire_layout_rec *l, uint64_t cut_to,
 	      struct arena *a, struct wire_record *r);
 /* File size and mtime that the answers to fan_fence() amount to. */

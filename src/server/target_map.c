@@ -1,19 +1,21 @@
-/* The cluster map: which targets there are. It is made from the cluster file at the start, kept by the metadata,
- * and grows while the server runs.
+/* The cluster map: which targets there are. It is made from the cluster file at the start, kept
+ * by the metadata, and grows while the server runs.
  *
  *   ADD: CHECK -> COMMIT -> REPLY
  *
- * Targets are never removed and never change their ids, for files name them. At the start the cluster file
- * decides about the targets that it has (an address may have changed), and the stored map about those that the file
- * lacks: it is older than the map then. What differs from the stored map is a new version of it. A new target is
- * committed before anybody sees it.
+ * Targets are never removed and never change their ids, for files name them. At the start the
+ * cluster file decides about the targets that it has (an address may have changed), and the
+ * stored map about those that the file lacks: it is older than the map then. What differs from
+ * the stored map is a new version of it. A new target is committed before anybody sees it.
  *
- * A target's storage has an incarnation. The metadata server hears it whenever a link to the target comes up, and the
- * map keeps the first one. Another one later means that the target's storage was exchanged: what files had there is
- * lost. That is an error in the log until an administrator says that the target was emptied.
+ * A target's storage has an incarnation. The metadata server hears it whenever a link to the
+ * target comes up, and the map keeps the first one. Another one later means that the target's
+ * storage was exchanged: what files had there is lost. That is an error in the log until an
+ * administrator says that the target was emptied.
  *
- * Threads: the loop's. Memory: the map's arena, with room for all targets there can be. Errors: a start without
- * a map fails; a map that could not be stored is said in the log and stored by the next start. */
+ * Threads: the loop's. Memory: the map's arena, with room for all targets there can be. Errors:
+ * a start without a map fails; a map that could not be stored is said in the log and stored by
+ * the next start. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -354,7 +356,8 @@ static bool is_word(const struct wire_bytes *b)
 	return b->len > 0;
 }
 
-/* The target is in the map. 0: its incarnation there is to be changed; -EALREADY: it is the same. */
+/* The target is in the map. 0: its incarnation there is to be changed; -EALREADY: it is the
+ * same. */
 static int may_change(const struct wire_map_target *known, const struct wire_add_target_args *a)
 {
 	if (!a->target.incarnation || a->target.incarnation == known->incarnation)
@@ -362,7 +365,8 @@ static int may_change(const struct wire_map_target *known, const struct wire_add
 	return known->incarnation && !a->emptied ? -ESTALE : 0;
 }
 
-/* May it be the next target, or one that is there with other storage? 0; -EALREADY: it is there; or why not. */
+/* May it be the next target, or one that is there with other storage? 0; -EALREADY: it is there;
+ * or why not. */
 static int may_add(const struct wire_map_res *m, const struct wire_add_target_args *a)
 {
 	const struct wire_map_target *t = &a->target;

@@ -328,8 +328,9 @@ int task_start(struct server *srv, enum task_kind kind, const struct wire_handle
 
 /* ---- the end of a session ---- */
 
-/* QUIET -> RECORD -> DROP, and after an error back to RECORD a while later. What the session has open is lost only
- * after its end is durable: a session that is found again after a restart still owns all that it claims. */
+/* QUIET -> RECORD -> DROP, and after an error back to RECORD a while later. What the session has
+ * open is lost only after its end is durable: a session that is found again after a restart
+ * still owns all that it claims. */
 enum { QUIET, RECORD, DROP };
 static const char *const end_names[] = { "quiesce", "record", "drop" };
 
