@@ -143,6 +143,17 @@ static void op_done(struct cop *cop)
 	op_judge(cop->user, cop);
 }
 
+/* Zeros within the file may be a hole as well. */
+static uint32_t zero_how(struct op *op)
+{
+	struct world *w = op->a->w;
+
+	if (op->ext[0].offset + op->ext[0].length > op->f->size_lo || !sim_chance(&w->sim, 500000))
+		return ALLOC_ZERO;
+	w->count->punched++;
+	return ALLOC_PUNCH | ALLOC_KEEP_SIZE;
+}
+
 static void start_content(struct op *op, struct cop *c)
 {
 	switch (op->kind) {
@@ -154,7 +165,7 @@ static void start_content(struct op *op, struct cop *c)
 		break;
 	case DO_WRITE:
 		if (model_zeroes(op->number) && op->n_ext == 1)
-			client_allocate(c, op->h->cf, ALLOC_ZERO, op->ext[0].offset,
+			client_allocate(c, op->h->cf, zero_how(op), op->ext[0].offset,
 					op->ext[0].length);
 		else
 			op_move(op, c);

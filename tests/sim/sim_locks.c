@@ -3,7 +3,8 @@
  *
  *   OPEN -> LOCK -> WRITE -> READ (-> WRITE) -> UNLOCK (-> LOCK) -> CLOSE; after an error CLOSE, and again
  *
- * Nobody is inside with another, unless that one was cut off for longer than its lease; then nothing that it begins
+ * Nobody is inside with another, but for those with shared locks, who only read, unless that one was cut off for longer
+ * than its lease; then nothing that it begins
  * through that file succeeds any more. What was written inside is there until its writer goes out, whatever
  * of older holders was still on its way. */
 #include <fcntl.h>
@@ -84,7 +85,9 @@ static bool allowed(const struct locker *l, int64_t e)
 	case -ESTALE:
 		return cut_off(l) || w->enabled[FAULT_DISK] ||
 		       (l->step == CLOSE && l->unclean != w->n_unclean) ||
-		       (l->step == READ && losses(w) != l->losses); /* what it wrote is lost */
+		       (l->step == READ && l->shared &&
+			losses(w)) || /* what others wrote is lost */
+		       (l->step == READ && losses(w) != l->losses); /* what it wrote is */
 	case -EINTR:
 		return l->gave_up;
 	case -ENOSPC:
@@ -107,18 +110,40 @@ static struct target *home_of(const struct locker *l)
 	return &w->targets[0];
 }
 
+/* Another one got a lock that is at odds with its own. */
+static void oust(struct locker *l, struct locker *other)
+{
+	struct world *w = l->a->w;
+
+	if (!cut_off(other))
+		world_fail(w, 0, "c%u got the lock that c%u holds", l->a->id, other->a->id);
+	other->ousted = w->sim.now;
+	other->reads = false;
+	if (w->inside == other)
+		w->inside = NULL;
+	w->count->ousted++;
+}
+
 static void went_in(struct locker *l)
 {
 	struct world *w = l->a->w;
-	struct locker *other = w->inside;
+	uint32_t readers = 0;
 
-	if (other && !cut_off(other))
-		world_fail(w, 0, "c%u got the lock that c%u holds", l->a->id, other->a->id);
-	if (other)
-		other->ousted = w->sim.now;
-	w->inside = l;
+	if (w->inside)
+		oust(l, w->inside);
+	for (uint32_t i = 0; i < w->n_actors; i++) {
+		struct locker *k = &w->actors[i].locker;
+
+		if (k != l && k->reads && !l->shared)
+			oust(l, k);
+		readers += k != l && k->reads;
+	}
+	if (l->shared)
+		l->reads = true;
+	else
+		w->inside = l;
 	w->count->locks++;
-	w->count->ousted += other != NULL;
+	w->count->shared_locks += l->shared && readers;
 	if (!sim_chance(&w->sim, w->enabled[FAULT_EXILE] ? 300000 : 50000))
 		return;
 	l->stay = (uint32_t)sim_between(&w->sim, 1, 60); /* for a minute or two, and perhaps */
@@ -135,7 +160,7 @@ static void judge(struct locker *l, int64_t result)
 			   names[l->step]);
 	else if (l->step == LOCK)
 		went_in(l);
-	else if (l->step == READ && !l->ousted && losses(w) == l->losses &&
+	else if (l->step == READ && !l->shared && !l->ousted && losses(w) == l->losses &&
 		 (result != sizeof(l->back) || l->back != l->value))
 		world_fail(w, 0, "c%u holds the lock and read %llx (%lld bytes), not %llx",
 			   l->a->id, (unsigned long long)l->back, (long long)result,
@@ -169,7 +194,9 @@ static void done(struct cop *cop)
 		l->step = l->f ? CLOSE : OPEN;
 	} else if (l->step == READ && l->stay) {
 		l->stay--;
-		l->step = WRITE;
+		l->step = l->shared ? READ : WRITE;
+	} else if (l->step == LOCK && l->shared) {
+		l->step = READ;
 	} else if (l->step == UNLOCK && l->left) {
 		l->left--;
 		l->step = LOCK;
@@ -198,6 +225,8 @@ static void begin(struct locker *l)
 	l->began = w->sim.now;
 	if ((l->step == UNLOCK || l->step == CLOSE) && w->inside == l)
 		w->inside = NULL; /* from now on others may have it */
+	if (l->step == UNLOCK || l->step == CLOSE)
+		l->reads = false;
 	switch (l->step) {
 	case OPEN:
 		l->exiles = l->a->exiles;
@@ -207,6 +236,10 @@ static void begin(struct locker *l)
 		break;
 	case LOCK:
 		l->gave_up = false;
+		l->losses = losses(w);
+		l->shared = sim_chance(&w->sim, 300000);
+		if (l->shared)
+			want.kind = LOCK_SHARED;
 		if (sim_chance(&w->sim, 100000))
 			sim_after(&w->sim, sim_between(&w->sim, 1000, NSEC_PER_SEC), give_up, l);
 		client_lock(c, l->f, &want, true);

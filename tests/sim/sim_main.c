@@ -196,9 +196,11 @@ static bool table(const struct options *o, const struct counters *c)
 	row(&t, "looks through directories that move", c->ways);
 	row(&t, "... of those: through one that had moved", c->ways_moved);
 	row(&t, "waiting accesses that a fence refused", c->refused);
+	row(&t, "holes punched", c->punched);
 	row(&t, "objects closed to make room", c->evicted);
 	row(&t, "logs of fences written anew", c->compacted);
 	row(&t, "locks", c->locks);
+	row(&t, "... of those: shared with another client", c->shared_locks);
 	row(&t, "locks taken over from a client that was cut off", c->ousted);
 	return t.missing;
 }

@@ -190,6 +190,8 @@ struct locker {
 	int step;
 	bool busy, resting;
 	bool gave_up; /* its wait */
+	bool shared; /* the lock that it asks for: then it only reads */
+	bool reads; /* it holds a shared one, as far as anybody knows */
 	uint32_t left; /* rounds */
 	uint32_t stay; /* writes before it goes out again */
 	struct cfile *f;
@@ -456,7 +458,7 @@ struct counters { /* nothing but numbers that add up */
 	uint64_t ops, events, soft, wild, locks, ousted, faults[FAULT_KINDS];
 	uint64_t race_ops, races, race_unchecked, duels, resent;
 	uint64_t duel_beside, duel_cut_reads, refused, appends, append_files;
-	uint64_t evicted, compacted, ways, ways_moved;
+	uint64_t evicted, compacted, shared_locks, punched, ways, ways_moved;
 	uint64_t injected[SIM_INJECTED];
 };
 
