@@ -23,9 +23,9 @@ BARS = {
     "transfer": {"transfer_choice": 1.15, "transfer_multiple": 15, "transfer_ideal_512": 0.6, "transfer_ideal_4k": 0.85,
                  "typed_first": 1, "typed_request": 1023},
 }
-MOUNT = {"mount_read1": 0.7, "mount_read4": 0.7, "mount_write1": 0.7, "mount_write4": 0.7,
+MOUNT = {"mount_read1": 0.7, "mount_read4": 0.7, "mount_write1": 0.5, "mount_write4": 0.5,
          "mount_read1_spliced": 0.7, "mount_read4_spliced": 0.7, "mount_random1": 0.35,
-         "mount_random4": 0.35, "mount_create4": 0.54, "mount_stat4": 0.36, "mount_unlink4": 0.21, "mount_compile": 2}
+         "mount_random4": 0.35, "mount_create4": 0.3, "mount_stat4": 0.27, "mount_unlink4": 0.14, "mount_compile": 2}
 NAMES = {"create_requests": 1, "open_read_requests": 2, "listed": 200000, "stat_p99": 3}
 MEMORY = {**NAMES, "stat4": 0.33, "create4": 0.15, "create4_one_directory": 0.15}
 DISK = {**NAMES, "durable_create4": 0.8, "durable_create16": 1.3}
