@@ -469,32 +469,38 @@ static void sync_beside_sync(struct world *w)
 {
 	static char mem[LENGTH], back[LENGTH];
 	struct cfile *f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
-	struct iovec to = { back, LENGTH };
-	struct cop *first = scene_call(w, 0), *c;
+	struct cfile *g = scene_open(w, 1, "f", O_RDWR);
+	struct iovec to = { back, LENGTH }, from = { mem, LENGTH };
+	struct cop *first = scene_call(w, 0), *c = scene_call(w, 1);
 	int64_t r;
 
 	w->sim.faults.sync_min = w->sim.faults.sync_max = 50 * NSEC_PER_MSEC;
 	fill(w, f, mem, 1, LENGTH);
 	client_fsync(first, f);
-	scene_pass(w, 20 * NSEC_PER_MSEC);
-	write_extents(w, f, near_and_far + 1, 1);
+	scene_reaches(w, 0, "sync", "reply");
+	client_write(c, g, &from, 1, near_and_far + 1, 1);
+	r = scene_end(w, c);
+	scene_check(w, r == LENGTH, "a write is answered with %d", (int)r);
 	if (!first->finished)
 		scene_met(w);
-	r = sync_file(w, f);
+	c = scene_call(w, 1);
+	client_fsync(c, g);
+	r = scene_end(w, c);
 	scene_check(w, !r, "fsync is answered with %d", (int)r);
 	lose_power(w);
 	r = scene_end(w, first);
 	scene_check(w, !r, "the first fsync is answered with %d", (int)r);
-	c = scene_call(w, 0);
-	client_read(c, f, &to, 1, near_and_far + 1, 1);
+	c = scene_call(w, 1);
+	client_read(c, g, &to, 1, near_and_far + 1, 1);
 	r = scene_end(w, c);
-	scene_check(w, r == LENGTH && is_all(back, 1, LENGTH), "what the fsync covered is lost: %d",
+	scene_check(w, r == LENGTH && is_all(back, 1, LENGTH), "what was synced is lost: %d",
 		    (int)r);
 	scene_close(w, 0, f);
+	scene_close(w, 1, g);
 }
 
 const struct scenario scenes_data[] = {
-	{ "sync-beside-sync", sync_beside_sync, 1, 1, 1, false },
+	{ "sync-beside-sync", sync_beside_sync, 1, 1, 2, false },
 	{ "growth-is-whole", growth_is_whole, 1, 1, 2, false },
 	{ "lost-end-reported", lost_end_reported, 1, 1, 2, false },
 	{ "lost-end-noticed", lost_end_noticed, 1, 1, 2, false },
