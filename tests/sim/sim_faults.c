@@ -85,6 +85,8 @@ static bool may_fail(const struct world *w, int e)
 	       ((e == -EIO || e == -ENOSPC) && w->enabled[FAULT_META]);
 }
 
+static void plan_reclaim_cuts(struct world *w);
+
 static void lost_power(struct target *t)
 {
 	t->losses++;
@@ -115,6 +117,7 @@ void target_restart(void *arg)
 	world_note(w, 0, "target %u starts", t->id);
 	r = target_start(t);
 	if (!r) {
+		plan_reclaim_cuts(w);
 		if (w->enabled[FAULT_RELAPSE] && !w->healing && sim_chance(&w->sim, 300000))
 			sim_after(&w->sim, sim_between(&w->sim, 1, 60 * NSEC_PER_MSEC), relapse, t);
 		return;
@@ -523,6 +526,51 @@ static void cut_off(void *arg)
 	w->count->faults[FAULT_CUT]++;
 	for (uint32_t i = 0; i < w->conf.n_targets; i++)
 		sim_cut(&w->sim, w->targets[i].node, a->node);
+}
+
+/* Now and again while a server that has just started hears the claims of its clients. */
+static void cut_reclaims(void *arg)
+{
+	struct world *w = arg;
+	struct sim *s = &w->sim;
+	struct actor *a = &w->actors[sim_below(s, w->n_actors)];
+
+	if (w->failed || w->healing)
+		return;
+	w->count->reclaim_cuts += !a->dead;
+	cut_off(a);
+	if (sim_chance(s, 500000))
+		sim_after(s, sim_between(s, 1, 2 * NSEC_PER_MSEC), cut_reclaims, w);
+}
+
+static void plan_reclaim_cuts(struct world *w)
+{
+	struct sim *s = &w->sim;
+
+	if (w->enabled[FAULT_CUT] && w->armed && !w->healing && !w->on_hub && sim_chance(s, 500000))
+		sim_after(s, sim_between(s, 1, 60 * NSEC_PER_MSEC), cut_reclaims, w);
+}
+
+static void part_servers(void *arg)
+{
+	struct world *w = arg;
+	uint32_t i = (uint32_t)sim_below(&w->sim, w->conf.n_targets);
+	uint32_t k = (uint32_t)sim_below(&w->sim, w->conf.n_targets);
+
+	if (w->failed || w->healing || i == k)
+		return;
+	w->count->pair_cuts++;
+	world_note(w, NO_FILE, "t%u and t%u lose their links", i, k);
+	sim_cut(&w->sim, w->targets[i].node, w->targets[k].node);
+}
+
+void faults_part_servers(struct world *w)
+{
+	struct sim *s = &w->sim;
+
+	if (w->enabled[FAULT_CUT] && w->armed && !w->healing && !w->on_hub && world_spread(w) &&
+	    sim_chance(s, 100000))
+		sim_after(s, sim_between(s, 1, 1000000), part_servers, w);
 }
 
 void faults_lose_answer(struct actor *a)

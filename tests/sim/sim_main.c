@@ -184,6 +184,8 @@ static bool table(const struct options *o, const struct counters *c)
 		row(&t, fault_names[i], c->faults[i]);
 	for (int i = 0; i < SIM_INJECTED; i++)
 		row(&t, sim_injected_names[i], c->injected[i]);
+	row(&t, "links cut while clients reclaim", c->reclaim_cuts);
+	row(&t, "links of servers cut beside a change", c->pair_cuts);
 	row(&t, "requests sent again", c->resent);
 	row(&t, "operations on contended names", c->race_ops);
 	row(&t, "histories of them that were explained", c->races);

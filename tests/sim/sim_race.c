@@ -116,6 +116,8 @@ static void race_begin(struct race_lane *r, bool recorded)
 	launch(r);
 	if (recorded && r->op.kind == LIN_CREATE && !(r->op.flags & O_EXCL))
 		faults_lose_answer(r->a); /* it runs again when the name may mean another file */
+	if (recorded && changes(r->op.kind))
+		faults_part_servers(w); /* between its prepares and its decision, perhaps */
 }
 
 /* ---- what came of it ---- */

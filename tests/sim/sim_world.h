@@ -458,7 +458,8 @@ struct counters { /* nothing but numbers that add up */
 	uint64_t ops, events, soft, wild, locks, ousted, faults[FAULT_KINDS];
 	uint64_t race_ops, races, race_unchecked, duels, resent;
 	uint64_t duel_beside, duel_cut_reads, refused, appends, append_files;
-	uint64_t evicted, compacted, shared_locks, punched, ways, ways_moved;
+	uint64_t evicted, compacted, reclaim_cuts, pair_cuts, shared_locks, punched, ways,
+		ways_moved;
 	uint64_t injected[SIM_INJECTED];
 };
 
@@ -550,6 +551,8 @@ void actor_revive(void *arg);
 void faults_ambush(struct world *w, enum do_kind kind);
 /* Perhaps the client loses its links before it has heard what became of what it has just begun. */
 void faults_lose_answer(struct actor *a);
+/* Perhaps two servers lose their links while a change of both is under way. */
+void faults_part_servers(struct world *w);
 uint64_t hub_delay(struct loop_hub *h, struct net *from, struct net *to, size_t bytes);
 int target_start(struct target *t);
 void target_restart(void *arg); /* a target that is down */
