@@ -499,7 +499,39 @@ static void sync_beside_sync(struct world *w)
 	scene_close(w, 1, g);
 }
 
+/* ---- a write that fails half-way ---- */
+
+/* It has moved the end of the file on the disk: a truncate cuts what it wrote all the same. */
+static void half_write_cut(struct world *w)
+{
+	static char mem[LONGEST], back[LONGEST];
+	struct cfile *f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
+	struct iovec from = { mem, LONGEST }, to = { back, LONGEST };
+	struct extent e = { 0, LONGEST };
+	struct cop *c = scene_call(w, 0);
+	int64_t r;
+
+	fill(w, f, mem, 1, 1);
+	memset(mem, 1, sizeof(mem));
+	w->sim.faults.write_eio = 1000000;
+	client_write(c, f, &from, 1, &e, 1);
+	r = scene_end(w, c);
+	w->sim.faults.write_eio = 0;
+	scene_check(w, r == -EIO, "a write to a bad disk is answered with %d", (int)r);
+	if (w->sim.injected[SIM_WRITE_HALF])
+		scene_met(w);
+	cut_to(w, f, 1);
+	cut_to(w, f, LONGEST);
+	c = scene_call(w, 0);
+	client_read(c, f, &to, 1, &e, 1);
+	r = scene_end(w, c);
+	scene_check(w, r == LONGEST && is_all(back + 1, 0, LONGEST - 1),
+		    "what was cut off is back: %d", (int)r);
+	scene_close(w, 0, f);
+}
+
 const struct scenario scenes_data[] = {
+	{ "half-write-cut", half_write_cut, 1, 1, 1, false },
 	{ "sync-beside-sync", sync_beside_sync, 1, 1, 2, false },
 	{ "growth-is-whole", growth_is_whole, 1, 1, 2, false },
 	{ "lost-end-reported", lost_end_reported, 1, 1, 2, false },
