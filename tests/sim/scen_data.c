@@ -522,6 +522,8 @@ static void half_write_cut(struct world *w)
 		scene_met(w);
 	cut_to(w, f, 1);
 	cut_to(w, f, LONGEST);
+	scene_down(w, 0, false); /* the next start asks the disk where the object ends */
+	scene_up(w, 0);
 	c = scene_call(w, 0);
 	client_read(c, f, &to, 1, &e, 1);
 	r = scene_end(w, c);
