@@ -39,14 +39,14 @@ enum {
 struct life {
 	uint64_t verifier; /* 0: none */
 	uint64_t host; /* start of the host in whose page cache its data are; 0: in none */
-	uint64_t durable; /* what it wrote until then is on disk; wall clock, ns */
 };
 struct disk_lives { /* lives */
 	uint8_t magic[8];
+	uint64_t durable; /* what was written until then is on disk; wall clock, ns */
 	struct life lives[DISK_LIVES]; /* the latest first */
 	uint32_t zero, crc;
 };
-_Static_assert(sizeof(struct disk_lives) == 400, "lives is a format");
+_Static_assert(sizeof(struct disk_lives) == 280, "lives is a format");
 
 struct disk_stamp_file { /* objects/stamp */
 	uint8_t magic[8];
@@ -126,6 +126,7 @@ struct object_open {
 	int objects_fd, dir_fd; /* dir_fd -1: to be opened too */
 	char dir_name[3];
 	char old_name[OBJECT_NAME]; /* by which format 1 called it; "": it has the name it needs */
+	bool renames; /* a file with that name gets the new one; else it is opened as it is */
 	bool made_dir, made_file;
 	int fd;
 	struct stat st;
@@ -251,6 +252,8 @@ struct disk {
 		struct disk_lives lives; /* as it is written */
 		uint64_t began, writes;
 		bool busy;
+		bool told; /* its file was written */
+		bool failed; /* one has: from then on none counts */
 		bool outdated; /* data were lost since it began */
 	} flush;
 	struct disk_dir objects, dirs[OBJECT_DIRS];

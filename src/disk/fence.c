@@ -203,6 +203,7 @@ static void fence_changed(struct fence_op *f)
 	if (!f->cut)
 		return;
 	o->end = f->truncate_to;
+	o->mtime = (int64_t)f->disk->env->clock->wall(f->disk->env);
 	o->writes++;
 	group_sync_add(&o->gs, &f->req);
 }

@@ -3,9 +3,9 @@
  *
  * A server that is killed leaves what it wrote in the page cache of its host; only a host that
  * restarts loses it. And what was written some time before is on disk by then: while anything is
- * written, the whole file system is synced every FLUSH_NS. So for each life of the server the
- * file `lives` has its verifier, the start of the host in which it was, and up to when what it
- * wrote is on disk.
+ * written, the whole file system is synced every FLUSH_NS. So the file `lives` has the verifier of
+ * each life of the server, the start of the host in which it was, and up to when everything that
+ * was written is on disk.
  *
  * The file is written before each such sync, which covers it, and tells of the one before. After
  * a sync that failed the page cache counts no more. Threads: the loop's; the flush is one call
@@ -61,15 +61,11 @@ bool disk_kept(const struct disk *d, uint64_t verifier, int64_t written)
 {
 	uint64_t host = host_start(d->env);
 
-	if (verifier == d->verifier)
+	if (verifier == d->verifier || written <= (int64_t)le64toh(d->lives.durable))
 		return true;
-	for (int i = 0; i < DISK_LIVES; i++) {
-		const struct life *l = &d->lives.lives[i];
-
-		if (le64toh(l->verifier) == verifier)
-			return (host && le64toh(l->host) == host) ||
-			       written <= (int64_t)le64toh(l->durable);
-	}
+	for (int i = 0; i < DISK_LIVES; i++)
+		if (le64toh(d->lives.lives[i].verifier) == verifier)
+			return host && le64toh(d->lives.lives[i].host) == host;
 	return false;
 }
 
@@ -78,9 +74,8 @@ static void life_push(struct disk *d)
 {
 	struct life *l = d->lives.lives;
 
-	if (le64toh(l->verifier) ==
-	    d->verifier) { /* it goes on after a clean stop: all is on disk */
-		l->durable = htole64(d->env->clock->wall(d->env));
+	if (le64toh(l->verifier) == d->verifier) { /* after a clean stop: all is on disk */
+		d->lives.durable = htole64(d->env->clock->wall(d->env));
 	} else {
 		memmove(l + 1, l, sizeof(d->lives.lives) - sizeof(*l));
 		*l = (struct life){ .verifier = htole64(d->verifier) };
@@ -94,9 +89,20 @@ static void life_push(struct disk *d)
 static int flush_call(struct env *e, struct io *io)
 {
 	struct disk_flush *f = io->arg;
-	int r = lives_write(e, io->fd, &f->lives);
 
-	return r ? r : e->file->syncfs(e, io->fd);
+	f->told = lives_write(e, io->fd, &f->lives) == 0;
+	return e->file->syncfs(e, io->fd);
+}
+
+/* The kernel holds the pages for clean, and which they were is not known: as after an fsync that
+ * failed. No later flush tells what is on disk. */
+static void flush_failed(struct disk *d, int error)
+{
+	log_error("disk", "%s: writing back failed: %s", d->path, strerror(-error));
+	d->flush.failed = true;
+	d->verifier = env_random_u64(d->env);
+	d->counters.latched++;
+	lives_lost(d);
 }
 
 static void flush_done(struct io *io)
@@ -105,11 +111,14 @@ static void flush_done(struct io *io)
 	struct disk *d = container_of(f, struct disk, flush);
 
 	d->busy--;
+	f->busy = false;
 	if (f->outdated) /* what it wrote says too much */
-		d->env->file->unlinkat(d->env, d->dir, LIVES_NAME, 0);
-	else if (!io->error)
-		d->lives.lives[0].durable = htole64(f->began);
-	f->busy = f->outdated = false;
+		lives_write(d->env, d->dir, &d->lives);
+	else if (io->error)
+		flush_failed(d, io->error);
+	else if (!f->failed && f->told)
+		d->lives.durable = htole64(f->began);
+	f->outdated = false;
 }
 
 static void flush_timer(struct timer *t)
@@ -147,7 +156,7 @@ void lives_lost(struct disk *d)
 		d->lives.lives[i].host = 0;
 	life_push(d);
 	d->flush.outdated = d->flush.busy;
-	d->env->file->unlinkat(d->env, d->dir, LIVES_NAME, 0);
+	lives_write(d->env, d->dir, &d->lives);
 }
 
 void lives_end(struct disk *d)

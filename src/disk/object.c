@@ -98,8 +98,11 @@ static int open_file(struct env *e, struct object_open *p, const char *name)
 {
 	int fd = e->file->openat(e, p->dir_fd, name, O_RDWR | O_NOFOLLOW, 0);
 
-	if (fd != -ENOENT || !p->old_name[0] ||
-	    e->file->renameat(e, p->dir_fd, p->old_name, name) < 0)
+	if (fd != -ENOENT || !p->old_name[0])
+		return fd;
+	if (!p->renames)
+		return e->file->openat(e, p->dir_fd, p->old_name, O_RDWR | O_NOFOLLOW, 0);
+	if (e->file->renameat(e, p->dir_fd, p->old_name, name) < 0)
 		return fd;
 	p->made_file = true; /* its name is as new as that of a new one */
 	return e->file->openat(e, p->dir_fd, name, O_RDWR | O_NOFOLLOW, 0);
@@ -247,6 +250,7 @@ static void object_open_start(struct object *o)
 		object_old_name(o->open.old_name, &o->id);
 	list_for_each(w, &o->waiters, link) {
 		o->open.create |= w->create;
+		o->open.renames |= w->epoch == EPOCH_ANY; /* a metadata server knows the index */
 		if (w->create)
 			o->open.epoch = MAX(o->open.epoch, w->epoch);
 	}

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "meta/meta_state.h"
@@ -295,6 +296,42 @@ static int head_read(struct opening *op, MDB_txn *txn)
 	return head_check(op, &h);
 }
 
+/* The file's times are newer than all that its objects tell, unless it had writers. */
+static int upgrade_file(struct opening *op, MDB_txn *txn, uint64_t ino, struct node *n)
+{
+	const struct db *d = &op->m->db;
+	struct key k = key_u64(ino);
+	struct timespec now;
+	MDB_val v;
+	int rc = row_get(d, txn, T_UNSETTLED, &k, &v);
+
+	if (rc != -ENOENT)
+		return rc;
+	clock_gettime(CLOCK_REALTIME, &now);
+	n->i.written = (int64_t)now.tv_sec * (int64_t)NSEC_PER_SEC + now.tv_nsec;
+	rc = node_put(d, txn, ino, n);
+	return rc ? rc : unsettled_put(d, txn, ino, n);
+}
+
+/* Parts of changes over two servers are stored as records, whose form has changed. */
+static int refuse_pairs(struct opening *op, MDB_txn *txn)
+{
+	const struct db *d = &op->m->db;
+	MDB_stat prepared, decided;
+	int rc = mdb_stat(txn, d->t[T_PREPARED], &prepared);
+
+	if (!rc)
+		rc = mdb_stat(txn, d->t[T_DECIDED], &decided);
+	if (rc)
+		return refuse_lmdb(op, "look at its tables", rc);
+	if (prepared.ms_entries || decided.ms_entries)
+		return refuse(
+			op, -EUCLEAN,
+			"changes over two servers are not finished: start all servers with the "
+			"version that wrote it, stop them with `sheaf stop`, then upgrade");
+	return 0;
+}
+
 /* Before schema 6 no row told where objects end: every file is unsettled, so that its objects
  * are asked. Stored answers did not tell which request they belong to: they go with their
  * sessions, whose clients speak an older protocol anyway. What earlier schemas lack are tables,
@@ -304,8 +341,11 @@ static int schema_upgrade(struct opening *op, MDB_txn *txn)
 	const struct db *d = &op->m->db;
 	MDB_cursor *cur;
 	MDB_val k, v;
-	int rc = mdb_drop(txn, d->t[T_SESSION], 0);
+	int rc = refuse_pairs(op, txn);
 
+	if (rc)
+		return rc;
+	rc = mdb_drop(txn, d->t[T_SESSION], 0);
 	if (!rc)
 		rc = mdb_drop(txn, d->t[T_SLOT], 0);
 	if (!rc)
@@ -314,11 +354,12 @@ static int schema_upgrade(struct opening *op, MDB_txn *txn)
 		return db_error(rc);
 	for (rc = db_error(mdb_cursor_get(cur, &k, &v, MDB_FIRST)); !rc;
 	     rc = db_error(mdb_cursor_get(cur, &k, &v, MDB_NEXT))) {
+		uint64_t ino = be64_load(k.mv_data);
 		struct node n;
 
 		if (node_unpack(&v, &n) || !S_ISREG(n.i.mode)) /* 'sheaf check' finds damage */
 			continue;
-		rc = unsettled_put(d, txn, be64_load(k.mv_data), &n);
+		rc = upgrade_file(op, txn, ino, &n);
 		if (rc)
 			break;
 	}

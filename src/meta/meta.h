@@ -49,12 +49,17 @@ uint64_t meta_slow_reads(const struct meta *m); /* inline reads that took over 1
 /* ---- reads: inline, on the loop; 0 or -errno (-ESTALE: no such handle any more; -EINPROGRESS: a change over
  * two servers is at this inode or name: try again when it is over) ---- */
 
+/* Data of an object that no sync covers: the verifier of its server, and when they were written. */
+struct meta_unsynced {
+	uint64_t verifier; /* 0: none */
+	int64_t left;
+};
 struct meta_node {
 	struct wire_attr attr;
 	struct wire_layout_rec layout; /* targets in the arena; n_targets 0 for all but files */
 	uint64_t epoch;
-	const uint64_t *
-		unsynced; /* in the arena, one an object: verifiers of data that no sync covers, or 0; NULL: none */
+	const struct meta_unsynced
+		*unsynced; /* in the arena, one an object; NULL: there is nothing */
 	bool within; /* its objects are those of the stripes below its size, once it is settled */
 	struct wire_handle parent; /* of directories */
 	struct wire_bytes acl, default_acl; /* in the arena; empty: it has none */

@@ -7,6 +7,7 @@
  * answer with a status; a negative return means that the database failed and the transaction must go. */
 #include "meta/meta_state.h"
 
+#define MARK_OLD_NS (INT64_C(60) * 1000000000)
 #define ANSWER_MAX 4096 /* the widest layout and two directories take some 3,500 bytes */
 
 int apply_get_held(struct apply *ap, const struct wire_handle *h, struct node *n)
@@ -142,18 +143,30 @@ static int apply_unsettle_rec(struct apply *ap)
 	return rc ? rc : apply_answer(ap, ap->rec->h.ino, &n);
 }
 
+/* Which of two marks of unsynced data counts: the first one, unless a writer tells of a later one and
+ * the data of the first were brought to disk meanwhile (servers do that every 30 s). */
+static void mark_unsynced(struct disk_note *o, uint64_t verifier, int64_t written, bool by_writer)
+{
+	bool old = by_writer && written - o->left > MARK_OLD_NS;
+
+	if (!verifier || (o->unsynced && o->unsynced != verifier && !old))
+		return;
+	o->left = o->unsynced == verifier ? MAX(o->left, written) : written;
+	o->unsynced = verifier;
+}
+
 /* What was told about one object, in addition to what is known. Data that no sync covers stay so
- * until a sync of all objects is recorded (apply_synced): the sync of one writer does not cover
- * what another wrote since. */
-static bool object_grow(struct disk_note *o, const struct wire_object_note *t)
+ * until a sync of all objects is recorded (apply_synced): the sync of one writer does not cover what
+ * another wrote since. */
+static bool object_grow(struct disk_note *o, const struct wire_object_note *t,
+			const struct wire_record *r)
 {
 	struct disk_note old = *o;
 
 	o->end = MAX(o->end, t->end);
-	o->blocks = MAX(o->blocks,
-			t->blocks); /* holes punched since are known when the file is settled */
-	if (!o->unsynced)
-		o->unsynced = t->unsynced;
+	/* holes punched since are known when the file is settled */
+	o->blocks = MAX(o->blocks, t->blocks);
+	mark_unsynced(o, t->unsynced, r->mtime ? r->mtime : r->time, r->kind == REC_RECORD);
 	return memcmp(&old, o, sizeof(old)) != 0;
 }
 
@@ -163,7 +176,7 @@ static bool objects_grow(const struct wire_record *r, struct node *n)
 
 	for (uint32_t i = 0; i < r->n_objects; i++)
 		if (r->objects[i].index < n->l.n_targets)
-			changed |= object_grow(&n->objects[r->objects[i].index], &r->objects[i]);
+			changed |= object_grow(&n->objects[r->objects[i].index], &r->objects[i], r);
 	return changed;
 }
 

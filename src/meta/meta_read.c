@@ -123,9 +123,10 @@ static int read_acl(struct meta *m, const struct node *n, uint32_t which, struct
 	return rc ? rc : bytes_copy(out, v.mv_data, v.mv_size, a);
 }
 
-static int read_unsynced(const struct node *n, const uint64_t **out, struct arena *a)
+static int read_unsynced(const struct node *n, const struct meta_unsynced **out, struct arena *a)
 {
-	uint64_t any = 0, *v;
+	struct meta_unsynced *v;
+	uint64_t any = 0;
 
 	*out = NULL;
 	for (uint32_t i = 0; i < n->l.n_targets; i++)
@@ -134,7 +135,7 @@ static int read_unsynced(const struct node *n, const uint64_t **out, struct aren
 		return 0;
 	v = arena_alloc(a, n->l.n_targets * sizeof(*v));
 	for (uint32_t i = 0; v && i < n->l.n_targets; i++)
-		v[i] = n->objects[i].unsynced;
+		v[i] = (struct meta_unsynced){ n->objects[i].unsynced, n->objects[i].left };
 	*out = v;
 	return v ? 0 : -ENOMEM;
 }

@@ -77,9 +77,10 @@ _Static_assert(sizeof(struct disk_layout) == 28, "schema");
 struct disk_note { /* rows from before schema 6 have none: all zero */
 	uint64_t end; /* it must reach so far; 0: never written */
 	uint64_t blocks; /* of 512 bytes, allocated */
-	uint64_t unsynced; /* verifier of its server when a writer left data that no sync covers; 0: none */
+	uint64_t unsynced; /* verifier of its server when a writer left data that no sync covers; 0: none ... */
+	int64_t left; /* ... and when the latest of them were written */
 };
-_Static_assert(sizeof(struct disk_note) == 24, "schema");
+_Static_assert(sizeof(struct disk_note) == 32, "schema");
 
 struct disk_entry {
 	uint64_t ino, cookie;

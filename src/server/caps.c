@@ -95,6 +95,11 @@ static int refuse_stale(struct sreq *s, uint64_t ino)
 	return -EKEYEXPIRED;
 }
 
+int access_check(struct sreq *s, const struct wire_access *a, uint32_t rights)
+{
+	return a->index >= TARGETS_MAX ? -EINVAL : cap_check(s, &a->cap, rights);
+}
+
 int cap_check(struct sreq *s, const struct wire_capability *c, uint32_t rights)
 {
 	struct server *srv = s->srv;

@@ -74,11 +74,13 @@ int fan_sync(struct sreq *s, struct fan *f, const struct meta_node *n)
 	if (!f->sync)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < f->n; i++) {
-		if (!n->attr.unsettled && !n->unsynced[i])
+		if (!n->attr.unsettled && !n->unsynced[i].verifier)
 			continue;
 		f->sync[i].at = (struct wire_access){ cap, i, l->ends[i] };
-		f->sync[i].unsynced = n->unsynced ? n->unsynced[i] : 0;
-		f->sync[i].written = n->attr.written;
+		if (n->unsynced) {
+			f->sync[i].unsynced = n->unsynced[i].verifier;
+			f->sync[i].written = n->unsynced[i].left;
+		}
 		call(s->srv, f, i, l->targets[i],
 		     server_call(s->srv, s->q.trace, OP_SYNC, XDR_ANY(xdr_wire_sync_args),
 				 &f->sync[i], XDR_ANY(xdr_wire_object_res), &f->object[i]),

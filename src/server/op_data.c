@@ -285,7 +285,7 @@ static bool read_step(struct req *q)
 	case OPEN:
 		req_goto(q, PLAN);
 		s->ino = a->at.cap.ino;
-		req_fail(q, cap_check(s, &a->at.cap, CAP_READ));
+		req_fail(q, access_check(s, &a->at, CAP_READ));
 		if (!q->error)
 			req_fail(q, open_list(s, d, a->list, a->n_list, a->part, a->n_part, &a->mem,
 					      0, false));
@@ -362,7 +362,7 @@ static bool write_step(struct req *q)
 	case OPEN:
 		req_goto(q, PLAN);
 		s->ino = a->at.cap.ino;
-		req_fail(q, cap_check(s, &a->at.cap, CAP_WRITE));
+		req_fail(q, access_check(s, &a->at, CAP_WRITE));
 		if (!q->error)
 			req_fail(q, open_list(s, d, a->list, a->n_list, a->part, a->n_part, &a->mem,
 					      a->data.len, true));
@@ -452,7 +452,7 @@ static bool allocate_step(struct req *q)
 	case OPEN:
 		req_goto(q, TURN);
 		s->ino = a->at.cap.ino;
-		req_fail(q, cap_check(s, &a->at.cap, CAP_WRITE));
+		req_fail(q, access_check(s, &a->at, CAP_WRITE));
 		if (!q->error)
 			req_fail(q, check_allocate(a));
 		if (!q->error)
@@ -461,9 +461,9 @@ static bool allocate_step(struct req *q)
 		break;
 	case TURN:
 		req_goto(q, a->n_list ? INLINE : FINISH);
-		if (!(a->mode & ALLOC_PUNCH))
-			req_fail(q, write_damaged(s, &a->at, a->list, a->n_list,
-						  object_end(d->object)));
+		if (!(a->mode & ALLOC_PUNCH)) /* room is no data: it would hide what is lost */
+			req_fail(q, read_damaged(s, &a->at, a->list, a->n_list,
+						 object_end(d->object)));
 		if (a->n_list && !q->error)
 			take_turn(s, d, &a->at.cap, a->list, a->n_list, true);
 		break;
@@ -533,9 +533,9 @@ static bool copy_step(struct req *q)
 	case OPEN:
 		req_goto(q, PLAN);
 		s->ino = a->at.cap.ino;
-		req_fail(q, cap_check(s, &a->at.cap, CAP_WRITE));
+		req_fail(q, access_check(s, &a->at, CAP_WRITE));
 		if (!q->error)
-			req_fail(q, cap_check(s, &a->from.cap, CAP_READ));
+			req_fail(q, access_check(s, &a->from, CAP_READ));
 		if (!q->error)
 			req_fail(q, copy_lists(s, d, a));
 		if (!q->error)

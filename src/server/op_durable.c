@@ -33,7 +33,7 @@ static int note(struct sreq *s)
 {
 	const struct wire_durable_args *a = s->args;
 	struct durable_state *st = s->op;
-	const uint64_t *unsynced = st->node.unsynced;
+	const struct meta_unsynced *unsynced = st->node.unsynced;
 	struct wire_record *r = &s->change.rec;
 
 	if (!unsynced)
@@ -45,9 +45,10 @@ static int note(struct sreq *s)
 	if (!r->objects)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < st->fan.n; i++)
-		if (unsynced[i])
+		if (unsynced[i].verifier)
 			r->objects[r->n_objects++] =
-				(struct wire_object_note){ .index = i, .unsynced = unsynced[i] };
+				(struct wire_object_note){ .index = i,
+							   .unsynced = unsynced[i].verifier };
 	meta_submit(s->srv->meta, &s->change, &s->q);
 	return 0;
 }

@@ -23,7 +23,7 @@ static void get(struct sreq *s, const struct wire_access *a)
 	struct object_state *st = s->op;
 
 	s->ino = a->cap.ino;
-	req_fail(&s->q, cap_check(s, &a->cap, 0));
+	req_fail(&s->q, access_check(s, a, 0));
 	if (!s->q.error)
 		object_get(s->srv->disk, object_of(a), a->cap.epoch, false, &st->object, &s->q);
 }

@@ -16,6 +16,7 @@
  * something. */
 #include "server/srv.h"
 
+#define MAX_DURABLE 4 /* at a time: fewer than the slots of a peer that has little room */
 #define TELL_NS (2 * NSEC_PER_SEC) /* then it goes on behind the reply, or they ask */
 
 enum { PREPARE, FLUSHED, COMMIT, SPLIT, NEXT, ANSWER, DECIDE, DECIDED, TELL, TOLD, REPLY };
@@ -524,11 +525,21 @@ static int begin_split(struct sreq *s)
 	return !e && st->x->nothing ? -EINPROGRESS : e; /* the names changed: one record will do */
 }
 
+static void flush_over(struct sreq *s)
+{
+	struct pair_state *st = state_of(s);
+
+	if (st->durable.waits)
+		s->srv->n_durable--;
+	st->durable.waits = false;
+	call_fini(&st->durable.call);
+}
+
 void pair_abandon(struct sreq *s)
 {
 	struct pair_state *st = s->op;
 
-	call_fini(&st->durable.call);
+	flush_over(s);
 	if (!st->x)
 		return;
 	call_fini(&st->x->call);
@@ -551,26 +562,30 @@ static bool replaces(struct sreq *s, struct wire_handle *h)
 	       meta_lookup(s->srv->meta, &r->dir2, &r->name2, &old, &type) == 0;
 }
 
-/* After a power loss the name must have all of the old contents or all of the new ones. */
-static bool flush_first(struct sreq *s)
+/* After a power loss the name must have all of the old contents or all of the new ones. 1: the
+ * request waits for that; 0: there is no need; or -EINPROGRESS: later, as the syncs need slots too. */
+static int flush_first(struct sreq *s)
 {
 	struct pair_state *st = state_of(s);
+	struct wire_handle h;
 	struct meta_node n;
 
-	if (st->durable.done || !replaces(s, &st->durable.args.h))
-		return false;
-	st->durable.done = true;
-	if (meta_owns(s->srv->meta, st->durable.args.h.ino) &&
-	    (meta_get(s->srv->meta, &st->durable.args.h, &n, &s->arena) ||
-	     (!n.attr.unsettled && !n.unsynced)))
-		return false;
+	if (!replaces(s, &h) || same_handle(&h, &st->durable.args.h))
+		return 0;
+	if (meta_owns(s->srv->meta, h.ino) &&
+	    (meta_get(s->srv->meta, &h, &n, &s->arena) || (!n.attr.unsettled && !n.unsynced)))
+		return 0;
+	if (s->srv->n_durable >= MAX_DURABLE)
+		return -EINPROGRESS;
+	st->durable.args.h = h;
+	st->durable.waits = true;
+	s->srv->n_durable++;
 	req_goto(&s->q, FLUSHED);
 	st->durable.call = server_call(s->srv, s->q.trace, OP_DURABLE,
 				       XDR_ANY(xdr_wire_durable_args), &st->durable.args,
 				       XDR_ANY(xdr_wire_void_res), &st->durable.res);
-	peer_call(&s->srv->peers[meta_owner(s->srv, st->durable.args.h.ino)], &st->durable.call,
-		  &s->q);
-	return true;
+	peer_call(&s->srv->peers[meta_owner(s->srv, h.ino)], &st->durable.call, &s->q);
+	return 1;
 }
 
 static int first(struct sreq *s)
@@ -580,8 +595,12 @@ static int first(struct sreq *s)
 	if (e != -ENOENT)
 		return e;
 	e = s->row->prepare(s);
-	if ((!e || e == -EXDEV) && flush_first(s))
-		return 0;
+	if (!e || e == -EXDEV) {
+		int flush = flush_first(s);
+
+		if (flush)
+			return MIN(flush, 0);
+	}
 	if (e == -EXDEV) {
 		req_goto(&s->q, SPLIT);
 		return 0;
@@ -650,7 +669,7 @@ static bool pair_step(struct req *q)
 		return true;
 	case FLUSHED: /* it may be gone by now; then the record says so */
 		req_goto(q, PREPARE);
-		call_fini(&st->durable.call);
+		flush_over(s);
 		lease_done(s);
 		return true;
 	case COMMIT:
@@ -663,6 +682,7 @@ static bool pair_step(struct req *q)
 		req_fail(q, begin_split(s));
 		return true;
 	case REPLY:
+		flush_over(s);
 		if (st->x)
 			list_del(&st->link);
 		if (!q->error)

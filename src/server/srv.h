@@ -156,6 +156,7 @@ struct server {
 	bool in_grace;
 	struct timer grace;
 	struct lease leases[LEASES];
+	uint32_t n_durable; /* renames that wait until their files are on disk */
 	struct list pairs; /* changes over several servers that we coordinate */
 	struct list pair_tasks; /* those whose end somebody must still hear of */
 	struct list parked; /* requests that met one, until it is over */
@@ -271,6 +272,7 @@ void cap_make(const struct sreq *s, struct wire_capability *c, const struct meta
 	      uint32_t rights);
 /* 0, -EKEYREJECTED (forged, or another key's), -EKEYEXPIRED (old or fenced: fetch a fresh one), -EACCES. */
 int cap_check(struct sreq *s, const struct wire_capability *c, uint32_t rights);
+int access_check(struct sreq *s, const struct wire_access *a, uint32_t rights); /* or -EINVAL */
 /* A fence that only the disk knew, or that came meanwhile, has failed the request with -ESTALE:
  * as if by cap_check(). */
 void cap_refused(struct sreq *s);
@@ -388,7 +390,7 @@ struct pair_state {
 		struct call call;
 		struct wire_durable_args args;
 		struct wire_void_res res;
-		bool done;
+		bool waits; /* for its answer */
 	} durable;
 	struct split *x; /* or NULL: not split */
 };

@@ -539,6 +539,8 @@ static void refill_settling(struct timer *t)
 	if (!srv->stopping && srv->settling.n < MAX_SETTLING)
 		srv->settling.left =
 			recover(srv, ROWS_UNSETTLED, TASK_SETTLE, MAX_SETTLING - srv->settling.n);
+	else
+		srv->settling.left = true;
 }
 
 static void refill_removing(struct timer *t)
