@@ -104,7 +104,7 @@ static void a_fence_waits_for_turns_in_flight_and_refuses_those_that_wait(void)
 	trial_wait(&f);
 	CHECK_EQ(f.error, 0);
 	CHECK_EQ(a.st.end, 2);
-	CHECK_EQ(a.st.mtime, 77);
+	CHECK(a.st.mtime > 77); /* of the cut */
 	CHECK_EQ(object_end(o), 2);
 	trial_wait(&fresh.trial);
 	CHECK_EQ(fresh.trial.error, 0);
