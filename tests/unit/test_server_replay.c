@@ -21,7 +21,7 @@ enum {
 struct trial {
 	size_t size;
 	unsigned flags;
-	uint8_t args[2][ARGS_MAX]; /* the request; the same operation, otherwise */
+	_Alignas(16) uint8_t args[2][ARGS_MAX]; /* the request; the same operation, otherwise */
 };
 
 struct answer {
@@ -818,7 +818,7 @@ static void each_flag(uint32_t op, size_t at, bool at_theirs)
 	static struct answer a;
 
 	for (int bit = -1; bit <= 32; bit++) { /* none, each alone, all */
-		uint8_t args[ARGS_MAX];
+		_Alignas(16) uint8_t args[ARGS_MAX];
 		uint32_t value = bit < 0 ? 0 : bit == 32 ? UINT32_MAX : UINT32_C(1) << bit;
 
 		memcpy(args, trials[op].args[0], sizeof(args));
@@ -862,7 +862,7 @@ static void the_right_to_ask_objects_moves_no_data(void)
 	then = fingerprint();
 	CHECK_EQ(no_right.rights, 0);
 	for (uint32_t i = 0; i < ARRAY_LEN(refused_ops); i++) {
-		uint8_t args[ARGS_MAX];
+		_Alignas(16) uint8_t args[ARGS_MAX];
 
 		memcpy(args, trials[refused_ops[i]].args[0], sizeof(args));
 		memcpy(args, &no_right, sizeof(no_right)); /* struct wire_access comes first */
