@@ -83,6 +83,18 @@ void inode_lock(struct inode *i, struct inode_wait *w, struct req *q)
 	lock(i, w, q, false);
 }
 
+int inode_lock_handle(struct server *srv, const struct wire_handle *h, struct inode_wait *w,
+		      struct req *q)
+{
+	struct inode *i = inode_get(srv, h);
+
+	if (!i)
+		return -ENOMEM;
+	inode_lock(i, w, q);
+	inode_put(i); /* the lock has its own reference */
+	return 0;
+}
+
 void inode_lock_next(struct inode *i, struct inode_wait *w, struct req *q)
 {
 	lock(i, w, q, true);

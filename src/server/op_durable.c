@@ -58,19 +58,12 @@ static bool step(struct req *q)
 	struct sreq *s = sreq_of(q);
 	const struct wire_durable_args *a = s->args;
 	struct durable_state *st = s->op;
-	struct inode *i;
 
 	switch (q->state) {
 	case LOCK:
 		req_goto(q, SYNC);
 		s->ino = a->h.ino;
-		i = inode_get(s->srv, &a->h);
-		if (!i) {
-			q->error = -ENOMEM;
-			break;
-		}
-		inode_lock(i, &st->lock, q);
-		inode_put(i);
+		req_fail(q, inode_lock_handle(s->srv, &a->h, &st->lock, q));
 		break;
 	case SYNC:
 		req_goto(q, NOTE);

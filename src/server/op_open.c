@@ -21,13 +21,8 @@ static uint32_t open_kind(uint32_t flags)
 static int lock_inode(struct sreq *s, const struct wire_handle *h)
 {
 	struct open_state *st = s->op;
-	struct inode *i = inode_get(s->srv, h);
 
-	if (!i)
-		return -ENOMEM;
-	inode_lock(i, &st->t.lock, &s->q);
-	inode_put(i); /* the lock has its own reference */
-	return 0;
+	return inode_lock_handle(s->srv, h, &st->t.lock, &s->q);
 }
 
 static int choose_layout(struct sreq *s, uint64_t ino, struct wire_layout_rec *l)
@@ -500,19 +495,12 @@ static bool cap_step(struct req *q)
 	struct sreq *s = sreq_of(q);
 	struct wire_cap_args *a = s->args;
 	struct close_state *st = s->op;
-	struct inode *i;
 
 	switch (q->state) {
 	case CAP_WAIT:
 		req_goto(q, CAP_GIVE);
 		s->ino = a->h.ino;
-		i = inode_get(s->srv, &a->h);
-		if (!i) {
-			q->error = -ENOMEM;
-			break;
-		}
-		inode_lock(i, &st->lock, q);
-		inode_put(i);
+		req_fail(q, inode_lock_handle(s->srv, &a->h, &st->lock, q));
 		break;
 	case CAP_GIVE:
 		req_goto(q, CAP_REPLY);

@@ -92,7 +92,6 @@ static int check(struct sreq *s)
 {
 	struct wire_truncate_args *a = s->args;
 	struct trunc *t = s->op;
-	struct inode *i;
 	int e = sreq_replay(s);
 
 	s->ino = a->h.ino;
@@ -104,12 +103,7 @@ static int check(struct sreq *s)
 		e = may_begin(s);
 	if (e)
 		return e;
-	i = inode_get(s->srv, &a->h);
-	if (!i)
-		return -ENOMEM;
-	inode_lock(i, &t->lock, &s->q);
-	inode_put(i);
-	return 0;
+	return inode_lock_handle(s->srv, &a->h, &t->lock, &s->q);
 }
 
 static bool step(struct req *q)

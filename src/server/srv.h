@@ -356,6 +356,9 @@ bool claims_own(const struct sreq *s);
 void inode_put(struct inode *i);
 /* One at a time: truncates, settling, writers coming and going, removal. Holds q until granted. */
 void inode_lock(struct inode *i, struct inode_wait *w, struct req *q);
+/* The same by its handle: 0 or -ENOMEM. The lock keeps the inode. */
+int inode_lock_handle(struct server *srv, const struct wire_handle *h, struct inode_wait *w,
+		      struct req *q);
 void inode_lock_next(struct inode *i, struct inode_wait *w,
 		     struct req *q); /* before all who wait */
 void inode_unlock(struct inode_wait *w); /* harmless when not locked */
