@@ -198,6 +198,16 @@ int disk_id_check(struct disk *d, const struct uuid *fs, uint32_t target, char *
 	return check_owner(d, &id, fs, target, err, n);
 }
 
+/* In its place: the lock is on this file. 64 bytes are written whole or not at all. */
+static int id_write(struct disk *d, const struct disk_id *id)
+{
+	int r = disk_write_all(d->env, d->id_fd, id, sizeof(*id), 0);
+
+	return r ? r : d->env->file->fsync(d->env, d->id_fd);
+}
+
+/* The count that was read may be in the page cache only, when an earlier start failed to sync it:
+ * it is written again, or a power loss would leave sheaf.id two counts behind its parts. */
 int disk_stamp_begin(struct disk *d, char *err, size_t n)
 {
 	struct stamp next = { d->stamp.incarnation, d->stamp.count + 1 };
@@ -205,18 +215,20 @@ int disk_stamp_begin(struct disk *d, char *err, size_t n)
 
 	if (r)
 		return r;
+	r = id_write(d, &d->id);
+	if (r)
+		return disk_refuse(err, n, r, "%s/" ID_NAME " cannot be written: %s: check the disk",
+				   d->path, strerror(-r));
 	r = stamp_write(d->env, d->objects.fd, &next);
 	return r ? disk_refuse(err, n, r, "%s/objects cannot be written: %s: check the disk",
 			       d->path, strerror(-r)) :
 		   0;
 }
 
-/* In its place: the lock is on this file. 64 bytes are written whole or not at all. */
 int disk_stamp_end(struct disk *d, bool with_meta)
 {
 	struct disk_id id = d->id;
 	struct uuid fs;
-	int r;
 
 	d->stamp.count++;
 	d->id_flags |= ID_STAMPED | (with_meta ? ID_HAS_META : 0);
@@ -225,8 +237,7 @@ int disk_stamp_end(struct disk *d, bool with_meta)
 	id.flags = htole32(d->id_flags);
 	memcpy(fs.b, id.fs, sizeof(fs.b));
 	id_encode(&id, &fs, le32toh(id.target));
-	r = disk_write_all(d->env, d->id_fd, &id, sizeof(id), 0);
-	return r ? r : d->env->file->fsync(d->env, d->id_fd);
+	return id_write(d, &id);
 }
 
 struct stamp disk_stamp(const struct disk *d)

@@ -22,6 +22,8 @@ static struct faulty {
 	bool mortal;
 	uint64_t skew; /* added to the wall clock */
 	unsigned n_sync, n_open;
+	ino_t watched; /* n_watched: blocking syncs of this file that succeeded */
+	unsigned n_watched;
 } faulty;
 
 static struct loop loop;
@@ -69,9 +71,14 @@ static inline void faulty_submit(struct env *e, struct loop *l, struct io *io)
 
 static inline int faulty_fsync(struct env *e, int fd)
 {
+	struct stat st;
+
 	if (faulty_change())
 		return -EIO;
-	return faulty.fail_fsync ? faulty.fail_fsync : env_real()->file->fsync(e, fd);
+	if (faulty.fail_fsync)
+		return faulty.fail_fsync;
+	faulty.n_watched += fstat(fd, &st) == 0 && st.st_ino == faulty.watched;
+	return env_real()->file->fsync(e, fd);
 }
 
 static inline ssize_t faulty_pwritev(struct env *e, int fd, const struct iovec *iov, int n,

@@ -230,6 +230,27 @@ static void a_stop_that_cannot_sync_changes_the_verifier(void)
 	disk_end();
 }
 
+/* The count is in the page cache only: if the next start did not write it again, a power loss would
+ * leave sheaf.id behind its parts, like a restored copy. */
+static void a_count_that_was_not_synced_is_written_again(void)
+{
+	char file[600];
+	struct stat st;
+
+	disk_begin("/dev/shm");
+	in_dir(file, sizeof(file), "sheaf.id");
+	CHECK_EQ(stat(file, &st), 0);
+	faulty.watched = st.st_ino;
+	faulty.fail_fsync = -EIO;
+	CHECK_EQ(disk_stamp_end(disk, false), -EIO);
+	faulty.fail_fsync = 0;
+	CHECK_EQ(disk_close(disk, false), 0);
+	CHECK_EQ(faulty.n_watched, 0);
+	CHECK_EQ(disk_try(&test_fs, 3), 0);
+	CHECK_EQ(faulty.n_watched, 1);
+	disk_end();
+}
+
 static void space_is_told(void)
 {
 	uint64_t total, avail, id[3];
@@ -252,4 +273,5 @@ TEST_MAIN(TEST(a_missing_directory_is_refused), TEST(a_directory_without_id_is_r
 	  TEST(formatting_where_no_parent_is_says_so),
 	  TEST(a_clean_stop_keeps_the_verifier_and_anything_else_does_not),
 	  TEST(a_damaged_clean_file_counts_as_none),
-	  TEST(a_stop_that_cannot_sync_changes_the_verifier), TEST(space_is_told))
+	  TEST(a_stop_that_cannot_sync_changes_the_verifier),
+	  TEST(a_count_that_was_not_synced_is_written_again), TEST(space_is_told))
