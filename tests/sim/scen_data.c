@@ -532,7 +532,41 @@ static void half_write_cut(struct world *w)
 	scene_close(w, 0, f);
 }
 
+/* ---- starts that fail half-way ---- */
+
+static int start_once(struct target *t)
+{
+	if (!t->node->up)
+		sim_node_restart(t->node);
+	return target_start(t);
+}
+
+/* A start fails to sync its count, the next one has no room for a row of metadata, then the power goes: the parts of the
+ * storage still belong together. */
+static void start_not_synced(struct world *w)
+{
+	struct target *t = &w->targets[0];
+	struct sim_faults *f = &w->sim.faults;
+	struct sim_faults none = *f;
+
+	for (int i = 0; i < 16; i++) {
+		scene_down(w, 0, false);
+		f->sync_eio = 400000;
+		if (start_once(t))
+			scene_met(w);
+		*f = none;
+		if (t->server)
+			scene_down(w, 0, false);
+		f->meta_full = 1000000;
+		scene_check(w, !start_once(t), "a server with a full database does not start");
+		*f = none;
+		scene_down(w, 0, true);
+		scene_up(w, 0);
+	}
+}
+
 const struct scenario scenes_data[] = {
+	{ "start-not-synced", start_not_synced, 1, 1, 1, false },
 	{ "half-write-cut", half_write_cut, 1, 1, 1, false },
 	{ "sync-beside-sync", sync_beside_sync, 1, 1, 2, false },
 	{ "growth-is-whole", growth_is_whole, 1, 1, 2, false },
