@@ -262,14 +262,14 @@ static void find_data(struct window *w)
 		memcpy(w->data[i].iov_base, p, w->data[i].iov_len);
 }
 
-/* Straight from the file, when nothing of it would block. A small piece alone is read sooner than that is
- * found out. */
+/* Straight from the file, when nothing of it would block. Such a read may mix with writes, so a small one is
+ * copied within its turn: it sees all of a small write or nothing. */
 static bool from_file(struct window *w)
 {
 	const struct mover *m = w->m;
 	bool large = w->len >= FILE_PIECE * w->n;
 
-	if (!net_can_put_file(m->s->link) || (w->n == 1 && w->len < FILE_PIECE) ||
+	if (!net_can_put_file(m->s->link) || w->len < FILE_PIECE ||
 	    w->hi - w->lo > MAX(HULL_MAX, w->len) ||
 	    !object_cached(m->object, w->lo, w->hi - w->lo))
 		return false;

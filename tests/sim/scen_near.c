@@ -173,7 +173,7 @@ static void direct_store_too_late(struct world *w)
 
 /* ---- copies into mappings ---- */
 
-#define PIECE 100
+#define PIECE 300
 #define N_NEAR 3
 #define ROUNDS 20
 
@@ -182,46 +182,62 @@ static const struct extent pieces[] = {
 	{ 0, PIECE }, { 5000, PIECE }, { 10000, PIECE }, { 3 * MIB, PIECE }
 };
 
-static void check_uniform(struct world *w, const char *mem)
+static void check_uniform(struct world *w, const char *mem, size_t n)
 {
-	for (size_t i = 1; i < N_NEAR * PIECE; i++)
+	for (size_t i = 1; i < n * PIECE; i++)
 		scene_check(w, mem[i] == mem[0], "a read sees write %d beside write %d", mem[0],
 			    mem[i]);
 }
 
-/* Pieces are copied into the mapping while another client reads them from the file, one after another: it sees one write. */
-static void mapped_store_beside_read(struct world *w)
+/* Writes of the near pieces and reads of the first `n` in pairs, for ROUNDS: each read sees one write. */
+static void write_beside_reads(struct world *w, uint32_t n)
 {
 	static char mem[2][BYTES];
-	struct iovec written = { mem[0], N_NEAR * PIECE };
-	struct iovec read = { mem[1], ARRAY_LEN(pieces) * PIECE };
-	struct cfile *f, *g;
+	struct iovec written = { mem[0], N_NEAR * PIECE }, read = { mem[1], n * PIECE };
+	struct cfile *f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
+	struct cfile *g = scene_open(w, 1, "f", O_RDWR);
 	struct cop *c[2];
 
-	share_host(w);
-	f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
-	g = scene_open(w, 1, "f", O_RDWR);
 	if (w->failed)
 		return;
 	end_write(w, begin_write(w, 0, f, mem[0], 1));
 	c[0] = scene_call(w, 0);
 	client_write(c[0], f, &(struct iovec){ mem[0], PIECE }, 1, &pieces[N_NEAR], 1);
 	scene_end(w, c[0]);
-	w->sim.faults.io_max = 10 * NSEC_PER_MSEC;
 	for (int i = 0; i < ROUNDS && !w->failed; i++) {
 		memset(mem[0], 2 + i, written.iov_len);
 		c[0] = scene_call(w, 0);
 		c[1] = scene_call(w, 1);
-		client_read(c[1], g, &read, 1, pieces, ARRAY_LEN(pieces));
+		client_read(c[1], g, &read, 1, pieces, n);
 		client_write(c[0], f, &written, 1, pieces, N_NEAR);
 		scene_end(w, c[0]);
 		scene_end(w, c[1]);
-		check_uniform(w, mem[1]);
+		check_uniform(w, mem[1], MIN(n, (uint32_t)N_NEAR));
 	}
-	if (w->sim.injected[SIM_MAPPED_STORE])
-		scene_met(w);
 	scene_close(w, 1, g);
 	scene_close(w, 0, f);
+}
+
+/* Pieces are copied into the mapping while another client reads them from the file, one after another: it sees one write. */
+static void mapped_store_beside_read(struct world *w)
+{
+	share_host(w);
+	w->sim.faults.io_max = 10 * NSEC_PER_MSEC;
+	write_beside_reads(w, ARRAY_LEN(pieces));
+	if (w->sim.injected[SIM_MAPPED_STORE])
+		scene_met(w);
+}
+
+/* A server that is short of buffers takes no data inside messages: a small read in pieces goes through a window, and sees
+ * one write all the same, though its data leave byte by byte. */
+static void small_read_beside_write(struct world *w)
+{
+	share_host(w);
+	client_set_near(w->actors[1].client, false);
+	w->sim.faults.buffer_min = w->sim.faults.buffer_max = 64;
+	client_set_mover(w->actors[1].client, MOVER_GATHER);
+	write_beside_reads(w, 2);
+	scene_met(w);
 }
 
 /* ---- Unix sockets ---- */
@@ -262,6 +278,7 @@ const struct scenario scenes_near[] = {
 	{ "near-read-too-late", near_read_too_late, 1, 1, 2, false },
 	{ "direct-store-too-late", direct_store_too_late, 2, 1, 2, false },
 	{ "mapped-store-beside-read", mapped_store_beside_read, 1, 1, 2, false },
+	{ "small-read-beside-write", small_read_beside_write, 1, 1, 2, false },
 	{ "wrong-server-on-unix", wrong_server_on_unix, 2, 2, 1, false },
 	{ "wrong-server-then-none", wrong_server_then_none, 2, 2, 1, false },
 	{ 0 },
