@@ -167,6 +167,13 @@ static bool awaits_room(struct cop *op)
 	       room_wait(op->c, &op->room, &op->q);
 }
 
+/* A truncate that a full server refused may have begun, and goes on there: when the file is gone
+ * at its repetition, the first answer is the one that counts. */
+static bool went_on(const struct cop *op)
+{
+	return op->q.error == -ESTALE && op->call.op == OP_TRUNCATE && op->room.until;
+}
+
 static bool step(struct req *q)
 {
 	struct cop *op = cop_of(q);
@@ -196,6 +203,8 @@ static bool step(struct req *q)
 			break;
 		}
 		req_goto(q, END);
+		if (went_on(op))
+			q->error = -ENOSPC;
 		if (moves_names(op))
 			ways_forget(op->c);
 		if (op->call.op == OP_SETATTR && (op->args.setattr.which & SET_MTIME))

@@ -532,6 +532,46 @@ static void half_write_cut(struct world *w)
 	scene_close(w, 0, f);
 }
 
+/* ---- a truncate that goes on after its answer ---- */
+
+static bool waits_for_room(void *arg)
+{
+	const struct cop *c = arg;
+
+	return c->room.until;
+}
+
+/* A full server refuses a truncate that has begun; it goes on, then the file is removed, and only then the client asks
+ * again. It must not be told that there was no such file: others have seen the truncated one. */
+static void truncate_goes_on(struct world *w)
+{
+	struct sim_node *c0 = w->actors[0].node, *t0 = w->targets[0].node;
+	struct cfile *f = scene_open(w, 1, "f", O_CREAT | O_RDWR);
+	struct cop *c = scene_call(w, 1);
+	struct sheaf_handle h;
+	int64_t r;
+
+	if (w->failed)
+		return;
+	h = cfile_handle(f);
+	write_as(w, 1, f, near_and_far, 1);
+	client_unlink(c, scene_root, "f");
+	scene_end(w, c);
+	c = scene_call(w, 0);
+	client_truncate(c, h, 7);
+	if (scene_reaches(w, 0, "truncate", "fence"))
+		scene_met(w);
+	w->sim.faults.meta_full = 1000000;
+	scene_until(w, waits_for_room, c, "the truncate is not refused");
+	scene_hold(w, c0, t0, true);
+	w->sim.faults.meta_full = 0;
+	scene_close(w, 1, f);
+	scene_pass(w, 3 * NSEC_PER_SEC);
+	scene_hold(w, c0, t0, false);
+	r = scene_end(w, c);
+	scene_check(w, r == -ENOSPC, "the truncate is answered with %d", (int)r);
+}
+
 /* ---- starts that fail half-way ---- */
 
 static int start_once(struct target *t)
@@ -566,6 +606,7 @@ static void start_not_synced(struct world *w)
 }
 
 const struct scenario scenes_data[] = {
+	{ "truncate-goes-on", truncate_goes_on, 1, 1, 2, false },
 	{ "start-not-synced", start_not_synced, 1, 1, 1, false },
 	{ "half-write-cut", half_write_cut, 1, 1, 1, false },
 	{ "sync-beside-sync", sync_beside_sync, 1, 1, 2, false },
