@@ -107,6 +107,7 @@ struct cfile {
 		bool wrote; /* since the last report */
 	} * reach; /* per object */
 	bool lost; /* a server lost unsynced data */
+	bool left; /* earlier writers left data that no sync is known to cover */
 	bool told_beyond; /* the metadata server knows that there may be objects beyond the size */
 	struct cred_wire cred;
 	struct holding *holding;

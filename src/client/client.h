@@ -86,6 +86,7 @@ struct cop {
 		struct wire_open_args open;
 		struct wire_close_args close;
 		struct wire_record_args record;
+		struct wire_durable_args durable;
 		struct wire_mkdir_args mkdir;
 		struct wire_mknod_args mknod;
 		struct wire_unlink_args unlink;

@@ -230,6 +230,7 @@ int file_make(struct cop *op)
 	f->flags = op->args.open.flags & (OPEN_READ | OPEN_WRITE | OPEN_APPEND);
 	f->cap = r->cap;
 	f->opened_change = r->at.change;
+	f->left = r->unsynced;
 	f->cred = op->cred;
 	op->file = f;
 	return 0;
@@ -282,8 +283,8 @@ void client_open(struct cop *op, struct sheaf_handle dir, const char *path, int 
 
 /* ---- fsync, flush and close ---- */
 
-enum { ASK, JUDGE, REPORT, FINISH };
-static const char *const sync_names[] = { "objects", "judge", "report", "end" };
+enum { ASK, JUDGE, REPORT, FINISH, END };
+static const char *const sync_names[] = { "objects", "judge", "report", "finish", "end" };
 
 struct syncing {
 	struct call *calls;
@@ -406,12 +407,39 @@ static void report(struct cop *op, struct syncing *s)
 	peer_call(peer_of(op->c, f->h.ino), &op->call, &op->q);
 }
 
+/* What comes of it all. */
+static int verdict_of(struct cop *op, const struct syncing *s)
+{
+	struct cfile *f = op->file;
+	int e = s->verdict, error = op->q.error;
+
+	if (!error && op->call.op == OP_RECORD)
+		file_reported(f, &op->args.record.w, op->res.recorded.epoch, s->n_wrote);
+	if (!e || (e == -EKEYEXPIRED && s->how != SYNC))
+		e = error;
+	if (s->how != SYNC && !e && file_lost_own(f)) /* nobody has heard of it */
+		e = -EIO;
+	return e == -ESTALE || e == -EBADF ? -EIO : e;
+}
+
+/* Data of earlier writers are on disk with the others: the metadata server, which may find them
+ * marked as unsynced, makes sure of it and forgets the marks. */
+static void tell_synced(struct cop *op)
+{
+	struct cfile *f = op->file;
+
+	call_fini(&op->call);
+	op->args.durable = (struct wire_durable_args){ f->h, false };
+	op->call = call_make(op, OP_FSYNC, XDR_ANY(xdr_wire_durable_args), &op->args,
+			     XDR_ANY(xdr_wire_void_res), &op->res);
+	peer_call(peer_of(op->c, f->h.ino), &op->call, &op->q);
+}
+
 static bool sync_step(struct req *q)
 {
 	struct cop *op = cop_of(q);
 	struct syncing *s = op->state;
 	struct cfile *f = op->file;
-	int e;
 
 	switch (q->state) {
 	case ASK:
@@ -441,22 +469,24 @@ static bool sync_step(struct req *q)
 		report(op, s);
 		break;
 	case FINISH:
-		e = s->verdict;
-		if (!q->error && op->call.op == OP_RECORD)
-			file_reported(f, &op->args.record.w, op->res.recorded.epoch, s->n_wrote);
-		if (!e || (e == -EKEYEXPIRED && s->how != SYNC))
-			e = q->error;
-		if (s->how != SYNC && !e && file_lost_own(f)) /* nobody has heard of it */
-			e = -EIO;
+		req_goto(q, END);
+		s->verdict = verdict_of(op, s);
+		q->error = 0;
+		if (s->how == SYNC && !s->verdict && f->left)
+			tell_synced(op);
+		break;
+	case END:
+		if (op->call.op == OP_FSYNC && (!q->error || q->error == -EIO))
+			f->left = false;
 		if (s->how == CLOSE) /* a session that was lost has closed it already */
 			file_free(f);
-		return cop_end(op, e == -ESTALE || e == -EBADF ? -EIO : e);
+		return cop_end(op, s->verdict);
 	}
 	return true;
 }
 
 /* Errors of single calls are judged together. */
-static const struct req_ops sync_ops = { "sync", sync_step, JUDGE, 4, sync_names };
+static const struct req_ops sync_ops = { "sync", sync_step, JUDGE, 5, sync_names };
 
 static void sync_start(struct cop *op, struct cfile *f, int how)
 {

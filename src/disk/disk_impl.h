@@ -39,14 +39,14 @@ enum {
 struct life {
 	uint64_t verifier; /* 0: none */
 	uint64_t host; /* start of the host in whose page cache its data are; 0: in none */
+	uint64_t durable; /* what it wrote until then is on disk; wall clock, ns */
 };
 struct disk_lives { /* lives */
 	uint8_t magic[8];
-	uint64_t durable; /* what was written until then is on disk; wall clock, ns */
 	struct life lives[DISK_LIVES]; /* the latest first */
 	uint32_t zero, crc;
 };
-_Static_assert(sizeof(struct disk_lives) == 280, "lives is a format");
+_Static_assert(sizeof(struct disk_lives) == 400, "lives is a format");
 
 struct disk_stamp_file { /* objects/stamp */
 	uint8_t magic[8];

@@ -3,9 +3,10 @@
  *
  * A server that is killed leaves what it wrote in the page cache of its host; only a host that
  * restarts loses it. And what was written some time before is on disk by then: while anything is
- * written, the whole file system is synced every FLUSH_NS. So the file `lives` has the verifier of
- * each life of the server, the start of the host in which it was, and up to when everything that
- * was written is on disk.
+ * written, the whole file system is synced every FLUSH_NS. So the file `lives` has, for each life
+ * of the server, its verifier, the start of the host in which it was, and up to when everything
+ * that it wrote is on disk. A sync tells so of all lives whose data were in the page cache then,
+ * and of no other: what a restart of the host has lost stays lost.
  *
  * The file is written before each such sync, which covers it, and tells of the one before. After
  * a sync that failed the page cache counts no more. Threads: the loop's; the flush is one call
@@ -18,7 +19,7 @@
 #define LIVES_NAME "lives"
 #define FLUSH_NS (30 * NSEC_PER_SEC)
 
-static const uint8_t lives_magic[8] = { 'S', 'H', 'F', 'L', 'I', 'V', 'E', 'S' };
+static const uint8_t lives_magic[8] = { 'S', 'H', 'F', 'L', 'I', 'V', 'E', '2' };
 
 static uint32_t lives_crc(const struct disk_lives *l)
 {
@@ -61,12 +62,27 @@ bool disk_kept(const struct disk *d, uint64_t verifier, int64_t written)
 {
 	uint64_t host = host_start(d->env);
 
-	if (verifier == d->verifier || written <= (int64_t)le64toh(d->lives.durable))
+	if (verifier == d->verifier)
 		return true;
-	for (int i = 0; i < DISK_LIVES; i++)
-		if (le64toh(d->lives.lives[i].verifier) == verifier)
-			return host && le64toh(d->lives.lives[i].host) == host;
+	for (int i = 0; i < DISK_LIVES; i++) {
+		const struct life *l = &d->lives.lives[i];
+
+		if (le64toh(l->verifier) == verifier)
+			return (host && le64toh(l->host) == host) ||
+			       written <= (int64_t)le64toh(l->durable);
+	}
 	return false;
+}
+
+/* A sync that began at `began` has succeeded. */
+static void lives_synced(struct disk *d, uint64_t began)
+{
+	uint64_t host = d->lives.lives[0].host;
+
+	d->lives.lives[0].durable = htole64(began);
+	for (int i = 1; host && i < DISK_LIVES; i++)
+		if (d->lives.lives[i].host == host)
+			d->lives.lives[i].durable = htole64(began);
 }
 
 /* The life that begins now, with the verifier that it has. */
@@ -75,7 +91,7 @@ static void life_push(struct disk *d)
 	struct life *l = d->lives.lives;
 
 	if (le64toh(l->verifier) == d->verifier) { /* after a clean stop: all is on disk */
-		d->lives.durable = htole64(d->env->clock->wall(d->env));
+		lives_synced(d, d->env->clock->wall(d->env));
 	} else {
 		memmove(l + 1, l, sizeof(d->lives.lives) - sizeof(*l));
 		*l = (struct life){ .verifier = htole64(d->verifier) };
@@ -117,7 +133,7 @@ static void flush_done(struct io *io)
 	else if (io->error)
 		flush_failed(d, io->error);
 	else if (!f->failed && f->told)
-		d->lives.durable = htole64(f->began);
+		lives_synced(d, f->began);
 	f->outdated = false;
 }
 

@@ -217,8 +217,9 @@ int disk_stamp_begin(struct disk *d, char *err, size_t n)
 		return r;
 	r = id_write(d, &d->id);
 	if (r)
-		return disk_refuse(err, n, r, "%s/" ID_NAME " cannot be written: %s: check the disk",
-				   d->path, strerror(-r));
+		return disk_refuse(err, n, r,
+				   "%s/" ID_NAME " cannot be written: %s: check the disk", d->path,
+				   strerror(-r));
 	r = stamp_write(d->env, d->objects.fd, &next);
 	return r ? disk_refuse(err, n, r, "%s/objects cannot be written: %s: check the disk",
 			       d->path, strerror(-r)) :

@@ -149,7 +149,8 @@ static void mark_unsynced(struct disk_note *o, uint64_t verifier, int64_t writte
 {
 	bool old = by_writer && written - o->left > MARK_OLD_NS;
 
-	if (!verifier || (o->unsynced && o->unsynced != verifier && !old))
+	if (!verifier || o->unsynced == MARK_LOST ||
+	    (o->unsynced && o->unsynced != verifier && !old))
 		return;
 	o->left = o->unsynced == verifier ? MAX(o->left, written) : written;
 	o->unsynced = verifier;
@@ -254,10 +255,12 @@ static int apply_record(struct apply *ap)
 	return rc ? rc : apply_answer(ap, r->h.ino, &n);
 }
 
-/* All objects were synced: what was left unsynced under these verifiers is on disk. */
+/* Objects were synced: what was left unsynced under these verifiers is on disk, or it is lost.
+ * Then the file has changed. */
 static int apply_synced(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;
+	bool lost = false;
 	struct node n;
 	int rc = get_file(ap, &n);
 
@@ -266,9 +269,13 @@ static int apply_synced(struct apply *ap)
 	for (uint32_t i = 0; i < r->n_objects; i++) {
 		const struct wire_object_note *t = &r->objects[i];
 
-		if (t->index < n.l.n_targets && n.objects[t->index].unsynced == t->unsynced)
-			n.objects[t->index].unsynced = 0;
+		if (t->index >= n.l.n_targets || n.objects[t->index].unsynced != t->unsynced)
+			continue;
+		n.objects[t->index].unsynced = t->end == MARK_LOST ? MARK_LOST : 0;
+		lost |= t->end == MARK_LOST;
 	}
+	if (lost)
+		n.i.change += 2; /* as note_write() */
 	return put_node(ap, &n);
 }
 

@@ -78,7 +78,7 @@ void sreq_abandon(struct sreq *s)
 	    s->row->ops == &append_ops) /* answers that it has not looked at yet */
 		fan_fini(&((struct trunc *)s->op)->fan);
 	else if (s->row->ops == &open_ops)
-		fan_fini(&((struct open_state *)s->op)->t.fan);
+		open_abandon(s);
 	else if (s->row->ops == &durable_ops)
 		fan_fini(&((struct durable_state *)s->op)->fan);
 	else if (s->row->ops == &pair_ops)

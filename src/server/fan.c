@@ -1,6 +1,8 @@
 /* One call to each target of a layout, side by side: fences and removals. */
 #include "server/srv.h"
 
+#define LOOK_NS (2 * NSEC_PER_SEC) /* an open waits for it */
+
 int fan_init(struct fan *f, const struct wire_layout_rec *l, struct arena *a)
 {
 	uint32_t n = l->n_targets;
@@ -65,26 +67,52 @@ void fan_fence(struct server *srv, struct fan *f, const struct wire_layout_rec *
 	}
 }
 
-int fan_sync(struct sreq *s, struct fan *f, const struct meta_node *n)
+bool fan_doubts(const struct server *srv, const struct meta_node *n, uint32_t index)
+{
+	uint64_t mark = n->unsynced ? n->unsynced[index].verifier : 0;
+	uint32_t target = n->layout.targets[index];
+	const struct peer *p = target < srv->n_peers ? &srv->peers[target] : NULL;
+
+	if (!mark || mark == MARK_LOST || !p)
+		return false;
+	if (target == srv->target)
+		return mark != disk_verifier(srv->disk);
+	return p->state == PEER_IDLE || (p->state == PEER_UP && mark != p->verifier);
+}
+
+static bool is_synced(const struct server *srv, const struct meta_node *n, uint32_t index,
+		      enum fan_sync which)
+{
+	if (which == SYNC_DOUBTFUL)
+		return fan_doubts(srv, n, index);
+	return which == SYNC_ALL || n->attr.unsettled || n->unsynced[index].verifier;
+}
+
+int fan_sync(struct server *srv, struct fan *f, const struct meta_node *n, enum fan_sync which,
+	     struct arena *a, struct req *q)
 {
 	const struct wire_layout_rec *l = &n->layout;
-	struct wire_capability cap = cap_own(s->srv, n, CAP_READ);
+	struct wire_capability cap = cap_own(srv, n, CAP_READ);
+	struct call c;
 
-	f->sync = arena_alloc(&s->arena, MAX(f->n, 1u) * sizeof(*f->sync));
+	f->sync = arena_alloc(a, MAX(f->n, 1u) * sizeof(*f->sync));
 	if (!f->sync)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < f->n; i++) {
-		if (!n->attr.unsettled && !n->unsynced[i].verifier)
+		if (!is_synced(srv, n, i, which))
 			continue;
-		f->sync[i].at = (struct wire_access){ cap, i, l->ends[i] };
-		if (n->unsynced) {
+		f->sync[i] = (struct wire_sync_args){ .at = { cap, i, 0 } };
+		if (which != SYNC_ALL)
+			f->sync[i].at.recorded = l->ends[i];
+		if (which != SYNC_ALL && n->unsynced) {
 			f->sync[i].unsynced = n->unsynced[i].verifier;
 			f->sync[i].written = n->unsynced[i].left;
 		}
-		call(s->srv, f, i, l->targets[i],
-		     server_call(s->srv, s->q.trace, OP_SYNC, XDR_ANY(xdr_wire_sync_args),
-				 &f->sync[i], XDR_ANY(xdr_wire_object_res), &f->object[i]),
-		     &s->q);
+		c = server_call(srv, q->trace, OP_SYNC, XDR_ANY(xdr_wire_sync_args), &f->sync[i],
+				XDR_ANY(xdr_wire_object_res), &f->object[i]);
+		if (which == SYNC_DOUBTFUL)
+			c.deadline = MIN(c.deadline, srv->loop->now + LOOK_NS);
+		call(srv, f, i, l->targets[i], c, q);
 	}
 	return 0;
 }
@@ -134,12 +162,9 @@ int fan_notes(const struct fan *f, const struct wire_layout_rec *l, uint64_t cut
 
 		if (cut_to != FENCE_KEEP) /* what is lost stays lost */
 			end = MAX(end, MIN(known, layout_object_size(&lay, i, cut_to)));
-		/* the writer has not told which of it is on disk */
-		r->objects[i] =
-			(struct wire_object_note){ .index = i,
-						   .end = end,
-						   .blocks = f->object[i].blocks,
-						   .unsynced = end ? f->calls[i].verifier : 0 };
+		r->objects[i] = (struct wire_object_note){ .index = i,
+							   .end = end,
+							   .blocks = f->object[i].blocks };
 	}
 	r->n_objects = f->n;
 	return 0;

@@ -1,17 +1,41 @@
-/* DURABLE: all data that the writers of a file have left are brought to disk, before the file
- * takes the place of another (op_pair.c). From metadata servers, to the one that owns the inode.
+/* DURABLE: data that earlier writers of a file have left are brought to disk: before the file takes
+ * the place of another (op_pair.c), and before it is opened when a server may have lost some
+ * (op_open.c). From metadata servers, to the one that owns the inode. FSYNC is the same for a
+ * client that has the file open and syncs it.
  *
  *   LOCK -> SYNC -> NOTE -> END -> REPLY
  *
  * The inode's lock makes it wait for a close that is being recorded. A close reports under which
- * verifier each server had data that no sync covered. A server that has lost them since, with
- * the power of its host or by a failed sync, says so: then the answer is EIO, and the file does
- * not replace another until it was emptied. While it has writers, all objects are synced; what
- * they write later, and what was lost before, is for their own fsync and close. */
+ * verifier each server had data that no sync covered: the mark of the object. A server that has
+ * lost them since, with the power of its host or by a failed sync, says so: then the answer is
+ * EIO, the mark becomes MARK_LOST, `change` grows, and the file does not replace another until it
+ * was emptied. While it has writers, all objects are synced; what they write later, and what was
+ * lost before, is for their own fsync and close. */
 #include "server/srv.h"
+
+#define MAX_DURABLE 4 /* at a time: fewer than the slots of a peer that has little room */
 
 enum { LOCK, SYNC, NOTE, END, REPLY };
 static const char *const names[] = { "lock", "sync", "note", "end", "reply" };
+
+static int lock(struct sreq *s)
+{
+	const struct wire_durable_args *a = s->args;
+	struct durable_state *st = s->op;
+
+	s->ino = a->h.ino;
+	if (s->head.op == OP_FSYNC && !session_holds(s->session, a->h.ino))
+		return -EBADF;
+	return inode_lock_handle(s->srv, &a->h, &st->lock, &s->q);
+}
+
+static bool has_lost(const struct meta_node *n)
+{
+	for (uint32_t i = 0; n->unsynced && i < n->layout.n_targets; i++)
+		if (n->unsynced[i].verifier == MARK_LOST)
+			return true;
+	return false;
+}
 
 static int sync_objects(struct sreq *s)
 {
@@ -23,53 +47,71 @@ static int sync_objects(struct sreq *s)
 		req_goto(&s->q, END);
 		return e == -ESTALE ? 0 : e; /* it is gone: the rename finds that out */
 	}
+	if (!a->doubtful && has_lost(&st->node))
+		return -EIO;
 	e = fan_init(&st->fan, &st->node.layout, &s->arena);
 	if (!e)
-		e = fan_sync(s, &st->fan, &st->node);
+		e = fan_sync(s->srv, &st->fan, &st->node, a->doubtful ? SYNC_DOUBTFUL : SYNC_LEFT,
+			     &s->arena, &s->q);
 	return e;
+}
+
+/* What its server answered about a marked object; of others, and without an answer, nothing. */
+static void note_object(struct sreq *s, uint32_t i)
+{
+	const struct durable_state *st = s->op;
+	const struct call *c = &st->fan.calls[i];
+	struct wire_record *r = &s->change.rec;
+	bool lost = c->status == -EIO;
+
+	if (!c->op || !st->node.unsynced[i].verifier || (c->status && !lost))
+		return;
+	if (lost)
+		log_at(LOG_ERROR, "server", s->head.trace,
+		       "inode %llx has lost unsynced data in object %u: it does not replace another "
+		       "file until it is written anew",
+		       (unsigned long long)s->ino, i);
+	r->objects[r->n_objects++] = (struct wire_object_note){
+		.index = i, .unsynced = st->node.unsynced[i].verifier, .end = lost ? MARK_LOST : 0
+	};
 }
 
 static int note(struct sreq *s)
 {
 	const struct wire_durable_args *a = s->args;
 	struct durable_state *st = s->op;
-	const struct meta_unsynced *unsynced = st->node.unsynced;
 	struct wire_record *r = &s->change.rec;
 
-	if (!unsynced)
+	if (!st->node.unsynced || !st->fan.n)
 		return 0;
 	sreq_record(s, REC_SYNCED);
-	r->session = 0; /* those of servers are not stored, and it may be done twice */
+	r->session = 0; /* its answer is not stored, and it may be done twice */
 	r->h = a->h;
 	r->objects = arena_alloc(&s->arena, st->fan.n * sizeof(*r->objects));
 	if (!r->objects)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < st->fan.n; i++)
-		if (unsynced[i].verifier)
-			r->objects[r->n_objects++] =
-				(struct wire_object_note){ .index = i,
-							   .unsynced = unsynced[i].verifier };
-	meta_submit(s->srv->meta, &s->change, &s->q);
+		note_object(s, i);
+	if (r->n_objects)
+		meta_submit(s->srv->meta, &s->change, &s->q);
 	return 0;
 }
 
 static bool step(struct req *q)
 {
 	struct sreq *s = sreq_of(q);
-	const struct wire_durable_args *a = s->args;
 	struct durable_state *st = s->op;
 
 	switch (q->state) {
 	case LOCK:
 		req_goto(q, SYNC);
-		s->ino = a->h.ino;
-		req_fail(q, inode_lock_handle(s->srv, &a->h, &st->lock, q));
+		req_fail(q, lock(s));
 		break;
 	case SYNC:
 		req_goto(q, NOTE);
 		req_fail(q, sync_objects(s));
 		break;
-	case NOTE:
+	case NOTE: /* also after an error: the answers are told apart */
 		req_goto(q, END);
 		req_fail(q, note(s));
 		break;
@@ -78,11 +120,6 @@ static bool step(struct req *q)
 		req_fail(q, -s->change.res.status);
 		break;
 	case REPLY:
-		if (q->error == -EIO)
-			log_at(LOG_ERROR, "server", s->head.trace,
-			       "inode %llx has lost unsynced data: it does not replace another "
-			       "file; write it anew",
-			       (unsigned long long)a->h.ino);
 		fan_fini(&st->fan);
 		inode_unlock(&st->lock);
 		return sreq_reply(s);
@@ -90,4 +127,27 @@ static bool step(struct req *q)
 	return true;
 }
 
-const struct req_ops durable_ops = { "durable", step, REPLY, 5, names };
+const struct req_ops durable_ops = { "durable", step, NOTE, 5, names };
+
+int durable_ask(struct sreq *s, struct durable_call *d, const struct wire_handle *h, bool doubtful)
+{
+	struct server *srv = s->srv;
+
+	if (srv->n_durable >= MAX_DURABLE)
+		return -EINPROGRESS;
+	srv->n_durable++;
+	d->waits = true;
+	d->args = (struct wire_durable_args){ *h, doubtful };
+	d->call = server_call(srv, s->q.trace, OP_DURABLE, XDR_ANY(xdr_wire_durable_args), &d->args,
+			      XDR_ANY(xdr_wire_void_res), &d->res);
+	peer_call(&srv->peers[meta_owner(srv, h->ino)], &d->call, &s->q);
+	return 0;
+}
+
+void durable_over(struct sreq *s, struct durable_call *d)
+{
+	if (d->waits)
+		s->srv->n_durable--;
+	d->waits = false;
+	call_fini(&d->call);
+}

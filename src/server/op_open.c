@@ -1,6 +1,7 @@
 /* Opening and closing files, capabilities, and what clients claim after a restart.
  *
  *   OPEN:  WALK -> MADE -> LOCKED -> UNSETTLED -> FENCE -> FENCED -> GRANT -> REPLY
+ *          WALK -> LOOKED -> WALK ...	a server may have lost data that earlier writers left
  *   CLOSE: FIND -> RECORD -> DROP -> REPLY
  *
  * Opening for reading goes from WALK to GRANT. Opening for writing makes sure that the unsettled row is
@@ -8,9 +9,9 @@
  * inode before its record is queued. O_TRUNC runs a truncate to 0 (FENCE, FENCED) under the same lock. */
 #include "server/srv.h"
 
-enum { WALK, MADE, LOCKED, UNSETTLED, FENCE, FENCED, GRANT, REPLY };
-static const char *const names[] = { "walk",  "create", "lock",	 "unsettle",
-				     "begin", "fence",	"grant", "reply" };
+enum { WALK, MADE, LOCKED, UNSETTLED, FENCE, FENCED, GRANT, LOOKED, REPLY };
+static const char *const names[] = { "walk",  "create", "lock", "unsettle", "begin",
+				     "fence", "grant",	"look", "reply" };
 
 /* What an open file keeps of its flags. */
 static uint32_t open_kind(uint32_t flags)
@@ -104,6 +105,28 @@ static bool is_creation(const struct sreq *s)
 	       then->gid == now->gid;
 }
 
+/* Servers that have data of earlier writers which no sync covers, and were started again since, are
+ * asked first: `change` must tell if the data are lost. */
+static bool in_doubt(struct sreq *s)
+{
+	struct open_state *st = s->op;
+	const struct meta_node *n = &st->t.node;
+
+	for (uint32_t i = 0; !st->looked && n->unsynced && i < n->layout.n_targets; i++)
+		if (fan_doubts(s->srv, n, i))
+			return true;
+	return false;
+}
+
+static int look(struct sreq *s)
+{
+	struct open_state *st = s->op;
+
+	st->looked = true;
+	req_goto(&s->q, LOOKED);
+	return durable_ask(s, &st->durable, &st->h, true);
+}
+
 /* The file is there: may it be opened so? Then on to the lock or, for readers, to the grant. */
 static int existing(struct sreq *s)
 {
@@ -141,6 +164,8 @@ static int existing(struct sreq *s)
 	e = is_creation(s) ? 0 : may(s, n, what);
 	if (e)
 		return e;
+	if (in_doubt(s))
+		return look(s);
 	if (!(what & MAY_WRITE)) {
 		req_goto(&s->q, GRANT);
 		return 0;
@@ -295,6 +320,7 @@ static int grant(struct sreq *s)
 	if (e)
 		return e;
 	r->layout = n->layout;
+	r->unsynced = n->unsynced != NULL;
 	cap_make(s, &r->cap, n, a->flags & (CAP_READ | CAP_WRITE));
 	return 0;
 }
@@ -357,6 +383,12 @@ static bool open_step(struct req *q)
 		req_goto(q, REPLY);
 		req_fail(q, grant(s));
 		break;
+	case LOOKED: /* or after an error. Whatever the servers answered: `change` has it */
+		req_goto(q, st->durable.waits ? WALK : REPLY);
+		if (st->durable.waits)
+			q->error = 0;
+		durable_over(s, &st->durable);
+		break;
 	case REPLY:
 		trunc_fini(s, &st->t);
 		take_back(s);
@@ -371,7 +403,15 @@ static bool open_step(struct req *q)
 
 static_assert((int)OPEN_READ == (int)CAP_READ && (int)OPEN_WRITE == (int)CAP_WRITE,
 	      "rights are open flags");
-const struct req_ops open_ops = { "open", open_step, REPLY, 8, names };
+const struct req_ops open_ops = { "open", open_step, LOOKED, 9, names };
+
+void open_abandon(struct sreq *s)
+{
+	struct open_state *st = s->op;
+
+	durable_over(s, &st->durable);
+	fan_fini(&st->t.fan);
+}
 
 /* ---- close ---- */
 

@@ -16,7 +16,6 @@
  * something. */
 #include "server/srv.h"
 
-#define MAX_DURABLE 4 /* at a time: fewer than the slots of a peer that has little room */
 #define TELL_NS (2 * NSEC_PER_SEC) /* then it goes on behind the reply, or they ask */
 
 enum { PREPARE, FLUSHED, COMMIT, SPLIT, NEXT, ANSWER, DECIDE, DECIDED, TELL, TOLD, REPLY };
@@ -525,21 +524,11 @@ static int begin_split(struct sreq *s)
 	return !e && st->x->nothing ? -EINPROGRESS : e; /* the names changed: one record will do */
 }
 
-static void flush_over(struct sreq *s)
-{
-	struct pair_state *st = state_of(s);
-
-	if (st->durable.waits)
-		s->srv->n_durable--;
-	st->durable.waits = false;
-	call_fini(&st->durable.call);
-}
-
 void pair_abandon(struct sreq *s)
 {
 	struct pair_state *st = s->op;
 
-	flush_over(s);
+	durable_over(s, &st->durable);
 	if (!st->x)
 		return;
 	call_fini(&st->x->call);
@@ -569,23 +558,16 @@ static int flush_first(struct sreq *s)
 	struct pair_state *st = state_of(s);
 	struct wire_handle h;
 	struct meta_node n;
+	int e;
 
 	if (!replaces(s, &h) || same_handle(&h, &st->durable.args.h))
 		return 0;
 	if (meta_owns(s->srv->meta, h.ino) &&
 	    (meta_get(s->srv->meta, &h, &n, &s->arena) || (!n.attr.unsettled && !n.unsynced)))
 		return 0;
-	if (s->srv->n_durable >= MAX_DURABLE)
-		return -EINPROGRESS;
-	st->durable.args.h = h;
-	st->durable.waits = true;
-	s->srv->n_durable++;
 	req_goto(&s->q, FLUSHED);
-	st->durable.call = server_call(s->srv, s->q.trace, OP_DURABLE,
-				       XDR_ANY(xdr_wire_durable_args), &st->durable.args,
-				       XDR_ANY(xdr_wire_void_res), &st->durable.res);
-	peer_call(&s->srv->peers[meta_owner(s->srv, h.ino)], &st->durable.call, &s->q);
-	return 1;
+	e = durable_ask(s, &st->durable, &h, false);
+	return e ? e : 1;
 }
 
 static int first(struct sreq *s)
@@ -669,7 +651,7 @@ static bool pair_step(struct req *q)
 		return true;
 	case FLUSHED: /* it may be gone by now; then the record says so */
 		req_goto(q, PREPARE);
-		flush_over(s);
+		durable_over(s, &st->durable);
 		lease_done(s);
 		return true;
 	case COMMIT:
@@ -682,7 +664,7 @@ static bool pair_step(struct req *q)
 		req_fail(q, begin_split(s));
 		return true;
 	case REPLY:
-		flush_over(s);
+		durable_over(s, &st->durable);
 		if (st->x)
 			list_del(&st->link);
 		if (!q->error)

@@ -92,6 +92,8 @@ const struct op_row op_rows[] = {
 			CHANGE(prepare_finish, finish_finish) },
 	[OP_DURABLE] = { ROW("durable", META | OP_FROM_SERVERS, durable_args, void_res),
 			 STEPS(durable_ops, durable_state) },
+	[OP_FSYNC] = { ROW("fsync", META, durable_args, void_res),
+		       STEPS(durable_ops, durable_state) },
 	[OP_OUTCOME] = { ROW("outcome", META | OP_FROM_SERVERS, outcome_args, outcome_res),
 			 HANDLE(do_outcome) },
 	[OP_CLIMB] = { ROW("climb", META | OP_FROM_SERVERS, climb_args, climb_res),

@@ -156,7 +156,7 @@ struct server {
 	bool in_grace;
 	struct timer grace;
 	struct lease leases[LEASES];
-	uint32_t n_durable; /* renames that wait until their files are on disk */
+	uint32_t n_durable; /* requests that wait until files are on disk */
 	struct list pairs; /* changes over several servers that we coordinate */
 	struct list pair_tasks; /* those whose end somebody must still hear of */
 	struct list parked; /* requests that met one, until it is over */
@@ -373,6 +373,7 @@ int open_add(struct sreq *s, struct inode *i, uint64_t id, uint32_t flags);
 void open_drop(struct open_file *o); /* starts what the last close starts */
 void open_lose(struct open_file *o); /* it was not closed: what a writer did is settled by a fence */
 void opens_abandon(struct server *srv);
+void open_abandon(struct sreq *s); /* what an OPEN waits for */
 
 /* ---- op_append.c ---- */
 void appends_drop(struct open_file *o); /* with its open */
@@ -384,17 +385,25 @@ int append_claim(struct sreq *s, struct open_file *o, const struct wire_append_c
 		 uint64_t epoch);
 int do_appended(struct sreq *s);
 
+/* ---- op_durable.c: data that earlier writers of a file have left ---- */
+struct durable_call {
+	struct call call;
+	struct wire_durable_args args;
+	struct wire_void_res res;
+	bool waits; /* for its answer */
+};
+/* Has them brought to disk, and waits for the answer; -EINPROGRESS: later, as the syncs need slots
+ * too. */
+int durable_ask(struct sreq *s, struct durable_call *d, const struct wire_handle *h, bool doubtful);
+void durable_over(struct sreq *s, struct durable_call *d); /* its answer came, or is not wanted */
+
 /* ---- op_pair.c: changes that may take several servers ---- */
 struct pair_state {
 	struct list link; /* in srv->pairs from the split on */
 	uint64_t id;
 	uint32_t place; /* of a new directory: its server */
-	struct { /* what a rename puts in another's place, brought to disk first */
-		struct call call;
-		struct wire_durable_args args;
-		struct wire_void_res res;
-		bool waits; /* for its answer */
-	} durable;
+	struct durable_call
+		durable; /* what a rename puts in another's place, brought to disk first */
 	struct split *x; /* or NULL: not split */
 };
 uint32_t meta_owner(const struct server *srv, uint64_t ino); /* the target that has it */
@@ -450,9 +459,16 @@ int fan_init(struct fan *f, const struct wire_layout_rec *l, struct arena *a);
 /* truncate_to: file size, or FENCE_KEEP */
 void fan_fence(struct server *srv, struct fan *f, const struct wire_layout_rec *l, uint64_t ino,
 	       uint64_t epoch, uint64_t truncate_to, struct req *q);
-/* Of a file with writers all objects, else those with data that no sync covers. For s, which
- * waits. */
-int fan_sync(struct sreq *s, struct fan *f, const struct meta_node *n);
+enum fan_sync {
+	SYNC_ALL, /* whatever they have lost */
+	SYNC_LEFT, /* of a file with writers all, else those with data that no sync covers */
+	SYNC_DOUBTFUL, /* fan_doubts() */
+};
+int fan_sync(struct server *srv, struct fan *f, const struct meta_node *n, enum fan_sync which,
+	     struct arena *a, struct req *q);
+/* Was the server of this object, which has data that no sync covers, started again since? Perhaps, if
+ * it was never asked anything; not as far as is known, if it is not reached now. */
+bool fan_doubts(const struct server *srv, const struct meta_node *n, uint32_t index);
 /* Only the objects that a file of this size can have. */
 void fan_remove(struct server *srv, struct fan *f, const struct wire_layout_rec *l, uint64_t ino,
 		uint64_t epoch, uint64_t size, struct req *q);
@@ -606,7 +622,9 @@ struct open_state {
 	struct trunc t;
 	struct wire_handle dir, h;
 	struct meta_leaf leaf;
+	struct durable_call durable;
 	bool created, replayed;
+	bool looked; /* whether data that earlier writers left were lost */
 };
 struct close_state {
 	struct inode_wait lock;

@@ -1,11 +1,11 @@
 /* What the server does by itself, in the background, again and again until it is done:
  *
- *   SETTLE    the writers of a file are gone: fence its objects, record size and mtime. When locks wait for
- *             the fence, also beside living writers, which then fetch fresh capabilities
+ *   SETTLE    the writers of a file are gone: fence its objects, sync them, record size and mtime. When locks
+ *             wait for the fence, also beside living writers, which then fetch fresh capabilities
  *   REMOVE    a file has no name and nobody has it open: its objects go, then its inode
  *   TRUNCATE  an intent whose request did not finish: fence and cut, then commit
  *
- *   LOCK -> START -> FAN -> COMMIT -> DONE -> END, and after an error back to LOCK a while later
+ *   LOCK -> START -> FAN (-> SYNC) -> COMMIT -> DONE -> END, and after an error back to LOCK a while later
  *
  * All of them are safe to repeat from the beginning, so a crash needs nothing but the rows that
  * tasks_recover() reads. After a restart they wait for the grace period, in which clients claim what they had
@@ -19,8 +19,8 @@
 #define LINGER_NS (20 * NSEC_PER_MSEC) /* without a name: who has just looked it up may open it */
 #define MAX_SETTLING 1024 /* as srv->max_removing, but for those that begin with a close */
 
-enum { LOCK, START, FAN, COMMIT, DONE, END };
-static const char *const names[] = { "lock", "start", "fan", "commit", "done", "end" };
+enum { LOCK, START, FAN, SYNC, COMMIT, DONE, END };
+static const char *const names[] = { "lock", "start", "fan", "sync", "commit", "done", "end" };
 
 struct task {
 	struct req q;
@@ -103,6 +103,14 @@ static int fan(struct task *t)
 		fan_fence(t->srv, &t->fan, l, t->h.ino, t->epoch,
 			  t->kind == TASK_SETTLE ? FENCE_KEEP : t->size, &t->q);
 	return 0;
+}
+
+/* The writers have not told which of their data are on disk: all are, from now on. */
+static int sync_objects(struct task *t)
+{
+	fan_fini(&t->fan);
+	t->node.epoch = t->epoch;
+	return fan_sync(t->srv, &t->fan, &t->node, SYNC_ALL, &t->arena, &t->q);
 }
 
 static int commit(struct task *t)
@@ -238,8 +246,12 @@ static bool step(struct req *q)
 		req_fail(q, start(t));
 		break;
 	case FAN:
-		req_goto(q, t->nothing ? END : COMMIT);
+		req_goto(q, t->nothing ? END : t->kind == TASK_SETTLE ? SYNC : COMMIT);
 		req_fail(q, t->nothing ? 0 : fan(t));
+		break;
+	case SYNC:
+		req_goto(q, COMMIT);
+		req_fail(q, sync_objects(t));
 		break;
 	case COMMIT:
 		req_goto(q, DONE);
@@ -256,9 +268,9 @@ static bool step(struct req *q)
 }
 
 static const struct req_ops task_ops[] = {
-	[TASK_SETTLE] = { "settle", step, END, 6, names },
-	[TASK_REMOVE] = { "remove-objects", step, END, 6, names },
-	[TASK_TRUNCATE] = { "finish-truncate", step, END, 6, names },
+	[TASK_SETTLE] = { "settle", step, END, 7, names },
+	[TASK_REMOVE] = { "remove-objects", step, END, 7, names },
+	[TASK_TRUNCATE] = { "finish-truncate", step, END, 7, names },
 };
 
 static void begin(struct task *t)

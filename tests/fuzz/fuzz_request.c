@@ -505,6 +505,7 @@ static void write_corpus(void)
 	struct wire_append_args append = { files[1], 12, 6, 1000, 0 };
 	struct wire_append_args room = { files[1], 12, 7, 0, 5000 };
 	struct wire_appended_args appended = { files[1], 12, 5 };
+	struct wire_durable_args fsync_ = { files[1], false }, durable = { files[1], true };
 	struct wire_mknod_args mknod_ = { fresh, S_IFIFO, 0, 022 };
 	struct wire_prepare_args prepare = { 77, 0, 0, { 0, NULL } };
 	struct wire_finish_args finish = { 77, true };
@@ -609,6 +610,8 @@ static void write_corpus(void)
 		{ "append", OP_APPEND, XDR_ANY(xdr_wire_append_args), &append, 0 },
 		{ "append_room", OP_APPEND, XDR_ANY(xdr_wire_append_args), &room, 0 },
 		{ "appended", OP_APPENDED, XDR_ANY(xdr_wire_appended_args), &appended, 0 },
+		{ "fsync", OP_FSYNC, XDR_ANY(xdr_wire_durable_args), &fsync_, 0 },
+		{ "durable", OP_DURABLE, XDR_ANY(xdr_wire_durable_args), &durable, G_SERVER },
 		{ "mknod", OP_MKNOD, XDR_ANY(xdr_wire_mknod_args), &mknod_, 0 },
 		{ "prepare", OP_PREPARE, XDR_ANY(xdr_wire_prepare_args), &prepare, G_SERVER },
 		{ "finish", OP_FINISH, XDR_ANY(xdr_wire_finish_args), &finish, G_SERVER },

@@ -298,32 +298,188 @@ static void source_open(struct world *w)
 	rounds(&r, "tmp", "name");
 }
 
-/* Closed well before, and renamed when a server with its data has lost its power since. */
-static void lost_before_rename(struct world *w)
+/* ---- losses and syncs between the close and the rename ---- */
+
+/* The metadata server has a link to the others: it needs one to fence. */
+static void meet_servers(struct world *w)
+{
+	struct cfile *f = scene_open(w, 0, "met", O_CREAT | O_RDWR);
+	struct cop *c;
+
+	if (w->failed)
+		return;
+	c = scene_call(w, 0);
+	client_ftruncate(c, f, 1);
+	scene_end(w, c);
+	scene_close(w, 0, f);
+}
+
+/* The old file, and the new one under another name, closed without an fsync. */
+static struct replace left_unsynced(struct world *w)
 {
 	struct replace r = { .w = w, .victim = 1, .loss_at = UINT64_MAX };
 	struct cfile *f;
 	int64_t e;
 
+	meet_servers(w);
 	strcpy(r.from, "tmp");
 	strcpy(r.to, "name");
 	make_old(&r);
 	f = open_new(&r, r.from);
 	if (w->failed)
-		return;
+		return r;
 	write_all(&r, f, NEW);
 	e = close_it(&r, f);
 	scene_check(w, !e, "close: %d", (int)e);
+	return r;
+}
+
+static uint64_t change_seen(struct world *w, const char *path)
+{
+	struct cop *c = scene_call(w, 1);
+	uint64_t change;
+	int64_t e;
+
+	client_open(c, scene_root, path, O_RDONLY, 0, NULL);
+	e = scene_wait(w, c);
+	scene_check(w, !e, "open %s: %d", path, (int)e);
+	change = e ? 0 : c->res.open.at.change;
+	if (!e)
+		scene_close(w, 1, c->file);
+	scene_end(w, c);
+	return change;
+}
+
+/* A server with its data has lost its power since: it is refused, also when all that is left has been flushed. */
+static void lost_before_rename(struct world *w)
+{
+	struct replace r = left_unsynced(w),
+		       other = { .w = w, .loss_at = UINT64_MAX, .to = "other" };
+	int64_t e;
+
 	lose_power(&r);
 	scene_pass(w, 5 * NSEC_PER_SEC);
+	for (int i = 0; i < 3 && !w->failed; i++) {
+		e = rename_it(&r);
+		if (e == -EIO)
+			scene_met(w);
+		scene_check(w, e == -EIO, "rename %d of a file that lost data: %d", i, (int)e);
+		scene_check(w, contents(&r) == OLD, "it took the place of the old one");
+		make_old(&other);
+		scene_pass(w, 70 * NSEC_PER_SEC);
+	}
+}
+
+/* ... and nobody has asked before the flush. */
+static void lost_then_flushed(struct world *w)
+{
+	struct replace r = left_unsynced(w),
+		       other = { .w = w, .loss_at = UINT64_MAX, .to = "other" };
+	int64_t e;
+
+	lose_power(&r);
+	make_old(&other);
+	scene_pass(w, 70 * NSEC_PER_SEC);
+	make_old(&other);
+	scene_pass(w, 70 * NSEC_PER_SEC);
 	e = rename_it(&r);
 	if (e == -EIO)
 		scene_met(w);
 	scene_check(w, e == -EIO, "rename of a file that lost data: %d", (int)e);
-	scene_check(w, contents(&r) == OLD, "it took the place of the old one");
-	e = rename_it(
-		&r); /* that was told once, as by an fsync; what is missing is told each time */
-	scene_check(w, !e || e == -EIO, "the second rename: %d", (int)e);
+}
+
+/* The loss shows in `change` when the file is opened, once. */
+static void loss_shows_in_change(struct world *w)
+{
+	struct replace r = left_unsynced(w);
+	uint64_t before = change_seen(w, r.from), after;
+
+	lose_power(&r);
+	scene_pass(w, 5 * NSEC_PER_SEC);
+	after = change_seen(w, r.from);
+	scene_check(w, after > before, "change is %llu as before the loss",
+		    (unsigned long long)after);
+	scene_check(w, change_seen(w, r.from) == after, "change grows without a change");
+	scene_met(w);
+}
+
+/* A server that was killed has lost nothing: neither `change` nor the rename tells of it. */
+static void killed_before_rename(struct world *w)
+{
+	struct replace r = left_unsynced(w);
+	uint64_t before = change_seen(w, r.from);
+	int64_t e;
+
+	scene_down(w, r.victim, false);
+	scene_up(w, r.victim);
+	scene_pass(w, 5 * NSEC_PER_SEC);
+	scene_check(w, change_seen(w, r.from) == before, "change grows without a change");
+	e = rename_it(&r);
+	scene_check(w, !e, "rename: %d", (int)e);
+	judge(&r, e, "after the rename");
+	scene_met(w);
+}
+
+/* It was opened and synced before the loss: nothing is missing, and nothing is refused. */
+static void synced_before_loss(struct world *w)
+{
+	struct replace r = left_unsynced(w);
+	struct cfile *f;
+	struct cop *c;
+	int64_t e;
+
+	f = scene_open(w, 1, r.from, O_RDONLY);
+	if (w->failed)
+		return;
+	c = scene_call(w, 1);
+	client_fsync(c, f);
+	e = scene_end(w, c);
+	scene_check(w, !e, "fsync: %d", (int)e);
+	scene_close(w, 1, f);
+	lose_power(&r);
+	scene_pass(w, 5 * NSEC_PER_SEC);
+	e = rename_it(&r);
+	scene_check(w, !e, "rename: %d", (int)e);
+	judge(&r, e, "after the rename");
+	scene_met(w);
+}
+
+/* Its writer died, and the server settles it soon after, since another one waits for its lock: that syncs it, too. */
+static void settled_before_loss(struct world *w)
+{
+	struct wire_lock want = { .owner = 1, .last = UINT64_MAX, .kind = LOCK_EXCLUSIVE };
+	struct replace r = {
+		.w = w, .victim = 1, .loss_at = UINT64_MAX, .from = "tmp", .to = "name"
+	};
+	struct cfile *f, *g;
+	struct cop *c;
+	int64_t e;
+
+	make_old(&r);
+	f = open_new(&r, r.from);
+	g = scene_open(w, 1, r.from, O_RDWR);
+	if (w->failed)
+		return;
+	c = scene_call(w, 0);
+	client_lock(c, f, &want, true);
+	scene_end(w, c);
+	write_all(&r, f, NEW);
+	scene_die(w, 0);
+	scene_pass(w, 20 * NSEC_PER_SEC);
+	scene_down(w, r.victim, false); /* its next flush comes after all this */
+	scene_up(w, r.victim);
+	c = scene_call(w, 1);
+	client_lock(c, g, &want, true);
+	e = scene_end(w, c);
+	scene_check(w, !e, "lock: %d", (int)e);
+	scene_close(w, 1, g);
+	scene_revive(w, 0);
+	lose_power(&r);
+	scene_pass(w, 5 * NSEC_PER_SEC);
+	e = rename_it(&r);
+	scene_check(w, !e, "rename: %d", (int)e);
+	judge(&r, e, "after the rename");
+	scene_met(w);
 }
 
 const struct scenario scenes_rename[] = {
@@ -333,5 +489,10 @@ const struct scenario scenes_rename[] = {
 	{ "replace-inode-elsewhere", inode_elsewhere, 3, 2, 2, false },
 	{ "replace-source-open", source_open, 2, 1, 2, false },
 	{ "replace-lost-before", lost_before_rename, 2, 1, 2, false },
+	{ "replace-lost-flushed", lost_then_flushed, 2, 1, 2, false },
+	{ "replace-killed-before", killed_before_rename, 2, 1, 2, false },
+	{ "replace-synced-before", synced_before_loss, 2, 1, 2, false },
+	{ "replace-settled-before", settled_before_loss, 2, 1, 2, false },
+	{ "loss-shows-in-change", loss_shows_in_change, 2, 1, 2, false },
 	{ 0 },
 };

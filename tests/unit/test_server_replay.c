@@ -366,10 +366,12 @@ static void trials_of_open_files(void)
 		{ h, 1, 1, { .owner = 1, .last = 9, .kind = LOCK_EXCLUSIVE }, 0 },
 		{ h, 1, 1, { .owner = 1, .last = 19, .kind = LOCK_EXCLUSIVE }, 0 }
 	};
+	struct wire_durable_args fsync_[2] = { { h, false }, { h, true } };
 
 	TRIAL(OP_APPEND, 0, append);
 	TRIAL(OP_APPENDED, 0, appended);
 	TRIAL(OP_CAP, 0, cap);
+	TRIAL(OP_FSYNC, 0, fsync_);
 	TRIAL(OP_RECLAIM, ANY_STATUS, reclaim);
 	TRIAL(OP_LOCK, 0, lock);
 	TRIAL(OP_LOCK_TEST, 0, lock);
@@ -417,7 +419,8 @@ static void trials_between_servers(void)
 	struct wire_remove_args remove[2] = { { 1, &removal[0] }, { 1, &removal[1] } };
 	struct wire_prepare_args prepare[2] = { { .id = 77 }, { .id = 78 } };
 	struct wire_finish_args finish[2] = { { 77, false }, { 77, true } };
-	struct wire_durable_args durable[2] = { { handle_of(&file) }, { handle_of(&other) } };
+	struct wire_durable_args durable[2] = { { handle_of(&file), false },
+						{ handle_of(&other), true } };
 	struct wire_outcome_args outcome[2] = { { 77 }, { 78 } };
 	struct wire_climb_args climb[2] = { { root, 5 }, { root, META_ROOT_INO } };
 	struct xdr x;
