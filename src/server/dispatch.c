@@ -340,7 +340,9 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 	struct sreq *s;
 	int r = 0;
 
-	if (srv->stopping) { /* no answer: the link will break, and it comes again after the restart */
+	/* no answer: the link will break, and it comes again after the restart. Requests in service,
+	 * here or on another server that stops, may wait for those of servers */
+	if (srv->stopping && l->role != LINK_SERVER) {
 		msg_free(m);
 		return;
 	}

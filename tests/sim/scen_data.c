@@ -572,6 +572,38 @@ static void truncate_goes_on(struct world *w)
 	scene_check(w, r == -ENOSPC, "the truncate is answered with %d", (int)r);
 }
 
+static bool is_idle(void *arg)
+{
+	return server_idle(arg);
+}
+
+/* A server stops while it waits for fences, its own among them: they are answered, and it does not wait for the timeout
+ * of its calls. */
+static void stop_beside_truncate(struct world *w)
+{
+	struct target *t = &w->targets[0];
+	struct cfile *f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
+	struct cop *c;
+	uint64_t begun;
+
+	if (w->failed)
+		return;
+	write_as(w, 0, f, near_and_far, 2);
+	cut_to(w, f, LENGTH); /* the server has links to all, also to itself */
+	c = scene_call(w, 0);
+	client_ftruncate(c, f, 7);
+	if (scene_reaches(w, 0, "truncate", "begin"))
+		scene_met(w);
+	begun = w->sim.now;
+	server_drain(t->server);
+	scene_until(w, is_idle, t->server, "the server does not become idle");
+	scene_check(w, w->sim.now - begun < NSEC_PER_SEC, "the stop waits for a timeout");
+	scene_down(w, 0, false);
+	scene_up(w, 0);
+	scene_end(w, c);
+	scene_close(w, 0, f);
+}
+
 /* ---- starts that fail half-way ---- */
 
 static int start_once(struct target *t)
@@ -607,6 +639,7 @@ static void start_not_synced(struct world *w)
 
 const struct scenario scenes_data[] = {
 	{ "truncate-goes-on", truncate_goes_on, 1, 1, 2, false },
+	{ "stop-beside-truncate", stop_beside_truncate, 2, 1, 1, false },
 	{ "start-not-synced", start_not_synced, 1, 1, 1, false },
 	{ "half-write-cut", half_write_cut, 1, 1, 1, false },
 	{ "sync-beside-sync", sync_beside_sync, 1, 1, 2, false },
