@@ -969,6 +969,7 @@ const struct file_ops sim_file_ops = {
 	.ftruncate = fs_ftruncate,
 	.fstat = fs_fstat,
 	.fallocate = fs_fallocate,
+	.seek = sim_seek,
 	.unlinkat = fs_unlinkat,
 	.mkdirat = fs_mkdirat,
 	.renameat = fs_renameat,

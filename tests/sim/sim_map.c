@@ -1,4 +1,4 @@
-/* Mappings of simulated files, and what processes of one host do with each other's files.
+/* Mappings and holes of simulated files, and what processes of one host do with each other's files.
  *
  * Pages of a mapped file lie in the memory of its mapping, and what they were at the last look beside it (page.own): what
  * is stored there is noticed before anything depends on it. Memory behind the end of the file is there all the same: only
@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "sim_fs.h"
 
@@ -150,6 +151,51 @@ int sim_fs_store(struct sim_node *n, const void *p, size_t len)
 			return -EFAULT;
 	n->sim->injected[SIM_DIRECT_STORE]++;
 	return 0;
+}
+
+/* ---------------------------------------------------------------- holes */
+
+/* Room that was never written is a hole on real disks, too. */
+static bool is_hole(const struct page *p)
+{
+	for (size_t k = 0; p && k < PAGE; k++)
+		if (p->cur[k])
+			return false;
+	return true;
+}
+
+static uint64_t next_hole(const struct inode *i, uint64_t at)
+{
+	while (at < i->size && !is_hole(sim_page_find(i, at / PAGE)))
+		at = (at / PAGE + 1) * PAGE;
+	return MIN(at, i->size);
+}
+
+static uint64_t next_data(const struct inode *i, uint64_t at)
+{
+	for (size_t k = 0; k < i->n_pages; k++)
+		if (i->pages[k]->no >= at / PAGE && !is_hole(i->pages[k]))
+			return MAX(at, i->pages[k]->no * PAGE);
+	return UINT64_MAX;
+}
+
+/* As lseek(2). One disk in four does not know holes. */
+off_t sim_seek(struct env *e, int fd, off_t off, int whence)
+{
+	struct sim_fs *fs = sim_fs_of(e);
+	struct file *f = fs ? sim_fd_get(fs, fd) : NULL;
+	uint64_t at = (uint64_t)off;
+
+	if (!f)
+		return fs ? -EBADF : -EIO;
+	if (hash_u64(fs->node->sim->seed + 20 + fs->node->id) % 4 == 0)
+		return -EINVAL;
+	sim_trace(fs->node->sim, SIM_FILE, fs->node->id, at);
+	if (off < 0 || at >= f->inode->size)
+		return -ENXIO;
+	at = whence == SEEK_HOLE ? next_hole(f->inode, at) : next_data(f->inode, at);
+	return at == UINT64_MAX || (whence == SEEK_DATA && at >= f->inode->size) ? -ENXIO :
+										   (off_t)at;
 }
 
 /* ---------------------------------------------------------------- files of other nodes of the host */
