@@ -109,6 +109,8 @@ int op_expect(const struct op *op)
 		return !there ? -ENOENT : op->name >= 0 ? -ENOTDIR : empty(d) ? 0 : -ENOTEMPTY;
 	case DO_RENAME:
 		return expect_rename(op);
+	case DO_COPY:
+		return copies_expect(op);
 	default:
 		return 0;
 	}

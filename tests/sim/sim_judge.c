@@ -18,7 +18,7 @@ const char *const do_names[] = { "open",	"close",   "read",     "write",	   "fsy
 				 "truncate",	"stat",	   "fstat",    "unlink",   "rename",
 				 "mkdir",	"rmdir",   "readdir",  "chmod",	   "utimens",
 				 "link",	"symlink", "readlink", "setxattr", "getxattr",
-				 "removexattr", "bye" };
+				 "removexattr", "copy",	   "allocate", "seek",	   "bye" };
 
 static const struct sheaf_handle root = { 1, 1 };
 static const struct sheaf_cred root_cred = { 0 };
@@ -79,7 +79,7 @@ static bool serial(enum do_kind k)
 static bool on_content(const struct op *op)
 {
 	return op->kind == DO_READ || op->kind == DO_WRITE || op->kind == DO_FSYNC ||
-	       op->kind == DO_CLOSE || op->kind == DO_TRUNCATE ||
+	       op->kind == DO_CLOSE || op->kind == DO_TRUNCATE || copies_kind(op->kind) ||
 	       (op->kind == DO_OPEN && (op->flags & O_TRUNC));
 }
 
@@ -97,6 +97,8 @@ static void count_in(struct op *op)
 	if (!f)
 		return;
 	f->n_busy += on_content(op);
+	if (op->source)
+		op->source->n_busy++;
 	f->n_looking += looks(op);
 	f->n_writing += op->kind == DO_WRITE;
 	f->n_cutting += op->kind == DO_TRUNCATE;
@@ -113,6 +115,8 @@ static void count_out(struct op *op)
 	if (!f)
 		return;
 	f->n_busy -= on_content(op);
+	if (op->source)
+		op->source->n_busy--;
 	f->n_looking -= looks(op);
 	f->n_writing -= op->kind == DO_WRITE;
 	f->n_cutting -= op->kind == DO_TRUNCATE;
@@ -175,6 +179,11 @@ static void start_content(struct op *op, struct cop *c)
 		break;
 	case DO_FSTAT:
 		client_fstat(c, op->h->cf);
+		break;
+	case DO_COPY:
+	case DO_ALLOCATE:
+	case DO_SEEK:
+		copies_launch(op, c);
 		break;
 	default:
 		client_truncate(c, op->f->h, op->size);
@@ -313,6 +322,7 @@ void op_begin(struct op *op)
 	op->sure = !w->n_unclean;
 	op->expect = op_expect(op);
 	op->f = file_of(op);
+	op->source = op->from ? op->from->f : NULL;
 	for (uint32_t t = 0; t < w->conf.n_targets; t++)
 		op->losses[t] = w->targets[t].losses;
 	if (op->via)
@@ -323,14 +333,20 @@ void op_begin(struct op *op)
 		op_path(op->path2, a, op->dir2, op->name2);
 	if (op->f)
 		op->size_lo = op->f->size_lo;
+	if (op->source)
+		op->source_lo = op->source->size_lo;
 	count_in(op);
 	if (op->h)
 		op->h->busy = true;
+	if (op->from)
+		op->from->busy = true;
 	a->name_busy |= serial(op->kind);
 	w->count->ops++;
 	sim_trace(&w->sim, SIM_TEST + op->kind, a->node->id, op->number);
-	if (op->kind == DO_WRITE)
+	if (op->kind == DO_WRITE || op->kind == DO_ALLOCATE)
 		model_write_begin(op);
+	if (op->kind == DO_COPY && !op->expect)
+		model_copy_begin(op);
 	if (op->mem)
 		fill_memory(op);
 	launch(op);
@@ -345,6 +361,8 @@ void op_free(struct op *op)
 	count_out(op);
 	if (op->h)
 		op->h->busy = false;
+	if (op->from)
+		op->from->busy = false;
 	if (serial(op->kind))
 		a->name_busy = false;
 	free(op->mem);
@@ -359,7 +377,18 @@ static void note_op(struct op *op, int64_t result)
 	char what[160] = "";
 	int n = 0;
 
-	if (op->kind == DO_READ || op->kind == DO_WRITE)
+	if (op->kind == DO_SEEK)
+		snprintf(what, sizeof(what), " %s from %llu", op->flags ? "hole" : "data",
+			 (unsigned long long)op->at);
+	else if (op->kind == DO_COPY)
+		snprintf(what, sizeof(what), " %llu+%llu of file %u to %llu",
+			 (unsigned long long)op->at, (unsigned long long)op->total, op->source->id,
+			 (unsigned long long)op->ext[0].offset);
+	else if (op->kind == DO_ALLOCATE)
+		snprintf(what, sizeof(what), " %llu+%llu mode %x",
+			 (unsigned long long)op->ext[0].offset,
+			 (unsigned long long)op->ext[0].length, op->mode);
+	else if (op->kind == DO_READ || op->kind == DO_WRITE)
 		for (size_t i = 0; i < op->n_ext && n < 120; i++)
 			n += snprintf(what + n, sizeof(what) - (size_t)n, " %llu+%llu",
 				      (unsigned long long)op->ext[i].offset,
@@ -776,6 +805,8 @@ static bool changes_database(const struct op *op)
 	case DO_READDIR:
 	case DO_READLINK:
 	case DO_GETXATTR:
+	case DO_COPY:
+	case DO_SEEK:
 		return false;
 	default:
 		return true;
@@ -798,6 +829,8 @@ bool op_excused(const struct op *op, int64_t e)
 	bool disk = w->enabled[FAULT_DISK];
 	uint32_t exiles = op->h && op->h->cf ? op->h->exiles : 0;
 
+	if (op->from)
+		exiles = MIN(exiles, op->from->exiles);
 	if ((e == -EIO || e == -ESTALE) && op->a->exiles != exiles) /* its session is lost */
 		return true;
 	if ((e == -EIO || e == -ENOSPC) && w->enabled[FAULT_META] &&
@@ -805,7 +838,8 @@ bool op_excused(const struct op *op, int64_t e)
 		return true;
 	if (e == -ENOSPC)
 		return w->enabled[FAULT_FULL] &&
-		       (op->kind == DO_WRITE || op->kind == DO_TRUNCATE || op->kind == DO_OPEN);
+		       (op->kind == DO_WRITE || op->kind == DO_TRUNCATE || op->kind == DO_OPEN ||
+			op->kind == DO_COPY || op->kind == DO_ALLOCATE);
 	if (e != -EIO)
 		return false;
 	switch (op->kind) {
@@ -822,6 +856,10 @@ bool op_excused(const struct op *op, int64_t e)
 	case DO_FSYNC:
 	case DO_CLOSE:
 		return disk || op->h->unclean != w->n_unclean || op->f->damaged;
+	case DO_COPY:
+	case DO_ALLOCATE:
+	case DO_SEEK:
+		return copies_excused(op);
 	default:
 		return false;
 	}
@@ -840,6 +878,12 @@ static void failed(struct op *op)
 		break;
 	case DO_TRUNCATE:
 		go_wild(op);
+		break;
+	case DO_COPY:
+	case DO_ALLOCATE:
+	case DO_SEEK:
+		if (copies_failed(op))
+			go_wild(op);
 		break;
 	case DO_OPEN:
 		if (op->flags & O_TRUNC)
@@ -889,14 +933,16 @@ void op_judge(struct op *op, struct cop *cop)
 	}
 	op->result = result;
 	if (op->expect && op_expected(op, result))
-		;
-	else if (result < 0)
+		w->count->copies_refused += op->kind == DO_COPY;
+	else if (result < 0 && !(op->kind == DO_SEEK && result == -ENXIO))
 		judge_error(op, result);
 	else if (op->expect)
 		world_fail(w, op->f ? op->f->id : 0, "%s %s %s succeeded, not %s",
 			   do_names[op->kind], op->path, op->path2, error_text(op->expect));
 	else if (op->kind == DO_READDIR)
 		more = judge_readdir(op, cop);
+	else if (copies_kind(op->kind))
+		copies_judge(op, result);
 	else
 		judge_ok(op, cop, result);
 	if (result >= 0 && (op->kind == DO_FSYNC || on_names(op->kind) || op->kind == DO_TRUNCATE))

@@ -7,6 +7,7 @@
  *   a sync succeeds         what was acknowledged to this client is there, for good: if it was lost, that is
  *                           the silent loss we look for
  *   a read                  must see a possible value, and makes it the only one
+ *   a copy                  is a write of the values that the bytes of its source may have
  *
  * A stripe unit is a multiple of a model page, so a page is on one target. */
 #include <stdio.h>
@@ -144,7 +145,7 @@ static void byte_settle(struct mbyte *b, uint8_t v)
 
 /* ---- walking ---- */
 
-static uint32_t page_target(const struct mfile *f, uint64_t index)
+uint32_t model_target(const struct mfile *f, uint64_t index)
 {
 	uint32_t i;
 	uint64_t off;
@@ -155,7 +156,7 @@ static uint32_t page_target(const struct mfile *f, uint64_t index)
 
 static bool lost_since(const struct op *op, uint64_t page)
 {
-	uint32_t t = page_target(op->f, page);
+	uint32_t t = model_target(op->f, page);
 
 	return op->a->w->targets[t].losses != op->losses[t];
 }
@@ -221,21 +222,50 @@ static uint64_t access_end(const struct op *op)
 	return end;
 }
 
-void model_write_begin(struct op *op)
+static bool keeps_size(const struct op *op)
+{
+	return op->kind == DO_ALLOCATE && op->mode & ALLOC_KEEP_SIZE;
+}
+
+/* Room: the bytes that are there stay. */
+static bool keeps_bytes(const struct op *op)
+{
+	return op->kind == DO_ALLOCATE && !(op->mode & (ALLOC_PUNCH | ALLOC_ZERO));
+}
+
+static uint8_t value_of(const struct op *op, uint64_t off)
+{
+	return op->kind == DO_ALLOCATE ? 0 : model_value(op->number, off);
+}
+
+static void end_moves(struct op *op)
 {
 	struct mfile *f = op->f;
 
 	f->size_hi = MAX(f->size_hi, access_end(op));
 	f->wrote_end[op->a->id] = MAX(f->wrote_end[op->a->id], access_end(op));
-	f->changed = ++op->a->w->seq;
+}
+
+/* What it writes is possible from now on. */
+static void bytes_change(struct op *op)
+{
 	for (struct span s = span_first(op); s.n; span_next(op, &s)) {
-		struct mpage *p = page_get(f, s.off / MODEL_PAGE);
+		struct mpage *p = page_get(op->f, s.off / MODEL_PAGE);
 		struct mbyte *b = &p->b[s.off % MODEL_PAGE];
 
 		p->dirty = true;
-		for (uint64_t k = 0; k < s.n; k++)
-			byte_add(&b[k], model_value(op->number, s.off + k));
+		for (uint64_t k = 0; k < s.n && !keeps_bytes(op); k++)
+			byte_add(&b[k], value_of(op, s.off + k));
 	}
+}
+
+void model_write_begin(struct op *op)
+{
+	op->f->changed = ++op->a->w->seq;
+	if (!keeps_size(op))
+		end_moves(op);
+	if (!keeps_size(op) || !keeps_bytes(op))
+		bytes_change(op);
 }
 
 static void byte_written(struct mbyte *b, uint8_t v, uint32_t seq, bool acknowledged, bool lost)
@@ -247,33 +277,152 @@ static void byte_written(struct mbyte *b, uint8_t v, uint32_t seq, bool acknowle
 		byte_only(b, v);
 }
 
-void model_write_end(struct op *op, bool acknowledged)
+/* An acknowledged change makes the file at least this long. */
+static void end_moved(struct op *op, uint64_t end)
 {
 	struct mfile *f = op->f;
 	struct world *w = op->a->w;
-	uint32_t seq = ++w->seq;
 	bool any_loss = false;
+
+	for (uint32_t t = 0; t < w->conf.n_targets; t++)
+		any_loss |= w->targets[t].losses != op->losses[t];
+	f->owed_end[op->a->id] = MAX(f->owed_end[op->a->id], end);
+	if (!any_loss)
+		f->size_lo = MAX(f->size_lo, end);
+}
+
+void model_write_end(struct op *op, bool acknowledged)
+{
+	struct mfile *f = op->f;
+	uint32_t seq = ++op->a->w->seq;
 	bool beside = f->n_cutting || f->cut > op->seq; /* a truncate: who knows which was first */
 
 	if (beside)
 		f->beside = MAX(f->beside, access_end(op));
 	f->changed = seq;
-	for (struct span s = span_first(op); s.n; span_next(op, &s)) {
+	for (struct span s = span_first(op); s.n && !keeps_bytes(op); span_next(op, &s)) {
 		struct mpage *p = page_get(f, s.off / MODEL_PAGE);
 		struct mbyte *b = &p->b[s.off % MODEL_PAGE];
 		bool lost = lost_since(op, p->index);
 
 		for (uint64_t k = 0; k < s.n; k++)
-			byte_written(&b[k], model_value(op->number, s.off + k), seq,
+			byte_written(&b[k], value_of(op, s.off + k), seq,
 				     acknowledged && !(beside && s.off + k >= f->cut_to), lost);
 	}
-	for (uint32_t t = 0; t < w->conf.n_targets; t++)
-		any_loss |= w->targets[t].losses != op->losses[t];
-	if (!acknowledged || beside)
+	if (acknowledged && !beside && !keeps_size(op))
+		end_moved(op, access_end(op));
+}
+
+/* ---- copies ---- */
+
+/* The source's byte for this place; since the copy began only a power loss can have changed it.
+ * *p: its page, kept for the next byte. */
+static const struct mbyte *source_byte(const struct op *op, uint64_t to, struct mpage **p)
+{
+	static const struct mbyte zero;
+	uint64_t off = op->at + (to - op->ext[0].offset);
+
+	if (!*p || (*p)->index != off / MODEL_PAGE)
+		*p = page_find(op->source, off / MODEL_PAGE);
+	return *p ? &(*p)->b[off % MODEL_PAGE] : &zero;
+}
+
+static void byte_add_all(struct mbyte *b, const struct mbyte *s)
+{
+	byte_fill(b);
+	b->any |= s->any;
+	if (!s->n)
+		byte_add(b, 0);
+	for (int i = 0; i < s->n_now; i++)
+		byte_add(b, s->v[i]);
+}
+
+/* Nothing is possible now but what s may be. */
+static void byte_among(struct mbyte *b, const struct mbyte *s)
+{
+	for (int i = b->n_now - 1; i >= 0 && !b->any; i--)
+		if (!byte_may(s, b->v[i]))
+			byte_swap(b, i, --b->n_now);
+}
+
+static void byte_copied(struct mbyte *b, const struct mbyte *s, uint32_t seq, bool acknowledged,
+			bool lost)
+{
+	byte_add_all(b, s);
+	if (!s->any && s->n_now <= 1) {
+		byte_written(b, s->n ? s->v[0] : 0, seq, acknowledged, lost);
 		return;
-	f->owed_end[op->a->id] = MAX(f->owed_end[op->a->id], access_end(op));
-	if (!any_loss)
-		f->size_lo = MAX(f->size_lo, access_end(op));
+	}
+	b->seq = seq;
+	b->owed = false;
+	if (acknowledged && !lost)
+		byte_among(b, s);
+}
+
+void model_copy_begin(struct op *op)
+{
+	uint64_t size = op->source->size_hi;
+	struct mpage *from = NULL;
+
+	op->ext[0].length = MIN(op->total, size > op->at ? size - op->at : 0);
+	op->f->changed = ++op->a->w->seq;
+	end_moves(op);
+	for (struct span s = span_first(op); s.n; span_next(op, &s)) {
+		struct mpage *p = page_get(op->f, s.off / MODEL_PAGE);
+		struct mbyte *b = &p->b[s.off % MODEL_PAGE];
+
+		p->dirty = true;
+		for (uint64_t k = 0; k < s.n; k++)
+			byte_add_all(&b[k], source_byte(op, s.off + k, &from));
+	}
+}
+
+void model_copy_end(struct op *op, bool acknowledged, uint64_t count)
+{
+	uint64_t end = op->ext[0].offset + count;
+	uint32_t seq = ++op->a->w->seq;
+	struct mpage *from = NULL;
+
+	op->f->changed = seq;
+	for (struct span s = span_first(op); s.n; span_next(op, &s)) {
+		struct mpage *p = page_get(op->f, s.off / MODEL_PAGE);
+		struct mbyte *b = &p->b[s.off % MODEL_PAGE];
+		bool lost = lost_since(op, p->index);
+
+		for (uint64_t k = 0; k < s.n; k++)
+			byte_copied(&b[k], source_byte(op, s.off + k, &from), seq,
+				    acknowledged && s.off + k < end, lost);
+	}
+	if (acknowledged && count)
+		end_moved(op, end);
+}
+
+/* ---- holes ---- */
+
+struct data_walk {
+	uint64_t lo, hi, first;
+};
+
+static void find_data(struct hnode *n, void *arg)
+{
+	struct data_walk *d = arg;
+	const struct mpage *p = container_of(n, struct mpage, node);
+	uint64_t start = p->index * MODEL_PAGE;
+
+	for (uint64_t k = d->lo > start ? d->lo - start : 0; k < MODEL_PAGE; k++) {
+		if (start + k >= MIN(d->hi, d->first))
+			return;
+		if (!byte_may(&p->b[k], 0))
+			d->first = start + k;
+	}
+}
+
+uint64_t model_data(struct mfile *f, uint64_t lo, uint64_t hi)
+{
+	struct data_walk d = { lo, hi, UINT64_MAX };
+
+	htab_walk(&f->pages, find_data, &d);
+	return d.first;
 }
 
 /* ---- reads ---- */
@@ -458,7 +607,7 @@ static void close_page(struct hnode *n, void *arg)
 	struct sync_walk *s = arg;
 	struct mpage *p = container_of(n, struct mpage, node);
 	struct op *op = s->op;
-	struct target *t = &op->a->w->targets[page_target(op->f, p->index)];
+	struct target *t = &op->a->w->targets[model_target(op->f, p->index)];
 
 	if (!p->dirty || (t->last_loss && t->last_loss + 10 * NSEC_PER_SEC > op->began))
 		return;
@@ -511,7 +660,7 @@ static void lose_if_there(struct hnode *n, void *arg)
 
 	struct mpage *p = container_of(n, struct mpage, node);
 
-	if (page_target(l->f, p->index) != l->target)
+	if (model_target(l->f, p->index) != l->target)
 		return;
 	l->f->damaged |= p->dirty;
 	lose_page(n, NULL);
@@ -526,6 +675,8 @@ static void lower_sizes(struct world *w)
 
 			if (op->busy && op->f)
 				op->size_lo = MIN(op->size_lo, op->f->size_lo);
+			if (op->busy && op->source)
+				op->source_lo = MIN(op->source_lo, op->source->size_lo);
 		}
 }
 
@@ -580,14 +731,7 @@ static void cut_page(struct hnode *n, void *arg)
 /* Of a write that is still under way. */
 static void write_goes_on(struct op *op, struct mfile *f)
 {
-	for (struct span s = span_first(op); s.n; span_next(op, &s)) {
-		struct mpage *p = page_get(f, s.off / MODEL_PAGE);
-		struct mbyte *b = &p->b[s.off % MODEL_PAGE];
-
-		p->dirty = true;
-		for (uint64_t k = 0; k < s.n; k++)
-			byte_add(&b[k], model_value(op->number, s.off + k));
-	}
+	bytes_change(op);
 	f->size_hi = MAX(f->size_hi, access_end(op));
 	f->wrote_end[op->a->id] = access_end(op);
 }

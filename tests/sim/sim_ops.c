@@ -25,7 +25,8 @@ bool actor_idle(const struct actor *a)
 	for (int i = 0; i < N_LANES; i++)
 		if (a->lanes[i].busy)
 			return false;
-	return !a->ops_left && race_idle(a) && duel_idle(a) && appends_idle(a) && ways_idle(a);
+	return !a->ops_left && race_idle(a) && duel_idle(a) && appends_idle(a) && ways_idle(a) &&
+	       copies_idle(a);
 }
 
 static struct sim *sim_of(struct op *op)

@@ -336,6 +336,7 @@ static void work(struct world *w, uint32_t scale)
 		duel_start(&w->actors[i]);
 		appends_start(&w->actors[i]);
 		ways_start(&w->actors[i]);
+		copies_start(&w->actors[i]);
 		if (!w->enabled[FAULT_META]) /* a claim may fail there, and with it the lock is lost */
 			locker_start(&w->actors[i],
 				     (uint32_t)(sim_below(&w->sim, 12) * scale / 100));

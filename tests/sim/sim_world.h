@@ -92,7 +92,12 @@ uint8_t model_value(uint32_t op, uint64_t off);
 bool model_zeroes(uint32_t op); /* it writes zeros */
 void model_write_begin(struct op *op);
 void model_write_end(struct op *op, bool acknowledged);
+void model_copy_begin(struct op *op);
+void model_copy_end(struct op *op, bool acknowledged, uint64_t count);
 void model_read_end(struct op *op, uint64_t count);
+/* The first byte from lo to hi that is certainly not zero, or UINT64_MAX. */
+uint64_t model_data(struct mfile *f, uint64_t lo, uint64_t hi);
+uint32_t model_target(const struct mfile *f, uint64_t page); /* that has it */
 void model_synced(struct op *op);
 void model_forgiven(struct mfile *f,
 		    const struct actor *a); /* an error was said: nothing is owed */
@@ -127,6 +132,9 @@ enum do_kind {
 	DO_SETXATTR,
 	DO_GETXATTR,
 	DO_REMOVEXATTR,
+	DO_COPY, /* of `from`, at `at`, to the first extent */
+	DO_ALLOCATE, /* mode: as client_allocate() takes it */
+	DO_SEEK, /* from `at` on; flags: for a hole */
 	DO_BYE,
 	DO_KINDS
 };
@@ -153,6 +161,10 @@ struct op {
 	int via; /* 1 + the directory whose symbolic link leads to dir, name; 0: none */
 	struct mfile *f;
 	struct handle *h;
+	struct handle *from; /* of a copy: the file that it reads, */
+	struct mfile *source; /* its model, */
+	uint64_t source_lo; /* and what its size was at least since the copy began */
+	uint64_t at;
 	int flags;
 	uint32_t mode;
 	uint64_t size, cookie;
@@ -315,6 +327,11 @@ struct actor {
 	struct duelist duelist;
 	struct appender appender;
 	struct walker walker;
+	uint32_t copies_left;
+	struct changed {
+		struct handle *h; /* or NULL */
+		uint64_t at, len;
+	} changed; /* by the last copy or fallocate of sim_copies.c */
 	struct seen race_seen[8]; /* inodes that it has met, the latest ones */
 	uint32_t n_race_seen;
 };
@@ -413,6 +430,18 @@ bool ways_idle(const struct actor *a);
 void ways_abandon(struct actor *a);
 void ways_cleanup(struct world *w);
 
+/* ---- sim_copies.c: copies, room, holes and seeks ---- */
+
+bool copies_kind(enum do_kind k); /* is it one of them? */
+void copies_start(struct actor *a);
+bool copies_idle(const struct actor *a);
+void copies_launch(struct op *op, struct cop *c);
+int copies_expect(const struct op *op);
+bool copies_excused(const struct op *op); /* EIO */
+void copies_judge(struct op *op, int64_t result); /* it has succeeded, or -ENXIO */
+/* It has failed, or its client has died. True: a server may still be at it. */
+bool copies_failed(struct op *op);
+
 /* ---- sim_verify.c ---- */
 void world_setup(struct world *w);
 void world_verify(struct world *w);
@@ -460,6 +489,9 @@ struct counters { /* nothing but numbers that add up */
 	uint64_t duel_beside, duel_cut_reads, refused, appends, append_files;
 	uint64_t evicted, compacted, reclaim_cuts, pair_cuts, shared_locks, punched, ways,
 		ways_moved;
+	uint64_t copies, copies_far, copies_within, copies_refused, copies_short, copies_crash;
+	uint64_t rooms, rooms_longer, rooms_kept, holes, holes_behind, zeros, zeros_longer;
+	uint64_t seeks_data, seeks_hole, seeks_end, seeks_none, copies_failed;
 	uint64_t injected[SIM_INJECTED];
 };
 
