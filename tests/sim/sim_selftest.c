@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "sim_env.h"
 #include "sim_priv.h"
@@ -522,6 +523,47 @@ static void stores_into_a_mapping_are_writes(void)
 	CHECK(lost > SEEDS / 6 && lost < SEEDS / 2);
 }
 
+/* Data in pages 0, 1 and 4, of which page 1 becomes a hole, and room in page 6. */
+static void find_holes(struct env *e, int fd)
+{
+	off_t (*seek)(struct env * env, int f, off_t off, int whence) = e->file->seek;
+
+	put(e, fd, 'b', 4 * PAGE, 10);
+	CHECK(e->file->fallocate(e, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, PAGE, PAGE) ==
+	      0);
+	CHECK(e->file->fallocate(e, fd, 0, 6 * PAGE, 100) == 0);
+	CHECK(seek(e, fd, 7, SEEK_DATA) == 7 && seek(e, fd, 7, SEEK_HOLE) == PAGE);
+	CHECK(seek(e, fd, PAGE + 7, SEEK_DATA) == 4 * PAGE);
+	CHECK(seek(e, fd, PAGE + 7, SEEK_HOLE) == PAGE + 7);
+	CHECK(seek(e, fd, 4 * PAGE, SEEK_HOLE) == 5 * PAGE);
+	CHECK(seek(e, fd, 5 * PAGE, SEEK_DATA) == -ENXIO);
+	CHECK(seek(e, fd, 6 * PAGE + 100, SEEK_HOLE) == -ENXIO);
+	put(e, fd, 'b', 5 * PAGE, PAGE + 100);
+	CHECK(seek(e, fd, 4 * PAGE, SEEK_HOLE) == 6 * PAGE + 100);
+}
+
+static void most_disks_find_holes(void)
+{
+	unsigned found = 0;
+
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		struct sim sim;
+		struct sim_node *n;
+		int dir, fd;
+
+		current_seed = seed;
+		sim_init(&sim, seed);
+		n = sim_node_add(&sim, "n");
+		fd = prepare(&n->env, &dir);
+		if (n->env.file->seek(&n->env, fd, 0, SEEK_DATA) != -EINVAL) {
+			find_holes(&n->env, fd);
+			found++;
+		}
+		sim_fini(&sim);
+	}
+	CHECK(found > SEEDS / 2 && found < SEEDS);
+}
+
 static void processes_of_one_host_share_files(void)
 {
 	char path[64] = "", err[64], byte = 0;
@@ -835,6 +877,7 @@ int sim_selftest(void)
 		{ "a_failed_sync_loses_pages_and_tells_once",
 		  a_failed_sync_loses_pages_and_tells_once },
 		{ "stores_into_a_mapping_are_writes", stores_into_a_mapping_are_writes },
+		{ "most_disks_find_holes", most_disks_find_holes },
 		{ "processes_of_one_host_share_files", processes_of_one_host_share_files },
 		{ "a_full_disk_and_a_killed_process", a_full_disk_and_a_killed_process },
 		{ "accesses_are_reordered_and_jobs_are_not",
