@@ -116,6 +116,22 @@ int op_expect(const struct op *op)
 	}
 }
 
+bool fault_explains(const struct actor *a, uint64_t started, int64_t e)
+{
+	const struct world *w = a->w;
+
+	if (op_soft(e))
+		return w->sim.now - started >= (w->conf.timeout_s - 1) * NSEC_PER_SEC;
+	if (e == -EIO || e == -ESTALE)
+		return a->exiles || w->enabled[FAULT_META] || w->n_unclean;
+	return e == -ENOSPC && (w->enabled[FAULT_META] || w->enabled[FAULT_FULL]);
+}
+
+bool period_allows(const struct period *step, const struct period *next, const struct period *call)
+{
+	return step->began < call->ended && (!next || !next->ended || next->ended > call->began);
+}
+
 /* Over several servers, which of two reasons is found first depends on who is asked first. */
 bool op_expected(const struct op *op, int64_t result)
 {

@@ -282,6 +282,7 @@ void actor_die(struct actor *a)
 	duel_abandon(a);
 	appends_abandon(a);
 	ways_abandon(a);
+	acls_abandon(a);
 	locker_died(a);
 	for (int i = 0; i < N_HANDLES; i++) {
 		if (a->handles[i].cf)

@@ -197,6 +197,8 @@ static bool table(const struct options *o, const struct counters *c)
 	row(&t, "files of appends that were read back", c->append_files);
 	row(&t, "looks through directories that move", c->ways);
 	row(&t, "... of those: through one that had moved", c->ways_moved);
+	for (int i = 0; i < ACL_COUNTS; i++)
+		row(&t, acl_count_names[i], c->acl[i]);
 	row(&t, "waiting accesses that a fence refused", c->refused);
 	row(&t, "holes punched", c->punched);
 	row(&t, "copies", c->copies);

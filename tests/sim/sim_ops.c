@@ -26,7 +26,7 @@ bool actor_idle(const struct actor *a)
 		if (a->lanes[i].busy)
 			return false;
 	return !a->ops_left && race_idle(a) && duel_idle(a) && appends_idle(a) && ways_idle(a) &&
-	       copies_idle(a);
+	       copies_idle(a) && acls_idle(a);
 }
 
 static struct sim *sim_of(struct op *op)

@@ -257,6 +257,11 @@ static void sweep(struct world *w, struct sheaf_handle dir, int depth)
 		cop_free(list);
 }
 
+void scene_sweep(struct world *w, struct sheaf_handle dir)
+{
+	sweep(w, dir, 0);
+}
+
 /* Everything comes back, and has time to learn what it missed. */
 static void heal(struct world *w)
 {
@@ -280,7 +285,7 @@ static void perform(struct world *w, const void *arg)
 	if (!w->failed)
 		heal(w);
 	if (!w->failed)
-		sweep(w, scene_root, 0);
+		scene_sweep(w, scene_root);
 }
 
 static int run_scenario(const struct scenario *sc, uint64_t seed, const struct world_opts *o)

@@ -47,6 +47,8 @@ int64_t scene_lookup(struct world *w, uint32_t client, const char *path, struct 
 /* Opens, to make it or not, and waits: the file must come. */
 struct cfile *scene_open(struct world *w, uint32_t client, const char *path, int flags);
 int64_t scene_close(struct world *w, uint32_t client, struct cfile *f);
+/* Removes everything below a directory, as the caretaker. */
+void scene_sweep(struct world *w, struct sheaf_handle dir);
 /* A directory in the root that this target keeps, and its name; what others keep stays beside it. */
 struct sheaf_handle scene_dir_at(struct world *w, uint32_t client, uint32_t target, char name[16]);
 

@@ -25,41 +25,31 @@ static void path_of(char out[48], uint32_t client, uint32_t name, const char *be
 /* ---- the judgement ---- */
 
 /* May the directory have been in the state after step s while this look was under way? */
-static bool possible(const struct route *way, uint32_t s, uint64_t began, uint64_t ended)
+static bool possible(const struct route *way, uint32_t s, const struct period *look)
 {
-	const struct route_step *next = s + 1 < way->n ? &way->steps[s + 1] : NULL;
-
-	return way->steps[s].began < ended && (!next || !next->ended || next->ended > began);
+	return period_allows(&way->steps[s].when, s + 1 < way->n ? &way->steps[s + 1].when : NULL,
+			     look);
 }
 
 /* The name is found in one state, the mode is that of the same or a later one. */
 static bool explained(const struct route *way, const struct walker *k, uint64_t ended,
 		      int64_t result)
 {
+	const struct period look = { k->began, ended };
+
 	for (uint32_t s = 0; s < way->n; s++) {
 		bool there = way->steps[s].name == k->name;
 
-		if (!possible(way, s, k->began, ended))
+		if (!possible(way, s, &look))
 			continue;
 		if (!there && result == -ENOENT)
 			return true;
 		for (uint32_t u = s; there && u < way->n; u++)
-			if (possible(way, u, k->began, ended) &&
+			if (possible(way, u, &look) &&
 			    result == (!k->user || way->steps[u].open ? 0 : -EACCES))
 				return true;
 	}
 	return false;
-}
-
-static bool is_allowed(const struct walker *k, int64_t e)
-{
-	const struct world *w = k->a->w;
-
-	if (op_soft(e))
-		return w->sim.now - k->started >= (w->conf.timeout_s - 1) * NSEC_PER_SEC;
-	if (e == -EIO || e == -ESTALE)
-		return k->a->exiles || w->enabled[FAULT_META] || w->n_unclean;
-	return e == -ENOSPC && (w->enabled[FAULT_META] || w->enabled[FAULT_FULL]);
 }
 
 static void looked(struct walker *k, int64_t result)
@@ -92,10 +82,10 @@ static void done(struct cop *c)
 	if (k->kind == WAY_LOOK)
 		looked(k, r);
 	else if (k->kind == WAY_CHANGE && !r)
-		way->steps[way->n - 1].ended = ++w->seq;
+		way->steps[way->n - 1].when.ended = ++w->seq;
 	else if (k->kind == WAY_CHANGE)
 		way->in_doubt = true;
-	if (r < 0 && r != -ENOENT && r != -EACCES && !is_allowed(k, r))
+	if (r < 0 && r != -ENOENT && r != -EACCES && !fault_explains(k->a, k->started, r))
 		world_fail(w, NO_FILE, "c%u: an operation on " TOP " (%d): %s (%lld)", k->a->id,
 			   k->kind, error_text((int)r), (long long)r);
 }
@@ -125,8 +115,7 @@ static void start_change(struct walker *k)
 	struct stat st = { 0 };
 
 	*next = *last;
-	next->began = k->began;
-	next->ended = 0;
+	next->when = (struct period){ k->began, 0 };
 	k->of = k->a->id;
 	k->name = last->name;
 	if (sim_chance(&w->sim, 300000)) {
@@ -268,7 +257,7 @@ static void make_way(struct world *w, uint32_t client)
 	path_of(path, client, 0, "");
 	way->h = find_handle(w, path);
 	way->n = 1;
-	way->steps[0] = (struct route_step){ .began = 0, .ended = 1, .open = true };
+	way->steps[0] = (struct route_step){ .when = { 0, 1 }, .open = true };
 }
 
 void ways_setup(struct world *w)

@@ -337,6 +337,7 @@ static void work(struct world *w, uint32_t scale)
 		appends_start(&w->actors[i]);
 		ways_start(&w->actors[i]);
 		copies_start(&w->actors[i]);
+		acls_start(&w->actors[i]);
 		if (!w->enabled[FAULT_META]) /* a claim may fail there, and with it the lock is lost */
 			locker_start(&w->actors[i],
 				     (uint32_t)(sim_below(&w->sim, 12) * scale / 100));
@@ -461,6 +462,7 @@ static void tear_down(struct world *w)
 	free(w->notes);
 	free(w->race.ops);
 	free(w->appends.v);
+	free(w->acl);
 }
 
 static void remove_meta(struct world *w)
@@ -545,6 +547,8 @@ int world_run(uint64_t seed, const struct world_opts *o, struct counters *count,
 		appends_setup(w);
 	if (!w->failed && sim_chance(&w->sim, 400000))
 		ways_setup(w);
+	if (!w->failed && hash_u64(seed + 11) % 4 == 0) /* other runs stay as they are */
+		acls_setup(w);
 	if (!w->failed)
 		work(w, o->scale);
 	if (!w->failed)
@@ -559,6 +563,8 @@ int world_run(uint64_t seed, const struct world_opts *o, struct counters *count,
 		appends_cleanup(w);
 	if (!w->failed)
 		ways_cleanup(w);
+	if (!w->failed)
+		acls_cleanup(w);
 	if (!w->failed)
 		world_cleanup(w);
 	if (!w->failed)

@@ -357,6 +357,15 @@ int op_expect(const struct op *op); /* sim_expect.c: 0 or -errno */
 bool op_expected(const struct op *op, int64_t result);
 bool op_soft(int64_t e); /* an error of the network */
 bool op_excused(const struct op *op, int64_t e); /* one that faults explain */
+/* The same for calls that move no data and whose client began them at this time. */
+bool fault_explains(const struct actor *a, uint64_t started, int64_t e);
+
+/* A call or a change, from w->seq to w->seq. ended 0: not yet, or in doubt. */
+struct period {
+	uint64_t began, ended;
+};
+/* May something have been in the state after `step` while a call was under way? next: the following step, or NULL. */
+bool period_allows(const struct period *step, const struct period *next, const struct period *call);
 
 /* ---- sim_race.c: several clients, the same names ---- */
 
@@ -417,7 +426,7 @@ void appends_cleanup(struct world *w); /* judges it */
 struct route {
 	struct sheaf_handle h;
 	struct route_step {
-		uint64_t began, ended; /* ended 0: not yet, or in doubt */
+		struct period when; /* the change to this state */
 		uint32_t name; /* from then on */
 		bool open; /* to others than root */
 	} steps[WAY_STEPS];
@@ -441,6 +450,33 @@ bool copies_excused(const struct op *op); /* EIO */
 void copies_judge(struct op *op, int64_t result); /* it has succeeded, or -ENXIO */
 /* It has failed, or its client has died. True: a server may still be at it. */
 bool copies_failed(struct op *op);
+
+/* ---- sim_acl.c, sim_inherit.c: permissions and access control lists ---- */
+
+enum acl_count {
+	ACL_CHANGED,
+	ACL_CHANGE_REFUSED,
+	ACL_GRANTED,
+	ACL_DENIED,
+	ACL_BY_USER,
+	ACL_BY_NAMED_GROUP,
+	ACL_BY_MASK,
+	ACL_STICKY,
+	ACL_READ_BACK,
+	ACL_IN_DOUBT,
+	ACL_MADE,
+	ACL_INHERITED,
+	ACL_BY_OTHER_CLIENT,
+	ACL_ELSEWHERE,
+	ACL_COUNTS
+};
+extern const char *const acl_count_names[];
+struct acl_play;
+void acls_setup(struct world *w);
+void acls_start(struct actor *a);
+bool acls_idle(const struct actor *a);
+void acls_abandon(struct actor *a);
+void acls_cleanup(struct world *w);
 
 /* ---- sim_verify.c ---- */
 void world_setup(struct world *w);
@@ -492,6 +528,7 @@ struct counters { /* nothing but numbers that add up */
 	uint64_t copies, copies_far, copies_within, copies_refused, copies_short, copies_crash;
 	uint64_t rooms, rooms_longer, rooms_kept, holes, holes_behind, zeros, zeros_longer;
 	uint64_t seeks_data, seeks_hole, seeks_end, seeks_none, copies_failed;
+	uint64_t acl[ACL_COUNTS];
 	uint64_t injected[SIM_INJECTED];
 };
 
@@ -529,6 +566,7 @@ struct world {
 	struct duel duel;
 	struct append_log appends;
 	struct route ways[MAX_CLIENTS];
+	struct acl_play *acl; /* NULL: there is none in this run */
 	bool failed, verbose;
 	const char *scenario; /* or NULL: a seed */
 	bool met; /* what it is about came about */
