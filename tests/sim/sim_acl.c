@@ -476,6 +476,22 @@ static void send_call(struct acl_lane *l, struct cop *c)
 	}
 }
 
+/* Often the last one again: a way that a client remembers must not outlive a change. */
+static void start_search(struct acl_lane *l)
+{
+	struct world *w = l->a->w;
+	uint32_t *of = &w->acl->searched[l->a->id].of, *user = &w->acl->searched[l->a->id].user;
+	struct cop *c;
+
+	if (acl_chance(w, 30)) {
+		*of = acl_pick(w, w->n_actors);
+		*user = acl_pick(w, ACL_USERS);
+	}
+	c = acl_begin(l, ACL_SEARCH, *user);
+	set_subject(l, *of, true);
+	send_call(l, c);
+}
+
 static void start_call(struct acl_lane *l)
 {
 	struct world *w = l->a->w;
@@ -516,7 +532,9 @@ static void think(void *arg)
 	w->acl->left[a->id]--;
 	if (l == lanes && may_change(a) && acl_chance(w, PERCENT_OF_CHANGES))
 		start_change(l);
-	else if (!acl_chance(w, 55) || !thing_start(l))
+	else if (acl_chance(w, 25))
+		start_search(l);
+	else if (!acl_chance(w, 60) || !thing_start(l))
 		start_call(l);
 }
 
@@ -524,7 +542,7 @@ void acls_start(struct actor *a)
 {
 	if (!a->w->acl)
 		return;
-	a->w->acl->left[a->id] = 30 + acl_pick(a->w, 100);
+	a->w->acl->left[a->id] = 40 + acl_pick(a->w, 120);
 	think(a);
 }
 

@@ -145,6 +145,9 @@ struct acl_lane {
 struct acl_play {
 	uint64_t rng; /* of its own: what other clients do does not depend on it */
 	uint32_t left[MAX_CLIENTS];
+	struct {
+		uint32_t of, user;
+	} searched[MAX_CLIENTS]; /* the last search of each client */
 	struct subject subjects[MAX_CLIENTS][2]; /* the directory, the file */
 	struct acl_lane lanes[MAX_CLIENTS][ACL_LANES];
 	struct thing things[ACL_THINGS];
