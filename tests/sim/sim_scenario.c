@@ -11,7 +11,8 @@
 #define PAGE 100 /* names of a directory at a time */
 
 static const struct scenario *const tables[] = { scenes_basic, scenes_names,  scenes_data,
-						 scenes_ends,  scenes_rename, scenes_near };
+						 scenes_ends,  scenes_rename, scenes_near,
+						 scenes_acl };
 
 const struct sheaf_handle scene_root = { 1, 1 };
 static const struct sheaf_cred root_cred = { 0 };
