@@ -62,7 +62,7 @@ static inline bool done(struct waiter *w)
 
 static inline int joined(struct waiter *w)
 {
-	CHECK(WITHIN(30, done(w)));
+	CHECK(WITHIN(PATIENCE_S, done(w)));
 	pthread_join(w->thread, NULL);
 	return w->result;
 }

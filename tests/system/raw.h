@@ -30,7 +30,7 @@ struct raw_body {
 static inline int raw_connect(const struct cluster *c, int server)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET };
-	struct timeval patience = { .tv_sec = 8 };
+	struct timeval patience = { .tv_sec = PATIENCE_S };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
 
 	a.sin_port = htons((uint16_t)(c->port + (uint32_t)server));

@@ -291,7 +291,7 @@ static void handles_reach_what_names_reach(void)
 	CHECK_EQ(sheaf_h_unlink(fs, NULL, dir, "g"), 0);
 	CHECK_EQ(sheaf_pread(f, (char[9]){ 0 }, 9, 0), 3);
 	CHECK_EQ(sheaf_close(f), 0);
-	CHECK(WITHIN(5,
+	CHECK(WITHIN(PATIENCE_S,
 		     sheaf_h_getattr(fs, NULL, h, &st) == -ESTALE)); /* removed in the background */
 }
 

@@ -135,7 +135,7 @@ static void nothing_is_wrong_after_kills(void)
 		CHECK_EQ(reap(p[i]), 256 + SIGKILL);
 	}
 	check_clean(); /* their files are not settled yet */
-	CHECK(WITHIN(20, check("") == 0 && !strstr(out, "pending")));
+	CHECK(WITHIN(PATIENCE_S, check("") == 0 && !strstr(out, "pending")));
 }
 
 static void a_server_that_is_down_is_said(void)
@@ -664,7 +664,7 @@ static void every_damage_is_found_and_repaired(void)
 
 	for (size_t i = 0; i < N_DAMAGES; i++)
 		populate(i, &p[i]);
-	CHECK(WITHIN(20, check("") == 0 && !strstr(out, "pending")));
+	CHECK(WITHIN(PATIENCE_S, check("") == 0 && !strstr(out, "pending")));
 	cluster_down(&c);
 	for (int i = 0; i < c.n; i++)
 		db_open(i);
@@ -708,7 +708,7 @@ static void what_was_repaired_works(void)
 	CHECK_EQ(sheaf_pwrite(f, "x", 1, BYTES), 1);
 	CHECK_EQ(sheaf_close(f), 0);
 	CHECK_EQ(sheaf_unlink(fs, "/x0/file"), 0);
-	CHECK(WITHIN(20, check("") == 0 && !strstr(out, "pending")));
+	CHECK(WITHIN(PATIENCE_S, check("") == 0 && !strstr(out, "pending")));
 	cluster_down(&c);
 	cluster_up(&c);
 	check_clean();
@@ -746,7 +746,7 @@ static void a_stray_object_changes_no_layout(void)
 	}
 	CHECK_EQ(sheaf_truncate(fs, "/sparse", 2 * BYTES), 0); /* nobody can tell by its objects */
 	CHECK_EQ(sheaf_get_layout(fs, names[0], &before), 0);
-	CHECK(WITHIN(20, check("") == 0 && !strstr(out, "pending")));
+	CHECK(WITHIN(PATIENCE_S, check("") == 0 && !strstr(out, "pending")));
 	cluster_down(&c);
 	spill(path[0], "not of this file");
 	spill(path[1], "nor of this one");

@@ -180,7 +180,7 @@ static void a_copy_that_is_given_up_ends_though_nobody_reads(void)
 	for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
 		begin_stuck(&y, sizes[i], &fd);
 		y.progress.stop = true;
-		CHECK(WITHIN(10, pthread_kill(y.thread, CLI_POKE) || y.done));
+		CHECK(WITHIN(PATIENCE_S, pthread_kill(y.thread, CLI_POKE) || y.done));
 		end_stuck(&y);
 		CHECK_EQ(y.result, -EINTR);
 		close(fd);

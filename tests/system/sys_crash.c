@@ -428,7 +428,7 @@ static void worker_compare(struct worker *w, struct sheaf *fs)
 		wrong("%s, worker %u: %s", w->trade->name, w->number, why);
 	w->trade->end(w->model, &w->log.last, 0);
 	w->log.pending = false;
-	if (WITHIN(10, w->trade->same(w->model, then, sizeof(then))))
+	if (WITHIN(PATIENCE_S, w->trade->same(w->model, then, sizeof(then))))
 		return;
 	deed_text(deed, sizeof(deed), w->trade->verbs, &w->log.last);
 	wrong("%s, worker %u, was killed during '%s'\n  without it: %s\n  with it: %s",
@@ -547,7 +547,7 @@ static void round_compare(void)
 	}
 	if (run.round % ERA == 0 || run.round == run.rounds)
 		era_end(fs);
-	if (!WITHIN(10, quiet(fs)))
+	if (!WITHIN(PATIENCE_S, quiet(fs)))
 		wrong("requests or buffers are still in use after 10 s without work");
 	sheaf_disconnect(fs);
 	if (check_command())
@@ -646,7 +646,7 @@ static void last_round(void)
 		if (run.worker[i].model)
 			worker_forget(&run.worker[i], fs);
 	sheaf_disconnect(fs);
-	if (!WITHIN(10 * LEASE, no_object_left()))
+	if (!WITHIN(PATIENCE_S, no_object_left()))
 		wrong("%u objects with data are left although every file was removed",
 		      objects_left);
 	cluster_down(&run.c);

@@ -78,7 +78,7 @@ static uint64_t damaged_accesses(void)
 	static const char ask[] = "GET /metrics HTTP/1.0\r\n\r\n",
 			  name[] = "\nsheaf_damaged_accesses_total";
 	struct sockaddr_in a = { .sin_family = AF_INET,
-				 .sin_port = htons((uint16_t)(c.port + 1000 + VICTIM)) };
+				 .sin_port = htons((uint16_t)(c.port + METRICS_OFFSET + VICTIM)) };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	static char text[1 << 18];
 	size_t n = 0;
@@ -145,7 +145,7 @@ static void sound_files_are_not_damaged(void)
 	f = open_file(fs, "/cut", O_RDWR);
 	CHECK_EQ(sheaf_ftruncate(f, BYTES), 0);
 	CHECK_EQ(sheaf_close(f), 0);
-	CHECK(WITHIN(20, run("check") == 0 && !strstr(out, "pending")));
+	CHECK(WITHIN(PATIENCE_S, run("check") == 0 && !strstr(out, "pending")));
 	CHECK_EQ(run("find --damaged"), 0);
 	CHECK(!out[0]);
 	CHECK_EQ(damaged_accesses(), 0);
@@ -250,7 +250,7 @@ static void what_is_rewritten_or_removed_is_whole(void)
 	CHECK_EQ(sheaf_unlink(fs, "/gone"), 0);
 	CHECK_EQ(sheaf_unlink(fs, "/dir/one"), 0);
 	CHECK_EQ(sheaf_unlink(fs, "/two"), 0);
-	CHECK(WITHIN(20, run("check") == 0 && !strstr(out, "pending")));
+	CHECK(WITHIN(PATIENCE_S, run("check") == 0 && !strstr(out, "pending")));
 	CHECK_EQ(run("find --damaged"), 0);
 	CHECK(!out[0]);
 }
@@ -267,7 +267,7 @@ static void the_number_of_an_orphan_is_not_given_again(void)
 	make_file(fs, "/last", 1, 3);
 	CHECK_EQ(sheaf_stat(fs, "/last", &st), 0);
 	id.ino = st.st_ino + 1;
-	CHECK(WITHIN(20, run("check") == 0 && !strstr(out, "pending")));
+	CHECK(WITHIN(PATIENCE_S, run("check") == 0 && !strstr(out, "pending")));
 	server_down(&c, VICTIM);
 	object_file(path, &id);
 	*strrchr(path, '/') = 0;

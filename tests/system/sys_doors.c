@@ -196,7 +196,7 @@ static void wrong_keys_are_refused(void)
 		CHECK(raw_send_hello(&r, &h) && raw_recv(&r));
 	}
 	raw_close(&r);
-	CHECK(WITHIN(3, refused("key") == before + 1));
+	CHECK(WITHIN(PATIENCE_S, refused("key") == before + 1));
 }
 
 static void who_proves_nothing_is_counted(void)
@@ -206,7 +206,8 @@ static void who_proves_nothing_is_counted(void)
 
 	for (int i = 0; i < 300; i++)
 		fd[i] = raw_connect(&c, 0);
-	CHECK(WITHIN(3, refused("handshake") - before >= 44)); /* 256 may wait, the oldest went */
+	CHECK(WITHIN(PATIENCE_S,
+		     refused("handshake") - before >= 44)); /* 256 may wait, the oldest went */
 	honest_client_gets_on();
 	for (int i = 0; i < 300; i++)
 		close(fd[i]);
@@ -372,7 +373,8 @@ static void who_owes_data_starves_nobody_and_is_cut_off(void)
 	CHECK_EQ(refused("stalled") - before, HOGS);
 	for (int i = 0; i < HOGS; i++)
 		raw_close(&hog[i]);
-	CHECK(WITHIN(5, server_status(fs, 0).pool_free == server_status(fs, 0).pool_bytes));
+	CHECK(WITHIN(PATIENCE_S,
+		     server_status(fs, 0).pool_free == server_status(fs, 0).pool_bytes));
 }
 
 /* Many clients that ask for long answers and read none. */
@@ -400,7 +402,7 @@ static void unread_answers_are_bounded_in_bytes(void)
 					 i / SESSION_SLOTS + 1, XDR_ANY(xdr_wire_readdir_args), &a))
 				break;
 	}
-	CHECK(WITHIN(5, refused("limit") > before));
+	CHECK(WITHIN(PATIENCE_S, refused("limit") > before));
 	CHECK(SANITIZED || server_status(fs, 0).anon_bytes < anon + (100 << 20));
 	honest_client_gets_on();
 	for (size_t k = 0; k < ARRAY_LEN(r); k++)
@@ -449,7 +451,7 @@ static void keys_come_and_go_without_a_restart(void)
 	edit_file(c.conf, "[key.alice]", "[key.dora]\nrole = any\n[key.nurse]");
 	CHECK_EQ(kill(c.pid[0], SIGHUP),
 		 0); /* a key whose file is not there: all stays as it was */
-	CHECK(WITHIN(5, logged("keys and networks stay as they were")));
+	CHECK(WITHIN(PATIENCE_S, logged("keys and networks stay as they were")));
 	CHECK(!closed_now(&old));
 	edit_file(c.conf, "[key.nurse]", "[key.nurse]\nfile = alice.key");
 	CHECK_EQ(kill(c.pid[0], SIGHUP), 0);
@@ -524,7 +526,7 @@ static void begin(void)
 	free(text);
 	free(all);
 	metrics_port = free_ports(1);
-	snprintf(old, sizeof(old), "metrics = 127.0.0.1:%u", c.port + 1000);
+	snprintf(old, sizeof(old), "metrics = 127.0.0.1:%u", c.port + METRICS_OFFSET);
 	snprintf(new, sizeof(new), "metrics = 127.0.0.1:%u", metrics_port);
 	edit_file(c.conf, old, new);
 	cluster_up(&c);

@@ -185,7 +185,7 @@ static bool all_moved(int n, const uint64_t *since)
 static void rest(int n)
 {
 	atomic_store(&board->phase, REST);
-	CHECK(WITHIN(20, all_rest(n)));
+	CHECK(WITHIN(PATIENCE_S, all_rest(n)));
 }
 
 /* All of them have moved something, and go on. */
@@ -195,7 +195,7 @@ static void work(int n)
 
 	look(n, before);
 	atomic_store(&board->phase, WORK);
-	CHECK(WITHIN(20, all_moved(n, before)));
+	CHECK(WITHIN(PATIENCE_S, all_moved(n, before)));
 }
 
 static void clients_start(const struct habit *h, int n)

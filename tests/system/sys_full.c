@@ -123,7 +123,7 @@ static void a_full_data_disk_refuses_and_recovers(void)
 	CHECK_EQ(sheaf_fsync(b), 0);
 	CHECK_EQ(sheaf_close(b), 0);
 	CHECK_EQ(sheaf_unlink(fs, "/big"), 0);
-	CHECK(WITHIN(10, fits(fs, "/later"))); /* objects go in the background */
+	CHECK(WITHIN(PATIENCE_S, fits(fs, "/later"))); /* objects go in the background */
 	CHECK_EQ(server_status(fs, 1).pid, pid);
 	check_pattern(a, 1 << 20, 1);
 	CHECK_EQ(sheaf_close(a), 0);
@@ -256,7 +256,7 @@ static void a_server_with_a_full_disk_restarts(void)
 	check_pattern(f, acked, 2);
 	CHECK_EQ(sheaf_close(f), 0);
 	CHECK_EQ(sheaf_unlink(fs, "/big"), 0);
-	CHECK(WITHIN(10, fits(fs, "/later")));
+	CHECK(WITHIN(PATIENCE_S, fits(fs, "/later")));
 	sheaf_disconnect(fs);
 	unmake(&c);
 }

@@ -52,7 +52,7 @@ static void life_goes_on(void)
 {
 	int before = rounds();
 
-	CHECK(WITHIN(5, rounds() >= before + 3));
+	CHECK(WITHIN(PATIENCE_S, rounds() >= before + 3));
 }
 
 static uint64_t bad_links(int server)
@@ -247,7 +247,7 @@ static void silent_connections_are_dropped(void)
 	CHECK_EQ(sheaf_stat(late, "/", &st), 0);
 	CHECK((int)server_status(fs, 0).links <= links + 1 + 257);
 	sheaf_disconnect(late);
-	CHECK(WITHIN(8, (int)server_status(fs, 0).links <= links));
+	CHECK(WITHIN(PATIENCE_S, (int)server_status(fs, 0).links <= links));
 	for (int i = 0; i < 400; i++)
 		close(fd[i]);
 	life_goes_on();
@@ -421,7 +421,7 @@ static void many_sessions_on_one_link(void)
 			 0);
 	}
 	raw_close(&r);
-	CHECK(WITHIN(10, server_status(fs, 0).sessions <= before)); /* with their leases */
+	CHECK(WITHIN(PATIENCE_S, server_status(fs, 0).sessions <= before)); /* with their leases */
 	life_goes_on();
 }
 
@@ -587,7 +587,7 @@ static void promised_data_that_never_come_do_not_starve_others(void)
 	s = server_status(fs, 0);
 	CHECK(s.pool_free >= s.pool_bytes / 2);
 	raw_close(&r);
-	CHECK(WITHIN(2, server_status(fs, 0).pool_free > s.pool_bytes - (8 << 20)));
+	CHECK(WITHIN(PATIENCE_S, server_status(fs, 0).pool_free > s.pool_bytes - (8 << 20)));
 	life_goes_on();
 }
 

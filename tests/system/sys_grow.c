@@ -384,7 +384,7 @@ static void a_backup_of_servers_at_work_comes_back(void)
 	CHECK_EQ(sheaf_pread(f, buf, sizeof(buf), 0), 9);
 	CHECK_EQ(memcmp(buf, "beginmore", 9), 0);
 	CHECK_EQ(sheaf_close(f), 0);
-	CHECK(WITHIN(20, is_settled(fs, "/longer") && is_settled(fs, "/removed")));
+	CHECK(WITHIN(PATIENCE_S, is_settled(fs, "/longer") && is_settled(fs, "/removed")));
 	/* everything can be used: written, cut, removed, made */
 	make_file(fs, "/removed", 200000, 6);
 	check_file(fs, "/removed", 200000, 6);

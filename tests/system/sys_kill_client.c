@@ -92,15 +92,15 @@ static void kill_in_mid_transfer(const char *what, const char *path)
 	double t;
 
 	/* it is past its open, and in the middle of it; cached data leave without buffers */
-	CHECK(WITHIN(20, sheaf_stat(fs, path, &st) == 0 && st.st_size > 0));
-	CHECK(WITHIN(20, pool_held() > 0 || !quiet()));
+	CHECK(WITHIN(PATIENCE_S, sheaf_stat(fs, path, &st) == 0 && st.st_size > 0));
+	CHECK(WITHIN(PATIENCE_S, pool_held() > 0 || !quiet()));
 	pause_ms(100);
 	CHECK_EQ(kill(pid, SIGKILL), 0);
 	CHECK_EQ(reap(pid), 256 + SIGKILL);
 	t = now_s();
-	CHECK(WITHIN(5, pool_held() == 0 && quiet() && links() <= links_before));
+	CHECK(WITHIN(PATIENCE_S, pool_held() == 0 && quiet() && links() <= links_before));
 	CHECK(now_s() - t < (SANITIZED ? 4 : 1.5));
-	CHECK(WITHIN(3 + 5, sessions() <= sessions_before)); /* with the lease */
+	CHECK(WITHIN(PATIENCE_S, sessions() <= sessions_before)); /* with the lease */
 }
 
 static void a_killed_reader_leaves_nothing(void)
@@ -153,7 +153,7 @@ static void a_killed_writer_leaves_a_settled_file(void)
 	off_t size;
 
 	kill_in_mid_transfer("write", "/written");
-	CHECK(WITHIN(8, questions("/written") <= 2)); /* settled in the background */
+	CHECK(WITHIN(PATIENCE_S, questions("/written") <= 2)); /* settled in the background */
 	size = settled_size("/written");
 	CHECK(size > 0 && size <= BIG);
 	f = open_file(fs, "/written", O_RDWR);
@@ -194,13 +194,13 @@ static void an_unreported_size_is_found(void)
 	struct stat st = { 0 };
 	pid_t pid = child_start("once", c.conf, p, NULL);
 
-	CHECK(WITHIN(20, sheaf_stat(fs, p, &st) == 0 && st.st_size == 300001));
+	CHECK(WITHIN(PATIENCE_S, sheaf_stat(fs, p, &st) == 0 && st.st_size == 300001));
 	CHECK(questions(p) > 2); /* a writer is about */
 	CHECK_EQ(kill(pid, SIGKILL), 0);
 	reap(pid);
 	CHECK_EQ(sheaf_stat(fs, p, &st), 0);
 	CHECK_EQ(st.st_size, 300001);
-	CHECK(WITHIN(3 + 5, questions(p) <= 2));
+	CHECK(WITHIN(PATIENCE_S, questions(p) <= 2));
 	CHECK_EQ(settled_size(p), 300001);
 }
 
@@ -211,13 +211,13 @@ static void a_file_unlinked_under_a_killed_writer_goes(void)
 	struct sheaf_handle h;
 	pid_t pid = child_start("once", c.conf, p, NULL);
 
-	CHECK(WITHIN(20, sheaf_stat(fs, p, &st) == 0 && st.st_size == 300001));
+	CHECK(WITHIN(PATIENCE_S, sheaf_stat(fs, p, &st) == 0 && st.st_size == 300001));
 	CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), "doomed", &h, &st), 0);
 	CHECK_EQ(sheaf_unlink(fs, p), 0);
 	CHECK_EQ(sheaf_h_getattr(fs, NULL, h, &st), 0); /* still open */
 	CHECK_EQ(kill(pid, SIGKILL), 0);
 	reap(pid);
-	CHECK(WITHIN(3 + 5, sheaf_h_getattr(fs, NULL, h, &st) == -ESTALE));
+	CHECK(WITHIN(PATIENCE_S, sheaf_h_getattr(fs, NULL, h, &st) == -ESTALE));
 }
 
 /* A client that only stopped for longer than its lease comes back to an error, not to silent loss. */
@@ -227,9 +227,9 @@ static void a_client_that_sleeps_through_its_lease_leaves_room(void)
 	struct stat st = { 0 };
 	pid_t pid = child_start("once", c.conf, p, NULL);
 
-	CHECK(WITHIN(20, sheaf_stat(fs, p, &st) == 0 && st.st_size == 300001));
+	CHECK(WITHIN(PATIENCE_S, sheaf_stat(fs, p, &st) == 0 && st.st_size == 300001));
 	CHECK_EQ(kill(pid, SIGSTOP), 0);
-	CHECK(WITHIN(3 + 6, questions(p) <= 2)); /* the lease is over: settled without it */
+	CHECK(WITHIN(PATIENCE_S, questions(p) <= 2)); /* the lease is over: settled without it */
 	CHECK_EQ(sheaf_truncate(fs, p, 10), 0);
 	CHECK_EQ(kill(pid, SIGCONT), 0);
 	CHECK_EQ(kill(pid, SIGKILL), 0);

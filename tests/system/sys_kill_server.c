@@ -196,13 +196,13 @@ static void reads_and_writes_go_on_over_kills(void)
 	CHECK_EQ(pthread_create(&t, NULL, keep_moving, NULL), 0);
 	for (int i = 0; i < 6; i++) {
 		before = moved();
-		CHECK(WITHIN(10, moved() >= before + 4));
+		CHECK(WITHIN(PATIENCE_S, moved() >= before + 4));
 		server_kill(&c, i % c.n);
 		pause_ms(50 * i);
 		CHECK_EQ(server_up(&c, i % c.n), 0);
 	}
 	before = moved();
-	CHECK(WITHIN(10, moved() >= before + 4));
+	CHECK(WITHIN(PATIENCE_S, moved() >= before + 4));
 	__atomic_store_n(&mover.stop, true, __ATOMIC_SEQ_CST);
 	pthread_join(t, NULL);
 }

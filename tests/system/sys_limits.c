@@ -135,7 +135,7 @@ static void clients_that_come_and_go_leave_no_memory(void)
 		       (unsigned long long)before[k] / 1024, (unsigned long long)now / 1024);
 		CHECK(SANITIZED || now < before[k] + MIB_);
 	}
-	CHECK(WITHIN(5, server_status(watch, 0).sessions <= sessions + 1));
+	CHECK(WITHIN(PATIENCE_S, server_status(watch, 0).sessions <= sessions + 1));
 	sheaf_disconnect(watch);
 }
 
@@ -176,7 +176,7 @@ static void files_that_come_and_go_leave_no_memory(void)
 	for (int k = 0; k < c.n; k++)
 		before[k] = anon_of(fs, k);
 	churn_all(fs, n);
-	CHECK(WITHIN(10, server_status(fs, 0).in_service <= 1));
+	CHECK(WITHIN(PATIENCE_S, server_status(fs, 0).in_service <= 1));
 	pause_ms(300);
 	for (int k = 0; k < c.n; k++) {
 		now = anon_of(fs, k);

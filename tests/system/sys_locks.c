@@ -160,7 +160,7 @@ static void count_with(const char *how, int kills)
 	for (int i = 0; i < 4; i++)
 		pid[i] = child_start("count", c.conf, p, kills ? "400" : "150", how, NULL);
 	for (int i = 0; i < kills; i++) {
-		CHECK(WITHIN(20, counted(f) >= 100 + 400 * (uint64_t)i));
+		CHECK(WITHIN(PATIENCE_S, counted(f) >= 100 + 400 * (uint64_t)i));
 		restart_home(f);
 	}
 	for (int i = 0; i < 4; i++)
@@ -261,7 +261,7 @@ static void two_that_wait_for_each_other_hear_edeadlk(void)
 	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 1, 0), 0);
 	CHECK_EQ(range_lock(g, 2, F_WRLCK, 0, 1, 0), 0);
 	wait_start(&w, g, 1, F_WRLCK, 0, 1);
-	CHECK(WITHIN(10, waits_shown(NULL) == 1));
+	CHECK(WITHIN(PATIENCE_S, waits_shown(NULL) == 1));
 	CHECK_EQ(range_lock(f, 2, F_RDLCK, 0, 1, 1), -EDEADLK);
 	CHECK(!done(&w));
 	CHECK_EQ(range_lock(g, 2, F_UNLCK, 0, 1, 0), 0);
@@ -277,9 +277,9 @@ static void the_line_is_first_come_first_served(void)
 
 	CHECK_EQ(range_lock(f, 1, F_RDLCK, 0, 10, 0), 0);
 	wait_start(&writer, f, 2, F_WRLCK, 0, 10);
-	CHECK(WITHIN(10, waits_shown(NULL) == 1));
+	CHECK(WITHIN(PATIENCE_S, waits_shown(NULL) == 1));
 	wait_start(&reader, f, 3, F_RDLCK, 5, 1); /* could have it, but came later */
-	CHECK(WITHIN(10, waits_shown(NULL) == 2));
+	CHECK(WITHIN(PATIENCE_S, waits_shown(NULL) == 2));
 	CHECK_EQ(range_lock(f, 1, F_RDLCK, 10, 5, 1), 0); /* nobody waits for this part */
 	CHECK(!done(&reader) && !done(&writer));
 	CHECK_EQ(range_lock(f, 1, F_UNLCK, 0, 10, 0), 0);
@@ -298,7 +298,7 @@ static void a_wait_can_be_given_up(void)
 
 	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 1, 0), 0);
 	wait_start(&w, f, 2, F_WRLCK, 0, 1);
-	CHECK(WITHIN(10, waits_shown(NULL) == 1));
+	CHECK(WITHIN(PATIENCE_S, waits_shown(NULL) == 1));
 	sheaf_lock_cancel(fs, 3); /* somebody else */
 	pause_ms(50);
 	CHECK(!done(&w));
@@ -326,7 +326,7 @@ static void many_waits_leave_room_for_everything_else(void)
 	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 0, 0), 0);
 	for (int i = 0; i < N; i++)
 		wait_start(&w[i], f, 100 + (uint64_t)i, F_WRLCK, (uint64_t)i, 1);
-	CHECK(WITHIN(20, waits_shown(NULL) == N));
+	CHECK(WITHIN(PATIENCE_S, waits_shown(NULL) == N));
 	t = now_s();
 	for (int i = 0; i < 50; i++) {
 		CHECK_EQ(sheaf_stat(fs, in(dir, "f"), &st), 0);
@@ -351,9 +351,9 @@ static void requests_shows_who_waits(void)
 	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 1, 0), 0);
 	pid = child_start("keep", c.conf, p, NULL);
 	snprintf(who, sizeof(who), ":%d", (int)pid);
-	CHECK(WITHIN(10, waits_shown(who) == 1));
+	CHECK(WITHIN(PATIENCE_S, waits_shown(who) == 1));
 	CHECK_EQ(range_lock(f, 1, F_UNLCK, 0, 1, 0), 0);
-	CHECK(WITHIN(10, first_byte(f) == 'h'));
+	CHECK(WITHIN(PATIENCE_S, first_byte(f) == 'h'));
 	CHECK_EQ(sheaf_pwrite(f, "e", 1, 0), 1);
 	CHECK_EQ(reap(pid), 0);
 	CHECK_EQ(sheaf_close(f), 0);
@@ -367,14 +367,14 @@ static void a_killed_holder_is_followed_by_the_next(void)
 	double t;
 
 	a = child_start("keep", c.conf, p, NULL);
-	CHECK(WITHIN(10, first_byte(f) == 'h'));
+	CHECK(WITHIN(PATIENCE_S, first_byte(f) == 'h'));
 	b = child_start("keep", c.conf, p, NULL);
-	CHECK(WITHIN(10, waits_shown(NULL) == 1));
+	CHECK(WITHIN(PATIENCE_S, waits_shown(NULL) == 1));
 	CHECK_EQ(kill(a, SIGKILL), 0);
 	reap(a);
 	CHECK_EQ(sheaf_pwrite(f, "o", 1, 0), 1);
 	t = now_s();
-	CHECK(WITHIN(LEASE + 10, first_byte(f) == 'h')); /* the second one is inside */
+	CHECK(WITHIN(PATIENCE_S, first_byte(f) == 'h')); /* the second one is inside */
 	CHECK(now_s() - t > LEASE - 2);
 	CHECK_EQ(sheaf_pwrite(f, "e", 1, 0), 1);
 	CHECK_EQ(reap(b), 0);
@@ -388,7 +388,7 @@ static void a_holder_that_lost_its_lease_cannot_write_any_more(void)
 	struct sheaf_file *f = new_file(p, "x", 1);
 	pid_t pid = child_start("scribble", c.conf, p, NULL);
 
-	CHECK(WITHIN(10, first_byte(f) == 's'));
+	CHECK(WITHIN(PATIENCE_S, first_byte(f) == 's'));
 	CHECK_EQ(kill(pid, SIGSTOP), 0);
 	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 0, 1), 0); /* after its lease, and a fence */
 	CHECK_EQ(sheaf_pwrite(f, "mine", 4, 0), 4);
@@ -412,7 +412,7 @@ static void locks_survive_a_restart_of_the_server(void)
 		CHECK_EQ(range_lock(f, 1, i % 2 ? F_WRLCK : F_RDLCK, i, 1, 0), 0);
 	CHECK_EQ(sheaf_flock(g, LOCK_SH, 5), 0);
 	wait_start(&w, g, 2, F_WRLCK, 10, 1);
-	CHECK(WITHIN(10, waits_shown(NULL) == 1));
+	CHECK(WITHIN(PATIENCE_S, waits_shown(NULL) == 1));
 	restart_home(f);
 	CHECK_EQ(range_lock(g, 2, F_RDLCK, 1499, 1, 0), -EAGAIN);
 	CHECK_EQ(range_lock(g, 2, F_RDLCK, 1498, 1, 0), 0);
@@ -483,7 +483,7 @@ static void a_disconnect_lets_go_at_once(void)
 	g = open_file(other, p, O_RDONLY);
 	CHECK_EQ(range_lock(g, 1, F_RDLCK, 0, 1, 0), 0);
 	wait_start(&w, f, 2, F_WRLCK, 0, 1);
-	CHECK(WITHIN(10, waits_shown(NULL) == 1));
+	CHECK(WITHIN(PATIENCE_S, waits_shown(NULL) == 1));
 	t = now_s();
 	sheaf_disconnect(other); /* g is not even closed */
 	CHECK_EQ(joined(&w), 0);

@@ -52,7 +52,7 @@ static struct memory memory_now(struct sheaf *fs)
 	struct memory m = { .client = anon_kib(getpid()) };
 
 	for (int i = 0; i < c.n; i++) {
-		CHECK(WITHIN(10, server_status(fs, i).in_service <= 1));
+		CHECK(WITHIN(PATIENCE_S, server_status(fs, i).in_service <= 1));
 		m.server[i] = anon_kib(c.pid[i]);
 	}
 	return m;

@@ -390,7 +390,8 @@ static void memory_may_go_in_mid_transfer(void)
 		CHECK_EQ(munmap(m, 3 * block), 0);
 	}
 	for (int i = 0; i < SERVERS; i++)
-		CHECK(WITHIN(5, server_status(fs, i).pool_free == server_status(fs, i).pool_bytes));
+		CHECK(WITHIN(PATIENCE_S,
+			     server_status(fs, i).pool_free == server_status(fs, i).pool_bytes));
 	end();
 }
 

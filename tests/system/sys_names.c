@@ -532,7 +532,7 @@ static void statfs_waits_for_all(struct cluster *c)
 	server_kill(c, 1);
 	CHECK(sheaf_statfs(fs, &st) < 0);
 	CHECK_EQ(server_up(c, 1), 0);
-	CHECK(WITHIN(10, sheaf_statfs(fs, &st) == 0));
+	CHECK(WITHIN(PATIENCE_S, sheaf_statfs(fs, &st) == 0));
 }
 
 static const struct test both[] = {

@@ -154,7 +154,7 @@ static void descriptors_are_few_and_go_with_the_file_or_the_server(void)
 	CHECK(descriptors() <= FILES / 2);
 	for (int i = 0; i < c.n; i++)
 		server_kill(&c, i);
-	CHECK(WITHIN(5, (sheaf_ping(near, 0), descriptors() == 0)));
+	CHECK(WITHIN(PATIENCE_S, (sheaf_ping(near, 0), descriptors() == 0)));
 	cluster_up(&c);
 	for (int i = FILES / 2; i < FILES; i++) {
 		for (int k = 0; k < 2; k++)
@@ -224,7 +224,7 @@ static int child(const char *name, char **arg)
 
 static void begin(void)
 {
-	cluster_make(&c, &(struct cluster_opts){ .servers = 3 });
+	cluster_make(&c, &(struct cluster_opts){ .servers = 3, .timeout = 10 });
 	cluster_up(&c);
 	fs = client(c.conf);
 	near = near_client(c.conf);

@@ -269,7 +269,7 @@ static void a_late_truncate_cuts_nothing_newer(void)
 		CHECK(sheaf_pwrite(f, b, 100, at) < 0);
 	CHECK_EQ(server_up(&c, 1), 0);
 	pattern(b, n, 2, 0);
-	CHECK(WITHIN(30, sheaf_pwrite(f, b, n, 0) == (ssize_t)n));
+	CHECK(WITHIN(PATIENCE_S, sheaf_pwrite(f, b, n, 0) == (ssize_t)n));
 	CHECK_EQ(sheaf_fsync(f), 0);
 	pause_ms(3000); /* nothing comes after it */
 	CHECK_EQ(sheaf_pread(f, r, n, 0), (ssize_t)n);

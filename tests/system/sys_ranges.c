@@ -346,12 +346,13 @@ static void a_file_that_grew_by_fallocate_keeps_its_size_when_its_writer_dies(vo
 	CHECK_EQ(sheaf_truncate(fs, sign, 0), 0); /* servers know each other from here on */
 	sessions = server_status(fs, 1).sessions;
 	pid = child_start("grow", c.conf, path, sign, NULL);
-	CHECK(WITHIN(20, sized(sign, 1)));
+	CHECK(WITHIN(PATIENCE_S, sized(sign, 1)));
 	CHECK_EQ(server_status(fs, 1).sessions, sessions + 1);
 	CHECK_EQ(kill(pid, SIGKILL), 0);
 	CHECK_EQ(reap(pid), 256 + SIGKILL);
 	CHECK(sized(path, 1234567));
-	CHECK(WITHIN(20, server_status(fs, 1).sessions == sessions)); /* its lease is over */
+	CHECK(WITHIN(PATIENCE_S,
+		     server_status(fs, 1).sessions == sessions)); /* its lease is over */
 	CHECK(sized(path, 1234567));
 }
 

@@ -66,7 +66,7 @@ static void removed(const char *path)
 	uint64_t ino = ino_of(path);
 
 	CHECK_EQ(sheaf_unlink(fs, path), 0);
-	CHECK(WITHIN(20, objects(ino) == 0 && to_remove(0) == 0));
+	CHECK(WITHIN(PATIENCE_S, objects(ino) == 0 && to_remove(0) == 0));
 }
 
 static struct sheaf_file *create(const char *path)
@@ -121,7 +121,7 @@ static void goes_without(off_t bytes, unsigned stripe)
 	CHECK_EQ(objects(ino), bytes ? 1 : 0);
 	server_kill(&c, away);
 	CHECK_EQ(sheaf_unlink(fs, "/file"), 0);
-	CHECK(WITHIN(5, objects(ino) == 0 && to_remove(0) == 0));
+	CHECK(WITHIN(PATIENCE_S, objects(ino) == 0 && to_remove(0) == 0));
 	CHECK_EQ(server_up(&c, away), 0);
 }
 
@@ -151,7 +151,7 @@ static void a_file_of_three_stripes_waits_for_their_servers(void)
 	CHECK_EQ(sheaf_unlink(fs, "/file"), 0);
 	CHECK(!WITHIN(0.3, to_remove(0) == 0));
 	CHECK_EQ(server_up(&c, away), 0);
-	CHECK(WITHIN(20, objects(ino) == 0 && to_remove(0) == 0));
+	CHECK(WITHIN(PATIENCE_S, objects(ino) == 0 && to_remove(0) == 0));
 }
 
 /* ---- nothing is left ---- */
@@ -242,7 +242,7 @@ static void what_was_written_without_a_name_goes(void)
 	CHECK_EQ(objects(ino), 1);
 	write_at(g, 0);
 	CHECK_EQ(sheaf_close(g), 0);
-	CHECK(WITHIN(20, objects(ino) == 0 && to_remove(0) == 0));
+	CHECK(WITHIN(PATIENCE_S, objects(ino) == 0 && to_remove(0) == 0));
 }
 
 /* The metadata server knows nothing of the writes: it was killed, and the writer claims its file and closes it. */
@@ -323,11 +323,11 @@ static void the_object_of_a_liar_is_found(void)
 
 	CHECK_EQ(objects(ino), 1);
 	CHECK_EQ(sheaf_unlink(fs, "/lie"), 0);
-	CHECK(WITHIN(20, to_remove(0) == 0));
+	CHECK(WITHIN(PATIENCE_S, to_remove(0) == 0));
 	CHECK_EQ(objects(ino), 1);
 	CHECK(check("") != 0);
 	check("--repair");
-	CHECK(WITHIN(20, check("") == 0));
+	CHECK(WITHIN(PATIENCE_S, check("") == 0));
 	snprintf(path, sizeof(path), "/lost+found/#%ju", (uintmax_t)ino);
 	CHECK_EQ(stat_of(path).st_size, 4);
 	removed(path);
@@ -344,7 +344,7 @@ static void begin(void)
 
 static void end(void)
 {
-	CHECK(WITHIN(20, check("") == 0));
+	CHECK(WITHIN(PATIENCE_S, check("") == 0));
 	sheaf_disconnect(fs);
 	cluster_down(&c);
 }

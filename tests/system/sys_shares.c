@@ -172,14 +172,14 @@ static void a_key_at_its_open_files_leaves_room_for_others(void)
 	bob_gets_on();
 	idle = &r[1];
 	bye(&r[0]); /* half of it comes back */
-	CHECK(WITHIN(20, (keep_idle(), opens_of_many(&r[2], BATCH, &error) == BATCH)));
+	CHECK(WITHIN(PATIENCE_S, (keep_idle(), opens_of_many(&r[2], BATCH, &error) == BATCH)));
 	CHECK_EQ(opens_of_many(&r[2], SESSION_OPENS + BATCH, &error), SESSION_OPENS);
 	keep_idle();
 	up(&r[3], "alice", ALICE);
 	CHECK_EQ(opens_of_many(&r[3], BATCH, &error), 0);
 	idle = NULL;
 	raw_close(&r[1]); /* the other half with the lease */
-	CHECK(WITHIN(LEASE_S + 20, opens_of_many(&r[3], BATCH, &error) == BATCH));
+	CHECK(WITHIN(PATIENCE_S, opens_of_many(&r[3], BATCH, &error) == BATCH));
 	raw_close(&r[2]);
 	bye(&r[3]);
 }
@@ -217,7 +217,7 @@ static void a_key_at_its_connections_leaves_room_for_others(void)
 	CHECK(server_status(fs, 0).links > 0); /* nor is one with a key for anybody kept out */
 	for (int i = 0; i <= n; i++)
 		raw_close(&r[i]);
-	CHECK(WITHIN(5, (e = try_up(&r[0], "alice", ALICE), raw_close(&r[0]), e == 0)));
+	CHECK(WITHIN(PATIENCE_S, (e = try_up(&r[0], "alice", ALICE), raw_close(&r[0]), e == 0)));
 }
 
 /* ---- memory of requests ---- */
@@ -295,7 +295,7 @@ static void memory_of_requests_is_bounded_and_programs_wait_for_it(void)
 	for (int i = 0; i < n; i++)
 		raw_close(&hog[i]);
 	sheaf_disconnect(mine);
-	CHECK(WITHIN(10, server_status(fs, 0).in_service <= 1));
+	CHECK(WITHIN(PATIENCE_S, server_status(fs, 0).in_service <= 1));
 }
 
 /* ---- answers that nobody reads ---- */
@@ -323,7 +323,7 @@ static void unread_answers_are_bounded_for_a_key(void)
 					 i / SESSION_SLOTS + 1, XDR_ANY(xdr_wire_readdir_args), &a))
 				break;
 	}
-	CHECK(WITHIN(5, server_status(fs, 0).refused > before));
+	CHECK(WITHIN(PATIENCE_S, server_status(fs, 0).refused > before));
 	CHECK(SANITIZED || server_status(fs, 0).anon_bytes < anon + (48 << 20));
 	bob_gets_on();
 	for (size_t k = 0; k < ARRAY_LEN(r); k++)

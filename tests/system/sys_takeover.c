@@ -402,7 +402,7 @@ static void what_the_lease_took_is_claimed_or_lost_with_an_error(void)
 	put(gone, 0, 'c');
 	fd = exported(mine);
 	sheaf_abandon(mine);
-	CHECK(WITHIN(5 * LEASE, range_lock(theirs, OWNER, F_WRLCK, 0, 0, 0) == 0));
+	CHECK(WITHIN(PATIENCE_S, range_lock(theirs, OWNER, F_WRLCK, 0, 0, 0) == 0));
 	mine = imported(fd);
 	f = imported_file(mine, id);
 	free = imported_file(mine, free_id);
@@ -440,7 +440,7 @@ static void an_operation_under_way_is_busy(void)
 	CHECK_EQ(sheaf_wait(op), 1);
 	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 0, 0), 0);
 	wait_start(&w, f, 2, F_WRLCK, 0, 0);
-	CHECK(WITHIN(10, sheaf_export(mine, -1) == -EBUSY));
+	CHECK(WITHIN(PATIENCE_S, sheaf_export(mine, -1) == -EBUSY));
 	sheaf_lock_cancel(mine, 2);
 	CHECK_EQ(joined(&w), -EINTR);
 	fd = exported(mine);
@@ -568,7 +568,7 @@ static void what_is_abandoned_stays_for_its_lease(void)
 	put(f, 0, 'a');
 	sheaf_abandon(mine);
 	CHECK_EQ(range_lock(theirs, OWNER, F_WRLCK, 0, 0, 0), -EAGAIN);
-	CHECK(WITHIN(5 * LEASE, range_lock(theirs, OWNER, F_WRLCK, 0, 0, 0) == 0));
+	CHECK(WITHIN(PATIENCE_S, range_lock(theirs, OWNER, F_WRLCK, 0, 0, 0) == 0));
 	CHECK_EQ(get(theirs, 0), 'a');
 	CHECK_EQ(sheaf_close(theirs), 0);
 }
