@@ -48,7 +48,7 @@ confs+=("$work/fs/sheaf.conf")
 for f in sheaf.conf key server.key server0 server2; do
 	[ -e "fs/$f" ] || fail "init did not make $f"
 done
-sed -i 's/^timeout = .*/timeout = 3/' fs/sheaf.conf
+sed -i 's/^timeout = .*/timeout = 8/' fs/sheaf.conf
 expect 1 init fs
 one_line "fs"
 export SHEAF_CONF=$work/fs/sheaf.conf
@@ -322,7 +322,7 @@ helper=$!
 helpers=($helper)
 exec 9>pipe
 head -c 5000000 /dev/zero >&9
-within 10 one_temp
+within one_temp
 kill -INT $helper
 wait $helper
 [ $? = 130 ] || fail "not ended by the signal"

@@ -136,7 +136,7 @@ for s in INT TERM HUP; do
 	helpers=($cp)
 	exec 7>p1 8>p2 9>p3
 	head -c 3000000 /dev/zero >&7
-	within 5 three_temps
+	within three_temps
 	kill -$s $cp
 	interrupted $((128 + $(kill -l $s)))
 	exec 7>&- 8>&- 9>&-
@@ -162,7 +162,7 @@ for dir in "$in" "$held"; do
 	cp=$!
 	exec 7>p1
 	head -c 10 /dev/zero >&7
-	within 5 some_temps "$dir"
+	within some_temps "$dir"
 	halt
 	head -c 5000000 /dev/zero >&7
 	start=$SECONDS
@@ -173,7 +173,7 @@ for dir in "$in" "$held"; do
 	kill -CONT "${helpers[0]}"
 	if [ "$dir" = "$held" ]; then
 		grep -q "may be left behind" err || fail "it does not say what may be left"
-		within 5 empty "$dir"
+		within empty "$dir"
 	else
 		empty "$dir" || fail "something is left"
 	fi
@@ -186,7 +186,7 @@ expect 1 cp tree/large "sheaf:$held"
 [ $((SECONDS - start)) -le 5 ] || fail "it took $((SECONDS - start)) s"
 one_line "server1 .*does not answer"
 kill -CONT "${helpers[0]}"
-within 5 empty "$held"
+within empty "$held"
 
 temps_in() {
 	[ -n "$(find "$1" -name '.sheaf-cp-*' 2>/dev/null)" ]
@@ -197,7 +197,7 @@ expect 0 cp -r tree sheaf:/tree
 halt
 "$sheaf" cp -r sheaf:/tree into >out 2>err &
 cp=$!
-within 5 temps_in into
+within temps_in into
 kill -INT $cp
 kill -CONT "${helpers[0]}"
 interrupted 130
@@ -213,7 +213,7 @@ plain=() # root may do what modes forbid, unless it lacks two capabilities
 halt
 "${plain[@]}" "$sheaf" cp sheaf:/tree/large shut >out 2>err &
 cp=$!
-within 5 temps_in shut
+within temps_in shut
 chmod 555 shut
 kill -CONT "${helpers[0]}"
 wait $cp
@@ -296,7 +296,7 @@ for change in "-s 20000000" "-s 12000000" "-s 40000000"; do
 	halt
 	"$sheaf" cp moving "sheaf:$in" >out 2>err &
 	cp=$!
-	within 5 in_temp
+	within in_temp
 	truncate $change moving
 	kill -CONT "${helpers[0]}"
 	wait $cp || fail "a source that changes its size"
@@ -310,8 +310,8 @@ for args in "big sheaf:$in" "sheaf:/big into"; do
 	"$sheaf" cp $args >out 2>err &
 	cp=$!
 	case $args in
-	big*) within 5 in_temp ;;
-	*) within 5 temps_in into ;;
+	big*) within in_temp ;;
+	*) within temps_in into ;;
 	esac
 	kill -INT $cp
 	interrupted 130
@@ -324,7 +324,7 @@ done
 exec 7<>p1 # somebody who does not read
 "$sheaf" cp sheaf:/big p1 >out 2>err &
 cp=$!
-within 5 python3 -c 'import select, sys; sys.exit(not select.select([7], [], [], 0)[0])'
+within python3 -c 'import select, sys; sys.exit(not select.select([7], [], [], 0)[0])'
 kill -INT $cp
 interrupted 130
 exec 7>&-
@@ -334,8 +334,8 @@ for args in "big sheaf:$in" "sheaf:/big into"; do
 	"$sheaf" cp $args >out 2>err &
 	cp=$!
 	case $args in
-	big*) within 5 in_temp ;;
-	*) within 5 temps_in into ;;
+	big*) within in_temp ;;
+	*) within temps_in into ;;
 	esac
 	kill -9 "${helpers[0]}"
 	start=$SECONDS
@@ -361,7 +361,7 @@ echo "a server that dies in the middle: one line, nothing half-written"
 halt
 "$sheaf" cp -r sheaf:/tree out-tree >out 2>err &
 cp=$!
-within 5 temps_in out-tree
+within temps_in out-tree
 kill -9 "${helpers[0]}"
 start=$SECONDS
 wait $cp
@@ -378,7 +378,7 @@ expect 0 start
 cp=$!
 exec 7>p1
 head -c 10 /dev/zero >&7
-within 5 some_temps "$held"
+within some_temps "$held"
 kill -9 "$(server_pid 1)"
 head -c 5000000 /dev/zero >&7
 exec 7>&-
@@ -395,7 +395,7 @@ expect 0 rm "$held/.sheaf-cp-$cp-0.tmp"
 halt
 "$sheaf" cp -r tree "sheaf:$in" >out 2>err &
 cp=$!
-within 5 some_temps "$in"
+within some_temps "$in"
 kill -9 "${helpers[0]}"
 wait $cp
 [ $? = 1 ] || fail "a dead server is a failure"

@@ -25,7 +25,7 @@ port=$(free_ports 6)
 expect 0 init fs --servers 3 --meta 2 --port "$port" --stripe-unit 64K
 confs+=("$work/fs/sheaf.conf")
 export SHEAF_CONF=$work/fs/sheaf.conf
-sed -i 's/^timeout = .*/timeout = 5/; s/^lease = .*/lease = 2/' fs/sheaf.conf
+sed -i 's/^timeout = .*/timeout = 10/; s/^lease = .*/lease = 2/' fs/sheaf.conf
 expect 0 start
 head -c 300000 /dev/urandom >data
 expect 0 cp data sheaf:/before
@@ -81,7 +81,7 @@ expect 0 start
 expect 0 cp data sheaf:/new
 after=$(inode /new)
 [ "$after" -ge $((before + (1 << 32))) ] || fail "inode $after is not 2^32 above $before"
-within 10 eval '"$sheaf" check --repair >out; grep -q "^damaged: /removed" out'
+within eval '"$sheaf" check --repair >out; grep -q "^damaged: /removed" out'
 expect 1 cat /removed
 one_line "could not read"
 expect 0 rm /removed
@@ -122,7 +122,7 @@ expect 0 cp data sheaf:/before # restored from elsewhere
 expect 0 rm -r /d /after /new /lost+found
 expect 0 cp data sheaf:/fresh
 "$sheaf" cat /fresh | cmp - data || fail "fresh"
-within 10 eval '"$sheaf" check >out 2>err'
+within eval '"$sheaf" check >out 2>err'
 expect 0 find --damaged
 [ -s out ] && fail "files are damaged that were restored"
 
@@ -144,7 +144,7 @@ expect 1 add-server server2
 one_line "other storage than the map knows"
 expect 0 cp data sheaf:/x
 expect 0 rm /x
-within 10 grep -q "server2 has other storage than the map knows" fs/server0/sheafd.log fs/server1/sheafd.log
+within grep -q "server2 has other storage than the map knows" fs/server0/sheafd.log fs/server1/sheafd.log
 expect 0 stop
 mv fs/server2 lost
 mv emptied fs/server2
@@ -161,7 +161,7 @@ expect 0 find --damaged
 says "^/fresh  server1"
 expect 0 rm /fresh
 expect 0 cp data sheaf:/before
-within 10 eval '"$sheaf" check >out 2>err'
+within eval '"$sheaf" check >out 2>err'
 
 echo "all storage of a metadata server is lost"
 expect 0 backup again

@@ -8,7 +8,7 @@ unset SHEAF_CONF SHEAF_TRACE SHEAF_MOVER
 export LC_ALL=C.UTF-8
 
 "$sheaf" init fs --servers 3 --meta 3 --port "$(free_ports 3)" --stripe-unit 64K >/dev/null || fail "init"
-sed -i 's/^timeout = .*/timeout = 2/' fs/sheaf.conf
+sed -i 's/^timeout = .*/timeout = 8/' fs/sheaf.conf
 confs+=("$work/fs/sheaf.conf")
 export SHEAF_CONF=$work/fs/sheaf.conf
 "$sheaf" start >/dev/null || fail "start"

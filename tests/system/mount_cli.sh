@@ -116,12 +116,12 @@ for how in "" -f; do
 	env --default-signal=INT "$sheaf" --conf fs/patient.conf mount $how mnt 2>err &
 	helper=$!
 	helpers=($helper)
-	within 5 pgrep -x sheaf-mount >/dev/null
+	within pgrep -x sheaf-mount >/dev/null
 	kill -INT $helper
 	wait $helper
 	[ $? = 130 ] || fail "mount $how after Ctrl-C"
 	helpers=()
-	within 5 no_daemon
+	within no_daemon
 	is_mounted mnt && fail "mounted all the same"
 done
 
@@ -143,21 +143,21 @@ expect 1 --conf "$conf" mount mnt
 one_line "$work/mnt: it is a mounted Sheaf file system already"
 expect 0 umount mnt
 not_mounted mnt || fail "still mounted"
-within 5 no_daemon # nor its watcher
+within no_daemon # nor its watcher
 
 echo "in the foreground: Ctrl-C and SIGTERM unmount"
 for sig in INT TERM; do
 	env --default-signal=INT "$sheaf" --conf "$conf" mount -f mnt 2>err &
 	helper=$!
 	helpers=($helper)
-	within 5 is_mounted mnt
-	within 5 grep -q "$work/mnt is mounted; Ctrl-C unmounts it" err
+	within is_mounted mnt
+	within grep -q "$work/mnt is mounted; Ctrl-C unmounts it" err
 	cmp mnt/data data || fail "data"
 	kill -$sig $helper
 	wait $helper || fail "the end by SIG$sig"
 	helpers=()
 	not_mounted mnt || fail "SIG$sig left the mount"
-	within 5 no_daemon
+	within no_daemon
 done
 
 echo "a busy mount stays, --lazy takes it away, who uses it goes on"
@@ -171,18 +171,18 @@ not_mounted mnt || fail "still mounted"
 cmp - data <&5 || fail "who uses it is cut off"
 no_daemon && fail "the daemon did not wait"
 exec 5<&-
-within 5 no_daemon
+within no_daemon
 
 echo "a daemon that is killed: the mount is gone within a second"
 expect 0 --conf "$conf" mount mnt
 kill -9 "$(pgrep -o -x sheaf-mount)"
-within 1 not_mounted mnt
+within not_mounted mnt
 ls mnt >/dev/null || fail "the directory is dead"
-within 5 no_daemon
+within no_daemon
 expect 0 --conf "$conf" mount mnt
 read -r daemon watcher < <(pgrep -x sheaf-mount | paste -s -d ' ')
 kill -9 "$watcher" "$daemon"
-within 5 no_daemon
+within no_daemon
 expect 1 --conf "$conf" mount mnt
 one_line "$work/mnt: .*a daemon died here: 'sheaf umount' cleans up"
 expect 0 umount mnt
@@ -554,7 +554,7 @@ nobody 1 --conf "local:$work/theirs" mount user
 one_line "already"
 nobody 0 umount user
 not_mounted user || fail "still mounted"
-within 5 no_daemon
+within no_daemon
 nobody 1 --conf "local:$work/theirs" mount -o allow_other user
 grep -q user_allow_other err || fail "why allow_other is refused"
 echo user_allow_other >fuse.conf
@@ -565,7 +565,7 @@ nobody 1 --conf "local:$work/theirs" mount mnt
 grep -q "$work/mnt could not be mounted" err || fail "a directory of somebody else"
 nobody 0 --conf "local:$work/theirs" mount user
 kill -9 "$(pgrep -o -x sheaf-mount)"
-within 1 not_mounted user
+within not_mounted user
 
 echo "a key for one user"
 expect 0 --conf "$conf" key nobody --uid 65534 --gid 65534
