@@ -1,9 +1,11 @@
 /* Who shares a server has a share of it: eight clients that move large blocks, greedy ones beside modest ones, and small
  * reads beside large transfers.
  *
- * The clients are processes that count what they have moved on a page shared with this one, which looks at the counters
- * while all of them work: starts and ends do not count. Whatever is measured is measured again, some times, before it
- * is a failure: the machine may have had other work.
+ * The clients are processes that count what they have moved on a page shared with this one, which
+ * looks at the counters while all of them work: starts and ends do not count. That every client
+ * gets on, with the right number of bytes, is always checked. Shares and latencies are judged only
+ * with SHEAF_JUDGE_SPEED=1, and measured again, some times, before they are a failure: other work
+ * on the machine changes both.
  *
  * Threads: one in each process; it sleeps in the library or for some milliseconds. */
 #include <stdatomic.h>
@@ -257,14 +259,14 @@ static void share(const char *what, int greedy, struct habit g, struct habit m)
 	work(CLIENTS);
 	look(CLIENTS, from);
 	began = now_s();
-	for (int i = 0; i < TRIES && least < need; i++) {
+	for (int i = 0; i < (judges_speed() ? TRIES : 1) && least < need; i++) {
 		pause_ms(1000);
 		shares_of(from, &least, &most, &all);
 	}
 	printf("  %s: %.0f MiB/s; least %.2f, most %.2f of an eighth\n", what,
 	       all / (now_s() - began), least, most);
 	clients_end(CLIENTS);
-	CHECK(SANITIZED || least >= need);
+	CHECK(!judges_speed() || least >= need);
 }
 
 static void clients_that_do_the_same_get_the_same(void)
@@ -368,7 +370,7 @@ static void beside(const char *what, struct habit h, size_t len)
 	server = (int)l.servers[0];
 	h.path = "/large";
 	clients_start(&h, 1);
-	for (int n = 0; n < 2 * TRIES && (n < 3 || median > 5); n++) {
+	for (int n = 0; n < (judges_speed() ? 2 * TRIES : 1) && (n < 3 || median > 5); n++) {
 		rest(1);
 		a = p99(f, len, server, &clock_a);
 		work(1);
@@ -383,7 +385,7 @@ static void beside(const char *what, struct habit h, size_t len)
 	       len, what, b * 1e6, a * 1e6, median, clock_b * 1e6, clock_a * 1e6);
 	clients_end(1);
 	CHECK_EQ(sheaf_close(f), 0);
-	CHECK(SANITIZED || median <= 5);
+	CHECK(!judges_speed() || median <= 5);
 }
 
 static void small_reads_do_not_wait_for_large_transfers(void)
