@@ -44,18 +44,23 @@ static void a_cut_anywhere_in_a_conversation_changes_nothing(void)
 	static struct proxy x;
 	struct cluster c;
 	struct sheaf *direct, *fs;
-	uint64_t total, step = SANITIZED ? 499 : 149;
+	uint64_t total = UINT64_MAX, step = SANITIZED ? 499 : 149;
 	int n = 0, made = 0;
 
 	cluster_make(&c, &(struct cluster_opts){ .servers = 1, .lease = 10 });
 	cluster_up(&c);
 	direct = client(c.conf);
 	proxy_start(&x, &c);
-	proxy_plan(&x, 0, 0, 0);
-	fs = client(x.conf);
-	conversation(fs, direct, n++);
-	sheaf_disconnect(fs);
-	total = __atomic_load_n(&x.bytes, __ATOMIC_SEQ_CST);
+	while (n < 3) { /* the shortest: a slow one may have pings in it */
+		uint64_t bytes;
+
+		proxy_plan(&x, 0, 0, 0);
+		fs = client(x.conf);
+		conversation(fs, direct, n++);
+		sheaf_disconnect(fs);
+		bytes = __atomic_load_n(&x.bytes, __ATOMIC_SEQ_CST);
+		total = bytes < total ? bytes : total;
+	}
 	for (uint64_t at = 1; at < total; at += at < 1200 ? step / 4 : step) {
 		proxy_plan(&x, 1, at, 0);
 		fs = client(x.conf);
@@ -64,7 +69,7 @@ static void a_cut_anywhere_in_a_conversation_changes_nothing(void)
 		made += x.made;
 	}
 	printf("  %llu bytes, %d conversations, %d cuts\n", (unsigned long long)total, n, made);
-	CHECK(made >= n - 5);
+	CHECK(made >= n - 3 - 4);
 	proxy_stop(&x);
 	sheaf_disconnect(direct);
 	cluster_down(&c);
