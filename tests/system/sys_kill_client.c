@@ -84,12 +84,13 @@ static bool quiet(void)
 	return true;
 }
 
-static void kill_in_mid_transfer(const char *what, const char *path)
+/* Were its buffers and links given back while its session was still there, not with the lease? */
+static bool kill_and_look(const char *what, const char *path)
 {
 	uint32_t sessions_before = sessions(), links_before = links();
 	pid_t pid = child_start(what, c.conf, path, NULL);
 	struct stat st;
-	double t;
+	bool early;
 
 	/* it is past its open, and in the middle of it; cached data leave without buffers */
 	CHECK(WITHIN(PATIENCE_S, sheaf_stat(fs, path, &st) == 0 && st.st_size > 0));
@@ -97,10 +98,19 @@ static void kill_in_mid_transfer(const char *what, const char *path)
 	pause_ms(100);
 	CHECK_EQ(kill(pid, SIGKILL), 0);
 	CHECK_EQ(reap(pid), 256 + SIGKILL);
-	t = now_s();
 	CHECK(WITHIN(PATIENCE_S, pool_held() == 0 && quiet() && links() <= links_before));
-	CHECK(now_s() - t < (SANITIZED ? 4 : 1.5));
+	early = sessions() > sessions_before;
 	CHECK(WITHIN(PATIENCE_S, sessions() <= sessions_before)); /* with the lease */
+	return early;
+}
+
+/* A busy machine may let the lease pass before this process looks: then once more. */
+static void kill_in_mid_transfer(const char *what, const char *path)
+{
+	int tries = 0;
+
+	while (!kill_and_look(what, path))
+		CHECK(++tries < 5);
 }
 
 static void a_killed_reader_leaves_nothing(void)
