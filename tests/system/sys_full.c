@@ -179,7 +179,7 @@ static void a_full_disk_without_removals_refuses_at_once(void)
 	began = now_s();
 	for (int i = 0; i < 10; i++)
 		CHECK_EQ(sheaf_pwrite(f, b, sizeof(b), 32 << 20), -ENOSPC);
-	CHECK(now_s() - began < 2);
+	CHECK(now_s() - began < 25); /* ten waits for removals would be 50 s */
 	CHECK_EQ(sheaf_close(f), 0);
 	sheaf_disconnect(fs);
 	unmake(&c);
@@ -389,7 +389,7 @@ static void a_list_over_holes_of_a_full_disk_is_refused(void)
 	CHECK_EQ(sheaf_close(filler), 0);
 	CHECK_EQ(sheaf_unlink(fs, "/filler"), 0);
 	for (int tries = 0; sheaf_write_list(f, mem, 32, holes, 32) != 3200; tries++) {
-		CHECK(tries < 100);
+		CHECK(tries < PATIENCE_S * 20);
 		pause_ms(50); /* its space comes back in a moment */
 	}
 	CHECK_EQ(sheaf_close(f), 0);

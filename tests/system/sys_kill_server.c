@@ -255,7 +255,7 @@ static void a_dead_server_is_an_error_after_the_timeout(void)
 	char path[32];
 	double t;
 
-	cluster_make(&small, &(struct cluster_opts){ .timeout = 2, .lease = 10 });
+	cluster_make(&small, &(struct cluster_opts){ .timeout = 10, .lease = 20 });
 	cluster_up(&small);
 	mine = client(small.conf);
 	for (int i = 0; i < N; i++) {
@@ -269,7 +269,7 @@ static void a_dead_server_is_an_error_after_the_timeout(void)
 	for (int i = 0; i < N; i++)
 		CHECK_EQ(sheaf_pwrite_start(f[i], "y", 1, 0, &op[i]), 0);
 	CHECK_EQ(sheaf_mknod(mine, "/alive", 0644, 0), 0); /* the other one works */
-	CHECK(now_s() - t < 1);
+	CHECK(now_s() - t < 8);
 	for (int i = 0; i < N; i++) {
 		ssize_t r = sheaf_wait(op[i]);
 
@@ -279,7 +279,7 @@ static void a_dead_server_is_an_error_after_the_timeout(void)
 	}
 	t = now_s() - t;
 	CHECK(fine > 0 && failed > 0);
-	CHECK(t > 1.5 && t < 4);
+	CHECK(t > 9 && t < 25); /* one timeout, not one for each */
 	cluster_up(&small);
 	for (int i = 0; i < N; i++) {
 		CHECK_EQ(sheaf_pwrite(f[i], "z", 1, 0), 1);

@@ -8,7 +8,7 @@
 static struct cluster c;
 
 #define OWNER 77
-#define LEASE 3
+#define LEASE 6
 #define ROUNDS 4
 
 /* ---- from one to the next ---- */
