@@ -4,7 +4,8 @@
 #include "raw.h"
 
 #define ALICE 4242
-#define TIMEOUT_S 3
+#define TIMEOUT_S 20
+#define SOON_S 15 /* before clients that owe something are cut off */
 
 static struct cluster c;
 static struct sheaf *fs; /* looks at the server, and is honest */
@@ -62,7 +63,7 @@ static void honest_client_gets_on(void)
 
 	make_file(fs, "/honest", 300000, 7);
 	check_file(fs, "/honest", 300000, 7);
-	CHECK(now_s() - t < (SANITIZED ? 8 : 2));
+	CHECK(now_s() - t < SOON_S);
 }
 
 /* ---- links by hand ---- */
@@ -341,7 +342,7 @@ static void who_owes_data_starves_nobody_and_is_cut_off(void)
 	static struct raw hog[HOGS];
 	struct wire_frame_head h = { .kind = FRAME_DATA };
 	uint64_t before = refused("stalled");
-	double end = now_s() + TIMEOUT_S + 4;
+	double end = now_s() + TIMEOUT_S + PATIENCE_S;
 	uint8_t head[FRAME_HEAD];
 	int gone = 0;
 
@@ -478,7 +479,7 @@ static void root_is_squashed_where_the_file_says_so(void)
 	CHECK(res.at.uid == 0 && res.at.gid == 0); /* this host is trusted */
 	edit_file(c.conf, "[server.0]", "squash = 127.0.0.0/8\n[server.0]");
 	CHECK_EQ(kill(c.pid[0], SIGHUP), 0);
-	for (uint32_t seq = 2; res.at.uid == 0 && seq < 500; seq++) {
+	for (uint32_t seq = 2; res.at.uid == 0 && seq < 6000; seq++) {
 		char name[32];
 
 		pause_ms(10);

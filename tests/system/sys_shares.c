@@ -7,8 +7,9 @@
 
 #define ALICE 4242
 #define BOB 4243
-#define TIMEOUT_S 4
-#define LEASE_S 6
+#define TIMEOUT_S 20
+#define SOON_S 15 /* before clients that owe something are cut off */
+#define LEASE_S 20
 #define FILES 1024 /* descriptors of the server: half of them are for connections, 64 for a key */
 #define KEY_LINKS (FILES / 2 / 8)
 #define SESSION_OPENS (1 << 16)
@@ -103,7 +104,7 @@ static void bob_gets_on(void)
 	CHECK_EQ(open_status(&r, "bobs", 0, 1, 1, &f), 0);
 	CHECK_EQ(lock_status(&r, &f, 1, 7), 0);
 	bye(&r);
-	CHECK(now_s() - t < (SANITIZED ? 8 : 2));
+	CHECK(now_s() - t < SOON_S);
 }
 
 /* Renews the lease of a session that does nothing else. */
@@ -163,6 +164,7 @@ static void a_key_at_its_open_files_leaves_room_for_others(void)
 	bye(&r[0]);
 	for (int i = 0; i < 3; i++) {
 		up(&r[i], "alice", ALICE);
+		idle = i ? &r[0] : NULL; /* so many opens may take longer than the lease */
 		sum += opens_of_many(&r[i], i < 2 ? SESSION_OPENS + BATCH : BATCH, &error);
 		CHECK_EQ(error, EMFILE);
 		CHECK_EQ(sum, MIN((i + 1) * SESSION_OPENS, KEY_OPENS));
@@ -233,7 +235,7 @@ static int promise(struct raw *r, const char *name)
 				      .list = &e,
 				      .mem = { .tag = 77, .length = 64 << 20 } };
 	struct wire_open_res f;
-	struct timeval soon = { .tv_usec = 200000 }, later = { .tv_sec = 8 };
+	struct timeval soon = { .tv_usec = 500000 }, later = { .tv_sec = PATIENCE_S };
 	int busy = 0, status;
 
 	status = try_up(r, "alice", ALICE);
