@@ -89,25 +89,34 @@ static void sixty_four_clients_fit_the_memory(void)
 		sheaf_disconnect(o[i].fs);
 }
 
-/* Four clients that have worked and now do nothing but keep their leases. */
-static void an_idle_server_uses_no_processor(void)
+/* Do the servers use no processor time for three seconds? */
+static bool servers_rest(void)
 {
-	struct sheaf *fs[4];
-	long before[CLUSTER_MAX], used;
+	long before[CLUSTER_MAX], used, most = 0;
 
-	for (int i = 0; i < 4; i++) {
-		fs[i] = client(c.conf);
-		small_work(fs[i], i, 3);
-	}
-	pause_ms(1500); /* what runs in the background has run */
 	for (int i = 0; i < c.n; i++)
 		before[i] = ticks_of(c.pid[i]);
 	pause_ms(3000);
 	for (int i = 0; i < c.n; i++) {
 		used = ticks_of(c.pid[i]) - before[i];
 		printf("  server %d: %ld ticks in 3 s\n", i, used);
-		CHECK(used <= (SANITIZED ? 5 : 1));
+		most = used > most ? used : most;
 	}
+	return most <= (SANITIZED ? 5 : 1);
+}
+
+/* Four clients that have worked and now do nothing but keep their leases. */
+static void an_idle_server_uses_no_processor(void)
+{
+	struct sheaf *fs[4];
+	int tries = 0;
+
+	for (int i = 0; i < 4; i++) {
+		fs[i] = client(c.conf);
+		small_work(fs[i], i, 3);
+	}
+	while (!servers_rest()) /* what runs in the background may not have ended yet */
+		CHECK(++tries < 15);
 	for (int i = 0; i < 4; i++)
 		sheaf_disconnect(fs[i]);
 }
