@@ -232,7 +232,7 @@ static void a_killed_client_leaves_zeros_at_most(void)
 	struct stat st;
 	char b[3];
 
-	pause_ms(200);
+	CHECK(WITHIN(PATIENCE_S, sheaf_stat(fs, path, &st) == 0 && st.st_size > 0));
 	kill(pid, SIGKILL);
 	reap(pid);
 	CHECK_EQ(sheaf_close(f), 0);

@@ -120,7 +120,7 @@ static void begin_stuck(struct copy *y, size_t size, int *reader)
 	*y = (struct copy){ .from.f = inside_file(size), .to.fd = p[1], .size = size };
 	CHECK_EQ(pthread_create(&y->thread, NULL, copy_run, y), 0);
 	ready = (struct pollfd){ .fd = p[0], .events = POLLIN };
-	CHECK_EQ(poll(&ready, 1, 10000), 1);
+	CHECK_EQ(poll(&ready, 1, PATIENCE_S * 1000), 1);
 	*reader = p[0];
 }
 
