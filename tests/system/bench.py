@@ -136,12 +136,12 @@ def interrupt(name, folder, sig, there, later):
     """A signal, `later` seconds after there() was true."""
     p = subprocess.Popen([SHEAF, "bench", name, "--dir", folder, "--rounds", "9"], stdout=subprocess.DEVNULL,
                          stderr=subprocess.PIPE, start_new_session=True)
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not there() and time.monotonic() < end:
         time.sleep(0.02)
     time.sleep(later)
     os.killpg(p.pid, sig)  # as a terminal does: to all of them
-    check(p.wait(30) == -sig, f"ended by {sig}: {p.returncode}, {p.stderr.read()}")
+    check(p.wait(60) == -sig, f"ended by {sig}: {p.returncode}, {p.stderr.read()}")
     p.stderr.close()
     nothing_left(folder)
 

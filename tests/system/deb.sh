@@ -68,7 +68,7 @@ line=$(sed -n 's/^ExecStart=//p' /lib/systemd/system/sheaf@.service)
 for server in server0 server1; do
 	setpriv --reuid=sheaf --regid=sheaf --clear-groups --no-new-privs ${line//%i/$server} >>log 2>&1 &
 done
-for _ in $(seq 100); do
+for _ in $(seq 600); do
 	sheaf status >/dev/null 2>&1 && break
 	sleep 0.1
 done

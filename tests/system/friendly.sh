@@ -72,7 +72,7 @@ echo "no servers are running"
 port=$(free_ports 4)
 expect 0 init fs --servers 4 --meta 2 --port "$port"
 confs+=("$work/fs/sheaf.conf")
-sed -i 's/^timeout = .*/timeout = 1/' fs/sheaf.conf
+sed -i 's/^timeout = .*/timeout = 4/' fs/sheaf.conf
 export SHEAF_CONF=$work/fs/sheaf.conf
 for args in "ls" "df" "requests" "status"; do
 	expect 1 $args
@@ -203,7 +203,7 @@ def look():
     return json.loads(p.stdout.readline())["servers"]
 
 def look_until(up):
-    for _ in range(50):
+    for _ in range(300):
         s = look()
         if s[1]["up"] == up:
             return s
@@ -216,7 +216,7 @@ assert all(s["bytes_read_per_s"] == 0 and s["bytes_written_per_s"] == 0 for s in
 written = sum(s["bytes_written"] for s in second)
 subprocess.run([sheaf, "cp", "/dev/stdin", "sheaf:/rates"], check=True, input=bytes(3000000))
 subprocess.run([sheaf, "cp", "sheaf:/rates", "/dev/null"], check=True)
-for _ in range(20):
+for _ in range(300):
     s = look()
     if sum(x["bytes_written"] for x in s) - written == 3000000 and sum(x["bytes_read"] for x in s) >= 3000000:
         break
@@ -232,11 +232,11 @@ subprocess.run([sheaf, "start"], check=True, stdout=subprocess.DEVNULL)
 back = look_until(True)
 assert back[1]["requests_per_s"] is None and back[1]["pid"] != first[1]["pid"]
 p.send_signal(signal.SIGINT)
-assert p.wait(5) == 0, p.returncode
+assert p.wait(60) == 0, p.returncode
 p = subprocess.Popen([sheaf, "status", "--watch=600", "--json"], stdout=subprocess.PIPE)
 look()
 p.send_signal(signal.SIGINT) # also just before it sleeps
-assert p.wait(5) == 0, p.returncode
+assert p.wait(60) == 0, p.returncode
 END
 python3 - "$sheaf" <<'END' || fail "status --watch on a terminal"
 import os, pty, select, signal, sys, termios, time
@@ -248,8 +248,8 @@ def run(interval):
     return pid, fd
 
 def read(fd, enough):
-    out, end = b"", time.time() + 10
-    while not enough(out) and time.time() < end:
+    out, end = b"", time.monotonic() + 60
+    while not enough(out) and time.monotonic() < end:
         if select.select([fd], [], [], 0.1)[0]:
             out += os.read(fd, 65536)
     assert enough(out), out
@@ -268,11 +268,14 @@ read(fd, lambda o: b"\033[J" in o)
 def ticks():
     return sum(map(int, open(f"/proc/{pid}/stat").read().split()[13:15]))
 
-spent = ticks()
-time.sleep(0.5)
-assert ticks() <= spent + 1, "it works while it waits" # one: it may not have been asleep yet
+def rests():
+    spent = ticks()
+    time.sleep(0.5)
+    return ticks() <= spent + 1
+
+assert any(rests() for _ in range(20)), "it works while it waits" # it may not have been asleep yet
 os.close(fd)
-for _ in range(100):
+for _ in range(1200):
     done, status = os.waitpid(pid, os.WNOHANG)
     if done:
         break
