@@ -15,7 +15,7 @@ import time
 from lib_ports import free_ports
 
 SHEAF = os.path.join(os.environ["SHEAF_BUILD"], "bin", "sheaf")
-TIMEOUT = 5  # of the cluster file, seconds
+TIMEOUT = 20  # of the cluster file, seconds
 UNITS = 4 * 256 * 1024  # a piece on each server
 
 
@@ -75,7 +75,7 @@ class Other:
 
     def end(self):
         """What it says in the end: nothing, or what went wrong."""
-        return self.p.communicate("end\n", timeout=60)[0].strip()
+        return self.p.communicate("end\n", timeout=120)[0].strip()
 
 
 def told_to_end():
@@ -185,8 +185,8 @@ def loss(s):
         check(p.poll() is None, "cat did not wait")
         start = time.monotonic()
         p.send_signal(sig)
-        p.wait(TIMEOUT)
-        check(time.monotonic() - start < 1, f"{sig} took {time.monotonic() - start:.1f} s")
+        p.wait(120)
+        check(time.monotonic() - start < TIMEOUT / 2, f"{sig} took {time.monotonic() - start:.1f} s")
     fd = os.open(path, os.O_RDONLY)
     start = time.monotonic()
     try:
@@ -226,11 +226,11 @@ def abandoned(s):
         for p in old: # all of them: the kernel lets one at a time write, and we do not know which
             p.kill()
         for p in old:
-            p.wait(2)
+            p.wait(60)
         new = writer("new")
         time.sleep(0.2)
         s.sheaf("start")
-        check(new.wait(20) == 0, "the second writer failed")
+        check(new.wait(60) == 0, "the second writer failed")
         time.sleep(0.2)
         with open(path, "rb") as f:
             f.seek(UNITS // 2)
@@ -315,7 +315,7 @@ def refuse(m):
     with open("/proc/self/mountinfo") as f:
         dev = [w[2] for w in map(str.split, f) if w[4] == m][-1]
     c = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    c.settimeout(30)
+    c.settimeout(60)
     c.connect(f"\0sheaf-mount:{dev}")
     c.send(b"takeover")
     text, fds, _, _ = socket.recv_fds(c, 16, 4)
@@ -346,7 +346,7 @@ def takeover(s):
     for i in range(3):
         old = daemon_of(m)
         run("mount", "--takeover", m)
-        for _ in range(100):
+        for _ in range(1200):
             if daemon_of(m) != old:
                 break
             time.sleep(0.05)
@@ -366,7 +366,7 @@ def takeover(s):
         check(r.read() == "line 0\nline 1\nline 2\n", "appends")
     os.close(f)
     for w in waiters:
-        check("has it" in w.communicate(timeout=20)[0], "a waiter never got the lock")
+        check("has it" in w.communicate(timeout=60)[0], "a waiter never got the lock")
     os.close(gone)
     os.close(log)
     with open(os.path.join(other, "taken"), "rb") as r:

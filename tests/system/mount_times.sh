@@ -38,7 +38,7 @@ with open(sys.argv[1], "r+b") as f: f.write(struct.pack("=q", int(sys.argv[2]) *
 is_now() {
 	local t now
 	t=$(stat -c "$2" "$1") now=$(date +%s)
-	[ $((t - now)) -ge -10 ] && [ $((t - now)) -le 10 ]
+	[ $((t - now)) -ge -60 ] && [ $((t - now)) -le 60 ]
 }
 
 conf=$work/fs/sheaf.conf
