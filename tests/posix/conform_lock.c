@@ -158,7 +158,7 @@ static void lock_waits(void)
 	OK(lock(fd, F_SETLK, F_WRLCK, 0, 10));
 	p = fork();
 	if (p == 0) {
-		alarm(30);
+		alarm(120);
 		OK(lock(fd, F_SETLKW, F_WRLCK, 5, 1));
 		_exit(__atomic_load_n(released, __ATOMIC_ACQUIRE) ? 0 : 1);
 	}
@@ -172,7 +172,7 @@ static void lock_waits(void)
 	if (p == 0) {
 		int mine = open("f", O_RDWR);
 
-		alarm(30);
+		alarm(120);
 		close(fd);
 		OK(flock(mine, LOCK_SH));
 		_exit(__atomic_load_n(released, __ATOMIC_ACQUIRE) ? 0 : 1);
@@ -196,7 +196,7 @@ static void lock_deadlock(void)
 	if (p == 0) {
 		int e;
 
-		alarm(30);
+		alarm(120);
 		OK(lock(fd, F_SETLK, F_WRLCK, 1, 1));
 		EQ(write(ready[1], "x", 1), 1);
 		e = lock(fd, F_SETLKW, F_WRLCK, 0, 1) ? errno : 0;
@@ -230,7 +230,7 @@ static void lock_interrupted(void)
 
 			close(fd);
 			sigaction(SIGUSR1, &sa, NULL);
-			alarm(30);
+			alarm(120);
 			if (i)
 				FAILS(EINTR, flock(mine, LOCK_EX));
 			else
@@ -257,7 +257,7 @@ static void lock_killed_holder(void)
 	if (p == 0) {
 		int mine = open("f", O_RDWR);
 
-		alarm(30);
+		alarm(120);
 		OK(lock(mine, F_SETLK, F_WRLCK, 0, 0));
 		OK(flock(mine, LOCK_EX));
 		EQ(write(ready[1], "x", 1), 1);
@@ -284,7 +284,7 @@ static void lock_counts(void)
 		if (p[i] == 0) {
 			int mine = open("f", O_RDWR);
 
-			alarm(60);
+			alarm(200);
 			for (int k = 0; k < 100; k++) {
 				int v, e = i % 2 ? flock(mine, LOCK_EX) : 0;
 

@@ -264,8 +264,8 @@ static void self_two_in_time(void)
 			clock_gettime(CLOCK_MONOTONIC, &now);
 		} while (ns(asked("d", i < 2 ? AT_STATX_FORCE_SYNC : 0).stx_ctime) ==
 				 ns(was.stx_ctime) &&
-			 now.tv_sec - began.tv_sec < 10);
-		TRUE(now.tv_sec - began.tv_sec < 5);
+			 now.tv_sec - began.tv_sec < 60);
+		TRUE(now.tv_sec - began.tv_sec < (getenv("SHEAF_JUDGE_SPEED") ? 5 : 60));
 		EQ(ns(self("d").stx_ctime), ns(asked(other("d"), AT_STATX_FORCE_SYNC).stx_ctime));
 	}
 }

@@ -180,7 +180,7 @@ static void two_counters(void)
 		for (int k = 0; p[i] == 0 && k < 60; k++) {
 			int mine = open(i % 2 ? other("f") : "f", O_RDWR), v = 0, e;
 
-			alarm(100);
+			alarm(200);
 			e = set_lock(mine, F_SETLKW, F_WRLCK, 0, 0);
 			e |= pread(mine, &v, sizeof(v), 0) != sizeof(v);
 			v++;
