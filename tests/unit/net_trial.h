@@ -85,7 +85,7 @@ static inline void networld_pass(struct networld *w, uint64_t ns)
 /* Until *flag, at most 20 s. */
 static inline void networld_until(struct networld *w, const bool *flag)
 {
-	uint64_t end = w->env.clock->now(&w->env) + 20 * NSEC_PER_SEC;
+	uint64_t end = w->env.clock->now(&w->env) + 60 * NSEC_PER_SEC;
 
 	while (!*flag) {
 		CHECK(w->env.clock->now(&w->env) < end);

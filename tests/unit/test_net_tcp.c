@@ -478,16 +478,16 @@ static void an_idle_link_is_not_a_stalled_one(void)
 	struct ask a;
 
 	begin();
-	srv.net.id.timeout_ms = cli.net.id.timeout_ms = 50;
+	srv.net.id.timeout_ms = cli.net.id.timeout_ms = 1000;
 	ping();
-	networld_pass(&w, 200 * NSEC_PER_MSEC);
+	networld_pass(&w, 1500 * NSEC_PER_MSEC);
 	CHECK_EQ(srv.net.n_links, 1);
 	ping(); /* what is said after a long silence has not waited since then */
 	networld_pass(&w, 20 * NSEC_PER_MSEC);
 	CHECK_EQ(srv.net.n_links, 1);
 	CHECK_EQ(srv.n_downs, 0);
 	for (int write = 0; write < 2; write++) { /* nor have data */
-		networld_pass(&w, 200 * NSEC_PER_MSEC);
+		networld_pass(&w, 1500 * NSEC_PER_MSEC);
 		scatter_make(&s, 1, &some, 1);
 		ask_move(&a, &cli.peer, s.iov, s.n, write);
 		networld_until(&w, &a.over);
@@ -518,7 +518,7 @@ static void who_takes_his_data_in_drops_is_closed(void)
 	ask_move(&a, &p.cli.peer, s.iov, s.n, false);
 	loop_run_late(&p.there.loop);
 	began = w.env.clock->now(&w.env);
-	while (!moving_over && w.env.clock->now(&w.env) - began < 5 * NSEC_PER_SEC) {
+	while (!moving_over && w.env.clock->now(&w.env) - began < 60 * NSEC_PER_SEC) {
 		networld_pass(&w, 50 * NSEC_PER_MSEC);
 		CHECK(recv(fd, drop, sizeof(drop), MSG_DONTWAIT) >= 0);
 	}
@@ -757,7 +757,7 @@ static void who_sits_on_the_shorter_way_keeps_nobody_out(void)
 		CHECK_EQ(a.error, 0);
 		CHECK(fd >= 0);
 		CHECK_STR(peer_medium(&cli.peer), "tcp");
-		CHECK(time_now() - began < 2 * NSEC_PER_SEC);
+		CHECK(time_now() - began < 4 * NSEC_PER_SEC); /* a handshake has 5 s */
 		e->sock->close(e, fd);
 		e->sock->close(e, behind);
 		e->sock->close(e, seat);

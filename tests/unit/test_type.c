@@ -682,11 +682,12 @@ static void deep_messages_are_refused(void)
 
 /* ---------------------------------------------------------------- ten million segments */
 
-static uint64_t now_ns(void)
+/* Processor time of this process: other work on the machine does not count. */
+static uint64_t cpu_ns(void)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
@@ -709,7 +710,7 @@ static void ten_million_segments_are_a_short_message(void)
 	CHECK(p.ascends);
 	CHECK_EQ(p.total, 80000000);
 	CHECK_EQ(p.end, 12345 + (UINT64_C(9999) << 20) + 999 * 64 + 8);
-	began = now_ns();
+	began = cpu_ns();
 	for (int i = 0; i < 100000; i++) {
 		uint64_t at = test_random(&x) % p.total, e = at / 8;
 
@@ -718,7 +719,7 @@ static void ten_million_segments_are_a_short_message(void)
 		pattern_seek_offset(&c, &p, c.off - at % 8 - 1);
 		CHECK_EQ(c.pos, e * 8);
 	}
-	CHECK(now_ns() - began < UINT64_C(1000000000)); /* 200,000 seeks: 5,000 ns each */
+	CHECK(cpu_ns() - began < UINT64_C(1000000000)); /* 200,000 seeks: 5,000 ns each */
 	for (uint32_t i = 0; i < l.width; i++) {
 		portion_init(&s, &p, &l, i, 0);
 		for (size_t n; (n = portion_next(&s, out, NULL, 4096, UINT64_MAX));) {
