@@ -102,25 +102,42 @@ static int spare_clean(struct env *e, int dir)
 
 /* ---------------------------------------------------------------- format */
 
-static void sync_parent(struct env *e, const char *path)
+/* A parent that cannot be opened, and one that knows no sync, is left alone. */
+static int sync_parent(struct env *e, const char *path)
 {
 	char parent[CONF_PATH_MAX];
 	size_t n = strlen(path);
-	int fd;
+	int fd, r;
 
 	while (n > 1 && path[n - 1] == '/')
 		n--;
 	while (n > 0 && path[n - 1] != '/')
 		n--;
 	if (n >= sizeof(parent))
-		return;
+		return -ENAMETOOLONG;
 	memcpy(parent, path, n);
 	parent[n] = 0;
 	fd = e->file->openat(e, AT_FDCWD, n ? parent : ".", O_RDONLY | O_DIRECTORY, 0);
 	if (fd < 0)
-		return;
-	e->file->fsync(e, fd);
+		return 0;
+	r = e->file->fsync(e, fd);
 	e->file->close(e, fd);
+	return r == -EINVAL ? 0 : r;
+}
+
+/* The names of a storage directory, and its own. Also those that an earlier format made, which
+ * failed or was killed before its syncs: nothing else would ever sync them. */
+static int sync_names(struct env *e, int dir, const char *path)
+{
+	int fd = e->file->openat(e, dir, "objects", O_RDONLY | O_DIRECTORY, 0), r = 0;
+
+	if (fd >= 0) {
+		r = e->file->fsync(e, fd);
+		e->file->close(e, fd);
+	}
+	if (!r)
+		r = e->file->fsync(e, dir);
+	return r ? r : sync_parent(e, path);
 }
 
 static int format_in(struct env *e, int dir, const struct uuid *fs, uint32_t target)
@@ -166,20 +183,23 @@ int disk_format(struct env *e, const char *path, const struct uuid *fs, uint32_t
 	fd = e->file->openat(e, dir, ID_NAME, O_RDONLY, 0);
 	if (fd == -ENOENT) {
 		r = format_in(e, dir, fs, target);
-		if (r < 0)
-			disk_refuse(err, err_len, r, "storage directory %s cannot be written: %s",
-				    path, strerror(-r));
+		if (!r)
+			r = sync_names(e, dir, path);
 	} else {
 		if (fd >= 0)
 			e->file->close(e, fd);
-		r = disk_refuse(err, err_len, -EEXIST,
+		r = sync_names(e, dir, path);
+		if (!r)
+			r = disk_refuse(
+				err, err_len, -EEXIST,
 				"%s already is a Sheaf storage directory: choose another one, or "
 				"remove it if nobody needs its data",
 				path);
 	}
+	if (r < 0 && r != -EEXIST)
+		disk_refuse(err, err_len, r, "storage directory %s cannot be written: %s", path,
+			    strerror(-r));
 	e->file->close(e, dir);
-	if (r == 0)
-		sync_parent(e, path);
 	return r;
 }
 
