@@ -110,6 +110,11 @@ bool sim_inject(struct sim *s, enum sim_injected what, uint32_t per_million)
 	return yes;
 }
 
+uint64_t sim_aside(struct sim *s, uint64_t n)
+{
+	return n ? hash_u64(hash_u64(s->seed) + ++s->n_aside) % n : 0;
+}
+
 uint64_t sim_delay(struct sim *s, uint64_t lo, uint64_t hi)
 {
 	uint64_t d = sim_between(s, lo, hi);

@@ -30,6 +30,7 @@ struct sim_faults {
 	uint64_t net_min, net_max; /* flight of a piece */
 	uint64_t io_min, io_max; /* a file access */
 	uint64_t sync_min, sync_max; /* a sync of a file or a directory */
+	uint32_t job_struck; /* a job of file operations: the node goes down between two of them */
 	uint64_t job_min, job_max; /* until a job runs, and until it is reported */
 	uint64_t turn_ns; /* cost of one turn of a loop */
 	uint64_t commit_ns; /* of a sync of the database */
@@ -79,6 +80,7 @@ struct sim_bounds {
 
 struct sim {
 	uint64_t seed, rng[4];
+	uint64_t n_aside; /* numbers of the second generator that were taken */
 	uint64_t now, seq;
 	uint64_t hash, n_events, n_turns; /* the trace */
 	struct sim_bounds bounds;
@@ -121,6 +123,10 @@ struct sim_node {
 	void *torn_arg;
 	void (*synced)(void *arg); /* a sync of a file has succeeded, or NULL */
 	void *synced_arg;
+	uint32_t strike_in; /* its file operations until it goes down in front of one; 0: it does not */
+	bool (*may_be_struck)(void *arg); /* within a job, or NULL */
+	void (*struck)(void *arg, bool power); /* strike_in has passed: it must go down */
+	void *struck_arg;
 };
 
 /* Sets defaults: delays and partial transfers, but nothing fails. */
@@ -164,6 +170,8 @@ uint64_t sim_random(struct sim *s);
 uint64_t sim_below(struct sim *s, uint64_t n); /* 0 .. n-1; 0 for n = 0 */
 uint64_t sim_between(struct sim *s, uint64_t lo, uint64_t hi); /* both included */
 bool sim_chance(struct sim *s, uint32_t per_million);
+/* 0 .. n-1 of a second generator: what takes its numbers here leaves other seeds as they are. */
+uint64_t sim_aside(struct sim *s, uint64_t n);
 void sim_trace(struct sim *s, uint32_t kind, uint32_t node, uint64_t size);
 
 void sim_lintest(void); /* a part of it */

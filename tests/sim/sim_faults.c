@@ -8,6 +8,8 @@
 
 #define JUMP_MAX (20 * 60 * NSEC_PER_SEC)
 #define DRIFT_MAX 20000 /* millionths */
+#define START_OPS 40 /* file operations of a start or a stop, about */
+#define JOB_STRUCK 20000
 #define COME_BACK_NS (2 * NSEC_PER_SEC) /* after a partition a client has a link again */
 
 const char *const fault_names[] = {
@@ -28,6 +30,9 @@ const char *const fault_names[] = {
 	[FAULT_JUMP] = "clock jumps",
 	[FAULT_DRIFT] = "drifting clocks",
 	[FAULT_REPLACED] = "replaced clients",
+	[FAULT_JOB] = "crashes within a job of file operations",
+	[FAULT_START] = "crashes within a start",
+	[FAULT_HALT] = "crashes within a clean stop",
 };
 
 /* ---- targets ---- */
@@ -36,7 +41,7 @@ int target_start(struct target *t)
 {
 	struct world *w = t->w;
 	struct server_opts o = { .loop = &t->loop,
-				 .conf = &w->conf,
+				 .conf = join_file(w, t->id),
 				 .target = t->id,
 				 .hub = w->on_hub ? &w->hub : NULL,
 				 .meta_map_bytes = 64 * MIB,
@@ -85,6 +90,72 @@ static bool may_fail(const struct world *w, int e)
 	       ((e == -EIO || e == -ENOSPC) && w->enabled[FAULT_META]);
 }
 
+/* ---- down in the middle of something ---- */
+
+static void torn(void *arg)
+{
+	struct target *t = arg;
+
+	if (t->server)
+		target_down(t, t->power_went);
+}
+
+/* Nothing of what its code still does reaches anything, and next it goes. */
+static void go_down(struct target *t, bool power)
+{
+	t->power_went = power;
+	if (power)
+		sim_node_crash(t->node);
+	else
+		sim_node_kill(t->node);
+	sim_after(&t->w->sim, 1, torn, t);
+}
+
+void target_struck(void *arg, bool power)
+{
+	struct target *t = arg;
+
+	world_note(t->w, 0, "target %u goes down between two file operations", t->id);
+	t->w->count->faults[t->within]++;
+	go_down(t, power);
+}
+
+bool target_may_be_struck(void *arg)
+{
+	struct target *t = arg;
+	struct world *w = t->w;
+
+	if (!w->enabled[FAULT_JOB] || !w->armed || w->healing || !w->jobs_left)
+		return false;
+	w->jobs_left--;
+	return true;
+}
+
+/* Perhaps it goes down in the middle of the start or stop that follows. */
+static void plan_strike(struct target *t, enum fault f)
+{
+	struct sim *s = &t->w->sim;
+
+	t->within = f;
+	if (t->w->enabled[FAULT_JOB] && sim_aside(s, 3) == 0 && target_may_be_struck(t))
+		t->node->strike_in = 1 + (uint32_t)sim_aside(s, START_OPS);
+}
+
+/* Within a write of its database: mostly a power loss, now and then a kill. */
+void target_torn(void *arg)
+{
+	struct target *t = arg;
+
+	t->w->count->faults[FAULT_TORN]++;
+	go_down(t, sim_aside(&t->w->sim, 4) != 0);
+}
+
+static void end_strike(struct target *t)
+{
+	t->node->strike_in = 0;
+	t->within = FAULT_JOB;
+}
+
 static void plan_reclaim_cuts(struct world *w);
 
 static void lost_power(struct target *t)
@@ -94,13 +165,13 @@ static void lost_power(struct target *t)
 	model_power_loss(t->w, t->id);
 }
 
-/* The power went within a commit of the start. */
+/* It went down within the start, or within a commit of the start. */
 static void start_torn(struct target *t)
 {
-	t->w->count->faults[FAULT_TORN]++;
 	t->w->n_unclean++;
-	sim_db_crash(t->node, true);
-	lost_power(t);
+	sim_db_crash(t->node, t->power_went);
+	if (t->power_went)
+		lost_power(t);
 	sim_after(&t->w->sim, NSEC_PER_SEC, target_restart, t);
 }
 
@@ -115,7 +186,11 @@ void target_restart(void *arg)
 	if (!t->node->up)
 		sim_node_restart(t->node);
 	world_note(w, 0, "target %u starts", t->id);
+	plan_strike(t, FAULT_START);
 	r = target_start(t);
+	end_strike(t);
+	if (!r && t->node->up)
+		join_look(t);
 	if (!r) {
 		plan_reclaim_cuts(w);
 		if (w->enabled[FAULT_RELAPSE] && !w->healing && sim_chance(&w->sim, 300000))
@@ -150,6 +225,7 @@ void target_down(struct target *t, bool power)
 
 	if (!t->server)
 		return;
+	join_look(t);
 	world_note(w, 0, "target %u %s", t->id, power ? "loses power" : "is killed");
 	peek_counters(t->server, w->count);
 	if (power)
@@ -173,6 +249,7 @@ static void target_stop(void *arg)
 {
 	struct target *t = arg;
 	struct world *w = t->w;
+	bool struck;
 	int r;
 
 	if (!t->server || !t->stopping || w->failed)
@@ -182,38 +259,25 @@ static void target_stop(void *arg)
 		return;
 	}
 	peek_counters(t->server, w->count);
+	join_look(t);
+	plan_strike(t, FAULT_HALT);
 	r = server_stop(t->server);
+	end_strike(t);
+	struck = !t->node->up;
 	world_note(w, 0, "target %u has stopped: %d", t->id, r);
-	if (r && !w->enabled[FAULT_DISK] && !w->enabled[FAULT_FULL])
+	if (r && !struck && !w->enabled[FAULT_DISK] && !w->enabled[FAULT_FULL])
 		world_fail(w, 0, "target %u does not stop cleanly: %d", t->id, r);
-	if (r) /* the next start has a new verifier */
+	if (r || struck) /* the next start has a new verifier */
 		w->n_unclean++;
 	t->server = NULL;
 	t->stopping = false;
 	loop_fini(&t->loop);
 	sim_node_kill(t->node);
-	sim_db_crash(t->node, false);
+	sim_db_crash(t->node, struck && t->power_went);
+	if (struck && t->power_went)
+		lost_power(t);
 	if (!w->healing)
 		sim_after(&w->sim, outage(w), target_restart, t);
-}
-
-static void torn(void *arg)
-{
-	struct target *t = arg;
-
-	if (!t->server)
-		return;
-	t->w->count->faults[FAULT_TORN]++;
-	target_down(t, true);
-}
-
-/* Within a write of its database: nothing of what its code still does reaches anybody, and next it goes. */
-void target_torn(void *arg)
-{
-	struct target *t = arg;
-
-	sim_node_crash(t->node);
-	sim_after(&t->w->sim, 1, torn, t);
 }
 
 static void lose_synced(void *arg)
@@ -444,6 +508,8 @@ void faults_choose(struct world *w)
 
 	/* also in calm runs, and without a number from the generator: the others stay as they are */
 	w->enabled[FAULT_REPLACED] = hash_u64(s->seed + 1) % 4 == 0;
+	w->enabled[FAULT_JOB] = hash_u64(s->seed + 21) % 5 == 0;
+	w->jobs_left = 1 + (uint32_t)sim_aside(s, 8);
 	if (sim_chance(s, 100000))
 		return; /* a calm one */
 	for (size_t i = 0; i < ARRAY_LEN(chance); i++)
@@ -698,6 +764,8 @@ void faults_start(struct world *w)
 	struct sim_faults *f = &w->sim.faults;
 
 	w->armed = true;
+	if (w->enabled[FAULT_JOB])
+		f->job_struck = JOB_STRUCK;
 	if (w->enabled[FAULT_CUT]) {
 		f->cut = (uint32_t)sim_between(&w->sim, 100, 5000);
 		f->refuse = 50000;
@@ -735,7 +803,7 @@ void faults_heal(struct world *w)
 
 	w->healing = true;
 	f->cut = f->refuse = f->read_eio = f->write_eio = f->sync_eio = 0;
-	f->meta_eio = f->meta_full = f->meta_torn = 0;
+	f->meta_eio = f->meta_full = f->meta_torn = f->job_struck = 0;
 	for (uint32_t i = 0; i < w->conf.n_targets; i++) {
 		w->targets[i].node->capacity = 0;
 		w->targets[i].stopping = w->targets[i].stopping && w->targets[i].server;

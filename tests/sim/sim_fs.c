@@ -18,6 +18,8 @@
 
 #include "sim_fs.h"
 
+#define JOB_OPS 6 /* file operations of a job, about */
+
 /* ---------------------------------------------------------------- names */
 
 static size_t names_place(const struct names *t, const char *s, bool *found)
@@ -398,6 +400,10 @@ struct sim_fs *sim_fs_of(struct env *e)
 {
 	struct sim_node *n = sim_node_of(e);
 
+	if (n->up && n->strike_in && !--n->strike_in) {
+		sim_db_stop(n);
+		n->struck(n->struck_arg, sim_aside(n->sim, 2));
+	}
 	return n->up ? n->fs : NULL;
 }
 
@@ -882,9 +888,15 @@ static void report_io(void *arg)
 static void fire_io(struct sim *s, struct sim_event *e)
 {
 	struct io *io = e->arg;
+	struct sim_node *n = e->node;
 
-	(void)s;
-	io_perform(&e->node->env, io);
+	if (io->kind == IO_CALL && s->faults.job_struck && n->may_be_struck &&
+	    sim_aside(s, 1000000) < s->faults.job_struck && n->may_be_struck(n->struck_arg))
+		n->strike_in = 2 + (uint32_t)sim_aside(s, JOB_OPS);
+	io_perform(&n->env, io);
+	n->strike_in = 0;
+	if (!n->up) /* it went down in the middle: nothing reports it */
+		return;
 	sim_loop_finished(io->loop->impl, report_io, io);
 }
 

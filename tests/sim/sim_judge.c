@@ -572,6 +572,7 @@ static void opened(struct op *op, struct cop *cop)
 			      .unclean = op->a->w->n_unclean,
 			      .exiles = op->a->exiles };
 	peek_file(cop->file, op->f);
+	join_opened(op->a->w, op->f);
 	model_opened(op);
 	if (op->flags & O_TRUNC) {
 		model_truncated(op, 0);

@@ -78,6 +78,12 @@ void sim_db_free(struct sim_node *n)
 	n->db = NULL;
 }
 
+void sim_db_stop(struct sim_node *n)
+{
+	if (n->db)
+		n->db->off = true;
+}
+
 void sim_db_crash(struct sim_node *n, bool power)
 {
 	struct sim_db *d = n->db;

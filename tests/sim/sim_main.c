@@ -224,6 +224,16 @@ static bool table(const struct options *o, const struct counters *c)
 	row(&t, "locks", c->locks);
 	row(&t, "... of those: shared with another client", c->shared_locks);
 	row(&t, "locks taken over from a client that was cut off", c->ousted);
+	row(&t, "targets that joined", c->joins);
+	row(&t, "... joins that were broken off and run again", c->joins_again);
+	row(&t, "... commands that died meanwhile", c->join_admins);
+	row(&t, "... crashes within the format of the target", c->join_formats);
+	row(&t, "... crashes of the target", c->join_downs);
+	row(&t, "... crashes of a server that tells or publishes the map", c->join_publishers);
+	row(&t, "... of those: with the new map in its commit", c->join_commits);
+	row(&t, "... times that one server had published it, another not", c->joins_partial);
+	row(&t, "... files opened that use the target", c->join_files);
+	row(&t, "... clients that had learned of it at the end", c->join_learned);
 	return t.missing;
 }
 

@@ -179,6 +179,21 @@ void peek_counters(const struct server *s, struct counters *c)
 	c->compacted += d.compacted;
 }
 
+const struct wire_map_res *peek_map(const struct server *s)
+{
+	return s->meta ? &s->map : NULL;
+}
+
+uint64_t peek_incarnation(const struct server *s)
+{
+	return disk_stamp(s->disk).incarnation;
+}
+
+uint32_t peek_peers(const struct client *c)
+{
+	return c->n_peers;
+}
+
 void peek_cut(struct client *c)
 {
 	struct link *l;

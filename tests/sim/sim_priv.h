@@ -104,6 +104,7 @@ int sim_fs_store(struct sim_node *n, const void *p, size_t len);
 
 /* sim_lmdb.c */
 void sim_db_crash(struct sim_node *n, bool power); /* its database is closed */
+void sim_db_stop(struct sim_node *n); /* nothing is written any more until sim_db_crash() */
 void sim_db_free(struct sim_node *n);
 
 /* sim_tables.c */

@@ -20,7 +20,7 @@ struct scenario {
 
 /* One array a file, ended by an empty row; sim_scenario.c lists them. */
 extern const struct scenario scenes_basic[], scenes_names[], scenes_data[], scenes_ends[],
-	scenes_rename[], scenes_near[], scenes_acl[];
+	scenes_rename[], scenes_near[], scenes_acl[], scenes_join[];
 
 /* 0, or 1 after saying what is wrong. name NULL: all; seed UINT64_MAX: all of them. */
 int scenarios_run(const char *name, uint64_t seed, const struct world_opts *o);

@@ -127,11 +127,11 @@ static void finish_conf(struct world *w, uint32_t n_meta)
 	memset(c->fs_id.b, 7, sizeof(c->fs_id.b));
 	memset(w->key, 1, sizeof(w->key));
 	memset(w->server_key, 2, sizeof(w->server_key));
-	for (uint32_t i = 0; i < c->n_targets; i++) {
+	for (uint32_t i = 0; i < MAX_TARGETS; i++) {
 		struct conf_target *t = &c->targets[i];
 
 		t->id = i;
-		t->roles = ROLE_DATA | (i < n_meta ? ROLE_META : 0);
+		t->roles = ROLE_DATA | (i < MIN(n_meta, c->n_targets) ? ROLE_META : 0);
 		snprintf(t->name, sizeof(t->name), "server%u", i);
 		snprintf(t->address, sizeof(t->address), w->on_hub ? "loop:t%u" : "t%u:7000", i);
 		strcpy(t->storage, "/store");
@@ -145,7 +145,7 @@ static void make_conf(struct world *w)
 	bool all_meta = sim_chance(s, 500000);
 
 	c->targets = w->conf_targets;
-	c->n_targets = (uint32_t)sim_between(s, 1, MAX_TARGETS);
+	c->n_targets = (uint32_t)sim_between(s, 1, FIRST_TARGETS);
 	c->stripe_unit = 4096u << sim_below(s, 5);
 	c->width = sim_chance(s, 700000) ? 0 : (uint32_t)sim_between(s, 1, c->n_targets);
 	c->timeout_s = 30;
@@ -176,25 +176,37 @@ static struct sim_node *node_add(struct world *w, const char *name)
 	return n;
 }
 
-static void make_targets(struct world *w, const char *dir)
+void target_make(struct world *w, uint32_t i)
 {
-	char err[512], name[16], file[160];
+	struct target *t = &w->targets[i];
+	char name[16], file[160];
+
+	t->w = w;
+	t->id = i;
+	snprintf(name, sizeof(name), "t%u", i);
+	t->node = node_add(w, name);
+	t->node->in_memory = w->bulk || (!w->scenario && hash_u64(w->sim.seed + 4 + i) % 2);
+	snprintf(t->meta_dir, sizeof(t->meta_dir), "%s/%u", w->dir, i);
+	snprintf(file, sizeof(file), "%s/data.mdb", t->meta_dir);
+	sim_db_add(t->node, file);
+	t->node->torn = target_torn;
+	t->node->torn_arg = t;
+	t->node->synced = target_synced;
+	t->node->synced_arg = t;
+	t->node->struck = target_struck;
+	t->node->may_be_struck = target_may_be_struck;
+	t->node->struck_arg = t;
+	t->within = FAULT_JOB;
+}
+
+static void make_targets(struct world *w)
+{
+	char err[512];
 
 	for (uint32_t i = 0; i < w->conf.n_targets; i++) {
 		struct target *t = &w->targets[i];
 
-		t->w = w;
-		t->id = i;
-		snprintf(name, sizeof(name), "t%u", i);
-		t->node = node_add(w, name);
-		t->node->in_memory = w->bulk || (!w->scenario && hash_u64(w->sim.seed + 4 + i) % 2);
-		snprintf(t->meta_dir, sizeof(t->meta_dir), "%s/%u", dir, i);
-		snprintf(file, sizeof(file), "%s/data.mdb", t->meta_dir);
-		sim_db_add(t->node, file);
-		t->node->torn = target_torn;
-		t->node->torn_arg = t;
-		t->node->synced = target_synced;
-		t->node->synced_arg = t;
+		target_make(w, i);
 		if (server_format(&t->node->env, &w->conf, i, err, sizeof(err)) || target_start(t))
 			world_fail(w, 0, "target %u does not start", i);
 	}
@@ -204,7 +216,7 @@ void actor_connect(struct actor *a)
 {
 	struct world *w = a->w;
 	struct client_opts o = { .loop = &a->loop,
-				 .conf = &w->conf,
+				 .conf = join_file(w, MAX_TARGETS + a->id),
 				 .hub = w->on_hub ? &w->hub : NULL,
 				 .name = a->node->name };
 
@@ -236,14 +248,14 @@ static void make_actor(struct world *w, uint32_t i)
 	a->walker.a = a;
 }
 
-static void make_nodes(struct world *w, const char *dir)
+static void make_nodes(struct world *w)
 {
-	make_targets(w, dir);
+	make_targets(w);
 	for (uint32_t i = 0; i <= w->n_actors; i++)
 		make_actor(w, i);
 }
 
-static void build(struct world *w, const struct world_opts *o)
+static void build(struct world *w)
 {
 	struct sim *s = &w->sim;
 
@@ -268,11 +280,12 @@ static void build(struct world *w, const struct world_opts *o)
 	make_conf(w);
 	if (w->bulk)
 		w->conf.width = 1;
-	make_nodes(w, o->dir);
+	join_choose(w);
+	make_nodes(w);
 	faults_choose(w);
 }
 
-static void build_plain(struct world *w, const struct world_opts *o, const struct world_plain *p)
+static void build_plain(struct world *w, const struct world_plain *p)
 {
 	w->scenario = p->name;
 	w->healing = true;
@@ -280,7 +293,7 @@ static void build_plain(struct world *w, const struct world_opts *o, const struc
 	w->n_actors = p->clients;
 	w->sim.faults.commit_ns = sim_between(&w->sim, 70000, 400000);
 	plain_conf(w, p);
-	make_nodes(w, o->dir);
+	make_nodes(w);
 }
 
 /* ---- the run ---- */
@@ -292,7 +305,7 @@ static bool all_idle(void *arg)
 	for (uint32_t i = 0; i < w->n_actors; i++)
 		if (w->actors[i].dead || !actor_idle(&w->actors[i]) || !locker_idle(&w->actors[i]))
 			return w->failed;
-	return true;
+	return join_idle(w) || w->failed;
 }
 
 static bool all_up(void *arg)
@@ -329,6 +342,7 @@ static void check_settled(struct world *w)
 static void work(struct world *w, uint32_t scale)
 {
 	faults_start(w);
+	join_start(w);
 	for (uint32_t i = 0; i < w->n_actors; i++) {
 		w->actors[i].ops_left = (uint32_t)(sim_between(&w->sim, 20, 200) * scale / 100);
 		actor_start(&w->actors[i]);
@@ -353,6 +367,8 @@ static void work(struct world *w, uint32_t scale)
 		sim_run(&w->sim, never, w, 5 * NSEC_PER_SEC);
 	if (!w->failed && !w->enabled[FAULT_META])
 		check_settled(w);
+	if (!w->failed)
+		join_check(w);
 }
 
 /* ---- what is left ---- */
@@ -440,6 +456,7 @@ static void check_rest(struct world *w)
 
 static void tear_down(struct world *w)
 {
+	join_fini(w);
 	for (uint32_t i = 0; i < w->conf.n_targets; i++) {
 		struct target *t = &w->targets[i];
 
@@ -498,6 +515,7 @@ static struct world *world_new(uint64_t seed, const struct world_opts *o, struct
 
 	w->verbose = o->verbose;
 	w->count = count;
+	w->dir = o->dir;
 	list_init(&w->files);
 	list_init(&w->hub.acceptors);
 	w->hub.delay = hub_delay;
@@ -523,7 +541,7 @@ int world_run_plain(uint64_t seed, const struct world_opts *o, const struct worl
 	struct counters count = { 0 };
 	struct world *w = world_new(seed, o, &count);
 
-	build_plain(w, o, p);
+	build_plain(w, p);
 	if (!w->failed)
 		p->run(w, p->arg);
 	if (!w->failed)
@@ -536,7 +554,7 @@ int world_run(uint64_t seed, const struct world_opts *o, struct counters *count,
 {
 	struct world *w = world_new(seed, o, count);
 
-	build(w, o);
+	build(w);
 	if (!w->failed)
 		world_setup(w);
 	if (!w->failed && sim_chance(&w->sim, 700000))

@@ -10,7 +10,8 @@
 #include "sim_env.h"
 #include "sim_lin.h"
 
-#define MAX_TARGETS 4
+#define FIRST_TARGETS 4 /* that a run may begin with */
+#define MAX_TARGETS (FIRST_TARGETS + 1) /* and one that joins */
 #define MAX_CLIENTS 4
 #define N_LANES 3 /* operations of one client at a time */
 #define N_NAMES 4 /* of files in a directory */
@@ -485,18 +486,6 @@ void world_cleanup(struct world *w);
 
 /* ---- sim_world.c ---- */
 
-struct target {
-	struct world *w;
-	uint32_t id;
-	struct sim_node *node;
-	struct loop loop;
-	struct server *server; /* NULL: down */
-	bool stopping;
-	uint32_t losses; /* of power */
-	uint64_t last_loss;
-	char meta_dir[128];
-};
-
 enum fault {
 	FAULT_CUT,
 	FAULT_PARTITION,
@@ -515,8 +504,26 @@ enum fault {
 	FAULT_JUMP, /* of a wall clock */
 	FAULT_DRIFT, /* clocks go at different rates */
 	FAULT_REPLACED, /* another process goes on as a client; not by the same lot as the others */
+	FAULT_JOB, /* a kill or a power loss between two file operations of a job; likewise */
+	FAULT_START, /* ... of a start */
+	FAULT_HALT, /* ... of a clean stop */
 	FAULT_KINDS
 };
+
+struct target {
+	struct world *w;
+	uint32_t id;
+	struct sim_node *node;
+	struct loop loop;
+	struct server *server; /* NULL: down */
+	bool stopping;
+	enum fault within; /* FAULT_JOB, or the start or stop that it is in */
+	bool power_went; /* the fault within its last job, commit, start or stop was a power loss */
+	uint32_t losses; /* of power */
+	uint64_t last_loss;
+	char meta_dir[128];
+};
+
 extern const char *const fault_names[];
 
 struct counters { /* nothing but numbers that add up */
@@ -529,6 +536,8 @@ struct counters { /* nothing but numbers that add up */
 	uint64_t rooms, rooms_longer, rooms_kept, holes, holes_behind, zeros, zeros_longer;
 	uint64_t seeks_data, seeks_hole, seeks_end, seeks_none, copies_failed;
 	uint64_t acl[ACL_COUNTS];
+	uint64_t joins, joins_again, joins_partial, join_admins, join_formats, join_downs,
+		join_publishers, join_commits, join_files, join_learned;
 	uint64_t injected[SIM_INJECTED];
 };
 
@@ -537,8 +546,39 @@ struct outage {
 	uint64_t began, end;
 };
 
+/* ---- sim_join.c: a further target joins, as `sheaf add-server` lets it ---- */
+
+struct join {
+	bool on; /* in this run */
+	bool strikes; /* the target and those that publish it go down at every step */
+	bool started, over;
+	uint32_t id; /* of the target */
+	int step;
+	uint32_t meta; /* asked, or told, now */
+	uint32_t tries;
+	uint64_t incarnation; /* as the target told it last; 0: it did not answer */
+	struct conf older; /* the cluster file without the target */
+	bool newer[MAX_TARGETS]; /* this target has the newer file from now on */
+	struct sim_node *node; /* of the command */
+	struct loop loop;
+	struct client *client; /* NULL: the command does not run */
+	bool acked[MAX_TARGETS]; /* this metadata server has the target in its map */
+	uint32_t version[MAX_TARGETS]; /* of the map of each, the highest seen */
+};
+void join_choose(struct world *w);
+void join_start(struct world *w);
+bool join_idle(const struct world *w); /* over, or there is none */
+/* The cluster file with which a target (n_actors and more: a client) starts now. */
+const struct conf *join_file(struct world *w, uint32_t target);
+/* The map of a target that runs is what it must be; before it ends, and after it has started. */
+void join_look(const struct target *t);
+void join_check(struct world *w); /* at the end */
+void join_opened(struct world *w, const struct mfile *f); /* does the file use the target? */
+void join_fini(struct world *w);
+
 struct world {
 	struct sim sim;
+	const char *dir; /* for metadata */
 	struct loop_hub hub;
 	bool on_hub;
 	uint32_t n_hosts; /* that the nodes share; 0: each has its own */
@@ -567,6 +607,8 @@ struct world {
 	struct append_log appends;
 	struct route ways[MAX_CLIENTS];
 	struct acl_play *acl; /* NULL: there is none in this run */
+	struct join join;
+	uint32_t jobs_left; /* faults within jobs, starts and stops */
 	bool failed, verbose;
 	const char *scenario; /* or NULL: a seed */
 	bool met; /* what it is about came about */
@@ -625,6 +667,9 @@ void faults_lose_answer(struct actor *a);
 void faults_part_servers(struct world *w);
 uint64_t hub_delay(struct loop_hub *h, struct net *from, struct net *to, size_t bytes);
 int target_start(struct target *t);
+void target_make(struct world *w, uint32_t i); /* its node; it is not formatted */
+void target_struck(void *arg, bool power);
+bool target_may_be_struck(void *arg);
 void target_restart(void *arg); /* a target that is down */
 void target_torn(void *arg);
 void target_synced(void *arg);
@@ -647,6 +692,10 @@ void peek_file(const struct cfile *cf, struct mfile *f);
 uint64_t peek_resent(const struct client *c); /* requests that it sent again */
 /* Adds what a target counted, before it is gone. */
 void peek_counters(const struct server *s, struct counters *c);
+/* The map of a server as it tells it, and the incarnation of its storage. */
+const struct wire_map_res *peek_map(const struct server *s);
+uint64_t peek_incarnation(const struct server *s);
+uint32_t peek_peers(const struct client *c); /* targets that it knows */
 void peek_cut(struct client *c); /* closes every link, as the death of its process */
 struct disk *peek_disk(const struct server *s);
 uint64_t peek_stale(

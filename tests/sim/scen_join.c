@@ -1,0 +1,69 @@
+/* Directed scenarios: the storage of a target that joins. */
+#include <stdio.h>
+
+#include "sim_priv.h"
+#include "sim_scenario.h"
+
+#define FORMAT_OPS 24 /* file operations of a format, about */
+#define TRIES 100
+
+/* As `sheaf add-server` does it, until it succeeds. False: it was broken off at least once. */
+static bool format(struct world *w, struct target *t, bool kill)
+{
+	char err[512];
+	int r = -EIO;
+
+	for (int i = 0; i < TRIES; i++) {
+		if (kill && i == 0)
+			t->node->strike_in = 1 + (uint32_t)sim_below(&w->sim, FORMAT_OPS);
+		r = server_format_again(&t->node->env, &w->conf, t->id, err, sizeof(err));
+		t->node->strike_in = 0;
+		if (!r && t->node->up)
+			return i == 0;
+		if (!t->node->up)
+			sim_node_restart(t->node);
+	}
+	world_fail(w, 0, "the target is not formatted: %d", r);
+	return true;
+}
+
+static void just_killed(void *arg, bool power)
+{
+	struct target *t = arg;
+
+	(void)power;
+	sim_node_kill(t->node);
+}
+
+/* The format was broken off, and was run again with success: a power loss takes nothing of it. */
+static void format_again(struct world *w, bool kill)
+{
+	struct target *t = &w->targets[1];
+
+	w->conf.n_targets = 2;
+	target_make(w, 1);
+	t->node->struck = just_killed;
+	w->sim.faults.sync_eio = kill ? 0 : 300000;
+	if (!format(w, t, kill))
+		scene_met(w);
+	w->sim.faults.sync_eio = 0;
+	t->node->struck = target_struck;
+	sim_node_crash(t->node);
+	scene_up(w, 1);
+}
+
+static void format_sync_fails(struct world *w)
+{
+	format_again(w, false);
+}
+
+static void format_killed(struct world *w)
+{
+	format_again(w, true);
+}
+
+const struct scenario scenes_join[] = {
+	{ "format-sync-fails", format_sync_fails, 1, 1, 1, false },
+	{ "format-killed", format_killed, 1, 1, 1, false },
+	{ 0 },
+};
