@@ -182,6 +182,8 @@ static void acked(struct world *w)
 	struct join *j = &w->join;
 
 	j->acked[j->meta] = true;
+	if (j->incarnation)
+		j->told[j->meta] = j->incarnation;
 	join_look(&w->targets[j->meta]);
 	for (uint32_t i = j->meta + 1; i < j->id; i++)
 		if ((w->conf.targets[i].roles & ROLE_META) && !knows(&w->targets[i], j->id)) {
@@ -351,6 +353,8 @@ static void begin(void *arg)
 
 	if (w->failed || j->client)
 		return;
+	for (uint32_t i = 0; i < w->conf.n_targets; i++)
+		join_look(&w->targets[i]);
 	j->tries++;
 	j->step = MAPS;
 	j->meta = 0;
@@ -398,9 +402,15 @@ void join_look(const struct target *t)
 	if (m->version < j->version[t->id])
 		world_fail(w, 0, "target %u: the map had number %u and has %u", t->id,
 			   j->version[t->id], m->version);
+	if (m->n_targets > j->id && j->id >= j->n_known[t->id] && m->version == j->version[t->id])
+		world_fail(w, 0, "target %u: the map with a new target has the old number %u",
+			   t->id, m->version);
 	j->version[t->id] = m->version;
+	j->n_known[t->id] = m->n_targets;
 	if (m->n_targets < j->id + j->acked[t->id] || m->n_targets > w->conf.n_targets)
 		world_fail(w, 0, "target %u: the map has %u targets", t->id, m->n_targets);
+	else if (j->told[t->id] && m->targets[j->id].incarnation != j->told[t->id])
+		world_fail(w, 0, "target %u: the map has lost the incarnation of %u", t->id, j->id);
 	for (uint32_t i = 0; i < m->n_targets && !w->failed; i++)
 		if (m->targets[i].id != i || m->targets[i].roles != w->conf.targets[i].roles ||
 		    !is_text(&m->targets[i].name, w->conf.targets[i].name) ||

@@ -563,7 +563,9 @@ struct join {
 	struct loop loop;
 	struct client *client; /* NULL: the command does not run */
 	bool acked[MAX_TARGETS]; /* this metadata server has the target in its map */
+	uint64_t told[MAX_TARGETS]; /* ... with this incarnation; 0: with none */
 	uint32_t version[MAX_TARGETS]; /* of the map of each, the highest seen */
+	uint32_t n_known[MAX_TARGETS]; /* targets of the map of each, when it was last looked at */
 };
 void join_choose(struct world *w);
 void join_start(struct world *w);
