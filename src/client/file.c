@@ -87,11 +87,16 @@ struct wire_wrote file_report(const struct cfile *f, struct arena *a)
 
 	w.objects = arena_alloc(a, MAX(width, 1u) * sizeof(*w.objects));
 	w.doubt |= f->punched || !w.objects;
-	for (uint32_t i = 0; w.objects && i < width; i++)
-		if (f->reach[i].wrote)
-			w.objects[w.n_objects++] = (struct wire_object_note){ i, f->reach[i].end,
-									      f->reach[i].blocks,
-									      f->unsynced[i] };
+	for (uint32_t i = 0; w.objects && i < width; i++) {
+		const struct reach *o = &f->reach[i];
+
+		if (o->wrote)
+			w.objects[w.n_objects++] =
+				(struct wire_object_note){ i, o->end, o->blocks, f->unsynced[i] };
+		else if (f->unsynced[i]) /* written before a fence */
+			w.objects[w.n_objects++] =
+				(struct wire_object_note){ .index = i, .unsynced = f->unsynced[i] };
+	}
 	return w;
 }
 
@@ -407,14 +412,16 @@ static void report(struct cop *op, struct syncing *s)
 	peer_call(peer_of(op->c, f->h.ino), &op->call, &op->q);
 }
 
-/* What comes of it all. */
+/* The result of the whole call, once the metadata server has answered. */
 static int verdict_of(struct cop *op, const struct syncing *s)
 {
 	struct cfile *f = op->file;
 	int e = s->verdict, error = op->q.error;
 
-	if (!error && op->call.op == OP_RECORD)
+	if (!error && op->call.op == OP_RECORD) {
+		f->left = op->res.recorded.unsynced;
 		file_reported(f, &op->args.record.w, op->res.recorded.epoch, s->n_wrote);
+	}
 	if (!e || (e == -EKEYEXPIRED && s->how != SYNC))
 		e = error;
 	if (s->how != SYNC && !e && file_lost_own(f)) /* nobody has heard of it */
@@ -422,8 +429,9 @@ static int verdict_of(struct cop *op, const struct syncing *s)
 	return e == -ESTALE || e == -EBADF ? -EIO : e;
 }
 
-/* Data of earlier writers are on disk with the others: the metadata server, which may find them
- * marked as unsynced, makes sure of it and forgets the marks. */
+/* Data of earlier writers are on disk with the others: the metadata server, which may have them
+ * marked as unsynced, makes sure of it and forgets the marks. It may find that some were lost
+ * before: that is not an error of this fsync, or no later one of the file would succeed. */
 static void tell_synced(struct cop *op)
 {
 	struct cfile *f = op->file;
@@ -472,7 +480,8 @@ static bool sync_step(struct req *q)
 		req_goto(q, END);
 		s->verdict = verdict_of(op, s);
 		q->error = 0;
-		if (s->how == SYNC && !s->verdict && f->left)
+		if (s->how == SYNC && !s->verdict && f->unsynced &&
+		    (f->left || op->call.op != OP_RECORD))
 			tell_synced(op);
 		break;
 	case END:

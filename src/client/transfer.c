@@ -497,6 +497,12 @@ static uint64_t reached(const struct lane *l)
 	return layout_file_end(lay, l->index, end);
 }
 
+/* Neither bytes nor sizes change: blocks are allocated, no more. */
+static bool is_room(const struct transfer *t)
+{
+	return t->kind == ALLOCATE && t->mode == ALLOC_KEEP_SIZE;
+}
+
 static void answered_write(struct lane *l)
 {
 	struct cfile *f = l->op->file;
@@ -504,8 +510,9 @@ static void answered_write(struct lane *l)
 
 	epochs_add(&t->epochs, l->epoch);
 	epochs_add(&t->other_epochs, l->other_epoch);
-	file_unsynced(f, l->index,
-		      l->call.verifier); /* forgets ends that were lost, not this one */
+	/* forgets ends that were lost, not this one; room alone is nothing that could be missed */
+	if (!is_room(t) || f->unsynced[l->index])
+		file_unsynced(f, l->index, l->call.verifier);
 	file_wrote(f, l->index, l->epoch, reached(l), &l->res.write);
 	f->punched |= t->kind == ALLOCATE && (t->mode & (ALLOC_PUNCH | ALLOC_ZERO));
 }

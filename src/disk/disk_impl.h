@@ -35,18 +35,20 @@ enum {
 	ID_OLD_NAMES = 4, /* it was made as format 1 */
 };
 
-#define DISK_LIVES 16
-struct life {
+#define DISK_LIVES 14
+struct life { /* times: wall clock, ns */
 	uint64_t verifier; /* 0: none */
 	uint64_t host; /* start of the host in whose page cache its data are; 0: in none */
-	uint64_t durable; /* what it wrote until then is on disk; wall clock, ns */
+	uint64_t durable; /* what it wrote until then is on disk */
+	uint64_t began;
 };
-struct disk_lives { /* lives */
+struct disk_lives { /* lives; no more than a sector, which is written whole or not at all */
 	uint8_t magic[8];
 	struct life lives[DISK_LIVES]; /* the latest first */
+	uint64_t lost_from, lost_to; /* of older ones: what they wrote between may be lost */
 	uint32_t zero, crc;
 };
-_Static_assert(sizeof(struct disk_lives) == 400, "lives is a format");
+_Static_assert(sizeof(struct disk_lives) == 480, "lives is a format");
 
 struct disk_stamp_file { /* objects/stamp */
 	uint8_t magic[8];

@@ -5,8 +5,9 @@
  * restarts loses it. And what was written some time before is on disk by then: while anything is
  * written, the whole file system is synced every FLUSH_NS. So the file `lives` has, for each life
  * of the server, its verifier, the start of the host in which it was, and up to when everything
- * that it wrote is on disk. A sync tells so of all lives whose data were in the page cache then,
- * and of no other: what a restart of the host has lost stays lost.
+ * that it wrote is on disk. A sync covers all lives whose data were in the page cache then, and no
+ * other: what a restart of the host has lost stays lost. Of lives that have left the table only the
+ * time is known in which what they wrote may have been lost.
  *
  * The file is written before each such sync, which covers it, and tells of the one before. After
  * a sync that failed the page cache counts no more. Threads: the loop's; the flush is one call
@@ -58,6 +59,28 @@ static int lives_write(struct env *e, int dir, const struct disk_lives *lives)
 	return r;
 }
 
+/* Is the table full, and was it written before the oldest life that it has? */
+static bool is_older(const struct disk *d, int64_t written)
+{
+	const struct life *oldest = &d->lives.lives[DISK_LIVES - 1];
+
+	return oldest->verifier && written < (int64_t)le64toh(oldest->began);
+}
+
+/* The oldest life leaves the table: what of it was not on disk when the next one began may be
+ * lost, now or later. */
+static void life_drop(struct disk_lives *l)
+{
+	const struct life *old = &l->lives[DISK_LIVES - 1], *next = old - 1;
+	uint64_t from = le64toh(old->durable), to = le64toh(next->began);
+
+	if (!old->verifier || from >= to)
+		return;
+	if (!l->lost_to || from < le64toh(l->lost_from))
+		l->lost_from = htole64(from);
+	l->lost_to = htole64(MAX(le64toh(l->lost_to), to));
+}
+
 bool disk_kept(const struct disk *d, uint64_t verifier, int64_t written)
 {
 	uint64_t host = host_start(d->env);
@@ -71,7 +94,8 @@ bool disk_kept(const struct disk *d, uint64_t verifier, int64_t written)
 			return (host && le64toh(l->host) == host) ||
 			       written <= (int64_t)le64toh(l->durable);
 	}
-	return false;
+	return is_older(d, written) && (written <= (int64_t)le64toh(d->lives.lost_from) ||
+					written > (int64_t)le64toh(d->lives.lost_to));
 }
 
 /* A sync that began at `began` has succeeded. */
@@ -89,12 +113,16 @@ static void lives_synced(struct disk *d, uint64_t began)
 static void life_push(struct disk *d)
 {
 	struct life *l = d->lives.lives;
+	uint64_t now = htole64(d->env->clock->wall(d->env));
 
 	if (le64toh(l->verifier) == d->verifier) { /* after a clean stop: all is on disk */
-		lives_synced(d, d->env->clock->wall(d->env));
+		lives_synced(d, le64toh(now));
 	} else {
+		life_drop(&d->lives);
 		memmove(l + 1, l, sizeof(d->lives.lives) - sizeof(*l));
-		*l = (struct life){ .verifier = htole64(d->verifier) };
+		*l = (struct life){ .verifier = htole64(d->verifier),
+				    .durable = now,
+				    .began = now };
 	}
 	l->host = htole64(host_start(d->env));
 }

@@ -49,7 +49,7 @@ uint64_t meta_slow_reads(const struct meta *m); /* inline reads that took over 1
 /* ---- reads: inline, on the loop; 0 or -errno (-ESTALE: no such handle any more; -EINPROGRESS: a change over
  * two servers is at this inode or name: try again when it is over) ---- */
 
-#define MARK_LOST 1 /* instead of a verifier: they are lost, until the object is emptied */
+#define MARK_LOST 1 /* instead of a verifier: unsynced data are lost, until the object is emptied */
 /* Data of an object that no sync covers: the verifier of its server, and when they were written. */
 struct meta_unsynced {
 	uint64_t verifier; /* 0: none */

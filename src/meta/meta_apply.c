@@ -7,7 +7,6 @@
  * answer with a status; a negative return means that the database failed and the transaction must go. */
 #include "meta/meta_state.h"
 
-#define MARK_OLD_NS (INT64_C(60) * 1000000000)
 #define ANSWER_MAX 4096 /* the widest layout and two directories take some 3,500 bytes */
 
 int apply_get_held(struct apply *ap, const struct wire_handle *h, struct node *n)
@@ -143,17 +142,16 @@ static int apply_unsettle_rec(struct apply *ap)
 	return rc ? rc : apply_answer(ap, ap->rec->h.ino, &n);
 }
 
-/* Which of two marks of unsynced data counts: the first one, unless a writer tells of a later one and
- * the data of the first were brought to disk meanwhile (servers do that every 30 s). */
-static void mark_unsynced(struct disk_note *o, uint64_t verifier, int64_t written, bool by_writer)
+/* Of two marks under different verifiers the first one stays, and stands for the data of both: its
+ * life of the server ended before the other one began, so what was written until `left` counts as
+ * kept only if nothing was lost since. */
+static void mark_unsynced(struct disk_note *o, uint64_t verifier, int64_t written)
 {
-	bool old = by_writer && written - o->left > MARK_OLD_NS;
-
-	if (!verifier || o->unsynced == MARK_LOST ||
-	    (o->unsynced && o->unsynced != verifier && !old))
+	if (!verifier || verifier == MARK_LOST || o->unsynced == MARK_LOST)
 		return;
-	o->left = o->unsynced == verifier ? MAX(o->left, written) : written;
-	o->unsynced = verifier;
+	o->left = o->unsynced ? MAX(o->left, written) : written;
+	if (!o->unsynced)
+		o->unsynced = verifier;
 }
 
 /* What was told about one object, in addition to what is known. Data that no sync covers stay so
@@ -167,7 +165,7 @@ static bool object_grow(struct disk_note *o, const struct wire_object_note *t,
 	o->end = MAX(o->end, t->end);
 	/* holes punched since are known when the file is settled */
 	o->blocks = MAX(o->blocks, t->blocks);
-	mark_unsynced(o, t->unsynced, r->mtime ? r->mtime : r->time, r->kind == REC_RECORD);
+	mark_unsynced(o, t->unsynced, r->mtime ? r->mtime : r->time);
 	return memcmp(&old, o, sizeof(old)) != 0;
 }
 
@@ -178,6 +176,22 @@ static bool objects_grow(const struct wire_record *r, struct node *n)
 	for (uint32_t i = 0; i < r->n_objects; i++)
 		if (r->objects[i].index < n->l.n_targets)
 			changed |= object_grow(&n->objects[r->objects[i].index], &r->objects[i], r);
+	return changed;
+}
+
+/* A report from before a fence: only what it says of unsynced data counts. */
+static bool marks_grow(const struct wire_record *r, struct node *n)
+{
+	bool changed = false;
+
+	for (uint32_t i = 0; i < r->n_objects; i++) {
+		const struct wire_object_note *t = &r->objects[i];
+
+		if (t->index >= n->l.n_targets || !t->unsynced)
+			continue;
+		mark_unsynced(&n->objects[t->index], t->unsynced, r->mtime ? r->mtime : r->time);
+		changed = true;
+	}
 	return changed;
 }
 
@@ -249,6 +263,8 @@ static int apply_record(struct apply *ap)
 	}
 	if (!rc && r->epoch >= n.i.epoch)
 		rc = grow(ap, &n);
+	else if (!rc && marks_grow(r, &n))
+		rc = node_put(&ap->m->db, ap->txn, r->h.ino, &n);
 	/* a report from before a fence says nothing of what the objects have: the row stays until they were asked */
 	if (!rc && (r->flags & REC_LAST_WRITER) && (r->epoch >= n.i.epoch || !r->mtime))
 		rc = row_forget(ap, T_UNSETTLED, &k);
@@ -268,10 +284,14 @@ static int apply_synced(struct apply *ap)
 		return rc;
 	for (uint32_t i = 0; i < r->n_objects; i++) {
 		const struct wire_object_note *t = &r->objects[i];
+		struct disk_note *o = t->index < n.l.n_targets ? &n.objects[t->index] : NULL;
 
-		if (t->index >= n.l.n_targets || n.objects[t->index].unsynced != t->unsynced)
+		if (!o || o->unsynced != t->unsynced)
 			continue;
-		n.objects[t->index].unsynced = t->end == MARK_LOST ? MARK_LOST : 0;
+		if (t->end == MARK_LOST)
+			o->unsynced = MARK_LOST;
+		else if (o->left <= (int64_t)t->blocks) /* else it was written again since */
+			o->unsynced = 0;
 		lost |= t->end == MARK_LOST;
 	}
 	if (lost)

@@ -1,7 +1,5 @@
-/* One call to each target of a layout, side by side: fences and removals. */
+/* One call to each target of a layout, side by side: fences, syncs and removals. */
 #include "server/srv.h"
-
-#define LOOK_NS (2 * NSEC_PER_SEC) /* an open waits for it */
 
 int fan_init(struct fan *f, const struct wire_layout_rec *l, struct arena *a)
 {
@@ -77,7 +75,7 @@ bool fan_doubts(const struct server *srv, const struct meta_node *n, uint32_t in
 		return false;
 	if (target == srv->target)
 		return mark != disk_verifier(srv->disk);
-	return p->state == PEER_IDLE || (p->state == PEER_UP && mark != p->verifier);
+	return p->state == PEER_UP ? mark != p->verifier : p->state != PEER_WAITING;
 }
 
 static bool is_synced(const struct server *srv, const struct meta_node *n, uint32_t index,
@@ -89,7 +87,7 @@ static bool is_synced(const struct server *srv, const struct meta_node *n, uint3
 }
 
 int fan_sync(struct server *srv, struct fan *f, const struct meta_node *n, enum fan_sync which,
-	     struct arena *a, struct req *q)
+	     bool brief, struct arena *a, struct req *q)
 {
 	const struct wire_layout_rec *l = &n->layout;
 	struct wire_capability cap = cap_own(srv, n, CAP_READ);
@@ -110,7 +108,7 @@ int fan_sync(struct server *srv, struct fan *f, const struct meta_node *n, enum 
 		}
 		c = server_call(srv, q->trace, OP_SYNC, XDR_ANY(xdr_wire_sync_args), &f->sync[i],
 				XDR_ANY(xdr_wire_object_res), &f->object[i]);
-		if (which == SYNC_DOUBTFUL)
+		if (brief)
 			c.deadline = MIN(c.deadline, srv->loop->now + LOOK_NS);
 		call(srv, f, i, l->targets[i], c, q);
 	}

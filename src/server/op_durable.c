@@ -5,7 +5,9 @@
  *
  *   LOCK -> SYNC -> NOTE -> END -> REPLY
  *
- * The inode's lock makes it wait for a close that is being recorded. A close reports under which
+ * It needs the inode's lock, so that no close is being recorded meanwhile. While another has it the
+ * answer is EINPROGRESS, and the request is repeated: one that waited here would keep a slot of its
+ * peer for as long as the lock is held, also after its caller has given up. A close reports under which
  * verifier each server had data that no sync covered: the mark of the object. A server that has
  * lost them since, with the power of its host or by a failed sync, says so: then the answer is
  * EIO, the mark becomes MARK_LOST, `change` grows, and the file does not replace another until it
@@ -21,11 +23,14 @@ static const char *const names[] = { "lock", "sync", "note", "end", "reply" };
 static int lock(struct sreq *s)
 {
 	const struct wire_durable_args *a = s->args;
+	const struct inode *i = inode_find(s->srv, a->h.ino);
 	struct durable_state *st = s->op;
 
 	s->ino = a->h.ino;
 	if (s->head.op == OP_FSYNC && !session_holds(s->session, a->h.ino))
 		return -EBADF;
+	if (i && i->locked)
+		return -EINPROGRESS;
 	return inode_lock_handle(s->srv, &a->h, &st->lock, &s->q);
 }
 
@@ -52,7 +57,7 @@ static int sync_objects(struct sreq *s)
 	e = fan_init(&st->fan, &st->node.layout, &s->arena);
 	if (!e)
 		e = fan_sync(s->srv, &st->fan, &st->node, a->doubtful ? SYNC_DOUBTFUL : SYNC_LEFT,
-			     &s->arena, &s->q);
+			     s->head.op == OP_FSYNC || a->doubtful, &s->arena, &s->q);
 	return e;
 }
 
@@ -72,7 +77,10 @@ static void note_object(struct sreq *s, uint32_t i)
 		       "file until it is written anew",
 		       (unsigned long long)s->ino, i);
 	r->objects[r->n_objects++] = (struct wire_object_note){
-		.index = i, .unsynced = st->node.unsynced[i].verifier, .end = lost ? MARK_LOST : 0
+		.index = i,
+		.unsynced = st->node.unsynced[i].verifier,
+		.end = lost ? MARK_LOST : 0,
+		.blocks = (uint64_t)st->node.unsynced[i].left,
 	};
 }
 
@@ -85,7 +93,7 @@ static int note(struct sreq *s)
 	if (!st->node.unsynced || !st->fan.n)
 		return 0;
 	sreq_record(s, REC_SYNCED);
-	r->session = 0; /* its answer is not stored, and it may be done twice */
+	r->session = 0; /* its answer is not stored: the record may be applied twice */
 	r->h = a->h;
 	r->objects = arena_alloc(&s->arena, st->fan.n * sizeof(*r->objects));
 	if (!r->objects)

@@ -392,10 +392,13 @@ int finish_attr(struct sreq *s)
 
 int finish_recorded(struct sreq *s)
 {
+	const struct wire_record_args *a = s->args;
 	struct wire_recorded_res *r = s->res;
+	struct meta_node n;
 
 	r->at = s->change.res.at;
 	r->epoch = s->change.res.epoch;
+	r->unsynced = meta_get(s->srv->meta, &a->h, &n, &s->arena) == 0 && n.unsynced;
 	return 0;
 }
 

@@ -174,6 +174,18 @@ static int existing(struct sreq *s)
 	return lock_inode(s, &st->h);
 }
 
+/* The servers have answered, or did not within LOOK_NS: then the open does not wait any longer. */
+static void looked(struct sreq *s)
+{
+	struct open_state *st = s->op;
+	struct req *q = &s->q;
+	bool again = q->error == -EINPROGRESS && q->loop->now < q->born + LOOK_NS;
+
+	durable_over(s, &st->durable);
+	q->error = 0;
+	req_fail(q, again ? -EINPROGRESS : existing(s));
+}
+
 /* The client walks once more, under a new sequence. */
 static int from_the_beginning(struct sreq *s)
 {
@@ -342,8 +354,8 @@ static void take_back(struct sreq *s)
 	const struct wire_open_args *a = s->args;
 	const struct open_state *st = s->op;
 
-	if (s->q.error && (a->flags & OPEN_WRITE) && st->h.ino && !s->srv->stopping &&
-	    meta_unsettled(s->srv->meta, st->h.ino))
+	if (s->q.error && s->q.error != -EINPROGRESS && (a->flags & OPEN_WRITE) && st->h.ino &&
+	    !s->srv->stopping && meta_unsettled(s->srv->meta, st->h.ino))
 		task_start(s->srv, TASK_SETTLE, &st->h, 0, 0);
 }
 
@@ -383,11 +395,11 @@ static bool open_step(struct req *q)
 		req_goto(q, REPLY);
 		req_fail(q, grant(s));
 		break;
-	case LOOKED: /* or after an error. Whatever the servers answered: `change` has it */
-		req_goto(q, st->durable.waits ? WALK : REPLY);
+	case LOOKED: /* or after an error */
 		if (st->durable.waits)
-			q->error = 0;
-		durable_over(s, &st->durable);
+			looked(s);
+		else
+			req_goto(q, REPLY);
 		break;
 	case REPLY:
 		trunc_fini(s, &st->t);

@@ -464,10 +464,12 @@ enum fan_sync {
 	SYNC_LEFT, /* of a file with writers all, else those with data that no sync covers */
 	SYNC_DOUBTFUL, /* fan_doubts() */
 };
+#define LOOK_NS (2 * NSEC_PER_SEC)
+/* brief: for LOOK_NS at most. */
 int fan_sync(struct server *srv, struct fan *f, const struct meta_node *n, enum fan_sync which,
-	     struct arena *a, struct req *q);
-/* Was the server of this object, which has data that no sync covers, started again since? Perhaps, if
- * it was never asked anything; not as far as is known, if it is not reached now. */
+	     bool brief, struct arena *a, struct req *q);
+/* Has the object a mark of unsynced data, and was its server perhaps started again since? True
+ * also before there is a link to it; false while the server is unreachable. */
 bool fan_doubts(const struct server *srv, const struct meta_node *n, uint32_t index);
 /* Only the objects that a file of this size can have. */
 void fan_remove(struct server *srv, struct fan *f, const struct wire_layout_rec *l, uint64_t ino,

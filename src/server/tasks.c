@@ -110,7 +110,7 @@ static int sync_objects(struct task *t)
 {
 	fan_fini(&t->fan);
 	t->node.epoch = t->epoch;
-	return fan_sync(t->srv, &t->fan, &t->node, SYNC_ALL, &t->arena, &t->q);
+	return fan_sync(t->srv, &t->fan, &t->node, SYNC_ALL, false, &t->arena, &t->q);
 }
 
 static int commit(struct task *t)

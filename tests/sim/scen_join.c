@@ -35,16 +35,24 @@ static void just_killed(void *arg, bool power)
 	sim_node_kill(t->node);
 }
 
+static void just_crashed(void *arg, bool power)
+{
+	struct target *t = arg;
+
+	(void)power;
+	sim_node_crash(t->node);
+}
+
 /* The format was broken off, and was run again with success: a power loss takes nothing of it. */
-static void format_again(struct world *w, bool kill)
+static void format_again(struct world *w, void (*struck)(void *arg, bool power))
 {
 	struct target *t = &w->targets[1];
 
 	w->conf.n_targets = 2;
 	target_make(w, 1);
-	t->node->struck = just_killed;
-	w->sim.faults.sync_eio = kill ? 0 : 300000;
-	if (!format(w, t, kill))
+	t->node->struck = struck;
+	w->sim.faults.sync_eio = struck ? 0 : 300000;
+	if (!format(w, t, struck))
 		scene_met(w);
 	w->sim.faults.sync_eio = 0;
 	t->node->struck = target_struck;
@@ -54,15 +62,21 @@ static void format_again(struct world *w, bool kill)
 
 static void format_sync_fails(struct world *w)
 {
-	format_again(w, false);
+	format_again(w, NULL);
 }
 
 static void format_killed(struct world *w)
 {
-	format_again(w, true);
+	format_again(w, just_killed);
+}
+
+static void format_loses_power(struct world *w)
+{
+	format_again(w, just_crashed);
 }
 
 const struct scenario scenes_join[] = {
+	{ "format-loses-power", format_loses_power, 1, 1, 1, false },
 	{ "format-sync-fails", format_sync_fails, 1, 1, 1, false },
 	{ "format-killed", format_killed, 1, 1, 1, false },
 	{ 0 },

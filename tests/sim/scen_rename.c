@@ -314,18 +314,38 @@ static void meet_servers(struct world *w)
 	scene_close(w, 0, f);
 }
 
+static struct replace begin_new(struct world *w, struct cfile **f)
+{
+	struct replace r = {
+		.w = w, .victim = 1, .loss_at = UINT64_MAX, .from = "tmp", .to = "name"
+	};
+
+	meet_servers(w);
+	make_old(&r);
+	*f = open_new(&r, r.from);
+	return r;
+}
+
+/* Closed, a power loss, a rename. `kept`: nothing was unsynced, so it must succeed. */
+static void end_new(struct replace *r, bool kept)
+{
+	int64_t e;
+
+	lose_power(r);
+	scene_pass(r->w, 5 * NSEC_PER_SEC);
+	e = rename_it(r);
+	scene_check(r->w, !kept || !e, "rename: %d", (int)e);
+	judge(r, e, "after the rename");
+	scene_met(r->w);
+}
+
 /* The old file, and the new one under another name, closed without an fsync. */
 static struct replace left_unsynced(struct world *w)
 {
-	struct replace r = { .w = w, .victim = 1, .loss_at = UINT64_MAX };
 	struct cfile *f;
+	struct replace r = begin_new(w, &f);
 	int64_t e;
 
-	meet_servers(w);
-	strcpy(r.from, "tmp");
-	strcpy(r.to, "name");
-	make_old(&r);
-	f = open_new(&r, r.from);
 	if (w->failed)
 		return r;
 	write_all(&r, f, NEW);
@@ -370,18 +390,29 @@ static void lost_before_rename(struct world *w)
 	}
 }
 
-/* ... and nobody has asked before the flush. */
+/* ... and the first question comes after the flush. What is lost was written over what is on disk, so that no object is
+ * too short. */
 static void lost_then_flushed(struct world *w)
 {
-	struct replace r = left_unsynced(w),
-		       other = { .w = w, .loss_at = UINT64_MAX, .to = "other" };
+	struct replace other = { .w = w, .loss_at = UINT64_MAX, .to = "other" };
+	struct cfile *f;
+	struct replace r = begin_new(w, &f);
+	struct cop *c;
 	int64_t e;
 
+	if (w->failed)
+		return;
+	write_all(&r, f, OLD);
+	c = scene_call(w, 0);
+	client_fsync(c, f);
+	scene_end(w, c);
+	write_all(&r, f, NEW);
+	close_it(&r, f);
 	lose_power(&r);
-	make_old(&other);
-	scene_pass(w, 70 * NSEC_PER_SEC);
-	make_old(&other);
-	scene_pass(w, 70 * NSEC_PER_SEC);
+	for (int i = 0; i < 2; i++) {
+		make_old(&other);
+		scene_pass(w, 70 * NSEC_PER_SEC);
+	}
 	e = rename_it(&r);
 	if (e == -EIO)
 		scene_met(w);
@@ -436,12 +467,7 @@ static void synced_before_loss(struct world *w)
 	e = scene_end(w, c);
 	scene_check(w, !e, "fsync: %d", (int)e);
 	scene_close(w, 1, f);
-	lose_power(&r);
-	scene_pass(w, 5 * NSEC_PER_SEC);
-	e = rename_it(&r);
-	scene_check(w, !e, "rename: %d", (int)e);
-	judge(&r, e, "after the rename");
-	scene_met(w);
+	end_new(&r, true);
 }
 
 /* Its writer died, and the server settles it soon after, since another one waits for its lock: that syncs it, too. */
@@ -474,8 +500,134 @@ static void settled_before_loss(struct world *w)
 	scene_check(w, !e, "lock: %d", (int)e);
 	scene_close(w, 1, g);
 	scene_revive(w, 0);
+	end_new(&r, true);
+}
+
+/* ---- the same, with other histories of the file ---- */
+
+static void put_byte(struct world *w, uint32_t who, struct cfile *f, uint64_t at)
+{
+	static char b = NEW;
+	struct iovec mem = { &b, 1 };
+	struct extent x = { at, 1 };
+	struct cop *c = scene_call(w, who);
+	int64_t e;
+
+	client_write(c, f, &mem, 1, &x, 1);
+	e = scene_end(w, c);
+	scene_check(w, e == 1, "byte: %d", (int)e);
+}
+
+/* Written, cut, written again in one object: a fence has come between, and still all is marked. */
+static void cut_then_written(struct world *w)
+{
+	struct cfile *f;
+	struct replace r = begin_new(w, &f);
+	struct cop *c;
+	int64_t e;
+
+	if (w->failed)
+		return;
+	write_all(&r, f, NEW);
+	c = scene_call(w, 0);
+	client_ftruncate(c, f, LENGTH);
+	scene_end(w, c);
+	put_byte(w, 0, f, 0);
+	e = close_it(&r, f);
+	scene_check(w, !e, "close: %d", (int)e);
+	end_new(&r, false);
+}
+
+/* Another process has had it open since before the close, and syncs it. */
+static void synced_by_another(struct world *w)
+{
+	struct cfile *f, *g;
+	struct replace r = begin_new(w, &f);
+	struct cop *c;
+	int64_t e;
+
+	g = scene_open(w, 1, r.from, O_RDONLY);
+	if (w->failed)
+		return;
+	write_all(&r, f, NEW);
+	close_it(&r, f);
+	c = scene_call(w, 1);
+	client_fsync(c, g);
+	e = scene_end(w, c);
+	scene_check(w, !e, "fsync: %d", (int)e);
+	scene_close(w, 1, g);
+	end_new(&r, true);
+}
+
+/* Its writer syncs it beside its writes, then once more. */
+static void synced_beside_writes(struct world *w)
+{
+	static char bytes[LENGTH];
+	struct iovec mem = { bytes, LENGTH };
+	struct cfile *f;
+	struct replace r = begin_new(w, &f);
+	struct cop *c, *d;
+	int64_t e;
+
+	memset(bytes, NEW, sizeof(bytes));
+	if (w->failed)
+		return;
+	w->sim.faults.io_max = 10 * NSEC_PER_MSEC;
+	for (int i = 0; i < 10; i++) {
+		c = scene_call(w, 0);
+		d = scene_call(w, 0);
+		client_write(d, f, &mem, 1, &all, 1);
+		client_fsync(c, f);
+		scene_end(w, d);
+		scene_end(w, c);
+	}
+	c = scene_call(w, 0);
+	client_fsync(c, f);
+	e = scene_end(w, c);
+	scene_check(w, !e, "fsync: %d", (int)e);
+	e = close_it(&r, f);
+	scene_check(w, !e, "close: %d", (int)e);
+	end_new(&r, true);
+}
+
+/* A second writer, who had it open all the time, comes long after the loss of what the first one left. */
+static void second_writer_later(struct world *w)
+{
+	struct cfile *f, *g;
+	struct replace r = begin_new(w, &f);
+	int64_t e;
+
+	g = scene_open(w, 1, r.from, O_RDWR);
+	if (w->failed)
+		return;
+	write_all(&r, f, NEW);
+	e = close_it(&r, f);
+	scene_check(w, !e, "close: %d", (int)e);
 	lose_power(&r);
-	scene_pass(w, 5 * NSEC_PER_SEC);
+	scene_pass(w, 100 * NSEC_PER_SEC);
+	put_byte(w, 1, g, 131071);
+	put_byte(w, 1, g, LENGTH - 1);
+	scene_close(w, 1, g);
+	e = rename_it(&r);
+	judge(&r, e, "after the rename");
+	scene_met(w);
+}
+
+/* More lives of the server than it remembers, and nothing was lost. */
+static void many_lives(struct world *w)
+{
+	struct replace r = left_unsynced(w),
+		       other = { .w = w, .loss_at = UINT64_MAX, .to = "other" };
+	int64_t e;
+
+	scene_pass(w, 40 * NSEC_PER_SEC);
+	make_old(&other);
+	scene_pass(w, 70 * NSEC_PER_SEC);
+	for (int i = 0; i < 17 && !w->failed; i++) {
+		scene_down(w, r.victim, false);
+		scene_up(w, r.victim);
+		scene_pass(w, 5 * NSEC_PER_SEC);
+	}
 	e = rename_it(&r);
 	scene_check(w, !e, "rename: %d", (int)e);
 	judge(&r, e, "after the rename");
@@ -483,6 +635,11 @@ static void settled_before_loss(struct world *w)
 }
 
 const struct scenario scenes_rename[] = {
+	{ "replace-cut-before", cut_then_written, 2, 1, 2, false },
+	{ "replace-synced-by-another", synced_by_another, 2, 1, 2, false },
+	{ "replace-synced-beside-writes", synced_beside_writes, 2, 1, 2, false },
+	{ "replace-second-writer", second_writer_later, 2, 1, 2, false },
+	{ "replace-many-lives", many_lives, 2, 1, 2, false },
 	{ "replace-data-server", data_server_lost, 2, 1, 2, false },
 	{ "replace-meta-server", meta_server_lost, 2, 1, 2, false },
 	{ "replace-between-servers", between_servers, 3, 2, 2, false },
