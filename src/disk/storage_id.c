@@ -124,6 +124,8 @@ int disk_id_format(struct env *e, int dir, int objects, const struct uuid *fs, u
 
 	id_encode(&id, fs, target);
 	if (!r) /* a power loss must not leave a sheaf.id without the other parts */
+		r = e->file->fsync(e, objects);
+	if (!r)
 		r = e->file->fsync(e, dir);
 	return r ? r : disk_write_file(e, dir, ID_NAME, &id, sizeof(id), true);
 }

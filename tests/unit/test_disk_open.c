@@ -168,6 +168,28 @@ static void formatting_twice_is_refused(void)
 	disk_end();
 }
 
+/* The stamp of an earlier format that was killed has a name which nothing has synced yet: it is
+ * synced before sheaf.id has one, and once more at the end. */
+static void the_names_of_a_broken_format_are_synced(void)
+{
+	char file[600];
+	struct stat st;
+	int fd;
+
+	begin_closed();
+	in_dir(file, sizeof(file), "sheaf.id");
+	CHECK_EQ(unlink(file), 0);
+	in_dir(file, sizeof(file), "objects");
+	fd = open(file, O_RDONLY | O_DIRECTORY);
+	CHECK(fd >= 0 && fstat(fd, &st) == 0);
+	close(fd);
+	faulty.watched = st.st_ino;
+	CHECK_EQ(disk_format(loop.env, disk_path, &test_fs, 3, disk_err, sizeof(disk_err)), 0);
+	CHECK_EQ(faulty.n_watched, 2);
+	CHECK_EQ(disk_try(&test_fs, 3), 0);
+	disk_end();
+}
+
 static void formatting_where_no_parent_is_says_so(void)
 {
 	CHECK_EQ(disk_format(env_real(), "/nowhere/at/all", &test_fs, 3, disk_err,
@@ -270,6 +292,7 @@ TEST_MAIN(TEST(a_missing_directory_is_refused), TEST(a_directory_without_id_is_r
 	  TEST(another_file_system_or_server_is_refused), TEST(a_newer_format_is_refused),
 	  TEST(a_directory_in_use_is_refused), TEST(missing_parts_are_refused),
 	  TEST(lost_objects_are_made_anew_and_nothing_else), TEST(formatting_twice_is_refused),
+	  TEST(the_names_of_a_broken_format_are_synced),
 	  TEST(formatting_where_no_parent_is_says_so),
 	  TEST(a_clean_stop_keeps_the_verifier_and_anything_else_does_not),
 	  TEST(a_damaged_clean_file_counts_as_none),
