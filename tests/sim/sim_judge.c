@@ -523,8 +523,9 @@ static void resolve_later(void *arg)
 {
 	struct op *op = arg;
 
-	if (op->a->dead || !op->busy || !op->resolving)
-		return;
+	if (op->a->dead || !op->busy || !op->resolving || op->a->w->sim.now < op->resolve_at)
+		return; /* or a later call was planned since: its client has died and is back */
+	op->resolve_at = UINT64_MAX;
 	if (may_happen_yet(op) || !op->a->client)
 		op_resolve(op);
 	else
@@ -538,6 +539,7 @@ void op_resolve(struct op *op)
 	if (!op->resolving)
 		op->ended = w->sim.now;
 	op->resolving = true;
+	op->resolve_at = w->sim.now + REST_NS / 2;
 	sim_after(&w->sim, REST_NS / 2, resolve_later, op);
 }
 

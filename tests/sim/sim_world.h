@@ -154,6 +154,7 @@ struct op {
 	struct actor *a;
 	bool busy;
 	bool resolving; /* its outcome is in doubt: looking */
+	uint64_t resolve_at; /* when its outcome is looked at next */
 	enum do_kind kind;
 	uint32_t number;
 	int expect; /* of operations on names: 0 or -errno */
