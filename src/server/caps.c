@@ -1,8 +1,8 @@
 /* Capabilities: made by metadata servers at open, checked by data targets at every access.
  *
- * One is good for the objects of its file at every target, for clients with the key of the one it was given
- * to: that key is under the signature. The session it names is one of the metadata server, which a data target
- * cannot know. */
+ * A capability is valid for the objects of its file at every target, for clients with the same key
+ * as the client it was issued to: the signature covers that key. The session in it is one of the
+ * metadata server, unknown to data targets. */
 #include "server/srv.h"
 
 static void sign(const struct server *srv, const char *key, const struct wire_capability *c,
@@ -54,7 +54,7 @@ struct wire_capability cap_own(const struct server *srv, const struct meta_node 
 	return c;
 }
 
-/* Has this very capability been verified before? */
+/* The cache entry for this capability. */
 static struct known_cap *cached(struct server *srv, const struct wire_capability *c)
 {
 	uint64_t key;
@@ -70,7 +70,7 @@ static bool same(const struct wire_capability *a, const struct wire_capability *
 	       mac_equal(a->mac, b->mac);
 }
 
-/* Did a metadata server give it to a client with this key? */
+/* Was it issued by a metadata server to a client with this key? */
 static bool genuine(struct server *srv, const char *key, const struct wire_capability *c)
 {
 	struct known_cap *known = cached(srv, c);

@@ -1,13 +1,11 @@
-/* Data that were recorded and are not there: found by accesses, told in the log and in the
- * metrics.
+/* Recorded data that are not there any more: accesses find them; the log and the metrics tell.
  *
  * A capability under the file's present epoch means that nothing was cut since the recorded ends
  * left the metadata server. So an object that ends before its recorded end, or is missing, has
- * lost data: reading what lies between the two ends is an error, never zeros. Threads: the
- * loop's. */
+ * lost data: a read between the two ends is an error, never zeros. Threads: the loop's. */
 #include "server/srv.h"
 
-/* One line for an object every now and then. */
+/* Limits the log to one line per object in DAMAGE_TELL_NS. */
 static bool is_news(struct server *srv, const struct object_id *id)
 {
 	struct damage *d = &srv->damage;
@@ -29,7 +27,8 @@ int object_damaged(struct sreq *s, const struct wire_access *a, uint64_t end)
 	struct object_id id = object_of(a);
 	char name[OBJECT_PATH];
 
-	if (a->cap.epoch < disk_floor(srv->disk, id.ino)) /* it may have been cut meanwhile */
+	/* the object may have been cut meanwhile */
+	if (a->cap.epoch < disk_floor(srv->disk, id.ino))
 		return -EKEYEXPIRED;
 	srv->damage.accesses++;
 	object_path(name, &id);

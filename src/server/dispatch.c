@@ -1,15 +1,17 @@
-/* From a message to a request in service, and from its result to a reply.
+/* Turns a message into a request in service, and its result into a reply.
  *
- * A request borrows a slot of its session from here to sreq_reply(). It holds a reference to its link;
- * when that breaks the request still runs to its end (its transfers fail) and only the reply is dropped.
- * Buffers: the message is kept until the reply, arguments refer into it. Errors: a message that breaks
- * the rules closes its link; everything else is a status in a reply. */
+ * A request borrows a slot of its session from here to sreq_reply(). It holds a reference to its
+ * link. When the link breaks, the request still runs to its end: its transfers fail and its reply
+ * is dropped.
+ * Buffers: the message is kept until the reply, because the decoded arguments point into it.
+ * Errors: a message that breaks the protocol closes its link; all others become a status in a
+ * reply. */
 #include <stdlib.h>
 
 #include "server/srv.h"
 
-#define ARENA_LIMIT (1 * MIB) /* of one request */
-#define SPARE_REQS 1024 /* kept for reuse */
+#define ARENA_LIMIT (1 * MIB) /* per request */
+#define SPARE_REQS 1024 /* free requests kept for reuse */
 
 static struct sreq *sreq_new(struct server *srv)
 {
@@ -38,7 +40,7 @@ static struct sreq *sreq_new(struct server *srv)
 	return s;
 }
 
-/* Ends its reference to its link, too. */
+/* Also drops the request's reference to its link. */
 static void sreq_free(struct sreq *s)
 {
 	struct server *srv = s->srv;
@@ -75,7 +77,7 @@ void sreq_abandon(struct sreq *s)
 	list_del(&s->q.link);
 	s->q.loop->n_reqs--;
 	if (s->row->ops == &truncate_ops ||
-	    s->row->ops == &append_ops) /* answers that it has not looked at yet */
+	    s->row->ops == &append_ops) /* frees answers not processed yet */
 		fan_fini(&((struct trunc *)s->op)->fan);
 	else if (s->row->ops == &open_ops)
 		open_abandon(s);
@@ -91,8 +93,8 @@ void sreq_abandon(struct sreq *s)
 
 /* ---- replies ---- */
 
-/* A failed sync changes the verifier: all who have unsynced data here hear of it, not only who asked. A write
- * that was under way then may be among what was lost. */
+/* A failed sync changes the verifier, which tells every client with unsynced data of the loss. The
+ * reply to a write has the verifier of its arrival: a sync that failed since may have lost it. */
 static uint64_t verifier_of(const struct sreq *s)
 {
 	struct server *srv = s->srv;
@@ -124,7 +126,7 @@ static void send_reply(struct sreq *s, int error, uint32_t slots)
 		m = msg_encode(&srv->net, XDR_ANY(xdr_wire_rep_head), &h, s->row->res_filter,
 			       s->res);
 	if (!m) {
-		if (!error) /* a result that does not fit is our own mistake */
+		if (!error) /* the result does not fit: an error of this server */
 			h.status = EMSGSIZE;
 		m = msg_encode(&srv->net, XDR_ANY(xdr_wire_rep_head), &h, NULL, NULL);
 	}
@@ -134,7 +136,7 @@ static void send_reply(struct sreq *s, int error, uint32_t slots)
 		link_close(s->link, -ENOMEM);
 }
 
-/* Slots that its client may use. */
+/* The number of slots that the client may use from now on. */
 static uint32_t credit(const struct sreq *s)
 {
 	bool busy = !list_empty(&s->srv->pool.waiting) ||
@@ -160,15 +162,14 @@ bool sreq_reply(struct sreq *s)
 		session_leave(s->session, s->head.slot);
 	if (error && error != -ESHUTDOWN && s->no_room)
 		send_reply(s, -EBUSY, 0);
-	else if (error !=
-		 -ESHUTDOWN) /* else the link will break, and it comes again after the restart */
+	else if (error != -ESHUTDOWN) /* else the client retransmits after the restart */
 		send_reply(s, error, credit(s));
 	req_fini(&s->q);
 	sreq_free(s);
 	return false;
 }
 
-/* ---- the two short flavours ---- */
+/* ---- the two short kinds of operations ---- */
 
 enum { HANDLE, HANDLE_REPLY };
 static const char *const handle_names[] = { "handle", "reply" };
@@ -197,7 +198,7 @@ static bool change_step(struct req *q)
 	int r;
 
 	switch (q->state) {
-	case CHANGE_PREPARE: /* the answer of an earlier execution comes before everything else */
+	case CHANGE_PREPARE: /* a stored answer of an earlier execution takes precedence */
 		req_goto(q, CHANGE_COMMIT);
 		r = sreq_replay(s);
 		if (r != -ENOENT) {
@@ -224,7 +225,7 @@ static bool change_step(struct req *q)
 
 const struct req_ops change_ops = { "change", change_step, CHANGE_REPLY, 3, change_names };
 
-/* All of the message that must be the same when the request is sent again, under the server key. */
+/* The HMAC, under the server key, of the part of the message that a retransmission repeats. */
 static const uint8_t *digest_of(struct sreq *s)
 {
 	if (!s->has_digest)
@@ -300,7 +301,7 @@ int sreq_decode(struct sreq *s)
 	return 0;
 }
 
-/* What may not be done here or by this link: 0 or the status to answer with. */
+/* May this request be executed here and over this link? Returns 0 or the status to answer with. */
 static int permitted(struct sreq *s)
 {
 	const struct server *srv = s->srv;
@@ -324,8 +325,8 @@ static int permitted(struct sreq *s)
 	return 0;
 }
 
-/* A request that gets no slot: answer, forget. -ESTALE: no such session. -EBUSY: it may come
- * again, with the same numbers. */
+/* Answers a request that gets no slot, and frees it. -ESTALE: no such session. -EBUSY: the client
+ * may retransmit it with the same slot and sequence. */
 static void turn_away(struct sreq *s, int status)
 {
 	s->head.slot = (uint32_t)(s->tag >> 32);
@@ -340,8 +341,9 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 	struct sreq *s;
 	int r = 0;
 
-	/* no answer: the link will break, and it comes again after the restart. Requests in service,
-	 * here or on another server that stops, may wait for those of servers */
+	/* No reply: the link breaks, and the client retransmits after the restart. Requests of
+	 * servers are served: requests in service, here or on another stopping server, may wait for
+	 * them. */
 	if (srv->stopping && l->role != LINK_SERVER) {
 		msg_free(m);
 		return;
@@ -388,7 +390,7 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 	}
 	if (!(s->row->flags & OP_NO_SESSION)) {
 		s->session = l->session;
-		/* a client learns a new map before it claims what it had */
+		/* MAP does not end the claims: a client learns a new map before it claims */
 		if (!s->session->reclaimed && s->head.op != OP_RECLAIM && s->head.op != OP_MAP) {
 			s->session->reclaimed = true;
 			grace_check(srv);
@@ -403,7 +405,7 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 	req_start(&s->q);
 }
 
-/* Nobody waits for its answer any longer, or not here: a copy stops, a wait for a lock is answered. */
+/* The request was cancelled or its link broke: stops a copy, answers a parked lock request. */
 static void hurry(struct sreq *s)
 {
 	if (s->row->ops == &copy_ops)
@@ -426,7 +428,7 @@ void srv_cancel(void *owner, struct link *l, uint64_t tag)
 	hurry(s);
 }
 
-/* Its transfers have ended; what a copy or a lock waits for comes from elsewhere. */
+/* The link's transfers have ended. Copies and lock requests wait for something else: stop them. */
 void srv_link_down(void *owner, struct link *l)
 {
 	(void)owner;

@@ -158,7 +158,7 @@ int fan_notes(const struct fan *f, const struct wire_layout_rec *l, uint64_t cut
 	for (uint32_t i = 0; i < f->n; i++) {
 		uint64_t end = f->object[i].end, known = i < l->n_ends ? l->ends[i] : 0;
 
-		if (cut_to != FENCE_KEEP) /* what is lost stays lost */
+		if (cut_to != FENCE_KEEP) /* the recorded end of lost data is kept */
 			end = MAX(end, MIN(known, layout_object_size(&lay, i, cut_to)));
 		r->objects[i] = (struct wire_object_note){ .index = i,
 							   .end = end,

@@ -1,14 +1,15 @@
-/* Bytes of one object for a COPY of another: read here when the object is ours, else asked of the target that
- * has it, as any client would.
+/* Reads bytes of one object for a COPY to another: from the disk when the object is here, else by a
+ * READ to the target that has it.
  *
- * COPY has checked the capability against the key of its client; a target vouches for it to another.
+ * The COPY has checked the capability against its client's key. This target signs it anew for the
+ * other.
  *
  *   here:       OPEN -> TURN -> ACCESS -> END
  *   elsewhere:  OPEN -> END
  *
- * Threads: the loop's. Buffers: the window's, from a pool that only copies use: a READ never waits for a copy,
- * so two targets that copy from each other go on however full they are. Errors: the other target's are passed
- * on; a capability that was fenced is -ESTALE or -EKEYEXPIRED. */
+ * Threads: the loop's. Buffers: the window's, from a pool that only copies use: a READ never waits
+ * for a copy, so two targets that copy from each other make progress however full they are. Errors:
+ * those of the other target are passed on; a fenced capability gives -ESTALE or -EKEYEXPIRED. */
 #include "server/srv.h"
 
 enum { OPEN, TURN, ACCESS, END };
@@ -24,7 +25,8 @@ static void ask(struct fetch *f)
 	f->args = (struct wire_read_args){ .at = *f->at,
 					   .n_list = f->n_list,
 					   .list = (struct wire_extent *)f->list };
-	cap_sign(srv, "", &f->args.at.cap); /* it was the client's; now we vouch for it */
+	/* it was signed for the client's key; sign it for servers */
+	cap_sign(srv, "", &f->args.at.cap);
 	f->call = (struct call){ .op = OP_READ,
 				 .put_args = XDR_ANY(xdr_wire_read_args),
 				 .args = &f->args,
@@ -66,7 +68,7 @@ static void take_turn(struct fetch *f)
 	turn_begin(f->object, &f->turn, f->at->cap.epoch, lo, hi, false, &f->q);
 }
 
-/* Nothing was sent of what is behind the end. */
+/* Zeros the part of the buffer beyond the object's end, of which nothing was sent. */
 static void zero_behind(struct fetch *f, uint64_t end)
 {
 	uint64_t at = 0;
@@ -79,7 +81,7 @@ static void zero_behind(struct fetch *f, uint64_t end)
 	}
 }
 
-/* Data of an object of this server that were recorded and are gone: 0 or -errno. */
+/* Does the fetch reach into lost data of an object of this server? 0 or -errno. */
 static int lost_here(struct fetch *f, uint64_t end)
 {
 	return read_damaged(f->s, f->at, (const struct wire_extent *)f->list, f->n_list, end);

@@ -1,5 +1,5 @@
-/* The metrics endpoint: GET /metrics by libmicrohttpd, driven by the server's own loop (its epoll
- * descriptor is one more source), so there is no thread and no lock. Only real servers have one. */
+/* The metrics endpoint: GET /metrics by libmicrohttpd. The server's loop drives it (its epoll
+ * descriptor is one more source), so it needs no thread and no lock. The simulation has none. */
 #include <arpa/inet.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
@@ -12,7 +12,7 @@ struct metrics_http {
 	struct server *srv;
 	struct MHD_Daemon *daemon;
 	struct source source;
-	struct timer timer; /* connections that time out */
+	struct timer timer; /* for connections that time out */
 };
 
 static enum MHD_Result answer(void *arg, struct MHD_Connection *c, const char *url,

@@ -1,5 +1,5 @@
-/* Whom a request speaks for: what the key of its link allows, and what is left of root that comes from afar.
- * And what ties a session to the key that it was opened with. */
+/* The user that a request acts for: checks what the key of its link allows, and squashes root of
+ * untrusted networks. Also ties a session to the key that it was opened with. */
 #include "server/srv.h"
 
 static uint32_t gid_of(uint32_t gid)
@@ -7,7 +7,7 @@ static uint32_t gid_of(uint32_t gid)
 	return gid ? gid : NOBODY;
 }
 
-/* Root, its group too, becomes nobody; a root that was squashed has no other groups. */
+/* Turns root and its group into nobody; a squashed root loses its other groups. */
 static void squash(struct wire_req_head *h)
 {
 	uint32_t n = 0;

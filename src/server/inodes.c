@@ -1,5 +1,5 @@
-/* Files that are open, or that the server is working on: who has them open, and one worker at a time.
- * An inode lives while somebody has a reference: an open, a waiter, a task. */
+/* Files that are open, or used by a request or task: their opens, and a lock for each.
+ * An inode lives while it has references: opens, waiting requests, tasks. */
 #include <stdlib.h>
 
 #include "server/srv.h"
@@ -43,7 +43,7 @@ struct inode *inode_get(struct server *srv, const struct wire_handle *h)
 	i->srv = srv;
 	i->h = *h;
 	i->refs = 1;
-	/* nobody has it open, and yet it is unsettled: its writers are gone */
+	/* not open, and yet unsettled: its writers are gone */
 	i->orphaned = srv->meta && meta_unsettled(srv->meta, h->ino);
 	list_init(&i->waiters);
 	list_init(&i->appends);
@@ -183,7 +183,7 @@ int open_add(struct sreq *q, struct inode *i, uint64_t id, uint32_t flags)
 
 	if (o && o->inode == i)
 		return o->flags == flags ? 0 : -EINVAL;
-	if (o) /* nobody heard the answer of an earlier execution, and the name is another file's now */
+	if (o) /* the answer of an earlier execution was lost; the name is another file's now */
 		open_lose(o);
 	e = sreq_use(q, &s->held, LIMIT_OPENS);
 	if (e)
@@ -219,7 +219,8 @@ void open_drop(struct open_file *o)
 	i->opens--;
 	i->writers -= !!(o->flags & OPEN_WRITE);
 	i->appenders -= !!(o->flags & OPEN_APPEND);
-	if ((o->flags & (OPEN_WRITE | OPEN_APPEND)) == OPEN_WRITE) /* it may have gone anywhere */
+	/* it may have written anywhere */
+	if ((o->flags & (OPEN_WRITE | OPEN_APPEND)) == OPEN_WRITE)
 		i->append_known = false;
 	appends_drop(o);
 	free(o);
@@ -255,12 +256,12 @@ static void free_open(struct hnode *n, void *arg)
 	struct htab *t = arg;
 
 	htab_remove(t, n);
-	o->session = NULL; /* it is gone already */
+	o->session = NULL; /* the session was freed before */
 	appends_drop(o);
 	free(o);
 }
 
-/* As a crash: forgets everything. */
+/* Frees all opens and inodes, as a crash would. */
 void opens_abandon(struct server *srv)
 {
 	lock_waits_free(srv);

@@ -1,15 +1,16 @@
-/* Leases on names of directories that live elsewhere: a client that was referred to one may take the same way
- * again for a moment without asking. Whoever takes such a name away, or changes who may pass, waits until the
- * leases of others have run out; no new ones are given meanwhile, nor until the change is done. (Where it goes on
- * behind its request, as a part that another server coordinates, the name is locked.)
+/* Leases on names of directories that are on other servers: a client that was referred to such a
+ * directory may reuse the referral for a moment. A request that removes the name, or changes the
+ * permissions on the way, waits until the leases of other sessions have expired. No new ones are
+ * granted until the change is done. (A part that another server coordinates outlives its request;
+ * then the name is locked.)
  *
- * Kept in buckets, by a hash of the name and by one of the directory it is in: two that share a bucket wait for
- * each other, no more. A lease is a promise of this server's life only, so for as long after its start everything
- * counts as leased. */
+ * Leases are kept in buckets, by a hash of the name and by one of its directory. Names that share a
+ * bucket delay each other, no more. Leases are lost with a restart, so for LEASE_NS after its start
+ * the server regards every name as leased. */
 #include "server/srv.h"
 
 #define AGAIN_NS \
-	(2 * NSEC_PER_SEC) /* who was told to wait comes again within it, or is overtaken */
+	(2 * NSEC_PER_SEC) /* a change that has to wait retries within this time, or is overtaken */
 
 static const struct wire_bytes any_name = { 0, (uint8_t *)"" };
 

@@ -1,15 +1,15 @@
-/* Advisory locks of files and those who wait for them. See locks.h.
+/* Advisory locks of files and the waits for them. See locks.h.
  *
- * A space is what can conflict: the ranges of one file, or its whole-file locks. It has the ranges held and a line
- * of those who wait, in order of arrival. A wait is granted when nothing held conflicts with it and nobody
- * before it in the line does. With one exception: who is before it but itself waits, over however many
- * others, for the very owner of the wait, is overtaken; waiting for it would be a deadlock that the locks do
- * not ask for. Since an owner that closes a circle of held locks alone gets EDEADLK instead of a place, somebody
- * can always go on.
+ * A space is a set of locks that can conflict: the ranges of one file, or its whole-file locks. It
+ * has the ranges held and a line of waits, in order of arrival. A wait is granted when it conflicts
+ * with no held lock and with no earlier wait in the line. There is one exception: an earlier wait
+ * that depends, directly or through other waits, on the owner of this wait is overtaken, because
+ * waiting for it would be a deadlock that the locks themselves do not cause. An owner that would
+ * close a cycle of held locks gets EDEADLK instead of a place, so some wait can always be granted.
  *
- * The graph is searched breadth first from one wait, each wait once. All searches since lock_searches_begin() share
- * SEARCH_STEPS. When these are used up, progress comes before order: nobody is found to close a circle, and whoever
- * is before a wait in the line is overtaken. Errors: -ENOMEM only. */
+ * The graph is searched breadth first from one wait, each wait once. All searches since
+ * lock_searches_begin() share SEARCH_STEPS. When these are used up, progress comes before order: no
+ * cycle is reported, and earlier waits are overtaken. Errors: -ENOMEM only. */
 #include "server/locks.h"
 
 #define SEARCH_STEPS 100000
@@ -60,12 +60,12 @@ struct lock_wait *lock_wait_find(const struct lock_space *sp, uint64_t session, 
 	return NULL;
 }
 
-/* ---- who waits for whom ---- */
+/* ---- the graph of waits ---- */
 
 struct search {
 	struct lock_table *t;
-	const struct range *target; /* whose owner is looked for */
-	bool by_line; /* waiting for somebody earlier in a line counts, too */
+	const struct range *target; /* the owner to search for */
+	bool by_line; /* dependence on an earlier wait in the line counts, too */
 };
 
 void lock_searches_begin(struct lock_table *t, uint64_t now)
@@ -74,7 +74,7 @@ void lock_searches_begin(struct lock_table *t, uint64_t now)
 	t->turn = now;
 }
 
-/* One step more? */
+/* Takes one step from the budget. False: none is left. */
 static bool go_on(struct lock_table *t)
 {
 	if (!t->steps)
@@ -91,7 +91,7 @@ static void visit(struct search *s, struct lock_wait *w)
 	list_push(&s->t->todo, &w->todo);
 }
 
-/* Everything that the owner of r waits for is part of it. */
+/* Visits all waits of the owner of r. */
 static void visit_owner(struct search *s, const struct range *r, bool whole)
 {
 	for (struct hnode *n = htab_first(&s->t->by_owner, hash_of(r, whole)); n && go_on(s->t);
@@ -103,7 +103,7 @@ static void visit_owner(struct search *s, const struct range *r, bool whole)
 	}
 }
 
-/* Does w wait for the owner we look for? If not, whom it waits for is looked at later. */
+/* Does w wait for the target's owner directly? If not, queues what w waits for. */
 static bool look_at(struct search *s, const struct lock_wait *w)
 {
 	const struct range *r;
@@ -132,7 +132,8 @@ static bool look_at(struct search *s, const struct lock_wait *w)
 	return false;
 }
 
-/* Does `from` wait, over however many others, for the owner of `target`? Without steps: what keeps nobody waiting. */
+/* Does `from` depend, directly or through other waits, on the owner of `target`? Out of steps, the
+ * answer is the one that delays no wait. */
 static bool waits_for(struct lock_table *t, struct lock_wait *from, const struct range *target,
 		      bool by_line)
 {

@@ -1,4 +1,5 @@
-/* Advisory locks and who waits for them: a structure without I/O, time or threads of its own. Private to src/server. */
+/* Advisory locks and the waits for them: a structure without I/O, time or threads of its own.
+ * Private to src/server. */
 #ifndef SHEAF_LOCKS_H
 #define SHEAF_LOCKS_H
 
@@ -9,7 +10,8 @@ struct session;
 struct inode;
 struct sreq;
 
-struct lock_space { /* what can conflict: the ranges of a file, or its whole-file locks */
+/* a set of locks that can conflict: the ranges of a file, or its whole-file locks */
+struct lock_space {
 	struct list held; /* struct range */
 	struct list line; /* struct lock_wait, in order of arrival */
 };
@@ -17,10 +19,10 @@ struct lock_table { /* all waits of a server */
 	struct htab by_owner;
 	struct list all; /* oldest first */
 	uint64_t last_number;
-	struct list todo; /* of a search: waits seen and not yet looked at */
-	uint64_t round; /* of searches */
-	uint32_t steps; /* that searches may still take */
-	uint64_t turn; /* the loop's, in which they began */
+	struct list todo; /* of a search: waits that were seen but not yet examined */
+	uint64_t round; /* number of the current search */
+	uint32_t steps; /* that the searches may still take */
+	uint64_t turn; /* loop time at which the searches began */
 };
 struct lock_wait {
 	struct hnode node;
@@ -28,32 +30,33 @@ struct lock_wait {
 	struct lock_space *space;
 	struct range want;
 	bool whole;
-	uint64_t ticket; /* the client's name for it */
-	uint64_t number; /* grows with arrival */
-	/* of a search */
+	uint64_t ticket; /* the client's id of the wait */
+	uint64_t number; /* grows with each arrival */
+	/* used by searches */
 	struct list todo;
 	uint64_t seen;
-	/* of op_lock.c */
+	/* used by op_lock.c */
 	struct server *srv;
 	struct inode *inode;
 	struct session *session;
-	struct sreq *asking; /* the request that waits for the outcome, or NULL */
-	struct list parked; /* in the session, while there is one */
-	struct timer timer; /* ends the request, or the place in the line */
+	struct sreq *asking; /* the parked request of the wait, or NULL */
+	struct list parked; /* in session->parked, while a request is parked */
+	struct timer timer; /* answers the request, or gives up the place in the line */
 	uint64_t since;
 	uint32_t uid;
 };
 int lock_table_init(struct lock_table *t);
 void lock_space_init(struct lock_space *sp);
 int lock_wait_add(struct lock_table *t, struct lock_space *sp,
-		  struct lock_wait *w); /* at the end */
+		  struct lock_wait *w); /* at the end of the line */
 void lock_wait_del(struct lock_table *t, struct lock_wait *w);
 struct lock_wait *lock_wait_find(const struct lock_space *sp, uint64_t session, uint64_t ticket);
-/* The searches of the next two get new steps: once for each request, however many it takes. */
+/* Gives lock_grantable() and lock_deadlock() a new budget of search steps. Call it once per
+ * request. */
 void lock_searches_begin(struct lock_table *t, uint64_t now);
-/* Is it its turn? It is in the line. */
+/* May the wait, which is in the line, be granted now? */
 bool lock_grantable(struct lock_table *t, struct lock_wait *w);
-/* Would it wait for its own owner? */
+/* Would the wait depend on its own owner? */
 bool lock_deadlock(struct lock_table *t, struct lock_wait *w);
 
 #endif

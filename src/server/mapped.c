@@ -1,18 +1,19 @@
-/* Pieces of a file whose pages are in memory are copied out of its mapping: no system call for each of them. Where all files
- * are in memory they are copied into it, too.
+/* Copies pieces of a file between its mapping and buffers, without a system call per piece: out of
+ * the mapping when the pages are in memory, and into it where all files are in memory.
  *
- * Threads: the loop's. Buffers: the caller's. Errors: none; what cannot be copied is to be read or written. A file that is cut
- * under the copy is such a case, or no room for a page that was punched out meanwhile (pieces_guard). */
+ * Threads: the loop's. Buffers: the caller's. Errors: none; where a copy fails, the caller reads or
+ * writes the file. Copies fail when the file is cut meanwhile, or without space for a page that was
+ * punched out meanwhile (pieces_guard). */
 #include "server/srv.h"
 
-#define SLICE 256 /* pieces copied at once */
+#define SLICE 256 /* pieces per call */
 
-/* Between pieces of a mapping and flat memory. */
+/* Copies between pieces of a mapping and flat memory. */
 static bool copy(const struct iovec *map, size_t n, const struct iovec *flat, size_t n_flat,
 		 bool store)
 {
 	struct iovec part[SLICE];
-	size_t i = 0, o = 0; /* the place in map */
+	size_t i = 0, o = 0; /* the position in map */
 
 	for (size_t k = 0; k < n_flat; k++) {
 		size_t done = 0;

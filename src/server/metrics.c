@@ -1,5 +1,5 @@
-/* Where the time goes and how much there is of everything, in Prometheus's text format. The histograms are
- * filled by req_goto() and sreq_reply(); here they are only written down. */
+/* Times and counters in Prometheus's text format. req_goto() and sreq_reply() fill the histograms;
+ * this file only prints them. */
 #include <stdio.h>
 #include <stdlib.h>
 

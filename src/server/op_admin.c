@@ -1,4 +1,5 @@
-/* What people and programs ask of a server: is it there, how is it, what is it doing. */
+/* PING, STATUS and REQUESTS: is the server alive, its state and counters, its requests in
+ * service. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -65,7 +66,7 @@ int do_status(struct sreq *s)
 
 #define REQUEST_ROWS 256
 
-/* Waits for locks outlive the requests that ask about them. */
+/* Lists waits for locks, which outlive the requests that ask about them. */
 static void waiting_locks(struct server *srv, struct wire_requests_res *r)
 {
 	uint64_t now = srv->loop->now;

@@ -1,20 +1,22 @@
-/* Appends: their place comes from here, their bytes go to the data targets, and they report when they are done.
+/* Appends: this server gives each append its place, the client sends the data to the data targets
+ * and then reports the append as done.
  *
  *   APPEND: FIND -> LOCKED -> ASK -> GRANT -> REPLY
  *
- * Where the file ends is known here while only appends extend it. The first one since our start fences the
- * objects with a new epoch (whoever was given a place before and did not claim it again has lost it) and asks
- * them how far they reach; while others write to the file in other ways, each append asks. Places are given
- * in order and never twice; one that is never written stays zeros. A truncate takes back the places that
- * were given (appends_forget): who comes for his again gets a new one. So does who claims his after a restart
- * and a fence that came between: it may be another's by now, or cut off.
+ * The end of the file is known here while only appends extend it. The first append after a start
+ * fences the objects with a new epoch (places given before and not claimed again are lost) and asks
+ * them for their ends. While the file has other writers, each append asks. Places are given in
+ * order and never twice; one that is never written reads as zeros. A truncate takes back all places
+ * (appends_forget): a repeated request then gets a new place. So does a claim after a restart
+ * if the file was fenced since: the old place may belong to another append by now, or be cut off.
  *
- * Room that is made through such a file (fallocate) takes part: its place is what lies behind the end. */
+ * fallocate through a file opened for appending takes part: its place is the range beyond
+ * the end. */
 #include <stdlib.h>
 
 #include "server/srv.h"
 
-/* A place that was given and not reported yet. */
+/* A place that was given and not reported as done yet. */
 struct append {
 	struct list in_inode, in_open;
 	struct open_file *open;
@@ -121,7 +123,7 @@ static int find(struct sreq *s)
 	struct open_file *o = open_of(s, a->open);
 
 	s->ino = a->h.ino;
-	if (s->srv->in_grace) /* others may still claim theirs */
+	if (s->srv->in_grace) /* other clients may still claim their places */
 		return -EINPROGRESS;
 	if (!o || o->inode->h.ino != a->h.ino)
 		return -EBADF;
@@ -129,7 +131,7 @@ static int find(struct sreq *s)
 	return 0;
 }
 
-/* Is there anything to learn from the objects? Then a new epoch comes first, when places may be lost. */
+/* Must the objects be asked for their ends? A new epoch comes first when places may be lost. */
 static int locked(struct sreq *s)
 {
 	struct wire_append_args *a = s->args;
@@ -225,7 +227,7 @@ static bool append_step(struct req *q)
 		break;
 	case REPLY:
 		if (q->error &&
-		    t->begun) /* a new epoch, and nobody recorded what the objects have */
+		    t->begun) /* a new epoch, but the ends of the objects were not recorded */
 			t->lock.inode->orphaned = true;
 		t->begun = false;
 		trunc_fini(s, t);

@@ -1,10 +1,11 @@
-/* OP_BACKUP: a copy of our metadata for an administrator, in parts.
+/* OP_BACKUP: a copy of this server's metadata for an administrator, in parts.
  *
  *   BEGIN -> REPLY (id 0, or not complete yet)     BEGIN -> READ -> REPLY
  *
- * A thread makes the copy (meta_copy.c); whoever began it asks for its parts, and asks again until it is complete. There
- * is one at a time, which goes with its session: a client that dies leaves nothing behind. Buffers: a part is in
- * the arena of its request. Errors: -EBUSY while another one is being made or read. */
+ * A thread makes the copy (meta_copy.c). The client that began it asks for its parts, and repeats
+ * that until the copy is complete. There is one copy at a time. It ends with its session, so a
+ * client that dies leaves nothing behind. Buffers: a part is in the arena of its request. Errors:
+ * -EBUSY while another copy is being made or read. */
 #include "server/srv.h"
 
 enum { BEGIN, REPLY };
@@ -22,7 +23,7 @@ void backup_end(struct server *s)
 	s->backup.copy = NULL;
 }
 
-/* None of its requests is in service any more. */
+/* No request of the session is in service any more. */
 void backup_session_ended(struct server *s, uint64_t session)
 {
 	if (s->backup.copy && s->backup.session == session)

@@ -1,11 +1,12 @@
 /* READ, WRITE, ALLOCATE and COPY of object extents.
  *
- *   OPEN -> PLAN -> TURN -> INLINE -> ACCESS -> REPLY      small: inside the message, one buffer, one turn
- *   OPEN -> PLAN -> FINISH -> REPLY                         others, and every COPY
- *   OPEN -> TURN -> INLINE -> FINISH -> REPLY               ALLOCATE: no bytes move, one turn
+ *   OPEN -> PLAN -> TURN -> INLINE -> ACCESS -> REPLY   small: in the message, one buffer, one turn
+ *   OPEN -> PLAN -> FINISH -> REPLY                      through windows, and every COPY
+ *   OPEN -> TURN -> INLINE -> FINISH -> REPLY            ALLOCATE: no bytes move, one turn
  *
- * A buffer comes before a turn, as in windows: nobody holds a turn while it waits in the pool's line. Others go
- * through windows (windows.c); a COPY's get their bytes from another target (fetch.c). */
+ * The buffer is taken before the turn, as in windows: no request holds a turn while it waits for
+ * the pool. Larger transfers use windows (windows.c); those of a COPY fetch their bytes from
+ * another target (fetch.c). */
 #include <assert.h>
 #include <fcntl.h>
 
@@ -14,7 +15,7 @@
 static_assert(INLINE_MAX <= BUF_UNIT, "what is inside a message has room in one unit");
 static_assert(INLINE_MAX + LIST_MAX * 16 + 4 * KIB <= MSG_MAX, "with the longest list, too");
 
-#define MAX_AGAIN 8 /* a file that grows without end */
+#define MAX_AGAIN 8 /* retries of a read while the file keeps growing */
 
 enum { OPEN, PLAN, TURN, INLINE, ACCESS, FINISH, REPLY };
 static const char *const names[] = { "open", "plan", "buffer", "turn", "disk", "move", "reply" };
@@ -32,7 +33,7 @@ static uint64_t total_of(const struct wire_extent *e, uint32_t n)
 	return sum;
 }
 
-/* Lies about lengths do not get past this. */
+/* Checks offsets and lengths of untrusted extents for overflow. */
 static int check_extents(const struct wire_extent *e, uint32_t n, uint64_t *total)
 {
 	uint64_t sum = 0;
@@ -63,7 +64,7 @@ static int check_list(const struct wire_extent *e, uint32_t n, const struct wire
 	return sum <= INLINE_MAX ? 0 : -EINVAL;
 }
 
-/* A pattern instead of a list. */
+/* Decodes and checks a pattern that was sent instead of a list. */
 static int open_part(struct sreq *s, struct data_state *d, const struct wire_pattern *p,
 		     const struct wire_mem_desc *mem)
 {
@@ -97,7 +98,7 @@ static int open_list(struct sreq *s, struct data_state *d, const struct wire_ext
 	return n ? -EINVAL : open_part(s, d, p, mem);
 }
 
-/* Is anything of it in the object, as far as a short look tells? */
+/* Does the pattern have bytes in this object? Also true when a short search did not tell. */
 static bool part_finds(struct part_list *p)
 {
 	struct extent e;
@@ -124,7 +125,7 @@ static void range_of(const struct wire_extent *e, uint32_t n, uint64_t *lo, uint
 	}
 }
 
-/* Several pieces that are in memory need no access each. */
+/* Copies several cached pieces out of a mapping, instead of one disk access each. */
 static bool read_inline_mapped(struct sreq *s, struct data_state *d, const struct wire_extent *list,
 			       uint32_t n)
 {
@@ -134,7 +135,8 @@ static bool read_inline_mapped(struct sreq *s, struct data_state *d, const struc
 				  src, d->buf.iov, d->buf.n);
 }
 
-/* The same for a write, with the data of its message. The last one is written all the same (windows.c, write_last()). */
+/* Copies the data of the message into a mapping. The caller still writes the last piece by system
+ * call (windows.c, write_last()). */
 static bool write_inline_mapped(struct sreq *s, struct data_state *d,
 				const struct wire_write_args *a)
 {
@@ -145,7 +147,7 @@ static bool write_inline_mapped(struct sreq *s, struct data_state *d,
 				   d->turn.hi, dst, &data, 1);
 }
 
-/* Inline data lie one after another in the first unit of the buffer. */
+/* The inline data lie one after another at `base`. */
 static struct iovec *inline_iov(struct sreq *s, const struct wire_extent *e, uint32_t n, void *base)
 {
 	struct iovec *iov = arena_alloc(&s->arena, n * sizeof(*iov));
@@ -156,7 +158,7 @@ static struct iovec *inline_iov(struct sreq *s, const struct wire_extent *e, uin
 	return iov;
 }
 
-/* May pieces of a message be stored into a mapping? */
+/* Can the pieces of a message be copied into a mapping? */
 static bool can_store_list(const struct sreq *s, const struct data_state *d,
 			   const struct wire_extent *list, uint32_t n)
 {
@@ -166,8 +168,8 @@ static bool can_store_list(const struct sreq *s, const struct data_state *d,
 	return mapped_can_write(s->srv->loop, d->object, lo, hi);
 }
 
-/* data: of a write that has them in its message, or NULL. Several pieces that cannot be stored go through windows all the
- * same. */
+/* data: of a write that has its data in the message, or NULL. A write of several inline pieces that
+ * cannot be copied into a mapping goes through windows as well. */
 static void plan(struct sreq *s, struct data_state *d, const struct wire_capability *cap,
 		 const struct wire_extent *list, uint32_t n, const struct wire_mem_desc *mem,
 		 bool write, const uint8_t *data)
@@ -249,7 +251,8 @@ static bool finish(struct sreq *s, struct data_state *d)
 	return true;
 }
 
-/* Nothing of what was asked for is lost; of a pattern that reaches beyond the end, something is. */
+/* 0, or an error if the read reaches into lost data. A pattern that reaches beyond the end always
+ * does. */
 static int read_whole(struct sreq *s, const struct wire_read_args *a, const struct wire_read_res *r)
 {
 	if (r->end >= a->at.recorded)
@@ -258,8 +261,8 @@ static int read_whole(struct sreq *s, const struct wire_read_args *a, const stru
 			   read_damaged(s, &a->at, a->list, a->n_list, r->end);
 }
 
-/* The list was clipped at an end that a write has moved before the window had its turn: of that
- * write only a part was read. Longer reads may mix with writes anyway. */
+/* The read was clipped at an end that a write moved before the window had its turn, so it saw only
+ * part of that write. Reads longer than a window may mix with writes anyway. */
 static bool has_grown(struct data_state *d, const struct wire_read_args *a, uint64_t end)
 {
 	uint64_t total = d->part ? a->mem.length : total_of(a->list, a->n_list);
@@ -302,7 +305,7 @@ static bool read_step(struct req *q)
 		req_goto(q, INLINE);
 		take_turn(s, d, &a->at.cap, a->list, a->n_list, false);
 		break;
-	case INLINE: /* a write that it waited for may have moved the end */
+	case INLINE: /* a write that this request waited for may have moved the end */
 		req_goto(q, ACCESS);
 		r->end = object_end(d->object);
 		if (!read_inline_mapped(s, d, a->list, a->n_list))
@@ -322,7 +325,7 @@ static bool read_step(struct req *q)
 			req_fail(q, open_again(s, d, a));
 		}
 		break;
-	case REPLY: /* the reply copies inline data out of the buffer */
+	case REPLY: /* sreq_reply() copies inline data out of the buffer */
 		if (q->error == -ENOENT && !d->object) {
 			q->error = 0;
 			r->beyond = d->part && part_finds(d->part);
@@ -345,7 +348,7 @@ static bool read_step(struct req *q)
 
 const struct req_ops read_ops = { "read", read_step, REPLY, 7, names };
 
-/* What a writer must know of the object that it changed. */
+/* Fills in what the writer must know of the changed object. */
 static void written(struct object *o, struct wire_write_res *r)
 {
 	*r = (struct wire_write_res){ object_end(o), object_blocks(o), object_mtime(o) };
@@ -387,7 +390,7 @@ static bool write_step(struct req *q)
 	case ACCESS:
 	case FINISH:
 		req_goto(q, REPLY);
-		if (!d->m.s) /* windows count for themselves */
+		if (!d->m.s) /* windows count their bytes themselves */
 			s->srv->bytes_written += a->data.len;
 		written(d->object, r);
 		break;
@@ -461,7 +464,7 @@ static bool allocate_step(struct req *q)
 		break;
 	case TURN:
 		req_goto(q, a->n_list ? INLINE : FINISH);
-		if (!(a->mode & ALLOC_PUNCH)) /* room is no data: it would hide what is lost */
+		if (!(a->mode & ALLOC_PUNCH)) /* allocated room would hide lost data */
 			req_fail(q, read_damaged(s, &a->at, a->list, a->n_list,
 						 object_end(d->object)));
 		if (a->n_list && !q->error)
@@ -476,7 +479,7 @@ static bool allocate_step(struct req *q)
 		written(d->object, r);
 		break;
 	case REPLY:
-		if (q->error == -ENOENT && !d->object) { /* nothing there to punch */
+		if (q->error == -ENOENT && !d->object) { /* no object: nothing to punch */
 			q->error = 0;
 			r->mtime = (int64_t)e->clock->wall(e);
 		}
@@ -490,7 +493,7 @@ const struct req_ops allocate_ops = { "allocate", allocate_step, REPLY, 7, names
 
 /* ---- COPY ---- */
 
-/* The list once more as two, of equal lengths. */
+/* Splits the list into two of equal lengths: of the destination and of the source. */
 static int copy_lists(struct sreq *s, struct data_state *d, const struct wire_copy_args *a)
 {
 	struct wire_extent *to = arena_alloc(&s->arena, a->n_list * sizeof(*to));
@@ -559,7 +562,8 @@ static bool copy_step(struct req *q)
 		break;
 	case REPLY:
 		finish(s, d);
-		if (q->error && s->srv->stopping) /* no answer: it comes again after the restart */
+		/* no reply: the client retransmits after the restart */
+		if (q->error && s->srv->stopping)
 			link_close(s->link, -ESHUTDOWN);
 		return sreq_reply(s);
 	}
@@ -568,7 +572,7 @@ static bool copy_step(struct req *q)
 
 const struct req_ops copy_ops = { "copy", copy_step, REPLY, 7, names };
 
-/* Nobody waits for what it fetches any more. What comes from here ends with the windows that are at it. */
+/* Cancels fetches from other targets. Fetches from this target end with their windows. */
 void copy_cancel(struct sreq *s)
 {
 	struct data_state *d = s->op;

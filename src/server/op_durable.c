@@ -1,21 +1,21 @@
-/* DURABLE: data that earlier writers of a file have left are brought to disk: before the file takes
- * the place of another (op_pair.c), and before it is opened when a server may have lost some
- * (op_open.c). From metadata servers, to the one that owns the inode. FSYNC is the same for a
- * client that has the file open and syncs it.
+/* DURABLE: flushes unsynced data that earlier writers of a file have left. It runs before the file
+ * replaces another (op_pair.c), and before an open when a data server may have lost some
+ * (op_open.c). Metadata servers send it to the owner of the inode. FSYNC is the same for a client
+ * that has the file open and syncs it.
  *
  *   LOCK -> SYNC -> NOTE -> END -> REPLY
  *
- * It needs the inode's lock, so that no close is being recorded meanwhile. While another has it the
- * answer is EINPROGRESS, and the request is repeated: one that waited here would keep a slot of its
- * peer for as long as the lock is held, also after its caller has given up. A close reports under which
- * verifier each server had data that no sync covered: the mark of the object. A server that has
- * lost them since, with the power of its host or by a failed sync, says so: then the answer is
- * EIO, the mark becomes MARK_LOST, `change` grows, and the file does not replace another until it
- * was emptied. While it has writers, all objects are synced; what they write later, and what was
- * lost before, is for their own fsync and close. */
+ * The request needs the inode's lock, so that no close is recorded meanwhile. While the lock is
+ * taken, the answer is EINPROGRESS and the caller repeats the request: waiting here would occupy a
+ * slot of the peer while the lock is held, even after the caller has given up. A close reports
+ * under which verifier each server had data that no sync covered: the mark of the object. A server
+ * that has lost these data since, by a power loss or a failed sync, reports that. Then the answer
+ * is EIO, the mark becomes MARK_LOST, `change` grows, and the file does not replace another until
+ * it was emptied. While the file has writers, all objects are synced; later writes and earlier
+ * losses are left to the writers' own fsync and close. */
 #include "server/srv.h"
 
-#define MAX_DURABLE 4 /* at a time: fewer than the slots of a peer that has little room */
+#define MAX_DURABLE 4 /* at a time: fewer than the slots of a peer that is short of buffers */
 
 enum { LOCK, SYNC, NOTE, END, REPLY };
 static const char *const names[] = { "lock", "sync", "note", "end", "reply" };
@@ -50,7 +50,7 @@ static int sync_objects(struct sreq *s)
 
 	if (e || !st->node.layout.n_targets || (!st->node.attr.unsettled && !st->node.unsynced)) {
 		req_goto(&s->q, END);
-		return e == -ESTALE ? 0 : e; /* it is gone: the rename finds that out */
+		return e == -ESTALE ? 0 : e; /* the file is gone: the rename notices that itself */
 	}
 	if (!a->doubtful && has_lost(&st->node))
 		return -EIO;
@@ -61,7 +61,8 @@ static int sync_objects(struct sreq *s)
 	return e;
 }
 
-/* What its server answered about a marked object; of others, and without an answer, nothing. */
+/* Adds the answer about a marked object to the record. Ignores other objects and missing
+ * answers. */
 static void note_object(struct sreq *s, uint32_t i)
 {
 	const struct durable_state *st = s->op;
@@ -93,7 +94,7 @@ static int note(struct sreq *s)
 	if (!st->node.unsynced || !st->fan.n)
 		return 0;
 	sreq_record(s, REC_SYNCED);
-	r->session = 0; /* its answer is not stored: the record may be applied twice */
+	r->session = 0; /* no stored answer: the record may be applied twice */
 	r->h = a->h;
 	r->objects = arena_alloc(&s->arena, st->fan.n * sizeof(*r->objects));
 	if (!r->objects)
@@ -119,7 +120,7 @@ static bool step(struct req *q)
 		req_goto(q, NOTE);
 		req_fail(q, sync_objects(s));
 		break;
-	case NOTE: /* also after an error: the answers are told apart */
+	case NOTE: /* also after an error: each answer is examined */
 		req_goto(q, END);
 		req_fail(q, note(s));
 		break;

@@ -1,24 +1,26 @@
-/* OP_LOCK and OP_LOCK_TEST: advisory locks of open files, held in memory by the server that owns the inode.
+/* OP_LOCK and OP_LOCK_TEST: advisory locks of open files, held in memory by the server that owns
+ * the inode.
  *
  *   ASK -> REPLY, with a wait for the lock between them
  *
- * A wait is a place in the line of its file (struct lock_wait) and outlives the request that made it. The request is
- * parked for a while; then it is answered with "ask again" and the client repeats it under the same ticket. A lock
- * is granted only to a wait whose request is here, so an answer tells of every grant. A session has few
- * requests parked at a time, those of its oldest waits: its slots stay free for everything else. The others are
- * told when to ask. A place that nobody asks about for PLACE_NS is given up.
+ * A wait is a place in the line of its file (struct lock_wait) and outlives the request that made
+ * it. The request is parked for a while; then it is answered with "ask again", and the client
+ * repeats it under the same ticket. A lock is granted only to a wait whose request is parked here,
+ * so every grant has an answer. Only a few requests of a session are parked at a time, those of its
+ * oldest waits, so that its slots stay free for other requests. The answers to the others say when
+ * to ask again. A place is given up when no request has asked about it for PLACE_NS.
  *
- * Nothing is granted in the grace period, and nothing on a file of which a writer died until a fence has made
- * sure that none of its writes is still to come.
+ * No lock is granted in the grace period; nor, on a file of which a writer died, before a fence has
+ * made sure that none of its writes will still arrive.
  *
- * Threads: the loop's. Buffers: none; a parked request has its message and its arena. Errors: EAGAIN, EDEADLK,
- * ENOLCK (too many), EBADF (not open so). */
+ * Threads: the loop's. Buffers: none; a parked request keeps its message and its arena. Errors:
+ * EAGAIN, EDEADLK, ENOLCK (too many), EBADF (not open with this right). */
 #include <stdlib.h>
 
 #include "server/srv.h"
 
 #define PARK_NS (2 * NSEC_PER_SEC)
-#define PARKED_MAX 4 /* fewer than the slots of a client when buffers are short */
+#define PARKED_MAX 4 /* fewer than BUSY_SLOTS, the slots of a client when buffers are short */
 #define PLACE_NS (5 * NSEC_PER_SEC)
 #define PAUSE_MAX_MS 1000u
 #define GRACE_PAUSE_MS 100
@@ -26,7 +28,7 @@
 enum { ASK, REPLY };
 static const char *const names[] = { "ask", "wait" };
 
-/* Of other sessions and this one: who is behind a lock on the wire. */
+/* The range, with its session and owner, of a lock on the wire. */
 static struct range range_of(const struct session *ss, uint64_t open, const struct wire_lock *l)
 {
 	return (struct range){ .start = l->whole ? 0 : l->start,
@@ -43,7 +45,7 @@ static int sane(const struct wire_lock *l)
 	return l->kind > LOCK_EXCLUSIVE || l->start > l->last ? -EINVAL : 0;
 }
 
-/* In the middle of a lock of its owner: that becomes two. */
+/* Does `want` lie inside a lock of the same owner, so that this lock becomes two? */
 static bool splits(const struct lock_space *sp, const struct range *want)
 {
 	const struct range *r = ranges_own(&sp->held, want);
@@ -63,20 +65,20 @@ static int hold(struct sreq *s, struct lock_space *sp, const struct range *want)
 	return e;
 }
 
-/* Nobody gets a lock of this file yet. Sees to it that this ends. */
+/* Are grants on this file held back? Starts the fence that ends this, where one is needed. */
 static bool held_back(struct inode *i)
 {
 	if (!i->srv->in_grace && i->orphaned && !i->fencing) {
 		i->fencing = true;
 		if (task_start(i->srv, TASK_SETTLE, &i->h, 0, 0))
-			i->fencing = false; /* the next one who asks tries again */
+			i->fencing = false; /* the next request tries again */
 	}
 	return i->srv->in_grace || i->fencing || i->orphaned;
 }
 
 /* ---- waits ---- */
 
-/* The request that is here for it is answered; its place in the line stays. */
+/* Answers the parked request of a wait; the wait keeps its place in the line. */
 static void answer(struct lock_wait *w, int error, bool again, uint32_t pause_ms)
 {
 	struct sreq *s = w->asking;
@@ -113,7 +115,7 @@ static void wait_timer(struct timer *t)
 		return;
 	}
 	wait_end(w, 0);
-	lock_released(i); /* it may have kept others from their turn */
+	lock_released(i); /* it may have blocked later waits */
 }
 
 static int wait_new(struct sreq *s, struct inode *i, struct lock_space *sp,
@@ -150,7 +152,7 @@ static int wait_new(struct sreq *s, struct inode *i, struct lock_space *sp,
 	return 0;
 }
 
-/* The request waits here, unless older waits of its session are enough of that. */
+/* Parks the request. If the session has too many parked, its youngest wait is answered. */
 static int park(struct sreq *s, struct lock_wait *w)
 {
 	struct session *ss = s->session;
@@ -190,10 +192,10 @@ static int wait_for(struct sreq *s, struct inode *i, struct lock_space *sp,
 	else if (w->want.start != want->start || w->want.last != want->last ||
 		 w->want.exclusive != want->exclusive || w->want.open != want->open ||
 		 !range_same_owner(&w->want, want))
-		return -EINVAL; /* a ticket means one thing */
+		return -EINVAL; /* a ticket belongs to one lock request */
 	if (e)
 		return e;
-	answer(w, 0, true, 0); /* an earlier request of it that is still here */
+	answer(w, 0, true, 0); /* an earlier request of this wait that is still parked */
 	if (!w->whole && lock_deadlock(t, w)) {
 		e = -EDEADLK;
 	} else if (lock_grantable(t, w) && !held_back(i)) {
@@ -214,8 +216,8 @@ void lock_released(struct inode *i)
 	struct lock_wait *w, *tmp;
 	bool changed;
 
-	if (t->turn !=
-	    i->srv->loop->now) /* else they are of one request, or of one session's end */
+	/* else the same request, or the end of the same session, has begun the searches */
+	if (t->turn != i->srv->loop->now)
 		lock_searches_begin(t, i->srv->loop->now);
 	for (int k = 0; k < LOCK_SPACES; k++) {
 		do {
@@ -328,7 +330,7 @@ static int take(struct sreq *s, struct inode *i, struct lock_space *sp, const st
 	if (held_back(i))
 		return again_later(s);
 	e = hold(s, sp, want);
-	lock_released(i); /* less than before, perhaps */
+	lock_released(i); /* it may have downgraded or shortened a lock */
 	return e;
 }
 

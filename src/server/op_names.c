@@ -1,12 +1,13 @@
-/* Operations on names and attributes: lookup, getattr, readdir, readlink, setattr, mkdir, symlink, link, unlink,
- * rmdir, rename, and the report of a writer. Reads answer at once; changes are one record each. */
+/* Operations on names and attributes: lookup, getattr, readdir, readlink, setattr, mkdir, symlink,
+ * link, unlink, rmdir, rename, and the report of a writer. Reads answer at once; changes are one
+ * record each. */
 #include <stdio.h>
 
 #include "server/srv.h"
 
-#define READDIR_BYTES (64 * KIB) /* of one page */
+#define READDIR_BYTES (64 * KIB) /* per page */
 
-/* One name of a way to a directory elsewhere: nobody takes it away for a moment. How long; 0: no promise. */
+/* Leases one name on the way to a directory of another server. Returns ms, or 0: no lease. */
 static uint32_t promise_name(struct sreq *s, struct wire_handle *at, const struct wire_bytes *name)
 {
 	uint64_t dir = at->ino;
@@ -19,7 +20,8 @@ static uint32_t promise_name(struct sreq *s, struct wire_handle *at, const struc
 	return lease_grant(s->srv, s->head.session, dir, name);
 }
 
-/* Sent elsewhere in the middle of a path: the client may remember the way. */
+/* A referral in the middle of a path: leases every name on the way, so that the client may reuse
+ * it. */
 static void promise(struct sreq *s, const struct wire_place *p)
 {
 	struct wire_referral *r = &s->referral;
@@ -80,7 +82,7 @@ int do_getattr(struct sreq *s)
 	int e = meta_get(s->srv->meta, &a->h, &n, &s->arena);
 
 	s->ino = a->h.ino;
-	if (!e) /* who has seen the name gone must not see the link */
+	if (!e) /* a client that saw the name removed must not see the old link count */
 		e = meta_at_rest(s->srv->meta, a->h.ino);
 	if (!e && inode_is_gone(s->srv, &n)) /* its objects are fenced for good, or will be */
 		e = -ESTALE;
@@ -119,7 +121,7 @@ int do_readdir(struct sreq *s)
 		e = may(s, &n, MAY_READ);
 	if (!e && a->attrs)
 		e = may(s, &n, MAY_EXEC);
-	if (e == -EACCES && a->attrs && may(s, &n, MAY_READ) == 0) { /* names, no more */
+	if (e == -EACCES && a->attrs && may(s, &n, MAY_READ) == 0) { /* names only */
 		a->attrs = false;
 		e = 0;
 	}
@@ -128,7 +130,7 @@ int do_readdir(struct sreq *s)
 	return e;
 }
 
-/* Nothing is set: the attributes as they are, as GETATTR gives them. */
+/* Nothing is set: answers with the present attributes, as GETATTR does. */
 static int unchanged(struct sreq *s, const struct wire_handle *h)
 {
 	struct wire_attr_res *r = s->res;
@@ -141,8 +143,8 @@ static int unchanged(struct sreq *s, const struct wire_handle *h)
 	return CHANGES_NOTHING;
 }
 
-/* A client knows which of its own writes came before the time that it sets. Those of others,
- * which have not reported them yet, are told apart by the clock. */
+/* A client knows which of its own writes came before the time that it sets. Unreported writes of
+ * others are told apart by the clock. */
 static void touch(struct sreq *s, struct wire_record *r)
 {
 	struct inode *i = inode_find(s->srv, r->h.ino);
@@ -168,7 +170,8 @@ int prepare_setattr(struct sreq *s)
 		return -EINVAL;
 	if (!a->which)
 		return unchanged(s, &a->h);
-	if (a->which & (SET_MODE | SET_UID | SET_GID)) { /* who may pass? */
+	/* leases on ways through this directory must expire */
+	if (a->which & (SET_MODE | SET_UID | SET_GID)) {
 		int e = lease_over(s, s->head.session, a->h.ino, NULL);
 
 		if (e)
@@ -188,7 +191,8 @@ int prepare_setattr(struct sreq *s)
 	return 0;
 }
 
-/* A path that ends in "." or ".." or is the root itself: no name to change, as Linux puts it. */
+/* The error, as on Linux, for a path that ends in "." or ".." or is the root: it has no name to
+ * change. */
 static int no_name(uint32_t kind)
 {
 	switch (kind) {
@@ -218,8 +222,8 @@ static int prepare_at(struct sreq *s, uint32_t kind, const struct wire_place *p)
 	return 0;
 }
 
-/* Directories of the two top levels spread over the metadata servers, by their names; deeper ones stay with
- * their parents. */
+/* Chooses the server of a new directory: the two top levels are spread over the metadata servers by
+ * their names; deeper directories stay with their parents. */
 static int choose_server(struct sreq *s, uint32_t *target)
 {
 	const struct wire_record *r = &s->change.rec;
@@ -286,7 +290,7 @@ int prepare_link(struct sreq *s)
 	return e;
 }
 
-/* Nobody else takes the names that this record changes for granted. */
+/* No other session may have a lease on the names that this record changes. */
 static int names_free(struct sreq *s)
 {
 	const struct wire_record *r = &s->change.rec;
@@ -309,8 +313,9 @@ int prepare_rmdir(struct sreq *s)
 	return e ? e : names_free(s);
 }
 
-/* The new name is in a directory elsewhere. When that is all that is left of the path it will do (a symbolic link
- * there is not followed, whatever is behind it); else the client must look the directory up first. */
+/* The new name is in a directory of another server. If only the last name of the path is left, that
+ * is enough: it is not followed even if it is a symbolic link. Else the client must look the
+ * directory up first. */
 static bool remote_leaf(struct sreq *s, const struct wire_place *p, struct meta_leaf *leaf)
 {
 	const struct wire_referral *r = &s->referral;
@@ -337,7 +342,7 @@ int prepare_rename(struct sreq *s)
 	struct meta_leaf leaf;
 	int e, to;
 
-	if (a->flags > RENAME_EXCHANGE) /* an unknown wish, or both at once */
+	if (a->flags > RENAME_EXCHANGE) /* unknown, or both flags */
 		return -EINVAL;
 	e = prepare_at(s, REC_RENAME, &a->from);
 	if (e)
@@ -427,7 +432,7 @@ void file_removed(struct server *srv, const struct wire_handle *h)
 		task_start(srv, TASK_REMOVE, h, 0, 0);
 }
 
-/* Perhaps a file lost its last name (its own, or as the target of a rename). */
+/* Starts the removal if a file lost its last name (the named file, or the target of a rename). */
 int finish_removed(struct sreq *s)
 {
 	struct wire_dirs_after *r = s->res;

@@ -28,7 +28,8 @@ static void get(struct sreq *s, const struct wire_access *a)
 		object_get(s->srv->disk, object_of(a), a->cap.epoch, false, &st->object, &s->q);
 }
 
-/* For whoever may read or write: a capability to ask for the end only is everybody's. */
+/* Refuses capabilities without the right to read or write: those for OBJSTAT are given to every
+ * client. */
 static void get_entitled(struct sreq *s, const struct wire_access *a)
 {
 	if (a->cap.rights & (CAP_READ | CAP_WRITE))
@@ -37,7 +38,7 @@ static void get_entitled(struct sreq *s, const struct wire_access *a)
 		req_fail(&s->q, -EACCES);
 }
 
-/* An object that is not there was never written: that is an answer, not an error. */
+/* A missing object was never written: that is no error, its end is 0. */
 static void answer(struct sreq *s)
 {
 	struct object_state *st = s->op;
@@ -52,7 +53,7 @@ static void answer(struct sreq *s)
 	}
 }
 
-/* Is the object there as far as it was recorded, from `from` on? */
+/* Checks that the object reaches its recorded end, for an access from `from` on. */
 static int whole(struct sreq *s, const struct wire_access *a, uint64_t from)
 {
 	const struct object_state *st = s->op;
@@ -163,7 +164,7 @@ static bool fence_step(struct req *q)
 
 const struct req_ops fence_ops = { "fence", fence_step, REPLY, 3, names };
 
-/* All side by side, each with a status of its own. */
+/* Removes all objects concurrently, each with its own status. */
 static int remove_all(struct sreq *s, const struct wire_remove_args *a, struct wire_remove_res *r)
 {
 	r->status = arena_alloc(&s->arena, MAX(a->n_list, 1u) * sizeof(*r->status));

@@ -1,19 +1,20 @@
-/* Opening and closing files, capabilities, and what clients claim after a restart.
+/* Opening and closing files, capabilities, and claims of clients after a restart.
  *
  *   OPEN:  WALK -> MADE -> LOCKED -> UNSETTLED -> FENCE -> FENCED -> GRANT -> REPLY
- *          WALK -> LOOKED -> WALK ...	a server may have lost data that earlier writers left
+ *          WALK -> LOOKED -> WALK ...	a data server may have lost unsynced data of earlier writers
  *   CLOSE: FIND -> RECORD -> DROP -> REPLY
  *
- * Opening for reading goes from WALK to GRANT. Opening for writing makes sure that the unsettled row is
- * durable before the capability leaves; the inode lock keeps it so until then. Creating locks the new
- * inode before its record is queued. O_TRUNC runs a truncate to 0 (FENCE, FENCED) under the same lock. */
+ * An open for reading goes from WALK to GRANT. An open for writing makes the unsettled row durable
+ * before the capability is sent; the inode lock keeps the row until then. A create locks the new
+ * inode before its record is queued. O_TRUNC runs a truncate to 0 (FENCE, FENCED) under the same
+ * lock. */
 #include "server/srv.h"
 
 enum { WALK, MADE, LOCKED, UNSETTLED, FENCE, FENCED, GRANT, LOOKED, REPLY };
 static const char *const names[] = { "walk",  "create", "lock", "unsettle", "begin",
 				     "fence", "grant",	"look", "reply" };
 
-/* What an open file keeps of its flags. */
+/* The flags that an open file keeps. */
 static uint32_t open_kind(uint32_t flags)
 {
 	return flags & (OPEN_READ | OPEN_WRITE | (flags & OPEN_WRITE ? OPEN_APPEND : 0));
@@ -74,10 +75,10 @@ static int create(struct sreq *s)
 	return 0;
 }
 
-/* A file without a name (st->t.node) is opened by those who met it by one while it is open, since its objects
- * may be going otherwise; not so a file that was locked before it had a name. By its handle alone only a session that
- * has it open finds it, and who knows that it was there just now, while it lingers: ESTALE tells all others that a
- * name they remember may mean another file. */
+/* Decides about a file without a name (st->t.node). An open by path needs it to be open already,
+ * since its objects may be in removal otherwise; a file that this request created and locked is
+ * exempt. An open by handle needs an open of the same session, or OPEN_NAMELESS before the removal
+ * has begun; others get ESTALE, since the name that they remember may mean another file now. */
 static int nameless(struct sreq *s)
 {
 	const struct wire_open_args *a = s->args;
@@ -94,8 +95,8 @@ static int nameless(struct sreq *s)
 	return i && i->opens ? 0 : -ENOENT;
 }
 
-/* A create opens the new file whatever its mode says. So does its replay, unless owner or mode
- * have changed. */
+/* A create opens the new file whatever its mode says. So does its replay, unless owner or mode have
+ * changed. */
 static bool is_creation(const struct sreq *s)
 {
 	const struct open_state *st = s->op;
@@ -105,8 +106,8 @@ static bool is_creation(const struct sreq *s)
 	       then->gid == now->gid;
 }
 
-/* Servers that have data of earlier writers which no sync covers, and were started again since, are
- * asked first: `change` must tell if the data are lost. */
+/* Was a server with unsynced data of earlier writers perhaps restarted since? Then it is asked
+ * first: `change` must grow if the data are lost. */
 static bool in_doubt(struct sreq *s)
 {
 	struct open_state *st = s->op;
@@ -127,7 +128,8 @@ static int look(struct sreq *s)
 	return durable_ask(s, &st->durable, &st->h, true);
 }
 
-/* The file is there: may it be opened so? Then on to the lock or, for readers, to the grant. */
+/* The file exists: checks whether it may be opened so. Continues with the lock or, for readers,
+ * GRANT. */
 static int existing(struct sreq *s)
 {
 	struct wire_open_args *a = s->args;
@@ -151,15 +153,15 @@ static int existing(struct sreq *s)
 	type = n->attr.mode & S_IFMT;
 	if (!st->replayed && (a->flags & OPEN_EXCL) && (a->flags & OPEN_CREATE))
 		return -EEXIST;
-	if (type == S_IFLNK) /* one that was not to be followed */
+	if (type == S_IFLNK) /* the path ends in a symbolic link that is not followed */
 		return a->flags & OPEN_DIRECTORY ? -ENOTDIR : -ELOOP;
 	if (type == S_IFDIR && ((what & MAY_WRITE) || (a->flags & OPEN_CREATE)))
 		return -EISDIR;
 	if (type != S_IFDIR && (a->flags & OPEN_DIRECTORY))
 		return -ENOTDIR;
-	if (type != S_IFDIR && type != S_IFREG) /* only a mount knows what to do with it */
+	if (type != S_IFDIR && type != S_IFREG) /* special files are for mounts only */
 		return -ENXIO;
-	if (type == S_IFREG && !what) /* an open that nobody checks */
+	if (type == S_IFREG && !what) /* no right requested, so none would be checked */
 		return -EINVAL;
 	e = is_creation(s) ? 0 : may(s, n, what);
 	if (e)
@@ -174,7 +176,7 @@ static int existing(struct sreq *s)
 	return lock_inode(s, &st->h);
 }
 
-/* The servers have answered, or did not within LOOK_NS: then the open does not wait any longer. */
+/* The servers have answered, or did not within LOOK_NS: then the open goes on without them. */
 static void looked(struct sreq *s)
 {
 	struct open_state *st = s->op;
@@ -186,7 +188,7 @@ static void looked(struct sreq *s)
 	req_fail(q, again ? -EINPROGRESS : existing(s));
 }
 
-/* The client walks once more, under a new sequence. */
+/* Makes the client walk the path again, under a new sequence. */
 static int from_the_beginning(struct sreq *s)
 {
 	struct wire_open_args *a = s->args;
@@ -195,7 +197,8 @@ static int from_the_beginning(struct sreq *s)
 	return -EREMOTE;
 }
 
-/* What a record was refused with. A symbolic link that came to the name after the walk: from the beginning. */
+/* The error for a refused record. If a symbolic link appeared at the name after the walk, the
+ * client walks again. */
 static int refused(struct sreq *s, int status)
 {
 	struct wire_open_args *a = s->args;
@@ -230,7 +233,7 @@ static int walk(struct sreq *s)
 	}
 	e = walk_place(s, &a->where, &st->leaf, &st->dir);
 	if (e)
-		return e == -EINVAL ? -EISDIR : e; /* it ends in a directory that is there */
+		return e == -EINVAL ? -EISDIR : e; /* the path ends in an existing directory */
 	if (st->leaf.slash)
 		return -EISDIR;
 	e = meta_lookup(s->srv->meta, &st->dir, &st->leaf.name, &st->h, &type);
@@ -246,8 +249,8 @@ static int made(struct sreq *s)
 	struct open_state *st = s->op;
 	struct wire_record_res *r = &s->change.res;
 
-	if (r->status ==
-	    EXDEV) /* the name came meanwhile, and its file lives elsewhere: look again */
+	/* the name appeared meanwhile, and its inode is on another server: look it up again */
+	if (r->status == EXDEV)
 		return -EINPROGRESS;
 	if (r->status)
 		return refused(s, r->status);
@@ -259,7 +262,7 @@ static int made(struct sreq *s)
 		req_goto(&s->q, GRANT);
 		return 0;
 	}
-	inode_unlock(&st->t.lock); /* somebody else made it meanwhile */
+	inode_unlock(&st->t.lock); /* another request created the file meanwhile */
 	return existing(s);
 }
 
@@ -337,8 +340,8 @@ static int grant(struct sreq *s)
 	return 0;
 }
 
-/* The file was there and lost its last name before it was open: the name is free, and the walk is done again; by the
- * client from its beginning when we were given the file alone (ESTALE). */
+/* The file existed and lost its last name before it was open. The name is free now, so the path is
+ * walked again; the client does so itself when it opened by handle (ESTALE). */
 static bool vanished(struct sreq *s)
 {
 	struct wire_open_args *a = s->args;
@@ -348,7 +351,7 @@ static bool vanished(struct sreq *s)
 	       st->h.ino && !st->replayed;
 }
 
-/* A writer was written down and did not come after all: nobody else would settle what he did not write. */
+/* The open failed after its unsettled row was committed: settles the file, since no close will. */
 static void take_back(struct sreq *s)
 {
 	const struct wire_open_args *a = s->args;
@@ -395,7 +398,7 @@ static bool open_step(struct req *q)
 		req_goto(q, REPLY);
 		req_fail(q, grant(s));
 		break;
-	case LOOKED: /* or after an error */
+	case LOOKED: /* also reached after an error */
 		if (st->durable.waits)
 			looked(s);
 		else
@@ -430,7 +433,7 @@ void open_abandon(struct sreq *s)
 enum { FIND, RECORD, DROP, CLOSED };
 static const char *const close_names[] = { "find", "record", "drop", "reply" };
 
-/* 0, or the report is not made and the file stays open. */
+/* 0, or an error: then the report is not recorded and the file stays open. */
 static int record(struct sreq *s, struct open_file *o)
 {
 	struct wire_close_args *a = s->args;
@@ -448,7 +451,7 @@ static int record(struct sreq *s, struct open_file *o)
 	if (!st->last && !tells)
 		return 0;
 	sreq_record(s, REC_RECORD);
-	if (!tells) /* it may be done twice */
+	if (!tells) /* safe to repeat: needs no stored answer */
 		r->session = 0;
 	r->h = i->h;
 	r->epoch = a->w.epoch;
@@ -464,17 +467,17 @@ static int record(struct sreq *s, struct open_file *o)
 	return 0;
 }
 
-/* Must the objects be asked how large the file is, now that this one closes it? */
+/* Must the file be settled by a fence after this close, because its report is not reliable? */
 static bool leaves_doubt(struct sreq *s, const struct open_file *o)
 {
 	struct wire_close_args *a = s->args;
 	struct close_state *st = s->op;
 
-	if (a->w.doubt) /* a write of it may still come: a fence, then the objects tell */
+	if (a->w.doubt) /* one of its writes may still arrive */
 		return true;
 	if (a->w.mtime && a->w.epoch < s->change.res.epoch) /* it wrote before a fence */
 		return true;
-	/* its record was made before our restart, and a claim has put the row back since */
+	/* its record was committed before a restart, and a claim has made the row again since */
 	return st->again && st->last && o->inode->writers == 1 &&
 	       meta_unsettled(s->srv->meta, o->inode->h.ino);
 }
@@ -488,14 +491,14 @@ static bool close_step(struct req *q)
 
 	s->ino = a->h.ino;
 	switch (q->state) {
-	case FIND: /* not there: an earlier execution closed it */
+	case FIND: /* not open: an earlier execution closed it */
 		req_goto(q, o && (o->flags & OPEN_WRITE) ? RECORD : DROP);
 		if (q->state == RECORD)
 			inode_lock(o->inode, &st->lock, q);
 		break;
 	case RECORD:
 		req_goto(q, DROP);
-		if (o) /* or another close of it was faster */
+		if (o) /* else a concurrent close of it was faster */
 			req_fail(q, record(s, o));
 		break;
 	case DROP:
@@ -507,7 +510,7 @@ static bool close_step(struct req *q)
 		break;
 	case CLOSED:
 		if (o && (q->error == -EIO ||
-			  q->error == -ENOSPC)) { /* the report was lost: look ourselves */
+			  q->error == -ENOSPC)) { /* the report was lost: ask the objects */
 			o->inode->orphaned = true;
 			open_drop(o);
 		}
@@ -519,7 +522,7 @@ static bool close_step(struct req *q)
 
 const struct req_ops close_ops = { "close", close_step, CLOSED, 4, close_names };
 
-/* ---- fresh capabilities, and claims after our restart ---- */
+/* ---- fresh capabilities, and claims after a restart ---- */
 
 static int fresh_cap(struct sreq *s)
 {
@@ -538,7 +541,7 @@ static int fresh_cap(struct sreq *s)
 	return 0;
 }
 
-/* WAIT -> GIVE -> REPLY: no capability of a new epoch leaves while a truncate is under way. */
+/* WAIT -> GIVE -> REPLY: no capability of a new epoch is sent while a truncate is in progress. */
 enum { CAP_WAIT, CAP_GIVE, CAP_REPLY };
 static const char *const cap_names[] = { "lock", "give", "reply" };
 
@@ -567,15 +570,17 @@ static bool cap_step(struct req *q)
 
 const struct req_ops cap_ops = { "cap", cap_step, CAP_REPLY, 3, cap_names };
 
-/* CLAIM -> CLAIMED -> REPLY. A claim does not wait for the inode's lock: all that its client asks for waits behind it,
- * and a truncate keeps the lock for as long as a data target is away. So it counts as a writer before its record is
- * queued: a close or a settling that is queued later leaves the row, and one that was queued before is followed by
- * our record, which puts it back. Its client asks for no capability before it has heard that the row is durable. */
+/* CLAIM -> CLAIMED -> REPLY. A claim does not take the inode's lock: all other requests of its
+ * client wait for the claim, and a truncate holds the lock while a data target is away. So the
+ * claim counts as a writer before its record is queued. A close or settling queued later leaves the
+ * row; after one queued before, the claim's record makes the row again. The client asks for
+ * capabilities only after the row is durable. */
 enum { CLAIM, CLAIMED, CLAIM_REPLY };
 static const char *const claim_names[] = { "claim", "claimed", "reply" };
 
-/* Are permissions asked for again? As with an open, unless it is a claim after our restart by somebody who
- * need not lie: the file's owner, or a link that may be root's. What was open before we cannot know. */
+/* Must permissions be checked, as in an open? Not in a claim after a restart by the file's owner or
+ * over a link that may act as root: these gain nothing by a false claim. The server kept no record
+ * of opens. */
 static bool must_ask(const struct sreq *s, const struct wire_attr *at)
 {
 	return s->session->reclaimed || (s->cred.uid != at->uid && !sreq_may_be_root(s));
@@ -633,7 +638,7 @@ static int claimed(struct sreq *s)
 
 	if (!e)
 		e = meta_get(s->srv->meta, &a->h, &n, &s->arena);
-	if (e || !o) /* or it was closed meanwhile */
+	if (e || !o) /* !o: it was closed meanwhile */
 		return e;
 	st->added = false;
 	for (uint32_t k = 0; !e && k < a->n_appends; k++)
@@ -641,8 +646,8 @@ static int claimed(struct sreq *s)
 	return e ? e : lock_claim(s, o->inode);
 }
 
-/* The record failed (a full disk, say), but the row was there before: records are applied in order, and whatever is queued from now on
- * counts us as a writer, so it stays. */
+/* Was the row there although the claim's record failed (disk full)? Then it stays: records are
+ * applied in order, and everything queued later counts this claim as a writer. */
 static bool is_unsettled(struct sreq *s)
 {
 	struct wire_reclaim_args *a = s->args;
@@ -673,7 +678,7 @@ static bool claim_step(struct req *q)
 		}
 		o = st->added ? open_find(s->session, ((struct wire_reclaim_args *)s->args)->id) :
 				NULL;
-		if (o) /* its row is not there */
+		if (o) /* its row does not exist */
 			open_lose(o);
 		return sreq_reply(s);
 	}

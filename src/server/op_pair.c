@@ -1,52 +1,53 @@
-/* Changes of names: one record where this server owns all that changes, else a change over
- * several servers that this one coordinates.
+/* Changes of names: one record where this server owns all that changes, else a change over several
+ * servers that this one coordinates.
  *
  *   PREPARE -> COMMIT -> REPLY			here
- *   PREPARE -> FLUSHED -> PREPARE ...			a file that takes the place of another is brought to disk first
+ *   PREPARE -> FLUSHED -> PREPARE ...			flush a file before it replaces another
  *   ... -> SPLIT -> NEXT <-> ANSWER -> DECIDE -> DECIDED -> TELL -> TOLD -> REPLY	over several
  *
- * A change that turns out to reach beyond our partition (EXDEV) is split into parts: an entry
- * that comes or goes, an inode that is made, gets or loses a name, or moves. NEXT has the
- * servers of the parts prepare them one after another; DECIDE does our own ones in the
- * transaction that makes it true and stores the answer; TELL has the others finish. Nobody waits
- * while it holds a part: when one is busy, everything is taken back and the request begins again
- * (sreq_park). A server that does not hear how it ended asks (pairs.c); no decision means that
- * it did not happen. Directories that get another parent move one at a time in the whole file
- * system (PART_ALONE at the server of the root), so that the climb from the new parent proves
- * something. */
+ * A change that reaches beyond this server's partition (EXDEV) is split into parts: an entry that
+ * is added or removed, an inode that is made, gets or loses a name, or moves. In NEXT, the servers
+ * of the parts prepare them one after another. DECIDE does this server's own parts in the
+ * transaction that decides the change and stores the answer. TELL makes the others finish. No
+ * server waits while it holds a part: when one is busy, all parts are taken back and the request
+ * begins again (sreq_park). A server that does not learn the outcome asks for it (pairs.c); no
+ * decision means that the change did not happen. Only one directory of the whole file system gets
+ * another parent at a time (PART_ALONE at the server of the root), so that the result of a climb
+ * from the new parent stays true. */
 #include "server/srv.h"
 
-#define TELL_NS (2 * NSEC_PER_SEC) /* then it goes on behind the reply, or they ask */
+/* then pair_tell() continues after the reply, or the servers ask */
+#define TELL_NS (2 * NSEC_PER_SEC)
 
 enum { PREPARE, FLUSHED, COMMIT, SPLIT, NEXT, ANSWER, DECIDE, DECIDED, TELL, TOLD, REPLY };
 static const char *const names[] = { "prepare", "flush",   "commit", "split", "ask-next", "answer",
 				     "decide",	"decided", "tell",   "told",  "reply" };
 
 struct part {
-	uint32_t target; /* who does it */
-	bool own; /* ourselves, in the deciding transaction */
+	uint32_t target; /* the server of this part */
+	bool own; /* this server's, done in the deciding transaction */
 	bool asked;
 	struct wire_record rec;
 };
 
-/* One side of a move: is `ino` above `at`? A way that comes back to `mark` leads in a circle. */
+/* One direction of a move: is `ino` an ancestor of `at`? Meeting `mark` again means a cycle. */
 struct climb {
 	uint64_t ino;
 	struct wire_handle at, mark;
-	uint32_t n, next_mark; /* answers; the one after which mark moves to at */
+	uint32_t n, next_mark; /* answers so far; after answer next_mark, mark is set to at */
 	bool over;
 };
 
 struct split {
 	struct part parts[PARTS_MAX];
 	uint32_t n_parts;
-	struct part *asked; /* now */
+	struct part *asked; /* the part being prepared now */
 	struct climb climbs[2], *climbing;
 	uint32_t n_climbs;
-	struct wire_handle child; /* of a rename */
-	uint32_t type; /* of it */
-	uint32_t touched[PARTS_MAX], n_touched; /* servers that may have prepared something */
-	struct wire_attr at; /* the answer */
+	struct wire_handle child; /* the inode that a rename moves */
+	uint32_t type; /* of the child */
+	uint32_t touched[PARTS_MAX], n_touched; /* servers that may have prepared a part */
+	struct wire_attr at; /* the attributes to answer with */
 	struct call call, tells[PARTS_MAX];
 	struct wire_prepare_args prepare_args;
 	struct wire_prepare_res prepare_res;
@@ -54,8 +55,8 @@ struct split {
 	struct wire_climb_res climb_res;
 	struct wire_finish_args finish_args;
 	struct wire_void_res none;
-	bool nothing; /* to do: two names of one file */
-	bool asked_for; /* the decision is, or was, with the writer */
+	bool nothing; /* both names are of the same file: nothing to do */
+	bool asked_for; /* the decision was submitted to the writer thread */
 	bool decided;
 	int error;
 };
@@ -100,7 +101,7 @@ static void part_name(struct sreq *s, struct split *x, uint32_t kind, const stru
 	r->flags = flags;
 }
 
-/* An inode whose name in `dir` goes or moves. */
+/* A part for an inode whose name in `dir` is removed or moved. */
 static struct wire_record *part_inode(struct sreq *s, struct split *x, uint32_t kind,
 				      const struct wire_handle *h, const struct wire_attr *dir)
 {
@@ -114,7 +115,7 @@ static struct wire_record *part_inode(struct sreq *s, struct split *x, uint32_t 
 	return r;
 }
 
-/* A directory of ours in which names may be changed. */
+/* Checks that a directory of this server exists and that its names may be changed. */
 static int writable_dir(struct sreq *s, const struct wire_handle *h, struct meta_node *n)
 {
 	int e = meta_get(s->srv->meta, h, n, &s->arena);
@@ -124,7 +125,7 @@ static int writable_dir(struct sreq *s, const struct wire_handle *h, struct meta
 	return e ? e : may(s, n, MAY_WRITE | MAY_EXEC);
 }
 
-/* A name that must not be there yet. */
+/* Checks that the name does not exist yet and may be made. */
 static int vacancy(struct sreq *s, struct meta_node *dir)
 {
 	const struct wire_record *r = &s->change.rec;
@@ -195,7 +196,7 @@ int split_remove(struct sreq *s, struct split *x)
 	return 0;
 }
 
-/* Directories that get another parent: nobody else moves one, and the climb comes first. */
+/* Adds a climb for a directory that gets another parent, and PART_ALONE once. */
 static void move_alone(struct sreq *s, struct split *x, uint64_t ino, const struct wire_handle *to)
 {
 	if (!x->n_climbs)
@@ -208,7 +209,7 @@ static bool same_handle(const struct wire_handle *a, const struct wire_handle *b
 	return a->ino == b->ino && a->gen == b->gen;
 }
 
-/* What the new name names now goes. */
+/* A part that drops the inode that the new name has now. */
 static void drop_old(struct sreq *s, struct split *x, const struct wire_handle *old,
 		     const struct wire_attr *dir)
 {
@@ -236,7 +237,7 @@ static int split_exchange(struct sreq *s, struct split *x)
 		move_alone(s, x, x->child.ino, &r->dir2);
 	if (type_b == S_IFDIR)
 		move_alone(s, x, b.ino, &r->dir);
-	if (!x->n_climbs) /* it became possible meanwhile */
+	if (!x->n_climbs) /* one record is enough: the names changed meanwhile */
 		return -EINPROGRESS;
 	p = &x->parts[x->n_parts++];
 	p->own = true;
@@ -283,7 +284,7 @@ int split_rename(struct sreq *s, struct split *x)
 	if (e)
 		return e;
 	rename_parts(s, x, &from.attr);
-	if (!meta_owns(m, r->dir2.ino)) /* its server says what is there */
+	if (!meta_owns(m, r->dir2.ino)) /* its server checks what is there */
 		return 0;
 	e = writable_dir(s, &r->dir2, &to);
 	if (!e)
@@ -331,7 +332,7 @@ static void touch(struct split *x, uint32_t target)
 	x->touched[x->n_touched++] = target;
 }
 
-/* Asks for the next thing: a climb once we are alone, else a part. True: asked. */
+/* Sends the next call: a climb once PART_ALONE is prepared, else a part. False: nothing is left. */
 static bool ask_next(struct sreq *s, struct split *x)
 {
 	x->asked = NULL;
@@ -380,15 +381,15 @@ static int climbed(struct split *x)
 			  (unsigned long long)c->at.ino);
 		return -ELOOP;
 	}
-	if (c->n++ ==
-	    c->next_mark) { /* Brent: twice as far each time, so a circle of any length is found */
+	/* Brent's algorithm: the distance doubles, so a cycle of any length is found */
+	if (c->n++ == c->next_mark) {
 		c->mark = c->at;
 		c->next_mark = 2 * c->n;
 	}
 	return 0;
 }
 
-/* What a server said when it prepared; other parts may need it, or there are more of them now. */
+/* Uses the answer to a PREPARE: other parts may need it, or it adds a part. */
 static void answered(struct sreq *s, struct split *x)
 {
 	const struct wire_prepare_res *r = &x->prepare_res;
@@ -403,7 +404,7 @@ static void answered(struct sreq *s, struct split *x)
 		last->mode = r->at.mode & S_IFMT;
 		x->at = r->at;
 		break;
-	case PART_ADD: /* only a rename asks for it */
+	case PART_ADD: /* only in a rename */
 		drop_old(s, x, &r->old, &r->at);
 		break;
 	default:
@@ -440,8 +441,8 @@ static int decide(struct sreq *s, struct split *x)
 	return 0;
 }
 
-/* The writer's answer was lost (no memory for it): what the database has counts. When that cannot be read either, nobody
- * is told anything: those who have prepared will ask. */
+/* The writer thread's answer was lost (out of memory): the database decides. If it cannot be read
+ * either, no server is told: those that have prepared will ask. */
 static void look_again(struct sreq *s, struct split *x)
 {
 	int e = meta_decided(s->srv->meta, state_of(s)->id);
@@ -453,7 +454,7 @@ static void look_again(struct sreq *s, struct split *x)
 		s->q.error = 0;
 }
 
-/* then 0: there was none. */
+/* then: the inode that the name had; 0: it did not exist. */
 static bool name_changed(struct sreq *s, const struct wire_handle *dir,
 			 const struct wire_bytes *name, uint64_t then)
 {
@@ -464,7 +465,7 @@ static bool name_changed(struct sreq *s, const struct wire_handle *dir,
 	return (e && e != -ENOENT) || now.ino != then;
 }
 
-/* Nothing keeps our own names as they were when it was split. */
+/* Have own names changed since the split? They are not locked. */
 static bool names_changed(struct sreq *s, const struct split *x)
 {
 	bool changed = false;
@@ -496,7 +497,7 @@ static void tell(struct sreq *s, struct split *x)
 	}
 }
 
-/* Everybody was told, or at least tried: what is left goes on behind the reply. */
+/* All servers were told, or the calls failed: pair_tell() continues after the reply. */
 static void told(struct sreq *s, struct split *x)
 {
 	for (uint32_t i = 0; i < x->n_touched; i++)
@@ -521,7 +522,8 @@ static int begin_split(struct sreq *s)
 	st->id = env_random_u64(s->srv->loop->env) | 1;
 	list_push(&s->srv->pairs, &st->link);
 	e = s->row->split(s, st->x);
-	return !e && st->x->nothing ? -EINPROGRESS : e; /* the names changed: one record will do */
+	/* the names changed: one record is enough */
+	return !e && st->x->nothing ? -EINPROGRESS : e;
 }
 
 void pair_abandon(struct sreq *s)
@@ -536,8 +538,8 @@ void pair_abandon(struct sreq *s)
 		call_fini(&st->x->tells[i]);
 }
 
-/* Does the record rename a file over a name that is, or may be, another one's? Then *h is that
- * file. */
+/* Does the record rename a file over a name that exists, or may exist? Then *h is the file that is
+ * renamed. */
 static bool replaces(struct sreq *s, struct wire_handle *h)
 {
 	const struct wire_record *r = &s->change.rec;
@@ -551,8 +553,8 @@ static bool replaces(struct sreq *s, struct wire_handle *h)
 	       meta_lookup(s->srv->meta, &r->dir2, &r->name2, &old, &type) == 0;
 }
 
-/* After a power loss the name must have all of the old contents or all of the new ones. 1: the
- * request waits for that; 0: there is no need; or -EINPROGRESS: later, as the syncs need slots too. */
+/* After a power loss the new name must have all of the old contents or all of the new ones.
+ * 1: the request waits for the flush; 0: no need; -EINPROGRESS: retry, as syncs need slots, too. */
 static int flush_first(struct sreq *s)
 {
 	struct pair_state *st = state_of(s);
@@ -592,7 +594,7 @@ static int first(struct sreq *s)
 	return e;
 }
 
-/* From SPLIT on, where st->x is there. */
+/* The states after SPLIT, where st->x is set. */
 static bool split_step(struct req *q, struct sreq *s, struct split *x)
 {
 	switch (q->state) {
@@ -626,7 +628,7 @@ static bool split_step(struct req *q, struct sreq *s, struct split *x)
 		if (q->error && x->asked_for && !s->change.res.status)
 			look_again(s, x);
 		else if ((q->error || x->nothing) && names_changed(s, x))
-			q->error = -EAGAIN; /* it was about an inode that is not meant any more */
+			q->error = -EAGAIN; /* it was for an inode that lost the name */
 		x->error = q->error;
 		q->error = 0;
 		tell(s, x);
@@ -649,7 +651,7 @@ static bool pair_step(struct req *q)
 		req_goto(q, COMMIT);
 		req_fail(q, first(s));
 		return true;
-	case FLUSHED: /* it may be gone by now; then the record says so */
+	case FLUSHED: /* the file may be gone by now: then the record is refused */
 		req_goto(q, PREPARE);
 		durable_over(s, &st->durable);
 		lease_done(s);
@@ -671,7 +673,7 @@ static bool pair_step(struct req *q)
 			q->error = s->row->finish(s);
 		return sreq_reply(s);
 	}
-	if (!st->x) { /* an error before anything was split */
+	if (!st->x) { /* an error before the split */
 		req_goto(q, REPLY);
 		return true;
 	}

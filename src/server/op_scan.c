@@ -1,12 +1,12 @@
-/* For administrators: rows of the metadata and objects as they are stored, page by page, and repairs.
+/* For administrators: pages of metadata rows and of objects as they are stored, and repairs.
  *
- * SCAN reads one short page inline. OBJECTS reads directories on a worker: LIST -> REPLY. REPAIR is one record
- * that checks again what it was decided on. Buffers: pages are in the request's arena. */
+ * SCAN reads one short page inline. OBJECTS reads directories on a worker: LIST -> REPLY. REPAIR is
+ * one record that checks its precondition again. Buffers: pages are in the request's arena. */
 #include <endian.h>
 
 #include "server/srv.h"
 
-#define PAGE_BYTES (96 * KIB) /* of a reply */
+#define PAGE_BYTES (96 * KIB) /* per reply */
 #define OBJECT_KEY 17 /* directory, inode, generation, index; big-endian */
 
 int do_scan(struct sreq *s)
@@ -112,7 +112,7 @@ int prepare_repair(struct sreq *s)
 
 	s->ino = a->h.ino;
 	if (a->kind == REPAIR_LAYOUT && a->value != s->srv->map.n_targets)
-		return -EAGAIN; /* who does not know all servers cannot tell that a layout is broken */
+		return -EAGAIN; /* a client that does not know all targets cannot judge a layout */
 	sreq_record(s, REC_REPAIR);
 	r->which = a->kind;
 	r->h = a->h;
@@ -126,7 +126,7 @@ int prepare_repair(struct sreq *s)
 	return 0;
 }
 
-/* Numbers that are taken are not given again; sizes are found out in the background. */
+/* Keeps used inode numbers from being given again, and starts settling where a size is unknown. */
 int finish_repair(struct sreq *s)
 {
 	const struct wire_repair_args *a = s->args;

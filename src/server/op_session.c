@@ -1,10 +1,11 @@
-/* OP_SESSION: a new session, or an old one over a new link. And the end of one: OP_BYE.
+/* OP_SESSION: makes a session, or resumes one over a new link. OP_BYE ends one.
  *
  *   CHECK -> ATTACH -> REPLY
  *
- * One at a time on a link. A session is tied to the key it was made with: the row has a proof of both, not the
- * client's secret. An old link of the session is closed first, and the new one is attached only when no request that came
- * over it is in service any more: nothing that was repeated can still run. */
+ * One at a time per link. A session is tied to the key it was made with: its row has a proof of
+ * both the key and the client's secret, not the secret. The old link of the session is closed
+ * first. The new one is attached only when no request of the old one is in service any more, so
+ * that no retransmitted request still runs. */
 #include "server/srv.h"
 
 enum { CHECK, ATTACH, REPLY };
@@ -40,14 +41,14 @@ static void check(struct sreq *s)
 		session_quiesce(ss, &st->wait, &s->q);
 		return;
 	}
-	if (s->link->session) /* a link has one at a time */
+	if (s->link->session) /* a link has one session at a time */
 		task_end_session(s->srv, s->link->session);
 	s->q.error = sreq_reserve(s, &s->link->held, LIMIT_SESSIONS);
 	if (s->q.error)
 		return;
 	st->id = new_id(s->srv);
 	if (!s->srv->meta ||
-	    s->link->role == LINK_SERVER) /* servers only repeat what can be repeated */
+	    s->link->role == LINK_SERVER) /* not durable: requests of servers are safe to repeat */
 		return;
 	sreq_record(s, REC_SESSION_NEW);
 	s->change.rec.session = st->id;
@@ -56,8 +57,8 @@ static void check(struct sreq *s)
 	meta_submit(s->srv->meta, &s->change, &s->q);
 }
 
-/* A client on the Unix socket may read the files of objects itself, if the host lets it open
- * them. */
+/* Tells a client on the Unix socket where the object files are: it may read them itself, if the
+ * host lets it open them. */
 static void tell_home(struct sreq *s, struct wire_session_res *r)
 {
 	char *path = s->srv->disk && s->link->way[0] ? arena_alloc(&s->arena, PATH_MAX_LEN) : NULL;
@@ -86,8 +87,8 @@ static int make(struct sreq *s, struct session **out)
 	return 0;
 }
 
-/* What a session holds counts for the key of its link: after a restart that is news, and roles
- * of keys may change. */
+/* Charges what the session holds to the key of its link. The key is unknown after a restart, and
+ * the roles of keys may change. */
 static int own(struct sreq *s, struct session *ss)
 {
 	struct key_account *k = link_key_account(s->link);

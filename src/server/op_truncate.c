@@ -1,11 +1,12 @@
 /* Truncate: a logged intent, a fence that cuts every object, the commit.
  *
  *   CHECK -> LOCKED -> FENCE -> FENCED -> DONE -> REPLY
- *   CHECK -> AGAIN -> REPLY                                its repetition
+ *   CHECK -> AGAIN -> REPLY                                its retransmission
  *
- * Once the intent is durable the truncate will happen, once: when a target does not answer in time the caller
- * gets an error and a task goes on with it, and after a restart. The intent is remembered as the answer to the request:
- * who repeats it waits, with the lock, until it has happened. */
+ * Once the intent is durable, the truncate will happen exactly once. When a target does not answer
+ * in time, the caller gets an error and a task continues, also after a restart. The intent is
+ * stored as the answer to the request: a retransmission waits for the lock, until the truncate has
+ * happened. */
 #include "server/srv.h"
 
 void trunc_begin(struct sreq *s, struct trunc *t, const struct wire_handle *h, uint64_t size)
@@ -40,7 +41,7 @@ int trunc_end(struct sreq *s, struct trunc *t)
 	int e;
 
 	sreq_record(s, REC_TRUNC_END);
-	r->session = 0; /* its request has had its answer */
+	r->session = 0; /* its answer was stored with the intent */
 	r->h = t->h;
 	r->size = t->size;
 	r->epoch = t->epoch;
@@ -135,7 +136,7 @@ static bool step(struct req *q)
 		r->at = s->change.res.at;
 		q->error = -s->change.res.status;
 		break;
-	case AGAIN: /* what was begun has ended; the file may be gone, too */
+	case AGAIN: /* the earlier truncate has ended; the file may be gone, too */
 		req_goto(q, REPLY);
 		r->at = s->change.res.at;
 		r->at.size = a->size;

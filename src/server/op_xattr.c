@@ -1,5 +1,6 @@
-/* Extended attributes: reads answer at once, changes are one record each. Who may do what is meta's. One is not
- * stored but made when it is asked for: sheaf.layout, for people; like stat(2) it needs no permission. */
+/* Extended attributes: reads answer at once, changes are one record each. Permissions are checked
+ * in meta/. sheaf.layout is not stored but made on request, for people; like stat(2) it needs no
+ * permission. */
 #include <stdio.h>
 
 #include "server/srv.h"
@@ -64,10 +65,10 @@ int do_listxattr(struct sreq *s)
 	return meta_listxattr(s->srv->meta, &s->cred, &a->h, a->max, s->res, &s->arena);
 }
 
-/* What changes who may pass a directory waits for those who passed it. */
+/* A change of permissions on a directory waits for leases on names in it. */
 static int passers_gone(struct sreq *s, const struct wire_bytes *name)
 {
-	static const char system[] = "system."; /* ACLs are all there are of them */
+	static const char system[] = "system."; /* of these, only ACLs exist */
 
 	if (name->len < strlen(system) || memcmp(name->p, system, strlen(system)) != 0)
 		return 0;

@@ -1,22 +1,23 @@
-/* Changes over several servers, as those see it that do not coordinate them; requests that met one; and what a
- * server does by itself so that each of them ends.
+/* Changes over several servers, as servers that do not coordinate them see them; requests that met
+ * such a change and wait for its end; and the background work that brings each change to its end.
  *
- *   RESOLVE  a part was prepared long ago: ask its coordinator how it ended, and finish it
- *   TELL     we decided: have everybody finish, then forget the decision
+ *   RESOLVE  a part was prepared long ago: ask its coordinator for the outcome, and finish the part
+ *   TELL     this server decided: make all participants finish, then forget the decision
  *
- *   ASK -> ANSWER -> END, and after an error or "not yet" once more a while later
+ *   ASK -> ANSWER -> END, and after an error or "not yet" once more after a pause
  *
- * Both are safe to repeat. A coordinator that knows nothing of a change never decided it: it did not happen. */
+ * Both are safe to repeat. A coordinator without a record of a change never decided it, so the
+ * change did not happen. */
 #include <stdlib.h>
 
 #include "server/srv.h"
 
 #define SCAN_NS \
-	(2 * NSEC_PER_SEC) /* what two scans have seen is asked about, what is decided is told */
+	(2 * NSEC_PER_SEC) /* after two scans, ask about a part; after one, tell a decision */
 #define AGAIN_NS NSEC_PER_SEC
-#define PARK_NS (5 * NSEC_PER_MSEC) /* and as much again by chance */
+#define PARK_NS (5 * NSEC_PER_MSEC) /* plus a random time of up to as much */
 
-/* ---- requests that wait ---- */
+/* ---- parked requests ---- */
 
 static void unpark_timer(struct timer *t)
 {
@@ -28,17 +29,17 @@ bool sreq_park(struct sreq *s)
 	struct server *srv = s->srv;
 	uint64_t end = s->deadline ? s->deadline : s->q.born + srv->conf->timeout_s * NSEC_PER_SEC;
 
-	if (s->row->flags & OP_FROM_SERVERS) /* who asks waits by himself */
+	if (s->row->flags & OP_FROM_SERVERS) /* the coordinator retries by itself */
 		return false;
 	if (srv->stopping || srv->loop->now >= end) {
 		s->q.error = srv->stopping ? -ESHUTDOWN : -ETIMEDOUT;
 		return false;
 	}
-	arena_reset(&s->arena); /* as if it came only now */
+	arena_reset(&s->arena); /* start again as if the request had just arrived */
 	s->change = (struct change){ .arena = &s->arena };
 	s->q.error = sreq_decode(s);
 	if (!s->q.error)
-		s->q.error = sreq_identify(s); /* the message says who it claims to be */
+		s->q.error = sreq_identify(s); /* the message has the credential before squashing */
 	if (s->q.error)
 		return false;
 	req_goto(&s->q, 0);
@@ -67,9 +68,9 @@ void unpark(struct server *srv)
 	}
 }
 
-/* ---- what coordinators ask ---- */
+/* ---- calls from coordinators ---- */
 
-/* A name that comes or goes here is not taken for granted by anybody. */
+/* An entry that is added or removed here must not be under a lease. */
 static int part_free(struct sreq *s, const struct wire_prepare_args *a)
 {
 	struct wire_record part = { 0 };
@@ -169,7 +170,7 @@ int do_climb(struct sreq *s)
 	return MIN(e, 0);
 }
 
-/* ---- by ourselves ---- */
+/* ---- background work ---- */
 
 enum { ASK, ANSWER, END };
 static const char *const names[] = { "ask", "answer", "end" };
@@ -278,7 +279,7 @@ static bool step(struct req *q)
 	struct pair_task *t = container_of(q, struct pair_task, q);
 	bool tells = q->ops == &tell_ops;
 
-	if (t->srv->stopping && q->state != END) { /* its row brings it back */
+	if (t->srv->stopping && q->state != END) { /* its row restarts it */
 		req_goto(q, END);
 		q->error = -ESHUTDOWN;
 		return true;
@@ -321,7 +322,7 @@ static void pair_task_start(struct server *srv, const struct req_ops *ops,
 		if (t->p.id == p->id && t->q.ops == ops)
 			return;
 	t = calloc(1, sizeof(*t));
-	if (!t) /* the next scan, or start, finds it */
+	if (!t) /* the next scan or start finds it */
 		return;
 	t->srv = srv;
 	t->p = *p;
@@ -350,7 +351,7 @@ static void found_one(void *arg, const struct meta_pair *p)
 {
 	struct found *f = arg;
 
-	if (f->n && f->p[f->n - 1].id == p->id) /* another part of the same */
+	if (f->n && f->p[f->n - 1].id == p->id) /* another part of the same change */
 		return;
 	if (f->n == f->cap) {
 		size_t cap = f->cap ? 2 * f->cap : 16;
@@ -372,7 +373,7 @@ static bool seen_before(const struct server *srv, uint64_t id)
 	return false;
 }
 
-/* Goes on with everything that was decided, but for what its request still tells. */
+/* Continues every decided change, except those whose request still tells its participants. */
 static void scan_decided(struct server *srv)
 {
 	struct found f = { 0 };
@@ -384,7 +385,7 @@ static void scan_decided(struct server *srv)
 	free(f.p);
 }
 
-/* Asks about everything that was prepared before the last scan; at the start: about all. */
+/* Resolves every part that the last scan saw as well; at the start: all of them. */
 static void scan(struct server *srv, bool all)
 {
 	struct found f = { 0 };

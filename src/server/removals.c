@@ -1,10 +1,12 @@
-/* Objects to remove on a target travel together: what comes within a moment, or while earlier ones are under way, is one
- * request of at most REMOVE_MAX. Nobody waits for the space, so a removal has time to wait for others.
+/* Batches the removal of objects on each target: removals that arrive within GATHER_NS, or while
+ * earlier ones are in progress, form one request of at most REMOVE_MAX. No caller needs the space
+ * at once, so waiting for a batch is harmless.
  *
  *   SEND -> ANSWER -> (GATHER_NS later, or at once when there are enough) SEND ...
  *
- * Each object has an answer of its own, so one that cannot be removed keeps nobody else. When the target does not answer,
- * all who wait for it hear that. Threads: the loop's. Buffers: a removal is its asker's until q goes on. */
+ * Each object has its own status, so one that cannot be removed does not delay others. When the
+ * target does not answer, all removals that wait for it fail. Threads: the loop's. Buffers: a
+ * removal belongs to its caller, and is borrowed until q goes on. */
 #include <stdlib.h>
 
 #include "server/srv.h"
@@ -14,7 +16,7 @@
 enum { SEND, ANSWER };
 static const char *const names[] = { "send", "answer" };
 
-/* There while something waits or is under way. */
+/* Exists while removals wait or are in progress. */
 struct removals {
 	struct req q;
 	struct server *srv;
@@ -97,7 +99,7 @@ static bool step(struct req *q)
 
 	if (q->state == SEND) {
 		req_goto(q, ANSWER);
-		if (r->srv->stopping) /* their rows bring them back after the restart */
+		if (r->srv->stopping) /* their rows restart them after the server's restart */
 			q->error = -ESHUTDOWN;
 		else
 			send(r);
@@ -158,7 +160,7 @@ void removals_abandon(struct server *srv)
 
 		if (!r)
 			continue;
-		list_del(&r->q.all); /* off the books of the loop */
+		list_del(&r->q.all); /* remove it from the loop */
 		list_del(&r->q.link);
 		srv->loop->n_reqs--;
 		removals_free(r);

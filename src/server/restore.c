@@ -1,4 +1,4 @@
-/* A metadata copy takes the place of a server's metadata, while that server does not run.
+/* Replaces a server's metadata by a backup copy, while that server does not run.
  *
  * Threads: none; blocks. Errors: 0 or -errno with one line that says what to do. */
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "server/srv.h"
 
-/* Ours and not served by anybody; made when there is none (a new disk). */
+/* Locks the storage against a running server. Formats it when there is none (a new disk). */
 static int hold(struct env *e, const struct conf *c, uint32_t target, struct stamp *stamp,
 		char *err, size_t n)
 {
@@ -28,7 +28,7 @@ static void when(char out[32], time_t t)
 	strftime(out, 32, "%Y-%m-%d %H:%M:%S", &tm);
 }
 
-/* The database must not have changed after the copy was made. */
+/* Refuses a database that changed after the copy was made. */
 static int older(const char *dir, int64_t time, char *err, size_t n)
 {
 	char path[CONF_PATH_MAX + 32], theirs[32], ours[32];

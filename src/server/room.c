@@ -1,11 +1,11 @@
-/* What a request takes of the limited tables of its server (net/limits.h): every refusal has one
+/* What a request takes of the limited tables of its server (net/limits.h). Every refusal has one
  * line in the log, which names the limit, and one error for the client. */
 #include "server/srv.h"
 
-/* Optional memory ends at this part of a bound, before replies grant fewer slots. */
+/* Optional memory is refused above 1/SPARE_PART of a bound, before replies grant fewer slots. */
 #define SPARE_PART 4
 
-/* own: a bound of this session or key; all: of several keys, or of the server. */
+/* own: the bound of this session or key was hit; all: one of several keys, or of the server. */
 static const struct {
 	int own, all;
 } errors[N_LIMITS] = {

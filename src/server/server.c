@@ -23,7 +23,7 @@ int server_format_again(struct env *e, const struct conf *c, uint32_t target, ch
 		return r;
 	r = disk_hold(e, path, &c->fs_id, target, &stamp, err, err_len);
 	if (r < 0)
-		return r == -EBUSY ? 0 : r; /* it is served */
+		return r == -EBUSY ? 0 : r; /* a running server uses it */
 	e->file->close(e, r);
 	return 0;
 }
@@ -37,7 +37,7 @@ int server_format_lost(struct env *e, const struct conf *c, uint32_t target, cha
 		r = server_format(e, c, target, err, err_len);
 		return r ? r : 1;
 	}
-	return r == -EBUSY ? 0 : r; /* it is served */
+	return r == -EBUSY ? 0 : r; /* a running server uses it */
 }
 
 /* ---- start ---- */
@@ -120,13 +120,13 @@ static void open_net(struct server *s, const struct server_opts *o)
 	s->net.owner = s;
 }
 
-/* The shorter way is there first: who tries both finds it, or nobody. */
+/* Listens on the Unix socket before TCP: a client that tries both finds it, or no server at all. */
 static int listen_all(struct server *s, const char *address, char *err, size_t err_len)
 {
 	int local = net_listen_local(&s->net, s->self->address);
 	int r = net_listen(&s->net, address, err, err_len);
 
-	if (!r && local == -EADDRINUSE) /* the owner before us is gone */
+	if (!r && local == -EADDRINUSE) /* the previous owner has exited since */
 		local = net_listen_local(&s->net, s->self->address);
 	if (!r && local == -EOPNOTSUPP)
 		log_info("server", "clients of this host come by TCP: here, in a user namespace, "
@@ -324,7 +324,8 @@ void server_abandon(struct server *s)
 
 	s->stopping = true;
 	close_net(s);
-	list_for_each_safe(q, tmp, &s->loop->all, all) /* innermost first: they look outwards */
+	/* innermost first: they refer to outer ones */
+	list_for_each_safe(q, tmp, &s->loop->all, all)
 		if ((f = fetch_of(s, q)))
 			fetch_abandon(f);
 	list_for_each_safe(q, tmp, &s->loop->all, all)

@@ -1,7 +1,7 @@
 /* server: one target of a file system: its storage, its metadata, its links, its operations.
  *
- * A server hangs on a loop that somebody else turns (sheafd's main, embedded mode, the simulation);
- * everything in it runs on that loop's thread. */
+ * A server is attached to a loop that its caller runs (sheafd's main, embedded mode, the
+ * simulation); everything in it runs on that loop's thread. */
 #ifndef SHEAF_SERVER_H
 #define SHEAF_SERVER_H
 
@@ -22,23 +22,25 @@ struct server_opts {
 	struct {
 		size_t open_objects;
 		uint64_t fence_slack;
-		uint32_t removing; /* files at a time */
-	} limits; /* 0: the default of each */
-	uint32_t max_floors; /* of fences in memory; 0: default */
-	bool measure; /* in the real world: what moving bytes costs; files may be cut under a mapping */
+		uint32_t removing; /* files removed at a time */
+	} limits; /* 0: the default */
+	uint32_t max_floors; /* fences kept in memory; 0: default */
+	/* outside of the simulation: measure the cost of moving bytes, and guard copies from
+	 * mappings of files that may be cut */
+	bool measure;
 };
 
-/* Formats the storage of one target: refuses what is somebody's already. */
+/* Formats the storage of one target. Refuses storage that belongs to a target already. */
 int server_format(struct env *e, const struct conf *c, uint32_t target, char *err, size_t err_len);
-/* Formatted before for this very target is fine. */
+/* As server_format(), but succeeds for storage that was formatted for this target before. */
 int server_format_again(struct env *e, const struct conf *c, uint32_t target, char *err,
 			size_t err_len);
-/* Of a target that lost its storage, or all objects in it: makes what is missing. 1: that was
- * needed; 0: not. */
+/* For a target that lost its storage, or all objects in it: makes what is missing. Returns 1 if
+ * that was needed, else 0. */
 int server_format_lost(struct env *e, const struct conf *c, uint32_t target, char *err,
 		       size_t err_len);
-/* A part of a backup file becomes the metadata of a target that does not run (-EBUSY). -EEXIST: what is there changed
- * after the backup was made, and not `force`. */
+/* Makes a part of a backup file the metadata of a target. -EBUSY: the target runs. -EEXIST: its
+ * metadata changed after the backup was made, and not `force`. */
 struct server_part {
 	int fd;
 	uint64_t off, size;
@@ -49,20 +51,23 @@ int server_restore(struct env *e, const struct conf *c, uint32_t target,
 		   const struct server_part *p, bool force, char *err, size_t err_len);
 /* Opens the storage and listens. On failure `err` is one clear line. */
 int server_start(const struct server_opts *o, struct server **out, char *err, size_t err_len);
-/* Keys and networks are those of a newer cluster file, whose keys are loaded; c is borrowed until the next one
- * comes or the server is gone. Links whose key is gone, another one or of another role are closed. */
+/* Switches to the keys and networks of a newer cluster file, whose keys are loaded. c is borrowed
+ * until the next call or the end of the server. Closes links whose key is gone, has changed or has
+ * another role. */
 void server_reread(struct server *s, const struct conf *c, const uint8_t client_key[KEY_BYTES]);
-/* Takes no new requests from now on: they are not answered, and repeated after the restart. */
+/* Stops accepting requests: new ones get no reply, and clients retransmit them after the
+ * restart. */
 void server_drain(struct server *s);
-bool server_idle(const struct server *s); /* nothing is in service: server_stop() will not wait */
-/* Clean stop: takes no new requests, finishes those in service (turning the loop), syncs, frees. */
+bool server_idle(const struct server *s); /* no request in service: server_stop() will not wait */
+/* Clean stop: stops accepting requests, finishes those in service (running the loop), syncs,
+ * frees. */
 int server_stop(struct server *s);
 /* Frees everything as a crash would leave it: nothing is finished, synced or answered. */
 void server_abandon(struct server *s);
 
-/* Answers GET /metrics on HOST:PORT (IPv4) as long as the server runs. 0, or why not. */
+/* Answers GET /metrics on HOST:PORT (IPv4) while the server runs. 0 or -errno. */
 int metrics_start(struct server *s, const char *address);
-/* What Prometheus scrapes: allocates *text, which the caller frees. */
+/* The metrics in Prometheus's text format. Allocates *text, which the caller frees. */
 int server_metrics(struct server *s, char **text, size_t *len);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the files of the server share. Private to src/server. */
+/* Shared by the files of the server. Private to src/server. */
 #ifndef SHEAF_SRV_H
 #define SHEAF_SRV_H
 
@@ -18,37 +18,37 @@ struct split;
 struct open_file;
 struct removals;
 
-#define MAX_REMOVING 256 /* files at a time, by default; the others wait in their rows */
-#define WINDOW_BYTES (256 * KIB) /* of one step of a bulk transfer */
-#define WINDOW_PIECES 2048 /* in it */
-#define WINDOW_IOS 128 /* file accesses at a time */
+#define MAX_REMOVING 256 /* files removed at a time, by default; the others wait in their rows */
+#define WINDOW_BYTES (256 * KIB) /* of one window */
+#define WINDOW_PIECES 2048 /* pieces in one window */
+#define WINDOW_IOS 128 /* file accesses that a window submits at a time */
 #define WINDOW_STATES 7
 #define WINDOWS 2 /* of one request at a time: network and disk overlap */
-#define COPY_BYTES (8 * MIB) /* of the pool for copies: a session's share is the windows of two */
+#define COPY_BYTES (8 * MIB) /* the pool for copies; a session's share fits the windows of two */
 #define CAP_LIFE_NS (3600 * NSEC_PER_SEC)
 #define CAP_CACHE 256
 
-/* One operation: what it takes, what it gives, and how it is done: a handler that answers at once, a
- * pair around one metadata record, or a step function of its own. */
+/* One operation: its arguments, its result, and how it is executed: by a handler that answers at
+ * once, by a prepare/finish pair around one metadata record, or by a step function of its own. */
 struct op_row {
 	const char *name;
 	unsigned flags;
 	xdr_any args_filter, res_filter;
 	uint16_t args_size, res_size, state_size; /* state_size: of sreq->op */
 	int (*handle)(struct sreq *s);
-	int (*prepare)(
-		struct sreq *s); /* fills s->change.rec; or CHANGES_NOTHING: s->res is filled */
-	int (*finish)(struct sreq *s); /* s->change.res.status was 0 */
+	/* Fills s->change.rec; or returns CHANGES_NOTHING after it has filled s->res. */
+	int (*prepare)(struct sreq *s);
+	int (*finish)(struct sreq *s); /* called if s->change.res.status is 0 */
 	int (*split)(struct sreq *s,
-		     struct split *x); /* into parts, when one server is not enough */
+		     struct split *x); /* splits the change into parts for several servers */
 	const struct req_ops *ops;
 };
 enum {
 	OP_NEEDS_META = 1,
 	OP_NEEDS_DATA = 2,
-	OP_FROM_SERVERS = 4, /* only links that proved the server key */
+	OP_FROM_SERVERS = 4, /* only over links that proved the server key */
 	OP_NO_SESSION = 8,
-	OP_WRITES = 16, /* what it changed may be lost until a sync */
+	OP_WRITES = 16, /* its effect may be lost until a sync */
 	OP_ADMIN = 32, /* only uid 0 */
 };
 #define CHANGES_NOTHING 1
@@ -60,7 +60,7 @@ const struct op_row *op_row(uint32_t op);
 struct sreq {
 	struct req q;
 	struct server *srv;
-	struct list link_mate; /* spare list, or srv->parked */
+	struct list link_mate; /* in srv->spare_reqs, or in srv->parked */
 	struct link *link;
 	struct session *session; /* NULL for OP_NO_SESSION */
 	const struct op_row *row;
@@ -68,41 +68,41 @@ struct sreq {
 	struct cred cred;
 	struct msg *in;
 	uint64_t tag;
-	uint64_t verifier; /* when it came */
-	uint8_t digest[DIGEST_BYTES]; /* of the request, once a record or a stored reply needs it */
+	uint64_t verifier; /* the disk's, when the request arrived */
+	uint8_t digest[DIGEST_BYTES]; /* of the request, made when it is needed */
 	bool has_digest;
 	struct arena arena;
-	uint64_t charged; /* bytes of it that count for its link */
-	size_t arena_bytes; /* of them for the arena: the most that it has held */
-	bool no_room; /* some were refused: the client asks again */
-	struct usage *reserved_by; /* one unit is held for it, or NULL ... */
-	enum limit reserved; /* ... of this limit */
+	uint64_t charged; /* bytes charged to the link */
+	size_t arena_bytes; /* part of charged: the largest size of the arena so far */
+	bool no_room; /* a charge was refused: the client is told to retry */
+	struct usage *reserved_by; /* holds the reserved unit, or NULL */
+	enum limit reserved; /* the limit of this unit */
 	bool cancelled;
-	uint64_t deadline; /* 0: none; the client has given up then */
-	uint64_t ino; /* what it is about, for people */
+	uint64_t deadline; /* then the client has given up; 0: none */
+	uint64_t ino; /* the inode that it accesses, also for REQUESTS and the log */
 	void *args, *res, *op; /* in the arena */
 	struct change change;
-	struct wire_referral referral; /* when the error is -EREMOTE */
-	struct lease *leases[2]; /* of names that it changes */
+	struct wire_referral referral; /* set when the error is -EREMOTE */
+	struct lease *leases[2]; /* buckets of the names that it changes */
 };
 
-/* Names of directories elsewhere that clients may take for granted (lease.c). */
+/* A bucket of leases on names of directories of other servers (lease.c). */
 #define LEASES 1024
 #define LEASE_NS (NSEC_PER_SEC / 4)
 struct lease {
-	uint64_t session, until; /* who got one last */
-	uint64_t others; /* until when others have one */
-	uint64_t closed; /* no new ones until then: somebody waits */
-	uint32_t changes; /* under way: no new ones */
+	uint64_t session, until; /* the last session with a lease, and its end */
+	uint64_t others; /* when the leases of other sessions end */
+	uint64_t closed; /* no new leases until then: a request waits for their end */
+	uint32_t changes; /* in progress: no new leases */
 };
 
-/* A capability that was found to be good over links with this key. */
+/* A capability that was verified over a link with this key. */
 struct known_cap {
 	struct wire_capability cap;
 	char key[CONF_NAME_MAX];
 };
 
-/* Objects whose loss was told of lately. */
+/* Objects whose loss was logged lately. */
 #define DAMAGE_KNOWN 64
 #define DAMAGE_TELL_NS (600 * NSEC_PER_SEC)
 struct damage {
@@ -114,9 +114,9 @@ struct damage {
 	uint32_t next;
 };
 
-/* Files that wait in their rows for a task of one kind. */
+/* Rows that wait for a task of one kind. */
 struct backlog {
-	uint32_t n; /* tasks that there are */
+	uint32_t n; /* tasks that exist */
 	bool left; /* there may be more rows than tasks */
 	struct timer refill;
 };
@@ -124,189 +124,192 @@ struct backlog {
 struct server {
 	struct loop *loop;
 	const struct conf *conf;
-	const struct conf *doors; /* keys and networks: conf, or a newer one */
+	const struct conf *doors; /* the source of keys and networks: conf, or a newer one */
 	const struct conf_target *self;
 	uint32_t target;
 	struct net net;
 	struct pool pool;
-	struct pool
-		copies; /* of windows that wait for other targets: two full pools never wait for each other */
+	struct pool copies; /* for COPY: full pools of two servers never wait for each other */
 	struct disk *disk; /* or NULL */
 	struct meta *meta; /* or NULL */
 	struct sessions sessions;
-	struct peer *peers; /* one for each target of the map; room for all there can be */
+	struct peer *peers; /* one per target of the map; room for CONF_MAX_TARGETS */
 	uint32_t n_peers;
 	uint64_t started;
 	uint64_t boot;
 	uint64_t requests;
-	uint64_t bytes_read, bytes_written; /* of data */
-	struct wire_map_res map; /* version 0: of a server without metadata */
+	uint64_t bytes_read, bytes_written; /* data bytes */
+	struct wire_map_res map; /* version 0: this server has no metadata */
 	struct arena map_arena;
 	struct list spare_reqs, spare_windows;
 	unsigned n_spare_reqs, n_spare_windows;
 	uint32_t in_service;
-	struct htab inodes; /* open or being worked on */
+	struct htab inodes; /* struct inode: open, or used by a request or task */
 	struct htab opens; /* struct open_file */
 	struct lock_table locks;
 	struct list tasks; /* background work */
-	struct list delayed; /* tasks that wait for the grace period */
+	struct list delayed; /* tasks that wait for the end of the grace period */
 	struct backlog removing, settling;
 	uint32_t max_removing;
-	struct removals *removals[TARGETS_MAX]; /* objects that are removed together, or NULL */
+	struct removals *removals[TARGETS_MAX]; /* batches of objects to remove, or NULL */
 	bool in_grace;
 	struct timer grace;
 	struct lease leases[LEASES];
-	uint32_t n_durable; /* requests that wait until files are on disk */
-	struct list pairs; /* changes over several servers that we coordinate */
-	struct list pair_tasks; /* those whose end somebody must still hear of */
-	struct list parked; /* requests that met one, until it is over */
+	uint32_t n_durable; /* requests that wait for durable_ask() */
+	struct list pairs; /* struct pair_state: changes over several servers, coordinated here */
+	struct list pair_tasks; /* changes whose outcome must be learned or told */
+	struct list parked; /* requests that met an unfinished change */
 	struct timer unpark, pair_scan;
-	uint64_t *old_pairs; /* prepared when the last scan looked */
+	uint64_t *old_pairs; /* prepared changes that the last scan saw */
 	size_t n_old_pairs;
 	bool stopping;
-	struct evp_mac_ctx_st *signer; /* with the server key */
+	struct evp_mac_ctx_st *signer; /* the server key, for HMACs */
 	struct known_cap cap_cache[CAP_CACHE]; /* verified ones */
 	struct damage damage;
 	struct metrics_http *http; /* or NULL */
-	struct hist **state_times; /* by operation: one a state */
+	struct hist **state_times; /* by operation and state */
 	struct hist *op_times; /* by operation: from the message to the reply */
 	struct hist window_times[WINDOW_STATES];
 	struct {
 		struct meta_copy *copy; /* or NULL */
 		uint64_t id, session;
 		int64_t time;
-		uint32_t readers; /* requests that read it now */
+		uint32_t readers; /* requests that read the copy now */
 	} backup;
-	struct req map_req; /* stores the map; on the loop when its loop is set */
+	struct req map_req; /* stores the map; active if its loop is set */
 	struct change map_change;
-	struct arena store_arena; /* of map_req */
-	bool map_dirty; /* it changed while it was being stored */
+	struct arena store_arena; /* memory of map_req */
+	bool map_dirty; /* the map changed while it was being stored */
 	struct {
-		struct req q; /* on the loop when its loop is set */
+		struct req q; /* active if its loop is set */
 		struct call call;
 		struct wire_void_args args;
 		struct wire_map_res res;
 		struct arena arena;
-		uint64_t over; /* when it was answered last, or 0 */
-	} ask; /* a metadata server for its map */
+		uint64_t over; /* time of the last answer, or 0 */
+	} ask; /* asks a metadata server for its map */
 };
 
 /* ---- dispatch.c ---- */
 void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m);
 void srv_cancel(void *owner, struct link *l, uint64_t tag);
 void srv_link_down(void *owner, struct link *l);
-/* Last state of every step function: answers with q->error or the result, and frees; returns false. With
- * -EINPROGRESS it begins again instead, when the change it met is over. */
+/* The last state of every step function: replies with q->error or the result, frees s, returns
+ * false. On -EINPROGRESS it parks the request instead, to begin again when the change that it met
+ * is over. */
 bool sreq_reply(struct sreq *s);
-/* A record with the caller's credential, slot and time. */
+/* Fills in a record with the caller's credential, slot and time. */
 void sreq_record(struct sreq *s, uint32_t kind);
-/* The stored reply of an earlier execution, in s->change.res: 0, -ENOENT (there was none), or
- * -errno. A reply that belongs to another request is refused (-EBADMSG) and counted. */
+/* The stored answer of an earlier execution, in s->change.res: 0, -ENOENT (there is none), or
+ * -errno. An answer that belongs to another request is refused (-EBADMSG) and counted. */
 int sreq_replay(struct sreq *s);
-int sreq_decode(struct sreq *s); /* its message; or -EPROTO, -ENOMEM */
-bool is_sreq(const struct req *q); /* or a task, or a window */
+int sreq_decode(struct sreq *s); /* decodes its message: 0, -EPROTO or -ENOMEM */
+bool is_sreq(const struct req *q); /* else a task, a window or a fetch */
 static inline struct sreq *sreq_of(struct req *q)
 {
 	return container_of(q, struct sreq, q);
 }
-/* Step functions of the two short flavours. */
+/* Step functions of operations with a handler, and of those with a single record. */
 extern const struct req_ops handle_ops, change_ops;
 void spare_requests_free(struct server *srv);
-void sreq_abandon(struct sreq *s); /* as a crash: frees it */
+void sreq_abandon(struct sreq *s); /* frees it, as a crash would */
 
 /* ---- metrics.c ---- */
 int times_init(struct server *srv);
 /* ---- http.c ---- */
-void metrics_stop(struct server *s); /* harmless without one */
+void metrics_stop(struct server *s); /* no-op if not started */
 void times_free(struct server *srv);
 
 /* ---- target_map.c ---- */
-int map_open(struct server *s); /* after the metadata, before the net */
-int map_peers(struct server *s); /* after the net: one for each of its targets */
+int map_open(struct server *s); /* call after the metadata are open, before the network */
+int map_peers(struct server *s); /* call after the network is open: makes one peer per target */
 void map_abandon(struct server *s);
-/* Is there a peer for this target? 0; -EINPROGRESS: the metadata server of this inode is being asked; -EINVAL. */
+/* Is there a peer for this target? 0: yes; -EINPROGRESS: the metadata server of this inode is being
+ * asked; -EINVAL: no. */
 int map_knows(struct server *s, uint32_t target, uint64_t ino);
 
 /* ---- op_backup.c ---- */
 void backup_session_ended(struct server *s, uint64_t session);
-void backup_cancel(struct server *s); /* the server stops */
+void backup_cancel(struct server *s); /* when the server stops */
 void backup_end(struct server *s);
 
 /* ---- server.c ---- */
 uint16_t partition_of(const struct conf *c, uint32_t target);
 
 /* ---- op_names.c ---- */
-/* Fills s->referral on -EREMOTE. leaf NULL: the node itself. */
+/* Fills s->referral on -EREMOTE. leaf NULL: *at is the last component itself. */
 int walk_place(struct sreq *s, const struct wire_place *p, struct meta_leaf *leaf,
 	       struct wire_handle *at);
 int may(struct sreq *s, const struct meta_node *n, int what);
-/* The time of a writer's latest write; 0: none, or none that is newer than a time set by hand. */
+/* The mtime of a writer's report; 0: it has none, or none newer than an mtime set by SETATTR. */
 int64_t reported_mtime(const struct inode *i, const struct wire_wrote *w);
-void file_removed(struct server *srv, const struct wire_handle *h); /* no names: its objects go */
+/* The file has no name left: starts its removal, or leaves that to the last close. */
+void file_removed(struct server *srv, const struct wire_handle *h);
 
-/* ---- identity.c: whom a request speaks for ---- */
-/* 0, or -EPERM: its link's key does not speak for that user. Root of networks that are not trusted becomes
+/* ---- identity.c: the user that a request acts for ---- */
+/* 0, or -EPERM: the key of the link does not allow this user. Root of untrusted networks becomes
  * nobody, in s->head and s->cred. */
 int sreq_identify(struct sreq *s);
-/* Is root of this link root? Then there is nothing to hide from it. */
+/* May requests of this link act as root? Then permissions protect nothing from it. */
 bool sreq_may_be_root(const struct sreq *s);
-/* What proves a session: the client's secret and its key. */
+/* The proof of a session: a HMAC of the client's secret and its key. */
 void session_proof(const struct sreq *s, const uint8_t secret[16], uint8_t out[16]);
 
-/* ---- room.c: what a request takes of the limits ---- */
-/* 0, or the error of the client; a refusal is counted and logged. */
+/* ---- room.c: limits ---- */
+/* Takes n units: 0, or the error for the client. A refusal is counted and logged. */
 int sreq_take(struct sreq *s, struct usage *h, enum limit what, uint64_t n);
-/* One unit, held from now until sreq_use(), sreq_unreserve() or the reply. A request has at most
+/* Takes one unit, reserved until sreq_use(), sreq_unreserve() or the reply. A request has at most
  * one. */
 int sreq_reserve(struct sreq *s, struct usage *h, enum limit what);
-int sreq_use(struct sreq *s, struct usage *h, enum limit what); /* without one: takes it */
-void sreq_unreserve(struct sreq *s); /* harmless without one */
-/* Memory for the request; false: sreq_reply() will ask the client to come again. */
+int sreq_use(struct sreq *s, struct usage *h, enum limit what); /* the reserved one, or takes one */
+void sreq_unreserve(struct sreq *s); /* no-op without a reservation */
+/* Charges memory of the request. False: sreq_reply() will tell the client to retry. */
 bool sreq_charge(struct sreq *s, uint64_t bytes);
-bool sreq_charge_spare(struct sreq *s, uint64_t bytes); /* which it can do without */
-bool sreq_may_grow(struct arena *a, size_t bytes); /* of struct sreq.arena */
-void sreq_release(struct sreq *s); /* everything that is taken for it, not by it */
+bool sreq_charge_spare(struct sreq *s, uint64_t bytes); /* optional memory */
+bool sreq_may_grow(struct arena *a, size_t bytes); /* callback of sreq.arena */
+void sreq_release(struct sreq *s); /* gives back its reservation and its charges */
 
 /* ---- caps.c ---- */
 void cap_make(const struct sreq *s, struct wire_capability *c, const struct meta_node *n,
 	      uint32_t rights);
-/* 0, -EKEYREJECTED (forged, or another key's), -EKEYEXPIRED (old or fenced: fetch a fresh one), -EACCES. */
+/* 0, -EKEYREJECTED (forged, or of another key), -EKEYEXPIRED (expired or fenced: fetch a fresh
+ * one), -EACCES. */
 int cap_check(struct sreq *s, const struct wire_capability *c, uint32_t rights);
-int access_check(struct sreq *s, const struct wire_access *a, uint32_t rights); /* or -EINVAL */
-/* A fence that only the disk knew, or that came meanwhile, has failed the request with -ESTALE:
- * as if by cap_check(). */
+int access_check(struct sreq *s, const struct wire_access *a, uint32_t rights); /* also -EINVAL */
+/* Turns -ESTALE of the request into the error of cap_check(): a fence that was only on disk, or
+ * that was set meanwhile, refused its capability. */
 void cap_refused(struct sreq *s);
 void cap_sign(const struct server *srv, const char *key, struct wire_capability *c);
-/* For this server itself, towards other targets. */
+/* A capability of this server itself, for calls to other targets. */
 struct wire_capability cap_own(const struct server *srv, const struct meta_node *n,
 			       uint32_t rights);
 
-/* ---- damage.c: recorded data that are not there ---- */
+/* ---- damage.c: recorded data that are lost ---- */
 static inline struct object_id object_of(const struct wire_access *a)
 {
 	return (struct object_id){ a->cap.ino, a->cap.obj_gen, a->index };
 }
-/* The object ends at `end`, before its recorded end: tells of it. -EIO, or -EKEYEXPIRED when it
- * was cut meanwhile. */
+/* The object ends at `end`, before its recorded end: counts and logs that. Returns -EIO, or
+ * -EKEYEXPIRED if the object was cut meanwhile. */
 int object_damaged(struct sreq *s, const struct wire_access *a, uint64_t end);
-/* Does reading these extents reach into what is lost? Then as object_damaged(), else 0. */
+/* If a read of these extents reaches into lost data: as object_damaged(); else 0. */
 int read_damaged(struct sreq *s, const struct wire_access *a, const struct wire_extent *list,
 		 uint32_t n, uint64_t end);
-/* Would writing them leave zeros in the place of what is lost? One extent from the end on, or
- * from before it, does not. */
+/* The same for a write that would leave zeros in place of lost data. A single extent that begins at
+ * or before the end does not. */
 int write_damaged(struct sreq *s, const struct wire_access *a, const struct wire_extent *list,
 		  uint32_t n, uint64_t end);
 
 /* ---- op_lock.c ---- */
-void lock_released(struct inode *i); /* something that locks waited for has come: who may go on? */
-void lock_closed(struct open_file *o); /* an open goes: its locks and waits do, too */
+void lock_released(struct inode *i); /* a lock, wait or fence ended: grants waits */
+void lock_closed(struct open_file *o); /* ends the locks and waits of an open */
 void lock_waits_answer(struct server *srv, struct session *ss); /* ss NULL: of all sessions */
-void lock_waits_free(struct server *srv); /* as a crash */
-void lock_hurry(struct sreq *s); /* its client asks for an answer now; any request */
-int lock_claim(struct sreq *s, struct inode *i); /* what a RECLAIM says of locks */
+void lock_waits_free(struct server *srv); /* as a crash would */
+void lock_hurry(struct sreq *s); /* answers any request now if it is parked for a lock */
+int lock_claim(struct sreq *s, struct inode *i); /* takes the locks of a RECLAIM */
 bool lock_parked(const struct sreq *s);
 
-/* ---- inodes.c: files that are open or being worked on ---- */
+/* ---- inodes.c: files that are open, or used by a request or task ---- */
 enum { LOCKS_OF_RANGES, LOCKS_OF_WHOLE, LOCK_SPACES };
 struct inode {
 	struct hnode node;
@@ -314,18 +317,19 @@ struct inode {
 	struct wire_handle h;
 	uint32_t refs, opens, writers;
 	uint32_t appenders; /* of the writers */
-	bool append_known; /* append_end is where the file ends, but for what other writers add */
+	bool append_known; /* append_end is the file's end, except for what other writers add */
 	uint64_t append_end;
-	struct list appends; /* places given and not reported */
-	int64_t touched; /* its mtime was set while others wrote, then: writes up to it are older; 0: was not */
-	bool row_durable; /* its unsettled row is on disk, and nothing queued removes it */
+	struct list appends; /* places given and not reported as done */
+	/* when its mtime was set while others wrote: writes up to then are older; 0: never */
+	int64_t touched;
+	bool row_durable; /* its unsettled row is on disk, and no queued record removes it */
 	bool orphaned; /* a writer died: settling needs a fence */
-	bool removed; /* no names: objects go with the last open */
-	bool removing; /* a task is at it */
-	bool going; /* it has begun: nobody opens it any more */
-	uint32_t settling; /* tasks that are at it */
+	bool removed; /* has no names: its objects are removed after the last close */
+	bool removing; /* a REMOVE task exists */
+	bool going; /* the removal has begun: no further opens */
+	uint32_t settling; /* SETTLE tasks */
 	bool locked;
-	bool fencing; /* locks wait for a fence against a writer that died */
+	bool fencing; /* locks wait for a fence against a dead writer */
 	struct list waiters; /* struct inode_wait */
 	struct lock_space locks[LOCK_SPACES]; /* advisory ones */
 };
@@ -345,68 +349,69 @@ struct open_file {
 	struct list appends;
 };
 struct inode *inode_get(struct server *srv, const struct wire_handle *h); /* NULL: out of memory */
-struct inode *inode_find(struct server *srv, uint64_t ino); /* no reference taken */
-/* The file has no name and no open: its removal has begun, maybe before our restart, or begins
+struct inode *inode_find(struct server *srv, uint64_t ino); /* takes no reference */
+/* The file has no name and is not open: its removal has begun, maybe before a restart, or may begin
  * at any time. */
 bool inode_is_gone(struct server *srv, const struct meta_node *n);
-/* Did the session have what it claims when the server went down? One that is new since then, or
- * has claimed before, may have lost it: others may have had the locks, and files without a name
- * may be gone. */
+/* Is the session known to have held what it claims when the server went down? A session that is
+ * newer, or that has ended its claims, may have lost it: other sessions may have had the locks, and
+ * files without a name may be gone. */
 bool claims_own(const struct sreq *s);
 void inode_put(struct inode *i);
-/* One at a time: truncates, settling, writers coming and going, removal. Holds q until granted. */
+/* One holder at a time: a truncate, settling, a removal, an open or close of a writer. Holds q
+ * until it has the lock. */
 void inode_lock(struct inode *i, struct inode_wait *w, struct req *q);
-/* The same by its handle: 0 or -ENOMEM. The lock keeps the inode. */
+/* The same by handle: 0 or -ENOMEM. The lock keeps a reference to the inode. */
 int inode_lock_handle(struct server *srv, const struct wire_handle *h, struct inode_wait *w,
 		      struct req *q);
 void inode_lock_next(struct inode *i, struct inode_wait *w,
-		     struct req *q); /* before all who wait */
-void inode_unlock(struct inode_wait *w); /* harmless when not locked */
+		     struct req *q); /* before all waiting requests */
+void inode_unlock(struct inode_wait *w); /* no-op if not locked */
 struct open_file *open_find(struct session *s, uint64_t id);
 uint32_t session_holds(const struct session *s, uint64_t ino); /* OPEN_READ, OPEN_WRITE */
 bool session_writes(const struct session *s, uint64_t ino);
 bool others_write(const struct session *s, const struct inode *i);
-/* Reserves an open file, unless it is this one again: 0, -EMFILE or -ENFILE. */
+/* Reserves an open file, unless this id is open already: 0, -EMFILE or -ENFILE. */
 int open_room(struct sreq *s, uint64_t id);
-/* Idempotent. Uses what was reserved. */
+/* Idempotent. Uses the unit reserved by open_room(). */
 int open_add(struct sreq *s, struct inode *i, uint64_t id, uint32_t flags);
-void open_drop(struct open_file *o); /* starts what the last close starts */
-void open_lose(struct open_file *o); /* it was not closed: what a writer did is settled by a fence */
+void open_drop(struct open_file *o); /* also starts the tasks of a last close */
+void open_lose(struct open_file *o); /* drops it unclosed: a writer's data need a fence */
 void opens_abandon(struct server *srv);
-void open_abandon(struct sreq *s); /* what an OPEN waits for */
+void open_abandon(struct sreq *s); /* releases the calls that an OPEN waits for */
 
 /* ---- op_append.c ---- */
-void appends_drop(struct open_file *o); /* with its open */
-void appends_forget(struct inode *i); /* the file was cut */
-/* The first place that is not reported; when only appends extend the file, the next one; or UINT64_MAX. */
+void appends_drop(struct open_file *o); /* when its open ends */
+void appends_forget(struct inode *i); /* when the file is cut */
+/* The lowest place not reported as done; while only appends extend the file, at most its end; or
+ * UINT64_MAX. */
 uint64_t append_limit(const struct inode *i);
-/* A place of an older epoch than the file's is not given back. */
+/* A claim of an older epoch than the file's is ignored. */
 int append_claim(struct sreq *s, struct open_file *o, const struct wire_append_claim *c,
 		 uint64_t epoch);
 int do_appended(struct sreq *s);
 
-/* ---- op_durable.c: data that earlier writers of a file have left ---- */
+/* ---- op_durable.c: unsynced data that earlier writers of a file have left ---- */
 struct durable_call {
 	struct call call;
 	struct wire_durable_args args;
 	struct wire_void_res res;
-	bool waits; /* for its answer */
+	bool waits; /* the call was started and not ended by durable_over() */
 };
-/* Has them brought to disk, and waits for the answer; -EINPROGRESS: later, as the syncs need slots
- * too. */
+/* Has these data flushed, and holds s->q until the answer. -EINPROGRESS: retry later, as the syncs
+ * need slots, too. */
 int durable_ask(struct sreq *s, struct durable_call *d, const struct wire_handle *h, bool doubtful);
-void durable_over(struct sreq *s, struct durable_call *d); /* its answer came, or is not wanted */
+void durable_over(struct sreq *s, struct durable_call *d); /* after the answer, or to give up */
 
-/* ---- op_pair.c: changes that may take several servers ---- */
+/* ---- op_pair.c: changes that may need several servers ---- */
 struct pair_state {
-	struct list link; /* in srv->pairs from the split on */
+	struct list link; /* in srv->pairs after the split */
 	uint64_t id;
-	uint32_t place; /* of a new directory: its server */
-	struct durable_call
-		durable; /* what a rename puts in another's place, brought to disk first */
-	struct split *x; /* or NULL: not split */
+	uint32_t place; /* the server of a new directory */
+	struct durable_call durable; /* the flush of a file before it replaces another */
+	struct split *x; /* NULL: not split */
 };
-uint32_t meta_owner(const struct server *srv, uint64_t ino); /* the target that has it */
+uint32_t meta_owner(const struct server *srv, uint64_t ino); /* the target that owns it */
 int split_mkdir(struct sreq *s, struct split *x), split_link(struct sreq *s, struct split *x),
 	split_remove(struct sreq *s, struct split *x),
 	split_rename(struct sreq *s, struct split *x);
@@ -414,18 +419,18 @@ void pair_abandon(struct sreq *s);
 extern const struct req_ops pair_ops;
 
 /* ---- lease.c ---- */
-/* How long, in ms, this session may take the name for granted. */
+/* Grants a lease on the name. Returns its length in ms; 0: none. */
 uint32_t lease_grant(struct server *srv, uint64_t session, uint64_t dir,
 		     const struct wire_bytes *name);
-/* 0 when nobody but this session takes it (NULL: any name in dir) for granted, nor will before the request has
- * ended; else -EINPROGRESS. For two names at most. */
+/* 0: no other session has a lease on the name (NULL: on any name in dir), and none will get one
+ * before the request has ended; else -EINPROGRESS. At most two names per request. */
 int lease_over(struct sreq *s, uint64_t session, uint64_t dir, const struct wire_bytes *name);
 void lease_done(struct sreq *s); /* the request has ended, or begins again */
 
-/* ---- pairs.c: the other side of them, and what is left to do ---- */
-bool sreq_park(struct sreq *s); /* until a change over two servers is over; false: answer */
+/* ---- pairs.c: the participants' side of these changes, and their recovery ---- */
+bool sreq_park(struct sreq *s); /* until the change that it met is over; false: reply now */
 void unpark(struct server *srv);
-/* Goes on telling those who prepared that it is decided; told: they have heard. */
+/* Tells the participants of a decision until all have finished. told: they have. */
 void pair_tell(struct server *srv, const struct meta_pair *p, bool told);
 void pairs_recover(struct server *srv);
 void pairs_abandon(struct server *srv);
@@ -434,19 +439,19 @@ int do_outcome(struct sreq *s), do_climb(struct sreq *s), prepare_part(struct sr
 	finish_finish(struct sreq *s);
 
 /* ---- fan.c: calls to other targets ---- */
-/* As root, with the ordinary patience; the caller may change it. */
+/* A call as root, with the default timeout, which the caller may change. */
 struct call server_call(struct server *srv, uint64_t trace, uint32_t op, xdr_any put, void *args,
 			xdr_any get, void *res);
-/* An object to be removed, for whoever waits for that (removals.c). */
+/* An object to be removed, and the request that waits for it (removals.c). */
 struct removal {
 	struct list link;
 	struct wire_removal what;
 	struct req *q;
 };
-/* Holds r->q until it is gone, or with an error. */
+/* Holds r->q until the object is removed, or fails it. */
 void removal_add(struct server *srv, uint32_t target, struct removal *r);
 void removals_abandon(struct server *srv);
-/* One to each target of a layout. */
+/* One call to each target of a layout. */
 struct fan {
 	uint32_t n;
 	struct call *calls;
@@ -460,86 +465,87 @@ int fan_init(struct fan *f, const struct wire_layout_rec *l, struct arena *a);
 void fan_fence(struct server *srv, struct fan *f, const struct wire_layout_rec *l, uint64_t ino,
 	       uint64_t epoch, uint64_t truncate_to, struct req *q);
 enum fan_sync {
-	SYNC_ALL, /* whatever they have lost */
-	SYNC_LEFT, /* of a file with writers all, else those with data that no sync covers */
-	SYNC_DOUBTFUL, /* fan_doubts() */
+	SYNC_ALL, /* all objects, whatever they have lost before */
+	SYNC_LEFT, /* all objects while the file has writers, else those with unsynced data */
+	SYNC_DOUBTFUL, /* those of fan_doubts() */
 };
 #define LOOK_NS (2 * NSEC_PER_SEC)
-/* brief: for LOOK_NS at most. */
+/* brief: with a timeout of LOOK_NS at most. */
 int fan_sync(struct server *srv, struct fan *f, const struct meta_node *n, enum fan_sync which,
 	     bool brief, struct arena *a, struct req *q);
-/* Has the object a mark of unsynced data, and was its server perhaps started again since? True
+/* Does the object have a mark of unsynced data, and was its server perhaps restarted since? True
  * also before there is a link to it; false while the server is unreachable. */
 bool fan_doubts(const struct server *srv, const struct meta_node *n, uint32_t index);
-/* Only the objects that a file of this size can have. */
+/* Removes only the objects that a file of this size can have. */
 void fan_remove(struct server *srv, struct fan *f, const struct wire_layout_rec *l, uint64_t ino,
 		uint64_t epoch, uint64_t size, struct req *q);
 void fan_fini(struct fan *f);
-/* What the answers to fan_fence() tell of each object, for a record; cut_to: the file size, or
- * FENCE_KEEP. */
+/* Notes for a record, from the answers to fan_fence(). cut_to: the new file size, or FENCE_KEEP. */
 int fan_notes(const struct fan *f, const struct wire_layout_rec *l, uint64_t cut_to,
 	      struct arena *a, struct wire_record *r);
-/* File size and mtime that the answers to fan_fence() amount to. */
+/* File size and mtime that result from the answers to fan_fence(). */
 uint64_t fan_end(const struct fan *f, const struct wire_layout_rec *l, int64_t *mtime);
 
-/* ---- tasks.c: what the server does by itself ---- */
+/* ---- tasks.c: background work ---- */
 enum task_kind { TASK_SETTLE, TASK_REMOVE, TASK_TRUNCATE, TASK_END_SESSION };
 int task_start(struct server *srv, enum task_kind kind, const struct wire_handle *h, uint64_t size,
 	       uint64_t epoch);
 void task_end_session(struct server *srv, struct session *ss);
-void tasks_recover(struct server *srv); /* at start: everything that was left undone */
+void tasks_recover(struct server *srv); /* at start: resumes all unfinished work */
 void tasks_abandon(struct server *srv);
 void grace_start(struct server *srv);
-void grace_check(struct server *srv); /* ends when every session has come back */
+void grace_check(struct server *srv); /* ends the grace period when every session has claimed */
 
-/* ---- fetch.c: bytes of an object here or on another target, for a COPY ---- */
+/* ---- fetch.c: reads for a COPY, here or from another target ---- */
 struct fetch {
 	struct req q;
 	struct req *parent;
 	struct server *srv;
 	struct sreq *s; /* the COPY */
 	const struct wire_access *at;
-	uint32_t source; /* target */
-	struct extent ext[WINDOW_IOS]; /* what is wanted, in the order of the buffer */
-	struct extent list[WINDOW_IOS]; /* neighbours joined */
+	uint32_t source; /* target of the source object */
+	struct extent ext[WINDOW_IOS]; /* the source extents, in the order of the buffer */
+	struct extent list[WINDOW_IOS]; /* the same with neighbours joined */
 	uint32_t n_list;
-	struct access access; /* the buffer and where its bytes come from */
+	struct access access; /* the buffer and its source extents */
 	struct view view;
-	struct call call; /* to another target */
+	struct call call; /* when the source is on another target */
 	struct wire_read_args args;
 	struct wire_read_res res;
-	struct object *object; /* here */
+	struct object *object; /* when the source is here */
 	struct turn turn;
 	struct io ios[WINDOW_IOS];
 	struct iovec iov[WINDOW_IOS + BUF_MAX_UNITS];
 	bool busy;
 };
 void fetch_init(struct fetch *f, struct sreq *s, const struct wire_access *at, uint32_t source);
-/* Holds q until f->ext[0 .. n) are in buf, zeros where the object has none. All of it is borrowed. */
+/* Holds q until f->ext[0 .. n) are in buf, zeros where the object has none. Borrows all of it until
+ * then. */
 void fetch_start(struct fetch *f, uint32_t n, const struct buf *buf, struct req *q);
-void fetch_cancel(struct fetch *f); /* ends it with -ECANCELED if it waits for another target */
-struct fetch *fetch_of(const struct server *srv, struct req *q); /* NULL: q is something else */
+void fetch_cancel(struct fetch *f); /* ends a fetch from another target with -ECANCELED */
+struct fetch *fetch_of(const struct server *srv, struct req *q); /* NULL: q is not a fetch */
 void fetch_abandon(struct fetch *f);
 
-/* ---- mapped.c: pieces of a cached file, copied out of its mapping ---- */
+/* ---- mapped.c: copies between buffers and the mapping of a cached file ---- */
 
-/* Pieces further apart are not asked for at once whether they are in memory. */
+/* Larger ranges are not checked for being cached as a whole. */
 #define HULL_MAX (1 * MIB)
-/* Pieces of an object within [lo, hi) as memory, until object_unmap(); false: there is no such thing. */
+/* The pieces, within [lo, hi), as memory until object_unmap(). False: cannot be mapped. */
 bool map_pieces(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,
 		struct iovec *out);
-/* Pieces [lo, hi) of an object to where dst says, n of either; the caller has a turn. src: room for as many as there are
- * pieces. False: they are not all there without waiting, nothing counts. */
+/* Copies the pieces, within [lo, hi), to dst. The caller has a turn. src: room for n entries.
+ * False: some are not in memory; the contents of dst are undefined. */
 bool mapped_read(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,
 		 struct iovec *src, const struct iovec *dst, size_t n_dst);
-/* Is it a file in memory, all of the range there already? No page is made or waited for. */
+/* Is it a file in memory with all pages of the range present? Neither makes pages nor waits. */
 bool mapped_can_write(const struct loop *l, struct object *o, uint64_t lo, uint64_t hi);
-/* The other way, where the loop's files are in memory. False: they are to be written, all of them. */
+/* The reverse of mapped_read(), where all files are in memory. False: all pieces must be
+ * written. */
 bool mapped_write(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,
 		  struct iovec *dst, const struct iovec *src, size_t n_src);
 
 /* ---- windows.c: bulk transfer between an object and a client ---- */
-/* A pattern of a request, expanded a few extents at a time. */
+/* The pattern of a request, expanded into a few extents at a time. */
 #define PART_BATCH 256
 struct part_list {
 	struct type *type;
@@ -552,22 +558,21 @@ struct mover {
 	struct sreq *s;
 	struct object *object;
 	const struct wire_mem_desc *mem;
-	const uint8_t *data; /* instead of that memory, in the message; or NULL */
+	const uint8_t *data; /* used instead of mem: data in the message, or NULL */
 	const struct wire_extent *list;
 	uint32_t n_list;
-	struct part_list *part; /* where more of the list comes from, or NULL */
+	struct part_list *part; /* the source of further extents of list, or NULL */
 	uint64_t epoch, end; /* reads are clipped at end */
-	bool clipped; /* one was */
+	bool clipped; /* a read was clipped */
 	bool write;
-	const struct wire_extent
-		*from; /* COPY: where the bytes of `list` come from, instead of mem */
-	struct fetch *fetches; /* one for each window */
+	const struct wire_extent *from; /* COPY: the source of `list`, instead of mem */
+	struct fetch *fetches; /* one per window */
 	/* where the next window begins */
 	uint32_t i;
 	uint64_t o, at; /* within extent i; in the stream */
 	uint64_t moved;
 };
-/* Holds s->q until everything has moved or one window failed. */
+/* Holds s->q until everything has moved or one window has failed. */
 void mover_start(struct mover *m);
 void spare_windows_free(struct server *srv);
 bool is_window(const struct server *srv, const struct req *q);
@@ -598,14 +603,14 @@ extern const struct req_ops add_target_ops, backup_ops, reclaim_ops, session_ope
 int do_scan(struct sreq *s), prepare_repair(struct sreq *s), finish_repair(struct sreq *s);
 extern const struct req_ops objects_ops;
 
-/* What operations with steps of their own keep between steps. */
+/* The state that step functions keep between steps. */
 struct session_state {
 	struct session_wait wait;
 	struct session *found;
 	uint64_t id;
 	uint8_t proof[16];
 	bool resumed;
-	bool first; /* no other was under way on its link */
+	bool first; /* no other OP_SESSION was active on its link */
 };
 struct backup_state {
 	struct io io;
@@ -618,7 +623,7 @@ struct trunc {
 	struct wire_handle h;
 	struct wire_layout_rec layout;
 	uint64_t epoch, size;
-	bool begun, ended; /* its intent is durable; its end is queued */
+	bool begun, ended; /* the intent is durable; the final record is queued */
 };
 struct open_state {
 	struct trunc t;
@@ -626,12 +631,12 @@ struct open_state {
 	struct meta_leaf leaf;
 	struct durable_call durable;
 	bool created, replayed;
-	bool looked; /* whether data that earlier writers left were lost */
+	bool looked; /* has checked for lost data of earlier writers */
 };
 struct close_state {
 	struct inode_wait lock;
-	bool last; /* writer */
-	bool again; /* its record was made by an earlier execution */
+	bool last; /* the last writer closes */
+	bool again; /* an earlier execution has committed its record */
 };
 struct durable_state {
 	struct inode_wait lock;
@@ -639,10 +644,10 @@ struct durable_state {
 	struct fan fan;
 };
 struct claim_state {
-	bool added; /* a writer whose row is not durable yet */
+	bool added; /* it counts as a writer, but its row is not durable yet */
 };
 struct lock_state {
-	struct lock_wait *wait; /* while it is parked */
+	struct lock_wait *wait; /* while the request is parked */
 };
 struct data_state {
 	struct mover m;
@@ -651,7 +656,7 @@ struct data_state {
 	struct buf buf; /* of inline data */
 	struct turn turn;
 	struct io ios[16];
-	uint32_t tries; /* of a read that was clipped at an end that moved meanwhile */
+	uint32_t tries; /* retries of a read that was clipped at an end that moved meanwhile */
 };
 struct object_state {
 	struct object *object;
@@ -660,14 +665,14 @@ struct object_state {
 };
 
 /* ---- op_data.c ---- */
-void copy_cancel(struct sreq *s); /* the client has given up, or its link is gone */
-void data_abandon(struct sreq *s); /* of a READ or WRITE */
+void copy_cancel(struct sreq *s); /* the client cancelled it, or its link broke */
+void data_abandon(struct sreq *s); /* frees the pattern of a READ or WRITE */
 
 /* ---- op_truncate.c: steps shared with O_TRUNC ---- */
 void trunc_begin(struct sreq *s, struct trunc *t, const struct wire_handle *h, uint64_t size);
 int trunc_fence(struct sreq *s, struct trunc *t);
 int trunc_end(struct sreq *s, struct trunc *t);
 void trunc_fini(struct sreq *s,
-		struct trunc *t); /* unlocks; leaves a task behind when it must go on */
+		struct trunc *t); /* unlocks; starts a task if the truncate is unfinished */
 
 #endif

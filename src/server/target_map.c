@@ -1,30 +1,30 @@
-/* The cluster map: which targets there are. It is made from the cluster file at the start, kept
- * by the metadata, and grows while the server runs.
+/* The cluster map: which targets there are. It is made from the cluster file at the start, kept by
+ * the metadata, and grows while the server runs.
  *
  *   ADD: CHECK -> COMMIT -> REPLY
  *
- * Targets are never removed and never change their ids, for files name them. At the start the
- * cluster file decides about the targets that it has (an address may have changed), and the
- * stored map about those that the file lacks: it is older than the map then. What differs from
- * the stored map is a new version of it. A new target is committed before anybody sees it.
+ * Targets are never removed and never change their ids, because files name them. At the start the
+ * cluster file decides about the targets that it lists (an address may have changed). The stored
+ * map decides about targets that the file lacks: the file is older then. If the result differs from
+ * the stored map, it is a new version. A new target is committed before it is visible.
  *
- * A target's storage has an incarnation. The metadata server hears it whenever a link to the
- * target comes up, and the map keeps the first one. Another one later means that the target's
- * storage was exchanged: what files had there is lost. That is an error in the log until an
- * administrator says that the target was emptied.
+ * A target's storage has an incarnation. The metadata server learns it whenever a link to the
+ * target comes up, and the map keeps the first one. A different one later means that the target's
+ * storage was exchanged: the data of files there are lost. The log reports this error until an
+ * administrator confirms that the target was emptied.
  *
- * Threads: the loop's. Memory: the map's arena, with room for all targets there can be. Errors:
- * a start without a map fails; a map that could not be stored is said in the log and stored by
- * the next start. */
+ * Threads: the loop's. Memory: the map's arena, with room for the maximal number of targets.
+ * Errors: a start without a map fails; a map that could not be stored is reported in the log and
+ * stored by the next start. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "server/srv.h"
 
-#define ASK_AGAIN_NS NSEC_PER_SEC /* after an answer that did not help */
+#define ASK_AGAIN_NS NSEC_PER_SEC /* pause after an answer that lacked the target */
 
-/* ---- making it ---- */
+/* ---- making the map ---- */
 
 static int copy_text(struct server *s, struct wire_bytes *b)
 {
@@ -34,7 +34,7 @@ static int copy_text(struct server *s, struct wire_bytes *b)
 	return text ? 0 : -ENOMEM;
 }
 
-/* Appends a copy. */
+/* Appends a copy of the target. */
 static int map_put(struct server *s, struct wire_map_target t)
 {
 	struct wire_map_res *m = &s->map;
@@ -71,7 +71,7 @@ static int map_from_conf(struct server *s)
 	return r;
 }
 
-/* A map as an earlier Sheaf stored it: no incarnation is known. */
+/* A map as an earlier version of Sheaf stored it: no incarnation is known. */
 static int decode_old(const struct wire_bytes *blob, struct arena *a, struct wire_map_res *out)
 {
 	struct wire_old_map m = { 0 };
@@ -103,7 +103,8 @@ static int map_decode(const struct wire_bytes *blob, struct arena *a, struct wir
 	return decode_old(blob, a, out);
 }
 
-/* What the stored map has and the cluster file lacks. */
+/* Adds the targets that the stored map has and the cluster file lacks, and takes over
+ * incarnations. */
 static int map_from_stored(struct server *s, const struct wire_bytes *blob)
 {
 	struct wire_map_res old = { 0 };
@@ -124,7 +125,7 @@ static int map_from_stored(struct server *s, const struct wire_bytes *blob)
 	return r;
 }
 
-/* The map as it is stored: without its version, which stands beside it. */
+/* Encodes the map for storage: without its version, which is stored beside it. */
 static int map_encode(struct wire_map_res m, struct arena *a, struct wire_bytes *out)
 {
 	uint8_t *text = arena_alloc(a, MSG_MAX);
@@ -138,7 +139,7 @@ static int map_encode(struct wire_map_res m, struct arena *a, struct wire_bytes 
 	return 0;
 }
 
-/* ---- storing it ---- */
+/* ---- storing the map ---- */
 
 static struct wire_record map_record(struct server *s, struct wire_bytes blob, uint32_t version)
 {
@@ -158,7 +159,7 @@ static bool store_step(struct req *q)
 	struct server *s = container_of(q, struct server, map_req);
 	uint32_t status = s->map_change.res.status;
 
-	if (!q->error && status == EINVAL) /* one with another target was faster */
+	if (!q->error && status == EINVAL) /* a map with another target was committed first */
 		s->map_dirty = true;
 	else if (q->error || status)
 		log_error("server", "%s could not store the cluster map", s->self->name);
@@ -173,7 +174,7 @@ static bool store_step(struct req *q)
 static const char *const store_names[] = { "commit" };
 static const struct req_ops store_ops = { "store-map", store_step, 0, 1, store_names };
 
-/* Stores the map as it is, as this version; one that is being stored is followed by another. */
+/* Stores the present map under this version. If one is being stored, stores again after that. */
 static void map_store(struct server *s, uint32_t version)
 {
 	struct wire_bytes blob;
@@ -196,7 +197,7 @@ static void map_store(struct server *s, uint32_t version)
 
 /* ---- incarnations ---- */
 
-/* A storage that the map does not know is its first one, or says that the one before is gone. */
+/* Notes a target's first storage (true). Logs an error if the map knows other storage. */
 static bool storage_is_new(struct server *s, uint32_t target, uint64_t incarnation)
 {
 	struct wire_map_target *t = &s->map.targets[target];
@@ -283,8 +284,7 @@ static void peer_add(struct server *s, const struct wire_map_target *t)
 
 int map_peers(struct server *s)
 {
-	s->peers =
-		calloc(CONF_MAX_TARGETS, sizeof(*s->peers)); /* what nobody touches costs nothing */
+	s->peers = calloc(CONF_MAX_TARGETS, sizeof(*s->peers)); /* untouched memory costs nothing */
 	if (!s->peers)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < s->map.n_targets; i++)
@@ -292,8 +292,9 @@ int map_peers(struct server *s)
 	return 0;
 }
 
-/* A target without metadata, or one whose cluster file is older, may be named one that it does not know yet. It
- * asks; who waits for it parks. */
+/* A target without metadata, or with an older cluster file, may be asked to copy from a target that
+ * it does not know yet. It asks a metadata server for the map; the request that needs the target
+ * parks. */
 
 static bool ask_step(struct req *q)
 {
@@ -319,7 +320,7 @@ int map_knows(struct server *s, uint32_t target, uint64_t ino)
 	if (target < s->n_peers)
 		return 0;
 	if (target >= CONF_MAX_TARGETS ||
-	    (s->ask.over && s->loop->now < s->ask.over + ASK_AGAIN_NS)) /* nobody knows it */
+	    (s->ask.over && s->loop->now < s->ask.over + ASK_AGAIN_NS)) /* no server knows it */
 		return -EINVAL;
 	if (s->ask.q.loop)
 		return -EINPROGRESS;
@@ -356,8 +357,8 @@ static bool is_word(const struct wire_bytes *b)
 	return b->len > 0;
 }
 
-/* The target is in the map. 0: its incarnation there is to be changed; -EALREADY: it is the
- * same. */
+/* The target is in the map. 0: its incarnation is to be changed; -EALREADY: it is the same;
+ * -ESTALE: other storage, not declared as emptied. */
 static int may_change(const struct wire_map_target *known, const struct wire_add_target_args *a)
 {
 	if (!a->target.incarnation || a->target.incarnation == known->incarnation)
@@ -365,8 +366,8 @@ static int may_change(const struct wire_map_target *known, const struct wire_add
 	return known->incarnation && !a->emptied ? -ESTALE : 0;
 }
 
-/* May it be the next target, or one that is there with other storage? 0; -EALREADY: it is there;
- * or why not. */
+/* May this be the next target, or a known one with other storage? 0; -EALREADY: it is in the map;
+ * or the error. */
 static int may_add(const struct wire_map_res *m, const struct wire_add_target_args *a)
 {
 	const struct wire_map_target *t = &a->target;
@@ -418,27 +419,28 @@ static int add_check(struct sreq *s)
 	return 0;
 }
 
-/* It is stored; from now on files may use it. */
+/* The new map is durable: from now on files may use the target. */
 static int add_commit(struct sreq *s)
 {
 	const struct wire_add_target_args *a = s->args;
 	struct server *srv = s->srv;
 	int r;
 
-	if (s->change.res.status) /* another one was faster */
+	if (s->change.res.status) /* another change of the map was committed first */
 		return s->change.res.status == EINVAL ? -EAGAIN : -s->change.res.status;
 	if (a->target.id < srv->map.n_targets) {
 		srv->map.targets[a->target.id].incarnation = a->target.incarnation;
 		log_warn("server", "%.*s: the map takes the storage that it has now",
 			 (int)a->target.name.len, (const char *)a->target.name.p);
-		map_store(srv, srv->map.version); /* one without it may have been on its way */
+		/* a map without it may have been queued meanwhile */
+		map_store(srv, srv->map.version);
 		return 0;
 	}
 	r = map_put(srv, a->target);
 	if (r)
 		return r;
 	srv->map.version = srv->net.id.map_version = (uint32_t)s->change.res.epoch;
-	if (a->target.id == srv->n_peers) /* or we had to ask for it already */
+	if (a->target.id == srv->n_peers) /* else the peer exists, from an answer to map_knows() */
 		peer_add(srv, &a->target);
 	log_info("server", "%.*s (%.*s) is in the map, version %u", (int)a->target.name.len,
 		 (const char *)a->target.name.p, (int)a->target.address.len,

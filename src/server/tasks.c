@@ -1,23 +1,25 @@
-/* What the server does by itself, in the background, again and again until it is done:
+/* Background work of the server. Each task is repeated until it succeeds:
  *
- *   SETTLE    the writers of a file are gone: fence its objects, sync them, record size and mtime. When locks
- *             wait for the fence, also beside living writers, which then fetch fresh capabilities
- *   REMOVE    a file has no name and nobody has it open: its objects go, then its inode
+ *   SETTLE    all writers of a file are gone: fence its objects, sync them, record size and mtime.
+ *             Also beside living writers when locks wait for the fence; the writers then fetch
+ *             fresh capabilities
+ *   REMOVE    a file has no name and is not open: remove its objects, then its inode
  *   TRUNCATE  an intent whose request did not finish: fence and cut, then commit
  *
- *   LOCK -> START -> FAN (-> SYNC) -> COMMIT -> DONE -> END, and after an error back to LOCK a while later
+ *   LOCK -> START -> FAN (-> SYNC) -> COMMIT -> DONE -> END; after an error: a pause, then LOCK
  *
- * All of them are safe to repeat from the beginning, so a crash needs nothing but the rows that
- * tasks_recover() reads. After a restart they wait for the grace period, in which clients claim what they had
- * open; truncates do not, their outcome was decided before. */
+ * All tasks are safe to repeat from the beginning, so a crash needs only the rows that
+ * tasks_recover() reads. After a restart they wait for the end of the grace period, in which
+ * clients claim their opens. Truncates do not wait: their outcome was decided before. */
 #include <stdlib.h>
 
 #include "server/srv.h"
 
 #define RETRY_NS NSEC_PER_SEC
 #define RETRY_MAX 30
-#define LINGER_NS (20 * NSEC_PER_MSEC) /* without a name: who has just looked it up may open it */
-#define MAX_SETTLING 1024 /* as srv->max_removing, but for those that begin with a close */
+/* delay of a removal: a client that has just looked up the name may still open the file */
+#define LINGER_NS (20 * NSEC_PER_MSEC)
+#define MAX_SETTLING 1024 /* settling tasks at a time; those that a close starts are always added */
 
 enum { LOCK, START, FAN, SYNC, COMMIT, DONE, END };
 static const char *const names[] = { "lock", "start", "fan", "sync", "commit", "done", "end" };
@@ -28,7 +30,8 @@ struct task {
 	struct server *srv;
 	enum task_kind kind;
 	struct wire_handle h;
-	uint64_t size, epoch; /* size: REMOVE: no object lies beyond it. TRUNCATE: to this */
+	/* size: REMOVE: no object reaches beyond it; TRUNCATE: the new size */
+	uint64_t size, epoch;
 	struct inode *inode;
 	struct inode_wait lock;
 	struct change change;
@@ -37,7 +40,7 @@ struct task {
 	struct arena arena;
 	struct timer retry;
 	uint32_t tries;
-	bool nothing; /* to do */
+	bool nothing; /* there is nothing to do */
 	bool lingered;
 };
 
@@ -55,11 +58,11 @@ static bool settle_needed(struct task *t)
 	return (!t->inode->writers || t->inode->fencing) && meta_unsettled(t->srv->meta, t->h.ino);
 }
 
-/* Reads the node and queues what comes before the fan. */
+/* Reads the node and queues the record that precedes the calls to the objects. */
 static int start(struct task *t)
 {
 	int e = meta_get(t->srv->meta, &t->h, &t->node, &t->arena);
-	bool died; /* a writer, perhaps: only the objects know */
+	bool died; /* a writer may have died: only the objects know the size */
 
 	if (e == -ESTALE || e == -ENOENT)
 		t->nothing = true;
@@ -77,7 +80,7 @@ static int start(struct task *t)
 		t->inode->removed = true;
 	t->nothing = t->inode->opens || t->node.attr.nlink;
 	t->inode->going = !t->nothing;
-	/* closed by all its writers and settled: nobody is left to be kept out, and they said how far they came */
+	/* settled and closed by all writers: no fence is needed, and the reported size holds */
 	died = t->node.attr.unsettled || t->inode->orphaned;
 	t->epoch = died ? t->node.epoch + 1 : 0;
 	t->size = !died && t->node.within ? t->node.attr.size : INT64_MAX;
@@ -105,7 +108,7 @@ static int fan(struct task *t)
 	return 0;
 }
 
-/* The writers have not told which of their data are on disk: all are, from now on. */
+/* The writers did not report which of their data are on disk, so all objects are synced. */
 static int sync_objects(struct task *t)
 {
 	fan_fini(&t->fan);
@@ -137,7 +140,7 @@ static int commit(struct task *t)
 		return e;
 	if (t->kind == TASK_TRUNCATE)
 		appends_forget(t->inode);
-	if (t->kind == TASK_SETTLE && t->inode->writers) { /* the row stays for them */
+	if (t->kind == TASK_SETTLE && t->inode->writers) { /* living writers keep the row */
 		r->kind = REC_RECORD;
 		if (r->mtime <= t->node.attr.written)
 			r->mtime = 0;
@@ -163,7 +166,7 @@ static void retry(struct timer *tm)
 	req_done(&t->q, 0, 0);
 }
 
-/* One task less: the next of those that wait in their rows. */
+/* A task ended. At half of the limit, tasks for further rows are started. */
 static void backlog_less(struct server *srv, struct backlog *b, uint32_t most)
 {
 	if (--b->n > most / 2 || !b->left || srv->stopping)
@@ -172,7 +175,7 @@ static void backlog_less(struct server *srv, struct backlog *b, uint32_t most)
 	timer_set(srv->loop, &b->refill, srv->loop->now);
 }
 
-/* Lets go of everything; with an error it comes back later. */
+/* Releases everything. After an error, the task runs again after a pause. */
 static bool finish(struct task *t)
 {
 	struct req *q = &t->q;
@@ -214,7 +217,7 @@ static bool finish(struct task *t)
 	return false;
 }
 
-/* Those of some time end at once, and their records share a transaction. */
+/* Removals of the same time end together, so that their records share a transaction. */
 static uint64_t linger_end(uint64_t now)
 {
 	return (now / LINGER_NS + 2) * LINGER_NS;
@@ -224,7 +227,8 @@ static bool step(struct req *q)
 {
 	struct task *t = container_of(q, struct task, q);
 
-	if (t->srv->stopping && q->state != END) { /* its row brings it back after the restart */
+	/* its row restarts it after the server's restart */
+	if (t->srv->stopping && q->state != END) {
 		req_goto(q, END);
 		q->error = -ESHUTDOWN;
 		return true;
@@ -277,16 +281,17 @@ static void begin(struct task *t)
 {
 	req_init(&t->q, t->srv->loop, &task_ops[t->kind], LOCK);
 	t->q.trace = env_random_u64(t->srv->loop->env);
-	if (t->kind ==
-	    TASK_TRUNCATE) { /* nobody writes between a truncate's intent and its end: now */
+	/* before all waiting writers: none may write between a truncate's intent and its end */
+	if (t->kind == TASK_TRUNCATE) {
 		req_goto(&t->q, START);
 		inode_lock_next(t->inode, &t->lock, &t->q);
 	}
-	if (!t->q.pending)
-		list_push(&t->srv->loop->runnable, &t->q.link); /* never within who starts it */
+	if (!t->q.pending) /* runs from the loop, never from its caller */
+		list_push(&t->srv->loop->runnable, &t->q.link);
 }
 
-/* Removals wait in their rows: until others are done, or until those have waited long enough for a target. */
+/* Leaves removals in their rows until running ones end, or for RETRY_NS if those wait for a
+ * target. */
 static int remove_later(struct server *srv)
 {
 	srv->removing.left = true;
@@ -298,7 +303,7 @@ int task_start(struct server *srv, enum task_kind kind, const struct wire_handle
 {
 	struct task *t;
 
-	if (srv->stopping) /* its row brings it back after the restart */
+	if (srv->stopping) /* its row restarts it after the server's restart */
 		return 0;
 	if (kind == TASK_REMOVE && (srv->in_grace || srv->removing.n >= srv->max_removing))
 		return remove_later(srv);
@@ -340,9 +345,9 @@ int task_start(struct server *srv, enum task_kind kind, const struct wire_handle
 
 /* ---- the end of a session ---- */
 
-/* QUIET -> RECORD -> DROP, and after an error back to RECORD a while later. What the session has
- * open is lost only after its end is durable: a session that is found again after a restart
- * still owns all that it claims. */
+/* QUIET -> RECORD -> DROP, and after an error back to RECORD after a pause. The opens of a session
+ * are dropped only after its end is durable: a session that exists after a restart still owns all
+ * that it claims. */
 enum { QUIET, RECORD, DROP };
 static const char *const end_names[] = { "quiesce", "record", "drop" };
 
@@ -378,7 +383,7 @@ static void end_retry(struct timer *tm)
 	req_done(&container_of(tm, struct end_session, retry)->q, 0, 0);
 }
 
-/* The record could not be written. */
+/* The record could not be written: tries again after a pause. */
 static void end_again(struct end_session *t)
 {
 	struct req *q = &t->q;
@@ -403,7 +408,8 @@ static bool end_step(struct req *q)
 		break;
 	case RECORD:
 		req_goto(q, DROP);
-		if (!t->srv->meta || t->srv->stopping) /* it expires again after the next start */
+		/* the lease expires again after the next start */
+		if (!t->srv->meta || t->srv->stopping)
 			break;
 		t->change.arena = &t->arena;
 		t->change.rec = (struct wire_record){ .kind = REC_SESSION_END,
@@ -436,7 +442,7 @@ void task_end_session(struct server *srv, struct session *ss)
 	if (ss->doomed)
 		return;
 	t = calloc(1, sizeof(*t));
-	if (!t) { /* the lease runs out once more */
+	if (!t) { /* out of memory: the lease runs once more */
 		timer_set(srv->loop, &ss->lease, srv->loop->now + srv->sessions.lease_ns);
 		return;
 	}
@@ -468,7 +474,7 @@ static void grace_end(struct server *srv)
 		list_push(&srv->tasks, &t->link);
 		begin(t);
 	}
-	lock_waits_answer(srv, NULL); /* they ask again, and are heard now */
+	lock_waits_answer(srv, NULL); /* their clients ask again */
 }
 
 static void grace_timer(struct timer *t)
@@ -503,7 +509,7 @@ struct recovery {
 	size_t n, cap, limit; /* limit 0: none */
 };
 
-/* Is somebody at it, or has it open, so that the end of that will look? */
+/* Will an active task or the last close re-check this inode? */
 static bool is_taken(const struct recovery *r, uint64_t ino)
 {
 	const struct inode *in = inode_find(r->srv, ino);
@@ -532,7 +538,7 @@ static bool collect(void *arg, const struct meta_row *row)
 	return r->n != r->limit;
 }
 
-/* True: there may be more than the limit. */
+/* Starts a task for each row, up to the limit. True: there may be more rows. */
 static bool recover(struct server *srv, enum meta_rows which, enum task_kind kind, size_t limit)
 {
 	struct recovery r = { .srv = srv, .kind = kind, .limit = limit };
@@ -583,7 +589,7 @@ void tasks_abandon(struct server *srv)
 		while ((it = list_pop(lists[i]))) {
 			struct task *t = list_entry(it, struct task, link);
 
-			if (i == 0) { /* it was begun: off the books of the loop */
+			if (i == 0) { /* it has started: remove it from the loop */
 				list_del(&t->q.all);
 				list_del(&t->q.link);
 				srv->loop->n_reqs--;

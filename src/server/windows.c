@@ -1,37 +1,37 @@
 /* Bulk transfer between an object and a client's memory, in windows.
  *
- *   read:   TAKE -> BUFFERED -> ACCESS -> DISK -> MOVED -> TAKE ...  buffers, turn, disk, network; what is cached
- *                                                                   goes straight from the file (small pieces: copied
- *                                                                   out of a mapping, mapped.c)
- *   write:  TAKE -> BUFFERED -> ACCESS -> DISK -> TAKE ... buffers, network, turn, disk
- *                                                                   a file in memory: small pieces into a mapping,
- *                                                                   large ones there as they come (net_direct)
- *   sieve:  ... ACCESS -> DISK -> MERGE -> MOVED ...        many small pieces: all between the first and the last
+ *   read:   TAKE -> BUFFERED -> ACCESS -> DISK -> MOVED -> TAKE ...  buffers, turn, disk, network
+ *           cached data: straight from the file; small pieces: out of a mapping (mapped.c)
+ *   write:  TAKE -> BUFFERED -> ACCESS -> DISK -> TAKE ...           buffers, network, turn, disk
+ *           file in memory: small pieces are copied into a mapping, large ones received into it
+ *           (net_direct)
+ *   sieve:  ... ACCESS -> DISK -> MERGE -> MOVED ...                 many small pieces, as one hull
  *   copy:   as a write, with the bytes of another object instead of the client's memory (fetch.c)
  *
- * A few windows of one request work side by side, each taking the next range when it is done, so that
- * network and disk overlap and memory stays bounded. Nobody holds a turn at a range while it waits for a
- * network: reads give theirs back before the data go out, writes ask for theirs when the data are here. Data that are
- * received straight into a mapping are so while nobody else has a turn or waits for one; from the first time that somebody
- * does, the others of the window go through the buffer.
+ * A few windows of one request work side by side, and each takes the next range when it is done. So
+ * network and disk overlap, and memory stays bounded. No window holds a turn while it waits for the
+ * network: a read ends its turn before it sends, a write begins its turn after it has received.
+ * Data are received straight into a mapping only while no other request holds or awaits a turn at
+ * the range. As soon as one does, the rest of the window goes through the buffer.
  *
- * Where many small pieces lie close together, one access to their hull costs less than one to each (sieves()): it is read,
- * and the pieces are taken out of it, or put into it and it is written again, in one turn. The buffer has the hull, then
- * the data.
- * Buffers: from the session's share of the target's pool (copies: of a small pool of their own), given back between
- * two ranges. Every window has them, also one that sends straight from the file and does not touch them: so the pool
- * bounds what is on its way, for each client and for all. Data in a message stay there. Errors: the first one stops the
- * request. */
+ * Where many small pieces lie close together, one access to their hull costs less than one to each
+ * (sieves()). A read takes its pieces out of the hull; a write reads the hull, puts its pieces into
+ * it and writes it back, in one turn. The buffer has the hull, then the data.
+ * Buffers: from the session's share of the target's pool (copies: of a small pool of their own),
+ * given back between two ranges. A window that sends straight from the file has buffers as well,
+ * unused, so that the pool bounds the bytes in flight, of each client and of all. Data in a message
+ * stay there.
+ * Errors: the first one stops the request. */
 #include <stdlib.h>
 
 #include "server/srv.h"
 
-#define FILE_PIECE (8 * KIB) /* pieces of at least this size leave straight from the file */
-/* hull and data of a sieved write: they stay in the processor's cache */
+#define FILE_PIECE (8 * KIB) /* pieces of at least this size are sent straight from the file */
+/* limit for hull plus data of a sieved write, so that they stay in the processor's cache */
 #define SIEVE_BYTES (256 * KIB)
-#define WINDOW_NS 30000 /* what one more window costs, with all its messages */
+#define WINDOW_NS 30000 /* cost of one more window, including its messages */
 #define SPARE_WINDOWS 16
-/* of a write to a file in memory, instead of WINDOWS: mostly they need no more than the network */
+/* of a write to a file in memory, instead of WINDOWS: mostly bound by the network only */
 #define STORED_WINDOWS 4
 
 enum { TAKE, BUFFERED, ACCESS, DISK, MERGE, MOVED, END };
@@ -44,30 +44,30 @@ struct window {
 	struct mover *m;
 	struct buf buf;
 	struct turn turn;
-	struct fetch *fetch; /* of a copy, or NULL */
-	uint64_t at, len; /* in the stream */
-	uint64_t lo, hi; /* in the object */
-	bool gaps; /* there are pages between that no piece touches */
-	bool sent; /* a read whose data went out */
-	bool file; /* straight from the file */
-	bool mapped; /* iov has its pieces as memory */
+	struct fetch *fetch; /* source of a copy, or NULL */
+	uint64_t at, len; /* range in the stream */
+	uint64_t lo, hi; /* range in the object */
+	bool gaps; /* some pages between the pieces are touched by none of them */
+	bool sent; /* of a read: net_put() or net_put_file() was called */
+	bool file; /* sends straight from the file */
+	bool mapped; /* iov has the pieces as mapped memory */
 	bool sieve;
-	bool copies; /* out of a mapping, if it is cached */
-	bool stores; /* into a mapping */
-	bool directly; /* there, as the data come */
+	bool copies; /* a read: copies the pieces out of a mapping, if they are cached */
+	bool stores; /* a write: copies the pieces into a mapping */
+	bool directly; /* a write: receives straight into the mapping */
 	struct net_direct direct;
-	struct iovec data[BUF_MAX_UNITS + 1]; /* in buf, or in the message */
+	struct iovec data[BUF_MAX_UNITS + 1]; /* the data, in buf or in the message */
 	size_t n_data;
 	uint32_t n;
-	uint32_t asked; /* pieces that the disk was asked for ... */
+	uint32_t asked; /* pieces handed to the disk so far ... */
 	uint64_t asked_len; /* ... and their bytes */
 	struct io ios[WINDOW_IOS];
-	/* slices of data, or of a mapping, piece by piece */
+	/* slices of the data, or of a mapping, piece by piece */
 	struct iovec iov[WINDOW_PIECES + BUF_MAX_UNITS];
 	struct extent pieces[WINDOW_PIECES];
 };
 
-/* More of the list, from a pattern. False: for now there is none. */
+/* Expands the next part of the pattern into the list. False: there is no further extent for now. */
 static bool refill(struct mover *m)
 {
 	struct part_list *p = m->part;
@@ -79,13 +79,14 @@ static bool refill(struct mover *m)
 	return m->n_list;
 }
 
-/* Hull and data of a sieved window. */
+/* The limit for hull plus data of a sieved window. */
 static uint64_t sieve_most(const struct window *w)
 {
 	return w->m->write ? SIEVE_BYTES : HULL_MAX;
 }
 
-/* Is one access to the hull cheaper, by so much, than one to each of n pieces? Copying them costs, too. */
+/* Is one access to the hull cheaper, by `gain` ns, than one access to each piece? Includes the cost
+ * of copying the pieces. */
 static bool sieves(const struct window *w, double gain)
 {
 	const struct file_costs *f = &w->q.loop->file_costs;
@@ -100,14 +101,16 @@ static bool sieves(const struct window *w, double gain)
 	       !(w->m->write && w->gaps) && once + gain < each;
 }
 
-/* Does this piece leave out pages between it and the others? A sieved write touches no page that its pieces do not. */
+/* Does this piece leave untouched pages between it and the others? A sieved write must touch only
+ * pages that its pieces touch. */
 static bool leaps(const struct window *w, uint64_t off, uint64_t n)
 {
 	return w->n && (off / LEAST_PAGE > (w->hi - 1) / LEAST_PAGE + 1 ||
 			(off + n - 1) / LEAST_PAGE + 1 < w->lo / LEAST_PAGE);
 }
 
-/* Would a window that is sieved without this piece not be so with it, and does it pay to end it here? */
+/* Would this piece prevent sieving of a window that is sieved without it, so that it pays to end
+ * the window here? */
 static bool too_far(const struct window *w, uint64_t off, uint64_t n)
 {
 	uint64_t hull = MAX(w->hi, off + n) - MIN(w->lo, off);
@@ -130,7 +133,7 @@ static void add(struct window *w, uint64_t off, uint64_t n)
 	w->len += n;
 }
 
-/* More of the list for a window that has some, from a pattern: as long as it is found without a search. */
+/* Expands more of the pattern for a window that has pieces already, within PORTION_STEPS. */
 static bool more_of_list(struct mover *m, const struct window *w, int *steps)
 {
 	bool found = w->n && m->n_list == PART_BATCH && *steps < PORTION_STEPS && refill(m);
@@ -140,7 +143,8 @@ static bool more_of_list(struct mover *m, const struct window *w, int *steps)
 	return found;
 }
 
-/* The next run of the stream: contiguous in it, at most a window. False: nothing is left, or found yet. */
+/* Gives the window the next run of the stream: contiguous there, at most WINDOW_BYTES. False:
+ * nothing is left, or nothing was found yet. */
 static bool take(struct mover *m, struct window *w)
 {
 	int steps = 0;
@@ -171,7 +175,7 @@ static bool take(struct mover *m, struct window *w)
 			m->o += n;
 			m->at += n;
 		}
-		if (n == left || n == usable) { /* done with it, or the rest is behind the end */
+		if (n == left || n == usable) { /* used up, or the rest lies beyond the end */
 			bool gap = n < left;
 
 			m->clipped |= gap;
@@ -195,7 +199,7 @@ static void disk_access(struct window *w, size_t n, bool write)
 		object_read(w->m->object, w->ios, n, &w->q);
 }
 
-/* The next pieces of the window. */
+/* Submits the next pieces of the window to the disk. */
 static void disk(struct window *w)
 {
 	uint32_t i = 0;
@@ -214,7 +218,7 @@ static void disk(struct window *w)
 	disk_access(w, i, w->m->write);
 }
 
-/* Hull and data, one behind the other in the buffer. */
+/* Length of the hull, which precedes the data in the buffer. */
 static size_t hull_of(const struct window *w)
 {
 	return w->sieve ? w->hi - w->lo : 0;
@@ -229,7 +233,7 @@ static void disk_hull(struct window *w, bool write)
 	disk_access(w, 1, write);
 }
 
-/* Between the hull, which was read, and the data. */
+/* Copies the pieces between the hull, which was read, and the data. */
 static void merge(struct window *w)
 {
 	size_t data = hull_of(w);
@@ -245,7 +249,7 @@ static void merge(struct window *w)
 	}
 }
 
-/* Where the data are: those of a message stay there, unless a hull goes before them. */
+/* Sets w->data. Data of a message stay there, unless a hull must precede them. */
 static void find_data(struct window *w)
 {
 	const uint8_t *p = w->m->data ? w->m->data + w->at : NULL;
@@ -262,8 +266,9 @@ static void find_data(struct window *w)
 		memcpy(w->data[i].iov_base, p, w->data[i].iov_len);
 }
 
-/* Straight from the file, when nothing of it would block. Such a read may mix with writes, so a small one is
- * copied within its turn: it sees all of a small write or nothing. */
+/* May the window be sent straight from the file, without blocking? Such a read may mix with
+ * concurrent writes. So a small read is copied within its turn: it sees all of a small write or
+ * nothing. */
 static bool from_file(struct window *w)
 {
 	const struct mover *m = w->m;
@@ -273,7 +278,7 @@ static bool from_file(struct window *w)
 	    w->hi - w->lo > MAX(HULL_MAX, w->len) ||
 	    !object_cached(m->object, w->lo, w->hi - w->lo))
 		return false;
-	/* many pieces of memory leave in one call, which copies them */
+	/* one call sends many mapped pieces, and copies them */
 	w->mapped = !(large && net_lends_pages(m->s->link)) &&
 		    map_pieces(m->object, w->pieces, w->n, w->lo, w->hi, w->iov);
 	return w->mapped || large;
@@ -288,9 +293,9 @@ static bool may_store(struct net_direct *d)
 				(int64_t)e->clock->wall(e));
 }
 
-/* Data that are still to come go straight into the mapping where the system puts them there sooner than a copy does; the end of
- * the last piece is written (write_last()). A write of less than a window is one thing: others see all of it or nothing, so
- * it waits in the buffer until it is here. */
+/* May the data be received straight into the mapping? Only where that is cheaper than a copy. The
+ * end of the last piece goes through the buffer and is written. A write of less than a window is
+ * atomic to readers, so it is received into the buffer first. */
 static bool stores_directly(struct window *w)
 {
 	const struct mover *m = w->m;
@@ -304,7 +309,7 @@ static bool stores_directly(struct window *w)
 	return w->mapped;
 }
 
-/* How the window gets between the file and the network. */
+/* Chooses how the window moves between the file and the network. */
 static void choose(struct window *w)
 {
 	const struct mover *m = w->m;
@@ -312,16 +317,16 @@ static void choose(struct window *w)
 
 	w->asked = 0;
 	w->asked_len = 0;
-	/* pieces in memory are copied where that costs less than to send each from there */
+	/* cached pieces are copied where that costs less than sending each from the mapping */
 	w->copies = !m->write &&
 		    net_choose(&m->s->srv->net.costs, true, w->n, w->len, 0) == MOVER_PACK;
 	w->file = !m->write && !w->copies && from_file(w);
 	w->directly = store && stores_directly(w);
-	w->stores = store && w->n > 2; /* no call for each */
+	w->stores = store && w->n > 2; /* saves one system call per piece */
 	w->sieve = !w->file && !store && sieves(w, 0);
 }
 
-/* Between the data and a mapping of the file. */
+/* Copies between the data and a mapping of the file. False: not possible without waiting. */
 static bool copied(struct window *w)
 {
 	struct object *o = w->m->object;
@@ -331,7 +336,7 @@ static bool copied(struct window *w)
 	return mapped_write(o, w->pieces, w->n, w->lo, w->hi, w->iov, w->data, w->n_data);
 }
 
-/* What went into the mapping as it came is not written again. */
+/* Skips what was received straight into the mapping: it is not written again. */
 static void skip_stored(struct window *w)
 {
 	struct extent *p = w->pieces;
@@ -345,26 +350,28 @@ static void skip_stored(struct window *w)
 	w->asked_len = w->direct.done;
 }
 
-/* The last piece is written all the same: with it goes what a file knows of being changed, its time above all. */
+/* The last piece is written by system call all the same: that records the change in the file's
+ * state, above all its mtime. */
 static void write_last(struct window *w)
 {
 	w->asked = w->n - 1;
 	w->asked_len = w->len - w->pieces[w->asked].length;
 }
 
-/* An error, a client that gave up, or one that must have: nothing has moved by its deadline. */
+/* True after an error, after a cancel, or when the deadline passed before any byte moved. */
 static bool stop(const struct window *w)
 {
 	struct sreq *s = w->m->s;
 
 	if (s->deadline && s->deadline < s->srv->loop->now && !w->m->moved)
 		s->cancelled = true;
-	if (w->m->part && s->link->state != LINK_UP) /* nobody is there to find it for */
+	/* the link is down: stop searching the pattern */
+	if (w->m->part && s->link->state != LINK_UP)
 		s->cancelled = true;
 	return s->q.error || s->cancelled;
 }
 
-/* A pattern was looked through for a while without a find: after others had their turn it goes on. */
+/* The pattern may have more, but nothing was found for a while: yields to other requests first. */
 static bool more(struct window *w)
 {
 	const struct part_list *p = w->m->part;
@@ -401,7 +408,7 @@ static bool finish(struct window *w)
 		free(w);
 	}
 	if (error && !parent->error)
-		parent->error = error; /* the others stop at once */
+		parent->error = error; /* stops the other windows at once */
 	req_done(parent, error, 0);
 	return false;
 }
@@ -419,7 +426,8 @@ static bool step(struct req *q)
 			req_goto(q, more(w) ? TAKE : END);
 			break;
 		}
-		if (m->part && w->at + w->len > m->mem->length) { /* it has more than was said */
+		/* the pattern has more bytes than the request declared */
+		if (m->part && w->at + w->len > m->mem->length) {
 			q->error = -EINVAL;
 			req_goto(q, END);
 			break;
@@ -445,7 +453,8 @@ static bool step(struct req *q)
 		req_goto(q, DISK);
 		if (w->directly)
 			skip_stored(w);
-		if (m->from && stop(w)) { /* it must not be written later than its client thinks */
+		/* a cancelled copy must not write any more: its client regards it as ended */
+		if (m->from && stop(w)) {
 			req_goto(q, END);
 			break;
 		}
@@ -464,13 +473,13 @@ static bool step(struct req *q)
 		}
 		if (!w->file) {
 			disk(w);
-			if (w->asked < w->n) { /* after others had their turn */
+			if (w->asked < w->n) { /* the rest after a yield to other requests */
 				req_goto(q, DISK);
 				req_yield(q);
 			}
 			break;
 		}
-		turn_end(&w->turn); /* it was for the fences: such reads may mix with writes */
+		turn_end(&w->turn); /* it was only for the fences: such reads may mix with writes */
 		w->sent = true;
 		net_put_file(s->link, m->mem, w->at, object_file(m->object), w->pieces,
 			     w->mapped ? w->iov : NULL, w->n, q);
