@@ -1,9 +1,9 @@
-/* What it costs here to move bytes: measured once a process, in half a millisecond, over a socket to ourselves; and which
- * mover is the cheapest for so many segments and bytes.
+/* The cost of moving bytes on this machine, measured once per process in half a millisecond over a
+ * socket pair; and the choice of the cheapest mover for a number of segments and bytes.
  *
  *   inline   the data are copied into the message and out of it; nothing else is sent
- *   pack     pieces are copied between the user's memory and one buffer, which goes through the socket
- *   gather   the pieces themselves go through the socket: no copy of ours, but the system takes them one by one
+ *   pack     pieces are copied between the user's memory and one buffer, which is sent
+ *   gather   the pieces themselves are sent: no copy, but the kernel handles each one
  *
  * Threads: any. Errors: none; what cannot be measured keeps the constants below. */
 #include <pthread.h>
@@ -17,9 +17,9 @@
 #define SEGMENT 16 /* bytes */
 #define ROUNDS 8
 #define BLOCK (32 * KIB) /* through a socket */
-#define LARGE (256 * KIB) /* half of it is more than the processor has next to it */
+#define LARGE (256 * KIB) /* half of it exceeds the processor's first cache */
 
-/* Of an ordinary machine of these years, in nanoseconds; also what a simulation goes by. */
+/* Nanoseconds, typical of a present machine; the simulation uses them, too. */
 static const struct net_costs usual = {
 	.call = 700, .byte = 0.2, .copy = 0.08, .gather = 18, .scatter = 18, .pack = 4, .unpack = 4
 };
@@ -37,7 +37,7 @@ struct bench {
 	char scattered[SEGMENTS * SEGMENT * 4], block[LARGE];
 };
 
-/* The time since *t, if it is the shortest so far; *t is now. */
+/* Stores the time since *t in *best if it is shorter; sets *t to now. */
 static void lap(uint64_t *t, uint64_t *best)
 {
 	uint64_t now = time_now(), took = now - *t;
@@ -46,7 +46,7 @@ static void lap(uint64_t *t, uint64_t *best)
 	*t = now;
 }
 
-/* The quickest way there and back of n pieces; UINT64_MAX: it does not work. */
+/* The shortest times to write and to read n pieces; UINT64_MAX: the socket failed. */
 static void through(struct bench *b, const struct iovec *iov, int n, size_t bytes, uint64_t *out,
 		    uint64_t *in)
 {
@@ -135,12 +135,13 @@ void net_costs_measure(struct net_costs *c)
 
 /* ---- choosing ---- */
 
-/* What a frame of its own takes, at both ends and with waking them: as many system calls as that; and when the other side
- * has to ask for it. */
+/* The cost of a separate frame in system calls, at both ends and with waking them: when it is sent
+ * at once, and when the server first has to send a PULL. */
 #define SENT_CALLS 3
 #define ASKED_CALLS 12
-/* What is inside a message is copied at its other end, too. What is read comes out of a file first, whose pages are far from the
- * processor; bulk leaves it without a copy of ours, or without any. */
+/* Inline data is copied at the other end, too. Data that is read comes from a file first, whose
+ * pages are not in the processor's cache; bulk leaves the file without a copy in user space, or
+ * without any. */
 #define WRITE_COPIES 1
 #define READ_COPIES 4
 

@@ -1,4 +1,4 @@
-/* The frame parser. It never copies bulk data that it did not have to read ahead: while bulk may come,
+/* The frame parser. It copies bulk data only if it had to read them ahead: while bulk may arrive,
  * it reads exactly one head at a time, together with the end of the body before it. */
 #include <stdlib.h>
 
@@ -35,7 +35,7 @@ void frame_head_encode(uint8_t out[FRAME_HEAD], struct wire_frame_head *h)
 	xdr_wire_frame_head(&x, h);
 }
 
-/* Room in `small` for `least` bytes and, when only messages can come, for more. */
+/* Free space in `small` for `least` bytes, and for more if only messages can arrive. */
 static struct iovec small_room(struct frame_in *f, uint32_t least)
 {
 	uint32_t room = f->sink->bulk(f->arg) ? least : (uint32_t)sizeof(f->small);
@@ -110,7 +110,7 @@ static int begin(struct frame_in *f)
 	return 0;
 }
 
-/* Bulk that was read ahead into small: copy it to where it belongs. */
+/* Copies bulk that was read ahead into `small` to its destination. */
 static void take_data(struct frame_in *f, uint32_t avail)
 {
 	while (avail && f->done < f->h.length) {
@@ -129,7 +129,7 @@ static void take_data(struct frame_in *f, uint32_t avail)
 	}
 }
 
-/* One step of parsing what is in small; 1: more bytes are needed. */
+/* One step of parsing the bytes in `small`. 1: more bytes are needed. */
 static int advance(struct frame_in *f)
 {
 	uint32_t avail = f->have - f->used;

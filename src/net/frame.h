@@ -1,23 +1,23 @@
-/* Framing, apart from sockets: bytes go in cut anywhere, messages and bulk data come out. Private to net. */
+/* Framing, independent of sockets: parses a byte stream into messages and bulk. Private to net. */
 #ifndef SHEAF_FRAME_H
 #define SHEAF_FRAME_H
 
 #include "net/net.h"
 
-#define FRAME_TAIL 4 /* status behind the body of a DATA frame */
+#define FRAME_TAIL 4 /* status after the body of a DATA frame */
 
-/* What the parser asks and tells. A non-zero return ends the parsing with that error. */
+/* Callbacks of the parser. A non-zero error return ends parsing with that error. */
 struct frame_sink {
-	int (*head)(void *arg, const struct wire_frame_head *h); /* may it stand here? */
-	/* Memory for bytes [at, at + len) of the DATA body; none: they are dropped */
+	int (*head)(void *arg, const struct wire_frame_head *h); /* is this frame allowed now? */
+	/* Memory for bytes [at, at + len) of the DATA body; none: they are dropped. */
 	size_t (*place)(void *arg, uint64_t at, uint64_t len, struct iovec *out, size_t max,
 			uint64_t *got);
-	/* So many bytes are where place() said for `at`, or were dropped; or could not be put there (error). False: it
-	 * is to be asked for another place */
+	/* n bytes were stored where place() said for `at`, or were dropped, or could not be stored
+	 * (error). False: call place() again. */
 	bool (*came)(void *arg, uint64_t at, uint64_t n, int error);
 	int (*data_end)(void *arg, int32_t status);
 	int (*message)(void *arg, const struct wire_frame_head *h, struct msg *m); /* takes m */
-	bool (*bulk)(void *arg); /* bulk data may be next: do not read ahead into our own buffer */
+	bool (*bulk)(void *arg); /* bulk data may be next: do not read ahead into `small` */
 };
 
 enum frame_state { IN_HEAD, IN_MESSAGE, IN_DATA, IN_STATUS };
@@ -29,15 +29,15 @@ struct frame_in {
 	enum frame_state state;
 	struct wire_frame_head h;
 	struct msg *m;
-	uint64_t done; /* of the body */
+	uint64_t done; /* bytes of the body */
 	uint64_t wanted; /* body bytes offered by the last frame_want() */
-	uint32_t have, used; /* of small */
-	uint8_t small[8 * KIB]; /* a page of data and all around it come in one call */
+	uint32_t have, used; /* bytes of small filled and consumed */
+	uint8_t small[8 * KIB]; /* holds a page of data and its headers: one read call */
 };
 
 void frame_init(struct frame_in *f, struct net *n, const struct frame_sink *sink, void *arg);
 void frame_fini(struct frame_in *f);
-/* Where the next bytes of the stream belong: read into these, then call frame_got(). 0: out of memory. */
+/* Where to store the next bytes: read into these, then call frame_got(). 0: out of memory. */
 size_t frame_want(struct frame_in *f, struct iovec *iov, size_t max);
 int frame_got(struct frame_in *f, size_t n);
 bool frame_partial(const struct frame_in *f); /* in the middle of a frame */

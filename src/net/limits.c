@@ -1,9 +1,9 @@
-/* Limits of what clients hold of a server, see limits.h. */
+/* Limits of the server resources that clients hold, see limits.h. */
 #include "net/limits.h"
 
 #include <stdlib.h>
 
-/* most, and most of one link or session */
+/* most: of all clients; most_session: of one link or session */
 static const struct {
 	const char *name;
 	uint64_t most, most_session;
@@ -108,7 +108,7 @@ void account_put(struct key_account *k)
 	free(k);
 }
 
-/* Counts n units for a key; n may be negative, modulo 2^64. */
+/* Adds n units to a key; n may be negative, modulo 2^64. */
 static void account_count(struct key_account *k, enum limit what, uint64_t n)
 {
 	if (!k)
@@ -163,7 +163,7 @@ static bool applies(const struct usage *h, enum limit_scope scope)
 	       scope == LIMIT_OF_SERVER;
 }
 
-/* The first bound of which more than 1/part is in use with n units more. */
+/* The first bound of which more than 1/part is in use with n more units. */
 static enum limit_scope over(const struct usage *h, enum limit what, uint64_t n, unsigned part)
 {
 	const struct key_account *k = h->key;

@@ -1,4 +1,4 @@
-/* Links: their life, and the handshake that comes before everything else:
+/* Links: their life, and the handshake that precedes all other messages:
  *
  *   dialler                                   acceptor
  *   HELLO(who, nonce)                 ->      checks versions and names
@@ -6,10 +6,10 @@
  *   checks the proof; RESPONSE(proof) ->      checks the proof
  *                                     <-      WELCOME(verifier, lease)
  *
- * Both proofs cover both nonces and all of HELLO, which names the key; a client's key says for
- * whom it may speak. Errors: a link that breaks a rule is closed, counted and logged
- * (refusal.c); nobody else notices. Buffers: one small message at a time until the link is up.
- * Links without a proof are few: see link_admit(). */
+ * Both proofs cover both nonces and all of HELLO, which names the key; a client's key says which
+ * users it may act for. Errors: a link that breaks a rule is closed, counted and logged
+ * (refusal.c); other links are not affected. Buffers: one small message at a time until the link is
+ * up. The number of links without a proof is bounded: see link_admit(). */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,9 +17,9 @@
 #include "net/frame.h"
 
 #define HANDSHAKE_NS (5 * NSEC_PER_SEC)
-#define LOCAL_NS (NSEC_PER_SEC / 2) /* until the ordinary way is tried instead of the shorter one */
+#define LOCAL_NS (NSEC_PER_SEC / 2) /* handshake over a Unix socket; then TCP is dialled */
 #define MAX_UNPROVEN 256
-#define SOURCE_BUCKETS 1024 /* for the addresses of unproven links */
+#define SOURCE_BUCKETS 1024 /* hash of the addresses of links without a proof */
 
 static void out_of_patience(struct timer *t)
 {
@@ -41,7 +41,7 @@ void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct 
 	l->progress = n->loop->now;
 	l->patience.fire = out_of_patience;
 	list_init(&l->descs);
-	l->from.local = true; /* or the backend knows better */
+	l->from.local = true; /* unless the backend sets it */
 	list_push(p ? &n->links : &n->strangers, &l->in_net);
 	n->n_links++;
 	n->n_dialling += p != NULL;
@@ -52,8 +52,8 @@ void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct 
 
 /* ---- links without a proof ---- */
 
-/* A bucket for where a link comes from. One host may have all addresses of an IPv6 network of 64
- * bits. */
+/* Hashes the remote address into a bucket. Of an IPv6 address only the upper 64 bits count, since
+ * one host may have all addresses of such a network. */
 static uint32_t source_of(const struct link *l)
 {
 	static const uint8_t v4[12] = { [10] = 0xff, [11] = 0xff };
@@ -64,7 +64,7 @@ static uint32_t source_of(const struct link *l)
 	return (uint32_t)hash_bytes(l->from.addr, n, l->net->source_seed) % SOURCE_BUCKETS;
 }
 
-/* The oldest link of the source that has the most, first one that has not even said hello. */
+/* The oldest link of the busiest address of unproven links; links without a HELLO come first. */
 static struct link *most_dispensable(struct net *n)
 {
 	uint16_t counts[SOURCE_BUCKETS] = { 0 };
@@ -141,14 +141,14 @@ static void proven(struct link *l)
 	list_push(&l->net->links, &l->in_net);
 }
 
-/* What a link is closed for by somebody's fault: in which states, and whether it counts as a bad link, one that
- * sent or did something wrong or has a name that is not ours. */
+/* Errors that close a link through the peer's fault: in which states, and whether the link counts
+ * as bad (it sent or did something wrong, or named another cluster). */
 static const struct cause {
 	int error;
 	enum link_state lo, hi;
 	bool bad;
 	enum refusal why;
-	const char *text; /* or NULL: the error's */
+	const char *text; /* NULL: the text of the error */
 } causes[] = {
 	{ -EPROTO, LINK_CONNECTING, LINK_UP, true, REFUSED_PROTOCOL, NULL },
 	{ -EBADMSG, LINK_CONNECTING, LINK_UP, true, REFUSED_PROTOCOL, NULL },
@@ -181,7 +181,7 @@ static void tell_close(struct link *l, int error, enum link_state state)
 	l->net->bad_links += c->bad;
 	if (!l->dialled)
 		link_refused(l, c->why, "%s", text);
-	else if (c->bad && (!l->way[0] || state == LINK_UP)) /* else it is tried the ordinary way */
+	else if (c->bad && (!l->way[0] || state == LINK_UP)) /* else TCP is dialled next */
 		log_warn("net", "closed the link with %s: %s", l->peer->address, text);
 }
 
@@ -200,7 +200,7 @@ void link_close(struct link *l, int error)
 	timer_del(n->loop, &l->patience);
 	list_del(&l->in_net);
 	n->n_links--;
-	msg_free(l->hello); /* now: the net may be gone when the last reference goes */
+	msg_free(l->hello); /* now: the net may be gone when the last reference is dropped */
 	l->hello = NULL;
 	l->ops->shut(l, -ECONNRESET);
 	while (!list_empty(&l->descs))
@@ -288,8 +288,9 @@ bool net_can_put_file(const struct link *l)
 	return l->ops->put_file && l->net->loop->env->sock->send_file;
 }
 
-/* A Unix socket takes references to pages. TCP over the loopback does, too, and loses more by short fragments. What lies in
- * the socket shows later writes: only to who may read all anyway. */
+/* A Unix socket takes references to pages. So does TCP over loopback, but its short fragments cost
+ * more than that saves. Data in the socket shows later writes, so only keys that may read
+ * everything get it. */
 bool net_lends_pages(const struct link *l)
 {
 	return l->way[0] && l->speaks.any && l->net->loop->sends_files;
@@ -317,7 +318,7 @@ void net_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const s
 
 /* ---- the handshake ---- */
 
-/* The key that a link is to be proven with, and whom it speaks for; false: there is none of that name. */
+/* The key that a link has to prove, and the users it may act for. False: no key of that name. */
 static bool find_key(const struct net_identity *id, uint32_t role, const char *name,
 		     const uint8_t **secret, struct key_role *speaks)
 {
@@ -334,7 +335,7 @@ static bool find_key(const struct net_identity *id, uint32_t role, const char *n
 	return true;
 }
 
-/* Of a link whose role is known. */
+/* The role of the link must be known. */
 static bool take_key(struct link *l, const struct wire_bytes *name)
 {
 	const uint8_t *secret;
@@ -372,7 +373,8 @@ void net_recheck_keys(struct net *n)
 	}
 }
 
-/* The proof of one side: by which way, a label, the acceptor's nonce, and all of hello (the dialler's nonce is in it). */
+/* The proof of one side covers: the Unix socket's label, the side's name, the acceptor's nonce, and
+ * all of HELLO with the dialler's nonce. */
 static void prove(const struct link *l, const char *side, const uint8_t *acceptor_nonce,
 		  uint8_t out[MAC_BYTES])
 {
@@ -423,7 +425,7 @@ void link_connected(struct link *l)
 		link_close(l, -ENOMEM);
 }
 
-/* Acceptor: tells a stranger why not, and closes. */
+/* Acceptor: tells the dialler why it is refused; the caller closes the link. */
 static int refuse(struct link *l, int error, const char *reason)
 {
 	struct wire_welcome w = { .status = -error, .reason = wire_text(reason) };
@@ -484,7 +486,7 @@ static int on_challenge(struct link *l, struct msg *m)
 	return send_value(l, FRAME_RESPONSE, XDR_ANY(xdr_wire_response), &r);
 }
 
-/* It has proved its key: one more link with it? */
+/* The link has proved its key: charges it to the key's limit of links. */
 static int take_place(struct link *l)
 {
 	struct key_account *k = link_key_account(l);
@@ -532,7 +534,7 @@ static int on_welcome(struct link *l, struct msg *m)
 	if (!decode(m, XDR_ANY(xdr_wire_welcome), &w))
 		return -EPROTO;
 	if (w.status) {
-		if (!l->way[0]) /* else it is tried the ordinary way */
+		if (!l->way[0]) /* else TCP is dialled next */
 			log_warn("net", "%s refused us: %.*s", l->peer->address, (int)w.reason.len,
 				 (const char *)w.reason.p);
 		return w.status > 0 && w.status < 4096 ? -w.status : -EPROTO;
@@ -597,7 +599,7 @@ int link_message(struct link *l, uint32_t kind, uint64_t tag, struct msg *m)
 	return l->state == LINK_CLOSED ? -ESHUTDOWN : 0;
 }
 
-/* Which frames may come in which state of which side, and how long their bodies may be. */
+/* Which frames may arrive on which side in which state, and how long their bodies may be. */
 int link_check_head(struct link *l, const struct wire_frame_head *h)
 {
 	static const struct {

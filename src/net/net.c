@@ -1,4 +1,4 @@
-/* The net of one loop: its identity, its message memory, its proofs; and where addresses lead. */
+/* The net of one loop: its identity, message memory, proofs, and the backend of an address. */
 #include <assert.h>
 #include <openssl/crypto.h>
 #include <openssl/core_names.h>
@@ -9,7 +9,7 @@
 #include "net/backend.h"
 #include "net/net.h"
 
-#define SPARE_CAP (9 * KIB) /* messages up to this are kept for reuse: a little data inside, too */
+#define SPARE_CAP (9 * KIB) /* messages up to this size are reused: includes a little inline data */
 #define SPARE_MAX 256
 
 void net_init(struct net *n, struct loop *l, const struct net_identity *id)
@@ -44,7 +44,7 @@ void net_fini(struct net *n)
 		link_close(list_first(&n->links, struct link, in_net), -ESHUTDOWN);
 	while ((it = list_pop(&n->spare_msgs)))
 		free(list_entry(it, struct msg, link));
-	n->n_spare_msgs = SPARE_MAX; /* what is still held by calls is not kept any more */
+	n->n_spare_msgs = SPARE_MAX; /* messages still held by calls are then freed, not reused */
 	while ((it = list_pop(&n->spare_xfers)))
 		free(list_entry(it, struct xfer, link));
 	free(n->scratch);
@@ -67,7 +67,7 @@ int net_listen(struct net *n, const char *address, char *err, size_t err_len)
 				  tcp_listen(n, address, err, err_len);
 }
 
-/* The shorter way to an address (core.h). False: there is none. */
+/* The name of the Unix socket of an address (core.h). False: there is none. */
 static bool local_of(const struct net *n, const char *address, char local[CONF_ADDR_MAX + 1])
 {
 	snprintf(local, CONF_ADDR_MAX + 1, "@%s", address);
@@ -187,7 +187,7 @@ struct xfer *xfer_new(struct net *n, uint64_t tag, uint64_t at, const struct iov
 	return x;
 }
 
-/* Ends it: its request goes on. */
+/* Ends the transfer: its request continues. */
 void xfer_end(struct xfer *x, int error)
 {
 	struct req *q = x->q;
@@ -208,7 +208,7 @@ struct evp_mac_ctx_st *mac_key(const uint8_t key[KEY_BYTES])
 	EVP_MAC *hmac = EVP_MAC_fetch(NULL, "HMAC", NULL);
 	EVP_MAC_CTX *k = hmac ? EVP_MAC_CTX_new(hmac) : NULL;
 
-	EVP_MAC_free(hmac); /* k keeps it */
+	EVP_MAC_free(hmac); /* k holds a reference */
 	if (k && EVP_MAC_init(k, key, KEY_BYTES, how))
 		return k;
 	EVP_MAC_CTX_free(k);

@@ -1,10 +1,10 @@
-/* net_loop: both ends of a link in one process. Messages change hands, bulk is one copy between the
- * pool and the user's memory. Used by embedded mode (one loop) and by the simulation (a loop per node,
- * delays and cuts from the hub).
+/* net_loop: both ends of a link in one process. Messages are handed over by pointer, bulk is one
+ * copy between the pool and the user's memory. Used by embedded mode (one loop) and by the
+ * simulation (one loop per node, delays and cuts from the hub).
  *
- * Everything that crosses the link is a parcel: a timer on the loop of the end that it goes to. Parcels of
- * one direction arrive in order. A link that is cut frees the parcels on their way in both directions;
- * transfers end with -ECONNRESET on the side that asked for them. */
+ * Everything that crosses the link is a parcel: a timer on the receiver's loop. Parcels of one
+ * direction arrive in order. Cutting a link frees the parcels in flight in both directions;
+ * transfers end with -ECONNRESET on the side that started them. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -22,10 +22,10 @@ enum parcel_kind {
 
 struct loop_link {
 	struct link l;
-	struct loop_link *other; /* NULL: gone */
-	struct list inbound; /* parcels on their way to us */
-	struct list xfers; /* puts and gets of ours that are not done */
-	uint64_t last_arrival; /* of what we sent */
+	struct loop_link *other; /* NULL: closed */
+	struct list inbound; /* parcels in flight to this end */
+	struct list xfers; /* puts and gets of this end in progress */
+	uint64_t last_arrival; /* arrival time of the last parcel sent */
 };
 
 struct parcel {
@@ -70,7 +70,7 @@ static void parcel_free(struct parcel *p)
 
 static void deliver(struct timer *t);
 
-/* Sends a parcel from `from` to its other end; a cut frees it and closes the link. */
+/* Sends a parcel to the other end. If the hub cuts the link here, frees it and closes the link. */
 static void post(struct loop_link *from, struct parcel *p, size_t bytes)
 {
 	struct loop_link *to = from->other;
@@ -79,7 +79,7 @@ static void post(struct loop_link *from, struct parcel *p, size_t bytes)
 	uint64_t now = from->l.net->loop->env->clock->now(from->l.net->loop->env);
 	bool may_break = p->kind != PARCEL_CUT && p->kind != PARCEL_CONNECT;
 
-	if (!to || (delay == UINT64_MAX && may_break)) { /* without an end, the cut is on its way */
+	if (!to || (delay == UINT64_MAX && may_break)) { /* !to: a PARCEL_CUT is in flight */
 		msg_free(p->m);
 		free(p);
 		if (to)
@@ -111,7 +111,7 @@ static void end_xfer(struct loop_link *l, struct xfer *x, int error)
 	}
 }
 
-/* The peer's transfer reaches our memory. */
+/* A transfer of the other end accesses memory exposed by this end. */
 static int move(struct loop_link *l, struct xfer *x, enum parcel_kind kind)
 {
 	struct net_desc *d = link_desc(&l->l, x->tag);
@@ -241,7 +241,7 @@ static void loop_shut(struct link *l, int error)
 	if (t->other) {
 		struct parcel *q, *tmp;
 
-		/* our buffers are no longer lent: what was to touch them does not arrive */
+		/* these buffers are not lent any more: parcels must not access them */
 		list_for_each_safe(q, tmp, &t->other->inbound, link)
 			if (q->kind != PARCEL_MESSAGE)
 				parcel_free(q);

@@ -1,11 +1,12 @@
-/* net_tcp: one framed stream per link. What is sent is in net_tcp_send.c; here it is received, watched and ended.
+/* net_tcp: one framed stream per link. Receiving, stall detection and closing; net_tcp_send.c
+ * sends.
  *
- * Bulk is read with readv straight into its place. Where a client's pieces are so small that the system takes longer over them
- * than a copy does (net_choose), they come through a buffer. Memory that is not there ends its request with -EFAULT, and nothing
- * else.
+ * Bulk is read with readv straight into its destination. If a client's pieces are so small that the
+ * kernel takes longer over them than a copy does (net_choose), they go through a buffer. Memory
+ * that is not mapped ends its request with -EFAULT and affects nothing else.
  *
- * Threads: the loop's. Buffers: those of a transfer are lent until it ends. Errors: any socket error or
- * broken rule closes the link, which ends its transfers with -ECONNRESET. */
+ * Threads: the loop's. Buffers: those of a transfer are lent until it ends. Errors: any socket
+ * error or broken rule closes the link, which ends its transfers with -ECONNRESET. */
 #include <stdlib.h>
 
 #include "net/net_tcp.h"
@@ -20,14 +21,15 @@ void tcp_watch(struct tcp_link *t, unsigned events)
 		e->sock->watch(e, t->l.net->loop, &t->src, events);
 }
 
-/* ---- stalls: a link that owes or is owed bytes must make progress, a whole frame at a time ----
+/* ---- stalls: a link with bytes due in either direction must progress by whole frames ----
  *
- * Single bytes do not count, nor frames of another kind, nor small ones in the place of a large one: what is owed to us
- * gets on when GET_STEP bytes of it have come, or all that was due when it last did. Who trickles, or chats while it
- * owes us data, holds our buffers no longer than who is silent. */
-#define GET_STEP CHUNK_MAX /* a frame of one who sends what it has */
+ * Gets progress when GET_STEP bytes of them have come, or all gets that were due at the last
+ * progress are done. Single bytes, other frames and small DATA frames in place of a large one do
+ * not count: a peer that trickles, or sends only control frames while data is due, times out like a
+ * silent one. */
+#define GET_STEP CHUNK_MAX /* one full frame */
 
-/* What is owed to us has got on, or begins to be owed. */
+/* Gets have progressed, or the first one begins. */
 static void got_on(struct tcp_link *t)
 {
 	t->get_at = t->l.net->loop->now;
@@ -35,7 +37,7 @@ static void got_on(struct tcp_link *t)
 	t->get_mark = t->next_id;
 }
 
-/* So many bytes of transfers, or the end of one, have come. */
+/* Bytes of gets, or the end of one, have arrived. */
 static void got_some(struct tcp_link *t, uint64_t bytes)
 {
 	const struct xfer *first = list_first(&t->gets, struct xfer, link);
@@ -45,7 +47,7 @@ static void got_some(struct tcp_link *t, uint64_t bytes)
 		got_on(t);
 }
 
-/* Since when the slowest of the three has not got on; UINT64_MAX: nothing is due. */
+/* Time of the oldest progress of sending, gets and receiving; UINT64_MAX: nothing is due. */
 static uint64_t stuck_since(const struct tcp_link *t)
 {
 	uint64_t since = UINT64_MAX;
@@ -119,7 +121,7 @@ static void tcp_retract(struct link *l, struct net_desc *d, struct req *q)
 	struct tcp_link *t = tcp(l);
 	int r;
 
-	(void)q; /* only we touch our memory: it is safe at once */
+	(void)q; /* only this process touches the memory: it is safe at once */
 	if (t->rx_desc == d)
 		t->rx_desc = NULL;
 	r = tcp_send_retract(t, d);
@@ -127,7 +129,7 @@ static void tcp_retract(struct link *l, struct net_desc *d, struct req *q)
 		link_close(l, r);
 }
 
-/* The server asks for memory of ours. */
+/* The server requests bytes of exposed memory. */
 static int on_pull(struct tcp_link *t, const struct wire_frame_head *h)
 {
 	struct net_desc *d = link_desc(&t->l, h->tag);
@@ -196,7 +198,7 @@ static int sink_head(void *arg, const struct wire_frame_head *h)
 	return r;
 }
 
-/* Of a get. */
+/* Destination of bytes of a get. */
 static size_t place_of_get(struct tcp_link *t, uint64_t at, uint64_t len, struct iovec *out,
 			   size_t max, uint64_t *got)
 {
@@ -239,7 +241,7 @@ static bool sink_came(void *arg, uint64_t at, uint64_t n, int error)
 	struct tcp_link *t = arg;
 
 	if (t->directly) {
-		if (error) /* then to the buffers */
+		if (error) /* use the buffers from now on */
 			t->rx_get->direct = NULL;
 		else
 			t->rx_get->direct->done += n;
@@ -250,7 +252,7 @@ static bool sink_came(void *arg, uint64_t at, uint64_t n, int error)
 	if (!error && t->unpacks)
 		error = view_copy_in(t->rx_desc->view, t->rx_at + at, t->l.net->scratch, n);
 	tcp_moved(t, n, t->unpacks);
-	if (error) { /* the rest is dropped */
+	if (error) { /* drop the rest */
 		t->rx_desc->bad = true;
 		t->rx_desc = NULL;
 	}
@@ -266,9 +268,9 @@ static int sink_data_end(void *arg, int32_t status)
 	t->rx_get = NULL;
 	t->rx_desc = NULL;
 	if (!x)
-		return 0; /* a put: an error in it comes with the reply */
+		return 0; /* a put: the reply carries its error */
 	x->done += t->in.h.length;
-	/* what is in its place already is in no hurry */
+	/* data in its final place needs no quick handling */
 	t->got_bulk = (status || x->done == x->len) && !(x->direct && x->direct->done);
 	if (status)
 		xfer_end(x, status > 0 && status < 4096 ? -status : -EIO);
@@ -305,8 +307,8 @@ static bool sink_bulk(void *arg)
 static const struct frame_sink sink = { sink_head,     sink_place,   sink_came,
 					sink_data_end, sink_message, sink_bulk };
 
-/* Until the socket is empty, but not beyond the end of a transfer: its data are used while they are in
- * the processor's cache, and while more come in. */
+/* Reads until the socket is empty, but not beyond the end of a transfer: its data are used while
+ * they are in the processor's cache and more arrive. */
 static void receive(struct tcp_link *t)
 {
 	struct env *e = env_of(t);
@@ -324,7 +326,7 @@ static void receive(struct tcp_link *t)
 		if (r == -EAGAIN)
 			break;
 		if (r == -EFAULT &&
-		    (t->rx_desc || t->directly)) { /* the bytes are still there to be read */
+		    (t->rx_desc || t->directly)) { /* the bytes are still in the socket */
 			sink_came(t, 0, 0, (int)r);
 			continue;
 		}
@@ -391,7 +393,7 @@ static void tcp_shut(struct link *l, int error)
 	struct tcp_link *t = tcp(l);
 	struct env *e = env_of(t);
 
-	tcp_send_last(t); /* what was said before goes first */
+	tcp_send_last(t); /* flush delayed messages first */
 	tcp_watch(t, 0);
 	e->sock->close(e, t->src.fd);
 	frame_fini(&t->in);

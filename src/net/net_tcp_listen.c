@@ -1,6 +1,6 @@
-/* Listening for connections, by TCP or the shorter way of this host; what comes is net_tcp.c's.
+/* Listening for connections on TCP and on Unix sockets; net_tcp.c handles accepted ones.
  *
- * Errors: a connection that cannot be accepted is tried again soon. */
+ * Errors: after a failed accept, the socket is tried again after a pause. */
 #include <stdlib.h>
 
 #include "net/backend.h"
@@ -10,9 +10,9 @@
 struct tcp_acceptor {
 	struct acceptor a;
 	struct source src;
-	bool local; /* the shorter way ... */
-	struct origin from; /* ... and who comes by it */
-	struct timer pause; /* after an error, so that it does not spin */
+	bool local; /* a Unix socket */
+	struct origin from; /* if local: the origin of all its connections */
+	struct timer pause; /* after an error, so that the loop does not spin */
 };
 
 static void accept_one(struct tcp_acceptor *a, int fd)
@@ -33,7 +33,7 @@ static void accept_one(struct tcp_acceptor *a, int fd)
 	link_admit(l);
 }
 
-/* The others wait in the kernel until the next turn: handshakes get on in between. */
+/* Further connections wait in the kernel until the next turn: handshakes progress in between. */
 static void accept_ready(struct source *s, unsigned events)
 {
 	struct tcp_acceptor *a = container_of(s, struct tcp_acceptor, src);

@@ -1,25 +1,28 @@
-/* net_tcp, the half that sends.
+/* net_tcp, the sending half.
  *
- * Control frames (messages, pulls) overtake bulk at chunk borders, so a small reply waits for at most one chunk. A turn of a
- * server's loop sends bulk last: one on a link without bulk waits for none of others. Transfers take turns chunk by
- * chunk, and so do the links of a server (pace.c). Bulk goes out with writev straight from the pool (puts) or from
- * the user's pieces (answers to pulls), at most IOV_CALL pieces a call, or with sendfile from an object's file. A frame of a
- * user's memory begins with what was found to be there, and its other end may use each byte as it comes; if it goes away under
- * the frame all the same, the link is closed.
+ * Control frames (messages, pulls) overtake bulk at chunk borders, so a small reply waits for at
+ * most one chunk. A turn of a server's loop sends bulk last: a reply on a link without bulk does
+ * not wait for the bulk of other links. Transfers take turns chunk by chunk, and so do the links of
+ * a server (pace.c). Bulk is sent with writev straight from the pool (puts) or from the user's
+ * pieces (answers to pulls), at most IOV_CALL pieces a call, or with sendfile from an object's
+ * file. A frame of user memory is begun only after its pages were touched, since the receiver may
+ * use each byte as it arrives. If the memory is unmapped under the frame all the same, the link is
+ * closed.
  *
- * Threads: the loop's. Buffers: those of a transfer are lent until it ends. Errors: any socket error closes the link. */
+ * Threads: the loop's. Buffers: those of a transfer are lent until it ends. Errors: any socket
+ * error closes the link. */
 #include <stdlib.h>
 
 #include "net/net_tcp.h"
 
 #define CONTROL_IOV 64 /* messages in one call */
-#define TOGETHER (64 * KIB) /* of messages that wait for others of the same turn */
-/* What waits to be sent: frames of one link, their memory, and that of all links together. Slots and windows
- * keep an honest peer below; one that asks and asks and does not read what it gets is not allowed to fill our
- * memory, and less so when many do. */
+#define TOGETHER (64 * KIB) /* bytes of messages that are delayed to the end of a turn */
+/* Bounds of the send queue: frames of one link, their memory, and the memory of all links. Slots
+ * and windows keep a correct peer below them; a peer that requests without reading the replies must
+ * not fill the server's memory, and the bound is lower while many peers do so. */
 #define QUEUE_BYTES ((size_t)SESSION_SLOTS * MSG_MAX)
 #define QUEUE_ALL (8 * QUEUE_BYTES)
-#define QUEUE_CROWDED (256 * KIB) /* of one link, beyond QUEUE_ALL */
+#define QUEUE_CROWDED (256 * KIB) /* of one link, while all links exceed QUEUE_ALL */
 
 static struct xfer *first_bulk(struct tcp_link *t)
 {
@@ -37,8 +40,8 @@ static void set_status(struct tcp_link *t, struct xfer *x, int32_t status)
 
 /* ---- a client's pieces ---- */
 
-#define BOUNCE (64 * KIB) /* packed at once: it stays in the processor's cache */
-#define PROBE 64 /* pieces tell whether packing goes on */
+#define BOUNCE (64 * KIB) /* packed at once: stays in the processor's cache */
+#define PROBE 64 /* pieces to look at, to decide whether packing continues */
 
 bool tcp_look(struct tcp_link *t, struct net_desc *d, uint64_t at, uint64_t len, struct iovec *out,
 	      size_t max, size_t *n, uint64_t *got)
@@ -64,7 +67,7 @@ void tcp_moved(struct tcp_link *t, uint64_t n, bool packed)
 		a->copied += n;
 }
 
-/* Room to pack so many bytes. */
+/* Memory to pack len bytes. */
 static bool room_for(struct tcp_link *t, uint64_t len)
 {
 	if (len > BOUNCE) {
@@ -76,7 +79,7 @@ static bool room_for(struct tcp_link *t, uint64_t len)
 	return t->packed;
 }
 
-/* Copies the rest of the body, from its byte `from` on, to where nobody takes it away. */
+/* Copies the rest of the body, from byte `from` on, into private memory. */
 static int pack_body(struct tcp_link *t, const struct xfer *x, uint64_t from)
 {
 	uint64_t len = t->frame_len - from;
@@ -87,7 +90,8 @@ static int pack_body(struct tcp_link *t, const struct xfer *x, uint64_t from)
 	return r;
 }
 
-/* How much of the next frame is there, at most t->frame_len: as much as is packed at once, or goes in one call. */
+/* Prepares the body of the next frame and shortens t->frame_len to what is packed at once or sent
+ * in one call. */
 static int find_body(struct tcp_link *t, struct xfer *x)
 {
 	struct iovec iov[IOV_CALL];
@@ -101,7 +105,7 @@ static int find_body(struct tcp_link *t, struct xfer *x)
 	}
 	t->frame_len = (uint32_t)got;
 	return n ? pieces_touch(iov, n) :
-		   -EFAULT; /* no more than there is, whatever was asked for */
+		   -EFAULT; /* never more than the memory has, whatever the peer requested */
 }
 
 /* ---- frames ---- */
@@ -128,7 +132,7 @@ static void begin_frame(struct tcp_link *t, struct xfer *x)
 	set_status(t, x, x->status);
 }
 
-/* Pieces of the body from its byte `skip` on. */
+/* Pieces of the body from byte `skip` on. */
 static size_t body_iov(struct tcp_link *t, struct xfer *x, uint64_t skip, struct iovec *out,
 		       size_t max, uint64_t *got)
 {
@@ -158,7 +162,7 @@ static size_t body_iov(struct tcp_link *t, struct xfer *x, uint64_t skip, struct
 	return 1;
 }
 
-/* What is left of the frame being sent; *all when that is everything. */
+/* The unsent rest of the current frame. *all: the pieces reach its end. */
 static size_t frame_iov(struct tcp_link *t, struct iovec *iov, size_t max, bool *all)
 {
 	uint64_t s = t->frame_sent, got = 0;
@@ -211,7 +215,7 @@ static void drop_message(struct tcp_link *t, struct msg *m)
 	msg_free(m);
 }
 
-/* r bytes of control went out. */
+/* r bytes of control frames were sent. */
 static void sent_control(struct tcp_link *t, size_t r)
 {
 	while (r) {
@@ -233,7 +237,7 @@ static uint64_t frame_left(const struct tcp_link *t)
 	return t->in_frame ? FRAME_HEAD + (uint64_t)t->frame_len + FRAME_TAIL - t->frame_sent : 0;
 }
 
-/* r bytes of the frame went out, at most what was left of it. */
+/* r bytes of the current frame were sent, at most the rest of it. */
 static void sent_frame(struct tcp_link *t, size_t r)
 {
 	struct xfer *x = first_bulk(t);
@@ -257,7 +261,7 @@ static void sent_frame(struct tcp_link *t, size_t r)
 	}
 }
 
-/* Bytes of the current frame's body that went out. */
+/* Sent bytes of the current frame's body. */
 static uint64_t body_sent(const struct tcp_link *t)
 {
 	return t->frame_sent > FRAME_HEAD ? t->frame_sent - FRAME_HEAD : 0;
@@ -271,7 +275,7 @@ static bool in_file(const struct tcp_link *t, const struct xfer *x)
 	       x->done + body >= x->zero_to;
 }
 
-/* The file's bytes at the current place of the frame: of one piece at a time. */
+/* The file range at the current position of the frame, within one piece. */
 static struct extent file_part(const struct tcp_link *t, const struct xfer *x)
 {
 	uint64_t body = body_sent(t);
@@ -283,8 +287,8 @@ static struct extent file_part(const struct tcp_link *t, const struct xfer *x)
 	return (struct extent){ e->offset + skip, MIN(e->length - skip, left) };
 }
 
-/* Sends what iov holds, the rest of the frame's head, and a part of the file behind them. What the
- * file does not hold any more is sent as zeros; when it cannot be read there is an error behind them. */
+/* Sends iov, the rest of the frame's head, and a part of the file. Bytes that the file no longer
+ * holds are sent as zeros; after a read error zeros are sent and the tail carries the error. */
 static ssize_t send_file_part(struct tcp_link *t, struct xfer *x, struct iovec *iov, size_t n,
 			      size_t *want)
 {
@@ -298,7 +302,7 @@ static ssize_t send_file_part(struct tcp_link *t, struct xfer *x, struct iovec *
 	count_calls(t, 1 + (n > 0));
 	got = e->sock->send_file(e, t->src.fd, iov, (int)n, x->file, part.offset, part.length);
 	if (got == 0 || got == -EIO || got == -EINVAL || got == -EOVERFLOW) {
-		if (got == 0) { /* cut meanwhile: zeros are what is there */
+		if (got == 0) { /* truncated meanwhile: zeros are its content */
 			x->zero_to = x->done + body_sent(t) + part.length;
 		} else {
 			x->ext = NULL;
@@ -310,7 +314,7 @@ static ssize_t send_file_part(struct tcp_link *t, struct xfer *x, struct iovec *
 	return got;
 }
 
-/* One call that sends what is due; 0, -EAGAIN, or what broke. */
+/* Makes one system call that sends what is due. 0, -EAGAIN, or the error that breaks the link. */
 static int send_some(struct tcp_link *t)
 {
 	struct env *e = env_of(t);
@@ -337,7 +341,7 @@ static int send_some(struct tcp_link *t)
 		got = want ? e->sock->writev(e, t->src.fd, iov, (int)n) : -ENOMEM;
 	}
 	if (got == -EFAULT && t->in_frame && first_bulk(t)->ext && first_bulk(t)->iov) {
-		first_bulk(t)->iov = NULL; /* cut meanwhile: the file itself tells how much */
+		first_bulk(t)->iov = NULL; /* truncated meanwhile: sendfile tells its end */
 		return 0;
 	}
 	if (got < 0)
@@ -375,7 +379,7 @@ void tcp_flush(struct tcp_link *t)
 	tcp_mind_stalls(t);
 }
 
-/* Is more waiting for this client than an honest one can be owed? */
+/* True: more is queued than a correct client can cause. */
 static bool too_much(const struct tcp_link *t)
 {
 	size_t most = t->l.net->queued > QUEUE_ALL ? QUEUE_CROWDED : QUEUE_BYTES;
@@ -384,7 +388,7 @@ static bool too_much(const struct tcp_link *t)
 				 usage_over(&t->l.held, LIMIT_REPLY_BYTES));
 }
 
-/* Something was added to what is to be sent, which was idle before or not. */
+/* Sends after something was queued; was_idle: nothing was queued before. */
 static void added(struct tcp_link *t, bool was_idle)
 {
 	if (was_idle)
@@ -420,7 +424,7 @@ void tcp_send(struct link *l, struct msg *m)
 	if (was_idle && l->state == LINK_UP && t->queued <= TOGETHER)
 		loop_late(l->net->loop, &t->late);
 	else if (list_empty(&t->late.link) || t->n_control == CONTROL_IOV || t->queued > TOGETHER)
-		added(t, was_idle); /* may break it */
+		added(t, was_idle); /* may close the link */
 	if (l->state != LINK_CLOSED && too_much(t))
 		link_close(l, -ENOBUFS);
 	link_unref(l);
@@ -470,7 +474,8 @@ void tcp_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t at, in
 	tcp_send_bulk(tcp(l), x);
 }
 
-/* The memory of the frame that is being sent is about to go: its other end waits for all that the head said. */
+/* The memory of the frame in progress is about to be withdrawn: copies its unsent part, since the
+ * receiver expects the length in the head. */
 static int keep_body(struct tcp_link *t, const struct xfer *x)
 {
 	uint64_t sent = MIN(body_sent(t), t->frame_len);
@@ -494,7 +499,7 @@ int tcp_send_retract(struct tcp_link *t, struct net_desc *d)
 			r = keep_body(t, x);
 		x->desc = NULL;
 		x->len = x->done + (sending ? t->frame_len : 0);
-		if (sending) /* below 256: right even when a part of the tail is on its way */
+		if (sending) /* below 256: correct even if a part of the tail is already sent */
 			set_status(t, x, ECANCELED);
 		else
 			x->status = ECANCELED;

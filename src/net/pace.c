@@ -1,19 +1,21 @@
-/* The links of a server take turns, a chunk each in a turn of the loop, either way.
+/* Shares the loop between a server's links: each moves one chunk per turn of the loop, in each
+ * direction.
  *
- * Who asks for little waits for a chunk of each of those who move bulk: so chunks are short while there is one. They are
- * shorter than else while many take their turns: who has one request at a time waits for a turn of all of them at each of
- * its steps. What a link did not use in its turns it may use later, some of it, unless chunks are short: so that one is
- * not far behind those who have many requests. What we dialled has no bound: it is ours alone.
+ * A small request waits for a chunk of each link that moves bulk, so chunks are short while such
+ * requests come. With many links moving bulk they are shorter, too, since a client with one request
+ * at a time waits for a turn of all links at each of its steps. A link may save some unused turns
+ * and use them later, except while chunks are short, so that such a client does not fall far behind
+ * those with many requests. Dialled links have no bound: the client has no others to share with.
  *
  * Threads: the loop's. */
 #include "net/backend.h"
 
-#define SHORT_CHUNK (64 * KIB) /* while somebody else asks for little */
-#define CROWD_CHUNK (128 * KIB) /* while others than we and two more move bulk */
+#define SHORT_CHUNK (64 * KIB) /* while another link without bulk has had work within LATELY */
+#define CROWD_CHUNK (128 * KIB) /* while more than CROWD links move bulk */
 #define CROWD 3
 #define LATELY (10 * NSEC_PER_MSEC)
-#define KEPT (4 * CHUNK_MAX) /* of unused turns */
-#define MUCH (16 * KIB) /* in one call: bulk */
+#define KEPT (4 * CHUNK_MAX) /* most bytes of saved turns */
+#define MUCH (16 * KIB) /* bytes in one call that count as bulk */
 
 static bool lately(const struct net *n, uint64_t when)
 {

@@ -1,28 +1,31 @@
-/* The client's side of a session with one target.
+/* The client side of a session with one target.
  *
- *   IDLE -> DIALLING -> SESSION -> UP          the session is there, calls go out
- *     ^________ WAITING <___|_______|          the link broke: dial again after a while
+ *   IDLE -> DIALLING -> SESSION -> UP          the session exists, calls are sent
+ *     ^________ WAITING <___|_______|          the link broke: dial again after a delay
  *
- * HALTED, from any of them: no link and no calls; the session waits for peer_go_on(), or for another process.
+ * HALTED, from any state: no link and no calls; the session waits for peer_go_on() or for another
+ * process.
  *
- * A call takes a slot and a sequence number when it is first sent and keeps both until it is answered;
- * after a break it is sent again with the same numbers, so the server can tell a repetition from a new
- * request. When the session itself was lost (lease over, server forgot it), reads and writes of data
- * start over under the new session; a metadata change whose outcome nobody knows ends with -EIO.
+ * A call takes a slot and a sequence number when it is first sent and keeps both until it is
+ * answered. After a break it is retransmitted with the same numbers, so the server can tell it from
+ * a new request. If the session itself is lost (lease expired, server forgot it), reads and writes
+ * of data start over under the new session; a metadata change with an unknown outcome ends with
+ * -EIO.
  *
- * Threads: the loop's. Memory: calls and their arguments are the caller's until their request goes on. */
+ * Threads: the loop's. Memory: calls and their arguments are the caller's until their request
+ * continues. */
 #include <stdlib.h>
 
 #include "net/backend.h"
 #include "net/frame.h"
 
-#define COMPANY_NS (NSEC_PER_MSEC / 2) /* how long a call waits for one that somebody waits for */
+#define COMPANY_NS (NSEC_PER_MSEC / 2) /* how long a deferred call waits for another call */
 #define BACKOFF_MIN_MS 20
 #define BACKOFF_MAX_MS 1000
 #define BREATHER_MIN_MS 2
 #define BREATHER_MAX_MS 200
 #define NO_SLOT UINT32_MAX
-#define ROOM_MAX (128 * MIB) /* outstanding at a server that is ours alone */
+#define ROOM_MAX (128 * MIB) /* outstanding bytes at a server without other clients */
 #define ROOM_MIN (4 * MIB)
 
 static void peer_dial(struct peer *p);
@@ -37,7 +40,7 @@ static struct loop *loop_of(struct peer *p)
 
 /* ---- ends of calls ---- */
 
-/* Its memory is outstanding no more. */
+/* The memory of the call is no longer outstanding. */
 static void uncount(struct call *c)
 {
 	c->peer->outstanding -= c->counts;
@@ -57,16 +60,16 @@ static void finish(struct call *c, int error)
 	c->status = error;
 	c->q = NULL;
 	req_done(q, error, 0);
-	if (last && p->state == PEER_UP) { /* the others have waited for it */
+	if (last && p->state == PEER_UP) { /* the other calls have waited for this one */
 		resend(p);
 		pump(p);
 	}
 }
 
-/* Ends a call whose memory may still be reachable. */
+/* Ends a call whose memory the peer may still reach. */
 static void retract_and_finish(struct call *c, int error)
 {
-	/* every backend so far is safe at once; a medium where the peer writes itself will hold c->q */
+	/* safe at once on all present backends; on RDMA the retract will have to hold c->q */
 	if (c->desc.tag)
 		net_retract(c->peer->link, &c->desc, c->q);
 	finish(c, error);
@@ -84,7 +87,7 @@ static void release_slot(struct peer *p, uint32_t slot)
 	p->slots[slot].busy = false;
 }
 
-/* The server answers the request of this tag soon. */
+/* Asks the server to answer the request of this tag soon. */
 static void send_cancel(struct peer *p, uint64_t tag)
 {
 	struct msg *m = p->link ? msg_new(p->net, 0) : NULL;
@@ -126,12 +129,12 @@ void peer_cancel(struct call *c, int error)
 		send_cancel(p, tag);
 		return;
 	}
-	if (c->slot != NO_SLOT) /* was sent over a link that broke: the outcome is unknown */
+	if (c->slot != NO_SLOT) /* it was sent over a link that broke: the outcome is unknown */
 		release_slot(p, c->slot);
 	finish(c, error);
 }
 
-/* When bytes of its memory last moved, or of that which it waits for; 0: never. */
+/* When bytes of this call, or of the calls that it waits for, last moved; 0: never. */
 static uint64_t moved_at(const struct call *c)
 {
 	const struct peer *p = c->peer;
@@ -152,19 +155,19 @@ static void call_timeout(struct timer *t)
 	uint64_t moved = moved_at(c);
 	bool asked = c->sent;
 
-	/* bulk that is still moving is not late, however large it is, nor is what waits for it */
+	/* bulk in motion does not time out, however large, nor do calls that wait for it */
 	if (moved && moved + patience > loop_of(p)->now) {
 		timer_set(loop_of(p), t, moved + patience);
 		return;
 	}
 	peer_cancel(c, p->state == PEER_UP || !p->last_error ? -ETIMEDOUT : p->last_error);
-	if ((session_call || ping) && asked && p->link) /* it does not answer: try another link */
+	if ((session_call || ping) && asked && p->link) /* no answer: try another link */
 		link_close(p->link, -ETIMEDOUT);
 }
 
 /* ---- sending ---- */
 
-/* The server tells which version of the map it has. */
+/* The server told the version of its map. */
 void peer_map(struct peer *p, uint32_t version)
 {
 	if (version <= p->map_version)
@@ -227,7 +230,7 @@ static void transmit(struct peer *p, struct call *c)
 	c->sent = true;
 	c->sent_at = p->last_traffic = loop_of(p)->now;
 	p->n_sent++;
-	link_send(p->link, FRAME_REQUEST, tag, m); /* may break the link: c is not ours any more */
+	link_send(p->link, FRAME_REQUEST, tag, m); /* may break the link and free c */
 }
 
 uint64_t peer_room(const struct peer *p)
@@ -240,8 +243,8 @@ static bool fits(const struct peer *p, const struct call *c)
 	return !p->outstanding || p->outstanding + c->mem->length <= peer_room(p);
 }
 
-/* The call whose turn it is, or NULL. Those whose memory would be too much now wait in a line of their own, and all with
- * memory that come later do behind them; the others pass. */
+/* The next call to send, or NULL. A call whose memory would exceed peer_room() waits on `bulk`, and
+ * so do all later calls with memory; calls without memory pass them. */
 static struct call *next_call(struct peer *p)
 {
 	struct call *c, *first = list_first(&p->bulk, struct call, link);
@@ -262,15 +265,14 @@ static struct call *next_call(struct peer *p)
 	return c;
 }
 
-/* Gives waiting calls a slot while there are some, in order. The last slot is kept for those that go before
- * all others. */
+/* Assigns free slots to queued calls, in order. The last slot is for calls with `front`. */
 static void pump(struct peer *p)
 {
 	uint32_t slot = 0, limit;
 	struct call *c;
 
 	while (p->state == PEER_UP && (c = next_call(p))) {
-		if (c->front) /* also beyond the credit: those within it may wait for this one */
+		if (c->front) /* beyond the granted slots: calls in those may wait for this one */
 			limit = SESSION_SLOTS;
 		else
 			limit = p->n_slots == 1 ? 1 : MIN(p->n_slots, SESSION_SLOTS - 1u);
@@ -315,7 +317,7 @@ static void enqueue(struct peer *p, struct call *c, struct req *q, bool front)
 	c->timer.when = 0;
 	c->timer.fire = call_timeout;
 	req_hold(q);
-	if (!p->net || p->state == PEER_HALTED) { /* who calls is about to be told to stop, too */
+	if (!p->net || p->state == PEER_HALTED) { /* the caller is about to be stopped, too */
 		c->q = NULL;
 		c->status = -ESHUTDOWN;
 		req_done(q, -ESHUTDOWN, 0);
@@ -349,8 +351,8 @@ void peer_call_front(struct peer *p, struct call *c, struct req *q)
 
 /* ---- replies ---- */
 
-/* Whose reply this is (NULL: given up long ago), and its slot is free; -EPROTO: nothing of the kind went
- * out over this link. */
+/* Finds the call of a reply (NULL: it was cancelled) and frees its slot. -EPROTO: no such request
+ * was sent over this link. */
 static int call_of_reply(struct peer *p, const struct wire_rep_head *h, uint64_t tag,
 			 struct call **out)
 {
@@ -374,14 +376,15 @@ static int call_of_reply(struct peer *p, const struct wire_rep_head *h, uint64_t
 	return 0;
 }
 
-/* The server no longer knows our session. */
+/* The server no longer knows the session. */
 static bool session_gone(struct peer *p, const struct wire_rep_head *h)
 {
 	return h->status == ESTALE && h->slots == 0 && p->state == PEER_UP;
 }
 
-/* Refused, not executed, because our map was too old: it goes out once more, after whatever the news of the
- * map put before it, under the same numbers (it may have been executed over an earlier link). */
+/* The server refused the call without executing it: the client's map was too old. The call is
+ * retransmitted under the same numbers (it may have been executed over an earlier link), after the
+ * calls that map_changed() put in front. */
 static void send_again(struct peer *p, struct call *c, const struct wire_rep_head *h)
 {
 	p->slots[c->slot].call = c;
@@ -400,8 +403,8 @@ static bool map_too_old(const struct call *c, const struct wire_rep_head *h)
 	return c && c->slot != NO_SLOT && h->status == EREMCHG && h->map_version > c->map_version;
 }
 
-/* Refused, not executed: the server has no room for it now. It goes again under its numbers, a
- * little later. */
+/* The server refused the call without executing it, for lack of room. It is retransmitted under the
+ * same numbers after a delay. */
 static bool no_room(const struct call *c, const struct wire_rep_head *h)
 {
 	return c && c->slot != NO_SLOT && h->status == EBUSY && h->slots == 0;
@@ -435,7 +438,7 @@ static void send_later(struct peer *p, struct call *c)
 		  l->now + (p->breather_ms + jitter % p->breather_ms) * NSEC_PER_MSEC / 2);
 }
 
-/* How long it took to be answered; where nothing was moved, that tells how far away the server is. */
+/* Records the response time. For a call without memory it measures the distance to the server. */
 static void timed(struct peer *p, const struct call *c)
 {
 	uint64_t now = loop_of(p)->now, took = now - c->sent_at;
@@ -486,7 +489,7 @@ int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m)
 	}
 	p->breather_ms = 0;
 	peer_map(p, h.map_version);
-	if (!c) { /* given up long ago */
+	if (!c) { /* cancelled before */
 		msg_free(m);
 		pump(p);
 		return 0;
@@ -563,8 +566,7 @@ static void peer_timer(struct timer *t)
 	peer_call(p, &p->ping, &p->ping_req);
 }
 
-/* What was under way when the session was lost: starts over, or fails where that would be a second
- * execution. */
+/* The session was lost. Calls in flight start over; changes fail, since they may have executed. */
 static void forget_session(struct peer *p)
 {
 	struct list again = LIST_INIT(again);
@@ -587,7 +589,7 @@ static void forget_session(struct peer *p)
 	list_splice(&p->queue, &again);
 }
 
-/* The link is new: what was given up over the old one, the server has ended. */
+/* The link is new: the server has ended the calls that were cancelled over the old one. */
 static void release_given_up(struct peer *p)
 {
 	for (uint32_t i = 0; i < SESSION_SLOTS; i++)
@@ -623,7 +625,7 @@ static bool session_step(struct req *q)
 		return false;
 	if (error) {
 		p->last_error = error;
-		if (error == -ESTALE || error == -EACCES) /* the next link gets a new one */
+		if (error == -ESTALE || error == -EACCES) /* the next link creates a new session */
 			p->session = 0;
 		link_close(p->link, error);
 		return false;
@@ -637,13 +639,13 @@ static bool session_step(struct req *q)
 	p->boot = r->boot;
 	p->lease_ms = r->lease_ms;
 	p->n_slots = MIN(MAX(r->slots, 1u), (uint32_t)SESSION_SLOTS);
-	if (p->restarted && (lost || restarted)) /* queues its claims: we are not up yet */
+	if (p->restarted && (lost || restarted)) /* queues its claims; the state is not UP yet */
 		p->restarted(p, lost);
 	p->state = PEER_UP;
 	p->backoff_ms = 0;
 	p->last_error = 0;
 	release_given_up(p);
-	if (restarted) /* a word from us, so that it need not wait for our claims any longer */
+	if (restarted) /* send a PING soon, so that the server does not wait longer for claims */
 		p->last_traffic = 0;
 	resend(p);
 	pump(p);
@@ -708,7 +710,7 @@ void peer_link_down(struct peer *p, struct link *l, int error)
 	if (p->parted)
 		p->parted(p);
 	p->shun_local = l && l->way[0] && p->state == PEER_DIALLING;
-	if (!p->shun_local) /* of the Unix socket: TCP tells why the server is not reached */
+	if (!p->shun_local) /* keep the error of TCP: it tells why the server is not reached */
 		p->last_error = error;
 	p->state = PEER_WAITING;
 	for (uint32_t i = 0; i < SESSION_SLOTS; i++) {
@@ -722,13 +724,13 @@ void peer_link_down(struct peer *p, struct link *l, int error)
 	}
 	if (p->session_call.q)
 		finish(&p->session_call, error);
-	if (p->shun_local) { /* the ordinary way at once */
+	if (p->shun_local) { /* dial TCP at once */
 		timer_set(lp, &p->timer, lp->now);
 		return;
 	}
 	lp->env->clock->random(lp->env, &jitter, sizeof(jitter));
 	if (error == -EKEYREJECTED || error == -EXDEV || error == -EPROTONOSUPPORT)
-		fail_queued(p, error); /* trying again will not help */
+		fail_queued(p, error); /* retrying will not help */
 	p->backoff_ms =
 		MIN(MAX(2 * p->backoff_ms, (uint32_t)BACKOFF_MIN_MS), (uint32_t)BACKOFF_MAX_MS);
 	timer_set(lp, &p->timer,
@@ -766,7 +768,7 @@ void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, co
 	p->breather.fire = breather_over;
 	p->eager_bytes = INLINE_MAX;
 	p->lease_ms = 30000;
-	p->map_version = 1; /* what the cluster file says; later versions tell of more */
+	p->map_version = 1; /* that of the cluster file; servers tell later ones */
 	p->keep_alive = true;
 	strncpy(p->address, address, sizeof(p->address) - 1);
 	list_init(&p->queue);
@@ -809,7 +811,7 @@ void peer_go_on(struct peer *p)
 	p->backoff_ms = 0;
 	p->last_error = 0;
 	p->shun_local = false;
-	if (p->boot) /* somebody there knows of us */
+	if (p->boot) /* a server has had a session of this peer */
 		peer_dial(p);
 }
 

@@ -1,9 +1,9 @@
-/* Refusals: counted by reason, and logged without letting anybody fill the log. Threads: the loop's. */
+/* Refusals: counted by reason, and logged at a bounded rate. Threads: the loop's. */
 #include <stdio.h>
 
 #include "net/net.h"
 
-#define TOLD_MAX 10 /* lines for one reason in one period, of all links */
+#define TOLD_MAX 10 /* lines per reason and period, over all links */
 #define TOLD_NS (60 * NSEC_PER_SEC)
 
 static const struct {
@@ -20,7 +20,7 @@ static const struct {
 	[REFUSED_CREDENTIAL] = { "credential", LOG_WARN },
 	[REFUSED_SERVERS_ONLY] = { "servers_only", LOG_WARN },
 	[REFUSED_FORGED] = { "forged_capability", LOG_WARN },
-	[REFUSED_STALE] = { "stale_capability", LOG_INFO }, /* every truncate makes some */
+	[REFUSED_STALE] = { "stale_capability", LOG_INFO }, /* normal: truncates cause some */
 	[REFUSED_RIGHTS] = { "capability_rights", LOG_WARN },
 	[REFUSED_REPLAY] = { "replay", LOG_WARN },
 	[REFUSED_LIMIT] = { "limit", LOG_WARN },
@@ -31,7 +31,7 @@ const char *refusal_name(enum refusal why)
 	return refusals[why].name;
 }
 
-/* May one more line be written? Says first how many were left out before. */
+/* True: one more line may be logged. First logs how many were suppressed before. */
 static bool may_tell(struct net *n, enum refusal why)
 {
 	struct told *t = &n->told[why];

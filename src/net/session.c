@@ -1,5 +1,5 @@
-/* The server's side of sessions: who has a standing with us, over which link, which slots are in
- * service, and when a lease ends. Owned by the loop; opens and locks hang on it but belong to the server. */
+/* The server side of sessions: which clients have one, over which link, which slots are in service,
+ * and when a lease ends. Owned by the loop. Opens and locks on a session belong to the server. */
 #include <stdlib.h>
 
 #include "net/net.h"
@@ -22,15 +22,15 @@ void sessions_fini(struct sessions *t)
 	htab_destroy(&t->by_id);
 }
 
-/* Lazily: the timer is moved only when it fires, not with every request. */
+/* The timer is moved only when it fires, not with every request. */
 static void lease_timer(struct timer *tm)
 {
 	struct session *s = container_of(tm, struct session, lease);
 	struct sessions *t = s->table;
-	uint64_t moved = s->link ? s->link->progress : 0; /* bulk is traffic too */
+	uint64_t moved = s->link ? s->link->progress : 0; /* bulk renews the lease, too */
 	uint64_t end = MAX(s->renewed, moved) + t->lease_ns;
 
-	/* its client is back: a new link waits for requests of the old one */
+	/* the client is back: its new link waits for requests of the old one */
 	if (!list_empty(&s->ending))
 		end = t->loop->now + t->lease_ns;
 	if (t->loop->now < end) {
@@ -82,7 +82,7 @@ struct session *session_find(struct sessions *t, uint64_t id)
 
 void session_attach(struct session *s, struct link *l)
 {
-	if (l->session && l->session != s) /* a link has one: the other waits to be resumed */
+	if (l->session && l->session != s) /* one session per link: the other waits */
 		session_detach(l->session);
 	s->link = l;
 	s->renewed = s->table->loop->now;
