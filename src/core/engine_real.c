@@ -1,13 +1,13 @@
-/* The engine behind io_submit() on real files: each access goes the cheapest way that cannot block the
- * loop. In order of preference:
+/* The engine behind io_submit() on real files: performs each access in the cheapest way that cannot
+ * block the loop. In order of preference:
  *
  *   memory file systems      plain preadv/pwritev/fsync, inline
- *   NOWAIT where it works    preadv2/pwritev2 with RWF_NOWAIT, inline; what would block goes on to
- *   io_uring                 one ring a loop, its descriptor a source of the loop
- *   a worker                 open, truncate, unlink and calls; everything when there is no io_uring
+ *   NOWAIT if supported      preadv2/pwritev2 with RWF_NOWAIT, inline; if that would block:
+ *   io_uring                 one ring per loop, its descriptor a source of the loop
+ *   a worker                 open, truncate, unlink and calls; everything if there is no io_uring
  *
- * Threads: the loop's; a worker only ever sees the struct io it was given. Buffers: the caller's iovecs
- * until io_finish(). Errors: in io->error; whatever io_uring cannot do is done again by the worker. */
+ * Threads: the loop's; a worker accesses only its struct io. Buffers: the caller's iovecs until
+ * io_finish(). Errors: in io->error; what io_uring cannot do is repeated by the worker. */
 #include <assert.h>
 #include <fcntl.h>
 #include <liburing.h>
@@ -23,7 +23,7 @@
 #include "core/env_real.h"
 
 #define RING_ENTRIES 256
-#define RING_PARTS 256 /* iovecs of one access of the ring; the rest continues */
+#define RING_PARTS 256 /* iovecs of one access in the ring; the rest continues */
 #define INLINE_PARTS 64
 
 /* loop->file_impl */
@@ -35,10 +35,10 @@ struct engine {
 	struct io_uring ring;
 	struct source source; /* the ring's descriptor */
 	unsigned in_ring; /* at most RING_ENTRIES, so completions never overflow */
-	struct list pending; /* struct io that found the ring full */
+	struct list pending; /* struct io that wait because the ring was full */
 	struct worker *worker;
-	struct worker *writer; /* for lists of writes, so that nobody's open waits behind them */
-	bool no_cachestat; /* this kernel does not know it */
+	struct worker *writer; /* for chains of writes, so that opens do not wait behind them */
+	bool no_cachestat; /* the kernel lacks it */
 };
 
 static struct engine *engine_of(struct loop *l)
@@ -74,7 +74,7 @@ static void job_run(struct job *j)
 		io_perform(io->loop->env, io);
 }
 
-/* The last one's end may be the end of their memory. */
+/* Finishing the last one may free their memory. */
 static void finish_all(struct io *io)
 {
 	for (struct io *next; io; io = next) {
@@ -88,7 +88,7 @@ static void job_done(struct job *j)
 	finish_all(container_of(j, struct io, job));
 }
 
-/* The chain as one job: one hand-over for all. Each continues behind its so_far. */
+/* Submits the chain as one job, to wake the worker once. Each io continues at its so_far. */
 static void hand_to(struct engine *g, struct worker **w, struct io *io)
 {
 	struct env *e = g->loop->env;
@@ -119,7 +119,7 @@ static bool ring_usable(const struct engine *g)
 	return g->have_ring && !(g->forbidden & ENGINE_NO_RING);
 }
 
-/* `part` must live until io_uring_submit(): the kernel copies it then (IORING_FEAT_SUBMIT_STABLE). */
+/* `part` must live until io_uring_submit() copies it (IORING_FEAT_SUBMIT_STABLE). */
 static void ring_prepare(struct io_uring_sqe *sqe, struct io *io, struct iovec *part)
 {
 	size_t total, got, k;
@@ -152,7 +152,7 @@ static void ring_start(struct engine *g, struct io *io)
 	do {
 		r = io_uring_submit(&g->ring);
 	} while (r == -EINTR);
-	if (r < 0) { /* not taken: leave a harmless entry in its place */
+	if (r < 0) { /* not submitted: turn the entry into a no-op */
 		io_uring_prep_nop(sqe);
 		io_uring_sqe_set_data(sqe, NULL);
 		hand_to_worker(g, io);
@@ -208,7 +208,7 @@ static void ring_ready(struct source *s, unsigned events)
 	ring_drain(container_of(s, struct engine, source));
 }
 
-/* No ring is not an error: sandboxes forbid it, old kernels lack it. */
+/* A missing ring is no error: sandboxes forbid io_uring, old kernels lack it. */
 static void ring_open(struct engine *g)
 {
 	struct env *e = g->loop->env;
@@ -227,7 +227,7 @@ static void ring_open(struct engine *g)
 
 /* ---------------------------------------------------------------- inline */
 
-/* One piece of a transfer that does not block; -EAGAIN: it would. */
+/* One non-blocking piece of a transfer; -EAGAIN: it would block. */
 static ssize_t inline_piece(struct engine *g, struct io *io, size_t total)
 {
 	struct iovec part[INLINE_PARTS];
@@ -241,7 +241,7 @@ static ssize_t inline_piece(struct engine *g, struct io *io, size_t total)
 	return r < 0 ? -errno : r;
 }
 
-/* False: not finished, the rest is for somebody who may block. */
+/* False: not finished, the rest has to go where it may block. */
 static bool inline_transfer(struct engine *g, struct io *io)
 {
 	size_t total = iov_total(io->iov, (size_t)io->n);
@@ -251,7 +251,7 @@ static bool inline_transfer(struct engine *g, struct io *io)
 
 		if (r == -EINTR)
 			continue;
-		if (r == -EOPNOTSUPP && !g->memory) { /* what the probe found holds no longer */
+		if (r == -EOPNOTSUPP && !g->memory) { /* the probe's result no longer holds */
 			if (io->kind == IO_READ)
 				g->nowait_read = false;
 			else
@@ -288,7 +288,7 @@ static bool try_inline(struct engine *g, struct io *io)
 	}
 }
 
-/* Reads of one chain go side by side; writes of one file would only queue up behind each other. */
+/* Reads of one chain run in parallel; writes to one file would only wait for each other. */
 static bool for_ring(const struct engine *g, const struct io *io, bool alone)
 {
 	return ring_usable(g) &&
@@ -353,7 +353,7 @@ static int scratch_file(int dir)
 	return fd;
 }
 
-/* Reads and overwrites a cached page. EAGAIN counts as support: it can tell. */
+/* Reads and overwrites a cached page. EAGAIN means that NOWAIT is supported. */
 static int probe_nowait(int fd, bool *can_read, bool *can_write)
 {
 	char page[4096] = { 0 };
@@ -371,7 +371,7 @@ static int probe_nowait(int fd, bool *can_read, bool *can_write)
 #define PROBE_BYTES (64 * KIB)
 #define HAND_OVER_NS 3000 /* to a worker and back, at least */
 
-/* The quickest of some accesses of this length; UINT64_MAX: they do not work. */
+/* The shortest time of several accesses of this length; UINT64_MAX: one failed. */
 static uint64_t time_access(int fd, void *block, size_t len, bool write)
 {
 	uint64_t best = UINT64_MAX;
@@ -406,7 +406,7 @@ static void probe_costs(int fd, const struct engine *g, struct file_costs *c)
 	c->read = (double)r + (g->memory || g->nowait_read ? 0 : HAND_OVER_NS);
 }
 
-/* Does the file system give its pages to a socket? */
+/* Can sendfile send from this file system? */
 static bool probe_sending(int fd)
 {
 	int s[2];
@@ -420,7 +420,7 @@ static bool probe_sending(int fd)
 	return yes;
 }
 
-/* A loop that serves several directories does inline only what all of them can. */
+/* A loop that serves several directories does inline only what all of them support. */
 int engine_probe(struct env *e, struct loop *l, int dir, char *text, size_t n)
 {
 	struct engine *g = engine_of(l);
@@ -464,7 +464,7 @@ void engine_fini(struct loop *l)
 	if (!g)
 		return;
 	while (g->in_ring || g->worker ||
-	       g->writer) { /* nobody should wait any more; the kernel may still write */
+	       g->writer) { /* no request waits any more, but the kernel may still write */
 		struct worker *w = g->worker, *writer = g->writer;
 
 		g->worker = g->writer = NULL;
@@ -483,13 +483,13 @@ void engine_fini(struct loop *l)
 	free(g);
 }
 
-/* ---------------------------------------------------------------- what is in memory */
+/* ---------------------------------------------------------------- page cache */
 
 #ifndef SYS_cachestat
 #define SYS_cachestat 451
 #endif
 
-/* Linux 6.5's cachestat, by its layout. Before it only a read with RWF_NOWAIT can tell. */
+/* Uses cachestat of Linux 6.5, declared here. On older kernels only RWF_NOWAIT tells. */
 bool engine_cached(struct env *e, struct loop *l, int fd, uint64_t off, uint64_t len)
 {
 	struct engine *g = l->file_impl;

@@ -1,7 +1,8 @@
-/* The real environment: clocks and random numbers of the kernel; sockets, files and threads are in
+/* The real environment: the kernel's clocks and random numbers; sockets, files and threads are in
  * sock_real.c, file_real.c and worker.c.
  *
- * Threads: stateless, so any. Errors: clocks and getrandom cannot fail on a kernel that runs us. */
+ * Threads: any, there is no state. Errors: clocks and getrandom cannot fail on supported
+ * kernels. */
 #include <assert.h>
 #include <fcntl.h>
 #include <sys/random.h>

@@ -1,7 +1,7 @@
-/* Real files: thin calls of the kernel that return -errno and survive signals.
+/* Real files: thin wrappers of system calls that return -errno and repeat after EINTR.
  *
- * Threads: any; all of these may block, so they are for start, stop and workers. Buffers: the caller's.
- * Errors: -errno as the kernel said. */
+ * Threads: any; these may block, so they are for start, stop and workers. Buffers: the caller's.
+ * Errors: -errno of the kernel. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -191,7 +191,7 @@ static int file_list(struct env *e, int dir, void (*fn)(void *arg, const char *n
 	return r;
 }
 
-/* Which kernel runs here, and which of its file systems this is. */
+/* Identifies the running kernel and the file system. */
 static uint64_t storage_id(int fd, const struct statvfs *s)
 {
 	int boot = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -252,7 +252,7 @@ static void file_unmap(struct env *e, const char *map, uint64_t len)
 	munmap((void *)(uintptr_t)map, len);
 }
 
-/* ---- files of a server, read by others of its host ---- */
+/* ---- reads past the server: by other processes of its host ---- */
 
 static ssize_t file_where(struct env *e, int dir, char *path, size_t n)
 {
@@ -265,7 +265,7 @@ static ssize_t file_where(struct env *e, int dir, char *path, size_t n)
 	return r < 0 ? -errno : (size_t)r == n ? -ENAMETOOLONG : r;
 }
 
-/* What of the path is not in memory is -EAGAIN. */
+/* -EAGAIN: a part of the path is not cached. */
 static int open_cached(int dir, const char *path, int flags, uint64_t resolve)
 {
 	struct open_how how = { .flags = (uint64_t)(flags | O_CLOEXEC),

@@ -1,4 +1,4 @@
-/* File accesses: submission, the blocking form (workers and the simulation), and their report. */
+/* File accesses: submission, the blocking form (for workers and the simulation), and completion. */
 #include "core/core.h"
 
 void io_submit_all(struct loop *l, struct io *ios, size_t n)
@@ -34,7 +34,7 @@ void io_finish(struct io *io)
 		req_done(q, io->error, io->error ? 0 : io->bytes);
 }
 
-/* Moves all bytes; a read stops early only at the end of the file. */
+/* Moves all bytes; a read is short only at the end of the file. */
 static int transfer(struct env *e, struct io *io)
 {
 	size_t total = iov_total(io->iov, (size_t)io->n);

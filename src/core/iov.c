@@ -1,4 +1,4 @@
-/* iovec arithmetic and the blocking form of a file access. */
+/* iovec arithmetic. */
 #include "core/core.h"
 
 size_t iov_total(const struct iovec *iov, size_t n)

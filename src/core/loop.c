@@ -1,5 +1,5 @@
-/* The event loop: waits for sources and timers, then steps what is runnable.
- * One thread turns a loop; only loop_wake() may come from elsewhere. */
+/* The event loop: waits for sources and timers, then steps the runnable requests. One thread turns
+ * a loop; only loop_wake() may be called from other threads. */
 #include <stdlib.h>
 
 #include "core/core.h"
@@ -38,9 +38,9 @@ uint64_t loop_wait_ns(struct loop *l)
 	return l->heap[0]->when > now ? l->heap[0]->when - now : 0;
 }
 
-#define ROUNDS 8 /* of requests that make each other runnable, before sockets are looked at again */
+#define ROUNDS 8 /* of requests that make each other runnable, before the next poll */
 
-/* Timers that are due, then what is runnable, and what that made runnable. */
+/* Fires due timers, then runs the runnable requests and those that become runnable meanwhile. */
 void loop_run_reqs(struct loop *l)
 {
 	struct list batch = LIST_INIT(batch), later = LIST_INIT(later);
@@ -58,7 +58,7 @@ void loop_run_reqs(struct loop *l)
 		list_splice(&batch, &l->runnable);
 		while ((it = list_pop(&batch)))
 			if (i && list_entry(it, struct req, link)->yields)
-				list_push(&later, it); /* once a turn */
+				list_push(&later, it); /* once per turn */
 			else
 				req_run(list_entry(it, struct req, link));
 	}

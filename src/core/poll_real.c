@@ -1,9 +1,9 @@
-/* Waiting on the real kernel: level-triggered epoll, an eventfd to end a wait, and the list of jobs
- * that workers completed.
+/* Polling on the real kernel: level-triggered epoll, an eventfd to end a wait, and the list of jobs
+ * that workers have completed.
  *
- * Threads: poll may run without the driver's lock while watch and dispatch are called by others under
- * it, so poll touches only its own event buffer; wake and complete come from any thread, also while the
- * loop is being destroyed. Errors: watch returns -errno; a wait that fails found nothing. */
+ * Threads: poll may run without the driver's lock while other threads call watch and dispatch under
+ * it, so poll uses only its own event buffer; wake and complete: any thread, also while the loop is
+ * being destroyed. Errors: watch returns -errno; a failed wait finds no events. */
 #include <assert.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -15,7 +15,7 @@
 #define WAKE_KEY UINT64_MAX
 #define NO_SLOT UINT32_MAX
 
-/* Held for reading by wake, for writing by fini: a late wake finds no loop instead of freed memory. */
+/* Held for reading by wake, for writing by fini: a late wake finds no loop, not freed memory. */
 static pthread_rwlock_t fini_lock = PTHREAD_RWLOCK_INITIALIZER;
 
 static void loop_real_free(struct loop_real *r)
@@ -162,7 +162,7 @@ int poll_watch(struct env *e, struct loop *l, struct source *s, unsigned events)
 	return error;
 }
 
-/* epoll_pwait2 knows nanoseconds; kernels before 5.11 and some sandboxes have only milliseconds. */
+/* epoll_pwait2 takes nanoseconds; kernels before 5.11 and some sandboxes lack it. */
 static int epoll_ns(struct loop_real *r, uint64_t ns)
 {
 	static atomic_bool no_pwait2;
@@ -191,11 +191,11 @@ int poll_poll(struct env *e, struct loop *l, uint64_t ns)
 
 	(void)e;
 	r->at = 0;
-	r->n_events = MAX(n, 0); /* EINTR: nothing yet, the loop comes back */
+	r->n_events = MAX(n, 0); /* EINTR: no events, the loop polls again */
 	return r->n_events;
 }
 
-/* The flag goes down before the completed jobs are looked at: a job that comes later wakes again. */
+/* Clears the flag before completed jobs are processed: a later completion wakes again. */
 static void wake_seen(struct loop_real *r)
 {
 	uint64_t count;
@@ -212,20 +212,20 @@ static void deliver(struct loop_real *r, const struct epoll_event *ev)
 	unsigned events = 0;
 
 	if (at >= r->n_slots || r->slots[at].age != age || !r->slots[at].source)
-		return; /* forgotten meanwhile */
+		return; /* not watched any more */
 	s = r->slots[at].source;
 	if (ev->events & (EPOLLIN | EPOLLRDHUP))
 		events |= EV_IN;
 	if (ev->events & EPOLLOUT)
 		events |= EV_OUT;
 	events &= s->events;
-	if (ev->events & (EPOLLERR | EPOLLHUP)) /* whoever reads or writes next finds out */
+	if (ev->events & (EPOLLERR | EPOLLHUP)) /* the next read or write reports the error */
 		events |= EV_ERR | (s->events & (EV_IN | EV_OUT));
 	if (events)
 		s->ready(s, events);
 }
 
-/* A callback may turn the loop itself: what that finds replaces the rest, which is found again. */
+/* A callback may turn the loop: its poll replaces undelivered events and finds them again. */
 void poll_dispatch(struct env *e, struct loop *l)
 {
 	struct loop_real *r = l->impl;
@@ -261,7 +261,7 @@ void poll_wake(struct env *e, struct loop *l)
 	pthread_rwlock_unlock(&fini_lock);
 }
 
-/* No fini_lock: fini stops the workers before it frees anything. */
+/* No fini_lock: fini stops the workers before it frees the loop. */
 void loop_real_complete(struct loop *l, struct job *j)
 {
 	struct loop_real *r = l->impl;
@@ -272,7 +272,7 @@ void loop_real_complete(struct loop *l, struct job *j)
 	wake_write(r);
 }
 
-/* May nest (a done() that stops a worker): `running` is shared, so that nothing is left behind. */
+/* May nest (a done() that stops a worker): `running` is shared, so that no job is left out. */
 void loop_real_run_completed(struct loop *l)
 {
 	struct loop_real *r = l->impl;

@@ -1,4 +1,4 @@
-/* The buffer pool: equal units of one mapping, granted all or nothing, shared fairly between clients. */
+/* The buffer pool: equal units of one mapping, granted all or nothing, shared between clients. */
 #include <assert.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -46,7 +46,7 @@ static size_t units(size_t len)
 	return (len + BUF_UNIT - 1) / BUF_UNIT;
 }
 
-/* Has it all that it may have, whatever is free? Who has nothing may have one grant of any size. */
+/* True: the share is at its limit. A share that holds nothing may get one grant of any size. */
 static bool share_full(const struct pool *p, const struct pool_share *s, size_t n)
 {
 	return s != &p->common && s->held && s->held + n > p->n_units / 8;
@@ -74,7 +74,7 @@ static void grant(struct pool *p, struct buf *b)
 	}
 }
 
-/* Puts a share where it belongs: in the pool's line while somebody in it waits and it may have more. */
+/* Keeps the share in the pool's queue while a request of it waits and it is below its limit. */
 static void share_queue(struct pool *p, struct pool_share *s)
 {
 	struct buf *first = list_first(&s->line, struct buf, link);
@@ -86,8 +86,8 @@ static void share_queue(struct pool *p, struct pool_share *s)
 		list_push(&p->waiting, &s->turn);
 }
 
-/* The next grant: to the first in the pool's line that may have it. Nobody passes one who has nothing and
- * waits for memory, only those who are kept from the reserve. */
+/* The next grant: to the first share in the queue that may have it. A share that is kept from the
+ * reserve may be passed, a share that holds nothing may not. */
 static struct buf *next_grant(struct pool *p)
 {
 	struct pool_share *s;
@@ -111,7 +111,7 @@ static void serve(struct pool *p)
 		struct req *q = b->q;
 
 		list_del(&b->link);
-		list_del(&b->share->turn); /* the others' turn */
+		list_del(&b->share->turn); /* now the turn of other shares */
 		b->q = NULL;
 		grant(p, b);
 		share_queue(p, b->share);
@@ -140,7 +140,7 @@ void buf_get(struct pool *p, struct pool_share *s, struct buf *b, size_t len, st
 	list_push(&b->share->line, &b->link);
 	share_queue(p, b->share);
 	serve(p);
-	p->n_waits += b->q && !list_empty(&b->share->turn); /* not only for its own share */
+	p->n_waits += b->q && !list_empty(&b->share->turn); /* waits for memory, not its share */
 }
 
 void buf_put(struct buf *b)

@@ -1,4 +1,4 @@
-/* The request step machine. See core.h for the contract; this file is all of it. */
+/* The request step machine. core.h has the contract. */
 #include <assert.h>
 
 #include "core/core.h"
@@ -15,7 +15,7 @@ void req_init(struct req *q, struct loop *l, const struct req_ops *ops, uint16_t
 	l->n_reqs++;
 }
 
-/* Steps until something is pending or the request is gone. */
+/* Steps until something is pending or the request is freed. */
 void req_run(struct req *q)
 {
 	bool alive;

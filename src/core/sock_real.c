@@ -1,12 +1,13 @@
-/* Real sockets: TCP over IPv4 and IPv6 ("HOST:PORT", "[::1]:7430"), never blocking, closed on exec.
+/* Real sockets: TCP over IPv4 and IPv6 ("HOST:PORT", "[::1]:7430"), non-blocking, close-on-exec.
  *
- * On one host there is a shorter way to an address ("@HOST:PORT"): a Unix socket in the abstract namespace with the address in
- * its name. A message costs less than half of what it does by TCP. Whoever is in the network namespace may have taken
- * the name: both ends prove who they are, and by which way they talk. A process with SHEAF_NET=tcp does not dial it.
+ * Within one host an address also has a Unix socket ("@HOST:PORT"), in the abstract namespace with
+ * the address in its name. A message costs less than half of one over TCP. Any process of the
+ * network namespace may have bound that name, so the handshake proves both ends and the medium. A
+ * process with SHEAF_NET=tcp does not dial it.
  *
  * Threads: calls on a descriptor belong to the loop that watches it. Buffers: the caller's. Errors:
- * -errno; listen also says in words what to do. A name may block in the resolver, a numeric address
- * never does. */
+ * -errno; listen also returns a text that says what to do. A host name may block in the resolver, a
+ * numeric address never does. */
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -21,9 +22,9 @@
 #include "core/env_real.h"
 
 #define LISTEN_BACKLOG 1024
-#define LOCAL_ROOM (1024 * 1024) /* some transfers of 256 KiB; the system may give less */
+#define LOCAL_ROOM (1024 * 1024) /* several transfers of 256 KiB; the kernel may grant less */
 
-/* "HOST:PORT" or "[HOST]:PORT" into its parts; both buffers have `n` bytes. */
+/* Splits "HOST:PORT" or "[HOST]:PORT"; both buffers have `n` bytes. */
 static int split_address(const char *address, char *host, char *port, size_t n)
 {
 	const char *colon = strrchr(address, ':');
@@ -45,7 +46,7 @@ static int split_address(const char *address, char *host, char *port, size_t n)
 	return 0;
 }
 
-/* As numbers first, which needs no resolver. */
+/* Tries a numeric address first, which needs no resolver. */
 static int resolve(const char *address, bool passive, struct addrinfo **out)
 {
 	char host[CONF_ADDR_MAX], port[CONF_ADDR_MAX];
@@ -76,11 +77,11 @@ static void set_flag(int fd, int level, int option)
 	setsockopt(fd, level, option, &one, sizeof(one));
 }
 
-/* ---- the shorter way ---- */
+/* ---- Unix sockets ---- */
 
 #define LOCAL_PREFIX "sheaf"
 
-/* Are users here whom they are for everybody on this host? Not in a container with users of its own. */
+/* True: uids are those of the host. False in a container with its own user namespace. */
 static bool users_are_shared(void)
 {
 	FILE *f = fopen("/proc/self/uid_map", "re");
@@ -111,7 +112,7 @@ static bool local_used(bool dial)
 	return dial ? local_dials : local_listens;
 }
 
-/* Its name begins with a 0: no file has it, and it goes with its process. */
+/* The name begins with a 0 byte: it is no file and vanishes with its process. */
 static int local_name(const char *address, bool dial, struct sockaddr_un *to, socklen_t *len)
 {
 	int n;
@@ -201,7 +202,7 @@ static int sock_listen(struct env *e, const char *address, char *err, size_t err
 	return r;
 }
 
-/* Messages leave at once. TCP finds out how much is worth keeping under way, of a Unix socket we have to say it. */
+/* Sends messages at once. TCP sizes its buffer itself, a Unix socket has to be told. */
 static void tune(int fd, sa_family_t family)
 {
 	int room = LOCAL_ROOM;
@@ -242,7 +243,7 @@ static void take_address(const struct sockaddr_storage *from, uint8_t to[16])
 	}
 }
 
-/* As those would who dial it by TCP. It is resolved as for listening. */
+/* The origin of a client of this host over TCP. Resolves the address as for listening. */
 static void sock_origin_local(struct env *e, const char *address, struct origin *out)
 {
 	static const uint8_t v6_any[16], v4_any[16] = { [10] = 0xff, [11] = 0xff };
@@ -274,8 +275,8 @@ static uint32_t sock_user(struct env *e, int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &n) ? UINT32_MAX : c.uid;
 }
 
-/* Local is a connection between one address and itself, and what comes from a loopback address: the kernel
- * lets neither in from outside. */
+/* Local: both ends have the same address, or the peer has a loopback address. The kernel accepts
+ * neither from outside. */
 static void sock_origin(struct env *e, int fd, struct origin *out)
 {
 	static const uint8_t v4_loopback[13] = { [10] = 0xff, [11] = 0xff, [12] = 127 };
@@ -344,8 +345,8 @@ static int sock_connect(struct env *e, const char *address)
 	return r;
 }
 
-/* Where nobody listens on a port that the kernel also gives to outgoing connections, it may give it to the very
- * one that asks for it: TCP then connects the socket to itself, and the server cannot come back to its port. */
+/* Detects a TCP self-connect: if no process listens on an ephemeral port, the kernel may choose it
+ * as source port of the connection to it. The server could not bind its port then. */
 static bool is_its_own_peer(int fd)
 {
 	struct sockaddr_storage peer = { 0 }, self = { 0 };
@@ -378,7 +379,7 @@ static ssize_t sock_readv(struct env *e, int fd, const struct iovec *iov, int n)
 	return r < 0 ? -errno : r;
 }
 
-/* Not writev, which raises SIGPIPE when the peer is gone. A single piece goes the shorter way. */
+/* Not writev, which raises SIGPIPE when the peer is gone. send() is cheaper for a single piece. */
 static ssize_t sock_writev(struct env *e, int fd, const struct iovec *iov, int n)
 {
 	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n };
@@ -392,7 +393,7 @@ static ssize_t sock_writev(struct env *e, int fd, const struct iovec *iov, int n
 	return r < 0 ? -errno : r;
 }
 
-/* MSG_MORE keeps the head and the file in one piece on the wire. */
+/* MSG_MORE keeps the head and the file together on the wire. */
 static ssize_t sock_send_file(struct env *e, int fd, const struct iovec *head, int n, int file,
 			      uint64_t off, size_t len)
 {
@@ -415,7 +416,7 @@ static ssize_t sock_send_file(struct env *e, int fd, const struct iovec *head, i
 		r = sendfile(fd, file, &at, len);
 	} while (r < 0 && errno == EINTR);
 	if (r < 0 && h > 0)
-		return h; /* what is wrong comes again with the next call */
+		return h; /* the next call reports the error again */
 	return r < 0 ? -errno : h + r;
 }
 

@@ -1,8 +1,8 @@
-/* Workers: a thread with a queue, for what may block. done() comes back on the loop.
+/* Workers: a thread with a queue, for blocking calls. done() is called on the loop.
  *
- * Threads: submit from any; start and stop on the loop's. The lock hands a job over to the worker, the
- * loop's completion lock hands it back, so a job's memory needs no lock of its own. Errors: start
- * returns -errno when there is no thread to be had. */
+ * Threads: submit from any; start and stop on the loop's. The worker's lock passes a job to the
+ * thread, the loop's completion lock passes it back, so a job's memory needs no lock of its own.
+ * Errors: start returns -errno if no thread can be created. */
 #include <assert.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ struct worker {
 	pthread_cond_t more;
 	struct list queue; /* struct job */
 	bool stopping, sleeping;
-	char name[16]; /* what the kernel shows */
+	char name[16]; /* shown by the kernel */
 };
 
 static struct job *next_job(struct worker *w)
@@ -53,7 +53,7 @@ static void worker_free(struct worker *w)
 	free(w);
 }
 
-/* Signals are for the threads that expect them. */
+/* Blocks all signals: they are for other threads. */
 static int start_thread(struct worker *w)
 {
 	sigset_t all, old;
@@ -97,7 +97,7 @@ static void worker_submit(struct worker *w, struct job *j)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* A done() may have queued more behind the end of the thread: those run here. */
+/* A done() may have queued jobs after the thread ended: those run here. */
 static void worker_stop(struct worker *w)
 {
 	struct list *it;
