@@ -1,11 +1,11 @@
-/* Bump allocation from a chain of blocks; the newest block is first and the one allocated from. */
+/* Bump allocation from a chain of blocks; the newest block is first and serves allocations. */
 #include "base/base.h"
 
 #include <stdalign.h>
 #include <stdlib.h>
 
 #define ARENA_ALIGN 16
-#define ARENA_SMALL (4 * KIB) /* the first block, and the one that a reset keeps */
+#define ARENA_SMALL (4 * KIB) /* the first block, which a reset keeps */
 #define ARENA_LARGE (64 * KIB) /* blocks double up to this */
 
 struct arena_block {
@@ -19,7 +19,7 @@ void arena_init(struct arena *a, size_t limit)
 	*a = (struct arena){ .limit = limit };
 }
 
-/* Adds a block for at least n bytes: larger than that where the limit leaves room. */
+/* Adds a block for at least n bytes; a larger one if the limit permits. */
 static bool arena_grow(struct arena *a, size_t n)
 {
 	size_t room = a->limit ? a->limit - a->held : SIZE_MAX / 2;
@@ -64,7 +64,7 @@ char *arena_strndup(struct arena *a, const char *s, size_t n)
 	size_t len = strnlen(s, n);
 	char *p = arena_alloc(a, len + 1);
 
-	return p ? memcpy(p, s, len) : NULL; /* the terminator is there already */
+	return p ? memcpy(p, s, len) : NULL; /* zeroed memory: terminated already */
 }
 
 static void arena_free(struct arena *a, const struct arena_block *keep)

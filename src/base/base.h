@@ -1,6 +1,6 @@
-/* base: what every other folder stands on: lists, hash tables, arenas, bytes, log, conf, metrics.
+/* base: used by every other folder: lists, hash tables, arenas, bytes, log, conf, metrics.
  *
- * Nothing here does I/O except log, conf and mounts. Nothing here is thread-safe unless it says so. */
+ * Nothing here does I/O except log, conf and mounts. Nothing here is thread-safe unless stated. */
 #ifndef SHEAF_BASE_H
 #define SHEAF_BASE_H
 
@@ -20,7 +20,7 @@
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define KIB ((size_t)1024)
 #define MIB (KIB * KIB)
-#define LEAST_PAGE 4096 /* of all machines; pages of others are multiples of it */
+#define LEAST_PAGE 4096 /* the smallest page size; others are multiples of it */
 #define GIB (UINT64_C(1) << 30)
 #define NSEC_PER_SEC UINT64_C(1000000000)
 #define NSEC_PER_MSEC UINT64_C(1000000)
@@ -62,7 +62,7 @@ static inline void list_push_front(struct list *head, struct list *item)
 	list_insert_before(head->next, item);
 }
 
-/* Leaves the item an empty list of its own, so deleting twice is harmless. */
+/* Leaves the item as an empty list, so deleting it twice is safe. */
 static inline void list_del(struct list *item)
 {
 	item->prev->next = item->next;
@@ -80,7 +80,7 @@ static inline struct list *list_pop(struct list *head) /* from the front, or NUL
 	return l;
 }
 
-/* Moves everything of `from` to the tail of `to`. */
+/* Moves all items of `from` to the tail of `to`. */
 static inline void list_splice(struct list *to, struct list *from)
 {
 	if (list_empty(from))
@@ -105,7 +105,7 @@ static inline void list_splice(struct list *to, struct list *from)
 	     &it->member != (head); \
 	     it = tmp, tmp = container_of(it->member.next, __typeof__(*it), member))
 
-/* ---- hash table of intrusive nodes keyed by a 64-bit hash the caller compares further ----
+/* ---- hash table of intrusive nodes, by a 64-bit hash; the caller compares the keys ----
  * Grows by doubling. Iteration order depends on keys and history only, never on addresses. */
 struct hnode {
 	struct hnode *next;
@@ -125,28 +125,28 @@ void htab_remove(struct htab *t, struct hnode *n);
 /* First node with this hash, and the next one after `n` with the same hash; or NULL. */
 struct hnode *htab_first(const struct htab *t, uint64_t hash);
 struct hnode *htab_next(const struct hnode *n);
-/* Any-order walk; `fn` may remove and free the node it is given, nothing else. */
+/* Walks in any order; `fn` may remove and free the node it is given, no other. */
 void htab_walk(struct htab *t, void (*fn)(struct hnode *n, void *arg), void *arg);
 
 uint64_t hash_u64(uint64_t x); /* a good mixer */
 uint64_t hash_bytes(const void *p, size_t n, uint64_t seed);
 
-/* What tells that the parts of a storage directory belong together (disk/storage_id.c): the same
- * incarnation in all of them, and a count of starts that is that of sheaf.id or one more. */
+/* Shows that the parts of a storage directory belong together (disk/storage_id.c): all have the
+ * same incarnation, and a count of starts equal to that of sheaf.id or one higher. */
 struct stamp {
 	uint64_t incarnation, count;
 };
-/* `what`: the part, for people. 0 or -EUCLEAN. */
+/* `what` names the part in `err`. 0 or -EUCLEAN. */
 int stamp_check(const struct stamp *id, const struct stamp *part, const char *what, char *err,
 		size_t n);
 
-/* An object: one of those that a file is striped over. */
+/* An object: holds the stripes of one file on one target. */
 struct object_id {
 	uint64_t ino;
-	uint32_t gen, index; /* object generation; place in the layout */
+	uint32_t gen, index; /* object generation; index in the layout */
 };
 
-/* The file of an object, from the objects/ of its target: "XX/INO.GEN.INDEX". */
+/* The file of an object, relative to objects/ of its target: "XX/INO.GEN.INDEX". */
 #define OBJECT_DIRS 256
 #define OBJECT_NAME 32
 #define OBJECT_PATH (OBJECT_NAME + 3)
@@ -156,35 +156,35 @@ void object_old_name(char out[OBJECT_NAME],
 		     const struct object_id *id); /* INO.GEN: storage format 1 */
 void object_path(char out[OBJECT_PATH], const struct object_id *id);
 
-/* ---- ranges of bytes that owners hold (locks): a set is a list by start; those of one owner do not overlap ---- */
+/* ---- byte ranges held by owners (locks): a list by start, without overlaps of one owner ---- */
 struct range {
 	struct list link;
 	uint64_t start, last; /* both included */
-	uint64_t session, owner; /* who */
-	uint64_t open; /* through what it was taken */
+	uint64_t session, owner; /* together: the owner */
+	uint64_t open; /* the open file it was taken through */
 	bool exclusive;
 	uint32_t pid;
 };
 bool range_same_owner(const struct range *a, const struct range *b);
 bool range_overlaps(const struct range *a, const struct range *b);
 bool range_conflicts(const struct range *a, const struct range *b); /* of different owners */
-/* The owner holds `want`, as it says, instead of what it had there; or nothing there. 0, or -ENOMEM and nothing
- * has changed. *grown: by how many ranges the set grew. */
+/* The owner holds `want` in place of what it held there; release: holds nothing there. 0, or
+ * -ENOMEM with nothing changed. *grown: by how many ranges the set grew. */
 int ranges_hold(struct list *set, const struct range *want, int *grown);
 int ranges_release(struct list *set, const struct range *want, int *grown);
 /* The first range there of this owner, or that conflicts with it; or NULL. */
 const struct range *ranges_own(const struct list *set, const struct range *want);
 const struct range *ranges_conflict(const struct list *set, const struct range *want);
-size_t ranges_drop(struct list *set, uint64_t session, uint64_t open); /* how many */
+size_t ranges_drop(struct list *set, uint64_t session, uint64_t open); /* number dropped */
 void ranges_free(struct list *set);
 
-/* ---- arena: bump allocation freed at once; keeps its first block when reset ---- */
+/* ---- arena: bump allocation, freed at once; keeps its first block when reset ---- */
 struct arena_block;
 struct arena {
 	struct arena_block *blocks;
-	size_t limit; /* most bytes it may hold, 0: no limit */
+	size_t limit; /* most bytes it may hold; 0: no limit */
 	size_t held;
-	bool (*may_grow)(struct arena *a, size_t bytes); /* asked before each block, or NULL */
+	bool (*may_grow)(struct arena *a, size_t bytes); /* called before each new block, or NULL */
 };
 
 void arena_init(struct arena *a, size_t limit);
@@ -194,21 +194,21 @@ void arena_reset(struct arena *a); /* frees all but one small block */
 void arena_destroy(struct arena *a);
 
 /* ---- bytes ---- */
-/* Start with 0; hardware where there is some. */
+/* Start with 0; uses the CPU's instruction if it has one. */
 uint32_t crc32c(uint32_t crc, const void *p, size_t n);
 void hex_encode(char *out /* 2n+1 */, const void *p, size_t n);
 int hex_decode(void *out, size_t n, const char *hex); /* exactly 2n digits, or -EINVAL */
 int parse_size(const char *s, uint64_t *out); /* "64K", "1MiB", "4096"; -EINVAL, -ERANGE */
 void format_size(char *out, size_t n, uint64_t bytes); /* "1.5 GiB" */
 
-/* Copies between flat memory and a caller's pieces, one after another: 0, or -EFAULT when some of those are not there
- * (others may have been copied), once pieces_guard() was called. */
+/* Copies between flat memory and a caller's pieces, in order. After pieces_guard(): 0, or -EFAULT
+ * if a piece is not mapped (others may have been copied). */
 struct iovec;
-void pieces_guard(void); /* once a process; harmless again */
+void pieces_guard(void); /* once per process; may be called again */
 int pieces_pack(void *flat, const struct iovec *iov, size_t n);
 int pieces_unpack(const struct iovec *iov, size_t n, const void *flat);
 int pieces_zero(const struct iovec *iov, size_t n);
-int pieces_touch(const struct iovec *iov, size_t n); /* are they all there to be read? */
+int pieces_touch(const struct iovec *iov, size_t n); /* are all readable? */
 
 struct uuid {
 	uint8_t b[16];
@@ -218,7 +218,7 @@ void uuid_format(char out[UUID_TEXT], const struct uuid *u);
 int uuid_parse(struct uuid *u, const char *s);
 
 /* ---- log: one line each, "time level component [trace] text", to stderr or a file ----
- * Thread-safe. `trace` 0 prints none. */
+ * Thread-safe. `trace` 0: not printed. */
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 void log_open(const char *path /* NULL: stderr */, enum log_level max);
 void log_reopen(void);
@@ -230,10 +230,10 @@ void log_at(enum log_level lv, const char *component, uint64_t trace, const char
 #define log_info(c, ...) log_at(LOG_INFO, c, 0, __VA_ARGS__)
 #define log_debug(c, ...) log_at(LOG_DEBUG, c, 0, __VA_ARGS__)
 
-/* What an errno means to a person of this file system ("no space left on a storage server"). */
+/* What an errno means in this file system, for messages ("no space left on a storage server"). */
 const char *error_text(int err /* positive or negative errno */);
 
-/* ---- log-linear histogram of nanoseconds: 16 sub-buckets an octave, about 6 % wide ---- */
+/* ---- log-linear histogram of nanoseconds: 16 sub-buckets per octave, about 6 % wide ---- */
 #define HIST_BUCKETS 704
 struct hist {
 	uint64_t count, sum, max;
@@ -244,20 +244,20 @@ uint64_t hist_below(const struct hist *h,
 		    uint64_t ns); /* values in buckets that end at or before ns */
 uint64_t hist_quantile(const struct hist *h, double q); /* upper edge of the bucket */
 
-/* ---- where somebody comes from ---- */
-/* An address as IPv6 has it; IPv4 is mapped (::ffff:a.b.c.d). */
+/* ---- origins of connections ---- */
+/* An IPv6 address; IPv4 is mapped (::ffff:a.b.c.d). */
 struct origin {
 	uint8_t addr[16];
-	bool local; /* from this very host, or inside the process */
+	bool local; /* from this host, or within the process */
 };
 #define ORIGIN_TEXT 48
 void origin_format(char out[ORIGIN_TEXT], const struct origin *o); /* "192.0.2.7", "this host" */
 
 struct ip_net {
 	uint8_t addr[16];
-	uint8_t bits; /* of addr that count */
+	uint8_t bits; /* significant bits of addr */
 };
-/* "192.0.2.0/24", "2001:db8::/32", or one address; -EINVAL, also for bits that do not count. */
+/* "192.0.2.0/24", "2001:db8::/32", or one address. -EINVAL, also if an insignificant bit is set. */
 int ip_net_parse(struct ip_net *n, const char *text);
 bool ip_net_holds(const struct ip_net *n, const struct origin *o);
 
@@ -268,7 +268,7 @@ bool ip_net_holds(const struct ip_net *n, const struct origin *o);
 #define CONF_NAME_MAX 32
 #define CONF_KEY_GIDS 15 /* as many as fit into a line of the file */
 #define KEY_BYTES 32
-#define NOBODY 65534 /* uid and gid of those who are no one */
+#define NOBODY 65534 /* uid and gid of squashed and unnamed users */
 #define CONF_ADDR_MAX 128
 #define CONF_PATH_MAX 1024
 enum { ROLE_META = 1, ROLE_DATA = 2 };
@@ -282,19 +282,19 @@ struct conf_target {
 	char storage[CONF_PATH_MAX]; /* absolute */
 };
 
-/* Whom a client key speaks for. */
+/* The users that a client key may act for. */
 struct key_role {
-	bool any; /* everybody; else: */
+	bool any; /* all users; else: */
 	uint32_t uid, n_gids;
 	uint32_t gids[CONF_KEY_GIDS];
 };
 
-/* [key.NAME]: a client key beside the one of [cluster], which has no name and speaks for anybody. */
+/* [key.NAME]: a client key. That of [cluster] has no name and may act for all users. */
 struct client_key {
 	char name[CONF_NAME_MAX];
 	char file[CONF_PATH_MAX];
 	struct key_role role;
-	bool loaded; /* the secret is there */
+	bool loaded; /* the secret is loaded */
 	uint8_t secret[KEY_BYTES];
 };
 
@@ -310,77 +310,79 @@ struct conf {
 	struct conf_target *targets; /* sorted by id, ids dense from 0 */
 	uint32_t n_keys;
 	struct client_key *keys;
-	/* networks whose root is root, and those whose root is nobody in any case */
+	/* networks whose root is trusted, and networks whose root is always squashed */
 	uint32_t n_trust, n_squash;
 	struct ip_net trust[CONF_MAX_NETS], squash[CONF_MAX_NETS];
 };
 
-/* On failure `err` says which file, which line, what is wrong and what would be right. */
+/* On failure `err` names the file, the line, the fault and a correct value. */
 int conf_load(const char *path, struct conf **out, char *err, size_t err_len);
-/* Parses text as if it were the file `path` (which need not exist); what fuzzing uses. */
+/* Parses text as if it were the file `path` (which need not exist); used by fuzzing. */
 int conf_parse(const char *text, size_t len, const char *path, struct conf **out, char *err,
 	       size_t err_len);
 void conf_free(struct conf *c);
-/* Appends text to the file that *c was loaded from, in one step for whoever reads it, and loads it again; or -errno
- * with *c and the file as they were (also when the result would not parse). */
+/* Appends text to the file that *c was loaded from, atomically for readers, and loads it again. On
+ * -errno *c and the file are unchanged (also if the result would not parse). */
 int conf_append(struct conf **c, const char *more, char *err, size_t err_len);
-/* --conf, $SHEAF_CONF, ./sheaf.conf, /etc/sheaf/sheaf.conf: the first that exists, in `out`.
- * "local:DIR" is returned as it is. -ENOENT with a helpful `err`. */
+/* The first that exists of --conf, $SHEAF_CONF, ./sheaf.conf, /etc/sheaf/sheaf.conf, in `out`.
+ * "local:DIR" is returned unchanged. -ENOENT with an explanation in `err`. */
 int conf_find(const char *given, char *out, size_t n, char *err, size_t err_len);
-/* Is root of there nobody? It is, unless it comes from this host or a trusted network; `squash` goes first. */
+/* True: root from there is mapped to NOBODY. `squash` decides first, then `trust`; else it is,
+ * unless it comes from this host. */
 bool conf_squashes(const struct conf *c, const struct origin *from);
 const struct client_key *conf_key_find(const struct conf *c, const char *name); /* or NULL */
 
-/* ---- keys: 32 random bytes as hex in a 0600 file; `err` names the file and the cure ---- */
+/* ---- keys: 32 random bytes as hex in a 0600 file; `err` names the file and the remedy ---- */
 int key_load(const char *path, uint8_t key[KEY_BYTES], char *err, size_t err_len);
 int key_create(const char *path, char *err, size_t err_len);
-/* For servers: the secrets of all named keys into c->keys. */
+/* For servers: loads the secrets of all named keys into c->keys. */
 int keys_load(struct conf *c, char *err, size_t err_len);
-/* For clients, the key to use: $SHEAF_KEY, else the default one, else the first named one that can be read.
- * `name` is "" for the default one. */
+/* For clients, chooses the key: $SHEAF_KEY, else the default key, else the first named key that is
+ * readable. `name` is "" for the default key. */
 int key_choose(const struct conf *c, char name[CONF_NAME_MAX], uint8_t key[KEY_BYTES], char *err,
 	       size_t err_len);
-/* May it speak for them? Groups that it does not have are taken out of gids. NOBODY is free for all. */
+/* May the key act for this user? Removes gids that the key lacks. NOBODY is always allowed. */
 bool key_allows(const struct key_role *r, uint32_t uid, uint32_t gid, uint32_t *gids,
 		uint32_t *n_gids);
 
 /* ---- this process ---- */
 uint64_t time_now(void); /* monotonic ns */
-void raise_file_limit(void); /* as many descriptors as it may have */
-uint64_t file_limit(void); /* descriptors that it may have now */
+void raise_file_limit(void); /* of descriptors, to the hard limit */
+uint64_t file_limit(void); /* current limit of descriptors */
 
-/* ---- mounted directories of this host ---- */
+/* ---- Sheaf mounts of this host ---- */
 #define MOUNT_DEV 32
-/* The device of the Sheaf file system that is mounted there, as the kernel writes it ("0:52"); -ENOENT. dir is absolute
- * and has no symbolic links. */
+/* The device of the Sheaf file system mounted at dir, as the kernel writes it ("0:52"); -ENOENT.
+ * dir is absolute and without symbolic links. */
 int mount_find(const char *dir, char dev[MOUNT_DEV]);
-/* Where its daemon listens, an abstract name, and a socket for it; or -errno. */
+/* The abstract address of the mount's daemon, and a new socket for it; or -errno. */
 struct sockaddr_un;
 int mount_control(const char *dir, struct sockaddr_un *a, unsigned *len);
-/* A connection to its daemon, whose answers may take so long, and who that is; or -errno. */
+/* A connection to the mount's daemon, with a receive timeout, and its uid; or -errno. */
 int mount_reach(const char *dir, unsigned seconds, uid_t *who);
-/* Takes it away, also when it is in use if `lazy`; with the help of fusermount3 (which says what is wrong unless `quiet`)
- * where this process may not. */
+/* Unmounts dir, if `lazy` also while it is in use. Runs fusermount3 (which prints errors unless
+ * `quiet`) if this process lacks the privilege. */
 int mount_remove(const char *dir, bool lazy, bool quiet);
 
-/* ---- fibers: stacks that one thread switches between; what runs on one may stop in the middle of a call ---- */
+/* ---- fibers: stacks that one thread switches between; code on a fiber may pause in the middle of
+ * a call ---- */
 struct fiber {
-	ucontext_t context; /* how it begins */
-	sigjmp_buf here; /* where it goes on */
+	ucontext_t context; /* where it starts */
+	sigjmp_buf here; /* where it continues */
 	bool begun;
 	void *stack; /* NULL: the thread's own */
 	size_t size;
 	void (*run)(void *arg);
 	void *arg;
-	void *sanitizer; /* what the sanitizers want to know about it */
+	void *sanitizer; /* state for the sanitizers */
 };
 
-/* The one that runs now, with the thread's own stack. */
+/* The running thread as a fiber, with the thread's own stack. */
 void fiber_of_thread(struct fiber *f);
-/* One that calls run(arg) when it is first switched to; run must not return. 0, or -ENOMEM. */
+/* A fiber that calls run(arg) when it is first switched to; run must not return. 0, or -ENOMEM. */
 int fiber_init(struct fiber *f, size_t stack, void (*run)(void *arg), void *arg);
-void fiber_fini(struct fiber *f); /* not the one that runs; also after fiber_init() failed */
-/* Returns when somebody switches to `from`. One thread at a time has to do with them. */
+void fiber_fini(struct fiber *f); /* not the running one; also after fiber_init() failed */
+/* Returns when another fiber switches to `from`. One thread at a time may use a group of fibers. */
 void fiber_switch(struct fiber *from, struct fiber *to);
 
 #endif

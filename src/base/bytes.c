@@ -1,4 +1,4 @@
-/* Hexadecimal text, sizes for people, UUIDs. */
+/* Hexadecimal text, human-readable sizes, UUIDs. */
 #include "base/base.h"
 
 #include <ctype.h>
@@ -24,7 +24,7 @@ static int hex_digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Exactly n bytes from 2n digits; what follows is not looked at. */
+/* Decodes exactly 2n digits to n bytes; ignores what follows. */
 static int hex_bytes(uint8_t *out, size_t n, const char *hex)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -45,8 +45,8 @@ int hex_decode(void *out, size_t n, const char *hex)
 	return 0;
 }
 
-/* The power of two that a unit stands for: "", "B", "K", "KiB" and so on; or -1. Units of 1000 (KB)
- * are refused: too many people mean 1024 by them. */
+/* The power of two of a unit: "", "B", "K", "KiB" and so on; or -1. Units of 1000 (KB) are refused,
+ * since they are often meant as 1024. */
 static int size_shift(const char *unit)
 {
 	static const char prefixes[] = "KMGTPE";
@@ -104,7 +104,7 @@ void format_size(char *out, size_t n, uint64_t bytes)
 			 units[u]);
 }
 
-/* 8-4-4-4-12 hexadecimal digits: bytes of each group. */
+/* 8-4-4-4-12 hexadecimal digits: bytes per group. */
 static const uint8_t uuid_groups[] = { 4, 2, 2, 2, 6 };
 
 void uuid_format(char out[UUID_TEXT], const struct uuid *u)

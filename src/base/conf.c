@@ -1,8 +1,8 @@
 /* The cluster file: an INI file, read by inih and checked here.
  *
- * inih calls back for keys only and knows no line numbers, so the reader that feeds it counts lines
- * and opens the sections itself. The first thing wrong ends the reading; its message names file and
- * line, what is wrong and what would be right. Blocking I/O, for start-up. */
+ * inih calls back for keys only and has no line numbers, so the reader callback counts lines and
+ * handles section headings. The first error ends parsing; its message names file and line, the
+ * fault and a correct value. Blocking I/O, for start-up. */
 #include "base/base.h"
 
 #include <ctype.h>
@@ -19,7 +19,7 @@
 
 enum { SECTION_NONE, SECTION_CLUSTER, SECTION_SERVER, SECTION_KEY };
 
-/* A target as it is being read. */
+/* A target while its section is parsed. */
 struct conf_row {
 	struct conf_target t;
 	unsigned line; /* of its section */
@@ -27,17 +27,17 @@ struct conf_row {
 };
 
 struct conf_parser {
-	const char *file; /* as messages name it */
+	const char *file; /* as shown in messages */
 	const char *p, *end;
 	unsigned line;
 	int section;
-	unsigned cluster_line; /* 0: not yet */
-	unsigned seen; /* keys of [cluster] */
+	unsigned cluster_line; /* 0: not seen yet */
+	unsigned seen; /* bit set of keys of [cluster] */
 	struct conf *c;
-	char folder[CONF_PATH_MAX]; /* that relative paths start from, without a final slash */
+	char folder[CONF_PATH_MAX]; /* base of relative paths, without a final slash */
 	struct conf_row *rows;
 	size_t n_rows;
-	unsigned key_line, key_seen; /* of the [key.NAME] being read */
+	unsigned key_line, key_seen; /* of the current [key.NAME] */
 	int error;
 	char *err;
 	size_t err_len;
@@ -111,7 +111,7 @@ static int value_pool(struct conf_parser *p, const char *v)
 	return 0;
 }
 
-/* A path relative to the folder of the file, made absolute. */
+/* Makes a path relative to the file's folder absolute. */
 static int value_path(struct conf_parser *p, const char *key, const char *v, char *out)
 {
 	int n;
@@ -362,7 +362,7 @@ static int set_storage(struct conf_parser *p, const char *v)
 struct conf_key {
 	const char *name;
 	int (*set)(struct conf_parser *p, const char *value);
-	const char *example; /* of a key that must be there */
+	const char *example; /* of a required key */
 };
 
 static const struct conf_key cluster_keys[] = {
@@ -392,7 +392,7 @@ static const struct conf_key server_keys[] = {
 	{ "storage", set_storage, "server0" },
 };
 
-/* Known names for a message. */
+/* Lists the known keys for a message. */
 static void key_list(const struct conf_key *keys, size_t n, char *out, size_t out_len)
 {
 	size_t at = 0;
@@ -401,7 +401,7 @@ static void key_list(const struct conf_key *keys, size_t n, char *out, size_t ou
 		at += (size_t)snprintf(out + at, out_len - at, "%s%s", i ? " " : "", keys[i].name);
 }
 
-/* inih's callback for one key; 0 only ever means that p->error is set. */
+/* inih's callback for one key. Returns 0 only if p->error is set. */
 static int conf_handler(void *arg, const char *section, const char *name, const char *value)
 {
 	struct conf_parser *p = arg;
@@ -421,7 +421,7 @@ static int conf_handler(void *arg, const char *section, const char *name, const 
 	unsigned *seen = sections[p->section].seen;
 	char known[160];
 
-	(void)section; /* cut off at 49 characters; ours was read in full */
+	(void)section; /* truncated to 49 characters; p->section is not */
 	if (p->error)
 		return 0;
 	if (p->section == SECTION_NONE) {
@@ -445,7 +445,7 @@ static int conf_handler(void *arg, const char *section, const char *name, const 
 
 /* ---- sections and lines ---- */
 
-/* Messages about what is missing name the first key without which a section makes no sense. */
+/* Reports the first required key that is missing. */
 static void check_keys(struct conf_parser *p, const char *section, unsigned line, unsigned seen,
 		       const struct conf_key *keys, size_t n)
 {
@@ -495,7 +495,7 @@ static int open_server(struct conf_parser *p, const char *digits)
 	return 0;
 }
 
-/* The section before is complete. */
+/* Checks the section that ends here. */
 static void close_key(struct conf_parser *p)
 {
 	char section[CONF_NAME_MAX + 8];
@@ -552,8 +552,7 @@ static int open_section(struct conf_parser *p, const char *line, size_t n)
 			 name);
 }
 
-/* inih's reader: the next line without its indentation (which would make it a continuation). NULL
- * ends the reading. */
+/* inih's reader: the next line, without indentation (else a continuation). NULL ends parsing. */
 static char *conf_reader(char *out, int size, void *arg)
 {
 	struct conf_parser *p = arg;
@@ -591,7 +590,7 @@ static char *conf_reader(char *out, int size, void *arg)
 	return out;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole file ---- */
 
 static int row_cmp(const void *a, const void *b)
 {
@@ -600,7 +599,7 @@ static int row_cmp(const void *a, const void *b)
 	return (x->t.id > y->t.id) - (x->t.id < y->t.id);
 }
 
-/* Two servers may share nothing. The later section is the one to change. */
+/* Two servers must not share a name, address or storage. The message names the later section. */
 static void check_pair(struct conf_parser *p, const struct conf_row *a, const struct conf_row *b)
 {
 	const struct conf_row *late = a->line > b->line ? a : b, *early = late == a ? b : a;
@@ -680,7 +679,7 @@ static int take_targets(struct conf_parser *p)
 	return 0;
 }
 
-/* The absolute path of the file and its folder, symbolic links as they are. */
+/* The absolute path of the file and its folder, without resolving symbolic links. */
 static int conf_place(struct conf_parser *p, const char *path)
 {
 	struct conf *c = p->c;
@@ -747,7 +746,7 @@ int conf_parse(const char *text, size_t len, const char *path, struct conf **out
 	return 0;
 }
 
-/* All of a file, NUL-terminated for no one; the caller frees it. */
+/* Reads a whole file, without a final NUL; the caller frees it. */
 static int read_all(int fd, char **text, size_t *len)
 {
 	char *buf = malloc(CONF_FILE_MAX + 1);
@@ -826,7 +825,7 @@ bool conf_squashes(const struct conf *c, const struct origin *from)
 	return !from->local;
 }
 
-/* A path that somebody named must be there; `origin` says who. */
+/* A path that was given explicitly must exist; `origin` says where it was given. */
 static int conf_named(const char *name, const char *origin, char *out, size_t n, char *err,
 		      size_t err_len)
 {

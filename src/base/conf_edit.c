@@ -1,7 +1,8 @@
-/* Changing the cluster file: text is appended, and the file is replaced by one rename when the whole parses.
+/* Changing the cluster file: text is appended, and one rename replaces the file once the whole
+ * parses.
  *
- * What is there stays as it is, comments included. Blocking I/O, for commands. Errors: -errno and one line; the file
- * is the old one then. */
+ * Existing text is kept, with its comments. Blocking I/O, for commands. Errors: -errno and one
+ * line; the file is unchanged then. */
 #include "base/base.h"
 
 #include <fcntl.h>
@@ -25,7 +26,7 @@ __attribute__((format(printf, 4, 5))) static int edit_fail(char *err, size_t n, 
 	return rc;
 }
 
-/* The file's text with more behind it, to be freed. */
+/* The file's text followed by `more`; the caller frees it. */
 static int edit_text(const char *path, const char *more, char **out, struct stat *st)
 {
 	size_t room = EDIT_MAX + strlen(more) + 2, len = 0;
@@ -52,7 +53,7 @@ static int edit_text(const char *path, const char *more, char **out, struct stat
 	return 0;
 }
 
-/* The new file, which only one command at a time may write; what a command left that was killed is written over.
+/* Opens and locks the new file, for one command at a time; overwrites what a killed command left.
  * The descriptor, or -EBUSY. */
 static int edit_open(const char *tmp)
 {
@@ -66,7 +67,7 @@ static int edit_open(const char *tmp)
 	else if (fstat(fd, &ours) < 0)
 		rc = -errno;
 	else if (stat(tmp, &there) < 0 || there.st_ino != ours.st_ino)
-		rc = -EBUSY; /* it took the old one's place just now: not to be touched */
+		rc = -EBUSY; /* already renamed to the cluster file by another command */
 	else if (ftruncate(fd, 0) < 0)
 		rc = -errno;
 	if (rc)
@@ -74,7 +75,7 @@ static int edit_open(const char *tmp)
 	return rc ? rc : fd;
 }
 
-/* With the owner and mode of the old one. */
+/* With the owner and mode of the old file. */
 static int edit_write(int fd, const char *text, const struct stat *st)
 {
 	size_t n = strlen(text);
@@ -88,7 +89,7 @@ static int edit_write(int fd, const char *text, const struct stat *st)
 	return 0;
 }
 
-/* Without it a power failure may bring the old file back, no more. */
+/* Without this sync a power failure may bring the old file back; no other harm. */
 static void edit_sync_folder(const char *path)
 {
 	char folder[PATH_MAX];
@@ -103,7 +104,7 @@ static void edit_sync_folder(const char *path)
 	close(fd);
 }
 
-/* Under the lock of fd, the new file: the text that is there now, and more. */
+/* Under the lock of fd, the new file: appends to the current text and replaces the file. */
 static int edit(int fd, const char *path, const char *tmp, const char *more, const char *as,
 		struct conf **new, char *err, size_t err_len)
 {
@@ -144,7 +145,7 @@ int conf_append(struct conf **c, const char *more, char *err, size_t err_len)
 						error_text(fd));
 	rc = edit(fd, path, tmp, more, (*c)->path, &new, err, err_len);
 	if (rc)
-		unlink(tmp); /* ours: we have its lock */
+		unlink(tmp); /* safe under its lock */
 	close(fd);
 	if (rc) {
 		conf_free(new);

@@ -1,5 +1,5 @@
-/* CRC-32C (Castagnoli, as in iSCSI): by instruction where the processor has one, by table elsewhere.
- * The way is chosen at the first call; choosing twice in two threads is harmless. */
+/* CRC-32C (Castagnoli, as in iSCSI): by instruction if the processor has one, else by table. Chosen
+ * at the first call; two threads may both choose. */
 #include "base/base.h"
 
 #include <endian.h>
@@ -12,7 +12,7 @@
 
 typedef uint32_t crc_fn(uint32_t crc, const uint8_t *p, size_t n);
 
-/* One nibble a step: 64 bytes of table instead of 8 KiB for a case that hardly exists. */
+/* One nibble per step: 64 bytes of table instead of 8 KiB, since the table is hardly ever used. */
 static uint32_t crc32c_table(uint32_t crc, const uint8_t *p, size_t n)
 {
 	static const uint32_t nibble[16] = {
@@ -51,7 +51,7 @@ static bool crc32c_has_hard(void)
 	return __builtin_cpu_supports("sse4.2");
 }
 #elif defined(__aarch64__)
-/* In assembly because gcc and clang name these builtins differently. */
+/* In assembly since gcc and clang name these builtins differently. */
 static uint32_t crc32c_hard(uint32_t crc, const uint8_t *p, size_t n)
 {
 	uint64_t word;

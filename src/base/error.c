@@ -1,4 +1,4 @@
-/* What an errno means to a person of this file system. */
+/* Texts for errno values in terms of this file system. */
 #include "base/base.h"
 
 static const struct {

@@ -1,9 +1,9 @@
-/* Fibers: ucontext begins them, sigsetjmp and siglongjmp switch between them. No assembly, the same on every processor,
- * and no system call in a switch, as swapcontext() has one.
+/* Fibers: started with ucontext, switched with sigsetjmp and siglongjmp. Needs no assembly, and a
+ * switch makes no system call, unlike swapcontext().
  *
- * Buffers: a stack is mapped, its pages come when they are touched; what is below it is not mapped, so that too deep a call
- * ends the process and harms nothing else. Threads: one at a time. */
-#undef _FORTIFY_SOURCE /* its longjmp() knows of one stack only */
+ * Buffers: a stack is mapped, its pages are allocated on first use. An unmapped guard lies below
+ * it, so a stack overflow kills the process and corrupts nothing. Threads: one at a time. */
+#undef _FORTIFY_SOURCE /* its longjmp() knows only one stack */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +11,14 @@
 
 #include "base/base.h"
 
-#define GUARD ((size_t)(64 * KIB)) /* of whole pages, and more than any function steps over */
+#define GUARD ((size_t)(64 * KIB)) /* whole pages, and more than any stack frame */
 
-/* ---- the sanitizers follow stacks; they have to be told ---- */
+/* ---- the sanitizers track stacks and must be told of switches ---- */
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
 
-static __thread struct fiber *left; /* that was switched from */
+static __thread struct fiber *left; /* switched from */
 
 static void leaving(struct fiber *from, struct fiber *to)
 {
@@ -32,7 +32,7 @@ static void arrived(struct fiber *here)
 	size_t size;
 
 	__sanitizer_finish_switch_fiber(here->sanitizer, &stack, &size);
-	if (!left->stack) { /* a thread's own: now it is known */
+	if (!left->stack) { /* a thread's own stack: known only now */
 		left->stack = (void *)(uintptr_t)stack;
 		left->size = size;
 	}
@@ -95,7 +95,7 @@ static void unmade(struct fiber *f)
 
 /* ---- fibers ---- */
 
-#ifdef __SANITIZE_THREAD__ /* it takes jumps to another stack for a mistake */
+#ifdef __SANITIZE_THREAD__ /* it reports jumps to another stack */
 static void jump(struct fiber *from, struct fiber *to)
 {
 	swapcontext(&from->context, &to->context);
@@ -112,14 +112,14 @@ static void jump(struct fiber *from, struct fiber *to)
 }
 #endif
 
-/* makecontext() passes ints: a pointer is two of them. */
+/* makecontext() passes ints: a pointer takes two. */
 static void begin(unsigned high, unsigned low)
 {
 	struct fiber *f = (struct fiber *)(uintptr_t)((uint64_t)high << 32 | low);
 
 	arrived(f);
 	f->run(f->arg);
-	abort(); /* there is nothing to return to */
+	abort(); /* no return address */
 }
 
 void fiber_of_thread(struct fiber *f)

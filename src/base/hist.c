@@ -1,5 +1,5 @@
-/* Log-linear histogram: values below 16 have a bucket each, every octave above has 16. The last
- * bucket takes everything from about 39 hours on. */
+/* Log-linear histogram: values below 16 have one bucket each, every octave above has 16. The last
+ * bucket holds everything from about 39 hours on. */
 #include "base/base.h"
 
 #define HIST_BITS 4
@@ -48,7 +48,7 @@ uint64_t hist_quantile(const struct hist *h, double q)
 	for (unsigned i = 0; i < HIST_BUCKETS - 1; i++) {
 		seen += h->buckets[i];
 		if (seen >= rank)
-			return MIN(hist_edge(i), h->max); /* never beyond what was seen */
+			return MIN(hist_edge(i), h->max); /* never above the maximum */
 	}
 	return h->max;
 }

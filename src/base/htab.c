@@ -1,5 +1,5 @@
-/* Hash table of intrusive nodes: chains in a power-of-two number of slots, at most one node a slot
- * on average. */
+/* Hash table of intrusive nodes: chains in a power-of-two number of slots, at most one node per
+ * slot on average. */
 #include "base/base.h"
 
 #include <endian.h>
@@ -108,7 +108,7 @@ void htab_walk(struct htab *t, void (*fn)(struct hnode *n, void *arg), void *arg
 	}
 }
 
-/* The finalizer of splitmix64: a bijection in which every input bit moves every output bit. */
+/* The finalizer of splitmix64: a bijection in which every input bit affects every output bit. */
 uint64_t hash_u64(uint64_t x)
 {
 	x ^= x >> 30;
@@ -118,7 +118,7 @@ uint64_t hash_u64(uint64_t x)
 	return x ^ (x >> 31);
 }
 
-/* The same on every machine: words are read as little endian. */
+/* The same on every machine: words are read as little-endian. */
 uint64_t hash_bytes(const void *p, size_t n, uint64_t seed)
 {
 	const uint8_t *b = p;

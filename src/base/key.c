@@ -1,5 +1,6 @@
-/* Key files: 32 random bytes as 64 hexadecimal digits and a newline, readable by the owner only; and whom
- * a key speaks for. Blocking I/O, for start-up. Buffers that held a key are wiped. */
+/* Key files: 32 random bytes as 64 hexadecimal digits and a newline, readable by the owner only;
+ * and the users a key may act for. Blocking I/O, for start-up. Buffers that held a key are
+ * wiped. */
 #include "base/base.h"
 
 #include <fcntl.h>
@@ -58,7 +59,7 @@ static int key_check_mode(const char *path, int fd, char *err, size_t err_len)
 
 int key_load(const char *path, uint8_t key[KEY_BYTES], char *err, size_t err_len)
 {
-	char text[KEY_TEXT + 3]; /* room for a newline, and for one byte too many */
+	char text[KEY_TEXT + 3]; /* space for a newline and one excess byte */
 	ssize_t n;
 	int fd, rc;
 
@@ -89,7 +90,7 @@ int key_load(const char *path, uint8_t key[KEY_BYTES], char *err, size_t err_len
 	return rc;
 }
 
-/* Errors leave no half-written key behind. */
+/* On an error, no half-written key remains. */
 int key_create(const char *path, char *err, size_t err_len)
 {
 	uint8_t key[KEY_BYTES];

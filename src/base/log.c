@@ -1,7 +1,7 @@
-/* The log: each line is formatted on the caller's stack and leaves in one write, so lines of several
- * threads and processes do not mix.
+/* The log: each line is formatted on the caller's stack and written with one call, so lines of
+ * several threads and processes do not mix.
  *
- * Threads: any. The lock covers the file only; a message below the level costs one load. */
+ * Threads: any. The lock covers only the file; a message below the level costs one load. */
 #include "base/base.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@ static char log_path[CONF_PATH_MAX]; /* "": stderr */
 static int log_fd = STDERR_FILENO;
 static atomic_int log_max = LOG_WARN;
 
-/* Under the lock. A file that cannot be opened leaves the log where it was, and says so there. */
+/* Called under the lock. If the file cannot be opened, the log says so and stays where it was. */
 static void log_attach(void)
 {
 	int fd;
@@ -96,13 +96,13 @@ void log_at(enum log_level lv, const char *component, uint64_t trace, const char
 	va_end(ap);
 	if (body > 0)
 		len = MIN(len + (size_t)body, sizeof(line) - 2);
-	for (size_t i = 0; i < len; i++) /* names come from outside: no forged lines, no escapes */
+	for (size_t i = 0; i < len; i++) /* names are external input: no forged lines, no escapes */
 		if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
 			line[i] = ' ';
 	line[len++] = '\n';
 	pthread_mutex_lock(&log_lock);
 	if (write(log_fd, line, len) < 0) {
-		/* nobody to tell */
+		/* there is no other place to report it */
 	}
 	pthread_mutex_unlock(&log_lock);
 	errno = saved;

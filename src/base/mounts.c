@@ -1,5 +1,4 @@
-/* Mounted Sheaf file systems of this host, as the kernel lists them, how to reach their daemons, and how to take
- * them away. */
+/* Sheaf mounts of this host, as the kernel lists them: how to find, reach and unmount them. */
 #include "base/base.h"
 
 #include <limits.h>
@@ -11,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* As mountinfo writes a path: "\040" is a space. */
+/* Decodes a path of mountinfo: "\040" is a space. */
 static void unescape(char *s)
 {
 	char *out = s;
@@ -36,7 +35,7 @@ int mount_find(const char *dir, char dev[MOUNT_DEV])
 
 	if (!f)
 		return -errno;
-	while (getline(&line, &room, f) > 0) { /* the last one lies on top */
+	while (getline(&line, &room, f) > 0) { /* the last match is the topmost mount */
 		if (sscanf(line, "%*d %*d %31s %*s %4095s", found, at) != 2 ||
 		    !strstr(line, " - fuse.sheaf "))
 			continue;
@@ -87,7 +86,7 @@ int mount_reach(const char *dir, unsigned seconds, uid_t *who)
 	return fd;
 }
 
-/* It may do it for the one who mounted it. */
+/* fusermount3 may unmount for the user that mounted it. */
 static int ask_fusermount(const char *dir, bool lazy, bool quiet)
 {
 	const char *argv[8] = { "fusermount3", "-u" };

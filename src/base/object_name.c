@@ -1,4 +1,4 @@
-/* What the files of objects are called.
+/* The names of object files.
  *
  * Threads: any. Buffers: the caller's. Errors: none. */
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Addresses and networks: where a client comes from, and whether that place is in a list. Pure functions. */
+/* Addresses and networks: where a client comes from, and whether a network contains it. */
 #include "base/base.h"
 
 #include <arpa/inet.h>
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff }; /* before an IPv4 address */
+static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff }; /* prefix of an IPv4 address */
 
 void origin_format(char out[ORIGIN_TEXT], const struct origin *o)
 {

@@ -1,9 +1,9 @@
-/* Copies between flat memory of ours and pieces of memory of a caller, which may not be there: a bad address is an error
- * to be reported, as a system call reports it, not the end of the process.
+/* Copies between flat memory and pieces of a caller's memory, which may be unmapped: a bad address
+ * is reported as an error, as by a system call, and does not kill the process.
  *
- * Threads: any. Signals: pieces_guard() puts a handler in front of those for SIGSEGV and SIGBUS; what does not come from a
- * copy goes on to whoever was there before. A program that puts its own in front of ours gets the signal instead of the
- * error. */
+ * Threads: any. Signals: pieces_guard() installs handlers for SIGSEGV and SIGBUS; faults outside of
+ * a copy go to the handlers that were installed before. If the program installs its own handlers
+ * later, those get the signal and no error is reported. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 
 #include "base/base.h"
 
-/* Where a fault of this thread leads. Its place is fixed when the library is loaded: a handler may not allocate. */
+/* Where a fault of this thread continues. Static TLS: a signal handler must not allocate. */
 static _Thread_local sigjmp_buf *volatile guard __attribute__((tls_model("initial-exec")));
 static struct sigaction before_segv, before_bus;
 
@@ -21,8 +21,8 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 {
 	const struct sigaction *b = sig == SIGSEGV ? &before_segv : &before_bus;
 
-	if (guard && info->si_code > 0) { /* nobody sent it */
-		/* who calls us may have blocked signals until we come back */
+	if (guard && info->si_code > 0) { /* a real fault, not sent by a process */
+		/* a wrapper that called this handler may have blocked signals */
 		pthread_sigmask(SIG_SETMASK, &((ucontext_t *)context)->uc_sigmask, NULL);
 		siglongjmp(*guard, 1);
 	}
@@ -30,14 +30,15 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 		b->sa_sigaction(sig, info, context);
 	} else if (b->sa_handler == SIG_DFL || b->sa_handler == SIG_IGN) {
 		sigaction(sig, b, NULL);
-		if (info->si_code <= 0) /* else it happens again, and ends the process */
+		if (info->si_code <= 0) /* else it recurs and kills the process */
 			raise(sig);
 	} else {
 		b->sa_handler(sig);
 	}
 }
 
-/* A fault whose signal is blocked ends the process, whoever handles it; threads that drive for others may block all. */
+/* A fault whose signal is blocked kills the process in spite of a handler; a thread that drives the
+ * loop may have blocked all signals. */
 static void unblock(void)
 {
 	static _Thread_local bool done __attribute__((tls_model("initial-exec")));
@@ -69,7 +70,7 @@ void pieces_guard(void)
 	pthread_once(&once, install);
 }
 
-/* memcpy whose most frequent small size needs no call */
+/* memcpy without a call for the most frequent small size */
 static inline void copy(void *dst, const void *src, size_t n)
 {
 	if (n == 8)

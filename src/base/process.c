@@ -1,4 +1,4 @@
-/* What a process of ours asks the system about itself: the time that only goes forward, and room for descriptors. */
+/* What a process asks the kernel about itself: monotonic time and the limit of descriptors. */
 #include "base/base.h"
 
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
-/* Ranges of bytes that owners hold: what a lock table consists of. A set is a list by start; the ranges of one
- * owner never overlap, and neighbours that are alike are one. Nothing here says who excludes whom. */
+/* Byte ranges held by owners, as in a lock table. A set is a list by start; the ranges of one owner
+ * never overlap, and equal neighbours are merged. Callers enforce exclusion. */
 #include <stdlib.h>
 
 #include "base/base.h"
@@ -46,8 +46,8 @@ static void drop(struct range *r)
 	free(r);
 }
 
-/* Takes [start, last] of `cut` out of r, which overlaps it; a second part, if there is one, goes into *tail.
- * Returns by how many ranges the set grew. */
+/* Cuts [start, last] of `cut` out of r, which overlaps it; if two parts remain, the second goes
+ * into *tail. Returns by how many ranges the set grew. */
 static int cut_out(struct list *set, struct range *r, const struct range *cut, struct range **tail)
 {
 	bool left = r->start<cut->start, right = r->last> cut->last;

@@ -1,6 +1,6 @@
-/* Do the parts of a storage directory belong together?
+/* Checks that the parts of a storage directory belong together.
  *
- * Threads: any. Errors: -EUCLEAN, and one line that names the part and the cure. */
+ * Threads: any. Errors: -EUCLEAN, and one line that names the part and the remedy. */
 #include <stdio.h>
 
 #include "base/base.h"
