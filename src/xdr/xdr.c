@@ -1,6 +1,6 @@
-/* The bounded XDR cursor. Every access is checked against the end of the message before it is made;
- * a filter that fails leaves the cursor anywhere within the message. No I/O, no allocation but from
- * the caller's arena. */
+/* The bounded XDR cursor. Every access is checked against the end of the message first; a failed
+ * filter leaves the cursor anywhere within the message. No I/O; allocates only from the caller's
+ * arena. */
 #include "xdr/xdr.h"
 
 #include <endian.h>
@@ -18,7 +18,7 @@ void xdr_decoder(struct xdr *x, const void *buf, size_t len, struct arena *a)
 	x->end = len ? p + len : p; /* an empty message may be NULL */
 }
 
-/* Steps over n bytes, or returns NULL when they are not there. */
+/* Advances by n bytes, or returns NULL if fewer are left. */
 static uint8_t *xdr_take(struct xdr *x, size_t n)
 {
 	uint8_t *p = x->p;
@@ -93,7 +93,7 @@ bool xdr_bool(struct xdr *x, bool *v)
 	return true;
 }
 
-/* The zero bytes that fill n up to a multiple of four. */
+/* The zero bytes that pad n to a multiple of four. */
 static bool xdr_pad(struct xdr *x, uint32_t n)
 {
 	static const uint8_t zero[4];

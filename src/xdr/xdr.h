@@ -1,9 +1,10 @@
-/* xdr: a bounded cursor over an XDR message, and the filters generated from proto/ by tools/xdrgen.py.
+/* xdr: a bounded cursor over an XDR message, and the filters generated from proto/ by
+ * tools/xdrgen.py.
  *
- * A filter works both ways: it encodes *v or decodes into it, and returns false when the message is
- * too short, a bound is broken, a bool is not 0 or 1, padding is not zero, or the arena is full. After a
- * false nothing in *v may be used. opaque<> and string<> decode to references into the message;
- * arrays T name<N> decode into the arena. Encoding needs no arena. */
+ * A filter works in both directions: it encodes *v or decodes into it. It returns false if the
+ * message is too short, a bound is exceeded, a bool is not 0 or 1, padding is not zero, or the
+ * arena is full; then *v must not be used. opaque<> and string<> decode to references into the
+ * message; arrays T name<N> decode into the arena. Encoding needs no arena. */
 #ifndef SHEAF_XDR_H
 #define SHEAF_XDR_H
 
@@ -16,7 +17,7 @@ struct xdr {
 	struct arena *arena; /* for decoded arrays */
 };
 
-/* opaque<> and string<> (which may not hold a NUL byte) */
+/* opaque<> and string<> (without NUL bytes) */
 struct wire_bytes {
 	uint32_t len;
 	const uint8_t *p;
@@ -41,8 +42,9 @@ bool xdr_bool(struct xdr *x, bool *v);
 bool xdr_fixed(struct xdr *x, void *p, uint32_t n); /* opaque[n] */
 bool xdr_bytes(struct xdr *x, struct wire_bytes *b, uint32_t max); /* opaque<max> */
 bool xdr_text(struct xdr *x, struct wire_bytes *b, uint32_t max); /* string<max> */
-/* Count of an array<max> whose elements take at least min_size bytes each on the wire; decoding
- * refuses what cannot be in the message and takes n * elem_size zeroed bytes from the arena. */
+/* Count of an array<max> whose elements take at least min_size bytes each on the wire. Decoding
+ * refuses a count that the message cannot hold, and takes n * elem_size zeroed bytes from the
+ * arena. */
 bool xdr_array(struct xdr *x, uint32_t *n, void **items, uint32_t max, size_t min_size,
 	       size_t elem_size);
 
@@ -51,14 +53,14 @@ static inline struct wire_bytes wire_text(const char *s)
 	return (struct wire_bytes){ (uint32_t)strlen(s), (const uint8_t *)s };
 }
 
-/* For struct s of proto/file.x the generator makes struct wire_s and
+/* For struct s of proto/file.x the generator emits struct wire_s and
  *     bool xdr_wire_s(struct xdr *x, struct wire_s *v);
- * for enum e its constants, for const c an enum constant or a #define when it needs 64 bits. */
+ * for enum e its constants, for const c an enum constant, or a #define if it needs 64 bits. */
 #include "xdr/gen/export.h"
 #include "xdr/gen/record.h"
 #include "xdr/gen/sheaf.h"
 
-/* Any generated filter, seen without its type: xdr_any f = XDR_ANY(xdr_wire_attr). */
+/* Any generated filter without its type: xdr_any f = XDR_ANY(xdr_wire_attr). */
 typedef bool (*xdr_any)(struct xdr *x, void *v);
 #define XDR_ANY(f) ((xdr_any)(void (*)(void))(f))
 
