@@ -1,8 +1,9 @@
-/* sheaf_backup(): the metadata of all metadata servers, fetched from them while they work, in one file.
+/* sheaf_backup(): copies the metadata of all metadata servers into one file, while they run.
  *
- * All servers begin their copies at the same moment; then each is fetched part by part. The head is written when all
- * the rest is on disk: what was broken off is no backup and is refused as none. Threads: the caller's; blocks. Buffers:
- * one part. Errors: -errno, and sheaf_why() says what; then there is no file. */
+ * All servers begin their copies at the same moment; then each copy is fetched in chunks. The head
+ * is written after all the rest is synced, so an interrupted backup has no valid head and is
+ * refused. Threads: the caller's; blocks. Buffers: one chunk. Errors: -errno and a text in
+ * sheaf_why(); then there is no file. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,13 +13,13 @@
 #include "client/client.h"
 #include "embed/backup_file.h"
 
-#define NAP_MS 20 /* between looks at a copy that is not complete */
+#define NAP_MS 20 /* between polls of an incomplete copy */
 
 struct saving {
 	struct sheaf *fs;
 	struct backup b;
 	uint64_t ids[CONF_MAX_TARGETS]; /* of the servers' copies, by part */
-	uint64_t end; /* of the file so far */
+	uint64_t end; /* current length of the file */
 	int fd;
 	uint8_t data[BACKUP_CHUNK];
 };

@@ -1,4 +1,5 @@
-/* A backup: a head, a row for each metadata server, then their databases one behind the other.
+/* The backup format: a head, a row for each metadata server, then their databases one after
+ * another.
  *
  * Little-endian. Private to this folder. */
 #ifndef SHEAF_BACKUP_FILE_H
@@ -6,7 +7,7 @@
 
 #include "base/base.h"
 
-#define BACKUP_MAGIC "SHEAFBK" /* and its NUL: 8 bytes */
+#define BACKUP_MAGIC "SHEAFBK" /* with its NUL: 8 bytes */
 #define BACKUP_VERSION 1
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a backup is not converted yet");
@@ -15,9 +16,9 @@ struct backup_head {
 	char magic[8];
 	uint32_t version, n_parts;
 	uint8_t fs[16];
-	int64_t time; /* ns since 1970: when it was begun */
+	int64_t time; /* ns since 1970: when the backup began */
 	uint32_t zero;
-	uint32_t crc; /* crc32c of all before it and of the rows */
+	uint32_t crc; /* crc32c of all fields before it and of the rows */
 };
 _Static_assert(sizeof(struct backup_head) == 48, "backup");
 

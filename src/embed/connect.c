@@ -1,8 +1,8 @@
-/* sheaf_connect(): over the network by a cluster file, or to targets inside this process (local:DIR); sheaf_import():
- * the same with what another process exported.
+/* sheaf_connect(): over the network by a cluster file, or to targets inside this process
+ * (local:DIR). sheaf_import(): the same, with the state that another process exported.
  *
- * Embedded targets hang on the client's own loop and talk to it over net_loop: whoever drives the client
- * drives them. A lock on each storage directory keeps other processes out. */
+ * Embedded targets run on the client's loop and talk to the client over net_loop: the thread that
+ * drives the client drives them. A lock on each storage directory keeps other processes out. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ struct backing {
 	struct loop loop;
 	struct conf *conf;
 	struct loop_hub hub;
-	struct server **servers; /* embedded ones */
+	struct server **servers; /* embedded targets */
 };
 
 static void teardown(void *owner)
@@ -34,7 +34,8 @@ static void teardown(void *owner)
 	free(b);
 }
 
-/* Our key. Embedded mode has no network to guard, but reads the cluster's two so that capabilities keep. */
+/* Loads the client's key. Embedded mode has no network to guard, but loads both keys of the cluster
+ * so that capabilities stay valid. */
 static int load_keys(struct backing *b, bool server, struct client_opts *o,
 		     uint8_t server_key[KEY_BYTES])
 {
@@ -82,7 +83,7 @@ static int start_targets(struct backing *b, const uint8_t key[KEY_BYTES],
 	return r;
 }
 
-/* state: of another process, or NULL. */
+/* state: exported by another process, or NULL. */
 static int open_backing(struct backing *b, const char *conf_path, bool embedded,
 			const struct wire_bytes *state, struct client **client)
 {
@@ -116,7 +117,7 @@ static int open_backing(struct backing *b, const char *conf_path, bool embedded,
 	return r;
 }
 
-/* local:DIR: made on first use. */
+/* local:DIR is created on first use. */
 static int local_conf(const char *dir, char *path, size_t n)
 {
 	struct sheaf_init o = { .size = sizeof(o), .servers = EMBEDDED_TARGETS };

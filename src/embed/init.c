@@ -1,4 +1,4 @@
-/* sheaf_init(): writes a cluster file, its keys, and formats the storage of its servers. */
+/* sheaf_init(): writes a cluster file and its keys, and formats the storage of its servers. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,9 +14,9 @@
 #define DEFAULT_SERVERS 4
 #define DEFAULT_PORT 7430
 #define DEFAULT_UNIT (256 * KIB)
-#define METRICS_OFFSET 1000 /* from a server's port to that of its metrics */
+#define METRICS_OFFSET 1000 /* from a server's port to its metrics port */
 
-/* Missing or empty? 0, -EEXIST, or why it cannot be used. */
+/* 0: created, or empty; -EEXIST; or why it cannot be used. */
 static int usable(const char *dir)
 {
 	DIR *d;
@@ -79,7 +79,7 @@ static int format_all(const char *conf_path)
 		r = server_format(env_real(), c, i, err, sizeof(err));
 	if (r) {
 		why_set("%s", err);
-		unlink(conf_path); /* a cluster file stands for storage that is there */
+		unlink(conf_path); /* a cluster file must not exist without its storage */
 	}
 	conf_free(c);
 	return r;

@@ -1,6 +1,7 @@
-/* sheaf_backup_check() and sheaf_restore(): a backup is read, verified, and put back server by server.
+/* sheaf_backup_check() and sheaf_restore(): a backup is read, verified, and restored server by
+ * server.
  *
- * Threads: the caller's; blocks. Errors: -errno, and sheaf_why() says what and what to do. */
+ * Threads: the caller's; blocks. Errors: -errno; sheaf_why() names the fault and the remedy. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ static int check_rows(const char *file, const struct backup *b, uint64_t size)
 	return 0;
 }
 
-/* Opens it and reads its head. The descriptor, or -errno. */
+/* Opens a backup and reads its head. The descriptor, or -errno. */
 static int open_backup(const char *file, struct backup *b, uint64_t *size)
 {
 	int fd = open(file, O_RDONLY | O_CLOEXEC), r;
@@ -139,7 +140,7 @@ static int restore_part(const struct conf *c, const char *file, int fd, const st
 	return -ENOENT;
 }
 
-/* The cluster file behind --conf; local:DIR has one too. */
+/* Loads the cluster file of --conf, or that of local:DIR. */
 static int load_conf(const char *conf, struct conf **out)
 {
 	char found[CONF_PATH_MAX], path[CONF_PATH_MAX + 16], err[CONF_PATH_MAX + 512] = "";
