@@ -1,8 +1,9 @@
 /* sheafd: one server of a cluster, around src/server.
  *
- * Threads: main turns the loop; the server has its own writer and workers. Signals: SIGTERM and SIGINT
- * stop cleanly, SIGHUP reopens the log and reads keys and networks again. Errors: a failed start is one line on stderr and, as
- * "error: ...", on the notify descriptor; exit status 1, or 2 for wrong usage. */
+ * Threads: main turns the loop; the server has its own writer and workers. Signals: SIGTERM and
+ * SIGINT stop cleanly, SIGHUP reopens the log and reloads keys and networks. Errors: a failed start
+ * is one line on stderr and, as "error: ...", on the notify descriptor; exit status 1, or 2 for
+ * wrong usage. */
 #include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
@@ -50,7 +51,7 @@ static int parse_level(const char *s, enum log_level *out)
 	return -EINVAL;
 }
 
-/* -1: go on; else the exit status. */
+/* -1: continue; else the exit status. */
 static int parse_args(int argc, char **argv, struct daemon_opts *o)
 {
 	static const struct cli_option table[CLI_MAX_OPTIONS] = {
@@ -179,13 +180,13 @@ static void remove_pid(const struct conf_target *t)
 	char path[CLI_PATH_MAX];
 
 	cli_pid_path(path, t);
-	if (cli_pid_read(t) == getpid()) /* or somebody started the next one already */
+	if (cli_pid_read(t) == getpid()) /* else the next server has started already */
 		unlink(path);
 }
 
-/* ---- a life ---- */
+/* ---- start, run, stop ---- */
 
-/* Without a log file only errors reach stderr until the start is over: a failure is one line. */
+/* Without a log file, only errors reach stderr during the start: a failure is one line. */
 static int open_log(const struct daemon_opts *o, char *err, size_t err_len)
 {
 	int fd;
@@ -204,7 +205,7 @@ static int open_log(const struct daemon_opts *o, char *err, size_t err_len)
 	return 0;
 }
 
-/* The client keys of a cluster file. */
+/* Loads the client keys of a cluster file. */
 static int load_doors(struct conf *conf, uint8_t client_key[KEY_BYTES], char *err, size_t err_len)
 {
 	int r = key_load(conf->key_file, client_key, err, err_len);
@@ -212,7 +213,7 @@ static int load_doors(struct conf *conf, uint8_t client_key[KEY_BYTES], char *er
 	return r ? r : keys_load(conf, err, err_len);
 }
 
-/* SIGHUP: keys and networks of the cluster file as it is now; what is wrong with it leaves all as it was. */
+/* SIGHUP: loads keys and networks of the current cluster file; on an error the old ones stay. */
 static void reread(const char *path, struct server *s, struct conf **doors)
 {
 	uint8_t client_key[KEY_BYTES];
@@ -231,7 +232,7 @@ static void reread(const char *path, struct server *s, struct conf **doors)
 	log_info("sheafd", "read the keys and networks of %s: %u named keys", c->path, c->n_keys);
 }
 
-/* Everything up to a server that listens. */
+/* Loads everything and starts the server, until it listens. */
 static int start(struct daemon_opts *o, struct conf **conf, struct server **s, uint32_t *target,
 		 char *err, size_t err_len)
 {
@@ -278,7 +279,7 @@ int main(int argc, char **argv)
 {
 	struct daemon_opts o = { .level = LOG_INFO, .notify = -1 };
 	const struct conf_target *t;
-	struct conf *conf = NULL, *doors = NULL; /* doors: since the last SIGHUP */
+	struct conf *conf = NULL, *doors = NULL; /* doors: from the last SIGHUP */
 	struct server *s = NULL;
 	char err[CLI_PATH_MAX + 256];
 	uint32_t target = 0;
@@ -309,7 +310,7 @@ int main(int argc, char **argv)
 	serve(conf->path, s, &doors);
 	log_info("sheafd", "%s stops", t->name);
 	r = server_stop(s);
-	if (r) /* the pid file stays: 'sheaf stop' then knows */
+	if (r) /* the pid file stays as a sign for 'sheaf stop' */
 		log_error("sheafd", "%s could not stop cleanly: %s", t->name, error_text(r));
 	else
 		remove_pid(t);
