@@ -1,6 +1,7 @@
-/* What administrators ask of one server: its map, one more target in it, a copy of its metadata. One call each.
+/* Requests of administrators to one server: its map, adding a target, a copy of its metadata. One
+ * call each.
  *
- * Who has a key that speaks for everybody is the administrator: the calls are made as root. */
+ * A client whose key may speak for all users is the administrator: the calls are made as root. */
 #include "client/cli_priv.h"
 
 static void as_root(struct cop *op)

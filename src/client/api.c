@@ -1,12 +1,13 @@
-/* The public interface: blocking calls and started operations over the client's step machines; names and
- * attributes are in api_names.c.
+/* The public interface: blocking calls and started operations on top of the client's step machines.
+ * Names and attributes are in api_names.c.
  *
- * Threads: one lock guards the loop and all that hangs on it; it is given up only while the driver waits for
- * sockets. Whoever waits for an operation drives the loop for everybody (leader); others that wait sleep
- * until their own operation is done or the lead is free (followers). So a blocking call of a single thread
- * costs no hand-over. A helper thread, asleep otherwise, drives when operations are under way and nobody
- * waits for them, and when a timer is due (leases). A thread that drives for good (api_drive.c) leads always: all
- * others follow, and its own calls park the task that makes them. */
+ * Threads: one lock guards the loop and all that belongs to it; it is released only while the
+ * leader waits for sockets. A thread that waits for an operation drives the loop for all waiters
+ * (leader); other waiting threads sleep until their operation is done or the lead is free
+ * (followers). So a blocking call of a single thread costs no hand-over. A helper thread, otherwise
+ * asleep, drives when operations are under way and no thread waits for them, and when a timer is
+ * due (leases). A thread that drives permanently (api_drive.c) always leads: all others follow, and
+ * its own calls park the task that makes them. */
 #include <assert.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -17,14 +18,14 @@
 
 #include "client/api_priv.h"
 
-#define HELPER_GRACE_NS NSEC_PER_MSEC /* an application that comes back within this drives itself */
-#define HELPER_NAP_NS (100 * NSEC_PER_MSEC) /* the helper's look at a loop that somebody drives */
+#define HELPER_GRACE_NS NSEC_PER_MSEC /* the application may take the lead within this */
+#define HELPER_NAP_NS (100 * NSEC_PER_MSEC) /* until the helper checks a loop that has a leader */
 
 struct waiter {
 	struct list link;
 	pthread_cond_t cond;
 	const struct sheaf_tasks *tasks; /* of `task` */
-	void *task; /* that waits; NULL: a thread does */
+	void *task; /* the waiting task; NULL: a thread waits */
 };
 
 #define DIR_PAGE 512
@@ -36,7 +37,7 @@ struct sheaf_dir {
 	int n, at;
 	bool end;
 	struct sheaf_dirent page[DIR_PAGE];
-	struct stat *st; /* of the page, or NULL */
+	struct stat *st; /* attributes of the page, or NULL */
 };
 
 struct sheaf_op { /* in the arena of its cop */
@@ -87,7 +88,7 @@ void api_turn(struct sheaf *fs, uint64_t max_ns)
 	uint64_t ns;
 	int n;
 
-	loop_run_late(l); /* what tasks have started */
+	loop_run_late(l); /* flushes what tasks have started */
 	ns = MIN(loop_wait_ns(l), max_ns);
 	fs->lead_until = MIN(next_timer(l), max_ns == UINT64_MAX ? max_ns : now_of(fs) + max_ns);
 	pthread_mutex_unlock(&fs->lock);
@@ -100,7 +101,7 @@ void api_turn(struct sheaf *fs, uint64_t max_ns)
 	loop_run_ready(l);
 }
 
-/* One turn of the loop as its leader. */
+/* Runs one turn of the loop as its leader. */
 static void lead(struct sheaf *fs, uint64_t max_ns)
 {
 	fs->driving = true;
@@ -114,14 +115,15 @@ static bool work(struct sheaf *fs)
 	       loop_wait_ns(fs->b.loop) == 0;
 }
 
-/* When the helper must drive if nobody else does. */
+/* When the helper must drive if no other thread does. */
 static uint64_t help_due(struct sheaf *fs)
 {
 	return work(fs) ? now_of(fs) + HELPER_GRACE_NS : next_timer(fs->b.loop);
 }
 
-/* The lead may be free: somebody who waits takes it, or the helper when nobody does and there is work. A
- * helper that looks by itself in time is not woken: that would cost every blocking call two switches. */
+/* The lead may be free: wakes a waiting thread to take it, or the helper if none waits and there is
+ * work. A helper that will check in time by itself is not woken: that would cost every blocking
+ * call two context switches. */
 static void hand_over(struct sheaf *fs)
 {
 	struct waiter *w = list_first(&fs->waiters, struct waiter, link);
@@ -142,9 +144,9 @@ void api_started(struct sheaf *fs)
 		while (!list_empty(&l->runnable))
 			loop_run_reqs(l);
 		if (fs->tasks && fs->tasks->current())
-			return; /* what it says leaves with what other tasks say before the next turn */
+			return; /* sent before the next turn, together with what other tasks send */
 		loop_run_late(l);
-	} while (!list_empty(&l->runnable)); /* a link may be found broken */
+	} while (!list_empty(&l->runnable)); /* sending may find a link broken */
 	if (fs->driving && next_timer(l) < fs->lead_until)
 		loop_wake(l);
 }
@@ -159,7 +161,7 @@ static void op_done(struct cop *op)
 		pthread_cond_signal(&w->cond);
 }
 
-/* Waits as a task of the thread that drives. */
+/* Parks the task, which belongs to the driving thread, until op is done. */
 static void park(struct sheaf *fs, struct cop *op, void *task)
 {
 	struct waiter w = { .tasks = fs->tasks, .task = task };
@@ -172,11 +174,11 @@ static void park(struct sheaf *fs, struct cop *op, void *task)
 	op->user = NULL;
 }
 
-/* Sleeps until the lead may be free, or what this waiter waits for is done. */
+/* Sleeps until the lead may be free, or the operation of this waiter is done. */
 static void follow(struct sheaf *fs, struct waiter *w)
 {
 	if (fs->helping)
-		loop_wake(fs->b.loop); /* the helper steps back */
+		loop_wake(fs->b.loop); /* the helper gives up the lead */
 	list_push(&fs->waiters, &w->link);
 	pthread_cond_wait(&w->cond, &fs->lock);
 	list_del(&w->link);
@@ -237,11 +239,11 @@ static void *helper(void *arg)
 	pthread_mutex_lock(&fs->lock);
 	while (!fs->stop) {
 		fs->help_until = help_due(fs);
-		if (fs->driving) /* whoever leads tells when it must be sooner */
+		if (fs->driving) /* hand_over() wakes the helper earlier if needed */
 			fs->help_until = MAX(fs->help_until, now_of(fs) + HELPER_NAP_NS);
 		abs_time(&ts, fs->help_until);
 		if (pthread_cond_timedwait(&fs->help, &fs->lock, &ts) == 0 || fs->driving)
-			continue; /* something changed: look again */
+			continue; /* something changed: check again */
 		fs->helping = true;
 		while (!fs->stop && !fs->driving && list_empty(&fs->waiters) && work(fs))
 			lead(fs, NSEC_PER_SEC);
@@ -252,7 +254,7 @@ static void *helper(void *arg)
 	return NULL;
 }
 
-/* ---- life ---- */
+/* ---- connections ---- */
 
 int sheaf_wrap(const struct sheaf_backing *b, struct sheaf **out)
 {
@@ -624,7 +626,7 @@ int sheaf_open(struct sheaf *fs, const char *path, int flags, mode_t mode,
 	return sheaf_h_open(fs, NULL, sheaf_root(fs), path, flags, mode, layout, f);
 }
 
-/* Notices a link that has broken since the last turn of the loop. */
+/* Detects links that broke since the last turn of the loop. */
 static void look(struct sheaf *fs)
 {
 	if (!fs->driving)
@@ -722,7 +724,7 @@ static int allocate_mode(int mode, uint32_t *out)
 	case FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE:
 	case FALLOC_FL_ZERO_RANGE:
 	case FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE:
-		*out = (uint32_t)mode; /* the wire has the same values */
+		*out = (uint32_t)mode; /* the wire uses the same values */
 		return 0;
 	default:
 		return -EOPNOTSUPP;
@@ -792,7 +794,7 @@ int sheaf_opendir(struct sheaf *fs, const char *path, struct sheaf_dir **out)
 	return 0;
 }
 
-/* The next page; 0 at the end. */
+/* Reads the next page: the number of entries, 0 at the end, or -errno. */
 static int turn_page(struct sheaf_dir *d)
 {
 	int n = 0;
@@ -822,7 +824,7 @@ int sheaf_readdir_stat(struct sheaf_dir *d, struct sheaf_dirent *e, struct stat 
 {
 	int r;
 
-	if (!d->st) { /* what is left of a page has none */
+	if (!d->st) { /* the current page has none: read its rest again */
 		d->st = calloc(DIR_PAGE, sizeof(*d->st));
 		if (!d->st)
 			return -ENOMEM;

@@ -1,12 +1,13 @@
-/* The public interface: the map, one more server, copies of the metadata, layouts.
+/* The public interface: the map, adding a server, copies of the metadata, layouts.
  *
- * Threads: any; each call takes the connection's lock through api_begin() (api.c). Buffers: results are copied
- * out before the operation is freed. Errors: -errno, and sheaf_why() names the server. */
+ * Threads: any; each call takes the connection's lock through api_begin() (api.c). Buffers: results
+ * are copied out before the operation is freed. Errors: -errno, and sheaf_why() names the
+ * server. */
 #include <stdio.h>
 
 #include "client/api_priv.h"
 
-#define ASK_MS 2000 /* a server that is to be told of */
+#define ASK_MS 2000 /* for the status of an added or emptied server */
 
 static int blame(struct sheaf *fs, uint32_t target, const char *what, int r)
 {
@@ -36,7 +37,7 @@ static void server_of(const struct wire_map_target *t, struct sheaf_server *s)
 		 (const char *)t->address.p);
 }
 
-/* Adds what this server knows; what it knows differently from those before is an error. */
+/* Adds the targets that this server knows. -EBADMSG: earlier servers know other ones. */
 static int merge(struct sheaf *fs, uint32_t target, const struct wire_map_res *m,
 		 struct sheaf_server *s, int max, int *n)
 {
@@ -89,7 +90,7 @@ int sheaf_keeper(struct sheaf *fs, uint64_t ino)
 	return (int)client_keeper(fs->b.client, ino);
 }
 
-/* Tells all metadata servers. */
+/* Sends the target to all metadata servers. */
 static int add_target(struct sheaf *fs, const struct wire_map_target *t, bool emptied)
 {
 	int servers = sheaf_server_count(fs), r = 0;

@@ -1,5 +1,5 @@
-/* The public interface: a thread that drives a connection for good and makes its own calls from tasks. See api.c for what
- * leading means. */
+/* The public interface: a thread that drives a connection permanently and makes its own calls from
+ * tasks. See api.c for what leading means. */
 #include "client/api_priv.h"
 
 static void on_driver(struct source *s, unsigned events)
@@ -23,7 +23,7 @@ int sheaf_drive_begin(struct sheaf *fs, const struct sheaf_tasks *t, int fd)
 	while (fs->driving)
 		api_follow(fs);
 	fs->driver = (struct source){ .fd = fd, .ready = on_driver };
-	r = watch(fs, EV_IN); /* can it be waited for? */
+	r = watch(fs, EV_IN); /* can fd be waited for? */
 	if (!r) {
 		fs->driving = true;
 		fs->tasks = t;

@@ -4,7 +4,7 @@
 
 #include "client/api_priv.h"
 
-/* What fcntl() calls it, on the wire. */
+/* Converts a lock from the terms of fcntl() to those of the wire. */
 static int lock_of(const struct sheaf_lock *l, struct wire_lock *out)
 {
 	*out = (struct wire_lock){ .owner = l->owner,

@@ -1,7 +1,7 @@
 /* The public interface: names, attributes and extended attributes, by handle and by path.
  *
- * Threads: any; each call takes the connection's lock through api_begin() (api.c). Buffers: results are copied
- * out before the operation is freed. Errors: -errno. */
+ * Threads: any; each call takes the connection's lock through api_begin() (api.c). Buffers: results
+ * are copied out before the operation is freed. Errors: -errno. */
 #include <assert.h>
 #include <fcntl.h>
 #include <sys/xattr.h>
@@ -72,9 +72,9 @@ int sheaf_h_setattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_h
 	return r || !out ? r : sheaf_h_getattr(fs, c, h, out);
 }
 
-/* ---- changes, and what they tell of directories ---- */
+/* ---- changes, and the directories after them ---- */
 
-static __thread struct sheaf_dir_after after[2]; /* of this thread's last one */
+static __thread struct sheaf_dir_after after[2]; /* of this thread's last change */
 static __thread int n_after;
 
 void api_after(const struct wire_dirs_after *a)
@@ -93,7 +93,7 @@ int sheaf_h_dir_after(struct sheaf_dir_after out[2])
 	return n_after;
 }
 
-/* As api_begin(), of a change of names. */
+/* As api_begin(), for a change of names. */
 static struct cop *begin_change(struct sheaf *fs, const struct sheaf_cred *c)
 {
 	api_after(NULL);
@@ -112,7 +112,7 @@ static int end_change(struct sheaf *fs, struct cop *op)
 	return r;
 }
 
-/* Ends an operation that made something. */
+/* Ends an operation that created an inode. */
 static int end_made(struct sheaf *fs, struct cop *op, struct sheaf_handle *out, struct stat *st)
 {
 	int r;
@@ -140,7 +140,7 @@ int sheaf_h_mkdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_han
 	return end_made(fs, op, out, st);
 }
 
-/* A regular file is made as O_CREAT | O_EXCL makes it. */
+/* Creates a regular file as O_CREAT | O_EXCL does. */
 static int make_regular(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 			const char *name, mode_t mode, struct sheaf_handle *out, struct stat *st)
 {
@@ -271,8 +271,8 @@ int sheaf_h_truncate(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_
 	return (int)api_end(fs, op);
 }
 
-/* One page; st NULL: names only. What another server has, or is being written, is marked with st_nlink 0. *bare: no
- * attributes for us, only types. */
+/* Reads one page; st NULL: names only. st_nlink 0 marks an inode of another server, or one that is
+ * being written. *bare: the caller may not see attributes, only types. */
 static int read_page(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 		     uint64_t cookie, struct sheaf_dirent *out, struct stat *st, int max,
 		     bool *bare)
@@ -328,7 +328,7 @@ int sheaf_h_readdir_stat(struct sheaf *fs, const struct sheaf_cred *c, struct sh
 		struct sheaf_handle h = { out[i].ino, out[i].gen };
 		int r = st[i].st_nlink ? 0 : sheaf_h_getattr(fs, c, h, &st[i]);
 
-		if (r == -ESTALE || r == -ENOENT) /* gone meanwhile */
+		if (r == -ESTALE || r == -ENOENT) /* removed meanwhile */
 			st[i] = (struct stat){ .st_ino = out[i].ino };
 		else if (r)
 			return r;
@@ -445,7 +445,7 @@ int sheaf_utimens(struct sheaf *fs, const char *path, const struct timespec ts[2
 static_assert((int)XATTR_MUST_CREATE == XATTR_CREATE && (int)XATTR_MUST_REPLACE == XATTR_REPLACE,
 	      "flags are those of setxattr(2)");
 
-/* Ends an operation that asked for at most `size` bytes (0: only how many there are). */
+/* Ends an operation that asked for at most `size` bytes (0: only for their number). */
 static ssize_t end_xattr(struct sheaf *fs, struct cop *op, void *out, size_t size)
 {
 	const struct wire_xattr_res *x = &op->res.xattr;

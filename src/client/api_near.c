@@ -1,7 +1,7 @@
 /* The public interface: reads past servers of this host (near.c).
  *
- * Threads: any; what is read is read without the lock of the connection. Buffers: the caller's. Errors: of a read none: what
- * does not work here is left to the servers. */
+ * Threads: any; data are read without the connection's lock. Buffers: the caller's. Errors: none of
+ * a read; what fails here is asked of the servers. */
 #include "client/api_priv.h"
 
 #define PIECES 64
@@ -13,7 +13,7 @@ void sheaf_set_near(struct sheaf *fs, int on)
 	pthread_mutex_unlock(&fs->lock);
 }
 
-/* 0, or why not all of it. */
+/* 0, or the reason why not everything was read. */
 static int read_pieces(struct env *e, const struct lent *lent, int n, char *buf)
 {
 	for (int i = 0; i < n; i++) {

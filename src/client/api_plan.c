@@ -1,16 +1,17 @@
-/* The public interface: what an access would be, by the code that cuts accesses into requests and finds their memory;
- * nobody is asked and nothing moves.
+/* The public interface: how an access would be cut into requests and pieces of memory, computed by
+ * the code that does it. Nothing is sent and nothing moves.
  *
- * Threads: any; the connection's lock is held only while requests are cut. Buffers: none but its own. Errors: -errno. */
+ * Threads: any; the connection's lock is held only while requests are cut. Buffers: none but its
+ * own. Errors: -errno. */
 #include <stdlib.h>
 
 #include "client/api_priv.h"
 #include "sheaf_admin.h"
 
-#define PIECES_MAX ((uint64_t)64 << 20) /* of patterns: each is looked at */
+#define PIECES_MAX ((uint64_t)64 << 20) /* of patterns: each piece is visited */
 #define SLICE 2048
 
-/* An access, in either form. */
+/* An access, as lists or as types. */
 struct sides {
 	struct access access;
 	struct typed typed;
@@ -59,9 +60,9 @@ static void find_ends(const struct sides *s, struct sheaf_plan *out)
 	out->begin = MIN(out->begin, out->end);
 }
 
-/* ---- what each object has ---- */
+/* ---- the share of each object ---- */
 
-/* Pieces of memory behind a view; *end is where the last one of the view before ended. */
+/* Counts the pieces of memory behind a view. *end: the end of the previous view's last piece. */
 static uint64_t count_pieces(struct view *v, struct iovec *iov, uintptr_t *end)
 {
 	uint64_t n = 0, at = 0, got;
@@ -112,7 +113,7 @@ static enum sheaf_mover mover_of(const struct client *c, enum sheaf_mover how, b
 	return how == SHEAF_MOVER_PACK ? how : SHEAF_MOVER_GATHER;
 }
 
-/* With the lock; f is a file that nobody opened. */
+/* Called with the lock; f was not opened, it has only a layout. */
 static int plan_requests(struct client *c, struct cop *op, struct cfile *f, const struct sides *s,
 			 enum sheaf_mover how, bool write, struct sheaf_share *out)
 {

@@ -1,8 +1,8 @@
-/* The public interface: a connection that another process goes on with. See api.c for threads, takeover.c for what is
- * handed over.
+/* The public interface: handing a connection to another process. See api.c for threads, takeover.c
+ * for what is handed over.
  *
- * Buffers: the whole export is in memory for a moment. Errors: a descriptor that cannot be read or written; what was read is
- * looked at before anybody connects. */
+ * Buffers: the whole export is in memory for a moment. Errors: a descriptor that cannot be read or
+ * written; imported bytes are checked before anything connects. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -114,7 +114,7 @@ int sheaf_export(struct sheaf *fs, int fd)
 	struct wire_bytes b;
 	int r;
 
-	if (c->net.hub) /* its servers end with this process */
+	if (c->net.hub) /* its servers run in this process */
 		return -EOPNOTSUPP;
 	pthread_mutex_lock(&fs->lock);
 	r = client_export(c, &b);

@@ -1,16 +1,17 @@
-/* $SHEAF_TRACE=FILE: every read and write of this process becomes a line of that file, which `sheaf explain` reads: what
- * was moved, how the file lies on the servers, and how long it took.
+/* $SHEAF_TRACE=FILE: every read and write of this process becomes a line of that file, which `sheaf
+ * explain` reads: what was moved, the file's layout, and how long it took.
  *
- *   {"op":"read","bytes":4096,"unit":262144,"width":4,"start":0,"file":[[56,8,512,4096]],"result":4096,"ns":81253,...}
+ *   {"op":"read","bytes":4096,"unit":262144,"width":4,"start":0,
+ *    "file":[[56,8,512,4096]],"result":4096,"ns":81253,...}	(in one line)
  *
- * A side of a list access is entries [offset,length] or, where they are regular, [offset,length,count,stride]; one of a
- * typed access is its pattern. Memory counts from its lowest address, and is left out where it is one piece. Lists of more
- * than ENTRIES entries are cut ("cut" says how many pieces there were); where a pattern is too long, it is written as
- * such a list.
+ * A side of a list access has entries [offset,length] or, if they are regular,
+ * [offset,length,count,stride]; a side of a typed access is its pattern. Memory offsets count from
+ * its lowest address; memory of one piece is left out. Lists of more than ENTRIES entries are cut
+ * ("cut" has the number of pieces); a pattern that is too long is written as such a list.
  *
- * Threads: any; also several processes: a line is one write(2) that appends. Buffers: a line is made in memory of its own.
- * Errors: of opening the file, to who connects. Later ones, and a file of TRACE_MAX, end the trace, which is said once; the
- * transfers do not care. */
+ * Threads: any, also of several processes: a line is one write(2) that appends. Buffers: each line
+ * has memory of its own. Errors: a file that cannot be opened makes the connect fail. Later errors,
+ * and a file of TRACE_MAX, end the trace, which is logged once; transfers are not affected. */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@
 
 #define TRACE_MAX (64 * MIB)
 #define ENTRIES 4096
-#define LINE_MAX_BYTES (1 * MIB) /* two lists of so many entries fit */
+#define LINE_MAX_BYTES (1 * MIB) /* two lists of ENTRIES entries fit */
 
 struct tracer {
 	int fd;
@@ -30,7 +31,7 @@ struct tracer {
 
 struct line {
 	size_t len;
-	bool cut; /* a list was too long */
+	bool cut; /* a list was cut */
 	char text[LINE_MAX_BYTES];
 };
 
@@ -83,10 +84,10 @@ __attribute__((format(printf, 2, 3))) static void add(struct line *l, const char
 	l->len = MIN(l->len + (size_t)MAX(r, 0), sizeof(l->text));
 }
 
-/* A list as it grows: what is regular is one entry. */
+/* A list as it grows; regular pieces are one entry. */
 struct entries {
 	struct line *l;
-	size_t n; /* entries written, or begun */
+	size_t n; /* entries written or begun */
 	uint64_t offset, length, count;
 	int64_t stride;
 };
@@ -148,7 +149,7 @@ static void add_runs(struct line *l, const char *name, const struct pattern *p, 
 	entries_end(&e);
 }
 
-/* A line, with what is common to all; NULL: there is to be none. */
+/* Begins a line with the fields that all have; NULL: no line is to be written. */
 static struct line *begin(struct sheaf_file *f, const struct traced *how, uint64_t bytes)
 {
 	const struct layout *lay = &f->f->layout;
@@ -176,7 +177,7 @@ static void say_ended(struct tracer *t, const char *why)
 		log_error("trace", "$SHEAF_TRACE: %s; no more transfers are written down", why);
 }
 
-/* The rest of a line, and out with it. pieces: how many there were, where that was too many. */
+/* Completes a line and writes it. pieces: how many there were, if the list was cut. */
 static void end(struct sheaf_file *f, const struct traced *how, struct line *l, uint64_t pieces)
 {
 	struct tracer *t = f->fs->tracer;

@@ -1,10 +1,10 @@
 /* The public interface: types, and transfers that are described by them.
  *
- * Threads: any; types are immutable. Buffers: what a started transfer borrows (memory, types) stays the caller's until
- * it has ended. Errors: -errno. */
+ * Threads: any; types are immutable. Buffers: memory and types that a started transfer borrows stay
+ * the caller's until it has ended. Errors: -errno. */
 #include "client/api_priv.h"
 
-/* ---- types: a constructor that fails leaves NULL, and NULL is nothing to make another one of ---- */
+/* ---- types: a constructor that fails sets *t to NULL, and NULL is no valid element type ---- */
 
 static const struct type *inner(const struct sheaf_type *t)
 {
@@ -86,7 +86,7 @@ int api_describe(struct typed *t, const void *mem, const struct sheaf_type *mem_
 	return r ? r : pattern_tile(&t->file, inner(file_type), t->base, t->mem.total);
 }
 
-/* Begun, with the connection's lock; or NULL and *r. */
+/* Starts a transfer, with the connection's lock held; or NULL and *r. */
 static struct cop *begin(struct sheaf_file *f, const struct typed *what, bool write,
 			 struct sheaf_op **started, int *r)
 {

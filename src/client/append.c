@@ -1,13 +1,14 @@
-/* Appends: the metadata server gives them their place, then they are writes like others, then they report. Room that
- * is made through a file for appends, and that may make it longer, goes the same way.
+/* Appends: the metadata server gives each one its place, then its data are written like others,
+ * then it is reported. Allocation through a file opened with O_APPEND that may make the file longer
+ * works the same way.
  *
- *   ASK -> WRITE -> REPORT (-> ASK) -> END
+ *   ASK -> WRITE -> REPORT (-> ASK) -> JUDGE
  *
- * While one is under way it is in f->appends, so that it can be claimed again after a restart of the metadata
- * server. When the file was fenced in between, the place may be gone: it asks for it once more, and gets the
- * same one unless the file was cut. Buffers: the write is an operation of its own that borrows the caller's
- * memory. Errors: of the write; a report that does not arrive costs nothing but the sight of others (the size
- * they see ends before this append until the file is closed). */
+ * An append under way is in f->appends, so that it can be claimed after a restart of the metadata
+ * server. When the file was fenced meanwhile, the place may be gone: the append asks again, and
+ * gets the same place unless the file was truncated. Buffers: the write is an operation of its own
+ * that borrows the caller's memory. Errors: those of the write. A lost report only delays what
+ * others see: until the file is closed, their size ends before this append. */
 #include "client/cli_priv.h"
 
 #define MAX_PLACES 100
@@ -20,7 +21,7 @@ static void written(struct cop *write)
 	req_done(write->user, 0, 0);
 }
 
-/* Where the room that is asked for ends. */
+/* Where the range to be allocated ends. */
 static uint64_t upto(const struct append *a)
 {
 	return a->ext.offset + a->ext.length;
@@ -78,7 +79,7 @@ static bool step(struct req *q)
 		call_fini(&op->call);
 		write_there(op, a);
 		break;
-	case REPORT: /* also after an error of what came before */
+	case REPORT: /* also after an error before it */
 		req_goto(q, JUDGE);
 		call_fini(&op->call);
 		a->result = a->write ? a->write->result : q->error;
@@ -94,7 +95,7 @@ static bool step(struct req *q)
 	case JUDGE:
 		call_fini(&op->call);
 		list_del(&a->link);
-		/* the session was lost, and the file with it; or others cut the file all the time */
+		/* the session was lost, with the open; or the file was truncated again and again */
 		if (a->result == -EBADF || a->result == -EAGAIN)
 			a->result = -EIO;
 		return cop_end(op, a->result);

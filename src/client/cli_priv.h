@@ -1,10 +1,10 @@
-/* What the files of the client share. Private to src/client. */
+/* Shared by the files of the client. Private to src/client. */
 #ifndef SHEAF_CLI_PRIV_H
 #define SHEAF_CLI_PRIV_H
 
 #include "client/client.h"
 
-/* From a directory by one or more names to one on another server; for a while. */
+/* A cached referral: from a directory, by one or more names, to one on another server. */
 #define WAYS 256
 struct way {
 	struct wire_handle dir, to;
@@ -13,65 +13,65 @@ struct way {
 	uint8_t names[63];
 };
 
-/* Where a server of this host has its files. */
+/* Where a server of this host has its object files (near.c). */
 struct home {
-	char *path; /* NULL: not known, or not for us */
+	char *path; /* NULL: not known, or we have no access */
 	uint64_t dev, ino; /* of the directory */
-	bool visited; /* the rest is good */
-	bool memory; /* they are nowhere else */
+	bool visited; /* the directory is open: memory and dir are valid */
+	bool memory; /* the files exist in memory only */
 	int dir;
 };
 
 /* The file of an object there. */
 struct near {
 	struct list lru;
-	bool open, gone; /* gone: closed by its last user */
+	bool open, gone; /* gone: its last user closes it */
 	int fd;
 	uint32_t users;
 };
 
-#define LIST_USUAL 32 /* extents for which a pattern is not worth it */
+#define LIST_USUAL 32 /* most extents for which a pattern does not pay */
 
 struct client {
 	struct loop *loop;
 	const struct conf *conf;
 	struct net net;
-	struct peer *peers; /* by target id; room for as many as there can be, they never move */
-	struct conf_target *targets; /* likewise: the cluster file's, then those that were added */
+	struct peer *peers; /* by target id; room for CONF_MAX_TARGETS, so none ever moves */
+	struct conf_target *targets; /* likewise: the cluster file's, then added ones */
 	uint32_t n_peers;
-	uint32_t meta[CONF_MAX_TARGETS]; /* partition p belongs to meta[p mod n] */
+	uint32_t meta[CONF_MAX_TARGETS]; /* partition p belongs to meta[p % n_meta] */
 	uint32_t n_meta;
 	struct list files;
 	struct htab holdings; /* struct holding by inode */
 	struct list spare_ops, spare_lanes;
 	unsigned n_spare_lanes;
-	struct htab imported; /* those of them that nobody has asked for yet */
-	struct cred_wire self; /* whose calls without credentials are, */
-	bool has_self; /* if they need not be looked up each time */
-	uint32_t n_ops; /* operations that were taken and not given back */
+	struct htab imported; /* imported files that client_imported() has not returned yet */
+	struct cred_wire self; /* our own credential, for calls without one */
+	bool has_self; /* self is set: no lookup for each call */
+	uint32_t n_ops; /* operations taken and not freed */
 	uint64_t next_open;
-	bool halted; /* by client_export() */
-	struct list lockings; /* operations that wait for locks */
+	bool halted; /* from client_export() to client_go_on() */
+	struct list lockings; /* struct locking: operations that wait for locks */
 	uint64_t n_tickets;
 	uint64_t trace_base, n_traces;
 	uint64_t timeout_ns;
-	enum net_mover mover; /* that is forced, or MOVER_AUTO */
-	size_t list_most; /* extents of a pattern that go as a list */
+	enum net_mover mover; /* forced for all transfers, or MOVER_AUTO */
+	size_t list_most; /* most extents of a pattern that are sent as a list */
 	struct way ways[WAYS];
-	_Atomic bool near_reads; /* past servers of this host */
-	struct home *homes; /* of targets, by id */
-	struct list near_lru; /* struct near that are open */
+	_Atomic bool near_reads; /* read past servers of this host */
+	struct home *homes; /* by target id */
+	struct list near_lru; /* open struct near, least recently used first */
 	uint32_t n_near;
-	union { /* where a request is planned */
+	union { /* scratch memory to plan a request in */
 		struct extent scratch[LIST_MAX];
 		struct copy_piece scratch_copy[LIST_MAX];
 	};
 };
 
-#define LOCK_SETS 2 /* of ranges, and of the whole file */
+#define LOCK_SETS 2 /* byte ranges, and the whole file */
 
-/* The locks of a file, through whichever of our opens of it they were taken (range.open): an owner has its locks of the
- * file, not of one open. Lives as long as one of the opens. */
+/* The locks that this client has on a file, through any of its opens (range.open): an owner has its
+ * locks on the file, not on one open. Lives as long as one of the opens. */
 struct holding {
 	struct hnode node;
 	uint64_t ino;
@@ -83,67 +83,67 @@ struct holding {
 struct cfile {
 	struct list link;
 	struct client *c;
-	void *user; /* of the blocking interface */
+	void *user; /* struct sheaf_file of the blocking interface */
 	struct hnode by_id; /* in c->imported */
-	bool imported; /* it is in there */
+	bool imported; /* by_id is in c->imported */
 	struct wire_handle h;
 	uint64_t id; /* of the open */
 	uint32_t flags; /* OPEN_READ, OPEN_WRITE, OPEN_APPEND */
-	struct list appends; /* under way */
+	struct list appends; /* struct append under way */
 	struct layout layout;
-	uint32_t *targets; /* layout.width ids */
+	uint32_t *targets; /* layout.width target ids */
 	struct wire_capability cap;
-	uint64_t opened_change; /* `change` when it was opened */
+	uint64_t opened_change; /* `change` at the open */
 	struct wire_wrote wrote;
-	uint64_t n_wrote; /* writes that were answered */
-	bool punched; /* holes: only its objects know how many blocks they have */
-	int64_t seen_mtime; /* of all its writes */
-	int64_t held_mtime; /* not reported while a time is set by hand */
-	uint64_t *unsynced; /* per object: verifier of the oldest write that no fsync covered, or 0 */
-	uint64_t *writes; /* per object: writes that were answered */
+	uint64_t n_wrote; /* writes answered so far */
+	bool punched; /* holes were punched: only the objects know their blocks */
+	int64_t seen_mtime; /* latest of all its writes */
+	int64_t held_mtime; /* not reported while a SETATTR of mtime is under way */
+	uint64_t *unsynced; /* per object: verifier of the oldest write without an fsync, or 0 */
+	uint64_t *writes; /* per object: writes answered so far */
 	struct reach {
-		uint64_t recorded; /* end that the metadata server knows: the object has lost data if it ends before */
-		uint64_t end, blocks; /* after our latest write */
+		uint64_t recorded; /* recorded end: an object that ends before it has lost data */
+		uint64_t end, blocks; /* as of our latest write */
 		bool wrote; /* since the last report */
 	} * reach; /* per object */
 	bool lost; /* a server lost unsynced data */
-	bool left; /* earlier writers left data that no sync is known to cover */
-	bool told_beyond; /* the metadata server knows that there may be objects beyond the size */
+	bool left; /* earlier writers left data that may be unsynced */
+	bool told_beyond; /* the metadata server knows that objects may reach beyond the size */
 	struct cred_wire cred;
 	struct holding *holding;
-	struct near *near; /* one an object, or NULL */
+	struct near *near; /* one per object, or NULL */
 };
 
 /* ---- client.c ---- */
 void client_add(struct client *c, const struct conf_target *t, const char *address);
-struct peer *peer_of(struct client *c, uint64_t ino); /* the metadata server */
-/* A call of this operation; the caller adds what is special. */
+struct peer *peer_of(struct client *c, uint64_t ino); /* the metadata server of ino */
+/* Makes a call of this operation; the caller adds what is special. */
 struct call call_make(struct cop *op, uint32_t number, xdr_any put, void *args, xdr_any get,
 		      void *res);
 uint64_t trace_new(struct client *c);
-/* With an error it begins where its ops answer. */
+/* With an error, the operation starts in the state that `ops` names for errors. */
 void cop_start(struct cop *op, const struct req_ops *ops, int error);
-bool cop_end(struct cop *op, int64_t result); /* last thing a step function does; returns false */
+bool cop_end(struct cop *op, int64_t result); /* ends a step function; returns false */
 static inline struct cop *cop_of(struct req *q)
 {
 	return container_of(q, struct cop, q);
 }
 
-/* More than a message can carry. */
+/* A path is longer than a message can carry. */
 static inline bool path_too_long(const struct cop *op)
 {
 	return (op->place && op->place->path.len > PATH_MAX_LEN) ||
 	       (op->place2 && op->place2->path.len > PATH_MAX_LEN);
 }
 
-/* ---- learn.c: targets that were added ---- */
-/* Asks the server for its map and takes up what is new in it; holds q (or NULL) until then. */
+/* ---- learn.c: targets added after our cluster file was written ---- */
+/* Asks the server for its map and adds the targets that are new; holds q (or NULL) until then. */
 void map_learn(struct client *c, struct peer *p, struct req *q);
 void map_changed(struct peer *p);
-/* One target of a map; nothing happens when it is known. */
+/* Adds one target of a map, unless it is known. */
 void target_learn(struct client *c, const struct wire_map_target *t);
-/* Are all its targets known? If not, and this was not tried yet, asks the server that owns the inode; true: q goes on
- * in the state it names, to look again. */
+/* True: the layout names unknown targets, and the server that owns the inode is asked for its map,
+ * once per operation; q is held, and its next state must call this again. */
 bool layout_learn(struct cop *op, const struct wire_layout_rec *l, uint64_t ino, struct req *q);
 
 /* ---- sizing.c: attributes with the true size ---- */
@@ -159,32 +159,32 @@ struct sizing {
 	struct wire_object_res *ends;
 	uint32_t n, tries;
 };
-/* Holds op->q until op->attr is filled with size and mtime made right. */
+/* Holds op->q until op->attr has the true size and mtime. */
 void sizing_start(struct cop *op, const struct wire_handle *h);
 
-/* shape.c: what of an access goes out as a pattern. */
+/* shape.c: the file side of an access as a pattern. */
 struct shape {
-	struct wire_bytes type; /* encoded; none: lists go out */
-	int64_t base; /* where it begins in the file */
-	uint64_t end; /* and ends, at most */
+	struct wire_bytes type; /* encoded; empty: lists are sent */
+	int64_t base; /* file offset where the pattern begins */
+	uint64_t end; /* upper bound of where it ends */
 };
 void shape_of_type(struct cop *op, const struct type *type,
-		   struct shape *out); /* not base and end */
+		   struct shape *out); /* leaves base and end unset */
 void shape_of_list(struct cop *op, struct shape *out); /* of op->access */
 
-/* ---- transfer.c: a fresh capability, and its memory ---- */
+/* ---- refresh.c: fresh capabilities; transfer.c: spare lanes ---- */
 void cap_ask(struct cop *op, struct cfile *f, struct call *c, struct req *q); /* holds q */
-void cap_take(struct cfile *f, struct call *c); /* when q goes on */
-void lanes_free(struct client *c); /* those kept for reuse */
+void cap_take(struct cfile *f, struct call *c); /* the answer, when q goes on */
+void lanes_free(struct client *c); /* frees the spare ones */
 
 /* ---- full.c ---- */
-/* After -ENOSPC. True: q is held; when it goes on, call room_waited() and send the request
- * again. False: the refusal is final. */
+/* After -ENOSPC. True: q is held; in its next state call room_waited() and repeat the request.
+ * False: the refusal is final. */
 bool room_wait(struct client *c, struct room *r, struct req *q);
 void room_waited(struct room *r);
 
 struct append;
-/* What an append does at the place that it was given; -EAGAIN: that may be gone. */
+/* Writes or allocates at the place that the append was given. -EAGAIN: the place may be gone. */
 void append_there(struct cop *op, struct cfile *f, const struct append *a);
 
 /* ---- near.c ---- */
@@ -195,19 +195,19 @@ void near_free(struct cfile *f);
 /* ---- ways.c ---- */
 void way_learn(struct cop *op, const struct wire_place *p, const struct wire_referral *r,
 	       uint64_t asked);
-void way_walk(struct cop *op, struct wire_place *p); /* as far as ways are known */
+void way_walk(struct cop *op, struct wire_place *p); /* as far as referrals are cached */
 void ways_forget(struct client *c);
 
 /* ---- append.c ---- */
 struct append {
 	struct list link; /* in f->appends */
 	uint64_t id, length, offset, epoch;
-	bool placed; /* offset was given, under this epoch */
-	uint32_t places; /* that it was given so far */
+	bool placed; /* the server gave it `offset`, under this epoch */
+	uint32_t places; /* how often it asked for a place again */
 	const struct iovec *mem;
 	size_t n_mem;
 	struct extent ext;
-	bool room; /* for ext, as client_allocate() makes it: its place is what of that is behind the end */
+	bool room; /* allocates ext, as client_allocate(); its place is the part behind the end */
 	uint32_t mode;
 	struct cop *write;
 	struct wire_append_args args;
@@ -215,35 +215,35 @@ struct append {
 	struct wire_appended_args done_args;
 	int64_t result;
 };
-/* `a` says what is written, and lives as long as op. */
+/* `a` says what is written, and must live as long as op. */
 void append_start(struct cop *op, struct append *a, struct cfile *f);
-uint32_t append_claims(const struct cfile *f, struct wire_append_claim *out); /* APPENDS_MAX */
+uint32_t append_claims(const struct cfile *f, struct wire_append_claim *out); /* out: APPENDS_MAX */
 
 /* ---- names.c ---- */
 struct wire_place name_place(struct sheaf_handle dir, const char *path, bool follow);
-/* Errors come out of the operation, not of here. place NULL: the arguments begin with a handle. */
+/* `error` is reported by the operation, not here. p NULL: the arguments begin with a handle. */
 void name_start(struct cop *op, uint32_t number, xdr_any put, xdr_any get, struct wire_place *p,
 		int error);
 
 /* ---- file.c ---- */
-int file_make(struct cop *op); /* the answer to an open becomes op->file */
-/* A file of this layout, without everything else; one without targets is a directory. -EIO: it makes no sense. */
+int file_make(struct cop *op); /* makes op->file from the answer to an open */
+/* A file with this layout and nothing else set; no targets: a directory. -EIO: invalid layout. */
 int file_new(struct client *c, const struct wire_handle *h, uint64_t id,
 	     const struct wire_layout_rec *l, struct cfile **out);
-/* A write to object `index` was answered: the file ends at `end` at least. */
+/* A write to object `index` was answered: the file is at least `end` bytes long. */
 void file_wrote(struct cfile *f, uint32_t index, uint64_t epoch, uint64_t end,
 		const struct wire_write_res *r);
-/* What the metadata server has recorded of its objects, under this epoch. */
+/* Takes the recorded ends of the objects, as the metadata server has them under this epoch. */
 void file_recorded(struct cfile *f, uint64_t epoch, const struct wire_layout_rec *l);
-/* One of its objects, as requests name it. */
+/* One object of the file, as requests name it. */
 struct wire_access file_access(const struct cfile *f, uint32_t index);
-/* What it has written since the last report, with the notes in the arena; doubt: also without
- * memory for them. */
+/* What was written since the last report, with the notes in the arena. doubt is also set after
+ * holes were punched, and without memory for the notes. */
 struct wire_wrote file_report(const struct cfile *f, struct arena *a);
-/* A write to object `index` was answered by a server with this verifier. */
+/* A server with this verifier answered a write to object `index`. */
 void file_unsynced(struct cfile *f, uint32_t index, uint64_t verifier);
-/* A time is being set by hand: it outlives our own writes before it. Those up to what is returned are not reported from
- * now on; when it failed, they are again. */
+/* A SETATTR of mtime begins: the new time outlives our earlier writes. Returns the latest mtime of
+ * these; writes up to it are not reported from now on, or again if the SETATTR fails. */
 int64_t file_mtime_begin(struct client *c, uint64_t ino, uint32_t uid);
 void file_mtime_end(struct client *c, uint64_t ino, int64_t upto, bool set);
 void file_reclaim(struct peer *p, bool session_lost);
@@ -251,11 +251,11 @@ void file_free(struct cfile *f);
 
 /* ---- locking.c ---- */
 int file_locks_init(struct cfile *f); /* 0 or -ENOMEM */
-void file_locks_free(struct cfile *f); /* with it go those taken through it */
-void file_lose_locks(struct cfile *f); /* those taken through it */
-bool file_lost_own(const struct cfile *f); /* some of them, and their owners have not heard of it */
-/* Of holding->locks or holding->lost, those taken through this open: writes them from number `skip` on, at most max, to out
- * (or NULL); returns how many there are in all. */
+void file_locks_free(struct cfile *f); /* drops the locks taken through f */
+void file_lose_locks(struct cfile *f); /* moves the locks taken through f to `lost` */
+bool file_lost_own(const struct cfile *f); /* f lost locks, and their owners have not been told */
+/* Lists the locks of `sets` (holding->locks or ->lost) that were taken through this open: from
+ * number `skip` on, at most max, to out (or NULL). Returns how many there are in all. */
 size_t locks_list(const struct list sets[LOCK_SETS], uint64_t open, struct wire_lock *out,
 		  size_t skip, size_t max);
 

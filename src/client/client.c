@@ -1,4 +1,4 @@
-/* A client: its peers, its operations' memory, and which server owns what. */
+/* A client: its peers, the memory of its operations, and which server owns an inode. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -40,8 +40,8 @@ int client_new(const struct client_opts *o, struct client **out)
 	c->trace_base = env_random_u64(o->loop->env);
 	c->net.hub = o->hub;
 	c->list_most = LIST_USUAL;
-	c->peers = calloc(CONF_MAX_TARGETS, sizeof(*c->peers)); /* pages that nobody touches */
-	c->targets = calloc(CONF_MAX_TARGETS, sizeof(*c->targets)); /* cost nothing */
+	c->peers = calloc(CONF_MAX_TARGETS, sizeof(*c->peers)); /* untouched pages cost no memory */
+	c->targets = calloc(CONF_MAX_TARGETS, sizeof(*c->targets));
 	c->homes = calloc(CONF_MAX_TARGETS, sizeof(*c->homes));
 	if (!c->peers || !c->targets || !c->homes || htab_init(&c->imported)) {
 		client_free(c);
@@ -97,7 +97,7 @@ void client_free(struct client *c)
 
 	for (uint32_t i = 0; c->peers && i < c->n_peers; i++)
 		peer_fini(&c->peers[i]);
-	while (!list_empty(&c->loop->runnable)) /* claims that were under way */
+	while (!list_empty(&c->loop->runnable)) /* ends claims under way */
 		loop_run_ready(c->loop);
 	net_fini(&c->net);
 	while ((it = list_pop(&c->files)))
@@ -144,7 +144,7 @@ bool client_is_meta(const struct client *c, uint32_t target)
 
 /* ---- operations ---- */
 
-/* The protocol carries the first 32 groups. */
+/* Our own credential; the protocol carries the first 32 groups. */
 static void own_cred(struct cred_wire *w)
 {
 	int n = getgroups(ARRAY_LEN(w->gids), w->gids);
@@ -152,7 +152,7 @@ static void own_cred(struct cred_wire *w)
 
 	w->uid = geteuid();
 	w->gid = getegid();
-	if (n < 0) { /* there are more */
+	if (n < 0) { /* we have more groups */
 		n = getgroups(0, NULL);
 		all = n > 0 ? calloc((size_t)n, sizeof(*all)) : NULL;
 		n = all ? getgroups(n, all) : 0;

@@ -1,5 +1,5 @@
-/* Open files: open, close, fsync, flush, and what a file remembers between them: its capability, how far it
- * was written, and which servers have data of it that no fsync covered. */
+/* Open files: open, close, fsync, flush, and the state between them: the capability, how far the
+ * file was written, and which servers have data that no fsync covered. */
 #include <fcntl.h>
 #include <stdlib.h>
 
@@ -39,8 +39,7 @@ void file_free(struct cfile *f)
 	free(f);
 }
 
-/* Under a newer epoch what was written before is accounted for: a fence cut it, or asked the
- * objects. */
+/* A newer epoch accounts for earlier writes: its fence cut them, or the objects were asked. */
 static void new_epoch(struct cfile *f, uint64_t epoch)
 {
 	f->wrote = (struct wire_wrote){ .epoch = epoch, .doubt = f->wrote.doubt };
@@ -100,7 +99,7 @@ struct wire_wrote file_report(const struct cfile *f, struct arena *a)
 	return w;
 }
 
-/* The metadata server has heard what was reported when n_wrote was `upto`. */
+/* The metadata server has the report that was made when n_wrote was `upto`. */
 static void file_reported(struct cfile *f, const struct wire_wrote *w, uint64_t epoch,
 			  uint64_t upto)
 {
@@ -127,7 +126,7 @@ int64_t file_mtime_begin(struct client *c, uint64_t ino, uint32_t uid)
 		if (f->h.ino != ino)
 			continue;
 		upto = MAX(upto, f->seen_mtime);
-		if (uid && uid != f->cred.uid) /* he may well be refused */
+		if (uid && uid != f->cred.uid) /* another user's SETATTR may be refused */
 			continue;
 		f->held_mtime = MAX(f->held_mtime, f->wrote.mtime);
 		f->wrote.mtime = 0;
@@ -152,8 +151,8 @@ void file_mtime_end(struct client *c, uint64_t ino, int64_t upto, bool set)
 	}
 }
 
-/* Acknowledged writes are lost: only the objects know how far the file reaches, not what the
- * client has written. */
+/* Acknowledged writes were lost: only the objects know how far the file reaches; what the client
+ * has written does not tell. */
 static void lose_writes(struct cfile *f)
 {
 	f->lost = true;
@@ -295,18 +294,18 @@ struct syncing {
 	struct call *calls;
 	struct wire_sync_args *args;
 	struct wire_object_res *res;
-	uint64_t *seen; /* writes of each object that were answered before it was asked */
+	uint64_t *seen; /* per object: writes answered before it was asked */
 	uint32_t n;
 	uint32_t tries;
-	uint64_t n_wrote; /* of the file, when it was reported */
+	uint64_t n_wrote; /* f->n_wrote at the report */
 	enum { SYNC, FLUSH, CLOSE } how;
-	bool unasked; /* out of memory */
-	bool renewing; /* asked for a fresh capability */
+	bool unasked; /* no memory: no object was asked */
+	bool renewing; /* a fresh capability was asked for */
 	int verdict;
 };
 
-/* An fsync is for all data of the file, whoever wrote them through whatever. The others need not ask a server
- * whose link has been up since the write. */
+/* Must a flush or close ask this object's server? Not if its link has been up since the write. An
+ * fsync always asks: it covers the data of all writers of the file. */
 static bool in_doubt(const struct cfile *f, uint32_t i)
 {
 	const struct peer *p = &f->c->peers[f->targets[i]];
@@ -351,7 +350,7 @@ static int ask_targets(struct cop *op, struct syncing *s)
 	return 0;
 }
 
-/* Did every server keep what it had acknowledged? Capabilities that were fenced do not matter here. */
+/* Did every server keep what it had acknowledged? Fenced capabilities do not matter here. */
 static int judge(struct cop *op, struct syncing *s)
 {
 	struct cfile *f = op->file;
@@ -364,22 +363,21 @@ static int judge(struct cop *op, struct syncing *s)
 			continue;
 		if (c->status && !verdict)
 			verdict = c->status;
-		/* whatever the answer was, it tells which life of the server it comes from */
+		/* every reply, even an error, has the server's current verifier */
 		if (c->verifier && f->unsynced[i] && c->verifier != f->unsynced[i]) {
 			lose_writes(f);
-			if (s->how == FLUSH) /* what was written since is still there */
+			if (s->how == FLUSH) /* data written since are still there */
 				f->unsynced[i] = c->verifier;
 		}
 		if ((!c->status || c->status == -EIO) && s->how == SYNC &&
 		    s->seen[i] == f->writes[i])
-			f->unsynced[i] = 0; /* also after an error: it is said once */
+			f->unsynced[i] = 0; /* also after an error, which is reported once */
 		call_fini(c);
 	}
-	if (f->lost && (verdict != -EKEYEXPIRED || s->how != SYNC)) { /* else it is asked again */
+	if (f->lost && (verdict != -EKEYEXPIRED || s->how != SYNC)) { /* else it repeats */
 		verdict = -EIO;
-		if (s->how !=
-		    FLUSH) /* anybody's close(2) is one: the fsync of who wrote must hear it, too */
-			f->lost = false; /* said once, as a local file system does */
+		if (s->how != FLUSH) /* any close(2) flushes; a later fsync must fail, too */
+			f->lost = false; /* reported once, as by a local file system */
 		for (uint32_t i = 0; i < s->n && s->how == SYNC; i++)
 			if (s->seen[i] == f->writes[i])
 				f->unsynced[i] = 0;
@@ -399,20 +397,20 @@ static void report(struct cop *op, struct syncing *s)
 		op->call = call_make(op, OP_CLOSE, XDR_ANY(xdr_wire_close_args), &op->args,
 				     XDR_ANY(xdr_wire_void_res), &op->res);
 	} else if (s->how == SYNC && tells) {
-		w.doubt = f->wrote.doubt; /* of a RECORD it means something else */
+		w.doubt = f->wrote.doubt; /* in a RECORD it has another meaning */
 		op->args.record = (struct wire_record_args){ f->h, w };
 		op->call = call_make(op, OP_RECORD, XDR_ANY(xdr_wire_record_args), &op->args,
 				     XDR_ANY(xdr_wire_recorded_res), &op->res);
 	} else {
 		return;
 	}
-	/* not when others may wait for what it tells, or for its locks */
+	/* never defer a close that has news or holds locks: other clients may wait for it */
 	op->call.later = op->later && !tells && !w.doubt &&
 			 !locks_list(f->holding->locks, f->id, NULL, 0, 0);
 	peer_call(peer_of(op->c, f->h.ino), &op->call, &op->q);
 }
 
-/* The result of the whole call, once the metadata server has answered. */
+/* The result of the operation, after the metadata server has answered. */
 static int verdict_of(struct cop *op, const struct syncing *s)
 {
 	struct cfile *f = op->file;
@@ -424,14 +422,14 @@ static int verdict_of(struct cop *op, const struct syncing *s)
 	}
 	if (!e || (e == -EKEYEXPIRED && s->how != SYNC))
 		e = error;
-	if (s->how != SYNC && !e && file_lost_own(f)) /* nobody has heard of it */
+	if (s->how != SYNC && !e && file_lost_own(f)) /* the owners were not told */
 		e = -EIO;
 	return e == -ESTALE || e == -EBADF ? -EIO : e;
 }
 
-/* Data of earlier writers are on disk with the others: the metadata server, which may have them
- * marked as unsynced, makes sure of it and forgets the marks. It may find that some were lost
- * before: that is not an error of this fsync, or no later one of the file would succeed. */
+/* The data of earlier writers are on disk, too. The metadata server, which may have marked them as
+ * unsynced, verifies that and removes the marks. It may find that some were lost before: no error
+ * of this fsync, or every later fsync of the file would fail. */
 static void tell_synced(struct cop *op)
 {
 	struct cfile *f = op->file;
@@ -452,7 +450,7 @@ static bool sync_step(struct req *q)
 	switch (q->state) {
 	case ASK:
 		req_goto(q, JUDGE);
-		cap_take(f, &op->call); /* when there was a need */
+		cap_take(f, &op->call); /* if one was asked for */
 		s->renewing = false;
 		req_fail(q, ask_targets(op, s));
 		break;
@@ -460,7 +458,7 @@ static bool sync_step(struct req *q)
 		if (!s)
 			return cop_end(op, q->error);
 		req_goto(q, REPORT);
-		if (s->renewing) /* in vain: the file is not ours any more */
+		if (s->renewing) /* refused: the file is not ours any more */
 			s->verdict = q->error == -EBADF ? -EIO : q->error;
 		else
 			s->verdict = s->unasked ? q->error : judge(op, s);
@@ -487,14 +485,14 @@ static bool sync_step(struct req *q)
 	case END:
 		if (op->call.op == OP_FSYNC && (!q->error || q->error == -EIO))
 			f->left = false;
-		if (s->how == CLOSE) /* a session that was lost has closed it already */
+		if (s->how == CLOSE) /* also after an error: a lost session has closed the file */
 			file_free(f);
 		return cop_end(op, s->verdict);
 	}
 	return true;
 }
 
-/* Errors of single calls are judged together. */
+/* JUDGE combines the errors of the single calls. */
 static const struct req_ops sync_ops = { "sync", sync_step, JUDGE, 5, sync_names };
 
 static void sync_start(struct cop *op, struct cfile *f, int how)
@@ -503,7 +501,7 @@ static void sync_start(struct cop *op, struct cfile *f, int how)
 
 	op->file = f;
 	op->state = s;
-	op->cred = f->cred; /* reports are its opener's, whoever closes */
+	op->cred = f->cred; /* reports have the credential of the open, not of the close */
 	if (s)
 		s->how = how;
 	cop_start(op, &sync_ops, s ? 0 : -ENOMEM);
@@ -550,12 +548,12 @@ static bool claim_step(struct req *q)
 	struct claim *c = container_of(q, struct claim, q);
 	struct cfile *f;
 
-	if (q->error == -ESHUTDOWN) { /* we stop: whoever goes on claims it */
+	if (q->error == -ESHUTDOWN) { /* the client halts: its successor claims */
 		c->call.peer->unclaimed = true;
 	} else if (q->error) {
 		log_warn("client", "inode %llx could not be claimed again: %s",
 			 (unsigned long long)c->args.h.ino, error_text(q->error));
-		list_for_each(f, &c->c->files, link) /* it may be closed meanwhile */
+		list_for_each(f, &c->c->files, link) /* it may have been closed */
 			if (c->args.n_locks && f->id == c->args.id)
 				file_lose_locks(f);
 	}
@@ -567,7 +565,7 @@ static bool claim_step(struct req *q)
 
 static const struct req_ops claim_ops = { "reclaim", claim_step, CLAIM, 2, claim_names };
 
-/* The file, with its locks from number `skip` on; returns how many of them. */
+/* Claims the file, with its locks from number `skip` on; returns how many of them. */
 static size_t claim_file(struct peer *p, struct cfile *f, size_t skip)
 {
 	struct client *c = p->owner;
@@ -611,7 +609,7 @@ void file_reclaim(struct peer *p, bool session_lost)
 
 		if (!f->unsynced || peer_of(c, f->h.ino) != p)
 			continue;
-		if (session_lost) /* the server decides what of the rest can still be claimed */
+		if (session_lost) /* the server decides what else can be claimed */
 			file_lose_locks(f);
 		do
 			done += claim_file(p, f, done);

@@ -1,13 +1,13 @@
-/* Waiting for room. Files that were removed give theirs back in the background, so a server may
- * refuse with -ENOSPC what it has room for a moment later.
+/* Waiting for space. Removed files free theirs in the background, so a server may refuse with
+ * -ENOSPC what it has space for a moment later.
  *
  *   ASK -> COUNT -> END		nothing is being removed
  *   ASK -> COUNT -> (PAUSE_NS) -> END	otherwise
  *
  * After a refusal every metadata server is asked how many files it is removing, and the refused
- * request is sent again: once when there are none, since the last one may have gone in between;
- * else until it succeeds or ROOM_NS have passed. Threads: the loop's. Buffers: in the arena of
- * the question. Errors: a server that does not answer removes nothing. */
+ * request is sent again: once if there are none, since the last removal may have ended in between;
+ * else until it succeeds or ROOM_NS have passed. Threads: the loop's. Buffers: in the arena of the
+ * question. Errors: a server that does not answer counts as removing nothing. */
 #include "client/cli_priv.h"
 
 #define ROOM_NS (5 * NSEC_PER_SEC)
@@ -43,7 +43,7 @@ static int ask(struct question *k)
 	return 0;
 }
 
-/* Files that are being removed, as far as servers answered. */
+/* Files that are being removed at the servers that answered. */
 static int64_t count(struct question *k)
 {
 	int64_t n = 0;
@@ -82,7 +82,7 @@ static bool step(struct req *q)
 		break;
 	case COUNT:
 		req_goto(q, END);
-		q->error = 0; /* of servers that did not answer */
+		q->error = 0; /* from servers that did not answer */
 		op->result = count(k);
 		if (op->result)
 			pause_for(k, PAUSE_NS);

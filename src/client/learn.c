@@ -1,13 +1,14 @@
-/* Learning of targets that were added since our cluster file was written.
+/* Learning of targets that were added after our cluster file was written.
  *
  *   ASK -> TAKE
  *
- * A server that has a newer map says so in its welcome and in every reply, and refuses requests of who does not
- * know it; peer.c then calls map_changed(). The map is asked for before anything else goes to that server. Targets
- * are never removed and keep their ids: what the cluster file says of those it has stays, the rest is taken from
- * the map.
+ * A server with a newer map says so in its welcome and in every reply, and refuses requests of
+ * clients that do not know it; peer.c then calls map_changed(). The map is asked for before any
+ * other call to that server. Targets are never removed and keep their ids: those of the cluster
+ * file stay as they are there, the others are taken from the map.
  *
- * Threads: the loop's. Errors: a map that cannot be had changes nothing; who waits for it is told. */
+ * Threads: the loop's. Errors: without a map nothing changes, and the waiting request gets the
+ * error. */
 #include <stdlib.h>
 
 #include "client/cli_priv.h"

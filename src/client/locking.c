@@ -1,16 +1,17 @@
-/* Advisory locks of open files. The metadata server has them; the client remembers what it holds, to claim it
- * after a restart of that server.
+/* Advisory locks of open files. The metadata server keeps them; the client remembers what it holds,
+ * to claim it after a restart of that server.
  *
  *   ASK -> ANSWER (-> ASK, after a pause when the server says so) -> END
  *
- * A wait is asked for again and again under one ticket, which keeps its place in the server's line; no call
- * of it takes longer than others. A flock that changes its kind and may wait lets go of the old one first, as
- * flock(2) does.
+ * A wait repeats its request under one ticket, which keeps its place in the server's line; none of
+ * its calls takes longer than others. A flock that changes its kind and may wait releases the old
+ * lock first, as flock(2) does.
  *
- * When the session was lost, so were its locks: they move to `lost`, and nobody here reads or writes the file, through
- * whatever open, until their owner has heard of it: its next lock or unlock there says -EIO and takes them off. Who reads
- * or writes does not say for whom, so an owner that lost a lock and goes on through another open cannot be told from
- * somebody else; that one waits in vain rather than bytes being wrong. */
+ * When the session is lost, so are its locks: they move to `lost`. From then on no open of this
+ * client reads or writes the file until the owner has been told: its next lock or unlock there
+ * returns -EIO and removes them. A read or write does not name its owner, so an owner that lost a
+ * lock and continues through another open cannot be told from other owners. All of them are refused
+ * rather than given wrong data. */
 #include <stdlib.h>
 
 #include "client/cli_priv.h"
@@ -19,13 +20,13 @@ enum { ASK, ANSWER, END };
 static const char *const names[] = { "ask", "answer", "end" };
 
 struct locking {
-	struct list link; /* of the client, while it may wait */
+	struct list link; /* in c->lockings, while it may wait */
 	struct cop *op;
 	struct range want;
-	uint32_t kind; /* what is wanted in the end */
+	uint32_t kind; /* the kind wanted in the end */
 	bool test, pausing, cancelled;
 	struct timer pause;
-	uint64_t patience; /* of those that do not wait, when the server cannot decide */
+	uint64_t patience; /* without a wait: the deadline for the server to decide */
 };
 
 static struct list *set_of(struct list sets[LOCK_SETS], const struct wire_lock *l)
@@ -65,7 +66,7 @@ void file_lose_locks(struct cfile *f)
 				list_push(lost, &r->link);
 				continue;
 			}
-			ranges_hold(lost, r, &grown); /* lost twice */
+			ranges_hold(lost, r, &grown); /* lost a second time */
 			free(r);
 		}
 }
@@ -142,7 +143,7 @@ size_t locks_list(const struct list sets[LOCK_SETS], uint64_t open, struct wire_
 	return n;
 }
 
-/* Takes what is lost of this owner there off the list; whether there was something. */
+/* Removes the lost locks of this owner in the range; true: there were some. */
 static bool hear_of_loss(struct cfile *f, const struct wire_lock *l, const struct range *want)
 {
 	struct list *lost = set_of(f->holding->lost, l);
@@ -184,7 +185,7 @@ static int not_decided(struct locking *l)
 	return l->cancelled ? 0 : pause_for(l, op->res.lock.pause_ms);
 }
 
-/* The server has done it: remembers it. Then there may be the second half of a change of kind. */
+/* The server has executed the request: remembers it. A change of kind may have a second half. */
 static int decided(struct locking *l)
 {
 	struct cop *op = l->op;
@@ -212,7 +213,7 @@ static void answered(struct locking *l)
 
 	req_goto(q, END);
 	call_fini(&op->call);
-	if (q->error == -EBADF) /* it is not open there any more */
+	if (q->error == -EBADF) /* the server has closed the file */
 		q->error = -EIO;
 	if (q->error)
 		return;
@@ -253,7 +254,7 @@ static bool step(struct req *q)
 }
 
 static const struct req_ops lock_ops = { "lock", step, ANSWER, 3, names };
-/* What cannot even begin. */
+/* For an operation that cannot begin. */
 static const struct req_ops refuse_ops = { "lock", step, END, 3, names };
 
 static int check(struct cop *op, const struct locking *l)
@@ -275,7 +276,7 @@ static int check(struct cop *op, const struct locking *l)
 	return 0;
 }
 
-/* A flock of another kind that waits: what is held goes first. */
+/* A flock of another kind that waits: the lock that is held is released first. */
 static bool lets_go_first(const struct cop *op, const struct locking *l)
 {
 	const struct wire_lock_args *a = &op->args.lock;
@@ -317,7 +318,7 @@ static void start(struct cop *op, struct cfile *f, const struct wire_lock *want,
 		if (lets_go_first(op, l))
 			a->want.kind = LOCK_NOTHING;
 	}
-	if (!e && !test && a->want.kind == LOCK_NOTHING) /* from now on nobody claims it */
+	if (!e && !test && a->want.kind == LOCK_NOTHING) /* no claim has it from now on */
 		e = ranges_release(set_of(f->holding->locks, want), &l->want, &grown);
 	cop_start(op, e ? &refuse_ops : &lock_ops, e);
 }

@@ -1,9 +1,9 @@
-/* Operations on names and attributes: one call to the server that owns the place, following
- * referrals.
+/* Operations on names and attributes: one call to the server that owns the place.
+ * Referrals are followed.
  *
  *   CALL -> CHECK (-> CALL) -> SIZE -> SIZED (-> CALL) -> END
- *            CHECK -> ROOM -> CALL				a full server that may have room in a moment
- *            CHECK -> PARENT <-> PARENT_CHECK -> CALL	a rename whose new directory must be looked up first */
+ *            CHECK -> ROOM -> CALL			the server is full: wait for space
+ *            CHECK -> PARENT <-> PARENT_CHECK -> CALL	a rename: look up its new directory first */
 #include <stdlib.h>
 
 #include "client/cli_priv.h"
@@ -40,7 +40,8 @@ static uint64_t route(struct cop *op)
 	}
 }
 
-/* The server owned only the beginning of the path, or what was left of it after a symbolic link. */
+/* Follows a referral: the server owned only the beginning of the path. After a symbolic link,
+ * r->rest replaces what is left of the path. */
 static int follow(struct cop *op, struct wire_place *p, const struct wire_referral *r)
 {
 	uint8_t *rest;
@@ -53,7 +54,7 @@ static int follow(struct cop *op, struct wire_place *p, const struct wire_referr
 	p->dir = r->at;
 	p->path.p += r->consumed;
 	p->path.len -= r->consumed;
-	if (r->linked) { /* it is in the reply, which goes */
+	if (r->linked) { /* copied, since the reply is freed */
 		rest = arena_alloc(&op->arena, MAX(r->rest.len, 1u));
 		if (!rest)
 			return -ENOMEM;
@@ -67,7 +68,7 @@ static int follow(struct cop *op, struct wire_place *p, const struct wire_referr
 	return 0;
 }
 
-/* The directory of a rename's new name: looked up by itself. */
+/* The lookup of the directory of a rename's new name. */
 struct parent {
 	struct call call;
 	struct wire_lookup_args args;
@@ -84,7 +85,7 @@ static int parent_begin(struct cop *op)
 	op->state = p;
 	if (!p)
 		return -ENOMEM;
-	while (cut && path.p[cut - 1] == '/') /* those behind the name stay with it */
+	while (cut && path.p[cut - 1] == '/') /* trailing slashes stay with the name */
 		cut--;
 	while (cut && path.p[cut - 1] != '/')
 		cut--;
@@ -105,7 +106,7 @@ static void parent_ask(struct cop *op)
 	peer_call(peer_of(op->c, p->args.where.dir.ino), &p->call, &op->q);
 }
 
-/* Asks elsewhere, or goes back to the rename with what it found. */
+/* Follows a referral, or returns to the rename with the directory. */
 static int parent_answer(struct cop *op, int error)
 {
 	struct parent *p = op->state;
@@ -122,8 +123,8 @@ static int parent_answer(struct cop *op, int error)
 	return error;
 }
 
-/* A directory on the way, or what the name named, went away between two looks: from the beginning, and in
- * the end it is not there. */
+/* A directory of the path, or what the name named, vanished between two requests: starts again, and
+ * after MAX_TRIES reports that it does not exist. */
 static int again(struct cop *op)
 {
 	if (++op->tries >= MAX_TRIES)
@@ -137,19 +138,20 @@ static int again(struct cop *op)
 	return 0;
 }
 
-/* After these what we know of ways may be wrong; others wait until their leases are over. */
 static bool is_system(const struct wire_bytes *name)
 {
 	return name->len >= 7 && memcmp(name->p, "system.", 7) == 0;
 }
 
+/* After these operations cached referrals may be wrong. (Servers delay them until the referral
+ * leases of other clients have ended.) */
 static bool moves_names(const struct cop *op)
 {
 	switch (op->call.op) {
 	case OP_RENAME:
 	case OP_RMDIR:
 		return true;
-	case OP_SETXATTR: /* of an ACL */
+	case OP_SETXATTR: /* an ACL */
 		return is_system(&op->args.setxattr.name);
 	case OP_REMOVEXATTR:
 		return is_system(&op->args.removexattr.name);
@@ -160,15 +162,15 @@ static bool moves_names(const struct cop *op)
 	}
 }
 
-/* A server was full. Too many attributes of a file are another matter, which no removal helps. */
+/* Waits for space after -ENOSPC. From SETXATTR it means too many attributes: no removal helps. */
 static bool awaits_room(struct cop *op)
 {
 	return op->q.error == -ENOSPC && op->call.op != OP_SETXATTR &&
 	       room_wait(op->c, &op->room, &op->q);
 }
 
-/* A truncate that a full server refused may have begun, and goes on there: when the file is gone
- * at its repetition, the first answer is the one that counts. */
+/* A truncate that a full server refused may have begun, and continues there. If the repetition
+ * finds the file gone, the first answer counts. */
 static bool went_on(const struct cop *op)
 {
 	return op->q.error == -ESTALE && op->call.op == OP_TRUNCATE && op->room.until;
@@ -257,7 +259,7 @@ static bool step(struct req *q)
 		break;
 	case SIZED:
 		req_goto(q, END);
-		if (q->error == -ESTALE && op->place) { /* its last name went away meanwhile */
+		if (q->error == -ESTALE && op->place) { /* its last name was removed meanwhile */
 			call_fini(&op->call);
 			q->error = again(op);
 		}
@@ -268,7 +270,7 @@ static bool step(struct req *q)
 	return true;
 }
 
-/* Errors are looked at in CHECK and PARENT_CHECK, where a referral is not one. */
+/* Errors lead to CHECK and PARENT_CHECK, where a referral is no error. */
 static const struct req_ops name_ops = { "name", step, CHECK, 8, names };
 
 struct wire_place name_place(struct sheaf_handle dir, const char *path, bool follow_last)
@@ -283,7 +285,7 @@ static struct wire_place place_of(struct sheaf_handle dir, const char *path)
 	return name_place(dir, path, false);
 }
 
-/* Those that may be done twice. */
+/* Operations that may be executed twice. */
 static bool only_looks(const struct cop *op, uint32_t number)
 {
 	switch (number) {
@@ -501,7 +503,7 @@ enum { SPACE, SPACE_END };
 static const char *const space_names[] = { "ask", "end" };
 
 struct space {
-	uint32_t n; /* targets when it began */
+	uint32_t n; /* targets at the start */
 	struct call *calls;
 	struct wire_status_res *res;
 };
@@ -511,7 +513,7 @@ static bool has_data(const struct client *c, uint32_t i)
 	return c->targets[i].roles & ROLE_DATA;
 }
 
-/* Does an earlier one have its storage on the same disk? */
+/* Does an earlier target have its storage on the same disk? */
 static bool counted(const struct space *s, uint32_t i)
 {
 	for (uint32_t k = 0; k < i; k++)
@@ -571,7 +573,7 @@ void client_statfs(struct cop *op)
 }
 
 #define SILENT_BYE_NS \
-	(NSEC_PER_SEC / 100) /* for who did not answer before: it is said all the same */
+	(NSEC_PER_SEC / 100) /* short, for a server that did not answer an earlier call */
 enum { BYE, BYE_END };
 static const char *const bye_names[] = { "bye", "end" };
 
@@ -580,7 +582,7 @@ struct goodbyes {
 	struct call calls[];
 };
 
-/* Says goodbye where there is somebody to say it to; nobody minds when it does not arrive. */
+/* Ends the session at every server that has a link. A BYE that is lost does no harm. */
 static bool bye_step(struct req *q)
 {
 	struct cop *op = cop_of(q);
@@ -606,7 +608,7 @@ static bool bye_step(struct req *q)
 				  XDR_ANY(xdr_wire_void_res), &op->res);
 		call->deadline =
 			q->loop->now + (peer_silent(&c->peers[i]) ? SILENT_BYE_NS : NSEC_PER_SEC);
-		call->change = true; /* not again under a new session */
+		call->change = true; /* not repeated under a new session */
 		peer_call(&c->peers[i], call, q);
 	}
 	return true;

@@ -1,22 +1,22 @@
-/* Files of objects of servers on this host: what of them is in memory is read past the server.
+/* Object files of servers on this host: what is in memory is read past the server.
  *
  * The server tells where these files are when a session begins over a Unix socket
- * (session_res.objects); whether this process may open them is for the host to decide. A
- * descriptor lives no longer than that link: only a client that the server knows reads here, and
- * no client keeps the server's disk busy after the server has gone. The same holds as for a read
- * that the server answers: what was written is in the file when the write is answered, and a
- * file is cut, never exchanged, while it is open. Only locks need more: a client that was
- * stopped for longer than a lease may have lost its locks, and would see what their next owner
- * writes. So what was read counts only if the lease was young when it had been read.
+ * (session_res.objects); the host decides whether this process may open them. A descriptor lives no
+ * longer than that link: only a client that the server knows reads here, and no client keeps the
+ * server's disk busy after the server has ended. The guarantees are those of a read that the server
+ * answers: data are in the file when their write is answered, and a file is truncated, never
+ * replaced, while it is open. Only locks need more: a client that was stopped for longer than a
+ * lease may have lost its locks, and would see what their next owner writes. So data count only if
+ * the lease was still young after the read.
  *
- * Threads: the client's. Buffers: none. Errors: none; what cannot be had here is asked of the
+ * Threads: the client's. Buffers: none. Errors: none; what cannot be read here is asked of the
  * server. */
 #include <assert.h>
 #include <stdlib.h>
 
 #include "client/cli_priv.h"
 
-#define NEAR_FILES 256 /* open at once */
+#define NEAR_FILES 256 /* most that are open at once */
 
 static const struct file_ops *files_of(const struct client *c)
 {
@@ -45,7 +45,7 @@ void near_met(struct peer *p, const struct wire_session_res *r)
 			    .ino = r->objects.ino };
 }
 
-/* Is it known, and may we go there? */
+/* Is the directory known, and can this process open it? */
 static bool home_visit(struct client *c, struct home *h)
 {
 	int dir;
@@ -77,7 +77,7 @@ static void close_near(struct client *c, struct near *n)
 	list_init(&n->lru);
 }
 
-/* Now, or by its last user. */
+/* Closes the file, now or with its last user. */
 static void drop(struct cfile *f, struct near *n)
 {
 	n->gone = n->users > 0;
@@ -129,7 +129,7 @@ static bool open_near(struct cfile *f, uint32_t index, struct near *n)
 	make_room(c);
 	object_path(path, &(struct object_id){ f->cap.ino, f->cap.obj_gen, index });
 	fd = files_of(c)->open_now(c->loop->env, h->dir, path);
-	if (fd < 0 && fd != -ENOENT && fd != -EAGAIN) /* not allowed, or not by this system */
+	if (fd < 0 && fd != -ENOENT && fd != -EAGAIN) /* not permitted, or not supported */
 		home_leave(c, h);
 	if (fd < 0)
 		return false;
@@ -139,7 +139,7 @@ static bool open_near(struct cfile *f, uint32_t index, struct near *n)
 	return true;
 }
 
-/* The file of an object, held; NULL: ask the server. */
+/* Takes a reference to the file of an object; NULL: ask the server. */
 static struct near *take(struct cfile *f, uint32_t index)
 {
 	const struct peer *p = &f->c->peers[f->targets[index]];

@@ -1,6 +1,7 @@
 /* Fresh capabilities: asked of the metadata server when one was fenced or has expired.
  *
- * Threads: the loop's. Buffers: in the arena of the operation. Errors: of the call; then the file keeps what it has. */
+ * Threads: the loop's. Buffers: in the arena of the operation. Errors: those of the call; then the
+ * file keeps its capability. */
 #include "client/cli_priv.h"
 
 struct refresh {

@@ -1,7 +1,8 @@
 /* include/sheaf_admin.h: pages of rows and of objects, repairs, and which server has what.
  *
- * Threads: any; each call takes the connection's lock through api_begin() (api.c). Buffers: rows are copied out
- * before the operation is freed. Errors: -errno; an answer with more rows than were asked for is -EBADMSG. */
+ * Threads: any; each call takes the connection's lock through api_begin() (api.c). Buffers: rows
+ * are copied out before the operation is freed. Errors: -errno; a reply with more rows than were
+ * asked for is -EBADMSG. */
 #include <assert.h>
 
 #include "client/api_priv.h"

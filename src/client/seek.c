@@ -1,4 +1,5 @@
-/* Data and holes: each object says where its next ones begin, and the first of them in the file is the answer.
+/* Data and holes: each object says where its next data or hole begins; the first of these in the
+ * file is the answer.
  *
  *   ASK -> ANSWER (-> ASK with a fresh capability)
  *
@@ -38,7 +39,7 @@ static void ask(struct cop *op, struct seeking *k)
 	sizing_start(op, &f->h);
 }
 
-/* The end of the file is a hole, wherever its objects end. */
+/* The end of the file counts as a hole, wherever its objects end. */
 static int64_t first_of(const struct cop *op, const struct seeking *k)
 {
 	uint64_t first = UINT64_MAX, size = MIN(op->attr.size, (uint64_t)INT64_MAX);
@@ -59,7 +60,7 @@ static bool step(struct req *q)
 
 	if (q->state == ASK) {
 		req_goto(q, ANSWER);
-		cap_take(op->file, &op->call); /* when there was a need */
+		cap_take(op->file, &op->call); /* if one was asked for */
 		ask(op, k);
 		return true;
 	}

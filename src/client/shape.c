@@ -1,7 +1,8 @@
-/* The file side of an access as a pattern for the wire: a type, or a list that is one block again and again.
+/* The file side of an access as a pattern for the wire: a type, or a list of equal blocks at equal
+ * distances.
  *
- * Threads: the loop's. Buffers: in the arena of the operation. Errors: none; without memory, or when it would be too long, there
- * is no shape, and lists go out. */
+ * Threads: the loop's. Buffers: in the arena of the operation. Errors: none; without memory, or
+ * when the pattern would be too long, the shape is empty and lists are sent. */
 #include "client/cli_priv.h"
 
 void shape_of_type(struct cop *op, const struct type *type, struct shape *out)

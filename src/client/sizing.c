@@ -1,10 +1,11 @@
-/* The attributes of a file whose writers are about: the metadata server knows a lower bound of the size,
+/* The attributes of a file that has writers: the metadata server knows a lower bound of the size,
  * the objects know the rest.
  *
  *   ATTR -> OBJECTS -> ENDS (-> ATTR when it was fenced meanwhile) -> END
  *
- * Where appends are under way the size ends before the first that was unfinished, or not begun, when the
- * attributes were read: what the objects have behind it may be a part of one. */
+ * While appends are under way, the size ends before the first one that was unfinished, or not
+ * begun, when the attributes were read: what the objects have behind it may be a part of an
+ * append. */
 #include <stdlib.h>
 
 #include "client/cli_priv.h"
@@ -73,15 +74,14 @@ static void add_up(struct sizing *z)
 		mtime = MAX(mtime, z->ends[i].mtime);
 	}
 	a->blocks = blocks;
-	if (mtime > a->written ||
-	    end > a->size) /* it was written since; the record will say two more */
+	if (mtime > a->written || end > a->size) /* written since; its record will add 2 */
 		a->change++;
 	if (mtime > a->written)
 		a->mtime = a->ctime = mtime;
 	a->size = MAX(a->size, MIN(end, z->attr_res.limit));
 }
 
-/* Open files know how far their objects are recorded, as of now. */
+/* Gives open files the ends of their objects that are recorded now. */
 static void tell_files(struct sizing *z)
 {
 	struct cfile *f;
@@ -128,7 +128,7 @@ static bool step(struct req *q)
 			let_go(z);
 			q->error = 0;
 			req_goto(q, ATTR);
-		} else if (!q->error && z->n) { /* none: settled meanwhile, the row knows */
+		} else if (!q->error && z->n) { /* n is 0: settled meanwhile, attr is exact */
 			add_up(z);
 		}
 		break;

@@ -1,22 +1,24 @@
-/* A connection that goes from one process to another: its sessions, open files and locks as one piece of memory
- * (proto/export.x), and a new client that is made of it.
+/* Hands a connection from one process to another: its sessions, open files and locks become one
+ * piece of memory (proto/export.x), and a new client is made from it.
  *
- *   export: peers halt -> encode             import: decode -> client_go_on(): peers resume their sessions
+ *   export: peers halt -> encode
+ *   import: decode -> client_go_on(): peers resume their sessions
  *
- * Servers hear nothing of it: a session belongs to who knows its secret, and what came over the old link has ended
- * before a new link gets it. What the export does not have is asked for again: credits and verifiers (with the
- * link), capabilities (when they are refused), ways. Claims that were under way are made by who goes on
- * (peer.unclaimed).
+ * Servers are not told: a session belongs to the process that knows its secret, and requests of the
+ * old link have ended before a new link gets the session. What the export lacks is asked for again:
+ * credits and verifiers (with the link), capabilities (when they are refused), referrals. Claims
+ * that were under way are made by the successor (peer.unclaimed).
  *
- * Threads: the loop's. Buffers: the bytes are the caller's; decoding keeps nothing of them. Errors: -EBADMSG for bytes
- * that are no export, -EXDEV and -EKEYREJECTED for one of another file system or key; sheaf_why() has the words. */
+ * Threads: the loop's. Buffers: the bytes are the caller's; decoding keeps no reference to them.
+ * Errors: -EBADMSG for bytes that are no export, -EXDEV and -EKEYREJECTED for one of another file
+ * system or key; sheaf_why() explains. */
 #include <assert.h>
 #include <stdlib.h>
 
 #include "client/cli_priv.h"
 
-#define ITEM_MAX (16 * KIB) /* more than any one thing takes */
-/* Numbers that whoever imports may use before we go on after all: it may have tried, and died. */
+#define ITEM_MAX (16 * KIB) /* more than any one item takes */
+/* Skipped after an export, for client_go_on(): an importer may have used such numbers, and died. */
 #define JUMP_SEQUENCES (1u << 24)
 #define JUMP_IDS (UINT64_C(1) << 40)
 
@@ -97,7 +99,7 @@ static int put_locks(struct sink *s, const struct list sets[LOCK_SETS], uint64_t
 	return r;
 }
 
-/* Its objects as the successor needs them: what is recorded, and what is not reported yet. */
+/* Its objects, for the successor: the recorded ends, and what was written but not reported. */
 static void file_notes(const struct cfile *f, uint64_t *ends, struct wire_object_note *notes,
 		       uint32_t *n)
 {
@@ -154,12 +156,12 @@ static void halt(struct client *c)
 {
 	for (uint32_t i = 0; i < c->n_peers; i++)
 		peer_halt(&c->peers[i]);
-	while (!list_empty(&c->loop->runnable)) /* what was under way hears of it */
+	while (!list_empty(&c->loop->runnable)) /* ends what was under way */
 		loop_run_ready(c->loop);
 	c->halted = true;
 }
 
-/* What we hold is as it was; the numbers that come next are nobody else's. */
+/* Keeps what is held, and skips the numbers that a successor may have used. */
 static void jump(struct client *c)
 {
 	for (uint32_t i = 0; i < c->n_peers; i++)
@@ -310,7 +312,7 @@ int client_import(struct client *c, const struct wire_bytes *in)
 	struct xdr x;
 	int r = -EBADMSG;
 
-	arena_init(&a, MIB); /* for one thing at a time */
+	arena_init(&a, MIB); /* for one item at a time */
 	xdr_decoder(&x, in->p, in->len, &a);
 	halt(c);
 	if (xdr_wire_export_client(&x, &e))

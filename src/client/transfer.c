@@ -1,43 +1,44 @@
-/* List reads and writes, room for ranges and copies of them: one request to each object that is touched, all
- * targets side by side.
+/* List reads and writes, allocation and copies of ranges: requests to all objects in parallel.
  *
  *   transfer:  MEASURE -> START -> SIZED -> END
- *   lane:      TAKE -> CALL -> ANSWER (-> REFRESH or ROOM -> CALL) -> TAKE ... -> DONE
+ *   lane:      TAKE -> CALL -> ANSWER (-> REFRESHED or ROOM -> CALL) -> TAKE ... -> DONE
  *
- * Each touched object has a lane or two; a lane takes the next part of the access that belongs to its
- * object (as much as fits one message), sends it and waits for the reply. The user's memory is never copied:
- * the part's view is exposed to the server, except that small parts travel inside the message.
- * Before room is made that the size does not tell of, the metadata server hears of it (MEASURE).
- * A copy's parts go to the objects that are written, each with bytes of one object of the other file; its data
- * never come here. A capability that was fenced or has expired is fetched anew and the part sent again. Lanes are
- * kept for reuse; all else that a transfer needs is in the arena of its operation.
+ * Each touched object has one or two lanes. A lane takes the next part of the access that belongs
+ * to its object (as much as fits one message), sends it and waits for the reply. The user's memory
+ * is never copied: the part's view is exposed to the server, except that small parts travel inside
+ * the message. Before space is allocated beyond the size, the metadata server is told (MEASURE).
+ * The parts of a copy go to the objects that are written, each with bytes of one object of the
+ * source file; the data never reach the client. When a capability was fenced or has expired, the
+ * lane fetches a new one and sends the part again. Lanes are kept for reuse; all other memory of a
+ * transfer is in the arena of its operation.
  *
- * End of file: replies say where each object ends. When anything lay behind an end, the true size decides
- * what is a hole (zeros) and what is behind the end of the file (a short count). */
+ * End of file: replies say where each object ends. When a part of the access lies behind an end,
+ * the true size decides what is a hole (zeros) and what is behind the end of the file (a short
+ * count). */
 #include <assert.h>
 #include <stdlib.h>
 
 #include "client/cli_priv.h"
 
-#define PART_BYTES (64 * MIB) /* of one request */
-#define COPY_STRIPES 16384 /* of one call; longer copies are short */
-#define LANES 2 /* of one object */
-/* an extent of a list, encoded and decoded; of 1,024 x 64 B as list and as pattern */
+#define PART_BYTES (64 * MIB) /* in one request */
+#define COPY_STRIPES 16384 /* in one call; longer copies return a short count */
+#define LANES 2 /* per object */
+/* to encode and decode an extent of a list; measured with 1,024 x 64 B as list and as pattern */
 #define LISTED_NS 25
 #define MAX_REFRESH 1000
-#define MAX_SLOW 8 /* reads of one part that took too long to be believed */
+#define MAX_SLOW 8 /* replies to one read that may come too late to be trusted */
 
 enum { MEASURE, START, SIZED, END };
 static const char *const names[] = { "measure", "move", "size", "end" };
 enum { TAKE, CALL, ANSWER, REFRESHED, ROOM, DONE };
 static const char *const lane_names[] = { "take", "call", "answer", "capability", "room", "done" };
 
-/* All that belongs to one object. */
+/* What the lanes of one object share. */
 struct strand {
 	struct cursor next;
 	struct copy_cursor next_copy;
-	uint64_t end; /* of the object, the lowest that was answered */
-	bool shortened; /* something lay behind it */
+	uint64_t end; /* the lowest end of the object in any reply */
+	bool shortened; /* a part of the access lies behind that end */
 };
 
 struct lane {
@@ -47,21 +48,21 @@ struct lane {
 	struct strand *strand;
 	uint32_t index;
 	struct view view;
-	union { /* n of them */
+	union { /* n entries */
 		void *list;
 		struct extent *ext;
 		struct copy_piece *pieces; /* of a copy */
 	};
-	size_t n, cap_list; /* bytes that list has room for */
-	bool typed; /* a pattern instead of the list */
+	size_t n, cap_list; /* cap_list: bytes allocated for list */
+	bool typed; /* sent as a pattern, not as the list */
 	struct wire_pattern pattern;
-	uint32_t source; /* object that a copy's pieces come from */
+	uint32_t source; /* object of the other file that the pieces of a copy come from */
 	uint32_t refreshes;
 	struct room room;
-	bool small; /* inside the message */
-	bool other; /* the capability of the file that is copied comes next */
+	bool small; /* data travel inside the message */
+	bool other; /* the capability of the copy's source is being refreshed */
 	uint64_t epoch, other_epoch; /* of the capabilities sent */
-	uint64_t asked; /* when */
+	uint64_t asked; /* when the part was sent */
 	struct call call;
 	union {
 		struct wire_read_args read;
@@ -73,8 +74,8 @@ struct lane {
 		struct wire_read_res read;
 		struct wire_write_res write;
 	} res;
-	/* what is above is zero in a new lane */
-	uint8_t *small_data; /* of a small write: room for so many bytes, or NULL */
+	/* lane_new() zeroes all fields above */
+	uint8_t *small_data; /* of a small write: small_room bytes, or NULL */
 	size_t small_room;
 };
 
@@ -87,18 +88,18 @@ struct epochs {
 struct transfer {
 	enum kind kind;
 	enum net_mover mover;
-	uint32_t mode; /* ALLOCATE */
-	struct cfile *other; /* COPY: where the bytes come from */
+	uint32_t mode; /* of ALLOCATE */
+	struct cfile *other; /* of COPY: the source */
 	struct copy copy;
-	uint64_t want; /* bytes of the copy before anybody knew how many there are */
-	bool placed; /* an append: its place is good for this epoch, no newer one */
+	uint64_t want; /* of COPY: bytes asked for, before the source's size was known */
+	bool placed; /* of an append: its place is valid under place_epoch only */
 	uint64_t place_epoch;
-	bool sized; /* it reads once more, now that the size is known */
-	struct epochs epochs, other_epochs; /* under which parts were written, and copied from */
+	bool sized; /* second pass of a read, after the size was asked for */
+	struct epochs epochs, other_epochs; /* of the parts written, and of the source of a copy */
 	uint32_t tries;
 	struct strand *strands; /* one per object */
 	const struct typed *typed; /* or NULL */
-	struct shape shape; /* of its file side; none: too long, or the list is no pattern */
+	struct shape shape; /* of its file side; empty: too long, or the list is irregular */
 };
 
 static_assert(sizeof(struct extent) == sizeof(struct wire_extent) &&
@@ -117,8 +118,8 @@ static void epochs_add(struct epochs *e, uint64_t epoch)
 /* ---- lanes ---- */
 
 #define SPARE_LANES 256
-#define SMALL_LEAST (1 * KIB) /* room for the data of a small write */
-#define SPARE_SMALL (8 * KIB) /* that they keep */
+#define SMALL_LEAST (1 * KIB) /* least buffer for the data of a small write */
+#define SPARE_SMALL (8 * KIB) /* most buffer that a spare lane keeps */
 
 static struct lane *lane_new(struct cop *op, uint32_t index)
 {
@@ -168,7 +169,7 @@ void lanes_free(struct client *c)
 	}
 }
 
-/* n things of this size, planned in the client's scratch memory, become the lane's. */
+/* Copies n items of this size, planned in the client's scratch memory, into the lane. */
 static int keep(struct lane *l, size_t n, size_t size)
 {
 	if (n * size > l->cap_list) {
@@ -193,9 +194,9 @@ static int take_copy(struct lane *l)
 	return n ? keep(l, n, sizeof(*l->pieces)) : 1;
 }
 
-/* ---- the next part: which mover, and as what it is described ---- */
+/* ---- the next part: its mover, and its form (list or pattern) ---- */
 
-/* What a message to this lane's server may carry. */
+/* Bytes of data that a message to this lane's server may carry. */
 static uint64_t inline_room(const struct lane *l)
 {
 	const struct cfile *f = l->op->file;
@@ -213,7 +214,7 @@ static bool inlines(const struct lane *l, uint64_t bytes)
 	       MOVER_INLINE;
 }
 
-/* Bytes of one request: fewer where many share the server. */
+/* Bytes of one request; fewer when many clients share the server. */
 static uint64_t part_bytes(const struct lane *l)
 {
 	const struct cfile *f = l->op->file;
@@ -221,7 +222,7 @@ static uint64_t part_bytes(const struct lane *l)
 	return MIN(PART_BYTES, peer_room(&f->c->peers[f->targets[l->index]]));
 }
 
-/* The same, as far as the mover allows. */
+/* The same, within the limits of the mover. */
 static uint64_t most_bytes(const struct lane *l)
 {
 	const struct transfer *t = l->op->transfer;
@@ -232,14 +233,14 @@ static uint64_t most_bytes(const struct lane *l)
 	return t->mover == MOVER_INLINE && room ? room : part_bytes(l);
 }
 
-/* The n extents of a part, with their view. */
+/* Takes the n planned extents as the part; l->view is their memory. */
 static int take_list(struct lane *l, size_t n)
 {
 	l->small = inlines(l, l->view.length);
 	return keep(l, n, sizeof(*l->ext));
 }
 
-/* All that is left, or as much as a request may be; its view is still to be made. */
+/* Takes all that is left, or as much as a request may have, as a pattern; sets no view. */
 static void take_pattern(struct lane *l)
 {
 	struct cop *op = l->op;
@@ -262,8 +263,8 @@ static void take_pattern(struct lane *l)
 	l->small = false;
 }
 
-/* Extents of a part that may go as a list though there is a pattern, which is what data inside a message need: as many as take
- * less time than that saves. */
+/* Most extents of a part that are sent as a list although there is a pattern. Data inside a message
+ * need a list, so a longer list pays while its extents take less time than that saves. */
 static size_t list_most(const struct lane *l)
 {
 	const struct cop *op = l->op;
@@ -279,8 +280,8 @@ static size_t list_most(const struct lane *l)
 	return MIN(MAX(op->c->list_most, (size_t)(MAX(saved, 0) / LISTED_NS)), (size_t)LIST_MAX);
 }
 
-/* A part of a typed access: as a list when that is short or the type is not, else as a pattern, which may have
- * nothing for this object. */
+/* Takes a part of a typed access: as a list when that is short or the type is too long, else as a
+ * pattern, which may have no bytes of this object. */
 static int take_typed(struct lane *l)
 {
 	struct cop *op = l->op;
@@ -310,7 +311,7 @@ static int take_typed(struct lane *l)
 	return n ? take_list(l, n) : 1;
 }
 
-/* A part of a list that is regular: the same. */
+/* Takes a part of a regular list, in the same way. */
 static int take_regular(struct lane *l)
 {
 	struct cop *op = l->op;
@@ -331,7 +332,7 @@ static int take_regular(struct lane *l)
 	return l->view.length ? 0 : 1;
 }
 
-/* The next part of our object; 0: there is one, 1: none. */
+/* Takes the next part of the lane's object. 0: there is one; 1: none is left; or -errno. */
 static int take(struct lane *l)
 {
 	struct cop *op = l->op;
@@ -362,11 +363,11 @@ static void prepare_read(struct lane *l)
 			    XDR_ANY(xdr_wire_read_res), &l->res.read);
 	l->call.mem = l->small ? NULL : &l->view;
 	l->call.mem_wire = &a->mem;
-	l->call.mem_access = CAP_WRITE; /* the server writes into it */
+	l->call.mem_access = CAP_WRITE; /* the server writes into the memory */
 	l->call.mover = l->op->transfer->mover;
 }
 
-/* Data inside a message: how they are counted. */
+/* Counts data that travel inside a message. */
 static void moved_inline(struct lane *l, uint64_t bytes, unsigned copies)
 {
 	struct net_account *a = &l->op->c->peers[l->op->file->targets[l->index]].account;
@@ -402,7 +403,7 @@ static void prepare_write(struct lane *l)
 	if (!l->small_data)
 		l->small_room = 0;
 	a->data = (struct wire_bytes){ (uint32_t)l->view.length, l->small_data };
-	moved_inline(l, l->view.length, 2); /* to here, and into the message */
+	moved_inline(l, l->view.length, 2); /* into the buffer, and into the message */
 }
 
 static void prepare_allocate(struct lane *l)
@@ -444,12 +445,12 @@ static void call(struct lane *l)
 	l->epoch = f->cap.epoch;
 	l->asked = l->q.loop->now;
 	l->call.trace = l->op->q.trace;
-	if (l->q.error) /* the caller's memory is not there */
+	if (l->q.error) /* no buffer, or the caller's memory is not mapped */
 		return;
 	peer_call(&f->c->peers[f->targets[l->index]], &l->call, &l->q);
 }
 
-/* Something of the object lay behind its end. */
+/* Notes that a part of the access lies behind the end of the object. */
 static void shorten(struct lane *l, uint64_t end)
 {
 	l->strand->shortened = true;
@@ -470,7 +471,7 @@ static void answered_read(struct lane *l)
 		uint64_t there = e->offset < r->end ? MIN(e->length, r->end - e->offset) : 0;
 
 		if (l->small && there && at + there > r->data.len) {
-			l->q.error = -EIO; /* it says that there are bytes and does not send them */
+			l->q.error = -EIO; /* the reply claims bytes that it does not have */
 			return;
 		}
 		if (l->small && there && !l->q.error)
@@ -480,7 +481,7 @@ static void answered_read(struct lane *l)
 	}
 }
 
-/* Where the file ends at least, after this part was written. */
+/* The least size of the file after this part was written. */
 static uint64_t reached(const struct lane *l)
 {
 	const struct transfer *t = l->op->transfer;
@@ -489,7 +490,7 @@ static uint64_t reached(const struct lane *l)
 
 	if (t->mode & ALLOC_KEEP_SIZE)
 		return 0;
-	if (l->typed) /* what others wrote further on is not ours to report */
+	if (l->typed) /* an end that another client wrote is not ours to report */
 		end = MIN(l->res.write.end, layout_object_size(lay, l->index, t->shape.end));
 	for (size_t i = 0; i < l->n; i++)
 		end = MAX(end, t->kind == COPY ? l->pieces[i].to + l->pieces[i].length :
@@ -497,7 +498,7 @@ static uint64_t reached(const struct lane *l)
 	return layout_file_end(lay, l->index, end);
 }
 
-/* Neither bytes nor sizes change: blocks are allocated, no more. */
+/* Only allocates blocks: neither data nor sizes change. */
 static bool is_room(const struct transfer *t)
 {
 	return t->kind == ALLOCATE && t->mode == ALLOC_KEEP_SIZE;
@@ -510,15 +511,17 @@ static void answered_write(struct lane *l)
 
 	epochs_add(&t->epochs, l->epoch);
 	epochs_add(&t->other_epochs, l->other_epoch);
-	/* forgets ends that were lost, not this one; room alone is nothing that could be missed */
+	/* Comes before file_wrote(): it forgets ends after a loss, but must not forget this one.
+	 * Allocated space alone holds no data that could be lost. */
 	if (!is_room(t) || f->unsynced[l->index])
 		file_unsynced(f, l->index, l->call.verifier);
 	file_wrote(f, l->index, l->epoch, reached(l), &l->res.write);
 	f->punched |= t->kind == ALLOCATE && (t->mode & (ALLOC_PUNCH | ALLOC_ZERO));
 }
 
-/* Bulk of a server on this host may be pages of its file until we take it out of the socket. Who was stopped meanwhile for a
- * part of his lease may have lost his locks, and got what their next owner wrote. */
+/* Did the reply come too late to be trusted? Bulk from a server on this host may be pages of its
+ * file until the client reads the socket. A client that was stopped meanwhile for a part of its
+ * lease may have lost its locks, and would read what their next owner wrote. */
 static bool outlived(const struct lane *l)
 {
 	const struct cfile *f = l->op->file;
@@ -562,13 +565,13 @@ static void answer(struct lane *l)
 	}
 }
 
-/* A fresh capability has come, or not. A copy has two, and either may have been the old one. */
+/* A fresh capability has come, or not. A copy refreshes both, as either may be the one refused. */
 static void refreshed(struct lane *l)
 {
 	struct transfer *t = l->op->transfer;
 
 	cap_take(l->other ? t->other : l->op->file, &l->call);
-	if (l->q.error) { /* what was sent before may have been written, and only its repetition refused */
+	if (l->q.error) { /* an earlier attempt may have written, and only a repetition failed */
 		l->op->file->wrote.doubt |= t->kind != READ;
 		req_goto(&l->q, DONE);
 	} else if (t->kind == COPY && !l->other) {
@@ -586,7 +589,7 @@ static bool locks_lost(const struct lane *l)
 	return file_locks_lost(l->op->file) || (other && file_locks_lost(other));
 }
 
-/* The capability may have become a newer one for any reason, and a truncate may have been one of them. */
+/* Did the epoch grow since the append got its place? A truncate may be the reason. */
 static bool place_gone(const struct lane *l)
 {
 	const struct transfer *t = l->op->transfer;
@@ -609,7 +612,7 @@ static bool lane_step(struct req *q)
 		break;
 	case CALL:
 		req_goto(q, ANSWER);
-		if (locks_lost(l)) { /* also after a fence against us */
+		if (locks_lost(l)) { /* also after a fence that took our locks */
 			q->error = -EIO;
 		} else if (place_gone(l)) {
 			q->error = -EAGAIN;
@@ -633,7 +636,7 @@ static bool lane_step(struct req *q)
 		req_fini(q);
 		lane_free(l);
 		if (r && !parent->error)
-			parent->error = r; /* the others stop at their next part */
+			parent->error = r; /* the other lanes stop at their next part */
 		req_done(parent, r, 0);
 		return false;
 	}
@@ -644,7 +647,7 @@ static const struct req_ops lane_ops = { "lane", lane_step, ANSWER, 6, lane_name
 
 /* ---- the transfer ---- */
 
-/* Starts a lane for an object if it has a part of the access. False: it has none (left). */
+/* Starts a lane for an object. False: no part of the access is left for it, or no memory. */
 static bool start_lane(struct cop *op, uint32_t index)
 {
 	struct lane *l = lane_new(op, index);
@@ -696,7 +699,7 @@ static void start_lanes(struct cop *op)
 		}
 }
 
-/* Zeros for what is behind the end of its object and before the end of the file. */
+/* Zeroes what is behind the end of the object and before the end of the file. */
 static int fill_holes(struct cop *op, uint32_t index)
 {
 	struct client *c = op->c;
@@ -725,7 +728,7 @@ static int fill_holes(struct cop *op, uint32_t index)
 	return r;
 }
 
-/* Does the size say that there are bytes behind the end of an object? They may have come since. */
+/* Does the size reach behind the end of an object? Its bytes may have been written since. */
 static bool any_hole(struct cop *op)
 {
 	const struct layout *l = &op->file->layout;
@@ -744,7 +747,7 @@ static bool any_short(struct cop *op)
 	return false;
 }
 
-/* How much there is to copy, now that the size of the other file is known. */
+/* Limits a copy to the size of its source, which is known now. -EINVAL: the ranges overlap. */
 static int clip_copy(struct cop *op)
 {
 	struct transfer *t = op->transfer;
@@ -759,7 +762,7 @@ static int clip_copy(struct cop *op)
 	return 0;
 }
 
-/* Room that the size will not tell of: the metadata server must know that there may be objects, before there are. */
+/* Space beyond the size: the metadata server must know that objects may exist before they do. */
 static bool leads_beyond(const struct transfer *t)
 {
 	return t->kind == ALLOCATE &&
@@ -814,19 +817,18 @@ static bool step(struct req *q)
 		break;
 	case END:
 		call_fini(&op->call);
-		if (q->error == -EBADF &&
-		    op->call.op) /* the session was lost, and the file with it */
+		if (q->error == -EBADF && op->call.op) /* the session was lost, with the open */
 			q->error = -EIO;
 		if (q->error)
 			return cop_end(op, q->error);
 		if (t->placed && mixed(t))
 			return cop_end(op, -EAGAIN);
 		if (mixed(t) && ++t->tries < MAX_REFRESH) { /* a truncate came between its parts */
-			req_goto(q, MEASURE); /* all of it comes after */
+			req_goto(q, MEASURE); /* repeat all of them after it */
 			break;
 		}
 		if (op->attr.size != UINT64_MAX && !t->sized && any_hole(op)) {
-			t->sized = true; /* what is missing after this is a hole */
+			t->sized = true; /* what is missing after this pass is a hole */
 			req_goto(q, START);
 			break;
 		}
@@ -843,7 +845,7 @@ static bool step(struct req *q)
 
 static const struct req_ops transfer_ops = { "transfer", step, END, 4, names };
 
-/* op->access is there, or e says why not. */
+/* op->access is set, or e says why not. */
 static void start_access(struct cop *op, struct cfile *f, struct transfer how, int e)
 {
 	struct transfer *t = arena_alloc(&op->arena, sizeof(*t));
@@ -893,7 +895,7 @@ void client_typed(struct cop *op, struct cfile *f, const struct typed *typed, bo
 			     access_typed(&op->access, &typed->mem, &typed->file));
 }
 
-/* All parts of an object are taken and none is sent. */
+/* Takes all parts of an object and sends none. */
 static int plan_object(struct cop *op, uint32_t index, struct parts *out)
 {
 	struct lane *l = lane_new(op, index);
@@ -931,7 +933,7 @@ int client_plan(struct cop *op, struct cfile *f, const struct typed *typed, bool
 	return r;
 }
 
-/* A range without memory: only its length counts. */
+/* A range without memory: only its length is used. */
 static void start_range(struct cop *op, struct cfile *f, uint64_t off, uint64_t len,
 			struct transfer how)
 {

@@ -1,9 +1,10 @@
-/* Ways that this client was shown: from a directory, by a name or several, to a directory on another server. The server
- * that showed one promises that it stays for a while (referral.lease_ms); so a path walks there without asking.
+/* The referral cache: an entry leads from a directory, by one or more names, to a directory on
+ * another server. The server that gave the referral promises that it stays valid for a while
+ * (referral.lease_ms), so a path is walked there without asking.
  *
- * Who may pass was checked for one caller, so a way is for callers with the same credential only. What this
- * client itself moves, removes or forbids makes it forget all ways. A direct-mapped table: a way that
- * takes the place of another costs one more question. */
+ * The permission to pass was checked for one caller, so an entry is only for callers with the same
+ * credential. When this client itself moves, removes or forbids something, it forgets all entries.
+ * The table is direct-mapped: an entry that replaces another costs one more request. */
 #include <stdlib.h>
 
 #include "client/cli_priv.h"
@@ -33,7 +34,7 @@ void way_learn(struct cop *op, const struct wire_place *p, const struct wire_ref
 			   .to = r->at,
 			   .who = who,
 			   .len = (uint8_t)names.len,
-			   /* counted from the question, and a little less than promised */
+			   /* from the time of the request, and a little less than promised */
 			   .until = asked + r->lease_ms * NSEC_PER_MSEC / 5 * 4 };
 	memcpy(w->names, names.p, names.len);
 }
@@ -55,7 +56,7 @@ static bool only_slashes(const uint8_t *p, uint32_t n)
 	return !n;
 }
 
-/* One way, by as few names as there is one for. The last name of a path is always asked for. */
+/* Follows one entry, with as few names as possible. The last name of a path is always asked for. */
 static bool walk_one(struct cop *op, struct wire_place *p, uint64_t who)
 {
 	uint32_t most = MIN(p->path.len, (uint32_t)sizeof(op->c->ways[0].names) + 1);
@@ -66,8 +67,7 @@ static bool walk_one(struct cop *op, struct wire_place *p, uint64_t who)
 
 		if (p->path.p[n] != '/')
 			continue;
-		if (only_slashes(p->path.p + n,
-				 p->path.len - n)) /* a name that ends in one is the last */
+		if (only_slashes(p->path.p + n, p->path.len - n)) /* this is the last name */
 			return false;
 		w = slot(op->c, &p->dir, &names, who);
 		if (!takes(w, op->c, p, &names, who))

@@ -1,7 +1,7 @@
 /* Extended attributes by handle: one call each to the server that owns the inode. */
 #include "client/cli_priv.h"
 
-/* What a name may be before it fits into a message. */
+/* Checks a name before it is put into a message. */
 static int name_check(const char *name)
 {
 	size_t n = strlen(name);
