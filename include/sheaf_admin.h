@@ -1,7 +1,7 @@
-/* libsheaf for administrators: what the servers have stored, row by row, and repairs of it (what `sheaf check`
- * stands on); and how data travel (what `sheaf explain` stands on), which is anybody's to see.
- * Scans and repairs need uid 0 (-EPERM). They may be used while everything runs: a page of rows is one consistent
- * look at one server, two pages are two looks. */
+/* libsheaf for administrators: the rows that servers have stored, and repairs of them (used by
+ * `sheaf check`); and how data travel (used by `sheaf explain`), which any user may see.
+ * Scans and repairs need uid 0 (-EPERM). They may run while the file system is in use: a page of
+ * rows is one consistent view of one server, two pages are two views. */
 #ifndef SHEAF_ADMIN_H
 #define SHEAF_ADMIN_H
 
@@ -11,100 +11,97 @@
 extern "C" {
 #endif
 
-#define SHEAF_SCAN_MAX 512 /* rows of a page */
+#define SHEAF_SCAN_MAX 512 /* rows per page */
 #define SHEAF_SCAN_KEY 264
 #define SHEAF_MAX_TARGETS 256
 
 enum sheaf_scan_kind {
 	SHEAF_SCAN_INODE = 1,
 	SHEAF_SCAN_ENTRY = 2, /* of directories, by name */
-	SHEAF_SCAN_INDEX = 3, /* the same by cookie */
-	SHEAF_SCAN_UNSETTLED = 4, /* files whose size the objects know better */
-	SHEAF_SCAN_REMOVE = 5, /* files without a name whose objects are to go */
+	SHEAF_SCAN_INDEX = 3, /* of directories, by cookie */
+	SHEAF_SCAN_UNSETTLED = 4, /* files whose objects must be asked for the size */
+	SHEAF_SCAN_REMOVE = 5, /* files without a name whose objects are to be removed */
 	SHEAF_SCAN_TRUNCATE = 6, /* truncates under way */
 	SHEAF_SCAN_SYMLINK = 7,
 	SHEAF_SCAN_XATTR = 8,
-	SHEAF_SCAN_NEXT = 9, /* one row: ino is the next number to be given */
+	SHEAF_SCAN_NEXT = 9, /* one row: ino is the next number to be assigned */
 	SHEAF_SCAN_OBJECT = 10, /* from data servers; all others are from metadata servers */
-	SHEAF_SCAN_PREPARED = 11, /* parts of changes over two servers */
-	SHEAF_SCAN_LOCK = 12, /* inodes and entries that these hold */
+	SHEAF_SCAN_PREPARED = 11, /* parts of changes over several servers */
+	SHEAF_SCAN_LOCK = 12, /* inodes and entries locked by such parts */
 };
 
-/* Extended attributes that an inode's own row knows of. */
+/* Extended attributes that the inode's own row records. */
 #define SHEAF_HAS_ACL 1
 #define SHEAF_HAS_DEFAULT_ACL 2
 #define SHEAF_HAS_CAPABILITY 4
 
 #define SHEAF_OBJECT_OLD UINT32_MAX /* an object file of storage format 1 */
 
-/* How a file is spread over servers. */
+/* How a file is striped over servers. */
 struct sheaf_stripes {
 	uint32_t version, type, unit, start, obj_gen, redundancy;
 	uint32_t n_targets, targets[SHEAF_MAX_TARGETS];
 };
 
 struct sheaf_row {
-	struct sheaf_handle h; /* the inode or directory it is about; generation as the row has it */
-	/* entry, index: what it names. Directory: its parent. Prepared: the directory */
+	struct sheaf_handle h; /* the inode or directory of the row; generation as stored in it */
+	/* entry, index: the inode that it names. directory: its parent. prepared: the directory */
 	struct sheaf_handle to;
-	/* entry, index: cookie. Directory: the next. Remove, object: generation. Prepared, lock: which change */
+	/* entry, index: cookie. directory: next cookie. remove, object: generation. prepared, lock:
+	 * which change */
 	uint64_t second;
-	/* directory: entries. Symlink, xattr: bytes. Object: its end. Prepared: the inode it replaces */
+	/* directory: entries. symlink, xattr: bytes. object: its end. prepared: inode replaced */
 	uint64_t size;
-	uint64_t epoch; /* object: the fence, below which nobody may touch it */
-	uint64_t change; /* of an inode: moves with every change of it */
-	/* entry, index: the type. Xattr: permissions that an access ACL stands for */
+	uint64_t epoch; /* object: the floor; accesses with lower epochs are refused */
+	uint64_t change; /* inode: grows with every change of it */
+	/* entry, index: the type. xattr: the permissions that an access ACL implies */
 	uint32_t mode, nlink;
-	uint32_t has; /* inode: SHEAF_HAS_ bits. Xattr: the one that it is, or 0 */
-	int bad; /* it cannot be read: only the key and perhaps h.ino are set */
+	uint32_t has; /* inode: SHEAF_HAS_ bits. xattr: its own bit, or 0 */
+	int bad; /* the row is unreadable: only the key and perhaps h.ino are set */
 	uint32_t name_len, key_len;
-	char name[256]; /* entry, index, xattr, prepared, lock; with a NUL behind it */
-	uint8_t key[SHEAF_SCAN_KEY]; /* where it is stored */
-	struct sheaf_stripes stripes; /* files */
-	uint32_t index; /* object: which of its file's; SHEAF_OBJECT_OLD: its name does not say */
-	/* files: recorded end of each object, in the order of stripes.targets. An object that
-	 * ends before it has lost data; 0: nothing is recorded */
+	char name[256]; /* of entry, index, xattr, prepared, lock; NUL-terminated */
+	uint8_t key[SHEAF_SCAN_KEY]; /* where the row is stored */
+	struct sheaf_stripes stripes; /* of files */
+	uint32_t index; /* object: its index in the file; SHEAF_OBJECT_OLD: its name has none */
+	/* files: recorded end of each object, in the order of stripes.targets; 0: not recorded. An
+	 * object that ends before it has lost data */
 	uint64_t ends[SHEAF_MAX_TARGETS];
 };
 
-/* Where a scan is: all zero is the beginning. */
+/* The position of a scan; all zero is the beginning. */
 struct sheaf_scan {
-	uint64_t only; /* rows of this inode or directory; 0: all */
-	int end; /* there are no more */
-	uint64_t total; /* rows of this kind there, about; 0: not known */
+	uint64_t only; /* only rows of this inode or directory; 0: all */
+	int end; /* no rows are left */
+	uint64_t total; /* approximate number of rows of this kind; 0: not known */
 	uint32_t key_len;
 	uint8_t key[SHEAF_SCAN_KEY];
 };
-/* The next rows of a kind at server i: how many (at most max), 0 at the end, or -errno. */
+/* The next rows of a kind at server i: returns how many (at most max), 0 at the end, or -errno. */
 SHEAF_API int sheaf_scan(struct sheaf *fs, int i, enum sheaf_scan_kind kind, struct sheaf_scan *s,
 			 struct sheaf_row *rows, int max);
-/* The metadata server that has this inode. */
+/* The metadata server that owns an inode. */
 SHEAF_API int sheaf_server_of(struct sheaf *fs, uint64_t ino);
 
-/* How a file of this inode would be spread over servers by default; unit and width 0: the default. */
+/* The default striping of a file with this inode; unit and width 0: the default. */
 SHEAF_API void sheaf_default_stripes(struct sheaf *fs, uint64_t ino, uint32_t unit, uint32_t width,
 				     struct sheaf_stripes *out);
-/* The smallest size of a file whose object on this server ends there; UINT64_MAX: it has none there. */
+/* The least size of a file whose object on this server ends at `end`; UINT64_MAX: no object. */
 SHEAF_API uint64_t sheaf_stripes_end(const struct sheaf_stripes *s, uint32_t server, uint64_t end);
 
 enum sheaf_repair_kind {
-	SHEAF_REPAIR_ENTRY_SET =
-		1, /* dir, name: names h as type mode; new, or of the same inode before */
-	SHEAF_REPAIR_ENTRY_DROP = 2, /* dir, name, h; whatever it names stays */
-	SHEAF_REPAIR_DIRECTORY = 3, /* h: index, counts and cookies anew from the entries */
-	SHEAF_REPAIR_NLINK =
-		4, /* h, value; this, the next four, ACL: only while `change` is the given one */
+	SHEAF_REPAIR_ENTRY_SET = 1, /* dir, name: names h, of type mode; new, or of h before */
+	SHEAF_REPAIR_ENTRY_DROP = 2, /* dir, name, h; the inode stays */
+	SHEAF_REPAIR_DIRECTORY = 3, /* h: rebuilds index, counts and cookies from the entries */
+	SHEAF_REPAIR_NLINK = 4, /* h, value; NLINK to TEXT, and ACL: only if `change` matches */
 	SHEAF_REPAIR_PARENT = 5, /* h, dir */
 	SHEAF_REPAIR_EPOCH = 6, /* h, value */
 	SHEAF_REPAIR_LAYOUT = 7, /* h, stripes */
-	SHEAF_REPAIR_TEXT = 8, /* h: a symbolic link has a text, and its length is its size */
-	SHEAF_REPAIR_MAKE =
-		9, /* h, type mode, dir: parent, stripes, value: epoch; an inode for what is left */
-	SHEAF_REPAIR_ROW_DROP = 10, /* value: kind of row; key: a row that is about nothing */
-	SHEAF_REPAIR_UNSETTLE = 11, /* h: its size is found out from its objects */
-	SHEAF_REPAIR_NEXT = 12, /* h.ino: numbers up to it are taken */
-	SHEAF_REPAIR_ACL =
-		13, /* h: its permissions are those of its ACL; one that cannot be read goes */
+	SHEAF_REPAIR_TEXT = 8, /* h: a symbolic link gets a text; its size is the text's length */
+	SHEAF_REPAIR_MAKE = 9, /* h, mode, dir: parent, stripes, value: epoch; a new inode */
+	SHEAF_REPAIR_ROW_DROP = 10, /* value: kind of row; key: a row that refers to nothing */
+	SHEAF_REPAIR_UNSETTLE = 11, /* h: its size is determined from its objects */
+	SHEAF_REPAIR_NEXT = 12, /* h.ino: numbers up to it are in use */
+	SHEAF_REPAIR_ACL = 13, /* h: permissions from its ACL; an unreadable one is removed */
 };
 struct sheaf_repair {
 	enum sheaf_repair_kind kind;
@@ -115,41 +112,41 @@ struct sheaf_repair {
 	const uint8_t *key;
 	const struct sheaf_stripes *stripes; /* or NULL */
 };
-/* One transaction at server i. -EAGAIN: what it was decided on has changed, nothing was done. */
+/* One transaction at server i. -EAGAIN: what it is based on has changed; nothing was done. */
 SHEAF_API int sheaf_repair(struct sheaf *fs, int i, const struct sheaf_repair *r);
 
-/* How the bytes of transfers travel: inside the message, packed into one buffer, or from and into the caller's pieces
- * themselves. Which one is the cheapest is decided for each transfer by what it costs on this machine, unless one is forced
- * here, for all transfers that begin from now on, or by $SHEAF_MOVER. */
+/* How data travel: inside the message, packed into one buffer, or directly from and into the
+ * caller's pieces. The cheapest on this machine is chosen for each transfer, unless one is forced
+ * for all later transfers, here or by $SHEAF_MOVER. */
 enum sheaf_mover {
 	SHEAF_MOVER_AUTO = 0,
-	SHEAF_MOVER_INLINE = 1, /* as many requests as it takes */
+	SHEAF_MOVER_INLINE = 1, /* in as many requests as needed */
 	SHEAF_MOVER_PACK = 2,
 	SHEAF_MOVER_GATHER = 3,
 };
 #define SHEAF_MOVERS 4
 SHEAF_API int sheaf_set_mover(struct sheaf *fs, enum sheaf_mover how);
-SHEAF_API const char *sheaf_mover_name(enum sheaf_mover how); /* "pack"; NULL: there is no such */
-/* Nanoseconds that it takes a client to move so many segments of so many bytes together, besides a round trip: what the
- * decision goes by. Auto: those of the cheapest. */
+SHEAF_API const char *sheaf_mover_name(enum sheaf_mover how); /* e.g. "pack"; NULL: unknown */
+/* Estimated nanoseconds that a client takes to move `bytes` in `segments` pieces, without the round
+ * trip; the choice is based on this. Auto: those of the cheapest. */
 SHEAF_API double sheaf_mover_cost(struct sheaf *fs, enum sheaf_mover how, int write,
 				  uint64_t segments, uint64_t bytes);
 /* What this connection has done at server i so far. */
 struct sheaf_account {
 	uint64_t requests;
-	uint64_t frames; /* messages and pieces of bulk data, both ways */
-	uint64_t sent; /* bytes of messages to it: requests with what they carry inline, no bulk data */
-	uint64_t calls; /* of the system, on the connection's socket */
+	uint64_t frames; /* messages and pieces of bulk data, in both directions */
+	uint64_t sent; /* bytes of messages: requests with inline data, without bulk data */
+	uint64_t calls; /* system calls on the connection's socket */
 	uint64_t bytes[SHEAF_MOVERS]; /* of data, by mover */
-	uint64_t copied; /* bytes of data, in user space; what is copied twice counts twice */
-	uint64_t round_ns; /* the quickest round trip; 0: none yet */
-	uint64_t busy_ns; /* with requests under way there */
-	/* "unix" (on one host), "tcp", "loop" (in this process); NULL: neither connected nor about to be */
+	uint64_t copied; /* bytes copied in user space; a byte copied twice counts twice */
+	uint64_t round_ns; /* the shortest round trip; 0: none yet */
+	uint64_t busy_ns; /* time with requests under way there */
+	/* "unix" (same host), "tcp", "loop" (same process); NULL: no link, and none begun */
 	const char *medium;
 };
 SHEAF_API int sheaf_account(struct sheaf *fs, int i, struct sheaf_account *out);
 
-/* An access as sheaf_read_list() takes it or, where there is a file_type, as sheaf_read_typed() does. */
+/* An access as of sheaf_read_list() or, if file_type is set, of sheaf_read_typed(). */
 struct sheaf_access {
 	int write;
 	const struct iovec *mem;
@@ -160,21 +157,21 @@ struct sheaf_access {
 	const struct sheaf_type *mem_type, *file_type;
 	uint64_t mem_count, file_off;
 };
-/* What one object has of it. */
+/* The share of one object in an access. */
 struct sheaf_share {
 	uint64_t bytes;
-	uint64_t extents; /* of the object, those that touch counted as one */
-	uint64_t segments; /* of the memory, likewise */
+	uint64_t extents; /* of the object; adjacent ones count as one */
+	uint64_t segments; /* of memory; likewise */
 	uint64_t requests;
 	enum sheaf_mover mover; /* of its bytes */
 };
 struct sheaf_plan {
-	uint64_t bytes, begin, end; /* how many, and where in the file */
+	uint64_t bytes, begin, end; /* number of bytes, and their range in the file */
 	struct sheaf_share shares[SHEAF_MAX_TARGETS]; /* in the order of the stripes' targets */
 };
-/* How this access to a file with these stripes would be cut, with this mover, by the very code that does it; nothing is sent
- * and no memory is touched, so the memory need not be there. Calls touch, unless that is NULL, for all extents of each
- * object. -E2BIG: too many pieces to look at each. */
+/* How an access to a file with these stripes would be cut with this mover, computed by the code
+ * that does it. Nothing is sent and no memory is touched, so the memory need not exist. touch,
+ * unless NULL, is called for all extents of each object. -E2BIG: too many pieces to visit. */
 typedef void (*sheaf_touch)(void *arg, uint32_t object, const struct sheaf_extent *ext, size_t n);
 SHEAF_API int sheaf_plan(struct sheaf *fs, const struct sheaf_stripes *where, enum sheaf_mover how,
 			 const struct sheaf_access *a, sheaf_touch touch, void *arg,
