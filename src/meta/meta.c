@@ -1,7 +1,8 @@
-/* Opening and closing the metadata of a target: the LMDB environment, who may open it, the root directory.
+/* Opens and closes the metadata of a target: the LMDB environment, the check whose database it is,
+ * the root directory.
  *
- * Threads: the loop's; it may block (start and stop only). Buffers: none kept. Errors: 0 or -errno, with
- * a line for people that names the directory, what is wrong with it and what to do. */
+ * Threads: the loop's; it may block (start and stop only). Buffers: none kept. Errors: 0 or -errno,
+ * with a message that names the directory, what is wrong with it and what to do. */
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <stdio.h>
@@ -12,21 +13,21 @@
 
 #include "meta/meta_state.h"
 
-#ifdef __SANITIZE_THREAD__ /* which leaves little room on aarch64 */
+#ifdef __SANITIZE_THREAD__ /* leaves little address space on aarch64 */
 #define MAP_BYTES_DEFAULT (UINT64_C(4) << 30)
-#define NEVER_MAPPED true /* nor does it see how LMDB orders what it stores */
+#define NEVER_MAPPED true /* and does not see how LMDB orders its stores */
 #else
 #define NEVER_MAPPED false
 #define MAP_BYTES_DEFAULT (UINT64_C(64) << 30)
 #endif
 #define PREFETCH_MAX (UINT64_C(1) << 30)
 
-/* What meta_open is busy with, for its messages. */
+/* State of meta_open(), also for its messages. */
 struct opening {
 	struct meta *m;
 	const struct meta_opts *o;
 	bool fresh; /* the database had no head */
-	uint32_t old; /* an earlier schema that we bring up to date, or 0 */
+	uint32_t old; /* an earlier schema, to be upgraded, or 0 */
 	char *err;
 	size_t err_len;
 };
@@ -84,11 +85,11 @@ static int env_open_as(struct opening *op, unsigned flags, uint64_t map_bytes)
 	if (!rc)
 		rc = mdb_env_open(d->env, o->dir, flags | MDB_NOTLS, 0600);
 	if (!rc)
-		rc = mdb_reader_check(d->env, &dead); /* left by processes that were killed */
+		rc = mdb_reader_check(d->env, &dead); /* frees reader slots of killed processes */
 	return rc ? refuse_lmdb(op, "open", rc) : 0;
 }
 
-/* It may lie elsewhere than the objects. */
+/* The database may be on another file system than the objects. */
 static bool is_in_memory(const char *dir)
 {
 	struct statfs s;
@@ -103,7 +104,7 @@ static int refuse_gone(struct opening *op)
 		      "puts a backup back");
 }
 
-/* An empty one made here would look newer than a backup. */
+/* Checked before the database is created: an empty new one would look newer than a backup. */
 static bool is_gone(const char *dir)
 {
 	char path[CONF_PATH_MAX + 32];
@@ -112,7 +113,7 @@ static bool is_gone(const char *dir)
 	return access(path, F_OK) < 0 && errno == ENOENT;
 }
 
-/* Through its mapping where it is in memory and there is room for that. */
+/* LMDB writes through its map if the directory is on a tmpfs that has space for the whole map. */
 static int env_open(struct opening *op)
 {
 	const unsigned nosync = MDB_NOSYNC | MDB_NOMETASYNC;
@@ -138,9 +139,9 @@ static int env_open(struct opening *op)
 	return rc;
 }
 
-/* A file that ends before its last page would kill us with SIGBUS when that page is touched. LMDB leaves it
- * so when the last pages were never needed; a copy that was cut off looks the same. Zeros in their
- * place are harmless in the first case and reported as damage in the second. */
+/* A database file that ends before its last page raises SIGBUS when that page is touched. LMDB
+ * leaves such a file when the last pages were never needed; a truncated copy looks the same. Zeros
+ * in their place are harmless in the first case and reported as damage in the second. */
 static int cover_last_page(struct opening *op)
 {
 	MDB_envinfo info;
@@ -161,7 +162,7 @@ static int cover_last_page(struct opening *op)
 	return 0;
 }
 
-/* Reads the file once, so that inline reads find it in memory. */
+/* Reads the file once, so that inline reads find it in the page cache. */
 static void prefetch(struct meta *m)
 {
 	uint8_t *buf = malloc(MIB);
@@ -257,7 +258,7 @@ static int root_put(struct opening *op, MDB_txn *txn)
 	return node_put(&op->m->db, txn, META_ROOT_INO, &n);
 }
 
-/* 0 when nobody has put anything into this database. */
+/* 0: the database has no tables, so it is new. */
 static int empty_check(struct opening *op, MDB_txn *txn)
 {
 	MDB_stat st;
@@ -276,7 +277,7 @@ static int empty_check(struct opening *op, MDB_txn *txn)
 	return 0;
 }
 
-/* Reads the head before anything is made, so a refused database stays as it is. */
+/* Reads the head before anything is written, so that a refused database stays unchanged. */
 static int head_read(struct opening *op, MDB_txn *txn)
 {
 	struct db *d = &op->m->db;
@@ -296,7 +297,8 @@ static int head_read(struct opening *op, MDB_txn *txn)
 	return head_check(op, &h);
 }
 
-/* The file's times are newer than all that its objects tell, unless it had writers. */
+/* Sets `written` to now, so that the times of the objects do not change the file's, and makes the
+ * file unsettled. A file that is unsettled already had writers and stays as it is. */
 static int upgrade_file(struct opening *op, MDB_txn *txn, uint64_t ino, struct node *n)
 {
 	const struct db *d = &op->m->db;
@@ -313,7 +315,7 @@ static int upgrade_file(struct opening *op, MDB_txn *txn, uint64_t ino, struct n
 	return rc ? rc : unsettled_put(d, txn, ino, n);
 }
 
-/* Parts of changes over two servers are stored as records, whose form has changed. */
+/* Parts of changes over several servers are stored as records, whose form has changed. */
 static int refuse_pairs(struct opening *op, MDB_txn *txn)
 {
 	const struct db *d = &op->m->db;
@@ -332,9 +334,9 @@ static int refuse_pairs(struct opening *op, MDB_txn *txn)
 	return 0;
 }
 
-/* Before schema 6 no row told where objects end: every file is unsettled, so that its objects
- * are asked. Stored answers did not tell which request they belong to: they go with their
- * sessions, whose clients speak an older protocol anyway. What earlier schemas lack are tables,
+/* Before schema 6 no row had the ends of objects: every file becomes unsettled, so that its objects
+ * are asked. Stored answers had no digest of their request: they are dropped with their sessions,
+ * whose clients use an older protocol anyway. Everything else that earlier schemas lack are tables,
  * and fields that are 0 in them. */
 static int schema_upgrade(struct opening *op, MDB_txn *txn)
 {
@@ -357,7 +359,7 @@ static int schema_upgrade(struct opening *op, MDB_txn *txn)
 		uint64_t ino = be64_load(k.mv_data);
 		struct node n;
 
-		if (node_unpack(&v, &n) || !S_ISREG(n.i.mode)) /* 'sheaf check' finds damage */
+		if (node_unpack(&v, &n) || !S_ISREG(n.i.mode)) /* `sheaf check` reports damage */
 			continue;
 		rc = upgrade_file(op, txn, ino, &n);
 		if (rc)
@@ -367,7 +369,7 @@ static int schema_upgrade(struct opening *op, MDB_txn *txn)
 	return rc == -ENOENT ? 0 : rc;
 }
 
-/* One without a stamp is of an earlier schema, or new. */
+/* A database without a stamp is new or of an earlier schema. */
 static int check_stamp(struct opening *op, MDB_txn *txn)
 {
 	struct disk_stamp_row row;
@@ -382,7 +384,8 @@ static int check_stamp(struct opening *op, MDB_txn *txn)
 			   op->err, op->err_len);
 }
 
-/* The count of this start. On a full disk it stays as it is, as that of the storage must then. */
+/* Stores the count of this start. On a full disk the count stays as it is, and the storage's count
+ * must stay, too. */
 static int put_stamp(struct opening *op)
 {
 	const struct stamp *id = &op->o->stamp;
@@ -543,7 +546,7 @@ void meta_close(struct meta *m)
 		return;
 	writer_stop(m, false);
 	room_date(m);
-	mdb_env_sync(m->db.env, 1); /* a clean stop is durable also without sync */
+	mdb_env_sync(m->db.env, 1); /* a clean stop is durable even with nosync */
 	meta_free(m);
 }
 

@@ -1,12 +1,15 @@
-/* Access control lists as acl(5) has them: which are valid, what one grants, what becomes of it when the mode
- * changes, what a new inode gets of its directory's default one. And their rows: extended attributes in the
- * kernel's form (version 2; then tag, permissions, id of each entry, little-endian), of which the inode's own row
- * knows (`has`), so that nobody looks for what is not there.
+/* Access control lists as in acl(5): which are valid, what a list grants, how it follows a change
+ * of the mode, what a new inode inherits from its directory's default ACL. Also their rows:
+ * extended attributes in the kernel's form (version 2; then tag, permissions and id of each entry,
+ * little-endian). The inode's own row tells which of them exist (`has`), so that most inodes need
+ * no further lookup.
  *
- * An access ACL is stored only while it says more than the mode; then the mode's group bits are its mask.
+ * An access ACL is stored only if it says more than the mode; the mode's group bits are then its
+ * mask.
  *
- * Threads: pure functions, and rows in whatever transaction the caller has. Buffers: lists are decoded to the stack.
- * Errors: positive errno are answers, negative ones the database's; a stored list that cannot be read is -EIO. */
+ * Threads: pure functions, and rows in the caller's transaction. Buffers: lists are decoded to the
+ * stack. Errors: positive errno are answers, negative ones the database's; a stored list that
+ * cannot be decoded is -EIO. */
 #include <endian.h>
 
 #include "meta/meta_state.h"
@@ -14,11 +17,11 @@
 #define ACL_VERSION 2
 #define ACL_HEAD 4
 #define ACL_ENTRY 8
-#define ACL_NOBODY UINT32_MAX /* id of entries that need none, and of no user */
+#define ACL_NOBODY UINT32_MAX /* id of entries without an id; no valid user id */
 
 enum { USER_OBJ = 1, USER = 2, GROUP_OBJ = 4, GROUP = 8, MASK = 16, OTHER = 32 };
 
-/* ---- which attributes an inode knows of ---- */
+/* ---- attributes with a HAS_ bit ---- */
 
 static const struct mark {
 	const char *name;
@@ -68,7 +71,7 @@ int marked_drop(struct apply *ap, struct node *n, uint32_t mark)
 	return rc == -ENOENT ? 0 : rc;
 }
 
-/* ---- the form ---- */
+/* ---- encoding ---- */
 
 int acl_decode(const struct wire_bytes *b, struct acl *a)
 {
@@ -112,10 +115,11 @@ static size_t acl_encode(const struct acl *a, uint8_t out[ACL_BYTES])
 	return (size_t)(p - out);
 }
 
-/* One owner, named users, one group, named groups, a mask when anything is named, others: in this order. */
+/* Valid lists have, in this order: the owner, named users, the group, named groups, a mask
+ * (required if there are named entries), others. */
 int acl_check(const struct acl *a)
 {
-	uint32_t next = USER_OBJ; /* OTHER << 1: all have come */
+	uint32_t next = USER_OBJ; /* OTHER << 1: the list is complete */
 	bool named = false;
 
 	for (uint32_t i = 0; i < a->n; i++) {
@@ -130,7 +134,7 @@ int acl_check(const struct acl *a)
 				return EINVAL;
 			continue;
 		}
-		if (next == USER) /* there may be any number of them */
+		if (next == USER) /* any number of named users may come before */
 			in_turn = e->tag == GROUP_OBJ;
 		else if (next == GROUP)
 			in_turn = e->tag == MASK || (e->tag == OTHER && !named);
@@ -141,7 +145,7 @@ int acl_check(const struct acl *a)
 	return next == OTHER << 1 ? 0 : EINVAL;
 }
 
-/* ---- what it means ---- */
+/* ---- meaning ---- */
 
 static struct acl_entry *acl_find(struct acl *a, uint16_t tag)
 {
@@ -151,7 +155,7 @@ static struct acl_entry *acl_find(struct acl *a, uint16_t tag)
 	return NULL;
 }
 
-/* Whose permissions are the mode's group bits. */
+/* The entry that the mode's group bits stand for. */
 static struct acl_entry *acl_class(struct acl *a)
 {
 	struct acl_entry *mask = acl_find(a, MASK);
@@ -183,8 +187,9 @@ void acl_inherit(struct acl *a, uint32_t *mode)
 	acl_chmod(a, *mode);
 }
 
-/* The mask is for all but the owner and others. An entry for the caller himself decides; of those for groups that he
- * is in, one must grant all that he wants; and only who is in none of them is one of the others. */
+/* The mask limits all entries but those of the owner and of others. An entry for the caller's uid
+ * decides. Else, of the entries for the caller's groups one must grant all wanted permissions. A
+ * caller without such an entry is one of the others. */
 bool acl_grants(const struct acl *a, uint32_t gid, const struct cred *c, int may)
 {
 	uint32_t want = (uint32_t)may & 7, mask = 7, others = 0;
@@ -238,8 +243,8 @@ int acl_put(struct apply *ap, struct node *n, uint32_t which, const struct acl *
 
 /* ---- inheritance ---- */
 
-/* The default ACL of the directory that this record makes something in; a->n 0: it has none. A directory elsewhere
- * sent it along. */
+/* The default ACL of the directory in which this record creates an inode; a->n 0: none. A directory
+ * on another server has sent its default ACL in the record. */
 static int acl_of_parent(struct apply *ap, const struct node *dir, struct acl *a)
 {
 	int rc;

@@ -2,12 +2,13 @@
  *
  *	decode -> slot: answered before? -> kind: validate, put -> encode -> slot: store the answer
  *
- * Threads: the writer (and the caller of meta_apply_bytes). Buffers: the decoded record and the answer's
- * arrays live in the scratch arena, encoded answers in the batch's. Errors: a refused record is an
- * answer with a status; a negative return means that the database failed and the transaction must go. */
+ * Threads: the writer (and the caller of meta_apply_bytes). Buffers: the decoded record and the
+ * answer's arrays are in the scratch arena, encoded answers in the batch's. Errors: a refused
+ * record is an answer with a status; a negative return means that the database failed and the
+ * transaction must be aborted. */
 #include "meta/meta_state.h"
 
-#define ANSWER_MAX 4096 /* the widest layout and two directories take some 3,500 bytes */
+#define ANSWER_MAX 4096 /* the widest layout and two directories take about 3,500 bytes */
 
 int apply_get_held(struct apply *ap, const struct wire_handle *h, struct node *n)
 {
@@ -19,7 +20,7 @@ int apply_get_held(struct apply *ap, const struct wire_handle *h, struct node *n
 	if (rc == -ENOENT) {
 		struct key k = key_u64(h->ino);
 
-		rc = apply_locked(ap, &k); /* it may be about to come */
+		rc = apply_locked(ap, &k); /* a change may be creating it */
 		return rc ? rc : ESTALE;
 	}
 	return !rc && n->i.gen != h->gen ? ESTALE : rc;
@@ -49,7 +50,7 @@ static int put_node(struct apply *ap, const struct node *n)
 	return rc ? rc : apply_answer(ap, ap->rec->h.ino, n);
 }
 
-/* Deletes a row that need not be there. */
+/* Deletes a row if it exists. */
 static int row_forget(struct apply *ap, enum table t, const struct key *k)
 {
 	int rc = row_del(&ap->m->db, ap->txn, t, k);
@@ -110,7 +111,8 @@ int apply_unsettle(struct apply *ap, uint64_t ino, const struct node *n)
 	return unsettled_put(&ap->m->db, ap->txn, ino, n);
 }
 
-/* Who changes a file's data takes the privileges away that running it would give; root does not. */
+/* A change of a file's data removes the privileges that running the file would grant, unless root
+ * makes it. */
 static int drop_privileges(struct apply *ap, struct node *n)
 {
 	if (ap->cred.uid == 0)
@@ -119,7 +121,7 @@ static int drop_privileges(struct apply *ap, struct node *n)
 	return marked_drop(ap, n, HAS_CAPABILITY);
 }
 
-/* A writer comes: what his data could be run with goes before his capability leaves. */
+/* An open for writing: the privileges are removed before the client gets its capability. */
 int apply_writer(struct apply *ap, uint64_t ino, struct node *n)
 {
 	uint32_t mode = n->i.mode, has = n->i.has;
@@ -142,9 +144,9 @@ static int apply_unsettle_rec(struct apply *ap)
 	return rc ? rc : apply_answer(ap, ap->rec->h.ino, &n);
 }
 
-/* Of two marks under different verifiers the first one stays, and stands for the data of both: its
- * life of the server ended before the other one began, so what was written until `left` counts as
- * kept only if nothing was lost since. */
+/* If the object has a mark under another verifier, the first verifier stays and stands for the data
+ * of both: the server run of the first ended before that of the other began, so data written until
+ * `left` count as kept only if nothing was lost since the first. */
 static void mark_unsynced(struct disk_note *o, uint64_t verifier, int64_t written)
 {
 	if (!verifier || verifier == MARK_LOST || o->unsynced == MARK_LOST)
@@ -154,16 +156,16 @@ static void mark_unsynced(struct disk_note *o, uint64_t verifier, int64_t writte
 		o->unsynced = verifier;
 }
 
-/* What was told about one object, in addition to what is known. Data that no sync covers stay so
- * until a sync of all objects is recorded (apply_synced): the sync of one writer does not cover what
- * another wrote since. */
+/* Adds a report about one object to what is recorded. Unsynced data stay marked until a sync of all
+ * objects is recorded (apply_synced): the sync of one writer does not cover what another has
+ * written since. */
 static bool object_grow(struct disk_note *o, const struct wire_object_note *t,
 			const struct wire_record *r)
 {
 	struct disk_note old = *o;
 
 	o->end = MAX(o->end, t->end);
-	/* holes punched since are known when the file is settled */
+	/* punched holes are counted when the file is settled */
 	o->blocks = MAX(o->blocks, t->blocks);
 	mark_unsynced(o, t->unsynced, r->mtime ? r->mtime : r->time);
 	return memcmp(&old, o, sizeof(old)) != 0;
@@ -179,7 +181,7 @@ static bool objects_grow(const struct wire_record *r, struct node *n)
 	return changed;
 }
 
-/* A report from before a fence: only what it says of unsynced data counts. */
+/* Of a report from before a fence only the marks of unsynced data count. */
 static bool marks_grow(const struct wire_record *r, struct node *n)
 {
 	bool changed = false;
@@ -195,9 +197,9 @@ static bool marks_grow(const struct wire_record *r, struct node *n)
 	return changed;
 }
 
-/* The file was written: its times are those of the write, also where they go back. While it
- * grew, clients showed a `change` of one more than the recorded one (sizing.c): a step of two
- * leaves that behind. */
+/* The file was written: its times become those of the write, even if they go back. While the
+ * file grew, clients showed a `change` one above the recorded one (sizing.c), so `change` grows
+ * by two. */
 static int note_write(struct apply *ap, struct node *n, int64_t mtime)
 {
 	int rc = drop_privileges(ap, n);
@@ -213,7 +215,7 @@ static int note_write(struct apply *ap, struct node *n, int64_t mtime)
 	return 0;
 }
 
-/* What a writer tells: the size grows, the time is that of its latest write. */
+/* Applies a writer's report: the size grows, mtime becomes the time of its latest write. */
 static int grow(struct apply *ap, struct node *n)
 {
 	const struct wire_record *r = ap->rec;
@@ -228,8 +230,8 @@ static int grow(struct apply *ap, struct node *n)
 	return rc ? rc : node_put(&ap->m->db, ap->txn, r->h.ino, n);
 }
 
-/* What the objects tell when no writer is left that would: their times count where they are
- * news. Without one, `change` grows all the same: what was written is not known. */
+/* Applies what the objects report when no writer is left to report. Their times count if they are
+ * later than `written`. `change` grows in any case: whether anything was written is unknown. */
 static int settle(struct apply *ap, struct node *n)
 {
 	const struct wire_record *r = ap->rec;
@@ -265,14 +267,15 @@ static int apply_record(struct apply *ap)
 		rc = grow(ap, &n);
 	else if (!rc && marks_grow(r, &n))
 		rc = node_put(&ap->m->db, ap->txn, r->h.ino, &n);
-	/* a report from before a fence says nothing of what the objects have: the row stays until they were asked */
+	/* a report from before a fence does not tell the objects' ends: the row stays until they
+	 * were asked */
 	if (!rc && (r->flags & REC_LAST_WRITER) && (r->epoch >= n.i.epoch || !r->mtime))
 		rc = row_forget(ap, T_UNSETTLED, &k);
 	return rc ? rc : apply_answer(ap, r->h.ino, &n);
 }
 
-/* Objects were synced: what was left unsynced under these verifiers is on disk, or it is lost.
- * Then the file has changed. */
+/* Objects were synced: data left unsynced under these verifiers are on disk or lost. If some are
+ * lost, the file has changed. */
 static int apply_synced(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;
@@ -290,12 +293,12 @@ static int apply_synced(struct apply *ap)
 			continue;
 		if (t->end == MARK_LOST)
 			o->unsynced = MARK_LOST;
-		else if (o->left <= (int64_t)t->blocks) /* else it was written again since */
+		else if (o->left <= (int64_t)t->blocks) /* else it was written since */
 			o->unsynced = 0;
 		lost |= t->end == MARK_LOST;
 	}
 	if (lost)
-		n.i.change += 2; /* as note_write() */
+		n.i.change += 2; /* as in note_write() */
 	return put_node(ap, &n);
 }
 
@@ -310,8 +313,8 @@ static int apply_settle_begin(struct apply *ap)
 	return put_node(ap, &n);
 }
 
-/* Counts only when nothing came between: a newer epoch, or a writer that came after the fence (its row says
- * so and must stay). */
+/* Counts only if neither a newer epoch nor a writer came since the fence; such a writer's unsettled
+ * row has the fence's epoch or a newer one, and must stay. */
 static int apply_settle_end(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;
@@ -355,7 +358,7 @@ static int apply_trunc_begin(struct apply *ap)
 	return rc ? rc : put_node(ap, &n);
 }
 
-/* The end of an older truncate than the latest is no news. */
+/* The end of a truncate older than the latest one changes nothing. */
 static int apply_trunc_end(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;
@@ -380,12 +383,12 @@ static int apply_trunc_end(struct apply *ap)
 	n.i.mtime = r->time;
 	n.i.written = MAX(n.i.written, r->mtime);
 	node_touch(&n, r->time);
-	n.i.change++; /* as note_write() */
+	n.i.change++; /* as in note_write() */
 	for (uint32_t i = 0; i < r->n_objects; i++)
 		if (r->objects[i].index < n.l.n_targets) {
 			n.objects[r->objects[i].index].end = r->objects[i].end;
 			n.objects[r->objects[i].index].blocks = r->objects[i].blocks;
-			if (!r->objects[i].end) /* nothing is left of it that could be lost */
+			if (!r->objects[i].end) /* an empty object has no data to lose */
 				n.objects[r->objects[i].index].unsynced = 0;
 		}
 	return put_node(ap, &n);
@@ -393,7 +396,8 @@ static int apply_trunc_end(struct apply *ap)
 
 /* ---- removal ---- */
 
-/* The objects of one generation are gone. With the last one goes the inode and what else hangs on it. */
+/* The objects of one generation are removed. With the current generation the inode and its rows are
+ * removed, too. */
 static int apply_removed(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;
@@ -447,7 +451,7 @@ static int apply_session_end(struct apply *ap)
 	return rc ? rc : row_forget(ap, T_SESSION, &k);
 }
 
-/* Version: the record's epoch, or one more than before when that is 0. */
+/* The version is the record's epoch, or the stored one plus one if that is 0. */
 static int apply_map(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;
@@ -467,11 +471,11 @@ static int apply_map(struct apply *ap)
 
 /* ---- all kinds ---- */
 
-enum { NO_ROOM, TAKES_ROOM, GIVES_ROOM }; /* the first changes rows, or needs one for a while */
+enum { NO_ROOM, TAKES_ROOM, GIVES_ROOM }; /* NO_ROOM: only changes rows, or needs one temporarily */
 
 static const struct kind {
 	apply_fn *apply;
-	bool no_slot; /* its session field names what it works on */
+	bool no_slot; /* its session field is an argument, not the sender */
 	int room;
 } kinds[] = {
 	[REC_CREATE] = { apply_create, false, TAKES_ROOM },
@@ -515,9 +519,9 @@ static bool has_slot(const struct wire_record *r)
 	return r->session != 0 && !(k && k->no_slot);
 }
 
-/* Exactly once. 0: it is new; EEXIST: *v is the stored answer; ESTALE: no such session; EBADMSG:
- * a sequence that was left behind; EKEYREJECTED: the stored answer is another request's; or
- * negative. */
+/* Detects retransmissions. 0: the request is new; EEXIST: *v is the stored answer; ESTALE: no such
+ * session; EBADMSG: the slot has a later sequence; EKEYREJECTED: the stored answer belongs to
+ * another request; or negative. */
 static int slot_check(struct apply *ap, MDB_val *v)
 {
 	const struct wire_record *r = ap->rec;
@@ -554,7 +558,7 @@ static int answer_copy(const void *p, size_t len, struct arena *a, uint8_t **ans
 	return 0;
 }
 
-/* *stored: how much of it goes into the slot. */
+/* *stored: how many bytes of the answer the slot keeps. */
 static int answer_encode(struct apply *ap, struct arena *a, uint8_t **answer, uint32_t *n,
 			 uint32_t *stored)
 {
@@ -571,7 +575,7 @@ static int answer_encode(struct apply *ap, struct arena *a, uint8_t **answer, ui
 	return answer_copy(buf, xdr_used(&x), a, answer, n);
 }
 
-/* Runs the kind; what it refused leaves nothing in the answer but the status. */
+/* Applies the record by its kind; a refused record's answer has nothing but the status. */
 static int apply_kind(struct apply *ap)
 {
 	const struct kind *k = kind_of(ap->rec->kind);
@@ -591,8 +595,9 @@ static int apply_kind(struct apply *ap)
 	return 0;
 }
 
-/* The last word on a request? Not: wait for another change; this takes several servers, or they could not; and a
- * create that only found the file, as what its open does next needs the slot. */
+/* Is this the final answer of its request? Not final: another change must end first (EINPROGRESS);
+ * the change takes several servers (EXDEV), or they refused it (REC_DECIDE); a create that found an
+ * existing file, because the rest of its open needs the slot. */
 static bool is_final(const struct wire_record *r, const struct wire_record_res *res)
 {
 	if (res->status == EINPROGRESS || res->status == EXDEV ||

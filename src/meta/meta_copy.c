@@ -1,10 +1,11 @@
-/* A copy of the whole database while it is in use.
+/* Copies the whole database while it is in use.
  *
- * LMDB walks the tree of one read transaction and writes its pages compactly; the writer goes on meanwhile and
- * takes new pages (the database grows by what changes until the copy is complete).
+ * LMDB walks the tree of one read transaction and writes its pages compactly. The writer continues
+ * meanwhile and takes new pages, so the database grows by what changes until the copy is complete.
  *
- * Threads: a worker of its own runs the copy; everything else is the loop's, which hears of the end by done().
- * Buffers: LMDB's. Errors: kept for meta_copy_file(). The file has no name: nothing is left behind by a crash. */
+ * Threads: a worker of its own runs the copy; everything else runs on the loop, which done() tells
+ * of the end. Buffers: LMDB's. Errors: kept for meta_copy_file(). The file has no name, so a crash
+ * leaves nothing behind. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,10 +16,10 @@
 struct meta_copy {
 	struct job job;
 	struct meta *m;
-	bool reads; /* its map must stay where it is */
+	bool reads; /* counted in m->copies: the map must not move */
 	struct worker *worker;
 	int fd;
-	int rc; /* the worker's, until done */
+	int rc; /* owned by the worker until done */
 	int error; /* -EAGAIN until done */
 	uint64_t size;
 };
@@ -30,14 +31,14 @@ static void copy_run(struct job *j)
 	c->rc = db_error(mdb_env_copyfd2(c->m->db.env, c->fd, MDB_CP_COMPACT));
 }
 
-/* Changes that waited for room go on. */
+/* The copy no longer reads: changes that waited for space continue. */
 static void read_over(struct meta_copy *c)
 {
 	if (!c->reads)
 		return;
 	c->reads = false;
 	c->m->copies--;
-	c->m->room.dated = 0; /* the next change counts as one after it */
+	c->m->room.dated = 0; /* so that the next change updates the mtime, as one after the copy */
 	writer_look(c->m);
 }
 
@@ -56,7 +57,7 @@ static void copy_done(struct job *j)
 		c->size = (uint64_t)st.st_size;
 }
 
-/* A file beside the database, whose name is gone at once. */
+/* Creates a file in the database's directory and unlinks it at once. */
 static int nameless(MDB_env *env)
 {
 	char path[CONF_PATH_MAX + 32];
@@ -92,7 +93,7 @@ int meta_copy_start(struct meta *m, struct meta_copy **out)
 		meta_copy_end(c);
 		return rc;
 	}
-	writer_look(m); /* with room for what changes meanwhile */
+	writer_look(m); /* grows the map now if space is short: it cannot grow during the copy */
 	c->reads = true;
 	m->copies++;
 	e->exec->worker_submit(c->worker, &c->job);
@@ -106,7 +107,7 @@ int meta_copy_file(const struct meta_copy *c, uint64_t *size)
 	return c->error ? c->error : c->fd;
 }
 
-/* LMDB cannot be told to stop: its next write fails instead. */
+/* LMDB has no call to stop a copy, so its next write is made to fail. */
 void meta_copy_cancel(struct meta_copy *c)
 {
 	int full = open("/dev/full", O_RDWR | O_CLOEXEC);

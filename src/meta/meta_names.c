@@ -1,8 +1,8 @@
 /* Records that change names: create, mkdir, symlink, link, unlink, rmdir, rename.
  *
- * Each looks at everything it needs first and puts only when nothing can be refused any more, so a refused
- * record leaves no trace. Threads: the writer. Errors: positive errno are answers, negative ones mean
- * that the database failed (meta_state.h). */
+ * Each reads and checks everything first and writes only when it can no longer be refused, so a
+ * refused record changes nothing. Threads: the writer. Errors: positive errno are answers, negative
+ * ones mean that the database failed (meta_state.h). */
 #include "meta/meta_state.h"
 
 int name_check(const struct wire_bytes *n)
@@ -27,7 +27,7 @@ int get_dir(struct apply *ap, const struct wire_handle *h, int may, struct node 
 	return apply_may(ap, n, may);
 }
 
-/* 0, ENOENT, or negative. */
+/* 0, ENOENT, EINPROGRESS, or negative. */
 int get_entry(struct apply *ap, uint64_t dir, const struct wire_bytes *name, struct disk_entry *e)
 {
 	struct key k = key_entry(dir, name);
@@ -38,16 +38,17 @@ int get_entry(struct apply *ap, uint64_t dir, const struct wire_bytes *name, str
 	return rc == -ENOENT ? ENOENT : rc;
 }
 
-/* The inode that an entry names: 0, EXDEV (it lives elsewhere), or negative. */
+/* The inode that an entry names: 0, EXDEV (in another partition), EINPROGRESS, or negative. */
 static int get_child(struct apply *ap, const struct disk_entry *e, struct node *n)
 {
 	struct wire_handle h = { .ino = e->ino, .gen = e->gen };
 	int rc = apply_get(ap, &h, n);
 
-	return rc == ESTALE ? -EIO : rc; /* an entry of ours without its inode is damage */
+	return rc == ESTALE ? -EIO : rc; /* an entry without its inode is damage */
 }
 
-/* In a sticky directory only the owners of the entry and of the directory, and root, may take it away. */
+/* In a sticky directory only root and the owners of the entry and of the directory may remove an
+ * entry. */
 static int sticky_check(const struct node *dir, const struct node *child, const struct cred *c)
 {
 	if (!(dir->i.mode & S_ISVTX) || c->uid == 0 || c->uid == dir->i.uid ||
@@ -68,7 +69,7 @@ void dir_touch(struct node *dir, int64_t time)
 	dir->i.mtime = time;
 }
 
-/* The directory of a name that this record changed; who asked is told of it. */
+/* Puts a directory in which this record changed a name; the answer contains its new attributes. */
 static int put_dir(struct apply *ap, uint64_t ino, struct node *dir)
 {
 	dir_touch(dir, ap->rec->time);
@@ -78,7 +79,8 @@ static int put_dir(struct apply *ap, uint64_t ino, struct node *dir)
 
 /* ---- create, mkdir ---- */
 
-/* A fresh number of ours: 0, EINVAL (used already: the maker's mistake), EXDEV, or negative. */
+/* Checks a new inode number: 0, EINVAL (out of range or in use: the server's mistake), EXDEV, or
+ * negative. */
 int new_ino_check(struct apply *ap, uint64_t ino)
 {
 	struct key k = key_u64(ino);
@@ -117,7 +119,7 @@ int node_new(struct apply *ap, const struct node *dir, uint32_t type, struct nod
 		.nlink = type == S_IFDIR ? 2 : 1,
 		.uid = ap->cred.uid,
 		.gid = gid,
-		.gen = 1, /* numbers are never used again */
+		.gen = 1, /* inode numbers are never reused */
 		.change = 1,
 		.atime = r->time,
 		.mtime = r->time,
@@ -180,7 +182,7 @@ static int put_new(struct apply *ap, struct node *dir, struct node *n)
 	return put_named(ap, dir, ino, n);
 }
 
-/* The name is there already: an open of it, unless it must be new. */
+/* The name exists: the create opens it, unless REC_EXCL is set. */
 static int create_existing(struct apply *ap, const struct disk_entry *e)
 {
 	struct node n;
@@ -190,7 +192,7 @@ static int create_existing(struct apply *ap, const struct disk_entry *e)
 		return EEXIST;
 	if (e->type == S_IFDIR)
 		return EISDIR;
-	if (e->type == S_IFLNK) /* it came after the walk, which must be done again */
+	if (e->type == S_IFLNK) /* the link was made after the walk, which must be repeated */
 		return ELOOP;
 	rc = get_child(ap, e, &n);
 	if (!rc && (ap->rec->flags & REC_WRITER))
@@ -231,7 +233,7 @@ int apply_create(struct apply *ap)
 	return rc ? rc : apply_answer(ap, r->new_ino, &n);
 }
 
-/* The directory of a name that must not be there yet. */
+/* The directory of a name that must not exist yet. */
 static int get_vacancy(struct apply *ap, struct node *dir)
 {
 	const struct wire_record *r = ap->rec;
@@ -271,7 +273,7 @@ int apply_mkdir(struct apply *ap)
 	return rc ? rc : apply_answer(ap, r->new_ino, &n);
 }
 
-/* A device, a pipe or a socket: a name and a number, no more. */
+/* A device, a pipe or a socket: an inode without data. */
 int apply_mknod(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;
@@ -338,7 +340,6 @@ int link_check(const struct node *n)
 	return n->i.nlink >= LINKS_MAX ? EMLINK : 0;
 }
 
-/* One more name for a file that has one. */
 int apply_link(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;
@@ -359,8 +360,9 @@ int apply_link(struct apply *ap)
 
 /* ---- unlink, rmdir ---- */
 
-/* Takes one name from an inode. A file without names goes to the remove list and stays until its objects
- * are gone; a symbolic link or an (empty) directory has none and goes at once. */
+/* Removes one name from an inode. A file without names is put on the remove list and stays until
+ * its objects are removed; a symbolic link, special file or (empty) directory has no objects and is
+ * removed at once. */
 int drop_name(struct apply *ap, uint64_t ino, struct node *n)
 {
 	struct disk_remove row = { .gen = n->i.gen };
@@ -378,7 +380,8 @@ int drop_name(struct apply *ap, uint64_t ino, struct node *n)
 	return rc ? rc : node_put(&ap->m->db, ap->txn, ino, n);
 }
 
-/* What unlink and rmdir share: the directory, the entry and its inode, and whether it may go. */
+/* Shared by unlink and rmdir: the directory, the entry and its inode, and the check of
+ * permissions. */
 static int get_doomed(struct apply *ap, struct node *dir, struct disk_entry *e, struct node *n)
 {
 	const struct wire_record *r = ap->rec;
@@ -448,23 +451,23 @@ int apply_rmdir(struct apply *ap)
 
 struct rename {
 	struct node from_node, to_node;
-	struct node *from, *to; /* directories; the same one when they are the same */
-	struct disk_entry e, old_e; /* what moves, what it replaces */
+	struct node *from, *to; /* directories; equal pointers if it is one directory */
+	struct disk_entry e, old_e; /* the moved entry, the replaced entry */
 	struct node child, old;
 	bool replaces;
 	bool moves_dir; /* a directory gets another parent */
 };
 
-/* Would directory `ino` land in itself or below? Climbs from its new parent. It may stop at the old
- * parent: what moves is that one's child and was not met on the way. 0, EINVAL, EXDEV (it takes more than
- * this server to know), or negative. */
+/* Would directory `ino` become its own ancestor? Climbs from its new parent. The climb may stop at
+ * the old parent: `ino` is that one's child and was not met below it. 0, EINVAL, EXDEV (this server
+ * alone cannot tell), or negative. */
 static int loop_check(struct apply *ap, uint64_t ino, struct wire_handle at, uint64_t old_parent)
 {
 	struct node n;
 
 	if (ap->rec->flags & REC_CLIMBED)
 		return 0;
-	if (ap->rec->flags & REC_SPREAD) /* somebody else may be moving what we would climb */
+	if (ap->rec->flags & REC_SPREAD) /* another server may be moving a parent */
 		return EXDEV;
 	for (unsigned depth = 0; depth < 1U << 20; depth++) {
 		int rc;
@@ -481,7 +484,7 @@ static int loop_check(struct apply *ap, uint64_t ino, struct wire_handle at, uin
 	return ELOOP;
 }
 
-/* The directories and what moves; nothing about rights yet but that of passing. */
+/* Gets the directories and the moved entry; checks only x permission on the directories. */
 static int rename_find(struct apply *ap, struct rename *x)
 {
 	const struct wire_record *r = ap->rec;
@@ -503,8 +506,8 @@ static int rename_find(struct apply *ap, struct rename *x)
 	return rc;
 }
 
-/* Two names of one file, or the same one twice: nothing happens, also when its inode is on
- * another server. 0, -1 (it is so), or an errno. */
+/* Are both names links to one inode, or the same name? Then nothing happens, even if the inode is
+ * on another server. 0, -1 (they are), or an errno. */
 static int rename_same(struct apply *ap, const struct rename *x)
 {
 	const struct wire_record *r = ap->rec;
@@ -518,7 +521,7 @@ static int rename_same(struct apply *ap, const struct rename *x)
 	return e.ino == x->e.ino ? -1 : 0;
 }
 
-/* The climb was about two inodes: do the names still name them? 0, EAGAIN, another errno, or
+/* The climb examined two inodes: do the names still name them? 0, EAGAIN, another errno, or
  * negative. */
 static int climbed_check(struct apply *ap, const struct rename *x)
 {
@@ -546,11 +549,11 @@ static int rename_source(struct apply *ap, struct rename *x)
 		return rc;
 	x->moves_dir = S_ISDIR(x->child.i.mode) && x->from != x->to;
 	if (x->moves_dir)
-		rc = apply_may(ap, &x->child, MAY_WRITE); /* its ".." changes */
+		rc = apply_may(ap, &x->child, MAY_WRITE); /* because its ".." changes */
 	return rc;
 }
 
-/* What is at the new name. x->replaces says whether there is anything; an exchange needs it. */
+/* Gets the entry at the new name. x->replaces: there is one; an exchange needs it. */
 static int rename_target(struct apply *ap, struct rename *x)
 {
 	const struct wire_record *r = ap->rec;
@@ -577,8 +580,8 @@ static int rename_target(struct apply *ap, struct rename *x)
 	return x->old.i.entries ? ENOTEMPTY : apply_locked_within(ap, x->old_e.ino);
 }
 
-/* The entry at the new name: in the place of what it replaces, or in its own when the directory
- * stays the same, so that a scan meanwhile shows it once; else it is a new entry. */
+/* Puts the entry at the new name with the cookie of the entry it replaces, or with its own if the
+ * directory stays the same, so that a concurrent listing shows it once; else with a new cookie. */
 static int rename_entries(struct apply *ap, struct rename *x)
 {
 	const struct wire_record *r = ap->rec;
@@ -630,7 +633,7 @@ static int rename_put(struct apply *ap, struct rename *x)
 
 /* ---- exchange: both names stay ---- */
 
-/* What is at the new name moves as well, perhaps to another parent. */
+/* The entry at the new name moves, too, perhaps to another parent. */
 static int exchange_check(struct apply *ap, struct rename *x)
 {
 	const struct wire_record *r = ap->rec;
@@ -642,7 +645,8 @@ static int exchange_check(struct apply *ap, struct rename *x)
 	return rc ? rc : loop_check(ap, x->old_e.ino, r->dir, r->dir2.ino);
 }
 
-/* What got another directory: its parent, and the links that it gives and takes. */
+/* An inode moves to another directory: sets its parent, and adjusts the link counts of both
+ * directories. */
 static int exchange_move(struct node *n, struct node *from, struct node *to, struct wire_handle dir)
 {
 	if (!S_ISDIR(n->i.mode))
@@ -660,7 +664,7 @@ static int exchange_put(struct apply *ap, struct rename *x)
 	uint64_t cookie = x->e.cookie;
 	int rc;
 
-	x->e.cookie = x->old_e.cookie; /* a name keeps its place in listings */
+	x->e.cookie = x->old_e.cookie; /* a name keeps its cookie */
 	x->old_e.cookie = cookie;
 	rc = entry_put(d, ap->txn, r->dir.ino, &r->name, &x->old_e);
 	if (!rc)

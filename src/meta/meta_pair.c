@@ -1,17 +1,17 @@
-/* Changes over two servers, as each of them sees it: parts that are prepared, then done or forgotten, and the
- * decision of the one that coordinates.
+/* Changes over several servers, as each of them sees it: parts that are prepared, then applied or
+ * dropped, and the decision of the coordinator.
  *
- *	prepare: check the part, keep it, lock what it will touch	decide: check and do our own parts
- *	finish: do what was kept, or not; unlock			told: nobody needs the decision any more
+ *	prepare: check the part, store it, lock what it touches	decide: check, apply own parts
+ *	finish: apply or drop stored parts; unlock		told: all finished: drop decision
  *
- * What a prepared part will touch (an entry, an inode) has a row in T_LOCK: other records and walks that come
- * to it are told EINPROGRESS and wait, so nobody sees one half of a change. A part whose check has passed
- * cannot be refused any more. The coordinator's own parts need no lock: they are checked and done in the
- * transaction that decides. Each call may be repeated. Threads: the writer; the functions at the end run on the
- * loop. Errors: as in meta_state.h. */
+ * The entry or inode that a prepared part will touch has a row in T_LOCK: other records and walks
+ * that need it get EINPROGRESS and wait, so no request sees half of a change. A part that passed
+ * its check cannot be refused any more. The coordinator's own parts need no lock: they are checked
+ * and applied in the transaction that decides. Each call may be repeated. Threads: the writer; the
+ * functions at the end run on the loop. Errors: as in meta_state.h. */
 #include "meta/meta_state.h"
 
-#define CLIMB_MOST 1024 /* directories at a time: other requests wait meanwhile */
+#define CLIMB_MOST 1024 /* directories per call: other requests wait meanwhile */
 
 /* ---- locks ---- */
 
@@ -153,7 +153,7 @@ static int del_put(struct apply *ap)
 	return node_put(d, ap->txn, r->dir.ino, &dir);
 }
 
-/* A directory whose parent is elsewhere: what it inherits came along. */
+/* A new directory whose parent is on another server: the record has what it inherits. */
 static int new_dir(struct apply *ap, struct node *n)
 {
 	const struct wire_record *r = ap->rec;
@@ -177,7 +177,7 @@ static int new_check(struct apply *ap)
 	if (rc)
 		return rc;
 	node_attr(&n, ap->rec->new_ino, false, &ap->res->at);
-	/* taken from now on: after a restart nobody else gets it while the part waits */
+	/* reserved from now on: not given again after a restart, while the part is prepared */
 	ap->next_ino = MAX(ap->next_ino, INO_COUNTER(ap->rec->new_ino) + 1);
 	return 0;
 }
@@ -223,7 +223,7 @@ static int link_part_put(struct apply *ap)
 	return part_put(ap, &n);
 }
 
-/* Its name is in a directory elsewhere, which may be sticky. */
+/* The name of this inode is in a directory of another server, which may be sticky. */
 static int sticky_part_check(const struct apply *ap, const struct node *n)
 {
 	const struct wire_record *r = ap->rec;
@@ -268,7 +268,7 @@ static int move_check(struct apply *ap)
 	if (!rc)
 		rc = sticky_part_check(ap, &n);
 	if (!rc && S_ISDIR(n.i.mode) && (ap->rec->flags & PART_PARENT))
-		rc = apply_may(ap, &n, MAY_WRITE); /* its ".." changes */
+		rc = apply_may(ap, &n, MAY_WRITE); /* because its ".." changes */
 	return rc ? rc : apply_answer(ap, ap->rec->h.ino, &n);
 }
 
@@ -308,11 +308,11 @@ static struct key key_of_inode(const struct wire_record *r)
 static struct key key_alone(const struct wire_record *r)
 {
 	(void)r;
-	return key_u64(UINT64_MAX); /* no inode has it */
+	return key_u64(UINT64_MAX); /* no inode has this number */
 }
 
 static const struct part {
-	apply_fn *check, *put; /* put cannot be refused after check */
+	apply_fn *check, *put; /* put cannot be refused after a successful check */
 	struct key (*lock)(const struct wire_record *r);
 } parts[] = {
 	[PART_ADD] = { add_check, add_put, key_of_name },
@@ -329,7 +329,7 @@ static const struct part *part_of(uint32_t kind)
 	return kind < ARRAY_LEN(parts) && parts[kind].check ? &parts[kind] : NULL;
 }
 
-/* A part as a record to be applied within `ap`, whose answer it shares. */
+/* Decodes a part into a record and a context to apply it in, which shares the answer of `ap`. */
 static int part_decode(const struct apply *ap, const void *p, size_t len, struct apply *sub,
 		       struct wire_record *rec)
 {
@@ -345,7 +345,7 @@ static int part_decode(const struct apply *ap, const void *p, size_t len, struct
 	return 0;
 }
 
-/* What a part did to the state of the transaction. */
+/* Takes over what a part changed in the state of the transaction. */
 static int part_done(struct apply *ap, const struct apply *sub, int rc)
 {
 	ap->next_ino = sub->next_ino;
@@ -381,7 +381,7 @@ static int lock_part(struct apply *ap, const struct key *k)
 	return db_error(rc);
 }
 
-/* The part that is kept under this id already, or the one in the record. */
+/* The part that is stored under this id already, or the one in the record. */
 static int prepare_find(struct apply *ap, struct apply *sub, struct wire_record *part, bool *kept)
 {
 	const struct wire_record *r = ap->rec;
@@ -434,11 +434,11 @@ int apply_prepare(struct apply *ap)
 
 /* ---- finish ---- */
 
-/* Does, or forgets, one part and gives back its lock. */
+/* Applies or drops one part and removes its lock. */
 static int finish_part(struct apply *ap, const MDB_val *v)
 {
 	size_t head = sizeof(struct disk_prepared);
-	uint8_t *copy = arena_alloc(ap->arena, v->mv_size); /* what is put moves the row */
+	uint8_t *copy = arena_alloc(ap->arena, v->mv_size); /* writes would move the row */
 	struct wire_record rec;
 	struct apply sub;
 	const struct part *p;
@@ -468,7 +468,7 @@ int apply_finish(struct apply *ap)
 	uint64_t id = ap->rec->pair;
 	const struct db *d = &ap->m->db;
 
-	for (uint32_t i = 0; i < PARTS_MAX; i++) { /* rows of one change, found by their numbers */
+	for (uint32_t i = 0; i < PARTS_MAX; i++) { /* all parts of this change */
 		struct key k = key_pair32(id, i);
 		MDB_val v;
 		int rc = row_get(d, ap->txn, T_PREPARED, &k, &v);
@@ -487,7 +487,7 @@ int apply_finish(struct apply *ap)
 
 /* ---- decide ---- */
 
-/* Runs check or put of all our own parts. */
+/* Runs check or put of all own parts of the coordinator. */
 static int own_parts(struct apply *ap, const struct wire_decision *dec, bool put)
 {
 	for (uint32_t i = 0; i < dec->n_parts; i++) {
@@ -500,7 +500,7 @@ static int own_parts(struct apply *ap, const struct wire_decision *dec, bool put
 		p = rc ? NULL : part_of(rec.kind);
 		if (p)
 			rc = put ? p->put(&sub) : p->check(&sub);
-		else if (rec.kind == REC_RENAME && dec->n_parts == 1) /* an exchange, as one */
+		else if (rec.kind == REC_RENAME && dec->n_parts == 1) /* an exchange */
 			rc = put ? 0 : apply_rename(&sub);
 		else
 			rc = EINVAL;
@@ -526,7 +526,7 @@ int apply_decide(struct apply *ap)
 	rc = own_parts(ap, &dec, false);
 	if (rc)
 		return rc;
-	ap->res->removed = (struct wire_handle){ 0 }; /* what a check said of it */
+	ap->res->removed = (struct wire_handle){ 0 }; /* was set by a check */
 	rc = own_parts(ap, &dec, true);
 	removed = ap->res->removed;
 	*ap->res = (struct wire_record_res){ .at = dec.at, .removed = removed };
@@ -614,7 +614,7 @@ int meta_climb(struct meta *m, uint64_t ino, struct wire_handle *at)
 		if (end == CLIMB_ON && !rc) {
 			struct key k = key_u64(at->ino);
 
-			rc = read_locked(m, &k); /* it may be about to move */
+			rc = read_locked(m, &k); /* `at` may be about to move */
 		}
 		if (end == CLIMB_ON && !rc)
 			*at = (struct wire_handle){ n.i.parent_ino, n.i.parent_gen };

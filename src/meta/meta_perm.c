@@ -1,4 +1,4 @@
-/* Who may do what: permission bits and access ACLs, and the rules of chmod, chown and utimens.
+/* Permissions: mode bits and access ACLs, and the rules of chmod, chown and utimens.
  *
  * Threads: pure functions, and REC_SETATTR on the writer. Errors: positive errno are answers; see
  * meta_state.h. */
@@ -16,7 +16,7 @@ bool cred_in_group(const struct cred *c, uint32_t gid)
 
 static bool mode_grants(uint32_t mode, uint32_t uid, uint32_t gid, const struct cred *c, int may)
 {
-	unsigned bits = mode; /* of everybody else */
+	unsigned bits = mode; /* of others */
 
 	if (c->uid == 0)
 		return true;
@@ -27,7 +27,7 @@ static bool mode_grants(uint32_t mode, uint32_t uid, uint32_t gid, const struct 
 	return ((unsigned)may & ~bits & 7) == 0;
 }
 
-/* For root and for the owner the mode says it all. */
+/* For root and the owner the mode decides alone. */
 static bool needs_acl(uint32_t uid, const struct cred *c)
 {
 	return c->uid != 0 && c->uid != uid;
@@ -63,7 +63,7 @@ int apply_may(struct apply *ap, const struct node *n, int may)
 	return node_may(&ap->m->db, ap->txn, n, &ap->cred, may);
 }
 
-/* chown: root anything; an owner to himself and to a group he is in. */
+/* chown: root may set anything, an owner only the uid it has and a group of the caller. */
 static int may_chown(const struct wire_record *r, const struct node *n, const struct cred *c)
 {
 	if (c->uid == 0)
@@ -77,7 +77,7 @@ static int may_chown(const struct wire_record *r, const struct node *n, const st
 	return 0;
 }
 
-/* utimens: both times to now needs write permission, everything else ownership. */
+/* utimens: setting both times to now needs write permission, everything else ownership. */
 static int may_set_times(struct apply *ap, const struct node *n)
 {
 	const struct wire_record *r = ap->rec;
@@ -95,7 +95,7 @@ static int may_setattr(struct apply *ap, const struct node *n)
 	const struct cred *c = &ap->cred;
 	int st = 0;
 
-	if ((r->which & SET_MODE) && S_ISLNK(n->i.mode)) /* they have no mode of their own */
+	if ((r->which & SET_MODE) && S_ISLNK(n->i.mode)) /* symbolic links have no mode */
 		return EOPNOTSUPP;
 	if ((r->which & SET_MODE) && c->uid != 0 && c->uid != n->i.uid)
 		return EPERM;
@@ -124,7 +124,7 @@ static void set_owner_and_mode(const struct wire_record *r, struct node *n, cons
 		n->i.uid = r->owner;
 	if (r->which & SET_GID)
 		n->i.gid = r->group;
-	if (r->which & SET_MODE) { /* said in the same breath: it wins over the clearing */
+	if (r->which & SET_MODE) { /* an explicit mode overrides the cleared bits */
 		mode = (mode & S_IFMT) | (r->mode & 07777);
 		if (c->uid != 0 && !cred_in_group(c, n->i.gid))
 			mode &= ~(uint32_t)S_ISGID;
@@ -132,7 +132,7 @@ static void set_owner_and_mode(const struct wire_record *r, struct node *n, cons
 	n->i.mode = mode;
 }
 
-/* It was read: nothing else changes, and nobody's caches need to know. */
+/* The file was read: sets only atime, so `change` stays and no cache is invalidated. */
 static int set_read(struct apply *ap, struct node *n)
 {
 	const struct wire_record *r = ap->rec;
@@ -145,7 +145,8 @@ static int set_read(struct apply *ap, struct node *n)
 	return rc ? rc : apply_answer(ap, r->h.ino, n);
 }
 
-/* An ACL follows the mode; and who gets a file does not get the capabilities that it was given for somebody else. */
+/* A new mode changes the ACL. A new owner or group removes file capabilities, which were granted
+ * for the old owner. */
 static int set_attributes(struct apply *ap, struct node *n)
 {
 	const struct wire_record *r = ap->rec;

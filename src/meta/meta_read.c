@@ -1,9 +1,10 @@
-/* Inline reads: attributes, readdir, and the rows a server works on by itself.
+/* Inline reads: attributes, names, readdir, and the rows of unfinished work.
  *
- * Threads: the loop's only. All calls between two changes share one read transaction: it ends before the next
- * change begins, so the writer can reuse pages, and with each call while the worker has a change. Buffers: everything
- * returned is copied out, into the caller's arena where it has no fixed size. Errors: -errno; what LMDB says of damage
- * is -EIO. A call that took over a millisecond blocked the loop and is counted. */
+ * Threads: the loop's only. All calls between two changes share one read transaction. It ends
+ * before the next change begins, so that the writer can reuse pages, and after each call while the
+ * worker has a batch. Buffers: everything returned is copied out, into the caller's arena if it has
+ * no fixed size. Errors: -errno; damage that LMDB reports is -EIO. A call that took over a
+ * millisecond blocked the loop and is counted. */
 #include <assert.h>
 
 #include "meta/meta_state.h"
@@ -19,7 +20,7 @@ int read_begin(struct meta *m)
 
 void reads_end(struct meta *m)
 {
-	assert(!m->inside); /* who reads changes nothing meanwhile */
+	assert(!m->inside); /* no change may begin inside a read call */
 	if (m->reading)
 		mdb_txn_reset(m->reader);
 	m->reading = false;
@@ -72,7 +73,7 @@ int read_handle(struct meta *m, const struct wire_handle *h, struct node *n)
 	if (rc == -ENOENT) {
 		struct key k = key_u64(h->ino);
 
-		rc = read_locked(m, &k); /* it may be about to come */
+		rc = read_locked(m, &k); /* a change may be creating it */
 		return rc ? rc : -ESTALE;
 	}
 	return !rc && n->i.gen != h->gen ? -ESTALE : rc;
@@ -86,7 +87,7 @@ int read_at_rest(struct meta *m, const struct wire_handle *h, struct node *n)
 	return rc ? rc : read_locked(m, &k);
 }
 
-/* 0: there is such a row; -ENOENT; or -errno. */
+/* 0: the row exists; -ENOENT; or -errno. */
 static int row_seen(struct meta *m, enum table t, uint64_t ino)
 {
 	struct key k = key_u64(ino);
@@ -107,7 +108,7 @@ int bytes_copy(struct wire_bytes *out, const void *p, size_t n, struct arena *a)
 	return 0;
 }
 
-/* An ACL of an inode, in one look with it; most have none. */
+/* Copies an ACL of an inode in the same transaction; most inodes have none. */
 static int read_acl(struct meta *m, const struct node *n, uint32_t which, struct wire_bytes *out,
 		    struct arena *a)
 {
@@ -119,7 +120,7 @@ static int read_acl(struct meta *m, const struct node *n, uint32_t which, struct
 		return 0;
 	rc = marked_get(&m->db, m->reader, n->ino, which, &v);
 	if (!rc && !v.mv_size)
-		return -EIO; /* damaged, and never a yes */
+		return -EIO; /* damaged: it must not grant access */
 	return rc ? rc : bytes_copy(out, v.mv_data, v.mv_size, a);
 }
 
@@ -199,14 +200,14 @@ int read_entry(struct meta *m, uint64_t dir, const struct node *n, const struct 
 		if (name->len == 1)
 			return 0;
 		*out = (struct wire_handle){ n->i.parent_ino, n->i.parent_gen };
-		return read_locked(m, &k); /* it may be about to move */
+		return read_locked(m, &k); /* the directory may be about to move */
 	}
 	k = key_entry(dir, name);
 	rc = read_locked(m, &k);
 	if (rc)
 		return rc;
 	rc = entry_get(&m->db, m->reader, dir, name, &e);
-	if (rc == -ENOENT) { /* the directory may be about to go */
+	if (rc == -ENOENT) { /* the directory may be about to be removed */
 		k = key_u64(dir);
 		rc = read_locked(m, &k);
 		return rc ? rc : -ENOENT;
@@ -234,11 +235,11 @@ int meta_lookup(struct meta *m, const struct wire_handle *dir, const struct wire
 
 /* ---- readdir ---- */
 
-#define ENTRY_WIRE 28 /* of a dir_entry without its name */
+#define ENTRY_WIRE 28 /* bytes of a dir_entry without its name */
 #define ATTR_WIRE 84
-#define READDIR_WIRE 12 /* counts and end */
+#define READDIR_WIRE 12 /* bytes of the counts and `end` */
 
-/* Takes the entry of one index row; 0, -ENOMEM or -EIO. */
+/* Decodes the entry of an index row: 0, -ENOMEM or -EIO. */
 static int take_entry(const MDB_val *k, const MDB_val *v, struct wire_dir_entry *e, struct arena *a)
 {
 	struct disk_index x;
@@ -259,7 +260,8 @@ static int take_entry(const MDB_val *k, const MDB_val *v, struct wire_dir_entry 
 	return 0;
 }
 
-/* The attributes of an entry's inode, when they are here. One that went away meanwhile has none. */
+/* The attributes of an entry's inode, if this server has it; all zero if not, or if it was removed
+ * meanwhile. */
 static int take_attr(struct meta *m, const struct wire_handle *h, struct wire_attr *out)
 {
 	struct node n;
@@ -274,8 +276,8 @@ static int take_attr(struct meta *m, const struct wire_handle *h, struct wire_at
 	return 0;
 }
 
-/* Moves to the entry before ask->cookie, or to the newest. 0 or LMDB's code; the row may be
- * another directory's. */
+/* Moves to the entry before ask->cookie, or to the newest. 0 or LMDB's code; the row may be another
+ * directory's. */
 static int seek_older(MDB_cursor *cur, const struct wire_readdir_args *ask, MDB_val *k, MDB_val *v)
 {
 	struct key from = key_pair(ask->dir.ino, ask->cookie ? ask->cookie : UINT64_MAX);
@@ -288,8 +290,8 @@ static int seek_older(MDB_cursor *cur, const struct wire_readdir_args *ask, MDB_
 	return mdb_cursor_get(cur, k, v, rc ? MDB_LAST : MDB_PREV);
 }
 
-/* Newest first: an entry made or renamed during a scan has a higher cookie, so the scan never
- * meets it. */
+/* Newest first: an entry that is made or renamed during a listing has a higher cookie, so the
+ * listing never meets it. */
 static int collect(struct meta *m, MDB_cursor *cur, const struct wire_readdir_args *ask,
 		   size_t max_bytes, struct wire_readdir_res *res, struct arena *a)
 {
@@ -318,7 +320,7 @@ static int collect(struct meta *m, MDB_cursor *cur, const struct wire_readdir_ar
 	return 0;
 }
 
-/* Is a name in this directory held by a change over two servers? */
+/* Does a change over several servers hold a name in this directory? */
 static int read_locked_within(struct meta *m, uint64_t dir)
 {
 	struct key from = key_u64(dir);
@@ -332,7 +334,8 @@ static int read_locked_within(struct meta *m, uint64_t dir)
 	if (rc)
 		return db_error(rc);
 	rc = mdb_cursor_get(cur, &k, &v, MDB_SET_RANGE);
-	while (!rc && k.mv_size == 8 && be64_load(k.mv_data) == dir) /* the directory itself */
+	/* skip the lock of the directory itself */
+	while (!rc && k.mv_size == 8 && be64_load(k.mv_data) == dir)
 		rc = mdb_cursor_get(cur, &k, &v, MDB_NEXT);
 	if (!rc)
 		rc = be64_load(k.mv_data) == dir ? EINPROGRESS : MDB_NOTFOUND;
@@ -449,7 +452,7 @@ bool meta_unsettled(struct meta *m, uint64_t ino)
 {
 	int rc = read_begin(m);
 
-	/* When in doubt, ask the objects. */
+	/* After an error, assume unsettled: the objects are then asked. */
 	return rc ? true : read_end(m, row_seen(m, T_UNSETTLED, ino)) != -ENOENT;
 }
 

@@ -1,15 +1,16 @@
-/* Repairs: records that an administrator's check asks for. Each sets one thing right.
+/* Repairs: records that `sheaf check` sends for an administrator. Each corrects one thing.
  *
- * What a repair was decided on may have changed meanwhile, so each looks again inside its transaction: at the
- * inode's `change` (any link, rename, write or chmod moves it), at what an entry names, at whether a row is still
- * about nothing. If it is not as it was, the answer is EAGAIN and nothing happens. A repair never deletes what
- * could still be data: at worst a name goes and the next check finds the inode without one.
+ * What a repair was decided on may have changed since, so each checks again inside its transaction:
+ * the inode's `change` (every link, rename, write or chmod increases it), what an entry names,
+ * whether a row is still stale. If anything differs, the answer is EAGAIN and nothing is changed. A
+ * repair never deletes what could still be data: at worst it removes a name, and the next check
+ * finds the inode without one.
  *
- * Threads: the writer. Errors: as all kinds of records (meta_state.h). */
+ * Threads: the writer. Errors: as for all kinds of records (meta_state.h). */
 #include "meta/meta_state.h"
 
-#define COOKIE_SANE (UINT64_C(1) << 62) /* no counter gets that far */
-#define LOST_TEXT "?" /* of a symbolic link whose text is gone */
+#define COOKIE_SANE (UINT64_C(1) << 62) /* no valid cookie is that high */
+#define LOST_TEXT "?" /* target of a symbolic link whose text is lost */
 
 /* ---- directories from their entries ---- */
 
@@ -23,7 +24,7 @@ static bool cookie_sane(uint64_t cookie)
 	return cookie >= COOKIE_FIRST && cookie < COOKIE_SANE;
 }
 
-/* Calls fn for each entry of a directory that can be read; cur is on it. 0 or negative. */
+/* Calls fn for each entry of a directory that can be decoded; cur points to it. 0 or negative. */
 static int each_entry(struct apply *ap, uint64_t dir,
 		      int (*fn)(struct apply *ap, MDB_cursor *cur, const struct key *k,
 				struct disk_entry *e, struct census *c),
@@ -63,7 +64,8 @@ static int count_entry(struct apply *ap, MDB_cursor *cur, const struct key *k, s
 	return 0;
 }
 
-/* Its index row; a cookie that another entry has, or that is none, is replaced by a new one. */
+/* Puts the index row of an entry. A cookie that is invalid or another entry's is replaced by a new
+ * one. */
 static int index_entry(struct apply *ap, MDB_cursor *cur, const struct key *k, struct disk_entry *e,
 		       struct census *c)
 {
@@ -87,14 +89,13 @@ static int index_entry(struct apply *ap, MDB_cursor *cur, const struct key *k, s
 	return row_put2(d, ap->txn, T_DIRINDEX, &by_cookie, &x, sizeof(x), k->b + 8, k->n - 8);
 }
 
-/* Sets what the inode says of its entries, and makes the index anew. The caller puts n. */
+/* Counts the entries into the inode and rebuilds the index. The caller puts n. */
 static int directory_rebuild(struct apply *ap, uint64_t ino, struct node *n)
 {
 	struct census c = { .top = COOKIE_FIRST - 1 };
 	int rc = each_entry(ap, ino, count_entry, &c);
 
-	if (cookie_sane(
-		    n->i.next_cookie)) /* cookies of entries that are gone are not given again */
+	if (cookie_sane(n->i.next_cookie)) /* cookies of removed entries are not reused */
 		c.top = MAX(c.top, n->i.next_cookie - 1);
 	if (!rc)
 		rc = rows_forget(ap, T_DIRINDEX, ino);
@@ -123,7 +124,8 @@ static int repair_directory(struct apply *ap)
 
 /* ---- entries ---- */
 
-/* The inode that an entry is to name, where it is ours, as it was when the check looked. */
+/* Checks that the inode that an entry will name, if it is in this partition, is unchanged since the
+ * check. */
 static int named_check(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;
@@ -180,7 +182,8 @@ static int repair_entry_set(struct apply *ap)
 	return rc ? rc : put_repair_dir(ap, &dir);
 }
 
-/* Only the entry and its own index row; what the inode loses with it, the next check finds. */
+/* Removes only the entry and its index row; the next check corrects the inode that loses the
+ * name. */
 static int repair_entry_drop(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;
@@ -232,8 +235,9 @@ static int set_text(struct apply *ap, struct node *n)
 	return row_put(&ap->m->db, ap->txn, T_SYMLINK, &k, LOST_TEXT, strlen(LOST_TEXT));
 }
 
-/* What its rows say counts. A list that is lost leaves the owner and others their permissions: those of the group
- * were for all whom the list named, and go. */
+/* Sets `has` and the mode from the rows that exist. If an access ACL is lost, the owner and
+ * others keep their permissions; the group bits were the mask of all entries of the list, and
+ * are cleared. */
 static int set_acls(struct apply *ap, struct node *n)
 {
 	static const uint32_t marks[] = { HAS_ACL, HAS_DEFAULT_ACL, HAS_CAPABILITY };
@@ -259,7 +263,8 @@ static int set_acls(struct apply *ap, struct node *n)
 	return 0;
 }
 
-/* What is recorded of the objects stays true where their indexes keep their meaning. */
+/* Keeps what is recorded of the objects if the new layout leaves the object indexes their
+ * meaning. */
 static void set_layout(struct node *n, const struct wire_layout_rec *l)
 {
 	struct disk_note old[TARGETS_MAX];
@@ -314,7 +319,7 @@ static int repair_field(struct apply *ap)
 	return rc ? rc : node_put(&ap->m->db, ap->txn, r->h.ino, &n);
 }
 
-/* ---- an inode for what is left of it ---- */
+/* ---- a new inode for rows or objects that have none ---- */
 
 static int make_rest(struct apply *ap, struct node *n)
 {
@@ -342,7 +347,7 @@ static int make_rest(struct apply *ap, struct node *n)
 	}
 }
 
-/* It is root's, and nobody else's business until root has looked at it. */
+/* The inode belongs to root, and only root has access until root has looked at it. */
 static int repair_make(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;
@@ -361,9 +366,9 @@ static int repair_make(struct apply *ap)
 	return node_put(&ap->m->db, ap->txn, r->h.ino, &n);
 }
 
-/* ---- rows that are about nothing ---- */
+/* ---- stale rows ---- */
 
-/* Is this row of unfinished work one that nobody will ever finish? */
+/* Is this a row of unfinished work that no task will ever finish? */
 static bool work_is_stale(const struct wire_scan_row *row, uint32_t kind, const struct node *n)
 {
 	if (!S_ISREG(n->i.mode) || row->h.gen != n->i.gen)
@@ -373,7 +378,8 @@ static bool work_is_stale(const struct wire_scan_row *row, uint32_t kind, const 
 	return kind == SCAN_TRUNCATE && row->epoch > n->i.epoch;
 }
 
-/* No part of that change is here any more, so nobody will ever give the lock back. */
+/* Removes a lock if no part of its change is stored here any more: then no finish will remove
+ * it. */
 static int lock_drop(struct apply *ap, const struct key *k, uint64_t pair)
 {
 	MDB_val v;
@@ -403,7 +409,7 @@ static int repair_row_drop(struct apply *ap)
 	if (k.n == 0 || k.n > sizeof(k.b))
 		return EINVAL;
 	memcpy(k.b, r->data.p, k.n);
-	rc = scan_row_get(ap, (uint32_t)r->epoch, &k, &t, &row); /* as the check saw it */
+	rc = scan_row_get(ap, (uint32_t)r->epoch, &k, &t, &row); /* decoded as for the check */
 	if (rc)
 		return rc;
 	if (t == T_LOCK)

@@ -1,15 +1,16 @@
-/* A copy of the database takes the place of the database.
+/* Replaces the database by a copy.
  *
  *	write DIR/restore/data.mdb -> open it: ours? -> jump -> rename to DIR/data.mdb
  *
- * The data targets have lived on since the copy was made: they hold fences above the epochs in it, objects of
- * inodes that it does not know, longer and shorter objects than it says. So nothing that was given since may be given
- * again: the inode counter, every epoch and the version of the map jump. And no size in it can be trusted: every
- * regular file gets an unsettled row, and the server settles them all after its start. A truncate that was under
- * way counts as done; what the objects hold decides.
+ * The data targets have continued since the copy was made: they have fences above the epochs in it,
+ * objects of inodes that it does not contain, and objects that are longer or shorter than it says.
+ * Numbers that were used since must not be used again: the inode counter, every epoch and the map
+ * version jump. No size in the copy can be trusted: every regular file gets an unsettled row, and
+ * the server settles all of them after its start. A truncate that was under way counts as done; the
+ * objects' ends decide.
  *
- * Threads: none; blocks, for a server that does not run. Errors: 0 or -errno with a line for people; before the last
- * rename everything is as it was. */
+ * Threads: none; blocks, for a server that is not running. Errors: 0 or -errno with a message;
+ * nothing has changed before the last rename. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,13 +18,13 @@
 
 #include "meta/meta_state.h"
 
-#define BATCH 4096 /* rows of one transaction */
-#define COUNTER_JUMP (UINT64_C(1) << 32) /* more than anybody makes between a backup and its use */
+#define BATCH 4096 /* inodes per transaction */
+#define COUNTER_JUMP (UINT64_C(1) << 32) /* more than are used between a backup and its restore */
 #define MAP_JUMP (UINT32_C(1) << 16)
 
 struct restoring {
 	const struct meta_opts *o;
-	char dir[CONF_PATH_MAX + 16]; /* where the copy is prepared */
+	char dir[CONF_PATH_MAX + 16]; /* directory where the copy is prepared */
 	char *err;
 	size_t err_len;
 };
@@ -103,7 +104,7 @@ static int write_copy(struct restoring *r, const struct meta_part *p)
 
 /* ---- jumps ---- */
 
-/* Up to BATCH keys of a table from *from on, which moves behind them. */
+/* Reads up to BATCH keys of a table from *from on, and moves *from behind them. */
 static int next_keys(const struct db *d, MDB_txn *txn, enum table t, uint64_t *from, uint64_t *keys,
 		     size_t *n)
 {
@@ -142,7 +143,7 @@ static int jump_inode(const struct db *d, MDB_txn *txn, uint64_t ino)
 	row = (struct disk_unsettled){ .epoch = n.i.epoch, .gen = n.i.gen };
 	n.i.epoch += COUNTER_JUMP;
 	rc = row_read(d, txn, T_INTENT, &k, &intent, sizeof(intent));
-	if (!rc) { /* it may have been cut by then: only the objects know where they end */
+	if (!rc) { /* objects may be truncated already: only they know their ends */
 		n.i.size = intent.size;
 		memset(n.objects, 0, sizeof(n.objects));
 		rc = row_del(d, txn, T_INTENT, &k);
@@ -153,7 +154,7 @@ static int jump_inode(const struct db *d, MDB_txn *txn, uint64_t ino)
 	return rc ? rc : row_put(d, txn, T_UNSETTLED, &k, &row, sizeof(row));
 }
 
-/* Every inode, some at a time: nobody sees the copy before it is complete. */
+/* All inodes, in several transactions: the copy is not in use before it is complete. */
 static int jump_inodes(const struct db *d)
 {
 	uint64_t *keys = malloc(BATCH * sizeof(*keys)), from = 0;
@@ -178,7 +179,7 @@ static int jump_inodes(const struct db *d)
 	return rc;
 }
 
-/* The copy becomes a part of the storage that it is put into. */
+/* The copy gets the stamp of the storage into which it is restored. */
 static int take_stamp(const struct restoring *r, const struct meta *m, MDB_txn *txn)
 {
 	struct disk_stamp_row row = { r->o->stamp.incarnation, r->o->stamp.count };
@@ -217,7 +218,7 @@ static int jump_counters(const struct meta *m, MDB_txn *txn)
 	return rc;
 }
 
-/* Opens the copy, which says whether it is ours and of a schema that we know. */
+/* Opens the copy, which checks that it belongs to this target and has a known schema. */
 static int prepare(struct restoring *r)
 {
 	struct meta_opts o = *r->o;
@@ -227,7 +228,7 @@ static int prepare(struct restoring *r)
 
 	o.dir = r->dir;
 	o.root = false;
-	o.stamp.incarnation = 0; /* it has that of where it was made */
+	o.stamp.incarnation = 0; /* the copy has the stamp of the storage where it was made */
 	rc = meta_open_copy(&o, &m, r->err, r->err_len);
 	if (rc)
 		return rc;
@@ -276,7 +277,7 @@ static int exchange(struct restoring *r, int64_t time)
 		return fail(r, -errno, "cannot remove data.mdb.replaced");
 	if (link(now, kept) < 0 && errno != ENOENT)
 		return fail(r, -errno, "cannot keep the old database");
-	utimensat(AT_FDCWD, new, when, 0); /* so that the same again is not older than this */
+	utimensat(AT_FDCWD, new, when, 0); /* a second restore of this backup is allowed */
 	if (rename(new, now) < 0)
 		return fail(r, -errno, "cannot put the copy in its place");
 	rc = sync_dir(r->o->dir);

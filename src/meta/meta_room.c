@@ -1,12 +1,15 @@
-/* Room for the database: allocated ahead of its use, so that a transaction finds it whatever others write meanwhile.
+/* Space for the database: allocated ahead of its use, so that a transaction has space whatever
+ * other programs write meanwhile.
  *
- * What is left when no more is to be had is for changes that give room back: a full disk can be cleaned up.
+ * If the file system gives no more space, the rest is reserved for changes that free space: a full
+ * disk can be cleaned up.
  *
- * A database in memory is written through its mapping: no system call in a transaction, a third of its time. A page that the
- * file system cannot give when it is stored into would end us with SIGBUS, so there LMDB's map is as large as what was
- * allocated, and grows with it. The map moves then: nobody may be in a transaction.
+ * A database in memory (tmpfs) is written through its map: no system call in a transaction, a third
+ * of its time. A store to a page that the file system cannot allocate would raise SIGBUS, so LMDB's
+ * map is then exactly as large as the allocated space, and grows with it. Growing moves the map: no
+ * transaction may be open.
  *
- * Threads: the loop's for what is mapped, else the writer's. */
+ * Threads: the loop's for a mapped database, else the writer's. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,14 +18,14 @@
 
 #include "meta/meta_state.h"
 
-#define ROOM_MIN (4 * MIB) /* what two transactions may need; ROOM_CHANGES bounds them */
+#define ROOM_MIN (4 * MIB) /* enough for two transactions; ROOM_CHANGES bounds them */
 #define STEP (8 * MIB)
 #define STEP_MOST (64 * MIB)
 #define STEP_LEAST (64 * KIB)
 #define RESERVE MIB
 #define RETRY_NS NSEC_PER_SEC
 #define DATE_NS \
-	NSEC_PER_SEC /* between two; at the end it is exact, after a crash by as much too early */
+	NSEC_PER_SEC /* between mtime updates; exact after a clean stop, else up to this old */
 
 uint64_t room_used(const struct meta *m)
 {
@@ -32,7 +35,7 @@ uint64_t room_used(const struct meta *m)
 						(info.me_last_pgno + 1) * m->room.page;
 }
 
-/* All of it is there, or an error. The end of a file that is not mapped stays where LMDB put it. */
+/* Allocates the whole range, or fails. Without a map the file keeps the size that LMDB gave it. */
 static int allocate(struct meta *m, uint64_t from, uint64_t to)
 {
 	int fd, r;
@@ -46,7 +49,7 @@ static int allocate(struct meta *m, uint64_t from, uint64_t to)
 	return r < 0 ? -errno : 0;
 }
 
-/* So much more, or, near the end, most of what is to be had. */
+/* Bytes to grow by; when the disk is nearly full, most of what is free. */
 static uint64_t next_step(const struct meta *m)
 {
 	uint64_t step = MIN(MAX(STEP, m->room.bytes / 4), STEP_MOST), free;
@@ -67,7 +70,7 @@ static int grow_by(struct meta *m, uint64_t step)
 
 	if (rc)
 		return rc;
-	if (m->room.mapped && mdb_env_set_mapsize(m->db.env, bytes)) { /* it has none any more */
+	if (m->room.mapped && mdb_env_set_mapsize(m->db.env, bytes)) { /* LMDB lost its map */
 		log_error("meta", "the database cannot be mapped with %llu MiB: no addresses left",
 			  (unsigned long long)(bytes / MIB));
 		abort();
@@ -115,7 +118,7 @@ int room_open(struct meta *m, uint64_t limit, bool mapped)
 		return rc;
 	if (room_short(m))
 		rc = room_grow(m);
-	if (rc == -EOPNOTSUPP) /* whoever writes a page learns whether there is room */
+	if (rc == -EOPNOTSUPP) /* ENOSPC is then reported by writes */
 		m->room.bytes = 0;
 	return mapped && m->room.bytes == room_used(m) ? rc : 0;
 }
@@ -132,7 +135,8 @@ bool room_short(const struct meta *m)
 	return room_tight(m) && m->room.bytes < m->room.limit && e->clock->now(e) >= m->room.again;
 }
 
-/* Who restores a backup looks whether there were changes after it (server/restore.c). */
+/* A restore compares the mtime with the backup's time to see whether changes came after it
+ * (server/restore.c). */
 void room_date(struct meta *m)
 {
 	uint64_t at = m->room.changed;
@@ -158,7 +162,8 @@ void room_changed(struct meta *m)
 		room_date(m);
 }
 
-/* LMDB does not tell how many pages inside of it are free, only whether it had to take new ones. */
+/* LMDB does not tell how many pages inside the file are free, only whether it had to take new
+ * ones. */
 static bool in_reserve(const struct meta *m)
 {
 	return m->room.bytes && m->room.bytes < room_used(m) + MIN(RESERVE, m->room.limit / 16);

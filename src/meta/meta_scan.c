@@ -1,14 +1,16 @@
-/* Pages of rows as they are stored, for whoever checks them: what cannot be read is a row, too.
+/* Pages of rows as they are stored, for `sheaf check`: rows that cannot be decoded are returned,
+ * too.
  *
- * Threads: the loop's. A page is one short read transaction of at most SCAN_MAX rows, so that nobody waits for it
- * long. Buffers: everything is copied into the caller's arena. Errors: -EINVAL (no such kind), -ENOMEM, -EIO. */
+ * Threads: the loop's. A page is one short read of at most SCAN_MAX rows, so that other requests do
+ * not wait long. Buffers: everything is copied into the caller's arena. Errors: -EINVAL (no such
+ * kind), -ENOMEM, -EIO. */
 #include "meta/meta_state.h"
 
-#define ROW_WIRE 144 /* of a scan_row without key, name, targets and ends */
+#define ROW_WIRE 144 /* bytes of a scan_row without key, name, targets and ends */
 
 static const struct scan_table {
 	enum table table;
-	size_t key, value; /* bytes at least */
+	size_t key, value; /* minimal bytes */
 	bool named; /* a name follows the inode in the key */
 } scan_tables[] = {
 	[SCAN_INODE] = { T_INODE, 8, sizeof(struct disk_inode), false },
@@ -74,7 +76,7 @@ static int index_row(const MDB_val *k, const MDB_val *v, struct wire_scan_row *r
 	return bytes_copy(&r->name, (uint8_t *)v->mv_data + sizeof(x), n, a);
 }
 
-/* The rows that stand for unfinished work. */
+/* Rows of unfinished work. */
 static void work_row(enum wire_scan_kind kind, const MDB_val *k, const MDB_val *v,
 		     struct wire_scan_row *r)
 {
@@ -98,7 +100,7 @@ static void work_row(enum wire_scan_kind kind, const MDB_val *k, const MDB_val *
 	}
 }
 
-/* A part of a change over two servers: what it will touch. */
+/* A prepared part of a change over several servers: what it will touch. */
 static int prepared_row(const MDB_val *k, const MDB_val *v, struct wire_scan_row *r,
 			struct arena *a)
 {
@@ -119,7 +121,7 @@ static int prepared_row(const MDB_val *k, const MDB_val *v, struct wire_scan_row
 	return bytes_copy(&r->name, part.name.p, part.name.len, a);
 }
 
-/* An attribute: which it is to its inode, and the permissions that an access ACL stands for. */
+/* An attribute: its HAS_ bit, and the permission bits that an access ACL stands for. */
 static void xattr_row(const MDB_val *v, struct wire_scan_row *r)
 {
 	struct acl a;
@@ -188,7 +190,7 @@ int scan_row_get(struct apply *ap, uint32_t kind, const struct key *k, enum tabl
 	return row_fill(kind, &kv, &v, row, ap->arena);
 }
 
-/* The first row behind q->after, or of q->only. */
+/* The first row after q->after, or the first of q->only. */
 static int cursor_start(MDB_cursor *cur, const struct wire_scan_args *q, MDB_val *k, MDB_val *v)
 {
 	struct key first = key_u64(q->only);

@@ -1,7 +1,7 @@
 /* Keys, rows and records of the metadata database; see meta_schema.h.
  *
- * Threads: none of its own; a transaction belongs to whoever began it. Buffers: what row_get() returns is
- * LMDB's. Errors: LMDB's codes become -errno here and nowhere else. */
+ * Threads: none of its own; a transaction belongs to the caller that began it. Buffers: what
+ * row_get() returns is LMDB's. Errors: LMDB's codes become -errno here and nowhere else. */
 #include "meta/meta_schema.h"
 
 #include <endian.h>
@@ -319,7 +319,7 @@ int entry_del(const struct db *d, MDB_txn *txn, uint64_t dir, const struct wire_
 
 	if (!rc)
 		rc = row_del(d, txn, T_DIRINDEX, &by_cookie);
-	return rc == -ENOENT ? -EIO : rc; /* the caller has just seen it: the two tables differ */
+	return rc == -ENOENT ? -EIO : rc; /* the caller has just read it: the two tables differ */
 }
 
 int slot_find(const struct db *d, MDB_txn *txn, const struct slot_key *key, MDB_val *answer)

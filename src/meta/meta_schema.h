@@ -1,11 +1,11 @@
 /* The schema of the metadata database: tables, keys and on-disk records (docs/metadata.md).
  *
- * Keys are big-endian, so that LMDB's byte order is the numbers' order; an inode number begins with its
- * 16-bit partition, and so does every key that begins with one. Records are fixed layouts in
- * little-endian byte order. LMDB aligns values to 2 bytes only: copy records out, never cast.
+ * Keys are big-endian, so that LMDB's byte order is numeric order. An inode number begins with its
+ * 16-bit partition, and so does every key that begins with an inode number. Records have fixed
+ * little-endian layouts. LMDB aligns values to 2 bytes only: copy records out, never cast.
  *
- * Functions return 0, -ENOENT (no such row) or the -errno of the database. A change of any layout here is
- * a new SCHEMA_VERSION. */
+ * Functions return 0, -ENOENT (no such row) or the -errno of the database. Every change of a layout
+ * here needs a new SCHEMA_VERSION. */
 #ifndef SHEAF_META_SCHEMA_H
 #define SHEAF_META_SCHEMA_H
 
@@ -14,8 +14,8 @@
 #include "meta/meta.h"
 
 #define SCHEMA_VERSION 6
-#define SCHEMA_OLDEST 1 /* brought up to date when it is opened (schema_upgrade) */
-#define SCHEMA_MAGIC "SHEAFMD" /* and its NUL: 8 bytes */
+#define SCHEMA_OLDEST 1 /* upgraded when it is opened (schema_upgrade) */
+#define SCHEMA_MAGIC "SHEAFMD" /* 8 bytes with its NUL */
 
 enum table {
 	T_INODE, /* ino -> disk_inode [+ disk_layout + targets: regular files] */
@@ -27,11 +27,11 @@ enum table {
 	T_SESSION, /* session -> disk_session */
 	T_SLOT, /* session, slot -> disk_slot + encoded record_res */
 	T_SYS, /* "head", "map", "stamp", "next" + partition */
-	T_SYMLINK, /* ino -> where it points, as text */
+	T_SYMLINK, /* ino -> target of the link, as text */
 	T_XATTR, /* ino, name -> value */
-	T_PREPARED, /* change over two servers, index -> disk_prepared + its part, as a record */
-	T_LOCK, /* ino, or directory and name, of a prepared part -> the change's id */
-	T_DECIDED, /* change -> targets that may not have finished yet */
+	T_PREPARED, /* id of a change over several servers, index -> disk_prepared + its record */
+	T_LOCK, /* ino, or directory and name, that a prepared part holds -> id of the change */
+	T_DECIDED, /* id of a change -> targets that may not have finished it */
 	N_TABLES
 };
 extern const char *const table_names[N_TABLES];
@@ -52,13 +52,14 @@ struct disk_inode {
 	uint64_t size, change;
 	int64_t atime, mtime, ctime, btime;
 	uint64_t epoch;
-	/* directories, but for `has` */
+	/* directories only, except `has` */
 	uint64_t parent_ino;
 	uint32_t parent_gen;
-	uint32_t has; /* HAS_ACL and its like: rows of T_XATTR that others must know of */
+	uint32_t has; /* HAS_ACL etc.: this inode has such rows in T_XATTR */
 	union {
 		uint64_t entries;
-		uint64_t within; /* files: 1: under EPOCH_FIRST no object lies beyond `size`; 0: not known */
+		/* files: 1: no object beyond `size` while the epoch is EPOCH_FIRST; 0: unknown */
+		uint64_t within;
 	};
 	union {
 		uint64_t next_cookie;
@@ -67,18 +68,18 @@ struct disk_inode {
 };
 _Static_assert(sizeof(struct disk_inode) == 112, "schema");
 
-#define EPOCH_FIRST 1 /* of a new inode: no fence was sent for it yet */
+#define EPOCH_FIRST 1 /* of a new inode: no fence was sent for it */
 
-struct disk_layout { /* n_targets times 32 bits follow, then n_targets disk_objects */
+struct disk_layout { /* followed by n_targets 32-bit ids, then n_targets disk_notes */
 	uint32_t version, type, unit, start, obj_gen, redundancy, n_targets;
 };
 _Static_assert(sizeof(struct disk_layout) == 28, "schema");
 
-struct disk_note { /* rows from before schema 6 have none: all zero */
-	uint64_t end; /* it must reach so far; 0: never written */
-	uint64_t blocks; /* of 512 bytes, allocated */
-	uint64_t unsynced; /* verifier of its server when a writer left data that no sync covers; 0: none ... */
-	int64_t left; /* ... and when the latest of them were written */
+struct disk_note { /* what is recorded of an object; all zero in rows from before schema 6 */
+	uint64_t end; /* recorded end; 0: never written */
+	uint64_t blocks; /* allocated, of 512 bytes */
+	uint64_t unsynced; /* verifier of its server under which data were left unsynced; 0: none */
+	int64_t left; /* time of the latest unsynced write */
 };
 _Static_assert(sizeof(struct disk_note) == 32, "schema");
 
@@ -88,14 +89,14 @@ struct disk_entry {
 };
 _Static_assert(sizeof(struct disk_entry) == 24, "schema");
 
-struct disk_index { /* the name follows */
+struct disk_index { /* followed by the name */
 	uint64_t ino;
 	uint32_t gen, type;
 };
 _Static_assert(sizeof(struct disk_index) == 16, "schema");
 
 struct disk_unsettled {
-	uint64_t epoch; /* when its latest writer came */
+	uint64_t epoch; /* of the file at the latest open for writing */
 	uint32_t gen, zero;
 };
 _Static_assert(sizeof(struct disk_unsettled) == 16, "schema");
@@ -117,13 +118,13 @@ struct disk_session {
 };
 _Static_assert(sizeof(struct disk_session) == 88, "schema");
 
-struct disk_slot { /* the encoded answer follows */
+struct disk_slot { /* followed by the encoded answer */
 	uint32_t sequence, zero;
-	uint8_t digest[DIGEST_BYTES]; /* of the request that was answered */
+	uint8_t digest[DIGEST_BYTES]; /* of the answered request */
 };
 _Static_assert(sizeof(struct disk_slot) == 40, "schema");
 
-struct disk_prepared { /* the encoded part follows */
+struct disk_prepared { /* followed by the encoded part */
 	uint32_t coordinator, zero;
 };
 _Static_assert(sizeof(struct disk_prepared) == 8, "schema");
@@ -133,12 +134,12 @@ struct disk_stamp_row { /* as struct stamp */
 };
 _Static_assert(sizeof(struct disk_stamp_row) == 16, "schema");
 
-struct disk_map { /* the blob follows */
+struct disk_map { /* followed by the encoded map */
 	uint32_t version, zero;
 };
 _Static_assert(sizeof(struct disk_map) == 8, "schema");
 
-#define COOKIE_FIRST 3 /* 0 is the start; 1 and 2 are left for "." and ".." */
+#define COOKIE_FIRST 3 /* 0 starts a listing; 1 and 2 are reserved for "." and ".." */
 #define INO_COUNTER(ino) ((ino) & ((UINT64_C(1) << 48) - 1))
 #define INO_MAKE(partition, counter) ((uint64_t)(partition) << 48 | (counter))
 
@@ -152,7 +153,7 @@ struct key {
 	uint8_t b[8 + NAME_MAX_LEN + 1];
 };
 
-/* An inode as the code works with it. */
+/* An inode in memory. */
 struct node {
 	uint64_t ino; /* set by node_get() */
 	struct disk_inode i;
@@ -161,25 +162,26 @@ struct node {
 	struct disk_note objects[TARGETS_MAX];
 };
 
-int db_error(int rc); /* LMDB's code as -errno */
+int db_error(int rc); /* converts LMDB's code to -errno */
 uint64_t be64_load(const void *p);
 uint32_t be32_load(const void *p);
 
 struct key key_u64(uint64_t id); /* an inode or a session */
-struct key key_entry(uint64_t dir, const struct wire_bytes *name); /* or inode; a valid length */
+/* Of a name in a directory, or of an attribute of an inode; the name's length must be valid. */
+struct key key_entry(uint64_t dir, const struct wire_bytes *name);
 struct key key_pair(uint64_t id, uint64_t second); /* directory and cookie */
 struct key key_pair32(uint64_t id, uint32_t second); /* inode and generation, session and slot */
 struct key key_text(const char *s);
 struct key key_next(uint16_t partition);
 
-/* *v points into the database until the transaction ends or changes something. */
+/* *v points into the database until the transaction ends or writes. */
 int row_get(const struct db *d, MDB_txn *txn, enum table t, const struct key *k, MDB_val *v);
-/* Copies a record of fixed size; anything shorter in the database is -EIO. */
+/* Copies a record of fixed size; a shorter row is -EIO. */
 int row_read(const struct db *d, MDB_txn *txn, enum table t, const struct key *k, void *rec,
 	     size_t n);
 int row_put(const struct db *d, MDB_txn *txn, enum table t, const struct key *k, const void *rec,
 	    size_t n);
-/* A record of two parts: a fixed one and a tail. */
+/* Writes a fixed record followed by a tail. */
 int row_put2(const struct db *d, MDB_txn *txn, enum table t, const struct key *k, const void *rec,
 	     size_t n, const void *tail, size_t n_tail);
 int row_del(const struct db *d, MDB_txn *txn, enum table t, const struct key *k);
@@ -194,12 +196,12 @@ int node_layout(const struct node *n, struct wire_layout_rec *l, struct arena *a
 int entry_get(const struct db *d, MDB_txn *txn, uint64_t dir, const struct wire_bytes *name,
 	      struct disk_entry *e);
 int entry_put(const struct db *d, MDB_txn *txn, uint64_t dir, const struct wire_bytes *name,
-	      const struct disk_entry *e); /* with its index row */
+	      const struct disk_entry *e); /* and its index row */
 int entry_del(const struct db *d, MDB_txn *txn, uint64_t dir, const struct wire_bytes *name,
 	      uint64_t cookie);
 
-/* The stored answer of a request: 0, -ENOENT (it is new), -EBADMSG (left behind; numbers wrap
- * around), -EKEYREJECTED (the answer is another request's). */
+/* The stored answer of a request: 0, -ENOENT (the request is new), -EBADMSG (the slot has a later
+ * sequence; sequences wrap around), -EKEYREJECTED (the answer belongs to another request). */
 int slot_find(const struct db *d, MDB_txn *txn, const struct slot_key *s, MDB_val *answer);
 
 #endif

@@ -1,26 +1,26 @@
-/* Walks: from a directory along a path, through symbolic links, as far as we own the way.
+/* Path walks: from a directory along a path, through symbolic links, as far as this server owns the
+ * inodes.
  *
- * Threads: the loop's. Buffers: what a symbolic link makes of the path is in the caller's arena. Errors: -errno;
- * a link without its text is damage, -EIO. */
+ * Threads: the loop's. Buffers: a path with the text of a symbolic link put in is in the caller's
+ * arena. Errors: -errno; a symbolic link without its text is damage, -EIO. */
 #include "meta/meta_state.h"
 
-#define FOLLOW_MAX 40 /* links in one walk, as Linux has it */
+#define FOLLOW_MAX 40 /* symbolic links in one walk, as in Linux */
 
-/* A walk: where it is, and what is left of the path. */
 struct walk {
 	struct meta *m;
 	const struct cred *cred;
 	struct arena *arena;
 	struct wire_bytes path;
-	uint32_t pos; /* behind the component last taken */
+	uint32_t pos; /* offset behind the component last taken */
 	struct wire_handle at;
-	uint32_t type; /* of at; 0: only its inode knows */
-	bool follow; /* a link at the end, too */
-	unsigned links; /* followed: the path is no longer the one that was given */
-	struct meta_leaf *leaf; /* where it stops before the last component, or NULL */
+	uint32_t type; /* of at; 0: unknown without its inode */
+	bool follow; /* follow a link at the end of the path, too */
+	unsigned links; /* links followed; above 0 the path is not the one that was given */
+	struct meta_leaf *leaf; /* result of a walk that stops before the last component, or NULL */
 };
 
-/* The component at or behind pos; false when there is none. *end is the offset behind it. */
+/* The component at or behind pos; false if there is none. *end is the offset behind it. */
 static bool walk_peek(const struct walk *w, struct wire_bytes *name, uint32_t *end)
 {
 	uint32_t from = w->pos, to;
@@ -41,7 +41,7 @@ static bool walk_is_last(const struct walk *w, uint32_t end)
 	return end == w->path.len;
 }
 
-/* The directory a walk is at, which must let us through. */
+/* The directory that the walk has reached; checks x permission. */
 static int walk_dir(const struct walk *w, struct node *n)
 {
 	int rc = read_handle(w->m, &w->at, n);
@@ -54,7 +54,7 @@ static int walk_dir(const struct walk *w, struct node *n)
 	return rc > 0 ? -rc : rc;
 }
 
-/* 1, or what is wrong with the name. */
+/* Stores the leaf: 1, or -errno if the name is invalid. */
 static int walk_leaf(struct walk *w, const struct wire_bytes *name, uint32_t end)
 {
 	*w->leaf = (struct meta_leaf){ *name, end < w->path.len };
@@ -73,7 +73,8 @@ static int link_text(struct meta *m, uint64_t ino, MDB_val *v)
 	return rc;
 }
 
-/* Puts where a link points in the place of all that was taken so far; `end` is behind its name. */
+/* Replaces the part of the path before `end`, which ends with the name of a link, by the link's
+ * target. */
 static int walk_link(struct walk *w, uint64_t ino, uint32_t end)
 {
 	uint32_t rest = w->path.len - end, len;
@@ -101,11 +102,11 @@ static int walk_link(struct walk *w, uint64_t ino, uint32_t end)
 	return 0;
 }
 
-/* Takes one component. 1: that was the leaf. */
+/* Walks one component. 1: it was the leaf. */
 static int walk_one(struct walk *w, const struct wire_bytes *name, uint32_t end)
 {
 	bool leaf = w->leaf && walk_is_last(w, end);
-	bool follow = w->follow || end < w->path.len; /* also on the way, and with a '/' behind */
+	bool follow = w->follow || end < w->path.len; /* or a '/' is behind it */
 	struct wire_handle next;
 	struct node n;
 	uint32_t type;
@@ -146,7 +147,7 @@ static int walk_path(struct walk *w)
 		return -ENOTDIR;
 	if (w->pos && meta_owns(w->m, w->at.ino))
 		return 0;
-	rc = read_handle(w->m, &w->at, &n); /* the handle given, or one that we cannot vouch for */
+	rc = read_handle(w->m, &w->at, &n); /* the given handle, or -EREMOTE */
 	return rc || S_ISREG(n.i.mode) ? rc : read_at_rest(w->m, &w->at, &n);
 }
 

@@ -1,39 +1,40 @@
-/* Changes on their way through the writer: queue, group commit, answers.
+/* The way of a change through the writer: queue, group commit, answers.
  *
  *	loop: meta_submit -> queue		worker: batch_run (one transaction)
  *	loop: batch_done -> req_done	<-
  *
- * Everything queued when the worker comes round is one transaction. Where a transaction is cheap (memory),
- * two batches take turns, so the worker need not wait for the loop to report the last one. Where it costs
- * a disk's flush, the next one waits for company: clients that were just answered come back within a part
- * of that time, and all of them then share one flush instead of taking two half empty ones. Where transactions
- * have been so quick that waking a thread costs as much (memory, or no sync), what one turn of the loop has queued
- * is one transaction on the loop itself, until more of them take longer.
+ * All changes that are queued when the worker looks are one transaction. Where a transaction is
+ * cheap (memory), two batches alternate, so that the worker need not wait for the loop to report
+ * the last one. Where it costs a disk flush, the next transaction waits for more changes: clients
+ * that were just answered send their next request within a fraction of that time, and all share one
+ * flush instead of two half-empty ones. Where transactions are as quick as waking a thread (memory,
+ * or no sync), the changes of one turn of the loop are one transaction on the loop itself, until
+ * transactions take longer again.
  *
- * Threads: meta_submit and batch_done on the loop, batch_run on the worker, or on the loop while no batch is
- * the worker's; they share the queue, `armed`
- * and `abandoned` under the lock. Buffers: a change's bytes come from its own arena and are read-only for
- * the worker; answers are in the batch's arena until batch_done has decoded them. Errors: when a transaction
- * fails, its changes are tried one by one; what fails then gets the database's errno. */
+ * Threads: meta_submit and batch_done run on the loop; batch_run runs on the worker, or on the loop
+ * while the worker has no batch. They share the queue, `armed` and `abandoned` under the lock.
+ * Buffers: a change's bytes come from its own arena and are read-only for the worker; answers are
+ * in the batch's arena until batch_done has decoded them. Errors: when a transaction fails, its
+ * changes are tried one by one; those that fail then get the database's errno. */
 #include <sys/statvfs.h>
 
 #include "meta/meta_state.h"
 
 #define BATCH_MAX 4096 /* changes in one transaction; bounds its dirty pages */
 #define NEARLY_FULL (1 * MIB)
-#define SLOW_NS (100 * UINT64_C(1000)) /* a transaction that takes longer waits for company */
-#define FAST_NS (60 * UINT64_C(1000)) /* one that takes less may be done on the loop, */
+#define SLOW_NS (100 * UINT64_C(1000)) /* after a slower one the next waits for more changes */
+#define FAST_NS (60 * UINT64_C(1000)) /* a faster transaction may run on the loop ... */
 #define FAST_MEMORY_NS \
-	(200 * UINT64_C(1000)) /* in memory, where all that it waits for is the processor, */
-#define FAST_EACH_NS (10 * UINT64_C(1000)) /* and as much for each change in it */
-#define FAST_RUN 64 /* after so many of them */
+	(200 * UINT64_C(1000)) /* ... in memory, where it waits only for the processor ... */
+#define FAST_EACH_NS (10 * UINT64_C(1000)) /* ... plus this for each change in it ... */
+#define FAST_RUN 64 /* ... after this score of fast ones */
 #define FAST_MOST \
-	(4 * FAST_RUN) /* that are counted; each slow one takes back some, one that got stuck all */
+	(4 * FAST_RUN) /* limit of the score; a slow one costs SLOW_WEIGHT, a stuck one all */
 #define SLOW_WEIGHT 8
 #define STUCK_NS (5 * NSEC_PER_MSEC)
-#define COPY_ROOM (2 * MIB) /* changes go on beside a copy until so much is left */
-#define TIGHT_CHANGES 4 /* at once, so that the last room is not taken by one transaction */
-#define GATHER_NS NSEC_PER_MSEC /* at most, and at most half of what the last one took */
+#define COPY_ROOM (2 * MIB) /* changes continue during a copy while this is left */
+#define TIGHT_CHANGES 4 /* per transaction if space is tight, so that one cannot take it all */
+#define GATHER_NS NSEC_PER_MSEC /* at most, and at most half the duration of the last batch */
 
 /* ---- worker ---- */
 
@@ -42,7 +43,7 @@ static void change_apply(struct batch *b, struct apply *ap, struct change *c, in
 	arena_reset(&b->m->scratch);
 	c->error = 0;
 	*rc = apply_bytes(ap, c->bytes, c->n_bytes, &b->arena, &c->answer, &c->n_answer);
-	if (*rc == -EBADMSG) { /* nothing was touched */
+	if (*rc == -EBADMSG) { /* not a record: nothing was changed */
 		c->error = *rc;
 		*rc = 0;
 	}
@@ -54,7 +55,7 @@ static int apply_begin(struct meta *m, struct apply *ap)
 	return db_error(mdb_txn_begin(m->db.env, NULL, 0, &ap->txn));
 }
 
-/* The inode counter, for many inodes ahead: numbers that nobody got until we stop are lost. */
+/* Stores the inode counter, many numbers ahead: those not used before the next stop are lost. */
 static int put_next(struct meta *m, struct apply *ap)
 {
 	struct key k = key_next(m->partition);
@@ -67,7 +68,7 @@ static int put_next(struct meta *m, struct apply *ap)
 	return row_put(&m->db, ap->txn, T_SYS, &k, &ap->next_ino, sizeof(ap->next_ino));
 }
 
-/* LMDB calls a write that the file system cut short EIO; on a full disk that is something else. */
+/* LMDB reports a short write as EIO; on a nearly full disk that means ENOSPC. */
 static int commit(struct meta *m, MDB_txn *txn)
 {
 	int rc = db_error(mdb_txn_commit(txn));
@@ -108,7 +109,7 @@ static int batch_transact(struct batch *b, struct change *one)
 		mdb_txn_abort(ap.txn);
 		return rc == -ENOENT ? -EIO : rc;
 	}
-	if (ap.n_locks > m->n_locks) /* before any reader can see them */
+	if (ap.n_locks > m->n_locks) /* before any reader can see the new rows */
 		m->n_locks = ap.n_locks;
 	rc = commit(m, ap.txn);
 	if (rc)
@@ -120,7 +121,7 @@ static int batch_transact(struct batch *b, struct change *one)
 	return 0;
 }
 
-/* One after another, each in a transaction of its own. */
+/* Applies the changes one by one, each in its own transaction. */
 static void batch_singly(struct batch *b, int why)
 {
 	struct change *c;
@@ -128,7 +129,7 @@ static void batch_singly(struct batch *b, int why)
 	int rc = why;
 
 	list_for_each(c, &b->changes, link) {
-		if (b->changes.next->next != &b->changes) /* a single one has just been tried */
+		if (b->changes.next->next != &b->changes) /* a single change has just been tried */
 			rc = batch_transact(b, c);
 		if (rc)
 			c->error = rc;
@@ -191,25 +192,26 @@ static void change_decode(struct change *c)
 		return;
 	xdr_decoder(&x, c->answer, c->n_answer, c->arena);
 	if (!xdr_wire_record_res(&x, &c->res))
-		c->error =
-			-EIO; /* or its arena is full: the change is done, the slot has the answer */
-	else if (!xdr_wire_dirs_after(&x, &c->after)) /* one from a slot has none */
+		c->error = -EIO; /* or its arena is full; the change and its slot are committed */
+	else if (!xdr_wire_dirs_after(&x, &c->after)) /* a stored answer has none */
 		c->after = (struct wire_dirs_after){ 0 };
 }
 
-/* True: those who were answered just now are expected back, and with them the next flush is shared. */
+/* True: wait for the clients that were just answered, so that their next changes share the
+ * flush. */
 static bool gather(struct meta *m, uint32_t queued)
 {
 	if (m->commit_ns < SLOW_NS)
 		return false;
 	if (m->batches[0].began || m->batches[1].began)
-		return true; /* its end looks again */
+		return true; /* the end of that batch calls writer_look() */
 	if (queued >= m->company || m->loop->now >= m->gather_until)
 		return false;
 	return timer_set(m->loop, &m->gather, m->gather_until) == 0;
 }
 
-/* Its map moves when it grows, so not while a transaction or a copy is under way: false, and the end of that looks again. */
+/* The map moves when it grows, so it cannot grow during a transaction or a copy: false, and their
+ * end calls writer_look(). */
 static bool has_room(struct meta *m)
 {
 	if (!m->room.mapped || !room_short(m))
@@ -223,7 +225,8 @@ static bool has_room(struct meta *m)
 	return true;
 }
 
-/* On the loop? Then with all that this turn still brings. */
+/* Should the next transaction run on the loop? If so, it runs at the end of this turn, with all
+ * changes of the turn. */
 static bool do_here(struct meta *m)
 {
 	if (m->n_fast < FAST_RUN || m->batches[0].began || m->batches[1].began)
@@ -231,7 +234,7 @@ static bool do_here(struct meta *m)
 	return m->here.when || timer_set(m->loop, &m->here, m->loop->now) == 0;
 }
 
-/* Sends a free batch for what is queued, unless one is on its way already. */
+/* Submits a free batch for the queued changes, unless a job is submitted already. */
 void writer_look(struct meta *m)
 {
 	struct batch *b = !m->batches[0].began ? &m->batches[0] : &m->batches[1];
@@ -272,7 +275,8 @@ static void here(struct timer *t)
 	batch_done(&b->job);
 }
 
-/* One that was slow may have lost the processor to others; many have a device to wait for. */
+/* A slow transaction may have lost the processor to others; only many in a row mean a slow
+ * device. */
 static uint32_t fastness(const struct meta *m, uint64_t ns, uint32_t n)
 {
 	uint64_t fast = m->loop->in_memory ? FAST_MEMORY_NS : FAST_NS;
@@ -290,7 +294,7 @@ static void batch_done(struct job *j)
 	struct change *c;
 	uint32_t n = 0;
 
-	if (m->abandoned) /* set on this thread */
+	if (m->abandoned) /* set on this thread, so no lock */
 		return;
 	list_for_each(c, &b->changes, link) {
 		change_decode(c);
@@ -309,8 +313,8 @@ static void batch_done(struct job *j)
 	writer_look(m);
 	while ((l = list_pop(&done))) {
 		c = container_of(l, struct change, link);
-		c->answer = NULL; /* was the batch's */
-		req_done(c->q, c->error, 0); /* c may be gone now */
+		c->answer = NULL; /* it was in the batch's arena */
+		req_done(c->q, c->error, 0); /* this may free c */
 	}
 }
 
@@ -343,7 +347,7 @@ void meta_submit(struct meta *m, struct change *c, struct req *q)
 	c->after = (struct wire_dirs_after){ 0 };
 	c->answer = NULL;
 	if (c->rec.name.len > NAME_MAX_LEN || c->rec.name2.len > NAME_MAX_LEN) {
-		c->res.status = ENAMETOOLONG; /* no record can hold it */
+		c->res.status = ENAMETOOLONG; /* too long for a record */
 		req_done(q, 0, 0);
 		return;
 	}
@@ -411,7 +415,7 @@ int writer_init(struct meta *m)
 	return m->loop->env->exec->worker_start(m->loop->env, m->loop, "meta", &m->worker);
 }
 
-/* Ends the worker. What it was never told of is done here, or forgotten when abandoned. */
+/* Stops the worker. Changes that it has not taken are applied here, or dropped if `abandon`. */
 void writer_stop(struct meta *m, bool abandon)
 {
 	struct batch *b = &m->batches[0];

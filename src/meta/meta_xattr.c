@@ -1,11 +1,13 @@
-/* Extended attributes: the records that change them, the reads, and who may.
+/* Extended attributes: the records that change them, the reads, and the permission rules.
  *
- * user.* needs the permissions of the file and is for files and directories only; trusted.* is root's; security.*
- * anybody may read and root set; ACLs anybody may read, and the owner set (meta_acl.c has what they mean);
- * everything else is not supported. Values and names of one inode are bounded together.
+ * user.* needs the permissions of the file and exists on files and directories only. trusted.* is
+ * for root only. security.* can be read by every user and set by root. ACLs can be read by every
+ * user and set by the owner (meta_acl.c has their meaning). Other names are not supported. Names
+ * and values of one inode are bounded together.
  *
- * Threads: records on the writer, reads on the loop. Buffers: what a read returns is in the caller's arena.
- * Errors: positive errno are answers of records (meta_state.h); reads return -errno. */
+ * Threads: records on the writer, reads on the loop. Buffers: what a read returns is in the
+ * caller's arena. Errors: positive errno are answers of records (meta_state.h); reads return
+ * -errno. */
 #include "meta/meta_state.h"
 
 #define XATTR_TOTAL_MAX (1 * MIB) /* names and values of one inode */
@@ -23,7 +25,7 @@ static bool is_trusted(const struct wire_bytes *name)
 	return begins(name, "trusted.");
 }
 
-/* An inode, who asks for its attributes, and in which transaction. */
+/* A request for attributes: the transaction, the caller and the inode. */
 struct asker {
 	const struct db *d;
 	MDB_txn *txn;
@@ -44,7 +46,8 @@ static int user_may(const struct asker *q, int may)
 	return node_may(q->d, q->txn, n, c, may);
 }
 
-/* Who sets an ACL? A default one of anything but a directory is refused to everybody elsewhere. */
+/* Only root and the owner may set an ACL. set_acl() refuses a default ACL on anything but a
+ * directory. */
 static int acl_may(const struct asker *q, uint32_t which, int may)
 {
 	const struct disk_inode *i = &q->n->i;
@@ -56,7 +59,7 @@ static int acl_may(const struct asker *q, uint32_t which, int may)
 	return q->c->uid == 0 || q->c->uid == i->uid ? 0 : EPERM;
 }
 
-/* Is it a name, and may this caller read or write it? 0, a positive errno, or negative. */
+/* Is the name valid, and may this caller read or write it? 0, a positive errno, or negative. */
 static int xattr_may(const struct asker *q, const struct wire_bytes *name, int may)
 {
 	bool root = q->c->uid == 0;
@@ -84,7 +87,7 @@ static int xattr_may(const struct asker *q, const struct wire_bytes *name, int m
 
 /* ---- all attributes of one inode ---- */
 
-/* fn returns 0 to go on, or what ends it. */
+/* fn returns 0 to continue; any other value ends the iteration and is returned. */
 static int xattr_each(const struct db *d, MDB_txn *txn, uint64_t ino,
 		      int (*fn)(void *arg, const struct wire_bytes *name, size_t value), void *arg)
 {
@@ -122,7 +125,8 @@ static int add_up(void *arg, const struct wire_bytes *name, size_t value)
 
 /* ---- records ---- */
 
-/* The inode, and the size of the attribute's value now: 0, ENODATA, another errno, or negative. */
+/* The inode, and the current size of the attribute's value: 0, ENODATA, another errno, or
+ * negative. */
 static int get_old(struct apply *ap, struct node *n, size_t *old)
 {
 	const struct wire_record *r = ap->rec;
@@ -163,7 +167,7 @@ static int space_check(struct apply *ap, bool there, size_t old)
 	return t.names > XATTR_VALUE_LEN || t.names + t.values > XATTR_TOTAL_MAX ? ENOSPC : 0;
 }
 
-/* An access ACL sets the mode; when it says no more than that, or is empty, there is none any more. */
+/* An access ACL sets the mode. A list that is empty or equivalent to the mode is not stored. */
 static int set_access(struct apply *ap, struct node *n, struct acl *a)
 {
 	if (a->n) {
@@ -176,7 +180,8 @@ static int set_access(struct apply *ap, struct node *n, struct acl *a)
 	return marked_drop(ap, n, HAS_ACL);
 }
 
-/* As Linux does it: there is no difference between making, replacing and removing one that is not there. */
+/* As in Linux, creating, replacing and removing (also of a missing ACL) are all allowed, whatever
+ * the flags. */
 static int set_acl(struct apply *ap, uint32_t which, const struct wire_bytes *value)
 {
 	struct acl a;
@@ -290,7 +295,7 @@ int meta_getxattr(struct meta *m, const struct cred *c, const struct wire_handle
 }
 
 struct listing {
-	bool all; /* for root: trusted ones too */
+	bool all; /* for root: with trusted.* */
 	uint8_t *out; /* NULL: only count */
 	size_t n;
 };
