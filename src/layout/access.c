@@ -60,7 +60,7 @@ static uint64_t pattern_before(const struct pattern *p, uint64_t size)
 	while (pattern_runs(&c, &e, 1, UINT64_MAX) && e.offset < size)
 		if (e.length > size - e.offset)
 			return c.pos - e.length + (size - e.offset);
-	return c.pos - e.length; /* it reaches beyond, so there was one behind */
+	return c.pos - e.length; /* the pattern ends beyond `size`, so a run there ended the loop */
 }
 
 uint64_t access_before(const struct access *a, uint64_t size)

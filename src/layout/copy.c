@@ -1,11 +1,14 @@
-/* A copy between two striped files: which bytes of which object become which bytes of which other.
+/* A copy between two striped files: maps object ranges of the source to object ranges of the
+ * destination.
  *
- * Pure; any thread; nothing fails. It costs a few divisions for each stripe and object of the source. */
+ * Pure; any thread; cannot fail. Costs a few divisions for each stripe and each object of the
+ * source. */
 #include "layout/layout.h"
 
 #include <assert.h>
 
-/* A file offset in a layout: its object, its place there, and the bytes to the end of its stripe. */
+/* A file offset in a layout: its object, the offset there, and the bytes to the end of its
+ * stripe. */
 struct spot {
 	uint32_t index;
 	uint64_t off, rest;
@@ -20,7 +23,7 @@ static struct spot spot_of(const struct layout *l, uint64_t off)
 	return s;
 }
 
-/* Adds a piece or lengthens the last one; false: there is no room. */
+/* Adds a piece or extends the last one; false: no space. */
 static bool add(struct copy_piece *out, size_t *n, size_t max, const struct copy_piece *p)
 {
 	struct copy_piece *last = *n ? &out[*n - 1] : NULL;
@@ -35,7 +38,7 @@ static bool add(struct copy_piece *out, size_t *n, size_t max, const struct copy
 	return true;
 }
 
-/* What comes from object c->source, from c->pos on. */
+/* Collects pieces that come from object c->source, from c->pos on. */
 static size_t collect(const struct copy *k, uint32_t index, struct copy_cursor *c,
 		      struct copy_piece *out, size_t max, uint64_t max_bytes)
 {
@@ -47,7 +50,7 @@ static size_t collect(const struct copy *k, uint32_t index, struct copy_cursor *
 		struct spot from = spot_of(&k->in, k->from + c->pos);
 		uint64_t run = MIN(MIN(to.rest, from.rest), k->length - c->pos);
 
-		if (to.index != index) { /* on to the next stripe of ours */
+		if (to.index != index) { /* skip to the object's next stripe */
 			uint32_t d = (index + k->out.width - to.index) % k->out.width;
 
 			c->pos += to.rest + (uint64_t)(d - 1) * k->out.unit;
@@ -71,7 +74,8 @@ size_t copy_plan(const struct copy *k, uint32_t index, struct copy_cursor *c,
 	for (; c->round < k->in.width; c->round++, c->pos = 0) {
 		size_t n;
 
-		c->source = (index + c->round) % k->in.width; /* not all begin with the same */
+		/* requests for different objects begin with different sources */
+		c->source = (index + c->round) % k->in.width;
 		n = collect(k, index, c, out, max, max_bytes);
 		if (n)
 			return n;

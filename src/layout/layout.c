@@ -1,7 +1,7 @@
-/* Dense striping: where a byte of the file lives, and how long file and objects are.
+/* Dense striping: the object and offset of a file's byte, and the sizes of file and objects.
  *
- * Pure arithmetic; any thread; nothing fails. Offsets go up to 2^63 - 1. An object offset that no file
- * of that length can have (it came from a peer) saturates at UINT64_MAX instead of wrapping. */
+ * Pure arithmetic; any thread; cannot fail. Offsets go up to 2^63 - 1. An object offset that is too
+ * large for any file (received from a peer) saturates at UINT64_MAX instead of wrapping around. */
 #include "layout/layout.h"
 
 #include <assert.h>
@@ -36,7 +36,7 @@ uint64_t layout_object_size(const struct layout *l, uint32_t index, uint64_t siz
 {
 	uint64_t s = layout_div(size, l->unit);
 	uint64_t row = layout_div(s, l->width);
-	uint32_t next = (uint32_t)(s - row * l->width); /* column of the first stripe not full */
+	uint32_t next = (uint32_t)(s - row * l->width); /* column of the first incomplete stripe */
 	uint32_t col = layout_column(l, index);
 
 	if (col < next)

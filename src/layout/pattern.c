@@ -1,16 +1,17 @@
 /* Patterns: copies of a type one extent after another, and a cursor over their stream.
  *
- * The copies are one more vector over the type's root, or make that longer where the type tiles; so what walks nodes
- * walks patterns. Offsets are summed without looking for overflows: pattern_tile() found all that the stream has to
- * be between 0 and 2^63 - 1, and what a cut last copy does not have is never reached.
+ * The copies are one more vector over the type's root, or a longer root if the copies continue each
+ * other; so the code that walks nodes walks patterns. Offsets are added without overflow checks:
+ * pattern_tile() has checked that all offsets of the stream are between 0 and 2^63 - 1, and the
+ * missing part of an incomplete last copy is never reached.
  *
- * Threads: a cursor belongs to whoever moves it. Buffers: none; nothing here allocates or recurses. Errors: those of
- * pattern_init() and pattern_tile() only. */
+ * Threads: one at a time per cursor. Buffers: none; nothing here allocates or recurses. Errors:
+ * only those of pattern_init() and pattern_tile(). */
 #include "layout/type.h"
 
 #include <assert.h>
 
-/* ---------------------------------------------------------------- children of a node at its place */
+/* ---------------------------------------------------------------- children of a placed node */
 
 static inline uint64_t spot_children(const struct pattern_spot *s)
 {
@@ -46,7 +47,7 @@ static uint64_t node_find(const struct type *t, const struct type_node *nd, uint
 
 	if (!node_is_list(nd))
 		return at / nd->unit;
-	while (hi - lo > 1) { /* it is in [lo, hi) */
+	while (hi - lo > 1) { /* the child is in [lo, hi) */
 		size_t mid = lo + (hi - lo) / 2;
 
 		if (e[mid].before <= at)
@@ -57,7 +58,7 @@ static uint64_t node_find(const struct type *t, const struct type_node *nd, uint
 	return lo;
 }
 
-/* End of entry e, from the base of its list; only where its data ascend. */
+/* End of entry e, relative to the base of its list; only if its data ascend. */
 static inline int64_t entry_end(const struct type *t, const struct type_entry *e)
 {
 	const struct type_node *nd = &t->nodes[e->child];
@@ -68,7 +69,7 @@ static inline int64_t entry_end(const struct type *t, const struct type_entry *e
 	return e->displ + (int64_t)reach;
 }
 
-/* The first child that ends behind offset `off`, which s does; only where s ascends. */
+/* The first child that ends behind offset `off`, before the end of s; only if s ascends. */
 static uint64_t spot_reach(const struct type *t, const struct pattern_spot *s, uint64_t off)
 {
 	const struct type_node *nd = s->node;
@@ -82,7 +83,7 @@ static uint64_t spot_reach(const struct type *t, const struct pattern_spot *s, u
 		i = s->n > 1 ? rel / (uint64_t)nd->stride : 0;
 		return i + (rel - i * (uint64_t)nd->stride >= (uint64_t)nd->el.hi);
 	}
-	while (lo < hi) { /* the first one is in [lo, hi] */
+	while (lo < hi) { /* the first child is in [lo, hi] */
 		size_t mid = lo + (hi - lo) / 2;
 
 		if (entry_end(t, &e[mid]) > (int64_t)rel)
@@ -107,7 +108,7 @@ static void found(struct range_found *f, wide lo, wide hi)
 	f->any = true;
 }
 
-/* The offsets of the first `bytes`, which are some; base is that of the first one. */
+/* The range of offsets of the first `bytes` bytes (not 0); base is the offset of the first one. */
 static struct range_found bounds_of(const struct pattern *p, wide base, uint64_t bytes)
 {
 	const struct type *t = p->type;
@@ -145,7 +146,7 @@ static struct range_found bounds_of(const struct pattern *p, wide base, uint64_t
 	return f;
 }
 
-/* What holds so many bytes: the root, more of the root, or a vector of it. */
+/* Sets the node that holds all bytes: the root, a longer root, or a vector of the root. */
 static void set_top(struct pattern *p, const struct type *t)
 {
 	const struct type_node *root = type_root(t);
@@ -204,7 +205,7 @@ static inline void push(struct pattern_cursor *c, const struct pattern_spot *s, 
 	c->frame[c->depth++].i = i;
 }
 
-/* Down to byte `rest` of s. */
+/* Descends to byte `rest` of s. */
 static inline void descend(struct pattern_cursor *c, struct pattern_spot s, uint64_t rest)
 {
 	const struct type *t = c->p->type;
@@ -220,7 +221,7 @@ static inline void descend(struct pattern_cursor *c, struct pattern_spot s, uint
 	c->left = s.n - rest;
 }
 
-/* To the leaf behind the current one, which is through; there is one. */
+/* Moves to the next leaf, which exists; the current one is used up. */
 static inline void step(struct pattern_cursor *c)
 {
 	uint32_t d = c->depth;
@@ -245,7 +246,7 @@ void pattern_seek(struct pattern_cursor *c, const struct pattern *p, uint64_t po
 		descend(c, (struct pattern_spot){ &p->top, p->n, p->first }, pos);
 }
 
-/* Position of the first byte at or behind off; c, where given, goes there. */
+/* Stream position of the first byte at or behind off; moves c there unless NULL. */
 static uint64_t find_offset(const struct pattern *p, uint64_t off, struct pattern_cursor *c)
 {
 	const struct type *t = p->type;
@@ -295,8 +296,8 @@ uint64_t pattern_leaf(struct pattern_cursor *c)
 	return MIN(c->left, rest);
 }
 
-/* The leaves behind the current one, which is through, in the same vector or list: those that are whole within
- * `bytes`, at most max. None of them touches the one before. */
+/* Takes the next leaves of the same vector or list, after the current leaf is used up: those that
+ * fit into `bytes` whole, at most max. None of them touches the one before. */
 static inline size_t burst(struct pattern_cursor *c, struct extent *out, size_t max, uint64_t bytes)
 {
 	const struct pattern_spot *s = &c->frame[c->depth - 1].spot;
@@ -346,7 +347,7 @@ size_t pattern_runs(struct pattern_cursor *c, struct extent *out, size_t max, ui
 		c->left -= take;
 		left -= take;
 		if (c->left || !c->depth)
-			continue; /* no more is wanted, or there */
+			continue; /* no more is wanted, or there is no more */
 		more = burst(c, out + n, max - n, left);
 		for (; more; more--)
 			left -= out[n++].length;

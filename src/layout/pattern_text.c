@@ -1,7 +1,9 @@
-/* A pattern as text that people and programs read: the nodes of its type, from the outermost on, as nested JSON.
+/* A pattern as text for people and programs: the nodes of its type, from the outermost on, as
+ * nested JSON.
  *
- * Nodes that are used in several places stand once in a type, but again and again in its text; so that may be too long
- * where the type is not, and ends as soon as it is. Recurses as deep as types are nested. Threads: any. */
+ * A node that is used several times is stored once in a type, but written each time in its text.
+ * The text may thus be too long for a short type; writing stops as soon as it is. Recursion is as
+ * deep as the type is nested. Threads: any. */
 #include <limits.h>
 #include <stdio.h>
 
@@ -9,7 +11,7 @@
 
 struct text {
 	char *buf;
-	size_t n, len; /* len n: it did not fit */
+	size_t n, len; /* len == n: the text did not fit */
 };
 
 __attribute__((format(printf, 2, 3))) static void add(struct text *t, const char *fmt, ...)

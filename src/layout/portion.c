@@ -1,26 +1,28 @@
 /* Portions: the part of a pattern that belongs to one object of a striped file.
  *
- * What a leaf of the pattern has of the object is one range that is computed, however many stripes the leaf covers.
- * Where the pattern ascends and a stripe holds many of its runs, the position of the stripe's end in the stream says
- * how much lies inside, and all of that is taken at once (burst); where there are many between two stripes of the
- * object, the cursor goes from one to the next (jump). Otherwise leaf after leaf is looked at.
+ * The object's bytes of a leaf are one range that is computed, however many stripes the leaf
+ * covers. If the pattern ascends and a stripe holds many of its runs, the stream position of the
+ * stripe's end tells how many bytes are inside, and all of them are taken at once (burst). If there
+ * are many runs between two stripes of the object, the cursor jumps to the next stripe (jump).
+ * Otherwise the leaves are examined one by one.
  *
- * Threads: a portion belongs to whoever moves it. Buffers: none; the pattern is borrowed. Errors: none. */
+ * Threads: one at a time per portion. Buffers: none; the pattern is borrowed. Errors: none. */
 #include "layout/type.h"
 
 #include <assert.h>
 
 #include "layout/walk.h"
 
-/* So many runs are cheaper to pass in one go than one by one; bench/layout_bench.c shows it. */
+/* From this many runs on, passing them at once is cheaper than one by one
+ * (bench/layout_bench.c). */
 #define MANY_RUNS 4
 
-/* Where extents go. */
+/* The caller's arrays for extents. */
 struct out {
 	struct extent *e;
 	uint64_t *pos; /* or NULL */
 	size_t n, max;
-	uint64_t left, end; /* bytes still wanted; position behind the last extent */
+	uint64_t left, end; /* bytes still wanted; stream position behind the last extent */
 };
 
 static bool fuses(const struct out *o, uint64_t obj, uint64_t pos)
@@ -30,7 +32,7 @@ static bool fuses(const struct out *o, uint64_t obj, uint64_t pos)
 	return last && last->offset + last->length == obj && (!o->pos || o->end == pos);
 }
 
-/* There is room, or it fuses. */
+/* Appends an extent. The caller has checked that there is space or that it fuses. */
 static void add(struct out *o, uint64_t obj, uint64_t len, uint64_t pos)
 {
 	if (fuses(o, obj, pos)) {
@@ -59,14 +61,15 @@ void portion_init(struct portion *s, const struct pattern *p, const struct layou
 	s->steps = 0;
 }
 
-/* Everything up to stream position `to`: it is in one stripe, whose bytes are `shift` further on in the file. */
+/* Takes everything up to stream position `to`: it is in one stripe, whose file offset is `shift`
+ * above its object offset. */
 static void take_stripe(struct portion *s, struct out *o, uint64_t to, uint64_t shift)
 {
 	uint64_t pos = s->c.pos, len = MIN(to - pos, o->left);
 	struct extent one;
 	size_t n;
 
-	(void)pattern_runs(&s->c, &one, 1, len); /* the first may fuse with what is there */
+	(void)pattern_runs(&s->c, &one, 1, len); /* the first run may fuse with the last extent */
 	add(o, one.offset - shift, one.length, pos);
 	pos += one.length;
 	len -= one.length;
@@ -84,7 +87,7 @@ static void take_stripe(struct portion *s, struct out *o, uint64_t to, uint64_t 
 	o->end = s->c.pos;
 }
 
-/* The own part of a leaf of `len` bytes: `own` bytes at `obj`. */
+/* Takes the object's part of a leaf of `len` bytes: `own` bytes at `obj`. */
 static void take_leaf(struct portion *s, struct out *o, const struct walk *w, uint64_t len,
 		      uint64_t own, uint64_t obj)
 {

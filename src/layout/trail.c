@@ -1,10 +1,11 @@
-/* Trails: the part of an access with patterns that belongs to one object, planned into requests and walked.
+/* Trails: the part of an access with patterns that belongs to one object, planned into requests and
+ * walked.
  *
- * The file side finds stretches of the object's bytes that are contiguous in the access; the memory side is brought to
- * each of them and says where its bytes are. Walking on costs what it passes. Going back costs no more than the
- * way from the nearest place that was remembered.
+ * The file side finds stretches of the object's bytes that are contiguous in the access. The memory
+ * side is moved to each stretch and tells where its bytes are. Moving forward costs what is passed.
+ * Moving back costs at most the way from the nearest remembered place.
  *
- * Threads: a trail belongs to whoever moves its view. Buffers: none; patterns are borrowed. Errors: none. */
+ * Threads: one at a time per view. Buffers: none; patterns are borrowed. Errors: none. */
 #include "layout/trail.h"
 
 #define BATCH 64 /* extents and runs looked up at once */
@@ -53,8 +54,8 @@ size_t trail_plan(struct view *v, const struct access *a, const struct layout *l
 	return n;
 }
 
-/* The next stretch of own bytes, at most `most`, that is contiguous in the access: its length, and where it begins there.
- * 0: there is none. It looks as far ahead as it paid the last time. */
+/* The next stretch of the object's bytes, at most `most`, that is contiguous in the access: its
+ * length, and its position *begin; 0: none. Looks up as many extents as the last call could use. */
 static uint64_t stretch(struct trail *s, struct portion *p, uint64_t most, uint64_t *begin)
 {
 	struct extent e[BATCH];
@@ -71,12 +72,13 @@ static uint64_t stretch(struct trail *s, struct portion *p, uint64_t most, uint6
 		len += e[i].length;
 	s->ahead = i < n ? i : MIN(2 * n, (size_t)BATCH);
 	len = MIN(len, s->upto - *begin);
-	if (i < n || p->c.pos > *begin + len) /* it is further than that */
+	if (i < n || p->c.pos > *begin + len) /* the portion moved further */
 		portion_init(p, p->c.p, &p->layout, p->index, *begin + len);
 	return len;
 }
 
-/* Appends the memory of the next `run` bytes of the access to out[*n]; returns the bytes that found room. */
+/* Appends the memory of the next `run` bytes of the access to out[*n]; returns how many bytes
+ * fit. */
 static uint64_t gather(struct pattern_cursor *c, uint64_t run, struct iovec *out, size_t *n,
 		       size_t max)
 {
@@ -101,7 +103,7 @@ static uint64_t gather(struct pattern_cursor *c, uint64_t run, struct iovec *out
 	return run - left;
 }
 
-/* The nearest place at or before `at` becomes the one we are at. */
+/* Moves to the nearest remembered place at or before `at`. */
 static void go_back(struct view *v, uint64_t at)
 {
 	struct trail *s = v->trail;

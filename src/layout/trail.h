@@ -1,4 +1,4 @@
-/* Private to layout: views of an access with patterns, behind the functions of view.c. */
+/* Private to layout: views of an access with patterns, called by the functions of view.c. */
 #ifndef SHEAF_LAYOUT_TRAIL_H
 #define SHEAF_LAYOUT_TRAIL_H
 

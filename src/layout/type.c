@@ -1,9 +1,9 @@
 /* Types: their nodes and the constructors that bring them into the normal form (type.h).
  *
- * Threads: any; a type does not change once it is made. Buffers: one allocation for each type; a constructor copies
- * the nodes of `of`, and type_indexed() and type_struct() borrow memory in proportion to their arrays while they work.
- * Errors: see layout.h. Every node is checked when it is added (its size, its offsets, its depth), so nothing that
- * exists overflows, and nothing is ever expanded to find out. */
+ * Threads: any; a type is immutable. Buffers: one allocation per type. A constructor copies the
+ * nodes of `of`; type_indexed() and type_struct() temporarily allocate memory in proportion to
+ * their arrays. Errors: see layout.h. Every node is checked when it is added (size, offsets,
+ * depth), so no existing node overflows, and no check expands a type. */
 #include "layout/type.h"
 
 #include <assert.h>
@@ -25,7 +25,7 @@ static uint64_t sat_add(uint64_t a, uint64_t b)
 
 uint64_t node_segs(const struct type_node *nd, uint64_t n)
 {
-	bool touch = nd->el.last == nd->stride; /* each repetition the one before */
+	bool touch = nd->el.last == nd->stride; /* each repetition touches the one before */
 
 	if (node_is_leaf(nd))
 		return 1;
@@ -105,7 +105,7 @@ int type_add_vector(struct type *t, const struct type_form *f, int64_t stride)
 	return 0;
 }
 
-/* Puts entry e, whose data have bounds b, behind what the list has. */
+/* Appends entry e, whose data have bounds b, to the list. */
 static int list_append(struct type_node *nd, struct type_entry *e, uint64_t size,
 		       const struct type_bounds *b)
 {
@@ -178,9 +178,9 @@ int type_finish(struct type *t, const struct type_form *f, wide lb, wide ub)
 	return 0;
 }
 
-/* ---------------------------------------------------------------- of one other type */
+/* ---------------------------------------------------------------- from one type */
 
-/* Appends the nodes of `of` to t; the index that its root has there. */
+/* Appends the nodes of `of` to t; returns the index of its root there. */
 static uint32_t copy_nodes(struct type *t, const struct type *of)
 {
 	uint32_t shift = t->n_nodes - 1; /* the leaf is shared */
@@ -201,7 +201,7 @@ static uint32_t copy_nodes(struct type *t, const struct type *of)
 	return of->n_nodes > 1 ? shift + of->n_nodes - 1 : 0;
 }
 
-/* A type that begins as `of` is, with room for `more` nodes; without data when not `any`. */
+/* Begins a type as a copy of `of` with space for `more` nodes; without data if not `any`. */
 static int begin_with(const struct type *of, size_t more, bool any, struct type_form *f,
 		      struct type **t)
 {
@@ -216,7 +216,7 @@ static int begin_with(const struct type *of, size_t more, bool any, struct type_
 	return r;
 }
 
-/* Makes of f so many of it, stride apart. */
+/* Repeats f `count` times, `stride` apart. */
 static int repeat(struct type *t, struct type_form *f, uint64_t count, int64_t stride)
 {
 	wide more = (wide)f->n * count;
@@ -234,7 +234,7 @@ static int repeat(struct type *t, struct type_form *f, uint64_t count, int64_t s
 	return r;
 }
 
-/* Ends a constructor: what was made, or nothing. */
+/* Ends a constructor: sets *out, or frees t after an error. */
 static int end_with(struct type *t, int r, const struct type_form *f, wide lb, wide ub,
 		    struct type **out)
 {
@@ -319,24 +319,24 @@ int type_subarray(int nd, const uint64_t *sizes, const uint64_t *subsizes, const
 	return end_with(new, r, &f, 0, stride, t);
 }
 
-/* ---------------------------------------------------------------- of several */
+/* ---------------------------------------------------------------- from several types */
 
-/* A type that a list has elements of. */
+/* An element type of a list. */
 struct part {
 	struct hnode node;
 	const struct type *of;
-	uint32_t root; /* its index in the new type */
-	uint32_t vector; /* that of the vector of its blocks; until it has one: whether it needs one */
+	uint32_t root; /* index of its root in the new type */
+	uint32_t vector; /* index of the vector of its blocks; first: whether it needs one */
 };
 
-/* What a list will be made of. The child of an entry is 0 for the leaf, else 2 (i + 1) for part i and one more for
- * the vector of its blocks; displacements count from the type's origin. */
+/* A list under construction. The child of an entry is 0 for the leaf, 2i + 2 for part i, or 2i + 3
+ * for the vector of its blocks; displacements count from the type's origin. */
 struct draft {
 	struct type_entry *entries;
 	struct part *parts;
 	struct htab by_type;
 	size_t n, n_parts;
-	size_t n_nodes, n_old; /* that the parts need: nodes without the leaf, entries */
+	size_t n_nodes, n_old; /* needed by the parts: nodes without the leaf, entries */
 	bool any;
 	wide lb, ub;
 };
@@ -350,7 +350,7 @@ static struct part *part_find(const struct draft *d, const struct type *of, uint
 	return h ? container_of(h, struct part, node) : NULL;
 }
 
-/* The part for `of`; in order of first use, whatever the addresses are. */
+/* The part for `of`. Parts are in the order of first use, whatever the addresses are. */
 static int part_of(struct draft *d, const struct type *of, struct part **out)
 {
 	uint64_t hash;
@@ -377,7 +377,8 @@ static int part_of(struct draft *d, const struct type *of, struct part **out)
 
 #define NO_STEP INT64_MIN
 
-/* Adds an entry or lengthens the last one. `step`: how far one more of its child is from the one before, or NO_STEP. */
+/* Adds an entry or extends the last one. `step`: the distance at which one more of its child
+ * continues, or NO_STEP. */
 static int draft_entry(struct draft *d, const struct type_entry *e, int64_t step)
 {
 	struct type_entry *last = d->n ? &d->entries[d->n - 1] : NULL;
@@ -398,7 +399,7 @@ static void draft_bounds(struct draft *d, wide lb, wide ub)
 	d->any = true;
 }
 
-/* Which child `block` elements of `of` are, and how much of it; *step as above. */
+/* Sets the child and n of an entry for `block` elements of `of`; *step as in draft_entry(). */
 static int draft_child(struct draft *d, uint64_t block, const struct type *of, struct type_entry *e,
 		       int64_t *step)
 {
@@ -429,7 +430,7 @@ static int draft_child(struct draft *d, uint64_t block, const struct type *of, s
 	return 0;
 }
 
-/* Takes `block` elements of `of` at displ. */
+/* Adds `block` elements of `of` at displ. */
 static int draft_add(struct draft *d, uint64_t block, int64_t displ, const struct type *of)
 {
 	struct type_entry e;
@@ -453,7 +454,8 @@ static int draft_add(struct draft *d, uint64_t block, int64_t displ, const struc
 	return draft_entry(d, &e, step);
 }
 
-/* The nodes of the parts, and the entries with their final children, from the first one's place on. */
+/* Adds the nodes of the parts, and sets the final children of the entries and their displacements
+ * from the first entry. */
 static int draft_place(struct draft *d, struct type *t)
 {
 	int64_t first = d->n ? d->entries[0].displ : 0;
@@ -479,7 +481,7 @@ static int draft_place(struct draft *d, struct type *t)
 	return 0;
 }
 
-/* The node over everything. */
+/* Adds the root. */
 static int draft_top(const struct draft *d, struct type *t, struct type_form *f)
 {
 	int r;
@@ -552,7 +554,7 @@ int type_struct(size_t n, const uint64_t *blocks, const int64_t *displ,
 	return make_list(n, blocks, displ, of, true, t);
 }
 
-/* ---------------------------------------------------------------- asking */
+/* ---------------------------------------------------------------- queries */
 
 uint64_t type_size(const struct type *t)
 {

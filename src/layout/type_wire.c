@@ -1,15 +1,17 @@
 /* Types on the wire. All numbers are big-endian:
  *
- *   head     u32 nodes (without the leaf), u32 entries, i64 lower bound, upper bound, first byte, u64 n
- *   node     u32 child, u32 entries, i64 stride, u64 n      a vector; of a list only the entries are not 0
- *   entry    u32 child, i64 displacement, u64 n             those of all lists, in the order of the lists
+ *   head     u32 nodes (without the leaf), u32 entries, i64 lower bound, i64 upper bound,
+ *            i64 first byte, u64 n
+ *   node     u32 child, u32 entries, i64 stride, u64 n     a vector; in a list all else is 0
+ *   entry    u32 child, i64 displacement, u64 n            of all lists, in the order of the lists
  *
- * Nodes come as a type has them, so children come first and what is used twice is there once. The decoder adds the
- * nodes with the functions that the constructors use and demands the normal form, so it makes nothing that they would
- * not make.
+ * Nodes are in the order of the type: children come first, and a node that is used twice is there
+ * once. The decoder adds nodes with the functions of the constructors and requires the normal form,
+ * so it makes only types that they would make.
  *
- * Threads: any. Buffers: the caller's. Errors: -EBADMSG for whatever no encoder wrote; it costs time and memory in
- * proportion to the length of the message, and no memory before the length was found to be right. */
+ * Threads: any. Buffers: the caller's. Errors: -EBADMSG for everything that no encoder wrote.
+ * Decoding costs time and memory in proportion to the length of the message, and no memory before
+ * the length was checked. */
 #include "layout/type.h"
 
 #include <endian.h>
@@ -74,7 +76,7 @@ void type_encode(const struct type *t, void *buf)
 	}
 }
 
-/* Can there be n of this node at a place? */
+/* Is n valid for this node? */
 static bool node_allows(const struct type *t, uint32_t node, uint64_t n)
 {
 	const struct type_node *nd;
@@ -91,7 +93,7 @@ static bool take_vector(struct type *t, const struct type_form *f, int64_t strid
 	       !type_add_vector(t, f, stride);
 }
 
-/* A list of n entries that begin at p; they are there. */
+/* Decodes a list of n entries at p; the length was checked. */
 static bool take_list(struct type *t, const uint8_t *p, size_t n)
 {
 	struct type_entry *e = &t->entries[t->n_entries];
@@ -110,7 +112,7 @@ static bool take_list(struct type *t, const uint8_t *p, size_t n)
 	return n >= 2 && !e[0].displ && !entries_even(e, n) && !type_add_list(t, e, n);
 }
 
-/* The nodes at p and the entries behind them, as the length of the message says. */
+/* Decodes the nodes at p and the entries behind them; the length was checked. */
 static bool take_nodes(struct type *t, const uint8_t *p, uint32_t n_nodes, uint32_t n_entries)
 {
 	const uint8_t *entries = p + (size_t)n_nodes * WIRE_NODE;

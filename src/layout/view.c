@@ -1,11 +1,11 @@
 /* Views: the part of a list access that belongs to one object, planned into requests and walked.
  *
- * Hot path of every transfer, hence: the own bytes of a file extent are one object range that is
- * computed, never stepped through stripe by stripe; memory entries that belong to others are summed
- * and skipped, not looked at; planning touches the memory list only to find where a request begins.
+ * This is the hot path of every transfer. The object's bytes of a file extent are one range that is
+ * computed, never stepped through stripe by stripe. Memory entries of other objects are summed and
+ * skipped. Planning reads the memory list only to find where a request begins.
  *
- * Threads: a view belongs to whoever moves it. Buffers: none; lists are borrowed. Errors: none, the
- * access was checked by access_init(). */
+ * Threads: one at a time per view. Buffers: none; lists are borrowed. Errors: none, access_init()
+ * has checked the access. */
 #include "layout/layout.h"
 
 #include <assert.h>
@@ -13,7 +13,7 @@
 #include "layout/trail.h"
 #include "layout/walk.h"
 
-/* Moves the memory side of c over n list bytes; the entry it ends in is not empty, unless it is the
+/* Moves the memory side of c over n list bytes. The entry it ends in is not empty, unless it is the
  * end of the list. */
 static void mem_skip(const struct access *a, struct cursor *c, uint64_t n)
 {
@@ -21,7 +21,7 @@ static void mem_skip(const struct access *a, struct cursor *c, uint64_t n)
 	size_t i = c->i_mem;
 
 	n += c->o_mem;
-	while (i + 4 <= a->n_mem) { /* the total is below 2^63, so this sum is */
+	while (i + 4 <= a->n_mem) { /* no overflow: the total is below 2^63 */
 		uint64_t four = (uint64_t)m[i].iov_len + m[i + 1].iov_len + m[i + 2].iov_len +
 				m[i + 3].iov_len;
 
@@ -42,7 +42,7 @@ static void file_advance(struct cursor *c, uint64_t n)
 	c->pos += n;
 }
 
-/* Over the rest of the extent it is in. */
+/* Moves over the rest of the current extent. */
 static void file_next(struct cursor *c, uint64_t rest)
 {
 	c->pos += rest;
@@ -50,8 +50,9 @@ static void file_next(struct cursor *c, uint64_t rest)
 	c->o_file = 0;
 }
 
-/* Over the next extents as long as they end at or before file offset `end`, and at most n of them. There is a first one,
- * which does; where the list is even and nothing overlaps the others are not looked at. How many they were. */
+/* Moves over the next extents that end at or before file offset `end`, at most n. The first one
+ * must do so. If the list is even and nothing overlaps, the others are not read. Returns how many
+ * were passed. */
 static uint64_t file_pass(const struct access *a, struct cursor *c, uint64_t end, uint64_t n)
 {
 	const struct extent *e = &a->file[c->i_file];
@@ -66,14 +67,15 @@ static uint64_t file_pass(const struct access *a, struct cursor *c, uint64_t end
 	return k;
 }
 
-/* The extent at `off`, where w is, is not the object's: over all such up to its next stripe, at most n. */
+/* The extent at `off`, w's current stripe, is not the object's: moves over all extents up to its
+ * next stripe, at most n. */
 static void file_leave(const struct access *a, struct cursor *c, const struct walk *w, uint64_t off,
 		       uint64_t n)
 {
 	file_pass(a, c, off + walk_gap(w, off - w->lo), n);
 }
 
-/* Brings the memory side of c, which is at list position `from`, to its file side. */
+/* Moves the memory side of c, which is at list position `from`, to its file side. */
 static void mem_follow(const struct access *a, struct cursor *c, uint64_t from)
 {
 	if (c->pos == a->total) {
@@ -84,7 +86,8 @@ static void mem_follow(const struct access *a, struct cursor *c, uint64_t from)
 	}
 }
 
-/* The first own byte is `lead` bytes behind c, whose memory side is at list position *mem: both are brought there. */
+/* Begins the view at the object's first byte, `lead` bytes behind c; moves the memory side of c,
+ * which is at list position *mem, there, too. */
 static void view_begin(struct view *v, struct cursor *c, uint64_t lead, uint64_t *mem)
 {
 	v->begin = *c;
@@ -99,7 +102,7 @@ static void view_begin(struct view *v, struct cursor *c, uint64_t lead, uint64_t
 size_t view_plan(struct view *v, const struct access *a, const struct layout *l, uint32_t index,
 		 struct cursor *from, struct extent *out, size_t max, uint64_t max_bytes)
 {
-	struct cursor c = *from; /* its memory side stays behind, at list position `mem` */
+	struct cursor c = *from; /* its memory side stays at list position `mem` */
 	uint64_t mem = c.pos;
 	struct walk w;
 	size_t n = 0;
@@ -146,7 +149,7 @@ size_t view_plan(struct view *v, const struct access *a, const struct layout *l,
 void view_span(struct view *v, const struct access *a, const struct layout *l, uint32_t index,
 	       struct cursor *from, uint64_t upto)
 {
-	struct cursor c = *from; /* as above */
+	struct cursor c = *from; /* as in view_plan() */
 	uint64_t mem = c.pos;
 	struct walk w;
 
@@ -167,10 +170,10 @@ void view_span(struct view *v, const struct access *a, const struct layout *l, u
 			c.i_file += !rest;
 			continue;
 		}
-		whole = (upto - c.pos + skip) / e->length; /* so many may be passed */
+		whole = (upto - c.pos + skip) / e->length; /* how many may be passed */
 		if (!own) {
 			file_leave(a, &c, &w, off, whole);
-		} else if (off + rest <= w.lo + w.span) { /* it and its like, in this stripe */
+		} else if (off + rest <= w.lo + w.span) { /* all equal ones in this stripe */
 			whole = file_pass(a, &c, w.lo + w.span, whole);
 			v->length += whole * e->length - skip;
 		} else {
@@ -219,8 +222,8 @@ static void view_seek(struct view *v, uint64_t at)
 	v->at = at;
 }
 
-/* Moves c over foreign bytes to the next own one, which must exist; returns the length of the run of
- * own bytes there, within one extent and one stripe. */
+/* Moves c over other objects' bytes to the object's next byte, which must exist. Returns the length
+ * of the run of the object's bytes there, within one extent and one stripe. */
 static uint64_t next_run(struct walk *w, const struct access *a, struct cursor *c)
 {
 	uint64_t mem = c->pos, run;
@@ -251,7 +254,7 @@ static uint64_t next_run(struct walk *w, const struct access *a, struct cursor *
 	return run;
 }
 
-/* Appends the memory of the next `run` list bytes to out[*n]; returns the bytes that found room. */
+/* Appends the memory of the next `run` list bytes to out[*n]; returns how many bytes fit. */
 static uint64_t gather(const struct access *a, struct cursor *c, uint64_t run, struct iovec *out,
 		       size_t *n, size_t max)
 {
@@ -319,7 +322,7 @@ size_t view_iov(struct view *v, uint64_t at, uint64_t len, struct iovec *out, si
 
 #define BATCH 256 /* pieces looked up at once */
 
-/* What is done with the pieces of a stream; `flat` is where its bytes are or go to. */
+/* What to do with the pieces of a stream; `flat` is the contiguous side. */
 enum deed { OUT, IN, ZERO };
 
 static int each_batch(struct view *v, uint64_t at, uint64_t len, char *flat, enum deed deed)
@@ -342,8 +345,7 @@ static int each_batch(struct view *v, uint64_t at, uint64_t len, char *flat, enu
 		len -= got;
 		if (n)
 			continue;
-		if (deed ==
-		    OUT) /* a bound may be above what there is: nobody gets to see what was there before */
+		if (deed == OUT) /* the length is a bound: do not leak old memory */
 			memset(flat, 0, len);
 		break;
 	}

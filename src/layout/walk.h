@@ -1,5 +1,5 @@
 /* Private to layout: division that is cheap for small numbers, and a walker over file extents that
- * knows the stripe it is in, so that extents within one stripe cost no division. */
+ * keeps its current stripe, so that extents within one stripe need no division. */
 #ifndef SHEAF_LAYOUT_WALK_H
 #define SHEAF_LAYOUT_WALK_H
 
@@ -14,7 +14,7 @@ static inline uint64_t layout_div(uint64_t a, uint32_t b)
 	return a / b;
 }
 
-/* Which stripe of a row lies in this object. */
+/* The column of this object: which stripe of each row it holds. */
 static inline uint32_t layout_column(const struct layout *l, uint32_t index)
 {
 	if (index >= l->start) /* both are below width */
@@ -25,10 +25,10 @@ static inline uint32_t layout_column(const struct layout *l, uint32_t index)
 struct walk {
 	const struct layout *l;
 	uint32_t index, col;
-	uint64_t lo; /* file offset of the stripe it is in */
-	uint64_t span; /* unit, or 0: in none yet */
-	uint64_t row; /* of that stripe */
-	uint32_t at; /* column of that stripe */
+	uint64_t lo; /* file offset of the current stripe */
+	uint64_t span; /* unit, or 0: no current stripe */
+	uint64_t row; /* row of the current stripe */
+	uint32_t at; /* column of the current stripe */
 };
 
 static inline void walk_init(struct walk *w, const struct layout *l, uint32_t index)
@@ -36,7 +36,7 @@ static inline void walk_init(struct walk *w, const struct layout *l, uint32_t in
 	*w = (struct walk){ .l = l, .index = index, .col = layout_column(l, index) };
 }
 
-/* Enters the stripe of `off`; returns off's place in it. */
+/* Makes the stripe of `off` the current one; returns off's offset in it. */
 static inline uint64_t walk_enter(struct walk *w, uint64_t off)
 {
 	uint64_t s;
@@ -51,7 +51,8 @@ static inline uint64_t walk_enter(struct walk *w, uint64_t off)
 	return off - w->lo;
 }
 
-/* Bytes from place `in` of the stripe it is in to the next stripe of the object; 0 inside one. */
+/* Bytes from offset `in` of the current stripe to the object's next stripe; 0 inside one of its
+ * stripes. */
 static inline uint64_t walk_gap(const struct walk *w, uint64_t in)
 {
 	uint64_t d = w->col >= w->at ? w->col - w->at : w->col + (uint64_t)w->l->width - w->at;
@@ -59,8 +60,9 @@ static inline uint64_t walk_gap(const struct walk *w, uint64_t in)
 	return d ? d * w->l->unit - in : 0;
 }
 
-/* Own bytes among the `len` at file offset `off`: their number, where they begin in the object, and how
- * many foreign bytes come before the first. They are always one range of the object. */
+/* The object's own bytes among the `len` at file offset `off`: returns their number; *obj is their
+ * object offset, *lead the number of other objects' bytes before them. They are always one range of
+ * the object. */
 static inline uint64_t walk_own(struct walk *w, uint64_t off, uint64_t len, uint64_t *obj,
 				uint64_t *lead)
 {
