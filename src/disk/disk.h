@@ -1,15 +1,15 @@
 /* disk: the object files of one target, its storage directory, its boot verifier and its fences.
  *
  * A storage directory belongs to one file system and one target:
- *   sheaf.id      who it belongs to, the format version and the count of starts (storage_id.c)
+ *   sheaf.id      its owner, the format version and the count of starts (storage_id.c)
  *   clean         only after a clean stop: the verifier to keep
- *   lives         the latest verifiers, and what of their data is kept (lives.c)
+ *   lives         the latest verifiers, and which of their data survived (lives.c)
  *   fences        log of (inode, epoch) records, compacted at start
- *   fences.base   older ones, sorted; from when there were many
- *   objects/XX/   object files INO.GEN.INDEX (hex), XX a hash of the inode, made on first use
- *   objects/stamp the same count, so that a lost or exchanged directory is noticed
- *   meta/         LMDB, not ours
- * Everything runs on the loop's thread; accesses that may block go through io_submit(). */
+ *   fences.base   older fence records, sorted; made when the log has many floors
+ *   objects/XX/   object files INO.GEN.INDEX (hex); XX: hash of the inode; made on first use
+ *   objects/stamp the same count of starts, to detect a lost or exchanged directory
+ *   meta/         LMDB, owned by the folder meta
+ * All functions run on the loop's thread; accesses that may block go through io_submit(). */
 #ifndef SHEAF_DISK_H
 #define SHEAF_DISK_H
 
@@ -18,80 +18,81 @@
 struct disk;
 struct fence_base;
 
-/* One object that somebody uses; the descriptor is kept open in a bounded cache afterwards. */
+/* An object in use. After the last object_put() its descriptor stays open in a bounded cache. */
 struct object;
 
+/* Makes the storage directory; -EEXIST if it already is one. */
 int disk_format(struct env *e, const char *path, const struct uuid *fs, uint32_t target, char *err,
-		size_t err_len); /* makes the directory; -EEXIST when it is already somebody's */
-/* Storage whose objects/ is gone, with all that was in it, gets an empty one: 1; 0: objects/ is
- * there; -ENOENT: there is no storage; -EBUSY: it is served. */
+		size_t err_len);
+/* Makes an empty objects/ for storage that has lost it with all its contents: 1. 0: objects/
+ * exists; -ENOENT: there is no storage; -EBUSY: a server uses it. */
 int disk_format_lost(struct env *e, const char *path, const struct uuid *fs, uint32_t target,
 		     char *err, size_t err_len);
-/* max_floors: of fences in memory, the rest is on disk; 0: the default. */
+/* max_floors: limit of fence floors in memory, the others are on disk; 0: the default. */
 int disk_open(struct loop *l, const char *path, const struct uuid *fs, uint32_t target, bool nosync,
 	      uint32_t max_floors, struct disk **out, char *err, size_t err_len);
-struct stamp disk_stamp(const struct disk *d); /* of sheaf.id */
-bool disk_has_meta(const struct disk *d); /* the metadata are one of its parts */
-/* Once, after disk_open(), when all parts have a count of one more: sheaf.id gets it, too.
- * Blocks. */
+struct stamp disk_stamp(const struct disk *d); /* as in sheaf.id */
+bool disk_has_meta(const struct disk *d); /* the storage has metadata as a part */
+/* Writes the new count of starts to sheaf.id. Called once after disk_open(), when all parts already
+ * have it. Blocks. */
 int disk_stamp_end(struct disk *d, bool with_meta);
-/* Storage that is this target's, kept from every other process until close(): for work while nobody serves it.
- * The descriptor, or -errno: -EBUSY somebody serves it, -ENOENT there is none. */
+/* Locks the storage of this target against all other processes until close(), for offline work.
+ * Returns the descriptor, or -errno: -EBUSY: a server uses it; -ENOENT: there is none. */
 int disk_hold(struct env *e, const char *path, const struct uuid *fs, uint32_t target,
 	      struct stamp *stamp, char *err, size_t err_len);
-/* Clean: syncs everything and keeps the verifier for the next start; blocks. 0 or what sync said
- * (then the next start has a new verifier). Not clean: just frees, as a crash would. */
+/* Clean: syncs everything and keeps the verifier for the next start; blocks. Returns 0 or the error
+ * of the sync (then the next start has a new verifier). Not clean: only frees, as a crash would. */
 int disk_close(struct disk *d, bool clean);
 
-bool disk_idle(const struct disk *d); /* nothing of our own is in flight: closing does not wait */
-/* Changes when unsynced data may have been lost: with a start that was not clean, with a failed sync. */
+bool disk_idle(const struct disk *d); /* no internal operation in flight: closing does not wait */
+/* Changes when unsynced data may have been lost: after an unclean stop and after a failed sync. */
 uint64_t disk_verifier(const struct disk *d);
-/* Are data that were written under this verifier until then (ns, by our wall clock) still there?
- * Those of a server that was killed are, and those that a flush has brought to disk since
- * (lives.c). */
+/* True if data written under this verifier up to `written` (ns, this server's wall clock) still
+ * exist: data of a server that was killed, and data that a flush has brought to disk (lives.c). */
 bool disk_kept(const struct disk *d, uint64_t verifier, int64_t written);
 uint64_t disk_boot(const struct disk *d); /* random, new at every start */
-/* Where the files of objects are, and which directory that is, for others of this host; the length of the path, or
- * -errno. */
+/* Path, device and inode of objects/, for other processes of this host. Returns the length of the
+ * path, or -errno. */
 ssize_t disk_home(struct disk *d, char *path, size_t n, uint64_t *dev, uint64_t *ino);
-int disk_space(struct disk *d, uint64_t *total, uint64_t *avail,
-	       uint64_t *id); /* as statfs of struct env */
+/* As statfs of struct env. */
+int disk_space(struct disk *d, uint64_t *total, uint64_t *avail, uint64_t *id);
 
-/* Before the first access. open: descriptors of objects that nobody uses; slack: records of the
- * log of fences that are of no use before it is written anew. 0: the default. */
+/* Called before the first access. open: limit of cached descriptors of unused objects; slack:
+ * superfluous records in the fence log before it is rewritten. 0: the default. */
 void disk_set_limits(struct disk *d, size_t open, uint64_t slack);
 
 struct disk_counters {
 	uint64_t reads, writes, syncs, opens; /* accesses */
 	uint64_t latched; /* writeback errors seen */
-	uint64_t refused; /* accesses that a fence refused while they waited for their turn */
-	uint64_t evicted, compacted; /* objects closed to make room; logs of fences written anew */
+	uint64_t refused; /* accesses that a fence refused while they waited for a turn */
+	uint64_t evicted, compacted; /* objects closed to make room; rewrites of the fence log */
 };
 void disk_counters(const struct disk *d, struct disk_counters *c);
 
-/* Finds or opens an object and lends it until object_put(). With create it exists afterwards;
- * without, -ENOENT. -ESTALE when a fence stands above `epoch`, whether there is an object or
- * not; none is made then. Holds q; *out is set when q goes on without error. */
+/* Finds or opens an object and lends it until object_put(). With create, makes it if it does not
+ * exist; without, -ENOENT. -ESTALE if a fence is above `epoch`, whether the object exists or not;
+ * then no object is made. Holds q; *out is set when q continues without error. */
 void object_get(struct disk *d, struct object_id id, uint64_t epoch, bool create,
 		struct object **out, struct req *q);
 #define EPOCH_ANY UINT64_MAX /* no fence refuses it */
 void object_put(struct object *o); /* NULL is harmless */
-/* For sending it as a file: reads of it outside of turns may mix with writes. */
+/* The descriptor, for sendfile. Reads outside of turns may see partial writes. */
 int object_file(const struct object *o);
-/* Its bytes from `off` on as memory that only system calls and guarded copies (pieces_pack, pieces_unpack) may touch (-EFAULT:
- * cut meanwhile), until object_unmap(); NULL when there is no such thing. It may be stored into where the loop's files are in
- * memory. */
+/* Maps the object from `off` on, until object_unmap(); NULL if it cannot be mapped. Only system
+ * calls and guarded copies (pieces_pack, pieces_unpack) may touch the mapping: they return -EFAULT
+ * if the object was truncated meanwhile. Stores are allowed only if loop->in_memory. */
 const char *object_map(struct object *o, uint64_t off, uint64_t len);
 void object_unmap(struct object *o);
-/* Would reading this range not block, and is it no hole? */
+/* True if reading this range does not block and the range has no hole. */
 bool object_cached(struct object *o, uint64_t off, uint64_t len);
-uint64_t object_end(const struct object *o); /* current size; this thread orders all changes */
-int64_t object_mtime(const struct object *o); /* ns; of the last write that we did, or the file's */
-uint64_t object_blocks(struct object *o); /* of 512 bytes, allocated to the file */
+uint64_t object_end(const struct object *o); /* current size; this thread makes all changes */
+int64_t object_mtime(const struct object *o); /* ns; of the last write here, else the file's */
+uint64_t object_blocks(struct object *o); /* 512-byte blocks allocated to the file */
 
-/* A turn at a byte range of an object: writers exclude everybody else in their range, in order of
- * asking. Holds q until it is granted; -ESTALE when a fence stands above `epoch`, also when that happens
- * while it waits. Between turn_begin and turn_end the access is "in flight" for fences. */
+/* A turn (range lock) at a byte range of an object: writers exclude all other accesses to their
+ * range, in order of arrival. Holds q until the turn is granted; -ESTALE if a fence is above
+ * `epoch`, also if it comes while the turn waits. From turn_begin to turn_end the access is in
+ * flight for fences. */
 struct turn {
 	struct list link;
 	struct object *object;
@@ -101,65 +102,69 @@ struct turn {
 };
 void turn_begin(struct object *o, struct turn *t, uint64_t epoch, uint64_t lo, uint64_t hi,
 		bool write, struct req *q);
-void turn_end(struct turn *t); /* harmless when it was never begun (zeroed) or refused */
-/* Would one who writes get its turn at once, in a range before the end? Then it may store into object_map() without one, before
- * anything else happens; object_mtime() has moved. The file's own time has not: a write with a turn is to follow, and where it does
- * not, because the writer died, the time is lost when the object is let go. */
+void turn_end(struct turn *t); /* no effect if never begun (zeroed) or refused */
+/* True if a write turn at this range would be granted at once and the range ends within the object.
+ * The caller may then store into object_map() without a turn, before the loop does anything else.
+ * Advances object_mtime() but not the file's mtime: a write with a turn must follow. If the writer
+ * dies before that, the new mtime is lost when the object is closed. */
 bool object_may_store(struct object *o, uint64_t epoch, uint64_t lo, uint64_t hi, int64_t now);
 
-/* Accesses to the places that ios[].off, iov and n say, in any order; ios are lent until q goes on. Reads
- * behind the end give zeros in the buffers. Writes move object_end() and object_mtime(). */
+/* Read or write n ranges, each given by off, iov and n of ios[], in any order. ios are borrowed
+ * until q continues. Reads past the end return zeros. Writes advance object_end() and
+ * object_mtime(). */
 void object_read(struct object *o, struct io *ios, size_t n, struct req *q);
 void object_write(struct object *o, struct io *ios, size_t n, int64_t now, struct req *q);
-/* As object_write(), but only the lengths of the iovecs count: room for these places, or zeros in them. mode is
- * one of fallocate(2): 0, KEEP_SIZE, PUNCH_HOLE | KEEP_SIZE, ZERO_RANGE with or without KEEP_SIZE. A file
- * system that cannot keep room free lets it be; one that cannot punch: -EOPNOTSUPP. */
+/* As object_write(), but allocates or zeroes the ranges; of the iovecs only the lengths count. mode
+ * is one of fallocate(2): 0, KEEP_SIZE, PUNCH_HOLE | KEEP_SIZE, ZERO_RANGE with or without
+ * KEEP_SIZE. If the file system cannot preallocate, no space is reserved; if it cannot punch:
+ * -EOPNOTSUPP. */
 void object_allocate(struct object *o, struct io *ios, size_t n, int mode, int64_t now,
 		     struct req *q);
-/* Where the next data (SEEK_DATA) or hole (SEEK_HOLE) at or behind io->off begins, in io->bytes; UINT64_MAX:
- * there are no more data. What is behind the end is a hole. */
+/* Sets io->bytes to the start of the next data (SEEK_DATA) or hole (SEEK_HOLE) at or after io->off;
+ * UINT64_MAX: there are no more data. Everything past the end is a hole. */
 void object_seek(struct object *o, struct io *io, int whence, struct req *q);
-/* File, then directory entries; -EIO when a writeback error was latched before or now (it stays latched
- * until an fsync has reported it once). */
+/* Syncs the file and its directory entries. -EIO if a writeback error was latched before or occurs
+ * now; it stays latched until an object_sync() has reported it once. */
 void object_sync(struct object *o, struct req *q);
 
-/* Fences. The floor of an inode rises at once (new turns below it are refused), is made durable,
- * waits for turns in flight, then cuts the object to truncate_to (UINT64_MAX: keeps it). What
- * the object is then in *st (all 0 when there is no object). A lower or equal epoch than the
- * floor changes no floor but still does the rest, so a fence can be repeated. */
-/* The floor as far as it is known at once: while the caller has an object of the inode it is the
- * whole truth. Otherwise it may be lower: object_get() decides. */
+/* The floor as far as it is in memory. Exact while the caller has an object of the inode; otherwise
+ * it may be too low, and object_get() decides. */
 uint64_t disk_floor(const struct disk *d, uint64_t ino);
 struct object_stat {
 	uint64_t end, blocks;
 	int64_t mtime;
 };
+/* Raises the floor of an inode: at once in memory (new turns below it are refused), then on disk.
+ * Waits for turns in flight, then truncates the object to truncate_to (UINT64_MAX: keeps its size).
+ * *st is the result (all 0 if there is no object). An epoch that is not above the floor leaves the
+ * floor but does the rest, so a fence can be repeated. */
 void disk_fence(struct disk *d, struct object_id id, uint64_t epoch, uint64_t truncate_to,
 		struct object_stat *st, struct req *q);
-/* Fence, then the object file goes; the fence stays as a tombstone. Epoch 0: nobody can have a capability any
- * more, there is no fence. No object: fine. *error, 0 or -errno, is this one's own: q may wait for many, and goes on
- * without. */
+/* Fences, then unlinks the object file; the floor stays as a tombstone. Epoch 0: no capability can
+ * exist any more, so there is no fence. A missing object is no error. The result, 0 or -errno, goes
+ * to *error and not to q, because q may wait for many removals. */
 void disk_remove(struct disk *d, struct object_id id, uint64_t epoch, int *error, struct req *q);
 
-/* ---- what is there, for checks ---- */
+/* ---- listing of objects, for checks ---- */
 
 struct disk_object {
 	unsigned dir;
-	struct object_id id; /* index OBJECT_NO_INDEX: its name is of storage format 1 */
+	struct object_id id; /* index OBJECT_NO_INDEX: has a name of storage format 1 */
 	uint64_t end, floor;
 };
 #define OBJECT_NO_INDEX UINT32_MAX
 
-/* One page: `begun` and the place of the last object of the page before; only: of this inode, or 0. */
+/* One page of a listing. Input: `begun` and the position (dir, last) of the last object of the
+ * previous page; only: list this inode only, 0: all. */
 struct disk_scan {
 	bool begun;
 	unsigned dir;
 	struct object_id last;
 	uint64_t only;
-	struct disk_object *rows; /* room for max */
+	struct disk_object *rows; /* array of max */
 	uint32_t n, max;
 	bool end;
-	/* of disk */
+	/* private to disk */
 	struct disk *disk;
 	struct fence_base *base;
 	struct req *q;

@@ -1,4 +1,4 @@
-/* Inside disk: the structs behind disk.h. Nobody outside the folder includes this. */
+/* Private to disk: the structs behind disk.h. Not included outside of this folder. */
 #ifndef SHEAF_DISK_IMPL_H
 #define SHEAF_DISK_IMPL_H
 
@@ -8,22 +8,22 @@
 
 #define DISK_VERSION 2
 #define ID_NAME "sheaf.id"
-/* of the address space; what is behind it is not mapped */
+/* largest mapping of an object; bytes beyond it are not mapped */
 #define OBJECT_MAP_MAX (UINT64_C(4) << 40)
-#define OBJECT_MAP (64 * MIB) /* at least, so that a growing object is not mapped again and again */
-#define DISK_MAX_OPEN 512 /* descriptors of objects nobody uses are closed beyond it */
-#define DISK_MAX_FLOORS 65536 /* in memory; then they are merged into fences.base */
+#define OBJECT_MAP (64 * MIB) /* smallest mapping, so that a growing object is rarely remapped */
+#define DISK_MAX_OPEN 512 /* limit of cached descriptors of unused objects */
+#define DISK_MAX_FLOORS 65536 /* in memory; above it they are merged into fences.base */
 #define TOMBSTONE_NS (UINT64_C(7) * 24 * 3600 * NSEC_PER_SEC)
 
-/* ---- on disk: little endian, fixed, each with a crc32c over what stands before it ---- */
+/* ---- on disk: little endian, fixed layouts, each with a crc32c over all fields before it ---- */
 
 struct disk_id { /* sheaf.id */
 	uint8_t magic[8];
 	uint32_t version, target;
 	uint8_t fs[16];
 	uint64_t created; /* wall clock, ns */
-	/* 0 in format 1 */
-	uint64_t incarnation; /* random, of this format */
+	/* the next three are 0 in storage format 1 */
+	uint64_t incarnation; /* random, chosen when the storage is formatted */
 	uint64_t count; /* of starts */
 	uint32_t flags;
 	uint32_t crc;
@@ -31,21 +31,21 @@ struct disk_id { /* sheaf.id */
 _Static_assert(sizeof(struct disk_id) == 64, "sheaf.id is a format");
 enum {
 	ID_STAMPED = 1, /* its parts have stamps */
-	ID_HAS_META = 2, /* the metadata are one of them */
-	ID_OLD_NAMES = 4, /* it was made as format 1 */
+	ID_HAS_META = 2, /* metadata are one of the parts */
+	ID_OLD_NAMES = 4, /* formatted as storage format 1: objects may have names without index */
 };
 
 #define DISK_LIVES 14
-struct life { /* times: wall clock, ns */
+struct life { /* the time under one verifier; times: wall clock, ns */
 	uint64_t verifier; /* 0: none */
-	uint64_t host; /* start of the host in whose page cache its data are; 0: in none */
-	uint64_t durable; /* what it wrote until then is on disk */
+	uint64_t host; /* host boot whose page cache has its data (host_start()); 0: none */
+	uint64_t durable; /* its writes up to this time are on disk */
 	uint64_t began;
 };
-struct disk_lives { /* lives; no more than a sector, which is written whole or not at all */
+struct disk_lives { /* lives; at most one sector, so that it is written atomically */
 	uint8_t magic[8];
-	struct life lives[DISK_LIVES]; /* the latest first */
-	uint64_t lost_from, lost_to; /* of older ones: what they wrote between may be lost */
+	struct life lives[DISK_LIVES]; /* latest first */
+	uint64_t lost_from, lost_to; /* of dropped lives: writes in this time range may be lost */
 	uint32_t zero, crc;
 };
 _Static_assert(sizeof(struct disk_lives) == 480, "lives is a format");
@@ -65,43 +65,43 @@ struct disk_clean { /* clean */
 };
 _Static_assert(sizeof(struct disk_clean) == 24, "clean is a format");
 
-struct fence_rec { /* one of fences or fences.base; all zero: room not used yet */
-	uint64_t ino, epoch; /* fences, inode 0: the generation of the base that it counts on */
+struct fence_rec { /* in fences and fences.base; all zero: reserved space */
+	uint64_t ino, epoch; /* ino 0 (in fences): epoch is the generation of the base it needs */
 	uint64_t time; /* wall clock, ns */
 	uint32_t magic;
 	uint32_t crc;
 };
 _Static_assert(sizeof(struct fence_rec) == 32, "fences is a format");
 
-struct base_head { /* of fences.base; its records follow */
+struct base_head { /* header of fences.base; the records follow */
 	uint8_t magic[8];
 	uint32_t version, zero;
-	uint64_t generation; /* one more with every merge */
+	uint64_t generation; /* incremented by every merge */
 	uint64_t count; /* of records */
-	uint64_t swept; /* wall clock, ns: when it was last looked for what may go */
+	uint64_t swept; /* wall clock, ns: last sweep for expired records */
 	uint32_t zeros[5];
 	uint32_t crc;
 };
 _Static_assert(sizeof(struct base_head) == 64, "fences.base is a format");
 
-/* ---- syncs of one descriptor, shared by all who ask while one runs ---- */
+/* ---- group sync: one fsync of a descriptor serves all requests that waited for it ---- */
 
 struct group_sync {
 	struct disk *disk;
 	int fd;
 	bool busy;
-	struct list now, next; /* struct sync_wait: of the running one, of the one after it */
+	struct list now, next; /* struct sync_wait: served by the running sync; by the next one */
 	struct io io;
 	void (*began)(struct group_sync *g);
 	void (*ended)(struct group_sync *g, int error);
 };
 
 void group_sync_init(struct group_sync *g, struct disk *d);
-/* Holds q until everything that was written before this call is on disk. */
+/* Holds q until all data written before this call are on disk. */
 void group_sync_add(struct group_sync *g, struct req *q);
 
-/* A directory whose entries we make and remove. Counters instead of flags: an entry made while a sync
- * runs is not covered by it. */
+/* A directory in which this server makes and removes entries. Counters instead of flags: a running
+ * sync does not cover an entry that is made meanwhile. */
 struct disk_dir {
 	int fd; /* -1: not open */
 	uint64_t changed, synced, covers;
@@ -111,32 +111,32 @@ struct disk_dir {
 /* ---- objects ---- */
 
 enum object_state {
-	OBJECT_CLOSED, /* no descriptor; kept for its latched error, or about to be opened */
+	OBJECT_CLOSED, /* no descriptor: kept for its latched error, or about to be opened */
 	OBJECT_OPENING,
 	OBJECT_OPEN,
-	OBJECT_REMOVING, /* being unlinked; who asks for it waits */
-	OBJECT_GONE, /* unlinked and off the table, somebody still has it */
+	OBJECT_REMOVING, /* being unlinked; requests for it wait */
+	OBJECT_GONE, /* unlinked and not in the table, but still referenced */
 };
 
-/* What the open, done on a worker, needs and finds; the worker touches nothing else. */
+/* Input and output of an open on a worker; the worker touches nothing else. */
 struct object_open {
 	bool create;
-	uint64_t epoch; /* the highest of those that would create it */
+	uint64_t epoch; /* highest epoch of the waiters that create */
 	uint64_t ino;
-	uint64_t floor; /* of its inode: what was known, and what the base says */
-	struct fence_base *base; /* held, or NULL */
-	int objects_fd, dir_fd; /* dir_fd -1: to be opened too */
+	uint64_t floor; /* of the inode: the one in memory, raised to that in the base */
+	struct fence_base *base; /* referenced, or NULL */
+	int objects_fd, dir_fd; /* dir_fd -1: the worker opens it too */
 	char dir_name[3];
-	char old_name[OBJECT_NAME]; /* by which format 1 called it; "": it has the name it needs */
-	bool renames; /* a file with that name gets the new one; else it is opened as it is */
+	char old_name[OBJECT_NAME]; /* name in storage format 1; "": storage has no such names */
+	bool renames; /* rename old_name to the new name; else open the file under old_name */
 	bool made_dir, made_file;
 	int fd;
 	struct stat st;
 };
 
 struct object {
-	struct hnode node; /* by inode: all generations of one are neighbours */
-	struct list lru; /* open and nobody has it */
+	struct hnode node; /* by inode: all objects of an inode have the same hash */
+	struct list lru; /* in disk->lru while open and unused */
 	struct disk *disk;
 	struct object_id id;
 	enum object_state state;
@@ -145,18 +145,18 @@ struct object {
 	const char *map; /* map_len bytes, or NULL */
 	uint64_t map_len;
 	unsigned map_users;
-	bool no_map; /* it cannot be had */
-	uint64_t there_lo,
-		there_hi; /* where files are in memory: these pages are known to be there */
+	bool no_map; /* mapping failed: do not try again */
+	/* pages known to be in memory, if the file system is in memory (tmpfs) */
+	uint64_t there_lo, there_hi;
 	uint64_t end;
-	uint64_t blocks; /* as the file said last; what was written since may have added some: */
+	uint64_t blocks; /* as of the last fstat; blocks_stale: later writes may have added some */
 	bool blocks_stale;
 	int64_t mtime;
 	uint64_t writes, synced, covers; /* as in disk_dir, for the data */
-	uint64_t entry; /* value of its directory's `changed` that covers its entry */
-	uint64_t floor; /* of its inode; OPEN: the whole truth, before: at least that of disk->floors */
-	bool latched; /* a writeback error that no sync has reported yet */
-	struct list turns; /* struct turn, granted and waiting, in order of asking */
+	uint64_t entry; /* value of the directory's `changed` that covers this entry */
+	uint64_t floor; /* of the inode; exact if OPEN, else at least that in disk->floors */
+	bool latched; /* a writeback error that no object_sync() has reported yet */
+	struct list turns; /* struct turn, granted and waiting, in order of arrival */
 	unsigned n_waiting;
 	struct list waiters; /* struct get_wait */
 	struct group_sync gs;
@@ -170,12 +170,12 @@ struct object {
 struct floor {
 	struct hnode node;
 	uint64_t ino, epoch;
-	uint64_t durable; /* the highest epoch known to be on disk */
-	uint64_t merged; /* the epoch that the last merge has seen */
+	uint64_t durable; /* highest epoch known to be on disk */
+	uint64_t merged; /* epoch that the last merge included */
 	uint64_t time;
-	unsigned waits; /* struct log_wait that point to it */
-	struct list gone; /* in disk->gone: its inode was removed */
-	bool alive; /* start: its inode has objects */
+	unsigned waits; /* number of struct log_wait that point here */
+	struct list gone; /* in disk->gone if the inode was removed */
+	bool alive; /* at start only: the inode has objects */
 };
 
 struct log_wait {
@@ -186,27 +186,28 @@ struct log_wait {
 };
 
 #define LOG_BATCH 64
-#define LOG_SLACK 8192 /* records more than twice the floors: then it is written anew */
+#define LOG_SLACK 8192 /* rewrite the log at this many records above twice the floors */
 #define LOG_RESERVE \
-	(256 * KIB) /* zeros ahead, so that a full disk can still be fenced and emptied */
+	(256 * KIB) /* zeros after the end, so that fences and removals work on a full disk */
 
-/* The log anew, as a file of its own. Whoever writes it, a worker while we run, touches nothing else. */
+/* A rewrite of the log into a new file. The thread that writes it (a worker, or the loop's at
+ * start) touches nothing else. */
 struct log_rewrite {
-	int dir; /* of the disk */
+	int dir; /* borrowed from struct disk */
 	bool nosync;
 	struct fence_rec *recs;
 	size_t n;
-	int fd; /* it has the name, when that was successful */
+	int fd; /* on success the new log, already renamed */
 	uint64_t reserved;
 };
 
 struct fence_log {
 	int fd;
-	uint64_t size, reserved; /* bytes in use, bytes the file has */
-	bool busy; /* with a batch, or being written anew */
-	bool unnamed; /* its name may not be on disk yet: the next batch sees to that */
-	bool cut; /* the base has what it says of floors that left memory: write it anew */
-	uint64_t retry; /* it could not be written anew: not before it has this size */
+	uint64_t size, reserved; /* bytes in use; bytes of the file */
+	bool busy; /* a batch or a rewrite is in flight */
+	bool unnamed; /* its rename may not be on disk: the next batch syncs the directory */
+	bool cut; /* floors moved from memory to the base: rewrite the log without them */
+	uint64_t retry; /* after a failed rewrite: the size at which to try again */
 	struct log_rewrite rewrite;
 	struct list waiting, running; /* struct log_wait */
 	struct io io;
@@ -214,26 +215,26 @@ struct fence_log {
 	struct fence_rec batch[LOG_BATCH];
 };
 
-/* fences.base as it was opened: never changed, replaced by the next one. */
+/* An open fences.base. The file never changes; a merge replaces it. */
 struct fence_base {
 	int fd;
 	uint64_t generation, count, swept;
-	unsigned refs; /* the disk, and workers that read it; counted on the loop */
+	unsigned refs; /* the disk's, and one per worker that reads it; counted on the loop */
 };
 
-/* A new base. While it is busy a worker has what stands before `stop`. */
+/* A merge into a new base. While `busy`, a worker owns the fields before `stop`. */
 struct fence_merge {
-	int dir, objects_fd; /* of the disk */
+	int dir, objects_fd; /* borrowed from struct disk */
 	uint64_t now;
 	const struct fence_base *old; /* or NULL */
 	struct fence_rec *recs;
 	size_t n;
 	struct fence_base *made;
 	uint64_t damaged, forgotten;
-	atomic_bool stop; /* the disk is about to be closed: end with -ECANCELED */
+	atomic_bool stop; /* the disk is closing: the worker ends with -ECANCELED */
 	bool busy;
-	size_t retry; /* it failed: not before there are so many floors */
-	struct list waiting; /* struct log_wait: there is no room for new floors */
+	size_t retry; /* after a failed merge: the number of floors at which to try again */
+	struct list waiting; /* struct log_wait: no room for new floors before the merge ends */
 	struct io io;
 };
 
@@ -242,7 +243,7 @@ struct disk {
 	struct env *env;
 	char path[CONF_PATH_MAX];
 	int dir, id_fd;
-	struct disk_id id; /* as it was read */
+	struct disk_id id; /* as read at start */
 	struct stamp stamp;
 	uint32_t id_flags;
 	bool nosync;
@@ -251,29 +252,29 @@ struct disk {
 	struct disk_flush {
 		struct timer timer;
 		struct io io;
-		struct disk_lives lives; /* as it is written */
+		struct disk_lives lives; /* the version that the worker writes */
 		uint64_t began, writes;
 		bool busy;
-		bool told; /* its file was written */
-		bool failed; /* one has: from then on none counts */
-		bool outdated; /* data were lost since it began */
+		bool told; /* the file `lives` was written */
+		bool failed; /* a flush has failed: no later one counts */
+		bool outdated; /* data were lost since the flush began */
 	} flush;
 	struct disk_dir objects, dirs[OBJECT_DIRS];
 	struct htab table; /* struct object by inode */
 	struct list lru;
 	size_t n_open, n_evicting, max_open;
 	uint64_t log_slack;
-	struct htab floors; /* struct floor by inode: what the log has and the base may not have */
-	uint32_t max_floors; /* so many are merged into the base; twice as many wait for that */
-	struct fence_base *base; /* or NULL: there is none yet */
+	struct htab floors; /* struct floor by inode: those in the log that the base may lack */
+	uint32_t max_floors; /* at this many a merge starts; at twice as many, new ones wait */
+	struct fence_base *base; /* NULL: there is none yet */
 	struct fence_merge merge;
-	struct list gone; /* those of removed inodes, the oldest first */
+	struct list gone; /* struct floor of removed inodes, oldest first */
 	struct fence_log log;
-	unsigned busy; /* things of our own in flight */
+	unsigned busy; /* internal operations in flight */
 	struct disk_counters counters;
 };
 
-/* One clear line into err, and r. */
+/* Formats one line into err and returns r. */
 int disk_refuse(char *err, size_t n, int r, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
@@ -281,7 +282,7 @@ int disk_refuse(char *err, size_t n, int r, const char *fmt, ...)
 struct disk_dir *object_dir(const struct object *o);
 void object_shrink(struct disk *d);
 void object_remove_begin(struct object *o);
-/* Some may not be there any more: it was cut, or punched. */
+/* Forgets which pages are in memory: the object was truncated or punched. */
 void object_lose_pages(struct object *o);
 void object_remove_end(struct object *o, int error);
 void object_free_all(struct disk *d);
@@ -289,38 +290,37 @@ void object_free_all(struct disk *d);
 void object_gs_init(struct object *o);
 void disk_dir_init(struct disk *d, struct disk_dir *dir, bool synced);
 bool object_dirty(const struct object *o);
-void object_sync_quietly(struct object *o); /* before its descriptor goes; errors stay latched */
-void object_evicted(struct object *o); /* object.c: it is over */
+void object_sync_quietly(struct object *o); /* before closing it; errors stay latched */
+void object_evicted(struct object *o); /* object.c: called when that sync has ended */
 /* turn.c */
 void turn_begin_whole(struct object *o, struct turn *t, struct req *q);
 void turn_refuse(struct object *o, uint64_t floor);
 /* lives.c */
-void lives_begin(struct disk *d); /* this start, whose verifier is known; blocks */
-void lives_lost(
-	struct disk
-		*d); /* a sync has failed, and the verifier is another: page caches count no more */
-void lives_end(struct disk *d); /* no flush begins any more */
+void lives_begin(struct disk *d); /* records this start and its verifier; blocks */
+/* A sync failed and the verifier has changed: page caches prove nothing any more. */
+void lives_lost(struct disk *d);
+void lives_end(struct disk *d); /* starts no more flushes */
 /* fence.c */
-uint64_t floor_known(const struct disk *d, uint64_t ino); /* of disk->floors; 0: it has none */
+uint64_t floor_known(const struct disk *d, uint64_t ino); /* floor in disk->floors, or 0 */
 struct floor *floor_raise(struct disk *d, uint64_t ino, uint64_t epoch);
-bool floor_is_old(const struct floor *f, uint64_t now); /* no capability is as old */
+bool floor_is_old(const struct floor *f, uint64_t now); /* older than any capability */
 void floor_free(struct disk *d, struct floor *f);
 bool fence_time_is_old(uint64_t time, uint64_t now);
 /* fence_base.c */
-int base_open(struct disk *d, char *err, size_t n); /* blocks; none is fine */
-struct fence_base *base_hold(struct disk *d); /* for a worker, until base_put() */
+int base_open(struct disk *d, char *err, size_t n); /* blocks; a missing base is no error */
+struct fence_base *base_hold(struct disk *d); /* reference for a worker, until base_put() */
 void base_put(struct disk *d, struct fence_base *b); /* NULL is harmless */
-/* Raises *epoch to the floor that the base has; b may be NULL. Blocks; 0 or -errno. */
+/* Raises *epoch to the floor in the base; b may be NULL. Blocks; 0 or -errno. */
 int base_find(struct env *e, const struct fence_base *b, uint64_t ino, uint64_t *epoch);
-void merge_start(struct disk *d); /* if there are enough floors for that */
-void merge_now(struct disk *d); /* the same, and blocks: at start */
-/* True: it holds q, since there is no room for a new floor before a merge has ended. */
+void merge_start(struct disk *d); /* if there are enough floors */
+void merge_now(struct disk *d); /* the same, at start; blocks */
+/* True: holds q, because there is no room for a new floor until the running merge ends. */
 bool merge_wait(struct disk *d, struct log_wait *w, struct req *q);
 /* fence_log.c */
 void fence_rec_encode(struct fence_rec *r, const struct floor *f);
-void fence_rec_seal(struct fence_rec *r); /* its crc */
+void fence_rec_seal(struct fence_rec *r); /* sets magic and crc */
 bool fence_rec_ok(const struct fence_rec *r);
-void fence_log_cut(struct disk *d); /* some floors have left memory: it is written anew */
+void fence_log_cut(struct disk *d); /* floors have left memory: rewrite the log */
 int fence_log_load(struct disk *d, char *err, size_t err_len); /* blocks */
 void fence_log_add(struct disk *d, struct log_wait *w, struct req *q);
 
@@ -328,13 +328,13 @@ void fence_log_add(struct disk *d, struct log_wait *w, struct req *q);
 int disk_write_all(struct env *e, int fd, const void *p, size_t n, uint64_t off);
 int disk_write_file(struct env *e, int dir, const char *name, const void *p, size_t n, bool sync);
 ssize_t disk_read_fd(struct env *e, int fd, void *p, size_t n);
-ssize_t disk_read_at(struct env *e, int fd, void *p, size_t n, uint64_t off); /* less: the end */
-/* storage_id.c; these block, too */
-/* objects/ without a stamp gets this one: 1; 0: it has one; or -errno. */
+ssize_t disk_read_at(struct env *e, int fd, void *p, size_t n, uint64_t off); /* short at the end */
+/* storage_id.c; these block */
+/* Writes this stamp to objects/ if it has none: 1. 0: it has one; or -errno. */
 int disk_stamp_lost(struct env *e, int objects, const struct stamp *s);
 int disk_id_format(struct env *e, int dir, int objects, const struct uuid *fs, uint32_t target);
 int disk_id_check(struct disk *d, const struct uuid *fs, uint32_t target, char *err, size_t n);
-int disk_stamp_begin(struct disk *d, char *err,
-		     size_t n); /* the objects have the count of this start */
+/* Checks objects/stamp and writes the count of this start to it. */
+int disk_stamp_begin(struct disk *d, char *err, size_t n);
 
 #endif

@@ -1,8 +1,8 @@
-/* The storage directory: formatting, opening with every reason to refuse, and closing.
+/* The storage directory: formatting, opening with all checks, and closing.
  *
- * Threads: the loop's; everything here blocks, as start and stop may. Errors: -errno, and one line that
- * names the directory and the cure. The boot verifier survives only a stop that synced everything: the
- * file `clean` says so and is consumed, durably, before anything is served. */
+ * Threads: the loop's; everything here blocks, as start and stop may. Errors: -errno, and one line
+ * that names the directory and the remedy. The boot verifier survives only a stop that synced
+ * everything: the file `clean` says so, and is renamed away, durably, before anything is served. */
 #include <endian.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -66,8 +66,9 @@ ssize_t disk_read_fd(struct env *e, int fd, void *p, size_t n)
 	return disk_read_at(e, fd, p, n, 0);
 }
 
-/* Under another name first: a crash leaves the old file, the new file or none, never half of one. Every
- * name has one size for ever, so what an earlier try left is written over: its room is kept (spare_clean). */
+/* Writes a temporary file and renames it: a crash leaves the old file, the new file or none, never
+ * a partial one. Each name has a fixed size, so a leftover temporary file is overwritten and keeps
+ * its space (spare_clean). */
 int disk_write_file(struct env *e, int dir, const char *name, const void *p, size_t n, bool sync)
 {
 	char tmp[64];
@@ -88,7 +89,7 @@ int disk_write_file(struct env *e, int dir, const char *name, const void *p, siz
 	return r;
 }
 
-/* Room for the file of a clean stop, so that a full disk does not keep a server from stopping well. */
+/* Reserves space for the file `clean`, so that a clean stop is possible on a full disk. */
 static int spare_clean(struct env *e, int dir)
 {
 	struct disk_clean zero = { 0 };
@@ -102,7 +103,7 @@ static int spare_clean(struct env *e, int dir)
 
 /* ---------------------------------------------------------------- format */
 
-/* A parent that cannot be opened, and one that knows no sync, is left alone. */
+/* Ignores a parent that cannot be opened, and one that does not support fsync. */
 static int sync_parent(struct env *e, const char *path)
 {
 	char parent[CONF_PATH_MAX];
@@ -125,8 +126,8 @@ static int sync_parent(struct env *e, const char *path)
 	return r == -EINVAL ? 0 : r;
 }
 
-/* The names of a storage directory, and its own. Also those that an earlier format made, which
- * failed or was killed before its syncs: nothing else would ever sync them. */
+/* Syncs the entries of a storage directory, and its own entry. This includes entries of an earlier
+ * format that failed or was killed before its syncs: nothing else would sync those. */
 static int sync_names(struct env *e, int dir, const char *path)
 {
 	int fd = e->file->openat(e, dir, "objects", O_RDONLY | O_DIRECTORY, 0), r = 0;
@@ -308,7 +309,7 @@ static uint32_t clean_crc(const struct disk_clean *c)
 	return crc32c(0, c, offsetof(struct disk_clean, crc));
 }
 
-/* True: the last stop was clean and its verifier is in d. A damaged file means it was not. */
+/* True: the last stop was clean; sets d->verifier. A damaged file counts as an unclean stop. */
 static bool read_clean(struct disk *d, bool *synced)
 {
 	struct env *e = d->env;
@@ -343,7 +344,7 @@ static int consume_clean(struct disk *d, char *err, size_t n)
 	if (r == -ENOENT)
 		r = 0;
 	if (r == 0 && !d->nosync)
-		r = e->file->fsync(e, d->dir); /* and the name of a compacted log of fences */
+		r = e->file->fsync(e, d->dir); /* also covers the rename of a rewritten fence log */
 	if (r < 0)
 		return disk_refuse(err, n, r, "%s cannot be written: %s: check the disk", d->path,
 				   strerror(-r));
@@ -471,12 +472,12 @@ static void sync_object(struct hnode *n, void *arg)
 	struct env *e = s->disk->env;
 
 	if (o->latched)
-		note(s, -EIO); /* not reported yet: a new verifier will */
+		note(s, -EIO); /* not reported yet: the new verifier will report it */
 	if (o->fd >= 0 && object_dirty(o))
 		note(s, e->file->fsync(e, o->fd));
 }
 
-/* Those too that nobody opened since a start that was not clean: the next start trusts them all. */
+/* Includes directories not opened since an unclean start: the next start trusts them all. */
 static int sync_dir(struct disk *d, unsigned i)
 {
 	struct disk_dir *dir = &d->dirs[i];
@@ -519,7 +520,7 @@ static int write_clean(struct disk *d)
 	return disk_write_file(d->env, d->dir, CLEAN_NAME, &c, sizeof(c), !d->nosync);
 }
 
-/* Our own accesses still point into the disk: they end first. */
+/* Waits for internal operations, which still point into the disk. */
 static bool drain(struct disk *d)
 {
 	struct env *e = d->env;
@@ -537,9 +538,10 @@ int disk_close(struct disk *d, bool clean)
 
 	if (!d)
 		return 0;
-	if (!clean && d->busy) /* as after a crash: accesses that never end keep their memory */
+	/* As after a crash: the memory of accesses that never end is not freed. */
+	if (!clean && d->busy)
 		return -EBUSY;
-	if (!drain(d)) { /* memory that the kernel may still write to is not freed */
+	if (!drain(d)) { /* the kernel may still write to this memory: do not free it */
 		log_error("disk", "%s: %u accesses did not end: closing without them", d->path,
 			  d->busy);
 		return -EBUSY;
@@ -556,7 +558,7 @@ int disk_close(struct disk *d, bool clean)
 	return r;
 }
 
-/* ---------------------------------------------------------------- what is known about it */
+/* ---------------------------------------------------------------- queries */
 
 bool disk_idle(const struct disk *d)
 {

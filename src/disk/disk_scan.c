@@ -1,14 +1,14 @@
-/* What object files there are, page by page, in the order of their directories, inodes and
- * generations.
+/* Lists the object files, page by page, ordered by directory, inode and generation.
  *
- * A page reads whole directories (a 256th of all objects each) and takes those behind where the
- * last page ended; what comes or goes meanwhile may or may not be seen. Files that are no
- * objects are left out.
+ * A page reads whole directories (each with 1/256 of all objects) and takes the objects after the
+ * end of the previous page. Objects that are made or removed meanwhile may or may not be listed.
+ * Files that are not objects are skipped.
  *
- * Threads: the reading is one call on a worker, which sees only the struct disk_scan; fences of
- * the base are found there, those in memory are added on the loop. A new base means one more
- * call: floors may have left memory for it. Buffers: rows are the caller's until its request
- * goes on. Errors: of the directories, passed on; a file that goes meanwhile is left out. */
+ * Threads: the listing is one call on a worker, which sees only struct disk_scan. The worker looks
+ * up floors in the base, the loop adds those in memory. If the base was replaced meanwhile, the
+ * lookup is repeated, because floors may have moved from memory into it. Buffers: rows are borrowed
+ * from the caller until its request continues. Errors: errors of directories are passed on; a file
+ * that disappears meanwhile is skipped. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static void name_of(char out[OBJECT_NAME], const struct object_id *id)
 		object_name(out, id);
 }
 
-/* A name as object.c writes it, or as format 1 did; nothing else. */
+/* Accepts only names of this format and of storage format 1. */
 static bool name_parse(const char *name, struct object_id *f)
 {
 	char again[OBJECT_NAME];
@@ -84,7 +84,7 @@ static void note_name(void *arg, const char *name)
 	l->v[l->n++] = f;
 }
 
-/* -ENOENT: it has just been removed. */
+/* -ENOENT: the object was removed meanwhile. */
 static int object_row(struct env *e, int fd, unsigned dir, const struct object_id *f,
 		      struct disk_object *o)
 {
@@ -132,7 +132,7 @@ static int scan_dir(struct env *e, struct disk_scan *s, unsigned dir)
 	return r;
 }
 
-/* On a worker. */
+/* Runs on a worker. */
 static int floors_call(struct env *e, struct io *io)
 {
 	struct disk_scan *s = io->arg;
@@ -143,13 +143,13 @@ static int floors_call(struct env *e, struct io *io)
 	return r;
 }
 
-/* On a worker. */
+/* Runs on a worker. */
 static int scan_call(struct env *e, struct io *io)
 {
 	struct disk_scan *s = io->arg;
 	int r = 0;
 
-	if (s->only) /* all of it is in one directory */
+	if (s->only) /* all objects of an inode are in one directory */
 		r = scan_dir(e, s, object_dir_index(s->only));
 	for (unsigned dir = s->begun ? s->dir : 0; !s->only && dir < OBJECT_DIRS && r == 0; dir++)
 		r = scan_dir(e, s, dir);

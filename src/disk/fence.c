@@ -1,17 +1,17 @@
-/* Fences and removal: floors of epochs per inode, and the request behind disk_fence and
- * disk_remove.
+/* Fences and removal: the floor (lowest accepted epoch) of each inode, and the request behind
+ * disk_fence and disk_remove.
  *
- * Threads: the loop's. Memory: a floor (some 110 bytes) until it is merged into the base
- * (fence_base.c), which begins when there are disk->max_floors; fences of other inodes wait
- * while there are twice as many. A floor lives, here or there, as long as its inode has objects,
- * and TOMBSTONE_NS at least. Errors: a fence that could not be made durable fails, but its floor
- * stays raised in memory; asking again writes it again. Truncation and removal are on disk
- * before the request goes on. */
+ * Threads: the loop's. Memory: a floor (about 110 bytes) stays in memory until it is merged into
+ * the base (fence_base.c). A merge begins at disk->max_floors; at twice as many, fences of new
+ * inodes wait. A floor is kept, in memory or in the base, while its inode has objects, and for
+ * TOMBSTONE_NS at least. Errors: a fence that could not be made durable fails, but its floor stays
+ * raised in memory; a repeated fence writes it again. Truncation and removal are on disk before the
+ * request continues. */
 #include <stdlib.h>
 
 #include "disk/disk_impl.h"
 
-#define GONE_STEP 8 /* floors looked at with every removal */
+#define GONE_STEP 8 /* expired floors freed per removal, at most */
 
 /* ---------------------------------------------------------------- floors */
 
@@ -80,7 +80,8 @@ void floor_free(struct disk *d, struct floor *f)
 	free(f);
 }
 
-/* The inode was removed: its floor has only to outlive its capabilities. A few others have done that by now. */
+/* The inode was removed: its floor must only outlive its capabilities. Also frees a few floors of
+ * inodes removed earlier that have expired. */
 static void floor_gone(struct disk *d, uint64_t ino)
 {
 	uint64_t now = d->env->clock->wall(d->env);
@@ -94,7 +95,7 @@ static void floor_gone(struct disk *d, uint64_t ino)
 			return;
 		if (f->durable >= f->epoch) {
 			floor_free(d, f);
-		} else { /* the log may have it */
+		} else { /* the log may refer to it */
 			list_del(&f->gone);
 			list_push(&d->gone, &f->gone);
 		}
@@ -116,7 +117,7 @@ struct fence_op {
 	bool remove, cut;
 	struct req *parent;
 	struct object_stat *st;
-	int *error; /* or NULL: to the parent */
+	int *error; /* NULL: the error goes to the parent */
 	struct floor *floor;
 	struct log_wait log;
 	struct object *object;
@@ -132,7 +133,7 @@ static void fence_raise(struct fence_op *f)
 	if (!f->epoch)
 		return;
 	if (!floor_find(d, f->id.ino) && merge_wait(d, &f->log, q)) {
-		req_goto(q, F_RAISE); /* again then */
+		req_goto(q, F_RAISE); /* again after the merge */
 		return;
 	}
 	f->floor = floor_raise(d, f->id.ino, f->epoch);
@@ -164,19 +165,19 @@ static void unlink_done(struct io *io)
 	req_done(&f->req, error, 0);
 }
 
-/* Is anything of it behind `to`: data, or room that was allocated behind its end? */
+/* True if the object has anything past `to`: data, or blocks allocated past its end. */
 static bool has_more(struct object *o, uint64_t to)
 {
 	return to < o->end || (to == o->end && object_blocks(o) * 512 > to + LEAST_PAGE - 1);
 }
 
-/* The object is ours alone: nobody is before us in the line. */
+/* This request has the whole object: all earlier turns have ended. */
 static void fence_change(struct fence_op *f)
 {
 	struct object *o = f->object;
 
 	if (o->state == OBJECT_GONE)
-		return; /* another remove was faster */
+		return; /* another remove was first */
 	if (f->remove) {
 		object_remove_begin(o);
 		f->io = (struct io){ .kind = IO_UNLINK,
@@ -195,7 +196,7 @@ static void fence_change(struct fence_op *f)
 	}
 }
 
-/* What was cut off must not come back after a power failure, nor a removed file. */
+/* Data that were cut off must not reappear after a power failure: sync the file. */
 static void fence_changed(struct fence_op *f)
 {
 	struct object *o = f->object;
@@ -208,9 +209,9 @@ static void fence_changed(struct fence_op *f)
 	group_sync_add(&o->gs, &f->req);
 }
 
-/* Also when there was no object: an earlier try may have removed it and not synced. That it is
- * not there is no error from here on: a request keeps its first error, and that of the sync must
- * not be lost behind this one. */
+/* A removed file must not reappear either: sync the directory, also if there was no object, since
+ * an earlier attempt may have unlinked it without a sync. Clears -ENOENT first: a request keeps its
+ * first error, which would hide an error of this sync. */
 static void fence_tail(struct fence_op *f)
 {
 	struct disk_dir *dir = &f->disk->dirs[object_dir_index(f->id.ino)];

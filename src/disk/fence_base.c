@@ -1,24 +1,24 @@
-/* The base of fences: floors that do not fit into memory, in a file of sorted records that
- * lookups search.
+/* The base of fences: floors that do not fit into memory, in a sorted file that lookups search.
  *
- * The floor of an inode is the higher one of two: that in disk->floors, which the log `fences`
- * has as well, and that in `fences.base`. A floor leaves memory in this order, and a crash
- * between any two steps loses none:
- *   1. the records of the base and the durable floors in memory are merged into fences.base.new, which is synced:
- *      nothing reads that name, the log still has all that was merged;
- *   2. it takes the name fences.base, and the directory is synced: before that either base may be found after a
- *      crash, and the log completes the old one;
- *   3. only now the merged floors leave memory, unless they rose meanwhile;
- *   4. the log is written anew from memory, and so without them (fence_log.c). Its first record names the base that
- *      it counts on: a start without that base is refused.
- * All this is synced in mode nosync, too: it is rare, and a start depends on it. A merge forgets
- * what is older than any capability and has no object; it looks for that once a day at most.
+ * The floor of an inode is the higher one of two: that in disk->floors, which is also in the log
+ * `fences`, and that in `fences.base`. A floor leaves memory in these steps; a crash between any
+ * two of them loses no floor:
+ *   1. The records of the base and the durable floors in memory are merged into fences.base.new,
+ *      which is synced. Nothing reads that name, and the log still has all merged floors.
+ *   2. It is renamed to fences.base, and the directory is synced. Before that a crash may leave
+ *      either base, and the log completes the old one.
+ *   3. Only now the merged floors leave memory, except those that were raised meanwhile.
+ *   4. The log is rewritten from memory, and so without them (fence_log.c). Its first record names
+ *      the base that it needs: a start without that base is refused.
+ * All this is synced in mode nosync, too: it is rare, and the next start depends on it. A merge
+ * drops records that are older than any capability and whose inode has no object; it looks for them
+ * once a day at most.
  *
- * Threads: the loop's; base_find() and what merge_call() does block, on a worker or at start.
- * Buffers: a merge has two of MERGE_RECORDS, a copy of the floors in memory, and the inodes of
- * one directory of objects. Errors: a merge that fails leaves all as it was, and is tried again
- * when the table has grown by half; until then memory has more than its share. A lookup that
- * cannot read fails the open. Damaged records are skipped, as those of the log are. */
+ * Threads: the loop's; base_find() and merge_write() block, on a worker or at start. Buffers: a
+ * merge has two of MERGE_RECORDS, a copy of the floors in memory, and the inodes of one directory
+ * of objects. Errors: a failed merge changes nothing and is repeated when the table has grown by
+ * half of max_floors; until then memory exceeds its limit. If a lookup cannot read, the open fails.
+ * Damaged records are skipped, as in the log. */
 #include <endian.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -31,11 +31,11 @@
 #define BASE_VERSION 1
 #define REC_SIZE sizeof(struct fence_rec)
 #define MERGE_RECORDS 512
-#define SWEEP_NS (UINT64_C(24) * 3600 * NSEC_PER_SEC) /* between two looks for what may go */
+#define SWEEP_NS (UINT64_C(24) * 3600 * NSEC_PER_SEC) /* minimum time between two sweeps */
 
 static const uint8_t base_magic[8] = { 'S', 'H', 'F', 'F', 'B', 'A', 'S', 'E' };
 
-/* By directory first: a merge needs the names of one at a time. */
+/* Ordered by directory first, so that a merge needs the names of one directory at a time. */
 static int order(uint64_t a, uint64_t b)
 {
 	unsigned x = object_dir_index(a), y = object_dir_index(b);
@@ -67,7 +67,7 @@ void base_put(struct disk *d, struct fence_base *b)
 	free(b);
 }
 
-/* The first valid record of [*at, end): 1, and *at is where it stands; 0: there is none. */
+/* Finds the first valid record in [*at, end): 1, and *at is its position; 0: none; or -errno. */
 static int probe(struct env *e, const struct fence_base *b, uint64_t *at, uint64_t end,
 		 struct fence_rec *rec)
 {
@@ -114,17 +114,17 @@ struct merge_run {
 	struct env *env;
 	struct fence_merge *m;
 	bool sweep;
-	/* what is read of the old base, and how far it has been */
+	/* input: the old base, and the position in it */
 	struct fence_rec in[MERGE_RECORDS], next;
 	uint64_t read;
 	size_t in_at, n_in;
 	bool has_next;
-	/* what is written */
+	/* output */
 	struct fence_rec out[MERGE_RECORDS];
 	size_t n_out;
 	uint64_t written;
-	/* the inodes that have objects, of one directory, in order */
-	unsigned dir; /* OBJECT_DIRS: of none yet */
+	/* sorted inodes that have objects in one directory */
+	unsigned dir; /* OBJECT_DIRS: none listed yet */
 	uint64_t *live;
 	size_t n_live, cap_live;
 	int error;
@@ -183,7 +183,7 @@ static int list_live(struct merge_run *r, unsigned dir)
 	return error < 0 ? error : r->error;
 }
 
-/* 1: no capability is as old, and no object is there; 0: it stays; or -errno. */
+/* 1: older than any capability, and the inode has no object; 0: keep the record; or -errno. */
 static int may_go(struct merge_run *r, const struct fence_rec *rec)
 {
 	uint64_t ino = le64toh(rec->ino);
@@ -240,7 +240,7 @@ static int in_fill(struct merge_run *r)
 	return 0;
 }
 
-/* The next valid record of the old base into r->next, unless one is there. */
+/* Reads the next valid record of the old base into r->next, unless r->next is still unused. */
 static int in_next(struct merge_run *r)
 {
 	while (!r->has_next) {
@@ -260,7 +260,7 @@ static int in_next(struct merge_run *r)
 	return 0;
 }
 
-/* Both are of one inode. */
+/* Merges `old` into rec; both are of the same inode. */
 static void combine(struct fence_rec *rec, const struct fence_rec *old)
 {
 	rec->epoch = htole64(MAX(le64toh(rec->epoch), le64toh(old->epoch)));
@@ -320,7 +320,7 @@ static int write_base(struct merge_run *r)
 	return error;
 }
 
-/* m->made is the new base when that was successful, NULL otherwise. */
+/* Sets m->made to the new base on success, else to NULL. */
 static int merge_write(struct env *e, struct fence_merge *m)
 {
 	struct merge_run *r = calloc(1, sizeof(*r));
@@ -363,7 +363,7 @@ static void take_floor(struct hnode *n, void *arg)
 	struct floor *f = container_of(n, struct floor, node);
 	struct fence_merge *m = arg;
 
-	if (f->durable < f->epoch) /* the log does not have it yet, nor its time */
+	if (f->durable < f->epoch) /* the log does not have this epoch and its time yet */
 		return;
 	f->merged = f->epoch;
 	fence_rec_encode(&m->recs[m->n++], f);
@@ -394,7 +394,7 @@ static void drop_merged(struct hnode *n, void *arg)
 		floor_free(arg, f);
 }
 
-/* error: of the merge. The base is on disk: what it has leaves memory. */
+/* error: result of the merge. On success the base is on disk, and its floors leave memory. */
 static void merge_end(struct disk *d, int error)
 {
 	struct fence_merge *m = &d->merge;
@@ -508,7 +508,7 @@ int base_open(struct disk *d, char *err, size_t n)
 	struct env *e = d->env;
 	int fd, r;
 
-	e->file->unlinkat(e, d->dir, BASE_NEW, 0); /* of a merge that did not end */
+	e->file->unlinkat(e, d->dir, BASE_NEW, 0); /* left by a merge that did not finish */
 	fd = e->file->openat(e, d->dir, BASE_NAME, O_RDONLY, 0);
 	if (fd == -ENOENT)
 		return 0;
@@ -521,7 +521,7 @@ int base_open(struct disk *d, char *err, size_t n)
 		d->base->fd = fd;
 		d->base->refs = 1;
 		r = read_head(e, d->base);
-		if (r == 0) /* the log is going to count on it: its name must be on disk */
+		if (r == 0) /* the log will refer to this base: its name must be on disk */
 			r = e->file->fsync(e, d->dir);
 	}
 	if (r < 0)

@@ -1,19 +1,19 @@
-/* The log of fences: 32-byte records appended in batches, one batch in flight, acknowledged
- * together after one sync.
+/* The log of fences: 32-byte records appended in batches. One batch is in flight at a time, and its
+ * fences are acknowledged together after one sync.
  *
- * A record only ever raises a floor, so reading too many does no harm: at start every valid
- * record counts, wherever it stands. What is torn at the end was never acknowledged and is cut
- * off. Zeros behind the end keep room for fences on a full disk.
+ * A record can only raise a floor, so extra records do no harm: at start every valid record counts,
+ * at any position. A torn end was never acknowledged and is cut off. Zeros behind the end reserve
+ * space for fences on a full disk.
  *
- * A log that is much longer than what it says is written anew, at start and between two batches,
- * and after every merge into the base (fence_base.c): a new file, whole and synced, takes the
- * name. It has what is in memory, and first of all the generation of the base, as a record of
- * inode 0. Until the directory was synced, with the next batch, either file may be there after a
- * crash: both have everything that was acknowledged and is not in the base.
+ * The log is rewritten when it is much longer than its floors need, at start and between two
+ * batches, and after every merge into the base (fence_base.c). A new file is written, synced and
+ * renamed. It has the generation of the base, as a first record with inode 0, and the floors in
+ * memory. Until the next batch syncs the directory, a crash may leave either file: both have
+ * everything that was acknowledged and is not in the base.
  *
- * Threads: the loop's, and a worker for writing anew; fence_log_load() blocks. Buffers: the
- * batch belongs to the log and is lent to the engine while `busy`. Errors: a batch that fails is
- * overwritten by the next one; a log that cannot be written anew stays as it is. */
+ * Threads: the loop's, and a worker for rewrites; fence_log_load() blocks. Buffers: the batch
+ * belongs to the log and is lent to the I/O engine while `busy`. Errors: a failed batch is
+ * overwritten by the next one; after a failed rewrite the old log stays in use. */
 #include <endian.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@
 #define REC_MAGIC 0x31434e46 /* "FNC1" */
 #define REC_SIZE sizeof(struct fence_rec)
 #define LOAD_FLOORS \
-	8 /* times as many as are kept: a long log is merged into the base in few steps */
+	8 /* times max_floors: limit while loading, so that a long log is merged in few steps */
 
 static const uint8_t zeros[64 * KIB];
 
@@ -54,7 +54,7 @@ bool fence_rec_ok(const struct fence_rec *r)
 	return le32toh(r->magic) == REC_MAGIC && le32toh(r->crc) == rec_crc(r);
 }
 
-/* ---------------------------------------------------------------- written anew */
+/* ---------------------------------------------------------------- rewriting */
 
 static void encode_one(struct hnode *n, void *arg)
 {
@@ -86,8 +86,8 @@ static int rewrite_write(struct env *e, struct log_rewrite *w)
 	w->fd = e->file->openat(e, w->dir, LOG_NEW, O_RDWR | O_CREAT | O_TRUNC, 0600);
 	r = w->fd < 0 ? w->fd : disk_write_all(e, w->fd, w->recs, size, 0);
 	w->reserved = size;
-	while (!r && w->reserved - size <
-			     LOG_RESERVE) { /* a full disk keeps the log that has its reserve */
+	/* On a full disk this fails, and the old log stays with its reserve. */
+	while (!r && w->reserved - size < LOG_RESERVE) {
 		r = disk_write_all(e, w->fd, zeros, sizeof(zeros), w->reserved);
 		if (!r)
 			w->reserved += sizeof(zeros);
@@ -111,7 +111,7 @@ static int rewrite_call(struct env *e, struct io *io)
 	return rewrite_write(e, &d->log.rewrite);
 }
 
-/* error: of the writing. */
+/* error: result of the rewrite. */
 static void rewrite_end(struct disk *d, int error)
 {
 	struct fence_log *g = &d->log;
@@ -149,7 +149,7 @@ static void rewritten(struct io *io)
 		batch_start(d);
 }
 
-/* Begins to write it anew if that is worth while; fences wait for it. */
+/* Starts a rewrite if it is worthwhile; fences wait for it. */
 static bool rewrite_start(struct disk *d)
 {
 	struct fence_log *g = &d->log;
@@ -165,7 +165,7 @@ static bool rewrite_start(struct disk *d)
 	return true;
 }
 
-/* Answers the batch; the next one starts before those answered can ask again. */
+/* Completes the batch. The next one starts before the completed requests can add fences. */
 static void batch_end(struct disk *d, int error)
 {
 	struct fence_log *g = &d->log;
@@ -192,12 +192,12 @@ static void extended(struct io *io)
 {
 	struct disk *d = io->arg;
 
-	if (!io->error) /* no room: go on with what is reserved */
+	if (!io->error) /* else no space: go on with what is reserved */
 		d->log.reserved += io->bytes;
 	batch_end(d, 0);
 }
 
-/* The batch is safe. Keep a reserve ahead before the answer goes out. */
+/* The batch is durable. Extends the reserve, if needed, before it is acknowledged. */
 static void batch_safe(struct disk *d)
 {
 	struct fence_log *g = &d->log;
@@ -310,9 +310,9 @@ void fence_log_cut(struct disk *d)
 /* ---------------------------------------------------------------- start */
 
 struct load {
-	uint64_t records, torn, damaged; /* valid; bad behind the last valid one; bad before it */
-	uint64_t end; /* behind the last valid one */
-	bool lost_base; /* it counts on a newer one */
+	uint64_t records, torn, damaged; /* valid; invalid after the last valid; invalid before */
+	uint64_t end; /* offset after the last valid record */
+	bool lost_base; /* the log needs a newer base than there is */
 };
 
 static int load_rec(struct disk *d, const struct fence_rec *r, uint64_t at, struct load *l)
@@ -406,7 +406,7 @@ static void forget_old(struct hnode *n, void *arg)
 		floor_free(s->disk, f);
 }
 
-/* Tombstones older than any capability go; directories are read only where there are candidates. */
+/* Drops tombstones older than any capability. Lists only directories with candidates. */
 static int expire(struct disk *d)
 {
 	struct env *e = d->env;

@@ -1,17 +1,16 @@
-/* Which data that no sync covers are on disk or in memory still, although this server was not
- * stopped well.
+/* Which unsynced data still exist, on disk or in the page cache, after an unclean stop.
  *
- * A server that is killed leaves what it wrote in the page cache of its host; only a host that
- * restarts loses it. And what was written some time before is on disk by then: while anything is
- * written, the whole file system is synced every FLUSH_NS. So the file `lives` has, for each life
- * of the server, its verifier, the start of the host in which it was, and up to when everything
- * that it wrote is on disk. A sync covers all lives whose data were in the page cache then, and no
- * other: what a restart of the host has lost stays lost. Of lives that have left the table only the
- * time is known in which what they wrote may have been lost.
+ * A killed server leaves what it wrote in the page cache of its host; only a restart of the host
+ * loses that. Older data are on disk: while there are writes, the whole file system is synced every
+ * FLUSH_NS. So the file `lives` has, for each life of the server (the time under one verifier), the
+ * verifier, the boot of the host in which it ran, and the time up to which all that it wrote is on
+ * disk. A sync covers all lives whose data were in the page cache then, and no others: what a
+ * restart of the host has lost stays lost. Of lives that were dropped from the table, only the time
+ * range is known in which their writes may have been lost.
  *
- * The file is written before each such sync, which covers it, and tells of the one before. After
- * a sync that failed the page cache counts no more. Threads: the loop's; the flush is one call
- * on a worker. Errors: without the file no earlier life counts. */
+ * The file is written before each such sync, which makes it durable, and so it describes the sync
+ * before. After a failed sync the page cache does not count any more. Threads: the loop's; the
+ * flush is one call on a worker. Errors: without the file no earlier life counts. */
 #include <endian.h>
 #include <fcntl.h>
 
@@ -59,7 +58,7 @@ static int lives_write(struct env *e, int dir, const struct disk_lives *lives)
 	return r;
 }
 
-/* Is the table full, and was it written before the oldest life that it has? */
+/* True if the table is full and `written` is before its oldest life began. */
 static bool is_older(const struct disk *d, int64_t written)
 {
 	const struct life *oldest = &d->lives.lives[DISK_LIVES - 1];
@@ -67,8 +66,8 @@ static bool is_older(const struct disk *d, int64_t written)
 	return oldest->verifier && written < (int64_t)le64toh(oldest->began);
 }
 
-/* The oldest life leaves the table: what of it was not on disk when the next one began may be
- * lost, now or later. */
+/* Drops the oldest life from the table: its data that were not on disk when the next life began may
+ * be lost, now or later. */
 static void life_drop(struct disk_lives *l)
 {
 	const struct life *old = &l->lives[DISK_LIVES - 1], *next = old - 1;
@@ -109,13 +108,13 @@ static void lives_synced(struct disk *d, uint64_t began)
 			d->lives.lives[i].durable = htole64(began);
 }
 
-/* The life that begins now, with the verifier that it has. */
+/* Begins a life for d->verifier, or continues the latest one if it has that verifier. */
 static void life_push(struct disk *d)
 {
 	struct life *l = d->lives.lives;
 	uint64_t now = htole64(d->env->clock->wall(d->env));
 
-	if (le64toh(l->verifier) == d->verifier) { /* after a clean stop: all is on disk */
+	if (le64toh(l->verifier) == d->verifier) { /* clean stop: all data are on disk */
 		lives_synced(d, le64toh(now));
 	} else {
 		life_drop(&d->lives);
@@ -129,7 +128,7 @@ static void life_push(struct disk *d)
 
 /* ---------------------------------------------------------------- the flush */
 
-/* On a worker; io->bytes: which state of the lives was written. */
+/* Runs on a worker. */
 static int flush_call(struct env *e, struct io *io)
 {
 	struct disk_flush *f = io->arg;
@@ -138,8 +137,8 @@ static int flush_call(struct env *e, struct io *io)
 	return e->file->syncfs(e, io->fd);
 }
 
-/* The kernel holds the pages for clean, and which they were is not known: as after an fsync that
- * failed. No later flush tells what is on disk. */
+/* The kernel has marked the pages clean, and which pages they were is unknown, as after a failed
+ * fsync. No later flush proves that data are on disk. */
 static void flush_failed(struct disk *d, int error)
 {
 	log_error("disk", "%s: writing back failed: %s", d->path, strerror(-error));
@@ -156,7 +155,7 @@ static void flush_done(struct io *io)
 
 	d->busy--;
 	f->busy = false;
-	if (f->outdated) /* what it wrote says too much */
+	if (f->outdated) /* the file that it wrote claims too much */
 		lives_write(d->env, d->dir, &d->lives);
 	else if (io->error)
 		flush_failed(d, io->error);

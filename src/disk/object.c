@@ -3,9 +3,9 @@
  *   CLOSED -> OPENING -> OPEN -> CLOSED            the cache
  *                        OPEN -> REMOVING -> GONE  disk_remove
  *
- * Threads: the loop's, except what ends in _call(), which runs on a worker and sees only what it was
- * given. Buffers: the caller's, until its request goes on. Errors: of open, read
- * and write they are passed on; of a sync that nobody waits for they are latched (sync.c). */
+ * Threads: the loop's, except functions named *_call(), which run on a worker and see only their
+ * arguments. Buffers: the caller's, until its request continues. Errors: those of open, read and
+ * write are passed on; those of a sync without a waiting request are latched (sync.c). */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,8 +92,8 @@ static int open_dir(struct env *e, struct object_open *p)
 	return fd < 0 ? fd : 0;
 }
 
-/* The file, if it is there. Format 1 had one object of a file on a server at most, so its names
- * had no index. */
+/* Opens the file if it exists. Storage format 1 had at most one object of a file on a server, so
+ * its names have no index. */
 static int open_file(struct env *e, struct object_open *p, const char *name)
 {
 	int fd = e->file->openat(e, p->dir_fd, name, O_RDWR | O_NOFOLLOW, 0);
@@ -104,11 +104,11 @@ static int open_file(struct env *e, struct object_open *p, const char *name)
 		return e->file->openat(e, p->dir_fd, p->old_name, O_RDWR | O_NOFOLLOW, 0);
 	if (e->file->renameat(e, p->dir_fd, p->old_name, name) < 0)
 		return fd;
-	p->made_file = true; /* its name is as new as that of a new one */
+	p->made_file = true; /* the new name needs a sync, like that of a new file */
 	return e->file->openat(e, p->dir_fd, name, O_RDWR | O_NOFOLLOW, 0);
 }
 
-/* On a worker. No file is made for epochs below the floor; later waiters may still create it. */
+/* Runs on a worker. Makes no file for epochs below the floor; later waiters may still create it. */
 static int open_call(struct env *e, struct io *io)
 {
 	struct object_open *p = io->arg;
@@ -135,7 +135,7 @@ static int open_call(struct env *e, struct io *io)
 	return r;
 }
 
-/* What a worker found out about directories becomes ours. */
+/* Takes over what the worker changed and opened. */
 static void adopt_dir(struct object *o)
 {
 	struct disk *d = o->disk;
@@ -150,7 +150,7 @@ static void adopt_dir(struct object *o)
 		return;
 	if (dir->fd < 0) {
 		dir->fd = dir->gs.fd = p->dir_fd;
-	} else { /* two opened it at the same time */
+	} else { /* two workers opened it at the same time */
 		d->env->file->close(d->env, p->dir_fd);
 	}
 }
@@ -165,9 +165,8 @@ static void object_opened(struct object *o)
 	o->blocks = (uint64_t)p->st.st_blocks;
 	o->blocks_stale = false;
 	o->mtime = (int64_t)p->st.st_mtim.tv_sec * (int64_t)NSEC_PER_SEC + p->st.st_mtim.tv_nsec;
-	o->entry =
-		object_dir(o)
-			->changed; /* made by us or not: nothing remembers whether it was synced */
+	/* Also for an existing entry: it is not recorded whether that was synced. */
+	o->entry = object_dir(o)->changed;
 	o->disk->n_open++;
 	o->disk->counters.opens++;
 }
@@ -184,12 +183,13 @@ static void serve_waiters(struct object *o)
 		req_done(w->q, w->epoch < o->floor ? -ESTALE : 0, 0);
 		free(w);
 	}
-	if (!o->refs) /* a fence has refused all of them */
+	if (!o->refs) /* a fence has refused all waiters */
 		list_push(&o->disk->lru, &o->lru);
 }
 
-/* Those who would create it have another chance when the others found nothing; and those who would not, when it could not
- * be created: that is not their error. A fence refuses a waiter before anything else does. */
+/* Fails the waiters that the error concerns. Waiters that create stay for another try after -ENOENT
+ * of an open without create; waiters that do not create stay after a failed creation. A waiter
+ * below the floor gets -ESTALE in any case. */
 static void fail_waiters(struct object *o, int error)
 {
 	struct get_wait *w, *tmp;
@@ -293,7 +293,7 @@ void object_get(struct disk *d, struct object_id id, uint64_t epoch, bool create
 
 /* ---------------------------------------------------------------- closing */
 
-/* A descriptor and a mapping on their way out. */
+/* A descriptor and a mapping that are being closed. */
 struct closing {
 	struct io io;
 	struct disk *disk;
@@ -319,8 +319,8 @@ static void close_done(struct io *io)
 	free(c);
 }
 
-/* On a worker, where it takes time: the last close of an unlinked file frees its blocks, the end of a
- * mapping its page tables. Without memory it is done here and now. */
+/* Closes on a worker where it takes time: the last close of an unlinked file frees its blocks,
+ * unmapping frees page tables. If there is no memory for that, closes at once. */
 static void close_file(struct object *o)
 {
 	struct disk *d = o->disk;
@@ -350,7 +350,7 @@ static void object_close_gone(struct object *o)
 	free(o);
 }
 
-/* Clean and still linked. */
+/* The object must be clean and still linked. */
 static void object_close(struct object *o)
 {
 	list_del(&o->lru);
@@ -360,7 +360,7 @@ static void object_close(struct object *o)
 	object_drop_unused(o);
 }
 
-/* Closes what was used longest ago until the bound holds; what is dirty is synced first. */
+/* Closes the least recently used objects until the limit holds; dirty ones are synced first. */
 void object_shrink(struct disk *d)
 {
 	while (d->n_open - d->n_evicting > d->max_open && !list_empty(&d->lru)) {
@@ -377,7 +377,7 @@ void object_shrink(struct disk *d)
 	}
 }
 
-/* Synced: first in the line again, unless somebody has got hold of it. */
+/* The sync has ended: the object is the next to be closed, unless it is in use again. */
 void object_evicted(struct object *o)
 {
 	struct disk *d = o->disk;
@@ -413,7 +413,7 @@ void object_remove_begin(struct object *o)
 	turn_refuse(o, UINT64_MAX);
 }
 
-/* The file is unlinked, or not: then all is as before. Who asked meanwhile gets a new object. */
+/* error 0: the file is unlinked, and waiting requests get a new object. Else all is as before. */
 void object_remove_end(struct object *o, int error)
 {
 	struct disk *d = o->disk;
@@ -464,13 +464,13 @@ int object_file(const struct object *o)
 	return o->fd;
 }
 
-/* Nobody uses the old one. */
+/* The old mapping must have no users. */
 static void map_again(struct object *o)
 {
 	struct env *e = o->disk->env;
 	uint64_t len = OBJECT_MAP;
 
-	while (len < OBJECT_MAP_MAX && len / 2 < o->end) /* in use it cannot grow */
+	while (len < OBJECT_MAP_MAX && len / 2 < o->end) /* leave room: in use it cannot grow */
 		len *= 2;
 	if (o->map)
 		e->file->unmap(e, o->map, o->map_len);
@@ -502,8 +502,8 @@ void object_lose_pages(struct object *o)
 	o->blocks_stale = true;
 }
 
-/* A file in memory keeps its pages until it is cut or punched, and that we do ourselves: no need to ask again. (What the
- * system swaps out is waited for, as by any access to such a file.) */
+/* A file on tmpfs keeps its pages until it is truncated or punched, which only this server does:
+ * the kernel need not be asked again. (Swapped-out pages block, as in any access to the file.) */
 static void keep_pages(struct object *o, uint64_t lo, uint64_t hi)
 {
 	if (o->there_lo < o->there_hi && lo <= o->there_hi && hi >= o->there_lo) {
@@ -539,14 +539,14 @@ int64_t object_mtime(const struct object *o)
 	return o->mtime;
 }
 
-/* No block is missing before its end: then writes that leave no gap add what they cover, and
- * nothing need be asked. */
+/* True if no block before the end is missing: a write that leaves no gap then adds the blocks that
+ * it covers, and no fstat is needed. */
 static bool is_dense(const struct object *o)
 {
 	return !o->blocks_stale && o->blocks * 512 >= o->end;
 }
 
-/* A write from `off` on is about to begin or has ended. */
+/* Updates o->blocks for a write of [off, end). */
 static void blocks_written(struct object *o, uint64_t off, uint64_t end)
 {
 	if (is_dense(o) && off <= o->end)
@@ -592,7 +592,7 @@ static bool beyond(uint64_t off, size_t len)
 	return off > INT64_MAX || len > INT64_MAX - off;
 }
 
-/* Places and memory are the caller's. */
+/* Offsets and buffers come from the caller's ios, everything else from `how`. */
 static void submit(struct object *o, struct io *ios, size_t n, const struct io *how, struct req *q)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -615,7 +615,7 @@ void object_read(struct object *o, struct io *ios, size_t n, struct req *q)
 	submit(o, ios, n, &(struct io){ .kind = IO_READ, .done = read_done }, q);
 }
 
-/* On a worker. */
+/* Runs on a worker. */
 static int stat_call(struct env *e, struct io *io)
 {
 	struct stat st;
@@ -637,7 +637,7 @@ static void restat_done(struct io *io)
 	req_done(io->q, io->error, 0);
 }
 
-/* A write that failed half-way may have moved the end: the file knows. It cannot have moved it back. */
+/* A failed write may have moved the end, but not back: asks the file for its size. */
 static void write_failed(struct object *o, struct io *io)
 {
 	struct req *q = io->q;
@@ -646,7 +646,7 @@ static void write_failed(struct object *o, struct io *io)
 	io->kind = IO_CALL;
 	io->call = stat_call;
 	io->done = restat_done;
-	io_submit(o->disk->loop, io); /* holds q once more */
+	io_submit(o->disk->loop, io); /* holds q again */
 	req_done(q, 0, 0);
 }
 
@@ -667,7 +667,7 @@ static void write_done(struct io *io)
 	req_done(io->q, 0, io->bytes);
 }
 
-/* Changes of the contents: checked, counted, submitted. */
+/* Checks, counts and submits changes of the contents. */
 static void change(struct object *o, struct io *ios, size_t n, const struct io *how, int64_t now,
 		   struct req *q)
 {
@@ -689,7 +689,7 @@ void object_write(struct object *o, struct io *ios, size_t n, int64_t now, struc
 
 /* ---------------------------------------------------------------- room and holes */
 
-#define ROUND_UP (1 * MIB) /* a multiple of every block */
+#define ROUND_UP (1 * MIB) /* a multiple of every block size */
 
 static int allocate(struct env *e, const struct io *io, int mode, uint64_t len)
 {
@@ -698,7 +698,7 @@ static int allocate(struct env *e, const struct io *io, int mode, uint64_t len)
 	return e->file->fallocate(e, io->fd, mode, (off_t)io->off, (off_t)len);
 }
 
-/* No further than the file, whose last block is to go as a whole. */
+/* Punches up to the end of the file, rounded up so that its last block is freed as a whole. */
 static int punch(struct env *e, const struct io *io, uint64_t len)
 {
 	struct stat st;
@@ -711,8 +711,9 @@ static int punch(struct env *e, const struct io *io, uint64_t len)
 	return allocate(e, io, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, len);
 }
 
-/* Where nothing keeps room, at least the end is as if it did. The byte before it is nobody's: the range is
- * ours for now, and the file does not reach so far; others may make it longer meanwhile. */
+/* Without preallocation, at least moves the end: writes a zero to the last byte of the range. That
+ * byte has no data yet: the caller has the turn at the range, and the file is shorter. Writers of
+ * other ranges may extend the file meanwhile. */
 static int extend(struct env *e, const struct io *io, uint64_t len)
 {
 	char byte = 0;
@@ -727,7 +728,7 @@ static int extend(struct env *e, const struct io *io, uint64_t len)
 	return n < 0 ? (int)n : n ? 0 : -ENOSPC;
 }
 
-/* On a worker. io->bytes: where a write would have ended, if that moves the end. */
+/* Runs on a worker. Sets io->bytes to the length of the range if the end may move, else to 0. */
 static int allocate_call(struct env *e, struct io *io)
 {
 	uint64_t len = iov_total(io->iov, (size_t)io->n);
@@ -764,7 +765,7 @@ void object_allocate(struct object *o, struct io *ios, size_t n, int mode, int64
 	       now, q);
 }
 
-/* On a worker. Where holes cannot be found there are none. */
+/* Runs on a worker. If the file system cannot report holes, there are none. */
 static int seek_call(struct env *e, struct io *io)
 {
 	bool hole = io->flags == SEEK_HOLE;

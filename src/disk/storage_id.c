@@ -1,14 +1,14 @@
-/* Whose a storage directory is, and whether all its parts belong together.
+/* The owner of a storage directory, and the check that all its parts belong together.
  *
- * `sheaf.id` names the file system, the server, and the incarnation of the storage: a random
- * number of each format. Every start is counted: the new count goes into each part first
- * (objects/stamp here, a row of the metadata elsewhere), then into sheaf.id. So the parts have
- * the count of sheaf.id, or one more after a crash between. A part without a stamp is missing (a
- * lost directory, a disk that is not mounted), one with a lower count is older than the rest (a
- * restored copy), one with another incarnation is foreign; the server refuses all three.
+ * `sheaf.id` names the file system, the server, and the incarnation of the storage: a random number
+ * chosen when it is formatted. Every start is counted: the new count is written to each part first
+ * (objects/stamp here, a row of the metadata elsewhere), then to sheaf.id. So the parts have the
+ * count of sheaf.id, or one more after a crash in between. A part without a stamp is missing (a
+ * lost directory, a disk that is not mounted), a part with a lower count is older than the rest (a
+ * restored copy), a part with another incarnation is foreign. The server refuses all three.
  *
- * Threads: the loop's; blocks, at a start. Errors: -errno, and one line that names the part and
- * the cure. */
+ * Threads: the loop's; blocks, at start. Errors: -errno, and one line with the part and the
+ * remedy. */
 #include <endian.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -41,8 +41,7 @@ static void id_encode(struct disk_id *id, const struct uuid *fs, uint32_t target
 
 /* ---------------------------------------------------------------- stamps of parts */
 
-/* In its place, as a full disk must not keep a server from starting; 32 bytes are written whole
- * or not at all. */
+/* Overwrites in place: a server must start on a full disk, too. 32 bytes are written atomically. */
 static int stamp_write(struct env *e, int dir, const struct stamp *s)
 {
 	struct disk_stamp_file f = { .incarnation = htole64(s->incarnation),
@@ -62,7 +61,7 @@ static int stamp_write(struct env *e, int dir, const struct stamp *s)
 	return r;
 }
 
-/* -ENOENT: there is none, or none that can be read. */
+/* -ENOENT: there is no stamp, or no valid one. */
 static int stamp_read(struct env *e, int dir, struct stamp *s)
 {
 	struct disk_stamp_file f;
@@ -155,8 +154,8 @@ static int check_owner(struct disk *d, const struct disk_id *id, const struct uu
 	return 0;
 }
 
-/* Format 1 has no incarnation and no stamps: it gets them with this start, and the same ones
- * when that is repeated. */
+/* Storage format 1 has no incarnation and no stamps: this start adds them. The incarnation is a
+ * hash, so that a repeated start chooses the same one. */
 static void id_take(struct disk *d, const struct disk_id *id)
 {
 	bool old = le32toh(id->version) < DISK_VERSION;
@@ -202,7 +201,7 @@ int disk_id_check(struct disk *d, const struct uuid *fs, uint32_t target, char *
 	return check_owner(d, &id, fs, target, err, n);
 }
 
-/* In its place: the lock is on this file. 64 bytes are written whole or not at all. */
+/* Overwrites in place: the lock is on this file. 64 bytes are written atomically. */
 static int id_write(struct disk *d, const struct disk_id *id)
 {
 	int r = disk_write_all(d->env, d->id_fd, id, sizeof(*id), 0);
@@ -210,8 +209,8 @@ static int id_write(struct disk *d, const struct disk_id *id)
 	return r ? r : d->env->file->fsync(d->env, d->id_fd);
 }
 
-/* The count that was read may be in the page cache only, when an earlier start failed to sync it:
- * it is written again, or a power loss would leave sheaf.id two counts behind its parts. */
+/* Rewrites the count that was read: it may be in the page cache only, if an earlier start failed to
+ * sync it, and a power loss would leave sheaf.id two counts behind its parts. */
 int disk_stamp_begin(struct disk *d, char *err, size_t n)
 {
 	struct stamp next = { d->stamp.incarnation, d->stamp.count + 1 };

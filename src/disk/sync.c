@@ -1,8 +1,10 @@
-/* Syncs. group_sync: one fsync at a time per descriptor, shared by all who asked before it began.
- * object_sync: the file and, where they are new, its directory entries, as a request of two states.
+/* Syncs. group_sync: one fsync at a time per descriptor, shared by all requests that came before it
+ * began. object_sync: the file and, where they are new, its directory entries, as a request of two
+ * states.
  *
- * Threads: the loop's. Errors: the kernel reports a writeback error once per descriptor, so whoever
- * waits at that moment gets it, and an object latches it until an object_sync has said so. */
+ * Threads: the loop's. Errors: the kernel reports a writeback error once per descriptor, so every
+ * request that waits at that moment gets it, and an object latches it until an object_sync has
+ * reported it. */
 #include <stdlib.h>
 
 #include "disk/disk_impl.h"
@@ -37,7 +39,7 @@ static void group_sync_done(struct io *io)
 	if (g->ended)
 		g->ended(g, io->error);
 	list_splice(&waits, &g->now);
-	if (io->error) /* the kernel will not say it again to those who wait for the next one */
+	if (io->error) /* the kernel does not report it again: fail the next group, too */
 		list_splice(&waits, &g->next);
 	if (!list_empty(&g->next))
 		group_sync_start(g);
@@ -103,7 +105,7 @@ static void dir_ended(struct group_sync *g, int error)
 		dir->synced = dir->covers;
 }
 
-/* Unless the last stop was clean nobody knows what of the directory is on disk: version 1 is that. */
+/* Version 1 is the directory as found at start: known to be on disk only after a clean stop. */
 void disk_dir_init(struct disk *d, struct disk_dir *dir, bool synced)
 {
 	dir->fd = -1;
@@ -123,7 +125,7 @@ static void object_began(struct group_sync *g)
 	o->covers = o->writes;
 }
 
-/* After an error the kernel holds the pages for clean: what they were is in the latch now. */
+/* After an error the kernel marks the pages clean: the latch keeps the error. */
 static void object_ended(struct group_sync *g, int error)
 {
 	struct object *o = container_of(g, struct object, gs);
@@ -160,7 +162,7 @@ static const char *const sync_names[] = { "files", "end" };
 struct sync_op {
 	struct req req;
 	struct object *object;
-	struct req *parent; /* NULL: the cache's own */
+	struct req *parent; /* NULL: started by the descriptor cache */
 };
 
 static bool sync_step(struct req *q)
@@ -175,8 +177,8 @@ static bool sync_step(struct req *q)
 		group_sync_add(&o->gs, q);
 		if (s->parent && o->entry > object_dir(o)->synced)
 			group_sync_add(&object_dir(o)->gs, q);
-		if (s->parent &&
-		    d->objects.changed > d->objects.synced) /* the one may succeed alone */
+		/* Tested separately: an earlier sync of only one of the two may have failed. */
+		if (s->parent && d->objects.changed > d->objects.synced)
 			group_sync_add(&d->objects.gs, q);
 		return true;
 	}
@@ -185,7 +187,7 @@ static bool sync_step(struct req *q)
 		if (error == -EIO)
 			o->latched = false;
 		req_done(s->parent, error, 0);
-	} else if (q->error) { /* whatever it was: the next object_sync says so */
+	} else if (q->error) { /* any error: the next object_sync reports it */
 		o->latched = true;
 		o->synced = o->writes;
 	}
@@ -207,7 +209,7 @@ static const struct req_ops sync_ops = {
 	.state_names = sync_names,
 };
 
-/* Takes over a reference to o. */
+/* Takes over the caller's reference to o. */
 static int sync_start(struct object *o, struct req *parent)
 {
 	struct sync_op *s = calloc(1, sizeof(*s));

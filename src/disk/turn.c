@@ -1,5 +1,5 @@
-/* Turns: who may touch which bytes of an object now. One list per object in order of asking; a turn is
- * granted when nothing before it in the list overlaps, unless both only read.
+/* Turns: range locks on the bytes of an object. One list per object in order of arrival; a turn is
+ * granted when no earlier one in the list overlaps it, unless both only read.
  *
  * Threads: the loop's. Memory: the turns belong to the requests; nothing is allocated. */
 #include "disk/disk_impl.h"
@@ -53,12 +53,12 @@ bool object_may_store(struct object *o, uint64_t epoch, uint64_t lo, uint64_t hi
 		return false;
 	o->writes++;
 	o->mtime = now;
-	if (o->blocks * 512 < o->end) /* it may be stored into a hole */
+	if (o->blocks * 512 < o->end) /* the store may fill a hole */
 		o->blocks_stale = true;
 	return true;
 }
 
-/* Behind everything that is in flight; no fence refuses it. */
+/* Takes the whole object after all accesses in flight; no fence refuses this turn. */
 void turn_begin_whole(struct object *o, struct turn *t, struct req *q)
 {
 	*t = (struct turn){ .hi = UINT64_MAX, .epoch = UINT64_MAX, .write = true, .q = q };
@@ -105,7 +105,7 @@ void turn_end(struct turn *t)
 	grant_waiting(o);
 }
 
-/* Those who wait with an epoch below the floor will not get their turn. */
+/* Refuses waiting turns whose epoch is below the floor. */
 void turn_refuse(struct object *o, uint64_t floor)
 {
 	struct turn *t, *tmp;
