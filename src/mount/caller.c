@@ -1,12 +1,13 @@
-/* For whom a request of the kernel is done.
+/* The identity for which a request of the kernel is executed.
  *
- * The kernel tells uid and gid, and has checked permissions itself with all groups of the process (the option
- * default_permissions); the servers check again. Most calls need no supplementary groups for that, and looking them up
- * means reading /proc: so they are looked up when a server refused without them.
+ * The kernel passes uid and gid, and has checked permissions itself with all groups of the process
+ * (option default_permissions); the servers check again. Most calls need no supplementary groups
+ * for that, and reading them from /proc costs time: they are read only after a server refused a
+ * call without them.
  *
- * What needs no permission is asked without a credential, as the daemon itself: root, or the one user that its key
- * speaks for. What the kernel has permitted and the servers cannot know about is done as root; a key for one user is
- * refused then. */
+ * Calls that need no permission carry no credential and run as the daemon itself: root, or the one
+ * user of its key. What the kernel has permitted and the servers cannot know about is done as root;
+ * a daemon with the key of one user is refused then. */
 #include <stdio.h>
 #include <stdlib.h>
 

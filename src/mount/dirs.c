@@ -1,8 +1,9 @@
-/* Open directories. The kernel asks for some entries at a time; we read a page of them ahead from the server.
+/* Open directories. The kernel asks for some entries at a time; a page of them is read ahead from
+ * the server.
  *
- * An offset is the server's cookie, moved by two for "." and "..", so it means the same after a change of daemons; the
- * page is only a cache, and made anew when it is missing. A listing gives attributes along; the kernel believes
- * them for a while. */
+ * An offset is the server's cookie plus two, for "." and "..", so a successor of this daemon can
+ * use it. The page is only a cache, and read again when it is missing. A listing also returns
+ * attributes, which the kernel caches for a while. */
 #include <stdlib.h>
 
 #include "mount/mount_priv.h"
@@ -18,7 +19,7 @@ static struct mdir *dir_find(struct mount *m, uint64_t fh)
 	return n ? container_of(n, struct mdir, node) : NULL;
 }
 
-/* A directory under this number (0: the next one), referenced; or NULL: out of memory. */
+/* References the directory with this number (0: a new one); NULL: out of memory. */
 static struct mdir *dir_get(struct mount *m, fuse_ino_t ino, uint64_t fh)
 {
 	struct mdir *d;
@@ -34,7 +35,7 @@ static struct mdir *dir_get(struct mount *m, fuse_ino_t ino, uint64_t fh)
 		if (d) {
 			d->fh = fh ? fh : m->next_fh++;
 			d->h = handle_of(ino);
-			d->refs = 1; /* of the table */
+			d->refs = 1; /* the table's */
 			pthread_mutex_init(&d->lock, NULL);
 		}
 	}
@@ -158,7 +159,7 @@ static int read_entries(struct mount *m, struct mdir *d, const struct sheaf_cred
 		      sheaf_h_readdir(m->fs, c, d->h, cookie, d->page, max);
 }
 
-/* The entries behind the cookie; their number, 0 at the end (and nothing is kept), -errno. */
+/* Reads the entries after the cookie; their number, 0 at the end (then no page is kept), -errno. */
 static int page_read(struct mount *m, struct mdir *d, struct caller *c, uint64_t cookie, bool plus)
 {
 	int n, max = cookie ? DIR_PAGE : DIR_FIRST;
@@ -171,7 +172,7 @@ static int page_read(struct mount *m, struct mdir *d, struct caller *c, uint64_t
 	do
 		n = read_entries(m, d, &c->cred, cookie, plus, max);
 	while (caller_again(c, n));
-	if (n == -EACCES) /* who opened it might read it */
+	if (n == -EACCES) /* it was readable when it was opened */
 		n = read_entries(m, d, NULL, cookie, plus, max);
 	if (n <= 0)
 		page_free(d);
@@ -181,7 +182,7 @@ static int page_read(struct mount *m, struct mdir *d, struct caller *c, uint64_t
 	return n;
 }
 
-/* The entry that follows the cookie; 1, 0 at the end, -errno. */
+/* Gets the entry after the cookie; 1, 0 at the end, -errno. */
 static int dir_next(struct mount *m, struct mdir *d, struct caller *c, uint64_t cookie, bool plus,
 		    const struct sheaf_dirent **e, const struct stat **st)
 {
@@ -198,7 +199,7 @@ static int dir_next(struct mount *m, struct mdir *d, struct caller *c, uint64_t 
 	return 1;
 }
 
-/* One entry; false: there was no room. */
+/* Adds one entry; false: it does not fit. */
 static bool add(fuse_req_t req, struct mount *m, bool plus, char **p, size_t *room,
 		const char *name, const struct stat *st, bool named, off_t next)
 {
@@ -207,9 +208,9 @@ static bool add(fuse_req_t req, struct mount *m, bool plus, char **p, size_t *ro
 
 	if (plus && named) {
 		entry_of(m, st, &e);
-		e.entry_timeout = m->o.entry_s; /* or each would be asked for again at once */
+		e.entry_timeout = m->o.entry_s; /* else the kernel would look each one up again */
 	} else {
-		e.attr = *st; /* inode 0: not to be remembered */
+		e.attr = *st; /* inode 0: the kernel does not cache it */
 	}
 	n = plus ? fuse_add_direntry_plus(req, *p, *room, name, &e, next) :
 		   fuse_add_direntry(req, *p, *room, name, st, next);
@@ -222,7 +223,7 @@ static bool add(fuse_req_t req, struct mount *m, bool plus, char **p, size_t *ro
 	return true;
 }
 
-/* Fills the buffer from the offset on; how many bytes, or -errno. */
+/* Fills the buffer with entries from the offset on; number of bytes, or -errno. */
 static ssize_t fill(fuse_req_t req, struct mount *m, struct mdir *d, struct caller *c, char *buf,
 		    size_t size, off_t off, bool plus)
 {
@@ -255,7 +256,7 @@ static ssize_t fill(fuse_req_t req, struct mount *m, struct mdir *d, struct call
 		off = (off_t)e->cookie + DOTS;
 		if (!add(req, m, plus, &p, &room, e->name, plus ? st : &plain,
 			 plus && st->st_nlink && e->gen == SHEAF_GEN, off)) {
-			d->at--; /* the next request begins with it */
+			d->at--; /* the next request starts with it */
 			d->next = d->at ? d->page[d->at - 1].cookie : d->start;
 			break;
 		}
@@ -272,7 +273,7 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct 
 	char *buf = worker_out(w);
 	ssize_t n;
 
-	if (!on_thread(w)) /* others may read the same one meanwhile */
+	if (!on_thread(w)) /* it blocks while another request reads this directory */
 		return;
 	d = dir_get(w->m, ino, fi->fh);
 	if (!d || off < 0) {

@@ -1,7 +1,8 @@
-/* Requests about names, attributes and extended attributes. Each is one call of the handle layer and one answer.
+/* Requests about names, attributes and extended attributes. Each is one call of the handle layer
+ * and one answer.
  *
- * The kernel's number of an inode is the file system's own: inode numbers are never used again, so there is nothing
- * to look up and nothing to forget, and a successor of this process means the same by them. */
+ * The kernel uses the file system's own inode numbers. They are never reused, so there is nothing
+ * to look up and nothing to forget, and they mean the same to a successor of this daemon. */
 #include <sys/statvfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -13,7 +14,8 @@ void entry_of(struct mount *m, const struct stat *st, struct fuse_entry_param *e
 	*e = (struct fuse_entry_param){
 		.ino = st->st_ino, .generation = SHEAF_GEN, .attr = *st, .attr_timeout = m->o.attr_s
 	};
-	/* the last component of a path is asked for anew each time: what others renamed or made is seen at once */
+	/* Other entries get no timeout: the last component of a path is looked up each time, so
+	 * that changes by other clients are seen at once. */
 	if (S_ISDIR(st->st_mode)) {
 		e->entry_timeout = m->o.entry_s;
 		if (dir_busy(m, st->st_ino))
@@ -23,7 +25,7 @@ void entry_of(struct mount *m, const struct stat *st, struct fuse_entry_param *e
 	}
 }
 
-/* Answers with an inode that has a name now. */
+/* Answers with r, or with the entry for an inode. */
 static void answer_entry(struct worker *w, int r, const struct stat *st)
 {
 	struct fuse_entry_param e;
@@ -85,7 +87,7 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	dir_told(w->m, ino);
 	if (!glance_take(w, ino, &st) && !dir_known(w->m, ino, &st, &timeout)) {
 		r = sheaf_h_getattr(w->m->fs, NULL, handle_of(ino), &st);
-		if (r == -ENOENT) /* not the name, the inode is gone */
+		if (r == -ENOENT) /* the inode is gone, not the name */
 			r = -ESTALE;
 		if (r == -ESTALE && dir_last_known(w->m, ino, &st))
 			r = 0;
@@ -123,7 +125,7 @@ static unsigned which_of(int set)
 	return which;
 }
 
-/* The kernel takes set-id bits off for somebody who writes and need not be the owner. */
+/* True if the request only clears set-id bits: the kernel does it for any writer, owner or not. */
 static bool only_drops_setid(struct mount *m, fuse_ino_t ino, unsigned which, mode_t mode)
 {
 	struct stat st;
@@ -163,7 +165,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *in, int set, struct
 
 	caller_init(&c, w);
 	if ((set & FUSE_SET_ATTR_MODE) && (in->st_mode & S_ISGID))
-		caller_groups(&c); /* without them the bit would go in silence */
+		caller_groups(&c); /* without them the server silently drops the bit */
 	if (set & FUSE_SET_ATTR_SIZE) {
 		r = worker_modifies(w, ino, true) ? set_size(w, &c, ino, in->st_size, fi) : -EINTR;
 	}
@@ -174,7 +176,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *in, int set, struct
 			r = sheaf_h_setattr(w->m->fs, &c.cred, handle_of(ino), which, in, NULL);
 		while (caller_again(&c, r));
 		if (r == -EPERM && w->m->o.writeback && fi &&
-		    which == SHEAF_SET_MTIME) /* the kernel's own, of a writer */
+		    which == SHEAF_SET_MTIME) /* by the kernel, for a writer */
 			r = sheaf_h_setattr(w->m->fs, NULL, handle_of(ino), which, in, NULL);
 		if (r == -EPERM && only_drops_setid(w->m, ino, which, in->st_mode))
 			r = sheaf_h_setattr(w->m->fs, &cred_root, handle_of(ino), which, in, NULL);
@@ -185,7 +187,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *in, int set, struct
 	answer_attr(w, r, &st, w->m->o.attr_s);
 }
 
-/* ---- names that come and go ---- */
+/* ---- names ---- */
 
 void op_readlink(fuse_req_t req, fuse_ino_t ino)
 {
@@ -202,7 +204,7 @@ void op_readlink(fuse_req_t req, fuse_ino_t ino)
 	if (w->m->o.atime != ATIME_NEVER &&
 	    sheaf_h_getattr(w->m->fs, NULL, handle_of(ino), &st) == 0 &&
 	    wants_atime(w->m, &st, O_RDONLY))
-		was_read(w->m, ino); /* not often: the kernel keeps the text */
+		was_read(w->m, ino); /* not often: the kernel caches the text */
 	req = req_take(w);
 	if (req)
 		fuse_reply_readlink(req, text);
@@ -277,7 +279,7 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t dir, const char *name)
 		return;
 	}
 	entry_of(w->m, &st, &e);
-	e.attr_timeout = 0; /* it may be growing */
+	e.attr_timeout = 0; /* the file may be growing */
 	req = req_take(w);
 	if (req)
 		fuse_reply_entry(req, &e);
@@ -358,16 +360,16 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 
 	caller_init(&c, w);
 	if (strcmp(name, "system.posix_acl_access") == 0)
-		caller_groups(&c); /* without them set-gid would go in silence */
+		caller_groups(&c); /* without them the server silently drops set-gid */
 	do
 		r = sheaf_h_setxattr(w->m->fs, &c.cred, handle_of(ino), name, value, size, flags);
 	while (caller_again(&c, r));
-	hint_has(w->m, ino, name); /* also when that is not sure */
+	hint_has(w->m, ino, name); /* also if the outcome is unknown */
 	dirs_end(w->m, &d, false);
 	answer(w, r);
 }
 
-/* Answers with n bytes of buf, or with how many there are. */
+/* Answers with n bytes of buf, or with the size if the caller asked only for that. */
 static void answer_xattr(struct worker *w, ssize_t n, const char *buf, size_t size)
 {
 	fuse_req_t req;

@@ -1,17 +1,17 @@
-/* Open files: the kernel knows them by a number of ours, which a successor of this process keeps.
+/* Open files. The kernel knows each by a number that this daemon chose and that a successor keeps.
  *
- * Coherence: what was written and closed on one mount is read by whoever opens it afterwards on another. The kernel
- * drops the pages it has when a file is opened, unless nothing has changed since the last time; and attributes
- * that a listing gave it do not survive an open. Files opened with O_APPEND are not cached: each write goes behind
- * the end as the servers know it. */
+ * Coherence: what was written and closed on one mount is seen by later opens on another. At an open
+ * the kernel drops the pages of the file, unless nothing has changed since the last open, and
+ * attributes that it has from a listing. Files opened with O_APPEND are not cached: each write is
+ * appended at the end that the servers know. */
 #include <fcntl.h>
 #include <stdlib.h>
 
 #include "mount/mount_priv.h"
 
 #define COPY_MOST (64 * MIB) /* in one request: it holds a thread, and the answer has 32 bits */
-#define SMALL (128 * KIB) /* what the reactor reads and writes itself */
-#define FMODE_EXEC 0x20 /* of the kernel: opened to be executed */
+#define SMALL (128 * KIB) /* largest transfer that the reactor does itself */
+#define FMODE_EXEC 0x20 /* in the kernel: opened for execution */
 
 /* ---- the table ---- */
 
@@ -47,8 +47,8 @@ struct mfile *file_get(struct mount *m, uint64_t fh)
 	return f;
 }
 
-/* Files that may have been written and are being closed: the kernel does not wait for that, but a time that is set must
- * outlive it. */
+/* A file that may have been written and is being closed. The kernel does not wait for that, but a
+ * time that is set meanwhile must persist. */
 struct closing {
 	struct list link;
 	uint64_t ino;
@@ -101,7 +101,7 @@ void file_put(struct mount *m, struct mfile *f)
 	free(f);
 }
 
-/* Out of the table; closed when its last user is done. */
+/* Removes the file from the table; it is closed when its last user is done. */
 static void drop(struct mount *m, uint64_t fh)
 {
 	struct mfile *f;
@@ -145,20 +145,20 @@ int file_add(struct mount *m, struct sheaf_file *sf, int flags, uint64_t fh, str
 
 #define OPEN_KEPT (O_ACCMODE | O_APPEND | O_TRUNC)
 
-/* How we open what the kernel opens so. */
+/* The flags with which to open a file that the kernel opens with `flags`. */
 static int open_flags(const struct mount *m, int flags)
 {
 	int f = flags & OPEN_KEPT;
 
 	if (!m->o.writeback)
 		return f;
-	if ((f & O_ACCMODE) == O_WRONLY) /* the kernel completes pages that are written in part */
+	if ((f & O_ACCMODE) == O_WRONLY) /* the kernel reads to complete partial pages */
 		f = (f & ~O_ACCMODE) | O_RDWR;
 	return f & ~O_APPEND; /* the kernel knows the end */
 }
 
-/* After a refusal: asks for no more than the caller did, where open_flags() added the right to
- * read. True: try again. */
+/* After a refusal: asks for no more than the caller did, if open_flags() added the right to read.
+ * True: try again. */
 static bool open_as_asked(const struct fuse_file_info *fi, int r, int *flags)
 {
 	int asked = fi->flags & O_ACCMODE;
@@ -190,13 +190,13 @@ bool wants_atime(const struct mount *m, const struct stat *st, int flags)
 	       now.tv_sec - st->st_atim.tv_sec >= 24 * 3600;
 }
 
-/* Does each read set the access time, not only the first one after an open? */
+/* True if every read sets the access time, not only the first one after an open. */
 bool is_strict(const struct mount *m)
 {
 	return m->o.atime == ATIME_ALWAYS;
 }
 
-/* An open file for the kernel, opened with these flags; takes sf. */
+/* Makes an open file for the kernel, opened with these flags; takes over sf. */
 static int opened(struct mount *m, struct sheaf_file *sf, const struct stat *st, int flags,
 		  bool growing, struct fuse_file_info *fi)
 {
@@ -209,15 +209,15 @@ static int opened(struct mount *m, struct sheaf_file *sf, const struct stat *st,
 	f->touch = wants_atime(m, st, fi->flags);
 	fi->fh = f->fh;
 	fi->direct_io = (fi->flags & O_DIRECT) || (f->flags & O_APPEND) ||
-			(m->o.writeback && (f->flags & O_ACCMODE) == O_WRONLY); /* no reads */
-	/* dropping pages would wait, and not be interrupted, for a read-ahead that a dead server keeps */
+			(m->o.writeback && (f->flags & O_ACCMODE) == O_WRONLY); /* cannot read */
+	/* Dropping pages would wait uninterruptibly for a read-ahead at a dead server. */
 	fi->keep_cache = hint_opened(m, st->st_ino, sheaf_file_change(sf), growing || stuck) ||
 			 stuck;
 	return 0;
 }
 
-/* By its number, with second tries where the first answer is not the one that the kernel should
- * get. *flags: in and out. */
+/* Opens by inode number, and tries again where the first answer is not the one that the kernel
+ * should get. *flags: in and out. */
 static int open_inode(struct worker *w, fuse_ino_t ino, const struct fuse_file_info *fi, int *flags,
 		      struct sheaf_file **sf, struct stat *st, unsigned *what)
 {
@@ -230,7 +230,8 @@ static int open_inode(struct worker *w, fuse_ino_t ino, const struct fuse_file_i
 		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(ino), NULL, *flags, 0, NULL, sf, st,
 				      what);
 	while (caller_again(&c, r) || open_as_asked(fi, r, flags));
-	/* renamed over since it was looked up: the kernel would not look twice; not when it may not have looked at all */
+	/* The name was renamed over since the lookup, and the kernel would not look up twice: opens
+	 * the inode without a name. Not if there may have been no lookup at all. */
 	while (r == -ESTALE && glance_saw(w, ino)) {
 		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(ino), NULL,
 				      *flags | SHEAF_O_NAMELESS, 0, NULL, sf, st, what);
@@ -238,10 +239,9 @@ static int open_inode(struct worker *w, fuse_ino_t ino, const struct fuse_file_i
 			break;
 		r = -ESTALE;
 	}
-	if (r == -ENOENT) /* its name has another inode now: the kernel looks it up again */
+	if (r == -ENOENT) /* the name has another inode now: makes the kernel look it up */
 		r = -ESTALE;
-	if (r == -EACCES &&
-	    (fi->flags & FMODE_EXEC)) /* x is enough, and the kernel has checked it */
+	if (r == -EACCES && (fi->flags & FMODE_EXEC)) /* x is enough, and checked */
 		r = sheaf_h_open_stat(m->fs, &cred_root, handle_of(ino), NULL, *flags, 0, NULL, sf,
 				      st, what);
 	return r;
@@ -267,8 +267,8 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		answer(w, r);
 		return;
 	}
-	if (hint_was_listed(m,
-			    ino)) /* the kernel may believe attributes that are older than this */
+	/* The kernel may have cached attributes that are older than this open. */
+	if (hint_was_listed(m, ino))
 		fuse_lowlevel_notify_inval_inode(m->se, ino, -1, 0);
 	req = req_take(w);
 	if (!req || fuse_reply_open(req, fi))
@@ -292,7 +292,7 @@ void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode,
 
 	caller_init(&c, w);
 	if (mode & S_ISGID)
-		caller_groups(&c); /* without them the bit would go in silence */
+		caller_groups(&c); /* without them the server silently drops the bit */
 	do
 		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(dir), name, flags, mode, NULL, &sf,
 				      &st, &what);
@@ -325,7 +325,7 @@ void was_read(struct mount *m, fuse_ino_t ino)
 
 /* ---- data ---- */
 
-/* The open file of a request, or an answer. */
+/* The open file of a request; NULL: none, and the request is answered. */
 static struct mfile *file_of(struct worker *w, const struct fuse_file_info *fi)
 {
 	struct mfile *f = file_get(w->m, fi->fh);
@@ -335,7 +335,8 @@ static struct mfile *file_of(struct worker *w, const struct fuse_file_info *fi)
 	return f;
 }
 
-/* The kernel repeats a read-ahead that failed, page by page: that is not to take a timeout each. */
+/* The kernel repeats a failed read-ahead page by page. After a timeout, reads fail at once for a
+ * second, so that the pages do not take a timeout each. */
 static ssize_t patient_read(struct mount *m, struct mfile *f, char *buf, size_t size, off_t off)
 {
 	ssize_t n;
@@ -367,7 +368,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	answer_bytes(w, n, buf);
 }
 
-/* fcntl() may take O_APPEND off: what is written then has a place. */
+/* fcntl() may clear O_APPEND: later writes have an offset and need an open without O_APPEND. */
 static struct sheaf_file *plain_of(struct mount *m, struct mfile *f)
 {
 	struct sheaf_file *sf = f->plain, *other = NULL;
@@ -376,11 +377,11 @@ static struct sheaf_file *plain_of(struct mount *m, struct mfile *f)
 		return sf;
 	if (atomic_compare_exchange_strong(&f->plain, &other, sf))
 		return sf;
-	sheaf_close(sf); /* another write was faster */
+	sheaf_close(sf); /* another write opened it first */
 	return other;
 }
 
-/* The kernel says with each write whether it is an append. */
+/* The kernel tells with each write whether it is an append. */
 static ssize_t write_as_told(struct mount *m, struct mfile *f, const char *buf, size_t size,
 			     off_t off, const struct fuse_file_info *fi)
 {
@@ -409,7 +410,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	answer_written(w, n);
 }
 
-/* Every close of a descriptor: what was lost since the last fsync is said here. */
+/* Called at every close of a descriptor: reports data lost since the last fsync. */
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct worker *w = req_begin(req);

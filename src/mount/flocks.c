@@ -1,8 +1,9 @@
 /* Locks, which the metadata servers hold across all mounts.
  *
- * Taking a lock drops what the kernel has of the file, so what the last holder wrote is read; letting go writes back
- * what was written through a mapping first. Locks of ranges belong to the process: closing any of its
- * descriptors of the file lets go of them, so we remember who holds some. */
+ * Taking a lock drops the kernel's pages of the file, so that what the previous holder wrote is
+ * read. Releasing a lock first writes back what was written through a mapping. Byte-range locks
+ * belong to a process: closing any of its descriptors of the file releases them, so holders are
+ * recorded. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/file.h>
@@ -14,7 +15,7 @@ static uint64_t holder_hash(uint64_t ino, uint64_t owner)
 	return hash_u64(ino) ^ hash_u64(owner + 1);
 }
 
-/* Under the lock. */
+/* Under mount.lock. */
 static struct holder *holder_find(struct mount *m, uint64_t ino, uint64_t owner)
 {
 	struct hnode *n = htab_first(&m->holders, holder_hash(ino, owner));
@@ -28,7 +29,7 @@ static struct holder *holder_find(struct mount *m, uint64_t ino, uint64_t owner)
 	return NULL;
 }
 
-/* Before it asks for a lock. */
+/* Called before a lock is requested. */
 int holder_add(struct mount *m, uint64_t ino, uint64_t owner)
 {
 	struct holder *h;
@@ -85,7 +86,7 @@ bool locks_close(struct worker *w, struct mfile *f, uint64_t owner)
 		return false;
 	if (!holder_remove(m, f->ino, owner))
 		return true;
-	worker_waits(w, owner); /* pages may have to be written first, by another thread */
+	worker_waits(w, owner); /* another thread may have to write pages first */
 	fuse_lowlevel_notify_inval_inode(m->se, f->ino, 0, 0);
 	r = sheaf_lock(f->f, &all, 0);
 	if (!r)
@@ -131,7 +132,7 @@ void op_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct 
 		fuse_reply_lock(req, l);
 }
 
-/* Asks for a lock, and again when a wait of the same owner was meant to end, but not this one. */
+/* Requests a lock, and again if a cancel was meant for another wait of the same owner. */
 static int ask(struct worker *w, struct mfile *f, const struct sheaf_lock *k, int flock_op,
 	       bool wait)
 {
@@ -143,7 +144,7 @@ static int ask(struct worker *w, struct mfile *f, const struct sheaf_lock *k, in
 	return r;
 }
 
-/* It was granted to somebody who is gone. */
+/* Releases a lock that was granted to an abandoned request. */
 static void undo(struct mfile *f, struct sheaf_lock k, int flock_op)
 {
 	k.type = F_UNLCK;
@@ -153,7 +154,7 @@ static void undo(struct mfile *f, struct sheaf_lock k, int flock_op)
 		sheaf_lock(f->f, &k, 0);
 }
 
-/* flock_op 0: of a range. */
+/* flock_op 0: a byte-range lock. */
 static void lock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct sheaf_lock k,
 		 int flock_op, bool wait)
 {
@@ -167,7 +168,8 @@ static void lock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, stru
 
 	if (!here)
 		return;
-	if (!r && weaker) /* what was written under the stronger one is there for the next */
+	/* Write back what was written under the stronger lock, for the next holder. */
+	if (!r && weaker)
 		fuse_lowlevel_notify_inval_inode(m->se, ino, 0, 0);
 	if (!r && !letting_go && !flock_op)
 		r = holder_add(m, f->ino, k.owner);
@@ -175,7 +177,7 @@ static void lock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, stru
 		r = ask(w, f, &k, flock_op, wait);
 	if (!r && !letting_go)
 		fuse_lowlevel_notify_inval_inode(m->se, ino, 0, 0);
-	if (r == -EINTR && !worker_interrupted(w)) { /* a successor asks again */
+	if (r == -EINTR && !worker_interrupted(w)) { /* a stop: the successor asks again */
 		req_again(w);
 	} else if (!answer(w, r) && !r && !letting_go) {
 		undo(f, k, flock_op);

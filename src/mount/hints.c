@@ -1,6 +1,6 @@
-/* What the kernel was told about inodes, so far as it helps to keep its caches, and what directories have since our own
- * last change of a name in them: a table of fixed size, one place for many inodes. Forgetting costs a question, never a
- * wrong answer. */
+/* Hints, by inode: what the kernel was told, as far as it helps to keep its caches, and the
+ * attributes of directories after this mount's last change of a name in them. The table has a fixed
+ * size, and many inodes share an entry. A lost hint costs a request, never a wrong answer. */
 #include <time.h>
 
 #include "mount/mount_priv.h"
@@ -10,7 +10,7 @@ static struct hint *place_of(struct mount *m, uint64_t ino)
 	return &m->hints[hash_u64(ino) % HINTS];
 }
 
-/* Under the lock: its place, emptied if another inode had it. */
+/* Under the lock: the entry of this inode, reset if another inode had it. */
 static struct hint *hint_at(struct mount *m, uint64_t ino)
 {
 	struct hint *h = place_of(m, ino);
@@ -81,7 +81,7 @@ bool hint_stuck(struct mount *m, uint64_t ino)
 	return stuck;
 }
 
-/* The number of an attribute that the kernel asks for before writes and with permission checks, or -1. */
+/* Index of an attribute that the kernel asks for before writes and in permission checks, or -1. */
 static int hint_xattr(const char *name)
 {
 	static const char *const names[HINT_XATTRS] = { "security.capability",
@@ -126,7 +126,7 @@ void hint_has(struct mount *m, uint64_t ino, const char *name)
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* ---- a lookup and the getattr behind it ---- */
+/* ---- a lookup and the getattr that follows it ---- */
 
 #define GLANCE_NS NSEC_PER_MSEC
 #define SAW_NS \
@@ -177,12 +177,13 @@ bool glance_take(struct worker *w, uint64_t ino, struct stat *st)
 	return good;
 }
 
-/* ---- directories, as our own changes left them ----
+/* ---- directories, as changes by this mount left them ----
  *
- * The answer to a change says what its directories have right after it, and `change` which of two answers is the newer. It is
- * worth remembering when nothing that we know less of came in between: from its beginning on no other change of the directory
- * by this mount ended without an answer to keep, the kernel was told nothing of the directory that may be newer, and no
- * directory was removed or moved. While a change is under way nobody knows whether it has happened: others may have seen
+ * The reply to a change has the attributes of its directories right after it, and `change` tells
+ * which of two replies is newer. They are remembered only if nothing unknown happened since the
+ * change began: no other change of the directory by this mount ended without such attributes, the
+ * kernel was told nothing about the directory that may be newer, and no directory was removed or
+ * moved. While a change is in progress it is unknown whether it has happened: other clients may see
  * its name already, so the server is asked. */
 
 struct dir_change dirs_begin(struct mount *m, uint64_t dir, uint64_t dir2, bool moves)
@@ -192,7 +193,7 @@ struct dir_change dirs_begin(struct mount *m, uint64_t dir, uint64_t dir2, bool 
 	pthread_mutex_lock(&m->lock);
 	for (int i = 0; i < 2 && d.dirs[i]; i++)
 		hint_at(m, d.dirs[i])->changing++;
-	for (int i = 0; i < 2 && d.dirs[i]; i++) /* two may have one place */
+	for (int i = 0; i < 2 && d.dirs[i]; i++) /* both may share an entry */
 		d.unknown[i] = place_of(m, d.dirs[i])->unknown;
 	m->moving += moves;
 	d.moved = m->moved;
@@ -201,9 +202,10 @@ struct dir_change dirs_begin(struct mount *m, uint64_t dir, uint64_t dir2, bool 
 	return d;
 }
 
-/* The kernel takes in an answer when the thread that asked runs again. Another one's change may have ended by then, and what
- * was older would be believed for a while. So a change of a directory that others asked for lately is told to the kernel before
- * it ends: from then on it drops answers to older questions, and who asked before need not be thought of again. */
+/* The kernel processes a reply when the thread that asked runs again. By then a change by another
+ * thread may have ended, and the kernel would cache older attributes for a while. So if other
+ * threads asked for a directory lately, a change of it notifies the kernel before it ends: from
+ * then on the kernel drops replies to older requests, and these need no further notification. */
 #define LATELY NSEC_PER_SEC
 
 void dir_told(struct mount *m, uint64_t ino)
@@ -230,7 +232,7 @@ bool dir_busy(struct mount *m, uint64_t ino)
 	return busy;
 }
 
-/* Under the lock: must the kernel be told of this directory's change? */
+/* Under the lock: true if the kernel must be notified of this directory's change. */
 static bool must_tell(const struct hint *h, uint64_t ino)
 {
 	uint64_t at = h->told == worker_self->ctx.pid ? h->told_other : h->told_at;
@@ -256,7 +258,7 @@ static void forget(struct hint *h)
 	h->unknown++;
 }
 
-/* Under the lock: one directory of a change that has ended; a: what it has now, or NULL. */
+/* Under the lock: a change of one directory has ended; a: its attributes now, or NULL. */
 static void dir_changed(struct mount *m, const struct dir_change *d, int i,
 			const struct sheaf_dir_after *a)
 {

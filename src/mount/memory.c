@@ -1,17 +1,17 @@
-/* Memory of requests under way: what comes with one, and what its answer is made in.
+/* Buffers of requests in progress: for the request itself, and for its answer.
  *
- * A request has a place of its own from its beginning to its end; -o memory= says how many
- * places there are. Some are huge pages, and these are taken first: the kernel copies from and
- * to them a tenth faster when it need not look up every 4 KiB. A place that was used stays ours.
- * Who was answered before its time keeps its own and does not count; should all places be gone
- * by that, one is mapped and unmapped for each request.
+ * A request has a buffer of its own from its beginning to its end; -o memory= limits their number.
+ * Some are huge pages, and these are taken first: the kernel copies from and to them a tenth
+ * faster, because it need not look up every 4 KiB. Used buffers are not returned to the system. An
+ * abandoned request keeps its buffer and does not count; if such requests have all buffers, one is
+ * mapped and unmapped for each further request.
  *
  * Locks: the crew's, which the caller holds. */
 #include <sys/mman.h>
 
 #include "mount/mount_priv.h"
 
-#define HUGE_ONES 16 /* even a small request takes 2 MiB there */
+#define HUGE_ONES 16 /* even a small request uses 2 MiB of these */
 
 _Static_assert(WORKERS_MAX == 64, "a bit each");
 
@@ -31,7 +31,7 @@ int memory_init(struct crew *c)
 		return -ENOMEM;
 	c->memory = p + -(uintptr_t)p % WORKER_MEMORY;
 	c->spare = UINT64_MAX >> (WORKERS_MAX - c->max);
-	madvise(c->memory, MIN(c->max, HUGE_ONES) * WORKER_MEMORY, MADV_HUGEPAGE); /* or not */
+	madvise(c->memory, MIN(c->max, HUGE_ONES) * WORKER_MEMORY, MADV_HUGEPAGE); /* best effort */
 	return 0;
 }
 

@@ -1,10 +1,10 @@
 /* The program sheaf-mount: connects, mounts, serves, unmounts.
  *
  *   command ---- fork ----> daemon ---- fork ----> watcher
- *      waits for "ready" or the reason       takes the mount away if the daemon dies
+ *      waits for "ready" or the reason       removes the mount if the daemon dies
  *
- * Threads of the daemon: this one, which waits for signals, for the end of the crew and for others at the control
- * socket; the crew (workers.c); the library's helper. */
+ * Threads of the daemon: this one, which waits for signals, for the end of the crew and for
+ * connections to the control socket; the crew (workers.c); the library's helper. */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -19,15 +19,15 @@
 #include "mount/mount.h"
 #include "mount/mount_priv.h"
 
-#define STOP_SECONDS 5 /* that requests under way get when we end */
+#define STOP_SECONDS 5 /* that requests in progress get at the end */
 
-static int notify = -1; /* where the command listens, or -1 */
-static char fuse_said[256]; /* what libfuse complained of before we served */
+static int notify = -1; /* pipe to the waiting command, or -1 */
+static char fuse_said[256]; /* messages of libfuse from before `serving` */
 static atomic_bool serving;
 
-/* ---- words to the command ---- */
+/* ---- messages to the command ---- */
 
-/* Why it did not work; on stderr when nobody waits for it. */
+/* Reports why it failed to the command, or on stderr if there is none. */
 static int failed(const char *fmt, ...)
 {
 	char text[PATH_MAX + 512];
@@ -41,7 +41,8 @@ static int failed(const char *fmt, ...)
 	return 1;
 }
 
-/* libfuse's words, which come in pieces: part of ours, or of the log. Any thread, once we serve. */
+/* Takes messages of libfuse, which come in pieces: for our own message, or for the log. Any thread,
+ * once the daemon serves. */
 static void on_fuse_says(enum fuse_log_level level, const char *fmt, va_list ap)
 {
 	char text[sizeof(fuse_said)];
@@ -78,7 +79,7 @@ static void ready(struct mount *m)
 		close(null);
 }
 
-/* The command: waits for the daemon's word. */
+/* In the command: waits for the daemon's message. */
 static int wait_ready(int fd)
 {
 	char text[PATH_MAX + 512];
@@ -99,7 +100,8 @@ static int wait_ready(int fd)
 
 /* ---- signals ---- */
 
-/* All threads leave them to the one that reads the descriptor. Until there is a mount they end us as they are. */
+/* Blocks the signals in all threads; one thread reads them from the descriptor. Until there is a
+ * mount they end the process as usual. */
 static int catch_signals(void)
 {
 	sigset_t set;
@@ -112,9 +114,9 @@ static int catch_signals(void)
 	return signalfd(-1, &set, SFD_CLOEXEC);
 }
 
-/* ---- the beginning ---- */
+/* ---- start ---- */
 
-/* Text of an option, where a comma would end it. */
+/* Escapes the text of an option, in which a comma would end it. */
 static void escape(char *out, size_t room, const char *in)
 {
 	size_t n = 0;
@@ -139,7 +141,7 @@ struct fuse_session *mount_session(struct mount *m)
 		 name, geteuid() == 0 && !strstr(m->o.fuse, "allow_") ? ",allow_other" : "",
 		 m->o.read_only ? ",ro" : "", m->o.fuse);
 	se = fuse_session_new(&args, &mount_ops, sizeof(mount_ops), m);
-	fuse_opt_free_args(&args); /* libfuse has made it its own */
+	fuse_opt_free_args(&args); /* libfuse has copied them */
 	return se;
 }
 
@@ -152,7 +154,7 @@ static bool kernel_can_resend(void)
 	       (major > 6 || (major == 6 && minor >= 9));
 }
 
-/* The kernel reads ahead 128 KiB unless told otherwise; only root may. */
+/* The kernel's default read-ahead is 128 KiB; only root may change it. */
 static void set_read_ahead(const char *dev)
 {
 	char path[64 + MOUNT_DEV];
@@ -167,14 +169,14 @@ static void set_read_ahead(const char *dev)
 	close(fd);
 }
 
-/* A connection that answers. */
+/* Connects, and checks that the servers answer. */
 static int connect_fs(struct mount *m)
 {
 	const uint64_t end = time_now() + STOP_SECONDS * NSEC_PER_SEC;
 	struct stat st;
 	int r;
 
-	/* a daemon whose mount was taken away just now may still have local:DIR */
+	/* A daemon whose mount was just removed may still have local:DIR open. */
 	while ((r = sheaf_connect(m->o.conf, &m->fs)) == -EBUSY && time_now() < end)
 		usleep(50000);
 	if (r)
@@ -186,7 +188,7 @@ static int connect_fs(struct mount *m)
 		   0;
 }
 
-/* What is missing for a mount; "": fusermount3 has said it. */
+/* Why mounting failed; "": fusermount3 has printed the reason. */
 static const char *fuse_lack(void)
 {
 	if (access("/dev/fuse", F_OK))
@@ -218,7 +220,7 @@ static int begin(struct mount *m)
 	m->can_resend = kernel_can_resend();
 	m->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (!m->o.takeover)
-		m->watch = watcher_start(m->o.dir); /* before there are threads */
+		m->watch = watcher_start(m->o.dir); /* before any thread starts */
 	if (m->watch < 0 && !m->o.takeover)
 		log_warn("mount",
 			 "no watcher: if this daemon dies, the mount must be taken away by hand");
@@ -235,7 +237,7 @@ static int begin(struct mount *m)
 	if (!r && m->o.takeover && !takeover_done())
 		return failed("%s: the daemon that runs keeps it after all", m->o.dir);
 	if (m->o.takeover)
-		crew_resend(m); /* now: what the crew has begun would come a second time */
+		crew_resend(m); /* before the crew starts: else its requests would come twice */
 	if (!r)
 		r = crew_start(m);
 	if (r)
@@ -246,9 +248,9 @@ static int begin(struct mount *m)
 	return 0;
 }
 
-/* ---- the middle and the end ---- */
+/* ---- serving and stopping ---- */
 
-/* Serves until a signal, an unmount or a successor ends it; true: a successor has the mount. */
+/* Serves until a signal, an unmount or a successor; true: a successor has the mount. */
 static bool serve(struct mount *m)
 {
 	int control = control_listen(m->o.dir);
@@ -281,7 +283,7 @@ static void *sync_pages(void *dir)
 	return NULL;
 }
 
-/* What programs wrote through mappings is with the kernel: it comes to us before we go, if it comes soon. */
+/* Makes the kernel write back what programs wrote through mappings, for STOP_SECONDS at most. */
 static void write_back(struct mount *m)
 {
 	struct timespec end;
@@ -298,7 +300,8 @@ static void write_back(struct mount *m)
 	}
 }
 
-/* The mount, if it is still ours; false: it is there after all. libfuse would close what the crew still uses. */
+/* Unmounts if the mount is still this daemon's; false: that failed. Leaves it to libfuse only if
+ * the device is unknown: libfuse closes descriptors that the crew still uses. */
 static bool take_away(struct mount *m)
 {
 	char dev[MOUNT_DEV];
@@ -323,12 +326,12 @@ static int run(struct mount *m)
 	if (!r) {
 		ready(m);
 		if (serve(m))
-			_exit(0); /* the successor goes on; whatever we say of its session would hurt it */
+			_exit(0); /* the successor has the sessions: send nothing more */
 		if (!crew_ended(m))
 			write_back(m);
 	}
 	if (r && m->o.takeover)
-		_exit(r); /* the old one goes on */
+		_exit(r); /* the old daemon continues */
 	if (take_away(m))
 		watcher_tell(m->watch, "end");
 	if (!r && crew_stop(m, STOP_SECONDS) == 0)
@@ -365,7 +368,7 @@ int mount_main(int argc, char **argv)
 	close(p[0]);
 	notify = p[1];
 	setsid();
-	prctl(PR_SET_PDEATHSIG, SIGTERM); /* who gives up waiting wants no mount */
+	prctl(PR_SET_PDEATHSIG, SIGTERM); /* if the command is killed, no mount is wanted */
 	if (getppid() != command)
 		return 1;
 	if (chdir("/"))

@@ -1,4 +1,4 @@
-/* The table of requests that we serve, and what we agree on with the kernel at the beginning. */
+/* The table of FUSE operations, and what is negotiated with the kernel at the start. */
 #include "mount/mount_priv.h"
 
 static void op_init(void *arg, struct fuse_conn_info *conn)
@@ -7,19 +7,19 @@ static void op_init(void *arg, struct fuse_conn_info *conn)
 
 	conn->max_write = REQUEST_MAX;
 	conn->max_readahead = READ_AHEAD;
-	/* read-ahead alone must not take all threads: an interrupt has to be heard */
+	/* Read-ahead alone must not use all workers: an interrupt must still be received. */
 	conn->max_background = m->crew.max / 2;
 	conn->congestion_threshold = m->crew.max * 3 / 8;
 	conn->time_gran = 1;
 	conn->want |= conn->capable &
 		      (FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK | FUSE_CAP_CACHE_SYMLINKS);
-	/* the kernel takes set-id bits off itself: it knows whether a write was one */
+	/* The kernel clears set-id bits itself: it knows which writes are writes of a program. */
 	conn->want &= ~(unsigned)(FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_SPLICE_READ);
 	if (m->o.writeback)
 		conn->want |= conn->capable & FUSE_CAP_WRITEBACK_CACHE;
 }
 
-/* Nothing is kept for an inode, so nothing is forgotten. */
+/* No state is kept for an inode, so there is nothing to forget. */
 static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
 {
 	(void)ino;

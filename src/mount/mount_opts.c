@@ -1,5 +1,5 @@
-/* Options: those of the command line, and those behind -o: our own, those of fstab that mean nothing to us, and the
- * rest, which is for the kernel and libfuse. */
+/* Options: those of the command line, and those after -o: our own, those of fstab that have no
+ * meaning here, and the rest, which goes to the kernel and libfuse. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static int complain(const char *fmt, ...)
 	return 2;
 }
 
-/* "NAME=" of an option, and what follows it; or NULL. */
+/* The text after `name` ("NAME=") in an option; or NULL. */
 static const char *value_of(const char *opt, const char *name)
 {
 	size_t n = strlen(name);
@@ -45,8 +45,8 @@ static int seconds(const char *text, double *out)
 	return 0;
 }
 
-/* Not for libfuse: it means something to us, to mount(8) or systemd, or to file systems that
- * keep times in memory. */
+/* True for options that libfuse must not get: those handled here, by mount(8) or by systemd, and
+ * those for file systems that keep times in memory. */
 static bool is_for_others(const char *opt)
 {
 	static const char *const words[] = { "auto",  "noauto", "user",	    "users",	 "nouser",
@@ -77,7 +77,7 @@ static int set_text(char *out, size_t n, const char *text, const char *what)
 	return 0;
 }
 
-/* Those of the kernel that a remount can change. */
+/* Records a kernel flag that a remount can change. */
 static void take_flag(struct mount_opts *o, const char *opt)
 {
 	static const struct {
@@ -100,7 +100,7 @@ static void take_flag(struct mount_opts *o, const char *opt)
 	o->read_only = o->flags_on & MS_RDONLY;
 }
 
-/* Is it the daemon's own, which it has from its start to its end? */
+/* True for options of the daemon, which are fixed when it starts. */
 static bool is_daemons(const char *opt)
 {
 	static const char *const words[] = { "entry=", "attr=", "memory=", "log=" };
@@ -111,7 +111,7 @@ static bool is_daemons(const char *opt)
 	return strcmp(opt, "writeback") == 0 || strcmp(opt, "nonear") == 0;
 }
 
-/* One of those behind -o. */
+/* One option after -o. */
 static int take_option(struct mount_opts *o, const char *opt)
 {
 	const char *v;
@@ -162,7 +162,8 @@ static int take_options(struct mount_opts *o, const char *text)
 	return r;
 }
 
-/* Where to mount: a directory on which no Sheaf file system is mounted yet. For a takeover, just its name. */
+/* Resolves the directory to mount on, which must not be a mounted Sheaf file system. For a takeover
+ * or remount, resolves only the name. */
 static int find_dir(struct mount_opts *o)
 {
 	static const char died[] = "a daemon died here: 'sheaf umount' cleans up";
@@ -175,7 +176,8 @@ static int find_dir(struct mount_opts *o)
 	strcpy(dir, found);
 	if (o->takeover || o->remount)
 		return 0;
-	if (mount_find(dir, dev) == 0) /* the kernel knows attributes of dead mounts for a while */
+	/* stat() may succeed on a dead mount: the kernel caches its attributes for a while. */
+	if (mount_find(dir, dev) == 0)
 		return complain("%s: %s", dir,
 				statvfs(dir, &vfs) && errno == ENOTCONN ?
 					died :
@@ -183,7 +185,7 @@ static int find_dir(struct mount_opts *o)
 	return S_ISDIR(st.st_mode) ? 0 : complain("%s is not a directory", dir);
 }
 
-/* The daemon lives in the root directory: a relative name is made absolute. */
+/* Makes a relative name absolute: the daemon runs in the root directory. */
 static int find_conf(struct mount_opts *o)
 {
 	char found[PATH_MAX], err[PATH_MAX + 256];
@@ -243,8 +245,7 @@ int mount_opts_parse(int argc, char **argv, struct mount_opts *o)
 	if (r)
 		return r;
 	r = find_dir(o);
-	if (!r && !o->takeover &&
-	    !o->remount) /* there the daemon that runs knows the cluster file */
+	if (!r && !o->takeover && !o->remount) /* the running daemon has the cluster file */
 		r = find_conf(o);
 	return r ? 1 : 0;
 }

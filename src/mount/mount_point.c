@@ -1,8 +1,8 @@
-/* The watcher: a process that takes the mount away when the daemon dies, so that nobody is left with a directory that
- * answers "transport endpoint is not connected".
+/* The watcher: a process that removes the mount when the daemon dies, because accesses to the
+ * directory would fail with "transport endpoint is not connected".
  *
- * The watcher holds one end of a pipe. The daemon writes the number of the mount's device into the other, and "end" when
- * it leaves by itself; a successor gets the writing end together with the mount. */
+ * The watcher has one end of a pipe. The daemon writes the device number of the mount to the other
+ * end, and "end" when it exits normally; a successor gets the write end together with the mount. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 #include "mount/mount_priv.h"
 
-/* What the daemon said last; "" when it said nothing. */
+/* Reads the last line that the daemon wrote; "" if there was none. */
 static void listen_to(int fd, char last[MOUNT_DEV])
 {
 	char c;
@@ -69,7 +69,7 @@ int watcher_start(const char *dir)
 	}
 	if (pid == 0) {
 		for (size_t i = 0; i < ARRAY_LEN(all); i++)
-			signal(all[i], SIG_IGN); /* it ends with the daemon */
+			signal(all[i], SIG_IGN); /* the watcher ends with the daemon */
 		close(p[1]);
 		watch(dir, p[0]);
 	}

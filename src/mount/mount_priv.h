@@ -1,4 +1,4 @@
-/* What the files of the mount share. Private to src/mount. */
+/* Shared by the files of the mount. Private to src/mount. */
 #ifndef SHEAF_MOUNT_PRIV_H
 #define SHEAF_MOUNT_PRIV_H
 
@@ -12,79 +12,80 @@
 #include "base/base.h"
 #include "sheaf_handle.h"
 
-#define REQUEST_MAX MIB /* bytes that one read or write of the kernel moves */
-#define REQUEST_HEAD 4096 /* more than a request has that brings no data */
+#define REQUEST_MAX MIB /* bytes of one read or write of the kernel, at most */
+#define REQUEST_HEAD 4096 /* more than a request without data has */
 #define WORKER_MEMORY (2 * MIB) /* one huge page */
 _Static_assert(REQUEST_HEAD + REQUEST_MAX <= WORKER_MEMORY, "either way");
-#define INIT_MAX 512 /* bytes of the kernel's first request */
+#define INIT_MAX 512 /* bytes of the kernel's first request, at most */
 #define READ_AHEAD MIB
 
-/* ---- what the user chose ---- */
+/* ---- options ---- */
 struct mount_opts {
 	char conf[PATH_MAX]; /* as sheaf_connect() takes it */
 	char dir[PATH_MAX]; /* absolute */
 	char fuse[1024]; /* options for the kernel and libfuse, as text */
-	char log[PATH_MAX]; /* "": nowhere, once in the background */
+	char log[PATH_MAX]; /* "": no log, once in the background */
 	bool foreground, takeover, remount;
-	bool read_only; /* when the daemon began */
-	unsigned long flags_on, flags_off; /* MS_RDONLY and its like, for a remount */
-	char fixed[64]; /* the last option that no remount can change, or "" */
+	bool read_only; /* when the daemon started */
+	unsigned long flags_on, flags_off; /* MS_RDONLY etc., for a remount */
+	char fixed[64]; /* the last option that a remount cannot change, or "" */
 	bool writeback; /* the kernel may keep dirty pages */
-	bool far; /* servers of this host are asked for what could be read past them */
+	bool far; /* no reads past servers of this host */
 	enum { ATIME_NEVER, ATIME_RELATIVE, ATIME_ALWAYS } atime;
-	bool no_dir_atime; /* never that of a directory */
-	double entry_s,
-		attr_s; /* how long the kernel believes names of directories, and attributes */
-	uint64_t memory; /* for buffers of requests under way */
+	bool no_dir_atime; /* never set the access time of directories */
+	/* how long the kernel caches names of directories, and attributes */
+	double entry_s, attr_s;
+	uint64_t memory; /* for buffers of requests in progress */
 };
 
-/* ---- workers.c, reactor.c: requests of the kernel, and who works on them ---- */
+/* ---- workers.c, reactor.c: requests of the kernel, and their workers ---- */
 
-/* What works on a request: a fiber of the reactor, or a thread once it asked for one. All answers go through its lock: a
- * request whose process was killed is answered before its work has ended, and whatever that work gives is dropped. */
+/* What executes a request: a fiber of the reactor, or a thread once it asked for one. All answers
+ * are given under its lock: the request of a killed process is answered before its work has ended,
+ * and the result of that work is dropped. */
 struct worker {
 	struct mount *m;
-	struct fuse_buf in; /* in memory of its own (memory.c), or NULL */
+	struct fuse_buf in; /* a buffer of its own (memory.c), or NULL */
 	pthread_mutex_t lock;
 	fuse_req_t req; /* NULL: answered */
-	uint64_t serial; /* of the request */
-	struct fuse_ctx ctx; /* who asked */
-	bool hears; /* of signals for who asked: once it waits, or on a thread */
-	atomic_bool looks; /* it is a lookup or a getattr: nobody sees a difference */
+	uint64_t serial; /* number of the request */
+	struct fuse_ctx ctx; /* the calling process */
+	bool hears; /* gets interrupts of its request: once it waits, or on a thread */
+	atomic_bool looks; /* a lookup or a getattr: not counted in mount.acts */
 	struct fiber fiber;
-	bool ended; /* the fiber, for now */
-	bool moves; /* and it goes on on a thread */
+	bool ended; /* the fiber has finished this request */
+	bool moves; /* the request restarts on a thread */
 	bool threaded;
 	/* under the crew's lock */
-	struct list link; /* idle, ready, paused or queued; none while it runs */
-	bool kept; /* idle, and has its stack */
-	bool interrupted; /* a signal came for who asked */
-	bool aside; /* does not count: it waits, or its request was answered before its time */
-	bool waiting; /* for a lock of `owner`; it has no buffers */
+	struct list link; /* in idle, ready, paused or queue; in none while it runs */
+	bool kept; /* idle, and has a stack */
+	bool interrupted; /* a signal came for the caller */
+	bool aside; /* not counted against crew.max: waits for a lock, or abandoned */
+	bool waiting; /* for a lock of `owner`, without a buffer */
 	uint64_t owner;
-	bool abandoned; /* its request was answered before its time */
-	uint64_t modifies; /* the inode that its request changes, or 0 */
+	bool abandoned; /* its request was answered by the reaper */
+	uint64_t modifies; /* inode that its request changes, or 0 */
 };
 
 #define WORKERS_MAX 64
-#define WAITING_MAX 1024 /* requests that wait for locks */
+#define WAITING_MAX 1024 /* requests that wait for locks, at most */
 struct crew {
 	pthread_mutex_t lock;
 	pthread_cond_t changed, interrupt, queued;
 	struct worker workers[WORKERS_MAX + WAITING_MAX];
-	struct list idle, ready, queue; /* the last: for threads */
-	unsigned n, n_waiting, n_aside,
-		max; /* requests under way; the rest of it says which do not count */
-	unsigned n_abandoned; /* that change something */
+	struct list idle, ready, queue; /* queue: for threads */
+	/* n: requests in progress; n_waiting: for locks; n_aside: not counted against max */
+	unsigned n, n_waiting, n_aside, max;
+	unsigned n_abandoned; /* those that change an inode */
 	unsigned n_interrupted;
-	unsigned n_kept, n_queued, n_free; /* n_free: threads without work */
+	unsigned n_kept, n_queued, n_free; /* n_free: idle threads */
 	char *memory; /* WORKER_MEMORY for each of `max` */
-	uint64_t spare; /* which of these are */
-	bool full; /* requests wait for one to end */
-	bool short_of_threads; /* none could be made, and that was said */
-	atomic_bool stop; /* at the next boundary between requests */
-	bool ended; /* the kernel has nothing more for us */
-	bool reacting; /* there is a reactor */
+	uint64_t spare; /* bitmap of the free ones */
+	bool full; /* no room: the kernel's requests wait for one to end */
+	bool short_of_threads; /* creating a thread failed, and that was logged */
+	atomic_bool stop; /* take no further request */
+	bool ended; /* the kernel has ended the session */
+	bool reacting; /* the reactor runs */
 	/* of the reactor */
 	pthread_t reactor;
 	struct fiber main; /* its own stack */
@@ -93,77 +94,78 @@ struct crew {
 };
 
 /* ---- remount.c ---- */
-int mount_again(const struct mount_opts *o); /* exit status; it has said why */
+int mount_again(const struct mount_opts *o); /* exit status, after a message */
 
 /* ---- files.c ---- */
 
-/* An open file of the kernel's. Freed (and closed) with the last reference: an abandoned request may
- * still use one that was released. */
+/* A file that the kernel has open. Closed and freed with the last reference: an abandoned request
+ * may still use a file that was released. */
 struct mfile {
 	struct hnode node;
 	uint64_t fh;
 	struct sheaf_file *f;
-	struct sheaf_file
-		*_Atomic plain; /* when O_APPEND was taken off one opened with it; or NULL */
+	/* open without O_APPEND, if that was cleared after an open with it; or NULL */
+	struct sheaf_file *_Atomic plain;
 	uint64_t ino;
 	int flags;
 	unsigned refs;
-	atomic_bool touch; /* its next read sets the access time */
-	_Atomic uint64_t fails_until; /* reads do: a server did not answer the last one in time */
+	atomic_bool touch; /* the next read sets the access time */
+	_Atomic uint64_t fails_until; /* reads fail at once until then: a server timed out */
 };
 
-/* An open directory: some entries, read ahead. */
-#define DIR_FIRST 32 /* entries of the first page, and of later ones: many directories are small */
+/* An open directory, with a page of entries read ahead. */
+#define DIR_FIRST 32 /* entries of the first page, DIR_PAGE of others: many directories are small */
 #define DIR_PAGE 512
 struct mdir {
 	struct hnode node;
 	uint64_t fh;
 	unsigned refs;
-	struct stat self; /* when it was opened */
-	pthread_mutex_t lock; /* of what follows */
-	bool touch; /* reading it sets the access time */
+	struct stat self; /* attributes when it was opened */
+	pthread_mutex_t lock; /* guards what follows */
+	bool touch; /* reading sets the access time */
 	struct sheaf_handle h;
-	uint64_t start, next; /* cookies that the page and the entry at `at` follow */
+	uint64_t start, next; /* cookies before the page and before the entry at `at` */
 	int n, at;
 	bool plus;
 	struct sheaf_dirent *page;
 	struct stat *st;
 };
 
-/* Who holds byte-range locks: closing any descriptor of the file lets go of them. */
+/* A holder of byte-range locks: closing any of its descriptors of the file releases them. */
 struct holder {
 	struct hnode node;
 	uint64_t ino, owner;
 };
 
-/* What the kernel was told, by inode; a place is shared by many, so it is a hint, kept on the safe side. */
+/* What the kernel was told, by inode. Many inodes share an entry, so it is only a hint and errs on
+ * the safe side. "shared" below: for all inodes of the entry. */
 #define HINTS 4096
 #define HINT_XATTRS 3
 struct hint {
 	uint64_t ino;
-	uint64_t pages; /* `change` under which the kernel's pages of it are right; 0: not known */
-	uint64_t listed; /* when attributes were last given with a listing */
-	unsigned reading; /* requests under way, of all that share the place */
-	uint64_t moved; /* when the last of them began or ended */
-	uint64_t lacks[HINT_XATTRS]; /* until when it has no such attribute */
-	struct stat dir; /* of a directory, after our last change of a name in it */
-	uint64_t dir_change; /* its number */
-	uint64_t dir_asked; /* when that began; 0: nothing is known */
-	uint64_t dir_moved; /* mount.moved then */
-	unsigned changing; /* changes under way, of all that share the place */
-	uint64_t unknown; /* how often something happened that we do not know the outcome of, likewise */
-	uint64_t changed; /* when the last change ended, likewise */
-	pid_t told; /* the thread that asked last for attributes of a directory, likewise */
-	uint64_t told_at, told_other; /* when, and when another one did */
-	uint64_t noticed; /* when the kernel was last told of a change of this directory */
+	uint64_t pages; /* `change` for which the kernel's pages are valid; 0: unknown */
+	uint64_t listed; /* when attributes were last returned in a listing; shared */
+	unsigned reading; /* reads in progress; shared */
+	uint64_t moved; /* when one of them ended, or the first began; shared */
+	uint64_t lacks[HINT_XATTRS]; /* known to be missing until then */
+	struct stat dir; /* of a directory, after this mount's last change of a name in it */
+	uint64_t dir_change; /* its `change` */
+	uint64_t dir_asked; /* when that change began; 0: nothing is known */
+	uint64_t dir_moved; /* value of mount.moved then */
+	unsigned changing; /* changes in progress; shared */
+	uint64_t unknown; /* count of events with an unknown outcome; shared */
+	uint64_t changed; /* when the last change ended; shared */
+	pid_t told; /* thread that last asked for attributes of a directory; shared */
+	uint64_t told_at, told_other; /* when it did, and when another thread last did */
+	uint64_t noticed; /* when the kernel was last notified of a change of this directory */
 };
 
-/* What a lookup has just found, for the getattr that the same system call asks for next. */
+/* The result of a lookup, for the getattr that the same system call sends next. */
 #define GLANCES 64
 struct glance {
 	pid_t pid; /* the thread; 0: none */
-	uint64_t acts, at; /* the mount's count before it, and when */
-	bool taken; /* by a getattr */
+	uint64_t acts, at; /* mount.acts before the lookup; time of the lookup */
+	bool taken; /* used by a getattr */
 	struct stat st;
 };
 
@@ -172,116 +174,123 @@ struct mount {
 	struct sheaf *fs;
 	struct fuse_session *se;
 	int fd; /* of /dev/fuse */
-	char dev[MOUNT_DEV]; /* of the mount, as the kernel lists it */
-	atomic_bool read_only; /* now: reading sets no times */
-	bool can_resend; /* the kernel has Linux 6.9's ability */
-	int watch; /* its other end is the watcher's; -1: none */
+	char dev[MOUNT_DEV]; /* device of the mount, as the kernel lists it */
+	atomic_bool read_only; /* now: reading sets no access times */
+	bool can_resend; /* the kernel can resend requests (Linux 6.9) */
+	int watch; /* pipe to the watcher; -1: none */
 	uint8_t init[INIT_MAX];
 	size_t init_len;
 	struct crew crew;
 	int wake; /* eventfd: the crew has ended */
-	int signals; /* signalfd, once there is a mount to take away */
-	pthread_mutex_t lock; /* of what follows */
+	int signals; /* signalfd, once there is a mount to remove */
+	pthread_mutex_t lock; /* guards what follows */
 	struct htab files, dirs, holders;
 	struct list closing;
 	pthread_cond_t closed;
 	uint64_t next_fh;
 	struct hint hints[HINTS];
-	unsigned moving; /* requests under way that may remove or move a directory */
-	uint64_t moved; /* those that have ended */
+	unsigned moving; /* requests in progress that may remove or move a directory */
+	uint64_t moved; /* number of such requests that have ended */
 	struct glance glances[GLANCES];
-	_Atomic uint64_t acts; /* answers that were more than a look */
-	_Atomic uint64_t sets; /* extended attributes that were set */
+	_Atomic uint64_t acts; /* answers to requests other than lookup and getattr */
+	_Atomic uint64_t sets; /* extended attributes set */
 };
 
 extern const struct fuse_lowlevel_ops mount_ops;
 
 /* ---- reactor.c ---- */
-/* Requests that were not answered come again (Linux 6.9); without the ability nothing happens. */
+/* Makes the kernel send unanswered requests again; no effect before Linux 6.9. */
 void crew_resend(struct mount *m);
 int crew_init(struct mount *m);
 int crew_start(struct mount *m);
 bool crew_ended(struct mount *m); /* the mount is gone */
-/* No new request is taken; returns when those under way have ended: 0, or -ETIMEDOUT and the crew goes on. */
+/* Takes no new request and waits for those in progress: 0, or -ETIMEDOUT and the crew continues. */
 int crew_stop(struct mount *m, unsigned seconds);
 
 /* ---- workers.c ---- */
-extern __thread struct worker *worker_self; /* what this thread works on */
+extern __thread struct worker *worker_self; /* the worker that runs on this thread */
 int reaper_start(struct mount *m);
-/* Under the crew's lock: there may be room for another request. */
+/* Under the crew's lock: wakes the reactor if it waits for room for a request. */
 void crew_made_room(struct mount *m);
-/* Under the lock: until something is said, or for so long. */
+/* Under the crew's lock: waits for cond, or for ms at most. */
 void crew_nap(struct crew *c, pthread_cond_t *cond, long ms);
-/* At a stop, waits for locks are given up last: only when nothing else is under way will they surely be asked for again. */
+/* True if a stop must end waits for locks. They end last: only when nothing else is in progress is
+ * it certain that they are requested again. */
 bool crew_stops_waits(const struct crew *c);
-/* Under the lock, given up meanwhile: a wait that has not begun yet is not ended, so this is said again until it is. */
+/* Under the crew's lock, released meanwhile. Does not end a wait that has not begun yet, so it is
+ * repeated until the wait has ended. */
 void worker_cancel_wait(struct worker *w);
-/* A request begins. From here on it belongs to the worker: it may be answered, and gone, at any time; whoever wants to
- * answer takes it back with req_take(). */
+/* A request begins. From here on it belongs to the worker, and the reaper may answer and free it at
+ * any time: req_take() takes it back for an answer. */
 struct worker *req_begin(fuse_req_t req);
-void worker_hears(struct worker *w); /* from now on: it may take a while */
-/* The request, to be answered now, or NULL: it was abandoned, and undoes what it did. */
+void worker_hears(struct worker *w); /* from now on it gets interrupts: it may take a while */
+/* The request, to be answered now; NULL: it was abandoned, and the caller undoes what it did. */
 fuse_req_t req_take(struct worker *w);
-bool answer(struct worker *w, int r); /* 0 or -errno; false: it was abandoned */
-/* With so many bytes of buf; with their number; or with an error: -errno. */
+bool answer(struct worker *w, int r); /* 0 or -errno; false: the request was abandoned */
+/* Answer with n bytes of buf; with n as a count; or with an error: -errno. */
 void answer_bytes(struct worker *w, ssize_t n, const char *buf);
 void answer_written(struct worker *w, ssize_t n);
-bool is_lost(int r); /* no answer came from a server */
-/* Does it have a thread, and may block? If not, it returns at once, having done nothing, and begins anew on one. */
+bool is_lost(int r); /* the error means that no server answered */
+/* True if the request runs on a thread and may block. If false, the caller returns at once, having
+ * done nothing, and the request restarts on a thread. */
 bool on_thread(struct worker *w);
-/* As pthread_cond_wait(), and who changes what it waits for says so; without blocking the reactor. */
+/* As pthread_cond_wait(), without blocking the reactor; worker_changed() wakes it. */
 void worker_await(struct worker *w, pthread_cond_t *cond, pthread_mutex_t *lock);
 void worker_changed(struct mount *m, pthread_cond_t *cond);
-/* It is about a lock of this owner and may wait, for it or for pages to be written: -ENOLCK, too many do. Then ask whether
- * a -EINTR was meant for it. */
+/* The request concerns a lock of this owner, and may wait for it or for pages to be written: gives
+ * its buffer back. -ENOLCK: too many requests wait. After -EINTR, worker_gives_up() tells whether
+ * the cancel was meant for this request. */
 int worker_waits(struct worker *w, uint64_t owner);
 bool worker_gives_up(struct worker *w);
-/* Its request changes this inode: comes after abandoned ones that do, so that no old change lands on a newer one. Also for
- * opens, with `changes` false: they see what came of it. False: it was abandoned itself while it waited, and does nothing. */
+/* The request changes this inode: waits for abandoned requests that do, so that no old change
+ * overwrites a newer one. Opens pass `changes` false, to see the result of those. False: the
+ * request was abandoned itself while it waited, and must do nothing. */
 bool worker_modifies(struct worker *w, uint64_t ino, bool changes);
 bool worker_interrupted(struct worker *w);
-/* The kernel is to send it again, to whoever serves it then; or an answer where the kernel cannot. */
+/* Makes the kernel send the request again, to this daemon or its successor; EINTR if it cannot. */
 void req_again(struct worker *w);
 
-/* ---- memory.c: of requests; the last two under the crew's lock ---- */
+/* ---- memory.c: buffers of requests; the last two under the crew's lock ---- */
 int memory_init(struct crew *c);
-void memory_take(struct worker *w); /* w->in.mem; NULL: there is none */
+void memory_take(struct worker *w); /* sets w->in.mem; NULL: there is none */
 void memory_give(struct worker *w);
-static inline char *worker_out(struct worker *w) /* REQUEST_MAX bytes, behind the request */
+static inline char *worker_out(struct worker *w) /* REQUEST_MAX bytes, after the request */
 {
 	return (char *)w->in.mem + REQUEST_HEAD;
 }
 
-/* ---- caller.c: for whom ---- */
+/* ---- caller.c: identity of the calling process ---- */
 struct caller {
 	struct sheaf_cred cred;
 	uint32_t gids[32];
 	pid_t pid;
-	bool full; /* supplementary groups are there */
+	bool full; /* supplementary groups were looked up */
 };
 void caller_init(struct caller *c, const struct worker *w);
-/* After r: was it refused for want of groups that were not looked up yet? Then it is worth another try. */
+/* True if r is a refusal and supplementary groups were missing: now they are there, try again. */
 bool caller_again(struct caller *c, int r);
 void caller_groups(struct caller *c);
-/* What /proc says of a thread, as text. */
+/* Reads /proc/PID/status of a thread. */
 int proc_status(pid_t pid, char *text, size_t size);
 extern const struct sheaf_cred cred_root;
 
 /* ---- hints.c ---- */
-/* May the kernel keep the pages it has of this file? */
+/* True if the kernel may keep its pages of this file. */
 bool hint_opened(struct mount *m, uint64_t ino, uint64_t change, bool growing);
 void hint_listed(struct mount *m, uint64_t ino);
 bool hint_was_listed(struct mount *m, uint64_t ino);
-/* A read begins or ends; and do some get no answer for a while? */
+/* hint_reading: a read begins or ends. hint_stuck: reads have had no answer for a while. */
 void hint_reading(struct mount *m, uint64_t ino, int begins);
 bool hint_stuck(struct mount *m, uint64_t ino);
-/* Extended attributes that the kernel asks for all the time: is it known that there is none? If the servers said so to a
- * question that began at `sets`, it is; and one was set. */
+/* Extended attributes that the kernel asks for often. hint_lacks: the attribute is known to be
+ * missing. hint_set_lacks: the servers said so to a request that began when mount.sets was `sets`.
+ * hint_has: the attribute was set. */
 bool hint_lacks(struct mount *m, uint64_t ino, const char *name);
 void hint_set_lacks(struct mount *m, uint64_t ino, const char *name, uint64_t sets);
 void hint_has(struct mount *m, uint64_t ino, const char *name);
-/* A request that changes a directory, or two (dir2, or 0), is between these; moves: it may also remove or move one. told: it
- * was a change of names, by this thread, and succeeded, so that sheaf_h_dir_after() tells what came of it. */
+/* These enclose a request that changes one directory or two (dir2, or 0). moves: it may also remove
+ * or move a directory. told: this thread has changed a name, and sheaf_h_dir_after() has its
+ * result. */
 struct dir_change {
 	uint64_t dirs[2], unknown[2];
 	uint64_t asked, moved;
@@ -289,19 +298,20 @@ struct dir_change {
 };
 struct dir_change dirs_begin(struct mount *m, uint64_t dir, uint64_t dir2, bool moves);
 void dirs_end(struct mount *m, const struct dir_change *d, bool told);
-/* The kernel was told, or will be, what may be newer than what is remembered. */
+/* The kernel was or will be told what may be newer than the remembered attributes: forgets them. */
 void dir_shown(struct mount *m, uint64_t ino);
-/* This thread has asked for its attributes; and is it changed now, or was it lately? */
+/* dir_told: this thread asked for its attributes. dir_busy: it is being changed, or was lately. */
 void dir_told(struct mount *m, uint64_t ino);
 bool dir_busy(struct mount *m, uint64_t ino);
-/* Is it remembered what this directory has? And for how many seconds that may be believed. */
+/* True if the attributes of this directory are remembered; *left: seconds that they are valid. */
 bool dir_known(struct mount *m, uint64_t ino, struct stat *st, double *left);
 
-/* The attributes that a lookup of this thread found, when it began at `acts`; and whether they are still what a getattr of
- * it would find: nothing else was answered since, and no time has passed. */
+/* glance_keep: remembers the attributes that a lookup of this thread found; acts: mount.acts when
+ * it began. glance_take: returns them if a getattr would still find them: nothing but lookups and
+ * getattrs was answered since, and within a millisecond. */
 void glance_keep(struct worker *w, uint64_t acts, const struct stat *st);
 bool glance_take(struct worker *w, uint64_t ino, struct stat *st);
-/* This thread's last lookup found it, just now, and no listing has shown it since. */
+/* True if this thread's last lookup found the inode just now, and no listing has shown it since. */
 bool glance_saw(struct worker *w, uint64_t ino);
 
 /* ---- entries.c ---- */
@@ -331,7 +341,7 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
 void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
 
 /* ---- dirs.c ---- */
-/* A directory that was removed while it is open here: as it was, without a name. */
+/* Attributes, with link count 0, of a directory that was removed while it is open here. */
 bool dir_last_known(struct mount *m, uint64_t ino, struct stat *st);
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
@@ -344,10 +354,11 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
 int files_init(struct mount *m);
 struct mfile *file_get(struct mount *m, uint64_t fh); /* or NULL */
 void file_put(struct mount *m, struct mfile *f);
-void files_await_close(struct worker *w, uint64_t ino); /* of those whose last user is done */
-/* Takes sf; under this number (0: the next one). */
+void files_await_close(struct worker *w, uint64_t ino); /* waits for closes in progress */
+/* Takes over sf; fh: its number, 0: the next one. */
 int file_add(struct mount *m, struct sheaf_file *sf, int flags, uint64_t fh, struct mfile **out);
-/* Does reading it set its access time, as mount(8) explains relatime? Then say so; if it cannot be done, well. */
+/* wants_atime: reading must set the access time, as mount(8) explains for relatime. was_read sets
+ * it; errors are ignored. */
 bool is_strict(const struct mount *m);
 bool wants_atime(const struct mount *m, const struct stat *st, int flags);
 void was_read(struct mount *m, fuse_ino_t ino);
@@ -372,27 +383,27 @@ void op_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct 
 void op_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *l, int wait);
 void op_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, int op);
 int holder_add(struct mount *m, uint64_t ino, uint64_t owner);
-/* A descriptor of the owner was closed. */
+/* A descriptor of the owner was closed: releases its byte-range locks. False: see on_thread(). */
 bool locks_close(struct worker *w, struct mfile *f, uint64_t owner);
 
 /* ---- mount_opts.c ---- */
-/* 0; or an exit status, said; -1: --help was asked for. */
+/* 0; an exit status, after a message; -1: --help was given. */
 int mount_opts_parse(int argc, char **argv, struct mount_opts *o);
 
 /* ---- mount_main.c ---- */
-struct fuse_session *mount_session(struct mount *m); /* or NULL, said by libfuse */
+struct fuse_session *mount_session(struct mount *m); /* or NULL, after a message of libfuse */
 
 /* ---- mount_point.c ---- */
 int watcher_start(const char *dir); /* a descriptor, or -errno */
 void watcher_tell(int fd, const char *what);
 
 /* ---- successor.c ---- */
-/* The new daemon: gets the mount and all that goes with it. */
+/* In the new daemon: gets the mount, its files and its locks from the old one. */
 int takeover(struct mount *m, int (*failed)(const char *fmt, ...));
-bool takeover_done(void); /* ready to serve: does the old one go? */
-/* The socket by which others reach the daemon of a mounted directory; the descriptor or -errno. */
+bool takeover_done(void); /* ready to serve; true: the old daemon ends */
+/* Makes the control socket of the daemon of a mounted directory; the descriptor or -errno. */
 int control_listen(const char *dir);
-/* Somebody connected. True: a new daemon has taken over, this one must end without a word. */
+/* Serves one connection. True: a new daemon has taken over; this one must send nothing more. */
 bool control_serve(struct mount *m, int listener);
 
 #endif

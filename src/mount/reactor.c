@@ -1,29 +1,29 @@
-/* Who works on requests of the kernel.
+/* The reactor, and the fibers and threads that execute requests of the kernel.
  *
- * One thread, the reactor, takes requests and drives the connection to the servers. It begins each request on a fiber; where
- * that has to wait for servers it stops, and the reactor goes on with others: no switch of threads in a request. What would
- * hold up the others (large copies, waiting for locks or for the kernel's pages) asks for a thread, with on_thread(), and
- * begins anew there.
+ * One thread, the reactor, takes requests and drives the connection to the servers. It starts each
+ * request on a fiber. Where that must wait for servers it is parked, and the reactor continues with
+ * others: a request needs no thread switch. What would hold up other requests (large copies, waits
+ * for locks or for the kernel's pages) asks for a thread with on_thread(), and restarts there.
  *
- * Stopping: a flag; the reactor takes no more and ends when nothing is under way. A request is taken whole or not
- * at all, so nothing is lost between two daemons.
+ * Stopping: a flag; the reactor takes no more requests and ends when none is in progress. A request
+ * is received whole or not at all, so none is lost between two daemons.
  *
- * Locks: the connection's is held when the crew's is taken, never the other way round. */
+ * Locks: the crew's lock may be taken while the connection's is held, never the other way round. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "mount/mount_priv.h"
 
-#define KEEP 16 /* threads without work, and workers that keep their stack without a request */
-#define BATCH 16 /* requests that are taken before answers of servers are looked at */
+#define KEEP 16 /* idle threads, and idle workers that keep their stack */
+#define BATCH 16 /* requests taken before answers of servers are processed */
 #define STACK (256 * KIB)
 #define FUSE_INIT_OPCODE 26
 #define NOTIFY_RESEND 7
 
 /* ---- work on a request ---- */
 
-/* Under the lock: it has ended its request, whoever answered it. */
+/* Under the lock: the work has ended, whether the worker or the reaper answered the request. */
 static void worker_done(struct worker *w)
 {
 	struct crew *c = &w->m->crew;
@@ -55,7 +55,7 @@ static void dismiss(struct worker *w)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* The kernel's first request is kept: a successor needs it. */
+/* Keeps the kernel's first request: a successor needs it. */
 static void keep_init(struct mount *m, const struct fuse_buf *b)
 {
 	uint32_t opcode;
@@ -71,7 +71,7 @@ static void keep_init(struct mount *m, const struct fuse_buf *b)
 
 /* ---- threads ---- */
 
-/* Works on what is queued; many that have nothing to do are too many. */
+/* Executes queued requests; surplus idle threads exit. */
 static void *work(void *arg)
 {
 	struct mount *m = arg;
@@ -98,7 +98,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Under the lock: one more thread. */
+/* Under the lock: starts one more thread. */
 static int spawn(struct mount *m)
 {
 	pthread_attr_t attr;
@@ -114,7 +114,7 @@ static int spawn(struct mount *m)
 	return -r;
 }
 
-/* A thread goes on with it. */
+/* Passes the request to a thread. */
 static void enqueue(struct worker *w)
 {
 	struct crew *c = &w->m->crew;
@@ -142,7 +142,7 @@ static void fiber_main(void *arg)
 	}
 }
 
-/* Until it waits, moves to a thread or ends. True: it has ended, and is the caller's. */
+/* Runs it until it waits, moves to a thread or ends. True: it has ended, and the caller owns w. */
 static bool run(struct worker *w)
 {
 	struct crew *c = &w->m->crew;
@@ -155,11 +155,11 @@ static bool run(struct worker *w)
 	w->ended = false;
 	if (!w->moves)
 		return true;
-	enqueue(w); /* it is the thread's now */
+	enqueue(w); /* the worker belongs to the thread now */
 	return false;
 }
 
-/* Those that need not wait any more, and those that look again whether they must. */
+/* Runs resumed fibers, and paused ones, which check again whether they must wait. */
 static void run_ready(struct crew *c)
 {
 	struct list batch = LIST_INIT(batch), *it;
@@ -205,14 +205,14 @@ static const struct sheaf_tasks tasks = { task_current, task_park, task_resume }
 
 /* ---- the reactor ---- */
 
-/* Under the lock: may there be one more request? */
+/* Under the lock: true if one more request may be taken. */
 static bool has_room(struct crew *c)
 {
 	c->full = c->n >= c->max + c->n_aside || list_empty(&c->idle);
 	return !c->full && !c->stop && !c->ended;
 }
 
-/* One for the next request, if there may be one more. */
+/* A worker for the next request, or NULL: there is no room. */
 static struct worker *recruit(struct crew *c)
 {
 	struct worker *w = NULL;
@@ -243,14 +243,15 @@ static void end(struct mount *m, int error)
 		log_error("mount", "nobody hears that the mount has ended");
 }
 
-/* It goes on to another request as it is: nobody waits for its end, nothing of the last one is left, and it counts
- * already. */
+/* True if the worker can take another request as it is: no request waits for its end, it has no
+ * state of the last request, and it is counted already. */
 static bool is_free(const struct worker *w)
 {
 	return !w->aside && !w->waiting && !w->abandoned && !w->modifies;
 }
 
-/* Takes a request, if there is one, and works on it until it waits. The worker goes on to the next one if it can. */
+/* Takes a request, if there is one, and runs it until it waits. The worker is reused for the next
+ * request if possible. */
 static bool take_one(struct mount *m, struct worker **next)
 {
 	struct worker *w = *next ? *next : recruit(&m->crew);
@@ -260,7 +261,7 @@ static bool take_one(struct mount *m, struct worker **next)
 	if (w && w->in.mem)
 		n = fuse_session_receive_buf(m->se, &w->in);
 	if (n == -ENOMEM)
-		sheaf_drive(m->fs, 0, 10); /* no room for the next request yet */
+		sheaf_drive(m->fs, 0, 10); /* no buffer yet */
 	else if (n <= 0 && n != -EINTR && n != -EAGAIN)
 		end(m, n);
 	if (n <= 0) {
@@ -290,7 +291,7 @@ static void take_some(struct mount *m)
 		dismiss(next);
 }
 
-/* What to wait for now, and how long; false: nothing any more. */
+/* Decides what to wait for now, and how long; false: everything has ended. */
 static bool plan(struct mount *m, bool *room, int *ms)
 {
 	struct crew *c = &m->crew;
@@ -310,7 +311,8 @@ static bool plan(struct mount *m, bool *room, int *ms)
 	return more;
 }
 
-/* The reactor waits for servers, too, so its reads do not wait. Other daemons, which the descriptor is given to, may like to. */
+/* The reactor also waits for servers, so it reads without blocking. Other daemons, to which the
+ * descriptor may be passed, may want to block. */
 static int set_waiting(int fd, bool waits)
 {
 	int flags = fcntl(fd, F_GETFL);
@@ -342,7 +344,7 @@ static void *react(void *arg)
 	return NULL;
 }
 
-/* ---- all of them ---- */
+/* ---- start and stop ---- */
 
 void crew_resend(struct mount *m)
 {
@@ -428,7 +430,7 @@ bool crew_ended(struct mount *m)
 	return yes;
 }
 
-/* Under the lock: those that wait for locks give up, once nothing else is under way. */
+/* Under the lock: ends waits for locks, once nothing else is in progress. */
 static void rouse(struct mount *m)
 {
 	struct crew *c = &m->crew;
@@ -447,9 +449,9 @@ int crew_stop(struct mount *m, unsigned seconds)
 
 	pthread_mutex_lock(&c->lock);
 	c->stop = true;
-	while (c->reacting &&
-	       (!c->n || time_now() <= end)) { /* with nothing under way it ends by itself */
-		rouse(m); /* again and again: one may have been about to wait */
+	/* With nothing in progress the reactor ends by itself. */
+	while (c->reacting && (!c->n || time_now() <= end)) {
+		rouse(m); /* repeated: a request may have been about to wait */
 		crew_nap(c, &c->changed, 5);
 	}
 	late = c->reacting;

@@ -1,9 +1,9 @@
-/* sheaf mount -o remount: between read only and writable, and with or without set-id bits,
- * devices and programs.
+/* sheaf mount -o remount: switches between read-only and writable, and allows or forbids set-id
+ * bits, devices and program execution.
  *
- * The kernel does it, for root only; then the daemon is told, which sets no access times while
- * the mount is read only. All other options are the daemon's from its start. Runs in the
- * command, not in the daemon. */
+ * The kernel does it, for root only. Then the daemon is told, because it sets no access times while
+ * the mount is read-only. All other options are fixed when the daemon starts. Runs in the command,
+ * not in the daemon. */
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
@@ -12,7 +12,7 @@
 
 #include "mount/mount_priv.h"
 
-#define DAEMON_SECONDS 5 /* that it gets to hear of it */
+#define DAEMON_SECONDS 5 /* for an answer of the daemon */
 
 static int complain(const char *dir, const char *what)
 {
@@ -20,7 +20,7 @@ static int complain(const char *dir, const char *what)
 	return 1;
 }
 
-/* The flags that the mount has, which a remount would drop unless they are given again. */
+/* The current flags of the mount: a remount drops those that are not given again. */
 static unsigned long flags_of(const struct statvfs *v)
 {
 	static const struct {

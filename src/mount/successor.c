@@ -1,13 +1,15 @@
-/* One daemon takes a mount over from another, with its open files and locks; programs notice nothing.
+/* A new daemon takes over a mount from an old one, with its open files and locks; programs do not
+ * notice.
  *
- *   new: "takeover" ---->  old: takes no more requests, waits for those under way, writes down what it has
- *   new: makes it its own  <----  old: the mount, the watcher's pipe, what it has (four descriptors)
- *   new: "ready"    ---->  old: "go", and ends without a word to anybody
+ *   new: "takeover" ---->  old: takes no more requests, waits for those in progress, exports
+ *   new: imports    <----  old: the mount, the watcher's pipe, its state (four descriptors)
+ *   new: "ready"    ---->  old: "go", and exits without sending anything more
  *   new: serves
  *
- * If the new one fails before "ready", the old one goes on; without a "go" the new one ends. The socket's name is that of
- * the mount's device; both sides look who the other one is. What is passed contains the secrets of our sessions: it is in
- * anonymous memory. Requests that wait for locks are not answered; the kernel sends them again. */
+ * If the new daemon fails before "ready", the old one continues; without a "go" the new one exits.
+ * The socket is named after the mount's device; each side checks the user id of the other. The
+ * state contains the secrets of the sessions, so it is in anonymous memory. Requests that wait for
+ * locks are not answered; the kernel sends them again. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +20,7 @@
 
 #include "mount/mount_priv.h"
 
-#define PATIENCE_S 60 /* for requests under way, and for the successor to begin */
+#define PATIENCE_S 60 /* for requests in progress, and for the successor to start */
 #define N_FDS 4
 
 /* ---- the socket ---- */
@@ -32,7 +34,7 @@ int control_listen(const char *dir)
 
 	if (fd < 0)
 		return fd;
-	do /* who gave us the mount has the name until it has ended */
+	do /* the old daemon has the name until it has exited */
 		r = bind(fd, (struct sockaddr *)&a, len) || listen(fd, 16) ? -errno : 0;
 	while (r == -EADDRINUSE && time_now() < end && usleep(10000) == 0);
 	if (!r)
@@ -41,7 +43,7 @@ int control_listen(const char *dir)
 	return r;
 }
 
-/* Root, or who we are. */
+/* True if the peer is root or the user of this process. */
 static bool is_one_of_us(int fd)
 {
 	struct ucred u;
@@ -62,7 +64,7 @@ static int control_connect(const char *dir)
 	return -EPERM;
 }
 
-/* ---- what is passed on ---- */
+/* ---- the state that is passed on ---- */
 
 static void put_file(struct hnode *n, void *arg)
 {
@@ -90,7 +92,7 @@ static void put_hex(FILE *out, const char *name, const void *p, size_t n)
 	fputc('\n', out);
 }
 
-/* As lines of text: a version that knows more of them ignores none, one that knows fewer does. */
+/* Lines of text: a reader ignores lines that it does not know. */
 static int write_state(struct mount *m, int fd)
 {
 	FILE *out = fdopen(dup(fd), "w");
@@ -126,7 +128,7 @@ static size_t get_hex(const char *hex, void *out, size_t room)
 	return n;
 }
 
-/* A file of the old daemon's becomes ours, under the same number. */
+/* Takes over an open file of the old daemon, under the same number. */
 static int take_file(struct mount *m, uint64_t fh, uint64_t id, int flags, int touch)
 {
 	struct sheaf_file *sf;
@@ -140,7 +142,7 @@ static int take_file(struct mount *m, uint64_t fh, uint64_t id, int flags, int t
 	return r;
 }
 
-/* Before there is a connection the options are read, after that the files. 1: it was the last line. */
+/* Reads options before there is a connection, and files after that. 1: it was the last line. */
 static int read_line(struct mount *m, const char *line)
 {
 	struct mount_opts *o = &m->o;
@@ -167,7 +169,7 @@ static int read_line(struct mount *m, const char *line)
 	else if (sscanf(line, "next %llu", &a) == 1)
 		m->next_fh = a;
 	else if (sscanf(line, "opts %d %d %lg %lg %llu %d %d %d", &writeback, &atime, &o->entry_s,
-			&o->attr_s, &a, &far, &no_dir, &ro) >= 5) { /* the last ones are newer */
+			&o->attr_s, &a, &far, &no_dir, &ro) >= 5) { /* the last three are newer */
 		o->no_dir_atime = no_dir;
 		o->read_only = ro;
 		o->far = far;
@@ -195,7 +197,7 @@ static int read_state(struct mount *m, int fd)
 	return r == 1 ? 0 : r ? r : -EBADMSG;
 }
 
-/* ---- the old one ---- */
+/* ---- the old daemon ---- */
 
 static int send_fds(int to, const int fds[N_FDS])
 {
@@ -214,7 +216,7 @@ static int send_fds(int to, const int fds[N_FDS])
 	return sendmsg(to, &h, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-/* Nothing is under way: everything is written down and sent. */
+/* Exports and sends everything; nothing is in progress. */
 static int hand_over(struct mount *m, int to)
 {
 	int fds[N_FDS] = { m->fd, m->watch, memfd_create("sheaf-mount", MFD_CLOEXEC),
@@ -261,7 +263,7 @@ static bool give(struct mount *m, int to)
 		r = sheaf_resume(m->fs);
 		if (r)
 			log_error("mount", "cannot go on: %s", error_text(r));
-		crew_resend(m); /* now: what the crew has begun would come a second time */
+		crew_resend(m); /* before the crew starts: else its requests would come twice */
 		r = crew_start(m);
 		if (r)
 			log_error("mount", "nobody serves it any more: %s", error_text(r));
@@ -277,7 +279,7 @@ bool control_serve(struct mount *m, int listener)
 	bool gone = false;
 
 	if (fd < 0) {
-		usleep(100000); /* out of descriptors, perhaps: not in a circle */
+		usleep(100000); /* out of descriptors, perhaps: do not spin */
 		return false;
 	}
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon));
@@ -289,12 +291,12 @@ bool control_serve(struct mount *m, int listener)
 		m->read_only = word[1] == 'o';
 		send(fd, "ok", 2, MSG_NOSIGNAL);
 	}
-	if (strcmp(word, "wait") != 0) /* who waits hears that we end by our end */
+	if (strcmp(word, "wait") != 0) /* a waiting peer sees our exit as a close */
 		close(fd);
 	return gone;
 }
 
-/* ---- the new one ---- */
+/* ---- the new daemon ---- */
 
 static int receive_fds(int from, int fds[N_FDS], char *why, size_t room)
 {
@@ -317,7 +319,7 @@ static int receive_fds(int from, int fds[N_FDS], char *why, size_t room)
 	return 0;
 }
 
-static bool replaying; /* the answer to the kernel's first request is not for the kernel */
+static bool replaying; /* drop the answer to the kernel's first request */
 
 static ssize_t io_writev(int fd, struct iovec *iov, int n, void *user)
 {
@@ -337,7 +339,7 @@ static ssize_t io_read(int fd, void *buf, size_t len, void *user)
 	return read(fd, buf, len);
 }
 
-/* A session that knows what was agreed on with the kernel when it was mounted. */
+/* Makes a session with what was negotiated with the kernel when it was mounted. */
 static int take_session(struct mount *m)
 {
 	static const struct fuse_custom_io io = { .writev = io_writev, .read = io_read };

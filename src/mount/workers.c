@@ -1,12 +1,13 @@
-/* A request of the kernel from its beginning to its answer: who may answer it, what it may wait for, and what becomes of it when
- * its process is killed.
+/* A request of the kernel from its beginning to its answer: what may answer it, what it may wait
+ * for, and what happens when its process is killed.
  *
- * Such a request is answered at once, by the reaper: the kernel says that a signal came,
- * and /proc whether it will end the process (others do not interrupt files, as on a local file system). The work itself
- * goes on and what it gives is dropped. One that is answered without waiting hears of no signal.
+ * The reaper answers such a request at once: the kernel reports that a signal came, and /proc tells
+ * whether it will end the process (other signals do not interrupt file accesses, as on a local file
+ * system). The work itself continues, and its result is dropped. A request that is answered without
+ * waiting does not look for signals.
  *
- * Threads: the reactor's and others (reactor.c), and the reaper. Locks: a worker's, then the crew's.
- * Buffers: memory.c's. */
+ * Threads: the reactor's and others (reactor.c), and the reaper. Locks: a worker's, then the
+ * crew's. Buffers: those of memory.c. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 
 __thread struct worker *worker_self;
 
-/* ---- places ---- */
+/* ---- room for requests ---- */
 
 void crew_made_room(struct mount *m)
 {
@@ -25,7 +26,7 @@ void crew_made_room(struct mount *m)
 		sheaf_drive_wake(m->fs);
 }
 
-/* Under the lock: another may take its place. */
+/* Under the lock: the worker does not count any more, so another request may be taken. */
 static void step_aside(struct worker *w)
 {
 	struct crew *c = &w->m->crew;
@@ -58,7 +59,7 @@ static void hear(struct worker *w)
 	if (w->hears || !w->req)
 		return;
 	w->hears = true;
-	fuse_req_interrupt_func(w->req, on_interrupt, w); /* also of one that came already */
+	fuse_req_interrupt_func(w->req, on_interrupt, w); /* also reports an earlier one */
 }
 
 void worker_hears(struct worker *w)
@@ -84,7 +85,7 @@ struct worker *req_begin(fuse_req_t req)
 	return w;
 }
 
-/* Under both locks: its answer will be dropped. */
+/* Under both locks: the result of the work will be dropped. */
 static void abandon(struct worker *w)
 {
 	w->abandoned = true;
@@ -92,8 +93,8 @@ static void abandon(struct worker *w)
 	step_aside(w);
 }
 
-/* The request, if it is this one and not answered. Who works on it ends only after it has looked here, so before that
- * it is known to be abandoned. */
+/* Takes the request if it is still this one and not answered. A worker ends only after it has
+ * called this, so an abandoned request is marked before its worker ends. */
 static fuse_req_t take(struct worker *w, uint64_t serial, bool abandoned)
 {
 	struct crew *c = &w->m->crew;
@@ -106,7 +107,7 @@ static fuse_req_t take(struct worker *w, uint64_t serial, bool abandoned)
 		w->m->acts += req && !w->looks;
 	}
 	if (req && w->hears) {
-		fuse_req_interrupt_func(req, NULL, NULL); /* first: none comes for the next one */
+		fuse_req_interrupt_func(req, NULL, NULL); /* first: none for the next request */
 		pthread_mutex_lock(&c->lock);
 		if (w->interrupted)
 			c->n_interrupted--;
@@ -134,7 +135,7 @@ bool answer(struct worker *w, int r)
 {
 	fuse_req_t req = req_take(w);
 
-	if (req) /* programs expect no errors of a network from files */
+	if (req) /* programs expect no network errors from files */
 		fuse_reply_err(req, is_lost(r) ? EIO : -r);
 	return req;
 }
@@ -169,7 +170,7 @@ void worker_await(struct worker *w, pthread_cond_t *cond, pthread_mutex_t *lock)
 		pthread_cond_wait(cond, lock);
 		return;
 	}
-	c->n_paused++; /* whoever changes it under the lock sees this and wakes the reactor */
+	c->n_paused++; /* worker_changed() sees this, under the lock, and wakes the reactor */
 	pthread_mutex_unlock(lock);
 	worker_hears(w);
 	list_push(&c->paused, &w->link);
@@ -199,7 +200,7 @@ bool on_thread(struct worker *w)
 	if (req) {
 		if (w->hears)
 			fuse_req_interrupt_func(req, NULL, NULL);
-		fuse_reply_none(req); /* it is not answered by that: it begins anew */
+		fuse_reply_none(req); /* frees it without an answer: the request restarts */
 	}
 	return false;
 }
@@ -235,7 +236,7 @@ int worker_waits(struct worker *w, uint64_t owner)
 	if (w->waiting)
 		return 0;
 	pthread_mutex_lock(&c->lock);
-	memory_give(w); /* a request about a lock has nothing left in it */
+	memory_give(w); /* a lock request does not need it any more */
 	room = c->n_waiting < WAITING_MAX;
 	if (room) {
 		w->waiting = true;
@@ -307,7 +308,7 @@ static uint64_t mask_in(const char *status, const char *name)
 	return line ? strtoull(line + strlen(name), NULL, 16) : 0;
 }
 
-/* Will a signal that came end this thread? */
+/* True if a pending signal will end this thread. */
 static bool is_dying(pid_t pid)
 {
 	const uint64_t harmless = UINT64_C(1) << (SIGCHLD - 1) | UINT64_C(1) << (SIGCONT - 1) |
@@ -318,7 +319,7 @@ static bool is_dying(pid_t pid)
 	uint64_t pending;
 
 	if (proc_status(pid, text, sizeof(text)))
-		return pid > 0; /* no such process: nobody waits */
+		return pid > 0; /* no such process: nothing waits for the answer */
 	pending = mask_in(text, "SigPnd:") | mask_in(text, "ShdPnd:");
 	if (pending & UINT64_C(1) << (SIGKILL - 1))
 		return true;
@@ -326,7 +327,7 @@ static bool is_dying(pid_t pid)
 			   mask_in(text, "SigCgt:") | harmless);
 }
 
-/* The one request, if its process is dying. */
+/* Answers this worker's request if its process is dying. */
 static void reap_one(struct worker *w)
 {
 	fuse_req_t req;
@@ -355,7 +356,7 @@ void crew_nap(struct crew *c, pthread_cond_t *cond, long ms)
 	pthread_cond_timedwait(cond, &c->lock, &ts);
 }
 
-/* Ends with the process. */
+/* Runs until the process exits. */
 static void *reap(void *arg)
 {
 	struct mount *m = arg;
@@ -375,7 +376,7 @@ static void *reap(void *arg)
 			reap_one(&c->workers[i]);
 			pthread_mutex_lock(&c->lock);
 		}
-		crew_nap(c, &c->interrupt, 20); /* another signal may follow: look again */
+		crew_nap(c, &c->interrupt, 20); /* another signal may follow: check again */
 	}
 	return NULL;
 }
