@@ -21,7 +21,7 @@ static int takes(const struct cli_option *o)
 	return o->value[0] == '[' ? optional_argument : required_argument;
 }
 
-/* What getopt wants to know; values are the letters, or VAL_LONG + index. */
+/* Builds getopt's tables; values are the letters, or VAL_LONG + index. */
 static size_t make_tables(const struct cli_option *options, bool first_arg_ends, char *letters,
 			  struct option *longs)
 {
@@ -38,7 +38,7 @@ static size_t make_tables(const struct cli_option *options, bool first_arg_ends,
 			break;
 		if (o->letter) {
 			*letters++ = o->letter;
-			for (int i = takes(o); i > 0; i--) /* getopt's notation: 0, 1, 2 of them */
+			for (int i = takes(o); i > 0; i--) /* getopt: 0 to 2 colons */
 				*letters++ = ':';
 		}
 		if (o->name)
@@ -60,7 +60,7 @@ static int option_index(const struct cli_option *options, size_t n, int val)
 	return -1;
 }
 
-/* The option that getopt stumbled over is argv[optind - 1], or a letter within it. */
+/* The option that getopt rejected is argv[optind - 1], or a letter in it. */
 static int complain(int what, char **argv, char *err, size_t err_len)
 {
 	char name[64];
@@ -126,7 +126,7 @@ int cli_parse(const struct cli_option *options, bool first_arg_ends, int argc, c
 	return 0;
 }
 
-/* One for two processors: where they outnumber these, each has fewer changes to commit at once, and all are slower. */
+/* One per two processors: with more, each commits fewer changes at once, and all are slower. */
 uint32_t cli_metas(uint32_t servers)
 {
 	long half = sysconf(_SC_NPROCESSORS_ONLN) / 2;
@@ -166,7 +166,7 @@ int cli_inside_path(const char *arg, char out[CLI_PATH_MAX])
 			continue;
 		if (n == 2 && arg[0] == '.' && arg[1] == '.') {
 			while (len && out[--len] != '/') {
-				/* back to the parent */
+				/* remove the last component */
 			}
 			continue;
 		}

@@ -1,8 +1,8 @@
-/* sheaf bench: measures Sheaf against what the same machine does without it, in the same run.
+/* sheaf bench: measures Sheaf and what the same machine does without it, in the same run.
  *
- * This file is the frame: the command, the rounds, rows, ratios and bars, JSON and tables for people.
- * Every round runs every case once, so alternatives are interleaved; a ratio is taken within a round; what
- * is judged is the median of the rounds' ratios. The first round is a short one that does not count. */
+ * This file has the command, the rounds, rows, ratios and bars, and the output as JSON and tables.
+ * Every round runs every case once, so alternatives are interleaved; a ratio is computed within a
+ * round; bars judge the median of the ratios. The first round is a short warm-up, not counted. */
 #include "cli/bench.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static const struct bench_kind *const kinds[] = { &bench_net,  &bench_contig, &b
 
 /* ---- rows ---- */
 
-/* Room for one more in an array of pointers or structs. */
+/* Grows an array by one element. */
 static void *grow(struct bench *b, void *array, size_t n, size_t size)
 {
 	void *p = realloc(array, (n + 1) * size);
@@ -289,7 +289,7 @@ int bench_once(struct bench *b, int n,
 	return bench_crew_run(b, &j, n, r);
 }
 
-/* Clients that run at the same time for about the same time: their rates add up, their times do not. */
+/* The clients run at the same time for about as long: rates are summed, times are not. */
 static double figure_of(const struct bench_case *c, const struct bench_result *r)
 {
 	double sum = 0;
@@ -309,7 +309,7 @@ static double figure_of(const struct bench_case *c, const struct bench_result *r
 	return sum;
 }
 
-/* So far, by all servers that answer. */
+/* System calls so far of all servers that answer. */
 static uint64_t server_calls(struct bench *b)
 {
 	struct sheaf_server s;
@@ -444,9 +444,9 @@ static int run_kind(struct bench *b)
 	return 0;
 }
 
-/* ---- for programs ---- */
+/* ---- JSON output ---- */
 
-/* Enough digits, not all: 0.8123 instead of 0.81229999999999. */
+/* Rounds to a few digits: 0.8123 instead of 0.81229999999999. */
 static struct json_object *json_number(double v)
 {
 	char text[32];
@@ -461,7 +461,7 @@ static void put_text(struct json_object *o, const char *key, const char *text)
 		json_object_object_add(o, key, json_object_new_string(text));
 }
 
-/* Which way a row is judged, or NULL. */
+/* The better direction of a judged row, or NULL. */
 static const char *better(struct bench *b, const struct bench_row *r)
 {
 	static const char *const ways[] = { "higher", "lower", "exact" };
@@ -472,7 +472,7 @@ static const char *better(struct bench *b, const struct bench_row *r)
 	return NULL;
 }
 
-/* System calls of an operation: by its client, and by all servers together. Null: no servers in it. */
+/* System calls per operation: by the client, and by all servers. NULL: no servers involved. */
 static struct json_object *calls_json(const struct bench_row *r)
 {
 	struct json_object *o;
@@ -536,7 +536,7 @@ static struct json_object *bench_json(struct bench *b)
 	return o;
 }
 
-/* ---- for people ---- */
+/* ---- text output ---- */
 
 static void add_numbers(struct cli_table *t, const struct bench_row *r)
 {
@@ -549,7 +549,7 @@ static void add_numbers(struct cli_table *t, const struct bench_row *r)
 	}
 }
 
-/* What was measured, or what was derived from it. */
+/* Prints the measured rows, or the derived ones. */
 static int print_rows(struct bench *b, const struct bench_kind *k, bool derived)
 {
 	static const char *const heads[] = { "CASE", ">MEDIAN", ">MIN", ">MAX", "UNIT" };
@@ -675,7 +675,7 @@ static int take_options(struct bench *b, uint64_t *servers)
 	return c->opt[OPT_CLIENTS] ? take_clients(b, c->opt[OPT_CLIENTS]) : CLI_OK;
 }
 
-/* Of all of them, one that this machine cannot run is left out. */
+/* "all" leaves out benchmarks that this machine cannot run. */
 static bool wanted(struct bench *b, const struct bench_kind *k, const struct bench_kind *only)
 {
 	const char *why;
@@ -688,8 +688,8 @@ static bool wanted(struct bench *b, const struct bench_kind *k, const struct ben
 	return !why;
 }
 
-/* Everything between the first process and the last. With --dir each kind begins in an empty file system: it
- * gives the same figures after the others as alone. */
+/* Runs one benchmark, from the first process to the last. With --dir each starts with an empty file
+ * system, so that its results do not depend on the others. */
 static int run_apart(struct bench *b, const struct bench_kind *k, uint32_t servers)
 {
 	int status, crew;

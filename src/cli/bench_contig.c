@@ -1,5 +1,5 @@
-/* sheaf bench contig: large blocks. Every client reads and overwrites 4 MiB blocks of a file of its own,
- * striped over all servers and cached there; against one raw TCP stream. */
+/* sheaf bench contig: large blocks. Each client reads and overwrites 4 MiB blocks of its own file,
+ * striped over all servers and cached there, compared with one raw TCP stream. */
 #include "cli/bench.h"
 
 static int setup(struct bench *b)

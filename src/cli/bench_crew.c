@@ -1,12 +1,12 @@
-/* The processes of `sheaf bench`: clients that wait for jobs, and the far ends of the raw baselines.
+/* The processes of `sheaf bench`: waiting clients, and the far ends of the raw baselines.
  *
- * One job: the conductor sends it to n clients, each prepares and says that it is ready; when all are,
- * they get the word to go, run once() for the time or the number asked, and send what they did. So all n
- * run at the same time, and what a measurement needs beforehand is not in its time.
+ * One job: the conductor sends it to n clients; each prepares and reports that it is ready. When
+ * all are ready, the conductor tells them to start; they run once() for the given time or count,
+ * and send their results. So all n run at the same time, and preparation is not measured.
  *
- * Processes: forked while nothing is connected (libsheaf has threads). They ignore the terminal's
- * signals, end when the conductor's end of their socket closes, and die with it in any case.
- * Errors: a client sends what failed; one that is gone is an error of its own. */
+ * Processes: forked before anything is connected (libsheaf has threads). They ignore the terminal's
+ * signals, exit when the conductor closes its end of their socket, and are killed when it dies.
+ * Errors: a client sends what failed; a client that died is an error as well. */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -17,9 +17,9 @@
 
 #include "cli/bench.h"
 
-#define END_NS (5 * NSEC_PER_SEC) /* a client that has not ended by itself by then is killed */
+#define END_NS (5 * NSEC_PER_SEC) /* clients that still run after this time are killed */
 #define MAX_PIECES 1024
-#define MAX_TIMES 1024 /* of the last operations */
+#define MAX_TIMES 1024 /* latencies kept, of the last operations */
 
 int bench_why(struct bench_worker *w, const char *what, int err)
 {
@@ -243,7 +243,7 @@ int bench_do_singles(struct bench_worker *w, const struct bench_job *j, uint64_t
 
 /* ---- the conductor ---- */
 
-/* What a forked process must not share with the command; `arg`: the bench. */
+/* Drops what a forked process must not share with the command; `arg`: the bench. */
 static void become_child(void *arg)
 {
 	struct bench *b = arg;
@@ -338,7 +338,7 @@ static int complain(struct bench *b, int i, const struct bench_result *r)
 	return r->error;
 }
 
-/* What client i says next. */
+/* Receives the next message of client i. */
 static int hear(struct bench *b, int i, struct bench_result *r)
 {
 	ssize_t n;
@@ -355,7 +355,7 @@ static int hear(struct bench *b, int i, struct bench_result *r)
 	return r->error;
 }
 
-/* Hears all n, whatever they say, so that nothing is left for the next job. */
+/* Receives from all n clients, even after errors, so that nothing is left for the next job. */
 static int hear_all(struct bench *b, int n, struct bench_result *out, bool said)
 {
 	int first = 0, r;

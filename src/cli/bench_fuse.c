@@ -1,9 +1,11 @@
-/* What `sheaf bench mount` measures: Sheaf mounted on the temporary servers, and a directory beside them through
- * bench/passthrough, which is what FUSE alone costs. Also the shell commands of that benchmark.
+/* The mounts of `sheaf bench mount`: Sheaf on the temporary servers, and a directory beside them
+ * through bench/passthrough, which shows the cost of FUSE alone. Also runs that benchmark's shell
+ * commands.
  *
- * Processes: `sheaf mount -f` and `passthrough -f`, each in a session of its own, so that the terminal's signals
- * do not reach them, and dying with the command. bench_fuse_close() ends them and unmounts, also after a failure or a
- * signal. Errors: what all of them say is in mount.log; its last line is told. */
+ * Processes: `sheaf mount -f` and `passthrough -f`, each in its own session, so that signals of the
+ * terminal do not reach them; they die with the command. bench_fuse_close() ends and unmounts them,
+ * also after a failure or a signal.
+ * Errors: the output of all of them is in mount.log; messages quote its last line. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mount.h>
@@ -14,9 +16,9 @@
 
 #include "cli/bench.h"
 
-#define PASSTHROUGH "../bench/passthrough" /* seen from where this program is */
-#define MOUNT_NS (15 * NSEC_PER_SEC) /* until a mount answers */
-#define END_NS (5 * NSEC_PER_SEC) /* until its process has ended */
+#define PASSTHROUGH "../bench/passthrough" /* relative to the directory of this program */
+#define MOUNT_NS (15 * NSEC_PER_SEC) /* time limit for a mount to answer */
+#define END_NS (5 * NSEC_PER_SEC) /* time limit for its process to exit */
 
 static const struct timespec pause_2ms = { 0, 2000000 };
 
@@ -42,7 +44,7 @@ static void log_path(struct bench *b, char out[CLI_PATH_MAX])
 	snprintf(out, CLI_PATH_MAX, "%s/mount.log", b->place.dir);
 }
 
-/* In a session of its own, with what it says in the log. Pid, or -errno. */
+/* Starts a program in its own session, with its output in the log. Pid, or -errno. */
 static pid_t run(struct bench *b, const char *program, const char *const *argv)
 {
 	char log[CLI_PATH_MAX];
@@ -66,7 +68,7 @@ static pid_t run(struct bench *b, const char *program, const char *const *argv)
 	_exit(127);
 }
 
-/* An error, with the last line of the log. */
+/* Prints an error with the last line of the log. */
 static int complain(struct bench *b, const char *what, int err)
 {
 	char path[CLI_PATH_MAX], line[512] = "";
@@ -122,7 +124,7 @@ double bench_fuse_memory(const struct bench_side *s)
 
 /* ---- mounts ---- */
 
-/* Something other than the directory that was there before answers. */
+/* Is another file system than before mounted there? */
 static bool answers(const struct bench_side *s)
 {
 	struct stat st;
@@ -223,7 +225,7 @@ int bench_fuse_open(struct bench *b)
 	return r ? r : mount_sheaf(b);
 }
 
-/* Those who work in it keep what they have open; with the last of that its process ends. */
+/* Lazy unmount: open files stay usable, and the daemon exits when the last is closed. */
 static void unmount(struct bench *b, const struct bench_side *s)
 {
 	const char *const argv[] = { "fusermount3", "-u", "-z", "--", s->point, NULL };
@@ -231,7 +233,7 @@ static void unmount(struct bench *b, const struct bench_side *s)
 
 	if (!s->point[0] || umount2(s->point, MNT_DETACH | UMOUNT_NOFOLLOW) == 0 || errno != EPERM)
 		return;
-	pid = run(b, argv[0], argv); /* not root */
+	pid = run(b, argv[0], argv); /* without root */
 	if (pid > 0)
 		waitpid(pid, NULL, 0);
 }

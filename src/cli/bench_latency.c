@@ -1,11 +1,11 @@
-/* sheaf bench latency: small reads and overwrites by size. The time of an operation as a client sees it,
- * against the blocking ping-pong of one pair, also where several clients run at once. */
+/* sheaf bench latency: small reads and overwrites by size. The latency of an operation at the
+ * client, compared with the blocking ping-pong of one pair, also with several clients. */
 #include "cli/bench.h"
 
 static const uint64_t sizes[] = { 1, 64, 512, 4 * KIB, 16 * KIB, 64 * KIB };
 static const char *const ways[] = { "read", "overwrite" };
 
-/* The next server each time, a different page each time, and no access that two servers share. */
+/* Each access goes to the next server and another page; none crosses a stripe boundary. */
 #define STRIDE (BENCH_UNIT + 4 * KIB)
 static uint64_t stride_of(uint64_t size)
 {
@@ -27,7 +27,7 @@ static void add(struct bench *b, uint64_t size, int way, int clients)
 		       &row);
 }
 
-/* The sizes with a bar come right behind their baseline. */
+/* The sizes that a bar judges follow directly after their baseline. */
 static int setup(struct bench *b)
 {
 	int r = bench_once(b, b->most_clients, bench_do_make, BENCH_FILE, 0);

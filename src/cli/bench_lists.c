@@ -1,15 +1,15 @@
-/* sheaf bench lists: one list call against as many single calls, and how many requests it costs.
+/* sheaf bench lists: one list call compared with as many single calls, and the requests it needs.
  *
- * The pieces lie at equal distances in the file, so that they fall on all servers alike, and apart from
- * each other in memory too. Requests are counted by the servers themselves: what one list call adds to
- * their counters, less what asking for the counters adds. */
+ * The pieces have equal distances in the file, so that they are spread evenly over the servers, and
+ * are not adjacent in memory either. The servers count the requests: the increase of their counters
+ * by one list call, minus the requests that read the counters. */
 #include "cli/bench.h"
 
 static const struct pattern {
 	uint32_t pieces;
 	uint64_t size;
 	const char *name, *id;
-	const char *bar; /* of reading and writing, in ping-pongs */
+	const char *bar; /* bar for reading and writing, in ping-pong times */
 	double need;
 } patterns[] = { { 128, 2 * KIB, "128 x 2 KiB", "128x2K", "list_128x2k", 8 },
 		 { 128, 128, "128 x 128 B", "128x128", "list_128x128", 4 },
@@ -101,7 +101,7 @@ static void plot_gain(struct bench *b, const struct bench_row *const *gain)
 	}
 }
 
-/* One bar is about reading alone; the others are about the worst, writing included. */
+/* One bar judges reads only; the others judge the worst of reads and writes. */
 static void judge(struct bench *b)
 {
 	const struct bench_row *ping = bench_find(b, BENCH_PINGPONG, 1, BENCH_PING, 0);

@@ -1,23 +1,24 @@
-/* sheaf bench meta: names by number of clients: create, stat, resize, readdir, unlink.
+/* sheaf bench meta: metadata operations by client count: create, stat, resize, readdir, unlink.
  *
- * "create" is the open that makes a new file, which is durable when it returns; the files are closed after
- * the clock has stopped, and "create + close" shows both together. Each client works in a directory of its
- * own (they are spread over the metadata servers), or all in one ("one directory"); readdir lists one that all
- * share, with attributes or without. "stat beside creates" is the 99th percentile of one client's stats while
- * three others create; "ping-pong beside creates" the same of raw ping-pongs. In memory the rates are set against 4 ping-pong pairs, on disk
- * against one process that appends 4 KiB and syncs. What servers do in the background about removed and
- * closed files is waited for between measurements, not measured. */
+ * "create" is the open that creates a file, which is durable when it returns; files are closed
+ * after the measurement, and "create + close" measures both. Each client works in its own directory
+ * (they are spread over the metadata servers), or all in one ("one directory"); readdir lists a
+ * shared directory, with attributes or without. "stat beside creates" is the 99th percentile of one
+ * client's stats while three others create; "ping-pong beside creates" is the same for raw
+ * ping-pongs. In memory the rates are compared with 4 ping-pong pairs, on disk with one process
+ * that appends 4 KiB and syncs. The servers' background work on removed and closed files is waited
+ * for between the measurements, not measured. */
 #include <fcntl.h>
 
 #include "cli/bench.h"
 
-#define LISTED 1000 /* names in the directory that is listed */
+#define LISTED 1000 /* names in the listed directory */
 #define LARGE \
-	100000 /* and in one that is listed with attributes; on disk, or for one round, a tenth of it */
-#define COUNTED 4 /* times that requests are counted; the fewest count */
+	100000 /* names in the directory listed with attributes; a tenth on disk or for one round */
+#define COUNTED 4 /* repetitions of a request count; the minimum is used */
 #define BESIDE 4 /* clients: one is measured, the others create */
 
-/* A file of this client: in its own directory, or in that of all (a job with count). */
+/* Path of a file of this client: in its own directory, or in the shared one if j->count. */
 static void path_of(struct bench_worker *w, const struct bench_job *j, uint64_t i,
 		    char out[CLI_PATH_MAX])
 {
@@ -54,7 +55,7 @@ static int make_shared(struct bench_worker *w, const struct bench_job *j, uint64
 	return bench_why(w, "mkdir", r);
 }
 
-/* This client's share of the names that are listed; j->size of them in the large directory. */
+/* Creates this client's share of the listed names; j->size names in the large directory. */
 static int make_listed(struct bench_worker *w, const struct bench_job *j, uint64_t i)
 {
 	struct sheaf_file *f;
@@ -126,7 +127,7 @@ static int resize_once(struct bench_worker *w, const struct bench_job *j, uint64
 			 sheaf_truncate(w->fs, path, i / w->made % 2 ? 0 : (off_t)MIB));
 }
 
-/* One name a call; the library fetches them by the page. */
+/* One name per call; the library fetches pages of names. */
 static int readdir_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
 {
 	char path[CLI_PATH_MAX];
@@ -165,7 +166,7 @@ static int readdir_stat_once(struct bench_worker *w, const struct bench_job *j, 
 	return bench_why(w, "readdir", r ? r : n < j->size ? -EIO : 0);
 }
 
-/* Client 0 does what is measured, the others load the servers. */
+/* Client 0 is measured, the others load the servers. */
 static int stat_beside(struct bench_worker *w, const struct bench_job *j, uint64_t i)
 {
 	char path[CLI_PATH_MAX];
@@ -195,7 +196,7 @@ static int remove_beside(struct bench_worker *w, const struct bench_job *j)
 	return bench_why(w, "unlink", r);
 }
 
-/* A small file is opened and read; it is closed when the requests are counted. */
+/* Opens and reads a small file; it stays open until the requests are counted. */
 static int open_read_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
 {
 	char path[CLI_PATH_MAX], b[16];
@@ -228,7 +229,7 @@ static int make_small(struct bench_worker *w, const struct bench_job *j, uint64_
 	return bench_why(w, "make a small file", r < 0 ? (int)r : 0);
 }
 
-/* What was left open by counting goes without being counted. */
+/* Closes and removes the files that counting left; these requests are not counted. */
 static int close_counted(struct bench_worker *w, const struct bench_job *j, uint64_t i)
 {
 	char path[CLI_PATH_MAX];
@@ -248,7 +249,7 @@ static int count_all(struct bench *b, struct bench_case *c, double *value)
 	int r = 0;
 
 	*value = 0;
-	for (int i = 0; !r && i < COUNTED; i++) { /* the first ones are shown their way */
+	for (int i = 0; !r && i < COUNTED; i++) { /* the first ones fill the referral cache */
 		r = bench_count_requests(b, &c->job, &most, &n);
 		*value = i && *value < n ? *value : n;
 	}
@@ -295,7 +296,7 @@ static void add_case(struct bench *b, const char *what, int clients, struct benc
 	bench_case_add(b, &c, &row);
 }
 
-/* In one directory, all clients. */
+/* All clients in one directory. */
 static void add_shared(struct bench *b, int clients)
 {
 	const struct bench_job create = {
@@ -354,7 +355,7 @@ static uint64_t n_large(const struct bench *b)
 	return b->place.on_disk || b->rounds == 1 ? LARGE / 10 : LARGE;
 }
 
-/* The baselines come right before the clients that are judged by them. */
+/* The baselines directly precede the client count that is compared with them. */
 static int setup(struct bench *b)
 {
 	uint64_t large = n_large(b);
@@ -382,7 +383,7 @@ static int setup(struct bench *b)
 	return r;
 }
 
-/* Names listed in a second, from listings in a second. */
+/* Names per second, from listings per second. */
 static const struct bench_row *entries(struct bench *b)
 {
 	const struct bench_row *lists = bench_find(b, "list with attributes", 1, 0, 0);
@@ -391,7 +392,7 @@ static const struct bench_row *entries(struct bench *b)
 	return lists ? bench_scaled(b, "listed", lists, n, "1/s") : NULL;
 }
 
-/* A row that is judged as it is. */
+/* Adds a bar for an existing row. */
 static void bar_of(struct bench *b, const char *name, const char *what, enum bench_sense sense,
 		   double need)
 {
@@ -420,7 +421,7 @@ static void plot(struct bench *b, const char *name, const char *title, const cha
 	}
 }
 
-/* One operation: a bar for each number of clients. */
+/* Plots one operation: one column per number of clients. */
 static void plot_one(struct bench *b, const char *name, const char *title, const char *what,
 		     const struct bench_row *ref)
 {

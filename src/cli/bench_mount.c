@@ -1,11 +1,13 @@
-/* sheaf bench mount: programs that know nothing of Sheaf, on `sheaf mount` and on a passthrough file system over the
- * same storage (bench_fuse.c), which is what FUSE itself costs; large reads also on one that does not copy them.
+/* sheaf bench mount: ordinary programs on `sheaf mount` and on a passthrough file system over the
+ * same storage (bench_fuse.c), which shows the cost of FUSE itself; large reads also on a
+ * passthrough that does not copy the data.
  *
- * Every job works on files of its own below either mount, through system calls. What is read has left the page cache
- * of the mount before, which is checked, or is read with O_DIRECT; a write is a whole file from open to close, so that
- * nothing may stay behind in a cache; a stat asks for what is true now. A listing comes when all that the kernel knew
- * of its names has expired. "untar and compile" is tar and make in a shell. The memory of the mount's process is looked
- * at before and after some thousand operations of all sorts; --long: after a million. */
+ * Every job uses its own files below either mount, through system calls. Data to read are dropped
+ * from the page cache of the mount, which is verified, or read with O_DIRECT; a write is a whole
+ * file from open to close, so that no data stay in a cache; a stat is not answered from a cache. A
+ * listing starts after the kernel's cached names have expired. "untar and compile" runs tar and
+ * make in a shell. The memory of the mount process is sampled before and after some thousand mixed
+ * operations; with --long: after a million. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -16,16 +18,16 @@
 
 #include "cli/bench.h"
 
-#define FILE_SIZE (128 * MIB) /* that one job reads or writes */
+#define FILE_SIZE (128 * MIB) /* read or written by one job */
 #define BLOCK MIB
 #define PAGE (4 * KIB)
-#define LISTED 10000 /* names; a tenth of them for a single round, as of all that follows */
-#define EXPIRED_NS (1100 * NSEC_PER_MSEC) /* after it, what the kernel knew for a second */
-#define UNITS 49 /* of the project, a source and a header each; beside them main.c and Makefile */
-#define STEPS 20 /* functions of a unit */
-#define CHURNED 5 /* operations in a turn of the churn */
-#define CHURN (10 * 1000) /* operations in a round */
-#define CHURN_LONG (1000 * 1000) /* in all rounds */
+#define LISTED 10000 /* names; a tenth for a single round, as for the counts below */
+#define EXPIRED_NS (1100 * NSEC_PER_MSEC) /* longer than the kernel caches names (1 s) */
+#define UNITS 49 /* source and header pairs in the project, beside main.c and Makefile */
+#define STEPS 20 /* functions per unit */
+#define CHURNED 5 /* operations per step of the churn */
+#define CHURN (10 * 1000) /* operations per round */
+#define CHURN_LONG (1000 * 1000) /* operations in all rounds */
 
 #define LIST "list with attributes"
 #define COMPILE "untar and compile"
@@ -39,7 +41,7 @@ static int failed(struct bench_worker *w, const char *what)
 	return bench_why(w, what, errno ? -errno : -EIO);
 }
 
-/* In the buffer, at a page. */
+/* A page-aligned address in the buffer. */
 static char *aligned(struct bench_worker *w)
 {
 	return (char *)(((uintptr_t)w->buf + PAGE - 1) & ~(uintptr_t)(PAGE - 1));
@@ -50,7 +52,7 @@ static void file_path(struct bench_worker *w, const struct bench_job *j, char ou
 	snprintf(out, CLI_PATH_MAX, "%s/file.%d", j->path, w->index);
 }
 
-/* One of the files that this job makes: in its own directory, or in that of all (a job with count). */
+/* Path of a file that this job creates: in its own directory, or in the shared one if j->count. */
 static void name_path(struct bench_worker *w, const struct bench_job *j, uint64_t i,
 		      char out[CLI_PATH_MAX])
 {
@@ -80,7 +82,7 @@ static int close_file(struct bench_worker *w, const struct bench_job *j)
 	return r;
 }
 
-/* A whole file, from open to close. */
+/* Writes a whole file, from open to close. */
 static int write_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
 {
 	int r = open_file(w, j, O_WRONLY | O_CREAT), e;
@@ -94,7 +96,7 @@ static int write_once(struct bench_worker *w, const struct bench_job *j, uint64_
 	return r ? r : e;
 }
 
-/* Nothing of it is in the page cache of the mount: what is read comes through FUSE. */
+/* Drops the file from the page cache of the mount, so that reads go through FUSE. */
 static int drop_cache(struct bench_worker *w)
 {
 	unsigned char *there = (unsigned char *)w->buf;
@@ -123,7 +125,7 @@ static int direct_prepare(struct bench_worker *w, const struct bench_job *j)
 	return open_file(w, j, O_RDONLY | O_DIRECT);
 }
 
-/* The next block; with count, any block. */
+/* Reads the next block; with j->count, a random block. */
 static int read_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
 {
 	uint64_t n = FILE_SIZE / j->size;
@@ -184,7 +186,7 @@ static int wait_expired(struct bench_worker *w, const struct bench_job *j)
 	return 0;
 }
 
-/* As ls -l does. */
+/* Lists with attributes, as ls -l does. */
 static int list_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
 {
 	char path[CLI_PATH_MAX];
@@ -208,7 +210,7 @@ static int list_once(struct bench_worker *w, const struct bench_job *j, uint64_t
 	return r;
 }
 
-/* A file's life: made and written, looked at, read, renamed, removed. */
+/* The life of a file: create and write, stat, read, rename, remove. */
 static int churn_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
 {
 	char path[CLI_PATH_MAX], other[CLI_PATH_MAX];
@@ -246,7 +248,7 @@ static int make_dirs(struct bench_worker *w, const struct bench_job *j, uint64_t
 	return mkdir(path, 0700) ? failed(w, "mkdir") : 0;
 }
 
-/* This job's share of the names that are listed; width: of how many jobs. */
+/* Creates this job's share of the listed names; width: the number of jobs. */
 static int make_listed(struct bench_worker *w, const struct bench_job *j, uint64_t i)
 {
 	char path[CLI_PATH_MAX];
@@ -285,7 +287,7 @@ static int on_sides(struct bench *b, int sides,
 	return r;
 }
 
-/* ---- the project that is compiled ---- */
+/* ---- the project to compile ---- */
 
 static FILE *source(const char *dir, const char *name)
 {
@@ -350,7 +352,7 @@ static int put_program(const char *dir, int units)
 	return fclose(f) ? -errno : 0;
 }
 
-/* Beside the servers, as a tar file. 1: there is no compiler, make or tar. */
+/* Creates the project beside the servers, as a tar file. 1: compiler, make or tar is missing. */
 static int make_project(struct bench *b)
 {
 	int units = (int)tenth_of(b, UNITS);
@@ -405,7 +407,7 @@ static int memory_after(struct bench *b, struct bench_case *c, double *value)
 
 /* ---- the benchmark ---- */
 
-/* One case of one side; its row is called "SIDE: what". */
+/* Adds one case of one side; its row is named "SIDE: what". */
 static void add(struct bench *b, int side, const char *what, uint64_t bytes, struct bench_case c)
 {
 	struct bench_row row = { .clients = (uint32_t)c.workers, .bytes = bytes };
@@ -498,7 +500,7 @@ static void add_memory(struct bench *b)
 	    (struct bench_case){ .job = churn, .workers = jobs, .custom = memory_after });
 }
 
-/* Sides in turn, so that what is compared is measured one after the other. */
+/* Sides alternate, so that compared cases are measured one after the other. */
 static int setup(struct bench *b)
 {
 	int r = bench_fuse_open(b), project;
@@ -540,7 +542,7 @@ static const struct bench_row *row_of(struct bench *b, int side, const char *wha
 	return bench_find(b, name, (uint32_t)jobs, bytes, 0);
 }
 
-/* Judged in memory: on a disk a name is durable here and not there. need 0: told, not judged. */
+/* Judged in memory only: on disk only Sheaf makes names durable. need 0: shown, not judged. */
 static const struct mount_ratio {
 	const char *name, *what;
 	int jobs;
@@ -572,7 +574,7 @@ struct cell {
 	uint64_t bytes;
 };
 
-/* Either side, by what it does and how many jobs. */
+/* Plots both sides by operation and number of jobs. */
 static void plot(struct bench *b, const char *name, const char *title, const struct cell *cells,
 		 int n)
 {

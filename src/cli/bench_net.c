@@ -1,5 +1,5 @@
-/* sheaf bench net: the transport alone: an empty request to a server against a raw ping-pong, and the
- * stream of one server against a raw stream; memcpy, and a ping-pong by a Unix socket, for scale. */
+/* sheaf bench net: the transport alone: an empty request to a server compared with a raw ping-pong,
+ * and the stream of one server with a raw stream; memcpy and a Unix socket ping-pong for scale. */
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@ static int ping_once(struct bench_worker *w, const struct bench_job *j, uint64_t
 	return bench_why(w, "ping", sheaf_ping(w->fs, (int)j->server));
 }
 
-/* A process that sends back what it gets, for as long as this one is there; its descriptor or -errno. */
+/* Forks a process that echoes what it receives until this process exits; descriptor or -errno. */
 static int start_echo(void)
 {
 	char b[BENCH_PING];
@@ -28,7 +28,7 @@ static int start_echo(void)
 		return -EAGAIN;
 	case 0:
 		close(fd[0]);
-		dup2(fd[1], 0); /* nothing else of ours is kept open */
+		dup2(fd[1], 0); /* the child keeps no other descriptor */
 		close_range(1, ~0U, 0);
 		for (ssize_t n; (n = read(0, b, sizeof(b))) > 0;)
 			if (write(0, b, (size_t)n) != n)

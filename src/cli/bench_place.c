@@ -1,6 +1,6 @@
-/* Where `sheaf bench` runs: temporary servers below --dir, or the running file system with a scratch
- * directory inside it. Whatever was made here is removed by bench_place_close(), also after a signal
- * or a failure. Single-threaded, blocking. */
+/* Where `sheaf bench` runs: temporary servers below --dir, or the running file system with a
+ * scratch directory in it. bench_place_close() removes everything that was created, also after a
+ * signal or a failure. Single-threaded, blocking. */
 #include <arpa/inet.h>
 #include <ftw.h>
 #include <limits.h>
@@ -16,12 +16,12 @@
 #include "cli/bench.h"
 
 #define START_NS (15 * NSEC_PER_SEC)
-#define START_TRIES 3 /* somebody else may take a port between our look and the start */
+#define START_TRIES 3 /* another process may take a port between the probe and the start */
 #define SETTLE_NS (20 * NSEC_PER_SEC)
 #define FIRST_PORT 20000
-#define LAST_PORT 32000 /* below what the kernel gives out by itself */
+#define LAST_PORT 32000 /* below the kernel's range of ephemeral ports */
 
-/* ---- what lies below the storage ---- */
+/* ---- the file system below the storage ---- */
 
 static void look_at_storage(struct bench_place *p)
 {
@@ -60,7 +60,7 @@ static bool port_is_free(int port)
 	return ok;
 }
 
-/* The first of n free ports in a row, or 0. */
+/* The first of n consecutive free ports, or 0. */
 static uint32_t find_ports(uint32_t n)
 {
 	for (int tries = 0; tries < 1000; tries++) {
@@ -83,7 +83,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 	return remove(path);
 }
 
-/* They are temporary: nothing in them is worth a clean stop. */
+/* Temporary servers need no clean stop. */
 static void kill_servers(struct bench_place *p)
 {
 	uint32_t n = p->conf ? p->conf->n_targets : 0;
@@ -108,7 +108,7 @@ static void remove_own(struct bench_place *p)
 	p->dir[0] = 0;
 }
 
-/* Waits for all; `why` gets what the first one that failed said. */
+/* Waits for all servers; `why` gets the message of the first that failed. */
 static bool all_ready(struct bench_place *p, char *why, size_t n)
 {
 	bool ok = true;
@@ -185,7 +185,7 @@ static int open_own(struct bench *b, const char *given, uint32_t servers)
 
 /* ---- the running file system ---- */
 
-/* The directory that holds a server's storage, when that is on this host. */
+/* Finds the directory that holds a server's storage, if it is on this host. */
 static void find_storage(struct bench_place *p)
 {
 	const struct conf_target *t = &p->conf->targets[0];
@@ -250,7 +250,7 @@ int bench_place_connect(struct bench *b)
 	return r;
 }
 
-/* ---- the end ---- */
+/* ---- cleanup ---- */
 
 static void remove_inside(struct bench *b, const char *dir)
 {
@@ -277,7 +277,7 @@ void bench_place_close(struct bench *b)
 
 	if (b->c->fs && p->scratch[0] && !p->own) {
 		remove_inside(b, p->scratch);
-		bench_settle(b); /* it is gone before the next one begins */
+		bench_settle(b); /* complete the removal before the next benchmark starts */
 	}
 	if (b->c->fs)
 		sheaf_disconnect(b->c->fs);

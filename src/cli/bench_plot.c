@@ -1,6 +1,7 @@
-/* One plot of `sheaf bench --report` as SVG: groups of bars, or a line per series. Axes from 0 in round
- * steps or, where a plot asks for it, in powers of ten; whiskers from the lowest to the highest round, values written where they are, a baseline as a
- * dashed line. Pure functions, but for what they print. */
+/* One plot of `sheaf bench --report` as SVG: groups of bars, or one line per series. The value axis
+ * is linear from 0 in round steps or, if the plot asks for it, logarithmic. Whiskers span the
+ * lowest to the highest round, values are printed at their points, and a baseline is a dashed line.
+ * Pure functions, except for the output. */
 #include <math.h>
 
 #include "cli/bench_report.h"
@@ -10,11 +11,11 @@
 #define LEFT 64.0
 #define RIGHT 16.0
 #define TOP 94.0
-#define LINE 18.0 /* of the legend */
-#define APART 12.0 /* of two values at the end of lines */
+#define LINE 18.0 /* line height of the legend */
+#define APART 12.0 /* minimum distance of two values at the end of lines */
 #define BOTTOM 52.0
 
-/* Told apart by people who do not see all colours, and on grey paper. */
+/* Distinguishable for colour-blind readers and in greyscale. */
 static const char *const colours[BENCH_PLOT_MAX] = { "#1b6ca8", "#e08214", "#2a9d72", "#b2427a",
 						     "#6a51a3", "#8c6d31", "#5f6b76", "#c23b22" };
 
@@ -22,8 +23,7 @@ struct frame {
 	FILE *f;
 	const struct bench_plot *p;
 	const char *unit;
-	double low, top,
-		step; /* of the y axis; low is 0 where it is linear, and steps are tenfold where not */
+	double low, top, step; /* y axis; low 0: linear, otherwise steps of ten times */
 };
 
 static double y_of(const struct frame *fr, double v)
@@ -34,7 +34,7 @@ static double y_of(const struct frame *fr, double v)
 	return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * part;
 }
 
-/* Three digits, thousands as k: "5.43", "41.2", "18.3k"; small ones as "0.0019". */
+/* Three digits, thousands as k: "5.43", "41.2", "18.3k"; small values as "0.0019". */
 static void short_number(char *out, size_t n, double v)
 {
 	const char *k = "";
@@ -49,7 +49,7 @@ static void short_number(char *out, size_t n, double v)
 	snprintf(out, n, "%.*f%s", v < 0.1 ? 4 : v < 10 ? 2 : v < 100 ? 1 : 0, v, k);
 }
 
-/* All numbers of an axis in the same form, which its top decides. */
+/* All numbers of an axis have the same form, which depends on the top value. */
 static void axis_number(char *out, size_t n, double v, double top)
 {
 	if (top >= 2e6)
@@ -90,7 +90,7 @@ static void put(struct frame *fr, double x, double y, const char *attributes, co
 	fputs("</text>\n", fr->f);
 }
 
-/* Steps of 1, 2 or 5 times a power of ten, five to ten of them; or powers of ten around all values. */
+/* Five to ten steps of 1, 2 or 5 times a power of ten; or powers of ten around all values. */
 static void choose_scale(struct frame *fr)
 {
 	const struct bench_plot *p = fr->p;
@@ -111,7 +111,7 @@ static void choose_scale(struct frame *fr)
 		most = MAX(most, p->ref->median);
 	if (most <= 0)
 		most = 1;
-	most *= 1.08; /* room for the value above the highest */
+	most *= 1.08; /* space for the label above the highest value */
 	power = pow(10, floor(log10(most / 5)));
 	fr->step = power;
 	if (most / fr->step > 10)
@@ -147,7 +147,7 @@ static void draw_axes(struct frame *fr)
 		    "text-anchor=\"middle\" class=\"unit\"", p->x_label);
 }
 
-/* Where the next entry of the legend goes: on the next line when it would not fit. */
+/* Position of the next legend entry; moves to the next line if the entry does not fit. */
 static void legend_place(double *x, double *y, const char *text)
 {
 	if (*x + 30 + 6.8 * (double)strlen(text) > WIDTH - RIGHT && *x > LEFT) {
@@ -239,7 +239,7 @@ static double x_of(const struct bench_plot *p, int g)
 	return LEFT + (WIDTH - LEFT - RIGHT) / p->n_groups * (g + 0.5);
 }
 
-/* The values at one end of the lines, from the top down, pushed apart where they would overlap. */
+/* Prints the values at one end of the lines from the top down, moved apart where they overlap. */
 static void put_end_values(struct frame *fr, int g, double dx, const char *attributes)
 {
 	const struct bench_plot *p = fr->p;
@@ -263,7 +263,7 @@ static void put_end_values(struct frame *fr, int g, double dx, const char *attri
 	}
 }
 
-/* Values at the first and last point of each line; the rest are in the table. */
+/* Values are printed at the first and last point of each line; the table has the others. */
 static void draw_lines(struct frame *fr)
 {
 	const struct bench_plot *p = fr->p;

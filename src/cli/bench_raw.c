@@ -4,7 +4,7 @@
  *   raw ping-pong    64 bytes each way, blocking; one pair, or several at once
  *   appender         one process that appends 4 KiB and calls fdatasync, beside the storage
  *
- * Processes: the near ends run in the clients of the crew, the far end is a process of its own. */
+ * Processes: the near ends run in the clients of the crew, each far end is its own process. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -17,10 +17,10 @@
 #include "cli/bench.h"
 
 #define WRITE_SIZE (256 * KIB)
-#define AHEAD 2 /* blocks asked for before they are read, so that the far end never waits */
+#define AHEAD 2 /* blocks requested ahead of reading, so that the far end never waits */
 #define APPEND_SIZE (4 * KIB)
 
-struct ask { /* what the near end sends; answered with `send` bytes, or with itself when that is 0 */
+struct ask { /* request; the reply is `send` bytes, or the request itself if send is 0 */
 	uint64_t send;
 	char rest[BENCH_PING - 8];
 };
@@ -135,7 +135,7 @@ static int stream_prepare(struct bench_worker *w, const struct bench_job *j)
 	(void)j;
 	for (int i = 0; !r && i < AHEAD; i++)
 		r = ask_block(w);
-	if (!r) /* the clock starts with the stream under way */
+	if (!r) /* start the clock when the stream is flowing */
 		r = ask_block(w);
 	if (!r)
 		r = move_all(w->raw, w->buf, BENCH_BLOCK, false);
@@ -188,7 +188,7 @@ int bench_do_ping(struct bench_worker *w, const struct bench_job *j, uint64_t i)
 	return bench_why(w, BENCH_PINGPONG, r);
 }
 
-/* The time of one pair, the rate of several. */
+/* Measures the latency of one pair, the rate of several. */
 void bench_add_ping(struct bench *b, int pairs)
 {
 	bench_case_add(b,

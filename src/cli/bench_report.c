@@ -1,6 +1,6 @@
-/* sheaf bench --report DIR: one page for people (index.html, nothing else needed to read it), each plot as
- * a file of its own (*.svg), and the figures for programs (bench.json). Also what the conditions of a
- * run are. Errors: the first one that writing meets. */
+/* sheaf bench --report DIR: one self-contained page (index.html), each plot as an SVG file, and the
+ * results for programs (bench.json). Also collects the conditions of a run.
+ * Errors: the first error of writing. */
 #include "cli/bench_report.h"
 
 #include <stdlib.h>
@@ -266,7 +266,7 @@ static int page_close(struct page *p)
 {
 	int r = fflush(p->f) ? -errno : 0;
 
-	if (!r && ferror(p->f)) /* an earlier write; a full disk mostly */
+	if (!r && ferror(p->f)) /* an earlier write failed, mostly on a full disk */
 		r = -ENOSPC;
 	if (fclose(p->f) && !r)
 		r = -errno;
@@ -277,7 +277,7 @@ static int page_close(struct page *p)
 	return r;
 }
 
-/* DIR and what is missing above it. */
+/* Creates DIR and its missing parents. */
 static int make_dirs(const char *dir)
 {
 	char path[CLI_PATH_MAX];

@@ -1,11 +1,11 @@
-/* Between the page and its plots. */
+/* Shared by the report page (bench_report.c) and its plots (bench_plot.c). */
 #ifndef SHEAF_BENCH_REPORT_H
 #define SHEAF_BENCH_REPORT_H
 
 #include "cli/bench.h"
 
 void report_svg(FILE *f, const struct bench_plot *p);
-void report_text(FILE *f, const char *s); /* with what HTML takes for itself escaped */
-const char *report_unit(const char *unit); /* for people */
+void report_text(FILE *f, const char *s); /* prints s with HTML special characters escaped */
+const char *report_unit(const char *unit); /* the unit as the report prints it */
 
 #endif

@@ -1,14 +1,15 @@
-/* sheaf bench transfer: how scattered memory travels, by the size of its segments (after Wu et al., "Supporting
+/* sheaf bench transfer: transfer of scattered memory, by segment size (after Wu et al., "Supporting
  * Efficient Noncontiguous Access in PVFS over InfiniBand", figures 3 and 4).
  *
- * One client moves 128 or 1,024 segments: by a call for each; by one call that packs them, that has the system gather
- * them, or that does as the library chooses; and, as the ideal, as many bytes in one piece. The segments are apart
- * from each other in memory alone, or in the file too. All of a point is measured one after the other, so that ratios are
- * of neighbours. The file is cached by the servers and there before. Beside it: typed access (bench_typed.c). */
+ * One client moves 128 or 1,024 segments: with one call per segment; with one call that packs them,
+ * that lets the kernel gather them, or that lets the library choose; and, as the ideal, the same
+ * number of bytes in one piece. The segments are apart in memory only, or in the file as well. All
+ * cases of a point run one after the other, so that ratios compare neighbours. The file exists
+ * before and is cached by the servers. Also includes typed access (bench_typed.c). */
 #include "cli/bench.h"
 
-#define SLICE_NS (8 * NSEC_PER_MSEC) /* there are some 300 cases */
-/* Of the file and of the memory: the largest list with its gaps, and typed access. */
+#define SLICE_NS (8 * NSEC_PER_MSEC) /* short, since there are some 300 cases */
+/* Size of the file and of the memory: for the largest list with its gaps, and for typed access. */
 #define ROOM MAX(2 * 1024 * 64 * KIB, (uint64_t)BENCH_TYPED_PIECES * 2 * BENCH_TYPED_PIECE)
 
 static const uint32_t counts[] = { 128, 1024 };
@@ -18,7 +19,7 @@ static const char *const ways[] = { "read", "write" };
 
 static const struct pattern {
 	const char *name, *id;
-	uint32_t stride; /* in the file, in segments */
+	uint32_t stride; /* in the file, in units of segments */
 } patterns[] = { { "scattered in memory", "memory", 1 },
 		 { "scattered in memory and file", "both", 2 } };
 
@@ -79,7 +80,7 @@ static void add(struct bench *b, const struct point *pt, const struct pattern *p
 	bench_case_add(b, &c, &row);
 }
 
-/* The i-th of all counts, sizes and ways. */
+/* The i-th combination of count, size and direction. */
 static bool point_at(size_t i, struct point *pt)
 {
 	size_t way = i % 2, size = i / 2 % ARRAY_LEN(sizes), count = i / 2 / ARRAY_LEN(sizes);
@@ -122,7 +123,7 @@ static const struct bench_row *find(struct bench *b, const struct point *pt,
 	return bench_find(b, what, 1, pt->size, pt->count);
 }
 
-/* Ratios, point by point, of which the worst is judged. */
+/* Ratios per point; the worst is judged. */
 struct ratios {
 	const struct bench_row *row[POINTS * ARRAY_LEN(patterns)];
 	int n;
@@ -140,7 +141,7 @@ static const struct bench_row *put(struct bench *b, struct ratios *r, const char
 	return r->row[r->n++] = bench_ratio(b, id, of, to);
 }
 
-/* As times: the choice's to that of the better one of the two. All others as speeds. */
+/* Time of the library's choice to that of the better mover. All other ratios are of speeds. */
 static void judge_choice(struct bench *b)
 {
 	struct ratios r = { .n = 0 };
@@ -174,8 +175,8 @@ static void judge_multiple(struct bench *b)
 		  bench_worst_point(b, "transfer_multiple", r.row, r.n, false), BENCH_AT_LEAST, 15);
 }
 
-/* With the file contiguous on both sides of the ratio. Where it is strided, the servers' accesses are in the ratio as well:
- * rows, no bars. */
+/* Both sides of the ratio use a contiguous file. With a strided file the ratio includes the
+ * servers' accesses: rows, but no bars. */
 static void judge_ideal(struct bench *b, const struct pattern *p, const char *from_512,
 			const char *from_4k)
 {

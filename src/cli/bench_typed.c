@@ -1,9 +1,9 @@
-/* Typed access in sheaf bench transfer: 8 bytes of every 16 of a file, ten million times, into and out of one piece of
- * memory. How long until the first byte moves, what the request weighs, how long all of it takes, and what memory
- * client and servers need for it.
+/* Typed access in sheaf bench transfer: 8 bytes of every 16 of a file, ten million times, to and
+ * from contiguous memory. Measures the time until the first byte moves, the size of the request,
+ * the total time, and the memory that the client and the servers need.
  *
- * One job a round and way measures all of it; each row takes its figure. The client looks at its account between steps
- * of the operation, so "the first byte" is seen a step late, never early. */
+ * One job per round and direction measures everything; each row takes its figure. The client reads
+ * its counters between steps of the operation: "the first byte" is seen late, never early. */
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ static const struct {
 	[SERVER_AFTER] = { "a server's memory after", "MiB" },
 };
 static const char *const ways[] = { "typed read", "typed write" };
-static double last[2][FIGURES]; /* of this round */
+static double last[2][FIGURES]; /* of the current round */
 
 /* ---- what the client does ---- */
 
@@ -34,13 +34,13 @@ static void forget_peak(void)
 	int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
 
 	if (fd < 0)
-		return; /* then the peak is that of all its life */
+		return; /* the peak of the whole process life is used */
 	if (write(fd, "5", 1) < 0)
 		errno = 0;
 	close(fd);
 }
 
-/* Most that it ever had, besides the memory that is read into. */
+/* Peak memory of this process, without the buffer that is read into. */
 static double peak_mib(const struct bench_worker *w)
 {
 	struct rusage u;
@@ -49,7 +49,7 @@ static double peak_mib(const struct bench_worker *w)
 	return (double)u.ru_maxrss / 1024 - (double)w->room / (double)MIB;
 }
 
-/* Data that have moved so far, and bytes of messages to the server that got most. */
+/* Bytes of data moved so far; sent: bytes of messages to each server. */
 static uint64_t moved(struct bench_worker *w, uint64_t sent[SHEAF_MAX_SERVERS])
 {
 	struct sheaf_account a;
@@ -118,7 +118,7 @@ static int typed_once(struct bench_worker *w, const struct bench_job *j, uint64_
 
 /* ---- the conductor ---- */
 
-/* Of the server that has most. */
+/* Memory of the server that uses most. */
 static double server_mib(struct bench *b)
 {
 	struct sheaf_server s;
@@ -130,7 +130,7 @@ static double server_mib(struct bench *b)
 	return most;
 }
 
-/* The first figure has the work done, the others are there then. */
+/* The first figure runs the job; the others use its results. */
 static int figure(struct bench *b, struct bench_case *c, double *value)
 {
 	double *of = last[c->job.out];

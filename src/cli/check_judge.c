@@ -1,12 +1,13 @@
-/* What is wrong with one suspect, in words and as repairs. Looks only at what the look collected. See check.h.
+/* Decides what is wrong with one suspect, as text and as repairs. Uses only what the look
+ * collected. See check.h.
  *
- * Each finding says what is wrong, what is lost by it, and what --repair will do. Nothing here is about what is merely
- * unfinished: rows of open files, removals and truncates that agree with their inode are as they should be. */
+ * Each finding says what is wrong, what is lost, and what --repair will do. Unfinished work is not
+ * reported: rows of open files, removals and truncates that agree with their inode are correct. */
 #include <stdlib.h>
 
 #include "cli/check.h"
 
-#define LAYOUT_UNIT 4096 /* stripes are multiples of it */
+#define LAYOUT_UNIT 4096 /* stripe units are multiples of it */
 
 static const char nothing[] = "nothing is lost";
 
@@ -77,7 +78,7 @@ static void fix(struct check *k, struct finding *f, struct sheaf_repair r)
 	fix_at(k, f, -1, r);
 }
 
-/* A row goes. */
+/* Adds a repair that removes a row. */
 static void fix_row(struct check *k, struct finding *f, int server, enum sheaf_scan_kind kind,
 		    const uint8_t *key, uint32_t key_len)
 {
@@ -135,7 +136,7 @@ static void fix_entry(struct check *k, struct finding *f, const struct suspect *
 	fix(k, f, r);
 }
 
-/* A row that is about nothing. */
+/* Reports a row that refers to nothing valid. */
 static void stale(struct check *k, struct suspect *s, const struct note *n, const char *why)
 {
 	static const char *const of[] = {
@@ -180,7 +181,7 @@ int check_object_of(const struct sheaf_stripes *s, int server, uint32_t index)
 	return -1;
 }
 
-/* Every object that holds anything is where the layout has it. */
+/* Is every non-empty object where the layout expects it? */
 static bool covers_objects(const struct sheaf_stripes *l, const struct suspect *s)
 {
 	for (const struct note *n = s->rows; n; n = n->next)
@@ -190,7 +191,7 @@ static bool covers_objects(const struct sheaf_stripes *l, const struct suspect *
 	return true;
 }
 
-/* Object i of this layout; NULL: it is not there. */
+/* Object i of this layout; NULL: missing. */
 static const struct note *object_at(const struct suspect *s, const struct sheaf_stripes *l,
 				    uint32_t i)
 {
@@ -202,8 +203,8 @@ static const struct note *object_at(const struct suspect *s, const struct sheaf_
 	return n;
 }
 
-/* Each object on a server that the layout names ends where that of a file of this size does which has no hole at an
- * object's end: then it is the file's, whatever else there is. */
+/* Does each object end where it would in a file of this size without a hole at the end of an
+ * object? Then the layout is the file's, whatever other objects exist. */
 static bool fits(const struct sheaf_stripes *l, const struct suspect *s)
 {
 	for (uint32_t i = 0; i < l->n_targets; i++) {
@@ -217,7 +218,7 @@ static bool fits(const struct sheaf_stripes *l, const struct suspect *s)
 	return true;
 }
 
-/* Moves the server of each object to where the object's index has it. */
+/* Moves the server of each object to the object's index in the layout. */
 static void arrange(struct sheaf_stripes *l, const struct suspect *s)
 {
 	for (const struct note *n = s->rows; n; n = n->next) {
@@ -233,8 +234,8 @@ static void arrange(struct sheaf_stripes *l, const struct suspect *s)
 	}
 }
 
-/* The layout that the file would have got when it was made: one that fits, or else, when it need not, the narrowest that
- * covers its objects. */
+/* Guesses the layout that the file was created with: one that fits or, unless must_fit, the
+ * narrowest that covers its objects. */
 static bool guess_layout(struct check *k, const struct suspect *s, uint32_t unit, uint32_t width,
 			 bool must_fit, struct sheaf_stripes *out)
 {
@@ -248,7 +249,7 @@ static bool guess_layout(struct check *k, const struct suspect *s, uint32_t unit
 	return false;
 }
 
-/* ---- an inode that is not there ---- */
+/* ---- a missing inode ---- */
 
 static void rest_of_file(struct check *k, struct suspect *s, uint64_t bytes)
 {
@@ -346,7 +347,7 @@ static void judge_absent(struct check *k, struct suspect *s)
 
 /* ---- names ---- */
 
-/* An index row of some directory that still knows the name of an inode that has none. */
+/* Finds an index row of any directory that still has the name of an inode without entries. */
 static const struct note *name_in_index(const struct check *k, const struct suspect *s)
 {
 	struct suspect *d;
@@ -427,7 +428,7 @@ static void judge_second_names(struct check *k, struct suspect *s, const struct 
 	}
 }
 
-/* Does the way up from here lead here again? */
+/* Is the directory its own ancestor? */
 static int in_loop(struct check *k, const struct suspect *s)
 {
 	uint64_t at = s->row.parent.ino;
@@ -453,7 +454,7 @@ static int judge_dir_names(struct check *k, struct suspect *s)
 		judge_second_names(k, s, NULL);
 		return 0;
 	}
-	for (const struct note *n = s->names; n; n = n->next) /* of several the oldest */
+	for (const struct note *n = s->names; n; n = n->next) /* of several take the oldest */
 		if (n->h.ino == s->row.parent.ino &&
 		    (keep->h.ino != n->h.ino || n->second < keep->second))
 			keep = n;
@@ -503,7 +504,7 @@ static void judge_file_names(struct check *k, struct suspect *s)
 		stale(k, s, doomed, "to be removed, but has a name");
 }
 
-/* ---- what a directory holds ---- */
+/* ---- contents of a directory ---- */
 
 static int by_cookie(const void *a, const void *b)
 {
@@ -531,7 +532,7 @@ static struct note **sorted(struct check *k, struct note *list, size_t *n)
 
 struct differences {
 	size_t missing, extra, same_cookie;
-	const char *example; /* a name */
+	const char *example; /* one of the names */
 };
 
 static bool same_entry(const struct note *a, const struct note *b)
@@ -641,7 +642,7 @@ static int judge_contents(struct check *k, struct suspect *s)
 
 /* ---- files ---- */
 
-/* must_fit: the layout that it has may be right. */
+/* must_fit: the current layout may be right. */
 static void judge_layout(struct check *k, struct suspect *s, const char *what, bool must_fit)
 {
 	const struct sheaf_stripes *old = s->row.stripes;
@@ -662,8 +663,8 @@ static void judge_layout(struct check *k, struct suspect *s, const char *what, b
 		  &l);
 }
 
-/* Objects on servers that its layout does not name. Anybody who may write to a file can make them, so they say nothing
- * about the layout of one that is complete without them. */
+/* Reports objects on servers that the layout does not name. Any client that may write the file can
+ * create them, so they say nothing about the layout of a file that is complete without them. */
 static void judge_strays(struct check *k, struct suspect *s)
 {
 	for (const struct note *n = s->rows; n; n = n->next)
@@ -676,7 +677,7 @@ static void judge_strays(struct check *k, struct suspect *s)
 			    "nothing of the file is lost", NULL);
 }
 
-/* How far the objects reach, and what they say that cannot be. */
+/* The file size that the objects reach; reports objects that contradict the inode. */
 static uint64_t judge_objects(struct check *k, struct suspect *s, uint64_t *fence)
 {
 	uint64_t end = 0, e;
@@ -744,8 +745,7 @@ static void add_damage(struct check *k, struct suspect *s, uint32_t i, const str
 	}
 }
 
-/* Recorded ends are lower bounds: an object may be longer, never shorter, unless a truncate is
- * under way. */
+/* Recorded ends are lower bounds: an object may be longer, but shorter only during a truncate. */
 static void judge_damage(struct check *k, struct suspect *s)
 {
 	const struct sheaf_stripes *l = s->row.stripes;
@@ -821,9 +821,9 @@ static void judge_file(struct check *k, struct suspect *s)
 	}
 }
 
-/* ---- symbolic links, access control lists, and rows that belong to none ---- */
+/* ---- symbolic links, access control lists, and rows without an inode ---- */
 
-/* The inode knows which of these it has, and its permissions are those of its list. */
+/* The inode records which lists it has, and its mode must match its access control list. */
 static void judge_acl(struct check *k, struct suspect *s)
 {
 	static const char cure[] = "--repair sets its permissions to those of its list";
@@ -862,7 +862,7 @@ static void judge_rest(struct check *k, struct suspect *s)
 
 		if (n->kind == SHEAF_SCAN_SYMLINK)
 			link_text = n;
-		if (n->bad && !n->has) /* else it is a list */
+		if (n->bad && !n->has) /* otherwise it is an access control list */
 			stale(k, s, n, "that cannot be read");
 		else if ((work && !S_ISREG(s->row.mode)) ||
 			 (n->kind == SHEAF_SCAN_SYMLINK && !S_ISLNK(s->row.mode)))
@@ -880,7 +880,7 @@ static void judge_rest(struct check *k, struct suspect *s)
 	fix_field(k, f, s, SHEAF_REPAIR_TEXT, 0, (struct sheaf_handle){ 0 }, NULL);
 }
 
-/* Findings that are about no suspect. */
+/* Adds a finding that belongs to no suspect. */
 static int add_alone(struct check *k, struct finding *f)
 {
 	if (!f)
@@ -927,7 +927,7 @@ uint64_t check_numbers_taken(const struct check *k, int server)
 static int judge_present(struct check *k, struct suspect *s)
 {
 	struct finding *f;
-	uint8_t key[8]; /* as the server has it */
+	uint8_t key[8]; /* in the server's key format */
 	int r = 0;
 
 	if (s->row.bad) {

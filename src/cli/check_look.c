@@ -1,12 +1,12 @@
-/* Looks of `sheaf check`: everything that has to do with the suspects is read anew, with their inodes before and after
- * it; what still is the same at the next look, after a pause, is wrong. See check.h. */
+/* Looks of `sheaf check`: read everything about the suspects again, with their inodes before and
+ * after. What a second look after a pause finds again is wrong. See check.h. */
 #include <stdlib.h>
 #include <time.h>
 
 #include "cli/check.h"
 
-#define TRIES 3 /* to read a directory while it does not change */
-#define BUCKETS 65536 /* of cookies */
+#define TRIES 3 /* attempts to read a directory without a change in between */
+#define BUCKETS 65536 /* hash buckets of cookies */
 
 /* ---- rows into notes ---- */
 
@@ -54,11 +54,11 @@ static int add_note(struct check *k, int server, const struct sheaf_row *r, void
 	return 0;
 }
 
-/* All rows of a kind that are about one inode. */
+/* Reads all rows of a kind that concern one inode. */
 static int rows_of(struct check *k, int server, uint64_t ino, enum sheaf_scan_kind kind,
 		   struct note **list)
 {
-	struct sheaf_scan scan = { .only = ino }; /* 0: of all */
+	struct sheaf_scan scan = { .only = ino }; /* 0: all inodes */
 	struct into to = { kind, list };
 
 	return check_rows(k, server, kind, &scan, add_note, &to);
@@ -114,8 +114,8 @@ static int rows_of_next(struct check *k, int server, uint64_t *next)
 
 /* ---- one look ---- */
 
-/* A directory may be larger than our memory. So its rows are read twice: first into sums of hashes, entries less index
- * rows, by cookie; then those are kept whose sum is not 0. */
+/* A directory may be larger than memory, so its rows are read twice: first into one sum of hashes
+ * per bucket of cookies, entries minus index rows; then rows are kept where the sum is not 0. */
 struct bucket {
 	uint64_t diff;
 	uint32_t rows;
@@ -158,7 +158,7 @@ static int sum_index(struct check *k, int server, const struct sheaf_row *r, voi
 	return 0;
 }
 
-/* Which cookies to look at one by one: whole buckets, so that what is compared is complete. */
+/* Chooses whole buckets to compare row by row, so that every row has its counterpart. */
 static bool choose(struct digest *d)
 {
 	uint64_t rows = 0;
@@ -195,7 +195,7 @@ static int keep_index(struct check *k, int server, const struct sheaf_row *r, vo
 
 static int read_contents(struct check *k, uint64_t ino, struct contents *out)
 {
-	static struct digest d; /* one thread */
+	static struct digest d; /* static: there is one thread */
 	int server = sheaf_server_of(k->fs, ino), r;
 	const struct {
 		enum sheaf_scan_kind kind;
@@ -223,7 +223,7 @@ static int read_contents(struct check *k, uint64_t ino, struct contents *out)
 	return r;
 }
 
-/* The entries and the index of what is, or was, a directory. */
+/* Reads the entries and the index of an inode that is, or was, a directory. */
 static int look_inside(struct check *k, struct suspect *s)
 {
 	struct check_inode after;
@@ -237,7 +237,7 @@ static int look_inside(struct check *k, struct suspect *s)
 		if (r < 0)
 			return r;
 		s->torn = (r > 0) != s->there || (s->there && after.change != s->row.change);
-		if (s->torn && r > 0) { /* what is judged belongs to what is read next */
+		if (s->torn && r > 0) { /* judge the inode that the next attempt reads */
 			s->row = after;
 			s->there = true;
 		}
@@ -277,7 +277,7 @@ static int see_name(struct check *k, int server, const struct sheaf_row *r, void
 	return s && !r->bad ? add_note(k, server, r, &to) : 0;
 }
 
-/* All entries of all directories: nothing else knows the names of an inode. */
+/* Reads all entries of all directories: nothing else has the names of an inode. */
 static int look_for_names(struct check *k)
 {
 	int r = 0;
@@ -306,9 +306,9 @@ static int see_part(struct check *k, int server, const struct sheaf_row *r, void
 	return 0;
 }
 
-/* Changes over two servers that are half done: the parts that are still to come are prepared. Of a change that was
- * decided before the inodes were read, the other part is still there now or was done before the entries are read; of
- * one that was decided later, it is there behind the entries or was done before the inodes are read again. */
+/* Finds unfinished changes over two servers by their prepared parts. If a change was decided before
+ * the inodes were read, its other part is seen here or was applied before the entries are read; if
+ * later, it is seen after the entries or was applied before the inodes are read again. */
 static int look_for_pairs(struct check *k)
 {
 	int r = 0;
@@ -361,7 +361,7 @@ static uint64_t signature(const struct suspect *s)
 	return h;
 }
 
-/* Settles what this look can settle; the others stay on k->undecided. */
+/* Decides the suspect if this look allows it; otherwise it stays on k->undecided. */
 static void decide(struct check *k, struct suspect *s)
 {
 	uint64_t before = s->signature;
@@ -369,7 +369,7 @@ static void decide(struct check *k, struct suspect *s)
 
 	s->signature = signature(s);
 	if (s->covered)
-		return; /* it is pending */
+		return; /* undecided while a change is unfinished */
 	if (!s->findings && !s->torn) {
 		list_del(&s->link);
 	} else if (s->findings && !s->moved && s->signature == before) {
@@ -400,7 +400,7 @@ static int look(struct check *k)
 	list_for_each(s, &k->undecided, link) {
 		r = r ? r : look_after(k, s);
 	}
-	list_for_each(s, &k->undecided, link) { /* all of them first: one may explain another */
+	list_for_each(s, &k->undecided, link) { /* judge all first: one may explain another */
 		r = r ? r : check_judge(k, s);
 	}
 	list_for_each_safe(s, tmp, &k->undecided, link) {
@@ -414,10 +414,10 @@ static void pause_a_little(void)
 {
 	struct timespec t = { CHECK_PAUSE_MS / 1000, (CHECK_PAUSE_MS % 1000) * 1000000L };
 
-	nanosleep(&t, NULL); /* a signal ends it: it is looked at next */
+	nanosleep(&t, NULL); /* a signal interrupts it; the next call checks for signals */
 }
 
-/* Inode numbers that were given are below the next one; these two never go back. */
+/* Allocated inode numbers are below the counter; neither ever decreases. */
 static int judge_counters(struct check *k)
 {
 	int r = 0;
@@ -434,7 +434,7 @@ static int judge_counters(struct check *k)
 	return r;
 }
 
-/* Locks of changes that nobody knows. A change's parts and locks come and go together. */
+/* Collects locks of unknown changes. A change's parts and locks are added and removed at once. */
 static int stale_locks(struct check *k, int server, struct note **stale)
 {
 	struct note *parts = NULL, *locks = NULL, *next;

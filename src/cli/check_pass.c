@@ -1,6 +1,6 @@
-/* The pass of `sheaf check`: every row of every server once, folded into some 80 bytes for each inode, and which
- * inodes look suspicious. It may suspect too many, since things change while it reads, but nothing that stays wrong
- * escapes it. See check.h.
+/* The pass of `sheaf check`: reads every row of every server once, keeps some 80 bytes per inode,
+ * and decides which inodes look suspicious. Since the data change meanwhile it may suspect too
+ * many, but it misses nothing that stays wrong. See check.h.
  *
  * Entries and index rows of a directory are not kept: the sums of their hashes must be equal. */
 #include <stdlib.h>
@@ -69,7 +69,7 @@ int check_rows(struct check *k, int server, enum sheaf_scan_kind kind, struct sh
 	}
 }
 
-/* Of all servers that have such rows. */
+/* Scans all servers that have such rows. */
 static int all_rows(struct check *k, enum sheaf_scan_kind kind, check_row_fn *fn)
 {
 	unsigned role = kind == SHEAF_SCAN_OBJECT ? ROLE_DATA : ROLE_META;
@@ -102,7 +102,7 @@ struct check_node *check_node(const struct check *k, uint64_t ino)
 
 struct layout_copy {
 	struct hnode node;
-	struct sheaf_stripes s; /* cut behind its targets */
+	struct sheaf_stripes s; /* allocated only up to its last target */
 };
 
 const struct sheaf_stripes *check_layout(struct check *k, const struct sheaf_stripes *s)
@@ -155,7 +155,7 @@ int check_suspect(struct check *k, uint64_t ino)
 	return 0;
 }
 
-/* ---- what each kind of row tells ---- */
+/* ---- one function per kind of row ---- */
 
 static int see_next(struct check *k, int server, const struct sheaf_row *r, void *arg)
 {
@@ -164,7 +164,7 @@ static int see_next(struct check *k, int server, const struct sheaf_row *r, void
 	return 0;
 }
 
-/* Numbers of the upper half are damaged ones: no counter gets there. */
+/* Ignores numbers in the upper half, which no counter reaches: those are damaged. */
 static void mention(struct check *k, uint64_t ino)
 {
 	int server = sheaf_server_of(k->fs, ino);
@@ -174,7 +174,7 @@ static void mention(struct check *k, uint64_t ino)
 		k->highest[server] = MAX(k->highest[server], ino);
 }
 
-/* The recorded ends up to the last object that has one. */
+/* Copies the recorded ends; none if all are 0. */
 static int take_ends(struct check *k, const struct sheaf_row *r, uint64_t **out)
 {
 	uint32_t n = r->stripes.n_targets;
@@ -273,7 +273,7 @@ static int see_index(struct check *k, int server, const struct sheaf_row *r, voi
 	return dir && S_ISDIR(dir->mode) && !r->bad ? 0 : check_suspect(k, r->h.ino);
 }
 
-/* Rows of unfinished work. */
+/* Counts rows of unfinished work. */
 static int see_work(struct check *k, const struct sheaf_row *r, uint32_t flag, uint64_t *count)
 {
 	struct check_node *n = check_node(k, r->h.ino);
@@ -364,7 +364,7 @@ static int see_object(struct check *k, int server, const struct sheaf_row *r, vo
 	return 0;
 }
 
-/* For a search that is about lost data only. */
+/* Objects, in a search for lost data only. */
 static int see_end(struct check *k, int server, const struct sheaf_row *r, void *arg)
 {
 	struct check_node *n = check_node(k, r->h.ino);
@@ -379,9 +379,9 @@ static int see_end(struct check *k, int server, const struct sheaf_row *r, void 
 	return 0;
 }
 
-/* ---- what all of them together say ---- */
+/* ---- conclusions ---- */
 
-/* An object that was to reach so far was not seen. */
+/* True if an object with a recorded end was not seen to reach it. */
 static bool file_is_damaged(const struct check *k, const struct check_node *n)
 {
 	for (uint32_t i = 0; n->ends && n->nlink && i < n->stripes->n_targets; i++)
@@ -418,7 +418,7 @@ static bool node_is_odd(const struct check *k, const struct check_node *n)
 	return n->links != n->nlink || !n->nlink || (S_ISLNK(n->mode) && !(n->flags & NODE_TEXT));
 }
 
-/* Suspects one directory of a loop that begins and ends at n: the one with the lowest number. */
+/* Suspects one directory of the loop that contains n: the one with the lowest number. */
 static int suspect_loop(struct check *k, struct check_node *n)
 {
 	struct check_node *at = n, *low = n;
@@ -435,7 +435,7 @@ static int suspect_loop(struct check *k, struct check_node *n)
 	return r;
 }
 
-/* The way up from a directory ends at the root, or where something is missing that is found otherwise. */
+/* The ancestors of a directory end at the root, or at a missing inode, which is found elsewhere. */
 static int climb(struct check *k, struct check_node *from)
 {
 	struct check_node *n = from;
@@ -469,7 +469,7 @@ static int suspect_nodes(struct check *k)
 	return r;
 }
 
-/* Files made while the pass ran are not in the table; those that are there now need no look. */
+/* Files created during the pass are not in the table: an inode that exists now is not suspect. */
 static int see_new(struct check *k, int server, const struct sheaf_row *r, void *arg)
 {
 	struct suspect *s = check_suspect_find(k, r->h.ino);
@@ -501,7 +501,7 @@ static int forgive_new(struct check *k)
 	return r;
 }
 
-/* Inodes and objects are all that lost data take. */
+/* Lost data show in inodes and objects alone. */
 static int damage_pass(struct check *k)
 {
 	int r = all_rows(k, SHEAF_SCAN_INODE, see_inode);

@@ -1,5 +1,5 @@
-/* What `sheaf check` and `sheaf find --damaged` begin and end with: the servers that there are,
- * memory, paths. See check.h. Threads: one. */
+/* Setup and cleanup of `sheaf check` and `sheaf find --damaged`: servers, memory, paths.
+ * Threads: one. See check.h. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ static int match_name(struct check *k, int server, const struct sheaf_row *r, vo
 	return 1;
 }
 
-/* The path of a directory, as far as there is one. */
+/* The path of a directory, as far as it is known. */
 static int dir_path(struct check *k, uint64_t ino, char out[CLI_PATH_MAX])
 {
 	const struct check_node *n;
@@ -80,9 +80,9 @@ int check_round_begin(struct check *k)
 	return 0;
 }
 
-/* Also those that were added since our cluster file was written: what names a server that we do
- * not know looks wrong. What a server that is down does not tell looks lost; for a search the
- * others' objects will do. */
+/* Includes servers that were added after this cluster file was written: a reference to an unknown
+ * server would look wrong. Objects of a server that is down would look lost, so a check needs all
+ * servers; a search for damage can skip data servers that are down. */
 static int find_servers(struct check *k)
 {
 	int n;

@@ -1,7 +1,7 @@
-/* The table of subcommands, and what happens around one: finding it, its help, its errors.
+/* The table of subcommands, and the code around each: lookup, help, errors.
  *
- * Errors go to stderr, one line each, "sheaf NAME: what: why"; exit status 1 failed, 2 wrong usage. What was
- * printed and did not arrive is an error too. */
+ * Errors go to stderr, one line each, "sheaf NAME: what: why"; exit status 1: failed, 2: wrong
+ * usage. Output that could not be written is an error as well. */
 #include "cli/cli.h"
 
 #include <ctype.h>
@@ -20,7 +20,7 @@ static const struct cli_command *const commands[] = {
 	&cmd_selfcheck, &cmd_explain,	 &cmd_bench,  &cmd_mount,    &cmd_umount,
 };
 
-#define SHOWN_MAX 60 /* bytes of a name that is too long for itself, in a message */
+#define SHOWN_MAX 60 /* bytes of an overlong name that a message shows */
 
 atomic_int cli_signal;
 
@@ -36,13 +36,13 @@ void cli_catch_signals(void)
 
 	for (size_t i = 0; i < ARRAY_LEN(which); i++)
 		if (which[i] != SIGHUP || sigaction(SIGHUP, NULL, &old) ||
-		    old.sa_handler != SIG_IGN) /* nohup means it */
+		    old.sa_handler != SIG_IGN) /* nohup: keep ignoring it */
 			sigaction(which[i], &sa, NULL);
 }
 
 /* ---- errors ---- */
 
-/* One line whatever the names in it hold. cmd may be NULL: the command line itself is wrong. */
+/* Prints one line, whatever its names contain. cmd NULL: the command line itself is wrong. */
 static void complain(const struct cli_command *cmd, const char *fmt, va_list ap, const char *tail)
 {
 	char *text;
@@ -90,7 +90,7 @@ bool cli_no_answer(int err)
 	return false;
 }
 
-/* The first server that is down, or false. */
+/* Finds the first server that is down; false: none. */
 static bool find_silent(struct cli *c, struct sheaf_server *s)
 {
 	int n = c->fs ? sheaf_server_count(c->fs) : 0;
@@ -128,7 +128,7 @@ int cli_fail_host(struct cli *c, const char *what, int err)
 	return cli_error(c, "%s: %s", what, text);
 }
 
-/* ---- what subcommands begin with ---- */
+/* ---- connecting, cluster file ---- */
 
 int cli_connect(struct cli *c)
 {
@@ -278,7 +278,7 @@ __attribute__((format(printf, 1, 2))) static int top_usage(const char *fmt, ...)
 	return CLI_USAGE;
 }
 
-/* ---- running one ---- */
+/* ---- running a subcommand ---- */
 
 static const struct cli_command *find_command(const char *name)
 {
@@ -295,7 +295,7 @@ static int check_count(struct cli *c)
 				 c->cmd->usage);
 	if (c->cmd->max_args >= 0 && c->n_args > c->cmd->max_args)
 		return cli_usage(c, "'%s' is one argument too many", c->args[c->cmd->max_args]);
-	for (int i = 0; i < c->n_args; i++) /* a shell variable that is not set, mostly */
+	for (int i = 0; i < c->n_args; i++) /* mostly an unset shell variable */
 		if (!c->args[i][0])
 			return cli_usage(c, "argument %d is empty", i + 1);
 	if (c->conf && (!c->conf[0] || strcmp(c->conf, "local:") == 0))
@@ -303,14 +303,14 @@ static int check_count(struct cli *c)
 	return CLI_OK;
 }
 
-/* What was printed must have arrived. A reader that went away needs no message. */
+/* Verifies that the output was written. If the reader is gone, no message is printed. */
 static int finish_output(struct cli *c, int status)
 {
 	int err = fflush(stdout) ? errno : 0;
 
 	if (!err && !ferror(stdout))
 		return status;
-	if (!err) /* it failed earlier, and errno is of something else by now: ask again */
+	if (!err) /* an earlier write failed, and errno has been overwritten since: write again */
 		err = putchar('\n') == EOF || fflush(stdout) ? errno : EIO;
 	if (err != EPIPE)
 		cli_fail_host(c, "standard output", -err);
@@ -360,7 +360,7 @@ static int run_help(const struct cli_parsed *p)
 	return finish_output(&c, p->n_args || p->help ? CLI_OK : CLI_USAGE);
 }
 
-/* A standard descriptor that is closed must not become one of our sockets. Writing to it fails. */
+/* Opens closed standard descriptors, so that no socket gets their numbers. Writes to them fail. */
 static void keep_standard_files(void)
 {
 	for (int fd = 0; fd <= 2; fd++)
@@ -393,7 +393,7 @@ int cli_main(int argc, char **argv)
 	if (!m)
 		return top_usage("there is no command '%s'", p.args[0]);
 	status = run_command(m, p.n_args, p.args, &p);
-	if (cli_signal) { /* everything is tidy: end as the signal wanted */
+	if (cli_signal) { /* cleanup is done: die by the signal */
 		signal(cli_signal, SIG_DFL);
 		raise(cli_signal);
 	}

@@ -1,8 +1,9 @@
-/* cli: the sheaf command: one file per subcommand, a table of them, and what they share.
+/* cli: the `sheaf` command: one file per subcommand, the table of subcommands, and shared code.
  *
- * A subcommand is a row (struct cli_command) that says what it takes and a function that does it;
- * parsing, help and the wording of errors come from the row. Single-threaded unless a file says so.
- * Every run function returns an exit status and has told the reason on stderr when it is not 0. */
+ * "Inside" is a path in the Sheaf file system, "host" a path of this machine. A subcommand is a row
+ * (struct cli_command) with its options and a run function; parsing, help and the wording of usage
+ * errors come from the row. Single-threaded unless a file says otherwise. Every run function
+ * returns an exit status and has printed the reason on stderr when the status is not 0. */
 #ifndef SHEAF_CLI_H
 #define SHEAF_CLI_H
 
@@ -19,54 +20,53 @@
 #define CLI_MAX_MANY 16
 #define CLI_PATH_MAX 4096
 #define CLI_BLOCK (4 * MIB)
-#define CLI_STATUS_MS 1000 /* how long a server may take to answer a question about itself */
+#define CLI_STATUS_MS 1000 /* timeout of a status request to one server */
 
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
 /* ---------------------------------------------------------------- args.c: arguments */
 
 struct cli_option {
-	char letter; /* 0: none */
-	const char *name; /* NULL and letter 0 end a table */
-	const char *
-		value; /* what its argument is called; NULL: a flag; "[=X]": may be missing; "X...": may be
-			    * given several times */
+	char letter; /* 0: no short form */
+	const char *name; /* NULL together with letter 0 ends a table */
+	/* Name of the argument. NULL: a flag; "[=X]": optional; "X...": may be repeated. */
+	const char *value;
 	const char *help;
 };
 
 struct cli_parsed {
-	const char *conf; /* --conf, taken everywhere */
-	bool help, version; /* --help, --version, likewise */
-	const char *
-		opt[CLI_MAX_OPTIONS]; /* by index in the table: NULL not given, "" without a value */
-	const char *many[CLI_MAX_MANY]; /* values of the option that may be given several times */
+	const char *conf; /* --conf, accepted by every subcommand */
+	bool help, version; /* --help, --version: accepted by every subcommand */
+	/* by index in the option table; NULL: not given, "": no value */
+	const char *opt[CLI_MAX_OPTIONS];
+	const char *many[CLI_MAX_MANY]; /* values of the option that may be repeated */
 	int n_many;
-	char **args; /* what is left */
+	char **args; /* the remaining arguments */
 	int n_args;
 };
 
-/* Options and arguments may be mixed, unless first_arg_ends. Keeps what `out` holds already, so the
- * options before a subcommand and those behind it add up. -EINVAL: `err` says what is wrong. */
+/* Options and arguments may be mixed, unless first_arg_ends. Values in `out` are kept, so options
+ * before and after the subcommand are combined. -EINVAL: `err` has the message. */
 int cli_parse(const struct cli_option *options, bool first_arg_ends, int argc, char **argv,
 	      struct cli_parsed *out, char *err, size_t err_len);
-/* A whole number within the limits, nothing behind it; or -EINVAL. */
+/* Parses a whole decimal number in [min, max] without trailing characters; -EINVAL otherwise. */
 int cli_number(const char *s, uint64_t min, uint64_t max, uint64_t *out);
-/* How many of the servers of this host keep names, when nobody says. */
+/* Default number of metadata servers among the servers of this host. */
 uint32_t cli_metas(uint32_t servers);
-/* The path inside the file system that `arg` means ("sheaf:/a", "/a", "a"): absolute, without
- * empty, "." and ".." parts. -ENAMETOOLONG. */
+/* The path in the file system that `arg` ("sheaf:/a", "/a", "a") names: absolute, without empty,
+ * "." and ".." components. -ENAMETOOLONG. */
 int cli_inside_path(const char *arg, char out[CLI_PATH_MAX]);
-/* dir/name; -ENAMETOOLONG. Neither may be `out`. */
+/* dir/name; -ENAMETOOLONG. `out` must not be one of the inputs. */
 int cli_join(char out[CLI_PATH_MAX], const char *dir, const char *name);
-/* The last component ("" of "/"); points into `path`, which has no slash at its end. */
+/* The last component ("" for "/"); points into `path`, which has no trailing slash. */
 const char *cli_basename(const char *path);
-/* `path` is `dir` or lies beneath it; both as cli_inside_path() makes them. */
+/* True when `path` is `dir` or lies beneath it; both in the form of cli_inside_path(). */
 bool cli_beneath(const char *dir, const char *path);
 
 /* ---------------------------------------------------------------- modes.c */
 
-/* What a mode of chmod ("644", "u+x,g-w", "a=rX") makes of `old`, whose type matters for X. Where it does not say
- * for whom, `mask` is the umask. -EINVAL. */
+/* The mode that a chmod argument ("644", "u+x,g-w", "a=rX") makes of `old`; X depends on the file
+ * type in `old`. `mask` is the umask, used where a clause names no class. -EINVAL. */
 int cli_mode_parse(const char *text, mode_t old, mode_t mask, mode_t *out);
 
 /* ---------------------------------------------------------------- format.c: text for people */
@@ -74,15 +74,15 @@ int cli_mode_parse(const char *text, mode_t old, mode_t mask, mode_t *out);
 void cli_mode_string(char out[11], mode_t mode); /* "drwxr-xr-x" */
 const char *cli_type_name(mode_t mode); /* "directory" */
 void cli_duration(char *out, size_t n, uint64_t ns); /* "3d 4h", "12 s", "250 us" */
-void cli_date(char *out, size_t n, const struct timespec *t, time_t now); /* as ls -l does */
+void cli_date(char *out, size_t n, const struct timespec *t, time_t now); /* in the form of ls -l */
 void cli_speed(char *out, size_t n, uint64_t bytes, uint64_t ns); /* "1.2 GiB/s" */
 struct json_object;
-/* A name in JSON, which is UTF-8: bytes that are none become U+FFFD. Shorter than CLI_PATH_MAX. */
+/* A name as a JSON string: bytes that are not UTF-8 become U+FFFD. Shorter than CLI_PATH_MAX. */
 struct json_object *cli_json_name(const char *name);
-/* A name for the terminal: control characters become '?'; for anything else as it is. */
+/* Prints a name; control characters become '?' if f is a terminal. */
 void cli_put_name(FILE *f, const char *name);
 
-/* Columns as wide as they need to be. A column whose heading begins with '>' is set to the right. */
+/* A text table with fitted columns. A heading that begins with '>' right-aligns its column. */
 struct cli_table {
 	const char *const *heads;
 	size_t n_cols, n_cells, cap;
@@ -91,7 +91,7 @@ struct cli_table {
 };
 void cli_table_init(struct cli_table *t, const char *const *heads, size_t n_cols);
 void cli_table_add(struct cli_table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Prints and frees it; -ENOMEM when cells are missing. */
+/* Prints and frees the table; -ENOMEM when a cell could not be allocated. */
 int cli_table_print(struct cli_table *t, FILE *f);
 
 /* ---------------------------------------------------------------- cli.c: a running subcommand */
@@ -100,202 +100,204 @@ struct cli;
 
 struct cli_command {
 	const char *name;
-	const char *usage; /* what follows "sheaf NAME" */
-	const char *summary; /* one line */
+	const char *usage; /* the text after "sheaf NAME" */
+	const char *summary; /* one line of help */
 	int (*run)(struct cli *c);
-	int min_args, max_args; /* max -1: any number */
+	int min_args, max_args; /* max_args -1: no limit */
 	struct cli_option options[CLI_MAX_OPTIONS];
-	const char *more; /* further help, or NULL */
+	const char *more; /* additional help text, or NULL */
 };
 
 struct cli {
 	const struct cli_command *cmd;
-	const char *conf; /* as given, or NULL */
+	const char *conf; /* --conf as given, or NULL */
 	const char *const *opt;
-	const char *const *many; /* of the option that may be given several times */
+	const char *const *many; /* values of the option that may be repeated */
 	int n_many;
 	char **args;
 	int n_args;
-	struct sheaf *fs; /* set by cli_connect(), closed by the caller of run() */
-	bool lost; /* a server did not answer: the rest would only wait as long again */
+	struct sheaf *fs; /* set by cli_connect(); the caller of run() disconnects */
+	bool lost; /* a server did not answer: stop, since further calls would time out as well */
 };
 
-/* All of the sheaf command; returns its exit status. */
+/* Runs the sheaf command; returns its exit status. */
 int cli_main(int argc, char **argv);
 
-int cli_connect(struct cli *c); /* CLI_OK or CLI_FAILED, said */
-/* "sheaf ls: ..." on stderr; returns CLI_FAILED, and the second CLI_USAGE with a hint at --help. */
+int cli_connect(struct cli *c); /* CLI_OK, or CLI_FAILED after a message */
+/* Print "sheaf ls: ..." on stderr; return CLI_FAILED or, with a hint at --help, CLI_USAGE. */
 int cli_error(struct cli *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int cli_usage(struct cli *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* "sheaf ls: WHAT: why" for an error of the library, with the cure where there is one. */
+/* Prints "sheaf ls: WHAT: why" for a libsheaf error, with advice where there is any. */
 int cli_fail(struct cli *c, const char *what, int err);
-/* The same for an error of this host's own files. */
+/* The same for an error of a system call on this host. */
 int cli_fail_host(struct cli *c, const char *what, int err);
-/* An error of the library that means: a server did not answer, a call may or may not have been done. */
+/* True for errors that mean "no answer": the call may or may not have been executed. */
 bool cli_no_answer(int err);
 
-/* The cluster file that servers on this host are started from; refuses local:DIR with the cure. */
+/* The cluster file that servers of this host are started from; refuses local:DIR with advice. */
 int cli_load_conf(struct cli *c, struct conf **out);
-/* Loads the cluster file if there is one to load. 0, or -errno with one line in err. */
+/* Loads the cluster file if one is configured. 0, or -errno with a one-line message in `err`. */
 int cli_find_conf(struct cli *c, struct conf **out, char *err, size_t err_len);
 
-/* After cli_catch_signals() the first SIGINT, SIGTERM or SIGHUP only sets this. */
+/* The first SIGINT, SIGTERM or SIGHUP after cli_catch_signals() only sets this. */
 extern atomic_int cli_signal;
 void cli_catch_signals(void);
 
-/* Asks all servers at once (cmd_status.c); those that do not answer are not up. */
+/* Asks all servers in parallel (cmd_status.c); servers that do not answer are marked down. */
 void cli_servers_ask(struct sheaf *fs, struct sheaf_server *s, int n);
 
-/* ---------------------------------------------------------------- listing.c: names in a directory */
+/* ---------------------------------------------------------- listing.c: names in a directory */
 
 struct cli_name {
 	char *name;
 	uint32_t type; /* S_IF... */
-	uint32_t gen; /* with ino its handle, inside */
+	uint32_t gen; /* inside: generation; ino and gen are the handle */
 	uint64_t ino;
-	struct stat *st; /* or NULL: not asked for */
-	bool acl; /* of a listing that shows it */
+	struct stat *st; /* NULL: not requested */
+	bool acl; /* has an access control list; set only by listings that show it */
 };
 struct cli_names {
 	struct cli_name *v;
 	size_t n, cap;
 };
-/* The names in a directory, sorted. 0 or -errno; free them in either case. */
+/* The sorted names of a directory. 0 or -errno; cli_names_free() is needed in both cases. */
 int cli_names_inside(struct cli *c, const char *path, bool with_stat, struct cli_names *out);
 int cli_names_host(const char *path, struct cli_names *out);
 void cli_names_free(struct cli_names *n);
-/* 1 a directory, 0 not or not there, -errno */
+/* 1: a directory; 0: another file type, or no such file; or -errno */
 int cli_is_dir(struct cli *c, const char *path);
-/* Calls fn for what `arg` means (a symbolic link is followed, without recursion) and, with recursion, for all
- * beneath it, directories before what they hold; links are not followed there. Returns the exit status. */
+/* Calls fn for the file that `arg` names and, if recursive, for everything beneath it, each
+ * directory before its contents. Symbolic links are followed only in `arg`, and only without
+ * recursion. Returns the exit status. */
 int cli_each(struct cli *c, const char *arg, bool recursive,
 	     int (*fn)(struct cli *c, const char *path, const struct stat *st, void *arg),
 	     void *fn_arg);
-/* Where a symbolic link inside points, as text; -errno. */
+/* The text of a symbolic link inside; 0 or -errno. */
 int cli_read_link(struct cli *c, const char *path, char out[CLI_PATH_MAX]);
 
 /* ---------------------------------------------------------------- stream.c: moving bytes */
 
-/* One end of a copy: an open file inside, or a descriptor of this host read and written in order. */
+/* One end of a copy: an open Sheaf file, or a host descriptor that is used sequentially. */
 struct cli_stream {
-	struct sheaf_file *f; /* or NULL: */
+	struct sheaf_file *f; /* NULL: fd is used */
 	int fd;
 };
 
-/* Shared by all copies of a command that run at a time. */
+/* Progress and stop flag, shared by all concurrent copies of one command. */
 struct cli_progress {
-	atomic_bool stop; /* copies end soon, with -EINTR */
-	atomic_ullong done; /* bytes */
-	atomic_uint files; /* complete */
-	atomic_ullong total; /* bytes; 0: not known yet */
-	bool draw; /* on stderr; this and what follows is for one thread at a time */
+	atomic_bool stop; /* running copies end soon, with -EINTR */
+	atomic_ullong done; /* bytes copied */
+	atomic_uint files; /* files completed */
+	atomic_ullong total; /* bytes to copy; 0: not known yet */
+	bool draw; /* draw on stderr; this and the next fields belong to one thread at a time */
 	uint64_t started, drawn;
 };
-/* The progress line, now and then; and its end. */
+/* Redraw the progress line, at a limited rate; erase it. */
 void cli_progress_draw(struct cli_progress *p);
 void cli_progress_clear(struct cli_progress *p);
 
-#define CLI_POKE SIGUSR1 /* ends a system call that blocks, once p->stop is set */
+#define CLI_POKE SIGUSR1 /* interrupts a blocking system call, once p->stop is set */
 
-struct cli_copier; /* buffers, kept from file to file; one for each thread */
+struct cli_copier; /* buffers that are reused from file to file; one copier per thread */
 
 struct cli_copier *cli_copier_new(void);
 void cli_copier_free(struct cli_copier *k);
-/* Copies all of `from` (at most `size` bytes when it is inside) to `to`, from offset 0, several blocks
- * at once; the first short block is the end. `size` is what `from` was seen to have: above 4 MiB there is a second
- * thread. 0; or -errno with *source telling which end failed; -EINTR after p->stop. */
+/* Copies `from` (at most `size` bytes when it is inside) to `to`, from offset 0, several blocks at
+ * a time, until a short block. A `size` above 4 MiB, as stat gave it, starts a second thread. 0; or
+ * -errno with *source telling which end failed; -EINTR after p->stop. */
 int cli_copier_run(struct cli_copier *k, struct cli_stream *from, struct cli_stream *to,
 		   uint64_t size, struct cli_progress *p, bool *source);
 
-/* ---------------------------------------------------------------- crew.c: several files at a time */
+/* ---------------------------------------------------------- crew.c: several files at a time */
 
 #define CREW_JOBS 16
-#define CREW_JOBS_MAX 64 /* as many as a session has slots */
+#define CREW_JOBS_MAX 64 /* the number of slots of a session */
 #define CREW_SHOWN (CLI_PATH_MAX + 8)
 
-/* A directory whose names are being handled; or the arguments of the command. */
+/* A directory whose names are being processed; the root holds the arguments of the command. */
 struct cli_dir {
 	struct cli_dir *parent, *below;
 	struct cli_names names;
-	size_t next; /* of the names */
+	size_t next; /* index of the next name */
 	unsigned holds;
-	bool failed; /* something in it did; read it in leave() */
-	bool skip; /* the rest of its names */
+	bool failed; /* processing something in it failed; may be read in leave() */
+	bool skip; /* do not process the remaining names */
 };
 
 struct crew {
 	struct cli *c;
 	struct cli_progress *progress;
-	unsigned jobs; /* threads at most */
-	/* Handles one name in d on thread `worker` (0 to jobs - 1), returns an exit status. A directory is
-	 * handled by crew_enter(). leave(): all in d is done; finishes and frees it. */
+	unsigned jobs; /* maximum number of threads */
+	/* child() processes one name of d on thread `worker` (0 to jobs - 1), returns an exit
+	 * status, and passes directories to crew_enter(). leave() finishes and frees d when all in
+	 * it is done. */
 	int (*child)(struct crew *w, unsigned worker, struct cli_dir *d, const struct cli_name *n);
 	int (*leave)(struct crew *w, struct cli_dir *d);
 
-	/* the crew's own */
-	pthread_mutex_t lock, tell; /* tell: stderr, lost, n_left */
+	/* private to crew.c */
+	pthread_mutex_t lock, tell; /* tell guards stderr, lost and n_left */
 	pthread_cond_t more;
 	struct cli_dir *top;
 	struct crew_worker *workers;
 	unsigned n_workers;
 	bool done;
-	bool interrupted; /* by a signal, before anything else ended it */
+	bool interrupted; /* stopped by a signal, before any other reason to stop */
 	int status;
-	int lost; /* the error that said so */
+	int lost; /* the first error that meant a server did not answer, or 0 */
 	char lost_at[CREW_SHOWN];
 	unsigned n_left; /* temporary files that could not be removed */
-	bool unsure; /* of some of them nobody said so */
+	bool unsure; /* for some of them a server did not answer: they may be gone */
 };
 
-/* The arguments as the names in `root`; 0 or -ENOMEM. */
+/* Makes the arguments the names of `root`; 0 or -ENOMEM. */
 int crew_args(struct cli_dir *root, char **args, int n);
-/* Handles everything beneath `root`, which is left like any other; returns the exit status. */
+/* Processes everything beneath `root`, then leaves it; returns the exit status. */
 int crew_run(struct crew *w, struct cli_dir *root);
-/* Hands over d, whose names are set, found in `parent`. */
+/* Queues directory d, found in `parent`; d->names must be set. */
 void crew_enter(struct crew *w, struct cli_dir *parent, struct cli_dir *d);
 
-/* These tell an error and return CLI_FAILED; nothing is said any more once everything ends. host: it is one
- * of this host's files. crew_fail_dir(): all the rest of d would fail alike, it is told once and skipped. */
+/* Print an error, unless the crew is stopping; return CLI_FAILED. host: a file of this host failed.
+ * crew_fail_dir() also skips the remaining names of d, which would fail alike. */
 int crew_fail(struct crew *w, const char *shown, bool host, int err);
 int crew_fail_dir(struct crew *w, struct cli_dir *d, const char *shown, bool host, int err);
 int crew_error(struct crew *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Looks at an error of the library: a server that does not answer ends everything. */
+/* Checks a libsheaf error: a server that does not answer stops the whole crew. */
 void crew_check(struct crew *w, const char *shown, int err);
-/* A server did not answer. Calls wait CLI_STATUS_MS at most from then on, so that the end does not take as long again. */
+/* True once a server did not answer; calls then time out after CLI_STATUS_MS, to end quickly. */
 bool crew_lost(struct crew *w);
-/* A temporary file could not be removed, for this reason. */
+/* Counts a temporary file that could not be removed because of err. */
 void crew_left(struct crew *w, int err);
 
 /* ---------------------------------------------------------------- local.c: servers of this host */
 
 struct cli_daemon {
 	const struct conf_target *target;
-	bool here; /* its address belongs to this host */
+	bool here; /* the address belongs to this host */
 	pid_t pid; /* 0: not running */
-	int pidfd; /* of that process, or -1 */
-	int notify; /* what it says while it starts, or -1 */
+	int pidfd; /* pidfd of the process, or -1 */
+	int notify; /* pipe from which the messages of the starting server are read, or -1 */
 	char said[512];
 	size_t n_said;
 	bool done, ok;
 };
 
-#define CLI_START_NS (15 * NSEC_PER_SEC) /* until a server that was started is ready */
+#define CLI_START_NS (15 * NSEC_PER_SEC) /* time limit for a started server to be ready */
 
 bool cli_address_is_local(const char *address);
-/* Until close(): nobody else starts these servers, or changes which they are. -1 where the key cannot be read; sheafd
- * says why. */
+/* Locks the set of servers until close(): no other command starts or adds servers. -1: the key file
+ * cannot be read; sheafd reports why. */
 int cli_take_turn(const struct conf *conf);
-/* One per target, in the order of the file; finds those that run. NULL: out of memory. */
+/* One per target, in the order of the cluster file; finds running ones. NULL: out of memory. */
 struct cli_daemon *cli_daemons_find(const struct conf *conf);
 void cli_daemons_free(struct cli_daemon *d, size_t n);
-/* A program of ours: beside this one, in ../sbin, or by PATH. */
+/* Finds a Sheaf program: in the directory of this program, in ../sbin, or by PATH. */
 void cli_find_program(const char *name, char out[CLI_PATH_MAX]);
-/* Starts it detached; 0, or -errno with the reason in d->said. */
+/* Starts the server detached; 0, or -errno with the reason in d->said. */
 int cli_daemon_spawn(struct cli_daemon *d, const struct conf *conf);
-/* Until all that are not done have said that they are ready or why not, a signal, or the time is over. */
+/* Waits until all servers that are not done are ready or failed, until a signal, or for ns. */
 void cli_daemons_wait(struct cli_daemon *d, size_t n, uint64_t ns);
 void cli_pid_path(char out[CLI_PATH_MAX], const struct conf_target *t);
-pid_t cli_pid_read(const struct conf_target *t); /* what the pid file says, or 0 */
+pid_t cli_pid_read(const struct conf_target *t); /* the pid in the pid file, or 0 */
 void cli_log_path(char out[CLI_PATH_MAX], const struct conf_target *t);
 
 #endif

@@ -1,14 +1,13 @@
-/* sheaf add-server: one more data server for a running file system, or one that lost its storage
- * and comes back empty.
+/* sheaf add-server: adds a data server to a running file system, or returns one to service empty
+ * that lost its storage.
  *
  *   cluster file -> storage -> start -> the metadata servers
  *
- * Each step looks whether it was done before, so the command that was broken off is run again
- * and goes on. Nobody learns of the server before it answers: only the last step lets files use
- * it.
+ * Each step checks whether it was done before, so an interrupted command can be run again and
+ * continues. The server becomes known only after it answers: the last step lets files use it.
  *
- * A server that the map knows, and whose storage is gone or another one, is refused: its data
- * are lost, and an administrator must say so (--emptied). */
+ * A server that is in the map, and whose storage is missing or another one, is refused: its data
+ * are lost, and an administrator must confirm that (--emptied). */
 #include <json-c/json.h>
 #include <libgen.h>
 #include <stdlib.h>
@@ -16,7 +15,7 @@
 
 #include "cli/commands.h"
 
-#define METRICS_OFFSET 1000 /* from a server's port to that of its metrics, as 'sheaf init' does */
+#define METRICS_OFFSET 1000 /* metrics port minus server port, as 'sheaf init' sets it */
 
 enum { OPT_ADDRESS, OPT_STORAGE, OPT_NO_START, OPT_EMPTIED, OPT_JSON };
 
@@ -24,21 +23,21 @@ struct adding {
 	struct cli *c;
 	const char *name;
 	struct conf *conf;
-	struct sheaf_server *known; /* by the metadata servers */
+	struct sheaf_server *known; /* servers in the cluster map */
 	int n_known;
 	uint32_t id;
-	bool made; /* storage, or objects in it, that were lost */
+	bool made; /* lost storage, or lost objects in it, was recreated */
 	char address[CONF_ADDR_MAX], storage[CONF_PATH_MAX];
 };
 
-/* ---- what it will be ---- */
+/* ---- defaults ---- */
 
 static unsigned long port_of(const char *address)
 {
 	return strtoul(strrchr(address, ':') + 1, NULL, 10);
 }
 
-/* The host of the last server, the port behind the highest there. */
+/* The host of the last server, and the port after the highest there. */
 static int default_address(struct adding *a)
 {
 	const struct conf *conf = a->conf;
@@ -95,7 +94,7 @@ static int append(struct adding *a, const char *text)
 	return CLI_OK;
 }
 
-/* Servers that were added elsewhere, with another copy of the file. */
+/* Appends servers that were added with another copy of the cluster file. */
 static int take_known(struct adding *a)
 {
 	char text[CONF_PATH_MAX];
@@ -118,7 +117,7 @@ static int take_known(struct adding *a)
 	return status;
 }
 
-/* Its section is there: does it say the same? */
+/* The section exists: does it agree with the options? */
 static int check_section(struct adding *a)
 {
 	const struct conf_target *t = &a->conf->targets[a->id];
@@ -141,7 +140,7 @@ static bool storage_is_gone(const struct conf_target *t)
 	return access(id, F_OK) < 0 && errno == ENOENT;
 }
 
-/* Does its storage fit what the map knows of it? */
+/* Does the server's storage agree with the map? */
 static int check_storage(struct adding *a)
 {
 	const struct conf_target *t = &a->conf->targets[a->id];
@@ -166,7 +165,7 @@ static int write_section(struct adding *a)
 	const char *storage = a->storage;
 
 	if (strncmp(storage, a->conf->path, folder) == 0 && storage[folder])
-		storage += folder; /* relative: the folder may move */
+		storage += folder; /* relative, so that the folder can be moved */
 
 	if (a->conf->targets[0].metrics[0] && port <= 65535)
 		snprintf(metrics, sizeof(metrics), "metrics = %.*s:%lu\n",
@@ -230,7 +229,7 @@ static int start(struct adding *a)
 	return status;
 }
 
-/* What it has lost is made anew, empty. */
+/* Recreates lost storage, empty. */
 static int make_lost(struct adding *a)
 {
 	int r = sheaf_server_format_lost(a->c->conf, (int)a->id);
@@ -241,8 +240,7 @@ static int make_lost(struct adding *a)
 	return CLI_OK;
 }
 
-/* A metadata server that lost its objects, not its metadata, must run before the map can be
- * asked for. */
+/* A metadata server that lost only its objects must run before the map can be read. */
 static int revive_meta(struct adding *a)
 {
 	const struct conf_target *t;
@@ -263,11 +261,11 @@ static int revive_meta(struct adding *a)
 	return status ? status : start(a);
 }
 
-/* Its new storage takes the place of the one that is lost. */
+/* Replaces the lost storage in the map by the new one. */
 static int publish_emptied(struct adding *a, const struct sheaf_server *s)
 {
 	if (s->incarnation == a->known[a->id].incarnation && a->made)
-		return CLI_OK; /* it had lost its objects, and nothing else */
+		return CLI_OK; /* only objects were lost; the map is correct */
 	if (s->incarnation == a->known[a->id].incarnation)
 		return cli_error(
 			a->c,
@@ -279,14 +277,14 @@ static int publish_emptied(struct adding *a, const struct sheaf_server *s)
 	return CLI_OK;
 }
 
-/* It answers over the network: now files may use it. */
+/* Adds the server to the map once it answers over the network: now files may use it. */
 static int publish(struct adding *a)
 {
 	const struct conf_target *t = &a->conf->targets[a->id];
 	struct sheaf_server s = { 0 };
 	int r;
 
-	sheaf_disconnect(a->c->fs); /* it does not know the new one yet */
+	sheaf_disconnect(a->c->fs); /* this connection does not know the new server */
 	if (cli_connect(a->c))
 		return CLI_FAILED;
 	r = sheaf_server_status(a->c->fs, (int)a->id, 5 * CLI_STATUS_MS, &s);
@@ -328,7 +326,7 @@ static void tell(const struct adding *a)
 	json_object_put(o);
 }
 
-/* Only what the map has can have lost anything. */
+/* Only a server in the map can have lost data. */
 static int check_known(struct adding *a)
 {
 	for (int i = 0; i < a->n_known; i++)
@@ -387,7 +385,7 @@ static int run_add_server(struct cli *c)
 	if (status)
 		return status;
 	turn = cli_take_turn(a.conf);
-	conf_free(a.conf); /* somebody may have changed it while we waited */
+	conf_free(a.conf); /* the file may have changed while waiting for the lock */
 	status = cli_load_conf(c, &a.conf);
 	if (!status && c->opt[OPT_ADDRESS])
 		snprintf(a.address, sizeof(a.address), "%s", c->opt[OPT_ADDRESS]);

@@ -1,4 +1,4 @@
-/* sheaf backup: the metadata of all metadata servers into one file, while they work. */
+/* sheaf backup: saves the metadata of all metadata servers to one file, while they run. */
 #include <json-c/json.h>
 #include <time.h>
 
@@ -6,7 +6,7 @@
 
 enum { OPT_JSON };
 
-/* A directory gets a file with the time in its name. */
+/* If arg is a directory, the name of the file contains the time. */
 static void choose_name(const char *arg, char out[CLI_PATH_MAX])
 {
 	char name[64];

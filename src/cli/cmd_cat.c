@@ -1,4 +1,4 @@
-/* sheaf cat: files inside to standard output. */
+/* sheaf cat: writes files inside to standard output. */
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -24,7 +24,7 @@ static int cat_one(struct cli *c, struct cli_copier *k, const char *path)
 		return CLI_OK;
 	if (source)
 		return cli_fail(c, path, r);
-	c->lost = true; /* nobody reads any more */
+	c->lost = true; /* the reader is gone */
 	return r == -EPIPE ? CLI_FAILED : cli_fail_host(c, "standard output", r);
 }
 

@@ -1,8 +1,8 @@
-/* sheaf check: is what the servers have stored as it should be, while they run? And with --repair: make it so.
+/* sheaf check: verifies what the running servers have stored; --repair corrects it.
  *
- * A round is a pass over everything and looks at what seemed wrong (check.h). With --repair the rounds go on until
- * nothing is wrong or nothing more can be done: one repair may show what the next has to do (a file that was made
- * anew has no name yet). Each repair is a transaction that looks again before it does anything. */
+ * A round is a pass over everything, then looks at the suspects (check.h). With --repair the rounds
+ * continue until nothing is wrong or nothing more can be repaired: one repair may reveal the next
+ * (a recreated file has no name yet). Each repair is a transaction that checks again first. */
 #include <json-c/json.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ static int send(struct check *k, int server, const struct sheaf_repair *r)
 	return sheaf_repair(k->fs, server, r);
 }
 
-/* 0, or -errno; -EAGAIN: it has changed, the next round sees. */
+/* 0 or -errno; -EAGAIN: the state has changed, the next round looks again. */
 static int apply(struct check *k, const struct fix *x)
 {
 	struct sheaf_repair r = x->r;
@@ -63,9 +63,8 @@ static int apply(struct check *k, const struct fix *x)
 	return e;
 }
 
-/* An inode number that an object or a row still mentions must not become that of a new file,
- * which would get those data, nor that of /lost+found: so the counters pass all of them before
- * anything is made. */
+/* An inode number that an object or a row still uses must not be given to a new file, which would
+ * get those data, nor to /lost+found. So all counters are advanced before any inode is made. */
 static int advance(struct check *k, const struct finding *f)
 {
 	bool makes = f->absent;
@@ -89,7 +88,7 @@ static int advance(struct check *k, const struct finding *f)
 	return r;
 }
 
-/* Whether anything was changed. */
+/* Returns whether anything was changed. */
 static bool repair(struct check *k, struct finding *f)
 {
 	bool changed = false;
@@ -106,12 +105,12 @@ static bool repair(struct check *k, struct finding *f)
 	return changed;
 }
 
-/* ---- for people and programs ---- */
+/* ---- output ---- */
 
 struct tally {
-	struct json_object *list; /* or NULL: text */
+	struct json_object *list; /* NULL: text output */
 	size_t wrong, repaired;
-	size_t damaged; /* of those that are wrong: objects that lost data */
+	size_t damaged; /* objects that lost data, among the findings */
 	bool changed;
 };
 
@@ -242,7 +241,7 @@ static void tell(const struct check *k, const struct finding *f, struct tally *t
 		print_finding(f);
 }
 
-/* Repairs what can be repaired, and tells what was. */
+/* Repairs what can be repaired, and reports it. */
 static int repair_all(struct check *k, struct tally *t)
 {
 	int r = 0;
@@ -259,7 +258,7 @@ static int repair_all(struct check *k, struct tally *t)
 	return r;
 }
 
-/* More rounds follow a repair that changed anything: the last one tells what is still wrong. */
+/* Another round follows a repair that changed anything; the last reports what remains. */
 static int one_round(struct check *k, bool do_repair, struct tally *t)
 {
 	int r = check_round_begin(k);
@@ -289,7 +288,7 @@ static int rounds(struct check *k, bool do_repair, struct tally *t)
 	int r = 0;
 
 	for (int i = 0; i < ROUNDS && !r; i++) {
-		/* the last one only looks, so that it says how it is */
+		/* the last round does not repair, so that it reports the final state */
 		r = one_round(k, do_repair && i + 1 < ROUNDS, t);
 		if (!do_repair || !t->changed)
 			break;

@@ -1,4 +1,4 @@
-/* sheaf chmod: change modes. Symbolic links that are met in a tree are left alone. */
+/* sheaf chmod: changes modes. With -R symbolic links in the tree are skipped. */
 #include "cli/commands.h"
 
 enum { OPT_RECURSIVE };

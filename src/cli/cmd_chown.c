@@ -1,5 +1,5 @@
-/* sheaf chown: change owners and groups. A symbolic link on the command line is followed; with -R links are
- * changed themselves. */
+/* sheaf chown: changes owners and groups. A symbolic link on the command line is followed; with -R
+ * the links themselves are changed. */
 #include <grp.h>
 #include <pwd.h>
 
@@ -9,7 +9,7 @@
 enum { OPT_RECURSIVE };
 
 struct owner {
-	uint64_t uid, gid; /* UINT32_MAX: as it is */
+	uint64_t uid, gid; /* UINT32_MAX: unchanged */
 };
 
 static int find_user(const char *name, uint64_t *uid, uint64_t *login_gid)
@@ -33,7 +33,7 @@ static int find_group(const char *name, uint64_t *gid)
 	return 0;
 }
 
-/* USER, USER:GROUP, :GROUP, or USER: for the group that USER logs in with. */
+/* Parses USER, USER:GROUP, :GROUP, or USER: for the login group of USER. */
 static int parse_owner(struct cli *c, const char *arg, struct owner *o)
 {
 	char user[256];

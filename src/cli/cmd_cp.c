@@ -1,14 +1,18 @@
-/* sheaf cp: files and trees into, out of and within the file system, several files at a time.
+/* sheaf cp: copies files and trees into, out of and within the file system, several at a time.
  *
- * A file arrives under a temporary name beside its final one and is renamed when it is complete: whoever
- * looks sees the old file or the new one, and a copy that was interrupted can simply be repeated. A small
- * file costs, inside, an open with its final mode, a write, a close and a rename. Closing tells whether the
- * servers have all that was written; when it is on disk is theirs to choose, as with cp(1).
+ * A file is written under a temporary name beside its final one and renamed when it is complete. So
+ * readers see the old file or the new one, and an interrupted copy can simply be repeated. A small
+ * file costs, inside, an open with its final mode, a write, a close and a rename. The close reports
+ * whether the servers have received everything; when it reaches the disk is up to them, as with
+ * cp(1).
  *
- * Threads: those of crew.c; each handles one file or directory at a time (struct task) and has a copier of its
- * own. On a terminal one more finds out how much there is; until it knows, the progress has no percentage. Buffers: the copiers'; what stays inside goes from server to server. Errors: told one by one, the rest is
- * copied; what concerns a whole target directory is told once and its other files are skipped. After a signal,
- * and when a server is gone or the target full, every thread removes its temporary file. */
+ * Threads: those of crew.c; each handles one file or directory at a time (struct task) and has its
+ * own copier. On a terminal another thread computes the total size; until it is known, the progress
+ * has no percentage.
+ * Buffers: those of the copiers; copies within the file system go from server to server.
+ * Errors: each is printed and the copy continues; an error of a whole target directory is printed
+ * once and its other files are skipped. After a signal, when a server does not answer or when the
+ * target is full, every thread removes its temporary file. */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -19,14 +23,14 @@
 
 enum { OPT_RECURSIVE, OPT_JOBS };
 
-#define LINKS_MAX 40 /* in a row, as the servers have it */
+#define LINKS_MAX 40 /* symbolic links followed in a row, as in the servers */
 #define TEMP_TRIES 100
-#define INSIDE_STEP (64 * MIB) /* between two looks at signals */
+#define INSIDE_STEP (64 * MIB) /* bytes between two checks for signals */
 
 struct place {
 	bool inside;
 	char path[CLI_PATH_MAX];
-	char shown[CREW_SHOWN]; /* for messages */
+	char shown[CREW_SHOWN]; /* the path as messages show it */
 };
 
 struct job {
@@ -36,29 +40,29 @@ struct job {
 	atomic_uint n_temps, n_still_open;
 };
 
-/* A directory that is being filled; at the top: what the arguments are copied to. */
+/* A directory that is being filled; the top one is the target of all arguments. */
 struct filling {
 	struct cli_dir dir;
 	struct place src, dst;
 	mode_t mode;
-	bool made; /* by us: nothing was in it */
-	bool into; /* top: dst is a directory, the arguments go into it */
+	bool made; /* created by this command, so it was empty */
+	bool into; /* top only: dst is an existing directory, the arguments go into it */
 };
 
-/* One file, link or directory, on one thread. */
+/* The copy of one file, link or directory, on one thread. */
 struct task {
 	struct job *j;
 	unsigned worker;
 	struct filling *in;
 	struct place src, dst;
 	struct stat st; /* of the source */
-	enum { SOURCE, TARGET, TARGET_DIR } blame; /* whose an error is */
+	enum { SOURCE, TARGET, TARGET_DIR } blame; /* where an error occurred */
 };
 
-/* Files that were not closed because a server is gone; a source and a target for each thread. */
+/* Files left open because a server does not answer: a source and a target per thread. */
 static struct sheaf_file *still_open[2 * CREW_JOBS_MAX];
 
-/* ---- places: the same few calls inside and outside ---- */
+/* ---- places: the same few calls inside and on the host ---- */
 
 static bool is_inside(const char *arg)
 {
@@ -134,7 +138,7 @@ static int place_symlink(struct job *j, const char *target, const struct place *
 	return symlink(target, p->path) < 0 ? -errno : 0;
 }
 
-/* What a chmod of the host means: where modes are not kept (vfat, cifs) it is no failure. */
+/* Maps a host chmod result: file systems without modes (vfat, cifs) are no failure. */
 static int host_chmod(int r)
 {
 	return r == 0 || errno == EPERM || errno == ENOTSUP ? 0 : -errno;
@@ -147,7 +151,7 @@ static int place_chmod(struct job *j, const struct place *p, mode_t mode)
 	return host_chmod(chmod(p->path, mode));
 }
 
-/* With exactly this mode, whatever the umask. */
+/* Creates the directory with exactly this mode, regardless of the umask. */
 static int place_mkdir(struct job *j, const struct place *p, mode_t mode)
 {
 	int r;
@@ -172,7 +176,7 @@ static int place_rename(struct job *j, const struct place *from, const struct pl
 #define ROOM_TRIES 20
 #define ROOM_NS (50 * NSEC_PER_MSEC)
 
-/* Servers that are full may need a moment for it: what was removed before gives its room back a little later. */
+/* Retries while the servers are full: space of removed files is freed with a delay. */
 static int remove_inside(struct sheaf *fs, const char *path)
 {
 	const struct timespec pause = { 0, ROOM_NS };
@@ -207,8 +211,8 @@ static int place_open(struct job *j, const struct place *p, int flags, mode_t mo
 	return s->fd < 0 ? -errno : 0;
 }
 
-/* After a server was lost the end of the session closes it, and whether all has been written stays unknown:
- * -ETIMEDOUT. */
+/* After a server was lost, the end of the session closes the file, and whether all data were
+ * written stays unknown: -ETIMEDOUT. */
 static int place_close(struct job *j, struct cli_stream *s)
 {
 	if (!s->f)
@@ -226,7 +230,7 @@ static const struct place *blamed(const struct task *t)
 	return t->blame == SOURCE ? &t->src : &t->dst;
 }
 
-/* Is it the end of everything? To be asked before files are closed and removed. */
+/* Stops the crew if err means "no answer". Must precede closing and removing files. */
 static void check(struct task *t, int err)
 {
 	if (err && blamed(t)->inside)
@@ -237,7 +241,7 @@ static int task_fail(struct task *t, int err)
 {
 	const struct place *p = blamed(t);
 	struct filling *in = t->in;
-	bool alone = !in->dir.parent && !in->into; /* the only target, named as it is */
+	bool alone = !in->dir.parent && !in->into; /* the target is this one file */
 
 	if (t->blame == TARGET_DIR && !alone)
 		return crew_fail_dir(&t->j->crew, &in->dir, in->dst.shown, !p->inside, err);
@@ -250,7 +254,7 @@ static int blame(struct task *t, int whose, int err)
 	return err ? task_fail(t, err) : CLI_OK;
 }
 
-/* A name of ours beside dst. */
+/* A temporary name beside dst. */
 static int temp_beside(struct job *j, const struct place *dst, struct place *temp)
 {
 	char dir[CLI_PATH_MAX], name[64], *slash;
@@ -266,14 +270,14 @@ static int temp_beside(struct job *j, const struct place *dst, struct place *tem
 	return cli_join(temp->path, slash ? dir : ".", name);
 }
 
-/* From server to server, without us. */
+/* Copies from server to server; the data do not pass this process. */
 static int copy_inside(struct task *t, struct cli_stream *from, struct cli_stream *to)
 {
 	struct cli_progress *p = &t->j->progress;
 	uint64_t size = (uint64_t)t->st.st_size, at = 0;
 	ssize_t n = 1;
 
-	while (n > 0 && at < size) { /* it may have become shorter */
+	while (n > 0 && at < size) { /* the source may have become shorter */
 		if (p->stop)
 			return -EINTR;
 		n = sheaf_copy_range(from->f, (off_t)at, to->f, (off_t)at,
@@ -307,7 +311,7 @@ static int copy_bytes(struct task *t, struct cli_stream *from, struct cli_stream
 	return r;
 }
 
-/* Closes the target; an error from before counts more. */
+/* Closes the target; an earlier error takes precedence. */
 static int end_target(struct task *t, struct cli_stream *to, int r)
 {
 	int r2 = place_close(t->j, to);
@@ -319,8 +323,9 @@ static int end_target(struct task *t, struct cli_stream *to, int r)
 	return r ? r : r2;
 }
 
-/* A file open as `to` or, where that is NULL, a link to `target`, under a name of ours that nobody has: somebody on
- * another host may have our process id. After an error there is none. */
+/* Creates a file, opened as `to`, or, if `to` is NULL, a symbolic link to `target`, under an unused
+ * temporary name. Names may collide, since a process on another host may have the same pid. Leaves
+ * no file after an error. */
 static int make_temp(struct task *t, struct place *temp, struct cli_stream *to, const char *target)
 {
 	int r, tries = 0;
@@ -334,12 +339,12 @@ static int make_temp(struct task *t, struct place *temp, struct cli_stream *to, 
 			 place_symlink(t->j, target, temp);
 	} while (r == -EEXIST && ++tries < TEMP_TRIES);
 	check(t, r);
-	if (cli_no_answer(r)) /* it may be there */
+	if (cli_no_answer(r)) /* the file may exist */
 		place_remove(t->j, temp);
 	return r;
 }
 
-/* Gives it its final name, unless there was an error before, and removes it after any. */
+/* Renames the temporary file, unless r is an error; removes it after any error. */
 static int end_temp(struct task *t, const struct place *temp, int r)
 {
 	if (!r) {
@@ -352,7 +357,7 @@ static int end_temp(struct task *t, const struct place *temp, int r)
 	return r;
 }
 
-/* From an open source to a file that did not exist. elsewhere: not in the directory that is being filled. */
+/* elsewhere: the target is not in the directory that is being filled. */
 static int copy_to_temp(struct task *t, struct cli_stream *from, bool elsewhere)
 {
 	struct cli_stream to;
@@ -364,14 +369,14 @@ static int copy_to_temp(struct task *t, struct cli_stream *from, bool elsewhere)
 	if (r)
 		return r;
 	t->blame = TARGET;
-	if (!to.f) /* whatever the umask */
+	if (!to.f) /* override the umask */
 		r = host_chmod(fchmod(to.fd, t->st.st_mode & 0777));
 	if (!r)
 		r = copy_bytes(t, from, &to);
 	return end_temp(t, &temp, end_target(t, &to, r));
 }
 
-/* Into a device, a pipe: there is nothing to rename. */
+/* Copies into a device or pipe, which cannot be replaced by a rename. */
 static int copy_straight(struct task *t, struct cli_stream *from)
 {
 	struct cli_stream to;
@@ -382,7 +387,7 @@ static int copy_straight(struct task *t, struct cli_stream *from)
 	return r ? r : end_target(t, &to, copy_bytes(t, from, &to));
 }
 
-/* Where a link inside points, from the directory it is in. Its ".." are left to the servers. */
+/* Follows one symbolic link inside. The servers resolve the ".." components of its text. */
 static int step_link(struct job *j, struct place *dst)
 {
 	char target[CLI_PATH_MAX], dir[CLI_PATH_MAX];
@@ -395,7 +400,7 @@ static int step_link(struct job *j, struct place *dst)
 	return cli_join(dst->path, target[0] == '/' ? "" : dir, target + (target[0] == '/'));
 }
 
-/* A symbolic link stays one: what it points to is replaced. 1 when it was one, 0, -errno. */
+/* Follows symbolic links, so that their target is replaced. 1: dst was a link; 0; -errno. */
 static int resolve_link(struct job *j, struct place *dst)
 {
 	char real[PATH_MAX];
@@ -416,7 +421,7 @@ static int resolve_link(struct job *j, struct place *dst)
 	return r ? r : -ELOOP;
 }
 
-/* What is in the place of the target: 0, CLI_FAILED when it cannot be replaced (said). */
+/* Examines an existing target: CLI_OK, or CLI_FAILED and a message: it cannot be replaced. */
 static int look_at_target(struct task *t, bool *straight, bool *elsewhere)
 {
 	struct stat old;
@@ -458,7 +463,7 @@ static int copy_file(struct task *t)
 	return CLI_OK;
 }
 
-/* A symbolic link as it is, under a temporary name first. */
+/* Copies a symbolic link as a link, under a temporary name first. */
 static int copy_link(struct task *t)
 {
 	char target[CLI_PATH_MAX];
@@ -482,7 +487,7 @@ static int copy_link(struct task *t)
 
 /* ---- trees ---- */
 
-/* The directory is ours to write while it is filled; a mode that does not allow that comes last, in leave(). */
+/* The directory is writable while it is filled; leave() sets a mode without u+rwx at the end. */
 static int copy_dir(struct task *t)
 {
 	struct job *j = t->j;
@@ -527,7 +532,7 @@ static int leave(struct crew *w, struct cli_dir *dir)
 	return status;
 }
 
-/* Symbolic links are copied as such with -r and followed without. */
+/* With -r symbolic links are copied as links, without it they are followed. */
 static int copy_any(struct task *t)
 {
 	struct crew *w = &t->j->crew;
@@ -552,7 +557,7 @@ static int copy_any(struct task *t)
 
 /* ---- the command ---- */
 
-/* One argument; how it is called in the directory that it is copied into. */
+/* Parses one source argument; `name` is its name in the target directory. */
 static int parse_arg(const char *arg, struct place *src, char name[CLI_PATH_MAX])
 {
 	char real[PATH_MAX];
@@ -577,7 +582,7 @@ static int copy_arg(struct task *t, const char *arg)
 
 	t->dst = t->in->dst;
 	r = parse_arg(arg, &t->src, name);
-	if (!r && t->in->into && name[0]) /* the root has no name: what is in it */
+	if (!r && t->in->into && name[0]) /* the root has no name: copy its contents */
 		r = place_child(&t->dst, &t->in->dst, name);
 	if (r)
 		return crew_fail(w, t->src.shown, !t->src.inside, r);
@@ -605,7 +610,7 @@ static int child(struct crew *w, unsigned worker, struct cli_dir *dir, const str
 	return copy_any(&t);
 }
 
-/* Where to, and whether that is a directory. */
+/* Finds the target, and whether it is a directory. */
 static int find_target(struct job *j, struct filling *top)
 {
 	struct cli *c = j->crew.c;
@@ -632,7 +637,7 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Two arguments that become the same name are copied in order, one file at a time: the last one stays. */
+/* Arguments with the same name are copied in order, one at a time: the last one remains. */
 static bool names_twice(struct cli *c)
 {
 	size_t n = (size_t)c->n_args - 1;
@@ -652,11 +657,11 @@ static bool names_twice(struct cli *c)
 	return twice;
 }
 
-/* ---- how much there is to copy: for the progress, beside the copies ---- */
+/* ---- total size, for the progress; computed in parallel with the copies ---- */
 
 static void measure(struct job *j, const struct place *p, struct stat *st, uint64_t *total);
 
-/* What is in a directory; what cannot be read is for the copies to tell. */
+/* Adds the sizes in a directory; read errors are left to the copies to report. */
 static void measure_dir(struct job *j, const struct place *dir, uint64_t *total)
 {
 	struct cli_names names;
@@ -683,7 +688,7 @@ static void measure(struct job *j, const struct place *p, struct stat *st, uint6
 		measure_dir(j, p, total);
 }
 
-/* On a thread of its own. */
+/* Runs on its own thread. */
 static void *measure_all(void *arg)
 {
 	struct job *j = arg;

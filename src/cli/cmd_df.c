@@ -1,4 +1,4 @@
-/* sheaf df: room on the data servers, one by one and together. */
+/* sheaf df: space on the data servers, each and in total. */
 #include <json-c/json.h>
 #include <stdlib.h>
 
@@ -96,7 +96,7 @@ static int print_table(struct cli *c, const struct sheaf_server *s, int n, const
 	return cli_table_print(&t, stdout);
 }
 
-/* Does an earlier one have its storage on the same disk? */
+/* Does an earlier server have its storage on the same disk? */
 static bool counted(const struct sheaf_server *s, int i)
 {
 	for (int k = 0; k < i; k++)

@@ -1,7 +1,8 @@
-/* sheaf explain: how a scattered access travels: for each server and mover what is sent, copied and asked of the system, how
- * long that should take and how long it takes, and a picture of the bytes.
+/* sheaf explain: how a scattered access is transferred: for each server and mover the messages,
+ * copies and system calls, the predicted and the measured time, and a picture of the bytes.
  *
- * Threads: one. Buffers: the access and its memory, bounded unless --force. Errors: told, with the exit status. */
+ * Threads: one. Buffers: the access and its memory, bounded unless --force.
+ * Errors: a message and the exit status. */
 #include <json-c/json.h>
 #include <stdlib.h>
 
@@ -27,7 +28,7 @@ enum {
 	OPT_JSON,
 };
 
-/* ---- what is asked for ---- */
+/* ---- arguments ---- */
 
 static int option_size(struct cli *c, int opt, uint64_t max, uint64_t *out)
 {
@@ -75,7 +76,7 @@ static int read_access(struct explain *e)
 	return CLI_OK;
 }
 
-/* ---- finding out ---- */
+/* ---- planning and measuring ---- */
 
 struct drawing {
 	struct explain_picture screen, svg;
@@ -98,12 +99,12 @@ static int plan(struct explain *e, struct drawing *d, uint32_t label)
 	uint32_t cols = picture_columns();
 	int r = 0;
 
-	cols = cols > label + 24 ? cols - label - 14 : 10; /* besides names and percentages */
+	cols = cols > label + 24 ? cols - label - 14 : 10; /* less the names and percentages */
 	for (int m = 0; !r && m < SHEAF_MOVERS; m++) {
 		r = sheaf_plan(e->c->fs, &e->where, (enum sheaf_mover)m, &e->x.a,
 			       m == 1 ? touched : NULL, d, &e->way[m].plan);
 		if (m || r)
-			continue; /* now its ends are known */
+			continue; /* the first plan gives the range for the picture */
 		r = picture_init(&d->screen, &e->where, p->begin, p->end, cols);
 		if (!r && e->c->opt[OPT_SVG])
 			r = picture_init(&d->svg, &e->where, p->begin, p->end, SVG_COLUMNS);
@@ -116,7 +117,7 @@ static int plan(struct explain *e, struct drawing *d, uint32_t label)
 	return r ? cli_error(e->c, "%s", sheaf_strerror(r)) : CLI_OK;
 }
 
-/* How far away each server is, and that it is there. */
+/* Measures the round trip to each server, and that it is up. */
 static int reach(struct explain *e)
 {
 	int r = 0;
@@ -149,7 +150,7 @@ static int check_size(struct explain *e)
 			 most);
 }
 
-/* ---- telling: people ---- */
+/* ---- output: text ---- */
 
 /* "8.4 us", "250 us", "1.25 ms" */
 static void put_time(char *out, size_t n, double ns)
@@ -187,7 +188,7 @@ static void describe(const struct explain *e, char *out, size_t n)
 		 e->where.n_targets == 1 ? "server" : "servers");
 }
 
-/* By what the bytes travelled, or will. */
+/* The mover that carried most bytes, or the planned one. */
 static const char *used(const struct explain *e, const struct explain_cost *k,
 			enum sheaf_mover planned)
 {
@@ -223,7 +224,7 @@ static void add_row(struct cli_table *t, const struct explain *e, const char *wa
 	}
 }
 
-/* Of all servers; the mover is that of most bytes. */
+/* Sums over all servers; the mover is that of most bytes. */
 static struct sheaf_share sum_up(const struct explain *e, const struct sheaf_plan *p)
 {
 	struct sheaf_share sum = { 0 };
@@ -298,7 +299,7 @@ static int print_text(struct explain *e, const struct drawing *d, const char *co
 	return CLI_OK;
 }
 
-/* ---- telling: programs ---- */
+/* ---- output: JSON ---- */
 
 static void add_number(struct json_object *o, const char *key, bool known, uint64_t v)
 {
@@ -399,7 +400,7 @@ static int print_json(struct explain *e, const struct drawing *d, const char *co
 
 /* ---- the command ---- */
 
-/* The names of the servers that it is about, and how long the longest is. */
+/* The names of the servers involved, and the length of the longest. */
 static uint32_t find_names(const struct explain *e, struct sheaf_server *s, int n,
 			   const char **names)
 {
@@ -456,7 +457,7 @@ static int run_explain(struct cli *c)
 	if (!e)
 		return cli_error(c, "out of memory");
 	e->c = c;
-	unsetenv("SHEAF_TRACE"); /* what is done here is none of the program's */
+	unsetenv("SHEAF_TRACE"); /* do not trace the accesses of this command */
 	status = read_access(e);
 	status = status ? status : check_size(e);
 	status = status ? status : cli_connect(c);

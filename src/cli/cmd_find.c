@@ -1,8 +1,8 @@
-/* sheaf find: files that have data on given servers, which may be down; files that lost data
- * (find_damaged.c).
+/* sheaf find: lists files that have data on given servers, which may be down, or files that lost
+ * data (find_damaged.c).
  *
- * The tree is walked by a crew; only metadata servers are asked. Threads: crew.h's; what is
- * found is printed or collected under a lock. */
+ * A crew walks the tree; only metadata servers are asked. Threads: those of crew.c; results are
+ * printed or collected under a lock. */
 #include <json-c/json.h>
 #include <stdlib.h>
 
@@ -13,15 +13,15 @@ enum { OPT_ON, OPT_DAMAGED, OPT_JSON, OPT_JOBS };
 
 struct search {
 	struct crew crew;
-	pthread_mutex_t lock; /* of what follows */
-	struct json_object *files; /* or NULL: printed */
+	pthread_mutex_t lock; /* guards the fields below */
+	struct json_object *files; /* NULL: text output */
 	struct sheaf_server *servers;
 	int n_servers;
 	bool on[SHEAF_MAX_SERVERS];
-	unsigned hidden[SHEAF_MAX_SERVERS]; /* names whose metadata server does not answer, by that */
+	unsigned hidden[SHEAF_MAX_SERVERS]; /* names skipped, by metadata server that is down */
 };
 
-/* A directory on the way. */
+/* A directory in the tree. */
 struct place {
 	struct cli_dir dir;
 	char path[CLI_PATH_MAX];
@@ -50,7 +50,7 @@ static int enter(struct crew *w, struct cli_dir *in, const char *path)
 	return CLI_OK;
 }
 
-/* Has the file a byte in a stripe that is on one of them? While it grows, it may. */
+/* Has the file a byte in a stripe on one of these servers? A growing file may have. */
 static bool is_on(const struct search *f, const struct sheaf_layout_info *l)
 {
 	for (uint32_t i = 0; i < l->width; i++) {
@@ -85,7 +85,7 @@ static struct json_object *file_json(const struct search *f, const char *path,
 	return o;
 }
 
-/* Is its metadata server there? Else it is counted, and nobody waits for it. */
+/* Is the inode's metadata server up? If not, the name is counted and skipped without waiting. */
 static bool is_kept(struct search *f, uint64_t ino)
 {
 	int keeper = sheaf_keeper(f->crew.c->fs, ino);
@@ -104,7 +104,7 @@ static int look(struct crew *w, const char *path, struct sheaf_handle h)
 	struct sheaf_layout_info l = { .size = sizeof(l) };
 	int r = sheaf_h_layout(w->c->fs, NULL, h, &l);
 
-	if (r == -ENOENT || r == -ESTALE) /* gone meanwhile */
+	if (r == -ENOENT || r == -ESTALE) /* removed meanwhile */
 		return CLI_OK;
 	if (r)
 		return crew_fail(w, path, false, r);
@@ -157,7 +157,7 @@ static int child(struct crew *w, unsigned worker, struct cli_dir *d, const struc
 	return look(w, path, (struct sheaf_handle){ n->ino, n->gen });
 }
 
-/* The servers by name or number. */
+/* Selects the servers by name or number. */
 static int choose(struct search *f, struct cli *c)
 {
 	int n = sheaf_map(c->fs, 5 * CLI_STATUS_MS, f->servers, SHEAF_MAX_SERVERS);

@@ -1,4 +1,4 @@
-/* sheaf getfattr: show extended attributes, in the form that getfattr(1) has. */
+/* sheaf getfattr: shows extended attributes, in the format of getfattr(1). */
 #include <ctype.h>
 #include <stdlib.h>
 

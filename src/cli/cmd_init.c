@@ -1,4 +1,4 @@
-/* sheaf init: make a file system in a directory of this host. What fails half-way is taken away again. */
+/* sheaf init: creates a file system in a directory of this host; undone on failure. */
 #include <ftw.h>
 #include <unistd.h>
 
@@ -47,7 +47,7 @@ static int take_options(struct cli *c, struct sheaf_init *o)
 	return CLI_OK;
 }
 
-/* Missing (-ENOENT), empty (0), or not ours to touch. */
+/* -ENOENT: missing; 0: empty; another error: it must not be used. */
 static int look_at(const char *dir)
 {
 	struct cli_names names;
@@ -63,7 +63,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 {
 	(void)st;
 	(void)type;
-	if (at->level > 0) /* DIR itself goes only when it was made */
+	if (at->level > 0) /* DIR itself is removed only if it was created here */
 		remove(path);
 	return 0;
 }

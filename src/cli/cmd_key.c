@@ -1,7 +1,7 @@
-/* sheaf key: makes a client key, names it in the cluster file, and has the servers of this host read it.
+/* sheaf key: creates a client key, adds it to the cluster file, and has this host's servers reload.
  *
- * The key file is there before the cluster file names it, and the cluster file changes in one step (a new file
- * takes its place): whoever reads meanwhile, or whatever fails, finds the old or the new state. */
+ * The key file exists before the cluster file names it, and the cluster file is replaced atomically
+ * (a new file is renamed over it): readers see the old or the new state, whatever fails. */
 #include <grp.h>
 #include <pwd.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 enum { OPT_UID, OPT_GID };
 
-/* "uid N gid M ..." from the options; the host's list of users tells groups that are not given. */
+/* Builds "uid N gid M ..." from the options; missing groups come from this host's user database. */
 static int take_role(struct cli *c, struct key_role *r)
 {
 	gid_t groups[256];
@@ -53,7 +53,7 @@ static int take_role(struct cli *c, struct key_role *r)
 	return CLI_OK;
 }
 
-/* Where the file of the key goes, beside the default key; and as the cluster file names it. */
+/* The path of the key file, beside the default key; and its form in the cluster file. */
 static int place_key(const struct conf *conf, const char *name, char path[CLI_PATH_MAX],
 		     char named[CLI_PATH_MAX])
 {
@@ -87,7 +87,7 @@ static char *section_text(const char *name, const char *file, const struct key_r
 	return fclose(f) ? NULL : text;
 }
 
-/* Root makes keys for servers that run as another user: who has the default key is to have this one. */
+/* Gives the key the owner of the default key: root may create keys for servers of another user. */
 static void give_away(const char *path, const char *like)
 {
 	struct stat st;
@@ -129,7 +129,7 @@ static int make_key(struct cli *c, struct conf **loaded, const char *name)
 	return CLI_OK;
 }
 
-/* Servers read keys and networks at SIGHUP. */
+/* Sends SIGHUP: the servers reload keys and networks. */
 static int tell_servers(struct cli *c, const struct conf *conf)
 {
 	struct cli_daemon *d = cli_daemons_find(conf);
@@ -155,7 +155,7 @@ static int tell_servers(struct cli *c, const struct conf *conf)
 	return status;
 }
 
-/* As the cluster file takes names: the message of its parser would come too late. */
+/* The cluster file's rule for names: its parser would report a violation too late. */
 static bool good_name(const char *s)
 {
 	return strlen(s) < CONF_NAME_MAX && s[0] && !strchr("._-", s[0]) &&

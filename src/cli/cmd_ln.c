@@ -1,4 +1,4 @@
-/* sheaf ln: hard links and symbolic links inside the file system. */
+/* sheaf ln: creates hard links and symbolic links inside the file system. */
 #include "cli/commands.h"
 
 enum { OPT_SYMBOLIC, OPT_FORCE };
@@ -14,7 +14,7 @@ static int make_link(struct cli *c, const char *target, const char *link)
 	return r ? r : sheaf_link(c->fs, path, link);
 }
 
-/* The same file twice: removing the name would be removing the file. */
+/* Are both names the same file? Then removing `link` could remove the file. */
 static bool is_itself(struct cli *c, const char *target, const char *link)
 {
 	char path[CLI_PATH_MAX];

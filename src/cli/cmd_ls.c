@@ -1,4 +1,4 @@
-/* sheaf ls: list directories. Ends early when nobody reads what it prints. */
+/* sheaf ls: lists directories. Ends early when the reader of its output is gone. */
 #include <grp.h>
 #include <pwd.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 enum { OPT_LONG, OPT_RECURSIVE };
 
-/* Remembers the last ones: a directory mostly has one owner, and each question reads a file. */
+/* Caches the last names: most directories have one owner, and each lookup reads a file. */
 static void owner_names(const struct stat *st, char *user, char *group, size_t n)
 {
 	static char last_user[64], last_group[64];
@@ -34,10 +34,10 @@ static void owner_names(const struct stat *st, char *user, char *group, size_t n
 	snprintf(group, n, "%s", last_group);
 }
 
-/* Widths of the columns of a long listing. */
+/* Column widths of a long listing. */
 struct widths {
 	int links, user, group, size;
-	bool acl; /* one has an access control list: a column for the '+' */
+	bool acl; /* a file has an access control list: add a column for the '+' */
 };
 
 static bool has_acl(struct cli *c, uint64_t ino, uint32_t gen, mode_t mode)
@@ -51,7 +51,7 @@ static bool has_acl(struct cli *c, uint64_t ino, uint32_t gen, mode_t mode)
 		sheaf_h_getxattr(c->fs, NULL, h, "system.posix_acl_default", NULL, 0) > 0);
 }
 
-/* In a directory that may be read but not passed there are names, and no more. */
+/* True if only the name is known: the directory is readable but not searchable. */
 static bool unseen(const struct stat *st)
 {
 	return !st->st_nlink;
@@ -70,7 +70,7 @@ static void measure(struct widths *w, const struct stat *st)
 	w->size = MAX(w->size, snprintf(num, sizeof(num), "%lld", (long long)st->st_size));
 }
 
-/* path: of `name`, for where a symbolic link points */
+/* path: of `name`, to read the text of a symbolic link */
 static void put_long(struct cli *c, const struct widths *w, const struct stat *st, bool acl,
 		     const char *path, const char *name)
 {
@@ -127,7 +127,7 @@ static void put_heading(const char *path, bool *first)
 	puts(":");
 }
 
-/* Lists one directory and, with -R, all beneath it. */
+/* Lists one directory and, with -R, everything beneath it. */
 static int list_dir(struct cli *c, const char *path, bool heading, bool *first)
 {
 	char child[CLI_PATH_MAX];
@@ -165,7 +165,7 @@ static int list_one(struct cli *c, const char *path, bool heading, bool *first)
 	struct stat st;
 	int r = c->opt[OPT_LONG] ? -ENOENT : sheaf_stat(c->fs, path, &st);
 
-	if (r == -ENOENT || r == -ELOOP) /* a link that points nowhere is there, too */
+	if (r == -ENOENT || r == -ELOOP) /* list a dangling symbolic link as well */
 		r = sheaf_h_lookup(c->fs, NULL, sheaf_root(c->fs), path, &h, &st);
 	if (r)
 		return cli_fail(c, path, r);

@@ -1,4 +1,4 @@
-/* sheaf mkdir: make directories. */
+/* sheaf mkdir: creates directories. */
 #include <limits.h>
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 
 enum { OPT_PARENTS };
 
-/* As ourselves, with our umask: it counts where the directory has no default ACL, which the servers know. */
+/* As the calling user; the servers apply the umask unless the parent has a default ACL. */
 static int make(struct cli *c, const char *path)
 {
 	static gid_t groups[NGROUPS_MAX];
@@ -22,7 +22,7 @@ static int make(struct cli *c, const char *path)
 	return sheaf_h_mkdir(c->fs, &me, sheaf_root(c->fs), path, 0777, NULL, NULL);
 }
 
-/* Every part of the path that is missing; `path` is put back as it was. */
+/* Creates the missing parents of the path; `path` is unchanged on return. */
 static int make_parents(struct cli *c, char *path)
 {
 	int r = 0;

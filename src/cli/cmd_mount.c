@@ -1,12 +1,12 @@
-/* sheaf mount, sheaf umount: a directory that is the file system. The work is done by the program sheaf-mount, so
- * that only who mounts needs libfuse. */
+/* sheaf mount, sheaf umount: mount the file system at a directory. The program sheaf-mount does the
+ * work, so that only hosts that mount need libfuse. */
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "cli/commands.h"
 
-#define END_SECONDS 30 /* that the daemon gets to write back and say goodbye */
+#define END_SECONDS 30 /* time for the daemon to write back data and close its session */
 
 enum { FOREGROUND, OPTIONS, TAKEOVER };
 
@@ -56,7 +56,8 @@ const struct cli_command cmd_mount = {
 
 /* ---- umount ---- */
 
-/* A connection to the daemon, which ends with it (or breaks, when it ends before it has heard of us); or -1. */
+/* Connects to the daemon; the connection ends when the daemon exits, or breaks if the daemon exits
+ * before it reads the message. -1: no connection. */
 static int reach_daemon(const char *dir)
 {
 	uid_t who;
@@ -80,7 +81,7 @@ static int run_umount(struct cli *c)
 	if (!realpath(c->args[0], dir)) {
 		if (errno != ENOTCONN)
 			return cli_fail_host(c, c->args[0], -errno);
-		snprintf(dir, sizeof(dir), "%s", c->args[0]); /* its daemon died */
+		snprintf(dir, sizeof(dir), "%s", c->args[0]); /* the daemon died */
 		lazy = true;
 	}
 	if (mount_find(dir, dev))

@@ -1,4 +1,4 @@
-/* sheaf mv: rename inside the file system. */
+/* sheaf mv: renames inside the file system. */
 #include "cli/commands.h"
 
 static int move_one(struct cli *c, const char *from, const char *to, bool into)

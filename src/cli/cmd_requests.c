@@ -1,4 +1,4 @@
-/* sheaf requests: what each server is working on, how long, and where it is stuck. */
+/* sheaf requests: shows the requests in service at each server, their age and their state. */
 #include <json-c/json.h>
 #include <stdlib.h>
 
@@ -45,7 +45,7 @@ static void row_text(struct cli_table *t, const char *server, const struct sheaf
 	cli_table_add(t, "%llx", (unsigned long long)q->trace);
 }
 
-/* Rows of one server into either form. */
+/* Adds the requests of one server to the table or the JSON. */
 static int ask_one(struct cli *c, int i, const char *name, struct sheaf_request *rows,
 		   struct cli_table *t, struct json_object *list)
 {
@@ -61,7 +61,7 @@ static int ask_one(struct cli *c, int i, const char *name, struct sheaf_request 
 	return CLI_OK;
 }
 
-/* Rows of all that are up; one line about those that are not. */
+/* Adds the requests of all servers that are up; prints one line about the others. */
 static int ask_all(struct cli *c, struct sheaf_request *rows, struct cli_table *t,
 		   struct json_object *list)
 {

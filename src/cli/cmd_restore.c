@@ -1,4 +1,4 @@
-/* sheaf restore: metadata from a backup take the place of those of the servers of this host, which must not run. */
+/* sheaf restore: replaces the metadata of stopped servers of this host by those of a backup. */
 #include <json-c/json.h>
 #include <stdlib.h>
 #include <time.h>
@@ -16,7 +16,7 @@ static bool holds(const struct sheaf_backup *b, uint32_t id)
 	return false;
 }
 
-/* What is to be restored here: of the backup, of this host, and asked for; nothing of it may run. */
+/* Selects the servers that are in the backup, on this host, and asked for; none may be running. */
 static int choose(struct cli *c, const struct cli_daemon *d, uint32_t n,
 		  const struct sheaf_backup *b, bool *chosen)
 {

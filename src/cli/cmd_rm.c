@@ -1,20 +1,20 @@
-/* sheaf rm: remove files, and directories with all they hold, several at a time.
+/* sheaf rm: removes files, and directories with their contents, several at a time.
  *
- * Threads: those of crew.c; a directory goes when all in it has gone. Errors: told one by one; a directory
- * that lets nothing be removed is told once. */
+ * Threads: those of crew.c; a directory is removed after its contents. Errors: one line each; a
+ * directory in which nothing can be removed is reported once. */
 #include <stdlib.h>
 
 #include "cli/commands.h"
 
 enum { OPT_RECURSIVE, OPT_FORCE, OPT_JOBS };
 
-/* A directory that is being emptied; at the top: the arguments. */
+/* A directory that is being emptied; the top one holds the arguments. */
 struct emptying {
 	struct cli_dir dir;
 	char path[CLI_PATH_MAX];
 };
 
-/* A name that is gone already is what we wanted. */
+/* A name that is gone already is no error. */
 static int gone_is_fine(struct crew *w, const char *path, int r)
 {
 	return r == 0 || r == -ENOENT ? CLI_OK : crew_fail(w, path, false, r);
@@ -62,7 +62,7 @@ static int remove_arg(struct crew *w, struct emptying *in, const char *arg)
 		return crew_fail(w, arg, false, r);
 	if (strcmp(path, "/") == 0)
 		return crew_error(w, "/: the root cannot be removed; name what is in it");
-	r = sheaf_lstat(w->c->fs, path, &st); /* a symbolic link goes, not what it points to */
+	r = sheaf_lstat(w->c->fs, path, &st); /* remove a symbolic link, not its target */
 	dir = !r && S_ISDIR(st.st_mode);
 	if (dir && w->c->opt[OPT_RECURSIVE])
 		return enter(w, in, path);

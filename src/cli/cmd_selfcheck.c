@@ -1,8 +1,8 @@
-/* sheaf selfcheck: writes a matrix by rows, reads it back whole and by columns, compares every byte, and
- * says how fast that was.
+/* sheaf selfcheck: writes a matrix by rows, reads it back as a whole and by columns, compares every
+ * byte, and reports the speed.
  *
- * Rounds of growing size until the time is used. The content depends on a seed of the run, so that an
- * old file cannot look right. Memory: two matrices, at most 256 MiB. */
+ * Rounds of growing size until the time is used up. The content depends on a seed of the run, so
+ * that an old file cannot pass. Memory: two matrices, at most 256 MiB. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 
 #define N_FIRST 1024
 #define N_LAST 4096
-#define COLUMNS 16 /* read at once: pieces of 128 bytes */
+#define COLUMNS 16 /* columns read at once: pieces of 128 bytes */
 #define DEFAULT_SECONDS 5
 
 enum { OPT_SECONDS };
@@ -20,7 +20,7 @@ struct check {
 	struct cli *c;
 	struct sheaf_file *f;
 	uint64_t n, seed; /* n x n doubles */
-	uint64_t *want, *got; /* the bit patterns */
+	uint64_t *want, *got; /* as bit patterns */
 	uint64_t write_ns, read_ns, column_ns, column_bytes;
 	uint64_t column_budget_ns;
 };
@@ -47,7 +47,7 @@ static int compare(struct check *k, const char *what, const uint64_t *a, const u
 	return CLI_OK;
 }
 
-/* By rows: each write is some whole rows, 1 MiB or so, several under way. */
+/* Each write is a number of whole rows, about 1 MiB; several are in flight. */
 static int write_rows(struct check *k)
 {
 	enum { DEPTH = 4 };
@@ -92,7 +92,7 @@ static int read_whole(struct check *k)
 	return compare(k, "contiguous read", k->got, k->want, k->n * k->n);
 }
 
-/* COLUMNS columns from column `col` on, in one request of n pieces; k->got becomes n x COLUMNS. */
+/* Reads COLUMNS columns from `col` in one request of n pieces; k->got becomes n x COLUMNS. */
 static int read_block_column(struct check *k, struct sheaf_extent *ext, uint64_t col)
 {
 	const size_t piece = COLUMNS * sizeof(double);
@@ -115,7 +115,7 @@ static int read_block_column(struct check *k, struct sheaf_extent *ext, uint64_t
 	return status;
 }
 
-/* All block columns, or as many as fit into the time, spread over the matrix. */
+/* Reads all block columns, or as many as the time allows, spread over the matrix. */
 static int read_columns(struct check *k)
 {
 	struct sheaf_extent *ext = calloc(k->n, sizeof(*ext));
@@ -183,7 +183,7 @@ static void print_next(struct cli *c)
 	printf("  sheaf %s%s%sls -lR\n", option, conf, space);
 }
 
-/* Each round has four times the bytes of the one before; runs the next while it seems to fit. */
+/* Each round has four times the bytes of the last; the next runs while it seems to fit. */
 static int run_rounds(struct check *k, uint64_t budget_ns)
 {
 	uint64_t start = time_now(), last, took;

@@ -1,11 +1,11 @@
-/* sheaf setfattr: set and remove extended attributes. */
+/* sheaf setfattr: sets and removes extended attributes. */
 #include <stdlib.h>
 
 #include "cli/commands.h"
 
 enum { OPT_NAME, OPT_VALUE, OPT_REMOVE };
 
-/* The bytes that a value on the command line means: 0x and digits, "quoted", or as it is. */
+/* The bytes of a value on the command line: 0x and hex digits, "quoted", or literal. */
 static int value_bytes(const char *text, char *out, size_t *n)
 {
 	size_t len = strlen(text);

@@ -1,13 +1,13 @@
-/* sheaf start: starts the servers of this host that do not run, all at once, and waits until each has
- * said that it is ready or why not. Two at a time take turns (a lock on the servers' key file), so the second
- * finds what the first has started. */
+/* sheaf start: starts the servers of this host that are not running, in parallel, and waits until
+ * each has reported that it is ready or why it failed. Concurrent commands are serialized (by a
+ * lock on the servers' key file), so the second finds the servers that the first has started. */
 #include <fcntl.h>
 #include <pwd.h>
 #include <unistd.h>
 
 #include "cli/commands.h"
 
-/* Who may not write the storage needs no server to say so. */
+/* True if this user may not write the storage: report that without starting a server. */
 static bool is_foreign(struct cli_daemon *d)
 {
 	struct passwd *pw;
@@ -24,7 +24,7 @@ static bool is_foreign(struct cli_daemon *d)
 	return true;
 }
 
-/* How many others failed for the same reason: behind i, or -1 when one before i did and spoke for all. */
+/* Counts later servers that failed for the same reason; -1: an earlier one was reported. */
 static int count_alike(const struct cli_daemon *d, size_t n, size_t i)
 {
 	int same = 0;
@@ -65,7 +65,7 @@ static int report(struct cli *c, const struct cli_daemon *all, size_t n, size_t 
 	return CLI_FAILED;
 }
 
-/* Those that ran before must answer, too; asks over the network, as a client would. */
+/* Servers that were running before must answer as well; asks over the network, as a client does. */
 static int check_running(struct cli *c, struct cli_daemon *d, size_t n)
 {
 	int status = cli_connect(c);

@@ -1,4 +1,4 @@
-/* sheaf stat: the attributes of files. */
+/* sheaf stat: shows the attributes of files. */
 #include <json-c/json.h>
 #include <time.h>
 

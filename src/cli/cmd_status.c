@@ -1,8 +1,8 @@
-/* sheaf status: every server of the cluster, up or down; with --watch again and again.
+/* sheaf status: shows every server of the cluster, up or down; --watch repeats.
  *
- * Threads: the servers are asked at once, one thread each (at most BATCH), so that several dead ones
- * cost one time limit, not several. Between two looks nothing runs: the command sleeps in ppoll().
- * Errors: a server that does not answer is down. A watch ends when what it prints does not arrive. */
+ * Threads: the servers are asked in parallel, one thread each (at most BATCH), so that several dead
+ * servers cost one timeout in total. Between two samples the command sleeps in ppoll().
+ * Errors: a server that does not answer is down. A watch ends when its output cannot be written. */
 #include <json-c/json.h>
 #include <poll.h>
 #include <pthread.h>
@@ -14,22 +14,21 @@
 #include "cli/commands.h"
 
 #define BATCH 32
-#define WATCH_S 2.0 /* between two looks */
+#define WATCH_S 2.0 /* seconds between two samples */
 #define WATCH_MIN_S 0.1
 #define WATCH_MAX_S 86400.0
-#define RATES 3 /* columns of a watch */
+#define RATES 3 /* columns that --watch adds */
 
 enum { OPT_JSON, OPT_WATCH };
 
-/* The servers at one moment and, in a watch, at the look before. */
+/* A sample of all servers and, with --watch, the sample before it. */
 struct look {
 	const char *conf;
-	bool asked; /* else nothing is known about them */
+	bool asked; /* false: the servers' state is unknown */
 	bool watch;
 	int n;
-	struct sheaf_server *now, *before; /* all down before the first */
-	/* by server: the incarnation that the map was last asked about, and whether the map
-	 * knows another one */
+	struct sheaf_server *now, *before; /* before the first sample all are down */
+	/* by server: the incarnation last compared with the map; whether the map has another */
 	uint64_t compared[SHEAF_MAX_SERVERS];
 	bool other_storage[SHEAF_MAX_SERVERS];
 };
@@ -72,8 +71,8 @@ void cli_servers_ask(struct sheaf *fs, struct sheaf_server *s, int n)
 
 /* ---- storage ---- */
 
-/* Is there a server whose storage must be compared with the map? Only when all metadata servers
- * are up: the answer must not wait for one that is down. */
+/* Must a server's storage be compared with the map? Only when all metadata servers are up: the
+ * request must not wait for one that is down. */
 static bool must_compare(const struct look *l)
 {
 	bool must = false;
@@ -109,12 +108,12 @@ static void compare_storage(struct cli *c, struct look *l)
 
 /* ---- rates ---- */
 
-struct rates { /* a second, since the look before */
-	double requests; /* our own question left out */
+struct rates { /* per second, since the previous sample */
+	double requests; /* without the status request of this command */
 	double read, written; /* bytes */
 };
 
-/* False: not known. */
+/* False: the rates are not known. */
 static bool find_rates(const struct look *l, int i, struct rates *out)
 {
 	const struct sheaf_server *now = &l->now[i], *old = &l->before[i];
@@ -139,14 +138,14 @@ static int count_up(const struct look *l)
 	return up;
 }
 
-/* ---- the two forms ---- */
+/* ---- JSON and text output ---- */
 
 static void add_number(struct json_object *o, const char *key, bool known, uint64_t v)
 {
 	json_object_object_add(o, key, known ? json_object_new_uint64(v) : NULL);
 }
 
-/* What a server that is down does not tell is null. */
+/* Fields that are unknown because the server is down are null. */
 static struct json_object *server_json(const struct sheaf_server *s)
 {
 	struct json_object *o = json_object_new_object(), *roles = json_object_new_array();
@@ -200,7 +199,7 @@ static void add_rates_json(struct json_object *s, const struct look *l, int i)
 			       known ? json_object_new_double(r.written) : NULL);
 }
 
-/* A watch prints one line a look. */
+/* With --watch each sample is one line. */
 static void print_json(const struct look *l)
 {
 	struct json_object *o = json_object_new_object(), *list = json_object_new_array(), *s;
@@ -262,7 +261,7 @@ static void add_row(struct cli_table *t, const struct look *l, int i)
 		return;
 	}
 	cli_duration(uptime, sizeof(uptime), s->uptime_ns);
-	format_size(memory, sizeof(memory), s->anon_bytes); /* not the files it serves */
+	format_size(memory, sizeof(memory), s->anon_bytes); /* excludes the files that it serves */
 	format_size(avail, sizeof(avail), s->space_avail);
 	format_size(total, sizeof(total), s->space_total);
 	cli_table_add(t, "%u", s->pid);
@@ -292,7 +291,7 @@ static int print_table(const struct look *l, FILE *f)
 
 /* ---- watching ---- */
 
-/* Over what the terminal shows: from its top, every line cleared behind its end and cut at the edge. */
+/* Redraws the terminal from the top: clears the rest of each line, and cuts lines at the edge. */
 static void paint(const char *text)
 {
 	struct winsize w = { 0 };
@@ -309,7 +308,7 @@ static void paint(const char *text)
 	fputs("\033[J", stdout);
 }
 
-/* One block: the time, how many are up, the table. 0 or -ENOMEM. */
+/* Prints one sample: the time, the number of servers up, the table. 0 or -ENOMEM. */
 static int print_block(const struct look *l, bool terminal)
 {
 	time_t now = time(NULL);
@@ -336,16 +335,16 @@ static int print_block(const struct look *l, bool terminal)
 	return r;
 }
 
-/* Sleeps until `end`; false when the watch is over: a signal, or nobody is there to read. */
+/* Sleeps until `end`; false: a signal arrived or the reader of stdout is gone. */
 static bool sleep_until(uint64_t end)
 {
-	struct pollfd p = { .fd = STDOUT_FILENO }; /* an error or an end is always told */
+	struct pollfd p = { .fd = STDOUT_FILENO }; /* POLLERR and POLLHUP are always reported */
 	sigset_t all, old;
 	struct timespec t;
 	uint64_t now;
 	int r = 0;
 
-	sigfillset(&all); /* a signal comes before cli_signal is looked at, or while we sleep */
+	sigfillset(&all); /* a signal is delivered before cli_signal is checked, or in ppoll() */
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	while (!cli_signal && r <= 0 && (now = time_now()) < end) {
 		t = (struct timespec){ (time_t)((end - now) / NSEC_PER_SEC),
@@ -366,10 +365,10 @@ static void look_again(struct cli *c, struct look *l)
 	compare_storage(c, l);
 }
 
-/* Until SIGINT (status 0), another signal, or nobody reads. */
+/* Runs until SIGINT (exit status 0), another signal, or until the reader of stdout is gone. */
 static int watch(struct cli *c, struct look *l, uint64_t interval)
 {
-	static char buffer[64 * KIB]; /* a block leaves in one piece */
+	static char buffer[64 * KIB]; /* each sample is written in one piece */
 	bool terminal = isatty(STDOUT_FILENO);
 	uint64_t start;
 	int r = 0;
@@ -387,7 +386,7 @@ static int watch(struct cli *c, struct look *l, uint64_t interval)
 	if (r)
 		return cli_error(c, "out of memory");
 	if (terminal && !ferror(stdout))
-		putchar('\n'); /* the prompt goes below */
+		putchar('\n'); /* the shell prompt goes below */
 	if (cli_signal != SIGINT)
 		return CLI_FAILED;
 	cli_signal = 0;
@@ -396,7 +395,7 @@ static int watch(struct cli *c, struct look *l, uint64_t interval)
 
 /* ---- the command ---- */
 
-/* The servers as the cluster file has them, all down. */
+/* Fills in the servers of the cluster file, all down. */
 static void servers_from_conf(const struct conf *conf, struct sheaf_server *s)
 {
 	for (uint32_t i = 0; i < conf->n_targets; i++) {
@@ -409,7 +408,7 @@ static void servers_from_conf(const struct conf *conf, struct sheaf_server *s)
 	}
 }
 
-/* One look at all of them. */
+/* Takes and prints one sample. */
 static int show(struct cli *c, struct look *l)
 {
 	int up, status = CLI_OK;
@@ -453,7 +452,7 @@ static int take_interval(struct cli *c, uint64_t *ns)
 	return CLI_OK;
 }
 
-/* Connects if it can, finds out how many there are, and looks; conf is NULL for local:DIR. */
+/* Connects if possible, counts the servers, and samples them; conf is NULL for local:DIR. */
 static int look_at(struct cli *c, const struct conf *conf, struct look *l, uint64_t interval)
 {
 	int status = cli_connect(c);

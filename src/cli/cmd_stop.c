@@ -1,4 +1,4 @@
-/* sheaf stop: asks the servers of this host to stop and waits until they have. */
+/* sheaf stop: asks the servers of this host to stop and waits until they have exited. */
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/pidfd.h>
@@ -29,7 +29,7 @@ static bool has_ended(struct cli_daemon *d, uint64_t end)
 	return r > 0;
 }
 
-/* A clean stop takes the pid file away. */
+/* A clean stop removes the pid file. */
 static int report(struct cli *c, struct cli_daemon *d, uint64_t end)
 {
 	const struct conf_target *t = d->target;
@@ -38,7 +38,7 @@ static int report(struct cli *c, struct cli_daemon *d, uint64_t end)
 	cli_pid_path(pid_path, t);
 	cli_log_path(log, t);
 	if (!d->pid) {
-		if (kill(cli_pid_read(t), 0) < 0 && errno == ESRCH) /* left behind */
+		if (kill(cli_pid_read(t), 0) < 0 && errno == ESRCH) /* stale pid file */
 			unlink(pid_path);
 		printf("%s (%s) is not running\n", t->name, t->address);
 		return CLI_OK;
@@ -55,7 +55,7 @@ static int report(struct cli *c, struct cli_daemon *d, uint64_t end)
 	return CLI_OK;
 }
 
-/* Whose pid file this user may not see: neither stopped nor "not running". Told in one line. */
+/* Servers whose pid file is unreadable are neither stopped nor "not running"; one message. */
 static int skip_hidden(struct cli *c, struct cli_daemon *d, size_t n)
 {
 	char path[CLI_PATH_MAX], others[32] = "";

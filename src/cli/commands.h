@@ -9,6 +9,6 @@ extern const struct cli_command cmd_init, cmd_start, cmd_stop, cmd_status, cmd_l
 	cmd_setfattr, cmd_df, cmd_requests, cmd_selfcheck, cmd_check, cmd_bench, cmd_add_server,
 	cmd_backup, cmd_restore, cmd_find, cmd_key, cmd_mount, cmd_umount, cmd_explain;
 
-int find_damaged(struct cli *c, bool json); /* of sheaf find; returns a CLI_ status */
+int find_damaged(struct cli *c, bool json); /* `sheaf find --damaged`; returns an exit status */
 
 #endif

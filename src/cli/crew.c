@@ -1,16 +1,17 @@
-/* Trees handled by several threads: cp and rm.
+/* Processes directory trees with several threads, for cp, rm and find.
  *
- * A directory being handled is a struct cli_dir with the names in it. Directories with names left lie on
- * one stack; a thread takes a name from the topmost, handles it, and when that is a directory puts its
- * names on top. So what is under way stays deep rather than wide: in memory are the names of the
- * directories on the way down, a few more for each thread, never the whole tree. A directory is held by its
- * place on the stack, by each child under way and by each directory in it; when nothing holds it, leave()
- * finishes it, after all it holds.
+ * A directory in process is a struct cli_dir with its names. Directories with names left are on one
+ * stack; a thread takes a name from the topmost one and processes it; if it is a directory, its
+ * names are pushed on top. So the walk is depth first: memory holds the names of the directories on
+ * the way down and a few more per thread, never the whole tree. A directory is referenced by its
+ * place on the stack, by each child in process and by each directory in it; when the last reference
+ * is dropped, leave() finishes it, after everything in it.
  *
- * Threads: the caller conducts: it draws the progress and sees signals, which the workers do not get. Workers
- * are started as long as there is something to take. One lock guards the stack and the holds; child()
- * and leave() run without it. Errors: told line by line until something makes the rest pointless (a
- * signal, a server that is gone, no room); then everything ends soon, and the conductor says why in one line. */
+ * Threads: the caller is the conductor: it draws the progress and handles signals, which are
+ * blocked in the workers. Workers are started while there are names to take. One lock guards the
+ * stack and the reference counts; child() and leave() run without it.
+ * Errors: one line each, until something makes the rest pointless (a signal, a server that does not
+ * answer, no space); then all workers end soon, and the conductor prints the reason in one line. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -36,7 +37,7 @@ static void dir_push(struct crew *w, struct cli_dir *d)
 	pthread_cond_broadcast(&w->more);
 }
 
-/* Under the lock, which is given up while a directory is finished. */
+/* Called with the lock held; drops it while leave() runs. */
 static void dir_release(struct crew *w, struct cli_dir *d)
 {
 	while (--d->holds == 0) {
@@ -76,7 +77,7 @@ void crew_enter(struct crew *w, struct cli_dir *parent, struct cli_dir *d)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* Under the lock. */
+/* Called with the lock held. */
 static void see_signal(struct crew *w)
 {
 	if (cli_signal && !w->progress->stop) {
@@ -85,7 +86,7 @@ static void see_signal(struct crew *w)
 	}
 }
 
-/* The next name to handle, in a directory that is then held; NULL: there is none now. */
+/* Takes the next name and a reference to its directory; NULL: none at the moment. */
 static struct cli_name *take(struct crew *w, struct cli_dir **in)
 {
 	struct cli_dir *d;
@@ -97,7 +98,7 @@ static struct cli_name *take(struct crew *w, struct cli_dir **in)
 			*in = d;
 			return &d->names.v[d->next++];
 		}
-		if (d->next < d->names.n) /* the rest is not done */
+		if (d->next < d->names.n) /* names are left unprocessed */
 			w->status |= CLI_FAILED;
 		w->top = d->below;
 		dir_release(w, d);
@@ -109,7 +110,7 @@ static struct cli_name *take(struct crew *w, struct cli_dir **in)
 
 static void *work(void *arg);
 
-/* Under the lock. */
+/* Called with the lock held. */
 static int add_worker(struct crew *w)
 {
 	struct crew_worker *k = &w->workers[w->n_workers];
@@ -140,7 +141,7 @@ static void *work(void *arg)
 			continue;
 		}
 		if (d->next < d->names.n && w->n_workers < w->jobs)
-			add_worker(w); /* those that run do it all when this fails */
+			add_worker(w); /* on failure the running workers do everything */
 		pthread_mutex_unlock(&w->lock);
 		status = w->child(w, k->index, d, name);
 		pthread_mutex_lock(&w->lock);
@@ -157,7 +158,7 @@ static void on_poke(int sig)
 	(void)sig;
 }
 
-/* The first worker; the others come from it and inherit what signals it takes. */
+/* Starts the first worker; the others are started by workers and inherit its signal mask. */
 static int start(struct crew *w)
 {
 	struct sigaction sa = { .sa_handler = on_poke };
@@ -175,7 +176,7 @@ static int start(struct crew *w)
 	return r;
 }
 
-/* Until everything is done; a poke may come just before the call that it should end, so it is repeated. */
+/* Runs until all is done. CLI_POKE is repeated, since it may arrive before the call blocks. */
 static void conduct(struct crew *w)
 {
 	struct timespec t;
@@ -243,7 +244,7 @@ int crew_fail(struct crew *w, const char *shown, bool host, int err)
 	if (!host)
 		crew_check(w, shown, err);
 	pthread_mutex_lock(&w->tell);
-	if (!w->progress->stop) { /* else this is only what follows from the end */
+	if (!w->progress->stop) { /* otherwise the error is a consequence of stopping */
 		cli_progress_clear(w->progress);
 		if (full)
 			cli_error(w->c, "%s: %s; nothing more is done", shown,
@@ -287,7 +288,7 @@ int crew_error(struct crew *w, const char *fmt, ...)
 	return CLI_FAILED;
 }
 
-/* Why it ended before its time, unless that has been told, and what is left behind, in one line. */
+/* Prints in one line why the crew stopped early, if not printed yet, and what it left behind. */
 static void say_end(struct crew *w)
 {
 	char left[64] = "", what[CREW_SHOWN + sizeof(left)];
@@ -304,7 +305,7 @@ static void say_end(struct crew *w)
 		cli_error(w->c, "not all could be tidied up%s", left);
 }
 
-/* ---- all of it ---- */
+/* ---- entry point ---- */
 
 int crew_run(struct crew *w, struct cli_dir *root)
 {

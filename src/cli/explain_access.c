@@ -1,12 +1,15 @@
-/* Which access is to be explained: numbers of the command line, or JSON that somebody wrote or $SHEAF_TRACE recorded.
+/* The access to explain: numbers on the command line, or JSON, written by hand or by $SHEAF_TRACE.
  *
  *   {"op": "read", "unit": 65536, "width": 4, "file": SIDE, "mem": SIDE}
- *   SIDE: [[offset, length], [offset, length, count, stride], ...] or {"offset": 0, "type": TYPE, "count": 1}
- *   TYPE: {"bytes": 8}, {"vector": {"count", "block", "stride", "of"}}, {"indexed": {"blocks", "displ", "of"}},
- *         {"subarray": {"sizes", "subsizes", "starts", "of"}}, {"struct": [[displ, TYPE, blocks], ...]}
+ *   SIDE: [[offset, length], [offset, length, count, stride], ...] or
+ *         {"offset": 0, "type": TYPE, "count": 1}
+ *   TYPE: {"bytes": 8}, {"vector": {"count", "block", "stride", "of"}},
+ *         {"indexed": {"blocks", "displ", "of"}}, {"struct": [[displ, TYPE, blocks], ...]},
+ *         {"subarray": {"sizes", "subsizes", "starts", "of"}}
  *
- * Anything may be in the file: sizes and nesting are bounded, and what is wrong is said with its place. The memory of an
- * access is addresses that nobody looks at, until explain_place(). Threads: one. Errors: -errno, with the text. */
+ * The file is untrusted: sizes and nesting are bounded, and messages name the place of an error.
+ * The memory of an access is a range of addresses that is not accessed before explain_place().
+ * Threads: one. Errors: -errno, with the message. */
 #include <ctype.h>
 #include <fcntl.h>
 #include <json-c/json.h>
@@ -15,10 +18,10 @@
 
 #include "cli/explain.h"
 
-#define MEMORY ((uintptr_t)1 << 20) /* where memory begins that is not there */
+#define MEMORY ((uintptr_t)1 << 20) /* start of the fictitious memory */
 #define FILE_MAX_BYTES (128 * MIB)
 #define ENTRIES_MAX ((size_t)4 << 20)
-#define DEPTH_MAX 96 /* of JSON: types are nested up to 32 deep */
+#define DEPTH_MAX 96 /* nesting of the JSON: types may be nested 32 deep */
 #define OFFSET_MAX ((uint64_t)INT64_MAX)
 
 __attribute__((format(printf, 3, 4))) static int wrong(struct explain_access *x, int err,
@@ -54,7 +57,7 @@ static int number(struct explain_access *x, struct json_object *o, const char *w
 	return 0;
 }
 
-/* A member that may be missing, and is *out then. */
+/* Reads an optional member; *out keeps its value if the member is missing. */
 static int member(struct explain_access *x, struct json_object *o, const char *in, const char *key,
 		  int64_t min, int64_t *out)
 {
@@ -67,7 +70,7 @@ static int member(struct explain_access *x, struct json_object *o, const char *i
 	return number(x, v, what, min, out);
 }
 
-/* An array of numbers as a member; to be freed. */
+/* Reads an array of numbers; the caller frees it. */
 static int numbers(struct explain_access *x, struct json_object *o, const char *in, const char *key,
 		   int64_t min, int64_t **out, size_t *n)
 {
@@ -104,7 +107,7 @@ static int made(struct explain_access *x, const char *what, int r)
 
 static int read_type(struct explain_access *x, struct json_object *o, struct sheaf_type **out);
 
-/* What a type is made of; bytes where that is not said. */
+/* The base type of a type; bytes if there is none. */
 static int read_of(struct explain_access *x, struct json_object *o, struct sheaf_type **out)
 {
 	struct json_object *of;
@@ -230,7 +233,7 @@ static const struct {
 	      { "indexed", read_indexed },
 	      { "subarray", read_subarray } };
 
-/* As deep as the JSON is nested, which DEPTH_MAX bounds. */
+/* Recursive; DEPTH_MAX bounds the nesting of the JSON. */
 static int read_type(struct explain_access *x, struct json_object *o, struct sheaf_type **out)
 {
 	struct sheaf_type *of = NULL;
@@ -264,7 +267,7 @@ static int read_type(struct explain_access *x, struct json_object *o, struct she
 
 /* ---- sides ---- */
 
-/* Entries, those with a count spread out. Twice: first they are counted. */
+/* Expands one entry of a list. Called twice: the first pass only counts. */
 static int read_entry(struct explain_access *x, struct json_object *e, const char *name, size_t i,
 		      struct explain_side *s)
 {
@@ -336,7 +339,7 @@ static int read_side(struct explain_access *x, struct json_object *o, const char
 	return r;
 }
 
-/* A list as a type, for an access whose other side is one. */
+/* Converts a list to a type, for an access whose other side is a type. */
 static int side_to_type(struct explain_access *x, struct explain_side *s)
 {
 	uint64_t *blocks = calloc(s->n + 1, sizeof(*blocks));
@@ -373,7 +376,7 @@ static int side_bytes(struct explain_access *x, const struct explain_side *s, co
 		       wrong(x, -EFBIG, "%s has more than 2^63 - 1 bytes", name);
 }
 
-/* The first so many bytes of a list. */
+/* Cuts a list to its first `bytes` bytes. */
 static void side_cut(struct explain_side *s, uint64_t bytes)
 {
 	size_t i = 0;
@@ -383,7 +386,7 @@ static void side_cut(struct explain_side *s, uint64_t bytes)
 	s->n = i;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole access ---- */
 
 static int set_lists(struct explain_access *x)
 {
@@ -437,7 +440,7 @@ static int set_types(struct explain_access *x)
 	return 0;
 }
 
-/* Both sides are there, or the memory is one piece. limit: bytes that a recorded access had, or 0. */
+/* Without a memory side the memory is contiguous. limit: bytes of a recorded access, or 0. */
 static int finish(struct explain_access *x, uint64_t limit)
 {
 	uint64_t mem;
@@ -542,7 +545,7 @@ int explain_vector(struct explain_access *x, const char *text, uint64_t offset, 
 	return r ? r : finish(x, 0);
 }
 
-/* ---- a file ---- */
+/* ---- the file ---- */
 
 static int slurp(struct explain_access *x, const char *path, char **out, size_t *len)
 {
@@ -576,7 +579,7 @@ static int slurp(struct explain_access *x, const char *path, char **out, size_t 
 	return -e;
 }
 
-/* One JSON value in [p, p + n), which begins in this line of the file. */
+/* Parses one JSON value in [p, p + n), which begins in this line of the file. */
 static struct json_object *parse(struct explain_access *x, const char *p, size_t n, size_t line)
 {
 	struct json_tokener *t = json_tokener_new_ex(DEPTH_MAX);
@@ -601,7 +604,7 @@ static struct json_object *parse(struct explain_access *x, const char *p, size_t
 	return o;
 }
 
-/* Where line `nth` is, or the last one that is not empty; its number, or 0. *of: how many there are. */
+/* Finds line `nth`, or the last non-empty line; returns its number, or 0. *of: number of lines. */
 static size_t find_line(const char *text, size_t nth, const char **at, size_t *n, size_t *of)
 {
 	size_t line = 0, len, found = 0;
@@ -638,7 +641,7 @@ int explain_read(struct explain_access *x, const char *path, uint64_t nth)
 	if (!line) {
 		r = wrong(x, -EINVAL,
 			  "it is empty: an access is {\"file\": [[offset, length], ...]}");
-	} else if (!first) { /* not one a line, so one in all */
+	} else if (!first) { /* not one object per line: one object in all */
 		x->of = 1;
 		line = nth > 1 ? 0 : 1;
 		o = line ? parse(x, text, len, 1) : NULL;

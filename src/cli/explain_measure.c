@@ -1,8 +1,9 @@
-/* What an access costs: predicted from its plan, and measured by doing it with each mover.
+/* The cost of an access: predicted from its plan, and measured by executing it with each mover.
  *
- * It is done in a file of its own, which loses its name as soon as it is there, so that it goes with us however we end. For
- * reads what is read is written first. Movers take turns, round by round; what is told is the round of the median time, with
- * what the connection's accounts say it did. Threads: one. Errors: told, CLI_FAILED. */
+ * Measurements use a scratch file that is unlinked at once, so that it vanishes however the command
+ * ends. For reads the data are written first. The movers alternate, round by round; the round with
+ * the median time is reported, with the counters of the connection for that round.
+ * Threads: one. Errors: CLI_FAILED after a message. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -13,8 +14,8 @@
 #define ROUNDS_MIN 3
 #define ROUNDS_MAX 15
 #define ENOUGH_NS NSEC_PER_SEC
-#define PATIENCE_NS (5 * NSEC_PER_SEC) /* for the first rounds */
-#define AT_ONCE 2 /* requests to a server: how many round trips there are */
+#define PATIENCE_NS (5 * NSEC_PER_SEC) /* time limit for the minimum number of rounds */
+#define AT_ONCE 2 /* concurrent requests to a server; determines the number of round trips */
 #define BLOCK (2 * MIB)
 #define BLOCK_ROUNDS 5
 
@@ -50,8 +51,8 @@ int explain_scratch(struct explain *e)
 
 /* ---- predictions ---- */
 
-/* What a byte takes beyond what it costs us: a contiguous block of the same direction tells, in the file's first stripes,
- * which are written anyway. 0: it is only planned, or cannot be done. */
+/* Time per byte beyond the client's own cost: of a contiguous block in the same direction, in the
+ * first stripes of the file, which are written anyway. 0: plan only, or the block failed. */
 static double byte_beyond(struct explain *e)
 {
 	bool write = e->x.a.write;
@@ -74,7 +75,7 @@ static double byte_beyond(struct explain *e)
 	return ((double)best - ours) / (double)BLOCK;
 }
 
-/* Round trips, and what the server does with the extents of its object as we do with our segments. */
+/* Round trips, plus the server's cost per extent, modelled like the client's cost per segment. */
 static double server_time(struct explain *e, uint32_t i, const struct sheaf_share *s)
 {
 	struct sheaf_account a = { 0 };
@@ -106,7 +107,7 @@ void explain_predict(struct explain *e)
 			slowest = MAX(slowest, there);
 			w->all.predicted_ns += here;
 		}
-		w->all.predicted_ns += slowest; /* the servers work side by side, we do not */
+		w->all.predicted_ns += slowest; /* servers work in parallel, the client does not */
 	}
 }
 
@@ -114,7 +115,7 @@ void explain_predict(struct explain *e)
 
 struct round {
 	uint64_t ns;
-	struct sheaf_account did[]; /* by object */
+	struct sheaf_account did[]; /* one element per object */
 };
 
 static int transfer(struct explain *e, bool write)
@@ -185,7 +186,7 @@ static int by_time(const void *a, const void *b)
 	return x->ns < y->ns ? -1 : x->ns > y->ns;
 }
 
-/* The round of the median time becomes what is told of this mover. */
+/* Reports the round with the median time for this mover. */
 static void settle(struct explain *e, struct explain_way *w, struct round **rounds)
 {
 	const struct round *m;
@@ -204,7 +205,7 @@ static bool enough(unsigned rounds, uint64_t ns)
 	return rounds >= ROUNDS_MIN ? ns > ENOUGH_NS : rounds && ns > PATIENCE_NS;
 }
 
-/* All movers, round by round; the first round is for getting warm. */
+/* Runs all movers, round by round; the first round is a warm-up. */
 static int run_rounds(struct explain *e, struct round *rounds[SHEAF_MOVERS][ROUNDS_MAX])
 {
 	uint64_t start = time_now();

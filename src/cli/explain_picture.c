@@ -1,6 +1,6 @@
-/* Which bytes of which stripes an access touches, drawn: a row for each object, its stripes from left to right, cells
- * shaded by how much of them is touched. In a terminal with characters, in a file as SVG. Where stripes are many, a cell
- * is several of them.
+/* Draws which bytes of which stripes an access touches: one row per object, its stripes from left
+ * to right, cells shaded by the touched fraction. As characters on a terminal, as SVG in a file.
+ * With many stripes a cell covers several of them.
  *
  * Threads: one. Buffers: the cells. Errors: -errno. */
 #include <langinfo.h>
@@ -29,7 +29,7 @@ int picture_init(struct explain_picture *p, const struct sheaf_stripes *where, u
 	*p = (struct explain_picture){ .rows = where->n_targets,
 				       .unit = where->unit,
 				       .from = first * unit };
-	if (2 * n <= cols) { /* each stripe a cell and a line at least */
+	if (2 * n <= cols) { /* at least one cell and a separator per stripe */
 		for (p->cell = 1; (unit + p->cell - 1) / p->cell + (n > 1) > cols / n;)
 			p->cell *= 2;
 		p->per_stripe = (uint32_t)((unit + p->cell - 1) / p->cell);
@@ -47,7 +47,7 @@ void picture_free(struct explain_picture *p)
 	free(p->touched);
 }
 
-/* The cell of a byte, how far it is in it, and how long that is. */
+/* The cell of an offset, the offset in the cell, and the length of the cell. */
 static uint32_t find_cell(const struct explain_picture *p, uint64_t offset, uint64_t *in,
 			  uint64_t *length)
 {
@@ -82,10 +82,10 @@ double picture_cell(const struct explain_picture *p, uint32_t row, uint32_t col)
 	bool shorter = p->per_stripe && (col + 1) % p->per_stripe == 0;
 	double v = p->touched[(size_t)row * p->cols + col] / (double)(shorter ? last : p->cell);
 
-	return MIN(v, 1.0); /* what is touched twice is touched */
+	return MIN(v, 1.0); /* bytes may be touched twice */
 }
 
-/* Of all that the row shows. */
+/* The touched fraction of the whole row. */
 static double row_part(const struct explain_picture *p, uint32_t row)
 {
 	double sum = 0, all = 0;
@@ -107,7 +107,7 @@ static void put_percent(char *out, size_t n, double part)
 		snprintf(out, n, "%.*f %%", part > 0 && part < 0.1, 100 * part);
 }
 
-/* What a cell is, in words. */
+/* Describes the size of a cell. */
 static void scale(const struct explain_picture *p, char *out, size_t n)
 {
 	char cell[32], unit[32], from[32], to[32];
@@ -190,7 +190,7 @@ static void svg_text(FILE *f, double x, double y, const char *attributes, const 
 	fputs("</text>\n", f);
 }
 
-/* Darker by how much is touched, in twenty steps; whatever is touched can be seen. */
+/* Twenty shades by the touched fraction; any touched cell is visible. */
 static int svg_step(double part)
 {
 	return part <= 0 ? 0 : MAX((int)(part * 20), 1);

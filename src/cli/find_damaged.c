@@ -1,8 +1,8 @@
-/* sheaf find --damaged: files that have lost data, as `sheaf check` finds them, by path.
+/* sheaf find --damaged: lists the paths of files that have lost data, as `sheaf check` finds them.
  *
- * Inodes and objects are compared for the whole file system (check.h), since objects do not know
- * their paths; PATHs choose what is told. A data server that is down is left out, and that is
- * said. Threads: one. */
+ * Inodes and objects of the whole file system are compared (check.h), since objects do not know
+ * their paths; PATHs select what is printed. A data server that is down is left out and reported.
+ * Threads: one. */
 #include <json-c/json.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -11,9 +11,9 @@
 #include "cli/commands.h"
 
 struct told {
-	char (*under)[CLI_PATH_MAX]; /* the PATHs, n of them; none: all */
+	char (*under)[CLI_PATH_MAX]; /* the n PATHs; none: everything */
 	int n;
-	struct json_object *files; /* or NULL: printed */
+	struct json_object *files; /* NULL: text output */
 };
 
 static bool is_under(const struct told *t, const char *path)
@@ -54,7 +54,7 @@ static void tell(const struct check *k, const struct finding *f, const char *pat
 	printf("  %s  %llu bytes lost\n", k->servers[f->server].name, (unsigned long long)f->bytes);
 }
 
-/* By each of its names. */
+/* Prints each of the file's names. */
 static int tell_names(struct check *k, const struct finding *f, struct told *t)
 {
 	char path[CLI_PATH_MAX] = "";

@@ -1,4 +1,4 @@
-/* Text for people: modes, times, speeds, tables; names in JSON. Pure functions, but for what they print. */
+/* Text output: modes, times, speeds, tables; JSON names. Pure functions, except for the output. */
 #include <json-c/json.h>
 #include <stdlib.h>
 #include <time.h>
@@ -30,7 +30,7 @@ void cli_mode_string(char out[11], mode_t mode)
 {
 	static const struct {
 		mode_t bit;
-		int at; /* of the x it shares a place with */
+		int at; /* index of the x that it is combined with */
 		char with, without;
 	} special[] = { { S_ISUID, 3, 's', 'S' },
 			{ S_ISGID, 6, 's', 'S' },
@@ -114,7 +114,7 @@ void cli_put_name(FILE *f, const char *name)
 		fputc((unsigned char)*name < 0x20 || *name == 0x7f ? '?' : *name, f);
 }
 
-/* How many bytes of s are one character of UTF-8 as JSON wants it; 0: none. */
+/* The length of the UTF-8 character at s, by the rules of JSON; 0: invalid. */
 static size_t utf8_length(const unsigned char *s)
 {
 	static const struct {

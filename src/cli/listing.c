@@ -1,4 +1,4 @@
-/* Directory listings, inside and on the host, whole and sorted. */
+/* Directory listings, inside and on the host, complete and sorted. */
 #include <dirent.h>
 #include <stdlib.h>
 
@@ -142,7 +142,7 @@ static int each_below(struct cli *c, const char *path, each_fn *fn, void *arg)
 
 		if (!r2)
 			r2 = sheaf_lstat(c->fs, child, &st);
-		if (r2 == -ENOENT) /* gone meanwhile */
+		if (r2 == -ENOENT) /* removed meanwhile */
 			continue;
 		status |= r2 ? cli_fail(c, child, r2) : fn(c, child, &st, arg);
 		if (!r2 && S_ISDIR(st.st_mode))

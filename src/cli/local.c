@@ -1,8 +1,8 @@
-/* The servers of this host: which they are, which of them run, and starting one.
+/* The servers of this host: which there are, which are running, and starting one.
  *
- * A running sheafd keeps STORAGE/sheafd.pid. A pid is believed only when that process is a sheafd with
- * this cluster file and this server on its command line; it is then held by a pidfd, so that a signal
- * cannot reach another process that got the same number. Blocking; single-threaded. */
+ * A running sheafd keeps STORAGE/sheafd.pid. A pid is accepted only if that process is a sheafd
+ * with this cluster file and this server on its command line; a pidfd then refers to it, so that a
+ * signal cannot reach another process that reused the pid. Blocking; single-threaded. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
@@ -93,7 +93,7 @@ bool cli_address_is_local(const char *address)
 	return local;
 }
 
-/* ---- which run ---- */
+/* ---- running servers ---- */
 
 void cli_pid_path(char out[CLI_PATH_MAX], const struct conf_target *t)
 {
@@ -123,7 +123,7 @@ pid_t cli_pid_read(const struct conf_target *t)
 	return cli_number(text, 1, INT_MAX, &pid) ? 0 : (pid_t)pid;
 }
 
-/* The file that a process with this working directory means by `path`. */
+/* Does `path`, relative to the working directory of the process, name the file `ours`? */
 static bool same_file(pid_t pid, const char *path, const char *ours)
 {
 	char full[CLI_PATH_MAX];
@@ -139,7 +139,7 @@ static bool same_file(pid_t pid, const char *path, const char *ours)
 	       a.st_ino == b.st_ino;
 }
 
-/* The value of an option on a command line of n bytes, strings one behind the other; or NULL. */
+/* The value of an option on a command line of n bytes (NUL-terminated strings), or NULL. */
 static const char *find_value(const char *line, size_t n, const char *option)
 {
 	size_t len = strlen(option);
@@ -242,7 +242,7 @@ void cli_find_program(const char *name, char out[CLI_PATH_MAX])
 	snprintf(out, CLI_PATH_MAX, "%s", name);
 }
 
-/* Where its words go: the log, or nowhere when its directory is missing (it will say so itself). */
+/* Sends the server's output to the log, or to /dev/null without a log (sheafd reports that). */
 static int wire_up(posix_spawn_file_actions_t *fa, const char *log, int notify)
 {
 	int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644), r;
@@ -305,7 +305,7 @@ int cli_daemon_spawn(struct cli_daemon *d, const struct conf *conf)
 	cli_find_program("sheafd", program);
 	cli_log_path(log, d->target);
 	snprintf(fd_text, sizeof(fd_text), "%d", NOTIFY_FD);
-	if (access(d->target->storage, W_OK) < 0) /* it will say what is wrong with that itself */
+	if (access(d->target->storage, W_OK) < 0) /* sheafd reports the reason */
 		argv[ARRAY_LEN(argv) - 3] = NULL;
 	if (pipe2(ends, O_CLOEXEC) < 0) {
 		r = errno;
@@ -334,7 +334,7 @@ int cli_take_turn(const struct conf *conf)
 	return fd;
 }
 
-/* Takes what a starting server said; done when its line is complete or it is gone. */
+/* Reads the message of a starting server; done when the line is complete or on end of file. */
 static void listen_to(struct cli_daemon *d)
 {
 	ssize_t n = read(d->notify, d->said + d->n_said, sizeof(d->said) - 1 - d->n_said);

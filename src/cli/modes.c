@@ -3,7 +3,7 @@
 
 #define ALL_BITS 07777
 
-/* The bits of a class of users: u, g, o, a; or 0. */
+/* The mode bits of a class of users: u, g, o, a; or 0. */
 static mode_t class_bits(char c)
 {
 	switch (c) {
@@ -20,7 +20,7 @@ static mode_t class_bits(char c)
 	}
 }
 
-/* What letters behind an operator stand for, for all classes; *s goes behind them. */
+/* The mode bits of the letters after an operator, for all classes; advances *s behind them. */
 static mode_t value_bits(const char **s, mode_t mode)
 {
 	static const int shift[] = { ['u'] = 6, ['g'] = 3, ['o'] = 0 };
@@ -46,7 +46,7 @@ static mode_t value_bits(const char **s, mode_t mode)
 	}
 }
 
-/* One clause: who, then operators with what they do. */
+/* One clause: classes, then operators with permissions. */
 static int clause(const char **s, mode_t mask, mode_t *mode)
 {
 	mode_t who = 0, bits;

@@ -1,11 +1,12 @@
-/* Moving bytes between two ends: blocks of 1 MiB, read ahead and written behind.
+/* Copies bytes between two ends: blocks of 1 MiB, read ahead and written behind.
  *
- * Threads: any, each with a copier of its own; they share the progress. The host's files are read and written
- * in order, so pipes work: at once, or for a large file by a second thread, which lives as long as the copy of
- * that file, while the first one drives the links. Never two that write: they would spin for the inode's lock.
- * Buffers: SLOTS blocks used in turn; a block is read, then written, then used again. Between giving a slot to
- * the second thread (todo) and seeing it back (ready) it is that thread's alone.
- * Errors: -errno; nothing is under way any more when cli_copier_run() returns. */
+ * Threads: any, each with its own copier; they share the progress. Host files are read and written
+ * sequentially, so pipes work: by the caller, or for a large file by a second thread, which lives
+ * as long as the copy, while the first thread drives the links. Two writing threads would contend
+ * for the inode lock.
+ * Buffers: SLOTS blocks in a ring; a block is read, then written, then reused. A slot belongs to
+ * the second thread from the post of `todo` until its `ready` is consumed.
+ * Errors: -errno; no operation is in flight when cli_copier_run() returns. */
 #include <semaphore.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -14,30 +15,30 @@
 
 #define SLOTS 8
 #define AHEAD 4
-#define BLOCK MIB /* larger ones leave the caches: a third slower */
-#define LARGE (AHEAD * BLOCK) /* a file for two threads */
+#define BLOCK MIB /* larger blocks exceed the CPU caches: a third slower */
+#define LARGE (AHEAD * BLOCK) /* larger files are copied with two threads */
 #define DRAW_NS (200 * NSEC_PER_MSEC)
 
 struct slot {
 	char *buf;
-	struct sheaf_op *op; /* under way inside, or NULL */
-	uint64_t turn; /* among the host's operations */
-	bool busy; /* something was begun and its result not taken */
-	bool reading; /* else it writes */
+	struct sheaf_op *op; /* operation in flight inside, or NULL */
+	uint64_t turn; /* sequence number of the host operation */
+	bool busy; /* an operation was started and its result not taken */
+	bool reading; /* otherwise writing */
 	size_t want;
-	ssize_t result; /* of the host's operation */
+	ssize_t result; /* result of the host operation */
 };
 
 struct cli_copier {
 	struct slot slots[SLOTS];
 	struct cli_stream *from, *to;
 	struct cli_progress *progress;
-	/* the host's end */
-	atomic_bool over; /* a read was short, or something failed: nothing more is done there */
-	int why; /* then: 0 or -errno */
-	uint64_t given, seen; /* operations; the first is that of block 0, and none is left out */
-	bool helped; /* by the second thread, and then: */
-	bool done; /* it ends at the next post */
+	/* host operations */
+	atomic_bool over; /* short read or error: no further host operations */
+	int why; /* valid once `over` is set: 0 or -errno */
+	uint64_t given, seen; /* operations started, completed; operation i is that of block i */
+	bool helped; /* a second thread runs; only then the next fields are valid */
+	bool done; /* the second thread exits at the next post of todo */
 	pthread_t helper;
 	sem_t todo, ready;
 };
@@ -65,7 +66,7 @@ void cli_progress_clear(struct cli_progress *p)
 	fflush(stderr);
 }
 
-/* How many files, how much of how much, how fast, how long still; less than 80 columns. */
+/* Prints files, bytes of total, speed and remaining time in less than 80 columns. */
 void cli_progress_draw(struct cli_progress *p)
 {
 	uint64_t now = time_now(), done = p->done, total = p->total, ns = now - p->started;
@@ -91,7 +92,7 @@ void cli_progress_draw(struct cli_progress *p)
 	fflush(stderr);
 }
 
-/* ---- the host's side ---- */
+/* ---- host operations ---- */
 
 static ssize_t read_full(struct cli_progress *pr, int fd, char *p, size_t n)
 {
@@ -128,7 +129,7 @@ static ssize_t write_full(struct cli_progress *pr, int fd, const char *p, size_t
 	return (ssize_t)n;
 }
 
-/* On either thread. */
+/* Runs on either thread. */
 static void host_do(struct cli_copier *k, struct slot *t)
 {
 	if (k->over) {
@@ -141,14 +142,14 @@ static void host_do(struct cli_copier *k, struct slot *t)
 	k->over = t->result < (ssize_t)t->want;
 }
 
-/* The second thread: an operation for each post. */
+/* The second thread: one operation per post of todo. */
 static void *help(void *arg)
 {
 	struct cli_copier *k = arg;
 
 	for (uint64_t turn = 0;; turn++) {
 		while (sem_wait(&k->todo) < 0)
-			; /* poked */
+			; /* interrupted by CLI_POKE */
 		if (k->done)
 			return NULL;
 		host_do(k, &k->slots[turn % SLOTS]);
@@ -156,7 +157,7 @@ static void *help(void *arg)
 	}
 }
 
-/* Without it, where none can be had, we do it all. */
+/* If no thread can be created, the caller does all operations. */
 static void helper_start(struct cli_copier *k)
 {
 	k->done = false;
@@ -165,7 +166,7 @@ static void helper_start(struct cli_copier *k)
 	k->helped = pthread_create(&k->helper, NULL, help, k) == 0;
 }
 
-/* Nothing is given to it any more, and all it did was seen. */
+/* No operation may be outstanding. */
 static void helper_end(struct cli_copier *k)
 {
 	k->done = true;
@@ -187,7 +188,7 @@ static void host_start(struct cli_copier *k, struct slot *t)
 	}
 }
 
-/* Who ends a command pokes us, and the call that blocks may be the other thread's. */
+/* Passes CLI_POKE on to the second thread, whose system call may be the one that blocks. */
 static ssize_t host_wait(struct cli_copier *k, struct slot *t)
 {
 	while (k->seen <= t->turn) {
@@ -201,7 +202,7 @@ static ssize_t host_wait(struct cli_copier *k, struct slot *t)
 
 /* ---- one block ---- */
 
-/* The result of what was begun. */
+/* Waits for the operation of this slot and returns its result. */
 static ssize_t slot_wait(struct cli_copier *k, struct slot *t)
 {
 	struct sheaf_op *op = t->op;
@@ -211,7 +212,7 @@ static ssize_t slot_wait(struct cli_copier *k, struct slot *t)
 	return op ? sheaf_wait(op) : host_wait(k, t);
 }
 
-/* Ends what used this block last: a write; at the end maybe a read, whose bytes nobody wants any more. */
+/* Completes the last operation of this slot: a write, or a read-ahead that is not needed. */
 static int slot_end(struct cli_copier *k, struct slot *t)
 {
 	ssize_t r;
@@ -261,8 +262,7 @@ static int slot_write(struct cli_copier *k, struct slot *t, uint64_t off, size_t
 	return r;
 }
 
-/* Reads and writes until the end, which is the first block that is short, or an error; may leave operations
- * under way. */
+/* Reads and writes until the first short block or an error; may leave operations in flight. */
 static int pump(struct cli_copier *k, uint64_t size, bool *source)
 {
 	bool inside = k->from->f, end = inside && !size, more;
@@ -314,7 +314,7 @@ int cli_copier_run(struct cli_copier *k, struct cli_stream *from, struct cli_str
 	r = pump(k, size, source);
 	for (int i = 0; i < SLOTS; i++) {
 		r2 = slot_end(k, &k->slots[i]);
-		if (r2 && (!r || r == -EINTR)) { /* a lost server matters more than a signal */
+		if (r2 && (!r || r == -EINTR)) { /* a lost server takes precedence over a signal */
 			r = r2;
 			*source = k->slots[i].reading;
 		}
