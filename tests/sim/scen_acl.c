@@ -1,4 +1,4 @@
-/* Scenarios about access control lists. */
+/* Scenarios for access control lists. */
 #include <stdio.h>
 
 #include "sim_acl.h"
@@ -6,7 +6,7 @@
 
 static void ended(struct cop *c)
 {
-	(void)c; /* c->finished says so */
+	(void)c; /* the caller polls c->finished */
 }
 
 static int64_t look_as_user(struct world *w, uint32_t client, const char *path)
@@ -18,7 +18,7 @@ static int64_t look_as_user(struct world *w, uint32_t client, const char *path)
 	return scene_end(w, c);
 }
 
-/* A directory below `parent` on the other server, and a path through it. */
+/* Makes a directory below `parent` on the other server, and a path through it. */
 static bool make_way(struct world *w, const char *parent, char path[48])
 {
 	for (int i = 0; i < 100 && !w->failed; i++) {
@@ -36,8 +36,8 @@ static bool make_way(struct world *w, const char *parent, char path[48])
 	return false;
 }
 
-/* A client remembers its way through a directory as one user. Another client sets an ACL that refuses this user: from
- * its answer on the way is closed. */
+/* A client caches a referral through a directory as one user. Another client sets an ACL that
+ * refuses this user: once that call is answered, the first client must not use the referral. */
 static void acl_closes_way(struct world *w)
 {
 	static const struct macl_list list = { .owner = 7,
@@ -56,9 +56,7 @@ static void acl_closes_way(struct world *w)
 
 	if (w->failed || !make_way(w, dir, path))
 		return;
-	scene_pass(
-		w,
-		NSEC_PER_SEC); /* leases that a server may have given before its start are over */
+	scene_pass(w, NSEC_PER_SEC); /* promises that a server gave before its start have run out */
 	r = look_as_user(w, 0, path);
 	scene_check(w, !r, "stat %s: %d", path, (int)r);
 	c = scene_call(w, 1);

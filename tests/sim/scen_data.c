@@ -1,5 +1,5 @@
-/* Directed scenarios: sizes of files whose data were lost, files without a name whose client was cut off, and fences that
- * do not fit into memory. */
+/* Directed scenarios: sizes of files whose data were lost, files without a name whose client was
+ * cut off, and fences that do not fit into memory. */
 #include <fcntl.h>
 #include <stdio.h>
 
@@ -69,7 +69,7 @@ static void unlink_name(struct world *w, const char *path)
 	scene_check(w, !r, "unlink %s: %d", path, (int)r);
 }
 
-/* ---- what was lost is no part of the size ---- */
+/* ---- lost data do not count in the size ---- */
 
 static void lose_power(struct world *w)
 {
@@ -78,7 +78,8 @@ static void lose_power(struct world *w)
 	scene_pass(w, 5 * NSEC_PER_SEC);
 }
 
-/* Other clients have seen how small the file is after a power loss: no report of its writer makes it grow again. */
+/* Other clients have seen the size of a file after a power loss: no report of its writer may
+ * raise it again. */
 static void check_stays(struct world *w, struct cfile *f, int64_t expected)
 {
 	uint64_t before = size_seen(w, 1, "f"), after;
@@ -118,7 +119,7 @@ static void lost_end_noticed(struct world *w)
 	check_stays(w, f, -EIO);
 }
 
-/* An fsync failed, as did its report: the client does not notice that the power goes afterwards. */
+/* An fsync and its report failed: the client does not notice the power loss that follows. */
 static void lost_end_forgiven(struct world *w)
 {
 	struct cfile *f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
@@ -135,14 +136,16 @@ static void lost_end_forgiven(struct world *w)
 
 /* ---- files without a name ---- */
 
-/* A file of client 0 has lost its name, and the client its session: target 0 removes the file, and cannot reach the
- * other target. NULL: not so. */
+/* A file of client 0 has no name any more and the client has lost its session. Target 0 is
+ * removing the file but cannot reach the other target. Returns NULL if that state is not
+ * reached. */
 static struct cfile *half_removed(struct world *w)
 {
 	struct sim_node *t0 = w->targets[0].node, *c0 = w->actors[0].node;
 	struct cfile *f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
 
-	scene_close(w, 1, scene_open(w, 1, "g", O_CREAT | O_RDWR)); /* it has a session, too */
+	/* client 1 needs a session, too */
+	scene_close(w, 1, scene_open(w, 1, "g", O_CREAT | O_RDWR));
 	write_extents(w, f, near_and_far, 2);
 	unlink_name(w, "f");
 	scene_apart(w, t0, w->targets[1].node, true);
@@ -175,7 +178,7 @@ static void removal_begun(struct world *w)
 	is_gone(w, f);
 }
 
-/* The name goes away between the two calls of a stat: there is no such file, and no stale one. */
+/* The name is removed between the two calls of a stat: the result is ENOENT, not ESTALE. */
 static void stat_beside_unlink(struct world *w)
 {
 	struct sim_node *t0 = w->targets[0].node, *c1 = w->actors[1].node;
@@ -183,10 +186,10 @@ static void stat_beside_unlink(struct world *w)
 	struct cop *c = scene_call(w, 1);
 	int64_t r;
 
-	size_seen(w, 1, "f"); /* it is connected */
+	size_seen(w, 1, "f"); /* connects client 1 */
 	scene_hold(w, t0, c1, true);
 	client_lookup(c, scene_root, "f");
-	scene_pass(w, 100 * NSEC_PER_MSEC); /* its answer is on the way */
+	scene_pass(w, 100 * NSEC_PER_MSEC); /* the answer of its first call is on the way */
 	unlink_name(w, "f");
 	scene_close(w, 0, f);
 	scene_hold(w, t0, c1, false);
@@ -197,7 +200,8 @@ static void stat_beside_unlink(struct world *w)
 	scene_check(w, r == -ENOENT, "stat is answered with %d", (int)r);
 }
 
-/* The writer closes the file between the two calls of a stat: then its row tells what it takes on disk. */
+/* The writer closes the file between the two calls of a stat: then the inode's row has its
+ * blocks on disk. */
 static void stat_beside_close(struct world *w)
 {
 	struct sim_node *t0 = w->targets[0].node, *c1 = w->actors[1].node;
@@ -206,10 +210,11 @@ static void stat_beside_close(struct world *w)
 	int64_t r;
 
 	write_extents(w, f, near_and_far, 2);
-	size_seen(w, 1, "f"); /* it is connected */
+	size_seen(w, 1, "f"); /* connects client 1 */
 	scene_hold(w, t0, c1, true);
 	client_lookup(c, scene_root, "f");
-	scene_pass(w, 100 * NSEC_PER_MSEC); /* its answer is on the way: the file has a writer */
+	/* the first answer, on its way, says that the file has a writer */
+	scene_pass(w, 100 * NSEC_PER_MSEC);
 	r = scene_close(w, 0, f);
 	scene_check(w, !r, "close: %d", (int)r);
 	if (!c->finished)
@@ -222,7 +227,7 @@ static void stat_beside_close(struct world *w)
 	scene_end(w, c);
 }
 
-/* As in removal_begun(), but the server restarts, and waits for claims. */
+/* As in removal_begun(), but the server restarts and waits for claims. */
 static void claim_of_removed(struct world *w)
 {
 	struct sim_node *t0 = w->targets[0].node;
@@ -231,14 +236,16 @@ static void claim_of_removed(struct world *w)
 	if (!f)
 		return;
 	scene_met(w);
-	scene_apart(w, t0, w->actors[1].node, true); /* it claims late, so the grace period lasts */
+	/* client 1 claims late, so the grace period lasts */
+	scene_apart(w, t0, w->actors[1].node, true);
 	scene_down(w, 0, sim_chance(&w->sim, 500000));
 	scene_up(w, 0);
 	scene_apart(w, t0, w->actors[0].node, false);
 	is_gone(w, f);
 }
 
-/* The end of the session cannot be recorded, so it may come back: it has lost nothing. */
+/* The end of the session cannot be recorded, so the session may be resumed: it must not have
+ * lost anything. */
 static void end_not_durable(struct world *w)
 {
 	struct sim_node *t0 = w->targets[0].node, *c0 = w->actors[0].node;
@@ -266,7 +273,8 @@ static void end_not_durable(struct world *w)
 
 /* ---- partitions ---- */
 
-/* Neither direction is gone for longer than a session lives, and together they are not, either. */
+/* Neither direction is interrupted for longer than a session lasts, and both together are not,
+ * either. */
 static void partitions_overlap(struct world *w)
 {
 	struct sim_node *t0 = w->targets[0].node, *c0 = w->actors[0].node;
@@ -274,7 +282,7 @@ static void partitions_overlap(struct world *w)
 	int64_t r;
 
 	unlink_name(w, "f");
-	scene_pass(w, 8 * NSEC_PER_SEC); /* it has not renewed its session yet */
+	scene_pass(w, 8 * NSEC_PER_SEC); /* the client has not renewed its session yet */
 	faults_partition(w, c0, t0, 17 * NSEC_PER_SEC);
 	scene_pass(w, 10 * NSEC_PER_SEC);
 	faults_partition(w, t0, c0, 17 * NSEC_PER_SEC);
@@ -286,7 +294,7 @@ static void partitions_overlap(struct world *w)
 	scene_close(w, 0, f);
 }
 
-/* ---- a read waits for a write that moves the end ---- */
+/* ---- a read waits for a write that extends the file ---- */
 
 #define ROUNDS 20
 #define LONGEST 120000
@@ -322,8 +330,8 @@ static bool is_all(const char *p, char value, uint64_t n)
 	return true;
 }
 
-/* The file has n bytes and a hole of 2n behind them. A read of all of it comes while a write fills it: it sees the file
- * before the write or after it. */
+/* The file has n bytes and a hole of 2n after them. A read of the whole file runs beside a write
+ * that fills it: the read must see the file before the write or after it. */
 static void read_beside_growth(struct world *w, struct cfile *f, struct cfile *g, uint64_t n)
 {
 	static char mem[LONGEST], back[LONGEST];
@@ -382,7 +390,7 @@ static struct sheaf_handle cut_file(struct world *w, const char *name)
 	return h;
 }
 
-/* Files that were truncated: more than a target has floors for in memory. */
+/* Truncates more files than a target has memory for floors. */
 static void make_fenced(struct world *w, struct sheaf_handle h[FENCED])
 {
 	for (int i = 0; i < FENCED && !w->failed; i++) {
@@ -407,7 +415,7 @@ static void start_with_few(struct world *w, uint32_t target)
 	scene_up(w, target);
 }
 
-/* Most floors have moved to the disk when the power goes: all of them stand as before. */
+/* Most floors are on disk when the power fails: all of them must hold as before. */
 static void floors_survive(struct world *w)
 {
 	struct target *t = &w->targets[0];
@@ -433,8 +441,8 @@ static void floors_survive(struct world *w)
 	}
 }
 
-/* A client has a capability from before a truncate, and the floor is on disk alone when it comes: with its next write after
- * the target was down, whose object nobody has opened yet. */
+/* A client has a capability from before a truncate, and its floor is only on disk when the
+ * client writes again: the target was down, and the object has not been opened since. */
 static void floor_on_disk_refuses(struct world *w)
 {
 	struct target *t = &w->targets[1];
@@ -461,10 +469,10 @@ static void floor_on_disk_refuses(struct world *w)
 	scene_check(w, size_seen(w, 0, "f") == FAR + LENGTH, "the file ends elsewhere");
 }
 
-/* ---- what a sync covers ---- */
+/* ---- the data that a sync covers ---- */
 
-/* An fsync comes while another one is under way, with data that were written since that one began: they are durable when
- * it has succeeded. */
+/* An fsync starts during another one, after data were written that the other does not cover:
+ * they must be durable when the later one has succeeded. */
 static void sync_beside_sync(struct world *w)
 {
 	static char mem[LENGTH], back[LENGTH];
@@ -499,9 +507,9 @@ static void sync_beside_sync(struct world *w)
 	scene_close(w, 1, g);
 }
 
-/* ---- a write that fails half-way ---- */
+/* ---- a write that fails after a part ---- */
 
-/* It has moved the end of the file on the disk: a truncate cuts what it wrote all the same. */
+/* The write has extended the file on disk: a truncate must cut that part, too. */
 static void half_write_cut(struct world *w)
 {
 	static char mem[LONGEST], back[LONGEST];
@@ -522,7 +530,7 @@ static void half_write_cut(struct world *w)
 		scene_met(w);
 	cut_to(w, f, 1);
 	cut_to(w, f, LONGEST);
-	scene_down(w, 0, false); /* the next start asks the disk where the object ends */
+	scene_down(w, 0, false); /* the next start reads the object's end from disk */
 	scene_up(w, 0);
 	c = scene_call(w, 0);
 	client_read(c, f, &to, 1, &e, 1);
@@ -532,7 +540,7 @@ static void half_write_cut(struct world *w)
 	scene_close(w, 0, f);
 }
 
-/* ---- a truncate that goes on after its answer ---- */
+/* ---- a truncate that continues after its answer ---- */
 
 static bool waits_for_room(void *arg)
 {
@@ -541,8 +549,9 @@ static bool waits_for_room(void *arg)
 	return c->room.until;
 }
 
-/* A full server refuses a truncate that has begun; it goes on, then the file is removed, and only then the client asks
- * again. It must not be told that there was no such file: others have seen the truncated one. */
+/* A full server refuses a truncate after it has begun. The truncate continues, then the file is
+ * removed, and only then the client retransmits. The answer must not be ESTALE: other clients
+ * have seen the truncated file. */
 static void truncate_goes_on(struct world *w)
 {
 	struct sim_node *c0 = w->actors[0].node, *t0 = w->targets[0].node;
@@ -577,8 +586,8 @@ static bool is_idle(void *arg)
 	return server_idle(arg);
 }
 
-/* A server stops while it waits for fences, its own among them: they are answered, and it does not wait for the timeout
- * of its calls. */
+/* A server stops while it waits for fences, some of them its own: they must be answered, so that
+ * it does not wait for the timeout of its calls. */
 static void stop_beside_truncate(struct world *w)
 {
 	struct target *t = &w->targets[0];
@@ -589,7 +598,7 @@ static void stop_beside_truncate(struct world *w)
 	if (w->failed)
 		return;
 	write_as(w, 0, f, near_and_far, 2);
-	cut_to(w, f, LENGTH); /* the server has links to all, also to itself */
+	cut_to(w, f, LENGTH); /* gives the server links to all targets, itself included */
 	c = scene_call(w, 0);
 	client_ftruncate(c, f, 7);
 	if (scene_reaches(w, 0, "truncate", "begin"))
@@ -604,7 +613,7 @@ static void stop_beside_truncate(struct world *w)
 	scene_close(w, 0, f);
 }
 
-/* ---- starts that fail half-way ---- */
+/* ---- starts that fail after a part ---- */
 
 static int start_once(struct target *t)
 {
@@ -613,8 +622,8 @@ static int start_once(struct target *t)
 	return target_start(t);
 }
 
-/* A start fails to sync its count, the next one has no room for a row of metadata, then the power goes: the parts of the
- * storage still belong together. */
+/* A start fails to sync its count, the next one has no room for a metadata row, then the power
+ * fails: the parts of the storage must still match. */
 static void start_not_synced(struct world *w)
 {
 	struct target *t = &w->targets[0];

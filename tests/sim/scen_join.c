@@ -1,13 +1,14 @@
-/* Directed scenarios: the storage of a target that joins. */
+/* Directed scenarios: the storage of a joining target. */
 #include <stdio.h>
 
 #include "sim_priv.h"
 #include "sim_scenario.h"
 
-#define FORMAT_OPS 24 /* file operations of a format, about */
+#define FORMAT_OPS 24 /* file operations of a format, roughly */
 #define TRIES 100
 
-/* As `sheaf add-server` does it, until it succeeds. False: it was broken off at least once. */
+/* Formats as `sheaf add-server` does, until it succeeds. Returns false if a format was
+ * interrupted. */
 static bool format(struct world *w, struct target *t, bool kill)
 {
 	char err[512];
@@ -43,7 +44,7 @@ static void just_crashed(void *arg, bool power)
 	sim_node_crash(t->node);
 }
 
-/* The format was broken off, and was run again with success: a power loss takes nothing of it. */
+/* A format was interrupted and its repetition succeeded: a power loss must not take any of it. */
 static void format_again(struct world *w, void (*struck)(void *arg, bool power))
 {
 	struct target *t = &w->targets[1];

@@ -1,12 +1,12 @@
-/* Scenarios about names: changes over two servers that meet other changes of the same names, and requests that outlive
- * their client. */
+/* Scenarios for names: changes over two servers that meet other changes of the same names, and
+ * requests that outlive their client. */
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <stdio.h>
 
 #include "sim_scenario.h"
 
-/* A directory below `parent` that a target keeps, and its path from the root. */
+/* Makes a directory below `parent` that a target keeps; returns its path from the root, too. */
 static struct sheaf_handle below(struct world *w, const char *parent, uint32_t target,
 				 char path[32])
 {
@@ -40,7 +40,7 @@ static int64_t unlink_by(struct world *w, uint32_t client, struct sheaf_handle d
 	return scene_end(w, c);
 }
 
-/* A new file, closed again. */
+/* Makes a file and closes it. */
 static struct sheaf_handle make_file(struct world *w, const char *dir, const char *name)
 {
 	struct sheaf_handle h = { 0 };
@@ -52,8 +52,9 @@ static struct sheaf_handle make_file(struct world *w, const char *dir, const cha
 	return h;
 }
 
-/* A rename waits for the server of the new name. Meanwhile its old name goes, and afterwards the new one comes to name the
- * same file: at no time were both names of it, so the rename cannot succeed. */
+/* A rename waits for the server of the new name. Meanwhile its old name is removed, and
+ * afterwards the new name is made to name the same file. At no time did both names exist, so the
+ * rename must not succeed. */
 static void rename_to_same_file(struct world *w)
 {
 	char a[16], b[16];
@@ -77,8 +78,8 @@ static void rename_to_same_file(struct world *w)
 	scene_check(w, r == -ENOENT, "the rename of a name that is gone ends with %d", (int)r);
 }
 
-/* An exchange waits for its turn at the server of the root. Meanwhile the names come to mean others: a directory and a name in
- * it. What was looked at before says nothing about them. */
+/* An exchange waits for its turn at the server of the root. Meanwhile the names change: now they
+ * are a directory and a name in it. Checks made before that do not hold for them. */
 static void exchange_of_others(struct world *w)
 {
 	char top[16], path[32], sub[48];
@@ -106,7 +107,7 @@ static void exchange_of_others(struct world *w)
 	scene_check(w, r == -EINVAL, "a directory is exchanged with a name in it: %d", (int)r);
 }
 
-/* ---- what is decided and not finished ---- */
+/* ---- changes that are decided but not finished ---- */
 
 enum { LOOK_CHMOD, LOOK_SET, LOOK_REMOVE, LOOK_GET, LOOK_LIST, LOOK_UP, LOOK_SELF, LOOKS };
 
@@ -132,8 +133,8 @@ static struct cop *look(struct world *w, int how, struct sheaf_handle h)
 	return c;
 }
 
-/* A directory's removal is decided and answered; the server of its inode has not heard of it. Nothing that comes by the
- * handle may find the directory there any more. */
+/* A directory's removal is decided and answered, but the server of its inode does not know it
+ * yet. No call by handle may find the directory any more. */
 static void removed_but_not_finished(struct world *w)
 {
 	char a[16], path[32];
@@ -159,8 +160,8 @@ static void removed_but_not_finished(struct world *w)
 
 /* ---- the judge ---- */
 
-/* A client dies while a server waits for another one with its request: while the server has the request, whoever asks for
- * old requests sees it, also when the server's loop has nothing to do. */
+/* A client dies while a server waits for another server with its request. As long as the server
+ * has the request, peek_serves() must report it, even if the server's loop is idle. */
 static void old_request_seen(struct world *w)
 {
 	char a[16], path[32];

@@ -1,4 +1,4 @@
-/* Directed scenarios: the shortcuts of one host, and clients that use them after they have lost a lock. */
+/* Directed scenarios: the shortcuts of one host, and clients that use them after losing a lock. */
 #include <fcntl.h>
 #include <stdio.h>
 
@@ -7,14 +7,14 @@
 #define BYTES (512 * KIB)
 #define OWNER 1
 
-/* All nodes are on one host, whose storage is in memory. */
+/* Puts all nodes on one host with storage in memory. */
 static void share_host(struct world *w)
 {
 	for (uint32_t i = 0; i < w->sim.n_nodes; i++) {
 		w->sim.nodes[i]->host = SIM_MAX_NODES;
 		w->sim.nodes[i]->in_memory = true;
 	}
-	for (uint32_t i = 0; i < w->conf.n_targets; i++) { /* so that they notice */
+	for (uint32_t i = 0; i < w->conf.n_targets; i++) { /* a restart makes the servers notice */
 		scene_down(w, i, false);
 		scene_up(w, i);
 	}
@@ -73,8 +73,8 @@ static void check_content(struct world *w, uint32_t client, struct cfile *f, cha
 
 /* ---- reads past the server ---- */
 
-/* A client reads a file of its server, and is stopped before it looks at the time: it has lost its lock meanwhile, and sees
- * what the next owner wrote. */
+/* A client reads a file of its server and is stopped before it checks its lease. Meanwhile it
+ * has lost its lock, so it may have read what the next owner wrote: the read must not count. */
 static void near_read_too_late(struct world *w)
 {
 	struct sim_node *c0 = w->actors[0].node;
@@ -103,9 +103,9 @@ static void near_read_too_late(struct world *w)
 	scene_close(w, 0, f);
 }
 
-/* ---- stores into mappings as the data come ---- */
+/* ---- stores from the socket into mappings ---- */
 
-/* A file whose only object is on target 1. */
+/* Opens a file whose only object is on target 1. */
 static struct cfile *file_on_1(struct world *w, char name[16])
 {
 	struct mfile where = { 0 };
@@ -133,7 +133,8 @@ static bool has_stored(void *arg)
 	return w->sim.injected[SIM_DIRECT_STORE] > 0;
 }
 
-/* A write of which a part was stored goes on after its client has lost the lock: the rest must not reach the file. */
+/* A write of which a part was stored continues after its client has lost the lock: the rest must
+ * not reach the file. */
 static void direct_store_too_late(struct world *w)
 {
 	struct sim_node *c0 = w->actors[0].node, *t1 = w->targets[1].node;
@@ -177,7 +178,7 @@ static void direct_store_too_late(struct world *w)
 #define N_NEAR 3
 #define ROUNDS 20
 
-/* The last piece lies behind a hole: an access to all of them cannot use the mapping. */
+/* The last piece is behind a hole: an access to all pieces cannot use the mapping. */
 static const struct extent pieces[] = {
 	{ 0, PIECE }, { 5000, PIECE }, { 10000, PIECE }, { 3 * MIB, PIECE }
 };
@@ -189,7 +190,8 @@ static void check_uniform(struct world *w, const char *mem, size_t n)
 			    mem[i]);
 }
 
-/* Writes of the near pieces and reads of the first `n` in pairs, for ROUNDS: each read sees one write. */
+/* Runs a write of the near pieces beside a read of the first `n`, ROUNDS times: each read must
+ * see one write. */
 static void write_beside_reads(struct world *w, uint32_t n)
 {
 	static char mem[2][BYTES];
@@ -218,7 +220,8 @@ static void write_beside_reads(struct world *w, uint32_t n)
 	scene_close(w, 0, f);
 }
 
-/* Pieces are copied into the mapping while another client reads them from the file, one after another: it sees one write. */
+/* Pieces are copied into the mapping while another client reads them from the file one by one:
+ * the read must see one write. */
 static void mapped_store_beside_read(struct world *w)
 {
 	share_host(w);
@@ -228,8 +231,8 @@ static void mapped_store_beside_read(struct world *w)
 		scene_met(w);
 }
 
-/* A server that is short of buffers takes no data inside messages: a small read in pieces goes through a window, and sees
- * one write all the same, though its data leave byte by byte. */
+/* A server short of buffers accepts no data inside messages: a small read in pieces uses a
+ * window. It must see one write, though its data are sent byte by byte. */
 static void small_read_beside_write(struct world *w)
 {
 	share_host(w);
@@ -242,7 +245,7 @@ static void small_read_beside_write(struct world *w)
 
 /* ---- Unix sockets ---- */
 
-/* Another server answers at the Unix sockets: the right ones are found by TCP. */
+/* Another server answers at the Unix sockets: the client must reach the right ones by TCP. */
 static void wrong_server_on_unix(struct world *w)
 {
 	struct cfile *f;
@@ -256,7 +259,7 @@ static void wrong_server_on_unix(struct world *w)
 		scene_close(w, 0, f);
 }
 
-/* ... and the right one is not reached by TCP: that is what the call reports. */
+/* ... and the right one cannot be reached by TCP: the call must report the error of TCP. */
 static void wrong_server_then_none(struct world *w)
 {
 	struct sim_node *c0 = w->actors[0].node, *t0 = w->targets[0].node;

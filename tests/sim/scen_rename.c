@@ -1,13 +1,14 @@
-/* Directed scenarios: a file is written under another name, closed and renamed over the old one, without an fsync, and a
- * server loses its power at some moment of that. The name has all of the old contents or all of the new ones. */
+/* Directed scenarios: a file is written under another name, closed and renamed over the old one,
+ * without an fsync, and a server loses power at some moment. The name must have all of the old
+ * contents or all of the new ones. */
 #include <fcntl.h>
 #include <stdio.h>
 
 #include "sim_scenario.h"
 
 #define LENGTH 150000 /* three stripe units */
-#define ROUNDS 12 /* in each seed: moments of the loss */
-#define OLD 1 /* what the files are full of */
+#define ROUNDS 12 /* per seed, each with the power loss at another time */
+#define OLD 1 /* value of every byte of the old file */
 #define NEW 2
 
 static const struct extent all = { 0, LENGTH };
@@ -15,13 +16,13 @@ static const struct extent all = { 0, LENGTH };
 struct replace {
 	struct world *w;
 	uint32_t victim;
-	uint64_t loss_at; /* UINT64_MAX: later than everything */
-	bool lost, in_time; /* it is over; before the rename was answered */
-	bool keep_open; /* the file is closed after the rename, and the power goes between the two */
+	uint64_t loss_at; /* time of the power loss; UINT64_MAX: none during the calls */
+	bool lost, in_time; /* the power loss has happened; ... before the rename was answered */
+	bool keep_open; /* close the file only after the rename, and the power loss after that */
 	char from[40], to[40];
 };
 
-/* ---- calls, while the power may go ---- */
+/* ---- calls during which the power may fail ---- */
 
 static void lose_power(struct replace *r)
 {
@@ -44,7 +45,7 @@ static bool is_due(void *arg)
 	return d->c->finished || (!d->r->lost && d->r->w->sim.now >= d->r->loss_at);
 }
 
-/* As scene_wait(). */
+/* Like scene_wait(), with the power loss at r->loss_at. */
 static int64_t wait_for(struct replace *r, struct cop *c)
 {
 	struct due d = { r, c };
@@ -126,7 +127,7 @@ static void make_old(struct replace *r)
 	close_it(r, f);
 }
 
-/* 0, or what its program learned: then it does not rename. */
+/* Returns 0, or the error that the program gets; after an error of the close it does not rename. */
 static int64_t replace(struct replace *r)
 {
 	struct cfile *f = open_new(r, r->from);
@@ -146,7 +147,7 @@ static int64_t replace(struct replace *r)
 	return e;
 }
 
-/* OLD or NEW: all of it; 0: neither; or -errno. */
+/* OLD or NEW: all bytes; 0: something else; or -errno. */
 static int64_t contents(struct replace *r)
 {
 	static char bytes[LENGTH + 1], same[LENGTH];
@@ -178,7 +179,7 @@ static void lose_all_power(struct world *w)
 	scene_pass(w, 5 * NSEC_PER_SEC);
 }
 
-/* answer: of the replacement. */
+/* answer: the result of the replacement. */
 static void judge(struct replace *r, int64_t answer, const char *when)
 {
 	int64_t is = contents(r);
@@ -198,7 +199,8 @@ static void drop_source(struct replace *r)
 	scene_check(r->w, !e || e == -ENOENT, "unlink %s: %d", r->from, (int)e);
 }
 
-/* The second round tells how long it takes (the first one waits for leases on names); the others lose the power at moments spread over that, and beyond. */
+/* The second round measures the duration (the first one waits for leases on names). In later
+ * rounds the power fails at times spread over this duration and a little beyond. */
 static void round_of(struct replace *r, int i, uint64_t *took)
 {
 	struct world *w = r->w;
@@ -250,7 +252,7 @@ static void meta_server_lost(struct world *w)
 	rounds(&r, "tmp", "name");
 }
 
-/* Its names are kept by two servers. */
+/* Two servers keep the names. */
 static void between_servers(struct world *w)
 {
 	struct replace r = { .w = w, .victim = (uint32_t)sim_below(&w->sim, 3) };
@@ -263,7 +265,8 @@ static void between_servers(struct world *w)
 	rounds(&r, from, to);
 }
 
-/* Both names are kept by one server, the inode of the new file by another: it was renamed before, while it was empty. */
+/* One server keeps both names, another the inode of the new file, which was renamed there while
+ * it was empty. */
 static void inode_elsewhere(struct world *w)
 {
 	struct replace r = { .w = w, .victim = (uint32_t)sim_below(&w->sim, 3) };
@@ -289,8 +292,8 @@ static void inode_elsewhere(struct world *w)
 	rounds(&r, from, to);
 }
 
-/* Its writer has not closed it: what it has written when it is renamed is complete. What was lost before, its own fsync
- * and close tell. */
+/* The writer has not closed the file: what it has written before the rename must be complete.
+ * Its own fsync and close report earlier losses. */
 static void source_open(struct world *w)
 {
 	struct replace r = { .w = w, .victim = (uint32_t)sim_below(&w->sim, 2), .keep_open = true };
@@ -300,7 +303,7 @@ static void source_open(struct world *w)
 
 /* ---- losses and syncs between the close and the rename ---- */
 
-/* The metadata server has a link to the others: it needs one to fence. */
+/* Gives the metadata server links to the other targets, which it needs to fence. */
 static void meet_servers(struct world *w)
 {
 	struct cfile *f = scene_open(w, 0, "met", O_CREAT | O_RDWR);
@@ -326,7 +329,8 @@ static struct replace begin_new(struct world *w, struct cfile **f)
 	return r;
 }
 
-/* Closed, a power loss, a rename. `kept`: nothing was unsynced, so it must succeed. */
+/* The file is closed: a power loss, then the rename. kept: nothing was unsynced, so it must
+ * succeed. */
 static void end_new(struct replace *r, bool kept)
 {
 	int64_t e;
@@ -339,7 +343,7 @@ static void end_new(struct replace *r, bool kept)
 	scene_met(r->w);
 }
 
-/* The old file, and the new one under another name, closed without an fsync. */
+/* Makes the old file, and the new one under another name, closed without an fsync. */
 static struct replace left_unsynced(struct world *w)
 {
 	struct cfile *f;
@@ -370,7 +374,8 @@ static uint64_t change_seen(struct world *w, const char *path)
 	return change;
 }
 
-/* A server with its data has lost its power since: it is refused, also when all that is left has been flushed. */
+/* A server lost power since the file was written: the rename must be refused, even after the
+ * remaining data were flushed. */
 static void lost_before_rename(struct world *w)
 {
 	struct replace r = left_unsynced(w),
@@ -390,8 +395,8 @@ static void lost_before_rename(struct world *w)
 	}
 }
 
-/* ... and the first question comes after the flush. What is lost was written over what is on disk, so that no object is
- * too short. */
+/* ... and DURABLE comes after the flush. The lost data had overwritten data on disk, so no
+ * object is too short. */
 static void lost_then_flushed(struct world *w)
 {
 	struct replace other = { .w = w, .loss_at = UINT64_MAX, .to = "other" };
@@ -419,7 +424,7 @@ static void lost_then_flushed(struct world *w)
 	scene_check(w, e == -EIO, "rename of a file that lost data: %d", (int)e);
 }
 
-/* The loss shows in `change` when the file is opened, once. */
+/* The loss changes `change` when the file is opened, once. */
 static void loss_shows_in_change(struct world *w)
 {
 	struct replace r = left_unsynced(w);
@@ -434,7 +439,7 @@ static void loss_shows_in_change(struct world *w)
 	scene_met(w);
 }
 
-/* A server that was killed has lost nothing: neither `change` nor the rename tells of it. */
+/* A killed server has lost nothing: neither `change` nor the rename may show a loss. */
 static void killed_before_rename(struct world *w)
 {
 	struct replace r = left_unsynced(w);
@@ -451,7 +456,7 @@ static void killed_before_rename(struct world *w)
 	scene_met(w);
 }
 
-/* It was opened and synced before the loss: nothing is missing, and nothing is refused. */
+/* The file was opened and synced before the power loss: nothing is lost, so nothing is refused. */
 static void synced_before_loss(struct world *w)
 {
 	struct replace r = left_unsynced(w);
@@ -470,7 +475,8 @@ static void synced_before_loss(struct world *w)
 	end_new(&r, true);
 }
 
-/* Its writer died, and the server settles it soon after, since another one waits for its lock: that syncs it, too. */
+/* The writer died, and the server settles the file soon after, since another client waits for
+ * the lock: that must sync it, too. */
 static void settled_before_loss(struct world *w)
 {
 	struct wire_lock want = { .owner = 1, .last = UINT64_MAX, .kind = LOCK_EXCLUSIVE };
@@ -492,7 +498,7 @@ static void settled_before_loss(struct world *w)
 	write_all(&r, f, NEW);
 	scene_die(w, 0);
 	scene_pass(w, 20 * NSEC_PER_SEC);
-	scene_down(w, r.victim, false); /* its next flush comes after all this */
+	scene_down(w, r.victim, false); /* its next flush comes after all of this */
 	scene_up(w, r.victim);
 	c = scene_call(w, 1);
 	client_lock(c, g, &want, true);
@@ -503,7 +509,7 @@ static void settled_before_loss(struct world *w)
 	end_new(&r, true);
 }
 
-/* ---- the same, with other histories of the file ---- */
+/* ---- the same with other histories of the file ---- */
 
 static void put_byte(struct world *w, uint32_t who, struct cfile *f, uint64_t at)
 {
@@ -518,7 +524,8 @@ static void put_byte(struct world *w, uint32_t who, struct cfile *f, uint64_t at
 	scene_check(w, e == 1, "byte: %d", (int)e);
 }
 
-/* Written, cut, written again in one object: a fence has come between, and still all is marked. */
+/* One object is written, truncated and written again: all of it must be marked in spite of the
+ * fence between the writes. */
 static void cut_then_written(struct world *w)
 {
 	struct cfile *f;
@@ -538,7 +545,7 @@ static void cut_then_written(struct world *w)
 	end_new(&r, false);
 }
 
-/* Another process has had it open since before the close, and syncs it. */
+/* Another process has had the file open since before the close, and syncs it. */
 static void synced_by_another(struct world *w)
 {
 	struct cfile *f, *g;
@@ -559,7 +566,7 @@ static void synced_by_another(struct world *w)
 	end_new(&r, true);
 }
 
-/* Its writer syncs it beside its writes, then once more. */
+/* The writer syncs the file during its writes, then once more. */
 static void synced_beside_writes(struct world *w)
 {
 	static char bytes[LENGTH];
@@ -590,7 +597,8 @@ static void synced_beside_writes(struct world *w)
 	end_new(&r, true);
 }
 
-/* A second writer, who had it open all the time, comes long after the loss of what the first one left. */
+/* A second writer, which had the file open all the time, writes long after the loss of the first
+ * one's data. */
 static void second_writer_later(struct world *w)
 {
 	struct cfile *f, *g;
@@ -613,7 +621,7 @@ static void second_writer_later(struct world *w)
 	scene_met(w);
 }
 
-/* More lives of the server than it remembers, and nothing was lost. */
+/* The server restarts more often than it remembers, and nothing is lost. */
 static void many_lives(struct world *w)
 {
 	struct replace r = left_unsynced(w),

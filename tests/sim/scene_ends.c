@@ -1,4 +1,4 @@
-/* Scenarios: what must come to an end, and what must be gone then. */
+/* Scenarios: operations that must end, and state that must be gone afterwards. */
 #include <fcntl.h>
 #include <stdio.h>
 
@@ -25,7 +25,8 @@ static void make_tree(struct world *w, struct tree *t)
 	char top[16], full[80];
 
 	scene_dir_at(w, 0, 1, top);
-	for (int i = 0; i < 100 && !w->failed; i++) { /* the second level is spread as well */
+	/* directories of the second level are on several servers as well */
+	for (int i = 0; i < 100 && !w->failed; i++) {
 		snprintf(t->path, sizeof(t->path), "%s/x%d", top, i);
 		t->x = scene_mkdir(w, 0, t->path);
 		if (!w->failed && client_keeper(w->actors[0].client, t->x.ino) == 1)
@@ -48,8 +49,8 @@ static struct cop *rename_start(struct world *w, uint32_t client, struct sheaf_h
 	return c;
 }
 
-/* An exchange of f and s/c asks whether c may go to x. Before it is decided, f and s change places within x, which needs
- * no question: now the exchange would put s into itself. */
+/* An exchange of f and s/c checks whether c may move to x. Before it is decided, f and s swap
+ * their names within x, which needs no check: now the exchange would put s into itself. */
 static void exchange_renamed_meanwhile(struct world *w)
 {
 	struct sim_node *t0 = w->targets[0].node, *t1 = w->targets[1].node;
@@ -60,7 +61,7 @@ static void exchange_renamed_meanwhile(struct world *w)
 	make_tree(w, &t);
 	if (w->failed)
 		return;
-	scene_lookup(w, 1, t.path, NULL); /* its link is there */
+	scene_lookup(w, 1, t.path, NULL); /* makes sure that the link is up */
 	scene_hold(w, t0, t1, true);
 	slow = rename_start(w, 0, t.x, "f", t.s, "c", RENAME_EXCHANGE);
 	if (scene_reaches(w, 1, "rename", "answer")) {
@@ -87,7 +88,8 @@ static bool is_named(void *arg)
 	return peek_name(p->server, p->dir.ino, p->name) != 0;
 }
 
-/* A database with directories below themselves, as an earlier mistake may have left it: a climb through them ends. */
+/* A database has directories below themselves, as an earlier bug may have left it: a climb
+ * through them must end. */
 static void climb_in_a_circle(struct world *w)
 {
 	struct server *server = w->targets[1].server;
@@ -147,8 +149,9 @@ static void write_synced(struct world *w, const char *path)
 	scene_close(w, 0, f);
 }
 
-/* The sync behind the removal of an object fails, and so does that of the second try, which finds no object any more.
- * Then the power goes: the object may be there again, and must still be known. */
+/* The sync after the removal of an object fails, and so does the one of the second try, which
+ * finds no object. Then the power fails: the object may exist again, and its row must still
+ * exist. */
 static void removal_not_synced(struct world *w)
 {
 	struct sim *s = &w->sim;

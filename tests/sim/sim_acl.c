@@ -1,11 +1,12 @@
-/* Permissions that change, and callers that try what they grant.
+/* Permissions that change, and calls that try what they grant.
  *
- * Each client has a directory and a file in the root whose owner, mode and lists only this client changes, one change
- * at a time, as root or as another user. All clients try calls on all of them as several users. The states that a
- * subject may have had while a call was under way are known, so the model (sim_aclmodel.c) must explain each answer by
- * one of them. A change that ended in doubt leaves two states for the rest of the run.
+ * Each client has a directory and a file in the root. Only this client changes their owner, mode
+ * and lists, one change at a time, as root or as another user. All clients try calls on all of them
+ * as several users. The states that a subject may have had during a call are known, so the model
+ * (sim_aclmodel.c) must explain each answer by one of them. A change that ended in doubt leaves two
+ * states for the rest of the run.
  *
- * Choices come from a generator of its own (acl_pick), and seeds without ACLs are not affected. */
+ * Choices come from a separate generator (acl_pick), so seeds without ACLs are not affected. */
 #include <fcntl.h>
 #include <stdio.h>
 
@@ -122,7 +123,7 @@ bool acl_sees_list(const struct acl_lane *l, bool there, const struct macl_list 
 	return l->n_bytes == n && !memcmp(l->bytes, bytes, n);
 }
 
-/* Permissions that a call on a subject needs. */
+/* The permissions that a call on a subject needs. */
 static uint32_t wanted(const struct acl_lane *l)
 {
 	switch (l->kind) {
@@ -171,7 +172,7 @@ static bool is_explained(const struct acl_lane *l, int64_t result)
 	return false;
 }
 
-/* Its client alone changes the subject: the answer is known. */
+/* Only this client changes the subject, so the answer is known. */
 static void judge_change(struct acl_lane *l, int64_t result)
 {
 	struct world *w = l->a->w;
@@ -256,7 +257,7 @@ static void done(struct cop *c)
 		thing_done(l, c, r);
 	else if (l->kind != ACL_CLOSE)
 		judge(l, r);
-	if (f) /* at once: no client is replaced meanwhile */
+	if (f) /* at once, so that the client is not replaced while the file is open */
 		client_close(acl_begin(l, ACL_CLOSE, l->user), f);
 	cop_free(c);
 }
@@ -290,7 +291,8 @@ static void set_subject(struct acl_lane *l, uint32_t client, bool is_dir)
 
 /* ---- changes ---- */
 
-/* Each of these says what must come of the change, and makes it in the model when it is allowed. */
+/* Each of these returns the expected result and, when the change is allowed, applies it to the
+ * model. */
 
 static int plan_chmod(struct acl_lane *l, struct macl *m)
 {
@@ -358,7 +360,7 @@ static int plan_drop(struct acl_lane *l, struct macl *m)
 	bool def = l->kind == ACL_DROP_DEFAULT;
 
 	if (def && !l->s->is_dir)
-		return 0; /* there is none, and never will be */
+		return 0; /* files have no default ACL */
 	if (!macl_owns(m, &macl_creds[l->user]))
 		return -EPERM;
 	if (def)
@@ -378,7 +380,7 @@ static void send_change(struct acl_lane *l, struct cop *c)
 		client_setattr(c, l->s->h, SHEAF_SET_MODE, &st);
 	else if (l->kind == ACL_CHOWN)
 		client_setattr(c, l->s->h, l->want, &st);
-	else if (l->n_bytes || acl_chance(l->a->w, 30)) /* an empty one drops it */
+	else if (l->n_bytes || acl_chance(l->a->w, 30)) /* an empty list removes the ACL */
 		client_setxattr(c, l->s->h, name, l->bytes, l->n_bytes, 0);
 	else
 		client_removexattr(c, l->s->h, name);
@@ -414,7 +416,7 @@ static void start_change(struct acl_lane *l)
 	struct cop *c;
 	struct macl m;
 
-	if (acl_chance(w, 25)) /* most of all: lists */
+	if (acl_chance(w, 25)) /* most changes are of lists */
 		kind = is_dir && acl_chance(w, 50) ? ACL_SET_DEFAULT : ACL_SET;
 	c = acl_begin(l, kind, user);
 	set_subject(l, l->a->id, is_dir);
@@ -426,7 +428,7 @@ static void start_change(struct acl_lane *l)
 	send_change(l, c);
 }
 
-/* ---- calls on any subject ---- */
+/* ---- calls on any client's subjects ---- */
 
 static void start_open(struct acl_lane *l, struct cop *c)
 {
@@ -476,7 +478,7 @@ static void send_call(struct acl_lane *l, struct cop *c)
 	}
 }
 
-/* Often the last one again: a way that a client remembers must not outlive a change. */
+/* Often repeats the last search: a cached referral must not outlive a change. */
 static void start_search(struct acl_lane *l)
 {
 	struct world *w = l->a->w;
@@ -594,7 +596,7 @@ static void make_subject(struct world *w, uint32_t client, bool is_dir)
 	s->steps[s->n++] = (struct acl_step){ { 0, 1 }, m };
 }
 
-/* What a search leads to, through a directory that may be on another server. */
+/* Makes what a search leads to, through a directory that may be on another server. */
 static void make_way(struct world *w, uint32_t client)
 {
 	struct cop *c;

@@ -1,5 +1,5 @@
-/* A model of POSIX permissions and access control lists, after acl(5), chmod(2) and chown(2); pure functions. It shares
- * nothing with src/meta, which it judges. */
+/* A model of POSIX permissions and access control lists after acl(5), chmod(2) and chown(2);
+ * pure functions. It shares no code with src/meta, which it judges. */
 #include <endian.h>
 
 #include "sim_acl.h"
@@ -47,7 +47,8 @@ static bool covers(uint32_t perm, uint32_t want)
 	return (perm & want) == want;
 }
 
-/* The permissions of the entry that decides. For groups: those of the entry that grants all, or of none. */
+/* Returns the permissions of the entry that decides. For groups: of an entry that grants
+ * everything wanted, else none. */
 static uint32_t entry_of(const struct macl *m, const struct sheaf_cred *c, uint32_t want,
 			 enum macl_class *by)
 {
@@ -106,7 +107,7 @@ static void set_mode(struct macl_list *l, uint32_t mode)
 		l->group = mode >> 3 & 7;
 }
 
-/* A caller outside of the group cannot keep or give the bit that passes the group on. */
+/* A caller outside of the group can neither keep nor set the setgid bit. */
 static void check_setgid(struct macl *m, const struct sheaf_cred *c)
 {
 	if (c->uid != 0 && !macl_in_group(c, m->gid))
@@ -133,7 +134,7 @@ static void clear_names(struct macl_list *l)
 	l->has_mask = false;
 }
 
-/* The mode stays: its group bits, which were the mask, are those of the group from then on. */
+/* The mode stays: its group bits, which were the mask, become those of the group. */
 void macl_drop(struct macl *m)
 {
 	uint32_t mode = list_mode(&m->access);
@@ -162,7 +163,7 @@ struct macl macl_inherit(const struct macl *dir, const struct sheaf_cred *c, uin
 	return m;
 }
 
-/* ---- the form ---- */
+/* ---- encoding ---- */
 
 static uint8_t *put_entry(uint8_t *p, uint16_t tag, uint16_t perm, uint32_t id)
 {

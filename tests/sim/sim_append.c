@@ -1,10 +1,11 @@
-/* Clients that append to one file, two appends at a time each, and sync it.
+/* Clients that append to one file, each two appends at a time, and sync it.
  *
- * An append is words of 8 bytes that say which append and which word of it they are. At the end the file is read back: each
- * acknowledged append is there, whole, at one place, and one that ended before another began lies before it. An append
- * that was not acknowledged may be there in part: its place stays. A power loss may take what no fsync has covered. After
- * a restart of a server, or when its client lost its session, an append may have got a second place, and what it wrote to
- * the first one stays. */
+ * An append is a sequence of 8-byte words, each with the number of the append and its index. At
+ * the end the file is read back: each acknowledged append is there, complete, at one place, and
+ * an append that ended before another began lies before it. An append that was not acknowledged
+ * may be there in part: its place stays. A power loss may take what no fsync has covered. After
+ * a restart of a server, or when its client lost its session, an append may have got a second
+ * place; what it wrote to the first one stays. */
 #include <fcntl.h>
 #include <stdlib.h>
 
@@ -53,7 +54,7 @@ static uint64_t word_of(uint32_t rec, uint32_t i)
 	return (uint64_t)(rec + 1) << 32 | i;
 }
 
-/* What this client has appended is durable. */
+/* What this client appended before `began` is durable. */
 static void synced(struct appender *p, uint64_t began)
 {
 	struct world *w = p->a->w;
@@ -124,7 +125,7 @@ static void done(struct cop *c)
 	cop_free(c);
 }
 
-/* ---- what they do ---- */
+/* ---- operations ---- */
 
 static struct cop *begin(struct append_lane *l, enum append_kind kind)
 {
@@ -265,7 +266,7 @@ static void see_word(struct world *w, uint64_t off, uint64_t word)
 		world_fail(w, NO_FILE, "append %u is at %llu and at %llu", rec,
 			   (unsigned long long)r->base, (unsigned long long)base);
 	if (base != r->base)
-		r->n_seen = 0; /* the later place counts: what was given up lies before */
+		r->n_seen = 0; /* the later place counts: the abandoned one lies before it */
 	r->base = base;
 	r->n_seen++;
 }
@@ -290,7 +291,7 @@ static bool has_read(void *arg)
 	return ((struct reader *)arg)->ended;
 }
 
-/* Reads all of the file. False: a part cannot be read, as its data are lost. */
+/* Reads the whole file. Returns false if a part cannot be read because its data are lost. */
 static bool read_back(struct world *w, struct cfile *f)
 {
 	struct reader r = { .result = CHUNK };
@@ -326,7 +327,7 @@ static int by_place(const void *a, const void *b)
 	return x->base < y->base ? -1 : x->base > y->base;
 }
 
-/* What ended before another began lies before it. */
+/* An append that ended before another began must lie before it. */
 static void judge_order(struct world *w)
 {
 	struct append_log *log = &w->appends;
@@ -362,7 +363,7 @@ static void judge(struct world *w, struct cfile *f)
 	w->count->append_files++;
 }
 
-/* ---- before and after ---- */
+/* ---- setup and cleanup ---- */
 
 static void close_file(struct appender *p)
 {

@@ -1,12 +1,13 @@
-/* Copies, room, holes and seeks: a second script of a client, beside the one of sim_ops.c and on
+/* Copies, allocation, holes and seeks: a second script of a client, beside the one of sim_ops.c, on
  * the files that the client has open.
  *
- * In two of five runs. The model (sim_model.c) knows what the bytes must be afterwards, also after
- * a power loss: a copy has the bytes of its source, room changes none, holes and zeros are zeros.
- * Reads, stats and syncs of both scripts, and the reading back at the end, hold the files to it.
+ * Two of five runs have it. The model (sim_model.c) knows what the bytes must be afterwards, also
+ * after a power loss: a copy has the bytes of its source, allocation changes none, holes and zeros
+ * are zeros. Reads, stats and syncs of both scripts, and the reading back at the end, check the
+ * files against it.
  *
- * A copy whose client died or gave up may still be at work while its source changes. The file that
- * it writes is not checked from then on. */
+ * A copy whose client died or gave up may still run while its source changes. From then on the
+ * file that it writes is not checked. */
 #include <fcntl.h>
 #include <stdlib.h>
 
@@ -15,7 +16,7 @@
 
 #define FAR_AWAY (UINT64_C(4) << 30)
 
-/* Which runs have them does not come from the generator: the others stay as they are. */
+/* The seed's hash, not the generator, chooses the runs: the others stay as they are. */
 static bool is_on(const struct world *w)
 {
 	return hash_u64(w->sim.seed + 11) % 5 < 2;
@@ -26,15 +27,15 @@ bool copies_kind(enum do_kind k)
 	return k == DO_COPY || k == DO_ALLOCATE || k == DO_SEEK;
 }
 
-/* ---- what must come of a copy within one file ---- */
+/* ---- the expected result of a copy within one file ---- */
 
-/* How much there is to copy of a source of this size. */
+/* How much can be copied from a source of this size. */
 static uint64_t clipped(const struct op *op, uint64_t size)
 {
 	return MIN(op->total, size > op->at ? size - op->at : 0);
 }
 
-/* Would it be onto itself, if the file had this size? */
+/* Would the ranges overlap if the file had this size? */
 static bool overlaps(const struct op *op, uint64_t size)
 {
 	uint64_t to = op->ext[0].offset, n = clipped(op, size);
@@ -63,7 +64,7 @@ static bool is_usable(const struct handle *h, int flags)
 	       (flags < 0 || h->flags == O_RDWR || h->flags == flags);
 }
 
-/* A file other than `other` if there is one, and preferably not an empty one. */
+/* Chooses a file, if possible another one than `other` and not an empty one. */
 static struct handle *any_handle(struct op *op, int flags, const struct handle *other)
 {
 	struct actor *a = op->a;
@@ -81,7 +82,7 @@ static struct handle *any_handle(struct op *op, int flags, const struct handle *
 	return best;
 }
 
-/* A place within the file, near its end, or anywhere. */
+/* Chooses a place within the file, near its end, or anywhere. */
 static uint64_t any_place(struct op *op, const struct mfile *f)
 {
 	struct sim *s = &op->a->w->sim;
@@ -118,7 +119,7 @@ static bool choose_copy(struct op *op)
 	op->at = any_place(op, op->from->f);
 	op->total = any_length(op);
 	op->ext[0].offset = any_place(op, op->h->f);
-	if (sim_chance(s, 300000)) /* as whole files are copied */
+	if (sim_chance(s, 300000)) /* a copy of a whole file */
 		op->ext[0].offset = op->at;
 	op->n_ext = 1;
 	return !is_unsure(op);
@@ -156,7 +157,7 @@ static bool choose_seek(struct op *op)
 	return true;
 }
 
-/* Something to copy, and to find. */
+/* Writes data that later copies and seeks use. */
 static bool choose_write(struct op *op)
 {
 	uint64_t at, len = any_length(op);
@@ -169,7 +170,7 @@ static bool choose_write(struct op *op)
 	return true;
 }
 
-/* What the last change of this script has left is looked at, or synced. */
+/* Reads, stats or syncs what the last change of this script left. */
 static bool choose_look(struct op *op)
 {
 	struct actor *a = op->a;
@@ -225,7 +226,7 @@ static void think(void *arg)
 	sim_after(&w->sim, sim_between(&w->sim, 50000, 30 * NSEC_PER_MSEC), think, a);
 	if (!a->client || a->rest_until > w->sim.now)
 		return;
-	if (!a->ops_left) /* perhaps nothing is open, and nothing will be opened any more */
+	if (!a->ops_left) /* perhaps no file is open, and none will be opened any more */
 		a->copies_left--;
 	op = a->copies_left ? actor_lane(a) : NULL;
 	if (!op)
@@ -259,7 +260,7 @@ bool copies_idle(const struct actor *a)
 
 /* ---- the judges ---- */
 
-/* Is a part of it from another server? */
+/* Does a part of the data come from another server? */
 static bool is_far(const struct op *op, uint64_t count)
 {
 	for (uint64_t k = 0; k < count; k += MODEL_PAGE)
@@ -326,7 +327,7 @@ static void wrong_seek(struct op *op, int64_t result, const char *why, uint64_t 
 		   (long long)result, why, (unsigned long long)where);
 }
 
-/* Between the place that it began at and its answer, or the end of the file, there are no data. */
+/* There must be no data between the start of the seek and its answer, or the end of the file. */
 static void judge_data(struct op *op, int64_t result)
 {
 	uint64_t size = MIN(op->size_lo, op->f->size_lo), at = (uint64_t)result;
@@ -340,7 +341,7 @@ static void judge_data(struct op *op, int64_t result)
 	op->a->w->count->seeks_none += result < 0 && op->at < size;
 }
 
-/* A hole has no data up to the end of its page. */
+/* There must be no data between the start of a hole and the end of its page. */
 static void judge_hole(struct op *op, int64_t result)
 {
 	uint64_t size = MIN(op->size_lo, op->f->size_lo), at = (uint64_t)result, data;

@@ -1,10 +1,11 @@
-/* Clients that write the same pieces of one file at the same time, read them, cut them off and sync them, several
+/* Clients that write, read, truncate and sync the same pieces of one file at the same time, several
  * operations at a time through one open file.
  *
- * All pieces are in one window of one object, so a write is one thing: a read sees one write, whole up to where a truncate
- * cut it off and zeros from there on, and not one that was overwritten or cut off before the read began. Each write fills
- * everything with a value of its own. A crash may leave half of a write that nobody acknowledged and take away
- * what was not synced: reads count again when a whole write has succeeded since. On bad and on full disks a write may
+ * All pieces are in one window of one object, so a write is atomic: a read sees one write,
+ * complete up to where a truncate cut it off and zeros after that, and not one that was
+ * overwritten or cut off before the read began. Each write fills all pieces with its own value.
+ * A crash may leave half of an unacknowledged write and take what was not synced: reads are
+ * checked again once a complete write has succeeded since. On bad and on full disks a write may
  * end half-way at any time, so nothing is checked there. */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -20,14 +21,14 @@ static const struct sheaf_handle root = { 1, 1 };
 
 /* ---- the judgement ---- */
 
-/* Did this change end before `seq` and begin after that one had ended? */
+/* Did change x end before `seq` and begin after change v had ended? */
 static bool is_between(const struct duel_change *x, const struct duel_change *v, uint64_t seq)
 {
 	return x->ended && x->ended < seq && (!v || (v->ended && x->began > v->ended));
 }
 
-/* May a truncate have come after v (NULL: after everything that was written before `seq`) and left `lo`
- * to `hi` bytes? */
+/* May a truncate have come after v (NULL: after all writes before `seq`) and left `lo` to `hi`
+ * bytes? */
 static bool is_cut_at(const struct duel *all, const struct duel_change *v, uint64_t lo, uint64_t hi,
 		      uint64_t seq)
 {
@@ -51,7 +52,8 @@ static bool any_write_before(const struct duel *all, uint64_t seq)
 	return false;
 }
 
-/* May the file have been that short at an instant of the read? Then it may have ended there: sizes show parts of writes. */
+/* May the file have been this short at an instant of the read? Then the read may have ended
+ * there: sizes show parts of writes. */
 static bool is_short(const struct duel *all, uint64_t count, uint64_t began)
 {
 	return !any_write_before(all, began) || is_cut_at(all, NULL, 0, count, began);
@@ -102,7 +104,7 @@ static void judge_read(struct duel_lane *l, uint64_t count)
 	w->count->duel_cut_reads += v && keep < all->total;
 }
 
-/* Faults that explain an error. */
+/* Do faults explain this error? */
 static bool is_allowed(const struct duel_lane *l, int64_t e)
 {
 	const struct actor *a = l->d->a;
@@ -119,7 +121,7 @@ static bool is_allowed(const struct duel_lane *l, int64_t e)
 	return e == -ENOSPC && (w->enabled[FAULT_FULL] || w->enabled[FAULT_META]);
 }
 
-/* Nothing has crashed since the lane's operation began, nor since a whole write that came before it. */
+/* Nothing has crashed since the lane's operation began, nor since a complete write before it. */
 static bool is_clean(const struct duel_lane *l)
 {
 	const struct world *w = l->d->a->w;
@@ -173,7 +175,7 @@ static void done(struct cop *c)
 	cop_free(c);
 }
 
-/* ---- what they do ---- */
+/* ---- operations ---- */
 
 static struct cop *begin(struct duel_lane *l, enum duel_kind kind)
 {
@@ -283,7 +285,7 @@ bool duel_idle(const struct actor *a)
 	return !n_busy(&a->duelist) && !a->duelist.left;
 }
 
-/* What it began may happen later or never. */
+/* The operations under way may still take effect, or never. */
 void duel_abandon(struct actor *a)
 {
 	for (int i = 0; i < DUEL_LANES; i++)
@@ -306,7 +308,7 @@ void duel_start(struct actor *a)
 	think(&a->duelist);
 }
 
-/* ---- before and after ---- */
+/* ---- setup and cleanup ---- */
 
 static bool ended(void *arg)
 {

@@ -1,6 +1,8 @@
-/* The simulated world's middle: generator, trace, event queue, steps, nodes and their life.
+/* The core of the simulated environment: generator, trace, event queue, steps, and the starts and
+ * crashes of nodes.
  *
- * sim_net.c has the sockets and loops, sim_fs.c the files, sim_exec.c accesses and jobs off the loop. */
+ * sim_net.c has the sockets and loops, sim_fs.c the files, sim_exec.c the accesses and jobs
+ * outside of the loop. */
 #include "sim_env.h"
 
 #include <assert.h>
@@ -11,8 +13,8 @@
 
 #define WALL_BASE UINT64_C(1700000000000000000)
 #define RATE_BITS 20
-#define MAX_EVENTS 20000000 /* the bounds: a good run of usual length takes some 200,000 events, */
-#define MAX_BUSY 100000 /* 30 turns in a row, */
+#define MAX_EVENTS 20000000 /* limits; a correct run of usual length has about 200,000 events, */
+#define MAX_BUSY 100000 /* 30 consecutive turns without a wait, */
 #define MAX_WORK 1000000 /* and 130 calls in a turn */
 
 const char *const sim_injected_names[] = {
@@ -218,7 +220,7 @@ void sim_after(struct sim *s, uint64_t delay, void (*fn)(void *arg), void *arg)
 	sim_schedule(s, SIM_USER, NULL, delay, fire_user, arg)->fn = fn;
 }
 
-/* The earliest event that was not cancelled, or NULL. */
+/* Returns the earliest event that was not cancelled, or NULL. */
 static struct sim_event *next_event(struct sim *s)
 {
 	while (s->n_heap && !s->heap[0]->fire)
@@ -240,13 +242,13 @@ static void fire_due(struct sim *s)
 
 /* ---------------------------------------------------------------- clocks */
 
-/* What the clock of a node says now. */
+/* The time on a node's clock now. */
 static uint64_t clock_of(const struct sim_node *n)
 {
 	return n->rate_from + ((n->sim->now - n->rate_at) * n->rate >> RATE_BITS);
 }
 
-/* When it will say so. */
+/* The time when a node's clock will show `says`. */
 static uint64_t clock_when(const struct sim_node *n, uint64_t says)
 {
 	if (says <= n->rate_from)
@@ -298,7 +300,7 @@ static const struct clock_ops clock_table = { clock_now, clock_wall, clock_rando
 
 /* ---------------------------------------------------------------- bounds */
 
-static struct sim_node *turning; /* a loop of it has its turn */
+static struct sim_node *turning; /* the node whose loop has its turn */
 
 static void pass_bound(struct sim *s, bool within, const char *what, uint64_t n)
 {
@@ -315,7 +317,7 @@ static void pass_bound(struct sim *s, bool within, const char *what, uint64_t n)
 		abort();
 }
 
-/* A turn that never ends is found by what it calls; one that calls nothing is not. */
+/* An endless turn is detected by the calls it makes; a turn that makes no calls is not detected. */
 void sim_count_work(void)
 {
 	struct sim *s = turning ? turning->sim : NULL;
@@ -366,7 +368,7 @@ static bool loop_busy(struct sim_loop *l)
 	return loop_wait_ns(l->loop) == 0 || sim_loop_poll(l);
 }
 
-/* Of the loops with something to do now, one by lot: reservoir sampling in the order of age. */
+/* Chooses at random one of the loops that have work: reservoir sampling, oldest loop first. */
 static struct sim_loop *pick_loop(struct sim *s)
 {
 	struct sim_loop *l, *chosen = NULL;
@@ -382,7 +384,7 @@ static struct sim_loop *pick_loop(struct sim *s)
 	return chosen;
 }
 
-/* When the next event or timer comes; UINT64_MAX: never. */
+/* The time of the next event or timer; UINT64_MAX: none. */
 static uint64_t next_time(struct sim *s)
 {
 	struct sim_event *e = next_event(s);
@@ -417,7 +419,7 @@ bool sim_step(struct sim *s)
 		s->n_work = 0;
 		sim_trace(s, SIM_TURN, l->node->id, 0);
 		turning = l->node;
-		loop_turn(l->loop, 0); /* l may be gone now */
+		loop_turn(l->loop, 0); /* l may have been freed */
 		turning = NULL;
 		s->now += s->faults.turn_ns;
 		check_bounds(s);
@@ -442,7 +444,7 @@ bool sim_run(struct sim *s, bool (*cond)(void *arg), void *arg, uint64_t ns)
 	return true;
 }
 
-/* ---------------------------------------------------------------- life */
+/* ---------------------------------------------------------------- starts and crashes */
 
 void sim_init(struct sim *s, uint64_t seed)
 {
@@ -511,7 +513,7 @@ void sim_fini(struct sim *s)
 	memset(s, 0, sizeof(*s));
 }
 
-/* Accesses and jobs under way are forgotten, whatever they point to. */
+/* Drops accesses and jobs under way without touching what they point to. */
 static void drop_work(struct sim_node *n)
 {
 	struct sim *s = n->sim;

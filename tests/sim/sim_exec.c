@@ -1,18 +1,18 @@
-/* Work off the loop: file accesses and the jobs of workers. Both are performed in an event of their own
- * and reported by the loop in a later one, so completions come in any order and late.
+/* Work outside of the loop: file accesses and the jobs of workers. Each is executed in one event
+ * and reported to the loop in a later one, so completions come late and in any order.
  *
- * An access or a job is lent from submission to its report; a crash forgets them. */
+ * An access or a job is borrowed from its submission to its report; a crash drops it. */
 #include <assert.h>
 #include <stdlib.h>
 
 #include "sim_priv.h"
 
 struct worker {
-	struct list link; /* in the node */
+	struct list link; /* in the node's list */
 	struct sim_node *node;
 	struct sim_loop *loop;
 	struct list queued; /* jobs that have not run */
-	struct list ran; /* jobs that wait for done(), in order */
+	struct list ran; /* jobs whose done() has not been called, in order */
 	bool scheduled;
 };
 
@@ -94,7 +94,7 @@ static void worker_submit(struct worker *w, struct job *j)
 	schedule_run(w);
 }
 
-/* Forgets what is scheduled for it, in the queue of events and at its loop. */
+/* Cancels the worker's events and its reports to the loop. */
 static void worker_forget(struct worker *w)
 {
 	struct sim *s = w->node->sim;

@@ -1,5 +1,5 @@
-/* What must come of an operation on names: known beforehand, to the errno, since those of one client in its own
- * directories come one after another. */
+/* The expected result of an operation on names. It is known beforehand, down to the errno, since
+ * the operations of one client in its own directories do not overlap. */
 #include <fcntl.h>
 #include <sys/xattr.h>
 
@@ -29,12 +29,13 @@ static int expect_rename_dir(const struct op *op)
 
 	if (!from->there)
 		return -ENOENT;
-	if (op->name2 >= 0) { /* over a file, or a name for files */
+	if (op->name2 >= 0) { /* over a file, or to a name for files */
 		if (!to->there)
 			return -ENOENT;
 		if (op->dir2 == op->dir)
 			return -EINVAL;
-		return to->files[op->name2] ? -ENOTDIR : -EPERM; /* the latter is never tried */
+		/* the case of EPERM is never tried */
+		return to->files[op->name2] ? -ENOTDIR : -EPERM;
 	}
 	if (from == to)
 		return op->flags ? -EEXIST : 0;
@@ -132,7 +133,7 @@ bool period_allows(const struct period *step, const struct period *next, const s
 	return step->began < call->ended && (!next || !next->ended || next->ended > call->began);
 }
 
-/* Over several servers, which of two reasons is found first depends on who is asked first. */
+/* With several servers, the reason that is reported depends on which server is asked first. */
 bool op_expected(const struct op *op, int64_t result)
 {
 	if (op->kind == DO_RENAME && op->expect == -EINVAL && op->flags && result == -EEXIST)

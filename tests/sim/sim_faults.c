@@ -1,5 +1,6 @@
-/* What goes wrong in a run, and how it ends: targets that are killed, lose power or stop and come back, also while
- * they recover or commit; clients that die and come back, or go on in another process; partitions, cuts; bad and full disks; clocks. */
+/* The faults of a run and their ends: targets that are killed, lose power or stop, and start
+ * again, also during recovery or a commit; clients that die and start again, or are replaced by
+ * another process; partitions and cuts; bad and full disks; clocks. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,10 +8,11 @@
 #include "sim_world.h"
 
 #define JUMP_MAX (20 * 60 * NSEC_PER_SEC)
-#define DRIFT_MAX 20000 /* millionths */
-#define START_OPS 40 /* file operations of a start or a stop, about */
+#define DRIFT_MAX 20000 /* ppm */
+#define START_OPS 40 /* file operations of a start or a stop, roughly */
 #define JOB_STRUCK 20000
-#define COME_BACK_NS (2 * NSEC_PER_SEC) /* after a partition a client has a link again */
+/* a client has a link again within this time after a partition */
+#define COME_BACK_NS (2 * NSEC_PER_SEC)
 
 const char *const fault_names[] = {
 	[FAULT_CUT] = "cuts",
@@ -60,7 +62,7 @@ int target_start(struct target *t)
 	memcpy(o.server_key, w->server_key, KEY_BYTES);
 	if (loop_init(&t->loop, &t->node->env))
 		abort();
-	if (t->id % 2) /* sieves whatever may be */
+	if (t->id % 2) /* makes the server sieve whenever it may */
 		t->loop.file_costs = (struct file_costs){ 1e9, 1e9, 0 };
 	r = server_start(&o, &t->server, err, sizeof(err));
 	if (r) {
@@ -81,7 +83,7 @@ static void relapse(void *arg)
 	target_down(t, sim_chance(&t->w->sim, 500000));
 }
 
-/* The disk is bad: a start may fail, and the next one succeed. */
+/* With bad disks a start may fail, and a later one succeed. */
 static bool may_fail(const struct world *w, int e)
 {
 	if (w->healing)
@@ -90,7 +92,7 @@ static bool may_fail(const struct world *w, int e)
 	       ((e == -EIO || e == -ENOSPC) && w->enabled[FAULT_META]);
 }
 
-/* ---- down in the middle of something ---- */
+/* ---- crashes within an operation ---- */
 
 static void torn(void *arg)
 {
@@ -100,7 +102,7 @@ static void torn(void *arg)
 		target_down(t, t->power_went);
 }
 
-/* Nothing of what its code still does reaches anything, and next it goes. */
+/* From now on the target's calls have no effect; its objects are destroyed in the next event. */
 static void go_down(struct target *t, bool power)
 {
 	t->power_went = power;
@@ -131,7 +133,7 @@ bool target_may_be_struck(void *arg)
 	return true;
 }
 
-/* Perhaps it goes down in the middle of the start or stop that follows. */
+/* Sometimes makes the target go down in the middle of the start or stop that follows. */
 static void plan_strike(struct target *t, enum fault f)
 {
 	struct sim *s = &t->w->sim;
@@ -141,7 +143,7 @@ static void plan_strike(struct target *t, enum fault f)
 		t->node->strike_in = 1 + (uint32_t)sim_aside(s, START_OPS);
 }
 
-/* Within a write of its database: mostly a power loss, now and then a kill. */
+/* Within a write of the target's database: mostly a power loss, sometimes a kill. */
 void target_torn(void *arg)
 {
 	struct target *t = arg;
@@ -165,7 +167,7 @@ static void lost_power(struct target *t)
 	model_power_loss(t->w, t->id);
 }
 
-/* It went down within the start, or within a commit of the start. */
+/* The target went down within its start, or within a commit of the start. */
 static void start_torn(struct target *t)
 {
 	t->w->n_unclean++;
@@ -205,7 +207,7 @@ void target_restart(void *arg)
 		world_fail(w, 0, "target %u does not start: %d", t->id, r);
 }
 
-/* Mostly short, so that most calls outlive it. */
+/* Mostly short, so that most calls survive it. */
 static uint64_t outage(struct world *w)
 {
 	struct sim *s = &w->sim;
@@ -290,7 +292,7 @@ static void lose_synced(void *arg)
 	target_down(t, true);
 }
 
-/* What was synced is durable, what was written meanwhile is not: often the power goes between the two. */
+/* Synced data are durable, data written during the sync are not: often loses power right then. */
 void target_synced(void *arg)
 {
 	struct target *t = arg;
@@ -337,7 +339,7 @@ void actor_die(struct actor *a)
 	sim_node_kill(a->node);
 	peek_cut(a->client);
 	loop_fini(&a->loop);
-	a->client = NULL; /* as a crash: its memory is lost */
+	a->client = NULL; /* as in a crash, its memory is not freed */
 	a->name_busy = false;
 	a->follow = NULL;
 	for (int i = 0; i < N_LANES; i++)
@@ -395,13 +397,13 @@ static void rejoin(void *arg)
 	free(p);
 }
 
-/* Either direction of a pair: a client needs both to renew its session. */
+/* One record for both directions of a pair: a client needs both to renew its session. */
 static struct outage *outage_of(struct world *w, const struct sim_node *a, const struct sim_node *b)
 {
 	return &w->outages[MIN(a->id, b->id)][MAX(a->id, b->id)];
 }
 
-/* What a says does not reach b. */
+/* Nothing that a sends reaches b. */
 static void silence(struct world *w, struct sim_node *a, struct sim_node *b, uint64_t d)
 {
 	struct sim *s = &w->sim;
@@ -418,7 +420,8 @@ static void silence(struct world *w, struct sim_node *a, struct sim_node *b, uin
 	sim_after(s, d, rejoin, p);
 }
 
-/* A session lives through an outage of this length: it was renewed within a third of its lease before. */
+/* The longest outage that a session survives: it was renewed at most a third of its lease
+ * earlier. */
 static uint64_t longest_outage(const struct world *w)
 {
 	return w->conf.lease_s * NSEC_PER_SEC * 2 / 3 - COME_BACK_NS;
@@ -449,8 +452,9 @@ static void partition(struct world *w, bool one_way)
 		faults_partition(w, b, a, d);
 }
 
-/* A client is cut off for longer than its lease: its sessions end, its files are settled without it. Some calls
- * live longer than the lease; when only the answers do not come, what they asked for has been done. */
+/* Cuts a client off for longer than its lease: its sessions end, its files are settled without
+ * it. Some calls last longer than the lease. If only the answers are lost, the calls have been
+ * executed. */
 void faults_exile(struct actor *a, const struct target *from)
 {
 	struct world *w = a->w;
@@ -481,7 +485,7 @@ static void jump(struct world *w)
 	world_note(w, 0, "the clock of %s is %.3f s off", n->name, (double)n->wall_offset / 1e9);
 }
 
-/* Over net_loop all nodes are one process and have one clock. */
+/* With net_loop all nodes are one process and have one clock. */
 static void drift(struct world *w)
 {
 	struct sim *s = &w->sim;
@@ -492,7 +496,7 @@ static void drift(struct world *w)
 	}
 }
 
-/* ---- which, and when ---- */
+/* ---- choosing faults ---- */
 
 void faults_choose(struct world *w)
 {
@@ -506,12 +510,13 @@ void faults_choose(struct world *w)
 	};
 	struct sim *s = &w->sim;
 
-	/* also in calm runs, and without a number from the generator: the others stay as they are */
+	/* also in calm runs; takes no number from the generator, so that other runs do not
+	 * change */
 	w->enabled[FAULT_REPLACED] = hash_u64(s->seed + 1) % 4 == 0;
 	w->enabled[FAULT_JOB] = hash_u64(s->seed + 21) % 5 == 0;
 	w->jobs_left = 1 + (uint32_t)sim_aside(s, 8);
 	if (sim_chance(s, 100000))
-		return; /* a calm one */
+		return; /* a calm run */
 	for (size_t i = 0; i < ARRAY_LEN(chance); i++)
 		w->enabled[i] = sim_chance(s, chance[i]);
 	w->faults_left = (uint32_t)sim_between(s, 1, 12);
@@ -526,7 +531,7 @@ static void strike(struct world *w, enum fault f)
 
 	switch (f) {
 	case FAULT_CUT:
-		if (!w->on_hub) /* of one client, most of the time: the others go on meanwhile */
+		if (!w->on_hub) /* mostly of one client, so that the others continue */
 			sim_cut(s, t->node, all ? NULL : w->actors[sim_below(s, w->n_actors)].node);
 		break;
 	case FAULT_PARTITION:
@@ -595,7 +600,7 @@ static void cut_off(void *arg)
 		sim_cut(&w->sim, w->targets[i].node, a->node);
 }
 
-/* Now and again while a server that has just started hears the claims of its clients. */
+/* Cuts links, sometimes repeatedly, while a server that has just started receives claims. */
 static void cut_reclaims(void *arg)
 {
 	struct world *w = arg;
@@ -669,11 +674,12 @@ static void tick(void *arg)
 		  tick, w);
 }
 
-/* ---- another process goes on ---- */
+/* ---- replacing a client by another process ---- */
 
 #define TRIES 3000
 
-/* Where its open files are: those of the script, the lock's, the duel's and the one that it appends to. */
+/* The places of a client's open files: those of the script, the lock's, the duel's and the
+ * append's. */
 static struct cfile **file_at(struct actor *a, int i)
 {
 	return i < N_HANDLES	  ? &a->handles[i].cf :
@@ -709,13 +715,13 @@ static void actor_succeed(void *arg)
 	client_go_on(a->client);
 }
 
-/* When nothing of it is under way; it begins nothing meanwhile. */
+/* Waits until the client has nothing under way; it starts nothing meanwhile. */
 static void actor_replace(void *arg)
 {
 	struct actor *a = arg;
 	struct world *w = a->w;
 	struct takeover *t = &a->takeover;
-	/* a short while: a partition that has just ended leaves no more of the lease */
+	/* short: after a partition not more may be left of the lease */
 	uint64_t gap = sim_between(&w->sim, 1000, 500 * NSEC_PER_MSEC);
 
 	if (w->failed || w->healing || !a->client)

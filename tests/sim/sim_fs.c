@@ -1,16 +1,19 @@
-/* A simulated disk: an in-memory file system that knows what a power loss may take away.
+/* A simulated disk: an in-memory file system that models what a power loss may take away.
  *
- * A file is pages of 4 KiB; a page that was written keeps its durable content beside the cached one until a
- * sync. A directory has its names, its durable names, and the changes between them. A power loss tosses
- * a coin for each page, for the size, and for each change of a directory; changes that were kept are
- * applied in order where they still make sense (a rename is one change). A sync that fails tells so
- * once: its pages count as clean afterwards, and some of them are not on the disk.
+ * A file consists of pages of 4 KiB; a page that was written keeps its durable contents beside the
+ * cached ones until a sync. A directory has its names, its durable names, and the changes between
+ * them. A power loss decides at random for each page, for the size, and for each change of a
+ * directory whether it is kept; kept changes are applied in order where they are still possible (a
+ * rename is one change). A failed sync reports its error once: afterwards its pages count as clean,
+ * and some of them are not on the disk.
  *
- * Processes of one host may open each other's files; after a power loss such a descriptor is of an empty file.
+ * Processes of one host may open each other's files; after a power loss such a descriptor refers to
+ * an empty file.
  *
- * A submitted sync lasts a while: it covers what was written before it began, and nothing is durable before it ends.
+ * A submitted sync takes some time: it covers what was written before it began, and nothing is
+ * durable before it ends.
  *
- * One thread. Inodes that nobody can reach any more are swept now and then. */
+ * One thread. Unreachable inodes are freed now and then. */
 #include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,7 +21,7 @@
 
 #include "sim_fs.h"
 
-#define JOB_OPS 6 /* file operations of a job, about */
+#define JOB_OPS 6 /* file operations of a job, roughly */
 
 /* ---------------------------------------------------------------- names */
 
@@ -128,7 +131,7 @@ static void change_add(struct sim_fs *fs, struct inode *dir, enum change_kind ki
 	change_apply(&dir->cur, c);
 }
 
-/* Those up to `seq`. */
+/* Frees the changes up to `seq`. */
 static void changes_clear(struct inode *dir, uint64_t seq)
 {
 	struct change *c;
@@ -194,7 +197,7 @@ void sim_page_dirty(struct sim_fs *fs, struct page *p)
 	p->lost = false;
 }
 
-/* About to change: keeps what the disk has. */
+/* The page is about to change: keeps the contents that the disk has. */
 static void page_touch(struct sim_fs *fs, struct page *p)
 {
 	sim_page_look(fs, p);
@@ -240,7 +243,7 @@ struct page *sim_page_for_write(struct sim_fs *fs, struct inode *i, uint64_t no)
 	return p;
 }
 
-/* Zeros behind `size`. With `keep` the disk still has what was there. */
+/* Zeroes everything after `size`. keep: the disk still has the old contents. */
 static void zero_behind(struct sim_fs *fs, struct inode *i, uint64_t size, bool keep)
 {
 	for (size_t at = i->n_pages; at > 0 && (i->pages[at - 1]->no + 1) * PAGE > size; at--) {
@@ -302,7 +305,7 @@ static void mark(struct inode *i)
 		mark(c->inode);
 }
 
-/* Those that descriptors of any node refer to. */
+/* Marks the inodes that descriptors of any node refer to. */
 static void mark_open(const struct sim_fs *fs)
 {
 	const struct sim *s = fs->node->sim;
@@ -362,7 +365,8 @@ struct file *sim_fd_get(struct sim_fs *fs, int fd)
 	return &fs->files[k];
 }
 
-/* Walks to the last component: its directory in *dir, its name in `last` (empty: the directory itself). */
+/* Walks to the last component: its directory in *dir, its name in `last` (empty: the directory
+ * itself). */
 static int walk_path(struct sim_fs *fs, int fd, const char *path, struct inode **dir,
 		     char last[256])
 {
@@ -375,7 +379,7 @@ static int walk_path(struct sim_fs *fs, int fd, const char *path, struct inode *
 	for (;;) {
 		size_t n = strcspn(path, "/");
 
-		if (last[0] && path[0]) { /* something follows: it must be a directory */
+		if (last[0] && path[0]) { /* more components follow: it must be a directory */
 			at = names_find(&at->cur, last);
 			if (!at)
 				return -ENOENT;
@@ -509,7 +513,8 @@ static uint64_t write_some(struct sim_fs *fs, struct inode *i, const uint8_t *fr
 	return done;
 }
 
-/* How many bytes a write of `total` brings to the file; fewer, and whole pages: it fails then. */
+/* Returns how many bytes of a write reach the file. If they are fewer than `total`, they are
+ * whole pages and the write fails. */
 static uint64_t write_reach(struct sim *s, uint64_t at, uint64_t total)
 {
 	uint64_t end;
@@ -588,7 +593,7 @@ static void sync_free(struct sync *y)
 	free(y);
 }
 
-/* The disk has the content of a page as it was when the sync began. */
+/* The sync has written a page as it was when the sync began. */
 static void page_synced(struct sim *s, struct page *p, const struct page *copy, uint64_t seq)
 {
 	if (p->seq <= seq) {
@@ -596,7 +601,7 @@ static void page_synced(struct sim *s, struct page *p, const struct page *copy, 
 		return;
 	}
 	if (p->old_seq > seq || !p->dirty)
-		return; /* a later sync was faster */
+		return; /* a sync that began later has ended earlier */
 	s->injected[SIM_SYNC_OVERTAKEN]++;
 	if (!p->old)
 		p->old = sim_alloc(PAGE);
@@ -604,7 +609,8 @@ static void page_synced(struct sim *s, struct page *p, const struct page *copy, 
 	p->old_seq = seq;
 }
 
-/* The sync fails: some pages were written, the others never will be; all that did not change since are clean. */
+/* The sync fails: some pages were written, the others never will be. All pages that have not
+ * changed since are clean. */
 static void sync_fails(struct sim_fs *fs, struct sync *y)
 {
 	for (size_t k = 0; k < y->n_pages; k++) {
@@ -701,7 +707,7 @@ static int fs_ftruncate(struct env *e, int fd, off_t size)
 	return 0;
 }
 
-/* Zeros in what is there of a range; the disk still has what was there. */
+/* Zeroes the existing pages of a range; the disk still has the old contents. */
 static void zero_range(struct sim_fs *fs, struct inode *i, uint64_t lo, uint64_t hi)
 {
 	for (size_t at = page_place(i, lo / PAGE); at < i->n_pages; at++) {
@@ -805,7 +811,8 @@ static int fs_mkdirat(struct env *e, int dfd, const char *path, mode_t mode)
 	return 0;
 }
 
-/* Within one directory: what a rename over two of them leaves after a crash is nobody's need yet. */
+/* Only within one directory: no code under test renames between directories, so the outcome of a
+ * crash is not modelled. */
 static int fs_renameat(struct env *e, int dfd, const char *from, const char *to)
 {
 	struct sim_fs *fs = sim_fs_of(e);
@@ -840,7 +847,7 @@ static int fs_list(struct env *e, int fd, void (*fn)(void *arg, const char *name
 {
 	struct sim_fs *fs = sim_fs_of(e);
 	struct file *f = fs ? sim_fd_get(fs, fd) : NULL;
-	struct names copy = { NULL, 0 }; /* fn may change the directory */
+	struct names copy = { NULL, 0 }; /* a copy, since fn may change the directory */
 
 	if (!f)
 		return fs ? -EBADF : -EIO;
@@ -878,7 +885,7 @@ static int fs_lock(struct env *e, int fd)
 	return 0;
 }
 
-/* ---------------------------------------------------------------- accesses off the loop */
+/* ---------------------------------------------------------------- accesses outside of the loop */
 
 static void report_io(void *arg)
 {
@@ -895,7 +902,7 @@ static void fire_io(struct sim *s, struct sim_event *e)
 		n->strike_in = 2 + (uint32_t)sim_aside(s, JOB_OPS);
 	io_perform(&n->env, io);
 	n->strike_in = 0;
-	if (!n->up) /* it went down in the middle: nothing reports it */
+	if (!n->up) /* it went down within the job: no report */
 		return;
 	sim_loop_finished(io->loop->impl, report_io, io);
 }
@@ -914,7 +921,7 @@ static void fire_sync(struct sim *s, struct sim_event *e)
 	sim_loop_finished(io->loop->impl, report_io, io);
 }
 
-/* It covers what was written until now, though it takes effect later. */
+/* The sync covers what was written until now, though it takes effect later. */
 static struct sim_event *submit_sync(struct sim_node *n, struct file *f, struct io *io)
 {
 	uint64_t delay = sim_delay(n->sim, n->sim->faults.sync_min, n->sim->faults.sync_max);
@@ -924,7 +931,7 @@ static struct sim_event *submit_sync(struct sim_node *n, struct file *f, struct 
 	return sim_schedule(n->sim, SIM_IO, n, delay, fire_sync, y);
 }
 
-/* When the node is down they never end. */
+/* Accesses of a node that is down never end. */
 static void fs_submit(struct env *e, struct loop *l, struct io *io)
 {
 	struct sim_node *n = sim_node_of(e);
@@ -957,7 +964,8 @@ static int fs_probe(struct env *e, struct loop *l, int dir, char *text, size_t n
 	return node->up ? 0 : -EIO;
 }
 
-/* Half of what is asked for is in memory, or all of it; holes are not. */
+/* On a disk, half of the queries find everything cached; in memory all do. Holes are never
+ * cached. */
 static bool fs_cached(struct env *e, struct loop *l, int fd, uint64_t off, uint64_t len)
 {
 	struct sim_fs *fs = sim_fs_of(e);
@@ -999,7 +1007,7 @@ const struct file_ops sim_file_ops = {
 	.probe = fs_probe,
 };
 
-/* ---------------------------------------------------------------- life */
+/* ---------------------------------------------------------------- setup and crashes */
 
 struct sim_fs *sim_fs_new(struct sim_node *n)
 {
@@ -1072,7 +1080,7 @@ static void crash_dir(struct sim_fs *fs, struct inode *i)
 	names_copy(&i->cur, &i->durable);
 }
 
-/* Other nodes have files of this one open. */
+/* Makes the files of this node that other nodes have open refer to an empty file. */
 static void close_to_others(struct sim_fs *fs)
 {
 	const struct sim *s = fs->node->sim;

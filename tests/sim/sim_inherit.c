@@ -1,9 +1,11 @@
-/* Files, directories and pipes that are made in directories whose permissions and default ACLs change (sim_acl.c).
+/* Files, directories and pipes that are made in directories whose permissions and default ACLs
+ * change (sim_acl.c).
  *
- * What a thing inherited is one of the states that its directory may have had while it was made. Any client takes a
- * thing that rests, reads its mode and its lists, opens, renames or removes it as any user, and puts it back: each
- * answer must be explained by one of these states, and what is read leaves fewer of them. When a call ends in doubt,
- * its thing is given up; the end of the run removes it. */
+ * A thing inherited from one of the states that its directory may have had while it was made.
+ * Any client takes a thing that is not in use, reads its mode and its lists, opens, renames or
+ * removes it as any user, and puts it back. One of these states must explain each answer, and
+ * each read excludes states. If a call ends in doubt, its thing is not used again; the end of
+ * the run removes it. */
 #include <fcntl.h>
 #include <stdio.h>
 
@@ -15,7 +17,7 @@ static bool is_dir(const struct thing *t)
 	return t->type == S_IFDIR;
 }
 
-/* What it has if it was made in this step of its directory. */
+/* The permissions of a thing that was made in this step of its directory. */
 static struct macl inherited(const struct world *w, const struct thing *t, uint32_t step)
 {
 	return macl_inherit(&acl_dir(w, t->made_in)->steps[step].m, &macl_creds[t->user], t->mode,
@@ -49,7 +51,7 @@ static void count_inherited(const struct acl_lane *l)
 				client_keeper(c, acl_dir(w, t->made_in)->h.ino);
 }
 
-/* Leaves the steps that explain what was read; none: nothing does. */
+/* Keeps only the steps that explain what was read. Returns false if none does. */
 static bool saw_inherited(struct acl_lane *l, int64_t result)
 {
 	uint32_t bits = 0;
@@ -70,7 +72,7 @@ static bool saw_inherited(struct acl_lane *l, int64_t result)
 	return true;
 }
 
-/* May it answer so to this caller? */
+/* May the call return this result to its caller? */
 static bool thing_answers(const struct acl_lane *l, uint32_t want, int64_t result)
 {
 	for (uint32_t i = 0; i < ACL_STEPS; i++) {
@@ -89,7 +91,7 @@ static bool thing_answers(const struct acl_lane *l, uint32_t want, int64_t resul
 
 /* ---- names ---- */
 
-/* A name goes from this directory: a sticky one lets owners alone. */
+/* Does the sticky bit keep the caller from removing this name? Only owners may. */
 static bool is_kept(const struct macl *dir, const struct acl_lane *l)
 {
 	const struct sheaf_cred *c = &macl_creds[l->user];
@@ -98,7 +100,8 @@ static bool is_kept(const struct macl *dir, const struct acl_lane *l)
 	       c->uid != macl_creds[l->t->user].uid;
 }
 
-/* The answer of one state of the directory to a call that makes, opens or unlinks a name in it. */
+/* Does one state of the directory explain the result of a call that makes, opens or unlinks a
+ * name in it? */
 static bool dir_explains(const struct acl_lane *l, const struct macl *dir, int64_t result)
 {
 	struct world *w = l->a->w;
@@ -119,7 +122,8 @@ static bool dir_explains(const struct acl_lane *l, const struct macl *dir, int64
 	return true;
 }
 
-/* Of several reasons for a refusal any is right: on several servers it depends on who is asked first. */
+/* If there are several reasons for a refusal, any of them is right: with several servers it
+ * depends on which is asked first. */
 static bool rename_explained(const struct acl_lane *l, const struct macl *from,
 			     const struct macl *to, int64_t result)
 {
@@ -127,7 +131,7 @@ static bool rename_explained(const struct acl_lane *l, const struct macl *from,
 	const uint32_t want = MACL_W | MACL_X;
 	bool open = !acl_answer(w, from, l->user, want, false) &&
 		    !acl_answer(w, to, l->user, want, false);
-	bool moves = is_dir(l->t) && l->of != l->to; /* its ".." changes */
+	bool moves = is_dir(l->t) && l->of != l->to; /* the entry ".." changes */
 
 	if (result == -EPERM && is_kept(from, l)) {
 		w->count->acl[ACL_STICKY]++;
@@ -138,7 +142,7 @@ static bool rename_explained(const struct acl_lane *l, const struct macl *from,
 	return !result && open && !is_kept(from, l) && (!moves || thing_answers(l, MACL_W, 0));
 }
 
-/* Over all states that the directories may have had. */
+/* Tries all states that the directories may have had. */
 static bool names_explained(const struct acl_lane *l, int64_t result)
 {
 	const struct subject *from = acl_dir(l->a->w, l->of), *to = acl_dir(l->a->w, l->to);

@@ -1,19 +1,22 @@
-/* A further target joins the running file system, as `sheaf add-server` lets it (cli/cmd_add_server.c):
+/* A further target joins the running file system, as with `sheaf add-server`
+ * (cli/cmd_add_server.c):
  *
  *   MAPS -> STORAGE -> STATUS -> PUBLISH
  *
- * The command runs on a node of its own. It asks the metadata servers for their maps, makes the storage, starts the
- * target, waits until it answers, asks for its incarnation, and tells one metadata server after the other. Whatever
- * fails ends the command; it is run again later, from the beginning. It may also die at any step. The target and the
- * metadata servers that it talks to are killed, or lose power, at every step.
+ * The command runs on its own node. It asks the metadata servers for their maps, makes the storage,
+ * starts the target, waits until the target answers, asks for its incarnation, and tells one
+ * metadata server after the other. Any error ends the command; it is run again later, from the
+ * beginning. It may also die at any step. The target and the metadata servers that it talks to are
+ * killed, or lose power, at every step.
  *
- * Targets and clients that start before have the cluster file without the target; those that start later have the
- * one or the other, and a target that had the newer file once keeps it.
+ * Targets and clients that start before the join have the cluster file without the target. Those
+ * that start later have either file; a target that had the newer file once keeps it.
  *
- * What must hold: the clients notice nothing (the judges of their operations, locks and data know nothing of a join);
- * no map loses a target or gets a lower number, whatever went down; a map has the storage of each target right.
+ * Invariants: the clients notice nothing (the judges of their operations, locks and data know
+ * nothing of a join). No map loses a target or gets a lower version, whatever went down. A map has
+ * the right incarnation of each target's storage.
  *
- * All numbers come from sim_aside(): seeds without a join stay as they are. */
+ * All numbers come from sim_aside(): seeds without a join do not change. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -21,7 +24,7 @@
 #include "sim_world.h"
 
 #define ASK_NS (5 * NSEC_PER_SEC)
-#define FORMAT_OPS 24 /* file operations of a format, about */
+#define FORMAT_OPS 24 /* file operations of a format, roughly */
 
 enum { MAPS, STORAGE, STATUS, INCARNATION, PUBLISH };
 static const char *const step_names[] = { "maps", "storage", "status", "incarnation", "publish" };
@@ -86,7 +89,7 @@ static void again_later(struct world *w)
 	sim_after(&w->sim, NSEC_PER_MSEC + sim_aside(&w->sim, 3 * NSEC_PER_SEC), begin, w);
 }
 
-/* It ends with an error. Its last call has returned, and is still on the stack: the rest goes later. */
+/* The command ends with an error. Its last call is still on the stack, so it is run again later. */
 static void break_off(void *arg)
 {
 	struct world *w = arg;
@@ -110,11 +113,11 @@ static void die(void *arg)
 	sim_node_kill(j->node);
 	peek_cut(j->client);
 	loop_fini(&j->loop);
-	j->client = NULL; /* as a crash: its memory is lost */
+	j->client = NULL; /* as in a crash, its memory is not freed */
 	again_later(w);
 }
 
-/* ---- what goes wrong ---- */
+/* ---- faults ---- */
 
 struct blow {
 	struct world *w;
@@ -147,7 +150,7 @@ static void plan_blow(struct world *w, uint32_t target)
 	sim_after(&w->sim, 1 + sim_aside(&w->sim, 2 * NSEC_PER_MSEC), strike, b);
 }
 
-/* At the beginning of each step. */
+/* At the start of each step. */
 static void plan_faults(struct world *w)
 {
 	struct join *j = &w->join;
@@ -164,7 +167,7 @@ static void plan_faults(struct world *w)
 
 /* ---- steps ---- */
 
-/* What a call of the command may say: run it again. */
+/* Errors that a call of the command may return: it is run again. */
 static bool may_fail(const struct world *w, int64_t e)
 {
 	return op_soft(e) || e == -EAGAIN ||
@@ -176,7 +179,7 @@ static bool knows(const struct target *t, uint32_t id)
 	return t->server && peek_map(t->server)->n_targets > id;
 }
 
-/* The target and its number, as the metadata server has just said. */
+/* The metadata server has acknowledged the target and its incarnation. */
 static void acked(struct world *w)
 {
 	struct join *j = &w->join;
@@ -192,7 +195,7 @@ static void acked(struct world *w)
 		}
 }
 
-/* The next metadata server, or the next step. */
+/* Continues with the next metadata server, or with the next step. */
 static void go_on(struct world *w)
 {
 	struct join *j = &w->join;
@@ -217,7 +220,7 @@ static void done(struct cop *c)
 		j->incarnation = r ? 0 : c->res.status.incarnation;
 	cop_free(c);
 	if (j->step == INCARNATION)
-		r = 0; /* the metadata servers learn it later */
+		r = 0; /* not an error: the metadata servers learn it later */
 	if (r && !may_fail(w, r))
 		world_fail(w, 0, "the target cannot join: step %s is answered with %d",
 			   step_names[j->step], (int)r);
@@ -233,7 +236,7 @@ static void done(struct cop *c)
 	next(w);
 }
 
-/* Its section is in the cluster file, its storage is made, or was before: it starts. */
+/* The target is in the cluster file. Formats its storage unless that is done, and starts it. */
 static void make_storage(struct world *w)
 {
 	struct join *j = &w->join;
@@ -277,13 +280,12 @@ static void storage_step(void *arg)
 	if (!j->started)
 		make_storage(w);
 	else
-		target_restart(
-			&w->targets[j->id]); /* what starts it is none of the command's business */
+		target_restart(&w->targets[j->id]); /* not started by the command itself */
 	if (!j->started) {
 		break_off(w);
 		return;
 	}
-	client_free(j->client); /* it does not know the target */
+	client_free(j->client); /* this client does not know the target */
 	client_make(w, &w->conf);
 	go_on(w);
 	next(w);
@@ -331,7 +333,7 @@ static void next(struct world *w)
 	case MAPS:
 		client_map(call(w), j->meta, ASK_NS);
 		break;
-	case STORAGE: /* not on the stack of the call before */
+	case STORAGE: /* later: the previous call is still on the stack */
 		sim_after(&w->sim, 1, storage_step, w);
 		break;
 	case STATUS:
@@ -378,13 +380,13 @@ void join_fini(struct world *w)
 {
 	struct join *j = &w->join;
 
-	if (!j->client) /* after a failure: it may be in the middle of something */
+	if (!j->client) /* after a failure calls may be under way */
 		return;
 	peek_cut(j->client);
 	loop_fini(&j->loop);
 }
 
-/* ---- what must hold ---- */
+/* ---- invariants ---- */
 
 static bool is_text(const struct wire_bytes *b, const char *text)
 {
@@ -418,7 +420,7 @@ void join_look(const struct target *t)
 			world_fail(w, 0, "target %u: row %u of the map is wrong", t->id, i);
 }
 
-/* All targets are up. */
+/* Called when all targets are up. */
 void join_check(struct world *w)
 {
 	struct join *j = &w->join;

@@ -1,8 +1,8 @@
-/* One operation: what must come of it, how it is started, and whether what came is right.
+/* One operation: its expected result, its start, and whether the result is right.
  *
- * Operations on names of one client come one after another, so their answer is known beforehand, to the
- * errno. Errors of the network are allowed only after the whole timeout; then the outcome is in doubt and
- * the lane looks (op_resolve) before it goes on. */
+ * Operations on names of one client do not overlap, so their answer is known beforehand, down to
+ * the errno. Network errors are allowed only after the whole timeout; then the outcome is in
+ * doubt and the lane looks it up (op_resolve) before it continues. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "sim_priv.h"
 #include "sim_world.h"
 
-#define REST_NS (10 * NSEC_PER_SEC) /* after an error of the network */
+#define REST_NS (10 * NSEC_PER_SEC) /* pause after a network error */
 #define POISON 0xa5
 
 const char *const do_names[] = { "open",	"close",   "read",     "write",	   "fsync",
@@ -43,9 +43,9 @@ void op_path(char out[48], const struct actor *a, int dir, int name)
 		snprintf(out, 48, "c%u%s/f%d", a->id, below[dir], name);
 }
 
-/* ---- what is there ---- */
+/* ---- names and counters ---- */
 
-/* How many names a file has; all are its client's. */
+/* How many names a file has; all belong to its client. */
 static uint32_t names_of(const struct actor *a, const struct mfile *f)
 {
 	uint32_t n = 0;
@@ -68,7 +68,7 @@ static bool on_names(enum do_kind k)
 	       k == DO_READDIR || k == DO_LINK || k == DO_SYMLINK;
 }
 
-/* These too wait for each other, as what they look at must not go away. */
+/* These are serialized, too, so that the names they use do not go away. */
 static bool serial(enum do_kind k)
 {
 	return on_names(k) || k == DO_STAT || k == DO_CHMOD || k == DO_UTIMENS ||
@@ -89,7 +89,7 @@ static bool looks(const struct op *op)
 	       op->kind == DO_UTIMENS;
 }
 
-/* Who is at a file. */
+/* Counts the operations under way on a file. */
 static void count_in(struct op *op)
 {
 	struct mfile *f = op->f;
@@ -147,7 +147,7 @@ static void op_done(struct cop *cop)
 	op_judge(cop->user, cop);
 }
 
-/* Zeros within the file may be a hole as well. */
+/* Zeros within the file may be made by punching a hole as well. */
 static uint32_t zero_how(struct op *op)
 {
 	struct world *w = op->a->w;
@@ -234,7 +234,7 @@ static void start_xattr(struct op *op, struct cop *c)
 
 static void start_readdir(struct op *op, struct cop *c)
 {
-	/* directories are found by a stat first */
+	/* a stat finds the directory first */
 	if (!op->size)
 		client_stat(c, root, op->path);
 	else
@@ -242,7 +242,7 @@ static void start_readdir(struct op *op, struct cop *c)
 			       false);
 }
 
-/* Also what follows after a part of it. */
+/* Starts the operation, or its next part. */
 static void launch(struct op *op)
 {
 	struct cop *c = cop_new(op->a->client, &root_cred);
@@ -437,7 +437,7 @@ static void moved(struct op *op)
 	}
 	from = slot_of(op, op->dir, op->name);
 	to = slot_of(op, op->dir2, op->name2);
-	if (*from == *to) /* two names of one file: nothing happens */
+	if (*from == *to) /* two names of one file: no change */
 		return;
 	*to = *from;
 	*from = NULL;
@@ -454,7 +454,7 @@ static void created(struct op *op)
 	op->f->mode_sure = true;
 }
 
-/* It happened: the model follows. */
+/* The operation took effect: updates the model. */
 static void name_changed(struct op *op)
 {
 	switch (op->kind) {
@@ -493,12 +493,12 @@ static bool makes_name(const struct op *op)
 	       op->kind == DO_SYMLINK;
 }
 
-/* The outcome is in doubt: is the name there? */
+/* The outcome was in doubt: this is the result of looking for the name. */
 static void resolved(struct op *op, int64_t result)
 {
 	bool there = result == 0;
 
-	if (result && result != -ENOENT) { /* still nobody answers */
+	if (result && result != -ENOENT) { /* still no answer */
 		op_resolve(op);
 		return;
 	}
@@ -507,7 +507,8 @@ static void resolved(struct op *op, int64_t result)
 	op_free(op);
 }
 
-/* Is a server still at a request that is as old? Then it may happen yet. Clocks may differ by some per cent. */
+/* Does a server still have a request of this age? Then the operation may still take effect.
+ * Clocks may differ by some per cent. */
 static bool may_happen_yet(const struct op *op)
 {
 	const struct world *w = op->a->w;
@@ -543,7 +544,7 @@ void op_resolve(struct op *op)
 	sim_after(&w->sim, REST_NS / 2, resolve_later, op);
 }
 
-/* Could it have changed a name? */
+/* May the operation have changed a name? */
 static bool in_doubt(const struct op *op)
 {
 	const struct mdir *d = &op->a->dirs[op->dir];
@@ -596,7 +597,7 @@ static void check_attr(struct op *op, const struct wire_attr *at)
 			   f ? f->mode : 0);
 	else
 		model_size_seen(op, at->size);
-	if (world_spread(w) && !w->healing) /* the number of links may lag */
+	if (world_spread(w) && !w->healing) /* link counts may lag */
 		return;
 	if (f && !op->h && !w->failed && at->nlink != names_of(op->a, f))
 		world_fail(w, f->id, "%s has %u links, not %u", op->path, at->nlink,
@@ -670,14 +671,14 @@ static uint32_t should_see(const struct op *op)
 	return bits | (d->link ? 1u << (N_NAMES + 2) : 0);
 }
 
-/* One part of a listing; true: there is more. */
+/* Judges one part of a listing. Returns true if there is more. */
 static bool judge_readdir(struct op *op, struct cop *cop)
 {
 	const struct wire_readdir_res *r = &cop->res.readdir;
 	struct world *w = op->a->w;
 	int bit;
 
-	if (!op->size) { /* that was the stat */
+	if (!op->size) { /* the stat has ended */
 		op->size = cop->attr.ino;
 		op->mode = cop->attr.gen;
 		return true;
@@ -717,7 +718,7 @@ static void judge_attr_change(struct op *op, struct cop *cop)
 			   do_names[op->kind], f->id, at->mode, (long long)at->mtime);
 }
 
-/* Memory between the pieces is not touched. */
+/* The memory between the pieces must not have changed. */
 static void check_guards(struct op *op)
 {
 	for (size_t i = 0; i < op->mem_len; i++) {
@@ -797,7 +798,7 @@ static void judge_ok(struct op *op, struct cop *cop, int64_t result)
 	}
 }
 
-/* Does it change a database? Those whose disks fail are still read. */
+/* Does it change a database? A database whose disk fails can still be read. */
 static bool changes_database(const struct op *op)
 {
 	switch (op->kind) {
@@ -816,7 +817,8 @@ static bool changes_database(const struct op *op)
 	}
 }
 
-/* A server was started again, or the client has no session there yet: what the operation needs is stored first. */
+/* A server has restarted, or the client has no session there yet: the server stores something
+ * before it executes the operation. */
 static bool may_claim(const struct op *op)
 {
 	const struct world *w = op->a->w;
@@ -825,7 +827,7 @@ static bool may_claim(const struct op *op)
 	       w->enabled[FAULT_REPLACED];
 }
 
-/* Errors of disks, which may come where there are faults of disks or losses. */
+/* Disk errors are allowed where disks fail or a power loss took data. */
 bool op_excused(const struct op *op, int64_t e)
 {
 	const struct world *w = op->a->w;
@@ -854,7 +856,7 @@ bool op_excused(const struct op *op, int64_t e)
 	case DO_STAT:
 	case DO_FSTAT:
 		return disk;
-	case DO_RENAME: /* over another file: its own unsynced data may be lost, and then it says so */
+	case DO_RENAME: /* over another file: reports that its own unsynced data are lost */
 		return disk || op->f->damaged;
 	case DO_FSYNC:
 	case DO_CLOSE:
@@ -868,7 +870,7 @@ bool op_excused(const struct op *op, int64_t e)
 	}
 }
 
-/* The model after an error that was allowed. */
+/* Updates the model after an error that is allowed. */
 static void failed(struct op *op)
 {
 	switch (op->kind) {
@@ -962,8 +964,8 @@ void op_judge(struct op *op, struct cop *cop)
 		op_free(op);
 }
 
-/* Its client died: what it did is in doubt. The memory is left to the grave. What changes names stays
- * busy and is looked at when the client is back. */
+/* The client died: the outcome is in doubt. The memory of the operation is leaked. An operation
+ * on names stays busy and is looked up when the client is back. */
 void op_abandon(struct op *op)
 {
 	struct actor *a = op->a;
@@ -982,7 +984,7 @@ void op_abandon(struct op *op)
 			op->ended = a->w->sim.now;
 		op->resolving = true;
 		op->h = NULL;
-		a->name_busy = true; /* until it is known */
+		a->name_busy = true; /* until the outcome is known */
 		return;
 	}
 	*op = (struct op){ .a = a };

@@ -1,12 +1,13 @@
 /* The search of sim_lin.h: just-in-time linearization.
  *
- * The history is walked once. What is known at any time is a set of possible worlds: a state of the name space,
- * and which of the operations under way have taken effect in it. When an operation ends, the worlds in which
- * it has not taken effect yet are continued by every sequence of operations under way that ends with it; a world
- * in which its answer cannot come about ends there. No world left: nothing explains the history. Worlds that
- * are the same are kept once. What only looks takes effect as soon as it fits, since nothing is lost by it.
+ * The history is walked once. At any time a set of possible worlds is known: a state of the name
+ * space, and which of the operations under way have taken effect in it. When an operation ends, the
+ * worlds in which it has not taken effect yet are continued by every sequence of operations under
+ * way that ends with it; a world that cannot give its answer is dropped. If no world is left,
+ * nothing explains the history. Equal worlds are kept once. An operation that only reads takes
+ * effect as soon as it fits, since that excludes nothing.
  *
- * The sequential rules are those of docs/metadata.md, written down once more and independently. */
+ * The sequential rules are those of docs/metadata.md, written again independently. */
 #include "sim_lin.h"
 
 #include <errno.h>
@@ -21,9 +22,9 @@
 #define MAX_ENTS 32
 #define MAX_WORLDS 20000
 #define MAX_OPEN 64 /* operations under way, and those that never ended */
-#define TEXT_LEN 8 /* of a symbolic link */
+#define TEXT_LEN 8 /* text length of a symbolic link */
 #define UNSEEN \
-	(UINT64_C(1) << 63) /* made by an operation without an answer: its number is not known */
+	(UINT64_C(1) << 63) /* object of an unanswered operation: its inode number is unknown */
 
 const char *const lin_names[] = { "create",   "mkdir",	 "symlink", "link",    "unlink",
 				  "rmdir",    "rename",	 "lookup",  "getattr", "chmod",
@@ -31,7 +32,7 @@ const char *const lin_names[] = { "create",   "mkdir",	 "symlink", "link",    "u
 
 struct obj {
 	uint64_t id, size;
-	uint32_t type, mode, nlink; /* nlink of files and links; 0: no name is left */
+	uint32_t type, mode, nlink; /* nlink of files and symbolic links; 0: no name is left */
 	uint32_t text;
 };
 
@@ -40,29 +41,29 @@ struct ent {
 	uint64_t name;
 };
 
-struct state { /* both sorted, so that equal ones are equal bytes */
+struct state { /* both arrays sorted, so that equal states are equal bytes */
 	uint32_t n_objs, n_ents;
 	struct obj objs[MAX_OBJS];
 	struct ent ents[MAX_ENTS];
 };
 
 struct lworld {
-	uint64_t hash, done; /* bits of the operations under way that took effect */
+	uint64_t hash, done; /* done: bits of the operations under way that took effect */
 	struct state s;
 };
 
 struct worlds {
 	struct lworld **v;
 	size_t n, cap;
-	uint32_t *index; /* by hash: 1 + place in v */
+	uint32_t *index; /* hash table: 1 + index in v */
 	size_t n_index;
 };
 
 struct lin {
 	const struct lin_op *ops;
 	uint32_t n;
-	bool spread; /* over several servers */
-	uint32_t open[MAX_OPEN]; /* by bit: 1 + operation, 0: free */
+	bool spread; /* several servers keep names */
+	uint32_t open[MAX_OPEN]; /* by bit: 1 + index of the operation; 0: free */
 	struct worlds now;
 	bool too_large;
 };
@@ -152,7 +153,7 @@ static void del_obj(struct state *s, struct obj *o)
 	s->objs[s->n_objs] = (struct obj){ 0 };
 }
 
-/* A name of it is gone. */
+/* A name of the object is removed. */
 static void drop(struct state *s, uint64_t id)
 {
 	struct obj *o = find_obj(s, id);
@@ -178,7 +179,7 @@ static bool below(struct state *s, uint64_t dir, uint64_t id)
 	return false;
 }
 
-/* Is it this one? An object whose number was not known may turn out to be. */
+/* Is the object the one that was seen? An object with an unknown number may turn out to be it. */
 static bool is(struct lin *l, struct state *s, uint64_t *id, uint64_t seen)
 {
 	uint64_t old = *id;
@@ -189,7 +190,7 @@ static bool is(struct lin *l, struct state *s, uint64_t *id, uint64_t seen)
 		return false;
 	for (uint32_t i = 0; i < l->n; i++)
 		if (l->ops[i].created && l->ops[i].got.ino == seen)
-			return false; /* another one made it */
+			return false; /* another operation made that object */
 	for (uint32_t i = 0; i < s->n_ents; i++)
 		if (s->ents[i].obj == old)
 			s->ents[i].obj = seen;
@@ -198,14 +199,15 @@ static bool is(struct lin *l, struct state *s, uint64_t *id, uint64_t seen)
 	return true;
 }
 
-/* ---- one operation: 0 or the errno; the state changes with 0 only ---- */
+/* ---- one operation: 0 or the errno; only success changes the state ---- */
 
 static bool answered(const struct lin_op *op)
 {
 	return op->ended != 0;
 }
 
-/* Without a name it goes when nobody has it open any more, which is not looked at here: at any time. */
+/* A file without a name goes away with its last close. Opens are not tracked here, so it may be
+ * gone at any time. */
 static bool gone(const struct obj *o, const struct lin_op *op)
 {
 	return answered(op) && op->result == -ESTALE && !o->nlink && o->type != LIN_DIR;
@@ -237,7 +239,7 @@ static bool fits_attr(struct lin *l, struct state *s, uint64_t id, const struct 
 	return later ? got->type == o->type : fits_obj(l, s, o, got);
 }
 
-/* What the answer to a change told of its directories. */
+/* Does the state fit what the answer to a change told of its directories? */
 static bool fits_after(struct lin *l, struct state *s, const struct lin_op *op)
 {
 	for (uint32_t i = 0; i < op->n_after; i++) {
@@ -259,7 +261,7 @@ static int make(struct lin *l, struct state *s, const struct lin_op *op, enum li
 			 .text = type == LIN_SYM ? number : 0 };
 
 	if (answered(op) && find_obj(s, o.id))
-		return EIO; /* never what it says */
+		return EIO; /* matches no answer */
 	if (s->n_objs == MAX_OBJS || !put_ent(s, op->dir, op->name, o.id)) {
 		l->too_large = true;
 		return ENFILE;
@@ -287,7 +289,7 @@ static int do_new(struct lin *l, struct state *s, const struct lin_op *op)
 		if (!f->nlink)
 			return gone(f, op) ? ESTALE : ENOENT;
 		if (answered(op) && !l->spread && op->got.nlink != f->nlink + 1)
-			return EIO; /* never what it says */
+			return EIO; /* matches no answer */
 		if (!put_ent(s, op->dir, op->name, op->ino))
 			l->too_large = true;
 		f->nlink++;
@@ -323,7 +325,7 @@ static int do_unlink(struct state *s, const struct lin_op *op)
 	return 0;
 }
 
-/* Why what is at the second name may not be replaced. */
+/* The reason why the object at the second name may not be replaced, or 0. */
 static int rename_refused(struct state *s, const struct lin_op *op, const struct obj *o,
 			  const struct obj *old)
 {
@@ -359,7 +361,7 @@ static int do_rename(struct state *s, const struct lin_op *op)
 	if (rc)
 		return rc;
 	id = e->obj;
-	if (!e2) { /* its entry moves */
+	if (!e2) { /* the entry moves */
 		e->dir = op->dir2;
 		e->name = op->name2;
 		return 0;
@@ -375,7 +377,7 @@ static int do_rename(struct state *s, const struct lin_op *op)
 	return 0;
 }
 
-/* By handle. */
+/* Operations by handle. */
 static int do_inode(struct state *s, const struct lin_op *op)
 {
 	struct obj *o = find_obj(s, op->ino);
@@ -442,7 +444,7 @@ static bool fits_list(struct lin *l, struct state *s, const struct lin_op *op)
 	return true;
 }
 
-/* Did a success answer what the state says? It is the state after the operation. */
+/* Does the answer of a successful operation fit the state after it? */
 static bool fits(struct lin *l, struct state *s, const struct lin_op *op, bool created)
 {
 	struct ent *e = find_ent(s, op->dir, op->name);
@@ -467,7 +469,7 @@ static bool fits(struct lin *l, struct state *s, const struct lin_op *op, bool c
 	}
 }
 
-/* Is this a reason to refuse it, whatever else there is? */
+/* Is the result a valid reason to refuse the operation, whatever other reasons there are? */
 static bool reason_holds(struct state *s, const struct lin_op *op)
 {
 	bool is_rename = op->kind == LIN_RENAME;
@@ -501,7 +503,7 @@ static bool reason_holds(struct state *s, const struct lin_op *op)
 	}
 }
 
-/* True: it may take effect now, and *s is what comes of it. */
+/* Returns true if the operation may take effect now; then *s is the state after it. */
 static bool step(struct lin *l, struct state *s, const struct lin_op *op)
 {
 	uint32_t objs = s->n_objs;
@@ -510,7 +512,7 @@ static bool step(struct lin *l, struct state *s, const struct lin_op *op)
 	if (l->spread && answered(op) && op->result && reason_holds(s, op))
 		return true;
 	rc = execute(l, s, op);
-	if (!answered(op)) /* otherwise nothing happens, now or never */
+	if (!answered(op)) /* without an effect there is nothing to explore */
 		return rc == 0 && (op->kind != LIN_CREATE || s->n_objs > objs);
 	if (rc != -op->result)
 		return false;
@@ -558,7 +560,7 @@ static void worlds_grow(struct worlds *t)
 		index_put(t, i);
 }
 
-/* False: it is there already. */
+/* Returns false if the world is there already. */
 static bool worlds_add(struct worlds *t, const struct lworld *w)
 {
 	worlds_grow(t);
@@ -582,14 +584,14 @@ static void worlds_free(struct worlds *t)
 
 /* ---- the walk ---- */
 
-/* Can it never change anything, with the answer it got? */
+/* Can the operation, with the answer it got, change nothing at any time? */
 static bool only_looks(const struct lin_op *op)
 {
 	return answered(op) && (op->result || op->kind == LIN_LOOKUP || op->kind == LIN_GETATTR ||
 				op->kind == LIN_READDIR || op->kind == LIN_READLINK);
 }
 
-/* What only looks and fits takes effect. */
+/* Operations that only read take effect if their answers fit. */
 static void settle(struct lin *l, struct lworld *w)
 {
 	struct state s;
@@ -610,7 +612,7 @@ static void settle(struct lin *l, struct lworld *w)
 	hash_world(w);
 }
 
-/* Objects without a name that nobody will ask for by handle. */
+/* Drops objects without a name that no later operation uses by handle. */
 static void forget(struct lin *l, struct state *s, uint64_t now)
 {
 	for (uint32_t i = s->n_objs; i-- > 0;) {
@@ -625,7 +627,8 @@ static void forget(struct lin *l, struct state *s, uint64_t now)
 	}
 }
 
-/* Worlds in which the operation of `bit` has taken effect, from those of *all on; *all grows on the way. */
+/* Finds the worlds in which the operation of `bit` has taken effect, starting from *all, which
+ * grows meanwhile. */
 static void continue_worlds(struct lin *l, struct worlds *all, struct worlds *out, uint32_t bit,
 			    uint64_t now)
 {
@@ -687,7 +690,7 @@ static void op_begins(struct lin *l, uint32_t number)
 		l->too_large = true;
 }
 
-/* The operation whose beginning or end comes next after `at`. */
+/* Finds the operation whose start or end comes next after `at`. */
 static uint64_t next_event(const struct lin *l, uint64_t at, uint32_t *number, bool *begins)
 {
 	uint64_t next = UINT64_MAX;
@@ -709,7 +712,7 @@ static uint64_t next_event(const struct lin *l, uint64_t at, uint32_t *number, b
 	return next;
 }
 
-/* No number is given twice. */
+/* No inode number is used twice. */
 static bool numbers_differ(const struct lin_op *ops, uint32_t n, uint32_t *bad)
 {
 	for (uint32_t i = 0; i < n; i++)
@@ -754,7 +757,7 @@ enum lin_verdict lin_check(const struct lin_op *ops, uint32_t n, uint64_t d0, ui
 	return v;
 }
 
-/* ---- for people ---- */
+/* ---- printing ---- */
 
 void lin_print(FILE *to, const struct lin_op *op)
 {

@@ -1,8 +1,9 @@
-/* A check of histories: is there one order of the operations on names, in which each one takes effect at an
- * instant between its beginning and its end, that explains every answer?
+/* A check of histories for linearizability: is there one order of the operations on names that
+ * explains every answer, where each operation takes effect at an instant between its start and its
+ * end?
  *
- * Objects are named by their inode number, as clients see it. An operation that was never answered may
- * have taken effect at any time after it began, or never. */
+ * Objects are named by their inode numbers, as clients see them. An operation that was never
+ * answered may have taken effect at any time after its start, or never. */
 #ifndef SHEAF_SIM_LIN_H
 #define SHEAF_SIM_LIN_H
 
@@ -10,13 +11,13 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define LIN_LIST 8 /* entries of a listing */
+#define LIN_LIST 8 /* most entries of a listing */
 
 enum lin_kind {
 	LIN_CREATE, /* open with O_CREAT; flags: O_EXCL */
 	LIN_MKDIR,
 	LIN_SYMLINK,
-	LIN_LINK, /* ino gets the name */
+	LIN_LINK, /* ino gets a new name */
 	LIN_UNLINK,
 	LIN_RMDIR,
 	LIN_RENAME, /* flags: RENAME_NOREPLACE or RENAME_EXCHANGE */
@@ -24,7 +25,7 @@ enum lin_kind {
 	LIN_GETATTR, /* of ino */
 	LIN_CHMOD, /* of ino */
 	LIN_TRUNCATE, /* of ino */
-	LIN_READDIR, /* in one part: it is one look */
+	LIN_READDIR, /* in one part, so that it is atomic */
 	LIN_READLINK,
 	LIN_KINDS
 };
@@ -40,16 +41,16 @@ struct lin_attr {
 struct lin_op {
 	enum lin_kind kind;
 	uint32_t client;
-	uint64_t dir, dir2, ino; /* handles given */
+	uint64_t dir, dir2, ino; /* handles passed to the call */
 	uint32_t name, name2, flags, mode;
-	uint64_t size; /* truncate: to be set */
+	uint64_t size; /* truncate: the new size */
 	uint64_t began, ended; /* positions in the history; ended 0: the outcome is unknown */
 	int result; /* 0 or -errno */
 	bool created;
 	struct lin_attr got;
-	uint32_t n_after; /* directories that the answer told of: dir, then dir2 */
+	uint32_t n_after; /* number of directories in the answer: dir, then dir2 */
 	struct lin_attr after[2];
-	uint32_t text; /* readlink: number of the operation that made it */
+	uint32_t text; /* readlink: number of the operation that made the link */
 	uint32_t n_list;
 	struct {
 		uint32_t name;
@@ -58,14 +59,15 @@ struct lin_op {
 };
 
 enum lin_verdict { LIN_OK, LIN_WRONG, LIN_TOO_LARGE };
-/* The directories d0 and d1 are there and empty when the history begins, and stay. *bad: the operation whose
- * answer nothing explains.
+/* The directories d0 and d1 exist and are empty at the start of the history, and are never removed.
+ * *bad: the operation whose answer nothing explains.
  *
- * With several metadata servers (spread) less is promised. What changes takes effect at one instant all the same. But
- * the reason of a refusal need hold by itself only, since each server looks when its turn comes; numbers of links and
- * of entries may lag; and a lookup that goes on at the server of the inode finds its attributes later. */
+ * With several metadata servers (spread) the guarantees are weaker. A change still takes effect
+ * at one instant. But the reason of a refusal only has to hold by itself, since each server
+ * checks at its own time; link and entry counts may lag; and a lookup that continues at the
+ * server of the inode reads the attributes later. */
 enum lin_verdict lin_check(const struct lin_op *ops, uint32_t n, uint64_t d0, uint64_t d1,
 			   bool spread, uint32_t *bad);
-void lin_print(FILE *to, const struct lin_op *op); /* one line */
+void lin_print(FILE *to, const struct lin_op *op); /* prints one line */
 
 #endif

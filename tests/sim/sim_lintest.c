@@ -1,4 +1,5 @@
-/* Checks of the judges: histories that have an explanation and such that have none, and the disk below LMDB. */
+/* Checks of the judges, with histories that have an explanation and histories that have none,
+ * and of the disk below LMDB. */
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <stdio.h>
@@ -43,7 +44,7 @@ static void a_look_sees_what_was_answered_before(void)
 	CHECK(judge(ops, 3) == LIN_OK);
 	ops[1].result = -ENOENT;
 	CHECK(judge(ops, 3) == LIN_WRONG);
-	ops[1].began = 1; /* beside it */
+	ops[1].began = 1; /* overlaps the first */
 	CHECK(judge(ops, 3) == LIN_OK);
 	ops[2].n_list = 0;
 	CHECK(judge(ops, 3) == LIN_WRONG);
@@ -61,7 +62,7 @@ static void a_name_is_made_once(void)
 				  .began = 2, .ended = 3, .result = -EEXIST };
 	CHECK(judge(ops, 2) == LIN_OK);
 	ops[1] = (struct lin_op){ LIN_CREATE, .dir = D1, .began = 2, .ended = 3, MADE(20) };
-	CHECK(judge(ops, 2) == LIN_WRONG); /* one number for two */
+	CHECK(judge(ops, 2) == LIN_WRONG); /* one number for two files */
 }
 
 static void what_was_not_answered_may_happen_later_or_never(void)
@@ -76,10 +77,10 @@ static void what_was_not_answered_may_happen_later_or_never(void)
 	};
 
 	CHECK(judge(ops, 6) == LIN_OK);
-	ops[5].got.ino = 20; /* which another one made */
+	ops[5].got.ino = 20; /* which another operation made */
 	CHECK(judge(ops, 6) == LIN_WRONG);
 	ops[5].got.ino = 33;
-	ops[2].began = 11; /* it does not come back */
+	ops[2].began = 11; /* the name does not come back */
 	ops[2].ended = 12;
 	CHECK(judge(ops, 6) == LIN_WRONG);
 }
@@ -98,7 +99,7 @@ static void a_rename_is_whole(void)
 	CHECK(judge(ops, 4) == LIN_WRONG);
 	ops[2].result = 0;
 	ops[2].got = (struct lin_attr){ .ino = 20, .type = LIN_FILE, .nlink = 1 };
-	CHECK(judge(ops, 4) == LIN_OK); /* both before it */
+	CHECK(judge(ops, 4) == LIN_OK); /* both take effect before it */
 }
 
 static void what_a_change_tells_of_its_directory(void)
@@ -110,7 +111,7 @@ static void what_a_change_tells_of_its_directory(void)
 	};
 
 	CHECK(judge(ops, 2) == LIN_OK);
-	ops[0].after[0].size = 1; /* it came first */
+	ops[0].after[0].size = 1; /* it took effect first */
 	CHECK(judge(ops, 2) == LIN_OK);
 	ops[0].began = 5;
 	ops[0].ended = 6;
@@ -121,7 +122,8 @@ static void what_a_change_tells_of_its_directory(void)
 	CHECK(judge(ops, 2) == LIN_WRONG);
 }
 
-/* A rename that changes nothing now may change something later: which of the two is not to be decided early. */
+/* A rename that changes nothing now may change something later: the search must not decide early
+ * when it takes effect. */
 static void two_names_of_one_file(void)
 {
 	struct lin_op ops[] = {
@@ -157,7 +159,8 @@ static void directories_do_not_land_in_each_other(void)
 	CHECK(judge(ops, 4) == LIN_OK);
 	ops[3].flags = RENAME_EXCHANGE;
 	ops[3].result = -ENOENT;
-	CHECK(judge(ops, 4) == LIN_OK); /* before the other one; after it it would be EINVAL */
+	/* before the other operation; after it the result would be EINVAL */
+	CHECK(judge(ops, 4) == LIN_OK);
 }
 
 /* ---- the disk below LMDB ---- */
@@ -195,7 +198,7 @@ static void an_unsynced_page_of_the_database_may_be_lost(void)
 		CHECK(pwrite(fd, "a", 1, 0) == 1 && fdatasync(fd) == 0);
 		CHECK(pwrite(fd, "b", 1, 0) == 1 && pwrite(fd, "c", 1, 0) == 1);
 		sim_db_crash(n, false);
-		CHECK(byte_of(fd) == 'c'); /* a killed process loses nothing */
+		CHECK(byte_of(fd) == 'c'); /* a kill loses nothing */
 		sim_db_crash(n, true);
 		CHECK(byte_of(fd) == 'a' || byte_of(fd) == 'b' || byte_of(fd) == 'c');
 		lost += byte_of(fd) != 'c';
@@ -204,7 +207,8 @@ static void an_unsynced_page_of_the_database_may_be_lost(void)
 		sim.faults.meta_torn = 1000000;
 		CHECK(pwrite(fd, "d", 1, 0) == -1 && errno == EIO && power);
 		sim.faults.meta_torn = 0;
-		CHECK(fdatasync(fd) == -1 && pwrite(fd, "d", 1, 0) == -1); /* until the restart */
+		/* fail until the restart */
+		CHECK(fdatasync(fd) == -1 && pwrite(fd, "d", 1, 0) == -1);
 		sim_db_crash(n, true);
 		close(fd);
 		sim_fini(&sim);

@@ -1,11 +1,11 @@
-/* The disk below a node's database. LMDB writes and syncs a real file; the calls it does that with come by here,
- * since a program's own definition of a function goes before the C library's.
+/* The disk below a node's database. LMDB writes and syncs a real file. This file intercepts those
+ * calls: a program's own definition of a function takes precedence over the C library's.
  *
- * A write is kept with what was there before until a sync of the file covers it (a write through a descriptor
- * that syncs each of them is covered at once); a power loss takes any of the others back. A write may fail, find
- * no room, or be the last thing that happens before the power goes.
+ * A write is kept together with the old contents until a sync of the file covers it (a write
+ * through a synchronous descriptor is covered at once); a power loss undoes any of the others. A
+ * write may fail, find no room, or be the last one before the power fails.
  *
- * Files that are not known here are none of our business. One thread. */
+ * Other files are passed through. One thread. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <lmdb.h>
@@ -30,15 +30,15 @@ struct undo {
 struct sim_db {
 	struct list all;
 	struct sim_node *node;
-	bool off; /* the power is gone */
-	struct list undo; /* the latest first */
+	bool off; /* the power has failed */
+	struct list undo; /* latest write first */
 	char file[];
 };
 
 static struct list all_dbs = LIST_INIT(all_dbs);
 static struct {
 	struct sim_db *db;
-	bool synced; /* each write is */
+	bool synced; /* every write is synchronous */
 } fds[MAX_FD];
 
 void sim_db_add(struct sim_node *n, const char *file)
@@ -108,7 +108,7 @@ void sim_db_crash(struct sim_node *n, bool power)
 	undo_free(d);
 }
 
-/* ---- what the code under test calls ---- */
+/* ---- calls of the code under test ---- */
 
 typedef int get_fn(MDB_txn *txn, MDB_dbi dbi, MDB_val *k, MDB_val *v);
 typedef int cursor_fn(MDB_cursor *c, MDB_val *k, MDB_val *v, MDB_cursor_op op);
@@ -142,14 +142,14 @@ EXPORTED int mdb_cursor_get(MDB_cursor *c, MDB_val *k, MDB_val *v, MDB_cursor_op
 	return real(c, k, v, op);
 }
 
-/* ---- what LMDB calls ---- */
+/* ---- calls of LMDB ---- */
 
 static struct sim_db *db_of(int fd)
 {
 	return fd >= 0 && fd < MAX_FD ? fds[fd].db : NULL;
 }
 
-/* 0 or the errno of a write that does not happen. */
+/* Returns 0, or the errno of a write that fails. */
 static int write_fails(struct sim_db *d, bool synced)
 {
 	struct sim *s = d->node->sim;
@@ -162,7 +162,7 @@ static int write_fails(struct sim_db *d, bool synced)
 		d->node->torn(d->node->torn_arg);
 		return EIO;
 	}
-	if (synced) /* of the page that says what is valid: LMDB gives up for good */
+	if (synced) /* the page that makes a commit valid: an error there disables LMDB for good */
 		return 0;
 	if (sim_inject(s, SIM_META_FULL, f->meta_full))
 		return ENOSPC;
@@ -180,7 +180,7 @@ static void keep_old(struct sim_db *d, int fd, size_t len, uint64_t off)
 	list_push_front(&d->undo, &u->link);
 }
 
-/* Before a write: 0, or -1 with errno. */
+/* Called before a write. Returns 0, or -1 with errno. */
 static int before_write(int fd, size_t len, uint64_t off)
 {
 	struct sim_db *d = db_of(fd);
@@ -225,7 +225,8 @@ EXPORTED int fdatasync(int fd)
 	return d ? 0 : (int)syscall(SYS_fdatasync, fd);
 }
 
-/* The database is on a disk, wherever the file lies: LMDB must not write it through a mapping, past all this. */
+/* Reports a disk, wherever the file is: otherwise LMDB writes through a mapping, which cannot be
+ * intercepted. */
 EXPORTED int statfs(const char *path, struct statfs *s)
 {
 	struct sim_db *d;

@@ -1,12 +1,13 @@
-/* Locks under everything that goes wrong: each client goes in and out of one lock of one file, and writes and reads
- * while it is inside.
+/* Locks under all faults: each client takes and releases one lock of one file, and writes and reads
+ * while it holds the lock.
  *
- *   OPEN -> LOCK -> WRITE -> READ (-> WRITE) -> UNLOCK (-> LOCK) -> CLOSE; after an error CLOSE, and again
+ *   OPEN -> LOCK -> WRITE -> READ (-> WRITE) -> UNLOCK (-> LOCK) -> CLOSE;
+ *   after an error CLOSE, then OPEN again
  *
- * Nobody is inside with another, but for those with shared locks, who only read, unless that one was cut off for longer
- * than its lease; then nothing that it begins
- * through that file succeeds any more. What was written inside is there until its writer goes out, whatever
- * of older holders was still on its way. */
+ * Two clients hold the lock at the same time only if both locks are shared (such holders only
+ * read), or if one of them was cut off for longer than its lease. Then nothing that this client
+ * begins through that file succeeds any more. What a holder writes stays until it releases the
+ * lock, even if writes of earlier holders were still in flight. */
 #include <fcntl.h>
 
 #include "sim_priv.h"
@@ -34,7 +35,7 @@ static void resume(void *arg)
 	struct locker *l = arg;
 
 	if (!l->resting || l->a->dead || l->a->w->failed)
-		return; /* of an earlier life */
+		return; /* scheduled before the client died */
 	if (!l->a->client) {
 		sim_after(sim_of(l), NSEC_PER_MSEC, resume, l);
 		return;
@@ -61,7 +62,7 @@ static void give_up(void *arg)
 
 /* ---- the judge ---- */
 
-/* Its session may have ended without it. */
+/* Its session may have ended. */
 static bool cut_off(const struct locker *l)
 {
 	return l->a->exiles != l->exiles;
@@ -85,14 +86,13 @@ static bool allowed(const struct locker *l, int64_t e)
 	case -ESTALE:
 		return cut_off(l) || w->enabled[FAULT_DISK] ||
 		       (l->step == CLOSE && l->unclean != w->n_unclean) ||
-		       (l->step == READ && l->shared &&
-			losses(w)) || /* what others wrote is lost */
-		       (l->step == READ && losses(w) != l->losses); /* what it wrote is */
+		       (l->step == READ && l->shared && losses(w)) || /* data of others are lost */
+		       (l->step == READ && losses(w) != l->losses); /* its own data are lost */
 	case -EINTR:
 		return l->gave_up;
 	case -ENOSPC:
 		return w->enabled[FAULT_FULL] && l->step == WRITE;
-	default: /* of the network */
+	default: /* network errors */
 		return e == -ETIMEDOUT || e == -ECONNREFUSED || e == -ECONNRESET ||
 		       e == -EHOSTUNREACH;
 	}
@@ -110,7 +110,7 @@ static struct target *home_of(const struct locker *l)
 	return &w->targets[0];
 }
 
-/* Another one got a lock that is at odds with its own. */
+/* Another client got a lock that conflicts with this client's. */
 static void oust(struct locker *l, struct locker *other)
 {
 	struct world *w = l->a->w;
@@ -146,9 +146,10 @@ static void went_in(struct locker *l)
 	w->count->shared_locks += l->shared && readers;
 	if (!sim_chance(&w->sim, w->enabled[FAULT_EXILE] ? 300000 : 50000))
 		return;
-	l->stay = (uint32_t)sim_between(&w->sim, 1, 60); /* for a minute or two, and perhaps */
+	/* holds the lock for a minute or two, sometimes cut off from its server */
+	l->stay = (uint32_t)sim_between(&w->sim, 1, 60);
 	if (w->enabled[FAULT_EXILE] && w->armed && !w->healing && sim_chance(&w->sim, 600000))
-		faults_exile(l->a, home_of(l)); /* without a word from who knows of the lock */
+		faults_exile(l->a, home_of(l));
 }
 
 static void judge(struct locker *l, int64_t result)
@@ -224,7 +225,7 @@ static void begin(struct locker *l)
 	l->busy = true;
 	l->began = w->sim.now;
 	if ((l->step == UNLOCK || l->step == CLOSE) && w->inside == l)
-		w->inside = NULL; /* from now on others may have it */
+		w->inside = NULL; /* other clients may get it from now on */
 	if (l->step == UNLOCK || l->step == CLOSE)
 		l->reads = false;
 	switch (l->step) {
@@ -264,7 +265,7 @@ static void begin(struct locker *l)
 	}
 }
 
-/* ---- life ---- */
+/* ---- start, death, setup and cleanup ---- */
 
 void locker_start(struct actor *a, uint32_t rounds)
 {
@@ -294,7 +295,7 @@ void locker_revived(struct actor *a)
 		rest(&a->locker, REST_NS);
 }
 
-/* By the caretaker, before and after the run. */
+/* A call of the caretaker, before or after the run. */
 struct errand {
 	bool ended;
 	int64_t result;

@@ -1,8 +1,9 @@
-/* sheaf-sim: runs seeds of the simulation, several processes side by side, and sums up what they did.
+/* sheaf-sim: runs seeds of the simulation in several processes and sums up what they did.
  *
- * A process takes the next seed when it is done with one; its words go to a file, which is printed when it ends.
- * After a failure nobody takes another seed. Real time is looked at for the summary only. Metadata is a real LMDB
- * in a directory of its own, in memory where there is such a place. */
+ * A process takes the next seed when it has finished one; its output goes to a file, which is
+ * printed when the process ends. After a failure no process takes another seed. Real time is
+ * used for the summary only. Metadata is a real LMDB in its own directory, on tmpfs if there is
+ * one. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,20 +19,20 @@
 #define MAX_JOBS 64
 
 struct options {
-	uint64_t first, last; /* the latter not included */
+	uint64_t first, last; /* `last` is not included */
 	uint32_t jobs;
 	bool verbose, hash, selftest, single, stats, scenarios, require;
-	const char *scenario; /* or NULL: all */
+	const char *scenario; /* NULL: all */
 };
 
-/* What the processes share. */
+/* Memory that the processes share. */
 struct shared {
-	_Atomic uint64_t next; /* seed */
+	_Atomic uint64_t next; /* next seed */
 	_Atomic bool failed;
 	struct counters counts[MAX_JOBS];
 };
 
-/* A simulated crash abandons memory by design. */
+/* A simulated crash leaks memory on purpose. */
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -150,7 +151,7 @@ static double now_s(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Every row must come about in the seeds of `make check`, except for these. */
+/* Every row must be above zero in the seeds of `make check`, except for these. */
 static bool may_be_zero(const char *what)
 {
 	return !strcmp(what, "histories too large to check");
@@ -159,7 +160,7 @@ static bool may_be_zero(const char *what)
 struct table {
 	const struct options *o;
 	uint64_t seeds;
-	bool missing; /* a row is zero that must not be */
+	bool missing; /* a row that must not be zero is zero */
 };
 
 static void row(struct table *t, const char *what, uint64_t n)
@@ -173,7 +174,7 @@ static void row(struct table *t, const char *what, uint64_t n)
 	t->missing = true;
 }
 
-/* How often each thing was injected, or came about. */
+/* Prints how often each fault was injected and each situation occurred. */
 static bool table(const struct options *o, const struct counters *c)
 {
 	struct table t = { o, o->last - o->first, false };
@@ -237,7 +238,7 @@ static bool table(const struct options *o, const struct counters *c)
 	return t.missing;
 }
 
-/* 0, or 1 when something that must come about did not. */
+/* Returns 0, or 1 if something that must occur did not. */
 static int summary(const struct options *o, const struct counters *c, double seconds)
 {
 	uint64_t seeds = o->last - o->first;
@@ -277,7 +278,7 @@ static int run_seed(const struct options *o, uint64_t seed, struct counters *c)
 	return 1;
 }
 
-/* One process: seeds as long as there are some. */
+/* One process: runs seeds as long as there are any. */
 static int run_seeds(const struct options *o, struct shared *sh, uint32_t job)
 {
 	uint64_t s;
@@ -309,7 +310,7 @@ static void copy_out(FILE *from)
 		fwrite(buf, 1, n, stdout);
 }
 
-/* Several processes. 0, or 1 when one of them failed. */
+/* Runs several processes. Returns 0, or 1 if one of them failed. */
 static int run_side_by_side(const struct options *o, struct shared *sh)
 {
 	FILE *words[MAX_JOBS];
@@ -331,7 +332,7 @@ static int run_side_by_side(const struct options *o, struct shared *sh)
 		if (WIFSIGNALED(status))
 			printf("a process was ended by signal %d\n", WTERMSIG(status));
 		if (status)
-			sh->failed = true; /* one that ended within a seed did not say so */
+			sh->failed = true; /* a process that died within a seed has not set it */
 		failed |= status != 0;
 	}
 	for (uint32_t i = 0; i < o->jobs; i++)

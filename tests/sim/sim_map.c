@@ -1,8 +1,9 @@
-/* Mappings and holes of simulated files, and what processes of one host do with each other's files.
+/* Mappings and holes of simulated files, and accesses to files of other processes on the host.
  *
- * Pages of a mapped file lie in the memory of its mapping, and what they were at the last look beside it (page.own): what
- * is stored there is noticed before anything depends on it. Memory behind the end of the file is there all the same: only
- * sockets find out that it must not be used. The memory of a process that is gone stays until its code is destroyed. */
+ * The pages of a mapped file are in the memory of its mapping; page.own has their contents at
+ * the last look. So stores are noticed before anything depends on them. The memory behind the
+ * end of the file exists nevertheless: only sockets check that it is not used. The memory of a
+ * process that is gone stays until its code is destroyed. */
 #include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -65,7 +66,7 @@ const char *sim_map(struct env *e, int fd, uint64_t len, bool writable)
 	return base;
 }
 
-/* The file does without it; the memory stays. */
+/* Detaches the mapping from its file; the memory stays. */
 static void map_leave(struct sim_fs *fs, struct map *m)
 {
 	struct inode *i = m->inode;
@@ -114,7 +115,7 @@ static struct map *map_find(const struct sim_fs *fs, const void *p)
 	return NULL;
 }
 
-/* Also by the code of a node that is down. */
+/* Also called by the code of a node that is down. */
 void sim_unmap(struct env *e, const char *base, uint64_t len)
 {
 	struct sim_fs *fs = sim_node_of(e)->fs;
@@ -179,7 +180,7 @@ static uint64_t next_data(const struct inode *i, uint64_t at)
 	return UINT64_MAX;
 }
 
-/* As lseek(2). One disk in four does not know holes. */
+/* As lseek(2). One disk in four does not support holes. */
 off_t sim_seek(struct env *e, int fd, off_t off, int whence)
 {
 	struct sim_fs *fs = sim_fs_of(e);
@@ -198,9 +199,10 @@ off_t sim_seek(struct env *e, int fd, off_t off, int whence)
 										   (off_t)at;
 }
 
-/* ---------------------------------------------------------------- files of other nodes of the host */
+/* ---------------------------------------------------------------- files of other nodes on the
+ * host */
 
-/* NODE:INODE */
+/* Writes NODE:INODE. */
 ssize_t sim_where(struct env *e, int dir, char *path, size_t n)
 {
 	struct sim_fs *fs = sim_fs_of(e);
@@ -212,7 +214,7 @@ ssize_t sim_where(struct env *e, int dir, char *path, size_t n)
 	return r >= 0 && (size_t)r >= n ? -ENAMETOOLONG : r;
 }
 
-/* Sometimes a name is not in memory. */
+/* Sometimes a name is not in the cache. */
 static bool name_is_out(const struct sim_fs *fs)
 {
 	return sim_chance(fs->node->sim, 100000);

@@ -1,12 +1,13 @@
-/* The model of file contents: for each byte the values it may have, now and after a power loss.
+/* The model of file contents: for each byte the values that it may have, now and after a power
+ * loss.
  *
  *   a write begins          its value is possible
- *   it is acknowledged      no other is, unless its target lost power meanwhile; the old ones come back
- *                           with the power loss until a sync has covered them
- *   a power loss            everything since the last sync is possible
- *   a sync succeeds         what was acknowledged to this client is there, for good: if it was lost, that is
- *                           the silent loss we look for
- *   a read                  must see a possible value, and makes it the only one
+ *   a write is acknowledged only its value is possible, unless its target lost power meanwhile;
+ *                           until a sync covers it, a power loss makes the old values possible
+ *   a power loss            every value since the last sync is possible
+ *   a sync succeeds         what was acknowledged to this client is there, for good: if it was
+ *                           lost, that is the silent loss that the simulation looks for
+ *   a read                  must see a possible value, which becomes the only one
  *   a copy                  is a write of the values that the bytes of its source may have
  *
  * A stripe unit is a multiple of a model page, so a page is on one target. */
@@ -94,7 +95,7 @@ static void byte_swap(struct mbyte *b, int i, int j)
 	b->v[j] = t;
 }
 
-/* v is possible now. */
+/* Adds v to the values that are possible now. */
 static void byte_add(struct mbyte *b, uint8_t v)
 {
 	int i;
@@ -113,7 +114,7 @@ static void byte_add(struct mbyte *b, uint8_t v)
 		byte_swap(b, i, b->n_now++);
 }
 
-/* v is all that is possible now. */
+/* Makes v the only value that is possible now. */
 static void byte_only(struct mbyte *b, uint8_t v)
 {
 	byte_add(b, v);
@@ -135,7 +136,7 @@ static bool byte_may(const struct mbyte *b, uint8_t v)
 	return i >= 0 && i < b->n_now;
 }
 
-/* v, and nothing else, for good. */
+/* Makes v the only possible value, also after a power loss. */
 static void byte_settle(struct mbyte *b, uint8_t v)
 {
 	b->n = b->n_now = 1;
@@ -178,14 +179,14 @@ uint8_t model_value(uint32_t op, uint64_t off)
 	x ^= x >> 29;
 	if (model_zeroes(op))
 		return 0;
-	return (uint8_t)(x * 31 >> 13) | 1; /* never zero: holes are told apart */
+	return (uint8_t)(x * 31 >> 13) | 1; /* never zero, which would look like a hole */
 }
 
-/* The extents of an access, page by page. */
+/* Walks over the extents of an access, page by page. */
 struct span {
-	size_t i; /* extent */
-	uint64_t at; /* within it */
-	uint64_t off, n; /* n 0: that was all */
+	size_t i; /* index of the extent */
+	uint64_t at; /* offset within it */
+	uint64_t off, n; /* n 0: no more pieces */
 };
 
 static void span_next(const struct op *op, struct span *s)
@@ -227,7 +228,7 @@ static bool keeps_size(const struct op *op)
 	return op->kind == DO_ALLOCATE && op->mode & ALLOC_KEEP_SIZE;
 }
 
-/* Room: the bytes that are there stay. */
+/* Does an allocation leave the existing bytes as they are? */
 static bool keeps_bytes(const struct op *op)
 {
 	return op->kind == DO_ALLOCATE && !(op->mode & (ALLOC_PUNCH | ALLOC_ZERO));
@@ -246,7 +247,7 @@ static void end_moves(struct op *op)
 	f->wrote_end[op->a->id] = MAX(f->wrote_end[op->a->id], access_end(op));
 }
 
-/* What it writes is possible from now on. */
+/* The values that the operation writes are possible from now on. */
 static void bytes_change(struct op *op)
 {
 	for (struct span s = span_first(op); s.n; span_next(op, &s)) {
@@ -295,7 +296,8 @@ void model_write_end(struct op *op, bool acknowledged)
 {
 	struct mfile *f = op->f;
 	uint32_t seq = ++op->a->w->seq;
-	bool beside = f->n_cutting || f->cut > op->seq; /* a truncate: who knows which was first */
+	/* overlaps a truncate: either may have come first */
+	bool beside = f->n_cutting || f->cut > op->seq;
 
 	if (beside)
 		f->beside = MAX(f->beside, access_end(op));
@@ -315,8 +317,8 @@ void model_write_end(struct op *op, bool acknowledged)
 
 /* ---- copies ---- */
 
-/* The source's byte for this place; since the copy began only a power loss can have changed it.
- * *p: its page, kept for the next byte. */
+/* Returns the source's byte for this place. Since the copy began only a power loss can have
+ * changed it. *p: its page, kept for the next byte. */
 static const struct mbyte *source_byte(const struct op *op, uint64_t to, struct mpage **p)
 {
 	static const struct mbyte zero;
@@ -337,7 +339,7 @@ static void byte_add_all(struct mbyte *b, const struct mbyte *s)
 		byte_add(b, s->v[i]);
 }
 
-/* Nothing is possible now but what s may be. */
+/* Leaves only values that s may have as possible now. */
 static void byte_among(struct mbyte *b, const struct mbyte *s)
 {
 	for (int i = b->n_now - 1; i >= 0 && !b->any; i--)
@@ -439,7 +441,7 @@ static void misread(struct op *op, const struct mbyte *b, uint64_t o, uint8_t se
 		   b->any ? " any" : "");
 }
 
-/* Where the i-th byte of the stream is in memory. */
+/* Position of the next byte of the stream in memory. */
 struct mem_cursor {
 	const struct op *op;
 	size_t i, o;
@@ -463,7 +465,7 @@ static uint64_t before(const struct op *op, uint64_t size)
 	return access_before(&a, size);
 }
 
-/* Bytes of one page. */
+/* Checks the bytes of one page. */
 static bool read_span(struct op *op, uint64_t off, uint64_t n, struct mem_cursor *c)
 {
 	static struct mbyte zeros[MODEL_PAGE];
@@ -475,7 +477,7 @@ static bool read_span(struct op *op, uint64_t off, uint64_t n, struct mem_cursor
 	for (uint64_t k = 0; k < n; k++, b++) {
 		uint8_t seen = next_byte(c);
 
-		if (b->n <= 1 && b->v[0] == seen) /* what most bytes are */
+		if (b->n <= 1 && b->v[0] == seen) /* true for most bytes */
 			continue;
 		if (f->n_owners && !owns(f, op->a, off + k))
 			continue;
@@ -514,7 +516,7 @@ void model_read_end(struct op *op, uint64_t count)
 
 struct sync_walk {
 	struct op *op;
-	bool unsure; /* a sync that failed may have lost what this one does not vouch for */
+	bool unsure; /* a failed sync may have lost data that this one does not guarantee */
 	bool failed;
 };
 
@@ -600,8 +602,8 @@ void model_opened(struct op *op)
 	op->f->wrote_end[op->a->id] = 0;
 }
 
-/* A close that succeeds says the same as a sync, but of losses that are so old that the client knows of them,
- * and promises nothing about those to come. */
+/* A successful close guarantees the same as a sync, but only for losses that are so old that the
+ * client knows of them, and nothing about later losses. */
 static void close_page(struct hnode *n, void *arg)
 {
 	struct sync_walk *s = arg;
@@ -666,7 +668,7 @@ static void lose_if_there(struct hnode *n, void *arg)
 	lose_page(n, NULL);
 }
 
-/* What is under way may have seen how small a file became, whatever was written to it afterwards. */
+/* Operations under way may have seen the size after a power loss, whatever was written later. */
 static void lower_sizes(struct world *w)
 {
 	for (uint32_t i = 0; i <= w->n_actors; i++)
@@ -701,11 +703,11 @@ void model_power_loss(struct world *w, uint32_t target)
 
 struct cut {
 	struct op *op;
-	uint64_t size, was; /* the latter: what the size was at least */
+	uint64_t size, was; /* was: lower bound of the size before */
 };
 
-/* A write that ended while the truncate was under way comes before it or after it. Where the file grows there are
- * zeros, or what was perhaps written there. */
+/* A write that ended during the truncate comes before it or after it. Where the file grows, the
+ * bytes are zero or have a value that may have been written there. */
 static void cut_page(struct hnode *n, void *arg)
 {
 	struct cut *c = arg;
@@ -728,7 +730,7 @@ static void cut_page(struct hnode *n, void *arg)
 	}
 }
 
-/* Of a write that is still under way. */
+/* For a write that is still under way. */
 static void write_goes_on(struct op *op, struct mfile *f)
 {
 	bytes_change(op);
@@ -794,6 +796,6 @@ void model_size_seen(struct op *op, uint64_t size)
 		struct cut c = { op, size, size };
 
 		f->size_lo = f->size_hi = size;
-		htab_walk(&f->pages, cut_page, &c); /* nothing is behind it that could come back */
+		htab_walk(&f->pages, cut_page, &c); /* no byte behind the end can come back */
 	}
 }

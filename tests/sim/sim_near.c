@@ -1,18 +1,20 @@
-/* Reads past the servers of this host, as api_near.c does them: files are lent, read without the client, and given
- * back; what does not work is asked of the servers. What is expected of such a read does not change.
+/* Reads past the servers of this host, as in api_near.c: files are lent, read without the client,
+ * and returned; if that fails, the servers are asked. The expected result of the read stays the
+ * same.
  *
- * Between the three steps the client works, loses its links, or dies: then nothing is given back. */
+ * Between the three steps the client may continue, lose its links, or die: then nothing is
+ * returned. */
 #include <stdlib.h>
 
 #include "sim_priv.h"
 #include "sim_world.h"
 
 #define PIECES 64
-#define STEP_NS (2 * NSEC_PER_MSEC) /* at most, between two steps */
+#define STEP_NS (2 * NSEC_PER_MSEC) /* longest time between two steps */
 
 struct visit {
 	struct op *op;
-	uint32_t number; /* of op */
+	uint32_t number; /* number of op */
 	struct client *client;
 	struct cfile *file;
 	struct cop *cop;
@@ -29,12 +31,12 @@ static bool is_over(const struct visit *v)
 static void next(struct visit *v, void (*step)(void *arg))
 {
 	struct sim *s = &v->op->a->w->sim;
-	bool stopped = sim_chance(s, 20000); /* as by a signal: its lease may run out */
+	bool stopped = sim_chance(s, 20000); /* as by SIGSTOP: its lease may run out */
 
 	sim_after(s, sim_below(s, stopped ? 40 * NSEC_PER_SEC : STEP_NS), step, v);
 }
 
-/* To where the operation wants it. */
+/* Copies the data into the memory of the operation. */
 static void scatter(const struct visit *v)
 {
 	const uint8_t *p = v->mem;

@@ -1,14 +1,15 @@
 /* Simulated sockets and readiness.
  *
- * A connection is two directions. What a writev() takes becomes a piece that flies for a random time and
- * arrives behind its forerunners; flying and arrived bytes together are bounded, so writers see EAGAIN.
- * A piece may carry the end of the stream, or the break of the connection: a cut at any byte. After a cut
- * what flies is lost, what arrived can still be read, and each end notices after a time of its own.
- * In a partition pieces do not arrive; after stall_ns of trying the connection is cut.
- * A Unix socket ("@NODE:PORT") is found by nodes of the same host alone, and may belong to another server; its
- * connections are like all others, since a process that is stopped looks like a partition.
+ * A connection has two directions. The bytes of one writev() become a piece, which arrives after a
+ * random time behind all earlier pieces. The bytes in flight and those that arrived are bounded
+ * together, so writers see EAGAIN. A piece may carry the end of the stream or a break of the
+ * connection: a cut at any byte. After a cut the bytes in flight are lost, those that arrived can
+ * still be read, and each end notices at its own time. In a partition no pieces arrive; after
+ * stall_ns the connection is cut. Only nodes of the same host find a Unix socket ("@NODE:PORT"),
+ * which may belong to another server. Its connections work like all others: a partition stands for
+ * a stopped process.
  *
- * One thread. A connection lives while an end or an event refers to it. */
+ * One thread. A connection is freed when no end and no event refers to it. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,19 +23,19 @@ enum piece_end { PIECE_GOES_ON, PIECE_FIN, PIECE_RESET, PIECE_CUT };
 
 struct sim_piece {
 	struct list link;
-	enum piece_end end; /* what comes behind its bytes */
+	enum piece_end end; /* what follows its bytes */
 	size_t len;
 	uint8_t data[];
 };
 
-struct sim_way { /* one direction; way[i] leads from end i to the other */
+struct sim_way { /* one direction; way[i] leads from end i to the other end */
 	struct list pieces;
 	size_t flying;
 	uint8_t *rx; /* ring of conn->cap bytes */
 	size_t rx_at, rx_len;
-	uint64_t last; /* nothing arrives before */
-	bool fin; /* arrived */
-	uint64_t stalled; /* since when nothing passes, or 0 */
+	uint64_t last; /* no piece arrives before this time */
+	bool fin; /* the end of the stream has arrived */
+	uint64_t stalled; /* time since when nothing passes, or 0 */
 };
 
 struct sim_conn {
@@ -42,7 +43,7 @@ struct sim_conn {
 	struct sim *sim;
 	unsigned refs;
 	struct sim_node *node[2];
-	struct sim_sock *end[2]; /* 0 dialled; NULL: closed */
+	struct sim_sock *end[2]; /* end 0 dialled; NULL: closed */
 	struct sim_way way[2];
 	size_t cap;
 	bool cut;
@@ -53,8 +54,8 @@ struct sim_sock {
 	struct sim_node *node;
 	int fd;
 	enum sock_state state;
-	int error; /* SOCK_FAILED: of the connect; SOCK_UP: see broken */
-	bool broken; /* it noticed that the connection is gone: error, or 0 for an end of file */
+	int error; /* SOCK_FAILED: error of the connect; SOCK_UP: see broken */
+	bool broken; /* noticed that the connection is gone: `error`, or 0 for end of file */
 	struct sim_conn *conn;
 	int side;
 	struct list queued; /* in the listener's backlog */
@@ -154,7 +155,7 @@ static uint64_t flight(struct sim *s)
 	return sim_delay(s, s->faults.net_min, s->faults.net_max);
 }
 
-/* An end notices: e->n is its side and, above it, the error or 0. */
+/* One end notices the break. e->n: its side and, in the upper bits, the error or 0. */
 static void fire_break(struct sim *s, struct sim_event *e)
 {
 	struct sim_conn *c = e->arg;
@@ -189,7 +190,7 @@ static void conn_cut(struct sim_conn *c)
 		int err = sim_below(s, 2) ? ECONNRESET : 0;
 		uint64_t delay = flight(s);
 
-		if (sim_below(s, 8) == 0) /* nobody tells it: it finds out by itself */
+		if (sim_below(s, 8) == 0) /* gets no message and notices by itself */
 			delay += sim_below(s, s->faults.stall_ns);
 		while ((it = list_pop(&c->way[i].pieces)))
 			free(list_entry(it, struct sim_piece, link));
@@ -205,7 +206,7 @@ static bool conn_held(const struct sim_conn *c, int way)
 	return s->apart[from][to] || (way == 0 && s->calls_held[from][to]);
 }
 
-/* Nothing passes this way? Tries again in a while, or gives up. True: not now. */
+/* If nothing passes in this direction, tries again later or gives up, and returns true. */
 static bool conn_stalls(struct sim_conn *c, struct sim_event *e, int way)
 {
 	struct sim *s = c->sim;
@@ -249,7 +250,7 @@ static void ring_get(struct sim_way *w, size_t cap, uint8_t *p, size_t n)
 	w->rx_len -= n;
 }
 
-/* e->n is the direction; each event brings in the oldest piece. */
+/* e->n is the direction; each event delivers the oldest piece. */
 static void fire_arrive(struct sim *s, struct sim_event *e)
 {
 	struct sim_conn *c = e->arg;
@@ -267,7 +268,7 @@ static void fire_arrive(struct sim *s, struct sim_event *e)
 	w->flying -= p->len;
 	if (c->end[to])
 		ring_put(w, c->cap, p->data, p->len);
-	else if (p->len) /* nobody is there any more */
+	else if (p->len) /* the other end is closed */
 		conn_break(c, way, ECONNRESET, flight(s));
 	if (p->end == PIECE_FIN)
 		w->fin = true;
@@ -315,7 +316,7 @@ static struct sim_sock *find_listener(struct sim *s, const char *address)
 	return NULL;
 }
 
-/* Addresses are NODE:PORT, or @NODE:PORT. */
+/* Returns the node of an address NODE:PORT or @NODE:PORT. */
 static struct sim_node *find_host(struct sim *s, const char *address)
 {
 	const char *colon = strrchr(address, ':');
@@ -339,7 +340,7 @@ static void fire_connected(struct sim *s, struct sim_event *e)
 	conn_unref(c);
 }
 
-/* The dialler's call reaches the node of the address. */
+/* A connect reaches the node of its address. */
 static void fire_syn(struct sim *s, struct sim_event *e)
 {
 	struct sim_conn *c = e->arg;
@@ -366,7 +367,7 @@ out:
 	conn_unref(c);
 }
 
-/* Another server of this host that listens on a Unix socket, or NULL. */
+/* Returns another server of this host that listens on a Unix socket, or NULL. */
 static struct sim_sock *find_impostor(struct sim_node *n, const struct sim_sock * not )
 {
 	struct sim *s = n->sim;
@@ -384,7 +385,7 @@ static struct sim_sock *find_impostor(struct sim_node *n, const struct sim_sock 
 	return NULL;
 }
 
-/* Who answers at the Unix socket of this address, or NULL: mostly the right server. */
+/* Returns the listener at a Unix socket's address, or NULL; rarely that of a wrong server. */
 static struct sim_sock *find_local(struct sim_node *n, const char *address)
 {
 	struct sim_sock *k = find_listener(n->sim, address), *other;
@@ -473,7 +474,7 @@ static void sim_origin_local(struct env *e, const char *address, struct origin *
 	*out = (struct origin){ .local = true };
 }
 
-/* All are the same user. */
+/* All processes have the same user. */
 static uint32_t sim_user(struct env *e, int fd)
 {
 	(void)e, (void)fd;
@@ -482,7 +483,7 @@ static uint32_t sim_user(struct env *e, int fd)
 
 /* ---------------------------------------------------------------- bytes */
 
-/* How much of `n` bytes moves this time. */
+/* Returns how much of `n` bytes moves this time. */
 static size_t some(struct sim *s, size_t n)
 {
 	if (n > 1 && sim_inject(s, SIM_PARTIAL, s->faults.one_byte))
@@ -499,7 +500,7 @@ static size_t room(const struct sim_sock *k)
 	return k->conn->cap - w->flying - w->rx_len;
 }
 
-/* 0, or -EFAULT: some of these bytes go to a mapping where there is no place for them. */
+/* Returns -EFAULT if some of these bytes go to a mapping that has no room for them, else 0. */
 static int may_store(struct sim_node *n, const struct iovec *iov, size_t len)
 {
 	int r = 0;
@@ -513,7 +514,7 @@ static int may_store(struct sim_node *n, const struct iovec *iov, size_t len)
 	return r;
 }
 
-/* How many of these bytes are there: those of a mapping may not be. */
+/* Returns how many of these bytes can be read: those in a mapping may be behind the end. */
 static size_t usable(struct sim_node *n, const struct iovec *iov, size_t len)
 {
 	size_t sum = 0;
@@ -561,7 +562,8 @@ static ssize_t sim_readv(struct env *e, int fd, const struct iovec *iov, int n_i
 	return (ssize_t)want;
 }
 
-/* The bytes of a piece: all of them, or those before the place where the connection breaks. */
+/* Sends the bytes of a piece: all of them, or those before the place where the connection
+ * breaks. */
 static void send_bytes(struct sim_sock *k, const struct iovec *iov, size_t len)
 {
 	struct sim *s = k->node->sim;
@@ -599,13 +601,13 @@ static ssize_t sim_writev(struct env *e, int fd, const struct iovec *iov, int n_
 		return -EFAULT;
 	sim_trace(n->sim, SIM_WRITE, n->id, len);
 	if (k->conn->cut)
-		k->conn->way[k->side].flying += len; /* into nothing */
+		k->conn->way[k->side].flying += len; /* the bytes are lost */
 	else
 		send_bytes(k, iov, len);
 	return (ssize_t)len;
 }
 
-/* The file's bytes go the way of all others: some of them, cut anywhere. */
+/* Sends the file's bytes like others: only some of them, cut anywhere. */
 static ssize_t sim_send_file(struct env *e, int fd, const struct iovec *head, int n_head, int file,
 			     uint64_t off, size_t len)
 {
@@ -621,7 +623,7 @@ static ssize_t sim_send_file(struct env *e, int fd, const struct iovec *head, in
 	return n ? sim_writev(e, fd, iov, n) : r;
 }
 
-/* Takes an end off its connection; the other one hears of it, unless `silent`. */
+/* Detaches a socket from its connection; the other end notices, unless `silent`. */
 static void sock_detach(struct sim_sock *k, bool silent)
 {
 	struct sim_conn *c = k->conn;
@@ -638,7 +640,7 @@ static void sock_detach(struct sim_sock *k, bool silent)
 	conn_unref(c);
 }
 
-/* Leaves the source alone: it may be gone before its loop. */
+/* Does not touch the source, which may have been freed before its loop. */
 static void watch_drop(struct sim_watch *w)
 {
 	list_del(&w->link);
@@ -769,7 +771,7 @@ static int sim_poll(struct env *e, struct loop *l, uint64_t ns)
 	return sim_loop_poll(l->impl);
 }
 
-/* What had finished when the turn began. */
+/* Calls back for all work that had finished when the turn began. */
 static void dispatch_finished(struct sim_loop *l)
 {
 	struct list batch = LIST_INIT(batch);
@@ -786,7 +788,8 @@ static void dispatch_finished(struct sim_loop *l)
 	}
 }
 
-/* Sources that are ready, in a random order. One that an earlier callback forgot is off the list. */
+/* Calls the ready sources in a random order. A source that an earlier callback removed is no
+ * longer on the list. */
 static void dispatch_sources(struct sim_loop *l)
 {
 	struct sim *s = l->node->sim;
@@ -891,7 +894,7 @@ const struct sock_ops sim_sock_ops = {
 	.wake = sim_wake,
 };
 
-/* ---------------------------------------------------------------- faults and life */
+/* ---------------------------------------------------------------- crashes and cleanup */
 
 void sim_net_crash(struct sim_node *n)
 {
@@ -924,7 +927,7 @@ void sim_net_restart(struct sim_node *n)
 	n->n_socks = 0;
 }
 
-/* What is left of connections belongs to events that will not fire any more. */
+/* The remaining connections belong to events that will not fire any more. */
 void sim_net_fini(struct sim *s)
 {
 	struct sim_conn *c, *next;

@@ -1,6 +1,6 @@
 /* The script of a client: random operations, several at a time where the model allows it.
  *
- * Operations on names are one at a time; so are operations on one open file. */
+ * Operations on names do not overlap; neither do operations on one open file. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/xattr.h>
@@ -36,7 +36,7 @@ static struct sim *sim_of(struct op *op)
 
 /* ---- lists ---- */
 
-/* Memory in pieces, in any order, with guards between them. */
+/* Splits the memory into pieces, in any order, with guards between them. */
 static void make_memory(struct op *op)
 {
 	struct sim *s = sim_of(op);
@@ -57,7 +57,7 @@ static void make_memory(struct op *op)
 		op->iov[n++] = (struct iovec){ op->mem + at + 1, left };
 	}
 	op->n_iov = n;
-	for (size_t i = n; i > 1; i--) { /* shuffled: the stream jumps about in memory */
+	for (size_t i = n; i > 1; i--) { /* shuffled: the stream is not in the order of memory */
 		size_t j = sim_below(s, i);
 		struct iovec t = op->iov[i - 1];
 
@@ -72,7 +72,7 @@ static void add_extent(struct op *op, uint64_t off, uint64_t len)
 	op->total += len;
 }
 
-/* Ascending pieces that do not overlap, then perhaps shuffled. */
+/* Chooses ascending extents that do not overlap, then sometimes shuffles them. */
 static void list_extents(struct op *op, uint64_t base, uint64_t span)
 {
 	struct sim *s = sim_of(op);
@@ -95,7 +95,7 @@ static void list_extents(struct op *op, uint64_t base, uint64_t span)
 	}
 }
 
-/* Pieces within blocks of ours. */
+/* Chooses extents within the client's own blocks. */
 static void shared_extents(struct op *op)
 {
 	struct sim *s = sim_of(op);
@@ -128,7 +128,7 @@ static void make_access(struct op *op)
 	len = sim_chance(s, 600000) ? sim_below(s, 6000) : sim_below(s, span - base + 1);
 	if (sim_chance(s, 30000))
 		base += FAR_AWAY;
-	if (op->a->w->bulk && sim_chance(s, 200000)) /* whole windows of what is there */
+	if (op->a->w->bulk && sim_chance(s, 200000)) /* whole windows of the existing data */
 		add_extent(op, base % 6000, span - base % 6000);
 	else if (sim_chance(s, 500000))
 		add_extent(op, base, len);
@@ -191,7 +191,7 @@ static struct mfile *named(struct op *op)
 	return op->name >= 0 && d->there ? d->files[op->name] : NULL;
 }
 
-/* Another way to the name: a symbolic link that is there. It says which name. */
+/* Sometimes reaches a name through an existing symbolic link, which determines the name. */
 static void go_via_link(struct op *op)
 {
 	int d = (int)sim_below(sim_of(op), N_DIRS), link = op->a->dirs[d].link;
@@ -343,7 +343,7 @@ static bool choose_unlink(struct op *op)
 	return true;
 }
 
-/* A file whose handle is known, under a new name. */
+/* Chooses a file with a known handle, which gets a new name. */
 static bool choose_link(struct op *op)
 {
 	struct mfile *f;
@@ -403,9 +403,9 @@ static bool names_only(enum do_kind k)
 	       k == DO_SETXATTR || k == DO_GETXATTR || k == DO_REMOVEXATTR;
 }
 
-/* ---- what follows on the same file ---- */
+/* ---- further operations on the same file ---- */
 
-/* After a truncate of an open file: a write with the capability that was fenced, reported by the close. */
+/* After a truncate of an open file: a write with the fenced capability, which the close reports. */
 static const enum do_kind follow_up[] = { DO_WRITE, DO_CLOSE, DO_STAT };
 
 void actor_follow(struct op *op)
@@ -495,7 +495,7 @@ static void think_later(struct actor *a)
 	sim_after(s, d, think, a);
 }
 
-/* A truncate beside a write that is under way. */
+/* Starts a truncate during a write. */
 static void cut_beside(void *arg)
 {
 	struct actor *a = arg;

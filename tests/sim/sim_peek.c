@@ -1,5 +1,5 @@
-/* What no interface shows and the simulation must know: whether a server is idle, what is left in it, where
- * the bytes of an open file are, and how a client dies. */
+/* State that no interface shows but the simulation needs: whether a server is idle, what is left
+ * in it, where the bytes of an open file are, and how a client dies. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@ bool peek_idle(const struct server *s)
 bool peek_serves(const struct server *s, uint64_t age)
 {
 	struct env *e = s->loop->env;
-	uint64_t now = e->clock->now(e); /* loop->now is as old as its last turn */
+	uint64_t now = e->clock->now(e); /* loop->now is as old as the loop's last turn */
 	const struct req *q;
 
 	list_for_each(q, &s->loop->all, all)

@@ -1,4 +1,4 @@
-/* What no interface shows of a disk. */
+/* State of a disk that no interface shows. */
 #include "disk/disk_impl.h"
 #include "sim_world.h"
 

@@ -1,4 +1,4 @@
-/* What the files of the simulated environment share. */
+/* Shared by the files of the simulated environment. */
 #ifndef SHEAF_SIM_PRIV_H
 #define SHEAF_SIM_PRIV_H
 
@@ -25,33 +25,33 @@ enum sim_kind {
 	SIM_PARTITION,
 	SIM_CUT,
 	SIM_CLOCKS,
-	SIM_TEST = 1000 /* kinds of the tests begin here */
+	SIM_TEST = 1000 /* first kind of the tests */
 };
 
 struct sim_event {
 	uint64_t time, seq;
 	enum sim_kind kind;
-	struct sim_node *node; /* whose it is, or NULL */
-	struct loop *loop; /* an access: gone with its loop */
+	struct sim_node *node; /* the node that the event belongs to, or NULL */
+	struct loop *loop; /* a file access: ends when its loop is destroyed */
 	void (*fire)(struct sim *s, struct sim_event *e); /* NULL: cancelled */
-	void (*fn)(void *arg); /* SIM_USER */
+	void (*fn)(void *arg); /* for SIM_USER */
 	void *arg;
 	uint64_t n;
 };
 
-/* A loop as this environment sees it. */
+/* The environment's state of a loop. */
 struct sim_loop {
-	struct list link; /* in the node, by age */
+	struct list link; /* in the node, oldest first */
 	struct loop *loop;
 	struct sim_node *node;
-	struct list watches; /* struct sim_watch, by age */
-	struct list todo; /* the batch being dispatched */
+	struct list watches; /* struct sim_watch, oldest first */
+	struct list todo; /* sources being dispatched */
 	struct list finished; /* struct sim_done */
 	bool woken;
-	uint64_t n_turns; /* since no loop had anything to do */
+	uint64_t n_turns; /* since a loop last waited */
 };
 
-/* Something to be called back by the loop. */
+/* A callback that the loop has to make. */
 struct sim_done {
 	struct list link;
 	void (*fn)(void *arg);
@@ -72,8 +72,8 @@ static inline struct sim_node *sim_node_of(struct env *e)
 }
 
 void *sim_alloc(size_t n); /* zeroed, never NULL */
-void sim_count_work(void); /* the code of the loop whose turn it is has called something */
-/* Is it so this time? Then it counts. */
+void sim_count_work(void); /* counts a call made by the loop that has its turn */
+/* Decides whether a fault is injected now, and counts it. */
 bool sim_inject(struct sim *s, enum sim_injected what, uint32_t per_million);
 uint64_t sim_delay(struct sim *s, uint64_t lo, uint64_t hi);
 struct sim_event *sim_schedule(struct sim *s, enum sim_kind kind, struct sim_node *n,
@@ -89,27 +89,28 @@ extern const struct exec_ops sim_exec_ops;
 void sim_net_crash(struct sim_node *n);
 void sim_net_restart(struct sim_node *n);
 void sim_net_fini(struct sim *s);
-bool sim_loop_poll(struct sim_loop *l); /* a source is ready, or something finished */
+bool sim_loop_poll(struct sim_loop *l); /* a source is ready, or work has finished */
 
 /* sim_fs.c */
 struct sim_fs *sim_fs_new(struct sim_node *n);
 void sim_fs_free(struct sim_fs *fs);
 void sim_fs_crash(struct sim_fs *fs,
-		  bool power); /* closes descriptors; power: loses what may be lost */
+		  bool power); /* Closes descriptors. power: also discards what may be lost. */
 
-/* Memory that a socket reads from or writes to may be a mapping of this node. How much of it can be read; and before
- * something is stored there: 0, or -EFAULT. */
+/* Memory that a socket reads or writes may be a mapping of this node. sim_fs_usable() returns
+ * how much of it can be read. sim_fs_store() is called before a store and returns 0 or -EFAULT. */
 size_t sim_fs_usable(struct sim_node *n, const void *p, size_t len);
 int sim_fs_store(struct sim_node *n, const void *p, size_t len);
 
 /* sim_lmdb.c */
-void sim_db_crash(struct sim_node *n, bool power); /* its database is closed */
+void sim_db_crash(struct sim_node *n, bool power); /* the database has been closed */
 void sim_db_stop(struct sim_node *n); /* nothing is written any more until sim_db_crash() */
 void sim_db_free(struct sim_node *n);
 
 /* sim_tables.c */
 struct meta;
-/* Every table is empty, but for the root directory; 0, or 1 with a line in why. */
+/* Checks that every table is empty except for the root directory. Returns 0, or 1 with a line in
+ * why. */
 int sim_tables_check(const struct meta *m, char *why, size_t n);
 
 /* sim_exec.c */

@@ -1,9 +1,10 @@
-/* Clients that contend for the same few names, and the judgement of what they saw: every answer must be explained
- * by one order of all operations (sim_lin.c).
+/* Clients that contend for the same few names, and the judgement of what they saw: one order of all
+ * operations must explain every answer (sim_lin.c).
  *
- * Two directories of three names each, and what is made in them; each operation is one name in one directory that
- * is given by its handle, so it is one instant at the server. A client has RACE_LANES of them under way. What ends
- * without an answer (timeout, the death of its client, a lost session, a failed disk) may happen later or never. */
+ * There are two directories of three names each, and the files and directories made in them.
+ * Each operation is on one name in one directory given by its handle, so the server executes it
+ * at one instant. A client has RACE_LANES operations under way. An operation without an answer
+ * (timeout, death of its client, lost session, failed disk) may take effect later or never. */
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <stdlib.h>
@@ -12,7 +13,8 @@
 #include "sim_world.h"
 
 #define PATIENCE (400 * NSEC_PER_SEC)
-#define MAX_IN_DOUBT 8 /* then nobody begins anything new: each one doubles what is possible */
+/* then no operation starts any more: each one in doubt doubles the possible states */
+#define MAX_IN_DOUBT 8
 #define N_PLACES 3 /* names in a directory */
 
 static const struct sheaf_cred root_cred = { 0 };
@@ -24,7 +26,7 @@ static struct sheaf_handle handle_of(uint64_t ino)
 {
 	return (struct sheaf_handle){
 		ino, 1
-	}; /* numbers are never used again, so the generation is 1 */
+	}; /* inode numbers are never reused, so the generation is 1 */
 }
 
 static bool changes(enum lin_kind k)
@@ -115,12 +117,12 @@ static void race_begin(struct race_lane *r, bool recorded)
 	sim_trace(&w->sim, SIM_TEST + 3 * DO_KINDS + r->op.kind, r->a->node->id, r->number);
 	launch(r);
 	if (recorded && r->op.kind == LIN_CREATE && !(r->op.flags & O_EXCL))
-		faults_lose_answer(r->a); /* it runs again when the name may mean another file */
+		faults_lose_answer(r->a); /* its repetition may find another file at the name */
 	if (recorded && changes(r->op.kind))
-		faults_part_servers(w); /* between its prepares and its decision, perhaps */
+		faults_part_servers(w); /* perhaps between its prepares and its decision */
 }
 
-/* ---- what came of it ---- */
+/* ---- results ---- */
 
 static struct lin_attr attr_seen(const struct wire_attr *a)
 {
@@ -138,7 +140,7 @@ static void remember(struct actor *a, uint64_t ino, bool is_dir)
 	a->race_seen[a->n_race_seen++ % ARRAY_LEN(a->race_seen)] = (struct seen){ ino, is_dir };
 }
 
-/* The number that a symbolic link was made with; nothing ends its text. */
+/* Returns the number in the text of a symbolic link, which is not terminated. */
 static uint32_t text_seen(const struct wire_bytes *b)
 {
 	char text[9] = "";
@@ -215,7 +217,7 @@ static void answer_seen(struct race_lane *r, struct cop *c)
 		remember(r->a, op->got.ino, op->got.type == LIN_DIR);
 }
 
-/* Is this no answer? Says what is wrong where it must be one. */
+/* Does this result leave the outcome in doubt? Fails the run if it must not. */
 static bool in_doubt(struct race_lane *r, int64_t e)
 {
 	struct world *w = r->a->w;
@@ -230,7 +232,8 @@ static bool in_doubt(struct race_lane *r, int64_t e)
 	}
 	if (op_excused(&like, e))
 		return true;
-	/* made, answered to nobody, and unlinked by another before the server was back and asked again */
+	/* The file was made, the answer was lost, and another client unlinked the file before
+	 * the server was back and got the retransmission. */
 	if (r->op.kind == LIN_CREATE && (e == -ENOENT || e == -ESTALE) && r->starts != w->n_starts)
 		return true;
 	if (op_soft(e) || e == -EIO || e == -ENOSPC)
@@ -251,7 +254,7 @@ static void lane_ends(struct race_lane *r, bool answered)
 	else if (changes(r->op.kind))
 		race->n_doubt++;
 	else
-		r->op.began = 0; /* as if it had never been */
+		r->op.began = 0; /* as if it had never begun */
 	race->ops[r->number] = r->op;
 }
 
@@ -263,7 +266,7 @@ static void closed(struct cop *c)
 	r->busy = false;
 }
 
-/* What was opened is closed before the lane goes on; that is no part of the history. */
+/* A file that was opened is closed before the lane continues; this is not part of the history. */
 static void close_file(struct race_lane *r, struct cfile *f)
 {
 	struct cop *c = cop_new(r->a->client, &root_cred);
@@ -401,7 +404,7 @@ void race_start(struct actor *a)
 	think(a);
 }
 
-/* ---- before and after: one thing at a time ---- */
+/* ---- setup and cleanup: one operation at a time ---- */
 
 static bool lane_ended(void *arg)
 {
@@ -421,7 +424,7 @@ static bool wait_for(struct race_lane *r)
 	return !w->failed;
 }
 
-/* 0 or -errno; the lane's op has the rest. */
+/* Returns 0 or -errno; the lane's op has the rest. */
 static int run(struct race_lane *r, struct lin_op op, bool recorded)
 {
 	r->op = op;
@@ -448,7 +451,7 @@ void race_setup(struct world *w)
 	}
 }
 
-/* Everything that is there, as the last part of the history. */
+/* Reads everything that exists, as the last part of the history. */
 static void look_at_all(struct race_lane *r, uint64_t dir, int depth)
 {
 	struct lin_op list;

@@ -8,7 +8,7 @@
 
 #define PATIENCE (600 * NSEC_PER_SEC)
 #define REACH_NS (10 * NSEC_PER_SEC)
-#define PAGE 100 /* names of a directory at a time */
+#define PAGE 100 /* names read from a directory at a time */
 
 static const struct scenario *const tables[] = { scenes_basic, scenes_names,  scenes_data,
 						 scenes_ends,  scenes_rename, scenes_near,
@@ -26,7 +26,7 @@ void scene_met(struct world *w)
 
 static void ended(struct cop *c)
 {
-	(void)c; /* c->finished says so */
+	(void)c; /* the caller polls c->finished */
 }
 
 struct cop *scene_call(struct world *w, uint32_t client)
@@ -181,13 +181,13 @@ bool scene_reaches(struct world *w, uint32_t target, const char *name, const cha
 	return sim_run(&w->sim, waited, &x, REACH_NS) && !w->failed;
 }
 
-/* ---- what goes wrong ---- */
+/* ---- faults ---- */
 
 void scene_hold(struct world *w, struct sim_node *from, struct sim_node *to, bool on)
 {
 	world_note(w, 0, "%s %s %s", to->name, on ? "does not hear" : "hears", from->name);
 	sim_one_way(&w->sim, from, to, on);
-	w->heal_at[from->id][to->id] = on ? UINT64_MAX : 0; /* over the hub it is lost */
+	w->heal_at[from->id][to->id] = on ? UINT64_MAX : 0; /* the hub loses messages until then */
 }
 
 void scene_hold_calls(struct world *w, uint32_t from, uint32_t to, bool on)
@@ -263,7 +263,7 @@ void scene_sweep(struct world *w, struct sheaf_handle dir)
 	sweep(w, dir, 0);
 }
 
-/* Everything comes back, and has time to learn what it missed. */
+/* Everything starts again, and gets time to learn what it missed. */
 static void heal(struct world *w)
 {
 	struct sim *s = &w->sim;
@@ -328,7 +328,7 @@ int scenarios_run(const char *name, uint64_t seed, const struct world_opts *o)
 	return failed || !n;
 }
 
-/* ---- the simplest ---- */
+/* ---- the simplest scenarios ---- */
 
 struct there {
 	const struct target *t;
@@ -343,7 +343,8 @@ static bool is_there(void *arg)
 	return peek_name(x->t->server, x->dir.ino, x->name) != 0;
 }
 
-/* A rename is committed, its answer is lost with the server: the repetition gets the stored one. */
+/* A rename is committed and its answer is lost with the server: the retransmission must get the
+ * stored answer. */
 static void rename_answer_lost(struct world *w)
 {
 	struct target *t = &w->targets[0];

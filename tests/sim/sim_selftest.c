@@ -1,5 +1,6 @@
-/* Self-checks of the simulated environment: streams keep their order and their prefix, faults are seen as
- * they should be, a power loss leaves only what the syncs allow, and a seed names a run. */
+/* Self-checks of the simulated environment: streams keep their order and deliver a prefix,
+ * faults have the right effects, a power loss leaves only what the syncs allow, and a seed names
+ * a run. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -272,7 +273,7 @@ static void one_way_and_clocks(void)
 
 	pair_init(&p, 9);
 	sim_one_way(&p.sim, p.to.node, p.from.node,
-		    true); /* the answer to the call does not come */
+		    true); /* the answer to the connect does not arrive */
 	pair_dial(&p);
 	CHECK(sim_run(&p.sim, dialler_ended, &p, 60 * NSEC_PER_SEC));
 	CHECK(p.from.error == -ETIMEDOUT);
@@ -321,7 +322,7 @@ static int look(struct env *e, const char *path)
 	return e->file->openat(e, AT_FDCWD, path, O_RDWR, 0);
 }
 
-/* A restart after a power loss; nothing of the node's code is alive here. */
+/* A restart after a power loss; no code of the node is running here. */
 static void power_loss(struct sim_node *n)
 {
 	sim_node_crash(n);
@@ -329,7 +330,7 @@ static void power_loss(struct sim_node *n)
 	sim_node_restart(n);
 }
 
-/* /d with the file f: two synced pages of 'a'. */
+/* Makes /d with the file f: two synced pages of 'a'. */
 static int prepare(struct env *e, int *dir)
 {
 	int fd, root = e->file->openat(e, AT_FDCWD, "/", O_RDONLY | O_DIRECTORY, 0);
@@ -361,7 +362,7 @@ static void a_power_loss_takes_only_what_was_not_synced(void)
 		sim_init(&sim, seed);
 		n = sim_node_add(&sim, "n");
 		fd = prepare(&n->env, &dir);
-		put(&n->env, fd, 'b', PAGE, 2 * PAGE); /* one page over, one new */
+		put(&n->env, fd, 'b', PAGE, 2 * PAGE); /* one page overwritten, one new */
 		make(&n->env, dir, "new");
 		power_loss(n);
 		fd = look(&n->env, "/d/f");
@@ -448,7 +449,8 @@ static bool is_over(void *arg)
 	return *(bool *)arg;
 }
 
-/* What is written while it lasts may be lost, what was written before may not, once it has ended. */
+/* What is written during a sync may be lost; what was written before it may not, once the sync
+ * has ended. */
 static void a_sync_covers_what_was_written_before_it_began(void)
 {
 	unsigned seen[3] = { 0 };
@@ -612,7 +614,7 @@ static void a_full_disk_and_a_killed_process(void)
 	n->capacity = 3 * PAGE;
 	put(e, fd, 'x', 2 * PAGE, PAGE);
 	CHECK(e->file->pwritev(e, fd, &iov, 1, 3 * PAGE) == -ENOSPC);
-	put(e, fd, 'y', 2 * PAGE, 10); /* room that it has */
+	put(e, fd, 'y', 2 * PAGE, 10); /* room that is allocated already */
 	CHECK(e->file->lock(e, fd) == 0);
 	CHECK(e->file->lock(e, look(e, "/d/f")) == -EWOULDBLOCK);
 	CHECK(e->file->ftruncate(e, fd, PAGE + 5) == 0);
@@ -626,11 +628,11 @@ static void a_full_disk_and_a_killed_process(void)
 	CHECK(e->file->unlinkat(e, AT_FDCWD, "/d", AT_REMOVEDIR) == -ENOTEMPTY);
 	CHECK(e->file->unlinkat(e, AT_FDCWD, "/d/f", 0) == 0);
 	CHECK(e->file->unlinkat(e, AT_FDCWD, "/d", AT_REMOVEDIR) == 0);
-	CHECK(byte_at(e, fd, 0) == 'a'); /* open, so still there */
+	CHECK(byte_at(e, fd, 0) == 'a'); /* open, so the file still exists */
 	sim_fini(&sim);
 }
 
-/* ---------------------------------------------------------------- work off the loop */
+/* ---------------------------------------------------------------- work outside of the loop */
 
 #define ACCESSES 20
 
@@ -740,7 +742,7 @@ static void accesses_are_reordered_and_jobs_are_not(void)
 	start_work(&t, &l, make(&n->env, AT_FDCWD, "x"));
 	CHECK(sim_run(&sim, work_finished, &t, NSEC_PER_SEC));
 	n->env.exec->worker_stop(t.worker);
-	CHECK(t.n_ran == ACCESSES); /* stopping finished the others */
+	CHECK(t.n_ran == ACCESSES); /* stopping ran the others */
 	for (int i = 0; i < ACCESSES; i++)
 		reordered |= t.order[i] != i;
 	CHECK(reordered);
@@ -788,7 +790,7 @@ static uint64_t eventful_run(uint64_t seed)
 	return hash;
 }
 
-/* A request that never ends: each step in a turn of its own, or all of them in one. */
+/* A request that never ends: one step per turn, or all steps in one turn. */
 struct spin {
 	struct sim sim;
 	struct loop loop;
@@ -834,7 +836,8 @@ static void spin_run(bool within, struct sim_bounds bounds)
 		while (sim_step(&p->sim))
 			;
 	CHECK(p->sim.endless);
-	CHECK(!sim_step(&p->sim)); /* p stays: a turn that was left cannot be cleaned up behind */
+	/* p is leaked: a turn that was left by longjmp() cannot be cleaned up */
+	CHECK(!sim_step(&p->sim));
 }
 
 static void a_run_that_does_not_end_is_noticed(void)
@@ -855,7 +858,8 @@ static void a_seed_names_a_run(void)
 		CHECK(h != eventful_run(seed + 100));
 		all = all * 31 + h;
 	}
-	printf("trace %016llx\n", (unsigned long long)all); /* the same from every compiler */
+	/* must be the same with every compiler */
+	printf("trace %016llx\n", (unsigned long long)all);
 }
 
 int sim_selftest(void)

@@ -1,11 +1,11 @@
-/* What is left in the database of a server. Apart from sim_peek.c, as the metadata's private headers and the client's do
- * not go together. */
+/* What is left in the database of a server. Not in sim_peek.c, since the private headers of meta
+ * and client cannot be included together. */
 #include <stdio.h>
 
 #include "meta/meta_state.h"
 #include "sim_priv.h"
 
-/* Rows that may be left in a table: the root directory, and what the server knows of itself. */
+/* Rows that may be left in a table: the root directory, and the server's own state. */
 static size_t may_be_left(const struct meta *m, enum table t)
 {
 	if (t == T_SYS)

@@ -1,10 +1,10 @@
-/* Reads and writes by types: the same list accesses as all others, described as patterns, by any mover. What is expected of
- * them does not change. */
+/* Reads and writes by types: the same accesses as others, described as patterns instead of
+ * lists, by any mover. The expected result stays the same. */
 #include <stdlib.h>
 
 #include "sim_world.h"
 
-/* Pieces of single bytes, as many as `lengths` say, at these places. */
+/* Makes a type of pieces of single bytes, with these lengths and places. */
 static struct type *indexed(size_t n, const uint64_t *lengths, const int64_t *places)
 {
 	struct type *one, *all;

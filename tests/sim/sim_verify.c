@@ -1,5 +1,6 @@
-/* Before and after the run: the directories that everybody uses, the reading back of everything, and the
- * removal of everything. Blocking in style: an operation is begun and the world stepped until it has ended. */
+/* Before and after the run: makes the shared directories, reads everything back, and removes
+ * everything. In a blocking style: an operation is started and the world stepped until it has
+ * ended. */
 #include <fcntl.h>
 #include <stdlib.h>
 
@@ -119,7 +120,8 @@ static bool read_range(struct actor *a, struct handle *h, uint64_t off, uint64_t
 	return op_run(op);
 }
 
-/* Every page that was ever written, in order, neighbours together, and a bit of what is between. */
+/* Reads every page that was ever written, in order, adjacent pages at once, and 100 bytes after
+ * them. */
 static bool read_all(struct actor *a, struct handle *h)
 {
 	struct page_list l = { calloc(h->f->pages.count + 1, sizeof(uint64_t)), 0 };
@@ -148,7 +150,7 @@ static bool verify_handle(struct actor *a, struct handle *h)
 	return with_handle(a, DO_CLOSE, h);
 }
 
-/* What was cut off must not come back when the file grows again. */
+/* Data that were cut off must not come back when the file grows again. */
 static bool grow(struct actor *a, int dir, int name)
 {
 	struct mfile *f = a->dirs[dir].files[name];
@@ -205,7 +207,7 @@ static bool verify_actor(struct actor *a)
 	return verify_names(a);
 }
 
-/* The shared file is read by each client under the caretaker's name. */
+/* The caretaker reads the shared file once as each client, since each byte belongs to a client. */
 static bool verify_shared(struct world *w)
 {
 	struct actor *c = caretaker(w);
@@ -217,7 +219,7 @@ static bool verify_shared(struct world *w)
 		uint32_t id = c->id;
 		bool ok;
 
-		c->id = i; /* whose bytes are looked at */
+		c->id = i; /* checks the bytes of this client */
 		ok = read_all(c, h);
 		c->id = id;
 		if (!ok)
@@ -234,7 +236,7 @@ void world_verify(struct world *w)
 	verify_shared(w);
 }
 
-/* ---- the end ---- */
+/* ---- cleanup ---- */
 
 static bool clean_actor(struct actor *a)
 {

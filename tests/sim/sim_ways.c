@@ -1,9 +1,10 @@
-/* Paths of several components through directories that are renamed and closed meanwhile, also by users other than root.
+/* Paths of several components through directories that are renamed and closed to users meanwhile,
+ * for root and for other users.
  *
- * Each client has a directory of its own that only it moves, from ways/cN_0 to ways/cN_1 and so on, or whose mode it
- * changes, one change at a time. All clients look for ways/cN_I/d/f. The states that the directory may have had while
- * a look was under way are known, so each answer must come from them: a way that a client remembers must not outlive
- * the change. */
+ * Each client has a directory that only it renames, from ways/cN_0 to ways/cN_1 and so on, or
+ * whose mode only it changes, one change at a time. All clients look up ways/cN_I/d/f. The
+ * states that the directory may have had during a lookup are known, so one of them must explain
+ * the answer: a cached referral must not outlive the change. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,14 +25,14 @@ static void path_of(char out[48], uint32_t client, uint32_t name, const char *be
 
 /* ---- the judgement ---- */
 
-/* May the directory have been in the state after step s while this look was under way? */
+/* May the directory have been in the state after step s during this lookup? */
 static bool possible(const struct route *way, uint32_t s, const struct period *look)
 {
 	return period_allows(&way->steps[s].when, s + 1 < way->n ? &way->steps[s + 1].when : NULL,
 			     look);
 }
 
-/* The name is found in one state, the mode is that of the same or a later one. */
+/* One state has the name; the mode is that of the same state or a later one. */
 static bool explained(const struct route *way, const struct walker *k, uint64_t ended,
 		      int64_t result)
 {
@@ -90,7 +91,7 @@ static void done(struct cop *c)
 			   k->kind, error_text((int)r), (long long)r);
 }
 
-/* ---- what they do ---- */
+/* ---- operations ---- */
 
 static struct cop *begin(struct walker *k, enum way_kind kind, uint32_t user)
 {
@@ -182,7 +183,7 @@ void ways_abandon(struct actor *a)
 	a->walker.busy = false;
 }
 
-/* ---- before and after ---- */
+/* ---- setup and cleanup ---- */
 
 static bool ended(void *arg)
 {
@@ -267,7 +268,7 @@ void ways_setup(struct world *w)
 		make_way(w, i);
 }
 
-/* The directory is at its last name, or at the one before when the last change is in doubt. */
+/* The directory is at its last name, or at the one before if the last change is in doubt. */
 static void remove_way(struct world *w, uint32_t client)
 {
 	struct walker *k = &caretaker(w)->walker;

@@ -1,5 +1,5 @@
-/* One seed from beginning to end: builds the cluster, lets the clients work while things go wrong, heals,
- * verifies, removes everything, and looks at what is left. Also the history that a failure prints. */
+/* One seed from beginning to end: builds the cluster, runs the clients under faults, heals,
+ * verifies, removes everything, and checks what is left. Also the history that a failure prints. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,7 +165,8 @@ static void plain_conf(struct world *w, const struct world_plain *p)
 	finish_conf(w, p->metas);
 }
 
-/* A node is alone on its host, or on one of few. Takes no number from the generator: other runs stay as they are. */
+/* Puts a node on its own host or on one of a few. Takes no number from the generator, so that
+ * other runs do not change. */
 static struct sim_node *node_add(struct world *w, const char *name)
 {
 	struct sim_node *n = sim_node_add(&w->sim, name);
@@ -223,7 +224,7 @@ void actor_connect(struct actor *a)
 	memcpy(o.key, w->key, KEY_BYTES);
 	if (client_new(&o, &a->client))
 		abort();
-	if (a->id % 2) /* even short ones travel as patterns */
+	if (a->id % 2) /* even short accesses travel as patterns */
 		client_set_list_most(a->client, 1);
 }
 
@@ -261,8 +262,7 @@ static void build(struct world *w)
 
 	w->on_hub = sim_chance(s, 300000);
 	w->small = sim_chance(s, 300000);
-	if (sim_chance(s,
-		       700000)) /* else as in memory: changes are committed on the loop, in time */
+	if (sim_chance(s, 700000)) /* else as on tmpfs: so fast that the loop commits */
 		s->faults.commit_ns = sim_between(s, 70000, 400000);
 	s->faults.wrong_server = 50000;
 	s->faults.store_fault = 10000;
@@ -275,7 +275,7 @@ static void build(struct world *w)
 	w->bulk = hash_u64(s->seed + 9) % 10 == 0;
 	if (w->bulk)
 		w->span = 700 * KIB;
-	if (sim_chance(s, 400000)) /* most fences are in files */
+	if (sim_chance(s, 400000)) /* most floors are in files */
 		w->max_floors = (uint32_t)sim_between(s, 1, 8);
 	make_conf(w);
 	if (w->bulk)
@@ -327,7 +327,7 @@ static bool never(void *arg)
 	return false;
 }
 
-/* The leases of clients that died are over: what they wrote has its size. */
+/* The leases of dead clients are over: the files that they wrote must be settled. */
 static void check_settled(struct world *w)
 {
 	uint64_t ino;
@@ -352,7 +352,7 @@ static void work(struct world *w, uint32_t scale)
 		ways_start(&w->actors[i]);
 		copies_start(&w->actors[i]);
 		acls_start(&w->actors[i]);
-		if (!w->enabled[FAULT_META]) /* a claim may fail there, and with it the lock is lost */
+		if (!w->enabled[FAULT_META]) /* there a failed claim may lose the lock */
 			locker_start(&w->actors[i],
 				     (uint32_t)(sim_below(&w->sim, 12) * scale / 100));
 	}
@@ -363,7 +363,7 @@ static void work(struct world *w, uint32_t scale)
 	faults_heal(w);
 	if (!w->failed && !sim_run(&w->sim, all_up, w, QUIET_NS))
 		world_fail(w, 0, "a target does not come back");
-	if (!w->failed) /* what was decided reaches everybody */
+	if (!w->failed) /* lets decisions reach all servers */
 		sim_run(&w->sim, never, w, 5 * NSEC_PER_SEC);
 	if (!w->failed && !w->enabled[FAULT_META])
 		check_settled(w);
@@ -423,7 +423,7 @@ static void check_objects(struct target *t)
 	e->file->close(e, l.dir);
 }
 
-/* Clients are gone, leases run out, and nothing may be left of anything. */
+/* Clients are gone and leases run out: nothing may be left in the servers. */
 static void check_rest(struct world *w)
 {
 	char why[200];
@@ -437,7 +437,8 @@ static void check_rest(struct world *w)
 		if (a->loop.n_reqs)
 			world_fail(w, 0, "c%u still has %zu requests", i, a->loop.n_reqs);
 	}
-	if (w->enabled[FAULT_META]) /* the end of a session that could not be stored: once more */
+	/* the end of a session may not have been stored: start once more */
+	if (w->enabled[FAULT_META])
 		for (uint32_t i = 0; i < w->conf.n_targets; i++)
 			target_down(&w->targets[i], false);
 	faults_heal(w);
@@ -470,7 +471,7 @@ static void tear_down(struct world *w)
 	for (uint32_t i = 0; i <= w->n_actors; i++) {
 		struct actor *a = &w->actors[i];
 
-		if (a->client) /* after a failure: it may be in the middle of something */
+		if (a->client) /* after a failure calls may be under way */
 			peek_cut(a->client);
 		loop_fini(&a->loop);
 	}
@@ -494,7 +495,8 @@ static void remove_meta(struct world *w)
 		}
 }
 
-/* Between two turns the run ends like any that failed; within one there is no way out but this. */
+/* Called when the run does not end. Between two turns it ends as after any failure; within a
+ * turn only exit() ends it. */
 static void does_not_end(struct sim *s, const char *why, bool within)
 {
 	struct world *w = container_of(s, struct world, sim);
@@ -565,7 +567,7 @@ int world_run(uint64_t seed, const struct world_opts *o, struct counters *count,
 		appends_setup(w);
 	if (!w->failed && sim_chance(&w->sim, 400000))
 		ways_setup(w);
-	if (!w->failed && hash_u64(seed + 11) % 4 == 0) /* other runs stay as they are */
+	if (!w->failed && hash_u64(seed + 11) % 4 == 0) /* other runs do not change */
 		acls_setup(w);
 	if (!w->failed)
 		work(w, o->scale);
