@@ -278,7 +278,7 @@ int disk_format_lost(struct env *e, const char *path, const struct uuid *fs, uin
 {
 	int dir = e->file->openat(e, AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
 	int id = dir < 0 ? dir : e->file->openat(e, dir, ID_NAME, O_RDONLY, 0);
-	int r = id < 0 ? id : e->file->mkdirat(e, dir, "objects", 0700), objects, held;
+	int r = id < 0 ? id : e->file->mkdirat(e, dir, "objects", 0700), objects, held, synced;
 	struct stamp stamp;
 
 	if (id >= 0)
@@ -293,10 +293,11 @@ int disk_format_lost(struct env *e, const char *path, const struct uuid *fs, uin
 		r = objects < 0 ? objects : disk_stamp_lost(e, objects, &stamp);
 		if (objects >= 0)
 			e->file->close(e, objects);
+		synced = e->file->fsync(e, dir);
+		r = r >= 0 && synced < 0 ? synced : r;
 		if (r < 0)
 			disk_refuse(err, n, r, "%s/objects cannot be written: %s", path,
 				    strerror(-r));
-		e->file->fsync(e, dir);
 		e->file->close(e, held);
 	}
 	if (dir >= 0)
