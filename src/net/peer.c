@@ -393,8 +393,7 @@ static void send_again(struct peer *p, struct call *c, const struct wire_rep_hea
 	if (c->desc.tag)
 		net_retract(p->link, &c->desc, c->q);
 	peer_map(p, h->map_version);
-	if (!p->n_front)
-		resend(p);
+	resend(p); /* while calls are in front, those alone; this one may be such a call (a claim) */
 	pump(p);
 }
 

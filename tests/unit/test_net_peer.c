@@ -587,6 +587,34 @@ static void calls_with_an_older_map_go_again_behind_the_news_of_it(void)
 	end();
 }
 
+/* A claim is in front of all other calls: when it is refused for the map, no other call brings it
+ * back. */
+static void a_claim_with_an_older_map_goes_again(void)
+{
+	struct ask claim;
+
+	begin();
+	n_news = 0;
+	cli.peer.map_changed = map_is_new;
+	warm_up();
+	srv.hold = true;
+	ask_init(&claim, &cli.peer, OP_RECLAIM, 10 * NSEC_PER_SEC);
+	peer_call_front(&cli.peer, &claim.call, &claim.q);
+	settle();
+	CHECK_EQ(srv.n_seen, 1);
+	srv.net.id.map_version = 2;
+	fsrv_release(&srv, EREMCHG);
+	fsrv_drop(&srv);
+	settle();
+	CHECK_EQ(n_news, 1);
+	CHECK_EQ(srv.n_seen, 2); /* the claim and the question for the map */
+	fsrv_release(&srv, 0);
+	networld_until(&w, &claim.over);
+	CHECK_EQ(claim.error, 0);
+	networld_until(&w, &news.over);
+	end();
+}
+
 static void a_server_that_refuses_for_ever_is_believed(void)
 {
 	struct ask a;
@@ -836,6 +864,7 @@ TEST_MAIN(TEST(calls_take_slots_and_number_them),
 	  TEST(a_reply_with_a_strange_status_closes_the_link),
 	  TEST(a_result_that_does_not_decode_ends_call_and_link),
 	  TEST(calls_with_an_older_map_go_again_behind_the_news_of_it),
+	  TEST(a_claim_with_an_older_map_goes_again),
 	  TEST(a_server_that_refuses_for_ever_is_believed), TEST(the_welcome_tells_of_a_newer_map),
 	  TEST(what_is_outstanding_at_a_loaded_server_is_bounded),
 	  TEST(what_is_outstanding_ends_with_its_call),
