@@ -1,7 +1,10 @@
-/* Preloaded into a process: its wall clock is off by the nanoseconds that the file $CLOCK_SHIFT_FILE has in it, as an
- * int64_t, now: whoever maps the file sets the clock. sys_times.c and mount_times.sh build and use it.
+/* A library to preload into a process. It shifts the process's wall clock by the number of
+ * nanoseconds that the file $CLOCK_SHIFT_FILE holds as an int64_t. The process maps the file, so a
+ * test that maps it too can move the clock at any time. sys_times.c and mount_times.sh build and
+ * use this library.
  *
- * Threads: any. Errors: without the variable, or when the file cannot be mapped, the clock is right. */
+ * Threads: any. Errors: without the variable, or when the file cannot be mapped, the clock is not
+ * shifted. */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdint.h>

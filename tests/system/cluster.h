@@ -1,11 +1,12 @@
-/* A cluster of real sheafd processes for one test program: made in the test's own temporary directory on
- * free ports, killed and started at will, and gone with the program whatever happens (on_exit, and
- * PR_SET_PDEATHSIG for a program that is killed itself).
+/* A cluster of real sheafd processes for one test program. The cluster has its own temporary
+ * directory and free ports; a test kills and starts its servers at will. Servers and directory are
+ * removed when the program ends, however it ends (on_exit, and PR_SET_PDEATHSIG for a program that
+ * is killed).
  *
- * Children that are clients are this very program started again: `child_start(NAME, ...)` runs the
- * function that child_main() finds under NAME. Nothing forks a process that has threads without exec.
+ * Client processes are this program, executed again: `child_start(NAME, ...)` runs the function
+ * that the test's child() selects by NAME. A process that has threads never forks without exec.
  *
- * Threads: the main thread only. Errors: whatever does not work is a failed check. */
+ * Threads: the main thread only. Errors: every error is a failed check. */
 #ifndef SHEAF_SYS_CLUSTER_H
 #define SHEAF_SYS_CLUSTER_H
 
@@ -32,7 +33,7 @@
 
 #define CLUSTER_MAX 8
 #define CLUSTER_PATH 512
-#define METRICS_OFFSET 1000 /* from the port of a server, as 'sheaf init' sets it */
+#define METRICS_OFFSET 1000 /* added to a server's port, as 'sheaf init' does */
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
@@ -41,28 +42,28 @@
 #endif
 
 struct cluster {
-	char dir[CLUSTER_PATH - 64]; /* all of it lives here */
+	char dir[CLUSTER_PATH - 64]; /* holds the cluster file, the storage and the logs */
 	char conf[CLUSTER_PATH];
 	int n;
-	uint32_t port; /* of server 0 */
+	uint32_t port; /* port of server 0 */
 	pid_t pid[CLUSTER_MAX]; /* 0: not running */
 };
 
 struct cluster_opts {
-	uint32_t servers; /* 0: 2 */
-	uint32_t stripe_unit; /* 0: 64 KiB */
-	uint32_t timeout, lease; /* seconds; 0: 30 and 3 */
-	const char *more; /* further lines for [cluster] */
+	uint32_t servers; /* 0 means 2 */
+	uint32_t stripe_unit; /* bytes; 0 means 64 KiB */
+	uint32_t timeout, lease; /* seconds; 0 means 30 and 3 */
+	const char *more; /* more lines for the section [cluster], or NULL */
 };
 
-/* ---- what must be gone at the end ---- */
+/* ---- cleanup at exit ---- */
 
 static struct {
 	pid_t owner;
 	pid_t pids[64];
 	char dirs[16][CLUSTER_PATH];
 	int n_dirs;
-	bool keep; /* directories of a program that fails */
+	bool keep; /* keep the directories of a program that fails */
 } cluster_trash;
 
 static inline int cluster_rm_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -76,7 +77,7 @@ static inline void cluster_rm(const char *dir)
 	nftw(dir, cluster_rm_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
-/* The last lines of a server's log help whoever has to find out. */
+/* Prints the last lines of a server's log, to explain a failure. */
 static inline void cluster_show_log(const char *dir, int i)
 {
 	char path[CLUSTER_PATH + 32], text[4096];
@@ -96,7 +97,7 @@ static inline void cluster_show_log(const char *dir, int i)
 	close(fd);
 }
 
-/* The runner of the tests leaves alone what has a file of this name in it. */
+/* The test runner does not remove a directory that contains the file KEEP. */
 static inline void cluster_keep(const char *dir)
 {
 	char path[CLUSTER_PATH + 32];
@@ -150,7 +151,7 @@ static inline void trash_dir(const char *dir)
 	snprintf(cluster_trash.dirs[cluster_trash.n_dirs++], CLUSTER_PATH, "%s", dir);
 }
 
-/* A new directory that goes with the program. */
+/* Creates a directory that is removed when the program ends. */
 static inline void temp_dir(char *out, size_t n)
 {
 	const char *tmp = getenv("TMPDIR");
@@ -178,8 +179,8 @@ static inline void pause_ms(int ms)
 		;
 }
 
-/* A busy machine may delay any process by seconds: tests judge speed only when
- * SHEAF_JUDGE_SPEED=1 says that this machine has nothing else to do. */
+/* A busy machine may delay any process by seconds. Tests therefore judge speed only when
+ * SHEAF_JUDGE_SPEED=1 says that the machine is otherwise idle. */
 static inline bool judges_speed(void)
 {
 	const char *judge = getenv("SHEAF_JUDGE_SPEED");
@@ -187,8 +188,8 @@ static inline bool judges_speed(void)
 	return !SANITIZED && judge && strcmp(judge, "1") == 0;
 }
 
-/* Looks every 20 ms until the condition holds, for at most `s` seconds; whether it did. What must
- * happen has PATIENCE_S: a test that passes does not wait that long. */
+/* Checks the condition every 20 ms for at most `s` seconds and returns whether it became true.
+ * Conditions that must become true get PATIENCE_S; a passing test does not wait that long. */
 #define PATIENCE_S 60
 #define WITHIN(s, cond) \
 	({ \
@@ -201,7 +202,7 @@ static inline bool judges_speed(void)
 
 /* ---- processes ---- */
 
-/* Starts argv with `fd` (or -1) kept open; it dies with us. */
+/* Starts argv with `fd` (or -1) kept open. The child is killed when this process dies. */
 static inline pid_t spawn(const char *const *argv, int fd)
 {
 	pid_t me = getpid(), pid;
@@ -227,7 +228,7 @@ static inline pid_t spawn(const char *const *argv, int fd)
 	return pid;
 }
 
-/* The exit status, or 256 + the signal. */
+/* Waits for the process and returns its exit status, or 256 + the signal that killed it. */
 static inline int reap(pid_t pid)
 {
 	int st = 0;
@@ -237,7 +238,7 @@ static inline int reap(pid_t pid)
 	return WIFEXITED(st) ? WEXITSTATUS(st) : 256 + WTERMSIG(st);
 }
 
-/* Until it has stopped itself. */
+/* Waits until the process has stopped itself. */
 static inline void await_stop(pid_t pid)
 {
 	int status;
@@ -246,7 +247,7 @@ static inline void await_stop(pid_t pid)
 	CHECK(WIFSTOPPED(status));
 }
 
-/* This program again, as a client: --child NAME ARG... */
+/* Executes this program again as a client: --child NAME ARG... */
 static inline pid_t child_start(const char *name, ...)
 {
 	const char *argv[16] = { "/proc/self/exe", "--child", name };
@@ -274,7 +275,7 @@ static inline bool port_free(uint32_t port)
 	return r == 0;
 }
 
-/* The first of n ports in a row, of which each and that of its metrics are free. */
+/* Finds n consecutive ports that are free together with their metrics ports; returns the first. */
 static inline uint32_t free_ports(int n)
 {
 	for (int tries = 0; tries < 1000; tries++) {
@@ -282,7 +283,7 @@ static inline uint32_t free_ports(int n)
 		int i = 0;
 
 		CHECK_EQ(getrandom(&base, sizeof(base), 0), (ssize_t)sizeof(base));
-		base = 20000 + base % 11000; /* with its metrics below the ephemeral ports */
+		base = 20000 + base % 11000; /* the metrics ports are not ephemeral ports, either */
 		while (i < n && port_free(base + (uint32_t)i) &&
 		       port_free(base + METRICS_OFFSET + (uint32_t)i))
 			i++;
@@ -293,7 +294,7 @@ static inline uint32_t free_ports(int n)
 	return 0;
 }
 
-/* The whole file as text, to be freed. */
+/* Returns the whole file as text; the caller frees it. */
 static inline char *slurp(const char *path)
 {
 	FILE *f = fopen(path, "re");
@@ -313,7 +314,7 @@ static inline void spill(const char *path, const char *text)
 	CHECK(fputs(text, f) >= 0 && fclose(f) == 0);
 }
 
-/* Replaces the first `old` in the text of a file. */
+/* Replaces the first occurrence of `old` in a file. */
 static inline void edit_file(const char *path, const char *old, const char *new)
 {
 	char *text = slurp(path), *at = strstr(text, old), *out = calloc(1, 131072);
@@ -337,7 +338,7 @@ static inline void cluster_make(struct cluster *c, const struct cluster_opts *gi
 	if (o.stripe_unit)
 		in.stripe_unit = o.stripe_unit;
 	c->n = (int)in.servers;
-	c->port = in.port = free_ports(c->n + 2); /* some for servers that come later */
+	c->port = in.port = free_ports(c->n + 2); /* spare ports for servers added later */
 	temp_dir(c->dir, sizeof(c->dir));
 	if (sheaf_init(c->dir, &in)) {
 		fprintf(stderr, "sheaf_init: %s\n", sheaf_why());
@@ -350,7 +351,7 @@ static inline void cluster_make(struct cluster *c, const struct cluster_opts *gi
 	edit_file(c->conf, "lease = 30\n", line);
 }
 
-/* Starts server i. Returns where it says that it serves. */
+/* Starts server i. Returns the descriptor on which it reports that it is ready. */
 static inline int server_spawn(struct cluster *c, int i)
 {
 	char exe[CLUSTER_PATH], log[CLUSTER_PATH], id[16], fd[16];
@@ -371,7 +372,7 @@ static inline int server_spawn(struct cluster *c, int i)
 	return p[0];
 }
 
-/* Waits until it serves and closes fd; 0, or what it exited with. */
+/* Waits until server i is ready and closes fd. Returns 0, or its exit status. */
 static inline int server_ready(struct cluster *c, int i, int fd)
 {
 	char line[256] = "";
@@ -387,7 +388,7 @@ static inline int server_ready(struct cluster *c, int i, int fd)
 	return r;
 }
 
-/* Starts server i and waits until it serves; 0, or what it exited with. */
+/* Starts server i and waits until it is ready. Returns 0, or its exit status. */
 static inline int server_up(struct cluster *c, int i)
 {
 	return server_ready(c, i, server_spawn(c, i));
@@ -400,7 +401,7 @@ static inline void cluster_up(struct cluster *c)
 			CHECK_EQ(server_up(c, i), 0);
 }
 
-/* kill -9, and nothing of it is left when this returns. */
+/* Kills server i with SIGKILL; the process is reaped when this returns. */
 static inline void server_kill(struct cluster *c, int i)
 {
 	CHECK(c->pid[i] > 0);
@@ -409,7 +410,7 @@ static inline void server_kill(struct cluster *c, int i)
 	c->pid[i] = 0;
 }
 
-/* A clean stop; it must end well. */
+/* Stops server i with SIGTERM; it must exit with status 0. */
 static inline void server_down(struct cluster *c, int i)
 {
 	CHECK(c->pid[i] > 0);
@@ -433,7 +434,7 @@ static inline struct sheaf *client(const char *conf)
 	if (r)
 		fprintf(stderr, "%s: %s: %s\n", conf, sheaf_strerror(r), sheaf_why());
 	CHECK_EQ(r, 0);
-	if (getenv("SHEAF_TEST_NEAR")) /* past_servers.sh */
+	if (getenv("SHEAF_TEST_NEAR")) /* set by past_servers.sh */
 		sheaf_set_near(fs, 1);
 	return fs;
 }
@@ -447,7 +448,7 @@ static inline struct sheaf_server server_status(struct sheaf *fs, int i)
 	return s;
 }
 
-/* ---- small things that many tests do ---- */
+/* ---- helpers of many tests ---- */
 
 static inline struct sheaf_file *open_file(struct sheaf *fs, const char *path, int flags)
 {
@@ -460,7 +461,7 @@ static inline struct sheaf_file *open_file(struct sheaf *fs, const char *path, i
 	return f;
 }
 
-/* Bytes that say where they belong: no two places of any seeds look alike for long. */
+/* Fills p with bytes that depend on seed and offset, so that misplaced data are recognized. */
 static inline void pattern(void *p, size_t n, uint64_t seed, uint64_t off)
 {
 	uint8_t *b = p;
@@ -484,7 +485,7 @@ static inline bool is_pattern(const void *p, size_t n, uint64_t seed, uint64_t o
 	return same;
 }
 
-/* A file of n pattern bytes, written and closed. */
+/* Creates a file of n pattern bytes and closes it. */
 static inline void make_file(struct sheaf *fs, const char *path, size_t n, uint64_t seed)
 {
 	struct sheaf_file *f = open_file(fs, path, O_CREAT | O_RDWR | O_TRUNC);
@@ -511,7 +512,8 @@ static inline void check_file(struct sheaf *fs, const char *path, size_t n, uint
 
 /* ---- main ---- */
 
-/* Runs the tests between begin and end, or one child of a test. Any of the three may be NULL. */
+/* Runs the tests between begin and end, or one child of a test. child, begin and end may be
+ * NULL. */
 static inline int sys_run(int (*child)(const char *name, char **arg), void (*begin)(void),
 			  void (*end)(void), const struct test *tests, size_t n, int argc,
 			  char **argv)

@@ -1,8 +1,8 @@
-/* Preloaded into a process: counts its calls of malloc and its like, for whoever maps the file
- * $COUNT_ALLOC_DIR/PID. sys_memory.c builds and uses it.
+/* A library to preload into a process. It counts the calls of malloc and related functions
+ * in the file $COUNT_ALLOC_DIR/PID, which a test maps. sys_memory.c builds and uses this library.
  *
- * Threads: any; the counter is atomic. Errors: without the variable, or when the file cannot be made, it
- * counts for nobody. */
+ * Threads: any; the counter is atomic. Errors: without the variable, or when the file cannot be
+ * created, the counts are not visible to other processes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>

@@ -1,17 +1,20 @@
-/* A writer of the crash rounds and its model: files of blocks that say where they belong.
+/* A writer of the crash rounds and its model: files of self-describing blocks.
  *
- * Each block carries the worker, its file, its place and the version of the write that it came with, and a
- * checksum; a version names its round. 0 is a hole: zeros, or behind the end of the file. The model keeps for
- * each block
+ * Each block holds the worker, the file, its position, the version of the write that stored it, and
+ * a checksum; a version names its round. Version 0 is a hole: zeros, or past the end of the file.
+ * The model keeps three versions for each block:
  *
  *   begun      the version of the last write to it
- *   answered   the same once the write was answered: the server's kernel has it, and kill -9 does not take it away
- *   synced     what it was when fsync or close last returned 0; only this one would survive a power loss
+ *   answered   the same once the write was answered: the server's kernel has it, and kill -9 does
+ *              not lose it
+ *   synced     the version when fsync or close last returned 0; only this one survives a power loss
  *
- * and finds it right when it is what was answered, or what was begun and not answered. An fsync or close that says EIO
- * vouches for nothing that was written before it. A truncate that was answered leaves holes and its size.
+ * A block is right when its version is the answered one, or one that was begun and not answered. An
+ * fsync or close that returns EIO guarantees nothing that was written before it. A truncate that
+ * was answered leaves holes and its size.
  *
- * One file is shared by all writers of some rounds (an era). Of it each has a lane: every DATA_LANES-th block. */
+ * All writers share one file for an era, which is some rounds. Each has a lane of the shared file:
+ * every DATA_LANES-th block. */
 #ifndef SHEAF_SYS_CRASH_DATA_H
 #define SHEAF_SYS_CRASH_DATA_H
 
@@ -20,9 +23,9 @@
 #include "base/base.h"
 #include "deed.h"
 
-#define DATA_FILES 6 /* of its own; behind them the shared one */
+#define DATA_FILES 6 /* private files of a worker; the shared one follows */
 #define DATA_SHARED DATA_FILES
-#define DATA_BLOCK 512 /* never over a page: a write of one is there or not */
+#define DATA_BLOCK 512 /* divides a page, so a write of one block is atomic */
 #define DATA_BLOCKS 320
 #define DATA_LANES 32 /* in the shared file */
 #define DATA_LANE_BLOCKS 16
@@ -30,7 +33,7 @@
 
 enum {
 	DATA_CREATE,
-	DATA_JOIN, /* the shared file of a round */
+	DATA_JOIN, /* opens the shared file of the era */
 	DATA_OPEN,
 	DATA_WRITE,
 	DATA_READ,
@@ -43,7 +46,8 @@ enum {
 };
 static const char *const data_verbs[] = { "create", "join",  "open",	 "write",  "read",
 					  "fsync",  "close", "truncate", "unlink", "rename" };
-/* Arguments of a deed: the file, then by verb. A write is `count` runs of `length` blocks, `gap` between them. */
+/* Arguments of a deed: the file, then by verb. A write is `count` runs of `length` blocks, with
+ * `gap` blocks between runs. */
 enum { DATA_FILE, DATA_VALUE, DATA_START, DATA_LENGTH, DATA_GAP, DATA_COUNT };
 
 struct data_block {
@@ -52,8 +56,8 @@ struct data_block {
 };
 
 struct data_file {
-	uint32_t id; /* 0: there is none */
-	uint32_t size; /* in blocks, by what was answered */
+	uint32_t id; /* 0: the file does not exist */
+	uint32_t size; /* in blocks, after the last answered change */
 	struct data_block block[DATA_BLOCKS];
 };
 
@@ -61,13 +65,13 @@ struct data {
 	struct sheaf *fs;
 	char dir[32];
 	uint64_t rnd;
-	uint32_t worker; /* unique among all of a run */
-	uint32_t round, era, lane; /* set by whoever begins a round */
-	uint32_t n_writes; /* with the round it makes versions */
+	uint32_t worker; /* unique in a run of the test */
+	uint32_t round, era, lane; /* set at the start of each round */
+	uint32_t n_writes; /* makes versions, together with the round */
 	uint32_t next_id;
 	struct data_file file[DATA_FILES + 1];
-	struct sheaf_file *open[DATA_FILES + 1]; /* of the worker only */
-	uint64_t eio; /* syncs that reported a loss */
+	struct sheaf_file *open[DATA_FILES + 1]; /* in the worker's process only */
+	uint64_t eio; /* fsyncs and closes that reported a loss */
 	uint8_t buf[(DATA_LANES * DATA_LANE_BLOCKS + 1) * DATA_BLOCK];
 };
 static_assert(DATA_LANES * DATA_LANE_BLOCKS >= DATA_BLOCKS, "any file fits, and a block more");
@@ -94,7 +98,7 @@ static inline void data_fill(uint8_t *b, const struct data *m, uint32_t file, ui
 }
 static_assert((DATA_BLOCK - sizeof(struct data_head)) % sizeof(uint64_t) == 0, "filled to the end");
 
-/* What a block is, for people. */
+/* Describes a block for an error message. */
 static inline void data_describe(char *out, size_t n, const uint8_t *b)
 {
 	uint8_t copy[DATA_BLOCK];
@@ -118,7 +122,7 @@ static inline void data_describe(char *out, size_t n, const uint8_t *b)
 		 crc32c(0, copy, DATA_BLOCK) == crc ? "right" : "WRONG");
 }
 
-/* Where block k of our part lies in the file. */
+/* The position in the file of block k of this worker's part. */
 static inline uint32_t data_place(const struct data *m, uint32_t file, uint32_t k)
 {
 	return file == DATA_SHARED ? k * DATA_LANES + m->lane : k;
@@ -129,7 +133,7 @@ static inline uint32_t data_shared_id(uint32_t era)
 	return UINT32_C(0x10000) + era;
 }
 
-/* Has it opened the shared file of this era? */
+/* Has this worker opened the shared file of this era? */
 static inline bool data_joined(const struct data *m)
 {
 	return m->file[DATA_SHARED].id == data_shared_id(m->era);
@@ -148,7 +152,7 @@ static inline void data_synced(struct data_file *f, bool vouched)
 	}
 }
 
-/* The end of the last block that may be there. */
+/* The end of the last block that may exist. */
 static inline uint32_t data_most(const struct data_file *f)
 {
 	uint32_t n = DATA_BLOCKS;
@@ -233,7 +237,7 @@ static inline void *data_make(const char *dir, uint32_t worker, uint64_t seed)
 	return m;
 }
 
-/* ---- choosing ---- */
+/* ---- choosing a deed ---- */
 
 static inline uint32_t data_random(struct data *m, uint32_t n)
 {
@@ -253,7 +257,7 @@ static inline void data_pick_write(struct data *m, struct deed *d)
 		a[DATA_COUNT]--;
 	a[DATA_GAP] = a[DATA_COUNT] > 1 ? a[DATA_GAP] : 0;
 	a[DATA_START] = data_random(m, blocks + 1 - a[DATA_COUNT] * (a[DATA_LENGTH] + a[DATA_GAP]));
-	if (data_random(m, 3)) /* mostly files are small */
+	if (data_random(m, 3)) /* two of three writes begin near the start */
 		a[DATA_START] %= 32;
 }
 
@@ -272,7 +276,7 @@ static inline void data_pick(void *arg, struct deed *d)
 		d->verb = DATA_JOIN;
 	} else if (!m->file[file].id) {
 		d->verb = DATA_CREATE;
-		a[DATA_VALUE] = data_random(m, 4); /* its layout */
+		a[DATA_VALUE] = data_random(m, 4); /* selects the layout */
 	} else if (!m->open[file]) {
 		d->verb = DATA_OPEN;
 	} else if (data_random(m, 2)) {
@@ -288,7 +292,7 @@ static inline void data_pick(void *arg, struct deed *d)
 	}
 }
 
-/* ---- doing ---- */
+/* ---- executing a deed ---- */
 
 static inline void data_path(char *out, size_t n, const struct data *m, uint32_t file)
 {
@@ -298,7 +302,7 @@ static inline void data_path(char *out, size_t n, const struct data *m, uint32_t
 		snprintf(out, n, "%s/f%u", m->dir, file);
 }
 
-/* Closes what lost its name, or belongs to an earlier era. */
+/* Closes a file that was unlinked or belongs to an earlier era. */
 static inline int data_let_go(struct data *m, uint32_t file)
 {
 	struct sheaf_file *f = m->open[file];
@@ -306,7 +310,7 @@ static inline int data_let_go(struct data *m, uint32_t file)
 
 	m->open[file] = NULL;
 	r = f ? sheaf_close(f) : 0;
-	return r == -EIO ? 0 : r; /* nobody asks for those data any more */
+	return r == -EIO ? 0 : r; /* the lost data are not needed any more */
 }
 
 static inline int data_do_open(struct data *m, const struct deed *d, const char *path)
@@ -409,7 +413,7 @@ static inline int data_do(void *arg, const struct deed *d)
 	}
 }
 
-/* May the deed be answered so? */
+/* Is this result allowed for the deed? */
 static inline bool data_right(void *arg, const struct deed *d, int result)
 {
 	(void)arg;
@@ -428,7 +432,8 @@ static inline bool data_is(const struct data *m, uint32_t file, uint32_t k, uint
 	return memcmp(want, have, DATA_BLOCK) == 0;
 }
 
-/* Are the first `got` bytes of a file, in m->buf, what they may be, as far as they are ours? */
+/* Do the first `got` bytes of a file, in m->buf, match the model as far as they are in this
+ * worker's part? */
 static inline bool data_same_blocks(struct data *m, uint32_t file, size_t got, char *why, size_t n)
 {
 	struct data_file *f = &m->file[file];

@@ -1,10 +1,11 @@
-/* What a client does, as a verb and some numbers, and its log: a line before it begins, a line with the answer.
+/* A deed is an operation of a client, written as a verb and some numbers. The client logs a line
+ * before each deed and a line with its result after it:
  *
  *   > 17 rename 0 4 2 1
  *   < 17 0
  *
- * Each line is one write(2): a client that is killed loses none that it had written. Whoever reads the log replays
- * it; a line that was cut off was not yet begun. */
+ * Each line is one write(2): a client that is killed loses no line that it had written. The test
+ * replays the log into a model. A deed whose first line is truncated had not begun. */
 #ifndef SHEAF_SYS_DEED_H
 #define SHEAF_SYS_DEED_H
 
@@ -60,9 +61,9 @@ static inline void deed_end(struct deed_log *l, int result)
 
 struct deed_reader {
 	char path[CLUSTER_PATH + 32];
-	off_t at; /* read up to here */
+	off_t at; /* offset in the log of the next line to read */
 	unsigned seq;
-	bool pending; /* `last` was begun and not answered */
+	bool pending; /* `last` has begun and has no result yet */
 	struct deed last;
 	const char *const *verbs;
 	uint32_t n_verbs;
@@ -85,7 +86,7 @@ static inline struct deed deed_parse(const struct deed_reader *r, const char *li
 	return d;
 }
 
-/* Tells what came since the last time: begin before each deed, end after those that were answered. */
+/* Reads the lines added since the last call: calls begin for each deed, and end for each result. */
 static inline void deed_replay(struct deed_reader *r, void *arg,
 			       void (*begin)(void *arg, const struct deed *d),
 			       void (*end)(void *arg, const struct deed *d, int result))
@@ -95,7 +96,7 @@ static inline void deed_replay(struct deed_reader *r, void *arg,
 	unsigned seq;
 	int result;
 
-	if (!f) /* nothing was begun yet */
+	if (!f) /* no deed has begun yet */
 		return;
 	CHECK_EQ(fseeko(f, r->at, SEEK_SET), 0);
 	while (fgets(line, sizeof(line), f) && strchr(line, '\n')) {

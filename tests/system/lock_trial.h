@@ -1,4 +1,5 @@
-/* Locks as the tests take them: one call, what is in the way, and a thread that waits for one. */
+/* Helpers for lock tests: one call to lock a range, one that tests for a conflict, and a thread
+ * that waits for a lock. */
 #ifndef SHEAF_LOCK_TRIAL_H
 #define SHEAF_LOCK_TRIAL_H
 
@@ -19,7 +20,8 @@ static inline int range_lock(struct sheaf_file *f, uint64_t owner, short type, u
 	return sheaf_lock(f, &l, wait);
 }
 
-/* What is in the way of a lock on all of it: F_UNLCK, F_RDLCK, F_WRLCK. */
+/* The type of a lock that conflicts with a lock on the whole file: F_UNLCK (none), F_RDLCK,
+ * F_WRLCK. */
 static inline uint32_t in_the_way(struct sheaf_file *f, short type)
 {
 	struct sheaf_lock l = { .size = sizeof(l), .type = (uint32_t)type, .owner = 1234567 };

@@ -1,14 +1,15 @@
-/* Random changes of the names below one directory that only its owner touches: whatever breaks meanwhile, each
- * change must have happened exactly once, so every answer can be foretold.
+/* Random changes of the names below one directory, which only one client uses. Whatever fails
+ * meanwhile, each change must happen exactly once, so the model predicts every result.
  *
- * The model is a small tree: nodes (files, directories, symbolic links) and who is whose child. A change is a deed
- * (deed.h), so a log of them can be replayed into a model elsewhere and compared with what is there. */
+ * The model is a small tree of nodes: files, directories and symbolic links. A change is a deed
+ * (deed.h), so another process can replay a log of deeds into its model and compare that with the
+ * file system. */
 #ifndef SHEAF_SYS_NAMES_MODEL_H
 #define SHEAF_SYS_NAMES_MODEL_H
 
 #include "deed.h"
 
-#define NAMES 10 /* in each directory */
+#define NAMES 10 /* possible names in each directory */
 #define NAMES_NODES 48
 #define NAMES_PATH 320
 
@@ -27,32 +28,32 @@ enum {
 };
 static const char *const names_verbs[] = { "create", "mkdir", "symlink",  "unlink", "rmdir",
 					   "rename", "link",  "setxattr", "chmod",  "truncate" };
-/* Arguments of a deed: directory and name, a second pair, a value. */
+/* Arguments of a deed: directory and name, a second directory and name, a value. */
 enum { NAMES_DIR, NAMES_NAME, NAMES_DIR2, NAMES_NAME2, NAMES_VALUE };
 
 struct names_node {
-	mode_t mode; /* with its type; 0: not in use */
-	uint32_t links; /* names that it has */
+	mode_t mode; /* with the file type; 0: node not in use */
+	uint32_t links; /* number of names of this node */
 	uint32_t size, xattr, text; /* 0: none */
-	uint32_t parent, name; /* of a directory */
-	uint32_t child[NAMES]; /* of a directory; 0: nothing (0 is the root) */
-	uint64_t ino; /* while comparing */
+	uint32_t parent, name; /* directories only */
+	uint32_t child[NAMES]; /* directories only; 0: no such name (0 is the root) */
+	uint64_t ino; /* set while comparing */
 };
 
 struct names {
 	struct sheaf *fs;
 	char dir[32];
 	uint64_t rnd;
-	struct names_node node[NAMES_NODES]; /* 0 is `dir` itself */
+	struct names_node node[NAMES_NODES]; /* node 0 is `dir` */
 };
 
-/* Its owner can always get at it, root or not. */
+/* The owner always has all permissions, so that the test also runs as another user than root. */
 static inline mode_t names_mode(uint32_t value)
 {
 	return (value & 0077) | 0700;
 }
 
-/* ---- looking ---- */
+/* ---- looking up ---- */
 
 static inline bool names_is(const struct names *m, uint32_t n, mode_t type)
 {
@@ -103,9 +104,9 @@ static inline void names_path(char *out, const struct names *m, uint32_t dir, ui
 	snprintf(out + strlen(out), NAMES_PATH - strlen(out), "/n%u", name);
 }
 
-/* ---- foretelling ---- */
+/* ---- predicting ---- */
 
-#define NAMES_DO_NOT 1 /* it has no answer that we know */
+#define NAMES_DO_NOT 1 /* the model cannot predict the result: skip the deed */
 
 static inline int names_foretell_rename(const struct names *m, uint32_t a, uint32_t b,
 					uint32_t dir2)
@@ -149,7 +150,7 @@ static inline int names_foretell(const struct names *m, const struct deed *d)
 		return !a ? -ENOENT : names_is(m, a, S_IFDIR) ? -EPERM : 0;
 	case NAMES_TRUNCATE:
 		return !a ? -ENOENT : names_is(m, a, S_IFREG) ? 0 : NAMES_DO_NOT;
-	default: /* of what a link points to we say nothing */
+	default: /* the model does not know where a symlink points */
 		return !a ? -ENOENT : names_is(m, a, S_IFLNK) ? NAMES_DO_NOT : 0;
 	}
 }
@@ -177,7 +178,7 @@ static inline void names_drop(struct names *m, uint32_t *place)
 
 static inline void names_move(struct names *m, uint32_t *from, uint32_t *to, const struct deed *d)
 {
-	if (*from == *to) /* two names of one file: nothing happens */
+	if (*from == *to) /* two names of one file: rename does nothing */
 		return;
 	names_drop(m, to);
 	*to = *from;
@@ -186,7 +187,7 @@ static inline void names_move(struct names *m, uint32_t *from, uint32_t *to, con
 	m->node[*to].name = d->arg[NAMES_NAME2];
 }
 
-/* The deed succeeded. */
+/* Applies a deed that succeeded. */
 static inline void names_apply(struct names *m, const struct deed *d)
 {
 	uint32_t *a = &m->node[d->arg[NAMES_DIR]].child[d->arg[NAMES_NAME]];
@@ -226,7 +227,7 @@ static inline void names_apply(struct names *m, const struct deed *d)
 	}
 }
 
-/* ---- doing ---- */
+/* ---- executing ---- */
 
 static inline uint32_t names_some_dir(struct names *m)
 {
@@ -304,7 +305,7 @@ static inline void names_change(struct names *m)
 
 /* ---- comparing ---- */
 
-/* What is wrong goes into why[n]. */
+/* Writes the difference to why[n]. Always returns false. */
 __attribute__((format(printf, 3, 4))) static inline bool names_wrong(char *why, size_t n,
 								     const char *fmt, ...)
 {
@@ -316,7 +317,7 @@ __attribute__((format(printf, 3, 4))) static inline bool names_wrong(char *why, 
 	return false;
 }
 
-/* The text behind a name: of a symbolic link, or of its extended attribute. */
+/* Compares the target of a symbolic link, or an extended attribute, with the model. */
 static inline bool names_same_text(struct names *m, const char *path, const char *what,
 				   uint32_t want, char *why, size_t n)
 {
@@ -374,7 +375,7 @@ static inline bool names_same_node(struct names *m, const char *path, uint32_t n
 	return names_same_text(m, path, "attribute", node->xattr, why, len);
 }
 
-/* Are there these names and no others? */
+/* Does the directory have exactly the names of the model? */
 static inline bool names_same_listing(struct names *m, const char *path, uint32_t dir, char *why,
 				      size_t n)
 {
@@ -404,7 +405,7 @@ static inline bool names_same_listing(struct names *m, const char *path, uint32_
 	return true;
 }
 
-/* Is what is there what the model says, and nothing else? */
+/* Does the file system have exactly what the model has? */
 static inline bool names_same(struct names *m, char *why, size_t n)
 {
 	char path[NAMES_PATH];

@@ -1,7 +1,8 @@
 /* A TCP proxy between clients and servers that cuts connections after a number of bytes.
  *
- * Threads: one of its own; the knobs are atomic. Connections that come while `cuts` is not 0 use one of them
- * up: they are cut after `least` + random % `spread` bytes, both directions counted together. */
+ * Threads: one of its own; its settings are atomic. Each new connection uses up one of `cuts` while
+ * that is not 0: the proxy cuts the connection after `least` + random % `spread` bytes, both
+ * directions together. */
 #ifndef SHEAF_SYS_PROXY_H
 #define SHEAF_SYS_PROXY_H
 
@@ -19,14 +20,14 @@ struct proxy_pair {
 
 struct proxy {
 	pthread_t thread;
-	uint32_t port; /* of the way to server 0 */
+	uint32_t port; /* the proxy's port for server 0 */
 	uint32_t server_port;
 	int n, listener[CLUSTER_MAX];
 	struct proxy_pair pair[PROXY_PAIRS];
 	bool stop;
-	int cuts; /* still to make; negative: no end of them */
+	int cuts; /* connections still to cut; negative: all of them */
 	uint64_t least, spread, rnd;
-	int made; /* cuts that happened */
+	int made; /* connections cut so far */
 	uint64_t bytes; /* forwarded since the last proxy_plan() */
 	char conf[CLUSTER_PATH];
 };
@@ -98,7 +99,8 @@ static inline bool proxy_send(int fd, const uint8_t *b, size_t n)
 	return true;
 }
 
-/* What came on side k goes to the other; cuts when the pair's time has come. */
+/* Forwards what side k sent to the other side, and cuts the connection when its bytes are used
+ * up. */
 static inline void proxy_forward(struct proxy *x, struct proxy_pair *p, int k)
 {
 	static uint8_t b[65536];
@@ -138,7 +140,8 @@ static inline void *proxy_run(void *arg)
 		}
 		if (poll(p, (nfds_t)n, 50) <= 0)
 			continue;
-		for (int i = x->n; i < n; i++) /* a cut of its pair may have closed it */
+		/* an earlier pair of this pass may have been cut, and its descriptor closed */
+		for (int i = x->n; i < n; i++)
 			if (p[i].revents && x->pair[who[i] / 2].fd[who[i] % 2] == p[i].fd)
 				proxy_forward(x, &x->pair[who[i] / 2], who[i] % 2);
 		for (int i = 0; i < x->n; i++)
@@ -148,7 +151,7 @@ static inline void *proxy_run(void *arg)
 	return NULL;
 }
 
-/* Listens in front of the cluster and writes a cluster file that leads through it. */
+/* Listens in front of the cluster and writes a cluster file whose servers are the proxy's ports. */
 static inline void proxy_start(struct proxy *x, const struct cluster *c)
 {
 	memset(x, 0, sizeof(*x));
@@ -176,7 +179,7 @@ static inline void proxy_start(struct proxy *x, const struct cluster *c)
 	CHECK_EQ(pthread_create(&x->thread, NULL, proxy_run, x), 0);
 }
 
-/* The next `cuts` connections die after least + random % spread bytes. */
+/* Cuts each of the next `cuts` connections after least + random % spread bytes. */
 static inline void proxy_plan(struct proxy *x, int cuts, uint64_t least, uint64_t spread)
 {
 	__atomic_store_n(&x->cuts, 0, __ATOMIC_SEQ_CST);

@@ -1,4 +1,5 @@
-/* A link spoken by hand: frames over a blocking socket, with everything under the test's control. */
+/* A link that a test speaks by hand: frames over a blocking socket, every field under the test's
+ * control. */
 #ifndef SHEAF_SYS_RAW_H
 #define SHEAF_SYS_RAW_H
 
@@ -11,15 +12,15 @@ struct raw {
 	int fd;
 	struct conf *conf;
 	uint8_t key[KEY_BYTES];
-	const char *key_name; /* "": the default one */
-	uint32_t uid, gid; /* whom requests speak for */
+	const char *key_name; /* "": the default key */
+	uint32_t uid, gid; /* the user that requests act for */
 	uint64_t session;
 	uint8_t secret[16];
-	uint8_t hello[HELLO_MAX], response[HELLO_MAX]; /* as sent, for replays */
+	uint8_t hello[HELLO_MAX], response[HELLO_MAX]; /* as sent, for replay attacks */
 	uint32_t hello_len, response_len;
-	uint8_t body[MSG_MAX + 64]; /* of the last frame received */
+	uint8_t body[MSG_MAX + 64]; /* body of the last frame received */
 	struct wire_frame_head head;
-	struct arena arena; /* of decoded arrays */
+	struct arena arena; /* memory of decoded arrays */
 };
 
 struct raw_body {
@@ -68,7 +69,7 @@ static inline bool raw_read(int fd, void *p, size_t n)
 	return true;
 }
 
-/* Has the server closed it? Reads and drops what is still to come. */
+/* Has the server closed the connection? Reads and drops what arrives before that. */
 static inline bool raw_closed(int fd)
 {
 	uint8_t b[4096];
@@ -95,7 +96,7 @@ static inline bool raw_send(struct raw *r, uint32_t kind, uint64_t tag, const vo
 			 body, n);
 }
 
-/* The next frame, whatever it is. */
+/* Receives the next frame, of any kind. */
 static inline bool raw_recv(struct raw *r)
 {
 	uint8_t head[FRAME_HEAD];
@@ -134,7 +135,7 @@ static inline bool raw_send_hello(struct raw *r, struct wire_hello *h)
 	return raw_send(r, FRAME_HELLO, 0, r->hello, r->hello_len);
 }
 
-/* The challenge is in body: answer it with our key. */
+/* Answers the challenge in body with this link's key. */
 static inline bool raw_respond(struct raw *r)
 {
 	struct wire_challenge ch;
@@ -155,7 +156,7 @@ static inline bool raw_respond(struct raw *r)
 	return raw_send(r, FRAME_RESPONSE, 0, r->response, r->response_len);
 }
 
-/* What the frame in body says: 0 or a positive errno; -1: it is no welcome. */
+/* The status of the WELCOME in body: 0 or a positive errno; -1: another frame. */
 static inline int raw_welcome_status(struct raw *r)
 {
 	struct wire_welcome w;
@@ -168,13 +169,13 @@ static inline int raw_welcome_status(struct raw *r)
 	return w.status;
 }
 
-/* The same of the next frame. */
+/* Receives a frame and returns raw_welcome_status() of it. */
 static inline int raw_welcome(struct raw *r)
 {
 	return raw_recv(r) ? raw_welcome_status(r) : -1;
 }
 
-/* A connection that is to be proved with this key. */
+/* Connects; the handshake will use this key. */
 static inline void raw_open_with(struct raw *r, const struct cluster *c, int server,
 				 const char *key_name)
 {
@@ -202,7 +203,7 @@ static inline void raw_close(struct raw *r)
 	arena_destroy(&r->arena);
 }
 
-/* The handshake to its end: 0, or why it was refused (-1: without a word). */
+/* Does the whole handshake: 0, or the error it was refused with (-1: closed without an answer). */
 static inline int raw_greet(struct raw *r, int server)
 {
 	struct wire_hello h = raw_hello(r, (uint32_t)server);
@@ -214,7 +215,7 @@ static inline int raw_greet(struct raw *r, int server)
 	return raw_welcome_status(r);
 }
 
-/* An authenticated link. */
+/* Opens an authenticated link. */
 static inline void raw_up(struct raw *r, const struct cluster *c, int server)
 {
 	raw_open(r, c, server);
@@ -226,7 +227,7 @@ static inline uint64_t raw_tag(uint32_t slot, uint32_t sequence)
 	return (uint64_t)slot << 32 | sequence;
 }
 
-/* A request; what is in `put` may lie as it likes. */
+/* Sends a request; `put` may encode false arguments. */
 static inline bool raw_request(struct raw *r, uint32_t op, uint32_t slot, uint32_t sequence,
 			       xdr_any put, void *args)
 {
@@ -247,7 +248,8 @@ static inline bool raw_request(struct raw *r, uint32_t op, uint32_t slot, uint32
 	return raw_send(r, FRAME_REQUEST, raw_tag(slot, sequence), m.b, (uint32_t)xdr_used(&x));
 }
 
-/* The next reply's status (0 or a positive errno) and result; -1: the link is closed. Other frames pass. */
+/* Receives frames up to the next reply; returns its status (0 or a positive errno) and result; -1:
+ * the link is closed. */
 static inline int raw_reply(struct raw *r, xdr_any get, void *res)
 {
 	struct wire_rep_head h;

@@ -1,4 +1,4 @@
-/* A connection, and places in it where each test is alone. For programs that test the public interface. */
+/* A connection and a fresh directory for each test, for programs that test the public interface. */
 #ifndef SHEAF_SCENE_H
 #define SHEAF_SCENE_H
 
@@ -7,7 +7,7 @@
 static struct sheaf *fs;
 static int dir_number;
 
-/* A directory of its own for each test. */
+/* Creates a new directory for the calling test. */
 static inline const char *fresh_dir(void)
 {
 	static char dir[32];

@@ -1,4 +1,5 @@
-/* Names, attributes, open modes, errors and layouts through the public interface, with servers and embedded. */
+/* Names, attributes, open modes, errors and layouts through the public interface, with servers and
+ * embedded. */
 #include <pthread.h>
 
 #include "scene.h"
@@ -64,7 +65,7 @@ static void truncate_cuts_and_extends(void)
 	for (int i = 100001; i < 390000; i++)
 		CHECK_EQ(b[i], 0);
 	CHECK_EQ(sheaf_ftruncate(f, 10), 0);
-	CHECK_EQ(sheaf_pwrite(f, "x", 1, 20), 1); /* the capability of before was fenced */
+	CHECK_EQ(sheaf_pwrite(f, "x", 1, 20), 1); /* the truncate fenced the old capability */
 	CHECK_EQ(sheaf_pread(f, b, 100, 0), 21);
 	CHECK(is_pattern(b, 10, 2, 0));
 	CHECK(b[10] == 0 && b[19] == 0 && b[20] == 'x');
@@ -87,13 +88,13 @@ static void an_unlinked_open_file_stays_readable(void)
 	CHECK_EQ(sheaf_unlink(fs, p), 0);
 	CHECK_EQ(sheaf_stat(fs, p, &(struct stat){ 0 }), -ENOENT);
 	CHECK_EQ(open_error(p, O_RDONLY), -ENOENT);
-	pause_ms(100); /* the removal has had its chance */
+	pause_ms(100); /* time for a removal that must not happen */
 	CHECK_EQ(sheaf_pread(f, b, sizeof(b), 0), (ssize_t)sizeof(b));
 	CHECK(is_pattern(b, sizeof(b), 5, 0));
 	CHECK_EQ(sheaf_pwrite(f, "more", 4, 500000), 4);
 	CHECK_EQ(sheaf_pread(f, b, 4, 500000), 4);
 	CHECK(memcmp(b, "more", 4) == 0);
-	make_file(fs, p, 10, 6); /* the name is free */
+	make_file(fs, p, 10, 6); /* the name can be used again */
 	CHECK_EQ(sheaf_pread(f, b, 10, 0), 10);
 	CHECK(is_pattern(b, 10, 5, 0));
 	CHECK_EQ(sheaf_close(f), 0);
@@ -113,7 +114,7 @@ static void rename_replaces_what_was_there(void)
 	CHECK_EQ(sheaf_rename(fs, a, b), 0);
 	check_file(fs, b, 1000, 1);
 	CHECK_EQ(sheaf_stat(fs, a, &(struct stat){ 0 }), -ENOENT);
-	CHECK_EQ(sheaf_pread(f, c, 10, 1990), 10); /* the old one, still open */
+	CHECK_EQ(sheaf_pread(f, c, 10, 1990), 10); /* the replaced file is still open */
 	CHECK(is_pattern(c, 10, 2, 1990));
 	CHECK_EQ(sheaf_close(f), 0);
 	CHECK_EQ(sheaf_rename(fs, b, b), 0);
@@ -225,7 +226,7 @@ static void attributes_keep_what_was_set(void)
 	CHECK_EQ(later.st_ino, st.st_ino);
 }
 
-/* The credential of each call decides, not that of the process. */
+/* Permissions are those of the call's credential, not of the process. */
 static void another_credential_is_held_to_the_permissions(void)
 {
 	struct sheaf_cred other = { .uid = 1000, .gid = 1000 };
@@ -254,7 +255,7 @@ static void another_credential_is_held_to_the_permissions(void)
 	CHECK_EQ(sheaf_chmod(fs, in(d, "secret"), 0640), 0);
 	CHECK_EQ(sheaf_h_open(fs, &member, dir, "secret", O_RDWR, 0, NULL, &f), -EACCES);
 	CHECK_EQ(sheaf_h_open(fs, &member, dir, "secret", O_RDONLY, 0, NULL, &f), 0);
-	CHECK_EQ(sheaf_chmod(fs, in(d, "secret"), 0), 0); /* does not revoke */
+	CHECK_EQ(sheaf_chmod(fs, in(d, "secret"), 0), 0); /* does not revoke the open */
 	CHECK_EQ(sheaf_pread(f, (char[10]){ 0 }, 10, 0), 10);
 	CHECK_EQ(sheaf_close(f), 0);
 	CHECK_EQ(sheaf_chmod(fs, d, 0700), 0);
@@ -316,7 +317,7 @@ static void *make_entries(void *arg)
 	return NULL;
 }
 
-/* Several threads share commits. */
+/* Threads create the entries, so that commits are shared. */
 static void make_directory(const char *dir, int n)
 {
 	struct maker m[20];
@@ -351,7 +352,8 @@ static void a_large_directory_is_read_in_pages(void)
 		seen[i] = 1;
 		if (++k == n / 2)
 			middle = e.cookie;
-		if (k % 10 == 0) /* what goes while we read does not disturb the rest */
+		/* removals during a listing do not disturb the other entries */
+		if (k % 10 == 0)
 			CHECK_EQ(sheaf_unlink(fs, in(d, e.name)), 0);
 	}
 	CHECK_EQ(r, 0);
@@ -384,7 +386,7 @@ static void layouts_are_what_was_asked_for(void)
 	l.stripe_unit = 4097;
 	CHECK_EQ(sheaf_open(fs, in(d, "odd"), O_CREAT | O_RDWR, 0600, &l, &f), -EINVAL);
 	l.stripe_unit = 1 << 20;
-	l.width = 1000; /* as many as there are */
+	l.width = 1000; /* more than there are targets: means all */
 	CHECK_EQ(sheaf_open(fs, in(d, "wide"), O_CREAT | O_RDWR, 0600, &l, &f), 0);
 	CHECK_EQ(sheaf_pwrite(f, b, sizeof(b), (1 << 20) - 50), (ssize_t)sizeof(b));
 	CHECK_EQ(sheaf_close(f), 0);
@@ -403,7 +405,8 @@ static void many_operations_are_in_flight_at_once(void)
 		pattern(b[i], PIECE, 8, (uint64_t)i * PIECE);
 		CHECK_EQ(sheaf_pwrite_start(f, b[i], PIECE, (off_t)i * PIECE, &op[i]), 0);
 	}
-	for (int i = 0; i < N; i++) /* backwards: the order of waiting is the caller's */
+	/* the caller may wait in any order: here backwards */
+	for (int i = 0; i < N; i++)
 		CHECK_EQ(sheaf_wait(op[N - 1 - i]), PIECE);
 	memset(b, 0, sizeof(b));
 	for (int i = 0; i < N; i++)
@@ -418,7 +421,7 @@ static void many_operations_are_in_flight_at_once(void)
 			op[i] = NULL;
 			left--;
 		}
-		pause_ms(1); /* the helper drives */
+		pause_ms(1); /* the helper thread drives the connection */
 	}
 	CHECK(is_pattern(b, sizeof(b), 8, 0));
 	CHECK_EQ(sheaf_close(f), 0);
@@ -460,7 +463,8 @@ int main(int argc, char **argv)
 	temp_dir(dir, sizeof(dir));
 	snprintf(conf, sizeof(conf), "local:%s", dir);
 	fs = client(conf);
-	CHECK(sheaf_connect(conf, &second) < 0); /* one process, one connection at a time */
+	/* embedded, a process has one connection at a time */
+	CHECK(sheaf_connect(conf, &second) < 0);
 	CHECK(sheaf_why()[0]);
 	test_run(both, n, argc, argv);
 	make_file(fs, "/kept", 100000, 9);

@@ -1,5 +1,5 @@
-/* Appends of several clients to one file: every record is there once and in one piece; the size never shows an
- * unfinished one; servers and clients that are killed meanwhile. */
+/* Appends of several clients to one file: each record is in the file once and in one piece, the
+ * size never includes an unfinished record, also when servers and clients are killed. */
 #include <pthread.h>
 #include <signal.h>
 #include <sys/sysmacros.h>
@@ -12,7 +12,7 @@
 
 static struct cluster c;
 
-/* A record: its writer, its number, its length, then a pattern of them. */
+/* A record: writer, number, length, then a pattern made of these. */
 struct record {
 	uint32_t magic, writer, number, length;
 };
@@ -29,7 +29,8 @@ static size_t record_make(uint8_t *out, uint32_t writer, uint32_t number)
 	return len;
 }
 
-/* Reads the whole file and looks at every record. Zeros stand for appends that never came to be. */
+/* Reads the whole file and checks every record. Zeros are the ranges of appends that never
+ * completed. */
 static void check_log(const char *path, uint32_t seen[WRITERS][RECORDS])
 {
 	struct sheaf_file *f = open_file(fs, path, O_RDONLY);
@@ -81,7 +82,7 @@ static void *write_log(void *arg)
 		CHECK_EQ(sheaf_pwrite(f, b, n, 0), (ssize_t)n);
 	}
 	closed = sheaf_close(f);
-	CHECK(closed == 0 || closed == -EIO); /* a server was killed before its data were synced */
+	CHECK(closed == 0 || closed == -EIO); /* -EIO: killed before the data were synced */
 	sheaf_disconnect(mine);
 	return NULL;
 }
@@ -115,7 +116,8 @@ static void records_of_many_clients_stay_whole(void)
 	static uint32_t seen[WRITERS][RECORDS];
 
 	start_writers(w, path);
-	for (int i = 0; i < 20; i++) { /* whoever looks meanwhile sees whole records */
+	/* a concurrent reader sees only whole records */
+	for (int i = 0; i < 20; i++) {
 		pause_ms(20);
 		check_log(path, seen);
 	}
@@ -176,7 +178,7 @@ static off_t size_of(const char *path)
 	return st.st_size;
 }
 
-/* Room that is made through a file for appends makes it longer, and appends go behind it. */
+/* fallocate through a file opened for appends grows the file, and later appends go behind it. */
 static void appends_go_behind_room_that_was_made(void)
 {
 	const char *path = in(fresh_dir(), "f");
@@ -223,7 +225,7 @@ static int appender(const char *name, char **arg)
 			return 1;
 }
 
-/* Its place stays zeros or has its bytes; nobody else's record is in it. */
+/* The range of its last append has zeros or its bytes, never part of another client's record. */
 static void a_killed_client_leaves_zeros_at_most(void)
 {
 	const char *path = in(fresh_dir(), "f");
@@ -239,7 +241,8 @@ static void a_killed_client_leaves_zeros_at_most(void)
 	f = open_file(fs, path, O_RDWR | O_APPEND);
 	CHECK_EQ(sheaf_pwrite(f, "end", 3, 0), 3);
 	CHECK_EQ(sheaf_close(f), 0);
-	for (int i = 0; i < 100; i++) { /* until its lease is over and the size settled */
+	/* until the lease has ended and the size is settled */
+	for (int i = 0; i < 100; i++) {
 		CHECK_EQ(sheaf_stat(fs, path, &st), 0);
 		pause_ms(50);
 	}

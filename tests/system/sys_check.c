@@ -1,6 +1,6 @@
-/* `sheaf check`: finds nothing wrong on a busy file system and after kill -9 of anybody; finds what was damaged on
- * purpose in the databases and object files of servers that were stopped, says it in one line, repairs it, and keeps
- * every byte that was intact. */
+/* `sheaf check` finds nothing wrong on a busy file system and after kill -9 of servers and clients.
+ * It finds damage that the test makes in the databases and object files of stopped servers, reports
+ * each in one line, repairs it, and keeps every intact byte. */
 #include "../unit/acl_text.h"
 #include "meta/meta_schema.h"
 #include "names_model.h"
@@ -10,7 +10,7 @@
 
 static struct cluster c;
 static struct sheaf *fs;
-static char out[1 << 20]; /* what the last check said */
+static char out[1 << 20]; /* output of the last check */
 
 static int check(const char *options)
 {
@@ -30,7 +30,7 @@ static int check(const char *options)
 	return WEXITSTATUS(st);
 }
 
-/* Nothing is wrong, and what it says otherwise helps whoever reads the failure. */
+/* Runs a check that must find nothing wrong, and prints its output when it does. */
 static void check_clean_with(const char *options)
 {
 	int r = check(options);
@@ -61,7 +61,7 @@ static bool said(const char *start, const char *path, const char *what)
 	return false;
 }
 
-/* ---- healthy ---- */
+/* ---- healthy file systems ---- */
 
 static int child(const char *name, char **arg)
 {
@@ -90,7 +90,7 @@ static int child(const char *name, char **arg)
 		r = sheaf_close(f);
 		CHECK(r == 0 || r == -EIO);
 		snprintf(other, sizeof(other), "/shared/%s-%u", name, n % 2);
-		if (n % 3 == 1) /* a directory of another server, perhaps */
+		if (n % 3 == 1) /* may be a directory of another server */
 			CHECK_EQ(sheaf_rename(mine, path, other), 0);
 		else if (n % 5 == 0)
 			CHECK_EQ(sheaf_unlink(mine, path), 0);
@@ -212,7 +212,7 @@ static void put(uint64_t ino, const struct node *n)
 	CHECK_EQ(node_put(&dbs[ino >> 48], txns[ino >> 48], ino, n), 0);
 }
 
-/* Rows whose keys begin with an inode. */
+/* Deletes a row whose key begins with an inode number. */
 static void del(enum table t, struct key k)
 {
 	uint64_t i = be64_load(k.b) >> 48;
@@ -243,7 +243,7 @@ static struct key entry_key(uint64_t dir, const char *name)
 	return key_entry(dir, &n);
 }
 
-/* Takes a name away so that the directory itself stays right. */
+/* Removes a name and keeps the directory's own row consistent. */
 static void drop_name(uint64_t dir, const char *name)
 {
 	struct disk_entry e = entry(dir, name);
@@ -268,7 +268,8 @@ static void add_name(uint64_t dir, const char *name, uint64_t ino, uint32_t type
 	put(dir, &n);
 }
 
-/* What each damage is done to: a directory of its own with a file, a directory with a file in it, a link. */
+/* The files that each damage is applied to: a directory of its own with a file, a subdirectory with
+ * a file in it, and a link. */
 struct place {
 	uint64_t dir, file, sub, inner, link;
 };
@@ -501,7 +502,7 @@ static void layout_with_wrong_server(const struct place *p)
 {
 	struct node n = get(p->file);
 
-	n.targets[1] = 3 - n.targets[0] - n.targets[1]; /* of 0, 1, 2 the one it has not */
+	n.targets[1] = 3 - n.targets[0] - n.targets[1]; /* of 0, 1, 2, the one it does not have */
 	put(p->file, &n);
 }
 
@@ -517,7 +518,7 @@ static void epoch_too_low(const struct place *p)
 {
 	struct node n = get(p->file);
 
-	CHECK(n.i.epoch > 1); /* it was truncated once */
+	CHECK(n.i.epoch > 1); /* the file was truncated once */
 	n.i.epoch = 1;
 	put(p->file, &n);
 }
@@ -567,8 +568,8 @@ enum { FILE_STAYS, FILE_IN_LOST };
 static const struct damage {
 	const char *name;
 	void (*make)(const struct place *p);
-	const char *path, *what; /* of the line that is to be said; %s: its directory */
-	int file; /* where the file's data are afterwards */
+	const char *path, *what; /* parts of the expected line; %s: the directory */
+	int file; /* where the file's data are after the repair */
 } damages[] = {
 #define DAMAGE(f, path, what, file) \
 	{ \
@@ -700,9 +701,9 @@ static void what_was_repaired_works(void)
 		check_file(fs, at(i, "new"), 1000, 7);
 		CHECK_EQ(sheaf_unlink(fs, at(i, "new")), 0);
 	}
-	snprintf(text, sizeof(text), "/x%d/sub/inner", 4); /* in a directory made anew */
+	snprintf(text, sizeof(text), "/x%d/sub/inner", 4); /* in a directory that was recreated */
 	CHECK_EQ(sheaf_stat(fs, text, &st), 0);
-	CHECK_EQ(sheaf_stat(fs, "/x5/link", &st), 0); /* a link made anew leads where it led */
+	CHECK_EQ(sheaf_stat(fs, "/x5/link", &st), 0); /* a recreated link has its old target */
 	CHECK_EQ(st.st_size, BYTES);
 	f = open_file(fs, "/x0/file", O_RDWR);
 	CHECK_EQ(sheaf_pwrite(f, "x", 1, BYTES), 1);
@@ -714,7 +715,8 @@ static void what_was_repaired_works(void)
 	check_clean();
 }
 
-/* An object of the file on the server that its layout does not name, as a client can make one that may write to it. */
+/* The path of an object on the server that the file's layout does not name. A client that may write
+ * to the file can create such an object. */
 static void stray_path(char *path, size_t n, const char *name)
 {
 	struct sheaf_layout_info l = { .size = sizeof(l) };
@@ -744,7 +746,8 @@ static void a_stray_object_changes_no_layout(void)
 		make_file(fs, names[i], BYTES, 7);
 		stray_path(path[i], sizeof(path[i]), names[i]);
 	}
-	CHECK_EQ(sheaf_truncate(fs, "/sparse", 2 * BYTES), 0); /* nobody can tell by its objects */
+	/* the objects of a sparse file do not tell whether it is complete */
+	CHECK_EQ(sheaf_truncate(fs, "/sparse", 2 * BYTES), 0);
 	CHECK_EQ(sheaf_get_layout(fs, names[0], &before), 0);
 	CHECK(WITHIN(PATIENCE_S, check("") == 0 && !strstr(out, "pending")));
 	cluster_down(&c);

@@ -1,5 +1,5 @@
-/* The copier of cp and cat: whole bytes in order whatever the size, on one thread or two; sources that
- * change, targets that fail, block or are given up. */
+/* The copier of cp and cat copies all bytes in order, for any size, on one thread or two; also with
+ * sources that change, and with targets that fail, block or are cancelled. */
 #include <pthread.h>
 
 #include "cli/cli.h"
@@ -11,7 +11,7 @@ static struct cluster c;
 static struct sheaf *fs;
 static uint8_t *data, *back; /* SIZE_MAX_TESTED each */
 
-/* One copy on a thread of its own. */
+/* One copy, on a thread of its own. */
 struct copy {
 	struct cli_stream from, to;
 	uint64_t size;
@@ -66,7 +66,7 @@ static void every_size_arrives_whole(void)
 		0,	     1,	      MIB - 1,	   MIB,		 MIB + 1,      4 * MIB,
 		4 * MIB + 1, 5 * MIB, 8 * MIB - 1, 9 * MIB + 77, 12 * MIB + 1, SIZE_MAX_TESTED
 	};
-	struct cli_copier *k = cli_copier_new(); /* the same for all, as cp has it */
+	struct cli_copier *k = cli_copier_new(); /* one copier for all copies, as in cp */
 	struct cli_progress p = { 0 };
 	uint64_t total = 0;
 	bool source;
@@ -93,7 +93,7 @@ static void every_size_arrives_whole(void)
 	cli_copier_free(k);
 }
 
-/* The size is only what was said before: all that is there is copied. */
+/* The size given before is only a hint: the whole file is copied. */
 static void a_host_file_of_another_size_is_copied_to_its_end(void)
 {
 	static const size_t said[] = { 0, 9 * MIB, SIZE_MAX_TESTED };
@@ -110,7 +110,7 @@ static void a_host_file_of_another_size_is_copied_to_its_end(void)
 	}
 }
 
-/* A copy into a pipe that nobody reads yet: 8 blocks are under way when it stands still. */
+/* Starts a copy into a pipe that has no reader yet: the copy blocks with 8 blocks in flight. */
 static void begin_stuck(struct copy *y, size_t size, int *reader)
 {
 	struct pollfd ready;
@@ -124,7 +124,7 @@ static void begin_stuck(struct copy *y, size_t size, int *reader)
 	*reader = p[0];
 }
 
-/* The copy has its end of the pipe until here. */
+/* Waits for the copy and closes its end of the pipe. */
 static void end_stuck(struct copy *y)
 {
 	CHECK_EQ(pthread_join(y->thread, NULL), 0);

@@ -1,14 +1,16 @@
 /* Crash rounds: real servers and real clients, killed with SIGKILL at random moments.
  *
- * A round: four writers (crash_data.h) and two workers on names (names_model.h), each a process of its own with a log
- * of its own (deed.h), go to work; servers are killed and come back, some of them a second time while they recover;
- * workers are killed. When all servers serve again the workers that live are stopped between two deeds. Then a fresh
- * client compares everything with the models that the logs were replayed into. Those that live go on in the next
- * round with what they have open, others take the places of the dead. Some rounds are an era: at its end what the
- * dead have left is compared once more, since servers have meanwhile ended their sessions, and removed.
+ * In a round, four writers (crash_data.h) and two workers on names (names_model.h) run, each a
+ * process of its own with a log of its own (deed.h). Servers are killed and started again, some of
+ * them a second time while they recover; workers are killed. When all servers are ready again, the
+ * surviving workers stop between two deeds. Then a fresh client compares everything with the models
+ * that the logs were replayed into. Survivors continue in the next round with the files they have
+ * open; new workers replace the dead ones. An era is some rounds. At its end the files of dead
+ * workers are compared once more, since servers have ended their sessions meanwhile, and removed.
  *
- * The seed chooses who is killed when and what workers attempt; the moments are the machine's. A failure says
- * what was expected and found, and leaves the servers' directories and all logs where they are.
+ * The seed chooses which processes are killed when, and which deeds workers attempt; the exact
+ * moments depend on the machine. A failure prints what was expected and found, and keeps the
+ * servers' directories and all logs.
  *
  * Threads: the main thread, and those of the library while it compares. */
 #include <sys/socket.h>
@@ -19,10 +21,10 @@
 #define SERVERS 4
 #define WRITERS 4
 #define WORKERS (WRITERS + 2)
-#define MAX_KILLS 3 /* of workers in a round */
+#define MAX_KILLS 3 /* of workers, in a round */
 #define ERA 8 /* rounds */
 #define EVENTS 32
-#define PATIENCE 60 /* seconds until a worker has ended its deed */
+#define PATIENCE 60 /* seconds for a worker to complete its deed */
 #define LEASE 4
 
 static_assert(WORKERS + ERA * MAX_KILLS <= DATA_LANES, "a lane for everybody");
@@ -32,21 +34,21 @@ struct order {
 	uint32_t round, era, lane;
 };
 
-/* ---- the two trades ---- */
+/* ---- the two kinds of workers ---- */
 
 struct trade {
 	const char *name;
 	const char *const *verbs;
 	uint32_t n_verbs;
-	void *(*make)(const char *dir, uint32_t worker, uint64_t seed); /* to be freed */
+	void *(*make)(const char *dir, uint32_t worker, uint64_t seed); /* the caller frees it */
 	void (*use)(void *m, struct sheaf *fs);
-	void (*round)(void *m, const struct order *o); /* one begins */
+	void (*round)(void *m, const struct order *o); /* a round begins */
 	void (*pick)(void *m, struct deed *d);
 	int (*act)(void *m, const struct deed *d);
 	bool (*right)(void *m, const struct deed *d, int result);
 	void (*begin)(void *m, const struct deed *d);
 	void (*end)(void *m, const struct deed *d, int result);
-	bool (*same)(void *m, char *why, size_t n); /* Is all there as the model has it? */
+	bool (*same)(void *m, char *why, size_t n); /* does the file system match the model? */
 	int (*leave)(void *m); /* closes everything */
 };
 
@@ -138,9 +140,9 @@ static const struct trade trades[] = {
 	  namer_act, namer_right, namer_begin, namer_end, namer_same, namer_leave },
 };
 
-/* ---- a worker: this program again ---- */
+/* ---- inside a worker process ---- */
 
-struct hand { /* a worker, seen from inside */
+struct hand { /* state of a worker, in its own process */
 	const struct trade *trade;
 	void *model;
 	struct deed_log log;
@@ -167,7 +169,7 @@ static void one_deed(struct hand *h)
 	h->trade->end(h->model, &d, r);
 }
 
-/* Works until it is told to stop, answers, and waits for the next round. */
+/* Executes deeds until told to stop, reports that, and waits for the next round. */
 static void serve_orders(struct hand *h, int fd)
 {
 	struct order o = { .what = STOP };
@@ -187,7 +189,7 @@ static void serve_orders(struct hand *h, int fd)
 	}
 }
 
-/* TRADE CONF DIRECTORY LOG WORKER SEED DESCRIPTOR */
+/* Arguments: TRADE CONF DIRECTORY LOG WORKER SEED DESCRIPTOR */
 static int worker_main(char **arg)
 {
 	struct hand h = { .trade = trades, .worker = (uint32_t)atoi(arg[4]) };
@@ -223,12 +225,12 @@ struct worker {
 
 static struct {
 	struct cluster c;
-	int notify[SERVERS]; /* where a server that is starting says that it serves; -1: none */
+	int notify[SERVERS]; /* where a starting server reports that it is ready; -1: none */
 	struct worker worker[WORKERS], dead[ERA * MAX_KILLS];
 	uint32_t n_dead;
 	uint64_t seed, rnd;
 	uint32_t rounds, round, era;
-	uint32_t numbers, lanes; /* given to workers so far */
+	uint32_t numbers, lanes; /* assigned to workers so far */
 	uint64_t killed_servers, killed_workers, deeds, eio;
 } run;
 
@@ -253,7 +255,7 @@ __attribute__((format(printf, 1, 2), noreturn)) static void wrong(const char *fm
 	exit(1);
 }
 
-/* ---- workers, seen from outside ---- */
+/* ---- workers, in the test process ---- */
 
 static void worker_begin(struct worker *w, const struct trade *trade, struct sheaf *fs)
 {
@@ -286,7 +288,7 @@ static void worker_order(struct worker *w, int what)
 
 	if (what == GO)
 		w->trade->round(w->model, &o);
-	/* one that has ended by itself is found by worker_stopped() */
+	/* if the worker has exited, worker_stopped() notices */
 	send(w->fd, &o, sizeof(o), MSG_NOSIGNAL);
 }
 
@@ -305,7 +307,7 @@ static void worker_kill(struct worker *w)
 	run.killed_workers++;
 }
 
-/* It has ended its last deed and waits. */
+/* Waits until the worker has completed its last deed. */
 static void worker_stopped(struct worker *w)
 {
 	struct order o;
@@ -324,7 +326,7 @@ static void worker_stopped(struct worker *w)
 /* ---- kills ---- */
 
 struct event {
-	uint32_t at; /* ms after the beginning */
+	uint32_t at; /* ms after the start of the round */
 	enum { KILL_SERVER, START_SERVER, KILL_WORKER } what;
 	int who;
 };
@@ -349,7 +351,7 @@ static int by_time(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* One server mostly, seldom all; every third of them dies again while it starts or recovers. */
+/* Usually kills one server, seldom all; one of three dies again while it starts or recovers. */
 static void plan_make(struct plan *p)
 {
 	static const uint8_t servers[] = { 1, 1, 1, 1, 2, 2, 3, SERVERS };
@@ -407,13 +409,13 @@ static void plan_run(const struct plan *p)
 			wrong("server %d does not start again", i);
 		run.notify[i] = -1;
 	}
-	pause_ms(50 + (int)chance(150)); /* those that live go on with the new servers */
+	pause_ms(50 + (int)chance(150)); /* survivors continue with the restarted servers */
 }
 
 /* ---- comparing ---- */
 
-/* What a worker had begun when it was killed has happened or not, and wholly; a truncate that was begun goes on by
- * itself. */
+/* The deed that a killed worker had begun has happened completely or not at all; a truncate that
+ * was begun still completes. */
 static void worker_compare(struct worker *w, struct sheaf *fs)
 {
 	char why[512] = "", then[512] = "", deed[160] = "";
@@ -474,7 +476,7 @@ static void shared_path(char *out, size_t n)
 	snprintf(out, n, "/shared/e%u", run.era);
 }
 
-/* How long the shared file may be at most, in blocks. */
+/* The largest possible size of the shared file, in blocks. */
 static uint32_t shared_most(const struct worker *w, uint32_t n_workers)
 {
 	uint32_t most = 0;
@@ -491,7 +493,8 @@ static uint32_t shared_most(const struct worker *w, uint32_t n_workers)
 	return most;
 }
 
-/* Compares and removes what the dead have left, and the shared file; those that live still have it open. */
+/* Compares and removes the files of dead workers and the shared file, which survivors still have
+ * open. */
 static void era_end(struct sheaf *fs)
 {
 	uint32_t most = MAX(shared_most(run.worker, WORKERS), shared_most(run.dead, run.n_dead));
@@ -511,7 +514,7 @@ static void era_end(struct sheaf *fs)
 	run.n_dead = 0;
 }
 
-/* Nothing is under way but our own question. */
+/* Is this status request the only one in service? */
 static bool quiet(struct sheaf *fs)
 {
 	for (int i = 0; i < SERVERS; i++) {
@@ -628,7 +631,7 @@ static bool no_object_left(void)
 	return objects_left == 0;
 }
 
-/* When all are gone and everything was removed, no data are left on any server. */
+/* After all workers have left and everything is removed, no data are left on any server. */
 static void last_round(void)
 {
 	struct sheaf *fs;

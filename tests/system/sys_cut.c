@@ -1,9 +1,9 @@
-/* Connections that are cut after any number of bytes: every change happens exactly once, every read and
- * write completes with the right bytes, and the caller notices nothing but the time. */
+/* Connections are cut after any number of bytes: every change happens exactly once, every read and
+ * write completes with the right bytes, and the caller notices only the delay. */
 #include "names_model.h"
 #include "proxy.h"
 
-/* One conversation of every kind of call; what it leaves is checked over a way that nobody cuts. */
+/* Makes one call of every kind; checks the results over a connection that is not cut. */
 static void conversation(struct sheaf *fs, struct sheaf *direct, int n)
 {
 	char dir[64], a[80], b[80];
@@ -19,8 +19,8 @@ static void conversation(struct sheaf *fs, struct sheaf *direct, int n)
 	pattern(out, sizeof(out), (uint64_t)n, 0);
 	CHECK_EQ(sheaf_mkdir(fs, dir, 0755), 0);
 	CHECK_EQ(sheaf_open(fs, a, O_CREAT | O_EXCL | O_RDWR, 0644, NULL, &f), 0);
-	CHECK_EQ(sheaf_pwrite(f, out, 500, 0), 500); /* inside the message */
-	CHECK_EQ(sheaf_pwrite(f, out + 500, 8500, 500), 8500); /* pulled */
+	CHECK_EQ(sheaf_pwrite(f, out, 500, 0), 500); /* inside the request */
+	CHECK_EQ(sheaf_pwrite(f, out + 500, 8500, 500), 8500); /* pulled by the server */
 	CHECK_EQ(sheaf_rename(fs, a, b), 0);
 	CHECK_EQ(sheaf_pread(f, in, 9000, 0), 9000);
 	CHECK(memcmp(in, out, 9000) == 0);
@@ -38,7 +38,8 @@ static void conversation(struct sheaf *fs, struct sheaf *direct, int n)
 	CHECK_EQ(sheaf_stat(direct, dir, &st), -ENOENT);
 }
 
-/* A cut at every so many bytes of a whole conversation, from the first byte of the handshake on. */
+/* Cuts at every multiple of `step` bytes of a whole conversation, from the first byte of the
+ * handshake. */
 static void a_cut_anywhere_in_a_conversation_changes_nothing(void)
 {
 	static struct proxy x;
@@ -51,7 +52,7 @@ static void a_cut_anywhere_in_a_conversation_changes_nothing(void)
 	cluster_up(&c);
 	direct = client(c.conf);
 	proxy_start(&x, &c);
-	while (n < 3) { /* the shortest: a slow one may have pings in it */
+	while (n < 3) { /* the shortest of three: a slow one may include pings */
 		uint64_t bytes;
 
 		proxy_plan(&x, 0, 0, 0);
@@ -105,7 +106,7 @@ static void every_change_happens_once_over_random_cuts(void)
 	cluster_down(&c);
 }
 
-/* Large transfers: cuts fall into the middle of bulk, in both directions. */
+/* Large transfers: cuts fall into bulk data, in both directions. */
 static void bulk_arrives_whole_over_random_cuts(void)
 {
 	enum { BIG = 3 << 20 };
@@ -137,7 +138,7 @@ static void bulk_arrives_whole_over_random_cuts(void)
 	printf("  %d rounds over %d cuts\n", n, x.made);
 	CHECK(x.made >= 3);
 	proxy_plan(&x, 0, 0, 0);
-	CHECK_EQ(sheaf_fsync(f), 0); /* links broke, servers did not: nothing was lost */
+	CHECK_EQ(sheaf_fsync(f), 0); /* links broke, servers did not: no data were lost */
 	CHECK_EQ(sheaf_close(f), 0);
 	CHECK_EQ(sheaf_close(g), 0);
 	sheaf_disconnect(fs);

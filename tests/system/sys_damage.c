@@ -1,17 +1,18 @@
-/* Lost data are errors and never zeros: object files of a stopped server are deleted or cut, one by one and by the
- * directory. Reads of what was recorded give EIO, unwritten holes are zeros as before, the rest of each file can be
- * read; `sheaf check` and `sheaf find --damaged` name the files, the metrics count and the log tells. Also: the
- * inode number of an object without a file is given to nothing else by --repair. */
+/* Lost data are errors, never zeros. Object files of a stopped server are deleted or truncated, one
+ * by one and by the directory. Reads of recorded data give EIO, unwritten holes stay zeros, and the
+ * rest of each file can be read; `sheaf check` and `sheaf find --damaged` name the files, metrics
+ * count them, the log reports them. Also, --repair never reuses the inode number of an object
+ * without a file. */
 #include "cluster.h"
 #include "meta/meta_schema.h"
 
 #define UNIT 65536
-#define BYTES (6 * UNIT) /* two units in each of three objects */
+#define BYTES (6 * UNIT) /* two stripe units in each of three objects */
 #define VICTIM 1 /* the server that loses objects */
 
 static struct cluster c;
 static struct sheaf *fs;
-static char out[1 << 18]; /* what the last command said */
+static char out[1 << 18]; /* output of the last command */
 
 static int run(const char *args)
 {
@@ -64,7 +65,7 @@ static void object_file(char out_path[CLUSTER_PATH], const struct object_id *id)
 	snprintf(out_path, CLUSTER_PATH, "%s/server%d/objects/%s", c.dir, VICTIM, name);
 }
 
-/* Where in the file the first unit of its object there is. */
+/* The offset in the file of the first unit of this object. */
 static off_t unit_of(const char *path, const struct object_id *id)
 {
 	struct sheaf_layout_info l = { .size = sizeof(l) };
@@ -112,7 +113,7 @@ static bool log_says(const char *what)
 	return found;
 }
 
-/* One unit as the pattern has it, or an error. */
+/* Reads one unit and checks its pattern; returns its length or an error. */
 static ssize_t read_unit(const char *path, off_t at)
 {
 	struct sheaf_file *f = open_file(fs, path, O_RDONLY);
@@ -168,7 +169,7 @@ static void lose_objects(void)
 	CHECK_EQ(truncate(path, UNIT + 100), 0);
 	id = object_of("/gone", VICTIM);
 	object_file(path, &id);
-	*strrchr(path, '/') = 0; /* all of objects/XX */
+	*strrchr(path, '/') = 0; /* the whole directory objects/XX */
 	cluster_rm(path);
 	CHECK(access(path, F_OK) < 0);
 	CHECK_EQ(server_up(&c, VICTIM), 0);
@@ -194,7 +195,7 @@ static void lost_data_are_errors_and_never_zeros(void)
 	}
 	id = object_of("/short", VICTIM);
 	at = unit_of("/short", &id);
-	CHECK_EQ(read_unit("/short", at), UNIT); /* before the cut */
+	CHECK_EQ(read_unit("/short", at), UNIT); /* before the truncated end */
 	CHECK_EQ(read_unit("/short", at + 3 * UNIT), -EIO);
 	CHECK(damaged_accesses() >= 7);
 	check_file(fs, "/sound", BYTES, 3);
@@ -244,7 +245,7 @@ static void check_and_find_name_the_files(void)
 
 static void what_is_rewritten_or_removed_is_whole(void)
 {
-	make_file(fs, "/missing", BYTES, 3); /* cut to nothing first */
+	make_file(fs, "/missing", BYTES, 3); /* truncates the file first */
 	check_file(fs, "/missing", BYTES, 3);
 	CHECK_EQ(sheaf_truncate(fs, "/short", 0), 0);
 	CHECK_EQ(sheaf_unlink(fs, "/gone"), 0);
@@ -255,7 +256,8 @@ static void what_is_rewritten_or_removed_is_whole(void)
 	CHECK(!out[0]);
 }
 
-/* An object with a number that comes next: /lost+found and files made later must not get its data, nor hide them. */
+/* An object has the inode number that would be assigned next: /lost+found and new files must
+ * neither get its data nor hide them. */
 static void the_number_of_an_orphan_is_not_given_again(void)
 {
 	static const char text[] = "data without a file";

@@ -1,14 +1,15 @@
-/* The doors of a server: keys and whom they speak for, root from where it is not trusted, sessions and capabilities
- * of others, what only servers may do, and clients that hold on to what they have. Each refusal is counted under
- * its reason, and an honest client beside all this gets on. */
+/* Access control of a server: keys and the users they speak for, root from an untrusted network,
+ * sessions and capabilities of other clients, operations reserved for servers, and clients that
+ * hold resources. Each refusal is counted under its reason, and an honest client is served
+ * meanwhile. */
 #include "raw.h"
 
 #define ALICE 4242
 #define TIMEOUT_S 20
-#define SOON_S 15 /* before clients that owe something are cut off */
+#define SOON_S 15 /* shorter than the timeout of clients that owe data */
 
 static struct cluster c;
-static struct sheaf *fs; /* looks at the server, and is honest */
+static struct sheaf *fs; /* reads the server's status; an honest client */
 static uint32_t metrics_port;
 
 /* ---- counters, as an administrator sees them ---- */
@@ -66,7 +67,7 @@ static void honest_client_gets_on(void)
 	CHECK(now_s() - t < SOON_S);
 }
 
-/* ---- links by hand ---- */
+/* ---- links spoken by hand ---- */
 
 static void up_as(struct raw *r, const char *key, uint32_t uid, uint32_t gid)
 {
@@ -133,7 +134,7 @@ static void a_users_key_speaks_for_that_user_only(void)
 	r.uid = r.gid = 0;
 	CHECK_EQ(mkdir_status(&r, "roots", 2, &res), EPERM);
 	r.uid = ALICE;
-	CHECK_EQ(mkdir_status(&r, "roots", 3, &res), EPERM); /* not its group */
+	CHECK_EQ(mkdir_status(&r, "roots", 3, &res), EPERM); /* not the key's group */
 	r.uid = ALICE + 1;
 	r.gid = ALICE;
 	CHECK_EQ(mkdir_status(&r, "bobs", 4, &res), EPERM);
@@ -142,7 +143,7 @@ static void a_users_key_speaks_for_that_user_only(void)
 	raw_close(&r);
 }
 
-/* A program as users run it: the key by its name, for whoever runs it. */
+/* A program selects its key by name and acts for the user that runs it. */
 static void a_program_picks_its_key_by_name(void)
 {
 	struct sheaf_cred me = { .uid = ALICE, .gid = ALICE }, root = { 0 };
@@ -166,12 +167,12 @@ static void wrong_keys_are_refused(void)
 	static struct raw r, good;
 	uint64_t before = refused("key");
 
-	raw_open(&r, &c, 0); /* a name that is not there */
+	raw_open(&r, &c, 0); /* a key name that does not exist */
 	r.key_name = "carol";
 	CHECK_EQ(raw_greet(&r, 0), EKEYREJECTED);
 	CHECK(raw_closed(r.fd));
 	raw_close(&r);
-	raw_open_with(&r, &c, 0, "alice"); /* another's key under a name */
+	raw_open_with(&r, &c, 0, "alice"); /* a key under the name of another */
 	r.key_name = "host";
 	CHECK_EQ(raw_greet(&r, 0), EKEYREJECTED);
 	raw_close(&r);
@@ -179,7 +180,7 @@ static void wrong_keys_are_refused(void)
 	memset(r.key, 0, sizeof(r.key));
 	CHECK_EQ(raw_greet(&r, 0), EKEYREJECTED);
 	raw_close(&r);
-	raw_open_with(&good, &c, 0, "alice"); /* bytes of an earlier session, played again */
+	raw_open_with(&good, &c, 0, "alice"); /* a replay of an earlier handshake */
 	CHECK_EQ(raw_greet(&good, 0), 0);
 	raw_open(&r, &c, 0);
 	CHECK(raw_send(&r, FRAME_HELLO, 0, good.hello, good.hello_len) && raw_recv(&r));
@@ -190,7 +191,8 @@ static void wrong_keys_are_refused(void)
 	raw_close(&good);
 	CHECK_EQ(refused("key") - before, 4);
 	before = refused("key");
-	raw_open(&r, &c, 0); /* a client that finds our proof wrong hangs up: that is told too */
+	/* a client that finds the server's proof wrong hangs up: the server counts that, too */
+	raw_open(&r, &c, 0);
 	{
 		struct wire_hello h = raw_hello(&r, 0);
 
@@ -207,14 +209,14 @@ static void who_proves_nothing_is_counted(void)
 
 	for (int i = 0; i < 300; i++)
 		fd[i] = raw_connect(&c, 0);
-	CHECK(WITHIN(PATIENCE_S,
-		     refused("handshake") - before >= 44)); /* 256 may wait, the oldest went */
+	/* 256 handshakes may be pending; the oldest are closed */
+	CHECK(WITHIN(PATIENCE_S, refused("handshake") - before >= 44));
 	honest_client_gets_on();
 	for (int i = 0; i < 300; i++)
 		close(fd[i]);
 }
 
-/* ---- sessions, capabilities, servers' operations ---- */
+/* ---- sessions, capabilities, operations of servers ---- */
 
 static void anothers_session_stays_closed(void)
 {
@@ -226,9 +228,9 @@ static void anothers_session_stays_closed(void)
 	CHECK_EQ(raw_greet(&thief, 0), 0);
 	thief.session = victim.session;
 	memset(thief.secret, 1, sizeof(thief.secret));
-	CHECK_EQ(raw_session(&thief), EACCES); /* the id alone */
+	CHECK_EQ(raw_session(&thief), EACCES); /* with the id only */
 	memcpy(thief.secret, victim.secret, sizeof(thief.secret));
-	CHECK_EQ(raw_session(&thief), EACCES); /* the secret too, as heard on the wire */
+	CHECK_EQ(raw_session(&thief), EACCES); /* with the secret too, as seen on the wire */
 	CHECK_EQ(ping_status(&thief, 1), ESTALE);
 	CHECK_EQ(refused("session") - before, 3);
 	CHECK_EQ(ping_status(&victim, 1), 0);
@@ -253,7 +255,7 @@ static void capabilities_are_refused_one_by_one(void)
 	xdr_encoder(&x, text, sizeof(text));
 	CHECK(xdr_wire_capability(&x, &f.cap));
 	len = (uint32_t)xdr_used(&x);
-	for (uint32_t bit = 0; bit < 8 * len; bit++) { /* every one of them */
+	for (uint32_t bit = 0; bit < 8 * len; bit++) { /* every bit of it */
 		text[bit / 8] ^= (uint8_t)(1 << bit % 8);
 		xdr_decoder(&x, text, len, NULL);
 		CHECK(xdr_wire_capability(&x, &bad));
@@ -261,12 +263,12 @@ static void capabilities_are_refused_one_by_one(void)
 		text[bit / 8] ^= (uint8_t)(1 << bit % 8);
 	}
 	CHECK_EQ(refused("forged_capability") - forged, 8 * len);
-	raw_open_with(&other, &c, 0, "host"); /* another key: stolen goods */
+	raw_open_with(&other, &c, 0, "host"); /* a capability stolen from another key */
 	CHECK_EQ(raw_greet(&other, 0), 0);
 	CHECK_EQ(raw_session(&other), 0);
 	CHECK_EQ(write_status(&other, &f.cap, 1, 1), EKEYREJECTED);
 	CHECK_EQ(refused("forged_capability") - forged, 8 * len + 1);
-	t.h = (struct wire_handle){ f.at.ino, f.at.gen }; /* a fence ends it */
+	t.h = (struct wire_handle){ f.at.ino, f.at.gen }; /* a fence makes it invalid */
 	CHECK_EQ(raw_call(&r, OP_TRUNCATE, 0, 2, XDR_ANY(xdr_wire_truncate_args), &t, NULL, NULL),
 		 0);
 	CHECK_EQ(write_status(&r, &f.cap, 1, ++seq), EKEYEXPIRED);
@@ -293,11 +295,11 @@ static void what_is_for_servers_is_not_for_clients(void)
 	raw_close(&r);
 }
 
-/* ---- clients that hold on to things ---- */
+/* ---- clients that hold resources ---- */
 
 #define HOGS 10
 
-/* Promises data in every slot; the pulls come and are not answered. */
+/* Sends a write in every slot and does not answer the server's PULLs. */
 static void promise(struct raw *r, const char *name)
 {
 	struct wire_extent e = { 0, 64 << 20 };
@@ -325,7 +327,7 @@ static bool closed_now(const struct raw *r)
 	return n == 0 || (errno != EAGAIN && errno != EINTR);
 }
 
-/* One byte more of what was promised, as a frame of its own. */
+/* Sends one more byte of the promised data, as a frame of its own. */
 static void trickle(struct raw *r, uint32_t nth)
 {
 	struct wire_frame_head h = {
@@ -336,7 +338,8 @@ static void trickle(struct raw *r, uint32_t nth)
 	raw_frame(r->fd, h, body, sizeof(body));
 }
 
-/* Ten clients that have promised all they can: one trickles its data, one in frames, one chats, the others are silent. */
+/* Ten clients have promised all the data they can. One sends single bytes of a large frame, one
+ * sends frames of one byte, one sends other requests, the others are silent. */
 static void who_owes_data_starves_nobody_and_is_cut_off(void)
 {
 	static struct raw hog[HOGS];
@@ -378,7 +381,7 @@ static void who_owes_data_starves_nobody_and_is_cut_off(void)
 		     server_status(fs, 0).pool_free == server_status(fs, 0).pool_bytes));
 }
 
-/* Many clients that ask for long answers and read none. */
+/* Many clients request long replies and read none. */
 static void unread_answers_are_bounded_in_bytes(void)
 {
 	static struct raw r[24];
@@ -430,7 +433,7 @@ static void a_thousand_sessions_leave_room_for_others(void)
 {
 	static struct raw r;
 
-	for (int i = 0; i < 1000; i++) { /* each stays until its lease ends */
+	for (int i = 0; i < 1000; i++) { /* each session lasts until its lease ends */
 		raw_up_session(&r, &c, 0);
 		raw_close(&r);
 	}
@@ -450,13 +453,13 @@ static void keys_come_and_go_without_a_restart(void)
 	snprintf(key, sizeof(key), "%s/dora.key", c.dir);
 	CHECK_EQ(key_create(key, err, sizeof(err)), 0);
 	edit_file(c.conf, "[key.alice]", "[key.dora]\nrole = any\n[key.nurse]");
-	CHECK_EQ(kill(c.pid[0], SIGHUP),
-		 0); /* a key whose file is not there: all stays as it was */
+	/* a key file is missing: the old configuration stays */
+	CHECK_EQ(kill(c.pid[0], SIGHUP), 0);
 	CHECK(WITHIN(PATIENCE_S, logged("keys and networks stay as they were")));
 	CHECK(!closed_now(&old));
 	edit_file(c.conf, "[key.nurse]", "[key.nurse]\nfile = alice.key");
 	CHECK_EQ(kill(c.pid[0], SIGHUP), 0);
-	CHECK(raw_closed(old.fd)); /* alice is gone */
+	CHECK(raw_closed(old.fd)); /* the key alice was removed */
 	CHECK_EQ(refused("revoked") - before, 1);
 	raw_close(&old);
 	raw_open_with(&r, &c, 0, "dora");
@@ -498,7 +501,7 @@ static void a_key_open_to_others_stops_a_start(void)
 	server_down(&c, 0);
 	snprintf(key, sizeof(key), "%s/dora.key", c.dir);
 	CHECK_EQ(chmod(key, 0644), 0);
-	CHECK_EQ(server_up(&c, 0), 1); /* says: chmod 600 .../dora.key */
+	CHECK_EQ(server_up(&c, 0), 1); /* the log says: chmod 600 .../dora.key */
 	CHECK_EQ(chmod(key, 0600), 0);
 	CHECK_EQ(server_up(&c, 0), 0);
 	honest_client_gets_on();

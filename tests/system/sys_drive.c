@@ -1,5 +1,6 @@
-/* One thread that serves many: tasks that make calls on a connection which their thread drives, beside threads that make
- * calls as ever; messages of a turn that leave together; servers that go and come back meanwhile. */
+/* One thread that serves many tasks: the tasks make calls on a connection that their thread drives,
+ * beside threads that make blocking calls. Messages of one turn leave together; servers restart
+ * meanwhile. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -40,7 +41,8 @@ static void task_park(void *task)
 	fiber_switch(&t->f, &home);
 }
 
-/* Tasks are looked at after each turn of the driver; another thread has to end its wait. */
+/* The driver runs ready tasks after each turn; a wake-up from another thread has to end its
+ * wait. */
 static void task_resume(void *task)
 {
 	pthread_mutex_lock(&lock);
@@ -62,7 +64,7 @@ static bool take_ready(struct task *t)
 	return yes;
 }
 
-/* A file comes, is written, read and goes. */
+/* Creates, writes, reads and removes a file. */
 static void one_round(const char *dir, int number, int k)
 {
 	char path[400], new[400];
@@ -105,7 +107,7 @@ static void tasks_begin(const char *dir, int n, int rounds)
 	}
 }
 
-/* Those that can run do; how many are not over. */
+/* Runs the tasks that are ready; returns how many have not finished. */
 static int run_ready(int n)
 {
 	int left = 0;
@@ -157,7 +159,7 @@ static void tasks_of_one_thread_work_side_by_side(void)
 	CHECK(parks > TASKS * ROUNDS * 5);
 	close(fds[0]);
 	close(fds[1]);
-	one_round(fresh_dir(), 1, 1); /* as ever again */
+	one_round(fresh_dir(), 1, 1); /* blocking calls work again */
 }
 
 static void other_threads_wait_beside_them(void)
@@ -169,10 +171,10 @@ static void other_threads_wait_beside_them(void)
 	thread_dir = fresh_dir();
 	for (intptr_t i = 0; i < THREADS; i++)
 		CHECK_EQ(pthread_create(&t[i], NULL, blocking, (void *)i), 0);
-	drive_begin(fds[0]); /* while they are at it */
+	drive_begin(fds[0]); /* while the threads make calls */
 	tasks_begin(thread_dir, TASKS / 2, ROUNDS);
 	drive(TASKS / 2);
-	sheaf_drive_end(fs); /* and they go on without */
+	sheaf_drive_end(fs); /* the threads continue without a driver */
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(t[i], NULL);
 	close(fds[0]);
@@ -211,8 +213,8 @@ static void a_wait_ends_with_the_descriptor_a_wake_or_the_time(void)
 		CHECK(now_s() - began < 30);
 	CHECK(now_s() - began < 30);
 	pthread_join(t, NULL);
-	CHECK_EQ(sheaf_drive(fs, 1, 60000), 1); /* nobody has read it */
-	CHECK_EQ(sheaf_drive(fs, 0, 0), 0); /* and who does not ask is not told */
+	CHECK_EQ(sheaf_drive(fs, 1, 60000), 1); /* the descriptor is still readable */
+	CHECK_EQ(sheaf_drive(fs, 0, 0), 0); /* not reported unless asked for */
 	CHECK_EQ(pthread_create(&t, NULL, wake_soon, NULL), 0);
 	began = now_s();
 	CHECK_EQ(sheaf_drive(fs, 0, 60000), 0);
@@ -253,7 +255,8 @@ static void servers_may_go_and_come_back(void)
 
 	snprintf(dir, sizeof(dir), "%s", fresh_dir());
 	CHECK_EQ(pthread_create(&t, NULL, drive_all, dir), 0);
-	for (int i = 0; i < 4; i++) { /* here: servers end with the thread that started them */
+	/* in the main thread: servers die with the thread that started them */
+	for (int i = 0; i < 4; i++) {
 		server_down(&c, i);
 		CHECK_EQ(server_up(&c, i), 0);
 	}

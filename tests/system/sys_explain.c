@@ -1,5 +1,6 @@
-/* What `sheaf explain` stands on: plans are what then happens, and traces are what happened, from any number of threads and
- * processes; a trace read back by the command is the access that was made. */
+/* Plans and traces, which `sheaf explain` uses. An access does what its plan says; a trace records
+ * what happened, from any number of threads and processes; the command reads an access back from
+ * its trace unchanged. */
 #include <pthread.h>
 
 #include "cluster.h"
@@ -16,7 +17,7 @@ static struct sheaf_stripes where;
 static char trace[CLUSTER_PATH + 16];
 static uint8_t heap[8 * MIB];
 
-/* path NULL: nothing is traced */
+/* path NULL: no trace */
 static void begin(const char *path)
 {
 	struct sheaf_layout_info l = { .size = sizeof(l) };
@@ -67,7 +68,7 @@ static void touch(void *arg, uint32_t object, const struct sheaf_extent *ext, si
 	t->extents[object] += n;
 }
 
-/* Planned, then done: requests, bytes and the mover are as planned at each server. */
+/* Plans an access, executes it, and compares requests, bytes and mover at each server. */
 static void check_plan(const struct sheaf_access *a, enum sheaf_mover how, struct sheaf_plan *p)
 {
 	struct sheaf_account before[SERVERS], after;
@@ -83,7 +84,7 @@ static void check_plan(const struct sheaf_access *a, enum sheaf_mover how, struc
 
 		CHECK_EQ(sheaf_account(fs, (int)where.targets[i], &after), 0);
 		CHECK_EQ(after.requests - before[i].requests, s->requests);
-		if (how != SHEAF_MOVER_AUTO) /* which looks at each part for itself */
+		if (how != SHEAF_MOVER_AUTO) /* AUTO chooses for each part */
 			CHECK_EQ(after.bytes[s->mover] - before[i].bytes[s->mover], s->bytes);
 		CHECK_EQ(t.bytes[i], s->bytes);
 		CHECK(t.extents[i] >= s->extents && (s->extents || !s->bytes));
@@ -110,7 +111,8 @@ static void warm_up(void)
 {
 	memset(heap, 'x', sizeof(heap));
 	CHECK_EQ(sheaf_pwrite(file, heap, 4 * MIB, 0), 4 * MIB);
-	for (int i = 0; i < SERVERS; i++) /* what a message may carry is known from then on */
+	/* from here on the client knows how much a message may carry */
+	for (int i = 0; i < SERVERS; i++)
 		CHECK_EQ(sheaf_ping(fs, i), 0);
 }
 
@@ -134,8 +136,8 @@ static void a_plan_of_a_list_is_what_happens(void)
 		CHECK_EQ(p.end, ext[PIECES - 1].offset + 64);
 		for (int i = 0; i < SERVERS; i++)
 			segments += p.shares[i].segments;
-		CHECK(segments >= PIECES && segments <= PIECES + 100); /* stripes cut some */
-		if (how >= SHEAF_MOVER_PACK && (k & 2)) /* of any number of segments */
+		CHECK(segments >= PIECES && segments <= PIECES + 100); /* stripes split some */
+		if (how >= SHEAF_MOVER_PACK && (k & 2)) /* for any number of segments */
 			CHECK_EQ(p.shares[0].requests, 1);
 	}
 	end();
@@ -208,7 +210,7 @@ static void plans_that_make_no_sense_are_refused(void)
 
 /* ---- traces ---- */
 
-/* All lines of the trace; each must be whole. */
+/* Counts the lines of the trace; each must be complete. */
 static size_t lines(void)
 {
 	FILE *f = fopen(trace, "re");
@@ -227,7 +229,7 @@ static size_t lines(void)
 	return n;
 }
 
-/* The last line, to be freed. */
+/* Returns the last line; the caller frees it. */
 static char *last_line(void)
 {
 	FILE *f = fopen(trace, "re");
@@ -276,7 +278,7 @@ static void each_transfer_is_a_line(void)
 		"\"file\":{\"offset\":40,\"type\":{\"vector\":{\"count\":100,\"stride\":32,\"of\":"
 		"{\"bytes\":8}}}},\"mem\":{\"offset\":0,\"type\":{\"bytes\":800}},");
 	CHECK_EQ(sheaf_pread_start(file, heap, 100, 5, &op), 0);
-	last_says("\"file\":[[5,100]],\"inode\":"); /* nobody knows how long it will take */
+	last_says("\"file\":[[5,100]],\"inode\":"); /* the duration is not known yet */
 	CHECK_EQ(sheaf_wait(op), 100);
 	CHECK_EQ(sheaf_read_list_start(file, mem, 2, ext, 2, &op), 0);
 	CHECK_EQ(sheaf_wait(op), 128);
@@ -286,7 +288,7 @@ static void each_transfer_is_a_line(void)
 	CHECK_EQ(sheaf_append(log, "hello", 5), 5);
 	last_says("\"append\":true");
 	CHECK_EQ(sheaf_close(log), 0);
-	CHECK_EQ(sheaf_pread(file, heap, 0, 0), 0); /* nothing is nothing */
+	CHECK_EQ(sheaf_pread(file, heap, 0, 0), 0); /* an empty access is not traced */
 	CHECK_EQ(lines(), 9);
 	end();
 	begin(NULL);
@@ -316,7 +318,7 @@ static void lists_without_an_order_are_cut(void)
 	end();
 }
 
-/* ---- several at once ---- */
+/* ---- concurrent traces ---- */
 
 #define THREADS 4
 #define EACH 200
@@ -366,7 +368,7 @@ static void a_trace_ends_at_64_mib(void)
 	begin(trace);
 	CHECK_EQ(sheaf_pwrite(file, heap, 64, 0), 64);
 	CHECK_EQ(truncate(trace, 64 * MIB - 100), 0);
-	CHECK_EQ(sheaf_pwrite(file, heap, 64, 0), 64); /* it goes on, without its line */
+	CHECK_EQ(sheaf_pwrite(file, heap, 64, 0), 64); /* succeeds, but is not traced */
 	CHECK_EQ(sheaf_pwrite(file, heap, 64, 0), 64);
 	CHECK_EQ(stat(trace, &st), 0);
 	CHECK_EQ(st.st_size, 64 * MIB - 100);
@@ -384,15 +386,15 @@ static void a_trace_that_cannot_be_written_is_an_error_at_once(void)
 		CHECK(sheaf_connect(cluster.conf, &none) < 0);
 		CHECK(strstr(sheaf_why(), "$SHEAF_TRACE") && strstr(sheaf_why(), bad[i]));
 	}
-	setenv("SHEAF_TRACE", "", 1); /* as good as none */
+	setenv("SHEAF_TRACE", "", 1); /* the same as unset */
 	none = client(cluster.conf);
 	sheaf_disconnect(none);
 	unsetenv("SHEAF_TRACE");
 }
 
-/* ---- read back ---- */
+/* ---- traces read back ---- */
 
-/* The command's JSON about the last line, to be freed. */
+/* Returns the command's JSON about the last line; the caller frees it. */
 static char *explained(void)
 {
 	char command[3 * CLUSTER_PATH], *out = calloc(1, MIB);
@@ -418,7 +420,7 @@ static uint64_t first_number(const char *json, const char *key)
 	return strtoull(at + strlen(want), NULL, 10);
 }
 
-/* What was recorded is what is explained, whatever the base of the memory was. */
+/* The command explains the access that was recorded, for any base address of the memory. */
 static void check_back(const struct sheaf_access *a)
 {
 	uint64_t segments = 0, extents = 0;

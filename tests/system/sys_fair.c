@@ -1,11 +1,11 @@
-/* Who shares a server has a share of it: eight clients that move large blocks, greedy ones beside modest ones, and small
- * reads beside large transfers.
+/* Clients of a server share it fairly: eight clients that move large blocks, greedy ones beside
+ * modest ones, and small reads beside large transfers.
  *
- * The clients are processes that count what they have moved on a page shared with this one, which
- * looks at the counters while all of them work: starts and ends do not count. That every client
- * gets on, with the right number of bytes, is always checked. Shares and latencies are judged only
- * with SHEAF_JUDGE_SPEED=1, and measured again, some times, before they are a failure: other work
- * on the machine changes both.
+ * The clients are processes that count the bytes they have moved in a page shared with this one,
+ * which reads the counters while all clients work, so that starts and ends do not count. The tests
+ * always check that every client makes progress, with the right number of bytes. They judge shares
+ * and latencies only with SHEAF_JUDGE_SPEED=1, and repeat a measurement some times before it is a
+ * failure: other work on the machine changes both.
  *
  * Threads: one in each process; it sleeps in the library or for some milliseconds. */
 #include <stdatomic.h>
@@ -16,9 +16,9 @@
 #define CLIENTS 8
 #define MIB_ (1 << 20)
 #define BLOCK (4 * MIB_)
-#define SPAN (32 * MIB_) /* of each client's file */
-#define LARGE (64 * MIB_) /* of the file that small and large share */
-#define PIECE 16384 /* of strided accesses, which take every other one */
+#define SPAN (32 * MIB_) /* size of each client's file */
+#define LARGE (64 * MIB_) /* size of the file used by small and large accesses */
+#define PIECE 16384 /* of strided accesses, which skip every other piece */
 #define DEPTH_MAX 16
 #define TRIES 5
 
@@ -31,13 +31,13 @@ static struct board {
 	} row[CLIENTS];
 } * board;
 
-/* What a client does: a block at a time, so many in flight. */
+/* The access pattern of a client: one block per request, `depth` requests in flight. */
 struct habit {
 	enum { CONTIG, LIST, TYPED } form;
 	bool write;
 	int depth;
 	size_t block;
-	const char *path; /* or NULL: a file of its own */
+	const char *path; /* NULL: a file of its own */
 };
 
 static struct cluster c;
@@ -61,7 +61,7 @@ static void board_open(const char *dir)
 struct mover {
 	struct habit h;
 	struct sheaf_file *f;
-	char *mem; /* of all its requests: what is in it does not matter */
+	char *mem; /* of all its requests; the contents do not matter */
 	struct iovec iov;
 	struct sheaf_extent ext[BLOCK / PIECE];
 	struct sheaf_type *all, *strided;
@@ -129,7 +129,7 @@ static void move_until_told(struct mover *m, int me)
 	}
 }
 
-/* NUMBER PATH FORM WRITE DEPTH BLOCK, in DIR with CONF */
+/* Arguments: NUMBER PATH FORM WRITE DEPTH BLOCK, in DIR with CONF */
 static int child(const char *name, char **arg)
 {
 	struct mover m = { .h = { .form = (unsigned)atoi(arg[4]),
@@ -155,7 +155,7 @@ static int child(const char *name, char **arg)
 	return 0;
 }
 
-/* ---- the one who looks ---- */
+/* ---- the observer ---- */
 
 static pid_t pids[CLIENTS];
 
@@ -190,7 +190,7 @@ static void rest(int n)
 	CHECK(WITHIN(PATIENCE_S, all_rest(n)));
 }
 
-/* All of them have moved something, and go on. */
+/* Starts the clients and waits until all of them have moved data; they continue. */
 static void work(int n)
 {
 	uint64_t before[CLIENTS];
@@ -227,7 +227,8 @@ static void clients_end(int n)
 
 /* ---- shares ---- */
 
-/* The least and the most that one of the clients has moved in a while, of an eighth of all. */
+/* The least and the most that one client has moved since `from`, relative to an eighth of the
+ * total. */
 static void shares_of(uint64_t *from, double *least, double *most, double *all)
 {
 	uint64_t to[CLIENTS], sum = 0, lo = UINT64_MAX, hi = 0;
@@ -245,8 +246,8 @@ static void shares_of(uint64_t *from, double *least, double *most, double *all)
 	*all = (double)sum / MIB_;
 }
 
-/* The first `greedy` clients have one habit, the rest another one: nobody has less than half of an eighth. Where some read and
- * some write, a byte is not a byte: one that is written takes more time. */
+/* The first `greedy` clients have one access pattern, the rest another: each must get at least half
+ * of an eighth. A mix of readers and writers may get less, since a written byte takes more time. */
 static void share(const char *what, int greedy, struct habit g, struct habit m)
 {
 	double need = g.write == m.write ? 0.5 : 0.4, least = 0, most = 0, all = 0, began;
@@ -299,11 +300,11 @@ static void greedy_clients_leave_modest_ones_their_share(void)
 	share("4 with 16 writes, 4 with a read", 4, w16, r1);
 }
 
-/* ---- small beside large ---- */
+/* ---- small accesses beside large ones ---- */
 
 #define READS 400
 
-/* How long a process has waited for a processor, in seconds; 0 where the kernel does not tell. */
+/* How long a process has waited for a processor, in seconds; 0 if the kernel does not tell. */
 static double waited(pid_t pid)
 {
 	unsigned long long run = 0, wait = 0;
@@ -327,8 +328,8 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The 99th percentile of small reads, without the time that this process or the server waited for a processor: a large
- * client has processors of its own elsewhere; and by the clock. */
+/* The 99th percentile of small reads: without the time that this process or the server waited for a
+ * processor, since a real large client has processors of its own; and, in by_clock, with it. */
 static double p99(struct sheaf_file *f, size_t len, int server, double *by_clock)
 {
 	double t[READS], clock[READS];
@@ -340,7 +341,7 @@ static double p99(struct sheaf_file *f, size_t len, int server, double *by_clock
 		CHECK_EQ(sheaf_pread(f, b, len, i % 256 * 4096L), (ssize_t)len);
 		t[i] = clock[i] = now_s() - at;
 		idle = waited(getpid()) + waited(c.pid[server]) - idle;
-		if (idle > 20e-6) /* to be woken takes some microseconds of it, too */
+		if (idle > 20e-6) /* a wake-up, too, takes some microseconds of waiting */
 			t[i] = t[i] > idle + 10e-6 ? t[i] - idle : 10e-6;
 	}
 	qsort(t, READS, sizeof(t[0]), by_value);
@@ -356,7 +357,7 @@ static uint64_t moved_by(int server)
 	return s.bytes_read + s.bytes_written;
 }
 
-/* Alone and beside the other, in turns; the median of the ratios. */
+/* Measures alone and beside the large client in turns; judges the median of the ratios. */
 static void beside(const char *what, struct habit h, size_t len)
 {
 	struct sheaf_layout_info l = { .size = sizeof(l) };
@@ -376,7 +377,7 @@ static void beside(const char *what, struct habit h, size_t len)
 		work(1);
 		moved = moved_by(server);
 		b = p99(f, len, server, &clock_b);
-		CHECK(moved_by(server) > moved + READS * len); /* there was something beside */
+		CHECK(moved_by(server) > moved + READS * len); /* a transfer was active */
 		ratio[n] = b / a;
 		qsort(ratio, (size_t)n + 1, sizeof(ratio[0]), by_value);
 		median = ratio[n / 2];

@@ -1,5 +1,5 @@
-/* Full disks, on small tmpfs mounts in a mount namespace of our own: -ENOSPC, never a crash, never a lost
- * acknowledged write, and everything works again when there is room. */
+/* Full disks, on small tmpfs mounts in a private mount namespace: the error is -ENOSPC, no server
+ * crashes, no acknowledged write is lost, and everything works again when there is room. */
 #include <sched.h>
 #include <sys/mount.h>
 
@@ -7,9 +7,9 @@
 
 #define CHUNK (256 << 10)
 
-static char mounted[CLUSTER_PATH]; /* or empty */
+static char mounted[CLUSTER_PATH]; /* empty: nothing is mounted */
 
-/* A failed test leaves its servers to cluster_clean(), which comes later. */
+/* A failed test leaves its servers to cluster_clean(), which runs later. */
 static void unmount(int status, void *arg)
 {
 	(void)status, (void)arg;
@@ -17,7 +17,7 @@ static void unmount(int status, void *arg)
 		umount2(mounted, MNT_DETACH);
 }
 
-/* Server i keeps its storage on a tmpfs of this size from now on. */
+/* Moves the storage of server i to a tmpfs of this size. */
 static void move_to_tmpfs(struct cluster *c, int i, const char *size)
 {
 	char mnt[CLUSTER_PATH], opts[64], cmd[3 * CLUSTER_PATH], old[64], new[64];
@@ -51,13 +51,13 @@ static void unmake(struct cluster *c)
 	mounted[0] = 0;
 }
 
-/* Writes pattern bytes until the disk is full; how many were acknowledged. */
+/* Writes pattern bytes until the disk is full; returns how many were acknowledged. */
 static uint64_t fill(struct sheaf_file *f)
 {
 	static uint8_t b[CHUNK];
 	uint64_t at = 0;
 
-	for (size_t n = CHUNK; n >= 4096;) { /* then the crumbs */
+	for (size_t n = CHUNK; n >= 4096;) { /* smaller writes fill the rest */
 		ssize_t r;
 
 		pattern(b, n, 2, at);
@@ -118,12 +118,12 @@ static void a_full_data_disk_refuses_and_recovers(void)
 	acked = fill(b);
 	CHECK(acked > 3 << 20);
 	CHECK_EQ(server_status(fs, 1).pid, pid);
-	check_pattern(b, acked, 2); /* what was acknowledged is there */
+	check_pattern(b, acked, 2); /* all acknowledged data */
 	check_file(fs, "/early", 1 << 20, 1);
 	CHECK_EQ(sheaf_fsync(b), 0);
 	CHECK_EQ(sheaf_close(b), 0);
 	CHECK_EQ(sheaf_unlink(fs, "/big"), 0);
-	CHECK(WITHIN(PATIENCE_S, fits(fs, "/later"))); /* objects go in the background */
+	CHECK(WITHIN(PATIENCE_S, fits(fs, "/later"))); /* objects are removed in the background */
 	CHECK_EQ(server_status(fs, 1).pid, pid);
 	check_pattern(a, 1 << 20, 1);
 	CHECK_EQ(sheaf_close(a), 0);
@@ -131,7 +131,8 @@ static void a_full_data_disk_refuses_and_recovers(void)
 	unmake(&c);
 }
 
-/* A refusal while removed files still have their room would be wrong: no write after an unlink may see one. */
+/* -ENOSPC would be wrong while the room of removed files is not free yet: no write after an unlink
+ * may get it. */
 static void removed_files_give_their_room_to_the_next_write(void)
 {
 	struct cluster c;
@@ -161,7 +162,7 @@ static void removed_files_give_their_room_to_the_next_write(void)
 	unmake(&c);
 }
 
-/* What is gone but open gives nothing back: the refusal does not wait for that. */
+/* An unlinked file that is open frees no room: the error comes without waiting for that. */
 static void a_full_disk_without_removals_refuses_at_once(void)
 {
 	static uint8_t b[CHUNK];
@@ -175,11 +176,11 @@ static void a_full_disk_without_removals_refuses_at_once(void)
 	f = open_file(fs, "/big", O_CREAT | O_RDWR);
 	fill(f);
 	CHECK_EQ(sheaf_unlink(fs, "/big"), 0);
-	pause_ms(200); /* the removal finds that it is open */
+	pause_ms(200); /* time for the removal to find the file open */
 	began = now_s();
 	for (int i = 0; i < 10; i++)
 		CHECK_EQ(sheaf_pwrite(f, b, sizeof(b), 32 << 20), -ENOSPC);
-	CHECK(now_s() - began < 25); /* ten waits for removals would be 50 s */
+	CHECK(now_s() - began < 25); /* ten waits for removals would take 50 s */
 	CHECK_EQ(sheaf_close(f), 0);
 	sheaf_disconnect(fs);
 	unmake(&c);
@@ -205,7 +206,7 @@ static void truncate_frees_a_full_disk(void)
 	unmake(&c);
 }
 
-/* What was allocated is there when all else is full, and more than there is cannot be had. */
+/* Allocated room can be written when the disk is full; allocating more than there is fails. */
 static void allocated_room_stays_on_a_full_disk(void)
 {
 	static uint8_t b[2 << 20];
@@ -229,13 +230,13 @@ static void allocated_room_stays_on_a_full_disk(void)
 	check_pattern(f, sizeof(b), 4);
 	CHECK_EQ(sheaf_copy_range(f, 0, g, 64 << 20, sizeof(b)), -ENOSPC);
 	CHECK_EQ(sheaf_fallocate(f, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, sizeof(b)), 0);
-	CHECK_EQ(sheaf_fallocate(g, 0, 64 << 20, sizeof(b) / 2), 0); /* that was room */
+	CHECK_EQ(sheaf_fallocate(g, 0, 64 << 20, sizeof(b) / 2), 0); /* the punched room is free */
 	CHECK_EQ(sheaf_close(f) | sheaf_close(g), 0);
 	sheaf_disconnect(fs);
 	unmake(&c);
 }
 
-/* A server whose disk is full stops, dies and starts as any other. */
+/* A server whose disk is full can be stopped, killed and started like any other. */
 static void a_server_with_a_full_disk_restarts(void)
 {
 	struct cluster c;
@@ -282,7 +283,8 @@ static void fill_with_names(const char *size)
 	n--;
 	printf("  %d directories\n", n);
 	CHECK_EQ(server_status(fs, 0).pid, pid);
-	for (int i = 0; i < n; i += 1 + n / 50) { /* what was acknowledged is there */
+	/* every acknowledged directory exists */
+	for (int i = 0; i < n; i += 1 + n / 50) {
 		snprintf(path, sizeof(path), "/%0200d", i);
 		CHECK_EQ(sheaf_stat(fs, path, &st), 0);
 	}
@@ -292,8 +294,8 @@ static void fill_with_names(const char *size)
 	CHECK_EQ(server_up(&c, 0), 0);
 	snprintf(path, sizeof(path), "/%0200d", n - 1);
 	CHECK_EQ(sheaf_stat(fs, path, &st), 0);
-	for (int i = 0; i < n / 2;
-	     i++) { /* full or not, names can go, and others take their room */
+	/* names can be removed from a full disk, and new names use their room */
+	for (int i = 0; i < n / 2; i++) {
 		snprintf(path, sizeof(path), "/%0200d", i);
 		CHECK_EQ(sheaf_rmdir(fs, path), 0);
 	}
@@ -310,13 +312,14 @@ static void a_full_metadata_disk_refuses_creates(void)
 	fill_with_names("2m");
 }
 
-/* Large enough to be written through its mapping, which grows until no more is to be had: no SIGBUS. */
+/* Large enough that LMDB writes through its mapping, which grows until the tmpfs is full: no
+ * SIGBUS. */
 static void a_full_metadata_memory_refuses_creates(void)
 {
 	fill_with_names("20m");
 }
 
-/* Inodes go in the background, too. */
+/* Inodes, too, are removed in the background. */
 static void removed_files_give_their_room_to_new_names(void)
 {
 	struct cluster c;
@@ -354,8 +357,8 @@ static void begin(void)
 		SKIP_ALL("mounting a small tmpfs is not permitted here");
 }
 
-/* Small pieces over what is there and over holes: the first succeed without room, the second say so, and the server
- * lives. */
+/* Small pieces over data and over holes: the first need no room and succeed, the second fail with
+ * -ENOSPC, and the server survives. */
 static void a_list_over_holes_of_a_full_disk_is_refused(void)
 {
 	static uint8_t b[64 * 4096];
@@ -370,7 +373,7 @@ static void a_list_over_holes_of_a_full_disk_is_refused(void)
 	f = open_file(fs, "/strided", O_RDWR | O_CREAT);
 	pattern(b, sizeof(b), 1, 0);
 	CHECK_EQ(sheaf_pwrite(f, b, sizeof(b), 0), (ssize_t)sizeof(b));
-	CHECK_EQ(sheaf_ftruncate(f, 4 << 20), 0); /* holes behind it */
+	CHECK_EQ(sheaf_ftruncate(f, 4 << 20), 0); /* holes after the data */
 	filler = open_file(fs, "/filler", O_RDWR | O_CREAT);
 	fill(filler);
 	for (int i = 0; i < 32; i++) {
@@ -390,7 +393,7 @@ static void a_list_over_holes_of_a_full_disk_is_refused(void)
 	CHECK_EQ(sheaf_unlink(fs, "/filler"), 0);
 	for (int tries = 0; sheaf_write_list(f, mem, 32, holes, 32) != 3200; tries++) {
 		CHECK(tries < PATIENCE_S * 20);
-		pause_ms(50); /* its space comes back in a moment */
+		pause_ms(50); /* the room is free soon */
 	}
 	CHECK_EQ(sheaf_close(f), 0);
 	sheaf_disconnect(fs);

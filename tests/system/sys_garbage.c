@@ -1,11 +1,11 @@
-/* What strangers and liars send: it closes their link, costs bounded memory, and harms nobody else. While each
- * test runs, an honest client writes and reads on the same servers and must never notice. */
+/* Garbage and false messages close their link, cost bounded memory, and harm no other client. While
+ * each test runs, an honest client writes and reads on the same servers and must not notice. */
 #include <pthread.h>
 
 #include "raw.h"
 
 static struct cluster c;
-static struct sheaf *fs; /* looks at the servers */
+static struct sheaf *fs; /* reads the servers' status */
 
 /* ---- the honest client ---- */
 
@@ -47,7 +47,7 @@ static int rounds(void)
 	return __atomic_load_n(&honest.rounds, __ATOMIC_SEQ_CST);
 }
 
-/* The honest client gets on. */
+/* Waits until the honest client has completed three more rounds. */
 static void life_goes_on(void)
 {
 	int before = rounds();
@@ -82,7 +82,8 @@ static void random_bytes_close_the_link(void)
 	life_goes_on();
 }
 
-/* Every kind, with lengths that lie: too long for its kind, or longer than what follows. */
+/* Frames of every kind with false lengths: too long for the kind, or longer than the data that
+ * follow. */
 static void frame_heads_that_lie_close_the_link(void)
 {
 	uint64_t before = bad_links(0);
@@ -103,7 +104,7 @@ static void frame_heads_that_lie_close_the_link(void)
 
 			raw_frame(fd, h, "abc", 3);
 			if (kind == FRAME_HELLO && lengths[i] > 3 && lengths[i] <= HELLO_MAX)
-				open_ended++; /* may still become a hello */
+				open_ended++; /* incomplete, but may become a valid HELLO */
 			else
 				CHECK(raw_closed(fd));
 			close(fd);
@@ -170,10 +171,10 @@ static void a_wrong_key_is_refused(void)
 	other = client(path);
 	t = now_s();
 	CHECK_EQ(sheaf_stat(other, "/", &st), -EKEYREJECTED);
-	CHECK(now_s() - t < 20); /* not after the timeout: trying again does not help */
+	CHECK(now_s() - t < 20); /* before the timeout: retries cannot help */
 	sheaf_disconnect(other);
-	CHECK(bad_links(0) >=
-	      before); /* it is the client that sees the server's wrong proof first */
+	/* may be equal: the client is first to see a wrong proof, the server's */
+	CHECK(bad_links(0) >= before);
 	life_goes_on();
 }
 
@@ -183,7 +184,7 @@ static void a_wrong_proof_and_a_replayed_one_are_refused(void)
 	uint64_t before = bad_links(0);
 	struct wire_hello h;
 
-	raw_open(&r, &c, 0); /* a key of its own */
+	raw_open(&r, &c, 0); /* a key that the server does not have */
 	memset(r.key, 9, sizeof(r.key));
 	h = raw_hello(&r, 0);
 	CHECK(raw_send_hello(&r, &h) && raw_recv(&r) && raw_respond(&r));
@@ -191,7 +192,7 @@ static void a_wrong_proof_and_a_replayed_one_are_refused(void)
 	CHECK(raw_closed(r.fd));
 	raw_close(&r);
 
-	raw_up(&good, &c, 0); /* somebody listened to this one */
+	raw_up(&good, &c, 0); /* its handshake is recorded, for a replay */
 	raw_open(&r, &c, 0);
 	CHECK(raw_send(&r, FRAME_HELLO, 0, good.hello, good.hello_len));
 	CHECK(raw_recv(&r));
@@ -205,7 +206,7 @@ static void a_wrong_proof_and_a_replayed_one_are_refused(void)
 	life_goes_on();
 }
 
-/* Requests, data and second handshakes do not pass before the proof. */
+/* The server accepts no requests, data or second handshakes before the proof of the key. */
 static void nothing_passes_before_the_proof(void)
 {
 	static struct raw r;
@@ -234,7 +235,7 @@ static void nothing_passes_before_the_proof(void)
 	life_goes_on();
 }
 
-/* Connections that say nothing are bounded in number and in time, and do not keep others out. */
+/* Silent connections are limited in number and in time, and do not keep others out. */
 static void silent_connections_are_dropped(void)
 {
 	int fd[400], links = (int)server_status(fs, 0).links;
@@ -253,7 +254,7 @@ static void silent_connections_are_dropped(void)
 	life_goes_on();
 }
 
-/* ---- slow senders, beside everything else ---- */
+/* ---- slow senders, during all other tests ---- */
 
 static void *send_slowly(void *arg)
 {
@@ -270,11 +271,11 @@ static void *send_slowly(void *arg)
 	CHECK(xdr_wire_hello(&x, &h));
 	fh.length = (uint32_t)xdr_used(&x);
 	frame_head_encode(head, &fh);
-	for (int i = 0; i < 60; i++) { /* 3 seconds of it */
+	for (int i = 0; i < 60; i++) { /* for 3 seconds */
 		const uint8_t *p = i < FRAME_HEAD ? head + i : r.hello + i - FRAME_HEAD;
 
 		if (!raw_write(r.fd, p, 1))
-			break; /* made room for the silent ones */
+			break; /* closed to make room for silent connections */
 		pause_ms(50);
 	}
 	raw_close(&r);
@@ -300,15 +301,15 @@ static void broken_requests_close_the_link(void)
 	uint64_t before = bad_links(0);
 	int n = 0;
 
-	raw_up_session(&r, &c, 0); /* an operation that does not exist */
+	raw_up_session(&r, &c, 0); /* unknown operation */
 	raw_request(&r, 999, 0, 1, XDR_ANY(xdr_wire_void_args), &none);
 	CHECK(raw_closed(r.fd));
 	raw_close(&r), n++;
-	raw_up_session(&r, &c, 0); /* arguments of another one */
+	raw_up_session(&r, &c, 0); /* arguments of another operation */
 	raw_request(&r, OP_OPEN, 0, 1, XDR_ANY(xdr_wire_void_args), &none);
 	CHECK(raw_closed(r.fd));
 	raw_close(&r), n++;
-	raw_up_session(&r, &c, 0); /* a slot that does not exist */
+	raw_up_session(&r, &c, 0); /* slot out of range */
 	raw_request(&r, OP_PING, SESSION_SLOTS, 1, XDR_ANY(xdr_wire_void_args), &none);
 	CHECK(raw_closed(r.fd));
 	raw_close(&r), n++;
@@ -316,12 +317,12 @@ static void broken_requests_close_the_link(void)
 	raw_request(&r, OP_PING, UINT32_MAX - 7, 1, XDR_ANY(xdr_wire_void_args), &none);
 	CHECK(raw_closed(r.fd));
 	raw_close(&r), n++;
-	raw_up_session(&r, &c, 0); /* a sequence that goes back */
+	raw_up_session(&r, &c, 0); /* sequence goes backwards */
 	CHECK_EQ(raw_call(&r, OP_PING, 0, 9, XDR_ANY(xdr_wire_void_args), &none, NULL, NULL), 0);
 	raw_request(&r, OP_PING, 0, 8, XDR_ANY(xdr_wire_void_args), &none);
 	CHECK(raw_closed(r.fd));
 	raw_close(&r), n++;
-	raw_up_session(&r, &c, 0); /* longer than a message may be */
+	raw_up_session(&r, &c, 0); /* longer than the largest message */
 	raw_send(&r, FRAME_REQUEST, 0, m.b, MSG_MAX + 4);
 	CHECK(raw_closed(r.fd));
 	raw_close(&r), n++;
@@ -329,11 +330,11 @@ static void broken_requests_close_the_link(void)
 	raw_send(&r, FRAME_REQUEST, 0, m.b, MSG_MAX);
 	CHECK(raw_closed(r.fd));
 	raw_close(&r), n++;
-	raw_up_session(&r, &c, 0); /* data that nobody asked for */
+	raw_up_session(&r, &c, 0); /* data that were not requested */
 	raw_send(&r, FRAME_DATA, 5, m.b, 100);
 	CHECK(raw_closed(r.fd));
 	raw_close(&r), n++;
-	raw_up_session(&r, &c, 0); /* frames of the other side */
+	raw_up_session(&r, &c, 0); /* frames that only servers send */
 	raw_send(&r, FRAME_REPLY, 5, m.b, 100);
 	CHECK(raw_closed(r.fd));
 	raw_close(&r), n++;
@@ -354,9 +355,10 @@ static void a_slot_in_use_closes_the_link_and_the_change_stays_single(void)
 	CHECK(raw_request(&r, OP_MKDIR, 3, 1, XDR_ANY(xdr_wire_mkdir_args),
 			  mkdir_args("slot-used")));
 	raw_request(&r, OP_MKDIR, 3, 2, XDR_ANY(xdr_wire_mkdir_args), mkdir_args("slot-used2"));
-	CHECK(raw_closed(r.fd) || true); /* or the first was quicker than the second */
+	CHECK(raw_closed(r.fd) || true); /* open if the first request had ended before */
 	close(r.fd);
-	r.fd = raw_connect(&c, 0); /* the same again over another link: answered from the slot */
+	/* retransmitted over another link: answered from the slot */
+	r.fd = raw_connect(&c, 0);
 	{
 		struct wire_hello h = raw_hello(&r, 0);
 
@@ -373,7 +375,7 @@ static void a_slot_in_use_closes_the_link_and_the_change_stays_single(void)
 	life_goes_on();
 }
 
-/* Cancels of anything, at any time, are harmless. */
+/* A cancel of any request at any time is harmless. */
 static void cancels_of_nothing_are_harmless(void)
 {
 	static struct raw r;
@@ -405,7 +407,8 @@ static void sessions_of_others_stay_closed(void)
 	raw_close(&thief);
 }
 
-/* One link, many sessions, one after another: the last one counts, and none hangs on the dead link. */
+/* Many sessions, one after another, on one link: the last one is in use, and none stays on the dead
+ * link. */
 static void many_sessions_on_one_link(void)
 {
 	static struct raw r;
@@ -421,11 +424,12 @@ static void many_sessions_on_one_link(void)
 			 0);
 	}
 	raw_close(&r);
-	CHECK(WITHIN(PATIENCE_S, server_status(fs, 0).sessions <= before)); /* with their leases */
+	/* sessions end with their leases */
+	CHECK(WITHIN(PATIENCE_S, server_status(fs, 0).sessions <= before));
 	life_goes_on();
 }
 
-/* Requests that come behind a goodbye do not find a session that is half gone. */
+/* Requests after a goodbye do not find a session that is partly destroyed. */
 static void requests_behind_a_goodbye_are_turned_away(void)
 {
 	static struct raw r;
@@ -476,7 +480,7 @@ static struct wire_capability cap_of(struct raw *r, const char *path, uint32_t *
 	return res.cap;
 }
 
-/* Which server has the only object? Both are asked; a capability is good everywhere. */
+/* Asks both servers, since either may have the only object; the capability is valid at both. */
 static int read_status(struct raw *r, struct wire_read_args *a, uint32_t *seq)
 {
 	struct wire_read_res res;
@@ -505,7 +509,7 @@ static void lists_that_lie_are_refused(void)
 	rd.at.cap = wr.at.cap = cap_of(&r, "liar", &seq);
 	CHECK_EQ(write_status(&r, &wr, &seq), 0);
 	CHECK_EQ(read_status(&r, &rd, &seq), 0);
-	e[0].length = 5; /* says five, has four */
+	e[0].length = 5; /* the extent has 5 bytes, the data 4 */
 	CHECK_EQ(write_status(&r, &wr, &seq), EINVAL);
 	e[0] = (struct wire_extent){ UINT64_MAX - 1, 4 };
 	CHECK_EQ(write_status(&r, &wr, &seq), EFBIG);
@@ -514,12 +518,12 @@ static void lists_that_lie_are_refused(void)
 	CHECK_EQ(read_status(&r, &rd, &seq), EFBIG);
 	for (int i = 0; i < 3; i++)
 		e[i] = (struct wire_extent){ 0, INT64_MAX };
-	rd.n_list = 3; /* the sum overflows */
+	rd.n_list = 3; /* the sum of the lengths overflows */
 	CHECK_EQ(read_status(&r, &rd, &seq), EINVAL);
 	rd.n_list = 1;
-	e[0].length = INLINE_MAX + 1; /* too much for inside a message */
+	e[0].length = INLINE_MAX + 1; /* too long to be sent inline */
 	CHECK_EQ(read_status(&r, &rd, &seq), EINVAL);
-	e[0].length = 100; /* memory that is longer or shorter than the list */
+	e[0].length = 100; /* memory longer or shorter than the list */
 	rd.mem = (struct wire_mem_desc){ .tag = 5, .length = 101 };
 	CHECK_EQ(read_status(&r, &rd, &seq), EINVAL);
 	wr.mem = (struct wire_mem_desc){ .tag = 5, .length = UINT64_MAX };
@@ -565,7 +569,8 @@ static void forged_capabilities_are_refused(void)
 	life_goes_on();
 }
 
-/* A client that promises data in every slot and never sends it: it must not take the pool from others. */
+/* A client that announces data in every slot and never sends them must not take the pool from
+ * others. */
 static void promised_data_that_never_come_do_not_starve_others(void)
 {
 	static struct raw r;
@@ -591,7 +596,7 @@ static void promised_data_that_never_come_do_not_starve_others(void)
 	life_goes_on();
 }
 
-/* A client that asks and asks and never reads an answer. */
+/* A client that sends requests without end and never reads a reply. */
 static void answers_that_nobody_reads_cost_bounded_memory(void)
 {
 	static struct raw r;
@@ -613,13 +618,13 @@ static void answers_that_nobody_reads_cost_bounded_memory(void)
 	for (uint32_t i = 0; now_s() < end; i++)
 		if (!raw_request(&r, OP_READDIR, i % SESSION_SLOTS, i / SESSION_SLOTS + 1,
 				 XDR_ANY(xdr_wire_readdir_args), &a))
-			break; /* it does not listen to us any more: right so */
+			break; /* the server reads no more requests: right */
 	CHECK(SANITIZED || server_status(fs, 0).rss_bytes < rss + (64 << 20));
 	raw_close(&r);
 	life_goes_on();
 }
 
-/* Authenticated and half random: every byte of a good request in turn is spoiled. */
+/* Requests on an authenticated link, each with one byte of a valid request changed. */
 static void spoiled_requests_harm_nobody(void)
 {
 	static struct raw r;
@@ -687,8 +692,8 @@ int main(int argc, char **argv)
 	pthread_join(slow, NULL);
 	__atomic_store_n(&honest.stop, true, __ATOMIC_SEQ_CST);
 	pthread_join(honest.thread, NULL);
-	CHECK(honest.slowest < 20); /* nobody kept it waiting until a timeout */
+	CHECK(honest.slowest < 20); /* no request waited for a timeout */
 	sheaf_disconnect(fs);
-	cluster_down(&c); /* a clean stop after all this */
+	cluster_down(&c); /* must be a clean stop */
 	return 0;
 }

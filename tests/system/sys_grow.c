@@ -1,11 +1,12 @@
-/* A file system that gets one more server while clients use it, loses one, and gets its metadata back. */
+/* A file system gets one more server while clients use it, loses one, and gets its metadata
+ * restored. */
 #include <json-c/json.h>
 
 #include "cluster.h"
 
 static struct cluster c;
 
-/* The sheaf command with this cluster; its exit status, what it said in `out`. */
+/* Runs the sheaf command with this cluster; returns its exit status, and its output in `out`. */
 static char out[65536];
 
 static int sheaf(const char *a, const char *b, const char *d, const char *e)
@@ -46,7 +47,8 @@ static void end(void)
 	cluster_down(&c);
 }
 
-/* Server n joins: the command writes the file and the storage, the test starts it, the command goes on. */
+/* Adds server n: the command writes the cluster file and the storage, the test starts the server,
+ * the command completes. */
 static void grow(void)
 {
 	char name[16];
@@ -80,7 +82,8 @@ static void running_clients_use_a_new_server(void)
 	f = open_file(old, "/open", O_CREAT | O_RDWR);
 	grow();
 	CHECK_EQ(sheaf_server_count(old), 2);
-	make_file(old, "/after", sizeof(buf), 2); /* the client learns as it goes */
+	/* the client learns of the new server with its next request */
+	make_file(old, "/after", sizeof(buf), 2);
 	CHECK_EQ(sheaf_server_count(old), 3);
 	CHECK(is_on(old, "/after", 2));
 	CHECK(!is_on(old, "/before", 2) && !is_on(old, "/open", 2));
@@ -98,7 +101,7 @@ static void running_clients_use_a_new_server(void)
 	end();
 }
 
-/* A client that was idle meanwhile meets the new server in a file of somebody else. */
+/* A client that was idle meanwhile finds the new server in the layout of another client's file. */
 static void an_idle_client_learns_from_a_file(void)
 {
 	struct sheaf *idle, *busy;
@@ -111,7 +114,8 @@ static void an_idle_client_learns_from_a_file(void)
 	grow();
 	busy = client(c.conf);
 	make_file(busy, "/new", 300000, 4);
-	f = open_file(busy, "/growing", O_CREAT | O_RDWR); /* its size is asked of all objects */
+	/* unsettled: a stat asks all its objects for the size */
+	f = open_file(busy, "/growing", O_CREAT | O_RDWR);
 	CHECK_EQ(sheaf_pwrite(f, "x", 1, 200000), 1);
 	CHECK_EQ(sheaf_stat(idle, "/growing", &st), 0);
 	CHECK_EQ(st.st_size, 200001);
@@ -122,7 +126,7 @@ static void an_idle_client_learns_from_a_file(void)
 	end();
 }
 
-/* A client whose cluster file knows nothing of it. */
+/* The client's cluster file does not have the new server. */
 static void a_client_with_the_older_file_learns_at_once(void)
 {
 	char older[CLUSTER_PATH], newer[CLUSTER_PATH];
@@ -141,8 +145,8 @@ static void a_client_with_the_older_file_learns_at_once(void)
 	CHECK(is_on(fs, "/f", 2));
 	memcpy(newer, c.conf, sizeof(newer));
 	memcpy(c.conf, older, sizeof(older));
-	CHECK_EQ(sheaf("check", "--repair", NULL, NULL),
-		 0); /* nothing names a server that is none */
+	/* check knows the new server from the map: no layout names an unknown server */
+	CHECK_EQ(sheaf("check", "--repair", NULL, NULL), 0);
 	memcpy(c.conf, newer, sizeof(newer));
 	CHECK(strstr(out, "on 3 servers: nothing is wrong"));
 	check_file(fs, "/f", 300000, 5);
@@ -150,7 +154,8 @@ static void a_client_with_the_older_file_learns_at_once(void)
 	end();
 }
 
-/* A metadata server that starts again with the older file has it from its map. */
+/* A metadata server that restarts with the older cluster file has the new server from its stored
+ * map. */
 static void a_restart_with_the_older_file_forgets_nothing(void)
 {
 	char *text;
@@ -167,12 +172,12 @@ static void a_restart_with_the_older_file_forgets_nothing(void)
 	make_file(fs, "/g", 300000, 7);
 	CHECK(is_on(fs, "/g", 2));
 	check_file(fs, "/f", 300000, 6);
-	CHECK_EQ(sheaf_unlink(fs, "/f"), 0); /* fences and removals reach it */
+	CHECK_EQ(sheaf_unlink(fs, "/f"), 0); /* fences and removals reach the new server */
 	sheaf_disconnect(fs);
-	fs = client(c.conf); /* older file, newer map */
+	fs = client(c.conf); /* older cluster file, newer map */
 	check_file(fs, "/g", 300000, 7);
 	sheaf_disconnect(fs);
-	/* the command completes the file it finds */
+	/* the command adds the missing server to the file */
 	CHECK_EQ(sheaf("add-server", "server3", "--no-start", NULL), 1);
 	CHECK_EQ(server_up(&c, c.n++), 0);
 	CHECK_EQ(sheaf("add-server", "server3", NULL, NULL), 0);
@@ -183,7 +188,7 @@ static void a_restart_with_the_older_file_forgets_nothing(void)
 	end();
 }
 
-/* A file of one stripe on this server. */
+/* Creates a file of one stripe on this server. */
 static struct sheaf_file *file_on(struct sheaf *fs, uint32_t id)
 {
 	struct sheaf_layout one = { sizeof(one), 65536, 1 };
@@ -201,7 +206,7 @@ static struct sheaf_file *file_on(struct sheaf *fs, uint32_t id)
 	return NULL;
 }
 
-/* Data servers keep no map: one that must fetch from a server that came later asks. */
+/* Data servers keep no map: one that must fetch from a server added later asks for the map. */
 static void data_servers_learn_of_each_other(void)
 {
 	struct sheaf_file *from, *to;
@@ -236,7 +241,7 @@ static void a_new_server_that_is_not_there_is_not_published(void)
 	make_file(fs, "/f", 300000, 8);
 	CHECK(!is_on(fs, "/f", 2));
 	sheaf_disconnect(fs);
-	server_kill(&c, 1); /* a metadata server: it cannot be told */
+	server_kill(&c, 1); /* a metadata server that is down and cannot be told */
 	CHECK_EQ(sheaf("add-server", "server2", "--no-start", NULL), 1);
 	CHECK_EQ(server_up(&c, 1), 0);
 	CHECK_EQ(server_up(&c, c.n++), 0);
@@ -277,8 +282,8 @@ static void files_on_a_dead_server_are_found(void)
 	}
 	CHECK(here > 0 && here < 30);
 	CHECK_EQ(sheaf_open(fs, "/empty", O_CREAT | O_RDWR, 0644, NULL, &f), 0);
-	CHECK_EQ(sheaf_close(f), 0); /* no byte anywhere */
-	f = open_file(fs, "/growing", O_CREAT | O_RDWR); /* may have some */
+	CHECK_EQ(sheaf_close(f), 0); /* no data on any server */
+	f = open_file(fs, "/growing", O_CREAT | O_RDWR); /* may have data */
 	server_kill(&c, 2);
 	CHECK_EQ(sheaf("find", "--on", "server2", "--json"), 0);
 	CHECK_EQ(count_found("files"), here + 1);
@@ -289,7 +294,8 @@ static void files_on_a_dead_server_are_found(void)
 	end();
 }
 
-/* A server that keeps metadata and data: what it kept is counted, the rest is found, and nobody waits long. */
+/* A server that keeps metadata and data: the command counts what it hides, finds the rest, and does
+ * not wait long. */
 static void a_dead_metadata_server_hides_only_what_it_keeps(void)
 {
 	struct sheaf *fs;
@@ -314,7 +320,7 @@ static void a_dead_metadata_server_hides_only_what_it_keeps(void)
 	began = now_s();
 	CHECK_EQ(sheaf("find", "--on", "server1", "--json"), hidden ? 1 : 0);
 	CHECK_EQ(count_found("files"), 12 - hidden);
-	CHECK(now_s() - began < PATIENCE_S); /* not a timeout for each file */
+	CHECK(now_s() - began < PATIENCE_S); /* not one timeout for each file */
 	CHECK_EQ(server_up(&c, 1), 0);
 	end();
 }
@@ -326,9 +332,9 @@ static char backup[CLUSTER_PATH];
 static void restore(void)
 {
 	cluster_down(&c);
-	CHECK_EQ(sheaf("restore", backup, NULL, NULL), 1); /* what is there is newer */
+	CHECK_EQ(sheaf("restore", backup, NULL, NULL), 1); /* refused: the metadata are newer */
 	CHECK_EQ(sheaf("restore", backup, "--force", NULL), 0);
-	CHECK_EQ(sheaf("restore", backup, NULL, NULL), 0); /* the same again is not */
+	CHECK_EQ(sheaf("restore", backup, NULL, NULL), 0); /* not newer any more */
 	cluster_up(&c);
 }
 
@@ -356,10 +362,10 @@ static void a_backup_of_servers_at_work_comes_back(void)
 	make_file(fs, "/longer", 100000, 2);
 	make_file(fs, "/shorter", 300000, 3);
 	make_file(fs, "/removed", 300000, 4);
-	f = open_file(fs, "/written", O_CREAT | O_RDWR); /* while somebody writes */
+	f = open_file(fs, "/written", O_CREAT | O_RDWR); /* open for writing during the backup */
 	CHECK_EQ(sheaf_pwrite(f, "begin", 5, 0), 5);
 	CHECK_EQ(sheaf("backup", backup, "--json", NULL), 0);
-	CHECK_EQ(sheaf("backup", backup, NULL, NULL), 1); /* never replaced */
+	CHECK_EQ(sheaf("backup", backup, NULL, NULL), 1); /* a backup is never overwritten */
 	CHECK_EQ(sheaf_pwrite(f, "more", 4, 5), 4);
 	CHECK_EQ(sheaf_close(f), 0);
 	make_file(fs, "/longer", 300000, 2);
@@ -370,14 +376,14 @@ static void a_backup_of_servers_at_work_comes_back(void)
 	CHECK_EQ(sheaf_stat(fs, "/since", &st), 0);
 	last = st.st_ino;
 	sheaf_disconnect(fs);
-	CHECK_EQ(sheaf("restore", backup, "--force", NULL), 1); /* they run */
+	CHECK_EQ(sheaf("restore", backup, "--force", NULL), 1); /* refused: the servers run */
 	restore();
 	fs = client(c.conf);
 	check_file(fs, "/d/same", 300000, 1);
-	check_file(fs, "/longer", 300000, 2); /* the objects know */
+	check_file(fs, "/longer", 300000, 2); /* the size comes from the objects */
 	CHECK_EQ(sheaf_stat(fs, "/since", &st), -ENOENT);
 	CHECK_EQ(sheaf_stat(fs, "/shorter", &st), 0);
-	CHECK_EQ(st.st_size, 300000); /* what was cut off since reads as zeros */
+	CHECK_EQ(st.st_size, 300000); /* data truncated since read as zeros */
 	CHECK_EQ(sheaf_stat(fs, "/removed", &st), 0);
 	CHECK_EQ(st.st_size, 300000);
 	f = open_file(fs, "/written", O_RDONLY);
@@ -385,7 +391,7 @@ static void a_backup_of_servers_at_work_comes_back(void)
 	CHECK_EQ(memcmp(buf, "beginmore", 9), 0);
 	CHECK_EQ(sheaf_close(f), 0);
 	CHECK(WITHIN(PATIENCE_S, is_settled(fs, "/longer") && is_settled(fs, "/removed")));
-	/* everything can be used: written, cut, removed, made */
+	/* files can be written, truncated, removed and created */
 	make_file(fs, "/removed", 200000, 6);
 	check_file(fs, "/removed", 200000, 6);
 	make_file(fs, "/shorter", 400000, 7);
@@ -399,7 +405,7 @@ static void a_backup_of_servers_at_work_comes_back(void)
 	end();
 }
 
-/* A client that was connected and had a file open all the time. */
+/* A client that stayed connected with a file open. */
 static void clients_go_on_after_a_restore(void)
 {
 	struct sheaf_file *f, *g;
@@ -413,18 +419,19 @@ static void clients_go_on_after_a_restore(void)
 	CHECK_EQ(sheaf_pwrite(f, "one", 3, 0), 3);
 	CHECK_EQ(sheaf_fsync(f), 0);
 	CHECK_EQ(sheaf("backup", backup, NULL, NULL), 0);
-	g = open_file(fs, "/g", O_CREAT | O_RDWR); /* of the lost time */
+	g = open_file(fs, "/g", O_CREAT | O_RDWR); /* created after the backup */
 	CHECK_EQ(sheaf_ftruncate(f, 1), 0);
 	CHECK_EQ(sheaf_ftruncate(f, 2), 0);
 	restore();
-	CHECK_EQ(sheaf_pwrite(f, "two", 3, 0), 3); /* a capability of before, then a fresh one */
+	/* the server refuses the old capability; the client gets a new one */
+	CHECK_EQ(sheaf_pwrite(f, "two", 3, 0), 3);
 	CHECK_EQ(sheaf_fsync(f), 0);
 	CHECK_EQ(sheaf_close(f), 0);
 	f = open_file(fs, "/f", O_RDONLY);
 	CHECK_EQ(sheaf_pread(f, buf, sizeof(buf), 0), 3);
 	CHECK_EQ(memcmp(buf, "two", 3), 0);
 	CHECK_EQ(sheaf_close(f), 0);
-	sheaf_close(g); /* whatever it says: its file is gone */
+	sheaf_close(g); /* any result: its file is gone */
 	sheaf_disconnect(fs);
 	end();
 }

@@ -1,5 +1,5 @@
-/* kill -9 of a client in mid-transfer: what it held is free at once, its session goes with its lease, its
- * file's size is settled, and others go on. */
+/* kill -9 of a client in the middle of a transfer: its buffers and links are freed at once, its
+ * session ends with its lease, its file's size is settled, and other clients continue. */
 #include "cluster.h"
 
 #define BIG (64 << 20)
@@ -9,7 +9,7 @@ static struct sheaf *fs;
 
 /* ---- children ---- */
 
-/* Every other 16 bytes, again and again. */
+/* Writes every other 16 bytes, in an endless loop. */
 static void write_pieces(struct sheaf_file *f, const uint8_t *b)
 {
 	struct sheaf_type *piece, *all, *flat;
@@ -18,7 +18,7 @@ static void write_pieces(struct sheaf_file *f, const uint8_t *b)
 	CHECK_EQ(sheaf_type_vector(BIG / 16, 1, 32, piece, &all), 0);
 	CHECK_EQ(sheaf_type_bytes(BIG, &flat), 0);
 	CHECK_EQ(sheaf_pwrite(f, b, 1, 0), 1);
-	CHECK_EQ(sheaf_fsync(f), 0); /* it is seen */
+	CHECK_EQ(sheaf_fsync(f), 0); /* makes the file's size visible to others */
 	while (sheaf_write_typed(f, b, flat, 1, 0, all) == BIG)
 		;
 }
@@ -31,7 +31,8 @@ static int child(const char *name, char **arg)
 
 	CHECK(b);
 	memset(b, 0x5a, BIG);
-	if (strcmp(name, "once") == 0) { /* a few bytes without a report, then silence */
+	/* writes some bytes without a report, then sleeps */
+	if (strcmp(name, "once") == 0) {
 		CHECK_EQ(sheaf_pwrite(f, b, 300001, 0), 300001);
 		pause_ms(60000);
 	}
@@ -43,7 +44,7 @@ static int child(const char *name, char **arg)
 	return 1;
 }
 
-/* ---- what a server holds ---- */
+/* ---- resources of a server ---- */
 
 static uint64_t pool_held(void)
 {
@@ -75,7 +76,7 @@ static uint32_t links(void)
 	return n;
 }
 
-/* Our own question is the only thing in service. */
+/* Is this status request the only one in service? */
 static bool quiet(void)
 {
 	for (int i = 0; i < c.n; i++)
@@ -84,7 +85,7 @@ static bool quiet(void)
 	return true;
 }
 
-/* Were its buffers and links given back while its session was still there, not with the lease? */
+/* Were the client's buffers and links freed before its session ended? */
 static bool kill_and_look(const char *what, const char *path)
 {
 	uint32_t sessions_before = sessions(), links_before = links();
@@ -92,7 +93,7 @@ static bool kill_and_look(const char *what, const char *path)
 	struct stat st;
 	bool early;
 
-	/* it is past its open, and in the middle of it; cached data leave without buffers */
+	/* the client is in the middle of its transfer; cached data leave without buffers */
 	CHECK(WITHIN(PATIENCE_S, sheaf_stat(fs, path, &st) == 0 && st.st_size > 0));
 	CHECK(WITHIN(PATIENCE_S, pool_held() > 0 || !quiet()));
 	pause_ms(100);
@@ -100,11 +101,11 @@ static bool kill_and_look(const char *what, const char *path)
 	CHECK_EQ(reap(pid), 256 + SIGKILL);
 	CHECK(WITHIN(PATIENCE_S, pool_held() == 0 && quiet() && links() <= links_before));
 	early = sessions() > sessions_before;
-	CHECK(WITHIN(PATIENCE_S, sessions() <= sessions_before)); /* with the lease */
+	CHECK(WITHIN(PATIENCE_S, sessions() <= sessions_before)); /* when the lease ends */
 	return early;
 }
 
-/* A busy machine may let the lease pass before this process looks: then once more. */
+/* On a busy machine the lease may end before this process looks: try again. */
 static void kill_in_mid_transfer(const char *what, const char *path)
 {
 	int tries = 0;
@@ -126,7 +127,7 @@ static void a_killed_reader_leaves_nothing(void)
 	CHECK_EQ(sheaf_unlink(fs, "/read"), 0);
 }
 
-/* Everybody sees the same size, and it does not change any more. */
+/* Two clients see the same size, and it does not change any more. */
 static off_t settled_size(const char *path)
 {
 	struct sheaf *other = client(c.conf);
@@ -141,7 +142,8 @@ static off_t settled_size(const char *path)
 	return a.st_size;
 }
 
-/* A settled file needs one question, an unsettled one asks its objects too. */
+/* The requests that a stat takes: one for a settled file; more for an unsettled one, whose objects
+ * are asked, too. */
 static uint64_t questions(const char *path)
 {
 	uint64_t before = 0, after = 0;
@@ -180,7 +182,8 @@ static void a_killed_writer_leaves_a_settled_file(void)
 	CHECK_EQ(sheaf_unlink(fs, "/written"), 0);
 }
 
-/* A pattern of small pieces, which the servers sieve. Each piece is there or not, and what lies between is as it was. */
+/* Servers sieve a pattern of small pieces. Each piece is written completely or not at all, and the
+ * bytes between are unchanged. */
 static void a_killed_writer_of_pieces_leaves_whole_pieces(void)
 {
 	static uint8_t got[1 << 20];
@@ -197,7 +200,7 @@ static void a_killed_writer_of_pieces_leaves_whole_pieces(void)
 	CHECK_EQ(sheaf_unlink(fs, "/pieces"), 0);
 }
 
-/* What was acknowledged before the death counts, although nobody reported it. */
+/* Acknowledged data count in the size, although the writer died before it reported the size. */
 static void an_unreported_size_is_found(void)
 {
 	const char *p = "/silent";
@@ -205,7 +208,7 @@ static void an_unreported_size_is_found(void)
 	pid_t pid = child_start("once", c.conf, p, NULL);
 
 	CHECK(WITHIN(PATIENCE_S, sheaf_stat(fs, p, &st) == 0 && st.st_size == 300001));
-	CHECK(questions(p) > 2); /* a writer is about */
+	CHECK(questions(p) > 2); /* the file is unsettled while open for writing */
 	CHECK_EQ(kill(pid, SIGKILL), 0);
 	reap(pid);
 	CHECK_EQ(sheaf_stat(fs, p, &st), 0);
@@ -224,13 +227,13 @@ static void a_file_unlinked_under_a_killed_writer_goes(void)
 	CHECK(WITHIN(PATIENCE_S, sheaf_stat(fs, p, &st) == 0 && st.st_size == 300001));
 	CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), "doomed", &h, &st), 0);
 	CHECK_EQ(sheaf_unlink(fs, p), 0);
-	CHECK_EQ(sheaf_h_getattr(fs, NULL, h, &st), 0); /* still open */
+	CHECK_EQ(sheaf_h_getattr(fs, NULL, h, &st), 0); /* the client still has the file open */
 	CHECK_EQ(kill(pid, SIGKILL), 0);
 	reap(pid);
 	CHECK(WITHIN(PATIENCE_S, sheaf_h_getattr(fs, NULL, h, &st) == -ESTALE));
 }
 
-/* A client that only stopped for longer than its lease comes back to an error, not to silent loss. */
+/* A client that was stopped for longer than its lease gets an error, so the loss is not silent. */
 static void a_client_that_sleeps_through_its_lease_leaves_room(void)
 {
 	const char *p = "/asleep";
@@ -239,7 +242,8 @@ static void a_client_that_sleeps_through_its_lease_leaves_room(void)
 
 	CHECK(WITHIN(PATIENCE_S, sheaf_stat(fs, p, &st) == 0 && st.st_size == 300001));
 	CHECK_EQ(kill(pid, SIGSTOP), 0);
-	CHECK(WITHIN(PATIENCE_S, questions(p) <= 2)); /* the lease is over: settled without it */
+	/* the lease has ended: the size is settled without the client */
+	CHECK(WITHIN(PATIENCE_S, questions(p) <= 2));
 	CHECK_EQ(sheaf_truncate(fs, p, 10), 0);
 	CHECK_EQ(kill(pid, SIGCONT), 0);
 	CHECK_EQ(kill(pid, SIGKILL), 0);
@@ -254,8 +258,8 @@ static void begin(void)
 	cluster_up(&c);
 	fs = client(c.conf);
 	make_file(fs, "/warm", 1000, 1);
-	CHECK_EQ(sheaf_truncate(fs, "/warm", 10),
-		 0); /* the servers have sessions with each other, too */
+	/* opens the sessions between servers, so that they are in the counts */
+	CHECK_EQ(sheaf_truncate(fs, "/warm", 10), 0);
 }
 
 static void end(void)

@@ -1,5 +1,6 @@
-/* kill -9 of servers and their return: synced data and metadata are intact, lost data are never silent,
- * clients go on by themselves; a clean restart is invisible; a dead server is an error after the timeout. */
+/* kill -9 and restart of servers: synced data and metadata are intact, lost data are never silent,
+ * clients continue by themselves; a clean restart is invisible; calls to a dead server fail after
+ * the timeout. */
 #include <pthread.h>
 
 #include "names_model.h"
@@ -38,10 +39,10 @@ static void synced_data_survive_a_kill(void)
 	write_data(f, 1);
 	CHECK_EQ(sheaf_fsync(f), 0);
 	kill_all();
-	check_data(f); /* the same open file */
+	check_data(f); /* through the file that was open before */
 	CHECK_EQ(sheaf_fstat(f, &st), 0);
 	CHECK_EQ(st.st_size, BYTES);
-	CHECK_EQ(sheaf_fsync(f), 0); /* nothing was written since */
+	CHECK_EQ(sheaf_fsync(f), 0); /* no writes since the last fsync */
 	CHECK_EQ(sheaf_pwrite(f, "more", 4, BYTES), 4);
 	CHECK_EQ(sheaf_fsync(f), 0);
 	CHECK_EQ(sheaf_close(f), 0);
@@ -75,7 +76,7 @@ static void close_tells_of_data_that_a_kill_may_have_lost(void)
 	CHECK_EQ(sheaf_close(f), 0);
 }
 
-/* Also when the loss lies between two writes, and a later write saw the new server. */
+/* Also when the loss lies between two writes, and the later write reached the new server. */
 static void a_later_write_does_not_hide_the_loss(void)
 {
 	struct sheaf_file *f = open_file(fs, "/hidden", O_CREAT | O_RDWR);
@@ -108,7 +109,8 @@ static void a_clean_restart_is_invisible(void)
 	CHECK_EQ(sheaf_close(f), 0);
 	CHECK_EQ(sheaf_stat(fs, "/planned", &st), 0);
 	CHECK_EQ(st.st_size, BYTES);
-	CHECK_EQ(sheaf_pread(gone, back, 10, 0), 4); /* open files without a name come back, too */
+	/* open files without a name also survive a restart */
+	CHECK_EQ(sheaf_pread(gone, back, 10, 0), 4);
 	CHECK(memcmp(back, "here", 4) == 0);
 	CHECK_EQ(sheaf_close(gone), 0);
 }
@@ -151,7 +153,7 @@ static void metadata_survive_exactly(void)
 	CHECK_EQ(k, n - (n + 2) / 3);
 }
 
-/* ---- clients go on ---- */
+/* ---- clients continue ---- */
 
 static struct {
 	bool stop;
@@ -175,7 +177,7 @@ static void *keep_moving(void *arg)
 		CHECK(memcmp(b, r, n) == 0);
 		__atomic_add_fetch(&mover.rounds, 1, __ATOMIC_SEQ_CST);
 	}
-	CHECK_EQ(sheaf_fsync(f) == 0 || true, 1); /* -EIO is right here */
+	CHECK_EQ(sheaf_fsync(f) == 0 || true, 1); /* may be -EIO: servers were killed */
 	sheaf_close(f);
 	sheaf_disconnect(mine);
 	free(b);
@@ -207,7 +209,7 @@ static void reads_and_writes_go_on_over_kills(void)
 	pthread_join(t, NULL);
 }
 
-/* ---- each client's own view of its names holds exactly ---- */
+/* ---- names: each client's model holds exactly ---- */
 
 static int child(const char *name, char **arg)
 {
@@ -234,7 +236,7 @@ static void every_change_happens_once_over_ten_kills(void)
 
 	for (int i = 0; i < 10; i++) {
 		pause_ms(200 + (int)(test_random(&rnd) % 400));
-		server_kill(&c, i % 4 == 3); /* mostly the one that has the names */
+		server_kill(&c, i % 4 == 3); /* usually the one that has the names */
 		CHECK_EQ(server_up(&c, i % 4 == 3), 0);
 	}
 	CHECK_EQ(reap(a), 0);
@@ -268,7 +270,7 @@ static void a_dead_server_is_an_error_after_the_timeout(void)
 	t = now_s();
 	for (int i = 0; i < N; i++)
 		CHECK_EQ(sheaf_pwrite_start(f[i], "y", 1, 0, &op[i]), 0);
-	CHECK_EQ(sheaf_mknod(mine, "/alive", 0644, 0), 0); /* the other one works */
+	CHECK_EQ(sheaf_mknod(mine, "/alive", 0644, 0), 0); /* the other server still serves */
 	CHECK(now_s() - t < 8);
 	for (int i = 0; i < N; i++) {
 		ssize_t r = sheaf_wait(op[i]);
@@ -279,7 +281,7 @@ static void a_dead_server_is_an_error_after_the_timeout(void)
 	}
 	t = now_s() - t;
 	CHECK(fine > 0 && failed > 0);
-	CHECK(t > 9 && t < 25); /* one timeout, not one for each */
+	CHECK(t > 9 && t < 25); /* one timeout in all, not one for each file */
 	cluster_up(&small);
 	for (int i = 0; i < N; i++) {
 		CHECK_EQ(sheaf_pwrite(f[i], "z", 1, 0), 1);

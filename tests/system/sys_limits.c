@@ -1,5 +1,5 @@
-/* What a server costs: memory with many clients, processor time when nobody asks, and that neither grows
- * with the number of things it has seen. */
+/* The resources of a server: memory with many clients, processor time when idle; neither grows with
+ * the number of files and clients the server has seen. */
 #include <pthread.h>
 
 #include "cluster.h"
@@ -62,7 +62,7 @@ static void *one_client(void *arg)
 
 	o->fs = client(c.conf);
 	for (int i = 0; i < c.n; i++)
-		server_status(o->fs, i); /* connected to all of them */
+		server_status(o->fs, i); /* connects to the server */
 	small_work(o->fs, o->id, SANITIZED ? 2 : 8);
 	return NULL;
 }
@@ -105,7 +105,7 @@ static bool servers_rest(void)
 	return most <= (SANITIZED ? 5 : 1);
 }
 
-/* Four clients that have worked and now do nothing but keep their leases. */
+/* Four clients have worked and now only renew their leases. */
 static void an_idle_server_uses_no_processor(void)
 {
 	struct sheaf *fs[4];
@@ -115,7 +115,8 @@ static void an_idle_server_uses_no_processor(void)
 		fs[i] = client(c.conf);
 		small_work(fs[i], i, 3);
 	}
-	while (!servers_rest()) /* what runs in the background may not have ended yet */
+	/* background work may not have ended yet */
+	while (!servers_rest())
 		CHECK(++tries < 15);
 	for (int i = 0; i < 4; i++)
 		sheaf_disconnect(fs[i]);
@@ -129,7 +130,7 @@ static void clients_that_come_and_go_leave_no_memory(void)
 	uint32_t sessions = 0;
 
 	for (int i = 0; i < n + 50; i++) {
-		if (i == 50) { /* the first ones fill what is kept for reuse */
+		if (i == 50) { /* the first clients fill caches and free lists */
 			for (int k = 0; k < c.n; k++)
 				before[k] = anon_of(watch, k);
 			sessions = server_status(watch, 0).sessions;
@@ -180,7 +181,7 @@ static void files_that_come_and_go_leave_no_memory(void)
 	struct sheaf *fs = client(c.conf);
 	uint64_t before[CLUSTER_MAX] = { 0 }, now;
 
-	churn_all(fs, n / 10); /* fills what is kept for reuse */
+	churn_all(fs, n / 10); /* fills caches and free lists */
 	pause_ms(300);
 	for (int k = 0; k < c.n; k++)
 		before[k] = anon_of(fs, k);

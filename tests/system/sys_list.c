@@ -1,15 +1,15 @@
-/* List I/O against a model in memory, with servers and embedded: random lists of any shape write and read the
+/* List I/O against a model in memory, with servers and embedded: random lists write and read the
  * same bytes in the file system and in an array. A failure prints the seed of its round. */
 #include "cluster.h"
 #include "sheaf_admin.h"
 
-#define SPAN (1 << 20) /* bytes of the file that the model knows */
+#define SPAN (1 << 20) /* bytes of the file that the model covers */
 #define GUARD 64
 
 struct model {
 	uint8_t *bytes;
-	uint64_t base; /* where in the file they are */
-	uint64_t size; /* of the file, relative to base; 0 also when it ends before */
+	uint64_t base; /* their offset in the file */
+	uint64_t size; /* of the file, relative to base; 0 also if it ends before base */
 };
 
 struct list_io {
@@ -18,7 +18,7 @@ struct list_io {
 	struct iovec *mem;
 	size_t n_mem;
 	uint64_t total;
-	uint8_t *heap; /* guarded pieces of mem */
+	uint8_t *heap; /* the pieces of mem, with guards between them */
 	size_t heap_len;
 };
 
@@ -27,7 +27,7 @@ static uint64_t below(uint64_t *rnd, uint64_t n)
 	return n ? test_random(rnd) % n : 0;
 }
 
-/* Small, middle or large, zero now and then. */
+/* A random length: small, medium or large, sometimes zero. */
 static uint64_t some_length(uint64_t *rnd, uint64_t max)
 {
 	static const uint32_t limit[] = { 2, 16, 600, 5000, 70000, 300000 };
@@ -43,7 +43,8 @@ static size_t some_count(uint64_t *rnd)
 	return 1 + below(rnd, limit[below(rnd, 5)]);
 }
 
-/* Disjoint extents in order: a write whose extents overlap has no one right outcome. */
+/* Makes disjoint extents in ascending order: overlapping extents of a write have no defined
+ * result. */
 static void disjoint(struct list_io *l, uint64_t *rnd, size_t n)
 {
 	uint64_t at = below(rnd, SPAN / 2);
@@ -83,7 +84,7 @@ static void anywhere(struct list_io *l, uint64_t *rnd, size_t n)
 	}
 }
 
-/* Cuts the total into pieces of memory with guards between them; the cuts know nothing of the extents. */
+/* Splits the total into pieces of memory with guards between them, independently of the extents. */
 static void cut_memory(struct list_io *l, uint64_t *rnd, size_t n)
 {
 	uint64_t left;
@@ -115,7 +116,7 @@ static void list_free(struct list_io *l)
 	free(l->heap);
 }
 
-/* One block again and again: it travels as a vector. */
+/* Makes equal blocks at equal distances, which travel as a vector. */
 static void regular(struct list_io *l, uint64_t *rnd, size_t n)
 {
 	uint64_t len = 1 + below(rnd, SPAN / n / 2);
@@ -160,7 +161,7 @@ static void random_write(struct sheaf_file *f, struct model *m, uint64_t *rnd, s
 	list_free(&l);
 }
 
-/* What the memory should look like after the read, guards and all; the count it should return. */
+/* Computes the memory after the read, including guards; returns the expected count. */
 static uint64_t expect(const struct list_io *l, const struct model *m, uint8_t *heap)
 {
 	size_t i_mem = 0, o_mem = 0;
@@ -249,7 +250,7 @@ static void one_file(struct sheaf *fs, uint64_t seed, uint64_t base, int rounds)
 		CHECK_EQ(st.st_size, m.size ? (off_t)(m.base + m.size) : st.st_size);
 	}
 	CHECK_EQ(sheaf_set_mover(fs, SHEAF_MOVER_AUTO), 0);
-	random_write(f, &m, &rnd, 10000); /* several messages to each server */
+	random_write(f, &m, &rnd, 10000); /* several requests to each server */
 	random_read(f, &m, &rnd, 10000);
 	CHECK_EQ(sheaf_close(f), 0);
 	CHECK_EQ(sheaf_unlink(fs, path), 0);
@@ -304,7 +305,7 @@ static uint64_t requests_of(struct sheaf *fs)
 	return sum;
 }
 
-/* Wrong lists are refused before anything leaves the client. */
+/* The client refuses a list with wrong totals before it sends anything. */
 static void lists_whose_totals_differ_send_nothing(void)
 {
 	struct sheaf_extent e[2] = { { 0, 100 }, { 5000, 100 } };
@@ -343,7 +344,7 @@ static void lists_whose_totals_differ_send_nothing(void)
 	cluster_down(&c);
 }
 
-/* Bytes of the caller's memory that the count does not cover keep what they held. */
+/* Bytes of the caller's memory past the returned count are unchanged. */
 static void memory_past_a_short_count_is_untouched(void)
 {
 	struct cluster c;

@@ -1,5 +1,6 @@
-/* Advisory locks between real processes: nobody is inside with another, whoever dies; waits are fair, can be given up
- * and do not stand in the way of anything else; what a lost session held is never lost silently. */
+/* Advisory locks between real processes: no two owners hold conflicting locks, whichever process
+ * dies. Waits are fair, can be cancelled and do not block other calls. A client whose session is
+ * lost always learns that its locks are lost. */
 #include <sys/file.h>
 
 #include "lock_trial.h"
@@ -12,7 +13,7 @@ static struct cluster c;
 
 /* ---- children ---- */
 
-/* Adds 1 to the number in the file, so often, under the lock. */
+/* Adds 1 to the number in the file under the lock, arg[2] times. */
 static int count_up(struct sheaf *mine, char **arg)
 {
 	struct sheaf_file *f = open_file(mine, arg[1], O_RDWR);
@@ -32,12 +33,14 @@ static int count_up(struct sheaf *mine, char **arg)
 			 0);
 	}
 	r = sheaf_close(f);
-	CHECK(r == 0 || r == -EIO); /* a server that was killed may have lost what was not synced */
+	/* -EIO: a killed server may have lost data that were not synced */
+	CHECK(r == 0 || r == -EIO);
 	sheaf_disconnect(mine);
 	return 0;
 }
 
-/* Takes the lock, says so in the file, and holds it until it is killed or the file says that it may end. */
+/* Takes the lock, notes it in the file, and holds the lock until killed or until the file tells it
+ * to end. */
 static int keep(struct sheaf *mine, char **arg)
 {
 	struct sheaf_file *f = open_file(mine, arg[1], O_RDWR);
@@ -55,7 +58,7 @@ static int keep(struct sheaf *mine, char **arg)
 	return 0;
 }
 
-/* Writes under the lock, again and again; stopped for longer than its lease it must hear that the lock is gone. */
+/* Writes under the lock in a loop; after a stop for longer than its lease it must get an error. */
 static int scribble(struct sheaf *mine, char **arg)
 {
 	struct sheaf_file *f = open_file(mine, arg[1], O_RDWR);
@@ -68,10 +71,11 @@ static int scribble(struct sheaf *mine, char **arg)
 	CHECK_EQ(r, -EIO);
 	CHECK_EQ(sheaf_pread(f, &(char){ 0 }, 1, 0), -EIO);
 	CHECK_EQ(sheaf_ftruncate(f, 0), -EIO);
-	CHECK_EQ(sheaf_pwrite(g, "s", 1, 0), -EIO); /* whichever way the owner writes */
+	CHECK_EQ(sheaf_pwrite(g, "s", 1, 0), -EIO); /* through any open of the owner */
 	CHECK_EQ(sheaf_ftruncate(g, 0), -EIO);
-	CHECK_EQ(range_lock(f, OWNER + 1, F_RDLCK, 5, 1, 0), -EAGAIN); /* somebody else has it */
-	CHECK_EQ(sheaf_pwrite(f, "s", 1, 0), -EIO); /* the owner that lost it has not heard of it */
+	CHECK_EQ(range_lock(f, OWNER + 1, F_RDLCK, 5, 1, 0), -EAGAIN); /* held by another client */
+	/* the owner has not acknowledged the loss yet */
+	CHECK_EQ(sheaf_pwrite(f, "s", 1, 0), -EIO);
 	CHECK_EQ(range_lock(g, OWNER, F_UNLCK, 0, 0, 0), -EIO);
 	CHECK_EQ(range_lock(f, OWNER, F_UNLCK, 0, 0, 0), 0);
 	CHECK_EQ(sheaf_pread(f, &(char){ 0 }, 1, 0), 1);
@@ -90,7 +94,7 @@ static int child(const char *name, char **arg)
 	return strcmp(name, "keep") == 0 ? keep(mine, arg) : scribble(mine, arg);
 }
 
-/* A file that starts with these bytes. */
+/* Creates a file that begins with these bytes. */
 static struct sheaf_file *new_file(const char *path, const void *p, size_t n)
 {
 	struct sheaf_file *f = open_file(fs, path, O_CREAT | O_RDWR | O_TRUNC);
@@ -107,7 +111,8 @@ static char first_byte(struct sheaf_file *f)
 	return b;
 }
 
-/* Waits for locks that the servers show, of any client; `client` (or NULL) is part of its name. */
+/* Counts the waits for locks at all servers; with `who`, only those of clients whose name contains
+ * it. */
 static int waits_shown(const char *who)
 {
 	static struct sheaf_request rows[512];
@@ -125,7 +130,7 @@ static int waits_shown(const char *who)
 	return n;
 }
 
-/* Which server has its locks. */
+/* The server that keeps the file's locks. */
 static int home_of(struct sheaf_file *f)
 {
 	return (int)((sheaf_file_handle(f).ino >> 48) % (uint64_t)c.n);
@@ -180,8 +185,8 @@ static void four_processes_count_exactly_under_a_flock(void)
 	count_with("flock", 0);
 }
 
-/* A write that was acknowledged may be lost with the server's page cache only, and that lives through a kill: the
- * counter stays exact, over servers that forget all their locks. */
+/* kill -9 loses no acknowledged write, since the page cache survives: the counter stays exact,
+ * although restarted servers have forgotten all locks. */
 static void counting_goes_on_over_kills_of_the_server(void)
 {
 	count_with("range", 3);
@@ -196,16 +201,16 @@ static void ranges_split_merge_and_exclude(void)
 
 	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 100, 0), 0);
 	CHECK_EQ(range_lock(f, 2, F_RDLCK, 99, 1, 0), -EAGAIN);
-	CHECK_EQ(range_lock(f, 2, F_WRLCK, 100, 0, 0), 0); /* to the end */
+	CHECK_EQ(range_lock(f, 2, F_WRLCK, 100, 0, 0), 0); /* to the end of the file */
 	CHECK_EQ(range_lock(f, 1, F_UNLCK, 40, 20, 0), 0);
 	CHECK_EQ(range_lock(f, 3, F_WRLCK, 39, 22, 0), -EAGAIN);
 	CHECK_EQ(range_lock(f, 3, F_RDLCK, 40, 20, 0), 0);
 	CHECK_EQ(sheaf_lock_test(f, &l), 0);
 	CHECK(l.type == F_RDLCK && l.start == 40 && l.length == 20 && l.owner == 3);
 	CHECK_EQ(l.pid, getpid());
-	CHECK_EQ(range_lock(f, 1, F_RDLCK, 0, 100, 0), 0); /* a downgrade, over the gap */
+	CHECK_EQ(range_lock(f, 1, F_RDLCK, 0, 100, 0), 0); /* a downgrade, also over the gap */
 	CHECK_EQ(range_lock(f, 2, F_RDLCK, 0, 100, 0), 0);
-	CHECK_EQ(range_lock(f, 2, F_WRLCK, 0, 100, 0), -EAGAIN); /* and keeps what it had */
+	CHECK_EQ(range_lock(f, 2, F_WRLCK, 0, 100, 0), -EAGAIN); /* the owner keeps its lock */
 	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 1, 0), -EAGAIN);
 	CHECK_EQ(range_lock(f, 1, 99, 0, 1, 0), -EINVAL);
 	CHECK_EQ(range_lock(f, 1, F_RDLCK, 5, UINT64_MAX, 0), -EOVERFLOW);
@@ -223,12 +228,12 @@ static void flocks_and_ranges_do_not_meet(void)
 	CHECK_EQ(range_lock(g, 2, F_WRLCK, 0, 0, 0), -EBADF); /* not open for writing */
 	CHECK_EQ(range_lock(f, 1, F_UNLCK, 0, 0, 0), 0);
 	CHECK_EQ(sheaf_flock(g, LOCK_SH | LOCK_NB, 2), -EAGAIN);
-	CHECK_EQ(sheaf_flock(f, LOCK_SH, 1), 0); /* of another kind */
+	CHECK_EQ(sheaf_flock(f, LOCK_SH, 1), 0); /* converts the lock */
 	CHECK_EQ(sheaf_flock(g, LOCK_SH | LOCK_NB, 2), 0);
 	CHECK_EQ(sheaf_flock(g, LOCK_EX | LOCK_NB, 2), -EAGAIN);
-	CHECK_EQ(sheaf_flock(f, LOCK_EX | LOCK_NB, 1), -EAGAIN); /* both keep theirs */
+	CHECK_EQ(sheaf_flock(f, LOCK_EX | LOCK_NB, 1), -EAGAIN); /* both owners keep their locks */
 	CHECK_EQ(sheaf_flock(f, LOCK_UN, 1), 0);
-	CHECK_EQ(sheaf_flock(g, LOCK_EX, 2), 0); /* readers may lock whole files so */
+	CHECK_EQ(sheaf_flock(g, LOCK_EX, 2), 0); /* flock needs no write access */
 	CHECK_EQ(sheaf_flock(g, 99, 2), -EINVAL);
 	CHECK_EQ(sheaf_close(g), 0);
 	CHECK_EQ(sheaf_close(f), 0);
@@ -254,7 +259,7 @@ static void a_close_lets_go_of_its_own_locks_only(void)
 
 static void two_that_wait_for_each_other_hear_edeadlk(void)
 {
-	const char *dir = fresh_dir(); /* one server has both: it sees the circle */
+	const char *dir = fresh_dir(); /* both files are on one server, which detects the cycle */
 	struct sheaf_file *f = new_file(in(dir, "f"), "x", 1), *g = new_file(in(dir, "g"), "x", 1);
 	struct waiter w;
 
@@ -278,9 +283,9 @@ static void the_line_is_first_come_first_served(void)
 	CHECK_EQ(range_lock(f, 1, F_RDLCK, 0, 10, 0), 0);
 	wait_start(&writer, f, 2, F_WRLCK, 0, 10);
 	CHECK(WITHIN(PATIENCE_S, waits_shown(NULL) == 1));
-	wait_start(&reader, f, 3, F_RDLCK, 5, 1); /* could have it, but came later */
+	wait_start(&reader, f, 3, F_RDLCK, 5, 1); /* compatible, but behind the writer */
 	CHECK(WITHIN(PATIENCE_S, waits_shown(NULL) == 2));
-	CHECK_EQ(range_lock(f, 1, F_RDLCK, 10, 5, 1), 0); /* nobody waits for this part */
+	CHECK_EQ(range_lock(f, 1, F_RDLCK, 10, 5, 1), 0); /* no other wait for this range */
 	CHECK(!done(&reader) && !done(&writer));
 	CHECK_EQ(range_lock(f, 1, F_UNLCK, 0, 10, 0), 0);
 	CHECK_EQ(joined(&writer), 0);
@@ -299,7 +304,7 @@ static void a_wait_can_be_given_up(void)
 	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 1, 0), 0);
 	wait_start(&w, f, 2, F_WRLCK, 0, 1);
 	CHECK(WITHIN(PATIENCE_S, waits_shown(NULL) == 1));
-	sheaf_lock_cancel(fs, 3); /* somebody else */
+	sheaf_lock_cancel(fs, 3); /* another owner */
 	pause_ms(50);
 	CHECK(!done(&w));
 	t = now_s();
@@ -308,11 +313,12 @@ static void a_wait_can_be_given_up(void)
 	CHECK(now_s() - t < 20);
 	CHECK_EQ(waits_shown(NULL), 0);
 	CHECK_EQ(range_lock(f, 1, F_UNLCK, 0, 1, 0), 0);
-	CHECK_EQ(in_the_way(f, F_WRLCK), F_UNLCK); /* nobody got it after all */
+	CHECK_EQ(in_the_way(f, F_WRLCK), F_UNLCK); /* the cancelled wait did not get the lock */
 	CHECK_EQ(sheaf_close(f), 0);
 }
 
-/* More waits than a session has slots: everything else goes on, and each gets its turn. */
+/* More waits than a session has slots: other calls still succeed, and each wait ends with the
+ * lock. */
 static void many_waits_leave_room_for_everything_else(void)
 {
 	enum { N = 100 };
@@ -374,14 +380,15 @@ static void a_killed_holder_is_followed_by_the_next(void)
 	reap(a);
 	CHECK_EQ(sheaf_pwrite(f, "o", 1, 0), 1);
 	t = now_s();
-	CHECK(WITHIN(PATIENCE_S, first_byte(f) == 'h')); /* the second one is inside */
-	CHECK(now_s() - t > LEASE / 3); /* its last renewal was some time before */
+	CHECK(WITHIN(PATIENCE_S, first_byte(f) == 'h')); /* the second process has the lock */
+	CHECK(now_s() - t > LEASE / 3); /* it renewed its lease some time before it died */
 	CHECK_EQ(sheaf_pwrite(f, "e", 1, 0), 1);
 	CHECK_EQ(reap(b), 0);
 	CHECK_EQ(sheaf_close(f), 0);
 }
 
-/* A holder that slept through its lease wakes up in the middle of its writes: none of them lands any more. */
+/* A holder that was stopped for longer than its lease continues in the middle of its writes: none
+ * of them changes the file. */
 static void a_holder_that_lost_its_lease_cannot_write_any_more(void)
 {
 	const char *p = in(fresh_dir(), "f");
@@ -390,10 +397,10 @@ static void a_holder_that_lost_its_lease_cannot_write_any_more(void)
 
 	CHECK(WITHIN(PATIENCE_S, first_byte(f) == 's'));
 	CHECK_EQ(kill(pid, SIGSTOP), 0);
-	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 0, 1), 0); /* after its lease, and a fence */
+	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 0, 1), 0); /* after its lease and a fence */
 	CHECK_EQ(sheaf_pwrite(f, "mine", 4, 0), 4);
 	CHECK_EQ(kill(pid, SIGCONT), 0);
-	CHECK_EQ(reap(pid), 0); /* it heard of it */
+	CHECK_EQ(reap(pid), 0); /* it got the error */
 	CHECK_EQ(first_byte(f), 'm');
 	CHECK_EQ(range_lock(f, 1, F_UNLCK, 0, 0, 0), 0);
 	CHECK_EQ(sheaf_close(f), 0);
@@ -408,7 +415,7 @@ static void locks_survive_a_restart_of_the_server(void)
 
 	g = open_file(other, p, O_RDWR);
 	CHECK_EQ(sheaf_fsync(f), 0);
-	for (uint64_t i = 0; i < 1500; i++) /* more than one message of claims */
+	for (uint64_t i = 0; i < 1500; i++) /* claims for more than one message */
 		CHECK_EQ(range_lock(f, 1, i % 2 ? F_WRLCK : F_RDLCK, i, 1, 0), 0);
 	CHECK_EQ(sheaf_flock(g, LOCK_SH, 5), 0);
 	wait_start(&w, g, 2, F_WRLCK, 10, 1);
@@ -418,9 +425,9 @@ static void locks_survive_a_restart_of_the_server(void)
 	CHECK_EQ(range_lock(g, 2, F_RDLCK, 1498, 1, 0), 0);
 	CHECK_EQ(sheaf_flock(f, LOCK_EX | LOCK_NB, 6), -EAGAIN);
 	CHECK(!done(&w));
-	server_down(&c, home_of(f)); /* a clean one, while somebody waits */
+	server_down(&c, home_of(f)); /* a clean restart during a wait */
 	CHECK_EQ(server_up(&c, home_of(f)), 0);
-	CHECK_EQ(sheaf_pwrite(f, "y", 1, 0), 1); /* nothing was lost */
+	CHECK_EQ(sheaf_pwrite(f, "y", 1, 0), 1); /* the locks are not lost */
 	CHECK_EQ(range_lock(f, 1, F_UNLCK, 0, 0, 0), 0);
 	CHECK_EQ(joined(&w), 0);
 	CHECK_EQ(sheaf_close(g), 0);
@@ -428,7 +435,8 @@ static void locks_survive_a_restart_of_the_server(void)
 	CHECK_EQ(sheaf_close(f), 0);
 }
 
-/* One file, one owner, two opens: locks are the owner's, and both ways lead to them, before and after a restart. */
+/* Two opens of a file with one lock owner: both see and change the owner's locks, before and after
+ * a restart. */
 static void two_opens_share_the_locks_of_their_owner(void)
 {
 	const char *p = in(fresh_dir(), "f");
@@ -439,14 +447,15 @@ static void two_opens_share_the_locks_of_their_owner(void)
 	CHECK_EQ(sheaf_fsync(f), 0);
 	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 100, 0), 0);
 	CHECK_EQ(sheaf_flock(f, LOCK_EX, 1), 0);
-	CHECK_EQ(range_lock(g, 1, F_UNLCK, 0, 0, 0), 0); /* what was taken through f */
+	CHECK_EQ(range_lock(g, 1, F_UNLCK, 0, 0, 0), 0); /* releases a lock taken through f */
 	CHECK_EQ(sheaf_flock(g, LOCK_UN, 1), 0);
 	restart_home(f);
-	CHECK_EQ(in_the_way(watch, F_WRLCK), F_UNLCK); /* and nobody claims it again */
+	CHECK_EQ(in_the_way(watch, F_WRLCK), F_UNLCK); /* no open claims it after the restart */
 	CHECK_EQ(sheaf_flock(watch, LOCK_EX | LOCK_NB, 9), 0);
 
 	CHECK_EQ(range_lock(g, 1, F_WRLCK, 0, 100, 0), 0);
-	CHECK_EQ(range_lock(f, 1, F_RDLCK, 40, 20, 0), 0); /* another kind in the middle */
+	/* another type in the middle of the range */
+	CHECK_EQ(range_lock(f, 1, F_RDLCK, 40, 20, 0), 0);
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(range_lock(watch, 2, F_RDLCK, 39, 1, 0), -EAGAIN);
 		CHECK_EQ(range_lock(watch, 2, F_RDLCK, 40, 20, 0), 0);
@@ -455,7 +464,8 @@ static void two_opens_share_the_locks_of_their_owner(void)
 		if (!i)
 			restart_home(f);
 	}
-	CHECK_EQ(sheaf_close(g), 0); /* with it goes what was last taken through it */
+	/* releases the locks that were last taken through g */
+	CHECK_EQ(sheaf_close(g), 0);
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(range_lock(watch, 2, F_WRLCK, 0, 40, 0), 0);
 		CHECK_EQ(range_lock(watch, 2, F_WRLCK, 59, 1, 0), -EAGAIN);
@@ -464,14 +474,14 @@ static void two_opens_share_the_locks_of_their_owner(void)
 			restart_home(f);
 	}
 	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 0, 0), 0);
-	CHECK_EQ(sheaf_pwrite(f, "y", 1, 0), 1); /* nothing was lost on the way */
+	CHECK_EQ(sheaf_pwrite(f, "y", 1, 0), 1); /* no lock was lost */
 	CHECK_EQ(sheaf_close(f), 0);
 	CHECK_EQ(in_the_way(watch, F_WRLCK), F_UNLCK);
 	CHECK_EQ(sheaf_close(watch), 0);
 	sheaf_disconnect(other);
 }
 
-/* A goodbye lets go at once, without a lease to wait for. */
+/* A disconnect releases locks at once, without waiting for the lease. */
 static void a_disconnect_lets_go_at_once(void)
 {
 	const char *p = in(fresh_dir(), "f");
@@ -485,9 +495,9 @@ static void a_disconnect_lets_go_at_once(void)
 	wait_start(&w, f, 2, F_WRLCK, 0, 1);
 	CHECK(WITHIN(PATIENCE_S, waits_shown(NULL) == 1));
 	t = now_s();
-	sheaf_disconnect(other); /* g is not even closed */
+	sheaf_disconnect(other); /* without closing g */
 	CHECK_EQ(joined(&w), 0);
-	free(g); /* nobody will */
+	free(g); /* disconnected: sheaf_close() will not free it */
 	CHECK(now_s() - t < LEASE - 2);
 	CHECK_EQ(sheaf_close(f), 0);
 }

@@ -1,17 +1,17 @@
-/* Objects that are missing, or shorter than was recorded: every access to what is lost fails with EIO, the rest of the file
- * is as it was, and zeros come from holes that were never written and from nowhere else. */
+/* Objects that are missing, or shorter than recorded: every access to lost data fails with EIO, the
+ * rest of the file is unchanged, and zeros come only from holes that were never written. */
 #include "scene.h"
 
 #include "disk/disk.h"
 
 #define UNIT 65536
-#define LENGTH (4 * UNIT) /* object 0 has units 0 and 2, object 1 the others */
-#define SHORT 1000 /* where a short object ends */
+#define LENGTH (4 * UNIT) /* units 0 and 2 in object 0, the others in object 1 */
+#define SHORT 1000 /* length of a truncated object */
 
 enum how { MISSING, CUT, HOWS };
 
 static struct cluster c;
-static struct sheaf *near_fs; /* reads past the servers where it can */
+static struct sheaf *near_fs; /* uses reads past the server */
 static uint8_t buf[LENGTH + 1];
 
 static void begin(void)
@@ -46,7 +46,7 @@ static void find_object(char path[CLUSTER_PATH + 64], const char *name, uint32_t
 	CHECK(!"no such object");
 }
 
-/* A part of the file is lost while no server runs. */
+/* Damages an object while no server runs. */
 static void damage(const char *name, uint32_t index, enum how how)
 {
 	char path[CLUSTER_PATH + 64];
@@ -60,7 +60,7 @@ static void damage(const char *name, uint32_t index, enum how how)
 	cluster_up(&c);
 }
 
-/* A file whose object 1 is lost. */
+/* Creates a file and damages its object 1. */
 static const char *damaged_file(enum how how)
 {
 	const char *path = in(fresh_dir(), "f");
@@ -92,7 +92,7 @@ static void check_reads(struct sheaf *by, const char *path, enum how how)
 	CHECK_EQ(sheaf_pread(f, buf, UNIT, UNIT), -EIO);
 	CHECK_EQ(sheaf_pread(f, buf, 10, 3 * UNIT + 5), -EIO);
 	CHECK_EQ(sheaf_pread(f, buf, LENGTH + 1, 0), -EIO);
-	CHECK_EQ(sheaf_pread(f, buf, 10, LENGTH), 0); /* the end is where it was */
+	CHECK_EQ(sheaf_pread(f, buf, 10, LENGTH), 0); /* the file's size is unchanged */
 	CHECK_EQ(sheaf_close(f), 0);
 }
 
@@ -135,7 +135,7 @@ static void lost_data_are_no_hole(void)
 	for (int how = 0; how < HOWS; how++) {
 		struct sheaf_file *f = open_file(fs, damaged_file(how), O_RDONLY);
 
-		off_t data = sheaf_seek(f, 0, SEEK_DATA); /* all servers are asked at once */
+		off_t data = sheaf_seek(f, 0, SEEK_DATA); /* all servers are asked in parallel */
 
 		CHECK(data == 0 || data == -EIO);
 		CHECK_EQ(sheaf_seek(f, 0, SEEK_HOLE), -EIO);
@@ -162,7 +162,7 @@ static void holes_that_were_never_written_are_zeros(void)
 	struct sheaf_file *f = open_file(fs, sparse, O_CREAT | O_RDWR);
 
 	CHECK_EQ(sheaf_pwrite(f, "begin", 5, 0), 5);
-	CHECK_EQ(sheaf_pwrite(f, "end", 3, 2 * UNIT + 100), 3); /* object 1 has nothing */
+	CHECK_EQ(sheaf_pwrite(f, "end", 3, 2 * UNIT + 100), 3); /* object 1 stays empty */
 	CHECK_EQ(sheaf_ftruncate(f, LENGTH), 0);
 	CHECK_EQ(sheaf_close(f), 0);
 	make_file(fs, cut, LENGTH, 1);
@@ -172,10 +172,11 @@ static void holes_that_were_never_written_are_zeros(void)
 	CHECK(is_zero(f, UNIT, UNIT));
 	CHECK(is_zero(f, 3 * UNIT, UNIT));
 	CHECK_EQ(sheaf_pread(f, buf, 5, 0), -EIO);
-	CHECK_EQ(sheaf_pread(f, buf, 5, 100), -EIO); /* a hole before lost data may be anything */
-	CHECK(is_zero(f, 2 * UNIT + 103, UNIT - 103)); /* behind what was written */
+	/* a hole before lost data may have been data */
+	CHECK_EQ(sheaf_pread(f, buf, 5, 100), -EIO);
+	CHECK(is_zero(f, 2 * UNIT + 103, UNIT - 103)); /* after the written bytes */
 	CHECK_EQ(sheaf_close(f), 0);
-	CHECK_EQ(sheaf_truncate(fs, cut, UNIT), 0); /* what was lost is cut off */
+	CHECK_EQ(sheaf_truncate(fs, cut, UNIT), 0); /* truncates the lost range */
 	CHECK_EQ(sheaf_truncate(fs, cut, LENGTH), 0);
 	f = open_file(fs, cut, O_RDONLY);
 	CHECK(reads(f, 0, UNIT, 1));
@@ -191,7 +192,7 @@ static void write_pattern(struct sheaf_file *f, off_t off, size_t n, uint64_t se
 	CHECK_EQ(sheaf_pwrite(f, buf, n, off), (ssize_t)n);
 }
 
-/* A write that left a gap would make zeros of it. */
+/* A write past the lost range would turn it into a hole of zeros. */
 static void writes_behind_lost_data_fail(void)
 {
 	for (int how = 0; how < HOWS; how++) {
@@ -201,14 +202,14 @@ static void writes_behind_lost_data_fail(void)
 		CHECK_EQ(sheaf_pwrite(f, "x", 1, 3 * UNIT + 10), -EIO);
 		CHECK_EQ(sheaf_pread(f, buf, 10, 3 * UNIT), -EIO);
 		CHECK_EQ(sheaf_pread(f, buf, 10, UNIT + SHORT), -EIO);
-		write_pattern(f, 0, 100, 1); /* the rest of the file is good */
+		write_pattern(f, 0, 100, 1); /* the other object is intact */
 		CHECK(reads(f, 0, UNIT, 1));
 		CHECK_EQ(sheaf_close(f), 0);
 		check_reads(near_fs, path, how);
 	}
 }
 
-/* Restoring a file: cp onto it, from the beginning. */
+/* A file is restored by copying onto it from the beginning. */
 static void a_rewrite_from_the_beginning_heals(void)
 {
 	for (int how = 0; how < HOWS; how++) {
@@ -223,14 +224,14 @@ static void a_rewrite_from_the_beginning_heals(void)
 	}
 }
 
-/* As of any program that writes to a file it did not read. */
+/* The error reaches programs that write to a file without reading it. */
 static void an_fsync_of_lost_data_fails(void)
 {
 	for (int how = 0; how < HOWS; how++) {
 		const char *path = damaged_file(how);
 		struct sheaf_file *f = open_file(fs, path, O_RDWR);
 
-		write_pattern(f, UNIT, 100, 1); /* more of the same object is lost */
+		write_pattern(f, UNIT, 100, 1); /* another range of this object is lost */
 		CHECK_EQ(sheaf_fsync(f), -EIO);
 		sheaf_close(f);
 	}
@@ -248,14 +249,15 @@ static void copies_of_lost_data_fail(void)
 		bad = open_file(fs, path, O_RDWR);
 		good = open_file(fs, to, O_RDWR);
 		CHECK_EQ(sheaf_copy_range(bad, 3 * UNIT, good, 3 * UNIT, 100), -EIO);
-		CHECK_EQ(sheaf_copy_range(bad, 3 * UNIT, good, 100, 100),
-			 -EIO); /* another server */
-		CHECK(reads(good, 0, LENGTH, 3)); /* no zeros */
+		/* copies from one server to another */
+		CHECK_EQ(sheaf_copy_range(bad, 3 * UNIT, good, 100, 100), -EIO);
+		CHECK(reads(good, 0, LENGTH, 3)); /* unchanged: no zeros were copied */
 		CHECK_EQ(sheaf_copy_range(good, 0, bad, 3 * UNIT + 10, 100), -EIO);
 		CHECK_EQ(sheaf_pread(bad, buf, 10, 3 * UNIT), -EIO);
 		CHECK_EQ(sheaf_copy_range(bad, 0, good, 0, 1000), 1000);
 		CHECK(reads(good, 0, 1000, 1));
-		CHECK_EQ(sheaf_copy_range(good, UNIT, bad, UNIT, UNIT), UNIT); /* from the start */
+		/* rewrites the damaged object from its beginning */
+		CHECK_EQ(sheaf_copy_range(good, UNIT, bad, UNIT, UNIT), UNIT);
 		CHECK_EQ(sheaf_copy_range(good, 3 * UNIT, bad, 3 * UNIT, UNIT), UNIT);
 		CHECK(reads(bad, 3 * UNIT, UNIT, 3));
 		CHECK_EQ(sheaf_close(good), 0);

@@ -1,9 +1,9 @@
-/* Memory that stays flat: however many files and clients came and went, a server and a client hold what
- * they held before; a client that does nothing costs a server little; and a request that is like the ones
- * before it allocates nothing, on either side.
+/* Memory stays bounded: however many files and clients came and went, servers and clients use as
+ * much memory as before. An idle client costs a server little. A request like earlier ones
+ * allocates nothing, in the client and in the server.
  *
- * SHEAF_TEST_LONG=1 runs 200,000 rounds and 10,000 clients. Under a sanitizer, whose allocator keeps what is
- * freed, the same things run a few times and nothing is measured. */
+ * SHEAF_TEST_LONG=1 runs 200,000 rounds and 10,000 clients. Under a sanitizer, whose allocator
+ * delays frees, the same code runs a few times and nothing is measured. */
 #include <grp.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -13,8 +13,8 @@
 #define MIB_ (1 << 20)
 #define THREADS 8
 #define IDLE_CLIENTS 200
-#define INLINE_BYTES 8192 /* the most that travels inside a message */
-#define COUNTED 4 /* servers whose allocations are counted: a stripe is wide then */
+#define INLINE_BYTES 8192 /* the largest inline transfer */
+#define COUNTED 4 /* servers in the allocation tests, so that stripes are wide */
 
 static struct cluster c;
 
@@ -46,7 +46,7 @@ static long anon_kib(pid_t pid)
 	return kib;
 }
 
-/* When the servers have nothing left to do. */
+/* Measures when no server has other requests in service. */
 static struct memory memory_now(struct sheaf *fs)
 {
 	struct memory m = { .client = anon_kib(getpid()) };
@@ -116,11 +116,11 @@ static void files_that_come_and_go_leave_nothing(void)
 	struct sheaf *fs = client(c.conf);
 	struct memory was, is;
 
-	many_files(fs, rounds_of(10000, 10000, 80)); /* fills what is kept for reuse */
+	many_files(fs, rounds_of(10000, 10000, 80)); /* fills caches and free lists */
 	was = memory_now(fs);
 	many_files(fs, n);
 	is = memory_now(fs);
-	/* how many removals linger at once, up to 256 of 3 KiB, is seldom as many as it can be */
+	/* up to 256 removals of 3 KiB are pending at once; the first measurement may have fewer */
 	check_flat(&was, &is, 1024);
 	sheaf_disconnect(fs);
 }
@@ -159,7 +159,7 @@ static void an_idle_client_costs_a_server_little(void)
 	for (int i = 0; i < n; i++) {
 		fs[i] = client(c.conf);
 		for (int k = 0; k < c.n; k++)
-			server_status(fs[i], k); /* connected to all of them */
+			server_status(fs[i], k); /* connects to the server */
 	}
 	is = memory_now(watch);
 	for (int k = 0; k < c.n; k++) {
@@ -191,7 +191,7 @@ static const _Atomic uint64_t *calls_of(const char *dir, int pid)
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	CHECK(fd >= 0);
 	p = mmap(NULL, sizeof(*p), PROT_READ, MAP_SHARED, fd, 0);
-	CHECK(p != MAP_FAILED && *p > 0); /* it counts: nobody starts without memory */
+	CHECK(p != MAP_FAILED && *p > 0); /* a running process has allocated */
 	close(fd);
 	return p;
 }
@@ -245,7 +245,7 @@ static void stat_it(struct scene *s, long i)
 	CHECK_EQ(st.st_size, MIB_);
 }
 
-/* Whether nobody allocated; a few calls are timers, leases, and tables that grow once. */
+/* Did no process allocate? A few calls are allowed: timers, leases, and tables that grow once. */
 static bool count_kind(struct scene *s, const struct counted *who, const char *name,
 		       void (*one)(struct scene *s, long i), long n)
 {
@@ -269,7 +269,7 @@ static bool count_kind(struct scene *s, const struct counted *who, const char *n
 	return worst <= (uint64_t)n / 100;
 }
 
-/* ARG: the cluster file, where the counters are, and the servers' process ids. */
+/* ARG: the cluster file, the directory of the counters, and the servers' process ids. */
 static int count_child(const char *name, char **arg)
 {
 	struct counted who = { 0 };
@@ -281,7 +281,7 @@ static int count_child(const char *name, char **arg)
 		who.calls[who.n++] = calls_of(arg[1], atoi(arg[i]));
 	who.calls[who.n++] = calls_of(arg[1], getpid());
 	CHECK(s.data);
-	(void)!setgroups(2, (gid_t[]){ 1, 2 }); /* users have groups; only root can */
+	(void)!setgroups(2, (gid_t[]){ 1, 2 }); /* as users have them; needs root */
 	make_file(s.fs, "/file", MIB_, 1);
 	s.file = open_file(s.fs, "/file", O_RDWR);
 	ok &= count_kind(&s, &who, "1-byte reads", read_byte, 10000);
@@ -290,7 +290,7 @@ static int count_child(const char *name, char **arg)
 	ok &= count_kind(&s, &who, "8-KiB writes", write_inline, 10000);
 	ok &= count_kind(&s, &who, "1-MiB reads", read_all, 1000);
 	ok &= count_kind(&s, &who, "1-MiB writes", write_all, 1000);
-	/* told only: a capability is signed, and libcrypto allocates for that */
+	/* reported, not judged: libcrypto allocates to sign a capability */
 	count_kind(&s, &who, "stats, open", stat_it, 10000);
 	CHECK_EQ(sheaf_close(s.file), 0);
 	ok &= count_kind(&s, &who, "stats, closed", stat_it, 10000);
@@ -300,7 +300,7 @@ static int count_child(const char *name, char **arg)
 	return 0;
 }
 
-/* The library that counts, to be preloaded. */
+/* Builds the counting library, to be preloaded. */
 static void build_counter(const char *lib)
 {
 	const char *source = getenv("SHEAF_SOURCE");

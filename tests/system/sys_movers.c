@@ -1,4 +1,5 @@
-/* Movers: what a transfer costs in messages and copies, by which of them, and memory that is not there. */
+/* Movers: which one a transfer uses, what it costs in messages and copies, and memory that cannot
+ * be accessed. */
 #include <setjmp.h>
 #include <sys/mman.h>
 
@@ -7,7 +8,7 @@
 
 #define SERVERS 4
 #define UNIT 65536
-#define PAGE 65536 /* of memory, or several */
+#define PAGE 65536 /* a multiple of the page size */
 
 static struct sheaf *fs;
 static struct sheaf_file *file;
@@ -34,7 +35,8 @@ static struct sheaf_account account(void)
 
 	for (int i = 0; i < SERVERS; i++) {
 		CHECK_EQ(sheaf_account(fs, i, &one), 0);
-		if (getenv("SHEAF_NET")) /* over_tcp.sh; otherwise a server that is slow to answer may be met by TCP, too */
+		/* set by over_tcp.sh; without it, a slow server may be dialled by TCP, too */
+		if (getenv("SHEAF_NET"))
 			CHECK(!one.medium || strcmp(one.medium, "tcp") == 0);
 		sum.requests += one.requests;
 		sum.frames += one.frames;
@@ -97,8 +99,8 @@ static void one_round(enum sheaf_mover how, size_t n, struct sheaf_account *w,
 	CHECK(memcmp(copy, heap, sizeof(heap)) == 0);
 }
 
-/* A request and a reply for each server, whatever the number of segments; the data themselves are frames, too, and
- * for those that are written the server asks. */
+/* One request and one reply for each server, for any number of segments. Data are frames as well,
+ * and written data need a PULL. */
 static void one_request_and_one_reply_for_each_server(void)
 {
 	const uint64_t total = PIECES * PIECE;
@@ -108,11 +110,13 @@ static void one_request_and_one_reply_for_each_server(void)
 	for (int regular = 0; regular < 2; regular++) {
 		make_list(regular);
 		for (int how = SHEAF_MOVER_PACK; how <= SHEAF_MOVER_GATHER; how++) {
-			one_round((enum sheaf_mover)how, PIECES, &w, &r); /* all know us now */
+			/* connects to all servers */
+			one_round((enum sheaf_mover)how, PIECES, &w, &r);
 			one_round((enum sheaf_mover)how, PIECES, &w, &r);
 			CHECK_EQ(w.requests, SERVERS);
 			CHECK_EQ(r.requests, SERVERS);
-			/* no data in them; a vector is short, an extent of a list is not less than a byte */
+			/* requests without data: a vector is short, a list takes at least a byte
+			 * for each extent */
 			CHECK(regular ? r.sent < 1024 * SERVERS :
 					r.sent > PIECES && r.sent < total);
 			CHECK_EQ(w.bytes[how], total);
@@ -140,10 +144,10 @@ static void what_is_small_travels_in_the_message(void)
 	CHECK_EQ(w.bytes[SHEAF_MOVER_INLINE], 16 * PIECE);
 	CHECK_EQ(r.bytes[SHEAF_MOVER_INLINE], 16 * PIECE);
 	CHECK(w.sent > 16 * PIECE);
-	CHECK_EQ(w.frames, 2); /* one server, a message there and one back */
+	CHECK_EQ(w.frames, 2); /* one server: request and reply */
 	CHECK_EQ(r.frames, 2);
-	one_round(SHEAF_MOVER_INLINE, PIECES, &w, &r); /* now all servers know us */
-	one_round(SHEAF_MOVER_INLINE, PIECES, &w, &r); /* as many messages as it takes */
+	one_round(SHEAF_MOVER_INLINE, PIECES, &w, &r); /* connects to all servers */
+	one_round(SHEAF_MOVER_INLINE, PIECES, &w, &r); /* as many requests as needed */
 	CHECK_EQ(w.bytes[SHEAF_MOVER_INLINE], PIECES * PIECE);
 	CHECK_EQ(r.bytes[SHEAF_MOVER_INLINE], PIECES * PIECE);
 	CHECK_EQ(w.frames, 2 * w.requests);
@@ -183,7 +187,7 @@ static int count_blocks(const char *path, const struct stat *st, int type, struc
 	return 0;
 }
 
-/* Bytes on all disks. */
+/* Bytes allocated on all disks. */
 static int64_t stored(void)
 {
 	blocks_found = 0;
@@ -191,7 +195,8 @@ static int64_t stored(void)
 	return blocks_found * 512;
 }
 
-/* Many pieces in one page and one far away: what lies between is no page of theirs, and stays a hole. */
+/* Many pieces in one page and one far away: the pages between are not written, so they stay a
+ * hole. */
 static void sieved_writes_fill_no_holes(void)
 {
 	int64_t before;
@@ -212,14 +217,15 @@ static void sieved_writes_fill_no_holes(void)
 	end();
 }
 
-/* ---- memory that is not there ---- */
+/* ---- inaccessible memory ---- */
 
 enum hole { UNMAPPED, NO_ACCESS, READ_ONLY, HOLES };
 
-/* So low that nobody else is given a hole there: what is read into one would be theirs. */
+/* An address so low that no other mapping is placed in the hole: a read would overwrite that
+ * mapping. */
 #define LOW ((void *)0x20000000)
 
-/* Three blocks of memory, the middle one bad in this way. */
+/* Maps three blocks of memory; the middle one is inaccessible in the given way. */
 static uint8_t *some_memory(size_t block, enum hole hole)
 {
 	uint8_t *m = mmap(LOW, 3 * block, PROT_READ | PROT_WRITE,
@@ -251,7 +257,8 @@ static void bad_access(size_t block, enum hole hole, bool typed)
 		sheaf_type_free(flat);
 		sheaf_type_free(piece);
 	} else {
-		CHECK_EQ(sheaf_pread(file, m + block - 10, 20, 0), -EFAULT); /* inside messages */
+		/* inline transfers */
+		CHECK_EQ(sheaf_pread(file, m + block - 10, 20, 0), -EFAULT);
 		CHECK_EQ(sheaf_pwrite(file, m + block - 10, 20, 0), wrote > 0 ? 20 : -EFAULT);
 		CHECK_EQ(sheaf_write_list(file, v, 3, &e, 1), wrote);
 		CHECK_EQ(sheaf_read_list(file, v, 3, &e, 1), -EFAULT);
@@ -262,7 +269,7 @@ static void bad_access(size_t block, enum hole hole, bool typed)
 	munmap(m + 2 * block, block);
 }
 
-/* Also for those who are served beside it: over the same links, before and behind. */
+/* Concurrent transfers over the same links are not affected. */
 static void memory_that_is_not_there_is_an_error_and_nothing_more(void)
 {
 	static const size_t blocks[] = { PAGE, 4 * PAGE, 32 * PAGE };
@@ -295,7 +302,7 @@ static void memory_that_is_not_there_is_an_error_and_nothing_more(void)
 	end();
 }
 
-#define MUCH (768 * PAGE) /* several windows of each server */
+#define MUCH (768 * PAGE) /* several windows at each server */
 
 static void fill_with(uint8_t byte)
 {
@@ -315,7 +322,7 @@ static bool holds_only(uint8_t one, uint8_t other)
 	return yes;
 }
 
-/* Whatever of it was written before the hole was found: nothing else comes into the file. */
+/* A failed write may have written some of its own bytes, and no others. */
 static void a_write_that_fails_leaves_bytes_of_before_or_of_its_own(void)
 {
 	static const size_t sizes[] = { MUCH, 64, 1000 };
@@ -342,7 +349,7 @@ static void a_write_that_fails_leaves_bytes_of_before_or_of_its_own(void)
 	end();
 }
 
-/* The hole of a file is filled by the client itself. */
+/* The client itself writes zeros for holes of the file into the caller's memory. */
 static void nor_can_zeros_be_put_there(void)
 {
 	uint8_t *m;
@@ -356,7 +363,8 @@ static void nor_can_zeros_be_put_there(void)
 	end();
 }
 
-/* Another thread of the program takes it away in the middle: what was moved was moved, the rest is an error. */
+/* Another thread unmaps the memory during a transfer: what was transferred counts, the rest is an
+ * error. */
 static void memory_may_go_in_mid_transfer(void)
 {
 	const size_t block = MUCH / 3;
@@ -364,7 +372,7 @@ static void memory_may_go_in_mid_transfer(void)
 	struct sheaf_op *op;
 
 #ifdef __SANITIZE_THREAD__
-	return; /* it is a race, on purpose */
+	return; /* a deliberate data race */
 #endif
 	begin();
 	for (int i = 0; i < 24; i++) {
@@ -381,7 +389,8 @@ static void memory_may_go_in_mid_transfer(void)
 				 sheaf_read_list_start(file, &v, 1, &e, 1, &op),
 			 0);
 		pause_ms(i / 2);
-		/* gone, but nobody else gets the addresses: reads would go there */
+		/* inaccessible, but still reserved: a read would overwrite a new mapping at these
+		 * addresses */
 		CHECK(mmap(m + block, 2 * block, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
 			   -1, 0) == m + block);
 		r = sheaf_wait(op);
@@ -405,7 +414,7 @@ static void theirs(int sig)
 	signal(sig, SIG_DFL);
 }
 
-/* A program's own faults are none of our business. */
+/* Faults outside of the library go to the program's own handler. */
 static void who_handles_faults_goes_on_doing_so(void)
 {
 	struct sigaction a = { .sa_handler = theirs, .sa_flags = SA_NODEFER };
@@ -413,7 +422,7 @@ static void who_handles_faults_goes_on_doing_so(void)
 	volatile uint8_t *bad = m + PAGE;
 
 	CHECK_EQ(sigaction(SIGSEGV, &a, NULL), 0);
-	begin(); /* our handler comes before theirs */
+	begin(); /* the library's handler is called before the program's */
 	theirs_expects = 1;
 	if (sigsetjmp(theirs_begins, 1) == 0) {
 		*bad = 1;

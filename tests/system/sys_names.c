@@ -1,5 +1,5 @@
-/* Hard links, symbolic links, extended attributes and statfs through the public interface, with servers and
- * embedded; and that they survive kill -9. */
+/* Hard links, symbolic links, extended attributes and statfs through the public interface, with
+ * servers and embedded; they survive kill -9. */
 #include <pthread.h>
 #include <sys/xattr.h>
 
@@ -125,13 +125,14 @@ static void symbolic_links_lead_to_what_they_say(void)
 	CHECK_EQ(sheaf_h_lookup(fs, NULL, dir, "rel", &h, &st), 0);
 	CHECK(S_ISLNK(st.st_mode));
 	CHECK_EQ(sheaf_h_readlink(fs, NULL, h, target, sizeof(target)), 5);
-	CHECK_EQ(sheaf_chmod(fs, in(d, "rel"), 0640), 0); /* goes to the file */
+	CHECK_EQ(sheaf_chmod(fs, in(d, "rel"), 0640), 0); /* changes the target */
 	CHECK_EQ(stat_of(in(d, "sub/f")).st_mode & 07777, 0640);
 	CHECK_EQ(sheaf_truncate(fs, in(d, "abs/up"), 100), 0);
 	check_file(fs, in(d, "rel"), 100, 3);
 	CHECK_EQ(sheaf_rename(fs, in(d, "rel"), in(d, "moved")), 0);
 	check_link(in(d, "moved"), "sub/f");
-	CHECK_EQ(sheaf_link(fs, in(d, "moved"), in(d, "again")), 0); /* the link, not the file */
+	/* links the symbolic link, not its target */
+	CHECK_EQ(sheaf_link(fs, in(d, "moved"), in(d, "again")), 0);
 	CHECK_EQ(stat_of(in(d, "again")).st_nlink, 2);
 	CHECK_EQ(sheaf_unlink(fs, in(d, "moved")), 0);
 	CHECK_EQ(sheaf_unlink(fs, in(d, "again")), 0);
@@ -153,7 +154,7 @@ static void opens_follow_as_open_does(void)
 	CHECK_EQ(open_error(link, O_RDWR | O_NOFOLLOW), -ELOOP);
 	CHECK_EQ(open_error(link, O_RDWR | O_CREAT | O_NOFOLLOW), -ELOOP);
 	CHECK_EQ(sheaf_lstat(fs, in(d, "target"), &st), -ENOENT);
-	f = open_file(fs, link, O_RDWR | O_CREAT); /* makes what it points to */
+	f = open_file(fs, link, O_RDWR | O_CREAT); /* creates the target */
 	CHECK_EQ(sheaf_pwrite(f, "abc", 3, 0), 3);
 	CHECK_EQ(sheaf_close(f), 0);
 	CHECK_EQ(stat_of(in(d, "target")).st_size, 3);
@@ -192,7 +193,7 @@ static void circles_are_an_error(void)
 	CHECK_EQ(sheaf_symlink(fs, "", in(d, "none")), -ENOENT);
 }
 
-/* A '/' behind a name: it is, or becomes, the name of a directory. */
+/* A name with a '/' at its end is, or becomes, the name of a directory. */
 static void a_slash_behind_a_name_asks_for_a_directory(void)
 {
 	const char *d = fresh_dir();
@@ -222,7 +223,7 @@ static void a_slash_behind_a_name_asks_for_a_directory(void)
 	CHECK_EQ(sheaf_h_rename(fs, NULL, dir, "b", dir, "f/", RENAME_EXCHANGE), -ENOTDIR);
 	CHECK_EQ(sheaf_h_rename(fs, NULL, dir, "b/", dir, "f", RENAME_EXCHANGE), 0);
 	CHECK(S_ISDIR(stat_of(in(d, "f")).st_mode));
-	CHECK_EQ(sheaf_symlink(fs, "f", in(d, "to_dir")), 0); /* followed with a '/' behind */
+	CHECK_EQ(sheaf_symlink(fs, "f", in(d, "to_dir")), 0); /* followed when a '/' is appended */
 	CHECK_EQ(sheaf_symlink(fs, "b", in(d, "to_file")), 0);
 	CHECK_EQ(sheaf_symlink(fs, "made", in(d, "to_none")), 0);
 	CHECK_EQ(sheaf_unlink(fs, in(d, "to_file/")), -ENOTDIR);
@@ -269,11 +270,11 @@ static void listings_come_with_attributes(void)
 	char name[16];
 	int n = 0;
 
-	for (int i = 0; i < 1500; i++) { /* several pages */
+	for (int i = 0; i < 1500; i++) { /* several READDIR pages */
 		snprintf(name, sizeof(name), "f%d", i);
 		make_file(fs, in(d, name), (size_t)(i % 7), 1);
 	}
-	CHECK_EQ(sheaf_mkdir(fs, in(d, "dir"), 0700), 0); /* perhaps on another server */
+	CHECK_EQ(sheaf_mkdir(fs, in(d, "dir"), 0700), 0); /* may be on another server */
 	writing = open_file(fs, in(d, "writing"), O_CREAT | O_WRONLY);
 	CHECK_EQ(sheaf_pwrite(writing, "abc", 3, 0), 3); /* its size is not recorded yet */
 	CHECK_EQ(sheaf_opendir(fs, d, &dir), 0);
@@ -289,7 +290,7 @@ static void listings_come_with_attributes(void)
 	CHECK_EQ(sheaf_close(writing), 0);
 }
 
-/* Without x on a directory there are names in it, and types, as ls -l shows on any file system. */
+/* Without x on a directory, a listing has names and types only, as on any file system. */
 static void a_directory_that_may_not_be_passed_lists_names_only(void)
 {
 	const char *d = fresh_dir();
@@ -299,7 +300,7 @@ static void a_directory_that_may_not_be_passed_lists_names_only(void)
 	struct stat st[4];
 
 	make_file(fs, in(d, "f"), 10, 1);
-	CHECK_EQ(sheaf_mkdir(fs, in(d, "sub"), 0755), 0); /* perhaps on another server */
+	CHECK_EQ(sheaf_mkdir(fs, in(d, "sub"), 0755), 0); /* may be on another server */
 	CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), d + 1, &dir, NULL), 0);
 	CHECK_EQ(sheaf_chmod(fs, d, 0744), 0);
 	CHECK_EQ(sheaf_h_readdir_stat(fs, &c, dir, 0, e, st, 4), 2);
@@ -407,7 +408,7 @@ static void attributes_follow_permissions(void)
 	CHECK_EQ(sheaf_h_removexattr(fs, &c, h, "user.u"), -EACCES);
 }
 
-/* Of so many directories; the first is this one, and what was told is what there is. */
+/* The last change reported n directories; the first is `dir`, with the attributes it has now. */
 static void check_told(int n, struct sheaf_handle dir, uint64_t *change)
 {
 	struct sheaf_dir_after after[2];
@@ -417,7 +418,7 @@ static void check_told(int n, struct sheaf_handle dir, uint64_t *change)
 	CHECK_EQ(after[0].dir.ino, dir.ino);
 	CHECK_EQ(after[0].dir.gen, dir.gen);
 	CHECK_EQ(sheaf_h_getattr(fs, NULL, dir, &st), 0);
-	CHECK_EQ(sheaf_h_dir_after(after), n); /* as long as nothing else is changed */
+	CHECK_EQ(sheaf_h_dir_after(after), n); /* valid until the next change */
 	CHECK_EQ(after[0].st.st_ino, st.st_ino);
 	CHECK_EQ(after[0].st.st_nlink, st.st_nlink);
 	CHECK_EQ(after[0].st.st_size, st.st_size);
@@ -438,7 +439,7 @@ static void *ask_elsewhere(void *arg)
 
 static void a_change_tells_what_its_directories_have(void)
 {
-	const char *x = "/told/x"; /* below it everything is on one server */
+	const char *x = "/told/x"; /* everything below is on one server */
 	struct sheaf_handle h, sub, f;
 	struct sheaf_dir_after after[2];
 	struct sheaf_file *file;
@@ -455,9 +456,9 @@ static void a_change_tells_what_its_directories_have(void)
 	check_told(1, h, &n);
 	f = sheaf_file_handle(file);
 	CHECK_EQ(sheaf_close(file), 0);
-	check_told(1, h, (uint64_t[]){ n - 1 }); /* a close changes no name */
+	check_told(1, h, (uint64_t[]){ n - 1 }); /* a close changes no directory */
 	CHECK_EQ(sheaf_h_open(fs, NULL, h, "f", O_RDONLY | O_CREAT, 0644, NULL, &file), 0);
-	CHECK_EQ(sheaf_h_dir_after(after), 0); /* it was there */
+	CHECK_EQ(sheaf_h_dir_after(after), 0); /* no entry was created */
 	CHECK_EQ(sheaf_close(file), 0);
 	CHECK_EQ(sheaf_h_mknod(fs, NULL, h, "g", S_IFREG | 0644, 0, NULL, NULL), 0);
 	check_told(1, h, &n);
@@ -478,12 +479,12 @@ static void a_change_tells_what_its_directories_have(void)
 	CHECK_EQ(after[1].st.st_size, 1);
 	CHECK_EQ(pthread_create(&t, NULL, ask_elsewhere, &elsewhere), 0);
 	CHECK_EQ(pthread_join(t, NULL), 0);
-	CHECK_EQ(elsewhere, 0); /* another thread has changed nothing */
+	CHECK_EQ(elsewhere, 0); /* another thread sees no change of its own */
 	CHECK_EQ(sheaf_h_unlink(fs, NULL, sub, "f3"), 0);
 	check_told(1, sub, &other);
 	CHECK_EQ(sheaf_h_rmdir(fs, NULL, h, "sub"), 0);
 	check_told(1, h, &n);
-	CHECK_EQ(sheaf_unlink(fs, in(x, "f")), 0); /* by its path */
+	CHECK_EQ(sheaf_unlink(fs, in(x, "f")), 0); /* by path */
 	check_told(1, h, &n);
 	CHECK_EQ(sheaf_h_unlink(fs, NULL, h, "f"), -ENOENT);
 	CHECK_EQ(sheaf_h_dir_after(after), 0);
@@ -496,8 +497,8 @@ static void statfs_counts_a_disk_once(void)
 	uint64_t total = first.space_total;
 
 	CHECK(first.storage);
-	for (int i = 1; i < sheaf_server_count(fs);
-	     i++) /* all of them have their storage in one place */
+	/* all servers have their storage on one file system */
+	for (int i = 1; i < sheaf_server_count(fs); i++)
 		CHECK_EQ(server_status(fs, i).storage, first.storage);
 	CHECK_EQ(sheaf_statfs(fs, &st), 0);
 	CHECK(st.f_blocks > 0 && st.f_bavail > 0 && st.f_bavail <= st.f_blocks);
@@ -505,7 +506,7 @@ static void statfs_counts_a_disk_once(void)
 	CHECK(st.f_blocks * st.f_frsize <= total && st.f_blocks * st.f_frsize + 65536 > total);
 }
 
-/* ---- a server's life ---- */
+/* ---- restarts ---- */
 
 static void what_was_acknowledged_survives_a_kill(struct cluster *c)
 {

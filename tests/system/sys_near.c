@@ -1,5 +1,5 @@
-/* A client on the host of its servers: what they have in memory is read past them. A client that was stopped
- * reads nothing of a file whose lock it lost. */
+/* Reads past the server: a client on the servers' host reads what is in the page cache without a
+ * message. A client that was stopped reads nothing from a file whose lock it has lost. */
 #include <dirent.h>
 
 #include "cluster.h"
@@ -16,7 +16,7 @@ static struct sheaf *near_client(const char *conf)
 	return n;
 }
 
-/* Bytes that went between it and all servers. */
+/* Bytes exchanged between this client and all servers. */
 static uint64_t asked(struct sheaf *who)
 {
 	struct sheaf_account a;
@@ -41,7 +41,8 @@ static void what_is_in_memory_is_read_past_the_servers(void)
 	CHECK(b);
 	make_file(fs, "/there", BYTES, 1);
 	f = open_file(near, "/there", O_RDONLY);
-	CHECK_EQ(sheaf_pread(f, b, BYTES, 0), BYTES); /* its names are in memory after this one */
+	/* from here on the names are in the dentry cache */
+	CHECK_EQ(sheaf_pread(f, b, BYTES, 0), BYTES);
 	before = asked(near);
 	for (int i = 0; i < 1000; i++) {
 		size_t off = test_random(&seed) % BYTES,
@@ -52,7 +53,8 @@ static void what_is_in_memory_is_read_past_the_servers(void)
 		CHECK(is_pattern(b, n, 1, off));
 	}
 	CHECK_EQ(asked(near), before);
-	CHECK_EQ(sheaf_pread(f, b, 1000, BYTES - 10), 10); /* where the file ends they know */
+	/* only the servers know where the file ends */
+	CHECK_EQ(sheaf_pread(f, b, 1000, BYTES - 10), 10);
 	CHECK(asked(near) > before);
 	CHECK_EQ(sheaf_close(f), 0);
 	f = open_file(near, "/there", O_WRONLY);
@@ -63,7 +65,7 @@ static void what_is_in_memory_is_read_past_the_servers(void)
 
 #define MODEL (600 * 1024)
 
-/* Another client changes it in all ways; each change is seen by the next read. */
+/* Another client changes the file in every way; the next read sees each change. */
 static void each_change_is_seen_by_the_next_read(void)
 {
 	struct sheaf_file *w = open_file(fs, "/changes", O_CREAT | O_RDWR), *r;
@@ -109,7 +111,7 @@ static void each_change_is_seen_by_the_next_read(void)
 	free(b);
 }
 
-/* Of ours, of files of objects. */
+/* Counts the descriptors of object files that this process has open. */
 static int descriptors(void)
 {
 	DIR *d = opendir("/proc/self/fd");
@@ -174,7 +176,7 @@ static struct sheaf_lock whole(unsigned type)
 	return (struct sheaf_lock){ .size = sizeof(struct sheaf_lock), .type = type, .owner = 1 };
 }
 
-/* CONF: has the lock, is stopped, and looks at the file. */
+/* CONF: takes the lock, is stopped, and then reads the file. */
 static int stopped_owner(const char *conf)
 {
 	struct sheaf *mine = near_client(conf);
@@ -207,7 +209,7 @@ static void who_lost_his_lock_while_he_was_stopped_sees_nothing_of_its_next_owne
 	CHECK_EQ(sheaf_pwrite(f, b, LOCKED, 0), LOCKED);
 	pid = child_start("stopped", c.conf, NULL);
 	await_stop(pid);
-	CHECK_EQ(sheaf_lock(f, &l, 1), 0); /* after its lease */
+	CHECK_EQ(sheaf_lock(f, &l, 1), 0); /* when the child's lease has ended */
 	memset(b, 'B', LOCKED);
 	CHECK_EQ(sheaf_pwrite(f, b, LOCKED, 0), LOCKED);
 	CHECK_EQ(kill(pid, SIGCONT), 0);

@@ -1,5 +1,6 @@
-/* Who may do what, and what becomes of modes, owners and times: random operations of three users and root against
- * a local file system as the oracle; once more with access control lists and umasks. Also that names are only bytes, and the limits of names and paths. */
+/* Permissions, modes, owners and times: random operations of three users and root, with a local
+ * file system as the oracle; once more with access control lists and umasks. Also, names are plain
+ * bytes, and the limits of names and paths. */
 #include <dirent.h>
 #include <grp.h>
 #include <sys/time.h>
@@ -19,9 +20,9 @@ static const struct user {
 static const mode_t modes[] = { 0777, 01777, 0755, 02775, 0700, 0644,
 				0600, 04755, 0,	   06711, 0070, 0007 };
 static const char *const pool[] = { "a", "b", "c" };
-static const char *top = "o"; /* where all of it happens */
-static bool lists; /* access control lists and umasks, too */
-static mode_t mask; /* of this step */
+static const char *top = "o"; /* directory of all random operations */
+static bool lists; /* use access control lists and umasks, too */
+static mode_t mask; /* umask of this step */
 
 static uint32_t rnd(uint32_t n)
 {
@@ -31,8 +32,8 @@ static uint32_t rnd(uint32_t n)
 	return (uint32_t)((seed >> 11) % n);
 }
 
-/* With lists none whose group has less than others: where the group bits of a list's mode are empty Linux does not look
- * at the list and takes whom it names for others, which is not what acl(5) says. */
+/* With lists, no mode gives the group less than others: if the group bits of a file with a list are
+ * empty, Linux ignores the list and treats the users that it names as others, unlike acl(5). */
 static mode_t some_mode(void)
 {
 	return modes[rnd(lists ? 11 : 12)];
@@ -46,7 +47,7 @@ static void some_path(char out[64])
 		n += snprintf(out + n, 64 - (size_t)n, "/%s", pool[rnd(3)]);
 }
 
-/* What the kernel does as this user; afterwards root again. */
+/* Makes the kernel act as this user, until back(). */
 static void become(const struct user *u)
 {
 	gid_t groups[] = { u->gid, u->group };
@@ -80,7 +81,7 @@ static int find(const struct sheaf_cred *cred, const char *path, struct sheaf_ha
 static struct both on_open(const struct user *u, const struct sheaf_cred *cred, const char *a,
 			   int flags, mode_t mode)
 {
-	/* a writer takes the set-id bits of a file that was there away: here he need only open it */
+	/* the kernel clears set-id bits at a write, sheaf at an open for writing: write to agree */
 	bool write = (flags & (O_WRONLY | O_RDWR)) && access(a, F_OK) == 0;
 	struct both b;
 	struct sheaf_file *f;
@@ -188,8 +189,8 @@ static uint32_t somebody(uint32_t i)
 	return i % 2 ? users[i % 4].uid : users[i % 4].group;
 }
 
-/* A list is set, or taken away. */
-/* tmpfs takes set-gid off who removes a list and is not in the group; ext4 and we do not. */
+/* When a list is removed by a user outside of the group, tmpfs clears set-gid; ext4 and sheaf do
+ * not. */
 static void agree_on_setgid(const char *path)
 {
 	struct stat ours, theirs;
@@ -199,6 +200,7 @@ static void agree_on_setgid(const char *path)
 		CHECK_EQ(chmod(path, ours.st_mode & 07777), 0);
 }
 
+/* Sets a random list, or removes one. */
 static struct both on_list(const struct user *u, const struct sheaf_cred *cred, const char *a)
 {
 	const char *name = rnd(2) ? ACCESS_ACL : DEFAULT_ACL;
@@ -223,7 +225,7 @@ static struct both on_list(const struct user *u, const struct sheaf_cred *cred, 
 	return b;
 }
 
-/* Both failed, each with another of two mistakes that were made. */
+/* Both failed, with different errors for an operation that is wrong in two ways. */
 static bool either(const struct both *b, const char *x, const char *y)
 {
 	static const int same[][2] = { { EACCES, EPERM },    { EACCES, ENOTEMPTY },
@@ -320,7 +322,8 @@ static void users_may_what_they_may_elsewhere(void)
 		return;
 	temp_dir(oracle, sizeof(oracle));
 	CHECK_EQ(chmod(oracle, 0755), 0);
-	CHECK_EQ(chdir(oracle), 0); /* users need not pass what is above it */
+	/* so that users need no permission for the directories above */
+	CHECK_EQ(chdir(oracle), 0);
 	umask(0);
 	CHECK_EQ(sheaf_mkdir(fs, "/o", 0777), 0);
 	CHECK_EQ(mkdir("o", 0777), 0);
@@ -424,7 +427,7 @@ static void names_are_bytes(void)
 	CHECK_EQ(sheaf_mkdir(fs, "/", 0755), -EEXIST);
 	CHECK_EQ(open_error("/.", O_CREAT | O_RDWR), -EISDIR);
 	n = (size_t)snprintf(deep, sizeof(deep), "%s", d);
-	while (n < 3900) { /* 1,950 deep */
+	while (n < 3900) { /* 1,950 levels */
 		n += (size_t)snprintf(deep + n, sizeof(deep) - n, "/x");
 		CHECK_EQ(sheaf_mkdir(fs, deep, 0755), 0);
 	}

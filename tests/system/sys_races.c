@@ -1,6 +1,6 @@
-/* What only happens when two things meet: an idle client and its lease, a reader and a file that grows or is written again, an
- * fsync and the writes beside it, many that create and truncate the same file, a truncate and a server
- * that is away, a write that failed and what its memory is used for next. */
+/* Races: an idle client and its lease; a reader and a file that grows or is overwritten; an fsync
+ * and concurrent writes; many opens that create and truncate one file; a truncate and a server that
+ * is down; a failed write whose memory is reused. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -44,7 +44,7 @@ static void *grow(void *arg)
 	return NULL;
 }
 
-/* Whatever a reader gets of a file that is only appended to, in order, was written. */
+/* A reader of a file that is written in order, from the beginning, gets only written bytes. */
 static void a_reader_of_a_growing_file_sees_no_zeros(void)
 {
 	struct sheaf_file *f = open_file(fs, "/grows", O_CREAT | O_RDONLY);
@@ -71,7 +71,7 @@ static void a_reader_of_a_growing_file_sees_no_zeros(void)
 #define COATS (SANITIZED ? 20 : 250)
 static atomic_int coat_begun, coat_done;
 
-/* Paints the file again and again: its bytes are the number of the coat. */
+/* Overwrites the whole file in a loop; each pass writes its own number into every byte. */
 static void *paint(void *arg)
 {
 	struct sheaf *mine = client(c.conf);
@@ -92,7 +92,8 @@ static void *paint(void *arg)
 	return NULL;
 }
 
-/* Each byte that a reader gets was in the file while it read, be it sent from the file's own pages. */
+/* Each byte that a reader gets was in the file during the read, also when the server sends it from
+ * the page cache. */
 static void a_reader_beside_a_writer_gets_nothing_older_nor_newer(void)
 {
 	static const size_t lens[] = { FLAT, 1, 100000, 4096, 300000 };
@@ -120,7 +121,7 @@ static void a_reader_beside_a_writer_gets_nothing_older_nor_newer(void)
 
 #define STOPPED_READ (1024 * 1024)
 
-/* CONF: asks for data, is stopped, and then looks what it has got. */
+/* CONF: requests data, is stopped, and then checks what it received. */
 static int child(const char *name, char **arg)
 {
 	struct sheaf *mine = client(arg[0]);
@@ -141,7 +142,8 @@ static int child(const char *name, char **arg)
 	return 0;
 }
 
-/* Locks may have gone to others meanwhile, so what lay in its socket does not count any more. */
+/* Its locks may have passed to another client meanwhile, so data received before the stop are
+ * invalid. */
 static void who_was_stopped_for_half_a_lease_reads_again(void)
 {
 	struct sheaf_file *f = open_file(fs, "/stopped", O_CREAT | O_RDWR);
@@ -153,7 +155,7 @@ static void who_was_stopped_for_half_a_lease_reads_again(void)
 	CHECK_EQ(sheaf_pwrite(f, b, STOPPED_READ, 0), STOPPED_READ);
 	pid = child_start("reader", c.conf, NULL);
 	await_stop(pid);
-	pause_ms(300); /* the data are on their way */
+	pause_ms(300); /* the data reach the client's socket */
 	memset(b, 'B', STOPPED_READ);
 	CHECK_EQ(sheaf_ftruncate(f, 0), 0);
 	CHECK_EQ(sheaf_pwrite(f, b, STOPPED_READ, 0), STOPPED_READ);
@@ -173,7 +175,7 @@ static void *sync_it(void *arg)
 	return NULL;
 }
 
-/* Writes that were answered beside an fsync are not covered by it: their loss is told. */
+/* An fsync does not cover writes that are answered while it runs: their loss is reported later. */
 static void an_fsync_does_not_vouch_for_writes_beside_it(void)
 {
 	struct sheaf_file *f = open_file(fs, "/beside", O_CREAT | O_RDWR);
@@ -217,7 +219,7 @@ static void *make_all(void *arg)
 		snprintf(path, sizeof(path), "/made/%d", i);
 		pthread_barrier_wait(arg);
 		f = open_file(mine, path, O_CREAT | O_TRUNC | O_WRONLY);
-		pthread_barrier_wait(arg); /* all truncates are over */
+		pthread_barrier_wait(arg); /* all truncates are complete */
 		CHECK_EQ(sheaf_pwrite(f, b, sizeof(b), 0), (ssize_t)sizeof(b));
 		CHECK_EQ(sheaf_fsync(f), 0);
 		CHECK_EQ(sheaf_close(f), 0);
@@ -239,7 +241,7 @@ static void many_that_create_and_truncate_a_file_leave_nothing_behind(void)
 	for (int i = 0; i < 4; i++)
 		CHECK_EQ(pthread_join(t[i], NULL), 0);
 	cluster_down(&c);
-	cluster_up(&c); /* no truncate is done again */
+	cluster_up(&c); /* no truncate is executed again */
 	for (int i = 0; i < FILES; i++) {
 		struct sheaf_file *f;
 
@@ -251,11 +253,11 @@ static void many_that_create_and_truncate_a_file_leave_nothing_behind(void)
 	}
 }
 
-/* A truncate that had to wait for a server does not cut what was written after it. */
+/* A truncate that waits for a server does not truncate data written after it. */
 static void a_late_truncate_cuts_nothing_newer(void)
 {
 	struct sheaf_file *f = open_file(fs, "/late", O_CREAT | O_RDWR);
-	size_t n = 512 << 10; /* over all servers */
+	size_t n = 512 << 10; /* on all servers */
 	char *b = malloc(n), *r = malloc(n);
 
 	CHECK(b && r);
@@ -263,15 +265,15 @@ static void a_late_truncate_cuts_nothing_newer(void)
 	CHECK_EQ(sheaf_pwrite(f, b, n, 0), (ssize_t)n);
 	CHECK_EQ(sheaf_fsync(f), 0);
 	server_kill(&c, 1);
-	CHECK(sheaf_ftruncate(f, 0) < 0); /* its intent stands */
-	for (off_t at = 0; at < 3 << 16;
-	     at += 1 << 16) /* whichever server: nobody writes before it is done */
+	CHECK(sheaf_ftruncate(f, 0) < 0); /* its intent is committed */
+	/* no server accepts a write before the truncate is complete */
+	for (off_t at = 0; at < 3 << 16; at += 1 << 16)
 		CHECK(sheaf_pwrite(f, b, 100, at) < 0);
 	CHECK_EQ(server_up(&c, 1), 0);
 	pattern(b, n, 2, 0);
 	CHECK(WITHIN(PATIENCE_S, sheaf_pwrite(f, b, n, 0) == (ssize_t)n));
 	CHECK_EQ(sheaf_fsync(f), 0);
-	pause_ms(3000); /* nothing comes after it */
+	pause_ms(3000); /* time for a late truncate that must not happen */
 	CHECK_EQ(sheaf_pread(f, r, n, 0), (ssize_t)n);
 	CHECK(memcmp(b, r, n) == 0);
 	CHECK_EQ(sheaf_close(f), 0);
@@ -281,7 +283,8 @@ static void a_late_truncate_cuts_nothing_newer(void)
 
 #define GIVEN_UP (1024 * 1024)
 
-/* The server is stopped when the request comes, and goes on when the memory has become something else. */
+/* The server is stopped when the request arrives, and continues when the caller has reused the
+ * memory. */
 static void what_memory_becomes_after_a_write_failed_is_not_written(void)
 {
 	struct sheaf *mine = client(c.conf);

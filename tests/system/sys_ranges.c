@@ -1,5 +1,6 @@
-/* Ranges of files: room, holes, zeros, seeks and copies from server to server, against a model in memory, with
- * small stripes over several servers, with killed servers and clients, and beside truncates. */
+/* Ranges of files: allocation, holes, zeros, seeks and copies from server to server, against a
+ * model in memory; with small stripes over several servers, with killed servers and clients, and
+ * concurrent with truncates. */
 #include <pthread.h>
 
 #include "scene.h"
@@ -18,9 +19,9 @@ static uint64_t below(uint64_t n)
 
 /* ---- the model ---- */
 
-/* Behind its size a model is zeros. */
+/* Bytes past the size of a model are zeros. */
 static struct model {
-	struct sheaf_file *f[2]; /* of two connections */
+	struct sheaf_file *f[2]; /* one for each of two connections */
 	uint64_t size;
 	uint8_t b[FILE_MAX];
 } models[FILES];
@@ -32,7 +33,7 @@ static void model_grow(struct model *m, uint64_t end)
 	m->size = end > m->size ? end : m->size;
 }
 
-/* Mostly around stripes, sometimes anywhere. */
+/* A random offset, often at a stripe boundary. */
 static uint64_t some_offset(void)
 {
 	uint64_t at = below(FILE_MAX / 4096) * 4096;
@@ -66,7 +67,7 @@ static bool zeros(const struct model *m, uint64_t from, uint64_t to)
 	return true;
 }
 
-/* Data may be zeros, a hole must be. */
+/* A range reported as data may be zeros; a hole must be. */
 static void check_seek(struct model *m, struct sheaf_file *f, uint64_t off)
 {
 	off_t data = sheaf_seek(f, (off_t)off, SEEK_DATA),
@@ -166,7 +167,7 @@ static void one_op(void)
 	}
 }
 
-/* The same files through two connections, which may be one. */
+/* Changes the same files through two connections, which may be identical. */
 static void run_model(struct sheaf *a, struct sheaf *b, uint32_t max_width)
 {
 	static const uint32_t units[FILES] = { 4096, 4096, 12288, 65536 };
@@ -212,7 +213,7 @@ static void they_do_inside_one_process_too(void)
 	sheaf_disconnect(local);
 }
 
-/* ---- one by one ---- */
+/* ---- single operations ---- */
 
 static struct sheaf_file *open_striped(const char *path, uint32_t unit, uint32_t width)
 {
@@ -246,7 +247,7 @@ static void a_punched_range_is_a_hole(void)
 	CHECK_EQ(sheaf_seek(f, mib, SEEK_DATA), 2 * mib);
 	CHECK_EQ(sheaf_seek(f, 2 * mib, SEEK_HOLE), 4 * mib);
 	CHECK_EQ(sheaf_seek(f, 4 * mib, SEEK_HOLE), -ENXIO);
-	CHECK_EQ(sheaf_ftruncate(f, 9 * mib), 0); /* a tail that no object has */
+	CHECK_EQ(sheaf_ftruncate(f, 9 * mib), 0); /* a tail without objects */
 	CHECK_EQ(sheaf_seek(f, 2 * mib, SEEK_HOLE), 4 * mib);
 	CHECK_EQ(sheaf_seek(f, 5 * mib, SEEK_HOLE), 5 * mib);
 	CHECK_EQ(sheaf_seek(f, 5 * mib, SEEK_DATA), -ENXIO);
@@ -315,7 +316,7 @@ static void changes_of_ranges_move_mtime(void)
 	CHECK_EQ(sheaf_close(f), 0);
 }
 
-/* ---- dying clients ---- */
+/* ---- clients that die ---- */
 
 static int child(const char *name, char **arg)
 {
@@ -324,7 +325,7 @@ static int child(const char *name, char **arg)
 
 	(void)name;
 	CHECK_EQ(sheaf_fallocate(f, 0, 0, 1234567), 0);
-	make_file(mine, arg[2], 1, 1); /* a sign of life */
+	make_file(mine, arg[2], 1, 1); /* tells the test that the file has grown */
 	pause_ms(60000);
 	return 1;
 }
@@ -343,7 +344,8 @@ static void a_file_that_grew_by_fallocate_keeps_its_size_when_its_writer_dies(vo
 	pid_t pid;
 
 	make_file(fs, sign, 100000, 1);
-	CHECK_EQ(sheaf_truncate(fs, sign, 0), 0); /* servers know each other from here on */
+	/* opens the sessions between servers, so that they are counted */
+	CHECK_EQ(sheaf_truncate(fs, sign, 0), 0);
 	sessions = server_status(fs, 1).sessions;
 	pid = child_start("grow", c.conf, path, sign, NULL);
 	CHECK(WITHIN(PATIENCE_S, sized(sign, 1)));
@@ -351,12 +353,12 @@ static void a_file_that_grew_by_fallocate_keeps_its_size_when_its_writer_dies(vo
 	CHECK_EQ(kill(pid, SIGKILL), 0);
 	CHECK_EQ(reap(pid), 256 + SIGKILL);
 	CHECK(sized(path, 1234567));
-	CHECK(WITHIN(PATIENCE_S,
-		     server_status(fs, 1).sessions == sessions)); /* its lease is over */
+	/* its lease has ended */
+	CHECK(WITHIN(PATIENCE_S, server_status(fs, 1).sessions == sessions));
 	CHECK(sized(path, 1234567));
 }
 
-/* ---- many at once ---- */
+/* ---- concurrent operations ---- */
 
 struct job {
 	pthread_t thread;
@@ -389,13 +391,13 @@ static void *copy_again(void *arg)
 	for (int i = 0; i < j->rounds; i++)
 		CHECK_EQ(sheaf_copy_range(a, 0, b, 0, COPY_SIZE + 1), COPY_SIZE);
 	CHECK_EQ(sheaf_close(a), 0);
-	sheaf_close(b); /* -EIO when a server died: that is for those who asked for nothing else */
+	sheaf_close(b); /* -EIO if a server was killed: not tested here */
 	return NULL;
 }
 
 #define HOLE (4 << 20)
 
-/* Pattern bytes, the first of them punched: a read of those needs a buffer of the server's. */
+/* Checks pattern bytes of which the first were punched: a read of a hole needs a pool buffer. */
 static void check_punched(const char *path, uint64_t seed)
 {
 	struct sheaf_file *f = open_file(fs, path, O_RDONLY);
@@ -410,7 +412,7 @@ static void check_punched(const char *path, uint64_t seed)
 	free(b);
 }
 
-/* Every server pulls from every other, with hardly a buffer to spare. */
+/* Every server fetches from every other, with almost no free buffers. */
 static void servers_that_copy_from_each_other_do_not_wait_for_each_other(void)
 {
 	const char *dir = fresh_dir();
@@ -449,7 +451,7 @@ static void a_server_may_die_in_the_middle_of_a_copy(void)
 	CHECK_EQ(sheaf_close(f), 0);
 	jobs_run(&j, 1, copy_again);
 	for (int i = 0; i < 3; i++) {
-		pause_ms(100); /* not for anything: later than at once */
+		pause_ms(100); /* not for synchronisation: lets the copies begin */
 		server_kill(&c, 1 + i % 2);
 		CHECK_EQ(server_up(&c, 1 + i % 2), 0);
 	}
@@ -458,7 +460,7 @@ static void a_server_may_die_in_the_middle_of_a_copy(void)
 	sheaf_disconnect(j.fs);
 }
 
-/* Restarts all servers among copies; how long they took to stop. */
+/* Restarts all servers during copies; returns how long they took to stop. */
 static double restart_among_copies(void)
 {
 	const char *dir = fresh_dir();
@@ -478,7 +480,7 @@ static double restart_among_copies(void)
 		CHECK_EQ(sheaf_close(f), 0);
 	}
 	jobs_run(j, 3, copy_again);
-	pause_ms(100); /* not for anything: later than at once */
+	pause_ms(100); /* not for synchronisation: lets the copies begin */
 	t = now_s();
 	for (int i = 0; i < c.n; i++)
 		CHECK_EQ(kill(c.pid[i], SIGTERM), 0);
@@ -496,8 +498,8 @@ static double restart_among_copies(void)
 	return t;
 }
 
-/* No server waits until the patience of a stop, 10 s, is over. A stop that was slow is tried again:
- * the machine may be busy. */
+/* No server uses up its 10 s limit for a clean stop. A slow stop is tried again: the machine may be
+ * busy. */
 static void a_clean_restart_of_all_servers_is_invisible_to_copies(void)
 {
 	int tries = 0;
@@ -506,15 +508,15 @@ static void a_clean_restart_of_all_servers_is_invisible_to_copies(void)
 		CHECK(++tries < 5);
 }
 
-/* Cuts the file behind what the others change, again and again: each cut is a fence. */
+/* Truncates the file past the range that the others change, in a loop: each truncate is a fence. */
 static void *cut_again(void *arg)
 {
 	struct job *j = arg;
 
 	for (int i = 0; !__atomic_load_n(&j->stop, __ATOMIC_RELAXED); i++) {
 		CHECK_EQ(sheaf_truncate(j->fs, j->path, (1 << 20) + i % 2 * 5000), 0);
-		pause_ms(
-			2); /* in memory they would follow each other faster than a capability travels */
+		/* on tmpfs, fences would otherwise follow faster than new capabilities arrive */
+		pause_ms(2);
 	}
 	return NULL;
 }
@@ -556,7 +558,7 @@ static void fences_do_not_disturb_changes_of_ranges(void)
 
 #define STORED (2 << 20)
 
-/* One change of another client's, somewhere into a write. */
+/* Another client truncates or punches once, during a write. */
 static void *cut_or_punch(void *arg)
 {
 	struct job *j = arg;
@@ -575,8 +577,8 @@ static void *cut_or_punch(void *arg)
 	return NULL;
 }
 
-/* Whichever of both comes first at a byte: it is that of the write, or zero, and never one of an earlier write; and nothing
- * that was stored behind an end comes up when the file grows. */
+/* Each byte is the write's or zero, in whichever order the write and the other change happen; never
+ * a byte of an earlier write. Data stored past the end do not reappear when the file grows. */
 static void writes_beside_cuts_and_holes_leave_nothing_of_before(void)
 {
 	static uint8_t b[STORED + 8192];
@@ -597,14 +599,15 @@ static void writes_beside_cuts_and_holes_leave_nothing_of_before(void)
 		CHECK_EQ(sheaf_pread(f, b, sizeof(b), 0), (ssize_t)sizeof(b));
 		for (size_t i = 0; i < sizeof(b); i++)
 			CHECK(b[i] == 0 || (b[i] == mark && i < STORED));
-		if (r % 3) /* whole again, so that the next one has pages to store into */
+		/* fills all pages, so that the next write has pages to store into */
+		if (r % 3)
 			CHECK_EQ(sheaf_pwrite(f, memset(b, 0, STORED), STORED, 0), STORED);
 	}
 	CHECK_EQ(sheaf_close(f), 0);
 	sheaf_disconnect(j.fs);
 }
 
-/* The source's server is gone: an error after the timeout, and nobody who asks for something else waits. */
+/* The source's server is dead: the copy fails after the timeout, and other requests do not wait. */
 static void a_copy_from_a_dead_server_fails_in_time(void)
 {
 	const char *dir = fresh_dir();
@@ -620,8 +623,8 @@ static void a_copy_from_a_dead_server_fails_in_time(void)
 	a = open_striped(in(dir, "a"), 4096, 2);
 	fill(a, 1 << 20, 1);
 	b = open_striped(in(dir, "b"), 65536, 1);
-	d = open_striped(in(dir, "d"), 65536,
-			 1); /* targets take turns: one of both is on server 0 */
+	/* targets alternate: one of the two files is on server 0 */
+	d = open_striped(in(dir, "d"), 65536, 1);
 	server_kill(&k, 1);
 	t = now_s();
 	CHECK(sheaf_copy_range(a, 0, b, 0, 1 << 20) < 0);
@@ -630,7 +633,7 @@ static void a_copy_from_a_dead_server_fails_in_time(void)
 	CHECK_EQ(server_up(&k, 1), 0);
 	CHECK_EQ(sheaf_copy_range(a, 0, b, 0, 1 << 20), 1 << 20);
 	CHECK_EQ(sheaf_copy_range(a, 0, d, 0, 1 << 20), 1 << 20);
-	sheaf_close(a); /* -EIO: its server lost what nobody synced, or might have */
+	sheaf_close(a); /* -EIO: the killed server may have lost unsynced data */
 	sheaf_close(b);
 	sheaf_close(d);
 	check_file(fs, in(dir, "b"), 1 << 20, 1);

@@ -1,6 +1,7 @@
-/* Removal: objects that cannot exist are not asked for, so a small file goes while servers that have nothing of it are
- * away; and whatever was done to a file, none of its objects is left behind when its last name and its last open are
- * gone. A client that lies about what it wrote leaves its own object, and `sheaf check --repair` finds it. */
+/* Removal does not ask for objects that cannot exist, so a small file is removed while servers that
+ * have no part of it are down. Whatever was done to a file, none of its objects remains after its
+ * last name and its last open are gone. A client that reports false writes leaves its own object,
+ * and `sheaf check --repair` finds it. */
 #include <lmdb.h>
 
 #include "raw.h"
@@ -8,7 +9,7 @@
 
 #define UNIT 65536
 #define SERVERS 4
-#define FAR (2 * UNIT + 100) /* a place in the third stripe */
+#define FAR (2 * UNIT + 100) /* an offset in the third stripe */
 
 static struct cluster c;
 
@@ -39,7 +40,8 @@ static int objects(uint64_t ino)
 	return n;
 }
 
-/* Files that a server has still to remove: rows of its database, which it goes on using. */
+/* Counts the files that a server has still to remove: rows of its database, which the server keeps
+ * using. */
 static size_t to_remove(int server)
 {
 	char path[CLUSTER_PATH];
@@ -60,7 +62,7 @@ static size_t to_remove(int server)
 	return st.ms_entries;
 }
 
-/* The last name goes, and so does everything else. */
+/* Removes the last name and checks that all objects are removed. */
 static void removed(const char *path)
 {
 	uint64_t ino = ino_of(path);
@@ -79,7 +81,7 @@ static void write_at(struct sheaf_file *f, off_t off)
 	CHECK_EQ(sheaf_pwrite(f, "some bytes", 10, off), 10);
 }
 
-/* A server that was killed may have had data of it. */
+/* Closes the file; -EIO if a killed server had unsynced data of it. */
 static void closed(struct sheaf_file *f)
 {
 	int r = sheaf_close(f);
@@ -87,7 +89,7 @@ static void closed(struct sheaf_file *f)
 	CHECK(r == 0 || r == -EIO);
 }
 
-/* The server that has the stripe; files are in the root, which server 0 has. */
+/* The server that has the stripe. Files are in the root directory, which server 0 has. */
 static int server_of(const char *path, unsigned stripe)
 {
 	struct sheaf_layout_info l = { .size = sizeof(l) };
@@ -97,16 +99,16 @@ static int server_of(const char *path, unsigned stripe)
 	return (int)l.servers[(l.start + stripe) % l.width];
 }
 
-/* ---- what is not there is not asked for ---- */
+/* ---- objects that cannot exist ---- */
 
-/* A file of so many bytes goes while the server of another stripe is away. */
+/* A file of this size is removed while the server of another stripe is down. */
 static void goes_without(off_t bytes, unsigned stripe)
 {
 	struct sheaf_file *f = NULL;
 	int away = 0;
 	uint64_t ino;
 
-	while (!away) { /* one whose server is not that of the root */
+	while (!away) { /* until that server is not the root's */
 		f = create("/file");
 		away = server_of("/file", stripe);
 		if (!away) {
@@ -137,7 +139,7 @@ static void a_file_of_one_stripe_goes_without_the_servers_of_others(void)
 	goes_without(UNIT, 3);
 }
 
-/* Holes count as if they had objects. */
+/* Holes are treated as if they had objects. */
 static void a_file_of_three_stripes_waits_for_their_servers(void)
 {
 	struct sheaf_file *f = create("/file");
@@ -154,7 +156,7 @@ static void a_file_of_three_stripes_waits_for_their_servers(void)
 	CHECK(WITHIN(PATIENCE_S, objects(ino) == 0 && to_remove(0) == 0));
 }
 
-/* ---- nothing is left ---- */
+/* ---- no objects remain ---- */
 
 static void room(int mode)
 {
@@ -177,7 +179,8 @@ static void room_beyond_the_size_goes(void)
 	room(0);
 }
 
-/* Who made the room is not the last to close, and the server has forgotten what it was told, but for what is on disk. */
+/* The writer that allocated is not the last to close, and the server has lost all reports that were
+ * not on disk. */
 static void room_of_one_of_two_writers_goes(void)
 {
 	struct sheaf_file *f = create("/file"), *g = open_file(fs, "/file", O_RDWR);
@@ -207,7 +210,7 @@ static void appends_and_copies_go(void)
 	removed("/file");
 }
 
-/* What was cut off left empty objects. */
+/* A truncate leaves empty objects. */
 static void what_was_truncated_goes(void)
 {
 	static const off_t sizes[] = { 0, 10, 5 * UNIT };
@@ -245,7 +248,8 @@ static void what_was_written_without_a_name_goes(void)
 	CHECK(WITHIN(PATIENCE_S, objects(ino) == 0 && to_remove(0) == 0));
 }
 
-/* The metadata server knows nothing of the writes: it was killed, and the writer claims its file and closes it. */
+/* The metadata server was killed and has no report of the writes; the writer claims its file and
+ * closes it. */
 static void what_was_written_beside_a_restart_goes(void)
 {
 	struct sheaf_file *f = create("/file");
@@ -271,10 +275,10 @@ static void what_a_dead_writer_wrote_goes(void)
 {
 	CHECK_EQ(reap(child_start("/file", c.conf, NULL)), 256 + SIGKILL);
 	CHECK_EQ(objects(ino_of("/file")), 1);
-	removed("/file"); /* when its lease is over */
+	removed("/file"); /* when the writer's lease has ended */
 }
 
-/* ---- a liar ---- */
+/* ---- a false report ---- */
 
 static int check(const char *options)
 {
@@ -285,7 +289,7 @@ static int check(const char *options)
 	return system(cmd);
 }
 
-/* Writes, closes, and says that it wrote nothing. */
+/* Writes, closes, and reports that nothing was written. */
 static uint64_t lie(void)
 {
 	struct sheaf_handle root = sheaf_root(fs);

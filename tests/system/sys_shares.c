@@ -1,5 +1,6 @@
-/* What one key of one user can take of a server: it gets an error at its limit, the log names the limit, another user
- * opens, locks and connects meanwhile, and the limit is given back when sessions end. */
+/* Limits for one key of one user at a server: at its limit it gets an error, the log names the
+ * limit, another user can open, lock and connect meanwhile, and the resources are freed when
+ * sessions end. */
 #include <pthread.h>
 #include <sys/resource.h>
 
@@ -8,17 +9,17 @@
 #define ALICE 4242
 #define BOB 4243
 #define TIMEOUT_S 20
-#define SOON_S 15 /* before clients that owe something are cut off */
+#define SOON_S 15 /* shorter than the timeout of clients that owe data */
 #define LEASE_S 20
-#define FILES 1024 /* descriptors of the server: half of them are for connections, 64 for a key */
+#define FILES 1024 /* the server's descriptors: half for links, 64 for a key */
 #define KEY_LINKS (FILES / 2 / 8)
 #define SESSION_OPENS (1 << 16)
 #define KEY_OPENS (1 << 17)
 #define SESSION_LOCKS 8192
-#define BATCH 60 /* requests at a time */
+#define BATCH 60 /* requests in flight */
 
 static struct cluster c;
-static struct sheaf *fs; /* looks at the server */
+static struct sheaf *fs; /* reads the server's status */
 
 static bool logged(const char *what)
 {
@@ -32,7 +33,7 @@ static bool logged(const char *what)
 	return found;
 }
 
-/* 0, or what the handshake or the session was refused with. */
+/* Connects and opens a session: 0, or the error of the refusal. */
 static int try_up(struct raw *r, const char *key, uint32_t uid)
 {
 	int e;
@@ -107,7 +108,7 @@ static void bob_gets_on(void)
 	CHECK(now_s() - t < SOON_S);
 }
 
-/* Renews the lease of a session that does nothing else. */
+/* A session whose lease keep_idle() renews. */
 static struct raw *idle;
 
 static void keep_idle(void)
@@ -120,7 +121,8 @@ static void keep_idle(void)
 			 0);
 }
 
-/* Opens a file n times over, with ids from `id` on; how many of them worked, and the error of the others. */
+/* Opens a file n times, with ids from `id` on; returns how many opens succeeded, and the error of
+ * the others. */
 static uint32_t open_many(struct raw *r, uint64_t id, uint32_t n, int *error)
 {
 	uint32_t good = 0, done = 0;
@@ -164,7 +166,7 @@ static void a_key_at_its_open_files_leaves_room_for_others(void)
 	bye(&r[0]);
 	for (int i = 0; i < 3; i++) {
 		up(&r[i], "alice", ALICE);
-		idle = i ? &r[0] : NULL; /* so many opens may take longer than the lease */
+		idle = i ? &r[0] : NULL; /* many opens may take longer than the lease */
 		sum += opens_of_many(&r[i], i < 2 ? SESSION_OPENS + BATCH : BATCH, &error);
 		CHECK_EQ(error, EMFILE);
 		CHECK_EQ(sum, MIN((i + 1) * SESSION_OPENS, KEY_OPENS));
@@ -173,14 +175,14 @@ static void a_key_at_its_open_files_leaves_room_for_others(void)
 	CHECK(logged("open files: 131072 is the limit of a key of one user"));
 	bob_gets_on();
 	idle = &r[1];
-	bye(&r[0]); /* half of it comes back */
+	bye(&r[0]); /* frees half of the limit */
 	CHECK(WITHIN(PATIENCE_S, (keep_idle(), opens_of_many(&r[2], BATCH, &error) == BATCH)));
 	CHECK_EQ(opens_of_many(&r[2], SESSION_OPENS + BATCH, &error), SESSION_OPENS);
 	keep_idle();
 	up(&r[3], "alice", ALICE);
 	CHECK_EQ(opens_of_many(&r[3], BATCH, &error), 0);
 	idle = NULL;
-	raw_close(&r[1]); /* the other half with the lease */
+	raw_close(&r[1]); /* frees the other half when the lease ends */
 	CHECK(WITHIN(PATIENCE_S, opens_of_many(&r[3], BATCH, &error) == BATCH));
 	raw_close(&r[2]);
 	bye(&r[3]);
@@ -213,10 +215,11 @@ static void a_key_at_its_connections_leaves_room_for_others(void)
 			break;
 	CHECK_EQ(e, EUSERS);
 	CHECK(raw_closed(r[n].fd));
-	CHECK(n > KEY_LINKS - 8 && n <= KEY_LINKS); /* earlier ones may not be gone yet */
+	CHECK(n > KEY_LINKS - 8 && n <= KEY_LINKS); /* earlier links may not be closed yet */
 	CHECK(logged("connections: 64 is the limit of a key of one user"));
 	bob_gets_on();
-	CHECK(server_status(fs, 0).links > 0); /* nor is one with a key for anybody kept out */
+	/* a client whose key is for any user is not refused, either */
+	CHECK(server_status(fs, 0).links > 0);
 	for (int i = 0; i <= n; i++)
 		raw_close(&r[i]);
 	CHECK(WITHIN(PATIENCE_S, (e = try_up(&r[0], "alice", ALICE), raw_close(&r[0]), e == 0)));
@@ -227,7 +230,7 @@ static void a_key_at_its_connections_leaves_room_for_others(void)
 #define HOGS 8
 static struct raw hog[HOGS];
 
-/* Promises data in every slot that never come; how many were turned away. */
+/* Announces data in every slot and never sends them; returns how many requests were refused. */
 static int promise(struct raw *r, const char *name)
 {
 	struct wire_extent e = { 0, 64 << 20 };
@@ -241,7 +244,7 @@ static int promise(struct raw *r, const char *name)
 	status = try_up(r, "alice", ALICE);
 	if (!status)
 		status = open_status(r, name, 0, 1, 1, &f);
-	if (status) /* not even that */
+	if (status) /* the session or the open was refused */
 		return status == EBUSY ? BATCH : -1;
 	wr.at.cap = f.cap;
 	for (uint32_t i = 1; i <= BATCH; i++)
@@ -249,7 +252,7 @@ static int promise(struct raw *r, const char *name)
 	setsockopt(r->fd, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon));
 	while ((status = raw_reply(r, NULL, NULL)) == EBUSY)
 		busy++;
-	CHECK_EQ(status, -1); /* the others wait */
+	CHECK_EQ(status, -1); /* the other requests wait */
 	setsockopt(r->fd, SOL_SOCKET, SO_RCVTIMEO, &later, sizeof(later));
 	return busy;
 }
@@ -263,7 +266,7 @@ static void *let_go_soon(void *arg)
 	return NULL;
 }
 
-/* A program with the key that has no room waits, and does not notice. */
+/* A program with the same key waits until there is room, and gets no error. */
 static void memory_of_requests_is_bounded_and_programs_wait_for_it(void)
 {
 	struct sheaf_cred me = { .uid = ALICE, .gid = ALICE };
@@ -300,7 +303,7 @@ static void memory_of_requests_is_bounded_and_programs_wait_for_it(void)
 	CHECK(WITHIN(PATIENCE_S, server_status(fs, 0).in_service <= 1));
 }
 
-/* ---- answers that nobody reads ---- */
+/* ---- replies that are not read ---- */
 
 static void unread_answers_are_bounded_for_a_key(void)
 {

@@ -1,5 +1,6 @@
-/* Names over several metadata servers: random changes against a local file system as the oracle, moves of
- * directories side by side, and kill -9 in the middle of them; access control lists that others have passed. */
+/* Names on several metadata servers: random changes with a local file system as the oracle,
+ * concurrent moves of directories, and kill -9 during them; access control lists that change after
+ * others have passed them. */
 #include <dirent.h>
 #include <ftw.h>
 #include <pthread.h>
@@ -23,7 +24,7 @@ static uint32_t rnd(uint32_t n)
 
 static const char *const pool[] = { "a", "b", "c", "d" };
 
-/* Some path below /o, one to three names deep, now and then with a '/' behind. */
+/* A random path below /o, one to three names deep, sometimes with a '/' at the end. */
 static void some_path(char out[64])
 {
 	int depth = 1 + (int)rnd(3), n = snprintf(out, 64, "/o");
@@ -54,7 +55,7 @@ static int local_create(const char *path, int flags)
 	return 0;
 }
 
-/* One change on both; they must agree. */
+/* Makes one change in both file systems; the results must agree. */
 static void change(int i)
 {
 	char a[64], b[64];
@@ -95,7 +96,7 @@ static void change(int i)
 		break;
 	}
 	if (here && there && (!strncmp(a, b, strlen(b)) || !strncmp(a, b, strlen(a))))
-		here = there; /* one in the other: which of two mistakes is named first differs */
+		here = there; /* nested paths: either of two errors may come first */
 	if (here != there)
 		fprintf(stderr, "change %d, kind %d, %s %s: %s, expected %s\n", i, what, a, b,
 			strerror(-here), strerror(-there));
@@ -117,7 +118,7 @@ static int compare_one(const char *path, const struct stat *st, int type, struct
 	return 0;
 }
 
-/* Every entry of a directory is there at home, and as many. */
+/* Compares the entries of a directory with the oracle's, recursively. */
 static void compare_listing(const char *path)
 {
 	struct sheaf_dirent e;
@@ -142,7 +143,7 @@ static void compare_listing(const char *path)
 			compare_listing(child);
 	}
 	sheaf_closedir(d);
-	CHECK_EQ(n, 2); /* "." and ".." */
+	CHECK_EQ(n, 2); /* only "." and ".." are left */
 }
 
 static void random_changes_agree_with_a_local_file_system(void)
@@ -156,7 +157,7 @@ static void random_changes_agree_with_a_local_file_system(void)
 	compare_listing("/o");
 }
 
-/* ---- moves of directories side by side ---- */
+/* ---- concurrent moves of directories ---- */
 
 struct mover {
 	pthread_t thread;
@@ -197,7 +198,7 @@ static void *move(void *arg)
 	return NULL;
 }
 
-/* Directories that can be reached from `path`, each with as many links as it has directories in it. */
+/* Counts the directories reachable from `path` and checks the link count of each. */
 static unsigned count_tree(const char *path)
 {
 	struct sheaf_dirent e;
@@ -293,9 +294,10 @@ static void a_kill_in_the_middle_leaves_old_or_new(void)
 	remove_tree("/m");
 }
 
-/* ---- lists ---- */
+/* ---- access control lists ---- */
 
-/* Who was let through has it remembered for a moment; who shuts him out waits until that is over. */
+/* A client may use a referral again while its promise lasts. A setxattr that shuts a user out
+ * returns after that. */
 static void who_is_shut_out_does_not_pass_where_he_passed(void)
 {
 	struct sheaf_cred user = { .uid = 1001, .gid = 1001 };
@@ -305,7 +307,7 @@ static void who_is_shut_out_does_not_pass_where_he_passed(void)
 	char path[64], top[64];
 	bool spread = false;
 
-	shut.b[4 + 8 + 2] = 0; /* what user 1001 may */
+	shut.b[4 + 8 + 2] = 0; /* permissions of user 1001 */
 	for (int i = 0; i < 6; i++) {
 		snprintf(top, sizeof(top), "/lists%d", i);
 		snprintf(path, sizeof(path), "/lists%d/sub/file", i);
@@ -345,13 +347,14 @@ static void act_on(const char *dir, const char *name, int what, int n)
 		CHECK_EQ(sheaf_mkdir(fs, to, 0755), 0);
 	else
 		CHECK_EQ(sheaf_rename(fs, from, to), 0);
-	if (what == MOVE) { /* from one server to another and back */
+	if (what == MOVE) { /* to another server and back */
 		snprintf(from, sizeof(from), "%s/m%d", dir, n);
 		CHECK_EQ(sheaf_rename(fs, to, from), 0);
 	}
 }
 
-/* Entries of one scan when something is done with each, by the library or by handle; stops behind `most`. */
+/* Counts the entries of one scan that does `what` with each entry, through sheaf_readdir or by
+ * handle; stops after `most`. */
 static int scan(const char *dir, int what, bool by_handle, int most)
 {
 	struct sheaf_dirent e = { 0 };
@@ -395,7 +398,7 @@ static void a_listing_ends_whatever_its_reader_does_in_the_directory(void)
 		}
 		CHECK_EQ(scan(dir, CREATE, true, 200), n);
 	}
-	CHECK(homes & (homes - 1)); /* on two servers at least */
+	CHECK(homes & (homes - 1)); /* at least two servers */
 }
 
 static void a_listing_of_several_pages_ends_too(void)
@@ -422,7 +425,7 @@ static void a_listing_of_several_pages_ends_too(void)
 	for (int i = 3; i < 1100; i++)
 		CHECK_EQ(sheaf_readdir(d, &e), 1);
 	CHECK_EQ(sheaf_readdir(d, &e), 0);
-	sheaf_seekdir(d, 0); /* a new scan sees what was made */
+	sheaf_seekdir(d, 0); /* a new scan sees the new entries */
 	for (int i = 0; i < 2200; i++)
 		CHECK_EQ(sheaf_readdir(d, &e), 1);
 	CHECK_EQ(sheaf_readdir(d, &e), 0);

@@ -1,5 +1,6 @@
-/* Connections that go from process to process: open files, locks and what is owed to them stay, whatever the servers do
- * in between; who exported in vain goes on; and sheaf_flush(). */
+/* Takeover: a connection passes from process to process with its open files, its locks and its
+ * unreported losses, whatever the servers do meanwhile. A client whose successor fails resumes.
+ * Also sheaf_flush(). */
 #include <sys/mman.h>
 
 #include "lock_trial.h"
@@ -11,9 +12,9 @@ static struct cluster c;
 #define LEASE 6
 #define ROUNDS 4
 
-/* ---- from one to the next ---- */
+/* ---- from one connection to the next ---- */
 
-/* An export in a memfd, at its beginning. */
+/* Exports the connection into a memfd, at offset 0. */
 static int exported(struct sheaf *mine)
 {
 	int fd = memfd_create("export", MFD_CLOEXEC);
@@ -45,7 +46,7 @@ static struct sheaf_file *imported_file(struct sheaf *mine, uint64_t id)
 	return f;
 }
 
-/* The one connection ends, the next one has its file. */
+/* Replaces a connection by its successor, which gets its file. */
 static void pass_on(struct sheaf **mine, struct sheaf_file **f)
 {
 	uint64_t id = sheaf_file_id(*f);
@@ -77,7 +78,7 @@ static void put(struct sheaf_file *f, off_t off, char b)
 
 /* ---- processes ---- */
 
-/* One of a row: arg is conf, the file with the export, the round, and four ids. */
+/* One of a chain of processes; arg: conf, the file with the export, the round, and four ids. */
 static int successor(char **arg)
 {
 	const char *const *ids = (const char *const *)arg + 3;
@@ -102,7 +103,7 @@ static int successor(char **arg)
 	CHECK_EQ(sheaf_pwrite(log, line, strlen(line), 0), (ssize_t)strlen(line));
 	CHECK_EQ(get(gone, 70000), 'g');
 	put(gone, 70000, 'g');
-	/* the lock is ours, and of nobody else of us */
+	/* the lock is held by this owner only */
 	CHECK_EQ(range_lock(data, OWNER, F_WRLCK, 0, 0, 0), 0);
 	CHECK_EQ(range_lock(data, OWNER + 1, F_RDLCK, 0, 0, 0), -EAGAIN);
 	CHECK_EQ(ftruncate(fd, 0), 0);
@@ -214,7 +215,7 @@ struct poacher {
 	int tries, got;
 };
 
-/* Tries to get the lock all the time. */
+/* Tries to get the lock in a loop. */
 static void *poach(void *arg)
 {
 	struct poacher *p = arg;
@@ -261,7 +262,7 @@ static void a_lock_is_never_free_in_between(void)
 	sheaf_disconnect(third);
 }
 
-/* Nobody calls: the connection itself comes back and renews its leases. */
+/* Without any call, the connection resumes its sessions and renews its leases. */
 static void an_idle_successor_keeps_its_locks(void)
 {
 	const char *p = in(fresh_dir(), "f");
@@ -280,7 +281,7 @@ static void an_idle_successor_keeps_its_locks(void)
 	sheaf_disconnect(mine);
 }
 
-/* The servers are down when it is imported, for longer than a call of the connection itself waits. */
+/* During the import, servers are down for longer than an internal call of the connection waits. */
 static void an_idle_successor_finds_servers_that_come_later(void)
 {
 	const char *p = in(fresh_dir(), "f");
@@ -307,7 +308,7 @@ static void an_idle_successor_finds_servers_that_come_later(void)
 	sheaf_disconnect(mine);
 }
 
-/* ---- servers that stop, crash or forget meanwhile ---- */
+/* ---- servers that stop, crash or lose state meanwhile ---- */
 
 static void restart_between(bool crash)
 {
@@ -362,7 +363,7 @@ static void after_a_crash_in_between_files_are_claimed_and_fsync_tells(void)
 	restart_between(true);
 }
 
-/* The loss was known before the export, and nobody had heard of it. */
+/* The loss was known before the export, but not yet reported to the program. */
 static void a_loss_before_the_export_is_told_after_it(void)
 {
 	const char *p = in(fresh_dir(), "f");
@@ -411,7 +412,7 @@ static void what_the_lease_took_is_claimed_or_lost_with_an_error(void)
 	put(free, 0, 'd');
 	CHECK_EQ(sheaf_fsync(free), 0);
 	CHECK_EQ(sheaf_pread(gone, &b, 1, 0), -ESTALE);
-	CHECK_EQ(sheaf_pwrite(f, "x", 1, 0), -EIO); /* the lock is another's */
+	CHECK_EQ(sheaf_pwrite(f, "x", 1, 0), -EIO); /* another client has the lock */
 	CHECK_EQ(range_lock(f, OWNER, F_UNLCK, 0, 0, 0), -EIO);
 	CHECK_EQ(get(f, 0), 'a');
 	CHECK_EQ(range_lock(f, OWNER, F_WRLCK, 0, 0, 0), -EAGAIN);
@@ -422,7 +423,7 @@ static void what_the_lease_took_is_claimed_or_lost_with_an_error(void)
 	sheaf_disconnect(mine);
 }
 
-/* ---- exports in vain ---- */
+/* ---- exports without a successor ---- */
 
 static void an_operation_under_way_is_busy(void)
 {
@@ -459,7 +460,7 @@ static void who_exported_in_vain_goes_on(void)
 	char b = 'x';
 
 	CHECK_EQ(range_lock(f, OWNER, F_WRLCK, 0, 0, 0), 0);
-	CHECK_EQ(sheaf_resume(mine), 0); /* nothing happens */
+	CHECK_EQ(sheaf_resume(mine), 0); /* no effect without an export */
 	for (int i = 0; i < 5; i++) {
 		put(f, i, 'a');
 		close(exported(mine));
@@ -495,7 +496,7 @@ static void a_place_that_cannot_be_written_changes_nothing(void)
 	sheaf_disconnect(mine);
 }
 
-/* It worked for a while, and then it was killed. */
+/* The successor worked for a while and was then killed. */
 static void who_exported_goes_on_after_a_successor_that_died(void)
 {
 	const char *d = fresh_dir(), *p = in(d, "f");
@@ -552,7 +553,7 @@ static void what_is_no_export_is_refused_with_a_reason(void)
 	CHECK_EQ(sheaf_export(mine, fd), -EOPNOTSUPP);
 	sheaf_disconnect(mine);
 	CHECK_EQ(lseek(fd, 0, SEEK_SET), 0);
-	mine = imported(fd); /* nothing of this has hurt it */
+	mine = imported(fd); /* the refused imports have not spoiled the export */
 	CHECK_EQ(sheaf_ping(mine, 0), 0);
 	sheaf_disconnect(mine);
 }
@@ -594,7 +595,7 @@ static void a_flush_asks_nobody_when_nothing_happened(void)
 	before = requests();
 	for (int i = 0; i < 200; i++)
 		CHECK_EQ(sheaf_flush(f), 0);
-	CHECK(requests() - before < 50); /* those that look, and renewals */
+	CHECK(requests() - before < 50); /* some status requests and renewals */
 	CHECK_EQ(sheaf_close(f), 0);
 }
 
@@ -606,15 +607,17 @@ static void a_flush_tells_of_a_loss_until_an_fsync_does(void)
 	put(f, 70000, 'a'); /* on the other server */
 	restart_all();
 	CHECK_EQ(sheaf_flush(f), -EIO);
-	CHECK_EQ(sheaf_flush(f), -EIO); /* a child's close must not keep it from who wrote */
+	/* the error stays: a close in a child must not hide it from the writer */
+	CHECK_EQ(sheaf_flush(f), -EIO);
 	CHECK_EQ(sheaf_fsync(f), -EIO);
 	CHECK_EQ(sheaf_flush(f), 0);
 	put(f, 0, 'b');
 	restart_all();
-	put(f, 1, 'b'); /* the loss is noticed by the write */
+	put(f, 1, 'b'); /* this write detects the loss */
 	CHECK_EQ(sheaf_flush(f), -EIO);
 	restart_all();
-	CHECK_EQ(sheaf_fsync(f), -EIO); /* also of the write behind the first loss */
+	/* covers the loss of the second write, too */
+	CHECK_EQ(sheaf_fsync(f), -EIO);
 	CHECK_EQ(sheaf_fsync(f), 0);
 	CHECK_EQ(sheaf_close(f), 0);
 }
@@ -627,10 +630,10 @@ static void a_flush_leaves_the_rest_to_fsync(void)
 	put(f, 70000, 'a');
 	server_kill(&c, 0);
 	CHECK_EQ(server_up(&c, 0), 0);
-	CHECK_EQ(sheaf_flush(f), -EIO); /* one of the two */
+	CHECK_EQ(sheaf_flush(f), -EIO); /* server 0 lost data */
 	server_kill(&c, 1);
 	CHECK_EQ(server_up(&c, 1), 0);
-	CHECK_EQ(sheaf_fsync(f), -EIO); /* the other */
+	CHECK_EQ(sheaf_fsync(f), -EIO); /* server 1 lost data */
 	CHECK_EQ(sheaf_fsync(f), 0);
 	CHECK_EQ(sheaf_close(f), 0);
 }

@@ -1,4 +1,5 @@
-/* Many at once: threads on one connection, threads on connections of their own, two clients on one file. */
+/* Concurrency: threads on one connection, threads with their own connections, two clients on one
+ * file. */
 #include <pthread.h>
 
 #include "cluster.h"
@@ -14,7 +15,7 @@ struct worker {
 	int id;
 };
 
-/* A file of its own, names of its own, lists across the stripes; everything must hold all the time. */
+/* Uses a file and names of its own, and lists across stripes; every result is checked. */
 static void *work(void *arg)
 {
 	struct worker *w = arg;
@@ -93,7 +94,7 @@ static void eight_threads_share_an_embedded_file_system(void)
 	sheaf_disconnect(fs);
 }
 
-/* What one client has written the other one reads, at once, and sees in the size. */
+/* Data written by one client are read by the other at once, and are in the size. */
 static void two_clients_see_each_other(void)
 {
 	struct sheaf *other = client(c.conf);
@@ -113,7 +114,7 @@ static void two_clients_see_each_other(void)
 		CHECK_EQ(sheaf_fstat(to, &st), 0);
 		CHECK_EQ(st.st_size, off + (off_t)sizeof(out));
 	}
-	CHECK_EQ(sheaf_ftruncate(a, 100), 0); /* fences b's capability; b goes on */
+	CHECK_EQ(sheaf_ftruncate(a, 100), 0); /* fences b's capability; b gets a new one */
 	CHECK_EQ(sheaf_fstat(b, &st), 0);
 	CHECK_EQ(st.st_size, 100);
 	CHECK_EQ(sheaf_pwrite(b, "z", 1, 150), 1);
@@ -202,7 +203,8 @@ static void one_of_many_wins_an_exclusive_create(void)
 	CHECK_EQ(winners, 20);
 }
 
-/* Starting, testing and waiting from several threads at once, with and without somebody who drives. */
+/* Starts, tests and waits for operations from several threads, with and without a thread that
+ * drives. */
 static void *flights(void *arg)
 {
 	struct worker *w = arg;
@@ -219,7 +221,7 @@ static void *flights(void *arg)
 			CHECK_EQ(sheaf_pwrite_start(f, b[i], 2000, i * 2000, &op[i]), 0);
 		}
 		if (w->id % 2)
-			pause_ms(5); /* computes meanwhile */
+			pause_ms(5); /* a program that computes meanwhile */
 		for (int i = 0; i < 40; i++) {
 			ssize_t r = 0;
 

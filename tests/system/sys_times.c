@@ -1,18 +1,19 @@
-/* Times of files and the numbers of their changes: an overwrite in place has the time of the write, also where that is
- * earlier than the file's, and a number that never came before, over restarts, a restore and clocks that are wrong. */
+/* Times of files and their `change` numbers. An overwrite in place sets the time of the write, also
+ * if that is earlier than the file's, and a change number that the file never had before; over
+ * restarts, a restore and wrong clocks. */
 #include <sys/mman.h>
 
 #include "scene.h"
 
 #define SERVERS 2
 #define HOUR 3600
-#define FAR 1200 /* clocks of servers that work together differ by less than an hour */
-#define SLACK 60 /* seconds that a busy machine may take */
+#define FAR 1200 /* seconds; clocks of servers differ by less than an hour */
+#define SLACK 60 /* seconds of delay on a busy machine */
 
 static struct cluster c;
 static struct sheaf *other; /* a second client */
 
-/* ---- servers with clocks of their own ---- */
+/* ---- servers with shifted clocks ---- */
 
 static void build_clock(const char *lib)
 {
@@ -33,7 +34,7 @@ static void start_server(int i)
 	snprintf(path, sizeof(path), "%s/clock%d", c.dir, i);
 	setenv("CLOCK_SHIFT_FILE", path, 1);
 	snprintf(path, sizeof(path), "%s/clock.so", c.dir);
-	if (!SANITIZED) /* a sanitizer wants to be loaded first */
+	if (!SANITIZED) /* a sanitizer must be the first library */
 		setenv("LD_PRELOAD", path, 1);
 	CHECK_EQ(server_up(&c, i), 0);
 	unsetenv("LD_PRELOAD");
@@ -84,7 +85,7 @@ static void end(void)
 	cluster_down(&c);
 }
 
-/* ---- what is seen ---- */
+/* ---- attributes ---- */
 
 static uint64_t change_of(struct sheaf *of, const char *path)
 {
@@ -110,7 +111,7 @@ static bool is_about(time_t t, time_t then)
 	return t >= then - SLACK && t <= then + SLACK;
 }
 
-/* As the other client sees it. */
+/* Checks the times that the other client sees. */
 static void check_times(const char *path, time_t written)
 {
 	struct stat st;
@@ -124,7 +125,7 @@ static void check_times(const char *path, time_t written)
 
 enum { BEFORE_CLOSE, AFTER_FSYNC, AFTER_CLOSE, MOMENTS };
 
-/* touch -d '+1 hour', then bytes in place: the time goes back to that of the write. */
+/* touch -d '+1 hour', then an overwrite in place: mtime goes back to the time of the write. */
 static void an_overwrite_has_the_time_of_the_write(void)
 {
 	const char *dir = fresh_dir();
@@ -152,7 +153,7 @@ static void an_overwrite_has_the_time_of_the_write(void)
 	}
 }
 
-/* A time that is set after the write stays: cp -p, tar. */
+/* A time that is set after the write stays, as cp -p and tar need. */
 static void a_time_that_was_set_stays(void)
 {
 	const char *path = in(fresh_dir(), "f");
@@ -229,13 +230,14 @@ static void a_number_of_a_change_never_comes_again(void)
 	CHECK_EQ(sheaf_cli("restore", backup, "--force"), 0);
 	for (int i = 0; i < SERVERS; i++)
 		start_server(i);
-	CHECK(change_of(other, path) > last); /* its attributes went back */
+	CHECK(change_of(other, path) > last); /* the restore brought older attributes back */
 	last = write_more(path, last);
 	restart(false);
 	CHECK(change_of(other, path) >= last);
 }
 
-/* What a client has read under a number is old when another one has closed the file since, whatever the clocks say. */
+/* A client sees by the change number that another client has closed the file since, whatever the
+ * clocks show. */
 static void clocks_that_are_wrong_hide_no_write(void)
 {
 	static const int64_t steps[] = { -20, -20, 0, -FAR, FAR, -FAR, 0 };
@@ -247,7 +249,7 @@ static void clocks_that_are_wrong_hide_no_write(void)
 		const char *path = in(dir, server ? "one" : "zero");
 		uint64_t last;
 
-		make_file(fs, path, 200000, 1); /* objects on both */
+		make_file(fs, path, 200000, 1); /* objects on both servers */
 		last = change_of(other, path);
 		for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
 			struct sheaf_file *f;

@@ -1,5 +1,6 @@
-/* Typed I/O against a model in memory, with servers and embedded: random nested types on both sides by random movers, and an
- * access of ten million pieces. SEED=n runs one random case again. */
+/* Typed I/O against a model in memory, with servers and embedded: random nested types for file
+ * and memory with random movers, and an access of ten million pieces. SEED=n repeats one random
+ * case. */
 #include <sys/resource.h>
 
 #include "cluster.h"
@@ -7,14 +8,14 @@
 
 #include "../unit/type_side.h"
 
-#define SPAN (1 << 21) /* bytes of the file that the model knows */
+#define SPAN (1 << 21) /* bytes of the file that the model covers */
 #define HEAP (1 << 20)
-#define BASE 4096 /* nothing reaches below 0 from there */
+#define BASE 4096 /* no random type reaches below 0 from here */
 
 static struct sheaf *fs;
 static struct sheaf_file *file;
-static uint8_t bytes[SPAN], heap[HEAP]; /* what the file has, and memory */
-static uint64_t size; /* of the file */
+static uint8_t bytes[SPAN], heap[HEAP]; /* contents of the file, and memory */
+static uint64_t size; /* of the file, in bytes */
 
 static const struct sheaf_type *outer(const struct side *s)
 {
@@ -26,7 +27,7 @@ struct access_case {
 	uint64_t count, total, base;
 };
 
-/* Sides whose places lie in the heap and in the file; false: not this time. */
+/* Makes a random access inside of heap and file; false if this one is not. */
 static bool some_access(struct access_case *a)
 {
 	uint64_t last = 0;
@@ -50,7 +51,7 @@ static void access_free(struct access_case *a)
 	type_free(a->file.type);
 }
 
-/* Whatever of the pieces that share a byte of the file came last. */
+/* Did one of the pieces that share this byte of the file write the value? */
 static bool written_by_one(const struct access_case *a, uint64_t off, uint8_t value)
 {
 	for (uint64_t i = 0; i < a->total; i++)
@@ -113,7 +114,7 @@ static void read_some(const struct access_case *a)
 			CHECK_EQ(heap[place(&a->mem, BASE, i)], want[place(&a->mem, BASE, i)]);
 }
 
-/* Does memory have a byte twice? Then a read leaves either there. */
+/* Does memory have a byte twice? Then a read may store either value. */
 static bool shares_memory(const struct access_case *a)
 {
 	static uint8_t seen[HEAP];
@@ -206,7 +207,8 @@ static uint64_t server_memory(void)
 	return most;
 }
 
-/* Every other 8 bytes of a file, ten million times: a request to each server, and no more memory than before. */
+/* Every other 8 bytes of a file, ten million times: one request to each server, and no additional
+ * memory. */
 static void ten_million_pieces_are_one_request_a_server(void)
 {
 	const uint64_t n = SANITIZED ? 1000000 : 10000000;
@@ -224,7 +226,7 @@ static void ten_million_pieces_are_one_request_a_server(void)
 	for (uint64_t i = 0; i < n; i++)
 		mem[i] = i;
 	file = open_file(fs, "/many", O_CREAT | O_RDWR);
-	CHECK_EQ(sheaf_pwrite(file, mem, n * 8, 0), n * 8); /* all servers know us now */
+	CHECK_EQ(sheaf_pwrite(file, mem, n * 8, 0), n * 8); /* connects to all servers */
 	before = requests_of();
 	idle = requests_of() - before;
 	memory = server_memory();
@@ -265,7 +267,7 @@ static void what_cannot_be_meant_is_refused(void)
 	file = open_file(fs, "/f", O_CREAT | O_RDWR);
 	CHECK_EQ(sheaf_type_bytes(8, &cell), 0);
 	CHECK_EQ(sheaf_type_vector(4, 1, -16, cell, &down), 0);
-	CHECK_EQ(sheaf_write_typed(file, b, cell, 4, 40, down), -EINVAL); /* below 0 */
+	CHECK_EQ(sheaf_write_typed(file, b, cell, 4, 40, down), -EINVAL); /* below offset 0 */
 	CHECK_EQ(sheaf_write_typed(file, b, cell, 4, 48, down), 32);
 	CHECK_EQ(sheaf_write_typed(file, b, cell, 1, UINT64_MAX, cell), -EINVAL);
 	CHECK_EQ(sheaf_write_typed(file, b, cell, 0, 0, down), 0);
@@ -279,7 +281,8 @@ static void what_cannot_be_meant_is_refused(void)
 	sheaf_disconnect(fs);
 }
 
-/* Whoever looks at the last answer alone learns of a mistake in the first. */
+/* The NULL of a failed constructor makes the next calls fail, so checking the last result is
+ * enough. */
 static void a_type_of_nothing_is_refused(void)
 {
 	uint64_t sizes[] = { 4, 4 }, subsizes[] = { 2, 3 }, starts[] = { 0, 2 }, one[] = { 1, 1 };
