@@ -1,6 +1,6 @@
-/* What planning and walking a list access costs: ns per plan, per file extent and per memory segment; and the
- * same accesses as types: ns per run, per seek and per extent of an object. Each case is the best of some rounds; no
- * I/O. */
+/* The cost of planning and walking a list access: ns per plan, per file extent and per memory
+ * segment; and of the same accesses as types: ns per run, per seek and per extent of an object.
+ * Each case is the best of some rounds; no I/O. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -155,7 +155,7 @@ static struct type *eight_bytes(void)
 	return t;
 }
 
-/* Some bytes every 24 to 39 bytes. */
+/* A type of short pieces every 24 to 39 bytes. */
 static struct type *irregular(size_t n)
 {
 	uint64_t *blocks = calloc(n, sizeof(*blocks));
@@ -219,7 +219,7 @@ static void time_seeks(const char *name, const struct pattern *p, bool by_offset
 	printf("%-44s %10.2f ns/seek\n", name, best / n);
 }
 
-/* All objects, with and without bursts and jumps. */
+/* Walks all objects, with and without bursts and jumps. */
 static void time_portions(const char *name, const struct pattern *p, bool plain)
 {
 	static uint64_t pos[ARRAY_LEN(runs)];

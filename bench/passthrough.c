@@ -1,14 +1,16 @@
-/* passthrough [-f] [-s] SOURCE MOUNTPOINT: shows a directory through FUSE and does nothing else. It is the baseline of
- * `sheaf bench mount`: what a file system in user space can reach on this machine.
+/* passthrough [-f] [-s] SOURCE MOUNTPOINT: shows a directory through FUSE, without other functions.
+ * It is the baseline of `sheaf bench mount`: what a file system in user space can reach on this
+ * machine.
  *
- * An inode is an O_PATH descriptor, found again by (device, number); the kernel's lookups count its references.
- * Entries and attributes are valid for a second, requests carry up to 1 MiB, writes are not gathered (no writeback
- * cache). What is read is copied, which is libfuse's default, or with -s spliced, as only a file system can that has
- * its data in files of this host. The kernel's read-ahead stays what it is by default, 128 KiB: larger reads do not fit
- * into libfuse's pipe together with their header and would be copied, at twice the cost. O_DIRECT ends here: below is
- * memory.
+ * An inode is an O_PATH descriptor, found by (device, number); the kernel's lookups count its
+ * references. Entries and attributes are valid for a second, requests carry up to 1 MiB, writes are
+ * not gathered (no writeback cache). Reads copy the data, which is libfuse's default, or with -s
+ * splice them, which is possible only for a file system whose data are in files of this host. The
+ * kernel's read-ahead keeps its default of 128 KiB: larger reads do not fit into libfuse's pipe
+ * together with their header and would be copied, at twice the cost. O_DIRECT is not passed on: the
+ * directory below is in memory.
  *
- * Threads: libfuse's own; the table of inodes has a lock. Errors: those of the system calls below. */
+ * Threads: libfuse's own; the table of inodes has a lock. Errors: those of the system calls. */
 #define FUSE_USE_VERSION 312
 
 #include <dirent.h>
@@ -26,7 +28,7 @@
 
 #define VALID 1.0 /* seconds */
 #define MAX_REQUEST (1 * MIB)
-#define MAX_FILES 1000000 /* descriptors; fewer where the system allows fewer */
+#define MAX_FILES 1000000 /* descriptors; fewer if the system allows fewer */
 #define PROC_NAME 64
 
 struct inode {
@@ -34,12 +36,12 @@ struct inode {
 	int fd;
 	dev_t dev;
 	ino_t ino;
-	uint64_t lookups; /* under the lock */
+	uint64_t lookups; /* protected by the lock */
 };
 
 struct listing {
 	DIR *d;
-	struct dirent *next; /* read, and did not fit any more */
+	struct dirent *next; /* read, but did not fit into the reply */
 	off_t at;
 };
 
@@ -58,13 +60,13 @@ static int fd_of(fuse_ino_t ino)
 	return inode_of(ino)->fd;
 }
 
-/* For calls that take no O_PATH descriptor. */
+/* The path of an inode in /proc, for system calls that take no O_PATH descriptor. */
 static void proc_name(char out[PROC_NAME], fuse_ino_t ino)
 {
 	snprintf(out, PROC_NAME, "/proc/self/fd/%d", fd_of(ino));
 }
 
-/* What a call returned, as an answer without more to it. */
+/* Replies with the result of a system call that returns no data. */
 static void answer(fuse_req_t req, int r)
 {
 	fuse_reply_err(req, r < 0 ? errno : 0);
@@ -83,7 +85,8 @@ static struct inode *find_locked(uint64_t hash, const struct stat *st)
 	return NULL;
 }
 
-/* Counts one more lookup of what fd names. Takes the descriptor in any case. NULL: out of memory. */
+/* Counts one more lookup of the inode that fd names. Takes the descriptor in any case. NULL: out of
+ * memory. */
 static struct inode *inode_get(int fd, const struct stat *st)
 {
 	uint64_t hash = hash_u64(st->st_ino ^ (uint64_t)st->st_dev << 48);
@@ -135,7 +138,7 @@ static int attributes(int fd, struct stat *st)
 	return fstatat(fd, "", st, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW);
 }
 
-/* 0, or an errno. */
+/* Returns 0 or an errno. */
 static int look_up(fuse_ino_t parent, const char *name, struct fuse_entry_param *e)
 {
 	int fd = openat(fd_of(parent), name, O_PATH | O_NOFOLLOW | O_CLOEXEC), err;
@@ -304,7 +307,8 @@ static void do_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 
 /* ---- files ---- */
 
-/* O_NOFOLLOW would refuse the link in /proc. Appends come with the offset that the kernel chose. */
+/* Without O_NOFOLLOW, which would refuse the link in /proc, and without O_APPEND: the kernel has
+ * chosen the offset. */
 static int flags_below(int flags)
 {
 	return (flags & ~(O_NOFOLLOW | O_DIRECT | O_APPEND)) | O_CLOEXEC;
@@ -340,7 +344,7 @@ static void do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	}
 	fi->fh = (uint64_t)fd;
-	if (fuse_reply_open(req, fi)) /* interrupted: nobody will close it */
+	if (fuse_reply_open(req, fi)) /* interrupted: the kernel will not send RELEASE */
 		close(fd);
 }
 
@@ -351,7 +355,7 @@ static void do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	fuse_reply_err(req, 0);
 }
 
-/* A close of one of its descriptors; the file below may have something to say to that. */
+/* One descriptor of the file is closed; the file system below may report an error. */
 static void do_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino;
@@ -455,7 +459,8 @@ static void do_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info 
 	fuse_reply_err(req, 0);
 }
 
-/* Into the answer; how long it is there, which may be more than `room`. 0 with *err: failed. */
+/* Adds an entry to the reply; returns its length, which may be more than `room`. 0 with *err:
+ * failed. */
 static size_t add_entry(fuse_req_t req, fuse_ino_t ino, struct dirent *d, char *to, size_t room,
 			bool plus, int *err)
 {
@@ -470,7 +475,7 @@ static size_t add_entry(fuse_req_t req, fuse_ino_t ino, struct dirent *d, char *
 	if (*err)
 		return 0;
 	n = fuse_add_direntry_plus(req, to, room, d->d_name, &e, d->d_off);
-	if (n > room && !itself) /* the kernel does not hear of it */
+	if (n > room && !itself) /* the entry does not reach the kernel */
 		inode_put(e.ino, 1);
 	return n;
 }
@@ -498,7 +503,7 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t at, struct l
 		n = add_entry(req, ino, l->next, buf + used, size - used, plus, &err);
 		if (n > size - used)
 			break;
-		if (err == ENOENT) /* gone meanwhile */
+		if (err == ENOENT) /* removed meanwhile */
 			err = 0;
 		if (err)
 			break;
@@ -525,7 +530,7 @@ static void do_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t at
 	list(req, ino, size, at, listing_of(fi), true);
 }
 
-/* ---- the program ---- */
+/* ---- main ---- */
 
 static void do_init(void *arg, struct fuse_conn_info *conn)
 {
@@ -567,7 +572,7 @@ static const struct fuse_lowlevel_ops ops = {
 	.readdirplus = do_readdirplus,
 };
 
-/* Every inode that the kernel knows holds a descriptor. */
+/* Every inode that the kernel knows has a descriptor. */
 static void raise_limit(void)
 {
 	struct rlimit l = { MAX_FILES, MAX_FILES };

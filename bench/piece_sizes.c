@@ -1,5 +1,6 @@
-/* What it costs that data are in pieces: every eighth part of a file of 64 MiB, in pieces of 8 bytes to 32 KiB at equal
- * distances, read by a type and by a list, and written by a type. Each is the best of some rounds, which take turns.
+/* The cost of accessing data in pieces: every eighth part of a file of 64 MiB, in pieces of 8 bytes
+ * to 32 KiB at equal distances, read by a type and by a list, and written by a type. Each result is
+ * the best of some rounds; the cases take turns.
  *
  *     piece_sizes [CLUSTER-FILE | local:DIR] */
 #include <fcntl.h>
@@ -11,7 +12,7 @@
 #include "sheaf.h"
 
 #define FILE_BYTES (64 * MIB)
-#define APART 8 /* one piece in so many */
+#define APART 8 /* one piece in eight is accessed */
 #define MOVED (FILE_BYTES / APART)
 #define ROUNDS 5
 
