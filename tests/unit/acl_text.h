@@ -1,5 +1,6 @@
-/* Access control lists as tests write and look at them: tags and permissions, and their bytes as the kernel has them
- * (setxattr(2) of system.posix_acl_access). Made here byte by byte and not by the code under test. */
+/* Access control lists for tests: tags and permissions, and their encoding in the kernel's format
+ * (setxattr(2) of system.posix_acl_access). The bytes are built here and not by the code under
+ * test. */
 #ifndef SHEAF_ACL_TEXT_H
 #define SHEAF_ACL_TEXT_H
 
@@ -52,7 +53,8 @@ static inline struct acl_bytes acl_bytes(const struct list_acl *a)
 	return out;
 }
 
-/* A valid one: `id` names somebody, of whom the caller has some; a mask where one is needed, and now and then. */
+/* Builds a random valid list. id() returns the ids of its named users and groups. A mask is added
+ * where a named entry requires one, and sometimes without need. */
 static inline void acl_some(struct list_acl *a, uint32_t (*rnd)(uint32_t n),
 			    uint32_t (*id)(uint32_t i))
 {
@@ -70,7 +72,7 @@ static inline void acl_some(struct list_acl *a, uint32_t (*rnd)(uint32_t n),
 	acl_add(a, A_OTHER, rnd(8), UINT32_MAX);
 }
 
-/* One that names a user: its mode is 0771. */
+/* A list with a named user. The mode that it shows is 0771. */
 static inline struct acl_bytes acl_sample(void)
 {
 	struct list_acl a = { 0 };
@@ -96,7 +98,7 @@ static inline unsigned acl_perm(struct list_acl *a, unsigned tag, unsigned other
 	return acl_entry(a, tag) ? acl_entry(a, tag)->perm : otherwise;
 }
 
-/* The permissions that a mode shows of it. */
+/* The permission bits that the mode of a file with this list shows. */
 static inline unsigned acl_shows(struct list_acl *a)
 {
 	return acl_perm(a, A_OWNER, 0) << 6 |

@@ -1,5 +1,5 @@
-/* A request that starts one thing and remembers how it ended, a loop to run it on, and scratch
- * directories; for the tests of core and disk. */
+/* For the tests of core and disk: a request that starts one operation and stores its result, a loop
+ * to run it on, and scratch directories. */
 #ifndef SHEAF_CORE_TRIAL_H
 #define SHEAF_CORE_TRIAL_H
 
@@ -71,7 +71,7 @@ static inline int trial_run(struct loop *l, void (*start)(struct trial *t, struc
 	return t.error;
 }
 
-/* A fresh directory under `parent`; its name is in a static buffer. */
+/* Makes a new directory under `parent`. The returned name is in a static buffer. */
 static inline const char *scratch_make(const char *parent)
 {
 	static char path[512];

@@ -1,5 +1,5 @@
-/* A disk to test: a scratch directory, an environment that injects faults, and blocking forms of the
- * calls of disk.h. */
+/* A disk to test: a scratch directory, an environment that injects faults, and blocking forms of
+ * the calls of disk.h. */
 #ifndef SHEAF_DISK_TRIAL_H
 #define SHEAF_DISK_TRIAL_H
 
@@ -9,37 +9,37 @@
 
 #include "core_trial.h"
 
-/* The real environment with faults; counts too. */
+/* The real environment with injected faults and counters. */
 static struct faulty {
 	struct env env;
 	struct file_ops file;
 	struct clock_ops clock;
-	int fail_sync, fail_write; /* -errno for every such access while set */
+	int fail_sync, fail_write; /* -errno for every such access while not 0 */
 	int fail_fsync; /* the same for the blocking call */
-	bool half_write; /* a failing write gets half of it done */
+	bool half_write; /* a failing write stores half of its data */
 	atomic_int
-		steps; /* changes that still succeed, if `mortal`: all others fail, as if it were killed there */
+		steps; /* if `mortal`: this many changes succeed, later ones fail as after a kill */
 	bool mortal;
 	uint64_t skew; /* added to the wall clock */
 	unsigned n_sync, n_open;
-	ino_t watched; /* n_watched: blocking syncs of this file that succeeded */
+	ino_t watched; /* n_watched counts successful blocking syncs of this file */
 	unsigned n_watched;
 } faulty;
 
 static struct loop loop;
 static struct disk *disk;
 static char disk_path[512];
-static uint32_t disk_max_floors; /* for disk_try(); 0: the default */
+static uint32_t disk_max_floors; /* for disk_try(); 0 means the default */
 static const struct uuid test_fs = { .b = { 1, 2, 3 } };
 static char disk_err[512];
 
-/* One more change: 0, or that it does not come about any more. */
+/* Counts one change of a file. Returns 0, or -EIO after the simulated kill. */
 static inline int faulty_change(void)
 {
 	return faulty.mortal && atomic_fetch_sub(&faulty.steps, 1) <= 0 ? -EIO : 0;
 }
 
-/* One at a time, so that each may fail. */
+/* Submits one access at a time, so that each one may fail. */
 static inline void faulty_submit(struct env *e, struct loop *l, struct io *io)
 {
 	if (io->next) {
@@ -126,10 +126,10 @@ static inline int disk_try(const struct uuid *fs, uint32_t target)
 			 sizeof(disk_err));
 }
 
-/* A formatted, open disk under `parent`. */
+/* Opens a newly formatted disk under `parent`. */
 static inline void disk_begin(const char *parent)
 {
-	log_set_level(LOG_ERROR - 1); /* faults are expected here */
+	log_set_level(LOG_ERROR - 1); /* faults are expected, do not log them */
 	snprintf(disk_path, sizeof(disk_path), "%s", scratch_make(parent));
 	CHECK_EQ(loop_init(&loop, faulty_env()), 0);
 	CHECK_EQ(disk_format(loop.env, disk_path, &test_fs, 3, disk_err, sizeof(disk_err)), 0);
@@ -183,7 +183,7 @@ static inline int get(uint64_t ino, uint32_t gen, bool create, struct object **o
 	return r;
 }
 
-/* As the holder of a capability does. */
+/* Gets the object with a capability of this epoch. */
 static inline int get_with(uint64_t ino, uint64_t epoch, bool create)
 {
 	struct args a = { .ino = ino, .gen = 1, .epoch = epoch, .create = create };
@@ -300,7 +300,7 @@ static inline void turn_ask(struct turn_trial *x, struct object *o, uint64_t epo
 	trial_start(&x->trial, &loop, start_turn, NULL);
 }
 
-/* Lets everything happen that can happen without waiting long. */
+/* Runs everything that can complete without a long wait. */
 static inline void settle(void)
 {
 	struct object *o;

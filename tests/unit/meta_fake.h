@@ -1,6 +1,6 @@
-/* A metadata database in a temporary directory under a fake environment: a clock that counts, and a worker
- * whose jobs wait in a list until the test runs them. So a test decides what is one transaction and where
- * a crash comes. */
+/* A metadata database in a temporary directory under a fake environment: the clock advances with
+ * every call, and the jobs of the worker wait in a list until the test runs them. So the test
+ * decides which records form one transaction and where a crash happens. */
 #ifndef SHEAF_META_FAKE_H
 #define SHEAF_META_FAKE_H
 
@@ -21,10 +21,10 @@ struct fake {
 	struct meta_opts o;
 	char dir[64];
 	char err[512];
-	struct arena arena; /* of answers; reset by fake_reset */
+	struct arena arena; /* memory of results; reset by fake_reset */
 	struct worker worker;
 	uint64_t clock;
-	unsigned n_jobs; /* run so far: transactions */
+	unsigned n_jobs; /* jobs run so far, one transaction each */
 };
 
 struct call {
@@ -106,7 +106,7 @@ static inline int fake_open(struct fake *f)
 	return meta_open(&f->loop, &f->o, &f->m, f->err, sizeof(f->err));
 }
 
-static char fake_litter[64]; /* the latest directory, for a test that fails */
+static char fake_litter[64]; /* the latest directory; removed when a test fails */
 
 static inline int fake_rm(const char *path, const struct stat *st, int type, struct FTW *w)
 {
@@ -124,10 +124,10 @@ static inline void fake_sweep(void)
 }
 
 #ifndef FAKE_MAPPED
-#define FAKE_MAPPED false /* test_meta_*_mapped: true */
+#define FAKE_MAPPED false /* test_meta_*_mapped set this to true */
 #endif
 
-/* A new directory; nothing is opened yet. */
+/* Makes a new directory without opening a database in it. */
 static inline void fake_prepare(struct fake *f)
 {
 	memset(f, 0, sizeof(*f));
@@ -170,12 +170,12 @@ static inline void fake_end(struct fake *f)
 	fake_sweep();
 }
 
-static inline void fake_reset(struct fake *f) /* forget answers */
+static inline void fake_reset(struct fake *f) /* releases the memory of results */
 {
 	arena_reset(&f->arena);
 }
 
-/* Runs one job on the "worker"; its done() is up to the caller. */
+/* Runs one job on the fake worker. The caller calls its done(). */
 static inline struct job *fake_run_one(struct fake *f)
 {
 	struct list *it = list_pop(&f->worker.jobs);
@@ -229,7 +229,7 @@ static inline void call_submit(struct fake *f, struct call *c, const struct wire
 	req_start(&c->q);
 }
 
-/* Submits, runs, answers. */
+/* Submits the record, runs the worker and returns the result. */
 static inline struct wire_record_res fake_apply(struct fake *f, const struct wire_record *rec)
 {
 	struct call c;
@@ -248,7 +248,7 @@ static inline struct wire_handle attr_handle(const struct wire_attr *a)
 	return (struct wire_handle){ a->ino, a->gen };
 }
 
-/* A record of root's that names one entry. */
+/* A record of one directory entry, by root. */
 static inline struct wire_record rec_name(struct fake *f, uint32_t kind, struct wire_handle dir,
 					  const char *name)
 {
@@ -267,7 +267,7 @@ static inline struct wire_record rec_name(struct fake *f, uint32_t kind, struct 
 	return r;
 }
 
-/* A record of root's on one inode. */
+/* A record of one inode, by root. */
 static inline struct wire_record rec_on(struct fake *f, uint32_t kind, struct wire_handle h)
 {
 	struct wire_record r = { .kind = kind, .h = h };
@@ -305,7 +305,8 @@ static inline int fake_rename(struct fake *f, struct wire_handle d1, const char 
 	return fake_apply(f, &r).status;
 }
 
-/* A part of a change over two servers: prepared, so what it touches is held. Returns the number that a new inode would get. */
+/* Prepares one part of a change over two servers; the rows it touches are held. Returns the number
+ * that a new inode would get. */
 static inline uint64_t fake_hold(struct fake *f, uint64_t pair, struct wire_record *part)
 {
 	struct wire_record r = rec_on(f, REC_PREPARE, (struct wire_handle){ 0 });

@@ -1,5 +1,5 @@
-/* Nets that talk to each other inside a test: a world with a clock of its own for net_loop, a small server
- * that answers, holds or forgets requests as it is told, and a client call with scattered memory. */
+/* Networks inside one test: a world with a virtual clock for net_loop, a small server that answers,
+ * holds or forgets requests as the test says, and a client call with scattered memory. */
 #ifndef SHEAF_NET_TRIAL_H
 #define SHEAF_NET_TRIAL_H
 
@@ -16,7 +16,7 @@ struct networld {
 	struct loop loop;
 	struct loop_hub hub;
 	uint64_t now, rng;
-	bool real; /* the kernel's clock and sockets */
+	bool real; /* use the kernel's clock and sockets */
 };
 
 static inline uint64_t networld_now(struct env *e)
@@ -70,7 +70,7 @@ static inline bool networld_idle(const struct networld *w)
 	       !(w->loop.n_heap && w->loop.heap[0]->when <= w->now + 1000);
 }
 
-/* For so long; the clock of a virtual world jumps over what is empty. */
+/* Runs the loop for `ns`. A virtual clock skips idle time. */
 static inline void networld_pass(struct networld *w, uint64_t ns)
 {
 	uint64_t end = w->env.clock->now(&w->env) + ns;
@@ -82,7 +82,7 @@ static inline void networld_pass(struct networld *w, uint64_t ns)
 	}
 }
 
-/* Until *flag, at most 20 s. */
+/* Runs the loop until *flag is set. Fails after 60 s. */
 static inline void networld_until(struct networld *w, const bool *flag)
 {
 	uint64_t end = w->env.clock->now(&w->env) + 60 * NSEC_PER_SEC;
@@ -116,7 +116,7 @@ static inline struct net_identity net_id(uint8_t key, uint8_t server_key)
 #define FSRV_SEEN 256
 
 struct seen {
-	struct link *link; /* referenced while it is held */
+	struct link *link; /* holds a reference while `held` */
 	uint64_t tag;
 	struct wire_req_head head;
 	bool held;
@@ -125,22 +125,23 @@ struct seen {
 struct fsrv {
 	struct networld *w;
 	struct net net;
-	struct seen seen[FSRV_SEEN]; /* all but OP_SESSION, in order */
+	struct seen seen[FSRV_SEEN]; /* all requests except OP_SESSION, in order */
 	unsigned n_seen, n_sessions, n_cancels, n_downs;
-	uint64_t cancelled; /* tag */
-	struct link *link; /* the last one with a session */
-	bool hold; /* answer nothing but sessions */
-	bool mute; /* not even sessions */
-	bool forget; /* sessions are not resumed */
-	bool deny; /* nor is their secret known */
+	uint64_t cancelled; /* tag of the last cancelled request */
+	struct link *link; /* the last link that got a session */
+	bool hold; /* answer only OP_SESSION */
+	bool mute; /* answer nothing, not even OP_SESSION */
+	bool forget; /* sessions cannot be resumed */
+	bool deny; /* refuse the secrets of sessions */
 	int status;
-	uint32_t load; /* that replies tell */
+	uint32_t load; /* the `load` in replies */
 	uint64_t session, boot;
-	size_t reply_bytes; /* pads replies to OP_STATUS */
-	struct list xfers; /* struct moving, of READ and WRITE */
+	size_t reply_bytes; /* pad replies to OP_STATUS to this size */
+	struct list xfers; /* struct moving: active READs and WRITEs */
 };
 
-/* READ puts a pattern into all of the client's memory, WRITE gets it; `piece` bytes a piece. */
+/* READ puts a pattern into all of the client's memory, WRITE gets it, in pieces of `piece`
+ * bytes. */
 struct moving {
 	struct req q;
 	struct list link;
@@ -151,27 +152,28 @@ struct moving {
 	struct wire_mem_desc mem;
 	uint8_t *bytes;
 	struct iovec *iov;
-	struct extent *ext; /* the same pieces in a file */
+	struct extent *ext; /* the same pieces as ranges of a file */
 	size_t n;
 	bool write;
 	struct net_direct direct;
-	struct iovec there; /* of direct */
+	struct iovec there; /* iovec of `direct` */
 };
 
-/* Where the first bytes of what is got may go instead: memory of MOVING_DIRECT bytes, asked `may` times before it says no. */
+/* Received data may go directly to this memory of MOVING_DIRECT bytes, from the first byte on. It
+ * accepts `may` times, then refuses. */
 #define MOVING_DIRECT (4 * MIB)
 static uint8_t *moving_direct;
-static uint64_t moving_direct_len; /* at most */
+static uint64_t moving_direct_len; /* most bytes to place there */
 static int moving_direct_may;
 static uint64_t moving_direct_done;
 
-static size_t moving_piece = 65536; /* of the server's buffers */
+static size_t moving_piece = 65536; /* size of the server's buffers */
 static int moving_file = -1; /* READ puts straight from this file */
-static const char *moving_map; /* and from this mapping of it */
-static int moving_result; /* of the last one */
+static const char *moving_map; /* and from this mapping of the file */
+static int moving_result; /* result of the last transfer */
 static bool moving_over;
-static uint64_t moving_sum; /* of what was got */
-static uint64_t moving_strange; /* bytes there that nobody sent */
+static uint64_t moving_sum; /* received bytes that differ from the pattern */
+static uint64_t moving_strange; /* bytes in that memory that no peer sent */
 
 static inline uint8_t pattern(uint64_t at)
 {
@@ -356,7 +358,7 @@ static inline void fsrv_request(void *owner, struct link *l, uint64_t tag, struc
 	} else {
 		struct seen *s = &f->seen[f->n_seen++ % FSRV_SEEN];
 
-		if (s->held) /* nobody will ask for it any more */
+		if (s->held) /* the old request is never answered */
 			link_unref(s->link);
 		*s = (struct seen){ .link = l, .tag = tag, .head = h, .held = f->hold };
 		if (f->hold)
@@ -370,7 +372,7 @@ static inline void fsrv_request(void *owner, struct link *l, uint64_t tag, struc
 	msg_free(m);
 }
 
-/* Answers what is held, on links that are still there. */
+/* Answers all held requests whose links are still open. */
 static inline void fsrv_release(struct fsrv *f, int status)
 {
 	for (unsigned i = 0; i < MIN(f->n_seen, (unsigned)FSRV_SEEN); i++) {
@@ -384,7 +386,7 @@ static inline void fsrv_release(struct fsrv *f, int status)
 	}
 }
 
-/* Forgets what it has seen. */
+/* Forgets all requests seen so far. */
 static inline void fsrv_drop(struct fsrv *f)
 {
 	for (unsigned i = 0; i < FSRV_SEEN; i++) {
@@ -439,12 +441,12 @@ static inline void fsrv_stop(struct fsrv *f)
 	while (!list_empty(&f->w->loop.runnable))
 		loop_run_ready(&f->w->loop);
 	CHECK(list_empty(&f->xfers));
-	net_fini(&f->net); /* messages that came back since */
+	net_fini(&f->net); /* frees messages that were returned meanwhile */
 }
 
 /* ---- the client ---- */
 
-/* One call and how it ended. */
+/* One call and its result. */
 struct ask {
 	struct req q;
 	struct call call;
@@ -459,7 +461,7 @@ struct ask {
 	struct view view;
 	bool over;
 	int error;
-	unsigned order; /* of its end, among all */
+	unsigned order; /* position among all completed calls */
 };
 
 static unsigned asks_ended;
@@ -502,7 +504,7 @@ static inline void ask(struct ask *a, struct peer *p, uint32_t op, bool change)
 	peer_call(p, &a->call, &a->q);
 }
 
-/* A READ into, or a WRITE from, this memory. */
+/* Starts a READ into this memory, or a WRITE from it. */
 static inline void ask_move(struct ask *a, struct peer *p, const struct iovec *mem, size_t n,
 			    bool write)
 {
@@ -548,10 +550,11 @@ static inline void fclient_stop(struct fclient *c)
 	net_fini(&c->net);
 }
 
-/* Scattered memory: n pieces of these sizes in turn, with a guard byte behind each. */
+/* Scattered memory: n pieces whose sizes cycle through a list, with a guard byte behind each
+ * piece. */
 struct scatter {
 	uint8_t *base;
-	size_t bytes; /* of base */
+	size_t bytes; /* size of base */
 	struct iovec *iov;
 	size_t n, total;
 };
@@ -585,7 +588,7 @@ static inline void scatter_fill(struct scatter *s)
 			((uint8_t *)s->iov[i].iov_base)[k] = pattern(at++);
 }
 
-/* Everything in its place, and nothing else touched. */
+/* Checks that all data are in place and no guard byte changed. */
 static inline void scatter_check(const struct scatter *s)
 {
 	uint64_t at = 0, wrong = 0;

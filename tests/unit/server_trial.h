@@ -1,6 +1,7 @@
-/* One server (metadata and data) on a scratch directory, in a world without threads and with a clock of its
- * own: jobs wait in a list until the world turns, timers fire when the clock is moved. And a link whose other
- * end is the test: it answers transfers as it is told and counts replies. */
+/* One server (metadata and data) on a scratch directory, in a world without threads and with a
+ * virtual clock: jobs wait in a list until the world turns, and timers fire when the clock is
+ * moved. The test is the other end of the links: it answers transfers as it is told and counts
+ * replies. */
 #ifndef SHEAF_SERVER_TRIAL_H
 #define SHEAF_SERVER_TRIAL_H
 
@@ -14,7 +15,7 @@
 
 #include "test.h"
 
-#define WORLD_TURNS 20000 /* more than that is a loop without an end */
+#define WORLD_TURNS 20000 /* more turns than this mean an endless loop */
 
 struct worker {
 	struct list *jobs;
@@ -97,7 +98,7 @@ static inline bool world_idle(const struct world *w)
 	       !(w->loop.n_heap && w->loop.heap[0]->when <= w->now + 1000);
 }
 
-/* Turns until nothing happens without the clock. */
+/* Turns until nothing is left to do without moving the clock. */
 static inline void world_settle(struct world *w)
 {
 	for (int i = 0; !world_idle(w); i++) {
@@ -106,7 +107,7 @@ static inline void world_settle(struct world *w)
 	}
 }
 
-/* The same for so long. */
+/* Turns for `ns` of virtual time. */
 static inline void world_pass(struct world *w, uint64_t ns)
 {
 	uint64_t end = w->now + ns;
@@ -119,7 +120,8 @@ static inline void world_pass(struct world *w, uint64_t ns)
 	}
 }
 
-/* Turns, moving the clock where needed, until no request is in service: true, or false after 10 minutes. */
+/* Turns, and moves the clock where needed, until no request is in service. Returns false if
+ * requests are still in service after 10 minutes. */
 static inline bool world_quiet(struct world *w)
 {
 	uint64_t end = w->now + 600 * NSEC_PER_SEC;
@@ -219,7 +221,7 @@ static inline void world_end(struct world *w)
 
 enum pipe_mode { PIPE_ANSWER, PIPE_REFUSE, PIPE_DEFER };
 
-/* Transfers that wait for the test. */
+/* A transfer that waits for the test. */
 struct pipe_xfer {
 	struct list link;
 	struct req *q;
@@ -230,18 +232,18 @@ struct pipe_link {
 	struct link l;
 	enum pipe_mode mode;
 	struct list deferred;
-	unsigned sent, replies; /* requests in, replies out */
+	unsigned sent, replies; /* requests to the server, replies from it */
 	bool closed;
-	uint32_t uid, gid, n_gids; /* whom requests speak for; root unless set */
+	uint32_t uid, gid, n_gids; /* identity in requests; root unless set */
 	uint32_t *gids;
-	/* the client's memory for all transfers, and how often each byte was moved; or NULL */
+	/* the client's memory for all transfers, and how often each byte was moved; may be NULL */
 	uint8_t *mem, *moved;
-	/* the last reply */
+	/* the last reply: */
 	uint64_t tag;
 	struct wire_rep_head head;
 	uint8_t body[MSG_MAX];
-	uint32_t body_at, body_len; /* behind the head */
-	struct arena arena; /* of results, where the caller has none */
+	uint32_t body_at, body_len; /* position and length of the body behind the head */
+	struct arena arena; /* for results, if the caller passes no arena */
 };
 
 static inline struct pipe_link *pipe_of(struct link *l)
@@ -325,7 +327,7 @@ static inline void pipe_get(struct link *l, const struct wire_mem_desc *d, uint6
 	pipe_transfer(l, at, dst, n, q, true);
 }
 
-/* Only with pipe_ops_file: as net_tcp does it where it can. */
+/* Used by pipe_ops_file only: sends from a file, as net_tcp does where it can. */
 static inline void pipe_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 				 int file, const struct extent *ext, const struct iovec *mapped,
 				 size_t n, struct req *q)
@@ -394,7 +396,7 @@ static const struct net_ops pipe_ops_file = {
 	.destroy = pipe_destroy,
 };
 
-/* An authenticated link; the caller has a reference of its own. */
+/* Makes an authenticated link. The caller gets its own reference. */
 static inline struct pipe_link *pipe_new(struct world *w, uint32_t role)
 {
 	struct pipe_link *p = calloc(1, sizeof(*p));
@@ -421,7 +423,7 @@ static inline void pipe_free(struct pipe_link *p)
 	link_unref(&p->l);
 }
 
-/* Gives the server a message as it came from the wire. */
+/* Passes a message to the server as if it came from the wire. */
 static inline void pipe_message(struct world *w, struct pipe_link *p, uint64_t tag,
 				const void *body, size_t len)
 {
@@ -435,7 +437,7 @@ static inline void pipe_message(struct world *w, struct pipe_link *p, uint64_t t
 	link_message(&p->l, FRAME_REQUEST, tag, m);
 }
 
-/* A well-formed request on a slot; the session is that of the link. */
+/* Sends a well-formed request on a slot in the session of the link. */
 static inline void pipe_call(struct world *w, struct pipe_link *p, uint32_t op, uint32_t slot,
 			     uint32_t sequence, xdr_any filter, void *args)
 {
@@ -451,15 +453,16 @@ static inline void pipe_call(struct world *w, struct pipe_link *p, uint32_t op, 
 	static uint8_t body[MSG_MAX];
 	struct xdr x;
 
-	if (!p->l.held.key) /* as its handshake would have done */
+	if (!p->l.held.key) /* the handshake would have set it */
 		usage_move(&p->l.held, link_key_account(&p->l));
 	xdr_encoder(&x, body, sizeof(body));
 	CHECK(xdr_wire_req_head(&x, &h) && filter(&x, args));
 	pipe_message(w, p, (uint64_t)slot << 32 | sequence, body, xdr_used(&x));
 }
 
-/* The same on the next sequence of slot 63, to its end; 0 or -errno, result in *res. Without an arena, what that refers to
- * is there until the next one. */
+/* Sends a request with the next sequence of slot 63 and runs it to its end. Returns 0 or -errno,
+ * the result is in *res. Without an arena, the memory of the result is valid until the next
+ * call. */
 static inline int pipe_do(struct world *w, struct pipe_link *p, uint32_t op, xdr_any put,
 			  void *args, xdr_any get, void *res, struct arena *a)
 {
@@ -479,7 +482,7 @@ static inline int pipe_do(struct world *w, struct pipe_link *p, uint32_t op, xdr
 	return 0;
 }
 
-/* A new session on a link. */
+/* Makes a new session on a link. */
 static inline void pipe_session(struct world *w, struct pipe_link *p)
 {
 	struct wire_session_args a = { .client = wire_text("pipe") };
@@ -498,7 +501,7 @@ static inline struct wire_place pipe_place(const char *path)
 				    .path = wire_text(path) };
 }
 
-/* Opens a file below the root; the arena keeps the layout. */
+/* Opens a file below the root. The layout is in the arena. */
 static inline int pipe_open(struct world *w, struct pipe_link *p, const char *path, uint64_t id,
 			    uint32_t flags, struct wire_open_res *r, struct arena *a)
 {

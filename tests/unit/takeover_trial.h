@@ -1,4 +1,5 @@
-/* For tests of exports: clients of a cluster that nobody serves, and one with a bit of everything in it. */
+/* For tests of exports: clients of a cluster without running servers, and one client that holds an
+ * example of every kind of state. */
 #ifndef SHEAF_TAKEOVER_TRIAL_H
 #define SHEAF_TAKEOVER_TRIAL_H
 
@@ -72,7 +73,8 @@ static inline struct cfile *trial_file(struct client *c, uint64_t id, uint32_t w
 	return f;
 }
 
-/* Sessions, a target that the cluster file does not have, files of all kinds, locks held and lost. */
+/* A client with sessions, a target that is not in the cluster file, files of all kinds, and locks
+ * held and lost. */
 static inline struct client *trial_furnished(struct takeover_trial *t)
 {
 	struct wire_map_target more = { .id = 2,
@@ -84,7 +86,7 @@ static inline struct client *trial_furnished(struct takeover_trial *t)
 
 	target_learn(c, &more);
 	CHECK_EQ(c->n_peers, 3);
-	for (uint32_t i = 0; i < 2; i++) { /* nobody there knows of the third one */
+	for (uint32_t i = 0; i < 2; i++) { /* there is no session with the third target */
 		struct peer *p = &c->peers[i];
 
 		p->session = 1000 + i;

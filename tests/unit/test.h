@@ -1,9 +1,10 @@
-/* The smallest test frame that does: a test is a function named after the behaviour it holds.
+/* A minimal test framework. A test is a function named after the behaviour that it checks.
  *
  *     static void lists_keep_their_order(void) { CHECK_EQ(1 + 1, 2); }
  *     TEST_MAIN(TEST(lists_keep_their_order), TEST(...))
  *
- * A failed check says where and ends the program: whatever runs next would not mean much. */
+ * A failed check prints its location and ends the program, because later results would not be
+ * reliable. */
 #ifndef SHEAF_TEST_H
 #define SHEAF_TEST_H
 
@@ -15,13 +16,13 @@
 #include <string.h>
 
 #define CHECK(cond) test_check(!!(cond), #cond, __FILE__, __LINE__)
-/* Integers of any type; compared as 64 bits. */
+/* Compares integers of any type as 64-bit values. */
 #define CHECK_EQ(a, b) test_check_eq((intmax_t)(a), (intmax_t)(b), #a " == " #b, __FILE__, __LINE__)
 #define CHECK_STR(a, b) test_check_str(a, b, #a " == " #b, __FILE__, __LINE__)
 /* clang-format off */
 #define TEST(fn) { #fn, fn }
 /* clang-format on */
-/* Ends a program that cannot run here; nothing may be printed after it. */
+/* Ends a program that cannot run on this host. It must not print anything afterwards. */
 #define SKIP_ALL(reason) \
 	do { \
 		puts(reason); \
@@ -37,7 +38,7 @@ static inline void test_check(int ok, const char *what, const char *file, int li
 {
 	if (ok)
 		return;
-	fflush(stdout); /* what was said before */
+	fflush(stdout); /* output printed before */
 	fprintf(stderr, "%s:%d: not true: %s\n", file, line, what);
 	exit(1);
 }
@@ -47,7 +48,7 @@ static inline void test_check_eq(intmax_t a, intmax_t b, const char *what, const
 {
 	if (a == b)
 		return;
-	fflush(stdout); /* what was said before */
+	fflush(stdout); /* output printed before */
 	fprintf(stderr, "%s:%d: not true: %s (%jd and %jd)\n", file, line, what, a, b);
 	exit(1);
 }
@@ -57,7 +58,7 @@ static inline void test_check_str(const char *a, const char *b, const char *what
 {
 	if (strcmp(a, b) == 0)
 		return;
-	fflush(stdout); /* what was said before */
+	fflush(stdout); /* output printed before */
 	fprintf(stderr, "%s:%d: not true: %s\n    \"%s\"\n    \"%s\"\n", file, line, what, a, b);
 	exit(1);
 }
@@ -74,7 +75,7 @@ static inline int test_run(const struct test *tests, size_t n, int argc, char **
 	return 0;
 }
 
-/* Give it a part of a test's name to run only that. */
+/* With an argument, the program runs only the tests whose names contain it. */
 #define TEST_MAIN(...) \
 	int main(int argc, char **argv) \
 	{ \
@@ -82,7 +83,7 @@ static inline int test_run(const struct test *tests, size_t n, int argc, char **
 		return test_run(tests, sizeof(tests) / sizeof(tests[0]), argc, argv); \
 	}
 
-/* Random numbers that are the same on every run. */
+/* Returns random numbers that are the same in every run. */
 static inline uint64_t test_random(uint64_t *state)
 {
 	uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));

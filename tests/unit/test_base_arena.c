@@ -42,7 +42,7 @@ static void the_limit_holds(void)
 	CHECK(arena_alloc(&a, 5000));
 	arena_destroy(&a);
 	CHECK_EQ(a.held, 0);
-	CHECK(arena_alloc(&a, 10000)); /* exactly all of it, and usable after a destroy */
+	CHECK(arena_alloc(&a, 10000)); /* exactly the limit; a destroyed arena is usable again */
 	CHECK(!arena_alloc(&a, 1));
 	arena_destroy(&a);
 }

@@ -3,7 +3,7 @@
 
 #include "test.h"
 
-/* Bit by bit, as the definition goes. */
+/* The definition of CRC-32C, bit by bit. */
 static uint32_t crc32c_slow(uint32_t crc, const uint8_t *p, size_t n)
 {
 	crc = ~crc;

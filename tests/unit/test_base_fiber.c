@@ -1,4 +1,4 @@
-/* Fibers: switching, memory of their own, being used again and again. */
+/* Fibers: switching, separate stacks, and reuse. */
 #include <errno.h>
 
 #include "base/base.h"
@@ -19,7 +19,7 @@ struct walker {
 static void walk(void *arg)
 {
 	struct walker *w = arg;
-	volatile unsigned own[256]; /* survives the others' turns */
+	volatile unsigned own[256]; /* must keep its values while other fibers run */
 
 	for (;;) {
 		for (unsigned i = 0; i < 256; i++)
@@ -46,7 +46,7 @@ static void they_take_turns(void)
 		CHECK_EQ(w[i].sum, STEPS * 256);
 		fiber_fini(&w[i].f);
 		CHECK(!w[i].f.run);
-		fiber_fini(&w[i].f); /* nothing is left */
+		fiber_fini(&w[i].f); /* all fibers have ended */
 	}
 }
 

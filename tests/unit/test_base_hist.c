@@ -27,7 +27,7 @@ static void a_bucket_is_six_percent_wide(void)
 			struct hist h = { 0 };
 
 			hist_add(&h, v);
-			hist_add(&h, UINT64_MAX / 4); /* so that max does not hide the edge */
+			hist_add(&h, UINT64_MAX / 4); /* keeps max from hiding the edge */
 			q = hist_quantile(&h, 0.5);
 			CHECK(q >= v && q - v <= v / 16 + 1);
 		}
@@ -47,7 +47,7 @@ static void buckets_do_not_overlap_or_leave_gaps(void)
 		q = hist_quantile(&h, 1);
 		CHECK(q >= v && q >= last);
 		if (q != last)
-			CHECK(last < v); /* a new bucket begins right behind the old one's edge */
+			CHECK(last < v); /* a new bucket begins right after the previous edge */
 		edges += q != last;
 		last = q;
 	}

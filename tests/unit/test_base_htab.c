@@ -27,7 +27,7 @@ static void what_was_inserted_is_found_until_removed(void)
 	CHECK(!htab_first(&t, 0));
 	for (uint64_t i = 0; i < N; i++) {
 		items[i].key = i;
-		CHECK_EQ(htab_insert(&t, &items[i].node, i), 0); /* counters as hashes */
+		CHECK_EQ(htab_insert(&t, &items[i].node, i), 0); /* consecutive numbers as hashes */
 	}
 	CHECK_EQ(t.count, N);
 	CHECK(t.n_slots >= N);
@@ -58,7 +58,7 @@ static void equal_hashes_are_told_apart(void)
 	htab_destroy(&t);
 }
 
-/* A hash that differs only in high or only in low bits must not make one long chain. */
+/* Hashes that differ only in high or only in low bits must not form one long chain. */
 static void poor_hashes_are_spread(void)
 {
 	enum { N = 4096 };
@@ -108,7 +108,7 @@ static void fill_and_walk(struct trail *tr)
 	tr->t = &t;
 	CHECK_EQ(htab_init(&t), 0);
 	for (uint64_t i = 0; i < 1000; i++) {
-		struct item *it = malloc(sizeof(*it) + i % 7); /* other addresses every time */
+		struct item *it = malloc(sizeof(*it) + i % 7); /* addresses differ in every round */
 
 		CHECK(it);
 		it->key = i;

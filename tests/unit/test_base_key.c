@@ -117,12 +117,12 @@ static void a_key_speaks_for_its_user_and_groups_only(void)
 	CHECK(!allowed(&one, 1000, 0, &left));
 	CHECK(!allowed(&one, 1001, 1000, &left));
 	CHECK(!allowed(&one, NOBODY, 1000, &left));
-	CHECK(allowed(&one, NOBODY, NOBODY, &left)); /* nobody is everyone's */
+	CHECK(allowed(&one, NOBODY, NOBODY, &left)); /* any key may act as nobody */
 	CHECK_EQ(left, 0);
-	CHECK(!allowed(&none, 0, 0, &left)); /* of a link that has proved nothing */
+	CHECK(!allowed(&none, 0, 0, &left)); /* the key of an unauthenticated link */
 }
 
-/* A cluster file of a default key and two named ones, of which files are there or not. */
+/* A cluster file with a default key and two named keys. Some of the key files may be missing. */
 static struct conf keys_conf(void)
 {
 	static struct client_key k[2] = { { .name = "one", .file = "one.key" },
@@ -169,7 +169,7 @@ static void a_server_needs_every_key_and_says_which_is_wrong(void)
 	CHECK_EQ(keys_load(&c, err, sizeof(err)), -ENOENT);
 	CHECK(strstr(err, "one.key: "));
 	CHECK_EQ(key_create("one.key", err, sizeof(err)), 0);
-	CHECK_EQ(keys_load(&c, err, sizeof(err)), -EACCES); /* two.key is open to others */
+	CHECK_EQ(keys_load(&c, err, sizeof(err)), -EACCES); /* two.key is readable by other users */
 	CHECK(strstr(err, "chmod 600 two.key"));
 	CHECK(c.keys[0].loaded && !c.keys[1].loaded);
 	CHECK_EQ(chmod("two.key", 0600), 0);

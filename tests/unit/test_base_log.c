@@ -1,4 +1,4 @@
-/* The log: its lines, its file, its threads. */
+/* The log: its lines, its file, and concurrent threads. */
 #include "base/base.h"
 
 #include <pthread.h>
@@ -84,7 +84,7 @@ static void *chatter(void *arg)
 	for (int i = 0; i < 200; i++) {
 		errno = EBUSY;
 		log_info("x", "thread %d says %d", (int)(intptr_t)arg, i);
-		CHECK_EQ(errno, EBUSY); /* logging is invisible to error handling */
+		CHECK_EQ(errno, EBUSY); /* logging preserves errno */
 		if (i % 50 == 0)
 			log_reopen();
 	}

@@ -1,4 +1,4 @@
-/* Networks and what is in them; whose root is nobody. */
+/* IP networks and their addresses; the origins whose root is squashed to nobody. */
 #include "base/base.h"
 
 #include <arpa/inet.h>
@@ -42,7 +42,7 @@ static void a_network_holds_its_addresses_and_no_others(void)
 	CHECK(holds("2001:db8::8/125", "2001:db8::f"));
 	CHECK(!holds("2001:db8::8/125", "2001:db8::10"));
 	CHECK(holds("::/0", "192.0.2.1") && holds("::/0", "fe80::1"));
-	CHECK(holds("192.0.2.0/24", "::ffff:192.0.2.9")); /* IPv4 as an IPv6 socket shows it */
+	CHECK(holds("192.0.2.0/24", "::ffff:192.0.2.9")); /* an IPv4-mapped IPv6 address */
 }
 
 static void what_is_not_a_network_is_refused(void)
@@ -79,7 +79,7 @@ static void root_is_root_here_and_where_it_is_trusted(void)
 	CHECK_EQ(ip_net_parse(&c.trust[c.n_trust++], "192.0.2.0/24"), 0);
 	CHECK(!conf_squashes(&c, &here) && !conf_squashes(&c, &near) && conf_squashes(&c, &far));
 	CHECK_EQ(ip_net_parse(&c.squash[c.n_squash++], "192.0.2.9"), 0);
-	CHECK(conf_squashes(&c, &near)); /* goes before trust */
+	CHECK(conf_squashes(&c, &near)); /* squash has priority over trust */
 	near = from("192.0.2.8");
 	CHECK(!conf_squashes(&c, &near));
 	here = from("127.0.0.1");

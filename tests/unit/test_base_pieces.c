@@ -1,4 +1,4 @@
-/* Memory that is not there, and what its fault leaves behind. */
+/* Accesses to unmapped memory, and the signal state after a fault. */
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -7,7 +7,7 @@
 #include "base/base.h"
 #include "test.h"
 
-static char *nothing; /* some pages that nobody may touch */
+static char *nothing; /* pages without access rights */
 
 static void begin(void)
 {
@@ -16,7 +16,7 @@ static void begin(void)
 	pieces_guard();
 }
 
-/* By each way to touch them, an error; and no signal is blocked that was not. */
+/* Each access function returns an error, and no additional signal stays blocked. */
 static void faults_are_errors(void)
 {
 	char flat[64] = { 0 };
@@ -45,7 +45,7 @@ static void in_front(int sig, siginfo_t *info, void *context)
 	ours.sa_sigaction(sig, info, context);
 }
 
-/* Some block all signals meanwhile, and count on coming back. */
+/* Some signal handlers block all signals while they run and expect to return. */
 static void a_handler_in_front_may_pass_faults_on(void)
 {
 	struct sigaction a = { .sa_sigaction = in_front, .sa_flags = SA_SIGINFO };

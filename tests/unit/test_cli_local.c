@@ -1,4 +1,4 @@
-/* Which servers belong to this host, and which processes are believed to be them. */
+/* Which servers run on this host, and which processes are accepted as sheafd. */
 #include "cli/cli.h"
 
 #include <unistd.h>
@@ -11,7 +11,7 @@ static void loopback_is_local_and_others_are_not(void)
 	CHECK(cli_address_is_local("127.8.9.1:1"));
 	CHECK(cli_address_is_local("[::1]:7430"));
 	CHECK(cli_address_is_local("0.0.0.0:7430"));
-	CHECK(!cli_address_is_local("192.0.2.7:7430")); /* kept for documentation by RFC 5737 */
+	CHECK(!cli_address_is_local("192.0.2.7:7430")); /* reserved for documentation by RFC 5737 */
 	CHECK(!cli_address_is_local("nonsense"));
 }
 
@@ -28,7 +28,7 @@ static void a_pid_file_that_names_another_program_is_not_believed(void)
 	cli_pid_path(path, &t);
 	f = fopen(path, "w");
 	CHECK(f);
-	fprintf(f, "%d\n", getpid()); /* lives, but is no sheafd */
+	fprintf(f, "%d\n", getpid()); /* a running process that is not sheafd */
 	fclose(f);
 	d = cli_daemons_find(&conf);
 	CHECK(d && d[0].here);

@@ -1,4 +1,4 @@
-/* The command's pure helpers: arguments, paths, text for people. */
+/* The pure helper functions of the command: arguments, paths, text output. */
 #include "cli/cli.h"
 
 #include <stdlib.h>
@@ -124,7 +124,7 @@ static void paths_inside_become_absolute_and_plain(void)
 	large[CLI_PATH_MAX + 7] = 0;
 	CHECK_EQ(cli_inside_path(large, out), -ENAMETOOLONG);
 	CHECK_EQ(cli_join(out, large, "y"), -ENAMETOOLONG);
-	large[CLI_PATH_MAX - 2] = 0; /* "/", and these, and the end: just fits */
+	large[CLI_PATH_MAX - 2] = 0; /* with "/" and the terminator it just fits */
 	CHECK_EQ(cli_inside_path(large, out), 0);
 	free(large);
 }
@@ -256,7 +256,8 @@ static void modes_are_read_as_chmod_reads_them(void)
 	CHECK_EQ(mode_of("u+s,g+s,o+t", 0755, 0), 07755);
 	CHECK_EQ(mode_of("u-s", 06755, 0), 02755);
 	CHECK_EQ(mode_of("+t", 0777, 022), 01777);
-	CHECK_EQ(mode_of("u+x", S_IFREG | 0644, 0), 0744); /* the type is not part of it */
+	/* the file type is not part of the result */
+	CHECK_EQ(mode_of("u+x", S_IFREG | 0644, 0), 0744);
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
 		CHECK_EQ(cli_mode_parse(bad[i], 0644, 022, &mode), -EINVAL);
 }

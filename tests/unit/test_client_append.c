@@ -1,5 +1,5 @@
-/* A client that appends, against a server in the same process: what it does at a place that it was given under an
- * epoch, and through a file that was truncated meanwhile. */
+/* A client that appends, against a server in the same process: how it uses a place that was given
+ * under an epoch, and what it does when the file was truncated meanwhile. */
 #include <fcntl.h>
 
 #include "client/cli_priv.h"
@@ -24,7 +24,7 @@ static struct cop *op_new(void)
 	return op;
 }
 
-/* Until it has ended. */
+/* Runs the world until the operation has finished. */
 static void wait_for(const struct cop *op)
 {
 	for (int i = 0; !op->finished; i++) {
@@ -91,7 +91,7 @@ static int64_t append(const char *text)
 	return end_op(op);
 }
 
-/* What an append does with its place, as if that had been given under this epoch. */
+/* Writes at a place of an append, as if the server had given it under this epoch. */
 static int64_t write_at(uint64_t offset, uint64_t epoch)
 {
 	struct iovec mem = { "hello", 5 };
@@ -114,7 +114,8 @@ static int64_t size(void)
 	return r;
 }
 
-/* The file has got a fresh capability for another reason: that says nothing about the place. */
+/* The file got a fresh capability for another reason. The place still belongs to the older
+ * epoch. */
 static void nothing_is_written_to_a_place_of_an_older_epoch(void)
 {
 	uint64_t before;
@@ -123,7 +124,7 @@ static void nothing_is_written_to_a_place_of_an_older_epoch(void)
 	CHECK_EQ(append("first"), 5);
 	before = f->cap.epoch;
 	truncate_to(0);
-	CHECK_EQ(append("second"), 6); /* fetches a fresh one */
+	CHECK_EQ(append("second"), 6); /* fetches a fresh capability */
 	CHECK(f->cap.epoch > before);
 	CHECK_EQ(size(), 6);
 	CHECK_EQ(write_at(1000, before), -EAGAIN);
@@ -132,7 +133,7 @@ static void nothing_is_written_to_a_place_of_an_older_epoch(void)
 	end();
 }
 
-/* And a place of a newer epoch than the capability's is written to with a fresh one. */
+/* A place of a newer epoch than that of the capability is written with a fresh capability. */
 static void a_place_of_a_newer_epoch_needs_a_fresh_capability(void)
 {
 	uint64_t before;

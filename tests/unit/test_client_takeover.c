@@ -1,4 +1,5 @@
-/* Exports of connections: what comes out of one is what went in, and bytes that are none are refused. */
+/* Exports of connections: an import restores the exported state, and malformed bytes are
+ * refused. */
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -27,11 +28,11 @@ static struct wire_bytes furnished_export(void)
 	return export_of(trial_furnished(&t));
 }
 
-/* What a client that did not know of it says to these bytes. */
+/* Imports these bytes into a new client. Returns the result of client_import(). */
 static int try_import(const void *p, size_t n)
 {
 	struct client *c = trial_client(&t);
-	uint8_t *exact = malloc(n ? n : 1); /* a read beyond it is seen */
+	uint8_t *exact = malloc(n ? n : 1); /* exact size: sanitizers detect a read beyond it */
 	struct wire_bytes in = { (uint32_t)n, exact };
 	int r;
 
@@ -89,7 +90,7 @@ static void an_import_is_what_was_exported(void)
 	f = client_imported(c, 4);
 	CHECK(f && (f->flags & OPEN_APPEND) && f->lost && file_locks_lost(f));
 	CHECK(same_range(f, &f->holding->lost[0], 1, 5, 5, false));
-	CHECK(!client_imported(c, 4)); /* each once */
+	CHECK(!client_imported(c, 4)); /* each file can be taken once */
 	CHECK(!client_imported(c, 5));
 	f = client_imported(c, 9);
 	CHECK(f && !f->unsynced); /* a directory */
@@ -103,7 +104,7 @@ static void an_export_of_an_import_is_the_same(void)
 	struct client *c = trial_client(&t);
 
 	CHECK_EQ(client_import(c, &b), 0);
-	c->halted = false; /* as client_go_on() does, without links */
+	c->halted = false; /* like client_go_on(), but without links */
 	again = export_of(c);
 	CHECK(again.len == b.len && memcmp(again.p, b.p, b.len) == 0);
 	drop(b);
@@ -111,7 +112,7 @@ static void an_export_of_an_import_is_the_same(void)
 	trial_end(&t);
 }
 
-/* Whoever imported may have used some, and died. */
+/* The importing process may have used some of the next numbers before it died. */
 static void who_goes_on_after_an_export_uses_numbers_of_its_own(void)
 {
 	struct client *c;
@@ -169,7 +170,8 @@ static void more_behind_it_is_refused(void)
 	trial_end(&t);
 }
 
-/* Each byte changed: refused, or taken as something else; never a crash. */
+/* Every byte is changed in turn: the import refuses the bytes or accepts other values, and never
+ * crashes. */
 static void changed_bytes_do_no_harm(void)
 {
 	struct wire_bytes b = furnished_export();
@@ -260,7 +262,7 @@ static void heads_are_checked(void)
 	CHECK_EQ(read_head(h), -EBADMSG);
 	CHECK(strstr(sheaf_why(), "damaged"));
 	h = good;
-	h.length = 9; /* one more than there are */
+	h.length = 9; /* one more than there are bytes */
 	CHECK_EQ(read_head(h), -EBADMSG);
 	h.length = UINT64_MAX;
 	CHECK_EQ(read_head(h), -EBADMSG);
@@ -291,7 +293,7 @@ static void settle(void)
 	networld_pass(&world, NSEC_PER_SEC);
 }
 
-/* Its claims were sent, and the answer has not come: whoever goes on claims. */
+/* The claims were sent and the answer has not come yet: the importing client sends them again. */
 static void claims_under_way_are_made_by_who_goes_on(void)
 {
 	struct wire_bytes b;
@@ -307,7 +309,7 @@ static void claims_under_way_are_made_by_who_goes_on(void)
 	f = trial_file(c, 5, 1);
 	trial_lock(f, f->holding->locks, 1, 0, 9, true);
 	c->peers[0].session = srv.session = 7;
-	c->peers[0].boot = 99; /* an earlier life of the server */
+	c->peers[0].boot = 99; /* boot number before the server's restart */
 	srv.hold = true;
 	client_go_on(c);
 	settle();
@@ -329,7 +331,7 @@ static void claims_under_way_are_made_by_who_goes_on(void)
 	CHECK_EQ(srv.n_sessions, 2);
 	CHECK_EQ(srv.session, 7);
 	CHECK_EQ(locks_list(client_imported(c, 5)->holding->locks, 5, NULL, 0, 0), 1);
-	CHECK_EQ(client_export(c, &b), 0); /* and once is enough */
+	CHECK_EQ(client_export(c, &b), 0); /* answered claims are not sent again */
 	drop(b);
 	client_go_on(c);
 	settle();

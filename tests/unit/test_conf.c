@@ -1,4 +1,4 @@
-/* The cluster file: what it means, and what is said about a wrong one. */
+/* The cluster file: its values, and the error messages for invalid files. */
 #include "base/base.h"
 
 #include <unistd.h>
@@ -17,7 +17,7 @@ static struct conf *parse(const char *text)
 	char *copy = malloc(strlen(text) + 1);
 
 	CHECK(copy);
-	memcpy(copy, text, strlen(text)); /* no terminator within reach */
+	memcpy(copy, text, strlen(text)); /* without a terminator */
 	err[0] = 0;
 	if (conf_parse(copy, strlen(text), "/c/sheaf.conf", &c, err, sizeof(err)) < 0)
 		c = NULL;
@@ -319,7 +319,7 @@ static void the_file_is_searched_in_the_stated_order(void)
 	CHECK_STR(out, "c.conf");
 	CHECK_EQ(conf_find("nothere", out, sizeof(out), err, sizeof(err)), -ENOENT);
 	CHECK(strstr(err, "--conf"));
-	setenv("SHEAF_CONF", "nothere", 1); /* named but missing: no falling through to another */
+	setenv("SHEAF_CONF", "nothere", 1); /* the named file is missing: no other file is tried */
 	CHECK_EQ(conf_find(NULL, out, sizeof(out), err, sizeof(err)), -ENOENT);
 	CHECK(strstr(err, "$SHEAF_CONF"));
 	setenv("SHEAF_CONF", "local:/x", 1);

@@ -1,5 +1,5 @@
-/* Workers and the file engine: inline, io_uring and worker give the same results on memory and on the
- * file system of the current directory. */
+/* Workers and the file engine: inline, io_uring and worker give the same results on tmpfs and on
+ * the file system of the current directory. */
 #include <fcntl.h>
 
 #include "core/env_real.h"
@@ -14,14 +14,15 @@ static int dir;
 struct count_job {
 	struct job job;
 	int number;
-	struct worker *again; /* submit once more from done() */
+	struct worker *again; /* if set, done() submits the job once more */
 };
 
 static int ran[64], n_ran, n_done;
 
 static void count_run(struct job *j)
 {
-	ran[n_ran++] = container_of(j, struct count_job, job)->number; /* one worker: no race */
+	/* there is one worker, so no race */
+	ran[n_ran++] = container_of(j, struct count_job, job)->number;
 }
 
 static void count_done(struct job *j)
@@ -105,7 +106,7 @@ static int make_file(const char *name)
 #define PIECES 700
 #define PIECE 1000
 
-/* More pieces than one call takes, in two files' worth of order. */
+/* More pieces than one system call takes; the read uses them in reverse order. */
 static void scattered_pieces_come_back(int fd)
 {
 	static uint8_t out[PIECES * PIECE], in[PIECES * PIECE + 50];
@@ -186,7 +187,7 @@ static void the_other_kinds_work(int fd)
 	CHECK_EQ(run(&c), -EDOM);
 }
 
-/* More at once than the ring has room for. */
+/* More accesses at once than the ring has entries. */
 static void many_at_once(struct trial *t, struct req *q)
 {
 	static struct io ios[1000];
@@ -247,7 +248,7 @@ static void in_memory_everything_is_inline(void)
 	engine_works("/dev/shm", 0);
 	file_counters(&loop, &inlined, &handed);
 	CHECK(inlined > 1000);
-	CHECK(handed < 20); /* opens and calls */
+	CHECK(handed < 20); /* opens and calls go to the worker */
 	loop_fini(&loop);
 }
 
@@ -293,7 +294,7 @@ static void a_listing_is_sorted(void)
 
 	for (int i = 0; i < 4; i++)
 		CHECK_EQ(e->file->mkdirat(e, fd, names[i], 0700), 0);
-	for (int i = 0; i < 2; i++) /* twice: it does not move the descriptor */
+	for (int i = 0; i < 2; i++) /* the second read starts at the same offset */
 		CHECK_EQ(e->file->list(e, fd, add_name, all), 0);
 	CHECK_STR(all, "abcdabcd");
 	close(fd);

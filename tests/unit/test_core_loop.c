@@ -1,4 +1,4 @@
-/* The loop: timers, the step machine, the pool's line, sources, wake-ups and sockets. */
+/* The loop: timers, the step machine, the line of the pool, sources, wake-ups and sockets. */
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sys/socket.h>
@@ -12,7 +12,7 @@ static void begin(void)
 	CHECK_EQ(loop_init(&loop, env_real()), 0);
 }
 
-/* ---- timers, and what is late ---- */
+/* ---- timers and late callbacks ---- */
 
 static char fired[64];
 struct letter {
@@ -144,9 +144,9 @@ static bool walk_step(struct req *q)
 	req_goto(q, (uint16_t)(q->state + 1));
 	req_hold(q);
 	req_hold(q);
-	req_done(q, w->fail_at == q->state - 1 ? -EIO : 0, 5); /* inline */
+	req_done(q, w->fail_at == q->state - 1 ? -EIO : 0, 5); /* completes inline */
 	if (q->state == 2)
-		w->held = q; /* later */
+		w->held = q; /* completes later */
 	else
 		req_done(q, w->fail_at == q->state - 1 ? -ENOSPC : 0, 1);
 	return true;
@@ -239,7 +239,7 @@ static void the_pool_grants_all_or_nothing_first_come_first_served(void)
 	CHECK(a.trial.over);
 	CHECK_EQ(iov_total(a.buf.iov, a.buf.n), 10 * BUF_UNIT);
 	taker_start(&b, 8);
-	taker_start(&c, 1); /* would fit, but b was first */
+	taker_start(&c, 1); /* enough memory is free, but b waits before it */
 	CHECK(!b.trial.over && !c.trial.over);
 	CHECK_EQ(pool.n_waits, 2);
 	buf_put(&a.buf);
@@ -253,7 +253,8 @@ static void the_pool_grants_all_or_nothing_first_come_first_served(void)
 	loop_fini(&loop);
 }
 
-/* 64 units: eight for each who has some already, sixteen for those who have none. */
+/* 64 units: a share that holds memory may have eight, and the last sixteen are reserved for shares
+ * that hold nothing. */
 static void nobody_keeps_the_pool_from_the_others(void)
 {
 	static struct pool_share slow[8], honest[2];
@@ -264,27 +265,29 @@ static void nobody_keeps_the_pool_from_the_others(void)
 	CHECK_EQ(pool_init(&pool, &loop, 64 * BUF_UNIT), 0);
 	for (int i = 0; i < 8; i++) {
 		pool_share_init(&slow[i]);
-		for (int k = 0; k < 4; k++) { /* they never give anything back */
+		for (int k = 0; k < 4; k++) { /* these shares never release memory */
 			taker_start_in(&hog[i][k], &slow[i], 4);
 			got += hog[i][k].trial.over;
 		}
 		CHECK(slow[i].held <= 8);
 	}
-	CHECK_EQ(got, 14); /* six with all they may have; two with one each, of the reserve */
+	/* six shares hold their limit; two hold one buffer each, from the reserve */
+	CHECK_EQ(got, 14);
 	CHECK_EQ(pool.n_free, 8);
 	CHECK_EQ(pool.n_holders, 8);
-	CHECK_EQ(pool.n_waits, 6); /* who has all of his share waits for himself */
+	CHECK_EQ(pool.n_waits, 6); /* a share at its limit waits for its own buffers */
 	CHECK(!list_empty(&pool.waiting));
 	pool_share_init(&honest[0]);
 	pool_share_init(&honest[1]);
-	taker_start_in(&a, &honest[0], 4); /* passes those who have something */
+	/* holds nothing yet: passes the shares that hold memory */
+	taker_start_in(&a, &honest[0], 4);
 	CHECK(a.trial.over);
-	taker_start_in(&b, &honest[0], 1); /* and is one of them now */
+	taker_start_in(&b, &honest[0], 1); /* the share holds memory now */
 	CHECK(!b.trial.over);
 	taker_start_in(&c, &honest[1], 4);
 	CHECK(c.trial.over);
 	CHECK_EQ(pool.n_free, 0);
-	taker_start(&d, 1); /* the common share waits for memory only */
+	taker_start(&d, 1); /* the common share waits only for free memory */
 	CHECK(!d.trial.over);
 	buf_put(&a.buf);
 	loop_turn(&loop, 0);
@@ -292,7 +295,7 @@ static void nobody_keeps_the_pool_from_the_others(void)
 	buf_put(&b.buf);
 	buf_put(&c.buf);
 	buf_put(&d.buf);
-	for (int i = 0; i < 8; i++) { /* the slow ones end: whoever waits gets on */
+	for (int i = 0; i < 8; i++) { /* the slow shares release memory: their waits are granted */
 		for (int k = 0; k < 4; k++) {
 			loop_turn(&loop, 0);
 			CHECK(hog[i][k].trial.over);
@@ -364,11 +367,12 @@ static void a_wake_from_another_thread_ends_the_wait_once(void)
 	}
 	CHECK_EQ(loop.env->sock->poll(loop.env, &loop, 0), 0);
 	loop_fini(&loop);
-	loop_wake(&(struct loop){ .env = env_real() }); /* too late is harmless */
+	/* waking a loop that has ended is harmless */
+	loop_wake(&(struct loop){ .env = env_real() });
 }
 
 static pthread_mutex_t driver = PTHREAD_MUTEX_INITIALIZER;
-static int n_driven; /* under the driver's lock */
+static int n_driven; /* protected by the driver's lock */
 
 static void drain_one(struct source *s, unsigned events)
 {
@@ -394,7 +398,8 @@ static void *drive(void *arg)
 	return NULL;
 }
 
-/* What the client does: one thread waits without the lock, another watches and forgets under it. */
+/* As in the client: one thread waits without the lock while another adds and removes sources under
+ * it. */
 static void sources_come_and_go_while_another_thread_waits(void)
 {
 	pthread_t thread;
@@ -459,7 +464,7 @@ static void wait_for(int fd, unsigned events)
 	loop.env->sock->watch(loop.env, &loop, &s, 0);
 }
 
-/* A port nobody listens on: the kernel's choice for a socket closed again. */
+/* Finds a port without a listener: the kernel chooses it for a socket that is closed again. */
 static int listen_somewhere(const char *host, char *address, size_t n)
 {
 	char err[256] = "";
@@ -486,7 +491,7 @@ static void talk_over(const char *host)
 
 	begin();
 	l = listen_somewhere(host, address, sizeof(address));
-	if (l == -EADDRNOTAVAIL || l == -EAFNOSUPPORT) { /* no IPv6 here */
+	if (l == -EADDRNOTAVAIL || l == -EAFNOSUPPORT) { /* IPv6 is not available */
 		loop_fini(&loop);
 		return;
 	}
@@ -509,7 +514,7 @@ static void talk_over(const char *host)
 	s->close(loop.env, c);
 	wait_for(a, EV_IN);
 	CHECK_EQ(s->readv(loop.env, a, &in, 1), 0);
-	s->writev(loop.env, a, out, 2); /* the second one would raise SIGPIPE */
+	s->writev(loop.env, a, out, 2); /* the second write would raise SIGPIPE */
 	do {
 		wait_for(a, EV_OUT);
 	} while (!(seen & EV_ERR));
@@ -532,7 +537,7 @@ static void sockets_talk_over_ipv4_and_ipv6(void)
 	talk_over("localhost");
 }
 
-/* The kernel may give a connection the very port that it asks for. */
+/* The kernel may choose the destination port as the source port of a connection. */
 static void nobody_is_connected_to_itself(void)
 {
 	const struct sock_ops *s = env_real()->sock;

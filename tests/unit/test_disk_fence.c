@@ -1,4 +1,4 @@
-/* Fences, removal, tombstones and their log. */
+/* Fences, removal, tombstones and the fence log. */
 #include "disk/disk_impl.h"
 
 #include "core/env_real.h"
@@ -25,10 +25,10 @@ static void a_fence_refuses_older_epochs_now_and_after_a_restart(void)
 	uint64_t end = 1;
 
 	disk_begin(".");
-	CHECK_EQ(fence(20, 5, UINT64_MAX, &end), 0); /* no object: fine */
+	CHECK_EQ(fence(20, 5, UINT64_MAX, &end), 0); /* fencing a missing object succeeds */
 	CHECK_EQ(end, 0);
 	CHECK_EQ(disk_floor(disk, 20), 5);
-	CHECK_EQ(fence(20, 3, UINT64_MAX, NULL), 0); /* lower: changes nothing */
+	CHECK_EQ(fence(20, 3, UINT64_MAX, NULL), 0); /* a lower epoch changes nothing */
 	CHECK_EQ(disk_floor(disk, 20), 5);
 	for (int i = 0; i < 2; i++) {
 		o = get_ok(20, 1);
@@ -55,11 +55,11 @@ static void a_fence_refuses_to_open_and_makes_no_object(void)
 
 	disk_begin("/dev/shm");
 	CHECK_EQ(fence(28, 5, UINT64_MAX, NULL), 0);
-	CHECK_EQ(get_with(28, 4, false), -ESTALE); /* not: there is none */
+	CHECK_EQ(get_with(28, 4, false), -ESTALE); /* not -ENOENT, although there is no object */
 	CHECK_EQ(get_with(28, 4, true), -ESTALE);
 	CHECK(!object_file_exists(28));
 	CHECK_EQ(get_with(28, 5, false), -ENOENT);
-	for (int i = 0; i < 3; i++) { /* the first one decides nothing for the others */
+	for (int i = 0; i < 3; i++) { /* each open has its own result */
 		a[i] = (struct args){ .ino = 28, .gen = 1, .epoch = 4, .create = i != 1 };
 		a[i].epoch += i != 0;
 		trial_start(&t[i], &loop, start_get, &a[i]);
@@ -67,11 +67,11 @@ static void a_fence_refuses_to_open_and_makes_no_object(void)
 	for (int i = 0; i < 3; i++)
 		trial_wait(&t[i]);
 	CHECK_EQ(t[0].error, -ESTALE);
-	CHECK_EQ(t[1].error, -ENOENT); /* none was there yet */
+	CHECK_EQ(t[1].error, -ENOENT); /* the object did not exist yet */
 	CHECK_EQ(t[2].error, 0);
 	object_put(a[2].object);
 	CHECK(object_file_exists(28));
-	CHECK_EQ(get_with(28, 4, true), -ESTALE); /* now that it is open */
+	CHECK_EQ(get_with(28, 4, true), -ESTALE); /* also while the object is open */
 	disk_again(true);
 	CHECK_EQ(get_with(28, 4, true), -ESTALE);
 	CHECK_EQ(get_with(28, 5, true), 0);
@@ -97,14 +97,14 @@ static void a_fence_waits_for_turns_in_flight_and_refuses_those_that_wait(void)
 	CHECK_EQ(waiting.trial.error, -ESTALE);
 	CHECK(!f.over);
 	CHECK_EQ(object_end(o), 4);
-	turn_ask(&fresh, o, 5, 0, 10, true); /* behind the fence */
+	turn_ask(&fresh, o, 5, 0, 10, true); /* asked for after the fence */
 	settle();
 	CHECK(!fresh.trial.over);
 	turn_end(&flying.turn);
 	trial_wait(&f);
 	CHECK_EQ(f.error, 0);
 	CHECK_EQ(a.st.end, 2);
-	CHECK(a.st.mtime > 77); /* of the cut */
+	CHECK(a.st.mtime > 77); /* set by the cut */
 	CHECK_EQ(object_end(o), 2);
 	trial_wait(&fresh.trial);
 	CHECK_EQ(fresh.trial.error, 0);
@@ -114,7 +114,8 @@ static void a_fence_waits_for_turns_in_flight_and_refuses_those_that_wait(void)
 	disk_end();
 }
 
-/* Not beside others or behind the end, not with an epoch that is over, not into what is removed. */
+/* A direct store is refused beside a conflicting turn, behind the end, with an epoch below the
+ * floor, and in a removed object. */
 static void who_stores_at_once_needs_all_of_a_turn_but_the_waiting(void)
 {
 	struct turn_trial reader, other, behind;
@@ -130,7 +131,8 @@ static void who_stores_at_once_needs_all_of_a_turn_but_the_waiting(void)
 	trial_wait(&reader.trial);
 	CHECK(!object_may_store(o, 4, 3, 5, 4242));
 	CHECK(object_may_store(o, 4, 4, 8, 4242));
-	turn_ask(&other, o, 4, 0, 6, true); /* waits for the reader, and is before us */
+	/* waits for the reader; later accesses queue behind it */
+	turn_ask(&other, o, 4, 0, 6, true);
 	settle();
 	CHECK(!other.trial.over);
 	CHECK(!object_may_store(o, 4, 5, 6, 4242));
@@ -169,7 +171,7 @@ static void a_fence_cuts_but_never_extends(void)
 	CHECK_EQ(fence(23, 3, 3, &end), 0);
 	CHECK_EQ(end, 3);
 	CHECK_EQ(faulty.n_sync, 2); /* the log and the object */
-	CHECK_EQ(fence(23, 3, 2, &end), 0); /* again, same epoch: still does the rest */
+	CHECK_EQ(fence(23, 3, 2, &end), 0); /* same epoch again: does the remaining work */
 	CHECK_EQ(end, 2);
 	CHECK_EQ(read_bytes(o, 0, buf, 8), 0);
 	CHECK(memcmp(buf, "12\0\0\0\0\0\0", 8) == 0);
@@ -184,8 +186,8 @@ static void fences_at_the_same_time_share_syncs(void)
 	static struct trial t[N];
 
 	disk_begin(".");
-	engine_forbid(&loop,
-		      ENGINE_NO_INLINE); /* in memory a sync is over at once: nothing to share */
+	/* on tmpfs a sync completes at once, so there is nothing to share */
+	engine_forbid(&loop, ENGINE_NO_INLINE);
 	faulty.n_sync = 0;
 	for (uint64_t i = 0; i < N; i++) {
 		a[i] = (struct args){ .ino = 1000 + i, .gen = 1, .epoch = 9, .off = UINT64_MAX };
@@ -231,12 +233,12 @@ static void removal_leaves_a_tombstone_over_restarts(void)
 	CHECK(object_file_exists(30));
 	CHECK_EQ(remove_object(30, 7), 0);
 	CHECK(!object_file_exists(30));
-	turn_ask(&t, o, 8, 0, 1, true); /* who still has it has nothing any more */
+	turn_ask(&t, o, 8, 0, 1, true); /* a holder of the removed object gets no turn */
 	trial_wait(&t.trial);
 	CHECK_EQ(t.trial.error, -ESTALE);
 	CHECK_EQ(get(30, 1, false, &other), -ENOENT);
 	object_put(o);
-	CHECK_EQ(remove_object(30, 7), 0); /* again: fine */
+	CHECK_EQ(remove_object(30, 7), 0); /* repeating a removal succeeds */
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(disk_floor(disk, 30), 7);
 		disk_again(i == 1);
@@ -327,7 +329,7 @@ static void a_torn_tail_is_cut(void)
 	CHECK_EQ(records_in_log(), 5);
 	fences_path(path, sizeof(path));
 	fd = open(path, O_WRONLY);
-	CHECK_EQ(pwrite(fd, "torn", 4, 4 * 32 + 8), 4); /* in the last one */
+	CHECK_EQ(pwrite(fd, "torn", 4, 4 * 32 + 8), 4); /* damages the last record */
 	CHECK_EQ(pwrite(fd, "more", 4, 5 * 32), 4);
 	close(fd);
 	CHECK_EQ(disk_try(&test_fs, 3), 0);
@@ -339,7 +341,7 @@ static void a_torn_tail_is_cut(void)
 	CHECK_EQ(disk_floor(disk, 44), 4);
 	CHECK_EQ(disk_floor(disk, 45), 6);
 	CHECK_EQ(disk_close(disk, false), 0);
-	CHECK_EQ(truncate(path, 4 * 32 + 10), 0); /* half a record at the end of the file */
+	CHECK_EQ(truncate(path, 4 * 32 + 10), 0); /* leaves half a record at the end of the file */
 	CHECK_EQ(disk_try(&test_fs, 3), 0);
 	CHECK_EQ(disk_floor(disk, 44), 4);
 	CHECK_EQ(disk_floor(disk, 45), 0);
@@ -384,8 +386,8 @@ static void the_log_is_compacted_and_old_tombstones_go(void)
 	CHECK_EQ(disk_floor(disk, 50), 20);
 	faulty.skew = TOMBSTONE_NS + 60 * NSEC_PER_SEC;
 	disk_again(true);
-	CHECK_EQ(disk_floor(disk, 50), 0); /* no object any more */
-	CHECK_EQ(disk_floor(disk, 51), 3); /* its object is there */
+	CHECK_EQ(disk_floor(disk, 50), 0); /* its object is gone */
+	CHECK_EQ(disk_floor(disk, 51), 3); /* its object still exists */
 	CHECK_EQ(records_in_log(), 1);
 	disk_end();
 }
@@ -425,18 +427,19 @@ static void a_log_that_says_the_same_again_and_again_is_written_anew(void)
 {
 	disk_begin("/dev/shm");
 	CHECK_EQ(fence(60, 4, UINT64_MAX, NULL), 0);
-	faulty.fail_fsync = -EIO; /* it cannot be: then it stays */
+	faulty.fail_fsync = -EIO; /* the log cannot be rewritten, so the old one stays */
 	fence_often(61, 1, LOG_SLACK + 10);
 	CHECK_EQ(disk->log.size, (LOG_SLACK + 11) * 32);
 	faulty.fail_fsync = 0;
-	fence_often(61, LOG_SLACK + 11, LOG_SLACK + 10); /* not at once again */
+	fence_often(61, LOG_SLACK + 11, LOG_SLACK + 10); /* the rewrite is not retried at once */
 	CHECK(disk->log.size < LOG_SLACK * 32);
 	CHECK(records_in_log() <= LOG_SLACK);
 	CHECK(disk->log.reserved - disk->log.size >= LOG_RESERVE / 2);
 	faulty.n_sync = 0;
 	disk->log.unnamed = true;
 	CHECK_EQ(fence(62, 9, UINT64_MAX, NULL), 0);
-	CHECK_EQ(faulty.n_sync, 2); /* the log, and its name before anybody counts on it */
+	/* the log, and its directory entry before a caller relies on it */
+	CHECK_EQ(faulty.n_sync, 2);
 	CHECK_EQ(fence(62, 10, UINT64_MAX, NULL), 0);
 	CHECK_EQ(faulty.n_sync, 3);
 	disk_again(false);
@@ -466,8 +469,8 @@ static void old_tombstones_go_while_it_runs(void)
 	for (uint64_t i = 0; i < N; i++)
 		CHECK_EQ(remove_object(300, 7), 0);
 	CHECK_EQ(disk->floors.count, 2);
-	CHECK_EQ(disk_floor(disk, 69), 3); /* its object is there */
-	CHECK_EQ(disk_floor(disk, 300), 7); /* a recent one */
+	CHECK_EQ(disk_floor(disk, 69), 3); /* its object still exists */
+	CHECK_EQ(disk_floor(disk, 300), 7); /* a recent tombstone */
 	disk_end();
 }
 

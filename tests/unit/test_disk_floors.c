@@ -1,4 +1,5 @@
-/* Floors that do not fit into memory: found again on disk, over restarts, crashes, damage and age. */
+/* Floors that do not fit into memory: found again on disk, after restarts, crashes, damage, and
+ * expiry. */
 #include <sys/stat.h>
 
 #include "disk/disk_impl.h"
@@ -20,7 +21,7 @@ static void end_small(void)
 	disk_max_floors = 0;
 }
 
-/* Until no merge is under way, nor what follows it. */
+/* Waits until no merge and no follow-up work is active. */
 static void quiet(void)
 {
 	while (!disk_idle(disk))
@@ -34,7 +35,7 @@ static void fence_all(uint64_t first, uint64_t n, uint64_t epoch)
 	quiet();
 }
 
-/* The floor is this one: what is below it is refused, it itself is not. */
+/* True if the floor is `epoch`: lower epochs are refused, `epoch` itself is accepted. */
 static bool has_floor(uint64_t ino, uint64_t epoch)
 {
 	int r = get_with(ino, epoch, false);
@@ -69,7 +70,7 @@ static void floors_beyond_the_limit_are_found_again(void)
 	CHECK(disk->base);
 	CHECK(disk->floors.count <= 2 * LIMIT);
 	CHECK(disk->base->count + disk->floors.count >= MANY);
-	CHECK(disk->log.size / 32 <= 2 * LIMIT + 1); /* it was cut */
+	CHECK(disk->log.size / 32 <= 2 * LIMIT + 1); /* the log was cut */
 	for (int i = 0; i < 3; i++) {
 		have_floors(100, MANY, 7);
 		CHECK(has_floor(99, 0));
@@ -85,12 +86,12 @@ static void the_higher_floor_of_memory_and_disk_counts(void)
 	begin_small();
 	fence_all(100, MANY, 7);
 	CHECK_EQ(fence(100, 9, UINT64_MAX, NULL), 0);
-	CHECK_EQ(fence(101, 5, UINT64_MAX, NULL), 0); /* an old one, repeated */
+	CHECK_EQ(fence(101, 5, UINT64_MAX, NULL), 0); /* repeats an old fence */
 	for (int i = 0; i < 3; i++) {
 		CHECK(has_floor(100, 9));
 		CHECK(has_floor(101, 7));
 		if (i == 1)
-			fence_all(300, 2 * LIMIT, 3); /* both are merged */
+			fence_all(300, 2 * LIMIT, 3); /* merges both */
 		disk_again(true);
 	}
 	end_small();
@@ -111,14 +112,14 @@ static void an_open_object_keeps_its_floor(void)
 	trial_wait(&t.trial);
 	CHECK_EQ(t.trial.error, -ESTALE);
 	object_put(o);
-	other = get_ok(101, 1); /* and one that is opened finds it */
+	other = get_ok(101, 1); /* an object opened now finds its floor */
 	CHECK_EQ(disk_floor(disk, 101), 7);
 	CHECK(!object_may_store(other, 6, 0, 0, 1));
 	object_put(other);
 	end_small();
 }
 
-/* Floors move into the base while objects of the same inodes are opened. */
+/* Floors are merged into the base while objects of the same inodes are opened. */
 static void opens_beside_merges_miss_no_floor(void)
 {
 	enum { N = 200 };
@@ -149,7 +150,8 @@ static void opens_beside_merges_miss_no_floor(void)
 
 /* ---- crashes ---- */
 
-/* Killed after so many changes of files: what was answered is known to the next start. */
+/* The disk is killed after `steps` changes of files: the next start must know every fence that was
+ * answered. */
 static bool survives(int steps)
 {
 	bool answered[MANY];
@@ -187,7 +189,7 @@ static void a_crash_while_a_start_merges_loses_no_floor(void)
 
 	for (int n = 0; died; n++) {
 		disk_begin("/dev/shm");
-		fence_all(100, MANY, 7); /* all in the log, as before there was a base */
+		fence_all(100, MANY, 7); /* all floors are in the log, as before a base existed */
 		CHECK_EQ(file_size("fences.base"), -1);
 		CHECK_EQ(disk_close(disk, false), 0);
 		disk = NULL;
@@ -235,8 +237,8 @@ static void old_floors_without_objects_are_forgotten_by_a_merge(void)
 	have_floors(100, MANY, 7);
 	faulty.skew = TOMBSTONE_NS + 2 * 24 * 3600 * NSEC_PER_SEC;
 	fence_all(300, 2 * LIMIT, 7);
-	CHECK(has_floor(51, 7)); /* its object is there */
-	have_floors(300, 2 * LIMIT, 7); /* recent ones */
+	CHECK(has_floor(51, 7)); /* its object still exists */
+	have_floors(300, 2 * LIMIT, 7); /* recent floors */
 	have_floors(200, 2 * LIMIT, 7);
 	have_floors(100, MANY, 0);
 	CHECK(disk->base->count <= 1 + 4 * LIMIT);
@@ -283,7 +285,7 @@ static void scans_tell_floors_of_the_base(void)
 	end_small();
 }
 
-/* A merge ends between the reading of the directories and the answer. */
+/* A merge ends after the scan has read the directories and before it answers. */
 static void a_scan_beside_a_merge_misses_no_floor(void)
 {
 	static struct disk_object rows[2 * MANY];
@@ -298,7 +300,7 @@ static void a_scan_beside_a_merge_misses_no_floor(void)
 		a.ino = 100 + i;
 		s.begun = false;
 		trial_start(&f, &loop, start_fence, &a);
-		trial_wait(&f); /* it may have started a merge */
+		trial_wait(&f); /* the fence may have started a merge */
 		trial_start(&scan, &loop, start_scan, &s);
 		trial_wait(&scan);
 		for (uint32_t k = 0; k < s.n; k++)
@@ -340,7 +342,7 @@ static void a_damaged_record_costs_one_floor(void)
 		lost += !has_floor(100 + i, 7);
 	CHECK_EQ(lost, 1);
 	CHECK(has_floor(rec.ino, 0));
-	fence_all(300, 2 * LIMIT, 7); /* a merge leaves it out */
+	fence_all(300, 2 * LIMIT, 7); /* the merge drops the damaged record */
 	CHECK(has_floor(rec.ino, 0));
 	have_floors(300, 2 * LIMIT, 7);
 	end_small();

@@ -1,4 +1,4 @@
-/* Objects: reading, writing, ends, syncs, latched errors, the descriptor cache and turns. */
+/* Objects: reads, writes, ends, syncs, latched errors, the descriptor cache, and turns. */
 #include "disk/disk_impl.h"
 
 #include "disk_trial.h"
@@ -34,7 +34,7 @@ static void holes_and_what_is_behind_the_end_read_as_zeros(const char *parent)
 	CHECK_EQ(put_bytes(o, UINT64_MAX - 1, "xyz", 3), -EFBIG);
 	object_put(o);
 	disk_again(true);
-	CHECK_EQ(get(7, 2, false, &o), -ENOENT); /* another generation is another object */
+	CHECK_EQ(get(7, 2, false, &o), -ENOENT); /* another generation names another object */
 	CHECK_EQ(get(7, 1, false, &o), 0);
 	CHECK_EQ(object_end(o), 10003);
 	CHECK_EQ(read_bytes(o, 0, buf, 3), 0);
@@ -63,7 +63,7 @@ static void gets_at_the_same_time_share_one_open(void)
 	}
 	for (int i = 0; i < 4; i++)
 		trial_wait(&t[i]);
-	for (int i = 0; i < 2; i++) /* the others came before anybody created it */
+	for (int i = 0; i < 2; i++) /* these opens may run before the object is created */
 		CHECK(t[i].error == -ENOENT || a[i].object == a[3].object);
 	CHECK(a[2].object && a[2].object == a[3].object);
 	disk_counters(disk, &c);
@@ -175,7 +175,7 @@ static void the_cache_is_bounded_and_loses_nothing(void)
 	touch_many(100, DISK_MAX_OPEN + 200);
 	CHECK(disk->n_open <= DISK_MAX_OPEN);
 	CHECK_EQ(disk->n_evicting, 0);
-	CHECK(faulty.n_sync >= 200); /* dirty ones were synced first */
+	CHECK(faulty.n_sync >= 200); /* dirty objects were synced before they left the cache */
 	CHECK_EQ(disk->table.count, disk->n_open);
 	for (uint64_t i = 100; i < 100 + DISK_MAX_OPEN + 200; i++) {
 		struct object *o;
@@ -276,24 +276,24 @@ static void a_mapping_stays_while_it_is_used_and_then_grows(void)
 
 	disk_begin("/dev/shm");
 	o = get_ok(11, 1);
-	CHECK(!object_map(o, 0, 1)); /* it holds nothing */
+	CHECK(!object_map(o, 0, 1)); /* the object is empty */
 	CHECK_EQ(put_bytes(o, 4000, "near", 4), 0);
 	old = object_map(o, 4000, 4);
 	CHECK(old && memcmp(old, "near", 4) == 0);
 	CHECK_EQ(put_bytes(o, OBJECT_MAP + 5, "far", 3), 0);
-	CHECK(!object_map(o, OBJECT_MAP, 8)); /* somebody sends from the old one */
+	CHECK(!object_map(o, OBJECT_MAP, 8)); /* the old mapping is still in use */
 	CHECK(memcmp(old, "near", 4) == 0);
 	object_unmap(o);
 	far = object_map(o, OBJECT_MAP, 8);
 	CHECK(far && memcmp(far + 5, "far", 3) == 0);
-	CHECK(!object_map(o, OBJECT_MAP, 9)); /* behind its end */
+	CHECK(!object_map(o, OBJECT_MAP, 9)); /* behind the end of the object */
 	object_unmap(o);
 	CHECK_EQ(o->map_users, 0);
 	object_put(o);
 	disk_end();
 }
 
-/* A byte at the end of all that a file can have. */
+/* Writes a byte at the largest possible offset of a file. */
 static void a_huge_object_is_mapped_in_part_or_not_at_all(void)
 {
 	const uint64_t end = INT64_MAX - 4096;
@@ -303,7 +303,7 @@ static void a_huge_object_is_mapped_in_part_or_not_at_all(void)
 	disk_begin("/dev/shm");
 	o = get_ok(12, 1);
 	CHECK_EQ(put_bytes(o, 0, "near", 4), 0);
-	if (put_bytes(o, end - 1, "x", 1) == 0) { /* not every file system can */
+	if (put_bytes(o, end - 1, "x", 1) == 0) { /* not every file system supports it */
 		CHECK_EQ(object_end(o), end);
 		near = object_map(o, 0, 4);
 		CHECK(!near || memcmp(near, "near", 4) == 0);

@@ -1,4 +1,4 @@
-/* The storage directory: formatting, every reason to refuse it, and the verifier. */
+/* The storage directory: formatting, every reason to refuse a directory, and the verifier. */
 #include "disk/disk_impl.h"
 
 #include "disk_trial.h"
@@ -55,7 +55,7 @@ static void a_file_instead_of_a_directory_is_refused(void)
 	disk_end();
 }
 
-/* Changes a byte; with `seal`, makes the crc right again. */
+/* Changes one byte of sheaf.id; with `seal`, corrects the crc. */
 static void edit_id(size_t at, uint8_t value, bool seal)
 {
 	char file[600];
@@ -143,12 +143,12 @@ static void lost_objects_are_made_anew_and_nothing_else(void)
 	char file[600];
 
 	begin_closed();
-	CHECK_EQ(format_lost(&test_fs), 0); /* they are there */
+	CHECK_EQ(format_lost(&test_fs), 0); /* the parts are there */
 	in_dir(file, sizeof(file), "objects/stamp");
 	CHECK_EQ(unlink(file), 0);
 	in_dir(file, sizeof(file), "objects");
 	CHECK_EQ(rmdir(file), 0);
-	CHECK_EQ(format_lost(&other), -EPERM); /* another file system's */
+	CHECK_EQ(format_lost(&other), -EPERM); /* belongs to another file system */
 	refused(&test_fs, 3, -EUCLEAN, "objects has lost its contents");
 	CHECK_EQ(format_lost(&test_fs), 1);
 	CHECK_EQ(format_lost(&test_fs), 0);
@@ -168,8 +168,8 @@ static void formatting_twice_is_refused(void)
 	disk_end();
 }
 
-/* The stamp of an earlier format that was killed has a name which nothing has synced yet: it is
- * synced before sheaf.id has one, and once more at the end. */
+/* The stamp of an earlier, killed format has a name that was never synced. It is synced before
+ * sheaf.id gets a name, and once more at the end. */
 static void the_names_of_a_broken_format_are_synced(void)
 {
 	char file[600];
@@ -208,7 +208,7 @@ static void a_clean_stop_keeps_the_verifier_and_anything_else_does_not(void)
 	disk_again(true);
 	CHECK_EQ(disk_verifier(disk), verifier);
 	CHECK(disk_boot(disk) != boot);
-	disk_again(false); /* `clean` was consumed */
+	disk_again(false); /* the first start removed `clean` */
 	CHECK(disk_verifier(disk) != verifier);
 	disk_end();
 }
@@ -252,7 +252,7 @@ static void a_stop_that_cannot_sync_changes_the_verifier(void)
 	disk_end();
 }
 
-/* The count is in the page cache only: if the next start did not write it again, a power loss would
+/* The count is only in the page cache. If the next start did not write it again, a power loss would
  * leave sheaf.id behind its parts, like a restored copy. */
 static void a_count_that_was_not_synced_is_written_again(void)
 {
@@ -277,7 +277,7 @@ static void space_is_told(void)
 {
 	uint64_t total, avail, id[3];
 
-	for (int i = 0; i < 3; i++) { /* twice the same disk, then another */
+	for (int i = 0; i < 3; i++) { /* the same file system twice, then another one */
 		disk_begin(i < 2 ? "/dev/shm" : ".");
 		CHECK_EQ(disk_space(disk, &total, &avail, &id[i]), 0);
 		CHECK(total > 0 && avail <= total);

@@ -1,4 +1,5 @@
-/* Room, zeros, holes and what is found of them, on file systems that can and in worlds that cannot. */
+/* Preallocation, zeroed ranges, holes, and seeks over them, on file systems with and without
+ * support. */
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -92,7 +93,8 @@ static void ends(const char *parent)
 	CHECK_EQ(allocate(o, 0, UINT64_MAX - 10, 5), -EFBIG);
 	CHECK_EQ(allocate(o, 0, 9000, 0), 0);
 	CHECK_EQ(object_end(o), 7800);
-	CHECK_EQ(put_bytes(o, 20000, "a", 1), 0); /* what was kept behind the end is zeros */
+	/* preallocated space behind the end reads as zeros */
+	CHECK_EQ(put_bytes(o, 20000, "a", 1), 0);
 	check_bytes(o, 7800, 12200, 0);
 	object_put(o);
 	disk_end();
@@ -121,7 +123,7 @@ static void holes(const char *parent)
 	CHECK_EQ(seek(o, SEEK_HOLE, 500000), 500000);
 	CHECK_EQ(seek(o, SEEK_DATA, 500000), UINT64_MAX);
 	CHECK_EQ(allocate(o, PUNCH, 0, INT64_MAX),
-		 0); /* the last block too, however far it is asked */
+		 0); /* the length may exceed the object; the last block is punched, too */
 	CHECK_EQ(seek(o, SEEK_DATA, 0), UINT64_MAX);
 	CHECK_EQ(object_end(o), 500000);
 	check_bytes(o, 0, 500000, 0);
@@ -141,7 +143,7 @@ static int no_fallocate(struct env *e, int fd, int how, off_t off, off_t len)
 	return -EOPNOTSUPP;
 }
 
-/* NULL tables and system calls that say no are the same. */
+/* A missing table entry and a system call that is not supported have the same effect. */
 static void a_file_system_without_room_or_holes_does_what_it_can(void)
 {
 	struct object *o;
@@ -189,7 +191,7 @@ static void a_failed_allocation_leaves_the_end_where_the_file_has_it(void)
 	disk_end();
 }
 
-/* Where files are in memory it is remembered which pages are there: until they may not be. */
+/* On tmpfs the object remembers which pages exist, until a punch or a cut may have removed some. */
 static void pages_that_went_are_asked_for_again(void)
 {
 	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), all = 16 * page;
@@ -199,7 +201,7 @@ static void pages_that_went_are_asked_for_again(void)
 	CHECK(loop.in_memory);
 	o = get_ok(7, 1);
 	fill(o, all);
-	if (!object_cached(o, 0, all)) { /* this kernel cannot tell */
+	if (!object_cached(o, 0, all)) { /* this kernel does not tell which pages exist */
 		object_put(o);
 		disk_end();
 		return;
@@ -211,7 +213,7 @@ static void pages_that_went_are_asked_for_again(void)
 	CHECK_EQ(put_bytes(o, 2 * page, "x", 1), 0);
 	CHECK(object_cached(o, 0, all));
 	CHECK_EQ(fence(7, 5, 2 * page + 10, NULL), 0);
-	CHECK_EQ(put_bytes(o, all - 1, "x", 1), 0); /* and a hole before it */
+	CHECK_EQ(put_bytes(o, all - 1, "x", 1), 0); /* leaves a hole before it */
 	CHECK(!object_cached(o, 0, all) && object_cached(o, 0, 2 * page + 10));
 	object_put(o);
 	disk_end();

@@ -1,4 +1,5 @@
-/* Pages of objects: every one once, with its end and its fence; what is no object is left out. */
+/* Scans of objects by pages: each object is listed once, with its end and its floor; other files
+ * are skipped. */
 #include <fcntl.h>
 
 #include "disk/disk_impl.h"
@@ -12,7 +13,7 @@ static void start_scan(struct trial *t, struct req *q)
 	disk_scan(disk, t->arg, q);
 }
 
-/* All pages of `max` rows; each object is seen once. */
+/* Reads all pages of `max` rows. Each object must be listed once. */
 static unsigned scan_all(uint32_t max, uint64_t only, bool *seen)
 {
 	struct disk_object rows[OBJECTS + 10];

@@ -1,5 +1,5 @@
-/* Layouts, accesses and views: known examples, then random ones against a model that works byte by
- * byte. */
+/* Layouts, accesses and views: known examples, then random ones, compared with a model that works
+ * byte by byte. */
 #include "layout/layout.h"
 
 #include "test.h"
@@ -110,7 +110,7 @@ static void a_contiguous_access_is_one_extent_per_target(void)
 	CHECK_EQ(sum, 4 * MIB);
 }
 
-/* 2^62 bytes at once: nothing may depend on the number of stripes. */
+/* 2^62 bytes in one access: the cost must not depend on the number of stripes. */
 static void huge_accesses_cost_nothing_and_are_exact(void)
 {
 	struct layout l = { 4096, 3, 1 };
@@ -148,7 +148,7 @@ struct model {
 	uint64_t off[MAX_TOTAL];
 	unsigned covered[MAX_TOTAL];
 	struct access a;
-	/* the stream of the view at hand */
+	/* the stream of the current view */
 	size_t stream[MAX_TOTAL], n_stream;
 };
 
@@ -190,7 +190,7 @@ static size_t cut(size_t total, uint64_t *len)
 	return n;
 }
 
-/* One block again and again, up or down. */
+/* Uses one block repeatedly, with increasing or decreasing offsets. */
 static void make_even(struct model *m, uint64_t block)
 {
 	uint64_t stride = below(2) ? below(60) : below(3 * (uint64_t)m->l.unit * m->l.width);
@@ -221,7 +221,7 @@ static void make_lists(struct model *m)
 	for (size_t i = 0; i < m->n_mem; i++) {
 		char *p = m->arena + below(ARENA - len[i] + 1);
 
-		if (i && below(3) == 0) { /* adjacent to the one before */
+		if (i && below(3) == 0) { /* adjacent to the previous piece */
 			char *end = (char *)m->mem[i - 1].iov_base + m->mem[i - 1].iov_len;
 
 			if (end + len[i] <= m->arena + ARENA)
@@ -264,7 +264,7 @@ static void check_extents(struct model *m, uint32_t t, const struct view *v,
 	m->n_stream = 0;
 	for (size_t i = 0; i < n; i++) {
 		CHECK(out[i].length > 0);
-		if (i) /* maximal */
+		if (i) /* extents are maximal */
 			CHECK(out[i - 1].offset + out[i - 1].length != out[i].offset);
 		for (uint64_t k = 0; k < out[i].length; k++) {
 			uint64_t obj = 0;
@@ -295,7 +295,7 @@ static void check_iov(struct model *m, struct view *v, uint64_t at, uint64_t len
 			CHECK(m->addr[m->stream[at + done++]] == (char *)iov[i].iov_base + k);
 	}
 	CHECK_EQ(done, got);
-	if (got < len) /* the next piece is really another one */
+	if (got < len) /* the next piece is not adjacent */
 		CHECK(m->addr[m->stream[at + got]] !=
 		      (char *)iov[n - 1].iov_base + iov[n - 1].iov_len);
 }
@@ -369,7 +369,8 @@ static void check_target(struct model *m, uint32_t t)
 		CHECK_EQ(from.pos, c.pos);
 		check_view(m, &span);
 		if (v.length < max_bytes && n < max)
-			CHECK_EQ(c.pos, m->total); /* it did not stop without need */
+			/* the plan ends early only when a limit is reached */
+			CHECK_EQ(c.pos, m->total);
 	}
 	CHECK_EQ(v.length, 0);
 	CHECK_EQ(c.pos, m->total);
@@ -393,7 +394,7 @@ static void check_sizes(const struct model *m)
 	uint64_t end = layout_object_size(&m->l, t, size);
 	uint64_t file_end = layout_file_end(&m->l, t, end);
 
-	CHECK(file_end <= size); /* the smallest such size */
+	CHECK(file_end <= size); /* the smallest size with this object size */
 	CHECK(layout_object_size(&m->l, t, file_end) == end);
 	if (end)
 		CHECK(layout_object_size(&m->l, t, file_end - 1) == end - 1);

@@ -1,4 +1,4 @@
-/* The plan of a copy between two files against a model that works byte by byte. */
+/* The plan of a copy between two files, compared with a model that works byte by byte. */
 #include "layout/layout.h"
 
 #include "test.h"
@@ -13,7 +13,7 @@ static uint64_t below(uint64_t n)
 	return test_random(&rng) % n;
 }
 
-/* Which source byte has come to each byte of the copy. */
+/* For each byte of the copy, the source byte that was copied to it. */
 static uint8_t seen[LEN];
 
 static void check_piece(const struct copy *k, uint32_t index, uint32_t source,

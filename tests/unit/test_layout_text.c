@@ -4,7 +4,7 @@
 
 static char text[1 << 16];
 
-/* What is written of `count` copies. */
+/* Checks the text of `count` copies. */
 static void says(const struct type *t, uint64_t count, const char *want)
 {
 	struct pattern p;
@@ -15,7 +15,8 @@ static void says(const struct type *t, uint64_t count, const char *want)
 	CHECK(n > 0);
 	text[n] = 0;
 	CHECK_STR(text, want);
-	for (int i = 0; i <= n; i += 7) /* what does not fit is refused, and nothing is behind it */
+	/* a buffer that is too small is refused, and nothing is written behind it */
+	for (int i = 0; i <= n; i += 7)
 		CHECK_EQ(pattern_text(&p, text, (size_t)i), -E2BIG);
 	CHECK_EQ(pattern_text(&p, text, (size_t)n + 1), n);
 }
@@ -41,7 +42,7 @@ static void a_pattern_is_its_nodes_from_the_outermost_on(void)
 	type_free(s);
 }
 
-/* Each list has the one before twice: the text would double 30 times. */
+/* Each list contains the previous one twice: the text would double 30 times. */
 static void a_text_that_would_be_too_long_ends_soon(void)
 {
 	struct type *t, *next;

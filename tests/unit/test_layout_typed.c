@@ -1,9 +1,10 @@
-/* Views of accesses with patterns on both sides, against a model that has the offset of every byte: plans of requests,
- * and the memory of any part of their streams, in and out of order. A failure prints the seed of its case. */
+/* Views of accesses with patterns on both sides, compared with a model that holds the offset of
+ * every byte: plans of requests, and the memory of any part of their streams, in and out of order.
+ * A failure prints the seed of its case. */
 #include "type_side.h"
 
 #define CASES 30000
-#define BASE 4096 /* nothing reaches below 0 from there */
+#define BASE 4096 /* large enough that no offset is negative */
 
 struct trial {
 	struct side mem, file;
@@ -11,7 +12,7 @@ struct trial {
 	struct access a;
 	struct layout l;
 	uint32_t index;
-	uint64_t own[8192]; /* positions of the access that belong to the object */
+	uint64_t own[8192]; /* positions of the access that are in this object */
 	size_t n_own;
 };
 
@@ -28,7 +29,8 @@ static void find_own(struct trial *t)
 	}
 }
 
-/* Bytes [at, at + len) of a view that begins with the own byte `first`. */
+/* Checks bytes [at, at + len) of a view whose first byte is number `first` of the object's own
+ * bytes. */
 static void check_iov(struct trial *t, struct view *v, size_t first, uint64_t at, uint64_t len)
 {
 	struct iovec iov[64];
@@ -80,7 +82,7 @@ static void check_plans(struct trial *t)
 	CHECK_EQ(done, t->n_own);
 }
 
-/* All of it at once, as a pattern on the wire means it. */
+/* Checks the whole access, as a pattern on the wire describes it. */
 static void check_whole(struct trial *t)
 {
 	uint64_t begin = below(t->a.total), upto = begin + below(t->a.total - begin + 1);

@@ -1,5 +1,6 @@
-/* Access control lists: which are taken, what they grant, what they become with the mode and in new files, against a
- * small model of acl(5); security attributes, and when capabilities go. */
+/* Access control lists: which lists are valid, what they grant, how they change with the mode and
+ * are inherited, compared with a small model of acl(5); security attributes, and when capabilities
+ * are dropped. */
 #include <regex.h>
 
 #include "acl_text.h"
@@ -65,7 +66,7 @@ static int get(const struct cred *c, struct wire_handle h, const char *name,
 	return meta_getxattr(f.m, c, &h, &n, XATTR_VALUE_LEN, res, &f.arena);
 }
 
-/* NULL: there is none. */
+/* Compares the stored list with *a; NULL means that there is none. */
 static bool has(struct wire_handle h, const char *name, struct list_acl *want)
 {
 	struct acl_bytes b;
@@ -155,7 +156,7 @@ static struct cred some_cred(uint32_t gids[3])
 	return c;
 }
 
-/* On the loop, in a walk, and in a record. */
+/* Checks permissions on the loop, in a walk, and in a record. */
 static void who_may(struct list_acl *a, struct wire_handle dir, struct wire_handle file)
 {
 	struct meta_node n = fake_node(&f, dir);
@@ -205,9 +206,9 @@ static void a_list_grants_what_acl_5_says(void)
 	fake_end(&f);
 }
 
-/* ---- which are lists at all ---- */
+/* ---- validity ---- */
 
-/* What must come in which order, as a pattern over one letter for each entry. */
+/* The order of entries as a regular expression over one letter per entry. */
 static bool model_valid(const struct list_acl *a)
 {
 	char tags[sizeof(a->e) / sizeof(a->e[0]) + 1];
@@ -234,7 +235,7 @@ static bool model_valid(const struct list_acl *a)
 	return ok;
 }
 
-/* One entry comes, goes, moves, or is another. */
+/* Adds, removes, moves or changes one entry. */
 static void spoil(struct list_acl *a)
 {
 	static const uint16_t tags[] = { 1, 2, 4, 8, 16, 32, 64, 0, 3 };
@@ -286,7 +287,7 @@ static void what_is_no_list_is_refused(void)
 	acl_some(&a, rnd, someone);
 	b = acl_bytes(&a);
 	for (uint32_t len = 1; len < b.len; len++)
-		if (len != 4) /* a head alone is a list without entries */
+		if (len != 4) /* a head alone is an empty list */
 			CHECK_EQ(set_bytes(&root, file, ACCESS_ACL, b.b, len), EINVAL);
 	b.b[0] = 1;
 	CHECK_EQ(set_bytes(&root, file, ACCESS_ACL, b.b, b.len), EOPNOTSUPP);
@@ -316,7 +317,7 @@ static void a_list_has_at_most_512_entries(void)
 	fake_end(&f);
 }
 
-/* ---- who sets them, and where ---- */
+/* ---- who may set them, and on which files ---- */
 
 static void owners_set_lists_and_anybody_reads_them(void)
 {
@@ -343,7 +344,7 @@ static void owners_set_lists_and_anybody_reads_them(void)
 	CHECK_EQ(get(&other, file, ACCESS_ACL, &res), 0);
 	CHECK_EQ(meta_listxattr(f.m, &other, &file, 100, &res, &f.arena), 0);
 	CHECK(res.size == sizeof(ACCESS_ACL) && !memcmp(res.data.p, ACCESS_ACL, res.size));
-	/* default ones are for directories */
+	/* only directories have default lists */
 	CHECK_EQ(set(&user, file, DEFAULT_ACL, &a), EACCES);
 	CHECK_EQ(set(&other, file, DEFAULT_ACL, &a), EACCES);
 	CHECK_EQ(drop(&user, file, DEFAULT_ACL), 0);
@@ -355,7 +356,7 @@ static void owners_set_lists_and_anybody_reads_them(void)
 	CHECK_EQ(drop(&root, link, ACCESS_ACL), EOPNOTSUPP);
 	CHECK_EQ(get(&root, link, ACCESS_ACL, &res), -EOPNOTSUPP);
 	CHECK_EQ(set(&root, file, "system.posix_acl_x", &a), EOPNOTSUPP);
-	/* and go: the mode stays */
+	/* removing the list keeps the mode */
 	CHECK_EQ(drop(&user, file, ACCESS_ACL), 0);
 	CHECK_EQ(drop(&user, file, ACCESS_ACL), 0);
 	CHECK_EQ(mode_of(file), 0640);
@@ -418,7 +419,8 @@ static void chmod_changes_the_mask(void)
 	fake_end(&f);
 }
 
-/* What acl(5) has under "object creation and default ACLs": the intersection of both. */
+/* The rules of acl(5), "object creation and default ACLs": the permissions of both are
+ * intersected. */
 static void model_inherit(struct list_acl *a, unsigned mode)
 {
 	struct ace *class = acl_entry(a, A_MASK) ? acl_entry(a, A_MASK) : acl_entry(a, A_GROUP_OBJ);
@@ -461,7 +463,7 @@ static void new_inodes_inherit(void)
 	fake_end(&f);
 }
 
-/* A directory whose name is on another server. */
+/* A new directory whose entry is on another server. */
 static void a_part_of_a_change_inherits_too(void)
 {
 	struct wire_record part, r;
@@ -501,7 +503,7 @@ static void a_part_of_a_change_inherits_too(void)
 		CHECK(has(made, DEFAULT_ACL, i % 2 ? &a : NULL));
 		CHECK(has(made, ACCESS_ACL, i % 2 && a.n > 3 ? &b : NULL));
 	}
-	/* what is no list does not get so far */
+	/* an invalid list is refused when the part is prepared */
 	part.data = wire_text("no list");
 	xdr_encoder(&x, text, sizeof(text));
 	CHECK(xdr_wire_record(&x, &part));
@@ -539,7 +541,7 @@ static void capabilities_go_as_set_id_bits_do(void)
 			r.size = 1000;
 			r.mtime = r.time;
 		}
-		if (i == 4) { /* from root, too */
+		if (i == 4) { /* a change by root, too */
 			r = rec_on(&f, REC_SETATTR, file);
 			r.which = SET_UID;
 			r.owner = 101;
@@ -590,7 +592,7 @@ static int repair(struct wire_handle h)
 	return fake_apply(&f, &r).status;
 }
 
-/* A list that is damaged lets nobody in whom it might have kept out. */
+/* A damaged list must not admit a user whom the original list might have refused. */
 static void a_lost_list_is_seen_and_repaired(void)
 {
 	const struct cred other = { 109, 200, 0, NULL };
@@ -622,7 +624,7 @@ static void a_lost_list_is_seen_and_repaired(void)
 	CHECK_EQ(mode_of(file), 0604);
 	CHECK_EQ(row_of(SCAN_INODE, file.ino).has, 0);
 	CHECK(has(file, ACCESS_ACL, NULL));
-	/* a row that the inode does not know of */
+	/* a row that is not noted in the inode */
 	b = acl_bytes(&a);
 	put_row(T_XATTR, k, b.b, b.len);
 	n = fake_node(&f, file);

@@ -1,4 +1,4 @@
-/* Hard links and symbolic links: the records, and walks that follow them. */
+/* Hard links and symbolic links: their records, and walks that follow them. */
 #include "meta/meta_state.h"
 #include "meta_fake.h"
 
@@ -99,7 +99,8 @@ static void the_file_goes_with_its_last_name(void)
 	res = fake_name(&f, REC_UNLINK, fake_root, "b");
 	CHECK_EQ(res.removed.ino, file.ino);
 	CHECK_EQ(fake_rows(&f, ROWS_REMOVE), 1);
-	CHECK_EQ(link_to(file, fake_root, "c"), ENOENT); /* too late, also while it is open */
+	/* the last name is gone, even if the file is open */
+	CHECK_EQ(link_to(file, fake_root, "c"), ENOENT);
 	CHECK_EQ(fake_apply(&f, &r).status, 0);
 	CHECK_EQ(meta_get(f.m, &file, &n, &f.arena), -ESTALE);
 	CHECK_EQ(link_to(file, fake_root, "c"), ESTALE);
@@ -167,7 +168,8 @@ static void renames_know_two_names_of_one_file(void)
 	a = fake_make(&f, REC_CREATE, fake_root, "a");
 	b = fake_make(&f, REC_CREATE, fake_root, "b");
 	CHECK_EQ(link_to(a, fake_root, "a2"), 0);
-	CHECK_EQ(fake_rename(&f, fake_root, "a", fake_root, "a2", 0), 0); /* nothing happens */
+	/* two names of one file: no change */
+	CHECK_EQ(fake_rename(&f, fake_root, "a", fake_root, "a2", 0), 0);
 	CHECK_EQ(fake_lookup(&f, fake_root, "a", &at), 0);
 	CHECK_EQ(fake_node(&f, a).attr.nlink, 2);
 	r = rec_name(&f, REC_RENAME, fake_root, "b");
@@ -175,7 +177,7 @@ static void renames_know_two_names_of_one_file(void)
 	r.name2 = wire_text("a2");
 	res = fake_apply(&f, &r);
 	CHECK_EQ(res.status, 0);
-	CHECK_EQ(res.removed.ino, 0); /* it has a name left */
+	CHECK_EQ(res.removed.ino, 0); /* the file has another name */
 	CHECK_EQ(fake_node(&f, a).attr.nlink, 1);
 	CHECK_EQ(fake_lookup(&f, fake_root, "a2", &at), 0);
 	CHECK_EQ(at.ino, b.ino);
@@ -285,10 +287,10 @@ static void a_symbolic_link_goes_at_once(void)
 	CHECK_EQ(meta_readlink(f.m, &link, &text, &f.arena), 0);
 	res = fake_name(&f, REC_UNLINK, fake_root, "second");
 	CHECK_EQ(res.status, 0);
-	CHECK_EQ(res.removed.ino, 0); /* there are no objects to remove */
+	CHECK_EQ(res.removed.ino, 0); /* a symbolic link has no objects to remove */
 	CHECK_EQ(fake_rows(&f, ROWS_REMOVE), 0);
 	CHECK_EQ(meta_get(f.m, &link, &n, &f.arena), -ESTALE);
-	/* replaced by a rename, too */
+	/* a rename may replace it, too */
 	link = link_made("x", fake_root, "link");
 	other = fake_make(&f, REC_CREATE, fake_root, "file");
 	CHECK_EQ(fake_rename(&f, fake_root, "file", fake_root, "link", 0), 0);
@@ -336,7 +338,7 @@ static void walks_go_through_symbolic_links(void)
 	a = fake_make(&f, REC_MKDIR, fake_root, "a");
 	b = fake_make(&f, REC_MKDIR, a, "b");
 	file = fake_make(&f, REC_CREATE, b, "file");
-	up = link_made("../a/b", a, "up"); /* from the directory of the link */
+	up = link_made("../a/b", a, "up"); /* relative to the directory of the link */
 	abs = link_made("/a/up", b, "abs");
 	end = link_made("b/abs/file", a, "end");
 	CHECK_EQ(walked_to("a/up/file", false), file.ino);
@@ -345,8 +347,9 @@ static void walks_go_through_symbolic_links(void)
 	CHECK_EQ(walked_to("a/end", false), end.ino);
 	CHECK_EQ(walked_to("a/up", true), b.ino);
 	CHECK_EQ(walked_to("a/up", false), up.ino);
-	CHECK_EQ(walked_to("a/up/", false), b.ino); /* the slash says that a directory is meant */
-	CHECK_EQ(walked_to("a/up/..", false), a.ino); /* of where it points */
+	/* the slash requires a directory, so the link is followed */
+	CHECK_EQ(walked_to("a/up/", false), b.ino);
+	CHECK_EQ(walked_to("a/up/..", false), a.ino); /* the parent of the link's target */
 	CHECK_EQ(walked_to("a/b/abs", false), abs.ino);
 	CHECK_EQ(walk_place("a/end/", true, false).rc, -ENOTDIR);
 	CHECK_EQ(walk_place("a/end/x", true, false).rc, -ENOTDIR);
@@ -423,7 +426,7 @@ static void the_leaf_may_be_what_a_link_points_to(void)
 	CHECK_EQ(w.end.at.ino, d.ino);
 	CHECK_STR(w.leaf, "twice");
 	CHECK(!w.slash);
-	w = walk_place("d/twice/", false, true); /* with a '/' behind it is followed */
+	w = walk_place("d/twice/", false, true); /* a trailing '/' follows the link */
 	CHECK_EQ(w.end.at.ino, d.ino);
 	CHECK_STR(w.leaf, "new");
 	CHECK(w.slash);
@@ -438,7 +441,7 @@ static void the_leaf_may_be_what_a_link_points_to(void)
 	fake_end(&f);
 }
 
-/* A directory of partition 5 without a parent of ours, which no record makes yet. */
+/* A directory in partition 5 whose parent is not on this server. No record makes one yet. */
 static struct wire_handle far_dir(void)
 {
 	struct node n = { .i = { .mode = S_IFDIR | 0755,
@@ -476,12 +479,13 @@ static void walks_that_leave_our_partition_say_what_is_left(void)
 	CHECK_EQ(end.consumed, p.path.len);
 	CHECK_EQ(end.rest.len, 9);
 	CHECK(!memcmp(end.rest.p, "/a/b/c//d", 9));
-	p.path = wire_text("x/../../y"); /* without a link the path itself goes on */
+	/* without a link, the rest of the path itself is referred */
+	p.path = wire_text("x/../../y");
 	CHECK_EQ(meta_walk(f.m, &root, &p, NULL, &end, &f.arena), -EREMOTE);
 	CHECK(!end.linked);
 	CHECK_EQ(end.at.ino, META_ROOT_INO);
 	CHECK_EQ(end.consumed, 7);
-	p.path = wire_text("x/link"); /* not followed: it is ours */
+	p.path = wire_text("x/link"); /* not followed: the link itself is on this server */
 	CHECK_EQ(meta_walk(f.m, &root, &p, NULL, &end, &f.arena), 0);
 	fake_end(&f);
 }

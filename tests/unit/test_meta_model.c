@@ -1,12 +1,13 @@
-/* 20,000 seeded operations on a small tree, the same on a model in memory: status, attributes and
- * contents must agree throughout, across reopens, and every counter must add up at the end. */
+/* 20,000 seeded operations on a small tree and on a model in memory: status, attributes and
+ * contents must agree throughout and across reopens, and every counter must match at the end. */
 #include "meta_fake.h"
 
 #define OPS 20000
-#define NODES 400 /* live at once */
+#define NODES 400 /* most nodes at one time */
 #define N_NAMES 12
 
-/* An inode of the model; 0 is the root. A node has at most one name: there are no hard links yet. */
+/* An inode of the model; number 0 is the root. A node has at most one name: the model has no hard
+ * links. */
 struct mnode {
 	bool used, dir;
 	int parent;

@@ -1,10 +1,10 @@
-/* Parts of changes over two servers, over a restart between their two halves. */
+/* Parts of changes over two servers, with a restart between prepare and finish. */
 #include "meta/meta_schema.h"
 #include "meta_fake.h"
 
 static struct fake f;
 
-/* A directory whose name is on another server, as far as prepared. */
+/* Prepares a new directory whose entry is on another server. */
 static uint64_t prepare_new(uint64_t pair)
 {
 	struct wire_record part = rec_on(&f, PART_NEW, (struct wire_handle){ 0 });
@@ -31,7 +31,7 @@ static void the_number_of_a_prepared_directory_is_given_to_nobody_else(void)
 	fake_end(&f);
 }
 
-/* What is above a directory that is about to move is not known before it has, or has not. */
+/* While the move of a directory is prepared, its ancestors are not known. */
 static void a_climb_waits_for_a_directory_that_moves(void)
 {
 	struct wire_handle a, b, child, at;
@@ -57,7 +57,8 @@ static void a_climb_waits_for_a_directory_that_moves(void)
 	fake_end(&f);
 }
 
-/* A damaged tree: the coordinator, which sees where it was before, ends the climb. */
+/* A damaged tree with a cycle: the climb returns to its start, so that the coordinator can end
+ * it. */
 static void a_climb_in_a_circle_comes_back(void)
 {
 	struct wire_handle a, b, other, at;
@@ -80,7 +81,7 @@ static void a_climb_in_a_circle_comes_back(void)
 	fake_end(&f);
 }
 
-/* Names that are held are not listed until it is known what becomes of them; those of other directories are. */
+/* A directory with held names is not listed until the change is finished. Other directories are. */
 static void a_listing_waits_for_names_that_are_held(void)
 {
 	struct wire_record part = rec_on(&f, PART_ADD, (struct wire_handle){ 5, 1 });

@@ -1,4 +1,4 @@
-/* Walks, permissions, readdir with stable cookies. */
+/* Walks, permissions, and readdir with stable cookies. */
 #include "meta_fake.h"
 
 static struct fake f;
@@ -145,10 +145,11 @@ static void permission_classes_do_not_add_up(void)
 	struct cred c = { 5, 50, 2, gids };
 	struct meta_node n = { .attr = { .mode = 0047, .uid = 5, .gid = 2 } };
 
-	CHECK_EQ(meta_may(&n, &c, MAY_READ), -EACCES); /* the owner has nothing */
+	CHECK_EQ(meta_may(&n, &c, MAY_READ), -EACCES); /* the owner class has no rights */
 	n.attr.uid = 6;
 	CHECK_EQ(meta_may(&n, &c, MAY_READ), 0);
-	CHECK_EQ(meta_may(&n, &c, MAY_READ | MAY_WRITE), -EACCES); /* a member reads */
+	/* the group class may only read */
+	CHECK_EQ(meta_may(&n, &c, MAY_READ | MAY_WRITE), -EACCES);
 	n.attr.gid = 3;
 	CHECK_EQ(meta_may(&n, &c, MAY_READ | MAY_WRITE | MAY_EXEC), 0);
 	n.attr.mode = 0;
@@ -213,7 +214,8 @@ static void make_entries(struct wire_handle dir)
 	}
 }
 
-/* Between two pages: what was not there at the start comes, what the reader has or has not seen goes. */
+/* Between two pages: adds an entry and renames it, and removes an entry that may have been
+ * listed. */
 static void disturb(struct wire_handle dir, int page, uint8_t *gone)
 {
 	char name[32], to[32];
@@ -268,7 +270,7 @@ static void readdir_pages_are_stable_while_entries_come_and_go(void)
 	fake_end(&f);
 }
 
-/* What a reader does to each entry that it is shown. */
+/* One change that a reader makes after each listed entry. */
 static void rename_entry(struct wire_handle dir, const char *name, int n)
 {
 	char to[32];
@@ -295,7 +297,8 @@ static void create_entry(struct wire_handle dir, const char *name, int n)
 	fake_make(&f, REC_CREATE, dir, to);
 }
 
-/* Entries that a scan with nothing but a cookie shows when `act` follows each of them, or more than `most`. */
+/* Counts the entries of a listing that continues by cookie only, with `act` called after each
+ * entry. Stops when there are more than `most`. */
 static int scan(struct wire_handle dir, int most,
 		void (*act)(struct wire_handle dir, const char *name, int n))
 {
@@ -334,7 +337,8 @@ static void readdir_ends_while_the_reader_changes_the_directory(void)
 	fake_end(&f);
 }
 
-/* Renamed in its directory, an entry that a reader has not seen yet is seen under its new name. */
+/* An entry that is renamed within its directory before it was listed is listed under its new
+ * name. */
 static void a_rename_keeps_the_place_in_listings(void)
 {
 	static const char *const want[] = { "c", "z", "a" };

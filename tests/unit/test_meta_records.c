@@ -1,4 +1,4 @@
-/* What each kind of operation record does, and what it refuses. */
+/* The effect of each kind of record, and the errors it returns. */
 #include "meta_fake.h"
 
 static struct fake f;
@@ -73,7 +73,7 @@ static void create_of_an_existing_name(void)
 	CHECK_EQ(fake_apply(&f, &r).status, EEXIST);
 	fake_make(&f, REC_MKDIR, fake_root, "dir");
 	CHECK_EQ(fake_name(&f, REC_CREATE, fake_root, "dir").status, EISDIR);
-	/* A file that the caller may not write. */
+	/* The caller has no write permission on the file. */
 	r.flags = REC_WRITER;
 	CHECK_EQ(as(5, 5, r).status, EACCES);
 	r.flags = 0;
@@ -92,7 +92,7 @@ static void create_for_a_writer_is_unsettled_at_once(void)
 	res = fake_apply(&f, &r);
 	CHECK(res.created && res.at.unsettled);
 	CHECK_EQ(fake_rows(&f, ROWS_UNSETTLED), 1);
-	/* only what has objects is ever settled */
+	/* only files with objects are ever settled */
 	r = rec_name(&f, REC_MKNOD, fake_root, "pipe");
 	r.mode = S_IFIFO | 0644;
 	r.new_ino = meta_new_ino(f.m);
@@ -104,7 +104,7 @@ static void create_for_a_writer_is_unsettled_at_once(void)
 	fake_end(&f);
 }
 
-/* A '/' behind a name: it is, or becomes, that of a directory. */
+/* A name with a trailing '/' must be, or become, a directory. */
 static void slashes_are_for_directories(void)
 {
 	static const uint32_t makers[] = { REC_SYMLINK, REC_LINK, REC_MKNOD };
@@ -182,7 +182,7 @@ static void the_parent_must_be_a_directory_that_grants_it(void)
 	CHECK_EQ(as(5, 5, rec_name(&f, REC_CREATE, dir, "x")).status, EACCES);
 	CHECK_EQ(as(5, 5, rec_name(&f, REC_MKDIR, dir, "x")).status, EACCES);
 	CHECK_EQ(as(5, 5, rec_name(&f, REC_CREATE, fake_root, "y")).at.uid, 5);
-	/* The number must be new and ours. */
+	/* The inode number must be new and in this partition. */
 	r = rec_name(&f, REC_CREATE, dir, "z");
 	r.new_ino = file.ino;
 	CHECK_EQ(fake_apply(&f, &r).status, EINVAL);
@@ -266,7 +266,7 @@ static void unlink_keeps_the_inode_until_its_objects_are_gone(void)
 	CHECK_EQ(fake_node(&f, h).attr.nlink, 0);
 	fake_reopen(&f);
 	CHECK_EQ(fake_rows(&f, ROWS_REMOVE), 1);
-	r.obj_gen = 7; /* another generation's objects */
+	r.obj_gen = 7; /* objects of another generation */
 	CHECK_EQ(fake_apply(&f, &r).status, 0);
 	CHECK_EQ(fake_rows(&f, ROWS_REMOVE), 1);
 	r.obj_gen = 1;
@@ -315,9 +315,10 @@ static void chmod_is_for_owners(void)
 	CHECK_EQ(res.at.change, made.at.change + 1);
 	CHECK(res.at.ctime > made.at.ctime);
 	CHECK_EQ(res.at.mtime, made.at.mtime);
-	res = chmod_as(5, 51, h, 06711); /* not in the file's group: no setgid */
+	/* the caller is not in the file's group: setgid is dropped */
+	res = chmod_as(5, 51, h, 06711);
 	CHECK_EQ(res.at.mode, S_IFREG | 04711);
-	res = chmod_as(0, 0, h, S_IFDIR | 02755); /* the type stays */
+	res = chmod_as(0, 0, h, S_IFDIR | 02755); /* the file type does not change */
 	CHECK_EQ(res.at.mode, S_IFREG | 02755);
 	fake_end(&f);
 }
@@ -376,7 +377,7 @@ static void utimens_follows_posix(void)
 	CHECK_EQ(res.at.mtime, 8);
 	CHECK_EQ(res.at.ctime, r.time);
 	r.which = SET_ATIME_NOW | SET_MTIME_NOW;
-	CHECK_EQ(as(6, 6, r).at.mtime, r.time); /* writers may, too */
+	CHECK_EQ(as(6, 6, r).at.mtime, r.time); /* users with write permission may, too */
 	r.which = SET_MTIME_NOW;
 	CHECK_EQ(as(6, 6, r).status, EPERM);
 	CHECK_EQ(chmod_as(5, 5, h, 0600).status, 0);
@@ -416,8 +417,7 @@ static void writers_grow_size_and_mtime_and_the_last_one_settles(void)
 	CHECK_EQ(res.at.size, 100);
 	CHECK_EQ(res.at.mtime, later);
 	change = res.at.change;
-	res = record(h, 1, 50, later - 9,
-		     0); /* a write is a write, also by a clock that is behind */
+	res = record(h, 1, 50, later - 9, 0); /* a write counts even if the clock went back */
 	CHECK_EQ(res.at.size, 100);
 	CHECK_EQ(res.at.mtime, later - 9);
 	CHECK_EQ(res.at.ctime, later - 9);
@@ -428,7 +428,7 @@ static void writers_grow_size_and_mtime_and_the_last_one_settles(void)
 	CHECK_EQ(res.at.change, change); /* nothing was written */
 	CHECK(!res.at.unsettled);
 	CHECK_EQ(fake_rows(&f, ROWS_UNSETTLED), 0);
-	/* An epoch that was left behind counts no more: what its writer did only the objects know. */
+	/* A report under an older epoch is ignored: only the objects know what its writer wrote. */
 	r = rec_on(&f, REC_UNSETTLE, h);
 	CHECK_EQ(fake_apply(&f, &r).status, 0);
 	r = rec_on(&f, REC_SETTLE_BEGIN, h);
@@ -439,7 +439,8 @@ static void writers_grow_size_and_mtime_and_the_last_one_settles(void)
 	fake_end(&f);
 }
 
-/* The size says which objects there can be, from the beginning until a fence or somebody who knows better. */
+/* The size bounds which objects can exist, from the creation until a fence or a report beyond
+ * it. */
 static void a_new_file_is_within_its_size_until_it_is_fenced_or_told(void)
 {
 	static const uint32_t fences[] = { REC_SETTLE_BEGIN, REC_TRUNC_BEGIN };
@@ -494,7 +495,7 @@ static void settling_counts_only_when_nothing_came_between(void)
 	CHECK_EQ(settle_end(h, 2, 10).status, EAGAIN);
 	CHECK_EQ(settle_end(h, 4, 10).status, EAGAIN);
 	CHECK(meta_unsettled(f.m, h.ino));
-	fake_apply(&f, &unsettle); /* a writer comes after the fence: its row stays */
+	fake_apply(&f, &unsettle); /* a writer opens after the fence: its row stays */
 	CHECK_EQ(settle_end(h, 3, 10).status, EAGAIN);
 	CHECK(meta_unsettled(f.m, h.ino));
 	CHECK_EQ(fake_apply(&f, &begin).epoch, 4);
@@ -536,7 +537,7 @@ static void truncates_are_intents_until_they_end(void)
 	end = rec_on(&f, REC_TRUNC_END, h);
 	end.epoch = 2;
 	end.size = 10;
-	res = fake_apply(&f, &end); /* overtaken: ignored */
+	res = fake_apply(&f, &end); /* an older epoch than the intent: ignored */
 	CHECK_EQ(res.status, 0);
 	CHECK_EQ(res.at.size, 1000);
 	end.epoch = 4;
@@ -549,8 +550,8 @@ static void truncates_are_intents_until_they_end(void)
 	CHECK_EQ(res.at.ctime, end.time);
 	CHECK_EQ(fake_rows(&f, ROWS_TRUNCATE), 0);
 	res = fake_apply(&f, &end);
-	CHECK_EQ(res.status, 0); /* twice is harmless */
-	/* What a writer of an older epoch reports is cut off already. */
+	CHECK_EQ(res.status, 0); /* a repetition has no effect */
+	/* The report of a writer under an older epoch refers to data that were cut off. */
 	CHECK_EQ(record(h, 2, 1000, 0, 0).at.size, 20);
 	CHECK_EQ(record(h, 3, 1000, 0, 0).at.size, 1000);
 	begin.h = end.h = fake_root;

@@ -52,7 +52,7 @@ static void a_file_replaces_a_file(void)
 	CHECK_EQ(fake_node(&f, y).attr.nlink, 0);
 	CHECK_EQ(fake_rows(&f, ROWS_REMOVE), 1);
 	CHECK_EQ(fake_node(&f, fake_root).attr.size, 1);
-	/* Onto itself: nothing happens. */
+	/* Onto itself: no change. */
 	CHECK_EQ(fake_rename(&f, fake_root, "y", fake_root, "y", 0), 0);
 	CHECK_EQ(fake_node(&f, x).attr.nlink, 1);
 	CHECK_EQ(fake_rename(&f, fake_root, "y", fake_root, "y", REC_NOREPLACE), EEXIST);
@@ -73,7 +73,8 @@ static void directories_replace_empty_directories_only(void)
 	CHECK_EQ(fake_rename(&f, a, "file", fake_root, "b", 0), EISDIR);
 	CHECK_EQ(fake_rename(&f, fake_root, "b", a, "file", 0), ENOTDIR);
 	CHECK_EQ(fake_rename(&f, fake_root, "b", fake_root, "a", 0), ENOTEMPTY);
-	CHECK_EQ(fake_rename(&f, a, "sub", fake_root, "a", 0), ENOTEMPTY); /* over its own parent */
+	/* over its own parent directory */
+	CHECK_EQ(fake_rename(&f, a, "sub", fake_root, "a", 0), ENOTEMPTY);
 	CHECK_EQ(fake_rename(&f, fake_root, "a", fake_root, "b", 0), 0);
 	CHECK_EQ(meta_get(f.m, &b, &n, &f.arena), -ESTALE);
 	CHECK_EQ(fake_node(&f, fake_root).attr.nlink, 3);
@@ -81,7 +82,7 @@ static void directories_replace_empty_directories_only(void)
 	CHECK_EQ(fake_lookup(&f, fake_root, "b", &at), 0);
 	CHECK_EQ(at.ino, a.ino);
 	CHECK_EQ(fake_rows(&f, ROWS_REMOVE), 0);
-	/* Up into an empty one of another parent. */
+	/* Moves a directory up, over an empty directory in another parent. */
 	b = fake_make(&f, REC_MKDIR, fake_root, "empty");
 	CHECK_EQ(fake_rename(&f, a, "sub", fake_root, "empty", 0), 0);
 	CHECK_EQ(fake_node(&f, sub).parent.ino, META_ROOT_INO);
@@ -107,7 +108,8 @@ static void a_directory_never_moves_below_itself(void)
 	CHECK_EQ(fake_node(&f, other).parent.ino, c.ino);
 	CHECK_EQ(fake_rename(&f, b, "c", fake_root, "c", 0), 0);
 	CHECK_EQ(fake_rename(&f, fake_root, "a", other, "a", 0), 0);
-	CHECK_EQ(fake_rename(&f, fake_root, "c", b, "c", 0), EINVAL); /* a is below c by now */
+	/* a is below c at this point */
+	CHECK_EQ(fake_rename(&f, fake_root, "c", b, "c", 0), EINVAL);
 	CHECK_EQ(fake_node(&f, fake_root).attr.nlink, 3);
 	fake_end(&f);
 }
@@ -118,7 +120,7 @@ static void rename_needs_permission_on_both_sides(void)
 	struct wire_record r;
 
 	fake_start(&f);
-	a = fake_make(&f, REC_MKDIR, fake_root, "a"); /* root's, 0755 */
+	a = fake_make(&f, REC_MKDIR, fake_root, "a"); /* owned by root, mode 0755 */
 	r = rec_name(&f, REC_MKDIR, fake_root, "b");
 	r.mode = 0777;
 	r.uid = 5;
@@ -126,7 +128,7 @@ static void rename_needs_permission_on_both_sides(void)
 	fake_make(&f, REC_CREATE, a, "x");
 	fake_make(&f, REC_CREATE, b, "y");
 	fake_make(&f, REC_CREATE, fake_root, "roots");
-	fake_make(&f, REC_MKDIR, b, "dir"); /* root's */
+	fake_make(&f, REC_MKDIR, b, "dir"); /* owned by root */
 	r = rec_name(&f, REC_RENAME, a, "x");
 	r.dir2 = b;
 	r.name2 = wire_text("z");
@@ -138,7 +140,8 @@ static void rename_needs_permission_on_both_sides(void)
 	r.dir2 = a;
 	r.name = wire_text("z");
 	CHECK_EQ(fake_apply(&f, &r).status, EACCES);
-	/* Sticky: neither taken from nor replaced in the root by others. */
+	/* The root is sticky: other users can neither move entries from it nor replace entries in
+	 * it. */
 	r.dir2 = fake_root;
 	r.name2 = wire_text("roots");
 	CHECK_EQ(fake_apply(&f, &r).status, EPERM);
@@ -146,7 +149,7 @@ static void rename_needs_permission_on_both_sides(void)
 	r.name = wire_text("roots");
 	r.dir2 = b;
 	CHECK_EQ(fake_apply(&f, &r).status, EPERM);
-	/* A directory's ".." changes: write permission on itself. */
+	/* A move changes the ".." of a directory, which needs write permission on it. */
 	r.dir = b;
 	r.name = wire_text("dir");
 	r.dir2 = fake_root;
@@ -191,7 +194,8 @@ static void an_exchange_swaps_what_two_names_mean(void)
 	CHECK(at(a, "x") == y.ino && at(b, "y") == x.ino);
 	CHECK_EQ(fake_node(&f, x).attr.nlink, 1);
 	CHECK_EQ(fake_node(&f, y).attr.nlink, 1);
-	/* A file and a directory: the directory gets another parent, and its links go with it. */
+	/* A file and a directory are exchanged: the directory gets another parent, and the link
+	 * counts follow. */
 	CHECK_EQ(fake_rename(&f, a, "x", b, "d", REC_EXCHANGE), 0);
 	CHECK(at(a, "x") == d.ino && at(b, "d") == y.ino);
 	CHECK_EQ(fake_node(&f, a).attr.nlink, 3);
@@ -199,7 +203,7 @@ static void an_exchange_swaps_what_two_names_mean(void)
 	CHECK_EQ(fake_node(&f, a).attr.size, 1);
 	CHECK_EQ(fake_node(&f, b).attr.size, 2);
 	CHECK_EQ(fake_rows(&f, ROWS_REMOVE), 0);
-	/* Neither may land in itself, whichever is named first. */
+	/* Neither directory may move into itself, whichever is named first. */
 	CHECK_EQ(fake_rename(&f, fake_root, "a", a, "x", REC_EXCHANGE), EINVAL);
 	CHECK_EQ(fake_rename(&f, a, "x", fake_root, "a", REC_EXCHANGE), EINVAL);
 	CHECK_EQ(fake_rename(&f, fake_root, "a", fake_root, "b", REC_EXCHANGE), 0);

@@ -1,4 +1,5 @@
-/* Pages of rows, and repairs: each does what it says, and nothing when what it was decided on has changed. */
+/* Pages of rows, and repairs: each repair changes one row, and nothing if the row has changed since
+ * the decision. */
 #include "meta/meta_state.h"
 #include "meta_fake.h"
 
@@ -43,7 +44,7 @@ static struct wire_scan_res scan_all(uint32_t kind, uint64_t only)
 	return scan(kind, only, (struct wire_bytes){ 0, NULL }, SCAN_MAX);
 }
 
-/* Straight into the database, between two transactions of the writer. */
+/* Writes a row to the database, between two transactions of the writer. */
 static void put_row(enum table t, struct key k, const void *p, size_t n)
 {
 	MDB_txn *txn;
@@ -143,7 +144,7 @@ static void a_field_is_set_only_while_the_inode_is_as_it_was(void)
 		CHECK_EQ(repair(&r), EAGAIN);
 		r.size++;
 		CHECK_EQ(repair(&r), 0);
-		CHECK_EQ(repair(&r), EAGAIN); /* it has just been changed */
+		CHECK_EQ(repair(&r), EAGAIN); /* the inode has just changed */
 	}
 	CHECK_EQ(node_of(file).i.nlink, 9);
 	CHECK_EQ(node_of(file).i.epoch, 9);
@@ -162,7 +163,7 @@ static void repairs_are_for_root_and_refuse_nonsense(void)
 	r.epoch = 3;
 	CHECK_EQ(repair(&r), EPERM);
 	r.uid = 0;
-	r.epoch = 0; /* that would be a removal */
+	r.epoch = 0; /* that would remove it */
 	CHECK_EQ(repair(&r), EINVAL);
 	r = rec_repair(REPAIR_LAYOUT, file);
 	CHECK_EQ(repair(&r), EINVAL);
@@ -176,9 +177,9 @@ static void repairs_are_for_root_and_refuse_nonsense(void)
 	CHECK_EQ(repair(&r), EINVAL);
 	r = rec_repair(REPAIR_MAKE, file);
 	r.mode = S_IFDIR;
-	CHECK_EQ(repair(&r), EAGAIN); /* it is there */
+	CHECK_EQ(repair(&r), EAGAIN); /* the row exists */
 	r = rec_repair(REPAIR_MAKE, (struct wire_handle){ 1000, 1 });
-	r.mode = S_IFLNK; /* and there is no text for it */
+	r.mode = S_IFLNK; /* there is no text for a symbolic link */
 	CHECK_EQ(repair(&r), ENOENT);
 	r.mode = S_IFIFO;
 	CHECK_EQ(repair(&r), EINVAL);
@@ -202,7 +203,7 @@ static void an_entry_is_dropped_only_while_it_names_what_it_named(void)
 	CHECK_EQ(fake_lookup(&f, dir, "file", &at), -ENOENT);
 	CHECK_EQ(scan_all(SCAN_INDEX, dir.ino).n_rows, 0);
 	CHECK_EQ(node_of(dir).i.entries, 0);
-	CHECK_EQ(node_of(file).i.nlink, 1); /* the next check finds it without a name */
+	CHECK_EQ(node_of(file).i.nlink, 1); /* the next check finds that it has no name */
 	r = rec_repair(REPAIR_ENTRY_SET, file);
 	r.dir = fake_root;
 	r.name = wire_text("dir");
@@ -210,7 +211,7 @@ static void an_entry_is_dropped_only_while_it_names_what_it_named(void)
 	CHECK_EQ(repair(&r), EEXIST);
 	r.name = wire_text("found");
 	r.mode = S_IFDIR;
-	CHECK_EQ(repair(&r), EAGAIN); /* it is none */
+	CHECK_EQ(repair(&r), EAGAIN); /* the file is not a directory */
 	r.mode = S_IFREG;
 	CHECK_EQ(repair(&r), 0);
 	CHECK_EQ(fake_lookup(&f, fake_root, "found", &at), 0);
@@ -231,7 +232,7 @@ static void an_entry_that_a_change_over_two_servers_holds_is_left_alone(void)
 	k = key_entry(dir.ino, &name);
 	put_row(T_LOCK, k, &pair, sizeof(pair));
 	put_row(T_PREPARED, key_pair32(pair, 0), "12345678", 8);
-	fake_reopen(&f); /* counts the locks */
+	fake_reopen(&f); /* reopening counts the locks */
 	r = rec_repair(REPAIR_ENTRY_DROP, file);
 	r.dir = dir;
 	r.name = name;
@@ -241,7 +242,7 @@ static void an_entry_that_a_change_over_two_servers_holds_is_left_alone(void)
 	r.data = (struct wire_bytes){ (uint32_t)k.n, k.b };
 	CHECK_EQ(repair(&r), EAGAIN);
 	put_row(T_PREPARED, key_pair32(pair, 0), NULL, 0);
-	CHECK_EQ(repair(&r), 0); /* now it is nobody's */
+	CHECK_EQ(repair(&r), 0); /* the lock has no owner now */
 	CHECK_EQ(f.m->n_locks, 0);
 	r = rec_repair(REPAIR_ENTRY_DROP, file);
 	r.dir = dir;
@@ -274,7 +275,7 @@ static void a_row_goes_only_when_it_is_about_nothing(void)
 	put_row(T_REMOVE, k, &gone, sizeof(gone));
 	r.epoch = SCAN_REMOVE;
 	r.data.len = (uint32_t)k.n;
-	CHECK_EQ(repair(&r), 0); /* it has a name */
+	CHECK_EQ(repair(&r), 0); /* the file has a name */
 	k = key_u64(file.ino + 5);
 	put_row(T_UNSETTLED, k, &unsettled, sizeof(unsettled));
 	r.epoch = SCAN_UNSETTLED;
@@ -338,7 +339,7 @@ static void numbers_that_are_taken_are_not_given(void)
 	r = rec_repair(REPAIR_NEXT, (struct wire_handle){ 60000, 0 });
 	CHECK_EQ(repair(&r), 0);
 	CHECK_EQ(scan_all(SCAN_NEXT, 0).rows[0].h.ino, 60001 + NUMBERS_AHEAD);
-	r.h.ino = 100; /* never back */
+	r.h.ino = 100; /* the counter never goes back */
 	CHECK_EQ(repair(&r), 0);
 	CHECK_EQ(scan_all(SCAN_NEXT, 0).rows[0].h.ino, 60001 + NUMBERS_AHEAD);
 	r.h.ino = UINT64_C(1) << 48;

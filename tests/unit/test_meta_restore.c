@@ -1,4 +1,4 @@
-/* Copies of the database while it is in use, and what becomes of one that takes its place. */
+/* Copies of the database while it is in use, and restarts from such a copy. */
 #include <fcntl.h>
 
 #include "acl_text.h"
@@ -6,7 +6,7 @@
 #include "meta_fake.h"
 
 static struct fake f;
-static char saved[80]; /* the copy's bytes, outside of the database's directory */
+static char saved[80]; /* path of the copy's bytes, outside of the database's directory */
 
 static void record(struct wire_handle h, uint64_t epoch, uint64_t size, uint32_t flags)
 {
@@ -18,7 +18,7 @@ static void record(struct wire_handle h, uint64_t epoch, uint64_t size, uint32_t
 	CHECK_EQ(fake_apply(&f, &r).status, 0);
 }
 
-/* Makes a copy and keeps its bytes; the part that describes them. */
+/* Makes a copy and keeps its bytes. Returns the part that describes them. */
 static struct meta_part copy(void)
 {
 	static uint8_t bytes[8 << 20];
@@ -37,14 +37,14 @@ static struct meta_part copy(void)
 	snprintf(saved, sizeof(saved), "%s.copy", f.dir);
 	p.fd = open(saved, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	CHECK(p.fd >= 0);
-	p.off = 100; /* as within a larger file */
+	p.off = 100; /* as if the copy were inside a larger file */
 	CHECK_EQ(pwrite(p.fd, bytes, p.size, 100), (ssize_t)p.size);
 	p.crc = crc32c(0, bytes, p.size);
 	unlink(saved);
 	return p;
 }
 
-/* In the place of the database, which is closed and opened again. */
+/* Replaces the closed database with the copy and opens it again. */
 static void restore(const struct meta_part *p)
 {
 	meta_close(f.m);
@@ -108,7 +108,7 @@ static void a_copy_that_is_cancelled_says_so(void)
 	fake_pump(&f);
 	CHECK_EQ(meta_copy_file(c, &size), -ECANCELED);
 	meta_copy_end(c);
-	CHECK_EQ(meta_copy_start(f.m, &c), 0); /* not even begun */
+	CHECK_EQ(meta_copy_start(f.m, &c), 0); /* the copy is not even started */
 	meta_copy_end(c);
 	fake_end(&f);
 }
@@ -160,11 +160,11 @@ static void every_file_is_unsettled_afterwards(void)
 	CHECK_EQ(fake_rows(&f, ROWS_UNSETTLED), 0);
 	p = copy();
 	restore(&p);
-	CHECK_EQ(fake_rows(&f, ROWS_UNSETTLED), 2); /* the directory is none */
+	CHECK_EQ(fake_rows(&f, ROWS_UNSETTLED), 2); /* the directory is not unsettled */
 	CHECK(fake_node(&f, a).attr.unsettled && fake_node(&f, b).attr.unsettled);
 	CHECK(!fake_node(&f, a).within && !fake_node(&f, b).within);
 	CHECK_EQ(fake_node(&f, a).attr.size, 1000);
-	r = rec_on(&f, REC_SETTLE_BEGIN, a); /* and can be settled */
+	r = rec_on(&f, REC_SETTLE_BEGIN, a); /* the file can be settled */
 	res = fake_apply(&f, &r);
 	r = rec_on(&f, REC_SETTLE_END, a);
 	r.epoch = res.epoch;
@@ -191,7 +191,7 @@ static void a_truncate_that_was_under_way_counts_as_done(void)
 	restore(&p);
 	CHECK_EQ(fake_rows(&f, ROWS_TRUNCATE), 0);
 	CHECK_EQ(fake_node(&f, h).attr.size, 10);
-	CHECK(fake_node(&f, h).attr.unsettled); /* the objects decide */
+	CHECK(fake_node(&f, h).attr.unsettled); /* the objects decide its size */
 	fake_end(&f);
 }
 
@@ -226,7 +226,7 @@ static void many_files_take_several_transactions(void)
 	fake_end(&f);
 }
 
-/* What is refused leaves the database as it was. */
+/* A refused copy leaves the database unchanged. */
 static void refused(const struct meta_opts *o, const struct meta_part *p, int error,
 		    const char *says)
 {
@@ -265,7 +265,7 @@ static void wrong_copies_are_refused(void)
 	refused(&o, &p, -EINVAL, "holds partition 0, not 2");
 	bad = p;
 	bad.off = 0;
-	bad.size = 100; /* zeros */
+	bad.size = 100; /* a range of zeros */
 	bad.crc = crc32c(0, (uint8_t[100]){ 0 }, 100);
 	refused(&f.o, &bad, -EIO, "damaged");
 	fake_end(&f);

@@ -1,4 +1,5 @@
-/* Databases as older schemas wrote them, made here byte by byte and not by our own code; and one of the next. */
+/* Databases of older schemas, built byte by byte and not by the code under test; and a database of
+ * the next schema. */
 #include <endian.h>
 #include <lmdb.h>
 
@@ -125,7 +126,8 @@ static void entry(uint64_t dir, const char *name, uint64_t ino, uint32_t type, u
 	row("dirindex", &by_cookie, &x);
 }
 
-/* The root with a directory "d" in it, and in that a file "file" over the targets 3 and 1. */
+/* Writes the root with a directory "d", and in it a file "file" with a layout over targets 3 and
+ * 1. */
 static void write_database(uint32_t version)
 {
 	static const char *const empty[] = { "unsettled", "remove", "intent", "session", "slot" };
@@ -147,7 +149,7 @@ static void write_database(uint32_t version)
 	v = inode(S_IFDIR | 0755, 2, 0, 1, 4);
 	row("inode", &dir, &v);
 	v = inode(S_IFREG | 0640, 1, 12345, 0, 0);
-	le32(&v, 1); /* of the layout */
+	le32(&v, 1); /* layout version */
 	le32(&v, 0);
 	le32(&v, 65536);
 	le32(&v, 1); /* start */
@@ -179,7 +181,7 @@ static void check_content(void)
 	CHECK_EQ(n.attr.uid, 17);
 	CHECK_EQ(n.attr.mtime, 2000000000);
 	CHECK_EQ(n.epoch, 1);
-	CHECK(!n.within); /* who knows what was done to it */
+	CHECK(!n.within); /* the earlier writes to it are not known */
 	CHECK_EQ(n.layout.n_targets, 2);
 	CHECK_EQ(n.layout.start, 1);
 	CHECK_EQ(n.layout.targets[0], 3);
@@ -195,9 +197,10 @@ static void goes_on(uint32_t version)
 	CHECK_EQ(fake_open(&f), 0);
 	check_content();
 	made = fake_make(&f, REC_CREATE, (struct wire_handle){ 2, 1 }, "new");
-	CHECK_EQ(made.ino, 4); /* as its counter says */
+	CHECK_EQ(made.ino, 4); /* the next number of its counter */
 	CHECK(fake_node(&f, made).within);
-	r = rec_name(&f, REC_SYMLINK, fake_root, "link"); /* a table that it had not */
+	/* uses a table that the old schema did not have */
+	r = rec_name(&f, REC_SYMLINK, fake_root, "link");
 	r.new_ino = meta_new_ino(f.m);
 	r.data = wire_text("d/file");
 	CHECK_EQ(fake_apply(&f, &r).status, 0);
@@ -219,7 +222,7 @@ static void what_older_schemas_wrote_is_read_and_goes_on(void)
 		goes_on(v);
 }
 
-/* It says so, and stays as it is. */
+/* The open returns an error and does not change the database. */
 static void the_next_schema_is_refused_and_left_alone(void)
 {
 	char want[64];

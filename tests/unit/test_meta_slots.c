@@ -1,4 +1,4 @@
-/* Exactly once, group commit, crashes, full databases, and what meta_open refuses. */
+/* Exactly-once execution, group commit, crashes, full databases, and what meta_open refuses. */
 #include <fcntl.h>
 
 #include "meta/meta_state.h"
@@ -44,9 +44,9 @@ static void sessions_are_durable(void)
 
 	fake_start(&f);
 	new_session(77);
-	new_session(77); /* the same again */
+	new_session(77); /* the same session again */
 	r = rec_on(&f, REC_SESSION_NEW, fake_root);
-	r.session = 77; /* another secret */
+	r.session = 77; /* with another secret */
 	CHECK_EQ(fake_apply(&f, &r).status, EEXIST);
 	r.session = 0;
 	CHECK_EQ(fake_apply(&f, &r).status, EINVAL);
@@ -86,13 +86,13 @@ static void a_retry_gets_the_same_answer_and_has_no_second_effect(void)
 		CHECK_EQ(replay(77, 4, 1, &again), -ENOENT);
 		fake_reopen(&f);
 	}
-	/* An unlink that is retried after somebody made the name again. */
+	/* An unlink is retransmitted after the name was created again. */
 	other = on_slot(rec_name(&f, REC_UNLINK, fake_root, "file"), 77, 3, 2);
 	CHECK_EQ(fake_apply(&f, &other).status, 0);
 	fake_make(&f, REC_CREATE, fake_root, "file");
 	CHECK_EQ(fake_apply(&f, &other).removed.ino, first.at.ino);
 	CHECK_EQ(fake_lookup(&f, fake_root, "file", &at), 0);
-	/* The old sequence is gone for good. */
+	/* The old sequence is not accepted any more. */
 	CHECK_EQ(fake_apply(&f, &r).status, EBADMSG);
 	fake_end(&f);
 }
@@ -168,7 +168,8 @@ static void submit_many(void)
 	for (int i = 0; i < MANY; i++) {
 		struct wire_record r;
 
-		snprintf(names[i], sizeof(names[i]), "f%d", i % (MANY / 2)); /* every name twice */
+		/* each name is used twice */
+		snprintf(names[i], sizeof(names[i]), "f%d", i % (MANY / 2));
 		r = rec_name(&f, REC_CREATE, fake_root, names[i]);
 		r.flags = REC_EXCL;
 		call_submit(&f, &calls[i], &r);
@@ -209,7 +210,7 @@ static void retries_within_one_transaction_execute_once(void)
 		CHECK_EQ(calls[i].c.res.status, 0);
 		CHECK(calls[i].c.res.created);
 	}
-	CHECK_EQ(f.n_jobs, 2); /* the session, then all five */
+	CHECK_EQ(f.n_jobs, 2); /* one transaction for the session, one for all five */
 	fake_end(&f);
 }
 
@@ -228,7 +229,7 @@ static void submitting_while_both_batches_are_out(void)
 			second = fake_run_one(&f);
 	}
 	CHECK(first && second && first != second);
-	CHECK(list_empty(&f.worker.jobs)); /* c waits for a batch */
+	CHECK(list_empty(&f.worker.jobs)); /* c waits for the next batch */
 	first->done(first);
 	CHECK(!list_empty(&f.worker.jobs));
 	second->done(second);
@@ -254,7 +255,7 @@ static void closing_finishes_what_is_queued(void)
 	fake_end(&f);
 }
 
-/* Ends requests whose answers never came. */
+/* Ends requests that were never answered. */
 static void forget_calls(int n)
 {
 	for (int i = 0; i < n; i++) {
@@ -286,7 +287,7 @@ static void a_crash_after_the_commit_leaves_all(void)
 
 	fake_start(&f);
 	submit_many();
-	CHECK(fake_run_one(&f)); /* committed, not reported */
+	CHECK(fake_run_one(&f)); /* committed, but not answered */
 	highest = calls[MANY / 2 - 1].c.rec.new_ino;
 	meta_abandon(f.m);
 	CHECK(list_empty(&f.loop.runnable));
@@ -295,7 +296,7 @@ static void a_crash_after_the_commit_leaves_all(void)
 	for (int i = 0; i < MANY / 2; i++)
 		CHECK_EQ(fake_lookup(&f, fake_root, names[i], &at), 0);
 	CHECK_EQ(fake_node(&f, fake_root).attr.size, MANY / 2);
-	CHECK(meta_new_ino(f.m) > highest); /* numbers are never given twice */
+	CHECK(meta_new_ino(f.m) > highest); /* a number is never reused */
 	fake_end(&f);
 }
 
@@ -337,7 +338,7 @@ static void a_full_database_refuses_and_goes_on(void)
 	fake_end(&f);
 }
 
-/* The map of a database in memory moves when it grows: changes wait while a copy reads it. */
+/* The memory map of the database moves when it grows, so changes wait while a copy reads it. */
 static void nothing_moves_under_a_copy(void)
 {
 	uint64_t bytes;
@@ -430,7 +431,7 @@ static void damaged_databases_are_refused(void)
 	refused(-EIO, "damaged");
 	snprintf(path, sizeof(path), "%s/data.mdb", f.dir);
 	CHECK_EQ(remove(path), 0);
-	CHECK_EQ(fake_open(&f), 0); /* a new one */
+	CHECK_EQ(fake_open(&f), 0); /* a new database */
 	fake_end(&f);
 }
 
@@ -495,7 +496,7 @@ static void the_real_writer_thread_groups_what_comes_meanwhile(void)
 	struct loop l;
 
 	fake_prepare(&f);
-	fake_dir = f; /* for its clean-up */
+	fake_dir = f; /* for the clean-up of its directory */
 	CHECK_EQ(loop_init(&l, env_real()), 0);
 	CHECK_EQ(meta_open(&l, &f.o, &f.m, f.err, sizeof(f.err)), 0);
 	for (int i = 0; i < MANY; i++) {

@@ -1,4 +1,5 @@
-/* Extended attributes: what is kept, who may, how much; and older databases that lack the tables. */
+/* Extended attributes: what is stored, permissions, limits; and older databases without the
+ * tables. */
 #include "meta/meta_schema.h"
 #include "meta_fake.h"
 
@@ -88,7 +89,7 @@ static void values_are_kept_replaced_and_removed(void)
 	CHECK_EQ(set(file, "user.b", "another"), 0);
 	fake_reopen(&f);
 	CHECK(is(file, "user.b", "another"));
-	/* too little room: only the size */
+	/* the buffer is too small: only the size is returned */
 	CHECK_EQ(meta_getxattr(f.m, &root, &file, &name, 6, &res, &f.arena), 0);
 	CHECK_EQ(res.size, 7);
 	CHECK_EQ(res.data.len, 0);
@@ -176,14 +177,14 @@ static void permissions_are_those_of_linux(void)
 	r.mode = 0600;
 	CHECK_EQ(fake_apply(&f, &r).status, 0);
 	CHECK_EQ(get_as(&user, file, "user.a", &res), -EACCES);
-	/* a sticky directory that all may write: only its owner */
+	/* in a sticky directory that everyone may write, only its owner may */
 	CHECK_EQ(set_as(&user, fake_root, "user.a", "b", 1, 0), EPERM);
 	CHECK_EQ(set(fake_root, "user.a", "b"), 0);
 	r = rec_name(&f, REC_MKDIR, fake_root, "dir");
 	r.mode = 0777;
 	dir = (struct wire_handle){ fake_apply(&f, &r).at.ino, 1 };
 	CHECK_EQ(set_as(&user, dir, "user.a", "b", 1, 0), 0);
-	/* symbolic links have none of the users' */
+	/* symbolic links have no user.* attributes */
 	r = rec_name(&f, REC_SYMLINK, fake_root, "link");
 	r.new_ino = meta_new_ino(f.m);
 	r.data = wire_text("x");
@@ -213,13 +214,14 @@ static void there_is_a_most_of_everything(void)
 	}
 	CHECK_EQ(n, 15); /* 16 values and their names are more than 1 MiB */
 	CHECK_EQ(set_as(&root, file, name, big, sizeof(big), 0), ENOSPC);
-	CHECK_EQ(set_as(&root, file, "user.v3", big, sizeof(big), 0), 0); /* in its own place */
+	/* replaces the value in place */
+	CHECK_EQ(set_as(&root, file, "user.v3", big, sizeof(big), 0), 0);
 	CHECK_EQ(get_as(&root, file, "user.v3", &res), 0);
 	CHECK_EQ(res.size, XATTR_VALUE_LEN);
 	CHECK(!memcmp(res.data.p, big, sizeof(big)));
 	CHECK_EQ(drop_as(&root, file, "user.v3"), 0);
 	CHECK_EQ(set_as(&root, file, name, big, sizeof(big), 0), 0);
-	/* names alone: a listing must fit */
+	/* many names: a listing must fit */
 	file = fake_make(&f, REC_CREATE, fake_root, "other");
 	memset(name, 'x', sizeof(name));
 	for (n = 0; n < 300; n++) {
@@ -241,7 +243,7 @@ static unsigned rows_left(void)
 	struct wire_xattr_res res;
 	unsigned n = 0;
 
-	/* numbers are given in order: look at all that were */
+	/* inode numbers are sequential: check all that were used */
 	for (uint64_t i = 1; i < 50; i++) {
 		struct wire_handle h = { i, 1 };
 
@@ -270,7 +272,7 @@ static void they_go_with_the_inode(void)
 	CHECK_EQ(fake_name(&f, REC_RMDIR, fake_root, "dir").status, 0);
 	CHECK_EQ(fake_name(&f, REC_UNLINK, fake_root, "link").status, 0);
 	CHECK_EQ(fake_name(&f, REC_UNLINK, fake_root, "file").status, 0);
-	CHECK(is(file, "user.b", "2")); /* open files keep theirs */
+	CHECK(is(file, "user.b", "2")); /* open files keep their attributes */
 	r = rec_on(&f, REC_REMOVED, file);
 	r.obj_gen = 1;
 	CHECK_EQ(fake_apply(&f, &r).status, 0);

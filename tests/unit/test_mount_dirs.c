@@ -1,4 +1,5 @@
-/* What the mount remembers of directories after its own changes, and when it asks instead. The library is the test. */
+/* What the mount remembers of directories after its own changes, and when it asks the server
+ * instead. The test takes the place of the library. */
 #include "mount/mount_priv.h"
 
 #include "test.h"
@@ -7,7 +8,7 @@
 #define E 6
 
 static struct mount m;
-static struct sheaf_dir_after told[2]; /* of the last change */
+static struct sheaf_dir_after told[2]; /* results of the last change */
 static int n_told;
 
 int sheaf_h_dir_after(struct sheaf_dir_after out[2])
@@ -18,7 +19,7 @@ int sheaf_h_dir_after(struct sheaf_dir_after out[2])
 
 static struct worker self;
 __thread struct worker *worker_self;
-static uint64_t notified; /* the directory that the kernel was last told of */
+static uint64_t notified; /* the last directory that the kernel was notified of */
 
 int fuse_lowlevel_notify_inval_inode(struct fuse_session *se, fuse_ino_t ino, off_t off, off_t len)
 {
@@ -37,7 +38,7 @@ static void begin(void)
 	pthread_mutex_init(&m.lock, NULL);
 }
 
-/* A change with this number; it shows as the size. */
+/* Sets the result of a change: `change` is also stored as the size. */
 static void tell(int i, uint64_t dir, uint64_t change)
 {
 	n_told = i + 1;
@@ -64,7 +65,7 @@ static void change_at(uint64_t dir, uint64_t change)
 	ends(&d, change);
 }
 
-/* The number of the change that is remembered, or 0. */
+/* The `change` of the remembered attributes, or 0. */
 static uint64_t known(uint64_t dir)
 {
 	struct stat st;
@@ -115,7 +116,7 @@ static void while_one_is_under_way_the_server_is_asked(void)
 	CHECK_EQ(known(D), 0);
 	ends(&b, 12);
 	CHECK_EQ(known(D), 0);
-	ends(&a, 11); /* older than what is known */
+	ends(&a, 11); /* older than the remembered attributes */
 	CHECK_EQ(known(D), 12);
 }
 
@@ -130,14 +131,14 @@ static void an_end_without_an_answer_forgets(void)
 	dirs_end(&m, &u, false);
 	CHECK_EQ(known(D), 0);
 	b = starts(D);
-	ends(&a, 11); /* it began before, and may not have seen what the other did */
+	ends(&a, 11); /* it began before the unknown change and may not contain it */
 	ends(&b, 14);
-	CHECK_EQ(known(D), 0); /* nor is b newer than a for sure */
+	CHECK_EQ(known(D), 0); /* b is not known to be newer than a */
 	change_at(D, 15);
 	CHECK_EQ(known(D), 15);
 }
 
-/* One that began early and happened late: what is remembered must not hide it. */
+/* A change that began early and happened late: the remembered attributes must not hide it. */
 static void a_newer_one_that_cannot_be_kept_forgets_the_older(void)
 {
 	struct dir_change a, u;
@@ -158,7 +159,7 @@ static void what_the_kernel_saw_is_not_followed_by_older(void)
 	begin();
 	change_at(D, 10);
 	a = starts(D);
-	dir_shown(&m, D); /* perhaps 12 */
+	dir_shown(&m, D); /* the kernel may have seen 12 */
 	ends(&a, 11);
 	CHECK_EQ(known(D), 0);
 	change_at(D, 13);
@@ -167,7 +168,8 @@ static void what_the_kernel_saw_is_not_followed_by_older(void)
 	CHECK_EQ(known(D), 0);
 }
 
-/* Which directory goes or moves nobody knows: all are asked for again, but those of the rename itself. */
+/* The mount does not know which directory is replaced or moved: it forgets all directories except
+ * the two of the rename itself. */
 static void a_rename_forgets_all_others(void)
 {
 	struct dir_change r, a;
@@ -185,9 +187,9 @@ static void a_rename_forgets_all_others(void)
 	CHECK_EQ(known(D), 11);
 	CHECK_EQ(known(E), 21);
 	CHECK_EQ(known(7), 0);
-	ends(&a, 40); /* was under way */
+	ends(&a, 40); /* was in flight during the rename */
 	CHECK_EQ(known(8), 0);
-	r = dirs_begin(&m, D, D, true); /* both names in one */
+	r = dirs_begin(&m, D, D, true); /* both names are in one directory */
 	tell(0, D, 12);
 	dirs_end(&m, &r, true);
 	CHECK_EQ(known(D), 12);
@@ -218,12 +220,12 @@ static void a_place_that_another_took_is_a_miss(void)
 	change_at(D, 12);
 	hint_set_lacks(&m, n, "security.capability", m.sets);
 	b = starts(D);
-	ends(&a, 11); /* that 12 was there is forgotten */
+	ends(&a, 11); /* change 12 was forgotten */
 	ends(&b, 13);
 	CHECK_EQ(known(D), 0);
 	change_at(D, 14);
 	CHECK_EQ(known(D), 14);
-	b = dirs_begin(&m, D, n, true); /* two in one place */
+	b = dirs_begin(&m, D, n, true); /* two directories share one hint */
 	tell(0, D, 15);
 	tell(1, n, 50);
 	dirs_end(&m, &b, true);
@@ -241,7 +243,7 @@ static void it_counts_from_the_question_and_not_for_longer_than_attr(void)
 
 	begin();
 	d = starts(D);
-	d.asked -= 1000 * NSEC_PER_SEC; /* it took so long */
+	d.asked -= 1000 * NSEC_PER_SEC; /* the change took 1000 s */
 	ends(&d, 10);
 	CHECK(dir_known(&m, D, &st, &left));
 	CHECK(left <= 2600 && left > 2500);
@@ -252,7 +254,7 @@ static void it_counts_from_the_question_and_not_for_longer_than_attr(void)
 	CHECK_EQ(known(D), 0);
 }
 
-/* Their answers may still be on their way into the kernel. */
+/* The answers to other processes may still be on their way into the kernel. */
 static void a_change_of_what_others_asked_for_is_told_to_the_kernel(void)
 {
 	begin();
@@ -260,28 +262,28 @@ static void a_change_of_what_others_asked_for_is_told_to_the_kernel(void)
 	CHECK(!dir_busy(&m, D));
 	dir_told(&m, D);
 	change_at(D, 1);
-	CHECK_EQ(notified, 0); /* only by itself */
+	CHECK_EQ(notified, 0); /* no other process has asked */
 	CHECK(dir_busy(&m, D));
 	self.ctx.pid = 2;
 	dir_told(&m, E);
 	change_at(E, 2);
 	CHECK_EQ(notified, 0);
 	dir_told(&m, D);
-	change_at(D, 3); /* the first one's question is not forgotten by its own */
+	change_at(D, 3); /* the own request of process 2 does not replace that of process 1 */
 	CHECK_EQ(notified, D);
 	notified = 0;
 	change_at(D, 4);
-	CHECK_EQ(notified, 0); /* the kernel has dropped the answer */
+	CHECK_EQ(notified, 0); /* the kernel has dropped its cached attributes */
 	self.ctx.pid = 1;
 	dir_told(&m, D);
 	self.ctx.pid = 2;
 	change_at(D, 5);
-	CHECK_EQ(notified, D); /* another question */
+	CHECK_EQ(notified, D); /* another process asked again */
 	notified = 0;
 	m.hints[hash_u64(D) % HINTS].noticed = 0;
 	m.hints[hash_u64(D) % HINTS].told_at -= 2 * NSEC_PER_SEC;
 	change_at(D, 6);
-	CHECK_EQ(notified, 0); /* long ago */
+	CHECK_EQ(notified, 0); /* the other request was too long ago */
 	m.hints[hash_u64(D) % HINTS].changed -= 2 * NSEC_PER_SEC;
 	CHECK(!dir_busy(&m, D));
 }

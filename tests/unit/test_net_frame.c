@@ -1,4 +1,4 @@
-/* The frame parser: whatever the cuts, messages and bulk come out as they went in. */
+/* The frame parser: messages and bulk come out unchanged, however the stream is cut. */
 #include "net/frame.h"
 
 #include "test.h"
@@ -7,8 +7,8 @@ struct out {
 	struct frame_in in;
 	bool bulk, refuse;
 	uint8_t data[300000];
-	uint64_t placed; /* bytes that place() gave memory for */
-	uint64_t came; /* of this frame */
+	uint64_t placed; /* bytes for which place() returned memory */
+	uint64_t came; /* bytes of this frame so far */
 	unsigned n_messages, n_data;
 	uint32_t kinds[16], lengths[16];
 	uint8_t last[256];
@@ -30,7 +30,7 @@ static size_t on_place(void *arg, uint64_t at, uint64_t len, struct iovec *iov, 
 {
 	(void)arg;
 	CHECK(max > 0 && at + len <= sizeof(o.data));
-	*got = MIN(len, 1000); /* pieces */
+	*got = MIN(len, 1000); /* forces several pieces */
 	iov[0] = (struct iovec){ o.data + at, *got };
 	o.placed += *got;
 	return 1;
@@ -94,7 +94,7 @@ static void add(uint32_t kind, uint32_t length, int32_t status)
 	n_stream += FRAME_TAIL;
 }
 
-/* At most `cut` bytes at a time; what the parser says in the end. */
+/* Feeds the stream, at most `cut` bytes at a time. Returns the parser's last result. */
 static int feed(size_t cut)
 {
 	size_t at = 0;
@@ -188,7 +188,7 @@ static void while_bulk_may_come_it_is_not_read_ahead(void)
 
 	begin(true);
 	CHECK_EQ(frame_want(&o.in, iov, 8), 1);
-	CHECK_EQ(iov[0].iov_len, FRAME_HEAD); /* and not a byte of the body behind it */
+	CHECK_EQ(iov[0].iov_len, FRAME_HEAD); /* no byte of the body after it */
 	end();
 	begin(false);
 	CHECK_EQ(frame_want(&o.in, iov, 8), 1);
@@ -208,7 +208,7 @@ static void a_partial_frame_is_known_as_one(void)
 	end();
 	begin(false);
 	add(FRAME_REQUEST, 10, 0);
-	n_stream = 20; /* half a head */
+	n_stream = 20; /* half a frame head */
 	CHECK_EQ(feed(1000), 0);
 	CHECK(frame_partial(&o.in));
 	end();

@@ -1,4 +1,4 @@
-/* Limits: what a link or session, a key, all keys of one user and a server may hold. */
+/* Limits: how much a link or session, a key, all keys of one user, and a server may hold. */
 #include "net/limits.h"
 #include "test.h"
 
@@ -7,7 +7,7 @@ static struct limits l;
 static void begin(void)
 {
 	limits_init(&l);
-	l.most[LIMIT_OPENS] = 64; /* 8 of a key, 48 of all keys of one user */
+	l.most[LIMIT_OPENS] = 64; /* 8 per key, 48 for all keys of one user */
 	l.most_session[LIMIT_OPENS] = 6;
 }
 
@@ -35,7 +35,7 @@ static void a_session_has_its_own_bound(void)
 	CHECK_EQ(take(&u, 7), LIMIT_OF_SESSION);
 	CHECK_EQ(take(&u, 6), LIMIT_NONE);
 	CHECK_EQ(take(&u, 1), LIMIT_OF_SESSION);
-	CHECK_EQ(l.used[LIMIT_OPENS], 6); /* a refusal takes nothing */
+	CHECK_EQ(l.used[LIMIT_OPENS], 6); /* a refused request takes nothing */
 	usage_give(&u, LIMIT_OPENS, 1);
 	CHECK_EQ(take(&u, 1), LIMIT_NONE);
 	usage_fini(&u);
@@ -52,7 +52,8 @@ static void sessions_of_a_key_of_one_user_share_an_eighth(void)
 	a = usage("alice", KEY_ONE_USER);
 	b = usage("alice", KEY_ONE_USER);
 	other = usage("bob", KEY_ONE_USER);
-	any = usage("alice", KEY_ANY_USER); /* the same name in another role is another account */
+	/* the same key name in another role is another account */
+	any = usage("alice", KEY_ANY_USER);
 	CHECK(a.key == b.key && a.key != any.key);
 	CHECK_EQ(take(&a, 6), LIMIT_NONE);
 	CHECK_EQ(take(&b, 3), LIMIT_OF_KEY);
@@ -60,7 +61,7 @@ static void sessions_of_a_key_of_one_user_share_an_eighth(void)
 	CHECK_EQ(take(&b, 1), LIMIT_OF_KEY);
 	CHECK_EQ(take(&other, 6), LIMIT_NONE);
 	CHECK_EQ(take(&any, 6), LIMIT_NONE);
-	usage_fini(&a); /* given back with its session */
+	usage_fini(&a); /* released with its session */
 	CHECK_EQ(take(&b, 4), LIMIT_NONE);
 	CHECK_EQ(l.used_by_users[LIMIT_OPENS], 12);
 	usage_fini(&b);
@@ -85,7 +86,7 @@ static void keys_of_one_user_leave_a_quarter_to_the_others(void)
 	any[0] = usage("", KEY_ANY_USER);
 	CHECK_EQ(take(&any[0], 16), LIMIT_NONE);
 	CHECK_EQ(take(&any[0], 1), LIMIT_OF_SERVER);
-	server = usage("", KEY_OF_SERVERS); /* never refused, and counted */
+	server = usage("", KEY_OF_SERVERS); /* never refused, but counted */
 	CHECK_EQ(take(&server, 100), LIMIT_NONE);
 	CHECK_EQ(l.used[LIMIT_OPENS], 164);
 	usage_fini(&server);
@@ -96,14 +97,14 @@ static void keys_of_one_user_leave_a_quarter_to_the_others(void)
 	limits_fini(&l);
 }
 
-/* After a restart a session has no key until it is resumed; the role of a key may change. */
+/* After a restart a session has no key until it is resumed; the role of a key may have changed. */
 static void what_a_session_holds_moves_with_it(void)
 {
 	struct usage u;
 
 	begin();
 	u = usage("", KEY_UNKNOWN);
-	usage_add(&u, LIMIT_OPENS, 10); /* more than it could take */
+	usage_add(&u, LIMIT_OPENS, 10); /* more than its limit */
 	CHECK_EQ(l.used_by_users[LIMIT_OPENS], 0);
 	usage_move(&u, account_get(&l, "alice", KEY_ONE_USER));
 	CHECK_EQ(u.key->used[LIMIT_OPENS], 10);
@@ -112,7 +113,7 @@ static void what_a_session_holds_moves_with_it(void)
 	CHECK_EQ(l.keys.count, 1);
 	CHECK_EQ(usage_over(&u, LIMIT_OPENS), LIMIT_OF_SESSION);
 	CHECK_EQ(take(&u, 1), LIMIT_OF_SESSION);
-	usage_move(&u, account_get(&l, "alice", KEY_ONE_USER)); /* to itself */
+	usage_move(&u, account_get(&l, "alice", KEY_ONE_USER)); /* moves to the same account */
 	CHECK_EQ(u.key->used[LIMIT_OPENS], 10);
 	CHECK_EQ(u.key->refs, 1);
 	usage_give(&u, LIMIT_OPENS, 10);
@@ -130,9 +131,9 @@ static void a_part_of_a_bound_is_crowded_before_it_is_full(void)
 	b = usage("alice", KEY_ONE_USER);
 	CHECK_EQ(take(&a, 3), LIMIT_NONE);
 	CHECK(!usage_is_crowded(&a, LIMIT_OPENS, 0, 2));
-	CHECK(usage_is_crowded(&a, LIMIT_OPENS, 1, 2)); /* of the session */
+	CHECK(usage_is_crowded(&a, LIMIT_OPENS, 1, 2)); /* the limit of the session */
 	CHECK(!usage_is_crowded(&b, LIMIT_OPENS, 1, 2));
-	CHECK(usage_is_crowded(&b, LIMIT_OPENS, 2, 2)); /* of the key */
+	CHECK(usage_is_crowded(&b, LIMIT_OPENS, 2, 2)); /* the limit of the key */
 	CHECK(usage_is_crowded(&b, LIMIT_OPENS, 0, 4));
 	usage_fini(&a);
 	usage_fini(&b);
@@ -154,7 +155,7 @@ static void an_account_outlives_its_limits(void)
 	usage_fini(&none);
 }
 
-/* The values that docs/security.md tells. */
+/* Checks the values that docs/security.md documents. */
 static void every_limit_has_a_name_and_bounds(void)
 {
 	limits_init(&l);

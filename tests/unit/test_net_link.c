@@ -1,12 +1,13 @@
-/* The handshake of a link: who is let in, who is turned away and why, and what strangers cost. */
+/* The handshake of a link: which peers are accepted, which are refused and why, and the cost of
+ * unauthenticated links. */
 #include "net_trial.h"
 
-/* ---- an accepted link whose dialler is the test ---- */
+/* ---- an accepted link; the test is the dialler ---- */
 
 struct raw {
 	struct link l;
 	bool closed;
-	uint32_t kind; /* of what was sent last */
+	uint32_t kind; /* kind of the last frame sent */
 	uint8_t body[HELLO_MAX];
 	uint32_t len;
 };
@@ -56,7 +57,7 @@ static struct raw *raw_new(struct net *n)
 	return r;
 }
 
-/* As the backends do it: the head is checked first. */
+/* Checks the head first, as the backends do. */
 static int raw_say(struct raw *r, uint32_t kind, xdr_any filter, void *v)
 {
 	struct msg *m = msg_encode(r->l.net, filter, v, NULL, NULL);
@@ -85,7 +86,7 @@ static struct wire_hello hello_of(const struct net *n)
 	return h;
 }
 
-/* The reason of a refusal. */
+/* The errno of a refusal. */
 static int raw_refused(const struct raw *r)
 {
 	struct wire_welcome w;
@@ -119,7 +120,7 @@ static void raw_free(struct raw *r)
 	link_unref(&r->l);
 }
 
-/* Says hello; what the server answers with: 0 for a challenge, or the refusal's errno. */
+/* Sends a HELLO. Returns 0 if the server answers with a challenge, or the errno of its refusal. */
 static int greet(const struct wire_hello *h)
 {
 	struct raw *r = raw_new(&srv.net);
@@ -194,7 +195,7 @@ static void a_wrong_proof_is_refused_and_counted(void)
 	CHECK_EQ(raw_refused(r), EKEYREJECTED);
 	CHECK_EQ(srv.net.bad_links, 1);
 	raw_free(r);
-	/* the proof of one link is no proof on another: nonces differ */
+	/* nonces differ, so the proof of one link is not valid on another */
 	r = raw_new(&srv.net);
 	CHECK_EQ(raw_say(r, FRAME_HELLO, XDR_ANY(xdr_wire_hello), &h), 0);
 	raw_free(r);
@@ -275,7 +276,7 @@ static struct raw *raw_from(uint8_t last, uint8_t low)
 	return r;
 }
 
-/* Addresses of one network of 64 bits count as one source. */
+/* Addresses in one network of 64 bits count as one source. */
 static void strangers_displace_those_of_the_largest_source_first(void)
 {
 	struct raw *few[3], *many[300];
@@ -297,7 +298,7 @@ static void strangers_displace_those_of_the_largest_source_first(void)
 	end();
 }
 
-/* A link that has said hello with the right names goes after those that have said nothing. */
+/* A link that has sent a valid HELLO is displaced after the links that have sent nothing. */
 static void a_handshake_that_is_under_way_goes_last(void)
 {
 	struct raw *r[300];
@@ -337,7 +338,7 @@ static void both_sides_prove_their_key_and_calls_go_through(void)
 	end();
 }
 
-/* A client whose identity is wrong: its call ends at once with this. */
+/* Calls with a wrong identity: the call fails at once with this error. */
 static void turned_away(struct net_identity id, uint32_t role, int error)
 {
 	struct fclient c;
@@ -388,7 +389,7 @@ static void a_server_proves_the_server_key(void)
 static struct client_key named[2];
 static struct conf doors;
 
-/* A server that has keys "one" (of uid 1000) and "two" (not loaded). */
+/* A server with the keys "one" (for uid 1000) and "two" (not loaded). */
 static void begin_named(void)
 {
 	begin();
@@ -409,7 +410,7 @@ static struct net_identity named_id(const char *name, uint8_t key)
 	return id;
 }
 
-/* What a call of a client with this key ends with. */
+/* The result of a call by a client with this key. */
 static int call_with(struct fclient *c, const char *name, uint8_t key)
 {
 	struct ask a;
@@ -443,15 +444,16 @@ static void links_of_a_key_of_one_user_are_bounded(void)
 	struct ask late;
 
 	begin_named();
-	srv.net.limits.most[LIMIT_LINKS] = 16; /* 2 of a key */
+	srv.net.limits.most[LIMIT_LINKS] = 16; /* 2 per key */
 	CHECK_EQ(call_with(&c[0], "one", 5), 0);
 	CHECK_EQ(call_with(&c[1], "one", 5), 0);
-	CHECK_EQ(call_with(&c[2], "one", 5), -EUSERS); /* at its deadline: it has tried often */
+	/* fails at its deadline, after several attempts */
+	CHECK_EQ(call_with(&c[2], "one", 5), -EUSERS);
 	CHECK(srv.net.refused[REFUSED_LIMIT] > 1);
-	CHECK_EQ(call_with(&c[3], "", 1), 0); /* another key gets in */
+	CHECK_EQ(call_with(&c[3], "", 1), 0); /* another key is accepted */
 	ask(&late, &c[2].peer, OP_PING, false);
 	fclient_stop(&c[0]);
-	networld_until(&w, &late.over); /* there is room again */
+	networld_until(&w, &late.over); /* a link is free again */
 	CHECK_EQ(late.error, 0);
 	for (int i = 1; i < 4; i++)
 		fclient_stop(&c[i]);
@@ -493,7 +495,7 @@ static void a_key_that_is_taken_back_or_changed_closes_its_links(void)
 	net_recheck_keys(&srv.net);
 	CHECK_EQ(srv.net.refused[REFUSED_REVOKED], 1);
 	CHECK_EQ(srv.net.n_links, 1);
-	networld_pass(&w, NSEC_PER_SEC); /* comes again, in its new role */
+	networld_pass(&w, NSEC_PER_SEC); /* the client reconnects in its new role */
 	CHECK_EQ(srv.net.n_links, 2);
 	CHECK_EQ(srv.link->speaks.uid, 1001);
 	named[0].secret[0] ^= 1;
@@ -520,7 +522,8 @@ static void the_log_of_refusals_is_bounded_and_the_count_is_not(void)
 			link_refused(&r[i]->l, REFUSED_FORGED, "number %d", i);
 	}
 	CHECK_EQ(srv.net.refused[REFUSED_FORGED], 600);
-	CHECK_EQ(srv.net.told[REFUSED_FORGED].said, 10); /* once a link, ten a minute */
+	/* logged once per link, at most ten times a minute */
+	CHECK_EQ(srv.net.told[REFUSED_FORGED].said, 10);
 	CHECK_EQ(srv.net.told[REFUSED_FORGED].left_out, 3 * 190);
 	networld_pass(&w, 61 * NSEC_PER_SEC);
 	link_refused(&r[20]->l, REFUSED_FORGED, "later");
@@ -531,7 +534,7 @@ static void the_log_of_refusals_is_bounded_and_the_count_is_not(void)
 	end();
 }
 
-/* ---- a dialler whose acceptor is the test ---- */
+/* ---- a dialler; the test is the acceptor ---- */
 
 static void a_refusal_with_a_strange_status_is_a_broken_rule(void)
 {
@@ -573,9 +576,9 @@ static void an_impostor_of_a_server_is_found_out(void)
 	link_connected(&r->l);
 	raw_say(r, FRAME_CHALLENGE, XDR_ANY(xdr_wire_challenge), &ch);
 	CHECK(r->closed);
-	CHECK_EQ(r->kind, FRAME_HELLO); /* it got no proof of ours */
+	CHECK_EQ(r->kind, FRAME_HELLO); /* the dialler has not sent its proof */
 	raw_free(r);
-	/* a welcome before the challenge lets nobody in */
+	/* a WELCOME before the challenge is not accepted */
 	r = calloc(1, sizeof(*r));
 	CHECK(r);
 	link_init(&r->l, &c.net, &raw_ops, &c.peer, 0);

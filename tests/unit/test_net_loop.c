@@ -1,4 +1,4 @@
-/* net_loop: both ends in one process; delays and cuts from the hub. */
+/* net_loop: both ends in one process, with delays and cuts from the hub. */
 #include "net_trial.h"
 
 static struct networld w;
@@ -50,7 +50,7 @@ static uint64_t slow(struct loop_hub *h, struct net *from, struct net *to, size_
 	(void)from;
 	(void)to;
 	(void)bytes;
-	return (n++ % 3) * NSEC_PER_MSEC; /* the next one is sometimes faster */
+	return (n++ % 3) * NSEC_PER_MSEC; /* a later message may have a shorter delay */
 }
 
 static void what_was_sent_first_arrives_first(void)
@@ -80,7 +80,7 @@ static uint64_t cut(struct loop_hub *h, struct net *from, struct net *to, size_t
 	return ++parcels == cut_at ? UINT64_MAX : 1000;
 }
 
-/* Wherever the link breaks, the call comes through in the end. */
+/* Wherever the link is cut, the call completes in the end. */
 static void a_cut_anywhere_is_got_over(void)
 {
 	static const size_t sizes[] = { 100000, 7 };
@@ -164,7 +164,7 @@ static void retracted_memory_is_left_alone(void)
 	}
 }
 
-/* A server that puts more than it was given room for. */
+/* The server puts more data than the client has exposed memory for. */
 static void a_put_outside_of_the_exposed_memory_closes_the_link(void)
 {
 	static const size_t sizes[] = { 1000 };

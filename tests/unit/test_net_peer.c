@@ -1,4 +1,5 @@
-/* The client's side of a session: calls over links that break, servers that forget or do not answer. */
+/* The client's side of a session: calls over links that break, and servers that lose sessions or do
+ * not answer. */
 #include "net_trial.h"
 
 static struct networld w;
@@ -19,7 +20,7 @@ static void end(void)
 	networld_end(&w);
 }
 
-/* Up, and one call through. */
+/* Connects and completes one call. */
 static void warm_up(void)
 {
 	struct ask a;
@@ -47,7 +48,7 @@ static void calls_take_slots_and_number_them(void)
 	for (int i = 0; i < 3; i++)
 		networld_until(&w, &a[i].over);
 	CHECK_EQ(srv.n_seen, 3);
-	CHECK_EQ(srv.seen[0].tag, 2); /* slot 0 for the second time */
+	CHECK_EQ(srv.seen[0].tag, 2); /* the second request on slot 0 */
 	CHECK_EQ(srv.seen[1].tag, UINT64_C(1) << 32 | 1);
 	CHECK_EQ(srv.seen[2].tag, UINT64_C(2) << 32 | 1);
 	CHECK_EQ(srv.seen[0].head.session, 1);
@@ -74,9 +75,9 @@ static void a_call_that_nobody_waits_for_goes_with_the_next_or_soon(void)
 	ask(&a[2], &cli.peer, OP_PING, false);
 	networld_until(&w, &a[2].over);
 	CHECK_EQ(srv.n_seen, 3);
-	CHECK_EQ(srv.seen[0].tag, 2); /* in order */
+	CHECK_EQ(srv.seen[0].tag, 2); /* sent in order */
 	CHECK(a[0].over && a[1].over);
-	settle(); /* the moment of the first one is over */
+	settle(); /* the deferral time of the first call has passed */
 	ask_later(&a[0]);
 	networld_pass(&w, NSEC_PER_MSEC);
 	CHECK(a[0].over && !a[0].error);
@@ -114,7 +115,7 @@ static void calls_beyond_the_slots_wait_in_order(void)
 		a[i].call.trace = i;
 	}
 	settle();
-	CHECK_EQ(srv.n_seen, SESSION_SLOTS - 1); /* the last one is kept for claims */
+	CHECK_EQ(srv.n_seen, SESSION_SLOTS - 1); /* the last slot is reserved for claims */
 	srv.hold = false;
 	fsrv_release(&srv, 0);
 	for (unsigned i = 0; i < ARRAY_LEN(a); i++) {
@@ -212,7 +213,7 @@ static void a_server_that_does_not_know_the_session_gets_a_new_one(void)
 	end();
 }
 
-/* As after another server key: the secret proves nothing any more. */
+/* As after a change of the server key: the secret is not valid any more. */
 static void a_session_that_is_denied_is_made_anew(void)
 {
 	struct ask a;
@@ -248,7 +249,7 @@ static void a_restart_of_the_server_is_told(void)
 	link_close(srv.link, -ECONNRESET);
 	ask(&a, &cli.peer, OP_PING, false);
 	networld_until(&w, &a.over);
-	CHECK_EQ(n_restarts, 0); /* a link broke, nothing else */
+	CHECK_EQ(n_restarts, 0); /* only a link broke */
 	srv.boot++;
 	link_close(srv.link, -ECONNRESET);
 	ask(&a, &cli.peer, OP_PING, false);
@@ -280,7 +281,7 @@ static void a_call_ends_with_its_deadline_and_the_server_is_told(void)
 	CHECK_EQ(a.error, -ETIMEDOUT);
 	CHECK_EQ(srv.n_cancels, 1);
 	CHECK_EQ(srv.cancelled, srv.seen[0].tag);
-	/* its slot is taken until the reply comes */
+	/* the slot stays busy until the reply comes */
 	CHECK(cli.peer.slots[0].busy);
 	fsrv_release(&srv, 0);
 	settle();
@@ -297,7 +298,7 @@ static void a_cancelled_call_ends_at_once(void)
 	struct ask sent, queued;
 
 	begin();
-	ask(&queued, &cli.peer, OP_PING, false); /* not even dialled */
+	ask(&queued, &cli.peer, OP_PING, false); /* the peer is not even dialled */
 	peer_cancel(&queued.call, -EINTR);
 	networld_until(&w, &queued.over);
 	CHECK_EQ(queued.error, -EINTR);
@@ -306,12 +307,12 @@ static void a_cancelled_call_ends_at_once(void)
 	ask(&sent, &cli.peer, OP_PING, false);
 	settle();
 	peer_cancel(&sent.call, -EINTR);
-	peer_cancel(&sent.call, -EINTR); /* twice is harmless */
+	peer_cancel(&sent.call, -EINTR); /* cancelling twice is harmless */
 	networld_until(&w, &sent.over);
 	CHECK_EQ(sent.error, -EINTR);
 	settle();
 	CHECK_EQ(srv.n_cancels, 1);
-	link_close(srv.link, -ECONNRESET); /* nothing is repeated */
+	link_close(srv.link, -ECONNRESET); /* no call is retransmitted */
 	fsrv_drop(&srv);
 	networld_pass(&w, NSEC_PER_SEC);
 	CHECK_EQ(srv.n_seen, 0);
@@ -358,7 +359,7 @@ static void a_server_that_gives_no_session_is_tried_again(void)
 	begin();
 	srv.mute = true;
 	ask(&a, &cli.peer, OP_PING, false);
-	networld_pass(&w, 4900 * NSEC_PER_MSEC); /* the timeout of the cluster is 5 s */
+	networld_pass(&w, 4900 * NSEC_PER_MSEC); /* the timeout of the cluster file is 5 s */
 	CHECK_EQ(srv.n_downs, 0);
 	srv.mute = false;
 	networld_until(&w, &a.over);
@@ -400,7 +401,7 @@ static void a_halted_peer_ends_its_calls_and_takes_none(void)
 	peer_call_front(&cli.peer, &after.call, &after.q);
 	networld_until(&w, &after.over);
 	CHECK_EQ(after.error, -ESHUTDOWN);
-	networld_pass(&w, 40 * NSEC_PER_SEC); /* no lease is renewed */
+	networld_pass(&w, 40 * NSEC_PER_SEC); /* no lease renewal is sent */
 	CHECK_EQ(srv.n_seen, 2);
 	CHECK_EQ(srv.n_sessions, 1);
 	CHECK_EQ(cli.peer.n_front, 0);
@@ -422,14 +423,14 @@ static void a_halted_peer_goes_on_with_its_session_and_numbers(void)
 	srv.hold = false;
 	peer_go_on(&cli.peer);
 	networld_pass(&w, NSEC_PER_SEC);
-	CHECK_EQ(cli.peer.state, PEER_UP); /* without a call */
+	CHECK_EQ(cli.peer.state, PEER_UP); /* although there is no call */
 	CHECK_EQ(srv.n_sessions, 2);
 	CHECK_EQ(srv.session, 1);
-	CHECK_EQ(srv.n_seen, 0); /* what was given up is not sent again */
+	CHECK_EQ(srv.n_seen, 0); /* a cancelled call is not retransmitted */
 	ask(&a, &cli.peer, OP_MKDIR, true);
 	networld_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
-	CHECK_EQ(srv.seen[0].tag, 3); /* after the first call and the one that was given up */
+	CHECK_EQ(srv.seen[0].tag, 3); /* after the first call and the cancelled one */
 	CHECK_EQ(srv.seen[0].head.session, 1);
 	end();
 }
@@ -455,7 +456,7 @@ static void claims_without_an_answer_are_asked_for_again(void)
 	end();
 }
 
-/* Whom nobody ever spoke to is not dialled. */
+/* A peer that never had a session is not dialled. */
 static void a_peer_without_a_session_waits_for_a_call(void)
 {
 	begin();
@@ -483,7 +484,8 @@ static void lie(uint64_t tag, int status)
 	downs = srv.n_downs;
 	fsrv_void(&srv, srv.link, tag, status);
 	settle();
-	CHECK_EQ(srv.n_downs, downs + 1); /* the link is closed, the call goes on over another */
+	/* the link is closed, and the call continues on another link */
+	CHECK_EQ(srv.n_downs, downs + 1);
 	CHECK_EQ(cli.net.bad_links, 1);
 	CHECK(!a.over);
 	srv.hold = false;
@@ -497,8 +499,8 @@ static void a_reply_to_nothing_closes_the_link(void)
 {
 	lie(1, 0); /* slot 0, an older sequence */
 	lie(99, 0); /* slot 0, a newer one */
-	lie(UINT64_C(1) << 32 | 1, 0); /* a slot without a call */
-	lie(UINT64_C(64) << 32 | 1, 0); /* no such slot */
+	lie(UINT64_C(1) << 32 | 1, 0); /* a slot without a pending call */
+	lie(UINT64_C(64) << 32 | 1, 0); /* an invalid slot */
 	lie(UINT64_C(0xfffffffe) << 32 | 1, 0);
 }
 
@@ -562,7 +564,7 @@ static void calls_with_an_older_map_go_again_behind_the_news_of_it(void)
 	fsrv_drop(&srv);
 	settle();
 	CHECK_EQ(n_news, 1);
-	CHECK_EQ(srv.n_seen, 1); /* nothing but the question for the map */
+	CHECK_EQ(srv.n_seen, 1); /* only the request for the map */
 	CHECK_EQ(srv.seen[0].head.op, OP_MAP);
 	CHECK_EQ(srv.seen[0].head.map_version, 2);
 	ask(&later, &cli.peer, OP_PING, false);
@@ -573,7 +575,7 @@ static void calls_with_an_older_map_go_again_behind_the_news_of_it(void)
 	settle();
 	CHECK(news.over);
 	CHECK_EQ(srv.n_seen, 4);
-	for (int i = 0; i < 3; i++) { /* under their old numbers: they may have been executed */
+	for (int i = 0; i < 3; i++) { /* with the old numbers: they may have been executed */
 		CHECK_EQ(srv.seen[i].tag, tags[i]);
 		CHECK_EQ(srv.seen[i].head.map_version, 2);
 		CHECK(!a[i].over);
@@ -621,14 +623,14 @@ static void a_server_that_refuses_for_ever_is_believed(void)
 
 	begin();
 	warm_up();
-	srv.status = EREMCHG; /* with a version that we have */
+	srv.status = EREMCHG; /* with a map version that the client has */
 	ask(&a, &cli.peer, OP_PING, false);
 	networld_until(&w, &a.over);
 	CHECK_EQ(a.error, -EREMCHG);
 	end();
 }
 
-/* EBUSY without slots: the request was turned away, not executed. */
+/* EBUSY without slots: the server refused the request and did not execute it. */
 static void calls_that_a_server_has_no_room_for_go_again(void)
 {
 	struct ask a[2];
@@ -645,7 +647,7 @@ static void calls_that_a_server_has_no_room_for_go_again(void)
 	for (int round = 0; round < 5; round++) {
 		CHECK_EQ(srv.n_seen, 2);
 		for (int i = 0; i < 2; i++) {
-			CHECK_EQ(srv.seen[i].tag, tags[i]); /* the same numbers each time */
+			CHECK_EQ(srv.seen[i].tag, tags[i]); /* the same numbers in every attempt */
 			fsrv_reply(&srv, srv.seen[i].link, tags[i], EBUSY, 0, NULL, NULL);
 		}
 		fsrv_drop(&srv);
@@ -689,7 +691,7 @@ static void a_call_without_room_ends_with_its_deadline_or_its_peer(void)
 	end();
 }
 
-/* EBUSY with slots is an answer like any other. */
+/* EBUSY with slots is a normal result. */
 static void a_server_that_answers_busy_is_believed(void)
 {
 	struct ask a;
@@ -721,14 +723,14 @@ static void the_welcome_tells_of_a_newer_map(void)
 	end();
 }
 
-/* ---- what is outstanding ---- */
+/* ---- outstanding bytes ---- */
 
 #define N_MOVES 6
 
 static uint8_t memory[8 * MIB];
 static struct ask moves[N_MOVES];
 
-/* Reads of so many bytes, at a server that many share: 4 MiB may be outstanding. */
+/* Starts reads of these sizes at a server with many clients: 4 MiB may be outstanding. */
 static void start_moves(const size_t *bytes, unsigned n)
 {
 	static struct iovec mem[N_MOVES];
@@ -756,7 +758,7 @@ static void answer_read(unsigned i)
 	settle();
 }
 
-/* They wait in order; who has no memory passes. */
+/* Calls wait in order; calls without memory pass them. */
 static void what_is_outstanding_at_a_loaded_server_is_bounded(void)
 {
 	static const size_t bytes[] = { 3 * MIB, MIB, 2 * MIB, 7 * MIB, 100 };
@@ -770,10 +772,11 @@ static void what_is_outstanding_at_a_loaded_server_is_bounded(void)
 	settle();
 	CHECK_EQ(srv.n_seen, 3);
 	answer_read(1);
-	CHECK_EQ(srv.n_seen, 3); /* 3 and 2 are too much, and the small one does not pass */
+	/* 3 and 2 MiB exceed the limit, and the small read does not pass */
+	CHECK_EQ(srv.n_seen, 3);
 	answer_read(0);
 	CHECK_EQ(srv.n_seen, 4);
-	answer_read(3); /* more than 4 goes alone */
+	answer_read(3); /* a call of more than 4 MiB runs alone */
 	CHECK_EQ(srv.n_seen, 5);
 	CHECK_EQ(cli.peer.outstanding, 7 * MIB);
 	answer_read(4);
@@ -789,7 +792,7 @@ static void what_is_outstanding_at_a_loaded_server_is_bounded(void)
 	end();
 }
 
-/* Over breaks, lost sessions and cancels nothing is counted twice, or for ever. */
+/* Breaks, lost sessions and cancels never count bytes twice or leave them counted. */
 static void what_is_outstanding_ends_with_its_call(void)
 {
 	static const size_t bytes[] = { 3 * MIB, MIB, 2 * MIB, 2 * MIB, 2 * MIB };
@@ -801,7 +804,7 @@ static void what_is_outstanding_ends_with_its_call(void)
 	CHECK_EQ(cli.peer.outstanding, MIB);
 	link_close(srv.link, -ECONNRESET);
 	networld_pass(&w, NSEC_PER_SEC);
-	CHECK_EQ(cli.peer.outstanding, 3 * MIB); /* the second again, and the fourth */
+	CHECK_EQ(cli.peer.outstanding, 3 * MIB); /* the second call again, and the fourth */
 	srv.forget = true;
 	link_close(srv.link, -ECONNRESET);
 	networld_pass(&w, NSEC_PER_SEC);
@@ -822,7 +825,8 @@ static void what_is_outstanding_ends_with_its_call(void)
 	end();
 }
 
-/* Who waits for others of ours is not late while they move; when nothing does, it is. */
+/* A call that waits for other calls of its client does not time out while they make progress.
+ * Without progress, it does. */
 static void who_waits_for_what_is_outstanding_is_patient(void)
 {
 	static const size_t bytes[] = { 4 * MIB, MIB };
@@ -832,7 +836,7 @@ static void who_waits_for_what_is_outstanding_is_patient(void)
 	networld_pass(&w, 19 * NSEC_PER_SEC);
 	CHECK(!moves[0].over && !moves[1].over);
 	moves[0].call.desc.moved = cli.peer.link->progress = w.now;
-	networld_pass(&w, 2 * NSEC_PER_SEC); /* past the deadline */
+	networld_pass(&w, 2 * NSEC_PER_SEC); /* after the deadline */
 	CHECK(!moves[0].over && !moves[1].over);
 	networld_pass(&w, 5 * NSEC_PER_SEC);
 	CHECK_EQ(moves[0].error, -ETIMEDOUT);

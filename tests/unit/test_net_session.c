@@ -1,4 +1,4 @@
-/* The server's side of sessions: slots, leases, links that come and go. */
+/* The server's side of sessions: slots, leases, and changing links. */
 #include "net_trial.h"
 
 static struct networld w;
@@ -119,7 +119,7 @@ static void a_slot_takes_repetitions_and_what_is_newer_but_nothing_older(void)
 	CHECK_EQ(session_enter(s, 0, 4, 20, s), -EBADMSG);
 	CHECK_EQ(session_enter(s, 0, 6, 20, s), 0);
 	session_leave(s, 0);
-	/* numbers wrap */
+	/* sequence numbers wrap */
 	s->slots[0].sequence = UINT32_MAX;
 	CHECK_EQ(session_enter(s, 0, 0, 20, s), 0);
 	session_leave(s, 0);
@@ -186,7 +186,7 @@ static void a_session_outlives_its_link_until_the_lease_ends(void)
 	end();
 }
 
-/* A link that asks for a second session must not stay behind in the first one. */
+/* A link that makes a second session must not stay attached to the first one. */
 static void a_link_has_one_session(void)
 {
 	static const uint8_t secret[16] = { 2 };
@@ -226,7 +226,7 @@ static void resuming_waits_for_the_requests_of_the_old_link(void)
 	struct waiter v = { .over = false };
 
 	req_init(&v.q, &w.loop, &wait_ops, 0);
-	session_quiesce(s, &v.wait, &v.q); /* nothing in service: at once */
+	session_quiesce(s, &v.wait, &v.q); /* no request in service: completes at once */
 	CHECK_EQ(v.q.pending, 0);
 	CHECK_EQ(session_enter(s, 0, 1, 20, s), 0);
 	CHECK_EQ(session_enter(s, 1, 1, 20, s), 0);

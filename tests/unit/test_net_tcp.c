@@ -1,5 +1,5 @@
-/* net_tcp on real sockets of this host: scattered memory in and out, order, retracting in mid-transfer, links
- * that break or stall, peers that do not read. */
+/* net_tcp on real sockets of this host: scattered memory in both directions, order, retracting
+ * during a transfer, links that break or stall, and peers that do not read. */
 #include <limits.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -11,9 +11,9 @@
 static struct networld w;
 static struct fsrv srv;
 static struct fclient cli;
-static bool local; /* the server has the shorter way of this host, too */
+static bool local; /* the server listens on the Unix socket, too */
 
-/* A port that nobody has. */
+/* The address of an unused port. */
 static const char *free_address(struct networld *at, struct fsrv *f, struct net_identity id)
 {
 	static char address[64];
@@ -31,7 +31,7 @@ static const char *free_address(struct networld *at, struct fsrv *f, struct net_
 	return NULL;
 }
 
-/* Tests of it come last. */
+/* Listens on the Unix socket of the address. Tests that use it come last. */
 static void listen_local(const char *address)
 {
 	int r = net_listen_local(&srv.net, address);
@@ -113,9 +113,9 @@ static void scattered_memory_of_many_shapes_arrives_in_its_place(void)
 
 	begin();
 	move_both_ways(1, one, 1, 65536);
-	move_both_ways(3000, one, 1, 65536); /* more pieces than one call takes */
+	move_both_ways(3000, one, 1, 65536); /* more pieces than one system call takes */
 	move_both_ways(1, big, 1, 65536);
-	move_both_ways(1, big, 1, 1000); /* many pieces on the server's side */
+	move_both_ways(1, big, 1, 1000); /* many pieces at the server */
 	move_both_ways(60, odd, 6, 4096);
 	move_both_ways(2500, page, 1, 7777);
 	move_both_ways(3, chunk, 1, 65536);
@@ -143,8 +143,8 @@ static void get_directly(size_t bytes, uint64_t len, int may)
 	scatter_free(&s);
 }
 
-/* The first bytes to one place as long as that may be, the others to the buffers: none is lost, and none goes there that
- * may not. */
+/* The first bytes go directly to one place as long as it is permitted, the others to the buffers.
+ * No byte is lost, and none is placed there without permission. */
 static void what_is_got_goes_to_the_better_place_while_it_may(void)
 {
 	const size_t half = MOVING_DIRECT / 2;
@@ -163,7 +163,7 @@ static void what_is_got_goes_to_the_better_place_while_it_may(void)
 	CHECK_EQ(moving_direct_done, 0);
 	for (int may = 1; may < 20; may++)
 		get_directly(half, half - 77, may);
-	/* memory that goes away: all behind it to the buffers */
+	/* the memory becomes inaccessible: all following bytes go to the buffers */
 	CHECK_EQ(mprotect(moving_direct + half, half, PROT_NONE), 0);
 	moving_direct += half / 2;
 	moving_direct_len = half;
@@ -177,7 +177,7 @@ static void what_is_got_goes_to_the_better_place_while_it_may(void)
 	end();
 }
 
-#define MAP_BYTES (16 * MIB) /* more than any file here has */
+#define MAP_BYTES (16 * MIB) /* larger than any file in this test */
 
 static void open_file(uint64_t bytes, bool map)
 {
@@ -261,7 +261,8 @@ static void send_cut_file(bool map)
 	end();
 }
 
-/* It was cut after its length was promised: zeros come instead, and the link stays good. */
+/* The file was cut after its length was announced: zeros are sent instead, and the link stays
+ * up. */
 static void what_a_file_does_not_hold_any_more_arrives_as_zeros(void)
 {
 	send_cut_file(false);
@@ -313,7 +314,8 @@ static void small_messages_overtake_bulk(void)
 	}
 }
 
-/* Cancelled in mid-transfer: the memory is the user's again at once, the link stays good. */
+/* A call is cancelled during its transfer: its memory belongs to the user again at once, and the
+ * link stays up. */
 static void retract(bool write)
 {
 	static const size_t big[] = { 32 * 1024 * 1024 };
@@ -409,10 +411,10 @@ static void a_transfer_starts_over_when_its_link_broke(void)
 	}
 }
 
-/* ---- two loops, of which one stands still ---- */
+/* ---- two loops, one of which does not run ---- */
 
 struct pair {
-	struct networld there; /* of the client */
+	struct networld there; /* the world of the client */
 	struct fclient cli;
 };
 
@@ -459,9 +461,9 @@ static void a_peer_that_stalls_is_closed_after_the_timeout(void)
 		scatter_make(&s, 1, big, 1);
 		moving_over = false;
 		ask_move(&a, &p.cli.peer, s.iov, s.n, write);
-		loop_run_late(&p.there.loop); /* its request leaves, */
+		loop_run_late(&p.there.loop); /* its request is sent, */
 		began = w.env.clock->now(&w.env);
-		networld_until(&w, &moving_over); /* and the client does not turn any more */
+		networld_until(&w, &moving_over); /* and the client's loop does not run any more */
 		CHECK_EQ(moving_result, -ECONNRESET);
 		CHECK(w.env.clock->now(&w.env) - began >= 200 * NSEC_PER_MSEC);
 		CHECK_EQ(srv.net.n_links, 0);
@@ -482,11 +484,11 @@ static void an_idle_link_is_not_a_stalled_one(void)
 	ping();
 	networld_pass(&w, 1500 * NSEC_PER_MSEC);
 	CHECK_EQ(srv.net.n_links, 1);
-	ping(); /* what is said after a long silence has not waited since then */
+	ping(); /* the stall timer starts with the message, not with the silence before it */
 	networld_pass(&w, 20 * NSEC_PER_MSEC);
 	CHECK_EQ(srv.net.n_links, 1);
 	CHECK_EQ(srv.n_downs, 0);
-	for (int write = 0; write < 2; write++) { /* nor have data */
+	for (int write = 0; write < 2; write++) { /* the same holds for data */
 		networld_pass(&w, 1500 * NSEC_PER_MSEC);
 		scatter_make(&s, 1, &some, 1);
 		ask_move(&a, &cli.peer, s.iov, s.n, write);
@@ -498,7 +500,8 @@ static void an_idle_link_is_not_a_stalled_one(void)
 	end();
 }
 
-/* Takes a bit of its data, again and again, and much less than a frame in the time that one has. */
+/* The peer repeatedly takes a few bytes of its data, in all much less than a frame within the time
+ * limit. */
 static void who_takes_his_data_in_drops_is_closed(void)
 {
 	static const size_t big[] = { 4 * 1024 * 1024 };
@@ -509,7 +512,7 @@ static void who_takes_his_data_in_drops_is_closed(void)
 	int room = 8192, fd;
 	uint64_t began;
 
-	local = true; /* TCP makes room for more than a frame */
+	local = true; /* TCP buffers hold more than a frame */
 	pair_begin(&p, 300);
 	scatter_make(&s, 1, big, 1);
 	moving_over = false;
@@ -530,7 +533,7 @@ static void who_takes_his_data_in_drops_is_closed(void)
 	local = false;
 }
 
-/* Asks and asks and does not read the answers. */
+/* The peer sends requests and does not read the replies. */
 static void a_peer_that_does_not_read_is_closed_before_it_fills_the_memory(void)
 {
 	static struct pair p;
@@ -595,7 +598,8 @@ static void rubbish_closes_a_link_and_harms_nobody_else(void)
 	end();
 }
 
-/* Turns of the loop that 16 MiB take; with `chat` another client asks something in every turn. */
+/* Turns of the loop that a transfer of 16 MiB takes. With `chat`, another client sends a request in
+ * every turn. */
 static uint64_t turns_of_bulk(bool write, bool chat)
 {
 	static const size_t big[] = { 16 * MIB };
@@ -609,7 +613,7 @@ static uint64_t turns_of_bulk(bool write, bool chat)
 	fclient_start(&other, &w, cli.peer.address, net_id(1, 0), LINK_CLIENT);
 	ask(&b, &other.peer, OP_PING, false);
 	networld_until(&w, &b.over);
-	networld_pass(&w, 20 * NSEC_PER_MSEC); /* the first is alone again */
+	networld_pass(&w, 20 * NSEC_PER_MSEC); /* the first client counts as alone again */
 	scatter_make(&s, 1, big, 1);
 	scatter_fill(&s);
 	turns = w.loop.turns;
@@ -626,7 +630,7 @@ static uint64_t turns_of_bulk(bool write, bool chat)
 	}
 	turns = w.loop.turns - turns;
 	CHECK_EQ(a.error, 0);
-	CHECK(most < 8); /* however much there is to move */
+	CHECK(most < 8); /* does not depend on the size of the transfer */
 	scatter_check(&s);
 	scatter_free(&s);
 	fclient_stop(&other);
@@ -634,16 +638,16 @@ static uint64_t turns_of_bulk(bool write, bool chat)
 	return turns;
 }
 
-/* Bounded for each turn, and less when others are there. */
+/* The bytes per turn are bounded, and the bound is lower when other links are active. */
 static void links_of_a_server_take_turns(void)
 {
-	for (int write = 0; write < 2; write++) { /* some turns were saved before */
+	for (int write = 0; write < 2; write++) { /* links had saved some unused turns */
 		CHECK(turns_of_bulk(write, false) >= 12 * MIB / CHUNK_MAX);
 		CHECK(turns_of_bulk(write, true) >= 8 * MIB / (64 * KIB));
 	}
 }
 
-/* ---- the shorter way of one host ---- */
+/* ---- the Unix socket of the host ---- */
 
 static void all_that_works_by_tcp_works_by_the_shorter_way(void)
 {
@@ -667,7 +671,7 @@ static void all_that_works_by_tcp_works_by_the_shorter_way(void)
 	local = false;
 }
 
-/* Where a client of this host comes from does not depend on the way it takes. */
+/* The origin of a local client is the same over TCP and over the Unix socket. */
 static void the_shorter_way_begins_at_the_address_it_leads_to(void)
 {
 	const struct origin *from;
@@ -706,7 +710,7 @@ static void who_dials_any_address_comes_from_loopback(void)
 	networld_end(&w);
 }
 
-/* All that has come there goes here. */
+/* Forwards all received bytes from one socket to the other. */
 static void pass_on(struct env *e, int from, int to)
 {
 	char b[4096];
@@ -718,7 +722,8 @@ static void pass_on(struct env *e, int from, int to)
 		CHECK_EQ(e->sock->writev(e, to, &iov, 1), r);
 }
 
-/* Somebody else has the name: he hangs up, talks rubbish, says nothing, or passes all on to the server and back. */
+/* Another process listens on the Unix socket: it hangs up, sends garbage, says nothing, or relays
+ * everything to the server and back. */
 static void who_sits_on_the_shorter_way_keeps_nobody_out(void)
 {
 	enum { HANGS_UP, TALKS, IS_SILENT, PASSES_ON };
@@ -757,7 +762,8 @@ static void who_sits_on_the_shorter_way_keeps_nobody_out(void)
 		CHECK_EQ(a.error, 0);
 		CHECK(fd >= 0);
 		CHECK_STR(peer_medium(&cli.peer), "tcp");
-		CHECK(time_now() - began < 4 * NSEC_PER_SEC); /* a handshake has 5 s */
+		/* the timeout of a handshake is 5 s */
+		CHECK(time_now() - began < 4 * NSEC_PER_SEC);
 		e->sock->close(e, fd);
 		e->sock->close(e, behind);
 		e->sock->close(e, seat);
@@ -765,7 +771,8 @@ static void who_sits_on_the_shorter_way_keeps_nobody_out(void)
 	}
 }
 
-/* As if he who dialled, or was dialled for, were not the one whom the server sees. */
+/* Reports another user at the two ends of a socket, as if the dialling process were not the one
+ * that the server sees. */
 static uint32_t other_user(struct env *e, int fd)
 {
 	(void)e;
@@ -786,7 +793,7 @@ static void who_passes_on_as_another_user_is_found_out(void)
 	networld_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
 	CHECK_STR(peer_medium(&cli.peer), "tcp");
-	CHECK_EQ(cli.net.bad_links, 1); /* the proof was no proof */
+	CHECK_EQ(cli.net.bad_links, 1); /* the proof was not valid */
 	local = false;
 	end();
 }

@@ -1,5 +1,6 @@
-/* Appends as a server places them: in order, behind room that was made through such a file, under the epoch that the
- * answer names; what a truncate takes back and a claim does not bring back; what is left when nothing can be asked. */
+/* How a server places appends: in order, behind allocated ranges, and under the epoch that the
+ * reply names; which places a truncate revokes and a claim does not restore; and the state of the
+ * file when its objects cannot be asked. */
 #include "server_trial.h"
 
 static struct world w;
@@ -59,7 +60,7 @@ static void truncate_to(uint64_t size)
 		 0);
 }
 
-/* How far a size may be seen to reach. */
+/* The upper limit of a size that a client may see. */
 static uint64_t limit(void)
 {
 	struct wire_getattr_args a = { handle(), true };
@@ -79,14 +80,14 @@ static void a_place_names_its_epoch(void)
 	CHECK_EQ(append(1, 10, 0), 0);
 	CHECK_EQ(place.offset, 0);
 	epoch = place.epoch;
-	CHECK(epoch > file.cap.epoch); /* the first one fences */
+	CHECK(epoch > file.cap.epoch); /* the first append fences */
 	CHECK_EQ(append(1, 10, 0), 0);
 	CHECK_EQ(place.offset, 0);
 	CHECK_EQ(append(2, 5, 0), 0);
 	CHECK_EQ(place.offset, 10);
 	CHECK_EQ(place.epoch, epoch);
 	truncate_to(100);
-	CHECK_EQ(append(1, 10, 0), 0); /* the old place is gone */
+	CHECK_EQ(append(1, 10, 0), 0); /* the old place was revoked */
 	CHECK_EQ(place.offset, 100);
 	CHECK(place.epoch > epoch);
 	end();
@@ -98,16 +99,16 @@ static void room_is_placed_like_an_append(void)
 	CHECK_EQ(append(1, 10, 0), 0);
 	appended(1);
 	CHECK_EQ(limit(), 10);
-	CHECK_EQ(append(2, 0, 1000), 0); /* fallocate: from the end to there */
+	CHECK_EQ(append(2, 0, 1000), 0); /* fallocate: from the end of the file to 1000 */
 	CHECK_EQ(place.offset, 10);
-	CHECK_EQ(limit(), 10); /* not before it is made */
+	CHECK_EQ(limit(), 10); /* unchanged until the range is allocated */
 	CHECK_EQ(append(3, 7, 0), 0);
 	CHECK_EQ(place.offset, 1000);
 	appended(2);
 	CHECK_EQ(limit(), 1000);
 	appended(3);
 	CHECK_EQ(limit(), 1007);
-	CHECK_EQ(append(4, 0, 500), 0); /* within the file: nothing moves */
+	CHECK_EQ(append(4, 0, 500), 0); /* within the file: the end stays */
 	appended(4);
 	CHECK_EQ(limit(), 1007);
 	CHECK_EQ(append(5, 0, UINT64_MAX), -EFBIG);
@@ -115,7 +116,7 @@ static void room_is_placed_like_an_append(void)
 	end();
 }
 
-/* The server dies and comes back, and the session is resumed with the secret of pipe_session(). */
+/* Kills and restarts the server, then resumes the session with the secret of pipe_session(). */
 static void crash(void)
 {
 	struct wire_session_args a = { .id = p->l.session->id, .client = wire_text("pipe") };
@@ -183,21 +184,22 @@ static void a_claim_does_not_bring_back_what_a_truncate_took(void)
 	end();
 }
 
-/* A new epoch without the ends that it was taken for: the file is settled when its writers are gone. */
+/* The append took a new epoch but could not ask the objects for their ends: the file is settled
+ * after its last writer closes. */
 static void an_append_that_cannot_ask_leaves_the_file_orphaned(void)
 {
 	uint32_t n;
 
 	begin();
 	n = w.srv->n_peers;
-	w.srv->n_peers = 0; /* there is nobody to ask */
+	w.srv->n_peers = 0; /* no peer can be asked */
 	CHECK_EQ(append(1, 10, 0), -EIO);
 	CHECK(inode_find(w.srv, file.at.ino)->orphaned);
 	w.srv->n_peers = n;
 	end();
 }
 
-/* A writer that reports what it wrote before a fence: the objects are asked. */
+/* A writer reports a write from before a fence: the objects are asked for the size. */
 static void a_report_from_before_a_fence_loses_no_size(void)
 {
 	struct wire_extent e = { 0, 5 };

@@ -1,4 +1,4 @@
-/* Capabilities: what lets a client at the objects of a file, and what does not. */
+/* Capabilities: which accesses to the objects of a file they permit. */
 #include "server_trial.h"
 
 static struct world w;
@@ -94,7 +94,7 @@ static void every_changed_field_is_a_forgery(void)
 	struct wire_capability c;
 
 	begin();
-	CHECK_EQ(write_with(&file.cap), 0); /* known to the cache of verified ones */
+	CHECK_EQ(write_with(&file.cap), 0); /* now in the cache of verified capabilities */
 	for (int i = 0; i < 8; i++) {
 		c = file.cap;
 		c.ino ^= i == 0;
@@ -109,7 +109,7 @@ static void every_changed_field_is_a_forgery(void)
 		CHECK_EQ(write_with(&c), -EKEYREJECTED);
 		CHECK_EQ(stat_with(&c, OP_OBJSTAT), -EKEYREJECTED);
 	}
-	memset(&c, 0, sizeof(c)); /* what an empty slot of the cache looks like */
+	memset(&c, 0, sizeof(c)); /* equals an empty slot of the cache */
 	CHECK_EQ(read_with(&c), -EKEYREJECTED);
 	end();
 }
@@ -125,7 +125,7 @@ static void another_key_does_not_sign(void)
 	cap_sign(w.srv, "", &c);
 	CHECK_EQ(read_with(&c), 0);
 	own = w.srv->signer;
-	w.srv->signer = mac_key(w.client_key); /* the key that clients have */
+	w.srv->signer = mac_key(w.client_key); /* sign with the key that clients have */
 	CHECK(w.srv->signer);
 	c.client = 1;
 	cap_sign(w.srv, "", &c);
@@ -148,9 +148,9 @@ static void rights_are_checked(void)
 	CHECK_EQ(pipe_open(&w, p, "file", 3, OPEN_WRITE, &r, &arena), 0);
 	CHECK_EQ(write_with(&r.cap), 0);
 	CHECK_EQ(read_with(&r.cap), -EACCES);
-	CHECK_EQ(seek_with(&r.cap), 0); /* where it wrote, and that it stays */
+	CHECK_EQ(seek_with(&r.cap), 0); /* a writer may ask where its data are, and sync them */
 	CHECK_EQ(stat_with(&r.cap, OP_SYNC), 0);
-	/* what getattr gives out asks objects for their ends, no more */
+	/* the capability from GETATTR may only ask objects for their ends */
 	g.h = (struct wire_handle){ file.at.ino, file.at.gen };
 	CHECK_EQ(pipe_do(&w, p, OP_GETATTR, XDR_ANY(xdr_wire_getattr_args), &g,
 			 XDR_ANY(xdr_wire_getattr_res), &at, &arena),
@@ -169,7 +169,8 @@ static void a_capability_ages(void)
 
 	begin();
 	CHECK_EQ(read_with(&file.cap), 0);
-	w.now += 3601 * NSEC_PER_SEC; /* asleep: no timer fires before the next request */
+	/* as after a suspend: no timer fires before the next request */
+	w.now += 3601 * NSEC_PER_SEC;
 	w.srv->sessions.lease_ns = 7200 * NSEC_PER_SEC;
 	CHECK_EQ(read_with(&file.cap), -EKEYEXPIRED);
 	CHECK_EQ(fresh(&c, 3), 0);

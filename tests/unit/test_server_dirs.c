@@ -1,10 +1,11 @@
-/* What the answer to a change of names says of the directories: what whoever asks next would hear, or nothing. */
+/* The directory attributes in the reply to a change of names: equal to those of a following
+ * GETATTR, or absent. */
 #include "server_trial.h"
 
 static struct world w;
 static struct pipe_link *p;
 static struct arena arena;
-static struct wire_dirs_after after; /* of the last change */
+static struct wire_dirs_after after; /* from the last reply */
 
 static const struct wire_handle root = { META_ROOT_INO, META_ROOT_GEN };
 static struct wire_handle d, e; /* two directories */
@@ -80,7 +81,8 @@ static void end(void)
 	world_end(&w);
 }
 
-/* The number of the change, when number i of the answer is what that directory has now. */
+/* Checks that entry i of the reply equals the current attributes of the directory. Returns their
+ * `change`. */
 static uint64_t told(uint32_t i, const struct wire_handle *dir)
 {
 	struct wire_getattr_args a = { *dir, false };
@@ -100,7 +102,7 @@ static uint64_t told(uint32_t i, const struct wire_handle *dir)
 	return r.at.change;
 }
 
-/* Of one directory, of which this was the next change. */
+/* Checks that the reply has one directory, and that this was its next change. */
 static void told_one(const struct wire_handle *dir, uint64_t *change)
 {
 	CHECK_EQ(after.n_dirs, 1);
@@ -153,7 +155,7 @@ static void a_rename_tells_of_both_directories(void)
 	CHECK_EQ(after.n_dirs, 2);
 	told(0, &d);
 	told(1, &e);
-	CHECK_EQ(rename_at("e/sub", "d/sub", 0), 0); /* over one that goes */
+	CHECK_EQ(rename_at("e/sub", "d/sub", 0), 0); /* replaces a directory */
 	CHECK_EQ(after.n_dirs, 2);
 	told(0, &e);
 	told(1, &d);
@@ -185,7 +187,7 @@ static void what_changed_nothing_tells_nothing(void)
 	end();
 }
 
-/* Two that are one transaction: each tells what it left to the next. */
+/* Two changes in one transaction: each reply has the state right after its own change. */
 static void each_change_of_a_transaction_tells_its_own(void)
 {
 	struct wire_mkdir_args x = { .where = pipe_place("d/x"), .mode = 0755 };

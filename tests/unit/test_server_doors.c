@@ -1,12 +1,12 @@
-/* Whom a request speaks for: keys of one user, root from afar, what is tied to a key, claims after a restart,
- * and how much of everything one client may have. */
+/* The identity of requests: keys of one user, root from remote hosts, state bound to a key, claims
+ * after a restart, and the limits of each client. */
 #include "server_trial.h"
 
 static struct world w;
 static struct pipe_link *p;
 static struct arena arena;
 
-/* A link as if it had proved the key `name` of this role. */
+/* A link that counts as authenticated with the key `name` of this role. */
 static struct pipe_link *link_with(const char *name, uint32_t uid, uint32_t gid)
 {
 	struct pipe_link *l = pipe_new(&w, LINK_CLIENT);
@@ -19,7 +19,7 @@ static struct pipe_link *link_with(const char *name, uint32_t uid, uint32_t gid)
 	return l;
 }
 
-/* With a session. */
+/* The same with a session. */
 static struct pipe_link *client_with(const char *name, uint32_t uid, uint32_t gid)
 {
 	struct pipe_link *l = link_with(name, uid, gid);
@@ -48,7 +48,7 @@ static uint64_t refused(enum refusal why)
 	return w.srv->net.refused[why];
 }
 
-/* mkdir as somebody; 0 or -errno, and whose it is. */
+/* MKDIR as this user. Returns 0 or -errno, and the attributes of the directory. */
 static int mkdir_as(struct pipe_link *l, const char *path, uint32_t uid, uint32_t gid,
 		    struct wire_attr *at)
 {
@@ -94,7 +94,7 @@ static void a_key_of_one_user_is_refused_for_others(void)
 	CHECK_EQ(refused(REFUSED_CREDENTIAL), 3);
 	CHECK_EQ(mkdir_as(one, "b", NOBODY, NOBODY, &at), 0);
 	CHECK(!one->closed);
-	CHECK_EQ(mkdir_as(p, "c", 7, 8, &at), 0); /* the default key: anybody */
+	CHECK_EQ(mkdir_as(p, "c", 7, 8, &at), 0); /* the default key may act as any user */
 	CHECK_EQ(at.uid, 7);
 	pipe_free(one);
 	end();
@@ -108,7 +108,7 @@ static void groups_that_the_key_does_not_have_are_taken_away(void)
 
 	begin();
 	chmod_root(0777);
-	CHECK_EQ(mkdir_as(p, "d", 7, 50, &at), 0); /* 0755: only its owner may add names */
+	CHECK_EQ(mkdir_as(p, "d", 7, 50, &at), 0); /* mode 0755: only the owner may add names */
 	{
 		struct wire_setattr_args a = { { at.ino, at.gen }, SET_MODE, 0770, 0, 0, 0, 0, 0 };
 		struct wire_attr_res r;
@@ -119,7 +119,7 @@ static void groups_that_the_key_does_not_have_are_taken_away(void)
 	}
 	p->n_gids = 3;
 	p->gids = gids;
-	CHECK_EQ(mkdir_as(p, "d/x", 1000, 100, &at), 0); /* any key: in group 50 */
+	CHECK_EQ(mkdir_as(p, "d/x", 1000, 100, &at), 0); /* any key: as a member of group 50 */
 	p->n_gids = 0;
 	one = client_with("one", 1000, 100);
 	one->n_gids = 3;
@@ -148,7 +148,7 @@ static void root_from_afar_is_nobody(void)
 	p->l.from.local = false;
 	CHECK_EQ(mkdir_as(p, "b", 0, 0, &at), 0);
 	CHECK(at.uid == NOBODY && at.gid == NOBODY);
-	CHECK_EQ(mkdir_as(p, "c", 1000, 0, &at), 0); /* its group too */
+	CHECK_EQ(mkdir_as(p, "c", 1000, 0, &at), 0); /* the group is squashed, too */
 	CHECK(at.uid == 1000 && at.gid == NOBODY);
 	CHECK_EQ(ip_net_parse(&w.conf->trust[w.conf->n_trust++], "198.51.100.0/24"), 0);
 	CHECK_EQ(mkdir_as(p, "d", 0, 0, &at), 0);
@@ -159,7 +159,7 @@ static void root_from_afar_is_nobody(void)
 	end();
 }
 
-/* ---- what is tied to a key ---- */
+/* ---- state that is bound to a key ---- */
 
 static int read_with(struct pipe_link *l, const struct wire_capability *c)
 {
@@ -186,8 +186,8 @@ static void a_capability_is_good_for_its_key_only(void)
 	other = client_with("two", 1001, 100);
 	CHECK_EQ(pipe_open(&w, one, "f", 1, OPEN_READ | OPEN_WRITE | OPEN_CREATE, &r, &arena), 0);
 	CHECK_EQ(read_with(other, &r.cap), -EKEYREJECTED);
-	CHECK_EQ(read_with(one, &r.cap), 0); /* and it is known now */
-	CHECK_EQ(read_with(same, &r.cap), 0); /* another client with this key: as it likes */
+	CHECK_EQ(read_with(one, &r.cap), 0); /* the capability is in the cache now */
+	CHECK_EQ(read_with(same, &r.cap), 0); /* another client with the same key may use it */
 	CHECK_EQ(read_with(other, &r.cap), -EKEYREJECTED);
 	CHECK_EQ(read_with(p, &r.cap), -EKEYREJECTED);
 	CHECK_EQ(refused(REFUSED_FORGED), 3);
@@ -197,7 +197,7 @@ static void a_capability_is_good_for_its_key_only(void)
 	};
 	CHECK_EQ(pipe_do(&w, other, OP_COPY, XDR_ANY(xdr_wire_copy_args), &a,
 			 XDR_ANY(xdr_wire_write_res), &done, NULL),
-		 -EKEYREJECTED); /* nor does a copy get at it */
+		 -EKEYREJECTED); /* a copied capability is not accepted */
 	pipe_free(one);
 	pipe_free(same);
 	pipe_free(other);
@@ -225,7 +225,7 @@ static void a_session_is_resumed_with_its_key_only(void)
 	other = pipe_new(&w, LINK_CLIENT);
 	strcpy(other->l.key, "two");
 	CHECK_EQ(resume(other, made.id, 8, &r), -EACCES);
-	CHECK_EQ(resume(other, made.id, 7, &r), -EACCES); /* it has heard the secret */
+	CHECK_EQ(resume(other, made.id, 7, &r), -EACCES); /* although it knows the secret */
 	CHECK_EQ(refused(REFUSED_SESSION), 2);
 	CHECK(!one->closed);
 	strcpy(other->l.key, "one");
@@ -236,7 +236,8 @@ static void a_session_is_resumed_with_its_key_only(void)
 	end();
 }
 
-/* After a restart nobody knows what was open: only who could have opened it may claim it. */
+/* After a restart the server does not know which files were open: a client may claim only what it
+ * could open. */
 static void a_claim_after_a_restart_is_not_a_way_in(void)
 {
 	struct wire_session_res made, r;
@@ -294,7 +295,7 @@ static void what_servers_do_is_not_for_clients(void)
 	end();
 }
 
-/* ---- how much ---- */
+/* ---- limits ---- */
 
 static void sessions_and_open_files_have_limits(void)
 {
@@ -303,7 +304,7 @@ static void sessions_and_open_files_have_limits(void)
 	struct pipe_link *l[8];
 
 	begin();
-	w.srv->net.limits.most[LIMIT_SESSIONS] = 6; /* there is one */
+	w.srv->net.limits.most[LIMIT_SESSIONS] = 6; /* one session exists */
 	w.srv->net.limits.most_session[LIMIT_OPENS] = 3;
 	w.srv->net.limits.most[LIMIT_OPENS] = 4;
 	for (int i = 0; i < 8; i++) {
@@ -318,7 +319,8 @@ static void sessions_and_open_files_have_limits(void)
 	CHECK_EQ(pipe_open(&w, p, "f", 2, OPEN_READ | OPEN_WRITE | OPEN_CREATE, &f, &arena), 0);
 	CHECK_EQ(pipe_open(&w, p, "new", 9, OPEN_WRITE | OPEN_CREATE, &f, &arena), -EMFILE);
 	w.srv->net.limits.most_session[LIMIT_OPENS] = 100;
-	CHECK_EQ(pipe_open(&w, p, "new", 9, OPEN_WRITE, &f, &arena), -ENOENT); /* not made either */
+	/* the file was not created */
+	CHECK_EQ(pipe_open(&w, p, "new", 9, OPEN_WRITE, &f, &arena), -ENOENT);
 	CHECK_EQ(pipe_open(&w, p, "f", 4, OPEN_READ, &f, &arena), 0);
 	CHECK_EQ(pipe_open(&w, l[0], "f", 1, OPEN_READ, &f, &arena), -ENFILE);
 	for (int i = 0; i < 8; i++)
@@ -326,7 +328,7 @@ static void sessions_and_open_files_have_limits(void)
 	end();
 }
 
-/* A key of one user has an eighth of the sessions, so that it keeps nobody else out. */
+/* A key of one user has an eighth of the sessions, so that other keys can make sessions. */
 static void one_users_key_does_not_take_all_sessions(void)
 {
 	struct wire_session_res r;
@@ -346,7 +348,7 @@ static void one_users_key_does_not_take_all_sessions(void)
 	end();
 }
 
-/* Whom the next requests of a link speak for stays as it is. */
+/* Opens a file and keeps the identity of the link's following requests. */
 static int open_of(struct pipe_link *l, const char *name, uint64_t id)
 {
 	struct wire_open_res f;
@@ -374,7 +376,7 @@ static void one_users_key_does_not_take_all_open_files(void)
 	CHECK_EQ(open_of(one, "new", 9), -EMFILE);
 	CHECK_EQ(open_of(same, "new", 9), -EMFILE);
 	CHECK_EQ(refused(REFUSED_LIMIT), limits + 2);
-	CHECK_EQ(open_of(one, "f", 1), 0); /* the same one again */
+	CHECK_EQ(open_of(one, "f", 1), 0); /* the same open again */
 	CHECK_EQ(open_of(other, "g", 1), 0);
 	CHECK_EQ(open_of(p, "f", 1), 0);
 	CHECK_EQ(resume(one, 0, 9, &r), 0);
@@ -459,7 +461,8 @@ static void appends_that_nobody_reports_are_bounded(void)
 	end();
 }
 
-/* Requests of a key that wait for their data hold memory: others find room, and this key's are turned away. */
+/* Requests of a key that wait for their data hold memory: requests of other keys are accepted,
+ * those of this key are refused. */
 static void memory_of_requests_is_bounded_for_a_key(void)
 {
 	struct wire_extent e = { 0, 64 << 20 };
@@ -474,7 +477,7 @@ static void memory_of_requests_is_bounded_for_a_key(void)
 
 	begin();
 	chmod_root(0777);
-	w.srv->net.limits.most[LIMIT_REQUEST_BYTES] = 16 * MIB; /* 2 of a key */
+	w.srv->net.limits.most[LIMIT_REQUEST_BYTES] = 16 * MIB; /* 2 MiB per key */
 	one = client_with("one", 1000, 100);
 	other = client_with("two", 1001, 100);
 	CHECK_EQ(pipe_open(&w, one, "f", 1, OPEN_WRITE | OPEN_CREATE, &f, &arena), 0);
@@ -489,7 +492,7 @@ static void memory_of_requests_is_bounded_for_a_key(void)
 	}
 	CHECK(slot > 8 && slot < SESSION_SLOTS);
 	CHECK_EQ(one->head.status, EBUSY);
-	CHECK_EQ(one->head.slots, 0); /* come again, with the same numbers */
+	CHECK_EQ(one->head.slots, 0); /* refused: retry with the same numbers */
 	CHECK_EQ(one->head.sequence, 100);
 	CHECK(*used > MIB && *used <= 2 * MIB);
 	CHECK(!one->closed);
@@ -503,13 +506,13 @@ static void memory_of_requests_is_bounded_for_a_key(void)
 	CHECK(world_quiet(&w));
 	CHECK_EQ(*used, 0);
 	CHECK_EQ(one->l.held.used[LIMIT_REQUEST_BYTES], 0);
-	CHECK_EQ(open_of(one, "f", 2), 0); /* there is room again */
+	CHECK_EQ(open_of(one, "f", 2), 0); /* below the limit again */
 	pipe_free(one);
 	pipe_free(other);
 	end();
 }
 
-/* All sessions of a key of one user wait in one line for buffers. */
+/* All sessions of a key of one user share one line for buffers. */
 static void one_users_key_has_one_share_of_the_buffers(void)
 {
 	struct pipe_link *one, *same;
@@ -525,7 +528,7 @@ static void one_users_key_has_one_share_of_the_buffers(void)
 	end();
 }
 
-/* Sessions that were there before a restart count for their key when they come back. */
+/* Sessions from before a restart count for their key when they are resumed. */
 static void a_session_that_comes_back_counts_for_its_key(void)
 {
 	struct wire_session_res made, r;

@@ -1,4 +1,5 @@
-/* Files that are open or worked on: locks in order, opens and closes, names that go while a file is open. */
+/* Open or active inodes: locks in order, opens and closes, and removal of names while a file is
+ * open. */
 #include "server_trial.h"
 
 static struct world w;
@@ -33,7 +34,7 @@ struct locker {
 	struct req q;
 	struct inode_wait lock;
 	struct inode *inode;
-	unsigned order; /* in which it got the lock */
+	unsigned order; /* position among all granted locks */
 };
 
 static unsigned granted;
@@ -71,13 +72,13 @@ static void locks_are_granted_one_by_one_in_order(void)
 		req_init(&l[k].q, &w.loop, &locker_ops, 0);
 		req_start(&l[k].q);
 	}
-	inode_put(i); /* the locks keep it */
+	inode_put(i); /* the locks hold references */
 	for (unsigned k = 0; k < 5; k++) {
 		CHECK_EQ(granted, k + 1);
 		CHECK_EQ(l[k].order, k + 1);
 		CHECK(l[k].lock.held);
 		inode_unlock(&l[k].lock);
-		inode_unlock(&l[k].lock); /* twice is harmless */
+		inode_unlock(&l[k].lock); /* unlocking twice is harmless */
 		world_settle(&w);
 	}
 	CHECK(!inode_find(w.srv, 1234));
@@ -118,12 +119,13 @@ static void opens_and_writers_are_counted(void)
 	CHECK_EQ(i->opens, 3);
 	CHECK_EQ(i->writers, 2);
 	CHECK_EQ(close_it(1, &nothing), 0);
-	CHECK_EQ(close_it(1, &nothing), 0); /* an earlier execution closed it */
+	CHECK_EQ(close_it(1, &nothing), 0); /* an earlier execution has closed it */
 	CHECK_EQ(close_it(99, &nothing), 0);
 	CHECK_EQ(i->opens, 2);
 	CHECK(meta_unsettled(w.srv->meta, file.at.ino));
 	CHECK_EQ(close_it(3, &nothing), 0);
-	CHECK(!meta_unsettled(w.srv->meta, file.at.ino)); /* the last writer settled it */
+	/* the close of the last writer settled it */
+	CHECK(!meta_unsettled(w.srv->meta, file.at.ino));
 	CHECK_EQ(i->writers, 0);
 	CHECK_EQ(close_it(2, &nothing), 0);
 	CHECK(!inode_find(w.srv, file.at.ino));
@@ -136,11 +138,12 @@ static void the_number_of_an_open_means_one_thing(void)
 	CHECK_EQ(open_as("f", 1, OPEN_READ | OPEN_CREATE), 0);
 	CHECK_EQ(open_as("f", 1, OPEN_READ), 0);
 	CHECK_EQ(inode_find(w.srv, file.at.ino)->opens, 1);
-	CHECK_EQ(open_as("f", 1, OPEN_READ | OPEN_WRITE), -EINVAL); /* would be a writer unseen */
+	/* the server would not count the writer */
+	CHECK_EQ(open_as("f", 1, OPEN_READ | OPEN_WRITE), -EINVAL);
 	end();
 }
 
-/* The answer was lost, and when the open is repeated the name is another file's. */
+/* The reply was lost, and when the open is retransmitted the name refers to another file. */
 static void a_repeated_open_may_find_another_file(void)
 {
 	uint64_t first;
@@ -151,12 +154,12 @@ static void a_repeated_open_may_find_another_file(void)
 	CHECK_EQ(open_as("g", 1, OPEN_WRITE | OPEN_CREATE), 0);
 	CHECK_EQ(inode_find(w.srv, file.at.ino)->opens, 1);
 	world_settle(&w);
-	CHECK(!inode_find(w.srv, first)); /* closed, and settled as after a writer's death */
+	CHECK(!inode_find(w.srv, first)); /* closed, and settled as after the death of a writer */
 	CHECK(!meta_unsettled(w.srv->meta, first));
 	end();
 }
 
-/* Two closes of one open, side by side on two slots. */
+/* Two concurrent closes of one open, on two slots. */
 static void a_double_close_is_harmless(void)
 {
 	struct wire_close_args a = { .id = 1, .w = { .epoch = 1, .end = 4096, .mtime = 77 } };
@@ -192,7 +195,7 @@ static void only_files_are_claimed_again(void)
 	h = handle_of(&file);
 	CHECK_EQ(claim(&h, 5, OPEN_READ), 0);
 	CHECK_EQ(inode_find(w.srv, file.at.ino)->opens, 2);
-	/* it was settled meanwhile: its row comes back with the writer */
+	/* it was settled meanwhile: the writer restores its row */
 	CHECK(!meta_unsettled(w.srv->meta, file.at.ino));
 	CHECK_EQ(claim(&h, 6, OPEN_WRITE), 0);
 	CHECK(meta_unsettled(w.srv->meta, file.at.ino));
@@ -200,7 +203,7 @@ static void only_files_are_claimed_again(void)
 	end();
 }
 
-/* Nobody would check what it is for. */
+/* Without access flags the open would not be checked. */
 static void an_open_says_what_it_is_for(void)
 {
 	struct wire_handle h;
@@ -216,7 +219,8 @@ static void an_open_says_what_it_is_for(void)
 	end();
 }
 
-/* The row of unsettled sizes outlives the close of another writer that comes with the claim, in either order. */
+/* A claim restores a writer beside the close of another writer: the unsettled row stays, in either
+ * order. */
 static void a_claim_beside_a_close_is_a_writer_with_a_row(void)
 {
 	struct wire_close_args cl = { .id = 1 };
@@ -239,7 +243,8 @@ static void a_claim_beside_a_close_is_a_writer_with_a_row(void)
 	}
 }
 
-/* All that its client asks for waits behind a claim: it does not wait for a truncate, which may take long. */
+/* All requests of a client wait behind its claim, so a claim does not wait for a truncate, which
+ * may take long. */
 static void a_claim_does_not_wait_for_a_truncate(void)
 {
 	struct inode_wait held = { 0 };
@@ -267,7 +272,7 @@ static int open_handle(struct pipe_link *l, const struct wire_handle *h, uint64_
 		       &r, &arena);
 }
 
-/* Who runs what another one writes gets no more rights than he has. */
+/* A write must not give its author the rights of a set-id program's owner. */
 static void set_id_bits_go_with_the_first_writer_but_root(void)
 {
 	struct wire_setattr_args a = { .which = SET_MODE, .mode = 06777 };
@@ -276,7 +281,7 @@ static void set_id_bits_go_with_the_first_writer_but_root(void)
 	begin();
 	CHECK_EQ(open_as("f", 1, OPEN_READ | OPEN_CREATE), 0);
 	a.h = handle_of(&file);
-	for (uint64_t id = 10; id < 12; id++) { /* the second one finds the row of the first */
+	for (uint64_t id = 10; id < 12; id++) { /* the second open finds the row of the first */
 		p->uid = p->gid = 0;
 		CHECK_EQ(pipe_do(&w, p, OP_SETATTR, XDR_ANY(xdr_wire_setattr_args), &a,
 				 XDR_ANY(xdr_wire_attr_res), &at, NULL),
@@ -293,7 +298,7 @@ static void set_id_bits_go_with_the_first_writer_but_root(void)
 	end();
 }
 
-/* ---- names that go ---- */
+/* ---- removed names ---- */
 
 static int unlink_it(const char *path)
 {
@@ -316,7 +321,7 @@ static int write_it(void)
 		       XDR_ANY(xdr_wire_write_res), &r, NULL);
 }
 
-/* Where its object ends; 0: there is none. */
+/* The end of its object; 0 if there is none. */
 static uint64_t object_ends(void)
 {
 	struct wire_objstat_args st = { { file.cap, 0, 0 } };
@@ -345,7 +350,7 @@ static void an_unlinked_file_lives_until_its_last_close(void)
 	end();
 }
 
-/* ESTALE tells who remembers a handle that the name means something else now. */
+/* ESTALE tells a client with an old handle that the name refers to another file now. */
 static void an_unlinked_file_is_opened_by_who_has_it_open(void)
 {
 	struct pipe_link *other;
@@ -361,7 +366,7 @@ static void an_unlinked_file_is_opened_by_who_has_it_open(void)
 	CHECK_EQ(unlink_it("f"), 0);
 	CHECK_EQ(open_handle(p, &h, 2, OPEN_READ), 0);
 	CHECK_EQ(open_handle(other, &h, 2, OPEN_WRITE), 0);
-	pipe_free(other); /* its session has it open on */
+	pipe_free(other); /* its session still has the file open */
 	other = pipe_new(&w, LINK_CLIENT);
 	pipe_session(&w, other);
 	CHECK_EQ(open_handle(other, &h, 1, OPEN_READ), -ESTALE);
@@ -398,7 +403,7 @@ static void no_object_is_removed_of_a_file_that_was_never_written(void)
 	end();
 }
 
-/* ---- removals that travel together ---- */
+/* ---- batched removals ---- */
 
 static bool count_row(void *arg, const struct meta_row *r)
 {
@@ -415,7 +420,7 @@ static size_t rows_left(void)
 	return n;
 }
 
-/* The object file of the file opened last. */
+/* The path of the object of the file opened last. */
 static const char *path_of_object(void)
 {
 	static char path[160];
@@ -426,7 +431,7 @@ static const char *path_of_object(void)
 	return path;
 }
 
-/* Files "0", "1", ... with an object each, closed. */
+/* Makes files "0", "1", ... with one object each, and closes them. */
 static void make_files(unsigned n)
 {
 	char name[16];
@@ -463,7 +468,7 @@ static void objects_are_removed_together(void)
 	end();
 }
 
-/* More than there are tasks: the others do not wait for a timer of seconds. */
+/* More removals than tasks: the others follow at once instead of waiting for a timer of seconds. */
 static void removals_in_their_rows_follow_at_once(void)
 {
 	begin();
@@ -475,20 +480,20 @@ static void removals_in_their_rows_follow_at_once(void)
 	end();
 }
 
-/* Something that is no object is in its place. */
+/* A directory is in the place of the object. */
 static void an_object_that_cannot_be_removed_keeps_no_other(void)
 {
 	begin();
 	make_files(20);
 	CHECK_EQ(unlink(path_of_object()), 0);
 	CHECK_EQ(mkdir(path_of_object(), 0700), 0);
-	server_abandon(w.srv); /* and nobody has it open */
+	server_abandon(w.srv); /* no client has it open after this */
 	world_start_server(&w);
 	pipe_free(p);
 	p = pipe_new(&w, LINK_CLIENT);
 	pipe_session(&w, p);
 	unlink_files(20);
-	world_pass(&w, 120 * NSEC_PER_SEC); /* the grace period, too */
+	world_pass(&w, 120 * NSEC_PER_SEC); /* includes the grace period */
 	CHECK_EQ(rows_left(), 1);
 	CHECK_EQ(access(path_of_object(), F_OK), 0);
 	CHECK_EQ(rmdir(path_of_object()), 0);
@@ -499,7 +504,7 @@ static void an_object_that_cannot_be_removed_keeps_no_other(void)
 
 /* ---- */
 
-/* A writer that never closed it may still write: a tombstone keeps it out. */
+/* A writer that did not close the file may still write: a tombstone refuses its writes. */
 static void a_dead_writers_file_goes_behind_a_fence(void)
 {
 	begin();
@@ -508,7 +513,7 @@ static void a_dead_writers_file_goes_behind_a_fence(void)
 	CHECK_EQ(unlink_it("f"), 0);
 	link_close(&p->l, -ECONNRESET);
 	pipe_free(p);
-	world_pass(&w, 40 * NSEC_PER_SEC); /* its lease ends */
+	world_pass(&w, 40 * NSEC_PER_SEC); /* its lease expires */
 	CHECK(list_empty(&w.srv->tasks));
 	p = pipe_new(&w, LINK_CLIENT);
 	pipe_session(&w, p);
@@ -516,7 +521,7 @@ static void a_dead_writers_file_goes_behind_a_fence(void)
 	end();
 }
 
-/* Whoever starts one may still have work to do, and not expect that it is over. */
+/* A caller that starts a task may have work left to do and must not find the task ended. */
 static void a_task_never_ends_within_who_starts_it(void)
 {
 	struct wire_handle nothing_there = { 4711, 1 };
@@ -529,7 +534,7 @@ static void a_task_never_ends_within_who_starts_it(void)
 	end();
 }
 
-/* A server that stops or is given up in the midst of its work leaves nothing on its loop. */
+/* A server that is stopped or abandoned with work in flight leaves nothing on its loop. */
 static void an_abandoned_server_leaves_the_loop_empty(void)
 {
 	struct wire_mkdir_args mk = { pipe_place("d"), 0755, 0 };
@@ -548,7 +553,7 @@ static void an_abandoned_server_leaves_the_loop_empty(void)
 	world_turn(&w);
 	CHECK(!list_empty(&w.srv->tasks));
 	link_unref(&p->l);
-	list_init(&w.jobs); /* a crash: what is under way never ends */
+	list_init(&w.jobs); /* a crash: operations in flight never complete */
 	server_abandon(w.srv);
 	CHECK(list_empty(&w.loop.all));
 	CHECK(list_empty(&w.loop.runnable));

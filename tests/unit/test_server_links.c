@@ -1,4 +1,4 @@
-/* Opens and symbolic links: what the server answers where the two meet. */
+/* Opens and symbolic links: what the server answers to an open of a link. */
 #include "server_trial.h"
 
 static struct world w;
@@ -58,7 +58,7 @@ static void a_link_that_comes_after_the_walk_sends_the_open_back(void)
 	begin();
 	before = p->replies;
 	pipe_call(&w, p, OP_SYMLINK, 0, 1, XDR_ANY(xdr_wire_symlink_args), &ln);
-	call_open(&a, 1); /* walks before the link is there; both are one transaction */
+	call_open(&a, 1); /* walks before the link exists; both changes are in one transaction */
 	CHECK(world_quiet(&w));
 	CHECK_EQ(p->replies, before + 2);
 	check_sent_back_to_the_beginning();
@@ -123,7 +123,7 @@ static void a_link_is_not_opened_by_its_handle(void)
 	end();
 }
 
-/* The objects of a file go with its last name, not with one before. */
+/* The objects of a file are removed with its last name only. */
 static void a_file_with_a_name_left_is_not_removed(void)
 {
 	struct wire_unlink_args a = { pipe_place("a") }, b = { pipe_place("b") };

@@ -1,5 +1,5 @@
-/* The lock structure against a model that knows nothing but bytes: what is held, who conflicts, whose turn it is, who
- * closes a circle; and that somebody can always go on. */
+/* The lock table, compared with a model that works byte by byte: held ranges, conflicts, grant
+ * order, and deadlocks. At least one owner can always proceed. */
 #include "server/locks.h"
 
 #include "test.h"
@@ -9,7 +9,7 @@ enum { FREE, SHARED, EXCLUSIVE };
 
 static struct lock_table table;
 static struct lock_space files[FILES];
-static struct lock_wait waits[OWNERS]; /* at most one for each */
+static struct lock_wait waits[OWNERS]; /* at most one per owner */
 static bool waiting[OWNERS];
 static uint8_t model[FILES][OWNERS][BYTES];
 static uint64_t rnd;
@@ -19,7 +19,7 @@ static uint64_t below(uint64_t n)
 	return test_random(&rnd) % n;
 }
 
-/* Two of the owners have the same number in different sessions. */
+/* Two owners have the same number in different sessions. */
 static struct range wish(uint64_t owner)
 {
 	uint64_t a = below(BYTES), b = below(BYTES);
@@ -70,7 +70,7 @@ static bool wish_blocks(int first, int owner)
 	return false;
 }
 
-/* reach[a][b]: a waits for b, over however many. */
+/* reach[a][b]: a waits for b, directly or through other owners. */
 static void closure(bool reach[OWNERS][OWNERS], bool by_line)
 {
 	for (int a = 0; a < OWNERS; a++)
@@ -129,7 +129,7 @@ static void check_held(int f)
 					CHECK_EQ(seen[o][b], FREE);
 					seen[o][b] = r->exclusive ? EXCLUSIVE : SHARED;
 				}
-		list_for_each(s, &files[f].held, link) /* neighbours that are alike are one */
+		list_for_each(s, &files[f].held, link) /* equal neighbours are merged */
 			CHECK(s == r || s->start == 0 || r->last != s->start - 1 ||
 			      !range_same_owner(r, s) || r->exclusive != s->exclusive);
 	}
@@ -152,7 +152,7 @@ static void check_all(void)
 		CHECK_EQ(lock_deadlock(&table, &waits[o]), reach[o][o]);
 		CHECK(!reach[o][o]);
 	}
-	CHECK(n < OWNERS); /* somebody can always go on */
+	CHECK(n < OWNERS); /* at least one owner can proceed */
 }
 
 /* ---- operations ---- */
@@ -255,7 +255,7 @@ static void locks_agree_with_a_model_of_bytes(void)
 
 		lock_searches_begin(&table, 0);
 		if (waiting[o]) {
-			if (below(20) == 0) { /* gives up */
+			if (below(20) == 0) { /* cancels its wait */
 				stop_waiting(o);
 				serve();
 			}
@@ -279,7 +279,7 @@ static void locks_agree_with_a_model_of_bytes(void)
 	htab_destroy(&table.by_owner);
 }
 
-/* What was taken through one open goes with it, and nothing else. */
+/* Locks taken through an open are released with that open only. */
 static void ranges_go_with_their_open(void)
 {
 	struct list set = LIST_INIT(set);
@@ -289,7 +289,7 @@ static void ranges_go_with_their_open(void)
 	CHECK_EQ(ranges_hold(&set, &r, &grown), 0);
 	r = (struct range){ .start = 5, .last = 14, .session = 1, .owner = 1, .open = 2 };
 	CHECK_EQ(ranges_hold(&set, &r, &grown), 0);
-	CHECK_EQ(grown, 1); /* neighbours, but not alike */
+	CHECK_EQ(grown, 1); /* adjacent, but not equal */
 	r = (struct range){ .start = 5, .last = 14, .session = 2, .owner = 1, .open = 1 };
 	CHECK_EQ(ranges_hold(&set, &r, &grown), 0);
 	CHECK_EQ(ranges_drop(&set, 1, 1), 1);
@@ -300,7 +300,8 @@ static void ranges_go_with_their_open(void)
 	CHECK(list_empty(&set));
 }
 
-/* A thousand waits for thousands of locks: as many searches of thousands of steps, for one answer. */
+/* A thousand waits for thousands of locks: without a shared bound, one request would cause as many
+ * searches of thousands of steps. */
 static void searches_of_one_request_share_their_steps(void)
 {
 	enum { HELD = 4000, WAITS = 1000 };
@@ -313,7 +314,7 @@ static void searches_of_one_request_share_their_steps(void)
 
 	CHECK_EQ(lock_table_init(&table), 0);
 	lock_space_init(&sp);
-	for (uint64_t i = 0; i <= HELD; i++) { /* the highest one is of him who asks */
+	for (uint64_t i = 0; i <= HELD; i++) { /* the requesting owner has the highest lock */
 		r = (struct range){ .start = i,
 				    .last = i,
 				    .session = 1,
@@ -321,7 +322,7 @@ static void searches_of_one_request_share_their_steps(void)
 				    .exclusive = true };
 		CHECK_EQ(ranges_hold(&sp.held, &r, &grown), 0);
 	}
-	for (uint64_t i = 0; i < WAITS; i++) { /* all wait for him, behind all that is held */
+	for (uint64_t i = 0; i < WAITS; i++) { /* all wait for that owner, behind all held locks */
 		line[i].want = (struct range){
 			.last = UINT64_MAX, .session = 2, .owner = i, .exclusive = true
 		};
@@ -334,12 +335,12 @@ static void searches_of_one_request_share_their_steps(void)
 	lock_searches_begin(&table, 0);
 	all = table.steps;
 	CHECK(all < HELD * WAITS / 10);
-	CHECK(lock_grantable(&table, last)); /* overtakes them, searched for or not */
+	CHECK(lock_grantable(&table, last)); /* passes the waits, with or without a search */
 	CHECK_EQ(table.steps, 0);
 	CHECK(lock_grantable(&table, last));
 	CHECK(!lock_deadlock(&table, &line[0]));
 	lock_searches_begin(&table, 0);
-	CHECK(!lock_grantable(&table, &line[1])); /* what is held counts always */
+	CHECK(!lock_grantable(&table, &line[1])); /* held locks always count */
 	CHECK_EQ(table.steps, all);
 	while (!list_empty(&table.all))
 		lock_wait_del(&table, list_first(&table.all, struct lock_wait, all));

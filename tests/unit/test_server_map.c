@@ -1,4 +1,5 @@
-/* The map of a running server: one more target, who may add it, what a restart makes of it; and backups. */
+/* The map of a running server: adding a target, who may do so, the map after a restart; and
+ * backups. */
 #include "server_trial.h"
 
 static struct world w;
@@ -27,7 +28,7 @@ static int add(uint32_t id, uint32_t roles, const char *name, const char *addres
 		       XDR_ANY(xdr_wire_void_res), &none, NULL);
 }
 
-/* A request of somebody with this map version. */
+/* The status of a request by this user with this map version. */
 static uint32_t status_of(uint32_t uid, uint32_t version, uint32_t op, xdr_any filter, void *args)
 {
 	struct session *s = p->l.session;
@@ -77,7 +78,8 @@ static void a_target_is_added_once(void)
 	CHECK_EQ(m.targets[1].roles, ROLE_DATA);
 	CHECK_EQ(memcmp(m.targets[1].name.p, "more", 4), 0);
 	CHECK_EQ(w.srv->n_peers, 2);
-	CHECK_EQ(add(1, ROLE_DATA, "more", "loop:1"), 0); /* the same again is no news */
+	/* the same target again changes nothing */
+	CHECK_EQ(add(1, ROLE_DATA, "more", "loop:1"), 0);
 	CHECK_EQ(map(&a).version, 2);
 	arena_destroy(&a);
 	end();
@@ -91,7 +93,7 @@ static void what_cannot_be_added_is_refused(void)
 
 	begin();
 	arena_init(&mem, 0);
-	CHECK_EQ(add(2, ROLE_DATA, "more", "loop:1"), -EINVAL); /* a gap */
+	CHECK_EQ(add(2, ROLE_DATA, "more", "loop:1"), -EINVAL); /* leaves a gap in the numbers */
 	CHECK_EQ(add(0, ROLE_DATA, "more", "loop:1"), -EEXIST);
 	CHECK_EQ(add(1, ROLE_DATA, "server0", "loop:1"), -EEXIST);
 	CHECK_EQ(add(1, ROLE_DATA, "more", "loop:0"), -EEXIST);
@@ -180,12 +182,13 @@ static void a_restart_with_the_older_cluster_file_keeps_it(void)
 	begin();
 	arena_init(&a, 0);
 	CHECK_EQ(add(1, ROLE_DATA, "more", "loop:1"), 0);
-	restart(); /* world's cluster file has one server */
+	restart(); /* the cluster file of the world has one server */
 	m = map(&a);
 	CHECK_EQ(m.n_targets, 2);
 	CHECK_EQ(m.version, 2);
 	CHECK_EQ(w.srv->n_peers, 2);
-	strcpy(w.conf->targets[0].address, "loop:elsewhere"); /* of what it has, the file decides */
+	/* the cluster file decides about the targets that it lists */
+	strcpy(w.conf->targets[0].address, "loop:elsewhere");
 	restart();
 	m = map(&a);
 	CHECK_EQ(m.version, 3);
@@ -213,10 +216,10 @@ static void another_storage_of_a_target_must_be_said_to_be_empty(void)
 	begin();
 	arena_init(&a, 0);
 	CHECK_EQ(map(&a).targets[0].incarnation, disk_stamp(w.srv->disk).incarnation);
-	CHECK_EQ(add_storage(5, true), -EINVAL); /* what is not there cannot have been emptied */
+	CHECK_EQ(add_storage(5, true), -EINVAL); /* an unknown target cannot have been emptied */
 	CHECK_EQ(add_storage(0, false), 0);
 	CHECK_EQ(map(&a).targets[1].incarnation, 0);
-	CHECK_EQ(add_storage(5, false), 0); /* the first that is known */
+	CHECK_EQ(add_storage(5, false), 0); /* the first known incarnation */
 	CHECK_EQ(add_storage(5, false), 0);
 	CHECK_EQ(add_storage(6, false), -ESTALE);
 	CHECK_EQ(map(&a).targets[1].incarnation, 5);
@@ -224,7 +227,7 @@ static void another_storage_of_a_target_must_be_said_to_be_empty(void)
 	CHECK_EQ(map(&a).targets[1].incarnation, 5);
 	CHECK_EQ(add_storage(6, false), -ESTALE);
 	CHECK_EQ(add_storage(6, true), 0);
-	CHECK_EQ(map(&a).version, 2); /* clients need not know */
+	CHECK_EQ(map(&a).version, 2); /* clients need not learn of it */
 	restart();
 	CHECK_EQ(map(&a).targets[1].incarnation, 6);
 	CHECK_EQ(map(&a).n_targets, 2);
@@ -245,7 +248,7 @@ static void the_incarnation_that_a_link_tells_is_kept(void)
 	peer->incarnation = 7;
 	peer->storage_told(peer);
 	CHECK(world_quiet(&w));
-	peer->incarnation = 8; /* an error in the log, no more */
+	peer->incarnation = 8; /* only logged as an error */
 	peer->storage_told(peer);
 	CHECK(world_quiet(&w));
 	m = map(&a);
@@ -265,7 +268,7 @@ static bool stored_step(struct req *q)
 static const char *const stored_names[] = { "commit" };
 static const struct req_ops stored_ops = { "stored", stored_step, 0, 1, stored_names };
 
-/* No incarnations behind the addresses. */
+/* This map has no incarnations after the addresses. */
 static void a_map_of_an_earlier_version_is_read(void)
 {
 	struct wire_old_map_target t[] = {
@@ -366,12 +369,12 @@ static void a_backup_is_read_in_parts(void)
 		at += r.data.len;
 	} while (at < r.size);
 	CHECK_EQ(at, r.size);
-	CHECK_EQ(backup(p, first.id, at, &r), 0); /* the end */
+	CHECK_EQ(backup(p, first.id, at, &r), 0); /* the end of the backup */
 	CHECK_EQ(r.data.len, 0);
 	CHECK_EQ(backup(p, first.id, at + 1, &r), -EINVAL);
 	CHECK_EQ(backup(p, first.id + 2, 0, &r), -ESTALE);
 	CHECK_EQ(memcmp(r.fs_id, w.conf->fs_id.b, 16), 0);
-	CHECK_EQ(backup(p, 0, 0, &r), 0); /* takes the place of the first */
+	CHECK_EQ(backup(p, 0, 0, &r), 0); /* replaces the first backup */
 	CHECK(r.id != first.id);
 	CHECK_EQ(backup(p, first.id, 0, &r), -ESTALE);
 	end();
@@ -401,7 +404,7 @@ static void backups_are_for_administrators_and_go_with_their_session(void)
 	end();
 }
 
-/* Who does not know all targets takes a good layout for a broken one. */
+/* A server that does not know all targets would take a valid layout for a damaged one. */
 static void a_layout_is_repaired_by_who_knows_all_targets(void)
 {
 	struct wire_repair_args a = { .kind = REPAIR_LAYOUT, .h = { 4711, 1 } };

@@ -1,12 +1,12 @@
-/* Changes over several servers as one of them sees it: who waits for a name that one holds and as whom he goes on,
- * decisions whose answers or tellers got lost, and leases on names that are about to change. The other server is
- * this one again, or the test. */
+/* Changes over several servers, seen by one of them: requests that wait for a held name and their
+ * identity afterwards, decisions whose answers or senders are lost, and promises on names that are
+ * about to change. The other server is the same server or the test. */
 #include "server_trial.h"
 
 static struct world w;
 static struct pipe_link *p, *coordinator;
 static struct arena arena;
-static uint32_t owners[2]; /* of the partitions: all ours */
+static uint32_t owners[2]; /* owners of the partitions: all this server */
 
 static const struct wire_handle root = { META_ROOT_INO, META_ROOT_GEN };
 
@@ -22,7 +22,7 @@ static void begin(void)
 	pipe_session(&w, p);
 	coordinator = pipe_new(&w, LINK_SERVER);
 	pipe_session(&w, coordinator);
-	world_pass(&w, NSEC_PER_SEC); /* what a server before this one promised is over */
+	world_pass(&w, NSEC_PER_SEC); /* promises of an earlier server have expired */
 }
 
 static void end(void)
@@ -33,7 +33,7 @@ static void end(void)
 	world_end(&w);
 }
 
-/* ---- what a client does ---- */
+/* ---- client operations ---- */
 
 static int mkdir_at(const char *path, struct wire_attr *at)
 {
@@ -75,7 +75,7 @@ static void chmod_root(uint32_t mode)
 		 0);
 }
 
-/* ---- what another server does ---- */
+/* ---- operations of another server ---- */
 
 static int prepare(uint32_t kind, const char *name, const struct wire_handle *h)
 {
@@ -105,7 +105,7 @@ static int finish(bool commit)
 
 /* ---- waiting ---- */
 
-/* Root from afar is nobody, also when its request had to begin again. */
+/* Root from a remote host is squashed to nobody, also when its request had to start again. */
 static void a_request_that_waited_is_who_it_was(void)
 {
 	static const uint8_t far[16] = { [10] = 0xff, [11] = 0xff, 198, 51, 100, 1 };
@@ -167,7 +167,7 @@ static bool is_in(const struct sreq *s, const char *state)
 	return s && strcmp(s->q.ops->state_names[s->q.state], state) == 0;
 }
 
-/* As world_turn(), but the answer to a decision cannot be read when it comes. */
+/* Like world_turn(), but the answer to a decision arrives unreadable. */
 static bool turn_and_lose_the_answer(void)
 {
 	bool lost = false;
@@ -189,8 +189,8 @@ static bool turn_and_lose_the_answer(void)
 	return lost;
 }
 
-/* A directory that moves: no other may meanwhile, and the server of the root, which is told so, is to hear how it
- * ended. */
+/* A directory moves: no other directory may move meanwhile. The server of the root is notified, and
+ * must hear the decision. */
 static void a_decision_counts_when_its_answer_is_lost(void)
 {
 	struct wire_dirs_after after;
@@ -213,13 +213,14 @@ static void a_decision_counts_when_its_answer_is_lost(void)
 	CHECK_EQ(p->head.status, 0);
 	CHECK_EQ(lookup("b/a"), 0);
 	CHECK_EQ(lookup("a"), -ENOENT);
-	CHECK_EQ(meta_decided(w.srv->meta, id), -ENOENT); /* all have heard of it */
+	/* all participants have received the decision */
+	CHECK_EQ(meta_decided(w.srv->meta, id), -ENOENT);
 	rename_start("b/a", "a");
 	CHECK(world_quiet(&w));
 	CHECK_EQ(p->head.status, 0);
 	xdr_decoder(&x, p->body + p->body_at, p->body_len - p->body_at, NULL);
 	CHECK(xdr_wire_dirs_after(&x, &after));
-	CHECK_EQ(after.n_dirs, 0); /* another server may have changed one of them */
+	CHECK_EQ(after.n_dirs, 0); /* another server may have changed one of the directories */
 	end();
 }
 
@@ -244,7 +245,7 @@ static bool decider_step(struct req *q)
 static const char *const decider_names[] = { "submit", "end" };
 static const struct req_ops decider_ops = { "decider", decider_step, 1, 2, decider_names };
 
-/* When there was no memory for who tells it, the next look finds it. */
+/* Without memory for the task that sends a decision, the next periodic check sends it. */
 static void a_decision_that_nobody_tells_is_found(void)
 {
 	struct wire_decision decision = { .n_targets = 1, .targets = (uint32_t[]){ 0 } };
@@ -267,7 +268,7 @@ static void a_decision_that_nobody_tells_is_found(void)
 	end();
 }
 
-/* ---- leases ---- */
+/* ---- promises ---- */
 
 static uint32_t lease(const char *name)
 {
@@ -277,7 +278,7 @@ static uint32_t lease(const char *name)
 	return lease_grant(w.srv, 4711, META_ROOT_INO, &b);
 }
 
-/* However long its commit takes. */
+/* However long the commit of the change takes. */
 static void no_lease_is_given_on_what_is_being_changed(void)
 {
 	struct wire_setattr_args chmod = { root, SET_MODE, 0700, 0, 0, 0, 0, 0 };
@@ -303,7 +304,7 @@ static void no_lease_is_given_on_what_is_being_changed(void)
 	end();
 }
 
-/* Who was told to wait is let through before new leases are given. */
+/* A waiting change proceeds before new promises are given. */
 static void a_change_waits_for_leases_and_keeps_new_ones_away(void)
 {
 	struct wire_attr at;

@@ -1,4 +1,5 @@
-/* ALLOCATE, SEEK and COPY at one target: rights, fences, lies, and copies whose client goes away. */
+/* ALLOCATE, SEEK and COPY at one target: rights, fences, invalid arguments, and copies whose client
+ * disconnects. */
 #include "server_trial.h"
 
 static struct world w;
@@ -99,7 +100,7 @@ static int stat_end(const struct wire_capability *c, uint64_t *end_of)
 	return error;
 }
 
-/* The same right with fewer rights; signed as a metadata server would. */
+/* The same capability with fewer rights, signed as by a metadata server. */
 static struct wire_capability weaker(const struct wire_open_res *f, uint32_t rights)
 {
 	struct wire_capability c = f->cap;
@@ -205,7 +206,7 @@ static void a_copy_reads_zeros_behind_the_end_of_its_source(void)
 	end();
 }
 
-/* Its own buffers: a client that has all of the others does not keep a copy waiting. */
+/* Copies have their own buffers: a client that holds all other buffers does not block a copy. */
 static void a_copy_waits_for_no_buffer_of_reads_and_writes(void)
 {
 	struct buf all[2];
@@ -224,7 +225,7 @@ static void a_copy_waits_for_no_buffer_of_reads_and_writes(void)
 	end();
 }
 
-/* Copies that read `file` stand still from here on, each of the largest size; until turn_end(). */
+/* Blocks copies that read `file`, each of the largest size, until turn_end(). */
 static void hold_copies(struct turn *t)
 {
 	static struct req idle = { .stepping = true };
@@ -286,7 +287,7 @@ static void a_copy_from_here_ends_with_its_link(void)
 	p = pipe_new(&w, LINK_CLIENT);
 	pipe_session(&w, p);
 	CHECK_EQ(stat_end(&other.cap, &e), 0);
-	CHECK_EQ(e, 0); /* what it had fetched is not written, and it fetches no more */
+	CHECK_EQ(e, 0); /* fetched data are not written, and no more are fetched */
 	pipe_free(first);
 	end();
 }

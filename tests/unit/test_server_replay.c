@@ -1,8 +1,9 @@
-/* Every operation of the table under the slot and the sequence of an earlier request: the same request is answered as
- * before or executed again without harm, any other one is refused; and flag fields that no client sends.
+/* Every operation of the table, sent with the slot and sequence of an earlier request: an identical
+ * request gets the same reply or is executed again without harm, any other request is refused. Also
+ * flag values that no client sends.
  *
- * Each operation has a trial: its arguments, and other arguments of the same operation. A new row of op_table.c needs
- * one, too. */
+ * Each operation has a trial: its arguments, and other arguments for the same operation. A new row
+ * of op_table.c needs a trial, too. */
 #include "server_trial.h"
 
 #define SLOT 0
@@ -13,15 +14,15 @@
 enum caller { USER, ROOT, SERVER, CALLERS };
 
 enum {
-	STORED = 1, /* its reply is stored in the transaction of the change */
-	ANY_STATUS = 2, /* what it needs is not there: it may fail */
-	GOODBYE = 4, /* the session is over after it */
+	STORED = 1, /* the reply is stored in the transaction of the change */
+	ANY_STATUS = 2, /* may fail, because the test lacks what it needs */
+	GOODBYE = 4, /* the operation ends the session */
 };
 
 struct trial {
 	size_t size;
 	unsigned flags;
-	_Alignas(16) uint8_t args[2][ARGS_MAX]; /* the request; the same operation, otherwise */
+	_Alignas(16) uint8_t args[2][ARGS_MAX]; /* arguments of the request; other arguments */
 };
 
 struct answer {
@@ -32,11 +33,13 @@ struct answer {
 
 static struct world w;
 static struct pipe_link *me, *admin;
-static struct pipe_link *maker; /* of the files: the caller, unless sessions of servers make none */
+/* the link that makes files: the caller's, except for server sessions */
+static struct pipe_link *maker;
 static struct arena arena;
 static struct trial trials[OPS];
-static struct wire_open_res file, other, theirs; /* two of the caller's; one of root's, mode 0600 */
-static struct wire_capability no_right; /* of `theirs`, as the caller gets it */
+/* two files of the caller; one of root, mode 0600 */
+static struct wire_open_res file, other, theirs;
+static struct wire_capability no_right; /* for `theirs`, as the caller gets it */
 static enum caller caller;
 
 static const struct wire_handle root = { META_ROOT_INO, META_ROOT_GEN };
@@ -197,7 +200,7 @@ static uint64_t hash_rows(uint64_t h, uint32_t kind)
 	return hash_bytes(admin->body + admin->body_at, admin->body_len - admin->body_at, h);
 }
 
-/* Bytes of an object, with a right that the metadata server could have given to root. */
+/* Hashes the bytes of an object, with a capability as for root. */
 static uint64_t hash_object(uint64_t h, const struct wire_open_res *f)
 {
 	struct wire_extent e = { 0, 100 };
@@ -213,7 +216,7 @@ static uint64_t hash_object(uint64_t h, const struct wire_open_res *f)
 	return hash_bytes(r.data.p, r.data.len, h);
 }
 
-/* All rows, objects, opens and locks; another value: something was executed. */
+/* A hash of all rows, objects, opens and locks. It changes if a request was executed. */
 static uint64_t fingerprint(void)
 {
 	uint64_t h = 0;
@@ -245,7 +248,7 @@ static void trial(uint32_t op, unsigned flags, const void *args, size_t size)
 	memcpy(t->args[1], (const uint8_t *)args + size, size);
 }
 
-/* args: two of them. */
+/* args: an array of two. */
 #define TRIAL(op, flags, args) trial(op, flags, args, sizeof((args)[0]))
 
 static void trials_of_the_server(void)
@@ -457,7 +460,7 @@ static bool takes_a_slot(uint32_t op)
 	return !(op_row(op)->flags & OP_NO_SESSION);
 }
 
-/* What the first execution is answered with; -1: several may come. */
+/* The status of the first execution; -1 if several are possible. */
 static int expected(uint32_t op)
 {
 	unsigned flags = op_row(op)->flags;
@@ -494,7 +497,7 @@ static void send_trial(uint32_t op, int variant, struct answer *a)
 	send_args(op, SLOT, SEQUENCE, trials[op].args[variant], a);
 }
 
-/* As if the server had restarted: only what is stored is known of the slot. */
+/* As after a restart: only the stored answer of the slot is known. */
 static void forget_slot(void)
 {
 	me->l.session->slots[SLOT] = (struct slot){ 0 };
@@ -502,17 +505,19 @@ static void forget_slot(void)
 
 /* ---- replays ---- */
 
-/* A stored answer is the first one but for the directories, which a repetition does not tell. */
+/* A stored answer equals the first one except for the directory attributes, which a replay does not
+ * contain. */
 static void check_answer(uint32_t op, const struct answer *first, const struct answer *again)
 {
 	CHECK_EQ(again->head.status, first->head.status);
-	if (!is_stored(op) || first->head.status || op == OP_OPEN) /* its capability is a new one */
+	/* the reply to OPEN has a new capability */
+	if (!is_stored(op) || first->head.status || op == OP_OPEN)
 		return;
 	CHECK(again->len >= 4 && again->len <= first->len);
 	CHECK_EQ(memcmp(first->body, again->body, again->len - 4), 0);
 }
 
-/* After a restart, open files are gone: only what is stored is answered as before. */
+/* After a restart there are no open files: only stored answers are the same as before. */
 static void check_restart(uint32_t op, const struct answer *first)
 {
 	static struct answer again;
@@ -524,7 +529,7 @@ static void check_restart(uint32_t op, const struct answer *first)
 	if (!is_stored(op))
 		return;
 	check_answer(op, first, &again);
-	if (op != OP_OPEN) /* it is open again */
+	if (op != OP_OPEN) /* the replay opens the file again */
 		CHECK_EQ(fingerprint(), before);
 }
 
@@ -572,7 +577,7 @@ static void each_operation(void (*fn)(uint32_t op))
 			fflush(stdout);
 			fn(op);
 			if (me->l.session) {
-				send_args(OP_PING, 2, 1, &none, &a); /* it is still there */
+				send_args(OP_PING, 2, 1, &none, &a); /* the session still exists */
 				CHECK_EQ(a.head.status, 0);
 			}
 			end();
@@ -585,7 +590,7 @@ static void a_replay_of_any_operation_is_answered_or_harmless(void)
 	each_operation(replay);
 }
 
-/* ---- other requests under the same numbers ---- */
+/* ---- other requests with the same numbers ---- */
 
 static uint64_t refused(void)
 {
@@ -609,7 +614,7 @@ static void others_are_refused(uint32_t op)
 			check_refused(k, 0);
 }
 
-/* Where only the stored answer tells which request the numbers belong to. */
+/* Only the stored answer tells which request the numbers belong to. */
 static void stored_ones_are_refused(uint32_t op)
 {
 	for (uint32_t k = 0; k < n_op_rows; k++) {
@@ -620,7 +625,8 @@ static void stored_ones_are_refused(uint32_t op)
 	}
 }
 
-/* For whom it is asked is part of the request. A CLOSE of what is closed does nothing for anybody. */
+/* The identity of the user is part of the request. CLOSE of a closed file has no effect for any
+ * user. */
 static void another_user_is_refused(uint32_t op)
 {
 	if (caller != ROOT || (op_row(op)->flags & OP_ADMIN) || op == OP_CLOSE)
@@ -648,7 +654,7 @@ static void foreign_requests(uint32_t op)
 		CHECK_EQ(fingerprint(), then);
 		forget_slot();
 	}
-	send_trial(op, 0, &again); /* none of it took the place of the first one */
+	send_trial(op, 0, &again); /* no refused request replaced the first one */
 	check_answer(op, &first, &again);
 	CHECK_EQ(fingerprint(), then);
 }
@@ -658,7 +664,7 @@ static void another_request_under_the_same_numbers_is_refused(void)
 	each_operation(foreign_requests);
 }
 
-/* ---- the two attacks that this is about ---- */
+/* ---- the two attacks that these checks prevent ---- */
 
 static int open_theirs(uint32_t flags, struct wire_open_res *r)
 {
@@ -676,7 +682,7 @@ static int open_theirs(uint32_t flags, struct wire_open_res *r)
 	return 0;
 }
 
-/* The stored answer of a change that any user may make is not one of an OPEN. */
+/* The stored answer of a change that any user may make is not accepted as that of an OPEN. */
 static void an_empty_setattr_opens_nothing(void)
 {
 	struct wire_setattr_args nothing = { 0 };
@@ -715,7 +721,7 @@ static int create_again(struct wire_open_res *r)
 	return 0;
 }
 
-/* Until then its creator has all rights, whatever the mode says. */
+/* Until the change, the creator has all rights, whatever the mode says. */
 static void a_replayed_create_asks_again_after_a_change_of_rights(void)
 {
 	static const struct wire_setattr_args changes[] = {
@@ -746,7 +752,7 @@ static void a_replayed_create_asks_again_after_a_change_of_rights(void)
 
 /* ---- flag fields ---- */
 
-/* Where an operation has flags, kinds or modes. */
+/* Operations with flags, kinds or modes. */
 static const struct {
 	uint32_t op;
 	size_t at;
@@ -770,7 +776,7 @@ static const struct {
 	{ OP_ADD_TARGET, offsetof(struct wire_add_target_args, target.roles) },
 };
 
-/* The request is about root's file, for which the user has no right. */
+/* Changes the request to name root's file, for which the user has no rights. */
 static void aim_at_theirs(uint32_t op, void *args)
 {
 	struct wire_handle h = handle_of(&theirs);
@@ -797,7 +803,7 @@ static void aim_at_theirs(uint32_t op, void *args)
 		((struct wire_mknod_args *)args)->where = pipe_place("theirs");
 }
 
-/* A capability that this answer carries gives no right. */
+/* Checks that a capability in this reply gives no rights. */
 static void check_no_right(uint32_t op, const struct answer *a)
 {
 	struct wire_open_res open = { 0 };
@@ -820,7 +826,7 @@ static void each_flag(uint32_t op, size_t at, bool at_theirs)
 	uint64_t then = fingerprint();
 	static struct answer a;
 
-	for (int bit = -1; bit <= 32; bit++) { /* none, each alone, all */
+	for (int bit = -1; bit <= 32; bit++) { /* no bit, each bit alone, all bits */
 		_Alignas(16) uint8_t args[ARGS_MAX];
 		uint32_t value = bit < 0 ? 0 : bit == 32 ? UINT32_MAX : UINT32_C(1) << bit;
 
@@ -842,7 +848,7 @@ static void flags_give_no_right_and_do_no_harm(void)
 	static struct answer a;
 
 	for (size_t i = 0; i < ARRAY_LEN(flag_fields); i++) {
-		for (int k = 0; k < CALLERS + 1; k++) { /* the user also at root's file */
+		for (int k = 0; k < CALLERS + 1; k++) { /* the user also with root's file */
 			begin(k < CALLERS ? k : USER);
 			fill_trials();
 			each_flag(flag_fields[i].op, flag_fields[i].at, k == CALLERS);
@@ -853,7 +859,7 @@ static void flags_give_no_right_and_do_no_harm(void)
 	}
 }
 
-/* What stat() of another user's file needs is no right to its data. */
+/* The capability that stat() of another user's file needs does not give access to its data. */
 static void the_right_to_ask_objects_moves_no_data(void)
 {
 	static const uint32_t refused_ops[] = { OP_READ, OP_WRITE, OP_ALLOCATE, OP_COPY };
@@ -868,7 +874,8 @@ static void the_right_to_ask_objects_moves_no_data(void)
 		_Alignas(16) uint8_t args[ARGS_MAX];
 
 		memcpy(args, trials[refused_ops[i]].args[0], sizeof(args));
-		memcpy(args, &no_right, sizeof(no_right)); /* struct wire_access comes first */
+		/* struct wire_access is the first member */
+		memcpy(args, &no_right, sizeof(no_right));
 		send_args(refused_ops[i], 1, i + 1, args, &a);
 		CHECK_EQ(a.head.status, EACCES);
 	}

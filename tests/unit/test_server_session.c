@@ -1,4 +1,4 @@
-/* Sessions as a server keeps them: the door, replays, resuming, goodbye, and the end of a lease. */
+/* Sessions of a server: admission, replays, resuming, goodbye, and the end of a lease. */
 #include "server_trial.h"
 
 static struct world w;
@@ -45,7 +45,7 @@ static int session(uint64_t id, uint8_t secret, struct wire_session_res *r)
 		       XDR_ANY(xdr_wire_session_res), r, NULL);
 }
 
-/* ---- the door ---- */
+/* ---- admission ---- */
 
 static void a_malformed_message_closes_its_link_and_no_other(void)
 {
@@ -81,7 +81,7 @@ static void a_request_without_a_session_is_turned_away(void)
 	CHECK_EQ(stranger->head.status, ESTALE);
 	CHECK_EQ(stranger->head.slots, 0);
 	pipe_call(&w, stranger, OP_STATUS, 0, 2, XDR_ANY(xdr_wire_void_args), &none);
-	CHECK_EQ(stranger->head.status, 0); /* needs none */
+	CHECK_EQ(stranger->head.status, 0); /* this request needs no session */
 	pipe_free(stranger);
 	end();
 }
@@ -101,7 +101,7 @@ static void lies_about_slots_close_the_link(void)
 		end();
 	}
 	begin();
-	call_mkdir(0, 1, "d"); /* in service: waits for the writer */
+	call_mkdir(0, 1, "d"); /* in service: waits for the writer thread */
 	CHECK_EQ(w.srv->in_service, 1);
 	call_mkdir(0, 2, "e");
 	CHECK(p->closed);
@@ -148,18 +148,18 @@ static void a_change_that_is_repeated_gives_its_first_answer(void)
 	CHECK_EQ(first.after.n_dirs, 1);
 	call_mkdir(3, 1, "d");
 	CHECK(world_quiet(&w));
-	CHECK_EQ(p->head.status, 0); /* and not EEXIST */
+	CHECK_EQ(p->head.status, 0); /* a replay, not EEXIST */
 	xdr_decoder(&x, p->body + p->body_at, p->body_len - p->body_at, NULL);
 	CHECK(xdr_wire_made_res(&x, &again));
-	CHECK_EQ(again.after.n_dirs, 0); /* what the directory has now nobody looked up */
+	CHECK_EQ(again.after.n_dirs, 0); /* a replay does not look up the directory */
 	CHECK_EQ(first.at.ino, again.at.ino);
 	call_mkdir(3, 2, "d");
 	CHECK(world_quiet(&w));
 	CHECK_EQ(p->head.status, EEXIST);
-	call_mkdir(3, 2, "d"); /* a failure is an answer too, */
+	call_mkdir(3, 2, "d"); /* an error is stored as well, */
 	CHECK(world_quiet(&w));
 	CHECK_EQ(p->head.status, EEXIST);
-	call_mkdir(3, 2, "other"); /* but to no other request */
+	call_mkdir(3, 2, "other"); /* but is not the answer to another request */
 	CHECK(world_quiet(&w));
 	CHECK_EQ(p->head.status, EBADMSG);
 	end();
@@ -179,7 +179,7 @@ static uint64_t truncated(const struct wire_handle *h, uint32_t slot, uint64_t s
 	return r.at.size;
 }
 
-/* Its repetition says that it happened, and what came after it stays. */
+/* A replay reports success, and later changes are preserved. */
 static void a_truncate_that_is_repeated_happens_once(void)
 {
 	struct wire_open_res file;
@@ -233,10 +233,10 @@ static void a_session_is_resumed_by_its_secret_only(void)
 	CHECK(!old->closed);
 	CHECK_EQ(session(id, 0, &r), 0);
 	CHECK(r.resumed && r.id == id);
-	CHECK(old->closed); /* one link at a time */
+	CHECK(old->closed); /* a session has one link at a time */
 	CHECK(p->l.session && p->l.session->id == id);
 	CHECK_EQ(session(id ^ 1, 0, &r), 0);
-	CHECK(!r.resumed && r.id != id); /* not known: a new one */
+	CHECK(!r.resumed && r.id != id); /* unknown session: a new one is made */
 	pipe_free(old);
 	end();
 }
@@ -270,7 +270,7 @@ static void resuming_waits_until_the_old_requests_have_ended(void)
 	end();
 }
 
-/* The first session of a link must not be left with a pointer to it. */
+/* The first session of the link must not keep a pointer to it. */
 static void a_second_session_on_a_link_replaces_the_first(void)
 {
 	struct wire_session_res r;
@@ -281,7 +281,7 @@ static void a_second_session_on_a_link_replaces_the_first(void)
 	CHECK_EQ(session(0, 0, &r), 0);
 	CHECK(r.id != id && p->l.session->id == r.id);
 	pipe_free(p);
-	world_pass(&w, NSEC_PER_SEC); /* it ends at once, the second one with its lease */
+	world_pass(&w, NSEC_PER_SEC); /* it ends at once; the second session ends with its lease */
 	CHECK(!session_find(&w.srv->sessions, id));
 	CHECK(session_find(&w.srv->sessions, r.id));
 	world_pass(&w, 40 * NSEC_PER_SEC);
@@ -301,7 +301,7 @@ static void after_goodbye_nothing_is_taken(void)
 	id = p->l.session->id;
 	pipe_call(&w, p, OP_BYE, 0, 1, XDR_ANY(xdr_wire_void_args), &none);
 	CHECK_EQ(p->head.status, 0);
-	CHECK(session_find(&w.srv->sessions, id)); /* its record is on its way */
+	CHECK(session_find(&w.srv->sessions, id)); /* the record of its end is not committed yet */
 	call_mkdir(1, 1, "late");
 	CHECK_EQ(p->head.status, ESTALE);
 	CHECK_EQ(p->head.slots, 0);
@@ -354,7 +354,7 @@ static void the_end_of_a_lease_closes_files_and_settles_them(void)
 	CHECK_EQ(pipe_do(&w, p, OP_GETATTR, XDR_ANY(xdr_wire_getattr_args), &g,
 			 XDR_ANY(xdr_wire_getattr_res), &at, &arena),
 		 0);
-	CHECK_EQ(at.at.size, 5000); /* the objects knew */
+	CHECK_EQ(at.at.size, 5000); /* the size came from the objects */
 	end();
 }
 

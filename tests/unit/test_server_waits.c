@@ -1,5 +1,5 @@
-/* Locks as a server gives them to sessions: waits that outlive their requests, few requests parked, fences after a
- * death, grace and claims after a restart, and what liars get. */
+/* Locks of sessions: waits that outlive their requests, the limit on parked requests, fences after
+ * the death of a holder, grace period and claims after a restart, and false claims. */
 #include "server_trial.h"
 
 enum { A, B, LINKS };
@@ -47,7 +47,7 @@ static struct wire_lock_args wish(uint64_t owner, uint64_t byte, uint32_t kind, 
 
 static struct wire_lock_res res;
 
-/* Asks over a slot and does not wait for the answer. */
+/* Sends a request on a slot without waiting for the reply. */
 static void ask(int i, uint32_t slot, struct wire_lock_args a)
 {
 	pipe_call(&w, p[i], OP_LOCK, slot, ++next_sequence[i][slot], XDR_ANY(xdr_wire_lock_args),
@@ -55,7 +55,7 @@ static void ask(int i, uint32_t slot, struct wire_lock_args a)
 	world_settle(&w);
 }
 
-/* What the last reply over this link said: 0 or -errno; 1: ask again. */
+/* The status of the last reply on this link: 0 or -errno; 1 means ask again. */
 static int said(int i)
 {
 	struct xdr x;
@@ -67,7 +67,7 @@ static int said(int i)
 	return res.again;
 }
 
-/* Asks, and what is said at once; -EINPROGRESS: nothing. */
+/* Sends a request. Returns the immediate reply, or -EINPROGRESS if there is none. */
 static int lock(int i, struct wire_lock_args a)
 {
 	unsigned before = p[i]->replies;
@@ -127,7 +127,8 @@ static void a_place_in_the_line_outlives_its_request(void)
 	CHECK_EQ(said(B), 1);
 	CHECK_EQ(res.pause_ms, 0);
 	CHECK_EQ(p[B]->l.session->held.used[LIMIT_LOCK_WAITS], 1);
-	CHECK_EQ(lock(A, wish(3, 0, LOCK_EXCLUSIVE, LOCK_WAIT)), -EINPROGRESS); /* behind it */
+	/* queued behind B's wait */
+	CHECK_EQ(lock(A, wish(3, 0, LOCK_EXCLUSIVE, LOCK_WAIT)), -EINPROGRESS);
 	CHECK_EQ(lock(A, wish(1, 0, LOCK_NOTHING, 0)), 0);
 	CHECK_EQ(p[A]->l.session->held.used[LIMIT_LOCKS], 0);
 	CHECK_EQ(lock(B, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT)), 0);
@@ -146,11 +147,13 @@ static void a_place_that_nobody_asks_about_is_given_up(void)
 	CHECK_EQ(lock(A, wish(1, 0, LOCK_NOTHING, 0)), 0);
 	world_pass(&w, 4 * NSEC_PER_SEC);
 	before = p[A]->replies;
-	CHECK_EQ(lock(A, wish(3, 0, LOCK_EXCLUSIVE, LOCK_WAIT)), -EINPROGRESS); /* B could come */
+	/* B may still ask again */
+	CHECK_EQ(lock(A, wish(3, 0, LOCK_EXCLUSIVE, LOCK_WAIT)), -EINPROGRESS);
 	world_pass(&w, 1500 * NSEC_PER_MSEC);
 	CHECK_EQ(p[A]->replies, before + 1);
 	CHECK_EQ(said(A), 0);
-	CHECK_EQ(lock(B, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT)), -EINPROGRESS); /* from the back */
+	/* queued at the end again */
+	CHECK_EQ(lock(B, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT)), -EINPROGRESS);
 	end();
 }
 
@@ -167,14 +170,14 @@ static void few_requests_of_a_session_are_parked_the_oldest_first(void)
 	CHECK_EQ(said(B), 1);
 	CHECK_EQ(res.pause_ms, 10 + 10 * 10);
 	CHECK_EQ(p[B]->l.session->in_service, 4);
-	ask(B, 20, wish(10, 0, LOCK_EXCLUSIVE, LOCK_WAIT)); /* the first one once more */
+	ask(B, 20, wish(10, 0, LOCK_EXCLUSIVE, LOCK_WAIT)); /* repeats the first wait */
 	CHECK_EQ(p[B]->l.session->in_service, 4);
 	world_pass(&w, 3 * NSEC_PER_SEC);
 	ask(B, 0, wish(19, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
 	ask(B, 1, wish(18, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
 	for (uint32_t i = 0; i < 4; i++)
 		ask(B, 2 + i, wish(10 + i, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
-	CHECK_EQ(p[B]->l.session->in_service, 4); /* they took the places of the younger ones */
+	CHECK_EQ(p[B]->l.session->in_service, 4); /* these replaced the younger parked requests */
 	CHECK_EQ(p[B]->l.session->slots[0].request != NULL, 0);
 	CHECK_EQ(p[B]->l.session->slots[1].request != NULL, 0);
 	CHECK_EQ(p[B]->l.session->held.used[LIMIT_LOCK_WAITS], 10);
@@ -195,8 +198,9 @@ static void a_broken_link_ends_requests_and_keeps_places(void)
 	CHECK_EQ(ss->in_service, 0);
 	CHECK_EQ(ss->held.used[LIMIT_LOCK_WAITS], 1);
 	CHECK_EQ(lock(A, wish(1, 0, LOCK_NOTHING, 0)), 0);
-	CHECK_EQ(ss->held.used[LIMIT_LOCKS], 0); /* nobody is there to be told */
-	CHECK_EQ(lock(A, wish(1, 0, LOCK_SHARED, LOCK_WAIT)), -EINPROGRESS); /* its turn is kept */
+	CHECK_EQ(ss->held.used[LIMIT_LOCKS], 0); /* the session has no link to answer on */
+	/* its place in the line is kept */
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_SHARED, LOCK_WAIT)), -EINPROGRESS);
 	end();
 }
 
@@ -213,7 +217,8 @@ static void a_wait_is_cancelled_once_and_hurried_at_will(void)
 	CHECK_EQ(p[B]->replies, before + 1);
 	CHECK_EQ(said(B), 1);
 	ask(B, 0, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
-	CHECK_EQ(lock(B, wish(2, 0, LOCK_EXCLUSIVE, LOCK_CANCEL)), -EINTR); /* the wait's answer */
+	/* the answer to the wait */
+	CHECK_EQ(lock(B, wish(2, 0, LOCK_EXCLUSIVE, LOCK_CANCEL)), -EINTR);
 	CHECK_EQ(p[B]->replies, before + 3);
 	CHECK_EQ(p[B]->l.session->held.used[LIMIT_LOCK_WAITS], 0);
 	CHECK_EQ(lock(B, wish(2, 0, LOCK_EXCLUSIVE, LOCK_CANCEL)), 0);
@@ -239,7 +244,7 @@ static void a_close_ends_locks_and_waits(void)
 	CHECK_EQ(p[B]->l.session->held.used[LIMIT_LOCK_WAITS] +
 			 p[B]->l.session->held.used[LIMIT_LOCKS],
 		 0);
-	CHECK_EQ(said(A), 0); /* who waited for the lock has it, without a fence */
+	CHECK_EQ(said(A), 0); /* the waiting owner has the lock, without a fence */
 	CHECK_EQ(lock(B, wish(2, 7, LOCK_EXCLUSIVE, 0)), -EBADF);
 	end();
 }
@@ -262,15 +267,15 @@ static void liars_get_errors(void)
 	CHECK_EQ(lock(A, a), -EBADF);
 	CHECK_EQ(lock(A, wish(1, 0, LOCK_EXCLUSIVE, 0)), 0);
 	ask(B, 0, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
-	a = wish(2, 1, LOCK_EXCLUSIVE, LOCK_WAIT); /* the same ticket for something else */
+	a = wish(2, 1, LOCK_EXCLUSIVE, LOCK_WAIT); /* the same ticket for another lock */
 	CHECK_EQ(lock(B, a), -EINVAL);
-	for (uint32_t i = 0; i < 3; i++) /* and for the same thing, side by side */
+	for (uint32_t i = 0; i < 3; i++) /* the same lock, in concurrent requests */
 		ask(B, 1 + i, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
 	CHECK_EQ(p[B]->l.session->in_service, 1);
 	end();
 }
 
-/* An unlock in the middle of a lock makes two of it: it counts as one more does. */
+/* An unlock in the middle of a range splits it: the second part counts as one more lock. */
 static void unlocks_that_split_are_within_the_limit(void)
 {
 	enum { MAX_LOCKS = 8192 };
@@ -286,7 +291,7 @@ static void unlocks_that_split_are_within_the_limit(void)
 	CHECK_EQ(r, -ENOLCK);
 	CHECK_EQ(p[A]->l.session->held.used[LIMIT_LOCKS], MAX_LOCKS);
 	CHECK_EQ(lock(A, wish(1, 0, LOCK_SHARED, 0)), -ENOLCK);
-	CHECK_EQ(lock(A, wish(1, 0, LOCK_NOTHING, 0)), 0); /* at the edge, where nothing splits */
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_NOTHING, 0)), 0); /* at the edge of a range, so no split */
 	a.want.kind = LOCK_NOTHING;
 	CHECK_EQ(lock(A, a), 0);
 	CHECK_EQ(p[A]->l.session->held.used[LIMIT_LOCKS], 0);
@@ -320,21 +325,23 @@ static void a_dead_holder_is_fenced_before_the_next_is_served(void)
 	CHECK_EQ(said(B), 0);
 	CHECK(disk_floor(w.srv->disk, ino) > file[A].cap.epoch);
 	world_settle(&w);
-	CHECK_EQ(write_with(B, &file[A].cap), -EKEYEXPIRED); /* what was still under way */
+	/* refuses writes that were in flight */
+	CHECK_EQ(write_with(B, &file[A].cap), -EKEYEXPIRED);
 	CHECK_EQ(write_with(B, &file[B].cap), -EKEYEXPIRED);
 	CHECK_EQ(fresh_cap(B, &cap), 0);
 	CHECK_EQ(write_with(B, &cap.cap), 0);
-	CHECK(meta_unsettled(w.srv->meta, ino)); /* B writes on */
+	CHECK(meta_unsettled(w.srv->meta, ino)); /* B is still writing */
 	g.h = (struct wire_handle){ ino, file[A].at.gen };
 	CHECK_EQ(pipe_do(&w, p[B], OP_GETATTR, XDR_ANY(xdr_wire_getattr_args), &g,
 			 XDR_ANY(xdr_wire_getattr_res), &at, &arena),
 		 0);
-	CHECK_EQ(at.at.size, 5); /* what the dead one wrote is on record */
+	CHECK_EQ(at.at.size, 5); /* the size from the dead writer's data is recorded */
 	CHECK(!inode_find(w.srv, ino)->orphaned);
 	end();
 }
 
-/* A reader leaves nothing that could still arrive; so does whoever says goodbye after closing. */
+/* A reader leaves no writes in flight; neither does a client that closes its files and says
+ * goodbye. */
 static void a_dead_reader_needs_no_fence(void)
 {
 	struct wire_open_res r;
@@ -364,7 +371,7 @@ static void a_dead_reader_needs_no_fence(void)
 
 /* ---- restarts ---- */
 
-/* The server dies and comes back, and both sessions are resumed with the secret of pipe_session(). */
+/* Kills and restarts the server, then resumes both sessions with the secret of pipe_session(). */
 static void crash(void)
 {
 	uint64_t ids[LINKS];
@@ -412,25 +419,27 @@ static void locks_are_claimed_in_the_grace_period_only(void)
 	crash();
 	CHECK(w.srv->in_grace);
 	CHECK_EQ(claim(A, 1, &mine), 0);
-	CHECK_EQ(claim(A, 1, &mine), 0); /* repeated */
+	CHECK_EQ(claim(A, 1, &mine), 0); /* a repeated claim */
 	CHECK_EQ(p[A]->l.session->held.used[LIMIT_LOCKS], 1);
-	CHECK_EQ(lock(A, wish(1, 100, LOCK_EXCLUSIVE, 0)), 1); /* new ones have to wait */
+	CHECK_EQ(lock(A, wish(1, 100, LOCK_EXCLUSIVE, 0)), 1); /* new locks must wait */
 	CHECK_EQ(res.pause_ms, 100);
-	CHECK_EQ(lock(A, wish(1, 3, LOCK_NOTHING, 0)), 0); /* not so what goes */
-	CHECK_EQ(claim(A, 1, &mine), -ESTALE); /* it has said that it is done */
-	CHECK_EQ(claim(B, 1, &mine), -EAGAIN); /* a lie, or lost */
+	CHECK_EQ(lock(A, wish(1, 3, LOCK_NOTHING, 0)), 0); /* unlocks need not */
+	CHECK_EQ(claim(A, 1, &mine), -ESTALE); /* A has ended its claims */
+	CHECK_EQ(claim(B, 1, &mine), -EAGAIN); /* a false claim, or the lock was lost */
 	CHECK_EQ(claim(B, 1, &his), 0);
 	CHECK(w.srv->in_grace);
-	CHECK_EQ(lock(B, wish(2, 10, LOCK_NOTHING, 0)), 0); /* the last one who was missing */
+	/* B was the last client with claims missing */
+	CHECK_EQ(lock(B, wish(2, 10, LOCK_NOTHING, 0)), 0);
 	CHECK(!w.srv->in_grace);
 	CHECK_EQ(lock(B, wish(2, 0, LOCK_SHARED, 0)), -EAGAIN);
-	CHECK_EQ(lock(B, wish(2, 3, LOCK_EXCLUSIVE, 0)), 1); /* a fence comes first */
+	CHECK_EQ(lock(B, wish(2, 3, LOCK_EXCLUSIVE, 0)), 1); /* needs a fence first */
 	CHECK_EQ(lock(B, wish(2, 3, LOCK_EXCLUSIVE, 0)), 0);
 	CHECK_EQ(claim(B, 1, &his), -ESTALE);
 	end();
 }
 
-/* Who did not come back may have held anything: locks of files with writers wait for a fence. */
+/* A client that did not return may have held any lock: locks of files with writers wait for a
+ * fence. */
 static void after_a_restart_the_missing_are_fenced(void)
 {
 	uint64_t epoch;
@@ -440,7 +449,7 @@ static void after_a_restart_the_missing_are_fenced(void)
 	epoch = file[A].cap.epoch;
 	crash();
 	CHECK_EQ(claim(B, 0, NULL), 0);
-	link_close(&p[A]->l, -ECONNRESET); /* A is gone with its lock */
+	link_close(&p[A]->l, -ECONNRESET); /* A does not return and loses its lock */
 	for (int i = 0; i < 14; i++) { /* B renews its lease */
 		r = lock(B, wish(2, 0, LOCK_NOTHING, 0));
 		CHECK_EQ(r, 0);

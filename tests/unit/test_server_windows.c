@@ -1,5 +1,6 @@
-/* READ and WRITE of lists against a model of the object: every byte that can be read comes exactly once and
- * to its place, nothing behind the end is touched, and later extents win where they overlap. */
+/* READ and WRITE of lists, compared with a model of the object: each readable byte arrives exactly
+ * once and in its place, nothing behind the end is touched, and later extents win where they
+ * overlap. */
 #include "server_trial.h"
 
 #define MODEL (3 * MIB)
@@ -45,14 +46,14 @@ static void end(void)
 	free(moved);
 }
 
-/* A list of at most `max` bytes in all; extents may overlap, be empty, and reach behind the end. */
+/* A random list of at most `max` bytes. Extents may overlap, be empty, or reach behind the end. */
 static uint32_t random_list(struct wire_extent *list, uint64_t max, uint64_t *total)
 {
 	uint32_t n = 0, want = (uint32_t)below(below(4) ? 12 : 600) + 1;
 	uint64_t size = below(3) ? below(2000) + 1 : below(500000) + 1;
 	uint64_t near = below(2) ? MODEL : 1 + below(400000), from = below(MODEL - near + 1);
 
-	if (near < MODEL) /* many that lie close together */
+	if (near < MODEL) /* many extents close together */
 		size = 1 + below(near / want + 1);
 	*total = 0;
 	while (n < want) {
@@ -75,7 +76,7 @@ static void put_into_model(const struct wire_extent *list, uint32_t n, const uin
 	}
 }
 
-/* Without overlap inside: then the outcome does not depend on the order of windows. */
+/* Removes overlaps, so that the result does not depend on the order of windows. */
 static uint32_t apart(struct wire_extent *list, uint32_t n, uint64_t *total)
 {
 	static uint8_t taken[MODEL];
@@ -135,7 +136,7 @@ static void check_read(const struct wire_extent *list, uint32_t n, const uint8_t
 			if (off < model_end)
 				CHECK_EQ(got[at], model[off]);
 			else if (bulk)
-				CHECK_EQ(got[at], 0xcc); /* left alone */
+				CHECK_EQ(got[at], 0xcc); /* not touched */
 		}
 	}
 }
@@ -167,10 +168,10 @@ static void random_lists(const struct net_ops *ops)
 {
 	begin();
 	p->l.ops = ops;
-	random_read(false); /* no object yet */
+	random_read(false); /* there is no object yet */
 	random_read(true);
 	for (int i = 0; i < 60; i++) {
-		/* sieved where that may be, or nowhere, or where it is usual */
+		/* sieve wherever possible, nowhere, or by the default rule */
 		if (i % 4 == 0)
 			w.loop.file_costs = (struct file_costs){ 1e9, 1e9, 0 };
 		else if (i % 4 == 1)
@@ -236,7 +237,7 @@ static void lies_about_lengths_are_refused(void)
 	CHECK_EQ(read_list(&wrap, 1, 8), -EFBIG);
 	CHECK_EQ(read_list(huge, 2, 5), -EINVAL);
 	e[0].length = INLINE_MAX;
-	CHECK_EQ(read_list(e, 2, 0), -EINVAL); /* too much to be inside a message */
+	CHECK_EQ(read_list(e, 2, 0), -EINVAL); /* too large for inline data */
 	e[0].length = INLINE_MAX - 50;
 	CHECK_EQ(read_list(e, 2, 0), 0);
 	CHECK_EQ(read_list(e, 0, 0), 0);
@@ -244,7 +245,7 @@ static void lies_about_lengths_are_refused(void)
 	end();
 }
 
-/* Over what is there, where they would be stored, and behind it. */
+/* Empty extents over existing data, where a direct store is possible, and behind the end. */
 static void empty_pieces_are_nothing(void)
 {
 	struct wire_extent whole = { 0, 8192 }, e[6] = { { 0, 0 },    { 100, 10 }, { 4096, 0 },
@@ -276,7 +277,8 @@ static void a_client_that_refuses_its_memory_gets_an_error(void)
 	end();
 }
 
-/* More requests than the pool has room for: they take turns, and a broken link gives all of it back. */
+/* More requests than the pool has memory for: they take turns, and a broken link releases all
+ * buffers. */
 static void the_pool_is_shared_and_comes_back(void)
 {
 	struct wire_extent e = { 0, MIB };
@@ -289,7 +291,7 @@ static void the_pool_is_shared_and_comes_back(void)
 		pipe_call(&w, p, OP_WRITE, i, 1, XDR_ANY(xdr_wire_write_args), &a);
 	world_settle(&w);
 	CHECK_EQ(p->l.session->share.held, WINDOW_BYTES / BUF_UNIT); /* an eighth of 2 MiB */
-	CHECK(list_empty(&w.srv->pool.waiting)); /* nobody else is kept waiting */
+	CHECK(list_empty(&w.srv->pool.waiting)); /* no other request waits */
 	CHECK_EQ(w.srv->in_service, 20);
 	p->mode = PIPE_ANSWER;
 	pipe_release(p, 0);
@@ -304,7 +306,8 @@ static void the_pool_is_shared_and_comes_back(void)
 	end();
 }
 
-/* What leaves straight from the file is bounded like everything else, and others are told that there is somebody. */
+/* Reads sent directly from the file are bounded like others, and count as load for other
+ * clients. */
 static void reads_from_the_file_have_their_share_too(void)
 {
 	struct wire_extent e = { 0, MIB };
@@ -359,7 +362,7 @@ static void a_cancelled_request_stops_and_is_answered(void)
 
 /* ---- patterns ---- */
 
-/* `count` pieces of 8 bytes, 32 apart. */
+/* `count` pieces of 8 bytes, every 32 bytes. */
 static struct wire_bytes every_fourth(uint64_t count)
 {
 	static uint8_t text[256];
@@ -425,7 +428,8 @@ static void a_pattern_is_read_up_to_the_end(void)
 	end();
 }
 
-/* Ten million pieces behind the end, or with other objects: the loop goes on meanwhile, and the request ends. */
+/* Ten million pieces behind the end, or in other objects: the loop stays responsive, and the
+ * request ends. */
 static void patterns_without_a_find_end(void)
 {
 	struct wire_pattern part = { .type = every_fourth(10000000),
@@ -434,7 +438,7 @@ static void patterns_without_a_find_end(void)
 				     .width = 2,
 				     .upto = 80000000 };
 	struct wire_mem_desc desc = { .tag = 1, .length = 80000000 };
-	uint64_t looks; /* of windows that take, one after another */
+	uint64_t looks; /* TAKE steps of windows so far */
 	bool beyond;
 
 	begin();
@@ -443,7 +447,7 @@ static void patterns_without_a_find_end(void)
 	CHECK_EQ(read_pattern(part, desc, 0, &beyond), 0);
 	CHECK(beyond);
 	CHECK(w.srv->window_times[0].count - looks > 100);
-	part.unit = 32; /* every piece is in object 0 */
+	part.unit = 32; /* all pieces are in object 0 */
 	part.width = 1;
 	part.base = 0;
 	looks = w.srv->window_times[0].count;
@@ -477,7 +481,7 @@ static void patterns_that_lie_are_refused(void)
 	random_write(false);
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
 		CHECK_EQ(read_pattern(bad[i], desc, 0, NULL), status[i]);
-	CHECK_EQ(read_pattern(good, desc, 1, NULL), -EINVAL); /* and a list */
+	CHECK_EQ(read_pattern(good, desc, 1, NULL), -EINVAL); /* a pattern together with a list */
 	CHECK_EQ(read_pattern(good, (struct wire_mem_desc){ 0 }, 0, NULL), -EINVAL);
 	CHECK_EQ(read_pattern(good, (struct wire_mem_desc){ .tag = 1, .length = 511 }, 0, NULL),
 		 -EINVAL);

@@ -1,5 +1,6 @@
-/* Types, patterns and portions: known examples, their errors and normal forms, then random nested types against a
- * model that expands the definition byte by byte. SEED=n runs one random case again. */
+/* Types, patterns and portions: known examples, errors and normal forms, then random nested types,
+ * compared with a model that expands the definition byte by byte. SEED=n repeats one random
+ * case. */
 #include "layout/layout.h"
 
 #include <time.h>
@@ -9,7 +10,7 @@
 #include "type_model.h"
 
 #define CASES 200000
-#define MAX_STREAM 1200 /* of a random pattern */
+#define MAX_STREAM 1200 /* longest stream of a random pattern */
 
 /* ---------------------------------------------------------------- calls of malloc */
 
@@ -64,7 +65,7 @@ static struct type *indexed(size_t n, const uint64_t *blocks, const int64_t *dis
 	return t;
 }
 
-/* What encodes decodes, to what encodes the same. */
+/* Encodes and decodes a type; the result must encode to the same bytes. */
 static struct type *through_the_wire(const struct type *t)
 {
 	static uint8_t buf[TYPE_WIRE_MAX], again[TYPE_WIRE_MAX];
@@ -83,7 +84,7 @@ static struct type *through_the_wire(const struct type *t)
 	return u;
 }
 
-/* With what it places: size, bounds, depth and runs of one copy. */
+/* Checks size, bounds, depth and number of runs of one copy. */
 static void is(struct type *t, uint64_t size, int64_t lb, int64_t ub, unsigned depth, uint64_t segs)
 {
 	CHECK_EQ(type_size(t), size);
@@ -107,19 +108,21 @@ static void contiguous_parts_are_fused(void)
 	is(vector(10, 2, 16, bytes(8)), 160, 0, 160, 0, 1);
 	is(vector(1, 5, -77, bytes(8)), 40, 0, 40, 0, 1);
 	is(vector(10, 1, 16, bytes(8)), 80, 0, 152, 1, 10);
-	is(vector(3, 1, 160, vector(10, 1, 16, bytes(8))), 240, 0, 472, 1, 30); /* tiles */
+	is(vector(3, 1, 160, vector(10, 1, 16, bytes(8))), 240, 0, 472, 1, 30); /* copies tile */
 	is(vector(3, 1, 161, vector(10, 1, 16, bytes(8))), 240, 0, 474, 2, 30);
-	is(vector(3, 2, 160, vector(2, 1, 16, bytes(8))), 96, 0, 368, 3, 9); /* two and two touch */
+	/* runs of neighbouring copies are adjacent */
+	is(vector(3, 2, 160, vector(2, 1, 16, bytes(8))), 96, 0, 368, 3, 9);
 	is(vector(4, 1, -8, bytes(8)), 32, -24, 8, 1, 4);
 	is(indexed(3, ones, even, bytes(4)), 12, 5, 49, 1, 3);
 	is(indexed(4, mixed, touching, bytes(1)), 6, 8, 14, 0, 1);
 	is(indexed(3, ones, back, bytes(4)), 12, 0, 12, 1, 3);
-	is(indexed(3, ones, same, vector(2, 1, 0, bytes(4))), 24, 0, 12, 2, 6); /* 4 and 2 */
+	/* 4 runs at 0, 2 at 8 */
+	is(indexed(3, ones, same, vector(2, 1, 0, bytes(4))), 24, 0, 12, 2, 6);
 	is(indexed(1, ones, even, bytes(4)), 4, 5, 9, 0, 1);
 	is(indexed(0, ones, even, bytes(4)), 0, 0, 0, 0, 0);
 	is(vector(0, 1, 100, bytes(4)), 0, 0, 0, 0, 0);
 	is(vector(5, 0, 100, bytes(4)), 0, 0, 0, 0, 0);
-	is(vector(5, 1, 100, bytes(0)), 0, 0, 400, 0, 0); /* empty elements have a place */
+	is(vector(5, 1, 100, bytes(0)), 0, 0, 400, 0, 0); /* empty elements count for the bounds */
 }
 
 static void rows_of_subarrays_are_fused(void)
@@ -157,7 +160,7 @@ static void one_type_used_often_stands_once(void)
 	CHECK_EQ(type_wire_size(t), 40 + 4 * 24 + 5 * 20);
 	type_free(a);
 	type_free(b);
-	is(t, 9 * 8 + 20 * 8, 0, 2040, 3, 26); /* copies of b touch */
+	is(t, 9 * 8 + 20 * 8, 0, 2040, 3, 26); /* copies of b are adjacent */
 }
 
 static void an_empty_element_moves_a_bound(void)
@@ -190,14 +193,15 @@ static void amounts_beyond_63_bits_are_refused(void)
 	CHECK_EQ(type_vector(HUGE, 1, 0, of, &t), -EINVAL);
 	CHECK_EQ(type_vector(1, HUGE, 0, of, &t), -EINVAL);
 	CHECK_EQ(type_vector(1, HUGE / 8, 0, of, &t), -EINVAL);
-	CHECK_EQ(type_vector(HUGE / 8, 1, 0, of, &t), -EINVAL); /* all in one place */
+	CHECK_EQ(type_vector(HUGE / 8, 1, 0, of, &t), -EINVAL); /* all copies at one place */
 	CHECK_EQ(type_vector(2, 1, INT64_MAX - 7, of, &t), -EINVAL);
 	CHECK_EQ(type_vector(2, 1, INT64_MIN, of, &t), -EINVAL);
 	CHECK_EQ(type_vector(3, 1, INT64_MIN / 2, of, &t), -EINVAL);
 	CHECK_EQ(type_vector(2, 1, 8, far, &t), -EINVAL);
 	CHECK_EQ(type_vector(UINT64_C(1) << 61, 1, UINT64_C(1) << 61, vec, &t), -EINVAL);
 	CHECK_EQ(type_indexed(2, big, near, of, &t), -EINVAL);
-	CHECK_EQ(type_indexed(2, one, ends, of, &t), -EINVAL); /* too far apart */
+	/* the displacements are too far apart */
+	CHECK_EQ(type_indexed(2, one, ends, of, &t), -EINVAL);
 	CHECK_EQ(type_indexed(2, one, least, of, &t), -EINVAL);
 	CHECK_EQ(type_struct(2, one, near, each, &t), -EINVAL);
 	CHECK(!t);
@@ -223,7 +227,7 @@ static void subarrays_stay_in_their_array(void)
 	sub[0] = 5;
 	CHECK_EQ(type_subarray(2, sizes, sub, at, of, &t), -EINVAL);
 	sub[0] = 2;
-	CHECK_EQ(type_subarray(2, huge, sub, at, of, &t), -EINVAL); /* the array itself */
+	CHECK_EQ(type_subarray(2, huge, sub, at, of, &t), -EINVAL); /* the array is too large */
 	CHECK(!t);
 	CHECK_EQ(type_subarray(2, sizes, sub, at, of, &t), 0);
 	type_free(of);
@@ -239,7 +243,7 @@ static void what_is_too_deep_is_refused_at_once(void)
 	int r = 0;
 
 	for (unsigned d = 0; d < TYPE_DEPTH_MAX; d++)
-		t = vector(2, 1, 1, t); /* 2^32 bytes over a few */
+		t = vector(2, 1, 1, t); /* 2^32 bytes within few offsets */
 	CHECK_EQ(type_depth(t), TYPE_DEPTH_MAX);
 	CHECK_EQ(type_vector(2, 1, 1, t, &u), -E2BIG);
 	CHECK_EQ(type_indexed(2, blocks, displ, t, &u), -E2BIG);
@@ -248,7 +252,7 @@ static void what_is_too_deep_is_refused_at_once(void)
 
 	t = vector(2, 1, 3, bytes(2));
 	for (unsigned d = 0; !r;
-	     d++) { /* itself and a twin, so that nothing is shared: 2^d nodes */
+	     d++) { /* the type and an equal copy, so that no node is shared: 2^d nodes */
 		struct type *twin = through_the_wire(t);
 
 		CHECK(d < 20);
@@ -286,7 +290,8 @@ static void what_is_too_long_is_refused(void)
 	is(t, n, 0, displ[n - 1] + 1, 1, n);
 	for (size_t i = 0; i <= n; i++)
 		displ[i] = (int64_t)(3 * i);
-	is(indexed(n + 1, blocks, displ, of), n + 1, 0, displ[n] + 1, 1, n + 1); /* is a vector */
+	/* equals a vector */
+	is(indexed(n + 1, blocks, displ, of), n + 1, 0, displ[n] + 1, 1, n + 1);
 	free(blocks);
 	free(displ);
 }
@@ -302,12 +307,13 @@ static void patterns_stay_between_0_and_63_bits(void)
 	CHECK_EQ(p.end, 24);
 	CHECK_EQ(p.total, 12);
 	CHECK(!p.ascends);
-	CHECK_EQ(pattern_tile(&p, t, 0, 4), 0); /* what it would do with more does not matter */
+	/* more bytes would be out of range, but are not asked for */
+	CHECK_EQ(pattern_tile(&p, t, 0, 4), 0);
 	CHECK_EQ(pattern_tile(&p, t, 0, 5), -EINVAL);
 	CHECK_EQ(pattern_tile(&p, t, 10, 7), 0);
 	CHECK_EQ(p.begin, 0);
 	CHECK_EQ(pattern_tile(&p, t, INT64_MAX - 4, 12), 0);
-	CHECK_EQ(pattern_tile(&p, t, INT64_MAX - 4, 13), -EINVAL); /* the next copy */
+	CHECK_EQ(pattern_tile(&p, t, INT64_MAX - 4, 13), -EINVAL); /* the next copy does not fit */
 	CHECK_EQ(pattern_tile(&p, t, INT64_MAX - 3, 3), 0);
 	CHECK_EQ(pattern_tile(&p, t, INT64_MAX - 3, 4), -EINVAL);
 	CHECK_EQ(pattern_init(&p, t, 20, UINT64_MAX), -EINVAL);
@@ -343,7 +349,7 @@ static size_t stream_runs(void)
 	return n;
 }
 
-/* Extents that begin at position *at; moves it behind them. */
+/* Checks the extents from position *at on, and advances *at. */
 static void check_runs(const struct extent *out, size_t n, size_t *at)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -357,7 +363,7 @@ static void check_runs(const struct extent *out, size_t n, size_t *at)
 	}
 }
 
-/* From where c is to the end, in random steps. */
+/* Walks from the cursor's position to the end, in random steps. */
 static void check_walk(struct pattern_cursor *c, size_t at)
 {
 	struct extent out[MAX_STREAM];
@@ -374,7 +380,7 @@ static void check_walk(struct pattern_cursor *c, size_t at)
 		CHECK(at - begin <= bytes);
 		if (!n)
 			break;
-		if (at < n_stream && at - begin < bytes) { /* it did not stop without need */
+		if (at < n_stream && at - begin < bytes) { /* ended early only because of a limit */
 			CHECK_EQ(n, max);
 			CHECK(stream[at] != out[n - 1].offset + out[n - 1].length);
 		}
@@ -416,7 +422,7 @@ static uint32_t model_locate(const struct layout *l, uint64_t off, uint64_t *obj
 	return (uint32_t)((stripe + l->start) % l->width);
 }
 
-/* The next position at or behind `at` that belongs to the object. */
+/* The first position from `at` on that is in the object. */
 static size_t next_own(const struct layout *l, uint32_t index, size_t at, uint64_t *obj)
 {
 	while (at < n_stream && model_locate(l, stream[at], obj) != index)
@@ -480,7 +486,8 @@ static void check_portions(const struct pattern *p)
 		check_portion(p, &l, i);
 }
 
-/* Copies of the type as the model has them, whole or cut, at a base where they fit; then one where they do not. */
+/* Patterns of whole and cut copies of the type at a base where they fit; then at one where they do
+ * not. */
 static void check_pattern(const struct type *t, const struct model *m)
 {
 	size_t most = m->n ? MAX_STREAM / m->n : 0, count = some(MIN(most, 5), 0);
@@ -543,7 +550,8 @@ static void random_types_agree_with_the_model(void)
 
 /* ---------------------------------------------------------------- garbage */
 
-/* Every byte of a message changed, in turn: refused, or a type that encodes to just that. */
+/* Every byte of a message is changed in turn: the message is refused, or it is a type that encodes
+ * to the same bytes. */
 static void changed_messages_are_refused_or_mean_what_they_say(void)
 {
 	static uint8_t buf[4096], again[4096];
@@ -580,7 +588,7 @@ static void changed_messages_are_refused_or_mean_what_they_say(void)
 	}
 }
 
-/* Writes a message: numbers of the given sizes. */
+/* Writes a message of numbers with the given sizes. */
 static size_t message(uint8_t *buf, const char *sizes, const int64_t *values)
 {
 	size_t n = 0;
@@ -594,7 +602,8 @@ static size_t message(uint8_t *buf, const char *sizes, const int64_t *values)
 
 #define FAR (INT64_C(1) << 62)
 
-/* nodes, entries, lb, ub, at, n; nodes: child, entries, stride, n; entries: child, displacement, n */
+/* nodes, entries, lb, ub, at, n; nodes: child, entries, stride, n; entries: child, displacement,
+ * n */
 static void what_no_encoder_writes_is_refused(void)
 {
 	static const struct {
@@ -664,7 +673,7 @@ static void what_no_encoder_writes_is_refused(void)
 	}
 }
 
-/* A chain of vectors: as deep as may be, and one deeper. */
+/* A chain of vectors: of the largest depth, and one deeper. */
 static void deep_messages_are_refused(void)
 {
 	uint8_t buf[40 + 24 * (TYPE_DEPTH_MAX + 1)];
@@ -682,7 +691,7 @@ static void deep_messages_are_refused(void)
 
 /* ---------------------------------------------------------------- ten million segments */
 
-/* Processor time of this process: other work on the machine does not count. */
+/* Processor time of this process, so that other load on the machine does not count. */
 static uint64_t cpu_ns(void)
 {
 	struct timespec t;
@@ -733,7 +742,7 @@ static void ten_million_segments_are_a_short_message(void)
 	type_free(t);
 }
 
-/* 2^62 bytes over a lot of stripes: a leaf costs the same, however long it is. */
+/* 2^62 bytes over many stripes: the cost of a leaf does not depend on its length. */
 static void huge_leaves_cost_nothing(void)
 {
 	const struct layout l = { 4096, 3, 1 };
@@ -758,7 +767,7 @@ static void huge_leaves_cost_nothing(void)
 	type_free(made);
 }
 
-/* Runs of a stripe taken at once, of which the last goes on in the next stripe of the object. */
+/* Runs of one stripe are taken at once; the last one continues in the next stripe of the object. */
 static void extents_fuse_from_stripe_to_stripe(void)
 {
 	static const uint64_t ones[4] = { 4, 4, 4, 8 }, pos_want[3] = { 0, 4, 8 };
@@ -782,7 +791,8 @@ static void extents_fuse_from_stripe_to_stripe(void)
 	type_free(made);
 }
 
-/* Every run lies in a stripe of the same object: the others find nothing, but do not look for it for ever. */
+/* All runs are in stripes of one object: for other objects the search finds nothing and takes
+ * bounded time. */
 static void patterns_of_others_cost_bounded_time(void)
 {
 	const struct layout l = { 4096, 4, 0 };

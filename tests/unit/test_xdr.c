@@ -1,5 +1,5 @@
-/* The XDR cursor and every generated filter. Messages are copied to memory of exactly their size, so
- * that AddressSanitizer sees a read beyond the end. */
+/* The XDR cursor and every generated filter. Messages are copied to memory of exactly their size,
+ * so that AddressSanitizer detects a read beyond the end. */
 #include "xdr/xdr.h"
 
 #include "xdr_fill.h"
@@ -51,7 +51,7 @@ static void round_trip(const struct wire_case *c, struct fill *f)
 	CHECK(c->xdr(&x, back));
 	CHECK_EQ(xdr_left(&x), 0);
 	CHECK(c->same(v, back));
-	/* and encoding into exactly as much as it needs, but no less */
+	/* the exact buffer size suffices, and one byte less does not */
 	xdr_encoder(&x, wire, len);
 	CHECK(c->xdr(&x, back));
 	CHECK(memcmp(wire, msg, len) == 0);
@@ -93,7 +93,7 @@ static void every_struct_survives_a_round_trip_at_its_bounds(void)
 	each_case(round_trip, true, 4);
 }
 
-/* Every proper prefix of a message is refused, and nothing behind it is read. */
+/* Every proper prefix of a message is refused, without a read beyond it. */
 static void truncate_everywhere(const struct wire_case *c, struct fill *f)
 {
 	void *v = calloc(1, c->size), *msg;
@@ -122,7 +122,7 @@ static void every_truncated_message_is_refused(void)
 	each_case(truncate_everywhere, false, 5);
 }
 
-/* Arbitrary bytes are decoded or refused; what decodes encodes to the same bytes. */
+/* Random bytes are decoded or refused; a decoded message encodes to the same bytes. */
 static void decode_noise(const struct wire_case *c, struct fill *f)
 {
 	void *v = calloc(1, c->size), *msg;
@@ -155,7 +155,7 @@ static void noise_is_decoded_or_refused(void)
 
 /* ---- every bound ---- */
 
-/* An otherwise empty message in which one count is `n`, with room for that many. */
+/* An otherwise empty message in which one count is `n`, with memory for that many elements. */
 static bool decode_count(const struct wire_bound *b, size_t n)
 {
 	size_t payload = n * b->elem_wire, len = b->min_wire + ((payload + 3) & ~(size_t)3);
@@ -174,7 +174,7 @@ static bool decode_count(const struct wire_bound *b, size_t n)
 	arena_init(&a, 0);
 	xdr_decoder(&x, msg, len, &a);
 	ok = b->xdr(&x, v) && xdr_left(&x) == 0;
-	if (ok) { /* what may be decoded may be encoded */
+	if (ok) { /* a decoded value can be encoded */
 		uint8_t *again = malloc(len);
 
 		xdr_encoder(&x, again, len);
@@ -277,7 +277,7 @@ static void padding_is_zero(void)
 	CHECK(!xdr_bytes(&x, &b, 8));
 	xdr_decoder(&x, msg + 4, 4, NULL);
 	CHECK(!xdr_fixed(&x, out, 3));
-	xdr_decoder(&x, msg, 7, NULL); /* the padding itself is missing */
+	xdr_decoder(&x, msg, 7, NULL); /* the padding is missing */
 	CHECK(!xdr_bytes(&x, &b, 8));
 }
 

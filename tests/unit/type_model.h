@@ -1,4 +1,5 @@
-/* Random nested types, each with a model that has the offset of every byte, by the definition. */
+/* Random nested types, each with a model that holds the offset of every byte, computed from the
+ * definition of the type. */
 #ifndef SHEAF_TYPE_MODEL_H
 #define SHEAF_TYPE_MODEL_H
 
@@ -9,7 +10,7 @@
 #include "layout/layout.h"
 #include "test.h"
 
-#define MAX_BYTES 384 /* of a random type */
+#define MAX_BYTES 384 /* largest size of a random type */
 #define POOL 16384
 
 static uint64_t rng;
@@ -39,7 +40,7 @@ static struct model model_new(void)
 	return (struct model){ .off = pool + pooled };
 }
 
-/* Places an element; the first one sets the bounds. */
+/* Adds a copy of an element. The first copy sets the bounds. */
 static void model_place(struct model *m, const struct model *of, int64_t at, bool *any)
 {
 	m->lb = *any ? MIN(m->lb, at + of->lb) : at + of->lb;
@@ -59,7 +60,7 @@ static void model_block(struct model *m, const struct model *of, int64_t at, uin
 		model_place(m, of, at + (int64_t)j * (of->ub - of->lb), any);
 }
 
-/* Up to `most`, where elements of this size have room; sometimes none. */
+/* A random count up to `most`, for elements of this size within MAX_BYTES; sometimes 0. */
 static uint64_t some(uint64_t most, size_t size)
 {
 	most = size ? MIN(most, MAX_BYTES / size) : most;
@@ -77,7 +78,7 @@ static struct type *random_vector(unsigned depth, struct model *m)
 	int64_t extent = of.ub - of.lb, stride = between(-40, 60);
 	bool any = false;
 
-	if (below(3) == 0) /* tiles, or nearly */
+	if (below(3) == 0) /* extent equals size, or nearly */
 		stride = extent * (int64_t)block + (below(3) ? 0 : between(-2, 2));
 	else if (below(3) == 0)
 		stride = (int64_t)of.n * (int64_t)block;
@@ -91,7 +92,7 @@ static struct type *random_vector(unsigned depth, struct model *m)
 	return t;
 }
 
-/* Indexed, or a struct of up to three types. */
+/* A random indexed type, or a struct of up to three types. */
 static struct type *random_list(unsigned depth, struct model *m, bool each)
 {
 	uint64_t blocks[8], kinds = each ? 1 + below(3) : 1, left = MAX_BYTES;
@@ -148,7 +149,7 @@ static struct type *random_subarray(unsigned depth, struct model *m)
 	}
 	CHECK_EQ(type_subarray(nd, sizes, sub, starts, child, &t), 0);
 	*m = model_new();
-	while (at[0] < sub[0]) { /* all places, the last index fastest */
+	while (at[0] < sub[0]) { /* every index tuple, the last index fastest */
 		int64_t place = 0;
 		int d = nd - 1;
 		bool inside = true;
@@ -209,7 +210,7 @@ static void say_seed(void)
 		fprintf(stderr, "run this case again with SEED=%" PRIu64 "\n", seed);
 }
 
-/* The environment's SEED, or 1 to n. */
+/* Runs the case of the environment variable SEED, or cases 1 to n. */
 static void random_cases(void (*one)(void), uint64_t n)
 {
 	const char *given = getenv("SEED");

@@ -1,4 +1,4 @@
-/* One side of a random access with types, and where the model says that its bytes are. */
+/* One side of a random access with types, and the offsets of its bytes according to the model. */
 #ifndef SHEAF_TYPE_SIDE_H
 #define SHEAF_TYPE_SIDE_H
 
@@ -9,7 +9,7 @@ struct side {
 	struct model model;
 };
 
-/* Where byte i of a stream is, when copies of the type follow each other. */
+/* The offset of byte i of a stream of consecutive copies of the type. */
 static uint64_t place(const struct side *s, uint64_t base, uint64_t i)
 {
 	uint64_t copy = i / s->model.n;

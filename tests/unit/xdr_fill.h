@@ -1,15 +1,15 @@
 /* For tests of the XDR filters: random content, and the types of the generated tables. Include this
- * after xdr/xdr.h and before xdr/gen/FILE_test.h. */
+ * file after xdr/xdr.h and before xdr/gen/FILE_test.h. */
 #ifndef SHEAF_XDR_FILL_H
 #define SHEAF_XDR_FILL_H
 
 #include "test.h"
 #include "xdr/xdr.h"
 
-/* A source of random content; what it hands out lives in its arena. */
+/* A source of random content. Its arena owns the memory that it returns. */
 struct fill {
 	uint64_t state;
-	bool large; /* arrays and bytes up to their bounds */
+	bool large; /* fill arrays and byte strings up to their bounds */
 	struct arena arena;
 };
 
@@ -21,7 +21,7 @@ struct wire_case {
 	bool (*same)(const void *a, const void *b);
 };
 
-/* A member with a bound: its count stands at byte `at` of an otherwise empty message. */
+/* A bounded member: its count is at byte `at` of an otherwise empty message. */
 struct wire_bound {
 	const char *name;
 	bool (*xdr)(struct xdr *x, void *v);
