@@ -1,4 +1,4 @@
-/* The cluster file: any text is a good cluster or one line of error. */
+/* The cluster file: any text is either a valid cluster or one line of error. */
 #include "base/base.h"
 
 #include <assert.h>

@@ -1,5 +1,6 @@
-/* Any bytes as an exported connection (without its head, whose checksum would stop all of them): refused, or a client
- * whose own export imports to the same again. With SHEAF_WRITE_CORPUS=DIR it writes its seeds there. */
+/* Any bytes as an exported connection (without its head, whose checksum would refuse almost all of
+ * them): the import refuses them, or makes a client whose own export can be imported to the same
+ * state. With SHEAF_WRITE_CORPUS=DIR it writes its seeds there. */
 #include "../unit/takeover_trial.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -54,7 +55,7 @@ static struct client *import(const struct wire_bytes *b)
 	return NULL;
 }
 
-/* What it exports; the client goes. */
+/* Exports the client's state and frees the client. */
 static struct wire_bytes export(struct client *c)
 {
 	struct wire_bytes b;

@@ -1,8 +1,9 @@
-/* The frame parser under a stream that is cut anywhere.
+/* The frame parser with a stream that is cut anywhere.
  *
- * The input begins with a mode and the sizes of the cuts. In the first mode the rest is the stream itself: the
- * parser may refuse it, but it writes only where it was told to and always gets on. In the second one the
- * rest describes frames; a valid stream is made of them and must come out as it went in. */
+ * The input begins with a mode and the sizes of the cuts. In the first mode the rest is the stream
+ * itself: the parser may refuse it, but it writes only to the memory it was given and always makes
+ * progress. In the second mode the rest describes frames; a valid stream is built from them and
+ * must come out unchanged. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -17,14 +18,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct sink_state {
 	struct frame_in *in;
-	bool strict; /* the stream is ours: compare */
+	bool strict; /* valid stream: compare the output */
 	bool bulk, drop;
-	size_t piece; /* bytes of one piece of a body */
-	uint8_t *pieces[MAX_PIECES]; /* each with exactly its bytes */
+	size_t piece; /* bytes per piece of a body */
+	uint8_t *pieces[MAX_PIECES]; /* each allocated with exactly its size */
 	size_t n_pieces;
-	uint64_t length; /* of the body in them */
+	uint64_t length; /* length of the body in the pieces */
 	struct wire_frame_head want[MAX_FRAMES];
-	const uint8_t *body[MAX_FRAMES]; /* in the stream */
+	const uint8_t *body[MAX_FRAMES]; /* position in the stream */
 	int32_t status[MAX_FRAMES];
 	size_t n_want, heads, ends;
 };
@@ -140,7 +141,7 @@ static const struct frame_sink sink = {
 	on_head, on_place, on_came, on_data_end, on_message, on_bulk
 };
 
-/* Puts the next bytes of the stream where the parser wants them; how many. */
+/* Copies the next bytes of the stream to where the parser wants them. Returns how many. */
 static size_t pour(const struct iovec *iov, size_t n, const uint8_t *p, size_t len)
 {
 	size_t done = 0;
@@ -175,7 +176,7 @@ static int feed(struct sink_state *s, struct frame_in *f, const uint8_t *cuts, c
 	return r;
 }
 
-/* Three bytes make a frame: its kind and length. The body is whatever lies around. */
+/* Every three input bytes describe a frame: its kind and length. The body is derived from them. */
 static size_t make_stream(struct sink_state *s, uint8_t *out, const uint8_t *data, size_t size)
 {
 	size_t n = 0;

@@ -1,6 +1,6 @@
-/* Any bytes as an operation record on a small database: never a crash, never a trace. One environment stays
- * open across inputs; each record's transaction is aborted. With SHEAF_WRITE_CORPUS=DIR it writes its
- * seeds there. */
+/* Any bytes as an operation record on a small database: never a crash, never a lasting change. One
+ * environment stays open for all inputs; the transaction of each record is aborted. With
+ * SHEAF_WRITE_CORPUS=DIR it writes its seeds there. */
 #include "../unit/acl_text.h"
 #include "../unit/meta_fake.h"
 #include "meta/meta_schema.h"
@@ -64,7 +64,8 @@ static struct wire_record rec_acl(const char *name, struct wire_handle h,
 	return r;
 }
 
-/* Lists set, changed, inherited; by users, so that they are looked at. */
+/* Access control lists that are set, changed and inherited, by users other than root, so that they
+ * are checked. */
 static void write_acls(const char *to)
 {
 	struct acl_bytes list = acl_sample();
@@ -95,7 +96,7 @@ static void write_acls(const char *to)
 	write_seed(to, "acl_part", &r);
 }
 
-/* One valid record of each kind, and some on a slot. */
+/* One valid record of each kind, and some records with a slot. */
 static void write_corpus(const char *to)
 {
 	for (uint32_t kind = REC_CREATE; kind <= REC_REMOVEXATTR; kind++) {

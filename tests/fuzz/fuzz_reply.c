@@ -1,10 +1,11 @@
-/* A hostile server: a real client (peer, link, net_tcp, list I/O) over a socket whose other end is the fuzzer.
+/* A hostile server: a real client (peer, link, net_tcp, list I/O) on a socket whose other end is
+ * the fuzzer.
  *
- * The input is a script. Some of its steps are honest (the handshake, a fitting reply), so that what comes
- * behind is reached; the others send any frame, any result, data and pulls for memory that may be exposed
- * or not, break the link, or let time pass. Whatever comes: no byte outside of the user's memory is touched
- * (each buffer is a heap block of its own, freed when its operation ends), and every operation ends.
- * With SHEAF_WRITE_CORPUS=DIR it writes its seeds there. */
+ * The input is a script. Some of its steps are honest (the handshake, a valid reply), so that the
+ * code behind them is reached. The other steps send any frame, any result, DATA and PULL for memory
+ * that may or may not be exposed, break the link, or let time pass. In all cases no byte outside of
+ * the user's memory is touched (each buffer is a heap block of its own, freed when its operation
+ * ends), and every operation ends. With SHEAF_WRITE_CORPUS=DIR it writes its seeds there. */
 #include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,17 +22,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum {
 	S_HELPFUL, /* an honest reply to the oldest request, or an honest step of the handshake */
-	S_RESULT, /* status 0 and this result */
+	S_RESULT, /* status 0 and the given result */
 	S_STATUS,
-	S_RAW, /* bytes of the stream */
-	S_DATA, /* into the memory of a request */
+	S_RAW, /* raw bytes of the stream */
+	S_DATA, /* DATA for the memory of a request */
 	S_PULL,
 	S_BREAK,
 	S_TIME,
-	S_WRONG, /* a reply with numbers of our own */
-	S_START, /* the client begins something */
+	S_WRONG, /* a reply with numbers from the script */
+	S_START, /* the client starts an operation */
 	S_CANCEL_OLD, /* an honest reply to the newest request */
-	S_FRAME, /* any frame with a good head */
+	S_FRAME, /* any frame with a valid head */
 	S_COUNT,
 };
 
@@ -40,7 +41,7 @@ struct op_state {
 	uint8_t *buf[3];
 	struct iovec mem[3];
 	struct extent ext[3];
-	struct cfile *file; /* opened by it */
+	struct cfile *file; /* opened by this operation */
 	bool busy;
 };
 
@@ -49,7 +50,7 @@ struct request {
 	uint32_t op;
 	bool mem;
 	uint64_t mem_len;
-	uint64_t bytes; /* of its list */
+	uint64_t bytes; /* total bytes of its list */
 	bool resumes;
 };
 
@@ -61,7 +62,7 @@ static struct {
 	struct conf *conf;
 	struct client *client;
 	uint64_t now, rng;
-	struct source *src; /* of the connection, or NULL */
+	struct source *src; /* source of the connection, or NULL */
 	bool connected, broken;
 	uint8_t *in; /* to the client */
 	size_t n_in, at_in;
@@ -71,7 +72,7 @@ static struct {
 	unsigned turn;
 	struct wire_hello hello;
 	struct msg *hello_msg;
-	unsigned shaken; /* steps of the handshake that were honest */
+	unsigned shaken; /* honest steps of the handshake so far */
 	struct request pending[PENDING];
 	size_t n_pending;
 	struct op_state ops[OPS];
@@ -190,7 +191,7 @@ static int fake_watch(struct env *e, struct loop *l, struct source *s, unsigned 
 	return 0;
 }
 
-/* ---- what the client says ---- */
+/* ---- requests of the client ---- */
 
 static void note_request(const struct wire_frame_head *h, const uint8_t *body)
 {
@@ -206,7 +207,7 @@ static void note_request(const struct wire_frame_head *h, const uint8_t *body)
 
 	arena_init(&arena, 0);
 	xdr_decoder(&x, body, h->length, &arena);
-	assert(xdr_wire_req_head(&x, &rh)); /* what the client sends is well-formed */
+	assert(xdr_wire_req_head(&x, &rh)); /* the client sends only well-formed requests */
 	r.op = rh.op;
 	if (r.op == OP_READ) {
 		assert(xdr_wire_read_args(&x, &a.read));
@@ -303,7 +304,7 @@ static void pass(uint64_t ns)
 	}
 }
 
-/* ---- what the server says ---- */
+/* ---- replies of the server ---- */
 
 static void say(const void *p, size_t n)
 {
@@ -366,7 +367,7 @@ static void shake_hands(void)
 	g.shaken++;
 }
 
-/* An honest result; data of reads that are not inline do not come. */
+/* Sends an honest result. The data of reads that are not inline are not sent. */
 static void help(const struct request *r, uint32_t unit, unsigned twist)
 {
 	static uint8_t buf[MSG_MAX];
@@ -495,14 +496,14 @@ static struct request take_request(bool newest)
 	return r;
 }
 
-/* ---- what the client does ---- */
+/* ---- operations of the client ---- */
 
 static void op_done(struct cop *cop)
 {
 	struct op_state *o = cop->user;
 
 	if (cop->file && !cop->result && !o->mem[0].iov_base && !g.file)
-		g.file = cop->file; /* an open */
+		g.file = cop->file; /* the operation was an open */
 	for (int i = 0; i < 3; i++) {
 		free(o->buf[i]);
 		o->buf[i] = NULL;
@@ -534,7 +535,7 @@ static void start_transfer(struct op_state *o, bool write, unsigned big)
 		client_read(o->cop, g.file, o->mem, 3, o->ext, 3);
 }
 
-/* Locks: in the upper quarter. */
+/* Lock operations: the upper quarter of the numbers. */
 static bool start_lock(struct op_state *o, unsigned what)
 {
 	struct wire_lock l = { .owner = 1, .start = 5, .last = 9, .kind = LOCK_EXCLUSIVE };
@@ -555,7 +556,8 @@ static bool start_lock(struct op_state *o, unsigned what)
 	return true;
 }
 
-/* What came later, in the upper half of the numbers, so that old inputs keep their meaning. */
+/* Operations that were added later: the upper half of the numbers, so that old inputs keep their
+ * meaning. */
 static bool start_later_op(struct cop *c, unsigned what)
 {
 	static const struct sheaf_handle root = { 1, 1 }, h = { 5, 1 };
@@ -631,7 +633,7 @@ static void start_op(unsigned what)
 		break;
 	case 7:
 		f = g.file;
-		for (int i = 0; i < OPS; i++) /* nobody closes a file that is in use */
+		for (int i = 0; i < OPS; i++) /* a file in use is not closed */
 			if (g.ops[i].busy && &g.ops[i] != o)
 				f = NULL;
 		g.file = f ? NULL : g.file;
@@ -691,7 +693,7 @@ static void bulk_step(unsigned kind, const uint8_t *p, size_t n)
 	uint32_t len = word(p, n, 4);
 	int32_t status = 0;
 
-	if (n && (p[0] & 0x80) == 0) /* mostly within the memory */
+	if (n && (p[0] & 0x80) == 0) /* mostly within the exposed memory */
 		len = (uint32_t)(len % (r.mem_len - MIN(h.at, r.mem_len) + 1));
 	if (kind == S_PULL) {
 		h.want = len;
@@ -751,7 +753,7 @@ static void step(unsigned kind, const uint8_t *p, size_t n)
 	settle();
 }
 
-/* ---- life ---- */
+/* ---- start and stop ---- */
 
 static void start(void)
 {
@@ -794,7 +796,7 @@ static void start(void)
 	g.file = NULL;
 }
 
-/* Everything that was begun ends without a further word from the server. */
+/* All operations end without a further reply from the server. */
 static void stop(void)
 {
 	struct op_state *last = NULL;
@@ -831,7 +833,7 @@ static void add(struct seed *s, unsigned kind, const void *p, size_t n)
 	s->n += n;
 }
 
-/* Up to an open file. */
+/* A script up to an open file. */
 static struct seed opened(void)
 {
 	struct seed s = { { 200, 200, 200, 200 }, 4 };
@@ -871,7 +873,7 @@ static void write_corpus(void)
 		for (int i = 0; i < (what % 16 < 3 ? 8 : 1); i++)
 			add(&s, S_HELPFUL, "\1", 1);
 		add(&s, S_START, &what, 1);
-		add(&s, S_STATUS, refer, sizeof(refer)); /* its NUL is the padding */
+		add(&s, S_STATUS, refer, sizeof(refer)); /* the terminating NUL serves as padding */
 		add(&s, S_HELPFUL, "\1", 1);
 		snprintf(name, sizeof(name), "later%u", what % 16);
 		write_seed(name, &s);
@@ -888,7 +890,7 @@ static void write_corpus(void)
 		add(&s, S_TIME, "\2", 1);
 		for (int i = 0; i < 8; i++)
 			add(&s, S_HELPFUL, "\1\1", 2);
-		add(&s, S_BREAK, "", 0); /* and a session that is lost */
+		add(&s, S_BREAK, "", 0); /* then the session is lost */
 		add(&s, S_TIME, "\2", 1);
 		for (int i = 0; i < 8; i++)
 			add(&s, S_HELPFUL, "\1\2", 2);

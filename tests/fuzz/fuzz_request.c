@@ -1,10 +1,12 @@
-/* An authenticated client that sends anything: a real server, links whose other end is the fuzzer.
+/* An authenticated client that sends anything: a real server with links whose other end is the
+ * fuzzer.
  *
- * The input is a row of messages, each with two bytes of flags and a length before it. What a liar could
- * always get right is made right (session, slot, sequence, tag, the signature of a capability, lengths that
- * agree), so that the code behind the door is reached. Whatever comes: every request is answered or its link is
- * closed, nothing stays in service, the pool is full again. One server serves many inputs and is made anew
- * now and then. With SHEAF_WRITE_CORPUS=DIR it writes its seeds there. */
+ * The input is a list of messages, each preceded by two bytes of flags and a length. Fields that a
+ * hostile client can always get right are corrected (session, slot, sequence, tag, the signature of
+ * a capability, matching lengths), so that the code behind these checks is reached. In all cases
+ * every request is answered or its link is closed, no request stays in service, and all buffers
+ * return to the pool. One server serves many inputs and is replaced now and then. With
+ * SHEAF_WRITE_CORPUS=DIR it writes its seeds there. */
 #include "../unit/acl_text.h"
 #include "../unit/server_trial.h"
 
@@ -25,12 +27,12 @@ enum { /* first byte of flags */
        F_CLOSE = 64, /* the link breaks after it */
        F_RAW = 128,
 };
-enum { /* second byte */
-       G_LEASE = 1, /* a lease passes after it */
+enum { /* second byte of flags */
+       G_LEASE = 1, /* the time of a lease passes after it */
        G_WRONG_SESSION = 2,
        G_SERVER = 4, /* over a link of a server */
        G_INLINE = 8,
-       G_RESTART = G_LEASE | G_WRONG_SESSION, /* both: the server is killed and comes back */
+       G_RESTART = G_LEASE | G_WRONG_SESSION, /* both flags: the server is killed and restarted */
        G_TURNS = 0xf0,
 };
 
@@ -49,7 +51,7 @@ static void stop(void)
 	world_end(&w);
 }
 
-/* Nobody keeps the server waiting any longer. */
+/* Completes all transfers that the server waits for. */
 static void release_all(void)
 {
 	for (int k = 0; k < 100 && (k == 0 || w.srv->in_service); k++) {
@@ -114,7 +116,7 @@ static void start(void)
 	running = true;
 }
 
-/* ---- making lies plausible ---- */
+/* ---- corrections of messages ---- */
 
 static void put32(uint8_t *p, uint32_t v)
 {
@@ -127,7 +129,7 @@ static uint32_t get32(const uint8_t *p)
 	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* A capability that a metadata server could have made. */
+/* Signs the capability as a metadata server would. */
 static void sign_again(struct wire_capability *c)
 {
 	uint64_t ino = files[c->ino % FILES].ino;
@@ -192,7 +194,8 @@ static void fix_copy(struct wire_copy_args *a)
 	}
 }
 
-/* Arguments of data operations; false: they are not of such an operation, or no arguments at all. */
+/* Corrects the arguments of data operations. Returns false if the operation is another one or the
+ * arguments cannot be decoded. */
 static bool fix_args(uint32_t op, struct xdr *in, struct xdr *out, bool small)
 {
 	union {
@@ -247,7 +250,8 @@ static bool fix_args(uint32_t op, struct xdr *in, struct xdr *out, bool small)
 	}
 }
 
-/* Lengths that no honest client sends take honestly long: not here. */
+/* True for lengths that no honest client sends and that would legitimately take very long: these
+ * are skipped. */
 static bool endless(uint32_t op, struct xdr *in)
 {
 	struct wire_write_args a;
@@ -316,9 +320,9 @@ static void turn_some(unsigned n)
 
 static void restart_server(void)
 {
-	if (!disk_idle(w.srv->disk)) /* it would keep the lock of its directory */
+	if (!disk_idle(w.srv->disk)) /* an active disk would keep the lock of its directory */
 		world_settle(&w);
-	list_init(&w.jobs); /* a crash: what is under way never ends */
+	list_init(&w.jobs); /* a crash: operations in flight never complete */
 	server_abandon(w.srv);
 	CHECK(list_empty(&w.loop.all));
 	for (int i = 0; i < 2; i++) {
@@ -408,7 +412,8 @@ static size_t seed_message(uint8_t *out, uint8_t f, uint8_t g, uint32_t op, uint
 	return n + 4;
 }
 
-/* A lock, two who wait for it, and what may happen then: it goes, they give up, time, the link or the server does. */
+/* A lock and two waits for it, followed by each possible event: unlock, cancels, time, the loss of
+ * the link or of the server. */
 static void write_lock_seeds(uint8_t *buf)
 {
 	static const uint8_t ends[][2] = { { 0, 0 },	    { F_NO_WAIT, 0 }, { F_CLOSE, 0 },
@@ -644,7 +649,7 @@ static void write_corpus(void)
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		n = seed_message(buf, 0, rows[i].g, rows[i].op, 0, rows[i].filter, rows[i].args);
 		write_seed(rows[i].name, buf, n);
-		/* twice side by side, on two slots */
+		/* two concurrent requests, on two slots */
 		n = seed_message(buf, F_NO_WAIT, rows[i].g, rows[i].op, 0, rows[i].filter,
 				 rows[i].args);
 		n += seed_message(buf + n, 0, rows[i].g, rows[i].op, 1, rows[i].filter,

@@ -1,6 +1,7 @@
-/* Any bytes as a type: refused, or one that encodes to the same bytes, of which others can be made, and whose pattern can
- * be walked: seeking agrees with walking, and what the objects of a file have of it is all of it. With
- * SHEAF_WRITE_CORPUS=DIR it writes its seeds there. */
+/* Any bytes as a type: refused, or decoded to a type that encodes to the same bytes, can be used to
+ * construct other types, and has a pattern that can be walked: seeking agrees with walking, and the
+ * parts in the objects of a file add up to the whole pattern. With SHEAF_WRITE_CORPUS=DIR it writes
+ * its seeds there. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define WALK 200 /* runs looked at */
+#define WALK 200 /* most runs to check */
 
 static struct type *made(int error, struct type *t)
 {
@@ -80,7 +81,7 @@ static struct type *again(const struct type *t, const uint8_t *want)
 	return u;
 }
 
-/* What the constructors make of it goes over the wire too. */
+/* Types constructed from this type must be encoded and decoded correctly, too. */
 static void build(const struct type *t, const uint8_t *data, size_t size)
 {
 	uint64_t blocks[3] = { 1, data[size - 1] % 4, 2 };
@@ -99,7 +100,7 @@ static void build(const struct type *t, const uint8_t *data, size_t size)
 	type_free(list);
 }
 
-/* The runs from `at` on: a cursor that goes there finds each of them. */
+/* Walks the runs from `at` on and checks that a cursor can seek to each of them. */
 static uint64_t walk(const struct pattern *p, uint64_t at)
 {
 	struct extent out[WALK];
@@ -126,7 +127,7 @@ static uint64_t walk(const struct pattern *p, uint64_t at)
 	return end;
 }
 
-/* Stream bytes from `at` to `end` are those of all objects together. */
+/* Checks that stream bytes from `at` to `end` are exactly those of all objects together. */
 static void divide(const struct pattern *p, uint64_t at, uint64_t end)
 {
 	static const struct layout l = { 40, 3, 2 };

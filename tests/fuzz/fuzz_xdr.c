@@ -1,5 +1,5 @@
-/* Every generated filter: the first byte chooses the struct, the rest is the message. What decodes
- * must encode to the same bytes. */
+/* Every generated filter: the first byte chooses the struct, the rest is the message. A decoded
+ * message must encode to the same bytes. */
 #include "xdr/xdr.h"
 
 #include "../unit/xdr_fill.h"

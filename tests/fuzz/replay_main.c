@@ -1,5 +1,6 @@
-/* Runs a fuzz target over stored inputs, without libFuzzer: every file named, and every file in every
- * directory named. Each is named before it runs, so that a crash is preceded by its input. */
+/* Runs a fuzz target over stored inputs, without libFuzzer: all files named as arguments, and all
+ * files in named directories. Each name is printed before the input runs, so that the last name
+ * printed before a crash is its input. */
 #include <dirent.h>
 #include <limits.h>
 #include <stdint.h>
@@ -12,7 +13,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int replay_file(const char *path, size_t size)
 {
-	uint8_t *data = malloc(size ? size : 1); /* exact: a read beyond it is seen */
+	/* exact size: sanitizers detect a read beyond it */
+	uint8_t *data = malloc(size ? size : 1);
 	FILE *f = fopen(path, "rb");
 	int ok = data && f && fread(data, 1, size, f) == size;
 
