@@ -1,10 +1,11 @@
-/* appenders DIR [DIR2]: eight processes append records of random length to one file with O_APPEND, four of them
- * through each directory; afterwards every record is there once, whole, and in its writer's order.
+/* appenders DIR [DIR2]: eight processes append records of random length to one file with O_APPEND,
+ * four of them through each directory. Afterwards every record must be there once, whole, and in
+ * the order of its writer.
  *
  *     appenders DIR [DIR2] [--records N] [--seed S]
  *
- * DIR2 is DIR through another mount, or missing. Threads: none. Errors: one line; exit status 1, 2 for
- * wrong usage. The file is kept when something is wrong. */
+ * DIR2 is DIR through another mount, or missing. Threads: none. Errors: one line; exit status 1, 2
+ * for wrong usage. The file is kept if a check fails. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -19,7 +20,7 @@
 #define MAGIC UINT32_C(0x52454301)
 
 struct record {
-	uint32_t magic, writer, number, length; /* this included */
+	uint32_t magic, writer, number, length; /* length includes this head */
 };
 
 static unsigned long seed = 1, records = 300;
@@ -63,7 +64,7 @@ static int append_all(uint32_t writer)
 	return 0;
 }
 
-/* Reads it all and goes from record to record. */
+/* Reads the whole file and checks it record by record. */
 static int check(const char *name)
 {
 	static uint8_t want[sizeof(struct record) + LENGTH_MAX];

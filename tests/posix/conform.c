@@ -1,14 +1,15 @@
-/* conform DIR: does this file system behave as POSIX and Linux say?
+/* conform DIR: checks whether a file system behaves as POSIX and Linux specify.
  *
  *     conform DIR [--dir2 OTHER] [--user UID:GID] [--lacks A,B] [--only PART] [--long] [--list]
  *
- * DIR is any directory; OTHER is the same directory through another mount. As root, permissions are tried
- * as UID:GID (and the two numbers after them); as anybody else those groups are not run, and are named.
- * --lacks names optional features that are known not to be there; what needs them is not run.
+ * DIR is any directory; OTHER is the same directory through another mount. When run by root,
+ * permissions are tested as UID:GID (and the two numbers after them); when run by another user
+ * those groups are skipped and listed. --lacks names optional features that are known to be
+ * missing; checks that need them are skipped.
  *
  * Threads: none; each group is a child process with a time limit. Memory: counters and the list of
- * lacks are shared with the children. Errors: one line for each case that failed, a summary, exit status 1;
- * 2 for wrong usage. */
+ * lacks are shared with the children. Errors: one line for each case that failed, a summary, exit
+ * status 1; 2 for wrong usage. */
 #include <ftw.h>
 #include <grp.h>
 #include <limits.h>
@@ -34,7 +35,7 @@ static struct {
 	char base[PATH_MAX], base2[PATH_MAX];
 } conf = { .uid = 54321, .gid = 54321 };
 
-static const struct test_group *group; /* the one that runs */
+static const struct test_group *group; /* the group that is running */
 
 char *no_memory = (char *)16;
 
@@ -90,7 +91,7 @@ void expect_value(intmax_t want, intmax_t got, const char *what, const char *fil
 	failed(text, w, g);
 }
 
-/* Is it in the list, as a whole word between commas? */
+/* True if the comma-separated list contains the name. */
 static bool listed(const char *list, const char *name)
 {
 	size_t n = strlen(name);
@@ -289,7 +290,7 @@ static struct {
 } watched[8];
 static int n_watched;
 
-/* Of an inode, whatever its names are by now. */
+/* The times of an open inode; its name may have changed. */
 static struct stat times_of(int fd, const char *path)
 {
 	struct stat st = { 0 };
@@ -421,7 +422,7 @@ static void run_group(const struct test_group *g)
 		failed("the group", "exit status 0", "another");
 }
 
-/* Returns how many groups were not run. */
+/* Returns the number of groups that were skipped. */
 static int run_all(void)
 {
 	int n = 0;
@@ -483,7 +484,7 @@ static int parse(int argc, char **argv)
 	return conf.dir && conf.uid && conf.gid ? 0 : -1;
 }
 
-/* The directory that all groups work below, by one and by the other name. */
+/* Makes the directory of all groups, as seen through both mounts. */
 static int prepare(void)
 {
 	char real[PATH_MAX];

@@ -1,9 +1,9 @@
-/* What the parts of `conform` share: checks that count and go on, other users, files with known content,
- * and a watch over times.
+/* Shared by the parts of `conform`: checks that count failures and continue, other users, files
+ * with known content, and checks of timestamps.
  *
- * A group is a function that runs in a process of its own, in an empty directory of its own, with umask 022
- * and relative names; so it may leave anything behind, and a hang or a crash ends only the group. Checks
- * count in shared memory, so they may stand in any child. */
+ * A group is a function that runs in a process of its own, in an empty directory of its own, with
+ * umask 022 and relative names. So a group may leave anything behind, and a hang or a crash ends
+ * only this group. The counters of checks are in shared memory, so any child process may check. */
 #ifndef SHEAF_CONFORM_H
 #define SHEAF_CONFORM_H
 
@@ -25,10 +25,10 @@ struct test_group {
 	const char *name;
 	void (*run)(void);
 	unsigned needs;
-	const char *feature; /* or NULL; --lacks may name it */
+	const char *feature; /* or NULL; --lacks may list it */
 };
 
-/* Each ends with a row of zeros. */
+/* Each array ends with a row of zeros. */
 extern const struct test_group acl_groups[], attr_groups[], blocks_groups[], dir_groups[],
 	io_groups[], limit_groups[], lock_groups[], map_groups[], name_groups[], open_groups[],
 	perm_groups[], range_groups[], rename_groups[], self_groups[], time_groups[], two_groups[],
@@ -36,8 +36,8 @@ extern const struct test_group acl_groups[], attr_groups[], blocks_groups[], dir
 
 /* ---- checks ---- */
 
-/* One case: `got` is what a system call returned, errno is still its own. want is 0 or an errno. Says so in
- * one line when it is otherwise. Returns got. */
+/* Checks one case: `got` is the return value of a system call that has just set errno; `want` is 0
+ * or an errno. Prints one line if they do not agree. Returns got. */
 long expect(int want, long got, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void expect_value(intmax_t want, intmax_t got, const char *what, const char *file, int line);
 
@@ -51,53 +51,54 @@ void expect_value(intmax_t want, intmax_t got, const char *what, const char *fil
 #endif
 #define N_OF(a) (sizeof(a) / sizeof((a)[0]))
 
-/* An address where nothing is; a variable, or the compiler would see it. Only for syscall(): sanitizers look at what
- * the wrappers of the C library are given. */
+/* An unmapped address. It is a variable so that the compiler does not see its value. Only for
+ * syscall(): sanitizers check the arguments of C library wrappers. */
 extern char *no_memory;
 
-/* Without the named feature this is false. */
+/* False if --lacks lists the feature. */
 bool feature(const char *name);
 bool is_root(void);
-/* The same place below --dir2. The text is the caller's until the eighth call from now. */
+/* The same name below --dir2. The text is valid until the eighth following call. */
 const char *other(const char *name);
 
 /* ---- users ---- */
 
-/* USER and its group own things; MEMBER has USER's group as a supplementary one; STRANGER has nothing to do
- * with them. SELF stays who it is. */
+/* USER and its group own files; MEMBER has USER's group as a supplementary group; STRANGER has
+ * neither. SELF keeps the identity of the process. */
 enum who { SELF, USER, MEMBER, STRANGER };
 uid_t uid_of(enum who w);
 gid_t gid_of(enum who w);
-/* Forks, and returns 0 in the child, which is `w`; in the parent, when the child has ended, not 0. */
+/* Forks. Returns 0 in the child, which has the identity `w`; returns not 0 in the parent after the
+ * child has exited. */
 pid_t become(enum who w);
 #define AS(who) for (; become(who) == 0; _exit(0))
-/* Ends a child that goes on beside its parent: its pid is what fork() returned. */
+/* Waits for a child that runs beside its parent; `pid` comes from fork(). */
 int reap(pid_t pid);
-/* Waits until that process sleeps in the kernel, or two seconds. */
+/* Waits until the process sleeps in the kernel, at most two seconds. */
 void until_asleep(pid_t pid);
 
 /* ---- files ---- */
 
-void put(const char *path, const char *text); /* makes or replaces it */
+void put(const char *path, const char *text); /* creates or replaces the file */
 bool has(const char *path, const char *text);
 uint8_t pattern_at(uint64_t seed, uint64_t offset);
 void pattern_fill(void *to, size_t len, uint64_t seed, uint64_t offset);
-/* The first of len bytes that is not the pattern's, or len. */
+/* The index of the first of len bytes that differs from the pattern, or len. */
 size_t pattern_match(const void *b, size_t len, uint64_t seed, uint64_t offset);
 size_t zeros_match(const void *b, size_t len);
-/* A new file of `size` bytes of the pattern of seed 0, open for both. */
+/* Creates a file of `size` bytes of the pattern of seed 0, open for reading and writing. */
 int filled(const char *path, size_t size);
 off_t size_of(int fd);
-struct stat stat_of(const char *path); /* lstat; zeros when there is none */
-mode_t mode_of(const char *path); /* the 12 bits */
+struct stat stat_of(const char *path); /* lstat; all zeros if there is no such file */
+mode_t mode_of(const char *path); /* permission bits, 12 bits */
 int times_set(const char *path, time_t atime, time_t mtime);
 
 /* ---- times ---- */
 
-/* Remembers the times of `path`; after the next seen() those named in `changes` (of "amc") must be
- * later, all others the same. */
+/* Remembers the times of `path`. At the next seen(), the times listed in `changes` (of "amc") must
+ * be later and all others unchanged. */
 void watch(const char *path, const char *changes);
-/* Waits until the file system's clock has moved on since the last watch(). */
+/* Waits until the file system's clock has advanced since the last watch(). */
 void tick(void);
 void seen(const char *what);
 

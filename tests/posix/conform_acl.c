@@ -1,5 +1,6 @@
-/* POSIX access control lists, as the extended attributes that setfacl sets: their form, what they allow, how they
- * go with the mode, and how directories hand them on. Needs root, to become others. */
+/* POSIX access control lists, as the extended attributes that setfacl sets: their format, what they
+ * permit, how they relate to the mode, and how directories pass them on. Needs root, to act as
+ * other users. */
 #include <sys/xattr.h>
 
 #include "conform.h"
@@ -9,7 +10,7 @@
 
 enum { OWNER = 0x01, ANY_USER = 0x02, GROUP = 0x04, ANY_GROUP = 0x08, MASK = 0x10, OTHERS = 0x20 };
 
-/* The kernel's form: a version, then entries; all little-endian. */
+/* The kernel's format: a version, then entries; all little-endian. */
 struct entry {
 	uint16_t tag, perm;
 	uint32_t id;
@@ -92,7 +93,8 @@ static void acl_users(void)
 		b = get("f", ACCESS, &n);
 		EQ(n, 5);
 		EQ(memcmp(&a, &b, 4 + 5 * sizeof(struct entry)), 0);
-		EQ(mode_of("f"), rows[i].o << 6 | rows[i].m << 3 | rows[i].r); /* the mask shows */
+		/* the mode shows the mask */
+		EQ(mode_of("f"), rows[i].o << 6 | rows[i].m << 3 | rows[i].r);
 		may(USER, "f", rows[i].o, "owner");
 		may(STRANGER, "f", rows[i].u & rows[i].m, "named user");
 		may(MEMBER, "f", rows[i].g & rows[i].m, "group");
@@ -109,7 +111,8 @@ static void acl_groups_of(void)
 	OK(set("f", ACCESS, &a, 5));
 	may(STRANGER, "f", 4, "named group");
 	may(MEMBER, "f", 0, "group");
-	a = named_group(6, 4, 6, 4, 7); /* in a group: what is for others is not for you */
+	/* a group matches: the permissions of others do not apply */
+	a = named_group(6, 4, 6, 4, 7);
 	OK(set("f", ACCESS, &a, 5));
 	may(STRANGER, "f", 4, "named group under a mask");
 	may(MEMBER, "f", 4, "group under a mask");
@@ -125,15 +128,14 @@ static void acl_and_chmod(void)
 
 	make("f");
 	OK(set("f", ACCESS, &a, 5));
-	OK(chmod("f", 0640)); /* the group's bits of a mode are the mask */
+	OK(chmod("f", 0640)); /* the group bits of the mode are the mask */
 	a = get("f", ACCESS, &n);
 	EQ(n, 5);
 	EQ(a.e[1].perm, 6);
 	EQ(a.e[2].perm, 4);
 	EQ(a.e[3].perm, 4);
 	may(STRANGER, "f", 4, "named user");
-	OK(chmod("f",
-		 0717)); /* 0707 would not be asked: without bits of a group Linux skips the list */
+	OK(chmod("f", 0717)); /* not 0707: without group bits Linux skips the list */
 	a = get("f", ACCESS, &n);
 	EQ(a.e[0].perm, 7);
 	EQ(a.e[3].perm, 1);
@@ -145,7 +147,7 @@ static void acl_and_chmod(void)
 	may(STRANGER, "f", 7, "others");
 }
 
-/* Three entries say no more than a mode does, and are kept as one. */
+/* A list of three entries is equivalent to a mode and is stored as one. */
 static void acl_minimal(void)
 {
 	struct acl a = { 2, { { OWNER, 7, NOBODY }, { GROUP, 5, NOBODY }, { OTHERS, 1, NOBODY } } };
@@ -156,7 +158,7 @@ static void acl_minimal(void)
 	FAILS(ENODATA, getxattr("f", ACCESS, NULL, 0));
 	a = named_user(7, 7, 7, 7, 7);
 	OK(set("f", ACCESS, &a, 5));
-	OK(setxattr("f", ACCESS, NULL, 0, 0)); /* nothing: as if removed */
+	OK(setxattr("f", ACCESS, NULL, 0, 0)); /* an empty value removes the list */
 	FAILS(ENODATA, getxattr("f", ACCESS, NULL, 0));
 }
 
@@ -165,12 +167,12 @@ static void acl_inherited(void)
 	struct acl a = named_user(7, 6, 5, 7, 0), b;
 	size_t n;
 
-	umask(077); /* counts for nothing where there is a default */
+	umask(077); /* has no effect where a default list exists */
 	OK(mkdir("d", 0777));
 	OK(chmod("d", 0777));
 	OK(set("d", DEFAULT, &a, 5));
 	EQ(mode_of("d"), 0777);
-	put("d/f", "x"); /* 0644 */
+	put("d/f", "x"); /* mode 0644 */
 	b = get("d/f", ACCESS, &n);
 	EQ(n, 5);
 	EQ(b.e[0].perm, 6);
@@ -193,7 +195,7 @@ static void acl_inherited(void)
 	OK(symlink("x", "d/l"));
 	FAILS(EOPNOTSUPP, lgetxattr("d/l", ACCESS, NULL, 0));
 	put("outside", "x");
-	OK(rename("outside", "d/outside")); /* what comes by a move brings its own */
+	OK(rename("outside", "d/outside")); /* a moved file keeps its own list */
 	FAILS(ENODATA, getxattr("d/outside", ACCESS, NULL, 0));
 	OK(removexattr("d", DEFAULT));
 	put("d/g", "x");
@@ -209,18 +211,18 @@ static void acl_malformed(void)
 	OK(symlink("f", "l"));
 	a = good, a.version = 1;
 	FAILS(EOPNOTSUPP, set("f", ACCESS, &a, 5));
-	FAILS(EINVAL, set("f", ACCESS, &good, 4)); /* nothing for others */
+	FAILS(EINVAL, set("f", ACCESS, &good, 4)); /* no entry for others */
 	a = good, a.e[3] = (struct entry){ OTHERS, 4, NOBODY };
-	FAILS(EINVAL, set("f", ACCESS, &a, 4)); /* named without a mask */
+	FAILS(EINVAL, set("f", ACCESS, &a, 4)); /* a named entry without a mask */
 	a = good, a.e[0].tag = 0x40;
 	FAILS(EINVAL, set("f", ACCESS, &a, 5));
 	a = good, a.e[0].perm = 8;
 	FAILS(EINVAL, set("f", ACCESS, &a, 5));
 	a = good, a.e[0] = good.e[1], a.e[1] = good.e[0];
-	FAILS(EINVAL, set("f", ACCESS, &a, 5)); /* out of order */
+	FAILS(EINVAL, set("f", ACCESS, &a, 5)); /* entries out of order */
 	FAILS(EINVAL, setxattr("f", ACCESS, &good, 7, 0));
 	FAILS(EINVAL, setxattr("f", ACCESS, &good, 3, 0));
-	FAILS(EACCES, set("f", DEFAULT, &good, 5)); /* only directories have one */
+	FAILS(EACCES, set("f", DEFAULT, &good, 5)); /* only directories have a default list */
 	FAILS(EOPNOTSUPP, lsetxattr("l", ACCESS, &good, 4 + 5 * sizeof(struct entry), 0));
 	EQ(mode_of("f"), 0644);
 	FAILS(ENODATA, getxattr("f", ACCESS, NULL, 0));

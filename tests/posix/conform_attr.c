@@ -23,7 +23,7 @@ static void chmod_bits(void)
 		OK(fchmod(fd, modes[i] ^ 0111));
 		EQ(mode_of("f"), modes[i] ^ 0111);
 	}
-	OK(chmod("f", S_IFDIR | 0640)); /* the kind is nobody's to change */
+	OK(chmod("f", S_IFDIR | 0640)); /* the file type cannot be changed */
 	EQ(stat_of("f").st_mode, S_IFREG | 0640);
 	OK(symlink("f", "l"));
 	OK(chmod("l", 0600));
@@ -67,14 +67,14 @@ static void chown_ids(void)
 	EQ(st.st_uid, 5);
 	OK(fchownat(fd, "", 7, 8, AT_EMPTY_PATH));
 	EQ(stat_of("f").st_gid, 8);
-	OK(chown("f", 4294967294u - 1, 4294967294u - 1)); /* the largest there are */
+	OK(chown("f", 4294967294u - 1, 4294967294u - 1)); /* the largest ids */
 	EQ(stat_of("f").st_uid, 4294967293u);
 	OK(chown("d", 1, 1));
 	EQ(mode_of("d") & 0777, 0755);
 	FAILS(EINVAL, fchownat(AT_FDCWD, "f", 1, 1, 0x8000));
 }
 
-/* A change of the owner takes the set-id bits of a file that may be run, even when root makes it. */
+/* A change of owner clears the set-id bits of an executable file, even when root makes it. */
 static void chown_clears_set_id(void)
 {
 	static const struct {
@@ -162,7 +162,7 @@ static void utimes_now_and_omit(void)
 	EQ(stat_of("f").st_atim.tv_nsec, 2);
 	OK(utimensat(AT_FDCWD, "f", NULL, 0));
 	TRUE(stat_of("f").st_atim.tv_sec >= before.tv_sec - 2);
-	OK(utimes("l", v)); /* follows */
+	OK(utimes("l", v)); /* follows the link */
 	TRUE(times_are("f", 5, 6000, 7, 8000));
 	t[0].tv_nsec = 1000000000;
 	FAILS(EINVAL, utimensat(AT_FDCWD, "f", t, 0));
@@ -186,7 +186,7 @@ static void access_as_owner(void)
 		expect(modes[i] & 0400 || all ? 0 : EACCES, access("f", R_OK), "read %o", modes[i]);
 		expect(modes[i] & 0200 || all ? 0 : EACCES, access("f", W_OK), "write %o",
 		       modes[i]);
-		/* root needs one x somewhere */
+		/* root needs at least one x bit */
 		expect(modes[i] & 0100 ? 0 : EACCES, access("f", X_OK), "execute %o", modes[i]);
 	}
 	OK(access("f", F_OK));
@@ -200,7 +200,7 @@ static void access_as_owner(void)
 	FAILS(EINVAL, faccessat(AT_FDCWD, "d", W_OK, 0x8000));
 }
 
-/* access() asks for the real user, everything else for the effective one. */
+/* access() checks the real user, all other calls the effective user. */
 static void access_real_user(void)
 {
 	put("f", "x");
@@ -249,7 +249,7 @@ static void stat_fields(void)
 	FAILS(EFAULT, syscall(SYS_newfstatat, AT_FDCWD, "f", no_memory, 0));
 	FAILS(EINVAL, fstatat(AT_FDCWD, "f", &st, 0x8000));
 	OK(rename("f", "moved"));
-	EQ(stat_of("moved").st_ino, f.st_ino); /* and open files keep it */
+	EQ(stat_of("moved").st_ino, f.st_ino); /* open files keep the inode number */
 	OK(fstat(fd, &st));
 	EQ(st.st_ino, f.st_ino);
 }

@@ -1,11 +1,11 @@
-/* What a file takes on disk (st_blocks): as it is written, allocated, punched and cut, through the open file and by its
- * name, while it is open for writing and when it is closed. */
+/* The disk usage of a file (st_blocks) after writes, allocation, punched holes and truncation:
+ * through the open file and by its name, while it is open for writing and after it is closed. */
 #include <linux/falloc.h>
 
 #include "conform.h"
 
 #define MIB (1 << 20)
-#define SLACK (256 << 10) /* for what a file system keeps beside the data */
+#define SLACK (256 << 10) /* for file system overhead */
 #define PUNCH (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)
 
 static intmax_t bytes_of(const struct stat *st)
@@ -13,7 +13,8 @@ static intmax_t bytes_of(const struct stat *st)
 	return (intmax_t)st->st_blocks * 512;
 }
 
-/* It takes `want` bytes, and not much more: as the open file says, by its name, and when it is closed. */
+/* Checks that the file uses `want` bytes and not much more: through the open file, by its name, and
+ * after a close. */
 static void takes(int fd, intmax_t want)
 {
 	struct stat st;
@@ -64,7 +65,7 @@ static void blocks_written(void)
 	put_bytes(fd, 3 * MIB, 0);
 	close_takes(fd, 3 * MIB);
 	fd = (int)OK(open("f", O_RDWR));
-	put_bytes(fd, 1000, 5000); /* in place: no more */
+	put_bytes(fd, 1000, 5000); /* overwrites: no more blocks */
 	close_takes(fd, 3 * MIB);
 	fd = (int)OK(open("f", O_RDWR | O_TRUNC));
 	close_takes(fd, 0);
@@ -108,7 +109,7 @@ static void blocks_punched(void)
 	close_takes(fd, 0);
 	EQ(stat_of("f").st_size, 4 * MIB);
 	fd = (int)OK(open("f", O_RDWR));
-	put_bytes(fd, 2 * MIB, MIB); /* a hole is filled again */
+	put_bytes(fd, 2 * MIB, MIB); /* fills a hole again */
 	close_takes(fd, 2 * MIB);
 }
 
@@ -119,11 +120,11 @@ static void blocks_allocated(void)
 	OK(fallocate(fd, 0, 0, 2 * MIB));
 	close_takes(fd, 2 * MIB);
 	fd = (int)OK(open("f", O_RDWR));
-	put_bytes(fd, MIB, 0); /* into room that is there */
+	put_bytes(fd, MIB, 0); /* into allocated space */
 	close_takes(fd, 2 * MIB);
 }
 
-/* fallocate -n: room behind the end. */
+/* fallocate -n: allocates space behind the end. */
 static void blocks_kept_size(void)
 {
 	int fd = made();
@@ -141,8 +142,8 @@ static void blocks_kept_size(void)
 	fd = (int)OK(open("f", O_RDWR));
 	OK(fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 2 * MIB));
 	OK(close(fd));
-	fd = (int)OK(
-		open("f", O_RDWR | O_TRUNC)); /* of an empty file: the room behind its end goes */
+	/* the file is empty: releases the space behind its end */
+	fd = (int)OK(open("f", O_RDWR | O_TRUNC));
 	close_takes(fd, 0);
 }
 

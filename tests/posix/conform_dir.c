@@ -1,4 +1,5 @@
-/* Reading directories: all entries once, kinds and numbers, positions, and changes meanwhile. */
+/* Reading directories: all entries once, types and inode numbers, positions, and concurrent
+ * changes. */
 #include <dirent.h>
 #include <limits.h>
 
@@ -22,13 +23,14 @@ static void make_many(int n)
 	EQ(made, n);
 }
 
-/* Which f<i> an entry is, or -1. */
+/* The i of an entry named f<i>, or -1. */
 static int number_of(const char *name)
 {
 	return name[0] == 'f' ? atoi(name + 1) : -1;
 }
 
-/* Reads up to `max` entries from where d is; counts each f<i>; returns how many there were. */
+/* Reads up to `max` entries from the position of d and counts each f<i>. Returns the number of
+ * entries. */
 static int read_some(DIR *d, int *seen_of, int max)
 {
 	struct dirent *e;
@@ -47,7 +49,7 @@ static int read_on(DIR *d, int *seen_of)
 	return read_some(d, seen_of, INT_MAX);
 }
 
-/* How many of f<from>.. in steps were not seen exactly `times`. */
+/* The number of f<from>, f<from + step>, ... that were not seen exactly `times` times. */
 static int wrong(const int *seen_of, int from, int step, int times)
 {
 	int n = 0;
@@ -168,14 +170,14 @@ static void dir_positions(void)
 	seekdir(d, at[n]);
 	TRUE(readdir(d) == NULL);
 	closedir(d);
-	d = opendir("."); /* a position is of the directory, not of who has it open */
+	d = opendir("."); /* a position belongs to the directory, not to one open of it */
 	seekdir(d, at[150]);
 	e = readdir(d);
 	TRUE(e && !strcmp(e->d_name, name[150]));
 	closedir(d);
 }
 
-/* Somebody removes and makes names between two reads: what stays is seen once. */
+/* Names are removed and created between two reads: each name that stays is seen once. */
 static void dir_changes_meanwhile(void)
 {
 	static int count[MANY], later[MANY + 1];
@@ -203,7 +205,7 @@ static void dir_changes_meanwhile(void)
 	closedir(d);
 }
 
-/* rm -r: removes what it reads while it reads. */
+/* rm -r: removes entries while it reads them. */
 static void dir_emptied_while_read(void)
 {
 	struct dirent *e;
@@ -237,7 +239,7 @@ static void dir_rewind_sees_new(void)
 	EQ(read_on(d, count), 22);
 	OK(unlink("f3"));
 	rewinddir(d);
-	second = opendir("."); /* each has its own place */
+	second = opendir("."); /* each open has its own position */
 	TRUE(readdir(d) != NULL);
 	EQ(read_on(second, count), 21);
 	EQ(read_on(d, count), 20);
@@ -257,7 +259,7 @@ static void dir_renames_meanwhile(void)
 	make_many(200);
 	d = opendir(".");
 	EQ(read_some(d, count, 1), 1);
-	for (int i = 0; i < 200; i += 2) { /* odd ones stay as they are */
+	for (int i = 0; i < 200; i += 2) { /* odd entries stay unchanged */
 		snprintf(from, sizeof(from), "f%d", i);
 		snprintf(to, sizeof(to), i % 4 ? "moved%d" : "../out/f%d", i);
 		OK(rename(from, to));
@@ -269,7 +271,8 @@ static void dir_renames_meanwhile(void)
 	closedir(d);
 }
 
-/* Reads on after each change; how many f<i> were shown, and at most `most` entries of any name. */
+/* Changes the directory after each entry it reads. Returns how many f<i> were seen; reads at most
+ * `most` entries of any name. */
 static int read_and_change(bool renames, int most)
 {
 	static int count[MANY];
@@ -291,13 +294,14 @@ static int read_and_change(bool renames, int most)
 		else
 			put(to, "");
 	}
-	TRUE(all < most); /* it ended by itself */
+	TRUE(all < most); /* the listing ended by itself */
 	EQ(twice, 0);
 	closedir(d);
 	return n;
 }
 
-/* A reader that makes an entry for each that it sees comes to an end all the same. */
+/* A reader that creates an entry for each entry it sees reaches the end of the directory
+ * nevertheless. */
 static void dir_filled_while_read(void)
 {
 	OK(mkdir("d", 0755));

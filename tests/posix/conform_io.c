@@ -1,4 +1,4 @@
-/* Bytes: read and write in all their forms, positions, holes, truncation, sizes and limits. */
+/* Data: read and write in all their forms, positions, holes, truncation, sizes and limits. */
 #include <limits.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -12,7 +12,7 @@ static void io_positions(void)
 	int fd = filled("f", 1000);
 	char b[2000];
 
-	EQ(lseek(fd, 0, SEEK_CUR), 0); /* pwrite moved nothing */
+	EQ(lseek(fd, 0, SEEK_CUR), 0); /* pwrite did not move the position */
 	EQ(read(fd, b, 100), 100);
 	EQ(lseek(fd, 0, SEEK_CUR), 100);
 	EQ(pread(fd, b, 10, 500), 10);
@@ -26,7 +26,7 @@ static void io_positions(void)
 	EQ(pread(fd, b, 10, 995), 5);
 	EQ(lseek(fd, -10, SEEK_END), 990);
 	EQ(lseek(fd, 5, SEEK_CUR), 995);
-	EQ(lseek(fd, 5000, SEEK_SET), 5000); /* beyond the end: nothing happens yet */
+	EQ(lseek(fd, 5000, SEEK_SET), 5000); /* beyond the end: no change yet */
 	EQ(size_of(fd), 1000);
 	EQ(read(fd, b, 1), 0);
 	FAILS(EINVAL, lseek(fd, -1, SEEK_SET));
@@ -58,12 +58,12 @@ static void io_holes(void)
 	EQ(pread(fd, b, sizeof(b), (off_t)1 << 39), sizeof(b));
 	EQ(zeros_match(b, sizeof(b)), sizeof(b));
 	if (feature("blocks"))
-		TRUE(stat_of("f").st_blocks < 1 << 20); /* nobody keeps the zeros */
+		TRUE(stat_of("f").st_blocks < 1 << 20); /* the zeros use no space */
 	OK(ftruncate(fd, 4));
 	EQ(pread(fd, b, sizeof(b), 0), 4);
 }
 
-/* Lengths and places around everything that somebody may have made a power of two. */
+/* Lengths and offsets around powers of two that an implementation may use as a unit. */
 static void io_boundaries(void)
 {
 	static const size_t edges[] = { 512, 4096, 16384, 65536, 131072, 262144, 1 << 20 };
@@ -102,7 +102,7 @@ static void io_large(void)
 	EQ(pread(fd, b, len, 0), len);
 	EQ(pattern_match(b, len, 0, 0), len);
 	memset(b, 0, len);
-	while (at < len) { /* in odd pieces, through another descriptor */
+	while (at < len) { /* in pieces of odd size */
 		ssize_t n = read(fd, b + at, 77777);
 
 		if (n <= 0)
@@ -164,7 +164,7 @@ static void io_bad_memory(void)
 	EQ(pread(fd, (char[1]){ 0 }, 1, 99), 1);
 }
 
-/* Down and up again: what was cut off is zeros for ever. */
+/* Truncates down and up again: data that were cut off read as zeros from then on. */
 static void io_truncate_zeros(void)
 {
 	static const struct {
@@ -249,7 +249,7 @@ static void io_limits(void)
 		limit.rlim_cur = 1000;
 		OK(setrlimit(RLIMIT_FSIZE, &limit));
 		EQ(write(fd, b, 600), 600);
-		EQ(write(fd, b, 600), 400); /* as much as may be */
+		EQ(write(fd, b, 600), 400); /* a short write up to the limit */
 		FAILS(EFBIG, write(fd, b, 600));
 		FAILS(EFBIG, ftruncate(fd, 1001));
 		FAILS(EFBIG, truncate("f", 1001));
@@ -259,7 +259,7 @@ static void io_limits(void)
 	EQ(size_of(fd), 1000);
 }
 
-/* Everybody on one machine sees a write at once. */
+/* All processes of one host see a write at once. */
 static void io_coherent(void)
 {
 	int a = filled("f", 10000), b = (int)OK(open("f", O_RDWR));

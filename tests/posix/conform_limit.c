@@ -1,5 +1,5 @@
-/* What every operation says to a path that leads nowhere, round in circles, through a file, or is too long; and
- * how far names, paths and trees go. */
+/* The result of every operation for a path that does not exist, is a loop of links, leads through a
+ * file, or is too long; and limits of names, paths and depth. */
 #include <dirent.h>
 #include <limits.h>
 #include <sys/statvfs.h>
@@ -7,7 +7,7 @@
 
 #include "conform.h"
 
-/* An operation on one path; those that need another one use "file", which is there. */
+/* An operation on one path. Operations that need another path use "file", which exists. */
 #define OP(name, call) \
 	static long name(const char *p) \
 	{ \
@@ -52,7 +52,7 @@ OP(do_execv, execv(p, (char *[]){ NULL }))
 static const struct {
 	const char *name;
 	long (*run)(const char *path);
-	bool makes; /* the name itself need not be there */
+	bool makes; /* the last name need not exist */
 } ops[] = {
 	{ "open", do_open, false },	      { "open for both", do_open_rw, false },
 	{ "open O_CREAT", do_creat, true },   { "open O_EXCL", do_excl, true },
@@ -116,7 +116,7 @@ static void path_unsearchable(void)
 	OK(chmod(".", 0777));
 	AS(USER)
 	every_op("closed/x", "a name below a closed directory", EACCES);
-	OK(chmod("closed", 0766)); /* r and w do not let through */
+	OK(chmod("closed", 0766)); /* r and w do not permit to search */
 	AS(USER)
 	every_op("closed/x", "a name below a directory without x", EACCES);
 	TRUE(has("closed/x", "x") && has("file", "x"));
@@ -152,14 +152,14 @@ static void paths_of_4095(void)
 	memset(path, '/', sizeof(path));
 	memcpy(path, "d", 1);
 	path[PATH_MAX - 2] = 'f';
-	path[PATH_MAX - 1] = 0; /* 4095 bytes and their end: the longest */
+	path[PATH_MAX - 1] = 0; /* 4095 bytes and the terminator: the longest path */
 	TRUE(has(path, "x"));
 	path[PATH_MAX - 1] = 'f';
 	path[PATH_MAX] = 0;
 	FAILS(ENAMETOOLONG, open(path, O_RDONLY));
 }
 
-/* Deeper than any path can say. */
+/* A tree that is deeper than the longest path. */
 static void deep_trees(void)
 {
 	char name[NAME_MAX + 1] = "", here[PATH_MAX * 4];

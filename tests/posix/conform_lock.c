@@ -1,4 +1,5 @@
-/* Locks: flock, fcntl by process and by open file, ranges, who holds what, waiting, deadlocks, deaths. */
+/* Locks: flock, fcntl by process and by open file, ranges, ownership, waiting, deadlocks, and
+ * process exit. */
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -13,7 +14,7 @@ static int lock(int fd, int how, short type, off_t start, off_t len)
 	return fcntl(fd, how, &fl);
 }
 
-/* Who is in the way of that lock: its type, or F_UNLCK. */
+/* The lock that conflicts with the given one; type F_UNLCK if there is none. */
 static struct flock in_the_way(int fd, int how, short type, off_t start, off_t len)
 {
 	struct flock fl = { .l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = len };
@@ -28,9 +29,9 @@ static void lock_whole_files(void)
 
 	OK(flock(a, LOCK_SH));
 	OK(flock(b, LOCK_SH | LOCK_NB));
-	FAILS(EAGAIN, flock(b, LOCK_EX | LOCK_NB)); /* which keeps, or loses, the shared one */
+	FAILS(EAGAIN, flock(b, LOCK_EX | LOCK_NB)); /* b keeps or loses its shared lock */
 	OK(flock(b, LOCK_UN));
-	OK(flock(a, LOCK_EX | LOCK_NB)); /* alone: may have it all */
+	OK(flock(a, LOCK_EX | LOCK_NB)); /* no other holder: the upgrade succeeds */
 	FAILS(EAGAIN, flock(b, LOCK_SH | LOCK_NB));
 	AS(SELF)
 	{
@@ -42,16 +43,17 @@ static void lock_whole_files(void)
 	FAILS(EAGAIN, flock(b, LOCK_SH | LOCK_NB));
 	c = (int)OK(dup(a));
 	OK(close(a));
-	FAILS(EAGAIN, flock(b, LOCK_SH | LOCK_NB)); /* c has it still */
+	FAILS(EAGAIN, flock(b, LOCK_SH | LOCK_NB)); /* c still holds the lock */
 	OK(close(c));
-	OK(flock(b,
-		 LOCK_EX)); /* even open for reading; the last close ended the other, sooner or later */
+	/* even if open for reading; the last close released the other lock, maybe with a delay */
+	OK(flock(b, LOCK_EX));
 	OK(flock(b, LOCK_UN));
 	FAILS(EINVAL, flock(b, 0));
 	FAILS(EINVAL, flock(b, LOCK_SH | LOCK_EX | 0x100));
 	FAILS(EBADF, flock(-1, LOCK_SH));
 	OK(mkdir("d", 0755));
-	OK(flock((int)OK(open("d", O_RDONLY)), LOCK_EX | LOCK_NB)); /* directories too */
+	/* directories can be locked, too */
+	OK(flock((int)OK(open("d", O_RDONLY)), LOCK_EX | LOCK_NB));
 	FAILS(EAGAIN, flock((int)OK(open("d", O_RDONLY)), LOCK_EX | LOCK_NB));
 }
 
@@ -73,7 +75,7 @@ static void lock_ranges(void)
 		OK(lock(mine, F_SETLK, F_WRLCK, 200, 100));
 		OK(lock(mine, F_SETLK, F_RDLCK, 300, 100));
 		FAILS(EAGAIN, lock(mine, F_SETLK, F_WRLCK, 350, 1));
-		OK(lock(mine, F_SETLK, F_WRLCK, 400, 0)); /* to the end of all */
+		OK(lock(mine, F_SETLK, F_WRLCK, 400, 0)); /* to the largest offset */
 		EQ(in_the_way(mine, F_GETLK, F_WRLCK, 0, 0).l_type, F_WRLCK);
 		EQ(in_the_way(mine, F_GETLK, F_WRLCK, 0, 0).l_start, 100);
 		EQ(in_the_way(mine, F_GETLK, F_WRLCK, 0, 0).l_len, 100);
@@ -81,9 +83,9 @@ static void lock_ranges(void)
 		EQ(in_the_way(mine, F_GETLK, F_RDLCK, 300, 100).l_type, F_UNLCK);
 		EQ(in_the_way(mine, F_GETLK, F_WRLCK, 350, 1).l_type, F_RDLCK);
 	}
-	OK(lock(fd, F_SETLK, F_WRLCK, 400, 10)); /* the child's are gone with it */
-	OK(lock(fd, F_SETLK, F_UNLCK, 120, 20)); /* a hole in one's own */
-	OK(lock(fd, F_SETLK, F_RDLCK, 150, 10)); /* a part turned */
+	OK(lock(fd, F_SETLK, F_WRLCK, 400, 10)); /* the locks of the child ended with it */
+	OK(lock(fd, F_SETLK, F_UNLCK, 120, 20)); /* unlocks the middle of an own lock */
+	OK(lock(fd, F_SETLK, F_RDLCK, 150, 10)); /* converts a part to a read lock */
 	AS(SELF)
 	{
 		int mine = (int)OK(open("f", O_RDWR));
@@ -102,15 +104,16 @@ static void lock_owners(void)
 	int w = (int)OK(open("f", O_WRONLY));
 
 	OK(lock(a, F_SETLK, F_WRLCK, 0, 0));
-	OK(lock(b, F_SETLK, F_WRLCK, 0, 0)); /* one process: no quarrel */
+	OK(lock(b, F_SETLK, F_WRLCK, 0, 0)); /* the same process: no conflict */
 	AS(SELF)
 	{
-		FAILS(EAGAIN, lock(a, F_SETLK, F_RDLCK, 0, 1)); /* a fork inherits none */
+		FAILS(EAGAIN, lock(a, F_SETLK, F_RDLCK, 0, 1)); /* a child does not inherit locks */
 		OK(close(a));
 	}
+	/* the child's close released only its own locks */
 	AS(SELF)
-	FAILS(EAGAIN, lock(b, F_SETLK, F_RDLCK, 0, 1)); /* the child's close was its own */
-	OK(close(b)); /* but any close of ours ends ours */
+	FAILS(EAGAIN, lock(b, F_SETLK, F_RDLCK, 0, 1));
+	OK(close(b)); /* any close by this process releases its locks */
 	AS(SELF)
 	OK(lock(a, F_SETLK, F_WRLCK, 0, 1));
 	FAILS(EBADF, lock(r, F_SETLK, F_WRLCK, 0, 1));
@@ -118,7 +121,7 @@ static void lock_owners(void)
 	OK(lock(r, F_SETLK, F_RDLCK, 0, 1));
 	FAILS(EINVAL, lock(a, F_SETLK, 77, 0, 1));
 	FAILS(EINVAL, lock(a, F_SETLK, F_RDLCK, -1, 1));
-	OK(lock(a, F_SETLK, F_WRLCK, 50, -10)); /* 40 to 49 */
+	OK(lock(a, F_SETLK, F_WRLCK, 50, -10)); /* bytes 40 to 49 */
 	AS(SELF)
 	{
 		OK(lock(a, F_SETLK, F_WRLCK, 50, 1));
@@ -133,22 +136,23 @@ static void lock_by_open_file(void)
 	int a = filled("f", 100), b = (int)OK(open("f", O_RDWR));
 
 	OK(lock(a, F_OFD_SETLK, F_WRLCK, 0, 10));
-	FAILS(EAGAIN, lock(b, F_OFD_SETLK, F_RDLCK, 5, 1)); /* within one process too */
+	FAILS(EAGAIN, lock(b, F_OFD_SETLK, F_RDLCK, 5, 1)); /* conflicts within one process, too */
 	FAILS(EAGAIN, lock(b, F_SETLK, F_RDLCK, 5, 1));
 	EQ(in_the_way(b, F_OFD_GETLK, F_WRLCK, 0, 0).l_pid, -1);
 	OK(lock(b, F_OFD_SETLK, F_WRLCK, 10, 10));
 	AS(SELF)
 	{
-		OK(lock(a, F_OFD_SETLK, F_WRLCK, 0, 10)); /* goes with the open file */
+		OK(lock(a, F_OFD_SETLK, F_WRLCK, 0, 10)); /* released with the open file */
 		FAILS(EAGAIN, lock(a, F_OFD_SETLK, F_WRLCK, 10, 1));
 		OK(close(a));
 	}
 	FAILS(EAGAIN, lock(b, F_OFD_SETLK, F_WRLCK, 0, 1));
 	OK(close(a));
-	OK(lock(b, F_OFD_SETLKW, F_WRLCK, 0, 1)); /* the last close ends it, sooner or later */
+	/* the last close releases it, maybe with a delay */
+	OK(lock(b, F_OFD_SETLKW, F_WRLCK, 0, 1));
 }
 
-/* The child waits for what we hold; `released` was set before we let go. */
+/* The child waits for a lock of the parent, which sets `released` before it unlocks. */
 static void lock_waits(void)
 {
 	int *released = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -183,7 +187,8 @@ static void lock_waits(void)
 	EQ(reap(p), 0);
 }
 
-/* Each has one and wants the other's: one of them hears of it, the other gets both. */
+/* Each process holds one lock and waits for the other's: one of them gets an error, the other gets
+ * both locks. */
 static void lock_deadlock(void)
 {
 	int fd = filled("f", 100), ready[2], here, status;
@@ -238,7 +243,8 @@ static void lock_interrupted(void)
 			_exit(0);
 		}
 		until_asleep(p);
-		/* a signal that came before the wait does not end it: again until the child is gone */
+		/* a signal before the wait does not interrupt it: repeat until the child has
+		 * exited */
 		while (waitpid(p, NULL, WNOHANG) == 0) {
 			kill(p, SIGUSR1);
 			usleep(20000);
@@ -272,7 +278,7 @@ static void lock_killed_holder(void)
 	OK(flock(fd, LOCK_EX));
 }
 
-/* Read, add one, write, by four processes under a lock. */
+/* Four processes read, add one, and write under a lock. */
 static void lock_counts(void)
 {
 	int fd = filled("f", 0), n = 0;
@@ -288,7 +294,8 @@ static void lock_counts(void)
 			for (int k = 0; k < 100; k++) {
 				int v, e = i % 2 ? flock(mine, LOCK_EX) : 0;
 
-				/* both kinds exclude only their own, so everybody takes the second */
+				/* the two kinds do not conflict with each other, so every process
+				 * takes the second one, too */
 				e |= lock(mine, F_SETLKW, F_WRLCK, 0, 0);
 				e |= pread(mine, &v, sizeof(v), 0) != sizeof(v);
 				v++;

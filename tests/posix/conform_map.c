@@ -1,4 +1,5 @@
-/* Memory of a file: mmap shared and private, msync, ends of files, SIGBUS; programs that are run from here. */
+/* Mapped files: mmap shared and private, msync, ends of files, SIGBUS; and execution of
+ * programs. */
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -57,7 +58,8 @@ static void map_private(void)
 	EQ(pread(fd, b, 3, PAGE), 3);
 	EQ(memcmp(m, "mine", 4), 0);
 	OK(munmap(m, 2 * PAGE));
-	fd = (int)OK(open("f", O_RDONLY)); /* private and writable needs no right to write */
+	/* a private writable mapping needs no write permission */
+	fd = (int)OK(open("f", O_RDONLY));
 	m = map(fd, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE);
 	EQ(memcmp(m + PAGE, "new", 3), 0);
 	EQ(pattern_match(m, PAGE, 0, 0), PAGE);
@@ -72,7 +74,7 @@ static void map_readonly(void)
 	OK(close(fd));
 	fd = (int)OK(open("f", O_RDONLY));
 	m = map(fd, len, PROT_READ, MAP_SHARED);
-	OK(close(fd)); /* it stays without the descriptor */
+	OK(close(fd)); /* the mapping stays without the descriptor */
 	EQ(pattern_match(m, len, 0, 0), len);
 	EQ(zeros_match(m + len, 2400), 2400); /* the rest of the last page */
 	FAILS(EACCES, mprotect(m, PAGE, PROT_READ | PROT_WRITE));
@@ -153,7 +155,7 @@ static void map_errors(void)
 	FAILS(EINVAL, mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 1));
 	FAILS(EINVAL, mmap(NULL, PAGE, PROT_READ, 0, fd, 0));
 	FAILS(EBADF, mmap(NULL, PAGE, PROT_READ, MAP_SHARED, -1, 0));
-	OK(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 1 << 20)); /* only touching it would fail */
+	OK(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 1 << 20)); /* only an access would fail */
 }
 
 static int run_program(const char *path)
@@ -176,7 +178,7 @@ static void exec_here(void)
 
 	while ((n = read(in, b, sizeof(b))) > 0)
 		EQ(write(out, b, (size_t)n), n);
-	EQ(run_program("./true"), ETXTBSY); /* somebody may write it */
+	EQ(run_program("./true"), ETXTBSY); /* the file is open for writing */
 	OK(close(out));
 	EQ(run_program("./true"), 0);
 	put("script", "#!/bin/sh\nexit 7\n");

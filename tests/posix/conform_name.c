@@ -1,4 +1,5 @@
-/* Names: mkdir, rmdir, unlink, link, symlink, readlink, mknod; and that a change of names is seen by all of them. */
+/* Names: mkdir, rmdir, unlink, link, symlink, readlink, mknod; and that all calls see a change of
+ * names. */
 #include <limits.h>
 #include <sys/socket.h>
 #include <sys/sysmacros.h>
@@ -117,7 +118,8 @@ static void unlink_errors(void)
 	scene();
 	for (size_t i = 0; i < N_OF(rows); i++) {
 		if (!strcmp(rows[i].path, "full/inner"))
-			TRUE(has("file", "hello")); /* the links went, not what they name */
+			/* only the links were removed, not their target */
+			TRUE(has("file", "hello"));
 		expect(rows[i].want, unlink(rows[i].path), "unlink(\"%s\")", rows[i].path);
 	}
 	OK(rmdir("full"));
@@ -161,7 +163,7 @@ static void link_errors(void)
 		expect(rows[i].want, link(rows[i].from, rows[i].to), "link(\"%s\", \"%s\")",
 		       rows[i].from, rows[i].to);
 	EQ(stat_of("file").st_nlink, 3);
-	TRUE(S_ISLNK(stat_of("newlink").st_mode)); /* the link itself, not what it names */
+	TRUE(S_ISLNK(stat_of("newlink").st_mode)); /* the link itself, not its target */
 	EQ(stat_of("newlink").st_ino, stat_of("link").st_ino);
 	OK(linkat(AT_FDCWD, "link", AT_FDCWD, "followed", AT_SYMLINK_FOLLOW));
 	EQ(stat_of("followed").st_ino, stat_of("file").st_ino);
@@ -255,7 +257,7 @@ static void readlink_all(void)
 		EQ(stat_of(path).st_mode, S_IFLNK | 0777);
 	}
 	b[3] = '#';
-	EQ(readlink("l1", b, 3), 3); /* as much as there is room for, without an end */
+	EQ(readlink("l1", b, 3), 3); /* as much as fits, without a terminator */
 	EQ(memcmp(b, "a/b#", 4), 0);
 	FAILS(EINVAL, readlink("l1", b, 0));
 	put("file", "x");
@@ -280,7 +282,7 @@ static void symlinks_are_followed(void)
 	put("a/b/f", "deep");
 	OK(symlink("a/b", "short"));
 	TRUE(has("short/f", "deep"));
-	TRUE(has("short/../f", "far")); /* .. is of where the link led */
+	TRUE(has("short/../f", "far")); /* .. is the parent of the link's target */
 	OK(chdir("short"));
 	OK(getcwd(here, sizeof(here)) ? 0 : -1);
 	EQ(strcmp(here + strlen(here) - 4, "/a/b"), 0);

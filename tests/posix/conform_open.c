@@ -1,5 +1,5 @@
-/* open(2) and what an open file is: flags and errors by kind of name, modes, appending, truncating, descriptors
- * without rights, O_PATH, O_TMPFILE, names that go away meanwhile. */
+/* open(2) and open files: flags and errors by file type, modes, appending, truncating, descriptors
+ * without rights, O_PATH, O_TMPFILE, and names that are removed while open. */
 #include <dirent.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 
 #include "conform.h"
 
-/* One name of each kind. */
+/* One name of each file type. */
 static void scene(void)
 {
 	put("file", "hello");
@@ -152,7 +152,7 @@ static void open_modes(void)
 		umask(rows[i].mask);
 		fd = (int)OK(open(path, O_RDWR | O_CREAT | O_EXCL, rows[i].mode));
 		EQ(mode_of(path), rows[i].want);
-		EQ(write(fd, "x", 1), 1); /* the mode does not hold for who makes it */
+		EQ(write(fd, "x", 1), 1); /* the mode does not apply to the creating open */
 		OK(close(fd));
 		EQ(stat_of(path).st_uid, geteuid());
 		EQ(stat_of(path).st_gid, getegid());
@@ -160,7 +160,7 @@ static void open_modes(void)
 	umask(022);
 	OK(close((int)OK(creat("c", 0666))));
 	EQ(mode_of("c"), 0644);
-	OK(close((int)OK(open("c", O_RDWR | O_CREAT, 0777)))); /* there already */
+	OK(close((int)OK(open("c", O_RDWR | O_CREAT, 0777)))); /* already exists */
 	EQ(mode_of("c"), 0644);
 }
 
@@ -180,10 +180,10 @@ static void open_append(void)
 	EQ(memcmp(buf, "23", 2), 0);
 	EQ(write(a, "8", 1), 1);
 	TRUE(has("f", "12345678"));
-	EQ(pwrite(b, "xyz", 3, 8), 3); /* somebody else made it longer */
+	EQ(pwrite(b, "xyz", 3, 8), 3); /* extends the file through another descriptor */
 	EQ(write(a, "9", 1), 1);
 	TRUE(has("f", "12345678xyz9"));
-	EQ(pwrite(a, "P", 1, 0), 1); /* Linux: O_APPEND appends even here */
+	EQ(pwrite(a, "P", 1, 0), 1); /* Linux: O_APPEND appends even with pwrite */
 	TRUE(has("f", "12345678xyz9P"));
 	OK(ftruncate(b, 2));
 	EQ(write(a, "!", 1), 1);
@@ -225,7 +225,7 @@ static void open_trunc(void)
 	EQ(stat_of("f").st_size, 0);
 }
 
-/* What may not be done through a descriptor of the wrong kind. */
+/* Operations that a descriptor of the wrong kind does not permit. */
 static void fd_rights(void)
 {
 	int r, w, d, p;
@@ -327,7 +327,7 @@ static void open_path(void)
 	TRUE(has("g", "inner"));
 	OK(chdir(".."));
 	p = (int)OK(open("f", O_PATH));
-	OK(rename("f", "moved")); /* it is the inode, whatever its name */
+	OK(rename("f", "moved")); /* the inode, whatever its name */
 	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", p);
 	TRUE(has(proc, "hello"));
 	OK(fstat(p, &st));
@@ -354,7 +354,7 @@ static void open_at(void)
 	OK(getcwd(here, sizeof(here)) ? 0 : -1);
 	snprintf(path, sizeof(path), "%s/d/f", here);
 	OK(close((int)OK(
-		openat(-1, path, O_RDONLY)))); /* absolute: the descriptor does not matter */
+		openat(-1, path, O_RDONLY)))); /* an absolute path: the descriptor is ignored */
 	OK(mkdirat(d, "sub", 0700));
 	OK(symlinkat("f", d, "l"));
 	OK(linkat(d, "f", AT_FDCWD, "hard", 0));
@@ -363,7 +363,7 @@ static void open_at(void)
 	OK(faccessat(d, "fifo", W_OK, 0));
 	OK(fchmodat(d, "f", 0640, 0));
 	EQ(mode_of("hard"), 0640);
-	OK(rename("d", "moved")); /* the descriptor goes with it */
+	OK(rename("d", "moved")); /* the descriptor follows the directory */
 	OK(close((int)OK(openat(d, "f", O_RDONLY))));
 	OK(unlinkat(d, "sub", AT_REMOVEDIR));
 	FAILS(EISDIR, unlinkat(AT_FDCWD, "moved", 0));
@@ -463,10 +463,10 @@ static void open_descriptors(void)
 	b = (int)OK(dup(a));
 	EQ(fcntl(b, F_GETFD), 0);
 	EQ(read(a, &c, 1), 1);
-	EQ(read(b, &c, 1), 1); /* one position */
+	EQ(read(b, &c, 1), 1); /* a shared position */
 	EQ(c, 'b');
 	b = (int)OK(open("f", O_RDONLY));
-	EQ(read(b, &c, 1), 1); /* its own */
+	EQ(read(b, &c, 1), 1); /* a separate position */
 	EQ(c, 'a');
 	AS(SELF)
 	EQ(read(a, &c, 1), 1);
@@ -494,7 +494,7 @@ static void open_direct(void)
 	EQ(zeros_match(c, 8192), 8192);
 	EQ(pattern_match(c + 8192, 4096, 1, 0), 4096);
 	OK(close(fd));
-	fd = (int)OK(open("f", O_RDONLY)); /* and as others see it */
+	fd = (int)OK(open("f", O_RDONLY)); /* as other opens see it */
 	EQ(pread(fd, c, len, 0), len);
 	EQ(pattern_match(c, len, 1, 0), len);
 	free(b);

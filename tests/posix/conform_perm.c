@@ -1,11 +1,11 @@
-/* Who may do what: the bits of owner, group and others, supplementary groups, directories, sticky and set-id rules.
- * All of it needs root, to become others. */
+/* Permissions: the bits of owner, group and others, supplementary groups, directories, sticky and
+ * set-id rules. All groups need root, to act as other users. */
 #include <dirent.h>
 #include <sys/xattr.h>
 
 #include "conform.h"
 
-/* A file of USER and its group. */
+/* A file owned by USER and its group. */
 static void make(const char *path, mode_t mode)
 {
 	put(path, "content");
@@ -32,7 +32,7 @@ static void close_if(long fd)
 		close((int)fd);
 }
 
-/* Only the bits of one's own class count: the others are the contrary. */
+/* Only the bits of the caller's own class count: the bits of the other classes are inverted. */
 static void perm_files(void)
 {
 	make("f", 0);
@@ -40,7 +40,7 @@ static void perm_files(void)
 		for (mode_t bits = 0; bits < 8; bits++) {
 			mode_t mode = (~bits & 7) * 0111;
 
-			mode ^= 7u << classes[i].shift; /* the contrary of the contrary */
+			mode ^= 7u << classes[i].shift; /* not inverted for this class */
 			OK(chmod("f", mode));
 			AS(classes[i].who)
 			{
@@ -62,7 +62,7 @@ static void perm_files(void)
 		}
 }
 
-/* r lists, x reaches, w and x together change. */
+/* r permits to list, x to search, w and x together to change. */
 static void perm_dirs(void)
 {
 	make_dir("d", 0777);
@@ -224,7 +224,7 @@ static void perm_owner(void)
 		EQ(stat_of("f").st_gid, gid_of(USER));
 		OK(chmod("f", 0));
 		FAILS(EACCES, open("f", O_RDONLY));
-		OK(chmod("f", 0400)); /* it is still mine */
+		OK(chmod("f", 0400)); /* the caller still owns it */
 		OK(times_set("f", 1, 1));
 		OK(chmod("f", 0444));
 		FAILS(EACCES, truncate("f", 0));
@@ -235,7 +235,8 @@ static void perm_owner(void)
 	AS(STRANGER)
 	{
 		FAILS(EACCES, opendir("d") ? 0 : -1);
-		OK(rename("f", "g")); /* the directory says who may, not the file */
+		/* the permissions of the directory count, not those of the file */
+		OK(rename("f", "g"));
 		OK(unlink("g"));
 		FAILS(ENOTEMPTY, (mkdir("s", 0755), put("s/x", ""), rmdir("s")));
 	}
@@ -243,7 +244,7 @@ static void perm_owner(void)
 	{
 		put("m", "member");
 		EQ(stat_of("m").st_gid, gid_of(MEMBER));
-		OK(chown("m", (uid_t)-1, gid_of(USER))); /* a group one is in */
+		OK(chown("m", (uid_t)-1, gid_of(USER))); /* a group of the caller */
 		EQ(stat_of("m").st_gid, gid_of(USER));
 		FAILS(EPERM, chown("m", (uid_t)-1, gid_of(STRANGER)));
 		FAILS(EPERM, chown("m", uid_of(USER), gid_of(USER)));
@@ -251,7 +252,8 @@ static void perm_owner(void)
 	}
 }
 
-/* Root may read and write all, list and enter all, but run only what somebody may run. */
+/* Root may read and write all files, list and search all directories, but run only files with an x
+ * bit. */
 static void perm_root(void)
 {
 	make("f", 0);
@@ -297,7 +299,7 @@ static void sticky_dirs(void)
 	}
 	OK(chown("t", uid_of(MEMBER), gid_of(MEMBER)));
 	AS(MEMBER)
-	OK(unlink("t/g")); /* whose directory it is */
+	OK(unlink("t/g")); /* by the owner of the directory */
 	OK(unlink("t/x"));
 	OK(chown("t", 0, 0));
 	AS(USER)
@@ -326,13 +328,13 @@ static void set_id_bits(void)
 	make("f", 0777);
 	for (size_t i = 0; i < N_OF(rows); i++) {
 		OK(chmod("f", rows[i].before));
-		write_as(STRANGER, "f"); /* writes take them away */
+		write_as(STRANGER, "f"); /* a write clears the bits */
 		EQ(mode_of("f"), rows[i].after);
 		OK(chmod("f", rows[i].before));
-		write_as(USER, "f"); /* the owner's too */
+		write_as(USER, "f"); /* also a write by the owner */
 		EQ(mode_of("f"), rows[i].after);
 		OK(chmod("f", rows[i].before));
-		write_as(SELF, "f"); /* but not root's */
+		write_as(SELF, "f"); /* but not a write by root */
 		EQ(mode_of("f"), rows[i].before);
 		AS(STRANGER)
 		OK(truncate("f", 1));
@@ -352,7 +354,8 @@ static void set_id_bits(void)
 	OK(chown("f", uid_of(USER), gid_of(STRANGER)));
 	AS(USER)
 	{
-		OK(chmod("f", 02755)); /* not in that group: the bit is silently dropped */
+		/* the caller is not in that group: the bit is silently dropped */
+		OK(chmod("f", 02755));
 		EQ(mode_of("f"), 0755);
 		OK(chmod("f", 04755));
 		EQ(mode_of("f"), 04755);
@@ -366,7 +369,7 @@ static void set_gid_dirs(void)
 	AS(STRANGER)
 	{
 		put("d/f", "x");
-		EQ(stat_of("d/f").st_gid, gid_of(USER)); /* the directory's */
+		EQ(stat_of("d/f").st_gid, gid_of(USER)); /* the group of the directory */
 		EQ(stat_of("d/f").st_uid, uid_of(STRANGER));
 		OK(mkdir("d/sub", 0755));
 		EQ(stat_of("d/sub").st_gid, gid_of(USER));
@@ -377,7 +380,8 @@ static void set_gid_dirs(void)
 		EQ(stat_of("d/l").st_gid, gid_of(USER));
 		OK(mkfifo("d/fifo", 0600));
 		EQ(stat_of("d/fifo").st_gid, gid_of(USER));
-		OK(close((int)OK(open("d/g", O_RDWR | O_CREAT, 02775)))); /* not in that group */
+		/* the caller is not in that group */
+		OK(close((int)OK(open("d/g", O_RDWR | O_CREAT, 02775))));
 		EQ(mode_of("d/g"), 0775);
 	}
 	AS(MEMBER)
@@ -389,7 +393,7 @@ static void set_gid_dirs(void)
 	EQ(stat_of("f").st_gid, gid_of(USER));
 }
 
-/* A directory that changes its parent changes its own entry for it: that takes the right to write it. */
+/* A move to another parent changes the ".." of a directory, which needs write permission on it. */
 static void rename_of_a_closed_dir(void)
 {
 	make_dir("a", 0777);
@@ -405,7 +409,7 @@ static void rename_of_a_closed_dir(void)
 	OK(rename("a/d", "b/d"));
 }
 
-/* What was open stays open, whatever becomes of the mode. */
+/* An open file stays usable when its mode changes. */
 static void perm_open_files(void)
 {
 	char b[8];

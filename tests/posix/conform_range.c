@@ -1,4 +1,4 @@
-/* Ranges of a file without their bytes: fallocate in its modes, SEEK_DATA and SEEK_HOLE, copy_file_range. */
+/* Operations on ranges: fallocate in its modes, SEEK_DATA and SEEK_HOLE, copy_file_range. */
 #include <limits.h>
 #include <linux/falloc.h>
 
@@ -7,7 +7,7 @@
 #define PUNCH (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)
 #define FILE_SIZE 300000
 
-/* Is [at, at+len) zero, and everything else of the first `size` bytes the pattern? */
+/* True if [at, at+len) is zero and the rest of the first `size` bytes is the pattern. */
 static bool zero_only(int fd, size_t size, size_t at, size_t len)
 {
 	char *b = malloc(size + 1);
@@ -59,12 +59,12 @@ static void range_punch(void)
 		OK(fallocate(fd, PUNCH, (off_t)ranges[i].at, (off_t)ranges[i].len));
 		TRUE(zero_only(fd, FILE_SIZE, ranges[i].at, ranges[i].len));
 		OK(close(fd));
-		fd = (int)OK(open("f", O_RDWR)); /* not only in a cache */
+		fd = (int)OK(open("f", O_RDWR)); /* reopened, so not only cached data are checked */
 		TRUE(zero_only(fd, FILE_SIZE, ranges[i].at, ranges[i].len));
 		OK(close(fd));
 	}
 	fd = filled("f", FILE_SIZE);
-	OK(fallocate(fd, PUNCH, FILE_SIZE + 10, 5000)); /* behind the end: nothing */
+	OK(fallocate(fd, PUNCH, FILE_SIZE + 10, 5000)); /* behind the end: no change */
 	TRUE(zero_only(fd, FILE_SIZE, 0, 0));
 	OK(fsync(fd));
 	if (feature("blocks")) {
@@ -138,7 +138,7 @@ static void seek_any(void)
 {
 	int fd = filled("f", 1000);
 
-	/* holds wherever the holes are */
+	/* true wherever the holes are */
 	EQ(lseek(fd, 0, SEEK_DATA), 0);
 	EQ(lseek(fd, 999, SEEK_DATA), 999);
 	EQ(lseek(fd, 0, SEEK_HOLE), 1000);
@@ -153,7 +153,7 @@ static void seek_any(void)
 	FAILS(ENXIO, lseek(fd, 0, SEEK_HOLE));
 }
 
-/* Of a file system that keeps holes of 64 KiB. */
+/* For a file system that stores holes of 64 KiB. */
 static void seek_sparse(void)
 {
 	int fd = (int)OK(open("f", O_RDWR | O_CREAT, 0644));

@@ -1,4 +1,5 @@
-/* rename in all its forms: what replaces what, what is refused, what open files and other names see. */
+/* rename in all its forms: what can replace what, what is refused, and what open files and other
+ * names see. */
 #include "conform.h"
 
 static void scene(void)
@@ -102,7 +103,8 @@ static const struct {
 	{ "file", "new", 0x100, EINVAL },
 };
 
-/* After a success: the new name is what the old one was, and the old one is gone, or what the new one was. */
+/* Checks a success: the new name has the old inode, and the old name is gone or, for an exchange,
+ * has the other inode. */
 static void judge(const char *from, const char *to, unsigned flags, struct stat a, struct stat b)
 {
 	struct stat st;
@@ -116,7 +118,7 @@ static void judge(const char *from, const char *to, unsigned flags, struct stat 
 		EQ(st.st_ino, b.st_ino);
 		EQ(st.st_mode, b.st_mode);
 	} else if (same) {
-		OK(lstat(from, &st)); /* two names of one file, or one name: nothing happens */
+		OK(lstat(from, &st)); /* two names of one file, or one name: no change */
 	} else {
 		FAILS(ENOENT, lstat(from, &st));
 	}
@@ -164,10 +166,10 @@ static void rename_moves_trees(void)
 	EQ(now.st_ino, up.st_ino);
 	OK(rmdir("a"));
 	OK(chdir("b/t2/u"));
-	OK(rename("../../../b", "../../../c")); /* what is above us */
+	OK(rename("../../../b", "../../../c")); /* a directory above the working directory */
 	TRUE(has("f", "deep"));
 	TRUE(has("../../../c/t2/u/f", "deep"));
-	OK(rename("../u", "../v")); /* where we are */
+	OK(rename("../u", "../v")); /* the working directory itself */
 	TRUE(has("f", "deep"));
 	TRUE(has("../v/f", "deep"));
 }
@@ -209,7 +211,7 @@ static void rename_whiteout(void)
 	OK(unlink("f"));
 }
 
-/* Anything that is on another file system. */
+/* A path on another file system. */
 static const char *elsewhere(void)
 {
 	static const char *dirs[] = { "/dev/shm", "/tmp", "/var/tmp", "/dev", "/" };
@@ -237,7 +239,7 @@ static void rename_elsewhere(void)
 	TRUE(has("f", "x"));
 }
 
-/* Whoever looks sees the old or the new, never nothing. */
+/* Replaces "a" repeatedly: a reader sees the old or the new file, and never a missing name. */
 static pid_t keep_replacing(const char *name)
 {
 	pid_t p = fork();
@@ -252,7 +254,7 @@ static pid_t keep_replacing(const char *name)
 	_exit(0);
 }
 
-/* Whoever opens the name finds one of the files, also when another takes its place, and one more, meanwhile. */
+/* Every open of the name finds one of the files, even while two processes replace it. */
 static void rename_is_atomic(void)
 {
 	pid_t p[2];

@@ -1,4 +1,5 @@
-/* A directory's own attributes after changes in it: at once, however they are asked for, and never older than before. */
+/* A directory's own attributes after changes in it: visible at once, however they are read, and
+ * never older than before. */
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <time.h>
@@ -18,7 +19,7 @@ static int64_t ns(struct statx_timestamp t)
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Asked in two ways, which say the same. */
+/* Reads the attributes in two ways, which must agree. */
 static struct statx self(const char *path)
 {
 	static unsigned turn;
@@ -35,7 +36,7 @@ static struct statx self(const char *path)
 	return a;
 }
 
-/* ---- one change after another, in d and e ---- */
+/* ---- single changes in d and e ---- */
 
 #define OP(name, call) \
 	static void name(void) \
@@ -68,8 +69,8 @@ OP(op_unlink_fifo, unlink("d/p"))
 static const struct {
 	const char *what;
 	void (*run)(void);
-	int links[2]; /* of d and e: how many more */
-	const char *changes[2]; /* which of their times become later */
+	int links[2]; /* change of the link counts of d and e */
+	const char *changes[2]; /* the times of each that become later */
 } rows[] = {
 	{ "creat", op_creat, { 0, 0 }, { "mc", "" } },
 	{ "mknod", op_mknod, { 0, 0 }, { "mc", "" } },
@@ -134,7 +135,7 @@ static bool same_time(struct timespec a, struct timespec b)
 	return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
 }
 
-/* What was just changed within is gone, or moved, a moment later. */
+/* A directory is removed or moved right after a change in it. */
 static void self_removed(void)
 {
 	struct stat st, later;
@@ -169,7 +170,7 @@ static void self_removed(void)
 	}
 }
 
-/* ---- many at once ---- */
+/* ---- concurrent changes ---- */
 
 #define ROUNDS 150
 
@@ -187,7 +188,7 @@ static void make_and_remove(int who)
 	_exit(bad ? 1 : 0);
 }
 
-/* Two processes change a directory while a third one looks at it. */
+/* Two processes change a directory while a third process reads its attributes. */
 static struct statx crowd(void)
 {
 	pid_t p[2];
@@ -240,7 +241,8 @@ static void self_two_crowd(void)
 	EQ(there.stx_size, here.stx_size);
 }
 
-/* What others do to a directory that we change, too, is seen in a while, however often we look. */
+/* Changes through another mount become visible in time, even if this mount changes the directory
+ * and reads it often. */
 static void self_two_in_time(void)
 {
 	struct timespec began, now, nap = { .tv_nsec = 5000000 };

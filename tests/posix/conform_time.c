@@ -1,4 +1,5 @@
-/* Which operation changes which of a file's times, and of its directory's; and which changes none. */
+/* Which operation changes which times of a file and of its directory, and which operation changes
+ * none. */
 #include <dirent.h>
 #include <linux/falloc.h>
 #include <sys/mman.h>
@@ -7,7 +8,7 @@
 
 #include "conform.h"
 
-/* What every case begins with: a directory and what is in it, all of it old. */
+/* The initial state of every case: a directory and its files, all with old times. */
 static void scene(void)
 {
 	static const char *names[] = { "d/f", "d/g", "d/l", "d/fifo", "d/sub", "d", "e/x", "e" };
@@ -24,9 +25,9 @@ static void scene(void)
 		OK(times_set(names[i], 1000000000, 1000000000));
 }
 
-static int fd; /* of d/f, open before the watch begins */
+static int fd; /* of d/f, opened before the watch begins */
 
-/* Operations whose return value was checked when they ran; one line each. */
+/* Operations whose return values were checked before; one line each. */
 #define OP(name, call) \
 	static void name(void) \
 	{ \
@@ -140,7 +141,7 @@ static void op_fifo(void)
 	OK(close(f));
 }
 
-/* Up to three watched names and what must change of each; everything else must not. */
+/* Up to three watched names and the times of each that must change; all others must not. */
 static const struct {
 	const char *what;
 	void (*run)(void);
@@ -234,7 +235,7 @@ static void times_change(void)
 	}
 }
 
-/* All of a new file's times are of now, by the clock that everything else here gets its times from. */
+/* All times of a new file are current, by the same clock as all other times in this file system. */
 static void times_of_new(void)
 {
 	static const char *names[] = { "new/f", "new/d", "new/l", "new/p" };
@@ -258,7 +259,7 @@ static void times_of_new(void)
 	TRUE(labs(time(NULL) - st.st_mtim.tv_sec) < 60);
 }
 
-/* relatime: a second read soon after the first changes nothing. */
+/* relatime: a second read soon after the first does not change atime. */
 static void times_relatime(void)
 {
 	int f;
@@ -282,7 +283,7 @@ static void times_relatime(void)
 	seen("read O_NOATIME");
 }
 
-/* What a write has set is still there when the file has been closed and is looked at again. */
+/* The times that a write has set stay the same after a close and a new stat. */
 static void times_stay(void)
 {
 	struct stat a, b;
@@ -298,7 +299,7 @@ static void times_stay(void)
 	EQ(b.st_mtim.tv_nsec, a.st_mtim.tv_nsec);
 	f = (int)OK(open("f", O_RDWR));
 	EQ(write(f, "yz", 2), 2);
-	OK(futimens(f, t)); /* what was set by hand wins over the write before it */
+	OK(futimens(f, t)); /* explicitly set times win over an earlier write */
 	EQ(stat_of("f").st_mtim.tv_sec, 8765);
 	OK(fsync(f));
 	OK(close(f));

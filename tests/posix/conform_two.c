@@ -1,4 +1,5 @@
-/* One file system through two mounts: what is done here is seen there, and locks hold on both. */
+/* One file system through two mounts: changes through one are seen through the other, and locks
+ * hold on both. */
 #include <dirent.h>
 #include <sys/file.h>
 #include <sys/xattr.h>
@@ -53,7 +54,7 @@ static void two_names(void)
 	OK(symlink("h", other("l")));
 	TRUE(has("l", "here"));
 	OK(unlink("l"));
-	OK(symlink("nowhere", "l")); /* the same name, something else */
+	OK(symlink("nowhere", "l")); /* the same name with another type */
 	FAILS(ENOENT, open(other("l"), O_RDONLY));
 }
 
@@ -86,7 +87,7 @@ static void two_attributes(void)
 	}
 }
 
-/* Written and closed on one, opened on the other. */
+/* Written and closed on one mount, opened on the other. */
 static void two_close_to_open(void)
 {
 	char b[64], text[64];
@@ -98,7 +99,7 @@ static void two_close_to_open(void)
 		put(to, text);
 		expect(0, has(from, text) ? 0 : -1, "round %d of two_close_to_open", i);
 	}
-	for (int i = 0; i < 20; i++) { /* a file that stays open elsewhere */
+	for (int i = 0; i < 20; i++) { /* a file that stays open on the other mount */
 		int fd = (int)OK(open("g", O_RDWR | O_CREAT, 0644)), second;
 
 		snprintf(text, sizeof(text), "%063d", i);
@@ -118,7 +119,7 @@ static void two_unlinked(void)
 
 	put("f", "content");
 	fd = (int)OK(open("f", O_RDWR));
-	OK(unlink(other("f"))); /* removed over there, open here */
+	OK(unlink(other("f"))); /* removed through the other mount, open on this one */
 	EQ(pread(fd, b, 8, 0), 7);
 	EQ(pwrite(fd, "C", 1, 0), 1);
 	OK(fsync(fd));
@@ -167,7 +168,7 @@ static void two_locks(void)
 	}
 }
 
-/* Four processes on either mount add one under a lock; nobody's is lost. */
+/* Four processes on each mount add one under a lock; no increment is lost. */
 static void two_counters(void)
 {
 	int fd = filled("f", 0), n = 0;
@@ -185,7 +186,7 @@ static void two_counters(void)
 			e |= pread(mine, &v, sizeof(v), 0) != sizeof(v);
 			v++;
 			e |= pwrite(mine, &v, sizeof(v), 0) != sizeof(v);
-			e |= close(mine); /* lets it go */
+			e |= close(mine); /* releases the lock */
 			if (e)
 				_exit(1);
 		}
@@ -199,7 +200,7 @@ static void two_counters(void)
 	EQ(n, 240);
 }
 
-/* Of many who make the same name, one has made it. */
+/* Of many processes that create the same name, exactly one succeeds. */
 static void two_exclusive(void)
 {
 	char name[16];

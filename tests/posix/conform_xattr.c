@@ -1,4 +1,5 @@
-/* Extended attributes: user.* on all kinds of files, flags, lengths, lists, names; trusted.* for root alone. */
+/* Extended attributes: user.* on all file types, flags, lengths, lists, names; trusted.* for root
+ * only. */
 #include <limits.h>
 #include <sys/xattr.h>
 
@@ -35,7 +36,7 @@ static void xattr_values(void)
 	OK(setxattr("d", "user.dir", "yes", 3, 0));
 	TRUE(value_is("d", "user.dir", "yes", 3));
 	OK(symlink("f", "l"));
-	OK(setxattr("l", "user.through", "1", 1, 0)); /* follows */
+	OK(setxattr("l", "user.through", "1", 1, 0)); /* follows the link */
 	TRUE(value_is("f", "user.through", "1", 1));
 	fd = (int)OK(open("f", O_RDONLY));
 	OK(fsetxattr(fd, "user.fd", "2", 1, 0));
@@ -77,7 +78,7 @@ static void xattr_errors(void)
 	TRUE(value_is("f", "user.a", "54321", 5));
 }
 
-/* Counts the names of a list, and whether each is one of ours. */
+/* Counts the names in a list and checks that each is expected. */
 static int names_in(const char *list, ssize_t len)
 {
 	int n = 0;
@@ -171,7 +172,7 @@ static void xattr_rights(void)
 	OK(mkdir("t", 0755));
 	OK(chmod("t", 01777));
 	AS(USER)
-	FAILS(EPERM, setxattr("t", "user.a", "x", 1, 0)); /* sticky: the owner's alone */
+	FAILS(EPERM, setxattr("t", "user.a", "x", 1, 0)); /* sticky: only the owner may */
 }
 
 static void xattr_trusted(void)
@@ -184,7 +185,7 @@ static void xattr_trusted(void)
 	OK(symlink("f", "l"));
 	OK(setxattr("f", "trusted.t", "root", 4, 0));
 	TRUE(value_is("f", "trusted.t", "root", 4));
-	OK(lsetxattr("l", "trusted.t", "link", 4, 0)); /* of the link itself */
+	OK(lsetxattr("l", "trusted.t", "link", 4, 0)); /* on the link itself */
 	TRUE(value_is("l", "trusted.t", "link", 4));
 	TRUE(value_is("f", "trusted.t", "root", 4));
 	AS(USER)

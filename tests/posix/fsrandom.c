@@ -2,10 +2,10 @@
  *
  *     fsrandom DIR [--dir2 OTHER] [--ops N] [--seed S] [--files N] [--lacks A,B]
  *
- * OTHER is the same directory through another mount. Then every second file is open on both, and each
- * operation on it happens under a lock, on either; the others move from one mount to the other when
- * they are closed and opened again. The seed chooses everything. --lacks: punch, zero-range,
- * mmap-shared, copy.
+ * OTHER is the same directory through another mount. With it, every second file is open on both
+ * mounts, and each operation on such a file runs under a lock, on either mount. The other files
+ * change from one mount to the other when they are closed and opened again. The seed determines all
+ * choices. --lacks: punch, zero-range, mmap-shared, copy.
  *
  * Threads: none. Memory: the models. Errors: at the first difference the file's last operations are
  * printed; exit status 1, 2 for wrong usage. */
@@ -30,10 +30,10 @@
 struct file {
 	char name[16];
 	bool shared; /* open on both mounts, used under locks */
-	bool there; /* it has its name */
-	int fd[2]; /* by mount, or -1 */
-	int mount; /* that of the operation under way */
-	uint8_t *data; /* what it must hold; zeros behind size */
+	bool there; /* the name exists */
+	int fd[2]; /* one per mount, or -1 */
+	int mount; /* mount of the current operation */
+	uint8_t *data; /* expected content; zeros behind size */
 	size_t size;
 	char history[HISTORY][96];
 	unsigned long n_history;
@@ -51,7 +51,7 @@ static struct file files[FILES_MAX];
 static uint8_t buf[SIZE_LIMIT + LENGTH_LIMIT + PAGE_LIMIT];
 static uint64_t state;
 static unsigned long op_number;
-static size_t page; /* of memory */
+static size_t page; /* page size of memory */
 
 static size_t below(size_t n)
 {
@@ -63,7 +63,7 @@ static bool lacks(const char *what)
 	return conf.lacks && strstr(conf.lacks, what);
 }
 
-/* ---- what happened to a file ---- */
+/* ---- the history of a file ---- */
 
 static void note(struct file *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void note(struct file *f, const char *fmt, ...)
@@ -96,7 +96,7 @@ static void give_up(struct file *f, const char *fmt, ...)
 	exit(1);
 }
 
-/* A system call's result: the file system did not fail. */
+/* Ends the program if a system call failed. */
 static ssize_t must(struct file *f, ssize_t got, const char *what)
 {
 	if (got < 0)
@@ -141,7 +141,7 @@ static void model_write(struct file *f, const uint8_t *from, size_t at, size_t l
 		f->size = at + len;
 }
 
-/* Places like pages, blocks and stripes as often as any other. */
+/* A random offset; often one at a multiple of a page, block or stripe size. */
 static size_t place(size_t limit)
 {
 	static const size_t units[] = { 512, 4096, 16384, 65536, 262144 };
@@ -245,7 +245,8 @@ static void check_all(struct file *f, int fd)
 
 static void op_read(struct file *f, int fd)
 {
-	size_t at = place(f->size + page); /* behind the end of the largest, too */
+	/* may be behind the end, also in a file of the largest size */
+	size_t at = place(f->size + page);
 	size_t len = length(at < SIZE_LIMIT ? at : 0);
 
 	note(f, "read %zu at %zu", len, at);
@@ -258,7 +259,7 @@ static void op_check(struct file *f, int fd)
 	check_all(f, fd);
 }
 
-/* Also behind the end, which leaves a hole. */
+/* May begin behind the end, which leaves a hole. */
 static void op_write(struct file *f, int fd)
 {
 	size_t beyond = below(10) ? 1 : 200000, at = place(f->size + beyond), len;
@@ -279,7 +280,7 @@ static void op_append(struct file *f, int fd)
 
 	(void)fd;
 	if (f->shared || !len)
-		return; /* a second descriptor's close would end the lock */
+		return; /* closing a second descriptor would release the lock */
 	note(f, "append %zu at %zu", len, f->size);
 	random_bytes(buf, len);
 	a = (int)must(f, open(path_of(f, f->mount), O_WRONLY | O_APPEND), "open O_APPEND");
@@ -297,7 +298,7 @@ static void op_truncate(struct file *f, int fd)
 	model_resize(f, size);
 }
 
-/* The part of the file that both `at` and a mapping allow. */
+/* Maps the part of [at, at + *len) that is within the file. */
 static uint8_t *map(struct file *f, int fd, size_t at, size_t *len, int prot)
 {
 	size_t start = at / page * page;
@@ -392,8 +393,9 @@ static void op_seek(struct file *f, int fd)
 		give_up(f, "SEEK_HOLE from %zu: %jd", at, (intmax_t)got);
 }
 
-/* From another file that is not shared, or within this one. As cp does, it asks for the size before: the kernel
- * copies up to where it last saw the end, and over FUSE nothing but a question tells it of a new one. */
+/* Copies from another file that is not shared, or within this file. Like cp, it calls fstat first:
+ * the kernel copies up to the end that it last saw, and over FUSE only a GETATTR tells it of a new
+ * end. */
 static void op_copy(struct file *f, int fd)
 {
 	struct file *from = &files[below((size_t)conf.n_files)];
@@ -431,7 +433,7 @@ static void op_sync(struct file *f, int fd)
 
 /* ---- operations on the name; nothing is locked ---- */
 
-/* All that were open before must still see what was there; then they are closed. */
+/* Descriptors opened before must still see the old content; then they are closed. */
 static void check_old(struct file *f)
 {
 	for (int m = 0; m < 2; m++)
