@@ -153,6 +153,7 @@ struct object {
 	bool blocks_stale;
 	int64_t mtime;
 	uint64_t writes, synced, covers; /* as in disk_dir, for the data */
+	bool sync_succeeded; /* the latest sync through this descriptor */
 	uint64_t entry; /* value of the directory's `changed` that covers this entry */
 	uint64_t floor; /* of the inode; exact if OPEN, else at least that in disk->floors */
 	bool latched; /* a writeback error that no object_sync() has reported yet */

@@ -196,17 +196,26 @@ static void fence_change(struct fence_op *f)
 	}
 }
 
+/* An earlier attempt at this truncate may have cut the object, before a restart or a failed sync. */
+static bool cut_before(const struct fence_op *f)
+{
+	const struct object *o = f->object;
+
+	return o->state != OBJECT_GONE && o->end == f->truncate_to && !o->sync_succeeded;
+}
+
 /* Data that were cut off must not reappear after a power failure: sync the file. */
 static void fence_changed(struct fence_op *f)
 {
 	struct object *o = f->object;
 
-	if (!f->cut)
-		return;
-	o->end = f->truncate_to;
-	o->mtime = (int64_t)f->disk->env->clock->wall(f->disk->env);
-	o->writes++;
-	group_sync_add(&o->gs, &f->req);
+	if (f->cut) {
+		o->end = f->truncate_to;
+		o->mtime = (int64_t)f->disk->env->clock->wall(f->disk->env);
+		o->writes++;
+	}
+	if (f->cut || cut_before(f))
+		group_sync_add(&o->gs, &f->req);
 }
 
 /* A removed file must not reappear either: sync the directory, also if there was no object, since

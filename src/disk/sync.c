@@ -131,6 +131,7 @@ static void object_ended(struct group_sync *g, int error)
 	struct object *o = container_of(g, struct object, gs);
 
 	o->synced = o->covers;
+	o->sync_succeeded = !error;
 	if (error) {
 		o->latched = true;
 		o->disk->verifier = env_random_u64(o->disk->env);

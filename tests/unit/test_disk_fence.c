@@ -179,6 +179,27 @@ static void a_fence_cuts_but_never_extends(void)
 	disk_end();
 }
 
+/* The cut is in the page cache after a kill: its repetition finds nothing to cut, and syncs it. */
+static void a_repeated_cut_is_synced(void)
+{
+	struct object *o;
+	uint64_t end;
+
+	disk_begin(".");
+	o = get_ok(30, 1);
+	CHECK_EQ(put_bytes(o, 0, "12345678", 8), 0);
+	object_put(o);
+	CHECK_EQ(fence(30, 5, 3, &end), 0);
+	disk_again(false);
+	faulty.n_sync = 0;
+	CHECK_EQ(fence(30, 5, 3, &end), 0);
+	CHECK_EQ(end, 3);
+	CHECK_EQ(faulty.n_sync, 1);
+	CHECK_EQ(fence(30, 5, 3, &end), 0);
+	CHECK_EQ(faulty.n_sync, 1); /* it is known to be synced */
+	disk_end();
+}
+
 static void fences_at_the_same_time_share_syncs(void)
 {
 	enum { N = 100 };
@@ -478,7 +499,8 @@ TEST_MAIN(TEST(a_fence_refuses_older_epochs_now_and_after_a_restart),
 	  TEST(a_fence_refuses_to_open_and_makes_no_object),
 	  TEST(a_fence_waits_for_turns_in_flight_and_refuses_those_that_wait),
 	  TEST(who_stores_at_once_needs_all_of_a_turn_but_the_waiting),
-	  TEST(a_fence_cuts_but_never_extends), TEST(fences_at_the_same_time_share_syncs),
+	  TEST(a_fence_cuts_but_never_extends), TEST(a_repeated_cut_is_synced),
+	  TEST(fences_at_the_same_time_share_syncs),
 	  TEST(a_fence_that_is_not_durable_fails_and_can_be_repeated),
 	  TEST(removal_leaves_a_tombstone_over_restarts),
 	  TEST(removals_and_gets_at_the_same_time_end_well),
