@@ -456,22 +456,26 @@ static void killed_before_rename(struct world *w)
 	scene_met(w);
 }
 
+static void sync_and_close(struct world *w, uint32_t client, struct cfile *f)
+{
+	struct cop *c = scene_call(w, client);
+	int64_t e;
+
+	client_fsync(c, f);
+	e = scene_end(w, c);
+	scene_check(w, !e, "fsync: %d", (int)e);
+	scene_close(w, client, f);
+}
+
 /* The file was opened and synced before the power loss: nothing is lost, so nothing is refused. */
 static void synced_before_loss(struct world *w)
 {
 	struct replace r = left_unsynced(w);
-	struct cfile *f;
-	struct cop *c;
-	int64_t e;
+	struct cfile *f = scene_open(w, 1, r.from, O_RDONLY);
 
-	f = scene_open(w, 1, r.from, O_RDONLY);
 	if (w->failed)
 		return;
-	c = scene_call(w, 1);
-	client_fsync(c, f);
-	e = scene_end(w, c);
-	scene_check(w, !e, "fsync: %d", (int)e);
-	scene_close(w, 1, f);
+	sync_and_close(w, 1, f);
 	end_new(&r, true);
 }
 
@@ -550,19 +554,13 @@ static void synced_by_another(struct world *w)
 {
 	struct cfile *f, *g;
 	struct replace r = begin_new(w, &f);
-	struct cop *c;
-	int64_t e;
 
 	g = scene_open(w, 1, r.from, O_RDONLY);
 	if (w->failed)
 		return;
 	write_all(&r, f, NEW);
 	close_it(&r, f);
-	c = scene_call(w, 1);
-	client_fsync(c, g);
-	e = scene_end(w, c);
-	scene_check(w, !e, "fsync: %d", (int)e);
-	scene_close(w, 1, g);
+	sync_and_close(w, 1, g);
 	end_new(&r, true);
 }
 
