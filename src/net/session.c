@@ -142,6 +142,9 @@ void session_leave(struct session *s, uint32_t slot)
 	s->slots[slot].request = NULL;
 	if (--s->in_service)
 		return;
+	/* the client was there until now: if its link broke meanwhile, it has a lease to return */
+	if (!list_empty(&s->ending))
+		s->renewed = s->table->loop->now;
 	while ((it = list_pop(&s->ending)))
 		req_done(list_entry(it, struct session_wait, link)->q, 0, 0);
 }

@@ -222,8 +222,7 @@ static bool in_doubt(struct race_lane *r, int64_t e)
 {
 	struct world *w = r->a->w;
 	uint64_t took = w->sim.now - r->began;
-	struct op like = { .a = r->a,
-			   .kind = r->op.kind == LIN_TRUNCATE ? DO_TRUNCATE : DO_RENAME };
+	struct op like = { .a = r->a, .kind = r->op.kind == LIN_TRUNCATE ? DO_TRUNCATE : DO_MKDIR };
 
 	if (op_soft(e) && took >= (w->conf.timeout_s - 1) * NSEC_PER_SEC) {
 		w->count->soft++;

@@ -241,10 +241,30 @@ static void resuming_waits_for_the_requests_of_the_old_link(void)
 	end();
 }
 
+/* Its second link waits for a request of the first one, and breaks before that request ends. */
+static void a_client_that_waited_to_resume_has_a_new_lease(void)
+{
+	struct session *s = begin();
+	struct waiter v = { .over = false };
+
+	CHECK_EQ(session_enter(s, 0, 1, 20, s), 0);
+	req_init(&v.q, &w.loop, &wait_ops, 0);
+	session_quiesce(s, &v.wait, &v.q);
+	networld_pass(&w, 100 * NSEC_PER_SEC);
+	CHECK_EQ(n_expired, 0);
+	session_leave(s, 0);
+	networld_pass(&w, 29 * NSEC_PER_SEC);
+	CHECK_EQ(n_expired, 0);
+	networld_pass(&w, 2 * NSEC_PER_SEC);
+	CHECK_EQ(n_expired, 1);
+	end();
+}
+
 TEST_MAIN(TEST(a_slot_serves_one_request_at_a_time),
 	  TEST(a_slot_takes_repetitions_and_what_is_newer_but_nothing_older),
 	  TEST(a_slot_that_does_not_exist_is_a_lie),
 	  TEST(a_lease_ends_after_its_time_and_closes_the_link),
 	  TEST(requests_and_moving_bytes_renew_a_lease),
 	  TEST(a_session_outlives_its_link_until_the_lease_ends), TEST(a_link_has_one_session),
-	  TEST(resuming_waits_for_the_requests_of_the_old_link))
+	  TEST(resuming_waits_for_the_requests_of_the_old_link),
+	  TEST(a_client_that_waited_to_resume_has_a_new_lease))
