@@ -63,6 +63,9 @@ def check_src(root, path, public):
             continue
         elif ".." in name.split("/") or name.startswith("/"):
             yield f"{where}: write folder/name.h, relative to src/"
+        elif name == "proto/ops.def":
+            if folder not in ("xdr", "server"):
+                yield f"{where}: the list of operations comes through xdr/xdr.h"
         elif target is None or target == folder:
             own = name if target is None else name.split("/", 1)[1]
             if own.startswith("gen/"):

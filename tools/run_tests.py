@@ -121,7 +121,7 @@ def check_headers(build):
     compilers = [c for c in ("gcc", "clang") if shutil.which(c)]
     flags = ["-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wstrict-prototypes", "-Werror",
              "-fsyntax-only", "-x", "c", "-"]
-    inside = [f"-I{ROOT}/src", f"-I{build}/gen"]
+    inside = [f"-I{ROOT}", f"-I{ROOT}/src", f"-I{build}/gen"]
     failed = []
     for header in headers:
         public = os.path.dirname(header) == os.path.join(ROOT, "include")

@@ -12,8 +12,7 @@ static void as_root(struct cop *op)
 void client_map(struct cop *op, uint32_t target, uint64_t timeout_ns)
 {
 	as_root(op);
-	client_ask(op, OP_MAP, target, timeout_ns, XDR_ANY(xdr_wire_void_args),
-		   XDR_ANY(xdr_wire_map_res));
+	client_ask(op, OP_MAP, target, timeout_ns);
 }
 
 void client_add_target(struct cop *op, uint32_t target, const struct wire_map_target *t,
@@ -21,14 +20,12 @@ void client_add_target(struct cop *op, uint32_t target, const struct wire_map_ta
 {
 	as_root(op);
 	op->args.add_target = (struct wire_add_target_args){ *t, emptied };
-	client_ask(op, OP_ADD_TARGET, target, op->c->timeout_ns, XDR_ANY(xdr_wire_add_target_args),
-		   XDR_ANY(xdr_wire_void_res));
+	client_ask(op, OP_ADD_TARGET, target, op->c->timeout_ns);
 }
 
 void client_backup(struct cop *op, uint32_t target, uint64_t id, uint64_t offset)
 {
 	as_root(op);
 	op->args.backup = (struct wire_backup_args){ id, offset };
-	client_ask(op, OP_BACKUP, target, op->c->timeout_ns, XDR_ANY(xdr_wire_backup_args),
-		   XDR_ANY(xdr_wire_backup_res));
+	client_ask(op, OP_BACKUP, target, op->c->timeout_ns);
 }

@@ -52,8 +52,7 @@ static void write_there(struct cop *op, struct append *a)
 static void tell(struct cop *op, struct append *a)
 {
 	a->done_args = (struct wire_appended_args){ op->file->h, op->file->id, a->id };
-	op->call = call_make(op, OP_APPENDED, XDR_ANY(xdr_wire_appended_args), &a->done_args,
-			     XDR_ANY(xdr_wire_void_res), &op->res);
+	op->call = call_make(op, OP_APPENDED, &a->done_args, &op->res);
 	peer_call(peer_of(op->c, op->file->h.ino), &op->call, &op->q);
 }
 
@@ -70,8 +69,7 @@ static bool step(struct req *q)
 						     .id = a->id,
 						     .length = a->room ? 0 : a->length,
 						     .upto = a->room ? upto(a) : 0 };
-		op->call = call_make(op, OP_APPEND, XDR_ANY(xdr_wire_append_args), &a->args,
-				     XDR_ANY(xdr_wire_append_res), &a->res);
+		op->call = call_make(op, OP_APPEND, &a->args, &a->res);
 		peer_call(peer_of(op->c, op->file->h.ino), &op->call, q);
 		break;
 	case WRITE:

@@ -118,8 +118,7 @@ struct cfile {
 void client_add(struct client *c, const struct conf_target *t, const char *address);
 struct peer *peer_of(struct client *c, uint64_t ino); /* the metadata server of ino */
 /* Makes a call of this operation; the caller adds what is special. */
-struct call call_make(struct cop *op, uint32_t number, xdr_any put, void *args, xdr_any get,
-		      void *res);
+struct call call_make(struct cop *op, uint32_t number, void *args, void *res);
 uint64_t trace_new(struct client *c);
 /* With an error, the operation starts in the state that `ops` names for errors. */
 void cop_start(struct cop *op, const struct req_ops *ops, int error);
@@ -222,8 +221,8 @@ uint32_t append_claims(const struct cfile *f, struct wire_append_claim *out); /*
 /* ---- names.c ---- */
 struct wire_place name_place(struct sheaf_handle dir, const char *path, bool follow);
 /* `error` is reported by the operation, not here. p NULL: the arguments begin with a handle. */
-void name_start(struct cop *op, uint32_t number, xdr_any put, xdr_any get, struct wire_place *p,
-		int error);
+void name_start(struct cop *op, uint32_t number, struct wire_place *p, int error);
+void inode_start(struct cop *op, uint32_t number, const struct wire_handle *h, int error);
 
 /* ---- file.c ---- */
 int file_make(struct cop *op); /* makes op->file from the answer to an open */

@@ -214,13 +214,11 @@ void cop_free(struct cop *op)
 	list_push_front(&op->c->spare_ops, &op->spare);
 }
 
-struct call call_make(struct cop *op, uint32_t number, xdr_any put, void *args, xdr_any get,
-		      void *res)
+struct call call_make(struct cop *op, uint32_t number, void *args, void *res)
 {
 	return (struct call){ .op = number,
-			      .put_args = put,
+			      .once = wire_op_rows[number].flags & OPF_ONCE,
 			      .args = args,
-			      .get_res = get,
 			      .res = res,
 			      .cred = &op->cred,
 			      .arena = &op->arena,

@@ -73,9 +73,12 @@ struct cop {
 	uint32_t hops; /* referrals followed; client_ask(): the target */
 	uint64_t asked; /* when the last request was sent */
 	bool later; /* of a close: nothing waits for it, the call may be deferred */
+	bool moves; /* cached referrals may be wrong after it; set by the table, or before its start */
+	bool repeatable; /* an OPEN that changes nothing, in spite of OPF_ONCE */
 	bool plain; /* recorded attributes suffice: the objects are not asked */
 	bool learned; /* the cluster map was asked for already */
-	struct wire_place *place, *place2; /* in args: what is left of the paths */
+	uint64_t ino; /* of operations on an inode, whose owner gets the request */
+	struct wire_place *place, *place2; /* in args: what is left of the paths, or NULL */
 	struct wire_place start, start2; /* the paths at the start */
 	int64_t upto; /* SETATTR of mtime: replaces the mtime of writes up to this one */
 	uint32_t tries; /* restarts because a name vanished during the walk */
@@ -242,8 +245,7 @@ void client_status(struct cop *op, uint32_t target, uint64_t timeout_ns);
 void client_requests(struct cop *op, uint32_t target, uint64_t timeout_ns);
 void client_ping(struct cop *op, uint32_t target);
 /* Sends any operation to one server, with op->args and op->res. */
-void client_ask(struct cop *op, uint32_t number, uint32_t target, uint64_t timeout_ns, xdr_any put,
-		xdr_any get);
+void client_ask(struct cop *op, uint32_t number, uint32_t target, uint64_t timeout_ns);
 bool client_is_meta(const struct client *c, uint32_t target);
 uint32_t client_keeper(const struct client *c, uint64_t ino); /* the metadata server of ino */
 /* Sets res.map, valid until cop_free(), as are the other results here. */

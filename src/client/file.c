@@ -281,8 +281,8 @@ void client_open(struct cop *op, struct sheaf_handle dir, const char *path, int 
 		a->unit = layout->stripe_unit;
 		a->width = layout->width;
 	}
-	name_start(op, OP_OPEN, XDR_ANY(xdr_wire_open_args), XDR_ANY(xdr_wire_open_res), &a->where,
-		   e);
+	op->repeatable = !(a->flags & (OPEN_CREATE | OPEN_TRUNC));
+	name_start(op, OP_OPEN, &a->where, e);
 }
 
 /* ---- fsync, flush and close ---- */
@@ -339,12 +339,9 @@ static int ask_targets(struct cop *op, struct syncing *s)
 			continue;
 		s->args[i].at = file_access(f, i);
 		s->seen[i] = f->writes[i];
-		s->calls[i] =
-			s->how == SYNC ?
-				call_make(op, OP_SYNC, XDR_ANY(xdr_wire_sync_args), &s->args[i],
-					  XDR_ANY(xdr_wire_object_res), &s->res[i]) :
-				call_make(op, OP_OBJSTAT, XDR_ANY(xdr_wire_access), &s->args[i].at,
-					  XDR_ANY(xdr_wire_object_res), &s->res[i]);
+		s->calls[i] = s->how == SYNC ?
+				      call_make(op, OP_SYNC, &s->args[i], &s->res[i]) :
+				      call_make(op, OP_OBJSTAT, &s->args[i].at, &s->res[i]);
 		peer_call(&f->c->peers[f->targets[i]], &s->calls[i], &op->q);
 	}
 	return 0;
@@ -394,13 +391,11 @@ static void report(struct cop *op, struct syncing *s)
 	s->n_wrote = f->n_wrote;
 	if (s->how == CLOSE) {
 		op->args.close = (struct wire_close_args){ f->h, f->id, w };
-		op->call = call_make(op, OP_CLOSE, XDR_ANY(xdr_wire_close_args), &op->args,
-				     XDR_ANY(xdr_wire_void_res), &op->res);
+		op->call = call_make(op, OP_CLOSE, &op->args, &op->res);
 	} else if (s->how == SYNC && tells) {
 		w.doubt = f->wrote.doubt; /* in a RECORD it has another meaning */
 		op->args.record = (struct wire_record_args){ f->h, w };
-		op->call = call_make(op, OP_RECORD, XDR_ANY(xdr_wire_record_args), &op->args,
-				     XDR_ANY(xdr_wire_recorded_res), &op->res);
+		op->call = call_make(op, OP_RECORD, &op->args, &op->res);
 	} else {
 		return;
 	}
@@ -436,8 +431,7 @@ static void tell_synced(struct cop *op)
 
 	call_fini(&op->call);
 	op->args.durable = (struct wire_durable_args){ f->h, false };
-	op->call = call_make(op, OP_FSYNC, XDR_ANY(xdr_wire_durable_args), &op->args,
-			     XDR_ANY(xdr_wire_void_res), &op->res);
+	op->call = call_make(op, OP_FSYNC, &op->args, &op->res);
 	peer_call(peer_of(op->c, f->h.ino), &op->call, &op->q);
 }
 
@@ -588,9 +582,7 @@ static size_t claim_file(struct peer *p, struct cfile *f, size_t skip)
 					       .n_locks = (uint32_t)n,
 					       .locks = cl->locks };
 	cl->call = (struct call){ .op = OP_RECLAIM,
-				  .put_args = XDR_ANY(xdr_wire_reclaim_args),
 				  .args = &cl->args,
-				  .get_res = XDR_ANY(xdr_wire_void_res),
 				  .res = &cl->res,
 				  .cred = &cl->cred,
 				  .deadline = c->loop->now + c->timeout_ns };

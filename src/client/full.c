@@ -35,8 +35,7 @@ static int ask(struct question *k)
 		return -ENOMEM;
 	k->n = c->n_meta;
 	for (uint32_t i = 0; i < k->n; i++) {
-		k->calls[i] = call_make(op, OP_STATUS, XDR_ANY(xdr_wire_void_args), &op->args,
-					XDR_ANY(xdr_wire_status_res), &k->res[i]);
+		k->calls[i] = call_make(op, OP_STATUS, &op->args, &k->res[i]);
 		k->calls[i].deadline = c->loop->now + MIN(c->timeout_ns, NSEC_PER_SEC);
 		peer_call(&c->peers[c->meta[i]], &k->calls[i], &op->q);
 	}

@@ -91,9 +91,7 @@ void map_learn(struct client *c, struct peer *p, struct req *q)
 	l->peer = p;
 	l->waiter = q;
 	l->call = (struct call){ .op = OP_MAP,
-				 .put_args = XDR_ANY(xdr_wire_void_args),
 				 .args = &l->args,
-				 .get_res = XDR_ANY(xdr_wire_map_res),
 				 .res = &l->res,
 				 .cred = &root,
 				 .arena = &l->arena,

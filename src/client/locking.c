@@ -237,9 +237,7 @@ static bool step(struct req *q)
 			l->patience = q->loop->now + op->c->timeout_ns;
 		if (l->cancelled)
 			op->args.lock.flags |= LOCK_CANCEL;
-		op->call = call_make(op, l->test ? OP_LOCK_TEST : OP_LOCK,
-				     XDR_ANY(xdr_wire_lock_args), &op->args,
-				     XDR_ANY(xdr_wire_lock_res), &op->res);
+		op->call = call_make(op, l->test ? OP_LOCK_TEST : OP_LOCK, &op->args, &op->res);
 		peer_call(peer_of(op->c, op->file->h.ino), &op->call, q);
 		break;
 	case ANSWER:

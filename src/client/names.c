@@ -16,30 +16,6 @@ enum { CALL, CHECK, PARENT, PARENT_CHECK, ROOM, SIZE, SIZED, END };
 static const char *const names[] = { "call", "check", "parent", "parent-check",
 				     "room", "size",  "sized",	"end" };
 
-static uint64_t route(struct cop *op)
-{
-	switch (op->call.op) {
-	case OP_GETATTR:
-		return op->args.getattr.h.ino;
-	case OP_SETATTR:
-		return op->args.setattr.h.ino;
-	case OP_TRUNCATE:
-		return op->args.truncate.h.ino;
-	case OP_READDIR:
-		return op->args.readdir.dir.ino;
-	case OP_GETXATTR:
-		return op->args.getxattr.h.ino;
-	case OP_LISTXATTR:
-		return op->args.listxattr.h.ino;
-	case OP_SETXATTR:
-		return op->args.setxattr.h.ino;
-	case OP_REMOVEXATTR:
-		return op->args.removexattr.h.ino;
-	default:
-		return op->place->dir.ino;
-	}
-}
-
 /* Follows a referral: the server owned only the beginning of the path. After a symbolic link,
  * r->rest replaces what is left of the path. */
 static int follow(struct cop *op, struct wire_place *p, const struct wire_referral *r)
@@ -98,8 +74,7 @@ static void parent_ask(struct cop *op)
 {
 	struct parent *p = op->state;
 
-	p->call = call_make(op, OP_LOOKUP, XDR_ANY(xdr_wire_lookup_args), &p->args,
-			    XDR_ANY(xdr_wire_lookup_res), &p->res);
+	p->call = call_make(op, OP_LOOKUP, &p->args, &p->res);
 	op->asked = op->q.loop->now;
 	p->call.deadline = op->q.loop->now + op->c->timeout_ns;
 	p->call.trace = op->q.trace;
@@ -138,30 +113,6 @@ static int again(struct cop *op)
 	return 0;
 }
 
-static bool is_system(const struct wire_bytes *name)
-{
-	return name->len >= 7 && memcmp(name->p, "system.", 7) == 0;
-}
-
-/* After these operations cached referrals may be wrong. (Servers delay them until the referral
- * leases of other clients have ended.) */
-static bool moves_names(const struct cop *op)
-{
-	switch (op->call.op) {
-	case OP_RENAME:
-	case OP_RMDIR:
-		return true;
-	case OP_SETXATTR: /* an ACL */
-		return is_system(&op->args.setxattr.name);
-	case OP_REMOVEXATTR:
-		return is_system(&op->args.removexattr.name);
-	case OP_SETATTR:
-		return op->args.setattr.which & (SET_MODE | SET_UID | SET_GID);
-	default:
-		return false;
-	}
-}
-
 /* Waits for space after -ENOSPC. From SETXATTR it means too many attributes: no removal helps. */
 static bool awaits_room(struct cop *op)
 {
@@ -195,7 +146,7 @@ static bool step(struct req *q)
 		op->asked = q->loop->now;
 		op->call.deadline = q->loop->now + op->c->timeout_ns;
 		op->call.trace = q->trace;
-		peer_call(peer_of(op->c, route(op)), &op->call, q);
+		peer_call(peer_of(op->c, op->place ? op->place->dir.ino : op->ino), &op->call, q);
 		break;
 	case CHECK:
 		if (awaits_room(op)) {
@@ -207,7 +158,7 @@ static bool step(struct req *q)
 		req_goto(q, END);
 		if (went_on(op))
 			q->error = -ENOSPC;
-		if (moves_names(op))
+		if (op->moves)
 			ways_forget(op->c);
 		if (op->call.op == OP_SETATTR && (op->args.setattr.which & SET_MTIME))
 			file_mtime_end(op->c, op->args.setattr.h.ino, op->upto, !q->error);
@@ -285,47 +236,33 @@ static struct wire_place place_of(struct sheaf_handle dir, const char *path)
 	return name_place(dir, path, false);
 }
 
-/* Operations that may be executed twice. */
-static bool only_looks(const struct cop *op, uint32_t number)
+static void start(struct cop *op, uint32_t number, int error)
 {
-	switch (number) {
-	case OP_LOOKUP:
-	case OP_GETATTR:
-	case OP_READDIR:
-	case OP_READLINK:
-	case OP_GETXATTR:
-	case OP_LISTXATTR:
-		return true;
-	case OP_OPEN:
-		return !(op->args.open.flags & (OPEN_CREATE | OPEN_TRUNC));
-	default:
-		return false;
-	}
-}
-
-void name_start(struct cop *op, uint32_t number, xdr_any put, xdr_any get, struct wire_place *p,
-		int error)
-{
-	op->place = p;
-	if (p)
-		op->start = *p;
-	if (op->place2)
-		op->start2 = *op->place2;
-	op->call = call_make(op, number, put, &op->args, get, &op->res);
-	op->call.change = !only_looks(op, number);
+	op->call = call_make(op, number, &op->args, &op->res);
+	op->call.once &= !op->repeatable;
+	op->moves |= wire_op_rows[number].flags & OPF_MOVES;
 	cop_start(op, &name_ops, error);
 }
 
-static void start(struct cop *op, uint32_t number, xdr_any put, xdr_any get, struct wire_place *p)
+void name_start(struct cop *op, uint32_t number, struct wire_place *p, int error)
 {
-	name_start(op, number, put, get, p, 0);
+	op->place = p;
+	op->start = *p;
+	if (op->place2)
+		op->start2 = *op->place2;
+	start(op, number, error);
+}
+
+void inode_start(struct cop *op, uint32_t number, const struct wire_handle *h, int error)
+{
+	op->ino = h->ino;
+	start(op, number, error);
 }
 
 static void look(struct cop *op, struct sheaf_handle dir, const char *path, bool follow_last)
 {
 	op->args.lookup.where = name_place(dir, path, follow_last);
-	start(op, OP_LOOKUP, XDR_ANY(xdr_wire_lookup_args), XDR_ANY(xdr_wire_lookup_res),
-	      &op->args.lookup.where);
+	name_start(op, OP_LOOKUP, &op->args.lookup.where, 0);
 }
 
 void client_stat(struct cop *op, struct sheaf_handle dir, const char *path)
@@ -341,14 +278,14 @@ void client_lookup(struct cop *op, struct sheaf_handle dir, const char *path)
 void client_getattr(struct cop *op, struct sheaf_handle h)
 {
 	op->args.getattr = (struct wire_getattr_args){ { h.ino, h.gen }, false };
-	start(op, OP_GETATTR, XDR_ANY(xdr_wire_getattr_args), XDR_ANY(xdr_wire_getattr_res), NULL);
+	inode_start(op, OP_GETATTR, &op->args.getattr.h, 0);
 }
 
 void client_layout(struct cop *op, struct sheaf_handle h)
 {
 	op->plain = true;
 	op->args.getattr = (struct wire_getattr_args){ { h.ino, h.gen }, true };
-	start(op, OP_GETATTR, XDR_ANY(xdr_wire_getattr_args), XDR_ANY(xdr_wire_getattr_res), NULL);
+	inode_start(op, OP_GETATTR, &op->args.getattr.h, 0);
 }
 
 static int64_t ns_of(struct timespec t)
@@ -365,38 +302,35 @@ void client_setattr(struct cop *op, struct sheaf_handle h, unsigned which, const
 						       .gid = st->st_gid,
 						       .atime = ns_of(st->st_atim),
 						       .mtime = ns_of(st->st_mtim) };
+	op->moves = which & (SHEAF_SET_MODE | SHEAF_SET_UID | SHEAF_SET_GID);
 	if (which & SHEAF_SET_MTIME)
 		op->args.setattr.written = op->upto = file_mtime_begin(op->c, h.ino, op->cred.uid);
-	start(op, OP_SETATTR, XDR_ANY(xdr_wire_setattr_args), XDR_ANY(xdr_wire_attr_res), NULL);
+	inode_start(op, OP_SETATTR, &op->args.setattr.h, 0);
 }
 
 void client_mkdir(struct cop *op, struct sheaf_handle dir, const char *path, mode_t mode)
 {
 	op->args.mkdir = (struct wire_mkdir_args){ place_of(dir, path), mode & 07777, op->umask };
-	start(op, OP_MKDIR, XDR_ANY(xdr_wire_mkdir_args), XDR_ANY(xdr_wire_made_res),
-	      &op->args.mkdir.where);
+	name_start(op, OP_MKDIR, &op->args.mkdir.where, 0);
 }
 
 void client_mknod(struct cop *op, struct sheaf_handle dir, const char *path, mode_t mode, dev_t dev)
 {
 	op->args.mknod =
 		(struct wire_mknod_args){ place_of(dir, path), mode, (uint32_t)dev, op->umask };
-	name_start(op, OP_MKNOD, XDR_ANY(xdr_wire_mknod_args), XDR_ANY(xdr_wire_made_res),
-		   &op->args.mknod.where, dev > UINT32_MAX ? -EINVAL : 0);
+	name_start(op, OP_MKNOD, &op->args.mknod.where, dev > UINT32_MAX ? -EINVAL : 0);
 }
 
 void client_unlink(struct cop *op, struct sheaf_handle dir, const char *path)
 {
 	op->args.unlink.where = place_of(dir, path);
-	start(op, OP_UNLINK, XDR_ANY(xdr_wire_unlink_args), XDR_ANY(xdr_wire_dirs_after),
-	      &op->args.unlink.where);
+	name_start(op, OP_UNLINK, &op->args.unlink.where, 0);
 }
 
 void client_rmdir(struct cop *op, struct sheaf_handle dir, const char *path)
 {
 	op->args.unlink.where = place_of(dir, path);
-	start(op, OP_RMDIR, XDR_ANY(xdr_wire_unlink_args), XDR_ANY(xdr_wire_dirs_after),
-	      &op->args.unlink.where);
+	name_start(op, OP_RMDIR, &op->args.unlink.where, 0);
 }
 
 void client_rename(struct cop *op, struct sheaf_handle dir, const char *from,
@@ -405,50 +339,45 @@ void client_rename(struct cop *op, struct sheaf_handle dir, const char *from,
 	op->args.rename =
 		(struct wire_rename_args){ place_of(dir, from), place_of(dir2, to), flags };
 	op->place2 = &op->args.rename.to;
-	start(op, OP_RENAME, XDR_ANY(xdr_wire_rename_args), XDR_ANY(xdr_wire_dirs_after),
-	      &op->args.rename.from);
+	name_start(op, OP_RENAME, &op->args.rename.from, 0);
 }
 
 void client_link(struct cop *op, struct sheaf_handle h, struct sheaf_handle dir, const char *path)
 {
 	op->args.link = (struct wire_link_args){ { h.ino, h.gen }, place_of(dir, path) };
-	start(op, OP_LINK, XDR_ANY(xdr_wire_link_args), XDR_ANY(xdr_wire_made_res),
-	      &op->args.link.where);
+	name_start(op, OP_LINK, &op->args.link.where, 0);
 }
 
 void client_symlink(struct cop *op, const char *target, struct sheaf_handle dir, const char *path)
 {
 	op->args.symlink = (struct wire_symlink_args){ place_of(dir, path), wire_text(target) };
-	name_start(op, OP_SYMLINK, XDR_ANY(xdr_wire_symlink_args), XDR_ANY(xdr_wire_made_res),
-		   &op->args.symlink.where,
+	name_start(op, OP_SYMLINK, &op->args.symlink.where,
 		   op->args.symlink.target.len > LINK_MAX_LEN ? -ENAMETOOLONG : 0);
 }
 
 void client_readlink(struct cop *op, struct sheaf_handle dir, const char *path)
 {
 	op->args.readlink.where = place_of(dir, path);
-	start(op, OP_READLINK, XDR_ANY(xdr_wire_readlink_args), XDR_ANY(xdr_wire_readlink_res),
-	      &op->args.readlink.where);
+	name_start(op, OP_READLINK, &op->args.readlink.where, 0);
 }
 
 void client_truncate(struct cop *op, struct sheaf_handle h, uint64_t size)
 {
 	op->args.truncate = (struct wire_truncate_args){ { h.ino, h.gen }, size, 0 };
-	start(op, OP_TRUNCATE, XDR_ANY(xdr_wire_truncate_args), XDR_ANY(xdr_wire_attr_res), NULL);
+	inode_start(op, OP_TRUNCATE, &op->args.truncate.h, 0);
 }
 
 void client_ftruncate(struct cop *op, struct cfile *f, uint64_t size)
 {
 	op->args.truncate = (struct wire_truncate_args){ f->h, size, f->id };
-	name_start(op, OP_TRUNCATE, XDR_ANY(xdr_wire_truncate_args), XDR_ANY(xdr_wire_attr_res),
-		   NULL, file_locks_lost(f) ? -EIO : 0);
+	inode_start(op, OP_TRUNCATE, &op->args.truncate.h, file_locks_lost(f) ? -EIO : 0);
 }
 
 void client_readdir(struct cop *op, struct sheaf_handle dir, uint64_t cookie, uint32_t max,
 		    bool attrs)
 {
 	op->args.readdir = (struct wire_readdir_args){ { dir.ino, dir.gen }, cookie, max, attrs };
-	start(op, OP_READDIR, XDR_ANY(xdr_wire_readdir_args), XDR_ANY(xdr_wire_readdir_res), NULL);
+	inode_start(op, OP_READDIR, &op->args.readdir.dir, 0);
 }
 
 /* ---- servers ---- */
@@ -469,34 +398,27 @@ static bool ask_step(struct req *q)
 
 static const struct req_ops ask_ops = { "ask", ask_step, ANSWER, 2, ask_names };
 
-void client_ask(struct cop *op, uint32_t number, uint32_t target, uint64_t timeout_ns, xdr_any put,
-		xdr_any get)
+void client_ask(struct cop *op, uint32_t number, uint32_t target, uint64_t timeout_ns)
 {
 	op->hops = target;
-	op->call = call_make(op, number, put, &op->args, get, &op->res);
-	op->call.change = number == OP_REPAIR;
+	op->call = call_make(op, number, &op->args, &op->res);
 	op->call.deadline = op->c->loop->env->clock->now(op->c->loop->env) + timeout_ns;
 	cop_start(op, &ask_ops, 0);
 }
 
-static void ask(struct cop *op, uint32_t number, uint32_t target, uint64_t timeout_ns, xdr_any get)
-{
-	client_ask(op, number, target, timeout_ns, XDR_ANY(xdr_wire_void_args), get);
-}
-
 void client_status(struct cop *op, uint32_t target, uint64_t timeout_ns)
 {
-	ask(op, OP_STATUS, target, timeout_ns, XDR_ANY(xdr_wire_status_res));
+	client_ask(op, OP_STATUS, target, timeout_ns);
 }
 
 void client_requests(struct cop *op, uint32_t target, uint64_t timeout_ns)
 {
-	ask(op, OP_REQUESTS, target, timeout_ns, XDR_ANY(xdr_wire_requests_res));
+	client_ask(op, OP_REQUESTS, target, timeout_ns);
 }
 
 void client_ping(struct cop *op, uint32_t target)
 {
-	ask(op, OP_PING, target, op->c->timeout_ns, XDR_ANY(xdr_wire_void_res));
+	client_ask(op, OP_PING, target, op->c->timeout_ns);
 }
 
 enum { SPACE, SPACE_END };
@@ -534,8 +456,7 @@ static int space_ask(struct cop *op, struct space *s)
 	for (uint32_t i = 0; i < s->n; i++) {
 		if (!has_data(c, i))
 			continue;
-		s->calls[i] = call_make(op, OP_STATUS, XDR_ANY(xdr_wire_void_args), &op->args,
-					XDR_ANY(xdr_wire_status_res), &s->res[i]);
+		s->calls[i] = call_make(op, OP_STATUS, &op->args, &s->res[i]);
 		peer_call(&c->peers[i], &s->calls[i], &op->q);
 	}
 	return 0;
@@ -604,11 +525,9 @@ static bool bye_step(struct req *q)
 
 		if (c->peers[i].state != PEER_UP)
 			continue;
-		*call = call_make(op, OP_BYE, XDR_ANY(xdr_wire_void_args), &op->args,
-				  XDR_ANY(xdr_wire_void_res), &op->res);
+		*call = call_make(op, OP_BYE, &op->args, &op->res);
 		call->deadline =
 			q->loop->now + (peer_silent(&c->peers[i]) ? SILENT_BYE_NS : NSEC_PER_SEC);
-		call->change = true; /* not repeated under a new session */
 		peer_call(&c->peers[i], call, q);
 	}
 	return true;

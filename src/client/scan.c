@@ -103,7 +103,7 @@ int sheaf_scan(struct sheaf *fs, int i, enum sheaf_scan_kind kind, struct sheaf_
 						 .after = { s->key_len, s->key },
 						 .max = MIN((uint32_t)max, SCAN_MAX) };
 	client_ask(op, kind == SHEAF_SCAN_OBJECT ? OP_OBJECTS : OP_SCAN, (uint32_t)i,
-		   op->c->timeout_ns, XDR_ANY(xdr_wire_scan_args), XDR_ANY(xdr_wire_scan_res));
+		   op->c->timeout_ns);
 	api_started(fs);
 	r = (int)api_finish(fs, op);
 	if (!r)
@@ -177,7 +177,6 @@ int sheaf_repair(struct sheaf *fs, int i, const struct sheaf_repair *r)
 			.n_targets = r->stripes->n_targets,
 			.targets = (uint32_t *)(uintptr_t)r->stripes->targets
 		};
-	client_ask(op, OP_REPAIR, (uint32_t)i, op->c->timeout_ns, XDR_ANY(xdr_wire_repair_args),
-		   XDR_ANY(xdr_wire_void_res));
+	client_ask(op, OP_REPAIR, (uint32_t)i, op->c->timeout_ns);
 	return (int)api_end(fs, op);
 }

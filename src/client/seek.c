@@ -32,8 +32,7 @@ static void ask(struct cop *op, struct seeking *k)
 			.offset = layout_object_size(&f->layout, i, k->off),
 			.whence = k->hole ? WHENCE_HOLE : WHENCE_DATA,
 		};
-		k->calls[i] = call_make(op, OP_SEEK, XDR_ANY(xdr_wire_seek_args), &k->args[i],
-					XDR_ANY(xdr_wire_seek_res), &k->res[i]);
+		k->calls[i] = call_make(op, OP_SEEK, &k->args[i], &k->res[i]);
 		peer_call(&f->c->peers[f->targets[i]], &k->calls[i], &op->q);
 	}
 	sizing_start(op, &f->h);

@@ -25,8 +25,7 @@ static void ask_attr(struct sizing *z)
 	struct cop *op = z->op;
 
 	z->attr_args = (struct wire_getattr_args){ z->h, true };
-	z->attr_call = call_make(op, OP_GETATTR, XDR_ANY(xdr_wire_getattr_args), &z->attr_args,
-				 XDR_ANY(xdr_wire_getattr_res), &z->attr_res);
+	z->attr_call = call_make(op, OP_GETATTR, &z->attr_args, &z->attr_res);
 	peer_call(peer_of(op->c, z->h.ino), &z->attr_call, &z->q);
 }
 
@@ -52,9 +51,7 @@ static int ask_objects(struct sizing *z)
 		}
 	for (uint32_t i = 0; i < z->n; i++) {
 		z->stat_args[i].at = (struct wire_access){ z->attr_res.cap, i, 0 };
-		z->calls[i] = call_make(op, OP_OBJSTAT, XDR_ANY(xdr_wire_objstat_args),
-					&z->stat_args[i], XDR_ANY(xdr_wire_object_res),
-					&z->ends[i]);
+		z->calls[i] = call_make(op, OP_OBJSTAT, &z->stat_args[i], &z->ends[i]);
 		peer_call(&op->c->peers[l->targets[i]], &z->calls[i], &z->q);
 	}
 	return 0;

@@ -359,8 +359,7 @@ static void prepare_read(struct lane *l)
 				      .list = (struct wire_extent *)l->ext,
 				      .n_part = l->typed,
 				      .part = &l->pattern };
-	l->call = call_make(l->op, OP_READ, XDR_ANY(xdr_wire_read_args), a,
-			    XDR_ANY(xdr_wire_read_res), &l->res.read);
+	l->call = call_make(l->op, OP_READ, a, &l->res.read);
 	l->call.mem = l->small ? NULL : &l->view;
 	l->call.mem_wire = &a->mem;
 	l->call.mem_access = CAP_WRITE; /* the server writes into the memory */
@@ -385,8 +384,7 @@ static void prepare_write(struct lane *l)
 				       .list = (struct wire_extent *)l->ext,
 				       .n_part = l->typed,
 				       .part = &l->pattern };
-	l->call = call_make(l->op, OP_WRITE, XDR_ANY(xdr_wire_write_args), a,
-			    XDR_ANY(xdr_wire_write_res), &l->res.write);
+	l->call = call_make(l->op, OP_WRITE, a, &l->res.write);
 	l->call.mem = l->small ? NULL : &l->view;
 	l->call.mem_wire = &a->mem;
 	l->call.mem_access = CAP_READ;
@@ -414,8 +412,7 @@ static void prepare_allocate(struct lane *l)
 					  .mode = l->op->transfer->mode,
 					  .n_list = (uint32_t)l->n,
 					  .list = (struct wire_extent *)l->ext };
-	l->call = call_make(l->op, OP_ALLOCATE, XDR_ANY(xdr_wire_allocate_args), a,
-			    XDR_ANY(xdr_wire_write_res), &l->res.write);
+	l->call = call_make(l->op, OP_ALLOCATE, a, &l->res.write);
 }
 
 static void prepare_copy(struct lane *l)
@@ -429,8 +426,7 @@ static void prepare_copy(struct lane *l)
 				      .n_list = (uint32_t)l->n,
 				      .list = (struct wire_copy_piece *)l->pieces };
 	l->other_epoch = other->cap.epoch;
-	l->call = call_make(l->op, OP_COPY, XDR_ANY(xdr_wire_copy_args), a,
-			    XDR_ANY(xdr_wire_write_res), &l->res.write);
+	l->call = call_make(l->op, OP_COPY, a, &l->res.write);
 }
 
 static void call(struct lane *l)
@@ -772,8 +768,7 @@ static bool leads_beyond(const struct transfer *t)
 static void tell_beyond(struct cop *op)
 {
 	op->args.record = (struct wire_record_args){ op->file->h, { .doubt = true } };
-	op->call = call_make(op, OP_RECORD, XDR_ANY(xdr_wire_record_args), &op->args,
-			     XDR_ANY(xdr_wire_recorded_res), &op->res);
+	op->call = call_make(op, OP_RECORD, &op->args, &op->res);
 	peer_call(peer_of(op->c, op->file->h.ino), &op->call, &op->q);
 }
 

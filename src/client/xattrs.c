@@ -9,21 +9,25 @@ static int name_check(const char *name)
 	return n == 0 || n > XATTR_NAME_LEN ? -ERANGE : 0;
 }
 
+/* ACLs: after a change of one, cached referrals may lead where their user may no longer go. */
+static bool is_system(const char *name)
+{
+	return strncmp(name, "system.", 7) == 0;
+}
+
 void client_getxattr(struct cop *op, struct sheaf_handle h, const char *name, size_t max)
 {
 	op->args.getxattr = (struct wire_getxattr_args){ { h.ino, h.gen },
 							 wire_text(name),
 							 (uint32_t)MIN(max, XATTR_VALUE_LEN) };
-	name_start(op, OP_GETXATTR, XDR_ANY(xdr_wire_getxattr_args), XDR_ANY(xdr_wire_xattr_res),
-		   NULL, name_check(name));
+	inode_start(op, OP_GETXATTR, &op->args.getxattr.h, name_check(name));
 }
 
 void client_listxattr(struct cop *op, struct sheaf_handle h, size_t max)
 {
 	op->args.listxattr = (struct wire_listxattr_args){ { h.ino, h.gen },
 							   (uint32_t)MIN(max, XATTR_VALUE_LEN) };
-	name_start(op, OP_LISTXATTR, XDR_ANY(xdr_wire_listxattr_args), XDR_ANY(xdr_wire_xattr_res),
-		   NULL, 0);
+	inode_start(op, OP_LISTXATTR, &op->args.listxattr.h, 0);
 }
 
 void client_setxattr(struct cop *op, struct sheaf_handle h, const char *name, const void *value,
@@ -39,13 +43,13 @@ void client_setxattr(struct cop *op, struct sheaf_handle h, const char *name, co
 							 .name = wire_text(name),
 							 .value = { (uint32_t)size, value },
 							 .flags = (uint32_t)flags };
-	name_start(op, OP_SETXATTR, XDR_ANY(xdr_wire_setxattr_args), XDR_ANY(xdr_wire_void_res),
-		   NULL, e);
+	op->moves = is_system(name);
+	inode_start(op, OP_SETXATTR, &op->args.setxattr.h, e);
 }
 
 void client_removexattr(struct cop *op, struct sheaf_handle h, const char *name)
 {
 	op->args.removexattr = (struct wire_removexattr_args){ { h.ino, h.gen }, wire_text(name) };
-	name_start(op, OP_REMOVEXATTR, XDR_ANY(xdr_wire_removexattr_args),
-		   XDR_ANY(xdr_wire_void_res), NULL, name_check(name));
+	op->moves = is_system(name);
+	inode_start(op, OP_REMOVEXATTR, &op->args.removexattr.h, name_check(name));
 }

@@ -385,12 +385,9 @@ struct call {
 	struct peer *peer;
 	struct req *q;
 	uint32_t op;
-	bool change; /* executed at most once: an unknown outcome is an error, never re-executed */
+	bool once; /* never executed again after an unknown outcome, which is an error */
 	const struct cred_wire *cred;
-	xdr_any put_args;
-	void *args;
-	xdr_any get_res;
-	void *res;
+	void *args, *res; /* the structs of the operation's row in proto/ops.def */
 	struct arena *arena; /* for arrays in the result */
 	struct view *mem; /* user memory for bulk, or NULL */
 	int mem_access;

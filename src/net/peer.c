@@ -198,7 +198,8 @@ static struct msg *encode_call(struct peer *p, struct call *c)
 	};
 
 	c->map_version = p->map_version;
-	return msg_encode(p->net, XDR_ANY(xdr_wire_req_head), &h, c->put_args, c->args);
+	return msg_encode(p->net, XDR_ANY(xdr_wire_req_head), &h, wire_op_rows[c->op].args,
+			  c->args);
 }
 
 static void transmit(struct peer *p, struct call *c)
@@ -497,7 +498,7 @@ int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m)
 	error = -h.status;
 	x.arena = c->arena;
 	if (error == -EREMOTE ? !xdr_wire_referral(&x, &c->referral) :
-				!error && (!c->get_res(&x, c->res) || xdr_left(&x)))
+				!error && (!wire_op_rows[c->op].res(&x, c->res) || xdr_left(&x)))
 		error = -EBADMSG;
 	c->head = h;
 	c->in = m;
@@ -557,9 +558,7 @@ static void peer_timer(struct timer *t)
 	p->ping_busy = true;
 	req_init(&p->ping_req, l, &ping_ops, 0);
 	p->ping = (struct call){ .op = OP_PING,
-				 .put_args = XDR_ANY(xdr_wire_void_args),
 				 .args = &p->ping_args,
-				 .get_res = XDR_ANY(xdr_wire_void_res),
 				 .res = &p->ping_res,
 				 .deadline = l->now + MAX(third, NSEC_PER_SEC) };
 	peer_call(p, &p->ping, &p->ping_req);
@@ -578,7 +577,7 @@ static void forget_session(struct peer *p)
 			continue;
 		c->slot = NO_SLOT;
 		uncount(c);
-		if (c->change)
+		if (c->once)
 			finish(c, -EIO);
 		else
 			list_push(&again, &c->link);
@@ -672,9 +671,7 @@ void peer_link_up(struct peer *p, struct link *l)
 	p->session_busy = true;
 	p->session_call =
 		(struct call){ .op = OP_SESSION,
-			       .put_args = XDR_ANY(xdr_wire_session_args),
 			       .args = &p->session_args,
-			       .get_res = XDR_ANY(xdr_wire_session_res),
 			       .res = &p->session_res,
 			       .peer = p,
 			       .q = &p->session_req,

@@ -90,7 +90,7 @@ static bool genuine(struct server *srv, const char *key, const struct wire_capab
 
 static int refuse_stale(struct sreq *s, uint64_t ino)
 {
-	link_refused(s->link, REFUSED_STALE, "%s of inode %llu", s->row->name,
+	link_refused(s->link, REFUSED_STALE, "%s of inode %llu", s->row->wire->name,
 		     (unsigned long long)ino);
 	return -EKEYEXPIRED;
 }
@@ -104,7 +104,7 @@ int cap_check(struct sreq *s, const struct wire_capability *c, uint32_t rights)
 {
 	struct server *srv = s->srv;
 	struct env *e = srv->loop->env;
-	const char *op = s->row->name;
+	const char *op = s->row->wire->name;
 	unsigned long long ino = c->ino;
 
 	if (!genuine(srv, s->link->key, c)) {

@@ -100,7 +100,7 @@ static uint64_t verifier_of(const struct sreq *s)
 	struct server *srv = s->srv;
 
 	srv->net.id.verifier = disk_verifier(srv->disk);
-	return s->row && s->row->flags & OP_WRITES ? s->verifier : srv->net.id.verifier;
+	return s->row && s->row->wire->flags & OPF_UNSYNCED ? s->verifier : srv->net.id.verifier;
 }
 
 static void send_reply(struct sreq *s, int error, uint32_t slots)
@@ -123,7 +123,7 @@ static void send_reply(struct sreq *s, int error, uint32_t slots)
 		m = msg_encode(&srv->net, XDR_ANY(xdr_wire_rep_head), &h,
 			       XDR_ANY(xdr_wire_referral), &s->referral);
 	else if (!error)
-		m = msg_encode(&srv->net, XDR_ANY(xdr_wire_rep_head), &h, s->row->res_filter,
+		m = msg_encode(&srv->net, XDR_ANY(xdr_wire_rep_head), &h, s->row->wire->res,
 			       s->res);
 	if (!m) {
 		if (!error) /* the result does not fit: an error of this server */
@@ -153,7 +153,7 @@ bool sreq_reply(struct sreq *s)
 	if (s->q.error == -EINPROGRESS && sreq_park(s))
 		return true;
 	error = s->q.error;
-	log_at(LOG_DEBUG, "server", s->head.trace, "%s of %s: %s after %llu us", s->row->name,
+	log_at(LOG_DEBUG, "server", s->head.trace, "%s of %s: %s after %llu us", s->row->wire->name,
 	       s->link->host, error_text(error),
 	       (unsigned long long)(s->srv->loop->now - s->q.born) / 1000);
 	hist_add(&s->srv->op_times[s->head.op], s->srv->loop->now - s->q.born);
@@ -241,7 +241,7 @@ static const uint8_t *digest_of(struct sreq *s)
 static int replay_refused(struct sreq *s)
 {
 	link_refused(s->link, REFUSED_REPLAY, "%s under the sequence of another request",
-		     s->row->name);
+		     s->row->wire->name);
 	return -EBADMSG;
 }
 
@@ -273,7 +273,7 @@ void sreq_record(struct sreq *s, uint32_t kind)
 
 bool is_sreq(const struct req *q)
 {
-	for (unsigned i = 0; i < n_op_rows; i++)
+	for (unsigned i = 0; i < N_OPS; i++)
 		if (op_rows[i].ops == q->ops)
 			return true;
 	return false;
@@ -291,12 +291,12 @@ int sreq_decode(struct sreq *s)
 	s->row = op_row(s->head.op);
 	if (!s->row)
 		return -EPROTO;
-	s->args = arena_alloc(&s->arena, s->row->args_size);
-	s->res = arena_alloc(&s->arena, s->row->res_size);
+	s->args = arena_alloc(&s->arena, s->row->wire->args_size);
+	s->res = arena_alloc(&s->arena, s->row->wire->res_size);
 	s->op = arena_alloc(&s->arena, MAX(s->row->state_size, (uint16_t)1));
 	if (!s->args || !s->res || !s->op)
 		return -ENOMEM;
-	if (!s->row->args_filter(&x, s->args) || xdr_left(&x))
+	if (!s->row->wire->args(&x, s->args) || xdr_left(&x))
 		return -EPROTO;
 	return 0;
 }
@@ -305,22 +305,23 @@ int sreq_decode(struct sreq *s)
 static int permitted(struct sreq *s)
 {
 	const struct server *srv = s->srv;
-	unsigned flags = s->row->flags;
+	unsigned flags = s->row->wire->flags;
 	int r = sreq_identify(s);
 
 	if (r)
 		return r;
-	if ((flags & OP_FROM_SERVERS) && s->link->role != LINK_SERVER) {
-		link_refused(s->link, REFUSED_SERVERS_ONLY, "%s is for servers", s->row->name);
+	if ((flags & OPF_SERVERS) && s->link->role != LINK_SERVER) {
+		link_refused(s->link, REFUSED_SERVERS_ONLY, "%s is for servers",
+			     s->row->wire->name);
 		return -EPERM;
 	}
-	if ((flags & OP_ADMIN) && s->head.uid != 0)
+	if ((flags & OPF_ADMIN) && s->head.uid != 0)
 		return -EPERM;
-	if (((flags & OP_NEEDS_META) && !srv->meta) ||
-	    ((flags & OP_NEEDS_DATA) && !(srv->self->roles & ROLE_DATA)))
+	if (((flags & OPF_META) && !srv->meta) ||
+	    ((flags & OPF_DATA) && !(srv->self->roles & ROLE_DATA)))
 		return -EOPNOTSUPP;
 	if (s->head.map_version && s->head.map_version < srv->map.version &&
-	    !(flags & OP_NO_SESSION) && s->head.op != OP_MAP)
+	    !(flags & (OPF_NO_SESSION | OPF_ANY_MAP)))
 		return -EREMCHG;
 	return 0;
 }
@@ -369,11 +370,11 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 	}
 	if (!r && tag != ((uint64_t)s->head.slot << 32 | s->head.sequence))
 		r = -EPROTO;
-	if (!r && !(s->row->flags & OP_NO_SESSION)) {
+	if (!r && !(s->row->wire->flags & OPF_NO_SESSION)) {
 		if (!l->session || l->session->doomed || l->session->id != s->head.session) {
 			if (session_find(&srv->sessions, s->head.session) != l->session)
 				link_refused(l, REFUSED_SESSION, "%s in another's session",
-					     s->row->name);
+					     s->row->wire->name);
 			turn_away(s, -ESTALE);
 			return;
 		}
@@ -388,10 +389,9 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 		sreq_free(s);
 		return;
 	}
-	if (!(s->row->flags & OP_NO_SESSION)) {
+	if (!(s->row->wire->flags & OPF_NO_SESSION)) {
 		s->session = l->session;
-		/* MAP does not end the claims: a client learns a new map before it claims */
-		if (!s->session->reclaimed && s->head.op != OP_RECLAIM && s->head.op != OP_MAP) {
+		if (!s->session->reclaimed && !(s->row->wire->flags & OPF_CLAIM)) {
 			s->session->reclaimed = true;
 			grace_check(srv);
 		}

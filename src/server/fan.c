@@ -16,15 +16,12 @@ int fan_init(struct fan *f, const struct wire_layout_rec *l, struct arena *a)
 	return 0;
 }
 
-struct call server_call(struct server *srv, uint64_t trace, uint32_t op, xdr_any put, void *args,
-			xdr_any get, void *res)
+struct call server_call(struct server *srv, uint64_t trace, uint32_t op, void *args, void *res)
 {
 	static const struct cred_wire root = { 0 };
 
 	return (struct call){ .op = op,
-			      .put_args = put,
 			      .args = args,
-			      .get_res = get,
 			      .res = res,
 			      .cred = &root,
 			      .trace = trace,
@@ -59,9 +56,7 @@ void fan_fence(struct server *srv, struct fan *f, const struct wire_layout_rec *
 					       layout_object_size(&lay, i, truncate_to),
 		};
 		call(srv, f, i, l->targets[i],
-		     server_call(srv, q->trace, OP_FENCE, XDR_ANY(xdr_wire_fence_args),
-				 &f->fence[i], XDR_ANY(xdr_wire_object_res), &f->object[i]),
-		     q);
+		     server_call(srv, q->trace, OP_FENCE, &f->fence[i], &f->object[i]), q);
 	}
 }
 
@@ -106,8 +101,7 @@ int fan_sync(struct server *srv, struct fan *f, const struct meta_node *n, enum 
 			f->sync[i].unsynced = n->unsynced[i].verifier;
 			f->sync[i].written = n->unsynced[i].left;
 		}
-		c = server_call(srv, q->trace, OP_SYNC, XDR_ANY(xdr_wire_sync_args), &f->sync[i],
-				XDR_ANY(xdr_wire_object_res), &f->object[i]);
+		c = server_call(srv, q->trace, OP_SYNC, &f->sync[i], &f->object[i]);
 		if (brief)
 			c.deadline = MIN(c.deadline, srv->loop->now + LOOK_NS);
 		call(srv, f, i, l->targets[i], c, q);

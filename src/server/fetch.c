@@ -28,9 +28,7 @@ static void ask(struct fetch *f)
 	/* it was signed for the client's key; sign it for servers */
 	cap_sign(srv, "", &f->args.at.cap);
 	f->call = (struct call){ .op = OP_READ,
-				 .put_args = XDR_ANY(xdr_wire_read_args),
 				 .args = &f->args,
-				 .get_res = XDR_ANY(xdr_wire_read_res),
 				 .res = &f->res,
 				 .cred = &root,
 				 .trace = f->q.trace,

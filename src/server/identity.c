@@ -36,7 +36,7 @@ int sreq_identify(struct sreq *s)
 
 	if (!key_allows(&l->speaks, h->uid, h->gid, h->gids, &h->n_gids)) {
 		link_refused(l, REFUSED_CREDENTIAL, "%s for uid %u, gid %u; the key is for uid %u",
-			     s->row->name, h->uid, h->gid, l->speaks.uid);
+			     s->row->wire->name, h->uid, h->gid, l->speaks.uid);
 		return -EPERM;
 	}
 	if (l->role != LINK_SERVER && conf_squashes(s->srv->doors, &l->from))

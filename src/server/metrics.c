@@ -7,11 +7,11 @@
 
 int times_init(struct server *srv)
 {
-	srv->op_times = calloc(n_op_rows, sizeof(*srv->op_times));
-	srv->state_times = calloc(n_op_rows, sizeof(*srv->state_times));
+	srv->op_times = calloc(N_OPS, sizeof(*srv->op_times));
+	srv->state_times = calloc(N_OPS, sizeof(*srv->state_times));
 	if (!srv->op_times || !srv->state_times)
 		return -ENOMEM;
-	for (unsigned i = 0; i < n_op_rows; i++) {
+	for (unsigned i = 0; i < N_OPS; i++) {
 		if (!op_row(i))
 			continue;
 		srv->state_times[i] = calloc(op_row(i)->ops->n_states, sizeof(struct hist));
@@ -23,7 +23,7 @@ int times_init(struct server *srv)
 
 void times_free(struct server *srv)
 {
-	for (unsigned i = 0; srv->state_times && i < n_op_rows; i++)
+	for (unsigned i = 0; srv->state_times && i < N_OPS; i++)
 		free(srv->state_times[i]);
 	free(srv->state_times);
 	free(srv->op_times);
@@ -57,18 +57,18 @@ static void write_times(FILE *f, const struct server *s)
 
 	fprintf(f, "# HELP sheaf_request_seconds From the message to the reply.\n"
 		   "# TYPE sheaf_request_seconds histogram\n");
-	for (unsigned i = 0; i < n_op_rows; i++) {
+	for (unsigned i = 0; i < N_OPS; i++) {
 		if (!op_row(i))
 			continue;
-		snprintf(labels, sizeof(labels), "op=\"%s\"", op_row(i)->name);
+		snprintf(labels, sizeof(labels), "op=\"%s\"", wire_op_rows[i].name);
 		times_of(f, "request_seconds", labels, &s->op_times[i]);
 	}
 	fprintf(f, "# HELP sheaf_state_seconds Time that requests spend in each state.\n"
 		   "# TYPE sheaf_state_seconds histogram\n");
-	for (unsigned i = 0; i < n_op_rows; i++) {
+	for (unsigned i = 0; i < N_OPS; i++) {
 		for (unsigned k = 0; op_row(i) && k < op_row(i)->ops->n_states; k++) {
-			snprintf(labels, sizeof(labels), "op=\"%s\",state=\"%s\"", op_row(i)->name,
-				 op_row(i)->ops->state_names[k]);
+			snprintf(labels, sizeof(labels), "op=\"%s\",state=\"%s\"",
+				 wire_op_rows[i].name, op_row(i)->ops->state_names[k]);
 			times_of(f, "state_seconds", labels, &s->state_times[i][k]);
 		}
 	}

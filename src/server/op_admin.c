@@ -115,7 +115,7 @@ int do_requests(struct sreq *s)
 						 .state_ns = now - q->since,
 						 .trace = q->trace };
 		if (is_sreq(q)) {
-			i->op = wire_text(o->row->name);
+			i->op = wire_text(o->row->wire->name);
 			i->session = o->head.session;
 			i->uid = o->head.uid;
 			i->ino = o->ino;

@@ -147,8 +147,7 @@ int durable_ask(struct sreq *s, struct durable_call *d, const struct wire_handle
 	srv->n_durable++;
 	d->waits = true;
 	d->args = (struct wire_durable_args){ *h, doubtful };
-	d->call = server_call(srv, s->q.trace, OP_DURABLE, XDR_ANY(xdr_wire_durable_args), &d->args,
-			      XDR_ANY(xdr_wire_void_res), &d->res);
+	d->call = server_call(srv, s->q.trace, OP_DURABLE, &d->args, &d->res);
 	peer_call(&srv->peers[meta_owner(srv, h->ino)], &d->call, &s->q);
 	return 0;
 }

@@ -302,10 +302,10 @@ int split_rename(struct sreq *s, struct split *x)
 
 /* ---- asking ---- */
 
-static void ask(struct sreq *s, struct split *x, uint32_t target, uint32_t op, xdr_any put,
-		void *args, xdr_any get, void *res)
+static void ask(struct sreq *s, struct split *x, uint32_t target, uint32_t op, void *args,
+		void *res)
 {
-	x->call = server_call(s->srv, s->q.trace, op, put, args, get, res);
+	x->call = server_call(s->srv, s->q.trace, op, args, res);
 	x->call.arena = &s->arena;
 	peer_call(&s->srv->peers[target], &x->call, &s->q);
 }
@@ -344,8 +344,7 @@ static bool ask_next(struct sreq *s, struct split *x)
 			continue;
 		x->climbing = c;
 		x->climb_args = (struct wire_climb_args){ c->at, c->ino };
-		ask(s, x, meta_owner(s->srv, c->at.ino), OP_CLIMB, XDR_ANY(xdr_wire_climb_args),
-		    &x->climb_args, XDR_ANY(xdr_wire_climb_res), &x->climb_res);
+		ask(s, x, meta_owner(s->srv, c->at.ino), OP_CLIMB, &x->climb_args, &x->climb_res);
 		return true;
 	}
 	for (uint32_t i = 0; i < x->n_parts; i++) {
@@ -361,8 +360,7 @@ static bool ask_next(struct sreq *s, struct split *x)
 							      .index = i };
 		req_fail(&s->q, encode_part(s, &p->rec, &x->prepare_args.part));
 		if (!s->q.error)
-			ask(s, x, p->target, OP_PREPARE, XDR_ANY(xdr_wire_prepare_args),
-			    &x->prepare_args, XDR_ANY(xdr_wire_prepare_res), &x->prepare_res);
+			ask(s, x, p->target, OP_PREPARE, &x->prepare_args, &x->prepare_res);
 		return true;
 	}
 	return false;
@@ -489,9 +487,7 @@ static void tell(struct sreq *s, struct split *x)
 {
 	x->finish_args = (struct wire_finish_args){ state_of(s)->id, x->decided };
 	for (uint32_t i = 0; i < x->n_touched; i++) {
-		x->tells[i] = server_call(s->srv, s->q.trace, OP_FINISH,
-					  XDR_ANY(xdr_wire_finish_args), &x->finish_args,
-					  XDR_ANY(xdr_wire_void_res), &x->none);
+		x->tells[i] = server_call(s->srv, s->q.trace, OP_FINISH, &x->finish_args, &x->none);
 		x->tells[i].deadline = s->srv->loop->now + TELL_NS;
 		peer_call(&s->srv->peers[x->touched[i]], &x->tells[i], &s->q);
 	}

@@ -29,7 +29,7 @@ bool sreq_park(struct sreq *s)
 	struct server *srv = s->srv;
 	uint64_t end = s->deadline ? s->deadline : s->q.born + srv->conf->timeout_s * NSEC_PER_SEC;
 
-	if (s->row->flags & OP_FROM_SERVERS) /* the coordinator retries by itself */
+	if (s->row->wire->flags & OPF_SERVERS) /* the coordinator retries by itself */
 		return false;
 	if (srv->stopping || srv->loop->now >= end) {
 		s->q.error = srv->stopping ? -ESHUTDOWN : -ETIMEDOUT;
@@ -209,8 +209,7 @@ static void ask_outcome(struct pair_task *t)
 {
 	t->outcome_args.id = t->p.id;
 	call_target(t, 0,
-		    server_call(t->srv, t->q.trace, OP_OUTCOME, XDR_ANY(xdr_wire_outcome_args),
-				&t->outcome_args, XDR_ANY(xdr_wire_outcome_res), &t->outcome));
+		    server_call(t->srv, t->q.trace, OP_OUTCOME, &t->outcome_args, &t->outcome));
 }
 
 static void tell_all(struct pair_task *t)
@@ -218,9 +217,7 @@ static void tell_all(struct pair_task *t)
 	t->finish_args = (struct wire_finish_args){ t->p.id, true };
 	for (uint32_t i = 0; !t->told && i < t->p.n; i++)
 		call_target(t, i,
-			    server_call(t->srv, t->q.trace, OP_FINISH,
-					XDR_ANY(xdr_wire_finish_args), &t->finish_args,
-					XDR_ANY(xdr_wire_void_res), &t->none));
+			    server_call(t->srv, t->q.trace, OP_FINISH, &t->finish_args, &t->none));
 }
 
 static void record(struct pair_task *t, uint32_t kind, uint32_t flags)

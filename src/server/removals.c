@@ -59,8 +59,7 @@ static void send(struct removals *r)
 	}
 	r->n_waiting -= n;
 	r->args = (struct wire_remove_args){ n, r->list };
-	r->call = server_call(r->srv, r->q.trace, OP_REMOVE, XDR_ANY(xdr_wire_remove_args),
-			      &r->args, XDR_ANY(xdr_wire_remove_res), &r->res);
+	r->call = server_call(r->srv, r->q.trace, OP_REMOVE, &r->args, &r->res);
 	r->call.arena = &r->arena;
 	peer_call(&r->srv->peers[r->target], &r->call, &r->q);
 }

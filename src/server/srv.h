@@ -28,13 +28,11 @@ struct removals;
 #define CAP_LIFE_NS (3600 * NSEC_PER_SEC)
 #define CAP_CACHE 256
 
-/* One operation: its arguments, its result, and how it is executed: by a handler that answers at
- * once, by a prepare/finish pair around one metadata record, or by a step function of its own. */
+/* How one operation is executed: by a handler that answers at once, by a prepare/finish pair around
+ * one metadata record, or by a step function of its own. */
 struct op_row {
-	const char *name;
-	unsigned flags;
-	xdr_any args_filter, res_filter;
-	uint16_t args_size, res_size, state_size; /* state_size: of sreq->op */
+	const struct wire_op_row *wire;
+	uint16_t state_size; /* of sreq->op */
 	int (*handle)(struct sreq *s);
 	/* Fills s->change.rec; or returns CHANGES_NOTHING after it has filled s->res. */
 	int (*prepare)(struct sreq *s);
@@ -43,18 +41,23 @@ struct op_row {
 		     struct split *x); /* splits the change into parts for several servers */
 	const struct req_ops *ops;
 };
-enum {
-	OP_NEEDS_META = 1,
-	OP_NEEDS_DATA = 2,
-	OP_FROM_SERVERS = 4, /* only over links that proved the server key */
-	OP_NO_SESSION = 8,
-	OP_WRITES = 16, /* its effect may be lost until a sync */
-	OP_ADMIN = 32, /* only uid 0 */
-};
 #define CHANGES_NOTHING 1
-extern const struct op_row op_rows[];
-extern const unsigned n_op_rows;
-const struct op_row *op_row(uint32_t op);
+extern const struct op_row op_rows[N_OPS];
+const struct op_row *op_row(uint32_t op); /* NULL: there is no such operation */
+
+/* The functions that proto/ops.def names. */
+#define HANDLE(h) int h(struct sreq *s)
+#define CHANGE(p, f) int p(struct sreq *s), f(struct sreq *s)
+#define NAMES(p, f, sp) \
+	int p(struct sreq *s), f(struct sreq *s), sp(struct sreq *s, struct split *x)
+#define STEPS(o, state) extern const struct req_ops o
+#define OP(number, NAME, name, args, res, flags, how) how;
+#include "proto/ops.def"
+#undef HANDLE
+#undef CHANGE
+#undef NAMES
+#undef STEPS
+#undef OP
 
 /* A request in service. */
 struct sreq {
@@ -62,7 +65,7 @@ struct sreq {
 	struct server *srv;
 	struct list link_mate; /* in srv->spare_reqs, or in srv->parked */
 	struct link *link;
-	struct session *session; /* NULL for OP_NO_SESSION */
+	struct session *session; /* NULL for OPF_NO_SESSION */
 	const struct op_row *row;
 	struct wire_req_head head;
 	struct cred cred;
@@ -389,7 +392,6 @@ uint64_t append_limit(const struct inode *i);
 /* A claim of an older epoch than the file's is ignored. */
 int append_claim(struct sreq *s, struct open_file *o, const struct wire_append_claim *c,
 		 uint64_t epoch);
-int do_appended(struct sreq *s);
 
 /* ---- op_durable.c: unsynced data that earlier writers of a file have left ---- */
 struct durable_call {
@@ -412,9 +414,6 @@ struct pair_state {
 	struct split *x; /* NULL: not split */
 };
 uint32_t meta_owner(const struct server *srv, uint64_t ino); /* the target that owns it */
-int split_mkdir(struct sreq *s, struct split *x), split_link(struct sreq *s, struct split *x),
-	split_remove(struct sreq *s, struct split *x),
-	split_rename(struct sreq *s, struct split *x);
 void pair_abandon(struct sreq *s);
 extern const struct req_ops pair_ops;
 
@@ -434,14 +433,10 @@ void unpark(struct server *srv);
 void pair_tell(struct server *srv, const struct meta_pair *p, bool told);
 void pairs_recover(struct server *srv);
 void pairs_abandon(struct server *srv);
-int do_outcome(struct sreq *s), do_climb(struct sreq *s), prepare_part(struct sreq *s),
-	finish_prepared(struct sreq *s), prepare_finish(struct sreq *s),
-	finish_finish(struct sreq *s);
 
 /* ---- fan.c: calls to other targets ---- */
 /* A call as root, with the default timeout, which the caller may change. */
-struct call server_call(struct server *srv, uint64_t trace, uint32_t op, xdr_any put, void *args,
-			xdr_any get, void *res);
+struct call server_call(struct server *srv, uint64_t trace, uint32_t op, void *args, void *res);
 /* An object to be removed, and the request that waits for it (removals.c). */
 struct removal {
 	struct list link;
@@ -584,25 +579,6 @@ static inline struct layout layout_of(const struct wire_layout_rec *l)
 }
 
 /* ---- the operations ---- */
-int do_ping(struct sreq *s), do_status(struct sreq *s), do_requests(struct sreq *s),
-	do_map(struct sreq *s);
-int do_lookup(struct sreq *s), do_getattr(struct sreq *s), do_readdir(struct sreq *s),
-	do_readlink(struct sreq *s), do_getxattr(struct sreq *s), do_listxattr(struct sreq *s);
-int prepare_setattr(struct sreq *s), prepare_mkdir(struct sreq *s), prepare_unlink(struct sreq *s),
-	prepare_rmdir(struct sreq *s), prepare_rename(struct sreq *s),
-	prepare_record(struct sreq *s), prepare_link(struct sreq *s),
-	prepare_symlink(struct sreq *s), prepare_setxattr(struct sreq *s),
-	prepare_removexattr(struct sreq *s), prepare_mknod(struct sreq *s);
-int finish_attr(struct sreq *s), finish_recorded(struct sreq *s), finish_recorded(struct sreq *s),
-	finish_made(struct sreq *s), finish_removed(struct sreq *s), finish_void(struct sreq *s);
-int do_bye(struct sreq *s);
-extern const struct req_ops add_target_ops, backup_ops, reclaim_ops, session_open_ops, open_ops,
-	cap_ops, close_ops, truncate_ops, append_ops, lock_ops, read_ops, write_ops, sync_ops,
-	objstat_ops, fence_ops, remove_ops, allocate_ops, copy_ops, seek_ops, durable_ops;
-
-int do_scan(struct sreq *s), prepare_repair(struct sreq *s), finish_repair(struct sreq *s);
-extern const struct req_ops objects_ops;
-
 /* The state that step functions keep between steps. */
 struct session_state {
 	struct session_wait wait;

@@ -327,8 +327,7 @@ int map_knows(struct server *s, uint32_t target, uint64_t ino)
 	arena_init(&s->ask.arena, MIB);
 	s->ask.res = (struct wire_map_res){ 0 };
 	req_init(&s->ask.q, s->loop, &ask_ops, 0);
-	s->ask.call = server_call(s, s->ask.q.trace, OP_MAP, XDR_ANY(xdr_wire_void_args),
-				  &s->ask.args, XDR_ANY(xdr_wire_map_res), &s->ask.res);
+	s->ask.call = server_call(s, s->ask.q.trace, OP_MAP, &s->ask.args, &s->ask.res);
 	s->ask.call.arena = &s->ask.arena;
 	peer_call(&s->peers[meta_owner(s, ino)], &s->ask.call, &s->ask.q);
 	return -EINPROGRESS;

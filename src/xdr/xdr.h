@@ -64,4 +64,6 @@ static inline struct wire_bytes wire_text(const char *s)
 typedef bool (*xdr_any)(struct xdr *x, void *v);
 #define XDR_ANY(f) ((xdr_any)(void (*)(void))(f))
 
+#include "xdr/ops.h"
+
 #endif

@@ -398,6 +398,8 @@ static void help(const struct request *r, uint32_t unit, unsigned twist)
 	struct wire_dir_entry entry = { 3, { 5, 1 }, S_IFREG, wire_text("name") };
 	struct wire_readdir_res readdir_ = { 1, &entry, 0, NULL, true };
 	struct wire_attr_res attr = { at };
+	struct wire_lookup_res lookup = { .at = at };
+	struct wire_recorded_res recorded = { .at = at };
 	struct wire_made_res made = { at, after };
 	struct wire_readlink_res link = { wire_text("a/b") };
 	struct wire_xattr_res xattr = { 5, wire_text("value") };
@@ -405,81 +407,45 @@ static void help(const struct request *r, uint32_t unit, unsigned twist)
 	struct wire_status_res status = { .space_total = 10, .space_avail = 5 };
 	struct wire_map_target more = { 1, ROLE_DATA, wire_text("more"), wire_text("loop:1"), 7 };
 	struct wire_map_res map = { .version = 2, .n_targets = 1, .targets = &more };
-	struct wire_void_res none = { 0 };
+	const struct {
+		xdr_any filter;
+		void *value;
+	} results[] = {
+		/* zeros for all others */
+		{ XDR_ANY(xdr_wire_session_res), &session },
+		{ XDR_ANY(xdr_wire_open_res), &open },
+		{ XDR_ANY(xdr_wire_getattr_res), &getattr },
+		{ XDR_ANY(xdr_wire_cap_res), &fresh },
+		{ XDR_ANY(xdr_wire_lookup_res), &lookup },
+		{ XDR_ANY(xdr_wire_read_res), &read_ },
+		{ XDR_ANY(xdr_wire_write_res), &write_ },
+		{ XDR_ANY(xdr_wire_seek_res), &seek },
+		{ XDR_ANY(xdr_wire_object_res), &object },
+		{ XDR_ANY(xdr_wire_readdir_res), &readdir_ },
+		{ XDR_ANY(xdr_wire_readlink_res), &link },
+		{ XDR_ANY(xdr_wire_xattr_res), &xattr },
+		{ XDR_ANY(xdr_wire_lock_res), &lock },
+		{ XDR_ANY(xdr_wire_map_res), &map },
+		{ XDR_ANY(xdr_wire_status_res), &status },
+		{ XDR_ANY(xdr_wire_made_res), &made },
+		{ XDR_ANY(xdr_wire_dirs_after), &after },
+		{ XDR_ANY(xdr_wire_attr_res), &attr },
+		{ XDR_ANY(xdr_wire_recorded_res), &recorded },
+	};
+	static uint64_t zeros[512];
+	const struct wire_op_row *row = wire_op_row(r->op);
+	void *result = zeros;
 	struct xdr x;
 
+	static_assert(sizeof(zeros) >= sizeof(struct wire_status_res), "the largest result");
 	if (r->mem)
 		read_.data.len = 0;
+	for (size_t i = 0; i < ARRAY_LEN(results) && row; i++)
+		if (results[i].filter == row->res)
+			result = results[i].value;
 	xdr_encoder(&x, buf, sizeof(buf));
-	switch (r->op) {
-	case OP_SESSION:
-		xdr_wire_session_res(&x, &session);
-		break;
-	case OP_OPEN:
-		xdr_wire_open_res(&x, &open);
-		break;
-	case OP_GETATTR:
-		xdr_wire_getattr_res(&x, &getattr);
-		break;
-	case OP_CAP:
-		xdr_wire_cap_res(&x, &fresh);
-		break;
-	case OP_READ:
-		xdr_wire_read_res(&x, &read_);
-		break;
-	case OP_WRITE:
-	case OP_ALLOCATE:
-	case OP_COPY:
-		xdr_wire_write_res(&x, &write_);
-		break;
-	case OP_SEEK:
-		xdr_wire_seek_res(&x, &seek);
-		break;
-	case OP_SYNC:
-	case OP_OBJSTAT:
-		xdr_wire_object_res(&x, &object);
-		break;
-	case OP_READDIR:
-		xdr_wire_readdir_res(&x, &readdir_);
-		break;
-	case OP_READLINK:
-		xdr_wire_readlink_res(&x, &link);
-		break;
-	case OP_GETXATTR:
-	case OP_LISTXATTR:
-		xdr_wire_xattr_res(&x, &xattr);
-		break;
-	case OP_LOCK:
-	case OP_LOCK_TEST:
-		xdr_wire_lock_res(&x, &lock);
-		break;
-	case OP_MAP:
-		xdr_wire_map_res(&x, &map);
-		break;
-	case OP_STATUS:
-		xdr_wire_status_res(&x, &status);
-		break;
-	case OP_LINK:
-	case OP_SYMLINK:
-	case OP_MKDIR:
-	case OP_MKNOD:
-		xdr_wire_made_res(&x, &made);
-		break;
-	case OP_UNLINK:
-	case OP_RMDIR:
-	case OP_RENAME:
-		xdr_wire_dirs_after(&x, &after);
-		break;
-	case OP_LOOKUP:
-	case OP_SETATTR:
-	case OP_TRUNCATE:
-	case OP_RECORD:
-		xdr_wire_attr_res(&x, &attr);
-		break;
-	default:
-		xdr_wire_void_res(&x, &none);
-		break;
-	}
+	if (row)
+		row->res(&x, result);
 	say_reply(r->tag, 0, buf, xdr_used(&x));
 }
 

@@ -396,14 +396,14 @@ static void write_seed(const char *name, const uint8_t *p, size_t n)
 }
 
 static size_t seed_message(uint8_t *out, uint8_t f, uint8_t g, uint32_t op, uint32_t slot,
-			   xdr_any filter, void *args)
+			   void *args)
 {
 	struct wire_req_head h = { .op = op, .slot = slot, .time_left_ms = 1000 };
 	struct xdr x;
 	size_t n;
 
 	xdr_encoder(&x, out + 4, 8192);
-	CHECK(xdr_wire_req_head(&x, &h) && filter(&x, args));
+	CHECK(xdr_wire_req_head(&x, &h) && wire_op_rows[op].args(&x, args));
 	n = xdr_used(&x);
 	out[0] = f;
 	out[1] = g;
@@ -419,23 +419,22 @@ static void write_lock_seeds(uint8_t *buf)
 	static const uint8_t ends[][2] = { { 0, 0 },	    { F_NO_WAIT, 0 }, { F_CLOSE, 0 },
 					   { F_CANCEL, 0 }, { 0, G_LEASE },   { 0, G_RESTART } };
 	struct wire_lock_args a = { .h = files[1], .open = 2, .ticket = 1 };
-	xdr_any f = XDR_ANY(xdr_wire_lock_args);
 	char name[32];
 	size_t n;
 
 	for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
 		a.flags = 0;
 		a.want = (struct wire_lock){ .owner = 1, .last = 9, .kind = LOCK_EXCLUSIVE };
-		n = seed_message(buf, 0, 0, OP_LOCK, 0, f, &a);
+		n = seed_message(buf, 0, 0, OP_LOCK, 0, &a);
 		a.flags = LOCK_WAIT;
 		for (uint32_t k = 1; k < 3; k++) {
 			a.ticket = a.want.owner = k + 1;
-			n += seed_message(buf + n, F_NO_WAIT, 0x10, OP_LOCK, k, f, &a);
+			n += seed_message(buf + n, F_NO_WAIT, 0x10, OP_LOCK, k, &a);
 		}
 		a.want = (struct wire_lock){ .owner = 1, .start = 3, .last = 20 };
-		n += seed_message(buf + n, ends[i][0], ends[i][1], OP_LOCK, 3, f, &a);
+		n += seed_message(buf + n, ends[i][0], ends[i][1], OP_LOCK, 3, &a);
 		a.want.owner = 2;
-		n += seed_message(buf + n, ends[i][0], ends[i][1], OP_LOCK, 3, f, &a);
+		n += seed_message(buf + n, ends[i][0], ends[i][1], OP_LOCK, 3, &a);
 		snprintf(name, sizeof(name), "lock_line%zu", i);
 		write_seed(name, buf, n);
 	}
@@ -568,96 +567,120 @@ static void write_corpus(void)
 	const struct {
 		const char *name;
 		uint32_t op;
-		xdr_any filter;
 		void *args;
 		uint8_t g;
 	} rows[] = {
-		{ "ping", OP_PING, XDR_ANY(xdr_wire_void_args), &none, 0 },
-		{ "session", OP_SESSION, XDR_ANY(xdr_wire_session_args), &session, 0 },
-		{ "bye", OP_BYE, XDR_ANY(xdr_wire_void_args), &none, 0 },
-		{ "status", OP_STATUS, XDR_ANY(xdr_wire_void_args), &none, 0 },
-		{ "requests", OP_REQUESTS, XDR_ANY(xdr_wire_void_args), &none, 0 },
-		{ "map", OP_MAP, XDR_ANY(xdr_wire_void_args), &none, 0 },
-		{ "backup", OP_BACKUP, XDR_ANY(xdr_wire_backup_args), &backup_, 0 },
-		{ "add_target", OP_ADD_TARGET, XDR_ANY(xdr_wire_add_target_args), &add_target, 0 },
-		{ "lookup", OP_LOOKUP, XDR_ANY(xdr_wire_lookup_args), &lookup, 0 },
-		{ "getattr", OP_GETATTR, XDR_ANY(xdr_wire_getattr_args), &getattr, 0 },
-		{ "setattr", OP_SETATTR, XDR_ANY(xdr_wire_setattr_args), &setattr, 0 },
-		{ "open", OP_OPEN, XDR_ANY(xdr_wire_open_args), &open, 0 },
-		{ "retrunc", OP_OPEN, XDR_ANY(xdr_wire_open_args), &retrunc, 0 },
-		{ "close", OP_CLOSE, XDR_ANY(xdr_wire_close_args), &close_, 0 },
-		{ "record", OP_RECORD, XDR_ANY(xdr_wire_record_args), &record, 0 },
-		{ "cap", OP_CAP, XDR_ANY(xdr_wire_cap_args), &cap_, 0 },
-		{ "mkdir", OP_MKDIR, XDR_ANY(xdr_wire_mkdir_args), &mkdir_, 0 },
-		{ "unlink", OP_UNLINK, XDR_ANY(xdr_wire_unlink_args), &unlink_, 0 },
-		{ "rmdir", OP_RMDIR, XDR_ANY(xdr_wire_unlink_args), &unlink_, 0 },
-		{ "readdir", OP_READDIR, XDR_ANY(xdr_wire_readdir_args), &readdir_, 0 },
-		{ "rename", OP_RENAME, XDR_ANY(xdr_wire_rename_args), &rename_, 0 },
-		{ "truncate", OP_TRUNCATE, XDR_ANY(xdr_wire_truncate_args), &truncate_, 0 },
-		{ "link", OP_LINK, XDR_ANY(xdr_wire_link_args), &link_, 0 },
-		{ "symlink", OP_SYMLINK, XDR_ANY(xdr_wire_symlink_args), &symlink_, 0 },
-		{ "readlink", OP_READLINK, XDR_ANY(xdr_wire_readlink_args), &readlink_, 0 },
-		{ "through", OP_LOOKUP, XDR_ANY(xdr_wire_lookup_args), &through, 0 },
-		{ "getxattr", OP_GETXATTR, XDR_ANY(xdr_wire_getxattr_args), &getxattr_, 0 },
-		{ "listxattr", OP_LISTXATTR, XDR_ANY(xdr_wire_listxattr_args), &listxattr_, 0 },
-		{ "setxattr", OP_SETXATTR, XDR_ANY(xdr_wire_setxattr_args), &setxattr_, 0 },
-		{ "setacl", OP_SETXATTR, XDR_ANY(xdr_wire_setxattr_args), &setacl_, 0 },
-		{ "setdefault", OP_SETXATTR, XDR_ANY(xdr_wire_setxattr_args), &setdefault_, 0 },
-		{ "removexattr", OP_REMOVEXATTR, XDR_ANY(xdr_wire_removexattr_args), &removexattr_,
-		  0 },
-		{ "lock", OP_LOCK, XDR_ANY(xdr_wire_lock_args), &lock_, 0 },
-		{ "flock", OP_LOCK, XDR_ANY(xdr_wire_lock_args), &flock_, 0 },
-		{ "lock_wait", OP_LOCK, XDR_ANY(xdr_wire_lock_args), &lock_wait_, 0 },
-		{ "lock_cancel", OP_LOCK, XDR_ANY(xdr_wire_lock_args), &lock_cancel_, 0 },
-		{ "unlock", OP_LOCK, XDR_ANY(xdr_wire_lock_args), &unlock_, 0 },
-		{ "lock_test", OP_LOCK_TEST, XDR_ANY(xdr_wire_lock_args), &lock_, 0 },
-		{ "reclaim", OP_RECLAIM, XDR_ANY(xdr_wire_reclaim_args), &reclaim, 0 },
-		{ "append", OP_APPEND, XDR_ANY(xdr_wire_append_args), &append, 0 },
-		{ "append_room", OP_APPEND, XDR_ANY(xdr_wire_append_args), &room, 0 },
-		{ "appended", OP_APPENDED, XDR_ANY(xdr_wire_appended_args), &appended, 0 },
-		{ "fsync", OP_FSYNC, XDR_ANY(xdr_wire_durable_args), &fsync_, 0 },
-		{ "durable", OP_DURABLE, XDR_ANY(xdr_wire_durable_args), &durable, G_SERVER },
-		{ "mknod", OP_MKNOD, XDR_ANY(xdr_wire_mknod_args), &mknod_, 0 },
-		{ "prepare", OP_PREPARE, XDR_ANY(xdr_wire_prepare_args), &prepare, G_SERVER },
-		{ "finish", OP_FINISH, XDR_ANY(xdr_wire_finish_args), &finish, G_SERVER },
-		{ "outcome", OP_OUTCOME, XDR_ANY(xdr_wire_outcome_args), &outcome, G_SERVER },
-		{ "climb", OP_CLIMB, XDR_ANY(xdr_wire_climb_args), &climb, G_SERVER },
-		{ "read_typed", OP_READ, XDR_ANY(xdr_wire_read_args), &read_typed, 0 },
-		{ "write_typed", OP_WRITE, XDR_ANY(xdr_wire_write_args), &write_typed, 0 },
-		{ "read", OP_READ, XDR_ANY(xdr_wire_read_args), &read_, 0 },
-		{ "write", OP_WRITE, XDR_ANY(xdr_wire_write_args), &write_, 0 },
-		{ "read_small", OP_READ, XDR_ANY(xdr_wire_read_args), &read_small, G_INLINE },
-		{ "write_small", OP_WRITE, XDR_ANY(xdr_wire_write_args), &write_small, G_INLINE },
-		{ "sync", OP_SYNC, XDR_ANY(xdr_wire_sync_args), &sync_, 0 },
-		{ "objstat", OP_OBJSTAT, XDR_ANY(xdr_wire_access), &sync_.at, 0 },
-		{ "fence", OP_FENCE, XDR_ANY(xdr_wire_fence_args), &fence, G_SERVER },
-		{ "scan", OP_SCAN, XDR_ANY(xdr_wire_scan_args), &scan, 0 },
-		{ "objects", OP_OBJECTS, XDR_ANY(xdr_wire_scan_args), &objects, 0 },
-		{ "repair_nlink", OP_REPAIR, XDR_ANY(xdr_wire_repair_args), &nlink, 0 },
-		{ "repair_drop", OP_REPAIR, XDR_ANY(xdr_wire_repair_args), &drop, 0 },
-		{ "repair_anew", OP_REPAIR, XDR_ANY(xdr_wire_repair_args), &anew, 0 },
-		{ "remove", OP_REMOVE, XDR_ANY(xdr_wire_remove_args), &remove_, G_SERVER },
-		{ "allocate", OP_ALLOCATE, XDR_ANY(xdr_wire_allocate_args), &allocate, 0 },
-		{ "punch", OP_ALLOCATE, XDR_ANY(xdr_wire_allocate_args), &punch, 0 },
-		{ "seek", OP_SEEK, XDR_ANY(xdr_wire_seek_args), &seek, 0 },
-		{ "copy", OP_COPY, XDR_ANY(xdr_wire_copy_args), &copy, 0 },
+		{ "ping", OP_PING, &none, 0 },
+		{ "session", OP_SESSION, &session, 0 },
+		{ "bye", OP_BYE, &none, 0 },
+		{ "status", OP_STATUS, &none, 0 },
+		{ "requests", OP_REQUESTS, &none, 0 },
+		{ "map", OP_MAP, &none, 0 },
+		{ "backup", OP_BACKUP, &backup_, 0 },
+		{ "add_target", OP_ADD_TARGET, &add_target, 0 },
+		{ "lookup", OP_LOOKUP, &lookup, 0 },
+		{ "getattr", OP_GETATTR, &getattr, 0 },
+		{ "setattr", OP_SETATTR, &setattr, 0 },
+		{ "open", OP_OPEN, &open, 0 },
+		{ "retrunc", OP_OPEN, &retrunc, 0 },
+		{ "close", OP_CLOSE, &close_, 0 },
+		{ "record", OP_RECORD, &record, 0 },
+		{ "cap", OP_CAP, &cap_, 0 },
+		{ "mkdir", OP_MKDIR, &mkdir_, 0 },
+		{ "unlink", OP_UNLINK, &unlink_, 0 },
+		{ "rmdir", OP_RMDIR, &unlink_, 0 },
+		{ "readdir", OP_READDIR, &readdir_, 0 },
+		{ "rename", OP_RENAME, &rename_, 0 },
+		{ "truncate", OP_TRUNCATE, &truncate_, 0 },
+		{ "link", OP_LINK, &link_, 0 },
+		{ "symlink", OP_SYMLINK, &symlink_, 0 },
+		{ "readlink", OP_READLINK, &readlink_, 0 },
+		{ "through", OP_LOOKUP, &through, 0 },
+		{ "getxattr", OP_GETXATTR, &getxattr_, 0 },
+		{ "listxattr", OP_LISTXATTR, &listxattr_, 0 },
+		{ "setxattr", OP_SETXATTR, &setxattr_, 0 },
+		{ "setacl", OP_SETXATTR, &setacl_, 0 },
+		{ "setdefault", OP_SETXATTR, &setdefault_, 0 },
+		{ "removexattr", OP_REMOVEXATTR, &removexattr_, 0 },
+		{ "lock", OP_LOCK, &lock_, 0 },
+		{ "flock", OP_LOCK, &flock_, 0 },
+		{ "lock_wait", OP_LOCK, &lock_wait_, 0 },
+		{ "lock_cancel", OP_LOCK, &lock_cancel_, 0 },
+		{ "unlock", OP_LOCK, &unlock_, 0 },
+		{ "lock_test", OP_LOCK_TEST, &lock_, 0 },
+		{ "reclaim", OP_RECLAIM, &reclaim, 0 },
+		{ "append", OP_APPEND, &append, 0 },
+		{ "append_room", OP_APPEND, &room, 0 },
+		{ "appended", OP_APPENDED, &appended, 0 },
+		{ "fsync", OP_FSYNC, &fsync_, 0 },
+		{ "durable", OP_DURABLE, &durable, G_SERVER },
+		{ "mknod", OP_MKNOD, &mknod_, 0 },
+		{ "prepare", OP_PREPARE, &prepare, G_SERVER },
+		{ "finish", OP_FINISH, &finish, G_SERVER },
+		{ "outcome", OP_OUTCOME, &outcome, G_SERVER },
+		{ "climb", OP_CLIMB, &climb, G_SERVER },
+		{ "read_typed", OP_READ, &read_typed, 0 },
+		{ "write_typed", OP_WRITE, &write_typed, 0 },
+		{ "read", OP_READ, &read_, 0 },
+		{ "write", OP_WRITE, &write_, 0 },
+		{ "read_small", OP_READ, &read_small, G_INLINE },
+		{ "write_small", OP_WRITE, &write_small, G_INLINE },
+		{ "sync", OP_SYNC, &sync_, 0 },
+		{ "objstat", OP_OBJSTAT, &sync_.at, 0 },
+		{ "fence", OP_FENCE, &fence, G_SERVER },
+		{ "scan", OP_SCAN, &scan, 0 },
+		{ "objects", OP_OBJECTS, &objects, 0 },
+		{ "repair_nlink", OP_REPAIR, &nlink, 0 },
+		{ "repair_drop", OP_REPAIR, &drop, 0 },
+		{ "repair_anew", OP_REPAIR, &anew, 0 },
+		{ "remove", OP_REMOVE, &remove_, G_SERVER },
+		{ "allocate", OP_ALLOCATE, &allocate, 0 },
+		{ "punch", OP_ALLOCATE, &punch, 0 },
+		{ "seek", OP_SEEK, &seek, 0 },
+		{ "copy", OP_COPY, &copy, 0 },
 	};
 	char name[64];
 	size_t n = 0;
 
 	write_lock_seeds(buf);
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-		n = seed_message(buf, 0, rows[i].g, rows[i].op, 0, rows[i].filter, rows[i].args);
+		n = seed_message(buf, 0, rows[i].g, rows[i].op, 0, rows[i].args);
 		write_seed(rows[i].name, buf, n);
 		/* two concurrent requests, on two slots */
-		n = seed_message(buf, F_NO_WAIT, rows[i].g, rows[i].op, 0, rows[i].filter,
-				 rows[i].args);
-		n += seed_message(buf + n, 0, rows[i].g, rows[i].op, 1, rows[i].filter,
-				  rows[i].args);
+		n = seed_message(buf, F_NO_WAIT, rows[i].g, rows[i].op, 0, rows[i].args);
+		n += seed_message(buf + n, 0, rows[i].g, rows[i].op, 1, rows[i].args);
 		n += seed_message(buf + n, 0, i % 3 ? rows[i].g : G_RESTART, rows[i].op, 2,
-				  rows[i].filter, rows[i].args);
+				  rows[i].args);
 		snprintf(name, sizeof(name), "twice_%s", rows[i].name);
 		write_seed(name, buf, n);
+	}
+}
+
+static void send_all(const uint8_t *data, size_t size)
+{
+	for (int i = 0; i < MESSAGES && size > 4; i++) {
+		size_t len = MIN((size_t)data[2] << 8 | data[3], size - 4);
+
+		send_one(data, data + 4, len);
+		data += 4 + len;
+		size -= 4 + len;
+	}
+	check_rest();
+}
+
+/* Every operation with arguments of zeros: also one that no seed has. */
+static void send_zeros(void)
+{
+	static uint64_t zeros[512];
+	static uint8_t buf[8192 + 4];
+
+	for (uint32_t op = 0; op < N_OPS; op++) {
+		bool of_servers = wire_op_rows[op].flags & OPF_SERVERS;
+
+		if (!wire_op_row(op))
+			continue;
+		CHECK(wire_op_rows[op].args_size <= sizeof(zeros));
+		send_all(buf, seed_message(buf, 0, of_servers ? G_SERVER : 0, op, 0, zeros));
 	}
 }
 
@@ -673,18 +696,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			start();
 			write_corpus();
 		}
+		if (!running)
+			start();
+		send_zeros();
 	}
 	if (count++ % INPUTS_PER_SERVER == 0)
 		stop();
 	if (!running)
 		start();
-	for (int i = 0; i < MESSAGES && size > 4; i++) {
-		size_t len = MIN((size_t)data[2] << 8 | data[3], size - 4);
-
-		send_one(data, data + 4, len);
-		data += 4 + len;
-		size -= 4 + len;
-	}
-	check_rest();
+	send_all(data, size);
 	return 0;
 }

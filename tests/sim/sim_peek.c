@@ -31,7 +31,7 @@ bool peek_state(const struct server *s, const char *name, const char *state)
 	struct req *q;
 
 	list_for_each(q, &s->loop->all, all) {
-		const char *is = is_sreq(q) ? sreq_of(q)->row->name : q->ops->name;
+		const char *is = is_sreq(q) ? sreq_of(q)->row->wire->name : q->ops->name;
 
 		if (!strcmp(is, name) && !strcmp(q->ops->state_names[q->state], state))
 			return true;

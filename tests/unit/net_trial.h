@@ -203,11 +203,13 @@ static inline void fsrv_reply(struct fsrv *f, struct link *l, uint64_t tag, int 
 	link_send(l, FRAME_REPLY, tag, m);
 }
 
-static inline void fsrv_void(struct fsrv *f, struct link *l, uint64_t tag, int status)
+/* The result has zeros only. */
+static inline void fsrv_zeros(struct fsrv *f, struct link *l, uint64_t tag, uint32_t op, int status)
 {
-	struct wire_void_res none = { 0 };
+	uint64_t res[512] = { 0 };
 
-	fsrv_reply(f, l, tag, status, SESSION_SLOTS, XDR_ANY(xdr_wire_void_res), &none);
+	CHECK(wire_op_rows[op].res_size <= sizeof(res));
+	fsrv_reply(f, l, tag, status, SESSION_SLOTS, wire_op_rows[op].res, res);
 }
 
 static inline void fsrv_session(struct fsrv *f, struct link *l, uint64_t tag,
@@ -366,7 +368,7 @@ static inline void fsrv_request(void *owner, struct link *l, uint64_t tag, struc
 		else if (h.op == OP_READ || h.op == OP_WRITE)
 			fsrv_data(f, l, tag, &x, h.op == OP_WRITE);
 		else
-			fsrv_void(f, l, tag, f->status);
+			fsrv_zeros(f, l, tag, h.op, f->status);
 	}
 	arena_destroy(&a);
 	msg_free(m);
@@ -381,7 +383,7 @@ static inline void fsrv_release(struct fsrv *f, int status)
 		if (!s->held)
 			continue;
 		s->held = false;
-		fsrv_void(f, s->link, s->tag, status);
+		fsrv_zeros(f, s->link, s->tag, s->head.op, status);
 		link_unref(s->link);
 	}
 }
@@ -450,8 +452,7 @@ static inline void fsrv_stop(struct fsrv *f)
 struct ask {
 	struct req q;
 	struct call call;
-	struct wire_void_args none;
-	struct wire_void_res none_res;
+	uint64_t args[512], res[512]; /* zeros, and a result, of any operation */
 	struct wire_read_args read;
 	struct wire_read_res read_res;
 	struct wire_write_args write;
@@ -486,21 +487,20 @@ static inline void ask_init(struct ask *a, struct peer *p, uint32_t op, uint64_t
 {
 	struct loop *l = p->net->loop;
 
+	CHECK(wire_op_rows[op].args_size <= sizeof(a->args));
+	CHECK(wire_op_rows[op].res_size <= sizeof(a->res));
 	memset(a, 0, sizeof(*a));
 	l->now = l->env->clock->now(l->env);
-	a->call = (struct call){ .op = op,
-				 .put_args = XDR_ANY(xdr_wire_void_args),
-				 .args = &a->none,
-				 .get_res = XDR_ANY(xdr_wire_void_res),
-				 .res = &a->none_res,
-				 .deadline = l->now + patience };
+	a->call = (struct call){
+		.op = op, .args = a->args, .res = a->res, .deadline = l->now + patience
+	};
 	req_init(&a->q, l, &ask_ops, 0);
 }
 
 static inline void ask(struct ask *a, struct peer *p, uint32_t op, bool change)
 {
 	ask_init(a, p, op, 10 * NSEC_PER_SEC);
-	a->call.change = change;
+	a->call.once = change;
 	peer_call(p, &a->call, &a->q);
 }
 
@@ -519,9 +519,7 @@ static inline void ask_move(struct ask *a, struct peer *p, const struct iovec *m
 	a->call.mem = &a->view;
 	a->call.mem_access = write ? CAP_READ : CAP_WRITE;
 	a->call.mem_wire = write ? &a->write.mem : &a->read.mem;
-	a->call.put_args = write ? XDR_ANY(xdr_wire_write_args) : XDR_ANY(xdr_wire_read_args);
 	a->call.args = write ? (void *)&a->write : &a->read;
-	a->call.get_res = write ? XDR_ANY(xdr_wire_write_res) : XDR_ANY(xdr_wire_read_res);
 	a->call.res = write ? (void *)&a->write_res : &a->read_res;
 	peer_call(p, &a->call, &a->q);
 }

@@ -482,7 +482,7 @@ static void lie(uint64_t tag, int status)
 	ask(&a, &cli.peer, OP_GETATTR, false);
 	settle();
 	downs = srv.n_downs;
-	fsrv_void(&srv, srv.link, tag, status);
+	fsrv_zeros(&srv, srv.link, tag, OP_GETATTR, status);
 	settle();
 	/* the link is closed, and the call continues on another link */
 	CHECK_EQ(srv.n_downs, downs + 1);

@@ -282,13 +282,13 @@ static void what_servers_do_is_not_for_clients(void)
 	uint64_t n = 0;
 
 	begin();
-	for (uint32_t op = 0; op < n_op_rows; op++) {
+	for (uint32_t op = 0; op < N_OPS; op++) {
 		const struct op_row *row = op_row(op);
 
-		if (!row || !(row->flags & OP_FROM_SERVERS))
+		if (!row || !(row->wire->flags & OPF_SERVERS))
 			continue;
-		CHECK(row->args_size <= sizeof(zeros));
-		CHECK_EQ(pipe_do(&w, p, op, row->args_filter, zeros, NULL, NULL, NULL), -EPERM);
+		CHECK(row->wire->args_size <= sizeof(zeros));
+		CHECK_EQ(pipe_do(&w, p, op, row->wire->args, zeros, NULL, NULL, NULL), -EPERM);
 		CHECK_EQ(refused(REFUSED_SERVERS_ONLY), ++n);
 	}
 	CHECK(n >= 2);

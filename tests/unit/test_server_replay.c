@@ -65,7 +65,7 @@ static int run(struct pipe_link *l, uint32_t op, void *args, void *res)
 {
 	const struct op_row *row = op_row(op);
 
-	return pipe_do(&w, l, op, row->args_filter, args, row->res_filter, res, &arena);
+	return pipe_do(&w, l, op, row->wire->args, args, row->wire->res, res, &arena);
 }
 
 static void write_text(struct pipe_link *l, const struct wire_open_res *f)
@@ -240,7 +240,7 @@ static void trial(uint32_t op, unsigned flags, const void *args, size_t size)
 	struct trial *t = &trials[op];
 
 	CHECK(op < OPS && op_row(op));
-	CHECK_EQ(size, op_row(op)->args_size);
+	CHECK_EQ(size, wire_op_rows[op].args_size);
 	CHECK(size <= ARGS_MAX);
 	t->size = size;
 	t->flags = flags;
@@ -442,7 +442,7 @@ static void trials_between_servers(void)
 
 static void fill_trials(void)
 {
-	CHECK(n_op_rows <= OPS);
+	CHECK(N_OPS <= OPS);
 	memset(trials, 0, sizeof(trials));
 	trials_of_the_server();
 	trials_of_reads();
@@ -457,19 +457,19 @@ static void fill_trials(void)
 
 static bool takes_a_slot(uint32_t op)
 {
-	return !(op_row(op)->flags & OP_NO_SESSION);
+	return !(wire_op_rows[op].flags & OPF_NO_SESSION);
 }
 
 /* The status of the first execution; -1 if several are possible. */
 static int expected(uint32_t op)
 {
-	unsigned flags = op_row(op)->flags;
+	unsigned flags = wire_op_rows[op].flags;
 
-	if ((flags & OP_FROM_SERVERS) && caller != SERVER)
+	if ((flags & OPF_SERVERS) && caller != SERVER)
 		return EPERM;
-	if ((flags & OP_ADMIN) && caller == USER)
+	if ((flags & OPF_ADMIN) && caller == USER)
 		return EPERM;
-	if (caller == SERVER && !(flags & OP_FROM_SERVERS))
+	if (caller == SERVER && !(flags & OPF_SERVERS))
 		return -1;
 	return trials[op].flags & ANY_STATUS ? -1 : 0;
 }
@@ -483,7 +483,7 @@ static void send_args(uint32_t op, uint32_t slot, uint32_t sequence, void *args,
 {
 	unsigned before = me->replies;
 
-	pipe_call(&w, me, op, slot, sequence, op_row(op)->args_filter, args);
+	pipe_call(&w, me, op, slot, sequence, wire_op_rows[op].args, args);
 	CHECK(world_quiet(&w));
 	CHECK(!me->closed);
 	CHECK_EQ(me->replies, before + 1);
@@ -559,7 +559,7 @@ static void replay(uint32_t op)
 
 static void each_operation(void (*fn)(uint32_t op))
 {
-	for (uint32_t op = 0; op < n_op_rows; op++) {
+	for (uint32_t op = 0; op < N_OPS; op++) {
 		if (!op_row(op))
 			continue;
 		for (int who = 0; who < CALLERS; who++) {
@@ -570,10 +570,10 @@ static void each_operation(void (*fn)(uint32_t op))
 			fill_trials();
 			if (!trials[op].size) {
 				fprintf(stderr, "operation %s has no trial here\n",
-					op_row(op)->name);
+					wire_op_rows[op].name);
 				exit(1);
 			}
-			printf("%s as %d\n", op_row(op)->name, who);
+			printf("%s as %d\n", wire_op_rows[op].name, who);
 			fflush(stdout);
 			fn(op);
 			if (me->l.session) {
@@ -609,7 +609,7 @@ static void check_refused(uint32_t op, int variant)
 
 static void others_are_refused(uint32_t op)
 {
-	for (uint32_t k = 0; k < n_op_rows; k++)
+	for (uint32_t k = 0; k < N_OPS; k++)
 		if (op_row(k) && k != op && takes_a_slot(k))
 			check_refused(k, 0);
 }
@@ -617,7 +617,7 @@ static void others_are_refused(uint32_t op)
 /* Only the stored answer tells which request the numbers belong to. */
 static void stored_ones_are_refused(uint32_t op)
 {
-	for (uint32_t k = 0; k < n_op_rows; k++) {
+	for (uint32_t k = 0; k < N_OPS; k++) {
 		if (!op_row(k) || !is_stored(k))
 			continue;
 		forget_slot();
@@ -629,7 +629,7 @@ static void stored_ones_are_refused(uint32_t op)
  * user. */
 static void another_user_is_refused(uint32_t op)
 {
-	if (caller != ROOT || (op_row(op)->flags & OP_ADMIN) || op == OP_CLOSE)
+	if (caller != ROOT || (wire_op_rows[op].flags & OPF_ADMIN) || op == OP_CLOSE)
 		return;
 	me->uid = 1000;
 	check_refused(op, 0);
