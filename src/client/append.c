@@ -14,7 +14,9 @@
 #define MAX_PLACES 100
 
 enum { ASK, WRITE, REPORT, JUDGE };
-static const char *const names[] = { "place", "write", "report", "end" };
+static const char *const names[] = {
+	[ASK] = "place", [WRITE] = "write", [REPORT] = "report", [JUDGE] = "end"
+};
 
 static void written(struct cop *write)
 {
@@ -101,7 +103,7 @@ static bool step(struct req *q)
 	return true;
 }
 
-static const struct req_ops append_ops = { "append", step, REPORT, 4, names };
+static const struct req_ops append_ops = REQ_OPS("append", step, REPORT, names);
 
 void append_start(struct cop *op, struct append *a, struct cfile *f)
 {

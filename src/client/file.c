@@ -288,7 +288,9 @@ void client_open(struct cop *op, struct sheaf_handle dir, const char *path, int 
 /* ---- fsync, flush and close ---- */
 
 enum { ASK, JUDGE, REPORT, FINISH, END };
-static const char *const sync_names[] = { "objects", "judge", "report", "finish", "end" };
+static const char *const sync_names[] = {
+	[ASK] = "objects", [JUDGE] = "judge", [REPORT] = "report", [FINISH] = "finish", [END] = "end"
+};
 
 struct syncing {
 	struct call *calls;
@@ -487,7 +489,7 @@ static bool sync_step(struct req *q)
 }
 
 /* JUDGE combines the errors of the single calls. */
-static const struct req_ops sync_ops = { "sync", sync_step, JUDGE, 5, sync_names };
+static const struct req_ops sync_ops = REQ_OPS("sync", sync_step, JUDGE, sync_names);
 
 static void sync_start(struct cop *op, struct cfile *f, int how)
 {
@@ -524,7 +526,7 @@ void client_fstat(struct cop *op, struct cfile *f)
 /* ---- after a server's restart ---- */
 
 enum { CLAIM, CLAIMED };
-static const char *const claim_names[] = { "claim", "end" };
+static const char *const claim_names[] = { [CLAIM] = "claim", [CLAIMED] = "end" };
 
 struct claim {
 	struct req q;
@@ -557,7 +559,7 @@ static bool claim_step(struct req *q)
 	return false;
 }
 
-static const struct req_ops claim_ops = { "reclaim", claim_step, CLAIM, 2, claim_names };
+static const struct req_ops claim_ops = REQ_OPS("reclaim", claim_step, CLAIM, claim_names);
 
 /* Claims the file, with its locks from number `skip` on; returns how many of them. */
 static size_t claim_file(struct peer *p, struct cfile *f, size_t skip)

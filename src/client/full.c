@@ -14,7 +14,7 @@
 #define PAUSE_NS (50 * NSEC_PER_MSEC)
 
 enum { ASK, COUNT, END };
-static const char *const names[] = { "ask", "count", "pause" };
+static const char *const names[] = { [ASK] = "ask", [COUNT] = "count", [END] = "pause" };
 
 struct question {
 	struct cop *op;
@@ -92,7 +92,7 @@ static bool step(struct req *q)
 	return true;
 }
 
-static const struct req_ops room_ops = { "room", step, COUNT, 3, names };
+static const struct req_ops room_ops = REQ_OPS("room", step, COUNT, names);
 
 static void asked(struct cop *op)
 {

@@ -14,7 +14,7 @@
 #include "client/cli_priv.h"
 
 enum { ASK, TAKE };
-static const char *const names[] = { "ask", "take" };
+static const char *const names[] = { [ASK] = "ask", [TAKE] = "take" };
 
 struct learning {
 	struct req q;
@@ -72,7 +72,7 @@ static bool step(struct req *q)
 	return false;
 }
 
-static const struct req_ops learn_ops = { "learn-map", step, TAKE, 2, names };
+static const struct req_ops learn_ops = REQ_OPS("learn-map", step, TAKE, names);
 
 void map_learn(struct client *c, struct peer *p, struct req *q)
 {

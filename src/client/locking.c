@@ -17,7 +17,7 @@
 #include "client/cli_priv.h"
 
 enum { ASK, ANSWER, END };
-static const char *const names[] = { "ask", "answer", "end" };
+static const char *const names[] = { [ASK] = "ask", [ANSWER] = "answer", [END] = "end" };
 
 struct locking {
 	struct list link; /* in c->lockings, while it may wait */
@@ -251,9 +251,9 @@ static bool step(struct req *q)
 	return true;
 }
 
-static const struct req_ops lock_ops = { "lock", step, ANSWER, 3, names };
+static const struct req_ops lock_ops = REQ_OPS("lock", step, ANSWER, names);
 /* For an operation that cannot begin. */
-static const struct req_ops refuse_ops = { "lock", step, END, 3, names };
+static const struct req_ops refuse_ops = REQ_OPS("lock", step, END, names);
 
 static int check(struct cop *op, const struct locking *l)
 {

@@ -13,8 +13,10 @@
 #define ROOT_INO UINT64_C(1)
 
 enum { CALL, CHECK, PARENT, PARENT_CHECK, ROOM, SIZE, SIZED, END };
-static const char *const names[] = { "call", "check", "parent", "parent-check",
-				     "room", "size",  "sized",	"end" };
+static const char *const names[] = {
+	[CALL] = "call", [CHECK] = "check", [PARENT] = "parent", [PARENT_CHECK] = "parent-check",
+	[ROOM] = "room", [SIZE] = "size",   [SIZED] = "sized",	 [END] = "end"
+};
 
 /* Follows a referral: the server owned only the beginning of the path. After a symbolic link,
  * r->rest replaces what is left of the path. */
@@ -222,7 +224,7 @@ static bool step(struct req *q)
 }
 
 /* Errors lead to CHECK and PARENT_CHECK, where a referral is no error. */
-static const struct req_ops name_ops = { "name", step, CHECK, 8, names };
+static const struct req_ops name_ops = REQ_OPS("name", step, CHECK, names);
 
 struct wire_place name_place(struct sheaf_handle dir, const char *path, bool follow_last)
 {
@@ -383,7 +385,7 @@ void client_readdir(struct cop *op, struct sheaf_handle dir, uint64_t cookie, ui
 /* ---- servers ---- */
 
 enum { ASK, ANSWER };
-static const char *const ask_names[] = { "ask", "answer" };
+static const char *const ask_names[] = { [ASK] = "ask", [ANSWER] = "answer" };
 
 static bool ask_step(struct req *q)
 {
@@ -396,7 +398,7 @@ static bool ask_step(struct req *q)
 	return true;
 }
 
-static const struct req_ops ask_ops = { "ask", ask_step, ANSWER, 2, ask_names };
+static const struct req_ops ask_ops = REQ_OPS("ask", ask_step, ANSWER, ask_names);
 
 void client_ask(struct cop *op, uint32_t number, uint32_t target, uint64_t timeout_ns)
 {
@@ -422,7 +424,7 @@ void client_ping(struct cop *op, uint32_t target)
 }
 
 enum { SPACE, SPACE_END };
-static const char *const space_names[] = { "ask", "end" };
+static const char *const space_names[] = { [SPACE] = "ask", [SPACE_END] = "end" };
 
 struct space {
 	uint32_t n; /* targets at the start */
@@ -485,7 +487,7 @@ static bool space_step(struct req *q)
 	return cop_end(op, q->error);
 }
 
-static const struct req_ops space_ops = { "statfs", space_step, SPACE_END, 2, space_names };
+static const struct req_ops space_ops = REQ_OPS("statfs", space_step, SPACE_END, space_names);
 
 void client_statfs(struct cop *op)
 {
@@ -496,7 +498,7 @@ void client_statfs(struct cop *op)
 #define SILENT_BYE_NS \
 	(NSEC_PER_SEC / 100) /* short, for a server that did not answer an earlier call */
 enum { BYE, BYE_END };
-static const char *const bye_names[] = { "bye", "end" };
+static const char *const bye_names[] = { [BYE] = "bye", [BYE_END] = "end" };
 
 struct goodbyes {
 	uint32_t n;
@@ -533,7 +535,7 @@ static bool bye_step(struct req *q)
 	return true;
 }
 
-static const struct req_ops bye_ops = { "bye", bye_step, BYE_END, 2, bye_names };
+static const struct req_ops bye_ops = REQ_OPS("bye", bye_step, BYE_END, bye_names);
 
 void client_bye(struct cop *op)
 {

@@ -9,7 +9,7 @@
 #define MAX_TRIES 100
 
 enum { ASK, ANSWER };
-static const char *const names[] = { "objects", "end" };
+static const char *const names[] = { [ASK] = "objects", [ANSWER] = "end" };
 
 struct seeking {
 	uint64_t off;
@@ -78,7 +78,7 @@ static bool step(struct req *q)
 	return cop_end(op, first_of(op, k));
 }
 
-static const struct req_ops seek_ops = { "seek", step, ANSWER, 2, names };
+static const struct req_ops seek_ops = REQ_OPS("seek", step, ANSWER, names);
 
 void client_seek(struct cop *op, struct cfile *f, uint64_t off, bool hole)
 {

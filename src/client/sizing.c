@@ -13,7 +13,9 @@
 #define MAX_TRIES 100
 
 enum { ATTR, OBJECTS, ENDS, END };
-static const char *const names[] = { "attr", "objects", "ends", "end" };
+static const char *const names[] = {
+	[ATTR] = "attr", [OBJECTS] = "objects", [ENDS] = "ends", [END] = "end"
+};
 
 static struct sizing *sizing_of(struct req *q)
 {
@@ -138,7 +140,7 @@ static bool step(struct req *q)
 	return true;
 }
 
-static const struct req_ops sizing_ops = { "size", step, ENDS, 4, names };
+static const struct req_ops sizing_ops = REQ_OPS("size", step, ENDS, names);
 
 void sizing_start(struct cop *op, const struct wire_handle *h)
 {

@@ -29,9 +29,14 @@
 #define MAX_SLOW 8 /* replies to one read that may come too late to be trusted */
 
 enum { MEASURE, START, SIZED, END };
-static const char *const names[] = { "measure", "move", "size", "end" };
+static const char *const names[] = {
+	[MEASURE] = "measure", [START] = "move", [SIZED] = "size", [END] = "end"
+};
 enum { TAKE, CALL, ANSWER, REFRESHED, ROOM, DONE };
-static const char *const lane_names[] = { "take", "call", "answer", "capability", "room", "done" };
+static const char *const lane_names[] = {
+	[TAKE] = "take", [CALL] = "call", [ANSWER] = "answer", [REFRESHED] = "capability",
+	[ROOM] = "room", [DONE] = "done"
+};
 
 /* What the lanes of one object share. */
 struct strand {
@@ -639,7 +644,7 @@ static bool lane_step(struct req *q)
 	return true;
 }
 
-static const struct req_ops lane_ops = { "lane", lane_step, ANSWER, 6, lane_names };
+static const struct req_ops lane_ops = REQ_OPS("lane", lane_step, ANSWER, lane_names);
 
 /* ---- the transfer ---- */
 
@@ -838,7 +843,7 @@ static bool step(struct req *q)
 	return true;
 }
 
-static const struct req_ops transfer_ops = { "transfer", step, END, 4, names };
+static const struct req_ops transfer_ops = REQ_OPS("transfer", step, END, names);
 
 /* op->access is set, or e says why not. */
 static void start_access(struct cop *op, struct cfile *f, struct transfer how, int e)

@@ -228,8 +228,16 @@ struct req_ops {
 	bool (*step)(struct req *q); /* false: q is freed */
 	uint16_t on_error; /* the state that replies; states are numbered in order */
 	uint16_t n_states;
-	const char *const *state_names;
+	const char *const *state_names; /* a state is printed as what the request waits for in it */
+	void (*cancel)(struct req *q); /* its client gave up: ends its waits; or NULL */
+	void (*abandon)(struct req *q); /* releases what it holds, as a crash would; or NULL */
 };
+/* Further arguments: .cancel or .abandon. */
+#define REQ_OPS(name_, step_, on_error_, names_, ...) \
+	{ \
+		.name = name_, .step = step_, .on_error = on_error_, \
+		.n_states = ARRAY_LEN(names_), .state_names = names_, ##__VA_ARGS__ \
+	}
 
 struct req {
 	struct list link; /* on a run or wait queue */

@@ -105,9 +105,11 @@ static void floor_gone(struct disk *d, uint64_t ino)
 /* ---------------------------------------------------------------- the request */
 
 /* RAISE -> OPEN -> TURN -> CHANGE -> CHANGED -> TAIL -> REPLY; no object: OPEN -> TAIL */
-enum { F_RAISE, F_OPEN, F_TURN, F_CHANGE, F_CHANGED, F_TAIL, F_REPLY, F_STATES };
-static const char *const fence_names[] = { "raise",   "open", "turn", "change",
-					   "changed", "tail", "reply" };
+enum { F_RAISE, F_OPEN, F_TURN, F_CHANGE, F_CHANGED, F_TAIL, F_REPLY };
+static const char *const fence_names[] = {
+	[F_RAISE] = "raise",	 [F_OPEN] = "open", [F_TURN] = "turn",	[F_CHANGE] = "change",
+	[F_CHANGED] = "changed", [F_TAIL] = "tail", [F_REPLY] = "reply"
+};
 
 struct fence_op {
 	struct req req;
@@ -291,13 +293,7 @@ static bool fence_step(struct req *q)
 	return true;
 }
 
-static const struct req_ops fence_ops = {
-	.name = "disk_fence",
-	.step = fence_step,
-	.on_error = F_TAIL,
-	.n_states = F_STATES,
-	.state_names = fence_names,
-};
+static const struct req_ops fence_ops = REQ_OPS("disk_fence", fence_step, F_TAIL, fence_names);
 
 static struct fence_op *fence_new(struct disk *d, struct object_id id, uint64_t epoch,
 				  struct req *q)

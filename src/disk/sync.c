@@ -157,8 +157,8 @@ bool object_dirty(const struct object *o)
 }
 
 /* FILES -> END */
-enum { SYNC_FILES, SYNC_END, SYNC_STATES };
-static const char *const sync_names[] = { "files", "end" };
+enum { SYNC_FILES, SYNC_END };
+static const char *const sync_names[] = { [SYNC_FILES] = "files", [SYNC_END] = "end" };
 
 struct sync_op {
 	struct req req;
@@ -202,13 +202,7 @@ static bool sync_step(struct req *q)
 	return false;
 }
 
-static const struct req_ops sync_ops = {
-	.name = "disk_sync",
-	.step = sync_step,
-	.on_error = SYNC_END,
-	.n_states = SYNC_STATES,
-	.state_names = sync_names,
-};
+static const struct req_ops sync_ops = REQ_OPS("disk_sync", sync_step, SYNC_END, sync_names);
 
 /* Takes over the caller's reference to o. */
 static int sync_start(struct object *o, struct req *parent)

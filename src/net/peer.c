@@ -535,7 +535,7 @@ static bool ping_step(struct req *q)
 }
 
 static const char *const one_state[] = { "wait" };
-static const struct req_ops ping_ops = { "ping", ping_step, 0, 1, one_state };
+static const struct req_ops ping_ops = REQ_OPS("ping", ping_step, 0, one_state);
 
 static void peer_timer(struct timer *t)
 {
@@ -651,7 +651,7 @@ static bool session_step(struct req *q)
 	return false;
 }
 
-static const struct req_ops session_ops = { "session", session_step, 0, 1, one_state };
+static const struct req_ops session_ops = REQ_OPS("session", session_step, 0, one_state);
 
 void peer_link_up(struct peer *p, struct link *l)
 {

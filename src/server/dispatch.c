@@ -76,17 +76,8 @@ void sreq_abandon(struct sreq *s)
 	list_del(&s->q.all);
 	list_del(&s->q.link);
 	s->q.loop->n_reqs--;
-	if (s->row->ops == &truncate_ops ||
-	    s->row->ops == &append_ops) /* frees answers not processed yet */
-		fan_fini(&((struct trunc *)s->op)->fan);
-	else if (s->row->ops == &open_ops)
-		open_abandon(s);
-	else if (s->row->ops == &durable_ops)
-		fan_fini(&((struct durable_state *)s->op)->fan);
-	else if (s->row->ops == &pair_ops)
-		pair_abandon(s);
-	else if (s->row->ops == &read_ops || s->row->ops == &write_ops)
-		data_abandon(s);
+	if (s->q.ops->abandon)
+		s->q.ops->abandon(&s->q);
 	list_del(&s->link_mate);
 	sreq_free(s);
 }
@@ -172,7 +163,7 @@ bool sreq_reply(struct sreq *s)
 /* ---- the two short kinds of operations ---- */
 
 enum { HANDLE, HANDLE_REPLY };
-static const char *const handle_names[] = { "handle", "reply" };
+static const char *const handle_names[] = { [HANDLE] = "handle", [HANDLE_REPLY] = "reply" };
 
 static bool handle_step(struct req *q)
 {
@@ -185,11 +176,13 @@ static bool handle_step(struct req *q)
 	return true;
 }
 
-const struct req_ops handle_ops = { "handle", handle_step, HANDLE_REPLY, 2, handle_names };
+const struct req_ops handle_ops = REQ_OPS("handle", handle_step, HANDLE_REPLY, handle_names);
 
 /* PREPARE -> COMMIT -> REPLY */
 enum { CHANGE_PREPARE, CHANGE_COMMIT, CHANGE_REPLY };
-static const char *const change_names[] = { "prepare", "commit", "reply" };
+static const char *const change_names[] = {
+	[CHANGE_PREPARE] = "prepare", [CHANGE_COMMIT] = "commit", [CHANGE_REPLY] = "reply"
+};
 
 static bool change_step(struct req *q)
 {
@@ -223,7 +216,7 @@ static bool change_step(struct req *q)
 	return true;
 }
 
-const struct req_ops change_ops = { "change", change_step, CHANGE_REPLY, 3, change_names };
+const struct req_ops change_ops = REQ_OPS("change", change_step, CHANGE_REPLY, change_names);
 
 /* The HMAC, under the server key, of the part of the message that a retransmission repeats. */
 static const uint8_t *digest_of(struct sreq *s)
@@ -406,10 +399,10 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 }
 
 /* The request was cancelled or its link broke: stops a copy, answers a parked lock request. */
-static void hurry(struct sreq *s)
+static void cancel(struct sreq *s)
 {
-	if (s->row->ops == &copy_ops)
-		copy_cancel(s);
+	if (s->q.ops->cancel)
+		s->q.ops->cancel(&s->q);
 	lock_hurry(s);
 }
 
@@ -425,7 +418,7 @@ void srv_cancel(void *owner, struct link *l, uint64_t tag)
 	if (!s || s->head.sequence != (uint32_t)tag)
 		return;
 	s->cancelled = true;
-	hurry(s);
+	cancel(s);
 }
 
 /* The link's transfers have ended. Copies and lock requests wait for something else: stop them. */
@@ -438,7 +431,7 @@ void srv_link_down(void *owner, struct link *l)
 		struct sreq *s = l->session->slots[i].request;
 
 		if (s)
-			hurry(s);
+			cancel(s);
 	}
 	session_detach(l->session);
 }

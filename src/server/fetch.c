@@ -13,7 +13,9 @@
 #include "server/srv.h"
 
 enum { OPEN, TURN, ACCESS, END };
-static const char *const names[] = { "open", "turn", "disk", "end" };
+static const char *const names[] = {
+	[OPEN] = "open", [TURN] = "turn", [ACCESS] = "disk", [END] = "end"
+};
 
 static const struct layout flat = { 4096, 1, 0 }; /* an object is a file on one target */
 
@@ -141,7 +143,7 @@ static bool step(struct req *q)
 	return true;
 }
 
-static const struct req_ops fetch_ops = { "fetch", step, END, 4, names };
+static const struct req_ops fetch_ops = REQ_OPS("fetch", step, END, names);
 
 void fetch_init(struct fetch *f, struct sreq *s, const struct wire_access *at, uint32_t source)
 {

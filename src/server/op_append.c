@@ -107,7 +107,9 @@ int append_claim(struct sreq *s, struct open_file *o, const struct wire_append_c
 /* ---- the operation ---- */
 
 enum { FIND, LOCKED, ASK, GRANT, REPLY };
-static const char *const names[] = { "find", "lock", "ask", "grant", "reply" };
+static const char *const names[] = {
+	[FIND] = "find", [LOCKED] = "lock", [ASK] = "ask", [GRANT] = "grant", [REPLY] = "reply"
+};
 
 static struct open_file *open_of(struct sreq *s, uint64_t id)
 {
@@ -236,7 +238,8 @@ static bool append_step(struct req *q)
 	return true;
 }
 
-const struct req_ops append_ops = { "append", append_step, REPLY, 5, names };
+const struct req_ops append_ops =
+	REQ_OPS("append", append_step, REPLY, names, .abandon = trunc_abandon);
 
 int do_appended(struct sreq *s)
 {

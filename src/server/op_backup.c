@@ -9,7 +9,7 @@
 #include "server/srv.h"
 
 enum { BEGIN, REPLY };
-static const char *const names[] = { "begin", "reply" };
+static const char *const names[] = { [BEGIN] = "begin", [REPLY] = "reply" };
 
 void backup_cancel(struct server *s)
 {
@@ -120,4 +120,4 @@ static bool step(struct req *q)
 	return sreq_reply(s);
 }
 
-const struct req_ops backup_ops = { "backup", step, REPLY, 2, names };
+const struct req_ops backup_ops = REQ_OPS("backup", step, REPLY, names);

@@ -18,7 +18,10 @@ static_assert(INLINE_MAX + LIST_MAX * 16 + 4 * KIB <= MSG_MAX, "with the longest
 #define MAX_AGAIN 8 /* retries of a read while the file keeps growing */
 
 enum { OPEN, PLAN, TURN, INLINE, ACCESS, FINISH, REPLY };
-static const char *const names[] = { "open", "plan", "buffer", "turn", "disk", "move", "reply" };
+static const char *const names[] = {
+	[OPEN] = "open",   [PLAN] = "plan",   [TURN] = "buffer", [INLINE] = "turn",
+	[ACCESS] = "disk", [FINISH] = "move", [REPLY] = "reply"
+};
 
 static_assert(sizeof(struct extent) == sizeof(struct wire_extent) &&
 		      offsetof(struct extent, length) == offsetof(struct wire_extent, length),
@@ -106,13 +109,16 @@ static bool part_finds(struct part_list *p)
 	return portion_next(&p->portion, &e, NULL, 1, 1) || p->portion.c.pos < p->pattern.total;
 }
 
-void data_abandon(struct sreq *s)
+static void pattern_free(struct data_state *d)
 {
-	struct data_state *d = s->op;
-
 	if (d->part)
 		type_free(d->part->type);
 	d->part = NULL;
+}
+
+static void data_abandon(struct req *q)
+{
+	pattern_free(sreq_of(q)->op);
 }
 
 static void range_of(const struct wire_extent *e, uint32_t n, uint64_t *lo, uint64_t *hi)
@@ -247,7 +253,7 @@ static bool finish(struct sreq *s, struct data_state *d)
 	cap_refused(s);
 	object_put(d->object);
 	d->object = NULL;
-	data_abandon(s);
+	pattern_free(s->op);
 	return true;
 }
 
@@ -273,7 +279,7 @@ static bool has_grown(struct data_state *d, const struct wire_read_args *a, uint
 
 static int open_again(struct sreq *s, struct data_state *d, const struct wire_read_args *a)
 {
-	data_abandon(s);
+	pattern_free(s->op);
 	return open_list(s, d, a->list, a->n_list, a->part, a->n_part, &a->mem, 0, false);
 }
 
@@ -346,7 +352,7 @@ static bool read_step(struct req *q)
 	return true;
 }
 
-const struct req_ops read_ops = { "read", read_step, REPLY, 7, names };
+const struct req_ops read_ops = REQ_OPS("read", read_step, REPLY, names, .abandon = data_abandon);
 
 /* Fills in what the writer must know of the changed object. */
 static void written(struct object *o, struct wire_write_res *r)
@@ -401,7 +407,8 @@ static bool write_step(struct req *q)
 	return true;
 }
 
-const struct req_ops write_ops = { "write", write_step, REPLY, 7, names };
+const struct req_ops write_ops =
+	REQ_OPS("write", write_step, REPLY, names, .abandon = data_abandon);
 
 /* ---- ALLOCATE ---- */
 
@@ -489,7 +496,7 @@ static bool allocate_step(struct req *q)
 	return true;
 }
 
-const struct req_ops allocate_ops = { "allocate", allocate_step, REPLY, 7, names };
+const struct req_ops allocate_ops = REQ_OPS("allocate", allocate_step, REPLY, names);
 
 /* ---- COPY ---- */
 
@@ -570,14 +577,15 @@ static bool copy_step(struct req *q)
 	return true;
 }
 
-const struct req_ops copy_ops = { "copy", copy_step, REPLY, 7, names };
-
 /* Cancels fetches from other targets. Fetches from this target end with their windows. */
-void copy_cancel(struct sreq *s)
+static void copy_cancel(struct req *q)
 {
+	struct sreq *s = sreq_of(q);
 	struct data_state *d = s->op;
 
 	s->cancelled = true;
 	for (int i = 0; d->m.fetches && i < WINDOWS; i++)
 		fetch_cancel(&d->m.fetches[i]);
 }
+
+const struct req_ops copy_ops = REQ_OPS("copy", copy_step, REPLY, names, .cancel = copy_cancel);

@@ -18,7 +18,9 @@
 #define MAX_DURABLE 4 /* at a time: fewer than the slots of a peer that is short of buffers */
 
 enum { LOCK, SYNC, NOTE, END, REPLY };
-static const char *const names[] = { "lock", "sync", "note", "end", "reply" };
+static const char *const names[] = {
+	[LOCK] = "lock", [SYNC] = "sync", [NOTE] = "note", [END] = "end", [REPLY] = "reply"
+};
 
 static int lock(struct sreq *s)
 {
@@ -136,7 +138,15 @@ static bool step(struct req *q)
 	return true;
 }
 
-const struct req_ops durable_ops = { "durable", step, NOTE, 5, names };
+static void durable_abandon(struct req *q)
+{
+	struct durable_state *d = sreq_of(q)->op;
+
+	fan_fini(&d->fan);
+}
+
+const struct req_ops durable_ops =
+	REQ_OPS("durable", step, NOTE, names, .abandon = durable_abandon);
 
 int durable_ask(struct sreq *s, struct durable_call *d, const struct wire_handle *h, bool doubtful)
 {

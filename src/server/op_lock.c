@@ -26,7 +26,7 @@
 #define GRACE_PAUSE_MS 100
 
 enum { ASK, REPLY };
-static const char *const names[] = { "ask", "wait" };
+static const char *const names[] = { [ASK] = "ask", [REPLY] = "wait" };
 
 /* The range, with its session and owner, of a lock on the wire. */
 static struct range range_of(const struct session *ss, uint64_t open, const struct wire_lock *l)
@@ -386,7 +386,7 @@ static bool step(struct req *q)
 	return true;
 }
 
-const struct req_ops lock_ops = { "lock", step, REPLY, 2, names };
+const struct req_ops lock_ops = REQ_OPS("lock", step, REPLY, names);
 
 int lock_claim(struct sreq *s, struct inode *i)
 {

@@ -6,7 +6,7 @@
 #include "server/srv.h"
 
 enum { GET, WORK, REPLY };
-static const char *const names[] = { "open", "work", "reply" };
+static const char *const names[] = { [GET] = "open", [WORK] = "work", [REPLY] = "reply" };
 
 static bool reply(struct sreq *s)
 {
@@ -88,7 +88,7 @@ static bool sync_step(struct req *q)
 	return true;
 }
 
-const struct req_ops sync_ops = { "sync", sync_step, REPLY, 3, names };
+const struct req_ops sync_ops = REQ_OPS("sync", sync_step, REPLY, names);
 
 static bool objstat_step(struct req *q)
 {
@@ -103,7 +103,7 @@ static bool objstat_step(struct req *q)
 	return reply(s);
 }
 
-const struct req_ops objstat_ops = { "objstat", objstat_step, REPLY, 3, names };
+const struct req_ops objstat_ops = REQ_OPS("objstat", objstat_step, REPLY, names);
 
 static_assert(WHENCE_DATA == SEEK_DATA && WHENCE_HOLE == SEEK_HOLE,
 	      "what is sought goes to the system as it is");
@@ -142,7 +142,7 @@ static bool seek_step(struct req *q)
 	return true;
 }
 
-const struct req_ops seek_ops = { "seek", seek_step, REPLY, 3, names };
+const struct req_ops seek_ops = REQ_OPS("seek", seek_step, REPLY, names);
 
 static bool fence_step(struct req *q)
 {
@@ -162,7 +162,7 @@ static bool fence_step(struct req *q)
 	return reply(s);
 }
 
-const struct req_ops fence_ops = { "fence", fence_step, REPLY, 3, names };
+const struct req_ops fence_ops = REQ_OPS("fence", fence_step, REPLY, names);
 
 /* Removes all objects concurrently, each with its own status. */
 static int remove_all(struct sreq *s, const struct wire_remove_args *a, struct wire_remove_res *r)
@@ -197,4 +197,4 @@ static bool remove_step(struct req *q)
 	return reply(s);
 }
 
-const struct req_ops remove_ops = { "remove", remove_step, REPLY, 3, names };
+const struct req_ops remove_ops = REQ_OPS("remove", remove_step, REPLY, names);

@@ -11,8 +11,11 @@
 #include "server/srv.h"
 
 enum { WALK, MADE, LOCKED, UNSETTLED, FENCE, FENCED, GRANT, LOOKED, REPLY };
-static const char *const names[] = { "walk",  "create", "lock", "unsettle", "begin",
-				     "fence", "grant",	"look", "reply" };
+static const char *const names[] = {
+	[WALK] = "walk",	  [MADE] = "create", [LOCKED] = "lock",
+	[UNSETTLED] = "unsettle", [FENCE] = "begin", [FENCED] = "fence",
+	[GRANT] = "grant",	  [LOOKED] = "look", [REPLY] = "reply"
+};
 
 /* The flags that an open file keeps. */
 static uint32_t open_kind(uint32_t flags)
@@ -418,20 +421,23 @@ static bool open_step(struct req *q)
 
 static_assert((int)OPEN_READ == (int)CAP_READ && (int)OPEN_WRITE == (int)CAP_WRITE,
 	      "rights are open flags");
-const struct req_ops open_ops = { "open", open_step, LOOKED, 9, names };
-
-void open_abandon(struct sreq *s)
+static void open_abandon(struct req *q)
 {
+	struct sreq *s = sreq_of(q);
 	struct open_state *st = s->op;
 
 	durable_over(s, &st->durable);
 	fan_fini(&st->t.fan);
 }
 
+const struct req_ops open_ops = REQ_OPS("open", open_step, LOOKED, names, .abandon = open_abandon);
+
 /* ---- close ---- */
 
 enum { FIND, RECORD, DROP, CLOSED };
-static const char *const close_names[] = { "find", "record", "drop", "reply" };
+static const char *const close_names[] = {
+	[FIND] = "find", [RECORD] = "record", [DROP] = "drop", [CLOSED] = "reply"
+};
 
 /* 0, or an error: then the report is not recorded and the file stays open. */
 static int record(struct sreq *s, struct open_file *o)
@@ -520,7 +526,7 @@ static bool close_step(struct req *q)
 	return true;
 }
 
-const struct req_ops close_ops = { "close", close_step, CLOSED, 4, close_names };
+const struct req_ops close_ops = REQ_OPS("close", close_step, CLOSED, close_names);
 
 /* ---- fresh capabilities, and claims after a restart ---- */
 
@@ -543,7 +549,9 @@ static int fresh_cap(struct sreq *s)
 
 /* WAIT -> GIVE -> REPLY: no capability of a new epoch is sent while a truncate is in progress. */
 enum { CAP_WAIT, CAP_GIVE, CAP_REPLY };
-static const char *const cap_names[] = { "lock", "give", "reply" };
+static const char *const cap_names[] = {
+	[CAP_WAIT] = "lock", [CAP_GIVE] = "give", [CAP_REPLY] = "reply"
+};
 
 static bool cap_step(struct req *q)
 {
@@ -568,7 +576,7 @@ static bool cap_step(struct req *q)
 	return true;
 }
 
-const struct req_ops cap_ops = { "cap", cap_step, CAP_REPLY, 3, cap_names };
+const struct req_ops cap_ops = REQ_OPS("cap", cap_step, CAP_REPLY, cap_names);
 
 /* CLAIM -> CLAIMED -> REPLY. A claim does not take the inode's lock: all other requests of its
  * client wait for the claim, and a truncate holds the lock while a data target is away. So the
@@ -576,7 +584,9 @@ const struct req_ops cap_ops = { "cap", cap_step, CAP_REPLY, 3, cap_names };
  * row; after one queued before, the claim's record makes the row again. The client asks for
  * capabilities only after the row is durable. */
 enum { CLAIM, CLAIMED, CLAIM_REPLY };
-static const char *const claim_names[] = { "claim", "claimed", "reply" };
+static const char *const claim_names[] = {
+	[CLAIM] = "claim", [CLAIMED] = "claimed", [CLAIM_REPLY] = "reply"
+};
 
 /* Must permissions be checked, as in an open? Not in a claim after a restart by the file's owner or
  * over a link that may act as root: these gain nothing by a false claim. The server kept no record
@@ -685,4 +695,4 @@ static bool claim_step(struct req *q)
 	return true;
 }
 
-const struct req_ops reclaim_ops = { "reclaim", claim_step, CLAIM_REPLY, 3, claim_names };
+const struct req_ops reclaim_ops = REQ_OPS("reclaim", claim_step, CLAIM_REPLY, claim_names);

@@ -20,8 +20,11 @@
 #define TELL_NS (2 * NSEC_PER_SEC)
 
 enum { PREPARE, FLUSHED, COMMIT, SPLIT, NEXT, ANSWER, DECIDE, DECIDED, TELL, TOLD, REPLY };
-static const char *const names[] = { "prepare", "flush",   "commit", "split", "ask-next", "answer",
-				     "decide",	"decided", "tell",   "told",  "reply" };
+static const char *const names[] = {
+	[PREPARE] = "prepare", [FLUSHED] = "flush", [COMMIT] = "commit", [SPLIT] = "split",
+	[NEXT] = "ask-next",   [ANSWER] = "answer", [DECIDE] = "decide", [DECIDED] = "decided",
+	[TELL] = "tell",       [TOLD] = "told",	    [REPLY] = "reply"
+};
 
 struct part {
 	uint32_t target; /* the server of this part */
@@ -522,8 +525,9 @@ static int begin_split(struct sreq *s)
 	return !e && st->x->nothing ? -EINPROGRESS : e;
 }
 
-void pair_abandon(struct sreq *s)
+static void pair_abandon(struct req *q)
 {
+	struct sreq *s = sreq_of(q);
 	struct pair_state *st = s->op;
 
 	durable_over(s, &st->durable);
@@ -676,4 +680,4 @@ static bool pair_step(struct req *q)
 	return split_step(q, s, st->x);
 }
 
-const struct req_ops pair_ops = { "names", pair_step, TELL, 11, names };
+const struct req_ops pair_ops = REQ_OPS("names", pair_step, TELL, names, .abandon = pair_abandon);

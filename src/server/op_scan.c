@@ -85,7 +85,7 @@ static int objects_answer(struct sreq *s, const struct disk_scan *d)
 
 static_assert(OBJECT_NO_INDEX == OBJECT_OLD, "no index is no index");
 enum { LIST, REPLY };
-static const char *const names[] = { "list", "reply" };
+static const char *const names[] = { [LIST] = "list", [REPLY] = "reply" };
 
 static bool objects_step(struct req *q)
 {
@@ -101,7 +101,7 @@ static bool objects_step(struct req *q)
 	return sreq_reply(s);
 }
 
-const struct req_ops objects_ops = { "objects", objects_step, REPLY, 2, names };
+const struct req_ops objects_ops = REQ_OPS("objects", objects_step, REPLY, names);
 
 /* ---- repairs ---- */
 

@@ -9,7 +9,7 @@
 #include "server/srv.h"
 
 enum { CHECK, ATTACH, REPLY };
-static const char *const names[] = { "check", "attach", "reply" };
+static const char *const names[] = { [CHECK] = "check", [ATTACH] = "attach", [REPLY] = "reply" };
 
 static uint64_t new_id(struct server *srv)
 {
@@ -156,7 +156,7 @@ static bool step(struct req *q)
 	return true;
 }
 
-const struct req_ops session_open_ops = { "session", step, REPLY, 3, names };
+const struct req_ops session_open_ops = REQ_OPS("session", step, REPLY, names);
 
 int do_bye(struct sreq *s)
 {

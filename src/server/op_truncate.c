@@ -65,7 +65,10 @@ void trunc_fini(struct sreq *s, struct trunc *t)
 }
 
 enum { CHECK, LOCKED, FENCE, FENCED, DONE, AGAIN, REPLY };
-static const char *const names[] = { "check", "lock", "begin", "fence", "commit", "again", "reply" };
+static const char *const names[] = {
+	[CHECK] = "check", [LOCKED] = "lock", [FENCE] = "begin", [FENCED] = "fence",
+	[DONE] = "commit", [AGAIN] = "again", [REPLY] = "reply"
+};
 
 static bool through_open(struct sreq *s, const struct wire_truncate_args *a)
 {
@@ -150,4 +153,12 @@ static bool step(struct req *q)
 	return true;
 }
 
-const struct req_ops truncate_ops = { "truncate", step, REPLY, 7, names };
+void trunc_abandon(struct req *q)
+{
+	struct trunc *t = sreq_of(q)->op;
+
+	fan_fini(&t->fan);
+}
+
+const struct req_ops truncate_ops =
+	REQ_OPS("truncate", step, REPLY, names, .abandon = trunc_abandon);

@@ -173,7 +173,7 @@ int do_climb(struct sreq *s)
 /* ---- background work ---- */
 
 enum { ASK, ANSWER, END };
-static const char *const names[] = { "ask", "answer", "end" };
+static const char *const names[] = { [ASK] = "ask", [ANSWER] = "answer", [END] = "end" };
 
 struct pair_task {
 	struct req q;
@@ -305,8 +305,8 @@ static bool step(struct req *q)
 	return true;
 }
 
-static const struct req_ops resolve_ops = { "resolve-change", step, END, 3, names };
-static const struct req_ops tell_ops = { "tell-decision", step, END, 3, names };
+static const struct req_ops resolve_ops = REQ_OPS("resolve-change", step, END, names);
+static const struct req_ops tell_ops = REQ_OPS("tell-decision", step, END, names);
 
 static void pair_task_start(struct server *srv, const struct req_ops *ops,
 			    const struct meta_pair *p, bool told)

@@ -14,7 +14,7 @@
 #define GATHER_NS (20 * NSEC_PER_MSEC)
 
 enum { SEND, ANSWER };
-static const char *const names[] = { "send", "answer" };
+static const char *const names[] = { [SEND] = "send", [ANSWER] = "answer" };
 
 /* Exists while removals wait or are in progress. */
 struct removals {
@@ -115,7 +115,7 @@ static bool step(struct req *q)
 	return false;
 }
 
-static const struct req_ops removals_ops = { "remove-together", step, ANSWER, 2, names };
+static const struct req_ops removals_ops = REQ_OPS("remove-together", step, ANSWER, names);
 
 static struct removals *removals_new(struct server *srv, uint32_t target)
 {

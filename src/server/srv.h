@@ -212,8 +212,8 @@ static inline struct sreq *sreq_of(struct req *q)
 {
 	return container_of(q, struct sreq, q);
 }
-/* Step functions of operations with a handler, and of those with a single record. */
-extern const struct req_ops handle_ops, change_ops;
+/* Step functions of HANDLE, CHANGE and NAMES. */
+extern const struct req_ops handle_ops, change_ops, pair_ops;
 void spare_requests_free(struct server *srv);
 void sreq_abandon(struct sreq *s); /* frees it, as a crash would */
 
@@ -381,7 +381,6 @@ int open_add(struct sreq *s, struct inode *i, uint64_t id, uint32_t flags);
 void open_drop(struct open_file *o); /* also starts the tasks of a last close */
 void open_lose(struct open_file *o); /* drops it unclosed: a writer's data need a fence */
 void opens_abandon(struct server *srv);
-void open_abandon(struct sreq *s); /* releases the calls that an OPEN waits for */
 
 /* ---- op_append.c ---- */
 void appends_drop(struct open_file *o); /* when its open ends */
@@ -414,8 +413,6 @@ struct pair_state {
 	struct split *x; /* NULL: not split */
 };
 uint32_t meta_owner(const struct server *srv, uint64_t ino); /* the target that owns it */
-void pair_abandon(struct sreq *s);
-extern const struct req_ops pair_ops;
 
 /* ---- lease.c ---- */
 /* Grants a lease on the name. Returns its length in ms; 0: none. */
@@ -640,13 +637,10 @@ struct object_state {
 	struct object_stat stat; /* of a fence */
 };
 
-/* ---- op_data.c ---- */
-void copy_cancel(struct sreq *s); /* the client cancelled it, or its link broke */
-void data_abandon(struct sreq *s); /* frees the pattern of a READ or WRITE */
-
 /* ---- op_truncate.c: steps shared with O_TRUNC ---- */
 void trunc_begin(struct sreq *s, struct trunc *t, const struct wire_handle *h, uint64_t size);
 int trunc_fence(struct sreq *s, struct trunc *t);
+void trunc_abandon(struct req *q); /* of a request whose state begins with a struct trunc */
 int trunc_end(struct sreq *s, struct trunc *t);
 void trunc_fini(struct sreq *s,
 		struct trunc *t); /* unlocks; starts a task if the truncate is unfinished */

@@ -172,7 +172,7 @@ static bool store_step(struct req *q)
 }
 
 static const char *const store_names[] = { "commit" };
-static const struct req_ops store_ops = { "store-map", store_step, 0, 1, store_names };
+static const struct req_ops store_ops = REQ_OPS("store-map", store_step, 0, store_names);
 
 /* Stores the present map under this version. If one is being stored, stores again after that. */
 static void map_store(struct server *s, uint32_t version)
@@ -313,7 +313,7 @@ static bool ask_step(struct req *q)
 }
 
 static const char *const ask_names[] = { "ask" };
-static const struct req_ops ask_ops = { "ask-map", ask_step, 0, 1, ask_names };
+static const struct req_ops ask_ops = REQ_OPS("ask-map", ask_step, 0, ask_names);
 
 int map_knows(struct server *s, uint32_t target, uint64_t ino)
 {
@@ -390,7 +390,7 @@ static int may_add(const struct wire_map_res *m, const struct wire_add_target_ar
 }
 
 enum { CHECK, COMMIT, REPLY };
-static const char *const add_names[] = { "check", "commit", "reply" };
+static const char *const add_names[] = { [CHECK] = "check", [COMMIT] = "commit", [REPLY] = "reply" };
 
 static int add_check(struct sreq *s)
 {
@@ -471,4 +471,4 @@ static bool add_step(struct req *q)
 	return true;
 }
 
-const struct req_ops add_target_ops = { "add-target", add_step, REPLY, 3, add_names };
+const struct req_ops add_target_ops = REQ_OPS("add-target", add_step, REPLY, add_names);

@@ -22,7 +22,10 @@
 #define MAX_SETTLING 1024 /* settling tasks at a time; those that a close starts are always added */
 
 enum { LOCK, START, FAN, SYNC, COMMIT, DONE, END };
-static const char *const names[] = { "lock", "start", "fan", "sync", "commit", "done", "end" };
+static const char *const names[] = {
+	[LOCK] = "lock",     [START] = "start", [FAN] = "fan", [SYNC] = "sync",
+	[COMMIT] = "commit", [DONE] = "done",	[END] = "end"
+};
 
 struct task {
 	struct req q;
@@ -272,9 +275,9 @@ static bool step(struct req *q)
 }
 
 static const struct req_ops task_ops[] = {
-	[TASK_SETTLE] = { "settle", step, END, 7, names },
-	[TASK_REMOVE] = { "remove-objects", step, END, 7, names },
-	[TASK_TRUNCATE] = { "finish-truncate", step, END, 7, names },
+	[TASK_SETTLE] = REQ_OPS("settle", step, END, names),
+	[TASK_REMOVE] = REQ_OPS("remove-objects", step, END, names),
+	[TASK_TRUNCATE] = REQ_OPS("finish-truncate", step, END, names),
 };
 
 static void begin(struct task *t)
@@ -349,7 +352,7 @@ int task_start(struct server *srv, enum task_kind kind, const struct wire_handle
  * are dropped only after its end is durable: a session that exists after a restart still owns all
  * that it claims. */
 enum { QUIET, RECORD, DROP };
-static const char *const end_names[] = { "quiesce", "record", "drop" };
+static const char *const end_names[] = { [QUIET] = "quiesce", [RECORD] = "record", [DROP] = "drop" };
 
 struct end_session { /* begins like struct task: both are on srv->tasks */
 	struct req q;
@@ -433,7 +436,7 @@ static bool end_step(struct req *q)
 	return true;
 }
 
-static const struct req_ops end_ops = { "end-session", end_step, DROP, 3, end_names };
+static const struct req_ops end_ops = REQ_OPS("end-session", end_step, DROP, end_names);
 
 void task_end_session(struct server *srv, struct session *ss)
 {

@@ -36,7 +36,10 @@
 
 enum { TAKE, BUFFERED, ACCESS, DISK, MERGE, MOVED, END };
 static_assert(END + 1 == WINDOW_STATES, "a histogram for each state");
-static const char *const names[] = { "take", "buffer", "turn", "disk", "merge", "move", "end" };
+static const char *const names[] = {
+	[TAKE] = "take",   [BUFFERED] = "buffer", [ACCESS] = "turn", [DISK] = "disk",
+	[MERGE] = "merge", [MOVED] = "move",	  [END] = "end"
+};
 
 struct window {
 	struct req q;
@@ -510,7 +513,7 @@ static bool step(struct req *q)
 	return true;
 }
 
-static const struct req_ops window_ops = { "window", step, END, WINDOW_STATES, names };
+static const struct req_ops window_ops = REQ_OPS("window", step, END, names);
 
 static struct window *window_new(struct server *srv)
 {

@@ -27,7 +27,11 @@
 #define FORMAT_OPS 24 /* file operations of a format, roughly */
 
 enum { MAPS, STORAGE, STATUS, INCARNATION, PUBLISH };
-static const char *const step_names[] = { "maps", "storage", "status", "incarnation", "publish" };
+static const char *const step_names[] = { [MAPS] = "maps",
+					  [STORAGE] = "storage",
+					  [STATUS] = "status",
+					  [INCARNATION] = "incarnation",
+					  [PUBLISH] = "publish" };
 
 static const struct sheaf_cred root_cred = { 0 };
 

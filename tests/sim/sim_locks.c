@@ -14,7 +14,8 @@
 #include "sim_world.h"
 
 enum { OPEN, LOCK, WRITE, READ, UNLOCK, CLOSE };
-static const char *const names[] = { "open", "lock", "write", "read", "unlock", "close" };
+static const char *const names[] = { [OPEN] = "open", [LOCK] = "lock",	   [WRITE] = "write",
+				     [READ] = "read", [UNLOCK] = "unlock", [CLOSE] = "close" };
 
 #define PATH "shared/lock"
 #define OWNER 1

@@ -75,7 +75,7 @@ static bool peek_changed(struct req *q)
 }
 
 static const char *const peek_states[] = { "commit" };
-static const struct req_ops peek_ops = { "peek", peek_changed, 0, 1, peek_states };
+static const struct req_ops peek_ops = REQ_OPS("peek", peek_changed, 0, peek_states);
 
 static struct wire_bytes text_of(const char *s)
 {

@@ -666,11 +666,7 @@ static bool access_step(struct req *q)
 }
 
 static const char *const state_names[] = { "start", "end" };
-static const struct req_ops access_ops = { .name = "access",
-					   .step = access_step,
-					   .on_error = 1,
-					   .n_states = 2,
-					   .state_names = state_names };
+static const struct req_ops access_ops = REQ_OPS("access", access_step, 1, state_names);
 
 static void access_done(struct io *io)
 {
@@ -822,7 +818,7 @@ static void spin_noticed(struct sim *s, const char *why, bool within)
 static void spin_run(bool within, struct sim_bounds bounds)
 {
 	static const char *const states[] = { "spin" };
-	static const struct req_ops ops = { "spin", spin_step, 0, 1, states };
+	static const struct req_ops ops = REQ_OPS("spin", spin_step, 0, states);
 	struct spin *p = sim_alloc(sizeof(*p));
 
 	sim_init(&p->sim, 1);

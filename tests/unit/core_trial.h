@@ -36,11 +36,7 @@ static inline bool trial_step(struct req *q)
 }
 
 static const char *const trial_names[] = { "start", "end" };
-static const struct req_ops trial_ops = { .name = "trial",
-					  .step = trial_step,
-					  .on_error = 1,
-					  .n_states = 2,
-					  .state_names = trial_names };
+static const struct req_ops trial_ops = REQ_OPS("trial", trial_step, 1, trial_names);
 
 static inline void trial_start(struct trial *t, struct loop *l,
 			       void (*start)(struct trial *t, struct req *q), void *arg)

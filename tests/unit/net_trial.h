@@ -294,7 +294,7 @@ static inline bool moving_step(struct req *q)
 }
 
 static const char *const moving_names[] = { "move", "end" };
-static const struct req_ops moving_ops = { "moving", moving_step, 1, 2, moving_names };
+static const struct req_ops moving_ops = REQ_OPS("moving", moving_step, 1, moving_names);
 
 static inline void fsrv_move(struct fsrv *f, struct link *l, uint64_t tag,
 			     const struct wire_mem_desc *mem, bool write)
@@ -481,7 +481,7 @@ static inline bool ask_step(struct req *q)
 }
 
 static const char *const ask_names[] = { "wait" };
-static const struct req_ops ask_ops = { "ask", ask_step, 0, 1, ask_names };
+static const struct req_ops ask_ops = REQ_OPS("ask", ask_step, 0, ask_names);
 
 static inline void ask_init(struct ask *a, struct peer *p, uint32_t op, uint64_t patience)
 {

@@ -218,7 +218,7 @@ static bool wait_step(struct req *q)
 }
 
 static const char *const names[] = { "wait" };
-static const struct req_ops wait_ops = { "wait", wait_step, 0, 1, names };
+static const struct req_ops wait_ops = REQ_OPS("wait", wait_step, 0, names);
 
 static void resuming_waits_for_the_requests_of_the_old_link(void)
 {

@@ -54,7 +54,7 @@ static bool locker_step(struct req *q)
 }
 
 static const char *const names[] = { "lock", "held" };
-static const struct req_ops locker_ops = { "locker", locker_step, 1, 2, names };
+static const struct req_ops locker_ops = REQ_OPS("locker", locker_step, 1, names);
 
 static void locks_are_granted_one_by_one_in_order(void)
 {

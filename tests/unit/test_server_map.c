@@ -266,7 +266,7 @@ static bool stored_step(struct req *q)
 	return false;
 }
 static const char *const stored_names[] = { "commit" };
-static const struct req_ops stored_ops = { "stored", stored_step, 0, 1, stored_names };
+static const struct req_ops stored_ops = REQ_OPS("stored", stored_step, 0, stored_names);
 
 /* This map has no incarnations after the addresses. */
 static void a_map_of_an_earlier_version_is_read(void)

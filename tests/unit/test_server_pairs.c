@@ -243,7 +243,7 @@ static bool decider_step(struct req *q)
 }
 
 static const char *const decider_names[] = { "submit", "end" };
-static const struct req_ops decider_ops = { "decider", decider_step, 1, 2, decider_names };
+static const struct req_ops decider_ops = REQ_OPS("decider", decider_step, 1, decider_names);
 
 /* Without memory for the task that sends a decision, the next periodic check sends it. */
 static void a_decision_that_nobody_tells_is_found(void)
