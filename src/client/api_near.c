@@ -18,8 +18,8 @@ static int read_pieces(struct env *e, const struct lent *lent, int n, char *buf)
 {
 	for (int i = 0; i < n; i++) {
 		struct iovec mem = { buf, lent[i].length };
-		ssize_t r = e->file->read_now(e, lent[i].fd, &mem, 1, (off_t)lent[i].offset,
-					      lent[i].memory);
+		ssize_t r = e->file->read_cached(e, lent[i].fd, &mem, 1, (off_t)lent[i].offset,
+						 lent[i].memory);
 
 		if (r < 0)
 			return (int)r;

@@ -81,8 +81,8 @@ void client_add(struct client *c, const struct conf_target *t, const char *addre
 	p->owner = c;
 	p->restarted = file_reclaim;
 	p->map_changed = map_changed;
-	p->met = near_met;
-	p->parted = near_parted;
+	p->session_up = near_met;
+	p->link_down = near_parted;
 	c->n_peers++;
 }
 

@@ -195,7 +195,7 @@ struct lent {
 	int fd;
 	uint32_t index; /* of the object */
 	uint64_t offset, length;
-	bool memory; /* the file exists in memory only; for read_now() */
+	bool memory; /* the file exists in memory only; for read_cached() */
 };
 int near_lend(struct cfile *f, uint64_t off, uint64_t len, struct lent *out, int max);
 bool near_return(struct cfile *f, const struct lent *lent, int n, int error);

@@ -38,7 +38,7 @@ void near_met(struct peer *p, const struct wire_session_res *r)
 	struct home *h = &c->homes[p->target];
 
 	home_leave(c, h);
-	if (!peer_is_local(p) || !path->len || !files_of(c)->visit)
+	if (!peer_is_local(p) || !path->len || !files_of(c)->open_dir_cached)
 		return;
 	*h = (struct home){ .path = strndup((const char *)path->p, path->len),
 			    .dev = r->objects.dev,
@@ -52,7 +52,7 @@ static bool home_visit(struct client *c, struct home *h)
 
 	if (h->visited || !h->path)
 		return h->visited;
-	dir = files_of(c)->visit(c->loop->env, h->path, h->dev, h->ino, &h->memory);
+	dir = files_of(c)->open_dir_cached(c->loop->env, h->path, h->dev, h->ino, &h->memory);
 	h->visited = dir >= 0;
 	h->dir = dir;
 	if (dir < 0 && dir != -EAGAIN)
@@ -128,7 +128,7 @@ static bool open_near(struct cfile *f, uint32_t index, struct near *n)
 
 	make_room(c);
 	object_path(path, &(struct object_id){ f->cap.ino, f->cap.obj_gen, index });
-	fd = files_of(c)->open_now(c->loop->env, h->dir, path);
+	fd = files_of(c)->open_cached(c->loop->env, h->dir, path);
 	if (fd < 0 && fd != -ENOENT && fd != -EAGAIN) /* not permitted, or not supported */
 		home_leave(c, h);
 	if (fd < 0)

@@ -102,16 +102,17 @@ struct file_ops {
 	const char *(*map)(struct env *e, int fd, uint64_t len, bool writable);
 	void (*unmap)(struct env *e, const char *map, uint64_t len);
 	/* For reads past the server, by another process of this host; never wait for a disk. May be
-	 * NULL. where: the path of an open directory for that process; its length, or -errno. */
-	ssize_t (*where)(struct env *e, int dir, char *path, size_t n);
+	 * NULL. dir_path: the path of an open directory for that process; its length, or -errno. */
+	ssize_t (*dir_path)(struct env *e, int dir, char *path, size_t n);
 	/* Opens that directory if it still has this dev and ino. *memory: its file system is in
 	 * memory. -EAGAIN: the path is not cached. */
-	int (*visit)(struct env *e, const char *path, uint64_t dev, uint64_t ino, bool *memory);
+	int (*open_dir_cached)(struct env *e, const char *path, uint64_t dev, uint64_t ino,
+			       bool *memory);
 	/* Opens a file in it for reading. -EAGAIN: its name is not cached. */
-	int (*open_now)(struct env *e, int dir, const char *path);
+	int (*open_cached)(struct env *e, int dir, const char *path);
 	/* -EAGAIN: it would block. Short if only a part is cached. */
-	ssize_t (*read_now)(struct env *e, int fd, const struct iovec *iov, int n, off_t off,
-			    bool memory);
+	ssize_t (*read_cached)(struct env *e, int fd, const struct iovec *iov, int n, off_t off,
+			       bool memory);
 	/* Finds out what this file system can do inline; 0 or -errno. text: for the log. */
 	int (*probe)(struct env *e, struct loop *l, int dir, char *text, size_t n);
 };

@@ -254,7 +254,7 @@ static void file_unmap(struct env *e, const char *map, uint64_t len)
 
 /* ---- reads past the server: by other processes of its host ---- */
 
-static ssize_t file_where(struct env *e, int dir, char *path, size_t n)
+static ssize_t file_dir_path(struct env *e, int dir, char *path, size_t n)
 {
 	char link[32];
 	ssize_t r;
@@ -266,7 +266,7 @@ static ssize_t file_where(struct env *e, int dir, char *path, size_t n)
 }
 
 /* -EAGAIN: a part of the path is not cached. */
-static int open_cached(int dir, const char *path, int flags, uint64_t resolve)
+static int openat_cached(int dir, const char *path, int flags, uint64_t resolve)
 {
 	struct open_how how = { .flags = (uint64_t)(flags | O_CLOEXEC),
 				.resolve = RESOLVE_CACHED | RESOLVE_NO_MAGICLINKS | resolve };
@@ -278,9 +278,10 @@ static int open_cached(int dir, const char *path, int flags, uint64_t resolve)
 	return fd < 0 ? -errno : fd;
 }
 
-static int file_visit(struct env *e, const char *path, uint64_t dev, uint64_t ino, bool *memory)
+static int file_open_dir_cached(struct env *e, const char *path, uint64_t dev, uint64_t ino,
+				bool *memory)
 {
-	int fd = open_cached(AT_FDCWD, path, O_PATH | O_DIRECTORY, 0);
+	int fd = openat_cached(AT_FDCWD, path, O_PATH | O_DIRECTORY, 0);
 	struct stat st;
 	int r = fd < 0 ? fd : file_fstat(e, fd, &st);
 
@@ -294,10 +295,10 @@ static int file_visit(struct env *e, const char *path, uint64_t dev, uint64_t in
 	return fd;
 }
 
-static int file_open_now(struct env *e, int dir, const char *path)
+static int file_open_cached(struct env *e, int dir, const char *path)
 {
-	int fd = open_cached(dir, path, O_RDONLY | O_NOFOLLOW | O_NOATIME | O_NONBLOCK,
-			     RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
+	int fd = openat_cached(dir, path, O_RDONLY | O_NOFOLLOW | O_NOATIME | O_NONBLOCK,
+			       RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
 	struct stat st;
 
 	if (fd >= 0 && (file_fstat(e, fd, &st) || !S_ISREG(st.st_mode))) {
@@ -307,8 +308,8 @@ static int file_open_now(struct env *e, int dir, const char *path)
 	return fd;
 }
 
-static ssize_t file_read_now(struct env *e, int fd, const struct iovec *iov, int n, off_t off,
-			     bool memory)
+static ssize_t file_read_cached(struct env *e, int fd, const struct iovec *iov, int n, off_t off,
+				bool memory)
 {
 	ssize_t r;
 
@@ -340,9 +341,9 @@ const struct file_ops file_real_ops = {
 	.cached = engine_cached,
 	.map = file_map,
 	.unmap = file_unmap,
-	.where = file_where,
-	.visit = file_visit,
-	.open_now = file_open_now,
-	.read_now = file_read_now,
+	.dir_path = file_dir_path,
+	.open_dir_cached = file_open_dir_cached,
+	.open_cached = file_open_cached,
+	.read_cached = file_read_cached,
 	.probe = engine_probe,
 };

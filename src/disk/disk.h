@@ -53,7 +53,7 @@ bool disk_kept(const struct disk *d, uint64_t verifier, int64_t written);
 uint64_t disk_boot(const struct disk *d); /* random, new at every start */
 /* Path, device and inode of objects/, for other processes of this host. Returns the length of the
  * path, or -errno. */
-ssize_t disk_home(struct disk *d, char *path, size_t n, uint64_t *dev, uint64_t *ino);
+ssize_t disk_objects_dir(struct disk *d, char *path, size_t n, uint64_t *dev, uint64_t *ino);
 /* As statfs of struct env. */
 int disk_space(struct disk *d, uint64_t *total, uint64_t *avail, uint64_t *id);
 

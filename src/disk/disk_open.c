@@ -576,17 +576,17 @@ uint64_t disk_boot(const struct disk *d)
 	return d->boot;
 }
 
-ssize_t disk_home(struct disk *d, char *path, size_t n, uint64_t *dev, uint64_t *ino)
+ssize_t disk_objects_dir(struct disk *d, char *path, size_t n, uint64_t *dev, uint64_t *ino)
 {
 	const struct file_ops *f = d->env->file;
 	struct stat st;
-	int r = f->where ? f->fstat(d->env, d->objects.fd, &st) : -EOPNOTSUPP;
+	int r = f->dir_path ? f->fstat(d->env, d->objects.fd, &st) : -EOPNOTSUPP;
 
 	if (r)
 		return r;
 	*dev = st.st_dev;
 	*ino = st.st_ino;
-	return f->where(d->env, d->objects.fd, path, n);
+	return f->dir_path(d->env, d->objects.fd, path, n);
 }
 
 int disk_space(struct disk *d, uint64_t *total, uint64_t *avail, uint64_t *id)

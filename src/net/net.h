@@ -473,8 +473,8 @@ struct peer {
 	 * again. Called when the session exists, before queued calls are sent. */
 	void (*restarted)(struct peer *p, bool session_lost);
 	/* The session is up over a new link, with this answer; the link is gone. Or NULL. */
-	void (*met)(struct peer *p, const struct wire_session_res *r);
-	void (*parted)(struct peer *p);
+	void (*session_up)(struct peer *p, const struct wire_session_res *r);
+	void (*link_down)(struct peer *p);
 	/* The server has a newer map. Calls made here with peer_call_front() go before all others.
 	 * May be NULL. */
 	void (*map_changed)(struct peer *p);

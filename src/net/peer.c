@@ -616,8 +616,8 @@ static bool session_step(struct req *q)
 
 	req_fini(q);
 	p->session_busy = false;
-	if (!error && p->met && p->state == PEER_SESSION && p->link)
-		p->met(p, r);
+	if (!error && p->session_up && p->state == PEER_SESSION && p->link)
+		p->session_up(p, r);
 	call_fini(&p->session_call);
 	if (p->state != PEER_SESSION || !p->link)
 		return false;
@@ -703,8 +703,8 @@ void peer_link_down(struct peer *p, struct link *l, int error)
 	if (p->link != l)
 		return;
 	p->link = NULL;
-	if (p->parted)
-		p->parted(p);
+	if (p->link_down)
+		p->link_down(p);
 	p->shun_local = l && l->way[0] && p->state == PEER_DIALLING;
 	if (!p->shun_local) /* keep the error of TCP: it tells why the server is not reached */
 		p->last_error = error;

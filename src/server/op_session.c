@@ -59,11 +59,11 @@ static void check(struct sreq *s)
 
 /* Tells a client on the Unix socket where the object files are: it may read them itself, if the
  * host lets it open them. */
-static void tell_home(struct sreq *s, struct wire_session_res *r)
+static void tell_object_dir(struct sreq *s, struct wire_session_res *r)
 {
 	char *path = s->srv->disk && s->link->way[0] ? arena_alloc(&s->arena, PATH_MAX_LEN) : NULL;
-	ssize_t n = path ? disk_home(s->srv->disk, path, PATH_MAX_LEN, &r->objects.dev,
-				     &r->objects.ino) :
+	ssize_t n = path ? disk_objects_dir(s->srv->disk, path, PATH_MAX_LEN, &r->objects.dev,
+					    &r->objects.ino) :
 			   0;
 
 	if (n > 0)
@@ -125,7 +125,7 @@ static int attach(struct sreq *s)
 					.slots = SESSION_SLOTS,
 					.lease_ms = s->srv->net.id.lease_ms,
 					.boot = s->srv->boot };
-	tell_home(s, r);
+	tell_object_dir(s, r);
 	return 0;
 }
 

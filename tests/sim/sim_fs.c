@@ -1000,10 +1000,10 @@ const struct file_ops sim_file_ops = {
 	.cached = fs_cached,
 	.map = sim_map,
 	.unmap = sim_unmap,
-	.where = sim_where,
-	.visit = sim_visit,
-	.open_now = sim_open_now,
-	.read_now = sim_read_now,
+	.dir_path = sim_dir_path,
+	.open_dir_cached = sim_open_dir_cached,
+	.open_cached = sim_open_cached,
+	.read_cached = sim_read_cached,
 	.probe = fs_probe,
 };
 

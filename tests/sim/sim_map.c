@@ -203,7 +203,7 @@ off_t sim_seek(struct env *e, int fd, off_t off, int whence)
  * host */
 
 /* Writes NODE:INODE. */
-ssize_t sim_where(struct env *e, int dir, char *path, size_t n)
+ssize_t sim_dir_path(struct env *e, int dir, char *path, size_t n)
 {
 	struct sim_fs *fs = sim_fs_of(e);
 	struct file *f = fs ? sim_fd_get(fs, dir) : NULL;
@@ -220,7 +220,7 @@ static bool name_is_out(const struct sim_fs *fs)
 	return sim_chance(fs->node->sim, 100000);
 }
 
-int sim_visit(struct env *e, const char *path, uint64_t dev, uint64_t ino, bool *memory)
+int sim_open_dir_cached(struct env *e, const char *path, uint64_t dev, uint64_t ino, bool *memory)
 {
 	struct sim_fs *fs = sim_fs_of(e);
 	const struct sim_node *to = NULL;
@@ -242,7 +242,7 @@ int sim_visit(struct env *e, const char *path, uint64_t dev, uint64_t ino, bool 
 	return -ENOENT;
 }
 
-int sim_open_now(struct env *e, int dir, const char *path)
+int sim_open_cached(struct env *e, int dir, const char *path)
 {
 	struct sim_fs *fs = sim_fs_of(e);
 
@@ -251,7 +251,8 @@ int sim_open_now(struct env *e, int dir, const char *path)
 	return sim_openat(e, dir, path, O_RDONLY, 0);
 }
 
-ssize_t sim_read_now(struct env *e, int fd, const struct iovec *iov, int n, off_t off, bool memory)
+ssize_t sim_read_cached(struct env *e, int fd, const struct iovec *iov, int n, off_t off,
+			bool memory)
 {
 	struct sim_fs *fs = sim_fs_of(e);
 

@@ -78,8 +78,8 @@ static void look(void *arg)
 	e = &v->op->a->node->env;
 	for (int i = 0; i < v->n && !v->error; i++) {
 		struct iovec mem = { to, v->lent[i].length };
-		ssize_t r = e->file->read_now(e, v->lent[i].fd, &mem, 1, (off_t)v->lent[i].offset,
-					      v->lent[i].memory);
+		ssize_t r = e->file->read_cached(e, v->lent[i].fd, &mem, 1,
+						 (off_t)v->lent[i].offset, v->lent[i].memory);
 
 		v->error = r < 0 ? (int)r : (uint64_t)r < v->lent[i].length ? -EAGAIN : 0;
 		to += v->lent[i].length;

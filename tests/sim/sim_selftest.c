@@ -581,20 +581,21 @@ static void processes_of_one_host_share_files(void)
 	m = sim_node_add(&sim, "m");
 	n->in_memory = true;
 	prepare(&n->env, &dir);
-	CHECK(n->env.file->where(&n->env, dir, path, sizeof(path)) > 0);
+	CHECK(n->env.file->dir_path(&n->env, dir, path, sizeof(path)) > 0);
 	CHECK(n->env.file->fstat(&n->env, dir, &st) == 0);
 	CHECK(n->env.sock->listen(&n->env, "@n:1", err, sizeof(err)) >= 0);
-	CHECK(m->env.file->visit(&m->env, path, st.st_dev, st.st_ino, &memory) == -ENOENT);
+	CHECK(m->env.file->open_dir_cached(&m->env, path, st.st_dev, st.st_ino, &memory) ==
+	      -ENOENT);
 	CHECK(m->env.sock->connect(&m->env, "@n:1") == -ECONNREFUSED);
 	m->host = n->host;
 	CHECK(m->env.sock->connect(&m->env, "@n:1") >= 0);
-	dir = m->env.file->visit(&m->env, path, st.st_dev, st.st_ino, &memory);
+	dir = m->env.file->open_dir_cached(&m->env, path, st.st_dev, st.st_ino, &memory);
 	CHECK(dir >= 0 && memory);
-	while ((fd = m->env.file->open_now(&m->env, dir, "f")) == -EAGAIN)
+	while ((fd = m->env.file->open_cached(&m->env, dir, "f")) == -EAGAIN)
 		;
-	CHECK(m->env.file->read_now(&m->env, fd, &iov, 1, 0, memory) == 1 && byte == 'a');
+	CHECK(m->env.file->read_cached(&m->env, fd, &iov, 1, 0, memory) == 1 && byte == 'a');
 	power_loss(n);
-	CHECK(m->env.file->read_now(&m->env, fd, &iov, 1, 0, memory) == 0);
+	CHECK(m->env.file->read_cached(&m->env, fd, &iov, 1, 0, memory) == 0);
 	sim_fini(&sim);
 }
 
