@@ -60,7 +60,7 @@ int api_give(struct sheaf *fs);
 int api_describe(struct typed *t, const void *mem, const struct sheaf_type *mem_type,
 		 uint64_t mem_count, uint64_t file_off, const struct sheaf_type *file_type);
 
-/* ---- api_near.c ---- */
+/* ---- api_direct.c ---- */
 /* Reads past the servers; -EAGAIN: ask them. */
 ssize_t api_read_near(struct sheaf_file *f, void *buf, size_t len, uint64_t off);
 

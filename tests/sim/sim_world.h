@@ -353,7 +353,7 @@ void actor_follow(struct op *op); /* it succeeded: may start further operations 
 bool actor_idle(const struct actor *a);
 struct op *actor_lane(struct actor *a); /* a free lane, cleared; or NULL */
 void op_move(struct op *op, struct cop *c); /* sim_typed.c: reads or writes by lists or types */
-/* sim_near.c: reads past the servers, and through them if that fails. Returns false if the
+/* sim_direct.c: reads past the servers, and through them if that fails. Returns false if the
  * client cannot read past them. */
 bool near_begin(struct op *op, struct cop *c);
 

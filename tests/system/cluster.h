@@ -434,7 +434,7 @@ static inline struct sheaf *client(const char *conf)
 	if (r)
 		fprintf(stderr, "%s: %s: %s\n", conf, sheaf_strerror(r), sheaf_why());
 	CHECK_EQ(r, 0);
-	if (getenv("SHEAF_TEST_NEAR")) /* set by past_servers.sh */
+	if (getenv("SHEAF_TEST_NEAR")) /* set by direct_reads.sh */
 		sheaf_set_near(fs, 1);
 	return fs;
 }

@@ -14,7 +14,7 @@ if [ ! -w "$memory" ] || [ "$(stat -f -c %T "$memory")" != tmpfs ]; then
 	exit 0
 fi
 unset SHEAF_TEST_NEAR
-echo "sys_near, in memory"
-TMPDIR=$memory "$SHEAF_BUILD/tests/sys_near" || exit 1
+echo "sys_direct, in memory"
+TMPDIR=$memory "$SHEAF_BUILD/tests/sys_direct" || exit 1
 echo "sys_ranges, in memory"
 SHEAF_TEST_NEAR=1 TMPDIR=$memory "$SHEAF_BUILD/tests/sys_ranges" || exit 1

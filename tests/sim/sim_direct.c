@@ -1,4 +1,4 @@
-/* Reads past the servers of this host, as in api_near.c: files are lent, read without the client,
+/* Reads past the servers of this host, as in api_direct.c: files are lent, read without the client,
  * and returned; if that fails, the servers are asked. The expected result of the read stays the
  * same.
  *
