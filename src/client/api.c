@@ -404,7 +404,7 @@ static ssize_t plain(struct sheaf_file *f, void *buf, size_t len, off_t off, boo
 
 	if (off < 0)
 		return -EINVAL;
-	r = write ? -EAGAIN : api_read_near(f, buf, len, (uint64_t)off);
+	r = write ? -EAGAIN : api_read_direct(f, buf, len, (uint64_t)off);
 	if (r == -EAGAIN)
 		r = ask_plain(f, buf, len, off, write);
 	if (began)

@@ -1,52 +1,72 @@
-/* The public interface: reads past servers of this host (near.c).
+/* Direct reads (direct/direct.h): which files they are for, and the call that uses them.
  *
  * Threads: any; data are read without the connection's lock. Buffers: the caller's. Errors: none of
  * a read; what fails here is asked of the servers. */
 #include "client/api_priv.h"
 
-#define PIECES 64
+void client_set_direct(struct client *c, bool on)
+{
+	direct_set_on(&c->direct, on);
+}
+
+static bool may_read(const struct cfile *f)
+{
+	return f->unsynced && (f->flags & OPEN_READ) && f->c->mover == MOVER_AUTO &&
+	       !file_locks_lost(f);
+}
+
+static struct direct_file *direct_of(struct cfile *f)
+{
+	if (!f->direct)
+		f->direct = direct_file_new(
+			&f->c->direct,
+			&(struct direct_where){ .layout = &f->layout,
+						.targets = f->targets,
+						.ino = f->cap.ino,
+						.obj_gen = f->cap.obj_gen,
+						.keeper = client_keeper(f->c, f->h.ino) });
+	return f->direct;
+}
+
+int client_direct_begin(struct cfile *f, uint64_t off, uint64_t len,
+			struct direct_piece out[DIRECT_PIECES])
+{
+	int n = may_read(f) && direct_of(f) ? direct_read_begin(f->direct, off, len, out) : 0;
+
+	f->c->n_ops += n > 0;
+	return n;
+}
+
+bool client_direct_end(struct cfile *f, const struct direct_piece *p, int n, int error)
+{
+	bool valid = direct_read_end(f->direct, p, n, error);
+
+	f->c->n_ops--;
+	return valid && !file_locks_lost(f);
+}
 
 void sheaf_set_near(struct sheaf *fs, int on)
 {
-	pthread_mutex_lock(&fs->lock);
-	client_set_near(fs->b.client, on);
-	pthread_mutex_unlock(&fs->lock);
+	client_set_direct(fs->b.client, on);
 }
 
-/* 0, or the reason why not everything was read. */
-static int read_pieces(struct env *e, const struct lent *lent, int n, char *buf)
-{
-	for (int i = 0; i < n; i++) {
-		struct iovec mem = { buf, lent[i].length };
-		ssize_t r = e->file->read_cached(e, lent[i].fd, &mem, 1, (off_t)lent[i].offset,
-						 lent[i].memory);
-
-		if (r < 0)
-			return (int)r;
-		if ((uint64_t)r < lent[i].length)
-			return -EAGAIN;
-		buf += r;
-	}
-	return 0;
-}
-
-ssize_t api_read_near(struct sheaf_file *f, void *buf, size_t len, uint64_t off)
+ssize_t api_read_direct(struct sheaf_file *f, void *buf, size_t len, uint64_t off)
 {
 	struct sheaf *fs = f->fs;
-	struct lent lent[PIECES];
-	bool good;
+	struct direct_piece p[DIRECT_PIECES];
+	bool valid;
 	int n, error;
 
-	if (!fs->b.client->near_reads)
+	if (!direct_is_on(&fs->b.client->direct))
 		return -EAGAIN;
 	pthread_mutex_lock(&fs->lock);
-	n = near_lend(f->f, off, len, lent, PIECES);
+	n = client_direct_begin(f->f, off, len, p);
 	pthread_mutex_unlock(&fs->lock);
 	if (!n)
 		return -EAGAIN;
-	error = read_pieces(fs->b.loop->env, lent, n, buf);
+	error = direct_read(fs->b.loop->env, p, n, buf);
 	pthread_mutex_lock(&fs->lock);
-	good = near_return(f->f, lent, n, error);
+	valid = client_direct_end(f->f, p, n, error);
 	pthread_mutex_unlock(&fs->lock);
-	return good ? (ssize_t)len : -EAGAIN;
+	return valid ? (ssize_t)len : -EAGAIN;
 }

@@ -61,8 +61,8 @@ int api_describe(struct typed *t, const void *mem, const struct sheaf_type *mem_
 		 uint64_t mem_count, uint64_t file_off, const struct sheaf_type *file_type);
 
 /* ---- api_direct.c ---- */
-/* Reads past the servers; -EAGAIN: ask them. */
-ssize_t api_read_near(struct sheaf_file *f, void *buf, size_t len, uint64_t off);
+/* -EAGAIN: ask the servers. */
+ssize_t api_read_direct(struct sheaf_file *f, void *buf, size_t len, uint64_t off);
 
 /* ---- api_trace.c: a log of transfers ---- */
 int tracer_open(struct tracer **out); /* *out NULL: no trace is wanted; -errno: see sheaf_why() */

@@ -13,23 +13,6 @@ struct way {
 	uint8_t names[63];
 };
 
-/* Where a server of this host has its object files (near.c). */
-struct home {
-	char *path; /* NULL: not known, or we have no access */
-	uint64_t dev, ino; /* of the directory */
-	bool visited; /* the directory is open: memory and dir are valid */
-	bool memory; /* the files exist in memory only */
-	int dir;
-};
-
-/* The file of an object there. */
-struct near {
-	struct list lru;
-	bool open, gone; /* gone: its last user closes it */
-	int fd;
-	uint32_t users;
-};
-
 #define LIST_USUAL 32 /* most extents for which a pattern does not pay */
 
 struct client {
@@ -58,10 +41,7 @@ struct client {
 	enum net_mover mover; /* forced for all transfers, or MOVER_AUTO */
 	size_t list_most; /* most extents of a pattern that are sent as a list */
 	struct way ways[WAYS];
-	_Atomic bool near_reads; /* read past servers of this host */
-	struct home *homes; /* by target id */
-	struct list near_lru; /* open struct near, least recently used first */
-	uint32_t n_near;
+	struct direct direct;
 	union { /* scratch memory to plan a request in */
 		struct extent scratch[LIST_MAX];
 		struct copy_piece scratch_copy[LIST_MAX];
@@ -111,7 +91,7 @@ struct cfile {
 	bool told_beyond; /* the metadata server knows that objects may reach beyond the size */
 	struct cred_wire cred;
 	struct holding *holding;
-	struct near *near; /* one per object, or NULL */
+	struct direct_file *direct; /* NULL: no direct read yet */
 };
 
 /* ---- client.c ---- */
@@ -185,11 +165,6 @@ void room_waited(struct room *r);
 struct append;
 /* Writes or allocates at the place that the append was given. -EAGAIN: the place may be gone. */
 void append_there(struct cop *op, struct cfile *f, const struct append *a);
-
-/* ---- near.c ---- */
-void near_met(struct peer *p, const struct wire_session_res *r);
-void near_parted(struct peer *p);
-void near_free(struct cfile *f);
 
 /* ---- ways.c ---- */
 void way_learn(struct cop *op, const struct wire_place *p, const struct wire_referral *r,

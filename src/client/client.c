@@ -28,7 +28,6 @@ int client_new(const struct client_opts *o, struct client **out)
 	list_init(&c->spare_ops);
 	list_init(&c->spare_lanes);
 	list_init(&c->lockings);
-	list_init(&c->near_lru);
 	memcpy(id.client_key, o->key, KEY_BYTES);
 	memcpy(id.key_name, o->key_name, sizeof(id.key_name));
 	if (o->name)
@@ -42,8 +41,8 @@ int client_new(const struct client_opts *o, struct client **out)
 	c->list_most = LIST_USUAL;
 	c->peers = calloc(CONF_MAX_TARGETS, sizeof(*c->peers)); /* untouched pages cost no memory */
 	c->targets = calloc(CONF_MAX_TARGETS, sizeof(*c->targets));
-	c->homes = calloc(CONF_MAX_TARGETS, sizeof(*c->homes));
-	if (!c->peers || !c->targets || !c->homes || htab_init(&c->imported)) {
+	if (!c->peers || !c->targets || direct_init(&c->direct, c->loop->env, c->peers) ||
+	    htab_init(&c->imported)) {
 		client_free(c);
 		return -ENOMEM;
 	}
@@ -62,14 +61,23 @@ void client_set_mover(struct client *c, enum net_mover how)
 	c->mover = how;
 }
 
-void client_set_near(struct client *c, bool on)
-{
-	c->near_reads = on;
-}
-
 void client_set_list_most(struct client *c, size_t n)
 {
 	c->list_most = n;
+}
+
+static void session_up(struct peer *p, const struct wire_session_res *r)
+{
+	struct client *c = p->owner;
+
+	direct_session_up(&c->direct, p, r);
+}
+
+static void link_down(struct peer *p)
+{
+	struct client *c = p->owner;
+
+	direct_link_down(&c->direct, p);
 }
 
 void client_add(struct client *c, const struct conf_target *t, const char *address)
@@ -81,8 +89,8 @@ void client_add(struct client *c, const struct conf_target *t, const char *addre
 	p->owner = c;
 	p->restarted = file_reclaim;
 	p->map_changed = map_changed;
-	p->session_up = near_met;
-	p->link_down = near_parted;
+	p->session_up = session_up;
+	p->link_down = link_down;
 	c->n_peers++;
 }
 
@@ -113,7 +121,7 @@ void client_free(struct client *c)
 	htab_destroy(&c->imported);
 	free(c->peers);
 	free(c->targets);
-	free(c->homes);
+	direct_fini(&c->direct);
 	free(c);
 }
 

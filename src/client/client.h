@@ -7,6 +7,7 @@
 #ifndef SHEAF_CLIENT_H
 #define SHEAF_CLIENT_H
 
+#include "direct/direct.h"
 #include "layout/layout.h"
 #include "net/net.h"
 #include "sheaf_handle.h"
@@ -188,18 +189,12 @@ void client_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_
 		 const struct extent *ext, size_t n_ext);
 void client_write(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
 		  const struct extent *ext, size_t n_ext);
-/* Reads past the servers of this host (near.c). near_lend() gives a range of the file as ranges of
- * object files, in order; 0: ask the servers. The data count only if near_return() says so; its
- * `error` tells how the reads ended. Until then the range counts as an operation. */
-struct lent {
-	int fd;
-	uint32_t index; /* of the object */
-	uint64_t offset, length;
-	bool memory; /* the file exists in memory only; for read_cached() */
-};
-int near_lend(struct cfile *f, uint64_t off, uint64_t len, struct lent *out, int max);
-bool near_return(struct cfile *f, const struct lent *lent, int n, int error);
-void client_set_near(struct client *c, bool on);
+/* Direct reads (direct/direct.h): as direct_read_begin() and direct_read_end(), with what the client
+ * knows of the file. Between them the read counts as an operation. */
+int client_direct_begin(struct cfile *f, uint64_t off, uint64_t len,
+			struct direct_piece out[DIRECT_PIECES]);
+bool client_direct_end(struct cfile *f, const struct direct_piece *p, int n, int error);
+void client_set_direct(struct client *c, bool on);
 /* Both sides of an access as patterns with equal totals; borrowed until done(). -EINVAL: a write to
  * a file that was opened with O_APPEND. */
 struct typed {

@@ -31,7 +31,7 @@ void file_free(struct cfile *f)
 	if (f->imported)
 		htab_remove(&f->c->imported, &f->by_id);
 	file_locks_free(f);
-	near_free(f);
+	direct_file_free(f->direct);
 	free(f->targets);
 	free(f->unsynced);
 	free(f->writes);

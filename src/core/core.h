@@ -101,8 +101,9 @@ struct file_ops {
 	 * -EFAULT for pages that the file does not hold. NULL: it cannot. May be NULL. */
 	const char *(*map)(struct env *e, int fd, uint64_t len, bool writable);
 	void (*unmap)(struct env *e, const char *map, uint64_t len);
-	/* For reads past the server, by another process of this host; never wait for a disk. May be
-	 * NULL. dir_path: the path of an open directory for that process; its length, or -errno. */
+	/* For direct reads (direct/direct.h), by another process of this host; never wait for a
+	 * disk. May be NULL. dir_path: the path of an open directory for that process; its length,
+	 * or -errno. */
 	ssize_t (*dir_path)(struct env *e, int dir, char *path, size_t n);
 	/* Opens that directory if it still has this dev and ino. *memory: its file system is in
 	 * memory. -EAGAIN: the path is not cached. */

@@ -252,7 +252,7 @@ static void file_unmap(struct env *e, const char *map, uint64_t len)
 	munmap((void *)(uintptr_t)map, len);
 }
 
-/* ---- reads past the server: by other processes of its host ---- */
+/* ---- direct reads: by other processes of the host ---- */
 
 static ssize_t file_dir_path(struct env *e, int dir, char *path, size_t n)
 {

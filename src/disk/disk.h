@@ -51,7 +51,7 @@ uint64_t disk_verifier(const struct disk *d);
  * exist: data of a server that was killed, and data that a flush has brought to disk (lives.c). */
 bool disk_kept(const struct disk *d, uint64_t verifier, int64_t written);
 uint64_t disk_boot(const struct disk *d); /* random, new at every start */
-/* Path, device and inode of objects/, for other processes of this host. Returns the length of the
+/* Path, device and inode of objects/, for direct reads of this host. Returns the length of the
  * path, or -errno. */
 ssize_t disk_objects_dir(struct disk *d, char *path, size_t n, uint64_t *dev, uint64_t *ino);
 /* As statfs of struct env. */

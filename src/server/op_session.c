@@ -57,8 +57,7 @@ static void check(struct sreq *s)
 	meta_submit(s->srv->meta, &s->change, &s->q);
 }
 
-/* Tells a client on the Unix socket where the object files are: it may read them itself, if the
- * host lets it open them. */
+/* Tells a client on the Unix socket where the object files are, for direct reads. */
 static void tell_object_dir(struct sreq *s, struct wire_session_res *r)
 {
 	char *path = s->srv->disk && s->link->way[0] ? arena_alloc(&s->arena, PATH_MAX_LEN) : NULL;

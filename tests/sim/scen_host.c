@@ -71,16 +71,16 @@ static void check_content(struct world *w, uint32_t client, struct cfile *f, cha
 		scene_check(w, mem[i] == value, "byte %zu is %d, not %d", i, mem[i], value);
 }
 
-/* ---- reads past the server ---- */
+/* ---- direct reads ---- */
 
-/* A client reads a file of its server and is stopped before it checks its lease. Meanwhile it
+/* A client reads an object file of its server and is stopped before it checks its lease. Meanwhile it
  * has lost its lock, so it may have read what the next owner wrote: the read must not count. */
-static void near_read_too_late(struct world *w)
+static void direct_read_too_late(struct world *w)
 {
 	struct sim_node *c0 = w->actors[0].node;
 	static char mem[BYTES];
 	struct cfile *f, *g;
-	struct lent lent[4];
+	struct direct_piece pieces[DIRECT_PIECES];
 	int n;
 
 	share_host(w);
@@ -90,13 +90,14 @@ static void near_read_too_late(struct world *w)
 		return;
 	end_lock(w, begin_lock(w, 0, f));
 	end_write(w, begin_write(w, 0, f, mem, 1));
-	n = w->failed ? 0 : near_lend(f, 0, 8, lent, 4);
+	n = w->failed ? 0 : client_direct_begin(f, 0, 8, pieces);
 	if (n) {
 		scene_met(w);
 		c0->stopped = true;
 		end_lock(w, begin_lock(w, 1, g));
 		end_write(w, begin_write(w, 1, g, mem, 2));
-		scene_check(w, !near_return(f, lent, n, 0), "a read without the lock counts");
+		scene_check(w, !client_direct_end(f, pieces, n, 0),
+			    "a read without the lock counts");
 		c0->stopped = false;
 	}
 	scene_close(w, 1, g);
@@ -236,7 +237,7 @@ static void mapped_store_beside_read(struct world *w)
 static void small_read_beside_write(struct world *w)
 {
 	share_host(w);
-	client_set_near(w->actors[1].client, false);
+	client_set_direct(w->actors[1].client, false);
 	w->sim.faults.buffer_min = w->sim.faults.buffer_max = 64;
 	client_set_mover(w->actors[1].client, MOVER_GATHER);
 	write_beside_reads(w, 2);
@@ -277,8 +278,8 @@ static void wrong_server_then_none(struct world *w)
 	scene_check(w, op_soft(r), "a lookup without a server is answered with %d", (int)r);
 }
 
-const struct scenario scenes_near[] = {
-	{ "near-read-too-late", near_read_too_late, 1, 1, 2, false },
+const struct scenario scenes_host[] = {
+	{ "direct-read-too-late", direct_read_too_late, 1, 1, 2, false },
 	{ "direct-store-too-late", direct_store_too_late, 2, 1, 2, false },
 	{ "mapped-store-beside-read", mapped_store_beside_read, 1, 1, 2, false },
 	{ "small-read-beside-write", small_read_beside_write, 1, 1, 2, false },

@@ -39,7 +39,7 @@ const char *const sim_injected_names[] = {
 	"Unix sockets answered by another server",
 	"stores of sockets into mappings failed (EFAULT)",
 	"connections by Unix sockets",
-	"reads past the servers",
+	"direct reads",
 	"sends out of mappings",
 	"pages copied into mappings",
 	"stores of sockets into mappings",

@@ -65,7 +65,7 @@ enum sim_injected {
 	SIM_STORE_FAULT,
 	/* shortcuts of one host: the seeds of `make check` must take each of them */
 	SIM_LOCAL_LINK,
-	SIM_NEAR_READ,
+	SIM_DIRECT_READ,
 	SIM_MAPPED_SEND,
 	SIM_MAPPED_STORE,
 	SIM_DIRECT_STORE,

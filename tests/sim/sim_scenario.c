@@ -11,7 +11,7 @@
 #define PAGE 100 /* names read from a directory at a time */
 
 static const struct scenario *const tables[] = { scenes_basic, scenes_names,  scenes_data,
-						 scenes_ends,  scenes_rename, scenes_near,
+						 scenes_ends,  scenes_rename, scenes_host,
 						 scenes_acl,   scenes_join };
 
 const struct sheaf_handle scene_root = { 1, 1 };

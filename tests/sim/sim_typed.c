@@ -40,7 +40,7 @@ void op_move(struct op *op, struct cop *c)
 	bool write = op->kind == DO_WRITE;
 
 	client_set_mover(op->a->client, (enum net_mover)(op->number % N_MOVERS));
-	if (!write && near_begin(op, c))
+	if (!write && direct_begin(op, c))
 		return;
 	if (op->total && op->number % 3 == 0) {
 		op_types(op);

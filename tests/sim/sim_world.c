@@ -224,6 +224,7 @@ void actor_connect(struct actor *a)
 	memcpy(o.key, w->key, KEY_BYTES);
 	if (client_new(&o, &a->client))
 		abort();
+	client_set_direct(a->client, true);
 	if (a->id % 2) /* even short accesses travel as patterns */
 		client_set_list_most(a->client, 1);
 }

@@ -353,9 +353,9 @@ void actor_follow(struct op *op); /* it succeeded: may start further operations 
 bool actor_idle(const struct actor *a);
 struct op *actor_lane(struct actor *a); /* a free lane, cleared; or NULL */
 void op_move(struct op *op, struct cop *c); /* sim_typed.c: reads or writes by lists or types */
-/* sim_direct.c: reads past the servers, and through them if that fails. Returns false if the
- * client cannot read past them. */
-bool near_begin(struct op *op, struct cop *c);
+/* sim_direct.c: a direct read, and a read through the servers if that fails. False: no direct read
+ * is possible. */
+bool direct_begin(struct op *op, struct cop *c);
 
 int op_expect(const struct op *op); /* sim_expect.c: 0 or -errno */
 bool op_expected(const struct op *op, int64_t result);
