@@ -800,4 +800,6 @@ const struct cli_command cmd_bench = {
 		       "also write DIR/index.html with plots, and bench.json" } },
 	.more = "Without --dir it measures the running file system, in a directory of its own there that is\n"
 		"removed afterwards. Exit status 0 means that it ran, whatever the bars say.\n",
+	.examples = "  sheaf bench contig --clients 1,4\n"
+		    "  sheaf bench all --dir /mnt/fast --report report\n",
 };

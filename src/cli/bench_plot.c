@@ -60,18 +60,6 @@ static void axis_number(char *out, size_t n, double v, double top)
 		snprintf(out, n, "%g", v);
 }
 
-void report_text(FILE *f, const char *s)
-{
-	for (; *s; s++) {
-		if (*s == '<')
-			fputs("&lt;", f);
-		else if (*s == '&')
-			fputs("&amp;", f);
-		else
-			fputc(*s, f);
-	}
-}
-
 const char *report_unit(const char *unit)
 {
 	if (strcmp(unit, "us") == 0)
@@ -81,13 +69,6 @@ const char *report_unit(const char *unit)
 	if (strcmp(unit, "ratio") == 0)
 		return "times";
 	return unit;
-}
-
-static void put(struct frame *fr, double x, double y, const char *attributes, const char *text)
-{
-	fprintf(fr->f, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, attributes);
-	report_text(fr->f, text);
-	fputs("</text>\n", fr->f);
 }
 
 /* Five to ten steps of 1, 2 or 5 times a power of ten; or powers of ten around all values. */
@@ -133,18 +114,18 @@ static void draw_axes(struct frame *fr)
 			"<line x1=\"%.0f\" y1=\"%.1f\" x2=\"%.0f\" y2=\"%.1f\" class=\"%s\"/>\n",
 			LEFT, y, WIDTH - RIGHT, y, v > fr->low ? "grid" : "axis");
 		axis_number(text, sizeof(text), v, fr->top);
-		put(fr, LEFT - 8, y + 4, "text-anchor=\"end\"", text);
+		cli_put_svg(fr->f, LEFT - 8, y + 4, "text-anchor=\"end\"", text);
 	}
-	put(fr, LEFT - 46, TOP - 14, "class=\"unit\"", report_unit(fr->unit));
+	cli_put_svg(fr->f, LEFT - 46, TOP - 14, "class=\"unit\"", report_unit(fr->unit));
 	for (int g = 0; g < p->n_groups; g++) {
 		double w = (WIDTH - LEFT - RIGHT) / p->n_groups;
 
-		put(fr, LEFT + w * (g + 0.5), HEIGHT - BOTTOM + 20, "text-anchor=\"middle\"",
-		    p->groups[g]);
+		cli_put_svg(fr->f, LEFT + w * (g + 0.5), HEIGHT - BOTTOM + 20,
+			    "text-anchor=\"middle\"", p->groups[g]);
 	}
 	if (p->x_label)
-		put(fr, (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10,
-		    "text-anchor=\"middle\" class=\"unit\"", p->x_label);
+		cli_put_svg(fr->f, (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10,
+			    "text-anchor=\"middle\" class=\"unit\"", p->x_label);
 }
 
 /* Position of the next legend entry; moves to the next line if the entry does not fit. */
@@ -171,7 +152,7 @@ static void draw_ref(struct frame *fr, double x, double y)
 	legend_place(&x, &y, text);
 	fprintf(fr->f, "<line x1=\"%.0f\" y1=\"%.0f\" x2=\"%.0f\" y2=\"%.0f\" class=\"ref\"/>\n", x,
 		y - 4, x + 24, y - 4);
-	put(fr, x + 30, y, "", text);
+	cli_put_svg(fr->f, x + 30, y, "", text);
 	if (ref->median > fr->top)
 		return;
 	y = y_of(fr, ref->median);
@@ -184,13 +165,13 @@ static void draw_legend(struct frame *fr)
 	const struct bench_plot *p = fr->p;
 	double x = LEFT, y = 48;
 
-	put(fr, 12, 24, "class=\"title\"", p->title);
+	cli_put_svg(fr->f, 12, 24, "class=\"title\"", p->title);
 	for (int s = 0; p->n_series > 1 && s < p->n_series; s++) {
 		legend_place(&x, &y, p->series[s]);
 		fprintf(fr->f,
 			"<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x,
 			y - 10, colours[s]);
-		put(fr, x + 17, y, "", p->series[s]);
+		cli_put_svg(fr->f, x + 17, y, "", p->series[s]);
 		x += 36 + 6.6 * (double)strlen(p->series[s]);
 	}
 	draw_ref(fr, x, y);
@@ -229,8 +210,9 @@ static void draw_bars(struct frame *fr)
 				y_of(fr, 0) - y_of(fr, r->median), colours[colour]);
 			draw_whisker(fr, x + w * 0.86, r);
 			short_number(text, sizeof(text), r->median);
-			put(fr, x + w * (r->runs > 1 ? 0.42 : 0.5), y_of(fr, r->median) - 5,
-			    "text-anchor=\"middle\" class=\"value\"", text);
+			cli_put_svg(fr->f, x + w * (r->runs > 1 ? 0.42 : 0.5),
+				    y_of(fr, r->median) - 5,
+				    "text-anchor=\"middle\" class=\"value\"", text);
 		}
 }
 
@@ -258,7 +240,7 @@ static void put_end_values(struct frame *fr, int g, double dx, const char *attri
 	for (int i = 0; i < n; i++) {
 		y = MAX(y_of(fr, p->cell[g][order[i]]->median) + 4, last + APART);
 		short_number(text, sizeof(text), p->cell[g][order[i]]->median);
-		put(fr, x_of(p, g) + dx, y, attributes, text);
+		cli_put_svg(fr->f, x_of(p, g) + dx, y, attributes, text);
 		last = y;
 	}
 }
@@ -300,7 +282,7 @@ void report_svg(FILE *f, const struct bench_plot *p)
 		"font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"12\" fill=\"#222\">\n"
 		"<title>",
 		WIDTH, HEIGHT);
-	report_text(f, p->title);
+	cli_put_xml(f, p->title);
 	fputs("</title>\n<style>.title{font-size:16px;font-weight:600}.unit{fill:#555}"
 	      ".value{font-size:11px;paint-order:stroke;stroke:#fff;stroke-width:3px}"
 	      ".grid{stroke:#ddd}.axis{stroke:#333}.ref{stroke:#333;stroke-width:1.5;"

@@ -127,16 +127,16 @@ static void put_conditions(FILE *f, struct bench *b)
 	if (localtime_r(&t, &tm))
 		strftime(now, sizeof(now), "%e %B %Y, %H:%M", &tm);
 	fprintf(f, "<dl><dt>machine</dt><dd>");
-	report_text(f, cpu);
+	cli_put_xml(f, cpu);
 	fprintf(f, "%s%s, %ld cores, %.0f GiB, Linux ", cpu[0] ? ", " : "", u.machine,
 		sysconf(_SC_NPROCESSORS_ONLN),
 		(double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (double)MIB /
 			1024);
-	report_text(f, u.release);
+	cli_put_xml(f, u.release);
 	fprintf(f,
 		"</dd>\n<dt>servers</dt><dd>%d, %d with metadata, over %s</dd>\n<dt>storage</dt><dd>",
 		b->servers, b->metas, p->medium);
-	report_text(f, p->fs_type);
+	cli_put_xml(f, p->fs_type);
 	if (p->in_memory || p->on_disk)
 		fprintf(f, " (%s)", p->in_memory ? "in memory" : "on disk");
 	fprintf(f,
@@ -192,12 +192,12 @@ static void put_rows(FILE *f, struct bench *b, const char *name)
 			continue;
 		bench_row_text(what, sizeof(what), r);
 		fputs("<tr><td>", f);
-		report_text(f, what);
+		cli_put_xml(f, what);
 		if (r->derived) {
 			fputs(": ", f);
-			report_text(f, r->of);
-			report_text(f, r->to[0] ? " / " : "");
-			report_text(f, r->to);
+			cli_put_xml(f, r->of);
+			cli_put_xml(f, r->to[0] ? " / " : "");
+			cli_put_xml(f, r->to);
 		}
 		fputs("</td>", f);
 		put_number(f, r->median);
@@ -217,7 +217,7 @@ static void put_kind(FILE *f, struct bench *b, const struct bench_kind *k)
 	if (!any)
 		return;
 	fprintf(f, "<h2 id=\"%s\">%s</h2>\n<p>", k->name, k->name);
-	report_text(f, k->summary);
+	cli_put_xml(f, k->summary);
 	fputs(".</p>\n", f);
 	for (size_t i = 0; i < b->n_plots; i++) {
 		if (b->plots[i]->bench != k->name)

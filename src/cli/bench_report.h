@@ -5,7 +5,6 @@
 #include "cli/bench.h"
 
 void report_svg(FILE *f, const struct bench_plot *p);
-void report_text(FILE *f, const char *s); /* prints s with HTML special characters escaped */
 const char *report_unit(const char *unit); /* the unit as the report prints it */
 
 #endif

@@ -1,4 +1,4 @@
-/* The table of subcommands, and the code around each: lookup, help, errors.
+/* The code around a subcommand: lookup in the table of commands, help, connection, errors.
  *
  * Errors go to stderr, one line each, "sheaf NAME: what: why"; exit status 1: failed, 2: wrong
  * usage. Output that could not be written is an error as well. */
@@ -9,16 +9,6 @@
 #include <locale.h>
 #include <stdlib.h>
 #include <time.h>
-
-#include "cli/commands.h"
-
-static const struct cli_command *const commands[] = {
-	&cmd_init,	&cmd_start,	 &cmd_stop,   &cmd_status,   &cmd_df,	    &cmd_ls,
-	&cmd_cp,	&cmd_cat,	 &cmd_rm,     &cmd_mkdir,    &cmd_mv,	    &cmd_ln,
-	&cmd_stat,	&cmd_chmod,	 &cmd_chown,  &cmd_getfattr, &cmd_setfattr, &cmd_find,
-	&cmd_requests,	&cmd_add_server, &cmd_backup, &cmd_restore,  &cmd_check,    &cmd_key,
-	&cmd_selfcheck, &cmd_explain,	 &cmd_bench,  &cmd_mount,    &cmd_umount,
-};
 
 #define SHOWN_MAX 60 /* bytes of an overlong name that a message shows */
 
@@ -171,64 +161,11 @@ int cli_load_conf(struct cli *c, struct conf **out)
 
 /* ---- help ---- */
 
-static const struct {
-	const struct cli_command *command;
-	const char *lines;
-} examples[] = {
-	{ &cmd_init, "  sheaf init /srv/fs --servers 8\n"
-		     "  sheaf init /srv/fs --listen 10.0.0.5 --stripe-unit 1M\n" },
-	{ &cmd_start, "  sheaf --conf /srv/fs/sheaf.conf start\n" },
-	{ &cmd_mount,
-	  "  sheaf mount /mnt\n  sheaf --conf local:/data/fs mount -f -o noatime /mnt\n" },
-	{ &cmd_umount, "  sheaf umount /mnt\n" },
-	{ &cmd_stop, "  sheaf --conf /srv/fs/sheaf.conf stop\n" },
-	{ &cmd_status, "  sheaf status --watch\n"
-		       "  sheaf status --json | jq -r '.servers[] | select(.up | not) | .name'\n" },
-	{ &cmd_df, "  sheaf df -h\n" },
-	{ &cmd_ls, "  sheaf ls -l /results\n"
-		   "  sheaf ls -R / | less\n" },
-	{ &cmd_cat, "  sheaf cat /results/log | grep error\n" },
-	{ &cmd_rm, "  sheaf rm -r /results/old\n" },
-	{ &cmd_mkdir, "  sheaf mkdir -p /results/2026/june\n" },
-	{ &cmd_mv, "  sheaf mv /results/a.dat /results/b.dat\n"
-		   "  sheaf mv /a /b /old\n" },
-	{ &cmd_ln, "  sheaf ln -s ../results/b.dat /home/latest\n" },
-	{ &cmd_stat, "  sheaf stat --json /results/b.dat | jq .size\n" },
-	{ &cmd_chmod, "  sheaf chmod -R go-w,a+X /results\n" },
-	{ &cmd_chown, "  sheaf chown -R ada:physics /results\n" },
-	{ &cmd_getfattr, "  sheaf getfattr -d /results/b.dat\n" },
-	{ &cmd_setfattr, "  sheaf setfattr -n user.origin -v detector /results/b.dat\n" },
-	{ &cmd_check, "  sheaf check\n"
-		      "  sheaf check --repair\n"
-		      "  sheaf check --json | jq -r '.findings[].path'\n" },
-	{ &cmd_requests, "  sheaf requests\n"
-			 "  sheaf requests --json | jq '.requests[] | select(.age_ns > 1e9)'\n" },
-	{ &cmd_key, "  sheaf key login7\n"
-		    "  sheaf key ada --uid 1000\n" },
-	{ &cmd_find,
-	  "  sheaf find --on server2\n"
-	  "  sheaf find --on server2 --on server3 --json /results | jq -r '.files[].path'\n" },
-	{ &cmd_add_server,
-	  "  sheaf add-server server4\n"
-	  "  sheaf add-server disk7 --address 10.0.0.6:7430 --storage /mnt/disk7/sheaf\n" },
-	{ &cmd_backup, "  sheaf backup /var/backups/sheaf-$(date +%F)\n" },
-	{ &cmd_restore,
-	  "  sheaf stop; sheaf restore /var/backups/sheaf-2026-06-01 --force; sheaf start\n"
-	  "  sheaf restore /var/backups/sheaf-2026-06-01 --server server2\n" },
-	{ &cmd_selfcheck, "  sheaf selfcheck --seconds 10\n" },
-	{ &cmd_explain, "  sheaf explain --vector 1024,64,4096\n"
-			"  SHEAF_TRACE=/tmp/trace ./program; sheaf explain /tmp/trace --nth 3\n"
-			"  echo '{\"op\": \"write\", \"file\": [[0, 8], [4096, 8]]}' > a.json; "
-			"sheaf explain a.json --svg a.svg\n" },
-	{ &cmd_bench, "  sheaf bench contig --clients 1,4\n"
-		      "  sheaf bench all --dir /mnt/fast --report report\n" },
-};
-
-static void help_all(FILE *f)
+static void help_all(const struct cli_command *const *commands, FILE *f)
 {
 	fputs("usage: sheaf [--conf FILE|local:DIR] COMMAND ...\n\n", f);
-	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-		fprintf(f, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+	for (; *commands; commands++)
+		fprintf(f, "  %-10s %s\n", (*commands)->name, (*commands)->summary);
 	fputs("\n'sheaf COMMAND --help' says more. The cluster file is found by --conf, $SHEAF_CONF,\n"
 	      "./sheaf.conf, /etc/sheaf/sheaf.conf, in this order; local:DIR is a file system inside\n"
 	      "the command itself, without servers.\n",
@@ -262,9 +199,8 @@ static void help_one(const struct cli_command *m)
 		help_option(&common[i]);
 	if (m->more)
 		printf("\n%s", m->more);
-	for (size_t i = 0; i < ARRAY_LEN(examples); i++)
-		if (examples[i].command == m)
-			printf("\nFor example:\n%s", examples[i].lines);
+	if (m->examples)
+		printf("\nFor example:\n%s", m->examples);
 	puts("\nExit status: 0 done, 1 failed (standard error says why), 2 wrong usage.");
 }
 
@@ -280,12 +216,12 @@ __attribute__((format(printf, 1, 2))) static int top_usage(const char *fmt, ...)
 
 /* ---- running a subcommand ---- */
 
-static const struct cli_command *find_command(const char *name)
+static const struct cli_command *find_command(const struct cli_command *const *commands,
+					      const char *name)
 {
-	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-		if (strcmp(commands[i]->name, name) == 0)
-			return commands[i];
-	return NULL;
+	while (*commands && strcmp((*commands)->name, name) != 0)
+		commands++;
+	return *commands;
 }
 
 static int check_count(struct cli *c)
@@ -346,9 +282,9 @@ static int run_command(const struct cli_command *m, int argc, char **argv, struc
 }
 
 /* sheaf, sheaf help, sheaf help COMMAND, sheaf --help */
-static int run_help(const struct cli_parsed *p)
+static int run_help(const struct cli_command *const *commands, const struct cli_parsed *p)
 {
-	const struct cli_command *m = p->n_args > 1 ? find_command(p->args[1]) : NULL;
+	const struct cli_command *m = p->n_args > 1 ? find_command(commands, p->args[1]) : NULL;
 	struct cli c = { 0 };
 
 	if (p->n_args > 1 && !m)
@@ -356,7 +292,7 @@ static int run_help(const struct cli_parsed *p)
 	if (m)
 		help_one(m);
 	else
-		help_all(p->n_args || p->help ? stdout : stderr);
+		help_all(commands, p->n_args || p->help ? stdout : stderr);
 	return finish_output(&c, p->n_args || p->help ? CLI_OK : CLI_USAGE);
 }
 
@@ -368,7 +304,7 @@ static void keep_standard_files(void)
 			return;
 }
 
-int cli_main(int argc, char **argv)
+int cli_main(const struct cli_command *const *commands, int argc, char **argv)
 {
 	static const struct cli_option none[CLI_MAX_OPTIONS];
 	const struct cli_command *m;
@@ -388,8 +324,8 @@ int cli_main(int argc, char **argv)
 		return finish_output(&c, CLI_OK);
 	}
 	if (p.n_args == 0 || strcmp(p.args[0], "help") == 0)
-		return run_help(&p);
-	m = find_command(p.args[0]);
+		return run_help(commands, &p);
+	m = find_command(commands, p.args[0]);
 	if (!m)
 		return top_usage("there is no command '%s'", p.args[0]);
 	status = run_command(m, p.n_args, p.args, &p);

@@ -81,6 +81,9 @@ struct json_object;
 struct json_object *cli_json_name(const char *name);
 /* Prints a name; control characters become '?' if f is a terminal. */
 void cli_put_name(FILE *f, const char *name);
+/* Print text with the special characters of HTML and SVG escaped; as an SVG element at x, y. */
+void cli_put_xml(FILE *f, const char *text);
+void cli_put_svg(FILE *f, double x, double y, const char *attributes, const char *text);
 
 /* A text table with fitted columns. A heading that begins with '>' right-aligns its column. */
 struct cli_table {
@@ -106,6 +109,7 @@ struct cli_command {
 	int min_args, max_args; /* max_args -1: no limit */
 	struct cli_option options[CLI_MAX_OPTIONS];
 	const char *more; /* additional help text, or NULL */
+	const char *examples; /* lines of help, or NULL */
 };
 
 struct cli {
@@ -120,8 +124,10 @@ struct cli {
 	bool lost; /* a server did not answer: stop, since further calls would time out as well */
 };
 
-/* Runs the sheaf command; returns its exit status. */
-int cli_main(int argc, char **argv);
+/* Runs the subcommand that argv names; returns the exit status. NULL ends `commands`. */
+/* The table of all subcommands, in the order of the help. */
+extern const struct cli_command *const all_commands[];
+int cli_main(const struct cli_command *const *commands, int argc, char **argv);
 
 int cli_connect(struct cli *c); /* CLI_OK, or CLI_FAILED after a message */
 /* Print "sheaf ls: ..." on stderr; return CLI_FAILED or, with a hint at --help, CLI_USAGE. */
@@ -143,7 +149,7 @@ int cli_find_conf(struct cli *c, struct conf **out, char *err, size_t err_len);
 extern atomic_int cli_signal;
 void cli_catch_signals(void);
 
-/* Asks all servers in parallel (cmd_status.c); servers that do not answer are marked down. */
+/* servers.c: asks all servers in parallel; servers that do not answer are marked down. */
 void cli_servers_ask(struct sheaf *fs, struct sheaf_server *s, int n);
 
 /* ---------------------------------------------------------- listing.c: names in a directory */

@@ -419,4 +419,6 @@ const struct cli_command cmd_add_server = {
 		"use it at once, old ones stay where they are. If it is broken off, run it again. For another host, run it\n"
 		"there with a copy of the cluster file and the keys. A server whose storage is lost is refused unless\n"
 		"--emptied says so: then it gets new storage, and what files had on it is EIO from then on.\n",
+	.examples = "  sheaf add-server server4\n"
+		    "  sheaf add-server disk7 --address 10.0.0.6:7430 --storage /mnt/disk7/sheaf\n",
 };

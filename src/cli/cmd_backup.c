@@ -63,4 +63,5 @@ const struct cli_command cmd_backup = {
 	.options = { { 0, "json", NULL, "for programs: {\"file\": ..., \"bytes\": ...}" } },
 	.more = "Names, attributes and where the data are; not the data. In a DIR the name of the file tells the\n"
 		"time. A file that is there is never replaced. 'sheaf restore' puts it back.\n",
+	.examples = "  sheaf backup /var/backups/sheaf-$(date +%F)\n",
 };

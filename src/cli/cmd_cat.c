@@ -50,4 +50,5 @@ const struct cli_command cmd_cat = {
 	.run = run_cat,
 	.min_args = 1,
 	.max_args = -1,
+	.examples = "  sheaf cat /results/log | grep error\n",
 };

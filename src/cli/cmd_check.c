@@ -327,4 +327,7 @@ const struct cli_command cmd_check = {
 		"merely under way is pending, not wrong. Nothing that holds data is deleted: what has lost its name\n"
 		"is put into /lost+found as #INODE. A line that begins with 'damaged' is about data that are gone:\n"
 		"--repair leaves such a file alone. Only root may check.\n",
+	.examples = "  sheaf check\n"
+		    "  sheaf check --repair\n"
+		    "  sheaf check --json | jq -r '.findings[].path'\n",
 };

@@ -44,4 +44,5 @@ const struct cli_command cmd_chmod = {
 	.max_args = -1,
 	.options = { { 'R', "recursive", NULL, "directories and all they hold" } },
 	.more = "MODE is octal (644) or symbolic (u+x,g-w,a=rX); one that begins with '-' follows '--'.\n",
+	.examples = "  sheaf chmod -R go-w,a+X /results\n",
 };

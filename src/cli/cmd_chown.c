@@ -97,4 +97,5 @@ const struct cli_command cmd_chown = {
 	.max_args = -1,
 	.options = { { 'R', "recursive", NULL, "directories and all they hold" } },
 	.more = "Names are those of this host; numbers work too. 'USER:' means the group of that user.\n",
+	.examples = "  sheaf chown -R ada:physics /results\n",
 };

@@ -150,4 +150,5 @@ const struct cli_command cmd_df = {
 	.options = { { 'h', "human", NULL, "sizes like 1.5 GiB instead of KiB" },
 		     { 0, "json", NULL, "for programs: {\"servers\": [...], \"total\": {...}}" } },
 	.more = "Servers that share a disk each show all of it; the total counts it once.\n",
+	.examples = "  sheaf df -h\n",
 };

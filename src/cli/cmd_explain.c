@@ -492,4 +492,8 @@ const struct cli_command cmd_explain = {
 		     { 0, "json", NULL, "for programs: {\"ways\": [...], \"picture\": ...}" } },
 	.more = "FILE holds accesses as JSON, sheaf-explain(1) has the form; a program that runs with\n"
 		"SHEAF_TRACE=FILE in its environment writes one for each of its transfers.\n",
+	.examples = "  sheaf explain --vector 1024,64,4096\n"
+		    "  SHEAF_TRACE=/tmp/trace ./program; sheaf explain /tmp/trace --nth 3\n"
+		    "  echo '{\"op\": \"write\", \"file\": [[0, 8], [4096, 8]]}' > a.json; "
+		    "sheaf explain a.json --svg a.svg\n",
 };

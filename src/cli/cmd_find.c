@@ -267,4 +267,7 @@ const struct cli_command cmd_find = {
 	.more = "--on asks the metadata servers only. What a metadata server that is down keeps cannot be listed: how\n"
 		"many names that are is told at the end. --damaged compares all objects with what was recorded of\n"
 		"them, so it needs root, and all metadata servers; a line for each object and name. In no order.\n",
+	.examples =
+		"  sheaf find --on server2\n"
+		"  sheaf find --on server2 --on server3 --json /results | jq -r '.files[].path'\n",
 };

@@ -106,4 +106,5 @@ const struct cli_command cmd_getfattr = {
 	.options = { { 'd', "dump", NULL, "values too" },
 		     { 'n', "name", "NAME", "this one and its value" } },
 	.more = "Values that are no text are shown as 0x and hexadecimal digits.\n",
+	.examples = "  sheaf getfattr -d /results/b.dat\n",
 };

@@ -110,4 +110,6 @@ const struct cli_command cmd_init = {
 		       "bytes in a row on one server, for example 1M (256K)" },
 		     { 0, "listen", "ADDR", "address the servers listen on (127.0.0.1)" } },
 	.more = "Writes DIR/sheaf.conf (the cluster file), DIR/key, DIR/server.key and DIR/server0, ...\n",
+	.examples = "  sheaf init /srv/fs --servers 8\n"
+		    "  sheaf init /srv/fs --listen 10.0.0.5 --stripe-unit 1M\n",
 };

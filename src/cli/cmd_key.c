@@ -197,4 +197,6 @@ const struct cli_command cmd_key = {
 	.more = "Writes NAME.key beside the default key and a section [key.NAME] into the cluster file, then has the\n"
 		"running servers of this host read keys and networks again. To take a key back, remove its section\n"
 		"and run 'sheaf key': connections that use it are closed.\n",
+	.examples = "  sheaf key login7\n"
+		    "  sheaf key ada --uid 1000\n",
 };

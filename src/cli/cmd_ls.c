@@ -205,4 +205,6 @@ const struct cli_command cmd_ls = {
 	.max_args = -1,
 	.options = { { 'l', "long", NULL, "with mode, links, owner, size and time" },
 		     { 'R', "recursive", NULL, "and all directories beneath" } },
+	.examples = "  sheaf ls -l /results\n"
+		    "  sheaf ls -R / | less\n",
 };

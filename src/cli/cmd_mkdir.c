@@ -71,4 +71,5 @@ const struct cli_command cmd_mkdir = {
 	.min_args = 1,
 	.max_args = -1,
 	.options = { { 'p', "parents", NULL, "make missing parents too; what exists is fine" } },
+	.examples = "  sheaf mkdir -p /results/2026/june\n",
 };

@@ -52,6 +52,8 @@ const struct cli_command cmd_mount = {
 		"allow_other, remount (with ro or rw), entry=S and attr=S (seconds that the kernel believes\n"
 		"names and attributes), memory=SIZE, writeback (files of one mount only), nonear, log=FILE, and\n"
 		"those of mount(8). See sheaf-mount(8).\n",
+	.examples = "  sheaf mount /mnt\n"
+		    "  sheaf --conf local:/data/fs mount -f -o noatime /mnt\n",
 };
 
 /* ---- umount ---- */
@@ -115,4 +117,5 @@ const struct cli_command cmd_umount = {
 	.max_args = 1,
 	.options = { { 'z', "lazy", NULL, "also when it is in use; goes on until nobody uses it" },
 		     { 0 } },
+	.examples = "  sheaf umount /mnt\n",
 };

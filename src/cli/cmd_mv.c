@@ -42,4 +42,6 @@ const struct cli_command cmd_mv = {
 	.min_args = 2,
 	.max_args = -1,
 	.more = "Both are inside the file system. Where DST is a directory, SRC moves into it.\n",
+	.examples = "  sheaf mv /results/a.dat /results/b.dat\n"
+		    "  sheaf mv /a /b /old\n",
 };

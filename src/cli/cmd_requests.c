@@ -119,4 +119,6 @@ const struct cli_command cmd_requests = {
 	.summary = "show what each server is working on",
 	.run = run_requests,
 	.options = { { 0, "json", NULL, "for programs: {\"requests\": [...]}" } },
+	.examples = "  sheaf requests\n"
+		    "  sheaf requests --json | jq '.requests[] | select(.age_ns > 1e9)'\n",
 };

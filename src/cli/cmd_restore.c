@@ -136,4 +136,7 @@ const struct cli_command cmd_restore = {
 		     { 0, "json", NULL, "for programs: {\"restored\": [NAME, ...], ...}" } },
 	.more = "Files made since the backup are gone (their data stay until they are removed as orphans); files removed\n"
 		"since are back without their data; files written since have the data of today.\n",
+	.examples =
+		"  sheaf stop; sheaf restore /var/backups/sheaf-2026-06-01 --force; sheaf start\n"
+		"  sheaf restore /var/backups/sheaf-2026-06-01 --server server2\n",
 };

@@ -130,4 +130,5 @@ const struct cli_command cmd_rm = {
 	.options = { { 'r', "recursive", NULL, "directories and all they hold" },
 		     { 'f', "force", NULL, "what does not exist is fine" },
 		     { 'j', "jobs", "N", "how many files at a time, 1 to 64; 16" } },
+	.examples = "  sheaf rm -r /results/old\n",
 };

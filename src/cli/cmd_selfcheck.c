@@ -241,4 +241,5 @@ const struct cli_command cmd_selfcheck = {
 	.run = run_selfcheck,
 	.options = { { 0, "seconds", "N", "about how long it may take (5)" } },
 	.more = "Uses a file of its own in the root directory and removes it.\n",
+	.examples = "  sheaf selfcheck --seconds 10\n",
 };

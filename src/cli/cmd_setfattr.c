@@ -78,4 +78,5 @@ const struct cli_command cmd_setfattr = {
 	.options = { { 'n', "name", "NAME", "set this one, for example user.origin" },
 		     { 'v', "value", "VALUE", "text, or 0x and hexadecimal digits" },
 		     { 'x', "remove", "NAME", "remove this one" } },
+	.examples = "  sheaf setfattr -n user.origin -v detector /results/b.dat\n",
 };

@@ -129,4 +129,5 @@ const struct cli_command cmd_start = {
 	.summary = "start the servers of this host that do not run yet",
 	.run = run_start,
 	.more = "Waits until all answer. Each server logs to sheafd.log in its storage directory.\n",
+	.examples = "  sheaf --conf /srv/fs/sheaf.conf start\n",
 };

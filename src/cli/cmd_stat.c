@@ -111,4 +111,5 @@ const struct cli_command cmd_stat = {
 	.min_args = 1,
 	.max_args = -1,
 	.options = { { 0, "json", NULL, "one JSON object a line" } },
+	.examples = "  sheaf stat --json /results/b.dat | jq .size\n",
 };

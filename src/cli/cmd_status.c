@@ -1,7 +1,6 @@
 /* sheaf status: shows every server of the cluster, up or down; --watch repeats.
  *
- * Threads: the servers are asked in parallel, one thread each (at most BATCH), so that several dead
- * servers cost one timeout in total. Between two samples the command sleeps in ppoll().
+ * Threads: those of cli_servers_ask(). Between two samples the command sleeps in ppoll().
  * Errors: a server that does not answer is down. A watch ends when its output cannot be written. */
 #include <json-c/json.h>
 #include <poll.h>
@@ -13,7 +12,6 @@
 
 #include "cli/commands.h"
 
-#define BATCH 32
 #define WATCH_S 2.0 /* seconds between two samples */
 #define WATCH_MIN_S 0.1
 #define WATCH_MAX_S 86400.0
@@ -32,42 +30,6 @@ struct look {
 	uint64_t compared[SHEAF_MAX_SERVERS];
 	bool other_storage[SHEAF_MAX_SERVERS];
 };
-
-struct question {
-	struct sheaf *fs;
-	int i;
-	struct sheaf_server *s;
-	pthread_t thread;
-	bool threaded;
-};
-
-static void *ask(void *arg)
-{
-	struct question *q = arg;
-
-	if (sheaf_server_status(q->fs, q->i, CLI_STATUS_MS, q->s))
-		q->s->up = 0;
-	return NULL;
-}
-
-void cli_servers_ask(struct sheaf *fs, struct sheaf_server *s, int n)
-{
-	struct question q[BATCH];
-
-	for (int at = 0; at < n; at += BATCH) {
-		int m = MIN(n - at, BATCH);
-
-		for (int i = 0; i < m; i++) {
-			q[i] = (struct question){ .fs = fs, .i = at + i, .s = &s[at + i] };
-			q[i].threaded = pthread_create(&q[i].thread, NULL, ask, &q[i]) == 0;
-			if (!q[i].threaded)
-				ask(&q[i]);
-		}
-		for (int i = 0; i < m; i++)
-			if (q[i].threaded)
-				pthread_join(q[i].thread, NULL);
-	}
-}
 
 /* ---- storage ---- */
 
@@ -506,4 +468,6 @@ const struct cli_command cmd_status = {
 	.more = "A watch draws over the same place on a terminal; elsewhere it prints one block a look, with --json\n"
 		"one object a line. Exit status 1 also means that not all servers are up, or that one has other storage\n"
 		"than the map knows; a watch that Ctrl-C ends has 0.\n",
+	.examples = "  sheaf status --watch\n"
+		    "  sheaf status --json | jq -r '.servers[] | select(.up | not) | .name'\n",
 };

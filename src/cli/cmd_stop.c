@@ -113,4 +113,5 @@ const struct cli_command cmd_stop = {
 	.summary = "stop the servers of this host",
 	.run = run_stop,
 	.more = "A clean stop: everything acknowledged is on disk, and clients go on after a start.\n",
+	.examples = "  sheaf --conf /srv/fs/sheaf.conf stop\n",
 };

@@ -1,4 +1,4 @@
-/* The subcommands: each is defined in its own file, cmd_NAME.c, and listed in cli.c. */
+/* The subcommands. Each is defined in its own file, cmd_NAME.c, and listed in commands.c. */
 #ifndef SHEAF_COMMANDS_H
 #define SHEAF_COMMANDS_H
 

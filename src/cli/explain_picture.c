@@ -9,7 +9,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "cli/bench_report.h"
 #include "cli/explain.h"
 
 #define SHADES 5
@@ -183,13 +182,6 @@ void picture_print(const struct explain_picture *p, const char *const *names)
 #define ROW 26.0
 #define BOTTOM 46.0
 
-static void svg_text(FILE *f, double x, double y, const char *attributes, const char *text)
-{
-	fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, attributes);
-	report_text(f, text);
-	fputs("</text>\n", f);
-}
-
 /* Twenty shades by the touched fraction; any touched cell is visible. */
 static int svg_step(double part)
 {
@@ -202,7 +194,7 @@ static void svg_row(FILE *f, const struct explain_picture *p, uint32_t row, cons
 	char text[32];
 	uint32_t n;
 
-	svg_text(f, LEFT - 10, y + 16, "text-anchor=\"end\"", name);
+	cli_put_svg(f, LEFT - 10, y + 16, "text-anchor=\"end\"", name);
 	for (uint32_t i = 0; i < p->cols; i += n) {
 		int step = svg_step(picture_cell(p, row, i));
 
@@ -215,7 +207,7 @@ static void svg_row(FILE *f, const struct explain_picture *p, uint32_t row, cons
 				LEFT + i * w, y, n * w, ROW - 6, 0.15 + 0.85 * step / 20);
 	}
 	put_percent(text, sizeof(text), row_part(p, row));
-	svg_text(f, WIDTH - RIGHT + 8, y + 16, "", text);
+	cli_put_svg(f, WIDTH - RIGHT + 8, y + 16, "", text);
 }
 
 static void svg_frame(FILE *f, const struct explain_picture *p, uint32_t row)
@@ -246,9 +238,9 @@ int picture_svg(const struct explain_picture *p, const char *const *names, const
 		"font-weight:bold}.small{fill:#5f6b76}rect{fill:#1b6ca8}</style>\n"
 		"<path d=\"M0 0h%.0fv%.0fh-%.0fz\" fill=\"#fff\"/>\n",
 		WIDTH, height, WIDTH, height, WIDTH, height, WIDTH);
-	svg_text(f, 12, 24, "class=\"title\"", title);
+	cli_put_svg(f, 12, 24, "class=\"title\"", title);
 	scale(p, text, sizeof(text));
-	svg_text(f, 12, 44, "class=\"small\"", text);
+	cli_put_svg(f, 12, 44, "class=\"small\"", text);
 	for (uint32_t r = 0; r < p->rows; r++) {
 		svg_row(f, p, r, names[r]);
 		svg_frame(f, p, r);
@@ -261,7 +253,7 @@ int picture_svg(const struct explain_picture *p, const char *const *names, const
 			x, height - 30, i ? 0.15 + 0.85 * i / 4 : 0);
 		fprintf(f, "<path d=\"M%.0f %.0fh14v14h-14z\" class=\"line\"/>\n", x, height - 30);
 		snprintf(text, sizeof(text), "%d %%", 25 * i);
-		svg_text(f, x + 20, height - 19, "class=\"small\"", text);
+		cli_put_svg(f, x + 20, height - 19, "class=\"small\"", text);
 	}
 	fputs("</svg>\n", f);
 	bad = ferror(f);

@@ -222,3 +222,22 @@ int cli_table_print(struct cli_table *t, FILE *f)
 	free(t->cells);
 	return r;
 }
+
+void cli_put_xml(FILE *f, const char *s)
+{
+	for (; *s; s++) {
+		if (*s == '<')
+			fputs("&lt;", f);
+		else if (*s == '&')
+			fputs("&amp;", f);
+		else
+			fputc(*s, f);
+	}
+}
+
+void cli_put_svg(FILE *f, double x, double y, const char *attributes, const char *text)
+{
+	fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, attributes);
+	cli_put_xml(f, text);
+	fputs("</text>\n", f);
+}
