@@ -20,7 +20,9 @@ ALLOWED = {  # folder -> what it may include beside itself and base
     "server": "net disk meta sieve layout xdr core cache",
     "embed": "client server core include",
     "nfs": "include net xdr core",
-    "mount": "include", "mpiio": "include", "ckpt": "include", "cli": "include",
+    "mount": "include", "mpiio": "include", "ckpt": "include",
+    "cli": "include", "bench": "cli include", "check": "cli include", "explain": "cli include",
+    "commands": "cli bench check explain include",
     "cmd": None,  # anything
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)

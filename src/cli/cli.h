@@ -125,8 +125,6 @@ struct cli {
 };
 
 /* Runs the subcommand that argv names; returns the exit status. NULL ends `commands`. */
-/* The table of all subcommands, in the order of the help. */
-extern const struct cli_command *const all_commands[];
 int cli_main(const struct cli_command *const *commands, int argc, char **argv);
 
 int cli_connect(struct cli *c); /* CLI_OK, or CLI_FAILED after a message */

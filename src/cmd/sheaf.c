@@ -1,5 +1,5 @@
 /* The sheaf command. */
-#include "cli/cli.h"
+#include "commands/commands.h"
 
 int main(int argc, char **argv)
 {

@@ -1,0 +1,247 @@
+/* The mounts of `sheaf bench mount`: Sheaf on the temporary servers, and a directory beside them
+ * through bench/passthrough, which shows the cost of FUSE alone. Also runs that benchmark's shell
+ * commands.
+ *
+ * Processes: `sheaf mount -f` and `passthrough -f`, each in its own session, so that signals of the
+ * terminal do not reach them; they die with the command. bench_fuse_close() ends and unmounts them,
+ * also after a failure or a signal.
+ * Errors: the output of all of them is in mount.log; messages quote its last line. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/bench_impl.h"
+
+#define PASSTHROUGH "../bench/passthrough" /* relative to the directory of this program */
+#define MOUNT_NS (15 * NSEC_PER_SEC) /* time limit for a mount to answer */
+#define END_NS (5 * NSEC_PER_SEC) /* time limit for its process to exit */
+
+static const struct timespec pause_2ms = { 0, 2000000 };
+
+const char *bench_fuse_missing(struct bench *b)
+{
+	char program[CLI_PATH_MAX];
+
+	if (!b->dir)
+		return "it needs --dir, for servers and mount points of its own";
+	if (access("/dev/fuse", R_OK | W_OK) < 0)
+		return "there is no /dev/fuse that this user may open: load the module fuse, or run where "
+		       "FUSE is allowed";
+	cli_find_program(PASSTHROUGH, program);
+	if (access(program, X_OK) < 0)
+		return "bench/passthrough is not there: it comes with a build from source";
+	return NULL;
+}
+
+/* ---- processes ---- */
+
+static void log_path(struct bench *b, char out[CLI_PATH_MAX])
+{
+	snprintf(out, CLI_PATH_MAX, "%s/mount.log", b->place.dir);
+}
+
+/* Starts a program in its own session, with its output in the log. Pid, or -errno. */
+static pid_t run(struct bench *b, const char *program, const char *const *argv)
+{
+	char log[CLI_PATH_MAX];
+	pid_t parent = getpid(), pid;
+	int fd;
+
+	log_path(b, log);
+	pid = fork();
+	if (pid)
+		return pid < 0 ? -errno : pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
+	setsid();
+	fd = open("/dev/null", O_RDONLY);
+	dup2(fd, STDIN_FILENO);
+	fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+	dup2(fd, STDOUT_FILENO);
+	dup2(fd, STDERR_FILENO);
+	execvp(program, (char **)(uintptr_t)argv);
+	_exit(127);
+}
+
+/* Prints an error with the last line of the log. */
+static int complain(struct bench *b, const char *what, int err)
+{
+	char path[CLI_PATH_MAX], line[512] = "";
+	FILE *f;
+
+	log_path(b, path);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		line[strcspn(line, "\n")] = 0;
+	if (f)
+		fclose(f);
+	cli_error(b->c, "mount: %s: %s", what, line[0] ? line : error_text(err));
+	return err;
+}
+
+int bench_shell(struct bench *b, const char *what, const char *script, const char *a1,
+		const char *a2)
+{
+	const char *const argv[] = { "sh", "-c", script, "sh", a1, a2, NULL };
+	pid_t pid = run(b, "sh", argv);
+	int status;
+
+	if (pid < 0)
+		return (int)pid;
+	while (waitpid(pid, &status, WNOHANG) == 0) {
+		if (cli_signal) {
+			kill(-pid, SIGKILL);
+			waitpid(pid, NULL, 0);
+			return -EINTR;
+		}
+		nanosleep(&pause_2ms, NULL);
+	}
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
+	return what ? complain(b, what, -EIO) : -EIO;
+}
+
+double bench_fuse_memory(const struct bench_side *s)
+{
+	char path[64], line[128];
+	double kib = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", s->pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (strncmp(line, "RssAnon:", 8) == 0)
+			kib = strtod(line + 8, NULL);
+	if (f)
+		fclose(f);
+	return kib / 1024;
+}
+
+/* ---- mounts ---- */
+
+/* Is another file system than before mounted there? */
+static bool answers(const struct bench_side *s)
+{
+	struct stat st;
+
+	return stat(s->point, &st) == 0 && st.st_dev != s->below;
+}
+
+static int wait_mounted(struct bench *b, struct bench_side *s)
+{
+	uint64_t end = time_now() + MOUNT_NS;
+
+	while (!answers(s)) {
+		if (waitpid(s->pid, NULL, WNOHANG) != 0) {
+			s->pid = 0;
+			return complain(b, s->name, -EIO);
+		}
+		if (cli_signal)
+			return -EINTR;
+		if (time_now() > end)
+			return complain(b, s->name, -ETIMEDOUT);
+		nanosleep(&pause_2ms, NULL);
+	}
+	return 0;
+}
+
+static int make_dir(struct bench *b, const char *path)
+{
+	int r = mkdir(path, 0700) ? -errno : 0;
+
+	if (r)
+		cli_fail_host(b->c, path, r);
+	return r;
+}
+
+static int mount_side(struct bench *b, struct bench_side *s, const char *program,
+		      const char *const *argv)
+{
+	int r = make_dir(b, s->point);
+	struct stat st;
+
+	if (!r && stat(s->point, &st))
+		r = -errno;
+	if (r)
+		return r;
+	s->below = st.st_dev;
+	s->pid = run(b, program, argv);
+	if (s->pid < 0) {
+		r = (int)s->pid;
+		s->pid = 0;
+		cli_fail_host(b->c, program, r);
+		return r;
+	}
+	return wait_mounted(b, s);
+}
+
+static void name_side(struct bench *b, struct bench_side *s, const char *name)
+{
+	s->name = name;
+	snprintf(s->point, sizeof(s->point), "%.1000s/%s", b->place.dir, name);
+}
+
+static int mount_passthrough(struct bench *b, struct bench_side *s, const char *name,
+			     const char *flags)
+{
+	char program[CLI_PATH_MAX], source[CLI_PATH_MAX];
+	const char *const argv[] = { "passthrough", flags, source, s->point, NULL };
+	int r;
+
+	name_side(b, s, name);
+	memcpy(s->dir, s->point, sizeof(s->dir));
+	snprintf(source, sizeof(source), "%s/source-%s", b->place.dir, s->name);
+	cli_find_program(PASSTHROUGH, program);
+	r = make_dir(b, source);
+	return r ? r : mount_side(b, s, program, argv);
+}
+
+static int mount_sheaf(struct bench *b)
+{
+	struct bench_side *s = &b->sides[BENCH_SHEAF];
+	const struct bench_place *p = &b->place;
+	char program[CLI_PATH_MAX];
+	const char *const argv[] = {
+		"sheaf", "--conf", p->conf_path, "mount", "-f", s->point, NULL
+	};
+
+	name_side(b, s, "mount");
+	snprintf(s->dir, sizeof(s->dir), "%.990s%.32s", s->point, p->scratch);
+	cli_find_program("sheaf", program);
+	return mount_side(b, s, program, argv);
+}
+
+int bench_fuse_open(struct bench *b)
+{
+	int r = mount_passthrough(b, &b->sides[BENCH_PASSTHROUGH], "passthrough", "-f");
+
+	if (!r)
+		r = mount_passthrough(b, &b->sides[BENCH_SPLICED], "spliced", "-fs");
+	return r ? r : mount_sheaf(b);
+}
+
+/* Lazy unmount: open files stay usable, and the daemon exits when the last is closed. */
+static void unmount(struct bench *b, const struct bench_side *s)
+{
+	const char *const argv[] = { "fusermount3", "-u", "-z", "--", s->point, NULL };
+	pid_t pid;
+
+	if (!s->point[0] || umount2(s->point, MNT_DETACH | UMOUNT_NOFOLLOW) == 0 || errno != EPERM)
+		return;
+	pid = run(b, argv[0], argv); /* without root */
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+}
+
+void bench_fuse_close(struct bench *b)
+{
+	for (int i = 0; i < BENCH_SIDES; i++)
+		unmount(b, &b->sides[i]);
+	for (int i = 0; i < BENCH_SIDES; i++)
+		bench_end_process(&b->sides[i].pid, time_now() + END_NS);
+}

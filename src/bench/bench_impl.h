@@ -1,0 +1,305 @@
+/* Shared by the files of `sheaf bench`: cases, rows, bars, plots, the crew of client processes, the
+ * place (the servers under test).
+ *
+ * A benchmark (struct bench_kind) adds cases. Every round runs all cases once, in order; each case
+ * adds one value to its row. Afterwards the benchmark derives further rows (ratios within a round)
+ * and bars (pass/fail criteria). A bar always judges a row.
+ *
+ * Processes: the command itself only coordinates. Clients and both ends of the raw baselines are
+ * processes that are forked before anything is connected. A job is sent to a client as raw bytes
+ * with its function pointers: both processes run the same program image. */
+#ifndef SHEAF_BENCH_IMPL_H
+#define SHEAF_BENCH_IMPL_H
+
+#include <json-c/json.h>
+#include <sys/uio.h>
+
+#include "cli/cli.h"
+#include "sheaf_admin.h"
+
+#define BENCH_MAX_ROUNDS 99
+#define BENCH_MAX_CLIENTS 64
+#define BENCH_MAX_LIST 8 /* client counts that one run compares */
+#define BENCH_PAIRS 4 /* concurrent raw ping-pong pairs */
+#define BENCH_BLOCK (4 * MIB)
+#define BENCH_UNIT (256 * KIB) /* stripe unit of the measured files */
+#define BENCH_PING 64 /* bytes each way of a raw ping-pong */
+#define BENCH_MORE 4 /* additional results of a job */
+#define BENCH_MAX_FILES 5000 /* files that one client creates in one measurement */
+
+struct bench;
+struct bench_job;
+
+/* ---------------------------------------------------------- bench_crew.c: client processes */
+
+struct bench_worker { /* state of a client, used in its own process only */
+	int index, control;
+	int raw; /* socket to the far end of the raw baselines, or -1 */
+	const char *conf;
+	char scratch[64]; /* directory of this run in the file system */
+	struct sheaf *fs;
+	struct sheaf_file *f;
+	char *buf; /* `room` bytes, at least BENCH_BLOCK */
+	size_t room;
+	struct iovec *mem; /* memory segments of the list benchmarks */
+	struct sheaf_extent *ext;
+	size_t n_ext;
+	struct sheaf_file **open; /* meta benchmark: files created and not closed yet */
+	uint64_t made, n_open;
+	int fd; /* file of the appender */
+	struct hist times; /* latencies of the job, filled if job.tail */
+	double more[BENCH_MORE];
+	char why[96];
+};
+
+struct bench_job {
+	/* Each returns 0 or -errno, with the reason in w->why. Only once() is timed. */
+	int (*prepare)(struct bench_worker *w, const struct bench_job *j);
+	int (*once)(struct bench_worker *w, const struct bench_job *j, uint64_t i);
+	int (*finish)(struct bench_worker *w, const struct bench_job *j);
+	uint64_t ns; /* once() is repeated for this time; 0: max_ops times */
+	uint64_t max_ops; /* 0: no limit */
+	bool all_made; /* max_ops is the number of files that this client has created */
+	bool tail; /* report the 99th percentile of the latencies of client 0 */
+	bool typical; /* count each operation with the median latency: for short measurements */
+	bool out; /* write instead of read */
+	uint64_t size, stride;
+	uint32_t count, width, server;
+	enum sheaf_mover mover;
+	char path[CLI_PATH_MAX / 4];
+};
+
+struct bench_result {
+	int error; /* 0 or -errno */
+	uint64_t ops, ns;
+	uint64_t calls; /* system calls made by the client's connection */
+	uint64_t p99_ns; /* set if job.tail */
+	double more[BENCH_MORE]; /* values that the last once() stored */
+	char why[96];
+};
+
+/* Forks n clients and the far ends of the raw baselines. CLI_OK, or CLI_FAILED after a message. */
+int bench_crew_start(struct bench *b, int n);
+/* Ends all these processes; may be called at any time. */
+void bench_crew_stop(struct bench *b);
+/* Runs j on the first n clients at once. 0; or -errno after a message (-EINTR: without one). */
+int bench_crew_run(struct bench *b, const struct bench_job *j, int n, struct bench_result *out);
+/* Waits for the process and kills it at time `end`. Sets *pid to 0; it may be 0 before. */
+void bench_end_process(pid_t *pid, uint64_t end);
+/* Stores in w->why what failed, without printing. Returns err. */
+int bench_why(struct bench_worker *w, const char *what, int err);
+
+/* Jobs for all benchmarks: connect; create and fill a file of `size` bytes over `width` servers;
+ * remove the file; read or write `size` bytes, each time `stride` bytes further. Size and stride
+ * divide BENCH_FILE so that no access crosses the end of the file. */
+int bench_do_connect(struct bench_worker *w, const struct bench_job *j, uint64_t i);
+int bench_do_make(struct bench_worker *w, const struct bench_job *j, uint64_t i);
+int bench_do_drop(struct bench_worker *w, const struct bench_job *j, uint64_t i);
+int bench_do_transfer(struct bench_worker *w, const struct bench_job *j, uint64_t i);
+#define BENCH_FILE (64 * MIB)
+/* Makes the client's buffer at least j->size bytes. */
+int bench_do_room(struct bench_worker *w, const struct bench_job *j, uint64_t i);
+/* Lists: `count` pieces of `size` bytes, apart in memory, `stride` bytes apart in the file
+ * (adjacent pieces are one extent). The lists are laid out first; then one call for all, or one
+ * each. */
+int bench_lay_out(struct bench_worker *w, const struct bench_job *j);
+int bench_do_list(struct bench_worker *w, const struct bench_job *j, uint64_t i);
+int bench_do_singles(struct bench_worker *w, const struct bench_job *j, uint64_t i);
+
+/* ---------------------------------------------------------------- bench_raw.c: baselines */
+
+/* Forks a process that serves one TCP connection of this host at *port. Its pid, or -errno. */
+pid_t bench_raw_peer(int *port, void (*in_child)(void *arg), void *arg);
+int bench_raw_connect(int port); /* descriptor or -errno */
+int bench_do_ping(struct bench_worker *w, const struct bench_job *j, uint64_t i);
+
+/* ---------------------------------------------------------------- bench.c: cases, rows, bars */
+
+enum bench_figure { BENCH_RATE, BENCH_BANDWIDTH, BENCH_LATENCY, BENCH_P99 };
+
+struct bench_row {
+	const char *bench, *unit;
+	char what[64];
+	uint32_t clients, pieces; /* 0: does not apply; the same for bytes */
+	uint64_t bytes;
+	bool derived; /* computed per round from the rows named in `of` and `to` */
+	char of[96], to[96];
+	int runs;
+	double values[BENCH_MAX_ROUNDS];
+	double median, min, max; /* set after the last round */
+	uint64_t ops, client_calls, server_calls; /* sums of all rounds; calls: system calls */
+};
+
+struct bench_case {
+	struct bench_row *row;
+	struct bench_job job;
+	int workers;
+	enum bench_figure figure;
+	uint64_t ns; /* duration of the measurement, and of one warm-up; 0: the default */
+	bool settle; /* first wait until the servers have finished their background work */
+	/* replaces the job, if set; 0, or -errno after a message */
+	int (*custom)(struct bench *b, struct bench_case *c, double *value);
+};
+
+enum bench_sense { BENCH_AT_LEAST, BENCH_AT_MOST, BENCH_EXACTLY };
+
+struct bench_bar {
+	const char *name;
+	const struct bench_row *row;
+	enum bench_sense sense;
+	double need;
+};
+
+#define BENCH_PLOT_MAX 8
+struct bench_plot {
+	const char *bench, *name, *title;
+	bool line; /* one line per series; otherwise groups of bars */
+	bool log; /* logarithmic value axis */
+	int n_groups, n_series;
+	char groups[BENCH_PLOT_MAX][32], series[BENCH_PLOT_MAX][32];
+	const struct bench_row *cell[BENCH_PLOT_MAX][BENCH_PLOT_MAX]; /* [group][series] */
+	const struct bench_row *ref; /* drawn as a horizontal line, or NULL */
+	const char *x_label;
+};
+
+/* Adds a case with its row; `row` has all parameters but the benchmark. NULL: out of memory. */
+struct bench_row *bench_case_add(struct bench *b, const struct bench_case *c,
+				 const struct bench_row *row);
+const struct bench_row *bench_find(struct bench *b, const char *what, uint32_t clients,
+				   uint64_t bytes, uint32_t pieces);
+/* a / c per round; NULL if either is NULL. */
+const struct bench_row *bench_ratio(struct bench *b, const char *name, const struct bench_row *a,
+				    const struct bench_row *c);
+/* a * n per round. */
+const struct bench_row *bench_scaled(struct bench *b, const char *name, const struct bench_row *a,
+				     double n, const char *unit);
+/* The worst of the rows per round. */
+const struct bench_row *bench_worst(struct bench *b, const char *name,
+				    const struct bench_row *const *rows, int n, bool highest);
+/* A copy of the row with the worst median, under another name. */
+const struct bench_row *bench_worst_point(struct bench *b, const char *name,
+					  const struct bench_row *const *rows, int n, bool highest);
+void bench_bar(struct bench *b, const char *name, const struct bench_row *row,
+	       enum bench_sense sense, double need); /* does nothing if row is NULL */
+bool bench_bar_ok(const struct bench_bar *bar);
+struct bench_plot *bench_plot_add(struct bench *b, const char *name, const char *title);
+/* Runs j on one client; counts the requests of the busiest server, and of all servers. */
+int bench_count_requests(struct bench *b, const struct bench_job *j, double *most, double *all);
+/* Runs one job on n clients, outside of all cases. 0, or -errno after a message. */
+int bench_once(struct bench *b, int n,
+	       int (*once)(struct bench_worker *w, const struct bench_job *j, uint64_t i),
+	       uint64_t size, uint32_t width);
+void bench_size_text(char *out, size_t n, uint64_t bytes); /* "4 MiB", "1 B" */
+void bench_number_text(char *out, size_t n, double v); /* four digits, no exponent */
+void bench_row_text(char *out, size_t n, const struct bench_row *r); /* "read, 4 KiB, 4 clients" */
+/* Add the raw baselines as cases. */
+void bench_add_stream(struct bench *b);
+void bench_add_ping(struct bench *b, int pairs);
+void bench_add_appender(struct bench *b);
+#define BENCH_STREAM "raw stream"
+#define BENCH_PINGPONG "raw ping-pong"
+#define BENCH_APPENDER "append 4 KiB + fdatasync"
+
+/* ---------------------------------------------------------------- bench_place.c: where it runs */
+
+struct bench_place {
+	bool own; /* the servers are temporary ones, started by this run */
+	char dir[CLI_PATH_MAX / 4]; /* directory of the temporary servers */
+	char storage[CLI_PATH_MAX / 4]; /* host directory beside the storage, or "" */
+	char fs_type[32]; /* file system type of `storage` */
+	bool in_memory, on_disk; /* both false: not known */
+	char conf_path[CLI_PATH_MAX];
+	struct conf *conf;
+	struct cli_daemon *daemons;
+	char scratch[64];
+	const char *medium; /* transport between clients and servers */
+};
+
+/* Starts temporary servers in dir, or uses the cluster file's. CLI_OK, or status and message. */
+int bench_place_open(struct bench *b, const char *dir, uint32_t servers);
+int bench_place_connect(struct bench *b); /* makes the scratch directory; call after all forks */
+void bench_place_close(struct bench *b); /* removes everything; may be called at any time */
+/* Waits until the servers are idle, for 20 seconds at most. */
+void bench_settle(struct bench *b);
+
+/* ---------------------------------------------------------------- bench_fuse.c: mounts */
+
+/* With BENCH_SPLICED only large reads are measured. */
+enum { BENCH_SHEAF, BENCH_PASSTHROUGH, BENCH_SPLICED, BENCH_SIDES };
+#define BENCH_WHOLE_SIDES BENCH_SPLICED
+
+struct bench_side {
+	const char *name; /* "mount", "passthrough", "spliced" */
+	char point[CLI_PATH_MAX / 4]; /* mount point; "" before the first attempt to mount */
+	char dir[CLI_PATH_MAX / 4]; /* working directory of the jobs */
+	dev_t below;
+	pid_t pid;
+};
+
+const char *bench_fuse_missing(struct bench *b); /* why this machine cannot mount, or NULL */
+/* Mounts Sheaf and both passthroughs beside temporary servers. 0, or -errno after a message. */
+int bench_fuse_open(struct bench *b);
+void bench_fuse_close(struct bench *b); /* may be called at any time */
+double bench_fuse_memory(const struct bench_side *s); /* anonymous memory in MiB; 0: not known */
+/* Runs a script with $1, $2. 0; -EIO, with a message unless `what` is NULL; -EINTR: a signal. */
+int bench_shell(struct bench *b, const char *what, const char *script, const char *a1,
+		const char *a2);
+
+/* ---------------------------------------------------------- bench_typed.c: a part of transfer */
+
+#define BENCH_TYPED_PIECES 10000000
+#define BENCH_TYPED_PIECE 8 /* bytes out of every 16 */
+void bench_typed_add(struct bench *b);
+void bench_typed_judge(struct bench *b);
+
+/* ---------------------------------------------------------------- bench_report.c */
+
+/* Writes index.html, one SVG per plot, and bench.json. 0 or -errno. */
+int bench_report(struct bench *b, const char *dir, struct json_object *json);
+struct json_object *bench_conditions(struct bench *b);
+
+/* ---------------------------------------------------------------- the benchmarks */
+
+struct bench_kind {
+	const char *name, *summary;
+	int clients[BENCH_MAX_LIST]; /* client counts without --clients; 0 ends the list */
+	/* Why it cannot run here, or NULL. `missing`, `cleanup` and `end` may be NULL. */
+	const char *(*missing)(struct bench *b);
+	int (*setup)(struct bench *b); /* prepares and adds cases; 0, or -errno after a message */
+	void (*judge)(struct bench *b); /* derives rows, bars and plots */
+	int (*cleanup)(struct bench *b);
+	void (*end)(struct bench *b); /* runs after a failure or a signal as well */
+};
+extern const struct bench_kind bench_net, bench_contig, bench_latency, bench_meta, bench_lists,
+	bench_transfer, bench_mount;
+
+struct bench {
+	struct cli *c;
+	const struct bench_kind *kind; /* the running benchmark */
+	const char *name; /* the name on the command line, or "all" */
+	const char *dir; /* --dir, or NULL */
+	bool long_form; /* --long */
+	int rounds, servers;
+	int metas; /* --meta: number of metadata servers among the temporary servers */
+	int clients[BENCH_MAX_LIST], n_clients; /* of the running benchmark */
+	int given[BENCH_MAX_LIST], n_given; /* --clients */
+	int most_clients;
+	uint64_t slice_ns; /* duration of one measurement */
+	struct bench_place place;
+	struct bench_side sides[BENCH_SIDES];
+
+	int n_crew, controls[BENCH_MAX_CLIENTS];
+	pid_t crew[BENCH_MAX_CLIENTS], peers[BENCH_PAIRS];
+
+	struct bench_case *cases;
+	size_t n_cases;
+	struct bench_row **rows;
+	size_t n_rows;
+	struct bench_bar *bars;
+	size_t n_bars;
+	struct bench_plot **plots;
+	size_t n_plots;
+	bool no_memory;
+};
+
+#endif

@@ -1,0 +1,165 @@
+/* sheaf bench net: the transport alone: an empty request to a server compared with a raw ping-pong,
+ * and the stream of one server with a raw stream; memcpy and a Unix socket ping-pong for scale. */
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "bench/bench_impl.h"
+
+#define UNIX_PING "raw ping-pong by Unix socket"
+
+static int ping_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	(void)i;
+	return bench_why(w, "ping", sheaf_ping(w->fs, (int)j->server));
+}
+
+/* Forks a process that echoes what it receives until this process exits; descriptor or -errno. */
+static int start_echo(void)
+{
+	char b[BENCH_PING];
+	int fd[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fd))
+		return -errno;
+	switch (fork()) {
+	case -1:
+		close(fd[0]);
+		close(fd[1]);
+		return -EAGAIN;
+	case 0:
+		close(fd[0]);
+		dup2(fd[1], 0); /* the child keeps no other descriptor */
+		close_range(1, ~0U, 0);
+		for (ssize_t n; (n = read(0, b, sizeof(b))) > 0;)
+			if (write(0, b, (size_t)n) != n)
+				break;
+		_exit(0);
+	}
+	close(fd[1]);
+	return fd[0];
+}
+
+static int unix_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	static int echo = -1;
+	char b[BENCH_PING] = { 0 };
+
+	(void)j;
+	(void)i;
+	if (echo < 0)
+		echo = start_echo();
+	if (echo < 0)
+		return bench_why(w, UNIX_PING, echo);
+	if (write(echo, b, sizeof(b)) != sizeof(b) || read(echo, b, sizeof(b)) != sizeof(b))
+		return bench_why(w, UNIX_PING, -EIO);
+	return 0;
+}
+
+static int copy_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+{
+	size_t half = j->size / 2;
+
+	memcpy(w->buf + (i % 2 ? half : 0), w->buf + (i % 2 ? 0 : half), half);
+	memcpy(w->buf + (i % 2 ? 0 : half), w->buf + (i % 2 ? half : 0), half);
+	return 0;
+}
+
+static void add_ping(struct bench *b)
+{
+	bench_case_add(b,
+		       &(struct bench_case){ .job = { .once = ping_once },
+					     .workers = 1,
+					     .figure = BENCH_LATENCY },
+		       &(struct bench_row){ .what = "ping", .clients = 1 });
+}
+
+static void add_unix_ping(struct bench *b)
+{
+	bench_case_add(b,
+		       &(struct bench_case){ .job = { .once = unix_once },
+					     .workers = 1,
+					     .figure = BENCH_LATENCY },
+		       &(struct bench_row){ .what = UNIX_PING, .clients = 1, .bytes = BENCH_PING });
+}
+
+static void add_block(struct bench *b, const char *what, bool out)
+{
+	struct bench_row row = { .clients = 1, .bytes = BENCH_BLOCK };
+
+	snprintf(row.what, sizeof(row.what), "%s", what);
+	bench_case_add(b,
+		       &(struct bench_case){ .job = { .once = bench_do_transfer,
+						      .size = BENCH_BLOCK,
+						      .stride = BENCH_BLOCK,
+						      .out = out },
+					     .workers = 1,
+					     .figure = BENCH_BANDWIDTH },
+		       &row);
+}
+
+static int setup(struct bench *b)
+{
+	int r = bench_once(b, 1, bench_do_make, BENCH_FILE, 1);
+
+	bench_add_ping(b, 1);
+	add_unix_ping(b);
+	add_ping(b);
+	bench_add_stream(b);
+	add_block(b, "read from one server", false);
+	add_block(b, "overwrite on one server", true);
+	bench_case_add(b,
+		       &(struct bench_case){ .job = { .once = copy_once, .size = BENCH_BLOCK },
+					     .workers = 1,
+					     .figure = BENCH_BANDWIDTH },
+		       &(struct bench_row){ .what = "memcpy", .clients = 1, .bytes = BENCH_BLOCK });
+	return r;
+}
+
+static void plot(struct bench *b, const struct bench_row *const *rows, int n, const char *name,
+		 const char *title)
+{
+	struct bench_plot *p = bench_plot_add(b, name, title);
+
+	if (!p)
+		return;
+	p->n_groups = n;
+	p->n_series = 1;
+	for (int i = 0; i < n; i++) {
+		p->cell[i][0] = rows[i];
+		snprintf(p->groups[i], sizeof(p->groups[i]), "%.31s", rows[i] ? rows[i]->what : "");
+	}
+}
+
+static void judge(struct bench *b)
+{
+	const struct bench_row *raw = bench_find(b, BENCH_PINGPONG, 1, BENCH_PING, 0);
+	const struct bench_row *stream = bench_find(b, BENCH_STREAM, 1, BENCH_BLOCK, 0);
+	const struct bench_row *near = bench_find(b, UNIX_PING, 1, BENCH_PING, 0);
+	const struct bench_row *ping = bench_find(b, "ping", 1, 0, 0);
+	const struct bench_row *rd = bench_find(b, "read from one server", 1, BENCH_BLOCK, 0);
+	const struct bench_row *wr = bench_find(b, "overwrite on one server", 1, BENCH_BLOCK, 0);
+	const struct bench_row *copy = bench_find(b, "memcpy", 1, BENCH_BLOCK, 0);
+
+	bench_bar(b, "net_ping", bench_ratio(b, "net_ping", ping, raw), BENCH_AT_MOST, 1.4);
+	bench_ratio(b, "net_unix", ping, near);
+	bench_ratio(b, "net_read", rd, stream);
+	bench_ratio(b, "net_write", wr, stream);
+	plot(b, (const struct bench_row *const[]){ raw, near, ping }, 3, "net-ping",
+	     "An empty request against raw ping-pongs");
+	plot(b, (const struct bench_row *const[]){ stream, rd, wr, copy }, 4, "net-stream",
+	     "4 MiB blocks to and from one server");
+}
+
+static int cleanup(struct bench *b)
+{
+	return bench_once(b, 1, bench_do_drop, 0, 0);
+}
+
+const struct bench_kind bench_net = {
+	.name = "net",
+	.summary = "the transport: an empty request and one server's stream against raw TCP",
+	.clients = { 1 },
+	.setup = setup,
+	.judge = judge,
+	.cleanup = cleanup,
+};

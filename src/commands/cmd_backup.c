@@ -1,0 +1,67 @@
+/* sheaf backup: saves the metadata of all metadata servers to one file, while they run. */
+#include <json-c/json.h>
+#include <time.h>
+
+#include "commands/commands.h"
+
+enum { OPT_JSON };
+
+/* If arg is a directory, the name of the file contains the time. */
+static void choose_name(const char *arg, char out[CLI_PATH_MAX])
+{
+	char name[64];
+	struct stat st;
+	struct tm tm;
+	time_t now = time(NULL);
+
+	if (stat(arg, &st) < 0 || !S_ISDIR(st.st_mode)) {
+		snprintf(out, CLI_PATH_MAX, "%s", arg);
+		return;
+	}
+	localtime_r(&now, &tm);
+	strftime(name, sizeof(name), "sheaf-%Y%m%d-%H%M%S.backup", &tm);
+	snprintf(out, CLI_PATH_MAX, "%s/%s", arg, name);
+}
+
+static int run_backup(struct cli *c)
+{
+	struct sheaf_backup b = { .size = sizeof(b) };
+	char file[CLI_PATH_MAX], size[32];
+	struct json_object *o;
+	int r;
+
+	choose_name(c->args[0], file);
+	if (cli_connect(c))
+		return CLI_FAILED;
+	r = sheaf_backup(c->fs, file, &b);
+	if (r)
+		return cli_error(c, "%s", sheaf_why()[0] ? sheaf_why() : sheaf_strerror(r));
+	if (!c->opt[OPT_JSON]) {
+		format_size(size, sizeof(size), b.bytes);
+		printf("the metadata of %u server%s in %s, %s\n", b.servers,
+		       b.servers == 1 ? "" : "s", file, size);
+		return CLI_OK;
+	}
+	o = json_object_new_object();
+	json_object_object_add(o, "file", cli_json_name(file));
+	json_object_object_add(o, "servers", json_object_new_int64(b.servers));
+	json_object_object_add(o, "bytes", json_object_new_uint64(b.bytes));
+	json_object_object_add(o, "time_ns", json_object_new_int64(b.time));
+	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
+						       JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_put(o);
+	return CLI_OK;
+}
+
+const struct cli_command cmd_backup = {
+	.name = "backup",
+	.usage = "FILE|DIR [--json]",
+	.summary = "copy the metadata of all servers, while they work, to a file of this host",
+	.run = run_backup,
+	.min_args = 1,
+	.max_args = 1,
+	.options = { { 0, "json", NULL, "for programs: {\"file\": ..., \"bytes\": ...}" } },
+	.more = "Names, attributes and where the data are; not the data. In a DIR the name of the file tells the\n"
+		"time. A file that is there is never replaced. 'sheaf restore' puts it back.\n",
+	.examples = "  sheaf backup /var/backups/sheaf-$(date +%F)\n",
+};

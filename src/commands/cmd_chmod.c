@@ -1,0 +1,48 @@
+/* sheaf chmod: changes modes. With -R symbolic links in the tree are skipped. */
+#include "commands/commands.h"
+
+enum { OPT_RECURSIVE };
+
+struct change {
+	const char *text;
+	mode_t mask;
+};
+
+static int change_one(struct cli *c, const char *path, const struct stat *st, void *arg)
+{
+	struct change *x = arg;
+	mode_t mode = 0;
+	int r = S_ISLNK(st->st_mode) ? 0 : cli_mode_parse(x->text, st->st_mode, x->mask, &mode);
+
+	if (!r && !S_ISLNK(st->st_mode))
+		r = sheaf_chmod(c->fs, path, mode);
+	return r ? cli_fail(c, path, r) : CLI_OK;
+}
+
+static int run_chmod(struct cli *c)
+{
+	struct change x = { .text = c->args[0], .mask = umask(0) };
+	mode_t mode;
+	int status;
+
+	umask(x.mask);
+	if (cli_mode_parse(x.text, 0, x.mask, &mode))
+		return cli_usage(c, "'%s' is no mode; for example 644, u+x, a=rX", x.text);
+	status = cli_connect(c);
+	cli_catch_signals();
+	for (int i = 1; i < c->n_args && c->fs && !c->lost && !cli_signal; i++)
+		status |= cli_each(c, c->args[i], c->opt[OPT_RECURSIVE], change_one, &x);
+	return status;
+}
+
+const struct cli_command cmd_chmod = {
+	.name = "chmod",
+	.usage = "[-R] MODE PATH...",
+	.summary = "change the modes of files",
+	.run = run_chmod,
+	.min_args = 2,
+	.max_args = -1,
+	.options = { { 'R', "recursive", NULL, "directories and all they hold" } },
+	.more = "MODE is octal (644) or symbolic (u+x,g-w,a=rX); one that begins with '-' follows '--'.\n",
+	.examples = "  sheaf chmod -R go-w,a+X /results\n",
+};

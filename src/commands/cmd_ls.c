@@ -1,0 +1,210 @@
+/* sheaf ls: lists directories. Ends early when the reader of its output is gone. */
+#include <grp.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "commands/commands.h"
+#include "sheaf_handle.h"
+
+enum { OPT_LONG, OPT_RECURSIVE };
+
+/* Caches the last names: most directories have one owner, and each lookup reads a file. */
+static void owner_names(const struct stat *st, char *user, char *group, size_t n)
+{
+	static char last_user[64], last_group[64];
+	static struct stat last;
+	struct passwd *pw;
+	struct group *gr;
+
+	if (!last_user[0] || last.st_uid != st->st_uid) {
+		pw = getpwuid(st->st_uid);
+		snprintf(last_user, sizeof(last_user), "%u", st->st_uid);
+		if (pw)
+			snprintf(last_user, sizeof(last_user), "%s", pw->pw_name);
+	}
+	if (!last_group[0] || last.st_gid != st->st_gid) {
+		gr = getgrgid(st->st_gid);
+		snprintf(last_group, sizeof(last_group), "%u", st->st_gid);
+		if (gr)
+			snprintf(last_group, sizeof(last_group), "%s", gr->gr_name);
+	}
+	last = *st;
+	snprintf(user, n, "%s", last_user);
+	snprintf(group, n, "%s", last_group);
+}
+
+/* Column widths of a long listing. */
+struct widths {
+	int links, user, group, size;
+	bool acl; /* a file has an access control list: add a column for the '+' */
+};
+
+static bool has_acl(struct cli *c, uint64_t ino, uint32_t gen, mode_t mode)
+{
+	struct sheaf_handle h = { ino, gen };
+
+	if (S_ISLNK(mode))
+		return false;
+	return sheaf_h_getxattr(c->fs, NULL, h, "system.posix_acl_access", NULL, 0) > 0 ||
+	       (S_ISDIR(mode) &&
+		sheaf_h_getxattr(c->fs, NULL, h, "system.posix_acl_default", NULL, 0) > 0);
+}
+
+/* True if only the name is known: the directory is readable but not searchable. */
+static bool unseen(const struct stat *st)
+{
+	return !st->st_nlink;
+}
+
+static void measure(struct widths *w, const struct stat *st)
+{
+	char user[64], group[64], num[32];
+
+	if (unseen(st))
+		return;
+	owner_names(st, user, group, sizeof(user));
+	w->user = MAX(w->user, (int)strlen(user));
+	w->group = MAX(w->group, (int)strlen(group));
+	w->links = MAX(w->links, snprintf(num, sizeof(num), "%lu", (unsigned long)st->st_nlink));
+	w->size = MAX(w->size, snprintf(num, sizeof(num), "%lld", (long long)st->st_size));
+}
+
+/* path: of `name`, to read the text of a symbolic link */
+static void put_long(struct cli *c, const struct widths *w, const struct stat *st, bool acl,
+		     const char *path, const char *name)
+{
+	const char *plus = acl ? "+" : w->acl ? " " : "";
+	char mode[11], user[64], group[64], date[64], target[CLI_PATH_MAX];
+
+	cli_mode_string(mode, st->st_mode);
+	if (unseen(st)) {
+		printf("%c?????????%s %*s %-*s %-*s %*s %12s ", mode[0], plus, w->links, "?",
+		       w->user, "?", w->group, "?", w->size, "?", "?");
+		cli_put_name(stdout, name);
+		putchar('\n');
+		return;
+	}
+	owner_names(st, user, group, sizeof(user));
+	cli_date(date, sizeof(date), &st->st_mtim, time(NULL));
+	printf("%s%s %*lu %-*s %-*s %*lld %s ", mode, plus, w->links, (unsigned long)st->st_nlink,
+	       w->user, user, w->group, group, w->size, (long long)st->st_size, date);
+	cli_put_name(stdout, name);
+	if (S_ISLNK(st->st_mode) && cli_read_link(c, path, target) == 0) {
+		fputs(" -> ", stdout);
+		cli_put_name(stdout, target);
+	}
+	putchar('\n');
+}
+
+static int list_long(struct cli *c, const char *dir, struct cli_names *names)
+{
+	char path[CLI_PATH_MAX];
+	struct widths w = { 0 };
+	bool all = true;
+
+	for (size_t i = 0; i < names->n; i++) {
+		struct cli_name *n = &names->v[i];
+
+		measure(&w, n->st);
+		n->acl = !unseen(n->st) && has_acl(c, n->ino, n->gen, n->st->st_mode);
+		w.acl |= n->acl;
+	}
+	for (size_t i = 0; i < names->n; i++) {
+		all &= !unseen(names->v[i].st);
+		if (cli_join(path, dir, names->v[i].name) == 0)
+			put_long(c, &w, names->v[i].st, names->v[i].acl, path, names->v[i].name);
+	}
+	return all ? CLI_OK : cli_fail(c, dir, -EACCES);
+}
+
+static void put_heading(const char *path, bool *first)
+{
+	if (!*first)
+		putchar('\n');
+	*first = false;
+	cli_put_name(stdout, path);
+	puts(":");
+}
+
+/* Lists one directory and, with -R, everything beneath it. */
+static int list_dir(struct cli *c, const char *path, bool heading, bool *first)
+{
+	char child[CLI_PATH_MAX];
+	struct cli_names names;
+	int status = CLI_OK, r = cli_names_inside(c, path, c->opt[OPT_LONG] != NULL, &names);
+
+	if (r) {
+		cli_names_free(&names);
+		return cli_fail(c, path, r);
+	}
+	if (heading)
+		put_heading(path, first);
+	if (c->opt[OPT_LONG])
+		status = list_long(c, path, &names);
+	for (size_t i = 0; i < names.n && !c->opt[OPT_LONG]; i++) {
+		cli_put_name(stdout, names.v[i].name);
+		putchar('\n');
+	}
+	if (ferror(stdout))
+		c->lost = true;
+	for (size_t i = 0; i < names.n && c->opt[OPT_RECURSIVE] && !c->lost; i++) {
+		if (!S_ISDIR(names.v[i].type))
+			continue;
+		r = cli_join(child, path, names.v[i].name);
+		status |= r ? cli_fail(c, path, r) : list_dir(c, child, true, first);
+	}
+	cli_names_free(&names);
+	return status;
+}
+
+static int list_one(struct cli *c, const char *path, bool heading, bool *first)
+{
+	struct sheaf_handle h = { 0 };
+	struct widths w = { 0 };
+	struct stat st;
+	int r = c->opt[OPT_LONG] ? -ENOENT : sheaf_stat(c->fs, path, &st);
+
+	if (r == -ENOENT || r == -ELOOP) /* list a dangling symbolic link as well */
+		r = sheaf_h_lookup(c->fs, NULL, sheaf_root(c->fs), path, &h, &st);
+	if (r)
+		return cli_fail(c, path, r);
+	if (S_ISDIR(st.st_mode))
+		return list_dir(c, path, heading, first);
+	*first = false;
+	if (c->opt[OPT_LONG]) {
+		measure(&w, &st);
+		put_long(c, &w, &st, has_acl(c, h.ino, h.gen, st.st_mode), path, path);
+	} else {
+		cli_put_name(stdout, path);
+		putchar('\n');
+	}
+	return CLI_OK;
+}
+
+static int run_ls(struct cli *c)
+{
+	bool heading = c->n_args > 1 || c->opt[OPT_RECURSIVE], first = true;
+	int status = cli_connect(c), r;
+	char path[CLI_PATH_MAX];
+
+	if (!status && c->n_args == 0)
+		return list_one(c, "/", heading, &first);
+	for (int i = 0; i < c->n_args && c->fs && !c->lost; i++) {
+		r = cli_inside_path(c->args[i], path);
+		status |= r ? cli_fail(c, c->args[i], r) : list_one(c, path, heading, &first);
+	}
+	return status;
+}
+
+const struct cli_command cmd_ls = {
+	.name = "ls",
+	.usage = "[-lR] [PATH...]",
+	.summary = "list directories",
+	.run = run_ls,
+	.max_args = -1,
+	.options = { { 'l', "long", NULL, "with mode, links, owner, size and time" },
+		     { 'R', "recursive", NULL, "and all directories beneath" } },
+	.examples = "  sheaf ls -l /results\n"
+		    "  sheaf ls -R / | less\n",
+};

@@ -1,0 +1,124 @@
+/* sheaf requests: shows the requests in service at each server, their age and their state. */
+#include <json-c/json.h>
+#include <stdlib.h>
+
+#include "commands/commands.h"
+
+#define MAX_ROWS 1024
+
+enum { OPT_JSON };
+
+static struct json_object *row_json(const char *server, const struct sheaf_request *q)
+{
+	struct json_object *o = json_object_new_object();
+	char trace[24], session[24];
+
+	snprintf(trace, sizeof(trace), "%llx", (unsigned long long)q->trace);
+	snprintf(session, sizeof(session), "%llx", (unsigned long long)q->session);
+	json_object_object_add(o, "server", json_object_new_string(server));
+	json_object_object_add(o, "op", json_object_new_string(q->op));
+	json_object_object_add(o, "state", json_object_new_string(q->state));
+	json_object_object_add(o, "client", json_object_new_string(q->client));
+	json_object_object_add(o, "age_ns", json_object_new_uint64(q->age_ns));
+	json_object_object_add(o, "state_ns", json_object_new_uint64(q->state_ns));
+	json_object_object_add(o, "ino", json_object_new_uint64(q->ino));
+	json_object_object_add(o, "uid", json_object_new_int64(q->uid));
+	json_object_object_add(o, "trace", json_object_new_string(trace));
+	json_object_object_add(o, "session", json_object_new_string(session));
+	return o;
+}
+
+static void row_text(struct cli_table *t, const char *server, const struct sheaf_request *q)
+{
+	char age[32], in_state[32];
+
+	cli_duration(age, sizeof(age), q->age_ns);
+	cli_duration(in_state, sizeof(in_state), q->state_ns);
+	cli_table_add(t, "%s", server);
+	cli_table_add(t, "%s", q->op);
+	cli_table_add(t, "%s", q->state);
+	cli_table_add(t, "%s", age);
+	cli_table_add(t, "%s", in_state);
+	cli_table_add(t, "%s", q->client);
+	cli_table_add(t, "%u", q->uid);
+	cli_table_add(t, "%llu", (unsigned long long)q->ino);
+	cli_table_add(t, "%llx", (unsigned long long)q->trace);
+}
+
+/* Adds the requests of one server to the table or the JSON. */
+static int ask_one(struct cli *c, int i, const char *name, struct sheaf_request *rows,
+		   struct cli_table *t, struct json_object *list)
+{
+	int n = sheaf_server_requests(c->fs, i, CLI_STATUS_MS, rows, MAX_ROWS);
+
+	if (n < 0)
+		return cli_error(c, "%s: %s", name, sheaf_strerror(n));
+	for (int k = 0; k < n; k++)
+		if (list)
+			json_object_array_add(list, row_json(name, &rows[k]));
+		else
+			row_text(t, name, &rows[k]);
+	return CLI_OK;
+}
+
+/* Adds the requests of all servers that are up; prints one line about the others. */
+static int ask_all(struct cli *c, struct sheaf_request *rows, struct cli_table *t,
+		   struct json_object *list)
+{
+	int n = sheaf_server_count(c->fs), down = 0, status = CLI_OK;
+	struct sheaf_server *s = calloc((size_t)n + 1, sizeof(*s)), *silent = NULL;
+
+	if (!s)
+		return cli_error(c, "out of memory");
+	cli_servers_ask(c->fs, s, n);
+	for (int i = 0; i < n; i++) {
+		if (s[i].up) {
+			status |= ask_one(c, i, s[i].name, rows, t, list);
+			continue;
+		}
+		silent = silent ? silent : &s[i];
+		down++;
+	}
+	if (down)
+		status = cli_error(
+			c,
+			"%s (%s) does not answer; %d of %d are down, 'sheaf start' starts those of this host",
+			silent->name, silent->address, down, n);
+	free(s);
+	return status;
+}
+
+static int run_requests(struct cli *c)
+{
+	static const char *const heads[] = { "SERVER", "OPERATION", "STATE",  ">AGE", ">IN STATE",
+					     "CLIENT", ">UID",	    ">INODE", "TRACE" };
+	struct json_object *list = c->opt[OPT_JSON] ? json_object_new_array() : NULL, *all;
+	struct sheaf_request *rows = calloc(MAX_ROWS, sizeof(*rows));
+	int status = rows ? cli_connect(c) : cli_error(c, "out of memory");
+	struct cli_table t;
+
+	cli_table_init(&t, heads, ARRAY_LEN(heads));
+	if (c->fs)
+		status = ask_all(c, rows, &t, list);
+	if (list) {
+		all = json_object_new_object();
+		json_object_object_add(all, "requests", list);
+		puts(json_object_to_json_string_ext(all, JSON_C_TO_STRING_PRETTY |
+								 JSON_C_TO_STRING_NOSLASHESCAPE));
+		json_object_put(all);
+	} else if (c->fs && cli_table_print(&t, stdout)) {
+		status = cli_error(c, "out of memory");
+	}
+	free(rows);
+	return status;
+}
+
+const struct cli_command cmd_requests = {
+	.name = "requests",
+	.usage = "[--json]",
+	.summary = "show what each server is working on",
+	.run = run_requests,
+	.options = { { 0, "json", NULL, "for programs: {\"requests\": [...]}" } },
+	.examples = "  sheaf requests\n"
+		    "  sheaf requests --json | jq '.requests[] | select(.age_ns > 1e9)'\n",
+};

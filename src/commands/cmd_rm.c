@@ -1,0 +1,134 @@
+/* sheaf rm: removes files, and directories with their contents, several at a time.
+ *
+ * Threads: those of crew.c; a directory is removed after its contents. Errors: one line each; a
+ * directory in which nothing can be removed is reported once. */
+#include <stdlib.h>
+
+#include "commands/commands.h"
+
+enum { OPT_RECURSIVE, OPT_FORCE, OPT_JOBS };
+
+/* A directory that is being emptied; the top one holds the arguments. */
+struct emptying {
+	struct cli_dir dir;
+	char path[CLI_PATH_MAX];
+};
+
+/* A name that is gone already is no error. */
+static int gone_is_fine(struct crew *w, const char *path, int r)
+{
+	return r == 0 || r == -ENOENT ? CLI_OK : crew_fail(w, path, false, r);
+}
+
+static int enter(struct crew *w, struct emptying *in, const char *path)
+{
+	struct emptying *d = calloc(1, sizeof(*d));
+	int r;
+
+	if (!d)
+		return crew_error(w, "out of memory");
+	snprintf(d->path, sizeof(d->path), "%s", path);
+	r = cli_names_inside(w->c, path, false, &d->dir.names);
+	if (r) {
+		cli_names_free(&d->dir.names);
+		free(d);
+		return gone_is_fine(w, path, r);
+	}
+	crew_enter(w, &in->dir, &d->dir);
+	return CLI_OK;
+}
+
+static int leave(struct crew *w, struct cli_dir *dir)
+{
+	struct emptying *d = container_of(dir, struct emptying, dir);
+	int status = CLI_OK;
+
+	if (dir->parent && !dir->failed && !w->progress->stop)
+		status = gone_is_fine(w, d->path, sheaf_rmdir(w->c->fs, d->path));
+	else if (dir->parent)
+		status = CLI_FAILED;
+	free(d);
+	return status;
+}
+
+static int remove_arg(struct crew *w, struct emptying *in, const char *arg)
+{
+	char path[CLI_PATH_MAX];
+	struct stat st = { 0 };
+	bool dir;
+	int r = cli_inside_path(arg, path);
+
+	if (r)
+		return crew_fail(w, arg, false, r);
+	if (strcmp(path, "/") == 0)
+		return crew_error(w, "/: the root cannot be removed; name what is in it");
+	r = sheaf_lstat(w->c->fs, path, &st); /* remove a symbolic link, not its target */
+	dir = !r && S_ISDIR(st.st_mode);
+	if (dir && w->c->opt[OPT_RECURSIVE])
+		return enter(w, in, path);
+	if (dir)
+		return crew_error(
+			w, "%s: it is a directory; 'sheaf rm -r' removes it and all it holds",
+			path);
+	if (r == 0)
+		r = sheaf_unlink(w->c->fs, path);
+	if (r == -ENOENT && w->c->opt[OPT_FORCE])
+		return CLI_OK;
+	return r ? crew_fail(w, path, false, r) : CLI_OK;
+}
+
+static int child(struct crew *w, unsigned worker, struct cli_dir *dir, const struct cli_name *n)
+{
+	struct emptying *in = container_of(dir, struct emptying, dir);
+	char path[CLI_PATH_MAX];
+	int r;
+
+	(void)worker;
+	if (!dir->parent)
+		return remove_arg(w, in, n->name);
+	r = cli_join(path, in->path, n->name);
+	if (r)
+		return crew_fail(w, in->path, false, r);
+	if (S_ISDIR(n->type))
+		return enter(w, in, path);
+	r = sheaf_unlink(w->c->fs, path);
+	if (r != -EACCES)
+		return gone_is_fine(w, path, r);
+	return crew_fail_dir(w, dir, in->path, false, r);
+}
+
+static int run_rm(struct cli *c)
+{
+	struct cli_progress quiet = { 0 };
+	struct crew w = { .c = c, .progress = &quiet, .child = child, .leave = leave };
+	struct emptying *top;
+	uint64_t jobs = CREW_JOBS;
+
+	if (c->opt[OPT_JOBS] && cli_number(c->opt[OPT_JOBS], 1, CREW_JOBS_MAX, &jobs))
+		return cli_usage(c, "--jobs is a number from 1 to %d", CREW_JOBS_MAX);
+	w.jobs = (unsigned)jobs;
+	if (cli_connect(c))
+		return CLI_FAILED;
+	top = calloc(1, sizeof(*top));
+	if (!top || crew_args(&top->dir, c->args, c->n_args)) {
+		if (top)
+			cli_names_free(&top->dir.names);
+		free(top);
+		return cli_error(c, "out of memory");
+	}
+	cli_catch_signals();
+	return crew_run(&w, &top->dir);
+}
+
+const struct cli_command cmd_rm = {
+	.name = "rm",
+	.usage = "[-r] [-f] [--jobs N] PATH...",
+	.summary = "remove files and directories",
+	.run = run_rm,
+	.min_args = 1,
+	.max_args = -1,
+	.options = { { 'r', "recursive", NULL, "directories and all they hold" },
+		     { 'f', "force", NULL, "what does not exist is fine" },
+		     { 'j', "jobs", "N", "how many files at a time, 1 to 64; 16" } },
+	.examples = "  sheaf rm -r /results/old\n",
+};

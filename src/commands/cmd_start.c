@@ -1,0 +1,133 @@
+/* sheaf start: starts the servers of this host that are not running, in parallel, and waits until
+ * each has reported that it is ready or why it failed. Concurrent commands are serialized (by a
+ * lock on the servers' key file), so the second finds the servers that the first has started. */
+#include <fcntl.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include "commands/commands.h"
+
+/* True if this user may not write the storage: report that without starting a server. */
+static bool is_foreign(struct cli_daemon *d)
+{
+	struct passwd *pw;
+	struct stat st;
+
+	if (access(d->target->storage, W_OK | X_OK) == 0 || errno != EACCES ||
+	    stat(d->target->storage, &st) < 0)
+		return false;
+	pw = getpwuid(st.st_uid);
+	snprintf(
+		d->said, sizeof(d->said),
+		"error: this user may not write the storage directory; start as its owner (%.100s)",
+		pw ? pw->pw_name : "a user without a name here");
+	return true;
+}
+
+/* Counts later servers that failed for the same reason; -1: an earlier one was reported. */
+static int count_alike(const struct cli_daemon *d, size_t n, size_t i)
+{
+	int same = 0;
+
+	for (size_t k = 0; k < n; k++) {
+		if (k == i || !d[k].here || !d[k].done || d[k].ok ||
+		    strcmp(d[k].said, d[i].said) != 0)
+			continue;
+		if (k < i)
+			return -1;
+		same++;
+	}
+	return same;
+}
+
+static int report(struct cli *c, const struct cli_daemon *all, size_t n, size_t i)
+{
+	const struct cli_daemon *d = &all[i];
+	const char *name = d->target->name;
+	char log[CLI_PATH_MAX], others[32] = "";
+	int same;
+
+	cli_log_path(log, d->target);
+	if (d->ok) {
+		printf("%s (%s) is up, pid %d\n", name, d->target->address, d->pid);
+		return CLI_OK;
+	}
+	if (!d->done)
+		return cli_error(c, "%s: not ready after %u s (pid %d); see %s", name,
+				 (unsigned)(CLI_START_NS / NSEC_PER_SEC), d->pid, log);
+	if (strncmp(d->said, "error: ", 7) != 0)
+		return cli_error(c, "%s: it ended before it was ready; see %s", name, log);
+	same = count_alike(all, n, i);
+	if (same > 0)
+		snprintf(others, sizeof(others), " and %d more", same);
+	if (same >= 0)
+		cli_error(c, "%s%s: %s", name, others, d->said + 7);
+	return CLI_FAILED;
+}
+
+/* Servers that were running before must answer as well; asks over the network, as a client does. */
+static int check_running(struct cli *c, struct cli_daemon *d, size_t n)
+{
+	int status = cli_connect(c);
+
+	for (size_t i = 0; i < n && c->fs; i++) {
+		struct sheaf_server s = { 0 };
+
+		if (d[i].pidfd < 0)
+			continue;
+		if (sheaf_server_status(c->fs, (int)i, 5 * CLI_STATUS_MS, &s) == 0 && s.up)
+			printf("%s (%s) is already running, pid %d\n", d[i].target->name,
+			       d[i].target->address, d[i].pid);
+		else
+			status = cli_error(
+				c,
+				"%s: pid %d runs but does not answer on %s; 'sheaf stop' and "
+				"'sheaf start' begin anew",
+				d[i].target->name, d[i].pid, d[i].target->address);
+	}
+	return status;
+}
+
+static int run_start(struct cli *c)
+{
+	size_t n_here = 0, n_running = 0;
+	struct cli_daemon *d;
+	struct conf *conf;
+	int status = cli_load_conf(c, &conf), turn;
+
+	if (status)
+		return status;
+	turn = cli_take_turn(conf);
+	d = cli_daemons_find(conf);
+	for (uint32_t i = 0; d && i < conf->n_targets; i++) {
+		n_here += d[i].here;
+		n_running += d[i].pid != 0;
+		d[i].done = !d[i].here || d[i].pid || is_foreign(&d[i]) ||
+			    cli_daemon_spawn(&d[i], conf);
+	}
+	if (!d)
+		status = cli_error(c, "out of memory");
+	else if (!n_here)
+		status = cli_error(c, "no server of %s has an address of this host", conf->path);
+	else
+		cli_daemons_wait(d, conf->n_targets, CLI_START_NS);
+	for (uint32_t i = 0; d && i < conf->n_targets; i++)
+		if (d[i].here && d[i].pidfd < 0)
+			status |= report(c, d, conf->n_targets, i);
+	if (n_running)
+		status |= check_running(c, d, conf->n_targets);
+	cli_daemons_free(d, conf->n_targets);
+	conf_free(conf);
+	if (turn >= 0)
+		close(turn);
+	return status;
+}
+
+const struct cli_command cmd_start = {
+	.name = "start",
+	.usage = "",
+	.summary = "start the servers of this host that do not run yet",
+	.run = run_start,
+	.more = "Waits until all answer. Each server logs to sheafd.log in its storage directory.\n",
+	.examples = "  sheaf --conf /srv/fs/sheaf.conf start\n",
+};

@@ -1,0 +1,115 @@
+/* sheaf stat: shows the attributes of files. */
+#include <json-c/json.h>
+#include <time.h>
+
+#include "commands/commands.h"
+
+enum { OPT_JSON };
+
+static struct json_object *stat_json(const char *path, const struct stat *st, const char *target)
+{
+	struct json_object *o = json_object_new_object();
+	char mode[16];
+
+	snprintf(mode, sizeof(mode), "%04o", st->st_mode & 07777);
+	json_object_object_add(o, "path", cli_json_name(path));
+	json_object_object_add(o, "type", json_object_new_string(cli_type_name(st->st_mode)));
+	if (target[0])
+		json_object_object_add(o, "target", cli_json_name(target));
+	json_object_object_add(o, "mode", json_object_new_string(mode));
+	json_object_object_add(o, "ino", json_object_new_uint64(st->st_ino));
+	json_object_object_add(o, "nlink", json_object_new_uint64(st->st_nlink));
+	json_object_object_add(o, "uid", json_object_new_int64(st->st_uid));
+	json_object_object_add(o, "gid", json_object_new_int64(st->st_gid));
+	json_object_object_add(o, "size", json_object_new_int64(st->st_size));
+	json_object_object_add(o, "blocks", json_object_new_int64(st->st_blocks));
+	json_object_object_add(o, "atime",
+			       json_object_new_double((double)st->st_atim.tv_sec +
+						      (double)st->st_atim.tv_nsec / 1e9));
+	json_object_object_add(o, "mtime",
+			       json_object_new_double((double)st->st_mtim.tv_sec +
+						      (double)st->st_mtim.tv_nsec / 1e9));
+	json_object_object_add(o, "ctime",
+			       json_object_new_double((double)st->st_ctim.tv_sec +
+						      (double)st->st_ctim.tv_nsec / 1e9));
+	return o;
+}
+
+static void put_time(const char *label, const struct timespec *t)
+{
+	char date[64], zone[16];
+	struct tm tm;
+
+	if (!localtime_r(&t->tv_sec, &tm) ||
+	    !strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S", &tm) ||
+	    !strftime(zone, sizeof(zone), "%z", &tm))
+		return;
+	printf("%9s: %s.%09ld %s\n", label, date, t->tv_nsec, zone);
+}
+
+static void stat_text(const char *path, const struct stat *st, const char *target)
+{
+	char mode[11], size[32];
+
+	cli_mode_string(mode, st->st_mode);
+	format_size(size, sizeof(size), (uint64_t)st->st_size);
+	printf("%9s: ", "path");
+	cli_put_name(stdout, path);
+	if (target[0]) {
+		fputs(" -> ", stdout);
+		cli_put_name(stdout, target);
+	}
+	printf("\n%9s: %s\n", "type", cli_type_name(st->st_mode));
+	printf("%9s: %lld (%s)\n", "size", (long long)st->st_size, size);
+	printf("%9s: %04o (%s)\n", "mode", st->st_mode & 07777, mode);
+	printf("%9s: uid %u, gid %u\n", "owner", st->st_uid, st->st_gid);
+	printf("%9s: %llu, links %lu\n", "inode", (unsigned long long)st->st_ino,
+	       (unsigned long)st->st_nlink);
+	put_time("accessed", &st->st_atim);
+	put_time("modified", &st->st_mtim);
+	put_time("changed", &st->st_ctim);
+}
+
+static int stat_one(struct cli *c, const char *arg)
+{
+	char path[CLI_PATH_MAX], target[CLI_PATH_MAX] = "";
+	struct json_object *o;
+	struct stat st;
+	int r = cli_inside_path(arg, path);
+
+	if (!r)
+		r = sheaf_lstat(c->fs, path, &st);
+	if (!r && S_ISLNK(st.st_mode))
+		r = cli_read_link(c, path, target);
+	if (r)
+		return cli_fail(c, arg, r);
+	if (!c->opt[OPT_JSON]) {
+		stat_text(path, &st, target);
+		return CLI_OK;
+	}
+	o = stat_json(path, &st, target);
+	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN |
+						       JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_put(o);
+	return CLI_OK;
+}
+
+static int run_stat(struct cli *c)
+{
+	int status = cli_connect(c);
+
+	for (int i = 0; i < c->n_args && c->fs && !c->lost; i++)
+		status |= stat_one(c, c->args[i]);
+	return status;
+}
+
+const struct cli_command cmd_stat = {
+	.name = "stat",
+	.usage = "[--json] PATH...",
+	.summary = "show the attributes of files",
+	.run = run_stat,
+	.min_args = 1,
+	.max_args = -1,
+	.options = { { 0, "json", NULL, "one JSON object a line" } },
+	.examples = "  sheaf stat --json /results/b.dat | jq .size\n",
+};

@@ -1,0 +1,473 @@
+/* sheaf status: shows every server of the cluster, up or down; --watch repeats.
+ *
+ * Threads: those of cli_servers_ask(). Between two samples the command sleeps in ppoll().
+ * Errors: a server that does not answer is down. A watch ends when its output cannot be written. */
+#include <json-c/json.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "commands/commands.h"
+
+#define WATCH_S 2.0 /* seconds between two samples */
+#define WATCH_MIN_S 0.1
+#define WATCH_MAX_S 86400.0
+#define RATES 3 /* columns that --watch adds */
+
+enum { OPT_JSON, OPT_WATCH };
+
+/* A sample of all servers and, with --watch, the sample before it. */
+struct look {
+	const char *conf;
+	bool asked; /* false: the servers' state is unknown */
+	bool watch;
+	int n;
+	struct sheaf_server *now, *before; /* before the first sample all are down */
+	/* by server: the incarnation last compared with the map; whether the map has another */
+	uint64_t compared[SHEAF_MAX_SERVERS];
+	bool other_storage[SHEAF_MAX_SERVERS];
+};
+
+/* ---- storage ---- */
+
+/* Must a server's storage be compared with the map? Only when all metadata servers are up: the
+ * request must not wait for one that is down. */
+static bool must_compare(const struct look *l)
+{
+	bool must = false;
+
+	for (int i = 0; i < l->n; i++) {
+		const struct sheaf_server *s = &l->now[i];
+
+		if ((s->roles & ROLE_META) && !s->up)
+			return false;
+		must |= s->up && s->incarnation &&
+			(s->incarnation != l->compared[i] || l->other_storage[i]);
+	}
+	return must;
+}
+
+static void compare_storage(struct cli *c, struct look *l)
+{
+	struct sheaf_server *known;
+	int n;
+
+	if (!must_compare(l))
+		return;
+	known = calloc(SHEAF_MAX_SERVERS, sizeof(*known));
+	n = known ? sheaf_map(c->fs, CLI_STATUS_MS, known, SHEAF_MAX_SERVERS) : 0;
+	for (int i = 0; i < MIN(n, l->n); i++) {
+		uint64_t has = l->now[i].incarnation;
+
+		l->other_storage[i] = has && known[i].incarnation && has != known[i].incarnation;
+		l->compared[i] = has;
+	}
+	free(known);
+}
+
+/* ---- rates ---- */
+
+struct rates { /* per second, since the previous sample */
+	double requests; /* without the status request of this command */
+	double read, written; /* bytes */
+};
+
+/* False: the rates are not known. */
+static bool find_rates(const struct look *l, int i, struct rates *out)
+{
+	const struct sheaf_server *now = &l->now[i], *old = &l->before[i];
+	uint64_t n = now->requests - old->requests;
+	double s;
+
+	if (!now->up || !old->up || now->pid != old->pid || now->uptime_ns <= old->uptime_ns)
+		return false;
+	s = (double)(now->uptime_ns - old->uptime_ns) / 1e9;
+	*out = (struct rates){ .requests = (double)(n - MIN(n, 1)) / s,
+			       .read = (double)(now->bytes_read - old->bytes_read) / s,
+			       .written = (double)(now->bytes_written - old->bytes_written) / s };
+	return true;
+}
+
+static int count_up(const struct look *l)
+{
+	int up = 0;
+
+	for (int i = 0; i < l->n; i++)
+		up += l->now[i].up != 0;
+	return up;
+}
+
+/* ---- JSON and text output ---- */
+
+static void add_number(struct json_object *o, const char *key, bool known, uint64_t v)
+{
+	json_object_object_add(o, key, known ? json_object_new_uint64(v) : NULL);
+}
+
+/* Fields that are unknown because the server is down are null. */
+static struct json_object *server_json(const struct sheaf_server *s)
+{
+	struct json_object *o = json_object_new_object(), *roles = json_object_new_array();
+	bool up = s->up;
+
+	if (s->roles & ROLE_META)
+		json_object_array_add(roles, json_object_new_string("meta"));
+	if (s->roles & ROLE_DATA)
+		json_object_array_add(roles, json_object_new_string("data"));
+	json_object_object_add(o, "name", json_object_new_string(s->name));
+	json_object_object_add(o, "address", json_object_new_string(s->address));
+	json_object_object_add(o, "up", json_object_new_boolean(up));
+	add_number(o, "pid", up, s->pid);
+	json_object_object_add(o, "roles", roles);
+	json_object_object_add(
+		o, "uptime_s",
+		up ? json_object_new_double((double)s->uptime_ns / (double)NSEC_PER_SEC) : NULL);
+	add_number(o, "rss_bytes", up, s->rss_bytes);
+	add_number(o, "anon_bytes", up, s->anon_bytes);
+	add_number(o, "requests", up, s->requests);
+	add_number(o, "in_service", up, s->in_service);
+	add_number(o, "clients", up, s->links);
+	add_number(o, "sessions", up, s->sessions);
+	add_number(o, "load", up, s->load);
+	add_number(o, "outstanding_bytes", up, s->pool_bytes - s->pool_free);
+	add_number(o, "space_total", up, s->space_total);
+	add_number(o, "space_avail", up, s->space_avail);
+	add_number(o, "pool_bytes", up, s->pool_bytes);
+	add_number(o, "pool_free", up, s->pool_free);
+	add_number(o, "pool_waits", up, s->pool_waits);
+	add_number(o, "bad_links", up, s->bad_links);
+	add_number(o, "refused", up, s->refused);
+	add_number(o, "slow_inline", up, s->slow_inline);
+	add_number(o, "disk_inline", up, s->disk_inline);
+	add_number(o, "disk_handed", up, s->disk_handed);
+	add_number(o, "bytes_read", up, s->bytes_read);
+	add_number(o, "bytes_written", up, s->bytes_written);
+	return o;
+}
+
+static void add_rates_json(struct json_object *s, const struct look *l, int i)
+{
+	struct rates r;
+	bool known = find_rates(l, i, &r);
+
+	json_object_object_add(s, "requests_per_s",
+			       known ? json_object_new_double(r.requests) : NULL);
+	json_object_object_add(s, "bytes_read_per_s",
+			       known ? json_object_new_double(r.read) : NULL);
+	json_object_object_add(s, "bytes_written_per_s",
+			       known ? json_object_new_double(r.written) : NULL);
+}
+
+/* With --watch each sample is one line. */
+static void print_json(const struct look *l)
+{
+	struct json_object *o = json_object_new_object(), *list = json_object_new_array(), *s;
+	int form = l->watch ? JSON_C_TO_STRING_PLAIN : JSON_C_TO_STRING_PRETTY;
+
+	for (int i = 0; i < l->n; i++) {
+		s = server_json(&l->now[i]);
+		json_object_object_add(s, "other_storage",
+				       json_object_new_boolean(l->other_storage[i]));
+		if (l->watch)
+			add_rates_json(s, l, i);
+		json_object_array_add(list, s);
+	}
+	json_object_object_add(o, "servers", list);
+	json_object_object_add(o, "conf", l->conf ? cli_json_name(l->conf) : NULL);
+	if (l->watch)
+		json_object_object_add(o, "time", json_object_new_int64(time(NULL)));
+	puts(json_object_to_json_string_ext(o, form | JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_put(o);
+}
+
+static void add_rates(struct cli_table *t, const struct look *l, int i)
+{
+	char read[40], written[40];
+	struct rates r;
+
+	if (!l->watch)
+		return;
+	if (!find_rates(l, i, &r)) {
+		for (int k = 0; k < RATES; k++)
+			cli_table_add(t, "-");
+		return;
+	}
+	cli_table_add(t, "%.*f", r.requests < 10 ? 1 : 0, r.requests);
+	format_size(read, sizeof(read), (uint64_t)r.read);
+	format_size(written, sizeof(written), (uint64_t)r.written);
+	cli_table_add(t, "%s", read);
+	cli_table_add(t, "%s", written);
+}
+
+static void add_row(struct cli_table *t, const struct look *l, int i)
+{
+	static const char *const roles[] = { "-", "meta", "data", "meta,data" };
+	const struct sheaf_server *s = &l->now[i];
+	char uptime[32], memory[32], avail[32], total[32];
+
+	cli_table_add(t, "%s", s->name);
+	cli_table_add(t, "%s", s->address);
+	cli_table_add(t, "%s",
+		      !s->up		  ? l->asked ? "down" : "?" :
+		      l->other_storage[i] ? "up, other storage" :
+					    "up");
+	if (!s->up) {
+		cli_table_add(t, "-");
+		cli_table_add(t, "%s", roles[s->roles & 3]);
+		for (int k = 0; k < 5; k++)
+			cli_table_add(t, "-");
+		add_rates(t, l, i);
+		return;
+	}
+	cli_duration(uptime, sizeof(uptime), s->uptime_ns);
+	format_size(memory, sizeof(memory), s->anon_bytes); /* excludes the files that it serves */
+	format_size(avail, sizeof(avail), s->space_avail);
+	format_size(total, sizeof(total), s->space_total);
+	cli_table_add(t, "%u", s->pid);
+	cli_table_add(t, "%s", roles[s->roles & 3]);
+	cli_table_add(t, "%s", uptime);
+	cli_table_add(t, "%s", memory);
+	cli_table_add(t, "%llu", (unsigned long long)s->requests);
+	cli_table_add(t, "%u", s->links);
+	cli_table_add(t, "%s of %s", avail, total);
+	add_rates(t, l, i);
+}
+
+static int print_table(const struct look *l, FILE *f)
+{
+	static const char *const heads[] = { "SERVER",	"ADDRESS", "STATE",	">PID",	    "ROLES",
+					     ">UPTIME", ">MEMORY", ">REQUESTS", ">CLIENTS", ">FREE",
+					     ">REQ/S",	">READ/S", ">WRITE/S" };
+	struct cli_table t;
+
+	if (!l->n)
+		return 0;
+	cli_table_init(&t, heads, ARRAY_LEN(heads) - (l->watch ? 0 : RATES));
+	for (int i = 0; i < l->n; i++)
+		add_row(&t, l, i);
+	return cli_table_print(&t, f);
+}
+
+/* ---- watching ---- */
+
+/* Redraws the terminal from the top: clears the rest of each line, and cuts lines at the edge. */
+static void paint(const char *text)
+{
+	struct winsize w = { 0 };
+	int n;
+
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) < 0 || w.ws_row < 2 || w.ws_col < 2)
+		w = (struct winsize){ .ws_row = 24, .ws_col = 80 };
+	fputs("\033[H", stdout);
+	for (int row = 1; *text && row < w.ws_row; row++) {
+		n = (int)strcspn(text, "\n");
+		printf("%.*s\033[K\n", MIN(n, w.ws_col - 1), text);
+		text += n + (text[n] == '\n');
+	}
+	fputs("\033[J", stdout);
+}
+
+/* Prints one sample: the time, the number of servers up, the table. 0 or -ENOMEM. */
+static int print_block(const struct look *l, bool terminal)
+{
+	time_t now = time(NULL);
+	char date[64] = "", *text = NULL;
+	struct tm tm;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+	int r;
+
+	if (!f)
+		return -ENOMEM;
+	if (localtime_r(&now, &tm))
+		strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S", &tm);
+	fprintf(f, "%s  %d of %d servers are up\n", date, count_up(l), l->n);
+	r = print_table(l, f);
+	fputc('\n', f);
+	if (fclose(f))
+		r = -ENOMEM;
+	if (!r && terminal)
+		paint(text);
+	else if (!r)
+		fputs(text, stdout);
+	free(text);
+	return r;
+}
+
+/* Sleeps until `end`; false: a signal arrived or the reader of stdout is gone. */
+static bool sleep_until(uint64_t end)
+{
+	struct pollfd p = { .fd = STDOUT_FILENO }; /* POLLERR and POLLHUP are always reported */
+	sigset_t all, old;
+	struct timespec t;
+	uint64_t now;
+	int r = 0;
+
+	sigfillset(&all); /* a signal is delivered before cli_signal is checked, or in ppoll() */
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	while (!cli_signal && r <= 0 && (now = time_now()) < end) {
+		t = (struct timespec){ (time_t)((end - now) / NSEC_PER_SEC),
+				       (long)((end - now) % NSEC_PER_SEC) };
+		r = ppoll(&p, 1, &t, &old);
+	}
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return !cli_signal && r <= 0;
+}
+
+static void look_again(struct cli *c, struct look *l)
+{
+	struct sheaf_server *old = l->before;
+
+	l->before = l->now;
+	l->now = old;
+	cli_servers_ask(c->fs, l->now, l->n);
+	compare_storage(c, l);
+}
+
+/* Runs until SIGINT (exit status 0), another signal, or until the reader of stdout is gone. */
+static int watch(struct cli *c, struct look *l, uint64_t interval)
+{
+	static char buffer[64 * KIB]; /* each sample is written in one piece */
+	bool terminal = isatty(STDOUT_FILENO);
+	uint64_t start;
+	int r = 0;
+
+	setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
+	cli_catch_signals();
+	do {
+		start = time_now();
+		look_again(c, l);
+		if (c->opt[OPT_JSON])
+			print_json(l);
+		else
+			r = print_block(l, terminal);
+	} while (!r && fflush(stdout) == 0 && sleep_until(start + interval));
+	if (r)
+		return cli_error(c, "out of memory");
+	if (terminal && !ferror(stdout))
+		putchar('\n'); /* the shell prompt goes below */
+	if (cli_signal != SIGINT)
+		return CLI_FAILED;
+	cli_signal = 0;
+	return CLI_OK;
+}
+
+/* ---- the command ---- */
+
+/* Fills in the servers of the cluster file, all down. */
+static void servers_from_conf(const struct conf *conf, struct sheaf_server *s)
+{
+	for (uint32_t i = 0; i < conf->n_targets; i++) {
+		const struct conf_target *t = &conf->targets[i];
+
+		s[i].id = t->id;
+		s[i].roles = t->roles;
+		snprintf(s[i].name, sizeof(s[i].name), "%s", t->name);
+		snprintf(s[i].address, sizeof(s[i].address), "%s", t->address);
+	}
+}
+
+/* Takes and prints one sample. */
+static int show(struct cli *c, struct look *l)
+{
+	int up, status = CLI_OK;
+
+	if (l->asked) {
+		cli_servers_ask(c->fs, l->now, l->n);
+		compare_storage(c, l);
+	}
+	up = count_up(l);
+	if (c->opt[OPT_JSON])
+		print_json(l);
+	else if (print_table(l, stdout))
+		status = cli_error(c, "out of memory");
+	if (l->asked && up < l->n)
+		status = cli_error(
+			c, "%d of %d servers are down; 'sheaf start' starts those of this host",
+			l->n - up, l->n);
+	for (int i = 0; i < l->n; i++)
+		if (l->other_storage[i])
+			status = cli_error(
+				c,
+				"%s has other storage than the map knows: what files had there is "
+				"lost; put its storage back, or 'sheaf add-server %s --emptied'",
+				l->now[i].name, l->now[i].name);
+	return l->asked ? status : CLI_FAILED;
+}
+
+static int take_interval(struct cli *c, uint64_t *ns)
+{
+	const char *text = c->opt[OPT_WATCH];
+	double s = WATCH_S;
+	char *end;
+
+	if (text && text[0]) {
+		s = strtod(text, &end);
+		if (*end || !(s >= WATCH_MIN_S && s <= WATCH_MAX_S))
+			return cli_usage(c, "--watch=%s: not a number of seconds from %g to %g",
+					 text, WATCH_MIN_S, WATCH_MAX_S);
+	}
+	*ns = (uint64_t)(s * 1e9);
+	return CLI_OK;
+}
+
+/* Connects if possible, counts the servers, and samples them; conf is NULL for local:DIR. */
+static int look_at(struct cli *c, const struct conf *conf, struct look *l, uint64_t interval)
+{
+	int status = cli_connect(c);
+
+	l->asked = c->fs != NULL;
+	l->n = c->fs ? sheaf_server_count(c->fs) : conf ? (int)conf->n_targets : 0;
+	l->now = calloc((size_t)l->n + 1, sizeof(*l->now));
+	l->before = calloc((size_t)l->n + 1, sizeof(*l->before));
+	if (!l->now || !l->before)
+		return cli_error(c, "out of memory");
+	if (conf && !c->fs)
+		servers_from_conf(conf, l->now);
+	if (l->watch)
+		return status ? status : watch(c, l, interval);
+	return show(c, l);
+}
+
+static int run_status(struct cli *c)
+{
+	char err[CLI_PATH_MAX + 512], path[CLI_PATH_MAX];
+	struct look l = { .watch = c->opt[OPT_WATCH] != NULL };
+	struct conf *conf = NULL;
+	uint64_t interval = 0;
+	int status = take_interval(c, &interval);
+	bool local;
+
+	if (status)
+		return status;
+	local = conf_find(c->conf, path, sizeof(path), err, sizeof(err)) == 0 &&
+		strncmp(path, "local:", 6) == 0;
+	if (!local && cli_find_conf(c, &conf, err, sizeof(err))) {
+		cli_error(c, "%s", err);
+		return l.watch ? CLI_FAILED : show(c, &l);
+	}
+	l.conf = conf ? conf->path : path;
+	status = look_at(c, conf, &l, interval);
+	free(l.now);
+	free(l.before);
+	conf_free(conf);
+	return status;
+}
+
+const struct cli_command cmd_status = {
+	.name = "status",
+	.usage = "[--json] [--watch[=SECONDS]]",
+	.summary = "show every server, up or down",
+	.run = run_status,
+	.options = { { 0, "json", NULL, "for programs: {\"servers\": [...], \"conf\": PATH}" },
+		     { 0, "watch", "[=SECONDS]",
+		       "look again every 2 seconds, or as given, until Ctrl-C; with requests and bytes a second" } },
+	.more = "A watch draws over the same place on a terminal; elsewhere it prints one block a look, with --json\n"
+		"one object a line. Exit status 1 also means that not all servers are up, or that one has other storage\n"
+		"than the map knows; a watch that Ctrl-C ends has 0.\n",
+	.examples = "  sheaf status --watch\n"
+		    "  sheaf status --json | jq -r '.servers[] | select(.up | not) | .name'\n",
+};

@@ -1,0 +1,16 @@
+/* commands: the subcommands of `sheaf`, and the table of all of them. Each is defined in its own
+ * file, cmd_NAME.c, and listed in commands.c. */
+#ifndef SHEAF_COMMANDS_H
+#define SHEAF_COMMANDS_H
+
+#include "cli/cli.h"
+
+/* The table for cli_main(), in the order of the help; NULL ends it. */
+extern const struct cli_command *const all_commands[];
+
+extern const struct cli_command cmd_init, cmd_start, cmd_stop, cmd_status, cmd_ls, cmd_cp, cmd_cat,
+	cmd_rm, cmd_mkdir, cmd_mv, cmd_ln, cmd_stat, cmd_chmod, cmd_chown, cmd_getfattr,
+	cmd_setfattr, cmd_df, cmd_requests, cmd_selfcheck, cmd_add_server, cmd_backup, cmd_restore,
+	cmd_find, cmd_key, cmd_mount, cmd_umount;
+
+#endif
