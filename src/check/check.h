@@ -1,5 +1,5 @@
-/* check: `sheaf check`, which compares the rows and objects of all servers, and the search for files
- * that have lost data. */
+/* check: `sheaf check`, which compares the rows and objects of all servers, and the search for
+ * files that have lost data. */
 #ifndef SHEAF_CHECK_H
 #define SHEAF_CHECK_H
 

@@ -2,7 +2,7 @@
  *
  * 	pass	reads all rows and objects once and notes suspicious inodes (check_pass.c)
  * 	look	reads everything about the suspects again, and whether they changed (check_look.c)
- * 	judge	decides what is wrong with one suspect and how to repair it (check_judge.c)
+ * 	judge	decides what is wrong with one suspect and how to repair it (check_judge*.c)
  *
  * Damage is lost data: an object that is missing, or that ends before the end that its file's inode
  * has recorded. Objects without a file, or on servers that the file's layout does not name, are
@@ -193,6 +193,31 @@ int check_confirm(struct check *k); /* decides all suspects; fills k->findings *
 /* Reads the current inode: 1, 0 (no such inode), or -errno. */
 int check_read_inode(struct check *k, uint64_t ino, struct check_inode *out);
 
+/* ---- check_findings.c: all memory is in k->keep ---- */
+#define NOTHING_LOST "nothing is lost"
+const char *finding_text(struct check *k, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+/* Adds a finding about s; NULL: out of memory. The functions below ignore a finding that is NULL,
+ * and drop a repair that they have no memory for. */
+struct finding *finding_add(struct check *k, struct suspect *s, const char *kind, const char *what,
+			    const char *lost, const char *cure);
+/* A row that refers to nothing valid; --repair removes it. */
+void finding_add_stale(struct check *k, struct suspect *s, const struct note *n, const char *why);
+void finding_set_entry(struct check *k, struct finding *f, const struct note *entry);
+/* Repairs are applied in this order; at the server of their inode, or at `server`. */
+void fix_add(struct check *k, struct finding *f, struct sheaf_repair r);
+void fix_add_at(struct check *k, struct finding *f, int server, struct sheaf_repair r);
+/* A repair that removes a row; that sets a field of the inode; that sets or removes an entry. */
+void fix_row(struct check *k, struct finding *f, int server, enum sheaf_scan_kind kind,
+	     const uint8_t *key, uint32_t key_len);
+void fix_inode(struct check *k, struct finding *f, const struct suspect *s,
+	       enum sheaf_repair_kind kind, uint64_t value);
+void fix_entry(struct check *k, struct finding *f, const struct suspect *s,
+	       enum sheaf_repair_kind kind, const struct note *at);
+struct note *note_keep(struct check *k, const struct note *n); /* a copy until the next round */
+/* The handle of a directory as far as it is known. */
+struct sheaf_handle check_dir_handle(const struct check *k, uint64_t ino);
+
 /* ---- check_judge.c ---- */
 /* Sets s->findings: 0 or -errno. */
 int check_judge(struct check *k, struct suspect *s);
@@ -200,9 +225,23 @@ int check_judge_counter(struct check *k, int server, uint64_t next); /* the coun
 int check_judge_lock(struct check *k, const struct note *n); /* the lock belongs to no change */
 /* The value that a server's inode counter is set to: COUNTER_JUMP above all numbers in use. */
 uint64_t check_numbers_taken(const struct check *k, int server);
+
+/* ---- check_judge_dir.c: names, and contents of directories ---- */
+void check_judge_entries(struct check *k, struct suspect *s); /* the entries that name s */
+int check_judge_dir_names(struct check *k, struct suspect *s); /* 0 or -errno */
+void check_judge_file_names(struct check *k, struct suspect *s);
+int check_judge_contents(struct check *k, struct suspect *s); /* 0 or -ENOMEM */
+
+/* ---- check_judge_file.c: layouts, objects and sizes ---- */
+void check_judge_file(struct check *k, struct suspect *s);
+void check_judge_damage(struct check *k, struct suspect *s);
 /* The index of this object in the layout, or -1. */
 int check_object_of(const struct sheaf_stripes *s, int server, uint32_t index);
 /* Is this a layout that a file of this cluster can have? */
 bool check_layout_sane(const struct check *k, const struct sheaf_stripes *s);
+/* Guesses the layout that the file was created with: one that fits or, unless must_fit, the
+ * narrowest that covers its objects. */
+bool check_layout_guess(struct check *k, const struct suspect *s, uint32_t unit, uint32_t width,
+			bool must_fit, struct sheaf_stripes *out);
 
 #endif

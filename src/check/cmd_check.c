@@ -1,14 +1,14 @@
 /* sheaf check: verifies what the running servers have stored; --repair corrects it.
  *
- * A round is a pass over everything, then looks at the suspects (check_impl.h). With --repair the rounds
- * continue until nothing is wrong or nothing more can be repaired: one repair may reveal the next
- * (a recreated file has no name yet). Each repair is a transaction that checks again first. */
+ * A round is a pass over everything, then looks at the suspects (check_impl.h). With --repair the
+ * rounds continue until nothing is wrong or nothing more can be repaired: one repair may reveal the
+ * next (a recreated file has no name yet). Each repair is a transaction that checks again first. */
 #include <json-c/json.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "check/check_impl.h"
 #include "check/check.h"
+#include "check/check_impl.h"
 
 #define ROUNDS 8
 #define LOST_FOUND "lost+found"

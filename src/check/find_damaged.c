@@ -1,14 +1,15 @@
 /* sheaf find --damaged: lists the paths of files that have lost data, as `sheaf check` finds them.
  *
- * Inodes and objects of the whole file system are compared (check_impl.h), since objects do not know
- * their paths; PATHs select what is printed. A data server that is down is left out and reported.
+ * Inodes and objects of the whole file system are compared (check_impl.h), since objects do not
+ * know their paths; PATHs select what is printed. A data server that is down is left out and
+ * reported.
  * Threads: one. */
 #include <json-c/json.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "check/check_impl.h"
 #include "check/check.h"
+#include "check/check_impl.h"
 
 struct told {
 	char (*under)[CLI_PATH_MAX]; /* the n PATHs; none: everything */
