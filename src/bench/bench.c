@@ -1,8 +1,8 @@
 /* sheaf bench: measures Sheaf and what the same machine does without it, in the same run.
  *
- * This file has the command, the rounds, rows, ratios and bars, and the output as JSON and tables.
- * Every round runs every case once, so alternatives are interleaved; a ratio is computed within a
- * round; bars judge the median of the ratios. The first round is a short warm-up, not counted. */
+ * This file has the command and the rounds. Every round runs every case once, so alternatives are
+ * interleaved; a ratio is computed within a round; bars judge the median of the ratios. The first
+ * round is a short warm-up, not counted. */
 #include "bench/bench_impl.h"
 
 #include <stdlib.h>
@@ -17,251 +17,9 @@
 
 enum { OPT_DIR, OPT_SERVERS, OPT_META, OPT_CLIENTS, OPT_ROUNDS, OPT_LONG, OPT_JSON, OPT_REPORT };
 
-static const struct bench_kind *const kinds[] = { &bench_net,  &bench_contig, &bench_latency,
-						  &bench_meta, &bench_lists,  &bench_transfer,
-						  &bench_mount };
-
-/* ---- rows ---- */
-
-/* Grows an array by one element. */
-static void *grow(struct bench *b, void *array, size_t n, size_t size)
-{
-	void *p = realloc(array, (n + 1) * size);
-
-	if (!p)
-		b->no_memory = true;
-	return p;
-}
-
-static struct bench_row *row_add(struct bench *b, const struct bench_row *like)
-{
-	struct bench_row **rows = grow(b, b->rows, b->n_rows, sizeof(struct bench_row *));
-	struct bench_row *r = rows ? malloc(sizeof(*r)) : NULL;
-
-	if (rows)
-		b->rows = rows;
-	if (!r) {
-		b->no_memory = true;
-		return NULL;
-	}
-	*r = *like;
-	r->bench = b->kind->name;
-	b->rows[b->n_rows++] = r;
-	return r;
-}
-
-struct bench_row *bench_case_add(struct bench *b, const struct bench_case *c,
-				 const struct bench_row *row)
-{
-	static const char *const units[] = { "1/s", "GB/s", "us", "us" };
-	struct bench_row *r = row_add(b, row);
-	struct bench_case *cases = grow(b, b->cases, b->n_cases, sizeof(*cases));
-
-	if (cases)
-		b->cases = cases;
-	if (!r || !cases)
-		return NULL;
-	if (!r->unit)
-		r->unit = units[c->figure];
-	b->cases[b->n_cases] = *c;
-	b->cases[b->n_cases++].row = r;
-	return r;
-}
-
-const struct bench_row *bench_find(struct bench *b, const char *what, uint32_t clients,
-				   uint64_t bytes, uint32_t pieces)
-{
-	for (size_t i = 0; i < b->n_rows; i++) {
-		const struct bench_row *r = b->rows[i];
-
-		if (r->bench == b->kind->name && strcmp(r->what, what) == 0 &&
-		    r->clients == clients && r->bytes == bytes && r->pieces == pieces)
-			return r;
-	}
-	return NULL;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static void row_sum_up(struct bench_row *r)
-{
-	double v[BENCH_MAX_ROUNDS];
-	int n = r->runs;
-
-	if (!n)
-		return;
-	memcpy(v, r->values, (size_t)n * sizeof(*v));
-	qsort(v, (size_t)n, sizeof(*v), by_value);
-	r->min = v[0];
-	r->max = v[n - 1];
-	r->median = n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
-
-const struct bench_row *bench_ratio(struct bench *b, const char *name, const struct bench_row *a,
-				    const struct bench_row *c)
-{
-	struct bench_row like = { .unit = "ratio", .derived = true }, *r;
-
-	if (!a || !c)
-		return NULL;
-	snprintf(like.what, sizeof(like.what), "%s", name);
-	bench_row_text(like.of, sizeof(like.of), a);
-	bench_row_text(like.to, sizeof(like.to), c);
-	r = row_add(b, &like);
-	if (!r)
-		return NULL;
-	r->runs = MIN(a->runs, c->runs);
-	for (int i = 0; i < r->runs; i++)
-		r->values[i] = c->values[i] > 0 ? a->values[i] / c->values[i] : 0;
-	row_sum_up(r);
-	return r;
-}
-
-const struct bench_row *bench_scaled(struct bench *b, const char *name, const struct bench_row *a,
-				     double n, const char *unit)
-{
-	struct bench_row like = { .unit = unit, .derived = true }, *r;
-
-	snprintf(like.what, sizeof(like.what), "%s", name);
-	bench_row_text(like.of, sizeof(like.of), a);
-	snprintf(like.to, sizeof(like.to), "1/%.0f", n);
-	r = row_add(b, &like);
-	if (!r)
-		return NULL;
-	r->runs = a->runs;
-	for (int i = 0; i < r->runs; i++)
-		r->values[i] = a->values[i] * n;
-	row_sum_up(r);
-	return r;
-}
-
-const struct bench_row *bench_worst(struct bench *b, const char *name,
-				    const struct bench_row *const *rows, int n, bool highest)
-{
-	struct bench_row like = { .derived = true }, *r;
-
-	for (int i = 0; i < n; i++)
-		if (!rows[i])
-			return NULL;
-	like.unit = rows[0]->unit;
-	snprintf(like.what, sizeof(like.what), "%s", name);
-	snprintf(like.of, sizeof(like.of), "the %s of %d rows", highest ? "highest" : "lowest", n);
-	r = row_add(b, &like);
-	if (!r)
-		return NULL;
-	r->runs = rows[0]->runs;
-	for (int k = 0; k < r->runs; k++) {
-		r->values[k] = rows[0]->values[k];
-		for (int i = 1; i < n; i++) {
-			double v = rows[i]->values[k];
-
-			r->values[k] = highest ? MAX(r->values[k], v) : MIN(r->values[k], v);
-		}
-	}
-	row_sum_up(r);
-	return r;
-}
-
-const struct bench_row *bench_worst_point(struct bench *b, const char *name,
-					  const struct bench_row *const *rows, int n, bool highest)
-{
-	const struct bench_row *worst = n ? rows[0] : NULL;
-	struct bench_row like;
-
-	for (int i = 1; worst && i < n; i++) {
-		if (!rows[i])
-			return NULL;
-		if (highest ? rows[i]->median > worst->median : rows[i]->median < worst->median)
-			worst = rows[i];
-	}
-	if (!worst)
-		return NULL;
-	like = *worst;
-	snprintf(like.what, sizeof(like.what), "%s", name);
-	return row_add(b, &like);
-}
-
-void bench_bar(struct bench *b, const char *name, const struct bench_row *row,
-	       enum bench_sense sense, double need)
-{
-	struct bench_bar *bars = row ? grow(b, b->bars, b->n_bars, sizeof(*bars)) : NULL;
-
-	if (!bars)
-		return;
-	b->bars = bars;
-	b->bars[b->n_bars++] = (struct bench_bar){ name, row, sense, need };
-}
-
-bool bench_bar_ok(const struct bench_bar *bar)
-{
-	double v = bar->row->median;
-
-	switch (bar->sense) {
-	case BENCH_AT_LEAST:
-		return v >= bar->need;
-	case BENCH_AT_MOST:
-		return v <= bar->need;
-	default:
-		return v == bar->need;
-	}
-}
-
-struct bench_plot *bench_plot_add(struct bench *b, const char *name, const char *title)
-{
-	struct bench_plot **plots = grow(b, b->plots, b->n_plots, sizeof(struct bench_plot *));
-	struct bench_plot *p = plots ? calloc(1, sizeof(*p)) : NULL;
-
-	if (plots)
-		b->plots = plots;
-	if (!p) {
-		b->no_memory = true;
-		return NULL;
-	}
-	p->bench = b->kind->name;
-	p->name = name;
-	p->title = title;
-	b->plots[b->n_plots++] = p;
-	return p;
-}
-
-/* ---- text ---- */
-
-void bench_size_text(char *out, size_t n, uint64_t bytes)
-{
-	if (bytes >= MIB && bytes % MIB == 0)
-		snprintf(out, n, "%u MiB", (unsigned)(bytes / MIB));
-	else if (bytes >= KIB && bytes % KIB == 0)
-		snprintf(out, n, "%u KiB", (unsigned)(bytes / KIB));
-	else
-		snprintf(out, n, "%llu B", (unsigned long long)bytes);
-}
-
-void bench_number_text(char *out, size_t n, double v)
-{
-	int digits = v >= 1000 ? 0 : v >= 100 ? 1 : v >= 10 ? 2 : 3;
-
-	snprintf(out, n, "%.*f", digits, v);
-}
-
-void bench_row_text(char *out, size_t n, const struct bench_row *r)
-{
-	char size[32];
-	int k = snprintf(out, n, "%s", r->what);
-
-	bench_size_text(size, sizeof(size), r->bytes);
-	if (r->pieces && k >= 0 && (size_t)k < n)
-		k += snprintf(out + k, n - (size_t)k, ", %u x %s", r->pieces, size);
-	else if (r->bytes && k >= 0 && (size_t)k < n)
-		k += snprintf(out + k, n - (size_t)k, ", %s", size);
-	if (r->clients && k >= 0 && (size_t)k < n)
-		snprintf(out + k, n - (size_t)k, ", %u client%s", r->clients,
-			 r->clients == 1 ? "" : "s");
-}
+const struct bench_kind *const bench_kinds[] = { &bench_net,   &bench_contig, &bench_latency,
+						 &bench_meta,  &bench_lists,  &bench_transfer,
+						 &bench_mount, NULL };
 
 static void progress(struct bench *b, const char *what, int round)
 {
@@ -439,176 +197,9 @@ static int run_kind(struct bench *b)
 	if (r || b->no_memory)
 		return r ? r : cli_error(b->c, "out of memory");
 	for (size_t i = 0; i < b->n_rows; i++)
-		row_sum_up(b->rows[i]);
+		bench_row_sum_up(b->rows[i]);
 	k->judge(b);
 	return 0;
-}
-
-/* ---- JSON output ---- */
-
-/* Rounds to a few digits: 0.8123 instead of 0.81229999999999. */
-static struct json_object *json_number(double v)
-{
-	char text[32];
-
-	snprintf(text, sizeof(text), "%.5g", v);
-	return json_object_new_double_s(strtod(text, NULL), text);
-}
-
-static void put_text(struct json_object *o, const char *key, const char *text)
-{
-	if (text && text[0])
-		json_object_object_add(o, key, json_object_new_string(text));
-}
-
-/* The better direction of a judged row, or NULL. */
-static const char *better(struct bench *b, const struct bench_row *r)
-{
-	static const char *const ways[] = { "higher", "lower", "exact" };
-
-	for (size_t i = 0; i < b->n_bars; i++)
-		if (b->bars[i].row == r)
-			return ways[b->bars[i].sense];
-	return NULL;
-}
-
-/* System calls per operation: by the client, and by all servers. NULL: no servers involved. */
-static struct json_object *calls_json(const struct bench_row *r)
-{
-	struct json_object *o;
-
-	if (!r->ops || !r->client_calls)
-		return NULL;
-	o = json_object_new_object();
-	json_object_object_add(o, "client", json_number((double)r->client_calls / (double)r->ops));
-	json_object_object_add(o, "servers", json_number((double)r->server_calls / (double)r->ops));
-	return o;
-}
-
-static struct json_object *row_json(struct bench *b, const struct bench_row *r)
-{
-	struct json_object *o = json_object_new_object(), *values = json_object_new_array();
-
-	put_text(o, "bench", r->bench);
-	put_text(o, "case", r->what);
-	if (r->clients)
-		json_object_object_add(o, "clients", json_object_new_int((int)r->clients));
-	if (r->pieces)
-		json_object_object_add(o, "pieces", json_object_new_int((int)r->pieces));
-	if (r->bytes)
-		json_object_object_add(o, "bytes", json_object_new_int64((int64_t)r->bytes));
-	put_text(o, "of", r->of);
-	put_text(o, "to", r->to);
-	put_text(o, "better", better(b, r));
-	put_text(o, "unit", r->unit);
-	json_object_object_add(o, "median", json_number(r->median));
-	json_object_object_add(o, "min", json_number(r->min));
-	json_object_object_add(o, "max", json_number(r->max));
-	json_object_object_add(o, "runs", json_object_new_int(r->runs));
-	for (int i = 0; i < r->runs; i++)
-		json_object_array_add(values, json_number(r->values[i]));
-	json_object_object_add(o, "values", values);
-	if (!r->derived)
-		json_object_object_add(o, "syscalls_per_op", calls_json(r));
-	return o;
-}
-
-static struct json_object *bench_json(struct bench *b)
-{
-	struct json_object *o = json_object_new_object(), *rows = json_object_new_array(),
-			   *bars = json_object_new_object();
-
-	put_text(o, "bench", b->name);
-	json_object_object_add(o, "conditions", bench_conditions(b));
-	for (size_t i = 0; i < b->n_rows; i++)
-		json_object_array_add(rows, row_json(b, b->rows[i]));
-	json_object_object_add(o, "rows", rows);
-	for (size_t i = 0; i < b->n_bars; i++) {
-		struct json_object *bar = json_object_new_object();
-
-		json_object_object_add(bar, "value", json_number(b->bars[i].row->median));
-		json_object_object_add(bar, "need", json_number(b->bars[i].need));
-		json_object_object_add(bar, "ok",
-				       json_object_new_boolean(bench_bar_ok(&b->bars[i])));
-		json_object_object_add(bars, b->bars[i].name, bar);
-	}
-	json_object_object_add(o, "bars", bars);
-	return o;
-}
-
-/* ---- text output ---- */
-
-static void add_numbers(struct cli_table *t, const struct bench_row *r)
-{
-	const double v[] = { r->median, r->min, r->max };
-	char text[32];
-
-	for (size_t i = 0; i < ARRAY_LEN(v); i++) {
-		bench_number_text(text, sizeof(text), v[i]);
-		cli_table_add(t, "%s", text);
-	}
-}
-
-/* Prints the measured rows, or the derived ones. */
-static int print_rows(struct bench *b, const struct bench_kind *k, bool derived)
-{
-	static const char *const heads[] = { "CASE", ">MEDIAN", ">MIN", ">MAX", "UNIT" };
-	static const char *const ratio_heads[] = { "RATIO", ">MEDIAN", ">MIN", ">MAX", "OF WHAT" };
-	struct cli_table t;
-	char what[256];
-	size_t n = 0;
-
-	cli_table_init(&t, derived ? ratio_heads : heads, ARRAY_LEN(heads));
-	for (size_t i = 0; i < b->n_rows; i++) {
-		const struct bench_row *r = b->rows[i];
-
-		if (r->bench != k->name || r->derived != derived)
-			continue;
-		if (n++ == 0 && !derived)
-			printf("%s: %s\n", k->name, k->summary);
-		bench_row_text(what, sizeof(what), r);
-		cli_table_add(&t, "%s", what);
-		add_numbers(&t, r);
-		if (derived)
-			cli_table_add(&t, "%s%s%s", r->of, r->to[0] ? " / " : "", r->to);
-		else
-			cli_table_add(&t, "%s", r->unit);
-	}
-	return n ? cli_table_print(&t, stdout) || puts("") < 0 : 0;
-}
-
-static int print_bars(struct bench *b)
-{
-	static const char *const heads[] = { "BAR", ">VALUE", "NEED", "" };
-	static const char *const senses[] = { "at least", "at most", "exactly" };
-	struct cli_table t;
-
-	cli_table_init(&t, heads, ARRAY_LEN(heads));
-	for (size_t i = 0; i < b->n_bars; i++) {
-		const struct bench_bar *bar = &b->bars[i];
-
-		cli_table_add(&t, "%s", bar->name);
-		cli_table_add(&t, "%.3g", bar->row->median);
-		cli_table_add(&t, "%s %g", senses[bar->sense], bar->need);
-		cli_table_add(&t, "%s", bench_bar_ok(bar) ? "ok" : "MISSED");
-	}
-	return cli_table_print(&t, stdout);
-}
-
-static int print_text(struct bench *b)
-{
-	const struct bench_place *p = &b->place;
-	int r = 0;
-
-	printf("%d server%s (%d with metadata) on %s%s%s, over %s, %d round%s; medians over the rounds\n\n",
-	       b->servers, b->servers == 1 ? "" : "s", b->metas, p->fs_type,
-	       p->storage[0] ? " at " : "", p->storage, p->medium, b->rounds,
-	       b->rounds == 1 ? "" : "s");
-	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
-		r |= print_rows(b, kinds[i], false) | print_rows(b, kinds[i], true);
-	if (b->n_bars)
-		r |= print_bars(b);
-	return r ? cli_error(b->c, "out of memory") : CLI_OK;
 }
 
 static int output(struct bench *b)
@@ -626,7 +217,7 @@ static int output(struct bench *b)
 		puts(json_object_to_json_string_ext(json, JSON_C_TO_STRING_PRETTY |
 								  JSON_C_TO_STRING_NOSLASHESCAPE));
 	else
-		status |= print_text(b);
+		status |= bench_print(b);
 	if (dir && !status && !b->c->opt[OPT_JSON])
 		printf("\nthe report is %s/index.html\n", dir);
 	json_object_put(json);
@@ -717,9 +308,9 @@ static int run_all(struct bench *b, const struct bench_kind *only, uint32_t serv
 {
 	int status = CLI_OK;
 
-	for (size_t i = 0; !status && i < ARRAY_LEN(kinds); i++)
-		if (wanted(b, kinds[i], only))
-			status = run_apart(b, kinds[i], servers);
+	for (const struct bench_kind *const *k = bench_kinds; !status && *k; k++)
+		if (wanted(b, *k, only))
+			status = run_apart(b, *k, servers);
 	return status;
 }
 
@@ -738,10 +329,11 @@ static void bench_free(struct bench *b)
 
 static const struct bench_kind *find_kind(const char *name)
 {
-	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
-		if (strcmp(kinds[i]->name, name) == 0)
-			return kinds[i];
-	return NULL;
+	const struct bench_kind *const *k = bench_kinds;
+
+	while (*k && strcmp((*k)->name, name) != 0)
+		k++;
+	return *k;
 }
 
 static int run_bench(struct cli *c)

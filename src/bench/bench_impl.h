@@ -111,9 +111,16 @@ int bench_do_singles(struct bench_worker *w, const struct bench_job *j, uint64_t
 /* Forks a process that serves one TCP connection of this host at *port. Its pid, or -errno. */
 pid_t bench_raw_peer(int *port, void (*in_child)(void *arg), void *arg);
 int bench_raw_connect(int port); /* descriptor or -errno */
+/* Add the raw baselines as cases. */
+void bench_add_stream(struct bench *b);
+void bench_add_ping(struct bench *b, int pairs);
+void bench_add_appender(struct bench *b);
+#define BENCH_STREAM "raw stream"
+#define BENCH_PINGPONG "raw ping-pong"
+#define BENCH_APPENDER "append 4 KiB + fdatasync"
 int bench_do_ping(struct bench_worker *w, const struct bench_job *j, uint64_t i);
 
-/* ---------------------------------------------------------------- bench.c: cases, rows, bars */
+/* ---------------------------------------------------------- bench_rows.c: cases, rows, bars */
 
 enum bench_figure { BENCH_RATE, BENCH_BANDWIDTH, BENCH_LATENCY, BENCH_P99 };
 
@@ -183,22 +190,24 @@ void bench_bar(struct bench *b, const char *name, const struct bench_row *row,
 	       enum bench_sense sense, double need); /* does nothing if row is NULL */
 bool bench_bar_ok(const struct bench_bar *bar);
 struct bench_plot *bench_plot_add(struct bench *b, const char *name, const char *title);
+void bench_row_sum_up(struct bench_row *r); /* sets median, min and max */
+void bench_size_text(char *out, size_t n, uint64_t bytes); /* "4 MiB", "1 B" */
+void bench_number_text(char *out, size_t n, double v); /* four digits, no exponent */
+void bench_row_text(char *out, size_t n, const struct bench_row *r); /* "read, 4 KiB, 4 clients" */
+
+/* ---------------------------------------------------------------- bench.c: rounds */
+
 /* Runs j on one client; counts the requests of the busiest server, and of all servers. */
 int bench_count_requests(struct bench *b, const struct bench_job *j, double *most, double *all);
 /* Runs one job on n clients, outside of all cases. 0, or -errno after a message. */
 int bench_once(struct bench *b, int n,
 	       int (*once)(struct bench_worker *w, const struct bench_job *j, uint64_t i),
 	       uint64_t size, uint32_t width);
-void bench_size_text(char *out, size_t n, uint64_t bytes); /* "4 MiB", "1 B" */
-void bench_number_text(char *out, size_t n, double v); /* four digits, no exponent */
-void bench_row_text(char *out, size_t n, const struct bench_row *r); /* "read, 4 KiB, 4 clients" */
-/* Add the raw baselines as cases. */
-void bench_add_stream(struct bench *b);
-void bench_add_ping(struct bench *b, int pairs);
-void bench_add_appender(struct bench *b);
-#define BENCH_STREAM "raw stream"
-#define BENCH_PINGPONG "raw ping-pong"
-#define BENCH_APPENDER "append 4 KiB + fdatasync"
+
+/* ---------------------------------------------------------- bench_output.c: JSON and tables */
+
+struct json_object *bench_json(struct bench *b);
+int bench_print(struct bench *b); /* the exit status */
 
 /* ---------------------------------------------------------------- bench_place.c: where it runs */
 
@@ -272,6 +281,7 @@ struct bench_kind {
 };
 extern const struct bench_kind bench_net, bench_contig, bench_latency, bench_meta, bench_lists,
 	bench_transfer, bench_mount;
+extern const struct bench_kind *const bench_kinds[]; /* NULL ends it */
 
 struct bench {
 	struct cli *c;

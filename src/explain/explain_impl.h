@@ -1,4 +1,4 @@
-/* Shared by the files of `sheaf explain`: an access, its cost, a picture. Private to src/explain. */
+/* Shared by the files of `sheaf explain`: an access, its cost, a picture. */
 #ifndef SHEAF_EXPLAIN_IMPL_H
 #define SHEAF_EXPLAIN_IMPL_H
 

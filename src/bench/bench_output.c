@@ -1,0 +1,171 @@
+/* The results of `sheaf bench` as JSON and as tables. */
+#include <stdlib.h>
+
+#include "bench/bench_impl.h"
+
+/* ---- JSON output ---- */
+
+/* Rounds to a few digits: 0.8123 instead of 0.81229999999999. */
+static struct json_object *json_number(double v)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%.5g", v);
+	return json_object_new_double_s(strtod(text, NULL), text);
+}
+
+static void put_text(struct json_object *o, const char *key, const char *text)
+{
+	if (text && text[0])
+		json_object_object_add(o, key, json_object_new_string(text));
+}
+
+/* The better direction of a judged row, or NULL. */
+static const char *better(struct bench *b, const struct bench_row *r)
+{
+	static const char *const ways[] = { "higher", "lower", "exact" };
+
+	for (size_t i = 0; i < b->n_bars; i++)
+		if (b->bars[i].row == r)
+			return ways[b->bars[i].sense];
+	return NULL;
+}
+
+/* System calls per operation: by the client, and by all servers. NULL: no servers involved. */
+static struct json_object *calls_json(const struct bench_row *r)
+{
+	struct json_object *o;
+
+	if (!r->ops || !r->client_calls)
+		return NULL;
+	o = json_object_new_object();
+	json_object_object_add(o, "client", json_number((double)r->client_calls / (double)r->ops));
+	json_object_object_add(o, "servers", json_number((double)r->server_calls / (double)r->ops));
+	return o;
+}
+
+static struct json_object *row_json(struct bench *b, const struct bench_row *r)
+{
+	struct json_object *o = json_object_new_object(), *values = json_object_new_array();
+
+	put_text(o, "bench", r->bench);
+	put_text(o, "case", r->what);
+	if (r->clients)
+		json_object_object_add(o, "clients", json_object_new_int((int)r->clients));
+	if (r->pieces)
+		json_object_object_add(o, "pieces", json_object_new_int((int)r->pieces));
+	if (r->bytes)
+		json_object_object_add(o, "bytes", json_object_new_int64((int64_t)r->bytes));
+	put_text(o, "of", r->of);
+	put_text(o, "to", r->to);
+	put_text(o, "better", better(b, r));
+	put_text(o, "unit", r->unit);
+	json_object_object_add(o, "median", json_number(r->median));
+	json_object_object_add(o, "min", json_number(r->min));
+	json_object_object_add(o, "max", json_number(r->max));
+	json_object_object_add(o, "runs", json_object_new_int(r->runs));
+	for (int i = 0; i < r->runs; i++)
+		json_object_array_add(values, json_number(r->values[i]));
+	json_object_object_add(o, "values", values);
+	if (!r->derived)
+		json_object_object_add(o, "syscalls_per_op", calls_json(r));
+	return o;
+}
+
+struct json_object *bench_json(struct bench *b)
+{
+	struct json_object *o = json_object_new_object(), *rows = json_object_new_array(),
+			   *bars = json_object_new_object();
+
+	put_text(o, "bench", b->name);
+	json_object_object_add(o, "conditions", bench_conditions(b));
+	for (size_t i = 0; i < b->n_rows; i++)
+		json_object_array_add(rows, row_json(b, b->rows[i]));
+	json_object_object_add(o, "rows", rows);
+	for (size_t i = 0; i < b->n_bars; i++) {
+		struct json_object *bar = json_object_new_object();
+
+		json_object_object_add(bar, "value", json_number(b->bars[i].row->median));
+		json_object_object_add(bar, "need", json_number(b->bars[i].need));
+		json_object_object_add(bar, "ok",
+				       json_object_new_boolean(bench_bar_ok(&b->bars[i])));
+		json_object_object_add(bars, b->bars[i].name, bar);
+	}
+	json_object_object_add(o, "bars", bars);
+	return o;
+}
+
+/* ---- text output ---- */
+
+static void add_numbers(struct cli_table *t, const struct bench_row *r)
+{
+	const double v[] = { r->median, r->min, r->max };
+	char text[32];
+
+	for (size_t i = 0; i < ARRAY_LEN(v); i++) {
+		bench_number_text(text, sizeof(text), v[i]);
+		cli_table_add(t, "%s", text);
+	}
+}
+
+/* Prints the measured rows, or the derived ones. */
+static int print_rows(struct bench *b, const struct bench_kind *k, bool derived)
+{
+	static const char *const heads[] = { "CASE", ">MEDIAN", ">MIN", ">MAX", "UNIT" };
+	static const char *const ratio_heads[] = { "RATIO", ">MEDIAN", ">MIN", ">MAX", "OF WHAT" };
+	struct cli_table t;
+	char what[256];
+	size_t n = 0;
+
+	cli_table_init(&t, derived ? ratio_heads : heads, ARRAY_LEN(heads));
+	for (size_t i = 0; i < b->n_rows; i++) {
+		const struct bench_row *r = b->rows[i];
+
+		if (r->bench != k->name || r->derived != derived)
+			continue;
+		if (n++ == 0 && !derived)
+			printf("%s: %s\n", k->name, k->summary);
+		bench_row_text(what, sizeof(what), r);
+		cli_table_add(&t, "%s", what);
+		add_numbers(&t, r);
+		if (derived)
+			cli_table_add(&t, "%s%s%s", r->of, r->to[0] ? " / " : "", r->to);
+		else
+			cli_table_add(&t, "%s", r->unit);
+	}
+	return n ? cli_table_print(&t, stdout) || puts("") < 0 : 0;
+}
+
+static int print_bars(struct bench *b)
+{
+	static const char *const heads[] = { "BAR", ">VALUE", "NEED", "" };
+	static const char *const senses[] = { "at least", "at most", "exactly" };
+	struct cli_table t;
+
+	cli_table_init(&t, heads, ARRAY_LEN(heads));
+	for (size_t i = 0; i < b->n_bars; i++) {
+		const struct bench_bar *bar = &b->bars[i];
+
+		cli_table_add(&t, "%s", bar->name);
+		cli_table_add(&t, "%.3g", bar->row->median);
+		cli_table_add(&t, "%s %g", senses[bar->sense], bar->need);
+		cli_table_add(&t, "%s", bench_bar_ok(bar) ? "ok" : "MISSED");
+	}
+	return cli_table_print(&t, stdout);
+}
+
+int bench_print(struct bench *b)
+{
+	const struct bench_place *p = &b->place;
+	int r = 0;
+
+	printf("%d server%s (%d with metadata) on %s%s%s, over %s, %d round%s; medians over the rounds\n\n",
+	       b->servers, b->servers == 1 ? "" : "s", b->metas, p->fs_type,
+	       p->storage[0] ? " at " : "", p->storage, p->medium, b->rounds,
+	       b->rounds == 1 ? "" : "s");
+	for (const struct bench_kind *const *k = bench_kinds; *k; k++)
+		r |= print_rows(b, *k, false) | print_rows(b, *k, true);
+	if (b->n_bars)
+		r |= print_bars(b);
+	return r ? cli_error(b->c, "out of memory") : CLI_OK;
+}
