@@ -2,7 +2,7 @@
  * call each.
  *
  * A client whose key may speak for all users is the administrator: the calls are made as root. */
-#include "client/cli_priv.h"
+#include "client/client_impl.h"
 
 static void as_root(struct cop *op)
 {

@@ -5,7 +5,7 @@
  * server. */
 #include <stdio.h>
 
-#include "client/api_priv.h"
+#include "client/api_impl.h"
 
 #define ASK_MS 2000 /* for the status of an added or emptied server */
 

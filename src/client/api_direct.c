@@ -2,7 +2,7 @@
  *
  * Threads: any; data are read without the connection's lock. Buffers: the caller's. Errors: none of
  * a read; what fails here is asked of the servers. */
-#include "client/api_priv.h"
+#include "client/api_impl.h"
 
 void client_set_direct(struct client *c, bool on)
 {

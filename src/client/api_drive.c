@@ -1,6 +1,6 @@
 /* The public interface: a thread that drives a connection permanently and makes its own calls from
  * tasks. See api.c for what leading means. */
-#include "client/api_priv.h"
+#include "client/api_impl.h"
 
 static void on_driver(struct source *s, unsigned events)
 {

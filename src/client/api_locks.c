@@ -2,7 +2,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
-#include "client/api_priv.h"
+#include "client/api_impl.h"
 
 /* Converts a lock from the terms of fcntl() to those of the wire. */
 static int lock_of(const struct sheaf_lock *l, struct wire_lock *out)

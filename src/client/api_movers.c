@@ -1,7 +1,7 @@
 /* The public interface: which mover transfers use, what it costs and what was moved.
  *
  * Threads: any. Buffers: none. Errors: -errno. */
-#include "client/api_priv.h"
+#include "client/api_impl.h"
 
 #include <assert.h>
 #include <stdlib.h>

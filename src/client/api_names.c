@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <sys/xattr.h>
 
-#include "client/api_priv.h"
+#include "client/api_impl.h"
 
 /* Ends a stat-like operation. */
 static int end_stat(struct sheaf *fs, struct cop *op, struct sheaf_handle *h, struct stat *st)

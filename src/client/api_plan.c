@@ -5,7 +5,7 @@
  * own. Errors: -errno. */
 #include <stdlib.h>
 
-#include "client/api_priv.h"
+#include "client/api_impl.h"
 #include "sheaf_admin.h"
 
 #define PIECES_MAX ((uint64_t)64 << 20) /* of patterns: each piece is visited */

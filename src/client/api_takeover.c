@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "client/api_priv.h"
+#include "client/api_impl.h"
 
 static int write_all(int fd, const uint8_t *p, size_t n)
 {

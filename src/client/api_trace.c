@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "client/api_priv.h"
+#include "client/api_impl.h"
 
 #define TRACE_MAX (64 * MIB)
 #define ENTRIES 4096

@@ -2,7 +2,7 @@
  *
  * Threads: any; types are immutable. Buffers: memory and types that a started transfer borrows stay
  * the caller's until it has ended. Errors: -errno. */
-#include "client/api_priv.h"
+#include "client/api_impl.h"
 
 /* ---- types: a constructor that fails sets *t to NULL, and NULL is no valid element type ---- */
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "client/cli_priv.h"
+#include "client/client_impl.h"
 
 static void name_ourselves(char out[LINK_HOST_MAX])
 {

@@ -8,7 +8,7 @@
  * request is sent again: once if there are none, since the last removal may have ended in between;
  * else until it succeeds or ROOM_NS have passed. Threads: the loop's. Buffers: in the arena of the
  * question. Errors: a server that does not answer counts as removing nothing. */
-#include "client/cli_priv.h"
+#include "client/client_impl.h"
 
 #define ROOM_NS (5 * NSEC_PER_SEC)
 #define PAUSE_NS (50 * NSEC_PER_MSEC)

@@ -11,7 +11,7 @@
  * error. */
 #include <stdlib.h>
 
-#include "client/cli_priv.h"
+#include "client/client_impl.h"
 
 enum { ASK, TAKE };
 static const char *const names[] = { [ASK] = "ask", [TAKE] = "take" };

@@ -14,7 +14,7 @@
  * rather than given wrong data. */
 #include <stdlib.h>
 
-#include "client/cli_priv.h"
+#include "client/client_impl.h"
 
 enum { ASK, ANSWER, END };
 static const char *const names[] = { [ASK] = "ask", [ANSWER] = "answer", [END] = "end" };

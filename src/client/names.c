@@ -6,7 +6,7 @@
  *            CHECK -> PARENT <-> PARENT_CHECK -> CALL	a rename: look up its new directory first */
 #include <stdlib.h>
 
-#include "client/cli_priv.h"
+#include "client/client_impl.h"
 
 #define MAX_HOPS 64
 #define MAX_TRIES 4

@@ -5,7 +5,7 @@
  * asked for is -EBADMSG. */
 #include <assert.h>
 
-#include "client/api_priv.h"
+#include "client/api_impl.h"
 #include "sheaf_admin.h"
 
 static_assert(SHEAF_SCAN_MAX == SCAN_MAX && SHEAF_SCAN_KEY == SCAN_KEY &&

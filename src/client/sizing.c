@@ -8,7 +8,7 @@
  * append. */
 #include <stdlib.h>
 
-#include "client/cli_priv.h"
+#include "client/client_impl.h"
 
 #define MAX_TRIES 100
 

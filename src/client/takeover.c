@@ -15,7 +15,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "client/cli_priv.h"
+#include "client/client_impl.h"
 
 #define ITEM_MAX (16 * KIB) /* more than any one item takes */
 /* Skipped after an export, for client_go_on(): an importer may have used such numbers, and died. */

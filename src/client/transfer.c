@@ -18,7 +18,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "client/cli_priv.h"
+#include "client/client_impl.h"
 
 #define PART_BYTES (64 * MIB) /* in one request */
 #define COPY_STRIPES 16384 /* in one call; longer copies return a short count */

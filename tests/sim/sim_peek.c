@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "client/cli_priv.h"
+#include "client/client_impl.h"
 #include "server/srv.h"
 #include "sim_priv.h"
 #include "sim_world.h"

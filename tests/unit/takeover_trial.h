@@ -3,7 +3,7 @@
 #ifndef SHEAF_TAKEOVER_TRIAL_H
 #define SHEAF_TAKEOVER_TRIAL_H
 
-#include "client/cli_priv.h"
+#include "client/client_impl.h"
 
 #include "test.h"
 

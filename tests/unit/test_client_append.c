@@ -2,7 +2,7 @@
  * under an epoch, and what it does when the file was truncated meanwhile. */
 #include <fcntl.h>
 
-#include "client/cli_priv.h"
+#include "client/client_impl.h"
 
 #include "server_trial.h"
 

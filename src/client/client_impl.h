@@ -1,6 +1,6 @@
 /* Shared by the files of the client. Private to src/client. */
-#ifndef SHEAF_CLI_PRIV_H
-#define SHEAF_CLI_PRIV_H
+#ifndef SHEAF_CLIENT_IMPL_H
+#define SHEAF_CLIENT_IMPL_H
 
 #include "client/client.h"
 

@@ -1,10 +1,10 @@
 /* Shared by the files of the public interface. Private to src/client. */
-#ifndef SHEAF_API_PRIV_H
-#define SHEAF_API_PRIV_H
+#ifndef SHEAF_API_IMPL_H
+#define SHEAF_API_IMPL_H
 
 #include <pthread.h>
 
-#include "client/cli_priv.h"
+#include "client/client_impl.h"
 
 struct sheaf {
 	struct sheaf_backing b;
