@@ -1,7 +1,6 @@
-/* libsheaf for administrators: the rows that servers have stored, and repairs of them (used by
- * `sheaf check`); and how data travel (used by `sheaf explain`), which any user may see.
- * Scans and repairs need uid 0 (-EPERM). They may run while the file system is in use: a page of
- * rows is one consistent view of one server, two pages are two views. */
+/* libsheaf for administrators: creating a file system, its servers and their state, backup and
+ * restore, the rows that servers have stored and repairs of them, and how data travel. The sheaf
+ * command is built on this header; programs that only use files do not need it. */
 #ifndef SHEAF_ADMIN_H
 #define SHEAF_ADMIN_H
 
@@ -10,6 +9,98 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- creating a file system ---- */
+
+struct sheaf_init {
+	uint32_t size; /* sizeof(struct sheaf_init) */
+	uint32_t servers; /* 0: 4 */
+	uint32_t port; /* of the first server, consecutive for the others; 0: 7430 */
+	uint32_t stripe_unit; /* 0: 256 KiB */
+	const char *listen; /* address without port; NULL: 127.0.0.1 */
+	uint32_t metas; /* number of metadata servers, the first ones; 0: all */
+};
+/* Writes DIR/sheaf.conf, DIR/key, DIR/server.key and formats DIR/server0, ... DIR must not exist,
+ * or be empty. sheaf_why() explains a failure. */
+SHEAF_API int sheaf_init(const char *dir, const struct sheaf_init *o);
+
+/* ---- servers: `sheaf status` and `sheaf requests` ---- */
+
+struct sheaf_server {
+	uint32_t id, roles; /* 1 meta, 2 data */
+	char name[32], address[128];
+	int up; /* 1: the server answered; 0: only the fields above are set */
+	uint32_t pid, links, sessions, in_service;
+	uint64_t uptime_ns, rss_bytes, anon_bytes, requests;
+	uint64_t space_total, space_avail, pool_bytes, pool_free, pool_waits;
+	uint64_t bad_links, slow_inline, disk_inline, disk_handed;
+	uint64_t calls; /* system calls of its loop */
+	uint64_t refused; /* requests and links refused, for any reason */
+	uint64_t bytes_read, bytes_written; /* of data, since the server started */
+	uint64_t storage; /* servers with the same number share their space; 0: not known */
+	uint32_t load; /* clients whose bulk it moves; pool_bytes - pool_free are in transit */
+	uint64_t incarnation; /* of its storage: new at each format; sheaf_map(): the map's, or 0 */
+};
+SHEAF_API int sheaf_server_count(struct sheaf *fs);
+/* Asks one server, for at most timeout_ms. Returns 0 also if it is down (see up). */
+SHEAF_API int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s);
+
+/* Makes a round trip to server i; waits as long as any operation does. */
+SHEAF_API int sheaf_ping(struct sheaf *fs, int i);
+
+struct sheaf_request {
+	char op[33], state[33], client[65];
+	uint64_t age_ns, state_ns, trace, session, ino;
+	uint32_t uid;
+};
+/* What server i works on, oldest first: fills at most max rows, returns their number. */
+SHEAF_API int sheaf_server_requests(struct sheaf *fs, int i, int timeout_ms,
+				    struct sheaf_request *rows, int max);
+
+/* System calls that this connection has made so far. */
+SHEAF_API uint64_t sheaf_calls(struct sheaf *fs);
+
+/* ---- the cluster map, and adding a server; sheaf_why() explains failures ---- */
+
+/* Lists the servers that the metadata servers know, which may be more than the cluster file has:
+ * fills id, roles, name, address and incarnation of at most max, and `up` of the metadata servers
+ * that answered within timeout_ms. Returns the number of servers, or -errno if none answered. */
+SHEAF_API int sheaf_map(struct sheaf *fs, int timeout_ms, struct sheaf_server *s, int max);
+/* The metadata server that owns an inode. */
+SHEAF_API int sheaf_keeper(struct sheaf *fs, uint64_t ino);
+/* Creates the storage directory of server `id` of a cluster file, unless that was done before. */
+SHEAF_API int sheaf_server_format(const char *conf, int id);
+/* For a server that lost its storage directory, or all objects in it: creates what is missing,
+ * empty. 1: that was needed; 0: it was not, or the server runs. */
+SHEAF_API int sheaf_server_format_lost(const char *conf, int id);
+/* Announces a data server, which must have the next id, to all metadata servers; may be repeated.
+ * -ESTALE: the server is known with other storage. */
+SHEAF_API int sheaf_server_add(struct sheaf *fs, int id, const char *name, const char *address);
+/* Tells all metadata servers to accept this server's current storage: what files had on its earlier
+ * storage is lost. The server must be up. */
+SHEAF_API int sheaf_server_emptied(struct sheaf *fs, int id);
+
+/* ---- backup and restore of the metadata; sheaf_why() explains failures ---- */
+
+struct sheaf_backup {
+	uint32_t size; /* in: sizeof(struct sheaf_backup) */
+	uint32_t servers; /* metadata servers in the backup */
+	uint64_t bytes; /* size of the file */
+	int64_t time; /* ns since 1970: when the backup began */
+	uint32_t ids[SHEAF_MAX_SERVERS]; /* of these servers */
+};
+/* Copies the metadata of all metadata servers into a new file, while they work. */
+SHEAF_API int sheaf_backup(struct sheaf *fs, const char *file, struct sheaf_backup *b);
+/* Reads a whole backup and verifies it. */
+SHEAF_API int sheaf_backup_check(const char *file, struct sheaf_backup *b);
+/* Restores the metadata of one server, which must not run. -EEXIST: the metadata changed after the
+ * backup; `force` replaces them. */
+SHEAF_API int sheaf_restore(const char *conf, const char *file, int id, int force);
+
+/* ---- stored rows and repairs: `sheaf check` ----
+ *
+ * Scans and repairs need uid 0 (-EPERM). They may run while the file system is in use: a page of
+ * rows is one consistent view of one server, two pages are two views. */
 
 #define SHEAF_SCAN_MAX 512 /* rows per page */
 #define SHEAF_SCAN_KEY 264
@@ -114,6 +205,8 @@ struct sheaf_repair {
 };
 /* One transaction at server i. -EAGAIN: what it is based on has changed; nothing was done. */
 SHEAF_API int sheaf_repair(struct sheaf *fs, int i, const struct sheaf_repair *r);
+
+/* ---- how data travel: `sheaf explain`; any user may see it ---- */
 
 /* How data travel: inside the message, packed into one buffer, or directly from and into the
  * caller's pieces. The cheapest on this machine is chosen for each transfer, unless one is forced

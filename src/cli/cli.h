@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 #include "base/base.h"
-#include "sheaf.h"
+#include "sheaf_admin.h"
 
 #define CLI_VERSION "0.1.0"
 #define CLI_MAX_OPTIONS 12

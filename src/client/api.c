@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "client/api_impl.h"
+#include "sheaf_admin.h"
 
 #define HELPER_GRACE_NS NSEC_PER_MSEC /* the application may take the lead within this */
 #define HELPER_NAP_NS (100 * NSEC_PER_MSEC) /* until the helper checks a loop that has a leader */

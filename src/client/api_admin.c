@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "client/api_impl.h"
+#include "sheaf_admin.h"
 
 #define ASK_MS 2000 /* for the status of an added or emptied server */
 

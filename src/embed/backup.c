@@ -12,6 +12,7 @@
 
 #include "client/client.h"
 #include "embed/backup_file.h"
+#include "embed/embed.h"
 
 #define NAP_MS 20 /* between polls of an incomplete copy */
 

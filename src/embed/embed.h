@@ -1,8 +1,9 @@
 /* embed: opens a file system, by a cluster file or with targets inside this process. The public
- * functions are sheaf_connect() and sheaf_init() (include/sheaf.h). */
+ * functions are sheaf_connect() (include/sheaf.h), sheaf_init(), sheaf_backup() and sheaf_restore()
+ * (include/sheaf_admin.h). */
 #ifndef SHEAF_EMBED_H
 #define SHEAF_EMBED_H
 
-#include "sheaf.h"
+#include "sheaf_admin.h"
 
 #endif

@@ -29,6 +29,7 @@
 
 #include "../unit/test.h"
 #include "sheaf.h"
+#include "sheaf_admin.h"
 #include "sheaf_handle.h"
 
 #define CLUSTER_MAX 8
