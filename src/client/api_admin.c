@@ -1,4 +1,4 @@
-/* The public interface: the map, adding a server, copies of the metadata, layouts.
+/* The public interface: the map, adding a server, copies of the metadata.
  *
  * Threads: any; each call takes the connection's lock through api_begin() (api.c). Buffers: results
  * are copied out before the operation is freed. Errors: -errno, and sheaf_why() names the
@@ -169,46 +169,4 @@ int api_backup(struct sheaf *fs, uint32_t target, uint64_t id, uint64_t offset,
 	}
 	api_leave(fs, op);
 	return r;
-}
-
-/* ---- layouts ---- */
-
-static void layout_info(const struct wire_getattr_res *r, struct sheaf_layout_info *l)
-{
-	l->stripe_unit = r->layout.unit;
-	l->width = r->layout.n_targets;
-	l->start = r->layout.start;
-	l->bytes = r->at.size;
-	l->growing = r->at.unsettled;
-	memcpy(l->servers, r->layout.targets, l->width * sizeof(l->servers[0]));
-}
-
-int sheaf_h_layout(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
-		   struct sheaf_layout_info *l)
-{
-	struct cop *op;
-	int r;
-
-	if (l->size < sizeof(*l))
-		return -EINVAL;
-	op = api_begin(fs, c);
-	if (!op)
-		return -ENOMEM;
-	client_layout(op, h);
-	api_started(fs);
-	r = (int)api_finish(fs, op);
-	if (!r && !op->res.getattr.layout.n_targets)
-		r = -EINVAL;
-	if (!r)
-		layout_info(&op->res.getattr, l);
-	api_leave(fs, op);
-	return r;
-}
-
-int sheaf_get_layout(struct sheaf *fs, const char *path, struct sheaf_layout_info *l)
-{
-	struct sheaf_handle h;
-	int r = sheaf_h_lookup(fs, NULL, sheaf_root(fs), path, &h, NULL);
-
-	return r ? r : sheaf_h_layout(fs, NULL, h, l);
 }

@@ -55,6 +55,8 @@ void api_free(struct sheaf *fs);
 
 /* Instead of a wait: api_started(), passes the lead on and releases the lock. Returns 0. */
 int api_give(struct sheaf *fs);
+/* Detects links that broke since the last turn of the loop. */
+void api_poll_links(struct sheaf *fs);
 
 /* Describes both sides of a typed access as patterns. */
 int api_describe(struct typed *t, const void *mem, const struct sheaf_type *mem_type,

@@ -1,4 +1,4 @@
-/* The public interface: names, attributes and extended attributes, by handle and by path.
+/* The public interface: names, attributes, layouts and extended attributes, by handle and by path.
  *
  * Threads: any; each call takes the connection's lock through api_begin() (api.c). Buffers: results
  * are copied out before the operation is freed. Errors: -errno. */
@@ -271,71 +271,6 @@ int sheaf_h_truncate(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_
 	return (int)api_end(fs, op);
 }
 
-/* Reads one page; st NULL: names only. st_nlink 0 marks an inode of another server, or one that is
- * being written. *bare: the caller may not see attributes, only types. */
-static int read_page(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
-		     uint64_t cookie, struct sheaf_dirent *out, struct stat *st, int max,
-		     bool *bare)
-{
-	struct cop *op = max < 1 ? NULL : api_begin(fs, c);
-	const struct wire_readdir_res *res;
-	int r;
-
-	if (!op)
-		return max < 1 ? -EINVAL : -ENOMEM;
-	client_readdir(op, dir, cookie, (uint32_t)max, st != NULL);
-	api_started(fs);
-	r = (int)api_finish(fs, op);
-	res = &op->res.readdir;
-	*bare = st && !res->n_attrs;
-	if (!r && st && !*bare && res->n_attrs != res->n_entries)
-		r = -EBADMSG;
-	for (uint32_t i = 0; !r && i < res->n_entries && i < (uint32_t)max; i++) {
-		const struct wire_dir_entry *e = &res->entries[i];
-
-		out[i] = (struct sheaf_dirent){
-			.ino = e->h.ino, .gen = e->h.gen, .cookie = e->cookie, .type = e->type
-		};
-		memcpy(out[i].name, e->name.p, e->name.len);
-		if (*bare)
-			st[i] = (struct stat){ .st_ino = e->h.ino, .st_mode = e->type };
-		else if (st)
-			attr_to_stat(&res->attrs[i], &st[i]);
-		if (st && !*bare && (!res->attrs[i].ino || res->attrs[i].unsettled))
-			st[i].st_nlink = 0;
-	}
-	if (!r)
-		r = (int)MIN(res->n_entries, (uint32_t)max);
-	api_leave(fs, op);
-	return r;
-}
-
-int sheaf_h_readdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
-		    uint64_t cookie, struct sheaf_dirent *out, int max)
-{
-	bool bare;
-
-	return read_page(fs, c, dir, cookie, out, NULL, max, &bare);
-}
-
-int sheaf_h_readdir_stat(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
-			 uint64_t cookie, struct sheaf_dirent *out, struct stat *st, int max)
-{
-	bool bare;
-	int n = read_page(fs, c, dir, cookie, out, st, max, &bare);
-
-	for (int i = 0; i < n && !bare; i++) {
-		struct sheaf_handle h = { out[i].ino, out[i].gen };
-		int r = st[i].st_nlink ? 0 : sheaf_h_getattr(fs, c, h, &st[i]);
-
-		if (r == -ESTALE || r == -ENOENT) /* removed meanwhile */
-			st[i] = (struct stat){ .st_ino = out[i].ino };
-		else if (r)
-			return r;
-	}
-	return n;
-}
-
 /* ---- paths ---- */
 
 int sheaf_stat(struct sheaf *fs, const char *path, struct stat *st)
@@ -438,6 +373,48 @@ int sheaf_utimens(struct sheaf *fs, const char *path, const struct timespec ts[2
 		st.st_mtim = ts[1];
 	}
 	return which ? set_at(fs, path, which, &st) : 0;
+}
+
+/* ---- layouts ---- */
+
+static void layout_info(const struct wire_getattr_res *r, struct sheaf_layout_info *l)
+{
+	l->stripe_unit = r->layout.unit;
+	l->width = r->layout.n_targets;
+	l->start = r->layout.start;
+	l->bytes = r->at.size;
+	l->growing = r->at.unsettled;
+	memcpy(l->servers, r->layout.targets, l->width * sizeof(l->servers[0]));
+}
+
+int sheaf_h_layout(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
+		   struct sheaf_layout_info *l)
+{
+	struct cop *op;
+	int r;
+
+	if (l->size < sizeof(*l))
+		return -EINVAL;
+	op = api_begin(fs, c);
+	if (!op)
+		return -ENOMEM;
+	client_layout(op, h);
+	api_started(fs);
+	r = (int)api_finish(fs, op);
+	if (!r && !op->res.getattr.layout.n_targets)
+		r = -EINVAL;
+	if (!r)
+		layout_info(&op->res.getattr, l);
+	api_leave(fs, op);
+	return r;
+}
+
+int sheaf_get_layout(struct sheaf *fs, const char *path, struct sheaf_layout_info *l)
+{
+	struct sheaf_handle h;
+	int r = sheaf_h_lookup(fs, NULL, sheaf_root(fs), path, &h, NULL);
+
+	return r ? r : sheaf_h_layout(fs, NULL, h, l);
 }
 
 /* ---- extended attributes ---- */

@@ -1,0 +1,145 @@
+/* The public interface: the state of the servers, their requests, and the space that they have.
+ *
+ * Threads: any; see api.c. Buffers: results are copied out before the operation is freed.
+ * Errors: -errno. */
+#include <stdio.h>
+
+#include "client/api_impl.h"
+#include "sheaf_admin.h"
+
+uint64_t sheaf_calls(struct sheaf *fs)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&fs->lock);
+	n = fs->b.loop->calls;
+	pthread_mutex_unlock(&fs->lock);
+	return n;
+}
+
+int sheaf_server_count(struct sheaf *fs)
+{
+	int n;
+
+	pthread_mutex_lock(&fs->lock);
+	n = (int)client_targets(fs->b.client);
+	pthread_mutex_unlock(&fs->lock);
+	return n;
+}
+
+int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s)
+{
+	const struct conf_target *t;
+	const struct wire_status_res *r;
+	struct cop *op;
+
+	if (i < 0 || i >= sheaf_server_count(fs))
+		return -EINVAL;
+	op = api_begin(fs, NULL);
+	if (!op)
+		return -ENOMEM;
+	t = client_target(fs->b.client, (uint32_t)i);
+	*s = (struct sheaf_server){ .id = t->id, .roles = t->roles };
+	snprintf(s->name, sizeof(s->name), "%s", t->name);
+	snprintf(s->address, sizeof(s->address), "%s", t->address);
+	client_status(op, (uint32_t)i, (uint64_t)timeout_ms * NSEC_PER_MSEC);
+	api_started(fs);
+	r = &op->res.status;
+	if (api_finish(fs, op) == 0) {
+		s->up = 1;
+		s->pid = r->pid;
+		s->links = r->links;
+		s->sessions = r->sessions;
+		s->load = r->load;
+		s->in_service = r->in_service;
+		s->uptime_ns = r->uptime_ns;
+		s->rss_bytes = r->rss_bytes;
+		s->anon_bytes = r->anon_bytes;
+		s->requests = r->requests;
+		s->calls = r->calls;
+		s->space_total = r->space_total;
+		s->space_avail = r->space_avail;
+		s->pool_bytes = r->pool_bytes;
+		s->pool_free = r->pool_free;
+		s->pool_waits = r->pool_waits;
+		s->bad_links = r->bad_links;
+		s->refused = r->refused;
+		s->slow_inline = r->slow_inline;
+		s->disk_inline = r->disk_inline;
+		s->disk_handed = r->disk_handed;
+		s->bytes_read = r->bytes_read;
+		s->bytes_written = r->bytes_written;
+		s->storage = r->storage;
+		s->incarnation = r->incarnation;
+	}
+	api_leave(fs, op);
+	return 0;
+}
+
+int sheaf_statfs(struct sheaf *fs, struct statvfs *st)
+{
+	struct cop *op = api_begin(fs, NULL);
+	int r;
+
+	if (!op)
+		return -ENOMEM;
+	client_statfs(op);
+	api_started(fs);
+	r = (int)api_finish(fs, op);
+	*st = (struct statvfs){ .f_bsize = 256 * KIB, .f_frsize = 4096, .f_namemax = 255 };
+	st->f_blocks = op->space_total / st->f_frsize;
+	st->f_bfree = st->f_bavail = op->space_avail / st->f_frsize;
+	api_leave(fs, op);
+	return r;
+}
+
+int sheaf_ping(struct sheaf *fs, int i)
+{
+	struct cop *op;
+
+	if (i < 0 || i >= sheaf_server_count(fs))
+		return -EINVAL;
+	op = api_begin(fs, NULL);
+	if (!op)
+		return -ENOMEM;
+	client_ping(op, (uint32_t)i);
+	return (int)api_end(fs, op);
+}
+
+static void text(char *out, size_t n, struct wire_bytes b)
+{
+	snprintf(out, n, "%.*s", (int)b.len, (const char *)b.p);
+}
+
+int sheaf_server_requests(struct sheaf *fs, int i, int timeout_ms, struct sheaf_request *rows,
+			  int max)
+{
+	const struct wire_requests_res *r;
+	struct cop *op;
+	int n = 0;
+
+	if (i < 0 || i >= sheaf_server_count(fs))
+		return -EINVAL;
+	op = api_begin(fs, NULL);
+	if (!op)
+		return -ENOMEM;
+	client_requests(op, (uint32_t)i, (uint64_t)timeout_ms * NSEC_PER_MSEC);
+	api_started(fs);
+	n = (int)api_finish(fs, op);
+	r = &op->res.requests;
+	for (; n >= 0 && n < max && n < (int)r->n_rows; n++) {
+		const struct wire_request_info *q = &r->rows[n];
+
+		rows[n] = (struct sheaf_request){ .age_ns = q->age_ns,
+						  .state_ns = q->state_ns,
+						  .trace = q->trace,
+						  .session = q->session,
+						  .ino = q->ino,
+						  .uid = q->uid };
+		text(rows[n].op, sizeof(rows[n].op), q->op);
+		text(rows[n].state, sizeof(rows[n].state), q->state);
+		text(rows[n].client, sizeof(rows[n].client), q->client);
+	}
+	api_leave(fs, op);
+	return n;
+}
