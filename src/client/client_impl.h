@@ -151,7 +151,7 @@ void shape_of_type(struct cop *op, const struct type *type,
 		   struct shape *out); /* leaves base and end unset */
 void shape_of_list(struct cop *op, struct shape *out); /* of op->access */
 
-/* ---- refresh.c: fresh capabilities; transfer.c: spare lanes ---- */
+/* ---- refresh.c: fresh capabilities; lanes.c: spare lanes ---- */
 void cap_ask(struct cop *op, struct cfile *f, struct call *c, struct req *q); /* holds q */
 void cap_take(struct cfile *f, struct call *c); /* the answer, when q goes on */
 void lanes_free(struct client *c); /* frees the spare ones */

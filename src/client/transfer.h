@@ -1,0 +1,92 @@
+/* A transfer and its lanes: shared by transfer.c, lanes.c and parts.c, private to these.
+ *
+ * Each object that an access touches has one or two lanes. A lane takes the next part of the access
+ * that belongs to its object (parts.c), sends it and waits for the reply (lanes.c). */
+#ifndef SHEAF_TRANSFER_H
+#define SHEAF_TRANSFER_H
+
+#include "client/client_impl.h"
+
+#define PART_BYTES (64 * MIB) /* in one request */
+#define MAX_REFRESH 1000
+
+enum kind { READ, WRITE, ALLOCATE, COPY };
+
+struct epochs {
+	uint64_t oldest, newest;
+};
+
+/* What the lanes of one object share. */
+struct strand {
+	struct cursor next;
+	struct copy_cursor next_copy;
+	uint64_t end; /* the lowest end of the object in any reply */
+	bool shortened; /* a part of the access lies behind that end */
+};
+
+struct lane {
+	struct req q;
+	struct list spare;
+	struct cop *op;
+	struct strand *strand;
+	uint32_t index;
+	struct view view;
+	union { /* n entries */
+		void *list;
+		struct extent *ext;
+		struct copy_piece *pieces; /* of a copy */
+	};
+	size_t n, cap_list; /* cap_list: bytes allocated for list */
+	bool typed; /* sent as a pattern, not as the list */
+	struct wire_pattern pattern;
+	uint32_t source; /* object of the other file that the pieces of a copy come from */
+	uint32_t refreshes;
+	struct room room;
+	bool small; /* data travel inside the message */
+	bool other; /* the capability of the copy's source is being refreshed */
+	uint64_t epoch, other_epoch; /* of the capabilities sent */
+	uint64_t asked; /* when the part was sent */
+	struct call call;
+	union {
+		struct wire_read_args read;
+		struct wire_write_args write;
+		struct wire_allocate_args allocate;
+		struct wire_copy_args copy;
+	} args;
+	union {
+		struct wire_read_res read;
+		struct wire_write_res write;
+	} res;
+	/* lane_new() zeroes all fields above */
+	uint8_t *small_data; /* of a small write: small_room bytes, or NULL */
+	size_t small_room;
+};
+
+struct transfer {
+	enum kind kind;
+	enum net_mover mover;
+	uint32_t mode; /* of ALLOCATE */
+	struct cfile *other; /* of COPY: the source */
+	struct copy copy;
+	uint64_t want; /* of COPY: bytes asked for, before the source's size was known */
+	bool placed; /* of an append: its place is valid under place_epoch only */
+	uint64_t place_epoch;
+	bool sized; /* second pass of a read, after the size was asked for */
+	struct epochs epochs, other_epochs; /* of the parts written, and of the source of a copy */
+	uint32_t tries;
+	struct strand *strands; /* one per object */
+	const struct typed *typed; /* or NULL */
+	struct shape shape; /* of its file side; empty: too long, or the list is irregular */
+};
+
+/* ---- lanes.c ---- */
+struct lane *lane_new(struct cop *op, uint32_t index); /* NULL: no memory */
+void lane_free(struct lane *l);
+/* Starts a lane for an object; holds op->q until the lane has ended. */
+void lane_start(struct cop *op, uint32_t index);
+
+/* ---- parts.c ---- */
+/* Takes the next part of the lane's object. 0: there is one; 1: none is left; or -errno. */
+int part_take(struct lane *l);
+
+#endif
