@@ -10,6 +10,7 @@
 #include "direct/direct.h"
 #include "layout/layout.h"
 #include "net/net.h"
+#include "net/peer.h"
 #include "sheaf_handle.h"
 
 struct client;

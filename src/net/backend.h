@@ -2,7 +2,35 @@
 #ifndef SHEAF_BACKEND_H
 #define SHEAF_BACKEND_H
 
+#include "net/bulk.h"
+#include "net/link.h"
+#include "net/msg.h"
 #include "net/net.h"
+
+struct peer;
+
+enum { BACKEND_TCP = 1, BACKEND_LOOP = 2, BACKEND_SHM = 4, BACKEND_OFI = 8 };
+
+#define NET_SCRATCH (64 * KIB)
+uint8_t *net_scratch(struct net *n); /* allocates n->scratch; NULL: out of memory */
+
+/* A backend: how links of one medium send and transfer. */
+struct net_ops {
+	const char *name;
+	void (*send)(struct link *l, struct msg *m); /* the head is encoded; takes m */
+	int (*expose)(struct link *l, struct net_desc *d);
+	void (*retract)(struct link *l, struct net_desc *d, struct req *q);
+	void (*put)(struct link *l, const struct wire_mem_desc *d, uint64_t at,
+		    const struct iovec *src, size_t n, struct req *q);
+	/* NULL: not supported by this backend */
+	void (*put_file)(struct link *l, const struct wire_mem_desc *d, uint64_t at, int file,
+			 const struct extent *ext, const struct iovec *mapped, size_t n,
+			 struct req *q);
+	void (*get)(struct link *l, const struct wire_mem_desc *d, uint64_t at,
+		    const struct iovec *dst, size_t n, struct net_direct *direct, struct req *q);
+	void (*shut)(struct link *l, int error); /* ends all transfers */
+	void (*destroy)(struct link *l);
+};
 
 /* A transfer in progress on a link; from the free list of its net. */
 struct xfer {
@@ -37,6 +65,13 @@ struct link *tcp_accepted(struct net *n, int fd); /* or NULL: out of memory */
 int loop_listen(struct net *n, const char *address, char *err, size_t err_len);
 int loop_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
 	      struct link **out);
+
+int link_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
+	      struct link **out);
+/* Dials a server of this host over its Unix socket. Fails at once if there is none, if Unix sockets
+ * are switched off, or if the server cannot accept now. */
+int link_dial_local(struct net *n, struct peer *p, const char *address, uint32_t target,
+		    struct link **out);
 
 /* Initialises the common part of a link. refs starts at 1, held by the net. */
 void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct peer *p,

@@ -9,9 +9,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
-#include "net/net.h"
+#include "net/costs.h"
 
 #define SEGMENTS 256
 #define SEGMENT 16 /* bytes */

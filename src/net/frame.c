@@ -2,6 +2,7 @@
  * it reads exactly one head at a time, together with the end of the body before it. */
 #include <stdlib.h>
 
+#include "net/backend.h"
 #include "net/frame.h"
 
 void frame_init(struct frame_in *f, struct net *n, const struct frame_sink *sink, void *arg)

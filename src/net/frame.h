@@ -2,6 +2,7 @@
 #ifndef SHEAF_FRAME_H
 #define SHEAF_FRAME_H
 
+#include "net/msg.h"
 #include "net/net.h"
 
 #define FRAME_TAIL 4 /* status after the body of a DATA frame */

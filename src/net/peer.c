@@ -17,7 +17,7 @@
 #include <stdlib.h>
 
 #include "net/backend.h"
-#include "net/frame.h"
+#include "net/peer.h"
 
 #define COMPANY_NS (NSEC_PER_MSEC / 2) /* how long a deferred call waits for another call */
 #define BACKOFF_MIN_MS 20

@@ -1,7 +1,7 @@
 /* Refusals: counted by reason, and logged at a bounded rate. Threads: the loop's. */
 #include <stdio.h>
 
-#include "net/net.h"
+#include "net/link.h"
 
 #define TOLD_MAX 10 /* lines per reason and period, over all links */
 #define TOLD_NS (60 * NSEC_PER_SEC)

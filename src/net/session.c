@@ -2,7 +2,8 @@
  * and when a lease ends. Owned by the loop. Opens and locks on a session belong to the server. */
 #include <stdlib.h>
 
-#include "net/net.h"
+#include "net/link.h"
+#include "net/session.h"
 
 int sessions_init(struct sessions *t, struct loop *l, uint64_t lease_ns)
 {

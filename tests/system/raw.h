@@ -6,7 +6,9 @@
 #include <netinet/tcp.h>
 
 #include "cluster.h"
+#include "net/backend.h"
 #include "net/frame.h"
+#include "net/mac.h"
 
 struct raw {
 	int fd;

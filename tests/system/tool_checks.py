@@ -71,13 +71,16 @@ def includes():
     put("tree/src/core/core.h", '#include "base/base.h"\n#include "core/inner.h"\n')
     put("tree/src/core/inner.h", '/* #include "net/net.h" */\n')
     put("tree/src/net/net.h", '#include "core/core.h"\n')
-    put("tree/src/client/file.c", '#include "sheaf.h"\n#include "net/net.h"\n')
+    put("tree/src/net/peer.h", '#include "net/net.h"\n#include "net/backend.h"\n')
+    put("tree/src/net/backend.h", "")
+    put("tree/src/client/file.c", '#include "sheaf.h"\n#include "net/net.h"\n#include "net/peer.h"\n')
     expect("a good tree passes", run("check_includes.py", "tree"), 0, "0 violations")
     for text, why in (('#include "net/net.h"\n', "core may include only: base"),
                       ('\n#include "base/other.h"\n', "bad.c:2"),
                       ('#include "../net/net.h"\n', "relative to src/"),
                       ('#include <sheaf.h>\n', "may not use the public headers"),
                       ('#include "xdr/gen/sheaf.h"\n', "xdr offers only xdr/xdr.h"),
+                      ('#include "net/backend.h"\n', "net offers only net/net.h"),
                       ('#include "nowhere.h"\n', "no such file")):
         put("tree/src/core/bad.c", text)
         expect(f"{text.strip()} in core is refused", run("check_includes.py", "tree"), 1, "bad.c", why)

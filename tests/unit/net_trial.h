@@ -5,6 +5,8 @@
 
 #include "net/backend.h"
 #include "net/frame.h"
+#include "net/peer.h"
+#include "net/session.h"
 
 #include "test.h"
 

@@ -1,0 +1,65 @@
+/* Links: connections that both ends have authenticated.
+ *
+ * When a link breaks, its transfers end with an error and their buffers are free; sessions and
+ * requests are not affected. Threads: the loop's. */
+#ifndef SHEAF_LINK_H
+#define SHEAF_LINK_H
+
+#include "net/limits.h"
+#include "net/msg.h"
+#include "net/net.h"
+
+struct net_ops;
+struct peer;
+struct session;
+
+enum link_state {
+	LINK_CONNECTING,
+	LINK_WAIT_CHALLENGE,
+	LINK_WAIT_WELCOME, /* last state of the dialling side */
+	LINK_WAIT_HELLO,
+	LINK_WAIT_RESPONSE, /* last state of the accepting side */
+	LINK_UP,
+	LINK_CLOSED
+};
+
+struct link {
+	const struct net_ops *ops;
+	struct net *net;
+	struct list in_net;
+	enum link_state state;
+	uint32_t refs;
+	bool dialled;
+	uint32_t role; /* LINK_CLIENT or LINK_SERVER, as the dialler proved */
+	char key[CONF_NAME_MAX]; /* name of the key of the proof */
+	uint8_t secret[KEY_BYTES]; /* that key */
+	struct key_role speaks; /* accepted client: the users its key may act for */
+	struct origin from; /* accepted link: the remote address */
+	struct usage held; /* accepted link: limits in use, from its proof on */
+	char way[24]; /* Unix socket: a label with the dialler's uid, part of the proofs; "": TCP */
+	const char *reason; /* why it is refused, or NULL */
+	uint32_t told; /* bit set of the refusals already logged */
+	bool joining; /* is asking for a session */
+	uint32_t want_target;
+	struct peer *peer; /* dialled link */
+	struct session *session; /* accepted link, once it has a session */
+	uint64_t verifier; /* of the remote server */
+	uint64_t incarnation; /* of the remote server's storage */
+	uint8_t nonce[32]; /* of this side */
+	struct list descs; /* exposed memory */
+	struct net_account *account;
+	struct msg *hello; /* kept until the proofs are made */
+	struct timer patience; /* for the handshake, then for stalls */
+	uint64_t progress; /* when bytes last moved */
+	char host[LINK_HOST_MAX];
+};
+
+void link_close(struct link *l, int error); /* acts once; safe inside callbacks */
+/* The account of the key that the link proved, with a reference; NULL: out of memory. */
+struct key_account *link_key_account(struct link *l);
+void link_ref(struct link *l);
+void link_unref(struct link *l);
+/* Encodes the frame head in front of m and sends it; takes m. On a closed link it only frees m. */
+void link_send(struct link *l, uint32_t kind, uint64_t tag, struct msg *m);
+
+#endif

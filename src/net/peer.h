@@ -1,0 +1,143 @@
+/* The client side of one session: a peer dials, resumes the session, sends calls and retransmits
+ * them. Servers use peers, too, to call each other. */
+#ifndef SHEAF_PEER_H
+#define SHEAF_PEER_H
+
+#include "net/bulk.h"
+#include "net/msg.h"
+#include "net/net.h"
+
+struct peer;
+
+/* One remote procedure call. The caller owns the memory and lends it, with args and what they point
+ * to, until q continues. The reply's references point into `in`, which call_fini() frees. */
+struct call {
+	struct list link;
+	struct peer *peer;
+	struct req *q;
+	uint32_t op;
+	bool once; /* never executed again after an unknown outcome, which is an error */
+	const struct cred_wire *cred;
+	void *args, *res; /* the structs of the operation's row in proto/ops.def */
+	struct arena *arena; /* for arrays in the result */
+	struct view *mem; /* user memory for bulk, or NULL */
+	int mem_access;
+	enum net_mover mover; /* for mem */
+	struct wire_mem_desc *mem_wire; /* where its descriptor goes in args */
+	uint64_t trace;
+	uint64_t deadline; /* loop time */
+	bool later; /* deferred: leaves with the next call, or after COMPANY_NS */
+	int status; /* of the reply: 0 or -errno, also passed to q */
+	struct wire_rep_head head;
+	struct wire_referral referral; /* if status is -EREMOTE */
+	struct msg *in;
+	uint64_t verifier; /* of the server that answered */
+	/* private to peer.c */
+	struct net_desc desc;
+	uint32_t slot, sequence;
+	uint32_t map_version; /* sent with the request */
+	uint64_t sent_at;
+	bool sent;
+	uint64_t counts; /* bytes of mem counted in peer->outstanding */
+	bool front; /* goes before all other calls of this peer */
+	struct timer timer;
+};
+
+struct cred_wire {
+	uint32_t uid, gid, n_gids;
+	uint32_t gids[32];
+};
+
+struct peer_slot {
+	struct call *call; /* NULL and busy: the call was cancelled, its reply is still due */
+	uint32_t sequence;
+	bool busy;
+};
+
+enum peer_state { PEER_IDLE, PEER_DIALLING, PEER_SESSION, PEER_UP, PEER_WAITING, PEER_HALTED };
+
+struct peer {
+	struct net *net;
+	uint32_t target;
+	uint32_t role;
+	char address[CONF_ADDR_MAX];
+	enum peer_state state;
+	struct link *link;
+	bool shun_local; /* the Unix socket led to no usable server: dial TCP next time */
+	struct peer_slot slots[SESSION_SLOTS];
+	uint32_t n_slots; /* granted by the server */
+	struct list queue; /* calls without a slot, in order */
+	struct list bulk; /* calls with memory that wait until fewer bytes are outstanding */
+	uint64_t outstanding; /* bytes of memory exposed by calls with a slot */
+	uint32_t load; /* clients that share the server, as in its last reply */
+	uint32_t n_front; /* number of calls with `front`: all others wait for them */
+	uint64_t session; /* 0: none */
+	uint8_t secret[16];
+	uint64_t boot; /* of the server, from its last reply to OP_SESSION */
+	uint64_t verifier;
+	uint64_t incarnation; /* of the server's storage, as last told; 0: not known */
+	uint32_t lease_ms;
+	uint32_t map_version; /* the newest map version that the server has told */
+	uint32_t eager_bytes; /* credit: how much data a request may carry inline */
+	uint64_t last_traffic;
+	uint64_t renewed; /* when the last answered call was sent: the lease is at least as young */
+	uint32_t backoff_ms;
+	struct timer timer; /* redials, or renews the lease */
+	struct timer company; /* flushes deferred calls */
+	struct timer breather; /* retransmits calls that the server had no room for */
+	uint32_t breather_ms;
+	struct call session_call; /* establishes the session; has no slot */
+	struct req session_req;
+	struct wire_session_args session_args;
+	struct wire_session_res session_res;
+	struct arena arena;
+	struct call ping;
+	struct req ping_req;
+	bool ping_busy, session_busy; /* their requests are on the loop */
+	struct wire_void_args ping_args;
+	struct wire_void_res ping_res;
+	int last_error; /* why the peer is not up */
+	bool keep_alive; /* renew the lease when idle */
+	bool unclaimed; /* claims ended without an answer: the owner has to claim again */
+	void *owner;
+	/* The server restarted, or the session was lost: the client must claim its opens and locks
+	 * again. Called when the session exists, before queued calls are sent. */
+	void (*restarted)(struct peer *p, bool session_lost);
+	/* The session is up over a new link, with this answer; the link is gone. Or NULL. */
+	void (*session_up)(struct peer *p, const struct wire_session_res *r);
+	void (*link_down)(struct peer *p);
+	/* The server has a newer map. Calls made here with peer_call_front() go before all others.
+	 * May be NULL. */
+	void (*map_changed)(struct peer *p);
+	void (*storage_told)(struct peer *p); /* a link is up and `incarnation` is set */
+	uint64_t n_sent, n_resent; /* calls sent and retransmitted */
+	uint64_t round; /* ns: the fastest reply to a call without memory; 0: none yet */
+	uint64_t answered_at; /* when the last reply came */
+	struct net_account account;
+};
+
+void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, const char *address);
+/* Sends nothing: closes the link and ends queued calls with -ESHUTDOWN. */
+void peer_fini(struct peer *p);
+bool peer_is_local(const struct peer *p); /* its link uses the Unix socket */
+const char *peer_medium(const struct peer *p); /* "unix", or the backend's name; NULL: no link */
+void peer_call(struct peer *p, struct call *c, struct req *q);
+/* For claims: goes before all queued or retransmitted calls, which wait for its reply. */
+void peer_call_front(struct peer *p, struct call *c, struct req *q);
+/* Closes the link and ends all calls with -ESHUTDOWN, later ones too. The session stays as it is,
+ * for peer_go_on() or for another process. */
+void peer_halt(struct peer *p);
+/* Resumes the session at once, not with the next call; also one taken over from another process. */
+void peer_go_on(struct peer *p);
+/* How many bytes may be outstanding at once: fewer if many clients share the server. A call with
+ * more goes alone. */
+uint64_t peer_room(const struct peer *p);
+/* True: a call was cancelled over this link and its reply is still due. */
+bool peer_silent(const struct peer *p);
+/* Asks the server to answer soon, with whatever result. */
+void peer_hurry(struct call *c);
+/* Ends a call early: q continues with `error` once its memory is safe. */
+void peer_cancel(struct call *c, int error);
+void call_fini(struct call *c);
+
+#endif

@@ -1,0 +1,74 @@
+/* The server side of sessions.
+ *
+ * A session is the state of one client at one server: slots, and what the server's operations
+ * attach to it. It lives until its lease ends and is resumed over a new link. */
+#ifndef SHEAF_SESSION_H
+#define SHEAF_SESSION_H
+
+#include "net/limits.h"
+#include "net/net.h"
+
+struct link;
+
+struct slot {
+	uint32_t sequence; /* last one seen */
+	uint32_t op; /* the operation of that request; 0: none yet */
+	void *request; /* in service, or NULL */
+};
+
+struct session {
+	struct hnode node;
+	struct list all;
+	struct sessions *table;
+	uint64_t id;
+	uint8_t secret[16];
+	char client[LINK_HOST_MAX];
+	struct link *link; /* NULL: waiting to be resumed */
+	struct slot slots[SESSION_SLOTS];
+	uint32_t in_service;
+	struct list ending; /* session_quiesce() calls that wait until in_service is 0 */
+	struct timer lease;
+	uint64_t renewed;
+	bool reclaimed; /* has claimed its opens since this server started */
+	bool doomed; /* being ended: cannot be resumed */
+	struct list opens; /* used by the server */
+	struct list parked; /* used by the server: requests that wait for locks */
+	struct usage held; /* limits in use, charged to the key that last created or resumed it */
+	struct pool_share share,
+		copy_share; /* buffers for its transfers and for copies: see session_share() */
+};
+
+struct sessions {
+	struct htab by_id;
+	struct list all;
+	struct loop *loop;
+	uint64_t lease_ns;
+	uint32_t count;
+	void *owner;
+	/* The lease has ended. The owner cleans up and then frees the session. */
+	void (*expired)(void *owner, struct session *s);
+};
+
+int sessions_init(struct sessions *t, struct loop *l, uint64_t lease_ns);
+void sessions_fini(struct sessions *t); /* frees them all, without callbacks */
+int session_new(struct sessions *t, uint64_t id, const uint8_t secret[16], const char *client,
+		struct session **out);
+struct session *session_find(struct sessions *t, uint64_t id);
+void session_attach(struct session *s, struct link *l);
+void session_detach(struct session *s); /* the link is gone; the lease keeps running */
+/* The session's share of the pool (copies: of the copy pool). All sessions of a key that acts for
+ * one user have one share together. */
+struct pool_share *session_share(struct session *s, bool copies);
+void session_free(struct session *s);
+/* Checks the slot of a request that arrives and takes it. 0; -EBADMSG: impossible slot or sequence,
+ * close the link; -EKEYREJECTED: a different operation was sent under this sequence. */
+int session_enter(struct session *s, uint32_t slot, uint32_t sequence, uint32_t op, void *request);
+void session_leave(struct session *s, uint32_t slot);
+/* Holds q until no request of this session is in service. */
+struct session_wait {
+	struct list link;
+	struct req *q;
+};
+void session_quiesce(struct session *s, struct session_wait *w, struct req *q);
+
+#endif
