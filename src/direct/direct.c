@@ -1,6 +1,7 @@
 /* Direct reads: the object directories of servers on this host, and the object files that are open.
  * The invariants, threads and errors are described in direct.h. */
 #include "direct/direct.h"
+#include "net/peer.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -88,12 +88,6 @@ int link_message(struct link *l, uint32_t kind, uint64_t tag, struct msg *m);
 int link_check_head(struct link *l, const struct wire_frame_head *h);
 struct net_desc *link_desc(struct link *l, uint64_t tag);
 
-/* Upcalls into peer.c */
-void peer_link_up(struct peer *p, struct link *l);
-void peer_map(struct peer *p, uint32_t version);
-void peer_link_down(struct peer *p, struct link *l, int error);
-int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m); /* takes m */
-
 /* ---- pace.c: how much a link moves in one turn of the loop ---- */
 
 struct allowance {

@@ -16,7 +16,7 @@
 #include "net/backend.h"
 #include "net/frame.h"
 #include "net/mac.h"
-#include "net/peer.h"
+#include "net/peer_private.h"
 
 #define HANDSHAKE_NS (5 * NSEC_PER_SEC)
 #define LOCAL_NS (NSEC_PER_SEC / 2) /* handshake over a Unix socket; then TCP is dialled */

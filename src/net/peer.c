@@ -1,517 +1,17 @@
-/* The client side of a session with one target.
+/* The client side of a session with one target: its links, its session, its lease.
  *
  *   IDLE -> DIALLING -> SESSION -> UP          the session exists, calls are sent
  *     ^________ WAITING <___|_______|          the link broke: dial again after a delay
  *
  * HALTED, from any state: no link and no calls; the session waits for peer_go_on() or for another
- * process.
+ * process. calls.c has the calls.
  *
- * A call takes a slot and a sequence number when it is first sent and keeps both until it is
- * answered. After a break it is retransmitted with the same numbers, so the server can tell it from
- * a new request. If the session itself is lost (lease expired, server forgot it), reads and writes
- * of data start over under the new session; a metadata change with an unknown outcome ends with
- * -EIO.
- *
- * Threads: the loop's. Memory: calls and their arguments are the caller's until their request
- * continues. */
-#include <stdlib.h>
-
+ * Threads: the loop's. */
 #include "net/backend.h"
-#include "net/peer.h"
+#include "net/peer_private.h"
 
-#define COMPANY_NS (NSEC_PER_MSEC / 2) /* how long a deferred call waits for another call */
 #define BACKOFF_MIN_MS 20
 #define BACKOFF_MAX_MS 1000
-#define BREATHER_MIN_MS 2
-#define BREATHER_MAX_MS 200
-#define NO_SLOT UINT32_MAX
-#define ROOM_MAX (128 * MIB) /* outstanding bytes at a server without other clients */
-#define ROOM_MIN (4 * MIB)
-
-static void peer_dial(struct peer *p);
-static void pump(struct peer *p);
-static void resend(struct peer *p);
-static void call_timeout(struct timer *t);
-
-static struct loop *loop_of(struct peer *p)
-{
-	return p->net->loop;
-}
-
-/* ---- ends of calls ---- */
-
-/* The memory of the call is no longer outstanding. */
-static void uncount(struct call *c)
-{
-	c->peer->outstanding -= c->counts;
-	c->counts = 0;
-}
-
-static void finish(struct call *c, int error)
-{
-	struct req *q = c->q;
-	struct peer *p = c->peer;
-	bool last = c->front && --p->n_front == 0;
-
-	list_del(&c->link);
-	timer_del(loop_of(p), &c->timer);
-	uncount(c);
-	c->front = false;
-	c->status = error;
-	c->q = NULL;
-	req_done(q, error, 0);
-	if (last && p->state == PEER_UP) { /* the other calls have waited for this one */
-		resend(p);
-		pump(p);
-	}
-}
-
-/* Ends a call whose memory the peer may still reach. */
-static void retract_and_finish(struct call *c, int error)
-{
-	/* safe at once on all present backends; on RDMA the retract will have to hold c->q */
-	if (c->desc.tag)
-		net_retract(c->peer->link, &c->desc, c->q);
-	finish(c, error);
-}
-
-void call_fini(struct call *c)
-{
-	msg_free(c->in);
-	c->in = NULL;
-}
-
-static void release_slot(struct peer *p, uint32_t slot)
-{
-	p->slots[slot].call = NULL;
-	p->slots[slot].busy = false;
-}
-
-/* Asks the server to answer the request of this tag soon. */
-static void send_cancel(struct peer *p, uint64_t tag)
-{
-	struct msg *m = p->link ? msg_new(p->net, 0) : NULL;
-
-	if (m)
-		link_send(p->link, FRAME_CANCEL, tag, m);
-}
-
-static uint64_t tag_of(const struct call *c)
-{
-	return (uint64_t)c->slot << 32 | c->sequence;
-}
-
-bool peer_silent(const struct peer *p)
-{
-	for (uint32_t i = 0; i < SESSION_SLOTS; i++)
-		if (p->slots[i].busy && !p->slots[i].call)
-			return true;
-	return false;
-}
-
-void peer_hurry(struct call *c)
-{
-	if (c->q && c->sent && c->slot != NO_SLOT)
-		send_cancel(c->peer, tag_of(c));
-}
-
-void peer_cancel(struct call *c, int error)
-{
-	struct peer *p = c->peer;
-
-	if (!c->q)
-		return;
-	if (c->sent && c->slot != NO_SLOT) {
-		uint64_t tag = tag_of(c);
-
-		p->slots[c->slot].call = NULL; /* busy until the reply comes or the link breaks */
-		retract_and_finish(c, error);
-		send_cancel(p, tag);
-		return;
-	}
-	if (c->slot != NO_SLOT) /* it was sent over a link that broke: the outcome is unknown */
-		release_slot(p, c->slot);
-	finish(c, error);
-}
-
-/* When bytes of this call, or of the calls that it waits for, last moved; 0: never. */
-static uint64_t moved_at(const struct call *c)
-{
-	const struct peer *p = c->peer;
-
-	if (!c->mem || !p->link)
-		return 0;
-	if (c->sent)
-		return c->desc.moved;
-	return c->slot == NO_SLOT && p->outstanding ? p->link->progress : 0;
-}
-
-static void call_timeout(struct timer *t)
-{
-	struct call *c = container_of(t, struct call, timer);
-	struct peer *p = c->peer;
-	bool session_call = c == &p->session_call, ping = c == &p->ping;
-	uint64_t patience = p->net->id.timeout_ms * NSEC_PER_MSEC;
-	uint64_t moved = moved_at(c);
-	bool asked = c->sent;
-
-	/* bulk in motion does not time out, however large, nor do calls that wait for it */
-	if (moved && moved + patience > loop_of(p)->now) {
-		timer_set(loop_of(p), t, moved + patience);
-		return;
-	}
-	peer_cancel(c, p->state == PEER_UP || !p->last_error ? -ETIMEDOUT : p->last_error);
-	if ((session_call || ping) && asked && p->link) /* no answer: try another link */
-		link_close(p->link, -ETIMEDOUT);
-}
-
-/* ---- sending ---- */
-
-/* The server told the version of its map. */
-void peer_map(struct peer *p, uint32_t version)
-{
-	if (version <= p->map_version)
-		return;
-	p->map_version = version;
-	if (p->map_changed)
-		p->map_changed(p);
-}
-
-static struct msg *encode_call(struct peer *p, struct call *c)
-{
-	static const struct cred_wire nobody = { 65534, 65534, 0, { 0 } };
-	const struct cred_wire *cr = c->cred ? c->cred : &nobody;
-	uint64_t now = loop_of(p)->now;
-	uint64_t left = c->deadline > now ? (c->deadline - now) / NSEC_PER_MSEC : 0;
-	struct wire_req_head h = {
-		.op = c->op,
-		.slot = c->slot,
-		.sequence = c->sequence,
-		.session = c->slot == NO_SLOT ? 0 : p->session,
-		.uid = cr->uid,
-		.gid = cr->gid,
-		.n_gids = cr->n_gids,
-		.gids = (uint32_t *)(uintptr_t)cr->gids,
-		.map_version = p->map_version,
-		.time_left_ms = (uint32_t)MIN(left, (uint64_t)UINT32_MAX),
-		.trace = c->trace,
-	};
-
-	c->map_version = p->map_version;
-	return msg_encode(p->net, XDR_ANY(xdr_wire_req_head), &h, wire_op_rows[c->op].args,
-			  c->args);
-}
-
-static void transmit(struct peer *p, struct call *c)
-{
-	uint64_t tag = tag_of(c);
-	struct msg *m;
-	int r;
-
-	list_del(&c->link);
-	if (c->mem) {
-		r = net_expose(p->link, c->mem, c->mem_access, c->mover, tag, &c->desc);
-		if (r) {
-			if (c->slot != NO_SLOT)
-				release_slot(p, c->slot);
-			finish(c, r);
-			return;
-		}
-		c->mem_wire->tag = tag;
-		c->mem_wire->length = c->mem->length;
-		c->mem_wire->keys = c->desc.keys;
-	}
-	m = encode_call(p, c);
-	if (!m) {
-		if (c->slot != NO_SLOT)
-			release_slot(p, c->slot);
-		retract_and_finish(c, -EMSGSIZE);
-		return;
-	}
-	c->sent = true;
-	c->sent_at = p->last_traffic = loop_of(p)->now;
-	p->n_sent++;
-	link_send(p->link, FRAME_REQUEST, tag, m); /* may break the link and free c */
-}
-
-uint64_t peer_room(const struct peer *p)
-{
-	return MAX(ROOM_MAX / MAX(p->load, 1u), ROOM_MIN);
-}
-
-static bool fits(const struct peer *p, const struct call *c)
-{
-	return !p->outstanding || p->outstanding + c->mem->length <= peer_room(p);
-}
-
-/* The next call to send, or NULL. A call whose memory would exceed peer_room() waits on `bulk`, and
- * so do all later calls with memory; calls without memory pass them. */
-static struct call *next_call(struct peer *p)
-{
-	struct call *c, *first = list_first(&p->bulk, struct call, link);
-
-	if (p->n_front) {
-		list_for_each(c, &p->queue, link)
-			if (c->front)
-				return c;
-		return NULL;
-	}
-	if (first && fits(p, first))
-		return first;
-	while ((c = list_first(&p->queue, struct call, link)) && c->mem &&
-	       (!list_empty(&p->bulk) || !fits(p, c))) {
-		list_del(&c->link);
-		list_push(&p->bulk, &c->link);
-	}
-	return c;
-}
-
-/* Assigns free slots to queued calls, in order. The last slot is for calls with `front`. */
-static void pump(struct peer *p)
-{
-	uint32_t slot = 0, limit;
-	struct call *c;
-
-	while (p->state == PEER_UP && (c = next_call(p))) {
-		if (c->front) /* beyond the granted slots: calls in those may wait for this one */
-			limit = SESSION_SLOTS;
-		else
-			limit = p->n_slots == 1 ? 1 : MIN(p->n_slots, SESSION_SLOTS - 1u);
-		while (slot < limit && p->slots[slot].busy)
-			slot++;
-		if (slot >= limit)
-			return;
-		p->slots[slot].busy = true;
-		p->slots[slot].call = c;
-		c->slot = slot;
-		c->sequence = ++p->slots[slot].sequence;
-		c->counts = c->mem ? c->mem->length : 0;
-		p->outstanding += c->counts;
-		transmit(p, c);
-	}
-}
-
-static void company_over(struct timer *t)
-{
-	pump(container_of(t, struct peer, company));
-}
-
-static bool wait_for_company(struct peer *p)
-{
-	struct loop *l = loop_of(p);
-
-	return p->company.when || timer_set(l, &p->company, l->now + COMPANY_NS) == 0;
-}
-
-static void enqueue(struct peer *p, struct call *c, struct req *q, bool front)
-{
-	c->peer = p;
-	c->q = q;
-	c->slot = NO_SLOT;
-	c->counts = 0;
-	c->sent = false;
-	c->front = false;
-	c->status = 0;
-	c->desc.tag = 0;
-	c->in = NULL;
-	list_init(&c->link);
-	c->timer.when = 0;
-	c->timer.fire = call_timeout;
-	req_hold(q);
-	if (!p->net || p->state == PEER_HALTED) { /* the caller is about to be stopped, too */
-		c->q = NULL;
-		c->status = -ESHUTDOWN;
-		req_done(q, -ESHUTDOWN, 0);
-		return;
-	}
-	c->front = front;
-	p->n_front += front;
-	if (timer_set(loop_of(p), &c->timer, c->deadline)) {
-		finish(c, -ENOMEM);
-		return;
-	}
-	if (front)
-		list_push_front(&p->queue, &c->link);
-	else
-		list_push(&p->queue, &c->link);
-	if (p->state == PEER_IDLE)
-		peer_dial(p);
-	else if (!c->later || !wait_for_company(p))
-		pump(p);
-}
-
-void peer_call(struct peer *p, struct call *c, struct req *q)
-{
-	enqueue(p, c, q, false);
-}
-
-void peer_call_front(struct peer *p, struct call *c, struct req *q)
-{
-	enqueue(p, c, q, true);
-}
-
-/* ---- replies ---- */
-
-/* Finds the call of a reply (NULL: it was cancelled) and frees its slot. -EPROTO: no such request
- * was sent over this link. */
-static int call_of_reply(struct peer *p, const struct wire_rep_head *h, uint64_t tag,
-			 struct call **out)
-{
-	uint32_t slot = (uint32_t)(tag >> 32);
-	struct peer_slot *s;
-
-	*out = NULL;
-	if (h->slot != slot || h->sequence != (uint32_t)tag)
-		return -EPROTO;
-	if (slot == NO_SLOT) {
-		*out = p->session_call.q ? &p->session_call : NULL;
-		return 0;
-	}
-	if (slot >= SESSION_SLOTS)
-		return -EPROTO;
-	s = &p->slots[slot];
-	if (!s->busy || s->sequence != h->sequence || (s->call && !s->call->sent))
-		return -EPROTO;
-	*out = s->call;
-	release_slot(p, slot);
-	return 0;
-}
-
-/* The server no longer knows the session. */
-static bool session_gone(struct peer *p, const struct wire_rep_head *h)
-{
-	return h->status == ESTALE && h->slots == 0 && p->state == PEER_UP;
-}
-
-/* The server refused the call without executing it: the client's map was too old. The call is
- * retransmitted under the same numbers (it may have been executed over an earlier link), after the
- * calls that map_changed() put in front. */
-static void send_again(struct peer *p, struct call *c, const struct wire_rep_head *h)
-{
-	p->slots[c->slot].call = c;
-	p->slots[c->slot].busy = true;
-	c->sent = false;
-	if (c->desc.tag)
-		net_retract(p->link, &c->desc, c->q);
-	peer_map(p, h->map_version);
-	resend(p); /* while calls are in front, those alone; this one may be such a call (a claim) */
-	pump(p);
-}
-
-static bool map_too_old(const struct call *c, const struct wire_rep_head *h)
-{
-	return c && c->slot != NO_SLOT && h->status == EREMCHG && h->map_version > c->map_version;
-}
-
-/* The server refused the call without executing it, for lack of room. It is retransmitted under the
- * same numbers after a delay. */
-static bool no_room(const struct call *c, const struct wire_rep_head *h)
-{
-	return c && c->slot != NO_SLOT && h->status == EBUSY && h->slots == 0;
-}
-
-static void breather_over(struct timer *t)
-{
-	struct peer *p = container_of(t, struct peer, breather);
-
-	resend(p);
-	pump(p);
-}
-
-static void send_later(struct peer *p, struct call *c)
-{
-	struct loop *l = loop_of(p);
-	uint32_t jitter;
-
-	p->slots[c->slot].call = c;
-	p->slots[c->slot].busy = true;
-	p->n_slots = MIN(p->n_slots, (uint32_t)BUSY_SLOTS);
-	c->sent = false;
-	if (c->desc.tag)
-		net_retract(p->link, &c->desc, c->q);
-	if (p->breather.when)
-		return;
-	p->breather_ms =
-		MIN(MAX(2 * p->breather_ms, (uint32_t)BREATHER_MIN_MS), (uint32_t)BREATHER_MAX_MS);
-	l->env->clock->random(l->env, &jitter, sizeof(jitter));
-	timer_set(l, &p->breather,
-		  l->now + (p->breather_ms + jitter % p->breather_ms) * NSEC_PER_MSEC / 2);
-}
-
-/* Records the response time. For a call without memory it measures the distance to the server. */
-static void timed(struct peer *p, const struct call *c)
-{
-	uint64_t now = loop_of(p)->now, took = now - c->sent_at;
-
-	p->account.busy += now - MAX(c->sent_at, p->answered_at);
-	p->answered_at = now;
-	if (!c->mem)
-		p->round = p->round ? MIN(p->round, took) : took;
-}
-
-int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m)
-{
-	struct wire_rep_head h;
-	struct call *c;
-	struct xdr x;
-	int error;
-
-	xdr_decoder(&x, m->body, m->len, NULL);
-	if (!xdr_wire_rep_head(&x, &h) || h.status < 0 || h.status >= 4096) {
-		msg_free(m);
-		return -EPROTO;
-	}
-	if (session_gone(p, &h)) {
-		p->session = 0;
-		msg_free(m);
-		return -ESTALE; /* closes the link; the next one gets a new session */
-	}
-	error = call_of_reply(p, &h, tag, &c);
-	if (error) {
-		msg_free(m);
-		return error;
-	}
-	if (h.slots)
-		p->n_slots = MIN(h.slots, (uint32_t)SESSION_SLOTS);
-	p->eager_bytes = h.eager_bytes;
-	p->load = h.load;
-	p->verifier = h.verifier;
-	p->last_traffic = loop_of(p)->now;
-	if (map_too_old(c, &h)) {
-		msg_free(m);
-		send_again(p, c, &h);
-		return 0;
-	}
-	if (no_room(c, &h)) {
-		msg_free(m);
-		send_later(p, c);
-		return 0;
-	}
-	p->breather_ms = 0;
-	peer_map(p, h.map_version);
-	if (!c) { /* cancelled before */
-		msg_free(m);
-		pump(p);
-		return 0;
-	}
-	p->renewed = MAX(p->renewed, c->sent_at);
-	error = -h.status;
-	x.arena = c->arena;
-	if (error == -EREMOTE ? !xdr_wire_referral(&x, &c->referral) :
-				!error && (!wire_op_rows[c->op].res(&x, c->res) || xdr_left(&x)))
-		error = -EBADMSG;
-	c->head = h;
-	c->in = m;
-	c->verifier = h.verifier;
-	timed(p, c);
-	if (c->desc.tag) {
-		error = !error && c->desc.bad ? -EFAULT : error;
-		net_retract(l, &c->desc, c->q);
-	}
-	finish(c, error);
-	pump(p);
-	return error == -EBADMSG ? -EPROTO : 0;
-}
 
 /* ---- the session ---- */
 
@@ -564,49 +64,6 @@ static void peer_timer(struct timer *t)
 	peer_call(p, &p->ping, &p->ping_req);
 }
 
-/* The session was lost. Calls in flight start over; changes fail, since they may have executed. */
-static void forget_session(struct peer *p)
-{
-	struct list again = LIST_INIT(again);
-
-	for (uint32_t i = 0; i < SESSION_SLOTS; i++) {
-		struct call *c = p->slots[i].call;
-
-		p->slots[i] = (struct peer_slot){ 0 };
-		if (!c)
-			continue;
-		c->slot = NO_SLOT;
-		uncount(c);
-		if (c->once)
-			finish(c, -EIO);
-		else
-			list_push(&again, &c->link);
-	}
-	list_splice(&again, &p->bulk);
-	list_splice(&again, &p->queue);
-	list_splice(&p->queue, &again);
-}
-
-/* The link is new: the server has ended the calls that were cancelled over the old one. */
-static void release_given_up(struct peer *p)
-{
-	for (uint32_t i = 0; i < SESSION_SLOTS; i++)
-		if (!p->slots[i].call)
-			p->slots[i].busy = false;
-}
-
-static void resend(struct peer *p)
-{
-	for (uint32_t i = 0; i < SESSION_SLOTS && p->state == PEER_UP; i++) {
-		struct call *c = p->slots[i].call;
-
-		if (!c || c->sent || (p->n_front && !c->front))
-			continue;
-		p->n_resent++;
-		transmit(p, c);
-	}
-}
-
 static bool session_step(struct req *q)
 {
 	struct peer *p = container_of(q, struct peer, session_req);
@@ -632,7 +89,7 @@ static bool session_step(struct req *q)
 	restarted = p->unclaimed || (p->boot && p->boot != r->boot);
 	p->unclaimed = false;
 	if (lost)
-		forget_session(p);
+		peer_forget_session(p);
 	p->session = r->id;
 	p->boot = r->boot;
 	p->lease_ms = r->lease_ms;
@@ -642,11 +99,11 @@ static bool session_step(struct req *q)
 	p->state = PEER_UP;
 	p->backoff_ms = 0;
 	p->last_error = 0;
-	release_given_up(p);
+	peer_release_cancelled(p);
 	if (restarted) /* send a PING soon, so that the server does not wait longer for claims */
 		p->last_traffic = 0;
-	resend(p);
-	pump(p);
+	peer_resend(p);
+	peer_pump(p);
 	renew(p);
 	return false;
 }
@@ -681,18 +138,7 @@ void peer_link_up(struct peer *p, struct link *l)
 	list_init(&p->session_call.link);
 	req_hold(&p->session_req);
 	timer_set(lp, &p->session_call.timer, p->session_call.deadline);
-	transmit(p, &p->session_call);
-}
-
-static void fail_queued(struct peer *p, int error)
-{
-	struct list now = LIST_INIT(now);
-	struct call *c;
-
-	list_splice(&now, &p->queue);
-	list_splice(&now, &p->bulk);
-	while ((c = list_first(&now, struct call, link)))
-		finish(c, error);
+	call_transmit(p, &p->session_call);
 }
 
 void peer_link_down(struct peer *p, struct link *l, int error)
@@ -709,31 +155,23 @@ void peer_link_down(struct peer *p, struct link *l, int error)
 	if (!p->shun_local) /* keep the error of TCP: it tells why the server is not reached */
 		p->last_error = error;
 	p->state = PEER_WAITING;
-	for (uint32_t i = 0; i < SESSION_SLOTS; i++) {
-		struct call *c = p->slots[i].call;
-
-		if (!c)
-			continue;
-		c->sent = false;
-		c->desc.tag = 0;
-		call_fini(c);
-	}
+	peer_unsend(p);
 	if (p->session_call.q)
-		finish(&p->session_call, error);
+		call_finish(&p->session_call, error);
 	if (p->shun_local) { /* dial TCP at once */
 		timer_set(lp, &p->timer, lp->now);
 		return;
 	}
 	lp->env->clock->random(lp->env, &jitter, sizeof(jitter));
 	if (error == -EKEYREJECTED || error == -EXDEV || error == -EPROTONOSUPPORT)
-		fail_queued(p, error); /* retrying will not help */
+		peer_fail_queued(p, error); /* retrying will not help */
 	p->backoff_ms =
 		MIN(MAX(2 * p->backoff_ms, (uint32_t)BACKOFF_MIN_MS), (uint32_t)BACKOFF_MAX_MS);
 	timer_set(lp, &p->timer,
 		  lp->now + (p->backoff_ms + jitter % p->backoff_ms) * NSEC_PER_MSEC / 2);
 }
 
-static void peer_dial(struct peer *p)
+void peer_dial(struct peer *p)
 {
 	struct link *l;
 	int r = -ECONNREFUSED;
@@ -760,15 +198,12 @@ void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, co
 	p->role = role;
 	p->target = target;
 	p->n_slots = 1;
-	p->company.fire = company_over;
-	p->breather.fire = breather_over;
 	p->eager_bytes = INLINE_MAX;
 	p->lease_ms = 30000;
 	p->map_version = 1; /* that of the cluster file; servers tell later ones */
 	p->keep_alive = true;
 	strncpy(p->address, address, sizeof(p->address) - 1);
-	list_init(&p->queue);
-	list_init(&p->bulk);
+	peer_calls_init(p);
 	p->timer.fire = peer_timer;
 }
 
@@ -784,21 +219,13 @@ const char *peer_medium(const struct peer *p)
 
 void peer_halt(struct peer *p)
 {
-	struct call *c;
-
 	if (p->link)
 		link_close(p->link, -ESHUTDOWN);
 	timer_del(loop_of(p), &p->timer);
 	timer_del(loop_of(p), &p->company);
 	timer_del(loop_of(p), &p->breather);
 	p->state = PEER_HALTED;
-	for (uint32_t i = 0; i < SESSION_SLOTS; i++) {
-		c = p->slots[i].call;
-		release_slot(p, i);
-		if (c)
-			finish(c, -ESHUTDOWN);
-	}
-	fail_queued(p, -ESHUTDOWN);
+	peer_fail_all(p, -ESHUTDOWN);
 }
 
 void peer_go_on(struct peer *p)

@@ -32,7 +32,7 @@ struct call {
 	struct wire_referral referral; /* if status is -EREMOTE */
 	struct msg *in;
 	uint64_t verifier; /* of the server that answered */
-	/* private to peer.c */
+	/* private to calls.c */
 	struct net_desc desc;
 	uint32_t slot, sequence;
 	uint32_t map_version; /* sent with the request */
