@@ -68,27 +68,27 @@ static int check_list(const struct wire_extent *e, uint32_t n, const struct wire
 }
 
 /* Decodes and checks a pattern that was sent instead of a list. */
-static int open_part(struct sreq *s, struct data_state *d, const struct wire_pattern *p,
-		     const struct wire_mem_desc *mem)
+static int open_pattern(struct sreq *s, struct data_state *d, const struct wire_pattern *p,
+			const struct wire_mem_desc *mem)
 {
 	const struct layout l = { p->unit, p->width, p->start };
-	struct part_list *part;
+	struct pattern_list *list;
 	int r;
 
 	if (!l.unit || !l.width || l.width > TARGETS_MAX || l.start >= l.width ||
 	    p->index >= l.width || !mem->tag || p->begin > p->upto || p->upto > INT64_MAX ||
 	    mem->length > p->upto - p->begin)
 		return -EINVAL;
-	part = arena_alloc(&s->arena, sizeof(*part));
-	if (!part)
+	list = arena_alloc(&s->arena, sizeof(*list));
+	if (!list)
 		return -ENOMEM;
-	r = type_decode(p->type.p, p->type.len, &part->type);
+	r = type_decode(p->type.p, p->type.len, &list->type);
 	if (r)
 		return r;
-	d->part = part;
-	r = pattern_tile(&part->pattern, part->type, p->base, p->upto);
+	d->pattern = list;
+	r = pattern_tile(&list->tiled, list->type, p->base, p->upto);
 	if (!r)
-		portion_init(&part->portion, &part->pattern, &l, p->index, p->begin);
+		portion_init(&list->portion, &list->tiled, &l, p->index, p->begin);
 	return r;
 }
 
@@ -98,22 +98,22 @@ static int open_list(struct sreq *s, struct data_state *d, const struct wire_ext
 {
 	if (!n_part)
 		return check_list(e, n, mem, inline_bytes, write);
-	return n ? -EINVAL : open_part(s, d, p, mem);
+	return n ? -EINVAL : open_pattern(s, d, p, mem);
 }
 
 /* Does the pattern have bytes in this object? Also true when a short search did not tell. */
-static bool part_finds(struct part_list *p)
+static bool pattern_finds(struct pattern_list *p)
 {
 	struct extent e;
 
-	return portion_next(&p->portion, &e, NULL, 1, 1) || p->portion.c.pos < p->pattern.total;
+	return portion_next(&p->portion, &e, NULL, 1, 1) || p->portion.c.pos < p->tiled.total;
 }
 
 static void pattern_free(struct data_state *d)
 {
-	if (d->part)
-		type_free(d->part->type);
-	d->part = NULL;
+	if (d->pattern)
+		type_free(d->pattern->type);
+	d->pattern = NULL;
 }
 
 static void data_abandon(struct req *q)
@@ -180,7 +180,7 @@ static void plan(struct sreq *s, struct data_state *d, const struct wire_capabil
 		 const struct wire_extent *list, uint32_t n, const struct wire_mem_desc *mem,
 		 bool write, const uint8_t *data)
 {
-	uint64_t total = d->part ? mem->length : total_of(list, n);
+	uint64_t total = d->pattern ? mem->length : total_of(list, n);
 
 	if (!d->object || !total) { /* no object: nothing to read */
 		req_goto(&s->q, FINISH);
@@ -192,17 +192,18 @@ static void plan(struct sreq *s, struct data_state *d, const struct wire_capabil
 		return;
 	}
 	req_goto(&s->q, FINISH);
-	d->m = (struct mover){ .s = s,
+	d->bulk =
+		(struct bulk){ .s = s,
 			       .object = d->object,
 			       .mem = mem,
-			       .list = d->part ? (struct wire_extent *)d->part->batch : list,
+			       .list = d->pattern ? (struct wire_extent *)d->pattern->batch : list,
 			       .n_list = n,
-			       .part = d->part,
+			       .pattern = d->pattern,
 			       .data = mem->tag ? NULL : data,
 			       .epoch = cap->epoch,
 			       .end = object_end(d->object),
 			       .write = write };
-	mover_start(&d->m);
+	bulk_start(&d->bulk);
 }
 
 static void take_turn(struct sreq *s, struct data_state *d, const struct wire_capability *cap,
@@ -271,9 +272,9 @@ static int read_whole(struct sreq *s, const struct wire_read_args *a, const stru
  * part of that write. Reads longer than a window may mix with writes anyway. */
 static bool has_grown(struct data_state *d, const struct wire_read_args *a, uint64_t end)
 {
-	uint64_t total = d->part ? a->mem.length : total_of(a->list, a->n_list);
+	uint64_t total = d->pattern ? a->mem.length : total_of(a->list, a->n_list);
 
-	return d->m.clipped && total <= WINDOW_BYTES && object_end(d->object) > end &&
+	return d->bulk.clipped && total <= WINDOW_BYTES && object_end(d->object) > end &&
 	       d->tries++ < MAX_AGAIN;
 }
 
@@ -325,7 +326,7 @@ static bool read_step(struct req *q)
 		break;
 	case FINISH:
 		req_goto(q, REPLY);
-		r->beyond = d->part && d->m.clipped;
+		r->beyond = d->pattern && d->bulk.clipped;
 		if (has_grown(d, a, r->end)) {
 			req_goto(q, PLAN);
 			req_fail(q, open_again(s, d, a));
@@ -334,7 +335,7 @@ static bool read_step(struct req *q)
 	case REPLY: /* sreq_reply() copies inline data out of the buffer */
 		if (q->error == -ENOENT && !d->object) {
 			q->error = 0;
-			r->beyond = d->part && part_finds(d->part);
+			r->beyond = d->pattern && pattern_finds(d->pattern);
 		}
 		if (!q->error)
 			q->error = read_whole(s, a, r);
@@ -396,7 +397,7 @@ static bool write_step(struct req *q)
 	case ACCESS:
 	case FINISH:
 		req_goto(q, REPLY);
-		if (!d->m.s) /* windows count their bytes themselves */
+		if (!d->bulk.s) /* windows count their bytes themselves */
 			s->srv->bytes_written += a->data.len;
 		written(d->object, r);
 		break;
@@ -522,13 +523,13 @@ static int copy_lists(struct sreq *s, struct data_state *d, const struct wire_co
 		r = -EINVAL;
 	if (!r)
 		r = map_knows(s->srv, a->source, a->from.cap.ino);
-	d->m = (struct mover){ .s = s,
-			       .list = to,
-			       .n_list = a->n_list,
-			       .epoch = a->at.cap.epoch,
-			       .write = true,
-			       .from = from,
-			       .fetches = f };
+	d->bulk = (struct bulk){ .s = s,
+				 .list = to,
+				 .n_list = a->n_list,
+				 .epoch = a->at.cap.epoch,
+				 .write = true,
+				 .from = from,
+				 .fetches = f };
 	return r;
 }
 
@@ -554,14 +555,14 @@ static bool copy_step(struct req *q)
 		break;
 	case PLAN:
 		req_goto(q, FINISH);
-		d->m.object = d->object;
-		req_fail(q,
-			 write_damaged(s, &a->at, d->m.list, d->m.n_list, object_end(d->object)));
+		d->bulk.object = d->object;
+		req_fail(q, write_damaged(s, &a->at, d->bulk.list, d->bulk.n_list,
+					  object_end(d->object)));
 		if (q->error)
 			break;
 		for (int i = 0; i < WINDOWS; i++)
-			fetch_init(&d->m.fetches[i], s, &a->from, a->source);
-		mover_start(&d->m);
+			fetch_init(&d->bulk.fetches[i], s, &a->from, a->source);
+		bulk_start(&d->bulk);
 		break;
 	case FINISH:
 		req_goto(q, REPLY);
@@ -584,8 +585,8 @@ static void copy_cancel(struct req *q)
 	struct data_state *d = s->op;
 
 	s->cancelled = true;
-	for (int i = 0; d->m.fetches && i < WINDOWS; i++)
-		fetch_cancel(&d->m.fetches[i]);
+	for (int i = 0; d->bulk.fetches && i < WINDOWS; i++)
+		fetch_cancel(&d->bulk.fetches[i]);
 }
 
 const struct req_ops copy_ops = REQ_OPS("copy", copy_step, REPLY, names, .cancel = copy_cancel);

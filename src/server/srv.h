@@ -543,22 +543,23 @@ bool mapped_write(struct object *o, const struct extent *pieces, size_t n, uint6
 
 /* ---- windows.c: bulk transfer between an object and a client ---- */
 /* The pattern of a request, expanded into a few extents at a time. */
-#define PART_BATCH 256
-struct part_list {
+#define PATTERN_BATCH 256
+struct pattern_list {
 	struct type *type;
-	struct pattern pattern;
+	struct pattern tiled;
 	struct portion portion;
-	struct extent batch[PART_BATCH];
+	struct extent batch[PATTERN_BATCH];
 };
 
-struct mover {
+/* A transfer between an object and a client, or another object (COPY). */
+struct bulk {
 	struct sreq *s;
 	struct object *object;
 	const struct wire_mem_desc *mem;
 	const uint8_t *data; /* used instead of mem: data in the message, or NULL */
 	const struct wire_extent *list;
 	uint32_t n_list;
-	struct part_list *part; /* the source of further extents of list, or NULL */
+	struct pattern_list *pattern; /* the source of further extents of list, or NULL */
 	uint64_t epoch, end; /* reads are clipped at end */
 	bool clipped; /* a read was clipped */
 	bool write;
@@ -570,7 +571,7 @@ struct mover {
 	uint64_t moved;
 };
 /* Holds s->q until everything has moved or one window has failed. */
-void mover_start(struct mover *m);
+void bulk_start(struct bulk *b);
 void spare_windows_free(struct server *srv);
 bool is_window(const struct server *srv, const struct req *q);
 void window_abandon(struct req *q);
@@ -628,8 +629,8 @@ struct lock_state {
 	struct lock_wait *wait; /* while the request is parked */
 };
 struct data_state {
-	struct mover m;
-	struct part_list *part; /* or NULL */
+	struct bulk bulk;
+	struct pattern_list *pattern; /* or NULL */
 	struct object *object;
 	struct buf buf; /* of inline data */
 	struct turn turn;

@@ -44,7 +44,7 @@ static const char *const names[] = {
 struct window {
 	struct req q;
 	struct list spare;
-	struct mover *m;
+	struct bulk *bulk;
 	struct buf buf;
 	struct turn turn;
 	struct fetch *fetch; /* source of a copy, or NULL */
@@ -71,21 +71,22 @@ struct window {
 };
 
 /* Expands the next part of the pattern into the list. False: there is no further extent for now. */
-static bool refill(struct mover *m)
+static bool refill(struct bulk *b)
 {
-	struct part_list *p = m->part;
+	struct pattern_list *p = b->pattern;
 
-	if (!p || p->portion.c.pos == p->pattern.total)
+	if (!p || p->portion.c.pos == p->tiled.total)
 		return false;
-	m->n_list = (uint32_t)portion_next(&p->portion, p->batch, NULL, PART_BATCH, WINDOW_BYTES);
-	m->i = 0;
-	return m->n_list;
+	b->n_list =
+		(uint32_t)portion_next(&p->portion, p->batch, NULL, PATTERN_BATCH, WINDOW_BYTES);
+	b->i = 0;
+	return b->n_list;
 }
 
 /* The limit for hull plus data of a sieved window. */
 static uint64_t sieve_most(const struct window *w)
 {
-	return w->m->write ? SIEVE_BYTES : HULL_MAX;
+	return w->bulk->write ? SIEVE_BYTES : HULL_MAX;
 }
 
 /* Is one access to the hull cheaper, by `gain` ns, than one access to each piece? Includes the cost
@@ -93,15 +94,15 @@ static uint64_t sieve_most(const struct window *w)
 static bool sieves(const struct window *w, double gain)
 {
 	const struct file_costs *f = &w->q.loop->file_costs;
-	const struct net_costs *c = &w->m->s->srv->net.costs;
+	const struct net_costs *c = &w->bulk->s->srv->net.costs;
 	uint64_t hull = w->hi - w->lo;
-	double each = w->n * (w->m->write ? f->write : f->read) + (double)w->len * f->byte;
+	double each = w->n * (w->bulk->write ? f->write : f->read) + (double)w->len * f->byte;
 	double once = f->read + (double)hull * f->byte + w->n * c->pack + (double)w->len * c->copy;
 
-	if (w->m->write)
+	if (w->bulk->write)
 		once += f->write + (double)hull * f->byte;
-	return w->n > 2 && !w->m->from && hull + w->len <= sieve_most(w) &&
-	       !(w->m->write && w->gaps) && once + gain < each;
+	return w->n > 2 && !w->bulk->from && hull + w->len <= sieve_most(w) &&
+	       !(w->bulk->write && w->gaps) && once + gain < each;
 }
 
 /* Does this piece leave untouched pages between it and the others? A sieved write must touch only
@@ -118,13 +119,14 @@ static bool too_far(const struct window *w, uint64_t off, uint64_t n)
 {
 	uint64_t hull = MAX(w->hi, off + n) - MIN(w->lo, off);
 
-	return w->n && (hull + w->len + n > sieve_most(w) || (w->m->write && leaps(w, off, n))) &&
+	return w->n &&
+	       (hull + w->len + n > sieve_most(w) || (w->bulk->write && leaps(w, off, n))) &&
 	       sieves(w, WINDOW_NS);
 }
 
-static bool full(const struct mover *m, const struct window *w)
+static bool full(const struct bulk *b, const struct window *w)
 {
-	return w->len >= WINDOW_BYTES || w->n == (m->from ? WINDOW_IOS : WINDOW_PIECES);
+	return w->len >= WINDOW_BYTES || w->n == (b->from ? WINDOW_IOS : WINDOW_PIECES);
 }
 
 static void add(struct window *w, uint64_t off, uint64_t n)
@@ -137,18 +139,18 @@ static void add(struct window *w, uint64_t off, uint64_t n)
 }
 
 /* Expands more of the pattern for a window that has pieces already, within PORTION_STEPS. */
-static bool more_of_list(struct mover *m, const struct window *w, int *steps)
+static bool more_of_list(struct bulk *b, const struct window *w, int *steps)
 {
-	bool found = w->n && m->n_list == PART_BATCH && *steps < PORTION_STEPS && refill(m);
+	bool found = w->n && b->n_list == PATTERN_BATCH && *steps < PORTION_STEPS && refill(b);
 
 	if (found)
-		*steps += m->part->portion.steps;
+		*steps += b->pattern->portion.steps;
 	return found;
 }
 
 /* Gives the window the next run of the stream: contiguous there, at most WINDOW_BYTES. False:
  * nothing is left, or nothing was found yet. */
-static bool take(struct mover *m, struct window *w)
+static bool take(struct bulk *b, struct window *w)
 {
 	int steps = 0;
 
@@ -157,12 +159,12 @@ static bool take(struct mover *m, struct window *w)
 	w->lo = UINT64_MAX;
 	w->hi = 0;
 	w->gaps = false;
-	if (m->i == m->n_list && !refill(m))
+	if (b->i == b->n_list && !refill(b))
 		return false;
-	while (!full(m, w) && (m->i < m->n_list || more_of_list(m, w, &steps))) {
-		const struct wire_extent *e = &m->list[m->i];
-		uint64_t limit = m->write ? UINT64_MAX : m->end;
-		uint64_t off = e->offset + m->o, left = e->length - m->o;
+	while (!full(b, w) && (b->i < b->n_list || more_of_list(b, w, &steps))) {
+		const struct wire_extent *e = &b->list[b->i];
+		uint64_t limit = b->write ? UINT64_MAX : b->end;
+		uint64_t off = e->offset + b->o, left = e->length - b->o;
 		uint64_t usable = off < limit ? MIN(left, limit - off) : 0;
 		uint64_t n = MIN(usable, WINDOW_BYTES - w->len);
 
@@ -170,21 +172,21 @@ static bool take(struct mover *m, struct window *w)
 			break;
 		if (n) {
 			if (!w->n)
-				w->at = m->at;
-			if (m->from)
+				w->at = b->at;
+			if (b->from)
 				w->fetch->ext[w->n] =
-					(struct extent){ m->from[m->i].offset + m->o, n };
+					(struct extent){ b->from[b->i].offset + b->o, n };
 			add(w, off, n);
-			m->o += n;
-			m->at += n;
+			b->o += n;
+			b->at += n;
 		}
 		if (n == left || n == usable) { /* used up, or the rest lies beyond the end */
 			bool gap = n < left;
 
-			m->clipped |= gap;
-			m->at += e->length - m->o;
-			m->o = 0;
-			m->i++;
+			b->clipped |= gap;
+			b->at += e->length - b->o;
+			b->o = 0;
+			b->i++;
 			if (gap && w->n)
 				break;
 		}
@@ -197,9 +199,9 @@ static void disk_access(struct window *w, size_t n, bool write)
 	struct env *e = w->q.loop->env;
 
 	if (write)
-		object_write(w->m->object, w->ios, n, (int64_t)e->clock->wall(e), &w->q);
+		object_write(w->bulk->object, w->ios, n, (int64_t)e->clock->wall(e), &w->q);
 	else
-		object_read(w->m->object, w->ios, n, &w->q);
+		object_read(w->bulk->object, w->ios, n, &w->q);
 }
 
 /* Submits the next pieces of the window to the disk. */
@@ -218,7 +220,7 @@ static void disk(struct window *w)
 		w->asked_len += p->length;
 		used += n;
 	}
-	disk_access(w, i, w->m->write);
+	disk_access(w, i, w->bulk->write);
 }
 
 /* Length of the hull, which precedes the data in the buffer. */
@@ -244,7 +246,7 @@ static void merge(struct window *w)
 	for (uint32_t i = 0; i < w->n; i++) {
 		size_t hull = w->pieces[i].offset - w->lo, len = w->pieces[i].length;
 
-		if (w->m->write)
+		if (w->bulk->write)
 			buf_copy(&w->buf, hull, data, len);
 		else
 			buf_copy(&w->buf, data, hull, len);
@@ -255,7 +257,7 @@ static void merge(struct window *w)
 /* Sets w->data. Data of a message stay there, unless a hull must precede them. */
 static void find_data(struct window *w)
 {
-	const uint8_t *p = w->m->data ? w->m->data + w->at : NULL;
+	const uint8_t *p = w->bulk->data ? w->bulk->data + w->at : NULL;
 	size_t got;
 
 	if (p && !w->sieve) {
@@ -274,16 +276,16 @@ static void find_data(struct window *w)
  * nothing. */
 static bool from_file(struct window *w)
 {
-	const struct mover *m = w->m;
+	const struct bulk *b = w->bulk;
 	bool large = w->len >= FILE_PIECE * w->n;
 
-	if (!net_can_put_file(m->s->link) || w->len < FILE_PIECE ||
+	if (!net_can_put_file(b->s->link) || w->len < FILE_PIECE ||
 	    w->hi - w->lo > MAX(HULL_MAX, w->len) ||
-	    !object_cached(m->object, w->lo, w->hi - w->lo))
+	    !object_cached(b->object, w->lo, w->hi - w->lo))
 		return false;
 	/* one call sends many mapped pieces, and copies them */
-	w->mapped = !(large && net_lends_pages(m->s->link)) &&
-		    map_pieces(m->object, w->pieces, w->n, w->lo, w->hi, w->iov);
+	w->mapped = !(large && net_lends_pages(b->s->link)) &&
+		    map_pieces(b->object, w->pieces, w->n, w->lo, w->hi, w->iov);
 	return w->mapped || large;
 }
 
@@ -292,7 +294,7 @@ static bool may_store(struct net_direct *d)
 	struct window *w = container_of(d, struct window, direct);
 	struct env *e = w->q.loop->env;
 
-	return object_may_store(w->m->object, w->m->epoch, w->lo, w->hi,
+	return object_may_store(w->bulk->object, w->bulk->epoch, w->lo, w->hi,
 				(int64_t)e->clock->wall(e));
 }
 
@@ -301,29 +303,29 @@ static bool may_store(struct net_direct *d)
  * atomic to readers, so it is received into the buffer first. */
 static bool stores_directly(struct window *w)
 {
-	const struct mover *m = w->m;
+	const struct bulk *b = w->bulk;
 	uint64_t len = w->len - MIN(w->pieces[w->n - 1].length, (uint64_t)LEAST_PAGE);
 
 	w->direct = (struct net_direct){ .may = may_store, .iov = w->iov, .n = w->n, .len = len };
-	if (m->data || w->len < WINDOW_BYTES ||
-	    net_choose(&m->s->srv->net.costs, false, w->n, w->len, 0) == MOVER_PACK)
+	if (b->data || w->len < WINDOW_BYTES ||
+	    net_choose(&b->s->srv->net.costs, false, w->n, w->len, 0) == MOVER_PACK)
 		return false;
-	w->mapped = map_pieces(m->object, w->pieces, w->n, w->lo, w->hi, w->iov);
+	w->mapped = map_pieces(b->object, w->pieces, w->n, w->lo, w->hi, w->iov);
 	return w->mapped;
 }
 
 /* Chooses how the window moves between the file and the network. */
 static void choose(struct window *w)
 {
-	const struct mover *m = w->m;
-	bool store = m->write && !m->from && mapped_can_write(w->q.loop, m->object, w->lo, w->hi);
+	const struct bulk *b = w->bulk;
+	bool store = b->write && !b->from && mapped_can_write(w->q.loop, b->object, w->lo, w->hi);
 
 	w->asked = 0;
 	w->asked_len = 0;
 	/* cached pieces are copied where that costs less than sending each from the mapping */
-	w->copies = !m->write &&
-		    net_choose(&m->s->srv->net.costs, true, w->n, w->len, 0) == MOVER_PACK;
-	w->file = !m->write && !w->copies && from_file(w);
+	w->copies = !b->write &&
+		    net_choose(&b->s->srv->net.costs, true, w->n, w->len, 0) == MOVER_PACK;
+	w->file = !b->write && !w->copies && from_file(w);
 	w->directly = store && stores_directly(w);
 	w->stores = store && w->n > 2; /* saves one system call per piece */
 	w->sieve = !w->file && !store && sieves(w, 0);
@@ -332,7 +334,7 @@ static void choose(struct window *w)
 /* Copies between the data and a mapping of the file. False: not possible without waiting. */
 static bool copied(struct window *w)
 {
-	struct object *o = w->m->object;
+	struct object *o = w->bulk->object;
 
 	if (w->copies)
 		return mapped_read(o, w->pieces, w->n, w->lo, w->hi, w->iov, w->data, w->n_data);
@@ -364,12 +366,12 @@ static void write_last(struct window *w)
 /* True after an error, after a cancel, or when the deadline passed before any byte moved. */
 static bool stop(const struct window *w)
 {
-	struct sreq *s = w->m->s;
+	struct sreq *s = w->bulk->s;
 
-	if (s->deadline && s->deadline < s->srv->loop->now && !w->m->moved)
+	if (s->deadline && s->deadline < s->srv->loop->now && !w->bulk->moved)
 		s->cancelled = true;
 	/* the link is down: stop searching the pattern */
-	if (w->m->part && s->link->state != LINK_UP)
+	if (w->bulk->pattern && s->link->state != LINK_UP)
 		s->cancelled = true;
 	return s->q.error || s->cancelled;
 }
@@ -377,8 +379,8 @@ static bool stop(const struct window *w)
 /* The pattern may have more, but nothing was found for a while: yields to other requests first. */
 static bool more(struct window *w)
 {
-	const struct part_list *p = w->m->part;
-	bool yes = !stop(w) && p && p->portion.c.pos < p->pattern.total;
+	const struct pattern_list *p = w->bulk->pattern;
+	bool yes = !stop(w) && p && p->portion.c.pos < p->tiled.total;
 
 	if (yes)
 		req_yield(&w->q);
@@ -388,20 +390,20 @@ static bool more(struct window *w)
 static void unmap(struct window *w)
 {
 	if (w->mapped)
-		object_unmap(w->m->object);
+		object_unmap(w->bulk->object);
 	w->mapped = false;
 }
 
 static bool finish(struct window *w)
 {
-	struct server *srv = w->m->s->srv;
-	struct req *parent = &w->m->s->q;
+	struct server *srv = w->bulk->s->srv;
+	struct req *parent = &w->bulk->s->q;
 	int error = w->q.error;
 
 	turn_end(&w->turn);
 	buf_put(&w->buf);
 	unmap(w);
-	if (!error && w->m->s->cancelled)
+	if (!error && w->bulk->s->cancelled)
 		error = -ECANCELED;
 	req_fini(&w->q);
 	if (srv->n_spare_windows < SPARE_WINDOWS) {
@@ -419,37 +421,37 @@ static bool finish(struct window *w)
 static bool step(struct req *q)
 {
 	struct window *w = container_of(q, struct window, q);
-	struct mover *m = w->m;
-	struct sreq *s = m->s;
+	struct bulk *b = w->bulk;
+	struct sreq *s = b->s;
 
 	switch (q->state) {
 	case TAKE:
 		req_goto(q, BUFFERED);
-		if (stop(w) || !take(m, w)) {
+		if (stop(w) || !take(b, w)) {
 			req_goto(q, more(w) ? TAKE : END);
 			break;
 		}
 		/* the pattern has more bytes than the request declared */
-		if (m->part && w->at + w->len > m->mem->length) {
+		if (b->pattern && w->at + w->len > b->mem->length) {
 			q->error = -EINVAL;
 			req_goto(q, END);
 			break;
 		}
 		choose(w);
-		if (m->from)
+		if (b->from)
 			buf_get(&s->srv->copies, session_share(s->session, true), &w->buf, w->len,
 				q);
-		else if (!m->data || w->sieve)
+		else if (!b->data || w->sieve)
 			buf_get(&s->srv->pool, session_share(s->session, false), &w->buf,
 				hull_of(w) + w->len, q);
 		break;
 	case BUFFERED:
 		req_goto(q, ACCESS);
 		find_data(w);
-		if (m->from)
+		if (b->from)
 			fetch_start(w->fetch, w->n, &w->buf, q);
-		else if (m->write && !m->data)
-			net_get(s->link, m->mem, w->at, w->data, w->n_data,
+		else if (b->write && !b->data)
+			net_get(s->link, b->mem, w->at, w->data, w->n_data,
 				w->directly ? &w->direct : NULL, q);
 		break;
 	case ACCESS:
@@ -457,11 +459,11 @@ static bool step(struct req *q)
 		if (w->directly)
 			skip_stored(w);
 		/* a cancelled copy must not write any more: its client regards it as ended */
-		if (m->from && stop(w)) {
+		if (b->from && stop(w)) {
 			req_goto(q, END);
 			break;
 		}
-		turn_begin(m->object, &w->turn, m->epoch, w->lo, w->hi, m->write, q);
+		turn_begin(b->object, &w->turn, b->epoch, w->lo, w->hi, b->write, q);
 		break;
 	case DISK:
 		req_goto(q, MOVED);
@@ -484,26 +486,26 @@ static bool step(struct req *q)
 		}
 		turn_end(&w->turn); /* it was only for the fences: such reads may mix with writes */
 		w->sent = true;
-		net_put_file(s->link, m->mem, w->at, object_file(m->object), w->pieces,
+		net_put_file(s->link, b->mem, w->at, object_file(b->object), w->pieces,
 			     w->mapped ? w->iov : NULL, w->n, q);
 		break;
 	case MERGE:
 		req_goto(q, MOVED);
 		merge(w);
-		if (m->write)
+		if (b->write)
 			disk_hull(w, true);
 		break;
 	case MOVED:
 		turn_end(&w->turn);
-		if (!m->write && !w->sent) {
+		if (!b->write && !w->sent) {
 			w->sent = true;
-			net_put(s->link, m->mem, w->at, w->data, w->n_data, q);
+			net_put(s->link, b->mem, w->at, w->data, w->n_data, q);
 			break;
 		}
 		req_goto(q, TAKE);
 		w->sent = false;
-		m->moved += w->len;
-		*(m->write ? &s->srv->bytes_written : &s->srv->bytes_read) += w->len;
+		b->moved += w->len;
+		*(b->write ? &s->srv->bytes_written : &s->srv->bytes_read) += w->len;
 		buf_put(&w->buf);
 		unmap(w);
 		break;
@@ -531,14 +533,14 @@ static struct window *window_new(struct server *srv)
 	return w;
 }
 
-void mover_start(struct mover *m)
+void bulk_start(struct bulk *b)
 {
-	struct sreq *s = m->s;
-	uint64_t total = m->part ? m->mem->length : 0;
-	uint64_t most = m->write && !m->from && s->srv->loop->in_memory ? STORED_WINDOWS : WINDOWS;
+	struct sreq *s = b->s;
+	uint64_t total = b->pattern ? b->mem->length : 0;
+	uint64_t most = b->write && !b->from && s->srv->loop->in_memory ? STORED_WINDOWS : WINDOWS;
 
-	for (uint32_t i = 0; i < m->n_list; i++)
-		total += m->list[i].length;
+	for (uint32_t i = 0; i < b->n_list; i++)
+		total += b->list[i].length;
 	for (uint64_t i = 0; i < most && i * WINDOW_BYTES < total; i++) {
 		bool may = i ? sreq_charge_spare(s, sizeof(struct window)) :
 			       sreq_charge(s, sizeof(struct window));
@@ -551,8 +553,8 @@ void mover_start(struct mover *m)
 			}
 			return;
 		}
-		w->m = m;
-		w->fetch = m->fetches ? &m->fetches[i] : NULL;
+		w->bulk = b;
+		w->fetch = b->fetches ? &b->fetches[i] : NULL;
 		req_init(&w->q, s->srv->loop, &window_ops, TAKE);
 		w->q.trace = s->q.trace;
 		w->q.hists = s->srv->window_times;
@@ -571,7 +573,7 @@ void spare_windows_free(struct server *srv)
 
 bool is_window(const struct server *srv, const struct req *q)
 {
-	return q->ops == &window_ops && container_of(q, struct window, q)->m->s->srv == srv;
+	return q->ops == &window_ops && container_of(q, struct window, q)->bulk->s->srv == srv;
 }
 
 void window_abandon(struct req *q)
