@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "server/srv.h"
+#include "server/window.h"
 
 #define ARENA_LIMIT (1 * MIB) /* per request */
 #define SPARE_REQS 1024 /* free requests kept for reuse */

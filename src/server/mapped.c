@@ -4,7 +4,7 @@
  * Threads: the loop's. Buffers: the caller's. Errors: none; where a copy fails, the caller reads or
  * writes the file. Copies fail when the file is cut meanwhile, or without space for a page that was
  * punched out meanwhile (pieces_guard). */
-#include "server/srv.h"
+#include "server/window.h"
 
 #define SLICE 256 /* pieces per call */
 

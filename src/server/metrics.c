@@ -4,12 +4,14 @@
 #include <stdlib.h>
 
 #include "server/srv.h"
+#include "server/window.h"
 
 int times_init(struct server *srv)
 {
 	srv->op_times = calloc(N_OPS, sizeof(*srv->op_times));
 	srv->state_times = calloc(N_OPS, sizeof(*srv->state_times));
-	if (!srv->op_times || !srv->state_times)
+	srv->window_times = calloc(window_ops.n_states, sizeof(*srv->window_times));
+	if (!srv->op_times || !srv->state_times || !srv->window_times)
 		return -ENOMEM;
 	for (unsigned i = 0; i < N_OPS; i++) {
 		if (!op_row(i))
@@ -27,6 +29,7 @@ void times_free(struct server *srv)
 		free(srv->state_times[i]);
 	free(srv->state_times);
 	free(srv->op_times);
+	free(srv->window_times);
 }
 
 static void value(FILE *f, const char *name, const char *type, const char *help, uint64_t v)
@@ -72,9 +75,9 @@ static void write_times(FILE *f, const struct server *s)
 			times_of(f, "state_seconds", labels, &s->state_times[i][k]);
 		}
 	}
-	for (unsigned k = 0; k < WINDOW_STATES; k++) {
+	for (unsigned k = 0; k < window_ops.n_states; k++) {
 		snprintf(labels, sizeof(labels), "op=\"window\",state=\"%s\"",
-			 window_state_name(k));
+			 window_ops.state_names[k]);
 		times_of(f, "state_seconds", labels, &s->window_times[k]);
 	}
 }

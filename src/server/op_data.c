@@ -10,7 +10,7 @@
 #include <assert.h>
 #include <fcntl.h>
 
-#include "server/srv.h"
+#include "server/window.h"
 
 static_assert(INLINE_MAX <= BUF_UNIT, "what is inside a message has room in one unit");
 static_assert(INLINE_MAX + LIST_MAX * 16 + 4 * KIB <= MSG_MAX, "with the longest list, too");

@@ -1,5 +1,6 @@
 /* The server's table of operations: how each row of proto/ops.def is executed. */
 #include "server/srv.h"
+#include "server/window.h"
 
 #define HANDLE(h) .ops = &handle_ops, .handle = h
 #define CHANGE(p, f) .ops = &change_ops, .prepare = p, .finish = f

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "server/srv.h"
+#include "server/window.h"
 
 #define STOP_PATIENCE_NS (10 * NSEC_PER_SEC)
 

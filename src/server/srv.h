@@ -24,12 +24,6 @@ struct open_file;
 struct removals;
 
 #define MAX_REMOVING 256 /* files removed at a time, by default; the others wait in their rows */
-#define WINDOW_BYTES (256 * KIB) /* of one window */
-#define WINDOW_PIECES 2048 /* pieces in one window */
-#define WINDOW_IOS 128 /* file accesses that a window submits at a time */
-#define WINDOW_STATES 7
-#define WINDOWS 2 /* of one request at a time: network and disk overlap */
-#define COPY_BYTES (8 * MIB) /* the pool for copies; a session's share fits the windows of two */
 #define CAP_LIFE_NS (3600 * NSEC_PER_SEC)
 #define CAP_CACHE 256
 
@@ -177,7 +171,7 @@ struct server {
 	struct metrics_http *http; /* or NULL */
 	struct hist **state_times; /* by operation and state */
 	struct hist *op_times; /* by operation: from the message to the reply */
-	struct hist window_times[WINDOW_STATES];
+	struct hist *window_times; /* by state of a window */
 	struct {
 		struct meta_copy *copy; /* or NULL */
 		uint64_t id, session;
@@ -493,89 +487,6 @@ void tasks_abandon(struct server *srv);
 void grace_start(struct server *srv);
 void grace_check(struct server *srv); /* ends the grace period when every session has claimed */
 
-/* ---- fetch.c: reads for a COPY, here or from another target ---- */
-struct fetch {
-	struct req q;
-	struct req *parent;
-	struct server *srv;
-	struct sreq *s; /* the COPY */
-	const struct wire_access *at;
-	uint32_t source; /* target of the source object */
-	struct extent ext[WINDOW_IOS]; /* the source extents, in the order of the buffer */
-	struct extent list[WINDOW_IOS]; /* the same with neighbours joined */
-	uint32_t n_list;
-	struct access access; /* the buffer and its source extents */
-	struct view view;
-	struct call call; /* when the source is on another target */
-	struct wire_read_args args;
-	struct wire_read_res res;
-	struct object *object; /* when the source is here */
-	struct turn turn;
-	struct io ios[WINDOW_IOS];
-	struct iovec iov[WINDOW_IOS + BUF_MAX_UNITS];
-	bool busy;
-};
-void fetch_init(struct fetch *f, struct sreq *s, const struct wire_access *at, uint32_t source);
-/* Holds q until f->ext[0 .. n) are in buf, zeros where the object has none. Borrows all of it until
- * then. */
-void fetch_start(struct fetch *f, uint32_t n, const struct buf *buf, struct req *q);
-void fetch_cancel(struct fetch *f); /* ends a fetch from another target with -ECANCELED */
-struct fetch *fetch_of(const struct server *srv, struct req *q); /* NULL: q is not a fetch */
-void fetch_abandon(struct fetch *f);
-
-/* ---- mapped.c: copies between buffers and the mapping of a cached file ---- */
-
-/* Larger ranges are not checked for being cached as a whole. */
-#define HULL_MAX (1 * MIB)
-/* The pieces, within [lo, hi), as memory until object_unmap(). False: cannot be mapped. */
-bool map_pieces(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,
-		struct iovec *out);
-/* Copies the pieces, within [lo, hi), to dst. The caller has a turn. src: room for n entries.
- * False: some are not in memory; the contents of dst are undefined. */
-bool mapped_read(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,
-		 struct iovec *src, const struct iovec *dst, size_t n_dst);
-/* Is it a file in memory with all pages of the range present? Neither makes pages nor waits. */
-bool mapped_can_write(const struct loop *l, struct object *o, uint64_t lo, uint64_t hi);
-/* The reverse of mapped_read(), where all files are in memory. False: all pieces must be
- * written. */
-bool mapped_write(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,
-		  struct iovec *dst, const struct iovec *src, size_t n_src);
-
-/* ---- windows.c: bulk transfer between an object and a client ---- */
-/* The pattern of a request, expanded into a few extents at a time. */
-#define PATTERN_BATCH 256
-struct pattern_list {
-	struct type *type;
-	struct pattern tiled;
-	struct portion portion;
-	struct extent batch[PATTERN_BATCH];
-};
-
-/* A transfer between an object and a client, or another object (COPY). */
-struct bulk {
-	struct sreq *s;
-	struct object *object;
-	const struct wire_mem_desc *mem;
-	const uint8_t *data; /* used instead of mem: data in the message, or NULL */
-	const struct wire_extent *list;
-	uint32_t n_list;
-	struct pattern_list *pattern; /* the source of further extents of list, or NULL */
-	uint64_t epoch, end; /* reads are clipped at end */
-	bool clipped; /* a read was clipped */
-	bool write;
-	const struct wire_extent *from; /* COPY: the source of `list`, instead of mem */
-	struct fetch *fetches; /* one per window */
-	/* where the next window begins */
-	uint32_t i;
-	uint64_t o, at; /* within extent i; in the stream */
-	uint64_t moved;
-};
-/* Holds s->q until everything has moved or one window has failed. */
-void bulk_start(struct bulk *b);
-void spare_windows_free(struct server *srv);
-bool is_window(const struct server *srv, const struct req *q);
-void window_abandon(struct req *q);
-const char *window_state_name(unsigned state);
 static inline struct layout layout_of(const struct wire_layout_rec *l)
 {
 	return (struct layout){ l->unit, l->n_targets, l->start };
@@ -627,15 +538,6 @@ struct claim_state {
 };
 struct lock_state {
 	struct lock_wait *wait; /* while the request is parked */
-};
-struct data_state {
-	struct bulk bulk;
-	struct pattern_list *pattern; /* or NULL */
-	struct object *object;
-	struct buf buf; /* of inline data */
-	struct turn turn;
-	struct io ios[16];
-	uint32_t tries; /* retries of a read that was clipped at an end that moved meanwhile */
 };
 struct object_state {
 	struct object *object;

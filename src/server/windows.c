@@ -24,7 +24,7 @@
  * Errors: the first one stops the request. */
 #include <stdlib.h>
 
-#include "server/srv.h"
+#include "server/window.h"
 
 #define FILE_PIECE (8 * KIB) /* pieces of at least this size are sent straight from the file */
 /* limit for hull plus data of a sieved write, so that they stay in the processor's cache */
@@ -35,11 +35,7 @@
 #define STORED_WINDOWS 4
 
 enum { TAKE, BUFFERED, ACCESS, DISK, MERGE, MOVED, END };
-static_assert(END + 1 == WINDOW_STATES, "a histogram for each state");
-static const char *const names[] = {
-	[TAKE] = "take",   [BUFFERED] = "buffer", [ACCESS] = "turn", [DISK] = "disk",
-	[MERGE] = "merge", [MOVED] = "move",	  [END] = "end"
-};
+static const char *const names[] = { [TAKE] = "take", [BUFFERED] = "buffer", [ACCESS] = "turn", [DISK] = "disk", [MERGE] = "merge", [MOVED] = "move", [END] = "end" };
 
 struct window {
 	struct req q;
@@ -515,7 +511,7 @@ static bool step(struct req *q)
 	return true;
 }
 
-static const struct req_ops window_ops = REQ_OPS("window", step, END, names);
+const struct req_ops window_ops = REQ_OPS("window", step, END, names);
 
 static struct window *window_new(struct server *srv)
 {
@@ -582,9 +578,4 @@ void window_abandon(struct req *q)
 	list_del(&q->link);
 	q->loop->n_reqs--;
 	free(container_of(q, struct window, q));
-}
-
-const char *window_state_name(unsigned state)
-{
-	return names[state];
 }

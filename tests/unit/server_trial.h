@@ -12,6 +12,7 @@
 #include "core/env_real.h"
 #include "net/backend.h"
 #include "server/srv.h"
+#include "server/window.h"
 
 #include "test.h"
 

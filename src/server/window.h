@@ -1,0 +1,111 @@
+/* Bulk transfers of the server: windows, their strategies, and the state of the data operations.
+ * Private to src/server. */
+#ifndef SHEAF_WINDOW_H
+#define SHEAF_WINDOW_H
+
+#include "server/srv.h"
+
+#define WINDOW_BYTES (256 * KIB) /* of one window */
+#define WINDOW_PIECES 2048 /* pieces in one window */
+#define WINDOW_IOS 128 /* file accesses that a window submits at a time */
+#define WINDOWS 2 /* of one request at a time: network and disk overlap */
+#define COPY_BYTES (8 * MIB) /* the pool for copies; a session's share fits the windows of two */
+
+/* ---- windows.c: the windows of a request ---- */
+/* The pattern of a request, expanded into a few extents at a time. */
+#define PATTERN_BATCH 256
+struct pattern_list {
+	struct type *type;
+	struct pattern tiled;
+	struct portion portion;
+	struct extent batch[PATTERN_BATCH];
+};
+
+/* A transfer between an object and a client, or another object (COPY). */
+struct bulk {
+	struct sreq *s;
+	struct object *object;
+	const struct wire_mem_desc *mem;
+	const uint8_t *data; /* used instead of mem: data in the message, or NULL */
+	const struct wire_extent *list;
+	uint32_t n_list;
+	struct pattern_list *pattern; /* the source of further extents of list, or NULL */
+	uint64_t epoch, end; /* reads are clipped at end */
+	bool clipped; /* a read was clipped */
+	bool write;
+	const struct wire_extent *from; /* COPY: the source of `list`, instead of mem */
+	struct fetch *fetches; /* one per window */
+	/* where the next window begins */
+	uint32_t i;
+	uint64_t o, at; /* within extent i; in the stream */
+	uint64_t moved;
+};
+/* Holds s->q until everything has moved or one window has failed. */
+void bulk_start(struct bulk *b);
+extern const struct req_ops window_ops;
+void spare_windows_free(struct server *srv);
+bool is_window(const struct server *srv, const struct req *q);
+void window_abandon(struct req *q);
+
+/* ---- mapped.c: copies between buffers and the mapping of a cached file ---- */
+/* Larger ranges are not checked for being cached as a whole. */
+#define HULL_MAX (1 * MIB)
+/* The pieces, within [lo, hi), as memory until object_unmap(). False: cannot be mapped. */
+bool map_pieces(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,
+		struct iovec *out);
+/* Copies the pieces, within [lo, hi), to dst. The caller has a turn. src: room for n entries.
+ * False: some are not in memory; the contents of dst are undefined. */
+bool mapped_read(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,
+		 struct iovec *src, const struct iovec *dst, size_t n_dst);
+/* Is it a file in memory with all pages of the range present? Neither makes pages nor waits. */
+bool mapped_can_write(const struct loop *l, struct object *o, uint64_t lo, uint64_t hi);
+/* The reverse of mapped_read(), where all files are in memory. False: all pieces must be
+ * written. */
+bool mapped_write(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,
+		  struct iovec *dst, const struct iovec *src, size_t n_src);
+
+/* ---- fetch.c: reads for a COPY, here or from another target ---- */
+struct fetch {
+	struct req q;
+	struct req *parent;
+	struct server *srv;
+	struct sreq *s; /* the COPY */
+	const struct wire_access *at;
+	uint32_t source; /* target of the source object */
+	struct extent ext[WINDOW_IOS]; /* the source extents, in the order of the buffer */
+	struct extent list[WINDOW_IOS]; /* the same with neighbours joined */
+	uint32_t n_list;
+	struct access access; /* the buffer and its source extents */
+	struct view view;
+	struct call call; /* when the source is on another target */
+	struct wire_read_args args;
+	struct wire_read_res res;
+	struct object *object; /* when the source is here */
+	struct turn turn;
+	struct io ios[WINDOW_IOS];
+	struct iovec iov[WINDOW_IOS + BUF_MAX_UNITS];
+	bool busy;
+};
+void fetch_init(struct fetch *f, struct sreq *s, const struct wire_access *at, uint32_t source);
+/* Holds q until f->ext[0 .. n) are in buf, zeros where the object has none. Borrows all of it until
+ * then. */
+void fetch_start(struct fetch *f, uint32_t n, const struct buf *buf, struct req *q);
+void fetch_cancel(struct fetch *f); /* ends a fetch from another target with -ECANCELED */
+struct fetch *fetch_of(const struct server *srv, struct req *q); /* NULL: q is not a fetch */
+void fetch_abandon(struct fetch *f);
+
+/* ---- op_data.c: READ, WRITE, ALLOCATE, COPY ---- */
+/* The state that they keep between steps. */
+struct data_state {
+	struct bulk bulk;
+	struct pattern_list *pattern; /* or NULL */
+	struct object *object;
+	struct buf buf; /* of inline data */
+	struct turn turn;
+	struct io ios[16];
+	uint32_t tries; /* retries of a read that was clipped at an end that moved meanwhile */
+};
+void copy_cancel(struct sreq *s); /* the client cancelled it, or its link broke */
+void data_abandon(struct sreq *s); /* frees the pattern of a READ or WRITE */
+
+#endif
