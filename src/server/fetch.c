@@ -4,17 +4,17 @@
  * The COPY has checked the capability against its client's key. This target signs it anew for the
  * other.
  *
- *   here:       OPEN -> TURN -> ACCESS -> END
- *   elsewhere:  OPEN -> END
+ *   here:       BEGIN -> OPEN -> TURN -> DATA
+ *   elsewhere:  BEGIN -> DATA
  *
  * Threads: the loop's. Buffers: the window's, from a pool that only copies use: a READ never waits
  * for a copy, so two targets that copy from each other make progress however full they are. Errors:
  * those of the other target are passed on; a fenced capability gives -ESTALE or -EKEYEXPIRED. */
 #include "server/window.h"
 
-enum { OPEN, TURN, ACCESS, END };
+enum { BEGIN, OPEN, TURN, DATA };
 static const char *const names[] = {
-	[OPEN] = "open", [TURN] = "turn", [ACCESS] = "disk", [END] = "end"
+	[BEGIN] = "begin", [OPEN] = "open", [TURN] = "turn", [DATA] = "data"
 };
 
 static const struct layout flat = { 4096, 1, 0 }; /* an object is a file on one target */
@@ -117,33 +117,33 @@ static bool step(struct req *q)
 	struct fetch *f = container_of(q, struct fetch, q);
 
 	switch (q->state) {
-	case OPEN:
+	case BEGIN:
 		if (f->source != f->srv->target) {
-			req_goto(q, END);
+			req_goto(q, DATA);
 			if (f->srv->stopping)
 				req_fail(q, -ESHUTDOWN);
 			else
 				ask(f);
 			break;
 		}
-		req_goto(q, TURN);
+		req_goto(q, OPEN);
 		object_get(f->srv->disk, object_of(f->at), f->at->cap.epoch, false, &f->object, q);
 		break;
-	case TURN:
-		req_goto(q, ACCESS);
+	case OPEN:
+		req_goto(q, TURN);
 		take_turn(f);
 		break;
-	case ACCESS:
-		req_goto(q, END);
+	case TURN:
+		req_goto(q, DATA);
 		read_here(f);
 		break;
-	case END:
+	case DATA:
 		return finish(f);
 	}
 	return true;
 }
 
-static const struct req_ops fetch_ops = REQ_OPS("fetch", step, END, names);
+static const struct req_ops fetch_ops = REQ_OPS("fetch", step, DATA, names);
 
 void fetch_init(struct fetch *f, struct sreq *s, const struct wire_access *at, uint32_t source)
 {
@@ -167,7 +167,7 @@ void fetch_start(struct fetch *f, uint32_t n, const struct buf *buf, struct req 
 						WINDOW_IOS, WINDOW_BYTES);
 	f->busy = true;
 	req_hold(q);
-	req_init(&f->q, f->srv->loop, &fetch_ops, OPEN);
+	req_init(&f->q, f->srv->loop, &fetch_ops, BEGIN);
 	f->q.trace = trace;
 	f->q.error = r;
 	req_start(&f->q);

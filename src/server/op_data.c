@@ -1,8 +1,8 @@
 /* READ, WRITE, ALLOCATE and COPY of object extents.
  *
- *   OPEN -> PLAN -> TURN -> INLINE -> ACCESS -> REPLY   small: in the message, one buffer, one turn
- *   OPEN -> PLAN -> FINISH -> REPLY                      through windows, and every COPY
- *   OPEN -> TURN -> INLINE -> FINISH -> REPLY            ALLOCATE: no bytes move, one turn
+ *   BEGIN -> OPEN -> BUFFER -> TURN -> DISK -> MOVE -> REPLY  small: in the message, one turn
+ *   BEGIN -> OPEN -> MOVE -> REPLY                            in windows; every COPY
+ *   BEGIN -> OPEN -> TURN -> DISK -> REPLY                    ALLOCATE: no bytes move, one turn
  *
  * The buffer is taken before the turn, as in windows: no request holds a turn while it waits for
  * the pool. Larger transfers use windows (windows.c); those of a COPY fetch their bytes from
@@ -17,10 +17,10 @@ static_assert(INLINE_MAX + LIST_MAX * 16 + 4 * KIB <= MSG_MAX, "with the longest
 
 #define MAX_AGAIN 8 /* retries of a read while the file keeps growing */
 
-enum { OPEN, PLAN, TURN, INLINE, ACCESS, FINISH, REPLY };
+enum { BEGIN, OPEN, BUFFER, TURN, DISK, MOVE, REPLY };
 static const char *const names[] = {
-	[OPEN] = "open",   [PLAN] = "plan",   [TURN] = "buffer", [INLINE] = "turn",
-	[ACCESS] = "disk", [FINISH] = "move", [REPLY] = "reply"
+	[BEGIN] = "begin", [OPEN] = "open", [BUFFER] = "buffer", [TURN] = "turn",
+	[DISK] = "disk",   [MOVE] = "move", [REPLY] = "reply"
 };
 
 static_assert(sizeof(struct extent) == sizeof(struct wire_extent) &&
@@ -183,7 +183,7 @@ static void plan(struct sreq *s, struct data_state *d, const struct wire_capabil
 	uint64_t total = d->pattern ? mem->length : total_of(list, n);
 
 	if (!d->object || !total) { /* no object: nothing to read */
-		req_goto(&s->q, FINISH);
+		req_goto(&s->q, MOVE);
 		return;
 	}
 	if (!mem->tag && !(write && n > 2 && !can_store_list(s, d, list, n))) {
@@ -191,7 +191,7 @@ static void plan(struct sreq *s, struct data_state *d, const struct wire_capabil
 			buf_get(&s->srv->pool, NULL, &d->buf, total, &s->q);
 		return;
 	}
-	req_goto(&s->q, FINISH);
+	req_goto(&s->q, MOVE);
 	d->bulk =
 		(struct bulk){ .s = s,
 			       .object = d->object,
@@ -292,8 +292,8 @@ static bool read_step(struct req *q)
 	struct data_state *d = s->op;
 
 	switch (q->state) {
-	case OPEN:
-		req_goto(q, PLAN);
+	case BEGIN:
+		req_goto(q, OPEN);
 		s->ino = a->at.cap.ino;
 		req_fail(q, access_check(s, &a->at, CAP_READ));
 		if (!q->error)
@@ -303,32 +303,32 @@ static bool read_step(struct req *q)
 			object_get(s->srv->disk, object_of(&a->at), a->at.cap.epoch, false,
 				   &d->object, q);
 		break;
-	case PLAN:
-		req_goto(q, TURN);
+	case OPEN:
+		req_goto(q, BUFFER);
 		plan(s, d, &a->at.cap, a->list, a->n_list, &a->mem, false, NULL);
 		r->end = d->object ? object_end(d->object) : 0;
 		break;
-	case TURN:
-		req_goto(q, INLINE);
+	case BUFFER:
+		req_goto(q, TURN);
 		take_turn(s, d, &a->at.cap, a->list, a->n_list, false);
 		break;
-	case INLINE: /* a write that this request waited for may have moved the end */
-		req_goto(q, ACCESS);
+	case TURN: /* a write that this request waited for may have moved the end */
+		req_goto(q, DISK);
 		r->end = object_end(d->object);
 		if (!read_inline_mapped(s, d, a->list, a->n_list))
 			req_fail(q, access_inline(s, d, a->list, a->n_list, d->buf.iov[0].iov_base,
 						  false));
 		break;
-	case ACCESS:
-		req_goto(q, FINISH);
+	case DISK:
+		req_goto(q, MOVE);
 		r->data = (struct wire_bytes){ (uint32_t)d->buf.len, d->buf.iov[0].iov_base };
 		s->srv->bytes_read += d->buf.len;
 		break;
-	case FINISH:
+	case MOVE:
 		req_goto(q, REPLY);
 		r->beyond = d->pattern && d->bulk.clipped;
 		if (has_grown(d, a, r->end)) {
-			req_goto(q, PLAN);
+			req_goto(q, OPEN);
 			req_fail(q, open_again(s, d, a));
 		}
 		break;
@@ -369,8 +369,8 @@ static bool write_step(struct req *q)
 	struct data_state *d = s->op;
 
 	switch (q->state) {
-	case OPEN:
-		req_goto(q, PLAN);
+	case BEGIN:
+		req_goto(q, OPEN);
 		s->ino = a->at.cap.ino;
 		req_fail(q, access_check(s, &a->at, CAP_WRITE));
 		if (!q->error)
@@ -380,22 +380,22 @@ static bool write_step(struct req *q)
 			object_get(s->srv->disk, object_of(&a->at), a->at.cap.epoch, true,
 				   &d->object, q);
 		break;
-	case PLAN:
-		req_goto(q, TURN);
+	case OPEN:
+		req_goto(q, BUFFER);
 		req_fail(q, write_damaged(s, &a->at, a->list, a->n_list, object_end(d->object)));
 		if (!q->error)
 			plan(s, d, &a->at.cap, a->list, a->n_list, &a->mem, true, a->data.p);
 		break;
-	case TURN:
-		req_goto(q, INLINE);
+	case BUFFER:
+		req_goto(q, TURN);
 		take_turn(s, d, &a->at.cap, a->list, a->n_list, true);
 		break;
-	case INLINE:
-		req_goto(q, ACCESS);
+	case TURN:
+		req_goto(q, DISK);
 		req_fail(q, write_inline(s, d, a));
 		break;
-	case ACCESS:
-	case FINISH:
+	case DISK:
+	case MOVE:
 		req_goto(q, REPLY);
 		if (!d->bulk.s) /* windows count their bytes themselves */
 			s->srv->bytes_written += a->data.len;
@@ -460,8 +460,8 @@ static bool allocate_step(struct req *q)
 	struct env *e = s->srv->loop->env;
 
 	switch (q->state) {
-	case OPEN:
-		req_goto(q, TURN);
+	case BEGIN:
+		req_goto(q, OPEN);
 		s->ino = a->at.cap.ino;
 		req_fail(q, access_check(s, &a->at, CAP_WRITE));
 		if (!q->error)
@@ -470,19 +470,19 @@ static bool allocate_step(struct req *q)
 			object_get(s->srv->disk, object_of(&a->at), a->at.cap.epoch,
 				   !(a->mode & ALLOC_PUNCH), &d->object, q);
 		break;
-	case TURN:
-		req_goto(q, a->n_list ? INLINE : FINISH);
+	case OPEN:
+		req_goto(q, a->n_list ? TURN : DISK);
 		if (!(a->mode & ALLOC_PUNCH)) /* allocated room would hide lost data */
 			req_fail(q, read_damaged(s, &a->at, a->list, a->n_list,
 						 object_end(d->object)));
 		if (a->n_list && !q->error)
 			take_turn(s, d, &a->at.cap, a->list, a->n_list, true);
 		break;
-	case INLINE:
-		req_goto(q, FINISH);
+	case TURN:
+		req_goto(q, DISK);
 		req_fail(q, allocate(s, d, a));
 		break;
-	case FINISH:
+	case DISK:
 		req_goto(q, REPLY);
 		written(d->object, r);
 		break;
@@ -541,8 +541,8 @@ static bool copy_step(struct req *q)
 	struct data_state *d = s->op;
 
 	switch (q->state) {
-	case OPEN:
-		req_goto(q, PLAN);
+	case BEGIN:
+		req_goto(q, OPEN);
 		s->ino = a->at.cap.ino;
 		req_fail(q, access_check(s, &a->at, CAP_WRITE));
 		if (!q->error)
@@ -553,8 +553,8 @@ static bool copy_step(struct req *q)
 			object_get(s->srv->disk, object_of(&a->at), a->at.cap.epoch, true,
 				   &d->object, q);
 		break;
-	case PLAN:
-		req_goto(q, FINISH);
+	case OPEN:
+		req_goto(q, MOVE);
 		d->bulk.object = d->object;
 		req_fail(q, write_damaged(s, &a->at, d->bulk.list, d->bulk.n_list,
 					  object_end(d->object)));
@@ -564,7 +564,7 @@ static bool copy_step(struct req *q)
 			fetch_init(&d->bulk.fetches[i], s, &a->from, a->source);
 		bulk_start(&d->bulk);
 		break;
-	case FINISH:
+	case MOVE:
 		req_goto(q, REPLY);
 		written(d->object, r);
 		break;

@@ -35,7 +35,10 @@
 #define STORED_WINDOWS 4
 
 enum { TAKE, BUFFERED, ACCESS, DISK, MERGE, MOVED, END };
-static const char *const names[] = { [TAKE] = "take", [BUFFERED] = "buffer", [ACCESS] = "turn", [DISK] = "disk", [MERGE] = "merge", [MOVED] = "move", [END] = "end" };
+static const char *const names[] = {
+	[TAKE] = "take",   [BUFFERED] = "buffer", [ACCESS] = "turn", [DISK] = "disk",
+	[MERGE] = "merge", [MOVED] = "move",	  [END] = "end"
+};
 
 struct window {
 	struct req q;
