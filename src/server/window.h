@@ -105,7 +105,5 @@ struct data_state {
 	struct io ios[16];
 	uint32_t tries; /* retries of a read that was clipped at an end that moved meanwhile */
 };
-void copy_cancel(struct sreq *s); /* the client cancelled it, or its link broke */
-void data_abandon(struct sreq *s); /* frees the pattern of a READ or WRITE */
 
 #endif
