@@ -18,14 +18,14 @@ DESTDIR ?=
 
 # A warning of a compiler that we have not met must not keep anybody from building; the tests' own builds mind it.
 WERROR ?= OFF
-check clang asan tsan fuzz: export WERROR = ON
+check check-long clang asan tsan fuzz: export WERROR = ON
 
 CONFIGURE = cmake -S . -G Ninja -Wno-dev -DSHEAF_WERROR=$(WERROR)
 # $(call configure,DIR,OPTIONS): once, and when warnings begin to matter; CMake runs itself again when its input changes
 configure = @test -f $(1)/build.ninja && { test $(WERROR) = OFF || grep -q SHEAF_WERROR:BOOL=ON $(1)/CMakeCache.txt; } || \
 	$(CONFIGURE) -B $(1) $(2)
 
-.PHONY: build up down check asan tsan fuzz crash clang bench format clean help deps deps-check install deb \
+.PHONY: build up down check check-long asan tsan fuzz crash clang bench format clean help deps deps-check install deb \
 	sim-long mutants
 
 build:
@@ -49,6 +49,11 @@ down:
 check: deps-check
 	@$(MAKE) --no-print-directory build clang
 	@python3 tools/run_tests.py --build $(BUILD) $(TEST_FLAGS)
+
+# Every test with its full counts.
+check-long: deps-check
+	@$(MAKE) --no-print-directory build clang
+	@python3 tools/run_tests.py --build $(BUILD) --long $(TEST_FLAGS)
 
 asan tsan: deps-check
 	$(call configure,build-$@,-DCMAKE_BUILD_TYPE=Release -DSHEAF_SAN=$@)
@@ -108,7 +113,8 @@ help:
 	@echo "make          build into build/ (programs in build/bin, libraries in build/lib)"
 	@echo "make up       install what is missing, build, start SERVERS=$(SERVERS) servers in DIR=$(DIR)"
 	@echo "make down     stop them"
-	@echo "make check    install what is missing, build, run all tests"
+	@echo "make check    install what is missing, build, run all tests: about 12 minutes on 2 cores"
+	@echo "make check-long  the same with full counts: more rounds, steps and seeds; some hours"
 	@echo "make asan     tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make tsan     tests under ThreadSanitizer"
 	@echo "make fuzz     each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"

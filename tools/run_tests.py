@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 """Runs the tests of a build and sums them up.
 
-    run_tests.py [--build DIR] [--only unit,fuzz,style,sim,system] [-k SUBSTR] [--list]
+    run_tests.py [--build DIR] [--only unit,fuzz,style,sim,system] [-k SUBSTR] [--list] [--jobs N] [--long]
 
 A test is a program: exit 0 is passed, 77 skipped (its last line of output is the reason), anything
 else failed. Each runs with a time limit, in an empty directory of its own (also its TMPDIR), which is
-removed afterwards unless a directory in it holds a file KEEP, and with SHEAF_BUILD naming the build. The last line printed is
+removed afterwards unless a directory in it holds a file KEEP, and with SHEAF_BUILD naming the build.
+--long sets SHEAF_TEST_LONG=1: tests run their full counts. The last line printed is
 `N passed, N failed` or `N passed, N failed, N skipped`.
+
+Tests run side by side. Each system test has its own network namespace, so that no other test takes the
+port of a server that it has stopped; without the right to create one, system tests run one at a time.
 """
 import argparse
 import concurrent.futures
@@ -28,6 +32,7 @@ SKIP = 77
 SOURCES = ("src", "include", "tests", "bench", "examples")
 # Seconds, for a machine that is busy; a unit takes ten times as long under a sanitizer.
 LIMIT = {"style": 600, "unit": 600, "fuzz": 300, "sim": 1800, "system": 900}
+LONG_LIMIT = 8  # times as long with --long
 SHOWN = 20000  # characters of a failure's output
 
 
@@ -38,8 +43,10 @@ class Test:
         self.group, self.name, self.run = group, name, run
 
 
-def environment(build, folder):
+def environment(build, folder, long):
     env = dict(os.environ, SHEAF_BUILD=build, SHEAF_SOURCE=ROOT, TMPDIR=folder)
+    if long:
+        env["SHEAF_TEST_LONG"] = "1"
     for name in ("SHEAF_CONF", "SHEAF_NET"):
         env.pop(name, None)
     env.setdefault("UBSAN_OPTIONS", "print_stacktrace=1")
@@ -57,13 +64,24 @@ def default_signals():
         signal.signal(s, signal.SIG_DFL)
 
 
-def run_command(argv, limit, build):
+# A command in a network namespace with a loopback interface and nothing else.
+OWN_NETWORK = ("unshare", "--net", "--", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+
+
+def may_unshare():
+    try:
+        return subprocess.run([*OWN_NETWORK, "true"], capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+def run_command(argv, limit, build, long):
     """Runs it in a session of its own, so that what a dying test leaves behind dies with it."""
     folder = tempfile.mkdtemp(prefix="sheaf-test-")
     try:
         with tempfile.TemporaryFile() as out:
             p = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=folder,
-                                 env=environment(build, folder), start_new_session=True,
+                                 env=environment(build, folder, long), start_new_session=True,
                                  preexec_fn=default_signals)
             try:
                 status = p.wait(limit)
@@ -153,7 +171,7 @@ def check_excerpts():
 
 # ---- collecting ----
 
-def style_tests(build):
+def style_tests(build, _long):
     yield Test("style", "includes follow the levels", [sys.executable, f"{ROOT}/tools/check_includes.py"])
     yield Test("style", "functions and files are short", [sys.executable, f"{ROOT}/tools/check_funcs.py"])
     yield Test("style", "mutants fit the sources", [sys.executable, f"{ROOT}/tools/mutants.py", "--check"])
@@ -172,13 +190,13 @@ def source_of(exe, folder):
     return os.path.exists(os.path.join(ROOT, "tests", folder, name + ".c"))
 
 
-def unit_tests(build):
+def unit_tests(build, _long):
     for exe in programs(build, "test_*"):
         if source_of(exe, "unit"):
             yield Test("unit", os.path.basename(exe), [exe])
 
 
-def fuzz_tests(build):
+def fuzz_tests(build, _long):
     for exe in programs(build, "fuzz_*"):
         if source_of(exe, "fuzz"):
             corpus = os.path.join(ROOT, "tests", "fuzz", "corpus", os.path.basename(exe)[len("fuzz_"):])
@@ -201,10 +219,10 @@ def sanitized(build):
 FOUND = ("4235", "4687", "5217", "5223", "10784", "14934", "16082", "16140", "21486")  # seeds of longer runs that found something
 
 
-def sim_tests(build):
+def sim_tests(build, long):
     exe = os.path.join(build, "bin", "sheaf-sim")
     if os.access(exe, os.X_OK):
-        seeds = "300" if sanitized(build) else "1500"
+        seeds = "300" if sanitized(build) else "1500" if long else "750"
         yield Test("sim", "sheaf-sim selftest", [exe, "--selftest"])
         yield Test("sim", "sheaf-sim scenarios", [exe, "--scenarios"])
         yield Test("sim", f"sheaf-sim {seeds} seeds",
@@ -213,7 +231,7 @@ def sim_tests(build):
             yield Test("sim", f"sheaf-sim seed {seed}", [exe, "--seed", seed])
 
 
-def system_tests(build):
+def system_tests(build, _long):
     for exe in programs(build, "sys_*"):
         if source_of(exe, "system"):
             yield Test("system", os.path.basename(exe), [exe])
@@ -233,16 +251,43 @@ COLLECT = {"style": style_tests, "unit": unit_tests, "fuzz": fuzz_tests, "sim": 
 
 # ---- running ----
 
-def run(test, build):
+# From the slowest on; a test that is not here takes its turn after these.
+SLOW = ("mount_posix.sh", "past_servers.sh", "sheaf-sim 750 seeds", "bench.py", "over_tcp.sh", "cp.sh",
+        "in_memory.sh", "sys_locks", "mount_survive.py", "sys_takeover", "sys_races", "sys_shares")
+
+
+def run(test, build, long=False, prefix=()):
     start = time.monotonic()
     try:
         if callable(test.run):
             status, text = test.run()
         else:
-            status, text = run_command(test.run, LIMIT[test.group], build)
+            limit = LIMIT[test.group] * (LONG_LIMIT if long else 1)
+            status, text = run_command([*prefix, *test.run], limit, build, long)
     except OSError as e:
         status, text = 1, str(e)
     return status, text, time.monotonic() - start
+
+
+def in_order(tests):
+    """Style tests first, they are quick; then the slowest, so that none of them ends long after all others."""
+    def key(test):
+        return test.group != "style", SLOW.index(test.name) if test.name in SLOW else len(SLOW)
+    return sorted(tests, key=key)
+
+
+def run_all(tests, build, long, jobs):
+    """Runs the tests side by side; yields (test, status, output, seconds) as they end."""
+    apart = may_unshare()
+    alone = [] if apart else [t for t in tests if t.group == "system"]
+    for workers, part in ((jobs, [t for t in tests if t not in alone]), (1, alone)):
+        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+            running = {}
+            for t in in_order(part):
+                prefix = OWN_NETWORK if apart and t.group == "system" else ()
+                running[pool.submit(run, t, build, long, prefix)] = t
+            for done in concurrent.futures.as_completed(running):
+                yield running[done], *done.result()
 
 
 def report(test, status, text, seconds):
@@ -266,6 +311,9 @@ def main():
     ap.add_argument("--build", default=os.path.join(ROOT, "build"), help="build directory")
     ap.add_argument("--only", default=",".join(GROUPS), help="groups: " + ",".join(GROUPS))
     ap.add_argument("-k", default="", metavar="SUBSTR", help="only tests whose name holds this")
+    ap.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1), metavar="N",
+                    help="tests that run side by side; default: two per core, as most of them wait")
+    ap.add_argument("--long", action="store_true", help="the full counts of every test (make check-long)")
     ap.add_argument("--list", action="store_true", help="name the tests, run nothing")
     args = ap.parse_args()
     build = os.path.abspath(args.build)
@@ -275,18 +323,14 @@ def main():
             ap.error(f"unknown group '{g}'; there are: {', '.join(GROUPS)}")
     if not os.path.isdir(build):
         ap.error(f"no build at {args.build}; run make")
-    tests = [t for g in GROUPS if g in groups for t in COLLECT[g](build) if args.k in t.name]
+    tests = [t for g in GROUPS if g in groups for t in COLLECT[g](build, args.long) if args.k in t.name]
     if args.list:
         for t in tests:
             print(f"{t.group:<7}{t.name}")
         return 0
     count = {"ok": 0, "FAIL": 0, "skip": 0}
-    # Tests with processes and ports of their own run alone.
-    for workers, part in ((2, [t for t in tests if t.group in ("style", "unit", "fuzz")]),
-                          (1, [t for t in tests if t.group in ("sim", "system")])):
-        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-            for t, result in [(t, pool.submit(run, t, build)) for t in part]:
-                count[report(t, *result.result())] += 1
+    for result in run_all(tests, build, args.long, args.jobs):
+        count[report(*result)] += 1
     skipped = f", {count['skip']} skipped" if count["skip"] else ""
     print(f"{count['ok']} passed, {count['FAIL']} failed{skipped}")
     return 1 if count["FAIL"] else 0

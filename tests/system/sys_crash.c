@@ -697,7 +697,7 @@ int main(int argc, char **argv)
 {
 	if (argc == 9 && strcmp(argv[1], "--child") == 0)
 		return worker_main(argv + 2);
-	run.rounds = SANITIZED ? 30 : 60;
+	run.rounds = getenv("SHEAF_TEST_LONG") ? 300 : 24;
 	CHECK_EQ(getrandom(&run.seed, sizeof(run.seed), 0), (ssize_t)sizeof(run.seed));
 	run.seed %= 1000000;
 	for (int i = 1; i + 1 < argc; i += 2) {
