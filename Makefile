@@ -18,14 +18,14 @@ DESTDIR ?=
 
 # A warning of a compiler that we have not met must not keep anybody from building; the tests' own builds mind it.
 WERROR ?= OFF
-check check-long clang asan tsan fuzz: export WERROR = ON
+check check-long clang clang-check asan tsan fuzz: export WERROR = ON
 
 CONFIGURE = cmake -S . -G Ninja -Wno-dev -DSHEAF_WERROR=$(WERROR)
 # $(call configure,DIR,OPTIONS): once, and when warnings begin to matter; CMake runs itself again when its input changes
 configure = @test -f $(1)/build.ninja && { test $(WERROR) = OFF || grep -q SHEAF_WERROR:BOOL=ON $(1)/CMakeCache.txt; } || \
 	$(CONFIGURE) -B $(1) $(2)
 
-.PHONY: build up down check check-long asan tsan fuzz crash clang bench format clean help deps deps-check install deb \
+.PHONY: build up down check check-long clang-check asan tsan fuzz crash clang bench format clean help deps deps-check install deb \
 	sim-long mutants
 
 build:
@@ -47,10 +47,10 @@ down:
 
 # Both compilers: no warnings, and the simulation runs the same with either.
 check: deps-check
-	@$(MAKE) --no-print-directory build clang
+	@$(MAKE) --no-print-directory build clang-check
 	@python3 tools/run_tests.py --build $(BUILD) $(TEST_FLAGS)
 
-# Every test with its full counts.
+# Every test with its full counts, and everything built with clang.
 check-long: deps-check
 	@$(MAKE) --no-print-directory build clang
 	@python3 tools/run_tests.py --build $(BUILD) --long $(TEST_FLAGS)
@@ -70,9 +70,16 @@ crash: deps-check
 	@$(MAKE) --no-print-directory build
 	@SHEAF_BUILD=$(abspath $(BUILD)) $(BUILD)/tests/sys_crash --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
+CLANG = -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang
 clang: deps-check
-	$(call configure,build-clang,-DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang)
+	$(call configure,build-clang,$(CLANG))
 	@cmake --build build-clang -j $(JOBS)
+
+# What `make check` needs of clang: the simulation, and no warnings in any source.
+clang-check: deps-check
+	$(call configure,build-clang,$(CLANG))
+	@cmake --build build-clang -j $(JOBS) --target sheaf-sim
+	@python3 tools/check_syntax.py build-clang sheaf-sim --jobs $(JOBS)
 
 # Seeds that make check does not run.
 sim-long: deps-check
