@@ -177,6 +177,7 @@ def style_tests(build, _long):
     yield Test("style", "mutants fit the sources", [sys.executable, f"{ROOT}/tools/mutants.py", "--check"])
     yield Test("style", "headers compile alone", lambda: check_headers(build))
     yield Test("style", "excerpts are code of the examples", check_excerpts)
+    yield Test("style", "documents are true", [sys.executable, f"{ROOT}/tools/check_docs.py", "--build", build])
     yield Test("style", "clang-format", check_format)
 
 

@@ -101,6 +101,45 @@ def functions():
     expect("1,101 lines of file are too long", run("check_funcs.py", "long"), 1, "a.c: 1101 lines")
 
 
+def documents():
+    put("page/proto/sheaf.x", "const SHEAF_VERSION = 3;\n")
+    put("page/src/base/base.c", "static int first_one(int a,\n\t\t     int b)\n{\n}\n")
+    put("page/src/base/README.md", "| file | what |\n|---|---|\n| `base.c` | it |\n")
+    put("page/docs/protocol.md", "# Wire\n\nVersion 3.\n")
+    put("page/docs/figures.md", "| figure | needed | in memory | on disk |\n|---|---|---|---|\n"
+                                "| `read1` | at least 1 | 1.18 (1.16 – 1.39) ✗ | – |\n")
+    result = "| figure | needed | in memory | on disk |\n|---|---|---|---|\n| `read1` | at least 1 | 1.18 ✗ | – |\n"
+    put("page/README.md", result)
+    check = ("check_docs.py", "--build", os.environ["SHEAF_BUILD"], "page")
+    good = ("[a](protocol.md) [b](protocol.md#wire) `base.c`, `ba*.c`, `first_one`, `sheaf ls /`\n\n"
+            "```\n$ sheaf --conf x status\n```\n\n| function | file |\n|---|---|\n| `first_one` | base.c |\n")
+    put("page/docs/a.md", good)
+    expect("true documents pass", run(*check), 0, "0 false statements")
+    for text, why in (("[a](gone.md)", "gone.md leads nowhere"),
+                      ("[a](protocol.md#gone)", "no heading #gone"),
+                      ("`gone.c`", "no file gone.c"),
+                      ("`first_two`", "no source has the name first_two"),
+                      ("`sheaf fly`", "'sheaf fly' is not a command"),
+                      ("```\n$ sheaf --conf x fly | wc\n```", "'sheaf fly' is not a command"),
+                      ("| function | file |\n|---|---|\n| `first_one` | a.c |", "not defined in a.c; it is in base.c")):
+        put("page/docs/a.md", good + "\n" + text + "\n")
+        expect(f"{text!r} in a page is refused", run(*check), 1, "docs/a.md:", why, "1 false statements")
+    put("page/docs/a.md", good)
+    for path, text, why in (("src/base/new.c", "", "new.c is missing in the table of files"),
+                            ("docs/protocol.md", "# Wire\n\nVersion 2.\n", "states version 2; proto/sheaf.x has 3"),
+                            ("README.md", result.replace("1.18", "1.19"), "docs/figures.md has 1.18 ✗"),
+                            ("README.md", result + "\n" * 100, "more than 100 lines"),
+                            ("README.md", result + "x" * 101, "101 columns")):
+        old = open(f"page/{path}", encoding="utf-8").read() if os.path.exists(f"page/{path}") else None
+        put(f"page/{path}", text)
+        expect(f"a wrong {path} is refused", run(*check), 1, why)
+        if old is None:
+            os.unlink(f"page/{path}")
+        else:
+            put(f"page/{path}", old)
+
+
 xdrgen()
 includes()
 functions()
+documents()
