@@ -178,7 +178,7 @@ def main():
     ap.add_argument("-k", default="", metavar="SUBSTR", help="only those whose name holds one of these (a,b)")
     ap.add_argument("--list", action="store_true", help="name them and say why, run nothing")
     ap.add_argument("--check", action="store_true", help="only whether each edit fits the sources")
-    ap.add_argument("--markdown", action="store_true", help="a table for docs/testing.md")
+    ap.add_argument("--markdown", action="store_true", help="print the results as a table")
     args = ap.parse_args()
     mutants = [Mutant(p) for p in sorted(glob.glob(os.path.join(ROOT, "tests", "sim", "mutants", "*.txt")))]
     mutants = [m for m in mutants if any(k in m.name for k in args.k.split(","))]
