@@ -692,7 +692,7 @@ static int conf_place(struct conf_parser *p, const char *path)
 		n = snprintf(c->path, sizeof(c->path), "%s", path);
 	} else {
 		if (!getcwd(cwd, sizeof(cwd)))
-			return conf_fail(p, 0, "cannot tell the current directory: %s",
+			return conf_fail(p, 0, "cannot determine the current directory: %s",
 					 error_text(errno));
 		n = snprintf(c->path, sizeof(c->path), "%s/%s", strcmp(cwd, "/") ? cwd : "", path);
 	}

@@ -46,7 +46,7 @@ static int key_check_mode(const char *path, int fd, char *err, size_t err_len)
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
-		return key_fail(err, err_len, -errno, "%s: cannot look at the key file: %s", path,
+		return key_fail(err, err_len, -errno, "%s: cannot examine the key file: %s", path,
 				error_text(errno));
 	if (!S_ISREG(st.st_mode))
 		return key_fail(err, err_len, -EINVAL, "%s: the key must be a regular file", path);

@@ -31,7 +31,7 @@ static void log_attach(void)
 	}
 	fd = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 	if (fd < 0) {
-		dprintf(log_fd, "cannot open the log %s: %s; logging goes on here\n", log_path,
+		dprintf(log_fd, "cannot open the log %s: %s; logging continues here\n", log_path,
 			error_text(errno));
 		return;
 	}

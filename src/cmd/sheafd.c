@@ -97,7 +97,7 @@ static void tell(struct daemon_opts *o, const char *text)
 	if (o->notify < 0)
 		return;
 	if (dprintf(o->notify, "%s\n", text) < 0)
-		log_warn("sheafd", "nobody listens on the notify descriptor");
+		log_warn("sheafd", "no process reads the notify descriptor");
 	close(o->notify);
 	o->notify = -1;
 }
@@ -304,7 +304,7 @@ int main(int argc, char **argv)
 	log_set_level(o.level);
 	log_info("sheafd", "%s serves %s on %s", t->name, t->storage, t->address);
 	if (t->metrics[0] && metrics_start(s, t->metrics))
-		log_warn("sheafd", "metrics address %s cannot be used: going on without metrics",
+		log_warn("sheafd", "metrics address %s cannot be used: continuing without metrics",
 			 t->metrics);
 	tell(&o, "ready");
 	serve(conf->path, s, &doors);

@@ -174,8 +174,8 @@ int disk_format(struct env *e, const char *path, const struct uuid *fs, uint32_t
 	if (r < 0 && r != -EEXIST)
 		return disk_refuse(
 			err, err_len, r,
-			"storage directory %s cannot be made: %s: check the path and who "
-			"may write there",
+			"storage directory %s cannot be made: %s: check the path and its "
+			"permissions",
 			path, strerror(-r));
 	dir = e->file->openat(e, AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
 	if (dir < 0)
@@ -194,7 +194,7 @@ int disk_format(struct env *e, const char *path, const struct uuid *fs, uint32_t
 			r = disk_refuse(
 				err, err_len, -EEXIST,
 				"%s already is a Sheaf storage directory: choose another one, or "
-				"remove it if nobody needs its data",
+				"remove it if its data are not needed",
 				path);
 	}
 	if (r < 0 && r != -EEXIST)
@@ -441,7 +441,7 @@ int disk_open(struct loop *l, const char *path, const struct uuid *fs, uint32_t 
 		goto fail;
 	r = l->env->file->probe(l->env, l, d->dir, text, sizeof(text));
 	if (r < 0)
-		log_warn("disk", "%s: probing failed (%s): every access is handed over", path,
+		log_warn("disk", "%s: probing failed (%s): workers do every access", path,
 			 strerror(-r));
 	else
 		log_info("disk", "%s: %s%s", path, text, nosync ? ", never synced" : "");
@@ -543,7 +543,7 @@ int disk_close(struct disk *d, bool clean)
 	if (!clean && d->busy)
 		return -EBUSY;
 	if (!drain(d)) { /* the kernel may still write to this memory: do not free it */
-		log_error("disk", "%s: %u accesses did not end: closing without them", d->path,
+		log_error("disk", "%s: %u accesses have not ended: closing without them", d->path,
 			  d->busy);
 		return -EBUSY;
 	}

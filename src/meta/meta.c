@@ -68,7 +68,7 @@ static int refuse_lmdb(struct opening *op, const char *doing, int rc)
 		return refuse(op, -ENOSPC,
 			      "the database is larger than its limit of address space");
 	default:
-		return refuse(op, db_error(rc), "%s: %s", doing, mdb_strerror(rc));
+		return refuse(op, db_error(rc), "cannot %s: %s", doing, mdb_strerror(rc));
 	}
 }
 
@@ -155,10 +155,10 @@ static int cover_last_page(struct opening *op)
 	if (!rc)
 		rc = mdb_env_get_fd(op->m->db.env, &fd);
 	if (rc)
-		return refuse_lmdb(op, "look at the file", rc);
+		return refuse_lmdb(op, "examine the file", rc);
 	need = (off_t)((info.me_last_pgno + 1) * st.ms_psize);
 	if (fstat(fd, &file) < 0 || (file.st_size < need && ftruncate(fd, need) < 0))
-		return refuse(op, -errno, "look at the file: %s", strerror(errno));
+		return refuse(op, -errno, "cannot examine the file: %s", strerror(errno));
 	return 0;
 }
 
@@ -191,11 +191,11 @@ static int head_check(struct opening *op, const struct disk_head *h)
 	if (h->version > SCHEMA_VERSION)
 		return refuse(
 			op, -EPROTONOSUPPORT,
-			"written by a newer Sheaf (schema %u, we know %u); install that version",
+			"written by a newer Sheaf (schema %u, this one reads up to %u); install that version",
 			h->version, SCHEMA_VERSION);
 	if (h->version < SCHEMA_OLDEST)
-		return refuse(op, -EPROTONOSUPPORT, "schema %u is too old for us (%u)", h->version,
-			      SCHEMA_VERSION);
+		return refuse(op, -EPROTONOSUPPORT, "schema %u is too old for this Sheaf (%u)",
+			      h->version, SCHEMA_VERSION);
 	op->old = h->version < SCHEMA_VERSION ? h->version : 0;
 	memcpy(fs.b, h->fs, sizeof(fs.b));
 	uuid_format(theirs, &fs);
@@ -293,7 +293,7 @@ static int head_read(struct opening *op, MDB_txn *txn)
 	if (rc == -ENOENT || rc == -EIO)
 		return refuse(op, -EIO, "this is no metadata of Sheaf; choose another directory");
 	if (rc)
-		return refuse(op, rc, "read its head: %s", strerror(-rc));
+		return refuse(op, rc, "cannot read its head: %s", strerror(-rc));
 	return head_check(op, &h);
 }
 
@@ -325,7 +325,7 @@ static int refuse_pairs(struct opening *op, MDB_txn *txn)
 	if (!rc)
 		rc = mdb_stat(txn, d->t[T_DECIDED], &decided);
 	if (rc)
-		return refuse_lmdb(op, "look at its tables", rc);
+		return refuse_lmdb(op, "examine its tables", rc);
 	if (prepared.ms_entries || decided.ms_entries)
 		return refuse(
 			op, -EUCLEAN,
@@ -379,7 +379,8 @@ static int check_stamp(struct opening *op, MDB_txn *txn)
 			 -ENOENT;
 
 	if (rc)
-		return rc == -ENOENT ? 0 : refuse(op, rc, "read its stamp: %s", strerror(-rc));
+		return rc == -ENOENT ? 0 :
+				       refuse(op, rc, "cannot read its stamp: %s", strerror(-rc));
 	return stamp_check(&op->o->stamp, &(struct stamp){ row.incarnation, row.count }, op->o->dir,
 			   op->err, op->err_len);
 }
@@ -406,7 +407,8 @@ static int put_stamp(struct opening *op)
 	if (rc == -ENOSPC)
 		log_warn("meta", "metadata in %s: the disk is full, this start is not counted",
 			 op->o->dir);
-	return rc && rc != -ENOSPC ? refuse(op, rc, "write its stamp: %s", strerror(-rc)) : 0;
+	return rc && rc != -ENOSPC ? refuse(op, rc, "cannot write its stamp: %s", strerror(-rc)) :
+				     0;
 }
 
 static int tables_open(struct opening *op, MDB_txn *txn)
@@ -437,7 +439,7 @@ static int tables_open(struct opening *op, MDB_txn *txn)
 		rc = db_error(mdb_stat(txn, m->db.t[T_LOCK], &st));
 	m->n_locks = m->stored_locks = st.ms_entries;
 	if (rc && rc != -ENOENT)
-		return refuse(op, rc, "set up its tables: %s", strerror(-rc));
+		return refuse(op, rc, "cannot set up its tables: %s", strerror(-rc));
 	return check_stamp(op, txn);
 }
 
@@ -518,7 +520,7 @@ int meta_open(struct loop *l, const struct meta_opts *o, struct meta **out, char
 	op.m->loop = l;
 	op.m->partition = o->partition;
 	if (o->root && o->partition != INO_PARTITION(META_ROOT_INO))
-		rc = refuse(&op, -EINVAL, "the root directory lives in partition %u, not %u",
+		rc = refuse(&op, -EINVAL, "the root directory is in partition %u, not %u",
 			    INO_PARTITION(META_ROOT_INO), o->partition);
 	else
 		rc = database_open(&op);

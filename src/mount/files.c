@@ -92,7 +92,7 @@ void file_put(struct mount *m, struct mfile *f)
 		sheaf_close(f->plain);
 	r = sheaf_close_later(f->f);
 	if (r)
-		log_warn("mount", "inode %llx: closing: %s", (unsigned long long)f->ino,
+		log_warn("mount", "inode %llx: close failed: %s", (unsigned long long)f->ino,
 			 error_text(r));
 	pthread_mutex_lock(&m->lock);
 	list_del(&c.link);

@@ -92,7 +92,7 @@ bool locks_close(struct worker *w, struct mfile *f, uint64_t owner)
 	if (!r)
 		return true;
 	holder_add(m, f->ino, owner); /* the next close tries again */
-	log_warn("mount", "inode %llx: letting go of locks: %s", (unsigned long long)f->ino,
+	log_warn("mount", "inode %llx: releasing its locks failed: %s", (unsigned long long)f->ino,
 		 error_text(r));
 	return true;
 }

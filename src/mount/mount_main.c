@@ -94,7 +94,8 @@ static int wait_ready(int fd)
 	text[n] = 0;
 	if (strcmp(text, "ready\n") == 0)
 		return 0;
-	fprintf(stderr, "sheaf mount: %s", n ? text : "the daemon ended without a word\n");
+	fprintf(stderr, "sheaf mount: %s",
+		n ? text : "the daemon ended without an error message\n");
 	return 1;
 }
 
@@ -165,7 +166,7 @@ static void set_read_ahead(const char *dev)
 	if (fd < 0)
 		return;
 	if (dprintf(fd, "%zu", READ_AHEAD / KIB) < 0)
-		log_info("mount", "the read-ahead stays as it is: %s", error_text(errno));
+		log_info("mount", "the read-ahead could not be set: %s", error_text(errno));
 	close(fd);
 }
 
@@ -194,7 +195,7 @@ static const char *fuse_lack(void)
 	if (access("/dev/fuse", F_OK))
 		return "there is no /dev/fuse here; 'modprobe fuse' makes it";
 	if (access("/dev/fuse", R_OK | W_OK))
-		return "this user may not open /dev/fuse; root may, and 'chmod 666 /dev/fuse' lets all";
+		return "this user may not open /dev/fuse; 'chmod 666 /dev/fuse' permits it to all users";
 	return fuse_said;
 }
 
@@ -223,7 +224,7 @@ static int begin(struct mount *m)
 		m->watch = watcher_start(m->o.dir); /* before any thread starts */
 	if (m->watch < 0 && !m->o.takeover)
 		log_warn("mount",
-			 "no watcher: if this daemon dies, the mount must be taken away by hand");
+			 "the watcher could not be started: if this daemon dies, unmount by hand");
 	r = m->o.takeover ? takeover(m, failed) : connect_fs(m);
 	m->read_only = m->o.read_only;
 	m->signals = catch_signals();
@@ -235,13 +236,13 @@ static int begin(struct mount *m)
 		watcher_tell(m->watch, m->dev);
 	r = crew_init(m);
 	if (!r && m->o.takeover && !takeover_done())
-		return failed("%s: the daemon that runs keeps it after all", m->o.dir);
+		return failed("%s: the running daemon has kept the mount", m->o.dir);
 	if (m->o.takeover)
 		crew_resend(m); /* before the crew starts: else its requests would come twice */
 	if (!r)
 		r = crew_start(m);
 	if (r)
-		return failed("no threads: %s", error_text(r));
+		return failed("threads cannot be started: %s", error_text(r));
 	if (!m->o.takeover && stat(m->o.dir, &st))
 		return failed("%s does not answer: %s", m->o.dir, error_text(errno));
 	set_read_ahead(m->dev);
@@ -260,7 +261,8 @@ static bool serve(struct mount *m)
 	bool gone = false;
 
 	if (control < 0)
-		log_warn("mount", "no control socket, so no takeover: %s", error_text(control));
+		log_warn("mount", "no control socket, so a takeover is not possible: %s",
+			 error_text(control));
 	while (!gone) {
 		if (poll(p, ARRAY_LEN(p), -1) < 0)
 			continue;
@@ -294,8 +296,7 @@ static void write_back(struct mount *m)
 	clock_gettime(CLOCK_REALTIME, &end);
 	end.tv_sec += STOP_SECONDS;
 	if (pthread_timedjoin_np(t, NULL, &end)) {
-		log_warn("mount",
-			 "not all that was written through mappings could be written back");
+		log_warn("mount", "some data of shared mappings could not be written back");
 		pthread_detach(t);
 	}
 }
@@ -357,10 +358,10 @@ int mount_main(int argc, char **argv)
 	if (m.o.foreground)
 		return run(&m);
 	if (pipe2(p, O_CLOEXEC))
-		return failed("no pipe: %s", error_text(errno));
+		return failed("a pipe cannot be made: %s", error_text(errno));
 	pid = fork();
 	if (pid < 0)
-		return failed("no process: %s", error_text(errno));
+		return failed("a process cannot be started: %s", error_text(errno));
 	if (pid) {
 		close(p[1]);
 		return wait_ready(p[0]);
@@ -372,6 +373,6 @@ int mount_main(int argc, char **argv)
 	if (getppid() != command)
 		return 1;
 	if (chdir("/"))
-		return failed("no root directory: %s", error_text(errno));
+		return failed("cannot change to the directory /: %s", error_text(errno));
 	return run(&m);
 }

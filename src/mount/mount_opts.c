@@ -166,7 +166,7 @@ static int take_options(struct mount_opts *o, const char *text)
  * or remount, resolves only the name. */
 static int find_dir(struct mount_opts *o)
 {
-	static const char died[] = "a daemon died here: 'sheaf umount' cleans up";
+	static const char died[] = "its daemon has died: 'sheaf umount' removes the mount";
 	char found[PATH_MAX], dev[MOUNT_DEV], *dir = o->dir;
 	struct statvfs vfs;
 	struct stat st;
@@ -239,7 +239,7 @@ int mount_opts_parse(int argc, char **argv, struct mount_opts *o)
 			r = 2;
 	}
 	if (!r && argc - optind != 1)
-		r = complain("one directory, please; see --help");
+		r = complain("exactly one directory is needed; see --help");
 	if (!r)
 		r = set_text(o->dir, sizeof(o->dir), argv[optind], "the directory");
 	if (r)

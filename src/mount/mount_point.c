@@ -80,5 +80,5 @@ int watcher_start(const char *dir)
 void watcher_tell(int fd, const char *what)
 {
 	if (fd >= 0 && dprintf(fd, "%s\n", what) < 0)
-		log_warn("mount", "the watcher is gone: %s", error_text(errno));
+		log_warn("mount", "the watcher does not run any more: %s", error_text(errno));
 }

@@ -235,12 +235,12 @@ static void end(struct mount *m, int error)
 	uint64_t one = 1;
 
 	if (error < 0 && error != -ENODEV)
-		log_error("mount", "reading from the kernel: %s", error_text(error));
+		log_error("mount", "cannot read requests of the kernel: %s", error_text(error));
 	pthread_mutex_lock(&c->lock);
 	c->ended = true;
 	pthread_mutex_unlock(&c->lock);
 	if (write(m->wake, &one, sizeof(one)) < 0)
-		log_error("mount", "nobody hears that the mount has ended");
+		log_error("mount", "the main thread could not be told that the mount has ended");
 }
 
 /* True if the worker can take another request as it is: no request waits for its end, it has no
@@ -302,7 +302,7 @@ static bool plan(struct mount *m, bool *room, int *ms)
 	while (c->n_queued > c->n_free && !r)
 		r = spawn(m);
 	if (r && !c->short_of_threads)
-		log_warn("mount", "no further thread: %s", error_text(r));
+		log_warn("mount", "another thread could not be started: %s", error_text(r));
 	c->short_of_threads = r;
 	*room = has_room(c);
 	*ms = !list_empty(&c->ready) ? 0 : r ? 100 : -1;
@@ -355,7 +355,8 @@ void crew_resend(struct mount *m)
 	} resend = { sizeof(resend), NOTIFY_RESEND, 0 };
 
 	if (m->can_resend && write(m->fd, &resend, sizeof(resend)) < 0)
-		log_warn("mount", "unanswered requests do not come again: %s", error_text(errno));
+		log_warn("mount", "the kernel does not resend unanswered requests: %s",
+			 error_text(errno));
 }
 
 int crew_init(struct mount *m)

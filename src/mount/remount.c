@@ -61,7 +61,8 @@ static int refused(const char *dir)
 				"-o ro' do the same");
 	if (errno == EBUSY) {
 		snprintf(text, sizeof(text),
-			 "has files that are open for writing ('fuser -vm %s' says by whom)", dir);
+			 "has files that are open for writing ('fuser -vm %s' lists the processes)",
+			 dir);
 		return complain(dir, text);
 	}
 	return complain(dir, error_text(errno));

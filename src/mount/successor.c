@@ -258,15 +258,16 @@ static bool give(struct mount *m, int to)
 	if (exported && hears(to, "ready") && send(to, "go", 2, MSG_NOSIGNAL) == 2)
 		return true;
 	dprintf(to, "%s", error_text(r ? r : -ETIMEDOUT));
-	log_warn("mount", "a takeover failed: %s; this daemon goes on", error_text(r ? r : -EPIPE));
+	log_warn("mount", "a takeover failed: %s; this daemon continues",
+		 error_text(r ? r : -EPIPE));
 	if (stopped) {
 		r = sheaf_resume(m->fs);
 		if (r)
-			log_error("mount", "cannot go on: %s", error_text(r));
+			log_error("mount", "cannot resume the connection: %s", error_text(r));
 		crew_resend(m); /* before the crew starts: else its requests would come twice */
 		r = crew_start(m);
 		if (r)
-			log_error("mount", "nobody serves it any more: %s", error_text(r));
+			log_error("mount", "requests are not served any more: %s", error_text(r));
 	}
 	return false;
 }
@@ -368,7 +369,7 @@ int takeover(struct mount *m, int (*failed)(const char *fmt, ...))
 			      m->o.dir);
 	if (send(control, "takeover", 8, MSG_NOSIGNAL) < 0 ||
 	    receive_fds(control, fds, why, sizeof(why)))
-		return failed("%s: the daemon that runs does not give it away: %s", m->o.dir, why);
+		return failed("%s: the running daemon refused the takeover: %s", m->o.dir, why);
 	m->watch = fds[1];
 	r = read_state(m, fds[2]);
 	if (!r)
@@ -380,7 +381,7 @@ int takeover(struct mount *m, int (*failed)(const char *fmt, ...))
 	close(fds[2]);
 	close(fds[3]);
 	if (r)
-		return failed("%s: what the old daemon gave cannot be used: %s", m->o.dir,
+		return failed("%s: the state of the old daemon cannot be used: %s", m->o.dir,
 			      error_text(r));
 	m->fd = fds[0];
 	r = take_session(m);

@@ -76,8 +76,8 @@ static void note_object(struct sreq *s, uint32_t i)
 		return;
 	if (lost)
 		log_at(LOG_ERROR, "server", s->head.trace,
-		       "inode %llx has lost unsynced data in object %u: it does not replace another "
-		       "file until it is written anew",
+		       "inode %llx has lost unsynced data in object %u: it cannot replace another "
+		       "file until it is written again",
 		       (unsigned long long)s->ino, i);
 	r->objects[r->n_objects++] = (struct wire_object_note){
 		.index = i,

@@ -130,10 +130,11 @@ static int listen_all(struct server *s, const char *address, char *err, size_t e
 	if (!r && local == -EADDRINUSE) /* the previous owner has exited since */
 		local = net_listen_local(&s->net, s->self->address);
 	if (!r && local == -EOPNOTSUPP)
-		log_info("server", "clients of this host come by TCP: here, in a user namespace, "
-				   "nobody can tell who they are");
+		log_info("server", "clients of this host have to use TCP: in a user namespace "
+				   "the Unix socket does not show their users");
 	else if (!r && local)
-		log_warn("server", "clients of this host come by TCP: no socket @sheaf@%s: %s",
+		log_warn("server",
+			 "clients of this host have to use TCP: no Unix socket @sheaf@%s: %s",
 			 s->self->address, error_text(local));
 	return r;
 }

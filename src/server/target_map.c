@@ -429,7 +429,7 @@ static int add_commit(struct sreq *s)
 		return s->change.res.status == EINVAL ? -EAGAIN : -s->change.res.status;
 	if (a->target.id < srv->map.n_targets) {
 		srv->map.targets[a->target.id].incarnation = a->target.incarnation;
-		log_warn("server", "%.*s: the map takes the storage that it has now",
+		log_warn("server", "%.*s: the map now has its present storage",
 			 (int)a->target.name.len, (const char *)a->target.name.p);
 		/* a map without it may have been queued meanwhile */
 		map_store(srv, srv->map.version);

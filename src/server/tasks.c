@@ -198,7 +198,7 @@ static bool finish(struct task *t)
 	arena_reset(&t->arena);
 	if (again) {
 		log_at(LOG_WARN, "server", q->trace,
-		       "background work on inode %llx waits %llu s: %s",
+		       "background work on inode %llx failed and is retried in %llu s: %s",
 		       (unsigned long long)t->h.ino, (unsigned long long)(pause / NSEC_PER_SEC),
 		       error_text(q->error));
 		q->error = 0;

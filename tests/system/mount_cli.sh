@@ -186,7 +186,7 @@ read -r daemon watcher < <(pgrep -x sheaf-mount | paste -s -d ' ')
 kill -9 "$watcher" "$daemon"
 within no_daemon
 expect 1 --conf "$conf" mount mnt
-one_line "$work/mnt: .*a daemon died here: 'sheaf umount' cleans up"
+one_line "$work/mnt: .*its daemon has died: 'sheaf umount' removes the mount"
 expect 0 umount mnt
 not_mounted mnt || fail "a dead mount stays"
 
@@ -493,7 +493,7 @@ is_mounted mnt || fail "not mounted"
 echo "remount: read only and back, by mount(8), by fstab and by sheaf mount"
 exec 5>mnt/writing
 mount -o remount,ro "$work/mnt" 2>err && fail "remounted under a writer"
-grep -q "$work/mnt has files that are open for writing ('fuser -vm $work/mnt' says by whom)" err || fail "why not"
+grep -q "$work/mnt has files that are open for writing ('fuser -vm $work/mnt' lists the processes)" err || fail "why not"
 echo "$LINENO" >&5 || fail "the writer is hurt"
 exec 5>&-
 for how in "mount -o remount,ro $work/mnt" "mount -T fstab -o remount,ro $work/mnt" "$sheaf mount -o remount,ro mnt"; do

@@ -230,7 +230,7 @@ static void the_next_schema_is_refused_and_left_alone(void)
 	write_database(SCHEMA_VERSION + 1);
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(fake_open(&f), -EPROTONOSUPPORT);
-		snprintf(want, sizeof(want), "newer Sheaf (schema %u, we know %u)",
+		snprintf(want, sizeof(want), "newer Sheaf (schema %u, this one reads up to %u)",
 			 SCHEMA_VERSION + 1, SCHEMA_VERSION);
 		CHECK(strstr(f.err, want));
 		CHECK(strstr(f.err, "install that version"));
