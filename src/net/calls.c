@@ -175,7 +175,8 @@ static struct msg *encode_call(struct peer *p, struct call *c)
 	};
 
 	c->map_version = p->map_version;
-	return msg_encode(p->net, XDR_ANY(xdr_wire_req_head), &h, wire_op_rows[c->op].args, c->args);
+	return msg_encode(p->net, XDR_ANY(xdr_wire_req_head), &h, wire_op_rows[c->op].args,
+			  c->args);
 }
 
 void call_transmit(struct peer *p, struct call *c)
