@@ -3,7 +3,7 @@
  * A capability is valid for the objects of its file at every target, for clients with the same key
  * as the client it was issued to: the signature covers that key. The session in it is one of the
  * metadata server, unknown to data targets. */
-#include "server/srv.h"
+#include "server/cap.h"
 
 static void sign(const struct server *srv, const char *key, const struct wire_capability *c,
 		 uint8_t mac[MAC_BYTES])

@@ -3,7 +3,7 @@
  * A capability under the file's present epoch means that nothing was cut since the recorded ends
  * left the metadata server. So an object that ends before its recorded end, or is missing, has
  * lost data: a read between the two ends is an error, never zeros. Threads: the loop's. */
-#include "server/srv.h"
+#include "server/cap.h"
 
 /* Limits the log to one line per object in DAMAGE_TELL_NS. */
 static bool is_news(struct server *srv, const struct object_id *id)

@@ -8,8 +8,9 @@
  * reply. */
 #include <stdlib.h>
 
-#include "server/srv.h"
-#include "server/window.h"
+#include "server/inode.h"
+#include "server/pair.h"
+#include "server/task.h"
 
 #define ARENA_LIMIT (1 * MIB) /* per request */
 #define SPARE_REQS 1024 /* free requests kept for reuse */

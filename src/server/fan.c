@@ -1,5 +1,6 @@
 /* One call to each target of a layout, side by side: fences, syncs and removals. */
-#include "server/srv.h"
+#include "server/cap.h"
+#include "server/fan.h"
 
 int fan_init(struct fan *f, const struct wire_layout_rec *l, struct arena *a)
 {

@@ -10,6 +10,7 @@
  * Threads: the loop's. Buffers: the window's, from a pool that only copies use: a READ never waits
  * for a copy, so two targets that copy from each other make progress however full they are. Errors:
  * those of the other target are passed on; a fenced capability gives -ESTALE or -EKEYEXPIRED. */
+#include "server/cap.h"
 #include "server/window.h"
 
 enum { BEGIN, OPEN, TURN, DATA };

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "server/srv.h"
+#include "server/sreq.h"
 
 struct metrics_http {
 	struct server *srv;

@@ -1,6 +1,6 @@
 /* The user that a request acts for: checks what the key of its link allows, and squashes root of
  * untrusted networks. Also ties a session to the key that it was opened with. */
-#include "server/srv.h"
+#include "server/sreq.h"
 
 static uint32_t gid_of(uint32_t gid)
 {

@@ -2,7 +2,8 @@
  * An inode lives while it has references: opens, waiting requests, tasks. */
 #include <stdlib.h>
 
-#include "server/srv.h"
+#include "server/inode.h"
+#include "server/task.h"
 
 struct inode *inode_find(struct server *srv, uint64_t ino)
 {

@@ -7,7 +7,7 @@
  * Leases are kept in buckets, by a hash of the name and by one of its directory. Names that share a
  * bucket delay each other, no more. Leases are lost with a restart, so for LEASE_NS after its start
  * the server regards every name as leased. */
-#include "server/srv.h"
+#include "server/pair.h"
 
 #define AGAIN_NS \
 	(2 * NSEC_PER_SEC) /* a change that has to wait retries within this time, or is overtaken */

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "server/srv.h"
 #include "server/window.h"
 
 int times_init(struct server *srv)

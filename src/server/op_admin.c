@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "server/srv.h"
+#include "server/inode.h"
 
 int do_ping(struct sreq *s)
 {

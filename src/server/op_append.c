@@ -14,7 +14,7 @@
  * the end. */
 #include <stdlib.h>
 
-#include "server/srv.h"
+#include "server/op_state.h"
 
 /* A place that was given and not reported as done yet. */
 struct append {

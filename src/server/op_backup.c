@@ -6,7 +6,7 @@
  * that until the copy is complete. There is one copy at a time. It ends with its session, so a
  * client that dies leaves nothing behind. Buffers: a part is in the arena of its request. Errors:
  * -EBUSY while another copy is being made or read. */
-#include "server/srv.h"
+#include "server/op_state.h"
 
 enum { BEGIN, REPLY };
 static const char *const names[] = { [BEGIN] = "begin", [REPLY] = "reply" };

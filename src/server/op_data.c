@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <fcntl.h>
 
+#include "server/cap.h"
 #include "server/window.h"
 
 static_assert(INLINE_MAX <= BUF_UNIT, "what is inside a message has room in one unit");

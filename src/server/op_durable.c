@@ -13,7 +13,8 @@
  * is EIO, the mark becomes MARK_LOST, `change` grows, and the file does not replace another until
  * it was emptied. While the file has writers, all objects are synced; later writes and earlier
  * losses are left to the writers' own fsync and close. */
-#include "server/srv.h"
+#include "server/op_state.h"
+#include "server/pair.h"
 
 #define MAX_DURABLE 4 /* at a time: fewer than the slots of a peer that is short of buffers */
 

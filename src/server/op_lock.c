@@ -17,7 +17,8 @@
  * EAGAIN, EDEADLK, ENOLCK (too many), EBADF (not open with this right). */
 #include <stdlib.h>
 
-#include "server/srv.h"
+#include "server/op_state.h"
+#include "server/task.h"
 
 #define PARK_NS (2 * NSEC_PER_SEC)
 #define PARKED_MAX 4 /* fewer than BUSY_SLOTS, the slots of a client when buffers are short */

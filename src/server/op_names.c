@@ -3,7 +3,10 @@
  * record each. */
 #include <stdio.h>
 
-#include "server/srv.h"
+#include "server/cap.h"
+#include "server/inode.h"
+#include "server/pair.h"
+#include "server/task.h"
 
 #define READDIR_BYTES (64 * KIB) /* per page */
 

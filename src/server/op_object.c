@@ -3,7 +3,8 @@
  *   GET -> WORK -> REPLY */
 #include <unistd.h>
 
-#include "server/srv.h"
+#include "server/cap.h"
+#include "server/op_state.h"
 
 enum { GET, WORK, REPLY };
 static const char *const names[] = { [GET] = "open", [WORK] = "work", [REPLY] = "reply" };

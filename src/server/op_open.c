@@ -8,7 +8,9 @@
  * before the capability is sent; the inode lock keeps the row until then. A create locks the new
  * inode before its record is queued. O_TRUNC runs a truncate to 0 (FENCE, FENCED) under the same
  * lock. */
-#include "server/srv.h"
+#include "server/cap.h"
+#include "server/op_state.h"
+#include "server/task.h"
 
 enum { WALK, MADE, LOCKED, UNSETTLED, FENCE, FENCED, GRANT, LOOKED, REPLY };
 static const char *const names[] = {

@@ -14,7 +14,7 @@
  * decision means that the change did not happen. Only one directory of the whole file system gets
  * another parent at a time (PART_ALONE at the server of the root), so that the result of a climb
  * from the new parent stays true. */
-#include "server/srv.h"
+#include "server/pair.h"
 
 /* then pair_tell() continues after the reply, or the servers ask */
 #define TELL_NS (2 * NSEC_PER_SEC)

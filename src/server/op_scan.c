@@ -4,7 +4,8 @@
  * one record that checks its precondition again. Buffers: pages are in the request's arena. */
 #include <endian.h>
 
-#include "server/srv.h"
+#include "server/task.h"
+#include "server/sreq.h"
 
 #define PAGE_BYTES (96 * KIB) /* per reply */
 #define OBJECT_KEY 17 /* directory, inode, generation, index; big-endian */

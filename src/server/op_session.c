@@ -6,7 +6,8 @@
  * both the key and the client's secret, not the secret. The old link of the session is closed
  * first. The new one is attached only when no request of the old one is in service any more, so
  * that no retransmitted request still runs. */
-#include "server/srv.h"
+#include "server/op_state.h"
+#include "server/task.h"
 
 enum { CHECK, ATTACH, REPLY };
 static const char *const names[] = { [CHECK] = "check", [ATTACH] = "attach", [REPLY] = "reply" };

@@ -1,5 +1,6 @@
 /* The server's table of operations: how each row of proto/ops.def is executed. */
-#include "server/srv.h"
+#include "server/op_state.h"
+#include "server/pair.h"
 #include "server/window.h"
 
 #define HANDLE(h) .ops = &handle_ops, .handle = h

@@ -7,7 +7,8 @@
  * in time, the caller gets an error and a task continues, also after a restart. The intent is
  * stored as the answer to the request: a retransmission waits for the lock, until the truncate has
  * happened. */
-#include "server/srv.h"
+#include "server/op_state.h"
+#include "server/task.h"
 
 void trunc_begin(struct sreq *s, struct trunc *t, const struct wire_handle *h, uint64_t size)
 {

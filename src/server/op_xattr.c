@@ -3,7 +3,7 @@
  * permission. */
 #include <stdio.h>
 
-#include "server/srv.h"
+#include "server/pair.h"
 
 static const char layout_name[] = "sheaf.layout";
 

@@ -10,7 +10,7 @@
  * change did not happen. */
 #include <stdlib.h>
 
-#include "server/srv.h"
+#include "server/pair.h"
 
 #define SCAN_NS \
 	(2 * NSEC_PER_SEC) /* after two scans, ask about a part; after one, tell a decision */

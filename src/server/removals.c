@@ -9,7 +9,7 @@
  * removal belongs to its caller, and is borrowed until q goes on. */
 #include <stdlib.h>
 
-#include "server/srv.h"
+#include "server/fan.h"
 
 #define GATHER_NS (20 * NSEC_PER_MSEC)
 

@@ -5,7 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "server/srv.h"
+#include "server/sreq.h"
 
 /* Locks the storage against a running server. Formats it when there is none (a new disk). */
 static int hold(struct env *e, const struct conf *c, uint32_t target, struct stamp *stamp,

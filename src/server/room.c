@@ -1,6 +1,6 @@
 /* What a request takes of the limited tables of its server (net/limits.h). Every refusal has one
  * line in the log, which names the limit, and one error for the client. */
-#include "server/srv.h"
+#include "server/sreq.h"
 
 /* Optional memory is refused above 1/SPARE_PART of a bound, before replies grant fewer slots. */
 #define SPARE_PART 4

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "server/srv.h"
+#include "server/inode.h"
+#include "server/pair.h"
+#include "server/task.h"
 #include "server/window.h"
 
 #define STOP_PATIENCE_NS (10 * NSEC_PER_SEC)

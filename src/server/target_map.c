@@ -20,7 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "server/srv.h"
+#include "server/pair.h"
 
 #define ASK_AGAIN_NS NSEC_PER_SEC /* pause after an answer that lacked the target */
 

@@ -13,7 +13,9 @@
  * clients claim their opens. Truncates do not wait: their outcome was decided before. */
 #include <stdlib.h>
 
-#include "server/srv.h"
+#include "server/fan.h"
+#include "server/inode.h"
+#include "server/task.h"
 
 #define RETRY_NS NSEC_PER_SEC
 #define RETRY_MAX 30

@@ -3,7 +3,7 @@
 #ifndef SHEAF_WINDOW_H
 #define SHEAF_WINDOW_H
 
-#include "server/srv.h"
+#include "server/sreq.h"
 
 #define WINDOW_BYTES (256 * KIB) /* of one window */
 #define WINDOW_PIECES 2048 /* pieces in one window */

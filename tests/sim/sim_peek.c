@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "client/client_impl.h"
-#include "server/srv.h"
+#include "server/inode.h"
 #include "sim_priv.h"
 #include "sim_world.h"
 

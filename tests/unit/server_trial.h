@@ -11,7 +11,10 @@
 
 #include "core/env_real.h"
 #include "net/backend.h"
-#include "server/srv.h"
+#include "server/cap.h"
+#include "server/op_state.h"
+#include "server/pair.h"
+#include "server/task.h"
 #include "server/window.h"
 
 #include "test.h"
