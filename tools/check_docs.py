@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares what the documents say with the tree: a style test.
 
-    check_docs.py [--build DIR] [ROOT]
+    check_docs.py [--build DIR] [--fix] [ROOT]
 
 Pages are README.md, docs/*.md and the README.md of each folder. Checked:
   links        a link to another file or heading resolves
@@ -13,9 +13,11 @@ Pages are README.md, docs/*.md and the README.md of each folder. Checked:
   version      docs/protocol.md states the version of proto/sheaf.x
   README       at most 100 lines of 100 columns; its results are those of docs/figures.md
 
-A complaint is one line, page:line: what is wrong; where a function has moved, it says where to.
+A complaint is one line, page:line: what is wrong, with the place or the name that is probably meant. --fix writes the
+file of functions that have moved into the tables.
 """
 import argparse
+import difflib
 import fnmatch
 import glob
 import os
@@ -101,13 +103,19 @@ def check_files(page, files):
                 yield page.say(number, f"there is no file {name}")
 
 
+def similar(name, words):
+    """Names that may be the new ones of a name that is gone, as the end of a complaint."""
+    found = difflib.get_close_matches(name, words, 2, 0.75)
+    return f"; perhaps {' or '.join(found)}" if found else ""
+
+
 def check_names(page, words):
     for number, span in page.code():
         if re.fullmatch(r"[a-z]\w*_\w+\*?(\(.*\))?(: .*)?|\w+: [a-z]\w*_\w+", span):
             for name in re.findall(r"\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b(?!\*)", span):
                 metric = re.sub(r"^sheaf_", "", name)
                 if not {name, metric} & words:
-                    yield page.say(number, f"no source has the name {name}")
+                    yield page.say(number, f"no source has the name {name}{similar(name, words)}")
 
 
 def definitions(root):
@@ -133,6 +141,21 @@ def rows(page):
             yield number, dict(zip(head, cells))
 
 
+def fix_functions(page, defined):
+    """Functions that are defined in one file, which is not the one of their row: writes that file into the row."""
+    moved = 0
+    for number, row in rows(page):
+        names = re.findall(r"`(\w+)`", row.get("function", ""))
+        places = defined.get(names[0], set()) if len(names) == 1 else set()
+        if len(places) == 1 and re.fullmatch(r"\w+\.[ch]", row.get("file", "")) and row["file"] not in places:
+            page.lines[number - 1] = page.lines[number - 1].replace(f"| {row['file']} |", f"| {min(places)} |", 1)
+            moved += 1
+    if moved:
+        with open(os.path.join(page.root, page.path), "w", encoding="utf-8") as f:
+            f.write("\n".join(page.lines))
+    return moved
+
+
 def check_functions(page, defined):
     for number, row in rows(page):
         files = re.findall(r"\w+\.[ch]", row.get("file", ""))
@@ -141,7 +164,7 @@ def check_functions(page, defined):
         for name in re.findall(r"`(\w+)`", row["function"]):
             places = defined.get(name, set())
             if not places & set(files):
-                where = ", ".join(sorted(places)) or "no file of src/"
+                where = ", ".join(sorted(places)) or "no file of src/" + similar(name, defined)
                 yield page.say(number, f"{name} is not defined in {row['file']}; it is in {where}")
 
 
@@ -224,7 +247,11 @@ def main():
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     ap.add_argument("root", nargs="?", default=here)
     ap.add_argument("--build", default=os.path.join(here, "build"))
+    ap.add_argument("--fix", action="store_true", help="write the files of functions that have moved into the tables")
     args = ap.parse_args()
+    if args.fix:
+        defined = definitions(args.root)
+        print(f"{sum(fix_functions(page, defined) for page in pages(args.root))} functions have moved")
     found = list(complaints(args.root, args.build))
     print("\n".join(found + [f"{len(found)} false statements"]))
     return 1 if found else 0

@@ -124,6 +124,13 @@ def documents():
                       ("| function | file |\n|---|---|\n| `first_one` | a.c |", "not defined in a.c; it is in base.c")):
         put("page/docs/a.md", good + "\n" + text + "\n")
         expect(f"{text!r} in a page is refused", run(*check), 1, "docs/a.md:", why, "1 false statements")
+    put("page/docs/a.md", good.replace("| base.c |", "| a.c |"))
+    expect("the file of a function that has moved is written", run(*check, "--fix"), 0, "1 functions", "0 false")
+    with open("page/docs/a.md", encoding="utf-8") as f:
+        if f.read() != good:
+            sys.exit("--fix has changed something else")
+    put("page/docs/a.md", good.replace("`first_one`,", "`first_ones`,"))
+    expect("a renamed name is guessed", run(*check), 1, "no source has the name first_ones; perhaps first_one")
     put("page/docs/a.md", good)
     for path, text, why in (("src/base/new.c", "", "new.c is missing in the table of files"),
                             ("docs/protocol.md", "# Wire\n\nVersion 2.\n", "states version 2; proto/sheaf.x has 3"),
