@@ -180,12 +180,6 @@ SHEAF_API int sheaf_drive(struct sheaf *fs, int want_fd, int ms);
 SHEAF_API void sheaf_drive_wake(struct sheaf *fs); /* ends the wait; from any thread */
 SHEAF_API void sheaf_drive_end(struct sheaf *fs); /* no task may be parked */
 
-/* ---- files of servers on this host ----
- *
- * From now on sheaf_pread() itself reads what is in memory of the object files that it may open,
- * past the server. This takes up to 256 descriptors, and one for each server. */
-SHEAF_API void sheaf_set_near(struct sheaf *fs, int on);
-
 /* ---- takeover: another process continues the sessions, open files and locks ---- */
 
 /* The number of this open: unique in its connection, and the same after an import. */

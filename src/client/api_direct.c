@@ -4,6 +4,23 @@
  * a read; what fails here is asked of the servers. */
 #include "client/api_impl.h"
 
+#include <stdlib.h>
+
+int direct_switch(struct client *c)
+{
+	const char *wish = getenv("SHEAF_DIRECT");
+	bool on = wish && strcmp(wish, "on") == 0;
+
+	if (wish && !on && strcmp(wish, "off") != 0) {
+		why_set("$SHEAF_DIRECT is '%s', but must be on or off; unset it, or take one of "
+			"them",
+			wish);
+		return -EINVAL;
+	}
+	client_set_direct(c, on);
+	return 0;
+}
+
 void client_set_direct(struct client *c, bool on)
 {
 	direct_set_on(&c->direct, on);
@@ -43,11 +60,6 @@ bool client_direct_end(struct cfile *f, const struct direct_piece *p, int n, int
 
 	f->c->n_ops--;
 	return valid && !file_locks_lost(f);
-}
-
-void sheaf_set_near(struct sheaf *fs, int on)
-{
-	client_set_direct(fs->b.client, on);
 }
 
 ssize_t api_read_direct(struct sheaf_file *f, void *buf, size_t len, uint64_t off)

@@ -29,6 +29,8 @@ struct client_opts {
 int client_new(const struct client_opts *o, struct client **out);
 /* Outside the simulation: measures costs, makes bad memory an error, reads $SHEAF_MOVER. */
 int movers_init(struct client *c);
+/* The same: direct reads on or off, by $SHEAF_DIRECT. */
+int direct_switch(struct client *c);
 void client_set_mover(struct client *c, enum net_mover how); /* for transfers that start later */
 /* Up to n extents for one server cost no more as a list than as a pattern; n is at least 1. */
 void client_set_list_most(struct client *c, size_t n);

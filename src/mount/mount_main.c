@@ -177,12 +177,12 @@ static int connect_fs(struct mount *m)
 	struct stat st;
 	int r;
 
+	mount_switch_direct(&m->o);
 	/* A daemon whose mount was just removed may still have local:DIR open. */
 	while ((r = sheaf_connect(m->o.conf, &m->fs)) == -EBUSY && time_now() < end)
 		usleep(50000);
 	if (r)
 		return failed("%s", sheaf_why());
-	sheaf_set_near(m->fs, !m->o.far);
 	r = sheaf_h_getattr(m->fs, NULL, sheaf_root(m->fs), &st);
 	return r ? failed("%s: %s ('sheaf status' shows which servers are up)", m->o.conf,
 			  sheaf_strerror(r)) :

@@ -108,7 +108,7 @@ static bool is_daemons(const char *opt)
 	for (size_t i = 0; i < ARRAY_LEN(words); i++)
 		if (value_of(opt, words[i]))
 			return true;
-	return strcmp(opt, "writeback") == 0 || strcmp(opt, "nonear") == 0;
+	return strcmp(opt, "writeback") == 0 || strcmp(opt, "nodirect") == 0;
 }
 
 /* One option after -o. */
@@ -136,8 +136,8 @@ static int take_option(struct mount_opts *o, const char *opt)
 		o->remount = true;
 	else if (strcmp(opt, "writeback") == 0)
 		o->writeback = true;
-	else if (strcmp(opt, "nonear") == 0)
-		o->far = true;
+	else if (strcmp(opt, "nodirect") == 0)
+		o->no_direct = true;
 	else if (strcmp(opt, "noatime") == 0)
 		o->atime = ATIME_NEVER;
 	else if (strcmp(opt, "relatime") == 0 || strcmp(opt, "atime") == 0)
@@ -248,4 +248,9 @@ int mount_opts_parse(int argc, char **argv, struct mount_opts *o)
 	if (!r && !o->takeover && !o->remount) /* the running daemon has the cluster file */
 		r = find_conf(o);
 	return r ? 1 : 0;
+}
+
+void mount_switch_direct(const struct mount_opts *o)
+{
+	setenv("SHEAF_DIRECT", o->no_direct ? "off" : "on", o->no_direct);
 }

@@ -30,7 +30,7 @@ struct mount_opts {
 	unsigned long flags_on, flags_off; /* MS_RDONLY etc., for a remount */
 	char fixed[64]; /* the last option that a remount cannot change, or "" */
 	bool writeback; /* the kernel may keep dirty pages */
-	bool far; /* no reads past servers of this host */
+	bool no_direct; /* no direct reads */
 	enum { ATIME_NEVER, ATIME_RELATIVE, ATIME_ALWAYS } atime;
 	bool no_dir_atime; /* never set the access time of directories */
 	/* how long the kernel caches names of directories, and attributes */
@@ -389,6 +389,9 @@ bool locks_close(struct worker *w, struct mfile *f, uint64_t owner);
 /* ---- mount_opts.c ---- */
 /* 0; an exit status, after a message; -1: --help was given. */
 int mount_opts_parse(int argc, char **argv, struct mount_opts *o);
+/* Sets $SHEAF_DIRECT for the connection that is made next; before there are threads. Without the
+ * option nodirect a value of the user stays. */
+void mount_switch_direct(const struct mount_opts *o);
 
 /* ---- mount_main.c ---- */
 struct fuse_session *mount_session(struct mount *m); /* or NULL, after a message of libfuse */

@@ -105,7 +105,8 @@ static int write_state(struct mount *m, int fd)
 	put_hex(out, "log", o->log, strlen(o->log));
 	put_hex(out, "fuse", o->fuse, strlen(o->fuse));
 	fprintf(out, "opts %d %d %g %g %llu %d %d %d\n", o->writeback, o->atime, o->entry_s,
-		o->attr_s, (unsigned long long)o->memory, o->far, o->no_dir_atime, m->read_only);
+		o->attr_s, (unsigned long long)o->memory, o->no_direct, o->no_dir_atime,
+		m->read_only);
 	fprintf(out, "next %llu\n", (unsigned long long)m->next_fh);
 	htab_walk(&m->files, put_file, out);
 	htab_walk(&m->holders, put_holder, out);
@@ -147,7 +148,7 @@ static int read_line(struct mount *m, const char *line)
 {
 	struct mount_opts *o = &m->o;
 	unsigned long long a, b;
-	int flags, touch, writeback, atime, far = 0, no_dir = 0, ro = 0;
+	int flags, touch, writeback, atime, no_direct = 0, no_dir = 0, ro = 0;
 
 	if (strncmp(line, "end", 3) == 0)
 		return 1;
@@ -169,10 +170,11 @@ static int read_line(struct mount *m, const char *line)
 	else if (sscanf(line, "next %llu", &a) == 1)
 		m->next_fh = a;
 	else if (sscanf(line, "opts %d %d %lg %lg %llu %d %d %d", &writeback, &atime, &o->entry_s,
-			&o->attr_s, &a, &far, &no_dir, &ro) >= 5) { /* the last three are newer */
+			&o->attr_s, &a, &no_direct, &no_dir,
+			&ro) >= 5) { /* the last three are newer */
 		o->no_dir_atime = no_dir;
 		o->read_only = ro;
-		o->far = far;
+		o->no_direct = no_direct;
 		o->writeback = writeback;
 		o->atime = (unsigned)atime;
 		o->memory = a;
@@ -372,12 +374,12 @@ int takeover(struct mount *m, int (*failed)(const char *fmt, ...))
 		return failed("%s: the running daemon refused the takeover: %s", m->o.dir, why);
 	m->watch = fds[1];
 	r = read_state(m, fds[2]);
-	if (!r)
-		r = sheaf_import(m->o.conf, fds[3], &m->fs);
 	if (!r) {
-		sheaf_set_near(m->fs, !m->o.far);
-		r = read_state(m, fds[2]); /* now the files */
+		mount_switch_direct(&m->o);
+		r = sheaf_import(m->o.conf, fds[3], &m->fs);
 	}
+	if (!r)
+		r = read_state(m, fds[2]); /* now the files */
 	close(fds[2]);
 	close(fds[3]);
 	if (r)

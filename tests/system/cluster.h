@@ -435,8 +435,17 @@ static inline struct sheaf *client(const char *conf)
 	if (r)
 		fprintf(stderr, "%s: %s: %s\n", conf, sheaf_strerror(r), sheaf_why());
 	CHECK_EQ(r, 0);
-	if (getenv("SHEAF_TEST_NEAR")) /* set by direct_reads.sh */
-		sheaf_set_near(fs, 1);
+	return fs;
+}
+
+/* A client with direct reads. */
+static inline struct sheaf *direct_client(const char *conf)
+{
+	struct sheaf *fs;
+
+	setenv("SHEAF_DIRECT", "on", 1);
+	fs = client(conf);
+	unsetenv("SHEAF_DIRECT");
 	return fs;
 }
 

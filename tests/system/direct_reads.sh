@@ -1,10 +1,9 @@
 #!/bin/bash
-# Tests of data once more with clients that read past the servers of their host (sheaf_set_near): on disk, and where the
-# servers have their storage in memory.
+# Tests of data once more with direct reads: on disk, and where the servers have their storage in memory.
 set -u
 memory=/dev/shm
 
-export SHEAF_TEST_NEAR=1
+export SHEAF_DIRECT=on
 for name in sys_races sys_ranges sys_locks; do
 	echo "$name"
 	"$SHEAF_BUILD/tests/$name" || exit 1
@@ -13,8 +12,8 @@ if [ ! -w "$memory" ] || [ "$(stat -f -c %T "$memory")" != tmpfs ]; then
 	echo "$memory is no tmpfs that may be written to: not in memory"
 	exit 0
 fi
-unset SHEAF_TEST_NEAR
+unset SHEAF_DIRECT
 echo "sys_direct, in memory"
 TMPDIR=$memory "$SHEAF_BUILD/tests/sys_direct" || exit 1
 echo "sys_ranges, in memory"
-SHEAF_TEST_NEAR=1 TMPDIR=$memory "$SHEAF_BUILD/tests/sys_ranges" || exit 1
+SHEAF_DIRECT=on TMPDIR=$memory "$SHEAF_BUILD/tests/sys_ranges" || exit 1

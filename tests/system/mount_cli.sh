@@ -249,7 +249,7 @@ done
 at_most 4 $start # attr=3
 expect 0 umount two
 expect 0 umount mnt
-expect 0 --conf "$conf" mount -o attr=0,nonear mnt
+expect 0 --conf "$conf" mount -o attr=0,nodirect mnt
 was=$(getattrs)
 makes 100
 now=$(getattrs)

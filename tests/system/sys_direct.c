@@ -1,4 +1,4 @@
-/* Reads past the server: a client on the servers' host reads what is in the page cache without a
+/* Direct reads: a client on the servers' host reads what is in the page cache without a
  * message. A client that was stopped reads nothing from a file whose lock it has lost. */
 #include <dirent.h>
 
@@ -6,15 +6,7 @@
 #include "sheaf_admin.h"
 
 static struct cluster c;
-static struct sheaf *fs, *near;
-
-static struct sheaf *near_client(const char *conf)
-{
-	struct sheaf *n = client(conf);
-
-	sheaf_set_near(n, 1);
-	return n;
-}
+static struct sheaf *fs, *direct;
 
 /* Bytes exchanged between this client and all servers. */
 static uint64_t asked(struct sheaf *who)
@@ -32,7 +24,7 @@ static uint64_t asked(struct sheaf *who)
 
 #define BYTES (3 * 1024 * 1024 + 777)
 
-static void what_is_in_memory_is_read_past_the_servers(void)
+static void what_is_in_memory_is_read_directly(void)
 {
 	struct sheaf_file *f;
 	uint8_t *b = malloc(BYTES);
@@ -40,10 +32,10 @@ static void what_is_in_memory_is_read_past_the_servers(void)
 
 	CHECK(b);
 	make_file(fs, "/there", BYTES, 1);
-	f = open_file(near, "/there", O_RDONLY);
+	f = open_file(direct, "/there", O_RDONLY);
 	/* from here on the names are in the dentry cache */
 	CHECK_EQ(sheaf_pread(f, b, BYTES, 0), BYTES);
-	before = asked(near);
+	before = asked(direct);
 	for (int i = 0; i < 1000; i++) {
 		size_t off = test_random(&seed) % BYTES,
 		       n = test_random(&seed) % (i % 2 ? 5000 : BYTES);
@@ -52,12 +44,12 @@ static void what_is_in_memory_is_read_past_the_servers(void)
 		CHECK_EQ(sheaf_pread(f, b, n, (off_t)off), (ssize_t)n);
 		CHECK(is_pattern(b, n, 1, off));
 	}
-	CHECK_EQ(asked(near), before);
+	CHECK_EQ(asked(direct), before);
 	/* only the servers know where the file ends */
 	CHECK_EQ(sheaf_pread(f, b, 1000, BYTES - 10), 10);
-	CHECK(asked(near) > before);
+	CHECK(asked(direct) > before);
 	CHECK_EQ(sheaf_close(f), 0);
-	f = open_file(near, "/there", O_WRONLY);
+	f = open_file(direct, "/there", O_WRONLY);
 	CHECK_EQ(sheaf_pread(f, b, 1000, 0), -EBADF);
 	CHECK_EQ(sheaf_close(f), 0);
 	free(b);
@@ -74,7 +66,7 @@ static void each_change_is_seen_by_the_next_read(void)
 	uint64_t seed = 11;
 
 	CHECK(model && b);
-	r = open_file(near, "/changes", O_RDONLY);
+	r = open_file(direct, "/changes", O_RDONLY);
 	for (int i = 0; i < (SANITIZED ? 300 : 3000); i++) {
 		size_t off = test_random(&seed) % MODEL, n = 1 + test_random(&seed) % (MODEL / 4),
 		       at, m;
@@ -143,7 +135,7 @@ static void descriptors_are_few_and_go_with_the_file_or_the_server(void)
 	for (int i = 0; i < FILES; i++) {
 		snprintf(path, sizeof(path), "/few%d", i);
 		make_file(fs, path, 100, (uint64_t)i);
-		f[i] = open_file(near, path, O_RDONLY);
+		f[i] = open_file(direct, path, O_RDONLY);
 	}
 	for (int round = 0; round < 3; round++)
 		for (int i = 0; i < FILES; i++) {
@@ -156,7 +148,7 @@ static void descriptors_are_few_and_go_with_the_file_or_the_server(void)
 	CHECK(descriptors() <= FILES / 2);
 	for (int i = 0; i < c.n; i++)
 		server_kill(&c, i);
-	CHECK(WITHIN(PATIENCE_S, (sheaf_ping(near, 0), descriptors() == 0)));
+	CHECK(WITHIN(PATIENCE_S, (sheaf_ping(direct, 0), descriptors() == 0)));
 	cluster_up(&c);
 	for (int i = FILES / 2; i < FILES; i++) {
 		for (int k = 0; k < 2; k++)
@@ -169,6 +161,29 @@ static void descriptors_are_few_and_go_with_the_file_or_the_server(void)
 	CHECK_EQ(descriptors(), 0);
 }
 
+static void the_environment_switches_direct_reads(void)
+{
+	struct sheaf *other = NULL;
+	struct sheaf_file *f;
+	char b[100];
+
+	make_file(fs, "/switch", 100, 1);
+	setenv("SHEAF_DIRECT", "maybe", 1);
+	CHECK_EQ(sheaf_connect(c.conf, &other), -EINVAL);
+	CHECK(strstr(sheaf_why(), "$SHEAF_DIRECT is 'maybe'"));
+	for (int on = 0; on < 2; on++) {
+		setenv("SHEAF_DIRECT", on ? "on" : "off", 1);
+		other = client(c.conf);
+		f = open_file(other, "/switch", O_RDONLY);
+		for (int i = 0; i < 2; i++)
+			CHECK_EQ(sheaf_pread(f, b, 100, 0), 100);
+		CHECK_EQ(descriptors(), on);
+		CHECK_EQ(sheaf_close(f), 0);
+		sheaf_disconnect(other);
+	}
+	unsetenv("SHEAF_DIRECT");
+}
+
 #define LOCKED (256 * 1024)
 
 static struct sheaf_lock whole(unsigned type)
@@ -179,7 +194,7 @@ static struct sheaf_lock whole(unsigned type)
 /* CONF: takes the lock, is stopped, and then reads the file. */
 static int stopped_owner(const char *conf)
 {
-	struct sheaf *mine = near_client(conf);
+	struct sheaf *mine = direct_client(conf);
 	struct sheaf_file *f = open_file(mine, "/locked", O_RDWR);
 	struct sheaf_lock l = whole(F_WRLCK);
 	char *b = malloc(LOCKED);
@@ -229,17 +244,18 @@ static void begin(void)
 	cluster_make(&c, &(struct cluster_opts){ .servers = 3, .timeout = 10 });
 	cluster_up(&c);
 	fs = client(c.conf);
-	near = near_client(c.conf);
+	direct = direct_client(c.conf);
 }
 
 static void end(void)
 {
-	sheaf_disconnect(near);
+	sheaf_disconnect(direct);
 	sheaf_disconnect(fs);
 	cluster_down(&c);
 }
 
-SYS_MAIN(child, begin, end, TEST(what_is_in_memory_is_read_past_the_servers),
+SYS_MAIN(child, begin, end, TEST(what_is_in_memory_is_read_directly),
 	 TEST(each_change_is_seen_by_the_next_read),
 	 TEST(descriptors_are_few_and_go_with_the_file_or_the_server),
+	 TEST(the_environment_switches_direct_reads),
 	 TEST(who_lost_his_lock_while_he_was_stopped_sees_nothing_of_its_next_owner))

@@ -11,7 +11,7 @@
 enum how { MISSING, CUT, HOWS };
 
 static struct cluster c;
-static struct sheaf *near_fs; /* uses reads past the server */
+static struct sheaf *direct_fs; /* uses direct reads */
 static uint8_t buf[LENGTH + 1];
 
 static void begin(void)
@@ -19,14 +19,13 @@ static void begin(void)
 	cluster_make(&c, &(struct cluster_opts){ .servers = 2, .stripe_unit = UNIT });
 	cluster_up(&c);
 	fs = client(c.conf);
-	near_fs = client(c.conf);
-	sheaf_set_near(near_fs, 1);
+	direct_fs = direct_client(c.conf);
 }
 
 static void end(void)
 {
 	sheaf_disconnect(fs);
-	sheaf_disconnect(near_fs);
+	sheaf_disconnect(direct_fs);
 	cluster_down(&c);
 }
 
@@ -102,7 +101,7 @@ static void reads_of_lost_data_fail(void)
 		const char *path = damaged_file(how);
 
 		check_reads(fs, path, how);
-		check_reads(near_fs, path, how);
+		check_reads(direct_fs, path, how);
 	}
 }
 
@@ -205,7 +204,7 @@ static void writes_behind_lost_data_fail(void)
 		write_pattern(f, 0, 100, 1); /* the other object is intact */
 		CHECK(reads(f, 0, UNIT, 1));
 		CHECK_EQ(sheaf_close(f), 0);
-		check_reads(near_fs, path, how);
+		check_reads(direct_fs, path, how);
 	}
 }
 
