@@ -13,98 +13,13 @@ struct sheaf_op { /* in the arena of its cop */
 
 static_assert(sizeof(struct sheaf_extent) == sizeof(struct extent), "an extent is an extent");
 
-static void start_list(struct cop *op, struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
-		       const struct sheaf_extent *ext, size_t n_ext, bool write)
+/* ---- blocking ---- */
+
+/* Waits for the transfer, frees it and releases the lock; returns the result. */
+static ssize_t finish_list(struct sheaf_file *f, struct cop *op, struct traced how,
+			   const struct iovec *mem, size_t n_mem, const struct sheaf_extent *ext,
+			   size_t n_ext)
 {
-	const struct extent *e = (const struct extent *)ext;
-
-	if (write)
-		client_write(op, f->f, mem, n_mem, e, n_ext);
-	else
-		client_read(op, f->f, mem, n_mem, e, n_ext);
-}
-
-static void start_plain(struct cop *op, struct sheaf_file *f, void *buf, size_t len, off_t off,
-			bool write)
-{
-	op->one_mem = (struct iovec){ buf, len };
-	op->one_ext = (struct extent){ off < 0 ? UINT64_MAX : (uint64_t)off, len };
-	if (write)
-		client_write(op, f->f, &op->one_mem, 1, &op->one_ext, 1);
-	else
-		client_read(op, f->f, &op->one_mem, 1, &op->one_ext, 1);
-}
-
-static void trace_plain(struct sheaf_file *f, struct traced how, const void *buf, size_t len,
-			off_t off)
-{
-	struct iovec mem = { (void *)(uintptr_t)buf, len };
-	struct sheaf_extent ext = { (uint64_t)off, len };
-
-	trace_list(f, &how, &mem, 1, &ext, 1);
-}
-
-static ssize_t ask_plain(struct sheaf_file *f, void *buf, size_t len, off_t off, bool write)
-{
-	struct cop *op = api_begin(f->fs, &api_nobody);
-
-	if (!op)
-		return -ENOMEM;
-	start_plain(op, f, buf, len, off, write);
-	return api_end(f->fs, op);
-}
-
-static ssize_t plain(struct sheaf_file *f, void *buf, size_t len, off_t off, bool write)
-{
-	uint64_t began = trace_begin(f->fs);
-	ssize_t r;
-
-	if (off < 0)
-		return -EINVAL;
-	r = write ? -EAGAIN : api_read_direct(f, buf, len, (uint64_t)off);
-	if (r == -EAGAIN)
-		r = ask_plain(f, buf, len, off, write);
-	if (began)
-		trace_plain(f, (struct traced){ write, false, began, r }, buf, len, off);
-	return r;
-}
-
-ssize_t sheaf_pread(struct sheaf_file *f, void *buf, size_t len, off_t off)
-{
-	return plain(f, buf, len, off, false);
-}
-
-ssize_t sheaf_pwrite(struct sheaf_file *f, const void *buf, size_t len, off_t off)
-{
-	return plain(f, (void *)(uintptr_t)buf, len, off, true);
-}
-
-ssize_t sheaf_append(struct sheaf_file *f, const void *buf, size_t len)
-{
-	uint64_t began = trace_begin(f->fs);
-	struct cop *op = api_begin(f->fs, &api_nobody);
-	ssize_t r;
-
-	if (!op)
-		return -ENOMEM;
-	op->one_mem = (struct iovec){ (void *)(uintptr_t)buf, len };
-	op->one_ext = (struct extent){ 0, len };
-	client_append(op, f->f, &op->one_mem, 1, &op->one_ext, 1);
-	r = api_end(f->fs, op);
-	if (began)
-		trace_plain(f, (struct traced){ true, true, began, r }, buf, len, 0);
-	return r;
-}
-
-static ssize_t list(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
-		    const struct sheaf_extent *ext, size_t n_ext, bool write)
-{
-	struct traced how = { write, false, trace_begin(f->fs), 0 };
-	struct cop *op = api_begin(f->fs, &api_nobody);
-
-	if (!op)
-		return -ENOMEM;
-	start_list(op, f, mem, n_mem, ext, n_ext, write);
 	how.result = api_end(f->fs, op);
 	if (how.began)
 		trace_list(f, &how, mem, n_mem, ext, n_ext);
@@ -114,14 +29,65 @@ static ssize_t list(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
 ssize_t sheaf_read_list(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
 			const struct sheaf_extent *ext, size_t n_ext)
 {
-	return list(f, mem, n_mem, ext, n_ext, false);
+	struct traced how = { .began = trace_begin(f->fs) };
+	struct cop *op = api_begin(f->fs, &api_nobody);
+
+	if (!op)
+		return -ENOMEM;
+	client_read(op, f->f, mem, n_mem, (const struct extent *)ext, n_ext);
+	return finish_list(f, op, how, mem, n_mem, ext, n_ext);
 }
 
 ssize_t sheaf_write_list(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
 			 const struct sheaf_extent *ext, size_t n_ext)
 {
-	return list(f, mem, n_mem, ext, n_ext, true);
+	struct traced how = { .write = true, .began = trace_begin(f->fs) };
+	struct cop *op = api_begin(f->fs, &api_nobody);
+
+	if (!op)
+		return -ENOMEM;
+	client_write(op, f->f, mem, n_mem, (const struct extent *)ext, n_ext);
+	return finish_list(f, op, how, mem, n_mem, ext, n_ext);
 }
+
+ssize_t sheaf_pread(struct sheaf_file *f, void *buf, size_t len, off_t off)
+{
+	struct traced how = { .began = trace_begin(f->fs) };
+	struct iovec mem = { buf, len };
+	struct sheaf_extent ext = { (uint64_t)off, len };
+
+	if (off < 0)
+		return -EINVAL;
+	how.result = api_read_direct(f, buf, len, (uint64_t)off);
+	if (how.result == -EAGAIN)
+		return sheaf_read_list(f, &mem, 1, &ext, 1);
+	if (how.began)
+		trace_list(f, &how, &mem, 1, &ext, 1);
+	return how.result;
+}
+
+ssize_t sheaf_pwrite(struct sheaf_file *f, const void *buf, size_t len, off_t off)
+{
+	struct iovec mem = { (void *)(uintptr_t)buf, len };
+	struct sheaf_extent ext = { (uint64_t)off, len };
+
+	return off < 0 ? -EINVAL : sheaf_write_list(f, &mem, 1, &ext, 1);
+}
+
+ssize_t sheaf_append(struct sheaf_file *f, const void *buf, size_t len)
+{
+	struct traced how = { .write = true, .append = true, .began = trace_begin(f->fs) };
+	struct iovec mem = { (void *)(uintptr_t)buf, len };
+	struct sheaf_extent ext = { 0, len };
+	struct cop *op = api_begin(f->fs, &api_nobody);
+
+	if (!op)
+		return -ENOMEM;
+	client_append(op, f->f, &mem, 1, (const struct extent *)&ext, 1);
+	return finish_list(f, op, how, &mem, 1, &ext, 1);
+}
+
+/* ---- started ---- */
 
 struct cop *api_begin_op(struct sheaf *fs, struct sheaf_op **out)
 {
@@ -138,18 +104,53 @@ struct cop *api_begin_op(struct sheaf *fs, struct sheaf_op **out)
 	return op;
 }
 
+/* Leaves a started transfer to the loop and releases the lock. */
+static int started_list(struct sheaf_file *f, bool write, const struct iovec *mem, size_t n_mem,
+			const struct sheaf_extent *ext, size_t n_ext)
+{
+	api_give(f->fs);
+	if (f->fs->tracer)
+		trace_list(f, &(struct traced){ .write = write }, mem, n_mem, ext, n_ext);
+	return 0;
+}
+
+int sheaf_read_list_start(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
+			  const struct sheaf_extent *ext, size_t n_ext, struct sheaf_op **out)
+{
+	struct cop *op = api_begin_op(f->fs, out);
+
+	if (!op)
+		return -ENOMEM;
+	client_read(op, f->f, mem, n_mem, (const struct extent *)ext, n_ext);
+	return started_list(f, false, mem, n_mem, ext, n_ext);
+}
+
+int sheaf_write_list_start(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
+			   const struct sheaf_extent *ext, size_t n_ext, struct sheaf_op **out)
+{
+	struct cop *op = api_begin_op(f->fs, out);
+
+	if (!op)
+		return -ENOMEM;
+	client_write(op, f->f, mem, n_mem, (const struct extent *)ext, n_ext);
+	return started_list(f, true, mem, n_mem, ext, n_ext);
+}
+
 static int plain_start(struct sheaf_file *f, void *buf, size_t len, off_t off, bool write,
 		       struct sheaf_op **out)
 {
+	struct sheaf_extent ext = { (uint64_t)off, len };
 	struct cop *op = off < 0 ? NULL : api_begin_op(f->fs, out);
 
 	if (!op)
 		return off < 0 ? -EINVAL : -ENOMEM;
-	start_plain(op, f, buf, len, off, write);
-	api_give(f->fs);
-	if (f->fs->tracer)
-		trace_plain(f, (struct traced){ .write = write }, buf, len, off);
-	return 0;
+	op->one_mem = (struct iovec){ buf, len };
+	op->one_ext = (struct extent){ ext.offset, len };
+	if (write)
+		client_write(op, f->f, &op->one_mem, 1, &op->one_ext, 1);
+	else
+		client_read(op, f->f, &op->one_mem, 1, &op->one_ext, 1);
+	return started_list(f, write, &(struct iovec){ buf, len }, 1, &ext, 1);
 }
 
 int sheaf_pread_start(struct sheaf_file *f, void *buf, size_t len, off_t off, struct sheaf_op **op)
@@ -161,33 +162,6 @@ int sheaf_pwrite_start(struct sheaf_file *f, const void *buf, size_t len, off_t 
 		       struct sheaf_op **op)
 {
 	return plain_start(f, (void *)(uintptr_t)buf, len, off, true, op);
-}
-
-static int list_start(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
-		      const struct sheaf_extent *ext, size_t n_ext, bool write,
-		      struct sheaf_op **out)
-{
-	struct cop *op = api_begin_op(f->fs, out);
-
-	if (!op)
-		return -ENOMEM;
-	start_list(op, f, mem, n_mem, ext, n_ext, write);
-	api_give(f->fs);
-	if (f->fs->tracer)
-		trace_list(f, &(struct traced){ .write = write }, mem, n_mem, ext, n_ext);
-	return 0;
-}
-
-int sheaf_read_list_start(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
-			  const struct sheaf_extent *ext, size_t n_ext, struct sheaf_op **op)
-{
-	return list_start(f, mem, n_mem, ext, n_ext, false, op);
-}
-
-int sheaf_write_list_start(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
-			   const struct sheaf_extent *ext, size_t n_ext, struct sheaf_op **op)
-{
-	return list_start(f, mem, n_mem, ext, n_ext, true, op);
 }
 
 ssize_t sheaf_wait(struct sheaf_op *o)

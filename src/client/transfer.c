@@ -215,12 +215,23 @@ static void start_access(struct cop *op, struct cfile *f, struct transfer how, i
 	cop_start(op, &transfer_ops, e);
 }
 
-static void start(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
-		  const struct extent *ext, size_t n_ext, struct transfer how)
+void client_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
+		 const struct extent *ext, size_t n_ext)
+{
+	struct transfer how = { .kind = READ };
+	int e = access_init(&op->access, mem, n_mem, ext, n_ext);
+
+	if (!e)
+		shape_of_list(op, &how.shape);
+	start_access(op, f, how, e);
+}
+
+static void write_list(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
+		       const struct extent *ext, size_t n_ext, struct transfer how)
 {
 	int e = access_init(&op->access, mem, n_mem, ext, n_ext);
 
-	if (!e && (how.kind == READ || how.kind == WRITE))
+	if (!e)
 		shape_of_list(op, &how.shape);
 	start_access(op, f, how, e);
 }
@@ -287,13 +298,7 @@ static void start_range(struct cop *op, struct cfile *f, uint64_t off, uint64_t 
 {
 	op->one_mem = (struct iovec){ NULL, len };
 	op->one_ext = (struct extent){ off, len };
-	start(op, f, &op->one_mem, 1, &op->one_ext, 1, how);
-}
-
-void client_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
-		 const struct extent *ext, size_t n_ext)
-{
-	start(op, f, mem, n_mem, ext, n_ext, (struct transfer){ .kind = READ });
+	start_access(op, f, how, access_init(&op->access, &op->one_mem, 1, &op->one_ext, 1));
 }
 
 static void append(struct cop *op, struct cfile *f, struct append what)
@@ -313,7 +318,7 @@ void client_append(struct cop *op, struct cfile *f, const struct iovec *mem, siz
 {
 	if (!(f->flags & OPEN_WRITE) || access_init(&op->access, mem, n_mem, ext, n_ext) ||
 	    !op->access.total)
-		start(op, f, mem, n_mem, ext, n_ext, (struct transfer){ .kind = WRITE });
+		write_list(op, f, mem, n_mem, ext, n_ext, (struct transfer){ .kind = WRITE });
 	else
 		append(op, f,
 		       (struct append){ .mem = mem, .n_mem = n_mem, .length = op->access.total });
@@ -325,7 +330,7 @@ void client_write(struct cop *op, struct cfile *f, const struct iovec *mem, size
 	if (f->flags & OPEN_APPEND)
 		client_append(op, f, mem, n_mem, ext, n_ext);
 	else
-		start(op, f, mem, n_mem, ext, n_ext, (struct transfer){ .kind = WRITE });
+		write_list(op, f, mem, n_mem, ext, n_ext, (struct transfer){ .kind = WRITE });
 }
 
 void append_there(struct cop *op, struct cfile *f, const struct append *a)
@@ -338,7 +343,7 @@ void append_there(struct cop *op, struct cfile *f, const struct append *a)
 	if (a->room)
 		start_range(op, f, a->ext.offset, a->ext.length, t);
 	else
-		start(op, f, a->mem, a->n_mem, &a->ext, 1, t);
+		write_list(op, f, a->mem, a->n_mem, &a->ext, 1, t);
 }
 
 void client_allocate(struct cop *op, struct cfile *f, uint32_t mode, uint64_t off, uint64_t len)
