@@ -117,7 +117,8 @@ static void hand_over(struct sheaf *fs)
 		pthread_cond_signal(&fs->help);
 }
 
-void api_started(struct sheaf *fs)
+/* After a start: runs what became runnable, and wakes a leader that would sleep too long. */
+static void submit(struct sheaf *fs)
 {
 	struct loop *l = fs->b.loop;
 
@@ -175,11 +176,12 @@ void api_follow(struct sheaf *fs)
 	pthread_cond_destroy(&w.cond);
 }
 
-int64_t api_finish(struct sheaf *fs, struct cop *op)
+int64_t api_wait(struct sheaf *fs, struct cop *op)
 {
 	void *task = fs->tasks ? fs->tasks->current() : NULL;
 	struct waiter w = { .task = NULL };
 
+	submit(fs);
 	if (!op->finished && task)
 		park(fs, op, task);
 	if (op->finished)
@@ -199,19 +201,18 @@ int64_t api_finish(struct sheaf *fs, struct cop *op)
 	return op->result;
 }
 
-void api_leave(struct sheaf *fs, struct cop *op)
+void api_release(struct sheaf *fs, struct cop *op)
 {
 	cop_free(op);
 	hand_over(fs);
 	pthread_mutex_unlock(&fs->lock);
 }
 
-int api_give(struct sheaf *fs)
+void api_unlock(struct sheaf *fs)
 {
-	api_started(fs);
+	submit(fs);
 	hand_over(fs);
 	pthread_mutex_unlock(&fs->lock);
-	return 0;
 }
 
 void api_poll_links(struct sheaf *fs)
@@ -300,13 +301,11 @@ struct cop *api_begin(struct sheaf *fs, const struct sheaf_cred *c)
 	return op;
 }
 
-int64_t api_end(struct sheaf *fs, struct cop *op)
+int64_t api_finish(struct sheaf *fs, struct cop *op)
 {
-	int64_t r;
+	int64_t r = api_wait(fs, op);
 
-	api_started(fs);
-	r = api_finish(fs, op);
-	api_leave(fs, op);
+	api_release(fs, op);
 	return r;
 }
 
@@ -326,7 +325,7 @@ void sheaf_disconnect(struct sheaf *fs)
 	op = api_begin(fs, NULL);
 	if (op) {
 		client_bye(op);
-		api_end(fs, op);
+		api_finish(fs, op);
 	}
 	api_free(fs);
 }

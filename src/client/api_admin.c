@@ -72,14 +72,13 @@ int sheaf_map(struct sheaf *fs, int timeout_ms, struct sheaf_server *s, int max)
 		if (!op)
 			return -ENOMEM;
 		client_map(op, i, (uint64_t)timeout_ms * NSEC_PER_MSEC);
-		api_started(fs);
-		last = (int)api_finish(fs, op);
+		last = (int)api_wait(fs, op);
 		up[i] = last == 0;
 		if (last)
 			blame(fs, i, "does not tell the map", last);
 		else
 			r = merge(fs, i, &op->res.map, s, max, &n);
-		api_leave(fs, op);
+		api_release(fs, op);
 	}
 	for (int i = 0; i < n; i++)
 		s[i].up = up[i];
@@ -105,7 +104,7 @@ static int add_target(struct sheaf *fs, const struct wire_map_target *t, bool em
 		if (!op)
 			return -ENOMEM;
 		client_add_target(op, i, t, emptied);
-		r = (int)api_end(fs, op);
+		r = (int)api_finish(fs, op);
 		if (r)
 			blame(fs, i, "does not take the new server", r);
 	}
@@ -158,8 +157,7 @@ int api_backup(struct sheaf *fs, uint32_t target, uint64_t id, uint64_t offset,
 	if (!op)
 		return -ENOMEM;
 	client_backup(op, target, id, offset);
-	api_started(fs);
-	r = (int)api_finish(fs, op);
+	r = (int)api_wait(fs, op);
 	if (!r) {
 		*res = op->res.backup;
 		memcpy(data, res->data.p, res->data.len);
@@ -167,6 +165,6 @@ int api_backup(struct sheaf *fs, uint32_t target, uint64_t id, uint64_t offset,
 	} else if (r != -EAGAIN) {
 		blame(fs, target, "gives no copy of its metadata", r);
 	}
-	api_leave(fs, op);
+	api_release(fs, op);
 	return r;
 }

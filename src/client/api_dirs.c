@@ -33,8 +33,7 @@ static int read_page(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_
 	if (!op)
 		return max < 1 ? -EINVAL : -ENOMEM;
 	client_readdir(op, dir, cookie, (uint32_t)max, st != NULL);
-	api_started(fs);
-	r = (int)api_finish(fs, op);
+	r = (int)api_wait(fs, op);
 	res = &op->res.readdir;
 	*bare = st && !res->n_attrs;
 	if (!r && st && !*bare && res->n_attrs != res->n_entries)
@@ -55,7 +54,7 @@ static int read_page(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_
 	}
 	if (!r)
 		r = (int)MIN(res->n_entries, (uint32_t)max);
-	api_leave(fs, op);
+	api_release(fs, op);
 	return r;
 }
 

@@ -29,7 +29,7 @@ int sheaf_drive_begin(struct sheaf *fs, const struct sheaf_tasks *t, int fd)
 		fs->tasks = t;
 		client_stays(fs->b.client, true);
 	}
-	api_give(fs);
+	api_unlock(fs);
 	return r;
 }
 
@@ -58,5 +58,5 @@ void sheaf_drive_end(struct sheaf *fs)
 	fs->driving = false;
 	fs->tasks = NULL;
 	client_stays(fs->b.client, false);
-	api_give(fs);
+	api_unlock(fs);
 }

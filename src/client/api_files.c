@@ -27,8 +27,7 @@ int sheaf_h_open_stat(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf
 		return -ENOMEM;
 	}
 	client_open(op, dir, name ? name : "", flags, mode, layout);
-	api_started(fs);
-	r = (int)api_finish(fs, op);
+	r = (int)api_wait(fs, op);
 	f->fs = fs;
 	f->f = op->file;
 	if (!r) {
@@ -39,7 +38,7 @@ int sheaf_h_open_stat(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf
 			op->res.open.at.unsettled ? SHEAF_OPEN_GROWING :
 						    0;
 	}
-	api_leave(fs, op);
+	api_release(fs, op);
 	if (r)
 		free(f);
 	else
@@ -74,7 +73,7 @@ static int close_file(struct sheaf_file *f, bool later)
 	api_poll_links(fs);
 	op->later = later;
 	client_close(op, f->f);
-	r = (int)api_end(fs, op);
+	r = (int)api_finish(fs, op);
 	free(f);
 	return r;
 }
@@ -98,14 +97,14 @@ int sheaf_flush(struct sheaf_file *f)
 	pthread_mutex_lock(&fs->lock);
 	api_poll_links(fs);
 	clean = cfile_clean(f->f);
-	api_give(fs);
+	api_unlock(fs);
 	if (clean)
 		return 0;
 	op = api_begin(fs, NULL);
 	if (!op)
 		return -ENOMEM;
 	client_flush(op, f->f);
-	return (int)api_end(fs, op);
+	return (int)api_finish(fs, op);
 }
 
 struct sheaf_handle sheaf_file_handle(struct sheaf_file *f)
@@ -125,7 +124,7 @@ int sheaf_fsync(struct sheaf_file *f)
 	if (!op)
 		return -ENOMEM;
 	client_fsync(op, f->f);
-	return (int)api_end(f->fs, op);
+	return (int)api_finish(f->fs, op);
 }
 
 int sheaf_fstat(struct sheaf_file *f, struct stat *st)
@@ -143,7 +142,7 @@ int sheaf_ftruncate(struct sheaf_file *f, off_t size)
 	if (!op)
 		return -ENOMEM;
 	client_ftruncate(op, f->f, (uint64_t)size);
-	return (int)api_end(f->fs, op);
+	return (int)api_finish(f->fs, op);
 }
 
 static int allocate_mode(int mode, uint32_t *out)
@@ -170,7 +169,7 @@ int sheaf_fallocate(struct sheaf_file *f, int mode, off_t off, off_t len)
 	if (!op)
 		return r ? (int)r : -ENOMEM;
 	client_allocate(op, f->f, how, (uint64_t)off, (uint64_t)len);
-	r = api_end(f->fs, op);
+	r = api_finish(f->fs, op);
 	return r < 0 ? (int)r : 0;
 }
 
@@ -186,7 +185,7 @@ off_t sheaf_seek(struct sheaf_file *f, off_t off, int whence)
 	if (!op)
 		return -ENOMEM;
 	client_seek(op, f->f, (uint64_t)off, whence == SEEK_HOLE);
-	return api_end(f->fs, op);
+	return api_finish(f->fs, op);
 }
 
 ssize_t sheaf_copy_range(struct sheaf_file *in, off_t off_in, struct sheaf_file *out, off_t off_out,
@@ -202,5 +201,5 @@ ssize_t sheaf_copy_range(struct sheaf_file *in, off_t off_in, struct sheaf_file 
 	if (!op)
 		return -ENOMEM;
 	client_copy(op, in->f, (uint64_t)off_in, out->f, (uint64_t)off_out, len);
-	return api_end(out->fs, op);
+	return api_finish(out->fs, op);
 }

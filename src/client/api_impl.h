@@ -28,35 +28,37 @@ struct sheaf_file {
 	struct cfile *f;
 };
 
+/* A blocking call is api_begin(), client_x(op), api_finish(). A call that needs more than the result
+ * of its operation reads it between api_wait() and api_release(). */
+
 /* An operation, with the connection's lock; NULL: no memory, no lock. c NULL: our credential. */
 struct cop *api_begin(struct sheaf *fs, const struct sheaf_cred *c);
-/* The same for an operation that is waited for later; the lock is held until api_give(). */
+/* The same for an operation that is waited for later; the lock is held until api_unlock(). */
 struct cop *api_begin_op(struct sheaf *fs, struct sheaf_op **out);
 /* For data: the capability of the open file protects them, not the credential of the caller. */
 extern const struct sheaf_cred api_nobody;
-/* After a start: runs what became runnable, and wakes a leader that would sleep too long. */
-void api_started(struct sheaf *fs);
+/* Sends what was started and waits until op is done, as the leader, a follower or a parked task;
+ * returns its result. */
+int64_t api_wait(struct sheaf *fs, struct cop *op);
+/* Frees op, passes the lead on and releases the lock. */
+void api_release(struct sheaf *fs, struct cop *op);
+/* api_wait(), then api_release(). */
+int64_t api_finish(struct sheaf *fs, struct cop *op);
+/* Instead of a wait: sends what was started, passes the lead on and releases the lock. */
+void api_unlock(struct sheaf *fs);
+
 /* One turn of the loop, by its leader; waits at most max_ns, and releases the lock meanwhile. */
 void api_turn(struct sheaf *fs, uint64_t max_ns);
 /* Sleeps until the lead may be free. */
 void api_follow(struct sheaf *fs);
-/* Waits until op is done, as the leader, a follower or a parked task; returns its result. */
-int64_t api_finish(struct sheaf *fs, struct cop *op);
-/* Frees op, passes the lead on and releases the lock. */
-void api_leave(struct sheaf *fs, struct cop *op);
-/* All three: api_started(), api_finish(), api_leave(). */
-int64_t api_end(struct sheaf *fs, struct cop *op);
+/* Detects links that broke since the last turn of the loop. */
+void api_poll_links(struct sheaf *fs);
 
 /* Sets what sheaf_h_dir_after() returns from now on; NULL: nothing. */
 void api_after(const struct wire_dirs_after *a);
 
 /* Ends the connection without telling the servers. */
 void api_free(struct sheaf *fs);
-
-/* Instead of a wait: api_started(), passes the lead on and releases the lock. Returns 0. */
-int api_give(struct sheaf *fs);
-/* Detects links that broke since the last turn of the loop. */
-void api_poll_links(struct sheaf *fs);
 
 /* Describes both sides of a typed access as patterns. */
 int api_describe(struct typed *t, const void *mem, const struct sheaf_type *mem_type,

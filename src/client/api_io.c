@@ -20,7 +20,7 @@ static ssize_t finish_list(struct sheaf_file *f, struct cop *op, struct traced h
 			   const struct iovec *mem, size_t n_mem, const struct sheaf_extent *ext,
 			   size_t n_ext)
 {
-	how.result = api_end(f->fs, op);
+	how.result = api_finish(f->fs, op);
 	if (how.began)
 		trace_list(f, &how, mem, n_mem, ext, n_ext);
 	return how.result;
@@ -97,7 +97,7 @@ struct cop *api_begin_op(struct sheaf *fs, struct sheaf_op **out)
 		return NULL;
 	*out = arena_alloc(&op->arena, sizeof(**out));
 	if (!*out) {
-		api_leave(fs, op);
+		api_release(fs, op);
 		return NULL;
 	}
 	**out = (struct sheaf_op){ fs, op };
@@ -108,7 +108,7 @@ struct cop *api_begin_op(struct sheaf *fs, struct sheaf_op **out)
 static int started_list(struct sheaf_file *f, bool write, const struct iovec *mem, size_t n_mem,
 			const struct sheaf_extent *ext, size_t n_ext)
 {
-	api_give(f->fs);
+	api_unlock(f->fs);
 	if (f->fs->tracer)
 		trace_list(f, &(struct traced){ .write = write }, mem, n_mem, ext, n_ext);
 	return 0;
@@ -170,7 +170,7 @@ ssize_t sheaf_wait(struct sheaf_op *o)
 	struct cop *op = o->op;
 
 	pthread_mutex_lock(&fs->lock);
-	return api_end(fs, op);
+	return api_finish(fs, op);
 }
 
 int sheaf_test(struct sheaf_op *o, ssize_t *result)
@@ -183,8 +183,9 @@ int sheaf_test(struct sheaf_op *o, ssize_t *result)
 		api_poll_links(fs);
 	if (op->finished) {
 		*result = op->result;
-		api_leave(fs, op);
+		api_release(fs, op);
 		return 1;
 	}
-	return api_give(fs);
+	api_unlock(fs);
+	return 0;
 }

@@ -36,7 +36,7 @@ static int lock(struct sheaf_file *f, const struct wire_lock *want, bool wait)
 	if (!op)
 		return -ENOMEM;
 	client_lock(op, f->f, want, wait);
-	return (int)api_end(f->fs, op);
+	return (int)api_finish(f->fs, op);
 }
 
 int sheaf_lock(struct sheaf_file *f, const struct sheaf_lock *l, int wait)
@@ -60,8 +60,7 @@ int sheaf_lock_test(struct sheaf_file *f, struct sheaf_lock *l)
 	if (!op)
 		return -ENOMEM;
 	client_lock_test(op, f->f, &want);
-	api_started(f->fs);
-	r = (int)api_finish(f->fs, op);
+	r = (int)api_wait(f->fs, op);
 	found = &op->res.lock.found;
 	if (!r && found->kind == LOCK_NOTHING)
 		l->type = F_UNLCK;
@@ -74,7 +73,7 @@ int sheaf_lock_test(struct sheaf_file *f, struct sheaf_lock *l)
 							    found->last - found->start + 1,
 					  .owner = found->owner,
 					  .pid = found->pid };
-	api_leave(f->fs, op);
+	api_release(f->fs, op);
 	return r;
 }
 
@@ -102,5 +101,5 @@ void sheaf_lock_cancel(struct sheaf *fs, uint64_t owner)
 {
 	pthread_mutex_lock(&fs->lock);
 	client_lock_cancel(fs->b.client, owner);
-	api_give(fs);
+	api_unlock(fs);
 }

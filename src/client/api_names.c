@@ -13,13 +13,12 @@ static int end_stat(struct sheaf *fs, struct cop *op, struct sheaf_handle *h, st
 {
 	int r;
 
-	api_started(fs);
-	r = (int)api_finish(fs, op);
+	r = (int)api_wait(fs, op);
 	if (!r && st)
 		attr_to_stat(&op->attr, st);
 	if (!r && h)
 		*h = (struct sheaf_handle){ op->attr.ino, op->attr.gen };
-	api_leave(fs, op);
+	api_release(fs, op);
 	return r;
 }
 
@@ -68,7 +67,7 @@ int sheaf_h_setattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_h
 	if (!op)
 		return -ENOMEM;
 	client_setattr(op, h, which, in);
-	r = (int)api_end(fs, op);
+	r = (int)api_finish(fs, op);
 	return r || !out ? r : sheaf_h_getattr(fs, c, h, out);
 }
 
@@ -104,11 +103,10 @@ static int end_change(struct sheaf *fs, struct cop *op)
 {
 	int r;
 
-	api_started(fs);
-	r = (int)api_finish(fs, op);
+	r = (int)api_wait(fs, op);
 	if (!r)
 		api_after(&op->res.after);
-	api_leave(fs, op);
+	api_release(fs, op);
 	return r;
 }
 
@@ -117,15 +115,14 @@ static int end_made(struct sheaf *fs, struct cop *op, struct sheaf_handle *out, 
 {
 	int r;
 
-	api_started(fs);
-	r = (int)api_finish(fs, op);
+	r = (int)api_wait(fs, op);
 	if (!r && out)
 		*out = (struct sheaf_handle){ op->res.made.at.ino, op->res.made.at.gen };
 	if (!r && st)
 		attr_to_stat(&op->res.made.at, st);
 	if (!r)
 		api_after(&op->res.made.after);
-	api_leave(fs, op);
+	api_release(fs, op);
 	return r;
 }
 
@@ -211,13 +208,12 @@ static ssize_t read_link(struct sheaf *fs, const struct sheaf_cred *c, struct sh
 	if (!op)
 		return len == 0 ? -EINVAL : -ENOMEM;
 	client_readlink(op, dir, name);
-	api_started(fs);
-	r = (ssize_t)api_finish(fs, op);
+	r = (ssize_t)api_wait(fs, op);
 	if (!r) {
 		r = (ssize_t)MIN(op->res.readlink.target.len, len);
 		memcpy(buf, op->res.readlink.target.p, (size_t)r);
 	}
-	api_leave(fs, op);
+	api_release(fs, op);
 	return r;
 }
 
@@ -268,7 +264,7 @@ int sheaf_h_truncate(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_
 	if (!op)
 		return size < 0 ? -EINVAL : -ENOMEM;
 	client_truncate(op, h, (uint64_t)size);
-	return (int)api_end(fs, op);
+	return (int)api_finish(fs, op);
 }
 
 /* ---- paths ---- */
@@ -321,15 +317,10 @@ ssize_t sheaf_readlink(struct sheaf *fs, const char *path, char *buf, size_t len
 	return read_link(fs, NULL, sheaf_root(fs), path, buf, len);
 }
 
-static int at_path(struct sheaf *fs, const char *path, struct sheaf_handle *h)
-{
-	return api_stat(fs, path, h, NULL);
-}
-
 int sheaf_truncate(struct sheaf *fs, const char *path, off_t size)
 {
 	struct sheaf_handle h;
-	int r = at_path(fs, path, &h);
+	int r = api_stat(fs, path, &h, NULL);
 
 	return r ? r : sheaf_h_truncate(fs, NULL, h, size);
 }
@@ -337,7 +328,7 @@ int sheaf_truncate(struct sheaf *fs, const char *path, off_t size)
 static int set_at(struct sheaf *fs, const char *path, unsigned which, const struct stat *st)
 {
 	struct sheaf_handle h;
-	int r = at_path(fs, path, &h);
+	int r = api_stat(fs, path, &h, NULL);
 
 	return r ? r : sheaf_h_setattr(fs, NULL, h, which, st, NULL);
 }
@@ -399,13 +390,12 @@ int sheaf_h_layout(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_ha
 	if (!op)
 		return -ENOMEM;
 	client_layout(op, h);
-	api_started(fs);
-	r = (int)api_finish(fs, op);
+	r = (int)api_wait(fs, op);
 	if (!r && !op->res.getattr.layout.n_targets)
 		r = -EINVAL;
 	if (!r)
 		layout_info(&op->res.getattr, l);
-	api_leave(fs, op);
+	api_release(fs, op);
 	return r;
 }
 
@@ -428,8 +418,7 @@ static ssize_t end_xattr(struct sheaf *fs, struct cop *op, void *out, size_t siz
 	const struct wire_xattr_res *x = &op->res.xattr;
 	ssize_t r;
 
-	api_started(fs);
-	r = (ssize_t)api_finish(fs, op);
+	r = (ssize_t)api_wait(fs, op);
 	if (!r && size && x->size > size)
 		r = -ERANGE;
 	else if (!r && size && x->data.len != x->size)
@@ -439,7 +428,7 @@ static ssize_t end_xattr(struct sheaf *fs, struct cop *op, void *out, size_t siz
 		if (size && r)
 			memcpy(out, x->data.p, x->size);
 	}
-	api_leave(fs, op);
+	api_release(fs, op);
 	return r;
 }
 
@@ -473,7 +462,7 @@ int sheaf_h_setxattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_
 	if (!op)
 		return -ENOMEM;
 	client_setxattr(op, h, name, value, size, flags);
-	return (int)api_end(fs, op);
+	return (int)api_finish(fs, op);
 }
 
 int sheaf_h_removexattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
@@ -484,14 +473,14 @@ int sheaf_h_removexattr(struct sheaf *fs, const struct sheaf_cred *c, struct she
 	if (!op)
 		return -ENOMEM;
 	client_removexattr(op, h, name);
-	return (int)api_end(fs, op);
+	return (int)api_finish(fs, op);
 }
 
 ssize_t sheaf_getxattr(struct sheaf *fs, const char *path, const char *name, void *value,
 		       size_t size)
 {
 	struct sheaf_handle h;
-	int r = at_path(fs, path, &h);
+	int r = api_stat(fs, path, &h, NULL);
 
 	return r ? r : sheaf_h_getxattr(fs, NULL, h, name, value, size);
 }
@@ -499,7 +488,7 @@ ssize_t sheaf_getxattr(struct sheaf *fs, const char *path, const char *name, voi
 ssize_t sheaf_listxattr(struct sheaf *fs, const char *path, char *list, size_t size)
 {
 	struct sheaf_handle h;
-	int r = at_path(fs, path, &h);
+	int r = api_stat(fs, path, &h, NULL);
 
 	return r ? r : sheaf_h_listxattr(fs, NULL, h, list, size);
 }
@@ -508,7 +497,7 @@ int sheaf_setxattr(struct sheaf *fs, const char *path, const char *name, const v
 		   size_t size, int flags)
 {
 	struct sheaf_handle h;
-	int r = at_path(fs, path, &h);
+	int r = api_stat(fs, path, &h, NULL);
 
 	return r ? r : sheaf_h_setxattr(fs, NULL, h, name, value, size, flags);
 }
@@ -516,7 +505,7 @@ int sheaf_setxattr(struct sheaf *fs, const char *path, const char *name, const v
 int sheaf_removexattr(struct sheaf *fs, const char *path, const char *name)
 {
 	struct sheaf_handle h;
-	int r = at_path(fs, path, &h);
+	int r = api_stat(fs, path, &h, NULL);
 
 	return r ? r : sheaf_h_removexattr(fs, NULL, h, name);
 }

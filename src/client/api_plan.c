@@ -149,7 +149,7 @@ static int plan_locked(struct sheaf *fs, const struct sheaf_stripes *where, cons
 		r = plan_requests(fs->b.client, op, f, s, how, write, out);
 		file_free(f);
 	}
-	api_leave(fs, op);
+	api_release(fs, op);
 	return r;
 }
 

@@ -43,9 +43,8 @@ int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_se
 	snprintf(s->name, sizeof(s->name), "%s", t->name);
 	snprintf(s->address, sizeof(s->address), "%s", t->address);
 	client_status(op, (uint32_t)i, (uint64_t)timeout_ms * NSEC_PER_MSEC);
-	api_started(fs);
 	r = &op->res.status;
-	if (api_finish(fs, op) == 0) {
+	if (api_wait(fs, op) == 0) {
 		s->up = 1;
 		s->pid = r->pid;
 		s->links = r->links;
@@ -72,7 +71,7 @@ int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_se
 		s->storage = r->storage;
 		s->incarnation = r->incarnation;
 	}
-	api_leave(fs, op);
+	api_release(fs, op);
 	return 0;
 }
 
@@ -84,12 +83,11 @@ int sheaf_statfs(struct sheaf *fs, struct statvfs *st)
 	if (!op)
 		return -ENOMEM;
 	client_statfs(op);
-	api_started(fs);
-	r = (int)api_finish(fs, op);
+	r = (int)api_wait(fs, op);
 	*st = (struct statvfs){ .f_bsize = 256 * KIB, .f_frsize = 4096, .f_namemax = 255 };
 	st->f_blocks = op->space_total / st->f_frsize;
 	st->f_bfree = st->f_bavail = op->space_avail / st->f_frsize;
-	api_leave(fs, op);
+	api_release(fs, op);
 	return r;
 }
 
@@ -103,7 +101,7 @@ int sheaf_ping(struct sheaf *fs, int i)
 	if (!op)
 		return -ENOMEM;
 	client_ping(op, (uint32_t)i);
-	return (int)api_end(fs, op);
+	return (int)api_finish(fs, op);
 }
 
 static void text(char *out, size_t n, struct wire_bytes b)
@@ -124,8 +122,7 @@ int sheaf_server_requests(struct sheaf *fs, int i, int timeout_ms, struct sheaf_
 	if (!op)
 		return -ENOMEM;
 	client_requests(op, (uint32_t)i, (uint64_t)timeout_ms * NSEC_PER_MSEC);
-	api_started(fs);
-	n = (int)api_finish(fs, op);
+	n = (int)api_wait(fs, op);
 	r = &op->res.requests;
 	for (; n >= 0 && n < max && n < (int)r->n_rows; n++) {
 		const struct wire_request_info *q = &r->rows[n];
@@ -140,6 +137,6 @@ int sheaf_server_requests(struct sheaf *fs, int i, int timeout_ms, struct sheaf_
 		text(rows[n].state, sizeof(rows[n].state), q->state);
 		text(rows[n].client, sizeof(rows[n].client), q->client);
 	}
-	api_leave(fs, op);
+	api_release(fs, op);
 	return n;
 }

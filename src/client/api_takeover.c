@@ -124,7 +124,7 @@ int sheaf_export(struct sheaf *fs, int fd)
 			client_go_on(c);
 		free((void *)(uintptr_t)b.p);
 	}
-	api_give(fs);
+	api_unlock(fs);
 	return r;
 }
 
@@ -133,7 +133,8 @@ int sheaf_resume(struct sheaf *fs)
 	pthread_mutex_lock(&fs->lock);
 	if (fs->b.client->halted)
 		client_go_on(fs->b.client);
-	return api_give(fs);
+	api_unlock(fs);
+	return 0;
 }
 
 void sheaf_abandon(struct sheaf *fs)

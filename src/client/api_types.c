@@ -95,7 +95,7 @@ static struct cop *begin(struct sheaf_file *f, const struct typed *what, bool wr
 
 	if (!t) {
 		if (op)
-			api_leave(f->fs, op);
+			api_release(f->fs, op);
 		*r = -ENOMEM;
 		return NULL;
 	}
@@ -112,7 +112,7 @@ static ssize_t move(struct sheaf_file *f, const struct typed *t, bool write)
 
 	if (!op)
 		return r;
-	how.result = api_end(f->fs, op);
+	how.result = api_finish(f->fs, op);
 	if (how.began)
 		trace_typed(f, &how, t);
 	return how.result;
@@ -124,7 +124,7 @@ static int start(struct sheaf_file *f, const struct typed *t, bool write, struct
 
 	if (!begin(f, t, write, op, &r))
 		return r;
-	api_give(f->fs);
+	api_unlock(f->fs);
 	if (f->fs->tracer)
 		trace_typed(f, &(struct traced){ .write = write }, t);
 	return 0;

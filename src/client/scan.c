@@ -104,11 +104,10 @@ int sheaf_scan(struct sheaf *fs, int i, enum sheaf_scan_kind kind, struct sheaf_
 						 .max = MIN((uint32_t)max, SCAN_MAX) };
 	client_ask(op, kind == SHEAF_SCAN_OBJECT ? OP_OBJECTS : OP_SCAN, (uint32_t)i,
 		   op->c->timeout_ns);
-	api_started(fs);
-	r = (int)api_finish(fs, op);
+	r = (int)api_wait(fs, op);
 	if (!r)
 		r = page_take(&op->res.scan, s, rows, (uint32_t)max);
-	api_leave(fs, op);
+	api_release(fs, op);
 	return r;
 }
 
@@ -178,5 +177,5 @@ int sheaf_repair(struct sheaf *fs, int i, const struct sheaf_repair *r)
 			.targets = (uint32_t *)(uintptr_t)r->stripes->targets
 		};
 	client_ask(op, OP_REPAIR, (uint32_t)i, op->c->timeout_ns);
-	return (int)api_end(fs, op);
+	return (int)api_finish(fs, op);
 }
