@@ -40,9 +40,75 @@ struct bulk {
 	uint64_t o, at; /* within extent i; in the stream */
 	uint64_t moved;
 };
-/* Holds s->q until everything has moved or one window has failed. */
-void bulk_start(struct bulk *b);
+
+/* How a window moves its bytes between the file and the network: a row of `strategies`. */
+enum strategy {
+	READ_DISK,
+	READ_SIEVE,
+	READ_MAPPED_COPY,
+	READ_FILE,
+	READ_MAPPED_FILE,
+	WRITE_DISK,
+	WRITE_SIEVE,
+	WRITE_MAPPED_STORE,
+	WRITE_DIRECT,
+	COPY_FETCH,
+	N_STRATEGIES
+};
+
+struct window {
+	struct req q;
+	struct list spare;
+	struct bulk *bulk;
+	enum strategy strategy;
+	struct buf buf;
+	struct turn turn;
+	struct fetch *fetch; /* source of a copy, or NULL */
+	uint64_t at, len; /* range in the stream */
+	uint64_t lo, hi; /* range in the object */
+	uint64_t hull; /* bytes of the hull, which precedes the data in buf; 0: not sieved */
+	bool has_gaps; /* some pages between the pieces are touched by none of them */
+	bool is_mapped; /* holds a mapping of the object; iov had the pieces in it */
+	struct net_direct direct;
+	struct iovec data[BUF_MAX_UNITS + 1]; /* the data, in buf or in the message */
+	size_t n_data;
+	uint32_t n;
+	uint32_t asked; /* pieces handed to the disk so far ... */
+	uint64_t asked_len; /* ... and their bytes */
+	struct io ios[WINDOW_IOS];
+	/* slices of the data, or of a mapping, piece by piece */
+	struct iovec iov[WINDOW_PIECES + BUF_MAX_UNITS];
+	struct extent pieces[WINDOW_PIECES];
+};
+
+/* ---- strategy.c: how windows move their bytes ---- */
+/* The stages of a window, in order; a stage that a strategy does not need is NULL. Operations that
+ * a stage starts hold w->q. A stage may fall back: it changes w->strategy and continues there. */
+struct strategy_row {
+	const char *op, *name; /* "read", "sieve" */
+	void (*get_buffer)(struct window *w);
+	void (*receive)(struct window *w); /* gets the data of a write */
+	bool (*is_wanted)(struct window *w); /* before the turn; false: end without access */
+	/* Starts the next accesses to the file, within the turn; false: there are no more. */
+	bool (*access)(struct window *w);
+	void (*send)(struct window *w); /* without a turn */
+};
+extern const struct strategy_row strategies[N_STRATEGIES];
+/* The only place that decides: chooses the strategy of a window that has its pieces. */
+void strategy_choose(struct window *w);
+/* Does this piece leave untouched pages between it and the others? A sieved write must touch only
+ * pages that its pieces touch. */
+bool sieve_leaps(const struct window *w, uint64_t off, uint64_t n);
+/* Would this piece prevent sieving of a window that is sieved without it, so that it pays to end
+ * the window here? */
+bool sieve_ends(const struct window *w, uint64_t off, uint64_t n);
+
+/* ---- windows.c: the windows of a request ---- */
 extern const struct req_ops window_ops;
+/* Holds b->s->q until everything has moved or one window has failed. */
+void bulk_start(struct bulk *b);
+/* True after an error, after a cancel, or when the deadline passed before any byte moved. */
+bool window_stops(const struct window *w);
 void spare_windows_free(struct server *srv);
 bool is_window(const struct server *srv, const struct req *q);
 void window_abandon(struct req *q);

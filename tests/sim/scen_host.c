@@ -162,7 +162,7 @@ static void direct_store_too_late(struct world *w)
 	scene_hold(w, c0, t1, true);
 	end_lock(w, lock);
 	end_write(w, begin_write(w, 1, g, mem[1], 3));
-	if (peek_state(w->targets[1].server, "window", "turn"))
+	if (peek_state(w->targets[1].server, "window", "receive"))
 		scene_met(w);
 	scene_hold(w, c0, t1, false);
 	r = scene_end(w, write);
