@@ -246,7 +246,7 @@ void cop_start(struct cop *op, const struct req_ops *ops, int error)
 	req_init(&op->q, op->c->loop, ops, 0);
 	op->q.trace = trace_new(op->c);
 	op->q.error = error;
-	req_start(&op->q);
+	req_run(&op->q);
 }
 
 bool cop_end(struct cop *op, int64_t result)

@@ -589,7 +589,8 @@ static size_t claim_file(struct peer *p, struct cfile *f, size_t skip)
 				  .cred = &cl->cred,
 				  .deadline = c->loop->now + c->timeout_ns };
 	req_init(&cl->q, c->loop, &claim_ops, CLAIM);
-	peer_call_front(p, &cl->call, &cl->q);
+	cl->call.front = true;
+	peer_call(p, &cl->call, &cl->q);
 	return n;
 }
 

@@ -401,5 +401,5 @@ void lane_start(struct cop *op, uint32_t index)
 	l->q.trace = op->q.trace;
 	l->q.error = r;
 	req_hold(&op->q);
-	req_start(&l->q);
+	req_run(&l->q);
 }

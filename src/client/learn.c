@@ -3,7 +3,7 @@
  *   ASK -> TAKE
  *
  * A server with a newer map says so in its welcome and in every reply, and refuses requests of
- * clients that do not know it; calls.c of net then calls map_changed(). The map is asked for before any
+ * clients that do not know it; net then calls map_changed(). The map is asked for before any
  * other call to that server. Targets are never removed and keep their ids: those of the cluster
  * file stay as they are there, the others are taken from the map.
  *
@@ -55,7 +55,8 @@ static bool step(struct req *q)
 
 	if (q->state == ASK) {
 		req_goto(q, TAKE);
-		peer_call_front(l->peer, &l->call, q);
+		l->call.front = true;
+		peer_call(l->peer, &l->call, q);
 		return true;
 	}
 	for (uint32_t i = 0; !error && i < l->res.n_targets; i++)
@@ -99,7 +100,7 @@ void map_learn(struct client *c, struct peer *p, struct req *q)
 				 .deadline = c->loop->now + c->timeout_ns };
 	req_init(&l->q, c->loop, &learn_ops, ASK);
 	l->q.trace = l->call.trace;
-	req_start(&l->q);
+	req_run(&l->q);
 }
 
 void map_changed(struct peer *p)

@@ -155,5 +155,5 @@ void sizing_start(struct cop *op, const struct wire_handle *h)
 	z->h = *h;
 	req_init(&z->q, op->c->loop, &sizing_ops, ATTR);
 	z->q.trace = op->q.trace;
-	req_start(&z->q);
+	req_run(&z->q);
 }

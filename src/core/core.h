@@ -259,7 +259,6 @@ struct req {
 };
 
 void req_init(struct req *q, struct loop *l, const struct req_ops *ops, uint16_t state);
-void req_start(struct req *q); /* makes the first step */
 void req_goto(struct req *q, uint16_t state);
 void req_hold(struct req *q);
 void req_done(struct req *q, int error, uint64_t bytes);
@@ -267,7 +266,7 @@ void req_done(struct req *q, int error, uint64_t bytes);
 void req_yield(struct req *q);
 /* Sets the error of a step, if not 0; an earlier error of an operation is kept. */
 void req_fail(struct req *q, int error);
-/* Steps the request until something is pending; called by the loop. */
+/* Steps the request until something is pending. Called to start it, then by the loop. */
 void req_run(struct req *q);
 /* Removes the request from the loop; the caller owns the memory. The last call of step(). */
 void req_fini(struct req *q);

@@ -75,17 +75,12 @@ static void job_run(struct job *j)
 }
 
 /* Finishing the last one may free their memory. */
-static void finish_all(struct io *io)
+static void job_done(struct job *j)
 {
-	for (struct io *next; io; io = next) {
+	for (struct io *next, *io = container_of(j, struct io, job); io; io = next) {
 		next = io->next;
 		io_finish(io);
 	}
-}
-
-static void job_done(struct job *j)
-{
-	finish_all(container_of(j, struct io, job));
 }
 
 /* Submits the chain as one job, to wake the worker once. Each io continues at its so_far. */
@@ -100,16 +95,11 @@ static void hand_to(struct engine *g, struct worker **w, struct io *io)
 	if (r < 0) {
 		for (struct io *i = io; i; i = i->next)
 			i->error = r;
-		finish_all(io);
+		job_done(&io->job);
 		return;
 	}
 	io->job = (struct job){ .run = job_run, .done = job_done };
 	e->exec->worker_submit(*w, &io->job);
-}
-
-static void hand_to_worker(struct engine *g, struct io *io)
-{
-	hand_to(g, &g->worker, io);
 }
 
 /* ---------------------------------------------------------------- io_uring */
@@ -155,7 +145,7 @@ static void ring_start(struct engine *g, struct io *io)
 	if (r < 0) { /* not submitted: turn the entry into a no-op */
 		io_uring_prep_nop(sqe);
 		io_uring_sqe_set_data(sqe, NULL);
-		hand_to_worker(g, io);
+		hand_to(g, &g->worker, io);
 		return;
 	}
 	g->in_ring++;
@@ -164,7 +154,7 @@ static void ring_start(struct engine *g, struct io *io)
 static void ring_completed(struct engine *g, struct io *io, int res)
 {
 	if (res == -EINTR || res == -EAGAIN || res == -EOPNOTSUPP || res == -ECANCELED) {
-		hand_to_worker(g, io);
+		hand_to(g, &g->worker, io);
 		return;
 	}
 	if (res < 0) {
@@ -182,11 +172,13 @@ static void ring_completed(struct engine *g, struct io *io, int res)
 	io_finish(io);
 }
 
-static void ring_drain(struct engine *g)
+static void ring_ready(struct source *s, unsigned events)
 {
+	struct engine *g = container_of(s, struct engine, source);
 	struct io_uring_cqe *cqe;
 	struct list *it;
 
+	(void)events;
 	while (io_uring_peek_cqe(&g->ring, &cqe) == 0) {
 		struct io *io = io_uring_cqe_get_data(cqe);
 		int res = cqe->res;
@@ -200,12 +192,6 @@ static void ring_drain(struct engine *g)
 	for (unsigned room = RING_ENTRIES - g->in_ring; room && (it = list_pop(&g->pending));
 	     room--)
 		ring_start(g, list_entry(it, struct io, link));
-}
-
-static void ring_ready(struct source *s, unsigned events)
-{
-	(void)events;
-	ring_drain(container_of(s, struct engine, source));
 }
 
 /* A missing ring is no error: sandboxes forbid io_uring, old kernels lack it. */
@@ -317,7 +303,7 @@ void engine_submit(struct env *e, struct loop *l, struct io *io)
 			ring_start(g, io);
 		} else if (alone) {
 			l->io_handed++;
-			hand_to_worker(g, io);
+			hand_to(g, &g->worker, io);
 		} else {
 			l->io_handed++;
 			*tail = io;
@@ -473,7 +459,7 @@ void engine_fini(struct loop *l)
 		if (writer)
 			e->exec->worker_stop(writer);
 		if (g->in_ring && io_uring_wait_cqe(&g->ring, &cqe) == 0)
-			ring_drain(g);
+			ring_ready(&g->source, EV_IN);
 	}
 	if (g->have_ring) {
 		e->sock->watch(e, l, &g->source, 0);

@@ -25,6 +25,7 @@ void req_run(struct req *q)
 		if (--q->pending)
 			return;
 	}
+	assert(q->pending == 0 && !q->stepping);
 	do {
 		if (q->error && q->state < q->ops->on_error)
 			req_goto(q, q->ops->on_error);
@@ -33,12 +34,6 @@ void req_run(struct req *q)
 		if (alive)
 			q->stepping = false;
 	} while (alive && q->pending == 0);
-}
-
-void req_start(struct req *q)
-{
-	assert(q->pending == 0 && !q->stepping);
-	req_run(q);
 }
 
 void req_goto(struct req *q, uint16_t state)

@@ -325,7 +325,7 @@ void disk_fence(struct disk *d, struct object_id id, uint64_t epoch, uint64_t tr
 		return;
 	f->truncate_to = truncate_to;
 	f->st = st;
-	req_start(&f->req);
+	req_run(&f->req);
 }
 
 void disk_remove(struct disk *d, struct object_id id, uint64_t epoch, int *error, struct req *q)
@@ -336,5 +336,5 @@ void disk_remove(struct disk *d, struct object_id id, uint64_t epoch, int *error
 		return;
 	f->remove = true;
 	f->error = error;
-	req_start(&f->req);
+	req_run(&f->req);
 }

@@ -216,7 +216,7 @@ static int sync_start(struct object *o, struct req *parent)
 	o->disk->busy++;
 	req_init(&s->req, o->disk->loop, &sync_ops, SYNC_FILES);
 	s->req.trace = parent ? parent->trace : 0;
-	req_start(&s->req);
+	req_run(&s->req);
 	return 0;
 }
 

@@ -1,5 +1,5 @@
-/* Bulk transfers of a link: exposed memory, the calls of its backend, and the memory of transfers in
- * progress. Threads: the loop's. */
+/* Bulk transfers of a link: exposed memory, calls of its backend, memory of transfers in progress.
+ * Threads: the loop's. */
 #include <stdlib.h>
 
 #include "net/backend.h"

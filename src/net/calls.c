@@ -34,7 +34,6 @@ void call_finish(struct call *c, int error)
 	list_del(&c->link);
 	timer_del(loop_of(p), &c->timer);
 	uncount(c);
-	c->front = false;
 	c->status = error;
 	c->q = NULL;
 	req_done(q, error, 0);
@@ -280,14 +279,13 @@ static bool wait_for_company(struct peer *p)
 	return p->company.when || timer_set(l, &p->company, l->now + COMPANY_NS) == 0;
 }
 
-static void enqueue(struct peer *p, struct call *c, struct req *q, bool front)
+void peer_call(struct peer *p, struct call *c, struct req *q)
 {
 	c->peer = p;
 	c->q = q;
 	c->slot = NO_SLOT;
 	c->counts = 0;
 	c->sent = false;
-	c->front = false;
 	c->status = 0;
 	c->desc.tag = 0;
 	c->in = NULL;
@@ -301,13 +299,12 @@ static void enqueue(struct peer *p, struct call *c, struct req *q, bool front)
 		req_done(q, -ESHUTDOWN, 0);
 		return;
 	}
-	c->front = front;
-	p->n_front += front;
+	p->n_front += c->front;
 	if (timer_set(loop_of(p), &c->timer, c->deadline)) {
 		call_finish(c, -ENOMEM);
 		return;
 	}
-	if (front)
+	if (c->front)
 		list_push_front(&p->queue, &c->link);
 	else
 		list_push(&p->queue, &c->link);
@@ -315,16 +312,6 @@ static void enqueue(struct peer *p, struct call *c, struct req *q, bool front)
 		peer_dial(p);
 	else if (!c->later || !wait_for_company(p))
 		peer_pump(p);
-}
-
-void peer_call(struct peer *p, struct call *c, struct req *q)
-{
-	enqueue(p, c, q, false);
-}
-
-void peer_call_front(struct peer *p, struct call *c, struct req *q)
-{
-	enqueue(p, c, q, true);
 }
 
 /* ---- replies ---- */
@@ -371,8 +358,8 @@ static void send_again(struct peer *p, struct call *c, const struct wire_rep_hea
 	if (c->desc.tag)
 		net_retract(p->link, &c->desc, c->q);
 	peer_map(p, h->map_version);
-	peer_resend(
-		p); /* while calls are in front, those alone; this one may be such a call (a claim) */
+	/* while calls are in front, those alone; this one may be such a call (a claim) */
+	peer_resend(p);
 	peer_pump(p);
 }
 

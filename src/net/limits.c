@@ -163,8 +163,7 @@ static bool applies(const struct usage *h, enum limit_scope scope)
 	       scope == LIMIT_OF_SERVER;
 }
 
-/* The first bound of which more than 1/part is in use with n more units. */
-static enum limit_scope over(const struct usage *h, enum limit what, uint64_t n, unsigned part)
+enum limit_scope usage_over(const struct usage *h, enum limit what, uint64_t n, unsigned part)
 {
 	const struct key_account *k = h->key;
 
@@ -181,7 +180,7 @@ static enum limit_scope over(const struct usage *h, enum limit what, uint64_t n,
 
 enum limit_scope usage_take(struct usage *h, enum limit what, uint64_t n)
 {
-	enum limit_scope s = over(h, what, n, 1);
+	enum limit_scope s = usage_over(h, what, n, 1);
 
 	if (s == LIMIT_NONE)
 		usage_add(h, what, n);
@@ -198,14 +197,4 @@ void usage_give(struct usage *h, enum limit what, uint64_t n)
 {
 	h->used[what] -= n;
 	account_count(h->key, what, -n);
-}
-
-enum limit_scope usage_over(const struct usage *h, enum limit what)
-{
-	return over(h, what, 0, 1);
-}
-
-bool usage_is_crowded(const struct usage *h, enum limit what, uint64_t n, unsigned part)
-{
-	return over(h, what, n, part) != LIMIT_NONE;
 }

@@ -82,8 +82,7 @@ enum limit_scope usage_take(struct usage *h, enum limit what, uint64_t n);
 /* Takes n units without a check, for what exists already; usage_over() checks. */
 void usage_add(struct usage *h, enum limit what, uint64_t n);
 void usage_give(struct usage *h, enum limit what, uint64_t n);
-enum limit_scope usage_over(const struct usage *h, enum limit what);
-/* True: with n more units, more than 1/part of some bound is in use. */
-bool usage_is_crowded(const struct usage *h, enum limit what, uint64_t n, unsigned part);
+/* The first bound of which more than 1/part is in use with n more units; LIMIT_NONE: none. */
+enum limit_scope usage_over(const struct usage *h, enum limit what, uint64_t n, unsigned part);
 
 #endif

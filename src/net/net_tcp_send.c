@@ -385,7 +385,7 @@ static bool too_much(const struct tcp_link *t)
 	size_t most = t->l.net->queued > QUEUE_ALL ? QUEUE_CROWDED : QUEUE_BYTES;
 
 	return !t->l.dialled && (t->n_control > QUEUE_MAX || t->queued > most ||
-				 usage_over(&t->l.held, LIMIT_REPLY_BYTES));
+				 usage_over(&t->l.held, LIMIT_REPLY_BYTES, 0, 1));
 }
 
 /* Sends after something was queued; was_idle: nothing was queued before. */

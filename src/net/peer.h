@@ -27,6 +27,7 @@ struct call {
 	uint64_t trace;
 	uint64_t deadline; /* loop time */
 	bool later; /* deferred: leaves with the next call, or after COMPANY_NS */
+	bool front; /* for claims: goes before all other calls, which wait for its reply */
 	int status; /* of the reply: 0 or -errno, also passed to q */
 	struct wire_rep_head head;
 	struct wire_referral referral; /* if status is -EREMOTE */
@@ -39,7 +40,6 @@ struct call {
 	uint64_t sent_at;
 	bool sent;
 	uint64_t counts; /* bytes of mem counted in peer->outstanding */
-	bool front; /* goes before all other calls of this peer */
 	struct timer timer;
 };
 
@@ -106,7 +106,7 @@ struct peer {
 	/* The session is up over a new link, with this answer; the link is gone. Or NULL. */
 	void (*session_up)(struct peer *p, const struct wire_session_res *r);
 	void (*link_down)(struct peer *p);
-	/* The server has a newer map. Calls made here with peer_call_front() go before all others.
+	/* The server has a newer map. Calls made here with `front` go before all others.
 	 * May be NULL. */
 	void (*map_changed)(struct peer *p);
 	void (*storage_told)(struct peer *p); /* a link is up and `incarnation` is set */
@@ -122,8 +122,6 @@ void peer_fini(struct peer *p);
 bool peer_is_local(const struct peer *p); /* its link uses the Unix socket */
 const char *peer_medium(const struct peer *p); /* "unix", or the backend's name; NULL: no link */
 void peer_call(struct peer *p, struct call *c, struct req *q);
-/* For claims: goes before all queued or retransmitted calls, which wait for its reply. */
-void peer_call_front(struct peer *p, struct call *c, struct req *q);
 /* Closes the link and ends all calls with -ESHUTDOWN, later ones too. The session stays as it is,
  * for peer_go_on() or for another process. */
 void peer_halt(struct peer *p);

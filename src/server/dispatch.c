@@ -133,7 +133,7 @@ static void send_reply(struct sreq *s, int error, uint32_t slots)
 static uint32_t credit(const struct sreq *s)
 {
 	bool busy = !list_empty(&s->srv->pool.waiting) ||
-		    usage_is_crowded(&s->link->held, LIMIT_REQUEST_BYTES, 0, 2);
+		    usage_over(&s->link->held, LIMIT_REQUEST_BYTES, 0, 2);
 
 	return busy ? BUSY_SLOTS : SESSION_SLOTS;
 }
@@ -397,7 +397,7 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 	if (s->head.time_left_ms)
 		s->deadline = srv->loop->now + s->head.time_left_ms * NSEC_PER_MSEC;
 	s->q.error = permitted(s);
-	req_start(&s->q);
+	req_run(&s->q);
 }
 
 /* The request was cancelled or its link broke: stops a copy, answers a parked lock request. */

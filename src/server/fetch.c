@@ -171,7 +171,7 @@ void fetch_start(struct fetch *f, uint32_t n, const struct buf *buf, struct req 
 	req_init(&f->q, f->srv->loop, &fetch_ops, BEGIN);
 	f->q.trace = trace;
 	f->q.error = r;
-	req_start(&f->q);
+	req_run(&f->q);
 }
 
 void fetch_cancel(struct fetch *f)

@@ -329,7 +329,7 @@ static void pair_task_start(struct server *srv, const struct req_ops *ops,
 	list_push(&srv->pair_tasks, &t->link);
 	req_init(&t->q, srv->loop, ops, ASK);
 	t->q.trace = env_random_u64(srv->loop->env);
-	req_start(&t->q);
+	req_run(&t->q);
 }
 
 void pair_tell(struct server *srv, const struct meta_pair *p, bool told)

@@ -68,7 +68,7 @@ bool sreq_charge(struct sreq *s, uint64_t bytes)
 
 bool sreq_charge_spare(struct sreq *s, uint64_t bytes)
 {
-	return !usage_is_crowded(&s->link->held, LIMIT_REQUEST_BYTES, bytes, SPARE_PART) &&
+	return !usage_over(&s->link->held, LIMIT_REQUEST_BYTES, bytes, SPARE_PART) &&
 	       sreq_charge(s, bytes);
 }
 

@@ -460,7 +460,7 @@ void task_end_session(struct server *srv, struct session *ss)
 	arena_init(&t->arena, 0);
 	list_push(&srv->tasks, &t->link);
 	req_init(&t->q, srv->loop, &end_ops, QUIET);
-	req_start(&t->q);
+	req_run(&t->q);
 }
 
 /* ---- restart and grace ---- */

@@ -305,7 +305,7 @@ void bulk_start(struct bulk *b)
 		w->q.trace = s->q.trace;
 		w->q.hists = s->srv->window_times;
 		req_hold(&s->q);
-		req_start(&w->q);
+		req_run(&w->q);
 	}
 }
 

@@ -708,7 +708,7 @@ static void start_work(struct access_test *t, struct loop *l, int fd)
 					.q = &t->q,
 					.done = access_done };
 	}
-	req_start(&t->q);
+	req_run(&t->q);
 	CHECK(e->exec->worker_start(e, l, "w", &t->worker) == 0);
 	for (int i = 0; i < ACCESSES; i++) {
 		t->jobs[i].run = job_run;

@@ -43,7 +43,7 @@ static inline void trial_start(struct trial *t, struct loop *l,
 {
 	*t = (struct trial){ .start = start, .arg = arg };
 	req_init(&t->req, l, &trial_ops, 0);
-	req_start(&t->req);
+	req_run(&t->req);
 }
 
 static inline void trial_wait(struct trial *t)

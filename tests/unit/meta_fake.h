@@ -226,7 +226,7 @@ static inline void call_submit(struct fake *f, struct call *c, const struct wire
 	c->c.rec = *rec;
 	c->c.arena = &f->arena;
 	req_init(&c->q, &f->loop, &call_ops, 0);
-	req_start(&c->q);
+	req_run(&c->q);
 }
 
 /* Submits the record, runs the worker and returns the result. */

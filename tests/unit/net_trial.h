@@ -327,7 +327,7 @@ static inline void fsrv_move(struct fsrv *f, struct link *l, uint64_t tag,
 	moving_over = false;
 	list_push(&f->xfers, &v->link);
 	req_init(&v->q, l->net->loop, &moving_ops, 0);
-	req_start(&v->q);
+	req_run(&v->q);
 }
 
 static inline void fsrv_data(struct fsrv *f, struct link *l, uint64_t tag, struct xdr *x,

@@ -163,7 +163,7 @@ static void a_request_walks_its_states_and_waits_for_what_it_started(void)
 	begin();
 	req_init(&w.req, &loop, &walk_ops, 0);
 	CHECK_EQ(loop.n_reqs, 1);
-	req_start(&w.req);
+	req_run(&w.req);
 	CHECK_STR(w.path, "01");
 	loop_turn(&loop, 0);
 	CHECK_STR(w.path, "01");
@@ -181,7 +181,7 @@ static void the_first_error_wins_and_jumps_to_the_answer(void)
 
 	begin();
 	req_init(&w.req, &loop, &walk_ops, 0);
-	req_start(&w.req);
+	req_run(&w.req);
 	CHECK_STR(w.path, "034");
 	CHECK_EQ(w.req.error, -EIO);
 	loop_fini(&loop);
@@ -193,7 +193,7 @@ static void an_error_after_the_answer_state_does_not_go_back(void)
 
 	begin();
 	req_init(&w.req, &loop, &walk_ops, 2);
-	req_start(&w.req);
+	req_run(&w.req);
 	CHECK_STR(w.path, "234");
 	loop_fini(&loop);
 }

@@ -509,7 +509,7 @@ static void the_real_writer_thread_groups_what_comes_meanwhile(void)
 		calls[i].c.rec = r;
 		calls[i].c.arena = &f.arena;
 		req_init(&calls[i].q, &l, &call_ops, 0);
-		req_start(&calls[i].q);
+		req_run(&calls[i].q);
 		if (i % 100 == 0)
 			loop_turn(&l, 0);
 	}

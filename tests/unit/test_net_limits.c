@@ -111,13 +111,13 @@ static void what_a_session_holds_moves_with_it(void)
 	CHECK_EQ(l.used_by_users[LIMIT_OPENS], 10);
 	CHECK_EQ(l.used[LIMIT_OPENS], 10);
 	CHECK_EQ(l.keys.count, 1);
-	CHECK_EQ(usage_over(&u, LIMIT_OPENS), LIMIT_OF_SESSION);
+	CHECK_EQ(usage_over(&u, LIMIT_OPENS, 0, 1), LIMIT_OF_SESSION);
 	CHECK_EQ(take(&u, 1), LIMIT_OF_SESSION);
 	usage_move(&u, account_get(&l, "alice", KEY_ONE_USER)); /* moves to the same account */
 	CHECK_EQ(u.key->used[LIMIT_OPENS], 10);
 	CHECK_EQ(u.key->refs, 1);
 	usage_give(&u, LIMIT_OPENS, 10);
-	CHECK_EQ(usage_over(&u, LIMIT_OPENS), LIMIT_NONE);
+	CHECK_EQ(usage_over(&u, LIMIT_OPENS, 0, 1), LIMIT_NONE);
 	usage_fini(&u);
 	limits_fini(&l);
 }
@@ -130,11 +130,11 @@ static void a_part_of_a_bound_is_crowded_before_it_is_full(void)
 	a = usage("alice", KEY_ONE_USER);
 	b = usage("alice", KEY_ONE_USER);
 	CHECK_EQ(take(&a, 3), LIMIT_NONE);
-	CHECK(!usage_is_crowded(&a, LIMIT_OPENS, 0, 2));
-	CHECK(usage_is_crowded(&a, LIMIT_OPENS, 1, 2)); /* the limit of the session */
-	CHECK(!usage_is_crowded(&b, LIMIT_OPENS, 1, 2));
-	CHECK(usage_is_crowded(&b, LIMIT_OPENS, 2, 2)); /* the limit of the key */
-	CHECK(usage_is_crowded(&b, LIMIT_OPENS, 0, 4));
+	CHECK(!usage_over(&a, LIMIT_OPENS, 0, 2));
+	CHECK(usage_over(&a, LIMIT_OPENS, 1, 2)); /* the limit of the session */
+	CHECK(!usage_over(&b, LIMIT_OPENS, 1, 2));
+	CHECK(usage_over(&b, LIMIT_OPENS, 2, 2)); /* the limit of the key */
+	CHECK(usage_over(&b, LIMIT_OPENS, 0, 4));
 	usage_fini(&a);
 	usage_fini(&b);
 	limits_fini(&l);

@@ -389,7 +389,8 @@ static void a_halted_peer_ends_its_calls_and_takes_none(void)
 	srv.hold = true;
 	ask(&sent, &cli.peer, OP_MKDIR, true);
 	ask_init(&front, &cli.peer, OP_RECLAIM, NSEC_PER_SEC);
-	peer_call_front(&cli.peer, &front.call, &front.q);
+	front.call.front = true;
+	peer_call(&cli.peer, &front.call, &front.q);
 	settle();
 	CHECK_EQ(srv.n_seen, 2);
 	peer_halt(&cli.peer);
@@ -398,7 +399,8 @@ static void a_halted_peer_ends_its_calls_and_takes_none(void)
 	CHECK_EQ(sent.error, -ESHUTDOWN);
 	CHECK_EQ(front.error, -ESHUTDOWN);
 	ask_init(&after, &cli.peer, OP_RECLAIM, NSEC_PER_SEC);
-	peer_call_front(&cli.peer, &after.call, &after.q);
+	after.call.front = true;
+	peer_call(&cli.peer, &after.call, &after.q);
 	networld_until(&w, &after.over);
 	CHECK_EQ(after.error, -ESHUTDOWN);
 	networld_pass(&w, 40 * NSEC_PER_SEC); /* no lease renewal is sent */
@@ -538,7 +540,8 @@ static void map_is_new(struct peer *p)
 {
 	n_news++;
 	ask_init(&news, p, OP_MAP, 10 * NSEC_PER_SEC);
-	peer_call_front(p, &news.call, &news.q);
+	news.call.front = true;
+	peer_call(p, &news.call, &news.q);
 }
 
 static void calls_with_an_older_map_go_again_behind_the_news_of_it(void)
@@ -601,7 +604,8 @@ static void a_claim_with_an_older_map_goes_again(void)
 	warm_up();
 	srv.hold = true;
 	ask_init(&claim, &cli.peer, OP_RECLAIM, 10 * NSEC_PER_SEC);
-	peer_call_front(&cli.peer, &claim.call, &claim.q);
+	claim.call.front = true;
+	peer_call(&cli.peer, &claim.call, &claim.q);
 	settle();
 	CHECK_EQ(srv.n_seen, 1);
 	srv.net.id.map_version = 2;

@@ -70,7 +70,7 @@ static void locks_are_granted_one_by_one_in_order(void)
 	for (int k = 0; k < 5; k++) {
 		l[k].inode = i;
 		req_init(&l[k].q, &w.loop, &locker_ops, 0);
-		req_start(&l[k].q);
+		req_run(&l[k].q);
 	}
 	inode_put(i); /* the locks hold references */
 	for (unsigned k = 0; k < 5; k++) {

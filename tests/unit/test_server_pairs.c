@@ -259,7 +259,7 @@ static void a_decision_that_nobody_tells_is_found(void)
 	d.change.rec.data = (struct wire_bytes){ (uint32_t)xdr_used(&x), bytes };
 	d.change.arena = &arena;
 	req_init(&d.q, &w.loop, &decider_ops, 0);
-	req_start(&d.q);
+	req_run(&d.q);
 	world_settle(&w);
 	CHECK_EQ(d.change.res.status, 0);
 	CHECK_EQ(meta_decided(w.srv->meta, 99), 0);
