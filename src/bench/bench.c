@@ -47,6 +47,11 @@ int bench_once(struct bench *b, int n,
 	return bench_crew_run(b, &j, n, r);
 }
 
+int bench_drop_files(struct bench *b)
+{
+	return bench_once(b, b->most_clients, bench_do_drop, 0, 0);
+}
+
 /* The clients run at the same time for about as long: rates are summed, times are not. */
 static double figure_of(const struct bench_case *c, const struct bench_result *r)
 {

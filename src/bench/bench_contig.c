@@ -9,18 +9,15 @@ static int setup(struct bench *b)
 	bench_add_stream(b);
 	for (int i = 0; i < b->n_clients; i++)
 		for (int out = 0; out < 2; out++) {
-			struct bench_row row = { .clients = (uint32_t)b->clients[i],
-						 .bytes = BENCH_BLOCK };
+			struct bench_case c = { .job = { .once = bench_do_transfer,
+							 .size = BENCH_BLOCK,
+							 .stride = BENCH_BLOCK,
+							 .out = out },
+						.workers = b->clients[i],
+						.bytes = BENCH_BLOCK,
+						.figure = BENCH_BANDWIDTH };
 
-			snprintf(row.what, sizeof(row.what), "%s", out ? "overwrite" : "read");
-			bench_case_add(b,
-				       &(struct bench_case){ .job = { .once = bench_do_transfer,
-								      .size = BENCH_BLOCK,
-								      .stride = BENCH_BLOCK,
-								      .out = out },
-							     .workers = b->clients[i],
-							     .figure = BENCH_BANDWIDTH },
-				       &row);
+			bench_case_add(b, c, out ? "overwrite" : "read");
 		}
 	return r;
 }
@@ -31,14 +28,11 @@ static void plot(struct bench *b, const struct bench_row *stream)
 
 	if (!p)
 		return;
-	p->n_groups = b->n_clients;
-	p->n_series = 2;
 	p->ref = stream;
-	snprintf(p->series[0], sizeof(p->series[0]), "read");
-	snprintf(p->series[1], sizeof(p->series[1]), "overwrite");
+	bench_plot_series(p, "read");
+	bench_plot_series(p, "overwrite");
 	for (int i = 0; i < b->n_clients; i++) {
-		snprintf(p->groups[i], sizeof(p->groups[i]), "%d client%s", b->clients[i],
-			 b->clients[i] == 1 ? "" : "s");
+		bench_plot_group(p, "%d client%s", BENCH_CLIENTS(b->clients[i]));
 		for (int s = 0; s < 2; s++)
 			p->cell[i][s] = bench_find(b, p->series[s], (uint32_t)b->clients[i],
 						   BENCH_BLOCK, 0);
@@ -53,20 +47,13 @@ static void judge(struct bench *b)
 	const struct bench_row *rd4 = bench_find(b, "read", 4, BENCH_BLOCK, 0);
 	const struct bench_row *wr4 = bench_find(b, "overwrite", 4, BENCH_BLOCK, 0);
 
-	bench_bar(b, "read1", bench_ratio(b, "read1", rd1, stream), BENCH_AT_LEAST, 0.75);
-	bench_bar(b, "write1", bench_ratio(b, "write1", wr1, stream), BENCH_AT_LEAST, 0.55);
-	bench_bar(b, "read1_stream", bench_ratio(b, "read1_stream", rd1, stream), BENCH_AT_LEAST,
-		  0.8);
-	bench_bar(b, "write1_stream", bench_ratio(b, "write1_stream", wr1, stream), BENCH_AT_LEAST,
-		  0.6);
-	bench_bar(b, "read4", bench_ratio(b, "read4", rd4, rd1), BENCH_AT_LEAST, 0.9);
-	bench_bar(b, "write4", bench_ratio(b, "write4", wr4, wr1), BENCH_AT_LEAST, 0.9);
+	bench_bar_ratio(b, "read1", rd1, stream, BENCH_AT_LEAST, 0.75);
+	bench_bar_ratio(b, "write1", wr1, stream, BENCH_AT_LEAST, 0.55);
+	bench_bar_ratio(b, "read1_stream", rd1, stream, BENCH_AT_LEAST, 0.8);
+	bench_bar_ratio(b, "write1_stream", wr1, stream, BENCH_AT_LEAST, 0.6);
+	bench_bar_ratio(b, "read4", rd4, rd1, BENCH_AT_LEAST, 0.9);
+	bench_bar_ratio(b, "write4", wr4, wr1, BENCH_AT_LEAST, 0.9);
 	plot(b, stream);
-}
-
-static int cleanup(struct bench *b)
-{
-	return bench_once(b, b->most_clients, bench_do_drop, 0, 0);
 }
 
 const struct bench_kind bench_contig = {
@@ -75,5 +62,5 @@ const struct bench_kind bench_contig = {
 	.clients = { 1, 4 },
 	.setup = setup,
 	.judge = judge,
-	.cleanup = cleanup,
+	.cleanup = bench_drop_files,
 };

@@ -95,6 +95,7 @@ int bench_why(struct bench_worker *w, const char *what, int err);
 int bench_do_connect(struct bench_worker *w, const struct bench_job *j, uint64_t i);
 int bench_do_make(struct bench_worker *w, const struct bench_job *j, uint64_t i);
 int bench_do_drop(struct bench_worker *w, const struct bench_job *j, uint64_t i);
+int bench_drop_files(struct bench *b); /* runs bench_do_drop() on all clients */
 int bench_do_transfer(struct bench_worker *w, const struct bench_job *j, uint64_t i);
 #define BENCH_FILE (64 * MIB)
 /* Makes the client's buffer at least j->size bytes. */
@@ -138,10 +139,13 @@ struct bench_row {
 };
 
 struct bench_case {
-	struct bench_row *row;
+	struct bench_row *row; /* set by bench_case_add() */
 	struct bench_job job;
-	int workers;
+	int workers; /* 0: one */
 	enum bench_figure figure;
+	uint64_t bytes; /* of the row; the same for pieces */
+	uint32_t pieces;
+	const char *unit; /* NULL: that of the figure */
 	uint64_t ns; /* duration of the measurement, and of one warm-up; 0: the default */
 	bool settle; /* first wait until the servers have finished their background work */
 	/* replaces the job, if set; 0, or -errno after a message */
@@ -169,9 +173,9 @@ struct bench_plot {
 	const char *x_label;
 };
 
-/* Adds a case with its row; `row` has all parameters but the benchmark. NULL: out of memory. */
-struct bench_row *bench_case_add(struct bench *b, const struct bench_case *c,
-				 const struct bench_row *row);
+/* Adds a case with its row; `what` and its arguments name the row. */
+void bench_case_add(struct bench *b, struct bench_case c, const char *what, ...)
+	__attribute__((format(printf, 3, 4)));
 const struct bench_row *bench_find(struct bench *b, const char *what, uint32_t clients,
 				   uint64_t bytes, uint32_t pieces);
 /* a / c per round; NULL if either is NULL. */
@@ -188,12 +192,21 @@ const struct bench_row *bench_worst_point(struct bench *b, const char *name,
 					  const struct bench_row *const *rows, int n, bool highest);
 void bench_bar(struct bench *b, const char *name, const struct bench_row *row,
 	       enum bench_sense sense, double need); /* does nothing if row is NULL */
+/* A ratio and its bar, both under this name. */
+void bench_bar_ratio(struct bench *b, const char *name, const struct bench_row *a,
+		     const struct bench_row *c, enum bench_sense sense, double need);
 bool bench_bar_ok(const struct bench_bar *bar);
 struct bench_plot *bench_plot_add(struct bench *b, const char *name, const char *title);
+/* Add a group or a series to a plot that has room for it; its index. */
+int bench_plot_group(struct bench_plot *p, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+int bench_plot_series(struct bench_plot *p, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 void bench_row_sum_up(struct bench_row *r); /* sets median, min and max */
 void bench_size_text(char *out, size_t n, uint64_t bytes); /* "4 MiB", "1 B" */
 void bench_number_text(char *out, size_t n, double v); /* four digits, no exponent */
 void bench_row_text(char *out, size_t n, const struct bench_row *r); /* "read, 4 KiB, 4 clients" */
+#define BENCH_CLIENTS(n) (n), (n) == 1 ? "" : "s" /* arguments of "%d client%s" */
 
 /* ---------------------------------------------------------------- bench.c: rounds */
 

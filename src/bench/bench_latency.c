@@ -14,17 +14,15 @@ static uint64_t stride_of(uint64_t size)
 
 static void add(struct bench *b, uint64_t size, int way, int clients)
 {
-	struct bench_row row = { .clients = (uint32_t)clients, .bytes = size };
+	struct bench_case c = { .job = { .once = bench_do_transfer,
+					 .size = size,
+					 .stride = stride_of(size),
+					 .out = way == 1 },
+				.workers = clients,
+				.bytes = size,
+				.figure = BENCH_LATENCY };
 
-	snprintf(row.what, sizeof(row.what), "%s", ways[way]);
-	bench_case_add(b,
-		       &(struct bench_case){ .job = { .once = bench_do_transfer,
-						      .size = size,
-						      .stride = stride_of(size),
-						      .out = way == 1 },
-					     .workers = clients,
-					     .figure = BENCH_LATENCY },
-		       &row);
+	bench_case_add(b, c, "%s", ways[way]);
 }
 
 /* The sizes that a bar judges follow directly after their baseline. */
@@ -52,10 +50,9 @@ static void plot(struct bench *b, const struct bench_row *ping)
 	p->n_groups = (int)ARRAY_LEN(sizes);
 	for (int way = 0; way < 2; way++)
 		for (int i = 0; i < b->n_clients && p->n_series < BENCH_PLOT_MAX; i++) {
-			int s = p->n_series++;
+			int s = bench_plot_series(p, "%s, %d client%s", ways[way],
+						  BENCH_CLIENTS(b->clients[i]));
 
-			snprintf(p->series[s], sizeof(p->series[s]), "%s, %d client%s", ways[way],
-				 b->clients[i], b->clients[i] == 1 ? "" : "s");
 			for (int g = 0; g < p->n_groups; g++)
 				p->cell[g][s] = bench_find(b, ways[way], (uint32_t)b->clients[i],
 							   sizes[g], 0);
@@ -70,16 +67,11 @@ static void judge(struct bench *b)
 	const struct bench_row *one = bench_find(b, "read", 1, 1, 0);
 	const struct bench_row *four = bench_find(b, "read", 4, 1, 0);
 
-	bench_bar(b, "read_1B_1", bench_ratio(b, "read_1B_1", one, ping), BENCH_AT_MOST, 1.6);
-	bench_bar(b, "read_1B_4", bench_ratio(b, "read_1B_4", four, ping), BENCH_AT_MOST, 2.8);
+	bench_bar_ratio(b, "read_1B_1", one, ping, BENCH_AT_MOST, 1.6);
+	bench_bar_ratio(b, "read_1B_4", four, ping, BENCH_AT_MOST, 2.8);
 	bench_ratio(b, "write_1B_1", bench_find(b, "overwrite", 1, 1, 0), ping);
 	bench_ratio(b, "write_1B_4", bench_find(b, "overwrite", 4, 1, 0), ping);
 	plot(b, ping);
-}
-
-static int cleanup(struct bench *b)
-{
-	return bench_once(b, b->most_clients, bench_do_drop, 0, 0);
 }
 
 const struct bench_kind bench_latency = {
@@ -88,5 +80,5 @@ const struct bench_kind bench_latency = {
 	.clients = { 1, 4 },
 	.setup = setup,
 	.judge = judge,
-	.cleanup = cleanup,
+	.cleanup = bench_drop_files,
 };

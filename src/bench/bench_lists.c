@@ -28,27 +28,24 @@ static int measure_requests(struct bench *b, struct bench_case *c, double *value
 static void add(struct bench *b, const struct pattern *p, int way)
 {
 	uint64_t stride = MAX((uint64_t)b->servers * BENCH_UNIT / p->pieces, 2 * p->size);
-	struct bench_row row = { .clients = 1, .pieces = p->pieces, .bytes = p->size };
 	struct bench_case c = { .job = { .prepare = bench_lay_out,
 					 .once = bench_do_list,
 					 .out = way == 1,
 					 .count = p->pieces,
 					 .size = p->size,
 					 .stride = stride },
-				.workers = 1,
+				.pieces = p->pieces,
+				.bytes = p->size,
 				.figure = BENCH_LATENCY };
 
-	snprintf(row.what, sizeof(row.what), "%s", ways[way]);
-	bench_case_add(b, &c, &row);
+	bench_case_add(b, c, "%s", ways[way]);
 	c.job.once = bench_do_singles;
-	snprintf(row.what, sizeof(row.what), "%s", single[way]);
-	bench_case_add(b, &c, &row);
+	bench_case_add(b, c, "%s", single[way]);
 	c.job.once = bench_do_list;
 	c.job.max_ops = 1;
 	c.custom = measure_requests;
-	row.unit = "requests per server";
-	snprintf(row.what, sizeof(row.what), "%s", counted[way]);
-	bench_case_add(b, &c, &row);
+	c.unit = "requests per server";
+	bench_case_add(b, c, "%s", counted[way]);
 }
 
 static int setup(struct bench *b)
@@ -70,13 +67,11 @@ static void plot(struct bench *b, const char *name, const char *title, const cha
 
 	if (!p)
 		return;
-	p->n_groups = (int)ARRAY_LEN(patterns);
-	p->n_series = n;
 	p->ref = ref;
 	for (int s = 0; s < n; s++)
-		snprintf(p->series[s], sizeof(p->series[s]), "%s", series[s]);
-	for (int g = 0; g < p->n_groups; g++) {
-		snprintf(p->groups[g], sizeof(p->groups[g]), "%s", patterns[g].name);
+		bench_plot_series(p, "%s", series[s]);
+	for (size_t g = 0; g < ARRAY_LEN(patterns); g++) {
+		bench_plot_group(p, "%s", patterns[g].name);
 		for (int s = 0; s < n; s++)
 			p->cell[g][s] =
 				bench_find(b, series[s], 1, patterns[g].size, patterns[g].pieces);
@@ -90,13 +85,11 @@ static void plot_gain(struct bench *b, const struct bench_row *const *gain)
 
 	if (!p)
 		return;
-	p->n_groups = (int)ARRAY_LEN(patterns);
-	p->n_series = 2;
-	snprintf(p->series[0], sizeof(p->series[0]), "read");
-	snprintf(p->series[1], sizeof(p->series[1]), "write");
-	for (int g = 0; g < p->n_groups; g++) {
-		snprintf(p->groups[g], sizeof(p->groups[g]), "%s", patterns[g].name);
-		for (int s = 0; s < 2; s++)
+	bench_plot_series(p, "read");
+	bench_plot_series(p, "write");
+	for (size_t g = 0; g < ARRAY_LEN(patterns); g++) {
+		bench_plot_group(p, "%s", patterns[g].name);
+		for (size_t s = 0; s < 2; s++)
 			p->cell[g][s] = gain[2 * g + s];
 	}
 }
@@ -136,16 +129,11 @@ static void judge(struct bench *b)
 	plot_gain(b, gain);
 }
 
-static int cleanup(struct bench *b)
-{
-	return bench_once(b, 1, bench_do_drop, 0, 0);
-}
-
 const struct bench_kind bench_lists = {
 	.name = "lists",
 	.summary = "strided lists over all servers against single calls and a blocking ping-pong",
 	.clients = { 1 },
 	.setup = setup,
 	.judge = judge,
-	.cleanup = cleanup,
+	.cleanup = bench_drop_files,
 };

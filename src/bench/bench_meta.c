@@ -287,13 +287,10 @@ static const struct {
 
 static void add_case(struct bench *b, const char *what, int clients, struct bench_case c)
 {
-	struct bench_row row = { .clients = (uint32_t)clients };
-
-	snprintf(row.what, sizeof(row.what), "%s", what);
 	if (c.custom)
-		row.unit = "requests";
+		c.unit = "requests";
 	c.workers = clients;
-	bench_case_add(b, &c, &row);
+	bench_case_add(b, c, "%s", what);
 }
 
 /* All clients in one directory. */
@@ -337,17 +334,9 @@ static void add_others(struct bench *b, uint64_t large)
 
 static void add_steps(struct bench *b, int clients)
 {
-	for (size_t s = 0; s < ARRAY_LEN(steps); s++) {
-		struct bench_row row = { .clients = (uint32_t)clients };
-
-		snprintf(row.what, sizeof(row.what), "%s", steps[s].what);
-		bench_case_add(b,
-			       &(struct bench_case){ .job = steps[s].job,
-						     .workers = clients,
-						     .figure = BENCH_RATE,
-						     .settle = true },
-			       &row);
-	}
+	for (size_t s = 0; s < ARRAY_LEN(steps); s++)
+		add_case(b, steps[s].what, clients,
+			 (struct bench_case){ .job = steps[s].job, .settle = true });
 }
 
 static uint64_t n_large(const struct bench *b)
@@ -408,14 +397,11 @@ static void plot(struct bench *b, const char *name, const char *title, const cha
 
 	if (!p)
 		return;
-	p->n_groups = n;
-	p->n_series = b->n_clients;
 	p->ref = ref;
 	for (int s = 0; s < b->n_clients; s++)
-		snprintf(p->series[s], sizeof(p->series[s]), "%d client%s", b->clients[s],
-			 b->clients[s] == 1 ? "" : "s");
+		bench_plot_series(p, "%d client%s", BENCH_CLIENTS(b->clients[s]));
 	for (int g = 0; g < n; g++) {
-		snprintf(p->groups[g], sizeof(p->groups[g]), "%s", what[g]);
+		bench_plot_group(p, "%s", what[g]);
 		for (int s = 0; s < b->n_clients; s++)
 			p->cell[g][s] = bench_find(b, what[g], (uint32_t)b->clients[s], 0, 0);
 	}
@@ -429,13 +415,12 @@ static void plot_one(struct bench *b, const char *name, const char *title, const
 
 	if (!p)
 		return;
-	p->n_groups = b->n_clients;
 	p->n_series = 1;
 	p->ref = ref;
-	for (int g = 0; g < b->n_clients; g++) {
-		snprintf(p->groups[g], sizeof(p->groups[g]), "%d client%s", b->clients[g],
-			 b->clients[g] == 1 ? "" : "s");
-		p->cell[g][0] = bench_find(b, what, (uint32_t)b->clients[g], 0, 0);
+	for (int i = 0; i < b->n_clients; i++) {
+		int g = bench_plot_group(p, "%d client%s", BENCH_CLIENTS(b->clients[i]));
+
+		p->cell[g][0] = bench_find(b, what, (uint32_t)b->clients[i], 0, 0);
 	}
 }
 
@@ -451,24 +436,17 @@ static void judge(struct bench *b)
 	bar_of(b, "create_requests", "requests of a create", BENCH_EXACTLY, 1);
 	bar_of(b, "open_read_requests", "requests of open + read", BENCH_AT_MOST, 2);
 	bench_bar(b, "listed", entries(b), BENCH_AT_LEAST, 200000);
-	bench_bar(b, "stat_p99",
-		  bench_ratio(b, "stat_p99", bench_find(b, "stat beside creates", BESIDE, 0, 0),
-			      bench_find(b, "ping-pong beside creates", BESIDE, 0, 0)),
-		  BENCH_AT_MOST, 3);
+	bench_bar_ratio(b, "stat_p99", bench_find(b, "stat beside creates", BESIDE, 0, 0),
+			bench_find(b, "ping-pong beside creates", BESIDE, 0, 0), BENCH_AT_MOST, 3);
 	if (b->place.in_memory) {
-		bench_bar(b, "stat4", bench_ratio(b, "stat4", stat4, pairs), BENCH_AT_LEAST, 0.33);
-		bench_bar(b, "create4", bench_ratio(b, "create4", create4, pairs), BENCH_AT_LEAST,
-			  0.15);
-		bench_bar(b, "create4_one_directory",
-			  bench_ratio(b, "create4_one_directory",
-				      bench_find(b, "create, one directory", 4, 0, 0), pairs),
-			  BENCH_AT_LEAST, 0.15);
+		bench_bar_ratio(b, "stat4", stat4, pairs, BENCH_AT_LEAST, 0.33);
+		bench_bar_ratio(b, "create4", create4, pairs, BENCH_AT_LEAST, 0.15);
+		bench_bar_ratio(b, "create4_one_directory",
+				bench_find(b, "create, one directory", 4, 0, 0), pairs,
+				BENCH_AT_LEAST, 0.15);
 	} else if (b->place.on_disk) {
-		bench_bar(b, "durable_create4", bench_ratio(b, "durable_create4", create4, append),
-			  BENCH_AT_LEAST, 0.8);
-		bench_bar(b, "durable_create16",
-			  bench_ratio(b, "durable_create16", create16, append), BENCH_AT_LEAST,
-			  1.3);
+		bench_bar_ratio(b, "durable_create4", create4, append, BENCH_AT_LEAST, 0.8);
+		bench_bar_ratio(b, "durable_create16", create16, append, BENCH_AT_LEAST, 1.3);
 	}
 	plot(b, "meta-changes", "Changes of names, by number of clients", changes, 4,
 	     b->place.on_disk ? append : NULL);

@@ -410,13 +410,11 @@ static int memory_after(struct bench *b, struct bench_case *c, double *value)
 /* Adds one case of one side; its row is named "SIDE: what". */
 static void add(struct bench *b, int side, const char *what, uint64_t bytes, struct bench_case c)
 {
-	struct bench_row row = { .clients = (uint32_t)c.workers, .bytes = bytes };
-
-	snprintf(row.what, sizeof(row.what), "%s: %s", b->sides[side].name, what);
+	c.bytes = bytes;
 	if (c.custom)
-		row.unit = c.custom == compile ? "s" : "MiB";
+		c.unit = c.custom == compile ? "s" : "MiB";
 	snprintf(c.job.path, sizeof(c.job.path), "%s", b->sides[side].dir);
-	bench_case_add(b, &c, &row);
+	bench_case_add(b, c, "%s: %s", b->sides[side].name, what);
 }
 
 static void add_reads(struct bench *b, int side, int jobs)
@@ -582,14 +580,13 @@ static void plot(struct bench *b, const char *name, const char *title, const str
 
 	if (!p)
 		return;
-	p->n_series = BENCH_WHOLE_SIDES;
 	for (int s = 0; s < BENCH_WHOLE_SIDES; s++)
-		snprintf(p->series[s], sizeof(p->series[s]), "%s", b->sides[s].name);
+		bench_plot_series(p, "%s", b->sides[s].name);
 	for (int k = 0; k < n; k++)
 		for (int i = 0; i < b->n_clients && p->n_groups < BENCH_PLOT_MAX; i++) {
-			int g = p->n_groups++, jobs = b->clients[i];
+			int jobs = b->clients[i];
+			int g = bench_plot_group(p, "%s, %d", cells[k].what, jobs);
 
-			snprintf(p->groups[g], sizeof(p->groups[g]), "%s, %d", cells[k].what, jobs);
 			for (int s = 0; s < BENCH_WHOLE_SIDES; s++)
 				p->cell[g][s] = row_of(b, s, cells[k].what, jobs, cells[k].bytes);
 		}

@@ -64,54 +64,28 @@ static int copy_once(struct bench_worker *w, const struct bench_job *j, uint64_t
 	return 0;
 }
 
-static void add_ping(struct bench *b)
-{
-	bench_case_add(b,
-		       &(struct bench_case){ .job = { .once = ping_once },
-					     .workers = 1,
-					     .figure = BENCH_LATENCY },
-		       &(struct bench_row){ .what = "ping", .clients = 1 });
-}
-
-static void add_unix_ping(struct bench *b)
-{
-	bench_case_add(b,
-		       &(struct bench_case){ .job = { .once = unix_once },
-					     .workers = 1,
-					     .figure = BENCH_LATENCY },
-		       &(struct bench_row){ .what = UNIX_PING, .clients = 1, .bytes = BENCH_PING });
-}
-
-static void add_block(struct bench *b, const char *what, bool out)
-{
-	struct bench_row row = { .clients = 1, .bytes = BENCH_BLOCK };
-
-	snprintf(row.what, sizeof(row.what), "%s", what);
-	bench_case_add(b,
-		       &(struct bench_case){ .job = { .once = bench_do_transfer,
-						      .size = BENCH_BLOCK,
-						      .stride = BENCH_BLOCK,
-						      .out = out },
-					     .workers = 1,
-					     .figure = BENCH_BANDWIDTH },
-		       &row);
-}
-
 static int setup(struct bench *b)
 {
+	const struct bench_case ping = { .job = { .once = ping_once }, .figure = BENCH_LATENCY };
+	const struct bench_case unix_ping = { .job = { .once = unix_once },
+					      .bytes = BENCH_PING,
+					      .figure = BENCH_LATENCY };
+	struct bench_case block = {
+		.job = { .once = bench_do_transfer, .size = BENCH_BLOCK, .stride = BENCH_BLOCK },
+		.bytes = BENCH_BLOCK,
+		.figure = BENCH_BANDWIDTH
+	};
 	int r = bench_once(b, 1, bench_do_make, BENCH_FILE, 1);
 
 	bench_add_ping(b, 1);
-	add_unix_ping(b);
-	add_ping(b);
+	bench_case_add(b, unix_ping, UNIX_PING);
+	bench_case_add(b, ping, "ping");
 	bench_add_stream(b);
-	add_block(b, "read from one server", false);
-	add_block(b, "overwrite on one server", true);
-	bench_case_add(b,
-		       &(struct bench_case){ .job = { .once = copy_once, .size = BENCH_BLOCK },
-					     .workers = 1,
-					     .figure = BENCH_BANDWIDTH },
-		       &(struct bench_row){ .what = "memcpy", .clients = 1, .bytes = BENCH_BLOCK });
+	bench_case_add(b, block, "read from one server");
+	block.job.out = true;
+	bench_case_add(b, block, "overwrite on one server");
+	block.job.once = copy_once;
+	bench_case_add(b, block, "memcpy");
 	return r;
 }
 
@@ -122,12 +96,9 @@ static void plot(struct bench *b, const struct bench_row *const *rows, int n, co
 
 	if (!p)
 		return;
-	p->n_groups = n;
 	p->n_series = 1;
-	for (int i = 0; i < n; i++) {
-		p->cell[i][0] = rows[i];
-		snprintf(p->groups[i], sizeof(p->groups[i]), "%.31s", rows[i] ? rows[i]->what : "");
-	}
+	for (int i = 0; i < n; i++)
+		p->cell[bench_plot_group(p, "%.31s", rows[i] ? rows[i]->what : "")][0] = rows[i];
 }
 
 static void judge(struct bench *b)
@@ -140,7 +111,7 @@ static void judge(struct bench *b)
 	const struct bench_row *wr = bench_find(b, "overwrite on one server", 1, BENCH_BLOCK, 0);
 	const struct bench_row *copy = bench_find(b, "memcpy", 1, BENCH_BLOCK, 0);
 
-	bench_bar(b, "net_ping", bench_ratio(b, "net_ping", ping, raw), BENCH_AT_MOST, 1.4);
+	bench_bar_ratio(b, "net_ping", ping, raw, BENCH_AT_MOST, 1.4);
 	bench_ratio(b, "net_unix", ping, near);
 	bench_ratio(b, "net_read", rd, stream);
 	bench_ratio(b, "net_write", wr, stream);
@@ -150,16 +121,11 @@ static void judge(struct bench *b)
 	     "4 MiB blocks to and from one server");
 }
 
-static int cleanup(struct bench *b)
-{
-	return bench_once(b, 1, bench_do_drop, 0, 0);
-}
-
 const struct bench_kind bench_net = {
 	.name = "net",
 	.summary = "the transport: an empty request and one server's stream against raw TCP",
 	.clients = { 1 },
 	.setup = setup,
 	.judge = judge,
-	.cleanup = cleanup,
+	.cleanup = bench_drop_files,
 };

@@ -17,7 +17,7 @@ static struct json_object *json_number(double v)
 static void put_text(struct json_object *o, const char *key, const char *text)
 {
 	if (text && text[0])
-		json_object_object_add(o, key, json_object_new_string(text));
+		cli_json_text(o, key, text);
 }
 
 /* The better direction of a judged row, or NULL. */
@@ -51,11 +51,11 @@ static struct json_object *row_json(struct bench *b, const struct bench_row *r)
 	put_text(o, "bench", r->bench);
 	put_text(o, "case", r->what);
 	if (r->clients)
-		json_object_object_add(o, "clients", json_object_new_int((int)r->clients));
+		cli_json_int(o, "clients", r->clients);
 	if (r->pieces)
-		json_object_object_add(o, "pieces", json_object_new_int((int)r->pieces));
+		cli_json_int(o, "pieces", r->pieces);
 	if (r->bytes)
-		json_object_object_add(o, "bytes", json_object_new_int64((int64_t)r->bytes));
+		cli_json_int(o, "bytes", r->bytes);
 	put_text(o, "of", r->of);
 	put_text(o, "to", r->to);
 	put_text(o, "better", better(b, r));
@@ -63,7 +63,7 @@ static struct json_object *row_json(struct bench *b, const struct bench_row *r)
 	json_object_object_add(o, "median", json_number(r->median));
 	json_object_object_add(o, "min", json_number(r->min));
 	json_object_object_add(o, "max", json_number(r->max));
-	json_object_object_add(o, "runs", json_object_new_int(r->runs));
+	cli_json_int(o, "runs", r->runs);
 	for (int i = 0; i < r->runs; i++)
 		json_object_array_add(values, json_number(r->values[i]));
 	json_object_object_add(o, "values", values);
@@ -87,8 +87,7 @@ struct json_object *bench_json(struct bench *b)
 
 		json_object_object_add(bar, "value", json_number(b->bars[i].row->median));
 		json_object_object_add(bar, "need", json_number(b->bars[i].need));
-		json_object_object_add(bar, "ok",
-				       json_object_new_boolean(bench_bar_ok(&b->bars[i])));
+		cli_json_bool(bar, "ok", bench_bar_ok(&b->bars[i]));
 		json_object_object_add(bars, b->bars[i].name, bar);
 	}
 	json_object_object_add(o, "bars", bars);

@@ -164,15 +164,14 @@ static int stream_finish(struct bench_worker *w, const struct bench_job *j)
 
 void bench_add_stream(struct bench *b)
 {
-	bench_case_add(
-		b,
-		&(struct bench_case){ .job = { .prepare = stream_prepare,
-					       .once = stream_once,
-					       .finish = stream_finish,
-					       .size = BENCH_BLOCK },
-				      .workers = 1,
-				      .figure = BENCH_BANDWIDTH },
-		&(struct bench_row){ .what = BENCH_STREAM, .clients = 1, .bytes = BENCH_BLOCK });
+	bench_case_add(b,
+		       (struct bench_case){ .job = { .prepare = stream_prepare,
+						     .once = stream_once,
+						     .finish = stream_finish,
+						     .size = BENCH_BLOCK },
+					    .bytes = BENCH_BLOCK,
+					    .figure = BENCH_BANDWIDTH },
+		       BENCH_STREAM);
 }
 
 /* ---- ping-pong ---- */
@@ -192,12 +191,11 @@ int bench_do_ping(struct bench_worker *w, const struct bench_job *j, uint64_t i)
 void bench_add_ping(struct bench *b, int pairs)
 {
 	bench_case_add(b,
-		       &(struct bench_case){ .job = { .once = bench_do_ping, .size = BENCH_PING },
-					     .workers = pairs,
-					     .figure = pairs > 1 ? BENCH_RATE : BENCH_LATENCY },
-		       &(struct bench_row){ .what = BENCH_PINGPONG,
-					    .clients = (uint32_t)pairs,
-					    .bytes = BENCH_PING });
+		       (struct bench_case){ .job = { .once = bench_do_ping, .size = BENCH_PING },
+					    .workers = pairs,
+					    .bytes = BENCH_PING,
+					    .figure = pairs > 1 ? BENCH_RATE : BENCH_LATENCY },
+		       BENCH_PINGPONG);
 }
 
 /* ---- the appender ---- */
@@ -238,14 +236,12 @@ void bench_add_appender(struct bench *b)
 					 .once = append_once,
 					 .finish = append_finish,
 					 .size = APPEND_SIZE },
-				.workers = 1,
+				.bytes = APPEND_SIZE,
 				.figure = BENCH_RATE,
 				.settle = true };
 
 	if (!b->place.storage[0])
 		return;
 	snprintf(c.job.path, sizeof(c.job.path), "%s", b->place.storage);
-	bench_case_add(
-		b, &c,
-		&(struct bench_row){ .what = BENCH_APPENDER, .clients = 1, .bytes = APPEND_SIZE });
+	bench_case_add(b, c, BENCH_APPENDER);
 }

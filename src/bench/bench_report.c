@@ -41,10 +41,8 @@ static struct json_object *machine_json(void)
 		put_text(o, "arch", u.machine);
 		put_text(o, "kernel", u.release);
 	}
-	json_object_object_add(o, "cores", json_object_new_int64(sysconf(_SC_NPROCESSORS_ONLN)));
-	json_object_object_add(
-		o, "memory_bytes",
-		json_object_new_int64((int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE)));
+	cli_json_int(o, "cores", sysconf(_SC_NPROCESSORS_ONLN));
+	cli_json_int(o, "memory_bytes", sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE));
 	return o;
 }
 
@@ -70,8 +68,8 @@ struct json_object *bench_conditions(struct bench *b)
 	put_text(o, "version", CLI_VERSION);
 	json_object_object_add(o, "machine", machine_json());
 	put_text(o, "backend", b->place.medium);
-	json_object_object_add(o, "servers", json_object_new_int(b->servers));
-	json_object_object_add(o, "metadata_servers", json_object_new_int(b->metas));
+	cli_json_int(o, "servers", b->servers);
+	cli_json_int(o, "metadata_servers", b->metas);
 	for (size_t i = 0; i < b->n_rows; i++)
 		if (!used_before(b, i, b->rows[i]->clients))
 			json_object_array_add(clients,
@@ -83,9 +81,9 @@ struct json_object *bench_conditions(struct bench *b)
 			       b->place.in_memory || b->place.on_disk ?
 				       json_object_new_boolean(b->place.in_memory) :
 				       NULL);
-	json_object_object_add(s, "temporary", json_object_new_boolean(b->place.own));
+	cli_json_bool(s, "temporary", b->place.own);
 	json_object_object_add(o, "storage", s);
-	json_object_object_add(o, "rounds", json_object_new_int(b->rounds));
+	cli_json_int(o, "rounds", b->rounds);
 	json_object_object_add(o, "seconds_per_measurement",
 			       json_object_new_double_s((double)b->slice_ns / 1e9, "0.2"));
 	return o;

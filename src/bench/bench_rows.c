@@ -30,22 +30,25 @@ static struct bench_row *row_add(struct bench *b, const struct bench_row *like)
 	return r;
 }
 
-struct bench_row *bench_case_add(struct bench *b, const struct bench_case *c,
-				 const struct bench_row *row)
+void bench_case_add(struct bench *b, struct bench_case c, const char *what, ...)
 {
 	static const char *const units[] = { "1/s", "GB/s", "us", "us" };
-	struct bench_row *r = row_add(b, row);
 	struct bench_case *cases = grow(b, b->cases, b->n_cases, sizeof(*cases));
+	struct bench_row row = { .unit = c.unit ? c.unit : units[c.figure],
+				 .bytes = c.bytes,
+				 .pieces = c.pieces };
+	va_list ap;
 
+	va_start(ap, what);
+	vsnprintf(row.what, sizeof(row.what), what, ap);
+	va_end(ap);
+	c.workers = MAX(c.workers, 1);
+	row.clients = (uint32_t)c.workers;
+	c.row = row_add(b, &row);
 	if (cases)
 		b->cases = cases;
-	if (!r || !cases)
-		return NULL;
-	if (!r->unit)
-		r->unit = units[c->figure];
-	b->cases[b->n_cases] = *c;
-	b->cases[b->n_cases++].row = r;
-	return r;
+	if (c.row && cases)
+		b->cases[b->n_cases++] = c;
 }
 
 const struct bench_row *bench_find(struct bench *b, const char *what, uint32_t clients,
@@ -177,6 +180,12 @@ void bench_bar(struct bench *b, const char *name, const struct bench_row *row,
 	b->bars[b->n_bars++] = (struct bench_bar){ name, row, sense, need };
 }
 
+void bench_bar_ratio(struct bench *b, const char *name, const struct bench_row *a,
+		     const struct bench_row *c, enum bench_sense sense, double need)
+{
+	bench_bar(b, name, bench_ratio(b, name, a, c), sense, need);
+}
+
 bool bench_bar_ok(const struct bench_bar *bar)
 {
 	double v = bar->row->median;
@@ -209,6 +218,26 @@ struct bench_plot *bench_plot_add(struct bench *b, const char *name, const char 
 	return p;
 }
 
+int bench_plot_group(struct bench_plot *p, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(p->groups[p->n_groups], sizeof(p->groups[0]), fmt, ap);
+	va_end(ap);
+	return p->n_groups++;
+}
+
+int bench_plot_series(struct bench_plot *p, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(p->series[p->n_series], sizeof(p->series[0]), fmt, ap);
+	va_end(ap);
+	return p->n_series++;
+}
+
 /* ---- text ---- */
 
 void bench_size_text(char *out, size_t n, uint64_t bytes)
@@ -239,6 +268,5 @@ void bench_row_text(char *out, size_t n, const struct bench_row *r)
 	else if (r->bytes && k >= 0 && (size_t)k < n)
 		k += snprintf(out + k, n - (size_t)k, ", %s", size);
 	if (r->clients && k >= 0 && (size_t)k < n)
-		snprintf(out + k, n - (size_t)k, ", %u client%s", r->clients,
-			 r->clients == 1 ? "" : "s");
+		snprintf(out + k, n - (size_t)k, ", %u client%s", BENCH_CLIENTS(r->clients));
 }

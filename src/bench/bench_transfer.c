@@ -63,7 +63,6 @@ static void name_row(char *out, size_t n, int way, const struct pattern *p,
 static void add(struct bench *b, const struct point *pt, const struct pattern *p,
 		const struct alternative *a)
 {
-	struct bench_row row = { .clients = 1, .pieces = pt->count, .bytes = pt->size };
 	struct bench_case c = { .job = { .prepare = prepare,
 					 .once = a ? a->once : bench_do_transfer,
 					 .out = pt->way == 1,
@@ -72,12 +71,14 @@ static void add(struct bench *b, const struct point *pt, const struct pattern *p
 					 .stride = p ? p->stride * pt->size : 0,
 					 .typical = true,
 					 .mover = a ? a->mover : SHEAF_MOVER_AUTO },
-				.workers = 1,
+				.pieces = pt->count,
+				.bytes = pt->size,
 				.figure = BENCH_BANDWIDTH,
 				.ns = SLICE_NS };
+	char what[sizeof(c.row->what)];
 
-	name_row(row.what, sizeof(row.what), pt->way, p, a);
-	bench_case_add(b, &c, &row);
+	name_row(what, sizeof(what), pt->way, p, a);
+	bench_case_add(b, c, "%s", what);
 }
 
 /* The i-th combination of count, size and direction. */
@@ -211,10 +212,9 @@ static void plot(struct bench *b, const char *name, const char *title, uint32_t 
 	p->line = p->log = true;
 	p->x_label = "bytes of a segment";
 	p->n_groups = (int)ARRAY_LEN(sizes);
-	p->n_series = ALTERNATIVES + 1;
-	for (int s = 0; s < p->n_series; s++)
-		snprintf(p->series[s], sizeof(p->series[s]), "%s",
-			 s < ALTERNATIVES ? alternatives[s].name : ideal);
+	for (int s = 0; s < ALTERNATIVES; s++)
+		bench_plot_series(p, "%s", alternatives[s].name);
+	bench_plot_series(p, ideal);
 	for (int g = 0; g < p->n_groups; g++) {
 		struct point pt = { count, sizes[g], way };
 
@@ -243,11 +243,6 @@ static void judge(struct bench *b)
 	plot(b, "transfer-write-1024", "1,024 segments of scattered memory", 1024, 1, &patterns[0]);
 }
 
-static int cleanup(struct bench *b)
-{
-	return bench_once(b, 1, bench_do_drop, 0, 0);
-}
-
 const struct bench_kind bench_transfer = {
 	.name = "transfer",
 	.summary =
@@ -255,5 +250,5 @@ const struct bench_kind bench_transfer = {
 	.clients = { 1 },
 	.setup = setup,
 	.judge = judge,
-	.cleanup = cleanup,
+	.cleanup = bench_drop_files,
 };

@@ -150,28 +150,22 @@ static int figure(struct bench *b, struct bench_case *c, double *value)
 	return 0;
 }
 
-static void name_row(char *out, size_t n, int way, int f)
-{
-	snprintf(out, n, "%s: %s", ways[way], figures[f].name);
-}
+#define ROW_NAME "%s: %s" /* way, figure */
 
 void bench_typed_add(struct bench *b)
 {
 	for (int way = 0; way < 2; way++)
 		for (int f = 0; f < FIGURES; f++) {
-			struct bench_row row = { .unit = figures[f].unit,
-						 .clients = 1,
-						 .pieces = BENCH_TYPED_PIECES,
-						 .bytes = BENCH_TYPED_PIECE };
 			struct bench_case c = { .job = { .once = typed_once,
 							 .max_ops = 1,
 							 .out = way == 1,
 							 .count = (uint32_t)f },
-						.workers = 1,
+						.unit = figures[f].unit,
+						.pieces = BENCH_TYPED_PIECES,
+						.bytes = BENCH_TYPED_PIECE,
 						.custom = figure };
 
-			name_row(row.what, sizeof(row.what), way, f);
-			bench_case_add(b, &c, &row);
+			bench_case_add(b, c, ROW_NAME, ways[way], figures[f].name);
 		}
 }
 
@@ -182,7 +176,7 @@ static const struct bench_row *worse(struct bench *b, const char *name, int f)
 	char what[sizeof(rows[0]->what)];
 
 	for (int way = 0; way < 2; way++) {
-		name_row(what, sizeof(what), way, f);
+		snprintf(what, sizeof(what), ROW_NAME, ways[way], figures[f].name);
 		rows[way] = bench_find(b, what, 1, BENCH_TYPED_PIECE, BENCH_TYPED_PIECES);
 	}
 	return bench_worst(b, name, rows, 2, true);

@@ -135,20 +135,19 @@ static struct json_object *finding_json(const struct check *k, const struct find
 {
 	struct json_object *o = json_object_new_object();
 
-	json_object_object_add(o, "kind", json_object_new_string(f->kind));
-	json_object_object_add(o, "inode", json_object_new_uint64(f->ino));
+	cli_json_text(o, "kind", f->kind);
+	cli_json_uint(o, "inode", f->ino);
 	json_object_object_add(o, "path", f->path ? cli_json_name(f->path) : NULL);
 	json_object_object_add(o, "what", cli_json_name(f->what));
-	json_object_object_add(o, "lost", json_object_new_string(f->lost));
+	cli_json_text(o, "lost", f->lost);
 	json_object_object_add(o, "repair", f->cure ? cli_json_name(f->cure) : NULL);
-	json_object_object_add(o, "repaired", json_object_new_boolean(f->repaired));
+	cli_json_bool(o, "repaired", f->repaired);
 	if (f->advice)
-		json_object_object_add(o, "advice", json_object_new_string(f->advice));
+		cli_json_text(o, "advice", f->advice);
 	if (f->bytes) {
-		json_object_object_add(o, "server",
-				       json_object_new_string(k->servers[f->server].name));
-		json_object_object_add(o, "object", json_object_new_int64(f->index));
-		json_object_object_add(o, "bytes", json_object_new_uint64(f->bytes));
+		cli_json_text(o, "server", k->servers[f->server].name);
+		cli_json_int(o, "object", f->index);
+		cli_json_uint(o, "bytes", f->bytes);
 	}
 	return o;
 }
@@ -174,7 +173,7 @@ static void print_pending(const struct check *k, struct json_object *json)
 
 	for (size_t i = 0; i < ARRAY_LEN(p); i++) {
 		if (json)
-			json_object_object_add(json, p[i].key, json_object_new_uint64(p[i].n));
+			cli_json_uint(json, p[i].key, p[i].n);
 		else if (p[i].n)
 			printf("%s%llu %s", any ? ", " : between, (unsigned long long)p[i].n,
 			       p[i].text);
@@ -191,17 +190,15 @@ static void print_end(const struct check *k, const struct tally *t)
 	if (t->list) {
 		o = json_object_new_object();
 		pending = json_object_new_object();
-		json_object_object_add(o, "clean", json_object_new_boolean(t->wrong == 0));
-		json_object_object_add(o, "damaged", json_object_new_uint64(t->damaged));
+		cli_json_bool(o, "clean", t->wrong == 0);
+		cli_json_uint(o, "damaged", t->damaged);
 		json_object_object_add(o, "findings", t->list);
 		print_pending(k, pending);
 		json_object_object_add(o, "pending", pending);
-		json_object_object_add(o, "inodes", json_object_new_uint64(k->inodes));
-		json_object_object_add(o, "entries", json_object_new_uint64(k->entries));
-		json_object_object_add(o, "objects", json_object_new_uint64(k->objects));
-		puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
-							       JSON_C_TO_STRING_NOSLASHESCAPE));
-		json_object_put(o);
+		cli_json_uint(o, "inodes", k->inodes);
+		cli_json_uint(o, "entries", k->entries);
+		cli_json_uint(o, "objects", k->objects);
+		cli_json_print(o, JSON_C_TO_STRING_PRETTY);
 		return;
 	}
 	print_pending(k, NULL);

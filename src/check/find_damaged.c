@@ -35,10 +35,10 @@ static struct json_object *file_json(const struct check *k, const struct finding
 	struct json_object *o = json_object_new_object();
 
 	json_object_object_add(o, "path", path[0] ? cli_json_name(path) : NULL);
-	json_object_object_add(o, "inode", json_object_new_uint64(f->ino));
-	json_object_object_add(o, "server", json_object_new_string(k->servers[f->server].name));
-	json_object_object_add(o, "object", json_object_new_int64(f->index));
-	json_object_object_add(o, "bytes", json_object_new_uint64(f->bytes));
+	cli_json_uint(o, "inode", f->ino);
+	cli_json_text(o, "server", k->servers[f->server].name);
+	cli_json_int(o, "object", f->index);
+	cli_json_uint(o, "bytes", f->bytes);
 	return o;
 }
 
@@ -96,9 +96,7 @@ static int print_end(struct check *k, struct told *t)
 		struct json_object *o = json_object_new_object();
 
 		json_object_object_add(o, "damaged", t->files);
-		puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
-							       JSON_C_TO_STRING_NOSLASHESCAPE));
-		json_object_put(o);
+		cli_json_print(o, JSON_C_TO_STRING_PRETTY);
 		t->files = NULL;
 	}
 	for (int i = 0; i < k->n_servers; i++)

@@ -79,6 +79,13 @@ void cli_speed(char *out, size_t n, uint64_t bytes, uint64_t ns); /* "1.2 GiB/s"
 struct json_object;
 /* A name as a JSON string: bytes that are not UTF-8 become U+FFFD. Shorter than CLI_PATH_MAX. */
 struct json_object *cli_json_name(const char *name);
+/* Add a member to an object. A text must be UTF-8. */
+void cli_json_text(struct json_object *o, const char *key, const char *text);
+void cli_json_int(struct json_object *o, const char *key, int64_t v);
+void cli_json_uint(struct json_object *o, const char *key, uint64_t v);
+void cli_json_double(struct json_object *o, const char *key, double v);
+void cli_json_bool(struct json_object *o, const char *key, bool v);
+void cli_json_print(struct json_object *o, int form); /* prints a line or more, and frees o */
 /* Prints a name; control characters become '?' if f is a terminal. */
 void cli_put_name(FILE *f, const char *name);
 /* Print text with the special characters of HTML and SVG escaped; as an SVG element at x, y. */
@@ -253,6 +260,8 @@ struct crew {
 	bool unsure; /* for some of them a server did not answer: they may be gone */
 };
 
+/* Sets w->jobs from the value of --jobs, which may be NULL. CLI_OK, or CLI_USAGE after a message. */
+int crew_set_jobs(struct crew *w, const char *value);
 /* Makes the arguments the names of `root`; 0 or -ENOMEM. */
 int crew_args(struct cli_dir *root, char **args, int n);
 /* Processes everything beneath `root`, then leaves it; returns the exit status. */

@@ -59,6 +59,16 @@ static void dir_release(struct crew *w, struct cli_dir *d)
 	}
 }
 
+int crew_set_jobs(struct crew *w, const char *value)
+{
+	uint64_t jobs = CREW_JOBS;
+
+	if (value && cli_number(value, 1, CREW_JOBS_MAX, &jobs))
+		return cli_usage(w->c, "--jobs is a number from 1 to %d", CREW_JOBS_MAX);
+	w->jobs = (unsigned)jobs;
+	return CLI_OK;
+}
+
 int crew_args(struct cli_dir *root, char **args, int n)
 {
 	root->names.v = calloc((size_t)n, sizeof(*root->names.v));

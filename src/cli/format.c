@@ -223,6 +223,37 @@ int cli_table_print(struct cli_table *t, FILE *f)
 	return r;
 }
 
+void cli_json_text(struct json_object *o, const char *key, const char *text)
+{
+	json_object_object_add(o, key, json_object_new_string(text));
+}
+
+void cli_json_int(struct json_object *o, const char *key, int64_t v)
+{
+	json_object_object_add(o, key, json_object_new_int64(v));
+}
+
+void cli_json_uint(struct json_object *o, const char *key, uint64_t v)
+{
+	json_object_object_add(o, key, json_object_new_uint64(v));
+}
+
+void cli_json_double(struct json_object *o, const char *key, double v)
+{
+	json_object_object_add(o, key, json_object_new_double(v));
+}
+
+void cli_json_bool(struct json_object *o, const char *key, bool v)
+{
+	json_object_object_add(o, key, json_object_new_boolean(v));
+}
+
+void cli_json_print(struct json_object *o, int form)
+{
+	puts(json_object_to_json_string_ext(o, form | JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_put(o);
+}
+
 void cli_put_xml(FILE *f, const char *s)
 {
 	for (; *s; s++) {

@@ -317,13 +317,11 @@ static void tell(const struct adding *a)
 		return;
 	}
 	o = json_object_new_object();
-	json_object_object_add(o, "id", json_object_new_int64(t->id));
-	json_object_object_add(o, "name", json_object_new_string(t->name));
-	json_object_object_add(o, "address", json_object_new_string(t->address));
+	cli_json_int(o, "id", t->id);
+	cli_json_text(o, "name", t->name);
+	cli_json_text(o, "address", t->address);
 	json_object_object_add(o, "storage", cli_json_name(t->storage));
-	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
-						       JSON_C_TO_STRING_NOSLASHESCAPE));
-	json_object_put(o);
+	cli_json_print(o, JSON_C_TO_STRING_PRETTY);
 }
 
 /* Only a server in the map can have lost data. */

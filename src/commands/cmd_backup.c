@@ -44,12 +44,10 @@ static int run_backup(struct cli *c)
 	}
 	o = json_object_new_object();
 	json_object_object_add(o, "file", cli_json_name(file));
-	json_object_object_add(o, "servers", json_object_new_int64(b.servers));
-	json_object_object_add(o, "bytes", json_object_new_uint64(b.bytes));
-	json_object_object_add(o, "time_ns", json_object_new_int64(b.time));
-	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
-						       JSON_C_TO_STRING_NOSLASHESCAPE));
-	json_object_put(o);
+	cli_json_int(o, "servers", b.servers);
+	cli_json_uint(o, "bytes", b.bytes);
+	cli_json_int(o, "time_ns", b.time);
+	cli_json_print(o, JSON_C_TO_STRING_PRETTY);
 	return CLI_OK;
 }
 

@@ -709,7 +709,6 @@ static int check_args(struct job *j)
 {
 	struct cli *c = j->crew.c;
 	const char *last = c->args[c->n_args - 1];
-	uint64_t jobs = CREW_JOBS;
 
 	for (int i = 0; i + 1 < c->n_args; i++)
 		if (!is_inside(c->args[i]) && !is_inside(last))
@@ -718,9 +717,8 @@ static int check_args(struct job *j)
 	for (int i = 0; i < c->n_args; i++)
 		if (!c->args[i][0])
 			return cli_usage(c, "an empty name");
-	if (c->opt[OPT_JOBS] && cli_number(c->opt[OPT_JOBS], 1, CREW_JOBS_MAX, &jobs))
-		return cli_usage(c, "--jobs is a number from 1 to %d", CREW_JOBS_MAX);
-	j->crew.jobs = (unsigned)jobs;
+	if (crew_set_jobs(&j->crew, c->opt[OPT_JOBS]))
+		return CLI_USAGE;
 	return CLI_OK;
 }
 

@@ -14,7 +14,7 @@ static struct json_object *room_json(const char *name, const struct room *m, boo
 {
 	struct json_object *o = json_object_new_object();
 
-	json_object_object_add(o, "name", json_object_new_string(name));
+	cli_json_text(o, "name", name);
 	json_object_object_add(o, "total_bytes", known ? json_object_new_uint64(m->total) : NULL);
 	json_object_object_add(o, "used_bytes",
 			       known ? json_object_new_uint64(m->total - m->avail) : NULL);
@@ -30,8 +30,8 @@ static void print_json(const struct sheaf_server *s, int n, const struct room *s
 		struct room m = { s[i].space_total, s[i].space_avail };
 		struct json_object *row = room_json(s[i].name, &m, s[i].up);
 
-		json_object_object_add(row, "address", json_object_new_string(s[i].address));
-		json_object_object_add(row, "up", json_object_new_boolean(s[i].up));
+		cli_json_text(row, "address", s[i].address);
+		cli_json_bool(row, "up", s[i].up);
 		if (s[i].roles & ROLE_DATA)
 			json_object_array_add(list, row);
 		else
@@ -39,9 +39,7 @@ static void print_json(const struct sheaf_server *s, int n, const struct room *s
 	}
 	json_object_object_add(o, "servers", list);
 	json_object_object_add(o, "total", room_json("total", sum, true));
-	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
-						       JSON_C_TO_STRING_NOSLASHESCAPE));
-	json_object_put(o);
+	cli_json_print(o, JSON_C_TO_STRING_PRETTY);
 }
 
 static void add_size(struct cli_table *t, bool human, uint64_t bytes)

@@ -79,9 +79,9 @@ static struct json_object *file_json(const struct search *f, const char *path,
 									   id));
 	}
 	json_object_object_add(o, "path", cli_json_name(path));
-	json_object_object_add(o, "size", json_object_new_uint64(l->bytes));
-	json_object_object_add(o, "growing", json_object_new_boolean(l->growing));
-	json_object_object_add(o, "stripe_unit", json_object_new_int64(l->stripe_unit));
+	cli_json_uint(o, "size", l->bytes);
+	cli_json_bool(o, "growing", l->growing);
+	cli_json_int(o, "stripe_unit", l->stripe_unit);
 	json_object_object_add(o, "servers", list);
 	return o;
 }
@@ -192,9 +192,7 @@ static void print_json(struct search *f)
 			json_object_array_add(on, json_object_new_string(f->servers[i].name));
 	json_object_object_add(o, "on", on);
 	json_object_object_add(o, "files", f->files);
-	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
-						       JSON_C_TO_STRING_NOSLASHESCAPE));
-	json_object_put(o);
+	cli_json_print(o, JSON_C_TO_STRING_PRETTY);
 }
 
 static int walk(struct search *f, struct cli *c)
@@ -230,7 +228,6 @@ static int run_find(struct cli *c)
 	struct cli_progress quiet = { 0 };
 	struct search f = { .crew = {
 				    .c = c, .progress = &quiet, .child = child, .leave = leave } };
-	uint64_t jobs = CREW_JOBS;
 	int status;
 
 	if (c->opt[OPT_DAMAGED] && c->n_many)
@@ -239,9 +236,8 @@ static int run_find(struct cli *c)
 		return check_find_damaged(c, c->opt[OPT_JSON]);
 	if (!c->n_many)
 		return cli_usage(c, "--on SERVER or --damaged is missing");
-	if (c->opt[OPT_JOBS] && cli_number(c->opt[OPT_JOBS], 1, CREW_JOBS_MAX, &jobs))
-		return cli_usage(c, "--jobs is a number from 1 to %d", CREW_JOBS_MAX);
-	f.crew.jobs = (unsigned)jobs;
+	if (crew_set_jobs(&f.crew, c->opt[OPT_JOBS]))
+		return CLI_USAGE;
 	if (cli_connect(c))
 		return CLI_FAILED;
 	f.servers = calloc(SHEAF_MAX_SERVERS, sizeof(*f.servers));

@@ -15,16 +15,16 @@ static struct json_object *row_json(const char *server, const struct sheaf_reque
 
 	snprintf(trace, sizeof(trace), "%llx", (unsigned long long)q->trace);
 	snprintf(session, sizeof(session), "%llx", (unsigned long long)q->session);
-	json_object_object_add(o, "server", json_object_new_string(server));
-	json_object_object_add(o, "op", json_object_new_string(q->op));
-	json_object_object_add(o, "state", json_object_new_string(q->state));
-	json_object_object_add(o, "client", json_object_new_string(q->client));
-	json_object_object_add(o, "age_ns", json_object_new_uint64(q->age_ns));
-	json_object_object_add(o, "state_ns", json_object_new_uint64(q->state_ns));
-	json_object_object_add(o, "ino", json_object_new_uint64(q->ino));
-	json_object_object_add(o, "uid", json_object_new_int64(q->uid));
-	json_object_object_add(o, "trace", json_object_new_string(trace));
-	json_object_object_add(o, "session", json_object_new_string(session));
+	cli_json_text(o, "server", server);
+	cli_json_text(o, "op", q->op);
+	cli_json_text(o, "state", q->state);
+	cli_json_text(o, "client", q->client);
+	cli_json_uint(o, "age_ns", q->age_ns);
+	cli_json_uint(o, "state_ns", q->state_ns);
+	cli_json_uint(o, "ino", q->ino);
+	cli_json_int(o, "uid", q->uid);
+	cli_json_text(o, "trace", trace);
+	cli_json_text(o, "session", session);
 	return o;
 }
 
@@ -103,9 +103,7 @@ static int run_requests(struct cli *c)
 	if (list) {
 		all = json_object_new_object();
 		json_object_object_add(all, "requests", list);
-		puts(json_object_to_json_string_ext(all, JSON_C_TO_STRING_PRETTY |
-								 JSON_C_TO_STRING_NOSLASHESCAPE));
-		json_object_put(all);
+		cli_json_print(all, JSON_C_TO_STRING_PRETTY);
 	} else if (c->fs && cli_table_print(&t, stdout)) {
 		status = cli_error(c, "out of memory");
 	}

@@ -49,11 +49,9 @@ static void tell_json(const struct sheaf_backup *b, const struct conf *conf, con
 	for (uint32_t i = 0; i < conf->n_targets; i++)
 		if (done[i])
 			json_object_array_add(list, json_object_new_string(conf->targets[i].name));
-	json_object_object_add(o, "time_ns", json_object_new_int64(b->time));
+	cli_json_int(o, "time_ns", b->time);
 	json_object_object_add(o, "restored", list);
-	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
-						       JSON_C_TO_STRING_NOSLASHESCAPE));
-	json_object_put(o);
+	cli_json_print(o, JSON_C_TO_STRING_PRETTY);
 }
 
 static void tell(const struct sheaf_backup *b, const struct cli_daemon *d, const struct conf *conf,

@@ -102,11 +102,9 @@ static int run_rm(struct cli *c)
 	struct cli_progress quiet = { 0 };
 	struct crew w = { .c = c, .progress = &quiet, .child = child, .leave = leave };
 	struct emptying *top;
-	uint64_t jobs = CREW_JOBS;
 
-	if (c->opt[OPT_JOBS] && cli_number(c->opt[OPT_JOBS], 1, CREW_JOBS_MAX, &jobs))
-		return cli_usage(c, "--jobs is a number from 1 to %d", CREW_JOBS_MAX);
-	w.jobs = (unsigned)jobs;
+	if (crew_set_jobs(&w, c->opt[OPT_JOBS]))
+		return CLI_USAGE;
 	if (cli_connect(c))
 		return CLI_FAILED;
 	top = calloc(1, sizeof(*top));

@@ -13,25 +13,19 @@ static struct json_object *stat_json(const char *path, const struct stat *st, co
 
 	snprintf(mode, sizeof(mode), "%04o", st->st_mode & 07777);
 	json_object_object_add(o, "path", cli_json_name(path));
-	json_object_object_add(o, "type", json_object_new_string(cli_type_name(st->st_mode)));
+	cli_json_text(o, "type", cli_type_name(st->st_mode));
 	if (target[0])
 		json_object_object_add(o, "target", cli_json_name(target));
-	json_object_object_add(o, "mode", json_object_new_string(mode));
-	json_object_object_add(o, "ino", json_object_new_uint64(st->st_ino));
-	json_object_object_add(o, "nlink", json_object_new_uint64(st->st_nlink));
-	json_object_object_add(o, "uid", json_object_new_int64(st->st_uid));
-	json_object_object_add(o, "gid", json_object_new_int64(st->st_gid));
-	json_object_object_add(o, "size", json_object_new_int64(st->st_size));
-	json_object_object_add(o, "blocks", json_object_new_int64(st->st_blocks));
-	json_object_object_add(o, "atime",
-			       json_object_new_double((double)st->st_atim.tv_sec +
-						      (double)st->st_atim.tv_nsec / 1e9));
-	json_object_object_add(o, "mtime",
-			       json_object_new_double((double)st->st_mtim.tv_sec +
-						      (double)st->st_mtim.tv_nsec / 1e9));
-	json_object_object_add(o, "ctime",
-			       json_object_new_double((double)st->st_ctim.tv_sec +
-						      (double)st->st_ctim.tv_nsec / 1e9));
+	cli_json_text(o, "mode", mode);
+	cli_json_uint(o, "ino", st->st_ino);
+	cli_json_uint(o, "nlink", st->st_nlink);
+	cli_json_int(o, "uid", st->st_uid);
+	cli_json_int(o, "gid", st->st_gid);
+	cli_json_int(o, "size", st->st_size);
+	cli_json_int(o, "blocks", st->st_blocks);
+	cli_json_double(o, "atime", (double)st->st_atim.tv_sec + (double)st->st_atim.tv_nsec / 1e9);
+	cli_json_double(o, "mtime", (double)st->st_mtim.tv_sec + (double)st->st_mtim.tv_nsec / 1e9);
+	cli_json_double(o, "ctime", (double)st->st_ctim.tv_sec + (double)st->st_ctim.tv_nsec / 1e9);
 	return o;
 }
 
@@ -88,9 +82,7 @@ static int stat_one(struct cli *c, const char *arg)
 		return CLI_OK;
 	}
 	o = stat_json(path, &st, target);
-	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN |
-						       JSON_C_TO_STRING_NOSLASHESCAPE));
-	json_object_put(o);
+	cli_json_print(o, JSON_C_TO_STRING_PLAIN);
 	return CLI_OK;
 }
 

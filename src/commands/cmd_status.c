@@ -117,9 +117,9 @@ static struct json_object *server_json(const struct sheaf_server *s)
 		json_object_array_add(roles, json_object_new_string("meta"));
 	if (s->roles & ROLE_DATA)
 		json_object_array_add(roles, json_object_new_string("data"));
-	json_object_object_add(o, "name", json_object_new_string(s->name));
-	json_object_object_add(o, "address", json_object_new_string(s->address));
-	json_object_object_add(o, "up", json_object_new_boolean(up));
+	cli_json_text(o, "name", s->name);
+	cli_json_text(o, "address", s->address);
+	cli_json_bool(o, "up", up);
 	add_number(o, "pid", up, s->pid);
 	json_object_object_add(o, "roles", roles);
 	json_object_object_add(
@@ -169,8 +169,7 @@ static void print_json(const struct look *l)
 
 	for (int i = 0; i < l->n; i++) {
 		s = server_json(&l->now[i]);
-		json_object_object_add(s, "other_storage",
-				       json_object_new_boolean(l->other_storage[i]));
+		cli_json_bool(s, "other_storage", l->other_storage[i]);
 		if (l->watch)
 			add_rates_json(s, l, i);
 		json_object_array_add(list, s);
@@ -178,9 +177,8 @@ static void print_json(const struct look *l)
 	json_object_object_add(o, "servers", list);
 	json_object_object_add(o, "conf", l->conf ? cli_json_name(l->conf) : NULL);
 	if (l->watch)
-		json_object_object_add(o, "time", json_object_new_int64(time(NULL)));
-	puts(json_object_to_json_string_ext(o, form | JSON_C_TO_STRING_NOSLASHESCAPE));
-	json_object_put(o);
+		cli_json_int(o, "time", time(NULL));
+	cli_json_print(o, form);
 }
 
 static void add_rates(struct cli_table *t, const struct look *l, int i)

@@ -312,9 +312,8 @@ static struct json_object *cost_json(const struct explain *e, const struct sheaf
 	struct json_object *o = json_object_new_object();
 	bool known = e->rounds;
 
-	json_object_object_add(o, "mover", json_object_new_string(used(e, k, s->mover)));
-	json_object_object_add(o, "planned_mover",
-			       json_object_new_string(sheaf_mover_name(s->mover)));
+	cli_json_text(o, "mover", used(e, k, s->mover));
+	cli_json_text(o, "planned_mover", sheaf_mover_name(s->mover));
 	add_number(o, "bytes", true, s->bytes);
 	add_number(o, "segments", true, s->segments);
 	add_number(o, "extents", true, s->extents);
@@ -337,12 +336,11 @@ static struct json_object *ways_json(const struct explain *e, const char *const 
 		struct sheaf_share sum = sum_up(e, &w->plan);
 
 		o = cost_json(e, &sum, &w->all);
-		json_object_object_add(
-			o, "way", json_object_new_string(sheaf_mover_name((enum sheaf_mover)m)));
+		cli_json_text(o, "way", sheaf_mover_name((enum sheaf_mover)m));
 		servers = json_object_new_array();
 		for (uint32_t i = 0; i < e->where.n_targets; i++) {
 			s = cost_json(e, &w->plan.shares[i], &w->at[i]);
-			json_object_object_add(s, "server", json_object_new_string(names[i]));
+			cli_json_text(s, "server", names[i]);
 			json_object_array_add(servers, s);
 		}
 		json_object_object_add(o, "servers", servers);
@@ -368,7 +366,7 @@ static struct json_object *picture_json(const struct explain_picture *p, const c
 			snprintf(text, sizeof(text), "%.3f", v);
 			json_object_array_add(cells, json_object_new_double_s(v, text));
 		}
-		json_object_object_add(row, "server", json_object_new_string(names[r]));
+		cli_json_text(row, "server", names[r]);
 		json_object_object_add(row, "cells", cells);
 		json_object_array_add(rows, row);
 	}
@@ -381,7 +379,7 @@ static int print_json(struct explain *e, const struct drawing *d, const char *co
 	const struct sheaf_plan *p = &e->way[0].plan;
 	struct json_object *o = json_object_new_object();
 
-	json_object_object_add(o, "op", json_object_new_string(e->x.a.write ? "write" : "read"));
+	cli_json_text(o, "op", e->x.a.write ? "write" : "read");
 	add_number(o, "bytes", true, p->bytes);
 	add_number(o, "begin", true, p->begin);
 	add_number(o, "end", true, p->end);
@@ -392,9 +390,7 @@ static int print_json(struct explain *e, const struct drawing *d, const char *co
 	add_number(o, "cut", e->x.cut, e->x.cut);
 	json_object_object_add(o, "ways", ways_json(e, names));
 	json_object_object_add(o, "picture", picture_json(&d->screen, names));
-	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
-						       JSON_C_TO_STRING_NOSLASHESCAPE));
-	json_object_put(o);
+	cli_json_print(o, JSON_C_TO_STRING_PRETTY);
 	return CLI_OK;
 }
 
