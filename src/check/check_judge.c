@@ -17,10 +17,11 @@ static void rest_of_file(struct check *k, struct suspect *s, uint64_t bytes)
 	struct finding *f;
 
 	if (!check_layout_guess(k, s, 0, 0, false, &l)) {
-		finding_add(k, s, "lost-inode",
-			    finding_text(k, "%llu bytes of data belong to it, but it is not there",
-					 (unsigned long long)bytes),
-			    "the file is lost", NULL);
+		finding_add(
+			k, s, "lost-inode",
+			finding_text(k, "%llu bytes of data belong to it, but its inode is missing",
+				     (unsigned long long)bytes),
+			"the file is lost", NULL);
 		return;
 	}
 	for (const struct note *n = s->rows; n; n = n->next) {
@@ -32,10 +33,10 @@ static void rest_of_file(struct check *k, struct suspect *s, uint64_t bytes)
 	make.stripes = &l;
 	f = finding_add(
 		k, s, "lost-inode",
-		finding_text(k, "%llu bytes of data belong to it, but it is not there",
+		finding_text(k, "%llu bytes of data belong to it, but its inode is missing",
 			     (unsigned long long)bytes),
 		"its name, owner, mode and times are lost, and its stripes if they were not of the usual kind",
-		finding_text(k, "--repair makes it anew as /lost+found/#%llu with the data",
+		finding_text(k, "--repair creates it again as /lost+found/#%llu with the data",
 			     (unsigned long long)s->ino));
 	for (const struct note *n = s->names; n; n = n->next)
 		fix_entry(k, f, s, SHEAF_REPAIR_ENTRY_DROP, n);
@@ -49,7 +50,7 @@ static void rest_of_dir(struct check *k, struct suspect *s)
 				     .mode = S_IFDIR,
 				     .value = 1 };
 	struct finding *f = finding_add(k, s, "lost-directory",
-					"entries are in this directory, but its inode is not there",
+					"this directory has entries, but its inode is missing",
 					"its owner, mode and times are lost",
 					"--repair makes it anew, owned by root, with mode 0700");
 
@@ -78,9 +79,9 @@ static void judge_absent(struct check *k, struct suspect *s)
 		rest_of_file(k, s, bytes);
 	} else if (link_text) {
 		f = finding_add(k, s, "lost-link",
-				"the text of this symbolic link is there, but its inode is not",
+				"this symbolic link has a text, but its inode is missing",
 				"its owner and times are lost",
-				"--repair makes it anew, owned by root");
+				"--repair creates it again, owned by root");
 		fix_add(k, f,
 			(struct sheaf_repair){ .kind = SHEAF_REPAIR_MAKE,
 					       .h = { s->ino, s->names ? s->names->to.gen : 1 },
@@ -89,7 +90,7 @@ static void judge_absent(struct check *k, struct suspect *s)
 	} else {
 		for (const struct note *n = s->names; n; n = n->next) {
 			f = finding_add(k, s, "dangling-entry",
-					"this name names an inode that is not there",
+					"this name refers to an inode that does not exist",
 					"the file is lost, unless it was empty",
 					"--repair removes the name");
 			finding_set_entry(k, f, n);
@@ -97,7 +98,7 @@ static void judge_absent(struct check *k, struct suspect *s)
 		}
 		for (const struct note *n = s->rows; n; n = n->next)
 			if (n->kind != SHEAF_SCAN_OBJECT)
-				finding_add_stale(k, s, n, "but is not there itself");
+				finding_add_stale(k, s, n, "but no inode");
 		k->leftover += objects && !s->findings;
 	}
 }
@@ -121,8 +122,8 @@ static void judge_acl(struct check *k, struct suspect *s)
 	if (bad || (s->row.has & ~has & ~(uint32_t)SHEAF_HAS_CAPABILITY))
 		f = finding_add(
 			k, s, "acl", "its access control list is gone or cannot be read",
-			"whom it let in is lost",
-			"--repair forgets it, and of an access list the permissions of the group");
+			"the permissions that it granted are lost",
+			"--repair removes it and, for an access list, the permissions of the group");
 	else if (has != s->row.has)
 		f = finding_add(k, s, "acl", "its inode is wrong about which attributes it has",
 				NOTHING_LOST, cure);
@@ -180,7 +181,7 @@ int check_judge_lock(struct check *k, const struct note *n)
 	struct finding *f = finding_add(
 		k, &none, "stale-lock",
 		"it is locked by a change over two servers that does not exist",
-		"nothing is lost, but whoever comes to it waits", "--repair removes the lock");
+		"nothing is lost, but requests for it wait", "--repair removes the lock");
 
 	if (f && n->name_len)
 		f->at = note_keep(k, n);

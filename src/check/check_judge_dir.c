@@ -136,7 +136,7 @@ int check_judge_dir_names(struct check *k, struct suspect *s)
 	loop = s->loop ? in_loop(k, s) : 0;
 	if (loop > 0) {
 		f = finding_add(k, s, "loop",
-				"this directory is inside itself, and nobody can reach it",
+				"this directory is inside itself and cannot be reached",
 				"where it was is lost",
 				finding_text(k, "--repair moves it to /lost+found/#%llu",
 					     (unsigned long long)s->ino));
@@ -250,12 +250,12 @@ static void judge_index(struct check *k, struct suspect *s, const struct differe
 				k,
 				"%s%zu of its entries are missing in its index, or differ there (%.64s)",
 				least, d->missing, d->example),
-			"--repair makes the index anew");
+			"--repair rebuilds the index");
 	if (d->extra)
 		fix_dir(k, s, "index",
 			finding_text(k, "%s%zu rows of its index have no entry (%.64s)", least,
 				     d->extra, d->example),
-			"--repair makes the index anew");
+			"--repair rebuilds the index");
 	if (d->same_cookie)
 		fix_dir(k, s, "cookie",
 			finding_text(k,
@@ -263,7 +263,7 @@ static void judge_index(struct check *k, struct suspect *s, const struct differe
 				     least, d->same_cookie, d->example),
 			"--repair gives them new ones");
 	if (s->dir.n_entries && s->dir.last_cookie >= s->row.cookie)
-		fix_dir(k, s, "cookie", "it has given cookies that are still to come",
+		fix_dir(k, s, "cookie", "its next cookie is not above those of its entries",
 			"--repair corrects its next cookie");
 }
 
@@ -271,9 +271,11 @@ static void judge_odd_name(struct check *k, struct suspect *s, const struct note
 {
 	struct finding *f = finding_add(
 		k, s, "bad-name",
-		finding_text(k, "an entry of it has a name that none can have; it names inode %llu",
-			     (unsigned long long)n->to.ino),
-		"the name is lost", "--repair removes the name; what it named goes to /lost+found");
+		finding_text(
+			k, "one of its entries has an invalid name; the entry refers to inode %llu",
+			(unsigned long long)n->to.ino),
+		"the name is lost",
+		"--repair removes the name and puts the inode into /lost+found");
 
 	fix_entry(k, f, s, SHEAF_REPAIR_ENTRY_DROP, n);
 }

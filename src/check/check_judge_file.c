@@ -247,14 +247,14 @@ static void judge_file_work(struct check *k, struct suspect *s, bool *unsettled,
 		*unsettled |= n->kind == SHEAF_SCAN_UNSETTLED;
 		*truncate |= n->kind == SHEAF_SCAN_TRUNCATE;
 		if (n->kind == SHEAF_SCAN_TRUNCATE && wrong)
-			finding_add_stale(k, s, n, "that is not about this file any more");
+			finding_add_stale(k, s, n, "that does not match its inode");
 		if (n->kind == SHEAF_SCAN_REMOVE && n->h.gen != s->row.h.gen)
-			finding_add_stale(k, s, n, "that is not about this file any more");
+			finding_add_stale(k, s, n, "that does not match its inode");
 		if (n->kind != SHEAF_SCAN_UNSETTLED || !wrong)
 			continue;
 		f = finding_add(
 			k, s, "unsettled",
-			"its writers came at a time that is still to come, so its size is never settled",
+			"its unsettled row has another generation or a later epoch, so its size is never settled",
 			NOTHING_LOST, "--repair settles it");
 		fix_inode(k, f, s, SHEAF_REPAIR_UNSETTLE, 0);
 	}
@@ -268,7 +268,7 @@ void check_judge_file(struct check *k, struct suspect *s)
 
 	judge_file_work(k, s, &unsettled, &truncate);
 	if (!check_layout_sane(k, s->row.stripes)) {
-		judge_layout(k, s, "its layout is broken or names a server that is none", false);
+		judge_layout(k, s, "its layout is invalid or names an unknown server", false);
 		return;
 	}
 	if (fits(s->row.stripes, s)) {
@@ -286,7 +286,7 @@ void check_judge_file(struct check *k, struct suspect *s)
 				finding_text(k, "its size is %llu, but its objects reach to %llu",
 					     (unsigned long long)s->row.size,
 					     (unsigned long long)end),
-				"what is behind the size cannot be read",
+				"data beyond the size cannot be read",
 				"--repair sets the size to what the objects have");
 		fix_inode(k, f, s, SHEAF_REPAIR_UNSETTLE, 0);
 	}
@@ -295,7 +295,7 @@ void check_judge_file(struct check *k, struct suspect *s)
 			k, s, "epoch",
 			finding_text(k, "its servers refuse epochs below %llu, and it has %llu",
 				     (unsigned long long)fence, (unsigned long long)s->row.epoch),
-			"nothing is lost, but nobody can read or write it",
+			"nothing is lost, but it cannot be read or written",
 			"--repair raises its epoch");
 		fix_inode(k, f, s, SHEAF_REPAIR_EPOCH, fence);
 	}

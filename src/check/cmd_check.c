@@ -164,9 +164,9 @@ static void print_pending(const struct check *k, struct json_object *json)
 		{ "removing", "being removed", k->removing },
 		{ "truncating", "being truncated", k->truncates },
 		{ "changes", "parts of changes over two servers", k->pairs },
-		{ "changing", "changing all the time, so not judged", k->busy },
-		{ "skipped", "not looked at, there were too many: check again", k->skipped },
-		{ "leftover", "gone but for an empty object", k->leftover },
+		{ "changing", "skipped, since they kept changing", k->busy },
+		{ "skipped", "not checked, there were too many: check again", k->skipped },
+		{ "leftover", "removed except for an empty object", k->leftover },
 	};
 	const char *between = "pending (not wrong): ";
 	bool any = false;
@@ -317,11 +317,11 @@ const struct cli_command cmd_check = {
 	.usage = "[--repair] [--json]",
 	.summary = "check names, inodes and objects of all servers while they run",
 	.run = run_check,
-	.options = { { 0, "repair", NULL, "set right what is wrong, and say what was done" },
+	.options = { { 0, "repair", NULL, "repair what is wrong, and report what was done" },
 		     { 0, "json", NULL,
 		       "for programs: {\"clean\": ..., \"findings\": [...], ...}" } },
-	.more = "Each line says what is wrong with which file, what is lost by it and what --repair does. What is\n"
-		"merely under way is pending, not wrong. Nothing that holds data is deleted: what has lost its name\n"
+	.more = "Each line says what is wrong with a file, what is lost and what --repair does. Unfinished changes\n"
+		"are pending, not wrong. Nothing that has data is deleted: a file that has lost its name\n"
 		"is put into /lost+found as #INODE. A line that begins with 'damaged' is about data that are gone:\n"
 		"--repair leaves such a file alone. Only root may check.\n",
 	.examples = "  sheaf check\n"

@@ -130,7 +130,7 @@ int cli_connect(struct cli *c)
 	c->fs = NULL;
 	why = sheaf_why();
 	return cli_error(c, "%s%s", why && why[0] ? why : sheaf_strerror(r),
-			 r == -EACCES ? "; its owner may read it: be that user, or ask" : "");
+			 r == -EACCES ? "; only its owner may read it: run this as that user" : "");
 }
 
 int cli_find_conf(struct cli *c, struct conf **out, char *err, size_t err_len)
@@ -227,8 +227,7 @@ static const struct cli_command *find_command(const struct cli_command *const *c
 static int check_count(struct cli *c)
 {
 	if (c->n_args < c->cmd->min_args)
-		return cli_usage(c, "something is missing: sheaf %s %s", c->cmd->name,
-				 c->cmd->usage);
+		return cli_usage(c, "too few arguments: sheaf %s %s", c->cmd->name, c->cmd->usage);
 	if (c->cmd->max_args >= 0 && c->n_args > c->cmd->max_args)
 		return cli_usage(c, "'%s' is one argument too many", c->args[c->cmd->max_args]);
 	for (int i = 0; i < c->n_args; i++) /* mostly an unset shell variable */

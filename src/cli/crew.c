@@ -312,7 +312,7 @@ static void say_end(struct crew *w)
 	else if (w->lost)
 		cli_fail(w->c, what, w->lost);
 	else if (w->n_left)
-		cli_error(w->c, "not all could be tidied up%s", left);
+		cli_error(w->c, "not all temporary files could be removed%s", left);
 }
 
 /* ---- entry point ---- */

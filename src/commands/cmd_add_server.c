@@ -409,7 +409,7 @@ const struct cli_command cmd_add_server = {
 		       "where it listens (the host of the last server, the next port)" },
 		     { 0, "storage", "DIR",
 		       "its storage directory (beside that of the last server)" },
-		     { 0, "no-start", NULL, "somebody else starts it, systemd for example" },
+		     { 0, "no-start", NULL, "do not start it; systemd does, for example" },
 		     { 0, "emptied", NULL,
 		       "NAME is known, and its storage is lost: it comes back empty" },
 		     { 0, "json", NULL, "for programs: {\"id\": ..., \"name\": ...}" } },

@@ -59,7 +59,7 @@ const struct cli_command cmd_backup = {
 	.min_args = 1,
 	.max_args = 1,
 	.options = { { 0, "json", NULL, "for programs: {\"file\": ..., \"bytes\": ...}" } },
-	.more = "Names, attributes and where the data are; not the data. In a DIR the name of the file tells the\n"
-		"time. A file that is there is never replaced. 'sheaf restore' puts it back.\n",
+	.more = "Names, attributes and where the data are; not the data. In a DIR the name of the file contains the\n"
+		"time. An existing file is never replaced. 'sheaf restore' puts the metadata back.\n",
 	.examples = "  sheaf backup /var/backups/sheaf-$(date +%F)\n",
 };

@@ -143,7 +143,7 @@ static int run_df(struct cli *c)
 const struct cli_command cmd_df = {
 	.name = "df",
 	.usage = "[-h] [--json]",
-	.summary = "show the room on the servers",
+	.summary = "show the space on the servers",
 	.run = run_df,
 	.options = { { 'h', "human", NULL, "sizes like 1.5 GiB instead of KiB" },
 		     { 0, "json", NULL, "for programs: {\"servers\": [...], \"total\": {...}}" } },

@@ -261,9 +261,9 @@ const struct cli_command cmd_find = {
 		     { 0, "json", NULL,
 		       "for programs: {\"on\": [...], \"files\": [{\"path\", ...}]}, or {\"damaged\": [...]}" },
 		     { 'j', "jobs", "N", "how many files at a time, 1 to 64; 16" } },
-	.more = "--on asks the metadata servers only. What a metadata server that is down keeps cannot be listed: how\n"
-		"many names that are is told at the end. --damaged compares all objects with what was recorded of\n"
-		"them, so it needs root, and all metadata servers; a line for each object and name. In no order.\n",
+	.more = "--on asks the metadata servers only. Names of a metadata server that is down cannot be listed; their\n"
+		"number is printed at the end. --damaged compares all objects with what was recorded of\n"
+		"them, so it needs root and all metadata servers. It prints a line for each object and name, unsorted.\n",
 	.examples =
 		"  sheaf find --on server2\n"
 		"  sheaf find --on server2 --on server3 --json /results | jq -r '.files[].path'\n",

@@ -93,7 +93,8 @@ static void give_away(const char *path, const char *like)
 	struct stat st;
 
 	if (geteuid() == 0 && stat(like, &st) == 0 && chown(path, st.st_uid, st.st_gid) < 0)
-		fprintf(stderr, "sheaf key: %s stays root's: %s\n", path, error_text(errno));
+		fprintf(stderr, "sheaf key: %s still belongs to root: %s\n", path,
+			error_text(errno));
 }
 
 static int make_key(struct cli *c, struct conf **loaded, const char *name)
@@ -142,7 +143,7 @@ static int tell_servers(struct cli *c, const struct conf *conf)
 		if (!d[i].pid)
 			continue;
 		if (pidfd_send_signal(d[i].pidfd, SIGHUP, NULL, 0) == 0)
-			printf("%s was told to read the keys again\n", d[i].target->name);
+			printf("%s reads the keys again\n", d[i].target->name);
 		else if (errno != ESRCH)
 			status = cli_error(c, "%s: cannot signal pid %d: %s", d[i].target->name,
 					   d[i].pid, error_text(errno));
@@ -191,7 +192,7 @@ const struct cli_command cmd_key = {
 	.summary = "make a client key; without NAME have the servers read the keys again",
 	.run = run_key,
 	.max_args = 1,
-	.options = { { 0, "uid", "N", "it speaks for this user only (for anybody)" },
+	.options = { { 0, "uid", "N", "valid for this user only (for all users)" },
 		     { 0, "gid", "LIST",
 		       "and these groups, as 100,200 (those the user has on this host)" } },
 	.more = "Writes NAME.key beside the default key and a section [key.NAME] into the cluster file, then has the\n"

@@ -73,7 +73,7 @@ const struct cli_command cmd_ln = {
 	.min_args = 2,
 	.max_args = 2,
 	.options = { { 's', "symbolic", NULL, "a symbolic link; TARGET is kept as it is written" },
-		     { 'f', "force", NULL, "what has that name is removed first" } },
+		     { 'f', "force", NULL, "remove an existing file of that name first" } },
 	.more = "Both are inside the file system. Where PATH is a directory, the link is made in it.\n",
 	.examples = "  sheaf ln -s ../results/b.dat /home/latest\n",
 };

@@ -70,6 +70,7 @@ const struct cli_command cmd_mkdir = {
 	.run = run_mkdir,
 	.min_args = 1,
 	.max_args = -1,
-	.options = { { 'p', "parents", NULL, "make missing parents too; what exists is fine" } },
+	.options = { { 'p', "parents", NULL,
+		       "make missing parents too; accept directories that exist" } },
 	.examples = "  sheaf mkdir -p /results/2026/june\n",
 };

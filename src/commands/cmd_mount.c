@@ -49,8 +49,8 @@ const struct cli_command cmd_mount = {
 		       "a new daemon takes the mount over, with open files and locks" },
 		     { 0 } },
 	.more = "Returns when the mount answers. OPTIONS: ro, noatime, relatime, strictatime, nodiratime,\n"
-		"allow_other, remount (with ro or rw), entry=S and attr=S (seconds that the kernel believes\n"
-		"names and attributes), memory=SIZE, writeback (files of one mount only), nodirect, log=FILE, and\n"
+		"allow_other, remount (with ro or rw), entry=S and attr=S (seconds that the kernel caches\n"
+		"names and attributes), memory=SIZE, writeback (files of one mount only), nonear, log=FILE, and\n"
 		"those of mount(8). See sheaf-mount(8).\n",
 	.examples = "  sheaf mount /mnt\n"
 		    "  sheaf --conf local:/data/fs mount -f -o noatime /mnt\n",
@@ -94,10 +94,11 @@ static int run_umount(struct cli *c)
 		if (daemon >= 0)
 			close(daemon);
 		if (r == -EBUSY)
-			return cli_error(c,
-					 "%s is in use ('fuser -vm %s' says by whom); --lazy takes "
-					 "it away as soon as nobody uses it",
-					 dir, dir);
+			return cli_error(
+				c,
+				"%s is in use ('fuser -vm %s' lists the processes); --lazy "
+				"unmounts it now and ends it with the last use",
+				dir, dir);
 		return cli_fail_host(c, dir, r);
 	}
 	if (daemon >= 0) {
@@ -111,11 +112,11 @@ static int run_umount(struct cli *c)
 const struct cli_command cmd_umount = {
 	.name = "umount",
 	.usage = "[--lazy] DIR",
-	.summary = "take a mounted directory away, and wait until its daemon has ended",
+	.summary = "unmount a directory, and wait until its daemon has ended",
 	.run = run_umount,
 	.min_args = 1,
 	.max_args = 1,
-	.options = { { 'z', "lazy", NULL, "also when it is in use; goes on until nobody uses it" },
+	.options = { { 'z', "lazy", NULL, "also when it is in use; it ends with the last use" },
 		     { 0 } },
 	.examples = "  sheaf umount /mnt\n",
 };

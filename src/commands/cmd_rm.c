@@ -126,7 +126,7 @@ const struct cli_command cmd_rm = {
 	.min_args = 1,
 	.max_args = -1,
 	.options = { { 'r', "recursive", NULL, "directories and all they hold" },
-		     { 'f', "force", NULL, "what does not exist is fine" },
+		     { 'f', "force", NULL, "ignore names that do not exist" },
 		     { 'j', "jobs", "N", "how many files at a time, 1 to 64; 16" } },
 	.examples = "  sheaf rm -r /results/old\n",
 };

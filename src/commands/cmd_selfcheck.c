@@ -239,7 +239,7 @@ const struct cli_command cmd_selfcheck = {
 	.usage = "[--seconds N]",
 	.summary = "write a matrix by rows, read it back by columns, compare, measure",
 	.run = run_selfcheck,
-	.options = { { 0, "seconds", "N", "about how long it may take (5)" } },
+	.options = { { 0, "seconds", "N", "approximate duration (5)" } },
 	.more = "Uses a file of its own in the root directory and removes it.\n",
 	.examples = "  sheaf selfcheck --seconds 10\n",
 };

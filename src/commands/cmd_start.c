@@ -20,7 +20,7 @@ static bool is_foreign(struct cli_daemon *d)
 	snprintf(
 		d->said, sizeof(d->said),
 		"error: this user may not write the storage directory; start as its owner (%.100s)",
-		pw ? pw->pw_name : "a user without a name here");
+		pw ? pw->pw_name : "a user without a name on this host");
 	return true;
 }
 

@@ -462,7 +462,7 @@ const struct cli_command cmd_status = {
 	.run = run_status,
 	.options = { { 0, "json", NULL, "for programs: {\"servers\": [...], \"conf\": PATH}" },
 		     { 0, "watch", "[=SECONDS]",
-		       "look again every 2 seconds, or as given, until Ctrl-C; with requests and bytes a second" } },
+		       "repeat every 2 seconds, or as given, until Ctrl-C, with requests and bytes per second" } },
 	.more = "A watch draws over the same place on a terminal; elsewhere it prints one block a look, with --json\n"
 		"one object a line. Exit status 1 also means that not all servers are up, or that one has other storage\n"
 		"than the map knows; a watch that Ctrl-C ends has 0.\n",

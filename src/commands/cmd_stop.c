@@ -74,7 +74,7 @@ static int skip_hidden(struct cli *c, struct cli_daemon *d, size_t n)
 		return CLI_OK;
 	if (more)
 		snprintf(others, sizeof(others), " and %d more", more);
-	return cli_error(c, "%s%s: this user may not look into %s; stop as the user who started it",
+	return cli_error(c, "%s%s: this user may not read %s; stop as the user that started it",
 			 first->target->name, others, first->target->storage);
 }
 

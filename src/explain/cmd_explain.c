@@ -282,7 +282,7 @@ static int print_text(struct explain *e, const struct drawing *d, const char *co
 		printf("recorded in part: the first %llu bytes of %llu pieces\n",
 		       (unsigned long long)e->x.bytes, (unsigned long long)e->x.cut);
 	if (e->x.width > e->where.n_targets)
-		printf("it was to be over %u servers, but there are %u\n", e->x.width,
+		printf("the access asks for %u servers, but there are %u\n", e->x.width,
 		       e->where.n_targets);
 	put_time(took, sizeof(took), (double)e->x.took_ns);
 	if (e->x.took_ns)
@@ -471,16 +471,16 @@ static int run_explain(struct cli *c)
 const struct cli_command cmd_explain = {
 	.name = "explain",
 	.usage = "--vector COUNT,BLOCK,STRIDE | FILE [--nth K] [--plan] [--json] [--svg FILE]",
-	.summary = "show how a scattered access travels, what it costs and what else would",
+	.summary = "show how a scattered access is transferred, and what each way costs",
 	.run = run_explain,
 	.max_args = 1,
 	.options = { { 0, "vector", "LIST", "COUNT blocks of BLOCK bytes, STRIDE bytes apart" },
-		     { 0, "offset", "N", "where in the file the first one is (0)" },
-		     { 0, "mem-stride", "N", "in memory they are so far apart (in one piece)" },
+		     { 0, "offset", "N", "offset of the first block in the file (0)" },
+		     { 0, "mem-stride", "N", "distance of the blocks in memory (contiguous)" },
 		     { 'r', "read", NULL, "a read, whatever FILE says" },
 		     { 'w', "write", NULL, "a write, whatever FILE says" },
 		     { 0, "unit", "SIZE", "stripe unit of the file" },
-		     { 0, "width", "N", "on so many servers" },
+		     { 0, "width", "N", "number of servers of the file" },
 		     { 'n', "nth", "K", "which transfer of FILE (the last)" },
 		     { 0, "plan", NULL, "predict only: nothing is read or written" },
 		     { 0, "force", NULL, "measure also what takes more than 1 GiB of memory" },

@@ -288,7 +288,7 @@ static int read_entry(struct explain_access *x, struct json_object *e, const cha
 	if (r)
 		return r;
 	if ((uint64_t)v[2] > ENTRIES_MAX - s->n)
-		return wrong(x, -E2BIG, "%s: more than %zu pieces; a type says it with less", what,
+		return wrong(x, -E2BIG, "%s: more than %zu pieces; describe them by a type", what,
 			     ENTRIES_MAX);
 	for (int64_t k = 0; s->list && k < v[2]; k++) {
 		offset = (uint64_t)v[0] + (uint64_t)k * (uint64_t)v[3];

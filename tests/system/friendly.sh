@@ -104,7 +104,7 @@ chmod 0 fs/key fs/server?
 as_user start
 one_line "server0 and 3 more: .*storage directory.*owner"
 as_user stop
-one_line "server0 and 3 more: .*may not look"
+one_line "server0 and 3 more: .*may not read"
 as_user ls
 one_line "fs/key: .*permission denied"
 as_user status

@@ -23,8 +23,8 @@ SHEAF_KEY=early expect 0 cp sheaf:/data sheaf:/twin
 expect 0 cat /twin
 cmp -s data out || fail "the copy is another"
 expect 0 key me --uid "$(id -u)"
-says "server0 was told to read the keys"
-says "server1 was told to read the keys"
+says "server0 reads the keys"
+says "server1 reads the keys"
 grep -q "^role = uid $(id -u) gid $(id -g)" fs/sheaf.conf || fail "no role of me"
 works() { SHEAF_KEY=$1 timeout 20 "$sheaf" ls / >/dev/null 2>err; }
 within works me
