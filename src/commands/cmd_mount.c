@@ -50,7 +50,7 @@ const struct cli_command cmd_mount = {
 		     { 0 } },
 	.more = "Returns when the mount answers. OPTIONS: ro, noatime, relatime, strictatime, nodiratime,\n"
 		"allow_other, remount (with ro or rw), entry=S and attr=S (seconds that the kernel caches\n"
-		"names and attributes), memory=SIZE, writeback (files of one mount only), nonear, log=FILE, and\n"
+		"names and attributes), memory=SIZE, writeback (files of one mount only), nodirect, log=FILE, and\n"
 		"those of mount(8). See sheaf-mount(8).\n",
 	.examples = "  sheaf mount /mnt\n"
 		    "  sheaf --conf local:/data/fs mount -f -o noatime /mnt\n",
