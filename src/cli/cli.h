@@ -299,7 +299,7 @@ struct cli_daemon {
 bool cli_address_is_local(const char *address);
 /* Locks the set of servers until close(): no other command starts or adds servers. -1: the key file
  * cannot be read; sheafd reports why. */
-int cli_take_turn(const struct conf *conf);
+int cli_lock_servers(const struct conf *conf);
 /* One per target, in the order of the cluster file; finds running ones. NULL: out of memory. */
 struct cli_daemon *cli_daemons_find(const struct conf *conf);
 void cli_daemons_free(struct cli_daemon *d, size_t n);

@@ -325,7 +325,7 @@ int cli_daemon_spawn(struct cli_daemon *d, const struct conf *conf)
 	return -r;
 }
 
-int cli_take_turn(const struct conf *conf)
+int cli_lock_servers(const struct conf *conf)
 {
 	int fd = open(conf->server_key_file, O_RDONLY | O_CLOEXEC);
 

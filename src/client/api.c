@@ -90,7 +90,7 @@ static void lead(struct sheaf *fs, uint64_t max_ns)
 	fs->driving = false;
 }
 
-static bool work(struct sheaf *fs)
+static bool has_work(struct sheaf *fs)
 {
 	return fs->b.loop->n_reqs > 0 || fs->b.client->net.n_dialling > 0 ||
 	       loop_wait_ns(fs->b.loop) == 0;
@@ -99,7 +99,7 @@ static bool work(struct sheaf *fs)
 /* When the helper must drive if no other thread does. */
 static uint64_t help_due(struct sheaf *fs)
 {
-	return work(fs) ? now_of(fs) + HELPER_GRACE_NS : next_timer(fs->b.loop);
+	return has_work(fs) ? now_of(fs) + HELPER_GRACE_NS : next_timer(fs->b.loop);
 }
 
 /* The lead may be free: wakes a waiting thread to take it, or the helper if none waits and there is
@@ -241,7 +241,7 @@ static void *helper(void *arg)
 		if (pthread_cond_timedwait(&fs->help, &fs->lock, &ts) == 0 || fs->driving)
 			continue; /* something changed: check again */
 		fs->helping = true;
-		while (!fs->stop && !fs->driving && list_empty(&fs->waiters) && work(fs))
+		while (!fs->stop && !fs->driving && list_empty(&fs->waiters) && has_work(fs))
 			lead(fs, NSEC_PER_SEC);
 		fs->helping = false;
 		hand_over(fs);

@@ -10,7 +10,7 @@
 
 #define ASK_MS 2000 /* for the status of an added or emptied server */
 
-static int blame(struct sheaf *fs, uint32_t target, const char *what, int r)
+static int server_failed(struct sheaf *fs, uint32_t target, const char *what, int r)
 {
 	const struct conf_target *t = client_target(fs->b.client, target);
 
@@ -49,7 +49,8 @@ static int merge(struct sheaf *fs, uint32_t target, const struct wire_map_res *m
 		if ((int)i == *n) {
 			s[(*n)++] = one;
 		} else if (strcmp(s[i].name, one.name) || one.id != i) {
-			blame(fs, target, "knows other servers than the first one", -EBADMSG);
+			server_failed(fs, target, "knows other servers than the first one",
+				      -EBADMSG);
 			return -EBADMSG;
 		} else if (!s[i].incarnation) {
 			s[i].incarnation = one.incarnation;
@@ -75,7 +76,7 @@ int sheaf_map(struct sheaf *fs, int timeout_ms, struct sheaf_server *s, int max)
 		last = (int)api_wait(fs, op);
 		up[i] = last == 0;
 		if (last)
-			blame(fs, i, "does not tell the map", last);
+			server_failed(fs, i, "does not tell the map", last);
 		else
 			r = merge(fs, i, &op->res.map, s, max, &n);
 		api_release(fs, op);
@@ -87,7 +88,7 @@ int sheaf_map(struct sheaf *fs, int timeout_ms, struct sheaf_server *s, int max)
 
 int sheaf_keeper(struct sheaf *fs, uint64_t ino)
 {
-	return (int)client_keeper(fs->b.client, ino);
+	return (int)client_meta_of(fs->b.client, ino);
 }
 
 /* Sends the target to all metadata servers. */
@@ -106,7 +107,7 @@ static int add_target(struct sheaf *fs, const struct wire_map_target *t, bool em
 		client_add_target(op, i, t, emptied);
 		r = (int)api_finish(fs, op);
 		if (r)
-			blame(fs, i, "does not take the new server", r);
+			server_failed(fs, i, "does not take the new server", r);
 	}
 	return r;
 }
@@ -163,7 +164,7 @@ int api_backup(struct sheaf *fs, uint32_t target, uint64_t id, uint64_t offset,
 		memcpy(data, res->data.p, res->data.len);
 		res->data.p = data;
 	} else if (r != -EAGAIN) {
-		blame(fs, target, "gives no copy of its metadata", r);
+		server_failed(fs, target, "gives no copy of its metadata", r);
 	}
 	api_release(fs, op);
 	return r;

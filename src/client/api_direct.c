@@ -41,7 +41,7 @@ static struct direct_file *direct_of(struct cfile *f)
 						.targets = f->targets,
 						.ino = f->cap.ino,
 						.obj_gen = f->cap.obj_gen,
-						.keeper = client_keeper(f->c, f->h.ino) });
+						.keeper = client_meta_of(f->c, f->h.ino) });
 	return f->direct;
 }
 

@@ -27,7 +27,7 @@ int sheaf_drive_begin(struct sheaf *fs, const struct sheaf_tasks *t, int fd)
 	if (!r) {
 		fs->driving = true;
 		fs->tasks = t;
-		client_stays(fs->b.client, true);
+		client_cache_cred(fs->b.client, true);
 	}
 	api_unlock(fs);
 	return r;
@@ -57,6 +57,6 @@ void sheaf_drive_end(struct sheaf *fs)
 	watch(fs, 0);
 	fs->driving = false;
 	fs->tasks = NULL;
-	client_stays(fs->b.client, false);
+	client_cache_cred(fs->b.client, false);
 	api_unlock(fs);
 }

@@ -21,7 +21,7 @@ int sheaf_h_open_stat(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf
 	struct cop *op = f ? api_begin(fs, c) : NULL;
 	int r;
 
-	api_after(NULL);
+	api_set_dirs_after(NULL);
 	if (!op) {
 		free(f);
 		return -ENOMEM;
@@ -33,7 +33,7 @@ int sheaf_h_open_stat(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf
 	if (!r) {
 		f->f->user = f;
 		attr_to_stat(&op->res.open.at, st);
-		api_after(&op->res.open.after);
+		api_set_dirs_after(&op->res.open.after);
 		*what = op->res.open.created	  ? SHEAF_OPEN_CREATED :
 			op->res.open.at.unsettled ? SHEAF_OPEN_GROWING :
 						    0;
@@ -62,7 +62,7 @@ int sheaf_open(struct sheaf *fs, const char *path, int flags, mode_t mode,
 	return sheaf_h_open(fs, NULL, sheaf_root(fs), path, flags, mode, layout, f);
 }
 
-static int close_file(struct sheaf_file *f, bool later)
+static int close_file(struct sheaf_file *f, bool may_defer)
 {
 	struct sheaf *fs = f->fs;
 	struct cop *op = api_begin(fs, NULL);
@@ -71,7 +71,7 @@ static int close_file(struct sheaf_file *f, bool later)
 	if (!op)
 		return -ENOMEM;
 	api_poll_links(fs);
-	op->later = later;
+	op->may_defer = may_defer;
 	client_close(op, f->f);
 	r = (int)api_finish(fs, op);
 	free(f);

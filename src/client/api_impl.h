@@ -55,7 +55,7 @@ void api_follow(struct sheaf *fs);
 void api_poll_links(struct sheaf *fs);
 
 /* Sets what sheaf_h_dir_after() returns from now on; NULL: nothing. */
-void api_after(const struct wire_dirs_after *a);
+void api_set_dirs_after(const struct wire_dirs_after *a);
 
 /* Ends the connection without telling the servers. */
 void api_free(struct sheaf *fs);

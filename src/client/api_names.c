@@ -31,7 +31,7 @@ int sheaf_h_lookup(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_ha
 
 	if (!op)
 		return -ENOMEM;
-	op->plain = !st;
+	op->recorded_only = !st;
 	client_lookup(op, dir, name);
 	return end_stat(fs, op, out, st);
 }
@@ -42,7 +42,7 @@ int api_stat(struct sheaf *fs, const char *path, struct sheaf_handle *h, struct 
 
 	if (!op)
 		return -ENOMEM;
-	op->plain = !st;
+	op->recorded_only = !st;
 	client_stat(op, sheaf_root(fs), path);
 	return end_stat(fs, op, h, st);
 }
@@ -76,7 +76,7 @@ int sheaf_h_setattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_h
 static __thread struct sheaf_dir_after after[2]; /* of this thread's last change */
 static __thread int n_after;
 
-void api_after(const struct wire_dirs_after *a)
+void api_set_dirs_after(const struct wire_dirs_after *a)
 {
 	n_after = a ? (int)a->n_dirs : 0;
 	for (int i = 0; i < n_after; i++) {
@@ -95,7 +95,7 @@ int sheaf_h_dir_after(struct sheaf_dir_after out[2])
 /* As api_begin(), for a change of names. */
 static struct cop *begin_change(struct sheaf *fs, const struct sheaf_cred *c)
 {
-	api_after(NULL);
+	api_set_dirs_after(NULL);
 	return api_begin(fs, c);
 }
 
@@ -105,7 +105,7 @@ static int end_change(struct sheaf *fs, struct cop *op)
 
 	r = (int)api_wait(fs, op);
 	if (!r)
-		api_after(&op->res.after);
+		api_set_dirs_after(&op->res.after);
 	api_release(fs, op);
 	return r;
 }
@@ -121,7 +121,7 @@ static int end_made(struct sheaf *fs, struct cop *op, struct sheaf_handle *out, 
 	if (!r && st)
 		attr_to_stat(&op->res.made.at, st);
 	if (!r)
-		api_after(&op->res.made.after);
+		api_set_dirs_after(&op->res.made.after);
 	api_release(fs, op);
 	return r;
 }

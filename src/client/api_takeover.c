@@ -121,7 +121,7 @@ int sheaf_export(struct sheaf *fs, int fd)
 	if (!r) {
 		r = write_export(fd, &b);
 		if (r)
-			client_go_on(c);
+			client_resume(c);
 		free((void *)(uintptr_t)b.p);
 	}
 	api_unlock(fs);
@@ -132,7 +132,7 @@ int sheaf_resume(struct sheaf *fs)
 {
 	pthread_mutex_lock(&fs->lock);
 	if (fs->b.client->halted)
-		client_go_on(fs->b.client);
+		client_resume(fs->b.client);
 	api_unlock(fs);
 	return 0;
 }

@@ -36,7 +36,7 @@ static void write_there(struct cop *op, struct append *a)
 	a->offset = a->res.offset;
 	a->epoch = a->res.epoch;
 	a->placed = true;
-	if (a->room)
+	if (a->allocates)
 		a->length = upto(a) - MIN(upto(a), a->offset);
 	else
 		a->ext = (struct extent){ a->offset, a->length };
@@ -55,7 +55,7 @@ static void tell(struct cop *op, struct append *a)
 {
 	a->done_args = (struct wire_appended_args){ op->file->h, op->file->id, a->id };
 	op->call = call_make(op, OP_APPENDED, &a->done_args, &op->res);
-	peer_call(peer_of(op->c, op->file->h.ino), &op->call, &op->q);
+	peer_call(meta_peer(op->c, op->file->h.ino), &op->call, &op->q);
 }
 
 static bool step(struct req *q)
@@ -69,10 +69,10 @@ static bool step(struct req *q)
 		a->args = (struct wire_append_args){ .h = op->file->h,
 						     .open = op->file->id,
 						     .id = a->id,
-						     .length = a->room ? 0 : a->length,
-						     .upto = a->room ? upto(a) : 0 };
+						     .length = a->allocates ? 0 : a->length,
+						     .upto = a->allocates ? upto(a) : 0 };
 		op->call = call_make(op, OP_APPEND, &a->args, &a->res);
-		peer_call(peer_of(op->c, op->file->h.ino), &op->call, q);
+		peer_call(meta_peer(op->c, op->file->h.ino), &op->call, q);
 		break;
 	case WRITE:
 		req_goto(q, REPORT);

@@ -5,7 +5,7 @@
 
 #include "client/client_impl.h"
 
-static void name_ourselves(char out[LINK_HOST_MAX])
+static void default_name(char out[LINK_HOST_MAX])
 {
 	char host[48] = "client";
 
@@ -33,12 +33,12 @@ int client_new(const struct client_opts *o, struct client **out)
 	if (o->name)
 		snprintf(id.host, sizeof(id.host), "%s", o->name);
 	else
-		name_ourselves(id.host);
+		default_name(id.host);
 	c->loop->now = c->loop->env->clock->now(c->loop->env);
 	net_init(&c->net, o->loop, &id);
 	c->trace_base = env_random_u64(o->loop->env);
 	c->net.hub = o->hub;
-	c->list_most = LIST_USUAL;
+	c->max_list_extents = LIST_USUAL;
 	c->peers = calloc(CONF_MAX_TARGETS, sizeof(*c->peers)); /* untouched pages cost no memory */
 	c->targets = calloc(CONF_MAX_TARGETS, sizeof(*c->targets));
 	if (!c->peers || !c->targets || direct_init(&c->direct, c->loop->env, c->peers) ||
@@ -61,9 +61,9 @@ void client_set_mover(struct client *c, enum net_mover how)
 	c->mover = how;
 }
 
-void client_set_list_most(struct client *c, size_t n)
+void client_set_max_list_extents(struct client *c, size_t n)
 {
-	c->list_most = n;
+	c->max_list_extents = n;
 }
 
 static void session_up(struct peer *p, const struct wire_session_res *r)
@@ -125,14 +125,14 @@ void client_free(struct client *c)
 	free(c);
 }
 
-uint32_t client_keeper(const struct client *c, uint64_t ino)
+uint32_t client_meta_of(const struct client *c, uint64_t ino)
 {
 	return c->meta[(ino >> 48) % c->n_meta];
 }
 
-struct peer *peer_of(struct client *c, uint64_t ino)
+struct peer *meta_peer(struct client *c, uint64_t ino)
 {
-	return &c->peers[client_keeper(c, ino)];
+	return &c->peers[client_meta_of(c, ino)];
 }
 
 uint32_t client_targets(const struct client *c)
@@ -171,11 +171,11 @@ static void own_cred(struct cred_wire *w)
 	free(all);
 }
 
-void client_stays(struct client *c, bool as_it_is)
+void client_cache_cred(struct client *c, bool on)
 {
-	if (as_it_is)
+	if (on)
 		own_cred(&c->self);
-	c->has_self = as_it_is;
+	c->has_self = on;
 }
 
 struct cop *cop_new(struct client *c, const struct sheaf_cred *cred)

@@ -33,29 +33,29 @@ int movers_init(struct client *c);
 int direct_switch(struct client *c);
 void client_set_mover(struct client *c, enum net_mover how); /* for transfers that start later */
 /* Up to n extents for one server cost no more as a list than as a pattern; n is at least 1. */
-void client_set_list_most(struct client *c, size_t n);
+void client_set_max_list_extents(struct client *c, size_t n);
 void client_set_timeout(struct client *c, uint64_t ns); /* of later calls; default: cluster file */
 /* No operation may be under way. Closes links; sessions end with their lease or by client_bye(). */
 void client_free(struct client *c);
 
 /* Halts the client and encodes all that another process needs to continue it (proto/export.x,
  * without the head). The caller frees *out. -EBUSY: an operation is under way or was not freed.
- * Afterwards there are no links, and all operations end with -ESHUTDOWN until client_go_on(). */
+ * Afterwards there are no links, and all operations end with -ESHUTDOWN until client_resume(). */
 int client_export(struct client *c, struct wire_bytes *out);
-/* Gives a new client the state of an exported one; it does nothing before client_go_on(). After an
+/* Gives a new client the state of an exported one; it does nothing before client_resume(). After an
  * error the client can only be freed. */
 int client_import(struct client *c, const struct wire_bytes *in);
-void client_go_on(struct client *c);
+void client_resume(struct client *c);
 /* Returns an imported file, once. NULL: no file has this id, or it was returned before. */
 struct cfile *client_imported(struct client *c, uint64_t id);
 
 /* ---- operations ---- */
 
-/* The wait for space after a request was refused with -ENOSPC (full.c). */
-struct room {
+/* The wait for space after a request was refused with -ENOSPC (space_wait.c). */
+struct space_wait {
 	struct cop *ask; /* the question to the metadata servers, or NULL */
 	uint64_t until; /* when the wait gives up; 0: no refusal yet */
-	bool none; /* nothing was being removed: the next refusal is final */
+	bool is_last; /* nothing was being removed: the next refusal is final */
 };
 
 struct transfer; /* a list read or write; transfer.c */
@@ -75,18 +75,18 @@ struct cop {
 	uint32_t umask; /* for what the operation creates */
 	struct call call;
 	uint32_t hops; /* referrals followed; client_ask(): the target */
-	uint64_t asked; /* when the last request was sent */
-	bool later; /* of a close: nothing waits for it, the call may be deferred */
+	uint64_t sent_at; /* when the last request was sent */
+	bool may_defer; /* of a close: nothing waits for it, the call may be deferred */
 	bool moves; /* cached referrals may be wrong after it; set by the table, or before its start */
 	bool repeatable; /* an OPEN that changes nothing, in spite of OPF_ONCE */
-	bool plain; /* recorded attributes suffice: the objects are not asked */
-	bool learned; /* the cluster map was asked for already */
+	bool recorded_only; /* recorded attributes suffice: the objects are not asked */
+	bool map_asked; /* the cluster map was asked for already */
 	uint64_t ino; /* of operations on an inode, whose owner gets the request */
 	struct wire_place *place, *place2; /* in args: what is left of the paths, or NULL */
 	struct wire_place start, start2; /* the paths at the start */
 	int64_t upto; /* SETATTR of mtime: replaces the mtime of writes up to this one */
 	uint32_t tries; /* restarts because a name vanished during the walk */
-	struct room room; /* of operations on names */
+	struct space_wait space_wait; /* of operations on names */
 	union {
 		struct wire_void_args none;
 		struct wire_lookup_args lookup;
@@ -144,7 +144,7 @@ struct cop {
 	uint64_t space_total, space_avail; /* of client_statfs() */
 };
 
-void client_stays(struct client *c, bool as_it_is); /* uid and groups are constant: cache them */
+void client_cache_cred(struct client *c, bool on); /* uid and groups are constant: cache them */
 struct cop *cop_new(struct client *c, const struct sheaf_cred *cred); /* NULL: out of memory */
 void cop_free(struct cop *op);
 
@@ -245,7 +245,7 @@ void client_ping(struct cop *op, uint32_t target);
 /* Sends any operation to one server, with op->args and op->res. */
 void client_ask(struct cop *op, uint32_t number, uint32_t target, uint64_t timeout_ns);
 bool client_is_meta(const struct client *c, uint32_t target);
-uint32_t client_keeper(const struct client *c, uint64_t ino); /* the metadata server of ino */
+uint32_t client_meta_of(const struct client *c, uint64_t ino); /* the metadata server of ino */
 /* Sets res.map, valid until cop_free(), as are the other results here. */
 void client_map(struct cop *op, uint32_t target, uint64_t timeout_ns);
 void client_add_target(struct cop *op, uint32_t target, const struct wire_map_target *t,

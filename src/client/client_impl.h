@@ -5,10 +5,10 @@
 #include "client/client.h"
 
 /* A cached referral: from a directory, by one or more names, to one on another server. */
-#define WAYS 256
-struct way {
+#define REFERRALS_MAX 256
+struct cached_referral {
 	struct wire_handle dir, to;
-	uint64_t who, until;
+	uint64_t cred_hash, until;
 	uint8_t len;
 	uint8_t names[63];
 };
@@ -33,14 +33,14 @@ struct client {
 	bool has_self; /* self is set: no lookup for each call */
 	uint32_t n_ops; /* operations taken and not freed */
 	uint64_t next_open;
-	bool halted; /* from client_export() to client_go_on() */
+	bool halted; /* from client_export() to client_resume() */
 	struct list lockings; /* struct locking: operations that wait for locks */
 	uint64_t n_tickets;
 	uint64_t trace_base, n_traces;
 	uint64_t timeout_ns;
 	enum net_mover mover; /* forced for all transfers, or MOVER_AUTO */
-	size_t list_most; /* most extents of a pattern that are sent as a list */
-	struct way ways[WAYS];
+	size_t max_list_extents; /* most extents of a pattern that are sent as a list */
+	struct cached_referral referrals[REFERRALS_MAX];
 	struct direct direct;
 	union { /* scratch memory to plan a request in */
 		struct extent scratch[LIST_MAX];
@@ -81,14 +81,14 @@ struct cfile {
 	int64_t held_mtime; /* not reported while a SETATTR of mtime is under way */
 	uint64_t *unsynced; /* per object: verifier of the oldest write without an fsync, or 0 */
 	uint64_t *writes; /* per object: writes answered so far */
-	struct reach {
+	struct file_object {
 		uint64_t recorded; /* recorded end: an object that ends before it has lost data */
 		uint64_t end, blocks; /* as of our latest write */
 		bool wrote; /* since the last report */
-	} * reach; /* per object */
+	} * objects; /* per object */
 	bool lost; /* a server lost unsynced data */
-	bool left; /* earlier writers left data that may be unsynced */
-	bool told_beyond; /* the metadata server knows that objects may reach beyond the size */
+	bool has_unsynced_before; /* earlier writers left data that may be unsynced */
+	bool beyond_recorded; /* the metadata server knows that objects may reach beyond the size */
 	struct cred_wire cred;
 	struct holding *holding;
 	struct direct_file *direct; /* NULL: no direct read yet */
@@ -96,7 +96,7 @@ struct cfile {
 
 /* ---- client.c ---- */
 void client_add(struct client *c, const struct conf_target *t, const char *address);
-struct peer *peer_of(struct client *c, uint64_t ino); /* the metadata server of ino */
+struct peer *meta_peer(struct client *c, uint64_t ino); /* the metadata server of ino */
 /* Makes a call of this operation; the caller adds what is special. */
 struct call call_make(struct cop *op, uint32_t number, void *args, void *res);
 uint64_t trace_new(struct client *c);
@@ -156,21 +156,21 @@ void cap_ask(struct cop *op, struct cfile *f, struct call *c, struct req *q); /*
 void cap_take(struct cfile *f, struct call *c); /* the answer, when q goes on */
 void lanes_free(struct client *c); /* frees the spare ones */
 
-/* ---- full.c ---- */
-/* After -ENOSPC. True: q is held; in its next state call room_waited() and repeat the request.
+/* ---- space_wait.c ---- */
+/* After -ENOSPC. True: q is held; in its next state call space_wait_end() and repeat the request.
  * False: the refusal is final. */
-bool room_wait(struct client *c, struct room *r, struct req *q);
-void room_waited(struct room *r);
+bool space_wait_begin(struct client *c, struct space_wait *r, struct req *q);
+void space_wait_end(struct space_wait *r);
 
 struct append;
 /* Writes or allocates at the place that the append was given. -EAGAIN: the place may be gone. */
 void append_there(struct cop *op, struct cfile *f, const struct append *a);
 
-/* ---- ways.c ---- */
-void way_learn(struct cop *op, const struct wire_place *p, const struct wire_referral *r,
-	       uint64_t asked);
-void way_walk(struct cop *op, struct wire_place *p); /* as far as referrals are cached */
-void ways_forget(struct client *c);
+/* ---- referrals.c ---- */
+void referral_add(struct cop *op, const struct wire_place *p, const struct wire_referral *r,
+		  uint64_t sent_at);
+void referral_walk(struct cop *op, struct wire_place *p); /* as far as referrals are cached */
+void referrals_forget(struct client *c);
 
 /* ---- append.c ---- */
 struct append {
@@ -181,7 +181,7 @@ struct append {
 	const struct iovec *mem;
 	size_t n_mem;
 	struct extent ext;
-	bool room; /* allocates ext, as client_allocate(); its place is the part behind the end */
+	bool allocates; /* ext, as client_allocate(); its place is the part behind the end */
 	uint32_t mode;
 	struct cop *write;
 	struct wire_append_args args;
@@ -227,7 +227,8 @@ void file_free(struct cfile *f);
 int file_locks_init(struct cfile *f); /* 0 or -ENOMEM */
 void file_locks_free(struct cfile *f); /* drops the locks taken through f */
 void file_lose_locks(struct cfile *f); /* moves the locks taken through f to `lost` */
-bool file_lost_own(const struct cfile *f); /* f lost locks, and their owners have not been told */
+bool file_lost_own_locks(
+	const struct cfile *f); /* f lost locks, and their owners have not been told */
 /* Lists the locks of `sets` (holding->locks or ->lost) that were taken through this open: from
  * number `skip` on, at most max, to out (or NULL). Returns how many there are in all. */
 size_t locks_list(const struct list sets[LOCK_SETS], uint64_t open, struct wire_lock *out,

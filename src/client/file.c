@@ -35,7 +35,7 @@ void file_free(struct cfile *f)
 	free(f->targets);
 	free(f->unsynced);
 	free(f->writes);
-	free(f->reach);
+	free(f->objects);
 	free(f);
 }
 
@@ -44,13 +44,13 @@ static void new_epoch(struct cfile *f, uint64_t epoch)
 {
 	f->wrote = (struct wire_wrote){ .epoch = epoch, .doubt = f->wrote.doubt };
 	for (uint32_t i = 0; i < f->layout.width; i++)
-		f->reach[i].wrote = false;
+		f->objects[i].wrote = false;
 }
 
 void file_wrote(struct cfile *f, uint32_t index, uint64_t epoch, uint64_t end,
 		const struct wire_write_res *r)
 {
-	struct reach *o = &f->reach[index];
+	struct file_object *o = &f->objects[index];
 
 	f->seen_mtime = MAX(f->seen_mtime, r->mtime);
 	if (epoch < f->wrote.epoch)
@@ -70,13 +70,13 @@ void file_recorded(struct cfile *f, uint64_t epoch, const struct wire_layout_rec
 	if (l->n_ends != f->layout.width || epoch < f->cap.epoch)
 		return;
 	for (uint32_t i = 0; i < l->n_ends; i++)
-		f->reach[i].recorded = epoch > f->cap.epoch ? l->ends[i] :
-							      MAX(f->reach[i].recorded, l->ends[i]);
+		f->objects[i].recorded =
+			epoch > f->cap.epoch ? l->ends[i] : MAX(f->objects[i].recorded, l->ends[i]);
 }
 
 struct wire_access file_access(const struct cfile *f, uint32_t index)
 {
-	return (struct wire_access){ f->cap, index, f->reach[index].recorded };
+	return (struct wire_access){ f->cap, index, f->objects[index].recorded };
 }
 
 struct wire_wrote file_report(const struct cfile *f, struct arena *a)
@@ -87,7 +87,7 @@ struct wire_wrote file_report(const struct cfile *f, struct arena *a)
 	w.objects = arena_alloc(a, MAX(width, 1u) * sizeof(*w.objects));
 	w.doubt |= f->punched || !w.objects;
 	for (uint32_t i = 0; w.objects && i < width; i++) {
-		const struct reach *o = &f->reach[i];
+		const struct file_object *o = &f->objects[i];
 
 		if (o->wrote)
 			w.objects[w.n_objects++] =
@@ -106,7 +106,7 @@ static void file_reported(struct cfile *f, const struct wire_wrote *w, uint64_t 
 	if (w->epoch < epoch || w->epoch != f->wrote.epoch)
 		return;
 	for (uint32_t i = 0; i < w->n_objects; i++) {
-		struct reach *o = &f->reach[w->objects[i].index];
+		struct file_object *o = &f->objects[w->objects[i].index];
 
 		o->recorded = MAX(o->recorded, w->objects[i].end);
 		o->wrote &= f->n_wrote != upto;
@@ -159,7 +159,7 @@ static void lose_writes(struct cfile *f)
 	f->wrote.end = 0;
 	f->wrote.doubt = true;
 	for (uint32_t i = 0; i < f->layout.width; i++)
-		f->reach[i].wrote = false;
+		f->objects[i].wrote = false;
 }
 
 void file_unsynced(struct cfile *f, uint32_t index, uint64_t verifier)
@@ -197,8 +197,8 @@ int file_new(struct client *c, const struct wire_handle *h, uint64_t id,
 	f->targets = calloc(width, sizeof(*f->targets));
 	f->unsynced = calloc(width, sizeof(*f->unsynced));
 	f->writes = calloc(width, sizeof(*f->writes));
-	f->reach = calloc(width, sizeof(*f->reach));
-	if (!f->targets || !f->unsynced || !f->writes || !f->reach) {
+	f->objects = calloc(width, sizeof(*f->objects));
+	if (!f->targets || !f->unsynced || !f->writes || !f->objects) {
 		e = -ENOMEM;
 		goto fail;
 	}
@@ -234,7 +234,7 @@ int file_make(struct cop *op)
 	f->flags = op->args.open.flags & (OPEN_READ | OPEN_WRITE | OPEN_APPEND);
 	f->cap = r->cap;
 	f->opened_change = r->at.change;
-	f->left = r->unsynced;
+	f->has_unsynced_before = r->unsynced;
 	f->cred = op->cred;
 	op->file = f;
 	return 0;
@@ -287,9 +287,9 @@ void client_open(struct cop *op, struct sheaf_handle dir, const char *path, int 
 
 /* ---- fsync, flush and close ---- */
 
-enum { ASK, JUDGE, REPORT, FINISH, END };
+enum { ASK, CHECK, REPORT, FINISH, END };
 static const char *const sync_names[] = {
-	[ASK] = "objects", [JUDGE] = "judge", [REPORT] = "report", [FINISH] = "finish", [END] = "end"
+	[ASK] = "objects", [CHECK] = "check", [REPORT] = "report", [FINISH] = "finish", [END] = "end"
 };
 
 struct syncing {
@@ -303,12 +303,12 @@ struct syncing {
 	enum { SYNC, FLUSH, CLOSE } how;
 	bool unasked; /* no memory: no object was asked */
 	bool renewing; /* a fresh capability was asked for */
-	int verdict;
+	int result;
 };
 
 /* Must a flush or close ask this object's server? Not if its link has been up since the write. An
  * fsync always asks: it covers the data of all writers of the file. */
-static bool in_doubt(const struct cfile *f, uint32_t i)
+static bool must_ask(const struct cfile *f, uint32_t i)
 {
 	const struct peer *p = &f->c->peers[f->targets[i]];
 
@@ -318,9 +318,9 @@ static bool in_doubt(const struct cfile *f, uint32_t i)
 bool cfile_clean(const struct cfile *f)
 {
 	for (uint32_t i = 0; f->unsynced && i < f->layout.width; i++)
-		if (in_doubt(f, i))
+		if (must_ask(f, i))
 			return false;
-	return !f->lost && !file_lost_own(f);
+	return !f->lost && !file_lost_own_locks(f);
 }
 
 static int ask_targets(struct cop *op, struct syncing *s)
@@ -337,7 +337,7 @@ static int ask_targets(struct cop *op, struct syncing *s)
 		return -ENOMEM;
 	s->n = f->unsynced ? n : 0;
 	for (uint32_t i = 0; i < s->n; i++) {
-		if (s->how != SYNC && !in_doubt(f, i))
+		if (s->how != SYNC && !must_ask(f, i))
 			continue;
 		s->args[i].at = file_access(f, i);
 		s->seen[i] = f->writes[i];
@@ -350,18 +350,18 @@ static int ask_targets(struct cop *op, struct syncing *s)
 }
 
 /* Did every server keep what it had acknowledged? Fenced capabilities do not matter here. */
-static int judge(struct cop *op, struct syncing *s)
+static int check_verifiers(struct cop *op, struct syncing *s)
 {
 	struct cfile *f = op->file;
-	int verdict = 0;
+	int result = 0;
 
 	for (uint32_t i = 0; i < s->n; i++) {
 		struct call *c = &s->calls[i];
 
 		if (!c->op)
 			continue;
-		if (c->status && !verdict)
-			verdict = c->status;
+		if (c->status && !result)
+			result = c->status;
 		/* every reply, even an error, has the server's current verifier */
 		if (c->verifier && f->unsynced[i] && c->verifier != f->unsynced[i]) {
 			lose_writes(f);
@@ -373,28 +373,28 @@ static int judge(struct cop *op, struct syncing *s)
 			f->unsynced[i] = 0; /* also after an error, which is reported once */
 		call_fini(c);
 	}
-	if (f->lost && (verdict != -EKEYEXPIRED || s->how != SYNC)) { /* else it repeats */
-		verdict = -EIO;
+	if (f->lost && (result != -EKEYEXPIRED || s->how != SYNC)) { /* else it repeats */
+		result = -EIO;
 		if (s->how != FLUSH) /* any close(2) flushes; a later fsync must fail, too */
 			f->lost = false; /* reported once, as by a local file system */
 		for (uint32_t i = 0; i < s->n && s->how == SYNC; i++)
 			if (s->seen[i] == f->writes[i])
 				f->unsynced[i] = 0;
 	}
-	return verdict;
+	return result;
 }
 
 static void report(struct cop *op, struct syncing *s)
 {
 	struct cfile *f = op->file;
 	struct wire_wrote w = file_report(f, &op->arena);
-	bool tells = w.mtime || w.end || w.n_objects;
+	bool has_news = w.mtime || w.end || w.n_objects;
 
 	s->n_wrote = f->n_wrote;
 	if (s->how == CLOSE) {
 		op->args.close = (struct wire_close_args){ f->h, f->id, w };
 		op->call = call_make(op, OP_CLOSE, &op->args, &op->res);
-	} else if (s->how == SYNC && tells) {
+	} else if (s->how == SYNC && has_news) {
 		w.doubt = f->wrote.doubt; /* in a RECORD it has another meaning */
 		op->args.record = (struct wire_record_args){ f->h, w };
 		op->call = call_make(op, OP_RECORD, &op->args, &op->res);
@@ -402,24 +402,24 @@ static void report(struct cop *op, struct syncing *s)
 		return;
 	}
 	/* never defer a close that has news or holds locks: other clients may wait for it */
-	op->call.later = op->later && !tells && !w.doubt &&
+	op->call.later = op->may_defer && !has_news && !w.doubt &&
 			 !locks_list(f->holding->locks, f->id, NULL, 0, 0);
-	peer_call(peer_of(op->c, f->h.ino), &op->call, &op->q);
+	peer_call(meta_peer(op->c, f->h.ino), &op->call, &op->q);
 }
 
 /* The result of the operation, after the metadata server has answered. */
-static int verdict_of(struct cop *op, const struct syncing *s)
+static int result_of(struct cop *op, const struct syncing *s)
 {
 	struct cfile *f = op->file;
-	int e = s->verdict, error = op->q.error;
+	int e = s->result, error = op->q.error;
 
 	if (!error && op->call.op == OP_RECORD) {
-		f->left = op->res.recorded.unsynced;
+		f->has_unsynced_before = op->res.recorded.unsynced;
 		file_reported(f, &op->args.record.w, op->res.recorded.epoch, s->n_wrote);
 	}
 	if (!e || (e == -EKEYEXPIRED && s->how != SYNC))
 		e = error;
-	if (s->how != SYNC && !e && file_lost_own(f)) /* the owners were not told */
+	if (s->how != SYNC && !e && file_lost_own_locks(f)) /* the owners were not told */
 		e = -EIO;
 	return e == -ESTALE || e == -EBADF ? -EIO : e;
 }
@@ -427,14 +427,14 @@ static int verdict_of(struct cop *op, const struct syncing *s)
 /* The data of earlier writers are on disk, too. The metadata server, which may have marked them as
  * unsynced, verifies that and removes the marks. It may find that some were lost before: no error
  * of this fsync, or every later fsync of the file would fail. */
-static void tell_synced(struct cop *op)
+static void report_synced(struct cop *op)
 {
 	struct cfile *f = op->file;
 
 	call_fini(&op->call);
 	op->args.durable = (struct wire_durable_args){ f->h, false };
 	op->call = call_make(op, OP_FSYNC, &op->args, &op->res);
-	peer_call(peer_of(op->c, f->h.ino), &op->call, &op->q);
+	peer_call(meta_peer(op->c, f->h.ino), &op->call, &op->q);
 }
 
 static bool sync_step(struct req *q)
@@ -445,21 +445,21 @@ static bool sync_step(struct req *q)
 
 	switch (q->state) {
 	case ASK:
-		req_goto(q, JUDGE);
+		req_goto(q, CHECK);
 		cap_take(f, &op->call); /* if one was asked for */
 		s->renewing = false;
 		req_fail(q, ask_targets(op, s));
 		break;
-	case JUDGE:
+	case CHECK:
 		if (!s)
 			return cop_end(op, q->error);
 		req_goto(q, REPORT);
 		if (s->renewing) /* refused: the file is not ours any more */
-			s->verdict = q->error == -EBADF ? -EIO : q->error;
+			s->result = q->error == -EBADF ? -EIO : q->error;
 		else
-			s->verdict = s->unasked ? q->error : judge(op, s);
+			s->result = s->unasked ? q->error : check_verifiers(op, s);
 		q->error = 0;
-		if (s->verdict == -EKEYEXPIRED && s->how == SYNC && ++s->tries < 100) {
+		if (s->result == -EKEYEXPIRED && s->how == SYNC && ++s->tries < 100) {
 			req_goto(q, ASK);
 			s->renewing = true;
 			cap_ask(op, f, &op->call, q);
@@ -472,24 +472,24 @@ static bool sync_step(struct req *q)
 		break;
 	case FINISH:
 		req_goto(q, END);
-		s->verdict = verdict_of(op, s);
+		s->result = result_of(op, s);
 		q->error = 0;
-		if (s->how == SYNC && !s->verdict && f->unsynced &&
-		    (f->left || op->call.op != OP_RECORD))
-			tell_synced(op);
+		if (s->how == SYNC && !s->result && f->unsynced &&
+		    (f->has_unsynced_before || op->call.op != OP_RECORD))
+			report_synced(op);
 		break;
 	case END:
 		if (op->call.op == OP_FSYNC && (!q->error || q->error == -EIO))
-			f->left = false;
+			f->has_unsynced_before = false;
 		if (s->how == CLOSE) /* also after an error: a lost session has closed the file */
 			file_free(f);
-		return cop_end(op, s->verdict);
+		return cop_end(op, s->result);
 	}
 	return true;
 }
 
-/* JUDGE combines the errors of the single calls. */
-static const struct req_ops sync_ops = REQ_OPS("sync", sync_step, JUDGE, sync_names);
+/* CHECK combines the errors of the single calls. */
+static const struct req_ops sync_ops = REQ_OPS("sync", sync_step, CHECK, sync_names);
 
 static void sync_start(struct cop *op, struct cfile *f, int how)
 {
@@ -602,7 +602,7 @@ void file_reclaim(struct peer *p, bool session_lost)
 	list_for_each(f, &c->files, link) {
 		size_t done = 0;
 
-		if (!f->unsynced || peer_of(c, f->h.ino) != p)
+		if (!f->unsynced || meta_peer(c, f->h.ino) != p)
 			continue;
 		if (session_lost) /* the server decides what else can be claimed */
 			file_lose_locks(f);

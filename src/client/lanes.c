@@ -1,6 +1,6 @@
 /* Lanes of a transfer: each sends the parts of one object, one request at a time.
  *
- *   TAKE -> CALL -> ANSWER (-> REFRESHED or ROOM -> CALL) -> TAKE ... -> DONE
+ *   TAKE -> CALL -> ANSWER (-> REFRESHED or WAIT_SPACE -> CALL) -> TAKE ... -> DONE
  *
  * The user's memory is never copied: the part's view is exposed to the server, except that small
  * parts travel inside the message. When a capability was fenced or has expired, the lane fetches a
@@ -13,17 +13,19 @@
 
 #include "client/transfer.h"
 
-#define MAX_SLOW 8 /* replies to one read that may come too late to be trusted */
+#define MAX_LATE 8 /* replies to one read that may come too late to be trusted */
 
 #define SPARE_LANES 256
 #define SMALL_LEAST (1 * KIB) /* least buffer for the data of a small write */
 #define SPARE_SMALL (8 * KIB) /* most buffer that a spare lane keeps */
 
-enum { TAKE, CALL, ANSWER, REFRESHED, ROOM, DONE };
-static const char *const lane_names[] = {
-	[TAKE] = "take", [CALL] = "call", [ANSWER] = "answer", [REFRESHED] = "capability",
-	[ROOM] = "room", [DONE] = "done"
-};
+enum { TAKE, CALL, ANSWER, REFRESHED, WAIT_SPACE, DONE };
+static const char *const lane_names[] = { [TAKE] = "take",
+					  [CALL] = "call",
+					  [ANSWER] = "answer",
+					  [REFRESHED] = "capability",
+					  [WAIT_SPACE] = "wait-space",
+					  [DONE] = "done" };
 
 static_assert(sizeof(struct extent) == sizeof(struct wire_extent) &&
 		      offsetof(struct extent, length) == offsetof(struct wire_extent, length) &&
@@ -51,7 +53,7 @@ struct lane *lane_new(struct cop *op, uint32_t index)
 	list_init(&l->spare);
 	l->op = op;
 	l->index = index;
-	l->strand = &op->transfer->strands[index];
+	l->object = &op->transfer->objects[index];
 	return l;
 }
 
@@ -59,14 +61,14 @@ static void drop_small(struct lane *l)
 {
 	free(l->small_data);
 	l->small_data = NULL;
-	l->small_room = 0;
+	l->small_capacity = 0;
 }
 
 void lane_free(struct lane *l)
 {
 	struct client *c = l->op->c;
 
-	if (l->small_room > SPARE_SMALL)
+	if (l->small_capacity > SPARE_SMALL)
 		drop_small(l);
 	if (c->n_spare_lanes >= SPARE_LANES) {
 		drop_small(l);
@@ -130,15 +132,15 @@ static void prepare_write(struct lane *l)
 	l->call.mover = l->op->transfer->mover;
 	if (!l->small)
 		return;
-	if (l->small_room < l->view.length) {
+	if (l->small_capacity < l->view.length) {
 		drop_small(l);
-		l->small_room = MAX(l->view.length, (uint64_t)SMALL_LEAST);
-		l->small_data = malloc(l->small_room);
+		l->small_capacity = MAX(l->view.length, (uint64_t)SMALL_LEAST);
+		l->small_data = malloc(l->small_capacity);
 	}
 	l->q.error = l->small_data ? view_copy_out(&l->view, 0, l->small_data, l->view.length) :
 				     -ENOMEM;
 	if (!l->small_data)
-		l->small_room = 0;
+		l->small_capacity = 0;
 	a->data = (struct wire_bytes){ (uint32_t)l->view.length, l->small_data };
 	moved_inline(l, l->view.length, 2); /* into the buffer, and into the message */
 }
@@ -157,14 +159,14 @@ static void prepare_allocate(struct lane *l)
 static void prepare_copy(struct lane *l)
 {
 	struct wire_copy_args *a = &l->args.copy;
-	struct cfile *other = l->op->transfer->other;
+	struct cfile *source = l->op->transfer->source;
 
 	*a = (struct wire_copy_args){ .at = file_access(l->op->file, l->index),
-				      .from = file_access(other, l->source),
-				      .source = other->targets[l->source],
+				      .from = file_access(source, l->source_index),
+				      .source = source->targets[l->source_index],
 				      .n_list = (uint32_t)l->n,
 				      .list = (struct wire_copy_piece *)l->pieces };
-	l->other_epoch = other->cap.epoch;
+	l->source_epoch = source->cap.epoch;
 	l->call = call_make(l->op, OP_COPY, a, &l->res.write);
 }
 
@@ -178,7 +180,7 @@ static void call(struct lane *l)
 
 	prepare[l->op->transfer->kind](l);
 	l->epoch = f->cap.epoch;
-	l->asked = l->q.loop->now;
+	l->sent_at = l->q.loop->now;
 	l->call.trace = l->op->q.trace;
 	if (l->q.error) /* no buffer, or the caller's memory is not mapped */
 		return;
@@ -190,8 +192,8 @@ static void call(struct lane *l)
 /* Notes that a part of the access lies behind the end of the object. */
 static void shorten(struct lane *l, uint64_t end)
 {
-	l->strand->shortened = true;
-	l->strand->end = MIN(l->strand->end, end);
+	l->object->shortened = true;
+	l->object->end = MIN(l->object->end, end);
 }
 
 static void answered_read(struct lane *l)
@@ -219,7 +221,7 @@ static void answered_read(struct lane *l)
 }
 
 /* The least size of the file after this part was written. */
-static uint64_t reached(const struct lane *l)
+static uint64_t written_end(const struct lane *l)
 {
 	const struct transfer *t = l->op->transfer;
 	const struct layout *lay = &l->op->file->layout;
@@ -236,7 +238,7 @@ static uint64_t reached(const struct lane *l)
 }
 
 /* Only allocates blocks: neither data nor sizes change. */
-static bool is_room(const struct transfer *t)
+static bool only_allocates(const struct transfer *t)
 {
 	return t->kind == ALLOCATE && t->mode == ALLOC_KEEP_SIZE;
 }
@@ -247,27 +249,27 @@ static void answered_write(struct lane *l)
 	struct transfer *t = l->op->transfer;
 
 	epochs_add(&t->epochs, l->epoch);
-	epochs_add(&t->other_epochs, l->other_epoch);
+	epochs_add(&t->source_epochs, l->source_epoch);
 	/* Comes before file_wrote(): it forgets ends after a loss, but must not forget this one.
 	 * Allocated space alone holds no data that could be lost. */
-	if (!is_room(t) || f->unsynced[l->index])
+	if (!only_allocates(t) || f->unsynced[l->index])
 		file_unsynced(f, l->index, l->call.verifier);
-	file_wrote(f, l->index, l->epoch, reached(l), &l->res.write);
+	file_wrote(f, l->index, l->epoch, written_end(l), &l->res.write);
 	f->punched |= t->kind == ALLOCATE && (t->mode & (ALLOC_PUNCH | ALLOC_ZERO));
 }
 
 /* Did the reply come too late to be trusted? Bulk from a server on this host may be pages of its
  * file until the client reads the socket. A client that was stopped meanwhile for a part of its
  * lease may have lost its locks, and would read what their next owner wrote. */
-static bool outlived(const struct lane *l)
+static bool reply_is_late(const struct lane *l)
 {
 	const struct cfile *f = l->op->file;
 	const struct peer *p = &f->c->peers[f->targets[l->index]];
 	struct env *e = l->q.loop->env;
 
 	return l->op->transfer->kind == READ && !l->small && peer_is_local(p) &&
-	       l->refreshes < MAX_SLOW &&
-	       e->clock->now(e) > l->asked + p->lease_ms * NSEC_PER_MSEC / 2;
+	       l->refreshes < MAX_LATE &&
+	       e->clock->now(e) > l->sent_at + p->lease_ms * NSEC_PER_MSEC / 2;
 }
 
 static void answer(struct lane *l)
@@ -275,20 +277,20 @@ static void answer(struct lane *l)
 	struct req *q = &l->q;
 
 	req_goto(q, TAKE);
-	if (!q->error && outlived(l))
+	if (!q->error && reply_is_late(l))
 		q->error = -EKEYEXPIRED;
 	if (q->error == -EKEYEXPIRED && ++l->refreshes < MAX_REFRESH) {
 		call_fini(&l->call);
 		q->error = 0;
-		l->other = false;
+		l->refreshes_source = false;
 		req_goto(q, REFRESHED);
 		cap_ask(l->op, l->op->file, &l->call, q);
 		return;
 	}
-	if (q->error == -ENOSPC && room_wait(l->op->c, &l->room, q)) {
+	if (q->error == -ENOSPC && space_wait_begin(l->op->c, &l->space_wait, q)) {
 		call_fini(&l->call);
 		q->error = 0;
-		req_goto(q, ROOM);
+		req_goto(q, WAIT_SPACE);
 		return;
 	}
 	if (!q->error && l->op->transfer->kind == READ)
@@ -307,13 +309,13 @@ static void refreshed(struct lane *l)
 {
 	struct transfer *t = l->op->transfer;
 
-	cap_take(l->other ? t->other : l->op->file, &l->call);
+	cap_take(l->refreshes_source ? t->source : l->op->file, &l->call);
 	if (l->q.error) { /* an earlier attempt may have written, and only a repetition failed */
 		l->op->file->wrote.doubt |= t->kind != READ;
 		req_goto(&l->q, DONE);
-	} else if (t->kind == COPY && !l->other) {
-		l->other = true;
-		cap_ask(l->op, t->other, &l->call, &l->q);
+	} else if (t->kind == COPY && !l->refreshes_source) {
+		l->refreshes_source = true;
+		cap_ask(l->op, t->source, &l->call, &l->q);
 	} else {
 		req_goto(&l->q, CALL);
 	}
@@ -321,9 +323,9 @@ static void refreshed(struct lane *l)
 
 static bool locks_lost(const struct lane *l)
 {
-	const struct cfile *other = l->op->transfer->other;
+	const struct cfile *source = l->op->transfer->source;
 
-	return file_locks_lost(l->op->file) || (other && file_locks_lost(other));
+	return file_locks_lost(l->op->file) || (source && file_locks_lost(source));
 }
 
 /* Did the epoch grow since the append got its place? A truncate may be the reason. */
@@ -364,8 +366,8 @@ static bool lane_step(struct req *q)
 	case REFRESHED:
 		refreshed(l);
 		break;
-	case ROOM:
-		room_waited(&l->room);
+	case WAIT_SPACE:
+		space_wait_end(&l->space_wait);
 		req_goto(q, CALL);
 		break;
 	case DONE:

@@ -114,9 +114,9 @@ bool layout_learn(struct cop *op, const struct wire_layout_rec *l, uint64_t ino,
 
 	for (uint32_t i = 0; i < l->n_targets; i++)
 		known = known && l->targets[i] < op->c->n_peers;
-	if (known || op->learned)
+	if (known || op->map_asked)
 		return false;
-	op->learned = true;
-	map_learn(op->c, peer_of(op->c, ino), q);
+	op->map_asked = true;
+	map_learn(op->c, meta_peer(op->c, ino), q);
 	return true;
 }

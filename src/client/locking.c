@@ -26,7 +26,7 @@ struct locking {
 	uint32_t kind; /* the kind wanted in the end */
 	bool test, pausing, cancelled;
 	struct timer pause;
-	uint64_t patience; /* without a wait: the deadline for the server to decide */
+	uint64_t decide_by; /* without a wait: the deadline for the server to decide */
 };
 
 static struct list *set_of(struct list sets[LOCK_SETS], const struct wire_lock *l)
@@ -39,7 +39,7 @@ bool file_locks_lost(const struct cfile *f)
 	return !list_empty(&f->holding->lost[0]) || !list_empty(&f->holding->lost[1]);
 }
 
-bool file_lost_own(const struct cfile *f)
+bool file_lost_own_locks(const struct cfile *f)
 {
 	const struct range *r;
 
@@ -144,7 +144,7 @@ size_t locks_list(const struct list sets[LOCK_SETS], uint64_t open, struct wire_
 }
 
 /* Removes the lost locks of this owner in the range; true: there were some. */
-static bool hear_of_loss(struct cfile *f, const struct wire_lock *l, const struct range *want)
+static bool forget_lost_locks(struct cfile *f, const struct wire_lock *l, const struct range *want)
 {
 	struct list *lost = set_of(f->holding->lost, l);
 	int grown;
@@ -179,7 +179,7 @@ static int not_decided(struct locking *l)
 	struct cop *op = l->op;
 	const struct wire_lock_args *a = &op->args.lock;
 
-	if (!(a->flags & LOCK_WAIT) && op->q.loop->now >= l->patience)
+	if (!(a->flags & LOCK_WAIT) && op->q.loop->now >= l->decide_by)
 		return -ETIMEDOUT;
 	req_goto(&op->q, ASK);
 	return l->cancelled ? 0 : pause_for(l, op->res.lock.pause_ms);
@@ -200,7 +200,7 @@ static int decided(struct locking *l)
 	if (w->kind != l->kind) {
 		w->kind = l->kind;
 		req_goto(&op->q, ASK);
-	} else if (w->kind == LOCK_NOTHING && hear_of_loss(op->file, w, &l->want)) {
+	} else if (w->kind == LOCK_NOTHING && forget_lost_locks(op->file, w, &l->want)) {
 		e = -EIO;
 	}
 	return e;
@@ -233,12 +233,12 @@ static bool step(struct req *q)
 	switch (q->state) {
 	case ASK:
 		req_goto(q, ANSWER);
-		if (!l->patience)
-			l->patience = q->loop->now + op->c->timeout_ns;
+		if (!l->decide_by)
+			l->decide_by = q->loop->now + op->c->timeout_ns;
 		if (l->cancelled)
 			op->args.lock.flags |= LOCK_CANCEL;
 		op->call = call_make(op, l->test ? OP_LOCK_TEST : OP_LOCK, &op->args, &op->res);
-		peer_call(peer_of(op->c, op->file->h.ino), &op->call, q);
+		peer_call(meta_peer(op->c, op->file->h.ino), &op->call, q);
 		break;
 	case ANSWER:
 		answered(l);
@@ -269,13 +269,13 @@ static int check(struct cop *op, const struct locking *l)
 		return -EINVAL;
 	if (!l->test && !w->whole && (f->flags & need[w->kind]) != need[w->kind])
 		return -EBADF;
-	if (!l->test && w->kind != LOCK_NOTHING && hear_of_loss(f, w, &l->want))
+	if (!l->test && w->kind != LOCK_NOTHING && forget_lost_locks(f, w, &l->want))
 		return -EIO;
 	return 0;
 }
 
 /* A flock of another kind that waits: the lock that is held is released first. */
-static bool lets_go_first(const struct cop *op, const struct locking *l)
+static bool releases_first(const struct cop *op, const struct locking *l)
 {
 	const struct wire_lock_args *a = &op->args.lock;
 	const struct range *r = ranges_own(&op->file->holding->locks[LOCK_SETS - 1], &l->want);
@@ -313,7 +313,7 @@ static void start(struct cop *op, struct cfile *f, const struct wire_lock *want,
 	if (!e && wait) {
 		a->ticket = ++op->c->n_tickets;
 		list_push(&op->c->lockings, &l->link);
-		if (lets_go_first(op, l))
+		if (releases_first(op, l))
 			a->want.kind = LOCK_NOTHING;
 	}
 	if (!e && !test && a->want.kind == LOCK_NOTHING) /* no claim has it from now on */

@@ -2,7 +2,7 @@
  * Referrals are followed.
  *
  *   CALL -> CHECK (-> CALL) -> SIZE -> SIZED (-> CALL) -> END
- *            CHECK -> ROOM -> CALL			the server is full: wait for space
+ *            CHECK -> WAIT_SPACE -> CALL			the server is full: wait for space
  *            CHECK -> PARENT <-> PARENT_CHECK -> CALL	a rename: look up its new directory first */
 #include <stdlib.h>
 
@@ -12,15 +12,19 @@
 #define MAX_TRIES 4
 #define ROOT_INO UINT64_C(1)
 
-enum { CALL, CHECK, PARENT, PARENT_CHECK, ROOM, SIZE, SIZED, END };
-static const char *const names[] = {
-	[CALL] = "call", [CHECK] = "check", [PARENT] = "parent", [PARENT_CHECK] = "parent-check",
-	[ROOM] = "room", [SIZE] = "size",   [SIZED] = "sized",	 [END] = "end"
-};
+enum { CALL, CHECK, PARENT, PARENT_CHECK, WAIT_SPACE, SIZE, SIZED, END };
+static const char *const names[] = { [CALL] = "call",
+				     [CHECK] = "check",
+				     [PARENT] = "parent",
+				     [PARENT_CHECK] = "parent-check",
+				     [WAIT_SPACE] = "wait-space",
+				     [SIZE] = "size",
+				     [SIZED] = "sized",
+				     [END] = "end" };
 
 /* Follows a referral: the server owned only the beginning of the path. After a symbolic link,
  * r->rest replaces what is left of the path. */
-static int follow(struct cop *op, struct wire_place *p, const struct wire_referral *r)
+static int follow_referral(struct cop *op, struct wire_place *p, const struct wire_referral *r)
 {
 	uint8_t *rest;
 
@@ -28,7 +32,7 @@ static int follow(struct cop *op, struct wire_place *p, const struct wire_referr
 		return -ELOOP;
 	if (!p || r->consumed > p->path.len)
 		return -EBADMSG;
-	way_learn(op, p, r, op->asked);
+	referral_add(op, p, r, op->sent_at);
 	p->dir = r->at;
 	p->path.p += r->consumed;
 	p->path.len -= r->consumed;
@@ -77,10 +81,10 @@ static void parent_ask(struct cop *op)
 	struct parent *p = op->state;
 
 	p->call = call_make(op, OP_LOOKUP, &p->args, &p->res);
-	op->asked = op->q.loop->now;
+	op->sent_at = op->q.loop->now;
 	p->call.deadline = op->q.loop->now + op->c->timeout_ns;
 	p->call.trace = op->q.trace;
-	peer_call(peer_of(op->c, p->args.where.dir.ino), &p->call, &op->q);
+	peer_call(meta_peer(op->c, p->args.where.dir.ino), &p->call, &op->q);
 }
 
 /* Follows a referral, or returns to the rename with the directory. */
@@ -89,7 +93,7 @@ static int parent_answer(struct cop *op, int error)
 	struct parent *p = op->state;
 
 	if (error == -EREMOTE) {
-		error = follow(op, &p->args.where, &p->call.referral);
+		error = follow_referral(op, &p->args.where, &p->call.referral);
 		req_goto(&op->q, PARENT);
 	} else if (!error) {
 		*op->place2 =
@@ -102,11 +106,11 @@ static int parent_answer(struct cop *op, int error)
 
 /* A directory of the path, or what the name named, vanished between two requests: starts again, and
  * after MAX_TRIES reports that it does not exist. */
-static int again(struct cop *op)
+static int restart(struct cop *op)
 {
 	if (++op->tries >= MAX_TRIES)
 		return op->start.dir.ino == ROOT_INO ? -ENOENT : -ESTALE;
-	ways_forget(op->c);
+	referrals_forget(op->c);
 	*op->place = op->start;
 	if (op->place2)
 		*op->place2 = op->start2;
@@ -116,17 +120,17 @@ static int again(struct cop *op)
 }
 
 /* Waits for space after -ENOSPC. From SETXATTR it means too many attributes: no removal helps. */
-static bool awaits_room(struct cop *op)
+static bool waits_for_space(struct cop *op)
 {
 	return op->q.error == -ENOSPC && op->call.op != OP_SETXATTR &&
-	       room_wait(op->c, &op->room, &op->q);
+	       space_wait_begin(op->c, &op->space_wait, &op->q);
 }
 
 /* A truncate that a full server refused may have begun, and continues there. If the repetition
  * finds the file gone, the first answer counts. */
-static bool went_on(const struct cop *op)
+static bool truncate_continues(const struct cop *op)
 {
-	return op->q.error == -ESTALE && op->call.op == OP_TRUNCATE && op->room.until;
+	return op->q.error == -ESTALE && op->call.op == OP_TRUNCATE && op->space_wait.until;
 }
 
 static bool step(struct req *q)
@@ -142,33 +146,33 @@ static bool step(struct req *q)
 			break;
 		}
 		if (op->place)
-			way_walk(op, op->place);
+			referral_walk(op, op->place);
 		if (op->place2)
-			way_walk(op, op->place2);
-		op->asked = q->loop->now;
+			referral_walk(op, op->place2);
+		op->sent_at = q->loop->now;
 		op->call.deadline = q->loop->now + op->c->timeout_ns;
 		op->call.trace = q->trace;
-		peer_call(peer_of(op->c, op->place ? op->place->dir.ino : op->ino), &op->call, q);
+		peer_call(meta_peer(op->c, op->place ? op->place->dir.ino : op->ino), &op->call, q);
 		break;
 	case CHECK:
-		if (awaits_room(op)) {
-			req_goto(q, ROOM);
+		if (waits_for_space(op)) {
+			req_goto(q, WAIT_SPACE);
 			call_fini(&op->call);
 			q->error = 0;
 			break;
 		}
 		req_goto(q, END);
-		if (went_on(op))
+		if (truncate_continues(op))
 			q->error = -ENOSPC;
 		if (op->moves)
-			ways_forget(op->c);
+			referrals_forget(op->c);
 		if (op->call.op == OP_SETATTR && (op->args.setattr.which & SET_MTIME))
 			file_mtime_end(op->c, op->args.setattr.h.ino, op->upto, !q->error);
 		if (q->error == -EREMOTE) {
 			bool second = op->call.referral.second && op->place2;
 
 			q->error = second ? parent_begin(op) :
-					    follow(op, op->place, &op->call.referral);
+					    follow_referral(op, op->place, &op->call.referral);
 			call_fini(&op->call);
 			if (!q->error)
 				req_goto(q, second ? PARENT : CALL);
@@ -176,7 +180,7 @@ static bool step(struct req *q)
 		}
 		if (q->error == -ESTALE && op->place) {
 			call_fini(&op->call);
-			q->error = again(op);
+			q->error = restart(op);
 			break;
 		}
 		if (!q->error && op->call.op == OP_OPEN &&
@@ -199,22 +203,22 @@ static bool step(struct req *q)
 		req_goto(q, END);
 		q->error = parent_answer(op, q->error);
 		if (q->error == -ESTALE)
-			q->error = again(op);
+			q->error = restart(op);
 		break;
-	case ROOM:
-		room_waited(&op->room);
+	case WAIT_SPACE:
+		space_wait_end(&op->space_wait);
 		req_goto(q, CALL);
 		break;
 	case SIZE:
 		req_goto(q, SIZED);
-		if (op->attr.unsettled && !op->plain)
+		if (op->attr.unsettled && !op->recorded_only)
 			sizing_start(op, &(struct wire_handle){ op->attr.ino, op->attr.gen });
 		break;
 	case SIZED:
 		req_goto(q, END);
 		if (q->error == -ESTALE && op->place) { /* its last name was removed meanwhile */
 			call_fini(&op->call);
-			q->error = again(op);
+			q->error = restart(op);
 		}
 		break;
 	case END:
@@ -261,7 +265,8 @@ void inode_start(struct cop *op, uint32_t number, const struct wire_handle *h, i
 	start(op, number, error);
 }
 
-static void look(struct cop *op, struct sheaf_handle dir, const char *path, bool follow_last)
+static void start_lookup(struct cop *op, struct sheaf_handle dir, const char *path,
+			 bool follow_last)
 {
 	op->args.lookup.where = name_place(dir, path, follow_last);
 	name_start(op, OP_LOOKUP, &op->args.lookup.where, 0);
@@ -269,12 +274,12 @@ static void look(struct cop *op, struct sheaf_handle dir, const char *path, bool
 
 void client_stat(struct cop *op, struct sheaf_handle dir, const char *path)
 {
-	look(op, dir, path, true);
+	start_lookup(op, dir, path, true);
 }
 
 void client_lookup(struct cop *op, struct sheaf_handle dir, const char *path)
 {
-	look(op, dir, path, false);
+	start_lookup(op, dir, path, false);
 }
 
 void client_getattr(struct cop *op, struct sheaf_handle h)
@@ -285,7 +290,7 @@ void client_getattr(struct cop *op, struct sheaf_handle h)
 
 void client_layout(struct cop *op, struct sheaf_handle h)
 {
-	op->plain = true;
+	op->recorded_only = true;
 	op->args.getattr = (struct wire_getattr_args){ { h.ino, h.gen }, true };
 	inode_start(op, OP_GETATTR, &op->args.getattr.h, 0);
 }

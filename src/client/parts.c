@@ -13,7 +13,7 @@
 static_assert(PART_BYTES <= ALLOC_MAX, "a part is a request");
 
 /* Copies n items of this size, planned in the client's scratch memory, into the lane. */
-static int keep(struct lane *l, size_t n, size_t size)
+static int keep_list(struct lane *l, size_t n, size_t size)
 {
 	if (n * size > l->cap_list) {
 		l->list = arena_alloc(&l->op->arena, n * size);
@@ -29,29 +29,29 @@ static int keep(struct lane *l, size_t n, size_t size)
 static int take_copy(struct lane *l)
 {
 	struct cop *op = l->op;
-	struct copy_cursor *next = &l->strand->next_copy;
+	struct copy_cursor *next = &l->object->next_copy;
 	size_t n = copy_plan(&op->transfer->copy, l->index, next, op->c->scratch_copy, LIST_MAX,
 			     COPY_MAX);
 
-	l->source = next->source;
-	return n ? keep(l, n, sizeof(*l->pieces)) : 1;
+	l->source_index = next->source;
+	return n ? keep_list(l, n, sizeof(*l->pieces)) : 1;
 }
 
 /* Bytes of data that a message to this lane's server may carry. */
-static uint64_t inline_room(const struct lane *l)
+static uint64_t inline_max(const struct lane *l)
 {
 	const struct cfile *f = l->op->file;
 
 	return MIN(f->c->peers[f->targets[l->index]].eager_bytes, (uint32_t)INLINE_MAX);
 }
 
-static bool inlines(const struct lane *l, uint64_t bytes)
+static bool fits_inline(const struct lane *l, uint64_t bytes)
 {
 	const struct transfer *t = l->op->transfer;
 
 	if (t->mover != MOVER_AUTO)
-		return t->mover == MOVER_INLINE && bytes <= inline_room(l);
-	return net_choose(&l->op->c->net.costs, t->kind == WRITE, 1, bytes, inline_room(l)) ==
+		return t->mover == MOVER_INLINE && bytes <= inline_max(l);
+	return net_choose(&l->op->c->net.costs, t->kind == WRITE, 1, bytes, inline_max(l)) ==
 	       MOVER_INLINE;
 }
 
@@ -67,18 +67,18 @@ static uint64_t part_bytes(const struct lane *l)
 static uint64_t most_bytes(const struct lane *l)
 {
 	const struct transfer *t = l->op->transfer;
-	uint64_t room = inline_room(l);
+	uint64_t most = inline_max(l);
 
 	if (t->kind == ALLOCATE)
 		return t->mode & ALLOC_PUNCH ? INT64_MAX : PART_BYTES;
-	return t->mover == MOVER_INLINE && room ? room : part_bytes(l);
+	return t->mover == MOVER_INLINE && most ? most : part_bytes(l);
 }
 
 /* Takes the n planned extents as the part; l->view is their memory. */
 static int take_list(struct lane *l, size_t n)
 {
-	l->small = inlines(l, l->view.length);
-	return keep(l, n, sizeof(*l->ext));
+	l->small = fits_inline(l, l->view.length);
+	return keep_list(l, n, sizeof(*l->ext));
 }
 
 /* Takes all that is left, or as much as a request may have, as a pattern; sets no view. */
@@ -87,7 +87,7 @@ static void take_pattern(struct lane *l)
 	struct cop *op = l->op;
 	const struct transfer *t = op->transfer;
 	const struct layout *lay = &op->file->layout;
-	uint64_t next = l->strand->next.pos, left = op->access.total - next;
+	uint64_t next = l->object->next.pos, left = op->access.total - next;
 
 	l->pattern = (struct wire_pattern){
 		.type = t->shape.type,
@@ -106,7 +106,7 @@ static void take_pattern(struct lane *l)
 
 /* Most extents of a part that are sent as a list although there is a pattern. Data inside a message
  * need a list, so a longer list pays while its extents take less time than that saves. */
-static size_t list_most(const struct lane *l)
+static size_t max_list_extents(const struct lane *l)
 {
 	const struct cop *op = l->op;
 	const struct transfer *t = op->transfer;
@@ -114,11 +114,12 @@ static size_t list_most(const struct lane *l)
 	uint64_t bytes = op->access.total / op->file->layout.width;
 	double saved;
 
-	if (t->mover != MOVER_AUTO || bytes > inline_room(l))
-		return op->c->list_most;
+	if (t->mover != MOVER_AUTO || bytes > inline_max(l))
+		return op->c->max_list_extents;
 	saved = net_cost(c, MOVER_GATHER, t->kind == WRITE, 1, bytes) -
 		net_cost(c, MOVER_INLINE, t->kind == WRITE, 1, bytes);
-	return MIN(MAX(op->c->list_most, (size_t)(MAX(saved, 0) / LISTED_NS)), (size_t)LIST_MAX);
+	return MIN(MAX(op->c->max_list_extents, (size_t)(MAX(saved, 0) / LISTED_NS)),
+		   (size_t)LIST_MAX);
 }
 
 /* Takes a part of a typed access: as a list when that is short or the type is too long, else as a
@@ -128,7 +129,7 @@ static int take_typed(struct lane *l)
 	struct cop *op = l->op;
 	const struct transfer *t = op->transfer;
 	const struct layout *lay = &op->file->layout;
-	struct cursor from = l->strand->next;
+	struct cursor from = l->object->next;
 	uint64_t total = op->access.total;
 	bool list = !t->shape.type.len || t->mover == MOVER_INLINE;
 	size_t n;
@@ -139,16 +140,16 @@ static int take_typed(struct lane *l)
 		return -ENOMEM;
 	do {
 		n = view_plan(&l->view, &op->access, lay, l->index, &from, op->c->scratch,
-			      list ? LIST_MAX : list_most(l), most_bytes(l));
+			      list ? LIST_MAX : max_list_extents(l), most_bytes(l));
 	} while (!n && list && from.pos < total);
 	l->typed = false;
 	if (!list && from.pos < total) {
 		take_pattern(l);
 		view_trail(&l->view, &op->access, lay, l->index, l->pattern.begin, l->pattern.upto);
-		l->strand->next.pos = l->pattern.upto;
+		l->object->next.pos = l->pattern.upto;
 		return 0;
 	}
-	l->strand->next = from;
+	l->object->next = from;
 	return n ? take_list(l, n) : 1;
 }
 
@@ -157,9 +158,9 @@ static int take_regular(struct lane *l)
 {
 	struct cop *op = l->op;
 	const struct layout *lay = &op->file->layout;
-	struct cursor *next = &l->strand->next, from = *next;
+	struct cursor *next = &l->object->next, from = *next;
 	size_t n = view_plan(&l->view, &op->access, lay, l->index, &from, op->c->scratch,
-			     list_most(l), PART_BYTES);
+			     max_list_extents(l), PART_BYTES);
 
 	l->typed = false;
 	if (from.pos == op->access.total) {
@@ -185,7 +186,7 @@ int part_take(struct lane *l)
 		return take_typed(l);
 	if (t->shape.type.len && t->mover != MOVER_INLINE)
 		return take_regular(l);
-	n = view_plan(&l->view, &op->access, &op->file->layout, l->index, &l->strand->next,
+	n = view_plan(&l->view, &op->access, &op->file->layout, l->index, &l->object->next,
 		      op->c->scratch, LIST_MAX, most_bytes(l));
 	return n ? take_list(l, n) : 1;
 }

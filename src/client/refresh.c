@@ -17,7 +17,7 @@ void cap_ask(struct cop *op, struct cfile *f, struct call *c, struct req *q)
 	if (r) {
 		r->args = (struct wire_cap_args){ f->h, f->flags & (OPEN_READ | OPEN_WRITE) };
 		*c = call_make(op, OP_CAP, &r->args, &r->res);
-		peer_call(peer_of(op->c, f->h.ino), c, q);
+		peer_call(meta_peer(op->c, f->h.ino), c, q);
 	}
 	req_done(q, r ? 0 : -ENOMEM, 0);
 }

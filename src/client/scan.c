@@ -115,7 +115,7 @@ int sheaf_server_of(struct sheaf *fs, uint64_t ino)
 {
 	struct client *c = fs->b.client;
 
-	return (int)(peer_of(c, ino) - c->peers);
+	return (int)(meta_peer(c, ino) - c->peers);
 }
 
 void sheaf_default_stripes(struct sheaf *fs, uint64_t ino, uint32_t unit, uint32_t width,

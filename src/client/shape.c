@@ -22,7 +22,7 @@ void shape_of_list(struct cop *op, struct shape *out)
 	const struct extent *e = a->file;
 	struct type *block = NULL, *vector = NULL;
 
-	if (!a->even || a->n_file <= op->c->list_most)
+	if (!a->even || a->n_file <= op->c->max_list_extents)
 		return;
 	if (!type_bytes(e->length, &block) &&
 	    !type_vector(a->n_file, 1, a->stride, block, &vector)) {

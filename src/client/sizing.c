@@ -28,7 +28,7 @@ static void ask_attr(struct sizing *z)
 
 	z->attr_args = (struct wire_getattr_args){ z->h, true };
 	z->attr_call = call_make(op, OP_GETATTR, &z->attr_args, &z->attr_res);
-	peer_call(peer_of(op->c, z->h.ino), &z->attr_call, &z->q);
+	peer_call(meta_peer(op->c, z->h.ino), &z->attr_call, &z->q);
 }
 
 static int ask_objects(struct sizing *z)
@@ -81,16 +81,16 @@ static void add_up(struct sizing *z)
 }
 
 /* Gives open files the ends of their objects that are recorded now. */
-static void tell_files(struct sizing *z)
+static void update_open_files(struct sizing *z)
 {
 	struct cfile *f;
 
 	list_for_each(f, &z->op->c->files, link)
-		if (f->h.ino == z->h.ino && f->reach && z->attr_res.cap.epoch == f->cap.epoch)
+		if (f->h.ino == z->h.ino && f->objects && z->attr_res.cap.epoch == f->cap.epoch)
 			file_recorded(f, f->cap.epoch, &z->attr_res.layout);
 }
 
-static void let_go(struct sizing *z)
+static void free_calls(struct sizing *z)
 {
 	for (uint32_t i = 0; i < z->n; i++)
 		call_fini(&z->calls[i]);
@@ -113,7 +113,7 @@ static bool step(struct req *q)
 		if (q->error)
 			break;
 		z->op->attr = z->attr_res.at;
-		tell_files(z);
+		update_open_files(z);
 		if (!z->attr_res.at.unsettled || !z->attr_res.layout.n_targets)
 			break;
 		if (layout_learn(z->op, &z->attr_res.layout, z->h.ino, q))
@@ -124,7 +124,7 @@ static bool step(struct req *q)
 	case ENDS:
 		req_goto(q, END);
 		if (q->error == -EKEYEXPIRED && ++z->tries < MAX_TRIES) {
-			let_go(z);
+			free_calls(z);
 			q->error = 0;
 			req_goto(q, ATTR);
 		} else if (!q->error && z->n) { /* n is 0: settled meanwhile, attr is exact */
@@ -132,7 +132,7 @@ static bool step(struct req *q)
 		}
 		break;
 	case END:
-		let_go(z);
+		free_calls(z);
 		req_fini(q);
 		req_done(parent, q->error, 0);
 		return false;

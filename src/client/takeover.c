@@ -2,7 +2,7 @@
  * piece of memory (proto/export.x), and a new client is made from it.
  *
  *   export: peers halt -> encode
- *   import: decode -> client_go_on(): peers resume their sessions
+ *   import: decode -> client_resume(): peers resume their sessions
  *
  * Servers are not told: a session belongs to the process that knows its secret, and requests of the
  * old link have ended before a new link gets the session. What the export lacks is asked for again:
@@ -18,7 +18,7 @@
 #include "client/client_impl.h"
 
 #define ITEM_MAX (16 * KIB) /* more than any one item takes */
-/* Skipped after an export, for client_go_on(): an importer may have used such numbers, and died. */
+/* Skipped after an export, for client_resume(): an importer may have used such numbers, and died. */
 #define JUMP_SEQUENCES (1u << 24)
 #define JUMP_IDS (UINT64_C(1) << 40)
 
@@ -105,10 +105,10 @@ static void file_notes(const struct cfile *f, uint64_t *ends, struct wire_object
 {
 	*n = 0;
 	for (uint32_t i = 0; i < f->layout.width; i++) {
-		ends[i] = f->reach[i].recorded;
-		if (f->reach[i].wrote)
-			notes[(*n)++] = (struct wire_object_note){ i, f->reach[i].end,
-								   f->reach[i].blocks, 0 };
+		ends[i] = f->objects[i].recorded;
+		if (f->objects[i].wrote)
+			notes[(*n)++] = (struct wire_object_note){ i, f->objects[i].end,
+								   f->objects[i].blocks, 0 };
 	}
 }
 
@@ -162,7 +162,7 @@ static void halt(struct client *c)
 }
 
 /* Keeps what is held, and skips the numbers that a successor may have used. */
-static void jump(struct client *c)
+static void skip_numbers(struct client *c)
 {
 	for (uint32_t i = 0; i < c->n_peers; i++)
 		for (uint32_t k = 0; k < SESSION_SLOTS; k++)
@@ -189,15 +189,15 @@ int client_export(struct client *c, struct wire_bytes *out)
 		r = r ? r : put_file(&s, f);
 	if (r) {
 		free(s.p);
-		client_go_on(c);
+		client_resume(c);
 		return r;
 	}
-	jump(c);
+	skip_numbers(c);
 	*out = (struct wire_bytes){ (uint32_t)s.len, s.p };
 	return 0;
 }
 
-void client_go_on(struct client *c)
+void client_resume(struct client *c)
 {
 	c->halted = false;
 	c->loop->now = c->loop->env->clock->now(c->loop->env);
@@ -286,9 +286,9 @@ static int get_file(struct client *c, struct xdr *x)
 
 		if (n->index >= w.layout.n_targets)
 			return -EBADMSG;
-		f->reach[n->index].end = n->end;
-		f->reach[n->index].blocks = n->blocks;
-		f->reach[n->index].wrote = true;
+		f->objects[n->index].end = n->end;
+		f->objects[n->index].blocks = n->blocks;
+		f->objects[n->index].wrote = true;
 	}
 	f->lost = w.lost;
 	f->seen_mtime = w.seen_mtime;

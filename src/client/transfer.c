@@ -26,13 +26,13 @@ static void start_lanes(struct cop *op)
 	uint32_t width = f->layout.width, first = 0, index;
 	uint64_t off;
 
-	op->transfer->strands = arena_alloc(&op->arena, width * sizeof(struct strand));
-	if (!op->transfer->strands) {
+	op->transfer->objects = arena_alloc(&op->arena, width * sizeof(struct transfer_object));
+	if (!op->transfer->objects) {
 		op->q.error = -ENOMEM;
 		return;
 	}
 	for (uint32_t i = 0; i < width; i++)
-		op->transfer->strands[i].end = UINT64_MAX;
+		op->transfer->objects[i].end = UINT64_MAX;
 	if (!op->access.total)
 		return;
 	if (op->access.n_file == 1 && op->access.file[0].length <= f->layout.unit) {
@@ -53,7 +53,7 @@ static int fill_holes(struct cop *op, uint32_t index)
 {
 	struct client *c = op->c;
 	struct cfile *f = op->file;
-	struct strand *s = &op->transfer->strands[index];
+	struct transfer_object *s = &op->transfer->objects[index];
 	struct cursor from = { 0 };
 	struct trail trail;
 	struct view v = { .trail = &trail };
@@ -83,7 +83,7 @@ static bool any_hole(struct cop *op)
 	const struct layout *l = &op->file->layout;
 
 	for (uint32_t i = 0; i < l->width; i++)
-		if (op->transfer->strands[i].end < layout_object_size(l, i, op->attr.size))
+		if (op->transfer->objects[i].end < layout_object_size(l, i, op->attr.size))
 			return true;
 	return false;
 }
@@ -91,7 +91,7 @@ static bool any_hole(struct cop *op)
 static bool any_short(struct cop *op)
 {
 	for (uint32_t i = 0; i < op->file->layout.width; i++)
-		if (op->transfer->strands[i].shortened)
+		if (op->transfer->objects[i].shortened)
 			return true;
 	return false;
 }
@@ -105,30 +105,30 @@ static int clip_copy(struct cop *op)
 
 	k->length = MIN(t->want, size > k->from ? size - k->from : 0);
 	op->one_ext.length = op->access.total = k->length;
-	if (t->other->h.ino == op->file->h.ino && k->from < k->to + k->length &&
+	if (t->source->h.ino == op->file->h.ino && k->from < k->to + k->length &&
 	    k->to < k->from + k->length)
 		return -EINVAL;
 	return 0;
 }
 
 /* Space beyond the size: the metadata server must know that objects may exist before they do. */
-static bool leads_beyond(const struct transfer *t)
+static bool allocates_beyond(const struct transfer *t)
 {
 	return t->kind == ALLOCATE &&
 	       (t->mode & (ALLOC_KEEP_SIZE | ALLOC_PUNCH)) == ALLOC_KEEP_SIZE;
 }
 
-static void tell_beyond(struct cop *op)
+static void record_beyond(struct cop *op)
 {
 	op->args.record = (struct wire_record_args){ op->file->h, { .doubt = true } };
 	op->call = call_make(op, OP_RECORD, &op->args, &op->res);
-	peer_call(peer_of(op->c, op->file->h.ino), &op->call, &op->q);
+	peer_call(meta_peer(op->c, op->file->h.ino), &op->call, &op->q);
 }
 
-static bool mixed(const struct transfer *t)
+static bool spans_epochs(const struct transfer *t)
 {
 	return t->kind != READ && (t->epochs.oldest < t->epochs.newest ||
-				   t->other_epochs.oldest < t->other_epochs.newest);
+				   t->source_epochs.oldest < t->source_epochs.newest);
 }
 
 static bool step(struct req *q)
@@ -141,14 +141,14 @@ static bool step(struct req *q)
 	case MEASURE:
 		req_goto(q, START);
 		if (t->kind == COPY)
-			sizing_start(op, &t->other->h);
-		else if (leads_beyond(t) && !op->file->told_beyond)
-			tell_beyond(op);
+			sizing_start(op, &t->source->h);
+		else if (allocates_beyond(t) && !op->file->beyond_recorded)
+			record_beyond(op);
 		break;
 	case START:
 		req_goto(q, SIZED);
-		op->file->told_beyond |= leads_beyond(t);
-		t->epochs = t->other_epochs = (struct epochs){ UINT64_MAX, 0 };
+		op->file->beyond_recorded |= allocates_beyond(t);
+		t->epochs = t->source_epochs = (struct epochs){ UINT64_MAX, 0 };
 		if (t->kind == COPY)
 			req_fail(q, clip_copy(op));
 		if (!q->error)
@@ -169,9 +169,10 @@ static bool step(struct req *q)
 			q->error = -EIO;
 		if (q->error)
 			return cop_end(op, q->error);
-		if (t->placed && mixed(t))
+		if (t->placed && spans_epochs(t))
 			return cop_end(op, -EAGAIN);
-		if (mixed(t) && ++t->tries < MAX_REFRESH) { /* a truncate came between its parts */
+		if (spans_epochs(t) &&
+		    ++t->tries < MAX_REFRESH) { /* a truncate came between its parts */
 			req_goto(q, MEASURE); /* repeat all of them after it */
 			break;
 		}
@@ -182,7 +183,7 @@ static bool step(struct req *q)
 		}
 		if (op->attr.size != UINT64_MAX) {
 			for (uint32_t i = 0; i < op->file->layout.width; i++)
-				if (t->strands[i].shortened && !q->error)
+				if (t->objects[i].shortened && !q->error)
 					q->error = fill_holes(op, i);
 			count = access_before(&op->access, op->attr.size);
 		}
@@ -203,10 +204,10 @@ static void start_access(struct cop *op, struct cfile *f, struct transfer how, i
 	op->transfer = t;
 	if (!t)
 		e = -ENOMEM;
-	else if (!f->unsynced || (how.other && !how.other->unsynced))
+	else if (!f->unsynced || (how.source && !how.source->unsynced))
 		e = -EISDIR;
 	else if (!(f->flags & need) ||
-		 (how.other && (!(how.other->flags & OPEN_READ) || f->flags & OPEN_APPEND)))
+		 (how.source && (!(how.source->flags & OPEN_READ) || f->flags & OPEN_APPEND)))
 		e = -EBADF;
 	if (t) {
 		*t = how;
@@ -281,8 +282,8 @@ int client_plan(struct cop *op, struct cfile *f, const struct typed *typed, bool
 	else
 		shape_of_list(op, &t.shape);
 	t.mover = how;
-	t.strands = arena_alloc(&op->arena, width * sizeof(*t.strands));
-	if (!t.strands)
+	t.objects = arena_alloc(&op->arena, width * sizeof(*t.objects));
+	if (!t.objects)
 		return -ENOMEM;
 	op->file = f;
 	op->transfer = &t;
@@ -335,12 +336,12 @@ void client_write(struct cop *op, struct cfile *f, const struct iovec *mem, size
 
 void append_there(struct cop *op, struct cfile *f, const struct append *a)
 {
-	struct transfer t = { .kind = a->room ? ALLOCATE : WRITE,
+	struct transfer t = { .kind = a->allocates ? ALLOCATE : WRITE,
 			      .mode = a->mode,
 			      .placed = true,
 			      .place_epoch = a->epoch };
 
-	if (a->room)
+	if (a->allocates)
 		start_range(op, f, a->ext.offset, a->ext.length, t);
 	else
 		write_list(op, f, a->mem, a->n_mem, &a->ext, 1, t);
@@ -349,7 +350,8 @@ void append_there(struct cop *op, struct cfile *f, const struct append *a)
 void client_allocate(struct cop *op, struct cfile *f, uint32_t mode, uint64_t off, uint64_t len)
 {
 	if ((f->flags & OPEN_APPEND) && !(mode & ALLOC_KEEP_SIZE))
-		append(op, f, (struct append){ .room = true, .mode = mode, .ext = { off, len } });
+		append(op, f,
+		       (struct append){ .allocates = true, .mode = mode, .ext = { off, len } });
 	else
 		start_range(op, f, off, len, (struct transfer){ .kind = ALLOCATE, .mode = mode });
 }
@@ -362,7 +364,7 @@ void client_copy(struct cop *op, struct cfile *in, uint64_t off_in, struct cfile
 	len = MIN(len, MAX(most, UINT64_C(1)));
 	start_range(op, out, off_out, len,
 		    (struct transfer){ .kind = COPY,
-				       .other = in,
+				       .source = in,
 				       .copy = { in->layout, out->layout, off_in, off_out, 0 },
 				       .want = len });
 }

@@ -17,7 +17,7 @@ struct epochs {
 };
 
 /* What the lanes of one object share. */
-struct strand {
+struct transfer_object {
 	struct cursor next;
 	struct copy_cursor next_copy;
 	uint64_t end; /* the lowest end of the object in any reply */
@@ -28,7 +28,7 @@ struct lane {
 	struct req q;
 	struct list spare;
 	struct cop *op;
-	struct strand *strand;
+	struct transfer_object *object;
 	uint32_t index;
 	struct view view;
 	union { /* n entries */
@@ -39,13 +39,13 @@ struct lane {
 	size_t n, cap_list; /* cap_list: bytes allocated for list */
 	bool typed; /* sent as a pattern, not as the list */
 	struct wire_pattern pattern;
-	uint32_t source; /* object of the other file that the pieces of a copy come from */
+	uint32_t source_index; /* object of the other file that the pieces of a copy come from */
 	uint32_t refreshes;
-	struct room room;
+	struct space_wait space_wait;
 	bool small; /* data travel inside the message */
-	bool other; /* the capability of the copy's source is being refreshed */
-	uint64_t epoch, other_epoch; /* of the capabilities sent */
-	uint64_t asked; /* when the part was sent */
+	bool refreshes_source; /* the capability of the copy's source is being refreshed */
+	uint64_t epoch, source_epoch; /* of the capabilities sent */
+	uint64_t sent_at; /* when the part was sent */
 	struct call call;
 	union {
 		struct wire_read_args read;
@@ -58,23 +58,23 @@ struct lane {
 		struct wire_write_res write;
 	} res;
 	/* lane_new() zeroes all fields above */
-	uint8_t *small_data; /* of a small write: small_room bytes, or NULL */
-	size_t small_room;
+	uint8_t *small_data; /* of a small write: small_capacity bytes, or NULL */
+	size_t small_capacity;
 };
 
 struct transfer {
 	enum kind kind;
 	enum net_mover mover;
 	uint32_t mode; /* of ALLOCATE */
-	struct cfile *other; /* of COPY: the source */
+	struct cfile *source; /* of COPY: the source */
 	struct copy copy;
 	uint64_t want; /* of COPY: bytes asked for, before the source's size was known */
 	bool placed; /* of an append: its place is valid under place_epoch only */
 	uint64_t place_epoch;
 	bool sized; /* second pass of a read, after the size was asked for */
-	struct epochs epochs, other_epochs; /* of the parts written, and of the source of a copy */
+	struct epochs epochs, source_epochs; /* of the parts written, and of the source of a copy */
 	uint32_t tries;
-	struct strand *strands; /* one per object */
+	struct transfer_object *objects; /* one per object */
 	const struct typed *typed; /* or NULL */
 	struct shape shape; /* of its file side; empty: too long, or the list is irregular */
 };

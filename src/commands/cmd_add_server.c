@@ -382,7 +382,7 @@ static int run_add_server(struct cli *c)
 
 	if (status)
 		return status;
-	turn = cli_take_turn(a.conf);
+	turn = cli_lock_servers(a.conf);
 	conf_free(a.conf); /* the file may have changed while waiting for the lock */
 	status = cli_load_conf(c, &a.conf);
 	if (!status && c->opt[OPT_ADDRESS])

@@ -107,7 +107,7 @@ static int run_restore(struct cli *c)
 
 	if (status)
 		return status;
-	turn = cli_take_turn(conf);
+	turn = cli_lock_servers(conf);
 	r = sheaf_backup_check(c->args[0], &b);
 	if (r)
 		status = cli_error(c, "%s", sheaf_why()[0] ? sheaf_why() : sheaf_strerror(r));

@@ -97,7 +97,7 @@ static int run_start(struct cli *c)
 
 	if (status)
 		return status;
-	turn = cli_take_turn(conf);
+	turn = cli_lock_servers(conf);
 	d = cli_daemons_find(conf);
 	for (uint32_t i = 0; d && i < conf->n_targets; i++) {
 		n_here += d[i].here;

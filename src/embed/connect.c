@@ -114,7 +114,7 @@ static int open_backing(struct backing *b, const char *conf_path, bool embedded,
 	if (r)
 		client_free(*client);
 	else
-		client_go_on(*client);
+		client_resume(*client);
 	return r;
 }
 

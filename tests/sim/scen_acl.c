@@ -26,7 +26,7 @@ static bool make_way(struct world *w, const char *parent, char path[48])
 
 		snprintf(path, 48, "%.15s/s%d", parent, i);
 		h = scene_mkdir(w, 0, path);
-		if (w->failed || client_keeper(w->actors[0].client, h.ino) != 1)
+		if (w->failed || client_meta_of(w->actors[0].client, h.ino) != 1)
 			continue;
 		snprintf(path, 48, "%.15s/s%d/x", parent, i);
 		scene_mkdir(w, 0, path);

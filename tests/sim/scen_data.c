@@ -546,7 +546,7 @@ static bool waits_for_room(void *arg)
 {
 	const struct cop *c = arg;
 
-	return c->room.until;
+	return c->space_wait.until;
 }
 
 /* A full server refuses a truncate after it has begun. The truncate continues, then the file is

@@ -15,7 +15,7 @@ static struct sheaf_handle below(struct world *w, const char *parent, uint32_t t
 	for (int i = 0; i < 100 && !w->failed; i++) {
 		snprintf(path, 32, "%.15s/e%u-%d", parent, target, i);
 		h = scene_mkdir(w, 0, path);
-		if (!w->failed && client_keeper(w->actors[0].client, h.ino) == target)
+		if (!w->failed && client_meta_of(w->actors[0].client, h.ino) == target)
 			return h;
 	}
 	world_fail(w, 0, "no directory of target %u below %s", target, parent);

@@ -29,7 +29,7 @@ static void make_tree(struct world *w, struct tree *t)
 	for (int i = 0; i < 100 && !w->failed; i++) {
 		snprintf(t->path, sizeof(t->path), "%s/x%d", top, i);
 		t->x = scene_mkdir(w, 0, t->path);
-		if (!w->failed && client_keeper(w->actors[0].client, t->x.ino) == 1)
+		if (!w->failed && client_meta_of(w->actors[0].client, t->x.ino) == 1)
 			break;
 	}
 	t->s = make_below(w, t->path, "s");

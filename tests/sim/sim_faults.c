@@ -712,7 +712,7 @@ static void actor_succeed(void *arg)
 			world_fail(a->w, 0, "c%u misses an open file", a->id);
 	}
 	free((void *)(uintptr_t)t->state.p);
-	client_go_on(a->client);
+	client_resume(a->client);
 }
 
 /* Waits until the client has nothing under way; it starts nothing meanwhile. */

@@ -47,8 +47,8 @@ static void count_inherited(const struct acl_lane *l)
 		return;
 	count[ACL_INHERITED]++;
 	count[ACL_BY_OTHER_CLIENT] += l->a->id != t->maker;
-	count[ACL_ELSEWHERE] += client_keeper(c, t->h.ino) !=
-				client_keeper(c, acl_dir(w, t->made_in)->h.ino);
+	count[ACL_ELSEWHERE] += client_meta_of(c, t->h.ino) !=
+				client_meta_of(c, acl_dir(w, t->made_in)->h.ino);
 }
 
 /* Keeps only the steps that explain what was read. Returns false if none does. */

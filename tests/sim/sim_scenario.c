@@ -115,7 +115,7 @@ struct sheaf_handle scene_dir_at(struct world *w, uint32_t client, uint32_t targ
 	for (int i = 0; i < 100 && !w->failed; i++) {
 		snprintf(name, 16, "d%u-%d", target, i);
 		h = scene_mkdir(w, client, name);
-		if (!w->failed && client_keeper(w->actors[client].client, h.ino) == target)
+		if (!w->failed && client_meta_of(w->actors[client].client, h.ino) == target)
 			return h;
 	}
 	world_fail(w, 0, "no directory of target %u", target);

@@ -226,7 +226,7 @@ void actor_connect(struct actor *a)
 		abort();
 	client_set_direct(a->client, true);
 	if (a->id % 2) /* even short accesses travel as patterns */
-		client_set_list_most(a->client, 1);
+		client_set_max_list_extents(a->client, 1);
 }
 
 static void make_actor(struct world *w, uint32_t i)

@@ -104,7 +104,7 @@ static void an_export_of_an_import_is_the_same(void)
 	struct client *c = trial_client(&t);
 
 	CHECK_EQ(client_import(c, &b), 0);
-	c->halted = false; /* like client_go_on(), but without links */
+	c->halted = false; /* like client_resume(), but without links */
 	again = export_of(c);
 	CHECK(again.len == b.len && memcmp(again.p, b.p, b.len) == 0);
 	drop(b);
@@ -311,7 +311,7 @@ static void claims_under_way_are_made_by_who_goes_on(void)
 	c->peers[0].session = srv.session = 7;
 	c->peers[0].boot = 99; /* boot number before the server's restart */
 	srv.hold = true;
-	client_go_on(c);
+	client_resume(c);
 	settle();
 	CHECK_EQ(srv.n_seen, 1);
 	CHECK_EQ(srv.seen[0].head.op, OP_RECLAIM);
@@ -324,7 +324,7 @@ static void claims_under_way_are_made_by_who_goes_on(void)
 	CHECK(c->peers[0].unclaimed);
 	drop(b);
 	srv.hold = false;
-	client_go_on(c);
+	client_resume(c);
 	settle();
 	CHECK_EQ(srv.n_seen, 1);
 	CHECK_EQ(srv.seen[0].head.op, OP_RECLAIM);
@@ -333,7 +333,7 @@ static void claims_under_way_are_made_by_who_goes_on(void)
 	CHECK_EQ(locks_list(client_imported(c, 5)->holding->locks, 5, NULL, 0, 0), 1);
 	CHECK_EQ(client_export(c, &b), 0); /* answered claims are not sent again */
 	drop(b);
-	client_go_on(c);
+	client_resume(c);
 	settle();
 	CHECK_EQ(srv.n_seen, 1);
 	client_free(c);

@@ -6,17 +6,17 @@
  *
  * After a refusal every metadata server is asked how many files it is removing, and the refused
  * request is sent again: once if there are none, since the last removal may have ended in between;
- * else until it succeeds or ROOM_NS have passed. Threads: the loop's. Buffers: in the arena of the
+ * else until it succeeds or SPACE_WAIT_NS have passed. Threads: the loop's. Buffers: in the arena of the
  * question. Errors: a server that does not answer counts as removing nothing. */
 #include "client/client_impl.h"
 
-#define ROOM_NS (5 * NSEC_PER_SEC)
+#define SPACE_WAIT_NS (5 * NSEC_PER_SEC)
 #define PAUSE_NS (50 * NSEC_PER_MSEC)
 
 enum { ASK, COUNT, END };
 static const char *const names[] = { [ASK] = "ask", [COUNT] = "count", [END] = "pause" };
 
-struct question {
+struct removals_query {
 	struct cop *op;
 	struct call *calls; /* one for each metadata server */
 	struct wire_status_res *res;
@@ -24,7 +24,7 @@ struct question {
 	struct timer pause;
 };
 
-static int ask(struct question *k)
+static int ask(struct removals_query *k)
 {
 	struct cop *op = k->op;
 	struct client *c = op->c;
@@ -43,7 +43,7 @@ static int ask(struct question *k)
 }
 
 /* Files that are being removed at the servers that answered. */
-static int64_t count(struct question *k)
+static int64_t count(struct removals_query *k)
 {
 	int64_t n = 0;
 
@@ -56,10 +56,10 @@ static int64_t count(struct question *k)
 
 static void paused(struct timer *t)
 {
-	req_done(&container_of(t, struct question, pause)->op->q, 0, 0);
+	req_done(&container_of(t, struct removals_query, pause)->op->q, 0, 0);
 }
 
-static void pause_for(struct question *k, uint64_t ns)
+static void pause_for(struct removals_query *k, uint64_t ns)
 {
 	struct loop *l = k->op->c->loop;
 
@@ -72,7 +72,7 @@ static void pause_for(struct question *k, uint64_t ns)
 static bool step(struct req *q)
 {
 	struct cop *op = cop_of(q);
-	struct question *k = op->state;
+	struct removals_query *k = op->state;
 
 	switch (q->state) {
 	case ASK:
@@ -92,21 +92,21 @@ static bool step(struct req *q)
 	return true;
 }
 
-static const struct req_ops room_ops = REQ_OPS("room", step, COUNT, names);
+static const struct req_ops space_wait_ops = REQ_OPS("wait-space", step, COUNT, names);
 
 static void asked(struct cop *op)
 {
 	req_done(op->user, 0, 0);
 }
 
-bool room_wait(struct client *c, struct room *r, struct req *q)
+bool space_wait_begin(struct client *c, struct space_wait *r, struct req *q)
 {
-	struct question *k;
+	struct removals_query *k;
 
-	if (r->until && (r->none || c->loop->now >= r->until))
+	if (r->until && (r->is_last || c->loop->now >= r->until))
 		return false;
 	if (!r->until)
-		r->until = c->loop->now + ROOM_NS;
+		r->until = c->loop->now + SPACE_WAIT_NS;
 	r->ask = cop_new(c, NULL);
 	k = r->ask ? arena_alloc(&r->ask->arena, sizeof(*k)) : NULL;
 	if (!k) {
@@ -120,13 +120,13 @@ bool room_wait(struct client *c, struct room *r, struct req *q)
 	r->ask->user = q;
 	r->ask->done = asked;
 	req_hold(q);
-	cop_start(r->ask, &room_ops, 0);
+	cop_start(r->ask, &space_wait_ops, 0);
 	return true;
 }
 
-void room_waited(struct room *r)
+void space_wait_end(struct space_wait *r)
 {
-	r->none = r->ask->result == 0;
+	r->is_last = r->ask->result == 0;
 	cop_free(r->ask);
 	r->ask = NULL;
 }
