@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "client/client_impl.h"
+#include "client/file_impl.h"
 
 struct sheaf {
 	struct sheaf_backing b;

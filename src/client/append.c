@@ -9,7 +9,7 @@
  * gets the same place unless the file was truncated. Buffers: the write is an operation of its own
  * that borrows the caller's memory. Errors: those of the write. A lost report only delays what
  * others see: until the file is closed, their size ends before this append. */
-#include "client/client_impl.h"
+#include "client/append.h"
 
 #define MAX_PLACES 100
 

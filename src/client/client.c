@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "client/client_impl.h"
+#include "client/file_impl.h"
 
 static void default_name(char out[LINK_HOST_MAX])
 {

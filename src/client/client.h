@@ -59,7 +59,6 @@ struct space_wait {
 };
 
 struct transfer; /* a list read or write; transfer.c */
-struct sizing; /* finds the size of a file that has writers; sizing.c */
 
 struct cop {
 	struct req q;
@@ -138,7 +137,6 @@ struct cop {
 	struct cfile *file; /* argument, or the result of an open */
 	struct access access; /* of a transfer */
 	struct transfer *transfer;
-	struct sizing *sizing;
 	struct iovec one_mem; /* plain reads and writes are lists of one entry */
 	struct extent one_ext;
 	uint64_t space_total, space_avail; /* of client_statfs() */

@@ -3,7 +3,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#include "client/client_impl.h"
+#include "client/file_impl.h"
+#include "client/names_impl.h"
 
 struct sheaf_handle cfile_handle(const struct cfile *f)
 {

@@ -75,7 +75,8 @@ static bool step(struct req *q)
 
 static const struct req_ops learn_ops = REQ_OPS("learn-map", step, TAKE, names);
 
-void map_learn(struct client *c, struct peer *p, struct req *q)
+/* Asks the server for its map and adds the targets that are new; holds q (or NULL) until then. */
+static void map_learn(struct client *c, struct peer *p, struct req *q)
 {
 	static const struct cred_wire root = { 0 };
 	struct learning *l = calloc(1, sizeof(*l));

@@ -14,7 +14,7 @@
  * rather than given wrong data. */
 #include <stdlib.h>
 
-#include "client/client_impl.h"
+#include "client/file_impl.h"
 
 enum { ASK, ANSWER, END };
 static const char *const names[] = { [ASK] = "ask", [ANSWER] = "answer", [END] = "end" };

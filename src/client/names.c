@@ -6,7 +6,8 @@
  *            CHECK -> PARENT <-> PARENT_CHECK -> CALL	a rename: look up its new directory first */
 #include <stdlib.h>
 
-#include "client/client_impl.h"
+#include "client/file_impl.h"
+#include "client/names_impl.h"
 
 #define MAX_HOPS 64
 #define MAX_TRIES 4
@@ -117,6 +118,13 @@ static int restart(struct cop *op)
 	op->hops = 0;
 	req_goto(&op->q, CALL);
 	return 0;
+}
+
+/* A path is longer than a message can carry. */
+static bool path_too_long(const struct cop *op)
+{
+	return (op->place && op->place->path.len > PATH_MAX_LEN) ||
+	       (op->place2 && op->place2->path.len > PATH_MAX_LEN);
 }
 
 /* Waits for space after -ENOSPC. From SETXATTR it means too many attributes: no removal helps. */

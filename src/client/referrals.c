@@ -7,7 +7,7 @@
  * The table is direct-mapped: an entry that replaces another costs one more request. */
 #include <stdlib.h>
 
-#include "client/client_impl.h"
+#include "client/names_impl.h"
 
 static uint64_t cred_hash(const struct cred_wire *c)
 {

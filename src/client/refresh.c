@@ -2,7 +2,7 @@
  *
  * Threads: the loop's. Buffers: in the arena of the operation. Errors: those of the call; then the
  * file keeps its capability. */
-#include "client/client_impl.h"
+#include "client/file_impl.h"
 
 struct refresh {
 	struct wire_cap_args args;

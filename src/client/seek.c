@@ -4,7 +4,7 @@
  *   ASK -> ANSWER (-> ASK with a fresh capability)
  *
  * Threads: the loop's. Memory: the operation's arena. Errors: -ENXIO behind the end of the file. */
-#include "client/client_impl.h"
+#include "client/file_impl.h"
 
 #define MAX_TRIES 100
 

@@ -3,7 +3,7 @@
  *
  * Threads: the loop's. Buffers: in the arena of the operation. Errors: none; without memory, or
  * when the pattern would be too long, the shape is empty and lists are sent. */
-#include "client/client_impl.h"
+#include "client/transfer.h"
 
 void shape_of_type(struct cop *op, const struct type *type, struct shape *out)
 {

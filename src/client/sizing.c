@@ -8,13 +8,26 @@
  * append. */
 #include <stdlib.h>
 
-#include "client/client_impl.h"
+#include "client/file_impl.h"
 
 #define MAX_TRIES 100
 
 enum { ATTR, OBJECTS, ENDS, END };
 static const char *const names[] = {
 	[ATTR] = "attr", [OBJECTS] = "objects", [ENDS] = "ends", [END] = "end"
+};
+
+struct sizing {
+	struct req q;
+	struct cop *op;
+	struct wire_handle h;
+	struct call attr_call;
+	struct wire_getattr_args attr_args;
+	struct wire_getattr_res attr_res;
+	struct call *calls;
+	struct wire_objstat_args *stat_args;
+	struct wire_object_res *ends;
+	uint32_t n, tries;
 };
 
 static struct sizing *sizing_of(struct req *q)

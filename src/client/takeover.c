@@ -15,7 +15,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "client/client_impl.h"
+#include "client/file_impl.h"
 
 #define ITEM_MAX (16 * KIB) /* more than any one item takes */
 /* Skipped after an export, for client_resume(): an importer may have used such numbers, and died. */

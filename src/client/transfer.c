@@ -10,6 +10,7 @@
  * End of file: replies say where each object ends. When a part of the access lies behind an end,
  * the true size decides what is a hole (zeros) and what is behind the end of the file (a short
  * count). */
+#include "client/append.h"
 #include "client/transfer.h"
 
 #define COPY_STRIPES 16384 /* in one call; longer copies return a short count */

@@ -1,11 +1,11 @@
-/* A transfer and its lanes: shared by transfer.c, lanes.c and parts.c, private to these.
+/* Transfers, their lanes and parts. Private to src/client.
  *
  * Each object that an access touches has one or two lanes. A lane takes the next part of the access
  * that belongs to its object (parts.c), sends it and waits for the reply (lanes.c). */
 #ifndef SHEAF_TRANSFER_H
 #define SHEAF_TRANSFER_H
 
-#include "client/client_impl.h"
+#include "client/file_impl.h"
 
 #define PART_BYTES (64 * MIB) /* in one request */
 #define MAX_REFRESH 1000
@@ -62,6 +62,13 @@ struct lane {
 	size_t small_capacity;
 };
 
+/* The file side of an access as a pattern. */
+struct shape {
+	struct wire_bytes type; /* encoded; empty: lists are sent */
+	int64_t base; /* file offset where the pattern begins */
+	uint64_t end; /* upper bound of where it ends */
+};
+
 struct transfer {
 	enum kind kind;
 	enum net_mover mover;
@@ -88,5 +95,9 @@ void lane_start(struct cop *op, uint32_t index);
 /* ---- parts.c ---- */
 /* Takes the next part of the lane's object. 0: there is one; 1: none is left; or -errno. */
 int part_take(struct lane *l);
+
+/* ---- shape.c ---- */
+void shape_of_type(struct cop *op, const struct type *type, struct shape *out); /* sets type only */
+void shape_of_list(struct cop *op, struct shape *out); /* of op->access */
 
 #endif

@@ -1,5 +1,5 @@
 /* Extended attributes by handle: one call each to the server that owns the inode. */
-#include "client/client_impl.h"
+#include "client/names_impl.h"
 
 /* Checks a name before it is put into a message. */
 static int name_check(const char *name)

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "client/client_impl.h"
+#include "client/file_impl.h"
 #include "server/inode.h"
 #include "sim_priv.h"
 #include "sim_world.h"

@@ -3,7 +3,7 @@
 #ifndef SHEAF_TAKEOVER_TRIAL_H
 #define SHEAF_TAKEOVER_TRIAL_H
 
-#include "client/client_impl.h"
+#include "client/file_impl.h"
 
 #include "test.h"
 

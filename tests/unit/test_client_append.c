@@ -2,7 +2,7 @@
  * under an epoch, and what it does when the file was truncated meanwhile. */
 #include <fcntl.h>
 
-#include "client/client_impl.h"
+#include "client/append.h"
 
 #include "server_trial.h"
 
