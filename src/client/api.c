@@ -312,7 +312,7 @@ int64_t api_finish(struct sheaf *fs, struct cop *op)
 void sheaf_set_timeout(struct sheaf *fs, int timeout_ms)
 {
 	pthread_mutex_lock(&fs->lock);
-	client_set_timeout(fs->b.client, (uint64_t)MAX(timeout_ms, 1) * NSEC_PER_MSEC);
+	fs->b.client->timeout_ns = (uint64_t)MAX(timeout_ms, 1) * NSEC_PER_MSEC;
 	pthread_mutex_unlock(&fs->lock);
 }
 

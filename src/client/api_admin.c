@@ -12,7 +12,7 @@
 
 static int server_failed(struct sheaf *fs, uint32_t target, const char *what, int r)
 {
-	const struct conf_target *t = client_target(fs->b.client, target);
+	const struct conf_target *t = &fs->b.client->targets[target];
 
 	why_set("%s (%s) %s: %s", t->name, t->address, what, error_text(r));
 	return r;
@@ -20,10 +20,11 @@ static int server_failed(struct sheaf *fs, uint32_t target, const char *what, in
 
 bool api_is_meta(struct sheaf *fs, uint32_t target)
 {
+	const struct client *c = fs->b.client;
 	bool is;
 
 	pthread_mutex_lock(&fs->lock);
-	is = client_is_meta(fs->b.client, target);
+	is = target < c->n_peers && (c->targets[target].roles & ROLE_META);
 	pthread_mutex_unlock(&fs->lock);
 	return is;
 }

@@ -114,7 +114,7 @@ struct sheaf_handle sheaf_file_handle(struct sheaf_file *f)
 
 uint64_t sheaf_file_change(struct sheaf_file *f)
 {
-	return cfile_change(f->f);
+	return f->f->opened_change;
 }
 
 int sheaf_fsync(struct sheaf_file *f)
@@ -136,7 +136,7 @@ int sheaf_ftruncate(struct sheaf_file *f, off_t size)
 {
 	struct cop *op;
 
-	if (size < 0 || !cfile_writable(f->f))
+	if (size < 0 || !(f->f->flags & OPEN_WRITE))
 		return -EINVAL;
 	op = api_begin(f->fs, NULL);
 	if (!op)

@@ -58,7 +58,7 @@ int sheaf_account(struct sheaf *fs, int i, struct sheaf_account *out)
 	int r = -EINVAL;
 
 	pthread_mutex_lock(&fs->lock);
-	if (i >= 0 && i < (int)client_targets(fs->b.client)) {
+	if (i >= 0 && i < (int)fs->b.client->n_peers) {
 		p = &fs->b.client->peers[i];
 		*out = (struct sheaf_account){ .requests = p->n_sent,
 					       .frames = p->account.frames,

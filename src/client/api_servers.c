@@ -22,7 +22,7 @@ int sheaf_server_count(struct sheaf *fs)
 	int n;
 
 	pthread_mutex_lock(&fs->lock);
-	n = (int)client_targets(fs->b.client);
+	n = (int)fs->b.client->n_peers;
 	pthread_mutex_unlock(&fs->lock);
 	return n;
 }
@@ -38,7 +38,7 @@ int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_se
 	op = api_begin(fs, NULL);
 	if (!op)
 		return -ENOMEM;
-	t = client_target(fs->b.client, (uint32_t)i);
+	t = &fs->b.client->targets[i];
 	*s = (struct sheaf_server){ .id = t->id, .roles = t->roles };
 	snprintf(s->name, sizeof(s->name), "%s", t->name);
 	snprintf(s->address, sizeof(s->address), "%s", t->address);

@@ -94,11 +94,6 @@ void client_add(struct client *c, const struct conf_target *t, const char *addre
 	c->n_peers++;
 }
 
-void client_set_timeout(struct client *c, uint64_t ns)
-{
-	c->timeout_ns = ns;
-}
-
 void client_free(struct client *c)
 {
 	struct list *it;
@@ -133,21 +128,6 @@ uint32_t client_meta_of(const struct client *c, uint64_t ino)
 struct peer *meta_peer(struct client *c, uint64_t ino)
 {
 	return &c->peers[client_meta_of(c, ino)];
-}
-
-uint32_t client_targets(const struct client *c)
-{
-	return c->n_peers;
-}
-
-const struct conf_target *client_target(const struct client *c, uint32_t i)
-{
-	return &c->targets[i];
-}
-
-bool client_is_meta(const struct client *c, uint32_t target)
-{
-	return target < c->n_peers && (c->targets[target].roles & ROLE_META);
 }
 
 /* ---- operations ---- */

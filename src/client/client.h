@@ -34,7 +34,6 @@ int direct_switch(struct client *c);
 void client_set_mover(struct client *c, enum net_mover how); /* for transfers that start later */
 /* Up to n extents for one server cost no more as a list than as a pattern; n is at least 1. */
 void client_set_max_list_extents(struct client *c, size_t n);
-void client_set_timeout(struct client *c, uint64_t ns); /* of later calls; default: cluster file */
 /* No operation may be under way. Closes links; sessions end with their lease or by client_bye(). */
 void client_free(struct client *c);
 
@@ -230,19 +229,14 @@ void client_lock_cancel(struct client *c, uint64_t owner);
 bool file_locks_lost(const struct cfile *f);
 struct sheaf_handle cfile_handle(const struct cfile *f);
 uint64_t cfile_id(const struct cfile *f); /* of the open */
-uint64_t cfile_change(const struct cfile *f); /* `change` at the open */
-bool cfile_writable(const struct cfile *f);
 bool cfile_clean(const struct cfile *f); /* client_flush() would send nothing and return 0 */
 
 /* Administration. */
-uint32_t client_targets(const struct client *c);
-const struct conf_target *client_target(const struct client *c, uint32_t i);
 void client_status(struct cop *op, uint32_t target, uint64_t timeout_ns);
 void client_requests(struct cop *op, uint32_t target, uint64_t timeout_ns);
 void client_ping(struct cop *op, uint32_t target);
 /* Sends any operation to one server, with op->args and op->res. */
 void client_ask(struct cop *op, uint32_t number, uint32_t target, uint64_t timeout_ns);
-bool client_is_meta(const struct client *c, uint32_t target);
 uint32_t client_meta_of(const struct client *c, uint64_t ino); /* the metadata server of ino */
 /* Sets res.map, valid until cop_free(), as are the other results here. */
 void client_map(struct cop *op, uint32_t target, uint64_t timeout_ns);

@@ -16,16 +16,6 @@ uint64_t cfile_id(const struct cfile *f)
 	return f->id;
 }
 
-uint64_t cfile_change(const struct cfile *f)
-{
-	return f->opened_change;
-}
-
-bool cfile_writable(const struct cfile *f)
-{
-	return f->flags & OPEN_WRITE;
-}
-
 void file_free(struct cfile *f)
 {
 	list_del(&f->link);
