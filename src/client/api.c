@@ -69,7 +69,7 @@ void api_turn(struct sheaf *fs, uint64_t max_ns)
 	uint64_t ns;
 	int n;
 
-	loop_run_late(l); /* flushes what tasks have started */
+	loop_run_deferred(l); /* flushes what tasks have started */
 	ns = MIN(loop_wait_ns(l), max_ns);
 	fs->lead_until = MIN(next_timer(l), max_ns == UINT64_MAX ? max_ns : now_of(fs) + max_ns);
 	pthread_mutex_unlock(&fs->lock);
@@ -127,7 +127,7 @@ static void submit(struct sheaf *fs)
 			loop_run_reqs(l);
 		if (fs->tasks && fs->tasks->current())
 			return; /* sent before the next turn, together with what other tasks send */
-		loop_run_late(l);
+		loop_run_deferred(l);
 	} while (!list_empty(&l->runnable)); /* sending may find a link broken */
 	if (fs->driving && next_timer(l) < fs->lead_until)
 		loop_wake(l);

@@ -28,7 +28,7 @@ void client_set_direct(struct client *c, bool on)
 
 static bool may_read(const struct cfile *f)
 {
-	return f->unsynced && (f->flags & OPEN_READ) && f->c->mover == MOVER_AUTO &&
+	return f->unsynced && (f->flags & OPEN_READ) && f->c->mover == METHOD_AUTO &&
 	       !file_locks_lost(f);
 }
 

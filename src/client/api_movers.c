@@ -8,9 +8,9 @@
 
 #include "sheaf_admin.h"
 
-static_assert((int)SHEAF_MOVER_AUTO == MOVER_AUTO && (int)SHEAF_MOVER_INLINE == MOVER_INLINE &&
-		      (int)SHEAF_MOVER_PACK == MOVER_PACK &&
-		      (int)SHEAF_MOVER_GATHER == MOVER_GATHER && SHEAF_MOVERS == N_MOVERS,
+static_assert((int)SHEAF_MOVER_AUTO == METHOD_AUTO && (int)SHEAF_MOVER_INLINE == METHOD_INLINE &&
+		      (int)SHEAF_MOVER_PACK == METHOD_PACK &&
+		      (int)SHEAF_MOVER_GATHER == METHOD_GATHER && SHEAF_MOVERS == N_METHODS,
 	      "a mover is a mover");
 
 int movers_init(struct client *c)
@@ -19,7 +19,7 @@ int movers_init(struct client *c)
 
 	pieces_guard();
 	net_costs_measure(&c->net.costs);
-	if (!wish || !net_mover_parse(wish, &c->mover))
+	if (!wish || !net_method_parse(wish, &c->mover))
 		return 0;
 	why_set("$SHEAF_MOVER is '%s', but must be auto, inline, pack or gather; unset it, or "
 		"take one of them",
@@ -29,15 +29,15 @@ int movers_init(struct client *c)
 
 const char *sheaf_mover_name(enum sheaf_mover how)
 {
-	return (unsigned)how < N_MOVERS ? net_mover_name((enum net_mover)how) : NULL;
+	return (unsigned)how < N_METHODS ? net_method_name((enum net_method)how) : NULL;
 }
 
 int sheaf_set_mover(struct sheaf *fs, enum sheaf_mover how)
 {
-	if ((unsigned)how >= N_MOVERS)
+	if ((unsigned)how >= N_METHODS)
 		return -EINVAL;
 	pthread_mutex_lock(&fs->lock);
-	client_set_mover(fs->b.client, (enum net_mover)how);
+	client_set_mover(fs->b.client, (enum net_method)how);
 	pthread_mutex_unlock(&fs->lock);
 	return 0;
 }
@@ -49,7 +49,7 @@ double sheaf_mover_cost(struct sheaf *fs, enum sheaf_mover how, int write, uint6
 
 	if (how == SHEAF_MOVER_AUTO)
 		how = (enum sheaf_mover)net_choose(c, write, segments, bytes, INLINE_MAX);
-	return net_cost(c, (enum net_mover)how, write, segments, bytes);
+	return net_cost(c, (enum net_method)how, write, segments, bytes);
 }
 
 int sheaf_account(struct sheaf *fs, int i, struct sheaf_account *out)

@@ -123,7 +123,7 @@ static int plan_requests(struct client *c, struct cop *op, struct cfile *f, cons
 	if (!parts)
 		return -ENOMEM;
 	op->access = s->access;
-	r = client_plan(op, f, s->is_typed ? &s->typed : NULL, write, (enum net_mover)how, parts);
+	r = client_plan(op, f, s->is_typed ? &s->typed : NULL, write, (enum net_method)how, parts);
 	for (uint32_t i = 0; !r && i < f->layout.width; i++) {
 		out[i].requests = parts[i].requests;
 		out[i].mover = mover_of(c, how, write, &parts[i], &out[i]);

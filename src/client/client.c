@@ -56,7 +56,7 @@ int client_new(const struct client_opts *o, struct client **out)
 	return 0;
 }
 
-void client_set_mover(struct client *c, enum net_mover how)
+void client_set_mover(struct client *c, enum net_method how)
 {
 	c->mover = how;
 }
@@ -87,10 +87,10 @@ void client_add(struct client *c, const struct conf_target *t, const char *addre
 	c->targets[c->n_peers] = *t;
 	peer_init(p, &c->net, LINK_CLIENT, c->n_peers, address);
 	p->owner = c;
-	p->restarted = file_reclaim;
-	p->map_changed = map_changed;
-	p->session_up = session_up;
-	p->link_down = link_down;
+	p->on_restart = file_reclaim;
+	p->on_map_change = map_changed;
+	p->on_session_up = session_up;
+	p->on_link_down = link_down;
 	c->n_peers++;
 }
 

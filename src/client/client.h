@@ -22,7 +22,7 @@ struct client_opts {
 	const struct conf *conf; /* borrowed until client_free() */
 	uint8_t key[KEY_BYTES];
 	char key_name[CONF_NAME_MAX]; /* "": the default key */
-	struct loop_hub *hub; /* connects to servers of this process; or NULL */
+	struct loopback_hub *hub; /* connects to servers of this process; or NULL */
 	const char *const *addresses; /* used instead of those in conf, or NULL */
 	const char *name; /* names this client to servers; NULL: host name and pid */
 };
@@ -31,7 +31,7 @@ int client_new(const struct client_opts *o, struct client **out);
 int movers_init(struct client *c);
 /* The same: direct reads on or off, by $SHEAF_DIRECT. */
 int direct_switch(struct client *c);
-void client_set_mover(struct client *c, enum net_mover how); /* for transfers that start later */
+void client_set_mover(struct client *c, enum net_method how); /* for transfers that start later */
 /* Up to n extents for one server cost no more as a list than as a pattern; n is at least 1. */
 void client_set_max_list_extents(struct client *c, size_t n);
 /* No operation may be under way. Closes links; sessions end with their lease or by client_bye(). */
@@ -209,7 +209,7 @@ struct parts {
 	uint64_t inlined; /* bytes of data inside the requests */
 };
 int client_plan(struct cop *op, struct cfile *f, const struct typed *t, bool write,
-		enum net_mover how, struct parts *out /* one per object */);
+		enum net_method how, struct parts *out /* one per object */);
 /* Writes at the end of the file, as client_write() with O_APPEND; only the total of ext counts. */
 void client_append(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
 		   const struct extent *ext, size_t n_ext);

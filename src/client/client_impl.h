@@ -39,7 +39,7 @@ struct client {
 	uint64_t n_tickets;
 	uint64_t trace_base, n_traces;
 	uint64_t timeout_ns;
-	enum net_mover mover; /* forced for all transfers, or MOVER_AUTO */
+	enum net_method mover; /* forced for all transfers, or METHOD_AUTO */
 	size_t max_list_extents; /* most extents of a pattern that are sent as a list */
 	struct cached_referral referrals[REFERRALS_MAX];
 	struct direct direct;

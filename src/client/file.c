@@ -393,8 +393,8 @@ static void report(struct cop *op, struct syncing *s)
 		return;
 	}
 	/* never defer a close that has news or holds locks: other clients may wait for it */
-	op->call.later = op->may_defer && !has_news && !w.doubt &&
-			 !locks_list(f->holding->locks, f->id, NULL, 0, 0);
+	op->call.is_deferred = op->may_defer && !has_news && !w.doubt &&
+			       !locks_list(f->holding->locks, f->id, NULL, 0, 0);
 	peer_call(meta_peer(op->c, f->h.ino), &op->call, &op->q);
 }
 

@@ -104,7 +104,7 @@ static void prepare_read(struct lane *l)
 	l->call.mem = l->small ? NULL : &l->view;
 	l->call.mem_wire = &a->mem;
 	l->call.mem_access = CAP_WRITE; /* the server writes into the memory */
-	l->call.mover = l->op->transfer->mover;
+	l->call.method = l->op->transfer->mover;
 }
 
 /* Counts data that travel inside a message. */
@@ -112,7 +112,7 @@ static void moved_inline(struct lane *l, uint64_t bytes, unsigned copies)
 {
 	struct net_account *a = &l->op->c->peers[l->op->file->targets[l->index]].account;
 
-	a->bytes[MOVER_INLINE] += bytes;
+	a->bytes[METHOD_INLINE] += bytes;
 	a->copied += copies * bytes;
 }
 
@@ -129,7 +129,7 @@ static void prepare_write(struct lane *l)
 	l->call.mem = l->small ? NULL : &l->view;
 	l->call.mem_wire = &a->mem;
 	l->call.mem_access = CAP_READ;
-	l->call.mover = l->op->transfer->mover;
+	l->call.method = l->op->transfer->mover;
 	if (!l->small)
 		return;
 	if (l->small_capacity < l->view.length) {

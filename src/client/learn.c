@@ -3,7 +3,7 @@
  *   ASK -> TAKE
  *
  * A server with a newer map says so in its welcome and in every reply, and refuses requests of
- * clients that do not know it; net then calls map_changed(). The map is asked for before any
+ * clients that do not know it; net then calls on_map_change(). The map is asked for before any
  * other call to that server. Targets are never removed and keep their ids: those of the cluster
  * file stay as they are there, the others are taken from the map.
  *

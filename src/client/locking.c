@@ -343,7 +343,7 @@ void client_lock_cancel(struct client *c, uint64_t owner)
 			timer_del(c->loop, &l->pause);
 			pause_over(&l->pause);
 		} else {
-			peer_hurry(&l->op->call);
+			peer_cancel_remote(&l->op->call);
 		}
 	}
 }

@@ -542,7 +542,8 @@ static bool bye_step(struct req *q)
 			continue;
 		*call = call_make(op, OP_BYE, &op->args, &op->res);
 		call->deadline =
-			q->loop->now + (peer_silent(&c->peers[i]) ? SILENT_BYE_NS : NSEC_PER_SEC);
+			q->loop->now +
+			(peer_awaits_cancelled(&c->peers[i]) ? SILENT_BYE_NS : NSEC_PER_SEC);
 		peer_call(&c->peers[i], call, q);
 	}
 	return true;

@@ -49,10 +49,10 @@ static bool fits_inline(const struct lane *l, uint64_t bytes)
 {
 	const struct transfer *t = l->op->transfer;
 
-	if (t->mover != MOVER_AUTO)
-		return t->mover == MOVER_INLINE && bytes <= inline_max(l);
+	if (t->mover != METHOD_AUTO)
+		return t->mover == METHOD_INLINE && bytes <= inline_max(l);
 	return net_choose(&l->op->c->net.costs, t->kind == WRITE, 1, bytes, inline_max(l)) ==
-	       MOVER_INLINE;
+	       METHOD_INLINE;
 }
 
 /* Bytes of one request; fewer when many clients share the server. */
@@ -60,7 +60,7 @@ static uint64_t part_bytes(const struct lane *l)
 {
 	const struct cfile *f = l->op->file;
 
-	return MIN(PART_BYTES, peer_room(&f->c->peers[f->targets[l->index]]));
+	return MIN(PART_BYTES, peer_outstanding_max(&f->c->peers[f->targets[l->index]]));
 }
 
 /* The same, within the limits of the mover. */
@@ -71,7 +71,7 @@ static uint64_t most_bytes(const struct lane *l)
 
 	if (t->kind == ALLOCATE)
 		return t->mode & ALLOC_PUNCH ? INT64_MAX : PART_BYTES;
-	return t->mover == MOVER_INLINE && most ? most : part_bytes(l);
+	return t->mover == METHOD_INLINE && most ? most : part_bytes(l);
 }
 
 /* Takes the n planned extents as the part; l->view is their memory. */
@@ -114,10 +114,10 @@ static size_t max_list_extents(const struct lane *l)
 	uint64_t bytes = op->access.total / op->file->layout.width;
 	double saved;
 
-	if (t->mover != MOVER_AUTO || bytes > inline_max(l))
+	if (t->mover != METHOD_AUTO || bytes > inline_max(l))
 		return op->c->max_list_extents;
-	saved = net_cost(c, MOVER_GATHER, t->kind == WRITE, 1, bytes) -
-		net_cost(c, MOVER_INLINE, t->kind == WRITE, 1, bytes);
+	saved = net_cost(c, METHOD_GATHER, t->kind == WRITE, 1, bytes) -
+		net_cost(c, METHOD_INLINE, t->kind == WRITE, 1, bytes);
 	return MIN(MAX(op->c->max_list_extents, (size_t)(MAX(saved, 0) / LISTED_NS)),
 		   (size_t)LIST_MAX);
 }
@@ -131,7 +131,7 @@ static int take_typed(struct lane *l)
 	const struct layout *lay = &op->file->layout;
 	struct cursor from = l->object->next;
 	uint64_t total = op->access.total;
-	bool list = !t->shape.type.len || t->mover == MOVER_INLINE;
+	bool list = !t->shape.type.len || t->mover == METHOD_INLINE;
 	size_t n;
 
 	if (!l->view.trail)
@@ -184,7 +184,7 @@ int part_take(struct lane *l)
 		return take_copy(l);
 	if (t->typed)
 		return take_typed(l);
-	if (t->shape.type.len && t->mover != MOVER_INLINE)
+	if (t->shape.type.len && t->mover != METHOD_INLINE)
 		return take_regular(l);
 	n = view_plan(&l->view, &op->access, &op->file->layout, l->index, &l->object->next,
 		      op->c->scratch, LIST_MAX, most_bytes(l));

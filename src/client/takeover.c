@@ -202,7 +202,7 @@ void client_resume(struct client *c)
 	c->halted = false;
 	c->loop->now = c->loop->env->clock->now(c->loop->env);
 	for (uint32_t i = 0; i < c->n_peers; i++)
-		peer_go_on(&c->peers[i]);
+		peer_resume(&c->peers[i]);
 }
 
 /* ---- import ---- */

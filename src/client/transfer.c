@@ -272,7 +272,7 @@ static int plan_object(struct cop *op, uint32_t index, struct parts *out)
 }
 
 int client_plan(struct cop *op, struct cfile *f, const struct typed *typed, bool write,
-		enum net_mover how, struct parts *out)
+		enum net_method how, struct parts *out)
 {
 	struct transfer t = { .kind = write ? WRITE : READ };
 	uint32_t width = f->layout.width;

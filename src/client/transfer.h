@@ -71,7 +71,7 @@ struct shape {
 
 struct transfer {
 	enum kind kind;
-	enum net_mover mover;
+	enum net_method mover;
 	uint32_t mode; /* of ALLOCATE */
 	struct cfile *source; /* of COPY: the source */
 	struct copy copy;

@@ -176,8 +176,8 @@ struct file_costs {
 struct loop {
 	struct env *env;
 	struct list runnable; /* requests to step */
-	struct list late; /* run after the runnable requests ... */
-	struct list last; /* ... and after all of `late` */
+	struct list deferred; /* run after the runnable requests ... */
+	struct list deferred_last; /* ... and after all of `deferred` */
 	struct timer **heap;
 	size_t n_heap, cap_heap;
 	uint64_t timer_order;
@@ -201,17 +201,17 @@ void loop_turn(struct loop *l, uint64_t max_ns);
 /* The parts of a turn, for a driver that drops its lock while it waits. loop_wait_ns(): how long
  * this turn may wait (0: there is work). */
 uint64_t loop_wait_ns(struct loop *l);
-/* Runs expired timers and runnable requests, then the late callbacks; does not wait. */
+/* Runs expired timers and runnable requests, then deferred callbacks; does not wait. */
 void loop_run_ready(struct loop *l);
-void loop_run_reqs(struct loop *l); /* without the late callbacks */
+void loop_run_reqs(struct loop *l); /* without deferred callbacks */
 /* Calls run() once, after the runnable requests have run: so their messages leave together. */
-struct late {
+struct deferred {
 	struct list link;
-	void (*run)(struct late *l);
+	void (*run)(struct deferred *d);
 };
-void loop_late(struct loop *l, struct late *late);
-void loop_last(struct loop *l, struct late *late); /* moves it from `late`, too */
-void loop_run_late(struct loop *l);
+void loop_defer(struct loop *l, struct deferred *d);
+void loop_defer_last(struct loop *l, struct deferred *d); /* moves it from `deferred`, too */
+void loop_run_deferred(struct loop *l);
 void loop_wake(struct loop *l); /* any thread */
 
 /* Sets a timer, or moves one that is set. 0 or -ENOMEM. */

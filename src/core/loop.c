@@ -9,8 +9,8 @@ int loop_init(struct loop *l, struct env *e)
 	memset(l, 0, sizeof(*l));
 	l->env = e;
 	list_init(&l->runnable);
-	list_init(&l->late);
-	list_init(&l->last);
+	list_init(&l->deferred);
+	list_init(&l->deferred_last);
 	list_init(&l->all);
 	l->now = e->clock->now(e);
 	l->file_costs = (struct file_costs){ .read = 500, .write = 800, .byte = 0.15 };
@@ -30,7 +30,8 @@ uint64_t loop_wait_ns(struct loop *l)
 {
 	uint64_t now;
 
-	if (!list_empty(&l->runnable) || !list_empty(&l->late) || !list_empty(&l->last))
+	if (!list_empty(&l->runnable) || !list_empty(&l->deferred) ||
+	    !list_empty(&l->deferred_last))
 		return 0;
 	if (!l->n_heap)
 		return UINT64_MAX;
@@ -68,27 +69,27 @@ void loop_run_reqs(struct loop *l)
 void loop_run_ready(struct loop *l)
 {
 	loop_run_reqs(l);
-	loop_run_late(l);
+	loop_run_deferred(l);
 }
 
-void loop_late(struct loop *l, struct late *late)
+void loop_defer(struct loop *l, struct deferred *d)
 {
-	if (list_empty(&late->link))
-		list_push(&l->late, &late->link);
+	if (list_empty(&d->link))
+		list_push(&l->deferred, &d->link);
 }
 
-void loop_last(struct loop *l, struct late *late)
+void loop_defer_last(struct loop *l, struct deferred *d)
 {
-	list_del(&late->link);
-	list_push(&l->last, &late->link);
+	list_del(&d->link);
+	list_push(&l->deferred_last, &d->link);
 }
 
-void loop_run_late(struct loop *l)
+void loop_run_deferred(struct loop *l)
 {
 	struct list *it;
 
-	while ((it = list_pop(&l->late)) || (it = list_pop(&l->last)))
-		list_entry(it, struct late, link)->run(list_entry(it, struct late, link));
+	while ((it = list_pop(&l->deferred)) || (it = list_pop(&l->deferred_last)))
+		list_entry(it, struct deferred, link)->run(list_entry(it, struct deferred, link));
 }
 
 void loop_turn(struct loop *l, uint64_t max_ns)
@@ -96,7 +97,7 @@ void loop_turn(struct loop *l, uint64_t max_ns)
 	const struct sock_ops *s = l->env->sock;
 	uint64_t ns;
 
-	loop_run_late(l);
+	loop_run_deferred(l);
 	ns = loop_wait_ns(l);
 	l->calls++;
 	if (s->poll(l->env, l, MIN(ns, max_ns)) > 0) {

@@ -1,7 +1,7 @@
 /* sheaf_connect(): over the network by a cluster file, or to targets inside this process
  * (local:DIR). sheaf_import(): the same, with the state that another process exported.
  *
- * Embedded targets run on the client's loop and talk to the client over net_loop: the thread that
+ * Embedded targets run on the client's loop and are reached over net_loopback: the thread that
  * drives the client drives them. A lock on each storage directory keeps other processes out. */
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 struct backing {
 	struct loop loop;
 	struct conf *conf;
-	struct loop_hub hub;
+	struct loopback_hub hub;
 	struct server **servers; /* embedded targets */
 };
 

@@ -9,7 +9,7 @@
 
 struct peer;
 
-enum { BACKEND_TCP = 1, BACKEND_LOOP = 2, BACKEND_SHM = 4, BACKEND_OFI = 8 };
+enum { BACKEND_TCP = 1, BACKEND_LOOPBACK = 2, BACKEND_SHM = 4, BACKEND_OFI = 8 };
 
 #define NET_SCRATCH (64 * KIB)
 uint8_t *net_scratch(struct net *n); /* allocates n->scratch; NULL: out of memory */
@@ -62,9 +62,9 @@ int tcp_listen(struct net *n, const char *address, char *err, size_t err_len);
 int tcp_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
 	     struct link **out);
 struct link *tcp_accepted(struct net *n, int fd); /* or NULL: out of memory */
-int loop_listen(struct net *n, const char *address, char *err, size_t err_len);
-int loop_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
-	      struct link **out);
+int loopback_listen(struct net *n, const char *address, char *err, size_t err_len);
+int loopback_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
+		  struct link **out);
 
 int link_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
 	      struct link **out);
@@ -99,7 +99,7 @@ struct pace {
 	uint64_t moved; /* turn of the loop in which it last did */
 };
 /* The link has work for this process. bulk: some of it is in flight. */
-void pace_heard(const struct link *l, const struct pace *p, bool bulk);
+void pace_note_work(const struct link *l, const struct pace *p, bool bulk);
 /* Bytes of bulk for one frame or one system call. */
 uint64_t pace_chunk(const struct link *l);
 /* True: the link has used its allowance and continues in the next turn of the loop. */

@@ -16,7 +16,7 @@ struct net_desc *link_desc(struct link *l, uint64_t tag)
 	return NULL;
 }
 
-int net_expose(struct link *l, struct view *mem, int access, enum net_mover mover, uint64_t tag,
+int net_expose(struct link *l, struct view *mem, int access, enum net_method method, uint64_t tag,
 	       struct net_desc *d)
 {
 	int r;
@@ -24,8 +24,8 @@ int net_expose(struct link *l, struct view *mem, int access, enum net_mover move
 	*d = (struct net_desc){ .tag = tag,
 				.view = mem,
 				.access = access,
-				.mover = mover,
-				.packs = mover == MOVER_PACK || mover == MOVER_AUTO,
+				.method = method,
+				.packs = method == METHOD_PACK || method == METHOD_AUTO,
 				.moved = l->net->loop->now };
 	list_init(&d->link);
 	if (l->state == LINK_CLOSED)
@@ -70,7 +70,7 @@ bool net_can_put_file(const struct link *l)
  * everything get it. */
 bool net_lends_pages(const struct link *l)
 {
-	return l->way[0] && l->speaks.any && l->net->loop->sends_files;
+	return l->local_label[0] && l->acts_for.any && l->net->loop->sends_files;
 }
 
 void net_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t at, int file,

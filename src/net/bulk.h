@@ -22,7 +22,7 @@ struct net_desc {
 	uint64_t tag; /* 0: not exposed */
 	struct view *view;
 	int access; /* CAP_READ: the peer reads it; CAP_WRITE: the peer writes into it */
-	enum net_mover mover; /* the caller's choice */
+	enum net_method method; /* the caller's choice */
 	bool packs; /* the next pieces will probably be packed: a look at a few of them is enough */
 	bool bad; /* a part of this memory is not mapped */
 	uint64_t moved; /* when its bytes last moved or were pulled */
@@ -41,7 +41,7 @@ struct net_direct {
 
 /* Client: makes a view of user memory reachable for one request. The view and d must live until the
  * retract has completed. */
-int net_expose(struct link *l, struct view *mem, int access, enum net_mover mover, uint64_t tag,
+int net_expose(struct link *l, struct view *mem, int access, enum net_method method, uint64_t tag,
 	       struct net_desc *d);
 /* Completes when the peer can no longer access that memory. */
 void net_retract(struct link *l, struct net_desc *d, struct req *q);

@@ -10,19 +10,19 @@
  * continues. */
 #include "net/peer_private.h"
 
-#define COMPANY_NS (NSEC_PER_MSEC / 2) /* how long a deferred call waits for another call */
-#define BREATHER_MIN_MS 2
-#define BREATHER_MAX_MS 200
+#define DEFER_NS (NSEC_PER_MSEC / 2) /* how long a deferred call waits for another call */
+#define RETRY_MIN_MS 2
+#define RETRY_MAX_MS 200
 #define ROOM_MAX (128 * MIB) /* outstanding bytes at a server without other clients */
 #define ROOM_MIN (4 * MIB)
 
 /* ---- ends of calls ---- */
 
 /* The memory of the call is no longer outstanding. */
-static void uncount(struct call *c)
+static void uncount_memory(struct call *c)
 {
-	c->peer->outstanding -= c->counts;
-	c->counts = 0;
+	c->peer->outstanding -= c->counted_bytes;
+	c->counted_bytes = 0;
 }
 
 void call_finish(struct call *c, int error)
@@ -33,7 +33,7 @@ void call_finish(struct call *c, int error)
 
 	list_del(&c->link);
 	timer_del(loop_of(p), &c->timer);
-	uncount(c);
+	uncount_memory(c);
 	c->status = error;
 	c->q = NULL;
 	req_done(q, error, 0);
@@ -78,7 +78,7 @@ static uint64_t tag_of(const struct call *c)
 	return (uint64_t)c->slot << 32 | c->sequence;
 }
 
-bool peer_silent(const struct peer *p)
+bool peer_awaits_cancelled(const struct peer *p)
 {
 	for (uint32_t i = 0; i < SESSION_SLOTS; i++)
 		if (p->slots[i].busy && !p->slots[i].call)
@@ -86,7 +86,7 @@ bool peer_silent(const struct peer *p)
 	return false;
 }
 
-void peer_hurry(struct call *c)
+void peer_cancel_remote(struct call *c)
 {
 	if (c->q && c->sent && c->slot != NO_SLOT)
 		send_cancel(c->peer, tag_of(c));
@@ -128,13 +128,13 @@ void call_timeout(struct timer *t)
 	struct call *c = container_of(t, struct call, timer);
 	struct peer *p = c->peer;
 	bool session_call = c == &p->session_call, ping = c == &p->ping;
-	uint64_t patience = p->net->id.timeout_ms * NSEC_PER_MSEC;
+	uint64_t timeout_ns = p->net->id.timeout_ms * NSEC_PER_MSEC;
 	uint64_t moved = moved_at(c);
 	bool asked = c->sent;
 
 	/* bulk in motion does not time out, however large, nor do calls that wait for it */
-	if (moved && moved + patience > loop_of(p)->now) {
-		timer_set(loop_of(p), t, moved + patience);
+	if (moved && moved + timeout_ns > loop_of(p)->now) {
+		timer_set(loop_of(p), t, moved + timeout_ns);
 		return;
 	}
 	peer_cancel(c, p->state == PEER_UP || !p->last_error ? -ETIMEDOUT : p->last_error);
@@ -149,8 +149,8 @@ void peer_map(struct peer *p, uint32_t version)
 	if (version <= p->map_version)
 		return;
 	p->map_version = version;
-	if (p->map_changed)
-		p->map_changed(p);
+	if (p->on_map_change)
+		p->on_map_change(p);
 }
 
 static struct msg *encode_call(struct peer *p, struct call *c)
@@ -186,7 +186,7 @@ void call_transmit(struct peer *p, struct call *c)
 
 	list_del(&c->link);
 	if (c->mem) {
-		r = net_expose(p->link, c->mem, c->mem_access, c->mover, tag, &c->desc);
+		r = net_expose(p->link, c->mem, c->mem_access, c->method, tag, &c->desc);
 		if (r) {
 			if (c->slot != NO_SLOT)
 				release_slot(p, c->slot);
@@ -210,17 +210,17 @@ void call_transmit(struct peer *p, struct call *c)
 	link_send(p->link, FRAME_REQUEST, tag, m); /* may break the link and free c */
 }
 
-uint64_t peer_room(const struct peer *p)
+uint64_t peer_outstanding_max(const struct peer *p)
 {
 	return MAX(ROOM_MAX / MAX(p->load, 1u), ROOM_MIN);
 }
 
-static bool fits(const struct peer *p, const struct call *c)
+static bool has_room(const struct peer *p, const struct call *c)
 {
-	return !p->outstanding || p->outstanding + c->mem->length <= peer_room(p);
+	return !p->outstanding || p->outstanding + c->mem->length <= peer_outstanding_max(p);
 }
 
-/* The next call to send, or NULL. A call whose memory would exceed peer_room() waits on `bulk`, and
+/* The next call to send, or NULL. A call with too much memory waits on `bulk`, and
  * so do all later calls with memory; calls without memory pass them. */
 static struct call *next_call(struct peer *p)
 {
@@ -232,10 +232,10 @@ static struct call *next_call(struct peer *p)
 				return c;
 		return NULL;
 	}
-	if (first && fits(p, first))
+	if (first && has_room(p, first))
 		return first;
 	while ((c = list_first(&p->queue, struct call, link)) && c->mem &&
-	       (!list_empty(&p->bulk) || !fits(p, c))) {
+	       (!list_empty(&p->bulk) || !has_room(p, c))) {
 		list_del(&c->link);
 		list_push(&p->bulk, &c->link);
 	}
@@ -261,22 +261,22 @@ void peer_pump(struct peer *p)
 		p->slots[slot].call = c;
 		c->slot = slot;
 		c->sequence = ++p->slots[slot].sequence;
-		c->counts = c->mem ? c->mem->length : 0;
-		p->outstanding += c->counts;
+		c->counted_bytes = c->mem ? c->mem->length : 0;
+		p->outstanding += c->counted_bytes;
 		call_transmit(p, c);
 	}
 }
 
-static void company_over(struct timer *t)
+static void defer_over(struct timer *t)
 {
-	peer_pump(container_of(t, struct peer, company));
+	peer_pump(container_of(t, struct peer, defer_timer));
 }
 
-static bool wait_for_company(struct peer *p)
+static bool defer_calls(struct peer *p)
 {
 	struct loop *l = loop_of(p);
 
-	return p->company.when || timer_set(l, &p->company, l->now + COMPANY_NS) == 0;
+	return p->defer_timer.when || timer_set(l, &p->defer_timer, l->now + DEFER_NS) == 0;
 }
 
 void peer_call(struct peer *p, struct call *c, struct req *q)
@@ -284,7 +284,7 @@ void peer_call(struct peer *p, struct call *c, struct req *q)
 	c->peer = p;
 	c->q = q;
 	c->slot = NO_SLOT;
-	c->counts = 0;
+	c->counted_bytes = 0;
 	c->sent = false;
 	c->status = 0;
 	c->desc.tag = 0;
@@ -310,7 +310,7 @@ void peer_call(struct peer *p, struct call *c, struct req *q)
 		list_push(&p->queue, &c->link);
 	if (p->state == PEER_IDLE)
 		peer_dial(p);
-	else if (!c->later || !wait_for_company(p))
+	else if (!c->is_deferred || !defer_calls(p))
 		peer_pump(p);
 }
 
@@ -349,8 +349,8 @@ static bool session_gone(struct peer *p, const struct wire_rep_head *h)
 
 /* The server refused the call without executing it: the client's map was too old. The call is
  * retransmitted under the same numbers (it may have been executed over an earlier link), after the
- * calls that map_changed() put in front. */
-static void send_again(struct peer *p, struct call *c, const struct wire_rep_head *h)
+ * calls that on_map_change() put in front. */
+static void resend_with_map(struct peer *p, struct call *c, const struct wire_rep_head *h)
 {
 	p->slots[c->slot].call = c;
 	p->slots[c->slot].busy = true;
@@ -375,15 +375,15 @@ static bool no_room(const struct call *c, const struct wire_rep_head *h)
 	return c && c->slot != NO_SLOT && h->status == EBUSY && h->slots == 0;
 }
 
-static void breather_over(struct timer *t)
+static void retry_over(struct timer *t)
 {
-	struct peer *p = container_of(t, struct peer, breather);
+	struct peer *p = container_of(t, struct peer, retry_timer);
 
 	peer_resend(p);
 	peer_pump(p);
 }
 
-static void send_later(struct peer *p, struct call *c)
+static void retry_later(struct peer *p, struct call *c)
 {
 	struct loop *l = loop_of(p);
 	uint32_t jitter;
@@ -394,17 +394,16 @@ static void send_later(struct peer *p, struct call *c)
 	c->sent = false;
 	if (c->desc.tag)
 		net_retract(p->link, &c->desc, c->q);
-	if (p->breather.when)
+	if (p->retry_timer.when)
 		return;
-	p->breather_ms =
-		MIN(MAX(2 * p->breather_ms, (uint32_t)BREATHER_MIN_MS), (uint32_t)BREATHER_MAX_MS);
+	p->retry_ms = MIN(MAX(2 * p->retry_ms, (uint32_t)RETRY_MIN_MS), (uint32_t)RETRY_MAX_MS);
 	l->env->clock->random(l->env, &jitter, sizeof(jitter));
-	timer_set(l, &p->breather,
-		  l->now + (p->breather_ms + jitter % p->breather_ms) * NSEC_PER_MSEC / 2);
+	timer_set(l, &p->retry_timer,
+		  l->now + (p->retry_ms + jitter % p->retry_ms) * NSEC_PER_MSEC / 2);
 }
 
 /* Records the response time. For a call without memory it measures the distance to the server. */
-static void timed(struct peer *p, const struct call *c)
+static void record_latency(struct peer *p, const struct call *c)
 {
 	uint64_t now = loop_of(p)->now, took = now - c->sent_at;
 
@@ -430,7 +429,7 @@ static int answered(struct link *l, struct call *c, const struct wire_rep_head *
 	c->head = *h;
 	c->in = m;
 	c->verifier = h->verifier;
-	timed(p, c);
+	record_latency(p, c);
 	if (c->desc.tag) {
 		error = !error && c->desc.bad ? -EFAULT : error;
 		net_retract(l, &c->desc, c->q);
@@ -469,15 +468,15 @@ int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m)
 	p->last_traffic = loop_of(p)->now;
 	if (map_too_old(c, &h)) {
 		msg_free(m);
-		send_again(p, c, &h);
+		resend_with_map(p, c, &h);
 		return 0;
 	}
 	if (no_room(c, &h)) {
 		msg_free(m);
-		send_later(p, c);
+		retry_later(p, c);
 		return 0;
 	}
-	p->breather_ms = 0;
+	p->retry_ms = 0;
 	peer_map(p, h.map_version);
 	if (!c) { /* cancelled before */
 		msg_free(m);
@@ -534,7 +533,7 @@ void peer_forget_session(struct peer *p)
 		if (!c)
 			continue;
 		c->slot = NO_SLOT;
-		uncount(c);
+		uncount_memory(c);
 		if (c->once)
 			call_finish(c, -EIO);
 		else
@@ -572,6 +571,6 @@ void peer_calls_init(struct peer *p)
 {
 	list_init(&p->queue);
 	list_init(&p->bulk);
-	p->company.fire = company_over;
-	p->breather.fire = breather_over;
+	p->defer_timer.fire = defer_over;
+	p->retry_timer.fire = retry_over;
 }

@@ -146,52 +146,52 @@ void net_costs_measure(struct net_costs *c)
 #define WRITE_COPIES 1
 #define READ_COPIES 4
 
-static double pieces_cost(const struct net_costs *c, enum net_mover how, bool write,
+static double pieces_cost(const struct net_costs *c, enum net_method how, bool write,
 			  uint64_t segments, uint64_t bytes)
 {
 	double s = (double)segments, b = (double)bytes;
 
-	if (how == MOVER_GATHER)
+	if (how == METHOD_GATHER)
 		return s * (write ? c->gather : c->scatter);
 	return s * (write ? c->pack : c->unpack) + b * c->copy;
 }
 
-double net_cost(const struct net_costs *c, enum net_mover how, bool write, uint64_t segments,
+double net_cost(const struct net_costs *c, enum net_method how, bool write, uint64_t segments,
 		uint64_t bytes)
 {
 	double all = (double)bytes * c->byte + pieces_cost(c, how, write, segments, bytes);
 
-	if (how == MOVER_INLINE)
+	if (how == METHOD_INLINE)
 		return all + (write ? WRITE_COPIES : READ_COPIES) * (double)bytes * c->copy;
 	return all + (write ? ASKED_CALLS : SENT_CALLS) * c->call;
 }
 
-enum net_mover net_choose(const struct net_costs *c, bool write, uint64_t segments, uint64_t bytes,
-			  uint64_t inline_room)
+enum net_method net_choose(const struct net_costs *c, bool write, uint64_t segments, uint64_t bytes,
+			   uint64_t inline_room)
 {
-	enum net_mover best = MOVER_GATHER;
+	enum net_method best = METHOD_GATHER;
 
-	if (segments > 1 && net_cost(c, MOVER_PACK, write, segments, bytes) <
+	if (segments > 1 && net_cost(c, METHOD_PACK, write, segments, bytes) <
 				    net_cost(c, best, write, segments, bytes))
-		best = MOVER_PACK;
-	if (bytes <= inline_room && net_cost(c, MOVER_INLINE, write, segments, bytes) <
+		best = METHOD_PACK;
+	if (bytes <= inline_room && net_cost(c, METHOD_INLINE, write, segments, bytes) <
 					    net_cost(c, best, write, segments, bytes))
-		best = MOVER_INLINE;
+		best = METHOD_INLINE;
 	return best;
 }
 
-static const char *const mover_names[N_MOVERS] = { "auto", "inline", "pack", "gather" };
+static const char *const method_names[N_METHODS] = { "auto", "inline", "pack", "gather" };
 
-const char *net_mover_name(enum net_mover how)
+const char *net_method_name(enum net_method how)
 {
-	return mover_names[how];
+	return method_names[how];
 }
 
-int net_mover_parse(const char *name, enum net_mover *how)
+int net_method_parse(const char *name, enum net_method *how)
 {
-	for (int i = 0; i < N_MOVERS; i++)
-		if (strcmp(name, mover_names[i]) == 0) {
-			*how = (enum net_mover)i;
+	for (int i = 0; i < N_METHODS; i++)
+		if (strcmp(name, method_names[i]) == 0) {
+			*how = (enum net_method)i;
 			return 0;
 		}
 	return -EINVAL;

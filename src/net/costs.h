@@ -5,9 +5,9 @@
 #include "base/base.h"
 
 /* How the bytes of a transfer move between the pieces of a client's memory and the stream. */
-enum net_mover { MOVER_AUTO, MOVER_INLINE, MOVER_PACK, MOVER_GATHER, N_MOVERS };
-const char *net_mover_name(enum net_mover how); /* "pack" */
-int net_mover_parse(const char *name, enum net_mover *how); /* -EINVAL */
+enum net_method { METHOD_AUTO, METHOD_INLINE, METHOD_PACK, METHOD_GATHER, N_METHODS };
+const char *net_method_name(enum net_method how); /* "pack" */
+int net_method_parse(const char *name, enum net_method *how); /* -EINVAL */
 
 /* Nanoseconds: of a system call, a byte through a socket, a copied byte, a segment. */
 struct net_costs {
@@ -16,10 +16,10 @@ struct net_costs {
 void net_costs_usual(struct net_costs *c);
 void net_costs_measure(struct net_costs *c); /* once per process: takes half a millisecond */
 /* The cheapest mover, if a message has room for inline_room bytes of data. */
-enum net_mover net_choose(const struct net_costs *c, bool write, uint64_t segments, uint64_t bytes,
-			  uint64_t inline_room);
+enum net_method net_choose(const struct net_costs *c, bool write, uint64_t segments, uint64_t bytes,
+			   uint64_t inline_room);
 /* What the transfer costs the client besides the round trip of its request. */
-double net_cost(const struct net_costs *c, enum net_mover how, bool write, uint64_t segments,
+double net_cost(const struct net_costs *c, enum net_method how, bool write, uint64_t segments,
 		uint64_t bytes);
 
 /* Counters of one client at one server, since the client started. */
@@ -27,7 +27,7 @@ struct net_account {
 	uint64_t frames; /* messages and bulk frames, both directions */
 	uint64_t sent; /* bytes of sent messages, without bulk */
 	uint64_t calls; /* system calls on sockets */
-	uint64_t bytes[N_MOVERS]; /* bytes of data, by mover */
+	uint64_t bytes[N_METHODS]; /* bytes of data, by mover */
 	uint64_t copied; /* bytes of data copied in user space; a byte copied twice counts twice */
 	uint64_t busy; /* ns with calls in flight, if the server answers in order */
 };

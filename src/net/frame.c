@@ -121,8 +121,8 @@ static void take_data(struct frame_in *f, uint32_t avail)
 
 		if (n == 0)
 			got = left;
-		else if (!f->sink->came(f->arg, f->done, got,
-					pieces_unpack(iov, n, f->small + f->used)))
+		else if (!f->sink->stored(f->arg, f->done, got,
+					  pieces_unpack(iov, n, f->small + f->used)))
 			continue;
 		f->used += (uint32_t)got;
 		f->done += got;
@@ -177,7 +177,7 @@ int frame_got(struct frame_in *f, size_t n)
 	int r;
 
 	if (body && f->state == IN_DATA)
-		f->sink->came(f->arg, f->done, body, 0);
+		f->sink->stored(f->arg, f->done, body, 0);
 	f->done += body;
 	f->wanted = 0;
 	f->have += (uint32_t)(n - body);

@@ -15,7 +15,7 @@ struct frame_sink {
 			uint64_t *got);
 	/* n bytes were stored where place() said for `at`, or were dropped, or could not be stored
 	 * (error). False: call place() again. */
-	bool (*came)(void *arg, uint64_t at, uint64_t n, int error);
+	bool (*stored)(void *arg, uint64_t at, uint64_t n, int error);
 	int (*data_end)(void *arg, int32_t status);
 	int (*message)(void *arg, const struct wire_frame_head *h, struct msg *m); /* takes m */
 	bool (*bulk)(void *arg); /* bulk data may be next: do not read ahead into `small` */

@@ -23,9 +23,9 @@
 #define MAX_UNPROVEN 256
 #define SOURCE_BUCKETS 1024 /* hash of the addresses of links without a proof */
 
-static void out_of_patience(struct timer *t)
+static void link_timed_out(struct timer *t)
 {
-	link_close(container_of(t, struct link, patience), -ETIMEDOUT);
+	link_close(container_of(t, struct link, timeout), -ETIMEDOUT);
 }
 
 void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct peer *p,
@@ -41,14 +41,14 @@ void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct 
 	l->state = p ? LINK_CONNECTING : LINK_WAIT_HELLO;
 	l->role = p ? p->role : 0;
 	l->progress = n->loop->now;
-	l->patience.fire = out_of_patience;
+	l->timeout.fire = link_timed_out;
 	list_init(&l->descs);
 	l->from.local = true; /* unless the backend sets it */
-	list_push(p ? &n->links : &n->strangers, &l->in_net);
+	list_push(p ? &n->links : &n->unproven_links, &l->in_net);
 	n->n_links++;
 	n->n_dialling += p != NULL;
 	n->loop->env->clock->random(n->loop->env, l->nonce, sizeof(l->nonce));
-	timer_set(n->loop, &l->patience, n->loop->now + HANDSHAKE_NS);
+	timer_set(n->loop, &l->timeout, n->loop->now + HANDSHAKE_NS);
 	n->n_unproven += p == NULL;
 }
 
@@ -67,19 +67,19 @@ static uint32_t source_of(const struct link *l)
 }
 
 /* The oldest link of the busiest address of unproven links; links without a HELLO come first. */
-static struct link *most_dispensable(struct net *n)
+static struct link *link_to_evict(struct net *n)
 {
 	uint16_t counts[SOURCE_BUCKETS] = { 0 };
 	struct link *l, *oldest = NULL;
 	uint32_t most = 0;
 
-	list_for_each(l, &n->strangers, in_net) {
+	list_for_each(l, &n->unproven_links, in_net) {
 		uint32_t source = source_of(l);
 
 		if (++counts[source] > counts[most])
 			most = source;
 	}
-	list_for_each(l, &n->strangers, in_net) {
+	list_for_each(l, &n->unproven_links, in_net) {
 		if (source_of(l) != most)
 			continue;
 		if (l->state == LINK_WAIT_HELLO)
@@ -96,14 +96,14 @@ void link_admit(struct link *l)
 	if (!n->source_seed)
 		n->source_seed = env_random_u64(n->loop->env) | 1;
 	if (n->n_unproven > MAX_UNPROVEN)
-		link_close(most_dispensable(n), -EBUSY);
+		link_close(link_to_evict(n), -EBUSY);
 }
 
 void link_set_local(struct link *l, uint32_t user)
 {
-	snprintf(l->way, sizeof(l->way), "local %u:", user);
+	snprintf(l->local_label, sizeof(l->local_label), "local %u:", user);
 	if (l->dialled)
-		timer_set(l->net->loop, &l->patience, l->net->loop->now + LOCAL_NS);
+		timer_set(l->net->loop, &l->timeout, l->net->loop->now + LOCAL_NS);
 }
 
 void link_ref(struct link *l)
@@ -122,15 +122,15 @@ void link_unref(struct link *l)
 struct key_account *link_key_account(struct link *l)
 {
 	enum key_kind kind = l->role == LINK_SERVER ? KEY_OF_SERVERS :
-			     l->speaks.any	    ? KEY_ANY_USER :
+			     l->acts_for.any	    ? KEY_ANY_USER :
 						      KEY_ONE_USER;
 
 	return account_get(&l->net->limits, l->key, kind);
 }
 
-static void proven(struct link *l)
+static void link_established(struct link *l)
 {
-	timer_del(l->net->loop, &l->patience);
+	timer_del(l->net->loop, &l->timeout);
 	msg_free(l->hello);
 	l->hello = NULL;
 	l->state = LINK_UP;
@@ -170,7 +170,7 @@ static const struct cause {
 	  "it owes data or does not take its own" },
 };
 
-static void tell_close(struct link *l, int error, enum link_state state)
+static void log_close(struct link *l, int error, enum link_state state)
 {
 	const struct cause *c = causes, *end = causes + ARRAY_LEN(causes);
 	const char *text = l->reason;
@@ -183,7 +183,7 @@ static void tell_close(struct link *l, int error, enum link_state state)
 	l->net->bad_links += c->bad;
 	if (!l->dialled)
 		link_refused(l, c->why, "%s", text);
-	else if (c->bad && (!l->way[0] || state == LINK_UP)) /* else TCP is dialled next */
+	else if (c->bad && (!l->local_label[0] || state == LINK_UP)) /* else TCP is dialled next */
 		log_warn("net", "closed the link with %s: %s", l->peer->address, text);
 }
 
@@ -198,8 +198,8 @@ void link_close(struct link *l, int error)
 	usage_give(&l->held, LIMIT_LINKS, l->held.used[LIMIT_LINKS]);
 	if (state < LINK_UP)
 		--*(l->dialled ? &n->n_dialling : &n->n_unproven);
-	tell_close(l, error, state);
-	timer_del(n->loop, &l->patience);
+	log_close(l, error, state);
+	timer_del(n->loop, &l->timeout);
 	list_del(&l->in_net);
 	n->n_links--;
 	msg_free(l->hello); /* now: the net may be gone when the last reference is dropped */
@@ -233,18 +233,18 @@ void link_send(struct link *l, uint32_t kind, uint64_t tag, struct msg *m)
 
 /* The key that a link has to prove, and the users it may act for. False: no key of that name. */
 static bool find_key(const struct net_identity *id, uint32_t role, const char *name,
-		     const uint8_t **secret, struct key_role *speaks)
+		     const uint8_t **secret, struct key_role *acts_for)
 {
-	const struct client_key *k = id->doors ? conf_key_find(id->doors, name) : NULL;
+	const struct client_key *k = id->named_keys ? conf_key_find(id->named_keys, name) : NULL;
 
-	*speaks = (struct key_role){ .any = true };
+	*acts_for = (struct key_role){ .any = true };
 	*secret = role == LINK_SERVER ? id->server_key : id->client_key;
 	if (role == LINK_SERVER || strcmp(name, id->key_name) == 0)
 		return true;
 	if (!k || !k->loaded)
 		return false;
 	*secret = k->secret;
-	*speaks = k->role;
+	*acts_for = k->role;
 	return true;
 }
 
@@ -254,7 +254,7 @@ static bool take_key(struct link *l, const struct wire_bytes *name)
 	const uint8_t *secret;
 
 	memcpy(l->key, name->p, MIN(name->len, sizeof(l->key) - 1));
-	if (!find_key(&l->net->id, l->role, l->key, &secret, &l->speaks))
+	if (!find_key(&l->net->id, l->role, l->key, &secret, &l->acts_for))
 		return false;
 	memcpy(l->secret, secret, KEY_BYTES);
 	return true;
@@ -268,19 +268,19 @@ static bool same_role(const struct key_role *a, const struct key_role *b)
 
 void net_recheck_keys(struct net *n)
 {
-	struct list *lists[] = { &n->strangers, &n->links };
+	struct list *lists[] = { &n->unproven_links, &n->links };
 	struct link *l, *tmp;
 
 	for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
 		list_for_each_safe(l, tmp, lists[i], in_net) {
-			struct key_role speaks;
+			struct key_role acts_for;
 			const uint8_t *secret;
 
 			if (l->dialled || l->state == LINK_WAIT_HELLO)
 				continue;
-			if (!find_key(&n->id, l->role, l->key, &secret, &speaks) ||
+			if (!find_key(&n->id, l->role, l->key, &secret, &acts_for) ||
 			    memcmp(secret, l->secret, KEY_BYTES) != 0 ||
-			    !same_role(&speaks, &l->speaks))
+			    !same_role(&acts_for, &l->acts_for))
 				link_close(l, -EKEYREVOKED);
 		}
 	}
@@ -288,10 +288,10 @@ void net_recheck_keys(struct net *n)
 
 /* The proof of one side covers: the Unix socket's label, the side's name, the acceptor's nonce, and
  * all of HELLO with the dialler's nonce. */
-static void prove(const struct link *l, const char *side, const uint8_t *acceptor_nonce,
-		  uint8_t out[MAC_BYTES])
+static void handshake_mac(const struct link *l, const char *side, const uint8_t *acceptor_nonce,
+			  uint8_t out[MAC_BYTES])
 {
-	struct mac_part parts[] = { { l->way, strlen(l->way) },
+	struct mac_part parts[] = { { l->local_label, strlen(l->local_label) },
 				    { side, strlen(side) },
 				    { acceptor_nonce, 32 },
 				    { l->hello->body, l->hello->len },
@@ -324,7 +324,7 @@ void link_connected(struct link *l)
 	struct wire_hello h = { .version_min = SHEAF_VERSION,
 				.version_max = SHEAF_VERSION,
 				.role = l->role,
-				.backends = BACKEND_TCP | BACKEND_LOOP,
+				.backends = BACKEND_TCP | BACKEND_LOOPBACK,
 				.target = l->want_target,
 				.host = wire_text(n->id.host),
 				.key = wire_text(l->role == LINK_CLIENT ? n->id.key_name : "") };
@@ -376,9 +376,9 @@ static int on_hello(struct link *l, struct msg *m, bool *kept)
 			      "no key of that name here: add it to the servers' cluster file");
 	l->hello = m;
 	*kept = true;
-	c.backend = h.backends & (BACKEND_TCP | BACKEND_LOOP);
+	c.backend = h.backends & (BACKEND_TCP | BACKEND_LOOPBACK);
 	memcpy(c.nonce, l->nonce, sizeof(c.nonce));
-	prove(l, "server", l->nonce, c.proof);
+	handshake_mac(l, "server", l->nonce, c.mac);
 	l->state = LINK_WAIT_RESPONSE;
 	return send_value(l, FRAME_CHALLENGE, XDR_ANY(xdr_wire_challenge), &c);
 }
@@ -387,20 +387,20 @@ static int on_challenge(struct link *l, struct msg *m)
 {
 	struct wire_challenge c;
 	struct wire_response r;
-	uint8_t proof[MAC_BYTES];
+	uint8_t mac[MAC_BYTES];
 
 	if (!decode(m, XDR_ANY(xdr_wire_challenge), &c) || c.version != SHEAF_VERSION)
 		return -EPROTO;
-	prove(l, "server", c.nonce, proof);
-	if (!mac_equal(proof, c.proof))
+	handshake_mac(l, "server", c.nonce, mac);
+	if (!mac_equal(mac, c.mac))
 		return -EKEYREJECTED;
-	prove(l, "client", c.nonce, r.proof);
+	handshake_mac(l, "client", c.nonce, r.mac);
 	l->state = LINK_WAIT_WELCOME;
 	return send_value(l, FRAME_RESPONSE, XDR_ANY(xdr_wire_response), &r);
 }
 
 /* The link has proved its key: charges it to the key's limit of links. */
-static int take_place(struct link *l)
+static int charge_link(struct link *l)
 {
 	struct key_account *k = link_key_account(l);
 	enum limit_scope full;
@@ -425,18 +425,18 @@ static int on_response(struct link *l, struct msg *m)
 				  .map_version = id->map_version,
 				  .incarnation = id->incarnation };
 	struct wire_response r;
-	uint8_t proof[MAC_BYTES];
+	uint8_t mac[MAC_BYTES];
 	int e;
 
 	if (!decode(m, XDR_ANY(xdr_wire_response), &r))
 		return -EPROTO;
-	prove(l, "client", l->nonce, proof);
-	if (!mac_equal(proof, r.proof))
+	handshake_mac(l, "client", l->nonce, mac);
+	if (!mac_equal(mac, r.mac))
 		return refuse(l, -EKEYREJECTED, "wrong key");
-	e = take_place(l);
+	e = charge_link(l);
 	if (e)
 		return e;
-	proven(l);
+	link_established(l);
 	return send_value(l, FRAME_WELCOME, XDR_ANY(xdr_wire_welcome), &w);
 }
 
@@ -447,7 +447,7 @@ static int on_welcome(struct link *l, struct msg *m)
 	if (!decode(m, XDR_ANY(xdr_wire_welcome), &w))
 		return -EPROTO;
 	if (w.status) {
-		if (!l->way[0]) /* else TCP is dialled next */
+		if (!l->local_label[0]) /* else TCP is dialled next */
 			log_warn("net", "%s refused us: %.*s", l->peer->address, (int)w.reason.len,
 				 (const char *)w.reason.p);
 		return w.status > 0 && w.status < 4096 ? -w.status : -EPROTO;
@@ -456,7 +456,7 @@ static int on_welcome(struct link *l, struct msg *m)
 		return -EPROTO;
 	l->verifier = w.verifier;
 	l->incarnation = w.incarnation;
-	proven(l);
+	link_established(l);
 	peer_map(l->peer, w.map_version);
 	peer_link_up(l->peer, l);
 	return 0;

@@ -33,12 +33,12 @@ struct link {
 	uint32_t role; /* LINK_CLIENT or LINK_SERVER, as the dialler proved */
 	char key[CONF_NAME_MAX]; /* name of the key of the proof */
 	uint8_t secret[KEY_BYTES]; /* that key */
-	struct key_role speaks; /* accepted client: the users its key may act for */
+	struct key_role acts_for; /* accepted client: the users its key may act for */
 	struct origin from; /* accepted link: the remote address */
 	struct usage held; /* accepted link: limits in use, from its proof on */
-	char way[24]; /* Unix socket: a label with the dialler's uid, part of the proofs; "": TCP */
+	char local_label[24]; /* with the dialler's uid, in the proofs; "": no Unix socket */
 	const char *reason; /* why it is refused, or NULL */
-	uint32_t told; /* bit set of the refusals already logged */
+	uint32_t logged; /* bit set of the refusals already logged */
 	bool joining; /* is asking for a session */
 	uint32_t want_target;
 	struct peer *peer; /* dialled link */
@@ -49,7 +49,7 @@ struct link {
 	struct list descs; /* exposed memory */
 	struct net_account *account;
 	struct msg *hello; /* kept until the proofs are made */
-	struct timer patience; /* for the handshake, then for stalls */
+	struct timer timeout; /* for the handshake, then for stalls */
 	uint64_t progress; /* when bytes last moved */
 	char host[LINK_HOST_MAX];
 };

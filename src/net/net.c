@@ -12,7 +12,7 @@ void net_init(struct net *n, struct loop *l, const struct net_identity *id)
 	net_costs_usual(&n->costs);
 	limits_init(&n->limits);
 	list_init(&n->links);
-	list_init(&n->strangers);
+	list_init(&n->unproven_links);
 	list_init(&n->spare_msgs);
 	list_init(&n->spare_xfers);
 	list_init(&n->acceptors);
@@ -30,8 +30,8 @@ void net_fini(struct net *n)
 	struct list *it;
 
 	net_stop_listening(n);
-	while (!list_empty(&n->strangers))
-		link_close(list_first(&n->strangers, struct link, in_net), -ESHUTDOWN);
+	while (!list_empty(&n->unproven_links))
+		link_close(list_first(&n->unproven_links, struct link, in_net), -ESHUTDOWN);
 	while (!list_empty(&n->links))
 		link_close(list_first(&n->links, struct link, in_net), -ESHUTDOWN);
 	while ((it = list_pop(&n->spare_msgs)))
@@ -45,7 +45,7 @@ void net_fini(struct net *n)
 	limits_fini(&n->limits);
 }
 
-static bool is_loop(const char *address)
+static bool is_loopback(const char *address)
 {
 	return strncmp(address, "loop:", 5) == 0;
 }
@@ -56,15 +56,15 @@ int net_listen(struct net *n, const char *address, char *err, size_t err_len)
 		snprintf(err, err_len, "address %s is not of the form HOST:PORT", address);
 		return -EINVAL;
 	}
-	return is_loop(address) ? loop_listen(n, address, err, err_len) :
-				  tcp_listen(n, address, err, err_len);
+	return is_loopback(address) ? loopback_listen(n, address, err, err_len) :
+				      tcp_listen(n, address, err, err_len);
 }
 
 /* The name of the Unix socket of an address (core.h). False: there is none. */
 static bool local_of(const struct net *n, const char *address, char local[CONF_ADDR_MAX + 1])
 {
 	snprintf(local, CONF_ADDR_MAX + 1, "@%s", address);
-	return n->loop->env->sock->origin_local && !is_loop(address);
+	return n->loop->env->sock->origin_local && !is_loopback(address);
 }
 
 int net_listen_local(struct net *n, const char *address)
@@ -87,8 +87,8 @@ void net_stop_listening(struct net *n)
 int link_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
 	      struct link **out)
 {
-	return is_loop(address) ? loop_dial(n, p, address, target, out) :
-				  tcp_dial(n, p, address, target, out);
+	return is_loopback(address) ? loopback_dial(n, p, address, target, out) :
+				      tcp_dial(n, p, address, target, out);
 }
 
 int link_dial_local(struct net *n, struct peer *p, const char *address, uint32_t target,

@@ -38,7 +38,7 @@ struct net_identity {
 	uint8_t client_key[KEY_BYTES], server_key[KEY_BYTES];
 	bool has_server_key;
 	char key_name[CONF_NAME_MAX]; /* client only: the name of its key; "": the default key */
-	const struct conf *doors; /* server only: its named keys, borrowed; or NULL */
+	const struct conf *named_keys; /* server only: borrowed; or NULL */
 	char host[LINK_HOST_MAX];
 };
 
@@ -49,16 +49,16 @@ struct net_server_ops {
 	void (*down)(void *owner, struct link *l); /* the link's transfers have ended */
 };
 
-/* Where net_loop finds the other end: one per process with embedded targets, or per simulation. */
-struct loop_hub {
+/* Where net_loopback finds the other end: one for all targets of a process, or per simulation. */
+struct loopback_hub {
 	struct list acceptors;
 	/* Nanoseconds until a parcel arrives; 0 if NULL. UINT64_MAX: the link breaks instead. */
-	uint64_t (*delay)(struct loop_hub *h, struct net *from, struct net *to, size_t bytes);
+	uint64_t (*delay)(struct loopback_hub *h, struct net *from, struct net *to, size_t bytes);
 };
 
 struct net {
 	struct loop *loop;
-	struct loop_hub *hub; /* NULL: no "loop:" addresses */
+	struct loopback_hub *hub; /* NULL: no "loop:" addresses */
 	uint8_t *scratch; /* NET_SCRATCH bytes: for dropped bytes, and for bytes to be unpacked */
 	struct net_costs costs;
 	struct net_account account; /* accepted links */
@@ -66,22 +66,21 @@ struct net {
 	struct net_identity id;
 	const struct net_server_ops *server;
 	void *owner;
-	struct list links,
-		strangers; /* strangers: accepted links without a proof yet, oldest first */
+	struct list links, unproven_links; /* accepted links without a proof yet, oldest first */
 	uint32_t n_links, n_unproven, n_dialling;
 	uint64_t source_seed; /* seed of the hash of unproven links' addresses; 0: not chosen yet */
-	const struct link *asker; /* last link without bulk that had work; only compared */
-	uint64_t asked_at;
-	uint64_t mover_turn; /* turn of the loop in which accepted links last moved bulk */
-	uint32_t movers,
-		movers_before; /* number of such links in that turn, and in the one before */
+	const struct link *last_small_link; /* had work and moved no bulk; only compared */
+	uint64_t small_work_at;
+	uint64_t bulk_turn; /* turn of the loop in which accepted links last moved bulk */
+	uint32_t n_bulk_links,
+		n_bulk_links_before; /* number of such links in that turn, and in the one before */
 	size_t queued; /* bytes of queued messages, over all links */
 	struct list spare_msgs, spare_xfers;
 	uint32_t n_spare_msgs;
 	struct list acceptors;
 	uint64_t bad_links; /* links refused or closed because of what they sent */
 	uint64_t refused[N_REFUSALS];
-	struct told told[N_REFUSALS]; /* by reason */
+	struct refusal_log refusal_logs[N_REFUSALS]; /* by reason */
 };
 
 void net_init(struct net *n, struct loop *l, const struct net_identity *id);

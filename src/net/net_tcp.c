@@ -30,7 +30,7 @@ void tcp_watch(struct tcp_link *t, unsigned events)
 #define GET_STEP CHUNK_MAX /* one full frame */
 
 /* Gets have progressed, or the first one begins. */
-static void got_on(struct tcp_link *t)
+static void gets_progressed(struct tcp_link *t)
 {
 	t->get_at = t->l.net->loop->now;
 	t->got = 0;
@@ -38,13 +38,13 @@ static void got_on(struct tcp_link *t)
 }
 
 /* Bytes of gets, or the end of one, have arrived. */
-static void got_some(struct tcp_link *t, uint64_t bytes)
+static void gets_received(struct tcp_link *t, uint64_t bytes)
 {
 	const struct xfer *first = list_first(&t->gets, struct xfer, link);
 
 	t->got += bytes;
 	if (t->got >= GET_STEP || (first && first->id > t->get_mark))
-		got_on(t);
+		gets_progressed(t);
 }
 
 /* Time of the oldest progress of sending, gets and receiving; UINT64_MAX: nothing is due. */
@@ -52,7 +52,7 @@ static uint64_t stuck_since(const struct tcp_link *t)
 {
 	uint64_t since = UINT64_MAX;
 
-	if (!idle(t))
+	if (!tcp_is_idle(t))
 		since = t->out_at;
 	if (!list_empty(&t->gets))
 		since = MIN(since, t->get_at);
@@ -63,7 +63,7 @@ static uint64_t stuck_since(const struct tcp_link *t)
 
 static void stalled(struct timer *tm)
 {
-	struct tcp_link *t = container_of(tm, struct tcp_link, l.patience);
+	struct tcp_link *t = container_of(tm, struct tcp_link, l.timeout);
 	struct loop *lp = t->l.net->loop;
 	uint64_t limit = t->l.net->id.timeout_ms * NSEC_PER_MSEC, since = stuck_since(t);
 
@@ -75,9 +75,9 @@ static void stalled(struct timer *tm)
 		timer_set(lp, tm, since + limit);
 }
 
-void tcp_mind_stalls(struct tcp_link *t)
+void tcp_watch_stalls(struct tcp_link *t)
 {
-	struct timer *tm = &t->l.patience;
+	struct timer *tm = &t->l.timeout;
 	struct loop *lp = t->l.net->loop;
 	uint64_t since = stuck_since(t);
 
@@ -90,7 +90,7 @@ void tcp_mind_stalls(struct tcp_link *t)
 static void tcp_get(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 		    const struct iovec *dst, size_t n, struct net_direct *direct, struct req *q)
 {
-	struct tcp_link *t = tcp(l);
+	struct tcp_link *t = tcp_of(l);
 	struct xfer *x = xfer_new(l->net, 0, at, dst, n, q);
 	struct msg *m = msg_new(l->net, 0);
 	struct wire_frame_head h = { .kind = FRAME_PULL, .tag = d->tag, .at = at };
@@ -107,18 +107,18 @@ static void tcp_get(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 	x->direct = direct;
 	t->pace.bulk_at = t->l.net->loop->now;
 	if (list_empty(&t->gets))
-		got_on(t);
+		gets_progressed(t);
 	list_push(&t->gets, &x->link);
 	h.want = (uint32_t)x->len;
 	h.id = x->id;
 	frame_head_encode(m->head, &h);
 	tcp_send(l, m);
-	tcp_mind_stalls(t);
+	tcp_watch_stalls(t);
 }
 
 static void tcp_retract(struct link *l, struct net_desc *d, struct req *q)
 {
-	struct tcp_link *t = tcp(l);
+	struct tcp_link *t = tcp_of(l);
 	int r;
 
 	(void)q; /* only this process touches the memory: it is safe at once */
@@ -207,8 +207,8 @@ static size_t place_of_get(struct tcp_link *t, uint64_t at, uint64_t len, struct
 	size_t n, sum;
 
 	len = MIN(len, pace_chunk(&t->l));
-	t->directly = d && d->done == x->done + at && d->done < d->len && d->may(d);
-	if (t->directly)
+	t->is_direct = d && d->done == x->done + at && d->done < d->len && d->may(d);
+	if (t->is_direct)
 		n = iov_slice(d->iov, d->n, d->done, MIN(len, d->len - d->done), out, max, &sum);
 	else
 		n = iov_slice(x->iov, x->n, x->done + at, len, out, max, &sum);
@@ -222,11 +222,11 @@ static size_t sink_place(void *arg, uint64_t at, uint64_t len, struct iovec *out
 	struct tcp_link *t = arg;
 	size_t n;
 
-	t->unpacks = t->directly = false;
+	t->is_unpacking = t->is_direct = false;
 	if (t->rx_desc) {
 		if (tcp_look(t, t->rx_desc, t->rx_at + at, len, out, max, &n, got) &&
 		    net_scratch(t->l.net)) {
-			t->unpacks = true;
+			t->is_unpacking = true;
 			*got = MIN(len, NET_SCRATCH);
 			out[0] = (struct iovec){ t->l.net->scratch, *got };
 			n = 1;
@@ -236,11 +236,11 @@ static size_t sink_place(void *arg, uint64_t at, uint64_t len, struct iovec *out
 	return t->rx_get ? place_of_get(t, at, len, out, max, got) : 0;
 }
 
-static bool sink_came(void *arg, uint64_t at, uint64_t n, int error)
+static bool sink_stored(void *arg, uint64_t at, uint64_t n, int error)
 {
 	struct tcp_link *t = arg;
 
-	if (t->directly) {
+	if (t->is_direct) {
 		if (error) /* use the buffers from now on */
 			t->rx_get->direct = NULL;
 		else
@@ -249,9 +249,9 @@ static bool sink_came(void *arg, uint64_t at, uint64_t n, int error)
 	}
 	if (!t->rx_desc)
 		return true;
-	if (!error && t->unpacks)
+	if (!error && t->is_unpacking)
 		error = view_copy_in(t->rx_desc->view, t->rx_at + at, t->l.net->scratch, n);
-	tcp_moved(t, n, t->unpacks);
+	tcp_moved(t, n, t->is_unpacking);
 	if (error) { /* drop the rest */
 		t->rx_desc->bad = true;
 		t->rx_desc = NULL;
@@ -278,7 +278,7 @@ static int sink_data_end(void *arg, int32_t status)
 		xfer_end(x, 0);
 	else if (t->in.h.length == 0)
 		return -EPROTO;
-	got_some(t, t->in.h.length);
+	gets_received(t, t->in.h.length);
 	return 0;
 }
 
@@ -304,7 +304,7 @@ static bool sink_bulk(void *arg)
 	return !list_empty(&t->gets);
 }
 
-static const struct frame_sink sink = { sink_head,     sink_place,   sink_came,
+static const struct frame_sink sink = { sink_head,     sink_place,   sink_stored,
 					sink_data_end, sink_message, sink_bulk };
 
 /* Reads until the socket is empty, but not beyond the end of a transfer: its data are used while
@@ -326,8 +326,8 @@ static void receive(struct tcp_link *t)
 		if (r == -EAGAIN)
 			break;
 		if (r == -EFAULT &&
-		    (t->rx_desc || t->directly)) { /* the bytes are still in the socket */
-			sink_came(t, 0, 0, (int)r);
+		    (t->rx_desc || t->is_direct)) { /* the bytes are still in the socket */
+			sink_stored(t, 0, 0, (int)r);
 			continue;
 		}
 		if (r <= 0) {
@@ -345,7 +345,7 @@ static void receive(struct tcp_link *t)
 	if (error)
 		link_close(&t->l, error);
 	else
-		tcp_mind_stalls(t);
+		tcp_watch_stalls(t);
 }
 
 static void tcp_ready(struct source *s, unsigned events)
@@ -354,7 +354,7 @@ static void tcp_ready(struct source *s, unsigned events)
 	struct env *e = env_of(t);
 	int r;
 
-	pace_heard(&t->l, &t->pace, !list_empty(&t->bulk) || !list_empty(&t->gets));
+	pace_note_work(&t->l, &t->pace, !list_empty(&t->bulk) || !list_empty(&t->gets));
 	link_ref(&t->l);
 	if (t->connecting) {
 		r = e->sock->connect_result(e, s->fd);
@@ -373,7 +373,7 @@ static void tcp_ready(struct source *s, unsigned events)
 		if (t->l.dialled || list_empty(&t->bulk))
 			tcp_flush(t);
 		else
-			loop_last(t->l.net->loop, &t->late);
+			loop_defer_last(t->l.net->loop, &t->deferred);
 	}
 	link_unref(&t->l);
 }
@@ -390,7 +390,7 @@ static void end_all(struct list *xfers, int error)
 
 static void tcp_shut(struct link *l, int error)
 {
-	struct tcp_link *t = tcp(l);
+	struct tcp_link *t = tcp_of(l);
 	struct env *e = env_of(t);
 
 	tcp_send_last(t); /* flush delayed messages first */
@@ -406,7 +406,7 @@ static void tcp_shut(struct link *l, int error)
 
 static void tcp_destroy(struct link *l)
 {
-	struct tcp_link *t = tcp(l);
+	struct tcp_link *t = tcp_of(l);
 
 	free(t->packed);
 	free(t);
@@ -432,8 +432,8 @@ static struct tcp_link *tcp_new(struct net *n, int fd, struct peer *p, uint32_t 
 	list_init(&t->control);
 	list_init(&t->bulk);
 	list_init(&t->gets);
-	list_init(&t->late.link);
-	t->late.run = tcp_send_late;
+	list_init(&t->deferred.link);
+	t->deferred.run = tcp_send_deferred;
 	t->src.fd = fd;
 	t->src.ready = tcp_ready;
 	t->connecting = p != NULL;

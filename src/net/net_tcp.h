@@ -17,7 +17,8 @@ struct tcp_link {
 	struct list bulk; /* transfers to send; the first one is being sent */
 	struct list gets; /* transfers whose data have not all arrived */
 	struct pace pace;
-	struct late late; /* messages wait for the end of the turn, bulk for all links' messages */
+	struct deferred
+		deferred; /* messages wait for the end of the turn, bulk for all links' messages */
 	uint32_t n_control, n_pulled; /* queued messages, and queued answers to PULLs */
 	size_t queued; /* memory of the queued messages */
 	uint64_t in_at, out_at, get_at; /* last progress of each; see stalled() */
@@ -34,14 +35,14 @@ struct tcp_link {
 	struct xfer *rx_get;
 	struct net_desc *rx_desc;
 	uint64_t rx_at; /* its position in the stream */
-	bool unpacks; /* the last requested bytes go through the scratch memory ... */
-	bool directly; /* ... or to the preferred destination of a get */
+	bool is_unpacking; /* the last requested bytes go through the scratch memory ... */
+	bool is_direct; /* ... or to the preferred destination of a get */
 	uint64_t next_id;
 	bool connecting;
 	bool got_bulk; /* a transfer is complete in its buffers: run the waiting request first */
 };
 
-static inline struct tcp_link *tcp(struct link *l)
+static inline struct tcp_link *tcp_of(struct link *l)
 {
 	return container_of(l, struct tcp_link, l);
 }
@@ -59,7 +60,7 @@ static inline void count_calls(struct tcp_link *t, unsigned n)
 }
 
 /* Nothing waits to be sent. */
-static inline bool idle(const struct tcp_link *t)
+static inline bool tcp_is_idle(const struct tcp_link *t)
 {
 	return list_empty(&t->control) && list_empty(&t->bulk);
 }
@@ -69,7 +70,7 @@ static inline bool idle(const struct tcp_link *t)
 void tcp_watch(struct tcp_link *t, unsigned events);
 
 /* Starts the stall timer if bytes are due in either direction. */
-void tcp_mind_stalls(struct tcp_link *t);
+void tcp_watch_stalls(struct tcp_link *t);
 
 /* ---- net_tcp_send.c ---- */
 
@@ -95,7 +96,7 @@ int tcp_send_retract(struct tcp_link *t, struct net_desc *d);
 void tcp_send_last(struct tcp_link *t);
 void tcp_drop_control(struct tcp_link *t);
 
-void tcp_send_late(struct late *late);
+void tcp_send_deferred(struct deferred *d);
 void tcp_send(struct link *l, struct msg *m);
 void tcp_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *src,
 	     size_t n, struct req *q);

@@ -16,7 +16,7 @@
 #include "net/net_tcp.h"
 
 #define CONTROL_IOV 64 /* messages in one call */
-#define TOGETHER (64 * KIB) /* bytes of messages that are delayed to the end of a turn */
+#define DELAYED_MAX (64 * KIB) /* bytes of messages that are delayed to the end of a turn */
 /* Bounds of the send queue: frames of one link, their memory, and the memory of all links. Slots
  * and windows keep a correct peer below them; a peer that requests without reading the replies must
  * not fill the server's memory, and the bound is lower while many peers do so. */
@@ -50,9 +50,9 @@ bool tcp_look(struct tcp_link *t, struct net_desc *d, uint64_t at, uint64_t len,
 
 	for (;; most = max) {
 		*n = view_iov(d->view, at, len, out, most, got);
-		if (d->mover == MOVER_AUTO)
+		if (d->method == METHOD_AUTO)
 			d->packs = net_choose(&t->l.net->costs, d->access == CAP_READ, *n, *got,
-					      0) == MOVER_PACK;
+					      0) == METHOD_PACK;
 		if (d->packs || most == max || *got == len)
 			return d->packs;
 	}
@@ -62,7 +62,7 @@ void tcp_moved(struct tcp_link *t, uint64_t n, bool packed)
 {
 	struct net_account *a = t->l.account;
 
-	a->bytes[packed ? MOVER_PACK : MOVER_GATHER] += n;
+	a->bytes[packed ? METHOD_PACK : METHOD_GATHER] += n;
 	if (packed)
 		a->copied += n;
 }
@@ -368,7 +368,7 @@ void tcp_flush(struct tcp_link *t)
 
 	if (t->connecting || t->l.state == LINK_CLOSED)
 		return;
-	while (r == 0 && !idle(t))
+	while (r == 0 && !tcp_is_idle(t))
 		r = frame_left(t) != FRAME_TAIL && pace_over(&t->l, &t->pace.send) ? -EAGAIN :
 										     send_some(t);
 	if (r && r != -EAGAIN) {
@@ -376,11 +376,11 @@ void tcp_flush(struct tcp_link *t)
 		return;
 	}
 	tcp_watch(t, r == -EAGAIN ? EV_IN | EV_OUT : EV_IN);
-	tcp_mind_stalls(t);
+	tcp_watch_stalls(t);
 }
 
 /* True: more is queued than a correct client can cause. */
-static bool too_much(const struct tcp_link *t)
+static bool queue_is_over(const struct tcp_link *t)
 {
 	size_t most = t->l.net->queued > QUEUE_ALL ? QUEUE_CROWDED : QUEUE_BYTES;
 
@@ -389,19 +389,19 @@ static bool too_much(const struct tcp_link *t)
 }
 
 /* Sends after something was queued; was_idle: nothing was queued before. */
-static void added(struct tcp_link *t, bool was_idle)
+static void flush_queued(struct tcp_link *t, bool was_idle)
 {
 	if (was_idle)
 		t->out_at = t->l.net->loop->now;
-	if (was_idle || !list_empty(&t->late.link)) {
-		list_del(&t->late.link);
+	if (was_idle || !list_empty(&t->deferred.link)) {
+		list_del(&t->deferred.link);
 		tcp_flush(t);
 	}
 }
 
-void tcp_send_late(struct late *late)
+void tcp_send_deferred(struct deferred *d)
 {
-	struct tcp_link *t = container_of(late, struct tcp_link, late);
+	struct tcp_link *t = container_of(d, struct tcp_link, deferred);
 
 	link_ref(&t->l);
 	tcp_flush(t);
@@ -410,8 +410,8 @@ void tcp_send_late(struct late *late)
 
 void tcp_send(struct link *l, struct msg *m)
 {
-	struct tcp_link *t = tcp(l);
-	bool was_idle = idle(t);
+	struct tcp_link *t = tcp_of(l);
+	bool was_idle = tcp_is_idle(t);
 
 	list_push(&t->control, &m->link);
 	t->n_control++;
@@ -421,28 +421,29 @@ void tcp_send(struct link *l, struct msg *m)
 	link_ref(l);
 	if (was_idle)
 		t->out_at = l->net->loop->now;
-	if (was_idle && l->state == LINK_UP && t->queued <= TOGETHER)
-		loop_late(l->net->loop, &t->late);
-	else if (list_empty(&t->late.link) || t->n_control == CONTROL_IOV || t->queued > TOGETHER)
-		added(t, was_idle); /* may close the link */
-	if (l->state != LINK_CLOSED && too_much(t))
+	if (was_idle && l->state == LINK_UP && t->queued <= DELAYED_MAX)
+		loop_defer(l->net->loop, &t->deferred);
+	else if (list_empty(&t->deferred.link) || t->n_control == CONTROL_IOV ||
+		 t->queued > DELAYED_MAX)
+		flush_queued(t, was_idle); /* may close the link */
+	if (l->state != LINK_CLOSED && queue_is_over(t))
 		link_close(l, -ENOBUFS);
 	link_unref(l);
 }
 
 void tcp_send_bulk(struct tcp_link *t, struct xfer *x)
 {
-	bool was_idle = idle(t);
+	bool was_idle = tcp_is_idle(t);
 
 	list_push(&t->bulk, &x->link);
 	if (t->l.dialled) {
-		added(t, was_idle);
+		flush_queued(t, was_idle);
 		return;
 	}
 	if (was_idle)
 		t->out_at = t->l.net->loop->now;
-	if (was_idle || !list_empty(&t->late.link))
-		loop_last(t->l.net->loop, &t->late);
+	if (was_idle || !list_empty(&t->deferred.link))
+		loop_defer_last(t->l.net->loop, &t->deferred);
 }
 
 void tcp_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *src,
@@ -454,7 +455,7 @@ void tcp_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const s
 		req_done(q, -ENOMEM, 0);
 		return;
 	}
-	tcp_send_bulk(tcp(l), x);
+	tcp_send_bulk(tcp_of(l), x);
 }
 
 void tcp_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t at, int file,
@@ -471,7 +472,7 @@ void tcp_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t at, in
 	x->len = 0;
 	for (size_t i = 0; i < n; i++)
 		x->len += ext[i].length;
-	tcp_send_bulk(tcp(l), x);
+	tcp_send_bulk(tcp_of(l), x);
 }
 
 /* The memory of the frame in progress is about to be withdrawn: copies its unsent part, since the
@@ -509,10 +510,10 @@ int tcp_send_retract(struct tcp_link *t, struct net_desc *d)
 
 void tcp_send_last(struct tcp_link *t)
 {
-	if (!list_empty(&t->late.link))
+	if (!list_empty(&t->deferred.link))
 		while (!list_empty(&t->control) && send_some(t) == 0)
 			;
-	list_del(&t->late.link);
+	list_del(&t->deferred.link);
 }
 
 void tcp_drop_control(struct tcp_link *t)

@@ -10,41 +10,43 @@
  * Threads: the loop's. */
 #include "net/backend.h"
 
-#define SHORT_CHUNK (64 * KIB) /* while another link without bulk has had work within LATELY */
-#define CROWD_CHUNK (128 * KIB) /* while more than CROWD links move bulk */
-#define CROWD 3
-#define LATELY (10 * NSEC_PER_MSEC)
-#define KEPT (4 * CHUNK_MAX) /* most bytes of saved turns */
-#define MUCH (16 * KIB) /* bytes in one call that count as bulk */
+#define SHORT_CHUNK (64 * KIB) /* while another link without bulk has had work within RECENT_NS */
+#define MANY_LINKS_CHUNK (128 * KIB) /* while more than MANY_LINKS links move bulk */
+#define MANY_LINKS 3
+#define RECENT_NS (10 * NSEC_PER_MSEC)
+#define SAVED_MAX (4 * CHUNK_MAX) /* most bytes of saved turns */
+#define BULK_MIN (16 * KIB) /* bytes in one call that count as bulk */
 
-static bool lately(const struct net *n, uint64_t when)
+static bool is_recent(const struct net *n, uint64_t when)
 {
-	return when && n->loop->now < when + LATELY;
+	return when && n->loop->now < when + RECENT_NS;
 }
 
-void pace_heard(const struct link *l, const struct pace *p, bool bulk)
+void pace_note_work(const struct link *l, const struct pace *p, bool bulk)
 {
 	struct net *n = l->net;
 
-	if (bulk || lately(n, p->bulk_at))
+	if (bulk || is_recent(n, p->bulk_at))
 		return;
-	n->asker = l;
-	n->asked_at = n->loop->now;
+	n->last_small_link = l;
+	n->small_work_at = n->loop->now;
 }
 
 uint64_t pace_chunk(const struct link *l)
 {
-	bool brief = !l->dialled && l->net->asker != l && lately(l->net, l->net->asked_at);
+	bool brief = !l->dialled && l->net->last_small_link != l &&
+		     is_recent(l->net, l->net->small_work_at);
 
 	if (brief)
 		return SHORT_CHUNK;
-	return !l->dialled && l->net->movers_before > CROWD ? CROWD_CHUNK : CHUNK_MAX;
+	return !l->dialled && l->net->n_bulk_links_before > MANY_LINKS ? MANY_LINKS_CHUNK :
+									 CHUNK_MAX;
 }
 
 bool pace_over(const struct link *l, struct allowance *a)
 {
-	uint64_t turn = l->net->loop->turns, passed = MIN(turn - a->turn, KEPT / SHORT_CHUNK);
-	uint64_t chunk = pace_chunk(l), most = chunk == SHORT_CHUNK ? chunk : KEPT;
+	uint64_t turn = l->net->loop->turns, passed = MIN(turn - a->turn, SAVED_MAX / SHORT_CHUNK);
+	uint64_t chunk = pace_chunk(l), most = chunk == SHORT_CHUNK ? chunk : SAVED_MAX;
 
 	if (l->dialled)
 		return false;
@@ -60,13 +62,13 @@ void pace_use(const struct link *l, struct pace *p, struct allowance *a, size_t 
 	uint64_t turn = n->loop->turns;
 
 	a->left -= MIN(a->left, bytes);
-	if (l->dialled || bytes < MUCH || p->moved == turn)
+	if (l->dialled || bytes < BULK_MIN || p->moved == turn)
 		return;
 	p->moved = turn;
-	if (n->mover_turn != turn) {
-		n->movers_before = n->mover_turn + 1 == turn ? n->movers : 0;
-		n->mover_turn = turn;
-		n->movers = 0;
+	if (n->bulk_turn != turn) {
+		n->n_bulk_links_before = n->bulk_turn + 1 == turn ? n->n_bulk_links : 0;
+		n->bulk_turn = turn;
+		n->n_bulk_links = 0;
 	}
-	n->movers++;
+	n->n_bulk_links++;
 }

@@ -3,7 +3,7 @@
  *   IDLE -> DIALLING -> SESSION -> UP          the session exists, calls are sent
  *     ^________ WAITING <___|_______|          the link broke: dial again after a delay
  *
- * HALTED, from any state: no link and no calls; the session waits for peer_go_on() or for another
+ * HALTED, from any state: no link and no calls; the session waits for peer_resume() or for another
  * process. calls.c has the calls.
  *
  * Threads: the loop's. */
@@ -73,8 +73,8 @@ static bool session_step(struct req *q)
 
 	req_fini(q);
 	p->session_busy = false;
-	if (!error && p->session_up && p->state == PEER_SESSION && p->link)
-		p->session_up(p, r);
+	if (!error && p->on_session_up && p->state == PEER_SESSION && p->link)
+		p->on_session_up(p, r);
 	call_fini(&p->session_call);
 	if (p->state != PEER_SESSION || !p->link)
 		return false;
@@ -94,8 +94,8 @@ static bool session_step(struct req *q)
 	p->boot = r->boot;
 	p->lease_ms = r->lease_ms;
 	p->n_slots = MIN(MAX(r->slots, 1u), (uint32_t)SESSION_SLOTS);
-	if (p->restarted && (lost || restarted)) /* queues its claims; the state is not UP yet */
-		p->restarted(p, lost);
+	if (p->on_restart && (lost || restarted)) /* queues its claims; the state is not UP yet */
+		p->on_restart(p, lost);
 	p->state = PEER_UP;
 	p->backoff_ms = 0;
 	p->last_error = 0;
@@ -117,8 +117,8 @@ void peer_link_up(struct peer *p, struct link *l)
 	p->state = PEER_SESSION;
 	p->verifier = l->verifier;
 	p->incarnation = l->incarnation;
-	if (p->storage_told)
-		p->storage_told(p);
+	if (p->on_incarnation)
+		p->on_incarnation(p);
 	if (!p->session)
 		lp->env->clock->random(lp->env, p->secret, sizeof(p->secret));
 	p->session_args = (struct wire_session_args){ .id = p->session,
@@ -149,16 +149,16 @@ void peer_link_down(struct peer *p, struct link *l, int error)
 	if (p->link != l)
 		return;
 	p->link = NULL;
-	if (p->link_down)
-		p->link_down(p);
-	p->shun_local = l && l->way[0] && p->state == PEER_DIALLING;
-	if (!p->shun_local) /* keep the error of TCP: it tells why the server is not reached */
+	if (p->on_link_down)
+		p->on_link_down(p);
+	p->dial_tcp_next = l && l->local_label[0] && p->state == PEER_DIALLING;
+	if (!p->dial_tcp_next) /* keep the error of TCP: it tells why the server is not reached */
 		p->last_error = error;
 	p->state = PEER_WAITING;
 	peer_unsend(p);
 	if (p->session_call.q)
 		call_finish(&p->session_call, error);
-	if (p->shun_local) { /* dial TCP at once */
+	if (p->dial_tcp_next) { /* dial TCP at once */
 		timer_set(lp, &p->timer, lp->now);
 		return;
 	}
@@ -177,7 +177,7 @@ void peer_dial(struct peer *p)
 	int r = -ECONNREFUSED;
 
 	p->state = PEER_DIALLING;
-	if (!p->shun_local)
+	if (!p->dial_tcp_next)
 		r = link_dial_local(p->net, p, p->address, p->target, &l);
 	if (r)
 		r = link_dial(p->net, p, p->address, p->target, &l);
@@ -209,7 +209,7 @@ void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, co
 
 bool peer_is_local(const struct peer *p)
 {
-	return p->link && p->link->way[0];
+	return p->link && p->link->local_label[0];
 }
 
 const char *peer_medium(const struct peer *p)
@@ -222,18 +222,18 @@ void peer_halt(struct peer *p)
 	if (p->link)
 		link_close(p->link, -ESHUTDOWN);
 	timer_del(loop_of(p), &p->timer);
-	timer_del(loop_of(p), &p->company);
-	timer_del(loop_of(p), &p->breather);
+	timer_del(loop_of(p), &p->defer_timer);
+	timer_del(loop_of(p), &p->retry_timer);
 	p->state = PEER_HALTED;
 	peer_fail_all(p, -ESHUTDOWN);
 }
 
-void peer_go_on(struct peer *p)
+void peer_resume(struct peer *p)
 {
 	p->state = PEER_IDLE;
 	p->backoff_ms = 0;
 	p->last_error = 0;
-	p->shun_local = false;
+	p->dial_tcp_next = false;
 	if (p->boot) /* a server has had a session of this peer */
 		peer_dial(p);
 }

@@ -22,11 +22,11 @@ struct call {
 	struct arena *arena; /* for arrays in the result */
 	struct view *mem; /* user memory for bulk, or NULL */
 	int mem_access;
-	enum net_mover mover; /* for mem */
+	enum net_method method; /* for mem */
 	struct wire_mem_desc *mem_wire; /* where its descriptor goes in args */
 	uint64_t trace;
 	uint64_t deadline; /* loop time */
-	bool later; /* deferred: leaves with the next call, or after COMPANY_NS */
+	bool is_deferred; /* leaves with the next call, or after DEFER_NS */
 	bool front; /* for claims: goes before all other calls, which wait for its reply */
 	int status; /* of the reply: 0 or -errno, also passed to q */
 	struct wire_rep_head head;
@@ -39,7 +39,7 @@ struct call {
 	uint32_t map_version; /* sent with the request */
 	uint64_t sent_at;
 	bool sent;
-	uint64_t counts; /* bytes of mem counted in peer->outstanding */
+	uint64_t counted_bytes; /* bytes of mem counted in peer->outstanding */
 	struct timer timer;
 };
 
@@ -63,7 +63,7 @@ struct peer {
 	char address[CONF_ADDR_MAX];
 	enum peer_state state;
 	struct link *link;
-	bool shun_local; /* the Unix socket led to no usable server: dial TCP next time */
+	bool dial_tcp_next; /* the Unix socket led to no usable server: dial TCP next time */
 	struct peer_slot slots[SESSION_SLOTS];
 	uint32_t n_slots; /* granted by the server */
 	struct list queue; /* calls without a slot, in order */
@@ -83,9 +83,9 @@ struct peer {
 	uint64_t renewed; /* when the last answered call was sent: the lease is at least as young */
 	uint32_t backoff_ms;
 	struct timer timer; /* redials, or renews the lease */
-	struct timer company; /* flushes deferred calls */
-	struct timer breather; /* retransmits calls that the server had no room for */
-	uint32_t breather_ms;
+	struct timer defer_timer; /* flushes deferred calls */
+	struct timer retry_timer; /* retransmits calls that the server had no room for */
+	uint32_t retry_ms;
 	struct call session_call; /* establishes the session; has no slot */
 	struct req session_req;
 	struct wire_session_args session_args;
@@ -102,14 +102,14 @@ struct peer {
 	void *owner;
 	/* The server restarted, or the session was lost: the client must claim its opens and locks
 	 * again. Called when the session exists, before queued calls are sent. */
-	void (*restarted)(struct peer *p, bool session_lost);
+	void (*on_restart)(struct peer *p, bool session_lost);
 	/* The session is up over a new link, with this answer; the link is gone. Or NULL. */
-	void (*session_up)(struct peer *p, const struct wire_session_res *r);
-	void (*link_down)(struct peer *p);
+	void (*on_session_up)(struct peer *p, const struct wire_session_res *r);
+	void (*on_link_down)(struct peer *p);
 	/* The server has a newer map. Calls made here with `front` go before all others.
 	 * May be NULL. */
-	void (*map_changed)(struct peer *p);
-	void (*storage_told)(struct peer *p); /* a link is up and `incarnation` is set */
+	void (*on_map_change)(struct peer *p);
+	void (*on_incarnation)(struct peer *p); /* a link is up and `incarnation` is set */
 	uint64_t n_sent, n_resent; /* calls sent and retransmitted */
 	uint64_t round; /* ns: the fastest reply to a call without memory; 0: none yet */
 	uint64_t answered_at; /* when the last reply came */
@@ -123,17 +123,17 @@ bool peer_is_local(const struct peer *p); /* its link uses the Unix socket */
 const char *peer_medium(const struct peer *p); /* "unix", or the backend's name; NULL: no link */
 void peer_call(struct peer *p, struct call *c, struct req *q);
 /* Closes the link and ends all calls with -ESHUTDOWN, later ones too. The session stays as it is,
- * for peer_go_on() or for another process. */
+ * for peer_resume() or for another process. */
 void peer_halt(struct peer *p);
 /* Resumes the session at once, not with the next call; also one taken over from another process. */
-void peer_go_on(struct peer *p);
+void peer_resume(struct peer *p);
 /* How many bytes may be outstanding at once: fewer if many clients share the server. A call with
  * more goes alone. */
-uint64_t peer_room(const struct peer *p);
+uint64_t peer_outstanding_max(const struct peer *p);
 /* True: a call was cancelled over this link and its reply is still due. */
-bool peer_silent(const struct peer *p);
+bool peer_awaits_cancelled(const struct peer *p);
 /* Asks the server to answer soon, with whatever result. */
-void peer_hurry(struct call *c);
+void peer_cancel_remote(struct call *c);
 /* Ends a call early: q continues with `error` once its memory is safe. */
 void peer_cancel(struct call *c, int error);
 void call_fini(struct call *c);

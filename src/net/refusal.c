@@ -3,8 +3,8 @@
 
 #include "net/link.h"
 
-#define TOLD_MAX 10 /* lines per reason and period, over all links */
-#define TOLD_NS (60 * NSEC_PER_SEC)
+#define LOG_LINES_MAX 10 /* lines per reason and period, over all links */
+#define LOG_PERIOD_NS (60 * NSEC_PER_SEC)
 
 static const struct {
 	const char *name;
@@ -32,24 +32,24 @@ const char *refusal_name(enum refusal why)
 }
 
 /* True: one more line may be logged. First logs how many were suppressed before. */
-static bool may_tell(struct net *n, enum refusal why)
+static bool may_log(struct net *n, enum refusal why)
 {
-	struct told *t = &n->told[why];
+	struct refusal_log *t = &n->refusal_logs[why];
 	uint64_t now = n->loop->now;
 
-	if (!t->said || now - t->since >= TOLD_NS) {
-		if (t->left_out)
+	if (!t->n_logged || now - t->since >= LOG_PERIOD_NS) {
+		if (t->n_suppressed)
 			log_warn("net",
 				 "%u more were refused (%s) and not logged; the metrics count all",
-				 t->left_out, refusals[why].name);
-		t->said = t->left_out = 0;
+				 t->n_suppressed, refusals[why].name);
+		t->n_logged = t->n_suppressed = 0;
 		t->since = now;
 	}
-	if (t->said == TOLD_MAX) {
-		t->left_out++;
+	if (t->n_logged == LOG_LINES_MAX) {
+		t->n_suppressed++;
 		return false;
 	}
-	t->said++;
+	t->n_logged++;
 	return true;
 }
 
@@ -59,9 +59,9 @@ void link_refused(struct link *l, enum refusal why, const char *fmt, ...)
 	va_list ap;
 
 	l->net->refused[why]++;
-	if (l->told & 1u << why || !may_tell(l->net, why))
+	if (l->logged & 1u << why || !may_log(l->net, why))
 		return;
-	l->told |= 1u << why;
+	l->logged |= 1u << why;
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);

@@ -25,9 +25,9 @@ enum refusal {
 	N_REFUSALS
 };
 const char *refusal_name(enum refusal why); /* "key" */
-struct told {
+struct refusal_log {
 	uint64_t since;
-	uint32_t said, left_out; /* lines logged and suppressed in this period */
+	uint32_t n_logged, n_suppressed; /* lines logged and suppressed in this period */
 };
 
 /* Counts a refusal on an accepted link. Logs it once per link and reason, and at most a few lines a

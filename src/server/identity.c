@@ -26,7 +26,7 @@ static void squash(struct wire_req_head *h)
 bool sreq_may_be_root(const struct sreq *s)
 {
 	return s->link->role == LINK_SERVER ||
-	       (s->link->speaks.any && !conf_squashes(s->srv->doors, &s->link->from));
+	       (s->link->acts_for.any && !conf_squashes(s->srv->doors, &s->link->from));
 }
 
 int sreq_identify(struct sreq *s)
@@ -34,9 +34,9 @@ int sreq_identify(struct sreq *s)
 	struct wire_req_head *h = &s->head;
 	struct link *l = s->link;
 
-	if (!key_allows(&l->speaks, h->uid, h->gid, h->gids, &h->n_gids)) {
+	if (!key_allows(&l->acts_for, h->uid, h->gid, h->gids, &h->n_gids)) {
 		link_refused(l, REFUSED_CREDENTIAL, "%s for uid %u, gid %u; the key is for uid %u",
-			     s->row->wire->name, h->uid, h->gid, l->speaks.uid);
+			     s->row->wire->name, h->uid, h->gid, l->acts_for.uid);
 		return -EPERM;
 	}
 	if (l->role != LINK_SERVER && conf_squashes(s->srv->doors, &l->from))

@@ -61,7 +61,9 @@ static void check(struct sreq *s)
 /* Tells a client on the Unix socket where the object files are, for direct reads. */
 static void tell_object_dir(struct sreq *s, struct wire_session_res *r)
 {
-	char *path = s->srv->disk && s->link->way[0] ? arena_alloc(&s->arena, PATH_MAX_LEN) : NULL;
+	char *path = s->srv->disk && s->link->local_label[0] ?
+			     arena_alloc(&s->arena, PATH_MAX_LEN) :
+			     NULL;
 	ssize_t n = path ? disk_objects_dir(s->srv->disk, path, PATH_MAX_LEN, &r->objects.dev,
 					    &r->objects.ino) :
 			   0;

@@ -14,7 +14,7 @@ struct server_opts {
 	struct loop *loop;
 	const struct conf *conf;
 	uint32_t target; /* index into conf->targets */
-	struct loop_hub *hub; /* for "loop:" addresses, or NULL */
+	struct loopback_hub *hub; /* for "loop:" addresses, or NULL */
 	const char *listen; /* instead of the address in conf, or NULL */
 	uint8_t client_key[KEY_BYTES], server_key[KEY_BYTES];
 	uint64_t meta_map_bytes; /* 0: default */

@@ -89,7 +89,7 @@ static enum strategy choose_read(struct window *w)
 	bool large = w->len >= FILE_PIECE * w->n;
 
 	/* cached pieces are copied where that costs less than sending each from the mapping */
-	if (net_choose(&b->s->srv->net.costs, true, w->n, w->len, 0) == MOVER_PACK)
+	if (net_choose(&b->s->srv->net.costs, true, w->n, w->len, 0) == METHOD_PACK)
 		return READ_MAPPED_COPY;
 	if (may_send_file(w)) {
 		/* one call sends many mapped pieces, and copies them */
@@ -108,7 +108,7 @@ static bool may_receive_directly(const struct window *w)
 	const struct bulk *b = w->bulk;
 
 	return !b->data && w->len >= WINDOW_BYTES &&
-	       net_choose(&b->s->srv->net.costs, false, w->n, w->len, 0) != MOVER_PACK;
+	       net_choose(&b->s->srv->net.costs, false, w->n, w->len, 0) != METHOD_PACK;
 }
 
 /* The pages of the file are in memory: writes through a mapping, where that saves a copy or system

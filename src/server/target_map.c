@@ -216,7 +216,7 @@ static bool storage_is_new(struct server *s, uint32_t target, uint64_t incarnati
 	return false;
 }
 
-static void storage_told(struct peer *p)
+static void on_incarnation(struct peer *p)
 {
 	struct server *s = p->owner;
 
@@ -278,7 +278,7 @@ static void peer_add(struct server *s, const struct wire_map_target *t)
 	snprintf(address, sizeof(address), "%.*s", (int)t->address.len, (const char *)t->address.p);
 	peer_init(&s->peers[t->id], &s->net, LINK_SERVER, t->id, address);
 	s->peers[t->id].owner = s;
-	s->peers[t->id].storage_told = storage_told;
+	s->peers[t->id].on_incarnation = on_incarnation;
 	s->n_peers++;
 }
 

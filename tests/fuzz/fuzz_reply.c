@@ -354,7 +354,7 @@ static void shake_hands(void)
 
 	xdr_encoder(&x, buf, sizeof(buf));
 	if (g.shaken == 0) {
-		mac_make(c.proof, key,
+		mac_make(c.mac, key,
 			 (struct mac_part[]){ { "server", 6 },
 					      { c.nonce, sizeof(c.nonce) },
 					      { g.hello_msg->body, g.hello_msg->len },

@@ -239,7 +239,7 @@ static void small_read_beside_write(struct world *w)
 	share_host(w);
 	client_set_direct(w->actors[1].client, false);
 	w->sim.faults.buffer_min = w->sim.faults.buffer_max = 64;
-	client_set_mover(w->actors[1].client, MOVER_GATHER);
+	client_set_mover(w->actors[1].client, METHOD_GATHER);
 	write_beside_reads(w, 2);
 	scene_met(w);
 }

@@ -367,7 +367,7 @@ static struct sim_node *node_of(const struct net *n)
 	return container_of(n->loop->env, struct sim_node, env);
 }
 
-uint64_t hub_delay(struct loop_hub *h, struct net *from, struct net *to, size_t bytes)
+uint64_t hub_delay(struct loopback_hub *h, struct net *from, struct net *to, size_t bytes)
 {
 	struct world *w = container_of(h, struct world, hub);
 	struct sim *s = &w->sim;
@@ -485,7 +485,7 @@ static void jump(struct world *w)
 	world_note(w, 0, "the clock of %s is %.3f s off", n->name, (double)n->wall_offset / 1e9);
 }
 
-/* With net_loop all nodes are one process and have one clock. */
+/* With net_loopback all nodes are one process and have one clock. */
 static void drift(struct world *w)
 {
 	struct sim *s = &w->sim;

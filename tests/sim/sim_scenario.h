@@ -16,7 +16,7 @@ struct scenario {
 	const char *name;
 	void (*run)(struct world *w);
 	uint32_t targets, metas, clients; /* the first `metas` targets have metadata */
-	bool hub; /* net_loop instead of tcp */
+	bool hub; /* net_loopback instead of tcp */
 };
 
 /* One array per file, ended by an empty row; sim_scenario.c lists them. */

@@ -39,7 +39,7 @@ void op_move(struct op *op, struct cop *c)
 {
 	bool write = op->kind == DO_WRITE;
 
-	client_set_mover(op->a->client, (enum net_mover)(op->number % N_MOVERS));
+	client_set_mover(op->a->client, (enum net_method)(op->number % N_METHODS));
 	if (!write && direct_begin(op, c))
 		return;
 	if (op->total && op->number % 3 == 0) {

@@ -589,7 +589,7 @@ void join_fini(struct world *w);
 struct world {
 	struct sim sim;
 	const char *dir; /* directory of the databases */
-	struct loop_hub hub;
+	struct loopback_hub hub;
 	bool on_hub;
 	uint32_t n_hosts; /* hosts that the nodes share; 0: a host for each node */
 	struct conf conf;
@@ -677,7 +677,7 @@ void faults_ambush(struct world *w, enum do_kind kind);
 void faults_lose_answer(struct actor *a);
 /* Sometimes breaks the links between two servers during a change over both. */
 void faults_part_servers(struct world *w);
-uint64_t hub_delay(struct loop_hub *h, struct net *from, struct net *to, size_t bytes);
+uint64_t hub_delay(struct loopback_hub *h, struct net *from, struct net *to, size_t bytes);
 int target_start(struct target *t);
 void target_make(struct world *w, uint32_t i); /* adds its node; does not format it */
 void target_struck(void *arg, bool power);

@@ -147,7 +147,7 @@ static inline bool raw_respond(struct raw *r)
 	xdr_decoder(&x, r->body, r->head.length, NULL);
 	if (r->head.kind != FRAME_CHALLENGE || !xdr_wire_challenge(&x, &ch))
 		return false;
-	mac_make(resp.proof, r->key,
+	mac_make(resp.mac, r->key,
 		 (struct mac_part[]){ { "client", 6 },
 				      { ch.nonce, 32 },
 				      { r->hello, r->hello_len },

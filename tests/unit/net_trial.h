@@ -1,4 +1,4 @@
-/* Networks inside one test: a world with a virtual clock for net_loop, a small server that answers,
+/* Networks inside one test: a virtual clock for net_loopback, a small server that answers,
  * holds or forgets requests as the test says, and a client call with scattered memory. */
 #ifndef SHEAF_NET_TRIAL_H
 #define SHEAF_NET_TRIAL_H
@@ -16,7 +16,7 @@ struct networld {
 	struct env env;
 	struct clock_ops clock;
 	struct loop loop;
-	struct loop_hub hub;
+	struct loopback_hub hub;
 	uint64_t now, rng;
 	bool real; /* use the kernel's clock and sockets */
 };
@@ -485,7 +485,7 @@ static inline bool ask_step(struct req *q)
 static const char *const ask_names[] = { "wait" };
 static const struct req_ops ask_ops = REQ_OPS("ask", ask_step, 0, ask_names);
 
-static inline void ask_init(struct ask *a, struct peer *p, uint32_t op, uint64_t patience)
+static inline void ask_init(struct ask *a, struct peer *p, uint32_t op, uint64_t timeout_ns)
 {
 	struct loop *l = p->net->loop;
 
@@ -494,7 +494,7 @@ static inline void ask_init(struct ask *a, struct peer *p, uint32_t op, uint64_t
 	memset(a, 0, sizeof(*a));
 	l->now = l->env->clock->now(l->env);
 	a->call = (struct call){
-		.op = op, .args = a->args, .res = a->res, .deadline = l->now + patience
+		.op = op, .args = a->args, .res = a->res, .deadline = l->now + timeout_ns
 	};
 	req_init(&a->q, l, &ask_ops, 0);
 }

@@ -30,7 +30,7 @@ struct world {
 	struct clock_ops clock;
 	struct exec_ops exec;
 	struct loop loop;
-	struct loop_hub hub;
+	struct loopback_hub hub;
 	struct conf *conf;
 	struct server *srv;
 	struct worker worker;
@@ -409,12 +409,12 @@ static inline struct pipe_link *pipe_new(struct world *w, uint32_t role)
 	list_init(&p->deferred);
 	arena_init(&p->arena, 0);
 	link_init(&p->l, &w->srv->net, &pipe_ops, NULL, 0);
-	timer_del(&w->loop, &p->l.patience);
+	timer_del(&w->loop, &p->l.timeout);
 	p->l.state = LINK_UP;
 	w->srv->net.n_unproven--;
 	list_del(&p->l.in_net);
 	list_push(&w->srv->net.links, &p->l.in_net);
-	p->l.speaks.any = true;
+	p->l.acts_for.any = true;
 	p->l.role = role;
 	strcpy(p->l.host, "pipe");
 	link_ref(&p->l);

@@ -17,7 +17,7 @@ static void begin(void)
 static char fired[64];
 struct letter {
 	struct timer timer;
-	struct late late;
+	struct deferred late;
 	char c;
 	struct letter *makes_late;
 };
@@ -35,13 +35,13 @@ static void fire(struct timer *t)
 	write_down(container_of(t, struct letter, timer)->c);
 }
 
-static void run_late(struct late *late)
+static void run_late(struct deferred *late)
 {
 	struct letter *l = container_of(late, struct letter, late);
 
 	write_down(l->c);
 	if (l->makes_late)
-		loop_late(&loop, &l->makes_late->late);
+		loop_defer(&loop, &l->makes_late->late);
 }
 
 static void what_is_last_waits_for_all_that_is_late(void)
@@ -55,12 +55,12 @@ static void what_is_last_waits_for_all_that_is_late(void)
 		list_init(&l[i].late.link);
 	}
 	l[1].makes_late = &l[4];
-	loop_late(&loop, &l[0].late);
-	loop_last(&loop, &l[1].late);
-	loop_last(&loop, &l[2].late);
-	loop_late(&loop, &l[3].late);
-	loop_last(&loop, &l[0].late); /* moved */
-	loop_late(&loop, &l[2].late); /* stays last */
+	loop_defer(&loop, &l[0].late);
+	loop_defer_last(&loop, &l[1].late);
+	loop_defer_last(&loop, &l[2].late);
+	loop_defer(&loop, &l[3].late);
+	loop_defer_last(&loop, &l[0].late); /* moved */
+	loop_defer(&loop, &l[2].late); /* stays last */
 	CHECK_EQ(loop_wait_ns(&loop), 0);
 	loop_turn(&loop, NSEC_PER_SEC);
 	CHECK_STR(fired, "dbeca");

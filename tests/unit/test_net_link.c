@@ -399,7 +399,7 @@ static void begin_named(void)
 	memset(named[0].secret, 5, KEY_BYTES);
 	named[1] = (struct client_key){ .name = "two", .role = { .any = true } };
 	doors = (struct conf){ .n_keys = 2, .keys = named };
-	srv.net.id.doors = &doors;
+	srv.net.id.named_keys = &doors;
 }
 
 static struct net_identity named_id(const char *name, uint8_t key)
@@ -428,12 +428,12 @@ static void a_named_key_lets_in_and_says_for_whom(void)
 	begin_named();
 	CHECK_EQ(call_with(&c, "one", 5), 0);
 	CHECK_STR(srv.link->key, "one");
-	CHECK(!srv.link->speaks.any);
-	CHECK_EQ(srv.link->speaks.uid, 1000);
+	CHECK(!srv.link->acts_for.any);
+	CHECK_EQ(srv.link->acts_for.uid, 1000);
 	fclient_stop(&c);
 	CHECK_EQ(call_with(&c, "", 1), 0);
 	CHECK_STR(srv.link->key, "");
-	CHECK(srv.link->speaks.any);
+	CHECK(srv.link->acts_for.any);
 	fclient_stop(&c);
 	end();
 }
@@ -497,7 +497,7 @@ static void a_key_that_is_taken_back_or_changed_closes_its_links(void)
 	CHECK_EQ(srv.net.n_links, 1);
 	networld_pass(&w, NSEC_PER_SEC); /* the client reconnects in its new role */
 	CHECK_EQ(srv.net.n_links, 2);
-	CHECK_EQ(srv.link->speaks.uid, 1001);
+	CHECK_EQ(srv.link->acts_for.uid, 1001);
 	named[0].secret[0] ^= 1;
 	net_recheck_keys(&srv.net);
 	CHECK_EQ(srv.net.refused[REFUSED_REVOKED], 2);
@@ -523,12 +523,12 @@ static void the_log_of_refusals_is_bounded_and_the_count_is_not(void)
 	}
 	CHECK_EQ(srv.net.refused[REFUSED_FORGED], 600);
 	/* logged once per link, at most ten times a minute */
-	CHECK_EQ(srv.net.told[REFUSED_FORGED].said, 10);
-	CHECK_EQ(srv.net.told[REFUSED_FORGED].left_out, 3 * 190);
+	CHECK_EQ(srv.net.refusal_logs[REFUSED_FORGED].n_logged, 10);
+	CHECK_EQ(srv.net.refusal_logs[REFUSED_FORGED].n_suppressed, 3 * 190);
 	networld_pass(&w, 61 * NSEC_PER_SEC);
 	link_refused(&r[20]->l, REFUSED_FORGED, "later");
-	CHECK_EQ(srv.net.told[REFUSED_FORGED].said, 1);
-	CHECK_EQ(srv.net.told[REFUSED_FORGED].left_out, 0);
+	CHECK_EQ(srv.net.refusal_logs[REFUSED_FORGED].n_logged, 1);
+	CHECK_EQ(srv.net.refusal_logs[REFUSED_FORGED].n_suppressed, 0);
 	for (int i = 0; i < 200; i++)
 		raw_free(r[i]);
 	end();

@@ -58,7 +58,7 @@ static void calls_take_slots_and_number_them(void)
 static void ask_later(struct ask *a)
 {
 	ask_init(a, &cli.peer, OP_PING, 10 * NSEC_PER_SEC);
-	a->call.later = true;
+	a->call.is_deferred = true;
 	peer_call(&cli.peer, &a->call, &a->q);
 }
 
@@ -98,7 +98,7 @@ static void a_call_that_goes_later_outlives_a_broken_link_and_ends_with_its_peer
 	peer_halt(&cli.peer);
 	networld_pass(&w, NSEC_PER_MSEC);
 	CHECK_EQ(a.error, -ESHUTDOWN);
-	CHECK(!cli.peer.company.when);
+	CHECK(!cli.peer.defer_timer.when);
 	end();
 }
 
@@ -243,7 +243,7 @@ static void a_restart_of_the_server_is_told(void)
 	struct ask a;
 
 	begin();
-	cli.peer.restarted = restarted;
+	cli.peer.on_restart = restarted;
 	warm_up();
 	n_restarts = n_lost = 0;
 	link_close(srv.link, -ECONNRESET);
@@ -423,7 +423,7 @@ static void a_halted_peer_goes_on_with_its_session_and_numbers(void)
 	networld_until(&w, &a.over);
 	fsrv_drop(&srv);
 	srv.hold = false;
-	peer_go_on(&cli.peer);
+	peer_resume(&cli.peer);
 	networld_pass(&w, NSEC_PER_SEC);
 	CHECK_EQ(cli.peer.state, PEER_UP); /* although there is no call */
 	CHECK_EQ(srv.n_sessions, 2);
@@ -440,19 +440,19 @@ static void a_halted_peer_goes_on_with_its_session_and_numbers(void)
 static void claims_without_an_answer_are_asked_for_again(void)
 {
 	begin();
-	cli.peer.restarted = restarted;
+	cli.peer.on_restart = restarted;
 	warm_up();
 	n_restarts = n_lost = 0;
 	peer_halt(&cli.peer);
 	settle();
 	cli.peer.unclaimed = true;
-	peer_go_on(&cli.peer);
+	peer_resume(&cli.peer);
 	networld_pass(&w, NSEC_PER_SEC);
 	CHECK_EQ(n_restarts, 1);
 	CHECK_EQ(n_lost, 0);
 	peer_halt(&cli.peer);
 	settle();
-	peer_go_on(&cli.peer);
+	peer_resume(&cli.peer);
 	networld_pass(&w, NSEC_PER_SEC);
 	CHECK_EQ(n_restarts, 1);
 	end();
@@ -463,7 +463,7 @@ static void a_peer_without_a_session_waits_for_a_call(void)
 {
 	begin();
 	peer_halt(&cli.peer);
-	peer_go_on(&cli.peer);
+	peer_resume(&cli.peer);
 	networld_pass(&w, NSEC_PER_SEC);
 	CHECK_EQ(cli.peer.state, PEER_IDLE);
 	CHECK_EQ(srv.n_sessions, 0);
@@ -551,7 +551,7 @@ static void calls_with_an_older_map_go_again_behind_the_news_of_it(void)
 
 	begin();
 	n_news = 0;
-	cli.peer.map_changed = map_is_new;
+	cli.peer.on_map_change = map_is_new;
 	warm_up();
 	CHECK_EQ(n_news, 0); /* the cluster file is version 1 */
 	srv.hold = true;
@@ -600,7 +600,7 @@ static void a_claim_with_an_older_map_goes_again(void)
 
 	begin();
 	n_news = 0;
-	cli.peer.map_changed = map_is_new;
+	cli.peer.on_map_change = map_is_new;
 	warm_up();
 	srv.hold = true;
 	ask_init(&claim, &cli.peer, OP_RECLAIM, 10 * NSEC_PER_SEC);
@@ -715,7 +715,7 @@ static void the_welcome_tells_of_a_newer_map(void)
 
 	begin();
 	n_news = 0;
-	cli.peer.map_changed = map_is_new;
+	cli.peer.on_map_change = map_is_new;
 	srv.net.id.map_version = 5;
 	ask(&a, &cli.peer, OP_PING, false);
 	networld_until(&w, &a.over);
@@ -741,7 +741,7 @@ static void start_moves(const size_t *bytes, unsigned n)
 
 	srv.load = 1000;
 	warm_up();
-	CHECK_EQ(peer_room(&cli.peer), 4 * MIB);
+	CHECK_EQ(peer_outstanding_max(&cli.peer), 4 * MIB);
 	srv.hold = true;
 	for (unsigned i = 0; i < n; i++) {
 		mem[i] = (struct iovec){ memory, bytes[i] };
@@ -792,7 +792,7 @@ static void what_is_outstanding_at_a_loaded_server_is_bounded(void)
 	for (int i = 0; i < 5; i++)
 		CHECK(moves[i].over && !moves[i].error);
 	CHECK_EQ(cli.peer.outstanding, 0);
-	CHECK_EQ(peer_room(&cli.peer), 128 * MIB);
+	CHECK_EQ(peer_outstanding_max(&cli.peer), 128 * MIB);
 	end();
 }
 

@@ -47,7 +47,7 @@ static struct quiet *quiet_new(void)
 
 	CHECK(q);
 	link_init(&q->l, &net, &quiet_ops, NULL, 0);
-	timer_del(&w.loop, &q->l.patience);
+	timer_del(&w.loop, &q->l.timeout);
 	q->l.state = LINK_UP;
 	net.n_unproven--;
 	link_ref(&q->l);

@@ -461,7 +461,7 @@ static void a_peer_that_stalls_is_closed_after_the_timeout(void)
 		scatter_make(&s, 1, big, 1);
 		moving_over = false;
 		ask_move(&a, &p.cli.peer, s.iov, s.n, write);
-		loop_run_late(&p.there.loop); /* its request is sent, */
+		loop_run_deferred(&p.there.loop); /* its request is sent, */
 		began = w.env.clock->now(&w.env);
 		networld_until(&w, &moving_over); /* and the client's loop does not run any more */
 		CHECK_EQ(moving_result, -ECONNRESET);
@@ -516,10 +516,11 @@ static void who_takes_his_data_in_drops_is_closed(void)
 	pair_begin(&p, 300);
 	scatter_make(&s, 1, big, 1);
 	moving_over = false;
-	CHECK_EQ(setsockopt(tcp(srv.link)->src.fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)), 0);
-	fd = tcp(p.cli.peer.link)->src.fd;
+	CHECK_EQ(setsockopt(tcp_of(srv.link)->src.fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)),
+		 0);
+	fd = tcp_of(p.cli.peer.link)->src.fd;
 	ask_move(&a, &p.cli.peer, s.iov, s.n, false);
-	loop_run_late(&p.there.loop);
+	loop_run_deferred(&p.there.loop);
 	began = w.env.clock->now(&w.env);
 	while (!moving_over && w.env.clock->now(&w.env) - began < 60 * NSEC_PER_SEC) {
 		networld_pass(&w, 50 * NSEC_PER_MSEC);
@@ -553,7 +554,7 @@ static void a_peer_that_does_not_read_is_closed_before_it_fills_the_memory(void)
 
 			link_send(l, FRAME_REQUEST, tag, m);
 		}
-		loop_run_late(&p.there.loop);
+		loop_run_deferred(&p.there.loop);
 		loop_turn(&w.loop, 0);
 	}
 	CHECK_EQ(srv.net.n_links, 0);

@@ -13,7 +13,7 @@ static struct pipe_link *link_with(const char *name, uint32_t uid, uint32_t gid)
 
 	strcpy(l->l.key, name);
 	if (name[0])
-		l->l.speaks = (struct key_role){ .uid = uid, .n_gids = 1, .gids = { gid } };
+		l->l.acts_for = (struct key_role){ .uid = uid, .n_gids = 1, .gids = { gid } };
 	l->uid = uid;
 	l->gid = gid;
 	return l;
@@ -339,7 +339,7 @@ static void one_users_key_does_not_take_all_sessions(void)
 	for (int i = 0; i < 4; i++) {
 		l[i] = pipe_new(&w, LINK_CLIENT);
 		strcpy(l[i]->l.key, i < 3 ? "one" : "two");
-		l[i]->l.speaks = (struct key_role){ .uid = 1000 };
+		l[i]->l.acts_for = (struct key_role){ .uid = 1000 };
 		l[i]->uid = l[i]->gid = NOBODY;
 		CHECK_EQ(resume(l[i], 0, 1, &r), i == 2 ? -EUSERS : 0);
 	}
@@ -581,7 +581,7 @@ static void keys_of_a_newer_file_count_at_once(void)
 	begin();
 	memcpy(p->l.secret, w.client_key, KEY_BYTES);
 	one = client_with("one", 1000, 100);
-	k.role = one->l.speaks;
+	k.role = one->l.acts_for;
 	newer = *w.conf;
 	newer.n_keys = 1;
 	newer.keys = &k;

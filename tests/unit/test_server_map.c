@@ -246,10 +246,10 @@ static void the_incarnation_that_a_link_tells_is_kept(void)
 	CHECK_EQ(add(1, ROLE_DATA, "more", "loop:1"), 0);
 	peer = &w.srv->peers[1];
 	peer->incarnation = 7;
-	peer->storage_told(peer);
+	peer->on_incarnation(peer);
 	CHECK(world_quiet(&w));
 	peer->incarnation = 8; /* only logged as an error */
-	peer->storage_told(peer);
+	peer->on_incarnation(peer);
 	CHECK(world_quiet(&w));
 	m = map(&a);
 	CHECK_EQ(m.targets[1].incarnation, 7);

@@ -57,7 +57,7 @@ static void login(void)
 	if (caller != USER)
 		return;
 	strcpy(me->l.key, "user");
-	me->l.speaks = (struct key_role){ .uid = 1000, .n_gids = 1, .gids = { 1000 } };
+	me->l.acts_for = (struct key_role){ .uid = 1000, .n_gids = 1, .gids = { 1000 } };
 	me->uid = me->gid = 1000;
 }
 

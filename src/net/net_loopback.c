@@ -1,4 +1,4 @@
-/* net_loop: both ends of a link in one process. Messages are handed over by pointer, bulk is one
+/* Both ends of a link in one process. Messages are handed over by pointer, bulk is one
  * copy between the pool and the user's memory. Used by embedded mode (one loop) and by the
  * simulation (one loop per node, delays and cuts from the hub).
  *
@@ -20,9 +20,9 @@ enum parcel_kind {
 	PARCEL_CUT
 };
 
-struct loop_link {
+struct loopback_link {
 	struct link l;
-	struct loop_link *other; /* NULL: closed */
+	struct loopback_link *other; /* NULL: closed */
 	struct list inbound; /* parcels in flight to this end */
 	struct list xfers; /* puts and gets of this end in progress */
 	uint64_t last_arrival; /* arrival time of the last parcel sent */
@@ -31,22 +31,22 @@ struct loop_link {
 struct parcel {
 	struct timer timer;
 	struct list link;
-	struct loop_link *to;
+	struct loopback_link *to;
 	enum parcel_kind kind;
 	struct msg *m;
 	struct xfer *x; /* of the sender */
 	int error;
 };
 
-struct loop_acceptor {
+struct loopback_acceptor {
 	struct acceptor a;
 	struct list in_hub;
 	char name[CONF_ADDR_MAX];
 };
 
-static struct loop_link *lo(struct link *l)
+static struct loopback_link *loopback_of(struct link *l)
 {
-	return container_of(l, struct loop_link, l);
+	return container_of(l, struct loopback_link, l);
 }
 
 static struct parcel *parcel_new(enum parcel_kind kind)
@@ -71,10 +71,10 @@ static void parcel_free(struct parcel *p)
 static void deliver(struct timer *t);
 
 /* Sends a parcel to the other end. If the hub cuts the link here, frees it and closes the link. */
-static void post(struct loop_link *from, struct parcel *p, size_t bytes)
+static void post(struct loopback_link *from, struct parcel *p, size_t bytes)
 {
-	struct loop_link *to = from->other;
-	struct loop_hub *h = from->l.net->hub;
+	struct loopback_link *to = from->other;
+	struct loopback_hub *h = from->l.net->hub;
 	uint64_t delay = to && h->delay ? h->delay(h, from->l.net, to->l.net, bytes) : 0;
 	uint64_t now = from->l.net->loop->env->clock->now(from->l.net->loop->env);
 	bool may_break = p->kind != PARCEL_CUT && p->kind != PARCEL_CONNECT;
@@ -97,9 +97,9 @@ static void post(struct loop_link *from, struct parcel *p, size_t bytes)
 	timer_set(to->l.net->loop, &p->timer, from->last_arrival);
 }
 
-static const struct net_ops loop_ops;
+static const struct net_ops loopback_ops;
 
-static void end_xfer(struct loop_link *l, struct xfer *x, int error)
+static void end_xfer(struct loopback_link *l, struct xfer *x, int error)
 {
 	struct xfer *y;
 
@@ -112,7 +112,7 @@ static void end_xfer(struct loop_link *l, struct xfer *x, int error)
 }
 
 /* A transfer of the other end accesses memory exposed by this end. */
-static int move(struct loop_link *l, struct xfer *x, enum parcel_kind kind)
+static int move(struct loopback_link *l, struct xfer *x, enum parcel_kind kind)
 {
 	struct net_desc *d = link_desc(&l->l, x->tag);
 	int need = kind == PARCEL_PUT ? CAP_WRITE : CAP_READ;
@@ -124,7 +124,7 @@ static int move(struct loop_link *l, struct xfer *x, enum parcel_kind kind)
 	if (d->access != need || at > d->view->length || x->len > d->view->length - at)
 		return -EPROTO;
 	d->moved = l->l.net->loop->now;
-	l->l.account->bytes[MOVER_PACK] += x->len;
+	l->l.account->bytes[METHOD_PACK] += x->len;
 	l->l.account->copied += x->len;
 	for (size_t i = 0; i < x->n && !r; at += x->iov[i++].iov_len) {
 		if (kind == PARCEL_PUT)
@@ -136,7 +136,7 @@ static int move(struct loop_link *l, struct xfer *x, enum parcel_kind kind)
 	return r;
 }
 
-static void deliver_message(struct loop_link *to, struct msg *m)
+static void deliver_message(struct loopback_link *to, struct msg *m)
 {
 	struct wire_frame_head h;
 	struct xdr x;
@@ -153,7 +153,7 @@ static void deliver_message(struct loop_link *to, struct msg *m)
 static void deliver(struct timer *t)
 {
 	struct parcel *p = container_of(t, struct parcel, timer), *back;
-	struct loop_link *to = p->to;
+	struct loopback_link *to = p->to;
 	struct msg *m = p->m;
 	struct xfer *x = p->x;
 	enum parcel_kind kind = p->kind;
@@ -191,9 +191,9 @@ static void deliver(struct timer *t)
 	link_unref(&to->l);
 }
 
-static void loop_send(struct link *l, struct msg *m)
+static void loopback_send(struct link *l, struct msg *m)
 {
-	struct loop_link *t = lo(l);
+	struct loopback_link *t = loopback_of(l);
 	struct parcel *p = parcel_new(PARCEL_MESSAGE);
 
 	p->m = m;
@@ -203,7 +203,7 @@ static void loop_send(struct link *l, struct msg *m)
 static void transfer(struct link *l, enum parcel_kind kind, const struct wire_mem_desc *d,
 		     uint64_t at, const struct iovec *iov, size_t n, struct req *q)
 {
-	struct loop_link *t = lo(l);
+	struct loopback_link *t = loopback_of(l);
 	struct xfer *x = xfer_new(l->net, d->tag, at, iov, n, q);
 	struct parcel *p;
 
@@ -217,22 +217,23 @@ static void transfer(struct link *l, enum parcel_kind kind, const struct wire_me
 	post(t, p, kind == PARCEL_PUT ? x->len : 0);
 }
 
-static void loop_put(struct link *l, const struct wire_mem_desc *d, uint64_t at,
-		     const struct iovec *src, size_t n, struct req *q)
+static void loopback_put(struct link *l, const struct wire_mem_desc *d, uint64_t at,
+			 const struct iovec *src, size_t n, struct req *q)
 {
 	transfer(l, PARCEL_PUT, d, at, src, n, q);
 }
 
-static void loop_get(struct link *l, const struct wire_mem_desc *d, uint64_t at,
-		     const struct iovec *dst, size_t n, struct net_direct *direct, struct req *q)
+static void loopback_get(struct link *l, const struct wire_mem_desc *d, uint64_t at,
+			 const struct iovec *dst, size_t n, struct net_direct *direct,
+			 struct req *q)
 {
 	(void)direct;
 	transfer(l, PARCEL_GET, d, at, dst, n, q);
 }
 
-static void loop_shut(struct link *l, int error)
+static void loopback_shut(struct link *l, int error)
 {
-	struct loop_link *t = lo(l);
+	struct loopback_link *t = loopback_of(l);
 	struct parcel *p;
 	struct xfer *x;
 
@@ -253,37 +254,37 @@ static void loop_shut(struct link *l, int error)
 		xfer_end(x, error);
 }
 
-static void loop_destroy(struct link *l)
+static void loopback_destroy(struct link *l)
 {
-	free(lo(l));
+	free(loopback_of(l));
 }
 
-static const struct net_ops loop_ops = {
+static const struct net_ops loopback_ops = {
 	.name = "loop",
-	.send = loop_send,
-	.put = loop_put,
-	.get = loop_get,
-	.shut = loop_shut,
-	.destroy = loop_destroy,
+	.send = loopback_send,
+	.put = loopback_put,
+	.get = loopback_get,
+	.shut = loopback_shut,
+	.destroy = loopback_destroy,
 };
 
-static struct loop_link *loop_new(struct net *n, struct peer *p, uint32_t target)
+static struct loopback_link *loopback_new(struct net *n, struct peer *p, uint32_t target)
 {
-	struct loop_link *t = calloc(1, sizeof(*t));
+	struct loopback_link *t = calloc(1, sizeof(*t));
 
 	if (!t)
 		return NULL;
 	list_init(&t->inbound);
 	list_init(&t->xfers);
-	link_init(&t->l, n, &loop_ops, p, target);
+	link_init(&t->l, n, &loopback_ops, p, target);
 	return t;
 }
 
-int loop_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
-	      struct link **out)
+int loopback_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
+		  struct link **out)
 {
-	struct loop_acceptor *a;
-	struct loop_link *ours, *theirs;
+	struct loopback_acceptor *a;
+	struct loopback_link *ours, *theirs;
 
 	if (!n->hub)
 		return -EADDRNOTAVAIL;
@@ -292,8 +293,8 @@ int loop_dial(struct net *n, struct peer *p, const char *address, uint32_t targe
 			goto found;
 	return -ECONNREFUSED;
 found:
-	ours = loop_new(n, p, target);
-	theirs = ours ? loop_new(a->a.net, NULL, 0) : NULL;
+	ours = loopback_new(n, p, target);
+	theirs = ours ? loopback_new(a->a.net, NULL, 0) : NULL;
 	if (!theirs) {
 		if (ours)
 			link_close(&ours->l, -ENOMEM);
@@ -309,15 +310,15 @@ found:
 
 static void acceptor_close(struct acceptor *base)
 {
-	struct loop_acceptor *a = container_of(base, struct loop_acceptor, a);
+	struct loopback_acceptor *a = container_of(base, struct loopback_acceptor, a);
 
 	list_del(&a->in_hub);
 	free(a);
 }
 
-int loop_listen(struct net *n, const char *address, char *err, size_t err_len)
+int loopback_listen(struct net *n, const char *address, char *err, size_t err_len)
 {
-	struct loop_acceptor *a;
+	struct loopback_acceptor *a;
 
 	if (!n->hub || strlen(address) >= sizeof(a->name)) {
 		snprintf(err, err_len, "no in-process network for address %s", address);

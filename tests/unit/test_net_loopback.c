@@ -1,4 +1,4 @@
-/* net_loop: both ends in one process, with delays and cuts from the hub. */
+/* net_loopback: both ends in one process, with delays and cuts from the hub. */
 #include "net_trial.h"
 
 static struct networld w;
@@ -42,7 +42,7 @@ static void scattered_memory_arrives_in_its_place(void)
 	end();
 }
 
-static uint64_t slow(struct loop_hub *h, struct net *from, struct net *to, size_t bytes)
+static uint64_t slow(struct loopback_hub *h, struct net *from, struct net *to, size_t bytes)
 {
 	static unsigned n;
 
@@ -71,7 +71,7 @@ static void what_was_sent_first_arrives_first(void)
 
 static unsigned parcels, cut_at;
 
-static uint64_t cut(struct loop_hub *h, struct net *from, struct net *to, size_t bytes)
+static uint64_t cut(struct loopback_hub *h, struct net *from, struct net *to, size_t bytes)
 {
 	(void)h;
 	(void)from;
@@ -104,7 +104,7 @@ static void a_cut_anywhere_is_got_over(void)
 	}
 }
 
-static uint64_t even(struct loop_hub *h, struct net *from, struct net *to, size_t bytes)
+static uint64_t even(struct loopback_hub *h, struct net *from, struct net *to, size_t bytes)
 {
 	(void)h;
 	(void)from;
