@@ -220,23 +220,24 @@ static void time_seeks(const char *name, const struct pattern *p, bool by_offset
 }
 
 /* Walks all objects, with and without bursts and jumps. */
-static void time_portions(const char *name, const struct pattern *p, bool plain)
+static void time_extent_iter(const char *name, const struct pattern *p, bool plain)
 {
 	static uint64_t pos[ARRAY_LEN(runs)];
 	double best = 1e30;
 	uint64_t extents = 0;
 
 	for (int r = 0; r < ROUNDS; r++) {
-		struct portion s;
+		struct extent_iter s;
 		double t = now_ns();
 
 		extents = 0;
 		for (uint32_t i = 0; i < WIDTH; i++) {
-			portion_init(&s, p, &striping, i, 0);
+			extent_iter_init(&s, p, &striping, i, 0);
 			if (plain)
-				s.burst = s.jump = false;
+				s.by_stripe = s.skips_gaps = false;
 			while (s.c.pos < p->total)
-				extents += portion_next(&s, runs, pos, ARRAY_LEN(runs), UINT64_MAX);
+				extents += extent_iter_next(&s, runs, pos, ARRAY_LEN(runs),
+							    UINT64_MAX);
 		}
 		t = now_ns() - t;
 		best = MIN(best, t);
@@ -256,8 +257,8 @@ static void time_type(const char *name, struct type *t, uint64_t count)
 	time_runs(text, &p);
 	time_seeks("    a position", &p, false);
 	time_seeks("    an offset", &p, true);
-	time_portions("    of 4 objects", &p, false);
-	time_portions("    of 4 objects", &p, true);
+	time_extent_iter("    of 4 objects", &p, false);
+	time_extent_iter("    of 4 objects", &p, true);
 	type_free(t);
 }
 

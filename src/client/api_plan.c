@@ -20,7 +20,7 @@ struct sides {
 };
 
 struct slice {
-	struct trail trail;
+	struct pattern_view pattern_view;
 	struct extent ext[SLICE];
 	struct iovec iov[SLICE];
 };
@@ -81,7 +81,7 @@ static uint64_t count_pieces(struct view *v, struct iovec *iov, uintptr_t *end)
 static void count_object(const struct sides *s, uint32_t index, struct slice *k, sheaf_touch touch,
 			 void *arg, struct sheaf_share *out)
 {
-	struct view v = { .trail = &k->trail };
+	struct view v = { .pattern_view = &k->pattern_view };
 	struct cursor from = { 0 };
 	uint64_t next = UINT64_MAX;
 	uintptr_t mem = 0;

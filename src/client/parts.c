@@ -134,9 +134,9 @@ static int take_typed(struct lane *l)
 	bool list = !t->shape.type.len || t->mover == METHOD_INLINE;
 	size_t n;
 
-	if (!l->view.trail)
-		l->view.trail = arena_alloc(&op->arena, sizeof(*l->view.trail));
-	if (!l->view.trail)
+	if (!l->view.pattern_view)
+		l->view.pattern_view = arena_alloc(&op->arena, sizeof(*l->view.pattern_view));
+	if (!l->view.pattern_view)
 		return -ENOMEM;
 	do {
 		n = view_plan(&l->view, &op->access, lay, l->index, &from, op->c->scratch,
@@ -145,7 +145,8 @@ static int take_typed(struct lane *l)
 	l->typed = false;
 	if (!list && from.pos < total) {
 		take_pattern(l);
-		view_trail(&l->view, &op->access, lay, l->index, l->pattern.begin, l->pattern.upto);
+		view_init_pattern(&l->view, &op->access, lay, l->index, l->pattern.begin,
+				  l->pattern.upto);
 		l->object->next.pos = l->pattern.upto;
 		return 0;
 	}

@@ -56,8 +56,8 @@ static int fill_holes(struct cop *op, uint32_t index)
 	struct cfile *f = op->file;
 	struct transfer_object *s = &op->transfer->objects[index];
 	struct cursor from = { 0 };
-	struct trail trail;
-	struct view v = { .trail = &trail };
+	struct pattern_view pattern_view;
+	struct view v = { .pattern_view = &pattern_view };
 	uint64_t size = layout_object_size(&f->layout, index, op->attr.size);
 	size_t n;
 	int r = 0;

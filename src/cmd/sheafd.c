@@ -206,7 +206,8 @@ static int open_log(const struct daemon_opts *o, char *err, size_t err_len)
 }
 
 /* Loads the client keys of a cluster file. */
-static int load_doors(struct conf *conf, uint8_t client_key[KEY_BYTES], char *err, size_t err_len)
+static int load_auth_conf(struct conf *conf, uint8_t client_key[KEY_BYTES], char *err,
+			  size_t err_len)
 {
 	int r = key_load(conf->key_file, client_key, err, err_len);
 
@@ -214,21 +215,22 @@ static int load_doors(struct conf *conf, uint8_t client_key[KEY_BYTES], char *er
 }
 
 /* SIGHUP: loads keys and networks of the current cluster file; on an error the old ones stay. */
-static void reread(const char *path, struct server *s, struct conf **doors)
+static void reread(const char *path, struct server *s, struct conf **auth_conf)
 {
 	uint8_t client_key[KEY_BYTES];
 	char err[CLI_PATH_MAX + 256];
 	struct conf *c = NULL;
 
-	if (conf_load(path, &c, err, sizeof(err)) || load_doors(c, client_key, err, sizeof(err))) {
+	if (conf_load(path, &c, err, sizeof(err)) ||
+	    load_auth_conf(c, client_key, err, sizeof(err))) {
 		log_error("sheafd", "keys and networks stay as they were: %s", err);
 		conf_free(c);
 		return;
 	}
 	server_reread(s, c, client_key);
 	explicit_bzero(client_key, sizeof(client_key));
-	conf_free(*doors);
-	*doors = c;
+	conf_free(*auth_conf);
+	*auth_conf = c;
 	log_info("sheafd", "read the keys and networks of %s: %u named keys", c->path, c->n_keys);
 }
 
@@ -242,7 +244,7 @@ static int start(struct daemon_opts *o, struct conf **conf, struct server **s, u
 	if (!r)
 		r = find_target(*conf, o->server, target, err, err_len);
 	if (!r)
-		r = load_doors(*conf, so.client_key, err, err_len);
+		r = load_auth_conf(*conf, so.client_key, err, err_len);
 	if (!r)
 		r = key_load((*conf)->server_key_file, so.server_key, err, err_len);
 	if (!r)
@@ -263,13 +265,13 @@ static int start(struct daemon_opts *o, struct conf **conf, struct server **s, u
 	return r;
 }
 
-static void serve(const char *conf, struct server *s, struct conf **doors)
+static void serve(const char *conf, struct server *s, struct conf **auth_conf)
 {
 	while (!stop_asked) {
 		if (hangup_asked) {
 			hangup_asked = 0;
 			log_reopen();
-			reread(conf, s, doors);
+			reread(conf, s, auth_conf);
 		}
 		loop_turn(&loop, UINT64_MAX);
 	}
@@ -279,7 +281,7 @@ int main(int argc, char **argv)
 {
 	struct daemon_opts o = { .level = LOG_INFO, .notify = -1 };
 	const struct conf_target *t;
-	struct conf *conf = NULL, *doors = NULL; /* doors: from the last SIGHUP */
+	struct conf *conf = NULL, *auth_conf = NULL; /* auth_conf: from the last SIGHUP */
 	struct server *s = NULL;
 	char err[CLI_PATH_MAX + 256];
 	uint32_t target = 0;
@@ -307,7 +309,7 @@ int main(int argc, char **argv)
 		log_warn("sheafd", "metrics address %s cannot be used: continuing without metrics",
 			 t->metrics);
 	tell(&o, "ready");
-	serve(conf->path, s, &doors);
+	serve(conf->path, s, &auth_conf);
 	log_info("sheafd", "%s stops", t->name);
 	r = server_stop(s);
 	if (r) /* the pid file stays as a sign for 'sheaf stop' */
@@ -316,7 +318,7 @@ int main(int argc, char **argv)
 		remove_pid(t);
 	log_info("sheafd", "%s has stopped", t->name);
 	loop_fini(&loop);
-	conf_free(doors);
+	conf_free(auth_conf);
 	conf_free(conf);
 	return r ? CLI_FAILED : CLI_OK;
 }

@@ -105,15 +105,15 @@ struct file_ops {
 	 * disk. May be NULL. dir_path: the path of an open directory for that process; its length,
 	 * or -errno. */
 	ssize_t (*dir_path)(struct env *e, int dir, char *path, size_t n);
-	/* Opens that directory if it still has this dev and ino. *memory: its file system is in
+	/* Opens that directory if it still has this dev and ino. *on_tmpfs: its file system is in
 	 * memory. -EAGAIN: the path is not cached. */
 	int (*open_dir_cached)(struct env *e, const char *path, uint64_t dev, uint64_t ino,
-			       bool *memory);
+			       bool *on_tmpfs);
 	/* Opens a file in it for reading. -EAGAIN: its name is not cached. */
 	int (*open_cached)(struct env *e, int dir, const char *path);
 	/* -EAGAIN: it would block. Short if only a part is cached. */
 	ssize_t (*read_cached)(struct env *e, int fd, const struct iovec *iov, int n, off_t off,
-			       bool memory);
+			       bool on_tmpfs);
 	/* Finds out what this file system can do inline; 0 or -errno. text: for the log. */
 	int (*probe)(struct env *e, struct loop *l, int dir, char *text, size_t n);
 };
@@ -191,7 +191,7 @@ struct loop {
 	uint64_t io_inlined, io_handed; /* file accesses inline and handed over */
 	struct file_costs file_costs; /* measured by probe(), else defaults */
 	bool sends_files; /* found by probe(): sendfile works */
-	bool in_memory; /* found by probe(): stores into a mapped file wait for no disk */
+	bool on_tmpfs; /* found by probe(): stores into a mapped file wait for no disk */
 };
 
 int loop_init(struct loop *l, struct env *e);

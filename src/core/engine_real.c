@@ -29,7 +29,7 @@
 /* loop->file_impl */
 struct engine {
 	struct loop *loop;
-	bool probed, memory, nowait_read, nowait_write;
+	bool probed, on_tmpfs, nowait_read, nowait_write;
 	unsigned forbidden;
 	bool have_ring;
 	struct io_uring ring;
@@ -220,7 +220,7 @@ static ssize_t inline_piece(struct engine *g, struct io *io, size_t total)
 	size_t got, k = iov_slice(io->iov, (size_t)io->n, io->so_far, total - io->so_far, part,
 				  INLINE_PARTS, &got);
 	off_t off = (off_t)(io->off + io->so_far);
-	int flags = g->memory ? 0 : RWF_NOWAIT;
+	int flags = g->on_tmpfs ? 0 : RWF_NOWAIT;
 	ssize_t r = io->kind == IO_READ ? preadv2(io->fd, part, (int)k, off, flags) :
 					  pwritev2(io->fd, part, (int)k, off, flags);
 
@@ -237,14 +237,14 @@ static bool inline_transfer(struct engine *g, struct io *io)
 
 		if (r == -EINTR)
 			continue;
-		if (r == -EOPNOTSUPP && !g->memory) { /* the probe's result no longer holds */
+		if (r == -EOPNOTSUPP && !g->on_tmpfs) { /* the probe's result no longer holds */
 			if (io->kind == IO_READ)
 				g->nowait_read = false;
 			else
 				g->nowait_write = false;
 			return false;
 		}
-		if (r == -EAGAIN && !g->memory)
+		if (r == -EAGAIN && !g->on_tmpfs)
 			return false;
 		if (r == 0 && io->kind == IO_WRITE)
 			r = -ENOSPC;
@@ -264,11 +264,11 @@ static bool try_inline(struct engine *g, struct io *io)
 		return false;
 	switch (io->kind) {
 	case IO_READ:
-		return (g->memory || g->nowait_read) && inline_transfer(g, io);
+		return (g->on_tmpfs || g->nowait_read) && inline_transfer(g, io);
 	case IO_WRITE:
-		return (g->memory || g->nowait_write) && inline_transfer(g, io);
+		return (g->on_tmpfs || g->nowait_write) && inline_transfer(g, io);
 	case IO_SYNC:
-		return g->memory; /* nothing to do */
+		return g->on_tmpfs; /* nothing to do */
 	default:
 		return false;
 	}
@@ -316,7 +316,7 @@ void engine_submit(struct env *e, struct loop *l, struct io *io)
 
 /* ---------------------------------------------------------------- probe */
 
-bool file_in_memory(int dir)
+bool file_is_on_tmpfs(int dir)
 {
 	struct statfs s;
 
@@ -388,8 +388,8 @@ static void probe_costs(int fd, const struct engine *g, struct file_costs *c)
 	if (large == UINT64_MAX || w == UINT64_MAX || r == UINT64_MAX)
 		return;
 	c->byte = large > w ? (double)(large - w) / PROBE_BYTES : c->byte;
-	c->write = (double)w + (g->memory || g->nowait_write ? 0 : HAND_OVER_NS);
-	c->read = (double)r + (g->memory || g->nowait_read ? 0 : HAND_OVER_NS);
+	c->write = (double)w + (g->on_tmpfs || g->nowait_write ? 0 : HAND_OVER_NS);
+	c->read = (double)r + (g->on_tmpfs || g->nowait_read ? 0 : HAND_OVER_NS);
 }
 
 /* Can sendfile send from this file system? */
@@ -410,31 +410,31 @@ static bool probe_sending(int fd)
 int engine_probe(struct env *e, struct loop *l, int dir, char *text, size_t n)
 {
 	struct engine *g = engine_of(l);
-	bool memory = file_in_memory(dir), can_read = true, can_write = true;
+	bool on_tmpfs = file_is_on_tmpfs(dir), can_read = true, can_write = true;
 	int fd, r = 0;
 
 	(void)e;
 	if (!g)
 		return -ENOMEM;
 	fd = scratch_file(dir);
-	if (!memory)
+	if (!on_tmpfs)
 		r = fd < 0 ? fd : probe_nowait(fd, &can_read, &can_write);
-	g->memory = l->in_memory = memory && (!g->probed || g->memory);
-	g->nowait_read = can_read && !memory && (!g->probed || g->nowait_read);
-	g->nowait_write = can_write && !memory && (!g->probed || g->nowait_write);
+	g->on_tmpfs = l->on_tmpfs = on_tmpfs && (!g->probed || g->on_tmpfs);
+	g->nowait_read = can_read && !on_tmpfs && (!g->probed || g->nowait_read);
+	g->nowait_write = can_write && !on_tmpfs && (!g->probed || g->nowait_write);
 	l->sends_files = fd >= 0 && probe_sending(fd) && (!g->probed || l->sends_files);
 	g->probed = true;
 	if (fd >= 0) {
 		probe_costs(fd, g, &l->file_costs);
 		close(fd);
 	}
-	if (!g->have_ring && !g->memory)
+	if (!g->have_ring && !g->on_tmpfs)
 		ring_open(g);
 	snprintf(text, n, "reads %s, writes %s, the rest %s",
-		 g->memory	? "in memory" :
+		 g->on_tmpfs	? "in memory" :
 		 g->nowait_read ? "inline when cached" :
 				  "handed over",
-		 g->memory	 ? "in memory" :
+		 g->on_tmpfs	 ? "in memory" :
 		 g->nowait_write ? "inline when cached" :
 				   "handed over",
 		 g->have_ring ? "by io_uring" : "by a worker thread");

@@ -279,7 +279,7 @@ static int openat_cached(int dir, const char *path, int flags, uint64_t resolve)
 }
 
 static int file_open_dir_cached(struct env *e, const char *path, uint64_t dev, uint64_t ino,
-				bool *memory)
+				bool *on_tmpfs)
 {
 	int fd = openat_cached(AT_FDCWD, path, O_PATH | O_DIRECTORY, 0);
 	struct stat st;
@@ -291,7 +291,7 @@ static int file_open_dir_cached(struct env *e, const char *path, uint64_t dev, u
 		file_close(e, fd);
 		return r;
 	}
-	*memory = file_in_memory(fd);
+	*on_tmpfs = file_is_on_tmpfs(fd);
 	return fd;
 }
 
@@ -309,13 +309,13 @@ static int file_open_cached(struct env *e, int dir, const char *path)
 }
 
 static ssize_t file_read_cached(struct env *e, int fd, const struct iovec *iov, int n, off_t off,
-				bool memory)
+				bool on_tmpfs)
 {
 	ssize_t r;
 
 	(void)e;
 	do {
-		r = preadv2(fd, iov, n, off, memory ? 0 : RWF_NOWAIT);
+		r = preadv2(fd, iov, n, off, on_tmpfs ? 0 : RWF_NOWAIT);
 	} while (r < 0 && errno == EINTR);
 	return r < 0 ? -errno : r;
 }

@@ -3,7 +3,7 @@
  * A storage directory belongs to one file system and one target:
  *   sheaf.id      its owner, the format version and the count of starts (storage_id.c)
  *   clean         only after a clean stop: the verifier to keep
- *   lives         the latest verifiers, and which of their data survived (lives.c)
+ *   lives         the latest verifiers, and which of their data survived (verifier_history.c)
  *   fences        log of (inode, epoch) records, compacted at start
  *   fences.base   older fence records, sorted; made when the log has many floors
  *   objects/XX/   object files INO.GEN.INDEX (hex); XX: hash of the inode; made on first use
@@ -48,8 +48,8 @@ bool disk_idle(const struct disk *d); /* no internal operation in flight: closin
 /* Changes when unsynced data may have been lost: after an unclean stop and after a failed sync. */
 uint64_t disk_verifier(const struct disk *d);
 /* True if data written under this verifier up to `written` (ns, this server's wall clock) still
- * exist: data of a server that was killed, and data that a flush has brought to disk (lives.c). */
-bool disk_kept(const struct disk *d, uint64_t verifier, int64_t written);
+ * exist: data of a server that was killed, and data that a flush has brought to disk (verifier_history.c). */
+bool disk_data_survived(const struct disk *d, uint64_t verifier, int64_t written);
 uint64_t disk_boot(const struct disk *d); /* random, new at every start */
 /* Path, device and inode of objects/, for direct reads of this host. Returns the length of the
  * path, or -errno. */
@@ -80,7 +80,7 @@ void object_put(struct object *o); /* NULL is harmless */
 int object_file(const struct object *o);
 /* Maps the object from `off` on, until object_unmap(); NULL if it cannot be mapped. Only system
  * calls and guarded copies (pieces_pack, pieces_unpack) may touch the mapping: they return -EFAULT
- * if the object was truncated meanwhile. Stores are allowed only if loop->in_memory. */
+ * if the object was truncated meanwhile. Stores are allowed only if loop->on_tmpfs. */
 const char *object_map(struct object *o, uint64_t off, uint64_t len);
 void object_unmap(struct object *o);
 /* True if reading this range does not block and the range has no hole. */

@@ -35,20 +35,20 @@ enum {
 	ID_OLD_NAMES = 4, /* formatted as storage format 1: objects may have names without index */
 };
 
-#define DISK_LIVES 14
-struct life { /* the time under one verifier; times: wall clock, ns */
+#define HISTORY_ENTRIES 14
+struct history_entry { /* the time under one verifier; times: wall clock, ns */
 	uint64_t verifier; /* 0: none */
 	uint64_t host; /* host boot whose page cache has its data (host_start()); 0: none */
 	uint64_t durable; /* its writes up to this time are on disk */
 	uint64_t began;
 };
-struct disk_lives { /* lives; at most one sector, so that it is written atomically */
+struct disk_history { /* lives; at most one sector, so that it is written atomically */
 	uint8_t magic[8];
-	struct life lives[DISK_LIVES]; /* latest first */
+	struct history_entry entries[HISTORY_ENTRIES]; /* latest first */
 	uint64_t lost_from, lost_to; /* of dropped lives: writes in this time range may be lost */
 	uint32_t zero, crc;
 };
-_Static_assert(sizeof(struct disk_lives) == 480, "lives is a format");
+_Static_assert(sizeof(struct disk_history) == 480, "lives is a format");
 
 struct disk_stamp_file { /* objects/stamp */
 	uint8_t magic[8];
@@ -147,7 +147,7 @@ struct object {
 	unsigned map_users;
 	bool no_map; /* mapping failed: do not try again */
 	/* pages known to be in memory, if the file system is in memory (tmpfs) */
-	uint64_t there_lo, there_hi;
+	uint64_t resident_lo, resident_hi;
 	uint64_t end;
 	uint64_t blocks; /* as of the last fstat; blocks_stale: later writes may have added some */
 	bool blocks_stale;
@@ -175,8 +175,8 @@ struct floor {
 	uint64_t merged; /* epoch that the last merge included */
 	uint64_t time;
 	unsigned waits; /* number of struct log_wait that point here */
-	struct list gone; /* in disk->gone if the inode was removed */
-	bool alive; /* at start only: the inode has objects */
+	struct list expiring; /* in disk->expiring if the inode was removed */
+	bool has_objects; /* at start only: the inode has objects */
 };
 
 struct log_wait {
@@ -206,9 +206,9 @@ struct fence_log {
 	int fd;
 	uint64_t size, reserved; /* bytes in use; bytes of the file */
 	bool busy; /* a batch or a rewrite is in flight */
-	bool unnamed; /* its rename may not be on disk: the next batch syncs the directory */
-	bool cut; /* floors moved from memory to the base: rewrite the log without them */
-	uint64_t retry; /* after a failed rewrite: the size at which to try again */
+	bool rename_unsynced; /* its rename may not be on disk: the next batch syncs the directory */
+	bool needs_rewrite; /* floors moved from memory to the base: rewrite the log without them */
+	uint64_t retry_size; /* after a failed rewrite: the size at which to try again */
 	struct log_rewrite rewrite;
 	struct list waiting, running; /* struct log_wait */
 	struct io io;
@@ -234,7 +234,7 @@ struct fence_merge {
 	uint64_t damaged, forgotten;
 	atomic_bool stop; /* the disk is closing: the worker ends with -ECANCELED */
 	bool busy;
-	size_t retry; /* after a failed merge: the number of floors at which to try again */
+	size_t retry_count; /* after a failed merge: the number of floors at which to try again */
 	struct list waiting; /* struct log_wait: no room for new floors before the merge ends */
 	struct io io;
 };
@@ -249,14 +249,14 @@ struct disk {
 	uint32_t id_flags;
 	bool nosync;
 	uint64_t verifier, boot;
-	struct disk_lives lives;
+	struct disk_history history;
 	struct disk_flush {
 		struct timer timer;
 		struct io io;
-		struct disk_lives lives; /* the version that the worker writes */
+		struct disk_history history; /* the version that the worker writes */
 		uint64_t began, writes;
 		bool busy;
-		bool told; /* the file `lives` was written */
+		bool recorded; /* the file `lives` was written */
 		bool failed; /* a flush has failed: no later one counts */
 		bool outdated; /* data were lost since the flush began */
 	} flush;
@@ -269,7 +269,7 @@ struct disk {
 	uint32_t max_floors; /* at this many a merge starts; at twice as many, new ones wait */
 	struct fence_base *base; /* NULL: there is none yet */
 	struct fence_merge merge;
-	struct list gone; /* struct floor of removed inodes, oldest first */
+	struct list expiring; /* struct floor of removed inodes, oldest first */
 	struct fence_log log;
 	unsigned busy; /* internal operations in flight */
 	struct disk_counters counters;
@@ -284,7 +284,7 @@ struct disk_dir *object_dir(const struct object *o);
 void object_shrink(struct disk *d);
 void object_remove_begin(struct object *o);
 /* Forgets which pages are in memory: the object was truncated or punched. */
-void object_lose_pages(struct object *o);
+void object_forget_resident(struct object *o);
 void object_remove_end(struct object *o, int error);
 void object_free_all(struct disk *d);
 /* sync.c */
@@ -296,11 +296,11 @@ void object_evicted(struct object *o); /* object.c: called when that sync has en
 /* turn.c */
 void turn_begin_whole(struct object *o, struct turn *t, struct req *q);
 void turn_refuse(struct object *o, uint64_t floor);
-/* lives.c */
-void lives_begin(struct disk *d); /* records this start and its verifier; blocks */
+/* verifier_history.c */
+void history_begin(struct disk *d); /* records this start and its verifier; blocks */
 /* A sync failed and the verifier has changed: page caches prove nothing any more. */
-void lives_lost(struct disk *d);
-void lives_end(struct disk *d); /* starts no more flushes */
+void history_note_loss(struct disk *d);
+void history_end(struct disk *d); /* starts no more flushes */
 /* fence.c */
 uint64_t floor_known(const struct disk *d, uint64_t ino); /* floor in disk->floors, or 0 */
 struct floor *floor_raise(struct disk *d, uint64_t ino, uint64_t epoch);

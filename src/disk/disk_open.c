@@ -68,7 +68,7 @@ ssize_t disk_read_fd(struct env *e, int fd, void *p, size_t n)
 
 /* Writes a temporary file and renames it: a crash leaves the old file, the new file or none, never
  * a partial one. Each name has a fixed size, so a leftover temporary file is overwritten and keeps
- * its space (spare_clean). */
+ * its space (reserve_clean). */
 int disk_write_file(struct env *e, int dir, const char *name, const void *p, size_t n, bool sync)
 {
 	char tmp[64];
@@ -90,7 +90,7 @@ int disk_write_file(struct env *e, int dir, const char *name, const void *p, siz
 }
 
 /* Reserves space for the file `clean`, so that a clean stop is possible on a full disk. */
-static int spare_clean(struct env *e, int dir)
+static int reserve_clean(struct env *e, int dir)
 {
 	struct disk_clean zero = { 0 };
 	int fd = e->file->openat(e, dir, CLEAN_NAME ".new", O_WRONLY | O_CREAT, 0600);
@@ -154,7 +154,7 @@ static int format_in(struct env *e, int dir, const struct uuid *fs, uint32_t tar
 	e->file->close(e, fd);
 	if (r < 0)
 		return r;
-	r = spare_clean(e, dir);
+	r = reserve_clean(e, dir);
 	if (r < 0)
 		return r;
 	fd = e->file->openat(e, dir, "objects", O_RDONLY | O_DIRECTORY, 0);
@@ -340,7 +340,7 @@ static int consume_clean(struct disk *d, char *err, size_t n)
 	for (unsigned i = 0; i < OBJECT_DIRS; i++)
 		disk_dir_init(d, &d->dirs[i], synced);
 	d->objects.synced = synced ? 1 : 0;
-	lives_begin(d);
+	history_begin(d);
 	r = e->file->renameat(e, d->dir, CLEAN_NAME, CLEAN_NAME ".new");
 	if (r == -ENOENT)
 		r = 0;
@@ -372,7 +372,7 @@ static struct disk *disk_new(struct loop *l, const char *path, bool nosync, uint
 	disk_set_limits(d, 0, 0);
 	snprintf(d->path, sizeof(d->path), "%s", path);
 	list_init(&d->lru);
-	list_init(&d->gone);
+	list_init(&d->expiring);
 	list_init(&d->log.waiting);
 	list_init(&d->log.running);
 	list_init(&d->merge.waiting);
@@ -392,7 +392,7 @@ static void disk_destroy(struct disk *d)
 {
 	struct env *e = d->env;
 
-	lives_end(d);
+	history_end(d);
 	object_free_all(d);
 	htab_destroy(&d->table);
 	if (d->floors.slots)

@@ -11,7 +11,7 @@
 
 #include "disk/disk_impl.h"
 
-#define GONE_STEP 8 /* expired floors freed per removal, at most */
+#define EXPIRE_STEP 8 /* expired floors freed per removal, at most */
 
 /* ---------------------------------------------------------------- floors */
 
@@ -57,7 +57,7 @@ struct floor *floor_raise(struct disk *d, uint64_t ino, uint64_t epoch)
 			return NULL;
 		}
 		f->ino = ino;
-		list_init(&f->gone);
+		list_init(&f->expiring);
 	}
 	f->epoch = MAX(f->epoch, epoch);
 	return f;
@@ -76,28 +76,28 @@ bool floor_is_old(const struct floor *f, uint64_t now)
 void floor_free(struct disk *d, struct floor *f)
 {
 	htab_remove(&d->floors, &f->node);
-	list_del(&f->gone);
+	list_del(&f->expiring);
 	free(f);
 }
 
 /* The inode was removed: its floor must only outlive its capabilities. Also frees a few floors of
  * inodes removed earlier that have expired. */
-static void floor_gone(struct disk *d, uint64_t ino)
+static void floor_expire(struct disk *d, uint64_t ino)
 {
 	uint64_t now = d->env->clock->wall(d->env);
 	struct floor *f = floor_find(d, ino);
 
-	if (f && list_empty(&f->gone))
-		list_push(&d->gone, &f->gone);
-	for (int i = 0; i < GONE_STEP; i++) {
-		f = list_first(&d->gone, struct floor, gone);
+	if (f && list_empty(&f->expiring))
+		list_push(&d->expiring, &f->expiring);
+	for (int i = 0; i < EXPIRE_STEP; i++) {
+		f = list_first(&d->expiring, struct floor, expiring);
 		if (!f || !floor_is_old(f, now))
 			return;
 		if (f->durable >= f->epoch) {
 			floor_free(d, f);
 		} else { /* the log may refer to it */
-			list_del(&f->gone);
-			list_push(&d->gone, &f->gone);
+			list_del(&f->expiring);
+			list_push(&d->expiring, &f->expiring);
 		}
 	}
 }
@@ -240,7 +240,7 @@ static void fence_reply(struct fence_op *f)
 	bool there = o && o->state == OBJECT_OPEN;
 
 	if (f->cut)
-		object_lose_pages(o);
+		object_forget_resident(o);
 	if (f->st && there)
 		*f->st = (struct object_stat){ o->end, object_blocks(o), o->mtime };
 	else if (f->st)
@@ -248,7 +248,7 @@ static void fence_reply(struct fence_op *f)
 	turn_end(&f->turn);
 	object_put(o);
 	if (f->remove && !error)
-		floor_gone(f->disk, f->id.ino);
+		floor_expire(f->disk, f->id.ino);
 	if (f->error)
 		*f->error = error;
 	req_done(f->parent, f->error ? 0 : error, 0);

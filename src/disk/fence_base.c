@@ -184,7 +184,7 @@ static int list_live(struct merge_run *r, unsigned dir)
 }
 
 /* 1: older than any capability, and the inode has no object; 0: keep the record; or -errno. */
-static int may_go(struct merge_run *r, const struct fence_rec *rec)
+static int is_expired(struct merge_run *r, const struct fence_rec *rec)
 {
 	uint64_t ino = le64toh(rec->ino);
 	int error = 0;
@@ -211,7 +211,7 @@ static int out_flush(struct merge_run *r)
 
 static int out_put(struct merge_run *r, const struct fence_rec *rec)
 {
-	int go = may_go(r, rec);
+	int go = is_expired(r, rec);
 
 	if (go < 0)
 		return go;
@@ -408,13 +408,13 @@ static void merge_end(struct disk *d, int error)
 		if (error != -ECANCELED)
 			log_warn("disk", "%s/%s was not written: %s: fences stay in memory",
 				 d->path, BASE_NAME, strerror(-error));
-		m->retry = d->floors.count + (d->max_floors + 1) / 2;
+		m->retry_count = d->floors.count + (d->max_floors + 1) / 2;
 		return;
 	}
 	base_put(d, d->base);
 	d->base = m->made;
 	m->made = NULL;
-	m->retry = 0;
+	m->retry_count = 0;
 	htab_walk(&d->floors, drop_merged, d);
 	log_info("disk", "%s/%s has %ju floors, %ju are forgotten, %zu in memory", d->path,
 		 BASE_NAME, (uintmax_t)d->base->count, (uintmax_t)m->forgotten, d->floors.count);
@@ -444,7 +444,7 @@ static void merge_done(struct io *io)
 static bool merge_due(const struct disk *d)
 {
 	return !d->merge.busy && d->floors.count >= d->max_floors &&
-	       d->floors.count >= d->merge.retry;
+	       d->floors.count >= d->merge.retry_count;
 }
 
 void merge_start(struct disk *d)

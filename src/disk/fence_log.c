@@ -122,15 +122,15 @@ static void rewrite_end(struct disk *d, int error)
 	if (error) {
 		log_warn("disk", "%s/%s was not compacted: %s", d->path, LOG_NAME,
 			 strerror(-error));
-		g->retry = 2 * g->size;
+		g->retry_size = 2 * g->size;
 		return;
 	}
 	d->env->file->close(d->env, g->fd);
 	g->fd = w->fd;
 	g->size = w->n * REC_SIZE;
 	g->reserved = w->reserved;
-	g->unnamed = !d->nosync;
-	g->retry = 0;
+	g->rename_unsynced = !d->nosync;
+	g->retry_size = 0;
 	d->counters.compacted++;
 }
 
@@ -155,9 +155,9 @@ static bool rewrite_start(struct disk *d)
 	struct fence_log *g = &d->log;
 	bool is_long = g->size / REC_SIZE > 2 * d->floors.count + d->log_slack;
 
-	if ((!is_long && !g->cut) || g->size < g->retry || rewrite_make(d))
+	if ((!is_long && !g->needs_rewrite) || g->size < g->retry_size || rewrite_make(d))
 		return false;
-	g->cut = false;
+	g->needs_rewrite = false;
 	g->busy = true;
 	d->busy++;
 	g->io = (struct io){ .kind = IO_CALL, .call = rewrite_call, .arg = d, .done = rewritten };
@@ -234,8 +234,8 @@ static void batch_synced(struct io *io)
 		return;
 	}
 	if (io->fd == d->dir)
-		d->log.unnamed = false;
-	if (d->log.unnamed)
+		d->log.rename_unsynced = false;
+	if (d->log.rename_unsynced)
 		batch_sync(d, d->dir);
 	else
 		batch_safe(d);
@@ -302,7 +302,7 @@ void fence_log_add(struct disk *d, struct log_wait *w, struct req *q)
 
 void fence_log_cut(struct disk *d)
 {
-	d->log.cut = true;
+	d->log.needs_rewrite = true;
 	if (!d->log.busy)
 		rewrite_start(d);
 }
@@ -373,13 +373,13 @@ static int load_all(struct disk *d, struct load *l)
 	return 0;
 }
 
-static void mark_alive(void *arg, const char *name)
+static void mark_floors_in_use(void *arg, const char *name)
 {
 	struct disk *d = arg;
 	uint64_t ino = strtoull(name, NULL, 16);
 
 	if (floor_known(d, ino))
-		floor_raise(d, ino, 0)->alive = true;
+		floor_raise(d, ino, 0)->has_objects = true;
 }
 
 struct old_scan {
@@ -402,7 +402,7 @@ static void forget_old(struct hnode *n, void *arg)
 	struct floor *f = container_of(n, struct floor, node);
 	struct old_scan *s = arg;
 
-	if (floor_is_old(f, s->now) && !f->alive)
+	if (floor_is_old(f, s->now) && !f->has_objects)
 		floor_free(s->disk, f);
 }
 
@@ -425,7 +425,7 @@ static int expire(struct disk *d)
 			continue;
 		if (fd < 0)
 			return fd;
-		r = e->file->list(e, fd, mark_alive, d);
+		r = e->file->list(e, fd, mark_floors_in_use, d);
 		e->file->close(e, fd);
 		if (r < 0)
 			return r;

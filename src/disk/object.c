@@ -65,7 +65,7 @@ static void object_drop_unused(struct object *o)
 	free(o);
 }
 
-static void lend(struct object *o, struct object **out)
+static void object_lend(struct object *o, struct object **out)
 {
 	list_del(&o->lru);
 	o->refs++;
@@ -179,7 +179,7 @@ static void serve_waiters(struct object *o)
 		struct get_wait *w = list_entry(it, struct get_wait, link);
 
 		if (w->epoch >= o->floor)
-			lend(o, w->out);
+			object_lend(o, w->out);
 		req_done(w->q, w->epoch < o->floor ? -ESTALE : 0, 0);
 		free(w);
 	}
@@ -274,7 +274,7 @@ void object_get(struct disk *d, struct object_id id, uint64_t epoch, bool create
 		o = object_new(d, &id);
 	if (o && o->state == OBJECT_OPEN) {
 		if (epoch >= o->floor)
-			lend(o, out);
+			object_lend(o, out);
 		req_done(q, epoch < o->floor ? -ESTALE : 0, 0);
 		return;
 	}
@@ -474,7 +474,7 @@ static void map_again(struct object *o)
 		len *= 2;
 	if (o->map)
 		e->file->unmap(e, o->map, o->map_len);
-	o->map = e->file->map(e, o->fd, len, o->disk->loop->in_memory);
+	o->map = e->file->map(e, o->fd, len, o->disk->loop->on_tmpfs);
 	o->map_len = o->map ? len : 0;
 	o->no_map = !o->map;
 }
@@ -496,22 +496,22 @@ void object_unmap(struct object *o)
 	o->map_users--;
 }
 
-void object_lose_pages(struct object *o)
+void object_forget_resident(struct object *o)
 {
-	o->there_lo = o->there_hi = 0;
+	o->resident_lo = o->resident_hi = 0;
 	o->blocks_stale = true;
 }
 
 /* A file on tmpfs keeps its pages until it is truncated or punched, which only this server does:
  * the kernel need not be asked again. (Swapped-out pages block, as in any access to the file.) */
-static void keep_pages(struct object *o, uint64_t lo, uint64_t hi)
+static void note_resident(struct object *o, uint64_t lo, uint64_t hi)
 {
-	if (o->there_lo < o->there_hi && lo <= o->there_hi && hi >= o->there_lo) {
-		lo = MIN(lo, o->there_lo);
-		hi = MAX(hi, o->there_hi);
+	if (o->resident_lo < o->resident_hi && lo <= o->resident_hi && hi >= o->resident_lo) {
+		lo = MIN(lo, o->resident_lo);
+		hi = MAX(hi, o->resident_hi);
 	}
-	o->there_lo = lo;
-	o->there_hi = hi;
+	o->resident_lo = lo;
+	o->resident_hi = hi;
 }
 
 bool object_cached(struct object *o, uint64_t off, uint64_t len)
@@ -520,12 +520,12 @@ bool object_cached(struct object *o, uint64_t off, uint64_t len)
 	struct env *e = o->disk->env;
 	bool yes;
 
-	if (off >= o->there_lo && off + len <= o->there_hi)
+	if (off >= o->resident_lo && off + len <= o->resident_hi)
 		return true;
 	yes = e->file->cached && e->file->cached(e, l, o->fd, off, len);
-	if (yes && l->in_memory)
-		keep_pages(o, off / LEAST_PAGE * LEAST_PAGE,
-			   (off + len + LEAST_PAGE - 1) / LEAST_PAGE * LEAST_PAGE);
+	if (yes && l->on_tmpfs)
+		note_resident(o, off / LEAST_PAGE * LEAST_PAGE,
+			      (off + len + LEAST_PAGE - 1) / LEAST_PAGE * LEAST_PAGE);
 	return yes;
 }
 
@@ -587,13 +587,14 @@ static void read_done(struct io *io)
 	req_done(io->q, io->error, io->error ? 0 : io->bytes);
 }
 
-static bool beyond(uint64_t off, size_t len)
+static bool is_beyond_max(uint64_t off, size_t len)
 {
 	return off > INT64_MAX || len > INT64_MAX - off;
 }
 
 /* Offsets and buffers come from the caller's ios, everything else from `how`. */
-static void submit(struct object *o, struct io *ios, size_t n, const struct io *how, struct req *q)
+static void submit_ios(struct object *o, struct io *ios, size_t n, const struct io *how,
+		       struct req *q)
 {
 	for (size_t i = 0; i < n; i++) {
 		struct io io = *how;
@@ -612,7 +613,7 @@ static void submit(struct object *o, struct io *ios, size_t n, const struct io *
 void object_read(struct object *o, struct io *ios, size_t n, struct req *q)
 {
 	o->disk->counters.reads += n;
-	submit(o, ios, n, &(struct io){ .kind = IO_READ, .done = read_done }, q);
+	submit_ios(o, ios, n, &(struct io){ .kind = IO_READ, .done = read_done }, q);
 }
 
 /* Runs on a worker. */
@@ -668,23 +669,23 @@ static void write_done(struct io *io)
 }
 
 /* Checks, counts and submits changes of the contents. */
-static void change(struct object *o, struct io *ios, size_t n, const struct io *how, int64_t now,
-		   struct req *q)
+static void submit_changes(struct object *o, struct io *ios, size_t n, const struct io *how,
+			   int64_t now, struct req *q)
 {
 	for (size_t i = 0; i < n; i++)
-		if (beyond(ios[i].off, iov_total(ios[i].iov, (size_t)ios[i].n))) {
+		if (is_beyond_max(ios[i].off, iov_total(ios[i].iov, (size_t)ios[i].n))) {
 			req_hold(q);
 			req_done(q, -EFBIG, 0);
 			return;
 		}
 	o->disk->counters.writes += n;
 	o->mtime = now;
-	submit(o, ios, n, how, q);
+	submit_ios(o, ios, n, how, q);
 }
 
 void object_write(struct object *o, struct io *ios, size_t n, int64_t now, struct req *q)
 {
-	change(o, ios, n, &(struct io){ .kind = IO_WRITE, .done = write_done }, now, q);
+	submit_changes(o, ios, n, &(struct io){ .kind = IO_WRITE, .done = write_done }, now, q);
 }
 
 /* ---------------------------------------------------------------- room and holes */
@@ -750,19 +751,19 @@ static int allocate_call(struct env *e, struct io *io)
 
 static void allocate_done(struct io *io)
 {
-	object_lose_pages(io->arg);
+	object_forget_resident(io->arg);
 	write_done(io);
 }
 
 void object_allocate(struct object *o, struct io *ios, size_t n, int mode, int64_t now,
 		     struct req *q)
 {
-	change(o, ios, n,
-	       &(struct io){ .kind = IO_CALL,
-			     .call = allocate_call,
-			     .flags = mode,
-			     .done = allocate_done },
-	       now, q);
+	submit_changes(o, ios, n,
+		       &(struct io){ .kind = IO_CALL,
+				     .call = allocate_call,
+				     .flags = mode,
+				     .done = allocate_done },
+		       now, q);
 }
 
 /* Runs on a worker. If the file system cannot report holes, there are none. */
@@ -797,8 +798,8 @@ static void seek_done(struct io *io)
 
 void object_seek(struct object *o, struct io *io, int whence, struct req *q)
 {
-	submit(o, io, 1,
-	       &(struct io){
-		       .kind = IO_CALL, .call = seek_call, .flags = whence, .done = seek_done },
-	       q);
+	submit_ios(o, io, 1,
+		   &(struct io){
+			   .kind = IO_CALL, .call = seek_call, .flags = whence, .done = seek_done },
+		   q);
 }

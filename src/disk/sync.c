@@ -135,7 +135,7 @@ static void object_ended(struct group_sync *g, int error)
 	if (error) {
 		o->latched = true;
 		o->disk->verifier = env_random_u64(o->disk->env);
-		lives_lost(o->disk);
+		history_note_loss(o->disk);
 		o->disk->counters.latched++;
 		log_error("disk", "%s/objects/%s: writing back failed: %s", o->disk->path, o->name,
 			  strerror(-error));

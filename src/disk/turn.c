@@ -4,28 +4,28 @@
  * Threads: the loop's. Memory: the turns belong to the requests; nothing is allocated. */
 #include "disk/disk_impl.h"
 
-static bool conflict(const struct turn *a, const struct turn *b)
+static bool turns_conflict(const struct turn *a, const struct turn *b)
 {
 	return (a->write || b->write) && a->lo < b->hi && b->lo < a->hi;
 }
 
-static bool may_go(const struct object *o, const struct turn *t)
+static bool turn_is_grantable(const struct object *o, const struct turn *t)
 {
 	const struct turn *u;
 
 	list_for_each(u, &o->turns, link) {
 		if (u == t)
 			return true;
-		if (conflict(u, t))
+		if (turns_conflict(u, t))
 			return false;
 	}
 	return true;
 }
 
-static void stand_in_line(struct object *o, struct turn *t)
+static void turn_enqueue(struct object *o, struct turn *t)
 {
 	t->object = o;
-	t->granted = may_go(o, t);
+	t->granted = turn_is_grantable(o, t);
 	list_push(&o->turns, &t->link);
 	if (t->granted)
 		req_done(t->q, 0, 0);
@@ -42,14 +42,14 @@ void turn_begin(struct object *o, struct turn *t, uint64_t epoch, uint64_t lo, u
 	if (o->state != OBJECT_OPEN || epoch < o->floor)
 		req_done(q, -ESTALE, 0);
 	else
-		stand_in_line(o, t);
+		turn_enqueue(o, t);
 }
 
 bool object_may_store(struct object *o, uint64_t epoch, uint64_t lo, uint64_t hi, int64_t now)
 {
 	const struct turn t = { .lo = lo, .hi = hi, .write = true };
 
-	if (o->state != OBJECT_OPEN || epoch < o->floor || hi > o->end || !may_go(o, &t))
+	if (o->state != OBJECT_OPEN || epoch < o->floor || hi > o->end || !turn_is_grantable(o, &t))
 		return false;
 	o->writes++;
 	o->mtime = now;
@@ -64,7 +64,7 @@ void turn_begin_whole(struct object *o, struct turn *t, struct req *q)
 	*t = (struct turn){ .hi = UINT64_MAX, .epoch = UINT64_MAX, .write = true, .q = q };
 	list_init(&t->link);
 	req_hold(q);
-	stand_in_line(o, t);
+	turn_enqueue(o, t);
 }
 
 static void grant_waiting(struct object *o)
@@ -74,7 +74,7 @@ static void grant_waiting(struct object *o)
 	if (!o->n_waiting)
 		return;
 	list_for_each(t, &o->turns, link) {
-		if (t->granted || !may_go(o, t))
+		if (t->granted || !turn_is_grantable(o, t))
 			continue;
 		t->granted = true;
 		o->n_waiting--;
@@ -82,7 +82,7 @@ static void grant_waiting(struct object *o)
 	}
 }
 
-static void leave(struct turn *t, int error)
+static void turn_remove(struct turn *t, int error)
 {
 	struct object *o = t->object;
 
@@ -100,7 +100,7 @@ void turn_end(struct turn *t)
 
 	if (!o)
 		return;
-	leave(t, -ECANCELED);
+	turn_remove(t, -ECANCELED);
 	t->granted = false;
 	grant_waiting(o);
 }
@@ -114,7 +114,7 @@ void turn_refuse(struct object *o, uint64_t floor)
 		if (t->granted || t->epoch >= floor)
 			continue;
 		o->disk->counters.refused++;
-		leave(t, -ESTALE);
+		turn_remove(t, -ESTALE);
 	}
 	grant_waiting(o);
 }

@@ -91,13 +91,14 @@ struct view {
 	uint64_t length;
 	struct cursor cur, last;
 	uint64_t at, last_at; /* stream positions of cur and last */
-	struct trail *trail; /* owned by the caller; replaces the cursors for patterns */
+	struct pattern_view
+		*pattern_view; /* owned by the caller; replaces the cursors for patterns */
 };
 
 /* Plans the next request for object `index` from *from on: its object extents (adjacent ones
  * fused), at most max extents and max_bytes, and the view of the memory for them. Moves *from
  * behind it. Returns the number of extents; 0: nothing of this object is left. An access with
- * patterns needs v->trail, and 0 may mean that the search was cut short: it is complete when
+ * patterns needs v->pattern_view, and 0 may mean that the search was cut short: it is complete when
  * from->pos is the access's total. */
 size_t view_plan(struct view *v, const struct access *a, const struct layout *l, uint32_t index,
 		 struct cursor *from, struct extent *out, size_t max, uint64_t max_bytes);
@@ -228,30 +229,30 @@ int pattern_text(const struct pattern *p, char *buf, size_t n);
 
 /* The part of a pattern that belongs to one object of a file. Its stream is the object's bytes in
  * the order of the pattern, as in a view. */
-struct portion {
+struct extent_iter {
 	struct pattern_cursor c; /* c.pos: position in the pattern's whole stream */
 	struct layout layout;
 	uint32_t index;
-	bool burst, jump; /* how it advances, see portion.c */
+	bool by_stripe, skips_gaps; /* how it advances, see extent_iter.c */
 	int steps; /* leaves and stripes that the last call examined */
 };
 
-void portion_init(struct portion *s, const struct pattern *p, const struct layout *l,
-		  uint32_t index, uint64_t pos);
+void extent_iter_init(struct extent_iter *s, const struct pattern *p, const struct layout *l,
+		      uint32_t index, uint64_t pos);
 /* The next extents of the object, adjacent ones fused: at most max extents and max_bytes. Returns
- * their number. A call examines at most PORTION_STEPS leaves and stripes, so that a pattern with
+ * their number. A call examines at most EXTENT_ITER_STEPS leaves and stripes, so that a pattern with
  * little of this object costs bounded time; there may then be fewer extents, or none. Nothing of
  * this object is left when c.pos is the pattern's total. If `pos` is not NULL, it gets the position
  * of each extent in the whole stream, and extents that are not contiguous there are not fused; the
  * bytes and their order are the same. */
-#define PORTION_STEPS 16384
-size_t portion_next(struct portion *s, struct extent *out, uint64_t *pos, size_t max,
-		    uint64_t max_bytes);
+#define EXTENT_ITER_STEPS 16384
+size_t extent_iter_next(struct extent_iter *s, struct extent *out, uint64_t *pos, size_t max,
+			uint64_t max_bytes);
 
 /* ---- views of an access with patterns ---- */
 
-struct trail_place {
-	struct portion file;
+struct pattern_view_pos {
+	struct extent_iter file;
 	struct pattern_cursor mem; /* at any position: moved when it is needed */
 	uint64_t at; /* position in the view's stream */
 };
@@ -259,17 +260,17 @@ struct trail_place {
 /* State of a view of patterns: the current place, the place where the last call began (a caller
  * that transferred less returns there), and places that jumps ahead have left, for windows that are
  * transferred out of order. */
-#define TRAIL_LEFT 2
-struct trail {
+#define PATTERN_VIEW_SAVED 2
+struct pattern_view {
 	uint64_t begin, upto; /* positions in the access */
-	struct trail_place here, last, left[TRAIL_LEFT];
-	unsigned n_left;
+	struct pattern_view_pos here, last, saved[PATTERN_VIEW_SAVED];
+	unsigned n_saved;
 	size_t ahead; /* extents to look up at once */
 };
 
 /* The view of all bytes of object `index` between two positions of the access; its length is an
  * upper bound. */
-void view_trail(struct view *v, const struct access *a, const struct layout *l, uint32_t index,
-		uint64_t begin, uint64_t upto);
+void view_init_pattern(struct view *v, const struct access *a, const struct layout *l,
+		       uint32_t index, uint64_t begin, uint64_t upto);
 
 #endif

@@ -298,7 +298,8 @@ uint64_t pattern_leaf(struct pattern_cursor *c)
 
 /* Takes the next leaves of the same vector or list, after the current leaf is used up: those that
  * fit into `bytes` whole, at most max. None of them touches the one before. */
-static inline size_t burst(struct pattern_cursor *c, struct extent *out, size_t max, uint64_t bytes)
+static inline size_t take_runs(struct pattern_cursor *c, struct extent *out, size_t max,
+			       uint64_t bytes)
 {
 	const struct pattern_spot *s = &c->frame[c->depth - 1].spot;
 	const struct type_node *nd = s->node;
@@ -348,7 +349,7 @@ size_t pattern_runs(struct pattern_cursor *c, struct extent *out, size_t max, ui
 		left -= take;
 		if (c->left || !c->depth)
 			continue; /* no more is wanted, or there is no more */
-		more = burst(c, out + n, max - n, left);
+		more = take_runs(c, out + n, max - n, left);
 		for (; more; more--)
 			left -= out[n++].length;
 	}

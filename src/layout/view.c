@@ -10,7 +10,7 @@
 
 #include <assert.h>
 
-#include "layout/trail.h"
+#include "layout/pattern_view.h"
 #include "layout/walk.h"
 
 /* Moves the memory side of c over n list bytes. The entry it ends in is not empty, unless it is the
@@ -109,7 +109,7 @@ size_t view_plan(struct view *v, const struct access *a, const struct layout *l,
 
 	assert(l->unit && l->width && l->start < l->width && index < l->width && max && max_bytes);
 	if (a->file_pattern)
-		return trail_plan(v, a, l, index, from, out, max, max_bytes);
+		return pattern_view_plan(v, a, l, index, from, out, max, max_bytes);
 	*v = (struct view){ .access = a, .layout = *l, .index = index };
 	walk_init(&w, l, index);
 	while (c.i_file < a->n_file && v->length < max_bytes) {
@@ -298,8 +298,8 @@ size_t view_iov(struct view *v, uint64_t at, uint64_t len, struct iovec *out, si
 	size_t n = 0;
 
 	assert(at <= v->length && len <= v->length - at);
-	if (v->trail)
-		return trail_iov(v, at, len, out, max, got);
+	if (v->pattern_view)
+		return pattern_view_iov(v, at, len, out, max, got);
 	if (at != v->at)
 		view_seek(v, at);
 	v->last = v->cur;

@@ -90,7 +90,7 @@ static int env_open_as(struct opening *op, unsigned flags, uint64_t map_bytes)
 }
 
 /* The database may be on another file system than the objects. */
-static bool is_in_memory(const char *dir)
+static bool is_mappable(const char *dir)
 {
 	struct statfs s;
 
@@ -126,16 +126,16 @@ static int env_open(struct opening *op)
 		return refuse_gone(op);
 	if (mkdir(o->dir, 0700) < 0 && errno != EEXIST)
 		return refuse(op, -errno, "cannot make the directory: %s", strerror(errno));
-	if (l && l->in_memory && is_in_memory(o->dir)) {
-		rc = env_open_as(op, nosync | MDB_WRITEMAP, room_first(o->dir, limit));
-		if (rc || room_open(op->m, limit, true) == 0)
+	if (l && l->on_tmpfs && is_mappable(o->dir)) {
+		rc = env_open_as(op, nosync | MDB_WRITEMAP, space_initial_bytes(o->dir, limit));
+		if (rc || space_open(op->m, limit, true) == 0)
 			return rc;
 		mdb_env_close(op->m->db.env);
 		op->m->db.env = NULL;
 	}
 	rc = env_open_as(op, o->nosync ? nosync : 0, limit);
 	if (!rc && l)
-		rc = room_open(op->m, limit, false);
+		rc = space_open(op->m, limit, false);
 	return rc;
 }
 
@@ -547,7 +547,7 @@ void meta_close(struct meta *m)
 	if (!m)
 		return;
 	writer_stop(m, false);
-	room_date(m);
+	space_set_mtime(m);
 	mdb_env_sync(m->db.env, 1); /* a clean stop is durable even with nosync */
 	meta_free(m);
 }

@@ -57,7 +57,7 @@ uint64_t meta_slow_reads(const struct meta *m); /* inline reads that took over 1
  * write. */
 struct meta_unsynced {
 	uint64_t verifier; /* 0: none */
-	int64_t left;
+	int64_t last_write;
 };
 struct meta_node {
 	struct wire_attr attr;
@@ -65,7 +65,7 @@ struct meta_node {
 	uint64_t epoch;
 	const struct meta_unsynced
 		*unsynced; /* in the arena, one per object; NULL: no unsynced data */
-	bool within; /* once settled, the file has objects only for stripes below its size */
+	bool objects_within_size; /* once settled, the file has objects only for stripes below its size */
 	struct wire_handle parent; /* of directories */
 	struct wire_bytes acl, default_acl; /* in the arena; empty: none */
 	/* running the file grants rights (set-id bits, capabilities); a writer removes them */
@@ -73,7 +73,7 @@ struct meta_node {
 };
 /* -EINPROGRESS: a change over several servers will touch the inode, or has already done so on
  * another server. */
-int meta_at_rest(struct meta *m, uint64_t ino);
+int meta_check_unlocked(struct meta *m, uint64_t ino);
 int meta_get(struct meta *m, const struct wire_handle *h, struct meta_node *n, struct arena *a);
 
 /* Walks a path (components between '/', "." and ".." included) and checks x permission on every

@@ -10,7 +10,7 @@
 
 #define ANSWER_MAX 4096 /* the widest layout and two directories take about 3,500 bytes */
 
-int apply_get_held(struct apply *ap, const struct wire_handle *h, struct node *n)
+int apply_get_contents(struct apply *ap, const struct wire_handle *h, struct node *n)
 {
 	int rc;
 
@@ -29,14 +29,14 @@ int apply_get_held(struct apply *ap, const struct wire_handle *h, struct node *n
 int apply_get(struct apply *ap, const struct wire_handle *h, struct node *n)
 {
 	struct key k = key_u64(h->ino);
-	int rc = apply_get_held(ap, h, n);
+	int rc = apply_get_contents(ap, h, n);
 
 	return rc ? rc : apply_locked(ap, &k);
 }
 
 static int get_file(struct apply *ap, struct node *n)
 {
-	int rc = apply_get_held(ap, &ap->rec->h, n);
+	int rc = apply_get_contents(ap, &ap->rec->h, n);
 
 	if (rc || S_ISREG(n->i.mode))
 		return rc;
@@ -122,7 +122,7 @@ static int drop_privileges(struct apply *ap, struct node *n)
 }
 
 /* An open for writing: the privileges are removed before the client gets its capability. */
-int apply_writer(struct apply *ap, uint64_t ino, struct node *n)
+int apply_open_writer(struct apply *ap, uint64_t ino, struct node *n)
 {
 	uint32_t mode = n->i.mode, has = n->i.has;
 	int rc = drop_privileges(ap, n);
@@ -140,7 +140,7 @@ static int apply_unsettle_rec(struct apply *ap)
 	if (!rc)
 		rc = apply_unsettle(ap, ap->rec->h.ino, &n);
 	if (!rc)
-		rc = apply_writer(ap, ap->rec->h.ino, &n);
+		rc = apply_open_writer(ap, ap->rec->h.ino, &n);
 	return rc ? rc : apply_answer(ap, ap->rec->h.ino, &n);
 }
 
@@ -151,7 +151,7 @@ static void mark_unsynced(struct disk_note *o, uint64_t verifier, int64_t writte
 {
 	if (!verifier || verifier == MARK_LOST || o->unsynced == MARK_LOST)
 		return;
-	o->left = o->unsynced ? MAX(o->left, written) : written;
+	o->last_write = o->unsynced ? MAX(o->last_write, written) : written;
 	if (!o->unsynced)
 		o->unsynced = verifier;
 }
@@ -259,8 +259,8 @@ static int apply_record(struct apply *ap)
 
 	if (rc)
 		return rc;
-	if ((r->flags & REC_BEYOND) && n.i.within) {
-		n.i.within = 0;
+	if ((r->flags & REC_BEYOND) && n.i.objects_within_size) {
+		n.i.objects_within_size = 0;
 		rc = node_put(&ap->m->db, ap->txn, r->h.ino, &n);
 	}
 	if (!rc && r->epoch >= n.i.epoch)
@@ -293,7 +293,7 @@ static int apply_synced(struct apply *ap)
 			continue;
 		if (t->end == MARK_LOST)
 			o->unsynced = MARK_LOST;
-		else if (o->left <= (int64_t)t->blocks) /* else it was written since */
+		else if (o->last_write <= (int64_t)t->blocks) /* else it was written since */
 			o->unsynced = 0;
 		lost |= t->end == MARK_LOST;
 	}
@@ -579,15 +579,15 @@ static int answer_encode(struct apply *ap, struct arena *a, uint8_t **answer, ui
 static int apply_kind(struct apply *ap)
 {
 	const struct kind *k = kind_of(ap->rec->kind);
-	bool full = k && k->room == TAKES_ROOM && !ap->room_left;
+	bool full = k && k->room == TAKES_ROOM && !ap->may_take_space;
 	int rc = !k ? EINVAL : full ? ENOSPC : k->apply(ap);
 
 	if (rc < 0)
 		return rc;
 	if (!rc && k->room == TAKES_ROOM)
-		ap->taken = true;
+		ap->took_space = true;
 	if (!rc && k->room == GIVES_ROOM)
-		ap->given = true;
+		ap->freed_space = true;
 	if (rc > 0) {
 		*ap->res = (struct wire_record_res){ .status = rc };
 		ap->n_dirs = 0;

@@ -38,8 +38,9 @@ static void read_over(struct meta_copy *c)
 		return;
 	c->reads = false;
 	c->m->copies--;
-	c->m->room.dated = 0; /* so that the next change updates the mtime, as one after the copy */
-	writer_look(c->m);
+	c->m->space.mtime_set_at =
+		0; /* so that the next change updates the mtime, as one after the copy */
+	writer_try_start(c->m);
 }
 
 static void copy_done(struct job *j)
@@ -58,7 +59,7 @@ static void copy_done(struct job *j)
 }
 
 /* Creates a file in the database's directory and unlinks it at once. */
-static int nameless(MDB_env *env)
+static int open_unnamed(MDB_env *env)
 {
 	char path[CONF_PATH_MAX + 32];
 	const char *dir;
@@ -86,14 +87,15 @@ int meta_copy_start(struct meta *m, struct meta_copy **out)
 	c->job = (struct job){ .run = copy_run, .done = copy_done };
 	list_init(&c->job.link);
 	c->error = -EAGAIN;
-	rc = c->fd = nameless(m->db.env);
+	rc = c->fd = open_unnamed(m->db.env);
 	if (rc >= 0)
 		rc = e->exec->worker_start(e, m->loop, "backup", &c->worker);
 	if (rc < 0) {
 		meta_copy_end(c);
 		return rc;
 	}
-	writer_look(m); /* grows the map now if space is short: it cannot grow during the copy */
+	writer_try_start(
+		m); /* grows the map now if space is short: it cannot grow during the copy */
 	c->reads = true;
 	m->copies++;
 	e->exec->worker_submit(c->worker, &c->job);

@@ -200,7 +200,7 @@ static int create_existing(struct apply *ap, const struct disk_entry *e)
 	if (!rc && (ap->rec->flags & REC_WRITER) && e->type == S_IFREG)
 		rc = apply_unsettle(ap, e->ino, &n);
 	if (!rc && (ap->rec->flags & REC_WRITER))
-		rc = apply_writer(ap, e->ino, &n);
+		rc = apply_open_writer(ap, e->ino, &n);
 	return rc ? rc : apply_answer(ap, e->ino, &n);
 }
 
@@ -226,7 +226,7 @@ int apply_create(struct apply *ap)
 	if (rc)
 		return rc;
 	node_set_layout(&n, &r->layout);
-	n.i.within = 1;
+	n.i.objects_within_size = 1;
 	rc = put_new(ap, &dir, &n);
 	if (!rc && (r->flags & REC_WRITER))
 		rc = apply_unsettle(ap, r->new_ino, &n);

@@ -424,9 +424,9 @@ int apply_prepare(struct apply *ap)
 	if (rc || kept)
 		return rc;
 	if (rec.kind == PART_NEW || rec.kind == PART_ADD || rec.kind == PART_LINK) {
-		if (!ap->room_left)
+		if (!ap->may_take_space)
 			return ENOSPC;
-		ap->taken = true;
+		ap->took_space = true;
 	}
 	rc = keep_part(ap, &rec);
 	return rc ? rc : lock_part(ap, &lock);

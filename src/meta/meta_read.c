@@ -18,7 +18,7 @@ int read_begin(struct meta *m)
 	return rc;
 }
 
-void reads_end(struct meta *m)
+void reader_reset(struct meta *m)
 {
 	assert(!m->inside); /* no change may begin inside a read call */
 	if (m->reading)
@@ -31,7 +31,7 @@ int read_end(struct meta *m, int rc)
 	m->reading = true;
 	m->inside = false;
 	if (m->batches[0].began || m->batches[1].began || rc == -EIO)
-		reads_end(m);
+		reader_reset(m);
 	if (m->loop->env->clock->now(m->loop->env) - m->read_began > NSEC_PER_MSEC)
 		m->slow_reads++;
 	return rc;
@@ -79,7 +79,7 @@ int read_handle(struct meta *m, const struct wire_handle *h, struct node *n)
 	return !rc && n->i.gen != h->gen ? -ESTALE : rc;
 }
 
-int read_at_rest(struct meta *m, const struct wire_handle *h, struct node *n)
+int read_unlocked(struct meta *m, const struct wire_handle *h, struct node *n)
 {
 	struct key k = key_u64(h->ino);
 	int rc = read_handle(m, h, n);
@@ -136,7 +136,7 @@ static int read_unsynced(const struct node *n, const struct meta_unsynced **out,
 		return 0;
 	v = arena_alloc(a, n->l.n_targets * sizeof(*v));
 	for (uint32_t i = 0; v && i < n->l.n_targets; i++)
-		v[i] = (struct meta_unsynced){ n->objects[i].unsynced, n->objects[i].left };
+		v[i] = (struct meta_unsynced){ n->objects[i].unsynced, n->objects[i].last_write };
 	*out = v;
 	return v ? 0 : -ENOMEM;
 }
@@ -154,7 +154,8 @@ static int read_node(struct meta *m, const struct wire_handle *h, struct meta_no
 		return seen;
 	node_attr(&n, h->ino, seen == 0, &out->attr);
 	out->epoch = n.i.epoch;
-	out->within = S_ISREG(n.i.mode) && n.l.unit && n.i.within && n.i.epoch == EPOCH_FIRST;
+	out->objects_within_size = S_ISREG(n.i.mode) && n.l.unit && n.i.objects_within_size &&
+				   n.i.epoch == EPOCH_FIRST;
 	out->parent = (struct wire_handle){ .ino = n.i.parent_ino, .gen = n.i.parent_gen };
 	out->privileged = (n.i.mode & (S_ISUID | S_ISGID)) || (n.i.has & HAS_CAPABILITY);
 	rc = read_acl(m, &n, HAS_ACL, &out->acl, a);
@@ -172,7 +173,7 @@ int meta_get(struct meta *m, const struct wire_handle *h, struct meta_node *out,
 	return rc ? rc : read_end(m, read_node(m, h, out, a));
 }
 
-int meta_at_rest(struct meta *m, uint64_t ino)
+int meta_check_unlocked(struct meta *m, uint64_t ino)
 {
 	struct key k = key_u64(ino);
 	int rc = read_begin(m);

@@ -275,7 +275,7 @@ static void set_layout(struct node *n, const struct wire_layout_rec *l)
 	node_set_layout(n, l);
 	if (same)
 		memcpy(n->objects, old, l->n_targets * sizeof(*old));
-	n->i.within = 0;
+	n->i.objects_within_size = 0;
 }
 
 static int repair_field(struct apply *ap)
@@ -435,7 +435,7 @@ static int repair_row_drop(struct apply *ap)
 static int repair_unsettle(struct apply *ap)
 {
 	struct node n;
-	int rc = apply_get_held(ap, &ap->rec->h, &n);
+	int rc = apply_get_contents(ap, &ap->rec->h, &n);
 
 	if (rc)
 		return rc;

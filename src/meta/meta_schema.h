@@ -59,7 +59,7 @@ struct disk_inode {
 	union {
 		uint64_t entries;
 		/* files: 1: no object beyond `size` while the epoch is EPOCH_FIRST; 0: unknown */
-		uint64_t within;
+		uint64_t objects_within_size;
 	};
 	union {
 		uint64_t next_cookie;
@@ -79,7 +79,7 @@ struct disk_note { /* what is recorded of an object; all zero in rows from befor
 	uint64_t end; /* recorded end; 0: never written */
 	uint64_t blocks; /* allocated, of 512 bytes */
 	uint64_t unsynced; /* verifier of its server under which data were left unsynced; 0: none */
-	int64_t left; /* time of the latest unsynced write */
+	int64_t last_write; /* time of the latest unsynced write */
 };
 _Static_assert(sizeof(struct disk_note) == 32, "schema");
 

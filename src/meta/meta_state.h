@@ -19,26 +19,26 @@ struct batch {
 	uint64_t ran_ns; /* duration of its transaction */
 };
 
-/* Space of the database file (meta_room.c). */
-struct room {
+/* Space of the database file (meta_space.c). */
+struct db_space {
 	uint64_t bytes; /* allocated; 0: unknown */
 	uint64_t limit, page;
-	uint64_t again; /* the last growth got little or nothing: no retry before this time */
-	bool refused; /* the last growth failed, which was logged */
+	uint64_t retry_at; /* the last growth got little or nothing: no retry before this time */
+	bool growth_failed; /* the last growth failed, which was logged */
 	bool mapped; /* LMDB writes through its map, whose size is `bytes` */
 	uint64_t changed; /* wall clock of the latest change; 0: the file's mtime is up to date */
-	uint64_t dated; /* when the mtime was last set */
-	bool starved; /* writer: the reserve was reached, and no change has freed space since */
+	uint64_t mtime_set_at; /* when the mtime was last set */
+	bool at_reserve; /* writer: the reserve was reached, and no change has freed space since */
 };
 #define NUMBERS_AHEAD 4096 /* inode numbers reserved in one write */
-#define ROOM_CHANGES 32 /* changes in a transaction of a mapped database ... */
-#define ROOM_BYTES (512 * KIB) /* ... and bytes of their records */
+#define MAPPED_CHANGES 32 /* changes in a transaction of a mapped database ... */
+#define MAPPED_BYTES (512 * KIB) /* ... and bytes of their records */
 
 struct meta {
 	struct loop *loop;
 	uint16_t partition;
 	struct db db;
-	struct room room;
+	struct db_space space;
 	/* loop */
 	MDB_txn *reader;
 	bool reading; /* `reader` has an open transaction, which outlasts a call */
@@ -52,11 +52,12 @@ struct meta {
 	struct batch batches[2];
 	bool closing; /* submit no more jobs */
 	uint64_t commit_ns; /* duration of the last batch */
-	uint32_t company; /* changes under way when the last batch ended */
+	uint32_t expected_changes; /* changes under way when the last batch ended */
 	uint64_t gather_until; /* ... for which a slow disk's next transaction waits until then */
 	struct timer gather;
-	uint32_t n_fast; /* score of recent transactions that were cheaper than waking the worker */
-	struct timer here; /* runs the next transaction on the loop, at the end of this turn */
+	uint32_t speed_score; /* score of recent transactions that were cheaper than waking the worker */
+	struct timer
+		inline_timer; /* runs the next transaction on the loop, at the end of this turn */
 	/* writer */
 	uint64_t stored_next; /* the inode counter in the database */
 	uint64_t stored_locks; /* committed rows of T_LOCK */
@@ -66,22 +67,23 @@ struct meta {
 	bool has_lock;
 	struct list queue;
 	uint32_t n_queued;
-	bool armed; /* a job was submitted that has not taken from the queue yet */
+	bool job_submitted; /* a job was submitted that has not taken from the queue yet */
 	bool abandoned;
 };
 
-/* ---- meta_room.c ---- */
-uint64_t room_first(const char *dir, uint64_t limit); /* initial map size of a mapped database */
-int room_open(struct meta *m, uint64_t limit, bool mapped); /* before the first transaction */
-bool room_tight(const struct meta *m); /* only a few changes fit into a transaction */
-bool room_short(const struct meta *m); /* tight, and it is time to try to grow */
-int room_grow(struct meta *m); /* mapped: not during any transaction */
-void room_changed(struct meta *m); /* a transaction has ended; on the loop */
-void room_date(struct meta *m); /* sets the file's mtime to the latest change */
-uint64_t room_used(const struct meta *m); /* bytes */
-bool room_left(const struct meta *m); /* for changes that take space */
+/* ---- meta_space.c ---- */
+uint64_t space_initial_bytes(const char *dir,
+			     uint64_t limit); /* initial map size of a mapped database */
+int space_open(struct meta *m, uint64_t limit, bool mapped); /* before the first transaction */
+bool space_is_tight(const struct meta *m); /* only a few changes fit into a transaction */
+bool space_should_grow(const struct meta *m); /* tight, and it is time to try to grow */
+int space_grow(struct meta *m); /* mapped: not during any transaction */
+void space_note_change(struct meta *m); /* a transaction has ended; on the loop */
+void space_set_mtime(struct meta *m); /* sets the file's mtime to the latest change */
+uint64_t space_used(const struct meta *m); /* bytes */
+bool space_is_left(const struct meta *m); /* for changes that take space */
 /* After a transaction. */
-void room_was_used(struct meta *m, uint64_t before, bool taken, bool given);
+void space_note_use(struct meta *m, uint64_t before, bool took, bool freed);
 
 /* ---- one record in its transaction (writer) ---- */
 
@@ -94,8 +96,8 @@ struct apply {
 	struct wire_record_res *res;
 	uint64_t next_ino; /* inode counter, above all that this transaction created */
 	uint64_t n_locks; /* rows of T_LOCK, with this transaction */
-	bool room_left; /* changes that take space are allowed */
-	bool taken, given; /* some change so far took, or freed, space */
+	bool may_take_space; /* changes that take space are allowed */
+	bool took_space, freed_space; /* some change so far took, or freed, space */
 	uint64_t pair; /* the change over several servers that this record belongs to, or 0 */
 	struct wire_attr dirs[2]; /* directories changed, as they are now; not those of parts */
 	uint32_t n_dirs;
@@ -125,12 +127,12 @@ int apply_locked_within(struct apply *ap, uint64_t dir); /* the directory or a n
 int apply_get(struct apply *ap, const struct wire_handle *h, struct node *n);
 /* The same for records that concern only a file's contents, which changes over several servers
  * never touch: EINPROGRESS only when such a change will create the inode. */
-int apply_get_held(struct apply *ap, const struct wire_handle *h, struct node *n);
+int apply_get_contents(struct apply *ap, const struct wire_handle *h, struct node *n);
 int apply_answer(struct apply *ap, uint64_t ino, const struct node *n);
 /* Adds the unsettled row. */
 int apply_unsettle(struct apply *ap, uint64_t ino, const struct node *n);
-int apply_writer(struct apply *ap, uint64_t ino,
-		 struct node *n); /* removes set-id bits and capabilities; not for root */
+int apply_open_writer(struct apply *ap, uint64_t ino,
+		      struct node *n); /* removes set-id bits and capabilities; not for root */
 int apply_forget(struct apply *ap, uint64_t ino); /* the inode and its rows */
 int rows_forget(struct apply *ap, enum table t, uint64_t id); /* all with this id */
 /* One row as a scan returns it (meta_scan.c), and its table: 0, EINVAL, ENOENT, or negative. */
@@ -197,20 +199,21 @@ void meta_free(struct meta *m);
 
 /* ---- meta_writer.c ---- */
 int writer_init(struct meta *m);
-void writer_look(struct meta *m); /* starts a transaction if changes wait and nothing prevents it */
+void writer_try_start(
+	struct meta *m); /* starts a transaction if changes wait and nothing prevents it */
 void writer_stop(struct meta *m, bool abandon);
 void writer_fini(struct meta *m);
 
 /* ---- meta_read.c: every read runs between read_begin and read_end ---- */
 int read_begin(struct meta *m);
 int read_end(struct meta *m, int rc); /* returns rc */
-void reads_end(struct meta *m); /* before a write transaction begins */
+void reader_reset(struct meta *m); /* before a write transaction begins */
 /* Does a change over several servers hold this inode or entry? 0, -EINPROGRESS, or -errno. */
 int read_locked(struct meta *m, const struct key *k);
 int read_handle(struct meta *m, const struct wire_handle *h, struct node *n);
 /* The same, and -EINPROGRESS while such a change holds the inode: it may be removed on another
  * server already. */
-int read_at_rest(struct meta *m, const struct wire_handle *h, struct node *n);
+int read_unlocked(struct meta *m, const struct wire_handle *h, struct node *n);
 /* Looks up a name in a directory whose inode was read. */
 int read_entry(struct meta *m, uint64_t dir, const struct node *n, const struct wire_bytes *name,
 	       struct wire_handle *out, uint32_t *type);

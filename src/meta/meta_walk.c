@@ -148,7 +148,7 @@ static int walk_path(struct walk *w)
 	if (w->pos && meta_owns(w->m, w->at.ino))
 		return 0;
 	rc = read_handle(w->m, &w->at, &n); /* the given handle, or -EREMOTE */
-	return rc || S_ISREG(n.i.mode) ? rc : read_at_rest(w->m, &w->at, &n);
+	return rc || S_ISREG(n.i.mode) ? rc : read_unlocked(w->m, &w->at, &n);
 }
 
 int meta_walk(struct meta *m, const struct cred *c, const struct wire_place *p,
@@ -180,7 +180,7 @@ static int read_link(struct meta *m, const struct wire_handle *h, struct wire_by
 {
 	struct node n;
 	MDB_val v;
-	int rc = read_at_rest(m, h, &n);
+	int rc = read_unlocked(m, h, &n);
 
 	if (!rc && !S_ISLNK(n.i.mode))
 		rc = -EINVAL;

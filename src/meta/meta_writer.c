@@ -24,7 +24,7 @@
 #define NEARLY_FULL (1 * MIB)
 #define SLOW_NS (100 * UINT64_C(1000)) /* after a slower one the next waits for more changes */
 #define FAST_NS (60 * UINT64_C(1000)) /* a faster transaction may run on the loop ... */
-#define FAST_MEMORY_NS \
+#define FAST_TMPFS_NS \
 	(200 * UINT64_C(1000)) /* ... in memory, where it waits only for the processor ... */
 #define FAST_EACH_NS (10 * UINT64_C(1000)) /* ... plus this for each change in it ... */
 #define FAST_RUN 64 /* ... after this score of fast ones */
@@ -32,7 +32,7 @@
 	(4 * FAST_RUN) /* limit of the score; a slow one costs SLOW_WEIGHT, a stuck one all */
 #define SLOW_WEIGHT 8
 #define STUCK_NS (5 * NSEC_PER_MSEC)
-#define COPY_ROOM (2 * MIB) /* changes continue during a copy while this is left */
+#define COPY_SPACE (2 * MIB) /* changes continue during a copy while this is left */
 #define TIGHT_CHANGES 4 /* per transaction if space is tight, so that one cannot take it all */
 #define GATHER_NS NSEC_PER_MSEC /* at most, and at most half the duration of the last batch */
 
@@ -85,10 +85,11 @@ static int commit(struct meta *m, MDB_txn *txn)
 static int batch_transact(struct batch *b, struct change *one)
 {
 	struct meta *m = b->m;
-	struct apply ap = {
-		.m = m, .arena = &m->scratch, .next_ino = m->stored_next, .room_left = room_left(m)
-	};
-	uint64_t used = room_used(m);
+	struct apply ap = { .m = m,
+			    .arena = &m->scratch,
+			    .next_ino = m->stored_next,
+			    .may_take_space = space_is_left(m) };
+	uint64_t used = space_used(m);
 	struct change *c;
 	int rc = apply_begin(m, &ap);
 
@@ -117,7 +118,7 @@ static int batch_transact(struct batch *b, struct change *one)
 	m->n_locks = ap.n_locks;
 	m->stored_next = ap.next_ino;
 	m->stored_locks = ap.n_locks;
-	room_was_used(m, used, ap.taken, ap.given);
+	space_note_use(m, used, ap.took_space, ap.freed_space);
 	return 0;
 }
 
@@ -144,10 +145,12 @@ static void batch_singly(struct batch *b, int why)
 static void batch_fill(struct batch *b)
 {
 	struct meta *m = b->m;
-	uint32_t most = room_tight(m) ? TIGHT_CHANGES : m->room.mapped ? ROOM_CHANGES : BATCH_MAX;
+	uint32_t most = space_is_tight(m) ? TIGHT_CHANGES :
+			m->space.mapped	  ? MAPPED_CHANGES :
+					    BATCH_MAX;
 	uint64_t bytes = 0;
 
-	for (uint32_t n = 0; n < most && m->n_queued && (!m->room.mapped || bytes < ROOM_BYTES);
+	for (uint32_t n = 0; n < most && m->n_queued && (!m->space.mapped || bytes < MAPPED_BYTES);
 	     n++) {
 		struct change *c = list_entry(list_pop(&m->queue), struct change, link);
 
@@ -166,7 +169,7 @@ static void batch_run(struct job *j)
 	int rc;
 
 	pthread_mutex_lock(&m->lock);
-	m->armed = false;
+	m->job_submitted = false;
 	abandoned = m->abandoned;
 	if (!abandoned)
 		batch_fill(b);
@@ -174,8 +177,8 @@ static void batch_run(struct job *j)
 	if (abandoned || list_empty(&b->changes))
 		return;
 	b->ran_ns = e->clock->now(e);
-	if (!m->room.mapped && room_short(m))
-		room_grow(m);
+	if (!m->space.mapped && space_should_grow(m))
+		space_grow(m);
 	rc = batch_transact(b, NULL);
 	if (rc)
 		batch_singly(b, rc);
@@ -199,91 +202,91 @@ static void change_decode(struct change *c)
 
 /* True: wait for the clients that were just answered, so that their next changes share the
  * flush. */
-static bool gather(struct meta *m, uint32_t queued)
+static bool must_gather(struct meta *m, uint32_t queued)
 {
 	if (m->commit_ns < SLOW_NS)
 		return false;
 	if (m->batches[0].began || m->batches[1].began)
-		return true; /* the end of that batch calls writer_look() */
-	if (queued >= m->company || m->loop->now >= m->gather_until)
+		return true; /* the end of that batch calls writer_try_start() */
+	if (queued >= m->expected_changes || m->loop->now >= m->gather_until)
 		return false;
 	return timer_set(m->loop, &m->gather, m->gather_until) == 0;
 }
 
 /* The map moves when it grows, so it cannot grow during a transaction or a copy: false, and their
- * end calls writer_look(). */
-static bool has_room(struct meta *m)
+ * end calls writer_try_start(). */
+static bool has_space(struct meta *m)
 {
-	if (!m->room.mapped || !room_short(m))
+	if (!m->space.mapped || !space_should_grow(m))
 		return true;
-	if (m->copies && m->room.bytes >= room_used(m) + COPY_ROOM)
+	if (m->copies && m->space.bytes >= space_used(m) + COPY_SPACE)
 		return true;
 	if (m->batches[0].began || m->batches[1].began || m->copies)
 		return false;
-	reads_end(m);
-	room_grow(m);
+	reader_reset(m);
+	space_grow(m);
 	return true;
 }
 
 /* Should the next transaction run on the loop? If so, it runs at the end of this turn, with all
  * changes of the turn. */
-static bool do_here(struct meta *m)
+static bool plan_inline(struct meta *m)
 {
-	if (m->n_fast < FAST_RUN || m->batches[0].began || m->batches[1].began)
+	if (m->speed_score < FAST_RUN || m->batches[0].began || m->batches[1].began)
 		return false;
-	return m->here.when || timer_set(m->loop, &m->here, m->loop->now) == 0;
+	return m->inline_timer.when || timer_set(m->loop, &m->inline_timer, m->loop->now) == 0;
 }
 
 /* Submits a free batch for the queued changes, unless a job is submitted already. */
-void writer_look(struct meta *m)
+void writer_try_start(struct meta *m)
 {
 	struct batch *b = !m->batches[0].began ? &m->batches[0] : &m->batches[1];
 	bool go;
 
-	if (b->began || m->closing || !has_room(m) || do_here(m))
+	if (b->began || m->closing || !has_space(m) || plan_inline(m))
 		return;
 	pthread_mutex_lock(&m->lock);
-	go = !m->armed && m->n_queued && !gather(m, m->n_queued);
+	go = !m->job_submitted && m->n_queued && !must_gather(m, m->n_queued);
 	if (go)
-		m->armed = true;
+		m->job_submitted = true;
 	pthread_mutex_unlock(&m->lock);
 	if (!go)
 		return;
 	timer_del(m->loop, &m->gather);
 	b->began = MAX(m->loop->now, UINT64_C(1));
-	reads_end(m);
+	reader_reset(m);
 	m->loop->env->exec->worker_submit(m->worker, &b->job);
 }
 
 static void gathered(struct timer *t)
 {
-	writer_look(container_of(t, struct meta, gather));
+	writer_try_start(container_of(t, struct meta, gather));
 }
 
 static void batch_done(struct job *j);
 
-static void here(struct timer *t)
+static void run_inline(struct timer *t)
 {
-	struct meta *m = container_of(t, struct meta, here);
+	struct meta *m = container_of(t, struct meta, inline_timer);
 	struct batch *b = &m->batches[0];
 
 	if (!m->n_queued || m->closing || b->began || m->batches[1].began)
 		return;
 	b->began = MAX(m->loop->now, UINT64_C(1));
-	reads_end(m);
+	reader_reset(m);
 	batch_run(&b->job);
 	batch_done(&b->job);
 }
 
 /* A slow transaction may have lost the processor to others; only many in a row mean a slow
  * device. */
-static uint32_t fastness(const struct meta *m, uint64_t ns, uint32_t n)
+static uint32_t score_speed(const struct meta *m, uint64_t ns, uint32_t n)
 {
-	uint64_t fast = m->loop->in_memory ? FAST_MEMORY_NS : FAST_NS;
+	uint64_t fast = m->loop->on_tmpfs ? FAST_TMPFS_NS : FAST_NS;
 
 	if (ns < fast + n * FAST_EACH_NS)
-		return MIN(m->n_fast + 1, FAST_MOST);
-	return ns > STUCK_NS ? 0 : m->n_fast - MIN(m->n_fast, (uint32_t)SLOW_WEIGHT);
+		return MIN(m->speed_score + 1, FAST_MOST);
+	return ns > STUCK_NS ? 0 : m->speed_score - MIN(m->speed_score, (uint32_t)SLOW_WEIGHT);
 }
 
 static void batch_done(struct job *j)
@@ -302,15 +305,15 @@ static void batch_done(struct job *j)
 	}
 	list_splice(&done, &b->changes);
 	arena_reset(&b->arena);
-	room_changed(m);
+	space_note_change(m);
 	m->commit_ns = m->loop->now - b->began;
-	m->n_fast = fastness(m, b->ran_ns, n);
+	m->speed_score = score_speed(m, b->ran_ns, n);
 	m->gather_until = m->loop->now + MIN(m->commit_ns / 2, GATHER_NS);
 	b->began = 0;
 	pthread_mutex_lock(&m->lock);
-	m->company = n + m->n_queued;
+	m->expected_changes = n + m->n_queued;
 	pthread_mutex_unlock(&m->lock);
-	writer_look(m);
+	writer_try_start(m);
 	while ((l = list_pop(&done))) {
 		c = container_of(l, struct change, link);
 		c->answer = NULL; /* it was in the batch's arena */
@@ -360,7 +363,7 @@ void meta_submit(struct meta *m, struct change *c, struct req *q)
 	list_push(&m->queue, &c->link);
 	m->n_queued++;
 	pthread_mutex_unlock(&m->lock);
-	writer_look(m);
+	writer_try_start(m);
 }
 
 uint64_t meta_new_ino(struct meta *m)
@@ -376,7 +379,7 @@ void meta_raise_ino(struct meta *m, uint64_t ino)
 
 int meta_apply_bytes(struct meta *m, const void *rec, size_t len)
 {
-	struct apply ap = { .m = m, .room_left = true };
+	struct apply ap = { .m = m, .may_take_space = true };
 	struct arena arena;
 	uint8_t *answer;
 	uint32_t n;
@@ -398,7 +401,7 @@ int writer_init(struct meta *m)
 {
 	list_init(&m->queue);
 	m->gather.fire = gathered;
-	m->here.fire = here;
+	m->inline_timer.fire = run_inline;
 	arena_init(&m->scratch, 0);
 	for (size_t i = 0; i < ARRAY_LEN(m->batches); i++) {
 		struct batch *b = &m->batches[i];
@@ -422,9 +425,9 @@ void writer_stop(struct meta *m, bool abandon)
 
 	if (!m->worker)
 		return;
-	reads_end(m);
+	reader_reset(m);
 	timer_del(m->loop, &m->gather);
-	timer_del(m->loop, &m->here);
+	timer_del(m->loop, &m->inline_timer);
 	pthread_mutex_lock(&m->lock);
 	m->closing = true;
 	m->abandoned = abandon;
@@ -432,9 +435,9 @@ void writer_stop(struct meta *m, bool abandon)
 	m->loop->env->exec->worker_stop(m->worker);
 	m->worker = NULL;
 	while (!abandon && m->n_queued) {
-		reads_end(m);
-		if (m->room.mapped && room_short(m))
-			room_grow(m);
+		reader_reset(m);
+		if (m->space.mapped && space_should_grow(m))
+			space_grow(m);
 		batch_run(&b->job);
 		batch_done(&b->job);
 	}

@@ -267,7 +267,7 @@ static int read_value(struct meta *m, const struct cred *c, const struct wire_ha
 	struct asker q = { &m->db, m->reader, c, &n };
 	struct key k;
 	MDB_val v;
-	int rc = read_at_rest(m, h, &n);
+	int rc = read_unlocked(m, h, &n);
 
 	if (rc)
 		return rc;
@@ -320,7 +320,7 @@ static int read_names(struct meta *m, const struct cred *c, const struct wire_ha
 {
 	struct listing l = { .all = c->uid == 0 };
 	struct node n;
-	int rc = read_at_rest(m, h, &n);
+	int rc = read_unlocked(m, h, &n);
 
 	if (!rc)
 		rc = xattr_each(&m->db, m->reader, h->ino, list_one, &l);

@@ -59,7 +59,7 @@ void caller_groups(struct caller *c)
 	}
 }
 
-bool caller_again(struct caller *c, int r)
+bool caller_should_retry(struct caller *c, int r)
 {
 	if ((r != -EACCES && r != -EPERM) || c->full)
 		return false;

@@ -108,13 +108,13 @@ void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (!r)
 		d = dir_get(w->m, ino, 0);
 	if (!d) {
-		answer(w, r ? r : -ENOMEM);
+		req_answer(w, r ? r : -ENOMEM);
 		return;
 	}
 	pthread_mutex_lock(&w->m->lock);
 	d->self = st;
 	pthread_mutex_unlock(&w->m->lock);
-	d->touch = wants_atime(w->m, &st, O_RDONLY);
+	d->sets_atime = wants_atime(w->m, &st, O_RDONLY);
 	fi->fh = d->fh;
 	dir_put(w->m, d);
 	req = req_take(w);
@@ -140,7 +140,7 @@ void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 	(void)ino;
 	dir_drop(w->m, fi->fh);
-	answer(w, 0);
+	req_answer(w, 0);
 }
 
 /* Names are durable when they are acknowledged. */
@@ -149,7 +149,7 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
 	(void)ino;
 	(void)datasync;
 	(void)fi;
-	answer(req_begin(req), 0);
+	req_answer(req_begin(req), 0);
 }
 
 static int read_entries(struct mount *m, struct mdir *d, const struct sheaf_cred *c,
@@ -171,7 +171,7 @@ static int page_read(struct mount *m, struct mdir *d, struct caller *c, uint64_t
 		return -ENOMEM;
 	do
 		n = read_entries(m, d, &c->cred, cookie, plus, max);
-	while (caller_again(c, n));
+	while (caller_should_retry(c, n));
 	if (n == -EACCES) /* it was readable when it was opened */
 		n = read_entries(m, d, NULL, cookie, plus, max);
 	if (n <= 0)
@@ -241,11 +241,11 @@ static ssize_t fill(fuse_req_t req, struct mount *m, struct mdir *d, struct call
 		if (!add(req, m, plus, &p, &room, off ? ".." : ".", &dot, false, off + 1))
 			return p - buf;
 	}
-	if (d->touch && !m->read_only) {
-		was_read(m, d->h.ino);
-		dir_shown(m, d->h.ino);
+	if (d->sets_atime && !m->read_only) {
+		inode_set_atime(m, d->h.ino);
+		dir_forget(m, d->h.ino);
 	}
-	d->touch &= is_strict(m);
+	d->sets_atime &= sets_atime_always(m);
 	while (r > 0) {
 		struct stat plain;
 
@@ -273,13 +273,13 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct 
 	char *buf = worker_out(w);
 	ssize_t n;
 
-	if (!on_thread(w)) /* it blocks while another request reads this directory */
+	if (!runs_on_thread(w)) /* it blocks while another request reads this directory */
 		return;
 	d = dir_get(w->m, ino, fi->fh);
 	if (!d || off < 0) {
 		if (d)
 			dir_put(w->m, d);
-		answer(w, off < 0 ? -EINVAL : -ENOMEM);
+		req_answer(w, off < 0 ? -EINVAL : -ENOMEM);
 		return;
 	}
 	caller_init(&c, w);
@@ -287,7 +287,7 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct 
 	n = fill(req, w->m, d, &c, buf, MIN(size, REQUEST_MAX), off, plus);
 	pthread_mutex_unlock(&d->lock);
 	dir_put(w->m, d);
-	answer_bytes(w, n, buf);
+	req_answer_bytes(w, n, buf);
 }
 
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)

@@ -18,10 +18,10 @@ void entry_of(struct mount *m, const struct stat *st, struct fuse_entry_param *e
 	 * that changes by other clients are seen at once. */
 	if (S_ISDIR(st->st_mode)) {
 		e->entry_timeout = m->o.entry_s;
-		if (dir_busy(m, st->st_ino))
+		if (dir_is_changing(m, st->st_ino))
 			e->attr_timeout = 0;
-		dir_shown(m, st->st_ino);
-		dir_told(m, st->st_ino);
+		dir_forget(m, st->st_ino);
+		dir_note_asked(m, st->st_ino);
 	}
 }
 
@@ -32,7 +32,7 @@ static void answer_entry(struct worker *w, int r, const struct stat *st)
 	fuse_req_t req;
 
 	if (r) {
-		answer(w, r);
+		req_answer(w, r);
 		return;
 	}
 	entry_of(w->m, st, &e);
@@ -44,21 +44,21 @@ static void answer_entry(struct worker *w, int r, const struct stat *st)
 void op_lookup(fuse_req_t req, fuse_ino_t dir, const char *name)
 {
 	struct worker *w = req_begin(req);
-	uint64_t acts = w->m->acts;
+	uint64_t n_answered = w->m->n_answered;
 	struct sheaf_handle h;
 	struct caller c;
 	struct stat st;
 	int r;
 
-	w->looks = true;
+	w->is_lookup = true;
 	caller_init(&c, w);
 	do
 		r = sheaf_h_lookup(w->m->fs, &c.cred, handle_of(dir), name, &h, &st);
-	while (caller_again(&c, r));
+	while (caller_should_retry(&c, r));
 	if (!r && h.gen != SHEAF_GEN)
 		r = -ESTALE;
 	if (!r)
-		glance_keep(w, acts, &st);
+		lookup_memo_put(w, n_answered, &st);
 	answer_entry(w, r, &st);
 }
 
@@ -67,7 +67,7 @@ static void answer_attr(struct worker *w, int r, const struct stat *st, double t
 	fuse_req_t req;
 
 	if (r) {
-		answer(w, r);
+		req_answer(w, r);
 		return;
 	}
 	req = req_take(w);
@@ -83,16 +83,16 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	int r = 0;
 
 	(void)fi;
-	w->looks = true;
-	dir_told(w->m, ino);
-	if (!glance_take(w, ino, &st) && !dir_known(w->m, ino, &st, &timeout)) {
+	w->is_lookup = true;
+	dir_note_asked(w->m, ino);
+	if (!lookup_memo_take(w, ino, &st) && !dir_known(w->m, ino, &st, &timeout)) {
 		r = sheaf_h_getattr(w->m->fs, NULL, handle_of(ino), &st);
 		if (r == -ENOENT) /* the inode is gone, not the name */
 			r = -ESTALE;
 		if (r == -ESTALE && dir_last_known(w->m, ino, &st))
 			r = 0;
 		if (!r && S_ISDIR(st.st_mode))
-			dir_shown(w->m, ino);
+			dir_forget(w->m, ino);
 	}
 	answer_attr(w, r, &st, timeout);
 }
@@ -147,7 +147,7 @@ static int set_size(struct worker *w, struct caller *c, fuse_ino_t ino, off_t si
 	} else {
 		do
 			r = sheaf_h_truncate(w->m->fs, &c->cred, handle_of(ino), size);
-		while (caller_again(c, r));
+		while (caller_should_retry(c, r));
 	}
 	if (f)
 		file_put(w->m, f);
@@ -167,14 +167,15 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *in, int set, struct
 	if ((set & FUSE_SET_ATTR_MODE) && (in->st_mode & S_ISGID))
 		caller_groups(&c); /* without them the server silently drops the bit */
 	if (set & FUSE_SET_ATTR_SIZE) {
-		r = worker_modifies(w, ino, true) ? set_size(w, &c, ino, in->st_size, fi) : -EINTR;
+		r = worker_begin_change(w, ino, true) ? set_size(w, &c, ino, in->st_size, fi) :
+							-EINTR;
 	}
 	if (which & SHEAF_SET_MTIME)
 		files_await_close(w, ino);
 	if (!r && which) {
 		do
 			r = sheaf_h_setattr(w->m->fs, &c.cred, handle_of(ino), which, in, NULL);
-		while (caller_again(&c, r));
+		while (caller_should_retry(&c, r));
 		if (r == -EPERM && w->m->o.writeback && fi &&
 		    which == SHEAF_SET_MTIME) /* by the kernel, for a writer */
 			r = sheaf_h_setattr(w->m->fs, NULL, handle_of(ino), which, in, NULL);
@@ -197,14 +198,14 @@ void op_readlink(fuse_req_t req, fuse_ino_t ino)
 	ssize_t n = sheaf_h_readlink(w->m->fs, NULL, handle_of(ino), text, PATH_MAX);
 
 	if (n < 0) {
-		answer(w, (int)n);
+		req_answer(w, (int)n);
 		return;
 	}
 	text[n] = 0;
 	if (w->m->o.atime != ATIME_NEVER &&
 	    sheaf_h_getattr(w->m->fs, NULL, handle_of(ino), &st) == 0 &&
 	    wants_atime(w->m, &st, O_RDONLY))
-		was_read(w->m, ino); /* not often: the kernel caches the text */
+		inode_set_atime(w->m, ino); /* not often: the kernel caches the text */
 	req = req_take(w);
 	if (req)
 		fuse_reply_readlink(req, text);
@@ -223,7 +224,7 @@ void op_mknod(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, dev
 		caller_groups(&c);
 	do
 		r = sheaf_h_mknod(w->m->fs, &c.cred, handle_of(dir), name, mode, rdev, NULL, &st);
-	while (caller_again(&c, r));
+	while (caller_should_retry(&c, r));
 	dirs_end(w->m, &d, !r);
 	answer_entry(w, r, &st);
 }
@@ -239,7 +240,7 @@ void op_mkdir(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode)
 	caller_init(&c, w);
 	do
 		r = sheaf_h_mkdir(w->m->fs, &c.cred, handle_of(dir), name, mode, NULL, &st);
-	while (caller_again(&c, r));
+	while (caller_should_retry(&c, r));
 	dirs_end(w->m, &d, !r);
 	answer_entry(w, r, &st);
 }
@@ -255,7 +256,7 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t dir, const char *
 	caller_init(&c, w);
 	do
 		r = sheaf_h_symlink(w->m->fs, &c.cred, target, handle_of(dir), name, NULL, &st);
-	while (caller_again(&c, r));
+	while (caller_should_retry(&c, r));
 	dirs_end(w->m, &d, !r);
 	answer_entry(w, r, &st);
 }
@@ -272,10 +273,10 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t dir, const char *name)
 	caller_init(&c, w);
 	do
 		r = sheaf_h_link(w->m->fs, &c.cred, handle_of(ino), handle_of(dir), name, &st);
-	while (caller_again(&c, r));
+	while (caller_should_retry(&c, r));
 	dirs_end(w->m, &d, !r);
 	if (r) {
-		answer(w, r);
+		req_answer(w, r);
 		return;
 	}
 	entry_of(w->m, &st, &e);
@@ -295,9 +296,9 @@ void op_unlink(fuse_req_t req, fuse_ino_t dir, const char *name)
 	caller_init(&c, w);
 	do
 		r = sheaf_h_unlink(w->m->fs, &c.cred, handle_of(dir), name);
-	while (caller_again(&c, r));
+	while (caller_should_retry(&c, r));
 	dirs_end(w->m, &d, !r);
-	answer(w, r);
+	req_answer(w, r);
 }
 
 void op_rmdir(fuse_req_t req, fuse_ino_t dir, const char *name)
@@ -310,9 +311,9 @@ void op_rmdir(fuse_req_t req, fuse_ino_t dir, const char *name)
 	caller_init(&c, w);
 	do
 		r = sheaf_h_rmdir(w->m->fs, &c.cred, handle_of(dir), name);
-	while (caller_again(&c, r));
+	while (caller_should_retry(&c, r));
 	dirs_end(w->m, &d, !r);
-	answer(w, r);
+	req_answer(w, r);
 }
 
 void op_rename(fuse_req_t req, fuse_ino_t dir, const char *name, fuse_ino_t dir2, const char *name2,
@@ -327,9 +328,9 @@ void op_rename(fuse_req_t req, fuse_ino_t dir, const char *name, fuse_ino_t dir2
 	do
 		r = sheaf_h_rename(w->m->fs, &c.cred, handle_of(dir), name, handle_of(dir2), name2,
 				   flags);
-	while (caller_again(&c, r));
+	while (caller_should_retry(&c, r));
 	dirs_end(w->m, &d, !r);
-	answer(w, r);
+	req_answer(w, r);
 }
 
 void op_statfs(fuse_req_t req, fuse_ino_t ino)
@@ -340,7 +341,7 @@ void op_statfs(fuse_req_t req, fuse_ino_t ino)
 
 	(void)ino;
 	if (r) {
-		answer(w, r);
+		req_answer(w, r);
 		return;
 	}
 	req = req_take(w);
@@ -363,10 +364,10 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 		caller_groups(&c); /* without them the server silently drops set-gid */
 	do
 		r = sheaf_h_setxattr(w->m->fs, &c.cred, handle_of(ino), name, value, size, flags);
-	while (caller_again(&c, r));
+	while (caller_should_retry(&c, r));
 	hint_has(w->m, ino, name); /* also if the outcome is unknown */
 	dirs_end(w->m, &d, false);
-	answer(w, r);
+	req_answer(w, r);
 }
 
 /* Answers with n bytes of buf, or with the size if the caller asked only for that. */
@@ -375,7 +376,7 @@ static void answer_xattr(struct worker *w, ssize_t n, const char *buf, size_t si
 	fuse_req_t req;
 
 	if (n < 0 || size) {
-		answer_bytes(w, n, buf);
+		req_answer_bytes(w, n, buf);
 		return;
 	}
 	req = req_take(w);
@@ -386,20 +387,20 @@ static void answer_xattr(struct worker *w, ssize_t n, const char *buf, size_t si
 void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
 	struct worker *w = req_begin(req);
-	uint64_t sets = w->m->sets;
+	uint64_t sets = w->m->n_xattr_sets;
 	char *buf = worker_out(w);
 	struct caller c;
 	ssize_t n;
 
 	if (hint_lacks(w->m, ino, name)) {
-		answer(w, -ENODATA);
+		req_answer(w, -ENODATA);
 		return;
 	}
 	caller_init(&c, w);
 	do
 		n = sheaf_h_getxattr(w->m->fs, &c.cred, handle_of(ino), name, buf,
 				     MIN(size, REQUEST_MAX));
-	while (caller_again(&c, (int)n));
+	while (caller_should_retry(&c, (int)n));
 	if (n == -ENODATA)
 		hint_set_lacks(w->m, ino, name, sets);
 	answer_xattr(w, n, buf, size);
@@ -427,7 +428,7 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 	caller_init(&c, w);
 	do
 		r = sheaf_h_removexattr(w->m->fs, &c.cred, handle_of(ino), name);
-	while (caller_again(&c, r));
+	while (caller_should_retry(&c, r));
 	dirs_end(w->m, &d, false);
-	answer(w, r);
+	req_answer(w, r);
 }

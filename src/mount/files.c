@@ -191,7 +191,7 @@ bool wants_atime(const struct mount *m, const struct stat *st, int flags)
 }
 
 /* True if every read sets the access time, not only the first one after an open. */
-bool is_strict(const struct mount *m)
+bool sets_atime_always(const struct mount *m)
 {
 	return m->o.atime == ATIME_ALWAYS;
 }
@@ -206,7 +206,7 @@ static int opened(struct mount *m, struct sheaf_file *sf, const struct stat *st,
 
 	if (r)
 		return r;
-	f->touch = wants_atime(m, st, fi->flags);
+	f->sets_atime = wants_atime(m, st, fi->flags);
 	fi->fh = f->fh;
 	fi->direct_io = (fi->flags & O_DIRECT) || (f->flags & O_APPEND) ||
 			(m->o.writeback && (f->flags & O_ACCMODE) == O_WRONLY); /* cannot read */
@@ -229,13 +229,13 @@ static int open_inode(struct worker *w, fuse_ino_t ino, const struct fuse_file_i
 	do
 		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(ino), NULL, *flags, 0, NULL, sf, st,
 				      what);
-	while (caller_again(&c, r) || open_as_asked(fi, r, flags));
+	while (caller_should_retry(&c, r) || open_as_asked(fi, r, flags));
 	/* The name was renamed over since the lookup, and the kernel would not look up twice: opens
 	 * the inode without a name. Not if there may have been no lookup at all. */
-	while (r == -ESTALE && glance_saw(w, ino)) {
+	while (r == -ESTALE && lookup_memo_is_recent(w, ino)) {
 		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(ino), NULL,
 				      *flags | SHEAF_O_NAMELESS, 0, NULL, sf, st, what);
-		if (!caller_again(&c, r) && !open_as_asked(fi, r, flags))
+		if (!caller_should_retry(&c, r) && !open_as_asked(fi, r, flags))
 			break;
 		r = -ESTALE;
 	}
@@ -256,15 +256,15 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct sheaf_file *sf;
 	struct stat st;
 
-	if (!worker_modifies(w, ino, flags & O_TRUNC)) {
-		answer(w, -EINTR);
+	if (!worker_begin_change(w, ino, flags & O_TRUNC)) {
+		req_answer(w, -EINTR);
 		return;
 	}
 	r = open_inode(w, ino, fi, &flags, &sf, &st, &what);
 	if (!r)
 		r = opened(m, sf, &st, flags, what == SHEAF_OPEN_GROWING, fi);
 	if (r) {
-		answer(w, r);
+		req_answer(w, r);
 		return;
 	}
 	/* The kernel may have cached attributes that are older than this open. */
@@ -282,7 +282,7 @@ void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode,
 	struct mount *m = w->m;
 	struct dir_change d = dirs_begin(m, dir, 0, false);
 	int flags = open_flags(m, fi->flags) | O_CREAT | O_NOFOLLOW | (fi->flags & O_EXCL);
-	uint64_t sets = m->sets;
+	uint64_t sets = m->n_xattr_sets;
 	struct fuse_entry_param e;
 	struct sheaf_file *sf;
 	struct caller c;
@@ -296,7 +296,7 @@ void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode,
 	do
 		r = sheaf_h_open_stat(m->fs, &c.cred, handle_of(dir), name, flags, mode, NULL, &sf,
 				      &st, &what);
-	while (caller_again(&c, r) || open_as_asked(fi, r, &flags));
+	while (caller_should_retry(&c, r) || open_as_asked(fi, r, &flags));
 	dirs_end(m, &d, !r);
 	if (!r && what == SHEAF_OPEN_GROWING) {
 		r = sheaf_fstat(sf, &st);
@@ -306,7 +306,7 @@ void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode,
 	if (!r)
 		r = opened(m, sf, &st, flags, what == SHEAF_OPEN_GROWING, fi);
 	if (r) {
-		answer(w, r);
+		req_answer(w, r);
 		return;
 	}
 	if (what == SHEAF_OPEN_CREATED)
@@ -317,7 +317,7 @@ void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode,
 		drop(m, fi->fh);
 }
 
-void was_read(struct mount *m, fuse_ino_t ino)
+void inode_set_atime(struct mount *m, fuse_ino_t ino)
 {
 	sheaf_h_setattr(m->fs, NULL, handle_of(ino), SHEAF_SET_ATIME_READ, &(struct stat){ 0 },
 			NULL);
@@ -331,13 +331,14 @@ static struct mfile *file_of(struct worker *w, const struct fuse_file_info *fi)
 	struct mfile *f = file_get(w->m, fi->fh);
 
 	if (!f)
-		answer(w, -EBADF);
+		req_answer(w, -EBADF);
 	return f;
 }
 
 /* The kernel repeats a failed read-ahead page by page. After a timeout, reads fail at once for a
  * second, so that the pages do not take a timeout each. */
-static ssize_t patient_read(struct mount *m, struct mfile *f, char *buf, size_t size, off_t off)
+static ssize_t read_until_answered(struct mount *m, struct mfile *f, char *buf, size_t size,
+				   off_t off)
 {
 	ssize_t n;
 
@@ -346,7 +347,7 @@ static ssize_t patient_read(struct mount *m, struct mfile *f, char *buf, size_t 
 	hint_reading(m, f->ino, true);
 	n = sheaf_pread(f->f, buf, size, off);
 	hint_reading(m, f->ino, false);
-	if (is_lost((int)n))
+	if (is_network_error((int)n))
 		f->fails_until = time_now() + NSEC_PER_SEC;
 	return n;
 }
@@ -354,18 +355,18 @@ static ssize_t patient_read(struct mount *m, struct mfile *f, char *buf, size_t 
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
 	struct worker *w = req_begin(req);
-	struct mfile *f = size > SMALL && !on_thread(w) ? NULL : file_of(w, fi);
+	struct mfile *f = size > SMALL && !runs_on_thread(w) ? NULL : file_of(w, fi);
 	char *buf = worker_out(w);
 	ssize_t n;
 
 	if (!f)
 		return;
-	n = patient_read(w->m, f, buf, MIN(size, REQUEST_MAX), off);
-	if (n >= 0 && f->touch && !w->m->read_only &&
-	    (is_strict(w->m) || atomic_exchange(&f->touch, false)))
-		was_read(w->m, ino);
+	n = read_until_answered(w->m, f, buf, MIN(size, REQUEST_MAX), off);
+	if (n >= 0 && f->sets_atime && !w->m->read_only &&
+	    (sets_atime_always(w->m) || atomic_exchange(&f->sets_atime, false)))
+		inode_set_atime(w->m, ino);
 	file_put(w->m, f);
-	answer_bytes(w, n, buf);
+	req_answer_bytes(w, n, buf);
 }
 
 /* fcntl() may clear O_APPEND: later writes have an offset and need an open without O_APPEND. */
@@ -382,8 +383,8 @@ static struct sheaf_file *plain_of(struct mount *m, struct mfile *f)
 }
 
 /* The kernel tells with each write whether it is an append. */
-static ssize_t write_as_told(struct mount *m, struct mfile *f, const char *buf, size_t size,
-			     off_t off, const struct fuse_file_info *fi)
+static ssize_t write_as_opened(struct mount *m, struct mfile *f, const char *buf, size_t size,
+			       off_t off, const struct fuse_file_info *fi)
 {
 	bool append = (fi->flags & O_APPEND) && !m->o.writeback && !fi->writepage;
 	struct sheaf_file *sf = f->f;
@@ -399,15 +400,16 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	      struct fuse_file_info *fi)
 {
 	struct worker *w = req_begin(req);
-	struct mfile *f = size > SMALL && !on_thread(w) ? NULL : file_of(w, fi);
+	struct mfile *f = size > SMALL && !runs_on_thread(w) ? NULL : file_of(w, fi);
 	ssize_t n;
 
 	(void)ino;
 	if (!f)
 		return;
-	n = worker_modifies(w, f->ino, true) ? write_as_told(w->m, f, buf, size, off, fi) : -EINTR;
+	n = worker_begin_change(w, f->ino, true) ? write_as_opened(w->m, f, buf, size, off, fi) :
+						   -EINTR;
 	file_put(w->m, f);
-	answer_written(w, n);
+	req_answer_written(w, n);
 }
 
 /* Called at every close of a descriptor: reports data lost since the last fsync. */
@@ -428,7 +430,7 @@ void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (!r && f->plain)
 		r = sheaf_flush(f->plain);
 	file_put(w->m, f);
-	answer(w, r);
+	req_answer(w, r);
 }
 
 void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -437,7 +439,7 @@ void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 	(void)ino;
 	drop(w->m, fi->fh);
-	answer(w, 0);
+	req_answer(w, 0);
 }
 
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
@@ -454,7 +456,7 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 	if (!r && f->plain)
 		r = sheaf_fsync(f->plain);
 	file_put(w->m, f);
-	answer(w, r);
+	req_answer(w, r);
 }
 
 void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len,
@@ -467,9 +469,9 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len
 	(void)ino;
 	if (!f)
 		return;
-	r = worker_modifies(w, f->ino, true) ? sheaf_fallocate(f->f, mode, off, len) : -EINTR;
+	r = worker_begin_change(w, f->ino, true) ? sheaf_fallocate(f->f, mode, off, len) : -EINTR;
 	file_put(w->m, f);
-	answer(w, r);
+	req_answer(w, r);
 }
 
 void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
@@ -484,7 +486,7 @@ void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse
 	at = sheaf_seek(f->f, off, whence);
 	file_put(w->m, f);
 	if (at < 0) {
-		answer(w, (int)at);
+		req_answer(w, (int)at);
 		return;
 	}
 	req = req_take(w);
@@ -504,12 +506,12 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t off_in, struct fuse
 	(void)out;
 	if (from && to)
 		n = flags ? -EINVAL :
-		    !worker_modifies(w, to->ino, true) ?
+		    !worker_begin_change(w, to->ino, true) ?
 			    -EINTR :
 			    sheaf_copy_range(from->f, off_in, to->f, off_out, MIN(len, COPY_MOST));
 	if (from)
 		file_put(w->m, from);
 	if (to)
 		file_put(w->m, to);
-	answer_written(w, n);
+	req_answer_written(w, n);
 }

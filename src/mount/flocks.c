@@ -82,11 +82,11 @@ bool locks_close(struct worker *w, struct mfile *f, uint64_t owner)
 
 	if (!is_holder(m, f->ino, owner))
 		return true;
-	if (!on_thread(w))
+	if (!runs_on_thread(w))
 		return false;
 	if (!holder_remove(m, f->ino, owner))
 		return true;
-	worker_waits(w, owner); /* another thread may have to write pages first */
+	worker_begin_wait(w, owner); /* another thread may have to write pages first */
 	fuse_lowlevel_notify_inval_inode(m->se, f->ino, 0, 0);
 	r = sheaf_lock(f->f, &all, 0);
 	if (!r)
@@ -118,7 +118,7 @@ void op_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct 
 	if (f)
 		file_put(w->m, f);
 	if (r) {
-		answer(w, r);
+		req_answer(w, r);
 		return;
 	}
 	*l = (struct flock){ .l_type = (short)k.type, .l_whence = SEEK_SET };
@@ -140,7 +140,7 @@ static int ask(struct worker *w, struct mfile *f, const struct sheaf_lock *k, in
 
 	do
 		r = flock_op ? sheaf_flock(f->f, flock_op, k->owner) : sheaf_lock(f->f, k, wait);
-	while (r == -EINTR && !worker_gives_up(w));
+	while (r == -EINTR && !worker_was_cancelled(w));
 	return r;
 }
 
@@ -160,11 +160,11 @@ static void lock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, stru
 {
 	struct worker *w = req_begin(req);
 	struct mount *m = w->m;
-	bool here = on_thread(w);
+	bool here = runs_on_thread(w);
 	struct mfile *f = here ? file_get(m, fi->fh) : NULL;
 	bool letting_go = flock_op ? (flock_op & ~LOCK_NB) == LOCK_UN : k.type == F_UNLCK;
 	bool weaker = letting_go || (flock_op ? (flock_op & LOCK_SH) : k.type == F_RDLCK);
-	int r = f ? worker_waits(w, k.owner) : -EBADF;
+	int r = f ? worker_begin_wait(w, k.owner) : -EBADF;
 
 	if (!here)
 		return;
@@ -178,8 +178,8 @@ static void lock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, stru
 	if (!r && !letting_go)
 		fuse_lowlevel_notify_inval_inode(m->se, ino, 0, 0);
 	if (r == -EINTR && !worker_interrupted(w)) { /* a stop: the successor asks again */
-		req_again(w);
-	} else if (!answer(w, r) && !r && !letting_go) {
+		req_resend(w);
+	} else if (!req_answer(w, r) && !r && !letting_go) {
 		undo(f, k, flock_op);
 	}
 	if (f)

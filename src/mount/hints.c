@@ -5,7 +5,7 @@
 
 #include "mount/mount_priv.h"
 
-static struct hint *place_of(struct mount *m, uint64_t ino)
+static struct hint *hint_slot(struct mount *m, uint64_t ino)
 {
 	return &m->hints[hash_u64(ino) % HINTS];
 }
@@ -13,19 +13,19 @@ static struct hint *place_of(struct mount *m, uint64_t ino)
 /* Under the lock: the entry of this inode, reset if another inode had it. */
 static struct hint *hint_at(struct mount *m, uint64_t ino)
 {
-	struct hint *h = place_of(m, ino);
+	struct hint *h = hint_slot(m, ino);
 
 	if (h->ino != ino)
 		*h = (struct hint){ .ino = ino,
 				    .listed = h->listed,
 				    .reading = h->reading,
-				    .moved = h->moved,
+				    .progress_at = h->progress_at,
 				    .changing = h->changing,
 				    .unknown = h->unknown + 1,
 				    .changed = h->changed,
-				    .told = h->told,
-				    .told_at = h->told_at,
-				    .told_other = h->told_other };
+				    .asked_by = h->asked_by,
+				    .asked_at = h->asked_at,
+				    .other_asked_at = h->other_asked_at };
 	return h;
 }
 
@@ -45,7 +45,7 @@ bool hint_opened(struct mount *m, uint64_t ino, uint64_t change, bool growing)
 void hint_listed(struct mount *m, uint64_t ino)
 {
 	pthread_mutex_lock(&m->lock);
-	place_of(m, ino)->listed = time_now();
+	hint_slot(m, ino)->listed = time_now();
 	pthread_mutex_unlock(&m->lock);
 }
 
@@ -54,29 +54,29 @@ bool hint_was_listed(struct mount *m, uint64_t ino)
 	uint64_t listed;
 
 	pthread_mutex_lock(&m->lock);
-	listed = place_of(m, ino)->listed;
+	listed = hint_slot(m, ino)->listed;
 	pthread_mutex_unlock(&m->lock);
 	return listed && time_now() - listed < (uint64_t)(MAX(m->o.attr_s, m->o.entry_s) * 1e9);
 }
 
 void hint_reading(struct mount *m, uint64_t ino, int begins)
 {
-	struct hint *h = place_of(m, ino);
+	struct hint *h = hint_slot(m, ino);
 
 	pthread_mutex_lock(&m->lock);
 	if (!begins || !h->reading)
-		h->moved = time_now();
+		h->progress_at = time_now();
 	h->reading += begins ? 1 : -1u;
 	pthread_mutex_unlock(&m->lock);
 }
 
 bool hint_stuck(struct mount *m, uint64_t ino)
 {
-	struct hint *h = place_of(m, ino);
+	struct hint *h = hint_slot(m, ino);
 	bool stuck;
 
 	pthread_mutex_lock(&m->lock);
-	stuck = h->reading && time_now() - h->moved > NSEC_PER_SEC / 4;
+	stuck = h->reading && time_now() - h->progress_at > NSEC_PER_SEC / 4;
 	pthread_mutex_unlock(&m->lock);
 	return stuck;
 }
@@ -100,7 +100,7 @@ bool hint_lacks(struct mount *m, uint64_t ino, const char *name)
 	bool yes;
 
 	pthread_mutex_lock(&m->lock);
-	yes = i >= 0 && hint_at(m, ino)->lacks[i] > time_now();
+	yes = i >= 0 && hint_at(m, ino)->lacks_until[i] > time_now();
 	pthread_mutex_unlock(&m->lock);
 	return yes;
 }
@@ -110,8 +110,8 @@ void hint_set_lacks(struct mount *m, uint64_t ino, const char *name, uint64_t se
 	int i = hint_xattr(name);
 
 	pthread_mutex_lock(&m->lock);
-	if (i >= 0 && m->sets == sets)
-		hint_at(m, ino)->lacks[i] = time_now() + (uint64_t)(m->o.attr_s * 1e9);
+	if (i >= 0 && m->n_xattr_sets == sets)
+		hint_at(m, ino)->lacks_until[i] = time_now() + (uint64_t)(m->o.attr_s * 1e9);
 	pthread_mutex_unlock(&m->lock);
 }
 
@@ -120,55 +120,58 @@ void hint_has(struct mount *m, uint64_t ino, const char *name)
 	int i = hint_xattr(name);
 
 	pthread_mutex_lock(&m->lock);
-	m->sets++;
+	m->n_xattr_sets++;
 	if (i >= 0)
-		hint_at(m, ino)->lacks[i] = 0;
+		hint_at(m, ino)->lacks_until[i] = 0;
 	pthread_mutex_unlock(&m->lock);
 }
 
 /* ---- a lookup and the getattr that follows it ---- */
 
-#define GLANCE_NS NSEC_PER_MSEC
-#define SAW_NS \
+#define MEMO_NS NSEC_PER_MSEC
+#define MEMO_OPEN_NS \
 	(100 * \
 	 NSEC_PER_MSEC) /* between the lookup and the open of one system call, on a busy host */
 
-void glance_keep(struct worker *w, uint64_t acts, const struct stat *st)
+void lookup_memo_put(struct worker *w, uint64_t n_answered, const struct stat *st)
 {
 	struct mount *m = w->m;
 
 	pthread_mutex_lock(&m->lock);
-	m->glances[(unsigned)w->ctx.pid % GLANCES] =
-		(struct glance){ .pid = w->ctx.pid, .acts = acts, .at = time_now(), .st = *st };
+	m->lookup_memos[(unsigned)w->ctx.pid % LOOKUP_MEMOS] = (struct lookup_memo){
+		.pid = w->ctx.pid, .n_answered = n_answered, .at = time_now(), .st = *st
+	};
 	pthread_mutex_unlock(&m->lock);
 }
 
 /* Under the lock. */
-static bool saw(const struct glance *g, const struct worker *w, uint64_t ino)
+static bool memo_matches(const struct lookup_memo *g, const struct worker *w, uint64_t ino)
 {
 	return g->pid && g->pid == w->ctx.pid && g->st.st_ino == ino;
 }
 
-bool glance_saw(struct worker *w, uint64_t ino)
+bool lookup_memo_is_recent(struct worker *w, uint64_t ino)
 {
 	struct mount *m = w->m;
-	const struct glance *g = &m->glances[(unsigned)w->ctx.pid % GLANCES];
+	const struct lookup_memo *g = &m->lookup_memos[(unsigned)w->ctx.pid % LOOKUP_MEMOS];
 	bool yes;
 
 	pthread_mutex_lock(&m->lock);
-	yes = saw(g, w, ino) && time_now() - g->at < SAW_NS && place_of(m, ino)->listed < g->at;
+	yes = memo_matches(g, w, ino) && time_now() - g->at < MEMO_OPEN_NS &&
+	      hint_slot(m, ino)->listed < g->at;
 	pthread_mutex_unlock(&m->lock);
 	return yes;
 }
 
-bool glance_take(struct worker *w, uint64_t ino, struct stat *st)
+bool lookup_memo_take(struct worker *w, uint64_t ino, struct stat *st)
 {
 	struct mount *m = w->m;
-	struct glance *g = &m->glances[(unsigned)w->ctx.pid % GLANCES];
+	struct lookup_memo *g = &m->lookup_memos[(unsigned)w->ctx.pid % LOOKUP_MEMOS];
 	bool good;
 
 	pthread_mutex_lock(&m->lock);
-	good = saw(g, w, ino) && !g->taken && g->acts == m->acts && time_now() - g->at < GLANCE_NS;
+	good = memo_matches(g, w, ino) && !g->taken && g->n_answered == m->n_answered &&
+	       time_now() - g->at < MEMO_NS;
 	if (good) {
 		*st = g->st;
 		g->taken = true; /* once */
@@ -194,7 +197,7 @@ struct dir_change dirs_begin(struct mount *m, uint64_t dir, uint64_t dir2, bool 
 	for (int i = 0; i < 2 && d.dirs[i]; i++)
 		hint_at(m, d.dirs[i])->changing++;
 	for (int i = 0; i < 2 && d.dirs[i]; i++) /* both may share an entry */
-		d.unknown[i] = place_of(m, d.dirs[i])->unknown;
+		d.unknown[i] = hint_slot(m, d.dirs[i])->unknown;
 	m->moving += moves;
 	d.moved = m->moved;
 	pthread_mutex_unlock(&m->lock);
@@ -206,49 +209,49 @@ struct dir_change dirs_begin(struct mount *m, uint64_t dir, uint64_t dir2, bool 
  * thread may have ended, and the kernel would cache older attributes for a while. So if other
  * threads asked for a directory lately, a change of it notifies the kernel before it ends: from
  * then on the kernel drops replies to older requests, and these need no further notification. */
-#define LATELY NSEC_PER_SEC
+#define RECENT_NS NSEC_PER_SEC
 
-void dir_told(struct mount *m, uint64_t ino)
+void dir_note_asked(struct mount *m, uint64_t ino)
 {
-	struct hint *h = place_of(m, ino);
+	struct hint *h = hint_slot(m, ino);
 	pid_t who = worker_self->ctx.pid;
 
 	pthread_mutex_lock(&m->lock);
-	if (h->told != who)
-		h->told_other = h->told_at;
-	h->told = who;
-	h->told_at = time_now();
+	if (h->asked_by != who)
+		h->other_asked_at = h->asked_at;
+	h->asked_by = who;
+	h->asked_at = time_now();
 	pthread_mutex_unlock(&m->lock);
 }
 
-bool dir_busy(struct mount *m, uint64_t ino)
+bool dir_is_changing(struct mount *m, uint64_t ino)
 {
-	const struct hint *h = place_of(m, ino);
+	const struct hint *h = hint_slot(m, ino);
 	bool busy;
 
 	pthread_mutex_lock(&m->lock);
-	busy = h->changing || (h->changed && time_now() - h->changed < LATELY);
+	busy = h->changing || (h->changed && time_now() - h->changed < RECENT_NS);
 	pthread_mutex_unlock(&m->lock);
 	return busy;
 }
 
 /* Under the lock: true if the kernel must be notified of this directory's change. */
-static bool must_tell(const struct hint *h, uint64_t ino)
+static bool must_notify(const struct hint *h, uint64_t ino)
 {
-	uint64_t at = h->told == worker_self->ctx.pid ? h->told_other : h->told_at;
+	uint64_t at = h->asked_by == worker_self->ctx.pid ? h->other_asked_at : h->asked_at;
 
-	return at && time_now() - at < LATELY && (h->ino != ino || at >= h->noticed);
+	return at && time_now() - at < RECENT_NS && (h->ino != ino || at >= h->notified_at);
 }
 
-static void tell(struct mount *m, uint64_t ino)
+static void notify_kernel(struct mount *m, uint64_t ino)
 {
-	struct hint *h = place_of(m, ino);
+	struct hint *h = hint_slot(m, ino);
 	uint64_t now = time_now();
 
 	fuse_lowlevel_notify_inval_inode(m->se, ino, -1, 0);
 	pthread_mutex_lock(&m->lock);
 	if (h->ino == ino)
-		h->noticed = MAX(h->noticed, now);
+		h->notified_at = MAX(h->notified_at, now);
 	pthread_mutex_unlock(&m->lock);
 }
 
@@ -262,7 +265,7 @@ static void forget(struct hint *h)
 static void dir_changed(struct mount *m, const struct dir_change *d, int i,
 			const struct sheaf_dir_after *a)
 {
-	struct hint *h = place_of(m, d->dirs[i]);
+	struct hint *h = hint_slot(m, d->dirs[i]);
 
 	h->changing--;
 	h->changed = time_now();
@@ -277,10 +280,10 @@ static void dir_changed(struct mount *m, const struct dir_change *d, int i,
 	}
 }
 
-void dirs_end(struct mount *m, const struct dir_change *d, bool told)
+void dirs_end(struct mount *m, const struct dir_change *d, bool has_result)
 {
 	struct sheaf_dir_after after[2];
-	int n = told ? sheaf_h_dir_after(after) : 0;
+	int n = has_result ? sheaf_h_dir_after(after) : 0;
 	bool changed[2] = { false, false };
 
 	pthread_mutex_lock(&m->lock);
@@ -293,24 +296,24 @@ void dirs_end(struct mount *m, const struct dir_change *d, bool told)
 			if (after[k].dir.ino == d->dirs[i] && after[k].dir.gen == SHEAF_GEN)
 				a = &after[k];
 		dir_changed(m, d, i, a);
-		changed[i] = must_tell(place_of(m, d->dirs[i]), d->dirs[i]);
+		changed[i] = must_notify(hint_slot(m, d->dirs[i]), d->dirs[i]);
 	}
 	pthread_mutex_unlock(&m->lock);
 	for (int i = 0; i < 2; i++)
 		if (changed[i])
-			tell(m, d->dirs[i]);
+			notify_kernel(m, d->dirs[i]);
 }
 
-void dir_shown(struct mount *m, uint64_t ino)
+void dir_forget(struct mount *m, uint64_t ino)
 {
 	pthread_mutex_lock(&m->lock);
-	forget(place_of(m, ino));
+	forget(hint_slot(m, ino));
 	pthread_mutex_unlock(&m->lock);
 }
 
 bool dir_known(struct mount *m, uint64_t ino, struct stat *st, double *left)
 {
-	const struct hint *h = place_of(m, ino);
+	const struct hint *h = hint_slot(m, ino);
 	double age;
 	bool known;
 

@@ -30,7 +30,7 @@ int memory_init(struct crew *c)
 	if (!p)
 		return -ENOMEM;
 	c->memory = p + -(uintptr_t)p % WORKER_MEMORY;
-	c->spare = UINT64_MAX >> (WORKERS_MAX - c->max);
+	c->free_buffers = UINT64_MAX >> (WORKERS_MAX - c->max);
 	madvise(c->memory, MIN(c->max, HUGE_ONES) * WORKER_MEMORY, MADV_HUGEPAGE); /* best effort */
 	return 0;
 }
@@ -39,9 +39,9 @@ void memory_take(struct worker *w)
 {
 	struct crew *c = &w->m->crew;
 
-	if (c->spare) {
-		w->in.mem = c->memory + (size_t)__builtin_ctzll(c->spare) * WORKER_MEMORY;
-		c->spare &= c->spare - 1;
+	if (c->free_buffers) {
+		w->in.mem = c->memory + (size_t)__builtin_ctzll(c->free_buffers) * WORKER_MEMORY;
+		c->free_buffers &= c->free_buffers - 1;
 	} else {
 		w->in.mem = map(WORKER_MEMORY);
 	}
@@ -53,7 +53,7 @@ void memory_give(struct worker *w)
 	size_t at = (uintptr_t)w->in.mem - (uintptr_t)c->memory;
 
 	if (w->in.mem && at < c->max * WORKER_MEMORY)
-		c->spare |= UINT64_C(1) << at / WORKER_MEMORY;
+		c->free_buffers |= UINT64_C(1) << at / WORKER_MEMORY;
 	else if (w->in.mem)
 		munmap(w->in.mem, WORKER_MEMORY);
 	w->in = (struct fuse_buf){ 0 };

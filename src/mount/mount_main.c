@@ -225,7 +225,7 @@ static int begin(struct mount *m)
 	if (m->watch < 0 && !m->o.takeover)
 		log_warn("mount",
 			 "the watcher could not be started: if this daemon dies, unmount by hand");
-	r = m->o.takeover ? takeover(m, failed) : connect_fs(m);
+	r = m->o.takeover ? takeover_receive(m, failed) : connect_fs(m);
 	m->read_only = m->o.read_only;
 	m->signals = catch_signals();
 	if (!r && !m->o.takeover)
@@ -235,7 +235,7 @@ static int begin(struct mount *m)
 	if (mount_find(m->o.dir, m->dev) == 0 && !m->o.takeover)
 		watcher_tell(m->watch, m->dev);
 	r = crew_init(m);
-	if (!r && m->o.takeover && !takeover_done())
+	if (!r && m->o.takeover && !takeover_commit())
 		return failed("%s: the running daemon has kept the mount", m->o.dir);
 	if (m->o.takeover)
 		crew_resend(m); /* before the crew starts: else its requests would come twice */
@@ -349,7 +349,7 @@ int mount_main(int argc, char **argv)
 	if (r)
 		return MAX(r, 0);
 	if (m.o.remount)
-		return mount_again(&m.o);
+		return remount_run(&m.o);
 	fuse_set_log_func(on_fuse_says);
 	if (!m.o.takeover && !(m.se = mount_session(&m))) {
 		failed("-o: %s", fuse_said[0] ? fuse_said : "out of memory");

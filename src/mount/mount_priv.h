@@ -50,17 +50,17 @@ struct worker {
 	fuse_req_t req; /* NULL: answered */
 	uint64_t serial; /* number of the request */
 	struct fuse_ctx ctx; /* the calling process */
-	bool hears; /* gets interrupts of its request: once it waits, or on a thread */
-	atomic_bool looks; /* a lookup or a getattr: not counted in mount.acts */
+	bool interruptible; /* gets interrupts of its request: once it waits, or on a thread */
+	atomic_bool is_lookup; /* a lookup or a getattr: not counted in mount.n_answered */
 	struct fiber fiber;
 	bool ended; /* the fiber has finished this request */
-	bool moves; /* the request restarts on a thread */
+	bool wants_thread; /* the request restarts on a thread */
 	bool threaded;
 	/* under the crew's lock */
 	struct list link; /* in idle, ready, paused or queue; in none while it runs */
-	bool kept; /* idle, and has a stack */
+	bool has_stack; /* idle, and has a stack */
 	bool interrupted; /* a signal came for the caller */
-	bool aside; /* not counted against crew.max: waits for a lock, or abandoned */
+	bool uncounted; /* not counted against crew.max: waits for a lock, or abandoned */
 	bool waiting; /* for a lock of `owner`, without a buffer */
 	uint64_t owner;
 	bool abandoned; /* its request was answered by the reaper */
@@ -74,18 +74,18 @@ struct crew {
 	pthread_cond_t changed, interrupt, queued;
 	struct worker workers[WORKERS_MAX + WAITING_MAX];
 	struct list idle, ready, queue; /* queue: for threads */
-	/* n: requests in progress; n_waiting: for locks; n_aside: not counted against max */
-	unsigned n, n_waiting, n_aside, max;
+	/* n: requests in progress; n_waiting: for locks; n_uncounted: not counted against max */
+	unsigned n, n_waiting, n_uncounted, max;
 	unsigned n_abandoned; /* those that change an inode */
 	unsigned n_interrupted;
-	unsigned n_kept, n_queued, n_free; /* n_free: idle threads */
+	unsigned n_with_stack, n_queued, n_free; /* n_free: idle threads */
 	char *memory; /* WORKER_MEMORY for each of `max` */
-	uint64_t spare; /* bitmap of the free ones */
+	uint64_t free_buffers; /* bitmap of the free ones */
 	bool full; /* no room: the kernel's requests wait for one to end */
-	bool short_of_threads; /* creating a thread failed, and that was logged */
+	bool thread_failed; /* creating a thread failed, and that was logged */
 	atomic_bool stop; /* take no further request */
 	bool ended; /* the kernel has ended the session */
-	bool reacting; /* the reactor runs */
+	bool reactor_runs; /* the reactor runs */
 	/* of the reactor */
 	pthread_t reactor;
 	struct fiber main; /* its own stack */
@@ -94,7 +94,7 @@ struct crew {
 };
 
 /* ---- remount.c ---- */
-int mount_again(const struct mount_opts *o); /* exit status, after a message */
+int remount_run(const struct mount_opts *o); /* exit status, after a message */
 
 /* ---- files.c ---- */
 
@@ -109,7 +109,7 @@ struct mfile {
 	uint64_t ino;
 	int flags;
 	unsigned refs;
-	atomic_bool touch; /* the next read sets the access time */
+	atomic_bool sets_atime; /* the next read sets the access time */
 	_Atomic uint64_t fails_until; /* reads fail at once until then: a server timed out */
 };
 
@@ -122,7 +122,7 @@ struct mdir {
 	unsigned refs;
 	struct stat self; /* attributes when it was opened */
 	pthread_mutex_t lock; /* guards what follows */
-	bool touch; /* reading sets the access time */
+	bool sets_atime; /* reading sets the access time */
 	struct sheaf_handle h;
 	uint64_t start, next; /* cookies before the page and before the entry at `at` */
 	int n, at;
@@ -146,8 +146,8 @@ struct hint {
 	uint64_t pages; /* `change` for which the kernel's pages are valid; 0: unknown */
 	uint64_t listed; /* when attributes were last returned in a listing; shared */
 	unsigned reading; /* reads in progress; shared */
-	uint64_t moved; /* when one of them ended, or the first began; shared */
-	uint64_t lacks[HINT_XATTRS]; /* known to be missing until then */
+	uint64_t progress_at; /* when one of them ended, or the first began; shared */
+	uint64_t lacks_until[HINT_XATTRS]; /* known to be missing until then */
 	struct stat dir; /* of a directory, after this mount's last change of a name in it */
 	uint64_t dir_change; /* its `change` */
 	uint64_t dir_asked; /* when that change began; 0: nothing is known */
@@ -155,16 +155,16 @@ struct hint {
 	unsigned changing; /* changes in progress; shared */
 	uint64_t unknown; /* count of events with an unknown outcome; shared */
 	uint64_t changed; /* when the last change ended; shared */
-	pid_t told; /* thread that last asked for attributes of a directory; shared */
-	uint64_t told_at, told_other; /* when it did, and when another thread last did */
-	uint64_t noticed; /* when the kernel was last notified of a change of this directory */
+	pid_t asked_by; /* thread that last asked for attributes of a directory; shared */
+	uint64_t asked_at, other_asked_at; /* when it did, and when another thread last did */
+	uint64_t notified_at; /* when the kernel was last notified of a change of this directory */
 };
 
 /* The result of a lookup, for the getattr that the same system call sends next. */
-#define GLANCES 64
-struct glance {
+#define LOOKUP_MEMOS 64
+struct lookup_memo {
 	pid_t pid; /* the thread; 0: none */
-	uint64_t acts, at; /* mount.acts before the lookup; time of the lookup */
+	uint64_t n_answered, at; /* mount.n_answered before the lookup; time of the lookup */
 	bool taken; /* used by a getattr */
 	struct stat st;
 };
@@ -191,9 +191,9 @@ struct mount {
 	struct hint hints[HINTS];
 	unsigned moving; /* requests in progress that may remove or move a directory */
 	uint64_t moved; /* number of such requests that have ended */
-	struct glance glances[GLANCES];
-	_Atomic uint64_t acts; /* answers to requests other than lookup and getattr */
-	_Atomic uint64_t sets; /* extended attributes set */
+	struct lookup_memo lookup_memos[LOOKUP_MEMOS];
+	_Atomic uint64_t n_answered; /* answers to requests other than lookup and getattr */
+	_Atomic uint64_t n_xattr_sets; /* extended attributes set */
 };
 
 extern const struct fuse_lowlevel_ops mount_ops;
@@ -213,42 +213,43 @@ int reaper_start(struct mount *m);
 /* Under the crew's lock: wakes the reactor if it waits for room for a request. */
 void crew_made_room(struct mount *m);
 /* Under the crew's lock: waits for cond, or for ms at most. */
-void crew_nap(struct crew *c, pthread_cond_t *cond, long ms);
+void crew_timedwait(struct crew *c, pthread_cond_t *cond, long ms);
 /* True if a stop must end waits for locks. They end last: only when nothing else is in progress is
  * it certain that they are requested again. */
-bool crew_stops_waits(const struct crew *c);
+bool crew_must_end_waits(const struct crew *c);
 /* Under the crew's lock, released meanwhile. Does not end a wait that has not begun yet, so it is
  * repeated until the wait has ended. */
 void worker_cancel_wait(struct worker *w);
 /* A request begins. From here on it belongs to the worker, and the reaper may answer and free it at
  * any time: req_take() takes it back for an answer. */
 struct worker *req_begin(fuse_req_t req);
-void worker_hears(struct worker *w); /* from now on it gets interrupts: it may take a while */
+void worker_enable_interrupts(
+	struct worker *w); /* from now on it gets interrupts: it may take a while */
 /* The request, to be answered now; NULL: it was abandoned, and the caller undoes what it did. */
 fuse_req_t req_take(struct worker *w);
-bool answer(struct worker *w, int r); /* 0 or -errno; false: the request was abandoned */
+bool req_answer(struct worker *w, int r); /* 0 or -errno; false: the request was abandoned */
 /* Answer with n bytes of buf; with n as a count; or with an error: -errno. */
-void answer_bytes(struct worker *w, ssize_t n, const char *buf);
-void answer_written(struct worker *w, ssize_t n);
-bool is_lost(int r); /* the error means that no server answered */
+void req_answer_bytes(struct worker *w, ssize_t n, const char *buf);
+void req_answer_written(struct worker *w, ssize_t n);
+bool is_network_error(int r); /* the error means that no server answered */
 /* True if the request runs on a thread and may block. If false, the caller returns at once, having
  * done nothing, and the request restarts on a thread. */
-bool on_thread(struct worker *w);
+bool runs_on_thread(struct worker *w);
 /* As pthread_cond_wait(), without blocking the reactor; worker_changed() wakes it. */
 void worker_await(struct worker *w, pthread_cond_t *cond, pthread_mutex_t *lock);
 void worker_changed(struct mount *m, pthread_cond_t *cond);
 /* The request concerns a lock of this owner, and may wait for it or for pages to be written: gives
- * its buffer back. -ENOLCK: too many requests wait. After -EINTR, worker_gives_up() tells whether
+ * its buffer back. -ENOLCK: too many requests wait. After -EINTR, worker_was_cancelled() tells whether
  * the cancel was meant for this request. */
-int worker_waits(struct worker *w, uint64_t owner);
-bool worker_gives_up(struct worker *w);
+int worker_begin_wait(struct worker *w, uint64_t owner);
+bool worker_was_cancelled(struct worker *w);
 /* The request changes this inode: waits for abandoned requests that do, so that no old change
  * overwrites a newer one. Opens pass `changes` false, to see the result of those. False: the
  * request was abandoned itself while it waited, and must do nothing. */
-bool worker_modifies(struct worker *w, uint64_t ino, bool changes);
+bool worker_begin_change(struct worker *w, uint64_t ino, bool changes);
 bool worker_interrupted(struct worker *w);
 /* Makes the kernel send the request again, to this daemon or its successor; EINTR if it cannot. */
-void req_again(struct worker *w);
+void req_resend(struct worker *w);
 
 /* ---- memory.c: buffers of requests; the last two under the crew's lock ---- */
 int memory_init(struct crew *c);
@@ -268,7 +269,7 @@ struct caller {
 };
 void caller_init(struct caller *c, const struct worker *w);
 /* True if r is a refusal and supplementary groups were missing: now they are there, try again. */
-bool caller_again(struct caller *c, int r);
+bool caller_should_retry(struct caller *c, int r);
 void caller_groups(struct caller *c);
 /* Reads /proc/PID/status of a thread. */
 int proc_status(pid_t pid, char *text, size_t size);
@@ -283,13 +284,13 @@ bool hint_was_listed(struct mount *m, uint64_t ino);
 void hint_reading(struct mount *m, uint64_t ino, int begins);
 bool hint_stuck(struct mount *m, uint64_t ino);
 /* Extended attributes that the kernel asks for often. hint_lacks: the attribute is known to be
- * missing. hint_set_lacks: the servers said so to a request that began when mount.sets was `sets`.
+ * missing. hint_set_lacks: the servers said so to a request that began when mount.n_xattr_sets was `sets`.
  * hint_has: the attribute was set. */
 bool hint_lacks(struct mount *m, uint64_t ino, const char *name);
 void hint_set_lacks(struct mount *m, uint64_t ino, const char *name, uint64_t sets);
 void hint_has(struct mount *m, uint64_t ino, const char *name);
 /* These enclose a request that changes one directory or two (dir2, or 0). moves: it may also remove
- * or move a directory. told: this thread has changed a name, and sheaf_h_dir_after() has its
+ * or move a directory. has_result: this thread has changed a name, and sheaf_h_dir_after() has its
  * result. */
 struct dir_change {
 	uint64_t dirs[2], unknown[2];
@@ -297,22 +298,22 @@ struct dir_change {
 	bool moves;
 };
 struct dir_change dirs_begin(struct mount *m, uint64_t dir, uint64_t dir2, bool moves);
-void dirs_end(struct mount *m, const struct dir_change *d, bool told);
+void dirs_end(struct mount *m, const struct dir_change *d, bool has_result);
 /* The kernel was or will be told what may be newer than the remembered attributes: forgets them. */
-void dir_shown(struct mount *m, uint64_t ino);
-/* dir_told: this thread asked for its attributes. dir_busy: it is being changed, or was lately. */
-void dir_told(struct mount *m, uint64_t ino);
-bool dir_busy(struct mount *m, uint64_t ino);
+void dir_forget(struct mount *m, uint64_t ino);
+/* dir_note_asked: this thread asked for its attributes. dir_is_changing: it is being changed, or was lately. */
+void dir_note_asked(struct mount *m, uint64_t ino);
+bool dir_is_changing(struct mount *m, uint64_t ino);
 /* True if the attributes of this directory are remembered; *left: seconds that they are valid. */
 bool dir_known(struct mount *m, uint64_t ino, struct stat *st, double *left);
 
-/* glance_keep: remembers the attributes that a lookup of this thread found; acts: mount.acts when
- * it began. glance_take: returns them if a getattr would still find them: nothing but lookups and
+/* lookup_memo_put: remembers the attributes that a lookup of this thread found; n_answered: mount.n_answered when
+ * it began. lookup_memo_take: returns them if a getattr would still find them: nothing but lookups and
  * getattrs was answered since, and within a millisecond. */
-void glance_keep(struct worker *w, uint64_t acts, const struct stat *st);
-bool glance_take(struct worker *w, uint64_t ino, struct stat *st);
+void lookup_memo_put(struct worker *w, uint64_t n_answered, const struct stat *st);
+bool lookup_memo_take(struct worker *w, uint64_t ino, struct stat *st);
 /* True if this thread's last lookup found the inode just now, and no listing has shown it since. */
-bool glance_saw(struct worker *w, uint64_t ino);
+bool lookup_memo_is_recent(struct worker *w, uint64_t ino);
 
 /* ---- entries.c ---- */
 static inline struct sheaf_handle handle_of(fuse_ino_t ino)
@@ -357,11 +358,11 @@ void file_put(struct mount *m, struct mfile *f);
 void files_await_close(struct worker *w, uint64_t ino); /* waits for closes in progress */
 /* Takes over sf; fh: its number, 0: the next one. */
 int file_add(struct mount *m, struct sheaf_file *sf, int flags, uint64_t fh, struct mfile **out);
-/* wants_atime: reading must set the access time, as mount(8) explains for relatime. was_read sets
+/* wants_atime: reading must set the access time, as mount(8) explains for relatime. inode_set_atime sets
  * it; errors are ignored. */
-bool is_strict(const struct mount *m);
+bool sets_atime_always(const struct mount *m);
 bool wants_atime(const struct mount *m, const struct stat *st, int flags);
-void was_read(struct mount *m, fuse_ino_t ino);
+void inode_set_atime(struct mount *m, fuse_ino_t ino);
 void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode,
 	       struct fuse_file_info *fi);
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
@@ -383,7 +384,7 @@ void op_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct 
 void op_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *l, int wait);
 void op_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, int op);
 int holder_add(struct mount *m, uint64_t ino, uint64_t owner);
-/* A descriptor of the owner was closed: releases its byte-range locks. False: see on_thread(). */
+/* A descriptor of the owner was closed: releases its byte-range locks. False: see runs_on_thread(). */
 bool locks_close(struct worker *w, struct mfile *f, uint64_t owner);
 
 /* ---- mount_opts.c ---- */
@@ -402,8 +403,8 @@ void watcher_tell(int fd, const char *what);
 
 /* ---- successor.c ---- */
 /* In the new daemon: gets the mount, its files and its locks from the old one. */
-int takeover(struct mount *m, int (*failed)(const char *fmt, ...));
-bool takeover_done(void); /* ready to serve; true: the old daemon ends */
+int takeover_receive(struct mount *m, int (*failed)(const char *fmt, ...));
+bool takeover_commit(void); /* ready to serve; true: the old daemon ends */
 /* Makes the control socket of the daemon of a mounted directory; the descriptor or -errno. */
 int control_listen(const char *dir);
 /* Serves one connection. True: a new daemon has taken over; this one must send nothing more. */

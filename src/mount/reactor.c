@@ -3,7 +3,7 @@
  * One thread, the reactor, takes requests and drives the connection to the servers. It starts each
  * request on a fiber. Where that must wait for servers it is parked, and the reactor continues with
  * others: a request needs no thread switch. What would hold up other requests (large copies, waits
- * for locks or for the kernel's pages) asks for a thread with on_thread(), and restarts there.
+ * for locks or for the kernel's pages) asks for a thread with runs_on_thread(), and restarts there.
  *
  * Stopping: a flag; the reactor takes no more requests and ends when none is in progress. A request
  * is received whole or not at all, so none is lost between two daemons.
@@ -29,15 +29,15 @@ static void worker_done(struct worker *w)
 	struct crew *c = &w->m->crew;
 
 	c->n_waiting -= w->waiting;
-	c->n_aside -= w->aside;
+	c->n_uncounted -= w->uncounted;
 	c->n_abandoned -= w->abandoned && w->modifies;
-	w->waiting = w->aside = w->abandoned = w->threaded = false;
+	w->waiting = w->uncounted = w->abandoned = w->threaded = false;
 	w->modifies = 0;
 	c->n--;
 	memory_give(w);
-	if (c->n_kept < KEEP) {
-		c->n_kept++;
-		w->kept = true;
+	if (c->n_with_stack < KEEP) {
+		c->n_with_stack++;
+		w->has_stack = true;
 		list_push_front(&c->idle, &w->link);
 	} else {
 		fiber_fini(&w->fiber);
@@ -46,7 +46,7 @@ static void worker_done(struct worker *w)
 	worker_changed(w->m, &c->changed);
 }
 
-static void dismiss(struct worker *w)
+static void worker_release(struct worker *w)
 {
 	struct crew *c = &w->m->crew;
 
@@ -120,7 +120,7 @@ static void enqueue(struct worker *w)
 	struct crew *c = &w->m->crew;
 
 	pthread_mutex_lock(&c->lock);
-	w->moves = false;
+	w->wants_thread = false;
 	w->threaded = true;
 	list_push(&c->queue, &w->link);
 	c->n_queued++;
@@ -153,7 +153,7 @@ static bool run(struct worker *w)
 	if (!w->ended)
 		return false;
 	w->ended = false;
-	if (!w->moves)
+	if (!w->wants_thread)
 		return true;
 	enqueue(w); /* the worker belongs to the thread now */
 	return false;
@@ -172,7 +172,7 @@ static void run_ready(struct crew *c)
 		struct worker *w = list_entry(it, struct worker, link);
 
 		if (run(w))
-			dismiss(w);
+			worker_release(w);
 	}
 }
 
@@ -185,7 +185,7 @@ static void task_park(void *task)
 {
 	struct worker *w = task;
 
-	worker_hears(w);
+	worker_enable_interrupts(w);
 	fiber_switch(&w->fiber, &w->m->crew.main);
 }
 
@@ -208,20 +208,20 @@ static const struct sheaf_tasks tasks = { task_current, task_park, task_resume }
 /* Under the lock: true if one more request may be taken. */
 static bool has_room(struct crew *c)
 {
-	c->full = c->n >= c->max + c->n_aside || list_empty(&c->idle);
+	c->full = c->n >= c->max + c->n_uncounted || list_empty(&c->idle);
 	return !c->full && !c->stop && !c->ended;
 }
 
 /* A worker for the next request, or NULL: there is no room. */
-static struct worker *recruit(struct crew *c)
+static struct worker *worker_take(struct crew *c)
 {
 	struct worker *w = NULL;
 
 	pthread_mutex_lock(&c->lock);
 	if (has_room(c)) {
 		w = list_entry(list_pop(&c->idle), struct worker, link);
-		c->n_kept -= w->kept;
-		w->kept = false;
+		c->n_with_stack -= w->has_stack;
+		w->has_stack = false;
 		c->n++;
 		memory_take(w);
 	}
@@ -247,14 +247,14 @@ static void end(struct mount *m, int error)
  * state of the last request, and it is counted already. */
 static bool is_free(const struct worker *w)
 {
-	return !w->aside && !w->waiting && !w->abandoned && !w->modifies;
+	return !w->uncounted && !w->waiting && !w->abandoned && !w->modifies;
 }
 
 /* Takes a request, if there is one, and runs it until it waits. The worker is reused for the next
  * request if possible. */
 static bool take_one(struct mount *m, struct worker **next)
 {
-	struct worker *w = *next ? *next : recruit(&m->crew);
+	struct worker *w = *next ? *next : worker_take(&m->crew);
 	int n = w ? -ENOMEM : -EAGAIN;
 
 	*next = NULL;
@@ -266,7 +266,7 @@ static bool take_one(struct mount *m, struct worker **next)
 		end(m, n);
 	if (n <= 0) {
 		if (w)
-			dismiss(w);
+			worker_release(w);
 		return false;
 	}
 	keep_init(m, &w->in);
@@ -276,7 +276,7 @@ static bool take_one(struct mount *m, struct worker **next)
 		if (is_free(w) && !m->crew.stop)
 			*next = w;
 		else
-			dismiss(w);
+			worker_release(w);
 	}
 	return true;
 }
@@ -288,7 +288,7 @@ static void take_some(struct mount *m)
 	for (int i = 0; i < BATCH && take_one(m, &next); i++)
 		;
 	if (next)
-		dismiss(next);
+		worker_release(next);
 }
 
 /* Decides what to wait for now, and how long; false: everything has ended. */
@@ -301,9 +301,9 @@ static bool plan(struct mount *m, bool *room, int *ms)
 	pthread_mutex_lock(&c->lock);
 	while (c->n_queued > c->n_free && !r)
 		r = spawn(m);
-	if (r && !c->short_of_threads)
+	if (r && !c->thread_failed)
 		log_warn("mount", "another thread could not be started: %s", error_text(r));
-	c->short_of_threads = r;
+	c->thread_failed = r;
 	*room = has_room(c);
 	*ms = !list_empty(&c->ready) ? 0 : r ? 100 : -1;
 	more = c->n || !(c->stop || c->ended);
@@ -338,7 +338,7 @@ static void *react(void *arg)
 	sheaf_drive_end(m->fs);
 	set_waiting(m->fd, true);
 	pthread_mutex_lock(&c->lock);
-	c->reacting = false;
+	c->reactor_runs = false;
 	pthread_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->lock);
 	return NULL;
@@ -402,20 +402,20 @@ static int start_reactor(struct mount *m)
 int crew_start(struct mount *m)
 {
 	struct crew *c = &m->crew;
-	bool reacting;
+	bool reactor_runs;
 	int r = 0;
 
 	pthread_mutex_lock(&c->lock);
 	c->stop = false;
-	reacting = c->reacting;
-	c->reacting = true;
+	reactor_runs = c->reactor_runs;
+	c->reactor_runs = true;
 	pthread_mutex_unlock(&c->lock);
 	sheaf_drive_wake(m->fs);
-	if (!reacting)
+	if (!reactor_runs)
 		r = start_reactor(m);
 	if (r) {
 		pthread_mutex_lock(&c->lock);
-		c->reacting = false;
+		c->reactor_runs = false;
 		pthread_mutex_unlock(&c->lock);
 	}
 	return r;
@@ -432,13 +432,13 @@ bool crew_ended(struct mount *m)
 }
 
 /* Under the lock: ends waits for locks, once nothing else is in progress. */
-static void rouse(struct mount *m)
+static void end_waits(struct mount *m)
 {
 	struct crew *c = &m->crew;
 
 	sheaf_drive_wake(m->fs);
 	for (size_t i = 0; i < ARRAY_LEN(c->workers); i++)
-		if (crew_stops_waits(c))
+		if (crew_must_end_waits(c))
 			worker_cancel_wait(&c->workers[i]);
 }
 
@@ -451,11 +451,11 @@ int crew_stop(struct mount *m, unsigned seconds)
 	pthread_mutex_lock(&c->lock);
 	c->stop = true;
 	/* With nothing in progress the reactor ends by itself. */
-	while (c->reacting && (!c->n || time_now() <= end)) {
-		rouse(m); /* repeated: a request may have been about to wait */
-		crew_nap(c, &c->changed, 5);
+	while (c->reactor_runs && (!c->n || time_now() <= end)) {
+		end_waits(m); /* repeated: a request may have been about to wait */
+		crew_timedwait(c, &c->changed, 5);
 	}
-	late = c->reacting;
+	late = c->reactor_runs;
 	c->stop = !late;
 	pthread_mutex_unlock(&c->lock);
 	if (!late)

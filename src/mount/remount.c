@@ -68,7 +68,7 @@ static int refused(const char *dir)
 	return complain(dir, error_text(errno));
 }
 
-int mount_again(const struct mount_opts *o)
+int remount_run(const struct mount_opts *o)
 {
 	const char *dir = o->dir;
 	char dev[MOUNT_DEV];

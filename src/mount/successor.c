@@ -44,7 +44,7 @@ int control_listen(const char *dir)
 }
 
 /* True if the peer is root or the user of this process. */
-static bool is_one_of_us(int fd)
+static bool is_trusted_peer(int fd)
 {
 	struct ucred u;
 	socklen_t len = sizeof(u);
@@ -71,7 +71,7 @@ static void put_file(struct hnode *n, void *arg)
 	struct mfile *f = container_of(n, struct mfile, node);
 
 	fprintf(arg, "file %llu %llu %d %d\n", (unsigned long long)f->fh,
-		(unsigned long long)sheaf_file_id(f->f), f->flags, (int)f->touch);
+		(unsigned long long)sheaf_file_id(f->f), f->flags, (int)f->sets_atime);
 }
 
 static void put_holder(struct hnode *n, void *arg)
@@ -139,7 +139,7 @@ static int take_file(struct mount *m, uint64_t fh, uint64_t id, int flags, int t
 	if (!r)
 		r = file_add(m, sf, flags, fh, &f);
 	if (!r)
-		f->touch = touch;
+		f->sets_atime = touch;
 	return r;
 }
 
@@ -234,7 +234,7 @@ static int hand_over(struct mount *m, int to)
 	return r;
 }
 
-static bool hears(int fd, const char *word)
+static bool receives_word(int fd, const char *word)
 {
 	char text[16] = "";
 
@@ -242,7 +242,7 @@ static bool hears(int fd, const char *word)
 }
 
 /* True: the successor serves. */
-static bool give(struct mount *m, int to)
+static bool try_takeover(struct mount *m, int to)
 {
 	struct timeval patience = { .tv_sec = PATIENCE_S };
 	bool stopped = false, exported = false;
@@ -257,7 +257,7 @@ static bool give(struct mount *m, int to)
 		r = hand_over(m, to);
 		exported = !r;
 	}
-	if (exported && hears(to, "ready") && send(to, "go", 2, MSG_NOSIGNAL) == 2)
+	if (exported && receives_word(to, "ready") && send(to, "go", 2, MSG_NOSIGNAL) == 2)
 		return true;
 	dprintf(to, "%s", error_text(r ? r : -ETIMEDOUT));
 	log_warn("mount", "a takeover failed: %s; this daemon continues",
@@ -286,10 +286,10 @@ bool control_serve(struct mount *m, int listener)
 		return false;
 	}
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon));
-	if (!is_one_of_us(fd) || recv(fd, word, sizeof(word) - 1, 0) <= 0)
+	if (!is_trusted_peer(fd) || recv(fd, word, sizeof(word) - 1, 0) <= 0)
 		word[0] = 0;
 	if (strcmp(word, "takeover") == 0)
-		gone = give(m, fd);
+		gone = try_takeover(m, fd);
 	if (strcmp(word, "ro") == 0 || strcmp(word, "rw") == 0) {
 		m->read_only = word[1] == 'o';
 		send(fd, "ok", 2, MSG_NOSIGNAL);
@@ -357,9 +357,9 @@ static int take_session(struct mount *m)
 	return 0;
 }
 
-static int control = -1; /* to the old daemon, until takeover_done() */
+static int control = -1; /* to the old daemon, until takeover_commit() */
 
-int takeover(struct mount *m, int (*failed)(const char *fmt, ...))
+int takeover_receive(struct mount *m, int (*failed)(const char *fmt, ...))
 {
 	int fds[N_FDS], r;
 	char why[256];
@@ -390,9 +390,9 @@ int takeover(struct mount *m, int (*failed)(const char *fmt, ...))
 	return r ? failed("%s: no session with the kernel: %s", m->o.dir, error_text(r)) : 0;
 }
 
-bool takeover_done(void)
+bool takeover_commit(void)
 {
-	bool ours = send(control, "ready", 5, MSG_NOSIGNAL) == 5 && hears(control, "go");
+	bool ours = send(control, "ready", 5, MSG_NOSIGNAL) == 5 && receives_word(control, "go");
 
 	close(control);
 	return ours;

@@ -27,13 +27,13 @@ void crew_made_room(struct mount *m)
 }
 
 /* Under the lock: the worker does not count any more, so another request may be taken. */
-static void step_aside(struct worker *w)
+static void worker_uncount(struct worker *w)
 {
 	struct crew *c = &w->m->crew;
 
-	if (!w->aside)
-		c->n_aside++;
-	w->aside = true;
+	if (!w->uncounted)
+		c->n_uncounted++;
+	w->uncounted = true;
 	crew_made_room(w->m);
 }
 
@@ -54,18 +54,18 @@ static void on_interrupt(fuse_req_t req, void *arg)
 }
 
 /* Under the worker's lock. */
-static void hear(struct worker *w)
+static void enable_interrupts(struct worker *w)
 {
-	if (w->hears || !w->req)
+	if (w->interruptible || !w->req)
 		return;
-	w->hears = true;
+	w->interruptible = true;
 	fuse_req_interrupt_func(w->req, on_interrupt, w); /* also reports an earlier one */
 }
 
-void worker_hears(struct worker *w)
+void worker_enable_interrupts(struct worker *w)
 {
 	pthread_mutex_lock(&w->lock);
-	hear(w);
+	enable_interrupts(w);
 	pthread_mutex_unlock(&w->lock);
 }
 
@@ -76,11 +76,11 @@ struct worker *req_begin(fuse_req_t req)
 	pthread_mutex_lock(&w->lock);
 	w->req = req;
 	w->serial++;
-	w->looks = false;
+	w->is_lookup = false;
 	w->ctx = *fuse_req_ctx(req);
-	w->hears = false;
+	w->interruptible = false;
 	if (w->threaded)
-		hear(w);
+		enable_interrupts(w);
 	pthread_mutex_unlock(&w->lock);
 	return w;
 }
@@ -90,7 +90,7 @@ static void abandon(struct worker *w)
 {
 	w->abandoned = true;
 	w->m->crew.n_abandoned += w->modifies != 0;
-	step_aside(w);
+	worker_uncount(w);
 }
 
 /* Takes the request if it is still this one and not answered. A worker ends only after it has
@@ -101,12 +101,12 @@ static fuse_req_t take(struct worker *w, uint64_t serial, bool abandoned)
 	fuse_req_t req = NULL;
 
 	pthread_mutex_lock(&w->lock);
-	if (w->serial == serial && (w->hears || !abandoned)) {
+	if (w->serial == serial && (w->interruptible || !abandoned)) {
 		req = w->req;
 		w->req = NULL;
-		w->m->acts += req && !w->looks;
+		w->m->n_answered += req && !w->is_lookup;
 	}
-	if (req && w->hears) {
+	if (req && w->interruptible) {
 		fuse_req_interrupt_func(req, NULL, NULL); /* first: none for the next request */
 		pthread_mutex_lock(&c->lock);
 		if (w->interrupted)
@@ -125,37 +125,37 @@ fuse_req_t req_take(struct worker *w)
 	return take(w, w->serial, false);
 }
 
-bool is_lost(int r)
+bool is_network_error(int r)
 {
 	return r == -ETIMEDOUT || r == -ECONNREFUSED || r == -ECONNRESET || r == -EHOSTUNREACH ||
 	       r == -ENETUNREACH || r == -EPIPE || r == -ENOTCONN || r == -ESHUTDOWN;
 }
 
-bool answer(struct worker *w, int r)
+bool req_answer(struct worker *w, int r)
 {
 	fuse_req_t req = req_take(w);
 
 	if (req) /* programs expect no network errors from files */
-		fuse_reply_err(req, is_lost(r) ? EIO : -r);
+		fuse_reply_err(req, is_network_error(r) ? EIO : -r);
 	return req;
 }
 
-void answer_bytes(struct worker *w, ssize_t n, const char *buf)
+void req_answer_bytes(struct worker *w, ssize_t n, const char *buf)
 {
 	fuse_req_t req = n < 0 ? NULL : req_take(w);
 
 	if (n < 0)
-		answer(w, (int)n);
+		req_answer(w, (int)n);
 	else if (req)
 		fuse_reply_buf(req, buf, (size_t)n);
 }
 
-void answer_written(struct worker *w, ssize_t n)
+void req_answer_written(struct worker *w, ssize_t n)
 {
 	fuse_req_t req = n < 0 ? NULL : req_take(w);
 
 	if (n < 0)
-		answer(w, (int)n);
+		req_answer(w, (int)n);
 	else if (req)
 		fuse_reply_write(req, (size_t)n);
 }
@@ -172,7 +172,7 @@ void worker_await(struct worker *w, pthread_cond_t *cond, pthread_mutex_t *lock)
 	}
 	c->n_paused++; /* worker_changed() sees this, under the lock, and wakes the reactor */
 	pthread_mutex_unlock(lock);
-	worker_hears(w);
+	worker_enable_interrupts(w);
 	list_push(&c->paused, &w->link);
 	fiber_switch(&w->fiber, &c->main);
 	c->n_paused--;
@@ -186,19 +186,19 @@ void worker_changed(struct mount *m, pthread_cond_t *cond)
 		sheaf_drive_wake(m->fs);
 }
 
-bool on_thread(struct worker *w)
+bool runs_on_thread(struct worker *w)
 {
 	fuse_req_t req;
 
 	if (w->threaded)
 		return true;
-	w->moves = true;
+	w->wants_thread = true;
 	pthread_mutex_lock(&w->lock);
 	req = w->req;
 	w->req = NULL;
 	pthread_mutex_unlock(&w->lock);
 	if (req) {
-		if (w->hears)
+		if (w->interruptible)
 			fuse_req_interrupt_func(req, NULL, NULL);
 		fuse_reply_none(req); /* frees it without an answer: the request restarts */
 	}
@@ -213,7 +213,7 @@ static bool is_after_abandoned(const struct crew *c, const struct worker *w, uin
 	return false;
 }
 
-bool worker_modifies(struct worker *w, uint64_t ino, bool changes)
+bool worker_begin_change(struct worker *w, uint64_t ino, bool changes)
 {
 	struct crew *c = &w->m->crew;
 	bool goes_on;
@@ -228,7 +228,7 @@ bool worker_modifies(struct worker *w, uint64_t ino, bool changes)
 	return goes_on;
 }
 
-int worker_waits(struct worker *w, uint64_t owner)
+int worker_begin_wait(struct worker *w, uint64_t owner)
 {
 	struct crew *c = &w->m->crew;
 	bool room;
@@ -242,7 +242,7 @@ int worker_waits(struct worker *w, uint64_t owner)
 		w->waiting = true;
 		w->owner = owner;
 		c->n_waiting++;
-		step_aside(w);
+		worker_uncount(w);
 	}
 	pthread_mutex_unlock(&c->lock);
 	return room ? 0 : -ENOLCK;
@@ -259,18 +259,18 @@ bool worker_interrupted(struct worker *w)
 	return yes;
 }
 
-bool crew_stops_waits(const struct crew *c)
+bool crew_must_end_waits(const struct crew *c)
 {
 	return c->stop && c->n == c->n_waiting;
 }
 
-bool worker_gives_up(struct worker *w)
+bool worker_was_cancelled(struct worker *w)
 {
 	struct crew *c = &w->m->crew;
 	bool yes;
 
 	pthread_mutex_lock(&c->lock);
-	yes = w->interrupted || crew_stops_waits(c);
+	yes = w->interrupted || crew_must_end_waits(c);
 	pthread_mutex_unlock(&c->lock);
 	return yes;
 }
@@ -287,7 +287,7 @@ void worker_cancel_wait(struct worker *w)
 	pthread_mutex_lock(&c->lock);
 }
 
-void req_again(struct worker *w)
+void req_resend(struct worker *w)
 {
 	fuse_req_t req = req_take(w);
 
@@ -345,7 +345,7 @@ static void reap_one(struct worker *w)
 		fuse_reply_err(req, EINTR);
 }
 
-void crew_nap(struct crew *c, pthread_cond_t *cond, long ms)
+void crew_timedwait(struct crew *c, pthread_cond_t *cond, long ms)
 {
 	struct timespec ts;
 
@@ -376,7 +376,7 @@ static void *reap(void *arg)
 			reap_one(&c->workers[i]);
 			pthread_mutex_lock(&c->lock);
 		}
-		crew_nap(c, &c->interrupt, 20); /* another signal may follow: check again */
+		crew_timedwait(c, &c->interrupt, 20); /* another signal may follow: check again */
 	}
 	return NULL;
 }

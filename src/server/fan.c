@@ -100,7 +100,7 @@ int fan_sync(struct server *srv, struct fan *f, const struct meta_node *n, enum 
 			f->sync[i].at.recorded = l->ends[i];
 		if (which != SYNC_ALL && n->unsynced) {
 			f->sync[i].unsynced = n->unsynced[i].verifier;
-			f->sync[i].written = n->unsynced[i].left;
+			f->sync[i].written = n->unsynced[i].last_write;
 		}
 		c = server_call(srv, q->trace, OP_SYNC, &f->sync[i], &f->object[i]);
 		if (brief)

@@ -26,7 +26,7 @@ static void squash(struct wire_req_head *h)
 bool sreq_may_be_root(const struct sreq *s)
 {
 	return s->link->role == LINK_SERVER ||
-	       (s->link->acts_for.any && !conf_squashes(s->srv->doors, &s->link->from));
+	       (s->link->acts_for.any && !conf_squashes(s->srv->auth_conf, &s->link->from));
 }
 
 int sreq_identify(struct sreq *s)
@@ -39,7 +39,7 @@ int sreq_identify(struct sreq *s)
 			     s->row->wire->name, h->uid, h->gid, l->acts_for.uid);
 		return -EPERM;
 	}
-	if (l->role != LINK_SERVER && conf_squashes(s->srv->doors, &l->from))
+	if (l->role != LINK_SERVER && conf_squashes(s->srv->auth_conf, &l->from))
 		squash(h);
 	s->cred = (struct cred){ h->uid, h->gid, h->n_gids, h->gids };
 	return 0;

@@ -60,7 +60,7 @@ bool mapped_read(struct object *o, const struct extent *pieces, size_t n, uint64
 
 bool mapped_can_write(const struct loop *l, struct object *o, uint64_t lo, uint64_t hi)
 {
-	return l->in_memory && hi - lo <= HULL_MAX && hi <= object_end(o) &&
+	return l->on_tmpfs && hi - lo <= HULL_MAX && hi <= object_end(o) &&
 	       object_cached(o, lo, hi - lo);
 }
 

@@ -89,7 +89,7 @@ static int open_pattern(struct sreq *s, struct data_state *d, const struct wire_
 	d->pattern = list;
 	r = pattern_tile(&list->tiled, list->type, p->base, p->upto);
 	if (!r)
-		portion_init(&list->portion, &list->tiled, &l, p->index, p->begin);
+		extent_iter_init(&list->iter, &list->tiled, &l, p->index, p->begin);
 	return r;
 }
 
@@ -107,7 +107,7 @@ static bool pattern_finds(struct pattern_list *p)
 {
 	struct extent e;
 
-	return portion_next(&p->portion, &e, NULL, 1, 1) || p->portion.c.pos < p->tiled.total;
+	return extent_iter_next(&p->iter, &e, NULL, 1, 1) || p->iter.c.pos < p->tiled.total;
 }
 
 static void pattern_free(struct data_state *d)

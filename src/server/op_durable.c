@@ -84,7 +84,7 @@ static void note_object(struct sreq *s, uint32_t i)
 		.index = i,
 		.unsynced = st->node.unsynced[i].verifier,
 		.end = lost ? MARK_LOST : 0,
-		.blocks = (uint64_t)st->node.unsynced[i].left,
+		.blocks = (uint64_t)st->node.unsynced[i].last_write,
 	};
 }
 

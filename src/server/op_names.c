@@ -86,7 +86,7 @@ int do_getattr(struct sreq *s)
 
 	s->ino = a->h.ino;
 	if (!e) /* a client that saw the name removed must not see the old link count */
-		e = meta_at_rest(s->srv->meta, a->h.ino);
+		e = meta_check_unlocked(s->srv->meta, a->h.ino);
 	if (!e && inode_is_gone(s->srv, &n)) /* its objects are fenced for good, or will be */
 		e = -ESTALE;
 	if (e)

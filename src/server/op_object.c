@@ -82,7 +82,8 @@ static bool sync_step(struct req *q)
 		answer(s);
 		if (!q->error)
 			q->error = whole(s, &a->at, 0);
-		if (!q->error && a->unsynced && !disk_kept(s->srv->disk, a->unsynced, a->written))
+		if (!q->error && a->unsynced &&
+		    !disk_data_survived(s->srv->disk, a->unsynced, a->written))
 			q->error = -EIO;
 		return reply(s);
 	}

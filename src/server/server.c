@@ -107,7 +107,7 @@ static void open_net(struct server *s, const struct server_opts *o)
 				   .timeout_ms = s->conf->timeout_s * 1000,
 				   .map_version = s->map.version,
 				   .has_server_key = true,
-				   .named_keys = s->doors };
+				   .named_keys = s->auth_conf };
 
 	memcpy(id.client_key, o->client_key, KEY_BYTES);
 	memcpy(id.server_key, o->server_key, KEY_BYTES);
@@ -197,7 +197,7 @@ int server_start(const struct server_opts *o, struct server **out, char *err, si
 		return -ENOMEM;
 	err[0] = 0;
 	s->loop = o->loop;
-	s->conf = s->doors = o->conf;
+	s->conf = s->auth_conf = o->conf;
 	s->target = o->target;
 	s->max_removing = o->limits.removing ? o->limits.removing : MAX_REMOVING;
 	s->self = &o->conf->targets[o->target];
@@ -228,7 +228,7 @@ int server_start(const struct server_opts *o, struct server **out, char *err, si
 
 void server_reread(struct server *s, const struct conf *c, const uint8_t client_key[KEY_BYTES])
 {
-	s->doors = s->net.id.named_keys = c;
+	s->auth_conf = s->net.id.named_keys = c;
 	memcpy(s->net.id.client_key, client_key, KEY_BYTES);
 	net_recheck_keys(&s->net);
 }

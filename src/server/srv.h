@@ -63,7 +63,7 @@ struct backlog {
 struct server {
 	struct loop *loop;
 	const struct conf *conf;
-	const struct conf *doors; /* the source of keys and networks: conf, or a newer one */
+	const struct conf *auth_conf; /* the source of keys and networks: conf, or a newer one */
 	const struct conf_target *self;
 	uint32_t target;
 	struct net net;

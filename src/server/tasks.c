@@ -88,7 +88,7 @@ static int start(struct task *t)
 	/* settled and closed by all writers: no fence is needed, and the reported size holds */
 	died = t->node.attr.unsettled || t->inode->orphaned;
 	t->epoch = died ? t->node.epoch + 1 : 0;
-	t->size = !died && t->node.within ? t->node.attr.size : INT64_MAX;
+	t->size = !died && t->node.objects_within_size ? t->node.attr.size : INT64_MAX;
 	return 0;
 }
 

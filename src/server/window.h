@@ -17,7 +17,7 @@
 struct pattern_list {
 	struct type *type;
 	struct pattern tiled;
-	struct portion portion;
+	struct extent_iter iter;
 	struct extent batch[PATTERN_BATCH];
 };
 

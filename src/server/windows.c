@@ -34,10 +34,10 @@ static bool refill(struct bulk *b)
 {
 	struct pattern_list *p = b->pattern;
 
-	if (!p || p->portion.c.pos == p->tiled.total)
+	if (!p || p->iter.c.pos == p->tiled.total)
 		return false;
 	b->n_list =
-		(uint32_t)portion_next(&p->portion, p->batch, NULL, PATTERN_BATCH, WINDOW_BYTES);
+		(uint32_t)extent_iter_next(&p->iter, p->batch, NULL, PATTERN_BATCH, WINDOW_BYTES);
 	b->i = 0;
 	return b->n_list;
 }
@@ -56,13 +56,13 @@ static void add(struct window *w, uint64_t off, uint64_t n)
 	w->len += n;
 }
 
-/* Expands more of the pattern for a window that has pieces already, within PORTION_STEPS. */
+/* Expands more of the pattern for a window that has pieces already, within EXTENT_ITER_STEPS. */
 static bool more_of_list(struct bulk *b, const struct window *w, int *steps)
 {
-	bool found = w->n && b->n_list == PATTERN_BATCH && *steps < PORTION_STEPS && refill(b);
+	bool found = w->n && b->n_list == PATTERN_BATCH && *steps < EXTENT_ITER_STEPS && refill(b);
 
 	if (found)
-		*steps += b->pattern->portion.steps;
+		*steps += b->pattern->iter.steps;
 	return found;
 }
 
@@ -145,7 +145,7 @@ bool window_stops(const struct window *w)
 static bool more(struct window *w)
 {
 	const struct pattern_list *p = w->bulk->pattern;
-	bool yes = !window_stops(w) && p && p->portion.c.pos < p->tiled.total;
+	bool yes = !window_stops(w) && p && p->iter.c.pos < p->tiled.total;
 
 	if (yes)
 		req_yield(&w->q);
@@ -283,7 +283,7 @@ void bulk_start(struct bulk *b)
 {
 	struct sreq *s = b->s;
 	uint64_t total = b->pattern ? b->mem->length : 0;
-	uint64_t most = b->write && !b->from && s->srv->loop->in_memory ? STORED_WINDOWS : WINDOWS;
+	uint64_t most = b->write && !b->from && s->srv->loop->on_tmpfs ? STORED_WINDOWS : WINDOWS;
 
 	for (uint32_t i = 0; i < b->n_list; i++)
 		total += b->list[i].length;

@@ -136,11 +136,11 @@ static void divide(const struct pattern *p, uint64_t at, uint64_t end)
 
 	end = MIN(end, at + 4096);
 	for (uint32_t i = 0; i < l.width; i++) {
-		struct portion s;
+		struct extent_iter s;
 
-		portion_init(&s, p, &l, i, at);
+		extent_iter_init(&s, p, &l, i, at);
 		while (s.c.pos < end) {
-			size_t n = portion_next(&s, out, pos, WALK, 1000);
+			size_t n = extent_iter_next(&s, out, pos, WALK, 1000);
 
 			for (size_t k = 0; k < n; k++) {
 				uint64_t behind = MIN(pos[k] + out[k].length, end);

@@ -421,19 +421,19 @@ static void floors_survive(struct world *w)
 	struct target *t = &w->targets[0];
 	struct sheaf_handle h[FENCED] = { 0 };
 	uint64_t floors[FENCED];
-	size_t in_memory = 0;
+	size_t n_loaded = 0;
 
 	start_with_few(w, 0);
 	make_fenced(w, h);
 	for (int i = 0; i < FENCED && !w->failed; i++)
-		floors[i] = peek_floor(peek_disk(t->server), h[i].ino, &in_memory);
+		floors[i] = peek_floor(peek_disk(t->server), h[i].ino, &n_loaded);
 	if (w->failed)
 		return;
-	if (in_memory < FENCED)
+	if (n_loaded < FENCED)
 		scene_met(w);
 	lose_power(w);
 	for (int i = 0; i < FENCED && !w->failed; i++) {
-		uint64_t now = peek_floor(peek_disk(t->server), h[i].ino, &in_memory);
+		uint64_t now = peek_floor(peek_disk(t->server), h[i].ino, &n_loaded);
 
 		scene_check(w, floors[i] && now >= floors[i],
 			    "the floor of file %d was %llu and is %llu", i,
@@ -448,7 +448,7 @@ static void floor_on_disk_refuses(struct world *w)
 	struct target *t = &w->targets[1];
 	struct sheaf_handle h[FENCED] = { 0 }, cut;
 	struct cfile *f;
-	size_t in_memory = 0;
+	size_t n_loaded = 0;
 
 	start_with_few(w, 1);
 	f = scene_open(w, 1, "f", O_CREAT | O_RDWR);
@@ -459,9 +459,9 @@ static void floor_on_disk_refuses(struct world *w)
 	make_fenced(w, h);
 	scene_down(w, 1, sim_chance(&w->sim, 500000));
 	scene_up(w, 1);
-	if (w->failed || !peek_floor(peek_disk(t->server), cut.ino, &in_memory))
+	if (w->failed || !peek_floor(peek_disk(t->server), cut.ino, &n_loaded))
 		return;
-	if (in_memory < FENCED && !peek_stale(t->server))
+	if (n_loaded < FENCED && !peek_stale(t->server))
 		scene_met(w);
 	write_as(w, 1, f, near_and_far + 1, 1);
 	scene_check(w, peek_stale(t->server), "a capability from before a truncate is good again");

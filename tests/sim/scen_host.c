@@ -12,7 +12,7 @@ static void share_host(struct world *w)
 {
 	for (uint32_t i = 0; i < w->sim.n_nodes; i++) {
 		w->sim.nodes[i]->host = SIM_MAX_NODES;
-		w->sim.nodes[i]->in_memory = true;
+		w->sim.nodes[i]->on_tmpfs = true;
 	}
 	for (uint32_t i = 0; i < w->conf.n_targets; i++) { /* a restart makes the servers notice */
 		scene_down(w, i, false);
@@ -275,7 +275,8 @@ static void wrong_server_then_none(struct world *w)
 	r = scene_end(w, c);
 	if (w->sim.injected[SIM_WRONG_SERVER])
 		scene_met(w);
-	scene_check(w, op_soft(r), "a lookup without a server is answered with %d", (int)r);
+	scene_check(w, is_network_error(r), "a lookup without a server is answered with %d",
+		    (int)r);
 }
 
 const struct scenario scenes_host[] = {

@@ -16,9 +16,9 @@ static bool format(struct world *w, struct target *t, bool kill)
 
 	for (int i = 0; i < TRIES; i++) {
 		if (kill && i == 0)
-			t->node->strike_in = 1 + (uint32_t)sim_below(&w->sim, FORMAT_OPS);
+			t->node->crash_in_ops = 1 + (uint32_t)sim_below(&w->sim, FORMAT_OPS);
 		r = server_format_again(&t->node->env, &w->conf, t->id, err, sizeof(err));
-		t->node->strike_in = 0;
+		t->node->crash_in_ops = 0;
 		if (!r && t->node->up)
 			return i == 0;
 		if (!t->node->up)
@@ -45,18 +45,18 @@ static void just_crashed(void *arg, bool power)
 }
 
 /* A format was interrupted and its repetition succeeded: a power loss must not take any of it. */
-static void format_again(struct world *w, void (*struck)(void *arg, bool power))
+static void format_again(struct world *w, void (*crashed)(void *arg, bool power))
 {
 	struct target *t = &w->targets[1];
 
 	w->conf.n_targets = 2;
 	target_make(w, 1);
-	t->node->struck = struck;
-	w->sim.faults.sync_eio = struck ? 0 : 300000;
-	if (!format(w, t, struck))
+	t->node->crashed = crashed;
+	w->sim.faults.sync_eio = crashed ? 0 : 300000;
+	if (!format(w, t, crashed))
 		scene_met(w);
 	w->sim.faults.sync_eio = 0;
-	t->node->struck = target_struck;
+	t->node->crashed = target_crashed;
 	sim_node_crash(t->node);
 	scene_up(w, 1);
 }

@@ -71,9 +71,9 @@ static bool is_allowed(const struct append_lane *l, int64_t e)
 {
 	const struct world *w = l->p->a->w;
 
-	if (op_soft(e))
+	if (is_network_error(e))
 		return w->sim.now - l->started >= (w->conf.timeout_s - 1) * NSEC_PER_SEC;
-	if ((e == -ESTALE || e == -EIO) && l->p->a->exiles != l->p->exiles)
+	if ((e == -ESTALE || e == -EIO) && l->p->a->isolations != l->p->isolations)
 		return true;
 	if (e == -EIO)
 		return w->enabled[FAULT_DISK] || w->enabled[FAULT_META] || w->n_unclean;
@@ -139,7 +139,7 @@ static struct cop *begin(struct append_lane *l, enum append_kind kind)
 	l->began = ++a->w->seq;
 	l->started = a->w->sim.now;
 	if (kind == APPEND_OPEN)
-		l->p->exiles = a->exiles;
+		l->p->isolations = a->isolations;
 	return c;
 }
 
@@ -262,7 +262,7 @@ static void see_word(struct world *w, uint64_t off, uint64_t word)
 		return;
 	}
 	if (r->base != UINT64_MAX && r->base != base && w->n_starts == w->conf.n_targets &&
-	    !w->actors[r->client].exiles)
+	    !w->actors[r->client].isolations)
 		world_fail(w, NO_FILE, "append %u is at %llu and at %llu", rec,
 			   (unsigned long long)r->base, (unsigned long long)base);
 	if (base != r->base)

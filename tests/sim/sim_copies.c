@@ -60,7 +60,7 @@ static bool is_unsure(const struct op *op)
 
 static bool is_usable(const struct handle *h, int flags)
 {
-	return h->cf && !h->busy && !h->f->wild && !h->f->n_busy &&
+	return h->cf && !h->busy && !h->f->unchecked && !h->f->n_busy &&
 	       (flags < 0 || h->flags == O_RDWR || h->flags == flags);
 }
 
@@ -240,7 +240,7 @@ static void think(void *arg)
 		a->changed = (struct changed){ op->h, op->ext[0].offset, op->total };
 	op_begin(op);
 	if (op->kind == DO_COPY)
-		faults_ambush(w, DO_COPY);
+		faults_after_sync(w, DO_COPY);
 	if (sim_chance(&w->sim, 100000))
 		faults_lose_answer(a);
 }
@@ -385,6 +385,6 @@ bool copies_failed(struct op *op)
 	if (op->kind != DO_COPY || op->expect)
 		return false;
 	model_copy_end(op, false, 0);
-	return !op->result || op_soft(op->result) || op->a->exiles != op->h->exiles ||
-	       op->a->exiles != op->from->exiles;
+	return !op->result || is_network_error(op->result) ||
+	       op->a->isolations != op->h->isolations || op->a->isolations != op->from->isolations;
 }

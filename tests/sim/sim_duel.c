@@ -111,10 +111,10 @@ static bool is_allowed(const struct duel_lane *l, int64_t e)
 	const struct world *w = a->w;
 	uint64_t took = w->sim.now - l->started;
 
-	if (op_soft(e))
+	if (is_network_error(e))
 		return took >= (w->conf.timeout_s - 1) * NSEC_PER_SEC;
 	if (e == -ESTALE || e == -EIO)
-		if (a->exiles != l->exiles)
+		if (a->isolations != l->isolations)
 			return true;
 	if (e == -EIO)
 		return w->enabled[FAULT_DISK] || w->enabled[FAULT_META] || w->n_unclean;
@@ -193,8 +193,8 @@ static struct cop *begin(struct duel_lane *l, enum duel_kind kind)
 	l->unclean = w->n_unclean;
 	l->healed = !w->n_unclean || w->duel.healed == w->n_unclean;
 	if (kind == DUEL_OPEN)
-		l->d->exiles = a->exiles;
-	l->exiles = l->d->exiles;
+		l->d->isolations = a->isolations;
+	l->isolations = l->d->isolations;
 	return c;
 }
 
@@ -249,7 +249,7 @@ static void go(struct duel_lane *l)
 			client_open(begin(l, DUEL_OPEN), root, PATH, O_RDWR, 0, NULL);
 		return;
 	}
-	w->count->duel_beside += n_busy(l->d) > 0;
+	w->count->duel_overlaps += n_busy(l->d) > 0;
 	l->iov = (struct iovec){ l->mem, all->total };
 	if (what < 8 && all->n_cuts < DUEL_WRITES)
 		start_cut(l);

@@ -112,9 +112,9 @@ bool sim_inject(struct sim *s, enum sim_injected what, uint32_t per_million)
 	return yes;
 }
 
-uint64_t sim_aside(struct sim *s, uint64_t n)
+uint64_t sim_second_below(struct sim *s, uint64_t n)
 {
-	return n ? hash_u64(hash_u64(s->seed) + ++s->n_aside) % n : 0;
+	return n ? hash_u64(hash_u64(s->seed) + ++s->n_second) % n : 0;
 }
 
 uint64_t sim_delay(struct sim *s, uint64_t lo, uint64_t hi)

@@ -31,7 +31,7 @@ struct sim_faults {
 	uint64_t net_min, net_max; /* time until a piece arrives */
 	uint64_t io_min, io_max; /* duration of a file access */
 	uint64_t sync_min, sync_max; /* duration of a sync of a file or a directory */
-	uint32_t job_struck; /* a job: the node goes down between two of its file operations */
+	uint32_t job_crash; /* a job: the node goes down between two of its file operations */
 	/* time until a job runs; time until its completion is reported */
 	uint64_t job_min, job_max;
 	uint64_t turn_ns; /* cost of one turn of a loop */
@@ -83,7 +83,7 @@ struct sim_bounds {
 
 struct sim {
 	uint64_t seed, rng[4];
-	uint64_t n_aside; /* numbers taken from the second generator */
+	uint64_t n_second; /* numbers taken from the second generator */
 	uint64_t now, seq;
 	uint64_t hash, n_events, n_turns; /* the trace */
 	struct sim_bounds bounds;
@@ -118,7 +118,7 @@ struct sim_node {
 	/* time of the last change of the rate; its clock at that time */
 	uint64_t rate_at, rate_from;
 	uint64_t capacity; /* size of its disk in bytes; 0: no limit */
-	bool in_memory; /* its files need no disk accesses, but survive a power loss like others */
+	bool on_tmpfs; /* its files need no disk accesses, but survive a power loss like others */
 	struct list loops;
 	struct list workers;
 	struct sim_sock **socks; /* by descriptor */
@@ -129,12 +129,12 @@ struct sim_node {
 	void *torn_arg;
 	void (*synced)(void *arg); /* called after a successful sync of a file, or NULL */
 	void *synced_arg;
-	/* The node goes down before its strike_in-th file operation from now; 0: it does not. */
-	uint32_t strike_in;
-	bool (*may_be_struck)(void *arg); /* asked before a strike within a job, or NULL */
-	/* called when strike_in has run out: the node must go down */
-	void (*struck)(void *arg, bool power);
-	void *struck_arg;
+	/* The node goes down before its crash_in_ops-th file operation from now; 0: it does not. */
+	uint32_t crash_in_ops;
+	bool (*may_crash)(void *arg); /* asked before a strike within a job, or NULL */
+	/* called when crash_in_ops has run out: the node must go down */
+	void (*crashed)(void *arg, bool power);
+	void *crashed_arg;
 };
 
 /* Sets the defaults: delays and partial transfers, but no failures. */
@@ -179,7 +179,7 @@ uint64_t sim_below(struct sim *s, uint64_t n); /* 0 .. n-1; 0 for n = 0 */
 uint64_t sim_between(struct sim *s, uint64_t lo, uint64_t hi); /* both bounds included */
 bool sim_chance(struct sim *s, uint32_t per_million);
 /* 0 .. n-1 from a second generator: code that uses it does not change runs without that code. */
-uint64_t sim_aside(struct sim *s, uint64_t n);
+uint64_t sim_second_below(struct sim *s, uint64_t n);
 void sim_trace(struct sim *s, uint32_t kind, uint32_t node, uint64_t size);
 
 void sim_lintest(void); /* part of sim_selftest() */

@@ -121,10 +121,10 @@ bool fault_explains(const struct actor *a, uint64_t started, int64_t e)
 {
 	const struct world *w = a->w;
 
-	if (op_soft(e))
+	if (is_network_error(e))
 		return w->sim.now - started >= (w->conf.timeout_s - 1) * NSEC_PER_SEC;
 	if (e == -EIO || e == -ESTALE)
-		return a->exiles || w->enabled[FAULT_META] || w->n_unclean;
+		return a->isolations || w->enabled[FAULT_META] || w->n_unclean;
 	return e == -ENOSPC && (w->enabled[FAULT_META] || w->enabled[FAULT_FULL]);
 }
 

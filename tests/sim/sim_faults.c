@@ -10,7 +10,7 @@
 #define JUMP_MAX (20 * 60 * NSEC_PER_SEC)
 #define DRIFT_MAX 20000 /* ppm */
 #define START_OPS 40 /* file operations of a start or a stop, roughly */
-#define JOB_STRUCK 20000
+#define JOB_CRASH 20000
 /* a client has a link again within this time after a partition */
 #define COME_BACK_NS (2 * NSEC_PER_SEC)
 
@@ -20,7 +20,7 @@ const char *const fault_names[] = {
 	[FAULT_ONE_WAY] = "one-way partitions",
 	[FAULT_KILL] = "kills",
 	[FAULT_POWER] = "power losses",
-	[FAULT_RELAPSE] = "crashes in recovery",
+	[FAULT_RECOVERY] = "crashes in recovery",
 	[FAULT_TORN] = "torn commits",
 	[FAULT_SYNCED] = "power losses right after a sync",
 	[FAULT_STOP] = "clean stops",
@@ -28,7 +28,7 @@ const char *const fault_names[] = {
 	[FAULT_FULL] = "full disks",
 	[FAULT_META] = "database errors",
 	[FAULT_DEATH] = "dead clients",
-	[FAULT_EXILE] = "exiles",
+	[FAULT_ISOLATED] = "isolations",
 	[FAULT_JUMP] = "clock jumps",
 	[FAULT_DRIFT] = "drifting clocks",
 	[FAULT_REPLACED] = "replaced clients",
@@ -73,13 +73,13 @@ int target_start(struct target *t)
 	return r;
 }
 
-static void relapse(void *arg)
+static void crash_in_recovery(void *arg)
 {
 	struct target *t = arg;
 
 	if (!t->server || t->w->healing)
 		return;
-	t->w->count->faults[FAULT_RELAPSE]++;
+	t->w->count->faults[FAULT_RECOVERY]++;
 	target_down(t, sim_chance(&t->w->sim, 500000));
 }
 
@@ -99,13 +99,13 @@ static void torn(void *arg)
 	struct target *t = arg;
 
 	if (t->server)
-		target_down(t, t->power_went);
+		target_down(t, t->lost_power);
 }
 
 /* From now on the target's calls have no effect; its objects are destroyed in the next event. */
 static void go_down(struct target *t, bool power)
 {
-	t->power_went = power;
+	t->lost_power = power;
 	if (power)
 		sim_node_crash(t->node);
 	else
@@ -113,16 +113,16 @@ static void go_down(struct target *t, bool power)
 	sim_after(&t->w->sim, 1, torn, t);
 }
 
-void target_struck(void *arg, bool power)
+void target_crashed(void *arg, bool power)
 {
 	struct target *t = arg;
 
 	world_note(t->w, 0, "target %u goes down between two file operations", t->id);
-	t->w->count->faults[t->within]++;
+	t->w->count->faults[t->crash_kind]++;
 	go_down(t, power);
 }
 
-bool target_may_be_struck(void *arg)
+bool target_may_crash(void *arg)
 {
 	struct target *t = arg;
 	struct world *w = t->w;
@@ -134,13 +134,13 @@ bool target_may_be_struck(void *arg)
 }
 
 /* Sometimes makes the target go down in the middle of the start or stop that follows. */
-static void plan_strike(struct target *t, enum fault f)
+static void plan_crash(struct target *t, enum fault f)
 {
 	struct sim *s = &t->w->sim;
 
-	t->within = f;
-	if (t->w->enabled[FAULT_JOB] && sim_aside(s, 3) == 0 && target_may_be_struck(t))
-		t->node->strike_in = 1 + (uint32_t)sim_aside(s, START_OPS);
+	t->crash_kind = f;
+	if (t->w->enabled[FAULT_JOB] && sim_second_below(s, 3) == 0 && target_may_crash(t))
+		t->node->crash_in_ops = 1 + (uint32_t)sim_second_below(s, START_OPS);
 }
 
 /* Within a write of the target's database: mostly a power loss, sometimes a kill. */
@@ -149,18 +149,18 @@ void target_torn(void *arg)
 	struct target *t = arg;
 
 	t->w->count->faults[FAULT_TORN]++;
-	go_down(t, sim_aside(&t->w->sim, 4) != 0);
+	go_down(t, sim_second_below(&t->w->sim, 4) != 0);
 }
 
-static void end_strike(struct target *t)
+static void cancel_crash(struct target *t)
 {
-	t->node->strike_in = 0;
-	t->within = FAULT_JOB;
+	t->node->crash_in_ops = 0;
+	t->crash_kind = FAULT_JOB;
 }
 
 static void plan_reclaim_cuts(struct world *w);
 
-static void lost_power(struct target *t)
+static void note_power_loss(struct target *t)
 {
 	t->losses++;
 	t->last_loss = t->w->sim.now;
@@ -171,9 +171,9 @@ static void lost_power(struct target *t)
 static void start_torn(struct target *t)
 {
 	t->w->n_unclean++;
-	sim_db_crash(t->node, t->power_went);
-	if (t->power_went)
-		lost_power(t);
+	sim_db_crash(t->node, t->lost_power);
+	if (t->lost_power)
+		note_power_loss(t);
 	sim_after(&t->w->sim, NSEC_PER_SEC, target_restart, t);
 }
 
@@ -188,15 +188,16 @@ void target_restart(void *arg)
 	if (!t->node->up)
 		sim_node_restart(t->node);
 	world_note(w, 0, "target %u starts", t->id);
-	plan_strike(t, FAULT_START);
+	plan_crash(t, FAULT_START);
 	r = target_start(t);
-	end_strike(t);
+	cancel_crash(t);
 	if (!r && t->node->up)
 		join_look(t);
 	if (!r) {
 		plan_reclaim_cuts(w);
-		if (w->enabled[FAULT_RELAPSE] && !w->healing && sim_chance(&w->sim, 300000))
-			sim_after(&w->sim, sim_between(&w->sim, 1, 60 * NSEC_PER_MSEC), relapse, t);
+		if (w->enabled[FAULT_RECOVERY] && !w->healing && sim_chance(&w->sim, 300000))
+			sim_after(&w->sim, sim_between(&w->sim, 1, 60 * NSEC_PER_MSEC),
+				  crash_in_recovery, t);
 		return;
 	}
 	if (!t->node->up)
@@ -241,7 +242,7 @@ void target_down(struct target *t, bool power)
 	loop_fini(&t->loop);
 	w->n_unclean++;
 	if (power)
-		lost_power(t);
+		note_power_loss(t);
 	if (!w->healing)
 		sim_after(&w->sim, outage(w), target_restart, t);
 }
@@ -251,7 +252,7 @@ static void target_stop(void *arg)
 {
 	struct target *t = arg;
 	struct world *w = t->w;
-	bool struck;
+	bool crashed;
 	int r;
 
 	if (!t->server || !t->stopping || w->failed)
@@ -262,22 +263,22 @@ static void target_stop(void *arg)
 	}
 	peek_counters(t->server, w->count);
 	join_look(t);
-	plan_strike(t, FAULT_HALT);
+	plan_crash(t, FAULT_HALT);
 	r = server_stop(t->server);
-	end_strike(t);
-	struck = !t->node->up;
+	cancel_crash(t);
+	crashed = !t->node->up;
 	world_note(w, 0, "target %u has stopped: %d", t->id, r);
-	if (r && !struck && !w->enabled[FAULT_DISK] && !w->enabled[FAULT_FULL])
+	if (r && !crashed && !w->enabled[FAULT_DISK] && !w->enabled[FAULT_FULL])
 		world_fail(w, 0, "target %u does not stop cleanly: %d", t->id, r);
-	if (r || struck) /* the next start has a new verifier */
+	if (r || crashed) /* the next start has a new verifier */
 		w->n_unclean++;
 	t->server = NULL;
 	t->stopping = false;
 	loop_fini(&t->loop);
 	sim_node_kill(t->node);
-	sim_db_crash(t->node, struck && t->power_went);
-	if (struck && t->power_went)
-		lost_power(t);
+	sim_db_crash(t->node, crashed && t->lost_power);
+	if (crashed && t->lost_power)
+		note_power_loss(t);
 	if (!w->healing)
 		sim_after(&w->sim, outage(w), target_restart, t);
 }
@@ -347,7 +348,7 @@ void actor_die(struct actor *a)
 	race_abandon(a);
 	duel_abandon(a);
 	appends_abandon(a);
-	ways_abandon(a);
+	paths_abandon(a);
 	acls_abandon(a);
 	locker_died(a);
 	for (int i = 0; i < N_HANDLES; i++) {
@@ -404,7 +405,7 @@ static struct outage *outage_of(struct world *w, const struct sim_node *a, const
 }
 
 /* Nothing that a sends reaches b. */
-static void silence(struct world *w, struct sim_node *a, struct sim_node *b, uint64_t d)
+static void hold_messages(struct world *w, struct sim_node *a, struct sim_node *b, uint64_t d)
 {
 	struct sim *s = &w->sim;
 	struct split *p;
@@ -436,7 +437,7 @@ void faults_partition(struct world *w, struct sim_node *a, struct sim_node *b, u
 		o->began = now;
 	end = MIN(now + d, o->began + longest_outage(w));
 	if (end > now)
-		silence(w, a, b, end - now);
+		hold_messages(w, a, b, end - now);
 }
 
 static void partition(struct world *w, bool one_way)
@@ -455,7 +456,7 @@ static void partition(struct world *w, bool one_way)
 /* Cuts a client off for longer than its lease: its sessions end, its files are settled without
  * it. Some calls last longer than the lease. If only the answers are lost, the calls have been
  * executed. */
-void faults_exile(struct actor *a, const struct target *from)
+void faults_isolate(struct actor *a, const struct target *from)
 {
 	struct world *w = a->w;
 	struct sim *s = &w->sim;
@@ -463,13 +464,13 @@ void faults_exile(struct actor *a, const struct target *from)
 	uint64_t d = sim_between(s, (lease - 3) * NSEC_PER_SEC, longest * NSEC_PER_SEC);
 	bool deaf = sim_chance(s, 500000);
 
-	a->exiles++;
+	a->isolations++;
 	for (uint32_t i = 0; i < w->conf.n_targets; i++) {
 		if (from ? from != &w->targets[i] : i && sim_chance(s, 500000))
 			continue;
-		silence(w, w->targets[i].node, a->node, d);
+		hold_messages(w, w->targets[i].node, a->node, d);
 		if (!deaf)
-			silence(w, a->node, w->targets[i].node, d);
+			hold_messages(w, a->node, w->targets[i].node, d);
 	}
 }
 
@@ -501,11 +502,11 @@ static void drift(struct world *w)
 void faults_choose(struct world *w)
 {
 	static const uint32_t chance[] = {
-		[FAULT_CUT] = 600000,	 [FAULT_PARTITION] = 250000, [FAULT_ONE_WAY] = 150000,
-		[FAULT_KILL] = 350000,	 [FAULT_POWER] = 400000,     [FAULT_RELAPSE] = 300000,
-		[FAULT_TORN] = 100000,	 [FAULT_STOP] = 250000,	     [FAULT_DISK] = 150000,
-		[FAULT_FULL] = 100000,	 [FAULT_META] = 100000,	     [FAULT_DEATH] = 150000,
-		[FAULT_EXILE] = 120000,	 [FAULT_JUMP] = 150000,	     [FAULT_DRIFT] = 150000,
+		[FAULT_CUT] = 600000,	   [FAULT_PARTITION] = 250000, [FAULT_ONE_WAY] = 150000,
+		[FAULT_KILL] = 350000,	   [FAULT_POWER] = 400000,     [FAULT_RECOVERY] = 300000,
+		[FAULT_TORN] = 100000,	   [FAULT_STOP] = 250000,      [FAULT_DISK] = 150000,
+		[FAULT_FULL] = 100000,	   [FAULT_META] = 100000,      [FAULT_DEATH] = 150000,
+		[FAULT_ISOLATED] = 120000, [FAULT_JUMP] = 150000,      [FAULT_DRIFT] = 150000,
 		[FAULT_SYNCED] = 250000,
 	};
 	struct sim *s = &w->sim;
@@ -514,7 +515,7 @@ void faults_choose(struct world *w)
 	 * change */
 	w->enabled[FAULT_REPLACED] = hash_u64(s->seed + 1) % 4 == 0;
 	w->enabled[FAULT_JOB] = hash_u64(s->seed + 21) % 5 == 0;
-	w->jobs_left = 1 + (uint32_t)sim_aside(s, 8);
+	w->jobs_left = 1 + (uint32_t)sim_second_below(s, 8);
 	if (sim_chance(s, 100000))
 		return; /* a calm run */
 	for (size_t i = 0; i < ARRAY_LEN(chance); i++)
@@ -541,8 +542,8 @@ static void strike(struct world *w, enum fault f)
 	case FAULT_JUMP:
 		jump(w);
 		break;
-	case FAULT_EXILE:
-		faults_exile(&w->actors[sim_below(s, w->n_actors)], NULL);
+	case FAULT_ISOLATED:
+		faults_isolate(&w->actors[sim_below(s, w->n_actors)], NULL);
 		break;
 	case FAULT_KILL:
 	case FAULT_POWER:
@@ -567,7 +568,7 @@ static void strike(struct world *w, enum fault f)
 	w->count->faults[f]++;
 }
 
-static void ambush(void *arg)
+static void crash_after_sync(void *arg)
 {
 	struct world *w = arg;
 
@@ -575,7 +576,7 @@ static void ambush(void *arg)
 		strike(w, FAULT_POWER);
 }
 
-void faults_ambush(struct world *w, enum do_kind kind)
+void faults_after_sync(struct world *w, enum do_kind kind)
 {
 	struct sim *s = &w->sim;
 
@@ -584,7 +585,7 @@ void faults_ambush(struct world *w, enum do_kind kind)
 	if (!sim_chance(s, kind == DO_TRUNCATE ? 200000 : 40000))
 		return;
 	w->faults_left--;
-	sim_after(s, sim_between(s, 1, NSEC_PER_MSEC), ambush, w);
+	sim_after(s, sim_between(s, 1, NSEC_PER_MSEC), crash_after_sync, w);
 }
 
 static void cut_off(void *arg)
@@ -771,7 +772,7 @@ void faults_start(struct world *w)
 
 	w->armed = true;
 	if (w->enabled[FAULT_JOB])
-		f->job_struck = JOB_STRUCK;
+		f->job_crash = JOB_CRASH;
 	if (w->enabled[FAULT_CUT]) {
 		f->cut = (uint32_t)sim_between(&w->sim, 100, 5000);
 		f->refuse = 50000;
@@ -809,7 +810,7 @@ void faults_heal(struct world *w)
 
 	w->healing = true;
 	f->cut = f->refuse = f->read_eio = f->write_eio = f->sync_eio = 0;
-	f->meta_eio = f->meta_full = f->meta_torn = f->job_struck = 0;
+	f->meta_eio = f->meta_full = f->meta_torn = f->job_crash = 0;
 	for (uint32_t i = 0; i < w->conf.n_targets; i++) {
 		w->targets[i].node->capacity = 0;
 		w->targets[i].stopping = w->targets[i].stopping && w->targets[i].server;

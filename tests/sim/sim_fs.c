@@ -404,9 +404,9 @@ struct sim_fs *sim_fs_of(struct env *e)
 {
 	struct sim_node *n = sim_node_of(e);
 
-	if (n->up && n->strike_in && !--n->strike_in) {
+	if (n->up && n->crash_in_ops && !--n->crash_in_ops) {
 		sim_db_stop(n);
-		n->struck(n->struck_arg, sim_aside(n->sim, 2));
+		n->crashed(n->crashed_arg, sim_second_below(n->sim, 2));
 	}
 	return n->up ? n->fs : NULL;
 }
@@ -897,11 +897,11 @@ static void fire_io(struct sim *s, struct sim_event *e)
 	struct io *io = e->arg;
 	struct sim_node *n = e->node;
 
-	if (io->kind == IO_CALL && s->faults.job_struck && n->may_be_struck &&
-	    sim_aside(s, 1000000) < s->faults.job_struck && n->may_be_struck(n->struck_arg))
-		n->strike_in = 2 + (uint32_t)sim_aside(s, JOB_OPS);
+	if (io->kind == IO_CALL && s->faults.job_crash && n->may_crash &&
+	    sim_second_below(s, 1000000) < s->faults.job_crash && n->may_crash(n->crashed_arg))
+		n->crash_in_ops = 2 + (uint32_t)sim_second_below(s, JOB_OPS);
 	io_perform(&n->env, io);
-	n->strike_in = 0;
+	n->crash_in_ops = 0;
 	if (!n->up) /* it went down within the job: no report */
 		return;
 	sim_loop_finished(io->loop->impl, report_io, io);
@@ -938,7 +938,7 @@ static void fs_submit(struct env *e, struct loop *l, struct io *io)
 
 	for (struct io *next; io && n->up; io = next) {
 		next = io->next;
-		if (n->in_memory && (io->kind == IO_READ || io->kind == IO_WRITE) &&
+		if (n->on_tmpfs && (io->kind == IO_READ || io->kind == IO_WRITE) &&
 		    sim_below(n->sim, 2)) {
 			io_perform(e, io);
 			io_finish(io);
@@ -959,8 +959,8 @@ static int fs_probe(struct env *e, struct loop *l, int dir, char *text, size_t n
 	struct sim_node *node = sim_node_of(e);
 
 	(void)dir;
-	l->in_memory = l->sends_files = node->in_memory;
-	snprintf(text, n, "simulated %s", node->in_memory ? "memory" : "disk");
+	l->on_tmpfs = l->sends_files = node->on_tmpfs;
+	snprintf(text, n, "simulated %s", node->on_tmpfs ? "memory" : "disk");
 	return node->up ? 0 : -EIO;
 }
 
@@ -971,7 +971,7 @@ static bool fs_cached(struct env *e, struct loop *l, int fd, uint64_t off, uint6
 	struct sim_fs *fs = sim_fs_of(e);
 	struct file *f = fs ? sim_fd_get(fs, fd) : NULL;
 	struct sim_node *n = sim_node_of(e);
-	bool there = f && (n->in_memory || sim_chance(n->sim, 500000));
+	bool there = f && (n->on_tmpfs || sim_chance(n->sim, 500000));
 
 	(void)l;
 	for (uint64_t no = off / PAGE; there && no * PAGE < off + len; no++)

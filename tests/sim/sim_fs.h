@@ -121,10 +121,11 @@ void sim_maps_free(struct sim_fs *fs);
 const char *sim_map(struct env *e, int fd, uint64_t len, bool writable);
 void sim_unmap(struct env *e, const char *base, uint64_t len);
 ssize_t sim_dir_path(struct env *e, int dir, char *path, size_t n);
-int sim_open_dir_cached(struct env *e, const char *path, uint64_t dev, uint64_t ino, bool *memory);
+int sim_open_dir_cached(struct env *e, const char *path, uint64_t dev, uint64_t ino,
+			bool *on_tmpfs);
 off_t sim_seek(struct env *e, int fd, off_t off, int whence);
 int sim_open_cached(struct env *e, int dir, const char *path);
 ssize_t sim_read_cached(struct env *e, int fd, const struct iovec *iov, int n, off_t off,
-			bool memory);
+			bool on_tmpfs);
 
 #endif

@@ -16,7 +16,7 @@
  * nothing of a join). No map loses a target or gets a lower version, whatever went down. A map has
  * the right incarnation of each target's storage.
  *
- * All numbers come from sim_aside(): seeds without a join do not change. */
+ * All numbers come from sim_second_below(): seeds without a join do not change. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -43,7 +43,7 @@ void join_choose(struct world *w)
 	struct join *j = &w->join;
 
 	j->on = hash_u64(w->sim.seed + 20) % 3 == 0;
-	j->strikes = hash_u64(w->sim.seed + 22) % 2;
+	j->crashes = hash_u64(w->sim.seed + 22) % 2;
 	j->id = w->conf.n_targets;
 	j->older = w->conf;
 }
@@ -61,8 +61,8 @@ const struct conf *join_file(struct world *w, uint32_t target)
 	if (!j->on || target == j->id)
 		return &w->conf;
 	if (j->started && !is_client && !j->newer[target])
-		j->newer[target] = sim_aside(&w->sim, 2);
-	if (is_client ? j->started && sim_aside(&w->sim, 2) : j->newer[target])
+		j->newer[target] = sim_second_below(&w->sim, 2);
+	if (is_client ? j->started && sim_second_below(&w->sim, 2) : j->newer[target])
 		return &w->conf;
 	return &j->older;
 }
@@ -90,7 +90,7 @@ static void command_end(struct join *j)
 
 static void again_later(struct world *w)
 {
-	sim_after(&w->sim, NSEC_PER_MSEC + sim_aside(&w->sim, 3 * NSEC_PER_SEC), begin, w);
+	sim_after(&w->sim, NSEC_PER_MSEC + sim_second_below(&w->sim, 3 * NSEC_PER_SEC), begin, w);
 }
 
 /* The command ends with an error. Its last call is still on the stack, so it is run again later. */
@@ -150,8 +150,8 @@ static void plan_blow(struct world *w, uint32_t target)
 {
 	struct blow *b = sim_alloc(sizeof(*b));
 
-	*b = (struct blow){ w, target, sim_aside(&w->sim, 2) };
-	sim_after(&w->sim, 1 + sim_aside(&w->sim, 2 * NSEC_PER_MSEC), strike, b);
+	*b = (struct blow){ w, target, sim_second_below(&w->sim, 2) };
+	sim_after(&w->sim, 1 + sim_second_below(&w->sim, 2 * NSEC_PER_MSEC), strike, b);
 }
 
 /* At the start of each step. */
@@ -159,14 +159,14 @@ static void plan_faults(struct world *w)
 {
 	struct join *j = &w->join;
 
-	if (!j->strikes || w->healing || j->tries > 20)
+	if (!j->crashes || w->healing || j->tries > 20)
 		return;
-	if (j->started && sim_aside(&w->sim, 6) == 0)
+	if (j->started && sim_second_below(&w->sim, 6) == 0)
 		plan_blow(w, j->id);
-	if ((j->step == MAPS || j->step == PUBLISH) && sim_aside(&w->sim, 4) == 0)
+	if ((j->step == MAPS || j->step == PUBLISH) && sim_second_below(&w->sim, 4) == 0)
 		plan_blow(w, j->meta);
-	if (sim_aside(&w->sim, 12) == 0)
-		sim_after(&w->sim, 1 + sim_aside(&w->sim, 2 * NSEC_PER_MSEC), die, w);
+	if (sim_second_below(&w->sim, 12) == 0)
+		sim_after(&w->sim, 1 + sim_second_below(&w->sim, 2 * NSEC_PER_MSEC), die, w);
 }
 
 /* ---- steps ---- */
@@ -174,7 +174,7 @@ static void plan_faults(struct world *w)
 /* Errors that a call of the command may return: it is run again. */
 static bool may_fail(const struct world *w, int64_t e)
 {
-	return op_soft(e) || e == -EAGAIN ||
+	return is_network_error(e) || e == -EAGAIN ||
 	       ((e == -EIO || e == -ENOSPC) && w->enabled[FAULT_META]);
 }
 
@@ -190,7 +190,7 @@ static void acked(struct world *w)
 
 	j->acked[j->meta] = true;
 	if (j->incarnation)
-		j->told[j->meta] = j->incarnation;
+		j->published[j->meta] = j->incarnation;
 	join_look(&w->targets[j->meta]);
 	for (uint32_t i = j->meta + 1; i < j->id; i++)
 		if ((w->conf.targets[i].roles & ROLE_META) && !knows(&w->targets[i], j->id)) {
@@ -253,13 +253,13 @@ static void make_storage(struct world *w)
 		target_make(w, j->id);
 	if (!t->node->up)
 		sim_node_restart(t->node);
-	if (j->strikes && sim_aside(&w->sim, 3) == 0)
-		t->node->strike_in = 1 + (uint32_t)sim_aside(&w->sim, FORMAT_OPS);
-	t->within = FAULT_START;
+	if (j->crashes && sim_second_below(&w->sim, 3) == 0)
+		t->node->crash_in_ops = 1 + (uint32_t)sim_second_below(&w->sim, FORMAT_OPS);
+	t->crash_kind = FAULT_START;
 	with.n_targets = j->id + 1;
 	r = server_format_again(&t->node->env, &with, j->id, err, sizeof(err));
-	t->node->strike_in = 0;
-	t->within = FAULT_JOB;
+	t->node->crash_in_ops = 0;
+	t->crash_kind = FAULT_JOB;
 	world_note(w, 0, "target %u is formatted: %d", j->id, r);
 	w->count->join_formats += !t->node->up;
 	if (!t->node->up || r) {
@@ -268,7 +268,7 @@ static void make_storage(struct world *w)
 		return;
 	}
 	if (w->enabled[FAULT_FULL] && !w->healing)
-		t->node->capacity = 700 * KIB + sim_aside(&w->sim, 512 * KIB);
+		t->node->capacity = 700 * KIB + sim_second_below(&w->sim, 512 * KIB);
 	w->conf.n_targets = j->id + 1;
 	j->started = true;
 	target_restart(t);
@@ -377,7 +377,8 @@ static void begin(void *arg)
 void join_start(struct world *w)
 {
 	if (w->join.on)
-		sim_after(&w->sim, NSEC_PER_MSEC + sim_aside(&w->sim, NSEC_PER_SEC), begin, w);
+		sim_after(&w->sim, NSEC_PER_MSEC + sim_second_below(&w->sim, NSEC_PER_SEC), begin,
+			  w);
 }
 
 void join_fini(struct world *w)
@@ -415,7 +416,7 @@ void join_look(const struct target *t)
 	j->n_known[t->id] = m->n_targets;
 	if (m->n_targets < j->id + j->acked[t->id] || m->n_targets > w->conf.n_targets)
 		world_fail(w, 0, "target %u: the map has %u targets", t->id, m->n_targets);
-	else if (j->told[t->id] && m->targets[j->id].incarnation != j->told[t->id])
+	else if (j->published[t->id] && m->targets[j->id].incarnation != j->published[t->id])
 		world_fail(w, 0, "target %u: the map has lost the incarnation of %u", t->id, j->id);
 	for (uint32_t i = 0; i < m->n_targets && !w->failed; i++)
 		if (m->targets[i].id != i || m->targets[i].roles != w->conf.targets[i].roles ||

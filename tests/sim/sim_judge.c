@@ -103,7 +103,7 @@ static void count_in(struct op *op)
 	f->n_writing += op->kind == DO_WRITE;
 	f->n_cutting += op->kind == DO_TRUNCATE;
 	if (op->kind == DO_TRUNCATE) {
-		f->beside = 0;
+		f->cut_race_end = 0;
 		f->cut_to = f->n_writing ? MIN(f->cut_to, op->size) : op->size;
 	}
 }
@@ -402,17 +402,17 @@ static void note_op(struct op *op, int64_t result)
 		   (long long)result, (double)op->began / 1e9);
 }
 
-bool op_soft(int64_t e)
+bool is_network_error(int64_t e)
 {
 	return e == -ETIMEDOUT || e == -ECONNREFUSED || e == -ECONNRESET || e == -EHOSTUNREACH ||
 	       e == -EPIPE || e == -ENETUNREACH || e == -ENOTCONN;
 }
 
-static void go_wild(struct op *op)
+static void stop_checking(struct op *op)
 {
-	if (op->f && !op->f->wild) {
-		op->f->wild = true;
-		op->a->w->count->wild++;
+	if (op->f && !op->f->unchecked) {
+		op->f->unchecked = true;
+		op->a->w->count->unchecked++;
 	}
 }
 
@@ -573,7 +573,7 @@ static void opened(struct op *op, struct cop *cop)
 			      .busy = true,
 			      .flags = op->flags & O_ACCMODE,
 			      .unclean = op->a->w->n_unclean,
-			      .exiles = op->a->exiles };
+			      .isolations = op->a->isolations };
 	peek_file(cop->file, op->f);
 	join_opened(op->a->w, op->f);
 	model_opened(op);
@@ -741,7 +741,7 @@ static void judge_read(struct op *op, int64_t result)
 	if ((uint64_t)result > op->total)
 		world_fail(op->a->w, op->f->id, "a read of %llu bytes returned %lld",
 			   (unsigned long long)op->total, (long long)result);
-	else if (!op->f->wild)
+	else if (!op->f->unchecked)
 		model_read_end(op, (uint64_t)result);
 	check_guards(op);
 }
@@ -832,11 +832,12 @@ bool op_excused(const struct op *op, int64_t e)
 {
 	const struct world *w = op->a->w;
 	bool disk = w->enabled[FAULT_DISK];
-	uint32_t exiles = op->h && op->h->cf ? op->h->exiles : 0;
+	uint32_t isolations = op->h && op->h->cf ? op->h->isolations : 0;
 
 	if (op->from)
-		exiles = MIN(exiles, op->from->exiles);
-	if ((e == -EIO || e == -ESTALE) && op->a->exiles != exiles) /* its session is lost */
+		isolations = MIN(isolations, op->from->isolations);
+	if ((e == -EIO || e == -ESTALE) &&
+	    op->a->isolations != isolations) /* its session is lost */
 		return true;
 	if ((e == -EIO || e == -ENOSPC) && w->enabled[FAULT_META] &&
 	    (changes_database(op) || may_claim(op)))
@@ -882,17 +883,17 @@ static void failed(struct op *op)
 		model_forgiven(op->f, op->a);
 		break;
 	case DO_TRUNCATE:
-		go_wild(op);
+		stop_checking(op);
 		break;
 	case DO_COPY:
 	case DO_ALLOCATE:
 	case DO_SEEK:
 		if (copies_failed(op))
-			go_wild(op);
+			stop_checking(op);
 		break;
 	case DO_OPEN:
 		if (op->flags & O_TRUNC)
-			go_wild(op);
+			stop_checking(op);
 		break;
 	case DO_CHMOD:
 		op->f->mode_sure = false;
@@ -911,8 +912,8 @@ static void judge_error(struct op *op, int64_t e)
 	struct world *w = op->a->w;
 	uint64_t took = w->sim.now - op->began;
 
-	if (op_soft(e) && took >= (w->conf.timeout_s - 1) * NSEC_PER_SEC) {
-		w->count->soft++;
+	if (is_network_error(e) && took >= (w->conf.timeout_s - 1) * NSEC_PER_SEC) {
+		w->count->network_errors++;
 		op->a->rest_until = w->sim.now + REST_NS;
 	} else if (!op_excused(op, e)) {
 		world_fail(w, op->f ? op->f->id : 0, "%s %s %s: %s (%lld) after %.3f s",
@@ -951,7 +952,7 @@ void op_judge(struct op *op, struct cop *cop)
 	else
 		judge_ok(op, cop, result);
 	if (result >= 0 && (op->kind == DO_FSYNC || on_names(op->kind) || op->kind == DO_TRUNCATE))
-		faults_ambush(w, op->kind);
+		faults_after_sync(w, op->kind);
 	doubt = result < 0 && !op_expected(op, result) && in_doubt(op) && !w->failed;
 	if (op->kind == DO_CLOSE)
 		*op->h = (struct handle){ 0 };
@@ -974,7 +975,7 @@ void op_abandon(struct op *op)
 		return;
 	note_op(op, -ESHUTDOWN);
 	if (op->kind == DO_OPEN && !in_doubt(op) && op->f && (op->flags & O_TRUNC))
-		go_wild(op);
+		stop_checking(op);
 	else if (op->kind != DO_OPEN)
 		failed(op);
 	count_out(op);

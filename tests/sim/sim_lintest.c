@@ -102,7 +102,7 @@ static void a_rename_is_whole(void)
 	CHECK(judge(ops, 4) == LIN_OK); /* both take effect before it */
 }
 
-static void what_a_change_tells_of_its_directory(void)
+static void a_change_reports_its_directories(void)
 {
 	struct lin_op ops[] = {
 		{ LIN_CREATE, .dir = D0, .began = 1, .ended = 4, MADE(20), .n_after = 1,
@@ -223,7 +223,7 @@ void sim_lintest(void)
 	a_name_is_made_once();
 	what_was_not_answered_may_happen_later_or_never();
 	a_rename_is_whole();
-	what_a_change_tells_of_its_directory();
+	a_change_reports_its_directories();
 	two_names_of_one_file();
 	directories_do_not_land_in_each_other();
 	an_unsynced_page_of_the_database_may_be_lost();

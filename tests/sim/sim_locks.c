@@ -66,7 +66,7 @@ static void give_up(void *arg)
 /* Its session may have ended. */
 static bool cut_off(const struct locker *l)
 {
-	return l->a->exiles != l->exiles;
+	return l->a->isolations != l->isolations;
 }
 
 static uint32_t losses(const struct world *w)
@@ -112,17 +112,17 @@ static struct target *home_of(const struct locker *l)
 }
 
 /* Another client got a lock that conflicts with this client's. */
-static void oust(struct locker *l, struct locker *other)
+static void note_lock_lost(struct locker *l, struct locker *other)
 {
 	struct world *w = l->a->w;
 
 	if (!cut_off(other))
 		world_fail(w, 0, "c%u got the lock that c%u holds", l->a->id, other->a->id);
-	other->ousted = w->sim.now;
+	other->lock_lost = w->sim.now;
 	other->reads = false;
-	if (w->inside == other)
-		w->inside = NULL;
-	w->count->ousted++;
+	if (w->lock_holder == other)
+		w->lock_holder = NULL;
+	w->count->lock_lost++;
 }
 
 static void went_in(struct locker *l)
@@ -130,42 +130,42 @@ static void went_in(struct locker *l)
 	struct world *w = l->a->w;
 	uint32_t readers = 0;
 
-	if (w->inside)
-		oust(l, w->inside);
+	if (w->lock_holder)
+		note_lock_lost(l, w->lock_holder);
 	for (uint32_t i = 0; i < w->n_actors; i++) {
 		struct locker *k = &w->actors[i].locker;
 
 		if (k != l && k->reads && !l->shared)
-			oust(l, k);
+			note_lock_lost(l, k);
 		readers += k != l && k->reads;
 	}
 	if (l->shared)
 		l->reads = true;
 	else
-		w->inside = l;
+		w->lock_holder = l;
 	w->count->locks++;
 	w->count->shared_locks += l->shared && readers;
-	if (!sim_chance(&w->sim, w->enabled[FAULT_EXILE] ? 300000 : 50000))
+	if (!sim_chance(&w->sim, w->enabled[FAULT_ISOLATED] ? 300000 : 50000))
 		return;
 	/* holds the lock for a minute or two, sometimes cut off from its server */
-	l->stay = (uint32_t)sim_between(&w->sim, 1, 60);
-	if (w->enabled[FAULT_EXILE] && w->armed && !w->healing && sim_chance(&w->sim, 600000))
-		faults_exile(l->a, home_of(l));
+	l->writes_left = (uint32_t)sim_between(&w->sim, 1, 60);
+	if (w->enabled[FAULT_ISOLATED] && w->armed && !w->healing && sim_chance(&w->sim, 600000))
+		faults_isolate(l->a, home_of(l));
 }
 
 static void judge(struct locker *l, int64_t result)
 {
 	struct world *w = l->a->w;
 
-	if (l->ousted && l->began >= l->ousted && l->step != CLOSE)
+	if (l->lock_lost && l->began >= l->lock_lost && l->step != CLOSE)
 		world_fail(w, 0, "c%u lost the lock, and its %s succeeded", l->a->id,
 			   names[l->step]);
 	else if (l->step == LOCK)
 		went_in(l);
-	else if (l->step == READ && !l->shared && !l->ousted && losses(w) == l->losses &&
-		 (result != sizeof(l->back) || l->back != l->value))
+	else if (l->step == READ && !l->shared && !l->lock_lost && losses(w) == l->losses &&
+		 (result != sizeof(l->read_back) || l->read_back != l->value))
 		world_fail(w, 0, "c%u holds the lock and read %llx (%lld bytes), not %llx",
-			   l->a->id, (unsigned long long)l->back, (long long)result,
+			   l->a->id, (unsigned long long)l->read_back, (long long)result,
 			   (unsigned long long)l->value);
 }
 
@@ -194,8 +194,8 @@ static void done(struct cop *cop)
 	} else if (r < 0) {
 		l->left -= l->left > 0;
 		l->step = l->f ? CLOSE : OPEN;
-	} else if (l->step == READ && l->stay) {
-		l->stay--;
+	} else if (l->step == READ && l->writes_left) {
+		l->writes_left--;
 		l->step = l->shared ? READ : WRITE;
 	} else if (l->step == LOCK && l->shared) {
 		l->step = READ;
@@ -207,9 +207,9 @@ static void done(struct cop *cop)
 	}
 	if (l->step == OPEN && !l->left)
 		return;
-	rest(l,
-	     r < 0 ? REST_NS :
-		     sim_between(&w->sim, 1000, l->stay ? 2 * NSEC_PER_SEC : 20 * NSEC_PER_MSEC));
+	rest(l, r < 0 ? REST_NS :
+			sim_between(&w->sim, 1000,
+				    l->writes_left ? 2 * NSEC_PER_SEC : 20 * NSEC_PER_MSEC));
 }
 
 /* ---- one step ---- */
@@ -225,15 +225,15 @@ static void begin(struct locker *l)
 	c->user = l;
 	l->busy = true;
 	l->began = w->sim.now;
-	if ((l->step == UNLOCK || l->step == CLOSE) && w->inside == l)
-		w->inside = NULL; /* other clients may get it from now on */
+	if ((l->step == UNLOCK || l->step == CLOSE) && w->lock_holder == l)
+		w->lock_holder = NULL; /* other clients may get it from now on */
 	if (l->step == UNLOCK || l->step == CLOSE)
 		l->reads = false;
 	switch (l->step) {
 	case OPEN:
-		l->exiles = l->a->exiles;
+		l->isolations = l->a->isolations;
 		l->unclean = w->n_unclean;
-		l->ousted = l->stay = 0;
+		l->lock_lost = l->writes_left = 0;
 		client_open(c, root, PATH, O_RDWR, 0, NULL);
 		break;
 	case LOCK:
@@ -253,7 +253,7 @@ static void begin(struct locker *l)
 		client_write(c, l->f, &l->mem, 1, &place, 1);
 		break;
 	case READ:
-		l->mem = (struct iovec){ &l->back, sizeof(l->back) };
+		l->mem = (struct iovec){ &l->read_back, sizeof(l->read_back) };
 		client_read(c, l->f, &l->mem, 1, &place, 1);
 		break;
 	case UNLOCK:
@@ -285,8 +285,8 @@ void locker_died(struct actor *a)
 	uint32_t left = a->locker.left;
 	bool idle = locker_idle(a);
 
-	if (a->w->inside == &a->locker)
-		a->w->inside = NULL;
+	if (a->w->lock_holder == &a->locker)
+		a->w->lock_holder = NULL;
 	a->locker = (struct locker){ .a = a, .left = left, .resting = !idle };
 }
 

@@ -193,11 +193,11 @@ static bool table(const struct options *o, const struct counters *c)
 	row(&t, "histories too large to check", c->race_unchecked);
 	row(&t, "reads of contended bytes that were checked", c->duels);
 	row(&t, "... of those: of a write that was cut off", c->duel_cut_reads);
-	row(&t, "operations beside another one of the same open file", c->duel_beside);
+	row(&t, "operations beside another one of the same open file", c->duel_overlaps);
 	row(&t, "appends that were acknowledged", c->appends);
 	row(&t, "files of appends that were read back", c->append_files);
-	row(&t, "looks through directories that move", c->ways);
-	row(&t, "... of those: through one that had moved", c->ways_moved);
+	row(&t, "looks through directories that move", c->paths);
+	row(&t, "... of those: through one that had moved", c->paths_moved);
 	for (int i = 0; i < ACL_COUNTS; i++)
 		row(&t, acl_count_names[i], c->acl[i]);
 	row(&t, "waiting accesses that a fence refused", c->refused);
@@ -224,7 +224,7 @@ static bool table(const struct options *o, const struct counters *c)
 	row(&t, "logs of fences written anew", c->compacted);
 	row(&t, "locks", c->locks);
 	row(&t, "... of those: shared with another client", c->shared_locks);
-	row(&t, "locks taken over from a client that was cut off", c->ousted);
+	row(&t, "locks taken over from a client that was cut off", c->lock_lost);
 	row(&t, "targets that joined", c->joins);
 	row(&t, "... joins that were broken off and run again", c->joins_again);
 	row(&t, "... commands that died meanwhile", c->join_admins);
@@ -247,7 +247,7 @@ static int summary(const struct options *o, const struct counters *c, double sec
 	printf("%llu seeds, %llu operations, %llu events", (unsigned long long)seeds,
 	       (unsigned long long)(c->ops + c->race_ops), (unsigned long long)c->events);
 	printf(", %llu timeouts, %llu files and %llu histories unchecked, %.1f s\n",
-	       (unsigned long long)c->soft, (unsigned long long)c->wild,
+	       (unsigned long long)c->network_errors, (unsigned long long)c->unchecked,
 	       (unsigned long long)c->race_unchecked, seconds);
 	return missing;
 }

@@ -220,7 +220,7 @@ static bool name_is_out(const struct sim_fs *fs)
 	return sim_chance(fs->node->sim, 100000);
 }
 
-int sim_open_dir_cached(struct env *e, const char *path, uint64_t dev, uint64_t ino, bool *memory)
+int sim_open_dir_cached(struct env *e, const char *path, uint64_t dev, uint64_t ino, bool *on_tmpfs)
 {
 	struct sim_fs *fs = sim_fs_of(e);
 	const struct sim_node *to = NULL;
@@ -233,9 +233,9 @@ int sim_open_dir_cached(struct env *e, const char *path, uint64_t dev, uint64_t 
 			to = fs->node->sim->nodes[k];
 	if (!to || to->host != fs->node->host || strncmp(path, to->name, strlen(to->name)) != 0)
 		return -ENOENT;
-	if (!to->in_memory && name_is_out(fs))
+	if (!to->on_tmpfs && name_is_out(fs))
 		return -EAGAIN;
-	*memory = to->in_memory;
+	*on_tmpfs = to->on_tmpfs;
 	list_for_each(i, &to->fs->inodes, all)
 		if (i->ino == ino)
 			return sim_fd_new(fs, i, O_RDONLY);
@@ -252,11 +252,11 @@ int sim_open_cached(struct env *e, int dir, const char *path)
 }
 
 ssize_t sim_read_cached(struct env *e, int fd, const struct iovec *iov, int n, off_t off,
-			bool memory)
+			bool on_tmpfs)
 {
 	struct sim_fs *fs = sim_fs_of(e);
 
-	if (fs && !memory && sim_chance(fs->node->sim, 300000))
+	if (fs && !on_tmpfs && sim_chance(fs->node->sim, 300000))
 		return -EAGAIN;
 	return sim_preadv(e, fd, iov, n, off);
 }

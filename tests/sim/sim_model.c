@@ -300,7 +300,7 @@ void model_write_end(struct op *op, bool acknowledged)
 	bool beside = f->n_cutting || f->cut > op->seq;
 
 	if (beside)
-		f->beside = MAX(f->beside, access_end(op));
+		f->cut_race_end = MAX(f->cut_race_end, access_end(op));
 	f->changed = seq;
 	for (struct span s = span_first(op); s.n && !keeps_bytes(op); span_next(op, &s)) {
 		struct mpage *p = page_get(f, s.off / MODEL_PAGE);
@@ -567,7 +567,7 @@ void model_synced(struct op *op)
 	struct mfile *f = op->f;
 	uint64_t *owed = &f->owed_end[op->a->id];
 
-	if (f->wild)
+	if (f->unchecked)
 		return;
 	htab_walk(&f->pages, sync_page, &s);
 	f->size_lo = MAX(f->size_lo, *owed);
@@ -633,7 +633,7 @@ void model_closed(struct op *op)
 {
 	struct sync_walk s = { .op = op };
 
-	if (op->f->wild)
+	if (op->f->unchecked)
 		return;
 	if (op->f->known)
 		htab_walk(&op->f->pages, close_page, &s);
@@ -747,7 +747,7 @@ void model_truncated(struct op *op, uint64_t size)
 	htab_walk(&f->pages, cut_page, &c);
 	f->size_lo = f->size_safe = size;
 	f->damaged &= size > 0;
-	f->size_hi = MAX(size, f->beside);
+	f->size_hi = MAX(size, f->cut_race_end);
 	f->changed = f->cut = ++w->seq;
 	for (uint32_t i = 0; i <= MAX_CLIENTS; i++)
 		f->owed_end[i] = f->wrote_end[i] = 0;
@@ -781,7 +781,7 @@ void model_size_seen(struct op *op, uint64_t size)
 	struct world *w = op->a->w;
 	bool lost = false;
 
-	if (f->wild)
+	if (f->unchecked)
 		return;
 	if (size < MIN(op->size_lo, f->size_lo) || size > f->size_hi) {
 		world_fail(w, f->id, "file %u has size %llu, not %llu to %llu", f->id,

@@ -25,7 +25,7 @@ bool actor_idle(const struct actor *a)
 	for (int i = 0; i < N_LANES; i++)
 		if (a->lanes[i].busy)
 			return false;
-	return !a->ops_left && race_idle(a) && duel_idle(a) && appends_idle(a) && ways_idle(a) &&
+	return !a->ops_left && race_idle(a) && duel_idle(a) && appends_idle(a) && paths_idle(a) &&
 	       copies_idle(a) && acls_idle(a);
 }
 
@@ -496,13 +496,13 @@ static void think_later(struct actor *a)
 }
 
 /* Starts a truncate during a write. */
-static void cut_beside(void *arg)
+static void truncate_during_write(void *arg)
 {
 	struct actor *a = arg;
-	struct mfile *f = a->beside;
+	struct mfile *f = a->to_truncate;
 	struct op *op = a->w->failed || !a->client || a->name_busy ? NULL : actor_lane(a);
 
-	a->beside = NULL;
+	a->to_truncate = NULL;
 	if (!op || !f || !f->known || !f->n_writing || f->n_busy > f->n_writing || f->n_looking ||
 	    !find_name(op, f))
 		return;
@@ -512,15 +512,15 @@ static void cut_beside(void *arg)
 	op_begin(op);
 }
 
-static void plan_beside(struct op *op)
+static void plan_truncate(struct op *op)
 {
 	struct actor *a = op->a;
 	struct sim *s = &a->w->sim;
 
-	if (op->kind != DO_WRITE || op->f->n_owners || a->beside || !sim_chance(s, 150000))
+	if (op->kind != DO_WRITE || op->f->n_owners || a->to_truncate || !sim_chance(s, 150000))
 		return;
-	a->beside = op->f;
-	sim_after(s, sim_below(s, 1500000), cut_beside, a);
+	a->to_truncate = op->f;
+	sim_after(s, sim_below(s, 1500000), truncate_during_write, a);
 }
 
 static void think(void *arg)
@@ -543,7 +543,7 @@ static void think(void *arg)
 	}
 	a->ops_left--;
 	op_begin(op);
-	plan_beside(op);
+	plan_truncate(op);
 }
 
 void actor_start(struct actor *a)

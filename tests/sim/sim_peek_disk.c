@@ -2,10 +2,10 @@
 #include "disk/disk_impl.h"
 #include "sim_world.h"
 
-uint64_t peek_floor(const struct disk *d, uint64_t ino, size_t *in_memory)
+uint64_t peek_floor(const struct disk *d, uint64_t ino, size_t *n_loaded)
 {
 	uint64_t epoch = floor_known(d, ino);
 
-	*in_memory = d->floors.count;
+	*n_loaded = d->floors.count;
 	return base_find(d->env, d->base, ino, &epoch) ? 0 : epoch;
 }

@@ -224,8 +224,8 @@ static bool in_doubt(struct race_lane *r, int64_t e)
 	uint64_t took = w->sim.now - r->began;
 	struct op like = { .a = r->a, .kind = r->op.kind == LIN_TRUNCATE ? DO_TRUNCATE : DO_MKDIR };
 
-	if (op_soft(e) && took >= (w->conf.timeout_s - 1) * NSEC_PER_SEC) {
-		w->count->soft++;
+	if (is_network_error(e) && took >= (w->conf.timeout_s - 1) * NSEC_PER_SEC) {
+		w->count->network_errors++;
 		r->a->rest_until = w->sim.now + 10 * NSEC_PER_SEC;
 		return true;
 	}
@@ -235,7 +235,7 @@ static bool in_doubt(struct race_lane *r, int64_t e)
 	 * the server was back and got the retransmission. */
 	if (r->op.kind == LIN_CREATE && (e == -ENOENT || e == -ESTALE) && r->starts != w->n_starts)
 		return true;
-	if (op_soft(e) || e == -EIO || e == -ENOSPC)
+	if (is_network_error(e) || e == -EIO || e == -ENOSPC)
 		world_fail(w, NO_FILE, "%s by c%u: %s after %.3f s", lin_names[r->op.kind],
 			   r->a->id, error_text((int)e), (double)took / 1e9);
 	return false;
@@ -298,7 +298,7 @@ static void race_done(struct cop *c)
 	if (f)
 		close_file(r, f);
 	if (!r->op.result && changes(r->op.kind))
-		faults_ambush(w, DO_RENAME);
+		faults_after_sync(w, DO_RENAME);
 }
 
 void race_abandon(struct actor *a)

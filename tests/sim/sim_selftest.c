@@ -579,7 +579,7 @@ static void processes_of_one_host_share_files(void)
 	sim_init(&sim, 5);
 	n = sim_node_add(&sim, "n");
 	m = sim_node_add(&sim, "m");
-	n->in_memory = true;
+	n->on_tmpfs = true;
 	prepare(&n->env, &dir);
 	CHECK(n->env.file->dir_path(&n->env, dir, path, sizeof(path)) > 0);
 	CHECK(n->env.file->fstat(&n->env, dir, &st) == 0);

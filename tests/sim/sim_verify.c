@@ -156,7 +156,8 @@ static bool grow(struct actor *a, int dir, int name)
 	struct mfile *f = a->dirs[dir].files[name];
 	struct op *op;
 
-	if (f->wild || !f->known || model_end(f) <= f->size_hi || !sim_chance(&a->w->sim, 500000))
+	if (f->unchecked || !f->known || model_end(f) <= f->size_hi ||
+	    !sim_chance(&a->w->sim, 500000))
 		return true;
 	op = actor_lane(a);
 	op->kind = DO_TRUNCATE;

@@ -186,7 +186,7 @@ void target_make(struct world *w, uint32_t i)
 	t->id = i;
 	snprintf(name, sizeof(name), "t%u", i);
 	t->node = node_add(w, name);
-	t->node->in_memory = w->bulk || (!w->scenario && hash_u64(w->sim.seed + 4 + i) % 2);
+	t->node->on_tmpfs = w->bulk || (!w->scenario && hash_u64(w->sim.seed + 4 + i) % 2);
 	snprintf(t->meta_dir, sizeof(t->meta_dir), "%s/%u", w->dir, i);
 	snprintf(file, sizeof(file), "%s/data.mdb", t->meta_dir);
 	sim_db_add(t->node, file);
@@ -194,10 +194,10 @@ void target_make(struct world *w, uint32_t i)
 	t->node->torn_arg = t;
 	t->node->synced = target_synced;
 	t->node->synced_arg = t;
-	t->node->struck = target_struck;
-	t->node->may_be_struck = target_may_be_struck;
-	t->node->struck_arg = t;
-	t->within = FAULT_JOB;
+	t->node->crashed = target_crashed;
+	t->node->may_crash = target_may_crash;
+	t->node->crashed_arg = t;
+	t->crash_kind = FAULT_JOB;
 }
 
 static void make_targets(struct world *w)
@@ -350,7 +350,7 @@ static void work(struct world *w, uint32_t scale)
 		race_start(&w->actors[i]);
 		duel_start(&w->actors[i]);
 		appends_start(&w->actors[i]);
-		ways_start(&w->actors[i]);
+		paths_start(&w->actors[i]);
 		copies_start(&w->actors[i]);
 		acls_start(&w->actors[i]);
 		if (!w->enabled[FAULT_META]) /* there a failed claim may lose the lock */
@@ -567,7 +567,7 @@ int world_run(uint64_t seed, const struct world_opts *o, struct counters *count,
 	if (!w->failed && sim_chance(&w->sim, 400000))
 		appends_setup(w);
 	if (!w->failed && sim_chance(&w->sim, 400000))
-		ways_setup(w);
+		paths_setup(w);
 	if (!w->failed && hash_u64(seed + 11) % 4 == 0) /* other runs do not change */
 		acls_setup(w);
 	if (!w->failed)
@@ -583,7 +583,7 @@ int world_run(uint64_t seed, const struct world_opts *o, struct counters *count,
 	if (!w->failed)
 		appends_cleanup(w);
 	if (!w->failed)
-		ways_cleanup(w);
+		paths_cleanup(w);
 	if (!w->failed)
 		acls_cleanup(w);
 	if (!w->failed)

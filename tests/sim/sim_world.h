@@ -31,7 +31,7 @@
 #define DUEL_BYTES 4096
 #define DUEL_LANES 3 /* operations that one client has under way through one open file */
 #define APPEND_WORDS 400 /* longest append */
-#define WAY_STEPS 40 /* changes of a directory that paths lead through */
+#define PATH_STEPS 40 /* changes of a directory that paths lead through */
 
 struct world;
 struct actor;
@@ -60,14 +60,14 @@ struct mpage {
 struct mfile {
 	struct list all;
 	uint32_t id;
-	bool wild; /* an operation with lasting effects ended in doubt: contents are not checked */
+	bool unchecked; /* an operation with lasting effects ended in doubt: contents are not checked */
 	bool known; /* h and layout are valid */
 	bool damaged; /* a power loss may have taken data: EIO is allowed until it is emptied */
 	uint32_t n_busy; /* operations under way on its contents */
 	uint32_t n_writing, n_cutting; /* the writes and the truncates among them */
 	uint32_t n_looking; /* operations under way that read its size */
 	uint32_t cut; /* w->seq of the last truncate */
-	uint64_t beside; /* highest end of the writes that ended during a truncate */
+	uint64_t cut_race_end; /* highest end of the writes that ended during a truncate */
 	uint64_t cut_to; /* size that a truncate may have cut the writes under way to */
 	uint32_t changed; /* w->seq of the last change of its contents */
 	struct sheaf_handle h;
@@ -147,7 +147,7 @@ struct handle {
 	bool busy;
 	int flags;
 	uint32_t unclean; /* w->n_unclean at the open */
-	uint32_t exiles; /* exiles of the client at the open */
+	uint32_t isolations; /* isolations of the client at the open */
 };
 
 struct op {
@@ -208,13 +208,13 @@ struct locker {
 	bool shared; /* it asks for a shared lock: then it only reads */
 	bool reads; /* it holds a shared lock, as far as the model knows */
 	uint32_t left; /* rounds left */
-	uint32_t stay; /* writes before it releases the lock */
+	uint32_t writes_left; /* writes before it releases the lock */
 	struct cfile *f;
 	struct iovec mem;
-	uint64_t value, back; /* value written, value read back */
+	uint64_t value, read_back; /* value written, value read back */
 	uint64_t began; /* start time of the step */
-	uint64_t ousted; /* time when another client got the lock that this one holds, or 0 */
-	uint32_t exiles, unclean; /* counters at the open */
+	uint64_t lock_lost; /* time when another client got the lock that this one holds, or 0 */
+	uint32_t isolations, unclean; /* counters at the open */
 	uint32_t losses; /* power losses of all targets at its write */
 };
 bool locks_setup(struct world *w);
@@ -244,7 +244,7 @@ struct duel_lane {
 	bool healed; /* nothing was half written when the operation began */
 	enum duel_kind kind;
 	uint8_t value; /* number of the write or truncate */
-	uint32_t unclean, exiles; /* count when the operation began; count at the open */
+	uint32_t unclean, isolations; /* count when the operation began; count at the open */
 	uint64_t began, started; /* w->seq; start time */
 	struct iovec iov;
 	uint8_t mem[DUEL_BYTES];
@@ -252,7 +252,7 @@ struct duel_lane {
 struct duelist {
 	struct actor *a;
 	struct cfile *file; /* shared by all its lanes */
-	uint32_t left, exiles;
+	uint32_t left, isolations;
 	struct duel_lane lanes[DUEL_LANES];
 };
 
@@ -272,16 +272,16 @@ struct appender {
 	struct actor *a;
 	struct cfile *file;
 	bool reopen; /* an operation through this file has failed */
-	uint32_t left, exiles;
+	uint32_t left, isolations;
 	struct append_lane lanes[2];
 };
 
 /* A lookup through directories that change, or a change of the client's own directory. */
-enum way_kind { WAY_LOOK, WAY_CHANGE, WAY_OTHER };
+enum path_kind { PATH_LOOK, PATH_CHANGE, PATH_OTHER };
 struct walker {
 	struct actor *a;
 	bool busy;
-	enum way_kind kind;
+	enum path_kind kind;
 	uint32_t user; /* 0: root */
 	uint32_t of, name; /* the client that owns the directory; which of its names */
 	uint32_t left;
@@ -320,10 +320,10 @@ struct actor {
 	bool name_busy; /* one operation on names is under way, the most allowed */
 	struct mfile *follow; /* the file that the next operations of the table in sim_ops.c use */
 	uint32_t follow_at;
-	struct mfile *beside; /* the file that is to be truncated during a write */
+	struct mfile *to_truncate; /* the file that is to be truncated during a write */
 	uint32_t ops_left;
 	uint64_t rest_until;
-	uint32_t exiles; /* how often it was cut off for longer than a lease */
+	uint32_t isolations; /* how often it was cut off for longer than a lease */
 	struct race_lane race_lanes[RACE_LANES];
 	uint32_t race_left;
 	struct duelist duelist;
@@ -359,7 +359,7 @@ bool direct_begin(struct op *op, struct cop *c);
 
 int op_expect(const struct op *op); /* sim_expect.c: 0 or -errno */
 bool op_expected(const struct op *op, int64_t result);
-bool op_soft(int64_t e); /* is it a network error? */
+bool is_network_error(int64_t e); /* is it a network error? */
 bool op_excused(const struct op *op, int64_t e); /* do faults explain this error? */
 /* The same for a call without data that its client started at the time `started`. */
 bool fault_explains(const struct actor *a, uint64_t started, int64_t e);
@@ -426,7 +426,7 @@ bool appends_idle(const struct actor *a);
 void appends_abandon(struct actor *a);
 void appends_cleanup(struct world *w); /* judges the file, too */
 
-/* ---- sim_ways.c: paths through directories that change ---- */
+/* ---- sim_paths.c: paths through directories that change ---- */
 
 struct route {
 	struct sheaf_handle h;
@@ -434,15 +434,15 @@ struct route {
 		struct period when; /* the time of the change to this state */
 		uint32_t name; /* name of the directory in this state */
 		bool open; /* users other than root may search it */
-	} steps[WAY_STEPS];
+	} steps[PATH_STEPS];
 	uint32_t n; /* 0: this run has none */
 	bool in_doubt; /* the last step may not have happened; no step follows */
 };
-void ways_setup(struct world *w);
-void ways_start(struct actor *a);
-bool ways_idle(const struct actor *a);
-void ways_abandon(struct actor *a);
-void ways_cleanup(struct world *w);
+void paths_setup(struct world *w);
+void paths_start(struct actor *a);
+bool paths_idle(const struct actor *a);
+void paths_abandon(struct actor *a);
+void paths_cleanup(struct world *w);
 
 /* ---- sim_copies.c: copies, allocation, holes and seeks ---- */
 
@@ -496,7 +496,7 @@ enum fault {
 	FAULT_ONE_WAY,
 	FAULT_KILL,
 	FAULT_POWER,
-	FAULT_RELAPSE, /* down again during its recovery */
+	FAULT_RECOVERY, /* down again during its recovery */
 	FAULT_TORN, /* power loss within a database commit */
 	FAULT_SYNCED, /* power loss right after a sync of an object */
 	FAULT_STOP,
@@ -504,7 +504,7 @@ enum fault {
 	FAULT_FULL,
 	FAULT_META, /* the disk of a database fails or is full */
 	FAULT_DEATH,
-	FAULT_EXILE,
+	FAULT_ISOLATED,
 	FAULT_JUMP, /* a wall clock jumps */
 	FAULT_DRIFT, /* clocks run at different rates */
 	/* A client is replaced by another process. Enabled independently of the other kinds. */
@@ -523,8 +523,8 @@ struct target {
 	struct loop loop;
 	struct server *server; /* NULL: down */
 	bool stopping;
-	enum fault within; /* FAULT_JOB; or the start or stop under way */
-	bool power_went; /* the last fault within a job, commit, start or stop was a power loss */
+	enum fault crash_kind; /* FAULT_JOB; or the start or stop under way */
+	bool lost_power; /* the last fault within a job, commit, start or stop was a power loss */
 	uint32_t losses; /* power losses */
 	uint64_t last_loss;
 	char meta_dir[128];
@@ -533,11 +533,11 @@ struct target {
 extern const char *const fault_names[];
 
 struct counters { /* only sums: the counters of runs are added */
-	uint64_t ops, events, soft, wild, locks, ousted, faults[FAULT_KINDS];
+	uint64_t ops, events, network_errors, unchecked, locks, lock_lost, faults[FAULT_KINDS];
 	uint64_t race_ops, races, race_unchecked, duels, resent;
-	uint64_t duel_beside, duel_cut_reads, refused, appends, append_files;
-	uint64_t evicted, compacted, reclaim_cuts, pair_cuts, shared_locks, punched, ways,
-		ways_moved;
+	uint64_t duel_overlaps, duel_cut_reads, refused, appends, append_files;
+	uint64_t evicted, compacted, reclaim_cuts, pair_cuts, shared_locks, punched, paths,
+		paths_moved;
 	uint64_t copies, copies_far, copies_within, copies_refused, copies_short, copies_crash;
 	uint64_t rooms, rooms_longer, rooms_kept, holes, holes_behind, zeros, zeros_longer;
 	uint64_t seeks_data, seeks_hole, seeks_end, seeks_none, copies_failed;
@@ -557,7 +557,7 @@ struct outage {
 struct join {
 	bool on; /* this run has a join */
 	/* the target and the metadata servers it is published to go down at every step */
-	bool strikes;
+	bool crashes;
 	bool started, over;
 	uint32_t id; /* id of the joining target */
 	int step;
@@ -570,7 +570,7 @@ struct join {
 	struct loop loop;
 	struct client *client; /* NULL: the command is not running */
 	bool acked[MAX_TARGETS]; /* this metadata server has the target in its map */
-	uint64_t told[MAX_TARGETS]; /* the incarnation in that map; 0: none */
+	uint64_t published[MAX_TARGETS]; /* the incarnation in that map; 0: none */
 	uint32_t version[MAX_TARGETS]; /* highest map version seen of each server */
 	uint32_t n_known[MAX_TARGETS]; /* targets in each server's map at the last look */
 };
@@ -611,11 +611,11 @@ struct world {
 	uint32_t max_floors; /* floors of fences in a target's memory; 0: the default */
 	struct list files;
 	struct mfile *shared;
-	struct locker *inside; /* holder of the lock, as far as the model knows */
+	struct locker *lock_holder; /* holder of the lock, as far as the model knows */
 	struct race race;
 	struct duel duel;
 	struct append_log appends;
-	struct route ways[MAX_CLIENTS];
+	struct route routes[MAX_CLIENTS];
 	struct acl_play *acl; /* NULL: this run has none */
 	struct join join;
 	uint32_t jobs_left; /* faults left within jobs, starts and stops */
@@ -664,14 +664,14 @@ void faults_start(struct world *w);
 void faults_heal(struct world *w);
 /* Cuts a client off for longer than its lease, from one target or (NULL) from several. Its
  * sessions end and its files are settled without it. */
-void faults_exile(struct actor *a, const struct target *from);
+void faults_isolate(struct actor *a, const struct target *from);
 /* Nothing that a sends reaches b for d, or for less: sessions survive all such outages of a pair
  * together. */
 void faults_partition(struct world *w, struct sim_node *a, struct sim_node *b, uint64_t d);
 void actor_die(struct actor *a); /* when healing: until actor_revive() */
 void actor_revive(void *arg);
 /* A call that promises durability has succeeded: sometimes cuts the power at this moment. */
-void faults_ambush(struct world *w, enum do_kind kind);
+void faults_after_sync(struct world *w, enum do_kind kind);
 /* Sometimes breaks the client's links before it gets the answer to the call that it just
  * started. */
 void faults_lose_answer(struct actor *a);
@@ -680,8 +680,8 @@ void faults_part_servers(struct world *w);
 uint64_t hub_delay(struct loopback_hub *h, struct net *from, struct net *to, size_t bytes);
 int target_start(struct target *t);
 void target_make(struct world *w, uint32_t i); /* adds its node; does not format it */
-void target_struck(void *arg, bool power);
-bool target_may_be_struck(void *arg);
+void target_crashed(void *arg, bool power);
+bool target_may_crash(void *arg);
 void target_restart(void *arg); /* the target is down */
 void target_torn(void *arg);
 void target_synced(void *arg);
@@ -714,8 +714,8 @@ uint64_t
 peek_stale(const struct server *s); /* old or fenced capabilities refused since the start */
 
 /* ---- sim_peek_disk.c ---- */
-/* Returns the floor of an inode's objects, from memory or a file. *in_memory: number of floors
+/* Returns the floor of an inode's objects, from memory or a file. *n_loaded: number of floors
  * in memory. */
-uint64_t peek_floor(const struct disk *d, uint64_t ino, size_t *in_memory);
+uint64_t peek_floor(const struct disk *d, uint64_t ino, size_t *n_loaded);
 
 #endif

@@ -126,7 +126,7 @@ static void records_of_many_clients_stay_whole(void)
 	all_are_there_once(path);
 }
 
-static void a_restart_in_between_moves_nobody(void)
+static void a_restart_in_between_moves_no_append(void)
 {
 	const char *path = in(fresh_dir(), "log");
 	struct writer w[WRITERS];
@@ -290,5 +290,5 @@ static void end(void)
 
 SYS_MAIN(appender, begin, end, TEST(records_of_many_clients_stay_whole),
 	 TEST(appends_go_behind_what_others_wrote), TEST(appends_go_behind_room_that_was_made),
-	 TEST(a_restart_in_between_moves_nobody), TEST(a_killed_client_leaves_zeros_at_most),
+	 TEST(a_restart_in_between_moves_no_append), TEST(a_killed_client_leaves_zeros_at_most),
 	 TEST(special_files_are_names))

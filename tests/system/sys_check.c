@@ -547,7 +547,7 @@ static void loop_of_directories(const struct place *p)
 	add_name(deep, "sub", p->sub, S_IFDIR);
 }
 
-static void lock_of_nobody(const struct place *p)
+static void lock_without_owner(const struct place *p)
 {
 	uint64_t pair = 4711;
 
@@ -616,7 +616,7 @@ static const struct damage {
 	DAMAGE(epoch_too_low, "%s/file", "refuse epochs below", FILE_STAYS),
 	DAMAGE(object_without_file, "", "27 bytes of data belong to it", FILE_STAYS),
 	DAMAGE(loop_of_directories, "sub", "inside itself", FILE_STAYS),
-	DAMAGE(lock_of_nobody, "%s/file", "a change over two servers that does not exist",
+	DAMAGE(lock_without_owner, "%s/file", "a change over two servers that does not exist",
 	       FILE_STAYS),
 	DAMAGE(counter_too_low, "", "which is taken", FILE_STAYS),
 };

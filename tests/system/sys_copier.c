@@ -171,7 +171,7 @@ static void a_reader_that_leaves_is_an_error_of_the_target(void)
 	CHECK(!y.source);
 }
 
-static void a_copy_that_is_given_up_ends_though_nobody_reads(void)
+static void a_cancelled_copy_ends_without_a_reader(void)
 {
 	static const size_t sizes[] = { 2 * MIB, SIZE_MAX_TESTED };
 	struct copy y;
@@ -239,4 +239,4 @@ SYS_MAIN(NULL, begin, end, TEST(every_size_arrives_whole),
 	 TEST(a_host_file_of_another_size_is_copied_to_its_end),
 	 TEST(a_file_inside_that_is_cut_ends_where_it_was_cut),
 	 TEST(a_reader_that_leaves_is_an_error_of_the_target),
-	 TEST(a_copy_that_is_given_up_ends_though_nobody_reads), TEST(errors_say_whose_they_are))
+	 TEST(a_cancelled_copy_ends_without_a_reader), TEST(errors_say_whose_they_are))

@@ -212,7 +212,7 @@ static int stopped_owner(const char *conf)
 	return 0;
 }
 
-static void who_lost_his_lock_while_he_was_stopped_sees_nothing_of_its_next_owner(void)
+static void a_stopped_client_that_lost_its_lock_sees_no_write_of_the_next_owner(void)
 {
 	struct sheaf_file *f = open_file(fs, "/locked", O_CREAT | O_RDWR);
 	struct sheaf_lock l = whole(F_WRLCK);
@@ -258,4 +258,4 @@ SYS_MAIN(child, begin, end, TEST(what_is_in_memory_is_read_directly),
 	 TEST(each_change_is_seen_by_the_next_read),
 	 TEST(descriptors_are_few_and_go_with_the_file_or_the_server),
 	 TEST(the_environment_switches_direct_reads),
-	 TEST(who_lost_his_lock_while_he_was_stopped_sees_nothing_of_its_next_owner))
+	 TEST(a_stopped_client_that_lost_its_lock_sees_no_write_of_the_next_owner))

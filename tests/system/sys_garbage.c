@@ -597,7 +597,7 @@ static void promised_data_that_never_come_do_not_starve_others(void)
 }
 
 /* A client that sends requests without end and never reads a reply. */
-static void answers_that_nobody_reads_cost_bounded_memory(void)
+static void unread_answers_cost_bounded_memory(void)
 {
 	static struct raw r;
 	struct timeval soon = { .tv_usec = 200000 };
@@ -625,7 +625,7 @@ static void answers_that_nobody_reads_cost_bounded_memory(void)
 }
 
 /* Requests on an authenticated link, each with one byte of a valid request changed. */
-static void spoiled_requests_harm_nobody(void)
+static void corrupted_requests_harm_no_other_client(void)
 {
 	static struct raw r;
 	static struct raw_body m;
@@ -671,8 +671,8 @@ static void run_all(int argc, char **argv)
 		TEST(lists_that_lie_are_refused),
 		TEST(forged_capabilities_are_refused),
 		TEST(promised_data_that_never_come_do_not_starve_others),
-		TEST(answers_that_nobody_reads_cost_bounded_memory),
-		TEST(spoiled_requests_harm_nobody),
+		TEST(unread_answers_cost_bounded_memory),
+		TEST(corrupted_requests_harm_no_other_client),
 	};
 
 	test_run(tests, ARRAY_LEN(tests), argc, argv);

@@ -347,7 +347,7 @@ static void many_waits_leave_room_for_everything_else(void)
 	free(w);
 }
 
-static void requests_shows_who_waits(void)
+static void requests_shows_waiting_owners(void)
 {
 	const char *p = in(fresh_dir(), "f");
 	struct sheaf_file *f = new_file(p, "x", 1);
@@ -557,7 +557,7 @@ SYS_MAIN(child, begin, end, TEST(four_processes_count_exactly_under_a_range_lock
 	 TEST(flocks_and_ranges_do_not_meet), TEST(a_close_lets_go_of_its_own_locks_only),
 	 TEST(two_that_wait_for_each_other_hear_edeadlk), TEST(the_line_is_first_come_first_served),
 	 TEST(a_wait_can_be_given_up), TEST(many_waits_leave_room_for_everything_else),
-	 TEST(requests_shows_who_waits), TEST(a_killed_holder_is_followed_by_the_next),
+	 TEST(requests_shows_waiting_owners), TEST(a_killed_holder_is_followed_by_the_next),
 	 TEST(a_holder_that_lost_its_lease_cannot_write_any_more),
 	 TEST(locks_survive_a_restart_of_the_server),
 	 TEST(two_opens_share_the_locks_of_their_owner),

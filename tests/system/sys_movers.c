@@ -415,7 +415,7 @@ static void theirs(int sig)
 }
 
 /* Faults outside of the library go to the program's own handler. */
-static void who_handles_faults_goes_on_doing_so(void)
+static void a_programs_fault_handler_stays_in_place(void)
 {
 	struct sigaction a = { .sa_handler = theirs, .sa_flags = SA_NODEFER };
 	uint8_t *m = some_memory(PAGE, NO_ACCESS);
@@ -434,7 +434,7 @@ static void who_handles_faults_goes_on_doing_so(void)
 	munmap(m, 3 * PAGE);
 }
 
-TEST_MAIN(TEST(who_handles_faults_goes_on_doing_so),
+TEST_MAIN(TEST(a_programs_fault_handler_stays_in_place),
 	  TEST(one_request_and_one_reply_for_each_server),
 	  TEST(what_is_small_travels_in_the_message),
 	  TEST(a_whole_program_is_told_by_its_environment), TEST(sieved_writes_fill_no_holes),

@@ -331,7 +331,7 @@ static void users_may_what_they_may_elsewhere(void)
 		one_step(i);
 }
 
-static void lists_let_in_whom_they_let_in_elsewhere(void)
+static void acls_grant_what_they_grant_elsewhere(void)
 {
 	static const mode_t masks[] = { 0, 022, 027, 077 };
 	struct list_acl a = { 0 };
@@ -471,5 +471,5 @@ static void end(void)
 }
 
 SYS_MAIN(NULL, begin, end, TEST(users_may_what_they_may_elsewhere),
-	 TEST(lists_let_in_whom_they_let_in_elsewhere), TEST(times_move_when_they_must),
+	 TEST(acls_grant_what_they_grant_elsewhere), TEST(times_move_when_they_must),
 	 TEST(names_are_bytes), TEST(links_have_a_limit))

@@ -144,7 +144,7 @@ static int child(const char *name, char **arg)
 
 /* Its locks may have passed to another client meanwhile, so data received before the stop are
  * invalid. */
-static void who_was_stopped_for_half_a_lease_reads_again(void)
+static void a_client_stopped_for_half_a_lease_reads_again(void)
 {
 	struct sheaf_file *f = open_file(fs, "/stopped", O_CREAT | O_RDWR);
 	char *b = malloc(STOPPED_READ);
@@ -333,7 +333,7 @@ static void end(void)
 SYS_MAIN(child, begin, end, TEST(a_client_that_computes_for_two_leases_keeps_its_files),
 	 TEST(a_reader_of_a_growing_file_sees_no_zeros),
 	 TEST(a_reader_beside_a_writer_gets_nothing_older_nor_newer),
-	 TEST(who_was_stopped_for_half_a_lease_reads_again),
+	 TEST(a_client_stopped_for_half_a_lease_reads_again),
 	 TEST(an_fsync_does_not_vouch_for_writes_beside_it),
 	 TEST(many_that_create_and_truncate_a_file_leave_nothing_behind),
 	 TEST(a_late_truncate_cuts_nothing_newer),

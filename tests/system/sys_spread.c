@@ -298,7 +298,7 @@ static void a_kill_in_the_middle_leaves_old_or_new(void)
 
 /* A client may use a referral again while its promise lasts. A setxattr that shuts a user out
  * returns after that. */
-static void who_is_shut_out_does_not_pass_where_he_passed(void)
+static void a_user_without_search_permission_passes_no_cached_path(void)
 {
 	struct sheaf_cred user = { .uid = 1001, .gid = 1001 };
 	struct acl_bytes list = acl_sample(), shut = list;
@@ -448,6 +448,6 @@ static void end(void)
 SYS_MAIN(NULL, begin, end, TEST(random_changes_agree_with_a_local_file_system),
 	 TEST(moving_directories_side_by_side_make_no_circle),
 	 TEST(a_kill_in_the_middle_leaves_old_or_new),
-	 TEST(who_is_shut_out_does_not_pass_where_he_passed),
+	 TEST(a_user_without_search_permission_passes_no_cached_path),
 	 TEST(a_listing_ends_whatever_its_reader_does_in_the_directory),
 	 TEST(a_listing_of_several_pages_ends_too))

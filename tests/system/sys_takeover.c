@@ -364,7 +364,7 @@ static void after_a_crash_in_between_files_are_claimed_and_fsync_tells(void)
 }
 
 /* The loss was known before the export, but not yet reported to the program. */
-static void a_loss_before_the_export_is_told_after_it(void)
+static void a_loss_before_the_export_is_reported_after_it(void)
 {
 	const char *p = in(fresh_dir(), "f");
 	struct sheaf *mine = client(c.conf);
@@ -450,7 +450,7 @@ static void an_operation_under_way_is_busy(void)
 	sheaf_disconnect(mine);
 }
 
-static void who_exported_in_vain_goes_on(void)
+static void an_exporter_without_an_importer_continues(void)
 {
 	const char *d = fresh_dir(), *p = in(d, "f");
 	struct sheaf *mine = client(c.conf);
@@ -497,7 +497,7 @@ static void a_place_that_cannot_be_written_changes_nothing(void)
 }
 
 /* The successor worked for a while and was then killed. */
-static void who_exported_goes_on_after_a_successor_that_died(void)
+static void an_exporter_continues_after_its_successor_died(void)
 {
 	const char *d = fresh_dir(), *p = in(d, "f");
 	struct sheaf *mine = client(c.conf), *other;
@@ -585,7 +585,7 @@ static uint64_t requests(void)
 	return n;
 }
 
-static void a_flush_asks_nobody_when_nothing_happened(void)
+static void a_flush_without_changes_sends_no_request(void)
 {
 	struct sheaf_file *f = open_file(fs, in(fresh_dir(), "f"), O_CREAT | O_RDWR);
 	uint64_t before;
@@ -657,12 +657,12 @@ SYS_MAIN(child, begin, end, TEST(open_files_and_locks_go_from_process_to_process
 	 TEST(an_idle_successor_finds_servers_that_come_later),
 	 TEST(a_clean_restart_in_between_is_not_noticed),
 	 TEST(after_a_crash_in_between_files_are_claimed_and_fsync_tells),
-	 TEST(a_loss_before_the_export_is_told_after_it),
+	 TEST(a_loss_before_the_export_is_reported_after_it),
 	 TEST(what_the_lease_took_is_claimed_or_lost_with_an_error),
-	 TEST(an_operation_under_way_is_busy), TEST(who_exported_in_vain_goes_on),
+	 TEST(an_operation_under_way_is_busy), TEST(an_exporter_without_an_importer_continues),
 	 TEST(a_place_that_cannot_be_written_changes_nothing),
-	 TEST(who_exported_goes_on_after_a_successor_that_died),
+	 TEST(an_exporter_continues_after_its_successor_died),
 	 TEST(what_is_no_export_is_refused_with_a_reason),
 	 TEST(what_is_abandoned_stays_for_its_lease),
-	 TEST(a_flush_asks_nobody_when_nothing_happened),
+	 TEST(a_flush_without_changes_sends_no_request),
 	 TEST(a_flush_tells_of_a_loss_until_an_fsync_does), TEST(a_flush_leaves_the_rest_to_fsync))

@@ -135,7 +135,7 @@ static inline void fake_prepare(struct fake *f)
 	f->env.sock = &fake_sock;
 	f->env.exec = &fake_exec;
 	CHECK_EQ(loop_init(&f->loop, &f->env), 0);
-	f->loop.in_memory = FAKE_MAPPED;
+	f->loop.on_tmpfs = FAKE_MAPPED;
 	arena_init(&f->arena, 0);
 	snprintf(f->dir, sizeof(f->dir), "%s/sheaf-meta-XXXXXX",
 		 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");

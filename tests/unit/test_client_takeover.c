@@ -113,7 +113,7 @@ static void an_export_of_an_import_is_the_same(void)
 }
 
 /* The importing process may have used some of the next numbers before it died. */
-static void who_goes_on_after_an_export_uses_numbers_of_its_own(void)
+static void a_client_that_continues_after_an_export_uses_new_numbers(void)
 {
 	struct client *c;
 	struct wire_bytes b;
@@ -192,7 +192,7 @@ static void changed_bytes_do_no_harm(void)
 	trial_end(&t);
 }
 
-static void another_file_system_and_another_key_are_told(void)
+static void an_import_for_another_file_system_or_key_is_refused(void)
 {
 	struct wire_bytes b = furnished_export();
 	struct client *c;
@@ -294,7 +294,7 @@ static void settle(void)
 }
 
 /* The claims were sent and the answer has not come yet: the importing client sends them again. */
-static void claims_under_way_are_made_by_who_goes_on(void)
+static void claims_under_way_are_made_by_the_importing_client(void)
 {
 	struct wire_bytes b;
 	struct client *c;
@@ -344,8 +344,8 @@ static void claims_under_way_are_made_by_who_goes_on(void)
 }
 
 TEST_MAIN(TEST(an_import_is_what_was_exported), TEST(an_export_of_an_import_is_the_same),
-	  TEST(who_goes_on_after_an_export_uses_numbers_of_its_own),
+	  TEST(a_client_that_continues_after_an_export_uses_new_numbers),
 	  TEST(an_operation_under_way_is_in_the_way), TEST(every_prefix_is_refused),
 	  TEST(more_behind_it_is_refused), TEST(changed_bytes_do_no_harm),
-	  TEST(another_file_system_and_another_key_are_told), TEST(heads_are_checked),
-	  TEST(claims_under_way_are_made_by_who_goes_on))
+	  TEST(an_import_for_another_file_system_or_key_is_refused), TEST(heads_are_checked),
+	  TEST(claims_under_way_are_made_by_the_importing_client))

@@ -12,14 +12,14 @@ static void begin(void)
 	CHECK_EQ(loop_init(&loop, env_real()), 0);
 }
 
-/* ---- timers and late callbacks ---- */
+/* ---- timers and deferred callbacks ---- */
 
 static char fired[64];
 struct letter {
 	struct timer timer;
-	struct deferred late;
+	struct deferred deferred;
 	char c;
-	struct letter *makes_late;
+	struct letter *defers;
 };
 
 static void write_down(char c)
@@ -35,32 +35,32 @@ static void fire(struct timer *t)
 	write_down(container_of(t, struct letter, timer)->c);
 }
 
-static void run_late(struct deferred *late)
+static void run_deferred(struct deferred *deferred)
 {
-	struct letter *l = container_of(late, struct letter, late);
+	struct letter *l = container_of(deferred, struct letter, deferred);
 
 	write_down(l->c);
-	if (l->makes_late)
-		loop_defer(&loop, &l->makes_late->late);
+	if (l->defers)
+		loop_defer(&loop, &l->defers->deferred);
 }
 
-static void what_is_last_waits_for_all_that_is_late(void)
+static void the_last_callback_runs_after_all_deferred_ones(void)
 {
 	struct letter l[5];
 
 	begin();
 	fired[0] = 0;
 	for (int i = 0; i < 5; i++) {
-		l[i] = (struct letter){ .late.run = run_late, .c = (char)('a' + i) };
-		list_init(&l[i].late.link);
+		l[i] = (struct letter){ .deferred.run = run_deferred, .c = (char)('a' + i) };
+		list_init(&l[i].deferred.link);
 	}
-	l[1].makes_late = &l[4];
-	loop_defer(&loop, &l[0].late);
-	loop_defer_last(&loop, &l[1].late);
-	loop_defer_last(&loop, &l[2].late);
-	loop_defer(&loop, &l[3].late);
-	loop_defer_last(&loop, &l[0].late); /* moved */
-	loop_defer(&loop, &l[2].late); /* stays last */
+	l[1].defers = &l[4];
+	loop_defer(&loop, &l[0].deferred);
+	loop_defer_last(&loop, &l[1].deferred);
+	loop_defer_last(&loop, &l[2].deferred);
+	loop_defer(&loop, &l[3].deferred);
+	loop_defer_last(&loop, &l[0].deferred); /* moved */
+	loop_defer(&loop, &l[2].deferred); /* stays last */
 	CHECK_EQ(loop_wait_ns(&loop), 0);
 	loop_turn(&loop, NSEC_PER_SEC);
 	CHECK_STR(fired, "dbeca");
@@ -255,7 +255,7 @@ static void the_pool_grants_all_or_nothing_first_come_first_served(void)
 
 /* 64 units: a share that holds memory may have eight, and the last sixteen are reserved for shares
  * that hold nothing. */
-static void nobody_keeps_the_pool_from_the_others(void)
+static void one_share_cannot_take_the_whole_pool(void)
 {
 	static struct pool_share slow[8], honest[2];
 	static struct taker hog[8][4], a, b, c, d;
@@ -538,7 +538,7 @@ static void sockets_talk_over_ipv4_and_ipv6(void)
 }
 
 /* The kernel may choose the destination port as the source port of a connection. */
-static void nobody_is_connected_to_itself(void)
+static void tcp_self_connects_are_refused(void)
 {
 	const struct sock_ops *s = env_real()->sock;
 	struct sockaddr_in a = { .sin_family = AF_INET };
@@ -568,16 +568,16 @@ static void addresses_that_make_no_sense_are_refused_in_words(void)
 	CHECK(s->connect(env_real(), "127.0.0.1:") < 0);
 }
 
-TEST_MAIN(TEST(what_is_last_waits_for_all_that_is_late),
+TEST_MAIN(TEST(the_last_callback_runs_after_all_deferred_ones),
 	  TEST(timers_fire_in_order_of_time_then_of_setting), TEST(many_timers_stay_sorted),
 	  TEST(a_request_walks_its_states_and_waits_for_what_it_started),
 	  TEST(the_first_error_wins_and_jumps_to_the_answer),
 	  TEST(an_error_after_the_answer_state_does_not_go_back),
 	  TEST(the_pool_grants_all_or_nothing_first_come_first_served),
-	  TEST(nobody_keeps_the_pool_from_the_others),
+	  TEST(one_share_cannot_take_the_whole_pool),
 	  TEST(a_source_forgotten_in_the_same_batch_is_not_called),
 	  TEST(a_wake_from_another_thread_ends_the_wait_once),
 	  TEST(sources_come_and_go_while_another_thread_waits),
 	  TEST(a_wait_lasts_as_long_as_asked_even_below_a_millisecond),
-	  TEST(sockets_talk_over_ipv4_and_ipv6), TEST(nobody_is_connected_to_itself),
+	  TEST(sockets_talk_over_ipv4_and_ipv6), TEST(tcp_self_connects_are_refused),
 	  TEST(addresses_that_make_no_sense_are_refused_in_words))

@@ -116,7 +116,7 @@ static void a_fence_waits_for_turns_in_flight_and_refuses_those_that_wait(void)
 
 /* A direct store is refused beside a conflicting turn, behind the end, with an epoch below the
  * floor, and in a removed object. */
-static void who_stores_at_once_needs_all_of_a_turn_but_the_waiting(void)
+static void a_store_without_a_turn_needs_a_grantable_turn(void)
 {
 	struct turn_trial reader, other, behind;
 	struct object *o;
@@ -457,7 +457,7 @@ static void a_log_that_says_the_same_again_and_again_is_written_anew(void)
 	CHECK(records_in_log() <= LOG_SLACK);
 	CHECK(disk->log.reserved - disk->log.size >= LOG_RESERVE / 2);
 	faulty.n_sync = 0;
-	disk->log.unnamed = true;
+	disk->log.rename_unsynced = true;
 	CHECK_EQ(fence(62, 9, UINT64_MAX, NULL), 0);
 	/* the log, and its directory entry before a caller relies on it */
 	CHECK_EQ(faulty.n_sync, 2);
@@ -498,9 +498,8 @@ static void old_tombstones_go_while_it_runs(void)
 TEST_MAIN(TEST(a_fence_refuses_older_epochs_now_and_after_a_restart),
 	  TEST(a_fence_refuses_to_open_and_makes_no_object),
 	  TEST(a_fence_waits_for_turns_in_flight_and_refuses_those_that_wait),
-	  TEST(who_stores_at_once_needs_all_of_a_turn_but_the_waiting),
-	  TEST(a_fence_cuts_but_never_extends), TEST(a_repeated_cut_is_synced),
-	  TEST(fences_at_the_same_time_share_syncs),
+	  TEST(a_store_without_a_turn_needs_a_grantable_turn), TEST(a_fence_cuts_but_never_extends),
+	  TEST(a_repeated_cut_is_synced), TEST(fences_at_the_same_time_share_syncs),
 	  TEST(a_fence_that_is_not_durable_fails_and_can_be_repeated),
 	  TEST(removal_leaves_a_tombstone_over_restarts),
 	  TEST(removals_and_gets_at_the_same_time_end_well),

@@ -111,7 +111,7 @@ static void nosync_never_syncs(void)
 	disk_end();
 }
 
-static void a_failed_sync_is_reported_to_all_who_wait_and_then_over(void)
+static void a_failed_sync_is_reported_once_to_all_waiters(void)
 {
 	struct object *o;
 	struct trial a, b;
@@ -321,7 +321,7 @@ TEST_MAIN(TEST(a_mapping_stays_while_it_is_used_and_then_grows),
 	  TEST(sparse_objects_read_as_zeros_in_memory_and_here),
 	  TEST(gets_at_the_same_time_share_one_open),
 	  TEST(a_sync_covers_new_directory_entries_once), TEST(nosync_never_syncs),
-	  TEST(a_failed_sync_is_reported_to_all_who_wait_and_then_over),
+	  TEST(a_failed_sync_is_reported_once_to_all_waiters),
 	  TEST(a_failed_write_tells_the_truth_about_the_end),
 	  TEST(the_cache_is_bounded_and_loses_nothing),
 	  TEST(an_error_at_eviction_is_reported_by_the_next_sync),

@@ -273,7 +273,7 @@ static void a_count_that_was_not_synced_is_written_again(void)
 	disk_end();
 }
 
-static void space_is_told(void)
+static void free_space_is_reported(void)
 {
 	uint64_t total, avail, id[3];
 
@@ -297,4 +297,4 @@ TEST_MAIN(TEST(a_missing_directory_is_refused), TEST(a_directory_without_id_is_r
 	  TEST(a_clean_stop_keeps_the_verifier_and_anything_else_does_not),
 	  TEST(a_damaged_clean_file_counts_as_none),
 	  TEST(a_stop_that_cannot_sync_changes_the_verifier),
-	  TEST(a_count_that_was_not_synced_is_written_again), TEST(space_is_told))
+	  TEST(a_count_that_was_not_synced_is_written_again), TEST(free_space_is_reported))

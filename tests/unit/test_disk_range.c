@@ -198,7 +198,7 @@ static void pages_that_went_are_asked_for_again(void)
 	struct object *o;
 
 	disk_begin("/dev/shm");
-	CHECK(loop.in_memory);
+	CHECK(loop.on_tmpfs);
 	o = get_ok(7, 1);
 	fill(o, all);
 	if (!object_cached(o, 0, all)) { /* this kernel does not tell which pages exist */

@@ -60,8 +60,8 @@ static void check_walks(struct trial *t, struct view *v, size_t first, uint64_t 
 static void check_plans(struct trial *t)
 {
 	struct cursor from = { 0 };
-	struct trail trail;
-	struct view v = { .trail = &trail };
+	struct pattern_view pattern_view;
+	struct view v = { .pattern_view = &pattern_view };
 	struct extent e[32];
 	size_t done = 0, n;
 
@@ -87,14 +87,14 @@ static void check_whole(struct trial *t)
 {
 	uint64_t begin = below(t->a.total), upto = begin + below(t->a.total - begin + 1);
 	size_t first = 0, end;
-	struct trail trail;
-	struct view v = { .trail = &trail };
+	struct pattern_view pattern_view;
+	struct view v = { .pattern_view = &pattern_view };
 
 	while (first < t->n_own && t->own[first] < begin)
 		first++;
 	for (end = first; end < t->n_own && t->own[end] < upto;)
 		end++;
-	view_trail(&v, &t->a, &t->l, t->index, begin, upto);
+	view_init_pattern(&v, &t->a, &t->l, t->index, begin, upto);
 	check_walks(t, &v, first, end - first);
 }
 

@@ -319,7 +319,7 @@ static void a_list_has_at_most_512_entries(void)
 
 /* ---- who may set them, and on which files ---- */
 
-static void owners_set_lists_and_anybody_reads_them(void)
+static void owners_set_acls_and_all_users_read_them(void)
 {
 	const struct cred user = { 101, 101, 0, NULL }, other = { 102, 102, 0, NULL };
 	struct wire_handle file, dir, link, pipe_;
@@ -371,7 +371,7 @@ static void owners_set_lists_and_anybody_reads_them(void)
 	fake_end(&f);
 }
 
-static void who_is_not_in_the_group_loses_set_gid(void)
+static void set_gid_is_cleared_outside_the_group(void)
 {
 	const struct cred user = { 101, 101, 0, NULL };
 	struct wire_handle file;
@@ -564,7 +564,7 @@ static void put_row(enum table t, struct key k, const void *p, size_t n)
 {
 	MDB_txn *txn;
 
-	reads_end(f.m);
+	reader_reset(f.m);
 	CHECK_EQ(mdb_txn_begin(f.m->db.env, NULL, 0, &txn), 0);
 	if (p)
 		CHECK_EQ(row_put(&f.m->db, txn, t, &k, p, n), 0);
@@ -640,7 +640,7 @@ static void a_lost_list_is_seen_and_repaired(void)
 }
 
 TEST_MAIN(TEST(a_list_grants_what_acl_5_says), TEST(what_is_no_list_is_refused),
-	  TEST(a_list_has_at_most_512_entries), TEST(owners_set_lists_and_anybody_reads_them),
-	  TEST(who_is_not_in_the_group_loses_set_gid), TEST(chmod_changes_the_mask),
+	  TEST(a_list_has_at_most_512_entries), TEST(owners_set_acls_and_all_users_read_them),
+	  TEST(set_gid_is_cleared_outside_the_group), TEST(chmod_changes_the_mask),
 	  TEST(new_inodes_inherit), TEST(a_part_of_a_change_inherits_too),
 	  TEST(capabilities_go_as_set_id_bits_do), TEST(a_lost_list_is_seen_and_repaired))

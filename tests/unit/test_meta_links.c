@@ -78,7 +78,7 @@ static void a_file_has_as_many_names_as_it_is_given(void)
 	fake_end(&f);
 }
 
-static void the_file_goes_with_its_last_name(void)
+static void a_file_is_removed_with_its_last_name(void)
 {
 	struct wire_handle file;
 	struct wire_record_res res;
@@ -273,7 +273,7 @@ static void what_is_for_files_is_refused_to_symbolic_links(void)
 	fake_end(&f);
 }
 
-static void a_symbolic_link_goes_at_once(void)
+static void a_symbolic_link_is_removed_at_once(void)
 {
 	struct wire_handle link, other;
 	struct wire_record_res res;
@@ -453,7 +453,7 @@ static struct wire_handle far_dir(void)
 	struct wire_handle h = { INO_MAKE(5, 1000000), 1 };
 	MDB_txn *txn;
 
-	reads_end(f.m);
+	reader_reset(f.m);
 	CHECK_EQ(mdb_txn_begin(f.m->db.env, NULL, 0, &txn), 0);
 	CHECK_EQ(node_put(&f.m->db, txn, h.ino, &n), 0);
 	CHECK_EQ(mdb_txn_commit(txn), 0);
@@ -490,12 +490,13 @@ static void walks_that_leave_our_partition_say_what_is_left(void)
 	fake_end(&f);
 }
 
-TEST_MAIN(TEST(a_file_has_as_many_names_as_it_is_given), TEST(the_file_goes_with_its_last_name),
+TEST_MAIN(TEST(a_file_has_as_many_names_as_it_is_given), TEST(a_file_is_removed_with_its_last_name),
 	  TEST(links_are_refused_where_they_may_not_be), TEST(there_is_a_most_of_names),
 	  TEST(renames_know_two_names_of_one_file),
 	  TEST(a_link_is_made_once_however_often_it_is_asked_for),
 	  TEST(a_symbolic_link_keeps_its_text),
-	  TEST(what_is_for_files_is_refused_to_symbolic_links), TEST(a_symbolic_link_goes_at_once),
-	  TEST(walks_go_through_symbolic_links), TEST(circles_end),
-	  TEST(paths_do_not_grow_without_a_bound), TEST(the_leaf_may_be_what_a_link_points_to),
+	  TEST(what_is_for_files_is_refused_to_symbolic_links),
+	  TEST(a_symbolic_link_is_removed_at_once), TEST(walks_go_through_symbolic_links),
+	  TEST(circles_end), TEST(paths_do_not_grow_without_a_bound),
+	  TEST(the_leaf_may_be_what_a_link_points_to),
 	  TEST(walks_that_leave_our_partition_say_what_is_left))

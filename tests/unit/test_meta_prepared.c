@@ -15,7 +15,7 @@ static uint64_t prepare_new(uint64_t pair)
 	return fake_hold(&f, pair, &part);
 }
 
-static void the_number_of_a_prepared_directory_is_given_to_nobody_else(void)
+static void the_number_of_a_prepared_directory_is_not_reused(void)
 {
 	struct wire_handle made;
 	uint64_t ino;
@@ -105,6 +105,6 @@ static void a_listing_waits_for_names_that_are_held(void)
 	fake_end(&f);
 }
 
-TEST_MAIN(TEST(the_number_of_a_prepared_directory_is_given_to_nobody_else),
+TEST_MAIN(TEST(the_number_of_a_prepared_directory_is_not_reused),
 	  TEST(a_climb_waits_for_a_directory_that_moves), TEST(a_climb_in_a_circle_comes_back),
 	  TEST(a_listing_waits_for_names_that_are_held))

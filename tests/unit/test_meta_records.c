@@ -441,7 +441,7 @@ static void writers_grow_size_and_mtime_and_the_last_one_settles(void)
 
 /* The size bounds which objects can exist, from the creation until a fence or a report beyond
  * it. */
-static void a_new_file_is_within_its_size_until_it_is_fenced_or_told(void)
+static void a_new_file_is_within_its_size_until_a_fence_or_a_report(void)
 {
 	static const uint32_t fences[] = { REC_SETTLE_BEGIN, REC_TRUNC_BEGIN };
 	struct wire_handle h, dir;
@@ -449,24 +449,25 @@ static void a_new_file_is_within_its_size_until_it_is_fenced_or_told(void)
 
 	fake_start(&f);
 	dir = fake_make(&f, REC_MKDIR, fake_root, "dir");
-	CHECK(!fake_node(&f, dir).within && !fake_node(&f, fake_root).within);
+	CHECK(!fake_node(&f, dir).objects_within_size &&
+	      !fake_node(&f, fake_root).objects_within_size);
 	h = fake_make(&f, REC_CREATE, dir, "told");
-	CHECK(fake_node(&f, h).within);
+	CHECK(fake_node(&f, h).objects_within_size);
 	CHECK_EQ(record(h, 1, 100, 7, REC_LAST_WRITER).at.size, 100);
 	CHECK_EQ(record(h, 1, 0, 0, REC_LAST_WRITER).at.size, 100);
 	fake_reopen(&f);
-	CHECK(fake_node(&f, h).within);
+	CHECK(fake_node(&f, h).objects_within_size);
 	CHECK_EQ(record(h, 0, 0, 0, REC_BEYOND).at.size, 100);
-	CHECK(!fake_node(&f, h).within);
+	CHECK(!fake_node(&f, h).objects_within_size);
 	CHECK_EQ(record(h, 1, 200, 7, REC_BEYOND | REC_LAST_WRITER).at.size, 200);
 	fake_reopen(&f);
-	CHECK(!fake_node(&f, h).within);
+	CHECK(!fake_node(&f, h).objects_within_size);
 	for (int i = 0; i < 2; i++) {
 		h = fake_make(&f, REC_CREATE, dir, i ? "truncated" : "settled");
-		CHECK(fake_node(&f, h).within);
+		CHECK(fake_node(&f, h).objects_within_size);
 		r = rec_on(&f, fences[i], h);
 		CHECK_EQ(fake_apply(&f, &r).status, 0);
-		CHECK(!fake_node(&f, h).within);
+		CHECK(!fake_node(&f, h).objects_within_size);
 	}
 	fake_end(&f);
 }
@@ -614,7 +615,7 @@ TEST_MAIN(TEST(a_new_database_has_a_root), TEST(create_makes_a_file_and_touches_
 	  TEST(sticky_directories_protect_their_entries), TEST(chmod_is_for_owners),
 	  TEST(chown_is_for_root_and_for_ones_own_groups), TEST(utimens_follows_posix),
 	  TEST(writers_grow_size_and_mtime_and_the_last_one_settles),
-	  TEST(a_new_file_is_within_its_size_until_it_is_fenced_or_told),
+	  TEST(a_new_file_is_within_its_size_until_a_fence_or_a_report),
 	  TEST(settling_counts_only_when_nothing_came_between),
 	  TEST(truncates_are_intents_until_they_end), TEST(the_map_has_versions),
 	  TEST(unknown_kinds_and_stale_handles_are_answers))

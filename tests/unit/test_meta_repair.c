@@ -49,7 +49,7 @@ static void put_row(enum table t, struct key k, const void *p, size_t n)
 {
 	MDB_txn *txn;
 
-	reads_end(f.m);
+	reader_reset(f.m);
 	CHECK_EQ(mdb_txn_begin(f.m->db.env, NULL, 0, &txn), 0);
 	if (p)
 		CHECK_EQ(row_put(&f.m->db, txn, t, &k, p, n), 0);
@@ -251,7 +251,7 @@ static void an_entry_that_a_change_over_two_servers_holds_is_left_alone(void)
 	fake_end(&f);
 }
 
-static void a_row_goes_only_when_it_is_about_nothing(void)
+static void only_rows_of_missing_inodes_are_dropped(void)
 {
 	struct disk_unsettled unsettled = { .epoch = 1, .gen = 1 };
 	struct disk_remove gone = { .gen = 1 };
@@ -352,6 +352,6 @@ TEST_MAIN(TEST(pages_show_every_row_once), TEST(what_cannot_be_read_is_a_row_too
 	  TEST(repairs_are_for_root_and_refuse_nonsense),
 	  TEST(an_entry_is_dropped_only_while_it_names_what_it_named),
 	  TEST(an_entry_that_a_change_over_two_servers_holds_is_left_alone),
-	  TEST(a_row_goes_only_when_it_is_about_nothing),
+	  TEST(only_rows_of_missing_inodes_are_dropped),
 	  TEST(a_directory_is_made_right_from_its_entries),
 	  TEST(numbers_that_are_taken_are_not_given))

@@ -57,7 +57,7 @@ static void restore(const struct meta_part *p)
 	close(p->fd);
 }
 
-static void a_copy_is_of_one_moment_and_nobody_waits_for_it(void)
+static void a_copy_is_a_snapshot_and_blocks_no_change(void)
 {
 	struct wire_handle h;
 	struct meta_part p;
@@ -162,7 +162,7 @@ static void every_file_is_unsettled_afterwards(void)
 	restore(&p);
 	CHECK_EQ(fake_rows(&f, ROWS_UNSETTLED), 2); /* the directory is not unsettled */
 	CHECK(fake_node(&f, a).attr.unsettled && fake_node(&f, b).attr.unsettled);
-	CHECK(!fake_node(&f, a).within && !fake_node(&f, b).within);
+	CHECK(!fake_node(&f, a).objects_within_size && !fake_node(&f, b).objects_within_size);
 	CHECK_EQ(fake_node(&f, a).attr.size, 1000);
 	r = rec_on(&f, REC_SETTLE_BEGIN, a); /* the file can be settled */
 	res = fake_apply(&f, &r);
@@ -272,7 +272,7 @@ static void wrong_copies_are_refused(void)
 	close(p.fd);
 }
 
-TEST_MAIN(TEST(a_copy_is_of_one_moment_and_nobody_waits_for_it), TEST(lists_come_back),
+TEST_MAIN(TEST(a_copy_is_a_snapshot_and_blocks_no_change), TEST(lists_come_back),
 	  TEST(a_copy_that_is_cancelled_says_so), TEST(nothing_that_was_given_since_is_given_again),
 	  TEST(every_file_is_unsettled_afterwards),
 	  TEST(a_truncate_that_was_under_way_counts_as_done), TEST(removals_go_on),

@@ -181,7 +181,7 @@ static void check_content(void)
 	CHECK_EQ(n.attr.uid, 17);
 	CHECK_EQ(n.attr.mtime, 2000000000);
 	CHECK_EQ(n.epoch, 1);
-	CHECK(!n.within); /* the earlier writes to it are not known */
+	CHECK(!n.objects_within_size); /* the earlier writes to it are not known */
 	CHECK_EQ(n.layout.n_targets, 2);
 	CHECK_EQ(n.layout.start, 1);
 	CHECK_EQ(n.layout.targets[0], 3);
@@ -198,7 +198,7 @@ static void goes_on(uint32_t version)
 	check_content();
 	made = fake_make(&f, REC_CREATE, (struct wire_handle){ 2, 1 }, "new");
 	CHECK_EQ(made.ino, 4); /* the next number of its counter */
-	CHECK(fake_node(&f, made).within);
+	CHECK(fake_node(&f, made).objects_within_size);
 	/* uses a table that the old schema did not have */
 	r = rec_name(&f, REC_SYMLINK, fake_root, "link");
 	r.new_ino = meta_new_ino(f.m);
@@ -216,7 +216,7 @@ static void goes_on(uint32_t version)
 	fake_end(&f);
 }
 
-static void what_older_schemas_wrote_is_read_and_goes_on(void)
+static void older_schemas_are_read_and_upgraded(void)
 {
 	for (uint32_t v = SCHEMA_OLDEST; v < SCHEMA_VERSION; v++)
 		goes_on(v);
@@ -250,6 +250,6 @@ static void a_schema_before_the_first_is_refused(void)
 	arena_destroy(&f.arena);
 }
 
-TEST_MAIN(TEST(what_older_schemas_wrote_is_read_and_goes_on),
+TEST_MAIN(TEST(older_schemas_are_read_and_upgraded),
 	  TEST(the_next_schema_is_refused_and_left_alone),
 	  TEST(a_schema_before_the_first_is_refused))

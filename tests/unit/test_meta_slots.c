@@ -159,7 +159,7 @@ static void the_end_of_a_session_takes_its_slots_and_no_others(void)
 	fake_end(&f);
 }
 
-#define MANY (FAKE_MAPPED ? ROOM_CHANGES : 1000)
+#define MANY (FAKE_MAPPED ? MAPPED_CHANGES : 1000)
 static struct call calls[1000];
 static char names[1000][16];
 
@@ -300,7 +300,7 @@ static void a_crash_after_the_commit_leaves_all(void)
 	fake_end(&f);
 }
 
-static void a_full_database_refuses_and_goes_on(void)
+static void a_full_database_refuses_changes_and_recovers(void)
 {
 	int made = 0, refused = 0;
 	struct wire_handle at;
@@ -345,11 +345,11 @@ static void nothing_moves_under_a_copy(void)
 	int made = 0;
 
 	fake_start(&f);
-	if (!f.m->room.mapped) {
+	if (!f.m->space.mapped) {
 		fake_end(&f);
 		return;
 	}
-	bytes = f.m->room.bytes;
+	bytes = f.m->space.bytes;
 	f.m->copies = 1;
 	do {
 		struct wire_record r;
@@ -364,13 +364,13 @@ static void nothing_moves_under_a_copy(void)
 			CHECK_EQ(calls[0].error, 0);
 	} while (calls[0].done);
 	CHECK(made > 1000);
-	CHECK_EQ(f.m->room.bytes, bytes);
+	CHECK_EQ(f.m->space.bytes, bytes);
 	f.m->copies = 0;
-	writer_look(f.m);
+	writer_try_start(f.m);
 	fake_pump(&f);
 	CHECK(calls[0].done);
 	CHECK_EQ(calls[0].error, 0);
-	CHECK(f.m->room.bytes > bytes);
+	CHECK(f.m->space.bytes > bytes);
 	fake_end(&f);
 }
 
@@ -532,7 +532,7 @@ TEST_MAIN(TEST(sessions_are_durable), TEST(a_retry_gets_the_same_answer_and_has_
 	  TEST(many_records_are_one_transaction), TEST(retries_within_one_transaction_execute_once),
 	  TEST(submitting_while_both_batches_are_out), TEST(closing_finishes_what_is_queued),
 	  TEST(a_crash_before_the_commit_leaves_nothing), TEST(a_crash_after_the_commit_leaves_all),
-	  TEST(a_full_database_refuses_and_goes_on), TEST(nothing_moves_under_a_copy),
+	  TEST(a_full_database_refuses_changes_and_recovers), TEST(nothing_moves_under_a_copy),
 	  TEST(strangers_are_refused), TEST(damaged_databases_are_refused),
 	  TEST(a_cut_off_database_is_refused_and_does_not_kill), TEST(a_newer_schema_is_refused),
 	  TEST(an_impossible_directory_is_named),

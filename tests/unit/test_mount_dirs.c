@@ -74,7 +74,7 @@ static uint64_t known(uint64_t dir)
 	return dir_known(&m, dir, &st, &left) ? (uint64_t)st.st_size : 0;
 }
 
-static void what_a_change_told_is_remembered(void)
+static void attributes_in_the_answer_to_a_change_are_remembered(void)
 {
 	begin();
 	CHECK_EQ(known(D), 0);
@@ -87,7 +87,7 @@ static void what_a_change_told_is_remembered(void)
 	CHECK_EQ(known(E), 20);
 }
 
-static void what_told_of_another_is_not_believed(void)
+static void attributes_of_another_directory_are_ignored(void)
 {
 	struct dir_change d;
 
@@ -159,12 +159,12 @@ static void what_the_kernel_saw_is_not_followed_by_older(void)
 	begin();
 	change_at(D, 10);
 	a = starts(D);
-	dir_shown(&m, D); /* the kernel may have seen 12 */
+	dir_forget(&m, D); /* the kernel may have seen 12 */
 	ends(&a, 11);
 	CHECK_EQ(known(D), 0);
 	change_at(D, 13);
 	CHECK_EQ(known(D), 13);
-	dir_shown(&m, D);
+	dir_forget(&m, D);
 	CHECK_EQ(known(D), 0);
 }
 
@@ -206,19 +206,19 @@ static uint64_t neighbour_of(uint64_t ino)
 	return n;
 }
 
-static void a_place_that_another_took_is_a_miss(void)
+static void a_slot_of_another_inode_is_a_miss(void)
 {
 	uint64_t n = neighbour_of(D);
 	struct dir_change a, b;
 
 	begin();
 	change_at(D, 10);
-	hint_set_lacks(&m, n, "security.capability", m.sets);
+	hint_set_lacks(&m, n, "security.capability", m.n_xattr_sets);
 	CHECK_EQ(known(D), 0);
 	CHECK_EQ(known(n), 0);
 	a = starts(D);
 	change_at(D, 12);
-	hint_set_lacks(&m, n, "security.capability", m.sets);
+	hint_set_lacks(&m, n, "security.capability", m.n_xattr_sets);
 	b = starts(D);
 	ends(&a, 11); /* change 12 was forgotten */
 	ends(&b, 13);
@@ -255,43 +255,44 @@ static void it_counts_from_the_question_and_not_for_longer_than_attr(void)
 }
 
 /* The answers to other processes may still be on their way into the kernel. */
-static void a_change_of_what_others_asked_for_is_told_to_the_kernel(void)
+static void the_kernel_is_notified_if_other_threads_asked(void)
 {
 	begin();
 	self.ctx.pid = 1;
-	CHECK(!dir_busy(&m, D));
-	dir_told(&m, D);
+	CHECK(!dir_is_changing(&m, D));
+	dir_note_asked(&m, D);
 	change_at(D, 1);
 	CHECK_EQ(notified, 0); /* no other process has asked */
-	CHECK(dir_busy(&m, D));
+	CHECK(dir_is_changing(&m, D));
 	self.ctx.pid = 2;
-	dir_told(&m, E);
+	dir_note_asked(&m, E);
 	change_at(E, 2);
 	CHECK_EQ(notified, 0);
-	dir_told(&m, D);
+	dir_note_asked(&m, D);
 	change_at(D, 3); /* the own request of process 2 does not replace that of process 1 */
 	CHECK_EQ(notified, D);
 	notified = 0;
 	change_at(D, 4);
 	CHECK_EQ(notified, 0); /* the kernel has dropped its cached attributes */
 	self.ctx.pid = 1;
-	dir_told(&m, D);
+	dir_note_asked(&m, D);
 	self.ctx.pid = 2;
 	change_at(D, 5);
 	CHECK_EQ(notified, D); /* another process asked again */
 	notified = 0;
-	m.hints[hash_u64(D) % HINTS].noticed = 0;
-	m.hints[hash_u64(D) % HINTS].told_at -= 2 * NSEC_PER_SEC;
+	m.hints[hash_u64(D) % HINTS].notified_at = 0;
+	m.hints[hash_u64(D) % HINTS].asked_at -= 2 * NSEC_PER_SEC;
 	change_at(D, 6);
 	CHECK_EQ(notified, 0); /* the other request was too long ago */
 	m.hints[hash_u64(D) % HINTS].changed -= 2 * NSEC_PER_SEC;
-	CHECK(!dir_busy(&m, D));
+	CHECK(!dir_is_changing(&m, D));
 }
 
-TEST_MAIN(TEST(a_change_of_what_others_asked_for_is_told_to_the_kernel),
-	  TEST(what_a_change_told_is_remembered), TEST(what_told_of_another_is_not_believed),
+TEST_MAIN(TEST(the_kernel_is_notified_if_other_threads_asked),
+	  TEST(attributes_in_the_answer_to_a_change_are_remembered),
+	  TEST(attributes_of_another_directory_are_ignored),
 	  TEST(while_one_is_under_way_the_server_is_asked), TEST(an_end_without_an_answer_forgets),
 	  TEST(a_newer_one_that_cannot_be_kept_forgets_the_older),
 	  TEST(what_the_kernel_saw_is_not_followed_by_older), TEST(a_rename_forgets_all_others),
-	  TEST(a_place_that_another_took_is_a_miss),
+	  TEST(a_slot_of_another_inode_is_a_miss),
 	  TEST(it_counts_from_the_question_and_not_for_longer_than_attr))

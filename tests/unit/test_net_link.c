@@ -387,7 +387,7 @@ static void a_server_proves_the_server_key(void)
 /* ---- named keys ---- */
 
 static struct client_key named[2];
-static struct conf doors;
+static struct conf auth_conf;
 
 /* A server with the keys "one" (for uid 1000) and "two" (not loaded). */
 static void begin_named(void)
@@ -398,8 +398,8 @@ static void begin_named(void)
 					.loaded = true };
 	memset(named[0].secret, 5, KEY_BYTES);
 	named[1] = (struct client_key){ .name = "two", .role = { .any = true } };
-	doors = (struct conf){ .n_keys = 2, .keys = named };
-	srv.net.id.named_keys = &doors;
+	auth_conf = (struct conf){ .n_keys = 2, .keys = named };
+	srv.net.id.named_keys = &auth_conf;
 }
 
 static struct net_identity named_id(const char *name, uint8_t key)
@@ -421,7 +421,7 @@ static int call_with(struct fclient *c, const char *name, uint8_t key)
 	return a.error;
 }
 
-static void a_named_key_lets_in_and_says_for_whom(void)
+static void a_named_key_is_accepted_with_its_role(void)
 {
 	struct fclient c;
 
@@ -600,7 +600,7 @@ TEST_MAIN(TEST(a_good_greeting_is_challenged),
 	  TEST(links_of_a_key_of_one_user_are_bounded),
 	  TEST(both_sides_prove_their_key_and_calls_go_through),
 	  TEST(a_wrong_key_or_cluster_fails_calls_at_once), TEST(a_server_proves_the_server_key),
-	  TEST(a_named_key_lets_in_and_says_for_whom),
+	  TEST(a_named_key_is_accepted_with_its_role),
 	  TEST(names_and_keys_that_do_not_match_are_refused),
 	  TEST(a_key_that_is_taken_back_or_changed_closes_its_links),
 	  TEST(the_log_of_refusals_is_bounded_and_the_count_is_not),

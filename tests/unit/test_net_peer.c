@@ -62,7 +62,7 @@ static void ask_later(struct ask *a)
 	peer_call(&cli.peer, &a->call, &a->q);
 }
 
-static void a_call_that_nobody_waits_for_goes_with_the_next_or_soon(void)
+static void a_deferred_call_is_sent_with_the_next_or_after_a_delay(void)
 {
 	struct ask a[3];
 
@@ -84,7 +84,7 @@ static void a_call_that_nobody_waits_for_goes_with_the_next_or_soon(void)
 	end();
 }
 
-static void a_call_that_goes_later_outlives_a_broken_link_and_ends_with_its_peer(void)
+static void a_deferred_call_outlives_a_broken_link_and_ends_with_its_peer(void)
 {
 	struct ask a;
 
@@ -238,7 +238,7 @@ static void restarted(struct peer *p, bool lost)
 	n_lost += lost;
 }
 
-static void a_restart_of_the_server_is_told(void)
+static void a_restart_of_the_server_is_reported(void)
 {
 	struct ask a;
 
@@ -265,7 +265,7 @@ static void a_restart_of_the_server_is_told(void)
 	end();
 }
 
-static void a_call_ends_with_its_deadline_and_the_server_is_told(void)
+static void a_call_ends_at_its_deadline_and_is_cancelled(void)
 {
 	struct ask a, b;
 
@@ -320,7 +320,7 @@ static void a_cancelled_call_ends_at_once(void)
 	end();
 }
 
-static void nobody_at_home_is_an_error_after_the_deadline(void)
+static void an_absent_server_is_an_error_after_the_deadline(void)
 {
 	struct ask a;
 
@@ -410,7 +410,7 @@ static void a_halted_peer_ends_its_calls_and_takes_none(void)
 	end();
 }
 
-static void a_halted_peer_goes_on_with_its_session_and_numbers(void)
+static void a_halted_peer_keeps_its_session_and_numbers(void)
 {
 	struct ask a;
 
@@ -594,7 +594,7 @@ static void calls_with_an_older_map_go_again_behind_the_news_of_it(void)
 
 /* A claim is in front of all other calls: when it is refused for the map, no other call brings it
  * back. */
-static void a_claim_with_an_older_map_goes_again(void)
+static void a_claim_with_an_older_map_is_repeated(void)
 {
 	struct ask claim;
 
@@ -831,7 +831,7 @@ static void what_is_outstanding_ends_with_its_call(void)
 
 /* A call that waits for other calls of its client does not time out while they make progress.
  * Without progress, it does. */
-static void who_waits_for_what_is_outstanding_is_patient(void)
+static void progress_of_earlier_transfers_extends_the_deadline(void)
 {
 	static const size_t bytes[] = { 4 * MIB, MIB };
 
@@ -850,20 +850,20 @@ static void who_waits_for_what_is_outstanding_is_patient(void)
 }
 
 TEST_MAIN(TEST(calls_take_slots_and_number_them),
-	  TEST(a_call_that_nobody_waits_for_goes_with_the_next_or_soon),
-	  TEST(a_call_that_goes_later_outlives_a_broken_link_and_ends_with_its_peer),
+	  TEST(a_deferred_call_is_sent_with_the_next_or_after_a_delay),
+	  TEST(a_deferred_call_outlives_a_broken_link_and_ends_with_its_peer),
 	  TEST(calls_beyond_the_slots_wait_in_order),
 	  TEST(a_call_is_repeated_over_a_new_link_with_the_same_numbers),
 	  TEST(a_reply_of_the_old_link_is_not_heard),
 	  TEST(a_lost_session_fails_changes_and_repeats_the_rest),
 	  TEST(a_server_that_does_not_know_the_session_gets_a_new_one),
-	  TEST(a_session_that_is_denied_is_made_anew), TEST(a_restart_of_the_server_is_told),
-	  TEST(a_call_ends_with_its_deadline_and_the_server_is_told),
-	  TEST(a_cancelled_call_ends_at_once), TEST(nobody_at_home_is_an_error_after_the_deadline),
+	  TEST(a_session_that_is_denied_is_made_anew), TEST(a_restart_of_the_server_is_reported),
+	  TEST(a_call_ends_at_its_deadline_and_is_cancelled), TEST(a_cancelled_call_ends_at_once),
+	  TEST(an_absent_server_is_an_error_after_the_deadline),
 	  TEST(a_server_that_comes_later_gets_the_call),
 	  TEST(a_server_that_gives_no_session_is_tried_again), TEST(an_idle_peer_renews_its_lease),
 	  TEST(a_halted_peer_ends_its_calls_and_takes_none),
-	  TEST(a_halted_peer_goes_on_with_its_session_and_numbers),
+	  TEST(a_halted_peer_keeps_its_session_and_numbers),
 	  TEST(claims_without_an_answer_are_asked_for_again),
 	  TEST(calls_that_a_server_has_no_room_for_go_again),
 	  TEST(a_call_without_room_ends_with_its_deadline_or_its_peer),
@@ -872,8 +872,8 @@ TEST_MAIN(TEST(calls_take_slots_and_number_them),
 	  TEST(a_reply_with_a_strange_status_closes_the_link),
 	  TEST(a_result_that_does_not_decode_ends_call_and_link),
 	  TEST(calls_with_an_older_map_go_again_behind_the_news_of_it),
-	  TEST(a_claim_with_an_older_map_goes_again),
+	  TEST(a_claim_with_an_older_map_is_repeated),
 	  TEST(a_server_that_refuses_for_ever_is_believed), TEST(the_welcome_tells_of_a_newer_map),
 	  TEST(what_is_outstanding_at_a_loaded_server_is_bounded),
 	  TEST(what_is_outstanding_ends_with_its_call),
-	  TEST(who_waits_for_what_is_outstanding_is_patient))
+	  TEST(progress_of_earlier_transfers_extends_the_deadline))

@@ -502,7 +502,7 @@ static void an_idle_link_is_not_a_stalled_one(void)
 
 /* The peer repeatedly takes a few bytes of its data, in all much less than a frame within the time
  * limit. */
-static void who_takes_his_data_in_drops_is_closed(void)
+static void a_peer_that_reads_in_drops_is_closed(void)
 {
 	static const size_t big[] = { 4 * 1024 * 1024 };
 	static struct pair p;
@@ -562,7 +562,7 @@ static void a_peer_that_does_not_read_is_closed_before_it_fills_the_memory(void)
 	pair_end(&p);
 }
 
-static void rubbish_closes_a_link_and_harms_nobody_else(void)
+static void garbage_closes_only_its_own_link(void)
 {
 	static const char rubbish[] =
 		"GET / HTTP/1.1\r\nHost: example.org\r\nUser-Agent: somebody\r\n\r\n";
@@ -668,7 +668,7 @@ static void all_that_works_by_tcp_works_by_the_shorter_way(void)
 	a_peer_that_stalls_is_closed_after_the_timeout();
 	an_idle_link_is_not_a_stalled_one();
 	a_peer_that_does_not_read_is_closed_before_it_fills_the_memory();
-	rubbish_closes_a_link_and_harms_nobody_else();
+	garbage_closes_only_its_own_link();
 	local = false;
 }
 
@@ -693,7 +693,7 @@ static void the_shorter_way_begins_at_the_address_it_leads_to(void)
 	local = false;
 }
 
-static void who_dials_any_address_comes_from_loopback(void)
+static void a_dial_to_the_wildcard_address_comes_from_loopback(void)
 {
 	struct origin from = { 0 };
 	struct ip_net v4, v6, other;
@@ -725,7 +725,7 @@ static void pass_on(struct env *e, int from, int to)
 
 /* Another process listens on the Unix socket: it hangs up, sends garbage, says nothing, or relays
  * everything to the server and back. */
-static void who_sits_on_the_shorter_way_keeps_nobody_out(void)
+static void a_stranger_on_the_unix_socket_does_not_block_clients(void)
 {
 	enum { HANGS_UP, TALKS, IS_SILENT, PASSES_ON };
 	static const char rubbish[] =
@@ -780,7 +780,7 @@ static uint32_t other_user(struct env *e, int fd)
 	return fd < 0 ? 1000 : 1001;
 }
 
-static void who_passes_on_as_another_user_is_found_out(void)
+static void a_relay_that_runs_as_another_user_is_detected(void)
 {
 	struct sock_ops ops;
 	struct ask a;
@@ -812,10 +812,10 @@ TEST_MAIN(TEST(a_call_goes_over_the_wire), TEST(links_of_a_server_take_turns),
 	  TEST(a_peer_that_stalls_is_closed_after_the_timeout),
 	  TEST(an_idle_link_is_not_a_stalled_one),
 	  TEST(a_peer_that_does_not_read_is_closed_before_it_fills_the_memory),
-	  TEST(rubbish_closes_a_link_and_harms_nobody_else),
-	  TEST(who_dials_any_address_comes_from_loopback),
+	  TEST(garbage_closes_only_its_own_link),
+	  TEST(a_dial_to_the_wildcard_address_comes_from_loopback),
 	  TEST(all_that_works_by_tcp_works_by_the_shorter_way),
-	  TEST(who_takes_his_data_in_drops_is_closed),
-	  TEST(who_passes_on_as_another_user_is_found_out),
+	  TEST(a_peer_that_reads_in_drops_is_closed),
+	  TEST(a_relay_that_runs_as_another_user_is_detected),
 	  TEST(the_shorter_way_begins_at_the_address_it_leads_to),
-	  TEST(who_sits_on_the_shorter_way_keeps_nobody_out))
+	  TEST(a_stranger_on_the_unix_socket_does_not_block_clients))

@@ -351,7 +351,7 @@ static void an_unlinked_file_lives_until_its_last_close(void)
 }
 
 /* ESTALE tells a client with an old handle that the name refers to another file now. */
-static void an_unlinked_file_is_opened_by_who_has_it_open(void)
+static void an_unlinked_file_can_be_opened_by_its_holder(void)
 {
 	struct pipe_link *other;
 	struct wire_handle h;
@@ -377,7 +377,7 @@ static void an_unlinked_file_is_opened_by_who_has_it_open(void)
 	end();
 }
 
-static void an_unlinked_file_that_nobody_has_open_goes_at_once(void)
+static void an_unlinked_file_without_opens_is_removed_at_once(void)
 {
 	begin();
 	CHECK_EQ(open_as("f", 1, OPEN_WRITE | OPEN_CREATE), 0);
@@ -505,7 +505,7 @@ static void an_object_that_cannot_be_removed_keeps_no_other(void)
 /* ---- */
 
 /* A writer that did not close the file may still write: a tombstone refuses its writes. */
-static void a_dead_writers_file_goes_behind_a_fence(void)
+static void a_dead_writers_file_is_removed_behind_a_fence(void)
 {
 	begin();
 	CHECK_EQ(open_as("f", 1, OPEN_WRITE | OPEN_CREATE), 0);
@@ -522,7 +522,7 @@ static void a_dead_writers_file_goes_behind_a_fence(void)
 }
 
 /* A caller that starts a task may have work left to do and must not find the task ended. */
-static void a_task_never_ends_within_who_starts_it(void)
+static void a_task_never_ends_within_its_start(void)
 {
 	struct wire_handle nothing_there = { 4711, 1 };
 
@@ -570,12 +570,11 @@ TEST_MAIN(TEST(locks_are_granted_one_by_one_in_order), TEST(opens_and_writers_ar
 	  TEST(an_open_says_what_it_is_for), TEST(a_claim_beside_a_close_is_a_writer_with_a_row),
 	  TEST(a_claim_does_not_wait_for_a_truncate),
 	  TEST(set_id_bits_go_with_the_first_writer_but_root),
-	  TEST(an_unlinked_file_is_opened_by_who_has_it_open),
+	  TEST(an_unlinked_file_can_be_opened_by_its_holder),
 	  TEST(an_unlinked_file_lives_until_its_last_close),
-	  TEST(an_unlinked_file_that_nobody_has_open_goes_at_once),
+	  TEST(an_unlinked_file_without_opens_is_removed_at_once),
 	  TEST(no_object_is_removed_of_a_file_that_was_never_written),
 	  TEST(objects_are_removed_together), TEST(removals_in_their_rows_follow_at_once),
 	  TEST(an_object_that_cannot_be_removed_keeps_no_other),
-	  TEST(a_dead_writers_file_goes_behind_a_fence),
-	  TEST(a_task_never_ends_within_who_starts_it),
-	  TEST(an_abandoned_server_leaves_the_loop_empty))
+	  TEST(a_dead_writers_file_is_removed_behind_a_fence),
+	  TEST(a_task_never_ends_within_its_start), TEST(an_abandoned_server_leaves_the_loop_empty))

@@ -129,7 +129,7 @@ static void two_at_once_get_two_ids_or_an_answer(void)
 	end();
 }
 
-static void who_has_an_older_map_is_told_before_anything_is_done(void)
+static void an_older_map_is_rejected_before_the_operation(void)
 {
 	struct wire_mkdir_args mk = { pipe_place("d"), 0755, 0 };
 	struct wire_lookup_args look = { pipe_place("d") };
@@ -209,7 +209,7 @@ static int add_storage(uint64_t incarnation, bool emptied)
 		       XDR_ANY(xdr_wire_void_res), &none, NULL);
 }
 
-static void another_storage_of_a_target_must_be_said_to_be_empty(void)
+static void a_replaced_storage_must_be_declared_empty(void)
 {
 	struct arena a;
 
@@ -405,7 +405,7 @@ static void backups_are_for_administrators_and_go_with_their_session(void)
 }
 
 /* A server that does not know all targets would take a valid layout for a damaged one. */
-static void a_layout_is_repaired_by_who_knows_all_targets(void)
+static void a_layout_is_repaired_only_if_all_targets_are_known(void)
 {
 	struct wire_repair_args a = { .kind = REPAIR_LAYOUT, .h = { 4711, 1 } };
 
@@ -417,11 +417,11 @@ static void a_layout_is_repaired_by_who_knows_all_targets(void)
 	end();
 }
 
-TEST_MAIN(TEST(a_layout_is_repaired_by_who_knows_all_targets), TEST(a_target_is_added_once),
+TEST_MAIN(TEST(a_layout_is_repaired_only_if_all_targets_are_known), TEST(a_target_is_added_once),
 	  TEST(what_cannot_be_added_is_refused), TEST(two_at_once_get_two_ids_or_an_answer),
-	  TEST(who_has_an_older_map_is_told_before_anything_is_done),
-	  TEST(new_files_use_it_at_once), TEST(a_restart_with_the_older_cluster_file_keeps_it),
-	  TEST(another_storage_of_a_target_must_be_said_to_be_empty),
+	  TEST(an_older_map_is_rejected_before_the_operation), TEST(new_files_use_it_at_once),
+	  TEST(a_restart_with_the_older_cluster_file_keeps_it),
+	  TEST(a_replaced_storage_must_be_declared_empty),
 	  TEST(the_incarnation_that_a_link_tells_is_kept),
 	  TEST(a_map_of_an_earlier_version_is_read), TEST(a_layout_is_readable_as_an_attribute),
 	  TEST(a_backup_is_read_in_parts),

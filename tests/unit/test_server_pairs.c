@@ -106,7 +106,7 @@ static int finish(bool commit)
 /* ---- waiting ---- */
 
 /* Root from a remote host is squashed to nobody, also when its request had to start again. */
-static void a_request_that_waited_is_who_it_was(void)
+static void a_parked_request_keeps_its_identity(void)
 {
 	static const uint8_t far[16] = { [10] = 0xff, [11] = 0xff, 198, 51, 100, 1 };
 	struct wire_mkdir_args a = { .where = pipe_place("x"), .mode = 0755 };
@@ -246,7 +246,7 @@ static const char *const decider_names[] = { "submit", "end" };
 static const struct req_ops decider_ops = REQ_OPS("decider", decider_step, 1, decider_names);
 
 /* Without memory for the task that sends a decision, the next periodic check sends it. */
-static void a_decision_that_nobody_tells_is_found(void)
+static void a_decision_without_a_message_is_found(void)
 {
 	struct wire_decision decision = { .n_targets = 1, .targets = (uint32_t[]){ 0 } };
 	struct decider d = { .change.rec = { .kind = REC_DECIDE, .pair = 99 } };
@@ -326,9 +326,9 @@ static void a_change_waits_for_leases_and_keeps_new_ones_away(void)
 	end();
 }
 
-TEST_MAIN(TEST(a_request_that_waited_is_who_it_was),
+TEST_MAIN(TEST(a_parked_request_keeps_its_identity),
 	  TEST(a_listing_waits_for_a_name_that_is_about_to_come),
 	  TEST(a_decision_counts_when_its_answer_is_lost),
-	  TEST(a_decision_that_nobody_tells_is_found),
+	  TEST(a_decision_without_a_message_is_found),
 	  TEST(no_lease_is_given_on_what_is_being_changed),
 	  TEST(a_change_waits_for_leases_and_keeps_new_ones_away))

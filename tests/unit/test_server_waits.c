@@ -135,7 +135,7 @@ static void a_place_in_the_line_outlives_its_request(void)
 	end();
 }
 
-static void a_place_that_nobody_asks_about_is_given_up(void)
+static void a_place_without_requests_expires(void)
 {
 	unsigned before;
 
@@ -480,8 +480,7 @@ static void a_crash_with_waits_leaves_nothing(void)
 }
 
 TEST_MAIN(TEST(a_parked_request_is_answered_by_the_grant),
-	  TEST(a_place_in_the_line_outlives_its_request),
-	  TEST(a_place_that_nobody_asks_about_is_given_up),
+	  TEST(a_place_in_the_line_outlives_its_request), TEST(a_place_without_requests_expires),
 	  TEST(few_requests_of_a_session_are_parked_the_oldest_first),
 	  TEST(a_broken_link_ends_requests_and_keeps_places),
 	  TEST(a_wait_is_cancelled_once_and_hurried_at_will), TEST(a_close_ends_locks_and_waits),

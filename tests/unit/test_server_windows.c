@@ -259,7 +259,7 @@ static void empty_pieces_are_nothing(void)
 		CHECK_EQ(read_list(e, 6, 0), 0);
 		CHECK_EQ(write_list(&whole, 1, 0, 8192), 0);
 	}
-	CHECK(w.srv->loop->in_memory || strcmp(world_parent(), "/dev/shm") != 0);
+	CHECK(w.srv->loop->on_tmpfs || strcmp(world_parent(), "/dev/shm") != 0);
 	end();
 }
 

@@ -1,4 +1,4 @@
-/* Types, patterns and portions: known examples, errors and normal forms, then random nested types,
+/* Types, patterns and extent iterators: known examples, errors and normal forms, then random nested types,
  * compared with a model that expands the definition byte by byte. SEED=n repeats one random
  * case. */
 #include "layout/layout.h"
@@ -430,24 +430,24 @@ static size_t next_own(const struct layout *l, uint32_t index, size_t at, uint64
 	return at;
 }
 
-static void check_portion(const struct pattern *p, const struct layout *l, uint32_t index)
+static void check_extent_iter(const struct pattern *p, const struct layout *l, uint32_t index)
 {
 	struct extent out[MAX_STREAM];
 	uint64_t pos[MAX_STREAM], obj = 0;
-	struct portion s;
+	struct extent_iter s;
 	size_t at = below(3) ? 0 : below(n_stream + 1), n;
 
-	portion_init(&s, p, l, index, at);
+	extent_iter_init(&s, p, l, index, at);
 	if (p->ascends && below(2)) {
-		s.burst = below(2);
-		s.jump = below(2);
+		s.by_stripe = below(2);
+		s.skips_gaps = below(2);
 	}
 	for (;;) {
 		size_t max = below(2) ? 1 + below(4) : MAX_STREAM;
 		uint64_t bytes = below(2) ? 1 + below(30) : UINT64_MAX, done = 0;
 		bool whole = below(2);
 
-		n = portion_next(&s, out, whole ? NULL : pos, max, bytes);
+		n = extent_iter_next(&s, out, whole ? NULL : pos, max, bytes);
 		CHECK(n <= max);
 		for (size_t i = 0; i < n; i++) {
 			const struct extent *last = i ? &out[i - 1] : NULL;
@@ -476,14 +476,14 @@ static void check_portion(const struct pattern *p, const struct layout *l, uint3
 	CHECK_EQ(s.c.pos, n_stream);
 }
 
-static void check_portions(const struct pattern *p)
+static void check_extent_iters(const struct pattern *p)
 {
 	struct layout l = { .unit = 1 + (uint32_t)below(below(2) ? 12 : 80),
 			    .width = 1 + (uint32_t)below(below(8) ? 5 : 40) };
 
 	l.start = (uint32_t)below(l.width);
 	for (uint32_t i = 0; i < l.width; i++)
-		check_portion(p, &l, i);
+		check_extent_iter(p, &l, i);
 }
 
 /* Patterns of whole and cut copies of the type at a base where they fit; then at one where they do
@@ -520,7 +520,7 @@ static void check_pattern(const struct type *t, const struct model *m)
 		CHECK(!p.ascends || stream_ascends());
 	}
 	check_seeks(&p);
-	check_portions(&p);
+	check_extent_iters(&p);
 	if (n_stream) {
 		CHECK_EQ(pattern_tile(&p, t, -lo - 1, n_stream), -EINVAL);
 		if (hi > 0)
@@ -706,7 +706,7 @@ static void ten_million_segments_are_a_short_message(void)
 	struct type *made = vector(10000, 1, 1 << 20, vector(1000, 1, 64, bytes(8)));
 	struct type *t = through_the_wire(made);
 	static struct extent out[4096];
-	static struct portion s;
+	static struct extent_iter s;
 	struct pattern_cursor c;
 	struct pattern p;
 	uint64_t sum = 0, before, began, x = 7;
@@ -730,8 +730,8 @@ static void ten_million_segments_are_a_short_message(void)
 	}
 	CHECK(cpu_ns() - began < UINT64_C(1000000000)); /* 200,000 seeks: 5,000 ns each */
 	for (uint32_t i = 0; i < l.width; i++) {
-		portion_init(&s, &p, &l, i, 0);
-		for (size_t n; (n = portion_next(&s, out, NULL, 4096, UINT64_MAX));) {
+		extent_iter_init(&s, &p, &l, i, 0);
+		for (size_t n; (n = extent_iter_next(&s, out, NULL, 4096, UINT64_MAX));) {
 			for (size_t k = 0; k < n; k++)
 				sum += out[k].length;
 		}
@@ -748,7 +748,7 @@ static void huge_leaves_cost_nothing(void)
 	const struct layout l = { 4096, 3, 1 };
 	struct type *made = vector(2, 1, INT64_C(1) << 62, bytes((UINT64_C(1) << 62) - 4096));
 	struct extent out[4];
-	struct portion s;
+	struct extent_iter s;
 	struct pattern p;
 	uint64_t sum = 0;
 
@@ -756,8 +756,8 @@ static void huge_leaves_cost_nothing(void)
 	for (uint32_t i = 0; i < l.width; i++) {
 		size_t n;
 
-		portion_init(&s, &p, &l, i, 0);
-		n = portion_next(&s, out, NULL, 4, UINT64_MAX);
+		extent_iter_init(&s, &p, &l, i, 0);
+		n = extent_iter_next(&s, out, NULL, 4, UINT64_MAX);
 		CHECK(n == 1 || n == 2);
 		for (size_t k = 0; k < n; k++)
 			sum += out[k].length;
@@ -776,14 +776,14 @@ static void extents_fuse_from_stripe_to_stripe(void)
 	struct type *made = indexed(4, ones, displ, bytes(1));
 	uint64_t pos[4];
 	struct extent out[4];
-	struct portion s;
+	struct extent_iter s;
 	struct pattern p;
 
 	CHECK_EQ(pattern_init(&p, made, 0, 1), 0);
-	for (int burst = 0; burst < 2; burst++) {
-		portion_init(&s, &p, &l, 0, 0);
-		s.burst = burst;
-		CHECK_EQ(portion_next(&s, out, pos, 4, UINT64_MAX), 3);
+	for (int by_stripe = 0; by_stripe < 2; by_stripe++) {
+		extent_iter_init(&s, &p, &l, 0, 0);
+		s.by_stripe = by_stripe;
+		CHECK_EQ(extent_iter_next(&s, out, pos, 4, UINT64_MAX), 3);
 		CHECK_EQ(out[2].offset, 12);
 		CHECK_EQ(out[2].length, 12);
 		CHECK(!memcmp(pos, pos_want, sizeof(pos_want)));
@@ -793,24 +793,24 @@ static void extents_fuse_from_stripe_to_stripe(void)
 
 /* All runs are in stripes of one object: for other objects the search finds nothing and takes
  * bounded time. */
-static void patterns_of_others_cost_bounded_time(void)
+static void patterns_of_other_objects_cost_bounded_time(void)
 {
 	const struct layout l = { 4096, 4, 0 };
 	struct type *made = vector(UINT64_C(1) << 40, 1, 4 * 4096, bytes(4096));
 	struct extent out[4];
-	struct portion s;
+	struct extent_iter s;
 	struct pattern p;
 
 	CHECK_EQ(pattern_init(&p, made, 0, 1), 0);
-	portion_init(&s, &p, &l, 0, 0);
-	CHECK_EQ(portion_next(&s, out, NULL, 4, MIB), 1);
+	extent_iter_init(&s, &p, &l, 0, 0);
+	CHECK_EQ(extent_iter_next(&s, out, NULL, 4, MIB), 1);
 	CHECK_EQ(out[0].length, MIB);
 	CHECK_EQ(s.c.pos, MIB);
-	portion_init(&s, &p, &l, 1, 0);
-	CHECK_EQ(portion_next(&s, out, NULL, 4, MIB), 0);
-	CHECK_EQ(s.c.pos, UINT64_C(4096) * PORTION_STEPS);
-	portion_init(&s, &p, &l, 1, p.total - MIB);
-	CHECK_EQ(portion_next(&s, out, NULL, 4, MIB), 0);
+	extent_iter_init(&s, &p, &l, 1, 0);
+	CHECK_EQ(extent_iter_next(&s, out, NULL, 4, MIB), 0);
+	CHECK_EQ(s.c.pos, UINT64_C(4096) * EXTENT_ITER_STEPS);
+	extent_iter_init(&s, &p, &l, 1, p.total - MIB);
+	CHECK_EQ(extent_iter_next(&s, out, NULL, 4, MIB), 0);
 	CHECK_EQ(s.c.pos, p.total);
 	type_free(made);
 }
@@ -823,4 +823,4 @@ TEST_MAIN(TEST(contiguous_parts_are_fused), TEST(rows_of_subarrays_are_fused),
 	  TEST(changed_messages_are_refused_or_mean_what_they_say),
 	  TEST(what_no_encoder_writes_is_refused), TEST(deep_messages_are_refused),
 	  TEST(extents_fuse_from_stripe_to_stripe), TEST(ten_million_segments_are_a_short_message),
-	  TEST(huge_leaves_cost_nothing), TEST(patterns_of_others_cost_bounded_time))
+	  TEST(huge_leaves_cost_nothing), TEST(patterns_of_other_objects_cost_bounded_time))

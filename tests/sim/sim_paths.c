@@ -26,28 +26,28 @@ static void path_of(char out[48], uint32_t client, uint32_t name, const char *be
 /* ---- the judgement ---- */
 
 /* May the directory have been in the state after step s during this lookup? */
-static bool possible(const struct route *way, uint32_t s, const struct period *look)
+static bool possible(const struct route *route, uint32_t s, const struct period *look)
 {
-	return period_allows(&way->steps[s].when, s + 1 < way->n ? &way->steps[s + 1].when : NULL,
-			     look);
+	return period_allows(&route->steps[s].when,
+			     s + 1 < route->n ? &route->steps[s + 1].when : NULL, look);
 }
 
 /* One state has the name; the mode is that of the same state or a later one. */
-static bool explained(const struct route *way, const struct walker *k, uint64_t ended,
+static bool explained(const struct route *route, const struct walker *k, uint64_t ended,
 		      int64_t result)
 {
 	const struct period look = { k->began, ended };
 
-	for (uint32_t s = 0; s < way->n; s++) {
-		bool there = way->steps[s].name == k->name;
+	for (uint32_t s = 0; s < route->n; s++) {
+		bool there = route->steps[s].name == k->name;
 
-		if (!possible(way, s, &look))
+		if (!possible(route, s, &look))
 			continue;
 		if (!there && result == -ENOENT)
 			return true;
-		for (uint32_t u = s; there && u < way->n; u++)
-			if (possible(way, u, &look) &&
-			    result == (!k->user || way->steps[u].open ? 0 : -EACCES))
+		for (uint32_t u = s; there && u < route->n; u++)
+			if (possible(route, u, &look) &&
+			    result == (!k->user || route->steps[u].open ? 0 : -EACCES))
 				return true;
 	}
 	return false;
@@ -59,9 +59,9 @@ static void looked(struct walker *k, int64_t result)
 
 	if (result && result != -ENOENT && result != -EACCES)
 		return;
-	w->count->ways++;
-	w->count->ways_moved += w->ways[k->of].n > 1;
-	if (!explained(&w->ways[k->of], k, ++w->seq, result))
+	w->count->paths++;
+	w->count->paths_moved += w->routes[k->of].n > 1;
+	if (!explained(&w->routes[k->of], k, ++w->seq, result))
 		world_fail(w, NO_FILE, "c%u as user %u: " TOP "/c%u_%u/d/f = %lld, at no instant",
 			   k->a->id, creds[k->user].uid, k->of, k->name, (long long)result);
 }
@@ -70,7 +70,7 @@ static void done(struct cop *c)
 {
 	struct walker *k = c->user;
 	struct world *w = k->a->w;
-	struct route *way = &w->ways[k->a->id];
+	struct route *route = &w->routes[k->a->id];
 	int64_t r = c->result;
 
 	sim_trace(&w->sim, SIM_TEST + 7 * DO_KINDS + k->kind, k->a->node->id, (uint64_t)r);
@@ -80,12 +80,12 @@ static void done(struct cop *c)
 	cop_free(c);
 	k->busy = false;
 	k->result = r;
-	if (k->kind == WAY_LOOK)
+	if (k->kind == PATH_LOOK)
 		looked(k, r);
-	else if (k->kind == WAY_CHANGE && !r)
-		way->steps[way->n - 1].when.ended = ++w->seq;
-	else if (k->kind == WAY_CHANGE)
-		way->in_doubt = true;
+	else if (k->kind == PATH_CHANGE && !r)
+		route->steps[route->n - 1].when.ended = ++w->seq;
+	else if (k->kind == PATH_CHANGE)
+		route->in_doubt = true;
 	if (r < 0 && r != -ENOENT && r != -EACCES && !fault_explains(k->a, k->started, r))
 		world_fail(w, NO_FILE, "c%u: an operation on " TOP " (%d): %s (%lld)", k->a->id,
 			   k->kind, error_text((int)r), (long long)r);
@@ -93,7 +93,7 @@ static void done(struct cop *c)
 
 /* ---- operations ---- */
 
-static struct cop *begin(struct walker *k, enum way_kind kind, uint32_t user)
+static struct cop *begin(struct walker *k, enum path_kind kind, uint32_t user)
 {
 	struct cop *c = cop_new(k->a->client, &creds[user]);
 
@@ -110,9 +110,9 @@ static struct cop *begin(struct walker *k, enum way_kind kind, uint32_t user)
 static void start_change(struct walker *k)
 {
 	struct world *w = k->a->w;
-	struct route *way = &w->ways[k->a->id];
-	struct route_step *last = &way->steps[way->n - 1], *next = &way->steps[way->n++];
-	struct cop *c = begin(k, WAY_CHANGE, 0);
+	struct route *route = &w->routes[k->a->id];
+	struct route_step *last = &route->steps[route->n - 1], *next = &route->steps[route->n++];
+	struct cop *c = begin(k, PATH_CHANGE, 0);
 	struct stat st = { 0 };
 
 	*next = *last;
@@ -122,7 +122,7 @@ static void start_change(struct walker *k)
 	if (sim_chance(&w->sim, 300000)) {
 		next->open = !last->open;
 		st.st_mode = next->open ? 0755 : 0700;
-		client_setattr(c, way->h, SHEAF_SET_MODE, &st);
+		client_setattr(c, route->h, SHEAF_SET_MODE, &st);
 		return;
 	}
 	next->name++;
@@ -135,12 +135,12 @@ static void start_look(struct walker *k)
 {
 	struct world *w = k->a->w;
 	uint32_t of = (uint32_t)sim_below(&w->sim, w->n_actors), back;
-	const struct route *way = &w->ways[of];
-	struct cop *c = begin(k, WAY_LOOK, (uint32_t)sim_below(&w->sim, 2));
+	const struct route *route = &w->routes[of];
+	struct cop *c = begin(k, PATH_LOOK, (uint32_t)sim_below(&w->sim, 2));
 
 	back = (uint32_t)sim_below(&w->sim, 2);
 	k->of = of;
-	k->name = way->steps[way->n - 1].name;
+	k->name = route->steps[route->n - 1].name;
 	k->name -= MIN(k->name, back);
 	path_of(k->path, of, k->name, "/d/f");
 	client_stat(c, root, k->path);
@@ -150,7 +150,7 @@ static void think(void *arg)
 {
 	struct walker *k = arg;
 	struct world *w = k->a->w;
-	const struct route *way = &w->ways[k->a->id];
+	const struct route *route = &w->routes[k->a->id];
 
 	if (w->failed || !k->left)
 		return;
@@ -158,28 +158,28 @@ static void think(void *arg)
 	if (k->busy || !k->a->client || k->a->rest_until > w->sim.now)
 		return;
 	k->left--;
-	if (!way->in_doubt && way->n < WAY_STEPS && sim_chance(&w->sim, 150000))
+	if (!route->in_doubt && route->n < PATH_STEPS && sim_chance(&w->sim, 150000))
 		start_change(k);
 	else
 		start_look(k);
 }
 
-void ways_start(struct actor *a)
+void paths_start(struct actor *a)
 {
-	if (!a->w->ways[0].n)
+	if (!a->w->routes[0].n)
 		return;
 	a->walker.left = (uint32_t)sim_between(&a->w->sim, 10, 80);
 	think(&a->walker);
 }
 
-bool ways_idle(const struct actor *a)
+bool paths_idle(const struct actor *a)
 {
 	return !a->walker.busy && !a->walker.left;
 }
 
-void ways_abandon(struct actor *a)
+void paths_abandon(struct actor *a)
 {
-	a->w->ways[a->id].in_doubt |= a->walker.busy && a->walker.kind == WAY_CHANGE;
+	a->w->routes[a->id].in_doubt |= a->walker.busy && a->walker.kind == PATH_CHANGE;
 	a->walker.busy = false;
 }
 
@@ -201,7 +201,7 @@ static int64_t wait_for(struct walker *k)
 
 static void make_dir(struct walker *k, const char *path)
 {
-	client_mkdir(begin(k, WAY_OTHER, 0), root, path, 0755);
+	client_mkdir(begin(k, PATH_OTHER, 0), root, path, 0755);
 	if (wait_for(k))
 		world_fail(k->a->w, NO_FILE, "mkdir %s: %lld", path, (long long)k->result);
 }
@@ -238,10 +238,10 @@ static struct sheaf_handle find_handle(struct world *w, const char *path)
 	return f.h;
 }
 
-static void make_way(struct world *w, uint32_t client)
+static void make_route(struct world *w, uint32_t client)
 {
 	struct walker *k = &caretaker(w)->walker;
-	struct route *way = &w->ways[client];
+	struct route *route = &w->routes[client];
 	char path[48];
 
 	path_of(path, client, 0, "");
@@ -252,57 +252,57 @@ static void make_way(struct world *w, uint32_t client)
 	path_of(path, client, 0, "/d/f");
 	if (w->failed)
 		return;
-	client_mknod(begin(k, WAY_OTHER, 0), root, path, S_IFIFO | 0644, 0);
+	client_mknod(begin(k, PATH_OTHER, 0), root, path, S_IFIFO | 0644, 0);
 	if (wait_for(k))
 		world_fail(w, NO_FILE, "mknod %s: %lld", path, (long long)k->result);
 	path_of(path, client, 0, "");
-	way->h = find_handle(w, path);
-	way->n = 1;
-	way->steps[0] = (struct route_step){ .when = { 0, 1 }, .open = true };
+	route->h = find_handle(w, path);
+	route->n = 1;
+	route->steps[0] = (struct route_step){ .when = { 0, 1 }, .open = true };
 }
 
-void ways_setup(struct world *w)
+void paths_setup(struct world *w)
 {
 	make_dir(&caretaker(w)->walker, TOP);
 	for (uint32_t i = 0; i < w->n_actors && !w->failed; i++)
-		make_way(w, i);
+		make_route(w, i);
 }
 
 /* The directory is at its last name, or at the one before if the last change is in doubt. */
-static void remove_way(struct world *w, uint32_t client)
+static void remove_route(struct world *w, uint32_t client)
 {
 	struct walker *k = &caretaker(w)->walker;
-	const struct route *way = &w->ways[client];
-	uint32_t name = way->steps[way->n - 1].name;
+	const struct route *route = &w->routes[client];
+	uint32_t name = route->steps[route->n - 1].name;
 	char path[48];
 
 	path_of(path, client, name, "/d/f");
-	client_unlink(begin(k, WAY_OTHER, 0), root, path);
-	if (wait_for(k) == -ENOENT && way->in_doubt && name) {
+	client_unlink(begin(k, PATH_OTHER, 0), root, path);
+	if (wait_for(k) == -ENOENT && route->in_doubt && name) {
 		path_of(path, client, --name, "/d/f");
-		client_unlink(begin(k, WAY_OTHER, 0), root, path);
+		client_unlink(begin(k, PATH_OTHER, 0), root, path);
 		wait_for(k);
 	}
 	path_of(path, client, name, "/d");
-	client_rmdir(begin(k, WAY_OTHER, 0), root, path);
+	client_rmdir(begin(k, PATH_OTHER, 0), root, path);
 	wait_for(k);
 	path_of(path, client, name, "");
-	client_rmdir(begin(k, WAY_OTHER, 0), root, path);
+	client_rmdir(begin(k, PATH_OTHER, 0), root, path);
 	if (wait_for(k))
 		world_fail(w, NO_FILE, "rmdir %s: %lld", path, (long long)k->result);
 }
 
-void ways_cleanup(struct world *w)
+void paths_cleanup(struct world *w)
 {
 	struct walker *k = &caretaker(w)->walker;
 
-	if (!w->ways[0].n)
+	if (!w->routes[0].n)
 		return;
 	for (uint32_t i = 0; i < w->n_actors && !w->failed; i++)
-		remove_way(w, i);
+		remove_route(w, i);
 	if (w->failed)
 		return;
-	client_rmdir(begin(k, WAY_OTHER, 0), root, TOP);
+	client_rmdir(begin(k, PATH_OTHER, 0), root, TOP);
 	if (wait_for(k))
 		world_fail(w, NO_FILE, "rmdir " TOP ": %lld", (long long)k->result);
 }

@@ -16,14 +16,14 @@
 
 #include "disk/disk_impl.h"
 
-#define LIVES_NAME "lives"
+#define HISTORY_NAME "lives"
 #define FLUSH_NS (30 * NSEC_PER_SEC)
 
-static const uint8_t lives_magic[8] = { 'S', 'H', 'F', 'L', 'I', 'V', 'E', '2' };
+static const uint8_t history_magic[8] = { 'S', 'H', 'F', 'L', 'I', 'V', 'E', '2' };
 
-static uint32_t lives_crc(const struct disk_lives *l)
+static uint32_t history_crc(const struct disk_history *l)
 {
-	return crc32c(0, l, offsetof(struct disk_lives, crc));
+	return crc32c(0, l, offsetof(struct disk_history, crc));
 }
 
 static uint64_t host_start(struct env *e)
@@ -31,27 +31,27 @@ static uint64_t host_start(struct env *e)
 	return e->clock->host_start ? e->clock->host_start(e) : 0;
 }
 
-static void lives_read(struct disk *d)
+static void history_read(struct disk *d)
 {
 	struct env *e = d->env;
-	struct disk_lives *l = &d->lives;
-	int fd = e->file->openat(e, d->dir, LIVES_NAME, O_RDONLY, 0);
+	struct disk_history *l = &d->history;
+	int fd = e->file->openat(e, d->dir, HISTORY_NAME, O_RDONLY, 0);
 	ssize_t got = fd < 0 ? fd : disk_read_fd(e, fd, l, sizeof(*l));
 
 	if (fd >= 0)
 		e->file->close(e, fd);
-	if (got != (ssize_t)sizeof(*l) || memcmp(l->magic, lives_magic, sizeof(l->magic)) ||
-	    le32toh(l->crc) != lives_crc(l))
-		*l = (struct disk_lives){ 0 };
+	if (got != (ssize_t)sizeof(*l) || memcmp(l->magic, history_magic, sizeof(l->magic)) ||
+	    le32toh(l->crc) != history_crc(l))
+		*l = (struct disk_history){ 0 };
 }
 
-static int lives_write(struct env *e, int dir, const struct disk_lives *lives)
+static int history_write(struct env *e, int dir, const struct disk_history *history)
 {
-	struct disk_lives l = *lives;
-	int fd = e->file->openat(e, dir, LIVES_NAME, O_WRONLY | O_CREAT, 0600), r;
+	struct disk_history l = *history;
+	int fd = e->file->openat(e, dir, HISTORY_NAME, O_WRONLY | O_CREAT, 0600), r;
 
-	memcpy(l.magic, lives_magic, sizeof(l.magic));
-	l.crc = htole32(lives_crc(&l));
+	memcpy(l.magic, history_magic, sizeof(l.magic));
+	l.crc = htole32(history_crc(&l));
 	r = fd < 0 ? fd : disk_write_all(e, fd, &l, sizeof(l), 0);
 	if (fd >= 0)
 		e->file->close(e, fd);
@@ -61,16 +61,16 @@ static int lives_write(struct env *e, int dir, const struct disk_lives *lives)
 /* True if the table is full and `written` is before its oldest life began. */
 static bool is_older(const struct disk *d, int64_t written)
 {
-	const struct life *oldest = &d->lives.lives[DISK_LIVES - 1];
+	const struct history_entry *oldest = &d->history.entries[HISTORY_ENTRIES - 1];
 
 	return oldest->verifier && written < (int64_t)le64toh(oldest->began);
 }
 
 /* Drops the oldest life from the table: its data that were not on disk when the next life began may
  * be lost, now or later. */
-static void life_drop(struct disk_lives *l)
+static void history_drop_oldest(struct disk_history *l)
 {
-	const struct life *old = &l->lives[DISK_LIVES - 1], *next = old - 1;
+	const struct history_entry *old = &l->entries[HISTORY_ENTRIES - 1], *next = old - 1;
 	uint64_t from = le64toh(old->durable), to = le64toh(next->began);
 
 	if (!old->verifier || from >= to)
@@ -80,48 +80,48 @@ static void life_drop(struct disk_lives *l)
 	l->lost_to = htole64(MAX(le64toh(l->lost_to), to));
 }
 
-bool disk_kept(const struct disk *d, uint64_t verifier, int64_t written)
+bool disk_data_survived(const struct disk *d, uint64_t verifier, int64_t written)
 {
 	uint64_t host = host_start(d->env);
 
 	if (verifier == d->verifier)
 		return true;
-	for (int i = 0; i < DISK_LIVES; i++) {
-		const struct life *l = &d->lives.lives[i];
+	for (int i = 0; i < HISTORY_ENTRIES; i++) {
+		const struct history_entry *l = &d->history.entries[i];
 
 		if (le64toh(l->verifier) == verifier)
 			return (host && le64toh(l->host) == host) ||
 			       written <= (int64_t)le64toh(l->durable);
 	}
-	return is_older(d, written) && (written <= (int64_t)le64toh(d->lives.lost_from) ||
-					written > (int64_t)le64toh(d->lives.lost_to));
+	return is_older(d, written) && (written <= (int64_t)le64toh(d->history.lost_from) ||
+					written > (int64_t)le64toh(d->history.lost_to));
 }
 
 /* A sync that began at `began` has succeeded. */
-static void lives_synced(struct disk *d, uint64_t began)
+static void history_note_sync(struct disk *d, uint64_t began)
 {
-	uint64_t host = d->lives.lives[0].host;
+	uint64_t host = d->history.entries[0].host;
 
-	d->lives.lives[0].durable = htole64(began);
-	for (int i = 1; host && i < DISK_LIVES; i++)
-		if (d->lives.lives[i].host == host)
-			d->lives.lives[i].durable = htole64(began);
+	d->history.entries[0].durable = htole64(began);
+	for (int i = 1; host && i < HISTORY_ENTRIES; i++)
+		if (d->history.entries[i].host == host)
+			d->history.entries[i].durable = htole64(began);
 }
 
 /* Begins a life for d->verifier, or continues the latest one if it has that verifier. */
-static void life_push(struct disk *d)
+static void history_push(struct disk *d)
 {
-	struct life *l = d->lives.lives;
+	struct history_entry *l = d->history.entries;
 	uint64_t now = htole64(d->env->clock->wall(d->env));
 
 	if (le64toh(l->verifier) == d->verifier) { /* clean stop: all data are on disk */
-		lives_synced(d, le64toh(now));
+		history_note_sync(d, le64toh(now));
 	} else {
-		life_drop(&d->lives);
-		memmove(l + 1, l, sizeof(d->lives.lives) - sizeof(*l));
-		*l = (struct life){ .verifier = htole64(d->verifier),
-				    .durable = now,
-				    .began = now };
+		history_drop_oldest(&d->history);
+		memmove(l + 1, l, sizeof(d->history.entries) - sizeof(*l));
+		*l = (struct history_entry){ .verifier = htole64(d->verifier),
+					     .durable = now,
+					     .began = now };
 	}
 	l->host = htole64(host_start(d->env));
 }
@@ -133,7 +133,7 @@ static int flush_call(struct env *e, struct io *io)
 {
 	struct disk_flush *f = io->arg;
 
-	f->told = lives_write(e, io->fd, &f->lives) == 0;
+	f->recorded = history_write(e, io->fd, &f->history) == 0;
 	return e->file->syncfs(e, io->fd);
 }
 
@@ -145,7 +145,7 @@ static void flush_failed(struct disk *d, int error)
 	d->flush.failed = true;
 	d->verifier = env_random_u64(d->env);
 	d->counters.latched++;
-	lives_lost(d);
+	history_note_loss(d);
 }
 
 static void flush_done(struct io *io)
@@ -156,11 +156,11 @@ static void flush_done(struct io *io)
 	d->busy--;
 	f->busy = false;
 	if (f->outdated) /* the file that it wrote claims too much */
-		lives_write(d->env, d->dir, &d->lives);
+		history_write(d->env, d->dir, &d->history);
 	else if (io->error)
 		flush_failed(d, io->error);
-	else if (!f->failed && f->told)
-		lives_synced(d, f->began);
+	else if (!f->failed && f->recorded)
+		history_note_sync(d, f->began);
 	f->outdated = false;
 }
 
@@ -174,7 +174,7 @@ static void flush_timer(struct timer *t)
 		return;
 	f->writes = d->counters.writes;
 	f->began = d->env->clock->wall(d->env);
-	f->lives = d->lives;
+	f->history = d->history;
 	f->busy = true;
 	f->io = (struct io){
 		.kind = IO_CALL, .call = flush_call, .fd = d->dir, .arg = f, .done = flush_done
@@ -183,26 +183,26 @@ static void flush_timer(struct timer *t)
 	io_submit(d->loop, &f->io);
 }
 
-void lives_begin(struct disk *d)
+void history_begin(struct disk *d)
 {
-	lives_read(d);
-	life_push(d);
-	lives_write(d->env, d->dir, &d->lives);
+	history_read(d);
+	history_push(d);
+	history_write(d->env, d->dir, &d->history);
 	d->flush.timer.fire = flush_timer;
 	if (!d->nosync && d->env->file->syncfs)
 		timer_set(d->loop, &d->flush.timer, d->loop->now + FLUSH_NS);
 }
 
-void lives_lost(struct disk *d)
+void history_note_loss(struct disk *d)
 {
-	for (int i = 0; i < DISK_LIVES; i++)
-		d->lives.lives[i].host = 0;
-	life_push(d);
+	for (int i = 0; i < HISTORY_ENTRIES; i++)
+		d->history.entries[i].host = 0;
+	history_push(d);
 	d->flush.outdated = d->flush.busy;
-	lives_write(d->env, d->dir, &d->lives);
+	history_write(d->env, d->dir, &d->history);
 }
 
-void lives_end(struct disk *d)
+void history_end(struct disk *d)
 {
 	timer_del(d->loop, &d->flush.timer);
 }

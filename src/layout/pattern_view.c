@@ -6,7 +6,7 @@
  * Moving back costs at most the way from the nearest remembered place.
  *
  * Threads: one at a time per view. Buffers: none; patterns are borrowed. Errors: none. */
-#include "layout/trail.h"
+#include "layout/pattern_view.h"
 
 #define BATCH 64 /* extents and runs looked up at once */
 
@@ -15,55 +15,57 @@ static const struct pattern *file_of(const struct view *v)
 	return v->access->file_pattern;
 }
 
-static void place_begin(const struct view *v, struct trail_place *p, uint64_t pos, uint64_t at)
+static void place_begin(const struct view *v, struct pattern_view_pos *p, uint64_t pos, uint64_t at)
 {
-	portion_init(&p->file, file_of(v), &v->layout, v->index, pos);
+	extent_iter_init(&p->file, file_of(v), &v->layout, v->index, pos);
 	pattern_seek(&p->mem, v->access->mem_pattern, pos);
 	p->at = at;
 }
 
-void view_trail(struct view *v, const struct access *a, const struct layout *l, uint32_t index,
-		uint64_t begin, uint64_t upto)
+void view_init_pattern(struct view *v, const struct access *a, const struct layout *l,
+		       uint32_t index, uint64_t begin, uint64_t upto)
 {
-	struct trail *s = v->trail;
+	struct pattern_view *s = v->pattern_view;
 
 	*v = (struct view){
-		.access = a, .layout = *l, .index = index, .length = upto - begin, .trail = s
+		.access = a, .layout = *l, .index = index, .length = upto - begin, .pattern_view = s
 	};
 	s->begin = begin;
 	s->upto = upto;
-	s->n_left = 0;
+	s->n_saved = 0;
 	s->ahead = BATCH;
 	place_begin(v, &s->here, begin, 0);
 	s->last = s->here;
 }
 
-size_t trail_plan(struct view *v, const struct access *a, const struct layout *l, uint32_t index,
-		  struct cursor *from, struct extent *out, size_t max, uint64_t max_bytes)
+size_t pattern_view_plan(struct view *v, const struct access *a, const struct layout *l,
+			 uint32_t index, struct cursor *from, struct extent *out, size_t max,
+			 uint64_t max_bytes)
 {
-	struct portion p;
+	struct extent_iter p;
 	size_t n;
 
-	view_trail(v, a, l, index, from->pos, a->total);
-	p = v->trail->here.file;
-	n = portion_next(&p, out, NULL, max, max_bytes);
+	view_init_pattern(v, a, l, index, from->pos, a->total);
+	p = v->pattern_view->here.file;
+	n = extent_iter_next(&p, out, NULL, max, max_bytes);
 	v->length = 0;
 	for (size_t i = 0; i < n; i++)
 		v->length += out[i].length;
-	from->pos = v->trail->upto = p.c.pos;
+	from->pos = v->pattern_view->upto = p.c.pos;
 	return n;
 }
 
 /* The next stretch of the object's bytes, at most `most`, that is contiguous in the access: its
  * length, and its position *begin; 0: none. Looks up as many extents as the last call could use. */
-static uint64_t stretch(struct trail *s, struct portion *p, uint64_t most, uint64_t *begin)
+static uint64_t next_contiguous(struct pattern_view *s, struct extent_iter *p, uint64_t most,
+				uint64_t *begin)
 {
 	struct extent e[BATCH];
 	uint64_t pos[BATCH], len;
 	size_t n = 0, i;
 
 	while (!n && p->c.pos < s->upto)
-		n = portion_next(p, e, pos, s->ahead, most);
+		n = extent_iter_next(p, e, pos, s->ahead, most);
 	if (!n || pos[0] >= s->upto)
 		return 0;
 	*begin = pos[0];
@@ -73,7 +75,7 @@ static uint64_t stretch(struct trail *s, struct portion *p, uint64_t most, uint6
 	s->ahead = i < n ? i : MIN(2 * n, (size_t)BATCH);
 	len = MIN(len, s->upto - *begin);
 	if (i < n || p->c.pos > *begin + len) /* the portion moved further */
-		portion_init(p, p->c.p, &p->layout, p->index, *begin + len);
+		extent_iter_init(p, p->c.p, &p->layout, p->index, *begin + len);
 	return len;
 }
 
@@ -104,14 +106,14 @@ static uint64_t gather(struct pattern_cursor *c, uint64_t run, struct iovec *out
 }
 
 /* Moves to the nearest remembered place at or before `at`. */
-static void go_back(struct view *v, uint64_t at)
+static void restore_saved(struct view *v, uint64_t at)
 {
-	struct trail *s = v->trail;
-	const struct trail_place *best = NULL;
+	struct pattern_view *s = v->pattern_view;
+	const struct pattern_view_pos *best = NULL;
 
-	for (unsigned i = 0; i < MIN(s->n_left, (unsigned)TRAIL_LEFT); i++)
-		if (s->left[i].at <= at && (!best || s->left[i].at > best->at))
-			best = &s->left[i];
+	for (unsigned i = 0; i < MIN(s->n_saved, (unsigned)PATTERN_VIEW_SAVED); i++)
+		if (s->saved[i].at <= at && (!best || s->saved[i].at > best->at))
+			best = &s->saved[i];
 	if (s->last.at <= at && (!best || s->last.at > best->at))
 		best = &s->last;
 	if (best)
@@ -122,29 +124,29 @@ static void go_back(struct view *v, uint64_t at)
 
 static void seek(struct view *v, uint64_t at)
 {
-	struct trail *s = v->trail;
+	struct pattern_view *s = v->pattern_view;
 	uint64_t pos, n;
 
 	if (at < s->here.at)
-		go_back(v, at);
+		restore_saved(v, at);
 	else if (at > s->here.at)
-		s->left[s->n_left++ % TRAIL_LEFT] = s->here;
-	while (s->here.at < at && (n = stretch(s, &s->here.file, at - s->here.at, &pos)))
+		s->saved[s->n_saved++ % PATTERN_VIEW_SAVED] = s->here;
+	while (s->here.at < at && (n = next_contiguous(s, &s->here.file, at - s->here.at, &pos)))
 		s->here.at += n;
 	s->last = s->here;
 }
 
-size_t trail_iov(struct view *v, uint64_t at, uint64_t len, struct iovec *out, size_t max,
-		 uint64_t *got)
+size_t pattern_view_iov(struct view *v, uint64_t at, uint64_t len, struct iovec *out, size_t max,
+			uint64_t *got)
 {
-	struct trail *s = v->trail;
-	struct trail_place *h = &s->here;
+	struct pattern_view *s = v->pattern_view;
+	struct pattern_view_pos *h = &s->here;
 	uint64_t left = len, pos, run;
 	size_t n = 0;
 
 	seek(v, at);
 	while (h->at == at + (len - left) && left && n < max &&
-	       (run = stretch(s, &h->file, left, &pos))) {
+	       (run = next_contiguous(s, &h->file, left, &pos))) {
 		uint64_t done;
 
 		if (h->mem.pos != pos)
@@ -153,7 +155,7 @@ size_t trail_iov(struct view *v, uint64_t at, uint64_t len, struct iovec *out, s
 		h->at += done;
 		left -= done;
 		if (done < run)
-			portion_init(&h->file, file_of(v), &v->layout, v->index, pos + done);
+			extent_iter_init(&h->file, file_of(v), &v->layout, v->index, pos + done);
 	}
 	*got = len - left;
 	v->at = h->at;

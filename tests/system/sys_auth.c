@@ -202,7 +202,7 @@ static void wrong_keys_are_refused(void)
 	CHECK(WITHIN(PATIENCE_S, refused("key") == before + 1));
 }
 
-static void who_proves_nothing_is_counted(void)
+static void failed_handshakes_are_counted(void)
 {
 	uint64_t before = refused("handshake");
 	int fd[300];
@@ -340,7 +340,7 @@ static void trickle(struct raw *r, uint32_t nth)
 
 /* Ten clients have promised all the data they can. One sends single bytes of a large frame, one
  * sends frames of one byte, one sends other requests, the others are silent. */
-static void who_owes_data_starves_nobody_and_is_cut_off(void)
+static void a_client_that_owes_data_is_cut_off_and_starves_no_other(void)
 {
 	static struct raw hog[HOGS];
 	struct wire_frame_head h = { .kind = FRAME_DATA };
@@ -545,9 +545,9 @@ static void end(void)
 
 SYS_MAIN(NULL, begin, end, TEST(a_users_key_speaks_for_that_user_only),
 	 TEST(a_program_picks_its_key_by_name), TEST(wrong_keys_are_refused),
-	 TEST(who_proves_nothing_is_counted), TEST(anothers_session_stays_closed),
+	 TEST(failed_handshakes_are_counted), TEST(anothers_session_stays_closed),
 	 TEST(capabilities_are_refused_one_by_one), TEST(what_is_for_servers_is_not_for_clients),
-	 TEST(who_owes_data_starves_nobody_and_is_cut_off),
+	 TEST(a_client_that_owes_data_is_cut_off_and_starves_no_other),
 	 TEST(unread_answers_are_bounded_in_bytes),
 	 TEST(ten_thousand_open_files_are_nothing_special),
 	 TEST(a_thousand_sessions_leave_room_for_others), TEST(keys_come_and_go_without_a_restart),

@@ -129,7 +129,7 @@ static void groups_that_the_key_does_not_have_are_taken_away(void)
 	end();
 }
 
-static void root_from_afar_is_nobody(void)
+static void remote_root_is_squashed(void)
 {
 	static const uint8_t far[16] = { [10] = 0xff, [11] = 0xff, 198, 51, 100, 1 };
 	uint32_t gids[] = { 0, 50 };
@@ -432,7 +432,7 @@ static void one_users_key_does_not_take_all_locks(void)
 	end();
 }
 
-static void appends_that_nobody_reports_are_bounded(void)
+static void unreported_appends_are_bounded(void)
 {
 	struct wire_append_args a = { .open = 1, .length = 10 };
 	struct wire_appended_args done = { .open = 1, .id = 1 };
@@ -597,13 +597,12 @@ static void keys_of_a_newer_file_count_at_once(void)
 }
 
 TEST_MAIN(TEST(a_key_of_one_user_is_refused_for_others),
-	  TEST(groups_that_the_key_does_not_have_are_taken_away), TEST(root_from_afar_is_nobody),
+	  TEST(groups_that_the_key_does_not_have_are_taken_away), TEST(remote_root_is_squashed),
 	  TEST(a_capability_is_good_for_its_key_only), TEST(a_session_is_resumed_with_its_key_only),
 	  TEST(a_claim_after_a_restart_is_not_a_way_in), TEST(what_servers_do_is_not_for_clients),
 	  TEST(sessions_and_open_files_have_limits), TEST(one_users_key_does_not_take_all_sessions),
 	  TEST(one_users_key_does_not_take_all_open_files),
-	  TEST(one_users_key_does_not_take_all_locks),
-	  TEST(appends_that_nobody_reports_are_bounded),
+	  TEST(one_users_key_does_not_take_all_locks), TEST(unreported_appends_are_bounded),
 	  TEST(memory_of_requests_is_bounded_for_a_key),
 	  TEST(one_users_key_has_one_share_of_the_buffers),
 	  TEST(a_session_that_comes_back_counts_for_its_key),

@@ -46,8 +46,8 @@ static void add(struct out *o, uint64_t obj, uint64_t len, uint64_t pos)
 	o->left -= len;
 }
 
-void portion_init(struct portion *s, const struct pattern *p, const struct layout *l,
-		  uint32_t index, uint64_t pos)
+void extent_iter_init(struct extent_iter *s, const struct pattern *p, const struct layout *l,
+		      uint32_t index, uint64_t pos)
 {
 	uint64_t apart = p->segs ? (p->end - p->begin) / p->segs + 1 : 1;
 	uint64_t others = (uint64_t)(l->width - 1) * l->unit;
@@ -56,14 +56,14 @@ void portion_init(struct portion *s, const struct pattern *p, const struct layou
 	pattern_seek(&s->c, p, pos);
 	s->layout = *l;
 	s->index = index;
-	s->burst = l->width == 1 || (p->ascends && l->unit / apart >= MANY_RUNS);
-	s->jump = p->ascends && others / apart >= MANY_RUNS;
+	s->by_stripe = l->width == 1 || (p->ascends && l->unit / apart >= MANY_RUNS);
+	s->skips_gaps = p->ascends && others / apart >= MANY_RUNS;
 	s->steps = 0;
 }
 
 /* Takes everything up to stream position `to`: it is in one stripe, whose file offset is `shift`
  * above its object offset. */
-static void take_stripe(struct portion *s, struct out *o, uint64_t to, uint64_t shift)
+static void take_stripe(struct extent_iter *s, struct out *o, uint64_t to, uint64_t shift)
 {
 	uint64_t pos = s->c.pos, len = MIN(to - pos, o->left);
 	struct extent one;
@@ -88,7 +88,7 @@ static void take_stripe(struct portion *s, struct out *o, uint64_t to, uint64_t 
 }
 
 /* Takes the object's part of a leaf of `len` bytes: `own` bytes at `obj`. */
-static void take_leaf(struct portion *s, struct out *o, const struct walk *w, uint64_t len,
+static void take_leaf(struct extent_iter *s, struct out *o, const struct walk *w, uint64_t len,
 		      uint64_t own, uint64_t obj)
 {
 	uint64_t off = s->c.off, take = MIN(own, o->left);
@@ -99,8 +99,8 @@ static void take_leaf(struct portion *s, struct out *o, const struct walk *w, ui
 	pattern_skip(&s->c, take < own ? walk_span(w, off, obj, take) : len);
 }
 
-size_t portion_next(struct portion *s, struct extent *out, uint64_t *pos, size_t max,
-		    uint64_t max_bytes)
+size_t extent_iter_next(struct extent_iter *s, struct extent *out, uint64_t *pos, size_t max,
+			uint64_t max_bytes)
 {
 	struct out o = { .e = out, .pos = pos, .max = max, .left = max_bytes };
 	const struct pattern *p = s->c.p;
@@ -109,13 +109,13 @@ size_t portion_next(struct portion *s, struct extent *out, uint64_t *pos, size_t
 
 	assert(max && max_bytes);
 	walk_init(&w, &s->layout, s->index);
-	for (s->steps = 0; s->steps < PORTION_STEPS && o.left && (len = pattern_leaf(&s->c));
+	for (s->steps = 0; s->steps < EXTENT_ITER_STEPS && o.left && (len = pattern_leaf(&s->c));
 	     s->steps++) {
 		uint64_t off = s->c.off;
 
 		own = walk_own(&w, off, len, &obj, &lead);
 		if (!own) {
-			if (s->jump)
+			if (s->skips_gaps)
 				pattern_seek_offset(&s->c, p, off + walk_gap(&w, off - w.lo));
 			else
 				pattern_skip(&s->c, len);
@@ -124,9 +124,9 @@ size_t portion_next(struct portion *s, struct extent *out, uint64_t *pos, size_t
 		pattern_skip(&s->c, lead);
 		if (o.n == max && !fuses(&o, obj, s->c.pos))
 			break;
-		if (s->layout.width == 1 && s->burst)
+		if (s->layout.width == 1 && s->by_stripe)
 			take_stripe(s, &o, p->total, 0);
-		else if (s->burst && own == len)
+		else if (s->by_stripe && own == len)
 			take_stripe(s, &o, pattern_position(p, w.lo + w.span), off - obj);
 		else
 			take_leaf(s, &o, &w, len - lead, own, obj);
