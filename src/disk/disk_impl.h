@@ -283,10 +283,11 @@ int disk_refuse(char *err, size_t n, int r, const char *fmt, ...)
 struct disk_dir *object_dir(const struct object *o);
 void object_shrink(struct disk *d);
 void object_remove_begin(struct object *o);
-/* Forgets which pages are in memory: the object was truncated or punched. */
-void object_forget_resident(struct object *o);
 void object_remove_end(struct object *o, int error);
 void object_free_all(struct disk *d);
+/* object_io.c */
+/* Forgets which pages are resident: the object was truncated or punched. */
+void object_forget_resident(struct object *o);
 /* sync.c */
 void object_gs_init(struct object *o);
 void disk_dir_init(struct disk *d, struct disk_dir *dir, bool synced);
