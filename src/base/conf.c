@@ -2,19 +2,16 @@
  *
  * inih calls back for keys only and has no line numbers, so the reader callback counts lines and
  * handles section headings. The first error ends parsing; its message names file and line, the
- * fault and a correct value. Blocking I/O, for start-up. */
+ * fault and a correct value. */
 #include "base/base.h"
 
 #include <ctype.h>
-#include <fcntl.h>
 #include <ini.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#define CONF_FILE_MAX (1 * MIB)
 #define MAX_SECONDS 86400
 
 enum { SECTION_NONE, SECTION_CLUSTER, SECTION_SERVER, SECTION_KEY };
@@ -744,120 +741,4 @@ int conf_parse(const char *text, size_t len, const char *path, struct conf **out
 	}
 	*out = p.c;
 	return 0;
-}
-
-/* Reads a whole file, without a final NUL; the caller frees it. */
-static int read_all(int fd, char **text, size_t *len)
-{
-	char *buf = malloc(CONF_FILE_MAX + 1);
-	ssize_t rc;
-
-	*len = 0;
-	if (!buf)
-		return -ENOMEM;
-	while (*len <= CONF_FILE_MAX) {
-		rc = read(fd, buf + *len, CONF_FILE_MAX + 1 - *len);
-		if (rc < 0 && errno == EINTR)
-			continue;
-		if (rc <= 0)
-			break;
-		*len += (size_t)rc;
-	}
-	rc = *len > CONF_FILE_MAX ? -EFBIG : rc < 0 ? -errno : 0;
-	if (rc < 0)
-		free(buf);
-	else
-		*text = buf;
-	return (int)rc;
-}
-
-int conf_load(const char *path, struct conf **out, char *err, size_t err_len)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC), rc;
-	char *text;
-	size_t len;
-
-	if (fd < 0) {
-		rc = -errno;
-		snprintf(err, err_len, "%s: cannot open the cluster file: %s", path,
-			 error_text(rc));
-		return rc;
-	}
-	rc = read_all(fd, &text, &len);
-	close(fd);
-	if (rc < 0) {
-		snprintf(err, err_len, "%s: cannot read the cluster file: %s", path,
-			 error_text(rc));
-		return rc;
-	}
-	rc = conf_parse(text, len, path, out, err, err_len);
-	free(text);
-	return rc;
-}
-
-void conf_free(struct conf *c)
-{
-	if (!c)
-		return;
-	if (c->keys)
-		explicit_bzero(c->keys, c->n_keys * sizeof(*c->keys));
-	free(c->keys);
-	free(c->targets);
-	free(c);
-}
-
-const struct client_key *conf_key_find(const struct conf *c, const char *name)
-{
-	for (uint32_t i = 0; i < c->n_keys; i++)
-		if (strcmp(c->keys[i].name, name) == 0)
-			return &c->keys[i];
-	return NULL;
-}
-
-bool conf_squashes(const struct conf *c, const struct origin *from)
-{
-	for (uint32_t i = 0; i < c->n_squash; i++)
-		if (ip_net_holds(&c->squash[i], from))
-			return true;
-	for (uint32_t i = 0; i < c->n_trust; i++)
-		if (ip_net_holds(&c->trust[i], from))
-			return false;
-	return !from->local;
-}
-
-/* A path that was given explicitly must exist; `origin` says where it was given. */
-static int conf_named(const char *name, const char *origin, char *out, size_t n, char *err,
-		      size_t err_len)
-{
-	if (strlen(name) >= n) {
-		snprintf(err, err_len, "%s names a path that is too long", origin);
-		return -ENAMETOOLONG;
-	}
-	if (strncmp(name, "local:", 6) != 0 && access(name, F_OK) < 0) {
-		snprintf(err, err_len,
-			 "%s: no such cluster file (named by %s); 'sheaf init DIR' makes a cluster",
-			 name, origin);
-		return -ENOENT;
-	}
-	strcpy(out, name);
-	return 0;
-}
-
-int conf_find(const char *given, char *out, size_t n, char *err, size_t err_len)
-{
-	static const char *const places[] = { "./sheaf.conf", "/etc/sheaf/sheaf.conf" };
-	const char *env = getenv("SHEAF_CONF");
-
-	if (given)
-		return conf_named(given, "--conf", out, n, err, err_len);
-	if (env && env[0])
-		return conf_named(env, "$SHEAF_CONF", out, n, err, err_len);
-	for (size_t i = 0; i < ARRAY_LEN(places); i++)
-		if (access(places[i], F_OK) == 0 && strlen(places[i]) < n)
-			return conf_named(places[i], "the search", out, n, err, err_len);
-	snprintf(err, err_len,
-		 "no cluster file: neither %s nor %s is there; name one with --conf FILE or "
-		 "$SHEAF_CONF, or make a cluster with 'sheaf init DIR'",
-		 places[0], places[1]);
-	return -ENOENT;
 }
