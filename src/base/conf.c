@@ -7,7 +7,6 @@
 
 #include <ctype.h>
 #include <ini.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -66,50 +65,58 @@ static int conf_no_memory(struct conf_parser *p)
 	return p->error = -ENOMEM;
 }
 
-/* ---- values ---- */
+/* ---- values: each function parses the value of key k to `out` ---- */
 
-static int value_number(struct conf_parser *p, const char *key, const char *v, uint32_t min,
-			uint32_t max, uint32_t *out)
+struct conf_key {
+	const char *name;
+	int (*set)(struct conf_parser *p, const struct conf_key *k, const char *v, void *out);
+	size_t offset; /* of `out` in the struct of its section */
+	const char *example; /* of a required key */
+	uint32_t min, max; /* of a number */
+};
+
+static int value_number(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
 {
 	char *end;
 	unsigned long long n;
 
 	errno = 0;
 	n = strtoull(v, &end, 10);
-	if (!isdigit((unsigned char)v[0]) || *end || errno || n < min || n > max)
-		return conf_fail(p, p->line, "%s = %s is not a number from %u to %u", key, v, min,
-				 max);
-	*out = (uint32_t)n;
+	if (!isdigit((unsigned char)v[0]) || *end || errno || n < k->min || n > k->max)
+		return conf_fail(p, p->line, "%s = %s is not a number from %u to %u", k->name, v,
+				 k->min, k->max);
+	*(uint32_t *)out = (uint32_t)n;
 	return 0;
 }
 
-static int value_stripe_unit(struct conf_parser *p, const char *v)
+static int value_stripe_unit(struct conf_parser *p, const struct conf_key *k, const char *v,
+			     void *out)
 {
 	uint64_t n;
 
 	if (parse_size(v, &n) < 0 || n < 4 * KIB || n > 1024 * MIB || n % (4 * KIB))
 		return conf_fail(p, p->line,
-				 "stripe_unit = %s is not a multiple of 4K from 4K to 1G; for "
+				 "%s = %s is not a multiple of 4K from 4K to 1G; for "
 				 "example: stripe_unit = 256K",
-				 v);
-	p->c->stripe_unit = (uint32_t)n;
+				 k->name, v);
+	*(uint32_t *)out = (uint32_t)n;
 	return 0;
 }
 
-static int value_pool(struct conf_parser *p, const char *v)
+static int value_pool(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
 {
 	uint64_t n;
 
 	if (parse_size(v, &n) < 0 || n < MIB || n > MIB * MIB)
 		return conf_fail(p, p->line,
-				 "pool = %s is not a size from 1M to 1T; for example: pool = 64M",
-				 v);
-	p->c->pool_bytes = n;
+				 "%s = %s is not a size from 1M to 1T; for example: pool = 64M",
+				 k->name, v);
+	*(uint64_t *)out = n;
 	return 0;
 }
 
 /* Makes a path relative to the file's folder absolute. */
-static int value_path(struct conf_parser *p, const char *key, const char *v, char *out)
+static int put_path(struct conf_parser *p, const char *key, const char *v, char *out)
 {
 	int n;
 
@@ -128,8 +135,13 @@ static int value_path(struct conf_parser *p, const char *key, const char *v, cha
 	return 0;
 }
 
+static int value_path(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
+{
+	return put_path(p, k->name, v, out);
+}
+
 /* HOST:PORT, [IPV6]:PORT */
-static int value_address(struct conf_parser *p, const char *v, char *out)
+static int value_address(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
 {
 	const char *colon = strrchr(v, ':'), *at;
 	bool bracketed = v[0] == '[' && colon && colon > v + 2 && colon[-1] == ']';
@@ -141,14 +153,12 @@ static int value_address(struct conf_parser *p, const char *v, char *out)
 	if (!end || *end || port < 1 || port > 65535 || colon == v || *v == '@' ||
 	    (!bracketed && memchr(v, ':', (size_t)(colon - v))))
 		return conf_fail(p, p->line,
-				 "address = %s is not HOST:PORT; for example: address = "
-				 "127.0.0.1:7430",
-				 v);
+				 "%s = %s is not HOST:PORT; for example: %s = 127.0.0.1:7430",
+				 k->name, v, k->name);
 	for (at = v; *at; at++)
 		if (!isgraph((unsigned char)*at) || *at == '/')
 			return conf_fail(p, p->line,
-					 "address = %s holds a character that no "
-					 "HOST:PORT has",
+					 "%s = %s holds a character that no HOST:PORT has", k->name,
 					 v);
 	if (strlen(v) >= CONF_ADDR_MAX)
 		return conf_fail(p, p->line, "the address is longer than %d characters",
@@ -157,12 +167,13 @@ static int value_address(struct conf_parser *p, const char *v, char *out)
 	return 0;
 }
 
-static int value_roles(struct conf_parser *p, const char *v, unsigned *roles)
+static int value_roles(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
 {
 	static const struct {
 		const char *name;
 		unsigned role;
 	} known[] = { { "meta", ROLE_META }, { "data", ROLE_DATA } };
+	unsigned *roles = out;
 	size_t n, i;
 
 	*roles = 0;
@@ -177,11 +188,11 @@ static int value_roles(struct conf_parser *p, const char *v, unsigned *roles)
 		*roles |= known[i].role;
 	}
 	if (!*roles)
-		return conf_fail(p, p->line, "roles is empty; give: roles = meta data");
+		return conf_fail(p, p->line, "%s is empty; give: roles = meta data", k->name);
 	return 0;
 }
 
-static int value_name(struct conf_parser *p, const char *v, char out[CONF_NAME_MAX])
+static int put_name(struct conf_parser *p, const char *v, char out[CONF_NAME_MAX])
 {
 	const char *at;
 
@@ -196,59 +207,69 @@ static int value_name(struct conf_parser *p, const char *v, char out[CONF_NAME_M
 	return 0;
 }
 
-static int value_networks(struct conf_parser *p, const char *key, const char *v, struct ip_net *out,
-			  uint32_t *n)
+static int value_name(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
 {
+	(void)k;
+	return put_name(p, v, out);
+}
+
+static int value_networks(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
+{
+	struct ip_net *nets = out;
+	uint32_t *n = nets == p->c->trust ? &p->c->n_trust : &p->c->n_squash;
 	char word[64];
 	size_t len;
 
 	for (v += strspn(v, " \t,"); *v; v += len, v += strspn(v, " \t,")) {
 		len = strcspn(v, " \t,");
 		if (*n == CONF_MAX_NETS)
-			return conf_fail(p, p->line, "%s names more than %d networks", key,
+			return conf_fail(p, p->line, "%s names more than %d networks", k->name,
 					 CONF_MAX_NETS);
 		snprintf(word, sizeof(word), "%.*s", (int)len, v);
-		if (len >= sizeof(word) || ip_net_parse(&out[*n], word) < 0)
+		if (len >= sizeof(word) || ip_net_parse(&nets[*n], word) < 0)
 			return conf_fail(
 				p, p->line,
 				"%s: '%.*s' is not a network; for example: %s = "
 				"192.0.2.0/24 2001:db8::/32 (all bits behind the slash's are 0)",
-				key, (int)len, v, key);
+				k->name, (int)len, v, k->name);
 		(*n)++;
 	}
-	return *n ? 0 : conf_fail(p, p->line, "%s is empty; give a network or leave it out", key);
+	return *n ? 0 :
+		    conf_fail(p, p->line, "%s is empty; give a network or leave it out", k->name);
 }
 
 /* "any", or "uid N gid M ..." */
-static int value_role(struct conf_parser *p, const char *v, struct key_role *r)
+static int value_role(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
 {
+	struct key_role *r = out;
 	unsigned long long n[CONF_KEY_GIDS + 2] = { 0 };
-	size_t k = 0;
+	size_t i = 0;
 	char *end;
 
+	(void)k;
 	r->any = strcmp(v, "any") == 0;
 	if (r->any)
 		return 0;
 	if (strncmp(v, "uid ", 4) != 0)
 		goto wrong;
-	for (v += 4; *v && k < ARRAY_LEN(n); k++) {
-		if (k == 1) {
+	for (v += 4; *v && i < ARRAY_LEN(n); i++) {
+		if (i == 1) {
 			if (strncmp(v, "gid ", 4) != 0)
 				goto wrong;
 			v += 4;
 		}
 		v += strspn(v, " \t");
 		errno = 0;
-		n[k] = strtoull(v, &end, 10);
-		if (!isdigit((unsigned char)*v) || errno || n[k] >= UINT32_MAX ||
+		n[i] = strtoull(v, &end, 10);
+		if (!isdigit((unsigned char)*v) || errno || n[i] >= UINT32_MAX ||
 		    (*end && !strchr(" \t", *end)))
 			goto wrong;
 		v = end + strspn(end, " \t");
 	}
-	if (*v || k < 2 || k == ARRAY_LEN(n))
+	if (*v || i < 2 || i == ARRAY_LEN(n))
 		goto wrong;
 	r->uid = (uint32_t)n[0];
-	for (r->n_gids = 0; r->n_gids + 1 < k; r->n_gids++)
+	for (r->n_gids = 0; r->n_gids + 1 < i; r->n_gids++)
 		r->gids[r->n_gids] = (uint32_t)n[r->n_gids + 1];
 	return 0;
 wrong:
@@ -257,136 +278,65 @@ wrong:
 			 CONF_KEY_GIDS);
 }
 
-/* ---- keys ---- */
-
-static int set_id(struct conf_parser *p, const char *v)
+static int value_uuid(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
 {
-	if (uuid_parse(&p->c->fs_id, v) < 0)
+	if (uuid_parse(out, v) < 0)
 		return conf_fail(p, p->line,
-				 "id = %s is not a UUID like 01234567-89ab-cdef-0123-456789abcdef",
+				 "%s = %s is not a UUID like 01234567-89ab-cdef-0123-456789abcdef",
+				 k->name, v);
+	return 0;
+}
+
+static int value_mode(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
+{
+	bool *nosync = out;
+
+	*nosync = strcmp(v, "nosync") == 0;
+	if (!*nosync && strcmp(v, "sync") != 0)
+		return conf_fail(p, p->line, "%s = %s is not a mode; give: sync or nosync", k->name,
 				 v);
 	return 0;
 }
 
-static int set_key(struct conf_parser *p, const char *v)
-{
-	return value_path(p, "key", v, p->c->key_file);
-}
-
-static int set_server_key(struct conf_parser *p, const char *v)
-{
-	return value_path(p, "server_key", v, p->c->server_key_file);
-}
-
-static int set_width(struct conf_parser *p, const char *v)
-{
-	return value_number(p, "width", v, 0, CONF_MAX_TARGETS, &p->c->width);
-}
-
-static int set_timeout(struct conf_parser *p, const char *v)
-{
-	return value_number(p, "timeout", v, 1, MAX_SECONDS, &p->c->timeout_s);
-}
-
-static int set_lease(struct conf_parser *p, const char *v)
-{
-	return value_number(p, "lease", v, 1, MAX_SECONDS, &p->c->lease_s);
-}
-
-static int set_mode(struct conf_parser *p, const char *v)
-{
-	p->c->nosync = strcmp(v, "nosync") == 0;
-	if (!p->c->nosync && strcmp(v, "sync") != 0)
-		return conf_fail(p, p->line, "mode = %s is not a mode; give: sync or nosync", v);
-	return 0;
-}
-
-static int set_trust(struct conf_parser *p, const char *v)
-{
-	return value_networks(p, "trust", v, p->c->trust, &p->c->n_trust);
-}
-
-static int set_squash(struct conf_parser *p, const char *v)
-{
-	return value_networks(p, "squash", v, p->c->squash, &p->c->n_squash);
-}
+/* ---- keys ---- */
 
 static struct client_key *this_key(struct conf_parser *p)
 {
 	return &p->c->keys[p->c->n_keys - 1];
 }
 
-static int set_file(struct conf_parser *p, const char *v)
-{
-	return value_path(p, "file", v, this_key(p)->file);
-}
-
-static int set_role(struct conf_parser *p, const char *v)
-{
-	return value_role(p, v, &this_key(p)->role);
-}
-
-static struct conf_target *this_target(struct conf_parser *p)
-{
-	return &p->rows[p->n_rows - 1].t;
-}
-
-static int set_name(struct conf_parser *p, const char *v)
-{
-	return value_name(p, v, this_target(p)->name);
-}
-
-static int set_address(struct conf_parser *p, const char *v)
-{
-	return value_address(p, v, this_target(p)->address);
-}
-
-static int set_metrics(struct conf_parser *p, const char *v)
-{
-	return value_address(p, v, this_target(p)->metrics);
-}
-
-static int set_roles(struct conf_parser *p, const char *v)
-{
-	return value_roles(p, v, &this_target(p)->roles);
-}
-
-static int set_storage(struct conf_parser *p, const char *v)
-{
-	return value_path(p, "storage", v, this_target(p)->storage);
-}
-
-struct conf_key {
-	const char *name;
-	int (*set)(struct conf_parser *p, const char *value);
-	const char *example; /* of a required key */
-};
-
 static const struct conf_key cluster_keys[] = {
-	{ "id", set_id, "01234567-89ab-cdef-0123-456789abcdef" },
-	{ "key", set_key, NULL },
-	{ "server_key", set_server_key, NULL },
-	{ "stripe_unit", value_stripe_unit, NULL },
-	{ "width", set_width, NULL },
-	{ "timeout", set_timeout, NULL },
-	{ "lease", set_lease, NULL },
-	{ "pool", value_pool, NULL },
-	{ "mode", set_mode, NULL },
-	{ "trust", set_trust, NULL },
-	{ "squash", set_squash, NULL },
+	{ "id", value_uuid, .offset = offsetof(struct conf, fs_id),
+	  .example = "01234567-89ab-cdef-0123-456789abcdef" },
+	{ "key", value_path, .offset = offsetof(struct conf, key_file) },
+	{ "server_key", value_path, .offset = offsetof(struct conf, server_key_file) },
+	{ "stripe_unit", value_stripe_unit, .offset = offsetof(struct conf, stripe_unit) },
+	{ "width", value_number, .offset = offsetof(struct conf, width), .min = 0,
+	  .max = CONF_MAX_TARGETS },
+	{ "timeout", value_number, .offset = offsetof(struct conf, timeout_s), .min = 1,
+	  .max = MAX_SECONDS },
+	{ "lease", value_number, .offset = offsetof(struct conf, lease_s), .min = 1,
+	  .max = MAX_SECONDS },
+	{ "pool", value_pool, .offset = offsetof(struct conf, pool_bytes) },
+	{ "mode", value_mode, .offset = offsetof(struct conf, nosync) },
+	{ "trust", value_networks, .offset = offsetof(struct conf, trust) },
+	{ "squash", value_networks, .offset = offsetof(struct conf, squash) },
 };
 
 static const struct conf_key key_keys[] = {
-	{ "file", set_file, NULL },
-	{ "role", set_role, "any" },
+	{ "file", value_path, .offset = offsetof(struct client_key, file) },
+	{ "role", value_role, .offset = offsetof(struct client_key, role), .example = "any" },
 };
 
 static const struct conf_key server_keys[] = {
-	{ "name", set_name, NULL },
-	{ "address", set_address, "127.0.0.1:7430" },
-	{ "metrics", set_metrics, NULL },
-	{ "roles", set_roles, "meta data" },
-	{ "storage", set_storage, "server0" },
+	{ "name", value_name, .offset = offsetof(struct conf_target, name) },
+	{ "address", value_address, .offset = offsetof(struct conf_target, address),
+	  .example = "127.0.0.1:7430" },
+	{ "metrics", value_address, .offset = offsetof(struct conf_target, metrics) },
+	{ "roles", value_roles, .offset = offsetof(struct conf_target, roles),
+	  .example = "meta data" },
+	{ "storage", value_path, .offset = offsetof(struct conf_target, storage),
+	  .example = "server0" },
 };
 
 /* Lists the known keys for a message. */
@@ -402,16 +352,20 @@ static void key_list(const struct conf_key *keys, size_t n, char *out, size_t ou
 static int conf_handler(void *arg, const char *section, const char *name, const char *value)
 {
 	struct conf_parser *p = arg;
+	struct conf_row *row = p->n_rows ? &p->rows[p->n_rows - 1] : NULL;
 	const struct {
 		const char *name;
 		const struct conf_key *keys;
 		size_t n;
 		unsigned *seen;
+		void *into;
 	} sections[] = {
-		[SECTION_CLUSTER] = { "cluster", cluster_keys, ARRAY_LEN(cluster_keys), &p->seen },
+		[SECTION_CLUSTER] = { "cluster", cluster_keys, ARRAY_LEN(cluster_keys), &p->seen,
+				      p->c },
 		[SECTION_SERVER] = { "server.N", server_keys, ARRAY_LEN(server_keys),
-				     p->n_rows ? &p->rows[p->n_rows - 1].seen : NULL },
-		[SECTION_KEY] = { "key.NAME", key_keys, ARRAY_LEN(key_keys), &p->key_seen },
+				     row ? &row->seen : NULL, row ? &row->t : NULL },
+		[SECTION_KEY] = { "key.NAME", key_keys, ARRAY_LEN(key_keys), &p->key_seen,
+				  p->c->n_keys ? this_key(p) : NULL },
 	};
 	const struct conf_key *keys = sections[p->section].keys;
 	size_t i, n = sections[p->section].n;
@@ -435,7 +389,7 @@ static int conf_handler(void *arg, const char *section, const char *name, const 
 		conf_fail(p, p->line, "'%s' is given twice; remove one", name);
 	} else {
 		*seen |= 1u << i;
-		keys[i].set(p, value);
+		keys[i].set(p, &keys[i], value, (char *)sections[p->section].into + keys[i].offset);
 	}
 	return !p->error;
 }
@@ -518,14 +472,14 @@ static int open_key(struct conf_parser *p, const char *name)
 	p->c->keys = keys;
 	k = &keys[p->c->n_keys];
 	*k = (struct client_key){ 0 };
-	if (value_name(p, name, k->name))
+	if (put_name(p, name, k->name))
 		return p->error;
 	p->c->n_keys++;
 	p->key_line = p->line;
 	p->key_seen = 0;
 	p->section = SECTION_KEY;
 	snprintf(file, sizeof(file), "%s.key", k->name);
-	return value_path(p, "file", file, k->file);
+	return put_path(p, "file", file, k->file);
 }
 
 static int open_section(struct conf_parser *p, const char *line, size_t n)
@@ -708,9 +662,9 @@ static int conf_defaults(struct conf_parser *p)
 	c->timeout_s = 30;
 	c->lease_s = 30;
 	c->pool_bytes = 64 * MIB;
-	if (value_path(p, "key", "key", c->key_file) < 0)
+	if (put_path(p, "key", "key", c->key_file) < 0)
 		return p->error;
-	return value_path(p, "server_key", "server.key", c->server_key_file);
+	return put_path(p, "server_key", "server.key", c->server_key_file);
 }
 
 int conf_parse(const char *text, size_t len, const char *path, struct conf **out, char *err,
