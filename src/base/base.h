@@ -232,6 +232,9 @@ void log_at(enum log_level lv, const char *component, uint64_t trace, const char
 
 /* What an errno means in this file system, for messages ("no space left on a storage server"). */
 const char *error_text(int err /* positive or negative errno */);
+/* Writes an explanation to err and returns rc. */
+int error_explain(char *err, size_t err_len, int rc, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
 
 /* ---- log-linear histogram of nanoseconds: 16 sub-buckets per octave, about 6 % wide ---- */
 #define HIST_BUCKETS 704
@@ -349,6 +352,7 @@ bool key_allows(const struct key_role *r, uint32_t uid, uint32_t gid, uint32_t *
 uint64_t time_now(void); /* monotonic ns */
 void raise_file_limit(void); /* of descriptors, to the hard limit */
 uint64_t file_limit(void); /* current limit of descriptors */
+bool is_on_tmpfs(int fd, const char *path); /* tmpfs or ramfs; path NULL: the open file fd */
 
 /* ---- Sheaf mounts of this host ---- */
 #define MOUNT_DEV 32

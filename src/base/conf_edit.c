@@ -15,17 +15,6 @@
 
 #define EDIT_MAX (1 * MIB)
 
-__attribute__((format(printf, 4, 5))) static int edit_fail(char *err, size_t n, int rc,
-							   const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(err, n, fmt, ap);
-	va_end(ap);
-	return rc;
-}
-
 /* The file's text followed by `more`; the caller frees it. */
 static int edit_text(const char *path, const char *more, char **out, struct stat *st)
 {
@@ -113,7 +102,8 @@ static int edit(int fd, const char *path, const char *tmp, const char *more, con
 	int rc = edit_text(path, more, &text, &st);
 
 	if (rc)
-		return edit_fail(err, err_len, rc, "%s cannot be read: %s", path, error_text(rc));
+		return error_explain(err, err_len, rc, "%s cannot be read: %s", path,
+				     error_text(rc));
 	rc = conf_parse(text, strlen(text), as, new, err, err_len);
 	if (!rc) {
 		rc = edit_write(fd, text, &st);
@@ -122,8 +112,8 @@ static int edit(int fd, const char *path, const char *tmp, const char *more, con
 		if (!rc)
 			edit_sync_folder(path);
 		if (rc)
-			edit_fail(err, err_len, rc, "%s cannot be written: %s", path,
-				  error_text(rc));
+			error_explain(err, err_len, rc, "%s cannot be written: %s", path,
+				      error_text(rc));
 	}
 	free(text);
 	return rc;
@@ -136,13 +126,13 @@ int conf_append(struct conf **c, const char *more, char *err, size_t err_len)
 	int fd, rc;
 
 	if (!realpath((*c)->path, path))
-		return edit_fail(err, err_len, -errno, "%s: %s", (*c)->path, error_text(errno));
+		return error_explain(err, err_len, -errno, "%s: %s", (*c)->path, error_text(errno));
 	snprintf(tmp, sizeof(tmp), "%s.new", path);
 	fd = edit_open(tmp);
 	if (fd < 0)
-		return edit_fail(err, err_len, fd, "%s: %s", tmp,
-				 fd == -EBUSY ? "another command changes the cluster file" :
-						error_text(fd));
+		return error_explain(err, err_len, fd, "%s: %s", tmp,
+				     fd == -EBUSY ? "another command changes the cluster file" :
+						    error_text(fd));
 	rc = edit(fd, path, tmp, more, (*c)->path, &new, err, err_len);
 	if (rc)
 		unlink(tmp); /* safe under its lock */

@@ -1,6 +1,8 @@
 /* Texts for errno values in terms of this file system. */
 #include "base/base.h"
 
+#include <stdio.h>
+
 static const struct {
 	int err;
 	const char *text;
@@ -67,4 +69,14 @@ const char *error_text(int err)
 			return error_texts[i].text;
 	text = strerrordesc_np(err);
 	return text ? text : "unknown error";
+}
+
+int error_explain(char *err, size_t err_len, int rc, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(err, err_len, fmt, ap);
+	va_end(ap);
+	return rc;
 }

@@ -13,85 +13,58 @@
 
 #define GUARD ((size_t)(64 * KIB)) /* whole pages, and more than any stack frame */
 
-/* ---- the sanitizers track stacks and must be told of switches ---- */
+/* ---- the sanitizers track stacks: these functions report fibers and switches to them ---- */
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
 
-static __thread struct fiber *left; /* switched from */
+static __thread struct fiber *previous; /* switched from */
+#elif defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
 
-static void leaving(struct fiber *from, struct fiber *to)
+static void before_switch(struct fiber *from, struct fiber *to)
 {
-	left = from;
+	(void)from;
+	(void)to;
+#if defined(__SANITIZE_ADDRESS__)
+	previous = from;
 	__sanitizer_start_switch_fiber(&from->sanitizer, to->stack, to->size);
+#elif defined(__SANITIZE_THREAD__)
+	__tsan_switch_to_fiber(to->sanitizer, 0);
+#endif
 }
 
-static void arrived(struct fiber *here)
+static void after_switch(struct fiber *here)
 {
+	(void)here;
+#if defined(__SANITIZE_ADDRESS__)
 	const void *stack;
 	size_t size;
 
 	__sanitizer_finish_switch_fiber(here->sanitizer, &stack, &size);
-	if (!left->stack) { /* a thread's own stack: known only now */
-		left->stack = (void *)(uintptr_t)stack;
-		left->size = size;
+	if (!previous->stack) { /* a thread's own stack: known only now */
+		previous->stack = (void *)(uintptr_t)stack;
+		previous->size = size;
 	}
-}
-
-static void made(struct fiber *f)
-{
-	(void)f;
-}
-
-static void unmade(struct fiber *f)
-{
-	(void)f;
-}
-#elif defined(__SANITIZE_THREAD__)
-#include <sanitizer/tsan_interface.h>
-
-static void leaving(struct fiber *from, struct fiber *to)
-{
-	(void)from;
-	__tsan_switch_to_fiber(to->sanitizer, 0);
-}
-
-static void arrived(struct fiber *here)
-{
-	(void)here;
-}
-
-static void made(struct fiber *f)
-{
-	f->sanitizer = f->run ? __tsan_create_fiber(0) : __tsan_get_current_fiber();
-}
-
-static void unmade(struct fiber *f)
-{
-	__tsan_destroy_fiber(f->sanitizer);
-}
-#else
-static void leaving(struct fiber *from, struct fiber *to)
-{
-	(void)from;
-	(void)to;
-}
-
-static void arrived(struct fiber *here)
-{
-	(void)here;
-}
-
-static void made(struct fiber *f)
-{
-	(void)f;
-}
-
-static void unmade(struct fiber *f)
-{
-	(void)f;
-}
 #endif
+}
+
+static void after_init(struct fiber *f)
+{
+	(void)f;
+#if defined(__SANITIZE_THREAD__)
+	f->sanitizer = f->run ? __tsan_create_fiber(0) : __tsan_get_current_fiber();
+#endif
+}
+
+static void before_fini(struct fiber *f)
+{
+	(void)f;
+#if defined(__SANITIZE_THREAD__)
+	__tsan_destroy_fiber(f->sanitizer);
+#endif
+}
 
 /* ---- fibers ---- */
 
@@ -117,7 +90,7 @@ static void begin(unsigned high, unsigned low)
 {
 	struct fiber *f = (struct fiber *)(uintptr_t)((uint64_t)high << 32 | low);
 
-	arrived(f);
+	after_switch(f);
 	f->run(f->arg);
 	abort(); /* no return address */
 }
@@ -126,7 +99,7 @@ void fiber_of_thread(struct fiber *f)
 {
 	memset(f, 0, sizeof(*f));
 	f->begun = true;
-	made(f);
+	after_init(f);
 }
 
 int fiber_init(struct fiber *f, size_t stack, void (*run)(void *arg), void *arg)
@@ -149,7 +122,7 @@ int fiber_init(struct fiber *f, size_t stack, void (*run)(void *arg), void *arg)
 	f->context.uc_stack.ss_sp = f->stack;
 	f->context.uc_stack.ss_size = stack;
 	makecontext(&f->context, (void (*)(void))begin, 2, (unsigned)(self >> 32), (unsigned)self);
-	made(f);
+	after_init(f);
 	return 0;
 }
 
@@ -157,14 +130,14 @@ void fiber_fini(struct fiber *f)
 {
 	if (!f->run)
 		return;
-	unmade(f);
+	before_fini(f);
 	munmap((char *)f->stack - GUARD, GUARD + f->size);
 	memset(f, 0, sizeof(*f));
 }
 
 void fiber_switch(struct fiber *from, struct fiber *to)
 {
-	leaving(from, to);
+	before_switch(from, to);
 	jump(from, to);
-	arrived(from);
+	after_switch(from);
 }

@@ -12,17 +12,6 @@
 
 #define KEY_TEXT (2 * KEY_BYTES)
 
-__attribute__((format(printf, 4, 5))) static int key_fail(char *err, size_t n, int rc,
-							  const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(err, n, fmt, ap);
-	va_end(ap);
-	return rc;
-}
-
 static ssize_t key_read(int fd, char *text, size_t n)
 {
 	size_t got = 0;
@@ -46,14 +35,15 @@ static int key_check_mode(const char *path, int fd, char *err, size_t err_len)
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
-		return key_fail(err, err_len, -errno, "%s: cannot examine the key file: %s", path,
-				error_text(errno));
+		return error_explain(err, err_len, -errno, "%s: cannot examine the key file: %s",
+				     path, error_text(errno));
 	if (!S_ISREG(st.st_mode))
-		return key_fail(err, err_len, -EINVAL, "%s: the key must be a regular file", path);
+		return error_explain(err, err_len, -EINVAL, "%s: the key must be a regular file",
+				     path);
 	if (st.st_mode & 077)
-		return key_fail(err, err_len, -EACCES,
-				"%s: the key is open to others (mode %03o); run: chmod 600 %s",
-				path, (unsigned)st.st_mode & 0777, path);
+		return error_explain(err, err_len, -EACCES,
+				     "%s: the key is open to others (mode %03o); run: chmod 600 %s",
+				     path, (unsigned)st.st_mode & 0777, path);
 	return 0;
 }
 
@@ -65,27 +55,29 @@ int key_load(const char *path, uint8_t key[KEY_BYTES], char *err, size_t err_len
 
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0)
-		return key_fail(err, err_len, -errno, "%s: cannot open the key file: %s%s", path,
-				error_text(errno),
-				errno == ENOENT ? "; copy it from the cluster's folder, or make a "
-						  "new cluster with 'sheaf init'" :
-						  "");
+		return error_explain(err, err_len, -errno, "%s: cannot open the key file: %s%s",
+				     path, error_text(errno),
+				     errno == ENOENT ?
+					     "; copy it from the cluster's folder, or make a "
+					     "new cluster with 'sheaf init'" :
+					     "");
 	rc = key_check_mode(path, fd, err, err_len);
 	n = rc < 0 ? 0 : key_read(fd, text, sizeof(text) - 1);
 	close(fd);
 	if (rc < 0)
 		return rc;
 	if (n < 0)
-		return key_fail(err, err_len, (int)n, "%s: cannot read the key: %s", path,
-				error_text((int)n));
+		return error_explain(err, err_len, (int)n, "%s: cannot read the key: %s", path,
+				     error_text((int)n));
 	if (n > 0 && text[n - 1] == '\n')
 		n--;
 	text[n] = 0;
 	if (n != KEY_TEXT || hex_decode(key, KEY_BYTES, text) < 0)
-		rc = key_fail(err, err_len, -EINVAL,
-			      "%s: not a key: it must hold exactly %d hexadecimal digits; copy it "
-			      "again from the cluster's folder",
-			      path, KEY_TEXT);
+		rc = error_explain(
+			err, err_len, -EINVAL,
+			"%s: not a key: it must hold exactly %d hexadecimal digits; copy it "
+			"again from the cluster's folder",
+			path, KEY_TEXT);
 	explicit_bzero(text, sizeof(text));
 	return rc;
 }
@@ -98,17 +90,18 @@ int key_create(const char *path, char *err, size_t err_len)
 	int fd, rc = 0;
 
 	if (getrandom(key, sizeof(key), 0) != (ssize_t)sizeof(key))
-		return key_fail(err, err_len, -EIO, "the kernel gave no random bytes for %s", path);
+		return error_explain(err, err_len, -EIO, "the kernel gave no random bytes for %s",
+				     path);
 	hex_encode(text, key, sizeof(key));
 	text[KEY_TEXT] = '\n';
 	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0) {
-		rc = key_fail(err, err_len, -errno, "%s: cannot create the key file: %s", path,
-			      error_text(errno));
+		rc = error_explain(err, err_len, -errno, "%s: cannot create the key file: %s", path,
+				   error_text(errno));
 	} else {
 		if (write(fd, text, sizeof(text)) != (ssize_t)sizeof(text) || fsync(fd) < 0) {
-			rc = key_fail(err, err_len, errno ? -errno : -EIO,
-				      "%s: cannot write the key: %s", path, error_text(errno));
+			rc = error_explain(err, err_len, errno ? -errno : -EIO,
+					   "%s: cannot write the key: %s", path, error_text(errno));
 			unlink(path);
 		}
 		close(fd);
@@ -139,10 +132,11 @@ int key_choose(const struct conf *c, char name[CONF_NAME_MAX], uint8_t key[KEY_B
 	if (wish && wish[0]) {
 		k = conf_key_find(c, wish);
 		if (!k)
-			return key_fail(err, err_len, -ENOENT,
-					"$SHEAF_KEY is '%s', but %s has no [key.%s]; unset it, or "
-					"make that key with 'sheaf key'",
-					wish, c->path, wish);
+			return error_explain(
+				err, err_len, -ENOENT,
+				"$SHEAF_KEY is '%s', but %s has no [key.%s]; unset it, or "
+				"make that key with 'sheaf key'",
+				wish, c->path, wish);
 	} else if (access(c->key_file, R_OK) < 0) {
 		for (uint32_t i = 0; !k && i < c->n_keys; i++)
 			if (access(c->keys[i].file, R_OK) == 0)

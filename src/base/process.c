@@ -1,7 +1,10 @@
-/* What a process asks the kernel about itself: monotonic time and the limit of descriptors. */
+/* What a process asks the kernel: monotonic time, the limit of descriptors, the type of a file
+ * system. */
 #include "base/base.h"
 
+#include <linux/magic.h>
 #include <sys/resource.h>
+#include <sys/vfs.h>
 #include <time.h>
 
 uint64_t time_now(void)
@@ -27,4 +30,13 @@ void raise_file_limit(void)
 		l.rlim_cur = l.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &l);
 	}
+}
+
+bool is_on_tmpfs(int fd, const char *path)
+{
+	struct statfs s;
+
+	if (path ? statfs(path, &s) : fstatfs(fd, &s))
+		return false;
+	return s.f_type == TMPFS_MAGIC || s.f_type == (__typeof__(s.f_type))RAMFS_MAGIC;
 }

@@ -11,13 +11,11 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <liburing.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "core/env_real.h"
@@ -316,15 +314,6 @@ void engine_submit(struct env *e, struct loop *l, struct io *io)
 
 /* ---------------------------------------------------------------- probe */
 
-bool file_is_on_tmpfs(int dir)
-{
-	struct statfs s;
-
-	if (fstatfs(dir, &s) < 0)
-		return false;
-	return s.f_type == TMPFS_MAGIC || s.f_type == (__typeof__(s.f_type))RAMFS_MAGIC;
-}
-
 static int scratch_file(int dir)
 {
 	static const char name[] = ".probe";
@@ -410,7 +399,7 @@ static bool probe_sending(int fd)
 int engine_probe(struct env *e, struct loop *l, int dir, char *text, size_t n)
 {
 	struct engine *g = engine_of(l);
-	bool on_tmpfs = file_is_on_tmpfs(dir), can_read = true, can_write = true;
+	bool on_tmpfs = is_on_tmpfs(dir, NULL), can_read = true, can_write = true;
 	int fd, r = 0;
 
 	(void)e;

@@ -52,7 +52,6 @@ void loop_real_run_completed(struct loop *l);
 /* The asynchronous half of file_real_ops, in engine_real.c. */
 void engine_submit(struct env *e, struct loop *l, struct io *io);
 int engine_probe(struct env *e, struct loop *l, int dir, char *text, size_t n);
-bool file_is_on_tmpfs(int fd); /* its file system is tmpfs or ramfs */
 bool engine_cached(struct env *e, struct loop *l, int fd, uint64_t off, uint64_t len);
 /* Frees loop->file_impl: waits for accesses in io_uring, stops the workers. */
 void engine_fini(struct loop *l);

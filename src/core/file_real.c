@@ -17,12 +17,9 @@
 
 static int file_openat(struct env *e, int dir, const char *path, int flags, mode_t mode)
 {
-	int fd;
+	int fd = TEMP_FAILURE_RETRY(openat(dir, path, flags | O_CLOEXEC, mode));
 
 	(void)e;
-	do {
-		fd = openat(dir, path, flags | O_CLOEXEC, mode);
-	} while (fd < 0 && errno == EINTR);
 	return fd < 0 ? -errno : fd;
 }
 
@@ -35,23 +32,17 @@ static void file_close(struct env *e, int fd)
 
 static ssize_t file_preadv(struct env *e, int fd, const struct iovec *iov, int n, off_t off)
 {
-	ssize_t r;
+	ssize_t r = TEMP_FAILURE_RETRY(preadv(fd, iov, n, off));
 
 	(void)e;
-	do {
-		r = preadv(fd, iov, n, off);
-	} while (r < 0 && errno == EINTR);
 	return r < 0 ? -errno : r;
 }
 
 static ssize_t file_pwritev(struct env *e, int fd, const struct iovec *iov, int n, off_t off)
 {
-	ssize_t r;
+	int r = TEMP_FAILURE_RETRY(pwritev(fd, iov, n, off));
 
 	(void)e;
-	do {
-		r = pwritev(fd, iov, n, off);
-	} while (r < 0 && errno == EINTR);
 	return r < 0 ? -errno : r;
 }
 
@@ -63,23 +54,17 @@ static int file_syncfs(struct env *e, int fd)
 
 static int file_fsync(struct env *e, int fd)
 {
-	int r;
+	int r = TEMP_FAILURE_RETRY(fsync(fd));
 
 	(void)e;
-	do {
-		r = fsync(fd);
-	} while (r < 0 && errno == EINTR);
 	return r < 0 ? -errno : 0;
 }
 
 static int file_ftruncate(struct env *e, int fd, off_t size)
 {
-	int r;
+	int r = TEMP_FAILURE_RETRY(ftruncate(fd, size));
 
 	(void)e;
-	do {
-		r = ftruncate(fd, size);
-	} while (r < 0 && errno == EINTR);
 	return r < 0 ? -errno : 0;
 }
 
@@ -91,12 +76,9 @@ static int file_fstat(struct env *e, int fd, struct stat *st)
 
 static int file_fallocate(struct env *e, int fd, int mode, off_t off, off_t len)
 {
-	int r;
+	int r = TEMP_FAILURE_RETRY(fallocate(fd, mode, off, len));
 
 	(void)e;
-	do {
-		r = fallocate(fd, mode, off, len);
-	} while (r < 0 && errno == EINTR);
 	return r < 0 ? -errno : 0;
 }
 
@@ -222,12 +204,9 @@ static int file_statfs(struct env *e, int fd, uint64_t *total, uint64_t *avail, 
 
 static int file_lock(struct env *e, int fd)
 {
-	int r;
+	int r = TEMP_FAILURE_RETRY(flock(fd, LOCK_EX | LOCK_NB));
 
 	(void)e;
-	do {
-		r = flock(fd, LOCK_EX | LOCK_NB);
-	} while (r < 0 && errno == EINTR);
 	return r < 0 ? -errno : 0;
 }
 
@@ -270,12 +249,9 @@ static int openat_cached(int dir, const char *path, int flags, uint64_t resolve)
 {
 	struct open_how how = { .flags = (uint64_t)(flags | O_CLOEXEC),
 				.resolve = RESOLVE_CACHED | RESOLVE_NO_MAGICLINKS | resolve };
-	int fd;
+	long fd = TEMP_FAILURE_RETRY(syscall(SYS_openat2, dir, path, &how, sizeof(how)));
 
-	do {
-		fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
-	} while (fd < 0 && errno == EINTR);
-	return fd < 0 ? -errno : fd;
+	return fd < 0 ? -errno : (int)fd;
 }
 
 static int file_open_dir_cached(struct env *e, const char *path, uint64_t dev, uint64_t ino,
@@ -291,7 +267,7 @@ static int file_open_dir_cached(struct env *e, const char *path, uint64_t dev, u
 		file_close(e, fd);
 		return r;
 	}
-	*on_tmpfs = file_is_on_tmpfs(fd);
+	*on_tmpfs = is_on_tmpfs(fd, NULL);
 	return fd;
 }
 
@@ -311,12 +287,9 @@ static int file_open_cached(struct env *e, int dir, const char *path)
 static ssize_t file_read_cached(struct env *e, int fd, const struct iovec *iov, int n, off_t off,
 				bool on_tmpfs)
 {
-	ssize_t r;
+	ssize_t r = TEMP_FAILURE_RETRY(preadv2(fd, iov, n, off, on_tmpfs ? 0 : RWF_NOWAIT));
 
 	(void)e;
-	do {
-		r = preadv2(fd, iov, n, off, on_tmpfs ? 0 : RWF_NOWAIT);
-	} while (r < 0 && errno == EINTR);
 	return r < 0 ? -errno : r;
 }
 

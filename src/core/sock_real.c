@@ -275,6 +275,18 @@ static uint32_t sock_user(struct env *e, int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &n) ? UINT32_MAX : c.uid;
 }
 
+/* The addresses of both ends of a connection over IP. */
+static bool sock_ends(int fd, struct sockaddr_storage *peer, struct sockaddr_storage *self)
+{
+	socklen_t n = sizeof(*peer), m = sizeof(*self);
+
+	memset(peer, 0, sizeof(*peer));
+	memset(self, 0, sizeof(*self));
+	return getpeername(fd, (struct sockaddr *)peer, &n) == 0 &&
+	       getsockname(fd, (struct sockaddr *)self, &m) == 0 &&
+	       (peer->ss_family == AF_INET || peer->ss_family == AF_INET6);
+}
+
 /* Local: both ends have the same address, or the peer has a loopback address. The kernel accepts
  * neither from outside. */
 static void sock_origin(struct env *e, int fd, struct origin *out)
@@ -282,14 +294,11 @@ static void sock_origin(struct env *e, int fd, struct origin *out)
 	static const uint8_t v4_loopback[13] = { [10] = 0xff, [11] = 0xff, [12] = 127 };
 	static const uint8_t v6_loopback[16] = { [15] = 1 };
 	struct sockaddr_storage peer, self;
-	socklen_t n = sizeof(peer), m = sizeof(self);
 	uint8_t own[16];
 
 	(void)e;
 	memset(out, 0, sizeof(*out));
-	if (getpeername(fd, (struct sockaddr *)&peer, &n) < 0 ||
-	    getsockname(fd, (struct sockaddr *)&self, &m) < 0 ||
-	    (peer.ss_family != AF_INET && peer.ss_family != AF_INET6))
+	if (!sock_ends(fd, &peer, &self))
 		return;
 	take_address(&peer, out->addr);
 	take_address(&self, own);
@@ -347,14 +356,11 @@ static int sock_connect(struct env *e, const char *address)
 
 /* Detects a TCP self-connect: if no process listens on an ephemeral port, the kernel may choose it
  * as source port of the connection to it. The server could not bind its port then. */
-static bool is_its_own_peer(int fd)
+static bool is_self_connected(int fd)
 {
-	struct sockaddr_storage peer = { 0 }, self = { 0 };
-	socklen_t n = sizeof(peer), m = sizeof(self);
+	struct sockaddr_storage peer, self;
 
-	return getpeername(fd, (struct sockaddr *)&peer, &n) == 0 && peer.ss_family != AF_UNIX &&
-	       getsockname(fd, (struct sockaddr *)&self, &m) == 0 && n == m &&
-	       memcmp(&peer, &self, n) == 0;
+	return sock_ends(fd, &peer, &self) && memcmp(&peer, &self, sizeof(peer)) == 0;
 }
 
 static int sock_connect_result(struct env *e, int fd)
@@ -365,17 +371,15 @@ static int sock_connect_result(struct env *e, int fd)
 	(void)e;
 	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) < 0)
 		return -errno;
-	return error ? -error : is_its_own_peer(fd) ? -ECONNREFUSED : 0;
+	return error ? -error : is_self_connected(fd) ? -ECONNREFUSED : 0;
 }
 
 static ssize_t sock_readv(struct env *e, int fd, const struct iovec *iov, int n)
 {
-	ssize_t r;
+	ssize_t r = TEMP_FAILURE_RETRY(n == 1 ? recv(fd, iov->iov_base, iov->iov_len, 0) :
+						readv(fd, iov, n));
 
 	(void)e;
-	do {
-		r = n == 1 ? recv(fd, iov->iov_base, iov->iov_len, 0) : readv(fd, iov, n);
-	} while (r < 0 && errno == EINTR);
 	return r < 0 ? -errno : r;
 }
 
@@ -383,13 +387,11 @@ static ssize_t sock_readv(struct env *e, int fd, const struct iovec *iov, int n)
 static ssize_t sock_writev(struct env *e, int fd, const struct iovec *iov, int n)
 {
 	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n };
-	ssize_t r;
+	ssize_t r = TEMP_FAILURE_RETRY(n == 1 ?
+					       send(fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL) :
+					       sendmsg(fd, &m, MSG_NOSIGNAL));
 
 	(void)e;
-	do {
-		r = n == 1 ? send(fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL) :
-			     sendmsg(fd, &m, MSG_NOSIGNAL);
-	} while (r < 0 && errno == EINTR);
 	return r < 0 ? -errno : r;
 }
 
@@ -404,17 +406,13 @@ static ssize_t sock_send_file(struct env *e, int fd, const struct iovec *head, i
 
 	(void)e;
 	if (head_len) {
-		do {
-			h = sendmsg(fd, &m, MSG_NOSIGNAL | MSG_MORE);
-		} while (h < 0 && errno == EINTR);
+		h = TEMP_FAILURE_RETRY(sendmsg(fd, &m, MSG_NOSIGNAL | MSG_MORE));
 		if (h < 0)
 			return -errno;
 		if ((size_t)h < head_len)
 			return h;
 	}
-	do {
-		r = sendfile(fd, file, &at, len);
-	} while (r < 0 && errno == EINTR);
+	r = TEMP_FAILURE_RETRY(sendfile(fd, file, &at, len));
 	if (r < 0 && h > 0)
 		return h; /* the next call reports the error again */
 	return r < 0 ? -errno : h + r;

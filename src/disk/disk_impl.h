@@ -275,10 +275,6 @@ struct disk {
 	struct disk_counters counters;
 };
 
-/* Formats one line into err and returns r. */
-int disk_refuse(char *err, size_t n, int r, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
-
 /* object.c */
 struct disk_dir *object_dir(const struct object *o);
 void object_shrink(struct disk *d);
@@ -305,9 +301,8 @@ void history_end(struct disk *d); /* starts no more flushes */
 /* fence.c */
 uint64_t floor_known(const struct disk *d, uint64_t ino); /* floor in disk->floors, or 0 */
 struct floor *floor_raise(struct disk *d, uint64_t ino, uint64_t epoch);
-bool floor_is_old(const struct floor *f, uint64_t now); /* older than any capability */
 void floor_free(struct disk *d, struct floor *f);
-bool fence_time_is_old(uint64_t time, uint64_t now);
+bool fence_time_is_old(uint64_t time, uint64_t now); /* older than any capability */
 /* fence_base.c */
 int base_open(struct disk *d, char *err, size_t n); /* blocks; a missing base is no error */
 struct fence_base *base_hold(struct disk *d); /* reference for a worker, until base_put() */
@@ -329,7 +324,6 @@ void fence_log_add(struct disk *d, struct log_wait *w, struct req *q);
 /* disk_open.c; these block */
 int disk_write_all(struct env *e, int fd, const void *p, size_t n, uint64_t off);
 int disk_write_file(struct env *e, int dir, const char *name, const void *p, size_t n, bool sync);
-ssize_t disk_read_fd(struct env *e, int fd, void *p, size_t n);
 ssize_t disk_read_at(struct env *e, int fd, void *p, size_t n, uint64_t off); /* short at the end */
 /* storage_id.c; these block */
 /* Writes this stamp to objects/ if it has none: 1. 0: it has one; or -errno. */

@@ -15,16 +15,6 @@
 
 static const uint8_t clean_magic[8] = { 'S', 'H', 'F', 'C', 'L', 'E', 'A', 'N' };
 
-int disk_refuse(char *err, size_t n, int r, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(err, n, fmt, ap);
-	va_end(ap);
-	return r;
-}
-
 /* ---------------------------------------------------------------- small files */
 
 int disk_write_all(struct env *e, int fd, const void *p, size_t n, uint64_t off)
@@ -59,11 +49,6 @@ ssize_t disk_read_at(struct env *e, int fd, void *p, size_t n, uint64_t off)
 		have += (size_t)r;
 	}
 	return (ssize_t)have;
-}
-
-ssize_t disk_read_fd(struct env *e, int fd, void *p, size_t n)
-{
-	return disk_read_at(e, fd, p, n, 0);
 }
 
 /* Writes a temporary file and renames it: a crash leaves the old file, the new file or none, never
@@ -172,15 +157,15 @@ int disk_format(struct env *e, const char *path, const struct uuid *fs, uint32_t
 	int dir, fd;
 
 	if (r < 0 && r != -EEXIST)
-		return disk_refuse(
+		return error_explain(
 			err, err_len, r,
 			"storage directory %s cannot be made: %s: check the path and its "
 			"permissions",
 			path, strerror(-r));
 	dir = e->file->openat(e, AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
 	if (dir < 0)
-		return disk_refuse(err, err_len, dir, "storage directory %s cannot be opened: %s",
-				   path, strerror(-dir));
+		return error_explain(err, err_len, dir, "storage directory %s cannot be opened: %s",
+				     path, strerror(-dir));
 	fd = e->file->openat(e, dir, ID_NAME, O_RDONLY, 0);
 	if (fd == -ENOENT) {
 		r = format_in(e, dir, fs, target);
@@ -191,15 +176,15 @@ int disk_format(struct env *e, const char *path, const struct uuid *fs, uint32_t
 			e->file->close(e, fd);
 		r = sync_names(e, dir, path);
 		if (!r)
-			r = disk_refuse(
+			r = error_explain(
 				err, err_len, -EEXIST,
 				"%s already is a Sheaf storage directory: choose another one, or "
 				"remove it if its data are not needed",
 				path);
 	}
 	if (r < 0 && r != -EEXIST)
-		disk_refuse(err, err_len, r, "storage directory %s cannot be written: %s", path,
-			    strerror(-r));
+		error_explain(err, err_len, r, "storage directory %s cannot be written: %s", path,
+			      strerror(-r));
 	e->file->close(e, dir);
 	return r;
 }
@@ -212,35 +197,38 @@ static int open_dirs(struct disk *d, char *err, size_t n)
 
 	d->dir = e->file->openat(e, AT_FDCWD, d->path, O_RDONLY | O_DIRECTORY, 0);
 	if (d->dir == -ENOENT)
-		return disk_refuse(err, n, -ENOENT,
-				   "storage directory %s does not exist: run `sheaf init`, or is a "
-				   "disk not mounted?",
-				   d->path);
+		return error_explain(
+			err, n, -ENOENT,
+			"storage directory %s does not exist: run `sheaf init`, or is a "
+			"disk not mounted?",
+			d->path);
 	if (d->dir < 0)
-		return disk_refuse(err, n, d->dir,
-				   "storage directory %s cannot be opened: %s: check its type and "
-				   "permissions",
-				   d->path, strerror(-d->dir));
+		return error_explain(
+			err, n, d->dir,
+			"storage directory %s cannot be opened: %s: check its type and "
+			"permissions",
+			d->path, strerror(-d->dir));
 	d->id_fd = e->file->openat(e, d->dir, ID_NAME, O_RDWR, 0);
 	if (d->id_fd == -ENOENT)
-		return disk_refuse(
+		return error_explain(
 			err, n, -ENOENT,
 			"%s is not a Sheaf storage directory: run `sheaf init` to make one, "
 			"or is a disk not mounted?",
 			d->path);
 	if (d->id_fd < 0)
-		return disk_refuse(err, n, d->id_fd,
-				   "%s/%s cannot be opened: %s: check its owner and permissions",
-				   d->path, ID_NAME, strerror(-d->id_fd));
+		return error_explain(err, n, d->id_fd,
+				     "%s/%s cannot be opened: %s: check its owner and permissions",
+				     d->path, ID_NAME, strerror(-d->id_fd));
 	d->objects.fd = d->objects.gs.fd =
 		e->file->openat(e, d->dir, "objects", O_RDONLY | O_DIRECTORY, 0);
 	if (d->objects.fd == -ENOENT)
-		return disk_refuse(err, n, -EUCLEAN,
-				   "%s/objects is missing: is a disk not mounted? If the data are "
-				   "lost, run `sheaf add-server NAME --emptied` for this server",
-				   d->path);
+		return error_explain(
+			err, n, -EUCLEAN,
+			"%s/objects is missing: is a disk not mounted? If the data are "
+			"lost, run `sheaf add-server NAME --emptied` for this server",
+			d->path);
 	if (d->objects.fd < 0)
-		return disk_refuse(
+		return error_explain(
 			err, n, d->objects.fd,
 			"%s/objects cannot be opened: %s: check its type and permissions", d->path,
 			strerror(-d->objects.fd));
@@ -254,7 +242,7 @@ int disk_hold(struct env *e, const char *path, const struct uuid *fs, uint32_t t
 	int r, fd;
 
 	if (!d)
-		return disk_refuse(err, n, -ENOMEM, "out of memory");
+		return error_explain(err, n, -ENOMEM, "out of memory");
 	d->env = e;
 	snprintf(d->path, sizeof(d->path), "%s", path);
 	d->dir = d->id_fd = d->objects.fd = -1;
@@ -286,7 +274,7 @@ int disk_format_lost(struct env *e, const char *path, const struct uuid *fs, uin
 	if (r == -EEXIST)
 		r = 0;
 	if (r)
-		disk_refuse(err, n, r, "%s/objects cannot be made: %s", path, strerror(-r));
+		error_explain(err, n, r, "%s/objects cannot be made: %s", path, strerror(-r));
 	held = r ? r : disk_hold(e, path, fs, target, &stamp, err, n);
 	if (held >= 0) {
 		objects = e->file->openat(e, dir, "objects", O_RDONLY | O_DIRECTORY, 0);
@@ -296,8 +284,8 @@ int disk_format_lost(struct env *e, const char *path, const struct uuid *fs, uin
 		synced = e->file->fsync(e, dir);
 		r = r >= 0 && synced < 0 ? synced : r;
 		if (r < 0)
-			disk_refuse(err, n, r, "%s/objects cannot be written: %s", path,
-				    strerror(-r));
+			error_explain(err, n, r, "%s/objects cannot be written: %s", path,
+				      strerror(-r));
 		e->file->close(e, held);
 	}
 	if (dir >= 0)
@@ -316,7 +304,7 @@ static bool read_clean(struct disk *d, bool *synced)
 	struct env *e = d->env;
 	struct disk_clean c;
 	int fd = e->file->openat(e, d->dir, CLEAN_NAME, O_RDONLY, 0);
-	ssize_t got = fd < 0 ? fd : disk_read_fd(e, fd, &c, sizeof(c));
+	ssize_t got = fd < 0 ? fd : disk_read_at(e, fd, &c, sizeof(c), 0);
 
 	if (fd >= 0)
 		e->file->close(e, fd);
@@ -347,8 +335,8 @@ static int consume_clean(struct disk *d, char *err, size_t n)
 	if (r == 0 && !d->nosync)
 		r = e->file->fsync(e, d->dir); /* also covers the rename of a rewritten fence log */
 	if (r < 0)
-		return disk_refuse(err, n, r, "%s cannot be written: %s: check the disk", d->path,
-				   strerror(-r));
+		return error_explain(err, n, r, "%s cannot be written: %s: check the disk", d->path,
+				     strerror(-r));
 	return 0;
 }
 
@@ -423,7 +411,7 @@ int disk_open(struct loop *l, const char *path, const struct uuid *fs, uint32_t 
 	int r = -ENOMEM;
 
 	if (!d || htab_init(&d->table) < 0 || htab_init(&d->floors) < 0) {
-		disk_refuse(err, err_len, r, "%s: out of memory", path);
+		error_explain(err, err_len, r, "%s: out of memory", path);
 		goto fail;
 	}
 	r = open_dirs(d, err, err_len);

@@ -68,11 +68,6 @@ bool fence_time_is_old(uint64_t time, uint64_t now)
 	return time < now && now - time > TOMBSTONE_NS;
 }
 
-bool floor_is_old(const struct floor *f, uint64_t now)
-{
-	return fence_time_is_old(f->time, now);
-}
-
 void floor_free(struct disk *d, struct floor *f)
 {
 	htab_remove(&d->floors, &f->node);
@@ -91,7 +86,7 @@ static void floor_expire(struct disk *d, uint64_t ino)
 		list_push(&d->expiring, &f->expiring);
 	for (int i = 0; i < EXPIRE_STEP; i++) {
 		f = list_first(&d->expiring, struct floor, expiring);
-		if (!f || !floor_is_old(f, now))
+		if (!f || !fence_time_is_old(f->time, now))
 			return;
 		if (f->durable >= f->epoch) {
 			floor_free(d, f);

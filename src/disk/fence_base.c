@@ -485,7 +485,7 @@ static int read_head(struct env *e, struct fence_base *b)
 {
 	struct base_head h;
 	struct stat st;
-	ssize_t got = disk_read_fd(e, b->fd, &h, sizeof(h));
+	ssize_t got = disk_read_at(e, b->fd, &h, sizeof(h), 0);
 	int r = got < 0 ? (int)got : e->file->fstat(e, b->fd, &st);
 
 	if (r < 0)
@@ -525,9 +525,9 @@ int base_open(struct disk *d, char *err, size_t n)
 			r = e->file->fsync(e, d->dir);
 	}
 	if (r < 0)
-		return disk_refuse(err, n, r,
-				   "%s/%s cannot be used: %s: restore it, or remove it and make "
-				   "%s/fences an empty file after all clients were stopped",
-				   d->path, BASE_NAME, strerror(-r), d->path);
+		return error_explain(err, n, r,
+				     "%s/%s cannot be used: %s: restore it, or remove it and make "
+				     "%s/fences an empty file after all clients were stopped",
+				     d->path, BASE_NAME, strerror(-r), d->path);
 	return 0;
 }

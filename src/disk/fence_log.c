@@ -393,7 +393,7 @@ static void find_old(struct hnode *n, void *arg)
 	struct floor *f = container_of(n, struct floor, node);
 	struct old_scan *s = arg;
 
-	if (floor_is_old(f, s->now))
+	if (fence_time_is_old(f->time, s->now))
 		s->dirs[object_dir_index(f->ino)] = true;
 }
 
@@ -402,7 +402,7 @@ static void forget_old(struct hnode *n, void *arg)
 	struct floor *f = container_of(n, struct floor, node);
 	struct old_scan *s = arg;
 
-	if (floor_is_old(f, s->now) && !f->has_objects)
+	if (fence_time_is_old(f->time, s->now) && !f->has_objects)
 		floor_free(s->disk, f);
 }
 
@@ -467,25 +467,25 @@ int fence_log_load(struct disk *d, char *err, size_t err_len)
 
 	d->log.fd = e->file->openat(e, d->dir, LOG_NAME, O_RDWR, 0);
 	if (d->log.fd == -ENOENT)
-		return disk_refuse(
+		return error_explain(
 			err, err_len, -EUCLEAN,
 			"%s/%s is missing: restore it, or make it an empty file after all "
 			"clients were stopped",
 			d->path, LOG_NAME);
 	r = d->log.fd < 0 ? d->log.fd : load_all(d, &l);
 	if (l.lost_base)
-		return disk_refuse(err, err_len, -EUCLEAN,
-				   "%s/fences.base is missing or older than %s: restore both, or "
-				   "make %s an empty file after all clients were stopped",
-				   d->path, LOG_NAME, LOG_NAME);
+		return error_explain(err, err_len, -EUCLEAN,
+				     "%s/fences.base is missing or older than %s: restore both, or "
+				     "make %s an empty file after all clients were stopped",
+				     d->path, LOG_NAME, LOG_NAME);
 	if (r == 0)
 		r = expire(d);
 	d->log.size = l.end;
 	if (r == 0 && l.torn)
 		r = cut_tail(d, &l);
 	if (r < 0)
-		return disk_refuse(err, err_len, r, "%s/%s cannot be read: %s: check the disk",
-				   d->path, LOG_NAME, strerror(-r));
+		return error_explain(err, err_len, r, "%s/%s cannot be read: %s: check the disk",
+				     d->path, LOG_NAME, strerror(-r));
 	if (l.damaged)
 		log_error("disk", "%s/%s: %ju damaged records were skipped: check the disk",
 			  d->path, LOG_NAME, (uintmax_t)l.damaged);
@@ -496,7 +496,7 @@ int fence_log_load(struct disk *d, char *err, size_t err_len)
 	if (reserve(d) < 0)
 		log_warn("disk", "%s is full: no room could be reserved for fences", d->path);
 	else if (!d->nosync && (r = e->file->fsync(e, d->log.fd)) < 0)
-		return disk_refuse(err, err_len, r, "%s/%s cannot be synced: %s: check the disk",
-				   d->path, LOG_NAME, strerror(-r));
+		return error_explain(err, err_len, r, "%s/%s cannot be synced: %s: check the disk",
+				     d->path, LOG_NAME, strerror(-r));
 	return 0;
 }

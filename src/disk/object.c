@@ -344,12 +344,6 @@ static void close_file(struct object *o)
 	io_submit(d->loop, &c->io);
 }
 
-static void object_close_gone(struct object *o)
-{
-	close_file(o);
-	free(o);
-}
-
 /* The object must be clean and still linked. */
 static void object_close(struct object *o)
 {
@@ -377,32 +371,32 @@ void object_shrink(struct disk *d)
 	}
 }
 
+void object_put(struct object *o)
+{
+	if (!o || --o->refs)
+		return;
+	if (o->state == OBJECT_GONE) {
+		close_file(o);
+		free(o);
+		return;
+	}
+	list_push(&o->disk->lru, &o->lru);
+	object_shrink(o->disk);
+}
+
 /* The sync has ended: the object is the next to be closed, unless it is in use again. */
 void object_evicted(struct object *o)
 {
 	struct disk *d = o->disk;
 
 	d->n_evicting--;
-	if (--o->refs)
-		return;
-	if (o->state == OBJECT_GONE) {
-		object_close_gone(o);
+	if (o->refs > 1 || o->state == OBJECT_GONE) {
+		object_put(o);
 		return;
 	}
+	o->refs = 0;
 	list_push_front(&d->lru, &o->lru);
 	object_shrink(d);
-}
-
-void object_put(struct object *o)
-{
-	if (!o || --o->refs)
-		return;
-	if (o->state == OBJECT_GONE) {
-		object_close_gone(o);
-		return;
-	}
-	list_push(&o->disk->lru, &o->lru);
-	object_shrink(o->disk);
 }
 
 /* ---------------------------------------------------------------- removing */

@@ -66,7 +66,7 @@ static int stamp_read(struct env *e, int dir, struct stamp *s)
 {
 	struct disk_stamp_file f;
 	int fd = e->file->openat(e, dir, STAMP_NAME, O_RDONLY, 0);
-	ssize_t got = fd < 0 ? fd : disk_read_fd(e, fd, &f, sizeof(f));
+	ssize_t got = fd < 0 ? fd : disk_read_at(e, fd, &f, sizeof(f), 0);
 
 	if (fd >= 0)
 		e->file->close(e, fd);
@@ -87,15 +87,15 @@ static int objects_check(struct disk *d, char *err, size_t n)
 
 	snprintf(what, sizeof(what), "%s/objects", d->path);
 	if (r == -ENOENT)
-		return disk_refuse(
+		return error_explain(
 			err, n, -EUCLEAN,
 			"%s has lost its contents (no stamp): is a disk not mounted? If the data "
 			"are lost, run `sheaf add-server NAME --emptied` for this server",
 			what);
 	if (r < 0)
-		return disk_refuse(err, n, r,
-				   "%s/" STAMP_NAME " cannot be read: %s: check the disk", what,
-				   strerror(-r));
+		return error_explain(err, n, r,
+				     "%s/" STAMP_NAME " cannot be read: %s: check the disk", what,
+				     strerror(-r));
 	return stamp_check(&d->stamp, &part, what, err, n);
 }
 
@@ -139,14 +139,14 @@ static int check_owner(struct disk *d, const struct disk_id *id, const struct uu
 	if (memcmp(found.b, fs->b, sizeof(found.b))) {
 		uuid_format(has, &found);
 		uuid_format(want, fs);
-		return disk_refuse(
+		return error_explain(
 			err, n, -EPERM,
 			"%s belongs to file system %s, not to %s: correct `storage` in the "
 			"cluster file, or is the wrong disk mounted?",
 			d->path, has, want);
 	}
 	if (le32toh(id->target) != target)
-		return disk_refuse(
+		return error_explain(
 			err, n, -EPERM,
 			"%s belongs to server %u, not to server %u: correct `storage` in "
 			"the cluster file, or are two disks swapped?",
@@ -174,25 +174,27 @@ int disk_id_check(struct disk *d, const struct uuid *fs, uint32_t target, char *
 	int r = e->file->lock(e, d->id_fd);
 
 	if (r == -EWOULDBLOCK)
-		return disk_refuse(err, n, -EBUSY,
-				   "%s is in use by another process: stop the other sheafd, or the "
-				   "program that has it open as local:",
-				   d->path);
+		return error_explain(
+			err, n, -EBUSY,
+			"%s is in use by another process: stop the other sheafd, or the "
+			"program that has it open as local:",
+			d->path);
 	if (r < 0)
-		return disk_refuse(err, n, r, "%s/%s cannot be locked: %s", d->path, ID_NAME,
-				   strerror(-r));
-	got = disk_read_fd(e, d->id_fd, &id, sizeof(id));
+		return error_explain(err, n, r, "%s/%s cannot be locked: %s", d->path, ID_NAME,
+				     strerror(-r));
+	got = disk_read_at(e, d->id_fd, &id, sizeof(id), 0);
 	if (got < 0)
-		return disk_refuse(err, n, (int)got, "%s/%s cannot be read: %s: check the disk",
-				   d->path, ID_NAME, strerror((int)-got));
+		return error_explain(err, n, (int)got, "%s/%s cannot be read: %s: check the disk",
+				     d->path, ID_NAME, strerror((int)-got));
 	if ((size_t)got < sizeof(id) || memcmp(id.magic, id_magic, sizeof(id_magic)) ||
 	    le32toh(id.crc) != id_crc(&id))
-		return disk_refuse(err, n, -EUCLEAN,
-				   "%s/%s is damaged: check the disk and restore that file from a "
-				   "backup",
-				   d->path, ID_NAME);
+		return error_explain(
+			err, n, -EUCLEAN,
+			"%s/%s is damaged: check the disk and restore that file from a "
+			"backup",
+			d->path, ID_NAME);
 	if (le32toh(id.version) > DISK_VERSION)
-		return disk_refuse(
+		return error_explain(
 			err, n, -EPROTONOSUPPORT,
 			"%s has format version %u and this sheafd knows up to %u: install "
 			"a newer Sheaf",
@@ -220,12 +222,12 @@ int disk_stamp_begin(struct disk *d, char *err, size_t n)
 		return r;
 	r = id_write(d, &d->id);
 	if (r)
-		return disk_refuse(err, n, r,
-				   "%s/" ID_NAME " cannot be written: %s: check the disk", d->path,
-				   strerror(-r));
+		return error_explain(err, n, r,
+				     "%s/" ID_NAME " cannot be written: %s: check the disk",
+				     d->path, strerror(-r));
 	r = stamp_write(d->env, d->objects.fd, &next);
-	return r ? disk_refuse(err, n, r, "%s/objects cannot be written: %s: check the disk",
-			       d->path, strerror(-r)) :
+	return r ? error_explain(err, n, r, "%s/objects cannot be written: %s: check the disk",
+				 d->path, strerror(-r)) :
 		   0;
 }
 

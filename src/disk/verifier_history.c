@@ -36,7 +36,7 @@ static void history_read(struct disk *d)
 	struct env *e = d->env;
 	struct disk_history *l = &d->history;
 	int fd = e->file->openat(e, d->dir, HISTORY_NAME, O_RDONLY, 0);
-	ssize_t got = fd < 0 ? fd : disk_read_fd(e, fd, l, sizeof(*l));
+	ssize_t got = fd < 0 ? fd : disk_read_at(e, fd, l, sizeof(*l), 0);
 
 	if (fd >= 0)
 		e->file->close(e, fd);

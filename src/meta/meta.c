@@ -4,10 +4,8 @@
  * Threads: the loop's; it may block (start and stop only). Buffers: none kept. Errors: 0 or -errno,
  * with a message that names the directory, what is wrong with it and what to do. */
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -89,14 +87,6 @@ static int env_open_as(struct opening *op, unsigned flags, uint64_t map_bytes)
 	return rc ? refuse_lmdb(op, "open", rc) : 0;
 }
 
-/* The database may be on another file system than the objects. */
-static bool is_mappable(const char *dir)
-{
-	struct statfs s;
-
-	return !NEVER_MAPPED && statfs(dir, &s) == 0 && s.f_type == TMPFS_MAGIC;
-}
-
 static int refuse_gone(struct opening *op)
 {
 	return refuse(op, -EUCLEAN,
@@ -113,7 +103,8 @@ static bool is_gone(const char *dir)
 	return access(path, F_OK) < 0 && errno == ENOENT;
 }
 
-/* LMDB writes through its map if the directory is on a tmpfs that has space for the whole map. */
+/* LMDB writes through its map if the directory is on a tmpfs that has space for the whole map. The
+ * database may be on another file system than the objects, which l->on_tmpfs is about. */
 static int env_open(struct opening *op)
 {
 	const unsigned nosync = MDB_NOSYNC | MDB_NOMETASYNC;
@@ -126,7 +117,7 @@ static int env_open(struct opening *op)
 		return refuse_gone(op);
 	if (mkdir(o->dir, 0700) < 0 && errno != EEXIST)
 		return refuse(op, -errno, "cannot make the directory: %s", strerror(errno));
-	if (l && l->on_tmpfs && is_mappable(o->dir)) {
+	if (l && l->on_tmpfs && !NEVER_MAPPED && is_on_tmpfs(-1, o->dir)) {
 		rc = env_open_as(op, nosync | MDB_WRITEMAP, space_initial_bytes(o->dir, limit));
 		if (rc || space_open(op->m, limit, true) == 0)
 			return rc;

@@ -286,34 +286,31 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t dir, const char *name)
 		fuse_reply_entry(req, &e);
 }
 
-void op_unlink(fuse_req_t req, fuse_ino_t dir, const char *name)
+static void remove_name(fuse_req_t req, fuse_ino_t dir, const char *name, bool is_dir)
 {
 	struct worker *w = req_begin(req);
-	struct dir_change d = dirs_begin(w->m, dir, 0, false);
+	struct dir_change d = dirs_begin(w->m, dir, 0, is_dir);
+	struct sheaf_handle h = handle_of(dir);
 	struct caller c;
 	int r;
 
 	caller_init(&c, w);
 	do
-		r = sheaf_h_unlink(w->m->fs, &c.cred, handle_of(dir), name);
+		r = is_dir ? sheaf_h_rmdir(w->m->fs, &c.cred, h, name) :
+			     sheaf_h_unlink(w->m->fs, &c.cred, h, name);
 	while (caller_should_retry(&c, r));
 	dirs_end(w->m, &d, !r);
 	req_answer(w, r);
 }
 
+void op_unlink(fuse_req_t req, fuse_ino_t dir, const char *name)
+{
+	remove_name(req, dir, name, false);
+}
+
 void op_rmdir(fuse_req_t req, fuse_ino_t dir, const char *name)
 {
-	struct worker *w = req_begin(req);
-	struct dir_change d = dirs_begin(w->m, dir, 0, true);
-	struct caller c;
-	int r;
-
-	caller_init(&c, w);
-	do
-		r = sheaf_h_rmdir(w->m->fs, &c.cred, handle_of(dir), name);
-	while (caller_should_retry(&c, r));
-	dirs_end(w->m, &d, !r);
-	req_answer(w, r);
+	remove_name(req, dir, name, true);
 }
 
 void op_rename(fuse_req_t req, fuse_ino_t dir, const char *name, fuse_ino_t dir2, const char *name2,
