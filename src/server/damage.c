@@ -13,10 +13,10 @@ static bool is_news(struct server *srv, const struct object_id *id)
 
 	for (uint32_t i = 0; i < DAMAGE_KNOWN; i++)
 		if (d->known[i].id.ino == id->ino && d->known[i].id.index == id->index &&
-		    now - d->known[i].told < DAMAGE_TELL_NS)
+		    now - d->known[i].logged_at < DAMAGE_TELL_NS)
 			return false;
 	d->known[d->next].id = *id;
-	d->known[d->next].told = now;
+	d->known[d->next].logged_at = now;
 	d->next = (d->next + 1) % DAMAGE_KNOWN;
 	return true;
 }

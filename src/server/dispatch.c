@@ -24,7 +24,7 @@ static struct sreq *sreq_new(struct server *srv)
 		struct arena keep;
 
 		srv->n_spare_reqs--;
-		s = list_entry(it, struct sreq, link_mate);
+		s = list_entry(it, struct sreq, node);
 		keep = s->arena;
 		memset(s, 0, sizeof(*s));
 		s->arena = keep;
@@ -35,7 +35,7 @@ static struct sreq *sreq_new(struct server *srv)
 		arena_init(&s->arena, ARENA_LIMIT);
 		s->arena.may_grow = sreq_may_grow;
 	}
-	list_init(&s->link_mate);
+	list_init(&s->node);
 	s->srv = srv;
 	s->arena_bytes = s->arena.held;
 	s->change.arena = &s->arena;
@@ -58,7 +58,7 @@ static void sreq_free(struct sreq *s)
 		return;
 	}
 	srv->n_spare_reqs++;
-	list_push_front(&srv->spare_reqs, &s->link_mate);
+	list_push_front(&srv->spare_reqs, &s->node);
 }
 
 void spare_requests_free(struct server *srv)
@@ -66,7 +66,7 @@ void spare_requests_free(struct server *srv)
 	struct list *it;
 
 	while ((it = list_pop(&srv->spare_reqs))) {
-		struct sreq *s = list_entry(it, struct sreq, link_mate);
+		struct sreq *s = list_entry(it, struct sreq, node);
 
 		arena_destroy(&s->arena);
 		free(s);
@@ -80,7 +80,7 @@ void sreq_abandon(struct sreq *s)
 	s->q.loop->n_reqs--;
 	if (s->q.ops->abandon)
 		s->q.ops->abandon(&s->q);
-	list_del(&s->link_mate);
+	list_del(&s->node);
 	sreq_free(s);
 }
 
@@ -142,7 +142,7 @@ bool sreq_reply(struct sreq *s)
 {
 	int error;
 
-	lease_done(s);
+	lease_unblock(s);
 	if (s->q.error == -EINPROGRESS && sreq_park(s))
 		return true;
 	error = s->q.error;
@@ -405,7 +405,7 @@ static void cancel(struct sreq *s)
 {
 	if (s->q.ops->cancel)
 		s->q.ops->cancel(&s->q);
-	lock_hurry(s);
+	lock_wait_end(s);
 }
 
 void srv_cancel(void *owner, struct link *l, uint64_t tag)

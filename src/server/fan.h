@@ -56,11 +56,11 @@ struct durable_call {
 	struct call call;
 	struct wire_durable_args args;
 	struct wire_void_res res;
-	bool waits; /* the call was started and not ended by durable_over() */
+	bool waits; /* the call was started and not ended by durable_end() */
 };
 /* Has these data flushed, and holds s->q until the answer. -EINPROGRESS: retry later, as the syncs
  * need slots, too. */
 int durable_ask(struct sreq *s, struct durable_call *d, const struct wire_handle *h, bool doubtful);
-void durable_over(struct sreq *s, struct durable_call *d); /* after the answer, or to give up */
+void durable_end(struct sreq *s, struct durable_call *d); /* after the answer, or to give up */
 
 #endif

@@ -45,7 +45,7 @@ int sreq_identify(struct sreq *s)
 	return 0;
 }
 
-void session_proof(const struct sreq *s, const uint8_t secret[16], uint8_t out[16])
+void session_mac(const struct sreq *s, const uint8_t secret[16], uint8_t out[16])
 {
 	uint8_t mac[MAC_BYTES];
 

@@ -21,7 +21,7 @@ struct inode {
 	bool orphaned; /* a writer died: settling needs a fence */
 	bool removed; /* has no names: its objects are removed after the last close */
 	bool removing; /* a REMOVE task exists */
-	bool going; /* the removal has begun: no further opens */
+	bool removal_begun; /* the removal has begun: no further opens */
 	uint32_t settling; /* SETTLE tasks */
 	bool locked;
 	bool fencing; /* locks wait for a fence against a dead writer */
@@ -79,7 +79,7 @@ void lock_released(struct inode *i); /* a lock, wait or fence ended: grants wait
 void lock_closed(struct open_file *o); /* ends the locks and waits of an open */
 void lock_waits_answer(struct server *srv, struct session *ss); /* ss NULL: of all sessions */
 void lock_waits_free(struct server *srv); /* as a crash would */
-void lock_hurry(struct sreq *s); /* answers any request now if it is parked for a lock */
+void lock_wait_end(struct sreq *s); /* answers any request now if it is parked for a lock */
 int lock_claim(struct sreq *s, struct inode *i); /* takes the locks of a RECLAIM */
 bool lock_parked(const struct sreq *s);
 

@@ -40,7 +40,7 @@ uint32_t lease_grant(struct server *srv, uint64_t session, uint64_t dir,
 	return LEASE_NS / NSEC_PER_MSEC;
 }
 
-int lease_over(struct sreq *s, uint64_t session, uint64_t dir, const struct wire_bytes *name)
+int lease_block(struct sreq *s, uint64_t session, uint64_t dir, const struct wire_bytes *name)
 {
 	struct server *srv = s->srv;
 	struct lease *l = bucket(srv, dir, name ? name : &any_name);
@@ -60,7 +60,7 @@ int lease_over(struct sreq *s, uint64_t session, uint64_t dir, const struct wire
 	return 0;
 }
 
-void lease_done(struct sreq *s)
+void lease_unblock(struct sreq *s)
 {
 	for (size_t i = 0; i < ARRAY_LEN(s->leases); i++) {
 		if (s->leases[i])

@@ -121,7 +121,7 @@ static struct open_file *open_of(struct sreq *s, uint64_t id)
 static int find(struct sreq *s)
 {
 	struct wire_append_args *a = s->args;
-	struct trunc *t = s->op;
+	struct truncate_state *t = s->op;
 	struct open_file *o = open_of(s, a->open);
 
 	s->ino = a->h.ino;
@@ -137,7 +137,7 @@ static int find(struct sreq *s)
 static int locked(struct sreq *s)
 {
 	struct wire_append_args *a = s->args;
-	struct trunc *t = s->op;
+	struct truncate_state *t = s->op;
 	struct inode *i = t->lock.inode;
 	struct open_file *o = open_of(s, a->open);
 
@@ -158,7 +158,7 @@ static int locked(struct sreq *s)
 
 static int ask(struct sreq *s)
 {
-	struct trunc *t = s->op;
+	struct truncate_state *t = s->op;
 	struct inode *i = t->lock.inode;
 	int e = -s->change.res.status;
 
@@ -177,7 +177,7 @@ static int grant(struct sreq *s)
 {
 	struct wire_append_args *a = s->args;
 	struct wire_append_res *r = s->res;
-	struct trunc *t = s->op;
+	struct truncate_state *t = s->op;
 	struct inode *i = t->lock.inode;
 	struct open_file *o = open_of(s, a->open);
 	struct append *old = o ? append_find(o, a->id) : NULL;
@@ -208,7 +208,7 @@ static int grant(struct sreq *s)
 static bool append_step(struct req *q)
 {
 	struct sreq *s = sreq_of(q);
-	struct trunc *t = s->op;
+	struct truncate_state *t = s->op;
 
 	switch (q->state) {
 	case FIND:

@@ -163,7 +163,7 @@ int durable_ask(struct sreq *s, struct durable_call *d, const struct wire_handle
 	return 0;
 }
 
-void durable_over(struct sreq *s, struct durable_call *d)
+void durable_end(struct sreq *s, struct durable_call *d)
 {
 	if (d->waits)
 		s->srv->n_durable--;

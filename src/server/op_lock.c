@@ -273,7 +273,7 @@ bool lock_parked(const struct sreq *s)
 	return s->row->ops == &lock_ops && ((const struct lock_state *)s->op)->wait;
 }
 
-void lock_hurry(struct sreq *s)
+void lock_wait_end(struct sreq *s)
 {
 	if (lock_parked(s))
 		answer(((struct lock_state *)s->op)->wait, 0, true, 0);

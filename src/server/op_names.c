@@ -56,7 +56,7 @@ int walk_place(struct sreq *s, const struct wire_place *p, struct meta_leaf *lea
 	return r;
 }
 
-int may(struct sreq *s, const struct meta_node *n, int what)
+int may_access(struct sreq *s, const struct meta_node *n, int what)
 {
 	return meta_may(n, &s->cred, what);
 }
@@ -121,10 +121,10 @@ int do_readdir(struct sreq *s)
 	if (!e && (n.attr.mode & S_IFMT) != S_IFDIR)
 		e = -ENOTDIR;
 	if (!e)
-		e = may(s, &n, MAY_READ);
+		e = may_access(s, &n, MAY_READ);
 	if (!e && a->attrs)
-		e = may(s, &n, MAY_EXEC);
-	if (e == -EACCES && a->attrs && may(s, &n, MAY_READ) == 0) { /* names only */
+		e = may_access(s, &n, MAY_EXEC);
+	if (e == -EACCES && a->attrs && may_access(s, &n, MAY_READ) == 0) { /* names only */
 		a->attrs = false;
 		e = 0;
 	}
@@ -175,7 +175,7 @@ int prepare_setattr(struct sreq *s)
 		return unchanged(s, &a->h);
 	/* leases on ways through this directory must expire */
 	if (a->which & (SET_MODE | SET_UID | SET_GID)) {
-		int e = lease_over(s, s->head.session, a->h.ino, NULL);
+		int e = lease_block(s, s->head.session, a->h.ino, NULL);
 
 		if (e)
 			return e;
@@ -297,10 +297,10 @@ int prepare_link(struct sreq *s)
 static int names_free(struct sreq *s)
 {
 	const struct wire_record *r = &s->change.rec;
-	int e = lease_over(s, s->head.session, r->dir.ino, &r->name);
+	int e = lease_block(s, s->head.session, r->dir.ino, &r->name);
 
 	if (!e && r->name2.len && meta_owns(s->srv->meta, r->dir2.ino))
-		e = lease_over(s, s->head.session, r->dir2.ino, &r->name2);
+		e = lease_block(s, s->head.session, r->dir2.ino, &r->name2);
 	return e;
 }
 

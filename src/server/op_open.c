@@ -94,7 +94,7 @@ static int nameless(struct sreq *s)
 		return 0;
 	if (a->where.path.len == 0)
 		return session_holds(s->session, st->h.ino) ||
-				       ((a->flags & OPEN_NAMELESS) && !(i && i->going)) ?
+				       ((a->flags & OPEN_NAMELESS) && !(i && i->removal_begun)) ?
 			       0 :
 			       -ESTALE;
 	return i && i->opens ? 0 : -ENOENT;
@@ -168,7 +168,7 @@ static int existing(struct sreq *s)
 		return -ENXIO;
 	if (type == S_IFREG && !what) /* no right requested, so none would be checked */
 		return -EINVAL;
-	e = is_creation(s) ? 0 : may(s, n, what);
+	e = is_creation(s) ? 0 : may_access(s, n, what);
 	if (e)
 		return e;
 	if (in_doubt(s))
@@ -188,7 +188,7 @@ static void looked(struct sreq *s)
 	struct req *q = &s->q;
 	bool again = q->error == -EINPROGRESS && q->loop->now < q->born + LOOK_NS;
 
-	durable_over(s, &st->durable);
+	durable_end(s, &st->durable);
 	q->error = 0;
 	req_fail(q, again ? -EINPROGRESS : existing(s));
 }
@@ -428,7 +428,7 @@ static void open_abandon(struct req *q)
 	struct sreq *s = sreq_of(q);
 	struct open_state *st = s->op;
 
-	durable_over(s, &st->durable);
+	durable_end(s, &st->durable);
 	fan_fini(&st->t.fan);
 }
 
@@ -614,9 +614,9 @@ static int claim(struct sreq *s)
 	if (!e && ((n.attr.mode & S_IFMT) != S_IFREG || !(a->flags & (OPEN_READ | OPEN_WRITE))))
 		e = -EINVAL;
 	if (!e && must_ask(s, &n.attr))
-		e = may(s, &n,
-			(a->flags & OPEN_READ ? MAY_READ : 0) |
-				(a->flags & OPEN_WRITE ? MAY_WRITE : 0));
+		e = may_access(s, &n,
+			       (a->flags & OPEN_READ ? MAY_READ : 0) |
+				       (a->flags & OPEN_WRITE ? MAY_WRITE : 0));
 	if (e)
 		return e;
 	i = inode_get(s->srv, &a->h);

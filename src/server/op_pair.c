@@ -125,7 +125,7 @@ static int writable_dir(struct sreq *s, const struct wire_handle *h, struct meta
 
 	if (!e && (n->attr.mode & S_IFMT) != S_IFDIR)
 		e = -ENOTDIR;
-	return e ? e : may(s, n, MAY_WRITE | MAY_EXEC);
+	return e ? e : may_access(s, n, MAY_WRITE | MAY_EXEC);
 }
 
 /* Checks that the name does not exist yet and may be made. */
@@ -530,7 +530,7 @@ static void pair_abandon(struct req *q)
 	struct sreq *s = sreq_of(q);
 	struct pair_state *st = s->op;
 
-	durable_over(s, &st->durable);
+	durable_end(s, &st->durable);
 	if (!st->x)
 		return;
 	call_fini(&st->x->call);
@@ -653,8 +653,8 @@ static bool pair_step(struct req *q)
 		return true;
 	case FLUSHED: /* the file may be gone by now: then the record is refused */
 		req_goto(q, PREPARE);
-		durable_over(s, &st->durable);
-		lease_done(s);
+		durable_end(s, &st->durable);
+		lease_unblock(s);
 		return true;
 	case COMMIT:
 		req_goto(q, s->change.res.status == EXDEV ? SPLIT : REPLY);
@@ -666,7 +666,7 @@ static bool pair_step(struct req *q)
 		req_fail(q, begin_split(s));
 		return true;
 	case REPLY:
-		durable_over(s, &st->durable);
+		durable_end(s, &st->durable);
 		if (st->x)
 			list_del(&st->link);
 		if (!q->error)

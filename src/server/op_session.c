@@ -28,9 +28,9 @@ static void check(struct sreq *s)
 	struct session_state *st = s->op;
 	struct session *ss = a->id ? session_find(&s->srv->sessions, a->id) : NULL;
 
-	session_proof(s, a->secret, st->proof);
+	session_mac(s, a->secret, st->mac);
 	if (ss && !ss->doomed) {
-		if (memcmp(ss->secret, st->proof, sizeof(st->proof)) != 0) {
+		if (memcmp(ss->secret, st->mac, sizeof(st->mac)) != 0) {
 			link_refused(s->link, REFUSED_SESSION, "it has not the secret and the key");
 			s->q.error = -EACCES;
 			return;
@@ -54,7 +54,7 @@ static void check(struct sreq *s)
 	sreq_record(s, REC_SESSION_NEW);
 	s->change.rec.session = st->id;
 	s->change.rec.client = a->client;
-	memcpy(s->change.rec.secret, st->proof, sizeof(st->proof));
+	memcpy(s->change.rec.secret, st->mac, sizeof(st->mac));
 	meta_submit(s->srv->meta, &s->change, &s->q);
 }
 
@@ -80,7 +80,7 @@ static int make(struct sreq *s, struct session **out)
 	int e;
 
 	memcpy(client, a->client.p, MIN(a->client.len, sizeof(client) - 1));
-	e = session_new(&s->srv->sessions, st->id, st->proof, client, out);
+	e = session_new(&s->srv->sessions, st->id, st->mac, client, out);
 	if (e)
 		return e;
 	(*out)->reclaimed = true;

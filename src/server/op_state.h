@@ -9,7 +9,7 @@ struct session_state {
 	struct session_wait wait;
 	struct session *found;
 	uint64_t id;
-	uint8_t proof[16];
+	uint8_t mac[16];
 	bool resumed;
 	bool first; /* no other OP_SESSION was active on its link */
 };
@@ -17,7 +17,7 @@ struct backup_state {
 	struct io io;
 	struct iovec iov;
 };
-struct trunc {
+struct truncate_state {
 	struct inode_wait lock;
 	struct fan fan;
 	struct meta_node node;
@@ -27,7 +27,7 @@ struct trunc {
 	bool begun, ended; /* the intent is durable; the final record is queued */
 };
 struct open_state {
-	struct trunc t;
+	struct truncate_state t;
 	struct wire_handle dir, h;
 	struct meta_leaf leaf;
 	struct durable_call durable;
@@ -57,11 +57,12 @@ struct object_state {
 };
 
 /* ---- op_truncate.c: steps shared with O_TRUNC ---- */
-void trunc_begin(struct sreq *s, struct trunc *t, const struct wire_handle *h, uint64_t size);
-int trunc_fence(struct sreq *s, struct trunc *t);
-void trunc_abandon(struct req *q); /* of a request whose state begins with a struct trunc */
-int trunc_end(struct sreq *s, struct trunc *t);
+void trunc_begin(struct sreq *s, struct truncate_state *t, const struct wire_handle *h,
+		 uint64_t size);
+int trunc_fence(struct sreq *s, struct truncate_state *t);
+void trunc_abandon(struct req *q); /* of a request whose state begins with a struct truncate_state */
+int trunc_end(struct sreq *s, struct truncate_state *t);
 void trunc_fini(struct sreq *s,
-		struct trunc *t); /* unlocks; starts a task if the truncate is unfinished */
+		struct truncate_state *t); /* unlocks; starts a task if the truncate is unfinished */
 
 #endif

@@ -10,7 +10,8 @@
 #include "server/op_state.h"
 #include "server/task.h"
 
-void trunc_begin(struct sreq *s, struct trunc *t, const struct wire_handle *h, uint64_t size)
+void trunc_begin(struct sreq *s, struct truncate_state *t, const struct wire_handle *h,
+		 uint64_t size)
 {
 	t->h = *h;
 	t->size = size;
@@ -20,7 +21,7 @@ void trunc_begin(struct sreq *s, struct trunc *t, const struct wire_handle *h, u
 	meta_submit(s->srv->meta, &s->change, &s->q);
 }
 
-int trunc_fence(struct sreq *s, struct trunc *t)
+int trunc_fence(struct sreq *s, struct truncate_state *t)
 {
 	const struct wire_record_res *r = &s->change.res;
 	int e;
@@ -36,7 +37,7 @@ int trunc_fence(struct sreq *s, struct trunc *t)
 	return e;
 }
 
-int trunc_end(struct sreq *s, struct trunc *t)
+int trunc_end(struct sreq *s, struct truncate_state *t)
 {
 	struct wire_record *r = &s->change.rec;
 	int e;
@@ -57,7 +58,7 @@ int trunc_end(struct sreq *s, struct trunc *t)
 	return 0;
 }
 
-void trunc_fini(struct sreq *s, struct trunc *t)
+void trunc_fini(struct sreq *s, struct truncate_state *t)
 {
 	if (t->begun && (!t->ended || s->q.error))
 		task_start(s->srv, TASK_TRUNCATE, &t->h, t->size, t->epoch);
@@ -81,7 +82,7 @@ static bool through_open(struct sreq *s, const struct wire_truncate_args *a)
 static int may_begin(struct sreq *s)
 {
 	struct wire_truncate_args *a = s->args;
-	struct trunc *t = s->op;
+	struct truncate_state *t = s->op;
 	int e = meta_get(s->srv->meta, &a->h, &t->node, &s->arena);
 
 	if (e)
@@ -90,13 +91,13 @@ static int may_begin(struct sreq *s)
 		return (t->node.attr.mode & S_IFMT) == S_IFDIR ? -EISDIR : -EINVAL;
 	if (a->size > INT64_MAX)
 		return -EFBIG;
-	return through_open(s, a) ? 0 : may(s, &t->node, MAY_WRITE);
+	return through_open(s, a) ? 0 : may_access(s, &t->node, MAY_WRITE);
 }
 
 static int check(struct sreq *s)
 {
 	struct wire_truncate_args *a = s->args;
-	struct trunc *t = s->op;
+	struct truncate_state *t = s->op;
 	int e = sreq_replay(s);
 
 	s->ino = a->h.ino;
@@ -116,7 +117,7 @@ static bool step(struct req *q)
 	struct sreq *s = sreq_of(q);
 	struct wire_truncate_args *a = s->args;
 	struct wire_attr_res *r = s->res;
-	struct trunc *t = s->op;
+	struct truncate_state *t = s->op;
 
 	switch (q->state) {
 	case CHECK:
@@ -156,7 +157,7 @@ static bool step(struct req *q)
 
 void trunc_abandon(struct req *q)
 {
-	struct trunc *t = sreq_of(q)->op;
+	struct truncate_state *t = sreq_of(q)->op;
 
 	fan_fini(&t->fan);
 }

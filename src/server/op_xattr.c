@@ -72,7 +72,7 @@ static int passers_gone(struct sreq *s, const struct wire_bytes *name)
 
 	if (name->len < strlen(system) || memcmp(name->p, system, strlen(system)) != 0)
 		return 0;
-	return lease_over(s, s->head.session, s->ino, NULL);
+	return lease_block(s, s->head.session, s->ino, NULL);
 }
 
 int prepare_setxattr(struct sreq *s)

@@ -16,7 +16,7 @@ uint32_t meta_owner(const struct server *srv, uint64_t ino); /* the target that 
 
 /* ---- pairs.c: the participants' side of these changes, and their recovery ---- */
 bool sreq_park(struct sreq *s); /* until the change that it met is over; false: reply now */
-void unpark(struct server *srv);
+void requests_unpark(struct server *srv);
 /* Tells the participants of a decision until all have finished. told: they have. */
 void pair_tell(struct server *srv, const struct meta_pair *p, bool told);
 void pairs_recover(struct server *srv);
@@ -28,7 +28,7 @@ uint32_t lease_grant(struct server *srv, uint64_t session, uint64_t dir,
 		     const struct wire_bytes *name);
 /* 0: no other session has a lease on the name (NULL: on any name in dir), and none will get one
  * before the request has ended; else -EINPROGRESS. At most two names per request. */
-int lease_over(struct sreq *s, uint64_t session, uint64_t dir, const struct wire_bytes *name);
-void lease_done(struct sreq *s); /* the request has ended, or begins again */
+int lease_block(struct sreq *s, uint64_t session, uint64_t dir, const struct wire_bytes *name);
+void lease_unblock(struct sreq *s); /* the request has ended, or begins again */
 
 #endif

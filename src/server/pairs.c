@@ -21,7 +21,7 @@
 
 static void unpark_timer(struct timer *t)
 {
-	unpark(container_of(t, struct server, unpark));
+	requests_unpark(container_of(t, struct server, unpark));
 }
 
 bool sreq_park(struct sreq *s)
@@ -44,7 +44,7 @@ bool sreq_park(struct sreq *s)
 		return false;
 	req_goto(&s->q, 0);
 	req_hold(&s->q);
-	list_push(&srv->parked, &s->link_mate);
+	list_push(&srv->parked, &s->node);
 	if (!srv->unpark.when) {
 		srv->unpark.fire = unpark_timer;
 		timer_set(srv->loop, &srv->unpark,
@@ -54,16 +54,16 @@ bool sreq_park(struct sreq *s)
 	return true;
 }
 
-void unpark(struct server *srv)
+void requests_unpark(struct server *srv)
 {
 	struct list woken = LIST_INIT(woken), *it;
 
 	timer_del(srv->loop, &srv->unpark);
 	list_splice(&woken, &srv->parked);
 	while ((it = list_pop(&woken))) {
-		struct sreq *s = list_entry(it, struct sreq, link_mate);
+		struct sreq *s = list_entry(it, struct sreq, node);
 
-		list_init(&s->link_mate);
+		list_init(&s->node);
 		req_done(&s->q, 0, 0);
 	}
 }
@@ -81,7 +81,7 @@ static int part_free(struct sreq *s, const struct wire_prepare_args *a)
 		return -EINVAL;
 	if (part.kind != PART_ADD && part.kind != PART_DEL)
 		return 0;
-	return lease_over(s, 0, part.dir.ino, &part.name);
+	return lease_block(s, 0, part.dir.ino, &part.name);
 }
 
 int prepare_part(struct sreq *s)
@@ -130,7 +130,7 @@ int finish_finish(struct sreq *s)
 {
 	int e = finish_removed(s);
 
-	unpark(s->srv);
+	requests_unpark(s->srv);
 	return e;
 }
 
@@ -267,7 +267,7 @@ static bool finish_task(struct pair_task *t)
 	req_fini(q);
 	pair_task_free(t);
 	if (!srv->stopping)
-		unpark(srv);
+		requests_unpark(srv);
 	return false;
 }
 

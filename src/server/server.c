@@ -287,7 +287,7 @@ void server_drain(struct server *s)
 	struct req *q;
 
 	s->stopping = true;
-	unpark(s);
+	requests_unpark(s);
 	lock_waits_answer(s, NULL);
 	backup_cancel(s);
 	net_stop_listening(&s->net);

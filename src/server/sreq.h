@@ -41,7 +41,7 @@ const struct op_row *op_row(uint32_t op); /* NULL: there is no such operation */
 struct sreq {
 	struct req q;
 	struct server *srv;
-	struct list link_mate; /* in srv->spare_reqs, or in srv->parked */
+	struct list node; /* in srv->spare_reqs, or in srv->parked */
 	struct link *link;
 	struct session *session; /* NULL for OPF_NO_SESSION */
 	const struct op_row *row;
@@ -98,7 +98,7 @@ int sreq_identify(struct sreq *s);
 /* May requests of this link act as root? Then permissions protect nothing from it. */
 bool sreq_may_be_root(const struct sreq *s);
 /* The proof of a session: a HMAC of the client's secret and its key. */
-void session_proof(const struct sreq *s, const uint8_t secret[16], uint8_t out[16]);
+void session_mac(const struct sreq *s, const uint8_t secret[16], uint8_t out[16]);
 
 /* ---- room.c: limits ---- */
 /* Takes n units: 0, or the error for the client. A refusal is counted and logged. */
@@ -118,7 +118,7 @@ void sreq_release(struct sreq *s); /* gives back its reservation and its charges
 /* Fills s->referral on -EREMOTE. leaf NULL: *at is the last component itself. */
 int walk_place(struct sreq *s, const struct wire_place *p, struct meta_leaf *leaf,
 	       struct wire_handle *at);
-int may(struct sreq *s, const struct meta_node *n, int what);
+int may_access(struct sreq *s, const struct meta_node *n, int what);
 /* The mtime of a writer's report; 0: it has none, or none newer than an mtime set by SETATTR. */
 int64_t reported_mtime(const struct inode *i, const struct wire_wrote *w);
 /* The file has no name left: starts its removal, or leaves that to the last close. */

@@ -48,7 +48,7 @@ struct damage {
 	uint64_t accesses; /* that met lost data */
 	struct {
 		struct object_id id;
-		uint64_t told;
+		uint64_t logged_at;
 	} known[DAMAGE_KNOWN];
 	uint32_t next;
 };

@@ -84,7 +84,7 @@ static int start(struct task *t)
 	if (t->inode->opens)
 		t->inode->removed = true;
 	t->nothing = t->inode->opens || t->node.attr.nlink;
-	t->inode->going = !t->nothing;
+	t->inode->removal_begun = !t->nothing;
 	/* settled and closed by all writers: no fence is needed, and the reported size holds */
 	died = t->node.attr.unsettled || t->inode->orphaned;
 	t->epoch = died ? t->node.epoch + 1 : 0;
@@ -210,7 +210,7 @@ static bool finish(struct task *t)
 		return true;
 	}
 	if (t->kind == TASK_REMOVE) {
-		t->inode->removing = t->inode->going = false;
+		t->inode->removing = t->inode->removal_begun = false;
 		backlog_less(t->srv, &t->srv->removing, t->srv->max_removing);
 	} else if (t->kind == TASK_SETTLE) {
 		t->inode->settling--;
