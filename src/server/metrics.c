@@ -10,7 +10,8 @@ int times_init(struct server *srv)
 	srv->op_times = calloc(N_OPS, sizeof(*srv->op_times));
 	srv->state_times = calloc(N_OPS, sizeof(*srv->state_times));
 	srv->window_times = calloc(window_ops.n_states, sizeof(*srv->window_times));
-	if (!srv->op_times || !srv->state_times || !srv->window_times)
+	srv->window_counts = calloc(N_STRATEGIES, sizeof(*srv->window_counts));
+	if (!srv->op_times || !srv->state_times || !srv->window_times || !srv->window_counts)
 		return -ENOMEM;
 	for (unsigned i = 0; i < N_OPS; i++) {
 		if (!op_row(i))
@@ -29,6 +30,7 @@ void times_free(struct server *srv)
 	free(srv->state_times);
 	free(srv->op_times);
 	free(srv->window_times);
+	free(srv->window_counts);
 }
 
 static void value(FILE *f, const char *name, const char *type, const char *help, uint64_t v)
@@ -90,6 +92,16 @@ static void write_refusals(FILE *f, const struct server *s)
 			(unsigned long long)s->net.refused[i]);
 }
 
+static void write_windows(FILE *f, const struct server *s)
+{
+	fprintf(f, "# HELP sheaf_windows_total Windows of bulk transfers, by strategy.\n"
+		   "# TYPE sheaf_windows_total counter\n");
+	for (int i = 0; i < N_STRATEGIES; i++)
+		fprintf(f, "sheaf_windows_total{op=\"%s\",strategy=\"%s\"} %llu\n",
+			strategies[i].op, strategies[i].name,
+			(unsigned long long)s->window_counts[i]);
+}
+
 static void write_counts(FILE *f, struct server *s)
 {
 	uint64_t total = 0, avail = 0, id, inlined, handed;
@@ -143,6 +155,7 @@ int server_metrics(struct server *s, char **text, size_t *len)
 		return -ENOMEM;
 	write_counts(f, s);
 	write_refusals(f, s);
+	write_windows(f, s);
 	write_times(f, s);
 	return fclose(f) ? -ENOMEM : 0;
 }

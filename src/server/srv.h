@@ -109,6 +109,7 @@ struct server {
 	struct hist **state_times; /* by operation and state */
 	struct hist *op_times; /* by operation: from the message to the reply */
 	struct hist *window_times; /* by state of a window */
+	uint64_t *window_counts; /* windows that have moved their bytes, by strategy */
 	struct {
 		struct meta_copy *copy; /* or NULL */
 		uint64_t id, session;

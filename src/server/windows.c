@@ -208,6 +208,7 @@ static void account(struct window *w)
 	struct server *srv = b->s->srv;
 
 	b->moved += w->len;
+	srv->window_counts[w->strategy]++;
 	*(b->write ? &srv->bytes_written : &srv->bytes_read) += w->len;
 	buf_put(&w->buf);
 	unmap(w);

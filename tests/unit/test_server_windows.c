@@ -164,6 +164,16 @@ static void random_read(bool small)
 		check_read(list, a.n_list, small ? r.data.p : mem, !small);
 }
 
+/* Windows that the server has counted, of all strategies of `op`. */
+static uint64_t windows_of(const char *op)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < N_STRATEGIES; i++)
+		sum += strcmp(strategies[i].op, op) == 0 ? w.srv->window_counts[i] : 0;
+	return sum;
+}
+
 static void random_lists(const struct net_ops *ops)
 {
 	begin();
@@ -182,6 +192,8 @@ static void random_lists(const struct net_ops *ops)
 		random_read(i % 2);
 		random_read(false);
 	}
+	CHECK(windows_of("read") > 0 && windows_of("write") > 0);
+	CHECK_EQ(windows_of("copy"), 0);
 	end();
 }
 
