@@ -1,5 +1,5 @@
 /* The cost of moving bytes on this machine, measured once per process in half a millisecond over a
- * socket pair; and the choice of the cheapest mover for a number of segments and bytes.
+ * socket pair; and the choice of the cheapest method for a number of segments and bytes.
  *
  *   inline   the data are copied into the message and out of it; nothing else is sent
  *   pack     pieces are copied between the user's memory and one buffer, which is sent

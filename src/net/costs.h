@@ -1,4 +1,4 @@
-/* Movers: how the bytes of a transfer travel, what each way costs on this host, and counters. */
+/* Methods to move the bytes of a transfer (public: movers), their costs on this host, counters. */
 #ifndef SHEAF_COSTS_H
 #define SHEAF_COSTS_H
 
@@ -15,7 +15,7 @@ struct net_costs {
 };
 void net_costs_usual(struct net_costs *c);
 void net_costs_measure(struct net_costs *c); /* once per process: takes half a millisecond */
-/* The cheapest mover, if a message has room for inline_room bytes of data. */
+/* The cheapest method, if a message has room for inline_room bytes of data. */
 enum net_method net_choose(const struct net_costs *c, bool write, uint64_t segments, uint64_t bytes,
 			   uint64_t inline_room);
 /* What the transfer costs the client besides the round trip of its request. */
@@ -27,7 +27,7 @@ struct net_account {
 	uint64_t frames; /* messages and bulk frames, both directions */
 	uint64_t sent; /* bytes of sent messages, without bulk */
 	uint64_t calls; /* system calls on sockets */
-	uint64_t bytes[N_METHODS]; /* bytes of data, by mover */
+	uint64_t bytes[N_METHODS]; /* bytes of data, by method */
 	uint64_t copied; /* bytes of data copied in user space; a byte copied twice counts twice */
 	uint64_t busy; /* ns with calls in flight, if the server answers in order */
 };

@@ -13,9 +13,9 @@ static const struct {
 	[LIMIT_OPENS] = { "open files", 1 << 20, 1 << 16 },
 	[LIMIT_LOCKS] = { "locks", 1 << 20, 8192 },
 	[LIMIT_LOCK_WAITS] = { "waits for locks", 1 << 16, 1024 },
-	[LIMIT_APPENDS] = { "appends under way", 1 << 20, 1 << 16 },
+	[LIMIT_APPENDS] = { "appends in progress", 1 << 20, 1 << 16 },
 	[LIMIT_REQUEST_BYTES] = { "bytes of requests in service", 256 * MIB, 32 * MIB },
-	[LIMIT_REPLY_BYTES] = { "bytes of unread answers", 256 * MIB, 0 },
+	[LIMIT_REPLY_BYTES] = { "bytes of unread replies", 256 * MIB, 0 },
 };
 
 const char *limit_name(enum limit what)

@@ -157,17 +157,17 @@ static const struct cause {
 	{ -EXDEV, LINK_CONNECTING, LINK_UP, true, REFUSED_CLUSTER, NULL },
 	{ -EPROTONOSUPPORT, LINK_CONNECTING, LINK_UP, true, REFUSED_CLUSTER, NULL },
 	{ -EKEYREJECTED, LINK_CONNECTING, LINK_UP, true, REFUSED_KEY, NULL },
-	{ -ENOBUFS, LINK_CONNECTING, LINK_UP, true, REFUSED_LIMIT, "it does not read its answers" },
+	{ -ENOBUFS, LINK_CONNECTING, LINK_UP, true, REFUSED_LIMIT, "it does not read its replies" },
 	{ -EKEYREVOKED, LINK_WAIT_RESPONSE, LINK_UP, false, REFUSED_REVOKED,
-	  "its key was taken back or changed" },
+	  "its key was revoked or changed" },
 	{ -ECONNRESET, LINK_WAIT_RESPONSE, LINK_WAIT_RESPONSE, false, REFUSED_KEY,
-	  "it hung up on our proof: its key is another" },
+	  "it closed the link after the proof of this server: its key is a different one" },
 	{ -ETIMEDOUT, LINK_WAIT_HELLO, LINK_WAIT_RESPONSE, false, REFUSED_HANDSHAKE,
-	  "it did not prove who it is in time" },
+	  "it sent no proof of its key in time" },
 	{ -EBUSY, LINK_WAIT_HELLO, LINK_WAIT_RESPONSE, false, REFUSED_HANDSHAKE,
-	  "it has not proved who it is, and too many others wait" },
+	  "too many links without a proof of their key: closed to make room" },
 	{ -ETIME, LINK_UP, LINK_UP, false, REFUSED_STALLED,
-	  "it owes data or does not take its own" },
+	  "data is due to it or from it, and did not move within the timeout" },
 };
 
 static void log_close(struct link *l, int error, enum link_state state)
@@ -414,7 +414,8 @@ static int charge_link(struct link *l)
 	link_refused(l, REFUSED_LIMIT, "%s: %llu is the limit %s", limit_name(LIMIT_LINKS),
 		     (unsigned long long)limit_value(&l->net->limits, LIMIT_LINKS, full),
 		     limit_scope_name(full));
-	return refuse(l, -EUSERS, "too many connections, of this key or of all: see the log");
+	return refuse(l, -EUSERS,
+		      "too many connections of this key or of all keys: see the server's log");
 }
 
 static int on_response(struct link *l, struct msg *m)
@@ -448,8 +449,8 @@ static int on_welcome(struct link *l, struct msg *m)
 		return -EPROTO;
 	if (w.status) {
 		if (!l->local_label[0]) /* else TCP is dialled next */
-			log_warn("net", "%s refused us: %.*s", l->peer->address, (int)w.reason.len,
-				 (const char *)w.reason.p);
+			log_warn("net", "%s refused the link: %.*s", l->peer->address,
+				 (int)w.reason.len, (const char *)w.reason.p);
 		return w.status > 0 && w.status < 4096 ? -w.status : -EPROTO;
 	}
 	if (l->state != LINK_WAIT_WELCOME)

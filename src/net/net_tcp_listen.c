@@ -49,7 +49,7 @@ static void accept_ready(struct source *s, unsigned events)
 	}
 	if (fd >= 0 || fd == -EAGAIN || fd == -ECONNABORTED)
 		return;
-	log_warn("net", "cannot accept connections for a while: %s", error_text(fd));
+	log_warn("net", "cannot accept connections, next attempt in 0.1 s: %s", error_text(fd));
 	e->sock->watch(e, a->a.net->loop, s, 0);
 	timer_set(a->a.net->loop, &a->pause, a->a.net->loop->now + NSEC_PER_SEC / 10);
 }

@@ -40,7 +40,7 @@ static bool may_log(struct net *n, enum refusal why)
 	if (!t->n_logged || now - t->since >= LOG_PERIOD_NS) {
 		if (t->n_suppressed)
 			log_warn("net",
-				 "%u more were refused (%s) and not logged; the metrics count all",
+				 "%u more refusals (%s) were not logged; the metrics count them",
 				 t->n_suppressed, refusals[why].name);
 		t->n_logged = t->n_suppressed = 0;
 		t->since = now;
@@ -67,6 +67,6 @@ void link_refused(struct link *l, enum refusal why, const char *fmt, ...)
 	va_end(ap);
 	origin_format(from, &l->from);
 	log_at(refusals[why].level, "net", 0, "refused (%s) %s from %s%s%s: %s", refusals[why].name,
-	       l->host[0] ? l->host : "a stranger", from, l->key[0] ? " with key " : "", l->key,
-	       text);
+	       l->host[0] ? l->host : "an unknown host", from, l->key[0] ? " with key " : "",
+	       l->key, text);
 }
