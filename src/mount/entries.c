@@ -25,8 +25,8 @@ void entry_of(struct mount *m, const struct stat *st, struct fuse_entry_param *e
 	}
 }
 
-/* Answers with r, or with the entry for an inode. */
-static void answer_entry(struct worker *w, int r, const struct stat *st)
+/* Answers with r, or with the entry for an inode. grows: its attributes are not cached. */
+static void answer_entry(struct worker *w, int r, const struct stat *st, bool grows)
 {
 	struct fuse_entry_param e;
 	fuse_req_t req;
@@ -36,6 +36,8 @@ static void answer_entry(struct worker *w, int r, const struct stat *st)
 		return;
 	}
 	entry_of(w->m, st, &e);
+	if (grows)
+		e.attr_timeout = 0;
 	req = req_take(w);
 	if (req)
 		fuse_reply_entry(req, &e);
@@ -59,18 +61,13 @@ void op_lookup(fuse_req_t req, fuse_ino_t dir, const char *name)
 		r = -ESTALE;
 	if (!r)
 		lookup_memo_put(w, n_answered, &st);
-	answer_entry(w, r, &st);
+	answer_entry(w, r, &st, false);
 }
 
 static void answer_attr(struct worker *w, int r, const struct stat *st, double timeout)
 {
-	fuse_req_t req;
+	fuse_req_t req = req_take_result(w, r);
 
-	if (r) {
-		req_answer(w, r);
-		return;
-	}
-	req = req_take(w);
 	if (req)
 		fuse_reply_attr(req, st, timeout);
 }
@@ -226,7 +223,7 @@ void op_mknod(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, dev
 		r = sheaf_h_mknod(w->m->fs, &c.cred, handle_of(dir), name, mode, rdev, NULL, &st);
 	while (caller_should_retry(&c, r));
 	dirs_end(w->m, &d, !r);
-	answer_entry(w, r, &st);
+	answer_entry(w, r, &st, false);
 }
 
 void op_mkdir(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode)
@@ -242,7 +239,7 @@ void op_mkdir(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode)
 		r = sheaf_h_mkdir(w->m->fs, &c.cred, handle_of(dir), name, mode, NULL, &st);
 	while (caller_should_retry(&c, r));
 	dirs_end(w->m, &d, !r);
-	answer_entry(w, r, &st);
+	answer_entry(w, r, &st, false);
 }
 
 void op_symlink(fuse_req_t req, const char *target, fuse_ino_t dir, const char *name)
@@ -258,14 +255,13 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t dir, const char *
 		r = sheaf_h_symlink(w->m->fs, &c.cred, target, handle_of(dir), name, NULL, &st);
 	while (caller_should_retry(&c, r));
 	dirs_end(w->m, &d, !r);
-	answer_entry(w, r, &st);
+	answer_entry(w, r, &st, false);
 }
 
 void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t dir, const char *name)
 {
 	struct worker *w = req_begin(req);
 	struct dir_change d = dirs_begin(w->m, dir, 0, false);
-	struct fuse_entry_param e;
 	struct caller c;
 	struct stat st;
 	int r;
@@ -275,15 +271,7 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t dir, const char *name)
 		r = sheaf_h_link(w->m->fs, &c.cred, handle_of(ino), handle_of(dir), name, &st);
 	while (caller_should_retry(&c, r));
 	dirs_end(w->m, &d, !r);
-	if (r) {
-		req_answer(w, r);
-		return;
-	}
-	entry_of(w->m, &st, &e);
-	e.attr_timeout = 0; /* the file may be growing */
-	req = req_take(w);
-	if (req)
-		fuse_reply_entry(req, &e);
+	answer_entry(w, r, &st, true);
 }
 
 static void remove_name(fuse_req_t req, fuse_ino_t dir, const char *name, bool is_dir)
@@ -337,11 +325,7 @@ void op_statfs(fuse_req_t req, fuse_ino_t ino)
 	int r = sheaf_statfs(w->m->fs, &st);
 
 	(void)ino;
-	if (r) {
-		req_answer(w, r);
-		return;
-	}
-	req = req_take(w);
+	req = req_take_result(w, r);
 	if (req)
 		fuse_reply_statfs(req, &st);
 }

@@ -485,11 +485,7 @@ void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse
 		return;
 	at = sheaf_seek(f->f, off, whence);
 	file_put(w->m, f);
-	if (at < 0) {
-		req_answer(w, (int)at);
-		return;
-	}
-	req = req_take(w);
+	req = req_take_result(w, at);
 	if (req)
 		fuse_reply_lseek(req, at);
 }

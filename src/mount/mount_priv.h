@@ -228,6 +228,7 @@ void worker_enable_interrupts(
 /* The request, to be answered now; NULL: it was abandoned, and the caller undoes what it did. */
 fuse_req_t req_take(struct worker *w);
 bool req_answer(struct worker *w, int r); /* 0 or -errno; false: the request was abandoned */
+fuse_req_t req_take_result(struct worker *w, ssize_t r); /* r < 0: answers so; NULL */
 /* Answer with n bytes of buf; with n as a count; or with an error: -errno. */
 void req_answer_bytes(struct worker *w, ssize_t n, const char *buf);
 void req_answer_written(struct worker *w, ssize_t n);

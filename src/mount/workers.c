@@ -140,23 +140,27 @@ bool req_answer(struct worker *w, int r)
 	return req;
 }
 
+fuse_req_t req_take_result(struct worker *w, ssize_t r)
+{
+	if (r >= 0)
+		return req_take(w);
+	req_answer(w, (int)r);
+	return NULL;
+}
+
 void req_answer_bytes(struct worker *w, ssize_t n, const char *buf)
 {
-	fuse_req_t req = n < 0 ? NULL : req_take(w);
+	fuse_req_t req = req_take_result(w, n);
 
-	if (n < 0)
-		req_answer(w, (int)n);
-	else if (req)
+	if (req)
 		fuse_reply_buf(req, buf, (size_t)n);
 }
 
 void req_answer_written(struct worker *w, ssize_t n)
 {
-	fuse_req_t req = n < 0 ? NULL : req_take(w);
+	fuse_req_t req = req_take_result(w, n);
 
-	if (n < 0)
-		req_answer(w, (int)n);
-	else if (req)
+	if (req)
 		fuse_reply_write(req, (size_t)n);
 }
 
