@@ -44,7 +44,7 @@ int bench_once(struct bench *b, int n,
 	struct bench_job j = { .once = once, .max_ops = 1, .size = size, .width = width };
 
 	snprintf(j.path, sizeof(j.path), "%s", b->place.scratch);
-	return bench_crew_run(b, &j, n, r);
+	return bench_clients_run(b, &j, n, r);
 }
 
 int bench_drop_files(struct bench *b)
@@ -111,7 +111,7 @@ int bench_count_requests(struct bench *b, const struct bench_job *j, double *mos
 	if (!r)
 		r = count_requests(b, n[1]);
 	if (!r)
-		r = bench_crew_run(b, j, 1, &result);
+		r = bench_clients_run(b, j, 1, &result);
 	if (!r)
 		r = count_requests(b, n[2]);
 	*most = *all = 0;
@@ -132,14 +132,14 @@ static int run_case(struct bench *b, struct bench_case *c, bool warm, double *va
 	uint64_t ns = c->ns ? c->ns : b->slice_ns;
 	int e;
 
-	if (c->settle)
-		bench_settle(b);
+	if (c->wait_idle)
+		bench_wait_idle(b);
 	if (c->custom)
 		return c->custom(b, c, value);
 	if (!j.all_made)
 		j.ns = !warm ? ns : c->ns ? 1 : WARM_NS;
 	calls = server_calls(b);
-	e = bench_crew_run(b, &j, c->workers, r);
+	e = bench_clients_run(b, &j, c->workers, r);
 	if (e)
 		return e;
 	*value = figure_of(c, r);
@@ -288,23 +288,23 @@ static bool wanted(struct bench *b, const struct bench_kind *k, const struct ben
  * system, so that its results do not depend on the others. */
 static int run_apart(struct bench *b, const struct bench_kind *k, uint32_t servers)
 {
-	int status, crew;
+	int status, processes;
 
 	b->kind = k;
 	choose_clients(b);
-	crew = MAX(BENCH_PAIRS, b->most_clients);
+	processes = MAX(BENCH_PAIRS, b->most_clients);
 	progress(b, "starting", -1);
 	status = bench_place_open(b, b->dir, servers);
 	if (!status)
-		status = bench_crew_start(b, crew);
+		status = bench_clients_start(b, processes);
 	if (!status)
 		status = bench_place_connect(b);
-	if (!status && bench_once(b, crew, bench_do_connect, 0, 0))
+	if (!status && bench_once(b, processes, bench_do_connect, 0, 0))
 		status = CLI_FAILED;
 	if (!status && run_kind(b))
 		status = CLI_FAILED;
 	progress(b, NULL, 0);
-	bench_crew_stop(b);
+	bench_clients_stop(b);
 	bench_place_close(b);
 	return status;
 }

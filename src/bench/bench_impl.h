@@ -1,4 +1,4 @@
-/* Shared by the files of `sheaf bench`: cases, rows, bars, plots, the crew of client processes, the
+/* Shared by the files of `sheaf bench`: cases, rows, bars, plots, the client processes, the
  * place (the servers under test).
  *
  * A benchmark (struct bench_kind) adds cases. Every round runs all cases once, in order; each case
@@ -30,7 +30,7 @@
 struct bench;
 struct bench_job;
 
-/* ---------------------------------------------------------- bench_crew.c: client processes */
+/* ---------------------------------------------------------- bench_clients.c: client processes */
 
 struct bench_worker { /* state of a client, used in its own process only */
 	int index, control;
@@ -79,11 +79,11 @@ struct bench_result {
 };
 
 /* Forks n clients and the far ends of the raw baselines. CLI_OK, or CLI_FAILED after a message. */
-int bench_crew_start(struct bench *b, int n);
+int bench_clients_start(struct bench *b, int n);
 /* Ends all these processes; may be called at any time. */
-void bench_crew_stop(struct bench *b);
+void bench_clients_stop(struct bench *b);
 /* Runs j on the first n clients at once. 0; or -errno after a message (-EINTR: without one). */
-int bench_crew_run(struct bench *b, const struct bench_job *j, int n, struct bench_result *out);
+int bench_clients_run(struct bench *b, const struct bench_job *j, int n, struct bench_result *out);
 /* Waits for the process and kills it at time `end`. Sets *pid to 0; it may be 0 before. */
 void bench_end_process(pid_t *pid, uint64_t end);
 /* Stores in w->why what failed, without printing. Returns err. */
@@ -147,7 +147,7 @@ struct bench_case {
 	uint32_t pieces;
 	const char *unit; /* NULL: that of the figure */
 	uint64_t ns; /* duration of the measurement, and of one warm-up; 0: the default */
-	bool settle; /* first wait until the servers have finished their background work */
+	bool wait_idle; /* first wait until the servers have finished their background work */
 	/* replaces the job, if set; 0, or -errno after a message */
 	int (*custom)(struct bench *b, struct bench_case *c, double *value);
 };
@@ -242,7 +242,7 @@ int bench_place_open(struct bench *b, const char *dir, uint32_t servers);
 int bench_place_connect(struct bench *b); /* makes the scratch directory; call after all forks */
 void bench_place_close(struct bench *b); /* removes everything; may be called at any time */
 /* Waits until the servers are idle, for 20 seconds at most. */
-void bench_settle(struct bench *b);
+void bench_wait_idle(struct bench *b);
 
 /* ---------------------------------------------------------------- bench_fuse.c: mounts */
 
@@ -311,8 +311,8 @@ struct bench {
 	struct bench_place place;
 	struct bench_side sides[BENCH_SIDES];
 
-	int n_crew, controls[BENCH_MAX_CLIENTS];
-	pid_t crew[BENCH_MAX_CLIENTS], peers[BENCH_PAIRS];
+	int n_processes, controls[BENCH_MAX_CLIENTS];
+	pid_t pids[BENCH_MAX_CLIENTS], peers[BENCH_PAIRS];
 
 	struct bench_case *cases;
 	size_t n_cases;

@@ -305,7 +305,7 @@ static void add_shared(struct bench *b, int clients)
 	};
 
 	add_case(b, "create, one directory", clients,
-		 (struct bench_case){ .job = create, .settle = true });
+		 (struct bench_case){ .job = create, .wait_idle = true });
 	add_case(b, "stat, one directory", clients, (struct bench_case){ .job = stat });
 	add_case(b, "unlink, one directory", clients, (struct bench_case){ .job = unlink });
 }
@@ -315,28 +315,29 @@ static void add_others(struct bench *b, uint64_t large)
 	const struct bench_job list = { .once = readdir_stat_once, .size = large };
 	struct bench_job beside = { .finish = remove_beside, .tail = true };
 
-	add_case(b, "list with attributes", 1, (struct bench_case){ .job = list, .settle = true });
+	add_case(b, "list with attributes", 1,
+		 (struct bench_case){ .job = list, .wait_idle = true });
 	beside.once = ping_beside;
 	add_case(b, "ping-pong beside creates", BESIDE,
-		 (struct bench_case){ .job = beside, .figure = BENCH_P99, .settle = true });
+		 (struct bench_case){ .job = beside, .figure = BENCH_P99, .wait_idle = true });
 	beside.once = stat_beside;
 	add_case(b, "stat beside creates", BESIDE,
-		 (struct bench_case){ .job = beside, .figure = BENCH_P99, .settle = true });
+		 (struct bench_case){ .job = beside, .figure = BENCH_P99, .wait_idle = true });
 	add_case(b, "requests of a create", 1,
 		 (struct bench_case){ .job = { .once = create_once, .max_ops = 1 },
 				      .custom = count_all,
-				      .settle = true });
+				      .wait_idle = true });
 	add_case(b, "requests of open + read", 1,
 		 (struct bench_case){ .job = { .once = open_read_once, .max_ops = 1 },
 				      .custom = count_all,
-				      .settle = true });
+				      .wait_idle = true });
 }
 
 static void add_steps(struct bench *b, int clients)
 {
 	for (size_t s = 0; s < ARRAY_LEN(steps); s++)
 		add_case(b, steps[s].what, clients,
-			 (struct bench_case){ .job = steps[s].job, .settle = true });
+			 (struct bench_case){ .job = steps[s].job, .wait_idle = true });
 }
 
 static uint64_t n_large(const struct bench *b)

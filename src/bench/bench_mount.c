@@ -282,7 +282,7 @@ static int on_sides(struct bench *b, int sides,
 				       .width = (uint32_t)b->most_clients };
 
 		snprintf(j.path, sizeof(j.path), "%s", b->sides[s].dir);
-		r = bench_crew_run(b, &j, b->most_clients, result);
+		r = bench_clients_run(b, &j, b->most_clients, result);
 	}
 	return r;
 }
@@ -400,7 +400,7 @@ static int memory_now(struct bench *b, struct bench_case *c, double *value)
 static int memory_after(struct bench *b, struct bench_case *c, double *value)
 {
 	struct bench_result result[BENCH_MAX_CLIENTS];
-	int r = bench_crew_run(b, &c->job, c->workers, result);
+	int r = bench_clients_run(b, &c->job, c->workers, result);
 
 	return r ? r : memory_now(b, c, value);
 }
@@ -427,7 +427,7 @@ static void add_reads(struct bench *b, int side, int jobs)
 
 	add(b, side, "read", BLOCK,
 	    (struct bench_case){
-		    .job = in, .workers = jobs, .figure = BENCH_BANDWIDTH, .settle = true });
+		    .job = in, .workers = jobs, .figure = BENCH_BANDWIDTH, .wait_idle = true });
 }
 
 static void add_writes(struct bench *b, int side, int jobs)
@@ -436,7 +436,7 @@ static void add_writes(struct bench *b, int side, int jobs)
 
 	add(b, side, "write", BLOCK,
 	    (struct bench_case){
-		    .job = out, .workers = jobs, .figure = BENCH_BANDWIDTH, .settle = true });
+		    .job = out, .workers = jobs, .figure = BENCH_BANDWIDTH, .wait_idle = true });
 }
 
 static void add_random(struct bench *b, int side, int jobs)
@@ -449,7 +449,7 @@ static void add_random(struct bench *b, int side, int jobs)
 
 	add(b, side, "random read", PAGE,
 	    (struct bench_case){
-		    .job = in, .workers = jobs, .figure = BENCH_RATE, .settle = true });
+		    .job = in, .workers = jobs, .figure = BENCH_RATE, .wait_idle = true });
 }
 
 static const char *const names[][2] = { { "create", "create, one directory" },
@@ -469,7 +469,7 @@ static void add_names(struct bench *b, int side, int jobs, uint32_t shared)
 		    (struct bench_case){ .job = steps[i],
 					 .workers = jobs,
 					 .figure = BENCH_RATE,
-					 .settle = true });
+					 .wait_idle = true });
 }
 
 static void add_others(struct bench *b, int side, bool project)
@@ -480,10 +480,11 @@ static void add_others(struct bench *b, int side, bool project)
 					.size = tenth_of(b, LISTED) };
 
 	add(b, side, LIST, 0,
-	    (struct bench_case){ .job = list, .workers = 1, .figure = BENCH_RATE, .settle = true });
+	    (struct bench_case){
+		    .job = list, .workers = 1, .figure = BENCH_RATE, .wait_idle = true });
 	if (project)
 		add(b, side, COMPILE, 0,
-		    (struct bench_case){ .workers = 1, .custom = compile, .settle = true });
+		    (struct bench_case){ .workers = 1, .custom = compile, .wait_idle = true });
 }
 
 static void add_memory(struct bench *b)

@@ -105,17 +105,17 @@ static void judge(struct bench *b)
 {
 	const struct bench_row *raw = bench_find(b, BENCH_PINGPONG, 1, BENCH_PING, 0);
 	const struct bench_row *stream = bench_find(b, BENCH_STREAM, 1, BENCH_BLOCK, 0);
-	const struct bench_row *near = bench_find(b, UNIX_PING, 1, BENCH_PING, 0);
+	const struct bench_row *by_unix = bench_find(b, UNIX_PING, 1, BENCH_PING, 0);
 	const struct bench_row *ping = bench_find(b, "ping", 1, 0, 0);
 	const struct bench_row *rd = bench_find(b, "read from one server", 1, BENCH_BLOCK, 0);
 	const struct bench_row *wr = bench_find(b, "overwrite on one server", 1, BENCH_BLOCK, 0);
 	const struct bench_row *copy = bench_find(b, "memcpy", 1, BENCH_BLOCK, 0);
 
 	bench_bar_ratio(b, "net_ping", ping, raw, BENCH_AT_MOST, 1.4);
-	bench_ratio(b, "net_unix", ping, near);
+	bench_ratio(b, "net_unix", ping, by_unix);
 	bench_ratio(b, "net_read", rd, stream);
 	bench_ratio(b, "net_write", wr, stream);
-	plot(b, (const struct bench_row *const[]){ raw, near, ping }, 3, "net-ping",
+	plot(b, (const struct bench_row *const[]){ raw, by_unix, ping }, 3, "net-ping",
 	     "An empty request against raw ping-pongs");
 	plot(b, (const struct bench_row *const[]){ stream, rd, wr, copy }, 4, "net-stream",
 	     "4 MiB blocks to and from one server");

@@ -120,7 +120,7 @@ static bool all_ready(struct bench_place *p, char *why, size_t n)
 		ok = d->ok;
 		if (!ok)
 			snprintf(why, n, "%s: %.400s", d->target->name,
-				 d->said[0] ? d->said : "it did not become ready");
+				 d->message[0] ? d->message : "it did not become ready");
 	}
 	return ok && !cli_signal;
 }
@@ -277,7 +277,7 @@ void bench_place_close(struct bench *b)
 
 	if (b->c->fs && p->scratch[0] && !p->own) {
 		remove_inside(b, p->scratch);
-		bench_settle(b); /* complete the removal before the next benchmark starts */
+		bench_wait_idle(b); /* complete the removal before the next benchmark starts */
 	}
 	if (b->c->fs)
 		sheaf_disconnect(b->c->fs);
@@ -288,7 +288,7 @@ void bench_place_close(struct bench *b)
 	p->conf = NULL;
 }
 
-void bench_settle(struct bench *b)
+void bench_wait_idle(struct bench *b)
 {
 	const struct timespec pause = { 0, 5000000 };
 	uint64_t end = time_now() + SETTLE_NS;

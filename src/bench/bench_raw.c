@@ -4,7 +4,7 @@
  *   raw ping-pong    64 bytes each way, blocking; one pair, or several at once
  *   appender         one process that appends 4 KiB and calls fdatasync, beside the storage
  *
- * Processes: the near ends run in the clients of the crew, each far end is its own process. */
+ * Processes: the near ends run in the client processes, each far end is its own process. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -238,7 +238,7 @@ void bench_add_appender(struct bench *b)
 					 .size = APPEND_SIZE },
 				.bytes = APPEND_SIZE,
 				.figure = BENCH_RATE,
-				.settle = true };
+				.wait_idle = true };
 
 	if (!b->place.storage[0])
 		return;

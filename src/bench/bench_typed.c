@@ -116,7 +116,7 @@ static int typed_once(struct bench_worker *w, const struct bench_job *j, uint64_
 	return bench_why(w, ways[j->out], r < 0 ? (int)r : 0);
 }
 
-/* ---- the conductor ---- */
+/* ---- the command ---- */
 
 /* Memory of the server that uses most. */
 static double server_mib(struct bench *b)
@@ -139,7 +139,7 @@ static int figure(struct bench *b, struct bench_case *c, double *value)
 
 	if (c->job.count == FIRST) {
 		of[SERVER_BEFORE] = server_mib(b);
-		e = bench_crew_run(b, &c->job, 1, &r);
+		e = bench_clients_run(b, &c->job, 1, &r);
 		if (e)
 			return e;
 		memcpy(of, r.more, sizeof(r.more));

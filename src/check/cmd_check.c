@@ -230,7 +230,7 @@ static int find_path(struct check *k, struct finding *f)
 	return r;
 }
 
-static void tell(const struct check *k, const struct finding *f, struct tally *t)
+static void report(const struct check *k, const struct finding *f, struct tally *t)
 {
 	if (t->list)
 		json_object_array_add(t->list, finding_json(k, f));
@@ -250,7 +250,7 @@ static int repair_all(struct check *k, struct tally *t)
 		t->changed |= repair(k, f);
 		t->repaired += f->repaired;
 		if (f->repaired)
-			tell(k, f, t);
+			report(k, f, t);
 	}
 	return r;
 }
@@ -274,7 +274,7 @@ static int one_round(struct check *k, bool do_repair, struct tally *t)
 		t->wrong += !f->repaired;
 		t->damaged += f->bytes != 0;
 		if (!f->repaired && !t->changed)
-			tell(k, f, t);
+			report(k, f, t);
 	}
 	check_pass_free(k);
 	return r;

@@ -11,13 +11,13 @@
 #include "check/check.h"
 #include "check/check_impl.h"
 
-struct told {
+struct output {
 	char (*under)[CLI_PATH_MAX]; /* the n PATHs; none: everything */
 	int n;
 	struct json_object *files; /* NULL: text output */
 };
 
-static bool is_under(const struct told *t, const char *path)
+static bool is_under(const struct output *t, const char *path)
 {
 	for (int i = 0; i < t->n; i++) {
 		size_t n = strlen(t->under[i]);
@@ -42,7 +42,8 @@ static struct json_object *file_json(const struct check *k, const struct finding
 	return o;
 }
 
-static void tell(const struct check *k, const struct finding *f, const char *path, struct told *t)
+static void print_file(const struct check *k, const struct finding *f, const char *path,
+		       struct output *t)
 {
 	if (t->files) {
 		json_object_array_add(t->files, file_json(k, f, path));
@@ -56,22 +57,22 @@ static void tell(const struct check *k, const struct finding *f, const char *pat
 }
 
 /* Prints each of the file's names. */
-static int tell_names(struct check *k, const struct finding *f, struct told *t)
+static int print_names(struct check *k, const struct finding *f, struct output *t)
 {
 	char path[CLI_PATH_MAX] = "";
 	int r = 0;
 
 	if (!f->names && !t->n)
-		tell(k, f, path, t);
+		print_file(k, f, path, t);
 	for (const struct note *n = f->names; n && !r; n = n->next) {
 		r = check_path_of(k, n, path);
 		if (!r && is_under(t, path))
-			tell(k, f, path, t);
+			print_file(k, f, path, t);
 	}
 	return r;
 }
 
-static int search(struct check *k, struct told *t)
+static int search(struct check *k, struct output *t)
 {
 	int r = check_round_begin(k);
 
@@ -80,7 +81,7 @@ static int search(struct check *k, struct told *t)
 	if (!r)
 		r = check_confirm(k);
 	for (struct finding *f = k->findings; f && !r; f = f->next)
-		r = tell_names(k, f, t);
+		r = print_names(k, f, t);
 	if (!r && (k->busy || k->skipped))
 		cli_error(k->c, "%llu files changed all the time or were too many: search again",
 			  (unsigned long long)(k->busy + k->skipped));
@@ -88,7 +89,7 @@ static int search(struct check *k, struct told *t)
 	return r;
 }
 
-static int print_end(struct check *k, struct told *t)
+static int print_end(struct check *k, struct output *t)
 {
 	int status = k->busy || k->skipped ? CLI_FAILED : CLI_OK;
 
@@ -112,7 +113,7 @@ static int print_end(struct check *k, struct told *t)
 int check_find_damaged(struct cli *c, bool json)
 {
 	struct check k = { .only_damage = true, .quiet = json || !isatty(STDERR_FILENO) };
-	struct told t = { .n = c->n_args };
+	struct output t = { .n = c->n_args };
 	int status = check_open(&k, c), r;
 
 	t.under = calloc((size_t)t.n + 1, sizeof(*t.under));

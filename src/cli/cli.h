@@ -207,7 +207,7 @@ struct cli_progress {
 void cli_progress_draw(struct cli_progress *p);
 void cli_progress_clear(struct cli_progress *p);
 
-#define CLI_POKE SIGUSR1 /* interrupts a blocking system call, once p->stop is set */
+#define CLI_INTERRUPT_SIGNAL SIGUSR1 /* interrupts a blocking system call, once p->stop is set */
 
 struct cli_copier; /* buffers that are reused from file to file; one copier per thread */
 
@@ -219,11 +219,11 @@ void cli_copier_free(struct cli_copier *k);
 int cli_copier_run(struct cli_copier *k, struct cli_stream *from, struct cli_stream *to,
 		   uint64_t size, struct cli_progress *p, bool *source);
 
-/* ---------------------------------------------------------- crew.c: several files at a time */
+/* ---------------------------------------------------------- tree_walk.c: several files at a time */
 
-#define CREW_JOBS 16
-#define CREW_JOBS_MAX 64 /* the number of slots of a session */
-#define CREW_SHOWN (CLI_PATH_MAX + 8)
+#define TREE_JOBS 16
+#define TREE_JOBS_MAX 64 /* the number of slots of a session */
+#define TREE_SHOWN (CLI_PATH_MAX + 8)
 
 /* A directory whose names are being processed; the root holds the arguments of the command. */
 struct cli_dir {
@@ -235,51 +235,52 @@ struct cli_dir {
 	bool skip; /* do not process the remaining names */
 };
 
-struct crew {
+struct tree_walk {
 	struct cli *c;
 	struct cli_progress *progress;
 	unsigned jobs; /* maximum number of threads */
 	/* child() processes one name of d on thread `worker` (0 to jobs - 1), returns an exit
-	 * status, and passes directories to crew_enter(). leave() finishes and frees d when all in
+	 * status, and passes directories to tree_enter(). leave() finishes and frees d when all in
 	 * it is done. */
-	int (*child)(struct crew *w, unsigned worker, struct cli_dir *d, const struct cli_name *n);
-	int (*leave)(struct crew *w, struct cli_dir *d);
+	int (*child)(struct tree_walk *w, unsigned worker, struct cli_dir *d,
+		     const struct cli_name *n);
+	int (*leave)(struct tree_walk *w, struct cli_dir *d);
 
-	/* private to crew.c */
+	/* private to tree_walk.c */
 	pthread_mutex_t lock, tell; /* tell guards stderr, lost and n_left */
 	pthread_cond_t more;
 	struct cli_dir *top;
-	struct crew_worker *workers;
+	struct tree_worker *workers;
 	unsigned n_workers;
 	bool done;
 	bool interrupted; /* stopped by a signal, before any other reason to stop */
 	int status;
 	int lost; /* the first error that meant a server did not answer, or 0 */
-	char lost_at[CREW_SHOWN];
+	char lost_at[TREE_SHOWN];
 	unsigned n_left; /* temporary files that could not be removed */
 	bool unsure; /* for some of them a server did not answer: they may be gone */
 };
 
 /* Sets w->jobs from the value of --jobs, which may be NULL. CLI_OK, or CLI_USAGE after a message. */
-int crew_set_jobs(struct crew *w, const char *value);
+int tree_set_jobs(struct tree_walk *w, const char *value);
 /* Makes the arguments the names of `root`; 0 or -ENOMEM. */
-int crew_args(struct cli_dir *root, char **args, int n);
+int tree_args(struct cli_dir *root, char **args, int n);
 /* Processes everything beneath `root`, then leaves it; returns the exit status. */
-int crew_run(struct crew *w, struct cli_dir *root);
+int tree_run(struct tree_walk *w, struct cli_dir *root);
 /* Queues directory d, found in `parent`; d->names must be set. */
-void crew_enter(struct crew *w, struct cli_dir *parent, struct cli_dir *d);
+void tree_enter(struct tree_walk *w, struct cli_dir *parent, struct cli_dir *d);
 
-/* Print an error, unless the crew is stopping; return CLI_FAILED. host: a file of this host failed.
- * crew_fail_dir() also skips the remaining names of d, which would fail alike. */
-int crew_fail(struct crew *w, const char *shown, bool host, int err);
-int crew_fail_dir(struct crew *w, struct cli_dir *d, const char *shown, bool host, int err);
-int crew_error(struct crew *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Checks a libsheaf error: a server that does not answer stops the whole crew. */
-void crew_check(struct crew *w, const char *shown, int err);
+/* Print an error, unless the walk is stopping; return CLI_FAILED. host: a file of this host failed.
+ * tree_fail_dir() also skips the remaining names of d, which would fail alike. */
+int tree_fail(struct tree_walk *w, const char *shown, bool host, int err);
+int tree_fail_dir(struct tree_walk *w, struct cli_dir *d, const char *shown, bool host, int err);
+int tree_error(struct tree_walk *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Checks a libsheaf error: a server that does not answer stops the whole walk. */
+void tree_check(struct tree_walk *w, const char *shown, int err);
 /* True once a server did not answer; calls then time out after CLI_STATUS_MS, to end quickly. */
-bool crew_lost(struct crew *w);
+bool tree_server_lost(struct tree_walk *w);
 /* Counts a temporary file that could not be removed because of err. */
-void crew_left(struct crew *w, int err);
+void tree_count_left(struct tree_walk *w, int err);
 
 /* ---------------------------------------------------------------- local.c: servers of this host */
 
@@ -289,8 +290,8 @@ struct cli_daemon {
 	pid_t pid; /* 0: not running */
 	int pidfd; /* pidfd of the process, or -1 */
 	int notify; /* pipe from which the messages of the starting server are read, or -1 */
-	char said[512];
-	size_t n_said;
+	char message[512];
+	size_t message_len;
 	bool done, ok;
 };
 
@@ -305,7 +306,7 @@ struct cli_daemon *cli_daemons_find(const struct conf *conf);
 void cli_daemons_free(struct cli_daemon *d, size_t n);
 /* Finds a Sheaf program: in the directory of this program, in ../sbin, or by PATH. */
 void cli_find_program(const char *name, char out[CLI_PATH_MAX]);
-/* Starts the server detached; 0, or -errno with the reason in d->said. */
+/* Starts the server detached; 0, or -errno with the reason in d->message. */
 int cli_daemon_spawn(struct cli_daemon *d, const struct conf *conf);
 /* Waits until all servers that are not done are ready or failed, until a signal, or for ns. */
 void cli_daemons_wait(struct cli_daemon *d, size_t n, uint64_t ns);

@@ -319,7 +319,7 @@ int cli_daemon_spawn(struct cli_daemon *d, const struct conf *conf)
 	}
 	if (r) {
 		d->pid = 0;
-		snprintf(d->said, sizeof(d->said), "error: cannot run %.300s: %s", program,
+		snprintf(d->message, sizeof(d->message), "error: cannot run %.300s: %s", program,
 			 error_text(r));
 	}
 	return -r;
@@ -337,18 +337,19 @@ int cli_lock_servers(const struct conf *conf)
 /* Reads the message of a starting server; done when the line is complete or on end of file. */
 static void listen_to(struct cli_daemon *d)
 {
-	ssize_t n = read(d->notify, d->said + d->n_said, sizeof(d->said) - 1 - d->n_said);
+	ssize_t n = read(d->notify, d->message + d->message_len,
+			 sizeof(d->message) - 1 - d->message_len);
 
 	if (n < 0 && (errno == EINTR || errno == EAGAIN))
 		return;
 	if (n > 0)
-		d->n_said += (size_t)n;
-	d->said[d->n_said] = 0;
-	if (n > 0 && !strchr(d->said, '\n') && d->n_said < sizeof(d->said) - 1)
+		d->message_len += (size_t)n;
+	d->message[d->message_len] = 0;
+	if (n > 0 && !strchr(d->message, '\n') && d->message_len < sizeof(d->message) - 1)
 		return;
-	d->said[strcspn(d->said, "\n")] = 0;
+	d->message[strcspn(d->message, "\n")] = 0;
 	d->done = true;
-	d->ok = strcmp(d->said, "ready") == 0;
+	d->ok = strcmp(d->message, "ready") == 0;
 }
 
 void cli_daemons_wait(struct cli_daemon *d, size_t n, uint64_t ns)

@@ -149,7 +149,7 @@ static void *help(void *arg)
 
 	for (uint64_t turn = 0;; turn++) {
 		while (sem_wait(&k->todo) < 0)
-			; /* interrupted by CLI_POKE */
+			; /* interrupted by CLI_INTERRUPT_SIGNAL */
 		if (k->done)
 			return NULL;
 		host_do(k, &k->slots[turn % SLOTS]);
@@ -188,14 +188,14 @@ static void host_start(struct cli_copier *k, struct slot *t)
 	}
 }
 
-/* Passes CLI_POKE on to the second thread, whose system call may be the one that blocks. */
+/* Passes CLI_INTERRUPT_SIGNAL on to the second thread, whose system call may be the one that blocks. */
 static ssize_t host_wait(struct cli_copier *k, struct slot *t)
 {
 	while (k->seen <= t->turn) {
 		if (sem_wait(&k->ready) == 0)
 			k->seen++;
 		else if (k->progress->stop)
-			pthread_kill(k->helper, CLI_POKE);
+			pthread_kill(k->helper, CLI_INTERRUPT_SIGNAL);
 	}
 	return t->result;
 }

@@ -222,8 +222,8 @@ static int start(struct adding *a)
 		cli_daemons_wait(d, 1, CLI_START_NS);
 	if (!status && d->pidfd < 0 && !d->ok)
 		status = cli_error(a->c, "%s: %s; see %s", a->name,
-				   strncmp(d->said, "error: ", 7) == 0 ? d->said + 7 :
-									 "it did not start",
+				   strncmp(d->message, "error: ", 7) == 0 ? d->message + 7 :
+									    "it did not start",
 				   log);
 	cli_daemons_free(all, a->conf->n_targets);
 	return status;
@@ -378,11 +378,11 @@ static int add(struct adding *a)
 static int run_add_server(struct cli *c)
 {
 	struct adding a = { .c = c, .name = c->args[0] };
-	int status = cli_load_conf(c, &a.conf), turn;
+	int status = cli_load_conf(c, &a.conf), lock;
 
 	if (status)
 		return status;
-	turn = cli_lock_servers(a.conf);
+	lock = cli_lock_servers(a.conf);
 	conf_free(a.conf); /* the file may have changed while waiting for the lock */
 	status = cli_load_conf(c, &a.conf);
 	if (!status && c->opt[OPT_ADDRESS])
@@ -393,8 +393,8 @@ static int run_add_server(struct cli *c)
 		status = add(&a);
 	free(a.known);
 	conf_free(a.conf);
-	if (turn >= 0)
-		close(turn);
+	if (lock >= 0)
+		close(lock);
 	return status;
 }
 

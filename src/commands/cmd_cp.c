@@ -6,7 +6,7 @@
  * whether the servers have received everything; when it reaches the disk is up to them, as with
  * cp(1).
  *
- * Threads: those of crew.c; each handles one file or directory at a time (struct task) and has its
+ * Threads: those of tree_walk.c; each handles one file or directory at a time (struct task) and has its
  * own copier. On a terminal another thread computes the total size; until it is known, the progress
  * has no percentage.
  * Buffers: those of the copiers; copies within the file system go from server to server.
@@ -30,13 +30,13 @@ enum { OPT_RECURSIVE, OPT_JOBS };
 struct place {
 	bool inside;
 	char path[CLI_PATH_MAX];
-	char shown[CREW_SHOWN]; /* the path as messages show it */
+	char shown[TREE_SHOWN]; /* the path as messages show it */
 };
 
 struct job {
-	struct crew crew;
+	struct tree_walk walk;
 	struct cli_progress progress;
-	struct cli_copier *copiers[CREW_JOBS_MAX];
+	struct cli_copier *copiers[TREE_JOBS_MAX];
 	atomic_uint n_temps, n_still_open;
 };
 
@@ -60,7 +60,7 @@ struct task {
 };
 
 /* Files left open because a server does not answer: a source and a target per thread. */
-static struct sheaf_file *still_open[2 * CREW_JOBS_MAX];
+static struct sheaf_file *still_open[2 * TREE_JOBS_MAX];
 
 /* ---- places: the same few calls inside and on the host ---- */
 
@@ -107,14 +107,14 @@ static int place_child(struct place *out, const struct place *dir, const char *n
 static int place_stat(struct job *j, const struct place *p, struct stat *st)
 {
 	if (p->inside)
-		return sheaf_stat(j->crew.c->fs, p->path, st);
+		return sheaf_stat(j->walk.c->fs, p->path, st);
 	return stat(p->path, st) < 0 ? -errno : 0;
 }
 
 static int place_lstat(struct job *j, const struct place *p, struct stat *st)
 {
 	if (p->inside)
-		return sheaf_lstat(j->crew.c->fs, p->path, st);
+		return sheaf_lstat(j->walk.c->fs, p->path, st);
 	return lstat(p->path, st) < 0 ? -errno : 0;
 }
 
@@ -123,7 +123,7 @@ static int place_readlink(struct job *j, const struct place *p, char out[CLI_PAT
 	ssize_t n;
 
 	if (p->inside)
-		return cli_read_link(j->crew.c, p->path, out);
+		return cli_read_link(j->walk.c, p->path, out);
 	n = readlink(p->path, out, CLI_PATH_MAX - 1);
 	if (n < 0)
 		return -errno;
@@ -134,7 +134,7 @@ static int place_readlink(struct job *j, const struct place *p, char out[CLI_PAT
 static int place_symlink(struct job *j, const char *target, const struct place *p)
 {
 	if (p->inside)
-		return sheaf_symlink(j->crew.c->fs, target, p->path);
+		return sheaf_symlink(j->walk.c->fs, target, p->path);
 	return symlink(target, p->path) < 0 ? -errno : 0;
 }
 
@@ -147,7 +147,7 @@ static int host_chmod(int r)
 static int place_chmod(struct job *j, const struct place *p, mode_t mode)
 {
 	if (p->inside)
-		return sheaf_chmod(j->crew.c->fs, p->path, mode);
+		return sheaf_chmod(j->walk.c->fs, p->path, mode);
 	return host_chmod(chmod(p->path, mode));
 }
 
@@ -157,7 +157,7 @@ static int place_mkdir(struct job *j, const struct place *p, mode_t mode)
 	int r;
 
 	if (p->inside)
-		return sheaf_mkdir(j->crew.c->fs, p->path, mode);
+		return sheaf_mkdir(j->walk.c->fs, p->path, mode);
 	if (mkdir(p->path, mode) < 0)
 		return -errno;
 	r = place_chmod(j, p, mode);
@@ -169,7 +169,7 @@ static int place_mkdir(struct job *j, const struct place *p, mode_t mode)
 static int place_rename(struct job *j, const struct place *from, const struct place *to)
 {
 	if (to->inside)
-		return sheaf_rename(j->crew.c->fs, from->path, to->path);
+		return sheaf_rename(j->walk.c->fs, from->path, to->path);
 	return rename(from->path, to->path) < 0 ? -errno : 0;
 }
 
@@ -196,9 +196,9 @@ static void place_remove(struct job *j, const struct place *p)
 	if (!p->inside)
 		r = unlink(p->path) < 0 ? -errno : 0;
 	else
-		r = remove_inside(j->crew.c->fs, p->path);
+		r = remove_inside(j->walk.c->fs, p->path);
 	if (r && r != -ENOENT)
-		crew_left(&j->crew, r);
+		tree_count_left(&j->walk, r);
 }
 
 static int place_open(struct job *j, const struct place *p, int flags, mode_t mode,
@@ -206,7 +206,7 @@ static int place_open(struct job *j, const struct place *p, int flags, mode_t mo
 {
 	s->f = NULL;
 	if (p->inside)
-		return sheaf_open(j->crew.c->fs, p->path, flags, mode, NULL, &s->f);
+		return sheaf_open(j->walk.c->fs, p->path, flags, mode, NULL, &s->f);
 	s->fd = open(p->path, flags | O_CLOEXEC, mode);
 	return s->fd < 0 ? -errno : 0;
 }
@@ -217,7 +217,7 @@ static int place_close(struct job *j, struct cli_stream *s)
 {
 	if (!s->f)
 		return close(s->fd) < 0 ? -errno : 0;
-	if (!crew_lost(&j->crew))
+	if (!tree_server_lost(&j->walk))
 		return sheaf_close(s->f);
 	still_open[j->n_still_open++ % ARRAY_LEN(still_open)] = s->f;
 	return -ETIMEDOUT;
@@ -230,11 +230,11 @@ static const struct place *blamed(const struct task *t)
 	return t->blame == SOURCE ? &t->src : &t->dst;
 }
 
-/* Stops the crew if err means "no answer". Must precede closing and removing files. */
+/* Stops the walk if err means "no answer". Must precede closing and removing files. */
 static void check(struct task *t, int err)
 {
 	if (err && blamed(t)->inside)
-		crew_check(&t->j->crew, blamed(t)->shown, err);
+		tree_check(&t->j->walk, blamed(t)->shown, err);
 }
 
 static int task_fail(struct task *t, int err)
@@ -244,8 +244,8 @@ static int task_fail(struct task *t, int err)
 	bool alone = !in->dir.parent && !in->into; /* the target is this one file */
 
 	if (t->blame == TARGET_DIR && !alone)
-		return crew_fail_dir(&t->j->crew, &in->dir, in->dst.shown, !p->inside, err);
-	return crew_fail(&t->j->crew, p->shown, !p->inside, err);
+		return tree_fail_dir(&t->j->walk, &in->dir, in->dst.shown, !p->inside, err);
+	return tree_fail(&t->j->walk, p->shown, !p->inside, err);
 }
 
 static int blame(struct task *t, int whose, int err)
@@ -317,7 +317,7 @@ static int end_target(struct task *t, struct cli_stream *to, int r)
 	int r2 = place_close(t->j, to);
 
 	if (t->dst.inside)
-		crew_check(&t->j->crew, t->dst.shown, r2);
+		tree_check(&t->j->walk, t->dst.shown, r2);
 	if (!r && r2)
 		t->blame = TARGET;
 	return r ? r : r2;
@@ -391,7 +391,7 @@ static int copy_straight(struct task *t, struct cli_stream *from)
 static int step_link(struct job *j, struct place *dst)
 {
 	char target[CLI_PATH_MAX], dir[CLI_PATH_MAX];
-	int r = cli_read_link(j->crew.c, dst->path, target);
+	int r = cli_read_link(j->walk.c, dst->path, target);
 
 	if (r)
 		return r;
@@ -435,7 +435,7 @@ static int look_at_target(struct task *t, bool *straight, bool *elsewhere)
 	if (r)
 		return blame(t, TARGET, r);
 	if (t->src.inside && t->dst.inside && old.st_ino == t->st.st_ino)
-		return crew_error(&t->j->crew, "%s and %s are the same file", t->src.shown,
+		return tree_error(&t->j->walk, "%s and %s are the same file", t->src.shown,
 				  t->dst.shown);
 	*straight = !S_ISREG(old.st_mode);
 	r = *straight ? 0 : resolve_link(t->j, &t->dst);
@@ -496,7 +496,7 @@ static int copy_dir(struct task *t)
 	int r;
 
 	if (!d)
-		return crew_error(&j->crew, "out of memory");
+		return tree_error(&j->walk, "out of memory");
 	d->mode = t->st.st_mode & 0777;
 	r = place_mkdir(j, &t->dst, d->mode | 0700);
 	d->made = r == 0;
@@ -512,22 +512,22 @@ static int copy_dir(struct task *t)
 	}
 	d->src = t->src;
 	d->dst = t->dst;
-	r = t->src.inside ? cli_names_inside(j->crew.c, t->src.path, false, &d->dir.names) :
+	r = t->src.inside ? cli_names_inside(j->walk.c, t->src.path, false, &d->dir.names) :
 			    cli_names_host(t->src.path, &d->dir.names);
 	d->dir.skip = r != 0;
-	crew_enter(&j->crew, &t->in->dir, &d->dir);
+	tree_enter(&j->walk, &t->in->dir, &d->dir);
 	return blame(t, SOURCE, r);
 }
 
-static int leave(struct crew *w, struct cli_dir *dir)
+static int leave(struct tree_walk *w, struct cli_dir *dir)
 {
 	struct filling *d = container_of(dir, struct filling, dir);
-	struct job *j = container_of(w, struct job, crew);
+	struct job *j = container_of(w, struct job, walk);
 	int r = 0, status;
 
-	if (d->made && d->mode != (d->mode | 0700) && !crew_lost(w))
+	if (d->made && d->mode != (d->mode | 0700) && !tree_server_lost(w))
 		r = place_chmod(j, &d->dst, d->mode);
-	status = r ? crew_fail(w, d->dst.shown, !d->dst.inside, r) : CLI_OK;
+	status = r ? tree_fail(w, d->dst.shown, !d->dst.inside, r) : CLI_OK;
 	free(d);
 	return status;
 }
@@ -535,7 +535,7 @@ static int leave(struct crew *w, struct cli_dir *dir)
 /* With -r symbolic links are copied as links, without it they are followed. */
 static int copy_any(struct task *t)
 {
-	struct crew *w = &t->j->crew;
+	struct tree_walk *w = &t->j->walk;
 	bool recursive = w->c->opt[OPT_RECURSIVE], top = !t->in->dir.parent;
 	int r = recursive ? place_lstat(t->j, &t->src, &t->st) : place_stat(t->j, &t->src, &t->st);
 
@@ -544,13 +544,13 @@ static int copy_any(struct task *t)
 	if (S_ISLNK(t->st.st_mode))
 		return copy_link(t);
 	if (S_ISDIR(t->st.st_mode) && !recursive)
-		return crew_error(w,
+		return tree_error(w,
 				  "%s: it is a directory; 'sheaf cp -r' copies it and all it holds",
 				  t->src.shown);
 	if (S_ISDIR(t->st.st_mode))
 		return copy_dir(t);
 	if (!top && !S_ISREG(t->st.st_mode))
-		return crew_error(w, "%s: skipped, a %s", t->src.shown,
+		return tree_error(w, "%s: skipped, a %s", t->src.shown,
 				  cli_type_name(t->st.st_mode));
 	return copy_file(t);
 }
@@ -576,7 +576,7 @@ static int parse_arg(const char *arg, struct place *src, char name[CLI_PATH_MAX]
 
 static int copy_arg(struct task *t, const char *arg)
 {
-	struct crew *w = &t->j->crew;
+	struct tree_walk *w = &t->j->walk;
 	char name[CLI_PATH_MAX];
 	int r;
 
@@ -585,17 +585,18 @@ static int copy_arg(struct task *t, const char *arg)
 	if (!r && t->in->into && name[0]) /* the root has no name: copy its contents */
 		r = place_child(&t->dst, &t->in->dst, name);
 	if (r)
-		return crew_fail(w, t->src.shown, !t->src.inside, r);
+		return tree_fail(w, t->src.shown, !t->src.inside, r);
 	if (t->src.inside && t->dst.inside && cli_beneath(t->src.path, t->dst.path) &&
 	    strcmp(t->src.path, t->dst.path) && cli_is_dir(w->c, t->src.path) > 0)
-		return crew_error(w, "%s: cannot be copied into itself, %s", t->src.shown,
+		return tree_error(w, "%s: cannot be copied into itself, %s", t->src.shown,
 				  t->dst.shown);
 	return copy_any(t);
 }
 
-static int child(struct crew *w, unsigned worker, struct cli_dir *dir, const struct cli_name *n)
+static int child(struct tree_walk *w, unsigned worker, struct cli_dir *dir,
+		 const struct cli_name *n)
 {
-	struct task t = { .j = container_of(w, struct job, crew),
+	struct task t = { .j = container_of(w, struct job, walk),
 			  .worker = worker,
 			  .in = container_of(dir, struct filling, dir) };
 	int r;
@@ -606,14 +607,14 @@ static int child(struct crew *w, unsigned worker, struct cli_dir *dir, const str
 	if (!r)
 		r = place_child(&t.dst, &t.in->dst, n->name);
 	if (r)
-		return crew_fail(w, t.in->src.shown, !t.in->src.inside, r);
+		return tree_fail(w, t.in->src.shown, !t.in->src.inside, r);
 	return copy_any(&t);
 }
 
 /* Finds the target, and whether it is a directory. */
 static int find_target(struct job *j, struct filling *top)
 {
-	struct cli *c = j->crew.c;
+	struct cli *c = j->walk.c;
 	const char *last = c->args[c->n_args - 1];
 	struct place *dst = &top->dst;
 	struct stat st = { 0 };
@@ -666,7 +667,7 @@ static void measure_dir(struct job *j, const struct place *dir, uint64_t *total)
 {
 	struct cli_names names;
 	struct place *child = malloc(sizeof(*child));
-	int r = dir->inside ? cli_names_inside(j->crew.c, dir->path, true, &names) :
+	int r = dir->inside ? cli_names_inside(j->walk.c, dir->path, true, &names) :
 			      cli_names_host(dir->path, &names);
 
 	for (size_t i = 0; child && !r && i < names.n && !j->progress.stop; i++) {
@@ -684,7 +685,7 @@ static void measure(struct job *j, const struct place *p, struct stat *st, uint6
 {
 	if (S_ISREG(st->st_mode))
 		*total += (uint64_t)st->st_size;
-	else if (S_ISDIR(st->st_mode) && j->crew.c->opt[OPT_RECURSIVE])
+	else if (S_ISDIR(st->st_mode) && j->walk.c->opt[OPT_RECURSIVE])
 		measure_dir(j, p, total);
 }
 
@@ -692,7 +693,7 @@ static void measure(struct job *j, const struct place *p, struct stat *st, uint6
 static void *measure_all(void *arg)
 {
 	struct job *j = arg;
-	struct cli *c = j->crew.c;
+	struct cli *c = j->walk.c;
 	struct place src;
 	struct stat st;
 	uint64_t total = 0;
@@ -707,7 +708,7 @@ static void *measure_all(void *arg)
 
 static int check_args(struct job *j)
 {
-	struct cli *c = j->crew.c;
+	struct cli *c = j->walk.c;
 	const char *last = c->args[c->n_args - 1];
 
 	for (int i = 0; i + 1 < c->n_args; i++)
@@ -717,7 +718,7 @@ static int check_args(struct job *j)
 	for (int i = 0; i < c->n_args; i++)
 		if (!c->args[i][0])
 			return cli_usage(c, "an empty name");
-	if (crew_set_jobs(&j->crew, c->opt[OPT_JOBS]))
+	if (tree_set_jobs(&j->walk, c->opt[OPT_JOBS]))
 		return CLI_USAGE;
 	return CLI_OK;
 }
@@ -725,12 +726,12 @@ static int check_args(struct job *j)
 static int copy_all(struct job *j)
 {
 	struct filling *top = calloc(1, sizeof(*top));
-	struct cli *c = j->crew.c;
+	struct cli *c = j->walk.c;
 	pthread_t measurer;
 	bool measured;
 	int status;
 
-	if (!top || crew_args(&top->dir, c->args, c->n_args - 1))
+	if (!top || tree_args(&top->dir, c->args, c->n_args - 1))
 		status = cli_error(c, "out of memory");
 	else
 		status = find_target(j, top);
@@ -741,9 +742,9 @@ static int copy_all(struct job *j)
 		return status;
 	}
 	if (c->n_args > 2 && names_twice(c))
-		j->crew.jobs = 1;
+		j->walk.jobs = 1;
 	measured = j->progress.draw && pthread_create(&measurer, NULL, measure_all, j) == 0;
-	status = crew_run(&j->crew, &top->dir);
+	status = tree_run(&j->walk, &top->dir);
 	j->progress.stop = true;
 	if (measured)
 		pthread_join(measurer, NULL);
@@ -752,19 +753,19 @@ static int copy_all(struct job *j)
 
 static int run_cp(struct cli *c)
 {
-	struct job j = { .crew = { .c = c, .child = child, .leave = leave } };
+	struct job j = { .walk = { .c = c, .child = child, .leave = leave } };
 	int status = check_args(&j);
 
 	if (status)
 		return status;
-	j.crew.progress = &j.progress;
+	j.walk.progress = &j.progress;
 	j.progress.draw = isatty(STDERR_FILENO);
 	status = cli_connect(c);
 	if (!status) {
 		cli_catch_signals();
 		status = copy_all(&j);
 	}
-	for (unsigned i = 0; i < CREW_JOBS_MAX; i++)
+	for (unsigned i = 0; i < TREE_JOBS_MAX; i++)
 		cli_copier_free(j.copiers[i]);
 	return status;
 }

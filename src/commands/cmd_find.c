@@ -1,7 +1,7 @@
 /* sheaf find: lists files that have data on given servers, which may be down, or files that lost
  * data (find_damaged.c).
  *
- * A crew walks the tree; only metadata servers are asked. Threads: those of crew.c; results are
+ * A crew walks the tree; only metadata servers are asked. Threads: those of tree_walk.c; results are
  * printed or collected under a lock. */
 #include <json-c/json.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 enum { OPT_ON, OPT_DAMAGED, OPT_JSON, OPT_JOBS };
 
 struct search {
-	struct crew crew;
+	struct tree_walk walk;
 	pthread_mutex_t lock; /* guards the fields below */
 	struct json_object *files; /* NULL: text output */
 	struct sheaf_server *servers;
@@ -28,14 +28,14 @@ struct place {
 	char path[CLI_PATH_MAX];
 };
 
-static int leave(struct crew *w, struct cli_dir *d)
+static int leave(struct tree_walk *w, struct cli_dir *d)
 {
 	(void)w;
 	free(container_of(d, struct place, dir));
 	return CLI_OK;
 }
 
-static int enter(struct crew *w, struct cli_dir *in, const char *path)
+static int enter(struct tree_walk *w, struct cli_dir *in, const char *path)
 {
 	struct place *p = calloc(1, sizeof(*p));
 	int r = p ? cli_names_inside(w->c, path, false, &p->dir.names) : -ENOMEM;
@@ -44,10 +44,10 @@ static int enter(struct crew *w, struct cli_dir *in, const char *path)
 		if (p)
 			cli_names_free(&p->dir.names);
 		free(p);
-		return r == -ENOENT ? CLI_OK : crew_fail(w, path, false, r);
+		return r == -ENOENT ? CLI_OK : tree_fail(w, path, false, r);
 	}
 	strcpy(p->path, path);
-	crew_enter(w, in, &p->dir);
+	tree_enter(w, in, &p->dir);
 	return CLI_OK;
 }
 
@@ -89,7 +89,7 @@ static struct json_object *file_json(const struct search *f, const char *path,
 /* Is the inode's metadata server up? If not, the name is counted and skipped without waiting. */
 static bool is_kept(struct search *f, uint64_t ino)
 {
-	int keeper = sheaf_keeper(f->crew.c->fs, ino);
+	int keeper = sheaf_keeper(f->walk.c->fs, ino);
 
 	if (keeper >= f->n_servers || f->servers[keeper].up)
 		return true;
@@ -99,16 +99,16 @@ static bool is_kept(struct search *f, uint64_t ino)
 	return false;
 }
 
-static int look(struct crew *w, const char *path, struct sheaf_handle h)
+static int look(struct tree_walk *w, const char *path, struct sheaf_handle h)
 {
-	struct search *f = container_of(w, struct search, crew);
+	struct search *f = container_of(w, struct search, walk);
 	struct sheaf_layout_info l = { .size = sizeof(l) };
 	int r = sheaf_h_layout(w->c->fs, NULL, h, &l);
 
 	if (r == -ENOENT || r == -ESTALE) /* removed meanwhile */
 		return CLI_OK;
 	if (r)
-		return crew_fail(w, path, false, r);
+		return tree_fail(w, path, false, r);
 	if (!is_on(f, &l))
 		return CLI_OK;
 	pthread_mutex_lock(&f->lock);
@@ -122,7 +122,7 @@ static int look(struct crew *w, const char *path, struct sheaf_handle h)
 	return CLI_OK;
 }
 
-static int look_arg(struct crew *w, struct cli_dir *top, const char *arg)
+static int look_arg(struct tree_walk *w, struct cli_dir *top, const char *arg)
 {
 	struct sheaf_handle h;
 	char path[CLI_PATH_MAX];
@@ -134,10 +134,10 @@ static int look_arg(struct crew *w, struct cli_dir *top, const char *arg)
 		return enter(w, top, path);
 	if (!r)
 		r = sheaf_h_lookup(w->c->fs, NULL, sheaf_root(w->c->fs), path, &h, NULL);
-	return r ? crew_fail(w, arg, false, r) : look(w, path, h);
+	return r ? tree_fail(w, arg, false, r) : look(w, path, h);
 }
 
-static int child(struct crew *w, unsigned worker, struct cli_dir *d, const struct cli_name *n)
+static int child(struct tree_walk *w, unsigned worker, struct cli_dir *d, const struct cli_name *n)
 {
 	struct place *in = container_of(d, struct place, dir);
 	char path[CLI_PATH_MAX];
@@ -148,10 +148,10 @@ static int child(struct crew *w, unsigned worker, struct cli_dir *d, const struc
 		return look_arg(w, d, n->name);
 	r = cli_join(path, in->path, n->name);
 	if (r)
-		return crew_fail(w, in->path, false, r);
+		return tree_fail(w, in->path, false, r);
 	if (!S_ISDIR(n->type) && !S_ISREG(n->type))
 		return CLI_OK;
-	if (!is_kept(container_of(w, struct search, crew), n->ino))
+	if (!is_kept(container_of(w, struct search, walk), n->ino))
 		return CLI_FAILED;
 	if (S_ISDIR(n->type))
 		return enter(w, d, path);
@@ -201,7 +201,7 @@ static int walk(struct search *f, struct cli *c)
 	struct place *top = calloc(1, sizeof(*top));
 	int status;
 
-	if (!top || crew_args(&top->dir, c->n_args ? c->args : whole, c->n_args ? c->n_args : 1)) {
+	if (!top || tree_args(&top->dir, c->n_args ? c->args : whole, c->n_args ? c->n_args : 1)) {
 		if (top)
 			cli_names_free(&top->dir.names);
 		free(top);
@@ -210,7 +210,7 @@ static int walk(struct search *f, struct cli *c)
 	if (c->opt[OPT_JSON])
 		f->files = json_object_new_array();
 	cli_catch_signals();
-	status = crew_run(&f->crew, &top->dir);
+	status = tree_run(&f->walk, &top->dir);
 	if (f->files)
 		print_json(f);
 	for (int i = 0; i < f->n_servers; i++)
@@ -226,7 +226,7 @@ static int walk(struct search *f, struct cli *c)
 static int run_find(struct cli *c)
 {
 	struct cli_progress quiet = { 0 };
-	struct search f = { .crew = {
+	struct search f = { .walk = {
 				    .c = c, .progress = &quiet, .child = child, .leave = leave } };
 	int status;
 
@@ -236,7 +236,7 @@ static int run_find(struct cli *c)
 		return check_find_damaged(c, c->opt[OPT_JSON]);
 	if (!c->n_many)
 		return cli_usage(c, "--on SERVER or --damaged is missing");
-	if (crew_set_jobs(&f.crew, c->opt[OPT_JOBS]))
+	if (tree_set_jobs(&f.walk, c->opt[OPT_JOBS]))
 		return CLI_USAGE;
 	if (cli_connect(c))
 		return CLI_FAILED;

@@ -103,11 +103,11 @@ static int run_restore(struct cli *c)
 	struct sheaf_backup b = { .size = sizeof(b) };
 	struct cli_daemon *d = NULL;
 	struct conf *conf;
-	int status = cli_load_conf(c, &conf), turn, r;
+	int status = cli_load_conf(c, &conf), lock, r;
 
 	if (status)
 		return status;
-	turn = cli_lock_servers(conf);
+	lock = cli_lock_servers(conf);
 	r = sheaf_backup_check(c->args[0], &b);
 	if (r)
 		status = cli_error(c, "%s", sheaf_why()[0] ? sheaf_why() : sheaf_strerror(r));
@@ -117,8 +117,8 @@ static int run_restore(struct cli *c)
 		status = restore_chosen(c, conf, d, &b);
 	cli_daemons_free(d, conf->n_targets);
 	conf_free(conf);
-	if (turn >= 0)
-		close(turn);
+	if (lock >= 0)
+		close(lock);
 	return status;
 }
 

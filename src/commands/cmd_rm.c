@@ -1,6 +1,6 @@
 /* sheaf rm: removes files, and directories with their contents, several at a time.
  *
- * Threads: those of crew.c; a directory is removed after its contents. Errors: one line each; a
+ * Threads: those of tree_walk.c; a directory is removed after its contents. Errors: one line each; a
  * directory in which nothing can be removed is reported once. */
 #include <stdlib.h>
 
@@ -15,18 +15,18 @@ struct emptying {
 };
 
 /* A name that is gone already is no error. */
-static int gone_is_fine(struct crew *w, const char *path, int r)
+static int gone_is_fine(struct tree_walk *w, const char *path, int r)
 {
-	return r == 0 || r == -ENOENT ? CLI_OK : crew_fail(w, path, false, r);
+	return r == 0 || r == -ENOENT ? CLI_OK : tree_fail(w, path, false, r);
 }
 
-static int enter(struct crew *w, struct emptying *in, const char *path)
+static int enter(struct tree_walk *w, struct emptying *in, const char *path)
 {
 	struct emptying *d = calloc(1, sizeof(*d));
 	int r;
 
 	if (!d)
-		return crew_error(w, "out of memory");
+		return tree_error(w, "out of memory");
 	snprintf(d->path, sizeof(d->path), "%s", path);
 	r = cli_names_inside(w->c, path, false, &d->dir.names);
 	if (r) {
@@ -34,11 +34,11 @@ static int enter(struct crew *w, struct emptying *in, const char *path)
 		free(d);
 		return gone_is_fine(w, path, r);
 	}
-	crew_enter(w, &in->dir, &d->dir);
+	tree_enter(w, &in->dir, &d->dir);
 	return CLI_OK;
 }
 
-static int leave(struct crew *w, struct cli_dir *dir)
+static int leave(struct tree_walk *w, struct cli_dir *dir)
 {
 	struct emptying *d = container_of(dir, struct emptying, dir);
 	int status = CLI_OK;
@@ -51,7 +51,7 @@ static int leave(struct crew *w, struct cli_dir *dir)
 	return status;
 }
 
-static int remove_arg(struct crew *w, struct emptying *in, const char *arg)
+static int remove_arg(struct tree_walk *w, struct emptying *in, const char *arg)
 {
 	char path[CLI_PATH_MAX];
 	struct stat st = { 0 };
@@ -59,25 +59,26 @@ static int remove_arg(struct crew *w, struct emptying *in, const char *arg)
 	int r = cli_inside_path(arg, path);
 
 	if (r)
-		return crew_fail(w, arg, false, r);
+		return tree_fail(w, arg, false, r);
 	if (strcmp(path, "/") == 0)
-		return crew_error(w, "/: the root cannot be removed; name what is in it");
+		return tree_error(w, "/: the root cannot be removed; name what is in it");
 	r = sheaf_lstat(w->c->fs, path, &st); /* remove a symbolic link, not its target */
 	dir = !r && S_ISDIR(st.st_mode);
 	if (dir && w->c->opt[OPT_RECURSIVE])
 		return enter(w, in, path);
 	if (dir)
-		return crew_error(
+		return tree_error(
 			w, "%s: it is a directory; 'sheaf rm -r' removes it and all it holds",
 			path);
 	if (r == 0)
 		r = sheaf_unlink(w->c->fs, path);
 	if (r == -ENOENT && w->c->opt[OPT_FORCE])
 		return CLI_OK;
-	return r ? crew_fail(w, path, false, r) : CLI_OK;
+	return r ? tree_fail(w, path, false, r) : CLI_OK;
 }
 
-static int child(struct crew *w, unsigned worker, struct cli_dir *dir, const struct cli_name *n)
+static int child(struct tree_walk *w, unsigned worker, struct cli_dir *dir,
+		 const struct cli_name *n)
 {
 	struct emptying *in = container_of(dir, struct emptying, dir);
 	char path[CLI_PATH_MAX];
@@ -88,34 +89,34 @@ static int child(struct crew *w, unsigned worker, struct cli_dir *dir, const str
 		return remove_arg(w, in, n->name);
 	r = cli_join(path, in->path, n->name);
 	if (r)
-		return crew_fail(w, in->path, false, r);
+		return tree_fail(w, in->path, false, r);
 	if (S_ISDIR(n->type))
 		return enter(w, in, path);
 	r = sheaf_unlink(w->c->fs, path);
 	if (r != -EACCES)
 		return gone_is_fine(w, path, r);
-	return crew_fail_dir(w, dir, in->path, false, r);
+	return tree_fail_dir(w, dir, in->path, false, r);
 }
 
 static int run_rm(struct cli *c)
 {
 	struct cli_progress quiet = { 0 };
-	struct crew w = { .c = c, .progress = &quiet, .child = child, .leave = leave };
+	struct tree_walk w = { .c = c, .progress = &quiet, .child = child, .leave = leave };
 	struct emptying *top;
 
-	if (crew_set_jobs(&w, c->opt[OPT_JOBS]))
+	if (tree_set_jobs(&w, c->opt[OPT_JOBS]))
 		return CLI_USAGE;
 	if (cli_connect(c))
 		return CLI_FAILED;
 	top = calloc(1, sizeof(*top));
-	if (!top || crew_args(&top->dir, c->args, c->n_args)) {
+	if (!top || tree_args(&top->dir, c->args, c->n_args)) {
 		if (top)
 			cli_names_free(&top->dir.names);
 		free(top);
 		return cli_error(c, "out of memory");
 	}
 	cli_catch_signals();
-	return crew_run(&w, &top->dir);
+	return tree_run(&w, &top->dir);
 }
 
 const struct cli_command cmd_rm = {

@@ -18,7 +18,7 @@ static bool is_foreign(struct cli_daemon *d)
 		return false;
 	pw = getpwuid(st.st_uid);
 	snprintf(
-		d->said, sizeof(d->said),
+		d->message, sizeof(d->message),
 		"error: this user may not write the storage directory; start as its owner (%.100s)",
 		pw ? pw->pw_name : "a user without a name on this host");
 	return true;
@@ -31,7 +31,7 @@ static int count_alike(const struct cli_daemon *d, size_t n, size_t i)
 
 	for (size_t k = 0; k < n; k++) {
 		if (k == i || !d[k].here || !d[k].done || d[k].ok ||
-		    strcmp(d[k].said, d[i].said) != 0)
+		    strcmp(d[k].message, d[i].message) != 0)
 			continue;
 		if (k < i)
 			return -1;
@@ -55,13 +55,13 @@ static int report(struct cli *c, const struct cli_daemon *all, size_t n, size_t 
 	if (!d->done)
 		return cli_error(c, "%s: not ready after %u s (pid %d); see %s", name,
 				 (unsigned)(CLI_START_NS / NSEC_PER_SEC), d->pid, log);
-	if (strncmp(d->said, "error: ", 7) != 0)
+	if (strncmp(d->message, "error: ", 7) != 0)
 		return cli_error(c, "%s: it ended before it was ready; see %s", name, log);
 	same = count_alike(all, n, i);
 	if (same > 0)
 		snprintf(others, sizeof(others), " and %d more", same);
 	if (same >= 0)
-		cli_error(c, "%s%s: %s", name, others, d->said + 7);
+		cli_error(c, "%s%s: %s", name, others, d->message + 7);
 	return CLI_FAILED;
 }
 
@@ -93,11 +93,11 @@ static int run_start(struct cli *c)
 	size_t n_here = 0, n_running = 0;
 	struct cli_daemon *d;
 	struct conf *conf;
-	int status = cli_load_conf(c, &conf), turn;
+	int status = cli_load_conf(c, &conf), lock;
 
 	if (status)
 		return status;
-	turn = cli_lock_servers(conf);
+	lock = cli_lock_servers(conf);
 	d = cli_daemons_find(conf);
 	for (uint32_t i = 0; d && i < conf->n_targets; i++) {
 		n_here += d[i].here;
@@ -118,8 +118,8 @@ static int run_start(struct cli *c)
 		status |= check_running(c, d, conf->n_targets);
 	cli_daemons_free(d, conf->n_targets);
 	conf_free(conf);
-	if (turn >= 0)
-		close(turn);
+	if (lock >= 0)
+		close(lock);
 	return status;
 }
 

@@ -20,7 +20,7 @@
 enum { OPT_JSON, OPT_WATCH };
 
 /* A sample of all servers and, with --watch, the sample before it. */
-struct look {
+struct sample {
 	const char *conf;
 	bool asked; /* false: the servers' state is unknown */
 	bool watch;
@@ -35,7 +35,7 @@ struct look {
 
 /* Must a server's storage be compared with the map? Only when all metadata servers are up: the
  * request must not wait for one that is down. */
-static bool must_compare(const struct look *l)
+static bool must_compare(const struct sample *l)
 {
 	bool must = false;
 
@@ -50,7 +50,7 @@ static bool must_compare(const struct look *l)
 	return must;
 }
 
-static void compare_storage(struct cli *c, struct look *l)
+static void compare_storage(struct cli *c, struct sample *l)
 {
 	struct sheaf_server *known;
 	int n;
@@ -76,7 +76,7 @@ struct rates { /* per second, since the previous sample */
 };
 
 /* False: the rates are not known. */
-static bool find_rates(const struct look *l, int i, struct rates *out)
+static bool find_rates(const struct sample *l, int i, struct rates *out)
 {
 	const struct sheaf_server *now = &l->now[i], *old = &l->before[i];
 	uint64_t n = now->requests - old->requests;
@@ -91,7 +91,7 @@ static bool find_rates(const struct look *l, int i, struct rates *out)
 	return true;
 }
 
-static int count_up(const struct look *l)
+static int count_up(const struct sample *l)
 {
 	int up = 0;
 
@@ -148,7 +148,7 @@ static struct json_object *server_json(const struct sheaf_server *s)
 	return o;
 }
 
-static void add_rates_json(struct json_object *s, const struct look *l, int i)
+static void add_rates_json(struct json_object *s, const struct sample *l, int i)
 {
 	struct rates r;
 	bool known = find_rates(l, i, &r);
@@ -162,7 +162,7 @@ static void add_rates_json(struct json_object *s, const struct look *l, int i)
 }
 
 /* With --watch each sample is one line. */
-static void print_json(const struct look *l)
+static void print_json(const struct sample *l)
 {
 	struct json_object *o = json_object_new_object(), *list = json_object_new_array(), *s;
 	int form = l->watch ? JSON_C_TO_STRING_PLAIN : JSON_C_TO_STRING_PRETTY;
@@ -181,7 +181,7 @@ static void print_json(const struct look *l)
 	cli_json_print(o, form);
 }
 
-static void add_rates(struct cli_table *t, const struct look *l, int i)
+static void add_rates(struct cli_table *t, const struct sample *l, int i)
 {
 	char read[40], written[40];
 	struct rates r;
@@ -200,7 +200,7 @@ static void add_rates(struct cli_table *t, const struct look *l, int i)
 	cli_table_add(t, "%s", written);
 }
 
-static void add_row(struct cli_table *t, const struct look *l, int i)
+static void add_row(struct cli_table *t, const struct sample *l, int i)
 {
 	static const char *const roles[] = { "-", "meta", "data", "meta,data" };
 	const struct sheaf_server *s = &l->now[i];
@@ -234,7 +234,7 @@ static void add_row(struct cli_table *t, const struct look *l, int i)
 	add_rates(t, l, i);
 }
 
-static int print_table(const struct look *l, FILE *f)
+static int print_table(const struct sample *l, FILE *f)
 {
 	static const char *const heads[] = { "SERVER",	"ADDRESS", "STATE",	">PID",	    "ROLES",
 					     ">UPTIME", ">MEMORY", ">REQUESTS", ">CLIENTS", ">FREE",
@@ -269,7 +269,7 @@ static void paint(const char *text)
 }
 
 /* Prints one sample: the time, the number of servers up, the table. 0 or -ENOMEM. */
-static int print_block(const struct look *l, bool terminal)
+static int print_block(const struct sample *l, bool terminal)
 {
 	time_t now = time(NULL);
 	char date[64] = "", *text = NULL;
@@ -315,7 +315,7 @@ static bool sleep_until(uint64_t end)
 	return !cli_signal && r <= 0;
 }
 
-static void look_again(struct cli *c, struct look *l)
+static void sample_again(struct cli *c, struct sample *l)
 {
 	struct sheaf_server *old = l->before;
 
@@ -326,7 +326,7 @@ static void look_again(struct cli *c, struct look *l)
 }
 
 /* Runs until SIGINT (exit status 0), another signal, or until the reader of stdout is gone. */
-static int watch(struct cli *c, struct look *l, uint64_t interval)
+static int watch(struct cli *c, struct sample *l, uint64_t interval)
 {
 	static char buffer[64 * KIB]; /* each sample is written in one piece */
 	bool terminal = isatty(STDOUT_FILENO);
@@ -337,7 +337,7 @@ static int watch(struct cli *c, struct look *l, uint64_t interval)
 	cli_catch_signals();
 	do {
 		start = time_now();
-		look_again(c, l);
+		sample_again(c, l);
 		if (c->opt[OPT_JSON])
 			print_json(l);
 		else
@@ -369,7 +369,7 @@ static void servers_from_conf(const struct conf *conf, struct sheaf_server *s)
 }
 
 /* Takes and prints one sample. */
-static int show(struct cli *c, struct look *l)
+static int show(struct cli *c, struct sample *l)
 {
 	int up, status = CLI_OK;
 
@@ -413,7 +413,7 @@ static int take_interval(struct cli *c, uint64_t *ns)
 }
 
 /* Connects if possible, counts the servers, and samples them; conf is NULL for local:DIR. */
-static int look_at(struct cli *c, const struct conf *conf, struct look *l, uint64_t interval)
+static int look_at(struct cli *c, const struct conf *conf, struct sample *l, uint64_t interval)
 {
 	int status = cli_connect(c);
 
@@ -433,7 +433,7 @@ static int look_at(struct cli *c, const struct conf *conf, struct look *l, uint6
 static int run_status(struct cli *c)
 {
 	char err[CLI_PATH_MAX + 512], path[CLI_PATH_MAX];
-	struct look l = { .watch = c->opt[OPT_WATCH] != NULL };
+	struct sample l = { .watch = c->opt[OPT_WATCH] != NULL };
 	struct conf *conf = NULL;
 	uint64_t interval = 0;
 	int status = take_interval(c, &interval);

@@ -180,7 +180,7 @@ static void a_cancelled_copy_ends_without_a_reader(void)
 	for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
 		begin_stuck(&y, sizes[i], &fd);
 		y.progress.stop = true;
-		CHECK(WITHIN(PATIENCE_S, pthread_kill(y.thread, CLI_POKE) || y.done));
+		CHECK(WITHIN(PATIENCE_S, pthread_kill(y.thread, CLI_INTERRUPT_SIGNAL) || y.done));
 		end_stuck(&y);
 		CHECK_EQ(y.result, -EINTR);
 		close(fd);
@@ -216,7 +216,7 @@ static void begin(void)
 {
 	struct sigaction sa = { .sa_handler = on_poke };
 
-	CHECK_EQ(sigaction(CLI_POKE, &sa, NULL), 0);
+	CHECK_EQ(sigaction(CLI_INTERRUPT_SIGNAL, &sa, NULL), 0);
 	signal(SIGPIPE, SIG_IGN);
 	data = malloc(SIZE_MAX_TESTED);
 	back = malloc(SIZE_MAX_TESTED);

@@ -7,11 +7,11 @@
  * place on the stack, by each child in process and by each directory in it; when the last reference
  * is dropped, leave() finishes it, after everything in it.
  *
- * Threads: the caller is the conductor: it draws the progress and handles signals, which are
+ * Threads: the caller draws the progress and handles signals, which are
  * blocked in the workers. Workers are started while there are names to take. One lock guards the
  * stack and the reference counts; child() and leave() run without it.
  * Errors: one line each, until something makes the rest pointless (a signal, a server that does not
- * answer, no space); then all workers end soon, and the conductor prints the reason in one line. */
+ * answer, no space); then all workers end soon, and the caller prints the reason in one line. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -21,15 +21,15 @@
 
 #define TICK_NS (100 * NSEC_PER_MSEC)
 
-struct crew_worker {
-	struct crew *w;
+struct tree_worker {
+	struct tree_walk *w;
 	pthread_t thread;
 	unsigned index;
 };
 
 /* ---- directories ---- */
 
-static void dir_push(struct crew *w, struct cli_dir *d)
+static void dir_push(struct tree_walk *w, struct cli_dir *d)
 {
 	d->holds = 1;
 	d->below = w->top;
@@ -38,7 +38,7 @@ static void dir_push(struct crew *w, struct cli_dir *d)
 }
 
 /* Called with the lock held; drops it while leave() runs. */
-static void dir_release(struct crew *w, struct cli_dir *d)
+static void dir_release(struct tree_walk *w, struct cli_dir *d)
 {
 	while (--d->holds == 0) {
 		struct cli_dir *parent = d->parent;
@@ -59,17 +59,17 @@ static void dir_release(struct crew *w, struct cli_dir *d)
 	}
 }
 
-int crew_set_jobs(struct crew *w, const char *value)
+int tree_set_jobs(struct tree_walk *w, const char *value)
 {
-	uint64_t jobs = CREW_JOBS;
+	uint64_t jobs = TREE_JOBS;
 
-	if (value && cli_number(value, 1, CREW_JOBS_MAX, &jobs))
-		return cli_usage(w->c, "--jobs is a number from 1 to %d", CREW_JOBS_MAX);
+	if (value && cli_number(value, 1, TREE_JOBS_MAX, &jobs))
+		return cli_usage(w->c, "--jobs is a number from 1 to %d", TREE_JOBS_MAX);
 	w->jobs = (unsigned)jobs;
 	return CLI_OK;
 }
 
-int crew_args(struct cli_dir *root, char **args, int n)
+int tree_args(struct cli_dir *root, char **args, int n)
 {
 	root->names.v = calloc((size_t)n, sizeof(*root->names.v));
 	for (int i = 0; i < n && root->names.v; i++, root->names.n++)
@@ -78,7 +78,7 @@ int crew_args(struct cli_dir *root, char **args, int n)
 	return root->names.n == (size_t)n ? 0 : -ENOMEM;
 }
 
-void crew_enter(struct crew *w, struct cli_dir *parent, struct cli_dir *d)
+void tree_enter(struct tree_walk *w, struct cli_dir *parent, struct cli_dir *d)
 {
 	pthread_mutex_lock(&w->lock);
 	d->parent = parent;
@@ -88,7 +88,7 @@ void crew_enter(struct crew *w, struct cli_dir *parent, struct cli_dir *d)
 }
 
 /* Called with the lock held. */
-static void see_signal(struct crew *w)
+static void see_signal(struct tree_walk *w)
 {
 	if (cli_signal && !w->progress->stop) {
 		w->interrupted = true;
@@ -97,7 +97,7 @@ static void see_signal(struct crew *w)
 }
 
 /* Takes the next name and a reference to its directory; NULL: none at the moment. */
-static struct cli_name *take(struct crew *w, struct cli_dir **in)
+static struct cli_name *take(struct tree_walk *w, struct cli_dir **in)
 {
 	struct cli_dir *d;
 
@@ -121,9 +121,9 @@ static struct cli_name *take(struct crew *w, struct cli_dir **in)
 static void *work(void *arg);
 
 /* Called with the lock held. */
-static int add_worker(struct crew *w)
+static int add_worker(struct tree_walk *w)
 {
-	struct crew_worker *k = &w->workers[w->n_workers];
+	struct tree_worker *k = &w->workers[w->n_workers];
 	int r;
 
 	k->w = w;
@@ -136,8 +136,8 @@ static int add_worker(struct crew *w)
 
 static void *work(void *arg)
 {
-	struct crew_worker *k = arg;
-	struct crew *w = k->w;
+	struct tree_worker *k = arg;
+	struct tree_walk *w = k->w;
 	struct cli_name *name;
 	struct cli_dir *d;
 	int status;
@@ -169,15 +169,15 @@ static void on_poke(int sig)
 }
 
 /* Starts the first worker; the others are started by workers and inherit its signal mask. */
-static int start(struct crew *w)
+static int start(struct tree_walk *w)
 {
 	struct sigaction sa = { .sa_handler = on_poke };
 	sigset_t mask, old;
 	int r;
 
-	sigaction(CLI_POKE, &sa, NULL);
+	sigaction(CLI_INTERRUPT_SIGNAL, &sa, NULL);
 	sigfillset(&mask);
-	sigdelset(&mask, CLI_POKE);
+	sigdelset(&mask, CLI_INTERRUPT_SIGNAL);
 	pthread_sigmask(SIG_SETMASK, &mask, &old);
 	pthread_mutex_lock(&w->lock);
 	r = add_worker(w);
@@ -186,8 +186,8 @@ static int start(struct crew *w)
 	return r;
 }
 
-/* Runs until all is done. CLI_POKE is repeated, since it may arrive before the call blocks. */
-static void conduct(struct crew *w)
+/* Runs until all is done. CLI_INTERRUPT_SIGNAL is repeated, since it may arrive before the call blocks. */
+static void conduct(struct tree_walk *w)
 {
 	struct timespec t;
 
@@ -200,7 +200,7 @@ static void conduct(struct crew *w)
 		pthread_cond_timedwait(&w->more, &w->lock, &t);
 		see_signal(w);
 		for (unsigned i = 0; i < w->n_workers && w->progress->stop; i++)
-			pthread_kill(w->workers[i].thread, CLI_POKE);
+			pthread_kill(w->workers[i].thread, CLI_INTERRUPT_SIGNAL);
 		pthread_mutex_unlock(&w->lock);
 		pthread_mutex_lock(&w->tell);
 		cli_progress_draw(w->progress);
@@ -215,7 +215,7 @@ static void conduct(struct crew *w)
 
 /* ---- errors ---- */
 
-bool crew_lost(struct crew *w)
+bool tree_server_lost(struct tree_walk *w)
 {
 	bool lost;
 
@@ -225,7 +225,7 @@ bool crew_lost(struct crew *w)
 	return lost;
 }
 
-void crew_left(struct crew *w, int err)
+void tree_count_left(struct tree_walk *w, int err)
 {
 	pthread_mutex_lock(&w->tell);
 	w->n_left++;
@@ -233,7 +233,7 @@ void crew_left(struct crew *w, int err)
 	pthread_mutex_unlock(&w->tell);
 }
 
-void crew_check(struct crew *w, const char *shown, int err)
+void tree_check(struct tree_walk *w, const char *shown, int err)
 {
 	if (!cli_no_answer(err))
 		return;
@@ -247,12 +247,12 @@ void crew_check(struct crew *w, const char *shown, int err)
 	pthread_mutex_unlock(&w->tell);
 }
 
-int crew_fail(struct crew *w, const char *shown, bool host, int err)
+int tree_fail(struct tree_walk *w, const char *shown, bool host, int err)
 {
 	bool full = err == -ENOSPC || err == -EDQUOT;
 
 	if (!host)
-		crew_check(w, shown, err);
+		tree_check(w, shown, err);
 	pthread_mutex_lock(&w->tell);
 	if (!w->progress->stop) { /* otherwise the error is a consequence of stopping */
 		cli_progress_clear(w->progress);
@@ -270,7 +270,7 @@ int crew_fail(struct crew *w, const char *shown, bool host, int err)
 	return CLI_FAILED;
 }
 
-int crew_fail_dir(struct crew *w, struct cli_dir *d, const char *shown, bool host, int err)
+int tree_fail_dir(struct tree_walk *w, struct cli_dir *d, const char *shown, bool host, int err)
 {
 	bool first;
 
@@ -278,12 +278,12 @@ int crew_fail_dir(struct crew *w, struct cli_dir *d, const char *shown, bool hos
 	first = !d->skip;
 	d->skip = true;
 	pthread_mutex_unlock(&w->lock);
-	return first ? crew_fail(w, shown, host, err) : CLI_FAILED;
+	return first ? tree_fail(w, shown, host, err) : CLI_FAILED;
 }
 
-int crew_error(struct crew *w, const char *fmt, ...)
+int tree_error(struct tree_walk *w, const char *fmt, ...)
 {
-	char line[2 * CREW_SHOWN];
+	char line[2 * TREE_SHOWN];
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -298,10 +298,10 @@ int crew_error(struct crew *w, const char *fmt, ...)
 	return CLI_FAILED;
 }
 
-/* Prints in one line why the crew stopped early, if not printed yet, and what it left behind. */
-static void say_end(struct crew *w)
+/* Prints in one line why the walk stopped early, if not printed yet, and what it left behind. */
+static void say_end(struct tree_walk *w)
 {
-	char left[64] = "", what[CREW_SHOWN + sizeof(left)];
+	char left[64] = "", what[TREE_SHOWN + sizeof(left)];
 
 	if (w->n_left)
 		snprintf(left, sizeof(left), " (%u .sheaf-cp-%d-* %sleft behind)", w->n_left,
@@ -317,7 +317,7 @@ static void say_end(struct crew *w)
 
 /* ---- entry point ---- */
 
-int crew_run(struct crew *w, struct cli_dir *root)
+int tree_run(struct tree_walk *w, struct cli_dir *root)
 {
 	pthread_condattr_t monotonic;
 	int r;

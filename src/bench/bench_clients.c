@@ -1,11 +1,11 @@
 /* The processes of `sheaf bench`: waiting clients, and the far ends of the raw baselines.
  *
- * One job: the conductor sends it to n clients; each prepares and reports that it is ready. When
- * all are ready, the conductor tells them to start; they run once() for the given time or count,
+ * One job: the command sends it to n clients; each prepares and reports that it is ready. When
+ * all are ready, the command tells them to start; they run once() for the given time or count,
  * and send their results. So all n run at the same time, and preparation is not measured.
  *
  * Processes: forked before anything is connected (libsheaf has threads). They ignore the terminal's
- * signals, exit when the conductor closes its end of their socket, and are killed when it dies.
+ * signals, exit when the command closes its end of their socket, and are killed when it dies.
  * Errors: a client sends what failed; a client that died is an error as well. */
 #include <fcntl.h>
 #include <poll.h>
@@ -241,7 +241,7 @@ int bench_do_singles(struct bench_worker *w, const struct bench_job *j, uint64_t
 	return bench_why(w, "single calls", r < 0 ? (int)r : 0);
 }
 
-/* ---- the conductor ---- */
+/* ---- the command ---- */
 
 /* Drops what a forked process must not share with the command; `arg`: the bench. */
 static void become_child(void *arg)
@@ -252,7 +252,7 @@ static void become_child(void *arg)
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	for (int i = 0; i < b->n_crew; i++)
+	for (int i = 0; i < b->n_processes; i++)
 		close(b->controls[i]);
 }
 
@@ -277,12 +277,12 @@ static int start_one(struct bench *b, int i, int port)
 		worker_main(&w, port);
 	}
 	close(ends[1]);
-	b->controls[b->n_crew] = ends[0];
-	b->crew[b->n_crew++] = pid;
+	b->controls[b->n_processes] = ends[0];
+	b->pids[b->n_processes++] = pid;
 	return 0;
 }
 
-int bench_crew_start(struct bench *b, int n)
+int bench_clients_start(struct bench *b, int n)
 {
 	int port, r = 0;
 
@@ -317,17 +317,17 @@ void bench_end_process(pid_t *pid, uint64_t end)
 	*pid = 0;
 }
 
-void bench_crew_stop(struct bench *b)
+void bench_clients_stop(struct bench *b)
 {
 	uint64_t end = time_now() + END_NS;
 
-	for (int i = 0; i < b->n_crew; i++)
+	for (int i = 0; i < b->n_processes; i++)
 		close(b->controls[i]);
-	for (int i = 0; i < b->n_crew; i++)
-		bench_end_process(&b->crew[i], end);
+	for (int i = 0; i < b->n_processes; i++)
+		bench_end_process(&b->pids[i], end);
 	for (int i = 0; i < BENCH_PAIRS; i++)
 		bench_end_process(&b->peers[i], end);
-	b->n_crew = 0;
+	b->n_processes = 0;
 }
 
 static int complain(struct bench *b, int i, const struct bench_result *r)
@@ -339,7 +339,7 @@ static int complain(struct bench *b, int i, const struct bench_result *r)
 }
 
 /* Receives the next message of client i. */
-static int hear(struct bench *b, int i, struct bench_result *r)
+static int receive_result(struct bench *b, int i, struct bench_result *r)
 {
 	ssize_t n;
 
@@ -356,12 +356,12 @@ static int hear(struct bench *b, int i, struct bench_result *r)
 }
 
 /* Receives from all n clients, even after errors, so that nothing is left for the next job. */
-static int hear_all(struct bench *b, int n, struct bench_result *out, bool said)
+static int receive_results(struct bench *b, int n, struct bench_result *out, bool said)
 {
 	int first = 0, r;
 
 	for (int i = 0; i < n; i++) {
-		r = hear(b, i, &out[i]);
+		r = receive_result(b, i, &out[i]);
 		if (r == -EINTR && cli_signal)
 			return r;
 		if (r && !first) {
@@ -373,7 +373,7 @@ static int hear_all(struct bench *b, int n, struct bench_result *out, bool said)
 	return first;
 }
 
-int bench_crew_run(struct bench *b, const struct bench_job *j, int n, struct bench_result *out)
+int bench_clients_run(struct bench *b, const struct bench_job *j, int n, struct bench_result *out)
 {
 	int r = 0, ready;
 	char go;
@@ -383,12 +383,12 @@ int bench_crew_run(struct bench *b, const struct bench_job *j, int n, struct ben
 			r = cli_error(b->c, "a client process ended unexpectedly");
 	if (r)
 		return -EPIPE;
-	ready = hear_all(b, n, out, false);
+	ready = receive_results(b, n, out, false);
 	if (ready == -EINTR || ready == -EPIPE)
 		return ready;
 	go = !ready;
 	for (int i = 0; i < n; i++)
 		send(b->controls[i], &go, 1, 0);
-	r = hear_all(b, n, out, ready != 0);
+	r = receive_results(b, n, out, ready != 0);
 	return ready ? ready : r;
 }
