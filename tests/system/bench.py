@@ -39,7 +39,7 @@ def check(ok, what):
 
 
 def sheaf(*args, status=0):
-    p = subprocess.run([SHEAF, *args], capture_output=True, text=True, timeout=120)
+    p = subprocess.run([SHEAF, *args], capture_output=True, text=True, timeout=1500)
     check(p.returncode == status, f"sheaf {' '.join(args)}: exit status {p.returncode}\n{p.stdout}{p.stderr}")
     return p
 
