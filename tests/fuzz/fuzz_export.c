@@ -1,11 +1,11 @@
 /* Any bytes as an exported connection (without its head, whose checksum would refuse almost all of
  * them): the import refuses them, or makes a client whose own export can be imported to the same
  * state. With SHEAF_WRITE_CORPUS=DIR it writes its seeds there. */
-#include "../unit/takeover_trial.h"
+#include "client_fixture.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static struct takeover_trial t;
+static struct client_fixture t;
 
 static void write_seed(const char *to, const char *name, struct client *c)
 {
@@ -26,26 +26,26 @@ static void start(void)
 	const char *to = getenv("SHEAF_WRITE_CORPUS");
 	struct client *c;
 
-	trial_start(&t);
+	client_fixture_start(&t);
 	if (!to)
 		return;
-	write_seed(to, "nothing", trial_client(&t));
-	write_seed(to, "everything", trial_furnished(&t));
-	c = trial_client(&t);
-	trial_file(c, 1, 1);
+	write_seed(to, "nothing", client_fixture_new(&t));
+	write_seed(to, "everything", client_fixture_with_state(&t));
+	c = client_fixture_new(&t);
+	client_fixture_file(c, 1, 1);
 	write_seed(to, "one_file", c);
-	c = trial_client(&t);
+	c = client_fixture_new(&t);
 	for (uint64_t i = 0; i < 40; i++) {
-		const struct cfile *f = trial_file(c, i, 2);
+		const struct cfile *f = client_fixture_file(c, i, 2);
 
-		trial_lock(f, &f->holding->locks[i % 2], i, i, 2 * i, i % 3);
+		client_fixture_lock(f, &f->holding->locks[i % 2], i, i, 2 * i, i % 3);
 	}
 	write_seed(to, "many_files", c);
 }
 
 static struct client *import(const struct wire_bytes *b)
 {
-	struct client *c = trial_client(&t);
+	struct client *c = client_fixture_new(&t);
 
 	if (client_import(c, b) == 0) {
 		c->halted = false;

@@ -1,18 +1,18 @@
 /* Any bytes as an operation record on a small database: never a crash, never a lasting change. One
  * environment stays open for all inputs; the transaction of each record is aborted. With
  * SHEAF_WRITE_CORPUS=DIR it writes its seeds there. */
-#include "../unit/acl_text.h"
-#include "../unit/meta_fake.h"
+#include "acl_list.h"
+#include "metadb.h"
 #include "meta/meta_schema.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static struct fake f;
+static struct metadb f;
 static struct wire_handle dir, file;
 
 static void clean_up(void)
 {
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void write_seed(const char *to, const char *name, struct wire_record *r)
@@ -46,7 +46,7 @@ static void write_repairs(const char *to)
 		r.h = of_dir ? dir : file;
 		r.h.ino += kind == REPAIR_MAKE ? 100 : 0;
 		r.mode = S_IFREG;
-		r.size = fake_node(&f, of_dir ? dir : file).attr.change;
+		r.size = metadb_node(&f, of_dir ? dir : file).attr.change;
 		r.epoch = kind == REPAIR_ROW_DROP ? SCAN_TRUNCATE : 3;
 		r.data = (struct wire_bytes){ (uint32_t)k.n, k.b };
 		snprintf(name, sizeof(name), "repair_%s", wire_repair_kind_name(kind));
@@ -104,7 +104,7 @@ static void write_corpus(const char *to)
 		char name[32];
 
 		r.h = file;
-		r.dir2 = fake_root;
+		r.dir2 = metadb_root;
 		r.name2 = wire_text("other");
 		r.epoch = 2;
 		r.obj_gen = 1;
@@ -132,30 +132,30 @@ static void start(void)
 	struct acl_bytes list = acl_sample();
 	struct wire_record r;
 
-	fake_start(&f);
+	metadb_start(&f);
 	atexit(clean_up);
-	dir = fake_make(&f, REC_MKDIR, fake_root, "dir");
-	fake_make(&f, REC_MKDIR, dir, "sub");
-	fake_make(&f, REC_CREATE, fake_root, "other");
-	file = fake_make(&f, REC_CREATE, dir, "file");
-	r = rec_on(&f, REC_SESSION_NEW, fake_root);
+	dir = metadb_make(&f, REC_MKDIR, metadb_root, "dir");
+	metadb_make(&f, REC_MKDIR, dir, "sub");
+	metadb_make(&f, REC_CREATE, metadb_root, "other");
+	file = metadb_make(&f, REC_CREATE, dir, "file");
+	r = rec_on(&f, REC_SESSION_NEW, metadb_root);
 	r.session = 7;
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
 	r = rec_on(&f, REC_TRUNC_BEGIN, file);
 	r.session = 7;
 	r.slot = 1;
 	r.sequence = 1;
-	CHECK_EQ(fake_apply(&f, &r).epoch, 2);
+	CHECK_EQ(metadb_apply(&f, &r).epoch, 2);
 	r = rec_on(&f, REC_SETXATTR, file);
 	r.name = wire_text("user.a");
 	r.data = wire_text("value");
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
 	r = rec_acl(ACCESS_ACL, file, &list);
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
 	r = rec_acl(ACCESS_ACL, dir, &list);
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
 	r = rec_acl(DEFAULT_ACL, dir, &list);
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
 	if (getenv("SHEAF_WRITE_CORPUS")) {
 		write_corpus(getenv("SHEAF_WRITE_CORPUS"));
 		write_repairs(getenv("SHEAF_WRITE_CORPUS"));
@@ -174,9 +174,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	started = true;
 	rc = meta_apply_bytes(f.m, data, size);
 	CHECK(rc == 0 || rc == -EBADMSG);
-	CHECK_EQ(fake_lookup(&f, dir, "file", &at), 0);
+	CHECK_EQ(metadb_lookup(&f, dir, "file", &at), 0);
 	CHECK_EQ(at.ino, file.ino);
-	CHECK_EQ(fake_node(&f, fake_root).attr.size, 2);
-	fake_reset(&f);
+	CHECK_EQ(metadb_node(&f, metadb_root).attr.size, 2);
+	metadb_reset(&f);
 	return 0;
 }

@@ -103,7 +103,7 @@ static void forget_connection(void)
 	g.shaken = 0;
 }
 
-static int fake_connect(struct env *e, const char *address)
+static int metadb_connect(struct env *e, const char *address)
 {
 	(void)e;
 	(void)address;
@@ -111,7 +111,7 @@ static int fake_connect(struct env *e, const char *address)
 	return 3;
 }
 
-static int fake_connect_result(struct env *e, int fd)
+static int metadb_connect_result(struct env *e, int fd)
 {
 	(void)e;
 	(void)fd;
@@ -126,7 +126,7 @@ static size_t cut(void)
 	return c * c * c + 1;
 }
 
-static ssize_t fake_readv(struct env *e, int fd, const struct iovec *iov, int n)
+static ssize_t metadb_readv(struct env *e, int fd, const struct iovec *iov, int n)
 {
 	size_t left = MIN(g.n_in - g.at_in, cut()), done = 0;
 
@@ -145,7 +145,7 @@ static ssize_t fake_readv(struct env *e, int fd, const struct iovec *iov, int n)
 	return (ssize_t)done;
 }
 
-static ssize_t fake_writev(struct env *e, int fd, const struct iovec *iov, int n)
+static ssize_t metadb_writev(struct env *e, int fd, const struct iovec *iov, int n)
 {
 	size_t room = MIN(STREAM_MAX - g.n_out, cut()), done = 0;
 
@@ -163,27 +163,27 @@ static ssize_t fake_writev(struct env *e, int fd, const struct iovec *iov, int n
 	return done ? (ssize_t)done : -EAGAIN;
 }
 
-static void fake_close(struct env *e, int fd)
+static void metadb_close(struct env *e, int fd)
 {
 	(void)e;
 	(void)fd;
 	forget_connection();
 }
 
-static int fake_loop_init(struct env *e, struct loop *l)
+static int metadb_loop_init(struct env *e, struct loop *l)
 {
 	(void)e;
 	(void)l;
 	return 0;
 }
 
-static void fake_loop_fini(struct env *e, struct loop *l)
+static void metadb_loop_fini(struct env *e, struct loop *l)
 {
 	(void)e;
 	(void)l;
 }
 
-static int fake_watch(struct env *e, struct loop *l, struct source *s, unsigned events)
+static int metadb_watch(struct env *e, struct loop *l, struct source *s, unsigned events)
 {
 	(void)e;
 	(void)l;
@@ -734,14 +734,14 @@ static void start(void)
 
 	g.env = *env_real();
 	g.clock = (struct clock_ops){ .now = now, .wall = now, .random = fill_random };
-	g.sock = (struct sock_ops){ .connect = fake_connect,
-				    .connect_result = fake_connect_result,
-				    .readv = fake_readv,
-				    .writev = fake_writev,
-				    .close = fake_close,
-				    .loop_init = fake_loop_init,
-				    .loop_fini = fake_loop_fini,
-				    .watch = fake_watch };
+	g.sock = (struct sock_ops){ .connect = metadb_connect,
+				    .connect_result = metadb_connect_result,
+				    .readv = metadb_readv,
+				    .writev = metadb_writev,
+				    .close = metadb_close,
+				    .loop_init = metadb_loop_init,
+				    .loop_fini = metadb_loop_fini,
+				    .watch = metadb_watch };
 	g.env.clock = &g.clock;
 	g.env.sock = &g.sock;
 	g.now = NSEC_PER_SEC;

@@ -7,8 +7,8 @@
  * every request is answered or its link is closed, no request stays in service, and all buffers
  * return to the pool. One server serves many inputs and is replaced now and then. With
  * SHEAF_WRITE_CORPUS=DIR it writes its seeds there. */
-#include "../unit/acl_text.h"
-#include "../unit/server_trial.h"
+#include "acl_list.h"
+#include "pipe_link.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

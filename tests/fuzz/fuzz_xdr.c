@@ -2,7 +2,7 @@
  * message must encode to the same bytes. */
 #include "xdr/xdr.h"
 
-#include "../unit/xdr_fill.h"
+#include "xdr_fill.h"
 
 #include "xdr/gen/record_test.h"
 

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../unit/test.h"
+#include "test.h"
 
 #define WRITERS 8
 #define LENGTH_MAX 20000

@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../unit/test.h"
+#include "test.h"
 
 #define SIZE_LIMIT (1 << 20)
 #define LENGTH_LIMIT (1 << 16)

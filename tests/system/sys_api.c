@@ -2,7 +2,9 @@
  * embedded. */
 #include <pthread.h>
 
-#include "scene.h"
+#include "cluster.h"
+
+static struct sheaf *fs;
 
 static bool embedded;
 
@@ -16,19 +18,19 @@ static off_t size_of(const char *path)
 
 static void exclusive_create_happens_once(void)
 {
-	const char *d = fresh_dir();
+	const char *d = fresh_dir(fs);
 
-	CHECK_EQ(open_error(in(d, "x"), O_CREAT | O_EXCL | O_RDWR), 0);
-	CHECK_EQ(open_error(in(d, "x"), O_CREAT | O_EXCL | O_RDWR), -EEXIST);
-	CHECK_EQ(open_error(in(d, "x"), O_CREAT | O_RDWR), 0);
-	CHECK_EQ(sheaf_mkdir(fs, in(d, "x"), 0755), -EEXIST);
-	CHECK_EQ(open_error(in(d, "x"), O_RDONLY | O_DIRECTORY), -ENOTDIR);
-	CHECK_EQ(open_error(d, O_RDONLY | O_DIRECTORY), 0);
+	CHECK_EQ(open_error(fs, path_in(d, "x"), O_CREAT | O_EXCL | O_RDWR), 0);
+	CHECK_EQ(open_error(fs, path_in(d, "x"), O_CREAT | O_EXCL | O_RDWR), -EEXIST);
+	CHECK_EQ(open_error(fs, path_in(d, "x"), O_CREAT | O_RDWR), 0);
+	CHECK_EQ(sheaf_mkdir(fs, path_in(d, "x"), 0755), -EEXIST);
+	CHECK_EQ(open_error(fs, path_in(d, "x"), O_RDONLY | O_DIRECTORY), -ENOTDIR);
+	CHECK_EQ(open_error(fs, d, O_RDONLY | O_DIRECTORY), 0);
 }
 
 static void truncating_open_empties_the_file(void)
 {
-	const char *p = in(fresh_dir(), "f");
+	const char *p = path_in(fresh_dir(fs), "f");
 	struct sheaf_file *f;
 
 	make_file(fs, p, 300000, 1);
@@ -50,7 +52,7 @@ static void truncating_open_empties_the_file(void)
 
 static void truncate_cuts_and_extends(void)
 {
-	const char *p = in(fresh_dir(), "f");
+	const char *p = path_in(fresh_dir(fs), "f");
 	static uint8_t b[400000];
 	struct sheaf_file *f;
 
@@ -79,7 +81,7 @@ static void truncate_cuts_and_extends(void)
 
 static void an_unlinked_open_file_stays_readable(void)
 {
-	const char *p = in(fresh_dir(), "f");
+	const char *p = path_in(fresh_dir(fs), "f");
 	static uint8_t b[200000];
 	struct sheaf_file *f;
 
@@ -87,7 +89,7 @@ static void an_unlinked_open_file_stays_readable(void)
 	f = open_file(fs, p, O_RDWR);
 	CHECK_EQ(sheaf_unlink(fs, p), 0);
 	CHECK_EQ(sheaf_stat(fs, p, &(struct stat){ 0 }), -ENOENT);
-	CHECK_EQ(open_error(p, O_RDONLY), -ENOENT);
+	CHECK_EQ(open_error(fs, p, O_RDONLY), -ENOENT);
 	pause_ms(100); /* time for a removal that must not happen */
 	CHECK_EQ(sheaf_pread(f, b, sizeof(b), 0), (ssize_t)sizeof(b));
 	CHECK(is_pattern(b, sizeof(b), 5, 0));
@@ -103,8 +105,8 @@ static void an_unlinked_open_file_stays_readable(void)
 
 static void rename_replaces_what_was_there(void)
 {
-	const char *d = fresh_dir();
-	const char *a = in(d, "a"), *b = in(d, "b");
+	const char *d = fresh_dir(fs);
+	const char *a = path_in(d, "a"), *b = path_in(d, "b");
 	struct sheaf_file *f;
 	char c[10];
 
@@ -118,70 +120,70 @@ static void rename_replaces_what_was_there(void)
 	CHECK(is_pattern(c, 10, 2, 1990));
 	CHECK_EQ(sheaf_close(f), 0);
 	CHECK_EQ(sheaf_rename(fs, b, b), 0);
-	CHECK_EQ(sheaf_rename(fs, in(d, "none"), b), -ENOENT);
-	CHECK_EQ(sheaf_mkdir(fs, in(d, "sub"), 0755), 0);
-	CHECK_EQ(sheaf_rename(fs, b, in(d, "sub")), -EISDIR);
-	CHECK_EQ(sheaf_rename(fs, in(d, "sub"), b), -ENOTDIR);
-	CHECK_EQ(sheaf_rename(fs, in(d, "sub"), in(d, "sub/below")), -EINVAL);
-	CHECK_EQ(sheaf_rename(fs, b, in(d, "sub/b")), 0);
-	check_file(fs, in(d, "sub/b"), 1000, 1);
-	CHECK_EQ(sheaf_mkdir(fs, in(d, "other"), 0755), 0);
-	CHECK_EQ(sheaf_rename(fs, in(d, "other"), in(d, "sub")), -ENOTEMPTY);
-	CHECK_EQ(sheaf_rename(fs, in(d, "sub"), in(d, "other")), 0);
-	check_file(fs, in(d, "other/b"), 1000, 1);
+	CHECK_EQ(sheaf_rename(fs, path_in(d, "none"), b), -ENOENT);
+	CHECK_EQ(sheaf_mkdir(fs, path_in(d, "sub"), 0755), 0);
+	CHECK_EQ(sheaf_rename(fs, b, path_in(d, "sub")), -EISDIR);
+	CHECK_EQ(sheaf_rename(fs, path_in(d, "sub"), b), -ENOTDIR);
+	CHECK_EQ(sheaf_rename(fs, path_in(d, "sub"), path_in(d, "sub/below")), -EINVAL);
+	CHECK_EQ(sheaf_rename(fs, b, path_in(d, "sub/b")), 0);
+	check_file(fs, path_in(d, "sub/b"), 1000, 1);
+	CHECK_EQ(sheaf_mkdir(fs, path_in(d, "other"), 0755), 0);
+	CHECK_EQ(sheaf_rename(fs, path_in(d, "other"), path_in(d, "sub")), -ENOTEMPTY);
+	CHECK_EQ(sheaf_rename(fs, path_in(d, "sub"), path_in(d, "other")), 0);
+	check_file(fs, path_in(d, "other/b"), 1000, 1);
 }
 
 static void names_that_do_not_fit_are_refused(void)
 {
-	const char *d = fresh_dir();
+	const char *d = fresh_dir(fs);
 	char name[300], deep[5000];
 	struct stat st;
 
 	memset(name, 'n', sizeof(name));
 	name[255] = 0;
-	CHECK_EQ(open_error(in(d, name), O_CREAT | O_RDWR), 0);
-	CHECK_EQ(sheaf_unlink(fs, in(d, name)), 0);
+	CHECK_EQ(open_error(fs, path_in(d, name), O_CREAT | O_RDWR), 0);
+	CHECK_EQ(sheaf_unlink(fs, path_in(d, name)), 0);
 	name[255] = 'n';
 	name[256] = 0;
-	CHECK_EQ(open_error(in(d, name), O_CREAT | O_RDWR), -ENAMETOOLONG);
-	CHECK_EQ(sheaf_mkdir(fs, in(d, name), 0755), -ENAMETOOLONG);
-	CHECK_EQ(sheaf_stat(fs, in(d, name), &st), -ENAMETOOLONG);
-	CHECK_EQ(sheaf_rename(fs, d, in(d, name)), -ENAMETOOLONG);
+	CHECK_EQ(open_error(fs, path_in(d, name), O_CREAT | O_RDWR), -ENAMETOOLONG);
+	CHECK_EQ(sheaf_mkdir(fs, path_in(d, name), 0755), -ENAMETOOLONG);
+	CHECK_EQ(sheaf_stat(fs, path_in(d, name), &st), -ENAMETOOLONG);
+	CHECK_EQ(sheaf_rename(fs, d, path_in(d, name)), -ENAMETOOLONG);
 	for (size_t i = 0; i < sizeof(deep); i++)
 		deep[i] = i % 2 ? 'a' : '/';
 	deep[sizeof(deep) - 1] = 0;
 	CHECK_EQ(sheaf_stat(fs, deep, &st), -ENAMETOOLONG);
-	CHECK_EQ(open_error(deep, O_CREAT | O_RDWR), -ENAMETOOLONG);
+	CHECK_EQ(open_error(fs, deep, O_CREAT | O_RDWR), -ENAMETOOLONG);
 	CHECK_EQ(sheaf_unlink(fs, deep), -ENAMETOOLONG);
-	CHECK(sheaf_mkdir(fs, in(d, "."), 0755) < 0);
+	CHECK(sheaf_mkdir(fs, path_in(d, "."), 0755) < 0);
 	CHECK_EQ(sheaf_stat(fs, "//", &st), 0);
 	CHECK(S_ISDIR(st.st_mode));
 }
 
 static void wrong_uses_get_the_errors_of_posix(void)
 {
-	const char *d = fresh_dir();
-	const char *file = in(d, "file");
+	const char *d = fresh_dir(fs);
+	const char *file = path_in(d, "file");
 	struct sheaf_dir *dd;
 	struct sheaf_file *f;
 	struct stat st;
 	char b[10] = "";
 
 	make_file(fs, file, 10, 1);
-	CHECK_EQ(sheaf_stat(fs, in(d, "none"), &st), -ENOENT);
-	CHECK_EQ(sheaf_stat(fs, in(file, "below"), &st), -ENOTDIR);
-	CHECK_EQ(sheaf_mkdir(fs, in(d, "none/x"), 0755), -ENOENT);
+	CHECK_EQ(sheaf_stat(fs, path_in(d, "none"), &st), -ENOENT);
+	CHECK_EQ(sheaf_stat(fs, path_in(file, "below"), &st), -ENOTDIR);
+	CHECK_EQ(sheaf_mkdir(fs, path_in(d, "none/x"), 0755), -ENOENT);
 	CHECK_EQ(sheaf_mkdir(fs, d, 0755), -EEXIST);
 	CHECK_EQ(sheaf_rmdir(fs, d), -ENOTEMPTY);
 	CHECK_EQ(sheaf_rmdir(fs, file), -ENOTDIR);
 	CHECK_EQ(sheaf_unlink(fs, d), -EISDIR);
-	CHECK_EQ(sheaf_unlink(fs, in(d, "none")), -ENOENT);
+	CHECK_EQ(sheaf_unlink(fs, path_in(d, "none")), -ENOENT);
 	CHECK_EQ(sheaf_opendir(fs, file, &dd), -ENOTDIR);
-	CHECK_EQ(sheaf_opendir(fs, in(d, "none"), &dd), -ENOENT);
+	CHECK_EQ(sheaf_opendir(fs, path_in(d, "none"), &dd), -ENOENT);
 	CHECK_EQ(sheaf_truncate(fs, d, 0), -EISDIR);
-	CHECK_EQ(open_error(d, O_RDWR), -EISDIR);
-	CHECK_EQ(open_error(in(d, "none"), O_RDONLY), -ENOENT);
-	CHECK_EQ(open_error(file, O_RDWR | O_APPEND), 0);
+	CHECK_EQ(open_error(fs, d, O_RDWR), -EISDIR);
+	CHECK_EQ(open_error(fs, path_in(d, "none"), O_RDONLY), -ENOENT);
+	CHECK_EQ(open_error(fs, file, O_RDWR | O_APPEND), 0);
 	f = open_file(fs, file, O_RDONLY);
 	CHECK_EQ(sheaf_pwrite(f, b, 1, 0), -EBADF);
 	CHECK_EQ(sheaf_pread(f, b, 10, 0), 10);
@@ -198,7 +200,7 @@ static void wrong_uses_get_the_errors_of_posix(void)
 
 static void attributes_keep_what_was_set(void)
 {
-	const char *p = in(fresh_dir(), "f");
+	const char *p = path_in(fresh_dir(fs), "f");
 	struct timespec ts[2] = { { 1000, 5 }, { 2000, 999999999 } };
 	struct stat st, later;
 
@@ -232,13 +234,13 @@ static void another_credential_is_held_to_the_permissions(void)
 	struct sheaf_cred other = { .uid = 1000, .gid = 1000 };
 	const uint32_t groups[] = { 5, 77 };
 	struct sheaf_cred member = { .uid = 1001, .gid = 1001, .n_gids = 2, .gids = groups };
-	const char *d = fresh_dir();
+	const char *d = fresh_dir(fs);
 	struct sheaf_handle dir, h, made;
 	struct sheaf_file *f;
 	struct stat st;
 
-	make_file(fs, in(d, "secret"), 10, 1);
-	CHECK_EQ(sheaf_chmod(fs, in(d, "secret"), 0600), 0);
+	make_file(fs, path_in(d, "secret"), 10, 1);
+	CHECK_EQ(sheaf_chmod(fs, path_in(d, "secret"), 0600), 0);
 	CHECK_EQ(sheaf_h_lookup(fs, &other, sheaf_root(fs), d + 1, &dir, &st), 0);
 	CHECK_EQ(sheaf_h_lookup(fs, &other, dir, "secret", &h, &st), 0);
 	CHECK_EQ(sheaf_h_open(fs, &other, h, NULL, O_RDONLY, 0, NULL, &f), -EACCES);
@@ -251,11 +253,11 @@ static void another_credential_is_held_to_the_permissions(void)
 	CHECK_EQ(sheaf_h_setattr(fs, &other, h, SHEAF_SET_MODE, &(struct stat){ .st_mode = 0777 },
 				 NULL),
 		 -EPERM);
-	CHECK_EQ(sheaf_chown(fs, in(d, "secret"), 0, 77), 0);
-	CHECK_EQ(sheaf_chmod(fs, in(d, "secret"), 0640), 0);
+	CHECK_EQ(sheaf_chown(fs, path_in(d, "secret"), 0, 77), 0);
+	CHECK_EQ(sheaf_chmod(fs, path_in(d, "secret"), 0640), 0);
 	CHECK_EQ(sheaf_h_open(fs, &member, dir, "secret", O_RDWR, 0, NULL, &f), -EACCES);
 	CHECK_EQ(sheaf_h_open(fs, &member, dir, "secret", O_RDONLY, 0, NULL, &f), 0);
-	CHECK_EQ(sheaf_chmod(fs, in(d, "secret"), 0), 0); /* does not revoke the open */
+	CHECK_EQ(sheaf_chmod(fs, path_in(d, "secret"), 0), 0); /* does not revoke the open */
 	CHECK_EQ(sheaf_pread(f, (char[10]){ 0 }, 10, 0), 10);
 	CHECK_EQ(sheaf_close(f), 0);
 	CHECK_EQ(sheaf_chmod(fs, d, 0700), 0);
@@ -264,7 +266,7 @@ static void another_credential_is_held_to_the_permissions(void)
 
 static void handles_reach_what_names_reach(void)
 {
-	const char *d = fresh_dir();
+	const char *d = fresh_dir(fs);
 	struct sheaf_handle root = sheaf_root(fs), dir, sub, h;
 	struct sheaf_dirent e[4];
 	struct sheaf_file *f;
@@ -333,7 +335,7 @@ static void make_directory(const char *dir, int n)
 static void a_large_directory_is_read_in_pages(void)
 {
 	const int n = SANITIZED || embedded ? 600 : 5000;
-	const char *d = fresh_dir();
+	const char *d = fresh_dir(fs);
 	uint8_t *seen = calloc(1, (size_t)n);
 	struct sheaf_dirent e;
 	struct sheaf_dir *dd;
@@ -354,7 +356,7 @@ static void a_large_directory_is_read_in_pages(void)
 			middle = e.cookie;
 		/* removals during a listing do not disturb the other entries */
 		if (k % 10 == 0)
-			CHECK_EQ(sheaf_unlink(fs, in(d, e.name)), 0);
+			CHECK_EQ(sheaf_unlink(fs, path_in(d, e.name)), 0);
 	}
 	CHECK_EQ(r, 0);
 	CHECK_EQ(k, n);
@@ -369,28 +371,28 @@ static void a_large_directory_is_read_in_pages(void)
 static void layouts_are_what_was_asked_for(void)
 {
 	struct sheaf_layout l = { .size = sizeof(l), .stripe_unit = 4096, .width = 1 };
-	const char *d = fresh_dir();
+	const char *d = fresh_dir(fs);
 	static uint8_t b[100000];
 	struct sheaf_file *f;
 
-	CHECK_EQ(sheaf_open(fs, in(d, "one"), O_CREAT | O_RDWR, 0600, &l, &f), 0);
-	pattern(b, sizeof(b), 4, 0);
+	CHECK_EQ(sheaf_open(fs, path_in(d, "one"), O_CREAT | O_RDWR, 0600, &l, &f), 0);
+	fill_pattern(b, sizeof(b), 4, 0);
 	CHECK_EQ(sheaf_pwrite(f, b, sizeof(b), 777), (ssize_t)sizeof(b));
 	CHECK_EQ(sheaf_close(f), 0);
-	CHECK_EQ(size_of(in(d, "one")), 777 + (off_t)sizeof(b));
-	f = open_file(fs, in(d, "one"), O_RDONLY);
+	CHECK_EQ(size_of(path_in(d, "one")), 777 + (off_t)sizeof(b));
+	f = open_file(fs, path_in(d, "one"), O_RDONLY);
 	memset(b, 0, sizeof(b));
 	CHECK_EQ(sheaf_pread(f, b, sizeof(b), 777), (ssize_t)sizeof(b));
 	CHECK(is_pattern(b, sizeof(b), 4, 0));
 	CHECK_EQ(sheaf_close(f), 0);
 	l.stripe_unit = 4097;
-	CHECK_EQ(sheaf_open(fs, in(d, "odd"), O_CREAT | O_RDWR, 0600, &l, &f), -EINVAL);
+	CHECK_EQ(sheaf_open(fs, path_in(d, "odd"), O_CREAT | O_RDWR, 0600, &l, &f), -EINVAL);
 	l.stripe_unit = 1 << 20;
 	l.width = 1000; /* more than there are targets: means all */
-	CHECK_EQ(sheaf_open(fs, in(d, "wide"), O_CREAT | O_RDWR, 0600, &l, &f), 0);
+	CHECK_EQ(sheaf_open(fs, path_in(d, "wide"), O_CREAT | O_RDWR, 0600, &l, &f), 0);
 	CHECK_EQ(sheaf_pwrite(f, b, sizeof(b), (1 << 20) - 50), (ssize_t)sizeof(b));
 	CHECK_EQ(sheaf_close(f), 0);
-	CHECK_EQ(size_of(in(d, "wide")), (1 << 20) - 50 + (off_t)sizeof(b));
+	CHECK_EQ(size_of(path_in(d, "wide")), (1 << 20) - 50 + (off_t)sizeof(b));
 }
 
 static void many_operations_are_in_flight_at_once(void)
@@ -398,11 +400,11 @@ static void many_operations_are_in_flight_at_once(void)
 	enum { N = 300, PIECE = 9000 };
 	static uint8_t b[N][PIECE];
 	struct sheaf_op *op[N];
-	struct sheaf_file *f = open_file(fs, in(fresh_dir(), "f"), O_CREAT | O_RDWR);
+	struct sheaf_file *f = open_file(fs, path_in(fresh_dir(fs), "f"), O_CREAT | O_RDWR);
 	int left = N;
 
 	for (int i = 0; i < N; i++) {
-		pattern(b[i], PIECE, 8, (uint64_t)i * PIECE);
+		fill_pattern(b[i], PIECE, 8, (uint64_t)i * PIECE);
 		CHECK_EQ(sheaf_pwrite_start(f, b[i], PIECE, (off_t)i * PIECE, &op[i]), 0);
 	}
 	/* the caller may wait in any order: here backwards */
@@ -451,25 +453,25 @@ int main(int argc, char **argv)
 	struct sheaf *second;
 
 	puts("servers:");
-	cluster_make(&c, &(struct cluster_opts){ .servers = 3 });
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(&c, &(struct cluster_opts){ .servers = 3 });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 	test_run(both, n, argc, argv);
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 
 	puts("embedded:");
 	embedded = true;
 	temp_dir(dir, sizeof(dir));
 	snprintf(conf, sizeof(conf), "local:%s", dir);
-	fs = client(conf);
+	fs = client_connect(conf);
 	/* embedded, a process has one connection at a time */
 	CHECK(sheaf_connect(conf, &second) < 0);
 	CHECK(sheaf_why()[0]);
 	test_run(both, n, argc, argv);
 	make_file(fs, "/kept", 100000, 9);
 	sheaf_disconnect(fs);
-	fs = client(conf);
+	fs = client_connect(conf);
 	check_file(fs, "/kept", 100000, 9);
 	sheaf_disconnect(fs);
 	return 0;

@@ -4,13 +4,14 @@
 #include <signal.h>
 #include <sys/sysmacros.h>
 
-#include "scene.h"
+#include "cluster.h"
 
 #define WRITERS 4
 #define RECORDS 150
 #define RECORD_MAX 3000
 
 static struct cluster c;
+static struct sheaf *fs;
 
 /* A record: writer, number, length, then a pattern made of these. */
 struct record {
@@ -25,7 +26,7 @@ static size_t record_make(uint8_t *out, uint32_t writer, uint32_t number)
 	struct record r = { MAGIC, writer, number, len };
 
 	memcpy(out, &r, sizeof(r));
-	pattern(out + sizeof(r), len - sizeof(r), writer * 100000u + number, 0);
+	fill_pattern(out + sizeof(r), len - sizeof(r), writer * 100000u + number, 0);
 	return len;
 }
 
@@ -71,7 +72,7 @@ struct writer {
 static void *write_log(void *arg)
 {
 	struct writer *w = arg;
-	struct sheaf *mine = client(c.conf);
+	struct sheaf *mine = client_connect(c.conf);
 	struct sheaf_file *f = open_file(mine, w->path, O_WRONLY | O_APPEND);
 	uint8_t b[RECORD_MAX];
 	int closed;
@@ -111,7 +112,7 @@ static void all_are_there_once(const char *path)
 
 static void records_of_many_clients_stay_whole(void)
 {
-	const char *path = in(fresh_dir(), "log");
+	const char *path = path_in(fresh_dir(fs), "log");
 	struct writer w[WRITERS];
 	static uint32_t seen[WRITERS][RECORDS];
 
@@ -128,7 +129,7 @@ static void records_of_many_clients_stay_whole(void)
 
 static void a_restart_in_between_moves_no_append(void)
 {
-	const char *path = in(fresh_dir(), "log");
+	const char *path = path_in(fresh_dir(fs), "log");
 	struct writer w[WRITERS];
 
 	start_writers(w, path);
@@ -145,8 +146,8 @@ static void a_restart_in_between_moves_no_append(void)
 
 static void appends_go_behind_what_others_wrote(void)
 {
-	const char *path = in(fresh_dir(), "f");
-	struct sheaf *other = client(c.conf);
+	const char *path = path_in(fresh_dir(fs), "f");
+	struct sheaf *other = client_connect(c.conf);
 	struct sheaf_file *w = open_file(other, path, O_CREAT | O_RDWR);
 	struct sheaf_file *a = open_file(fs, path, O_WRONLY | O_APPEND);
 	struct stat st;
@@ -166,7 +167,7 @@ static void appends_go_behind_what_others_wrote(void)
 	CHECK_EQ(sheaf_close(w), 0);
 	CHECK_EQ(sheaf_stat(other, path, &st), 0);
 	CHECK_EQ(st.st_size, 6);
-	CHECK_EQ(open_error(path, O_RDONLY | O_APPEND), 0);
+	CHECK_EQ(open_error(fs, path, O_RDONLY | O_APPEND), 0);
 	sheaf_disconnect(other);
 }
 
@@ -181,8 +182,8 @@ static off_t size_of(const char *path)
 /* fallocate through a file opened for appends grows the file, and later appends go behind it. */
 static void appends_go_behind_room_that_was_made(void)
 {
-	const char *path = in(fresh_dir(), "f");
-	struct sheaf *other = client(c.conf);
+	const char *path = path_in(fresh_dir(fs), "f");
+	struct sheaf *other = client_connect(c.conf);
 	struct sheaf_file *a = open_file(fs, path, O_CREAT | O_RDWR | O_APPEND);
 	struct sheaf_file *b = open_file(other, path, O_WRONLY | O_APPEND);
 	char text[8];
@@ -214,7 +215,7 @@ static void appends_go_behind_room_that_was_made(void)
 
 static int appender(const char *name, char **arg)
 {
-	struct sheaf *mine = client(arg[0]);
+	struct sheaf *mine = client_connect(arg[0]);
 	struct sheaf_file *f = open_file(mine, arg[1], O_WRONLY | O_APPEND);
 	static uint8_t b[4 * 1024 * 1024];
 
@@ -228,7 +229,7 @@ static int appender(const char *name, char **arg)
 /* The range of its last append has zeros or its bytes, never part of another client's record. */
 static void a_killed_client_leaves_zeros_at_most(void)
 {
-	const char *path = in(fresh_dir(), "f");
+	const char *path = path_in(fresh_dir(fs), "f");
 	struct sheaf_file *f = open_file(fs, path, O_CREAT | O_RDWR);
 	pid_t pid = child_start("appender", c.conf, path, NULL);
 	struct stat st;
@@ -236,7 +237,7 @@ static void a_killed_client_leaves_zeros_at_most(void)
 
 	CHECK(WITHIN(PATIENCE_S, sheaf_stat(fs, path, &st) == 0 && st.st_size > 0));
 	kill(pid, SIGKILL);
-	reap(pid);
+	process_wait(pid);
 	CHECK_EQ(sheaf_close(f), 0);
 	f = open_file(fs, path, O_RDWR | O_APPEND);
 	CHECK_EQ(sheaf_pwrite(f, "end", 3, 0), 3);
@@ -255,37 +256,37 @@ static void a_killed_client_leaves_zeros_at_most(void)
 
 static void special_files_are_names(void)
 {
-	const char *d = fresh_dir();
+	const char *d = fresh_dir(fs);
 	struct stat st;
 
-	CHECK_EQ(sheaf_mknod(fs, in(d, "pipe"), S_IFIFO | 0600, 0), 0);
-	CHECK_EQ(sheaf_mknod(fs, in(d, "null"), S_IFCHR | 0666, makedev(1, 3)), 0);
-	CHECK_EQ(sheaf_mknod(fs, in(d, "plain"), 0644, 0), 0);
-	CHECK_EQ(sheaf_mknod(fs, in(d, "plain"), S_IFSOCK, 0), -EEXIST);
-	CHECK_EQ(sheaf_mknod(fs, in(d, "dir"), S_IFDIR | 0755, 0), -EINVAL);
-	CHECK_EQ(sheaf_stat(fs, in(d, "null"), &st), 0);
+	CHECK_EQ(sheaf_mknod(fs, path_in(d, "pipe"), S_IFIFO | 0600, 0), 0);
+	CHECK_EQ(sheaf_mknod(fs, path_in(d, "null"), S_IFCHR | 0666, makedev(1, 3)), 0);
+	CHECK_EQ(sheaf_mknod(fs, path_in(d, "plain"), 0644, 0), 0);
+	CHECK_EQ(sheaf_mknod(fs, path_in(d, "plain"), S_IFSOCK, 0), -EEXIST);
+	CHECK_EQ(sheaf_mknod(fs, path_in(d, "dir"), S_IFDIR | 0755, 0), -EINVAL);
+	CHECK_EQ(sheaf_stat(fs, path_in(d, "null"), &st), 0);
 	CHECK(S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3) && st.st_nlink == 1);
-	CHECK_EQ(sheaf_stat(fs, in(d, "pipe"), &st), 0);
+	CHECK_EQ(sheaf_stat(fs, path_in(d, "pipe"), &st), 0);
 	CHECK(S_ISFIFO(st.st_mode));
-	CHECK_EQ(open_error(in(d, "pipe"), O_RDONLY), -ENXIO);
-	CHECK_EQ(sheaf_link(fs, in(d, "pipe"), in(d, "pipe2")), 0);
-	CHECK_EQ(sheaf_unlink(fs, in(d, "pipe")), 0);
-	CHECK_EQ(sheaf_stat(fs, in(d, "pipe2"), &st), 0);
+	CHECK_EQ(open_error(fs, path_in(d, "pipe"), O_RDONLY), -ENXIO);
+	CHECK_EQ(sheaf_link(fs, path_in(d, "pipe"), path_in(d, "pipe2")), 0);
+	CHECK_EQ(sheaf_unlink(fs, path_in(d, "pipe")), 0);
+	CHECK_EQ(sheaf_stat(fs, path_in(d, "pipe2"), &st), 0);
 	CHECK_EQ(st.st_nlink, 1);
 }
 
 static void begin(void)
 {
-	cluster_make(&c,
-		     &(struct cluster_opts){ .servers = 4, .stripe_unit = 4096, .timeout = 20 });
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(&c,
+		       &(struct cluster_opts){ .servers = 4, .stripe_unit = 4096, .timeout = 20 });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 }
 
 static void end(void)
 {
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 SYS_MAIN(appender, begin, end, TEST(records_of_many_clients_stay_whole),

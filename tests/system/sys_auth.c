@@ -2,7 +2,7 @@
  * sessions and capabilities of other clients, operations reserved for servers, and clients that
  * hold resources. Each refusal is counted under its reason, and an honest client is served
  * meanwhile. */
-#include "raw.h"
+#include "raw_link.h"
 
 #define ALICE 4242
 #define TIMEOUT_S 20
@@ -52,7 +52,7 @@ static bool logged(const char *what)
 	bool found;
 
 	snprintf(path, sizeof(path), "%s/server0.log", c.dir);
-	text = slurp(path);
+	text = read_text(path);
 	found = strstr(text, what) != NULL;
 	free(text);
 	return found;
@@ -152,7 +152,7 @@ static void a_program_picks_its_key_by_name(void)
 	struct stat st;
 
 	setenv("SHEAF_KEY", "alice", 1);
-	mine = client(c.conf);
+	mine = client_connect(c.conf);
 	CHECK_EQ(sheaf_h_lookup(mine, &me, sheaf_root(mine), "alices", &h, &st), 0);
 	CHECK_EQ(sheaf_h_lookup(mine, &root, sheaf_root(mine), "alices", &h, &st), -EPERM);
 	sheaf_disconnect(mine);
@@ -415,7 +415,7 @@ static void unread_answers_are_bounded_in_bytes(void)
 
 static void ten_thousand_open_files_are_nothing_special(void)
 {
-	struct sheaf *mine = client(c.conf);
+	struct sheaf *mine = client_connect(c.conf);
 	static struct sheaf_file *f[10000];
 	uint8_t b[4];
 
@@ -516,31 +516,31 @@ static void begin(void)
 	char key[CLUSTER_PATH], err[256], old[64], new[64], *text, *all;
 
 	unsetenv("SHEAF_KEY");
-	cluster_make(&c, &o);
+	cluster_create(&c, &o);
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
 		snprintf(key, sizeof(key), "%s/%s.key", c.dir, names[i]);
 		CHECK_EQ(key_create(key, err, sizeof(err)), 0);
 	}
-	text = slurp(c.conf);
+	text = read_text(c.conf);
 	all = calloc(1, 70000);
 	CHECK(all);
 	snprintf(all, 70000, "%s\n[key.alice]\nrole = uid %d gid %d\n[key.host]\nrole = any\n",
 		 text, ALICE, ALICE);
-	spill(c.conf, all);
+	write_text(c.conf, all);
 	free(text);
 	free(all);
 	metrics_port = free_ports(1);
 	snprintf(old, sizeof(old), "metrics = 127.0.0.1:%u", c.port + METRICS_OFFSET);
 	snprintf(new, sizeof(new), "metrics = 127.0.0.1:%u", metrics_port);
 	edit_file(c.conf, old, new);
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 }
 
 static void end(void)
 {
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 SYS_MAIN(NULL, begin, end, TEST(a_users_key_speaks_for_that_user_only),

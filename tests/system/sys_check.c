@@ -1,7 +1,7 @@
 /* `sheaf check` finds nothing wrong on a busy file system and after kill -9 of servers and clients.
  * It finds damage that the test makes in the databases and object files of stopped servers, reports
  * each in one line, repairs it, and keeps every intact byte. */
-#include "../unit/acl_text.h"
+#include "acl_list.h"
 #include "meta/meta_schema.h"
 #include "names_model.h"
 #include "sheaf_admin.h"
@@ -65,7 +65,7 @@ static bool said(const char *start, const char *path, const char *what)
 
 static int child(const char *name, char **arg)
 {
-	struct sheaf *mine = client(arg[0]);
+	struct sheaf *mine = client_connect(arg[0]);
 	struct names m = { .fs = mine, .rnd = (uint64_t)atoi(arg[1]) };
 	double end = now_s() + atof(arg[2]);
 	struct acl_bytes list = acl_sample();
@@ -114,7 +114,7 @@ static void nothing_is_wrong_while_clients_are_busy(void)
 	for (; now_s() < end; n++)
 		check_clean_with(n % 3 ? "" : "--repair");
 	for (int i = 0; i < 3; i++)
-		CHECK_EQ(reap(p[i]), 0);
+		CHECK_EQ(process_wait(p[i]), 0);
 	printf("  %d checks\n", n);
 	check_clean();
 }
@@ -132,7 +132,7 @@ static void nothing_is_wrong_after_kills(void)
 	}
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(kill(p[i], SIGKILL), 0);
-		CHECK_EQ(reap(p[i]), 256 + SIGKILL);
+		CHECK_EQ(process_wait(p[i]), 256 + SIGKILL);
 	}
 	check_clean(); /* their files are not settled yet */
 	CHECK(WITHIN(PATIENCE_S, check("") == 0 && !strstr(out, "pending")));
@@ -533,7 +533,7 @@ static void object_without_file(const struct place *p)
 	mkdir(path, 0700);
 	object_path(name, &(struct object_id){ ino, 1, 0 });
 	snprintf(path, sizeof(path), "%s/server1/objects/%s", c.dir, name);
-	spill(path, "bytes that belong to nobody");
+	write_text(path, "bytes that belong to nobody");
 }
 
 static void loop_of_directories(const struct place *p)
@@ -667,14 +667,14 @@ static void every_damage_is_found_and_repaired(void)
 	for (size_t i = 0; i < N_DAMAGES; i++)
 		populate(i, &p[i]);
 	CHECK(WITHIN(PATIENCE_S, check("") == 0 && !strstr(out, "pending")));
-	cluster_down(&c);
+	cluster_stop(&c);
 	for (int i = 0; i < c.n; i++)
 		db_open(i);
 	for (size_t i = 0; i < N_DAMAGES; i++)
 		damages[i].make(&p[i]);
 	for (int i = 0; i < c.n; i++)
 		db_close(i);
-	cluster_up(&c);
+	cluster_start(&c);
 	CHECK_EQ(check(""), 1);
 	for (size_t i = 0; i < N_DAMAGES; i++) {
 		snprintf(path, sizeof(path), damages[i].path, at(i, ""));
@@ -711,8 +711,8 @@ static void what_was_repaired_works(void)
 	CHECK_EQ(sheaf_close(f), 0);
 	CHECK_EQ(sheaf_unlink(fs, "/x0/file"), 0);
 	CHECK(WITHIN(PATIENCE_S, check("") == 0 && !strstr(out, "pending")));
-	cluster_down(&c);
-	cluster_up(&c);
+	cluster_stop(&c);
+	cluster_start(&c);
 	check_clean();
 }
 
@@ -751,35 +751,35 @@ static void a_stray_object_changes_no_layout(void)
 	CHECK_EQ(sheaf_truncate(fs, "/sparse", 2 * BYTES), 0);
 	CHECK_EQ(sheaf_get_layout(fs, names[0], &before), 0);
 	CHECK(WITHIN(PATIENCE_S, check("") == 0 && !strstr(out, "pending")));
-	cluster_down(&c);
-	spill(path[0], "not of this file");
-	spill(path[1], "nor of this one");
-	cluster_up(&c);
+	cluster_stop(&c);
+	write_text(path[0], "not of this file");
+	write_text(path[1], "nor of this one");
+	cluster_start(&c);
 	CHECK_EQ(check("--repair"), 1);
 	CHECK(said("wrong: ", "/stray", "has 16 bytes of it, but the file is complete without"));
 	CHECK(said("wrong: ", "/sparse", "its layout does not name"));
 	CHECK_EQ(sheaf_get_layout(fs, names[0], &after), 0);
 	CHECK_EQ(memcmp(&before, &after, sizeof(before)), 0);
 	check_file(fs, names[0], BYTES, 7);
-	cluster_down(&c);
+	cluster_stop(&c);
 	CHECK_EQ(unlink(path[0]) | unlink(path[1]), 0);
-	cluster_up(&c);
+	cluster_start(&c);
 	check_clean();
 	check_file(fs, names[0], BYTES, 7);
 }
 
 static void begin(void)
 {
-	cluster_make(&c, &(struct cluster_opts){ .servers = 3, .timeout = 20, .lease = 2 });
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(&c, &(struct cluster_opts){ .servers = 3, .timeout = 20, .lease = 2 });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 	CHECK_EQ(sheaf_mkdir(fs, "/shared", 0755), 0);
 }
 
 static void end(void)
 {
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 SYS_MAIN(child, begin, end, TEST(nothing_is_wrong_while_clients_are_busy),

@@ -221,16 +221,16 @@ static void begin(void)
 	data = malloc(SIZE_MAX_TESTED);
 	back = malloc(SIZE_MAX_TESTED);
 	CHECK(data && back);
-	pattern(data, SIZE_MAX_TESTED, 7, 0);
-	cluster_make(&c, &(struct cluster_opts){ .servers = 2 });
-	cluster_up(&c);
-	fs = client(c.conf);
+	fill_pattern(data, SIZE_MAX_TESTED, 7, 0);
+	cluster_create(&c, &(struct cluster_opts){ .servers = 2 });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 }
 
 static void end(void)
 {
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 	free(data);
 	free(back);
 }

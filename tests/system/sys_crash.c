@@ -1,21 +1,22 @@
 /* Crash rounds: real servers and real clients, killed with SIGKILL at random moments.
  *
- * In a round, four writers (crash_data.h) and two workers on names (names_model.h) run, each a
- * process of its own with a log of its own (deed.h). Servers are killed and started again, some of
- * them a second time while they recover; workers are killed. When all servers are ready again, the
- * surviving workers stop between two deeds. Then a fresh client compares everything with the models
- * that the logs were replayed into. Survivors continue in the next round with the files they have
- * open; new workers replace the dead ones. An era is some rounds. At its end the files of dead
- * workers are compared once more, since servers have ended their sessions meanwhile, and removed.
+ * In a round, four writers (block_model.h) and two workers on names (names_model.h) run, each a
+ * process of its own with a log of its own (op_log.h). Servers are killed and started again, some
+ * of them a second time while they recover; workers are killed. When all servers are ready again,
+ * the surviving workers stop between two operations. Then a fresh client compares everything with
+ * the models that the logs were replayed into. Survivors continue in the next round with the files
+ * they have open; new workers replace the dead ones. An era is some rounds. At its end the files of
+ * dead workers are compared once more, since servers have ended their sessions meanwhile, and
+ * removed.
  *
- * The seed chooses which processes are killed when, and which deeds workers attempt; the exact
+ * The seed chooses which processes are killed when, and which operations workers attempt; the exact
  * moments depend on the machine. A failure prints what was expected and found, and keeps the
  * servers' directories and all logs.
  *
  * Threads: the main thread, and those of the library while it compares. */
 #include <sys/socket.h>
 
-#include "crash_data.h"
+#include "block_model.h"
 #include "names_model.h"
 
 #define SERVERS 4
@@ -24,7 +25,7 @@
 #define MAX_KILLS 3 /* of workers, in a round */
 #define ERA 8 /* rounds */
 #define EVENTS 32
-#define PATIENCE 60 /* seconds for a worker to complete its deed */
+#define PATIENCE 60 /* seconds for a worker to complete its operation */
 #define LEASE 4
 
 static_assert(WORKERS + ERA * MAX_KILLS <= DATA_LANES, "a lane for everybody");
@@ -43,11 +44,11 @@ struct trade {
 	void *(*make)(const char *dir, uint32_t worker, uint64_t seed); /* the caller frees it */
 	void (*use)(void *m, struct sheaf *fs);
 	void (*round)(void *m, const struct order *o); /* a round begins */
-	void (*pick)(void *m, struct deed *d);
-	int (*act)(void *m, const struct deed *d);
-	bool (*right)(void *m, const struct deed *d, int result);
-	void (*begin)(void *m, const struct deed *d);
-	void (*end)(void *m, const struct deed *d, int result);
+	void (*pick)(void *m, struct logged_op *d);
+	int (*act)(void *m, const struct logged_op *d);
+	bool (*right)(void *m, const struct logged_op *d, int result);
+	void (*begin)(void *m, const struct logged_op *d);
+	void (*end)(void *m, const struct logged_op *d, int result);
 	bool (*same)(void *m, char *why, size_t n); /* does the file system match the model? */
 	int (*leave)(void *m); /* closes everything */
 };
@@ -96,27 +97,27 @@ static void namer_round(void *m, const struct order *o)
 	(void)m, (void)o;
 }
 
-static void namer_pick(void *m, struct deed *d)
+static void namer_pick(void *m, struct logged_op *d)
 {
 	names_pick(m, d);
 }
 
-static int namer_act(void *m, const struct deed *d)
+static int namer_act(void *m, const struct logged_op *d)
 {
 	return names_do(m, d);
 }
 
-static bool namer_right(void *m, const struct deed *d, int result)
+static bool namer_right(void *m, const struct logged_op *d, int result)
 {
 	return result == names_foretell(m, d);
 }
 
-static void namer_begin(void *m, const struct deed *d)
+static void namer_begin(void *m, const struct logged_op *d)
 {
 	(void)m, (void)d;
 }
 
-static void namer_end(void *m, const struct deed *d, int result)
+static void namer_end(void *m, const struct logged_op *d, int result)
 {
 	if (!result)
 		names_apply(m, d);
@@ -145,31 +146,31 @@ static const struct trade trades[] = {
 struct hand { /* state of a worker, in its own process */
 	const struct trade *trade;
 	void *model;
-	struct deed_log log;
+	struct op_log log;
 	uint32_t worker;
 };
 
 static void one_deed(struct hand *h)
 {
-	struct deed d;
+	struct logged_op d;
 	char text[160];
 	int r;
 
 	h->trade->pick(h->model, &d);
-	deed_begin(&h->log, &d);
+	op_log_begin(&h->log, &d);
 	h->trade->begin(h->model, &d);
 	r = h->trade->act(h->model, &d);
-	deed_end(&h->log, r);
+	op_log_end(&h->log, r);
 	if (!h->trade->right(h->model, &d, r)) {
-		deed_text(text, sizeof(text), h->trade->verbs, &d);
-		fprintf(stderr, "worker %u: deed %u, '%s', was answered with %d (%s)\n", h->worker,
-			h->log.seq, text, r, sheaf_strerror(r));
+		op_text(text, sizeof(text), h->trade->verbs, &d);
+		fprintf(stderr, "worker %u: operation %u, '%s', was answered with %d (%s)\n",
+			h->worker, h->log.seq, text, r, sheaf_strerror(r));
 		exit(1);
 	}
 	h->trade->end(h->model, &d, r);
 }
 
-/* Executes deeds until told to stop, reports that, and waits for the next round. */
+/* Executes operations until told to stop, reports that, and waits for the next round. */
 static void serve_orders(struct hand *h, int fd)
 {
 	struct order o = { .what = STOP };
@@ -193,7 +194,7 @@ static void serve_orders(struct hand *h, int fd)
 static int worker_main(char **arg)
 {
 	struct hand h = { .trade = trades, .worker = (uint32_t)atoi(arg[4]) };
-	struct sheaf *fs = client(arg[1]);
+	struct sheaf *fs = client_connect(arg[1]);
 
 	while (strcmp(h.trade->name, arg[0]) != 0)
 		h.trade++;
@@ -220,7 +221,7 @@ struct worker {
 	char dir[32];
 	const struct trade *trade;
 	void *model;
-	struct deed_reader log;
+	struct op_reader log;
 };
 
 static struct {
@@ -231,7 +232,7 @@ static struct {
 	uint64_t seed, rnd;
 	uint32_t rounds, round, era;
 	uint32_t numbers, lanes; /* assigned to workers so far */
-	uint64_t killed_servers, killed_workers, deeds, eio;
+	uint64_t killed_servers, killed_workers, ops, eio;
 } run;
 
 static uint32_t chance(uint32_t n)
@@ -269,14 +270,14 @@ static void worker_begin(struct worker *w, const struct trade *trade, struct she
 	snprintf(w->dir, sizeof(w->dir), "/w%u", w->number);
 	CHECK_EQ(sheaf_mkdir(fs, w->dir, 0755), 0);
 	w->model = trade->make(w->dir, w->number, 0);
-	w->log = (struct deed_reader){ .verbs = trade->verbs, .n_verbs = trade->n_verbs };
+	w->log = (struct op_reader){ .verbs = trade->verbs, .n_verbs = trade->n_verbs };
 	snprintf(log, sizeof(log), "%s/worker%u.log", run.c.dir, w->number);
 	memcpy(w->log.path, log, sizeof(log));
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 	snprintf(number, sizeof(number), "%u", w->number);
 	snprintf(seed, sizeof(seed), "%" PRIu64, run.seed * 1000003 + w->number);
 	snprintf(fd, sizeof(fd), "%d", pair[1]);
-	w->pid = spawn(argv, pair[1]);
+	w->pid = process_start(argv, pair[1]);
 	close(pair[1]);
 	w->fd = pair[0];
 	setsockopt(w->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
@@ -299,7 +300,7 @@ static void worker_kill(struct worker *w)
 	if (!w->pid)
 		return;
 	kill(w->pid, SIGKILL);
-	status = reap(w->pid);
+	status = process_wait(w->pid);
 	if (status != 256 + SIGKILL)
 		wrong("%s, worker %u, ended with %d before it was killed", w->trade->name,
 		      w->number, status);
@@ -307,7 +308,7 @@ static void worker_kill(struct worker *w)
 	run.killed_workers++;
 }
 
-/* Waits until the worker has completed its last deed. */
+/* Waits until the worker has completed its last operation. */
 static void worker_stopped(struct worker *w)
 {
 	struct order o;
@@ -316,9 +317,9 @@ static void worker_stopped(struct worker *w)
 	if (n == (ssize_t)sizeof(o))
 		return;
 	if (n < 0)
-		wrong("%s, worker %u, is still at its deed after %d s", w->trade->name, w->number,
-		      PATIENCE);
-	n = reap(w->pid);
+		wrong("%s, worker %u, is still at its operation after %d s", w->trade->name,
+		      w->number, PATIENCE);
+	n = process_wait(w->pid);
 	w->pid = 0;
 	wrong("%s, worker %u, ended by itself with %zd", w->trade->name, w->number, n);
 }
@@ -414,16 +415,16 @@ static void plan_run(const struct plan *p)
 
 /* ---- comparing ---- */
 
-/* The deed that a killed worker had begun has happened completely or not at all; a truncate that
- * was begun still completes. */
+/* The operation that a killed worker had begun has happened completely or not at all; a truncate
+ * that was begun still completes. */
 static void worker_compare(struct worker *w, struct sheaf *fs)
 {
-	char why[512] = "", then[512] = "", deed[160] = "";
+	char why[512] = "", then[512] = "", op[160] = "";
 
-	deed_replay(&w->log, w->model, w->trade->begin, w->trade->end);
+	op_log_replay(&w->log, w->model, w->trade->begin, w->trade->end);
 	w->trade->use(w->model, fs);
 	if (w->pid && w->log.pending)
-		wrong("worker %u lives and its last deed has no answer", w->number);
+		wrong("worker %u lives and its last operation has no answer", w->number);
 	if (w->trade->same(w->model, why, sizeof(why)))
 		return;
 	if (!w->log.pending)
@@ -432,9 +433,9 @@ static void worker_compare(struct worker *w, struct sheaf *fs)
 	w->log.pending = false;
 	if (WITHIN(PATIENCE_S, w->trade->same(w->model, then, sizeof(then))))
 		return;
-	deed_text(deed, sizeof(deed), w->trade->verbs, &w->log.last);
+	op_text(op, sizeof(op), w->trade->verbs, &w->log.last);
 	wrong("%s, worker %u, was killed during '%s'\n  without it: %s\n  with it: %s",
-	      w->trade->name, w->number, deed, why, then);
+	      w->trade->name, w->number, op, why, then);
 }
 
 static void tree_remove(struct sheaf *fs, const char *path)
@@ -463,7 +464,7 @@ static void worker_forget(struct worker *w, struct sheaf *fs)
 {
 	if (w->trade == trades)
 		run.eio += ((struct data *)w->model)->eio;
-	run.deeds += w->log.seq;
+	run.ops += w->log.seq;
 	tree_remove(fs, w->dir);
 	free(w->model);
 	w->model = NULL;
@@ -537,7 +538,7 @@ static int check_command(void)
 
 static void round_compare(void)
 {
-	struct sheaf *fs = client(run.c.conf);
+	struct sheaf *fs = client_connect(run.c.conf);
 
 	for (int i = 0; i < WORKERS; i++) {
 		struct worker *w = &run.worker[i];
@@ -577,7 +578,7 @@ static void era_begin(struct sheaf *fs)
 
 static void round_begin(void)
 {
-	struct sheaf *fs = client(run.c.conf);
+	struct sheaf *fs = client_connect(run.c.conf);
 
 	if (run.round % ERA == 1)
 		era_begin(fs);
@@ -640,11 +641,11 @@ static void last_round(void)
 	for (int i = 0; i < WORKERS; i++) {
 		struct worker *w = &run.worker[i];
 
-		if (w->pid && reap(w->pid))
+		if (w->pid && process_wait(w->pid))
 			wrong("worker %u cannot close what it has open", w->number);
 		w->pid = 0;
 	}
-	fs = client(run.c.conf);
+	fs = client_connect(run.c.conf);
 	for (int i = 0; i < WORKERS; i++)
 		if (run.worker[i].model)
 			worker_forget(&run.worker[i], fs);
@@ -652,7 +653,7 @@ static void last_round(void)
 	if (!WITHIN(PATIENCE_S, no_object_left()))
 		wrong("%u objects with data are left although every file was removed",
 		      objects_left);
-	cluster_down(&run.c);
+	cluster_stop(&run.c);
 }
 
 static void progress(const char *end)
@@ -668,16 +669,16 @@ static void crash_rounds(void)
 	double begin = now_s();
 	struct sheaf *fs;
 
-	cluster_trash.keep = true;
+	keep_failed_dirs();
 	printf("%u rounds, seed %" PRIu64 "\n", run.rounds, run.seed);
 	fflush(stdout);
-	cluster_make(&run.c, &(struct cluster_opts){ .servers = SERVERS,
-						     .stripe_unit = 16384,
-						     .timeout = 30,
-						     .lease = LEASE });
+	cluster_create(&run.c, &(struct cluster_opts){ .servers = SERVERS,
+						       .stripe_unit = 16384,
+						       .timeout = 30,
+						       .lease = LEASE });
 	memset(run.notify, -1, sizeof(run.notify));
-	cluster_up(&run.c);
-	fs = client(run.c.conf);
+	cluster_start(&run.c);
+	fs = client_connect(run.c.conf);
 	CHECK_EQ(sheaf_mkdir(fs, "/shared", 0777), 0);
 	sheaf_disconnect(fs);
 	while (run.round < run.rounds) {
@@ -688,9 +689,9 @@ static void crash_rounds(void)
 	}
 	last_round();
 	progress("\n");
-	printf("%.0f s: %" PRIu64 " deeds, all as it must be; %" PRIu64
+	printf("%.0f s: %" PRIu64 " operations, all as it must be; %" PRIu64
 	       " syncs said that data may be lost\n",
-	       now_s() - begin, run.deeds, run.eio);
+	       now_s() - begin, run.ops, run.eio);
 }
 
 int main(int argc, char **argv)

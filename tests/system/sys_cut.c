@@ -16,7 +16,7 @@ static void conversation(struct sheaf *fs, struct sheaf *direct, int n)
 	snprintf(dir, sizeof(dir), "/c%d", n);
 	snprintf(a, sizeof(a), "/c%d/a", n);
 	snprintf(b, sizeof(b), "/c%d/b", n);
-	pattern(out, sizeof(out), (uint64_t)n, 0);
+	fill_pattern(out, sizeof(out), (uint64_t)n, 0);
 	CHECK_EQ(sheaf_mkdir(fs, dir, 0755), 0);
 	CHECK_EQ(sheaf_open(fs, a, O_CREAT | O_EXCL | O_RDWR, 0644, NULL, &f), 0);
 	CHECK_EQ(sheaf_pwrite(f, out, 500, 0), 500); /* inside the request */
@@ -48,15 +48,15 @@ static void a_cut_anywhere_in_a_conversation_changes_nothing(void)
 	uint64_t total = UINT64_MAX, step = SANITIZED ? 499 : 149;
 	int n = 0, made = 0;
 
-	cluster_make(&c, &(struct cluster_opts){ .servers = 1, .lease = 10 });
-	cluster_up(&c);
-	direct = client(c.conf);
+	cluster_create(&c, &(struct cluster_opts){ .servers = 1, .lease = 10 });
+	cluster_start(&c);
+	direct = client_connect(c.conf);
 	proxy_start(&x, &c);
 	while (n < 3) { /* the shortest of three: a slow one may include pings */
 		uint64_t bytes;
 
 		proxy_plan(&x, 0, 0, 0);
-		fs = client(x.conf);
+		fs = client_connect(x.conf);
 		conversation(fs, direct, n++);
 		sheaf_disconnect(fs);
 		bytes = __atomic_load_n(&x.bytes, __ATOMIC_SEQ_CST);
@@ -64,7 +64,7 @@ static void a_cut_anywhere_in_a_conversation_changes_nothing(void)
 	}
 	for (uint64_t at = 1; at < total; at += at < 1200 ? step / 4 : step) {
 		proxy_plan(&x, 1, at, 0);
-		fs = client(x.conf);
+		fs = client_connect(x.conf);
 		conversation(fs, direct, n++);
 		sheaf_disconnect(fs);
 		made += x.made;
@@ -73,7 +73,7 @@ static void a_cut_anywhere_in_a_conversation_changes_nothing(void)
 	CHECK(made >= n - 3 - 4);
 	proxy_stop(&x);
 	sheaf_disconnect(direct);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 static void every_change_happens_once_over_random_cuts(void)
@@ -84,14 +84,14 @@ static void every_change_happens_once_over_random_cuts(void)
 	double end;
 	int n = 0;
 
-	cluster_make(&c, NULL);
-	cluster_up(&c);
+	cluster_create(&c, NULL);
+	cluster_start(&c);
 	proxy_start(&x, &c);
-	m.fs = client(x.conf);
+	m.fs = client_connect(x.conf);
 	CHECK_EQ(sheaf_mkdir(m.fs, m.dir, 0755), 0);
 	sheaf_disconnect(m.fs);
 	proxy_plan(&x, -1, 700, 15000);
-	m.fs = client(x.conf);
+	m.fs = client_connect(x.conf);
 	for (end = now_s() + 5; now_s() < end; n++)
 		names_change(&m);
 	names_verify(&m);
@@ -99,11 +99,11 @@ static void every_change_happens_once_over_random_cuts(void)
 	CHECK(x.made >= 5);
 	proxy_plan(&x, 0, 0, 0);
 	sheaf_disconnect(m.fs);
-	m.fs = client(c.conf);
+	m.fs = client_connect(c.conf);
 	names_verify(&m);
 	sheaf_disconnect(m.fs);
 	proxy_stop(&x);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 /* Large transfers: cuts fall into bulk data, in both directions. */
@@ -118,18 +118,18 @@ static void bulk_arrives_whole_over_random_cuts(void)
 	double end;
 	int n = 0;
 
-	cluster_make(&c, NULL);
-	cluster_up(&c);
-	direct = client(c.conf);
+	cluster_create(&c, NULL);
+	cluster_start(&c);
+	direct = client_connect(c.conf);
 	proxy_start(&x, &c);
 	proxy_plan(&x, -1, 2000, 8 << 20);
-	fs = client(x.conf);
+	fs = client_connect(x.conf);
 	f = open_file(fs, "/bulk", O_CREAT | O_RDWR);
 	g = open_file(direct, "/bulk", O_RDONLY);
 	for (end = now_s() + 6; now_s() < end; n++) {
 		size_t len = 100000 + (size_t)n * 77777 % (BIG - 100000);
 
-		pattern(out, len, (uint64_t)n, 0);
+		fill_pattern(out, len, (uint64_t)n, 0);
 		CHECK_EQ(sheaf_pwrite(f, out, len, n % 100), (ssize_t)len);
 		memset(in, 0, len);
 		CHECK_EQ(sheaf_pread(n % 2 ? f : g, in, len, n % 100), (ssize_t)len);
@@ -144,7 +144,7 @@ static void bulk_arrives_whole_over_random_cuts(void)
 	sheaf_disconnect(fs);
 	sheaf_disconnect(direct);
 	proxy_stop(&x);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 SYS_MAIN(NULL, NULL, NULL, TEST(a_cut_anywhere_in_a_conversation_changes_nothing),

@@ -107,7 +107,7 @@ static bool log_says(const char *what)
 	char *text;
 
 	snprintf(path, sizeof(path), "%s/server%d.log", c.dir, VICTIM);
-	text = slurp(path);
+	text = read_text(path);
 	found = strstr(text, what);
 	free(text);
 	return found;
@@ -170,7 +170,7 @@ static void lose_objects(void)
 	id = object_of("/gone", VICTIM);
 	object_file(path, &id);
 	*strrchr(path, '/') = 0; /* the whole directory objects/XX */
-	cluster_rm(path);
+	trash_remove(path);
 	CHECK(access(path, F_OK) < 0);
 	CHECK_EQ(server_up(&c, VICTIM), 0);
 }
@@ -275,7 +275,7 @@ static void the_number_of_an_orphan_is_not_given_again(void)
 	*strrchr(path, '/') = 0;
 	mkdir(path, 0700);
 	object_file(path, &id);
-	spill(path, text);
+	write_text(path, text);
 	CHECK_EQ(server_up(&c, VICTIM), 0);
 	CHECK_EQ(run("check --repair"), 0);
 	snprintf(name, sizeof(name), "/lost+found/#%llu", (unsigned long long)id.ino);
@@ -293,16 +293,16 @@ static void the_number_of_an_orphan_is_not_given_again(void)
 
 static void begin(void)
 {
-	cluster_make(&c, &(struct cluster_opts){
-				 .servers = 3, .timeout = 20, .lease = 2, .stripe_unit = UNIT });
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(&c, &(struct cluster_opts){
+				   .servers = 3, .timeout = 20, .lease = 2, .stripe_unit = UNIT });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 }
 
 static void end(void)
 {
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 SYS_MAIN(NULL, begin, end, TEST(sound_files_are_not_damaged),

@@ -87,7 +87,7 @@ static void each_change_is_seen_by_the_next_read(void)
 			memset(model + off, 0, n);
 			break;
 		default:
-			pattern(model + off, n, (uint64_t)i, off);
+			fill_pattern(model + off, n, (uint64_t)i, off);
 			CHECK_EQ(sheaf_pwrite(w, model + off, n, (off_t)off), (ssize_t)n);
 			size = off + n > size ? off + n : size;
 		}
@@ -149,7 +149,7 @@ static void descriptors_are_few_and_go_with_the_file_or_the_server(void)
 	for (int i = 0; i < c.n; i++)
 		server_kill(&c, i);
 	CHECK(WITHIN(PATIENCE_S, (sheaf_ping(direct, 0), descriptors() == 0)));
-	cluster_up(&c);
+	cluster_start(&c);
 	for (int i = FILES / 2; i < FILES; i++) {
 		for (int k = 0; k < 2; k++)
 			CHECK_EQ(sheaf_pread(f[i], b, 100, 0), 100);
@@ -173,7 +173,7 @@ static void the_environment_switches_direct_reads(void)
 	CHECK(strstr(sheaf_why(), "$SHEAF_DIRECT is 'maybe'"));
 	for (int on = 0; on < 2; on++) {
 		setenv("SHEAF_DIRECT", on ? "on" : "off", 1);
-		other = client(c.conf);
+		other = client_connect(c.conf);
 		f = open_file(other, "/switch", O_RDONLY);
 		for (int i = 0; i < 2; i++)
 			CHECK_EQ(sheaf_pread(f, b, 100, 0), 100);
@@ -223,12 +223,12 @@ static void a_stopped_client_that_lost_its_lock_sees_no_write_of_the_next_owner(
 	memset(b, 'A', LOCKED);
 	CHECK_EQ(sheaf_pwrite(f, b, LOCKED, 0), LOCKED);
 	pid = child_start("stopped", c.conf, NULL);
-	await_stop(pid);
+	process_await_stop(pid);
 	CHECK_EQ(sheaf_lock(f, &l, 1), 0); /* when the child's lease has ended */
 	memset(b, 'B', LOCKED);
 	CHECK_EQ(sheaf_pwrite(f, b, LOCKED, 0), LOCKED);
 	CHECK_EQ(kill(pid, SIGCONT), 0);
-	CHECK_EQ(reap(pid), 0);
+	CHECK_EQ(process_wait(pid), 0);
 	free(b);
 	CHECK_EQ(sheaf_close(f), 0);
 }
@@ -241,9 +241,9 @@ static int child(const char *name, char **arg)
 
 static void begin(void)
 {
-	cluster_make(&c, &(struct cluster_opts){ .servers = 3, .timeout = 10 });
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(&c, &(struct cluster_opts){ .servers = 3, .timeout = 10 });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 	direct = direct_client(c.conf);
 }
 
@@ -251,7 +251,7 @@ static void end(void)
 {
 	sheaf_disconnect(direct);
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 SYS_MAIN(child, begin, end, TEST(what_is_in_memory_is_read_directly),

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/base.h"
-#include "scene.h"
+#include "cluster.h"
 
 #define TASKS 48
 #define ROUNDS 12
@@ -13,6 +13,7 @@
 #define STACK (256 * 1024)
 
 static struct cluster c;
+static struct sheaf *fs;
 
 struct task {
 	struct fiber f;
@@ -76,7 +77,7 @@ static void one_round(const char *dir, int number, int k)
 	snprintf(path, sizeof(path), "%s/t%d.%d", dir, number, k);
 	snprintf(new, sizeof(new), "%s/n%d.%d", dir, number, k);
 	f = open_file(fs, path, O_RDWR | O_CREAT | O_EXCL);
-	pattern(in_file, sizeof(in_file), seed, 0);
+	fill_pattern(in_file, sizeof(in_file), seed, 0);
 	CHECK_EQ(sheaf_pwrite(f, in_file, sizeof(in_file), 0), (ssize_t)sizeof(in_file));
 	CHECK_EQ(sheaf_pread(f, out, sizeof(out), 0), (ssize_t)sizeof(out));
 	CHECK(is_pattern(out, sizeof(out), seed, 0));
@@ -151,7 +152,7 @@ static void tasks_of_one_thread_work_side_by_side(void)
 	int fds[2];
 
 	CHECK_EQ(pipe(fds), 0);
-	tasks_begin(fresh_dir(), TASKS, ROUNDS);
+	tasks_begin(fresh_dir(fs), TASKS, ROUNDS);
 	drive_begin(fds[0]);
 	parks = 0;
 	drive(TASKS);
@@ -159,7 +160,7 @@ static void tasks_of_one_thread_work_side_by_side(void)
 	CHECK(parks > TASKS * ROUNDS * 5);
 	close(fds[0]);
 	close(fds[1]);
-	one_round(fresh_dir(), 1, 1); /* blocking calls work again */
+	one_round(fresh_dir(fs), 1, 1); /* blocking calls work again */
 }
 
 static void other_threads_wait_beside_them(void)
@@ -168,7 +169,7 @@ static void other_threads_wait_beside_them(void)
 	int fds[2];
 
 	CHECK_EQ(pipe(fds), 0);
-	thread_dir = fresh_dir();
+	thread_dir = fresh_dir(fs);
 	for (intptr_t i = 0; i < THREADS; i++)
 		CHECK_EQ(pthread_create(&t[i], NULL, blocking, (void *)i), 0);
 	drive_begin(fds[0]); /* while the threads make calls */
@@ -230,7 +231,7 @@ static void what_cannot_be_waited_for_is_refused(void)
 {
 	fiber_of_thread(&home);
 	CHECK_EQ(sheaf_drive_begin(fs, &ops, -1), -EBADF);
-	one_round(fresh_dir(), 2, 2);
+	one_round(fresh_dir(fs), 2, 2);
 }
 
 static void *drive_all(void *dir)
@@ -253,7 +254,7 @@ static void servers_may_go_and_come_back(void)
 	char dir[32];
 	pthread_t t;
 
-	snprintf(dir, sizeof(dir), "%s", fresh_dir());
+	snprintf(dir, sizeof(dir), "%s", fresh_dir(fs));
 	CHECK_EQ(pthread_create(&t, NULL, drive_all, dir), 0);
 	/* in the main thread: servers die with the thread that started them */
 	for (int i = 0; i < 4; i++) {
@@ -265,16 +266,16 @@ static void servers_may_go_and_come_back(void)
 
 static void begin(void)
 {
-	cluster_make(&c,
-		     &(struct cluster_opts){ .servers = 4, .stripe_unit = 4096, .timeout = 30 });
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(&c,
+		       &(struct cluster_opts){ .servers = 4, .stripe_unit = 4096, .timeout = 30 });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 }
 
 static void end(void)
 {
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 SYS_MAIN(NULL, begin, end, TEST(tasks_of_one_thread_work_side_by_side),

@@ -26,7 +26,7 @@ static void begin(const char *path)
 		setenv("SHEAF_TRACE", path, 1);
 	else
 		unsetenv("SHEAF_TRACE");
-	fs = client(cluster.conf);
+	fs = client_connect(cluster.conf);
 	file = open_file(fs, "/explained", O_CREAT | O_RDWR);
 	CHECK_EQ(sheaf_get_layout(fs, "/explained", &l), 0);
 	where = (struct sheaf_stripes){ .unit = l.stripe_unit, .n_targets = l.width };
@@ -356,7 +356,7 @@ static void threads_and_processes_write_whole_lines(void)
 	for (int i = 0; i < 3; i++)
 		p[i] = child_start("writer", cluster.conf, trace, NULL);
 	for (int i = 0; i < 3; i++)
-		CHECK_EQ(reap(p[i]), 0);
+		CHECK_EQ(process_wait(p[i]), 0);
 	CHECK_EQ(lines(), 3 * THREADS * EACH);
 }
 
@@ -387,7 +387,7 @@ static void a_trace_that_cannot_be_written_is_an_error_at_once(void)
 		CHECK(strstr(sheaf_why(), "$SHEAF_TRACE") && strstr(sheaf_why(), bad[i]));
 	}
 	setenv("SHEAF_TRACE", "", 1); /* the same as unset */
-	none = client(cluster.conf);
+	none = client_connect(cluster.conf);
 	sheaf_disconnect(none);
 	unsetenv("SHEAF_TRACE");
 }
@@ -486,14 +486,14 @@ static void a_trace_read_back_is_the_access(void)
 
 static void set_up(void)
 {
-	cluster_make(&cluster, &(struct cluster_opts){ .servers = SERVERS, .stripe_unit = UNIT });
-	cluster_up(&cluster);
+	cluster_create(&cluster, &(struct cluster_opts){ .servers = SERVERS, .stripe_unit = UNIT });
+	cluster_start(&cluster);
 	snprintf(trace, sizeof(trace), "%s/trace", cluster.dir);
 }
 
 static void tear_down(void)
 {
-	cluster_down(&cluster);
+	cluster_stop(&cluster);
 }
 
 SYS_MAIN(child, set_up, tear_down, TEST(a_plan_of_a_list_is_what_happens),

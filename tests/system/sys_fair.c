@@ -137,7 +137,7 @@ static int child(const char *name, char **arg)
 				  .depth = atoi(arg[6]),
 				  .block = (size_t)atol(arg[7]) } };
 	int me = atoi(arg[2]), phase;
-	struct sheaf *conn = client(arg[1]);
+	struct sheaf *conn = client_connect(arg[1]);
 
 	(void)name;
 	board_open(arg[0]);
@@ -222,7 +222,7 @@ static void clients_end(int n)
 {
 	atomic_store(&board->phase, LEAVE);
 	for (int i = 0; i < n; i++)
-		CHECK_EQ(reap(pids[i]), 0);
+		CHECK_EQ(process_wait(pids[i]), 0);
 }
 
 /* ---- shares ---- */
@@ -422,10 +422,11 @@ static void begin_all(void)
 
 	if (access("/dev/shm", W_OK) == 0)
 		setenv("TMPDIR", "/dev/shm", 1);
-	cluster_make(&c, &(struct cluster_opts){
-				 .servers = 4, .stripe_unit = 262144, .timeout = 20, .lease = 20 });
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(&c,
+		       &(struct cluster_opts){
+			       .servers = 4, .stripe_unit = 262144, .timeout = 20, .lease = 20 });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 	board_open(c.dir);
 	for (int i = 0; i < CLIENTS; i++) {
 		snprintf(path, sizeof(path), "/f%d", i);
@@ -437,7 +438,7 @@ static void begin_all(void)
 static void end_all(void)
 {
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 SYS_MAIN(child, begin_all, end_all, TEST(clients_that_do_the_same_get_the_same),

@@ -37,16 +37,16 @@ static void move_to_tmpfs(struct cluster *c, int i, const char *size)
 
 static void make(struct cluster *c, int full, const char *size)
 {
-	cluster_make(c, &(struct cluster_opts){ .servers = 2 });
+	cluster_create(c, &(struct cluster_opts){ .servers = 2 });
 	edit_file(c->conf, "roles = meta data\n", "roles = meta\n"); /* server 0 */
 	edit_file(c->conf, "roles = meta data\n", "roles = data\n"); /* server 1 */
 	move_to_tmpfs(c, full, size);
-	cluster_up(c);
+	cluster_start(c);
 }
 
 static void unmake(struct cluster *c)
 {
-	cluster_down(c);
+	cluster_stop(c);
 	CHECK_EQ(umount(mounted), 0);
 	mounted[0] = 0;
 }
@@ -60,7 +60,7 @@ static uint64_t fill(struct sheaf_file *f)
 	for (size_t n = CHUNK; n >= 4096;) { /* smaller writes fill the rest */
 		ssize_t r;
 
-		pattern(b, n, 2, at);
+		fill_pattern(b, n, 2, at);
 		r = sheaf_pwrite(f, b, n, (off_t)at);
 		if (r == (ssize_t)n) {
 			at += n;
@@ -91,7 +91,7 @@ static bool fits(struct sheaf *fs, const char *path)
 	struct sheaf_file *f = open_file(fs, path, O_CREAT | O_RDWR | O_TRUNC);
 	ssize_t r;
 
-	pattern(b, sizeof(b), 3, 0);
+	fill_pattern(b, sizeof(b), 3, 0);
 	r = sheaf_pwrite(f, b, sizeof(b), 0);
 	CHECK(r == (ssize_t)sizeof(b) || r == -ENOSPC);
 	if (r > 0)
@@ -109,7 +109,7 @@ static void a_full_data_disk_refuses_and_recovers(void)
 	uint32_t pid;
 
 	make(&c, 1, "8m");
-	fs = client(c.conf);
+	fs = client_connect(c.conf);
 	make_file(fs, "/early", 1 << 20, 1);
 	a = open_file(fs, "/early", O_RDWR);
 	CHECK_EQ(sheaf_fsync(a), 0);
@@ -141,7 +141,7 @@ static void removed_files_give_their_room_to_the_next_write(void)
 	struct stat st;
 
 	make(&c, 1, "8m");
-	fs = client(c.conf);
+	fs = client_connect(c.conf);
 	for (int i = 0; i < 10; i++) {
 		f = open_file(fs, "/big", O_CREAT | O_RDWR);
 		CHECK(fill(f) > 3 << 20);
@@ -172,7 +172,7 @@ static void a_full_disk_without_removals_refuses_at_once(void)
 	double began;
 
 	make(&c, 1, "8m");
-	fs = client(c.conf);
+	fs = client_connect(c.conf);
 	f = open_file(fs, "/big", O_CREAT | O_RDWR);
 	fill(f);
 	CHECK_EQ(sheaf_unlink(fs, "/big"), 0);
@@ -194,7 +194,7 @@ static void truncate_frees_a_full_disk(void)
 	uint64_t acked;
 
 	make(&c, 1, "8m");
-	fs = client(c.conf);
+	fs = client_connect(c.conf);
 	f = open_file(fs, "/big", O_CREAT | O_RDWR);
 	acked = fill(f);
 	CHECK_EQ(sheaf_ftruncate(f, 100000), 0);
@@ -216,7 +216,7 @@ static void allocated_room_stays_on_a_full_disk(void)
 	struct stat st;
 
 	make(&c, 1, "8m");
-	fs = client(c.conf);
+	fs = client_connect(c.conf);
 	f = open_file(fs, "/kept", O_CREAT | O_RDWR);
 	CHECK_EQ(sheaf_fallocate(f, FALLOC_FL_KEEP_SIZE, 0, sizeof(b)), 0);
 	CHECK_EQ(sheaf_fstat(f, &st), 0);
@@ -225,7 +225,7 @@ static void allocated_room_stays_on_a_full_disk(void)
 	CHECK_EQ(sheaf_fallocate(g, 0, 0, 100 << 20), -ENOSPC);
 	CHECK_EQ(sheaf_ftruncate(g, 0), 0);
 	CHECK(fill(g) > 0);
-	pattern(b, sizeof(b), 4, 0);
+	fill_pattern(b, sizeof(b), 4, 0);
 	CHECK_EQ(sheaf_pwrite(f, b, sizeof(b), 0), sizeof(b));
 	check_pattern(f, sizeof(b), 4);
 	CHECK_EQ(sheaf_copy_range(f, 0, g, 64 << 20, sizeof(b)), -ENOSPC);
@@ -245,7 +245,7 @@ static void a_server_with_a_full_disk_restarts(void)
 	uint64_t acked;
 
 	make(&c, 1, "8m");
-	fs = client(c.conf);
+	fs = client_connect(c.conf);
 	f = open_file(fs, "/big", O_CREAT | O_RDWR);
 	acked = fill(f);
 	CHECK_EQ(sheaf_fsync(f), 0);
@@ -272,7 +272,7 @@ static void fill_with_names(const char *size)
 	int n = 0, r = 0;
 
 	make(&c, 0, size);
-	fs = client(c.conf);
+	fs = client_connect(c.conf);
 	make_file(fs, "/early", 1 << 20, 1);
 	pid = server_status(fs, 0).pid;
 	for (; n < 100000 && r == 0; n++) {
@@ -328,7 +328,7 @@ static void removed_files_give_their_room_to_new_names(void)
 	int n = 0, r = 0;
 
 	make(&c, 0, "2m");
-	fs = client(c.conf);
+	fs = client_connect(c.conf);
 	for (; n < 100000 && r == 0; n++) {
 		struct sheaf_file *f;
 
@@ -369,9 +369,9 @@ static void a_list_over_holes_of_a_full_disk_is_refused(void)
 	struct sheaf *fs;
 
 	make(&c, 1, "12m");
-	fs = client(c.conf);
+	fs = client_connect(c.conf);
 	f = open_file(fs, "/strided", O_RDWR | O_CREAT);
-	pattern(b, sizeof(b), 1, 0);
+	fill_pattern(b, sizeof(b), 1, 0);
 	CHECK_EQ(sheaf_pwrite(f, b, sizeof(b), 0), (ssize_t)sizeof(b));
 	CHECK_EQ(sheaf_ftruncate(f, 4 << 20), 0); /* holes after the data */
 	filler = open_file(fs, "/filler", O_RDWR | O_CREAT);

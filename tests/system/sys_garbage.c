@@ -2,7 +2,7 @@
  * each test runs, an honest client writes and reads on the same servers and must not notice. */
 #include <pthread.h>
 
-#include "raw.h"
+#include "raw_link.h"
 
 static struct cluster c;
 static struct sheaf *fs; /* reads the servers' status */
@@ -18,7 +18,7 @@ static struct {
 
 static void *be_honest(void *arg)
 {
-	struct sheaf *mine = client(c.conf);
+	struct sheaf *mine = client_connect(c.conf);
 	struct sheaf_file *f = open_file(mine, "/honest", O_CREAT | O_RDWR);
 	static uint8_t b[500000], r[500000];
 
@@ -28,7 +28,7 @@ static void *be_honest(void *arg)
 		size_t n = honest.rounds % 2 ? sizeof(b) : 700;
 		double t = now_s();
 
-		pattern(b, n, seed, 0);
+		fill_pattern(b, n, seed, 0);
 		CHECK_EQ(sheaf_pwrite(f, b, n, (off_t)seed * 11), (ssize_t)n);
 		CHECK_EQ(sheaf_pread(f, r, n, (off_t)seed * 11), (ssize_t)n);
 		CHECK(memcmp(b, r, n) == 0);
@@ -164,11 +164,11 @@ static void a_wrong_key_is_refused(void)
 	snprintf(path, sizeof(path), "%s/sheaf.conf", dir);
 	snprintf(key, sizeof(key), "%s/key", dir);
 	CHECK_EQ(key_create(key, err, sizeof(err)), 0);
-	text = slurp(c.conf);
-	spill(path, text);
+	text = read_text(c.conf);
+	write_text(path, text);
 	free(text);
 	(void)old, (void)new;
-	other = client(path);
+	other = client_connect(path);
 	t = now_s();
 	CHECK_EQ(sheaf_stat(other, "/", &st), -EKEYREJECTED);
 	CHECK(now_s() - t < 20); /* before the timeout: retries cannot help */
@@ -244,7 +244,7 @@ static void silent_connections_are_dropped(void)
 
 	for (int i = 0; i < 400; i++)
 		fd[i] = raw_connect(&c, 0);
-	late = client(c.conf);
+	late = client_connect(c.conf);
 	CHECK_EQ(sheaf_stat(late, "/", &st), 0);
 	CHECK((int)server_status(fs, 0).links <= links + 1 + 257);
 	sheaf_disconnect(late);
@@ -683,9 +683,9 @@ int main(int argc, char **argv)
 	pthread_t slow;
 
 	signal(SIGPIPE, SIG_IGN);
-	cluster_make(&c, NULL);
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(&c, NULL);
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 	CHECK_EQ(pthread_create(&honest.thread, NULL, be_honest, NULL), 0);
 	CHECK_EQ(pthread_create(&slow, NULL, send_slowly, NULL), 0);
 	run_all(argc, argv);
@@ -694,6 +694,6 @@ int main(int argc, char **argv)
 	pthread_join(honest.thread, NULL);
 	CHECK(honest.slowest < 20); /* no request waited for a timeout */
 	sheaf_disconnect(fs);
-	cluster_down(&c); /* must be a clean stop */
+	cluster_stop(&c); /* must be a clean stop */
 	return 0;
 }

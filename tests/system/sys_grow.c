@@ -24,7 +24,7 @@ static int sheaf(const char *a, const char *b, const char *d, const char *e)
 	fflush(stdout);
 	keep = dup(STDOUT_FILENO);
 	dup2(fd, STDOUT_FILENO);
-	r = reap(spawn(argv, -1));
+	r = process_wait(process_start(argv, -1));
 	dup2(keep, STDOUT_FILENO);
 	close(keep);
 	n = pread(fd, out, sizeof(out) - 1, 0);
@@ -38,13 +38,13 @@ static void begin(uint32_t servers)
 {
 	const struct cluster_opts o = { .servers = servers, .timeout = 5 };
 
-	cluster_make(&c, &o);
-	cluster_up(&c);
+	cluster_create(&c, &o);
+	cluster_start(&c);
 }
 
 static void end(void)
 {
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 /* Adds server n: the command writes the cluster file and the storage, the test starts the server,
@@ -77,7 +77,7 @@ static void running_clients_use_a_new_server(void)
 	uint8_t buf[300000];
 
 	begin(2);
-	old = client(c.conf);
+	old = client_connect(c.conf);
 	make_file(old, "/before", sizeof(buf), 1);
 	f = open_file(old, "/open", O_CREAT | O_RDWR);
 	grow();
@@ -87,11 +87,11 @@ static void running_clients_use_a_new_server(void)
 	CHECK_EQ(sheaf_server_count(old), 3);
 	CHECK(is_on(old, "/after", 2));
 	CHECK(!is_on(old, "/before", 2) && !is_on(old, "/open", 2));
-	pattern(buf, sizeof(buf), 3, 0);
+	fill_pattern(buf, sizeof(buf), 3, 0);
 	CHECK_EQ(sheaf_pwrite(f, buf, sizeof(buf), 0), (ssize_t)sizeof(buf));
 	CHECK_EQ(sheaf_fsync(f), 0);
 	CHECK_EQ(sheaf_close(f), 0);
-	new = client(c.conf);
+	new = client_connect(c.conf);
 	CHECK_EQ(sheaf_server_count(new), 3);
 	check_file(new, "/before", sizeof(buf), 1);
 	check_file(new, "/after", sizeof(buf), 2);
@@ -109,10 +109,10 @@ static void an_idle_client_learns_from_a_file(void)
 	struct sheaf_file *f;
 
 	begin(2);
-	idle = client(c.conf);
+	idle = client_connect(c.conf);
 	CHECK_EQ(sheaf_stat(idle, "/", &st), 0);
 	grow();
-	busy = client(c.conf);
+	busy = client_connect(c.conf);
 	make_file(busy, "/new", 300000, 4);
 	/* unsettled: a stat asks all its objects for the size */
 	f = open_file(busy, "/growing", O_CREAT | O_RDWR);
@@ -134,12 +134,12 @@ static void a_client_with_the_older_file_learns_at_once(void)
 	struct sheaf *fs;
 
 	begin(2);
-	text = slurp(c.conf);
+	text = read_text(c.conf);
 	snprintf(older, sizeof(older), "%s/older.conf", c.dir);
-	spill(older, text);
+	write_text(older, text);
 	free(text);
 	grow();
-	fs = client(older);
+	fs = client_connect(older);
 	make_file(fs, "/f", 300000, 5);
 	check_file(fs, "/f", 300000, 5);
 	CHECK(is_on(fs, "/f", 2));
@@ -162,19 +162,19 @@ static void a_restart_with_the_older_file_forgets_nothing(void)
 	struct sheaf *fs;
 
 	begin(2);
-	text = slurp(c.conf);
+	text = read_text(c.conf);
 	grow();
-	fs = client(c.conf);
+	fs = client_connect(c.conf);
 	make_file(fs, "/f", 300000, 6);
 	server_kill(&c, 0);
-	spill(c.conf, text);
+	write_text(c.conf, text);
 	CHECK_EQ(server_up(&c, 0), 0);
 	make_file(fs, "/g", 300000, 7);
 	CHECK(is_on(fs, "/g", 2));
 	check_file(fs, "/f", 300000, 6);
 	CHECK_EQ(sheaf_unlink(fs, "/f"), 0); /* fences and removals reach the new server */
 	sheaf_disconnect(fs);
-	fs = client(c.conf); /* older cluster file, newer map */
+	fs = client_connect(c.conf); /* older cluster file, newer map */
 	check_file(fs, "/g", 300000, 7);
 	sheaf_disconnect(fs);
 	/* the command adds the missing server to the file */
@@ -182,7 +182,7 @@ static void a_restart_with_the_older_file_forgets_nothing(void)
 	CHECK_EQ(server_up(&c, c.n++), 0);
 	CHECK_EQ(sheaf("add-server", "server3", NULL, NULL), 0);
 	free(text);
-	text = slurp(c.conf);
+	text = read_text(c.conf);
 	CHECK(strstr(text, "[server.2]") && strstr(text, "[server.3]"));
 	free(text);
 	end();
@@ -216,10 +216,10 @@ static void data_servers_learn_of_each_other(void)
 	begin(2);
 	grow();
 	grow();
-	fs = client(c.conf);
+	fs = client_connect(c.conf);
 	from = file_on(fs, 3);
 	to = file_on(fs, 2);
-	pattern(buf, sizeof(buf), 9, 0);
+	fill_pattern(buf, sizeof(buf), 9, 0);
 	CHECK_EQ(sheaf_pwrite(from, buf, sizeof(buf), 0), (ssize_t)sizeof(buf));
 	CHECK_EQ(sheaf_copy_range(from, 0, to, 0, sizeof(buf)), (ssize_t)sizeof(buf));
 	memset(buf, 0, sizeof(buf));
@@ -237,7 +237,7 @@ static void a_new_server_that_is_not_there_is_not_published(void)
 
 	begin(2);
 	CHECK_EQ(sheaf("add-server", "server2", "--no-start", NULL), 1);
-	fs = client(c.conf);
+	fs = client_connect(c.conf);
 	make_file(fs, "/f", 300000, 8);
 	CHECK(!is_on(fs, "/f", 2));
 	sheaf_disconnect(fs);
@@ -269,7 +269,7 @@ static void files_on_a_dead_server_are_found(void)
 
 	begin(2);
 	grow();
-	fs = client(c.conf);
+	fs = client_connect(c.conf);
 	CHECK_EQ(sheaf_mkdir(fs, "/d", 0755), 0);
 	for (int i = 0; i < 30; i++) {
 		char path[32];
@@ -303,7 +303,7 @@ static void a_dead_metadata_server_hides_only_what_it_keeps(void)
 	int hidden = 0;
 
 	begin(2);
-	fs = client(c.conf);
+	fs = client_connect(c.conf);
 	for (int i = 0; i < 12; i++) {
 		char path[32];
 		struct stat st;
@@ -331,11 +331,11 @@ static char backup[CLUSTER_PATH];
 
 static void restore(void)
 {
-	cluster_down(&c);
+	cluster_stop(&c);
 	CHECK_EQ(sheaf("restore", backup, NULL, NULL), 1); /* refused: the metadata are newer */
 	CHECK_EQ(sheaf("restore", backup, "--force", NULL), 0);
 	CHECK_EQ(sheaf("restore", backup, NULL, NULL), 0); /* not newer any more */
-	cluster_up(&c);
+	cluster_start(&c);
 }
 
 static bool is_settled(struct sheaf *fs, const char *path)
@@ -356,7 +356,7 @@ static void a_backup_of_servers_at_work_comes_back(void)
 
 	begin(2);
 	snprintf(backup, sizeof(backup), "%s/backup", c.dir);
-	fs = client(c.conf);
+	fs = client_connect(c.conf);
 	CHECK_EQ(sheaf_mkdir(fs, "/d", 0755), 0);
 	make_file(fs, "/d/same", 300000, 1);
 	make_file(fs, "/longer", 100000, 2);
@@ -378,7 +378,7 @@ static void a_backup_of_servers_at_work_comes_back(void)
 	sheaf_disconnect(fs);
 	CHECK_EQ(sheaf("restore", backup, "--force", NULL), 1); /* refused: the servers run */
 	restore();
-	fs = client(c.conf);
+	fs = client_connect(c.conf);
 	check_file(fs, "/d/same", 300000, 1);
 	check_file(fs, "/longer", 300000, 2); /* the size comes from the objects */
 	CHECK_EQ(sheaf_stat(fs, "/since", &st), -ENOENT);
@@ -414,7 +414,7 @@ static void clients_go_on_after_a_restore(void)
 
 	begin(2);
 	snprintf(backup, sizeof(backup), "%s/backup", c.dir);
-	fs = client(c.conf);
+	fs = client_connect(c.conf);
 	f = open_file(fs, "/f", O_CREAT | O_RDWR);
 	CHECK_EQ(sheaf_pwrite(f, "one", 3, 0), 3);
 	CHECK_EQ(sheaf_fsync(f), 0);
@@ -444,17 +444,17 @@ static void a_lost_disk_gets_its_metadata_back(void)
 
 	begin(3);
 	snprintf(backup, sizeof(backup), "%s/backup", c.dir);
-	fs = client(c.conf);
+	fs = client_connect(c.conf);
 	make_file(fs, "/f", 300000, 9);
 	CHECK_EQ(sheaf("backup", backup, NULL, NULL), 0);
 	sheaf_disconnect(fs);
 	server_kill(&c, 0);
 	snprintf(dir, sizeof(dir), "%s/server0", c.dir);
-	cluster_rm(dir);
+	trash_remove(dir);
 	CHECK(server_up(&c, 0) != 0);
 	CHECK_EQ(sheaf("restore", backup, "--server", "server0"), 0);
 	CHECK_EQ(server_up(&c, 0), 0);
-	fs = client(c.conf);
+	fs = client_connect(c.conf);
 	CHECK_EQ(sheaf_get_layout(fs, "/f", &l), 0);
 	CHECK_EQ(l.bytes, 300000);
 	sheaf_disconnect(fs);
@@ -473,7 +473,7 @@ static void wrong_backups_are_refused(void)
 	begin(2);
 	snprintf(backup, sizeof(backup), "%s/backup", c.dir);
 	CHECK_EQ(sheaf("backup", backup, NULL, NULL), 0);
-	cluster_down(&c);
+	cluster_stop(&c);
 	for (size_t i = 0; i < sizeof(damage) / sizeof(damage[0]); i++) {
 		uint8_t b;
 		int fd = open(backup, O_RDWR | O_CLOEXEC);
@@ -492,12 +492,12 @@ static void wrong_backups_are_refused(void)
 	CHECK_EQ(truncate(backup, 9000), 0);
 	CHECK_EQ(sheaf("restore", backup, "--force", NULL), 1);
 	snprintf(path, sizeof(path), "%s/backup2", c.dir);
-	cluster_up(&c);
+	cluster_start(&c);
 	CHECK_EQ(sheaf("backup", path, NULL, NULL), 0);
-	cluster_down(&c);
+	cluster_stop(&c);
 	first = c;
 	begin(2); /* another file system */
-	cluster_down(&c);
+	cluster_stop(&c);
 	CHECK_EQ(sheaf("restore", path, "--force", NULL), 1);
 	c = first;
 }

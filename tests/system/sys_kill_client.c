@@ -25,7 +25,7 @@ static void write_pieces(struct sheaf_file *f, const uint8_t *b)
 
 static int child(const char *name, char **arg)
 {
-	struct sheaf *mine = client(arg[0]);
+	struct sheaf *mine = client_connect(arg[0]);
 	struct sheaf_file *f = open_file(mine, arg[1], O_CREAT | O_RDWR);
 	uint8_t *b = malloc(BIG);
 
@@ -98,7 +98,7 @@ static bool kill_and_look(const char *what, const char *path)
 	CHECK(WITHIN(PATIENCE_S, pool_held() > 0 || !quiet()));
 	pause_ms(100);
 	CHECK_EQ(kill(pid, SIGKILL), 0);
-	CHECK_EQ(reap(pid), 256 + SIGKILL);
+	CHECK_EQ(process_wait(pid), 256 + SIGKILL);
 	CHECK(WITHIN(PATIENCE_S, pool_held() == 0 && quiet() && links() <= links_before));
 	early = sessions() > sessions_before;
 	CHECK(WITHIN(PATIENCE_S, sessions() <= sessions_before)); /* when the lease ends */
@@ -130,7 +130,7 @@ static void a_killed_reader_leaves_nothing(void)
 /* Two clients see the same size, and it does not change any more. */
 static off_t settled_size(const char *path)
 {
-	struct sheaf *other = client(c.conf);
+	struct sheaf *other = client_connect(c.conf);
 	struct stat a, b;
 
 	CHECK_EQ(sheaf_stat(fs, path, &a), 0);
@@ -210,7 +210,7 @@ static void an_unreported_size_is_found(void)
 	CHECK(WITHIN(PATIENCE_S, sheaf_stat(fs, p, &st) == 0 && st.st_size == 300001));
 	CHECK(questions(p) > 2); /* the file is unsettled while open for writing */
 	CHECK_EQ(kill(pid, SIGKILL), 0);
-	reap(pid);
+	process_wait(pid);
 	CHECK_EQ(sheaf_stat(fs, p, &st), 0);
 	CHECK_EQ(st.st_size, 300001);
 	CHECK(WITHIN(PATIENCE_S, questions(p) <= 2));
@@ -229,7 +229,7 @@ static void a_file_unlinked_under_a_killed_writer_goes(void)
 	CHECK_EQ(sheaf_unlink(fs, p), 0);
 	CHECK_EQ(sheaf_h_getattr(fs, NULL, h, &st), 0); /* the client still has the file open */
 	CHECK_EQ(kill(pid, SIGKILL), 0);
-	reap(pid);
+	process_wait(pid);
 	CHECK(WITHIN(PATIENCE_S, sheaf_h_getattr(fs, NULL, h, &st) == -ESTALE));
 }
 
@@ -247,16 +247,16 @@ static void a_client_that_sleeps_through_its_lease_leaves_room(void)
 	CHECK_EQ(sheaf_truncate(fs, p, 10), 0);
 	CHECK_EQ(kill(pid, SIGCONT), 0);
 	CHECK_EQ(kill(pid, SIGKILL), 0);
-	reap(pid);
+	process_wait(pid);
 	CHECK_EQ(sheaf_stat(fs, p, &st), 0);
 	CHECK_EQ(st.st_size, 10);
 }
 
 static void begin(void)
 {
-	cluster_make(&c, NULL);
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(&c, NULL);
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 	make_file(fs, "/warm", 1000, 1);
 	/* opens the sessions between servers, so that they are in the counts */
 	CHECK_EQ(sheaf_truncate(fs, "/warm", 10), 0);
@@ -265,7 +265,7 @@ static void begin(void)
 static void end(void)
 {
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 SYS_MAIN(child, begin, end, TEST(a_killed_reader_leaves_nothing),

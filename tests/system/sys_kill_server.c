@@ -15,12 +15,12 @@ static void kill_all(void)
 {
 	for (int i = 0; i < c.n; i++)
 		server_kill(&c, i);
-	cluster_up(&c);
+	cluster_start(&c);
 }
 
 static void write_data(struct sheaf_file *f, uint64_t seed)
 {
-	pattern(data, BYTES, seed, 0);
+	fill_pattern(data, BYTES, seed, 0);
 	CHECK_EQ(sheaf_pwrite(f, data, BYTES, 0), BYTES);
 }
 
@@ -99,13 +99,13 @@ static void a_clean_restart_is_invisible(void)
 	write_data(f, 9);
 	CHECK_EQ(sheaf_pwrite(gone, "here", 4, 0), 4);
 	CHECK_EQ(sheaf_unlink(fs, "/unlinked"), 0);
-	cluster_down(&c);
-	cluster_up(&c);
+	cluster_stop(&c);
+	cluster_start(&c);
 	CHECK_EQ(sheaf_fsync(f), 0);
 	check_data(f);
 	write_data(f, 10);
-	cluster_down(&c);
-	cluster_up(&c);
+	cluster_stop(&c);
+	cluster_start(&c);
 	CHECK_EQ(sheaf_close(f), 0);
 	CHECK_EQ(sheaf_stat(fs, "/planned", &st), 0);
 	CHECK_EQ(st.st_size, BYTES);
@@ -162,7 +162,7 @@ static struct {
 
 static void *keep_moving(void *arg)
 {
-	struct sheaf *mine = client(c.conf);
+	struct sheaf *mine = client_connect(c.conf);
 	struct sheaf_file *f = open_file(mine, "/moving", O_CREAT | O_RDWR);
 	uint8_t *b = malloc(BYTES), *r = malloc(BYTES);
 
@@ -171,7 +171,7 @@ static void *keep_moving(void *arg)
 	while (!__atomic_load_n(&mover.stop, __ATOMIC_SEQ_CST)) {
 		size_t n = mover.rounds % 2 ? BYTES : 5000;
 
-		pattern(b, n, (uint64_t)mover.rounds, 0);
+		fill_pattern(b, n, (uint64_t)mover.rounds, 0);
 		CHECK_EQ(sheaf_pwrite(f, b, n, 0), (ssize_t)n);
 		CHECK_EQ(sheaf_pread(f, r, n, 0), (ssize_t)n);
 		CHECK(memcmp(b, r, n) == 0);
@@ -213,7 +213,7 @@ static void reads_and_writes_go_on_over_kills(void)
 
 static int child(const char *name, char **arg)
 {
-	struct sheaf *mine = client(arg[0]);
+	struct sheaf *mine = client_connect(arg[0]);
 	struct names m = { .fs = mine, .rnd = (uint64_t)atoi(arg[1]) };
 	double end = now_s() + atof(arg[2]);
 	int n = 0;
@@ -239,8 +239,8 @@ static void every_change_happens_once_over_ten_kills(void)
 		server_kill(&c, i % 4 == 3); /* usually the one that has the names */
 		CHECK_EQ(server_up(&c, i % 4 == 3), 0);
 	}
-	CHECK_EQ(reap(a), 0);
-	CHECK_EQ(reap(b), 0);
+	CHECK_EQ(process_wait(a), 0);
+	CHECK_EQ(process_wait(b), 0);
 }
 
 /* ---- a server that stays dead ---- */
@@ -257,9 +257,9 @@ static void a_dead_server_is_an_error_after_the_timeout(void)
 	char path[32];
 	double t;
 
-	cluster_make(&small, &(struct cluster_opts){ .timeout = 10, .lease = 20 });
-	cluster_up(&small);
-	mine = client(small.conf);
+	cluster_create(&small, &(struct cluster_opts){ .timeout = 10, .lease = 20 });
+	cluster_start(&small);
+	mine = client_connect(small.conf);
 	for (int i = 0; i < N; i++) {
 		snprintf(path, sizeof(path), "/f%d", i);
 		CHECK_EQ(sheaf_open(mine, path, O_CREAT | O_RDWR, 0644, &one, &f[i]), 0);
@@ -282,26 +282,26 @@ static void a_dead_server_is_an_error_after_the_timeout(void)
 	t = now_s() - t;
 	CHECK(fine > 0 && failed > 0);
 	CHECK(t > 9 && t < 25); /* one timeout in all, not one for each file */
-	cluster_up(&small);
+	cluster_start(&small);
 	for (int i = 0; i < N; i++) {
 		CHECK_EQ(sheaf_pwrite(f[i], "z", 1, 0), 1);
 		CHECK_EQ(sheaf_close(f[i]), 0);
 	}
 	sheaf_disconnect(mine);
-	cluster_down(&small);
+	cluster_stop(&small);
 }
 
 static void begin(void)
 {
-	cluster_make(&c, &(struct cluster_opts){ .timeout = 20 });
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(&c, &(struct cluster_opts){ .timeout = 20 });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 }
 
 static void end(void)
 {
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 SYS_MAIN(child, begin, end, TEST(synced_data_survive_a_kill),

@@ -40,7 +40,7 @@ static void small_work(struct sheaf *fs, int id, int rounds)
 	for (int i = 0; i < rounds; i++) {
 		snprintf(path, sizeof(path), "/small-%d-%d", id, i);
 		f = open_file(fs, path, O_CREAT | O_RDWR);
-		pattern(b, sizeof(b), (uint64_t)id, 0);
+		fill_pattern(b, sizeof(b), (uint64_t)id, 0);
 		CHECK_EQ(sheaf_pwrite(f, b, sizeof(b), 0), (ssize_t)sizeof(b));
 		CHECK_EQ(sheaf_pread(f, b, sizeof(b), 0), (ssize_t)sizeof(b));
 		CHECK(is_pattern(b, sizeof(b), (uint64_t)id, 0));
@@ -60,7 +60,7 @@ static void *one_client(void *arg)
 {
 	struct one *o = arg;
 
-	o->fs = client(c.conf);
+	o->fs = client_connect(c.conf);
 	for (int i = 0; i < c.n; i++)
 		server_status(o->fs, i); /* connects to the server */
 	small_work(o->fs, o->id, SANITIZED ? 2 : 8);
@@ -112,7 +112,7 @@ static void an_idle_server_uses_no_processor(void)
 	int tries = 0;
 
 	for (int i = 0; i < 4; i++) {
-		fs[i] = client(c.conf);
+		fs[i] = client_connect(c.conf);
 		small_work(fs[i], i, 3);
 	}
 	/* background work may not have ended yet */
@@ -125,7 +125,7 @@ static void an_idle_server_uses_no_processor(void)
 static void clients_that_come_and_go_leave_no_memory(void)
 {
 	const int n = SANITIZED ? 40 : 200;
-	struct sheaf *watch = client(c.conf), *fs;
+	struct sheaf *watch = client_connect(c.conf), *fs;
 	uint64_t before[CLUSTER_MAX] = { 0 }, now;
 	uint32_t sessions = 0;
 
@@ -135,7 +135,7 @@ static void clients_that_come_and_go_leave_no_memory(void)
 				before[k] = anon_of(watch, k);
 			sessions = server_status(watch, 0).sessions;
 		}
-		fs = client(c.conf);
+		fs = client_connect(c.conf);
 		small_work(fs, i, 1);
 		sheaf_disconnect(fs);
 	}
@@ -178,7 +178,7 @@ static void churn_all(struct sheaf *fs, int rounds)
 static void files_that_come_and_go_leave_no_memory(void)
 {
 	const int n = SANITIZED ? 400 : 20000;
-	struct sheaf *fs = client(c.conf);
+	struct sheaf *fs = client_connect(c.conf);
 	uint64_t before[CLUSTER_MAX] = { 0 }, now;
 
 	churn_all(fs, n / 10); /* fills caches and free lists */
@@ -199,13 +199,13 @@ static void files_that_come_and_go_leave_no_memory(void)
 
 static void begin(void)
 {
-	cluster_make(&c, &(struct cluster_opts){ .timeout = 30, .lease = 30 });
-	cluster_up(&c);
+	cluster_create(&c, &(struct cluster_opts){ .timeout = 30, .lease = 30 });
+	cluster_start(&c);
 }
 
 static void end(void)
 {
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 SYS_MAIN(NULL, begin, end, TEST(sixty_four_clients_fit_the_memory),

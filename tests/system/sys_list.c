@@ -270,12 +270,12 @@ static void random_lists_match_a_model_over_tcp(void)
 	struct cluster c;
 	struct sheaf *fs;
 
-	cluster_make(&c, &(struct cluster_opts){ .servers = 3 });
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(&c, &(struct cluster_opts){ .servers = 3 });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 	lists_on(fs);
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 static void local_client(struct sheaf **fs)
@@ -284,7 +284,7 @@ static void local_client(struct sheaf **fs)
 
 	temp_dir(dir, sizeof(dir) - 16);
 	snprintf(conf, sizeof(conf), "local:%s", dir);
-	*fs = client(conf);
+	*fs = client_connect(conf);
 }
 
 static void random_lists_match_a_model_embedded(void)
@@ -317,9 +317,9 @@ static void lists_whose_totals_differ_send_nothing(void)
 	struct iovec v[2] = { { b, 100 }, { b + 100, 101 } };
 	struct sheaf_op *op;
 
-	cluster_make(&c, &(struct cluster_opts){ .lease = 30 });
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(&c, &(struct cluster_opts){ .lease = 30 });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 	memset(b, 7, sizeof(b));
 	f = open_file(fs, "/f", O_CREAT | O_RDWR);
 	CHECK_EQ(sheaf_pwrite(f, b, 1, 0), 1);
@@ -341,7 +341,7 @@ static void lists_whose_totals_differ_send_nothing(void)
 	CHECK_EQ(requests_of(fs) - before, idle);
 	CHECK_EQ(sheaf_close(f), 0);
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 /* Bytes of the caller's memory past the returned count are unchanged. */
@@ -352,9 +352,9 @@ static void memory_past_a_short_count_is_untouched(void)
 	struct sheaf_file *f;
 	static uint8_t b[400000];
 
-	cluster_make(&c, NULL);
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(&c, NULL);
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 	make_file(fs, "/f", 150001, 3);
 	f = open_file(fs, "/f", O_RDONLY);
 	for (int i = 0; i < 40; i++) {
@@ -370,7 +370,7 @@ static void memory_past_a_short_count_is_untouched(void)
 	}
 	CHECK_EQ(sheaf_close(f), 0);
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 SYS_MAIN(NULL, NULL, NULL, TEST(random_lists_match_a_model_over_tcp),

@@ -3,10 +3,10 @@
  * lost always learns that its locks are lost. */
 #include <sys/file.h>
 
-#include "lock_trial.h"
-#include "scene.h"
+#include "lock_wait.h"
 
 static struct cluster c;
+static struct sheaf *fs;
 
 #define OWNER 77
 #define LEASE 10
@@ -87,7 +87,7 @@ static int scribble(struct sheaf *mine, char **arg)
 
 static int child(const char *name, char **arg)
 {
-	struct sheaf *mine = client(arg[0]);
+	struct sheaf *mine = client_connect(arg[0]);
 
 	if (strcmp(name, "count") == 0)
 		return count_up(mine, arg);
@@ -156,7 +156,7 @@ static uint64_t counted(struct sheaf_file *f)
 
 static void count_with(const char *how, int kills)
 {
-	const char *p = in(fresh_dir(), "counter");
+	const char *p = path_in(fresh_dir(fs), "counter");
 	uint64_t n = 0;
 	struct sheaf_file *f = new_file(p, &n, sizeof(n));
 	pid_t pid[4];
@@ -169,9 +169,9 @@ static void count_with(const char *how, int kills)
 		restart_home(f);
 	}
 	for (int i = 0; i < 4; i++)
-		CHECK_EQ(reap(pid[i]), 0);
+		CHECK_EQ(process_wait(pid[i]), 0);
 	CHECK_EQ(counted(f), kills ? 1600 : 600);
-	CHECK_EQ(in_the_way(f, F_WRLCK), F_UNLCK);
+	CHECK_EQ(conflicting_lock(f, F_WRLCK), F_UNLCK);
 	sheaf_close(f);
 }
 
@@ -194,7 +194,7 @@ static void counting_goes_on_over_kills_of_the_server(void)
 
 static void ranges_split_merge_and_exclude(void)
 {
-	struct sheaf_file *f = new_file(in(fresh_dir(), "f"), "x", 1);
+	struct sheaf_file *f = new_file(path_in(fresh_dir(fs), "f"), "x", 1);
 	struct sheaf_lock l = {
 		.size = sizeof(l), .type = F_WRLCK, .start = 50, .length = 10, .owner = 2
 	};
@@ -219,7 +219,7 @@ static void ranges_split_merge_and_exclude(void)
 
 static void flocks_and_ranges_do_not_meet(void)
 {
-	const char *p = in(fresh_dir(), "f");
+	const char *p = path_in(fresh_dir(fs), "f");
 	struct sheaf_file *f = new_file(p, "x", 1), *g = open_file(fs, p, O_RDONLY);
 
 	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 0, 0), 0);
@@ -241,7 +241,7 @@ static void flocks_and_ranges_do_not_meet(void)
 
 static void a_close_lets_go_of_its_own_locks_only(void)
 {
-	const char *p = in(fresh_dir(), "f");
+	const char *p = path_in(fresh_dir(fs), "f");
 	struct sheaf_file *f = new_file(p, "x", 1), *g = open_file(fs, p, O_RDWR);
 	struct sheaf_file *watch = open_file(fs, p, O_RDONLY);
 
@@ -249,71 +249,73 @@ static void a_close_lets_go_of_its_own_locks_only(void)
 	CHECK_EQ(sheaf_flock(f, LOCK_EX, 1), 0);
 	CHECK_EQ(range_lock(g, 2, F_RDLCK, 20, 10, 0), 0);
 	CHECK_EQ(sheaf_close(f), 0);
-	CHECK_EQ(in_the_way(watch, F_RDLCK), F_UNLCK);
-	CHECK_EQ(in_the_way(watch, F_WRLCK), F_RDLCK);
+	CHECK_EQ(conflicting_lock(watch, F_RDLCK), F_UNLCK);
+	CHECK_EQ(conflicting_lock(watch, F_WRLCK), F_RDLCK);
 	CHECK_EQ(sheaf_flock(watch, LOCK_EX | LOCK_NB, 9), 0);
 	CHECK_EQ(sheaf_close(g), 0);
-	CHECK_EQ(in_the_way(watch, F_WRLCK), F_UNLCK);
+	CHECK_EQ(conflicting_lock(watch, F_WRLCK), F_UNLCK);
 	CHECK_EQ(sheaf_close(watch), 0);
 }
 
 static void two_that_wait_for_each_other_hear_edeadlk(void)
 {
-	const char *dir = fresh_dir(); /* both files are on one server, which detects the cycle */
-	struct sheaf_file *f = new_file(in(dir, "f"), "x", 1), *g = new_file(in(dir, "g"), "x", 1);
+	const char *dir = fresh_dir(fs); /* both files are on one server, which detects the cycle */
+	struct sheaf_file *f = new_file(path_in(dir, "f"), "x", 1),
+			  *g = new_file(path_in(dir, "g"), "x", 1);
 	struct waiter w;
 
 	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 1, 0), 0);
 	CHECK_EQ(range_lock(g, 2, F_WRLCK, 0, 1, 0), 0);
-	wait_start(&w, g, 1, F_WRLCK, 0, 1);
+	waiter_start(&w, g, 1, F_WRLCK, 0, 1);
 	CHECK(WITHIN(PATIENCE_S, waits_shown(NULL) == 1));
 	CHECK_EQ(range_lock(f, 2, F_RDLCK, 0, 1, 1), -EDEADLK);
-	CHECK(!done(&w));
+	CHECK(!waiter_is_done(&w));
 	CHECK_EQ(range_lock(g, 2, F_UNLCK, 0, 1, 0), 0);
-	CHECK_EQ(joined(&w), 0);
+	CHECK_EQ(waiter_join(&w), 0);
 	CHECK_EQ(sheaf_close(g), 0);
 	CHECK_EQ(sheaf_close(f), 0);
 }
 
 static void the_line_is_first_come_first_served(void)
 {
-	struct sheaf_file *f = new_file(in(fresh_dir(), "f"), "x", 1);
+	struct sheaf_file *f = new_file(path_in(fresh_dir(fs), "f"), "x", 1);
 	struct waiter writer, reader;
 
 	CHECK_EQ(range_lock(f, 1, F_RDLCK, 0, 10, 0), 0);
-	wait_start(&writer, f, 2, F_WRLCK, 0, 10);
+	waiter_start(&writer, f, 2, F_WRLCK, 0, 10);
 	CHECK(WITHIN(PATIENCE_S, waits_shown(NULL) == 1));
-	wait_start(&reader, f, 3, F_RDLCK, 5, 1); /* compatible, but behind the writer */
+	waiter_start(&reader, f, 3, F_RDLCK, 5, 1); /* compatible, but behind the writer */
 	CHECK(WITHIN(PATIENCE_S, waits_shown(NULL) == 2));
 	CHECK_EQ(range_lock(f, 1, F_RDLCK, 10, 5, 1), 0); /* no other wait for this range */
-	CHECK(!done(&reader) && !done(&writer));
+	CHECK(!waiter_is_done(&reader) && !waiter_is_done(&writer));
 	CHECK_EQ(range_lock(f, 1, F_UNLCK, 0, 10, 0), 0);
-	CHECK_EQ(joined(&writer), 0);
-	CHECK(!done(&reader));
+	CHECK_EQ(waiter_join(&writer), 0);
+	CHECK(!waiter_is_done(&reader));
 	CHECK_EQ(range_lock(f, 2, F_UNLCK, 0, 10, 0), 0);
-	CHECK_EQ(joined(&reader), 0);
+	CHECK_EQ(waiter_join(&reader), 0);
 	CHECK_EQ(sheaf_close(f), 0);
 }
 
 static void a_wait_can_be_given_up(void)
 {
-	struct sheaf_file *f = new_file(in(fresh_dir(), "f"), "x", 1);
+	struct sheaf_file *f = new_file(path_in(fresh_dir(fs), "f"), "x", 1);
 	struct waiter w;
 	double t;
 
 	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 1, 0), 0);
-	wait_start(&w, f, 2, F_WRLCK, 0, 1);
+	waiter_start(&w, f, 2, F_WRLCK, 0, 1);
 	CHECK(WITHIN(PATIENCE_S, waits_shown(NULL) == 1));
 	sheaf_lock_cancel(fs, 3); /* another owner */
 	pause_ms(50);
-	CHECK(!done(&w));
+	CHECK(!waiter_is_done(&w));
 	t = now_s();
 	sheaf_lock_cancel(fs, 2);
-	CHECK_EQ(joined(&w), -EINTR);
+	CHECK_EQ(waiter_join(&w), -EINTR);
 	CHECK(now_s() - t < 20);
 	CHECK_EQ(waits_shown(NULL), 0);
 	CHECK_EQ(range_lock(f, 1, F_UNLCK, 0, 1, 0), 0);
-	CHECK_EQ(in_the_way(f, F_WRLCK), F_UNLCK); /* the cancelled wait did not get the lock */
+	CHECK_EQ(conflicting_lock(f, F_WRLCK),
+		 F_UNLCK); /* the cancelled wait did not get the lock */
 	CHECK_EQ(sheaf_close(f), 0);
 }
 
@@ -322,8 +324,8 @@ static void a_wait_can_be_given_up(void)
 static void many_waits_leave_room_for_everything_else(void)
 {
 	enum { N = 100 };
-	const char *dir = fresh_dir();
-	struct sheaf_file *f = new_file(in(dir, "f"), "x", 1);
+	const char *dir = fresh_dir(fs);
+	struct sheaf_file *f = new_file(path_in(dir, "f"), "x", 1);
 	struct waiter *w = calloc(N, sizeof(*w));
 	struct stat st;
 	double t;
@@ -331,17 +333,17 @@ static void many_waits_leave_room_for_everything_else(void)
 	CHECK(w);
 	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 0, 0), 0);
 	for (int i = 0; i < N; i++)
-		wait_start(&w[i], f, 100 + (uint64_t)i, F_WRLCK, (uint64_t)i, 1);
+		waiter_start(&w[i], f, 100 + (uint64_t)i, F_WRLCK, (uint64_t)i, 1);
 	CHECK(WITHIN(PATIENCE_S, waits_shown(NULL) == N));
 	t = now_s();
 	for (int i = 0; i < 50; i++) {
-		CHECK_EQ(sheaf_stat(fs, in(dir, "f"), &st), 0);
+		CHECK_EQ(sheaf_stat(fs, path_in(dir, "f"), &st), 0);
 		CHECK_EQ(first_byte(f), 'x');
 	}
 	CHECK(now_s() - t < 20);
 	CHECK_EQ(range_lock(f, 1, F_UNLCK, 0, 0, 0), 0);
 	for (int i = 0; i < N; i++)
-		CHECK_EQ(joined(&w[i]), 0);
+		CHECK_EQ(waiter_join(&w[i]), 0);
 	CHECK_EQ(waits_shown(NULL), 0);
 	CHECK_EQ(sheaf_close(f), 0);
 	free(w);
@@ -349,7 +351,7 @@ static void many_waits_leave_room_for_everything_else(void)
 
 static void requests_shows_waiting_owners(void)
 {
-	const char *p = in(fresh_dir(), "f");
+	const char *p = path_in(fresh_dir(fs), "f");
 	struct sheaf_file *f = new_file(p, "x", 1);
 	char who[32];
 	pid_t pid;
@@ -361,13 +363,13 @@ static void requests_shows_waiting_owners(void)
 	CHECK_EQ(range_lock(f, 1, F_UNLCK, 0, 1, 0), 0);
 	CHECK(WITHIN(PATIENCE_S, first_byte(f) == 'h'));
 	CHECK_EQ(sheaf_pwrite(f, "e", 1, 0), 1);
-	CHECK_EQ(reap(pid), 0);
+	CHECK_EQ(process_wait(pid), 0);
 	CHECK_EQ(sheaf_close(f), 0);
 }
 
 static void a_killed_holder_is_followed_by_the_next(void)
 {
-	const char *p = in(fresh_dir(), "f");
+	const char *p = path_in(fresh_dir(fs), "f");
 	struct sheaf_file *f = new_file(p, "x", 1);
 	pid_t a, b;
 	double t;
@@ -377,13 +379,13 @@ static void a_killed_holder_is_followed_by_the_next(void)
 	b = child_start("keep", c.conf, p, NULL);
 	CHECK(WITHIN(PATIENCE_S, waits_shown(NULL) == 1));
 	CHECK_EQ(kill(a, SIGKILL), 0);
-	reap(a);
+	process_wait(a);
 	CHECK_EQ(sheaf_pwrite(f, "o", 1, 0), 1);
 	t = now_s();
 	CHECK(WITHIN(PATIENCE_S, first_byte(f) == 'h')); /* the second process has the lock */
 	CHECK(now_s() - t > LEASE / 3); /* it renewed its lease some time before it died */
 	CHECK_EQ(sheaf_pwrite(f, "e", 1, 0), 1);
-	CHECK_EQ(reap(b), 0);
+	CHECK_EQ(process_wait(b), 0);
 	CHECK_EQ(sheaf_close(f), 0);
 }
 
@@ -391,7 +393,7 @@ static void a_killed_holder_is_followed_by_the_next(void)
  * of them changes the file. */
 static void a_holder_that_lost_its_lease_cannot_write_any_more(void)
 {
-	const char *p = in(fresh_dir(), "f");
+	const char *p = path_in(fresh_dir(fs), "f");
 	struct sheaf_file *f = new_file(p, "x", 1);
 	pid_t pid = child_start("scribble", c.conf, p, NULL);
 
@@ -400,7 +402,7 @@ static void a_holder_that_lost_its_lease_cannot_write_any_more(void)
 	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 0, 1), 0); /* after its lease and a fence */
 	CHECK_EQ(sheaf_pwrite(f, "mine", 4, 0), 4);
 	CHECK_EQ(kill(pid, SIGCONT), 0);
-	CHECK_EQ(reap(pid), 0); /* it got the error */
+	CHECK_EQ(process_wait(pid), 0); /* it got the error */
 	CHECK_EQ(first_byte(f), 'm');
 	CHECK_EQ(range_lock(f, 1, F_UNLCK, 0, 0, 0), 0);
 	CHECK_EQ(sheaf_close(f), 0);
@@ -408,9 +410,9 @@ static void a_holder_that_lost_its_lease_cannot_write_any_more(void)
 
 static void locks_survive_a_restart_of_the_server(void)
 {
-	const char *p = in(fresh_dir(), "f");
+	const char *p = path_in(fresh_dir(fs), "f");
 	struct sheaf_file *f = new_file(p, "x", 1), *g;
-	struct sheaf *other = client(c.conf);
+	struct sheaf *other = client_connect(c.conf);
 	struct waiter w;
 
 	g = open_file(other, p, O_RDWR);
@@ -418,18 +420,18 @@ static void locks_survive_a_restart_of_the_server(void)
 	for (uint64_t i = 0; i < 1500; i++) /* claims for more than one message */
 		CHECK_EQ(range_lock(f, 1, i % 2 ? F_WRLCK : F_RDLCK, i, 1, 0), 0);
 	CHECK_EQ(sheaf_flock(g, LOCK_SH, 5), 0);
-	wait_start(&w, g, 2, F_WRLCK, 10, 1);
+	waiter_start(&w, g, 2, F_WRLCK, 10, 1);
 	CHECK(WITHIN(PATIENCE_S, waits_shown(NULL) == 1));
 	restart_home(f);
 	CHECK_EQ(range_lock(g, 2, F_RDLCK, 1499, 1, 0), -EAGAIN);
 	CHECK_EQ(range_lock(g, 2, F_RDLCK, 1498, 1, 0), 0);
 	CHECK_EQ(sheaf_flock(f, LOCK_EX | LOCK_NB, 6), -EAGAIN);
-	CHECK(!done(&w));
+	CHECK(!waiter_is_done(&w));
 	server_down(&c, home_of(f)); /* a clean restart during a wait */
 	CHECK_EQ(server_up(&c, home_of(f)), 0);
 	CHECK_EQ(sheaf_pwrite(f, "y", 1, 0), 1); /* the locks are not lost */
 	CHECK_EQ(range_lock(f, 1, F_UNLCK, 0, 0, 0), 0);
-	CHECK_EQ(joined(&w), 0);
+	CHECK_EQ(waiter_join(&w), 0);
 	CHECK_EQ(sheaf_close(g), 0);
 	sheaf_disconnect(other);
 	CHECK_EQ(sheaf_close(f), 0);
@@ -439,9 +441,9 @@ static void locks_survive_a_restart_of_the_server(void)
  * a restart. */
 static void two_opens_share_the_locks_of_their_owner(void)
 {
-	const char *p = in(fresh_dir(), "f");
+	const char *p = path_in(fresh_dir(fs), "f");
 	struct sheaf_file *f = new_file(p, "x", 1), *g = open_file(fs, p, O_RDWR), *watch;
-	struct sheaf *other = client(c.conf);
+	struct sheaf *other = client_connect(c.conf);
 
 	watch = open_file(other, p, O_RDWR);
 	CHECK_EQ(sheaf_fsync(f), 0);
@@ -450,7 +452,8 @@ static void two_opens_share_the_locks_of_their_owner(void)
 	CHECK_EQ(range_lock(g, 1, F_UNLCK, 0, 0, 0), 0); /* releases a lock taken through f */
 	CHECK_EQ(sheaf_flock(g, LOCK_UN, 1), 0);
 	restart_home(f);
-	CHECK_EQ(in_the_way(watch, F_WRLCK), F_UNLCK); /* no open claims it after the restart */
+	CHECK_EQ(conflicting_lock(watch, F_WRLCK),
+		 F_UNLCK); /* no open claims it after the restart */
 	CHECK_EQ(sheaf_flock(watch, LOCK_EX | LOCK_NB, 9), 0);
 
 	CHECK_EQ(range_lock(g, 1, F_WRLCK, 0, 100, 0), 0);
@@ -476,7 +479,7 @@ static void two_opens_share_the_locks_of_their_owner(void)
 	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 0, 0), 0);
 	CHECK_EQ(sheaf_pwrite(f, "y", 1, 0), 1); /* no lock was lost */
 	CHECK_EQ(sheaf_close(f), 0);
-	CHECK_EQ(in_the_way(watch, F_WRLCK), F_UNLCK);
+	CHECK_EQ(conflicting_lock(watch, F_WRLCK), F_UNLCK);
 	CHECK_EQ(sheaf_close(watch), 0);
 	sheaf_disconnect(other);
 }
@@ -484,19 +487,19 @@ static void two_opens_share_the_locks_of_their_owner(void)
 /* A disconnect releases locks at once, without waiting for the lease. */
 static void a_disconnect_lets_go_at_once(void)
 {
-	const char *p = in(fresh_dir(), "f");
+	const char *p = path_in(fresh_dir(fs), "f");
 	struct sheaf_file *f = new_file(p, "x", 1), *g;
-	struct sheaf *other = client(c.conf);
+	struct sheaf *other = client_connect(c.conf);
 	struct waiter w;
 	double t;
 
 	g = open_file(other, p, O_RDONLY);
 	CHECK_EQ(range_lock(g, 1, F_RDLCK, 0, 1, 0), 0);
-	wait_start(&w, f, 2, F_WRLCK, 0, 1);
+	waiter_start(&w, f, 2, F_WRLCK, 0, 1);
 	CHECK(WITHIN(PATIENCE_S, waits_shown(NULL) == 1));
 	t = now_s();
 	sheaf_disconnect(other); /* without closing g */
-	CHECK_EQ(joined(&w), 0);
+	CHECK_EQ(waiter_join(&w), 0);
 	free(g); /* disconnected: sheaf_close() will not free it */
 	CHECK(now_s() - t < LEASE - 2);
 	CHECK_EQ(sheaf_close(f), 0);
@@ -504,7 +507,7 @@ static void a_disconnect_lets_go_at_once(void)
 
 static void too_many_are_enolck(void)
 {
-	struct sheaf_file *f = new_file(in(fresh_dir(), "f"), "x", 1);
+	struct sheaf_file *f = new_file(path_in(fresh_dir(fs), "f"), "x", 1);
 	uint64_t i = 0;
 	int r = 0;
 
@@ -527,29 +530,29 @@ static void locks_work_inside_one_process(void)
 
 	temp_dir(dir, sizeof(dir));
 	snprintf(conf, sizeof(conf), "local:%s/fs", dir);
-	mine = client(conf);
+	mine = client_connect(conf);
 	f = open_file(mine, "/f", O_CREAT | O_RDWR);
 	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 0, 0), 0);
-	wait_start(&w, f, 2, F_RDLCK, 0, 1);
+	waiter_start(&w, f, 2, F_RDLCK, 0, 1);
 	pause_ms(100);
-	CHECK(!done(&w));
+	CHECK(!waiter_is_done(&w));
 	CHECK_EQ(range_lock(f, 1, F_UNLCK, 0, 0, 0), 0);
-	CHECK_EQ(joined(&w), 0);
+	CHECK_EQ(waiter_join(&w), 0);
 	CHECK_EQ(sheaf_close(f), 0);
 	sheaf_disconnect(mine);
 }
 
 static void begin(void)
 {
-	cluster_make(&c, &(struct cluster_opts){ .lease = LEASE });
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(&c, &(struct cluster_opts){ .lease = LEASE });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 }
 
 static void end(void)
 {
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 SYS_MAIN(child, begin, end, TEST(four_processes_count_exactly_under_a_range_lock),

@@ -1,6 +1,6 @@
 /* Objects that are missing, or shorter than recorded: every access to lost data fails with EIO, the
  * rest of the file is unchanged, and zeros come only from holes that were never written. */
-#include "scene.h"
+#include "cluster.h"
 
 #include "disk/disk.h"
 
@@ -11,14 +11,15 @@
 enum how { MISSING, CUT, HOWS };
 
 static struct cluster c;
+static struct sheaf *fs;
 static struct sheaf *direct_fs; /* uses direct reads */
 static uint8_t buf[LENGTH + 1];
 
 static void begin(void)
 {
-	cluster_make(&c, &(struct cluster_opts){ .servers = 2, .stripe_unit = UNIT });
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(&c, &(struct cluster_opts){ .servers = 2, .stripe_unit = UNIT });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 	direct_fs = direct_client(c.conf);
 }
 
@@ -26,7 +27,7 @@ static void end(void)
 {
 	sheaf_disconnect(fs);
 	sheaf_disconnect(direct_fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 static void find_object(char path[CLUSTER_PATH + 64], const char *name, uint32_t index)
@@ -36,7 +37,7 @@ static void find_object(char path[CLUSTER_PATH + 64], const char *name, uint32_t
 
 	CHECK_EQ(sheaf_get_layout(fs, name, &l), 0);
 	CHECK_EQ(l.width, 2);
-	object_path(object, &(struct object_id){ stat_of(name).st_ino, 1, index });
+	object_path(object, &(struct object_id){ stat_of(fs, name).st_ino, 1, index });
 	for (int i = 0; i < c.n; i++) {
 		snprintf(path, CLUSTER_PATH + 64, "%s/server%d/objects/%s", c.dir, i, object);
 		if (access(path, F_OK) == 0)
@@ -51,22 +52,22 @@ static void damage(const char *name, uint32_t index, enum how how)
 	char path[CLUSTER_PATH + 64];
 
 	find_object(path, name, index);
-	cluster_down(&c);
+	cluster_stop(&c);
 	if (how == MISSING)
 		CHECK_EQ(unlink(path), 0);
 	else
 		CHECK_EQ(truncate(path, SHORT), 0);
-	cluster_up(&c);
+	cluster_start(&c);
 }
 
 /* Creates a file and damages its object 1. */
 static const char *damaged_file(enum how how)
 {
-	const char *path = in(fresh_dir(), "f");
+	const char *path = path_in(fresh_dir(fs), "f");
 
 	make_file(fs, path, LENGTH, 1);
 	damage(path, 1, how);
-	CHECK_EQ(stat_of(path).st_size, LENGTH);
+	CHECK_EQ(stat_of(fs, path).st_size, LENGTH);
 	return path;
 }
 
@@ -157,7 +158,8 @@ static bool is_zero(struct sheaf_file *f, off_t off, size_t n)
 
 static void holes_that_were_never_written_are_zeros(void)
 {
-	const char *dir = fresh_dir(), *sparse = in(dir, "sparse"), *cut = in(dir, "cut");
+	const char *dir = fresh_dir(fs), *sparse = path_in(dir, "sparse"),
+		   *cut = path_in(dir, "cut");
 	struct sheaf_file *f = open_file(fs, sparse, O_CREAT | O_RDWR);
 
 	CHECK_EQ(sheaf_pwrite(f, "begin", 5, 0), 5);
@@ -187,7 +189,7 @@ static void holes_that_were_never_written_are_zeros(void)
 
 static void write_pattern(struct sheaf_file *f, off_t off, size_t n, uint64_t seed)
 {
-	pattern(buf, n, seed, (uint64_t)off);
+	fill_pattern(buf, n, seed, (uint64_t)off);
 	CHECK_EQ(sheaf_pwrite(f, buf, n, off), (ssize_t)n);
 }
 
@@ -241,7 +243,7 @@ static void an_fsync_of_lost_data_fails(void)
 static void copies_of_lost_data_fail(void)
 {
 	for (int how = 0; how < HOWS; how++) {
-		const char *path = damaged_file(how), *to = in(fresh_dir(), "to");
+		const char *path = damaged_file(how), *to = path_in(fresh_dir(fs), "to");
 		struct sheaf_file *bad, *good;
 
 		make_file(fs, to, LENGTH, 3);

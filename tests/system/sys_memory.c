@@ -113,7 +113,7 @@ static void many_files(struct sheaf *fs, long rounds)
 static void files_that_come_and_go_leave_nothing(void)
 {
 	const long n = rounds_of(10000, 200000, 80);
-	struct sheaf *fs = client(c.conf);
+	struct sheaf *fs = client_connect(c.conf);
 	struct memory was, is;
 
 	many_files(fs, rounds_of(10000, 10000, 80)); /* fills caches and free lists */
@@ -130,7 +130,7 @@ static void files_that_come_and_go_leave_nothing(void)
 static void many_clients(long n)
 {
 	for (long i = 0; i < n; i++) {
-		struct sheaf *fs = client(c.conf);
+		struct sheaf *fs = client_connect(c.conf);
 
 		one_file(fs, 0);
 		sheaf_disconnect(fs);
@@ -139,7 +139,7 @@ static void many_clients(long n)
 
 static void clients_that_come_and_go_leave_nothing(void)
 {
-	struct sheaf *watch = client(c.conf);
+	struct sheaf *watch = client_connect(c.conf);
 	struct memory was, is;
 
 	many_clients(rounds_of(100, 100, 4));
@@ -153,11 +153,11 @@ static void clients_that_come_and_go_leave_nothing(void)
 static void an_idle_client_costs_a_server_little(void)
 {
 	const int n = SANITIZED ? 8 : IDLE_CLIENTS;
-	struct sheaf *watch = client(c.conf), *fs[IDLE_CLIENTS];
+	struct sheaf *watch = client_connect(c.conf), *fs[IDLE_CLIENTS];
 	struct memory was = memory_now(watch), is;
 
 	for (int i = 0; i < n; i++) {
-		fs[i] = client(c.conf);
+		fs[i] = client_connect(c.conf);
 		for (int k = 0; k < c.n; k++)
 			server_status(fs[i], k); /* connects to the server */
 	}
@@ -273,7 +273,7 @@ static bool count_kind(struct scene *s, const struct counted *who, const char *n
 static int count_child(const char *name, char **arg)
 {
 	struct counted who = { 0 };
-	struct scene s = { .fs = client(arg[0]), .data = malloc(MIB_) };
+	struct scene s = { .fs = client_connect(arg[0]), .data = malloc(MIB_) };
 	bool ok = true;
 
 	(void)name;
@@ -310,7 +310,7 @@ static void build_counter(const char *lib)
 
 	CHECK(source || !"SHEAF_SOURCE must name the source directory");
 	snprintf(file, sizeof(file), "%s/tests/system/count_alloc.c", source);
-	CHECK_EQ(reap(spawn(argv, -1)), 0);
+	CHECK_EQ(process_wait(process_start(argv, -1)), 0);
 }
 
 static void requests_allocate_nothing(void)
@@ -322,31 +322,31 @@ static void requests_allocate_nothing(void)
 		printf("  skipped: a sanitizer has an allocator of its own\n");
 		return;
 	}
-	cluster_make(&own,
-		     &(struct cluster_opts){ .servers = COUNTED, .timeout = 30, .lease = 30 });
+	cluster_create(&own,
+		       &(struct cluster_opts){ .servers = COUNTED, .timeout = 30, .lease = 30 });
 	snprintf(lib, sizeof(lib), "%s/count_alloc.so", own.dir);
 	build_counter(lib);
 	setenv("COUNT_ALLOC_DIR", own.dir, 1);
 	setenv("LD_PRELOAD", lib, 1);
-	cluster_up(&own);
+	cluster_start(&own);
 	for (int i = 0; i < COUNTED; i++)
 		snprintf(pids[i], sizeof(pids[i]), "%d", (int)own.pid[i]);
-	CHECK_EQ(reap(child_start("count", own.conf, own.dir, pids[0], pids[1], pids[2], pids[3],
-				  NULL)),
+	CHECK_EQ(process_wait(child_start("count", own.conf, own.dir, pids[0], pids[1], pids[2],
+					  pids[3], NULL)),
 		 0);
 	unsetenv("LD_PRELOAD");
-	cluster_down(&own);
+	cluster_stop(&own);
 }
 
 static void begin(void)
 {
-	cluster_make(&c, &(struct cluster_opts){ .timeout = 30, .lease = 30 });
-	cluster_up(&c);
+	cluster_create(&c, &(struct cluster_opts){ .timeout = 30, .lease = 30 });
+	cluster_start(&c);
 }
 
 static void end(void)
 {
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 SYS_MAIN(count_child, begin, end, TEST(files_that_come_and_go_leave_nothing),

@@ -16,9 +16,9 @@ static struct cluster cluster;
 
 static void begin(void)
 {
-	cluster_make(&cluster, &(struct cluster_opts){ .servers = SERVERS, .stripe_unit = UNIT });
-	cluster_up(&cluster);
-	fs = client(cluster.conf);
+	cluster_create(&cluster, &(struct cluster_opts){ .servers = SERVERS, .stripe_unit = UNIT });
+	cluster_start(&cluster);
+	fs = client_connect(cluster.conf);
 	file = open_file(fs, "/moved", O_CREAT | O_RDWR);
 }
 
@@ -26,7 +26,7 @@ static void end(void)
 {
 	CHECK_EQ(sheaf_close(file), 0);
 	sheaf_disconnect(fs);
-	cluster_down(&cluster);
+	cluster_stop(&cluster);
 }
 
 static struct sheaf_account account(void)
@@ -169,10 +169,10 @@ static void a_whole_program_is_told_by_its_environment(void)
 	CHECK_EQ(sheaf_connect(cluster.conf, &fs), -EINVAL);
 	CHECK(strstr(sheaf_why(), "SHEAF_MOVER is 'carry'"));
 	unsetenv("SHEAF_MOVER");
-	fs = client(cluster.conf);
+	fs = client_connect(cluster.conf);
 	CHECK_EQ(sheaf_set_mover(fs, (enum sheaf_mover)SHEAF_MOVERS), -EINVAL);
 	sheaf_disconnect(fs);
-	cluster_down(&cluster);
+	cluster_stop(&cluster);
 }
 
 /* ---- sieving ---- */

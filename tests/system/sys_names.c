@@ -3,7 +3,9 @@
 #include <pthread.h>
 #include <sys/xattr.h>
 
-#include "scene.h"
+#include "cluster.h"
+
+static struct sheaf *fs;
 
 static void check_link(const char *path, const char *target)
 {
@@ -18,15 +20,15 @@ static void check_link(const char *path, const char *target)
 
 static void all_names_of_a_file_are_the_file(void)
 {
-	const char *d = fresh_dir();
-	const char *a = in(d, "a"), *b = in(d, "b");
+	const char *d = fresh_dir(fs);
+	const char *a = path_in(d, "a"), *b = path_in(d, "b");
 	struct stat before, st;
 	struct sheaf_file *f;
 
 	make_file(fs, a, 200000, 1);
-	before = stat_of(a);
+	before = stat_of(fs, a);
 	CHECK_EQ(sheaf_link(fs, a, b), 0);
-	st = stat_of(b);
+	st = stat_of(fs, b);
 	CHECK_EQ(st.st_ino, before.st_ino);
 	CHECK_EQ(st.st_nlink, 2);
 	CHECK(st.st_ctim.tv_sec > before.st_ctim.tv_sec ||
@@ -34,11 +36,11 @@ static void all_names_of_a_file_are_the_file(void)
 	CHECK_EQ(sheaf_truncate(fs, b, 100000), 0);
 	check_file(fs, a, 100000, 1);
 	CHECK_EQ(sheaf_link(fs, a, b), -EEXIST);
-	CHECK_EQ(sheaf_link(fs, in(d, "none"), in(d, "c")), -ENOENT);
-	CHECK_EQ(sheaf_link(fs, d, in(d, "c")), -EPERM);
-	CHECK_EQ(sheaf_link(fs, a, in(d, "none/c")), -ENOENT);
+	CHECK_EQ(sheaf_link(fs, path_in(d, "none"), path_in(d, "c")), -ENOENT);
+	CHECK_EQ(sheaf_link(fs, d, path_in(d, "c")), -EPERM);
+	CHECK_EQ(sheaf_link(fs, a, path_in(d, "none/c")), -ENOENT);
 	CHECK_EQ(sheaf_unlink(fs, a), 0);
-	CHECK_EQ(stat_of(b).st_nlink, 1);
+	CHECK_EQ(stat_of(fs, b).st_nlink, 1);
 	check_file(fs, b, 100000, 1);
 	f = open_file(fs, b, O_RDONLY);
 	CHECK_EQ(sheaf_unlink(fs, b), 0);
@@ -51,13 +53,13 @@ static void all_names_of_a_file_are_the_file(void)
 
 static void a_link_follows_the_permissions_of_its_directory(void)
 {
-	const char *d = fresh_dir();
+	const char *d = fresh_dir(fs);
 	struct sheaf_cred c = { .uid = 1234, .gid = 1234 };
 	struct sheaf_handle dir, file;
 
 	if (geteuid() != 0)
 		return;
-	make_file(fs, in(d, "f"), 10, 1);
+	make_file(fs, path_in(d, "f"), 10, 1);
 	CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), d + 1, &dir, NULL), 0);
 	CHECK_EQ(sheaf_h_lookup(fs, NULL, dir, "f", &file, NULL), 0);
 	CHECK_EQ(sheaf_h_link(fs, &c, file, dir, "g", NULL), -EACCES);
@@ -65,187 +67,188 @@ static void a_link_follows_the_permissions_of_its_directory(void)
 	CHECK_EQ(sheaf_chmod(fs, d, 0777), 0);
 	CHECK_EQ(sheaf_h_link(fs, &c, file, dir, "g", NULL), 0);
 	CHECK_EQ(sheaf_h_symlink(fs, &c, "f", dir, "s", NULL, NULL), 0);
-	CHECK_EQ(stat_of(in(d, "s")).st_uid, 1234);
+	CHECK_EQ(stat_of(fs, path_in(d, "s")).st_uid, 1234);
 }
 
 static void a_rename_does_what_its_flags_say(void)
 {
-	const char *d = fresh_dir();
+	const char *d = fresh_dir(fs);
 	struct sheaf_handle dir;
 	uint64_t x, y;
 
-	make_file(fs, in(d, "x"), 10, 1);
-	make_file(fs, in(d, "y"), 20, 2);
-	x = stat_of(in(d, "x")).st_ino;
-	y = stat_of(in(d, "y")).st_ino;
+	make_file(fs, path_in(d, "x"), 10, 1);
+	make_file(fs, path_in(d, "y"), 20, 2);
+	x = stat_of(fs, path_in(d, "x")).st_ino;
+	y = stat_of(fs, path_in(d, "y")).st_ino;
 	CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), d + 1, &dir, NULL), 0);
 	CHECK_EQ(sheaf_h_rename(fs, NULL, dir, "x", dir, "y", RENAME_NOREPLACE), -EEXIST);
 	CHECK_EQ(sheaf_h_rename(fs, NULL, dir, "x", dir, "y", RENAME_EXCHANGE), 0);
-	CHECK_EQ(stat_of(in(d, "x")).st_ino, y);
-	CHECK_EQ(stat_of(in(d, "y")).st_ino, x);
+	CHECK_EQ(stat_of(fs, path_in(d, "x")).st_ino, y);
+	CHECK_EQ(stat_of(fs, path_in(d, "y")).st_ino, x);
 	CHECK_EQ(sheaf_h_rename(fs, NULL, dir, "x", dir, "z", RENAME_EXCHANGE), -ENOENT);
 	CHECK_EQ(sheaf_h_rename(fs, NULL, dir, "x", dir, "z", RENAME_EXCHANGE | RENAME_NOREPLACE),
 		 -EINVAL);
 	CHECK_EQ(sheaf_h_rename(fs, NULL, dir, "x", dir, "z", 8), -EINVAL);
-	CHECK_EQ(stat_of(in(d, "x")).st_size, 20);
+	CHECK_EQ(stat_of(fs, path_in(d, "x")).st_size, 20);
 }
 
 /* ---- symbolic links ---- */
 
 static void symbolic_links_lead_to_what_they_say(void)
 {
-	const char *d = fresh_dir();
+	const char *d = fresh_dir(fs);
 	char target[64], small[3];
 	struct sheaf_handle h, dir;
 	struct stat st;
 
-	CHECK_EQ(sheaf_mkdir(fs, in(d, "sub"), 0755), 0);
-	make_file(fs, in(d, "sub/f"), 5000, 3);
+	CHECK_EQ(sheaf_mkdir(fs, path_in(d, "sub"), 0755), 0);
+	make_file(fs, path_in(d, "sub/f"), 5000, 3);
 	snprintf(target, sizeof(target), "%s/sub", d);
-	CHECK_EQ(sheaf_symlink(fs, "sub/f", in(d, "rel")), 0);
-	CHECK_EQ(sheaf_symlink(fs, target, in(d, "abs")), 0);
-	CHECK_EQ(sheaf_symlink(fs, "../abs/f", in(d, "sub/up")), 0);
-	check_file(fs, in(d, "rel"), 5000, 3);
-	check_file(fs, in(d, "abs/f"), 5000, 3);
-	check_file(fs, in(d, "sub/up"), 5000, 3);
-	check_file(fs, in(d, "abs/up"), 5000, 3);
-	check_link(in(d, "rel"), "sub/f");
-	check_link(in(d, "abs"), target);
-	CHECK_EQ(sheaf_readlink(fs, in(d, "rel"), small, 3), 3);
+	CHECK_EQ(sheaf_symlink(fs, "sub/f", path_in(d, "rel")), 0);
+	CHECK_EQ(sheaf_symlink(fs, target, path_in(d, "abs")), 0);
+	CHECK_EQ(sheaf_symlink(fs, "../abs/f", path_in(d, "sub/up")), 0);
+	check_file(fs, path_in(d, "rel"), 5000, 3);
+	check_file(fs, path_in(d, "abs/f"), 5000, 3);
+	check_file(fs, path_in(d, "sub/up"), 5000, 3);
+	check_file(fs, path_in(d, "abs/up"), 5000, 3);
+	check_link(path_in(d, "rel"), "sub/f");
+	check_link(path_in(d, "abs"), target);
+	CHECK_EQ(sheaf_readlink(fs, path_in(d, "rel"), small, 3), 3);
 	CHECK(!memcmp(small, "sub", 3));
-	CHECK_EQ(sheaf_readlink(fs, in(d, "rel"), small, 0), -EINVAL);
-	CHECK_EQ(sheaf_readlink(fs, in(d, "sub"), small, 3), -EINVAL);
-	st = stat_of(in(d, "rel"));
+	CHECK_EQ(sheaf_readlink(fs, path_in(d, "rel"), small, 0), -EINVAL);
+	CHECK_EQ(sheaf_readlink(fs, path_in(d, "sub"), small, 3), -EINVAL);
+	st = stat_of(fs, path_in(d, "rel"));
 	CHECK(S_ISLNK(st.st_mode));
 	CHECK_EQ(st.st_mode & 07777, 0777);
 	CHECK_EQ(st.st_size, 5);
-	CHECK_EQ(sheaf_stat(fs, in(d, "rel"), &st), 0);
+	CHECK_EQ(sheaf_stat(fs, path_in(d, "rel"), &st), 0);
 	CHECK(S_ISREG(st.st_mode));
 	CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), d + 1, &dir, NULL), 0);
 	CHECK_EQ(sheaf_h_lookup(fs, NULL, dir, "rel", &h, &st), 0);
 	CHECK(S_ISLNK(st.st_mode));
 	CHECK_EQ(sheaf_h_readlink(fs, NULL, h, target, sizeof(target)), 5);
-	CHECK_EQ(sheaf_chmod(fs, in(d, "rel"), 0640), 0); /* changes the target */
-	CHECK_EQ(stat_of(in(d, "sub/f")).st_mode & 07777, 0640);
-	CHECK_EQ(sheaf_truncate(fs, in(d, "abs/up"), 100), 0);
-	check_file(fs, in(d, "rel"), 100, 3);
-	CHECK_EQ(sheaf_rename(fs, in(d, "rel"), in(d, "moved")), 0);
-	check_link(in(d, "moved"), "sub/f");
+	CHECK_EQ(sheaf_chmod(fs, path_in(d, "rel"), 0640), 0); /* changes the target */
+	CHECK_EQ(stat_of(fs, path_in(d, "sub/f")).st_mode & 07777, 0640);
+	CHECK_EQ(sheaf_truncate(fs, path_in(d, "abs/up"), 100), 0);
+	check_file(fs, path_in(d, "rel"), 100, 3);
+	CHECK_EQ(sheaf_rename(fs, path_in(d, "rel"), path_in(d, "moved")), 0);
+	check_link(path_in(d, "moved"), "sub/f");
 	/* links the symbolic link, not its target */
-	CHECK_EQ(sheaf_link(fs, in(d, "moved"), in(d, "again")), 0);
-	CHECK_EQ(stat_of(in(d, "again")).st_nlink, 2);
-	CHECK_EQ(sheaf_unlink(fs, in(d, "moved")), 0);
-	CHECK_EQ(sheaf_unlink(fs, in(d, "again")), 0);
-	CHECK_EQ(stat_of(in(d, "sub/f")).st_nlink, 1);
-	CHECK_EQ(sheaf_rmdir(fs, in(d, "abs")), -ENOTDIR);
-	CHECK_EQ(sheaf_unlink(fs, in(d, "abs")), 0);
+	CHECK_EQ(sheaf_link(fs, path_in(d, "moved"), path_in(d, "again")), 0);
+	CHECK_EQ(stat_of(fs, path_in(d, "again")).st_nlink, 2);
+	CHECK_EQ(sheaf_unlink(fs, path_in(d, "moved")), 0);
+	CHECK_EQ(sheaf_unlink(fs, path_in(d, "again")), 0);
+	CHECK_EQ(stat_of(fs, path_in(d, "sub/f")).st_nlink, 1);
+	CHECK_EQ(sheaf_rmdir(fs, path_in(d, "abs")), -ENOTDIR);
+	CHECK_EQ(sheaf_unlink(fs, path_in(d, "abs")), 0);
 }
 
 static void opens_follow_as_open_does(void)
 {
-	const char *d = fresh_dir();
-	const char *link = in(d, "link");
+	const char *d = fresh_dir(fs);
+	const char *link = path_in(d, "link");
 	struct sheaf_file *f;
 	struct stat st;
 
 	CHECK_EQ(sheaf_symlink(fs, "target", link), 0);
-	CHECK_EQ(open_error(link, O_RDWR), -ENOENT);
-	CHECK_EQ(open_error(link, O_RDWR | O_CREAT | O_EXCL), -EEXIST);
-	CHECK_EQ(open_error(link, O_RDWR | O_NOFOLLOW), -ELOOP);
-	CHECK_EQ(open_error(link, O_RDWR | O_CREAT | O_NOFOLLOW), -ELOOP);
-	CHECK_EQ(sheaf_lstat(fs, in(d, "target"), &st), -ENOENT);
+	CHECK_EQ(open_error(fs, link, O_RDWR), -ENOENT);
+	CHECK_EQ(open_error(fs, link, O_RDWR | O_CREAT | O_EXCL), -EEXIST);
+	CHECK_EQ(open_error(fs, link, O_RDWR | O_NOFOLLOW), -ELOOP);
+	CHECK_EQ(open_error(fs, link, O_RDWR | O_CREAT | O_NOFOLLOW), -ELOOP);
+	CHECK_EQ(sheaf_lstat(fs, path_in(d, "target"), &st), -ENOENT);
 	f = open_file(fs, link, O_RDWR | O_CREAT); /* creates the target */
 	CHECK_EQ(sheaf_pwrite(f, "abc", 3, 0), 3);
 	CHECK_EQ(sheaf_close(f), 0);
-	CHECK_EQ(stat_of(in(d, "target")).st_size, 3);
-	CHECK_EQ(open_error(link, O_RDWR | O_TRUNC), 0);
-	CHECK_EQ(stat_of(in(d, "target")).st_size, 0);
-	CHECK(S_ISLNK(stat_of(link).st_mode));
-	CHECK_EQ(sheaf_symlink(fs, "nowhere/x", in(d, "lost")), 0);
-	CHECK_EQ(open_error(in(d, "lost"), O_RDWR | O_CREAT), -ENOENT);
-	CHECK_EQ(sheaf_mkdir(fs, in(d, "lost"), 0755), -EEXIST);
-	CHECK_EQ(sheaf_symlink(fs, ".", in(d, "here")), 0);
-	CHECK_EQ(open_error(in(d, "here"), O_RDONLY | O_DIRECTORY), 0);
-	CHECK_EQ(open_error(in(d, "here"), O_RDONLY | O_DIRECTORY | O_NOFOLLOW), -ENOTDIR);
-	CHECK_EQ(open_error(in(d, "here/here/here/target"), O_RDONLY), 0);
+	CHECK_EQ(stat_of(fs, path_in(d, "target")).st_size, 3);
+	CHECK_EQ(open_error(fs, link, O_RDWR | O_TRUNC), 0);
+	CHECK_EQ(stat_of(fs, path_in(d, "target")).st_size, 0);
+	CHECK(S_ISLNK(stat_of(fs, link).st_mode));
+	CHECK_EQ(sheaf_symlink(fs, "nowhere/x", path_in(d, "lost")), 0);
+	CHECK_EQ(open_error(fs, path_in(d, "lost"), O_RDWR | O_CREAT), -ENOENT);
+	CHECK_EQ(sheaf_mkdir(fs, path_in(d, "lost"), 0755), -EEXIST);
+	CHECK_EQ(sheaf_symlink(fs, ".", path_in(d, "here")), 0);
+	CHECK_EQ(open_error(fs, path_in(d, "here"), O_RDONLY | O_DIRECTORY), 0);
+	CHECK_EQ(open_error(fs, path_in(d, "here"), O_RDONLY | O_DIRECTORY | O_NOFOLLOW), -ENOTDIR);
+	CHECK_EQ(open_error(fs, path_in(d, "here/here/here/target"), O_RDONLY), 0);
 }
 
 static void circles_are_an_error(void)
 {
-	const char *d = fresh_dir();
+	const char *d = fresh_dir(fs);
 	char longest[5000];
 	struct stat st;
 
-	CHECK_EQ(sheaf_symlink(fs, "b", in(d, "a")), 0);
-	CHECK_EQ(sheaf_symlink(fs, "a", in(d, "b")), 0);
-	CHECK_EQ(sheaf_stat(fs, in(d, "a"), &st), -ELOOP);
-	CHECK_EQ(sheaf_stat(fs, in(d, "a/x"), &st), -ELOOP);
-	CHECK_EQ(open_error(in(d, "a"), O_RDWR | O_CREAT), -ELOOP);
-	CHECK_EQ(sheaf_lstat(fs, in(d, "a"), &st), 0);
-	CHECK_EQ(sheaf_unlink(fs, in(d, "a")), 0);
+	CHECK_EQ(sheaf_symlink(fs, "b", path_in(d, "a")), 0);
+	CHECK_EQ(sheaf_symlink(fs, "a", path_in(d, "b")), 0);
+	CHECK_EQ(sheaf_stat(fs, path_in(d, "a"), &st), -ELOOP);
+	CHECK_EQ(sheaf_stat(fs, path_in(d, "a/x"), &st), -ELOOP);
+	CHECK_EQ(open_error(fs, path_in(d, "a"), O_RDWR | O_CREAT), -ELOOP);
+	CHECK_EQ(sheaf_lstat(fs, path_in(d, "a"), &st), 0);
+	CHECK_EQ(sheaf_unlink(fs, path_in(d, "a")), 0);
 	memset(longest, 'x', sizeof(longest));
 	longest[4096] = 0;
-	CHECK_EQ(sheaf_symlink(fs, longest, in(d, "long")), -ENAMETOOLONG);
+	CHECK_EQ(sheaf_symlink(fs, longest, path_in(d, "long")), -ENAMETOOLONG);
 	longest[4095] = 0;
-	CHECK_EQ(sheaf_symlink(fs, longest, in(d, "long")), 0);
-	check_link(in(d, "long"), longest);
-	CHECK_EQ(sheaf_stat(fs, in(d, "long"), &st), -ENAMETOOLONG);
-	CHECK_EQ(sheaf_symlink(fs, "", in(d, "none")), -ENOENT);
+	CHECK_EQ(sheaf_symlink(fs, longest, path_in(d, "long")), 0);
+	check_link(path_in(d, "long"), longest);
+	CHECK_EQ(sheaf_stat(fs, path_in(d, "long"), &st), -ENAMETOOLONG);
+	CHECK_EQ(sheaf_symlink(fs, "", path_in(d, "none")), -ENOENT);
 }
 
 /* A name with a '/' at its end is, or becomes, the name of a directory. */
 static void a_slash_behind_a_name_asks_for_a_directory(void)
 {
-	const char *d = fresh_dir();
+	const char *d = fresh_dir(fs);
 	struct sheaf_handle dir;
 	struct stat st;
 
-	make_file(fs, in(d, "f"), 10, 1);
-	CHECK_EQ(sheaf_unlink(fs, in(d, "f/")), -ENOTDIR);
-	CHECK_EQ(sheaf_unlink(fs, in(d, "none/")), -ENOENT);
-	CHECK_EQ(sheaf_rename(fs, in(d, "f/"), in(d, "g")), -ENOTDIR);
-	CHECK_EQ(sheaf_rename(fs, in(d, "f"), in(d, "g/")), -ENOTDIR);
-	CHECK_EQ(open_error(in(d, "new/"), O_RDWR | O_CREAT), -EISDIR);
-	CHECK_EQ(open_error(in(d, "f/"), O_RDWR | O_CREAT), -EISDIR);
-	CHECK_EQ(open_error(in(d, "f/"), O_RDONLY), -ENOTDIR);
-	CHECK_EQ(sheaf_stat(fs, in(d, "f/"), &st), -ENOTDIR);
-	CHECK_EQ(sheaf_link(fs, in(d, "f"), in(d, "g/")), -ENOENT);
-	CHECK_EQ(sheaf_symlink(fs, "f", in(d, "g/")), -ENOENT);
-	CHECK_EQ(sheaf_mknod(fs, in(d, "g/"), S_IFIFO | 0600, 0), -ENOENT);
-	CHECK_EQ(sheaf_mkdir(fs, in(d, "f/"), 0755), -EEXIST);
-	CHECK_EQ(sheaf_mkdir(fs, in(d, "a/"), 0755), 0);
-	CHECK_EQ(sheaf_rename(fs, in(d, "a/"), in(d, "b//")), 0);
-	CHECK_EQ(sheaf_rename(fs, in(d, "b"), in(d, "f/")), -ENOTDIR);
-	CHECK_EQ(sheaf_rename(fs, in(d, "f"), in(d, "b/")), -ENOTDIR);
-	CHECK_EQ(sheaf_unlink(fs, in(d, "b/")), -EISDIR);
-	CHECK_EQ(sheaf_rmdir(fs, in(d, "f/")), -ENOTDIR);
+	make_file(fs, path_in(d, "f"), 10, 1);
+	CHECK_EQ(sheaf_unlink(fs, path_in(d, "f/")), -ENOTDIR);
+	CHECK_EQ(sheaf_unlink(fs, path_in(d, "none/")), -ENOENT);
+	CHECK_EQ(sheaf_rename(fs, path_in(d, "f/"), path_in(d, "g")), -ENOTDIR);
+	CHECK_EQ(sheaf_rename(fs, path_in(d, "f"), path_in(d, "g/")), -ENOTDIR);
+	CHECK_EQ(open_error(fs, path_in(d, "new/"), O_RDWR | O_CREAT), -EISDIR);
+	CHECK_EQ(open_error(fs, path_in(d, "f/"), O_RDWR | O_CREAT), -EISDIR);
+	CHECK_EQ(open_error(fs, path_in(d, "f/"), O_RDONLY), -ENOTDIR);
+	CHECK_EQ(sheaf_stat(fs, path_in(d, "f/"), &st), -ENOTDIR);
+	CHECK_EQ(sheaf_link(fs, path_in(d, "f"), path_in(d, "g/")), -ENOENT);
+	CHECK_EQ(sheaf_symlink(fs, "f", path_in(d, "g/")), -ENOENT);
+	CHECK_EQ(sheaf_mknod(fs, path_in(d, "g/"), S_IFIFO | 0600, 0), -ENOENT);
+	CHECK_EQ(sheaf_mkdir(fs, path_in(d, "f/"), 0755), -EEXIST);
+	CHECK_EQ(sheaf_mkdir(fs, path_in(d, "a/"), 0755), 0);
+	CHECK_EQ(sheaf_rename(fs, path_in(d, "a/"), path_in(d, "b//")), 0);
+	CHECK_EQ(sheaf_rename(fs, path_in(d, "b"), path_in(d, "f/")), -ENOTDIR);
+	CHECK_EQ(sheaf_rename(fs, path_in(d, "f"), path_in(d, "b/")), -ENOTDIR);
+	CHECK_EQ(sheaf_unlink(fs, path_in(d, "b/")), -EISDIR);
+	CHECK_EQ(sheaf_rmdir(fs, path_in(d, "f/")), -ENOTDIR);
 	CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), d + 1, &dir, NULL), 0);
 	CHECK_EQ(sheaf_h_rename(fs, NULL, dir, "b", dir, "f/", RENAME_EXCHANGE), -ENOTDIR);
 	CHECK_EQ(sheaf_h_rename(fs, NULL, dir, "b/", dir, "f", RENAME_EXCHANGE), 0);
-	CHECK(S_ISDIR(stat_of(in(d, "f")).st_mode));
-	CHECK_EQ(sheaf_symlink(fs, "f", in(d, "to_dir")), 0); /* followed when a '/' is appended */
-	CHECK_EQ(sheaf_symlink(fs, "b", in(d, "to_file")), 0);
-	CHECK_EQ(sheaf_symlink(fs, "made", in(d, "to_none")), 0);
-	CHECK_EQ(sheaf_unlink(fs, in(d, "to_file/")), -ENOTDIR);
-	CHECK_EQ(sheaf_unlink(fs, in(d, "to_dir/")), -EISDIR);
-	CHECK_EQ(sheaf_mkdir(fs, in(d, "to_none/"), 0755), 0);
-	CHECK(S_ISDIR(stat_of(in(d, "made")).st_mode));
-	CHECK_EQ(sheaf_rename(fs, in(d, "to_dir/"), in(d, "moved")), 0);
-	CHECK(S_ISLNK(stat_of(in(d, "to_dir")).st_mode));
-	CHECK_EQ(sheaf_rmdir(fs, in(d, "moved/")), 0);
-	CHECK_EQ(stat_of(in(d, "b")).st_size, 10);
+	CHECK(S_ISDIR(stat_of(fs, path_in(d, "f")).st_mode));
+	CHECK_EQ(sheaf_symlink(fs, "f", path_in(d, "to_dir")),
+		 0); /* followed when a '/' is appended */
+	CHECK_EQ(sheaf_symlink(fs, "b", path_in(d, "to_file")), 0);
+	CHECK_EQ(sheaf_symlink(fs, "made", path_in(d, "to_none")), 0);
+	CHECK_EQ(sheaf_unlink(fs, path_in(d, "to_file/")), -ENOTDIR);
+	CHECK_EQ(sheaf_unlink(fs, path_in(d, "to_dir/")), -EISDIR);
+	CHECK_EQ(sheaf_mkdir(fs, path_in(d, "to_none/"), 0755), 0);
+	CHECK(S_ISDIR(stat_of(fs, path_in(d, "made")).st_mode));
+	CHECK_EQ(sheaf_rename(fs, path_in(d, "to_dir/"), path_in(d, "moved")), 0);
+	CHECK(S_ISLNK(stat_of(fs, path_in(d, "to_dir")).st_mode));
+	CHECK_EQ(sheaf_rmdir(fs, path_in(d, "moved/")), 0);
+	CHECK_EQ(stat_of(fs, path_in(d, "b")).st_size, 10);
 }
 
 static void listings_tell_links_apart(void)
 {
-	const char *d = fresh_dir();
+	const char *d = fresh_dir(fs);
 	struct sheaf_dirent e;
 	struct sheaf_dir *dd;
 	int links = 0, n = 0;
 
-	make_file(fs, in(d, "f"), 1, 1);
-	CHECK_EQ(sheaf_symlink(fs, "f", in(d, "s")), 0);
-	CHECK_EQ(sheaf_link(fs, in(d, "f"), in(d, "h")), 0);
+	make_file(fs, path_in(d, "f"), 1, 1);
+	CHECK_EQ(sheaf_symlink(fs, "f", path_in(d, "s")), 0);
+	CHECK_EQ(sheaf_link(fs, path_in(d, "f"), path_in(d, "h")), 0);
 	CHECK_EQ(sheaf_symlink(fs, d, "/to_dir"), 0);
 	CHECK_EQ(sheaf_opendir(fs, "/to_dir", &dd), 0);
 	while (sheaf_readdir(dd, &e) > 0) {
@@ -262,7 +265,7 @@ static void listings_tell_links_apart(void)
 
 static void listings_come_with_attributes(void)
 {
-	const char *d = fresh_dir();
+	const char *d = fresh_dir(fs);
 	struct sheaf_file *writing;
 	struct sheaf_dirent e;
 	struct sheaf_dir *dir;
@@ -272,14 +275,14 @@ static void listings_come_with_attributes(void)
 
 	for (int i = 0; i < 1500; i++) { /* several READDIR pages */
 		snprintf(name, sizeof(name), "f%d", i);
-		make_file(fs, in(d, name), (size_t)(i % 7), 1);
+		make_file(fs, path_in(d, name), (size_t)(i % 7), 1);
 	}
-	CHECK_EQ(sheaf_mkdir(fs, in(d, "dir"), 0700), 0); /* may be on another server */
-	writing = open_file(fs, in(d, "writing"), O_CREAT | O_WRONLY);
+	CHECK_EQ(sheaf_mkdir(fs, path_in(d, "dir"), 0700), 0); /* may be on another server */
+	writing = open_file(fs, path_in(d, "writing"), O_CREAT | O_WRONLY);
 	CHECK_EQ(sheaf_pwrite(writing, "abc", 3, 0), 3); /* its size is not recorded yet */
 	CHECK_EQ(sheaf_opendir(fs, d, &dir), 0);
 	while (sheaf_readdir_stat(dir, &e, &st) == 1) {
-		CHECK_EQ(sheaf_lstat(fs, in(d, e.name), &alone), 0);
+		CHECK_EQ(sheaf_lstat(fs, path_in(d, e.name), &alone), 0);
 		CHECK(st.st_ino == alone.st_ino && st.st_size == alone.st_size &&
 		      st.st_mode == alone.st_mode && st.st_nlink == alone.st_nlink &&
 		      st.st_mtim.tv_nsec == alone.st_mtim.tv_nsec);
@@ -293,14 +296,14 @@ static void listings_come_with_attributes(void)
 /* Without x on a directory, a listing has names and types only, as on any file system. */
 static void a_directory_that_may_not_be_passed_lists_names_only(void)
 {
-	const char *d = fresh_dir();
+	const char *d = fresh_dir(fs);
 	struct sheaf_cred c = { .uid = 1234, .gid = 1234 };
 	struct sheaf_dirent e[4];
 	struct sheaf_handle dir;
 	struct stat st[4];
 
-	make_file(fs, in(d, "f"), 10, 1);
-	CHECK_EQ(sheaf_mkdir(fs, in(d, "sub"), 0755), 0); /* may be on another server */
+	make_file(fs, path_in(d, "f"), 10, 1);
+	CHECK_EQ(sheaf_mkdir(fs, path_in(d, "sub"), 0755), 0); /* may be on another server */
 	CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), d + 1, &dir, NULL), 0);
 	CHECK_EQ(sheaf_chmod(fs, d, 0744), 0);
 	CHECK_EQ(sheaf_h_readdir_stat(fs, &c, dir, 0, e, st, 4), 2);
@@ -321,12 +324,12 @@ static void a_directory_that_may_not_be_passed_lists_names_only(void)
 
 static void attributes_come_back_as_they_were_set(void)
 {
-	const char *p = in(fresh_dir(), "f");
+	const char *p = path_in(fresh_dir(fs), "f");
 	static char big[65536], b[65536];
 	struct stat before, st;
 
 	make_file(fs, p, 10, 1);
-	before = stat_of(p);
+	before = stat_of(fs, p);
 	CHECK_EQ(sheaf_listxattr(fs, p, NULL, 0), 0);
 	CHECK_EQ(sheaf_setxattr(fs, p, "user.a", "v\0w", 3, 0), 0);
 	CHECK_EQ(sheaf_setxattr(fs, p, "user.empty", NULL, 0, 0), 0);
@@ -339,7 +342,7 @@ static void attributes_come_back_as_they_were_set(void)
 	CHECK_EQ(sheaf_listxattr(fs, p, b, 17), -ERANGE);
 	CHECK_EQ(sheaf_listxattr(fs, p, b, sizeof(b)), 18);
 	CHECK(!memcmp(b, "user.a\0user.empty", 18));
-	st = stat_of(p);
+	st = stat_of(fs, p);
 	CHECK(st.st_ctim.tv_sec > before.st_ctim.tv_sec ||
 	      st.st_ctim.tv_nsec > before.st_ctim.tv_nsec);
 	CHECK_EQ(st.st_mtim.tv_nsec, before.st_mtim.tv_nsec);
@@ -359,8 +362,8 @@ static void attributes_come_back_as_they_were_set(void)
 
 static void attributes_have_limits(void)
 {
-	const char *d = fresh_dir();
-	const char *p = in(d, "f");
+	const char *d = fresh_dir(fs);
+	const char *p = path_in(d, "f");
 	static char big[65537];
 	char name[300];
 	int n = 0;
@@ -378,7 +381,7 @@ static void attributes_have_limits(void)
 	CHECK_EQ(sheaf_setxattr(fs, p, "user.x", "x", 1, 4), -EINVAL);
 	CHECK_EQ(sheaf_setxattr(fs, p, "nonsense.x", "x", 1, 0), -EOPNOTSUPP);
 	CHECK_EQ(sheaf_setxattr(fs, p, "system.x", "x", 1, 0), -EOPNOTSUPP);
-	CHECK_EQ(sheaf_setxattr(fs, in(d, "none"), "user.x", "x", 1, 0), -ENOENT);
+	CHECK_EQ(sheaf_setxattr(fs, path_in(d, "none"), "user.x", "x", 1, 0), -ENOENT);
 	for (int i = 0; i < 20 && !n; i++) {
 		snprintf(name, sizeof(name), "user.v%d", i);
 		n = sheaf_setxattr(fs, p, name, big, 65536, 0);
@@ -388,7 +391,7 @@ static void attributes_have_limits(void)
 
 static void attributes_follow_permissions(void)
 {
-	const char *p = in(fresh_dir(), "f");
+	const char *p = path_in(fresh_dir(fs), "f");
 	struct sheaf_cred c = { .uid = 1234, .gid = 1234 };
 	struct sheaf_handle h;
 	char b[100];
@@ -484,7 +487,7 @@ static void a_change_tells_what_its_directories_have(void)
 	check_told(1, sub, &other);
 	CHECK_EQ(sheaf_h_rmdir(fs, NULL, h, "sub"), 0);
 	check_told(1, h, &n);
-	CHECK_EQ(sheaf_unlink(fs, in(x, "f")), 0); /* by path */
+	CHECK_EQ(sheaf_unlink(fs, path_in(x, "f")), 0); /* by path */
 	check_told(1, h, &n);
 	CHECK_EQ(sheaf_h_unlink(fs, NULL, h, "f"), -ENOENT);
 	CHECK_EQ(sheaf_h_dir_after(after), 0);
@@ -510,19 +513,19 @@ static void statfs_counts_a_disk_once(void)
 
 static void what_was_acknowledged_survives_a_kill(struct cluster *c)
 {
-	const char *d = fresh_dir();
+	const char *d = fresh_dir(fs);
 	char b[100];
 
-	make_file(fs, in(d, "f"), 1000, 7);
-	CHECK_EQ(sheaf_link(fs, in(d, "f"), in(d, "h")), 0);
-	CHECK_EQ(sheaf_symlink(fs, "h", in(d, "s")), 0);
-	CHECK_EQ(sheaf_setxattr(fs, in(d, "s"), "user.a", "kept", 4, 0), 0);
-	CHECK_EQ(sheaf_unlink(fs, in(d, "f")), 0);
+	make_file(fs, path_in(d, "f"), 1000, 7);
+	CHECK_EQ(sheaf_link(fs, path_in(d, "f"), path_in(d, "h")), 0);
+	CHECK_EQ(sheaf_symlink(fs, "h", path_in(d, "s")), 0);
+	CHECK_EQ(sheaf_setxattr(fs, path_in(d, "s"), "user.a", "kept", 4, 0), 0);
+	CHECK_EQ(sheaf_unlink(fs, path_in(d, "f")), 0);
 	server_kill(c, 0);
 	CHECK_EQ(server_up(c, 0), 0);
-	CHECK_EQ(stat_of(in(d, "h")).st_nlink, 1);
-	check_link(in(d, "s"), "h");
-	CHECK_EQ(sheaf_getxattr(fs, in(d, "s"), "user.a", b, sizeof(b)), 4);
+	CHECK_EQ(stat_of(fs, path_in(d, "h")).st_nlink, 1);
+	check_link(path_in(d, "s"), "h");
+	CHECK_EQ(sheaf_getxattr(fs, path_in(d, "s"), "user.a", b, sizeof(b)), 4);
 	CHECK(!memcmp(b, "kept", 4));
 }
 
@@ -561,21 +564,21 @@ int main(int argc, char **argv)
 	struct cluster c;
 
 	puts("servers:");
-	cluster_make(&c, &(struct cluster_opts){ .timeout = 3 });
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(&c, &(struct cluster_opts){ .timeout = 3 });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 	test_run(both, n, argc, argv);
 	if (argc < 2) {
 		what_was_acknowledged_survives_a_kill(&c);
 		statfs_waits_for_all(&c);
 	}
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 
 	puts("embedded:");
 	temp_dir(dir, sizeof(dir));
 	snprintf(conf, sizeof(conf), "local:%s", dir);
-	fs = client(conf);
+	fs = client_connect(conf);
 	test_run(both, n, argc, argv);
 	sheaf_disconnect(fs);
 	return 0;

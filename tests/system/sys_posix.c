@@ -6,11 +6,12 @@
 #include <sys/time.h>
 #include <sys/xattr.h>
 
-#include "../unit/acl_text.h"
+#include "acl_list.h"
 #include "base/base.h"
-#include "scene.h"
+#include "cluster.h"
 
 static struct cluster c;
+static struct sheaf *fs;
 static char oracle[64];
 static uint64_t seed = 5;
 
@@ -210,7 +211,7 @@ static struct both on_list(const struct user *u, const struct sheaf_cred *cred, 
 	struct sheaf_handle h;
 	struct both b;
 
-	acl_some(&list, rnd, somebody);
+	acl_random(&list, rnd, somebody);
 	acl_entry(&list, acl_entry(&list, A_MASK) ? A_MASK : A_GROUP_OBJ)->perm |=
 		acl_entry(&list, A_OTHER)->perm;
 	v = acl_bytes(&list);
@@ -342,7 +343,7 @@ static void acls_grant_what_they_grant_elsewhere(void)
 	top = "lists";
 	CHECK_EQ(sheaf_mkdir(fs, "/lists", 0777), 0);
 	CHECK_EQ(mkdir(top, 0777), 0);
-	acl_some(&a, rnd, somebody);
+	acl_random(&a, rnd, somebody);
 	v = acl_bytes(&a);
 	if (setxattr(top, DEFAULT_ACL, v.b, v.len, 0) < 0) {
 		printf("  the local file system has no lists: %s\n", strerror(errno));
@@ -367,31 +368,32 @@ static bool later(struct timespec a, struct timespec b)
 
 static void times_move_when_they_must(void)
 {
-	const char *d = fresh_dir();
-	struct sheaf_file *f = open_file(fs, in(d, "f"), O_CREAT | O_RDWR);
+	const char *d = fresh_dir(fs);
+	struct sheaf_file *f = open_file(fs, path_in(d, "f"), O_CREAT | O_RDWR);
 	struct stat a, b, dir, dir2;
 
-	CHECK_EQ(sheaf_stat(fs, in(d, "f"), &a), 0);
+	CHECK_EQ(sheaf_stat(fs, path_in(d, "f"), &a), 0);
 	CHECK_EQ(sheaf_stat(fs, d, &dir), 0);
 	pause_ms(5);
 	CHECK_EQ(sheaf_pwrite(f, "x", 1, 0), 1);
 	CHECK_EQ(sheaf_close(f), 0);
-	CHECK_EQ(sheaf_stat(fs, in(d, "f"), &b), 0);
+	CHECK_EQ(sheaf_stat(fs, path_in(d, "f"), &b), 0);
 	CHECK(later(b.st_mtim, a.st_mtim) && later(b.st_ctim, a.st_ctim));
 	CHECK_EQ(sheaf_stat(fs, d, &dir2), 0);
 	CHECK(!later(dir2.st_mtim, dir.st_mtim));
 	pause_ms(5);
-	CHECK_EQ(sheaf_chmod(fs, in(d, "f"), 0600), 0);
-	CHECK_EQ(sheaf_stat(fs, in(d, "f"), &a), 0);
+	CHECK_EQ(sheaf_chmod(fs, path_in(d, "f"), 0600), 0);
+	CHECK_EQ(sheaf_stat(fs, path_in(d, "f"), &a), 0);
 	CHECK(later(a.st_ctim, b.st_ctim) && !later(a.st_mtim, b.st_mtim));
 	pause_ms(5);
-	CHECK_EQ(sheaf_rename(fs, in(d, "f"), in(d, "g")), 0);
-	CHECK_EQ(sheaf_stat(fs, in(d, "g"), &b), 0);
+	CHECK_EQ(sheaf_rename(fs, path_in(d, "f"), path_in(d, "g")), 0);
+	CHECK_EQ(sheaf_stat(fs, path_in(d, "g"), &b), 0);
 	CHECK_EQ(sheaf_stat(fs, d, &dir), 0);
 	CHECK(later(b.st_ctim, a.st_ctim) && later(dir.st_mtim, dir2.st_mtim));
-	CHECK_EQ(sheaf_utimens(fs, in(d, "g"), (struct timespec[2]){ { -5, 999999999 }, { 7, 1 } }),
+	CHECK_EQ(sheaf_utimens(fs, path_in(d, "g"),
+			       (struct timespec[2]){ { -5, 999999999 }, { 7, 1 } }),
 		 0);
-	CHECK_EQ(sheaf_stat(fs, in(d, "g"), &a), 0);
+	CHECK_EQ(sheaf_stat(fs, path_in(d, "g"), &a), 0);
 	CHECK(a.st_atim.tv_sec == -5 && a.st_atim.tv_nsec == 999999999 && a.st_mtim.tv_nsec == 1);
 }
 
@@ -399,7 +401,7 @@ static void times_move_when_they_must(void)
 
 static void names_are_bytes(void)
 {
-	const char *d = fresh_dir();
+	const char *d = fresh_dir(fs);
 	static const char *const odd[] = { "\xff\xfe", "a\nb", " ", "...", "-rf", "\x01", "*?[" };
 	char name[300], deep[4200];
 	struct sheaf_handle h, dir;
@@ -414,18 +416,18 @@ static void names_are_bytes(void)
 	}
 	memset(name, 'n', sizeof(name));
 	name[255] = 0;
-	CHECK_EQ(sheaf_mkdir(fs, in(d, name), 0755), 0);
+	CHECK_EQ(sheaf_mkdir(fs, path_in(d, name), 0755), 0);
 	name[255] = 'n';
 	name[256] = 0;
-	CHECK_EQ(sheaf_mkdir(fs, in(d, name), 0755), -ENAMETOOLONG);
-	CHECK_EQ(sheaf_stat(fs, in(d, name), &st), -ENAMETOOLONG);
+	CHECK_EQ(sheaf_mkdir(fs, path_in(d, name), 0755), -ENAMETOOLONG);
+	CHECK_EQ(sheaf_stat(fs, path_in(d, name), &st), -ENAMETOOLONG);
 	CHECK_EQ(sheaf_h_mkdir(fs, NULL, dir, ".", 0755, NULL, NULL), -EEXIST);
 	CHECK_EQ(sheaf_h_mkdir(fs, NULL, dir, "..", 0755, NULL, NULL), -EEXIST);
 	CHECK_EQ(sheaf_h_rmdir(fs, NULL, dir, "."), -EINVAL);
 	CHECK_EQ(sheaf_h_unlink(fs, NULL, dir, ".."), -EISDIR);
 	CHECK_EQ(sheaf_h_rename(fs, NULL, dir, ".", dir, "x", 0), -EBUSY);
 	CHECK_EQ(sheaf_mkdir(fs, "/", 0755), -EEXIST);
-	CHECK_EQ(open_error("/.", O_CREAT | O_RDWR), -EISDIR);
+	CHECK_EQ(open_error(fs, "/.", O_CREAT | O_RDWR), -EISDIR);
 	n = (size_t)snprintf(deep, sizeof(deep), "%s", d);
 	while (n < 3900) { /* 1,950 levels */
 		n += (size_t)snprintf(deep + n, sizeof(deep) - n, "/x");
@@ -440,7 +442,7 @@ static void names_are_bytes(void)
 
 static void links_have_a_limit(void)
 {
-	const char *d = fresh_dir();
+	const char *d = fresh_dir(fs);
 	struct sheaf_handle dir, h;
 	char name[16];
 	int r = 0, n = 1;
@@ -459,15 +461,15 @@ static void links_have_a_limit(void)
 
 static void begin(void)
 {
-	cluster_make(&c, &(struct cluster_opts){ .servers = 3, .timeout = 20 });
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(&c, &(struct cluster_opts){ .servers = 3, .timeout = 20 });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 }
 
 static void end(void)
 {
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 SYS_MAIN(NULL, begin, end, TEST(users_may_what_they_may_elsewhere),

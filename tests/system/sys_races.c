@@ -30,7 +30,7 @@ static atomic_bool grown;
 
 static void *grow(void *arg)
 {
-	struct sheaf *mine = client(c.conf);
+	struct sheaf *mine = client_connect(c.conf);
 	struct sheaf_file *f = open_file(mine, "/grows", O_WRONLY);
 	char b[BLOCK];
 
@@ -74,7 +74,7 @@ static atomic_int coat_begun, coat_done;
 /* Overwrites the whole file in a loop; each pass writes its own number into every byte. */
 static void *paint(void *arg)
 {
-	struct sheaf *mine = client(c.conf);
+	struct sheaf *mine = client_connect(c.conf);
 	struct sheaf_file *f = open_file(mine, "/painted", O_WRONLY);
 	char *b = malloc(FLAT);
 
@@ -124,7 +124,7 @@ static void a_reader_beside_a_writer_gets_nothing_older_nor_newer(void)
 /* CONF: requests data, is stopped, and then checks what it received. */
 static int child(const char *name, char **arg)
 {
-	struct sheaf *mine = client(arg[0]);
+	struct sheaf *mine = client_connect(arg[0]);
 	struct sheaf_file *f = open_file(mine, "/stopped", O_RDONLY);
 	char *b = malloc(STOPPED_READ);
 	struct sheaf_op *op;
@@ -154,14 +154,14 @@ static void a_client_stopped_for_half_a_lease_reads_again(void)
 	memset(b, 'A', STOPPED_READ);
 	CHECK_EQ(sheaf_pwrite(f, b, STOPPED_READ, 0), STOPPED_READ);
 	pid = child_start("reader", c.conf, NULL);
-	await_stop(pid);
+	process_await_stop(pid);
 	pause_ms(300); /* the data reach the client's socket */
 	memset(b, 'B', STOPPED_READ);
 	CHECK_EQ(sheaf_ftruncate(f, 0), 0);
 	CHECK_EQ(sheaf_pwrite(f, b, STOPPED_READ, 0), STOPPED_READ);
 	pause_ms(2000); /* the lease is 3 s */
 	CHECK_EQ(kill(pid, SIGCONT), 0);
-	CHECK_EQ(reap(pid), 0);
+	CHECK_EQ(process_wait(pid), 0);
 	free(b);
 	CHECK_EQ(sheaf_close(f), 0);
 }
@@ -198,7 +198,7 @@ static void an_fsync_does_not_vouch_for_writes_beside_it(void)
 	if (beside) {
 		for (int i = 0; i < c.n; i++)
 			server_kill(&c, i);
-		cluster_up(&c);
+		cluster_start(&c);
 		CHECK_EQ(sheaf_fsync(f), -EIO);
 	}
 	free(b);
@@ -209,7 +209,7 @@ static void an_fsync_does_not_vouch_for_writes_beside_it(void)
 
 static void *make_all(void *arg)
 {
-	struct sheaf *mine = client(c.conf);
+	struct sheaf *mine = client_connect(c.conf);
 	char path[32], b[100];
 
 	memset(b, 'x', sizeof(b));
@@ -240,8 +240,8 @@ static void many_that_create_and_truncate_a_file_leave_nothing_behind(void)
 		CHECK_EQ(pthread_create(&t[i], NULL, make_all, &barrier), 0);
 	for (int i = 0; i < 4; i++)
 		CHECK_EQ(pthread_join(t[i], NULL), 0);
-	cluster_down(&c);
-	cluster_up(&c); /* no truncate is executed again */
+	cluster_stop(&c);
+	cluster_start(&c); /* no truncate is executed again */
 	for (int i = 0; i < FILES; i++) {
 		struct sheaf_file *f;
 
@@ -261,7 +261,7 @@ static void a_late_truncate_cuts_nothing_newer(void)
 	char *b = malloc(n), *r = malloc(n);
 
 	CHECK(b && r);
-	pattern(b, n, 1, 0);
+	fill_pattern(b, n, 1, 0);
 	CHECK_EQ(sheaf_pwrite(f, b, n, 0), (ssize_t)n);
 	CHECK_EQ(sheaf_fsync(f), 0);
 	server_kill(&c, 1);
@@ -270,7 +270,7 @@ static void a_late_truncate_cuts_nothing_newer(void)
 	for (off_t at = 0; at < 3 << 16; at += 1 << 16)
 		CHECK(sheaf_pwrite(f, b, 100, at) < 0);
 	CHECK_EQ(server_up(&c, 1), 0);
-	pattern(b, n, 2, 0);
+	fill_pattern(b, n, 2, 0);
 	CHECK(WITHIN(PATIENCE_S, sheaf_pwrite(f, b, n, 0) == (ssize_t)n));
 	CHECK_EQ(sheaf_fsync(f), 0);
 	pause_ms(3000); /* time for a late truncate that must not happen */
@@ -287,7 +287,7 @@ static void a_late_truncate_cuts_nothing_newer(void)
  * memory. */
 static void what_memory_becomes_after_a_write_failed_is_not_written(void)
 {
-	struct sheaf *mine = client(c.conf);
+	struct sheaf *mine = client_connect(c.conf);
 	struct sheaf_file *f = open_file(mine, "/given-up", O_CREAT | O_RDWR), *g;
 	char *b = malloc(GIVEN_UP);
 
@@ -319,15 +319,15 @@ static void what_memory_becomes_after_a_write_failed_is_not_written(void)
 
 static void begin(void)
 {
-	cluster_make(&c, &(struct cluster_opts){ .servers = 3, .timeout = 4 });
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(&c, &(struct cluster_opts){ .servers = 3, .timeout = 4 });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 }
 
 static void end(void)
 {
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 SYS_MAIN(child, begin, end, TEST(a_client_that_computes_for_two_leases_keeps_its_files),

@@ -3,13 +3,14 @@
  * concurrent with truncates. */
 #include <pthread.h>
 
-#include "scene.h"
+#include "cluster.h"
 
 #define FILES 4
 #define FILE_MAX 400000
 #define OPS (SANITIZED ? 400 : 2000)
 
 static struct cluster c;
+static struct sheaf *fs;
 static uint64_t rng = 4711;
 
 static uint64_t below(uint64_t n)
@@ -87,7 +88,7 @@ static void check_seek(struct model *m, struct sheaf_file *f, uint64_t off)
 
 static void do_write(struct model *m, struct sheaf_file *f, uint64_t off, uint64_t len)
 {
-	pattern(m->b + off, len, below(1000), off);
+	fill_pattern(m->b + off, len, below(1000), off);
 	CHECK_EQ(sheaf_pwrite(f, m->b + off, len, (off_t)off), len);
 	model_grow(m, off + len);
 }
@@ -195,7 +196,7 @@ static void run_model(struct sheaf *a, struct sheaf *b, uint32_t max_width)
 
 static void random_changes_of_ranges_match_a_model(void)
 {
-	struct sheaf *other = client(c.conf);
+	struct sheaf *other = client_connect(c.conf);
 
 	run_model(fs, other, 3);
 	sheaf_disconnect(other);
@@ -208,7 +209,7 @@ static void they_do_inside_one_process_too(void)
 
 	temp_dir(dir, sizeof(dir));
 	snprintf(conf, sizeof(conf), "local:%s/fs", dir);
-	local = client(conf);
+	local = client_connect(conf);
 	run_model(local, local, 1);
 	sheaf_disconnect(local);
 }
@@ -229,15 +230,15 @@ static void fill(struct sheaf_file *f, uint64_t len, uint64_t seed)
 	uint8_t *b = malloc(len);
 
 	CHECK(b);
-	pattern(b, len, seed, 0);
+	fill_pattern(b, len, seed, 0);
 	CHECK_EQ(sheaf_pwrite(f, b, len, 0), len);
 	free(b);
 }
 
 static void a_punched_range_is_a_hole(void)
 {
-	const char *dir = fresh_dir();
-	struct sheaf_file *f = open_striped(in(dir, "f"), 64 << 10, 3);
+	const char *dir = fresh_dir(fs);
+	struct sheaf_file *f = open_striped(path_in(dir, "f"), 64 << 10, 3);
 	const off_t mib = 1 << 20;
 
 	fill(f, 4 << 20, 1);
@@ -258,15 +259,15 @@ static void a_punched_range_is_a_hole(void)
 
 static void what_cannot_be_done_is_said(void)
 {
-	const char *dir = fresh_dir();
-	struct sheaf_file *f = open_striped(in(dir, "f"), 4096, 2), *r, *d, *far, *app;
-	struct sheaf *other = client(c.conf);
+	const char *dir = fresh_dir(fs);
+	struct sheaf_file *f = open_striped(path_in(dir, "f"), 4096, 2), *r, *d, *far, *app;
+	struct sheaf *other = client_connect(c.conf);
 
 	fill(f, 100000, 1);
-	r = open_file(fs, in(dir, "f"), O_RDONLY);
+	r = open_file(fs, path_in(dir, "f"), O_RDONLY);
 	d = open_file(fs, dir, O_RDONLY | O_DIRECTORY);
-	far = open_file(other, in(dir, "f"), O_RDWR);
-	app = open_file(fs, in(dir, "f"), O_RDWR | O_APPEND);
+	far = open_file(other, path_in(dir, "f"), O_RDWR);
+	app = open_file(fs, path_in(dir, "f"), O_RDWR | O_APPEND);
 	CHECK_EQ(sheaf_fallocate(f, 0, -1, 10), -EINVAL);
 	CHECK_EQ(sheaf_fallocate(f, 0, 0, 0), -EINVAL);
 	CHECK_EQ(sheaf_fallocate(f, 0, INT64_MAX, 10), -EFBIG);
@@ -295,7 +296,7 @@ static void what_cannot_be_done_is_said(void)
 static void changes_of_ranges_move_mtime(void)
 {
 	static const struct timespec old[2] = { { 1000, 0 }, { 1000, 0 } };
-	const char *dir = fresh_dir(), *path = in(dir, "f");
+	const char *dir = fresh_dir(fs), *path = path_in(dir, "f");
 	struct sheaf_file *f = open_striped(path, 4096, 3);
 	struct stat st;
 
@@ -320,7 +321,7 @@ static void changes_of_ranges_move_mtime(void)
 
 static int child(const char *name, char **arg)
 {
-	struct sheaf *mine = client(arg[0]);
+	struct sheaf *mine = client_connect(arg[0]);
 	struct sheaf_file *f = open_file(mine, arg[1], O_CREAT | O_RDWR);
 
 	(void)name;
@@ -339,7 +340,7 @@ static bool sized(const char *path, off_t size)
 
 static void a_file_that_grew_by_fallocate_keeps_its_size_when_its_writer_dies(void)
 {
-	const char *dir = fresh_dir(), *path = in(dir, "f"), *sign = in(dir, "sign");
+	const char *dir = fresh_dir(fs), *path = path_in(dir, "f"), *sign = path_in(dir, "sign");
 	uint32_t sessions;
 	pid_t pid;
 
@@ -351,7 +352,7 @@ static void a_file_that_grew_by_fallocate_keeps_its_size_when_its_writer_dies(vo
 	CHECK(WITHIN(PATIENCE_S, sized(sign, 1)));
 	CHECK_EQ(server_status(fs, 1).sessions, sessions + 1);
 	CHECK_EQ(kill(pid, SIGKILL), 0);
-	CHECK_EQ(reap(pid), 256 + SIGKILL);
+	CHECK_EQ(process_wait(pid), 256 + SIGKILL);
 	CHECK(sized(path, 1234567));
 	/* its lease has ended */
 	CHECK(WITHIN(PATIENCE_S, server_status(fs, 1).sessions == sessions));
@@ -415,7 +416,7 @@ static void check_punched(const char *path, uint64_t seed)
 /* Every server fetches from every other, with almost no free buffers. */
 static void servers_that_copy_from_each_other_do_not_wait_for_each_other(void)
 {
-	const char *dir = fresh_dir();
+	const char *dir = fresh_dir(fs);
 	struct job j[8] = { 0 };
 
 	for (int i = 0; i < 8; i++) {
@@ -423,9 +424,9 @@ static void servers_that_copy_from_each_other_do_not_wait_for_each_other(void)
 		struct sheaf_file *f;
 
 		snprintf(name, sizeof(name), "in%d", i);
-		j[i] = (struct job){ .fs = fs, .path = in(dir, name), .rounds = 6 };
+		j[i] = (struct job){ .fs = fs, .path = path_in(dir, name), .rounds = 6 };
 		snprintf(name, sizeof(name), "out%d", i);
-		j[i].to = in(dir, name);
+		j[i].to = path_in(dir, name);
 		f = open_striped(j[i].path, 8192, 1 + (uint32_t)i % 3);
 		fill(f, COPY_SIZE, (uint64_t)i);
 		CHECK_EQ(sheaf_fallocate(f, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, HOLE),
@@ -440,10 +441,11 @@ static void servers_that_copy_from_each_other_do_not_wait_for_each_other(void)
 
 static void a_server_may_die_in_the_middle_of_a_copy(void)
 {
-	const char *dir = fresh_dir();
-	struct job j = {
-		.fs = client(c.conf), .path = in(dir, "in"), .to = in(dir, "out"), .rounds = 60
-	};
+	const char *dir = fresh_dir(fs);
+	struct job j = { .fs = client_connect(c.conf),
+			 .path = path_in(dir, "in"),
+			 .to = path_in(dir, "out"),
+			 .rounds = 60 };
 	struct sheaf_file *f = open_striped(j.path, 4096, 3);
 
 	fill(f, COPY_SIZE, 7);
@@ -463,7 +465,7 @@ static void a_server_may_die_in_the_middle_of_a_copy(void)
 /* Restarts all servers during copies; returns how long they took to stop. */
 static double restart_among_copies(void)
 {
-	const char *dir = fresh_dir();
+	const char *dir = fresh_dir(fs);
 	struct job j[3] = { 0 };
 	double t;
 
@@ -472,9 +474,9 @@ static double restart_among_copies(void)
 		struct sheaf_file *f;
 
 		name[0][2] = name[1][3] = (char)('0' + i);
-		j[i] = (struct job){ .fs = client(c.conf), .rounds = 30 };
-		j[i].path = in(dir, name[0]);
-		j[i].to = in(dir, name[1]);
+		j[i] = (struct job){ .fs = client_connect(c.conf), .rounds = 30 };
+		j[i].path = path_in(dir, name[0]);
+		j[i].to = path_in(dir, name[1]);
 		f = open_striped(j[i].path, 4096u << i, 3);
 		fill(f, COPY_SIZE, (uint64_t)i);
 		CHECK_EQ(sheaf_close(f), 0);
@@ -485,11 +487,11 @@ static double restart_among_copies(void)
 	for (int i = 0; i < c.n; i++)
 		CHECK_EQ(kill(c.pid[i], SIGTERM), 0);
 	for (int i = 0; i < c.n; i++) {
-		CHECK_EQ(reap(c.pid[i]), 0);
+		CHECK_EQ(process_wait(c.pid[i]), 0);
 		c.pid[i] = 0;
 	}
 	t = now_s() - t;
-	cluster_up(&c);
+	cluster_start(&c);
 	jobs_end(j, 3);
 	for (int i = 0; i < 3; i++) {
 		check_file(fs, j[i].to, COPY_SIZE, (uint64_t)i);
@@ -523,10 +525,10 @@ static void *cut_again(void *arg)
 
 static void fences_do_not_disturb_changes_of_ranges(void)
 {
-	const char *dir = fresh_dir();
-	struct job j = { .fs = client(c.conf), .path = in(dir, "f") };
+	const char *dir = fresh_dir(fs);
+	struct job j = { .fs = client_connect(c.conf), .path = path_in(dir, "f") };
 	struct sheaf_file *f = open_striped(j.path, 4096, 3),
-			  *g = open_striped(in(dir, "g"), 8192, 2);
+			  *g = open_striped(path_in(dir, "g"), 8192, 2);
 	const int n = SANITIZED ? 30 : 150;
 
 	fill(f, 1 << 20, 3);
@@ -582,8 +584,8 @@ static void *cut_or_punch(void *arg)
 static void writes_beside_cuts_and_holes_leave_nothing_of_before(void)
 {
 	static uint8_t b[STORED + 8192];
-	const char *dir = fresh_dir();
-	struct job j = { .fs = client(c.conf), .path = in(dir, "f") };
+	const char *dir = fresh_dir(fs);
+	struct job j = { .fs = client_connect(c.conf), .path = path_in(dir, "f") };
 	struct sheaf_file *f = open_striped(j.path, 262144, 3);
 	const int rounds = SANITIZED ? 20 : 150;
 
@@ -610,21 +612,21 @@ static void writes_beside_cuts_and_holes_leave_nothing_of_before(void)
 /* The source's server is dead: the copy fails after the timeout, and other requests do not wait. */
 static void a_copy_from_a_dead_server_fails_in_time(void)
 {
-	const char *dir = fresh_dir();
+	const char *dir = fresh_dir(fs);
 	struct sheaf_file *a, *b, *d;
 	struct cluster k;
 	struct sheaf *old = fs;
 	double t;
 
-	cluster_make(&k, &(struct cluster_opts){ .servers = 2, .timeout = 2, .lease = 10 });
-	cluster_up(&k);
-	fs = client(k.conf);
+	cluster_create(&k, &(struct cluster_opts){ .servers = 2, .timeout = 2, .lease = 10 });
+	cluster_start(&k);
+	fs = client_connect(k.conf);
 	CHECK_EQ(sheaf_mkdir(fs, dir, 0755), 0);
-	a = open_striped(in(dir, "a"), 4096, 2);
+	a = open_striped(path_in(dir, "a"), 4096, 2);
 	fill(a, 1 << 20, 1);
-	b = open_striped(in(dir, "b"), 65536, 1);
+	b = open_striped(path_in(dir, "b"), 65536, 1);
 	/* targets alternate: one of the two files is on server 0 */
-	d = open_striped(in(dir, "d"), 65536, 1);
+	d = open_striped(path_in(dir, "d"), 65536, 1);
 	server_kill(&k, 1);
 	t = now_s();
 	CHECK(sheaf_copy_range(a, 0, b, 0, 1 << 20) < 0);
@@ -636,25 +638,25 @@ static void a_copy_from_a_dead_server_fails_in_time(void)
 	sheaf_close(a); /* -EIO: the killed server may have lost unsynced data */
 	sheaf_close(b);
 	sheaf_close(d);
-	check_file(fs, in(dir, "b"), 1 << 20, 1);
-	check_file(fs, in(dir, "d"), 1 << 20, 1);
+	check_file(fs, path_in(dir, "b"), 1 << 20, 1);
+	check_file(fs, path_in(dir, "d"), 1 << 20, 1);
 	sheaf_disconnect(fs);
 	fs = old;
-	cluster_down(&k);
+	cluster_stop(&k);
 }
 
 static void begin(void)
 {
-	cluster_make(&c,
-		     &(struct cluster_opts){ .servers = 3, .timeout = 20, .more = "pool = 1M\n" });
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(
+		&c, &(struct cluster_opts){ .servers = 3, .timeout = 20, .more = "pool = 1M\n" });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 }
 
 static void end(void)
 {
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 SYS_MAIN(child, begin, end, TEST(random_changes_of_ranges_match_a_model),

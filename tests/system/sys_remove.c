@@ -4,18 +4,18 @@
  * and `sheaf check --repair` finds it. */
 #include <lmdb.h>
 
-#include "raw.h"
-#include "scene.h"
+#include "raw_link.h"
 
 #define UNIT 65536
 #define SERVERS 4
 #define FAR (2 * UNIT + 100) /* an offset in the third stripe */
 
 static struct cluster c;
+static struct sheaf *fs;
 
 static uint64_t ino_of(const char *path)
 {
-	return stat_of(path).st_ino;
+	return stat_of(fs, path).st_ino;
 }
 
 static bool has_object(int server, uint64_t ino)
@@ -165,7 +165,7 @@ static void room(int mode)
 	write_at(f, 0);
 	CHECK_EQ(sheaf_fallocate(f, mode, UNIT, 2 * UNIT), 0);
 	CHECK_EQ(sheaf_close(f), 0);
-	CHECK_EQ(stat_of("/file").st_size, mode & FALLOC_FL_KEEP_SIZE ? 10 : 3 * UNIT);
+	CHECK_EQ(stat_of(fs, "/file").st_size, mode & FALLOC_FL_KEEP_SIZE ? 10 : 3 * UNIT);
 	CHECK_EQ(objects(ino_of("/file")), mode & FALLOC_FL_PUNCH_HOLE ? 1 : 3);
 	removed("/file");
 }
@@ -264,7 +264,7 @@ static void what_was_written_beside_a_restart_goes(void)
 
 static int child(const char *name, char **arg)
 {
-	struct sheaf *mine = client(arg[0]);
+	struct sheaf *mine = client_connect(arg[0]);
 
 	write_at(open_file(mine, name, O_CREAT | O_RDWR), FAR);
 	kill(getpid(), SIGKILL);
@@ -273,7 +273,7 @@ static int child(const char *name, char **arg)
 
 static void what_a_dead_writer_wrote_goes(void)
 {
-	CHECK_EQ(reap(child_start("/file", c.conf, NULL)), 256 + SIGKILL);
+	CHECK_EQ(process_wait(child_start("/file", c.conf, NULL)), 256 + SIGKILL);
 	CHECK_EQ(objects(ino_of("/file")), 1);
 	removed("/file"); /* when the writer's lease has ended */
 }
@@ -333,24 +333,24 @@ static void the_object_of_a_liar_is_found(void)
 	check("--repair");
 	CHECK(WITHIN(PATIENCE_S, check("") == 0));
 	snprintf(path, sizeof(path), "/lost+found/#%ju", (uintmax_t)ino);
-	CHECK_EQ(stat_of(path).st_size, 4);
+	CHECK_EQ(stat_of(fs, path).st_size, 4);
 	removed(path);
 }
 
 static void begin(void)
 {
-	cluster_make(&c,
-		     &(struct cluster_opts){
-			     .servers = SERVERS, .stripe_unit = UNIT, .timeout = 20, .lease = 2 });
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(
+		&c, &(struct cluster_opts){
+			    .servers = SERVERS, .stripe_unit = UNIT, .timeout = 20, .lease = 2 });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 }
 
 static void end(void)
 {
 	CHECK(WITHIN(PATIENCE_S, check("") == 0));
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 SYS_MAIN(child, begin, end, TEST(an_empty_file_goes_without_its_data_servers),

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <sys/resource.h>
 
-#include "raw.h"
+#include "raw_link.h"
 
 #define ALICE 4242
 #define BOB 4243
@@ -27,7 +27,7 @@ static bool logged(const char *what)
 	bool found;
 
 	snprintf(path, sizeof(path), "%s/server0.log", c.dir);
-	text = slurp(path);
+	text = read_text(path);
 	found = strstr(text, what) != NULL;
 	free(text);
 	return found;
@@ -278,7 +278,7 @@ static void memory_of_requests_is_bounded_and_programs_wait_for_it(void)
 	char name[32];
 
 	setenv("SHEAF_KEY", "alice", 1);
-	mine = client(c.conf);
+	mine = client_connect(c.conf);
 	unsetenv("SHEAF_KEY");
 	CHECK_EQ(sheaf_h_lookup(mine, &me, sheaf_root(mine), "alices", &h, &st), 0);
 	for (; n < HOGS; n++) {
@@ -346,29 +346,29 @@ static void begin(void)
 
 	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
 	unsetenv("SHEAF_KEY");
-	cluster_make(&c, &o);
+	cluster_create(&c, &o);
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
 		snprintf(key, sizeof(key), "%s/%s.key", c.dir, names[i]);
 		CHECK_EQ(key_create(key, err, sizeof(err)), 0);
 	}
-	text = slurp(c.conf);
+	text = read_text(c.conf);
 	all = calloc(1, 70000);
 	CHECK(all);
 	snprintf(all, 70000,
 		 "%s\n[key.alice]\nrole = uid %d gid %d\n[key.bob]\nrole = uid %d gid %d\n", text,
 		 ALICE, ALICE, BOB, BOB);
-	spill(c.conf, all);
+	write_text(c.conf, all);
 	free(text);
 	free(all);
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 	CHECK_EQ(sheaf_chmod(fs, "/", 0777), 0);
 }
 
 static void end(void)
 {
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 SYS_MAIN(NULL, begin, end, TEST(a_key_at_its_open_files_leaves_room_for_others),

@@ -5,10 +5,11 @@
 #include <ftw.h>
 #include <pthread.h>
 
-#include "../unit/acl_text.h"
-#include "scene.h"
+#include "acl_list.h"
+#include "cluster.h"
 
 static struct cluster c;
+static struct sheaf *fs;
 static char oracle[64];
 static uint64_t seed = 20261115;
 
@@ -42,7 +43,7 @@ static int local(int r)
 
 static const char *at_home(const char *path)
 {
-	return in(oracle, path + 1);
+	return path_in(oracle, path + 1);
 }
 
 static int local_create(const char *path, int flags)
@@ -79,7 +80,7 @@ static void change(int i)
 		break;
 	case 4:
 	case 5:
-		here = open_error(a, O_CREAT | O_WRONLY | (i % 2 ? O_EXCL : 0));
+		here = open_error(fs, a, O_CREAT | O_WRONLY | (i % 2 ? O_EXCL : 0));
 		there = local_create(la, i % 2 ? O_EXCL : 0);
 		break;
 	case 6:
@@ -224,7 +225,9 @@ static unsigned count_tree(const char *path)
 static void run_movers(struct mover *m, int n, int rounds)
 {
 	for (int i = 0; i < n; i++) {
-		m[i] = (struct mover){ .fs = client(c.conf), .number = i, .rounds = rounds };
+		m[i] = (struct mover){ .fs = client_connect(c.conf),
+				       .number = i,
+				       .rounds = rounds };
 		CHECK_EQ(pthread_create(&m[i].thread, NULL, move, &m[i]), 0);
 	}
 }
@@ -261,7 +264,8 @@ static void make_tops(void)
 {
 	CHECK_EQ(sheaf_mkdir(fs, "/m", 0755), 0);
 	for (int i = 0; i < 4; i++)
-		CHECK_EQ(sheaf_mkdir(fs, in("/m", (const char *[]){ "t0", "t1", "t2", "t3" }[i]),
+		CHECK_EQ(sheaf_mkdir(fs,
+				     path_in("/m", (const char *[]){ "t0", "t1", "t2", "t3" }[i]),
 				     0755),
 			 0);
 }
@@ -302,7 +306,7 @@ static void a_user_without_search_permission_passes_no_cached_path(void)
 {
 	struct sheaf_cred user = { .uid = 1001, .gid = 1001 };
 	struct acl_bytes list = acl_sample(), shut = list;
-	struct sheaf *other = client(c.conf);
+	struct sheaf *other = client_connect(c.conf);
 	struct sheaf_handle h;
 	char path[64], top[64];
 	bool spread = false;
@@ -313,10 +317,11 @@ static void a_user_without_search_permission_passes_no_cached_path(void)
 		snprintf(path, sizeof(path), "/lists%d/sub/file", i);
 		CHECK_EQ(sheaf_mkdir(fs, top, 0755), 0);
 		CHECK_EQ(sheaf_setxattr(fs, top, DEFAULT_ACL, list.b, list.len, 0), 0);
-		CHECK_EQ(sheaf_mkdir(fs, in(top, "sub"), 0777), 0);
-		CHECK_EQ(sheaf_getxattr(fs, in(top, "sub"), DEFAULT_ACL, NULL, 0), list.len);
-		CHECK_EQ(stat_of(in(top, "sub")).st_mode, S_IFDIR | 0771);
-		spread |= stat_of(top).st_ino >> 48 != stat_of(in(top, "sub")).st_ino >> 48;
+		CHECK_EQ(sheaf_mkdir(fs, path_in(top, "sub"), 0777), 0);
+		CHECK_EQ(sheaf_getxattr(fs, path_in(top, "sub"), DEFAULT_ACL, NULL, 0), list.len);
+		CHECK_EQ(stat_of(fs, path_in(top, "sub")).st_mode, S_IFDIR | 0771);
+		spread |= stat_of(fs, top).st_ino >> 48 !=
+			  stat_of(fs, path_in(top, "sub")).st_ino >> 48;
 		make_file(fs, path, 10, 1);
 		for (int k = 0; k < 3; k++) {
 			CHECK_EQ(sheaf_setxattr(fs, top, ACCESS_ACL, list.b, list.len, 0), 0);
@@ -387,7 +392,7 @@ static void a_listing_ends_whatever_its_reader_does_in_the_directory(void)
 
 		snprintf(dir, sizeof(dir), "/scan%d", k);
 		CHECK_EQ(sheaf_mkdir(fs, dir, 0755), 0);
-		homes |= UINT64_C(1) << (stat_of(dir).st_ino >> 48);
+		homes |= UINT64_C(1) << (stat_of(fs, dir).st_ino >> 48);
 		for (int i = 0; i < n; i++) {
 			snprintf(path, sizeof(path), "%s/f%d", dir, i);
 			CHECK_EQ(sheaf_mkdir(fs, path, 0755), 0);
@@ -434,15 +439,15 @@ static void a_listing_of_several_pages_ends_too(void)
 
 static void begin(void)
 {
-	cluster_make(&c, &(struct cluster_opts){ .servers = 4, .timeout = 20 });
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(&c, &(struct cluster_opts){ .servers = 4, .timeout = 20 });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 }
 
 static void end(void)
 {
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 SYS_MAIN(NULL, begin, end, TEST(random_changes_agree_with_a_local_file_system),

@@ -3,10 +3,10 @@
  * Also sheaf_flush(). */
 #include <sys/mman.h>
 
-#include "lock_trial.h"
-#include "scene.h"
+#include "lock_wait.h"
 
 static struct cluster c;
+static struct sheaf *fs;
 
 #define OWNER 77
 #define LEASE 6
@@ -61,7 +61,7 @@ static void restart_all(void)
 {
 	for (int i = 0; i < c.n; i++)
 		server_kill(&c, i);
-	cluster_up(&c);
+	cluster_start(&c);
 }
 
 static int get(struct sheaf_file *f, off_t off)
@@ -121,8 +121,8 @@ static int child(const char *name, char **arg)
 
 static void open_files_and_locks_go_from_process_to_process(void)
 {
-	const char *d = fresh_dir(), *p = in(d, "data");
-	struct sheaf *mine = client(c.conf);
+	const char *d = fresh_dir(fs), *p = path_in(d, "data");
+	struct sheaf *mine = client_connect(c.conf);
 	struct sheaf_file *f[4], *seen;
 	char state[CLUSTER_PATH + 16], ids[4][24], round[8], text[128] = "";
 	static uint8_t b[300000];
@@ -130,11 +130,11 @@ static void open_files_and_locks_go_from_process_to_process(void)
 
 	make_file(mine, p, sizeof(b), 1);
 	f[0] = open_file(mine, p, O_RDWR);
-	f[1] = open_file(mine, in(d, "log"), O_CREAT | O_WRONLY | O_APPEND);
-	f[2] = open_file(mine, in(d, "gone"), O_CREAT | O_RDWR);
+	f[1] = open_file(mine, path_in(d, "log"), O_CREAT | O_WRONLY | O_APPEND);
+	f[2] = open_file(mine, path_in(d, "gone"), O_CREAT | O_RDWR);
 	f[3] = open_file(mine, d, O_RDONLY | O_DIRECTORY);
 	put(f[2], 70000, 'g');
-	CHECK_EQ(sheaf_unlink(mine, in(d, "gone")), 0);
+	CHECK_EQ(sheaf_unlink(mine, path_in(d, "gone")), 0);
 	CHECK_EQ(range_lock(f[0], OWNER, F_WRLCK, 0, 0, 0), 0);
 	for (int i = 0; i < 4; i++)
 		snprintf(ids[i], sizeof(ids[i]), "%llu", (unsigned long long)sheaf_file_id(f[i]));
@@ -146,10 +146,10 @@ static void open_files_and_locks_go_from_process_to_process(void)
 	seen = open_file(fs, p, O_RDWR);
 	for (int i = 0; i < ROUNDS; i++) {
 		snprintf(round, sizeof(round), "%d", i);
-		CHECK_EQ(reap(child_start("successor", c.conf, state, round, ids[0], ids[1], ids[2],
-					  ids[3], NULL)),
+		CHECK_EQ(process_wait(child_start("successor", c.conf, state, round, ids[0], ids[1],
+						  ids[2], ids[3], NULL)),
 			 0);
-		CHECK_EQ(in_the_way(seen, F_WRLCK), F_WRLCK);
+		CHECK_EQ(conflicting_lock(seen, F_WRLCK), F_WRLCK);
 	}
 	CHECK_EQ(lseek(fd, 0, SEEK_SET), 0);
 	mine = imported(fd);
@@ -160,11 +160,11 @@ static void open_files_and_locks_go_from_process_to_process(void)
 	CHECK_EQ(get(f[2], 70000), 'g');
 	for (int i = 0; i < 4; i++)
 		CHECK_EQ(sheaf_close(f[i]), 0);
-	CHECK_EQ(in_the_way(seen, F_WRLCK), F_UNLCK);
+	CHECK_EQ(conflicting_lock(seen, F_WRLCK), F_UNLCK);
 	for (int i = 0; i < ROUNDS; i++)
 		CHECK_EQ(get(seen, i), 'a' + i);
 	CHECK_EQ(sheaf_close(seen), 0);
-	seen = open_file(fs, in(d, "log"), O_RDONLY);
+	seen = open_file(fs, path_in(d, "log"), O_RDONLY);
 	CHECK_EQ(sheaf_pread(seen, text, sizeof(text) - 1, 0), 7 * ROUNDS);
 	CHECK_STR(text, "line 0\nline 1\nline 2\nline 3\n");
 	CHECK_EQ(sheaf_close(seen), 0);
@@ -177,15 +177,15 @@ static void a_thousand_open_files_are_taken_over(void)
 	enum { N = 1000 };
 	static struct sheaf_file *f[N];
 	static uint64_t ids[N];
-	const char *d = fresh_dir();
-	struct sheaf *mine = client(c.conf);
+	const char *d = fresh_dir(fs);
+	struct sheaf *mine = client_connect(c.conf);
 	double t0, t1, t2;
 	char name[16];
 	int fd;
 
 	for (int i = 0; i < N; i++) {
 		snprintf(name, sizeof(name), "f%d", i);
-		f[i] = open_file(mine, in(d, name), O_CREAT | O_RDWR);
+		f[i] = open_file(mine, path_in(d, name), O_CREAT | O_RDWR);
 		put(f[i], i, (char)i);
 		ids[i] = sheaf_file_id(f[i]);
 	}
@@ -232,29 +232,29 @@ static void *poach(void *arg)
 
 static void a_lock_is_never_free_in_between(void)
 {
-	const char *p = in(fresh_dir(), "f");
-	struct sheaf *mine = client(c.conf), *third = client(c.conf);
+	const char *p = path_in(fresh_dir(fs), "f");
+	struct sheaf *mine = client_connect(c.conf), *third = client_connect(c.conf);
 	struct sheaf_file *f = open_file(mine, p, O_CREAT | O_RDWR);
 	struct sheaf_file *theirs = open_file(fs, p, O_RDWR);
 	struct poacher poacher = { .f = open_file(third, p, O_RDWR) };
 	struct waiter w;
 
 	CHECK_EQ(range_lock(f, OWNER, F_WRLCK, 0, 0, 0), 0);
-	wait_start(&w, theirs, OWNER, F_WRLCK, 0, 0);
+	waiter_start(&w, theirs, OWNER, F_WRLCK, 0, 0);
 	CHECK_EQ(pthread_create(&poacher.thread, NULL, poach, &poacher), 0);
 	for (int i = 0; i < 10; i++) {
 		pass_on(&mine, &f);
 		pause_ms(20);
 		put(f, 0, 'x');
-		CHECK(!done(&w));
+		CHECK(!waiter_is_done(&w));
 	}
 	__atomic_store_n(&poacher.stop, true, __ATOMIC_RELEASE);
 	pthread_join(poacher.thread, NULL);
 	CHECK(poacher.tries > 10);
 	CHECK_EQ(poacher.got, 0);
-	CHECK(!done(&w));
+	CHECK(!waiter_is_done(&w));
 	CHECK_EQ(range_lock(f, OWNER, F_UNLCK, 0, 0, 0), 0);
-	CHECK_EQ(joined(&w), 0);
+	CHECK_EQ(waiter_join(&w), 0);
 	CHECK_EQ(sheaf_close(f), 0);
 	CHECK_EQ(sheaf_close(theirs), 0);
 	CHECK_EQ(sheaf_close(poacher.f), 0);
@@ -265,8 +265,8 @@ static void a_lock_is_never_free_in_between(void)
 /* Without any call, the connection resumes its sessions and renews its leases. */
 static void an_idle_successor_keeps_its_locks(void)
 {
-	const char *p = in(fresh_dir(), "f");
-	struct sheaf *mine = client(c.conf);
+	const char *p = path_in(fresh_dir(fs), "f");
+	struct sheaf *mine = client_connect(c.conf);
 	struct sheaf_file *f = open_file(mine, p, O_CREAT | O_RDWR);
 	struct sheaf_file *theirs = open_file(fs, p, O_RDWR);
 	double end;
@@ -274,7 +274,7 @@ static void an_idle_successor_keeps_its_locks(void)
 	CHECK_EQ(range_lock(f, OWNER, F_WRLCK, 0, 0, 0), 0);
 	pass_on(&mine, &f);
 	for (end = now_s() + 2 * LEASE; now_s() < end; pause_ms(100))
-		CHECK_EQ(in_the_way(theirs, F_WRLCK), F_WRLCK);
+		CHECK_EQ(conflicting_lock(theirs, F_WRLCK), F_WRLCK);
 	put(f, 0, 'x');
 	CHECK_EQ(sheaf_close(f), 0);
 	CHECK_EQ(sheaf_close(theirs), 0);
@@ -284,8 +284,8 @@ static void an_idle_successor_keeps_its_locks(void)
 /* During the import, servers are down for longer than an internal call of the connection waits. */
 static void an_idle_successor_finds_servers_that_come_later(void)
 {
-	const char *p = in(fresh_dir(), "f");
-	struct sheaf *mine = client(c.conf);
+	const char *p = path_in(fresh_dir(fs), "f");
+	struct sheaf *mine = client_connect(c.conf);
 	struct sheaf_file *f = open_file(mine, p, O_CREAT | O_RDWR);
 	struct sheaf_file *theirs = open_file(fs, p, O_RDWR);
 	uint64_t id = sheaf_file_id(f);
@@ -295,11 +295,11 @@ static void an_idle_successor_finds_servers_that_come_later(void)
 	CHECK_EQ(range_lock(f, OWNER, F_WRLCK, 0, 0, 0), 0);
 	fd = exported(mine);
 	sheaf_abandon(mine);
-	cluster_down(&c);
+	cluster_stop(&c);
 	mine = imported(fd);
 	f = imported_file(mine, id);
 	pause_ms(1000 * LEASE * 2 / 3);
-	cluster_up(&c);
+	cluster_start(&c);
 	for (end = now_s() + 2 * LEASE; now_s() < end; pause_ms(100))
 		CHECK_EQ(range_lock(theirs, OWNER, F_WRLCK, 0, 0, 0), -EAGAIN);
 	put(f, 0, 'x');
@@ -312,17 +312,17 @@ static void an_idle_successor_finds_servers_that_come_later(void)
 
 static void restart_between(bool crash)
 {
-	const char *d = fresh_dir(), *p = in(d, "f");
-	struct sheaf *mine = client(c.conf);
+	const char *d = fresh_dir(fs), *p = path_in(d, "f");
+	struct sheaf *mine = client_connect(c.conf);
 	struct sheaf_file *f = open_file(mine, p, O_CREAT | O_RDWR);
-	struct sheaf_file *gone = open_file(mine, in(d, "gone"), O_CREAT | O_RDWR);
-	struct sheaf_file *log = open_file(mine, in(d, "log"), O_CREAT | O_RDWR | O_APPEND);
+	struct sheaf_file *gone = open_file(mine, path_in(d, "gone"), O_CREAT | O_RDWR);
+	struct sheaf_file *log = open_file(mine, path_in(d, "log"), O_CREAT | O_RDWR | O_APPEND);
 	struct sheaf_file *theirs = open_file(fs, p, O_RDWR);
 	uint64_t id = sheaf_file_id(f), gone_id = sheaf_file_id(gone), log_id = sheaf_file_id(log);
 	int fd;
 
 	CHECK_EQ(range_lock(f, OWNER, F_WRLCK, 0, 10, 0), 0);
-	CHECK_EQ(sheaf_unlink(mine, in(d, "gone")), 0);
+	CHECK_EQ(sheaf_unlink(mine, path_in(d, "gone")), 0);
 	put(f, 0, 'a');
 	put(gone, 0, 'b');
 	CHECK_EQ(sheaf_pwrite(log, "one\n", 4, 0), 4);
@@ -331,15 +331,15 @@ static void restart_between(bool crash)
 	if (crash)
 		restart_all();
 	else
-		cluster_down(&c);
-	cluster_up(&c);
+		cluster_stop(&c);
+	cluster_start(&c);
 	mine = imported(fd);
 	f = imported_file(mine, id);
 	gone = imported_file(mine, gone_id);
 	log = imported_file(mine, log_id);
 	CHECK_EQ(get(f, 0), 'a');
 	CHECK_EQ(get(gone, 0), 'b');
-	CHECK_EQ(in_the_way(theirs, F_WRLCK), F_WRLCK);
+	CHECK_EQ(conflicting_lock(theirs, F_WRLCK), F_WRLCK);
 	CHECK_EQ(range_lock(theirs, OWNER, F_WRLCK, 5, 1, 0), -EAGAIN);
 	CHECK_EQ(sheaf_pwrite(log, "two\n", 4, 0), 4);
 	CHECK_EQ(get(log, 4), 't');
@@ -366,8 +366,8 @@ static void after_a_crash_in_between_files_are_claimed_and_fsync_tells(void)
 /* The loss was known before the export, but not yet reported to the program. */
 static void a_loss_before_the_export_is_reported_after_it(void)
 {
-	const char *p = in(fresh_dir(), "f");
-	struct sheaf *mine = client(c.conf);
+	const char *p = path_in(fresh_dir(fs), "f");
+	struct sheaf *mine = client_connect(c.conf);
 	struct sheaf_file *f = open_file(mine, p, O_CREAT | O_RDWR);
 
 	put(f, 0, 'a');
@@ -385,11 +385,11 @@ static void a_loss_before_the_export_is_reported_after_it(void)
 
 static void what_the_lease_took_is_claimed_or_lost_with_an_error(void)
 {
-	const char *d = fresh_dir(), *p = in(d, "f");
-	struct sheaf *mine = client(c.conf);
+	const char *d = fresh_dir(fs), *p = path_in(d, "f");
+	struct sheaf *mine = client_connect(c.conf);
 	struct sheaf_file *f = open_file(mine, p, O_CREAT | O_RDWR);
-	struct sheaf_file *free = open_file(mine, in(d, "free"), O_CREAT | O_RDWR);
-	struct sheaf_file *gone = open_file(mine, in(d, "gone"), O_CREAT | O_RDWR);
+	struct sheaf_file *free = open_file(mine, path_in(d, "free"), O_CREAT | O_RDWR);
+	struct sheaf_file *gone = open_file(mine, path_in(d, "gone"), O_CREAT | O_RDWR);
 	struct sheaf_file *theirs = open_file(fs, p, O_RDWR);
 	uint64_t id = sheaf_file_id(f), free_id = sheaf_file_id(free),
 		 gone_id = sheaf_file_id(gone);
@@ -397,7 +397,7 @@ static void what_the_lease_took_is_claimed_or_lost_with_an_error(void)
 	int fd;
 
 	CHECK_EQ(range_lock(f, OWNER, F_WRLCK, 0, 0, 0), 0);
-	CHECK_EQ(sheaf_unlink(mine, in(d, "gone")), 0);
+	CHECK_EQ(sheaf_unlink(mine, path_in(d, "gone")), 0);
 	put(f, 0, 'a');
 	put(free, 0, 'b');
 	put(gone, 0, 'c');
@@ -427,8 +427,8 @@ static void what_the_lease_took_is_claimed_or_lost_with_an_error(void)
 
 static void an_operation_under_way_is_busy(void)
 {
-	const char *p = in(fresh_dir(), "f");
-	struct sheaf *mine = client(c.conf);
+	const char *p = path_in(fresh_dir(fs), "f");
+	struct sheaf *mine = client_connect(c.conf);
 	struct sheaf_file *f = open_file(mine, p, O_CREAT | O_RDWR);
 	struct sheaf_op *op;
 	struct waiter w;
@@ -440,10 +440,10 @@ static void an_operation_under_way_is_busy(void)
 	CHECK_EQ(sheaf_export(mine, -1), -EBUSY);
 	CHECK_EQ(sheaf_wait(op), 1);
 	CHECK_EQ(range_lock(f, 1, F_WRLCK, 0, 0, 0), 0);
-	wait_start(&w, f, 2, F_WRLCK, 0, 0);
+	waiter_start(&w, f, 2, F_WRLCK, 0, 0);
 	CHECK(WITHIN(PATIENCE_S, sheaf_export(mine, -1) == -EBUSY));
 	sheaf_lock_cancel(mine, 2);
-	CHECK_EQ(joined(&w), -EINTR);
+	CHECK_EQ(waiter_join(&w), -EINTR);
 	fd = exported(mine);
 	sheaf_abandon(mine);
 	mine = imported(fd);
@@ -452,8 +452,8 @@ static void an_operation_under_way_is_busy(void)
 
 static void an_exporter_without_an_importer_continues(void)
 {
-	const char *d = fresh_dir(), *p = in(d, "f");
-	struct sheaf *mine = client(c.conf);
+	const char *d = fresh_dir(fs), *p = path_in(d, "f");
+	struct sheaf *mine = client_connect(c.conf);
 	struct sheaf_file *f = open_file(mine, p, O_CREAT | O_RDWR);
 	struct sheaf_file *theirs = open_file(fs, p, O_RDWR);
 	struct stat st;
@@ -467,11 +467,11 @@ static void an_exporter_without_an_importer_continues(void)
 		CHECK_EQ(sheaf_pwrite(f, &b, 1, 0), -ESHUTDOWN);
 		CHECK_EQ(sheaf_stat(mine, p, &st), -ESHUTDOWN);
 		CHECK_EQ(sheaf_export(mine, -1), -ESHUTDOWN);
-		CHECK_EQ(in_the_way(theirs, F_WRLCK), F_WRLCK);
+		CHECK_EQ(conflicting_lock(theirs, F_WRLCK), F_WRLCK);
 		CHECK_EQ(sheaf_resume(mine), 0);
 		CHECK_EQ(get(f, i), 'a');
-		CHECK_EQ(sheaf_mkdir(mine, in(d, (char[]){ (char)('0' + i), 0 }), 0755), 0);
-		CHECK_EQ(in_the_way(theirs, F_WRLCK), F_WRLCK);
+		CHECK_EQ(sheaf_mkdir(mine, path_in(d, (char[]){ (char)('0' + i), 0 }), 0755), 0);
+		CHECK_EQ(conflicting_lock(theirs, F_WRLCK), F_WRLCK);
 	}
 	CHECK_EQ(sheaf_fsync(f), 0);
 	CHECK_EQ(sheaf_close(f), 0);
@@ -481,8 +481,8 @@ static void an_exporter_without_an_importer_continues(void)
 
 static void a_place_that_cannot_be_written_changes_nothing(void)
 {
-	const char *p = in(fresh_dir(), "f");
-	struct sheaf *mine = client(c.conf);
+	const char *p = path_in(fresh_dir(fs), "f");
+	struct sheaf *mine = client_connect(c.conf);
 	struct sheaf_file *f = open_file(mine, p, O_CREAT | O_RDWR);
 	int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
 
@@ -499,8 +499,8 @@ static void a_place_that_cannot_be_written_changes_nothing(void)
 /* The successor worked for a while and was then killed. */
 static void an_exporter_continues_after_its_successor_died(void)
 {
-	const char *d = fresh_dir(), *p = in(d, "f");
-	struct sheaf *mine = client(c.conf), *other;
+	const char *d = fresh_dir(fs), *p = path_in(d, "f");
+	struct sheaf *mine = client_connect(c.conf), *other;
 	struct sheaf_file *f = open_file(mine, p, O_CREAT | O_RDWR);
 	struct sheaf_file *theirs = open_file(fs, p, O_RDWR), *more;
 	char name[16];
@@ -509,20 +509,20 @@ static void an_exporter_continues_after_its_successor_died(void)
 	other = imported(exported(mine));
 	for (int i = 0; i < 100; i++) {
 		snprintf(name, sizeof(name), "s%d", i);
-		open_file(other, in(d, name), O_CREAT | O_RDWR);
+		open_file(other, path_in(d, name), O_CREAT | O_RDWR);
 	}
 	sheaf_abandon(other);
 	CHECK_EQ(sheaf_resume(mine), 0);
 	for (int i = 0; i < 100; i++) {
 		snprintf(name, sizeof(name), "m%d", i);
-		more = open_file(mine, in(d, name), O_CREAT | O_EXCL | O_RDWR);
+		more = open_file(mine, path_in(d, name), O_CREAT | O_EXCL | O_RDWR);
 		put(more, 0, 'm');
 		CHECK_EQ(sheaf_close(more), 0);
 		snprintf(name, sizeof(name), "d%d", i);
-		CHECK_EQ(sheaf_mkdir(mine, in(d, name), 0755), 0);
+		CHECK_EQ(sheaf_mkdir(mine, path_in(d, name), 0755), 0);
 	}
 	put(f, 0, 'a');
-	CHECK_EQ(in_the_way(theirs, F_WRLCK), F_WRLCK);
+	CHECK_EQ(conflicting_lock(theirs, F_WRLCK), F_WRLCK);
 	CHECK_EQ(sheaf_close(f), 0);
 	CHECK_EQ(sheaf_close(theirs), 0);
 	sheaf_disconnect(mine);
@@ -530,7 +530,7 @@ static void an_exporter_continues_after_its_successor_died(void)
 
 static void what_is_no_export_is_refused_with_a_reason(void)
 {
-	struct sheaf *mine = client(c.conf), *none;
+	struct sheaf *mine = client_connect(c.conf), *none;
 	char conf[CLUSTER_PATH + 32], dir[CLUSTER_PATH];
 	struct sheaf_init o = { .size = sizeof(o), .servers = 1 };
 	int fd = exported(mine), null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -549,7 +549,7 @@ static void what_is_no_export_is_refused_with_a_reason(void)
 	CHECK_EQ(lseek(fd, 0, SEEK_SET), 0);
 	snprintf(conf, sizeof(conf), "local:%s/fs", dir);
 	CHECK_EQ(sheaf_import(conf, fd, &none), -EOPNOTSUPP);
-	mine = client(conf);
+	mine = client_connect(conf);
 	CHECK_EQ(sheaf_export(mine, fd), -EOPNOTSUPP);
 	sheaf_disconnect(mine);
 	CHECK_EQ(lseek(fd, 0, SEEK_SET), 0);
@@ -560,8 +560,8 @@ static void what_is_no_export_is_refused_with_a_reason(void)
 
 static void what_is_abandoned_stays_for_its_lease(void)
 {
-	const char *p = in(fresh_dir(), "f");
-	struct sheaf *mine = client(c.conf);
+	const char *p = path_in(fresh_dir(fs), "f");
+	struct sheaf *mine = client_connect(c.conf);
 	struct sheaf_file *f = open_file(mine, p, O_CREAT | O_RDWR);
 	struct sheaf_file *theirs = open_file(fs, p, O_RDWR);
 
@@ -587,7 +587,7 @@ static uint64_t requests(void)
 
 static void a_flush_without_changes_sends_no_request(void)
 {
-	struct sheaf_file *f = open_file(fs, in(fresh_dir(), "f"), O_CREAT | O_RDWR);
+	struct sheaf_file *f = open_file(fs, path_in(fresh_dir(fs), "f"), O_CREAT | O_RDWR);
 	uint64_t before;
 
 	put(f, 0, 'a');
@@ -601,7 +601,7 @@ static void a_flush_without_changes_sends_no_request(void)
 
 static void a_flush_tells_of_a_loss_until_an_fsync_does(void)
 {
-	struct sheaf_file *f = open_file(fs, in(fresh_dir(), "f"), O_CREAT | O_RDWR);
+	struct sheaf_file *f = open_file(fs, path_in(fresh_dir(fs), "f"), O_CREAT | O_RDWR);
 
 	put(f, 0, 'a');
 	put(f, 70000, 'a'); /* on the other server */
@@ -624,7 +624,7 @@ static void a_flush_tells_of_a_loss_until_an_fsync_does(void)
 
 static void a_flush_leaves_the_rest_to_fsync(void)
 {
-	struct sheaf_file *f = open_file(fs, in(fresh_dir(), "f"), O_CREAT | O_RDWR);
+	struct sheaf_file *f = open_file(fs, path_in(fresh_dir(fs), "f"), O_CREAT | O_RDWR);
 
 	put(f, 0, 'a');
 	put(f, 70000, 'a');
@@ -640,15 +640,15 @@ static void a_flush_leaves_the_rest_to_fsync(void)
 
 static void begin(void)
 {
-	cluster_make(&c, &(struct cluster_opts){ .lease = LEASE });
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(&c, &(struct cluster_opts){ .lease = LEASE });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 }
 
 static void end(void)
 {
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 SYS_MAIN(child, begin, end, TEST(open_files_and_locks_go_from_process_to_process),

@@ -34,7 +34,7 @@ static void *work(void *arg)
 		struct iovec v[2] = { { b, n / 3 }, { b + n / 3, n - n / 3 } };
 		struct sheaf_extent e = { (uint64_t)round * 777, n };
 
-		pattern(b, n, seed + (uint64_t)round, 0);
+		fill_pattern(b, n, seed + (uint64_t)round, 0);
 		CHECK_EQ(sheaf_write_list(f, v, 2, &e, 1), (ssize_t)n);
 		CHECK_EQ(sheaf_pread(f, r, n, (off_t)e.offset), (ssize_t)n);
 		CHECK(memcmp(b, r, n) == 0);
@@ -54,7 +54,7 @@ static void *work_alone(void *arg)
 {
 	struct worker *w = arg;
 
-	w->fs = client(c.conf);
+	w->fs = client_connect(c.conf);
 	work(w);
 	sheaf_disconnect(w->fs);
 	return NULL;
@@ -89,7 +89,7 @@ static void eight_threads_share_an_embedded_file_system(void)
 
 	temp_dir(dir, sizeof(dir));
 	snprintf(conf, sizeof(conf), "local:%s", dir);
-	fs = client(conf);
+	fs = client_connect(conf);
 	run(work, fs);
 	sheaf_disconnect(fs);
 }
@@ -97,7 +97,7 @@ static void eight_threads_share_an_embedded_file_system(void)
 /* Data written by one client are read by the other at once, and are in the size. */
 static void two_clients_see_each_other(void)
 {
-	struct sheaf *other = client(c.conf);
+	struct sheaf *other = client_connect(c.conf);
 	struct sheaf_file *a = open_file(shared, "/both", O_CREAT | O_RDWR);
 	struct sheaf_file *b = open_file(other, "/both", O_RDWR);
 	uint8_t out[5000], in[5000];
@@ -107,7 +107,7 @@ static void two_clients_see_each_other(void)
 		struct sheaf_file *from = i % 2 ? a : b, *to = i % 2 ? b : a;
 		off_t off = (off_t)i * 4000;
 
-		pattern(out, sizeof(out), (uint64_t)i, 0);
+		fill_pattern(out, sizeof(out), (uint64_t)i, 0);
 		CHECK_EQ(sheaf_pwrite(from, out, sizeof(out), off), (ssize_t)sizeof(out));
 		CHECK_EQ(sheaf_pread(to, in, sizeof(in), off), (ssize_t)sizeof(in));
 		CHECK(memcmp(in, out, sizeof(in)) == 0);
@@ -138,14 +138,14 @@ struct extender {
 static void *extend(void *arg)
 {
 	struct extender *x = arg;
-	struct sheaf *fs = client(c.conf);
+	struct sheaf *fs = client_connect(c.conf);
 	struct sheaf_file *f = open_file(fs, "/grown", O_WRONLY);
 	uint8_t b[3000];
 
 	for (int i = 0; i < 100; i++) { /* interleaved records */
 		off_t off = ((off_t)i * 4 + x->id) * (off_t)sizeof(b);
 
-		pattern(b, sizeof(b), 50, (uint64_t)off);
+		fill_pattern(b, sizeof(b), 50, (uint64_t)off);
 		CHECK_EQ(sheaf_pwrite(f, b, sizeof(b), off), (ssize_t)sizeof(b));
 		x->end = off + (off_t)sizeof(b);
 	}
@@ -217,7 +217,7 @@ static void *flights(void *arg)
 	f = open_file(w->fs, path, O_CREAT | O_RDWR);
 	for (int round = 0; round < 5; round++) {
 		for (int i = 0; i < 40; i++) {
-			pattern(b[i], sizeof(b[i]), (uint64_t)round, (uint64_t)i * 2000);
+			fill_pattern(b[i], sizeof(b[i]), (uint64_t)round, (uint64_t)i * 2000);
 			CHECK_EQ(sheaf_pwrite_start(f, b[i], 2000, i * 2000, &op[i]), 0);
 		}
 		if (w->id % 2)
@@ -244,15 +244,15 @@ static void threads_start_and_wait_on_one_connection(void)
 
 static void begin(void)
 {
-	cluster_make(&c, &(struct cluster_opts){ .servers = 3 });
-	cluster_up(&c);
-	shared = client(c.conf);
+	cluster_create(&c, &(struct cluster_opts){ .servers = 3 });
+	cluster_start(&c);
+	shared = client_connect(c.conf);
 }
 
 static void end(void)
 {
 	sheaf_disconnect(shared);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 SYS_MAIN(NULL, begin, end, TEST(eight_threads_share_a_connection),

@@ -3,7 +3,7 @@
  * restarts, a restore and wrong clocks. */
 #include <sys/mman.h>
 
-#include "scene.h"
+#include "cluster.h"
 
 #define SERVERS 2
 #define HOUR 3600
@@ -11,6 +11,7 @@
 #define SLACK 60 /* seconds of delay on a busy machine */
 
 static struct cluster c;
+static struct sheaf *fs;
 static struct sheaf *other; /* a second client */
 
 /* ---- servers with shifted clocks ---- */
@@ -24,7 +25,7 @@ static void build_clock(const char *lib)
 
 	CHECK(source || !"SHEAF_SOURCE must name the source directory");
 	snprintf(file, sizeof(file), "%s/tests/system/clock_shift.c", source);
-	CHECK_EQ(reap(spawn(argv, -1)), 0);
+	CHECK_EQ(process_wait(process_start(argv, -1)), 0);
 }
 
 static void start_server(int i)
@@ -67,22 +68,23 @@ static void begin(void)
 {
 	char lib[CLUSTER_PATH + 16];
 
-	cluster_make(&c, &(struct cluster_opts){ .servers = SERVERS, .timeout = 30, .lease = 30 });
+	cluster_create(&c,
+		       &(struct cluster_opts){ .servers = SERVERS, .timeout = 30, .lease = 30 });
 	snprintf(lib, sizeof(lib), "%s/clock.so", c.dir);
 	build_clock(lib);
 	for (int i = 0; i < SERVERS; i++) {
 		clocks[i] = map_clock(i);
 		start_server(i);
 	}
-	fs = client(c.conf);
-	other = client(c.conf);
+	fs = client_connect(c.conf);
+	other = client_connect(c.conf);
 }
 
 static void end(void)
 {
 	sheaf_disconnect(fs);
 	sheaf_disconnect(other);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 /* ---- attributes ---- */
@@ -102,7 +104,7 @@ static void set_times(const char *path, time_t at)
 	struct stat st;
 
 	CHECK_EQ(sheaf_utimens(fs, path, ts), 0);
-	st = stat_of(path);
+	st = stat_of(fs, path);
 	CHECK_EQ(st.st_mtime, at);
 }
 
@@ -128,10 +130,10 @@ enum { BEFORE_CLOSE, AFTER_FSYNC, AFTER_CLOSE, MOMENTS };
 /* touch -d '+1 hour', then an overwrite in place: mtime goes back to the time of the write. */
 static void an_overwrite_has_the_time_of_the_write(void)
 {
-	const char *dir = fresh_dir();
+	const char *dir = fresh_dir(fs);
 
 	for (int moment = 0; moment < MOMENTS; moment++) {
-		const char *path = in(dir, moment == 0 ? "a" : moment == 1 ? "b" : "c");
+		const char *path = path_in(dir, moment == 0 ? "a" : moment == 1 ? "b" : "c");
 		struct sheaf_file *f;
 		uint64_t before;
 
@@ -156,7 +158,7 @@ static void an_overwrite_has_the_time_of_the_write(void)
 /* A time that is set after the write stays, as cp -p and tar need. */
 static void a_time_that_was_set_stays(void)
 {
-	const char *path = in(fresh_dir(), "f");
+	const char *path = path_in(fresh_dir(fs), "f");
 	struct timespec ts[2] = { { .tv_sec = 1000 }, { .tv_sec = 1000 } };
 	struct sheaf_file *f = open_file(fs, path, O_CREAT | O_RDWR);
 	struct stat st;
@@ -193,7 +195,7 @@ static int sheaf_cli(const char *a, const char *b, const char *more)
 
 	snprintf(exe, sizeof(exe), "%s/bin/sheaf", getenv("SHEAF_BUILD"));
 	snprintf(out, sizeof(out), "%s/cli.out", c.dir);
-	return reap(spawn(argv, -1));
+	return process_wait(process_start(argv, -1));
 }
 
 static void restart(bool clean)
@@ -210,7 +212,7 @@ static void restart(bool clean)
 
 static void a_number_of_a_change_never_comes_again(void)
 {
-	const char *path = in(fresh_dir(), "f");
+	const char *path = path_in(fresh_dir(fs), "f");
 	char backup[CLUSTER_PATH + 16];
 	uint64_t last;
 
@@ -241,12 +243,12 @@ static void a_number_of_a_change_never_comes_again(void)
 static void clocks_that_are_wrong_hide_no_write(void)
 {
 	static const int64_t steps[] = { -20, -20, 0, -FAR, FAR, -FAR, 0 };
-	const char *dir = fresh_dir();
+	const char *dir = fresh_dir(fs);
 
 	if (SANITIZED)
 		return;
 	for (int server = 0; server < SERVERS; server++) {
-		const char *path = in(dir, server ? "one" : "zero");
+		const char *path = path_in(dir, server ? "one" : "zero");
 		uint64_t last;
 
 		make_file(fs, path, 200000, 1); /* objects on both servers */

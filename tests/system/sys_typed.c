@@ -6,7 +6,7 @@
 #include "cluster.h"
 #include "sheaf_admin.h"
 
-#include "../unit/type_side.h"
+#include "type_model.h"
 
 #define SPAN (1 << 21) /* bytes of the file that the model covers */
 #define HEAP (1 << 20)
@@ -32,15 +32,16 @@ static bool some_access(struct access_case *a)
 {
 	uint64_t last = 0;
 
-	a->mem = some_side();
-	a->file = some_side();
-	a->count = 1 + below(1 + below(below(4) ? 20 : 60000 / a->mem.model.n));
+	a->mem = random_side();
+	a->file = random_side();
+	a->count =
+		1 + random_below(1 + random_below(random_below(4) ? 20 : 60000 / a->mem.model.n));
 	a->total = a->count * a->mem.model.n;
-	a->base = BASE + below(below(2) ? 10 : SPAN / 2);
+	a->base = BASE + random_below(random_below(2) ? 10 : SPAN / 2);
 	for (uint64_t i = 0; i < a->total; i++) {
-		if (place(&a->mem, BASE, i) >= HEAP)
+		if (side_offset(&a->mem, BASE, i) >= HEAP)
 			return false;
-		last = MAX(last, place(&a->file, a->base, i));
+		last = MAX(last, side_offset(&a->file, a->base, i));
 	}
 	return last < SPAN;
 }
@@ -55,7 +56,8 @@ static void access_free(struct access_case *a)
 static bool written_by_one(const struct access_case *a, uint64_t off, uint8_t value)
 {
 	for (uint64_t i = 0; i < a->total; i++)
-		if (place(&a->file, a->base, i) == off && heap[place(&a->mem, BASE, i)] == value)
+		if (side_offset(&a->file, a->base, i) == off &&
+		    heap[side_offset(&a->mem, BASE, i)] == value)
 			return true;
 	return false;
 }
@@ -75,15 +77,15 @@ static void write_some(const struct access_case *a)
 	ssize_t r;
 
 	for (size_t i = 0; i < HEAP; i++)
-		heap[i] = (uint8_t)test_random(&rng);
-	r = below(2) ? sheaf_write_typed(file, heap + BASE, outer(&a->mem), a->count, a->base,
-					 outer(&a->file)) :
-		       write_started(a);
+		heap[i] = (uint8_t)test_random(&type_rng);
+	r = random_below(2) ? sheaf_write_typed(file, heap + BASE, outer(&a->mem), a->count,
+						a->base, outer(&a->file)) :
+			      write_started(a);
 	CHECK_EQ(r, a->total);
 	for (uint64_t i = 0; i < a->total; i++) {
-		uint64_t off = place(&a->file, a->base, i);
+		uint64_t off = side_offset(&a->file, a->base, i);
 
-		bytes[off] = heap[place(&a->mem, BASE, i)];
+		bytes[off] = heap[side_offset(&a->mem, BASE, i)];
 		size = MAX(size, off + 1);
 	}
 	CHECK_EQ(sheaf_pread(file, now, SPAN, 0), size);
@@ -100,8 +102,8 @@ static void read_some(const struct access_case *a)
 
 	memset(heap, 0xa5, HEAP);
 	memset(want, 0xa5, HEAP);
-	while (n < a->total && place(&a->file, a->base, n) < size) {
-		want[place(&a->mem, BASE, n)] = bytes[place(&a->file, a->base, n)];
+	while (n < a->total && side_offset(&a->file, a->base, n) < size) {
+		want[side_offset(&a->mem, BASE, n)] = bytes[side_offset(&a->file, a->base, n)];
 		n++;
 	}
 	CHECK_EQ(sheaf_read_typed(file, heap + BASE, outer(&a->mem), a->count, a->base,
@@ -111,7 +113,8 @@ static void read_some(const struct access_case *a)
 		CHECK(memcmp(heap, want, HEAP) == 0);
 	else
 		for (uint64_t i = 0; i < n; i++)
-			CHECK_EQ(heap[place(&a->mem, BASE, i)], want[place(&a->mem, BASE, i)]);
+			CHECK_EQ(heap[side_offset(&a->mem, BASE, i)],
+				 want[side_offset(&a->mem, BASE, i)]);
 }
 
 /* Does memory have a byte twice? Then a read may store either value. */
@@ -122,7 +125,7 @@ static bool shares_memory(const struct access_case *a)
 
 	memset(seen, 0, HEAP);
 	for (uint64_t i = 0; i < a->total; i++)
-		twice = seen[place(&a->mem, BASE, i)]++ || twice;
+		twice = seen[side_offset(&a->mem, BASE, i)]++ || twice;
 	return twice;
 }
 
@@ -131,14 +134,14 @@ static void one_case(void)
 	struct access_case a;
 
 	if (some_access(&a)) {
-		CHECK_EQ(sheaf_set_mover(fs, (enum sheaf_mover)below(SHEAF_MOVERS)), 0);
+		CHECK_EQ(sheaf_set_mover(fs, (enum sheaf_mover)random_below(SHEAF_MOVERS)), 0);
 		write_some(&a);
 		if (!shares_memory(&a))
 			read_some(&a);
 	}
 	access_free(&a);
-	if (below(16) == 0) {
-		uint64_t cut = below(size + 5000);
+	if (random_below(16) == 0) {
+		uint64_t cut = random_below(size + 5000);
 
 		CHECK_EQ(sheaf_ftruncate(file, (off_t)cut), 0);
 		if (cut < size)
@@ -162,12 +165,12 @@ static void random_types_match_a_model_over_tcp(void)
 {
 	struct cluster c;
 
-	cluster_make(&c, &(struct cluster_opts){ .servers = 3 });
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(&c, &(struct cluster_opts){ .servers = 3 });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 	cases_on(SANITIZED ? 100 : 600);
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 }
 
 static void random_types_match_a_model_embedded(void)
@@ -176,7 +179,7 @@ static void random_types_match_a_model_embedded(void)
 
 	temp_dir(dir, sizeof(dir) - 16);
 	snprintf(conf, sizeof(conf), "local:%s", dir);
-	fs = client(conf);
+	fs = client_connect(conf);
 	cases_on(SANITIZED ? 50 : 300);
 	sheaf_disconnect(fs);
 }
@@ -217,9 +220,9 @@ static void ten_million_pieces_are_one_request_a_server(void)
 	struct cluster c;
 	long peak;
 
-	cluster_make(&c, &(struct cluster_opts){ .servers = 4, .lease = 30 });
-	cluster_up(&c);
-	fs = client(c.conf);
+	cluster_create(&c, &(struct cluster_opts){ .servers = 4, .lease = 30 });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
 	CHECK_EQ(sheaf_type_bytes(8, &cell), 0);
 	CHECK_EQ(sheaf_type_vector(n, 1, 16, cell, &every), 0);
 	CHECK_EQ(sheaf_type_bytes(n * 8, &flat), 0);
@@ -252,7 +255,7 @@ static void ten_million_pieces_are_one_request_a_server(void)
 	sheaf_type_free(flat);
 	CHECK_EQ(sheaf_close(file), 0);
 	sheaf_disconnect(fs);
-	cluster_down(&c);
+	cluster_stop(&c);
 	free(mem);
 }
 
@@ -263,7 +266,7 @@ static void what_cannot_be_meant_is_refused(void)
 
 	temp_dir(dir, sizeof(dir) - 16);
 	snprintf(conf, sizeof(conf), "local:%s", dir);
-	fs = client(conf);
+	fs = client_connect(conf);
 	file = open_file(fs, "/f", O_CREAT | O_RDWR);
 	CHECK_EQ(sheaf_type_bytes(8, &cell), 0);
 	CHECK_EQ(sheaf_type_vector(4, 1, -16, cell, &down), 0);
@@ -293,7 +296,7 @@ static void a_type_of_nothing_is_refused(void)
 
 	temp_dir(dir, sizeof(dir) - 16);
 	snprintf(conf, sizeof(conf), "local:%s", dir);
-	fs = client(conf);
+	fs = client_connect(conf);
 	file = open_file(fs, "/f", O_CREAT | O_RDWR);
 	CHECK_EQ(sheaf_type_bytes(8, &cell), 0);
 	CHECK_EQ(sheaf_type_subarray(2, sizes, subsizes, starts, cell, &part), -EINVAL);

@@ -4,7 +4,7 @@
 
 #include "client/append.h"
 
-#include "server_trial.h"
+#include "pipe_link.h"
 
 static struct world w;
 static struct client *c;
@@ -47,7 +47,7 @@ static int64_t end_op(struct cop *op)
 
 static void begin(void)
 {
-	struct client_opts o = { .loop = &w.loop, .hub = &w.hub, .name = "trial" };
+	struct client_opts o = { .loop = &w.loop, .hub = &w.hub, .name = "test" };
 	struct sheaf_handle root = { META_ROOT_INO, META_ROOT_GEN };
 	struct cop *op;
 

@@ -3,10 +3,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "net_trial.h"
-#include "takeover_trial.h"
+#include "toy_client.h"
+#include "client_fixture.h"
 
-static struct takeover_trial t;
+static struct client_fixture t;
 
 static struct wire_bytes export_of(struct client *c)
 {
@@ -24,14 +24,14 @@ static void drop(struct wire_bytes b)
 
 static struct wire_bytes furnished_export(void)
 {
-	trial_start(&t);
-	return export_of(trial_furnished(&t));
+	client_fixture_start(&t);
+	return export_of(client_fixture_with_state(&t));
 }
 
 /* Imports these bytes into a new client. Returns the result of client_import(). */
 static int try_import(const void *p, size_t n)
 {
-	struct client *c = trial_client(&t);
+	struct client *c = client_fixture_new(&t);
 	uint8_t *exact = malloc(n ? n : 1); /* exact size: sanitizers detect a read beyond it */
 	struct wire_bytes in = { (uint32_t)n, exact };
 	int r;
@@ -59,7 +59,7 @@ static bool same_range(const struct cfile *f, const struct list *set, uint64_t o
 static void an_import_is_what_was_exported(void)
 {
 	struct wire_bytes b = furnished_export();
-	struct client *c = trial_client(&t);
+	struct client *c = client_fixture_new(&t);
 	struct cfile *f;
 
 	CHECK_EQ(client_import(c, &b), 0);
@@ -95,13 +95,13 @@ static void an_import_is_what_was_exported(void)
 	f = client_imported(c, 9);
 	CHECK(f && !f->unsynced); /* a directory */
 	client_free(c);
-	trial_end(&t);
+	client_fixture_end(&t);
 }
 
 static void an_export_of_an_import_is_the_same(void)
 {
 	struct wire_bytes b = furnished_export(), again;
-	struct client *c = trial_client(&t);
+	struct client *c = client_fixture_new(&t);
 
 	CHECK_EQ(client_import(c, &b), 0);
 	c->halted = false; /* like client_resume(), but without links */
@@ -109,7 +109,7 @@ static void an_export_of_an_import_is_the_same(void)
 	CHECK(again.len == b.len && memcmp(again.p, b.p, b.len) == 0);
 	drop(b);
 	drop(again);
-	trial_end(&t);
+	client_fixture_end(&t);
 }
 
 /* The importing process may have used some of the next numbers before it died. */
@@ -118,14 +118,14 @@ static void a_client_that_continues_after_an_export_uses_new_numbers(void)
 	struct client *c;
 	struct wire_bytes b;
 
-	trial_start(&t);
-	c = trial_furnished(&t);
+	client_fixture_start(&t);
+	c = client_fixture_with_state(&t);
 	CHECK_EQ(client_export(c, &b), 0);
 	drop(b);
 	CHECK(c->peers[0].slots[1].sequence > 10 + 10000);
 	CHECK(c->next_open > 17 + 10000 && c->n_tickets > 5 + 10000);
 	client_free(c);
-	trial_end(&t);
+	client_fixture_end(&t);
 }
 
 static void an_operation_under_way_is_in_the_way(void)
@@ -134,8 +134,8 @@ static void an_operation_under_way_is_in_the_way(void)
 	struct wire_bytes b;
 	struct cop *op;
 
-	trial_start(&t);
-	c = trial_furnished(&t);
+	client_fixture_start(&t);
+	c = client_fixture_with_state(&t);
 	op = cop_new(c, NULL);
 	CHECK_EQ(client_export(c, &b), -EBUSY);
 	cop_free(op);
@@ -143,7 +143,7 @@ static void an_operation_under_way_is_in_the_way(void)
 	drop(b);
 	CHECK_EQ(client_export(c, &b), -ESHUTDOWN);
 	client_free(c);
-	trial_end(&t);
+	client_fixture_end(&t);
 }
 
 static void every_prefix_is_refused(void)
@@ -154,7 +154,7 @@ static void every_prefix_is_refused(void)
 		CHECK_EQ(try_import(b.p, n), -EBADMSG);
 	CHECK_EQ(try_import(b.p, b.len), 0);
 	drop(b);
-	trial_end(&t);
+	client_fixture_end(&t);
 }
 
 static void more_behind_it_is_refused(void)
@@ -167,7 +167,7 @@ static void more_behind_it_is_refused(void)
 	CHECK_EQ(try_import(longer, b.len + 4), -EBADMSG);
 	free(longer);
 	drop(b);
-	trial_end(&t);
+	client_fixture_end(&t);
 }
 
 /* Every byte is changed in turn: the import refuses the bytes or accepts other values, and never
@@ -189,7 +189,7 @@ static void changed_bytes_do_no_harm(void)
 		}
 	free(other);
 	drop(b);
-	trial_end(&t);
+	client_fixture_end(&t);
 }
 
 static void an_import_for_another_file_system_or_key_is_refused(void)
@@ -201,13 +201,13 @@ static void an_import_for_another_file_system_or_key_is_refused(void)
 	CHECK_EQ(try_import(b.p, b.len), -EXDEV);
 	CHECK(strstr(sheaf_why(), "another file system"));
 	t.conf->fs_id.b[3] ^= 1;
-	c = trial_client(&t);
+	c = client_fixture_new(&t);
 	strcpy(c->net.id.key_name, "mine");
 	CHECK_EQ(client_import(c, &b), -EKEYREJECTED);
 	CHECK(strstr(sheaf_why(), "mine"));
 	client_free(c);
 	drop(b);
-	trial_end(&t);
+	client_fixture_end(&t);
 }
 
 /* ---- the head ---- */
@@ -270,8 +270,8 @@ static void heads_are_checked(void)
 
 /* ---- claims ---- */
 
-static struct networld world;
-static struct fsrv srv;
+static struct net_world world;
+static struct toy_server srv;
 
 static struct client *world_client(void)
 {
@@ -280,7 +280,7 @@ static struct client *world_client(void)
 				 .conf = t.conf,
 				 .hub = &world.hub,
 				 .addresses = addresses,
-				 .name = "trial" };
+				 .name = "test" };
 	struct client *c;
 
 	memset(o.key, 1, sizeof(o.key));
@@ -290,7 +290,7 @@ static struct client *world_client(void)
 
 static void settle(void)
 {
-	networld_pass(&world, NSEC_PER_SEC);
+	net_world_pass(&world, NSEC_PER_SEC);
 }
 
 /* The claims were sent and the answer has not come yet: the importing client sends them again. */
@@ -300,14 +300,14 @@ static void claims_under_way_are_made_by_the_importing_client(void)
 	struct client *c;
 	struct cfile *f;
 
-	trial_start(&t);
+	client_fixture_start(&t);
 	t.conf->n_targets = 1;
-	networld_start(&world, false);
-	fsrv_start(&srv, &world, "loop:s", net_id(1, 2));
+	net_world_start(&world, false);
+	toy_server_start(&srv, &world, "loop:s", net_id(1, 2));
 	srv.net.id.fs = t.conf->fs_id;
 	c = world_client();
-	f = trial_file(c, 5, 1);
-	trial_lock(f, f->holding->locks, 1, 0, 9, true);
+	f = client_fixture_file(c, 5, 1);
+	client_fixture_lock(f, f->holding->locks, 1, 0, 9, true);
 	c->peers[0].session = srv.session = 7;
 	c->peers[0].boot = 99; /* boot number before the server's restart */
 	srv.hold = true;
@@ -318,7 +318,7 @@ static void claims_under_way_are_made_by_the_importing_client(void)
 	CHECK_EQ(client_export(c, &b), 0);
 	CHECK(!file_locks_lost(f));
 	client_free(c);
-	fsrv_drop(&srv);
+	toy_server_drop(&srv);
 	c = world_client();
 	CHECK_EQ(client_import(c, &b), 0);
 	CHECK(c->peers[0].unclaimed);
@@ -337,10 +337,10 @@ static void claims_under_way_are_made_by_the_importing_client(void)
 	settle();
 	CHECK_EQ(srv.n_seen, 1);
 	client_free(c);
-	fsrv_stop(&srv);
-	networld_end(&world);
+	toy_server_stop(&srv);
+	net_world_end(&world);
 	t.conf->n_targets = 2;
-	trial_end(&t);
+	client_fixture_end(&t);
 }
 
 TEST_MAIN(TEST(an_import_is_what_was_exported), TEST(an_export_of_an_import_is_the_same),

@@ -4,7 +4,7 @@
 
 #include "core/env_real.h"
 
-#include "core_trial.h"
+#include "test_req.h"
 
 static struct loop loop;
 static int dir;
@@ -82,7 +82,7 @@ static void stopping_a_worker_finishes_what_is_queued(void)
 
 /* ---- engine ---- */
 
-static void submit(struct trial *t, struct req *q)
+static void submit(struct test_req *t, struct req *q)
 {
 	struct io *io = t->arg;
 
@@ -92,7 +92,7 @@ static void submit(struct trial *t, struct req *q)
 
 static int run(struct io *io)
 {
-	return trial_run(&loop, submit, io);
+	return test_req_run(&loop, submit, io);
 }
 
 static int make_file(const char *name)
@@ -188,7 +188,7 @@ static void the_other_kinds_work(int fd)
 }
 
 /* More accesses at once than the ring has entries. */
-static void many_at_once(struct trial *t, struct req *q)
+static void many_at_once(struct test_req *t, struct req *q)
 {
 	static struct io ios[1000];
 	static uint64_t words[1000];
@@ -206,11 +206,11 @@ static void many_at_once(struct trial *t, struct req *q)
 
 static void a_flood_is_served(int fd)
 {
-	struct trial t;
+	struct test_req t;
 	uint64_t words[1000];
 
-	trial_start(&t, &loop, many_at_once, &fd);
-	trial_wait(&t);
+	test_req_start(&t, &loop, many_at_once, &fd);
+	test_req_wait(&t);
 	CHECK_EQ(t.error, 0);
 	CHECK_EQ(t.bytes, 8000);
 	CHECK_EQ(pread(fd, words, sizeof(words), 0), sizeof(words));
@@ -220,7 +220,7 @@ static void a_flood_is_served(int fd)
 
 static void engine_works(const char *parent, unsigned forbidden)
 {
-	const char *path = scratch_make(parent);
+	const char *path = scratch_dir_make(parent);
 	char text[200];
 	int fd;
 
@@ -238,7 +238,7 @@ static void engine_works(const char *parent, unsigned forbidden)
 	the_other_kinds_work(fd);
 	close(fd);
 	close(dir);
-	scratch_remove(path);
+	scratch_dir_remove(path);
 }
 
 static void in_memory_everything_is_inline(void)
@@ -286,7 +286,7 @@ static void add_name(void *arg, const char *name)
 
 static void a_listing_is_sorted(void)
 {
-	const char *path = scratch_make("/dev/shm");
+	const char *path = scratch_dir_make("/dev/shm");
 	const char *const names[] = { "c", "a", "d", "b" };
 	struct env *e = env_real();
 	char all[64] = "";
@@ -298,12 +298,12 @@ static void a_listing_is_sorted(void)
 		CHECK_EQ(e->file->list(e, fd, add_name, all), 0);
 	CHECK_STR(all, "abcdabcd");
 	close(fd);
-	scratch_remove(path);
+	scratch_dir_remove(path);
 }
 
 static void locks_exclude_each_other(void)
 {
-	const char *path = scratch_make("/dev/shm");
+	const char *path = scratch_dir_make("/dev/shm");
 	struct env *e = env_real();
 	char file[600];
 	int a, b;
@@ -317,7 +317,7 @@ static void locks_exclude_each_other(void)
 	e->file->close(e, a);
 	CHECK_EQ(e->file->lock(e, b), 0);
 	e->file->close(e, b);
-	scratch_remove(path);
+	scratch_dir_remove(path);
 }
 
 TEST_MAIN(TEST(a_worker_runs_jobs_in_order_and_reports_on_the_loop),

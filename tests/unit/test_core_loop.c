@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <sys/socket.h>
 
-#include "core_trial.h"
+#include "test_req.h"
 
 static struct loop loop;
 
@@ -201,7 +201,7 @@ static void an_error_after_the_answer_state_does_not_go_back(void)
 /* ---- pool ---- */
 
 struct taker {
-	struct trial trial;
+	struct test_req req;
 	struct buf buf;
 	struct pool_share *share;
 	size_t len;
@@ -209,9 +209,9 @@ struct taker {
 
 static struct pool pool;
 
-static void take(struct trial *t, struct req *q)
+static void take(struct test_req *t, struct req *q)
 {
-	struct taker *k = container_of(t, struct taker, trial);
+	struct taker *k = container_of(t, struct taker, req);
 
 	buf_get(&pool, k->share, &k->buf, k->len, q);
 }
@@ -220,7 +220,7 @@ static void taker_start_in(struct taker *k, struct pool_share *s, size_t units)
 {
 	k->len = units * BUF_UNIT;
 	k->share = s;
-	trial_start(&k->trial, &loop, take, NULL);
+	test_req_start(&k->req, &loop, take, NULL);
 	loop_turn(&loop, 0);
 }
 
@@ -236,15 +236,15 @@ static void the_pool_grants_all_or_nothing_first_come_first_served(void)
 	begin();
 	CHECK_EQ(pool_init(&pool, &loop, BUF_MAX_UNITS * BUF_UNIT), 0);
 	taker_start(&a, 10);
-	CHECK(a.trial.over);
+	CHECK(a.req.over);
 	CHECK_EQ(iov_total(a.buf.iov, a.buf.n), 10 * BUF_UNIT);
 	taker_start(&b, 8);
 	taker_start(&c, 1); /* enough memory is free, but b waits before it */
-	CHECK(!b.trial.over && !c.trial.over);
+	CHECK(!b.req.over && !c.req.over);
 	CHECK_EQ(pool.n_waits, 2);
 	buf_put(&a.buf);
 	loop_turn(&loop, 0);
-	CHECK(b.trial.over && c.trial.over);
+	CHECK(b.req.over && c.req.over);
 	buf_put(&b.buf);
 	buf_put(&b.buf);
 	buf_put(&c.buf);
@@ -267,7 +267,7 @@ static void one_share_cannot_take_the_whole_pool(void)
 		pool_share_init(&slow[i]);
 		for (int k = 0; k < 4; k++) { /* these shares never release memory */
 			taker_start_in(&hog[i][k], &slow[i], 4);
-			got += hog[i][k].trial.over;
+			got += hog[i][k].req.over;
 		}
 		CHECK(slow[i].held <= 8);
 	}
@@ -281,24 +281,24 @@ static void one_share_cannot_take_the_whole_pool(void)
 	pool_share_init(&honest[1]);
 	/* holds nothing yet: passes the shares that hold memory */
 	taker_start_in(&a, &honest[0], 4);
-	CHECK(a.trial.over);
+	CHECK(a.req.over);
 	taker_start_in(&b, &honest[0], 1); /* the share holds memory now */
-	CHECK(!b.trial.over);
+	CHECK(!b.req.over);
 	taker_start_in(&c, &honest[1], 4);
-	CHECK(c.trial.over);
+	CHECK(c.req.over);
 	CHECK_EQ(pool.n_free, 0);
 	taker_start(&d, 1); /* the common share waits only for free memory */
-	CHECK(!d.trial.over);
+	CHECK(!d.req.over);
 	buf_put(&a.buf);
 	loop_turn(&loop, 0);
-	CHECK(b.trial.over && d.trial.over);
+	CHECK(b.req.over && d.req.over);
 	buf_put(&b.buf);
 	buf_put(&c.buf);
 	buf_put(&d.buf);
 	for (int i = 0; i < 8; i++) { /* the slow shares release memory: their waits are granted */
 		for (int k = 0; k < 4; k++) {
 			loop_turn(&loop, 0);
-			CHECK(hog[i][k].trial.over);
+			CHECK(hog[i][k].req.over);
 			buf_put(&hog[i][k].buf);
 		}
 		CHECK_EQ(slow[i].held, 0);

@@ -1,7 +1,7 @@
 /* Objects: reads, writes, ends, syncs, latched errors, the descriptor cache, and turns. */
 #include "disk/disk_impl.h"
 
-#include "disk_trial.h"
+#include "disk_fixture.h"
 
 static void zero_is(const char *p, size_t n)
 {
@@ -14,14 +14,14 @@ static void holes_and_what_is_behind_the_end_read_as_zeros(const char *parent)
 	char buf[300];
 	struct object *o;
 
-	disk_begin(parent);
-	CHECK_EQ(get(7, 1, false, &o), -ENOENT);
-	o = get_ok(7, 1);
+	disk_fixture_start(parent);
+	CHECK_EQ(get_object(7, 1, false, &o), -ENOENT);
+	o = get_object_ok(7, 1);
 	CHECK_EQ(object_end(o), 0);
 	memset(buf, 1, sizeof(buf));
 	CHECK_EQ(read_bytes(o, 0, buf, 100), 0);
 	zero_is(buf, 100);
-	CHECK_EQ(put_bytes(o, 10000, "abc", 3), 0);
+	CHECK_EQ(write_bytes(o, 10000, "abc", 3), 0);
 	CHECK_EQ(object_end(o), 10003);
 	CHECK_EQ(object_mtime(o), 77);
 	memset(buf, 1, sizeof(buf));
@@ -29,19 +29,20 @@ static void holes_and_what_is_behind_the_end_read_as_zeros(const char *parent)
 	zero_is(buf, 10);
 	CHECK(memcmp(buf + 10, "abc", 3) == 0);
 	zero_is(buf + 13, 287);
-	CHECK_EQ(put_bytes(o, 0, "xyz", 3), 0);
+	CHECK_EQ(write_bytes(o, 0, "xyz", 3), 0);
 	CHECK_EQ(object_end(o), 10003);
-	CHECK_EQ(put_bytes(o, UINT64_MAX - 1, "xyz", 3), -EFBIG);
+	CHECK_EQ(write_bytes(o, UINT64_MAX - 1, "xyz", 3), -EFBIG);
 	object_put(o);
-	disk_again(true);
-	CHECK_EQ(get(7, 2, false, &o), -ENOENT); /* another generation names another object */
-	CHECK_EQ(get(7, 1, false, &o), 0);
+	disk_fixture_reopen(true);
+	CHECK_EQ(get_object(7, 2, false, &o),
+		 -ENOENT); /* another generation names another object */
+	CHECK_EQ(get_object(7, 1, false, &o), 0);
 	CHECK_EQ(object_end(o), 10003);
 	CHECK_EQ(read_bytes(o, 0, buf, 3), 0);
 	CHECK(memcmp(buf, "xyz", 3) == 0);
 	object_put(o);
 	object_put(NULL);
-	disk_end();
+	disk_fixture_end();
 }
 
 static void sparse_objects_read_as_zeros_in_memory_and_here(void)
@@ -52,17 +53,17 @@ static void sparse_objects_read_as_zeros_in_memory_and_here(void)
 
 static void gets_at_the_same_time_share_one_open(void)
 {
-	struct args a[4];
-	struct trial t[4];
+	struct disk_args a[4];
+	struct test_req t[4];
 	struct disk_counters c;
 
-	disk_begin("/dev/shm");
+	disk_fixture_start("/dev/shm");
 	for (int i = 0; i < 4; i++) {
-		a[i] = (struct args){ .ino = 8, .gen = 1, .create = i >= 2 };
-		trial_start(&t[i], &loop, start_get, &a[i]);
+		a[i] = (struct disk_args){ .ino = 8, .gen = 1, .create = i >= 2 };
+		test_req_start(&t[i], &loop, start_get, &a[i]);
 	}
 	for (int i = 0; i < 4; i++)
-		trial_wait(&t[i]);
+		test_req_wait(&t[i]);
 	for (int i = 0; i < 2; i++) /* these opens may run before the object is created */
 		CHECK(t[i].error == -ENOENT || a[i].object == a[3].object);
 	CHECK(a[2].object && a[2].object == a[3].object);
@@ -70,16 +71,16 @@ static void gets_at_the_same_time_share_one_open(void)
 	CHECK_EQ(c.opens, 1);
 	for (int i = 0; i < 4; i++)
 		object_put(a[i].object);
-	disk_end();
+	disk_fixture_end();
 }
 
 static void a_sync_covers_new_directory_entries_once(void)
 {
 	struct object *o;
 
-	disk_begin("/dev/shm");
-	o = get_ok(9, 1);
-	CHECK_EQ(put_bytes(o, 0, "a", 1), 0);
+	disk_fixture_start("/dev/shm");
+	o = get_object_ok(9, 1);
+	CHECK_EQ(write_bytes(o, 0, "a", 1), 0);
 	faulty.n_sync = 0;
 	CHECK_EQ(sync_object(o), 0);
 	CHECK_EQ(faulty.n_sync, 3); /* file, objects/XX, objects */
@@ -87,44 +88,44 @@ static void a_sync_covers_new_directory_entries_once(void)
 	CHECK_EQ(sync_object(o), 0);
 	CHECK_EQ(faulty.n_sync, 1);
 	object_put(o);
-	disk_end();
+	disk_fixture_end();
 }
 
 static void nosync_never_syncs(void)
 {
 	struct object *o;
 
-	disk_begin("/dev/shm");
+	disk_fixture_start("/dev/shm");
 	CHECK_EQ(disk_close(disk, true), 0);
 	CHECK_EQ(disk_open(&loop, disk_path, &test_fs, 3, true, 0, &disk, disk_err,
 			   sizeof(disk_err)),
 		 0);
-	o = get_ok(9, 1);
+	o = get_object_ok(9, 1);
 	faulty.n_sync = 0;
 	faulty.fail_sync = faulty.fail_fsync = -EIO;
-	CHECK_EQ(put_bytes(o, 0, "a", 1), 0);
+	CHECK_EQ(write_bytes(o, 0, "a", 1), 0);
 	CHECK_EQ(sync_object(o), 0);
 	object_put(o);
-	CHECK_EQ(fence(9, 5, 0, NULL), 0);
+	CHECK_EQ(fence_object(9, 5, 0, NULL), 0);
 	CHECK_EQ(remove_object(9, 6), 0);
 	CHECK_EQ(faulty.n_sync, 0);
-	disk_end();
+	disk_fixture_end();
 }
 
 static void a_failed_sync_is_reported_once_to_all_waiters(void)
 {
 	struct object *o;
-	struct trial a, b;
+	struct test_req a, b;
 	struct disk_counters c;
 
-	disk_begin("/dev/shm");
-	o = get_ok(10, 1);
-	CHECK_EQ(put_bytes(o, 0, "a", 1), 0);
+	disk_fixture_start("/dev/shm");
+	o = get_object_ok(10, 1);
+	CHECK_EQ(write_bytes(o, 0, "a", 1), 0);
 	faulty.fail_sync = -EIO;
-	trial_start(&a, &loop, start_sync, o);
-	trial_start(&b, &loop, start_sync, o);
-	trial_wait(&a);
-	trial_wait(&b);
+	test_req_start(&a, &loop, start_sync, o);
+	test_req_start(&b, &loop, start_sync, o);
+	test_req_wait(&a);
+	test_req_wait(&b);
 	CHECK_EQ(a.error, -EIO);
 	CHECK_EQ(b.error, -EIO);
 	faulty.fail_sync = 0;
@@ -132,7 +133,7 @@ static void a_failed_sync_is_reported_once_to_all_waiters(void)
 	disk_counters(disk, &c);
 	CHECK(c.latched >= 1);
 	object_put(o);
-	disk_end();
+	disk_fixture_end();
 }
 
 static void a_failed_write_tells_the_truth_about_the_end(void)
@@ -140,20 +141,20 @@ static void a_failed_write_tells_the_truth_about_the_end(void)
 	char data[100] = "data";
 	struct object *o;
 
-	disk_begin("/dev/shm");
-	o = get_ok(11, 1);
-	CHECK_EQ(put_bytes(o, 0, data, 10), 0);
+	disk_fixture_start("/dev/shm");
+	o = get_object_ok(11, 1);
+	CHECK_EQ(write_bytes(o, 0, data, 10), 0);
 	faulty.fail_write = -ENOSPC;
-	CHECK_EQ(put_bytes(o, 10, data, 100), -ENOSPC);
+	CHECK_EQ(write_bytes(o, 10, data, 100), -ENOSPC);
 	CHECK_EQ(object_end(o), 10);
 	faulty.half_write = true;
-	CHECK_EQ(put_bytes(o, 10, data, 100), -ENOSPC);
+	CHECK_EQ(write_bytes(o, 10, data, 100), -ENOSPC);
 	CHECK_EQ(object_end(o), 60);
 	faulty.fail_write = 0;
-	CHECK_EQ(put_bytes(o, 10, data, 100), 0);
+	CHECK_EQ(write_bytes(o, 10, data, 100), 0);
 	CHECK_EQ(object_end(o), 110);
 	object_put(o);
-	disk_end();
+	disk_fixture_end();
 }
 
 /* ---- the cache ---- */
@@ -161,17 +162,17 @@ static void a_failed_write_tells_the_truth_about_the_end(void)
 static void touch_many(uint64_t from, uint64_t n)
 {
 	for (uint64_t i = from; i < from + n; i++) {
-		struct object *o = get_ok(i, 1);
+		struct object *o = get_object_ok(i, 1);
 
-		CHECK_EQ(put_bytes(o, 0, &i, sizeof(i)), 0);
+		CHECK_EQ(write_bytes(o, 0, &i, sizeof(i)), 0);
 		object_put(o);
 	}
-	settle();
+	disk_fixture_settle();
 }
 
 static void the_cache_is_bounded_and_loses_nothing(void)
 {
-	disk_begin("/dev/shm");
+	disk_fixture_start("/dev/shm");
 	touch_many(100, DISK_MAX_OPEN + 200);
 	CHECK(disk->n_open <= DISK_MAX_OPEN);
 	CHECK_EQ(disk->n_evicting, 0);
@@ -181,34 +182,34 @@ static void the_cache_is_bounded_and_loses_nothing(void)
 		struct object *o;
 		uint64_t v = 0;
 
-		CHECK_EQ(get(i, 1, false, &o), 0);
+		CHECK_EQ(get_object(i, 1, false, &o), 0);
 		CHECK_EQ(object_end(o), sizeof(v));
 		CHECK_EQ(read_bytes(o, 0, &v, sizeof(v)), 0);
 		CHECK_EQ(v, i);
 		object_put(o);
 	}
-	settle();
+	disk_fixture_settle();
 	CHECK(disk->n_open <= DISK_MAX_OPEN);
-	disk_end();
+	disk_fixture_end();
 }
 
 static void an_error_at_eviction_is_reported_by_the_next_sync(void)
 {
 	struct object *o;
 
-	disk_begin("/dev/shm");
-	o = get_ok(12, 1);
-	CHECK_EQ(put_bytes(o, 0, "a", 1), 0);
+	disk_fixture_start("/dev/shm");
+	o = get_object_ok(12, 1);
+	CHECK_EQ(write_bytes(o, 0, "a", 1), 0);
 	object_put(o);
 	faulty.fail_sync = -EIO;
 	touch_many(100, DISK_MAX_OPEN);
 	faulty.fail_sync = 0;
 	CHECK(disk->n_open <= DISK_MAX_OPEN);
-	CHECK_EQ(get(12, 1, false, &o), 0);
+	CHECK_EQ(get_object(12, 1, false, &o), 0);
 	CHECK_EQ(sync_object(o), -EIO);
 	CHECK_EQ(sync_object(o), 0);
 	object_put(o);
-	disk_end();
+	disk_fixture_end();
 }
 
 static void an_unreported_error_makes_a_stop_unclean(void)
@@ -216,29 +217,29 @@ static void an_unreported_error_makes_a_stop_unclean(void)
 	uint64_t verifier;
 	struct object *o;
 
-	disk_begin("/dev/shm");
+	disk_fixture_start("/dev/shm");
 	verifier = disk_verifier(disk);
-	o = get_ok(12, 1);
-	CHECK_EQ(put_bytes(o, 0, "a", 1), 0);
+	o = get_object_ok(12, 1);
+	CHECK_EQ(write_bytes(o, 0, "a", 1), 0);
 	object_put(o);
 	faulty.fail_sync = -EIO;
 	touch_many(100, DISK_MAX_OPEN);
 	faulty.fail_sync = 0;
 	CHECK_EQ(disk_close(disk, true), -EIO);
-	CHECK_EQ(disk_try(&test_fs, 3), 0);
+	CHECK_EQ(disk_fixture_open(&test_fs, 3), 0);
 	CHECK(disk_verifier(disk) != verifier);
-	disk_end();
+	disk_fixture_end();
 }
 
 /* ---- turns ---- */
 
 static void writers_exclude_in_their_range_in_order_of_asking(void)
 {
-	struct turn_trial r1, r2, w1, w2, r3, far;
+	struct turn_req r1, r2, w1, w2, r3, far;
 	struct object *o;
 
-	disk_begin("/dev/shm");
-	o = get_ok(13, 1);
+	disk_fixture_start("/dev/shm");
+	o = get_object_ok(13, 1);
 	turn_ask(&r1, o, 1, 0, 100, false);
 	turn_ask(&r2, o, 1, 50, 150, false);
 	turn_ask(&w1, o, 1, 90, 200, true);
@@ -246,19 +247,19 @@ static void writers_exclude_in_their_range_in_order_of_asking(void)
 	turn_ask(&w2, o, 1, 0, 10, true);
 	turn_ask(&far, o, 1, 1000, 1001, true);
 	loop_turn(&loop, 0);
-	CHECK(r1.trial.over && r2.trial.over && far.trial.over);
-	CHECK(!w1.trial.over && !w2.trial.over);
-	CHECK(!r3.trial.over); /* w1 asked first */
+	CHECK(r1.req.over && r2.req.over && far.req.over);
+	CHECK(!w1.req.over && !w2.req.over);
+	CHECK(!r3.req.over); /* w1 asked first */
 	turn_end(&r1.turn);
 	loop_turn(&loop, 0);
-	CHECK(w2.trial.over && !w1.trial.over);
+	CHECK(w2.req.over && !w1.req.over);
 	turn_end(&r2.turn);
 	loop_turn(&loop, 0);
-	CHECK(w1.trial.over && !r3.trial.over);
+	CHECK(w1.req.over && !r3.req.over);
 	turn_end(&w1.turn);
 	turn_end(&w1.turn);
 	loop_turn(&loop, 0);
-	CHECK(r3.trial.over);
+	CHECK(r3.req.over);
 	turn_end(&r3.turn);
 	turn_end(&w2.turn);
 	turn_end(&far.turn);
@@ -266,7 +267,7 @@ static void writers_exclude_in_their_range_in_order_of_asking(void)
 	CHECK(list_empty(&o->turns));
 	CHECK_EQ(o->n_waiting, 0);
 	object_put(o);
-	disk_end();
+	disk_fixture_end();
 }
 
 static void a_mapping_stays_while_it_is_used_and_then_grows(void)
@@ -274,13 +275,13 @@ static void a_mapping_stays_while_it_is_used_and_then_grows(void)
 	struct object *o;
 	const char *old, *far;
 
-	disk_begin("/dev/shm");
-	o = get_ok(11, 1);
+	disk_fixture_start("/dev/shm");
+	o = get_object_ok(11, 1);
 	CHECK(!object_map(o, 0, 1)); /* the object is empty */
-	CHECK_EQ(put_bytes(o, 4000, "near", 4), 0);
+	CHECK_EQ(write_bytes(o, 4000, "near", 4), 0);
 	old = object_map(o, 4000, 4);
 	CHECK(old && memcmp(old, "near", 4) == 0);
-	CHECK_EQ(put_bytes(o, OBJECT_MAP + 5, "far", 3), 0);
+	CHECK_EQ(write_bytes(o, OBJECT_MAP + 5, "far", 3), 0);
 	CHECK(!object_map(o, OBJECT_MAP, 8)); /* the old mapping is still in use */
 	CHECK(memcmp(old, "near", 4) == 0);
 	object_unmap(o);
@@ -290,7 +291,7 @@ static void a_mapping_stays_while_it_is_used_and_then_grows(void)
 	object_unmap(o);
 	CHECK_EQ(o->map_users, 0);
 	object_put(o);
-	disk_end();
+	disk_fixture_end();
 }
 
 /* Writes a byte at the largest possible offset of a file. */
@@ -300,10 +301,10 @@ static void a_huge_object_is_mapped_in_part_or_not_at_all(void)
 	struct object *o;
 	const char *near;
 
-	disk_begin("/dev/shm");
-	o = get_ok(12, 1);
-	CHECK_EQ(put_bytes(o, 0, "near", 4), 0);
-	if (put_bytes(o, end - 1, "x", 1) == 0) { /* not every file system supports it */
+	disk_fixture_start("/dev/shm");
+	o = get_object_ok(12, 1);
+	CHECK_EQ(write_bytes(o, 0, "near", 4), 0);
+	if (write_bytes(o, end - 1, "x", 1) == 0) { /* not every file system supports it */
 		CHECK_EQ(object_end(o), end);
 		near = object_map(o, 0, 4);
 		CHECK(!near || memcmp(near, "near", 4) == 0);
@@ -313,7 +314,7 @@ static void a_huge_object_is_mapped_in_part_or_not_at_all(void)
 		CHECK(!object_map(o, end - 4, 4));
 	}
 	object_put(o);
-	disk_end();
+	disk_fixture_end();
 }
 
 TEST_MAIN(TEST(a_mapping_stays_while_it_is_used_and_then_grows),

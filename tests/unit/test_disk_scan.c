@@ -4,11 +4,11 @@
 
 #include "disk/disk_impl.h"
 
-#include "disk_trial.h"
+#include "disk_fixture.h"
 
 #define OBJECTS 300
 
-static void start_scan(struct trial *t, struct req *q)
+static void start_scan(struct test_req *t, struct req *q)
 {
 	disk_scan(disk, t->arg, q);
 }
@@ -22,7 +22,7 @@ static unsigned scan_all(uint32_t max, uint64_t only, bool *seen)
 
 	memset(seen, 0, OBJECTS + 1);
 	while (!s.end) {
-		CHECK_EQ(trial_run(&loop, start_scan, &s), 0);
+		CHECK_EQ(test_req_run(&loop, start_scan, &s), 0);
 		CHECK(s.n <= max && (s.n || s.end));
 		for (uint32_t i = 0; i < s.n; i++, n++) {
 			CHECK(rows[i].id.ino >= 1 && rows[i].id.ino <= OBJECTS &&
@@ -48,15 +48,15 @@ static void every_object_is_seen_once(void)
 	bool seen[OBJECTS + 1];
 	char path[600];
 
-	disk_begin("/dev/shm");
+	disk_fixture_start("/dev/shm");
 	CHECK_EQ(scan_all(10, 0, seen), 0);
 	for (uint64_t i = 1; i <= OBJECTS; i++) {
-		struct object *o = get_ok(i, 1);
+		struct object *o = get_object_ok(i, 1);
 
-		CHECK_EQ(put_bytes(o, i - 1, "x", 1), 0);
+		CHECK_EQ(write_bytes(o, i - 1, "x", 1), 0);
 		object_put(o);
 	}
-	CHECK_EQ(fence(7, 5, UINT64_MAX, NULL), 0);
+	CHECK_EQ(fence_object(7, 5, UINT64_MAX, NULL), 0);
 	snprintf(path, sizeof(path), "%s/objects/%02x/no-object", disk_path, object_dir_index(1));
 	CHECK_EQ(close(open(path, O_CREAT | O_WRONLY, 0600)), 0);
 	snprintf(path, sizeof(path), "%s/objects/%02x/%016x.%08xff", disk_path, object_dir_index(1),
@@ -69,7 +69,7 @@ static void every_object_is_seen_once(void)
 	CHECK_EQ(scan_all(10, OBJECTS + 1, seen), 0);
 	CHECK_EQ(remove_object(7, 6), 0);
 	CHECK_EQ(scan_all(10, 7, seen), 0);
-	disk_end();
+	disk_fixture_end();
 }
 
 TEST_MAIN(TEST(every_object_is_seen_once))

@@ -1,7 +1,7 @@
 /* Views of accesses with patterns on both sides, compared with a model that holds the offset of
  * every byte: plans of requests, and the memory of any part of their streams, in and out of order.
- * A failure prints the seed of its case. */
-#include "type_side.h"
+ * A failure prints the case_seed of its case. */
+#include "type_model.h"
 
 #define CASES 30000
 #define BASE 4096 /* large enough that no offset is negative */
@@ -23,7 +23,7 @@ static void find_own(struct trial *t)
 		uint32_t index;
 		uint64_t obj;
 
-		layout_locate(&t->l, place(&t->file, BASE, i), &index, &obj);
+		layout_locate(&t->l, side_offset(&t->file, BASE, i), &index, &obj);
 		if (index == t->index)
 			t->own[t->n_own++] = i;
 	}
@@ -35,13 +35,13 @@ static void check_iov(struct trial *t, struct view *v, size_t first, uint64_t at
 {
 	struct iovec iov[64];
 	uint64_t got;
-	size_t max = 1 + below(64), n = view_iov(v, at, len, iov, max, &got), k = first + at;
+	size_t max = 1 + random_below(64), n = view_iov(v, at, len, iov, max, &got), k = first + at;
 
 	CHECK(n <= max && got <= len && (got || first + at == t->n_own));
 	for (size_t i = 0; i < n; i++)
 		for (size_t j = 0; j < iov[i].iov_len; j++, k++)
 			CHECK_EQ((uintptr_t)iov[i].iov_base + j,
-				 place(&t->mem, 2 * BASE, t->own[k]));
+				 side_offset(&t->mem, 2 * BASE, t->own[k]));
 	CHECK_EQ(k, first + at + got);
 }
 
@@ -50,10 +50,10 @@ static void check_walks(struct trial *t, struct view *v, size_t first, uint64_t 
 	uint64_t at = 0;
 
 	for (int i = 0; i < 6 && len; i++) {
-		at = below(3) ? v->at : below(len);
+		at = random_below(3) ? v->at : random_below(len);
 		if (at >= len)
 			at = 0;
-		check_iov(t, v, first, at, 1 + below(len - at));
+		check_iov(t, v, first, at, 1 + random_below(len - at));
 	}
 }
 
@@ -66,7 +66,8 @@ static void check_plans(struct trial *t)
 	size_t done = 0, n;
 
 	while (from.pos < t->a.total) {
-		n = view_plan(&v, &t->a, &t->l, t->index, &from, e, 1 + below(32), 1 + below(400));
+		n = view_plan(&v, &t->a, &t->l, t->index, &from, e, 1 + random_below(32),
+			      1 + random_below(400));
 		check_walks(t, &v, done, v.length);
 		for (size_t i = 0; i < n; i++)
 			for (uint64_t j = 0; j < e[i].length; j++, done++) {
@@ -74,8 +75,8 @@ static void check_plans(struct trial *t)
 				uint64_t obj;
 
 				CHECK(done < t->n_own);
-				layout_locate(&t->l, place(&t->file, BASE, t->own[done]), &index,
-					      &obj);
+				layout_locate(&t->l, side_offset(&t->file, BASE, t->own[done]),
+					      &index, &obj);
 				CHECK_EQ(obj, e[i].offset + j);
 			}
 	}
@@ -85,7 +86,8 @@ static void check_plans(struct trial *t)
 /* Checks the whole access, as a pattern on the wire describes it. */
 static void check_whole(struct trial *t)
 {
-	uint64_t begin = below(t->a.total), upto = begin + below(t->a.total - begin + 1);
+	uint64_t begin = random_below(t->a.total),
+		 upto = begin + random_below(t->a.total - begin + 1);
 	size_t first = 0, end;
 	struct pattern_view pattern_view;
 	struct view v = { .pattern_view = &pattern_view };
@@ -100,9 +102,9 @@ static void check_whole(struct trial *t)
 
 static void check_before(struct trial *t)
 {
-	uint64_t size = below(2 * BASE), want = 0;
+	uint64_t size = random_below(2 * BASE), want = 0;
 
-	while (want < t->a.total && place(&t->file, BASE, want) < size)
+	while (want < t->a.total && side_offset(&t->file, BASE, want) < size)
 		want++;
 	CHECK_EQ(access_before(&t->a, size), want);
 }
@@ -112,13 +114,13 @@ static void one_case(void)
 	static struct trial t;
 	uint64_t count;
 
-	t.mem = some_side();
-	t.file = some_side();
-	count = 1 + below(MIN(8192 / t.mem.model.n, 1 + below(20)));
-	t.l = (struct layout){ .unit = 1 + (uint32_t)below(below(2) ? 8 : 200),
-			       .width = 1 + (uint32_t)below(5) };
-	t.l.start = (uint32_t)below(t.l.width);
-	t.index = (uint32_t)below(t.l.width);
+	t.mem = random_side();
+	t.file = random_side();
+	count = 1 + random_below(MIN(8192 / t.mem.model.n, 1 + random_below(20)));
+	t.l = (struct layout){ .unit = 1 + (uint32_t)random_below(random_below(2) ? 8 : 200),
+			       .width = 1 + (uint32_t)random_below(5) };
+	t.l.start = (uint32_t)random_below(t.l.width);
+	t.index = (uint32_t)random_below(t.l.width);
 	if (pattern_init(&t.pm, t.mem.type, 2 * BASE, count) == 0 &&
 	    pattern_tile(&t.pf, t.file.type, BASE, t.pm.total) == 0) {
 		CHECK_EQ(access_typed(&t.a, &t.pm, &t.pf), 0);

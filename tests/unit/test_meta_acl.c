@@ -3,11 +3,11 @@
  * are dropped. */
 #include <regex.h>
 
-#include "acl_text.h"
+#include "acl_list.h"
 #include "meta/meta_state.h"
-#include "meta_fake.h"
+#include "metadb.h"
 
-static struct fake f;
+static struct metadb f;
 static uint64_t seed = 11;
 static const struct cred root = { 0, 0, 0, NULL };
 
@@ -40,7 +40,7 @@ static int set_bytes(const struct cred *c, struct wire_handle h, const char *nam
 
 	r.name = wire_text(name);
 	r.data = (struct wire_bytes){ (uint32_t)len, p };
-	return fake_apply(&f, &r).status;
+	return metadb_apply(&f, &r).status;
 }
 
 static int set(const struct cred *c, struct wire_handle h, const char *name, struct list_acl *a)
@@ -55,7 +55,7 @@ static int drop(const struct cred *c, struct wire_handle h, const char *name)
 	struct wire_record r = as(c, rec_on(&f, REC_REMOVEXATTR, h));
 
 	r.name = wire_text(name);
-	return fake_apply(&f, &r).status;
+	return metadb_apply(&f, &r).status;
 }
 
 static int get(const struct cred *c, struct wire_handle h, const char *name,
@@ -88,7 +88,7 @@ static int change(const struct cred *c, struct wire_handle h, uint32_t which, ui
 	r.mode = mode;
 	r.owner = uid;
 	r.group = gid;
-	return fake_apply(&f, &r).status;
+	return metadb_apply(&f, &r).status;
 }
 
 static struct wire_handle make(const struct cred *c, uint32_t kind, struct wire_handle dir,
@@ -101,14 +101,14 @@ static struct wire_handle make(const struct cred *c, uint32_t kind, struct wire_
 	r.owner = mask;
 	r.new_ino = meta_new_ino(f.m);
 	r.data = kind == REC_SYMLINK ? wire_text("x") : r.data;
-	res = fake_apply(&f, &r);
+	res = metadb_apply(&f, &r);
 	CHECK_EQ(res.status, 0);
 	return attr_handle(&res.at);
 }
 
 static unsigned mode_of(struct wire_handle h)
 {
-	return fake_node(&f, h).attr.mode & 07777;
+	return metadb_node(&f, h).attr.mode & 07777;
 }
 
 /* ---- the model: the steps that acl(5) has under "access check algorithm" ---- */
@@ -159,10 +159,10 @@ static struct cred some_cred(uint32_t gids[3])
 /* Checks permissions on the loop, in a walk, and in a record. */
 static void who_may(struct list_acl *a, struct wire_handle dir, struct wire_handle file)
 {
-	struct meta_node n = fake_node(&f, dir);
+	struct meta_node n = metadb_node(&f, dir);
 	uint32_t gids[3], uid = n.attr.uid, gid = n.attr.gid;
 	struct cred c = some_cred(gids);
-	struct wire_place p = { fake_root, wire_text("dir/none"), false };
+	struct wire_place p = { metadb_root, wire_text("dir/none"), false };
 	struct wire_record r = as(&c, rec_name(&f, REC_CREATE, dir, "new"));
 	struct wire_referral at;
 	unsigned want = 1 + rnd(7);
@@ -171,10 +171,10 @@ static void who_may(struct list_acl *a, struct wire_handle dir, struct wire_hand
 	CHECK_EQ(meta_may(&n, &c, (int)want), model_grants(a, uid, gid, &c, want) ? 0 : -EACCES);
 	CHECK_EQ(meta_walk(f.m, &c, &p, NULL, &at, &f.arena),
 		 model_grants(a, uid, gid, &c, MAY_EXEC) ? -ENOENT : -EACCES);
-	status = fake_apply(&f, &r).status;
+	status = metadb_apply(&f, &r).status;
 	CHECK_EQ(status, model_grants(a, uid, gid, &c, MAY_EXEC | MAY_WRITE) ? 0 : EACCES);
 	if (!status)
-		CHECK_EQ(fake_name(&f, REC_UNLINK, dir, "new").status, 0);
+		CHECK_EQ(metadb_name(&f, REC_UNLINK, dir, "new").status, 0);
 	CHECK_EQ(set_bytes(&c, file, "user.x", "x", 1),
 		 model_grants(a, uid, gid, &c, MAY_WRITE) ? 0 : EACCES);
 }
@@ -184,13 +184,13 @@ static void a_list_grants_what_acl_5_says(void)
 	struct wire_handle dir, file;
 	struct list_acl a;
 
-	fake_start(&f);
-	dir = make(&root, REC_MKDIR, fake_root, "dir", 0755, 0);
-	file = make(&root, REC_CREATE, fake_root, "file", 0644, 0);
+	metadb_start(&f);
+	dir = make(&root, REC_MKDIR, metadb_root, "dir", 0755, 0);
+	file = make(&root, REC_CREATE, metadb_root, "file", 0644, 0);
 	for (int i = 0; i < 3000; i++) {
 		uint32_t uid = someone(rnd(8)), gid = someone(rnd(8));
 
-		acl_some(&a, rnd, someone);
+		acl_random(&a, rnd, someone);
 		CHECK_EQ(change(&root, dir, SET_UID | SET_GID, 0, uid, gid), 0);
 		CHECK_EQ(change(&root, file, SET_UID | SET_GID, 0, uid, gid), 0);
 		CHECK_EQ(set(&root, dir, ACCESS_ACL, &a), 0);
@@ -198,12 +198,12 @@ static void a_list_grants_what_acl_5_says(void)
 		CHECK_EQ(mode_of(dir), acl_shows(&a));
 		CHECK(has(file, ACCESS_ACL, a.n == 3 ? NULL : &a));
 		if (rnd(4) == 0)
-			fake_reset(&f);
+			metadb_reset(&f);
 		for (int k = 0; k < 4; k++)
 			who_may(&a, dir, file);
-		fake_reset(&f);
+		metadb_reset(&f);
 	}
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 /* ---- validity ---- */
@@ -271,27 +271,27 @@ static void what_is_no_list_is_refused(void)
 	struct acl_bytes b;
 	unsigned good = 0;
 
-	fake_start(&f);
-	file = make(&root, REC_CREATE, fake_root, "file", 0644, 0);
+	metadb_start(&f);
+	file = make(&root, REC_CREATE, metadb_root, "file", 0644, 0);
 	for (int i = 0; i < 4000; i++) {
-		acl_some(&a, rnd, someone);
+		acl_random(&a, rnd, someone);
 		for (uint32_t k = rnd(3); k && a.n; k--)
 			spoil(&a);
 		if (!a.n)
 			continue;
 		good += model_valid(&a);
 		CHECK_EQ(set(&root, file, ACCESS_ACL, &a), model_valid(&a) ? 0 : EINVAL);
-		fake_reset(&f);
+		metadb_reset(&f);
 	}
 	CHECK(good > 500 && good < 3500);
-	acl_some(&a, rnd, someone);
+	acl_random(&a, rnd, someone);
 	b = acl_bytes(&a);
 	for (uint32_t len = 1; len < b.len; len++)
 		if (len != 4) /* a head alone is an empty list */
 			CHECK_EQ(set_bytes(&root, file, ACCESS_ACL, b.b, len), EINVAL);
 	b.b[0] = 1;
 	CHECK_EQ(set_bytes(&root, file, ACCESS_ACL, b.b, b.len), EOPNOTSUPP);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void a_list_has_at_most_512_entries(void)
@@ -299,8 +299,8 @@ static void a_list_has_at_most_512_entries(void)
 	struct wire_handle dir, sub;
 	struct list_acl a = { 0 };
 
-	fake_start(&f);
-	dir = make(&root, REC_MKDIR, fake_root, "dir", 0755, 0);
+	metadb_start(&f);
+	dir = make(&root, REC_MKDIR, metadb_root, "dir", 0755, 0);
 	acl_add(&a, A_OWNER, 7, UINT32_MAX);
 	for (uint32_t i = 0; i < 508; i++)
 		acl_add(&a, A_USER, 5, 1000 + i);
@@ -314,7 +314,7 @@ static void a_list_has_at_most_512_entries(void)
 	memmove(&a.e[2], &a.e[1], (a.n - 1) * sizeof(a.e[0]));
 	a.n++;
 	CHECK_EQ(set(&root, dir, DEFAULT_ACL, &a), ENOSPC);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 /* ---- who may set them, and on which files ---- */
@@ -326,11 +326,11 @@ static void owners_set_acls_and_all_users_read_them(void)
 	struct wire_xattr_res res;
 	struct list_acl a = { 0 };
 
-	fake_start(&f);
-	file = make(&user, REC_CREATE, fake_root, "file", 0600, 0);
-	dir = make(&user, REC_MKDIR, fake_root, "dir", 0700, 0);
-	link = make(&user, REC_SYMLINK, fake_root, "link", 0, 0);
-	pipe_ = make(&user, REC_MKNOD, fake_root, "pipe", S_IFIFO | 0600, 0);
+	metadb_start(&f);
+	file = make(&user, REC_CREATE, metadb_root, "file", 0600, 0);
+	dir = make(&user, REC_MKDIR, metadb_root, "dir", 0700, 0);
+	link = make(&user, REC_SYMLINK, metadb_root, "link", 0, 0);
+	pipe_ = make(&user, REC_MKNOD, metadb_root, "pipe", S_IFIFO | 0600, 0);
 	acl_add(&a, A_OWNER, 6, UINT32_MAX);
 	acl_add(&a, A_USER, 4, 103);
 	acl_add(&a, A_GROUP_OBJ, 0, UINT32_MAX);
@@ -366,9 +366,9 @@ static void owners_set_acls_and_all_users_read_them(void)
 	CHECK_EQ(set(&user, dir, DEFAULT_ACL, &a), 0);
 	CHECK_EQ(set_bytes(&user, dir, DEFAULT_ACL, NULL, 0), 0);
 	CHECK(has(dir, DEFAULT_ACL, NULL));
-	fake_reopen(&f);
+	metadb_reopen(&f);
 	CHECK(has(pipe_, ACCESS_ACL, &a));
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void set_gid_is_cleared_outside_the_group(void)
@@ -377,9 +377,9 @@ static void set_gid_is_cleared_outside_the_group(void)
 	struct wire_handle file;
 	struct list_acl a;
 
-	fake_start(&f);
-	acl_some(&a, rnd, someone);
-	file = make(&user, REC_CREATE, fake_root, "file", 02755, 0);
+	metadb_start(&f);
+	acl_random(&a, rnd, someone);
+	file = make(&user, REC_CREATE, metadb_root, "file", 02755, 0);
 	CHECK_EQ(set(&user, file, ACCESS_ACL, &a), 0);
 	CHECK_EQ(mode_of(file), 02000 | acl_shows(&a));
 	CHECK_EQ(change(&root, file, SET_GID, 0, 0, 55), 0);
@@ -388,7 +388,7 @@ static void set_gid_is_cleared_outside_the_group(void)
 	CHECK_EQ(mode_of(file), 02000 | acl_shows(&a));
 	CHECK_EQ(set(&user, file, ACCESS_ACL, &a), 0);
 	CHECK_EQ(mode_of(file), acl_shows(&a));
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 /* ---- chmod, and new files ---- */
@@ -398,13 +398,13 @@ static void chmod_changes_the_mask(void)
 	struct wire_handle file;
 	struct list_acl a;
 
-	fake_start(&f);
-	file = make(&root, REC_CREATE, fake_root, "file", 0644, 0);
+	metadb_start(&f);
+	file = make(&root, REC_CREATE, metadb_root, "file", 0644, 0);
 	for (int i = 0; i < 1000; i++) {
 		unsigned mode = rnd(01000);
 		bool more;
 
-		acl_some(&a, rnd, someone);
+		acl_random(&a, rnd, someone);
 		more = a.n > 3;
 		CHECK_EQ(set(&root, file, ACCESS_ACL, &a), 0);
 		CHECK_EQ(change(&root, file, SET_MODE, mode, 0, 0), 0);
@@ -414,9 +414,9 @@ static void chmod_changes_the_mask(void)
 		if (more)
 			acl_entry(&a, A_MASK)->perm = (uint16_t)(mode >> 3 & 7);
 		CHECK(has(file, ACCESS_ACL, more ? &a : NULL));
-		fake_reset(&f);
+		metadb_reset(&f);
 	}
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 /* The rules of acl(5), "object creation and default ACLs": the permissions of both are
@@ -436,14 +436,14 @@ static void new_inodes_inherit(void)
 	struct wire_handle dir, h;
 	struct list_acl a, b;
 
-	fake_start(&f);
-	dir = make(&root, REC_MKDIR, fake_root, "dir", 0755, 0);
+	metadb_start(&f);
+	dir = make(&root, REC_MKDIR, metadb_root, "dir", 0755, 0);
 	for (int i = 0; i < 1500; i++) {
 		uint32_t kind = kinds[rnd(3)];
 		unsigned mode = rnd(01000), mask = rnd(01000);
 		bool none = rnd(4) == 0;
 
-		acl_some(&a, rnd, someone);
+		acl_random(&a, rnd, someone);
 		CHECK_EQ(none ? drop(&root, dir, DEFAULT_ACL) : set(&root, dir, DEFAULT_ACL, &a),
 			 0);
 		h = make(&root, kind, dir, "new", (kind == REC_MKNOD ? S_IFIFO : 0) | mode, mask);
@@ -452,15 +452,15 @@ static void new_inodes_inherit(void)
 		CHECK_EQ(mode_of(h), none ? mode & ~mask : acl_shows(&b));
 		CHECK(has(h, ACCESS_ACL, none || a.n == 3 ? NULL : &b));
 		CHECK(has(h, DEFAULT_ACL, none || kind != REC_MKDIR ? NULL : &a));
-		CHECK_EQ(
-			fake_name(&f, kind == REC_MKDIR ? REC_RMDIR : REC_UNLINK, dir, "new").status,
-			0);
+		CHECK_EQ(metadb_name(&f, kind == REC_MKDIR ? REC_RMDIR : REC_UNLINK, dir, "new")
+				 .status,
+			 0);
 		h = make(&root, REC_SYMLINK, dir, "link", 0, mask);
 		CHECK_EQ(mode_of(h), 0777);
-		CHECK_EQ(fake_name(&f, REC_UNLINK, dir, "link").status, 0);
-		fake_reset(&f);
+		CHECK_EQ(metadb_name(&f, REC_UNLINK, dir, "link").status, 0);
+		metadb_reset(&f);
 	}
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 /* A new directory whose entry is on another server. */
@@ -473,16 +473,16 @@ static void a_part_of_a_change_inherits_too(void)
 	uint8_t text[PART_MAX];
 	struct xdr x;
 
-	fake_start(&f);
+	metadb_start(&f);
 	for (uint64_t i = 1; i <= 20; i++) {
-		acl_some(&a, rnd, someone);
+		acl_random(&a, rnd, someone);
 		b = a;
 		model_inherit(&b, 0751);
 		bytes = acl_bytes(&a);
 		part = rec_on(&f, PART_NEW, (struct wire_handle){ 0 });
 		part.mode = 0751;
 		part.owner = 027;
-		part.dir = fake_root;
+		part.dir = metadb_root;
 		part.which = S_IFDIR | 0755;
 		if (i % 2)
 			part.data = (struct wire_bytes){ bytes.len, bytes.b };
@@ -493,12 +493,12 @@ static void a_part_of_a_change_inherits_too(void)
 		r.new_ino = meta_new_ino(f.m);
 		r.data = (struct wire_bytes){ (uint32_t)xdr_used(&x), text };
 		made = (struct wire_handle){ r.new_ino, 1 };
-		CHECK_EQ(fake_apply(&f, &r).at.mode & 0777, i % 2 ? acl_shows(&b) : 0750);
-		fake_reopen(&f);
+		CHECK_EQ(metadb_apply(&f, &r).at.mode & 0777, i % 2 ? acl_shows(&b) : 0750);
+		metadb_reopen(&f);
 		r = rec_on(&f, REC_FINISH, (struct wire_handle){ 0 });
 		r.pair = i;
 		r.flags = REC_COMMIT;
-		CHECK_EQ(fake_apply(&f, &r).status, 0);
+		CHECK_EQ(metadb_apply(&f, &r).status, 0);
 		CHECK_EQ(mode_of(made), i % 2 ? acl_shows(&b) : 0750);
 		CHECK(has(made, DEFAULT_ACL, i % 2 ? &a : NULL));
 		CHECK(has(made, ACCESS_ACL, i % 2 && a.n > 3 ? &b : NULL));
@@ -511,8 +511,8 @@ static void a_part_of_a_change_inherits_too(void)
 	r.pair = 77;
 	r.new_ino = meta_new_ino(f.m);
 	r.data = (struct wire_bytes){ (uint32_t)xdr_used(&x), text };
-	CHECK_EQ(fake_apply(&f, &r).status, EINVAL);
-	fake_end(&f);
+	CHECK_EQ(metadb_apply(&f, &r).status, EINVAL);
+	metadb_end(&f);
 }
 
 /* ---- security ---- */
@@ -524,13 +524,13 @@ static void capabilities_go_as_set_id_bits_do(void)
 	struct wire_xattr_res res;
 	struct wire_record r;
 
-	fake_start(&f);
-	file = make(&user, REC_CREATE, fake_root, "file", 0755, 0);
+	metadb_start(&f);
+	file = make(&user, REC_CREATE, metadb_root, "file", 0755, 0);
 	CHECK_EQ(set_bytes(&user, file, "security.capability", "c", 1), EPERM);
 	CHECK_EQ(set_bytes(&root, file, "security.selinux", "s", 1), 0);
 	for (int i = 0; i < 5; i++) {
 		CHECK_EQ(set_bytes(&root, file, "security.capability", "c", 1), 0);
-		CHECK(fake_node(&f, file).privileged);
+		CHECK(metadb_node(&f, file).privileged);
 		CHECK_EQ(get(&user, file, "security.capability", &res), 0);
 		r = as(i == 0 ? &root : &user, rec_on(&f, REC_UNSETTLE, file));
 		if (i == 2)
@@ -546,16 +546,16 @@ static void capabilities_go_as_set_id_bits_do(void)
 			r.which = SET_UID;
 			r.owner = 101;
 		}
-		CHECK_EQ(fake_apply(&f, &r).status, 0);
+		CHECK_EQ(metadb_apply(&f, &r).status, 0);
 		CHECK_EQ(get(&user, file, "security.capability", &res), i ? -ENODATA : 0);
-		CHECK_EQ(fake_node(&f, file).privileged, i == 0);
+		CHECK_EQ(metadb_node(&f, file).privileged, i == 0);
 	}
 	CHECK_EQ(set_bytes(&root, file, "security.capability", "c", 1), 0);
 	CHECK_EQ(drop(&user, file, "security.capability"), EPERM);
 	CHECK_EQ(drop(&root, file, "security.capability"), 0);
-	CHECK(!fake_node(&f, file).privileged);
+	CHECK(!metadb_node(&f, file).privileged);
 	CHECK_EQ(get(&user, file, "security.selinux", &res), 0);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 /* ---- damage ---- */
@@ -589,7 +589,7 @@ static int repair(struct wire_handle h)
 
 	r.which = REPAIR_ACL;
 	r.size = row_of(SCAN_INODE, h.ino).change;
-	return fake_apply(&f, &r).status;
+	return metadb_apply(&f, &r).status;
 }
 
 /* A damaged list must not admit a user whom the original list might have refused. */
@@ -603,8 +603,8 @@ static void a_lost_list_is_seen_and_repaired(void)
 	struct meta_node n;
 	struct key k;
 
-	fake_start(&f);
-	file = make(&root, REC_CREATE, fake_root, "file", 0644, 0);
+	metadb_start(&f);
+	file = make(&root, REC_CREATE, metadb_root, "file", 0644, 0);
 	acl_add(&a, A_OWNER, 6, UINT32_MAX);
 	acl_add(&a, A_USER, 0, 109);
 	acl_add(&a, A_GROUP_OBJ, 4, UINT32_MAX);
@@ -618,7 +618,7 @@ static void a_lost_list_is_seen_and_repaired(void)
 	k = key_entry(file.ino, &name);
 	put_row(T_XATTR, k, "rubbish", 7);
 	CHECK(row_of(SCAN_XATTR, file.ino).bad);
-	n = fake_node(&f, file);
+	n = metadb_node(&f, file);
 	CHECK_EQ(meta_may(&n, &other, MAY_READ), -EIO);
 	CHECK_EQ(repair(file), 0);
 	CHECK_EQ(mode_of(file), 0604);
@@ -627,16 +627,16 @@ static void a_lost_list_is_seen_and_repaired(void)
 	/* a row that is not noted in the inode */
 	b = acl_bytes(&a);
 	put_row(T_XATTR, k, b.b, b.len);
-	n = fake_node(&f, file);
+	n = metadb_node(&f, file);
 	CHECK_EQ(meta_may(&n, &other, MAY_READ), 0);
 	CHECK_EQ(repair(file), 0);
 	CHECK_EQ(mode_of(file), 0664);
-	n = fake_node(&f, file);
+	n = metadb_node(&f, file);
 	CHECK_EQ(meta_may(&n, &other, MAY_READ), -EACCES);
 	put_row(T_XATTR, k, NULL, 0);
 	CHECK_EQ(repair(file), 0);
 	CHECK_EQ(mode_of(file), 0604);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 TEST_MAIN(TEST(a_list_grants_what_acl_5_says), TEST(what_is_no_list_is_refused),

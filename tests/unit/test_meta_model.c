@@ -1,6 +1,6 @@
 /* 20,000 seeded operations on a small tree and on a model in memory: status, attributes and
  * contents must agree throughout and across reopens, and every counter must match at the end. */
-#include "meta_fake.h"
+#include "metadb.h"
 
 #define OPS 20000
 #define NODES 400 /* most nodes at one time */
@@ -17,7 +17,7 @@ struct mnode {
 	uint32_t mode;
 };
 
-static struct fake f;
+static struct metadb f;
 static struct mnode nodes[NODES];
 static uint64_t seed;
 
@@ -90,7 +90,7 @@ static void try_make(bool dir)
 	r = rec_name(&f, dir ? REC_MKDIR : REC_CREATE, nodes[at].h, name);
 	r.mode = pick(01000);
 	r.flags = !dir && pick(2) ? REC_EXCL : 0;
-	res = fake_apply(&f, &r);
+	res = metadb_apply(&f, &r);
 	if (there >= 0) {
 		int expect = dir || (r.flags & REC_EXCL) ? EEXIST : nodes[there].dir ? EISDIR : 0;
 
@@ -114,7 +114,7 @@ static void removed(struct wire_handle h)
 	struct wire_record r = rec_on(&f, REC_REMOVED, h);
 
 	r.obj_gen = 1;
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
 }
 
 static void try_drop(bool rmdir)
@@ -131,7 +131,7 @@ static void try_drop(bool rmdir)
 		expect = !nodes[there].dir ? ENOTDIR : n_children(there) ? ENOTEMPTY : 0;
 	else
 		expect = nodes[there].dir ? EISDIR : 0;
-	res = fake_name(&f, rmdir ? REC_RMDIR : REC_UNLINK, nodes[at].h, name);
+	res = metadb_name(&f, rmdir ? REC_RMDIR : REC_UNLINK, nodes[at].h, name);
 	CHECK_EQ(res.status, expect);
 	if (expect)
 		return;
@@ -166,7 +166,7 @@ static void try_rename(void)
 	moved = find(from, a);
 	there = find(to, b);
 	expect = rename_expects(moved, to, there, flags);
-	CHECK_EQ(fake_rename(&f, nodes[from].h, a, nodes[to].h, b, flags), expect);
+	CHECK_EQ(metadb_rename(&f, nodes[from].h, a, nodes[to].h, b, flags), expect);
 	if (expect || moved == there)
 		return;
 	if (there >= 0) {
@@ -192,16 +192,16 @@ static void try_size(void)
 		r.size = size;
 		if (epoch == n->epoch)
 			n->size = MAX(n->size, size);
-		CHECK_EQ(fake_apply(&f, &r).at.size, n->size);
+		CHECK_EQ(metadb_apply(&f, &r).at.size, n->size);
 		return;
 	}
 	r.kind = REC_TRUNC_BEGIN;
 	r.size = size;
-	CHECK_EQ(fake_apply(&f, &r).epoch, ++n->epoch);
+	CHECK_EQ(metadb_apply(&f, &r).epoch, ++n->epoch);
 	r.kind = REC_TRUNC_END;
 	r.epoch = n->epoch;
 	n->size = size;
-	CHECK_EQ(fake_apply(&f, &r).at.size, size);
+	CHECK_EQ(metadb_apply(&f, &r).at.size, size);
 }
 
 static void try_chmod(void)
@@ -213,7 +213,7 @@ static void try_chmod(void)
 		return;
 	r.which = SET_MODE;
 	r.mode = nodes[at].mode = pick(01000);
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
 }
 
 /* ---- comparing ---- */
@@ -222,9 +222,9 @@ static void compare_dir(int d)
 {
 	struct wire_readdir_res res;
 	unsigned subdirs = 0;
-	struct meta_node n = fake_node(&f, nodes[d].h);
+	struct meta_node n = metadb_node(&f, nodes[d].h);
 
-	CHECK_EQ(fake_readdir(&f, nodes[d].h, 0, 1000, 1 << 20, &res), 0);
+	CHECK_EQ(metadb_readdir(&f, nodes[d].h, 0, 1000, 1 << 20, &res), 0);
 	CHECK(res.end);
 	CHECK_EQ(res.n_entries, n_children(d));
 	CHECK_EQ(n.attr.size, n_children(d));
@@ -253,10 +253,11 @@ static void compare_all(void)
 
 		if (!nodes[i].used)
 			continue;
-		n = fake_node(&f, nodes[i].h);
+		n = metadb_node(&f, nodes[i].h);
 		CHECK_EQ(n.attr.mode, nodes[i].mode | (nodes[i].dir ? S_IFDIR : S_IFREG));
 		if (i) {
-			CHECK_EQ(fake_lookup(&f, nodes[nodes[i].parent].h, nodes[i].name, &at), 0);
+			CHECK_EQ(metadb_lookup(&f, nodes[nodes[i].parent].h, nodes[i].name, &at),
+				 0);
 			CHECK_EQ(at.ino, nodes[i].h.ino);
 		}
 		if (nodes[i].dir) {
@@ -267,9 +268,9 @@ static void compare_all(void)
 		CHECK_EQ(n.attr.nlink, 1);
 		CHECK_EQ(n.epoch, nodes[i].epoch);
 	}
-	CHECK_EQ(fake_rows(&f, ROWS_REMOVE), 0);
-	CHECK_EQ(fake_rows(&f, ROWS_TRUNCATE), 0);
-	fake_reset(&f);
+	CHECK_EQ(metadb_rows(&f, ROWS_REMOVE), 0);
+	CHECK_EQ(metadb_rows(&f, ROWS_TRUNCATE), 0);
+	metadb_reset(&f);
 }
 
 static void random_operations_agree_with_a_model(void)
@@ -278,8 +279,8 @@ static void random_operations_agree_with_a_model(void)
 
 	seed = given ? strtoull(given, NULL, 0) : 20240601;
 	memset(nodes, 0, sizeof(nodes));
-	fake_start(&f);
-	nodes[0] = (struct mnode){ .used = true, .dir = true, .h = fake_root, .mode = 01777 };
+	metadb_start(&f);
+	nodes[0] = (struct mnode){ .used = true, .dir = true, .h = metadb_root, .mode = 01777 };
 	for (int i = 0; i < OPS; i++) {
 		unsigned what = pick(100);
 
@@ -295,14 +296,14 @@ static void random_operations_agree_with_a_model(void)
 			try_size();
 		else
 			try_chmod();
-		fake_reset(&f);
+		metadb_reset(&f);
 		if (i % 1000 == 999)
 			compare_all();
 		if (i % 5000 == 4999)
-			fake_reopen(&f);
+			metadb_reopen(&f);
 	}
 	compare_all();
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 TEST_MAIN(TEST(random_operations_agree_with_a_model))

@@ -1,7 +1,7 @@
 /* Walks, permissions, and readdir with stable cookies. */
-#include "meta_fake.h"
+#include "metadb.h"
 
-static struct fake f;
+static struct metadb f;
 static const struct cred root = { 0, 0, 0, NULL };
 
 struct walked {
@@ -43,26 +43,26 @@ static void walks_follow_paths(void)
 {
 	struct wire_handle a, b, file;
 
-	fake_start(&f);
-	a = fake_make(&f, REC_MKDIR, fake_root, "a");
-	b = fake_make(&f, REC_MKDIR, a, "b");
-	file = fake_make(&f, REC_CREATE, b, "file");
-	CHECK_EQ(walk(fake_root, "a/b/file").at.ino, file.ino);
-	CHECK_EQ(walk(fake_root, "/a//b///file").at.ino, file.ino);
-	CHECK_EQ(walk(fake_root, "a/./b/../b/file").at.ino, file.ino);
-	CHECK_EQ(walk(fake_root, "").at.ino, META_ROOT_INO);
-	CHECK_EQ(walk(fake_root, "/").at.ino, META_ROOT_INO);
-	CHECK_EQ(walk(fake_root, "../..").at.ino, META_ROOT_INO);
+	metadb_start(&f);
+	a = metadb_make(&f, REC_MKDIR, metadb_root, "a");
+	b = metadb_make(&f, REC_MKDIR, a, "b");
+	file = metadb_make(&f, REC_CREATE, b, "file");
+	CHECK_EQ(walk(metadb_root, "a/b/file").at.ino, file.ino);
+	CHECK_EQ(walk(metadb_root, "/a//b///file").at.ino, file.ino);
+	CHECK_EQ(walk(metadb_root, "a/./b/../b/file").at.ino, file.ino);
+	CHECK_EQ(walk(metadb_root, "").at.ino, META_ROOT_INO);
+	CHECK_EQ(walk(metadb_root, "/").at.ino, META_ROOT_INO);
+	CHECK_EQ(walk(metadb_root, "../..").at.ino, META_ROOT_INO);
 	CHECK_EQ(walk(b, "..").at.ino, a.ino);
 	CHECK_EQ(walk(file, "").at.ino, file.ino);
-	CHECK_EQ(walk(fake_root, "a/b/").rc, 0);
-	CHECK_EQ(walk(fake_root, "a/b/file/").rc, -ENOTDIR);
-	CHECK_EQ(walk(fake_root, "a/b/file/x").rc, -ENOTDIR);
+	CHECK_EQ(walk(metadb_root, "a/b/").rc, 0);
+	CHECK_EQ(walk(metadb_root, "a/b/file/").rc, -ENOTDIR);
+	CHECK_EQ(walk(metadb_root, "a/b/file/x").rc, -ENOTDIR);
 	CHECK_EQ(walk(file, "x").rc, -ENOTDIR);
-	CHECK_EQ(walk(fake_root, "a/none/x").rc, -ENOENT);
+	CHECK_EQ(walk(metadb_root, "a/none/x").rc, -ENOENT);
 	CHECK_EQ(walk((struct wire_handle){ 4711, 1 }, "").rc, -ESTALE);
 	CHECK_EQ(walk((struct wire_handle){ a.ino, 9 }, "b").rc, -ESTALE);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void walks_stop_before_the_leaf(void)
@@ -71,32 +71,32 @@ static void walks_stop_before_the_leaf(void)
 	struct walked w;
 	char longer[300];
 
-	fake_start(&f);
-	a = fake_make(&f, REC_MKDIR, fake_root, "a");
-	w = walk_leaf(fake_root, "a/new");
+	metadb_start(&f);
+	a = metadb_make(&f, REC_MKDIR, metadb_root, "a");
+	w = walk_leaf(metadb_root, "a/new");
 	CHECK_EQ(w.rc, 0);
 	CHECK_EQ(w.at.ino, a.ino);
 	CHECK_STR(w.leaf, "new");
 	CHECK(!w.slash);
-	w = walk_leaf(fake_root, "a/new//");
+	w = walk_leaf(metadb_root, "a/new//");
 	CHECK_EQ(w.rc, 0);
 	CHECK_STR(w.leaf, "new");
 	CHECK(w.slash);
-	w = walk_leaf(fake_root, "x");
+	w = walk_leaf(metadb_root, "x");
 	CHECK_EQ(w.at.ino, META_ROOT_INO);
-	CHECK_EQ(walk_leaf(fake_root, "").rc, -EINVAL);
-	CHECK_EQ(walk_leaf(fake_root, "/").rc, -EINVAL);
-	CHECK_EQ(walk_leaf(fake_root, "a/.").rc, -EINVAL);
-	CHECK_EQ(walk_leaf(fake_root, "a/..").rc, -EINVAL);
-	CHECK_EQ(walk_leaf(fake_root, "a/.../x").rc, -ENOENT);
-	CHECK_EQ(walk_leaf(fake_root, "none/x").rc, -ENOENT);
+	CHECK_EQ(walk_leaf(metadb_root, "").rc, -EINVAL);
+	CHECK_EQ(walk_leaf(metadb_root, "/").rc, -EINVAL);
+	CHECK_EQ(walk_leaf(metadb_root, "a/.").rc, -EINVAL);
+	CHECK_EQ(walk_leaf(metadb_root, "a/..").rc, -EINVAL);
+	CHECK_EQ(walk_leaf(metadb_root, "a/.../x").rc, -ENOENT);
+	CHECK_EQ(walk_leaf(metadb_root, "none/x").rc, -ENOENT);
 	memset(longer, 'y', sizeof(longer));
 	longer[256] = 0;
-	CHECK_EQ(walk_leaf(fake_root, longer).rc, -ENAMETOOLONG);
-	CHECK_EQ(walk(fake_root, longer).rc, -ENAMETOOLONG);
+	CHECK_EQ(walk_leaf(metadb_root, longer).rc, -ENAMETOOLONG);
+	CHECK_EQ(walk(metadb_root, longer).rc, -ENAMETOOLONG);
 	longer[255] = 0;
-	CHECK_EQ(walk(fake_root, longer).rc, -ENOENT);
-	fake_end(&f);
+	CHECK_EQ(walk(metadb_root, longer).rc, -ENOENT);
+	metadb_end(&f);
 }
 
 static void walks_need_x_on_the_way(void)
@@ -107,20 +107,20 @@ static void walks_need_x_on_the_way(void)
 	struct wire_record r;
 	struct wire_handle dir;
 
-	fake_start(&f);
-	r = rec_name(&f, REC_MKDIR, fake_root, "dir");
+	metadb_start(&f);
+	r = rec_name(&f, REC_MKDIR, metadb_root, "dir");
 	r.mode = 0710;
 	r.uid = 5;
 	r.gid = 70;
-	dir = (struct wire_handle){ fake_apply(&f, &r).at.ino, 1 };
-	fake_make(&f, REC_CREATE, dir, "file");
-	CHECK_EQ(walk_as(&other, fake_root, "dir/file", false).rc, -EACCES);
-	CHECK_EQ(walk_as(&other, fake_root, "dir/new", true).rc, -EACCES);
-	CHECK_EQ(walk_as(&other, fake_root, "dir", false).rc, 0);
-	CHECK_EQ(walk_as(&member, fake_root, "dir/file", false).rc, 0);
-	CHECK_EQ(walk_as(&owner, fake_root, "dir/file", false).rc, 0);
-	CHECK_EQ(walk_as(&root, fake_root, "dir/file", false).rc, 0);
-	fake_end(&f);
+	dir = (struct wire_handle){ metadb_apply(&f, &r).at.ino, 1 };
+	metadb_make(&f, REC_CREATE, dir, "file");
+	CHECK_EQ(walk_as(&other, metadb_root, "dir/file", false).rc, -EACCES);
+	CHECK_EQ(walk_as(&other, metadb_root, "dir/new", true).rc, -EACCES);
+	CHECK_EQ(walk_as(&other, metadb_root, "dir", false).rc, 0);
+	CHECK_EQ(walk_as(&member, metadb_root, "dir/file", false).rc, 0);
+	CHECK_EQ(walk_as(&owner, metadb_root, "dir/file", false).rc, 0);
+	CHECK_EQ(walk_as(&root, metadb_root, "dir/file", false).rc, 0);
+	metadb_end(&f);
 }
 
 static void walks_refer_to_other_partitions(void)
@@ -128,7 +128,7 @@ static void walks_refer_to_other_partitions(void)
 	struct wire_handle far = { UINT64_C(4) << 48 | 8, 3 };
 	struct walked w;
 
-	fake_start(&f);
+	metadb_start(&f);
 	w = walk(far, "a/b");
 	CHECK_EQ(w.rc, -EREMOTE);
 	CHECK_EQ(w.at.ino, far.ino);
@@ -136,7 +136,7 @@ static void walks_refer_to_other_partitions(void)
 	CHECK_EQ(w.consumed, 0);
 	CHECK(!meta_owns(f.m, far.ino));
 	CHECK(meta_owns(f.m, META_ROOT_INO));
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void permission_classes_do_not_add_up(void)
@@ -165,32 +165,32 @@ static void readdir_bounds_its_answer(void)
 	struct wire_readdir_res res;
 	struct wire_handle file;
 
-	fake_start(&f);
-	CHECK_EQ(fake_readdir(&f, fake_root, 0, 10, 4096, &res), 0);
+	metadb_start(&f);
+	CHECK_EQ(metadb_readdir(&f, metadb_root, 0, 10, 4096, &res), 0);
 	CHECK_EQ(res.n_entries, 0);
 	CHECK(res.end);
-	fake_make(&f, REC_MKDIR, fake_root, "dir");
-	file = fake_make(&f, REC_CREATE, fake_root, "abcde");
-	CHECK_EQ(fake_readdir(&f, file, 0, 10, 4096, &res), -ENOTDIR);
-	CHECK_EQ(fake_readdir(&f, fake_root, 0, 10, 44, &res), -EINVAL);
-	CHECK_EQ(fake_readdir(&f, fake_root, 0, 10, 48, &res), 0);
+	metadb_make(&f, REC_MKDIR, metadb_root, "dir");
+	file = metadb_make(&f, REC_CREATE, metadb_root, "abcde");
+	CHECK_EQ(metadb_readdir(&f, file, 0, 10, 4096, &res), -ENOTDIR);
+	CHECK_EQ(metadb_readdir(&f, metadb_root, 0, 10, 44, &res), -EINVAL);
+	CHECK_EQ(metadb_readdir(&f, metadb_root, 0, 10, 48, &res), 0);
 	CHECK_EQ(res.n_entries, 1);
 	CHECK(!res.end);
 	CHECK_EQ(res.entries[0].name.len, 5);
 	CHECK(!memcmp(res.entries[0].name.p, "abcde", 5));
 	CHECK_EQ(res.entries[0].h.ino, file.ino);
 	CHECK_EQ(res.entries[0].type, S_IFREG);
-	CHECK_EQ(fake_readdir(&f, fake_root, res.entries[0].cookie, 1, 4096, &res), 0);
+	CHECK_EQ(metadb_readdir(&f, metadb_root, res.entries[0].cookie, 1, 4096, &res), 0);
 	CHECK_EQ(res.n_entries, 1);
 	CHECK(res.end);
 	CHECK_EQ(res.entries[0].type, S_IFDIR);
-	CHECK_EQ(fake_readdir(&f, fake_root, res.entries[0].cookie, 10, 4096, &res), 0);
+	CHECK_EQ(metadb_readdir(&f, metadb_root, res.entries[0].cookie, 10, 4096, &res), 0);
 	CHECK(res.end && res.n_entries == 0);
-	CHECK_EQ(fake_readdir(&f, fake_root, 1, 10, 4096, &res), 0);
+	CHECK_EQ(metadb_readdir(&f, metadb_root, 1, 10, 4096, &res), 0);
 	CHECK(res.end && res.n_entries == 0);
-	CHECK_EQ(fake_readdir(&f, fake_root, UINT64_MAX, 10, 4096, &res), 0);
+	CHECK_EQ(metadb_readdir(&f, metadb_root, UINT64_MAX, 10, 4096, &res), 0);
 	CHECK(res.end && res.n_entries == 2);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 #define ENTRIES 100000
@@ -209,8 +209,8 @@ static void make_entries(struct wire_handle dir)
 			r = rec_name(&f, REC_CREATE, dir, names[j]);
 			call_submit(&f, &calls[j], &r);
 		}
-		fake_pump(&f);
-		fake_reset(&f);
+		metadb_pump(&f);
+		metadb_reset(&f);
 	}
 }
 
@@ -222,12 +222,12 @@ static void disturb(struct wire_handle dir, int page, uint8_t *gone)
 	int victim = (page * 7919) % ENTRIES;
 
 	snprintf(name, sizeof(name), "new%d", page);
-	fake_make(&f, REC_CREATE, dir, name);
+	metadb_make(&f, REC_CREATE, dir, name);
 	snprintf(to, sizeof(to), "renamed%d", page);
-	CHECK_EQ(fake_rename(&f, dir, name, dir, to, 0), 0);
+	CHECK_EQ(metadb_rename(&f, dir, name, dir, to, 0), 0);
 	snprintf(name, sizeof(name), "e%d", victim);
 	if (!gone[victim])
-		CHECK_EQ(fake_name(&f, REC_UNLINK, dir, name).status, 0);
+		CHECK_EQ(metadb_name(&f, REC_UNLINK, dir, name).status, 0);
 	gone[victim] = 1;
 }
 
@@ -239,13 +239,13 @@ static void readdir_pages_are_stable_while_entries_come_and_go(void)
 	struct wire_handle dir;
 	int page = 0, once = 0;
 
-	fake_start(&f);
-	dir = fake_make(&f, REC_MKDIR, fake_root, "dir");
-	fake_make(&f, REC_CREATE, fake_root, "neighbour");
+	metadb_start(&f);
+	dir = metadb_make(&f, REC_MKDIR, metadb_root, "dir");
+	metadb_make(&f, REC_CREATE, metadb_root, "neighbour");
 	make_entries(dir);
-	CHECK_EQ(fake_node(&f, dir).attr.size, ENTRIES);
+	CHECK_EQ(metadb_node(&f, dir).attr.size, ENTRIES);
 	while (!res.end) {
-		CHECK_EQ(fake_readdir(&f, dir, cookie, 1000, 65536, &res), 0);
+		CHECK_EQ(metadb_readdir(&f, dir, cookie, 1000, 65536, &res), 0);
 		for (uint32_t i = 0; i < res.n_entries; i++) {
 			struct wire_bytes n = res.entries[i].name;
 			char name[16] = { 0 };
@@ -258,7 +258,7 @@ static void readdir_pages_are_stable_while_entries_come_and_go(void)
 				seen[at]++;
 		}
 		disturb(dir, page++, gone);
-		fake_reset(&f);
+		metadb_reset(&f);
 		CHECK(page < 1000);
 	}
 	for (int i = 0; i < ENTRIES; i++) {
@@ -267,7 +267,7 @@ static void readdir_pages_are_stable_while_entries_come_and_go(void)
 		once += seen[i];
 	}
 	CHECK(page >= 100 && once > ENTRIES - page);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 /* One change that a reader makes after each listed entry. */
@@ -276,7 +276,7 @@ static void rename_entry(struct wire_handle dir, const char *name, int n)
 	char to[32];
 
 	snprintf(to, sizeof(to), "renamed%d", n);
-	CHECK_EQ(fake_rename(&f, dir, name, dir, to, 0), 0);
+	CHECK_EQ(metadb_rename(&f, dir, name, dir, to, 0), 0);
 }
 
 static void move_out_and_back(struct wire_handle dir, const char *name, int n)
@@ -284,8 +284,8 @@ static void move_out_and_back(struct wire_handle dir, const char *name, int n)
 	char to[32];
 
 	snprintf(to, sizeof(to), "back%d", n);
-	CHECK_EQ(fake_rename(&f, dir, name, fake_root, to, 0), 0);
-	CHECK_EQ(fake_rename(&f, fake_root, to, dir, to, 0), 0);
+	CHECK_EQ(metadb_rename(&f, dir, name, metadb_root, to, 0), 0);
+	CHECK_EQ(metadb_rename(&f, metadb_root, to, dir, to, 0), 0);
 }
 
 static void create_entry(struct wire_handle dir, const char *name, int n)
@@ -294,7 +294,7 @@ static void create_entry(struct wire_handle dir, const char *name, int n)
 
 	(void)name;
 	snprintf(to, sizeof(to), "created%d", n);
-	fake_make(&f, REC_CREATE, dir, to);
+	metadb_make(&f, REC_CREATE, dir, to);
 }
 
 /* Counts the entries of a listing that continues by cookie only, with `act` called after each
@@ -309,7 +309,7 @@ static int scan(struct wire_handle dir, int most,
 	while (!res.end && n <= most) {
 		struct wire_dir_entry *e;
 
-		CHECK_EQ(fake_readdir(&f, dir, n ? res.entries[0].cookie : 0, 1, 4096, &res), 0);
+		CHECK_EQ(metadb_readdir(&f, dir, n ? res.entries[0].cookie : 0, 1, 4096, &res), 0);
 		if (!res.n_entries)
 			break;
 		e = &res.entries[0];
@@ -324,17 +324,17 @@ static void readdir_ends_while_the_reader_changes_the_directory(void)
 	struct wire_handle dir;
 	char name[32];
 
-	fake_start(&f);
-	dir = fake_make(&f, REC_MKDIR, fake_root, "dir");
+	metadb_start(&f);
+	dir = metadb_make(&f, REC_MKDIR, metadb_root, "dir");
 	for (int i = 0; i < 200; i++) {
 		snprintf(name, sizeof(name), "e%d", i);
-		fake_make(&f, REC_CREATE, dir, name);
+		metadb_make(&f, REC_CREATE, dir, name);
 	}
 	CHECK_EQ(scan(dir, 400, rename_entry), 200);
 	CHECK_EQ(scan(dir, 400, move_out_and_back), 200);
 	CHECK_EQ(scan(dir, 400, create_entry), 200);
-	CHECK_EQ(fake_node(&f, dir).attr.size, 400);
-	fake_end(&f);
+	CHECK_EQ(metadb_node(&f, dir).attr.size, 400);
+	metadb_end(&f);
 }
 
 /* An entry that is renamed within its directory before it was listed is listed under its new
@@ -345,18 +345,18 @@ static void a_rename_keeps_the_place_in_listings(void)
 	struct wire_readdir_res res;
 	uint64_t cookie = 0;
 
-	fake_start(&f);
+	metadb_start(&f);
 	for (const char *n = "a\0b\0c\0"; *n; n += 2)
-		fake_make(&f, REC_CREATE, fake_root, n);
+		metadb_make(&f, REC_CREATE, metadb_root, n);
 	for (int i = 0; i < 3; i++) {
-		CHECK_EQ(fake_readdir(&f, fake_root, cookie, 1, 4096, &res), 0);
+		CHECK_EQ(metadb_readdir(&f, metadb_root, cookie, 1, 4096, &res), 0);
 		CHECK(res.n_entries == 1 && *res.entries[0].name.p == *want[i]);
 		cookie = res.entries[0].cookie;
 		if (i == 0)
-			CHECK_EQ(fake_rename(&f, fake_root, "b", fake_root, "z", 0), 0);
+			CHECK_EQ(metadb_rename(&f, metadb_root, "b", metadb_root, "z", 0), 0);
 	}
 	CHECK(res.end);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void lookup_says_what_it_found(void)
@@ -365,18 +365,18 @@ static void lookup_says_what_it_found(void)
 	struct wire_bytes n = wire_text("file");
 	uint32_t type;
 
-	fake_start(&f);
-	dir = fake_make(&f, REC_MKDIR, fake_root, "dir");
-	file = fake_make(&f, REC_CREATE, dir, "file");
+	metadb_start(&f);
+	dir = metadb_make(&f, REC_MKDIR, metadb_root, "dir");
+	file = metadb_make(&f, REC_CREATE, dir, "file");
 	CHECK_EQ(meta_lookup(f.m, &dir, &n, &at, &type), 0);
 	CHECK_EQ(at.ino, file.ino);
 	CHECK_EQ(type, S_IFREG);
 	CHECK_EQ(meta_lookup(f.m, &file, &n, &at, &type), -ENOTDIR);
-	CHECK_EQ(fake_lookup(&f, dir, "..", &at), 0);
+	CHECK_EQ(metadb_lookup(&f, dir, "..", &at), 0);
 	CHECK_EQ(at.ino, META_ROOT_INO);
-	CHECK_EQ(fake_lookup(&f, dir, "", &at), -ENOENT);
+	CHECK_EQ(metadb_lookup(&f, dir, "", &at), -ENOENT);
 	CHECK_EQ(meta_slow_reads(f.m), 0);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 TEST_MAIN(TEST(walks_follow_paths), TEST(walks_stop_before_the_leaf), TEST(walks_need_x_on_the_way),

@@ -1,27 +1,27 @@
 /* The effect of each kind of record, and the errors it returns. */
-#include "meta_fake.h"
+#include "metadb.h"
 
-static struct fake f;
+static struct metadb f;
 
 static struct wire_record_res as(uint32_t uid, uint32_t gid, struct wire_record r)
 {
 	r.uid = uid;
 	r.gid = gid;
-	return fake_apply(&f, &r);
+	return metadb_apply(&f, &r);
 }
 
 static void a_new_database_has_a_root(void)
 {
 	struct meta_node n;
 
-	fake_start(&f);
-	n = fake_node(&f, fake_root);
+	metadb_start(&f);
+	n = metadb_node(&f, metadb_root);
 	CHECK_EQ(n.attr.mode, S_IFDIR | 01777);
 	CHECK_EQ(n.attr.nlink, 2);
 	CHECK_EQ(n.attr.uid, 0);
 	CHECK_EQ(n.parent.ino, META_ROOT_INO);
 	CHECK_EQ(n.layout.n_targets, 0);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void create_makes_a_file_and_touches_its_directory(void)
@@ -29,9 +29,9 @@ static void create_makes_a_file_and_touches_its_directory(void)
 	struct wire_record_res res;
 	struct meta_node before, after, n;
 
-	fake_start(&f);
-	before = fake_node(&f, fake_root);
-	res = fake_name(&f, REC_CREATE, fake_root, "file");
+	metadb_start(&f);
+	before = metadb_node(&f, metadb_root);
+	res = metadb_name(&f, REC_CREATE, metadb_root, "file");
 	CHECK_EQ(res.status, 0);
 	CHECK(res.created);
 	CHECK_EQ(res.at.mode, S_IFREG | 0755);
@@ -40,15 +40,15 @@ static void create_makes_a_file_and_touches_its_directory(void)
 	CHECK_EQ(res.layout.targets[0], 3);
 	CHECK_EQ(res.epoch, 1);
 	CHECK(!res.at.unsettled);
-	after = fake_node(&f, fake_root);
+	after = metadb_node(&f, metadb_root);
 	CHECK_EQ(after.attr.nlink, 2);
 	CHECK_EQ(after.attr.size, before.attr.size + 1);
 	CHECK_EQ(after.attr.change, before.attr.change + 1);
 	CHECK_EQ(after.attr.mtime, res.at.btime);
-	n = fake_node(&f, attr_handle(&res.at));
+	n = metadb_node(&f, attr_handle(&res.at));
 	CHECK_EQ(n.layout.unit, 65536);
 	CHECK_EQ(n.layout.targets[2], 2);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void create_of_an_existing_name(void)
@@ -56,29 +56,29 @@ static void create_of_an_existing_name(void)
 	struct wire_record r;
 	struct wire_record_res first, res;
 
-	fake_start(&f);
-	first = fake_name(&f, REC_CREATE, fake_root, "file");
-	r = rec_name(&f, REC_CREATE, fake_root, "file");
-	res = fake_apply(&f, &r);
+	metadb_start(&f);
+	first = metadb_name(&f, REC_CREATE, metadb_root, "file");
+	r = rec_name(&f, REC_CREATE, metadb_root, "file");
+	res = metadb_apply(&f, &r);
 	CHECK_EQ(res.status, 0);
 	CHECK(!res.created);
 	CHECK_EQ(res.at.ino, first.at.ino);
 	CHECK_EQ(res.layout.n_targets, 3);
 	CHECK(!meta_unsettled(f.m, first.at.ino));
 	r.flags = REC_WRITER;
-	res = fake_apply(&f, &r);
+	res = metadb_apply(&f, &r);
 	CHECK(res.at.unsettled);
 	CHECK(meta_unsettled(f.m, first.at.ino));
 	r.flags = REC_EXCL;
-	CHECK_EQ(fake_apply(&f, &r).status, EEXIST);
-	fake_make(&f, REC_MKDIR, fake_root, "dir");
-	CHECK_EQ(fake_name(&f, REC_CREATE, fake_root, "dir").status, EISDIR);
+	CHECK_EQ(metadb_apply(&f, &r).status, EEXIST);
+	metadb_make(&f, REC_MKDIR, metadb_root, "dir");
+	CHECK_EQ(metadb_name(&f, REC_CREATE, metadb_root, "dir").status, EISDIR);
 	/* The caller has no write permission on the file. */
 	r.flags = REC_WRITER;
 	CHECK_EQ(as(5, 5, r).status, EACCES);
 	r.flags = 0;
 	CHECK_EQ(as(5, 5, r).status, 0);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void create_for_a_writer_is_unsettled_at_once(void)
@@ -86,22 +86,22 @@ static void create_for_a_writer_is_unsettled_at_once(void)
 	struct wire_record r;
 	struct wire_record_res res;
 
-	fake_start(&f);
-	r = rec_name(&f, REC_CREATE, fake_root, "file");
+	metadb_start(&f);
+	r = rec_name(&f, REC_CREATE, metadb_root, "file");
 	r.flags = REC_WRITER;
-	res = fake_apply(&f, &r);
+	res = metadb_apply(&f, &r);
 	CHECK(res.created && res.at.unsettled);
-	CHECK_EQ(fake_rows(&f, ROWS_UNSETTLED), 1);
+	CHECK_EQ(metadb_rows(&f, ROWS_UNSETTLED), 1);
 	/* only files with objects are ever settled */
-	r = rec_name(&f, REC_MKNOD, fake_root, "pipe");
+	r = rec_name(&f, REC_MKNOD, metadb_root, "pipe");
 	r.mode = S_IFIFO | 0644;
 	r.new_ino = meta_new_ino(f.m);
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
-	r = rec_name(&f, REC_CREATE, fake_root, "pipe");
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
+	r = rec_name(&f, REC_CREATE, metadb_root, "pipe");
 	r.flags = REC_WRITER;
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
-	CHECK_EQ(fake_rows(&f, ROWS_UNSETTLED), 1);
-	fake_end(&f);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
+	CHECK_EQ(metadb_rows(&f, ROWS_UNSETTLED), 1);
+	metadb_end(&f);
 }
 
 /* A name with a trailing '/' must be, or become, a directory. */
@@ -110,35 +110,39 @@ static void slashes_are_for_directories(void)
 	static const uint32_t makers[] = { REC_SYMLINK, REC_LINK, REC_MKNOD };
 	struct wire_record r;
 
-	fake_start(&f);
-	fake_make(&f, REC_CREATE, fake_root, "file");
+	metadb_start(&f);
+	metadb_make(&f, REC_CREATE, metadb_root, "file");
 	for (size_t i = 0; i < ARRAY_LEN(makers); i++) {
-		r = rec_name(&f, makers[i], fake_root, "new");
+		r = rec_name(&f, makers[i], metadb_root, "new");
 		r.flags = REC_SLASH;
 		r.mode = S_IFIFO;
 		r.data = wire_text("text");
-		CHECK_EQ(fake_apply(&f, &r).status, ENOENT);
+		CHECK_EQ(metadb_apply(&f, &r).status, ENOENT);
 		r.name = wire_text("file");
-		CHECK_EQ(fake_apply(&f, &r).status, EEXIST);
+		CHECK_EQ(metadb_apply(&f, &r).status, EEXIST);
 	}
-	r = rec_name(&f, REC_UNLINK, fake_root, "file");
+	r = rec_name(&f, REC_UNLINK, metadb_root, "file");
 	r.flags = REC_SLASH;
-	CHECK_EQ(fake_apply(&f, &r).status, ENOTDIR);
-	CHECK_EQ(fake_rename(&f, fake_root, "file", fake_root, "x", REC_SLASH), ENOTDIR);
-	CHECK_EQ(fake_rename(&f, fake_root, "file", fake_root, "x", REC_SLASH2), ENOTDIR);
-	r = rec_name(&f, REC_MKDIR, fake_root, "dir");
+	CHECK_EQ(metadb_apply(&f, &r).status, ENOTDIR);
+	CHECK_EQ(metadb_rename(&f, metadb_root, "file", metadb_root, "x", REC_SLASH), ENOTDIR);
+	CHECK_EQ(metadb_rename(&f, metadb_root, "file", metadb_root, "x", REC_SLASH2), ENOTDIR);
+	r = rec_name(&f, REC_MKDIR, metadb_root, "dir");
 	r.flags = REC_SLASH;
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
-	CHECK_EQ(fake_rename(&f, fake_root, "dir", fake_root, "d", REC_SLASH | REC_SLASH2), 0);
-	CHECK_EQ(fake_rename(&f, fake_root, "file", fake_root, "d", REC_EXCHANGE | REC_SLASH),
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
+	CHECK_EQ(metadb_rename(&f, metadb_root, "dir", metadb_root, "d", REC_SLASH | REC_SLASH2),
+		 0);
+	CHECK_EQ(metadb_rename(&f, metadb_root, "file", metadb_root, "d", REC_EXCHANGE | REC_SLASH),
 		 ENOTDIR);
-	CHECK_EQ(fake_rename(&f, fake_root, "d", fake_root, "file", REC_EXCHANGE | REC_SLASH2),
+	CHECK_EQ(metadb_rename(&f, metadb_root, "d", metadb_root, "file",
+			       REC_EXCHANGE | REC_SLASH2),
 		 ENOTDIR);
-	CHECK_EQ(fake_rename(&f, fake_root, "file", fake_root, "d", REC_EXCHANGE | REC_SLASH2), 0);
-	r = rec_name(&f, REC_RMDIR, fake_root, "file");
+	CHECK_EQ(metadb_rename(&f, metadb_root, "file", metadb_root, "d",
+			       REC_EXCHANGE | REC_SLASH2),
+		 0);
+	r = rec_name(&f, REC_RMDIR, metadb_root, "file");
 	r.flags = REC_SLASH;
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
-	fake_end(&f);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
+	metadb_end(&f);
 }
 
 static void bad_names_are_refused(void)
@@ -147,23 +151,23 @@ static void bad_names_are_refused(void)
 	char longest[257];
 	struct wire_record r;
 
-	fake_start(&f);
+	metadb_start(&f);
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-		CHECK_EQ(fake_name(&f, REC_CREATE, fake_root, bad[i]).status, EINVAL);
-		CHECK_EQ(fake_name(&f, REC_MKDIR, fake_root, bad[i]).status, EINVAL);
-		CHECK_EQ(fake_name(&f, REC_UNLINK, fake_root, bad[i]).status, EINVAL);
-		CHECK_EQ(fake_rename(&f, fake_root, "x", fake_root, bad[i], 0), EINVAL);
+		CHECK_EQ(metadb_name(&f, REC_CREATE, metadb_root, bad[i]).status, EINVAL);
+		CHECK_EQ(metadb_name(&f, REC_MKDIR, metadb_root, bad[i]).status, EINVAL);
+		CHECK_EQ(metadb_name(&f, REC_UNLINK, metadb_root, bad[i]).status, EINVAL);
+		CHECK_EQ(metadb_rename(&f, metadb_root, "x", metadb_root, bad[i], 0), EINVAL);
 	}
-	r = rec_name(&f, REC_CREATE, fake_root, "");
+	r = rec_name(&f, REC_CREATE, metadb_root, "");
 	r.name = (struct wire_bytes){ 3, (const uint8_t *)"a\0b" };
-	CHECK_EQ(fake_apply(&f, &r).status, EINVAL);
+	CHECK_EQ(metadb_apply(&f, &r).status, EINVAL);
 	memset(longest, 'x', 256);
 	longest[256] = 0;
-	CHECK_EQ(fake_name(&f, REC_CREATE, fake_root, longest).status, ENAMETOOLONG);
+	CHECK_EQ(metadb_name(&f, REC_CREATE, metadb_root, longest).status, ENAMETOOLONG);
 	longest[255] = 0;
-	fake_make(&f, REC_CREATE, fake_root, longest);
-	CHECK_EQ(fake_name(&f, REC_UNLINK, fake_root, longest).status, 0);
-	fake_end(&f);
+	metadb_make(&f, REC_CREATE, metadb_root, longest);
+	CHECK_EQ(metadb_name(&f, REC_UNLINK, metadb_root, longest).status, 0);
+	metadb_end(&f);
 }
 
 static void the_parent_must_be_a_directory_that_grants_it(void)
@@ -171,24 +175,24 @@ static void the_parent_must_be_a_directory_that_grants_it(void)
 	struct wire_handle dir, file, gone = { 12345, 1 }, far = { UINT64_C(3) << 48 | 9, 1 };
 	struct wire_record r;
 
-	fake_start(&f);
-	file = fake_make(&f, REC_CREATE, fake_root, "file");
-	dir = fake_make(&f, REC_MKDIR, fake_root, "dir");
-	CHECK_EQ(fake_name(&f, REC_CREATE, file, "x").status, ENOTDIR);
-	CHECK_EQ(fake_name(&f, REC_CREATE, gone, "x").status, ESTALE);
-	CHECK_EQ(fake_name(&f, REC_CREATE, far, "x").status, EXDEV);
+	metadb_start(&f);
+	file = metadb_make(&f, REC_CREATE, metadb_root, "file");
+	dir = metadb_make(&f, REC_MKDIR, metadb_root, "dir");
+	CHECK_EQ(metadb_name(&f, REC_CREATE, file, "x").status, ENOTDIR);
+	CHECK_EQ(metadb_name(&f, REC_CREATE, gone, "x").status, ESTALE);
+	CHECK_EQ(metadb_name(&f, REC_CREATE, far, "x").status, EXDEV);
 	gone = (struct wire_handle){ dir.ino, dir.gen + 1 };
-	CHECK_EQ(fake_name(&f, REC_MKDIR, gone, "x").status, ESTALE);
+	CHECK_EQ(metadb_name(&f, REC_MKDIR, gone, "x").status, ESTALE);
 	CHECK_EQ(as(5, 5, rec_name(&f, REC_CREATE, dir, "x")).status, EACCES);
 	CHECK_EQ(as(5, 5, rec_name(&f, REC_MKDIR, dir, "x")).status, EACCES);
-	CHECK_EQ(as(5, 5, rec_name(&f, REC_CREATE, fake_root, "y")).at.uid, 5);
+	CHECK_EQ(as(5, 5, rec_name(&f, REC_CREATE, metadb_root, "y")).at.uid, 5);
 	/* The inode number must be new and in this partition. */
 	r = rec_name(&f, REC_CREATE, dir, "z");
 	r.new_ino = file.ino;
-	CHECK_EQ(fake_apply(&f, &r).status, EINVAL);
+	CHECK_EQ(metadb_apply(&f, &r).status, EINVAL);
 	r.new_ino = far.ino;
-	CHECK_EQ(fake_apply(&f, &r).status, EXDEV);
-	fake_end(&f);
+	CHECK_EQ(metadb_apply(&f, &r).status, EXDEV);
+	metadb_end(&f);
 }
 
 static void setgid_directories_give_their_group(void)
@@ -197,11 +201,11 @@ static void setgid_directories_give_their_group(void)
 	struct wire_record_res res;
 	struct wire_handle dir;
 
-	fake_start(&f);
-	r = rec_name(&f, REC_MKDIR, fake_root, "dir");
+	metadb_start(&f);
+	r = rec_name(&f, REC_MKDIR, metadb_root, "dir");
 	r.mode = 02777;
 	r.gid = 40;
-	res = fake_apply(&f, &r);
+	res = metadb_apply(&f, &r);
 	dir = attr_handle(&res.at);
 	res = as(5, 5, rec_name(&f, REC_CREATE, dir, "file"));
 	CHECK_EQ(res.at.gid, 40);
@@ -209,7 +213,7 @@ static void setgid_directories_give_their_group(void)
 	res = as(5, 5, rec_name(&f, REC_MKDIR, dir, "sub"));
 	CHECK_EQ(res.at.gid, 40);
 	CHECK_EQ(res.at.mode & S_ISGID, S_ISGID);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void mkdir_and_rmdir_count_links(void)
@@ -218,27 +222,27 @@ static void mkdir_and_rmdir_count_links(void)
 	struct wire_record_res res;
 	struct meta_node n;
 
-	fake_start(&f);
-	dir = fake_make(&f, REC_MKDIR, fake_root, "dir");
-	CHECK_EQ(fake_node(&f, fake_root).attr.nlink, 3);
-	CHECK_EQ(fake_node(&f, dir).attr.nlink, 2);
-	CHECK_EQ(fake_node(&f, dir).parent.ino, META_ROOT_INO);
-	CHECK_EQ(fake_name(&f, REC_MKDIR, fake_root, "dir").status, EEXIST);
-	sub = fake_make(&f, REC_CREATE, dir, "file");
-	CHECK_EQ(fake_name(&f, REC_RMDIR, fake_root, "dir").status, ENOTEMPTY);
-	CHECK_EQ(fake_name(&f, REC_RMDIR, dir, "file").status, ENOTDIR);
-	CHECK_EQ(fake_name(&f, REC_RMDIR, dir, "none").status, ENOENT);
-	CHECK_EQ(fake_name(&f, REC_UNLINK, fake_root, "dir").status, EISDIR);
-	CHECK_EQ(fake_name(&f, REC_UNLINK, dir, "file").status, 0);
-	res = fake_name(&f, REC_RMDIR, fake_root, "dir");
+	metadb_start(&f);
+	dir = metadb_make(&f, REC_MKDIR, metadb_root, "dir");
+	CHECK_EQ(metadb_node(&f, metadb_root).attr.nlink, 3);
+	CHECK_EQ(metadb_node(&f, dir).attr.nlink, 2);
+	CHECK_EQ(metadb_node(&f, dir).parent.ino, META_ROOT_INO);
+	CHECK_EQ(metadb_name(&f, REC_MKDIR, metadb_root, "dir").status, EEXIST);
+	sub = metadb_make(&f, REC_CREATE, dir, "file");
+	CHECK_EQ(metadb_name(&f, REC_RMDIR, metadb_root, "dir").status, ENOTEMPTY);
+	CHECK_EQ(metadb_name(&f, REC_RMDIR, dir, "file").status, ENOTDIR);
+	CHECK_EQ(metadb_name(&f, REC_RMDIR, dir, "none").status, ENOENT);
+	CHECK_EQ(metadb_name(&f, REC_UNLINK, metadb_root, "dir").status, EISDIR);
+	CHECK_EQ(metadb_name(&f, REC_UNLINK, dir, "file").status, 0);
+	res = metadb_name(&f, REC_RMDIR, metadb_root, "dir");
 	CHECK_EQ(res.status, 0);
 	CHECK_EQ(res.at.nlink, 0);
 	CHECK_EQ(res.removed.ino, 0);
-	CHECK_EQ(fake_node(&f, fake_root).attr.nlink, 2);
+	CHECK_EQ(metadb_node(&f, metadb_root).attr.nlink, 2);
 	CHECK_EQ(meta_get(f.m, &dir, &n, &f.arena), -ESTALE);
-	CHECK_EQ(fake_name(&f, REC_CREATE, dir, "x").status, ESTALE);
-	CHECK_EQ(fake_node(&f, sub).attr.nlink, 0);
-	fake_end(&f);
+	CHECK_EQ(metadb_name(&f, REC_CREATE, dir, "x").status, ESTALE);
+	CHECK_EQ(metadb_node(&f, sub).attr.nlink, 0);
+	metadb_end(&f);
 }
 
 static void unlink_keeps_the_inode_until_its_objects_are_gone(void)
@@ -248,46 +252,46 @@ static void unlink_keeps_the_inode_until_its_objects_are_gone(void)
 	struct wire_handle h;
 	struct meta_node n;
 
-	fake_start(&f);
-	r = rec_name(&f, REC_CREATE, fake_root, "file");
+	metadb_start(&f);
+	r = rec_name(&f, REC_CREATE, metadb_root, "file");
 	r.flags = REC_WRITER;
-	res = fake_apply(&f, &r);
+	res = metadb_apply(&f, &r);
 	h = attr_handle(&res.at);
 	r = rec_on(&f, REC_REMOVED, h);
 	r.obj_gen = 1;
-	CHECK_EQ(fake_apply(&f, &r).status, EBUSY);
-	res = fake_name(&f, REC_UNLINK, fake_root, "file");
+	CHECK_EQ(metadb_apply(&f, &r).status, EBUSY);
+	res = metadb_name(&f, REC_UNLINK, metadb_root, "file");
 	CHECK_EQ(res.status, 0);
 	CHECK_EQ(res.at.nlink, 0);
 	CHECK_EQ(res.layout.n_targets, 3);
 	CHECK_EQ(res.removed.ino, h.ino);
-	CHECK_EQ(fake_name(&f, REC_UNLINK, fake_root, "file").status, ENOENT);
-	CHECK_EQ(fake_rows(&f, ROWS_REMOVE), 1);
-	CHECK_EQ(fake_node(&f, h).attr.nlink, 0);
-	fake_reopen(&f);
-	CHECK_EQ(fake_rows(&f, ROWS_REMOVE), 1);
+	CHECK_EQ(metadb_name(&f, REC_UNLINK, metadb_root, "file").status, ENOENT);
+	CHECK_EQ(metadb_rows(&f, ROWS_REMOVE), 1);
+	CHECK_EQ(metadb_node(&f, h).attr.nlink, 0);
+	metadb_reopen(&f);
+	CHECK_EQ(metadb_rows(&f, ROWS_REMOVE), 1);
 	r.obj_gen = 7; /* objects of another generation */
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
-	CHECK_EQ(fake_rows(&f, ROWS_REMOVE), 1);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
+	CHECK_EQ(metadb_rows(&f, ROWS_REMOVE), 1);
 	r.obj_gen = 1;
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
-	CHECK_EQ(fake_rows(&f, ROWS_REMOVE), 0);
-	CHECK_EQ(fake_rows(&f, ROWS_UNSETTLED), 0);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
+	CHECK_EQ(metadb_rows(&f, ROWS_REMOVE), 0);
+	CHECK_EQ(metadb_rows(&f, ROWS_UNSETTLED), 0);
 	CHECK_EQ(meta_get(f.m, &h, &n, &f.arena), -ESTALE);
-	CHECK_EQ(fake_apply(&f, &r).status, ESTALE);
-	fake_end(&f);
+	CHECK_EQ(metadb_apply(&f, &r).status, ESTALE);
+	metadb_end(&f);
 }
 
 static void sticky_directories_protect_their_entries(void)
 {
-	fake_start(&f);
-	CHECK_EQ(as(5, 5, rec_name(&f, REC_CREATE, fake_root, "five")).status, 0);
-	CHECK_EQ(as(6, 6, rec_name(&f, REC_UNLINK, fake_root, "five")).status, EPERM);
-	CHECK_EQ(as(5, 5, rec_name(&f, REC_UNLINK, fake_root, "five")).status, 0);
-	CHECK_EQ(as(5, 5, rec_name(&f, REC_MKDIR, fake_root, "five")).status, 0);
-	CHECK_EQ(as(6, 6, rec_name(&f, REC_RMDIR, fake_root, "five")).status, EPERM);
-	CHECK_EQ(as(0, 0, rec_name(&f, REC_RMDIR, fake_root, "five")).status, 0);
-	fake_end(&f);
+	metadb_start(&f);
+	CHECK_EQ(as(5, 5, rec_name(&f, REC_CREATE, metadb_root, "five")).status, 0);
+	CHECK_EQ(as(6, 6, rec_name(&f, REC_UNLINK, metadb_root, "five")).status, EPERM);
+	CHECK_EQ(as(5, 5, rec_name(&f, REC_UNLINK, metadb_root, "five")).status, 0);
+	CHECK_EQ(as(5, 5, rec_name(&f, REC_MKDIR, metadb_root, "five")).status, 0);
+	CHECK_EQ(as(6, 6, rec_name(&f, REC_RMDIR, metadb_root, "five")).status, EPERM);
+	CHECK_EQ(as(0, 0, rec_name(&f, REC_RMDIR, metadb_root, "five")).status, 0);
+	metadb_end(&f);
 }
 
 static struct wire_record_res chmod_as(uint32_t uid, uint32_t gid, struct wire_handle h,
@@ -305,8 +309,8 @@ static void chmod_is_for_owners(void)
 	struct wire_record_res made, res;
 	struct wire_handle h;
 
-	fake_start(&f);
-	made = as(5, 50, rec_name(&f, REC_CREATE, fake_root, "file"));
+	metadb_start(&f);
+	made = as(5, 50, rec_name(&f, REC_CREATE, metadb_root, "file"));
 	h = attr_handle(&made.at);
 	CHECK_EQ(chmod_as(6, 50, h, 0600).status, EPERM);
 	res = chmod_as(5, 50, h, 06711);
@@ -320,7 +324,7 @@ static void chmod_is_for_owners(void)
 	CHECK_EQ(res.at.mode, S_IFREG | 04711);
 	res = chmod_as(0, 0, h, S_IFDIR | 02755); /* the file type does not change */
 	CHECK_EQ(res.at.mode, S_IFREG | 02755);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void chown_is_for_root_and_for_ones_own_groups(void)
@@ -330,8 +334,8 @@ static void chown_is_for_root_and_for_ones_own_groups(void)
 	struct wire_record_res res;
 	struct wire_handle h;
 
-	fake_start(&f);
-	r = rec_name(&f, REC_CREATE, fake_root, "file");
+	metadb_start(&f);
+	r = rec_name(&f, REC_CREATE, metadb_root, "file");
 	r.mode = 06755;
 	res = as(5, 50, r);
 	h = attr_handle(&res.at);
@@ -353,7 +357,7 @@ static void chown_is_for_root_and_for_ones_own_groups(void)
 	CHECK_EQ(as(5, 50, r).status, 0);
 	r.owner = 6;
 	CHECK_EQ(as(0, 0, r).at.uid, 6);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void utimens_follows_posix(void)
@@ -362,8 +366,8 @@ static void utimens_follows_posix(void)
 	struct wire_record_res res;
 	struct wire_handle h;
 
-	fake_start(&f);
-	r = rec_name(&f, REC_CREATE, fake_root, "file");
+	metadb_start(&f);
+	r = rec_name(&f, REC_CREATE, metadb_root, "file");
 	r.mode = 0622;
 	res = as(5, 5, r);
 	h = attr_handle(&res.at);
@@ -383,7 +387,7 @@ static void utimens_follows_posix(void)
 	CHECK_EQ(chmod_as(5, 5, h, 0600).status, 0);
 	r.which = SET_ATIME_NOW | SET_MTIME_NOW;
 	CHECK_EQ(as(6, 6, r).status, EACCES);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static struct wire_record_res record(struct wire_handle h, uint64_t epoch, uint64_t size,
@@ -395,7 +399,7 @@ static struct wire_record_res record(struct wire_handle h, uint64_t epoch, uint6
 	r.size = size;
 	r.mtime = mtime;
 	r.flags = flags;
-	return fake_apply(&f, &r);
+	return metadb_apply(&f, &r);
 }
 
 static void writers_grow_size_and_mtime_and_the_last_one_settles(void)
@@ -406,12 +410,12 @@ static void writers_grow_size_and_mtime_and_the_last_one_settles(void)
 	int64_t later;
 	uint64_t change;
 
-	fake_start(&f);
-	h = fake_make(&f, REC_CREATE, fake_root, "file");
+	metadb_start(&f);
+	h = metadb_make(&f, REC_CREATE, metadb_root, "file");
 	r = rec_on(&f, REC_UNSETTLE, h);
-	CHECK(fake_apply(&f, &r).at.unsettled);
-	r.h = fake_root;
-	CHECK_EQ(fake_apply(&f, &r).status, EISDIR);
+	CHECK(metadb_apply(&f, &r).at.unsettled);
+	r.h = metadb_root;
+	CHECK_EQ(metadb_apply(&f, &r).status, EISDIR);
 	later = (int64_t)f.clock + 5000;
 	res = record(h, 1, 100, later, 0);
 	CHECK_EQ(res.at.size, 100);
@@ -427,16 +431,16 @@ static void writers_grow_size_and_mtime_and_the_last_one_settles(void)
 	CHECK_EQ(res.at.size, 100);
 	CHECK_EQ(res.at.change, change); /* nothing was written */
 	CHECK(!res.at.unsettled);
-	CHECK_EQ(fake_rows(&f, ROWS_UNSETTLED), 0);
+	CHECK_EQ(metadb_rows(&f, ROWS_UNSETTLED), 0);
 	/* A report under an older epoch is ignored: only the objects know what its writer wrote. */
 	r = rec_on(&f, REC_UNSETTLE, h);
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
 	r = rec_on(&f, REC_SETTLE_BEGIN, h);
-	CHECK_EQ(fake_apply(&f, &r).epoch, 2);
+	CHECK_EQ(metadb_apply(&f, &r).epoch, 2);
 	res = record(h, 1, 900, later + 9, REC_LAST_WRITER);
 	CHECK_EQ(res.at.size, 100);
 	CHECK(res.at.unsettled);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 /* The size bounds which objects can exist, from the creation until a fence or a report beyond
@@ -447,29 +451,29 @@ static void a_new_file_is_within_its_size_until_a_fence_or_a_report(void)
 	struct wire_handle h, dir;
 	struct wire_record r;
 
-	fake_start(&f);
-	dir = fake_make(&f, REC_MKDIR, fake_root, "dir");
-	CHECK(!fake_node(&f, dir).objects_within_size &&
-	      !fake_node(&f, fake_root).objects_within_size);
-	h = fake_make(&f, REC_CREATE, dir, "told");
-	CHECK(fake_node(&f, h).objects_within_size);
+	metadb_start(&f);
+	dir = metadb_make(&f, REC_MKDIR, metadb_root, "dir");
+	CHECK(!metadb_node(&f, dir).objects_within_size &&
+	      !metadb_node(&f, metadb_root).objects_within_size);
+	h = metadb_make(&f, REC_CREATE, dir, "told");
+	CHECK(metadb_node(&f, h).objects_within_size);
 	CHECK_EQ(record(h, 1, 100, 7, REC_LAST_WRITER).at.size, 100);
 	CHECK_EQ(record(h, 1, 0, 0, REC_LAST_WRITER).at.size, 100);
-	fake_reopen(&f);
-	CHECK(fake_node(&f, h).objects_within_size);
+	metadb_reopen(&f);
+	CHECK(metadb_node(&f, h).objects_within_size);
 	CHECK_EQ(record(h, 0, 0, 0, REC_BEYOND).at.size, 100);
-	CHECK(!fake_node(&f, h).objects_within_size);
+	CHECK(!metadb_node(&f, h).objects_within_size);
 	CHECK_EQ(record(h, 1, 200, 7, REC_BEYOND | REC_LAST_WRITER).at.size, 200);
-	fake_reopen(&f);
-	CHECK(!fake_node(&f, h).objects_within_size);
+	metadb_reopen(&f);
+	CHECK(!metadb_node(&f, h).objects_within_size);
 	for (int i = 0; i < 2; i++) {
-		h = fake_make(&f, REC_CREATE, dir, i ? "truncated" : "settled");
-		CHECK(fake_node(&f, h).objects_within_size);
+		h = metadb_make(&f, REC_CREATE, dir, i ? "truncated" : "settled");
+		CHECK(metadb_node(&f, h).objects_within_size);
 		r = rec_on(&f, fences[i], h);
-		CHECK_EQ(fake_apply(&f, &r).status, 0);
-		CHECK(!fake_node(&f, h).objects_within_size);
+		CHECK_EQ(metadb_apply(&f, &r).status, 0);
+		CHECK(!metadb_node(&f, h).objects_within_size);
 	}
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static struct wire_record_res settle_end(struct wire_handle h, uint64_t epoch, uint64_t size)
@@ -478,7 +482,7 @@ static struct wire_record_res settle_end(struct wire_handle h, uint64_t epoch, u
 
 	r.epoch = epoch;
 	r.size = size;
-	return fake_apply(&f, &r);
+	return metadb_apply(&f, &r);
 }
 
 static void settling_counts_only_when_nothing_came_between(void)
@@ -486,23 +490,23 @@ static void settling_counts_only_when_nothing_came_between(void)
 	struct wire_handle h;
 	struct wire_record begin, unsettle;
 
-	fake_start(&f);
-	h = fake_make(&f, REC_CREATE, fake_root, "file");
+	metadb_start(&f);
+	h = metadb_make(&f, REC_CREATE, metadb_root, "file");
 	unsettle = rec_on(&f, REC_UNSETTLE, h);
 	begin = rec_on(&f, REC_SETTLE_BEGIN, h);
-	fake_apply(&f, &unsettle);
-	CHECK_EQ(fake_apply(&f, &begin).epoch, 2);
-	CHECK_EQ(fake_apply(&f, &begin).epoch, 3);
+	metadb_apply(&f, &unsettle);
+	CHECK_EQ(metadb_apply(&f, &begin).epoch, 2);
+	CHECK_EQ(metadb_apply(&f, &begin).epoch, 3);
 	CHECK_EQ(settle_end(h, 2, 10).status, EAGAIN);
 	CHECK_EQ(settle_end(h, 4, 10).status, EAGAIN);
 	CHECK(meta_unsettled(f.m, h.ino));
-	fake_apply(&f, &unsettle); /* a writer opens after the fence: its row stays */
+	metadb_apply(&f, &unsettle); /* a writer opens after the fence: its row stays */
 	CHECK_EQ(settle_end(h, 3, 10).status, EAGAIN);
 	CHECK(meta_unsettled(f.m, h.ino));
-	CHECK_EQ(fake_apply(&f, &begin).epoch, 4);
+	CHECK_EQ(metadb_apply(&f, &begin).epoch, 4);
 	CHECK_EQ(settle_end(h, 4, 10).at.size, 10);
 	CHECK(!meta_unsettled(f.m, h.ino));
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static bool keep_row(void *arg, const struct meta_row *r)
@@ -518,18 +522,18 @@ static void truncates_are_intents_until_they_end(void)
 	struct wire_record_res res;
 	struct meta_row row = { .size = 0 };
 
-	fake_start(&f);
-	h = fake_make(&f, REC_CREATE, fake_root, "file");
+	metadb_start(&f);
+	h = metadb_make(&f, REC_CREATE, metadb_root, "file");
 	record(h, 1, 1000, 0, 0);
 	begin = rec_on(&f, REC_TRUNC_BEGIN, h);
 	begin.size = 10;
-	res = fake_apply(&f, &begin);
+	res = metadb_apply(&f, &begin);
 	CHECK_EQ(res.epoch, 2);
 	CHECK_EQ(res.at.size, 1000);
 	CHECK_EQ(res.layout.n_targets, 3);
 	begin.size = 20;
-	CHECK_EQ(fake_apply(&f, &begin).epoch, 3);
-	fake_reopen(&f);
+	CHECK_EQ(metadb_apply(&f, &begin).epoch, 3);
+	metadb_reopen(&f);
 	CHECK_EQ(meta_each_row(f.m, ROWS_TRUNCATE, keep_row, &row), 0);
 	CHECK_EQ(row.h.ino, h.ino);
 	CHECK_EQ(row.h.gen, h.gen);
@@ -538,27 +542,27 @@ static void truncates_are_intents_until_they_end(void)
 	end = rec_on(&f, REC_TRUNC_END, h);
 	end.epoch = 2;
 	end.size = 10;
-	res = fake_apply(&f, &end); /* an older epoch than the intent: ignored */
+	res = metadb_apply(&f, &end); /* an older epoch than the intent: ignored */
 	CHECK_EQ(res.status, 0);
 	CHECK_EQ(res.at.size, 1000);
 	end.epoch = 4;
-	CHECK_EQ(fake_apply(&f, &end).status, EINVAL);
+	CHECK_EQ(metadb_apply(&f, &end).status, EINVAL);
 	end.epoch = 3;
 	end.size = 20;
-	res = fake_apply(&f, &end);
+	res = metadb_apply(&f, &end);
 	CHECK_EQ(res.at.size, 20);
 	CHECK_EQ(res.at.mtime, end.time);
 	CHECK_EQ(res.at.ctime, end.time);
-	CHECK_EQ(fake_rows(&f, ROWS_TRUNCATE), 0);
-	res = fake_apply(&f, &end);
+	CHECK_EQ(metadb_rows(&f, ROWS_TRUNCATE), 0);
+	res = metadb_apply(&f, &end);
 	CHECK_EQ(res.status, 0); /* a repetition has no effect */
 	/* The report of a writer under an older epoch refers to data that were cut off. */
 	CHECK_EQ(record(h, 2, 1000, 0, 0).at.size, 20);
 	CHECK_EQ(record(h, 3, 1000, 0, 0).at.size, 1000);
-	begin.h = end.h = fake_root;
-	CHECK_EQ(fake_apply(&f, &begin).status, EISDIR);
-	CHECK_EQ(fake_apply(&f, &end).status, EISDIR);
-	fake_end(&f);
+	begin.h = end.h = metadb_root;
+	CHECK_EQ(metadb_apply(&f, &begin).status, EISDIR);
+	CHECK_EQ(metadb_apply(&f, &end).status, EISDIR);
+	metadb_end(&f);
 }
 
 static void the_map_has_versions(void)
@@ -567,23 +571,23 @@ static void the_map_has_versions(void)
 	struct wire_bytes blob;
 	uint32_t version;
 
-	fake_start(&f);
+	metadb_start(&f);
 	CHECK_EQ(meta_map(f.m, &version, &blob, &f.arena), 0);
 	CHECK_EQ(version, 0);
 	CHECK_EQ(blob.len, 0);
-	r = rec_on(&f, REC_MAP, fake_root);
+	r = rec_on(&f, REC_MAP, metadb_root);
 	r.data = wire_text("first");
-	CHECK_EQ(fake_apply(&f, &r).epoch, 1);
+	CHECK_EQ(metadb_apply(&f, &r).epoch, 1);
 	r.epoch = 5;
 	r.data = wire_text("fifth!");
-	CHECK_EQ(fake_apply(&f, &r).epoch, 5);
-	CHECK_EQ(fake_apply(&f, &r).status, EINVAL);
-	fake_reopen(&f);
+	CHECK_EQ(metadb_apply(&f, &r).epoch, 5);
+	CHECK_EQ(metadb_apply(&f, &r).status, EINVAL);
+	metadb_reopen(&f);
 	CHECK_EQ(meta_map(f.m, &version, &blob, &f.arena), 0);
 	CHECK_EQ(version, 5);
 	CHECK_EQ(blob.len, 6);
 	CHECK(!memcmp(blob.p, "fifth!", 6));
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void unknown_kinds_and_stale_handles_are_answers(void)
@@ -594,16 +598,16 @@ static void unknown_kinds_and_stale_handles_are_answers(void)
 	struct wire_handle gone = { 99, 1 };
 	struct wire_record r;
 
-	fake_start(&f);
+	metadb_start(&f);
 	for (size_t i = 0; i < ARRAY_LEN(on_handles); i++) {
 		r = rec_on(&f, on_handles[i], gone);
-		CHECK_EQ(fake_apply(&f, &r).status, ESTALE);
+		CHECK_EQ(metadb_apply(&f, &r).status, ESTALE);
 	}
 	r = rec_on(&f, 0, gone);
-	CHECK_EQ(fake_apply(&f, &r).status, EINVAL);
+	CHECK_EQ(metadb_apply(&f, &r).status, EINVAL);
 	r = rec_on(&f, 4711, gone);
-	CHECK_EQ(fake_apply(&f, &r).status, EINVAL);
-	fake_end(&f);
+	CHECK_EQ(metadb_apply(&f, &r).status, EINVAL);
+	metadb_end(&f);
 }
 
 TEST_MAIN(TEST(a_new_database_has_a_root), TEST(create_makes_a_file_and_touches_its_directory),

@@ -1,16 +1,16 @@
 /* Pages of rows, and repairs: each repair changes one row, and nothing if the row has changed since
  * the decision. */
 #include "meta/meta_state.h"
-#include "meta_fake.h"
+#include "metadb.h"
 
-static struct fake f;
+static struct metadb f;
 static struct wire_handle dir, file;
 
 static void start(void)
 {
-	fake_start(&f);
-	dir = fake_make(&f, REC_MKDIR, fake_root, "dir");
-	file = fake_make(&f, REC_CREATE, dir, "file");
+	metadb_start(&f);
+	dir = metadb_make(&f, REC_MKDIR, metadb_root, "dir");
+	file = metadb_make(&f, REC_CREATE, dir, "file");
 }
 
 static struct wire_record rec_repair(uint32_t kind, struct wire_handle h)
@@ -26,7 +26,7 @@ static struct wire_record rec_repair(uint32_t kind, struct wire_handle h)
 
 static int repair(struct wire_record *r)
 {
-	return fake_apply(&f, r).status;
+	return metadb_apply(&f, r).status;
 }
 
 static struct wire_scan_res scan(uint32_t kind, uint64_t only, struct wire_bytes after,
@@ -79,7 +79,7 @@ static void pages_show_every_row_once(void)
 	start();
 	for (int i = 0; i < 50; i++) {
 		snprintf(name, sizeof(name), "f%02d", i);
-		fake_make(&f, REC_CREATE, dir, name);
+		metadb_make(&f, REC_CREATE, dir, name);
 	}
 	for (; !res.end; n += res.n_rows) {
 		res = scan(SCAN_ENTRY, 0, after, 7);
@@ -98,7 +98,7 @@ static void pages_show_every_row_once(void)
 	CHECK_EQ(res.rows[0].h.ino, file.ino);
 	CHECK_EQ(res.rows[0].layout.n_targets, 3);
 	CHECK(scan_all(SCAN_NEXT, 0).rows[0].h.ino > file.ino + 50);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void what_cannot_be_read_is_a_row_too(void)
@@ -122,7 +122,7 @@ static void what_cannot_be_read_is_a_row_too(void)
 	CHECK_EQ(meta_scan(f.m, &a, 100, &res, &f.arena), -EINVAL);
 	a.kind = SCAN_OBJECT;
 	CHECK_EQ(meta_scan(f.m, &a, 100, &res, &f.arena), -EINVAL);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 /* ---- repairs ---- */
@@ -150,7 +150,7 @@ static void a_field_is_set_only_while_the_inode_is_as_it_was(void)
 	CHECK_EQ(node_of(file).i.epoch, 9);
 	CHECK_EQ(node_of(file).l.n_targets, 2);
 	CHECK_EQ(node_of(file).targets[0], 2);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void repairs_are_for_root_and_refuse_nonsense(void)
@@ -183,7 +183,7 @@ static void repairs_are_for_root_and_refuse_nonsense(void)
 	CHECK_EQ(repair(&r), ENOENT);
 	r.mode = S_IFIFO;
 	CHECK_EQ(repair(&r), EINVAL);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void an_entry_is_dropped_only_while_it_names_what_it_named(void)
@@ -200,12 +200,12 @@ static void an_entry_is_dropped_only_while_it_names_what_it_named(void)
 	r.h.ino--;
 	CHECK_EQ(repair(&r), 0);
 	CHECK_EQ(repair(&r), ENOENT);
-	CHECK_EQ(fake_lookup(&f, dir, "file", &at), -ENOENT);
+	CHECK_EQ(metadb_lookup(&f, dir, "file", &at), -ENOENT);
 	CHECK_EQ(scan_all(SCAN_INDEX, dir.ino).n_rows, 0);
 	CHECK_EQ(node_of(dir).i.entries, 0);
 	CHECK_EQ(node_of(file).i.nlink, 1); /* the next check finds that it has no name */
 	r = rec_repair(REPAIR_ENTRY_SET, file);
-	r.dir = fake_root;
+	r.dir = metadb_root;
 	r.name = wire_text("dir");
 	r.mode = S_IFREG;
 	CHECK_EQ(repair(&r), EEXIST);
@@ -214,11 +214,11 @@ static void an_entry_is_dropped_only_while_it_names_what_it_named(void)
 	CHECK_EQ(repair(&r), EAGAIN); /* the file is not a directory */
 	r.mode = S_IFREG;
 	CHECK_EQ(repair(&r), 0);
-	CHECK_EQ(fake_lookup(&f, fake_root, "found", &at), 0);
+	CHECK_EQ(metadb_lookup(&f, metadb_root, "found", &at), 0);
 	CHECK_EQ(at.ino, file.ino);
-	CHECK_EQ(scan_all(SCAN_INDEX, fake_root.ino).n_rows, 2);
-	CHECK_EQ(node_of(fake_root).i.entries, 2);
-	fake_end(&f);
+	CHECK_EQ(scan_all(SCAN_INDEX, metadb_root.ino).n_rows, 2);
+	CHECK_EQ(node_of(metadb_root).i.entries, 2);
+	metadb_end(&f);
 }
 
 static void an_entry_that_a_change_over_two_servers_holds_is_left_alone(void)
@@ -232,7 +232,7 @@ static void an_entry_that_a_change_over_two_servers_holds_is_left_alone(void)
 	k = key_entry(dir.ino, &name);
 	put_row(T_LOCK, k, &pair, sizeof(pair));
 	put_row(T_PREPARED, key_pair32(pair, 0), "12345678", 8);
-	fake_reopen(&f); /* reopening counts the locks */
+	metadb_reopen(&f); /* reopening counts the locks */
 	r = rec_repair(REPAIR_ENTRY_DROP, file);
 	r.dir = dir;
 	r.name = name;
@@ -248,7 +248,7 @@ static void an_entry_that_a_change_over_two_servers_holds_is_left_alone(void)
 	r.dir = dir;
 	r.name = name;
 	CHECK_EQ(repair(&r), 0);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void only_rows_of_missing_inodes_are_dropped(void)
@@ -281,9 +281,9 @@ static void only_rows_of_missing_inodes_are_dropped(void)
 	r.epoch = SCAN_UNSETTLED;
 	r.data.len = (uint32_t)k.n;
 	CHECK_EQ(repair(&r), 0); /* there is no such inode */
-	CHECK_EQ(fake_rows(&f, ROWS_REMOVE), 0);
-	CHECK_EQ(fake_rows(&f, ROWS_UNSETTLED), 1);
-	fake_end(&f);
+	CHECK_EQ(metadb_rows(&f, ROWS_REMOVE), 0);
+	CHECK_EQ(metadb_rows(&f, ROWS_UNSETTLED), 1);
+	metadb_end(&f);
 }
 
 static void a_directory_is_made_right_from_its_entries(void)
@@ -295,8 +295,8 @@ static void a_directory_is_made_right_from_its_entries(void)
 	struct node n;
 
 	start();
-	fake_make(&f, REC_MKDIR, dir, "a");
-	fake_make(&f, REC_CREATE, dir, "b");
+	metadb_make(&f, REC_MKDIR, dir, "a");
+	metadb_make(&f, REC_CREATE, dir, "b");
 	CHECK_EQ(read_begin(f.m), 0);
 	CHECK_EQ(read_end(f.m, entry_get(&f.m->db, f.m->reader, dir.ino, &a, &e)), 0);
 	e.type = S_IFREG;
@@ -317,9 +317,9 @@ static void a_directory_is_made_right_from_its_entries(void)
 	CHECK_EQ(res.n_rows, 3);
 	for (uint32_t i = 0; i < res.n_rows; i++)
 		CHECK(res.rows[i].second < n.i.next_cookie && !res.rows[i].bad);
-	fake_make(&f, REC_CREATE, dir, "c");
-	CHECK_EQ(fake_name(&f, REC_UNLINK, dir, "c").status, 0);
-	fake_end(&f);
+	metadb_make(&f, REC_CREATE, dir, "c");
+	CHECK_EQ(metadb_name(&f, REC_UNLINK, dir, "c").status, 0);
+	metadb_end(&f);
 }
 
 static void numbers_that_are_taken_are_not_given(void)
@@ -330,7 +330,7 @@ static void numbers_that_are_taken_are_not_given(void)
 	start();
 	r = rec_repair(REPAIR_MAKE, far);
 	r.mode = S_IFDIR;
-	r.dir = fake_root;
+	r.dir = metadb_root;
 	r.epoch = 1;
 	CHECK_EQ(repair(&r), 0);
 	CHECK_EQ(scan_all(SCAN_NEXT, 0).rows[0].h.ino, 5001 + NUMBERS_AHEAD);
@@ -344,7 +344,7 @@ static void numbers_that_are_taken_are_not_given(void)
 	CHECK_EQ(scan_all(SCAN_NEXT, 0).rows[0].h.ino, 60001 + NUMBERS_AHEAD);
 	r.h.ino = UINT64_C(1) << 48;
 	CHECK_EQ(repair(&r), EXDEV);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 TEST_MAIN(TEST(pages_show_every_row_once), TEST(what_cannot_be_read_is_a_row_too),

@@ -1,11 +1,11 @@
 /* Copies of the database while it is in use, and restarts from such a copy. */
 #include <fcntl.h>
 
-#include "acl_text.h"
+#include "acl_list.h"
 #include "meta/meta_schema.h"
-#include "meta_fake.h"
+#include "metadb.h"
 
-static struct fake f;
+static struct metadb f;
 static char saved[80]; /* path of the copy's bytes, outside of the database's directory */
 
 static void record(struct wire_handle h, uint64_t epoch, uint64_t size, uint32_t flags)
@@ -15,7 +15,7 @@ static void record(struct wire_handle h, uint64_t epoch, uint64_t size, uint32_t
 	r.epoch = epoch;
 	r.size = size;
 	r.flags = flags;
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
 }
 
 /* Makes a copy and keeps its bytes. Returns the part that describes them. */
@@ -28,7 +28,7 @@ static struct meta_part copy(void)
 
 	CHECK_EQ(meta_copy_start(f.m, &c), 0);
 	CHECK_EQ(meta_copy_file(c, &p.size), -EAGAIN);
-	fake_pump(&f);
+	metadb_pump(&f);
 	fd = meta_copy_file(c, &p.size);
 	CHECK(fd >= 0);
 	CHECK(p.size > 0 && p.size < sizeof(bytes));
@@ -53,7 +53,7 @@ static void restore(const struct meta_part *p)
 		fprintf(stderr, "%s\n", f.err);
 		CHECK(!"meta_restore");
 	}
-	CHECK_EQ(fake_open(&f), 0);
+	CHECK_EQ(metadb_open(&f), 0);
 	close(p->fd);
 }
 
@@ -62,15 +62,15 @@ static void a_copy_is_a_snapshot_and_blocks_no_change(void)
 	struct wire_handle h;
 	struct meta_part p;
 
-	fake_start(&f);
-	fake_make(&f, REC_CREATE, fake_root, "before");
+	metadb_start(&f);
+	metadb_make(&f, REC_CREATE, metadb_root, "before");
 	p = copy();
-	fake_make(&f, REC_CREATE, fake_root, "after");
-	CHECK_EQ(fake_name(&f, REC_UNLINK, fake_root, "before").status, 0);
+	metadb_make(&f, REC_CREATE, metadb_root, "after");
+	CHECK_EQ(metadb_name(&f, REC_UNLINK, metadb_root, "before").status, 0);
 	restore(&p);
-	CHECK_EQ(fake_lookup(&f, fake_root, "before", &h), 0);
-	CHECK_EQ(fake_lookup(&f, fake_root, "after", &h), -ENOENT);
-	fake_end(&f);
+	CHECK_EQ(metadb_lookup(&f, metadb_root, "before", &h), 0);
+	CHECK_EQ(metadb_lookup(&f, metadb_root, "after", &h), -ENOENT);
+	metadb_end(&f);
 }
 
 static void lists_come_back(void)
@@ -80,21 +80,21 @@ static void lists_come_back(void)
 	struct wire_record r;
 	struct meta_part p;
 
-	fake_start(&f);
-	dir = fake_make(&f, REC_MKDIR, fake_root, "dir");
+	metadb_start(&f);
+	dir = metadb_make(&f, REC_MKDIR, metadb_root, "dir");
 	r = rec_on(&f, REC_SETXATTR, dir);
 	r.name = wire_text(DEFAULT_ACL);
 	r.data = (struct wire_bytes){ list.len, list.b };
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
-	file = fake_make(&f, REC_CREATE, dir, "file");
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
+	file = metadb_make(&f, REC_CREATE, dir, "file");
 	p = copy();
 	r.data.len = 0;
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
 	restore(&p);
-	CHECK_EQ(fake_node(&f, dir).default_acl.len, list.len);
-	CHECK_EQ(fake_node(&f, file).acl.len, list.len);
-	CHECK_EQ(fake_node(&f, file).attr.mode & 0777, 0751);
-	fake_end(&f);
+	CHECK_EQ(metadb_node(&f, dir).default_acl.len, list.len);
+	CHECK_EQ(metadb_node(&f, file).acl.len, list.len);
+	CHECK_EQ(metadb_node(&f, file).attr.mode & 0777, 0751);
+	metadb_end(&f);
 }
 
 static void a_copy_that_is_cancelled_says_so(void)
@@ -102,15 +102,15 @@ static void a_copy_that_is_cancelled_says_so(void)
 	struct meta_copy *c;
 	uint64_t size;
 
-	fake_start(&f);
+	metadb_start(&f);
 	CHECK_EQ(meta_copy_start(f.m, &c), 0);
 	meta_copy_cancel(c);
-	fake_pump(&f);
+	metadb_pump(&f);
 	CHECK_EQ(meta_copy_file(c, &size), -ECANCELED);
 	meta_copy_end(c);
 	CHECK_EQ(meta_copy_start(f.m, &c), 0); /* the copy is not even started */
 	meta_copy_end(c);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void nothing_that_was_given_since_is_given_again(void)
@@ -123,27 +123,27 @@ static void nothing_that_was_given_since_is_given_again(void)
 	uint32_t version;
 	uint64_t epoch;
 
-	fake_start(&f);
-	old = fake_make(&f, REC_CREATE, fake_root, "old");
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	metadb_start(&f);
+	old = metadb_make(&f, REC_CREATE, metadb_root, "old");
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
 	p = copy();
 	for (int i = 0; i < 20; i++) {
 		settle = rec_on(&f, REC_SETTLE_BEGIN, old);
-		epoch = fake_apply(&f, &settle).epoch;
+		epoch = metadb_apply(&f, &settle).epoch;
 	}
-	since = fake_make(&f, REC_CREATE, fake_root, "since");
+	since = metadb_make(&f, REC_CREATE, metadb_root, "since");
 	r.epoch = 8;
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
 	restore(&p);
-	made = fake_make(&f, REC_CREATE, fake_root, "made");
+	made = metadb_make(&f, REC_CREATE, metadb_root, "made");
 	CHECK(made.ino > since.ino + 1000000);
 	CHECK_EQ(INO_PARTITION(made.ino), 0);
-	CHECK(fake_node(&f, old).epoch > epoch + 1000000);
+	CHECK(metadb_node(&f, old).epoch > epoch + 1000000);
 	CHECK_EQ(meta_map(f.m, &version, &blob, &f.arena), 0);
 	CHECK(version > 8);
 	CHECK_EQ(blob.len, 5);
 	CHECK_EQ(memcmp(blob.p, "a map", 5), 0);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void every_file_is_unsettled_afterwards(void)
@@ -153,26 +153,26 @@ static void every_file_is_unsettled_afterwards(void)
 	struct wire_record r;
 	struct meta_part p;
 
-	fake_start(&f);
-	a = fake_make(&f, REC_CREATE, fake_root, "a");
-	b = fake_make(&f, REC_CREATE, fake_make(&f, REC_MKDIR, fake_root, "d"), "b");
+	metadb_start(&f);
+	a = metadb_make(&f, REC_CREATE, metadb_root, "a");
+	b = metadb_make(&f, REC_CREATE, metadb_make(&f, REC_MKDIR, metadb_root, "d"), "b");
 	record(a, 1, 1000, REC_LAST_WRITER);
-	CHECK_EQ(fake_rows(&f, ROWS_UNSETTLED), 0);
+	CHECK_EQ(metadb_rows(&f, ROWS_UNSETTLED), 0);
 	p = copy();
 	restore(&p);
-	CHECK_EQ(fake_rows(&f, ROWS_UNSETTLED), 2); /* the directory is not unsettled */
-	CHECK(fake_node(&f, a).attr.unsettled && fake_node(&f, b).attr.unsettled);
-	CHECK(!fake_node(&f, a).objects_within_size && !fake_node(&f, b).objects_within_size);
-	CHECK_EQ(fake_node(&f, a).attr.size, 1000);
+	CHECK_EQ(metadb_rows(&f, ROWS_UNSETTLED), 2); /* the directory is not unsettled */
+	CHECK(metadb_node(&f, a).attr.unsettled && metadb_node(&f, b).attr.unsettled);
+	CHECK(!metadb_node(&f, a).objects_within_size && !metadb_node(&f, b).objects_within_size);
+	CHECK_EQ(metadb_node(&f, a).attr.size, 1000);
 	r = rec_on(&f, REC_SETTLE_BEGIN, a); /* the file can be settled */
-	res = fake_apply(&f, &r);
+	res = metadb_apply(&f, &r);
 	r = rec_on(&f, REC_SETTLE_END, a);
 	r.epoch = res.epoch;
 	r.size = 5000;
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
-	CHECK_EQ(fake_node(&f, a).attr.size, 5000);
-	CHECK_EQ(fake_rows(&f, ROWS_UNSETTLED), 1);
-	fake_end(&f);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
+	CHECK_EQ(metadb_node(&f, a).attr.size, 5000);
+	CHECK_EQ(metadb_rows(&f, ROWS_UNSETTLED), 1);
+	metadb_end(&f);
 }
 
 static void a_truncate_that_was_under_way_counts_as_done(void)
@@ -181,31 +181,31 @@ static void a_truncate_that_was_under_way_counts_as_done(void)
 	struct wire_handle h;
 	struct meta_part p;
 
-	fake_start(&f);
-	h = fake_make(&f, REC_CREATE, fake_root, "file");
+	metadb_start(&f);
+	h = metadb_make(&f, REC_CREATE, metadb_root, "file");
 	record(h, 1, 1000, REC_LAST_WRITER);
 	begin = rec_on(&f, REC_TRUNC_BEGIN, h);
 	begin.size = 10;
-	CHECK_EQ(fake_apply(&f, &begin).status, 0);
+	CHECK_EQ(metadb_apply(&f, &begin).status, 0);
 	p = copy();
 	restore(&p);
-	CHECK_EQ(fake_rows(&f, ROWS_TRUNCATE), 0);
-	CHECK_EQ(fake_node(&f, h).attr.size, 10);
-	CHECK(fake_node(&f, h).attr.unsettled); /* the objects decide its size */
-	fake_end(&f);
+	CHECK_EQ(metadb_rows(&f, ROWS_TRUNCATE), 0);
+	CHECK_EQ(metadb_node(&f, h).attr.size, 10);
+	CHECK(metadb_node(&f, h).attr.unsettled); /* the objects decide its size */
+	metadb_end(&f);
 }
 
 static void removals_go_on(void)
 {
 	struct meta_part p;
 
-	fake_start(&f);
-	fake_make(&f, REC_CREATE, fake_root, "file");
-	CHECK_EQ(fake_name(&f, REC_UNLINK, fake_root, "file").status, 0);
+	metadb_start(&f);
+	metadb_make(&f, REC_CREATE, metadb_root, "file");
+	CHECK_EQ(metadb_name(&f, REC_UNLINK, metadb_root, "file").status, 0);
 	p = copy();
 	restore(&p);
-	CHECK_EQ(fake_rows(&f, ROWS_REMOVE), 1);
-	fake_end(&f);
+	CHECK_EQ(metadb_rows(&f, ROWS_REMOVE), 1);
+	metadb_end(&f);
 }
 
 static void many_files_take_several_transactions(void)
@@ -214,16 +214,16 @@ static void many_files_take_several_transactions(void)
 	struct meta_part p;
 	char name[16];
 
-	fake_start(&f);
+	metadb_start(&f);
 	for (int i = 0; i < N; i++) {
 		snprintf(name, sizeof(name), "%d", i);
-		fake_make(&f, REC_CREATE, fake_root, name);
-		fake_reset(&f);
+		metadb_make(&f, REC_CREATE, metadb_root, name);
+		metadb_reset(&f);
 	}
 	p = copy();
 	restore(&p);
-	CHECK_EQ(fake_rows(&f, ROWS_UNSETTLED), N);
-	fake_end(&f);
+	CHECK_EQ(metadb_rows(&f, ROWS_UNSETTLED), N);
+	metadb_end(&f);
 }
 
 /* A refused copy leaves the database unchanged. */
@@ -236,8 +236,8 @@ static void refused(const struct meta_opts *o, const struct meta_part *p, int er
 	f.m = NULL;
 	CHECK_EQ(meta_restore(o, p, f.err, sizeof(f.err)), error);
 	CHECK(strstr(f.err, says));
-	CHECK_EQ(fake_open(&f), 0);
-	CHECK_EQ(fake_lookup(&f, fake_root, "since", &h), 0);
+	CHECK_EQ(metadb_open(&f), 0);
+	CHECK_EQ(metadb_lookup(&f, metadb_root, "since", &h), 0);
 }
 
 static void wrong_copies_are_refused(void)
@@ -245,9 +245,9 @@ static void wrong_copies_are_refused(void)
 	struct meta_opts o;
 	struct meta_part p, bad;
 
-	fake_start(&f);
+	metadb_start(&f);
 	p = copy();
-	fake_make(&f, REC_CREATE, fake_root, "since");
+	metadb_make(&f, REC_CREATE, metadb_root, "since");
 	bad = p;
 	bad.crc++;
 	refused(&f.o, &bad, -EBADMSG, "damaged");
@@ -268,7 +268,7 @@ static void wrong_copies_are_refused(void)
 	bad.size = 100; /* a range of zeros */
 	bad.crc = crc32c(0, (uint8_t[100]){ 0 }, 100);
 	refused(&f.o, &bad, -EIO, "damaged");
-	fake_end(&f);
+	metadb_end(&f);
 	close(p.fd);
 }
 

@@ -3,11 +3,11 @@
 #include <endian.h>
 #include <lmdb.h>
 
-#include "acl_text.h"
+#include "acl_list.h"
 #include "meta/meta_schema.h"
-#include "meta_fake.h"
+#include "metadb.h"
 
-static struct fake f;
+static struct metadb f;
 static MDB_env *env;
 static MDB_txn *txn;
 
@@ -134,7 +134,7 @@ static void write_database(uint32_t version)
 	struct bytes root = key_of(1), dir = key_of(2), file = key_of(3), v;
 	MDB_dbi t;
 
-	fake_prepare(&f);
+	metadb_prepare(&f);
 	CHECK_EQ(mdb_env_create(&env), 0);
 	CHECK_EQ(mdb_env_set_maxdbs(env, 16), 0);
 	CHECK_EQ(mdb_env_set_mapsize(env, 64 * MIB), 0);
@@ -172,9 +172,9 @@ static void check_content(void)
 	struct wire_handle dir = { 2, 1 }, file;
 	struct meta_node n;
 
-	CHECK_EQ(fake_lookup(&f, fake_root, "d", &dir), 0);
-	CHECK_EQ(fake_lookup(&f, dir, "file", &file), 0);
-	n = fake_node(&f, file);
+	CHECK_EQ(metadb_lookup(&f, metadb_root, "d", &dir), 0);
+	CHECK_EQ(metadb_lookup(&f, dir, "file", &file), 0);
+	n = metadb_node(&f, file);
 	CHECK_EQ(n.attr.ino, 3);
 	CHECK_EQ(n.attr.mode, S_IFREG | 0640);
 	CHECK_EQ(n.attr.size, 12345);
@@ -194,26 +194,27 @@ static void goes_on(uint32_t version)
 	struct wire_record r;
 
 	write_database(version);
-	CHECK_EQ(fake_open(&f), 0);
+	CHECK_EQ(metadb_open(&f), 0);
 	check_content();
-	made = fake_make(&f, REC_CREATE, (struct wire_handle){ 2, 1 }, "new");
+	made = metadb_make(&f, REC_CREATE, (struct wire_handle){ 2, 1 }, "new");
 	CHECK_EQ(made.ino, 4); /* the next number of its counter */
-	CHECK(fake_node(&f, made).objects_within_size);
+	CHECK(metadb_node(&f, made).objects_within_size);
 	/* uses a table that the old schema did not have */
-	r = rec_name(&f, REC_SYMLINK, fake_root, "link");
+	r = rec_name(&f, REC_SYMLINK, metadb_root, "link");
 	r.new_ino = meta_new_ino(f.m);
 	r.data = wire_text("d/file");
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
-	CHECK(!fake_node(&f, made).acl.len && !fake_node(&f, (struct wire_handle){ 2, 1 }).acl.len);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
+	CHECK(!metadb_node(&f, made).acl.len &&
+	      !metadb_node(&f, (struct wire_handle){ 2, 1 }).acl.len);
 	r = rec_on(&f, REC_SETXATTR, made);
 	r.name = wire_text(ACCESS_ACL);
 	r.data = (struct wire_bytes){ list.len, list.b };
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
-	fake_reopen(&f);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
+	metadb_reopen(&f);
 	check_content();
-	CHECK_EQ(fake_lookup(&f, fake_root, "link", &link), 0);
-	CHECK_EQ(fake_node(&f, made).acl.len, list.len);
-	fake_end(&f);
+	CHECK_EQ(metadb_lookup(&f, metadb_root, "link", &link), 0);
+	CHECK_EQ(metadb_node(&f, made).acl.len, list.len);
+	metadb_end(&f);
 }
 
 static void older_schemas_are_read_and_upgraded(void)
@@ -229,13 +230,13 @@ static void the_next_schema_is_refused_and_left_alone(void)
 
 	write_database(SCHEMA_VERSION + 1);
 	for (int i = 0; i < 2; i++) {
-		CHECK_EQ(fake_open(&f), -EPROTONOSUPPORT);
+		CHECK_EQ(metadb_open(&f), -EPROTONOSUPPORT);
 		snprintf(want, sizeof(want), "newer Sheaf (schema %u, this one reads up to %u)",
 			 SCHEMA_VERSION + 1, SCHEMA_VERSION);
 		CHECK(strstr(f.err, want));
 		CHECK(strstr(f.err, "install that version"));
 	}
-	fake_sweep();
+	metadb_sweep();
 	loop_fini(&f.loop);
 	arena_destroy(&f.arena);
 }
@@ -243,9 +244,9 @@ static void the_next_schema_is_refused_and_left_alone(void)
 static void a_schema_before_the_first_is_refused(void)
 {
 	write_database(0);
-	CHECK_EQ(fake_open(&f), -EPROTONOSUPPORT);
+	CHECK_EQ(metadb_open(&f), -EPROTONOSUPPORT);
 	CHECK(strstr(f.err, "too old"));
-	fake_sweep();
+	metadb_sweep();
 	loop_fini(&f.loop);
 	arena_destroy(&f.arena);
 }

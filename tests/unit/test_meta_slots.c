@@ -2,18 +2,18 @@
 #include <fcntl.h>
 
 #include "meta/meta_state.h"
-#include "meta_fake.h"
+#include "metadb.h"
 
-static struct fake f;
+static struct metadb f;
 
 static void new_session(uint64_t id)
 {
-	struct wire_record r = rec_on(&f, REC_SESSION_NEW, fake_root);
+	struct wire_record r = rec_on(&f, REC_SESSION_NEW, metadb_root);
 
 	r.session = id;
 	memset(r.secret, 's', sizeof(r.secret));
 	r.client = wire_text("host:1");
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
 }
 
 static struct wire_record on_slot(struct wire_record r, uint64_t session, uint32_t slot,
@@ -42,20 +42,20 @@ static void sessions_are_durable(void)
 	struct meta_session s = { .id = 0 };
 	struct wire_record r;
 
-	fake_start(&f);
+	metadb_start(&f);
 	new_session(77);
 	new_session(77); /* the same session again */
-	r = rec_on(&f, REC_SESSION_NEW, fake_root);
+	r = rec_on(&f, REC_SESSION_NEW, metadb_root);
 	r.session = 77; /* with another secret */
-	CHECK_EQ(fake_apply(&f, &r).status, EEXIST);
+	CHECK_EQ(metadb_apply(&f, &r).status, EEXIST);
 	r.session = 0;
-	CHECK_EQ(fake_apply(&f, &r).status, EINVAL);
-	fake_reopen(&f);
+	CHECK_EQ(metadb_apply(&f, &r).status, EINVAL);
+	metadb_reopen(&f);
 	CHECK_EQ(meta_each_session(f.m, keep_session, &s), 0);
 	CHECK_EQ(s.id, 77);
 	CHECK_EQ(s.secret[15], 's');
 	CHECK_STR(s.client, "host:1");
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void a_retry_gets_the_same_answer_and_has_no_second_effect(void)
@@ -64,89 +64,89 @@ static void a_retry_gets_the_same_answer_and_has_no_second_effect(void)
 	struct wire_record_res first, again;
 	struct wire_handle at;
 
-	fake_start(&f);
+	metadb_start(&f);
 	new_session(77);
-	r = on_slot(rec_name(&f, REC_CREATE, fake_root, "file"), 77, 3, 1);
+	r = on_slot(rec_name(&f, REC_CREATE, metadb_root, "file"), 77, 3, 1);
 	r.flags = REC_EXCL;
-	first = fake_apply(&f, &r);
+	first = metadb_apply(&f, &r);
 	CHECK_EQ(first.status, 0);
 	for (int i = 0; i < 2; i++) { /* before and after a restart */
 		r.new_ino = meta_new_ino(f.m);
-		again = fake_apply(&f, &r);
+		again = metadb_apply(&f, &r);
 		CHECK_EQ(again.status, 0);
 		CHECK(again.created);
 		CHECK_EQ(again.at.ino, first.at.ino);
 		CHECK_EQ(again.layout.n_targets, 3);
 		CHECK_EQ(again.layout.targets[2], 2);
-		CHECK_EQ(fake_node(&f, fake_root).attr.size, 1);
+		CHECK_EQ(metadb_node(&f, metadb_root).attr.size, 1);
 		CHECK_EQ(replay(77, 3, 1, &again), 0);
 		CHECK_EQ(again.at.ino, first.at.ino);
 		CHECK_EQ(replay(77, 3, 2, &again), -ENOENT);
 		CHECK_EQ(replay(77, 3, 0, &again), -EBADMSG);
 		CHECK_EQ(replay(77, 4, 1, &again), -ENOENT);
-		fake_reopen(&f);
+		metadb_reopen(&f);
 	}
 	/* An unlink is retransmitted after the name was created again. */
-	other = on_slot(rec_name(&f, REC_UNLINK, fake_root, "file"), 77, 3, 2);
-	CHECK_EQ(fake_apply(&f, &other).status, 0);
-	fake_make(&f, REC_CREATE, fake_root, "file");
-	CHECK_EQ(fake_apply(&f, &other).removed.ino, first.at.ino);
-	CHECK_EQ(fake_lookup(&f, fake_root, "file", &at), 0);
+	other = on_slot(rec_name(&f, REC_UNLINK, metadb_root, "file"), 77, 3, 2);
+	CHECK_EQ(metadb_apply(&f, &other).status, 0);
+	metadb_make(&f, REC_CREATE, metadb_root, "file");
+	CHECK_EQ(metadb_apply(&f, &other).removed.ino, first.at.ino);
+	CHECK_EQ(metadb_lookup(&f, metadb_root, "file", &at), 0);
 	/* The old sequence is not accepted any more. */
-	CHECK_EQ(fake_apply(&f, &r).status, EBADMSG);
-	fake_end(&f);
+	CHECK_EQ(metadb_apply(&f, &r).status, EBADMSG);
+	metadb_end(&f);
 }
 
 static void failures_are_stored_too(void)
 {
 	struct wire_record r;
 
-	fake_start(&f);
+	metadb_start(&f);
 	new_session(1);
-	r = on_slot(rec_name(&f, REC_UNLINK, fake_root, "file"), 1, 0, 9);
-	CHECK_EQ(fake_apply(&f, &r).status, ENOENT);
-	fake_make(&f, REC_CREATE, fake_root, "file");
-	CHECK_EQ(fake_apply(&f, &r).status, ENOENT);
+	r = on_slot(rec_name(&f, REC_UNLINK, metadb_root, "file"), 1, 0, 9);
+	CHECK_EQ(metadb_apply(&f, &r).status, ENOENT);
+	metadb_make(&f, REC_CREATE, metadb_root, "file");
+	CHECK_EQ(metadb_apply(&f, &r).status, ENOENT);
 	r.sequence++;
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
-	r = on_slot(rec_on(&f, 4711, fake_root), 1, 0, 11);
-	CHECK_EQ(fake_apply(&f, &r).status, EINVAL);
-	fake_end(&f);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
+	r = on_slot(rec_on(&f, 4711, metadb_root), 1, 0, 11);
+	CHECK_EQ(metadb_apply(&f, &r).status, EINVAL);
+	metadb_end(&f);
 }
 
 static void sequences_wrap_around(void)
 {
 	struct wire_record r;
 
-	fake_start(&f);
+	metadb_start(&f);
 	new_session(1);
-	r = on_slot(rec_name(&f, REC_UNLINK, fake_root, "file"), 1, 0, UINT32_MAX);
-	CHECK_EQ(fake_apply(&f, &r).status, ENOENT);
+	r = on_slot(rec_name(&f, REC_UNLINK, metadb_root, "file"), 1, 0, UINT32_MAX);
+	CHECK_EQ(metadb_apply(&f, &r).status, ENOENT);
 	r.sequence = 0;
-	CHECK_EQ(fake_apply(&f, &r).status, ENOENT);
+	CHECK_EQ(metadb_apply(&f, &r).status, ENOENT);
 	r.sequence = UINT32_MAX;
-	CHECK_EQ(fake_apply(&f, &r).status, EBADMSG);
-	fake_end(&f);
+	CHECK_EQ(metadb_apply(&f, &r).status, EBADMSG);
+	metadb_end(&f);
 }
 
 static void the_end_of_a_session_takes_its_slots_and_no_others(void)
 {
 	struct wire_record r, end;
 
-	fake_start(&f);
-	r = on_slot(rec_name(&f, REC_UNLINK, fake_root, "x"), 2, 0, 1);
-	CHECK_EQ(fake_apply(&f, &r).status, ESTALE); /* no such session */
+	metadb_start(&f);
+	r = on_slot(rec_name(&f, REC_UNLINK, metadb_root, "x"), 2, 0, 1);
+	CHECK_EQ(metadb_apply(&f, &r).status, ESTALE); /* no such session */
 	for (uint64_t s = 1; s <= 3; s++)
 		new_session(s);
 	for (uint64_t s = 1; s <= 3; s++)
 		for (uint32_t slot = 0; slot < 200; slot++) {
-			r = on_slot(rec_name(&f, REC_UNLINK, fake_root, "x"), s, slot, 1);
-			CHECK_EQ(fake_apply(&f, &r).status, ENOENT);
+			r = on_slot(rec_name(&f, REC_UNLINK, metadb_root, "x"), s, slot, 1);
+			CHECK_EQ(metadb_apply(&f, &r).status, ENOENT);
 		}
-	end = rec_on(&f, REC_SESSION_END, fake_root);
+	end = rec_on(&f, REC_SESSION_END, metadb_root);
 	end.session = 2;
-	CHECK_EQ(fake_apply(&f, &end).status, 0);
-	CHECK_EQ(fake_apply(&f, &end).status, 0);
+	CHECK_EQ(metadb_apply(&f, &end).status, 0);
+	CHECK_EQ(metadb_apply(&f, &end).status, 0);
 	for (uint32_t slot = 0; slot < 200; slot++) {
 		struct wire_record_res res;
 
@@ -154,12 +154,12 @@ static void the_end_of_a_session_takes_its_slots_and_no_others(void)
 		CHECK_EQ(replay(2, slot, 1, &res), -ENOENT);
 		CHECK_EQ(replay(3, slot, 1, &res), 0);
 	}
-	r = on_slot(rec_name(&f, REC_UNLINK, fake_root, "x"), 2, 0, 2);
-	CHECK_EQ(fake_apply(&f, &r).status, ESTALE);
-	fake_end(&f);
+	r = on_slot(rec_name(&f, REC_UNLINK, metadb_root, "x"), 2, 0, 2);
+	CHECK_EQ(metadb_apply(&f, &r).status, ESTALE);
+	metadb_end(&f);
 }
 
-#define MANY (FAKE_MAPPED ? MAPPED_CHANGES : 1000)
+#define MANY (metadb_mapped() ? MAPPED_CHANGES : 1000)
 static struct call calls[1000];
 static char names[1000][16];
 
@@ -170,7 +170,7 @@ static void submit_many(void)
 
 		/* each name is used twice */
 		snprintf(names[i], sizeof(names[i]), "f%d", i % (MANY / 2));
-		r = rec_name(&f, REC_CREATE, fake_root, names[i]);
+		r = rec_name(&f, REC_CREATE, metadb_root, names[i]);
 		r.flags = REC_EXCL;
 		call_submit(&f, &calls[i], &r);
 		CHECK(!calls[i].done);
@@ -181,37 +181,37 @@ static void many_records_are_one_transaction(void)
 {
 	struct wire_handle at;
 
-	fake_start(&f);
+	metadb_start(&f);
 	submit_many();
-	CHECK_EQ(fake_lookup(&f, fake_root, "f0", &at), -ENOENT);
-	fake_pump(&f);
+	CHECK_EQ(metadb_lookup(&f, metadb_root, "f0", &at), -ENOENT);
+	metadb_pump(&f);
 	CHECK_EQ(f.n_jobs, 1);
 	for (int i = 0; i < MANY; i++) {
 		CHECK(calls[i].done);
 		CHECK_EQ(calls[i].error, 0);
 		CHECK_EQ(calls[i].c.res.status, i < MANY / 2 ? 0 : EEXIST);
 	}
-	CHECK_EQ(fake_node(&f, fake_root).attr.size, MANY / 2);
-	fake_end(&f);
+	CHECK_EQ(metadb_node(&f, metadb_root).attr.size, MANY / 2);
+	metadb_end(&f);
 }
 
 static void retries_within_one_transaction_execute_once(void)
 {
 	struct wire_record r;
 
-	fake_start(&f);
+	metadb_start(&f);
 	new_session(5);
-	r = on_slot(rec_name(&f, REC_CREATE, fake_root, "x"), 5, 0, 1);
+	r = on_slot(rec_name(&f, REC_CREATE, metadb_root, "x"), 5, 0, 1);
 	r.flags = REC_EXCL;
 	for (int i = 0; i < 5; i++)
 		call_submit(&f, &calls[i], &r);
-	fake_pump(&f);
+	metadb_pump(&f);
 	for (int i = 0; i < 5; i++) {
 		CHECK_EQ(calls[i].c.res.status, 0);
 		CHECK(calls[i].c.res.created);
 	}
 	CHECK_EQ(f.n_jobs, 2); /* one transaction for the session, one for all five */
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void submitting_while_both_batches_are_out(void)
@@ -219,40 +219,40 @@ static void submitting_while_both_batches_are_out(void)
 	struct job *first, *second;
 	struct wire_record r;
 
-	fake_start(&f);
+	metadb_start(&f);
 	for (int i = 0; i < 3; i++) {
-		r = rec_name(&f, REC_CREATE, fake_root, i == 0 ? "a" : i == 1 ? "b" : "c");
+		r = rec_name(&f, REC_CREATE, metadb_root, i == 0 ? "a" : i == 1 ? "b" : "c");
 		call_submit(&f, &calls[i], &r);
 		if (i == 0)
-			first = fake_run_one(&f);
+			first = metadb_run_one(&f);
 		if (i == 1)
-			second = fake_run_one(&f);
+			second = metadb_run_one(&f);
 	}
 	CHECK(first && second && first != second);
 	CHECK(list_empty(&f.worker.jobs)); /* c waits for the next batch */
 	first->done(first);
 	CHECK(!list_empty(&f.worker.jobs));
 	second->done(second);
-	fake_pump(&f);
+	metadb_pump(&f);
 	for (int i = 0; i < 3; i++)
 		CHECK(calls[i].done && calls[i].c.res.created);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void closing_finishes_what_is_queued(void)
 {
 	struct wire_handle at;
 
-	fake_start(&f);
+	metadb_start(&f);
 	submit_many();
 	meta_close(f.m);
 	f.m = NULL;
 	loop_run_ready(&f.loop);
 	for (int i = 0; i < MANY; i++)
 		CHECK(calls[i].done);
-	CHECK_EQ(fake_open(&f), 0);
-	CHECK_EQ(fake_lookup(&f, fake_root, names[MANY / 2 - 1], &at), 0);
-	fake_end(&f);
+	CHECK_EQ(metadb_open(&f), 0);
+	CHECK_EQ(metadb_lookup(&f, metadb_root, names[MANY / 2 - 1], &at), 0);
+	metadb_end(&f);
 }
 
 /* Ends requests that were never answered. */
@@ -268,16 +268,16 @@ static void a_crash_before_the_commit_leaves_nothing(void)
 {
 	struct wire_handle at;
 
-	fake_start(&f);
+	metadb_start(&f);
 	submit_many();
 	meta_abandon(f.m);
 	CHECK(list_empty(&f.loop.runnable));
 	forget_calls(MANY);
-	CHECK_EQ(fake_open(&f), 0);
+	CHECK_EQ(metadb_open(&f), 0);
 	for (int i = 0; i < MANY / 2; i++)
-		CHECK_EQ(fake_lookup(&f, fake_root, names[i], &at), -ENOENT);
-	CHECK_EQ(fake_node(&f, fake_root).attr.size, 0);
-	fake_end(&f);
+		CHECK_EQ(metadb_lookup(&f, metadb_root, names[i], &at), -ENOENT);
+	CHECK_EQ(metadb_node(&f, metadb_root).attr.size, 0);
+	metadb_end(&f);
 }
 
 static void a_crash_after_the_commit_leaves_all(void)
@@ -285,19 +285,19 @@ static void a_crash_after_the_commit_leaves_all(void)
 	struct wire_handle at;
 	uint64_t highest;
 
-	fake_start(&f);
+	metadb_start(&f);
 	submit_many();
-	CHECK(fake_run_one(&f)); /* committed, but not answered */
+	CHECK(metadb_run_one(&f)); /* committed, but not answered */
 	highest = calls[MANY / 2 - 1].c.rec.new_ino;
 	meta_abandon(f.m);
 	CHECK(list_empty(&f.loop.runnable));
 	forget_calls(MANY);
-	CHECK_EQ(fake_open(&f), 0);
+	CHECK_EQ(metadb_open(&f), 0);
 	for (int i = 0; i < MANY / 2; i++)
-		CHECK_EQ(fake_lookup(&f, fake_root, names[i], &at), 0);
-	CHECK_EQ(fake_node(&f, fake_root).attr.size, MANY / 2);
+		CHECK_EQ(metadb_lookup(&f, metadb_root, names[i], &at), 0);
+	CHECK_EQ(metadb_node(&f, metadb_root).attr.size, MANY / 2);
 	CHECK(meta_new_ino(f.m) > highest); /* a number is never reused */
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void a_full_database_refuses_changes_and_recovers(void)
@@ -305,19 +305,19 @@ static void a_full_database_refuses_changes_and_recovers(void)
 	int made = 0, refused = 0;
 	struct wire_handle at;
 
-	fake_prepare(&f);
+	metadb_prepare(&f);
 	f.o.map_bytes = 512 * KIB;
-	CHECK_EQ(fake_open(&f), 0);
+	CHECK_EQ(metadb_open(&f), 0);
 	for (int round = 0; !refused; round++) {
 		CHECK(round < 100);
 		for (int i = 0; i < 100; i++) {
 			struct wire_record r;
 
 			snprintf(names[i], sizeof(names[i]), "%d-%d", round, i);
-			r = rec_name(&f, REC_CREATE, fake_root, names[i]);
+			r = rec_name(&f, REC_CREATE, metadb_root, names[i]);
 			call_submit(&f, &calls[i], &r);
 		}
-		fake_pump(&f);
+		metadb_pump(&f);
 		for (int i = 0; i < 100; i++) {
 			bool full = calls[i].error || calls[i].c.res.status;
 
@@ -326,16 +326,16 @@ static void a_full_database_refuses_changes_and_recovers(void)
 			CHECK(calls[i].error || !full || calls[i].c.res.status == ENOSPC);
 			refused += full;
 			made += !full;
-			CHECK_EQ(fake_lookup(&f, fake_root, names[i], &at), full ? -ENOENT : 0);
+			CHECK_EQ(metadb_lookup(&f, metadb_root, names[i], &at), full ? -ENOENT : 0);
 		}
 	}
 	CHECK(made > 100);
-	CHECK_EQ(fake_node(&f, fake_root).attr.size, made);
+	CHECK_EQ(metadb_node(&f, metadb_root).attr.size, made);
 	f.o.map_bytes = 4 * MIB;
-	fake_reopen(&f);
-	CHECK_EQ(fake_node(&f, fake_root).attr.size, made);
-	fake_make(&f, REC_CREATE, fake_root, "one more");
-	fake_end(&f);
+	metadb_reopen(&f);
+	CHECK_EQ(metadb_node(&f, metadb_root).attr.size, made);
+	metadb_make(&f, REC_CREATE, metadb_root, "one more");
+	metadb_end(&f);
 }
 
 /* The memory map of the database moves when it grows, so changes wait while a copy reads it. */
@@ -344,9 +344,9 @@ static void nothing_moves_under_a_copy(void)
 	uint64_t bytes;
 	int made = 0;
 
-	fake_start(&f);
+	metadb_start(&f);
 	if (!f.m->space.mapped) {
-		fake_end(&f);
+		metadb_end(&f);
 		return;
 	}
 	bytes = f.m->space.bytes;
@@ -356,9 +356,9 @@ static void nothing_moves_under_a_copy(void)
 
 		CHECK(made < 100000);
 		snprintf(names[0], sizeof(names[0]), "%d", made);
-		r = rec_name(&f, REC_CREATE, fake_root, names[0]);
+		r = rec_name(&f, REC_CREATE, metadb_root, names[0]);
 		call_submit(&f, &calls[0], &r);
-		fake_pump(&f);
+		metadb_pump(&f);
 		made += calls[0].done;
 		if (calls[0].done)
 			CHECK_EQ(calls[0].error, 0);
@@ -367,11 +367,11 @@ static void nothing_moves_under_a_copy(void)
 	CHECK_EQ(f.m->space.bytes, bytes);
 	f.m->copies = 0;
 	writer_try_start(f.m);
-	fake_pump(&f);
+	metadb_pump(&f);
 	CHECK(calls[0].done);
 	CHECK_EQ(calls[0].error, 0);
 	CHECK(f.m->space.bytes > bytes);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 /* ---- what meta_open refuses ---- */
@@ -379,14 +379,14 @@ static void nothing_moves_under_a_copy(void)
 static void refused(int error, const char *says)
 {
 	f.m = NULL;
-	CHECK_EQ(fake_open(&f), error);
+	CHECK_EQ(metadb_open(&f), error);
 	CHECK(strstr(f.err, f.dir));
 	CHECK(strstr(f.err, says));
 }
 
 static void strangers_are_refused(void)
 {
-	fake_start(&f);
+	metadb_start(&f);
 	meta_close(f.m);
 	f.o.fs.b[0] ^= 1;
 	refused(-EINVAL, "belongs to file system f5f5f5f5");
@@ -400,8 +400,8 @@ static void strangers_are_refused(void)
 	f.o.root = true;
 	refused(-EINVAL, "partition");
 	f.o.partition = 0;
-	CHECK_EQ(fake_open(&f), 0);
-	fake_end(&f);
+	CHECK_EQ(metadb_open(&f), 0);
+	metadb_end(&f);
 }
 
 static void damage(off_t at, const char *with, size_t n)
@@ -421,7 +421,7 @@ static void damaged_databases_are_refused(void)
 	char zeros[8192] = { 0 };
 	char path[128];
 
-	fake_start(&f);
+	metadb_start(&f);
 	meta_close(f.m);
 	damage(0, "this is no database at all", 27);
 	damage(4096, "this is no database at all", 27);
@@ -431,22 +431,22 @@ static void damaged_databases_are_refused(void)
 	refused(-EIO, "damaged");
 	snprintf(path, sizeof(path), "%s/data.mdb", f.dir);
 	CHECK_EQ(remove(path), 0);
-	CHECK_EQ(fake_open(&f), 0); /* a new database */
-	fake_end(&f);
+	CHECK_EQ(metadb_open(&f), 0); /* a new database */
+	metadb_end(&f);
 }
 
 static void a_cut_off_database_is_refused_and_does_not_kill(void)
 {
 	char path[128];
 
-	fake_start(&f);
+	metadb_start(&f);
 	submit_many();
-	fake_pump(&f);
+	metadb_pump(&f);
 	meta_close(f.m);
 	snprintf(path, sizeof(path), "%s/data.mdb", f.dir);
 	CHECK_EQ(truncate(path, 8192), 0);
 	refused(-EIO, "damaged");
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void patch_schema_version(uint32_t version)
@@ -469,41 +469,41 @@ static void patch_schema_version(uint32_t version)
 
 static void a_newer_schema_is_refused(void)
 {
-	fake_start(&f);
+	metadb_start(&f);
 	meta_close(f.m);
 	patch_schema_version(SCHEMA_VERSION + 1);
 	refused(-EPROTONOSUPPORT, "written by a newer Sheaf");
 	patch_schema_version(SCHEMA_VERSION);
-	CHECK_EQ(fake_open(&f), 0);
-	fake_end(&f);
+	CHECK_EQ(metadb_open(&f), 0);
+	metadb_end(&f);
 }
 
 static void an_impossible_directory_is_named(void)
 {
-	fake_prepare(&f);
+	metadb_prepare(&f);
 	f.o.dir = "/proc/none/meta";
-	CHECK(fake_open(&f) < 0);
+	CHECK(metadb_open(&f) < 0);
 	CHECK(strstr(f.err, "/proc/none/meta"));
 	f.m = NULL;
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 /* ---- with a real thread ---- */
 
 static void the_real_writer_thread_groups_what_comes_meanwhile(void)
 {
-	struct fake fake_dir;
+	struct metadb metadb_dir;
 	struct loop l;
 
-	fake_prepare(&f);
-	fake_dir = f; /* for the clean-up of its directory */
+	metadb_prepare(&f);
+	metadb_dir = f; /* for the clean-up of its directory */
 	CHECK_EQ(loop_init(&l, env_real()), 0);
 	CHECK_EQ(meta_open(&l, &f.o, &f.m, f.err, sizeof(f.err)), 0);
 	for (int i = 0; i < MANY; i++) {
 		struct wire_record r;
 
 		snprintf(names[i], sizeof(names[i]), "f%d", i);
-		r = rec_name(&f, REC_CREATE, fake_root, names[i]);
+		r = rec_name(&f, REC_CREATE, metadb_root, names[i]);
 		memset(&calls[i], 0, sizeof(calls[i]));
 		calls[i].f = &f;
 		calls[i].c.rec = r;
@@ -517,13 +517,13 @@ static void the_real_writer_thread_groups_what_comes_meanwhile(void)
 		loop_turn(&l, 100 * NSEC_PER_MSEC);
 	for (int i = 0; i < MANY; i++)
 		CHECK(calls[i].done && !calls[i].error && calls[i].c.res.created);
-	CHECK_EQ(fake_node(&f, fake_root).attr.size, MANY);
+	CHECK_EQ(metadb_node(&f, metadb_root).attr.size, MANY);
 	meta_close(f.m);
 	loop_fini(&l);
 	arena_destroy(&f.arena);
-	fake_dir.m = NULL;
-	arena_init(&fake_dir.arena, 0);
-	fake_end(&fake_dir);
+	metadb_dir.m = NULL;
+	arena_init(&metadb_dir.arena, 0);
+	metadb_end(&metadb_dir);
 }
 
 TEST_MAIN(TEST(sessions_are_durable), TEST(a_retry_gets_the_same_answer_and_has_no_second_effect),

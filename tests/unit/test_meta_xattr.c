@@ -1,9 +1,9 @@
 /* Extended attributes: what is stored, permissions, limits; and older databases without the
  * tables. */
 #include "meta/meta_schema.h"
-#include "meta_fake.h"
+#include "metadb.h"
 
-static struct fake f;
+static struct metadb f;
 static const struct cred root = { 0, 0, 0, NULL }, user = { 5, 5, 0, NULL };
 
 static int set_as(const struct cred *c, struct wire_handle h, const char *name, const void *value,
@@ -16,7 +16,7 @@ static int set_as(const struct cred *c, struct wire_handle h, const char *name, 
 	r.name = wire_text(name);
 	r.data = (struct wire_bytes){ (uint32_t)len, value };
 	r.flags = flags;
-	return fake_apply(&f, &r).status;
+	return metadb_apply(&f, &r).status;
 }
 
 static int set(struct wire_handle h, const char *name, const char *value)
@@ -31,7 +31,7 @@ static int drop_as(const struct cred *c, struct wire_handle h, const char *name)
 	r.uid = c->uid;
 	r.gid = c->gid;
 	r.name = wire_text(name);
-	return fake_apply(&f, &r).status;
+	return metadb_apply(&f, &r).status;
 }
 
 static int get_as(const struct cred *c, struct wire_handle h, const char *name,
@@ -67,17 +67,17 @@ static void values_are_kept_replaced_and_removed(void)
 	struct meta_node before, n;
 	struct wire_bytes name = wire_text("user.b");
 
-	fake_start(&f);
-	file = fake_make(&f, REC_CREATE, fake_root, "file");
-	near = fake_make(&f, REC_CREATE, fake_root, "neighbour");
-	dir = fake_make(&f, REC_MKDIR, fake_root, "dir");
+	metadb_start(&f);
+	file = metadb_make(&f, REC_CREATE, metadb_root, "file");
+	near = metadb_make(&f, REC_CREATE, metadb_root, "neighbour");
+	dir = metadb_make(&f, REC_MKDIR, metadb_root, "dir");
 	CHECK(lists(&root, file, "", 0));
-	before = fake_node(&f, file);
+	before = metadb_node(&f, file);
 	CHECK_EQ(set(file, "user.b", "value"), 0);
 	CHECK_EQ(set(file, "user.a", ""), 0);
 	CHECK_EQ(set(dir, "user.d", "of a directory"), 0);
 	CHECK_EQ(set(near, "user.n", "n"), 0);
-	n = fake_node(&f, file);
+	n = metadb_node(&f, file);
 	CHECK_EQ(n.attr.change, before.attr.change + 2);
 	CHECK(n.attr.ctime > before.attr.ctime);
 	CHECK_EQ(n.attr.mtime, before.attr.mtime);
@@ -87,7 +87,7 @@ static void values_are_kept_replaced_and_removed(void)
 	CHECK(lists(&root, file, "user.a\0user.b", 14));
 	CHECK_EQ(get_as(&root, file, "user.none", &res), -ENODATA);
 	CHECK_EQ(set(file, "user.b", "another"), 0);
-	fake_reopen(&f);
+	metadb_reopen(&f);
 	CHECK(is(file, "user.b", "another"));
 	/* the buffer is too small: only the size is returned */
 	CHECK_EQ(meta_getxattr(f.m, &root, &file, &name, 6, &res, &f.arena), 0);
@@ -100,22 +100,22 @@ static void values_are_kept_replaced_and_removed(void)
 	CHECK_EQ(drop_as(&root, file, "user.b"), ENODATA);
 	CHECK(lists(&root, file, "user.a", 7));
 	CHECK(lists(&root, near, "user.n", 7));
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void create_and_replace_are_strict(void)
 {
 	struct wire_handle file;
 
-	fake_start(&f);
-	file = fake_make(&f, REC_CREATE, fake_root, "file");
+	metadb_start(&f);
+	file = metadb_make(&f, REC_CREATE, metadb_root, "file");
 	CHECK_EQ(set_as(&root, file, "user.a", "1", 1, REC_REPLACE), ENODATA);
 	CHECK_EQ(set_as(&root, file, "user.a", "1", 1, REC_EXCL), 0);
 	CHECK_EQ(set_as(&root, file, "user.a", "2", 1, REC_EXCL), EEXIST);
 	CHECK(is(file, "user.a", "1"));
 	CHECK_EQ(set_as(&root, file, "user.a", "3", 1, REC_REPLACE), 0);
 	CHECK(is(file, "user.a", "3"));
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void names_have_a_form(void)
@@ -131,8 +131,8 @@ static void names_have_a_form(void)
 	struct wire_record r;
 	char longest[256];
 
-	fake_start(&f);
-	file = fake_make(&f, REC_CREATE, fake_root, "file");
+	metadb_start(&f);
+	file = metadb_make(&f, REC_CREATE, metadb_root, "file");
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		CHECK_EQ(set(file, bad[i].name, "x"), bad[i].status);
 		CHECK_EQ(drop_as(&root, file, bad[i].name), bad[i].status);
@@ -140,7 +140,7 @@ static void names_have_a_form(void)
 	}
 	r = rec_on(&f, REC_SETXATTR, file);
 	r.name = (struct wire_bytes){ 8, (const uint8_t *)"user.a\0b" };
-	CHECK_EQ(fake_apply(&f, &r).status, EINVAL);
+	CHECK_EQ(metadb_apply(&f, &r).status, EINVAL);
 	memset(longest, 'x', sizeof(longest));
 	memcpy(longest, "user.", 5);
 	longest[255] = 0;
@@ -149,7 +149,7 @@ static void names_have_a_form(void)
 	CHECK_EQ(set(far, "user.a", "x"), EXDEV);
 	CHECK_EQ(set((struct wire_handle){ file.ino, 7 }, "user.a", "x"), ESTALE);
 	CHECK_EQ(get_as(&root, far, "user.a", &res), -EREMOTE);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void permissions_are_those_of_linux(void)
@@ -158,10 +158,10 @@ static void permissions_are_those_of_linux(void)
 	struct wire_xattr_res res;
 	struct wire_record r;
 
-	fake_start(&f);
-	r = rec_name(&f, REC_CREATE, fake_root, "file");
+	metadb_start(&f);
+	r = rec_name(&f, REC_CREATE, metadb_root, "file");
 	r.mode = 0644;
-	file = (struct wire_handle){ fake_apply(&f, &r).at.ino, 1 };
+	file = (struct wire_handle){ metadb_apply(&f, &r).at.ino, 1 };
 	CHECK_EQ(set(file, "user.a", "a"), 0);
 	CHECK_EQ(set(file, "trusted.t", "t"), 0);
 	CHECK_EQ(get_as(&user, file, "user.a", &res), 0);
@@ -175,24 +175,24 @@ static void permissions_are_those_of_linux(void)
 	r = rec_on(&f, REC_SETATTR, file);
 	r.which = SET_MODE;
 	r.mode = 0600;
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
 	CHECK_EQ(get_as(&user, file, "user.a", &res), -EACCES);
 	/* in a sticky directory that everyone may write, only its owner may */
-	CHECK_EQ(set_as(&user, fake_root, "user.a", "b", 1, 0), EPERM);
-	CHECK_EQ(set(fake_root, "user.a", "b"), 0);
-	r = rec_name(&f, REC_MKDIR, fake_root, "dir");
+	CHECK_EQ(set_as(&user, metadb_root, "user.a", "b", 1, 0), EPERM);
+	CHECK_EQ(set(metadb_root, "user.a", "b"), 0);
+	r = rec_name(&f, REC_MKDIR, metadb_root, "dir");
 	r.mode = 0777;
-	dir = (struct wire_handle){ fake_apply(&f, &r).at.ino, 1 };
+	dir = (struct wire_handle){ metadb_apply(&f, &r).at.ino, 1 };
 	CHECK_EQ(set_as(&user, dir, "user.a", "b", 1, 0), 0);
 	/* symbolic links have no user.* attributes */
-	r = rec_name(&f, REC_SYMLINK, fake_root, "link");
+	r = rec_name(&f, REC_SYMLINK, metadb_root, "link");
 	r.new_ino = meta_new_ino(f.m);
 	r.data = wire_text("x");
-	link = (struct wire_handle){ fake_apply(&f, &r).at.ino, 1 };
+	link = (struct wire_handle){ metadb_apply(&f, &r).at.ino, 1 };
 	CHECK_EQ(set(link, "user.a", "b"), EPERM);
 	CHECK_EQ(get_as(&root, link, "user.a", &res), -ENODATA);
 	CHECK_EQ(set(link, "trusted.a", "b"), 0);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void there_is_a_most_of_everything(void)
@@ -203,14 +203,14 @@ static void there_is_a_most_of_everything(void)
 	char name[256];
 	int n;
 
-	fake_start(&f);
-	file = fake_make(&f, REC_CREATE, fake_root, "file");
+	metadb_start(&f);
+	file = metadb_make(&f, REC_CREATE, metadb_root, "file");
 	memset(big, 'b', sizeof(big));
 	for (n = 0; n < 20; n++) {
 		snprintf(name, sizeof(name), "user.v%d", n);
 		if (set_as(&root, file, name, big, sizeof(big), 0))
 			break;
-		fake_reset(&f);
+		metadb_reset(&f);
 	}
 	CHECK_EQ(n, 15); /* 16 values and their names are more than 1 MiB */
 	CHECK_EQ(set_as(&root, file, name, big, sizeof(big), 0), ENOSPC);
@@ -222,7 +222,7 @@ static void there_is_a_most_of_everything(void)
 	CHECK_EQ(drop_as(&root, file, "user.v3"), 0);
 	CHECK_EQ(set_as(&root, file, name, big, sizeof(big), 0), 0);
 	/* many names: a listing must fit */
-	file = fake_make(&f, REC_CREATE, fake_root, "other");
+	file = metadb_make(&f, REC_CREATE, metadb_root, "other");
 	memset(name, 'x', sizeof(name));
 	for (n = 0; n < 300; n++) {
 		snprintf(name, sizeof(name), "user.%04d", n);
@@ -230,12 +230,12 @@ static void there_is_a_most_of_everything(void)
 		name[255] = 0;
 		if (set(file, name, ""))
 			break;
-		fake_reset(&f);
+		metadb_reset(&f);
 	}
 	CHECK_EQ(n, 256);
 	CHECK_EQ(meta_listxattr(f.m, &root, &file, XATTR_VALUE_LEN, &res, &f.arena), 0);
 	CHECK_EQ(res.size, 65536);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static unsigned rows_left(void)
@@ -258,26 +258,26 @@ static void they_go_with_the_inode(void)
 	struct wire_handle file, dir, link;
 	struct wire_record r;
 
-	fake_start(&f);
-	file = fake_make(&f, REC_CREATE, fake_root, "file");
-	dir = fake_make(&f, REC_MKDIR, fake_root, "dir");
-	r = rec_name(&f, REC_SYMLINK, fake_root, "link");
+	metadb_start(&f);
+	file = metadb_make(&f, REC_CREATE, metadb_root, "file");
+	dir = metadb_make(&f, REC_MKDIR, metadb_root, "dir");
+	r = rec_name(&f, REC_SYMLINK, metadb_root, "link");
 	r.new_ino = meta_new_ino(f.m);
 	r.data = wire_text("x");
-	link = (struct wire_handle){ fake_apply(&f, &r).at.ino, 1 };
+	link = (struct wire_handle){ metadb_apply(&f, &r).at.ino, 1 };
 	CHECK_EQ(set(file, "user.a", "1"), 0);
 	CHECK_EQ(set(file, "user.b", "2"), 0);
 	CHECK_EQ(set(dir, "user.c", "3"), 0);
 	CHECK_EQ(set(link, "trusted.d", "4"), 0);
-	CHECK_EQ(fake_name(&f, REC_RMDIR, fake_root, "dir").status, 0);
-	CHECK_EQ(fake_name(&f, REC_UNLINK, fake_root, "link").status, 0);
-	CHECK_EQ(fake_name(&f, REC_UNLINK, fake_root, "file").status, 0);
+	CHECK_EQ(metadb_name(&f, REC_RMDIR, metadb_root, "dir").status, 0);
+	CHECK_EQ(metadb_name(&f, REC_UNLINK, metadb_root, "link").status, 0);
+	CHECK_EQ(metadb_name(&f, REC_UNLINK, metadb_root, "file").status, 0);
 	CHECK(is(file, "user.b", "2")); /* open files keep their attributes */
 	r = rec_on(&f, REC_REMOVED, file);
 	r.obj_gen = 1;
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
 	CHECK_EQ(rows_left(), 0);
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 static void a_retry_gets_the_answer_of_the_first_time(void)
@@ -285,22 +285,22 @@ static void a_retry_gets_the_answer_of_the_first_time(void)
 	struct wire_handle file;
 	struct wire_record r;
 
-	fake_start(&f);
-	file = fake_make(&f, REC_CREATE, fake_root, "file");
-	r = rec_on(&f, REC_SESSION_NEW, fake_root);
+	metadb_start(&f);
+	file = metadb_make(&f, REC_CREATE, metadb_root, "file");
+	r = rec_on(&f, REC_SESSION_NEW, metadb_root);
 	r.session = 7;
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
 	r = rec_on(&f, REC_SETXATTR, file);
 	r.name = wire_text("user.a");
 	r.data = wire_text("x");
 	r.flags = REC_EXCL;
 	r.session = 7;
 	r.sequence = 1;
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
-	CHECK_EQ(fake_apply(&f, &r).status, 0);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
 	r.sequence = 2;
-	CHECK_EQ(fake_apply(&f, &r).status, EEXIST);
-	fake_end(&f);
+	CHECK_EQ(metadb_apply(&f, &r).status, EEXIST);
+	metadb_end(&f);
 }
 
 /* ---- a database of schema 1 ---- */
@@ -338,15 +338,15 @@ static void an_older_database_is_brought_up_to_date(void)
 {
 	struct wire_handle file;
 
-	fake_start(&f);
-	file = fake_make(&f, REC_CREATE, fake_root, "file");
+	metadb_start(&f);
+	file = metadb_make(&f, REC_CREATE, metadb_root, "file");
 	make_old();
-	CHECK_EQ(fake_open(&f), 0);
-	CHECK_EQ(fake_node(&f, file).layout.n_targets, 3);
+	CHECK_EQ(metadb_open(&f), 0);
+	CHECK_EQ(metadb_node(&f, file).layout.n_targets, 3);
 	CHECK_EQ(set(file, "user.a", "x"), 0);
-	fake_reopen(&f);
+	metadb_reopen(&f);
 	CHECK(is(file, "user.a", "x"));
-	fake_end(&f);
+	metadb_end(&f);
 }
 
 TEST_MAIN(TEST(values_are_kept_replaced_and_removed), TEST(create_and_replace_are_strict),

@@ -1,6 +1,6 @@
 /* The handshake of a link: which peers are accepted, which are refused and why, and the cost of
  * unauthenticated links. */
-#include "net_trial.h"
+#include "toy_client.h"
 
 /* ---- an accepted link; the test is the dialler ---- */
 
@@ -99,19 +99,19 @@ static int raw_refused(const struct raw *r)
 	return w.status;
 }
 
-static struct networld w;
-static struct fsrv srv;
+static struct net_world w;
+static struct toy_server srv;
 
 static void begin(void)
 {
-	networld_start(&w, false);
-	fsrv_start(&srv, &w, "loop:s", net_id(1, 2));
+	net_world_start(&w, false);
+	toy_server_start(&srv, &w, "loop:s", net_id(1, 2));
 }
 
 static void end(void)
 {
-	fsrv_stop(&srv);
-	networld_end(&w);
+	toy_server_stop(&srv);
+	net_world_end(&w);
 }
 
 static void raw_free(struct raw *r)
@@ -238,9 +238,9 @@ static void a_silent_stranger_has_five_seconds(void)
 	begin();
 	r = raw_new(&srv.net);
 	CHECK_EQ(srv.net.n_unproven, 1);
-	networld_pass(&w, 4900 * NSEC_PER_MSEC);
+	net_world_pass(&w, 4900 * NSEC_PER_MSEC);
 	CHECK(!r->closed);
-	networld_pass(&w, 200 * NSEC_PER_MSEC);
+	net_world_pass(&w, 200 * NSEC_PER_MSEC);
 	CHECK(r->closed);
 	CHECK_EQ(srv.net.n_unproven, 0);
 	CHECK_EQ(srv.net.n_links, 0);
@@ -321,39 +321,39 @@ static void a_handshake_that_is_under_way_goes_last(void)
 
 static void both_sides_prove_their_key_and_calls_go_through(void)
 {
-	struct fclient c;
-	struct ask a;
+	struct toy_client c;
+	struct toy_call a;
 
 	begin();
-	fclient_start(&c, &w, "loop:s", net_id(1, 0), LINK_CLIENT);
-	ask(&a, &c.peer, OP_PING, false);
-	networld_until(&w, &a.over);
+	toy_client_start(&c, &w, "loop:s", net_id(1, 0), LINK_CLIENT);
+	toy_call_start(&a, &c.peer, OP_PING, false);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
 	CHECK_EQ(srv.link->role, LINK_CLIENT);
 	CHECK_EQ(srv.net.bad_links + c.net.bad_links, 0);
 	CHECK_EQ(srv.net.n_unproven, 0);
 	CHECK_EQ(c.peer.verifier, 99);
-	CHECK_STR(srv.link->host, "trial");
-	fclient_stop(&c);
+	CHECK_STR(srv.link->host, "test");
+	toy_client_stop(&c);
 	end();
 }
 
 /* Calls with a wrong identity: the call fails at once with this error. */
 static void turned_away(struct net_identity id, uint32_t role, int error)
 {
-	struct fclient c;
-	struct ask a;
+	struct toy_client c;
+	struct toy_call a;
 	uint64_t began;
 
 	begin();
 	began = w.now;
-	fclient_start(&c, &w, "loop:s", id, role);
-	ask(&a, &c.peer, OP_PING, false);
-	networld_until(&w, &a.over);
+	toy_client_start(&c, &w, "loop:s", id, role);
+	toy_call_start(&a, &c.peer, OP_PING, false);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, error);
 	CHECK(w.now - began < NSEC_PER_SEC);
 	CHECK_EQ(srv.n_sessions, 0);
-	fclient_stop(&c);
+	toy_client_stop(&c);
 	end();
 }
 
@@ -368,19 +368,19 @@ static void a_wrong_key_or_cluster_fails_calls_at_once(void)
 
 static void a_server_proves_the_server_key(void)
 {
-	struct fclient c;
-	struct ask a;
+	struct toy_client c;
+	struct toy_call a;
 
 	turned_away(net_id(1, 3), LINK_SERVER, -EKEYREJECTED);
 	turned_away(net_id(1, 0), LINK_SERVER, -EKEYREJECTED);
 	begin();
-	fclient_start(&c, &w, "loop:s", net_id(9, 2),
-		      LINK_SERVER); /* the client key does not matter */
-	ask(&a, &c.peer, OP_PING, false);
-	networld_until(&w, &a.over);
+	toy_client_start(&c, &w, "loop:s", net_id(9, 2),
+			 LINK_SERVER); /* the client key does not matter */
+	toy_call_start(&a, &c.peer, OP_PING, false);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
 	CHECK_EQ(srv.link->role, LINK_SERVER);
-	fclient_stop(&c);
+	toy_client_stop(&c);
 	end();
 }
 
@@ -411,37 +411,37 @@ static struct net_identity named_id(const char *name, uint8_t key)
 }
 
 /* The result of a call by a client with this key. */
-static int call_with(struct fclient *c, const char *name, uint8_t key)
+static int call_with(struct toy_client *c, const char *name, uint8_t key)
 {
-	struct ask a;
+	struct toy_call a;
 
-	fclient_start(c, &w, "loop:s", named_id(name, key), LINK_CLIENT);
-	ask(&a, &c->peer, OP_PING, false);
-	networld_until(&w, &a.over);
+	toy_client_start(c, &w, "loop:s", named_id(name, key), LINK_CLIENT);
+	toy_call_start(&a, &c->peer, OP_PING, false);
+	net_world_until(&w, &a.over);
 	return a.error;
 }
 
 static void a_named_key_is_accepted_with_its_role(void)
 {
-	struct fclient c;
+	struct toy_client c;
 
 	begin_named();
 	CHECK_EQ(call_with(&c, "one", 5), 0);
 	CHECK_STR(srv.link->key, "one");
 	CHECK(!srv.link->acts_for.any);
 	CHECK_EQ(srv.link->acts_for.uid, 1000);
-	fclient_stop(&c);
+	toy_client_stop(&c);
 	CHECK_EQ(call_with(&c, "", 1), 0);
 	CHECK_STR(srv.link->key, "");
 	CHECK(srv.link->acts_for.any);
-	fclient_stop(&c);
+	toy_client_stop(&c);
 	end();
 }
 
 static void links_of_a_key_of_one_user_are_bounded(void)
 {
-	struct fclient c[4];
-	struct ask late;
+	struct toy_client c[4];
+	struct toy_call late;
 
 	begin_named();
 	srv.net.limits.most[LIMIT_LINKS] = 16; /* 2 per key */
@@ -451,13 +451,13 @@ static void links_of_a_key_of_one_user_are_bounded(void)
 	CHECK_EQ(call_with(&c[2], "one", 5), -EUSERS);
 	CHECK(srv.net.refused[REFUSED_LIMIT] > 1);
 	CHECK_EQ(call_with(&c[3], "", 1), 0); /* another key is accepted */
-	ask(&late, &c[2].peer, OP_PING, false);
-	fclient_stop(&c[0]);
-	networld_until(&w, &late.over); /* a link is free again */
+	toy_call_start(&late, &c[2].peer, OP_PING, false);
+	toy_client_stop(&c[0]);
+	net_world_until(&w, &late.over); /* a link is free again */
 	CHECK_EQ(late.error, 0);
 	for (int i = 1; i < 4; i++)
-		fclient_stop(&c[i]);
-	networld_pass(&w, NSEC_PER_SEC / 10);
+		toy_client_stop(&c[i]);
+	net_world_pass(&w, NSEC_PER_SEC / 10);
 	CHECK_EQ(srv.net.limits.used[LIMIT_LINKS], 0);
 	end();
 }
@@ -468,13 +468,13 @@ static void names_and_keys_that_do_not_match_are_refused(void)
 		const char *name;
 		uint8_t key;
 	} bad[] = { { "one", 1 }, { "", 5 }, { "three", 5 }, { "two", 0 } };
-	struct fclient c;
+	struct toy_client c;
 
 	begin_named();
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		CHECK_EQ(call_with(&c, bad[i].name, bad[i].key), -EKEYREJECTED);
-		fclient_stop(&c);
-		networld_pass(&w, NSEC_PER_SEC / 10);
+		toy_client_stop(&c);
+		net_world_pass(&w, NSEC_PER_SEC / 10);
 		CHECK(srv.net.refused[REFUSED_KEY] >= i + 1);
 	}
 	CHECK_EQ(srv.n_sessions, 0);
@@ -483,31 +483,31 @@ static void names_and_keys_that_do_not_match_are_refused(void)
 
 static void a_key_that_is_taken_back_or_changed_closes_its_links(void)
 {
-	struct fclient one, other;
+	struct toy_client one, other;
 
 	begin_named();
 	CHECK_EQ(call_with(&one, "one", 5), 0);
 	CHECK_EQ(call_with(&other, "", 1), 0);
 	net_recheck_keys(&srv.net); /* nothing has changed */
-	networld_pass(&w, NSEC_PER_MSEC);
+	net_world_pass(&w, NSEC_PER_MSEC);
 	CHECK_EQ(srv.net.n_links, 2);
 	named[0].role.uid = 1001;
 	net_recheck_keys(&srv.net);
 	CHECK_EQ(srv.net.refused[REFUSED_REVOKED], 1);
 	CHECK_EQ(srv.net.n_links, 1);
-	networld_pass(&w, NSEC_PER_SEC); /* the client reconnects in its new role */
+	net_world_pass(&w, NSEC_PER_SEC); /* the client reconnects in its new role */
 	CHECK_EQ(srv.net.n_links, 2);
 	CHECK_EQ(srv.link->acts_for.uid, 1001);
 	named[0].secret[0] ^= 1;
 	net_recheck_keys(&srv.net);
 	CHECK_EQ(srv.net.refused[REFUSED_REVOKED], 2);
-	networld_pass(&w, NSEC_PER_SEC);
+	net_world_pass(&w, NSEC_PER_SEC);
 	CHECK_EQ(srv.net.n_links, 1);
 	srv.net.id.client_key[0] ^= 1;
 	net_recheck_keys(&srv.net);
 	CHECK_EQ(srv.net.refused[REFUSED_REVOKED], 3);
-	fclient_stop(&one);
-	fclient_stop(&other);
+	toy_client_stop(&one);
+	toy_client_stop(&other);
 	end();
 }
 
@@ -525,7 +525,7 @@ static void the_log_of_refusals_is_bounded_and_the_count_is_not(void)
 	/* logged once per link, at most ten times a minute */
 	CHECK_EQ(srv.net.refusal_logs[REFUSED_FORGED].n_logged, 10);
 	CHECK_EQ(srv.net.refusal_logs[REFUSED_FORGED].n_suppressed, 3 * 190);
-	networld_pass(&w, 61 * NSEC_PER_SEC);
+	net_world_pass(&w, 61 * NSEC_PER_SEC);
 	link_refused(&r[20]->l, REFUSED_FORGED, "later");
 	CHECK_EQ(srv.net.refusal_logs[REFUSED_FORGED].n_logged, 1);
 	CHECK_EQ(srv.net.refusal_logs[REFUSED_FORGED].n_suppressed, 0);
@@ -542,12 +542,12 @@ static void a_refusal_with_a_strange_status_is_a_broken_rule(void)
 
 	for (size_t i = 0; i < ARRAY_LEN(strange); i++) {
 		struct wire_welcome wl = { .status = strange[i], .reason = wire_text("because") };
-		struct fclient c;
+		struct toy_client c;
 		struct raw *r = calloc(1, sizeof(*r));
 
 		CHECK(r);
-		networld_start(&w, false);
-		fclient_start(&c, &w, "loop:s", net_id(1, 0), LINK_CLIENT);
+		net_world_start(&w, false);
+		toy_client_start(&c, &w, "loop:s", net_id(1, 0), LINK_CLIENT);
 		link_init(&r->l, &c.net, &raw_ops, &c.peer, 0);
 		link_ref(&r->l);
 		link_connected(&r->l);
@@ -556,8 +556,8 @@ static void a_refusal_with_a_strange_status_is_a_broken_rule(void)
 		CHECK(r->closed);
 		CHECK_EQ(c.net.bad_links, 1);
 		raw_free(r);
-		fclient_stop(&c);
-		networld_end(&w);
+		toy_client_stop(&c);
+		net_world_end(&w);
 	}
 }
 
@@ -565,12 +565,12 @@ static void an_impostor_of_a_server_is_found_out(void)
 {
 	struct wire_challenge ch = { .version = SHEAF_VERSION };
 	struct wire_welcome wl = { .verifier = 1 };
-	struct fclient c;
+	struct toy_client c;
 	struct raw *r = calloc(1, sizeof(*r));
 
 	CHECK(r);
-	networld_start(&w, false);
-	fclient_start(&c, &w, "loop:s", net_id(1, 0), LINK_CLIENT);
+	net_world_start(&w, false);
+	toy_client_start(&c, &w, "loop:s", net_id(1, 0), LINK_CLIENT);
 	link_init(&r->l, &c.net, &raw_ops, &c.peer, 0);
 	link_ref(&r->l);
 	link_connected(&r->l);
@@ -587,8 +587,8 @@ static void an_impostor_of_a_server_is_found_out(void)
 	raw_say(r, FRAME_WELCOME, XDR_ANY(xdr_wire_welcome), &wl);
 	CHECK(r->closed);
 	raw_free(r);
-	fclient_stop(&c);
-	networld_end(&w);
+	toy_client_stop(&c);
+	net_world_end(&w);
 }
 
 TEST_MAIN(TEST(a_good_greeting_is_challenged),

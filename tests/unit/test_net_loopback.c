@@ -1,38 +1,38 @@
 /* net_loopback: both ends in one process, with delays and cuts from the hub. */
-#include "net_trial.h"
+#include "toy_client.h"
 
-static struct networld w;
-static struct fsrv srv;
-static struct fclient cli;
+static struct net_world w;
+static struct toy_server srv;
+static struct toy_client cli;
 
 static void begin(void)
 {
-	networld_start(&w, false);
-	fsrv_start(&srv, &w, "loop:s", net_id(1, 2));
-	fclient_start(&cli, &w, "loop:s", net_id(1, 0), LINK_CLIENT);
+	net_world_start(&w, false);
+	toy_server_start(&srv, &w, "loop:s", net_id(1, 2));
+	toy_client_start(&cli, &w, "loop:s", net_id(1, 0), LINK_CLIENT);
 	moving_piece = 65536;
 }
 
 static void end(void)
 {
-	fclient_stop(&cli);
-	fsrv_stop(&srv);
-	networld_end(&w);
+	toy_client_stop(&cli);
+	toy_server_stop(&srv);
+	net_world_end(&w);
 }
 
 static void scattered_memory_arrives_in_its_place(void)
 {
 	static const size_t sizes[] = { 1, 4095, 3, 100, 65537, 2 };
 	struct scatter s;
-	struct ask a;
+	struct toy_call a;
 
 	begin();
 	for (int write = 0; write < 2; write++) {
 		scatter_make(&s, 60, sizes, 6);
 		if (write)
 			scatter_fill(&s);
-		ask_move(&a, &cli.peer, s.iov, s.n, write);
-		networld_until(&w, &a.over);
+		toy_call_move(&a, &cli.peer, s.iov, s.n, write);
+		net_world_until(&w, &a.over);
 		CHECK_EQ(a.error, 0);
 		CHECK_EQ(moving_result, 0);
 		CHECK_EQ(moving_sum, 0);
@@ -55,14 +55,14 @@ static uint64_t slow(struct loopback_hub *h, struct net *from, struct net *to, s
 
 static void what_was_sent_first_arrives_first(void)
 {
-	static struct ask a[30];
+	static struct toy_call a[30];
 
 	begin();
 	w.hub.delay = slow;
 	for (int i = 0; i < 30; i++)
-		ask(&a[i], &cli.peer, OP_PING, false);
+		toy_call_start(&a[i], &cli.peer, OP_PING, false);
 	for (int i = 0; i < 30; i++) {
-		networld_until(&w, &a[i].over);
+		net_world_until(&w, &a[i].over);
 		CHECK_EQ(a[i].error, 0);
 		CHECK(i == 0 || a[i].order > a[i - 1].order);
 	}
@@ -85,7 +85,7 @@ static void a_cut_anywhere_is_got_over(void)
 {
 	static const size_t sizes[] = { 100000, 7 };
 	struct scatter s;
-	struct ask a;
+	struct toy_call a;
 
 	for (unsigned i = 1; i < 14; i++) {
 		begin();
@@ -95,8 +95,8 @@ static void a_cut_anywhere_is_got_over(void)
 		scatter_make(&s, 8, sizes, 2);
 		if (i % 2)
 			scatter_fill(&s);
-		ask_move(&a, &cli.peer, s.iov, s.n, i % 2);
-		networld_until(&w, &a.over);
+		toy_call_move(&a, &cli.peer, s.iov, s.n, i % 2);
+		net_world_until(&w, &a.over);
 		CHECK_EQ(a.error, 0);
 		scatter_check(&s);
 		scatter_free(&s);
@@ -117,20 +117,20 @@ static void a_link_that_breaks_ends_its_transfers(void)
 {
 	static const size_t sizes[] = { 100000 };
 	struct scatter s;
-	struct ask a;
+	struct toy_call a;
 
 	for (int write = 0; write < 2; write++) {
 		begin();
 		w.hub.delay = even;
 		scatter_make(&s, 1, sizes, 1);
 		moving_over = false;
-		ask_move(&a, &cli.peer, s.iov, s.n, write);
+		toy_call_move(&a, &cli.peer, s.iov, s.n, write);
 		while (list_empty(&srv.xfers))
-			networld_turn(&w);
+			net_world_turn(&w);
 		peer_fini(&cli.peer);
-		networld_until(&w, &moving_over);
+		net_world_until(&w, &moving_over);
 		CHECK_EQ(moving_result, -ECONNRESET);
-		networld_until(&w, &a.over);
+		net_world_until(&w, &a.over);
 		CHECK_EQ(a.error, -ESHUTDOWN);
 		scatter_free(&s);
 		end();
@@ -141,23 +141,23 @@ static void retracted_memory_is_left_alone(void)
 {
 	static const size_t sizes[] = { 100000 };
 	struct scatter s;
-	struct ask a;
+	struct toy_call a;
 
 	for (int write = 0; write < 2; write++) {
 		begin();
 		w.hub.delay = even;
 		scatter_make(&s, 1, sizes, 1);
 		moving_over = false;
-		ask_move(&a, &cli.peer, s.iov, s.n, write);
+		toy_call_move(&a, &cli.peer, s.iov, s.n, write);
 		while (list_empty(&srv.xfers))
-			networld_turn(&w);
+			net_world_turn(&w);
 		peer_cancel(&a.call, -EINTR);
-		networld_until(&w, &a.over);
-		networld_until(&w, &moving_over);
+		net_world_until(&w, &a.over);
+		net_world_until(&w, &moving_over);
 		CHECK_EQ(moving_result, write ? -ECANCELED : 0);
 		for (size_t i = 0; i < s.bytes; i++)
-			CHECK_EQ(s.base[i], GUARD);
-		networld_pass(&w, 100 * NSEC_PER_MSEC);
+			CHECK_EQ(s.base[i], SCATTER_GUARD);
+		net_world_pass(&w, 100 * NSEC_PER_MSEC);
 		CHECK_EQ(srv.net.n_links, 1);
 		scatter_free(&s);
 		end();
@@ -170,26 +170,26 @@ static void a_put_outside_of_the_exposed_memory_closes_the_link(void)
 	static const size_t sizes[] = { 1000 };
 	struct wire_mem_desc d = { .length = 5000 };
 	struct scatter s;
-	struct ask a;
+	struct toy_call a;
 
 	begin();
-	ask(&a, &cli.peer, OP_PING, false);
-	networld_until(&w, &a.over);
+	toy_call_start(&a, &cli.peer, OP_PING, false);
+	net_world_until(&w, &a.over);
 	srv.hold = true;
 	scatter_make(&s, 1, sizes, 1);
-	ask_move(&a, &cli.peer, s.iov, s.n, false);
-	networld_pass(&w, NSEC_PER_MSEC);
+	toy_call_move(&a, &cli.peer, s.iov, s.n, false);
+	net_world_pass(&w, NSEC_PER_MSEC);
 	CHECK_EQ(srv.n_seen, 2);
 	d.tag = srv.seen[1].tag;
 	moving_over = false;
-	fsrv_move(&srv, srv.seen[1].link, d.tag, &d, false);
-	networld_until(&w, &moving_over);
+	toy_server_move(&srv, srv.seen[1].link, d.tag, &d, false);
+	net_world_until(&w, &moving_over);
 	CHECK_EQ(moving_result, -ECONNRESET);
 	CHECK_EQ(cli.net.bad_links, 1);
 	for (size_t i = 0; i < s.bytes; i++)
-		CHECK_EQ(s.base[i], GUARD);
+		CHECK_EQ(s.base[i], SCATTER_GUARD);
 	peer_cancel(&a.call, -EINTR);
-	networld_until(&w, &a.over);
+	net_world_until(&w, &a.over);
 	scatter_free(&s);
 	end();
 }

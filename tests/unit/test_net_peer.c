@@ -1,32 +1,32 @@
 /* The client's side of a session: calls over links that break, and servers that lose sessions or do
  * not answer. */
-#include "net_trial.h"
+#include "toy_client.h"
 
-static struct networld w;
-static struct fsrv srv;
-static struct fclient cli;
+static struct net_world w;
+static struct toy_server srv;
+static struct toy_client cli;
 
 static void begin(void)
 {
-	networld_start(&w, false);
-	fsrv_start(&srv, &w, "loop:s", net_id(1, 2));
-	fclient_start(&cli, &w, "loop:s", net_id(1, 0), LINK_CLIENT);
+	net_world_start(&w, false);
+	toy_server_start(&srv, &w, "loop:s", net_id(1, 2));
+	toy_client_start(&cli, &w, "loop:s", net_id(1, 0), LINK_CLIENT);
 }
 
 static void end(void)
 {
-	fclient_stop(&cli);
-	fsrv_stop(&srv);
-	networld_end(&w);
+	toy_client_stop(&cli);
+	toy_server_stop(&srv);
+	net_world_end(&w);
 }
 
 /* Connects and completes one call. */
 static void warm_up(void)
 {
-	struct ask a;
+	struct toy_call a;
 
-	ask(&a, &cli.peer, OP_PING, false);
-	networld_until(&w, &a.over);
+	toy_call_start(&a, &cli.peer, OP_PING, false);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
 	CHECK_EQ(cli.peer.state, PEER_UP);
 	srv.n_seen = 0;
@@ -34,19 +34,19 @@ static void warm_up(void)
 
 static void settle(void)
 {
-	networld_pass(&w, NSEC_PER_MSEC);
+	net_world_pass(&w, NSEC_PER_MSEC);
 }
 
 static void calls_take_slots_and_number_them(void)
 {
-	struct ask a[3];
+	struct toy_call a[3];
 
 	begin();
 	warm_up();
 	for (int i = 0; i < 3; i++)
-		ask(&a[i], &cli.peer, OP_PING, false);
+		toy_call_start(&a[i], &cli.peer, OP_PING, false);
 	for (int i = 0; i < 3; i++)
-		networld_until(&w, &a[i].over);
+		net_world_until(&w, &a[i].over);
 	CHECK_EQ(srv.n_seen, 3);
 	CHECK_EQ(srv.seen[0].tag, 2); /* the second request on slot 0 */
 	CHECK_EQ(srv.seen[1].tag, UINT64_C(1) << 32 | 1);
@@ -55,48 +55,48 @@ static void calls_take_slots_and_number_them(void)
 	end();
 }
 
-static void ask_later(struct ask *a)
+static void ask_later(struct toy_call *a)
 {
-	ask_init(a, &cli.peer, OP_PING, 10 * NSEC_PER_SEC);
+	toy_call_init(a, &cli.peer, OP_PING, 10 * NSEC_PER_SEC);
 	a->call.is_deferred = true;
 	peer_call(&cli.peer, &a->call, &a->q);
 }
 
 static void a_deferred_call_is_sent_with_the_next_or_after_a_delay(void)
 {
-	struct ask a[3];
+	struct toy_call a[3];
 
 	begin();
 	warm_up();
 	ask_later(&a[0]);
 	ask_later(&a[1]);
-	networld_pass(&w, NSEC_PER_MSEC / 4);
+	net_world_pass(&w, NSEC_PER_MSEC / 4);
 	CHECK_EQ(srv.n_seen, 0);
-	ask(&a[2], &cli.peer, OP_PING, false);
-	networld_until(&w, &a[2].over);
+	toy_call_start(&a[2], &cli.peer, OP_PING, false);
+	net_world_until(&w, &a[2].over);
 	CHECK_EQ(srv.n_seen, 3);
 	CHECK_EQ(srv.seen[0].tag, 2); /* sent in order */
 	CHECK(a[0].over && a[1].over);
 	settle(); /* the deferral time of the first call has passed */
 	ask_later(&a[0]);
-	networld_pass(&w, NSEC_PER_MSEC);
+	net_world_pass(&w, NSEC_PER_MSEC);
 	CHECK(a[0].over && !a[0].error);
 	end();
 }
 
 static void a_deferred_call_outlives_a_broken_link_and_ends_with_its_peer(void)
 {
-	struct ask a;
+	struct toy_call a;
 
 	begin();
 	warm_up();
 	ask_later(&a);
 	link_close(cli.peer.link, -ECONNRESET);
-	networld_until(&w, &a.over);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
 	ask_later(&a);
 	peer_halt(&cli.peer);
-	networld_pass(&w, NSEC_PER_MSEC);
+	net_world_pass(&w, NSEC_PER_MSEC);
 	CHECK_EQ(a.error, -ESHUTDOWN);
 	CHECK(!cli.peer.defer_timer.when);
 	end();
@@ -104,22 +104,22 @@ static void a_deferred_call_outlives_a_broken_link_and_ends_with_its_peer(void)
 
 static void calls_beyond_the_slots_wait_in_order(void)
 {
-	static struct ask a[SESSION_SLOTS + 6];
+	static struct toy_call a[SESSION_SLOTS + 6];
 	unsigned last = 0;
 
 	begin();
 	warm_up();
 	srv.hold = true;
 	for (unsigned i = 0; i < ARRAY_LEN(a); i++) {
-		ask(&a[i], &cli.peer, OP_PING, false);
+		toy_call_start(&a[i], &cli.peer, OP_PING, false);
 		a[i].call.trace = i;
 	}
 	settle();
 	CHECK_EQ(srv.n_seen, SESSION_SLOTS - 1); /* the last slot is reserved for claims */
 	srv.hold = false;
-	fsrv_release(&srv, 0);
+	toy_server_release(&srv, 0);
 	for (unsigned i = 0; i < ARRAY_LEN(a); i++) {
-		networld_until(&w, &a[i].over);
+		net_world_until(&w, &a[i].over);
 		CHECK_EQ(a[i].error, 0);
 		CHECK(a[i].order > last);
 		last = a[i].order;
@@ -130,17 +130,17 @@ static void calls_beyond_the_slots_wait_in_order(void)
 
 static void a_call_is_repeated_over_a_new_link_with_the_same_numbers(void)
 {
-	struct ask a;
+	struct toy_call a;
 
 	begin();
 	warm_up();
 	srv.hold = true;
-	ask(&a, &cli.peer, OP_MKDIR, true);
+	toy_call_start(&a, &cli.peer, OP_MKDIR, true);
 	settle();
 	CHECK_EQ(srv.n_seen, 1);
 	srv.hold = false;
 	link_close(srv.link, -ECONNRESET);
-	networld_until(&w, &a.over);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
 	CHECK_EQ(srv.n_seen, 2);
 	CHECK_EQ(srv.seen[1].tag, srv.seen[0].tag);
@@ -152,39 +152,39 @@ static void a_call_is_repeated_over_a_new_link_with_the_same_numbers(void)
 
 static void a_reply_of_the_old_link_is_not_heard(void)
 {
-	struct ask a;
+	struct toy_call a;
 
 	begin();
 	warm_up();
 	srv.hold = true;
-	ask(&a, &cli.peer, OP_MKDIR, true);
+	toy_call_start(&a, &cli.peer, OP_MKDIR, true);
 	settle();
 	link_close(srv.link, -ECONNRESET);
-	fsrv_release(&srv, EACCES);
-	networld_pass(&w, NSEC_PER_SEC);
+	toy_server_release(&srv, EACCES);
+	net_world_pass(&w, NSEC_PER_SEC);
 	CHECK(!a.over);
-	fsrv_release(&srv, 0);
-	networld_until(&w, &a.over);
+	toy_server_release(&srv, 0);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
 	end();
 }
 
 static void a_lost_session_fails_changes_and_repeats_the_rest(void)
 {
-	struct ask change, read;
+	struct toy_call change, read;
 
 	begin();
 	warm_up();
 	srv.hold = true;
-	ask(&change, &cli.peer, OP_MKDIR, true);
-	ask(&read, &cli.peer, OP_GETATTR, false);
+	toy_call_start(&change, &cli.peer, OP_MKDIR, true);
+	toy_call_start(&read, &cli.peer, OP_GETATTR, false);
 	settle();
 	CHECK_EQ(srv.n_seen, 2);
 	srv.hold = false;
 	srv.forget = true;
 	link_close(srv.link, -ECONNRESET);
-	networld_until(&w, &change.over);
-	networld_until(&w, &read.over);
+	net_world_until(&w, &change.over);
+	net_world_until(&w, &read.over);
 	CHECK_EQ(change.error, -EIO);
 	CHECK_EQ(read.error, 0);
 	CHECK_EQ(srv.n_seen, 3);
@@ -196,18 +196,18 @@ static void a_lost_session_fails_changes_and_repeats_the_rest(void)
 
 static void a_server_that_does_not_know_the_session_gets_a_new_one(void)
 {
-	struct ask a;
+	struct toy_call a;
 
 	begin();
 	warm_up();
 	srv.hold = true;
-	ask(&a, &cli.peer, OP_GETATTR, false);
+	toy_call_start(&a, &cli.peer, OP_GETATTR, false);
 	settle();
 	srv.hold = false;
 	srv.seen[0].held = false;
-	fsrv_reply(&srv, srv.seen[0].link, srv.seen[0].tag, ESTALE, 0, NULL, NULL);
+	toy_server_reply(&srv, srv.seen[0].link, srv.seen[0].tag, ESTALE, 0, NULL, NULL);
 	link_unref(srv.seen[0].link);
-	networld_until(&w, &a.over);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
 	CHECK_EQ(cli.peer.session, 2);
 	end();
@@ -216,14 +216,14 @@ static void a_server_that_does_not_know_the_session_gets_a_new_one(void)
 /* As after a change of the server key: the secret is not valid any more. */
 static void a_session_that_is_denied_is_made_anew(void)
 {
-	struct ask a;
+	struct toy_call a;
 
 	begin();
 	warm_up();
 	srv.deny = true;
 	link_close(cli.peer.link, -ECONNRESET);
-	ask(&a, &cli.peer, OP_GETATTR, false);
-	networld_until(&w, &a.over);
+	toy_call_start(&a, &cli.peer, OP_GETATTR, false);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
 	CHECK_EQ(cli.peer.session, 2);
 	end();
@@ -240,26 +240,26 @@ static void restarted(struct peer *p, bool lost)
 
 static void a_restart_of_the_server_is_reported(void)
 {
-	struct ask a;
+	struct toy_call a;
 
 	begin();
 	cli.peer.on_restart = restarted;
 	warm_up();
 	n_restarts = n_lost = 0;
 	link_close(srv.link, -ECONNRESET);
-	ask(&a, &cli.peer, OP_PING, false);
-	networld_until(&w, &a.over);
+	toy_call_start(&a, &cli.peer, OP_PING, false);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(n_restarts, 0); /* only a link broke */
 	srv.boot++;
 	link_close(srv.link, -ECONNRESET);
-	ask(&a, &cli.peer, OP_PING, false);
-	networld_until(&w, &a.over);
+	toy_call_start(&a, &cli.peer, OP_PING, false);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(n_restarts, 1);
 	CHECK_EQ(n_lost, 0);
 	srv.forget = true;
 	link_close(srv.link, -ECONNRESET);
-	ask(&a, &cli.peer, OP_PING, false);
-	networld_until(&w, &a.over);
+	toy_call_start(&a, &cli.peer, OP_PING, false);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(n_restarts, 2);
 	CHECK_EQ(n_lost, 1);
 	end();
@@ -267,54 +267,54 @@ static void a_restart_of_the_server_is_reported(void)
 
 static void a_call_ends_at_its_deadline_and_is_cancelled(void)
 {
-	struct ask a, b;
+	struct toy_call a, b;
 
 	begin();
 	warm_up();
 	srv.hold = true;
-	ask_init(&a, &cli.peer, OP_PING, NSEC_PER_SEC);
+	toy_call_init(&a, &cli.peer, OP_PING, NSEC_PER_SEC);
 	peer_call(&cli.peer, &a.call, &a.q);
-	networld_pass(&w, 900 * NSEC_PER_MSEC);
+	net_world_pass(&w, 900 * NSEC_PER_MSEC);
 	CHECK(!a.over);
-	networld_pass(&w, 200 * NSEC_PER_MSEC);
+	net_world_pass(&w, 200 * NSEC_PER_MSEC);
 	CHECK(a.over);
 	CHECK_EQ(a.error, -ETIMEDOUT);
 	CHECK_EQ(srv.n_cancels, 1);
 	CHECK_EQ(srv.cancelled, srv.seen[0].tag);
 	/* the slot stays busy until the reply comes */
 	CHECK(cli.peer.slots[0].busy);
-	fsrv_release(&srv, 0);
+	toy_server_release(&srv, 0);
 	settle();
 	CHECK(!cli.peer.slots[0].busy);
 	srv.hold = false;
-	ask(&b, &cli.peer, OP_PING, false);
-	networld_until(&w, &b.over);
+	toy_call_start(&b, &cli.peer, OP_PING, false);
+	net_world_until(&w, &b.over);
 	CHECK_EQ(b.error, 0);
 	end();
 }
 
 static void a_cancelled_call_ends_at_once(void)
 {
-	struct ask sent, queued;
+	struct toy_call sent, queued;
 
 	begin();
-	ask(&queued, &cli.peer, OP_PING, false); /* the peer is not even dialled */
+	toy_call_start(&queued, &cli.peer, OP_PING, false); /* the peer is not even dialled */
 	peer_cancel(&queued.call, -EINTR);
-	networld_until(&w, &queued.over);
+	net_world_until(&w, &queued.over);
 	CHECK_EQ(queued.error, -EINTR);
 	warm_up();
 	srv.hold = true;
-	ask(&sent, &cli.peer, OP_PING, false);
+	toy_call_start(&sent, &cli.peer, OP_PING, false);
 	settle();
 	peer_cancel(&sent.call, -EINTR);
 	peer_cancel(&sent.call, -EINTR); /* cancelling twice is harmless */
-	networld_until(&w, &sent.over);
+	net_world_until(&w, &sent.over);
 	CHECK_EQ(sent.error, -EINTR);
 	settle();
 	CHECK_EQ(srv.n_cancels, 1);
 	link_close(srv.link, -ECONNRESET); /* no call is retransmitted */
-	fsrv_drop(&srv);
-	networld_pass(&w, NSEC_PER_SEC);
+	toy_server_drop(&srv);
+	net_world_pass(&w, NSEC_PER_SEC);
 	CHECK_EQ(srv.n_seen, 0);
 	CHECK(!cli.peer.slots[0].busy);
 	end();
@@ -322,47 +322,47 @@ static void a_cancelled_call_ends_at_once(void)
 
 static void an_absent_server_is_an_error_after_the_deadline(void)
 {
-	struct ask a;
+	struct toy_call a;
 
-	networld_start(&w, false);
-	fclient_start(&cli, &w, "loop:nobody", net_id(1, 0), LINK_CLIENT);
-	ask_init(&a, &cli.peer, OP_PING, 3 * NSEC_PER_SEC);
+	net_world_start(&w, false);
+	toy_client_start(&cli, &w, "loop:nobody", net_id(1, 0), LINK_CLIENT);
+	toy_call_init(&a, &cli.peer, OP_PING, 3 * NSEC_PER_SEC);
 	peer_call(&cli.peer, &a.call, &a.q);
-	networld_pass(&w, 2 * NSEC_PER_SEC);
+	net_world_pass(&w, 2 * NSEC_PER_SEC);
 	CHECK(!a.over);
-	networld_pass(&w, 2 * NSEC_PER_SEC);
+	net_world_pass(&w, 2 * NSEC_PER_SEC);
 	CHECK(a.over);
 	CHECK_EQ(a.error, -ECONNREFUSED);
-	fclient_stop(&cli);
-	networld_end(&w);
+	toy_client_stop(&cli);
+	net_world_end(&w);
 }
 
 static void a_server_that_comes_later_gets_the_call(void)
 {
-	struct ask a;
+	struct toy_call a;
 
-	networld_start(&w, false);
-	fclient_start(&cli, &w, "loop:s", net_id(1, 0), LINK_CLIENT);
-	ask(&a, &cli.peer, OP_PING, false);
-	networld_pass(&w, 3 * NSEC_PER_SEC);
+	net_world_start(&w, false);
+	toy_client_start(&cli, &w, "loop:s", net_id(1, 0), LINK_CLIENT);
+	toy_call_start(&a, &cli.peer, OP_PING, false);
+	net_world_pass(&w, 3 * NSEC_PER_SEC);
 	CHECK(!a.over);
-	fsrv_start(&srv, &w, "loop:s", net_id(1, 2));
-	networld_until(&w, &a.over);
+	toy_server_start(&srv, &w, "loop:s", net_id(1, 2));
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
 	end();
 }
 
 static void a_server_that_gives_no_session_is_tried_again(void)
 {
-	struct ask a;
+	struct toy_call a;
 
 	begin();
 	srv.mute = true;
-	ask(&a, &cli.peer, OP_PING, false);
-	networld_pass(&w, 4900 * NSEC_PER_MSEC); /* the timeout of the cluster file is 5 s */
+	toy_call_start(&a, &cli.peer, OP_PING, false);
+	net_world_pass(&w, 4900 * NSEC_PER_MSEC); /* the timeout of the cluster file is 5 s */
 	CHECK_EQ(srv.n_downs, 0);
 	srv.mute = false;
-	networld_until(&w, &a.over);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
 	CHECK_EQ(srv.n_downs, 1);
 	end();
@@ -372,7 +372,7 @@ static void an_idle_peer_renews_its_lease(void)
 {
 	begin();
 	warm_up();
-	networld_pass(&w, 35 * NSEC_PER_SEC);
+	net_world_pass(&w, 35 * NSEC_PER_SEC);
 	CHECK(srv.n_seen >= 3 && srv.n_seen <= 4);
 	CHECK_EQ(srv.seen[0].head.op, OP_PING);
 	end();
@@ -382,28 +382,28 @@ static void an_idle_peer_renews_its_lease(void)
 
 static void a_halted_peer_ends_its_calls_and_takes_none(void)
 {
-	struct ask sent, front, after;
+	struct toy_call sent, front, after;
 
 	begin();
 	warm_up();
 	srv.hold = true;
-	ask(&sent, &cli.peer, OP_MKDIR, true);
-	ask_init(&front, &cli.peer, OP_RECLAIM, NSEC_PER_SEC);
+	toy_call_start(&sent, &cli.peer, OP_MKDIR, true);
+	toy_call_init(&front, &cli.peer, OP_RECLAIM, NSEC_PER_SEC);
 	front.call.front = true;
 	peer_call(&cli.peer, &front.call, &front.q);
 	settle();
 	CHECK_EQ(srv.n_seen, 2);
 	peer_halt(&cli.peer);
-	networld_until(&w, &sent.over);
-	networld_until(&w, &front.over);
+	net_world_until(&w, &sent.over);
+	net_world_until(&w, &front.over);
 	CHECK_EQ(sent.error, -ESHUTDOWN);
 	CHECK_EQ(front.error, -ESHUTDOWN);
-	ask_init(&after, &cli.peer, OP_RECLAIM, NSEC_PER_SEC);
+	toy_call_init(&after, &cli.peer, OP_RECLAIM, NSEC_PER_SEC);
 	after.call.front = true;
 	peer_call(&cli.peer, &after.call, &after.q);
-	networld_until(&w, &after.over);
+	net_world_until(&w, &after.over);
 	CHECK_EQ(after.error, -ESHUTDOWN);
-	networld_pass(&w, 40 * NSEC_PER_SEC); /* no lease renewal is sent */
+	net_world_pass(&w, 40 * NSEC_PER_SEC); /* no lease renewal is sent */
 	CHECK_EQ(srv.n_seen, 2);
 	CHECK_EQ(srv.n_sessions, 1);
 	CHECK_EQ(cli.peer.n_front, 0);
@@ -412,25 +412,25 @@ static void a_halted_peer_ends_its_calls_and_takes_none(void)
 
 static void a_halted_peer_keeps_its_session_and_numbers(void)
 {
-	struct ask a;
+	struct toy_call a;
 
 	begin();
 	warm_up();
 	srv.hold = true;
-	ask(&a, &cli.peer, OP_MKDIR, true);
+	toy_call_start(&a, &cli.peer, OP_MKDIR, true);
 	settle();
 	peer_halt(&cli.peer);
-	networld_until(&w, &a.over);
-	fsrv_drop(&srv);
+	net_world_until(&w, &a.over);
+	toy_server_drop(&srv);
 	srv.hold = false;
 	peer_resume(&cli.peer);
-	networld_pass(&w, NSEC_PER_SEC);
+	net_world_pass(&w, NSEC_PER_SEC);
 	CHECK_EQ(cli.peer.state, PEER_UP); /* although there is no call */
 	CHECK_EQ(srv.n_sessions, 2);
 	CHECK_EQ(srv.session, 1);
 	CHECK_EQ(srv.n_seen, 0); /* a cancelled call is not retransmitted */
-	ask(&a, &cli.peer, OP_MKDIR, true);
-	networld_until(&w, &a.over);
+	toy_call_start(&a, &cli.peer, OP_MKDIR, true);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
 	CHECK_EQ(srv.seen[0].tag, 3); /* after the first call and the cancelled one */
 	CHECK_EQ(srv.seen[0].head.session, 1);
@@ -447,13 +447,13 @@ static void claims_without_an_answer_are_asked_for_again(void)
 	settle();
 	cli.peer.unclaimed = true;
 	peer_resume(&cli.peer);
-	networld_pass(&w, NSEC_PER_SEC);
+	net_world_pass(&w, NSEC_PER_SEC);
 	CHECK_EQ(n_restarts, 1);
 	CHECK_EQ(n_lost, 0);
 	peer_halt(&cli.peer);
 	settle();
 	peer_resume(&cli.peer);
-	networld_pass(&w, NSEC_PER_SEC);
+	net_world_pass(&w, NSEC_PER_SEC);
 	CHECK_EQ(n_restarts, 1);
 	end();
 }
@@ -464,7 +464,7 @@ static void a_peer_without_a_session_waits_for_a_call(void)
 	begin();
 	peer_halt(&cli.peer);
 	peer_resume(&cli.peer);
-	networld_pass(&w, NSEC_PER_SEC);
+	net_world_pass(&w, NSEC_PER_SEC);
 	CHECK_EQ(cli.peer.state, PEER_IDLE);
 	CHECK_EQ(srv.n_sessions, 0);
 	warm_up();
@@ -475,24 +475,24 @@ static void a_peer_without_a_session_waits_for_a_call(void)
 
 static void lie(uint64_t tag, int status)
 {
-	struct ask a;
+	struct toy_call a;
 	unsigned downs;
 
 	begin();
 	warm_up();
 	srv.hold = true;
-	ask(&a, &cli.peer, OP_GETATTR, false);
+	toy_call_start(&a, &cli.peer, OP_GETATTR, false);
 	settle();
 	downs = srv.n_downs;
-	fsrv_zeros(&srv, srv.link, tag, OP_GETATTR, status);
+	toy_server_zeros(&srv, srv.link, tag, OP_GETATTR, status);
 	settle();
 	/* the link is closed, and the call continues on another link */
 	CHECK_EQ(srv.n_downs, downs + 1);
 	CHECK_EQ(cli.net.bad_links, 1);
 	CHECK(!a.over);
 	srv.hold = false;
-	fsrv_drop(&srv);
-	networld_until(&w, &a.over);
+	toy_server_drop(&srv);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
 	end();
 }
@@ -516,16 +516,16 @@ static void a_reply_with_a_strange_status_closes_the_link(void)
 static void a_result_that_does_not_decode_ends_call_and_link(void)
 {
 	struct wire_attr_res much = { { 0 } };
-	struct ask a;
+	struct toy_call a;
 
 	begin();
 	warm_up();
 	srv.hold = true;
-	ask(&a, &cli.peer, OP_GETATTR, false);
+	toy_call_start(&a, &cli.peer, OP_GETATTR, false);
 	settle();
-	fsrv_reply(&srv, srv.link, srv.seen[0].tag, 0, SESSION_SLOTS, XDR_ANY(xdr_wire_attr_res),
-		   &much);
-	networld_until(&w, &a.over);
+	toy_server_reply(&srv, srv.link, srv.seen[0].tag, 0, SESSION_SLOTS,
+			 XDR_ANY(xdr_wire_attr_res), &much);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, -EBADMSG);
 	CHECK_EQ(cli.net.bad_links, 1);
 	end();
@@ -533,20 +533,20 @@ static void a_result_that_does_not_decode_ends_call_and_link(void)
 
 /* ---- the map ---- */
 
-static struct ask news;
+static struct toy_call news;
 static unsigned n_news;
 
 static void map_is_new(struct peer *p)
 {
 	n_news++;
-	ask_init(&news, p, OP_MAP, 10 * NSEC_PER_SEC);
+	toy_call_init(&news, p, OP_MAP, 10 * NSEC_PER_SEC);
 	news.call.front = true;
 	peer_call(p, &news.call, &news.q);
 }
 
 static void calls_with_an_older_map_go_again_behind_the_news_of_it(void)
 {
-	struct ask a[3], later;
+	struct toy_call a[3], later;
 	uint64_t tags[3];
 
 	begin();
@@ -556,25 +556,25 @@ static void calls_with_an_older_map_go_again_behind_the_news_of_it(void)
 	CHECK_EQ(n_news, 0); /* the cluster file is version 1 */
 	srv.hold = true;
 	for (int i = 0; i < 3; i++)
-		ask(&a[i], &cli.peer, OP_MKDIR, true);
+		toy_call_start(&a[i], &cli.peer, OP_MKDIR, true);
 	settle();
 	CHECK_EQ(srv.n_seen, 3);
 	CHECK_EQ(srv.seen[0].head.map_version, 1);
 	for (int i = 0; i < 3; i++)
 		tags[i] = srv.seen[i].tag;
 	srv.net.id.map_version = 2;
-	fsrv_release(&srv, EREMCHG);
-	fsrv_drop(&srv);
+	toy_server_release(&srv, EREMCHG);
+	toy_server_drop(&srv);
 	settle();
 	CHECK_EQ(n_news, 1);
 	CHECK_EQ(srv.n_seen, 1); /* only the request for the map */
 	CHECK_EQ(srv.seen[0].head.op, OP_MAP);
 	CHECK_EQ(srv.seen[0].head.map_version, 2);
-	ask(&later, &cli.peer, OP_PING, false);
+	toy_call_start(&later, &cli.peer, OP_PING, false);
 	settle();
 	CHECK_EQ(srv.n_seen, 1);
-	fsrv_release(&srv, 0);
-	fsrv_drop(&srv);
+	toy_server_release(&srv, 0);
+	toy_server_drop(&srv);
 	settle();
 	CHECK(news.over);
 	CHECK_EQ(srv.n_seen, 4);
@@ -583,12 +583,12 @@ static void calls_with_an_older_map_go_again_behind_the_news_of_it(void)
 		CHECK_EQ(srv.seen[i].head.map_version, 2);
 		CHECK(!a[i].over);
 	}
-	fsrv_release(&srv, 0);
+	toy_server_release(&srv, 0);
 	for (int i = 0; i < 3; i++) {
-		networld_until(&w, &a[i].over);
+		net_world_until(&w, &a[i].over);
 		CHECK_EQ(a[i].error, 0);
 	}
-	networld_until(&w, &later.over);
+	net_world_until(&w, &later.over);
 	end();
 }
 
@@ -596,40 +596,40 @@ static void calls_with_an_older_map_go_again_behind_the_news_of_it(void)
  * back. */
 static void a_claim_with_an_older_map_is_repeated(void)
 {
-	struct ask claim;
+	struct toy_call claim;
 
 	begin();
 	n_news = 0;
 	cli.peer.on_map_change = map_is_new;
 	warm_up();
 	srv.hold = true;
-	ask_init(&claim, &cli.peer, OP_RECLAIM, 10 * NSEC_PER_SEC);
+	toy_call_init(&claim, &cli.peer, OP_RECLAIM, 10 * NSEC_PER_SEC);
 	claim.call.front = true;
 	peer_call(&cli.peer, &claim.call, &claim.q);
 	settle();
 	CHECK_EQ(srv.n_seen, 1);
 	srv.net.id.map_version = 2;
-	fsrv_release(&srv, EREMCHG);
-	fsrv_drop(&srv);
+	toy_server_release(&srv, EREMCHG);
+	toy_server_drop(&srv);
 	settle();
 	CHECK_EQ(n_news, 1);
 	CHECK_EQ(srv.n_seen, 2); /* the claim and the question for the map */
-	fsrv_release(&srv, 0);
-	networld_until(&w, &claim.over);
+	toy_server_release(&srv, 0);
+	net_world_until(&w, &claim.over);
 	CHECK_EQ(claim.error, 0);
-	networld_until(&w, &news.over);
+	net_world_until(&w, &news.over);
 	end();
 }
 
 static void a_server_that_refuses_for_ever_is_believed(void)
 {
-	struct ask a;
+	struct toy_call a;
 
 	begin();
 	warm_up();
 	srv.status = EREMCHG; /* with a map version that the client has */
-	ask(&a, &cli.peer, OP_PING, false);
-	networld_until(&w, &a.over);
+	toy_call_start(&a, &cli.peer, OP_PING, false);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, -EREMCHG);
 	end();
 }
@@ -637,14 +637,14 @@ static void a_server_that_refuses_for_ever_is_believed(void)
 /* EBUSY without slots: the server refused the request and did not execute it. */
 static void calls_that_a_server_has_no_room_for_go_again(void)
 {
-	struct ask a[2];
+	struct toy_call a[2];
 	uint64_t tags[2];
 
 	begin();
 	warm_up();
 	srv.hold = true;
 	for (int i = 0; i < 2; i++)
-		ask(&a[i], &cli.peer, OP_MKDIR, true);
+		toy_call_start(&a[i], &cli.peer, OP_MKDIR, true);
 	settle();
 	for (int i = 0; i < 2; i++)
 		tags[i] = srv.seen[i].tag;
@@ -652,16 +652,16 @@ static void calls_that_a_server_has_no_room_for_go_again(void)
 		CHECK_EQ(srv.n_seen, 2);
 		for (int i = 0; i < 2; i++) {
 			CHECK_EQ(srv.seen[i].tag, tags[i]); /* the same numbers in every attempt */
-			fsrv_reply(&srv, srv.seen[i].link, tags[i], EBUSY, 0, NULL, NULL);
+			toy_server_reply(&srv, srv.seen[i].link, tags[i], EBUSY, 0, NULL, NULL);
 		}
-		fsrv_drop(&srv);
-		networld_pass(&w, NSEC_PER_SEC / 5);
+		toy_server_drop(&srv);
+		net_world_pass(&w, NSEC_PER_SEC / 5);
 		CHECK(!a[0].over && !a[1].over);
 		CHECK(cli.peer.n_slots <= BUSY_SLOTS);
 	}
-	fsrv_release(&srv, 0);
+	toy_server_release(&srv, 0);
 	for (int i = 0; i < 2; i++) {
-		networld_until(&w, &a[i].over);
+		net_world_until(&w, &a[i].over);
 		CHECK_EQ(a[i].error, 0);
 	}
 	CHECK_EQ(cli.peer.n_slots, SESSION_SLOTS);
@@ -670,55 +670,56 @@ static void calls_that_a_server_has_no_room_for_go_again(void)
 
 static void a_call_without_room_ends_with_its_deadline_or_its_peer(void)
 {
-	struct ask a, b;
+	struct toy_call a, b;
 
 	begin();
 	warm_up();
 	srv.hold = true;
-	ask(&a, &cli.peer, OP_PING, false);
+	toy_call_start(&a, &cli.peer, OP_PING, false);
 	while (!a.over) {
-		networld_pass(&w, NSEC_PER_SEC / 10);
+		net_world_pass(&w, NSEC_PER_SEC / 10);
 		for (unsigned i = 0; i < srv.n_seen; i++)
-			fsrv_reply(&srv, srv.seen[i].link, srv.seen[i].tag, EBUSY, 0, NULL, NULL);
-		fsrv_drop(&srv);
+			toy_server_reply(&srv, srv.seen[i].link, srv.seen[i].tag, EBUSY, 0, NULL,
+					 NULL);
+		toy_server_drop(&srv);
 	}
 	CHECK_EQ(a.error, -ETIMEDOUT);
-	ask(&b, &cli.peer, OP_PING, false);
+	toy_call_start(&b, &cli.peer, OP_PING, false);
 	settle();
-	fsrv_reply(&srv, srv.seen[0].link, srv.seen[0].tag, EBUSY, 0, NULL, NULL);
-	fsrv_drop(&srv);
+	toy_server_reply(&srv, srv.seen[0].link, srv.seen[0].tag, EBUSY, 0, NULL, NULL);
+	toy_server_drop(&srv);
 	settle();
 	peer_halt(&cli.peer);
-	networld_until(&w, &b.over);
+	net_world_until(&w, &b.over);
 	CHECK_EQ(b.error, -ESHUTDOWN);
-	networld_pass(&w, NSEC_PER_SEC);
+	net_world_pass(&w, NSEC_PER_SEC);
 	end();
 }
 
 /* EBUSY with slots is a normal result. */
 static void a_server_that_answers_busy_is_believed(void)
 {
-	struct ask a;
+	struct toy_call a;
 
 	begin();
 	warm_up();
 	srv.status = EBUSY;
-	ask(&a, &cli.peer, OP_BACKUP, false);
-	networld_until(&w, &a.over);
+	toy_call_start(&a, &cli.peer, OP_BACKUP, false);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, -EBUSY);
 	end();
 }
 
 static void the_welcome_tells_of_a_newer_map(void)
 {
-	struct ask a;
+	struct toy_call a;
 
 	begin();
 	n_news = 0;
 	cli.peer.on_map_change = map_is_new;
 	srv.net.id.map_version = 5;
-	ask(&a, &cli.peer, OP_PING, false);
-	networld_until(&w, &a.over);
+	toy_call_start(&a, &cli.peer, OP_PING, false);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
 	CHECK_EQ(n_news, 1);
 	CHECK(news.over && news.order < a.order);
@@ -732,7 +733,7 @@ static void the_welcome_tells_of_a_newer_map(void)
 #define N_MOVES 6
 
 static uint8_t memory[8 * MIB];
-static struct ask moves[N_MOVES];
+static struct toy_call moves[N_MOVES];
 
 /* Starts reads of these sizes at a server with many clients: 4 MiB may be outstanding. */
 static void start_moves(const size_t *bytes, unsigned n)
@@ -745,7 +746,7 @@ static void start_moves(const size_t *bytes, unsigned n)
 	srv.hold = true;
 	for (unsigned i = 0; i < n; i++) {
 		mem[i] = (struct iovec){ memory, bytes[i] };
-		ask_move(&moves[i], &cli.peer, &mem[i], 1, false);
+		toy_call_move(&moves[i], &cli.peer, &mem[i], 1, false);
 	}
 	settle();
 }
@@ -757,7 +758,7 @@ static void answer_read(unsigned i)
 
 	CHECK(s->held);
 	s->held = false;
-	fsrv_reply(&srv, s->link, s->tag, 0, SESSION_SLOTS, XDR_ANY(xdr_wire_read_res), &r);
+	toy_server_reply(&srv, s->link, s->tag, 0, SESSION_SLOTS, XDR_ANY(xdr_wire_read_res), &r);
 	link_unref(s->link);
 	settle();
 }
@@ -766,13 +767,13 @@ static void answer_read(unsigned i)
 static void what_is_outstanding_at_a_loaded_server_is_bounded(void)
 {
 	static const size_t bytes[] = { 3 * MIB, MIB, 2 * MIB, 7 * MIB, 100 };
-	struct ask a;
+	struct toy_call a;
 
 	begin();
 	start_moves(bytes, 5);
 	CHECK_EQ(srv.n_seen, 2);
 	CHECK_EQ(cli.peer.outstanding, 4 * MIB);
-	ask(&a, &cli.peer, OP_PING, false);
+	toy_call_start(&a, &cli.peer, OP_PING, false);
 	settle();
 	CHECK_EQ(srv.n_seen, 3);
 	answer_read(1);
@@ -787,8 +788,8 @@ static void what_is_outstanding_at_a_loaded_server_is_bounded(void)
 	CHECK_EQ(srv.n_seen, 6);
 	answer_read(5);
 	srv.load = 0;
-	fsrv_release(&srv, 0);
-	networld_until(&w, &a.over);
+	toy_server_release(&srv, 0);
+	net_world_until(&w, &a.over);
 	for (int i = 0; i < 5; i++)
 		CHECK(moves[i].over && !moves[i].error);
 	CHECK_EQ(cli.peer.outstanding, 0);
@@ -807,16 +808,16 @@ static void what_is_outstanding_ends_with_its_call(void)
 	peer_cancel(&moves[2].call, -EINTR);
 	CHECK_EQ(cli.peer.outstanding, MIB);
 	link_close(srv.link, -ECONNRESET);
-	networld_pass(&w, NSEC_PER_SEC);
+	net_world_pass(&w, NSEC_PER_SEC);
 	CHECK_EQ(cli.peer.outstanding, 3 * MIB); /* the second call again, and the fourth */
 	srv.forget = true;
 	link_close(srv.link, -ECONNRESET);
-	networld_pass(&w, NSEC_PER_SEC);
+	net_world_pass(&w, NSEC_PER_SEC);
 	CHECK_EQ(cli.peer.outstanding, 3 * MIB);
 	srv.hold = false;
 	link_close(srv.link, -ECONNRESET);
 	for (int i = 0; i < 5; i++) {
-		networld_until(&w, &moves[i].over);
+		net_world_until(&w, &moves[i].over);
 		CHECK_EQ(moves[i].error, i % 2 || i == 4 ? 0 : -EINTR);
 	}
 	CHECK_EQ(cli.peer.outstanding, 0);
@@ -837,12 +838,12 @@ static void progress_of_earlier_transfers_extends_the_deadline(void)
 
 	begin();
 	start_moves(bytes, 2);
-	networld_pass(&w, 19 * NSEC_PER_SEC);
+	net_world_pass(&w, 19 * NSEC_PER_SEC);
 	CHECK(!moves[0].over && !moves[1].over);
 	moves[0].call.desc.moved = cli.peer.link->progress = w.now;
-	networld_pass(&w, 2 * NSEC_PER_SEC); /* after the deadline */
+	net_world_pass(&w, 2 * NSEC_PER_SEC); /* after the deadline */
 	CHECK(!moves[0].over && !moves[1].over);
-	networld_pass(&w, 5 * NSEC_PER_SEC);
+	net_world_pass(&w, 5 * NSEC_PER_SEC);
 	CHECK_EQ(moves[0].error, -ETIMEDOUT);
 	CHECK_EQ(moves[1].error, -ETIMEDOUT);
 	CHECK_EQ(cli.peer.outstanding, 0);

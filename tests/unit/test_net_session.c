@@ -1,7 +1,7 @@
 /* The server's side of sessions: slots, leases, and changing links. */
-#include "net_trial.h"
+#include "toy_client.h"
 
-static struct networld w;
+static struct net_world w;
 static struct net net;
 static struct sessions table;
 static unsigned n_expired;
@@ -73,7 +73,7 @@ static struct session *begin(void)
 	struct net_identity id = net_id(1, 2);
 	struct session *s;
 
-	networld_start(&w, false);
+	net_world_start(&w, false);
 	net_init(&net, &w.loop, &id);
 	net.server = &down_only;
 	n_expired = 0;
@@ -90,7 +90,7 @@ static void end(void)
 {
 	sessions_fini(&table);
 	net_fini(&net);
-	networld_end(&w);
+	net_world_end(&w);
 }
 
 static void a_slot_serves_one_request_at_a_time(void)
@@ -143,9 +143,9 @@ static void a_lease_ends_after_its_time_and_closes_the_link(void)
 	struct quiet *q = quiet_new();
 
 	session_attach(s, &q->l);
-	networld_pass(&w, 29 * NSEC_PER_SEC);
+	net_world_pass(&w, 29 * NSEC_PER_SEC);
 	CHECK_EQ(n_expired, 0);
-	networld_pass(&w, 2 * NSEC_PER_SEC);
+	net_world_pass(&w, 2 * NSEC_PER_SEC);
 	CHECK_EQ(n_expired, 1);
 	CHECK(q->closed);
 	CHECK_EQ(table.count, 0);
@@ -159,14 +159,14 @@ static void requests_and_moving_bytes_renew_a_lease(void)
 	struct quiet *q = quiet_new();
 
 	session_attach(s, &q->l);
-	networld_pass(&w, 20 * NSEC_PER_SEC);
+	net_world_pass(&w, 20 * NSEC_PER_SEC);
 	CHECK_EQ(session_enter(s, 0, 1, 20, s), 0);
-	networld_pass(&w, 20 * NSEC_PER_SEC);
+	net_world_pass(&w, 20 * NSEC_PER_SEC);
 	q->l.progress = w.loop.now;
-	networld_pass(&w, 20 * NSEC_PER_SEC);
+	net_world_pass(&w, 20 * NSEC_PER_SEC);
 	CHECK_EQ(n_expired, 0);
 	session_leave(s, 0);
-	networld_pass(&w, 20 * NSEC_PER_SEC);
+	net_world_pass(&w, 20 * NSEC_PER_SEC);
 	CHECK_EQ(n_expired, 1);
 	quiet_free(q);
 	end();
@@ -181,7 +181,7 @@ static void a_session_outlives_its_link_until_the_lease_ends(void)
 	quiet_free(q);
 	CHECK(!s->link);
 	CHECK(session_find(&table, 77) == s);
-	networld_pass(&w, 31 * NSEC_PER_SEC);
+	net_world_pass(&w, 31 * NSEC_PER_SEC);
 	CHECK_EQ(n_expired, 1);
 	end();
 }
@@ -233,10 +233,10 @@ static void resuming_waits_for_the_requests_of_the_old_link(void)
 	session_quiesce(s, &v.wait, &v.q);
 	CHECK_EQ(v.q.pending, 1);
 	session_leave(s, 0);
-	networld_turn(&w);
+	net_world_turn(&w);
 	CHECK(!v.over);
 	session_leave(s, 1);
-	networld_turn(&w);
+	net_world_turn(&w);
 	CHECK(v.over);
 	end();
 }
@@ -250,12 +250,12 @@ static void a_client_that_waited_to_resume_has_a_new_lease(void)
 	CHECK_EQ(session_enter(s, 0, 1, 20, s), 0);
 	req_init(&v.q, &w.loop, &wait_ops, 0);
 	session_quiesce(s, &v.wait, &v.q);
-	networld_pass(&w, 100 * NSEC_PER_SEC);
+	net_world_pass(&w, 100 * NSEC_PER_SEC);
 	CHECK_EQ(n_expired, 0);
 	session_leave(s, 0);
-	networld_pass(&w, 29 * NSEC_PER_SEC);
+	net_world_pass(&w, 29 * NSEC_PER_SEC);
 	CHECK_EQ(n_expired, 0);
-	networld_pass(&w, 2 * NSEC_PER_SEC);
+	net_world_pass(&w, 2 * NSEC_PER_SEC);
 	CHECK_EQ(n_expired, 1);
 	end();
 }

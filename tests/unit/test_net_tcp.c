@@ -6,21 +6,21 @@
 #include <unistd.h>
 
 #include "net/net_tcp.h"
-#include "net_trial.h"
+#include "toy_client.h"
 
-static struct networld w;
-static struct fsrv srv;
-static struct fclient cli;
+static struct net_world w;
+static struct toy_server srv;
+static struct toy_client cli;
 static bool local; /* the server listens on the Unix socket, too */
 
 /* The address of an unused port. */
-static const char *free_address(struct networld *at, struct fsrv *f, struct net_identity id)
+static const char *free_address(struct net_world *at, struct toy_server *f, struct net_identity id)
 {
 	static char address[64];
 	char err[256];
 
 	for (int i = 0; i < 200; i++) {
-		fsrv_start(f, at, NULL, id);
+		toy_server_start(f, at, NULL, id);
 		snprintf(address, sizeof(address), "127.0.0.1:%d",
 			 20000 + (getpid() * 7 + i * 13) % 12000);
 		if (net_listen(&f->net, address, err, sizeof(err)) == 0)
@@ -45,11 +45,11 @@ static void begin_with(struct net_identity id)
 {
 	const char *address;
 
-	networld_start(&w, true);
+	net_world_start(&w, true);
 	address = free_address(&w, &srv, id);
 	if (local)
 		listen_local(address);
-	fclient_start(&cli, &w, address, net_id(1, 0), LINK_CLIENT);
+	toy_client_start(&cli, &w, address, net_id(1, 0), LINK_CLIENT);
 	moving_piece = 65536;
 }
 
@@ -60,17 +60,17 @@ static void begin(void)
 
 static void end(void)
 {
-	fclient_stop(&cli);
-	fsrv_stop(&srv);
-	networld_end(&w);
+	toy_client_stop(&cli);
+	toy_server_stop(&srv);
+	net_world_end(&w);
 }
 
 static void ping(void)
 {
-	struct ask a;
+	struct toy_call a;
 
-	ask(&a, &cli.peer, OP_PING, false);
-	networld_until(&w, &a.over);
+	toy_call_start(&a, &cli.peer, OP_PING, false);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
 	CHECK_STR(peer_medium(&cli.peer), local ? "unix" : "tcp");
 }
@@ -87,18 +87,18 @@ static void a_call_goes_over_the_wire(void)
 static void move_both_ways(size_t n, const size_t *sizes, size_t n_sizes, size_t piece)
 {
 	struct scatter s;
-	struct ask a;
+	struct toy_call a;
 
 	moving_piece = piece;
 	scatter_make(&s, n, sizes, n_sizes);
-	ask_move(&a, &cli.peer, s.iov, s.n, false);
-	networld_until(&w, &a.over);
+	toy_call_move(&a, &cli.peer, s.iov, s.n, false);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
 	scatter_check(&s);
-	memset(s.base, GUARD, s.bytes);
+	memset(s.base, SCATTER_GUARD, s.bytes);
 	scatter_fill(&s);
-	ask_move(&a, &cli.peer, s.iov, s.n, true);
-	networld_until(&w, &a.over);
+	toy_call_move(&a, &cli.peer, s.iov, s.n, true);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
 	CHECK_EQ(moving_sum, 0);
 	scatter_check(&s);
@@ -125,15 +125,15 @@ static void scattered_memory_of_many_shapes_arrives_in_its_place(void)
 static void get_directly(size_t bytes, uint64_t len, int may)
 {
 	struct scatter s;
-	struct ask a;
+	struct toy_call a;
 
 	moving_direct_len = len;
 	moving_direct_may = may;
 	memset(moving_direct, 0, MOVING_DIRECT / 2);
 	scatter_make(&s, 1, &bytes, 1);
 	scatter_fill(&s);
-	ask_move(&a, &cli.peer, s.iov, s.n, true);
-	networld_until(&w, &a.over);
+	toy_call_move(&a, &cli.peer, s.iov, s.n, true);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
 	CHECK_EQ(moving_sum, 0);
 	CHECK(moving_direct_done <= len);
@@ -185,7 +185,7 @@ static void open_file(uint64_t bytes, bool map)
 
 	CHECK(f && b);
 	for (uint64_t i = 0; i < bytes; i++)
-		b[i] = pattern(i);
+		b[i] = pattern_byte(i);
 	CHECK_EQ(fwrite(b, 1, bytes, f), bytes);
 	free(b);
 	CHECK_EQ(fflush(f), 0);
@@ -211,7 +211,7 @@ static void send_file(bool map)
 	static const size_t odd[] = { 1, 4095, 3, 100, 65537, 2 }, big[] = { 5000000 };
 	static const size_t pieces[] = { 4100, 20000, 65536, 1000000 };
 	struct scatter s;
-	struct ask a;
+	struct toy_call a;
 
 	begin();
 	ping();
@@ -220,8 +220,8 @@ static void send_file(bool map)
 	for (size_t i = 0; i < 2 * ARRAY_LEN(pieces); i++) {
 		moving_piece = pieces[i / 2];
 		scatter_make(&s, i % 2 ? 60 : 1, i % 2 ? odd : big, i % 2 ? 6 : 1);
-		ask_move(&a, &cli.peer, s.iov, s.n, false);
-		networld_until(&w, &a.over);
+		toy_call_move(&a, &cli.peer, s.iov, s.n, false);
+		net_world_until(&w, &a.over);
 		CHECK_EQ(a.error, 0);
 		scatter_check(&s);
 		scatter_free(&s);
@@ -240,18 +240,18 @@ static void send_cut_file(bool map)
 {
 	static const size_t big[] = { 3000000 };
 	struct scatter s;
-	struct ask a;
+	struct toy_call a;
 	uint64_t wrong = 0;
 
 	begin();
 	open_file(1000001, map);
 	moving_piece = 700000;
 	scatter_make(&s, 1, big, 1);
-	ask_move(&a, &cli.peer, s.iov, s.n, false);
-	networld_until(&w, &a.over);
+	toy_call_move(&a, &cli.peer, s.iov, s.n, false);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
 	for (size_t i = 0; i < s.total; i++)
-		wrong += s.base[i] != (i < 1000001 ? pattern(i) : 0);
+		wrong += s.base[i] != (i < 1000001 ? pattern_byte(i) : 0);
 	CHECK_EQ(wrong, 0);
 	ping();
 	CHECK_EQ(srv.net.n_links, 1);
@@ -272,17 +272,17 @@ static void many_transfers_share_a_link(void)
 {
 	static const size_t sizes[] = { 100, 70000, 1 };
 	static struct scatter s[20];
-	static struct ask a[20];
+	static struct toy_call a[20];
 
 	begin();
 	for (int i = 0; i < 20; i++) {
 		scatter_make(&s[i], 30, sizes, 3);
 		if (i % 2)
 			scatter_fill(&s[i]);
-		ask_move(&a[i], &cli.peer, s[i].iov, s[i].n, i % 2);
+		toy_call_move(&a[i], &cli.peer, s[i].iov, s[i].n, i % 2);
 	}
 	for (int i = 0; i < 20; i++) {
-		networld_until(&w, &a[i].over);
+		net_world_until(&w, &a[i].over);
 		CHECK_EQ(a[i].error, 0);
 		scatter_check(&s[i]);
 		scatter_free(&s[i]);
@@ -294,18 +294,18 @@ static void small_messages_overtake_bulk(void)
 {
 	static const size_t big[] = { 48 * 1024 * 1024 };
 	struct scatter s;
-	struct ask a, b;
+	struct toy_call a, b;
 
 	for (int write = 0; write < 2; write++) {
 		begin();
 		ping();
 		scatter_make(&s, 1, big, 1);
 		scatter_fill(&s);
-		ask_move(&a, &cli.peer, s.iov, s.n, write);
-		ask(&b, &cli.peer, OP_PING, false);
-		networld_until(&w, &b.over);
+		toy_call_move(&a, &cli.peer, s.iov, s.n, write);
+		toy_call_start(&b, &cli.peer, OP_PING, false);
+		net_world_until(&w, &b.over);
 		CHECK(!a.over);
-		networld_until(&w, &a.over);
+		net_world_until(&w, &a.over);
 		CHECK(a.order > b.order);
 		scatter_check(&s);
 		scatter_free(&s);
@@ -319,7 +319,7 @@ static void retract(bool write)
 {
 	static const size_t big[] = { 32 * 1024 * 1024 };
 	struct scatter s;
-	struct ask a;
+	struct toy_call a;
 	uint64_t touched = 0;
 
 	begin();
@@ -327,22 +327,22 @@ static void retract(bool write)
 	scatter_make(&s, 1, big, 1);
 	scatter_fill(&s);
 	moving_over = false;
-	ask_move(&a, &cli.peer, s.iov, s.n, write);
+	toy_call_move(&a, &cli.peer, s.iov, s.n, write);
 	for (int i = 0; i < 3; i++)
-		networld_turn(&w);
+		net_world_turn(&w);
 	CHECK(!a.over);
 	peer_cancel(&a.call, -EINTR);
-	memset(s.base, GUARD, s.bytes);
-	networld_until(&w, &a.over);
+	memset(s.base, SCATTER_GUARD, s.bytes);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, -EINTR);
-	networld_until(&w, &moving_over);
+	net_world_until(&w, &moving_over);
 	CHECK_EQ(moving_result, write ? -ECANCELED : 0);
 	CHECK(!write || moving_strange == 0);
 	ping();
 	CHECK_EQ(srv.n_cancels, 1);
 	CHECK_EQ(srv.net.n_links, 1);
 	for (size_t i = 0; i < s.bytes; i++)
-		touched += s.base[i] != GUARD;
+		touched += s.base[i] != SCATTER_GUARD;
 	CHECK_EQ(touched, 0);
 	scatter_free(&s);
 	end();
@@ -362,21 +362,21 @@ static void a_link_that_breaks_ends_its_transfers(void)
 {
 	static const size_t big[] = { 32 * 1024 * 1024 };
 	struct scatter s;
-	struct ask a;
+	struct toy_call a;
 
 	for (int write = 0; write < 2; write++) {
 		begin();
 		ping();
 		scatter_make(&s, 1, big, 1);
 		moving_over = false;
-		ask_move(&a, &cli.peer, s.iov, s.n, write);
+		toy_call_move(&a, &cli.peer, s.iov, s.n, write);
 		for (int i = 0; i < 3; i++)
-			networld_turn(&w);
+			net_world_turn(&w);
 		CHECK(!moving_over);
 		peer_fini(&cli.peer);
-		networld_until(&w, &moving_over);
+		net_world_until(&w, &moving_over);
 		CHECK_EQ(moving_result, -ECONNRESET);
-		networld_until(&w, &a.over);
+		net_world_until(&w, &a.over);
 		CHECK_EQ(a.error, -ESHUTDOWN);
 		CHECK_EQ(srv.net.n_links, 0);
 		scatter_free(&s);
@@ -388,7 +388,7 @@ static void a_transfer_starts_over_when_its_link_broke(void)
 {
 	static const size_t big[] = { 16 * 1024 * 1024 };
 	struct scatter s;
-	struct ask a;
+	struct toy_call a;
 
 	for (int write = 0; write < 2; write++) {
 		begin();
@@ -396,12 +396,12 @@ static void a_transfer_starts_over_when_its_link_broke(void)
 		scatter_make(&s, 1, big, 1);
 		if (write)
 			scatter_fill(&s);
-		ask_move(&a, &cli.peer, s.iov, s.n, write);
+		toy_call_move(&a, &cli.peer, s.iov, s.n, write);
 		for (int i = 0; i < 3; i++)
-			networld_turn(&w);
+			net_world_turn(&w);
 		CHECK(!a.over);
 		link_close(srv.link, -ECONNRESET);
-		networld_until(&w, &a.over);
+		net_world_until(&w, &a.over);
 		CHECK_EQ(a.error, 0);
 		CHECK_EQ(cli.peer.n_resent, 1);
 		scatter_check(&s);
@@ -413,24 +413,24 @@ static void a_transfer_starts_over_when_its_link_broke(void)
 /* ---- two loops, one of which does not run ---- */
 
 struct pair {
-	struct networld there; /* the world of the client */
-	struct fclient cli;
+	struct net_world there; /* the world of the client */
+	struct toy_client cli;
 };
 
 static void pair_begin(struct pair *p, uint32_t timeout_ms)
 {
 	struct net_identity id = net_id(1, 2);
 	const char *address;
-	struct ask a;
+	struct toy_call a;
 
 	id.timeout_ms = timeout_ms;
-	networld_start(&w, true);
-	networld_start(&p->there, true);
+	net_world_start(&w, true);
+	net_world_start(&p->there, true);
 	address = free_address(&w, &srv, id);
 	if (local)
 		listen_local(address);
-	fclient_start(&p->cli, &p->there, address, net_id(1, 0), LINK_CLIENT);
-	ask(&a, &p->cli.peer, OP_PING, false);
+	toy_client_start(&p->cli, &p->there, address, net_id(1, 0), LINK_CLIENT);
+	toy_call_start(&a, &p->cli.peer, OP_PING, false);
 	while (!a.over) {
 		loop_turn(&p->there.loop, 0);
 		loop_turn(&w.loop, NSEC_PER_MSEC);
@@ -441,10 +441,10 @@ static void pair_begin(struct pair *p, uint32_t timeout_ms)
 
 static void pair_end(struct pair *p)
 {
-	fclient_stop(&p->cli);
-	fsrv_stop(&srv);
-	networld_end(&p->there);
-	networld_end(&w);
+	toy_client_stop(&p->cli);
+	toy_server_stop(&srv);
+	net_world_end(&p->there);
+	net_world_end(&w);
 }
 
 static void a_peer_that_stalls_is_closed_after_the_timeout(void)
@@ -452,17 +452,17 @@ static void a_peer_that_stalls_is_closed_after_the_timeout(void)
 	static const size_t big[] = { 64 * 1024 * 1024 };
 	static struct pair p;
 	struct scatter s;
-	struct ask a;
+	struct toy_call a;
 	uint64_t began;
 
 	for (int write = 0; write < 2; write++) {
 		pair_begin(&p, 200);
 		scatter_make(&s, 1, big, 1);
 		moving_over = false;
-		ask_move(&a, &p.cli.peer, s.iov, s.n, write);
+		toy_call_move(&a, &p.cli.peer, s.iov, s.n, write);
 		loop_run_deferred(&p.there.loop); /* its request is sent, */
 		began = w.env.clock->now(&w.env);
-		networld_until(&w, &moving_over); /* and the client's loop does not run any more */
+		net_world_until(&w, &moving_over); /* and the client's loop does not run any more */
 		CHECK_EQ(moving_result, -ECONNRESET);
 		CHECK(w.env.clock->now(&w.env) - began >= 200 * NSEC_PER_MSEC);
 		CHECK_EQ(srv.net.n_links, 0);
@@ -476,22 +476,22 @@ static void an_idle_link_is_not_a_stalled_one(void)
 {
 	static const size_t some = 100000;
 	struct scatter s;
-	struct ask a;
+	struct toy_call a;
 
 	begin();
 	srv.net.id.timeout_ms = cli.net.id.timeout_ms = 1000;
 	ping();
-	networld_pass(&w, 1500 * NSEC_PER_MSEC);
+	net_world_pass(&w, 1500 * NSEC_PER_MSEC);
 	CHECK_EQ(srv.net.n_links, 1);
 	ping(); /* the stall timer starts with the message, not with the silence before it */
-	networld_pass(&w, 20 * NSEC_PER_MSEC);
+	net_world_pass(&w, 20 * NSEC_PER_MSEC);
 	CHECK_EQ(srv.net.n_links, 1);
 	CHECK_EQ(srv.n_downs, 0);
 	for (int write = 0; write < 2; write++) { /* the same holds for data */
-		networld_pass(&w, 1500 * NSEC_PER_MSEC);
+		net_world_pass(&w, 1500 * NSEC_PER_MSEC);
 		scatter_make(&s, 1, &some, 1);
-		ask_move(&a, &cli.peer, s.iov, s.n, write);
-		networld_until(&w, &a.over);
+		toy_call_move(&a, &cli.peer, s.iov, s.n, write);
+		net_world_until(&w, &a.over);
 		CHECK_EQ(a.error, 0);
 		CHECK_EQ(srv.n_downs, 0);
 		scatter_free(&s);
@@ -507,7 +507,7 @@ static void a_peer_that_reads_in_drops_is_closed(void)
 	static struct pair p;
 	static char drop[12288];
 	struct scatter s;
-	struct ask a;
+	struct toy_call a;
 	int room = 8192, fd;
 	uint64_t began;
 
@@ -518,11 +518,11 @@ static void a_peer_that_reads_in_drops_is_closed(void)
 	CHECK_EQ(setsockopt(tcp_of(srv.link)->src.fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)),
 		 0);
 	fd = tcp_of(p.cli.peer.link)->src.fd;
-	ask_move(&a, &p.cli.peer, s.iov, s.n, false);
+	toy_call_move(&a, &p.cli.peer, s.iov, s.n, false);
 	loop_run_deferred(&p.there.loop);
 	began = w.env.clock->now(&w.env);
 	while (!moving_over && w.env.clock->now(&w.env) - began < 60 * NSEC_PER_SEC) {
-		networld_pass(&w, 50 * NSEC_PER_MSEC);
+		net_world_pass(&w, 50 * NSEC_PER_MSEC);
 		CHECK(recv(fd, drop, sizeof(drop), MSG_DONTWAIT) >= 0);
 	}
 	CHECK(moving_over);
@@ -577,14 +577,14 @@ static void garbage_closes_only_its_own_link(void)
 	snprintf(address, sizeof(address), "%s%s", local ? "@" : "", cli.peer.address);
 	fd = e->sock->connect(e, address);
 	CHECK(fd >= 0);
-	networld_pass(&w, 10 * NSEC_PER_MSEC);
+	net_world_pass(&w, 10 * NSEC_PER_MSEC);
 	CHECK_EQ(srv.net.n_unproven, 1);
 	CHECK_EQ(e->sock->writev(e, fd, &iov, 1), (ssize_t)iov.iov_len);
 	for (int i = 0; i < 1000 && !closed; i++) {
 		struct iovec in = { answer, sizeof(answer) };
 		ssize_t r;
 
-		networld_turn(&w);
+		net_world_turn(&w);
 		r = e->sock->readv(e, fd, &in, 1);
 		CHECK(r <= 0);
 		closed = r != -EAGAIN;
@@ -603,28 +603,28 @@ static void garbage_closes_only_its_own_link(void)
 static uint64_t turns_of_bulk(bool write, bool chat)
 {
 	static const size_t big[] = { 16 * MIB };
-	struct fclient other;
+	struct toy_client other;
 	struct scatter s;
-	struct ask a, b;
+	struct toy_call a, b;
 	uint64_t turns, most = 0;
 
 	begin();
 	ping();
-	fclient_start(&other, &w, cli.peer.address, net_id(1, 0), LINK_CLIENT);
-	ask(&b, &other.peer, OP_PING, false);
-	networld_until(&w, &b.over);
-	networld_pass(&w, 20 * NSEC_PER_MSEC); /* the first client counts as alone again */
+	toy_client_start(&other, &w, cli.peer.address, net_id(1, 0), LINK_CLIENT);
+	toy_call_start(&b, &other.peer, OP_PING, false);
+	net_world_until(&w, &b.over);
+	net_world_pass(&w, 20 * NSEC_PER_MSEC); /* the first client counts as alone again */
 	scatter_make(&s, 1, big, 1);
 	scatter_fill(&s);
 	turns = w.loop.turns;
-	ask_move(&a, &cli.peer, s.iov, s.n, write);
+	toy_call_move(&a, &cli.peer, s.iov, s.n, write);
 	while (!a.over) {
 		uint64_t at = w.loop.turns;
 
 		if (chat)
-			ask(&b, &other.peer, OP_PING, false);
+			toy_call_start(&b, &other.peer, OP_PING, false);
 		do
-			networld_turn(&w);
+			net_world_turn(&w);
 		while (!b.over);
 		most = MAX(most, w.loop.turns - at);
 	}
@@ -633,7 +633,7 @@ static uint64_t turns_of_bulk(bool write, bool chat)
 	CHECK(most < 8); /* does not depend on the size of the transfer */
 	scatter_check(&s);
 	scatter_free(&s);
-	fclient_stop(&other);
+	toy_client_stop(&other);
 	end();
 	return turns;
 }
@@ -697,7 +697,7 @@ static void a_dial_to_the_wildcard_address_comes_from_loopback(void)
 	struct origin from = { 0 };
 	struct ip_net v4, v6, other;
 
-	networld_start(&w, true);
+	net_world_start(&w, true);
 	CHECK_EQ(ip_net_parse(&v4, "127.0.0.1"), 0);
 	CHECK_EQ(ip_net_parse(&v6, "::1"), 0);
 	CHECK_EQ(ip_net_parse(&other, "127.0.0.2"), 0);
@@ -707,7 +707,7 @@ static void a_dial_to_the_wildcard_address_comes_from_loopback(void)
 	CHECK(from.local && ip_net_holds(&v4, &from));
 	w.env.sock->origin_local(&w.env, "@[::]:7430", &from);
 	CHECK(from.local && ip_net_holds(&v6, &from));
-	networld_end(&w);
+	net_world_end(&w);
 }
 
 /* Forwards all received bytes from one socket to the other. */
@@ -735,7 +735,7 @@ static void a_stranger_on_the_unix_socket_does_not_block_clients(void)
 		int seat, fd = -1, behind = -1;
 		struct env *e = &w.env;
 		uint64_t began;
-		struct ask a;
+		struct toy_call a;
 
 		begin();
 		snprintf(name, sizeof(name), "@%s", cli.peer.address);
@@ -743,7 +743,7 @@ static void a_stranger_on_the_unix_socket_does_not_block_clients(void)
 		CHECK(seat >= 0);
 		CHECK_EQ(net_listen_local(&srv.net, cli.peer.address), -EADDRINUSE);
 		began = time_now();
-		ask(&a, &cli.peer, OP_PING, false);
+		toy_call_start(&a, &cli.peer, OP_PING, false);
 		while (!a.over) {
 			if (fd < 0 && (fd = e->sock->accept(e, seat)) >= 0) {
 				if (how == HANGS_UP)
@@ -757,7 +757,7 @@ static void a_stranger_on_the_unix_socket_does_not_block_clients(void)
 				pass_on(e, fd, behind);
 				pass_on(e, behind, fd);
 			}
-			networld_turn(&w);
+			net_world_turn(&w);
 		}
 		CHECK_EQ(a.error, 0);
 		CHECK(fd >= 0);
@@ -782,15 +782,15 @@ static uint32_t other_user(struct env *e, int fd)
 static void a_relay_that_runs_as_another_user_is_detected(void)
 {
 	struct sock_ops ops;
-	struct ask a;
+	struct toy_call a;
 
 	local = true;
 	begin();
 	ops = *w.env.sock;
 	ops.user = other_user;
 	w.env.sock = &ops;
-	ask(&a, &cli.peer, OP_PING, false);
-	networld_until(&w, &a.over);
+	toy_call_start(&a, &cli.peer, OP_PING, false);
+	net_world_until(&w, &a.over);
 	CHECK_EQ(a.error, 0);
 	CHECK_STR(peer_medium(&cli.peer), "tcp");
 	CHECK_EQ(cli.net.bad_links, 1); /* the proof was not valid */

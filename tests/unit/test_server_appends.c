@@ -1,7 +1,7 @@
 /* How a server places appends: in order, behind allocated ranges, and under the epoch that the
  * reply names; which places a truncate revokes and a claim does not restore; and the state of the
  * file when its objects cannot be asked. */
-#include "server_trial.h"
+#include "pipe_link.h"
 
 static struct world w;
 static struct pipe_link *p;

@@ -1,6 +1,6 @@
 /* The identity of requests: keys of one user, root from remote hosts, state bound to a key, claims
  * after a restart, and the limits of each client. */
-#include "server_trial.h"
+#include "pipe_link.h"
 
 static struct world w;
 static struct pipe_link *p;

@@ -1,5 +1,5 @@
 /* Capabilities: which accesses to the objects of a file they permit. */
-#include "server_trial.h"
+#include "pipe_link.h"
 
 static struct world w;
 static struct pipe_link *p;

@@ -1,6 +1,6 @@
 /* The directory attributes in the reply to a change of names: equal to those of a following
  * GETATTR, or absent. */
-#include "server_trial.h"
+#include "pipe_link.h"
 
 static struct world w;
 static struct pipe_link *p;

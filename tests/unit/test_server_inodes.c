@@ -1,6 +1,6 @@
 /* Open or active inodes: locks in order, opens and closes, and removal of names while a file is
  * open. */
-#include "server_trial.h"
+#include "pipe_link.h"
 
 static struct world w;
 static struct pipe_link *p;

@@ -1,5 +1,5 @@
 /* Opens and symbolic links: what the server answers to an open of a link. */
-#include "server_trial.h"
+#include "pipe_link.h"
 
 static struct world w;
 static struct pipe_link *p;

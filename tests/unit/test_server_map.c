@@ -1,6 +1,6 @@
 /* The map of a running server: adding a target, who may do so, the map after a restart; and
  * backups. */
-#include "server_trial.h"
+#include "pipe_link.h"
 
 static struct world w;
 static struct pipe_link *p;

@@ -1,7 +1,7 @@
 /* Changes over several servers, seen by one of them: requests that wait for a held name and their
  * identity afterwards, decisions whose answers or senders are lost, and promises on names that are
  * about to change. The other server is the same server or the test. */
-#include "server_trial.h"
+#include "pipe_link.h"
 
 static struct world w;
 static struct pipe_link *p, *coordinator;

@@ -1,6 +1,6 @@
 /* ALLOCATE, SEEK and COPY at one target: rights, fences, invalid arguments, and copies whose client
  * disconnects. */
-#include "server_trial.h"
+#include "pipe_link.h"
 
 static struct world w;
 static struct pipe_link *p;

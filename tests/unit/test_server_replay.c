@@ -4,7 +4,7 @@
  *
  * Each operation has a trial: its arguments, and other arguments for the same operation. A new row
  * of op_table.c needs a trial, too. */
-#include "server_trial.h"
+#include "pipe_link.h"
 
 #define SLOT 0
 #define SEQUENCE 7

@@ -1,5 +1,5 @@
 /* Sessions of a server: admission, replays, resuming, goodbye, and the end of a lease. */
-#include "server_trial.h"
+#include "pipe_link.h"
 
 static struct world w;
 static struct pipe_link *p;

@@ -1,6 +1,6 @@
 /* Locks of sessions: waits that outlive their requests, the limit on parked requests, fences after
  * the death of a holder, grace period and claims after a restart, and false claims. */
-#include "server_trial.h"
+#include "pipe_link.h"
 
 enum { A, B, LINKS };
 

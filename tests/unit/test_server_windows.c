@@ -1,7 +1,7 @@
 /* READ and WRITE of lists, compared with a model of the object: each readable byte arrives exactly
  * once and in its place, nothing behind the end is touched, and later extents win where they
  * overlap. */
-#include "server_trial.h"
+#include "pipe_link.h"
 
 #define MODEL (3 * MIB)
 #define MAX_EXTENTS LIST_MAX

@@ -1,5 +1,5 @@
-/* Types, patterns and extent iterators: known examples, errors and normal forms, then random nested types,
- * compared with a model that expands the definition byte by byte. SEED=n repeats one random
+/* Types, patterns and extent iterators: known examples, errors and normal forms, then random nested
+ * types, compared with a model that expands the definition byte by byte. SEED=n repeats one random
  * case. */
 #include "layout/layout.h"
 
@@ -370,8 +370,8 @@ static void check_walk(struct pattern_cursor *c, size_t at)
 
 	CHECK_EQ(c->pos, at);
 	for (;;) {
-		size_t max = below(2) ? 1 + below(5) : MAX_STREAM, begin = at;
-		uint64_t bytes = below(2) ? 1 + below(30) : UINT64_MAX;
+		size_t max = random_below(2) ? 1 + random_below(5) : MAX_STREAM, begin = at;
+		uint64_t bytes = random_below(2) ? 1 + random_below(30) : UINT64_MAX;
 		size_t n = pattern_runs(c, out, max, bytes);
 
 		CHECK(n <= max);
@@ -384,7 +384,7 @@ static void check_walk(struct pattern_cursor *c, size_t at)
 			CHECK_EQ(n, max);
 			CHECK(stream[at] != out[n - 1].offset + out[n - 1].length);
 		}
-		if (below(8) == 0)
+		if (random_below(8) == 0)
 			return;
 	}
 	CHECK_EQ(at, n_stream);
@@ -397,13 +397,14 @@ static void check_seeks(const struct pattern *p)
 	pattern_seek(&c, p, 0);
 	check_walk(&c, 0);
 	for (int i = 0; i < 4; i++) {
-		size_t at = below(n_stream + 1);
+		size_t at = random_below(n_stream + 1);
 
 		pattern_seek(&c, p, at);
 		check_walk(&c, at);
 	}
 	for (int i = 0; p->ascends && i < 4; i++) {
-		uint64_t off = p->begin + below(p->end - p->begin + 4) - MIN(p->begin, below(3));
+		uint64_t off = p->begin + random_below(p->end - p->begin + 4) -
+			       MIN(p->begin, random_below(3));
 		size_t at = 0;
 
 		while (at < n_stream && stream[at] < off)
@@ -435,17 +436,17 @@ static void check_extent_iter(const struct pattern *p, const struct layout *l, u
 	struct extent out[MAX_STREAM];
 	uint64_t pos[MAX_STREAM], obj = 0;
 	struct extent_iter s;
-	size_t at = below(3) ? 0 : below(n_stream + 1), n;
+	size_t at = random_below(3) ? 0 : random_below(n_stream + 1), n;
 
 	extent_iter_init(&s, p, l, index, at);
-	if (p->ascends && below(2)) {
-		s.by_stripe = below(2);
-		s.skips_gaps = below(2);
+	if (p->ascends && random_below(2)) {
+		s.by_stripe = random_below(2);
+		s.skips_gaps = random_below(2);
 	}
 	for (;;) {
-		size_t max = below(2) ? 1 + below(4) : MAX_STREAM;
-		uint64_t bytes = below(2) ? 1 + below(30) : UINT64_MAX, done = 0;
-		bool whole = below(2);
+		size_t max = random_below(2) ? 1 + random_below(4) : MAX_STREAM;
+		uint64_t bytes = random_below(2) ? 1 + random_below(30) : UINT64_MAX, done = 0;
+		bool whole = random_below(2);
 
 		n = extent_iter_next(&s, out, whole ? NULL : pos, max, bytes);
 		CHECK(n <= max);
@@ -478,10 +479,10 @@ static void check_extent_iter(const struct pattern *p, const struct layout *l, u
 
 static void check_extent_iters(const struct pattern *p)
 {
-	struct layout l = { .unit = 1 + (uint32_t)below(below(2) ? 12 : 80),
-			    .width = 1 + (uint32_t)below(below(8) ? 5 : 40) };
+	struct layout l = { .unit = 1 + (uint32_t)random_below(random_below(2) ? 12 : 80),
+			    .width = 1 + (uint32_t)random_below(random_below(8) ? 5 : 40) };
 
-	l.start = (uint32_t)below(l.width);
+	l.start = (uint32_t)random_below(l.width);
 	for (uint32_t i = 0; i < l.width; i++)
 		check_extent_iter(p, &l, i);
 }
@@ -490,12 +491,12 @@ static void check_extent_iters(const struct pattern *p)
  * not. */
 static void check_pattern(const struct type *t, const struct model *m)
 {
-	size_t most = m->n ? MAX_STREAM / m->n : 0, count = some(MIN(most, 5), 0);
+	size_t most = m->n ? MAX_STREAM / m->n : 0, count = random_count(MIN(most, 5), 0);
 	int64_t extent = m->ub - m->lb, lo = 0, hi = 0, base;
-	bool whole = below(2);
+	bool whole = random_below(2);
 	struct pattern p;
 
-	n_stream = count * m->n - (whole ? 0 : below(MIN(count, 1) * m->n));
+	n_stream = count * m->n - (whole ? 0 : random_below(MIN(count, 1) * m->n));
 	for (size_t i = 0; i < n_stream; i++) {
 		int64_t off = (int64_t)(i / m->n) * extent + m->off[i % m->n];
 
@@ -503,7 +504,7 @@ static void check_pattern(const struct type *t, const struct model *m)
 		hi = i ? MAX(hi, off + 1) : off + 1;
 		stream[i] = (uint64_t)off;
 	}
-	base = hi <= 0 || below(8) ? -lo + (int64_t)below(50) : INT64_MAX - hi;
+	base = hi <= 0 || random_below(8) ? -lo + (int64_t)random_below(50) : INT64_MAX - hi;
 	for (size_t i = 0; i < n_stream; i++)
 		stream[i] += (uint64_t)base;
 	CHECK_EQ(whole ? pattern_init(&p, t, base, count) : pattern_tile(&p, t, base, n_stream), 0);
@@ -533,12 +534,12 @@ static void random_case(void)
 	struct type *t, *u;
 	struct model m;
 
-	t = random_type(1 + (unsigned)below(5), &m);
+	t = random_type(1 + (unsigned)random_below(5), &m);
 	CHECK_EQ(type_size(t), m.n);
 	CHECK_EQ(type_lower(t), m.lb);
 	CHECK_EQ(type_upper(t), m.ub);
 	u = through_the_wire(t);
-	check_pattern(below(2) ? t : u, &m);
+	check_pattern(random_below(2) ? t : u, &m);
 	type_free(t);
 	type_free(u);
 }
@@ -556,13 +557,13 @@ static void changed_messages_are_refused_or_mean_what_they_say(void)
 {
 	static uint8_t buf[4096], again[4096];
 
-	for (seed = 1; seed <= 400; seed++) {
+	for (case_seed = 1; case_seed <= 400; case_seed++) {
 		struct type *t, *u;
 		struct model m;
 		size_t len;
 
 		pooled = 0;
-		rng = seed;
+		type_rng = case_seed;
 		t = random_type(3, &m);
 		len = type_wire_size(t);
 		CHECK(len <= sizeof(buf));
@@ -574,7 +575,8 @@ static void changed_messages_are_refused_or_mean_what_they_say(void)
 			uint8_t was = buf[i];
 			int r;
 
-			buf[i] = below(2) ? (uint8_t)(was + 1) : (uint8_t)test_random(&rng);
+			buf[i] = random_below(2) ? (uint8_t)(was + 1) :
+						   (uint8_t)test_random(&type_rng);
 			r = type_decode(buf, len, &u);
 			CHECK(r == 0 || r == -EBADMSG);
 			if (!r) {

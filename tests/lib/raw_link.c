@@ -1,36 +1,8 @@
-/* A link that a test speaks by hand: frames over a blocking socket, every field under the test's
- * control. */
-#ifndef SHEAF_SYS_RAW_H
-#define SHEAF_SYS_RAW_H
-
 #include <netinet/tcp.h>
 
-#include "cluster.h"
-#include "net/backend.h"
-#include "net/frame.h"
-#include "net/mac.h"
+#include "raw_link.h"
 
-struct raw {
-	int fd;
-	struct conf *conf;
-	uint8_t key[KEY_BYTES];
-	const char *key_name; /* "": the default key */
-	uint32_t uid, gid; /* the user that requests act for */
-	uint64_t session;
-	uint8_t secret[16];
-	uint8_t hello[HELLO_MAX], response[HELLO_MAX]; /* as sent, for replay attacks */
-	uint32_t hello_len, response_len;
-	uint8_t body[MSG_MAX + 64]; /* body of the last frame received */
-	struct wire_frame_head head;
-	struct arena arena; /* memory of decoded arrays */
-};
-
-struct raw_body {
-	uint8_t b[MSG_MAX + 4096];
-	uint32_t len;
-};
-
-static inline int raw_connect(const struct cluster *c, int server)
+int raw_connect(const struct cluster *c, int server)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET };
 	struct timeval patience = { .tv_sec = PATIENCE_S };
@@ -45,7 +17,7 @@ static inline int raw_connect(const struct cluster *c, int server)
 	return fd;
 }
 
-static inline bool raw_write(int fd, const void *p, size_t n)
+bool raw_write(int fd, const void *p, size_t n)
 {
 	while (n) {
 		ssize_t r = send(fd, p, n, MSG_NOSIGNAL);
@@ -58,7 +30,7 @@ static inline bool raw_write(int fd, const void *p, size_t n)
 	return true;
 }
 
-static inline bool raw_read(int fd, void *p, size_t n)
+static bool raw_read(int fd, void *p, size_t n)
 {
 	while (n) {
 		ssize_t r = recv(fd, p, n, 0);
@@ -71,8 +43,7 @@ static inline bool raw_read(int fd, void *p, size_t n)
 	return true;
 }
 
-/* Has the server closed the connection? Reads and drops what arrives before that. */
-static inline bool raw_closed(int fd)
+bool raw_closed(int fd)
 {
 	uint8_t b[4096];
 	ssize_t r;
@@ -83,7 +54,7 @@ static inline bool raw_closed(int fd)
 	return r == 0 || errno == ECONNRESET || errno == EPIPE;
 }
 
-static inline bool raw_frame(int fd, struct wire_frame_head h, const void *body, size_t n)
+bool raw_frame(int fd, struct wire_frame_head h, const void *body, size_t n)
 {
 	uint8_t head[FRAME_HEAD];
 
@@ -91,15 +62,13 @@ static inline bool raw_frame(int fd, struct wire_frame_head h, const void *body,
 	return raw_write(fd, head, sizeof(head)) && raw_write(fd, body, n);
 }
 
-static inline bool raw_send(struct raw *r, uint32_t kind, uint64_t tag, const void *body,
-			    uint32_t n)
+bool raw_send(struct raw *r, uint32_t kind, uint64_t tag, const void *body, uint32_t n)
 {
 	return raw_frame(r->fd, (struct wire_frame_head){ .kind = kind, .length = n, .tag = tag },
 			 body, n);
 }
 
-/* Receives the next frame, of any kind. */
-static inline bool raw_recv(struct raw *r)
+bool raw_recv(struct raw *r)
 {
 	uint8_t head[FRAME_HEAD];
 	struct xdr x;
@@ -112,7 +81,7 @@ static inline bool raw_recv(struct raw *r)
 	return raw_read(r->fd, r->body, r->head.length);
 }
 
-static inline struct wire_hello raw_hello(const struct raw *r, uint32_t target)
+struct wire_hello raw_hello(const struct raw *r, uint32_t target)
 {
 	struct wire_hello h = { .version_min = SHEAF_VERSION,
 				.version_max = SHEAF_VERSION,
@@ -127,7 +96,7 @@ static inline struct wire_hello raw_hello(const struct raw *r, uint32_t target)
 	return h;
 }
 
-static inline bool raw_send_hello(struct raw *r, struct wire_hello *h)
+bool raw_send_hello(struct raw *r, struct wire_hello *h)
 {
 	struct xdr x;
 
@@ -137,8 +106,7 @@ static inline bool raw_send_hello(struct raw *r, struct wire_hello *h)
 	return raw_send(r, FRAME_HELLO, 0, r->hello, r->hello_len);
 }
 
-/* Answers the challenge in body with this link's key. */
-static inline bool raw_respond(struct raw *r)
+bool raw_respond(struct raw *r)
 {
 	struct wire_challenge ch;
 	struct wire_response resp;
@@ -159,7 +127,7 @@ static inline bool raw_respond(struct raw *r)
 }
 
 /* The status of the WELCOME in body: 0 or a positive errno; -1: another frame. */
-static inline int raw_welcome_status(struct raw *r)
+static int raw_welcome_status(struct raw *r)
 {
 	struct wire_welcome w;
 	struct xdr x;
@@ -171,15 +139,12 @@ static inline int raw_welcome_status(struct raw *r)
 	return w.status;
 }
 
-/* Receives a frame and returns raw_welcome_status() of it. */
-static inline int raw_welcome(struct raw *r)
+int raw_welcome(struct raw *r)
 {
 	return raw_recv(r) ? raw_welcome_status(r) : -1;
 }
 
-/* Connects; the handshake will use this key. */
-static inline void raw_open_with(struct raw *r, const struct cluster *c, int server,
-				 const char *key_name)
+void raw_open_with(struct raw *r, const struct cluster *c, int server, const char *key_name)
 {
 	const struct client_key *k;
 	char err[512];
@@ -193,20 +158,19 @@ static inline void raw_open_with(struct raw *r, const struct cluster *c, int ser
 	r->fd = raw_connect(c, server);
 }
 
-static inline void raw_open(struct raw *r, const struct cluster *c, int server)
+void raw_open(struct raw *r, const struct cluster *c, int server)
 {
 	raw_open_with(r, c, server, "");
 }
 
-static inline void raw_close(struct raw *r)
+void raw_close(struct raw *r)
 {
 	close(r->fd);
 	conf_free(r->conf);
 	arena_destroy(&r->arena);
 }
 
-/* Does the whole handshake: 0, or the error it was refused with (-1: closed without an answer). */
-static inline int raw_greet(struct raw *r, int server)
+int raw_greet(struct raw *r, int server)
 {
 	struct wire_hello h = raw_hello(r, (uint32_t)server);
 
@@ -217,21 +181,19 @@ static inline int raw_greet(struct raw *r, int server)
 	return raw_welcome_status(r);
 }
 
-/* Opens an authenticated link. */
-static inline void raw_up(struct raw *r, const struct cluster *c, int server)
+void raw_up(struct raw *r, const struct cluster *c, int server)
 {
 	raw_open(r, c, server);
 	CHECK_EQ(raw_greet(r, server), 0);
 }
 
-static inline uint64_t raw_tag(uint32_t slot, uint32_t sequence)
+uint64_t raw_tag(uint32_t slot, uint32_t sequence)
 {
 	return (uint64_t)slot << 32 | sequence;
 }
 
-/* Sends a request; `put` may encode false arguments. */
-static inline bool raw_request(struct raw *r, uint32_t op, uint32_t slot, uint32_t sequence,
-			       xdr_any put, void *args)
+bool raw_request(struct raw *r, uint32_t op, uint32_t slot, uint32_t sequence, xdr_any put,
+		 void *args)
 {
 	static struct raw_body m;
 	struct wire_req_head h = { .op = op,
@@ -250,9 +212,7 @@ static inline bool raw_request(struct raw *r, uint32_t op, uint32_t slot, uint32
 	return raw_send(r, FRAME_REQUEST, raw_tag(slot, sequence), m.b, (uint32_t)xdr_used(&x));
 }
 
-/* Receives frames up to the next reply; returns its status (0 or a positive errno) and result; -1:
- * the link is closed. */
-static inline int raw_reply(struct raw *r, xdr_any get, void *res)
+int raw_reply(struct raw *r, xdr_any get, void *res)
 {
 	struct wire_rep_head h;
 	struct xdr x;
@@ -269,13 +229,13 @@ static inline int raw_reply(struct raw *r, xdr_any get, void *res)
 	return h.status;
 }
 
-static inline int raw_call(struct raw *r, uint32_t op, uint32_t slot, uint32_t sequence,
-			   xdr_any put, void *args, xdr_any get, void *res)
+int raw_call(struct raw *r, uint32_t op, uint32_t slot, uint32_t sequence, xdr_any put, void *args,
+	     xdr_any get, void *res)
 {
 	return raw_request(r, op, slot, sequence, put, args) ? raw_reply(r, get, res) : -1;
 }
 
-static inline int raw_session(struct raw *r)
+int raw_session(struct raw *r)
 {
 	struct wire_session_args a = { .id = r->session, .client = wire_text("by hand") };
 	struct wire_session_res res;
@@ -291,10 +251,8 @@ static inline int raw_session(struct raw *r)
 	return e;
 }
 
-static inline void raw_up_session(struct raw *r, const struct cluster *c, int server)
+void raw_up_session(struct raw *r, const struct cluster *c, int server)
 {
 	raw_up(r, c, server);
 	CHECK_EQ(raw_session(r), 0);
 }
-
-#endif

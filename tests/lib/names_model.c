@@ -1,71 +1,32 @@
-/* Random changes of the names below one directory, which only one client uses. Whatever fails
- * meanwhile, each change must happen exactly once, so the model predicts every result.
- *
- * The model is a small tree of nodes: files, directories and symbolic links. A change is a deed
- * (deed.h), so another process can replay a log of deeds into its model and compare that with the
- * file system. */
-#ifndef SHEAF_SYS_NAMES_MODEL_H
-#define SHEAF_SYS_NAMES_MODEL_H
+#include "names_model.h"
 
-#include "deed.h"
-
-#define NAMES 10 /* possible names in each directory */
-#define NAMES_NODES 48
 #define NAMES_PATH 320
 
-enum {
-	NAMES_CREATE,
-	NAMES_MKDIR,
-	NAMES_SYMLINK,
-	NAMES_UNLINK,
-	NAMES_RMDIR,
-	NAMES_RENAME,
-	NAMES_LINK,
-	NAMES_SETXATTR,
-	NAMES_CHMOD,
-	NAMES_TRUNCATE,
-	NAMES_VERBS
-};
-static const char *const names_verbs[] = { "create", "mkdir", "symlink",  "unlink", "rmdir",
-					   "rename", "link",  "setxattr", "chmod",  "truncate" };
-/* Arguments of a deed: directory and name, a second directory and name, a value. */
+const char *const names_verbs[] = { "create", "mkdir", "symlink",  "unlink", "rmdir",
+				    "rename", "link",  "setxattr", "chmod",  "truncate" };
+
+/* Arguments of an operation: directory and name, a second directory and name, a value. */
 enum { NAMES_DIR, NAMES_NAME, NAMES_DIR2, NAMES_NAME2, NAMES_VALUE };
 
-struct names_node {
-	mode_t mode; /* with the file type; 0: node not in use */
-	uint32_t links; /* number of names of this node */
-	uint32_t size, xattr, text; /* 0: none */
-	uint32_t parent, name; /* directories only */
-	uint32_t child[NAMES]; /* directories only; 0: no such name (0 is the root) */
-	uint64_t ino; /* set while comparing */
-};
-
-struct names {
-	struct sheaf *fs;
-	char dir[32];
-	uint64_t rnd;
-	struct names_node node[NAMES_NODES]; /* node 0 is `dir` */
-};
-
 /* The owner always has all permissions, so that the test also runs as another user than root. */
-static inline mode_t names_mode(uint32_t value)
+static mode_t names_mode(uint32_t value)
 {
 	return (value & 0077) | 0700;
 }
 
 /* ---- looking up ---- */
 
-static inline bool names_is(const struct names *m, uint32_t n, mode_t type)
+static bool names_is(const struct names *m, uint32_t n, mode_t type)
 {
 	return n && (m->node[n].mode & S_IFMT) == type;
 }
 
-static inline bool names_is_dir(const struct names *m, uint32_t n)
+static bool names_is_dir(const struct names *m, uint32_t n)
 {
 	return n == 0 || names_is(m, n, S_IFDIR);
 }
 
-static inline bool names_empty(const struct names *m, uint32_t dir)
+static bool names_empty(const struct names *m, uint32_t dir)
 {
 	for (int i = 0; i < NAMES; i++)
 		if (m->node[dir].child[i])
@@ -73,14 +34,14 @@ static inline bool names_empty(const struct names *m, uint32_t dir)
 	return true;
 }
 
-static inline bool names_below(const struct names *m, uint32_t n, uint32_t top)
+static bool names_below(const struct names *m, uint32_t n, uint32_t top)
 {
 	while (n && n != top)
 		n = m->node[n].parent;
 	return n == top;
 }
 
-static inline uint32_t names_room(const struct names *m)
+static uint32_t names_room(const struct names *m)
 {
 	for (uint32_t n = 1; n < NAMES_NODES; n++)
 		if (!m->node[n].mode)
@@ -88,7 +49,7 @@ static inline uint32_t names_room(const struct names *m)
 	return 0;
 }
 
-static inline void names_dir_path(char *out, const struct names *m, uint32_t dir)
+static void names_dir_path(char *out, const struct names *m, uint32_t dir)
 {
 	if (!dir) {
 		snprintf(out, NAMES_PATH, "%s", m->dir);
@@ -98,7 +59,7 @@ static inline void names_dir_path(char *out, const struct names *m, uint32_t dir
 	snprintf(out + strlen(out), NAMES_PATH - strlen(out), "/n%u", m->node[dir].name);
 }
 
-static inline void names_path(char *out, const struct names *m, uint32_t dir, uint32_t name)
+static void names_path(char *out, const struct names *m, uint32_t dir, uint32_t name)
 {
 	names_dir_path(out, m, dir);
 	snprintf(out + strlen(out), NAMES_PATH - strlen(out), "/n%u", name);
@@ -106,10 +67,9 @@ static inline void names_path(char *out, const struct names *m, uint32_t dir, ui
 
 /* ---- predicting ---- */
 
-#define NAMES_DO_NOT 1 /* the model cannot predict the result: skip the deed */
+#define NAMES_DO_NOT 1 /* the model cannot predict the result: skip the operation */
 
-static inline int names_foretell_rename(const struct names *m, uint32_t a, uint32_t b,
-					uint32_t dir2)
+static int names_foretell_rename(const struct names *m, uint32_t a, uint32_t b, uint32_t dir2)
 {
 	bool dir = names_is(m, a, S_IFDIR);
 
@@ -124,7 +84,7 @@ static inline int names_foretell_rename(const struct names *m, uint32_t a, uint3
 	return dir && !names_empty(m, b) ? -ENOTEMPTY : 0;
 }
 
-static inline int names_foretell(const struct names *m, const struct deed *d)
+int names_foretell(const struct names *m, const struct logged_op *d)
 {
 	uint32_t a = m->node[d->arg[NAMES_DIR]].child[d->arg[NAMES_NAME]];
 	uint32_t b = m->node[d->arg[NAMES_DIR2]].child[d->arg[NAMES_NAME2]];
@@ -157,7 +117,7 @@ static inline int names_foretell(const struct names *m, const struct deed *d)
 
 /* ---- changing the model ---- */
 
-static inline void names_new(struct names *m, uint32_t *place, const struct deed *d, mode_t mode)
+static void names_new(struct names *m, uint32_t *place, const struct logged_op *d, mode_t mode)
 {
 	uint32_t n = names_room(m);
 
@@ -169,14 +129,14 @@ static inline void names_new(struct names *m, uint32_t *place, const struct deed
 		m->node[n].text = d->arg[NAMES_VALUE];
 }
 
-static inline void names_drop(struct names *m, uint32_t *place)
+static void names_drop(struct names *m, uint32_t *place)
 {
 	if (*place && --m->node[*place].links == 0)
 		m->node[*place].mode = 0;
 	*place = 0;
 }
 
-static inline void names_move(struct names *m, uint32_t *from, uint32_t *to, const struct deed *d)
+static void names_move(struct names *m, uint32_t *from, uint32_t *to, const struct logged_op *d)
 {
 	if (*from == *to) /* two names of one file: rename does nothing */
 		return;
@@ -187,8 +147,7 @@ static inline void names_move(struct names *m, uint32_t *from, uint32_t *to, con
 	m->node[*to].name = d->arg[NAMES_NAME2];
 }
 
-/* Applies a deed that succeeded. */
-static inline void names_apply(struct names *m, const struct deed *d)
+void names_apply(struct names *m, const struct logged_op *d)
 {
 	uint32_t *a = &m->node[d->arg[NAMES_DIR]].child[d->arg[NAMES_NAME]];
 	uint32_t *b = &m->node[d->arg[NAMES_DIR2]].child[d->arg[NAMES_NAME2]];
@@ -229,7 +188,7 @@ static inline void names_apply(struct names *m, const struct deed *d)
 
 /* ---- executing ---- */
 
-static inline uint32_t names_some_dir(struct names *m)
+static uint32_t names_some_dir(struct names *m)
 {
 	uint32_t n;
 
@@ -239,10 +198,10 @@ static inline uint32_t names_some_dir(struct names *m)
 	return n;
 }
 
-static inline void names_pick(struct names *m, struct deed *d)
+void names_pick(struct names *m, struct logged_op *d)
 {
 	do {
-		*d = (struct deed){ .verb = (uint32_t)(test_random(&m->rnd) % NAMES_VERBS) };
+		*d = (struct logged_op){ .verb = (uint32_t)(test_random(&m->rnd) % NAMES_VERBS) };
 		d->arg[NAMES_DIR] = names_some_dir(m);
 		d->arg[NAMES_NAME] = (uint32_t)(test_random(&m->rnd) % NAMES);
 		d->arg[NAMES_DIR2] = names_some_dir(m);
@@ -251,7 +210,7 @@ static inline void names_pick(struct names *m, struct deed *d)
 	} while (names_foretell(m, d) == NAMES_DO_NOT);
 }
 
-static inline int names_create(struct names *m, const char *path, uint32_t value)
+static int names_create(struct names *m, const char *path, uint32_t value)
 {
 	struct sheaf_file *f;
 	int r = sheaf_open(m->fs, path, O_CREAT | O_EXCL | O_WRONLY, names_mode(value), NULL, &f);
@@ -259,7 +218,7 @@ static inline int names_create(struct names *m, const char *path, uint32_t value
 	return r ? r : sheaf_close(f);
 }
 
-static inline int names_do(struct names *m, const struct deed *d)
+int names_do(struct names *m, const struct logged_op *d)
 {
 	uint32_t value = d->arg[NAMES_VALUE];
 	char a[NAMES_PATH], b[NAMES_PATH], text[16];
@@ -291,9 +250,9 @@ static inline int names_do(struct names *m, const struct deed *d)
 	}
 }
 
-static inline void names_change(struct names *m)
+void names_change(struct names *m)
 {
-	struct deed d;
+	struct logged_op d;
 	int want;
 
 	names_pick(m, &d);
@@ -306,8 +265,8 @@ static inline void names_change(struct names *m)
 /* ---- comparing ---- */
 
 /* Writes the difference to why[n]. Always returns false. */
-__attribute__((format(printf, 3, 4))) static inline bool names_wrong(char *why, size_t n,
-								     const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static bool names_wrong(char *why, size_t n, const char *fmt,
+							      ...)
 {
 	va_list ap;
 
@@ -318,8 +277,8 @@ __attribute__((format(printf, 3, 4))) static inline bool names_wrong(char *why, 
 }
 
 /* Compares the target of a symbolic link, or an extended attribute, with the model. */
-static inline bool names_same_text(struct names *m, const char *path, const char *what,
-				   uint32_t want, char *why, size_t n)
+static bool names_same_text(struct names *m, const char *path, const char *what, uint32_t want,
+			    char *why, size_t n)
 {
 	char have[64] = "", text[16] = "";
 	ssize_t r = strcmp(what, "target") == 0 ?
@@ -336,7 +295,7 @@ static inline bool names_same_text(struct names *m, const char *path, const char
 	return true;
 }
 
-static inline uint32_t names_links(const struct names *m, uint32_t n)
+static uint32_t names_links(const struct names *m, uint32_t n)
 {
 	uint32_t links = 2;
 
@@ -347,8 +306,7 @@ static inline uint32_t names_links(const struct names *m, uint32_t n)
 	return links;
 }
 
-static inline bool names_same_node(struct names *m, const char *path, uint32_t n, char *why,
-				   size_t len)
+static bool names_same_node(struct names *m, const char *path, uint32_t n, char *why, size_t len)
 {
 	struct names_node *node = &m->node[n];
 	struct stat st;
@@ -376,8 +334,7 @@ static inline bool names_same_node(struct names *m, const char *path, uint32_t n
 }
 
 /* Does the directory have exactly the names of the model? */
-static inline bool names_same_listing(struct names *m, const char *path, uint32_t dir, char *why,
-				      size_t n)
+static bool names_same_listing(struct names *m, const char *path, uint32_t dir, char *why, size_t n)
 {
 	struct sheaf_dirent e;
 	struct sheaf_dir *d;
@@ -405,8 +362,7 @@ static inline bool names_same_listing(struct names *m, const char *path, uint32_
 	return true;
 }
 
-/* Does the file system have exactly what the model has? */
-static inline bool names_same(struct names *m, char *why, size_t n)
+bool names_same(struct names *m, char *why, size_t n)
 {
 	char path[NAMES_PATH];
 
@@ -429,7 +385,7 @@ static inline bool names_same(struct names *m, char *why, size_t n)
 	return true;
 }
 
-static inline void names_verify(struct names *m)
+void names_verify(struct names *m)
 {
 	char why[512] = "";
 
@@ -437,5 +393,3 @@ static inline void names_verify(struct names *m)
 		fprintf(stderr, "%s\n", why);
 	CHECK_STR(why, "");
 }
-
-#endif

@@ -1,50 +1,39 @@
-/* For tests of exports: clients of a cluster without running servers, and one client that holds an
- * example of every kind of state. */
-#ifndef SHEAF_TAKEOVER_TRIAL_H
-#define SHEAF_TAKEOVER_TRIAL_H
+#include "client_fixture.h"
 
-#include "client/file_impl.h"
-
-#include "test.h"
-
-#define TRIAL_SERVER(n) \
+#define FIXTURE_SERVER(n) \
 	"[server." n "]\naddress = 127.0.0.1:743" n "\nroles = meta data\nstorage = server" n "\n"
-#define TRIAL_CONF \
-	"[cluster]\nid = 01234567-89ab-cdef-0123-456789abcdef\n" TRIAL_SERVER("0") TRIAL_SERVER("1")
+#define FIXTURE_CONF \
+	"[cluster]\nid = 01234567-89ab-cdef-0123-456789abcdef\n" FIXTURE_SERVER("0") \
+		FIXTURE_SERVER("1")
 
-struct takeover_trial {
-	struct loop loop;
-	struct conf *conf;
-};
-
-static inline void trial_start(struct takeover_trial *t)
+void client_fixture_start(struct client_fixture *t)
 {
 	char err[512] = "";
 
 	log_set_level(LOG_ERROR);
 	CHECK_EQ(loop_init(&t->loop, env_real()), 0);
-	CHECK_EQ(conf_parse(TRIAL_CONF, strlen(TRIAL_CONF), "/c/sheaf.conf", &t->conf, err,
+	CHECK_EQ(conf_parse(FIXTURE_CONF, strlen(FIXTURE_CONF), "/c/sheaf.conf", &t->conf, err,
 			    sizeof(err)),
 		 0);
 }
 
-static inline void trial_end(struct takeover_trial *t)
+void client_fixture_end(struct client_fixture *t)
 {
 	loop_fini(&t->loop);
 	conf_free(t->conf);
 }
 
-static inline struct client *trial_client(struct takeover_trial *t)
+struct client *client_fixture_new(struct client_fixture *t)
 {
-	struct client_opts o = { .loop = &t->loop, .conf = t->conf, .name = "trial" };
+	struct client_opts o = { .loop = &t->loop, .conf = t->conf, .name = "test" };
 	struct client *c;
 
 	CHECK_EQ(client_new(&o, &c), 0);
 	return c;
 }
 
-static inline void trial_lock(const struct cfile *f, struct list *set, uint64_t owner,
-			      uint64_t start, uint64_t last, bool exclusive)
+void client_fixture_lock(const struct cfile *f, struct list *set, uint64_t owner, uint64_t start,
+			 uint64_t last, bool exclusive)
 {
 	struct range want = { .owner = owner,
 			      .open = f->id,
@@ -57,7 +46,7 @@ static inline void trial_lock(const struct cfile *f, struct list *set, uint64_t 
 	CHECK_EQ(ranges_hold(set, &want, &grown), 0);
 }
 
-static inline struct cfile *trial_file(struct client *c, uint64_t id, uint32_t width)
+struct cfile *client_fixture_file(struct client *c, uint64_t id, uint32_t width)
 {
 	static uint32_t targets[TARGETS_MAX];
 	struct wire_layout_rec l = { .unit = 65536, .n_targets = width, .targets = targets };
@@ -73,15 +62,13 @@ static inline struct cfile *trial_file(struct client *c, uint64_t id, uint32_t w
 	return f;
 }
 
-/* A client with sessions, a target that is not in the cluster file, files of all kinds, and locks
- * held and lost. */
-static inline struct client *trial_furnished(struct takeover_trial *t)
+struct client *client_fixture_with_state(struct client_fixture *t)
 {
 	struct wire_map_target more = { .id = 2,
 					.roles = ROLE_DATA,
 					.name = wire_text("late"),
 					.address = wire_text("127.0.0.1:7439") };
-	struct client *c = trial_client(t);
+	struct client *c = client_fixture_new(t);
 	struct cfile *f;
 
 	target_learn(c, &more);
@@ -99,19 +86,17 @@ static inline struct client *trial_furnished(struct takeover_trial *t)
 	c->peers[1].unclaimed = true;
 	c->next_open = 17;
 	c->n_tickets = 5;
-	f = trial_file(c, 3, 3);
+	f = client_fixture_file(c, 3, 3);
 	f->unsynced[0] = 11;
 	f->unsynced[2] = 12;
 	f->wrote = (struct wire_wrote){ .epoch = 5, .end = 1 << 20, .mtime = -1, .doubt = true };
-	trial_lock(f, f->holding->locks, 1, 0, 9, true);
-	trial_lock(f, f->holding->locks, 2, 10, UINT64_MAX, false);
-	trial_lock(f, f->holding->locks + 1, 3, 0, UINT64_MAX, true);
-	f = trial_file(c, 4, 1);
+	client_fixture_lock(f, f->holding->locks, 1, 0, 9, true);
+	client_fixture_lock(f, f->holding->locks, 2, 10, UINT64_MAX, false);
+	client_fixture_lock(f, f->holding->locks + 1, 3, 0, UINT64_MAX, true);
+	f = client_fixture_file(c, 4, 1);
 	f->flags |= OPEN_APPEND;
 	f->lost = true;
-	trial_lock(f, f->holding->lost, 1, 5, 5, false);
-	trial_file(c, 9, 0); /* a directory */
+	client_fixture_lock(f, f->holding->lost, 1, 5, 5, false);
+	client_fixture_file(c, 9, 0); /* a directory */
 	return c;
 }
-
-#endif

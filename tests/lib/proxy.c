@@ -1,38 +1,8 @@
-/* A TCP proxy between clients and servers that cuts connections after a number of bytes.
- *
- * Threads: one of its own; its settings are atomic. Each new connection uses up one of `cuts` while
- * that is not 0: the proxy cuts the connection after `least` + random % `spread` bytes, both
- * directions together. */
-#ifndef SHEAF_SYS_PROXY_H
-#define SHEAF_SYS_PROXY_H
-
 #include <netinet/tcp.h>
-#include <pthread.h>
 
-#include "cluster.h"
+#include "proxy.h"
 
-#define PROXY_PAIRS 64
-
-struct proxy_pair {
-	int fd[2]; /* client, server; -1: free */
-	uint64_t left; /* bytes until the cut */
-};
-
-struct proxy {
-	pthread_t thread;
-	uint32_t port; /* the proxy's port for server 0 */
-	uint32_t server_port;
-	int n, listener[CLUSTER_MAX];
-	struct proxy_pair pair[PROXY_PAIRS];
-	bool stop;
-	int cuts; /* connections still to cut; negative: all of them */
-	uint64_t least, spread, rnd;
-	int made; /* connections cut so far */
-	uint64_t bytes; /* forwarded since the last proxy_plan() */
-	char conf[CLUSTER_PATH];
-};
-
-static inline int proxy_socket(uint32_t port, bool listening)
+static int proxy_socket(uint32_t port, bool listening)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
@@ -50,7 +20,7 @@ static inline int proxy_socket(uint32_t port, bool listening)
 	return fd;
 }
 
-static inline void proxy_cut(struct proxy_pair *p, bool hard)
+static void proxy_cut(struct proxy_pair *p, bool hard)
 {
 	struct linger now = { .l_onoff = 1 };
 
@@ -62,7 +32,7 @@ static inline void proxy_cut(struct proxy_pair *p, bool hard)
 	}
 }
 
-static inline void proxy_accept(struct proxy *x, int i)
+static void proxy_accept(struct proxy *x, int i)
 {
 	int a = accept4(x->listener[i], NULL, NULL, SOCK_CLOEXEC), one = 1;
 	int b = proxy_socket(x->server_port + (uint32_t)i, false);
@@ -86,7 +56,7 @@ static inline void proxy_accept(struct proxy *x, int i)
 		close(b);
 }
 
-static inline bool proxy_send(int fd, const uint8_t *b, size_t n)
+static bool proxy_send(int fd, const uint8_t *b, size_t n)
 {
 	while (n) {
 		ssize_t w = send(fd, b, n, MSG_NOSIGNAL);
@@ -101,7 +71,7 @@ static inline bool proxy_send(int fd, const uint8_t *b, size_t n)
 
 /* Forwards what side k sent to the other side, and cuts the connection when its bytes are used
  * up. */
-static inline void proxy_forward(struct proxy *x, struct proxy_pair *p, int k)
+static void proxy_forward(struct proxy *x, struct proxy_pair *p, int k)
 {
 	static uint8_t b[65536];
 	size_t max = p->left < sizeof(b) ? p->left : sizeof(b);
@@ -120,7 +90,7 @@ static inline void proxy_forward(struct proxy *x, struct proxy_pair *p, int k)
 	}
 }
 
-static inline void *proxy_run(void *arg)
+static void *proxy_run(void *arg)
 {
 	struct proxy *x = arg;
 
@@ -151,8 +121,7 @@ static inline void *proxy_run(void *arg)
 	return NULL;
 }
 
-/* Listens in front of the cluster and writes a cluster file whose servers are the proxy's ports. */
-static inline void proxy_start(struct proxy *x, const struct cluster *c)
+void proxy_start(struct proxy *x, const struct cluster *c)
 {
 	memset(x, 0, sizeof(*x));
 	x->n = c->n;
@@ -163,9 +132,9 @@ static inline void proxy_start(struct proxy *x, const struct cluster *c)
 		x->pair[i].fd[0] = x->pair[i].fd[1] = -1;
 	snprintf(x->conf, sizeof(x->conf), "%s/proxy.conf", c->dir);
 	{
-		char *text = slurp(c->conf);
+		char *text = read_text(c->conf);
 
-		spill(x->conf, text);
+		write_text(x->conf, text);
 		free(text);
 	}
 	for (int i = 0; i < c->n; i++) {
@@ -179,8 +148,7 @@ static inline void proxy_start(struct proxy *x, const struct cluster *c)
 	CHECK_EQ(pthread_create(&x->thread, NULL, proxy_run, x), 0);
 }
 
-/* Cuts each of the next `cuts` connections after least + random % spread bytes. */
-static inline void proxy_plan(struct proxy *x, int cuts, uint64_t least, uint64_t spread)
+void proxy_plan(struct proxy *x, int cuts, uint64_t least, uint64_t spread)
 {
 	__atomic_store_n(&x->cuts, 0, __ATOMIC_SEQ_CST);
 	x->least = least;
@@ -190,7 +158,7 @@ static inline void proxy_plan(struct proxy *x, int cuts, uint64_t least, uint64_
 	__atomic_store_n(&x->cuts, cuts, __ATOMIC_SEQ_CST);
 }
 
-static inline void proxy_stop(struct proxy *x)
+void proxy_stop(struct proxy *x)
 {
 	__atomic_store_n(&x->stop, true, __ATOMIC_SEQ_CST);
 	pthread_join(x->thread, NULL);
@@ -200,5 +168,3 @@ static inline void proxy_stop(struct proxy *x)
 	for (int i = 0; i < x->n; i++)
 		close(x->listener[i]);
 }
-
-#endif

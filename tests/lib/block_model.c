@@ -1,79 +1,14 @@
-/* A writer of the crash rounds and its model: files of self-describing blocks.
- *
- * Each block holds the worker, the file, its position, the version of the write that stored it, and
- * a checksum; a version names its round. Version 0 is a hole: zeros, or past the end of the file.
- * The model keeps three versions for each block:
- *
- *   begun      the version of the last write to it
- *   answered   the same once the write was answered: the server's kernel has it, and kill -9 does
- *              not lose it
- *   synced     the version when fsync or close last returned 0; only this one survives a power loss
- *
- * A block is right when its version is the answered one, or one that was begun and not answered. An
- * fsync or close that returns EIO guarantees nothing that was written before it. A truncate that
- * was answered leaves holes and its size.
- *
- * All writers share one file for an era, which is some rounds. Each has a lane of the shared file:
- * every DATA_LANES-th block. */
-#ifndef SHEAF_SYS_CRASH_DATA_H
-#define SHEAF_SYS_CRASH_DATA_H
+#include "block_model.h"
 
-#include <assert.h>
-
-#include "base/base.h"
-#include "deed.h"
-
-#define DATA_FILES 6 /* private files of a worker; the shared one follows */
-#define DATA_SHARED DATA_FILES
-#define DATA_BLOCK 512 /* divides a page, so a write of one block is atomic */
-#define DATA_BLOCKS 320
-#define DATA_LANES 32 /* in the shared file */
-#define DATA_LANE_BLOCKS 16
 #define DATA_MAGIC UINT32_C(0x5eaf0b1c)
 
-enum {
-	DATA_CREATE,
-	DATA_JOIN, /* opens the shared file of the era */
-	DATA_OPEN,
-	DATA_WRITE,
-	DATA_READ,
-	DATA_FSYNC,
-	DATA_CLOSE,
-	DATA_TRUNCATE,
-	DATA_UNLINK,
-	DATA_RENAME,
-	DATA_VERBS
-};
-static const char *const data_verbs[] = { "create", "join",  "open",	 "write",  "read",
-					  "fsync",  "close", "truncate", "unlink", "rename" };
-/* Arguments of a deed: the file, then by verb. A write is `count` runs of `length` blocks, with
- * `gap` blocks between runs. */
+const char *const data_verbs[] = { "create", "join",  "open",	  "write",  "read",
+				   "fsync",  "close", "truncate", "unlink", "rename" };
+
+/* Arguments of an operation: the file, then by verb. A write is `count` runs of `length` blocks,
+ * with `gap` blocks between runs. */
 enum { DATA_FILE, DATA_VALUE, DATA_START, DATA_LENGTH, DATA_GAP, DATA_COUNT };
 
-struct data_block {
-	uint32_t synced, answered, begun;
-	bool fresh; /* written since the last fsync or close */
-};
-
-struct data_file {
-	uint32_t id; /* 0: the file does not exist */
-	uint32_t size; /* in blocks, after the last answered change */
-	struct data_block block[DATA_BLOCKS];
-};
-
-struct data {
-	struct sheaf *fs;
-	char dir[32];
-	uint64_t rnd;
-	uint32_t worker; /* unique in a run of the test */
-	uint32_t round, era, lane; /* set at the start of each round */
-	uint32_t n_writes; /* makes versions, together with the round */
-	uint32_t next_id;
-	struct data_file file[DATA_FILES + 1];
-	struct sheaf_file *open[DATA_FILES + 1]; /* in the worker's process only */
-	uint64_t eio; /* fsyncs and closes that reported a loss */
-	uint8_t buf[(DATA_LANES * DATA_LANE_BLOCKS + 1) * DATA_BLOCK];
-};
 static_assert(DATA_LANES * DATA_LANE_BLOCKS >= DATA_BLOCKS, "any file fits, and a block more");
 
 /* ---- blocks ---- */
@@ -82,8 +17,8 @@ struct data_head {
 	uint32_t magic, crc, worker, file, block, version;
 };
 
-static inline void data_fill(uint8_t *b, const struct data *m, uint32_t file, uint32_t block,
-			     uint32_t version)
+static void data_fill(uint8_t *b, const struct data *m, uint32_t file, uint32_t block,
+		      uint32_t version)
 {
 	struct data_head h = { DATA_MAGIC, 0, m->worker, file, block, version };
 	uint64_t rnd = (uint64_t)version << 32 | (file * 1000 + block), x;
@@ -99,7 +34,7 @@ static inline void data_fill(uint8_t *b, const struct data *m, uint32_t file, ui
 static_assert((DATA_BLOCK - sizeof(struct data_head)) % sizeof(uint64_t) == 0, "filled to the end");
 
 /* Describes a block for an error message. */
-static inline void data_describe(char *out, size_t n, const uint8_t *b)
+static void data_describe(char *out, size_t n, const uint8_t *b)
 {
 	uint8_t copy[DATA_BLOCK];
 	struct data_head h, zero = { 0 };
@@ -122,26 +57,24 @@ static inline void data_describe(char *out, size_t n, const uint8_t *b)
 		 crc32c(0, copy, DATA_BLOCK) == crc ? "right" : "WRONG");
 }
 
-/* The position in the file of block k of this worker's part. */
-static inline uint32_t data_place(const struct data *m, uint32_t file, uint32_t k)
+uint32_t data_place(const struct data *m, uint32_t file, uint32_t k)
 {
 	return file == DATA_SHARED ? k * DATA_LANES + m->lane : k;
 }
 
-static inline uint32_t data_shared_id(uint32_t era)
+static uint32_t data_shared_id(uint32_t era)
 {
 	return UINT32_C(0x10000) + era;
 }
 
-/* Has this worker opened the shared file of this era? */
-static inline bool data_joined(const struct data *m)
+bool data_joined(const struct data *m)
 {
 	return m->file[DATA_SHARED].id == data_shared_id(m->era);
 }
 
 /* ---- the model ---- */
 
-static inline void data_synced(struct data_file *f, bool vouched)
+static void data_synced(struct data_file *f, bool vouched)
 {
 	for (uint32_t i = 0; i < DATA_BLOCKS; i++) {
 		struct data_block *b = &f->block[i];
@@ -152,8 +85,7 @@ static inline void data_synced(struct data_file *f, bool vouched)
 	}
 }
 
-/* The end of the last block that may exist. */
-static inline uint32_t data_most(const struct data_file *f)
+uint32_t data_most(const struct data_file *f)
 {
 	uint32_t n = DATA_BLOCKS;
 
@@ -162,14 +94,14 @@ static inline uint32_t data_most(const struct data_file *f)
 	return n;
 }
 
-static inline struct data_block *data_block(struct data_file *f, const struct deed *d, uint32_t i)
+struct data_block *data_block(struct data_file *f, const struct logged_op *d, uint32_t i)
 {
 	uint32_t length = d->arg[DATA_LENGTH];
 
 	return &f->block[d->arg[DATA_START] + i / length * (length + d->arg[DATA_GAP]) + i % length];
 }
 
-static inline void data_begin(void *arg, const struct deed *d)
+void data_begin(void *arg, const struct logged_op *d)
 {
 	struct data *m = arg;
 
@@ -180,7 +112,7 @@ static inline void data_begin(void *arg, const struct deed *d)
 		data_block(&m->file[d->arg[DATA_FILE]], d, i)->begun = d->arg[DATA_VALUE];
 }
 
-static inline void data_written(struct data_file *f, const struct deed *d)
+static void data_written(struct data_file *f, const struct logged_op *d)
 {
 	for (uint32_t i = 0; i < d->arg[DATA_LENGTH] * d->arg[DATA_COUNT]; i++) {
 		struct data_block *b = data_block(f, d, i);
@@ -191,7 +123,7 @@ static inline void data_written(struct data_file *f, const struct deed *d)
 	}
 }
 
-static inline void data_end(void *arg, const struct deed *d, int result)
+void data_end(void *arg, const struct logged_op *d, int result)
 {
 	struct data *m = arg;
 	struct data_file *f = &m->file[d->arg[DATA_FILE]];
@@ -226,7 +158,7 @@ static inline void data_end(void *arg, const struct deed *d, int result)
 	}
 }
 
-static inline void *data_make(const char *dir, uint32_t worker, uint64_t seed)
+void *data_make(const char *dir, uint32_t worker, uint64_t seed)
 {
 	struct data *m = calloc(1, sizeof(*m));
 
@@ -237,14 +169,14 @@ static inline void *data_make(const char *dir, uint32_t worker, uint64_t seed)
 	return m;
 }
 
-/* ---- choosing a deed ---- */
+/* ---- choosing an operation ---- */
 
-static inline uint32_t data_random(struct data *m, uint32_t n)
+static uint32_t data_random(struct data *m, uint32_t n)
 {
 	return (uint32_t)(test_random(&m->rnd) % n);
 }
 
-static inline void data_pick_write(struct data *m, struct deed *d)
+static void data_pick_write(struct data *m, struct logged_op *d)
 {
 	uint32_t *a = d->arg, blocks = a[DATA_FILE] == DATA_SHARED ? DATA_LANE_BLOCKS : DATA_BLOCKS;
 
@@ -261,7 +193,7 @@ static inline void data_pick_write(struct data *m, struct deed *d)
 		a[DATA_START] %= 32;
 }
 
-static inline void data_pick(void *arg, struct deed *d)
+void data_pick(void *arg, struct logged_op *d)
 {
 	static const uint8_t verbs[] = { DATA_READ,	DATA_READ,   DATA_FSYNC, DATA_FSYNC,
 					 DATA_FSYNC,	DATA_CLOSE,  DATA_CLOSE, DATA_TRUNCATE,
@@ -269,7 +201,7 @@ static inline void data_pick(void *arg, struct deed *d)
 	struct data *m = arg;
 	uint32_t file = data_random(m, DATA_FILES + 1), *a = d->arg;
 
-	*d = (struct deed){ .arg = { file } };
+	*d = (struct logged_op){ .arg = { file } };
 	if (!data_joined(m)) {
 		a[DATA_FILE] = DATA_SHARED;
 		a[DATA_VALUE] = m->era;
@@ -292,9 +224,9 @@ static inline void data_pick(void *arg, struct deed *d)
 	}
 }
 
-/* ---- executing a deed ---- */
+/* ---- executing an operation ---- */
 
-static inline void data_path(char *out, size_t n, const struct data *m, uint32_t file)
+static void data_path(char *out, size_t n, const struct data *m, uint32_t file)
 {
 	if (file == DATA_SHARED)
 		snprintf(out, n, "/shared/e%u", m->era);
@@ -302,8 +234,7 @@ static inline void data_path(char *out, size_t n, const struct data *m, uint32_t
 		snprintf(out, n, "%s/f%u", m->dir, file);
 }
 
-/* Closes a file that was unlinked or belongs to an earlier era. */
-static inline int data_let_go(struct data *m, uint32_t file)
+int data_let_go(struct data *m, uint32_t file)
 {
 	struct sheaf_file *f = m->open[file];
 	int r;
@@ -313,7 +244,7 @@ static inline int data_let_go(struct data *m, uint32_t file)
 	return r == -EIO ? 0 : r; /* the lost data are not needed any more */
 }
 
-static inline int data_do_open(struct data *m, const struct deed *d, const char *path)
+static int data_do_open(struct data *m, const struct logged_op *d, const char *path)
 {
 	static const struct sheaf_layout layouts[] = { { sizeof(struct sheaf_layout), 0, 0 },
 						       { sizeof(struct sheaf_layout), 4096, 4 },
@@ -329,7 +260,7 @@ static inline int data_do_open(struct data *m, const struct deed *d, const char 
 			  create ? &layouts[d->arg[DATA_VALUE]] : NULL, &m->open[file]);
 }
 
-static inline int data_do_write(struct data *m, const struct deed *d)
+static int data_do_write(struct data *m, const struct logged_op *d)
 {
 	const uint32_t *a = d->arg;
 	struct data_file *f = &m->file[a[DATA_FILE]];
@@ -353,9 +284,9 @@ static inline int data_do_write(struct data *m, const struct deed *d)
 	return r < 0 ? (int)r : r == (ssize_t)mem.iov_len ? 0 : -ENODATA;
 }
 
-static inline bool data_same_blocks(struct data *m, uint32_t file, size_t got, char *why, size_t n);
+static bool data_same_blocks(struct data *m, uint32_t file, size_t got, char *why, size_t n);
 
-static inline int data_do_read(struct data *m, uint32_t file)
+static int data_do_read(struct data *m, uint32_t file)
 {
 	ssize_t r = sheaf_pread(m->open[file], m->buf, sizeof(m->buf), 0);
 	char why[512];
@@ -366,7 +297,7 @@ static inline int data_do_read(struct data *m, uint32_t file)
 	return -EBADMSG;
 }
 
-static inline int data_do_rename(struct data *m, uint32_t from, uint32_t to, const char *path)
+static int data_do_rename(struct data *m, uint32_t from, uint32_t to, const char *path)
 {
 	char target[64];
 	int r;
@@ -380,7 +311,7 @@ static inline int data_do_rename(struct data *m, uint32_t from, uint32_t to, con
 	return r;
 }
 
-static inline int data_do(void *arg, const struct deed *d)
+int data_do(void *arg, const struct logged_op *d)
 {
 	struct data *m = arg;
 	uint32_t file = d->arg[DATA_FILE], value = d->arg[DATA_VALUE];
@@ -413,8 +344,7 @@ static inline int data_do(void *arg, const struct deed *d)
 	}
 }
 
-/* Is this result allowed for the deed? */
-static inline bool data_right(void *arg, const struct deed *d, int result)
+bool data_right(void *arg, const struct logged_op *d, int result)
 {
 	(void)arg;
 	return result == 0 || (result == -EIO && (d->verb == DATA_FSYNC || d->verb == DATA_CLOSE));
@@ -422,8 +352,8 @@ static inline bool data_right(void *arg, const struct deed *d, int result)
 
 /* ---- comparing ---- */
 
-static inline bool data_is(const struct data *m, uint32_t file, uint32_t k, uint32_t version,
-			   const uint8_t *have)
+static bool data_is(const struct data *m, uint32_t file, uint32_t k, uint32_t version,
+		    const uint8_t *have)
 {
 	uint8_t want[DATA_BLOCK] = { 0 };
 
@@ -434,7 +364,7 @@ static inline bool data_is(const struct data *m, uint32_t file, uint32_t k, uint
 
 /* Do the first `got` bytes of a file, in m->buf, match the model as far as they are in this
  * worker's part? */
-static inline bool data_same_blocks(struct data *m, uint32_t file, size_t got, char *why, size_t n)
+static bool data_same_blocks(struct data *m, uint32_t file, size_t got, char *why, size_t n)
 {
 	struct data_file *f = &m->file[file];
 	uint32_t blocks = (uint32_t)(got / DATA_BLOCK);
@@ -466,7 +396,7 @@ static inline bool data_same_blocks(struct data *m, uint32_t file, size_t got, c
 	return true;
 }
 
-static inline bool data_same_file(struct data *m, uint32_t file, char *why, size_t n)
+static bool data_same_file(struct data *m, uint32_t file, char *why, size_t n)
 {
 	struct sheaf_file *f;
 	struct stat st = { 0 };
@@ -497,7 +427,7 @@ static inline bool data_same_file(struct data *m, uint32_t file, char *why, size
 	return data_same_blocks(m, file, (size_t)r, why, n);
 }
 
-static inline bool data_same(void *arg, char *why, size_t n)
+bool data_same(void *arg, char *why, size_t n)
 {
 	struct data *m = arg;
 
@@ -506,5 +436,3 @@ static inline bool data_same(void *arg, char *why, size_t n)
 			return false;
 	return !data_joined(m) || data_same_file(m, DATA_SHARED, why, n);
 }
-
-#endif
