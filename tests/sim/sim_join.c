@@ -81,6 +81,11 @@ static void client_make(struct world *w, const struct conf *c)
 		abort();
 }
 
+static bool command_runs(const struct world *w)
+{
+	return w->join.client && !w->failed;
+}
+
 static void command_end(struct join *j)
 {
 	client_free(j->client);
@@ -110,7 +115,7 @@ static void die(void *arg)
 	struct world *w = arg;
 	struct join *j = &w->join;
 
-	if (!j->client || w->failed)
+	if (!command_runs(w))
 		return;
 	world_note(w, 0, "the command dies at step %s", step_names[j->step]);
 	w->count->join_admins++;
@@ -279,7 +284,7 @@ static void storage_step(void *arg)
 	struct world *w = arg;
 	struct join *j = &w->join;
 
-	if (!j->client || w->failed)
+	if (!command_runs(w))
 		return;
 	if (!j->started)
 		make_storage(w);

@@ -348,6 +348,18 @@ static int prepare(struct env *e, int *dir)
 	return fd;
 }
 
+/* Starts a simulation of one node with the synced file /d/f of two pages. */
+static struct sim_node *start_node(struct sim *sim, uint64_t seed, int *dir, int *fd)
+{
+	struct sim_node *n;
+
+	current_seed = seed;
+	sim_init(sim, seed);
+	n = sim_node_add(sim, "n");
+	*fd = prepare(&n->env, dir);
+	return n;
+}
+
 static void a_power_loss_takes_only_what_was_not_synced(void)
 {
 	unsigned lost[4] = { 0 };
@@ -358,10 +370,7 @@ static void a_power_loss_takes_only_what_was_not_synced(void)
 		struct stat st;
 		int dir, fd;
 
-		current_seed = seed;
-		sim_init(&sim, seed);
-		n = sim_node_add(&sim, "n");
-		fd = prepare(&n->env, &dir);
+		n = start_node(&sim, seed, &dir, &fd);
 		put(&n->env, fd, 'b', PAGE, 2 * PAGE); /* one page overwritten, one new */
 		make(&n->env, dir, "new");
 		power_loss(n);
@@ -421,10 +430,7 @@ static void a_failed_sync_loses_pages_and_tells_once(void)
 		struct sim_node *n;
 		int dir, fd;
 
-		current_seed = seed;
-		sim_init(&sim, seed);
-		n = sim_node_add(&sim, "n");
-		fd = prepare(&n->env, &dir);
+		n = start_node(&sim, seed, &dir, &fd);
 		put(&n->env, fd, 'b', 0, PAGE);
 		sim.faults.sync_eio = 1000000;
 		CHECK(n->env.file->fsync(&n->env, fd) == -EIO);
@@ -500,10 +506,7 @@ static void stores_into_a_mapping_are_writes(void)
 		int dir, fd;
 		char *map;
 
-		current_seed = seed;
-		sim_init(&sim, seed);
-		n = sim_node_add(&sim, "n");
-		fd = prepare(&n->env, &dir);
+		n = start_node(&sim, seed, &dir, &fd);
 		map = (char *)(uintptr_t)n->env.file->map(&n->env, fd, 16 * PAGE, true);
 		CHECK(map && map[PAGE] == 'a');
 		put(&n->env, fd, 'b', 0, PAGE);
@@ -553,10 +556,7 @@ static void most_disks_find_holes(void)
 		struct sim_node *n;
 		int dir, fd;
 
-		current_seed = seed;
-		sim_init(&sim, seed);
-		n = sim_node_add(&sim, "n");
-		fd = prepare(&n->env, &dir);
+		n = start_node(&sim, seed, &dir, &fd);
 		if (n->env.file->seek(&n->env, fd, 0, SEEK_DATA) != -EINVAL) {
 			find_holes(&n->env, fd);
 			found++;
