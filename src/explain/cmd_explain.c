@@ -208,6 +208,8 @@ static void add_row(struct cli_table *t, const struct explain *e, const char *wa
 	cli_table_add(t, "%s", way);
 	cli_table_add(t, "%s", server);
 	cli_table_add(t, "%s", used(e, k, s->mover));
+	if (e->rounds)
+		cli_table_add(t, "%s", k->strategy[0] ? k->strategy : "-");
 	cli_table_add(t, "%llu", (unsigned long long)s->bytes);
 	cli_table_add(t, "%llu", (unsigned long long)s->segments);
 	cli_table_add(t, "%llu", (unsigned long long)(e->rounds ? k->did.requests : s->requests));
@@ -247,9 +249,9 @@ static struct sheaf_share sum_up(const struct explain *e, const struct sheaf_pla
 
 static int print_table(const struct explain *e, const char *const *names)
 {
-	static const char *const measured[] = { "WAY",	     "SERVER",	   "MOVER",	">BYTES",
-						">SEGMENTS", ">REQUESTS",  ">MESSAGES", ">CALLS",
-						">COPIED",   ">PREDICTED", ">MEASURED" };
+	static const char *const measured[] = { "WAY",	  "SERVER",    "MOVER",	     "STRATEGY",
+						">BYTES", ">SEGMENTS", ">REQUESTS",  ">MESSAGES",
+						">CALLS", ">COPIED",   ">PREDICTED", ">MEASURED" };
 	static const char *const planned[] = { "WAY",	    "SERVER",	 "MOVER",     ">BYTES",
 					       ">SEGMENTS", ">REQUESTS", ">PREDICTED" };
 	struct cli_table t;
@@ -314,6 +316,8 @@ static struct json_object *cost_json(const struct explain *e, const struct sheaf
 
 	cli_json_text(o, "mover", used(e, k, s->mover));
 	cli_json_text(o, "planned_mover", sheaf_mover_name(s->mover));
+	json_object_object_add(o, "strategy",
+			       k->strategy[0] ? json_object_new_string(k->strategy) : NULL);
 	add_number(o, "bytes", true, s->bytes);
 	add_number(o, "segments", true, s->segments);
 	add_number(o, "extents", true, s->extents);

@@ -40,9 +40,12 @@ void explain_free(struct explain_access *x);
 
 /* ---------------------------------------------------------------- explain_measure.c */
 
+#define EXPLAIN_NAME 32 /* bytes of the name of a strategy */
+
 /* The cost of a mover at one server, or at all servers. */
 struct explain_cost {
 	double predicted_ns;
+	char strategy[EXPLAIN_NAME]; /* of most windows at the server; "": not known */
 	struct sheaf_account did; /* counters of the measurement; busy_ns is its duration */
 };
 
@@ -65,6 +68,13 @@ int explain_scratch(struct explain *e);
 /* Fills in predicted_ns from the plan of each mover. */
 void explain_predict(struct explain *e);
 int explain_measure(struct explain *e);
+int explain_transfer(struct explain *e, bool write); /* executes the access: 0 or -errno */
+
+/* ---------------------------------------------------------------- explain_strategy.c */
+
+/* Executes the access once with each mover and fills in the strategies that the servers count:
+ * 0, or -errno of the access. */
+int explain_strategies(struct explain *e);
 
 /* ---------------------------------------------------------------- explain_picture.c */
 

@@ -118,7 +118,7 @@ struct round {
 	struct sheaf_account did[]; /* one element per object */
 };
 
-static int transfer(struct explain *e, bool write)
+int explain_transfer(struct explain *e, bool write)
 {
 	const struct sheaf_access *a = &e->x.a;
 	ssize_t r;
@@ -171,7 +171,7 @@ static int run_round(struct explain *e, enum sheaf_mover how, struct round *out)
 	sheaf_set_mover(e->c->fs, how);
 	accounts(e, before);
 	out->ns = time_now();
-	r = transfer(e, e->x.a.write);
+	r = explain_transfer(e, e->x.a.write);
 	out->ns = time_now() - out->ns;
 	accounts(e, out->did);
 	for (uint32_t i = 0; i < e->where.n_targets; i++)
@@ -240,9 +240,11 @@ int explain_measure(struct explain *e)
 		rounds[i / ROUNDS_MAX][i % ROUNDS_MAX] = (struct round *)(all + (size_t)i * size);
 	memset(mem, 's', e->x.span);
 	explain_place(&e->x, mem);
-	r = transfer(e, true);
+	r = explain_transfer(e, true);
 	if (!r)
 		r = run_rounds(e, rounds);
+	if (!r)
+		r = explain_strategies(e);
 	for (int m = 0; !r && m < SHEAF_MOVERS; m++)
 		settle(e, &e->way[m], rounds[m]);
 	munmap(mem, e->x.span);
