@@ -39,7 +39,7 @@ static void *keep_copy(struct check *k, const void *p, size_t n)
 	return c && n ? memcpy(c, p, n) : c;
 }
 
-void fix_add_at(struct check *k, struct finding *f, int server, struct sheaf_repair r)
+static void fix_add_at(struct check *k, struct finding *f, int server, struct sheaf_repair r)
 {
 	struct fix *x = f ? arena_alloc(&k->keep, sizeof(*x)) : NULL, **at;
 

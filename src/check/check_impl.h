@@ -182,7 +182,6 @@ void check_pass_free(struct check *k);
 struct check_node *check_node(const struct check *k, uint64_t ino);
 uint64_t check_entry_hash(const struct sheaf_row *r); /* equal for an entry and its index row */
 bool check_name_is_odd(const char *name, uint32_t len);
-int check_suspect(struct check *k, uint64_t ino); /* 0 or -ENOMEM */
 struct suspect *check_suspect_find(const struct check *k, uint64_t ino);
 bool check_has_role(const struct check *k, int server, unsigned role);
 /* A shared copy of the layout; NULL: out of memory. */
@@ -204,10 +203,10 @@ struct finding *finding_add(struct check *k, struct suspect *s, const char *kind
 /* A row that refers to nothing valid; --repair removes it. */
 void finding_add_stale(struct check *k, struct suspect *s, const struct note *n, const char *why);
 void finding_set_entry(struct check *k, struct finding *f, const struct note *entry);
-/* Repairs are applied in this order; at the server of their inode, or at `server`. */
+/* Repairs are applied in this order, at the server of their inode. */
 void fix_add(struct check *k, struct finding *f, struct sheaf_repair r);
-void fix_add_at(struct check *k, struct finding *f, int server, struct sheaf_repair r);
-/* A repair that removes a row; that sets a field of the inode; that sets or removes an entry. */
+/* A repair that removes a row at a server (-1: that of the inode); that sets a field of the inode;
+ * that sets or removes an entry. */
 void fix_row(struct check *k, struct finding *f, int server, enum sheaf_scan_kind kind,
 	     const uint8_t *key, uint32_t key_len);
 void fix_inode(struct check *k, struct finding *f, const struct suspect *s,

@@ -134,7 +134,8 @@ struct suspect *check_suspect_find(const struct check *k, uint64_t ino)
 	return NULL;
 }
 
-int check_suspect(struct check *k, uint64_t ino)
+/* 0 or -ENOMEM */
+static int check_suspect(struct check *k, uint64_t ino)
 {
 	struct suspect *s;
 

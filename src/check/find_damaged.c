@@ -19,13 +19,9 @@ struct output {
 
 static bool is_under(const struct output *t, const char *path)
 {
-	for (int i = 0; i < t->n; i++) {
-		size_t n = strlen(t->under[i]);
-
-		if (strcmp(t->under[i], "/") == 0 ||
-		    (strncmp(path, t->under[i], n) == 0 && (!path[n] || path[n] == '/')))
+	for (int i = 0; i < t->n; i++)
+		if (cli_beneath(t->under[i], path))
 			return true;
-	}
 	return t->n == 0;
 }
 
