@@ -9,10 +9,10 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "cli/explain.h"
+#include "explain/explain_impl.h"
 
 #define ROWS 16 /* strategies of reads, or of writes */
-#define PATIENCE_S 2 /* for one answer */
+#define TIMEOUT_S 2 /* for one answer */
 #define METRIC "sheaf_windows_total"
 
 /* Windows that a server has moved so far, by strategy. */
@@ -29,7 +29,7 @@ struct tally {
 static int dial(const struct conf_target *t)
 {
 	const struct addrinfo want = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM };
-	const struct timeval patience = { .tv_sec = PATIENCE_S };
+	const struct timeval timeout = { .tv_sec = TIMEOUT_S };
 	const char *colon = strrchr(t->metrics, ':');
 	/* metrics at all addresses of a host are also at the address for clients */
 	const char *from = strncmp(t->metrics, "0.0.0.0:", 8) ? t->metrics : t->address;
@@ -43,8 +43,8 @@ static int dial(const struct conf_target *t)
 	if (getaddrinfo(host, colon + 1, &want, &a))
 		return -1;
 	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd >= 0 && (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) ||
-			setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) ||
+	if (fd >= 0 && (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) ||
+			setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) ||
 			connect(fd, a->ai_addr, a->ai_addrlen))) {
 		close(fd);
 		fd = -1;
