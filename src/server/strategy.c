@@ -357,47 +357,27 @@ static void send_mapped(struct window *w)
 		     &w->q);
 }
 
+#define READ(how, access_, send_) \
+	{ \
+		.op = "read", .name = how, .get_buffer = get_buffer, .access = access_, \
+		.send = send_ \
+	}
+#define WRITE(how, receive_, access_) \
+	{ \
+		.op = "write", .name = how, .get_buffer = get_buffer, .receive = receive_, \
+		.access = access_ \
+	}
+
 const struct strategy_row strategies[N_STRATEGIES] = {
-	[READ_DISK] = { .op = "read",
-			.name = "disk",
-			.get_buffer = get_buffer,
-			.access = access_pieces,
-			.send = send_buffer },
-	[READ_SIEVE] = { .op = "read",
-			 .name = "sieve",
-			 .get_buffer = get_buffer,
-			 .access = access_sieve,
-			 .send = send_buffer },
-	[READ_MAPPED_COPY] = { .op = "read",
-			       .name = "mapped-copy",
-			       .get_buffer = get_buffer,
-			       .access = copy_mapped,
-			       .send = send_buffer },
-	[READ_FILE] = { .op = "read", .name = "file", .get_buffer = get_buffer, .send = send_file },
-	[READ_MAPPED_FILE] = { .op = "read",
-			       .name = "mapped-file",
-			       .get_buffer = get_buffer,
-			       .send = send_mapped },
-	[WRITE_DISK] = { .op = "write",
-			 .name = "disk",
-			 .get_buffer = get_buffer,
-			 .receive = receive,
-			 .access = access_pieces },
-	[WRITE_SIEVE] = { .op = "write",
-			  .name = "sieve",
-			  .get_buffer = get_buffer,
-			  .receive = receive,
-			  .access = access_sieve },
-	[WRITE_MAPPED_STORE] = { .op = "write",
-				 .name = "mapped-store",
-				 .get_buffer = get_buffer,
-				 .receive = receive,
-				 .access = store_mapped },
-	[WRITE_DIRECT] = { .op = "write",
-			   .name = "direct",
-			   .get_buffer = get_buffer,
-			   .receive = receive_directly,
-			   .access = write_rest },
+	[READ_DISK] = READ("disk", access_pieces, send_buffer),
+	[READ_SIEVE] = READ("sieve", access_sieve, send_buffer),
+	[READ_MAPPED_COPY] = READ("mapped-copy", copy_mapped, send_buffer),
+	[READ_FILE] = READ("file", NULL, send_file),
+	[READ_MAPPED_FILE] = READ("mapped-file", NULL, send_mapped),
+	[WRITE_DISK] = WRITE("disk", receive, access_pieces),
+	[WRITE_SIEVE] = WRITE("sieve", receive, access_sieve),
+	[WRITE_MAPPED_STORE] = WRITE("mapped-store", receive, store_mapped),
+	[WRITE_DIRECT] = WRITE("direct", receive_directly, write_rest),
 	[COPY_FETCH] = { .op = "copy",
 			 .name = "fetch",
 			 .get_buffer = get_copy_buffer,
