@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows the longest functions and files of src/, and fails when one is beyond the limit.
+"""Shows the longest functions and files of src/, and fails when one, or a folder, is beyond the limit.
 
 Works on the text: a function body opens with a brace alone in the first column and ends with one.
 """
@@ -9,7 +9,8 @@ import re
 import sys
 
 MAX_FUNCTION = 120
-MAX_FILE = 1100
+MAX_FILE = 800
+MAX_FOLDER = 10000  # lines of its files
 
 
 def functions(lines):
@@ -34,7 +35,7 @@ def main():
     ap.add_argument("folder", nargs="?", help="default: src/ of this tree")
     args = ap.parse_args()
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    found, files = [], []
+    found, files, folders = [], [], {}
     for folder, _, names in os.walk(args.folder or os.path.join(root, "src")):
         for name in names:
             if not name.endswith((".c", ".h")):
@@ -44,6 +45,8 @@ def main():
                 lines = f.read().splitlines()
             shown = os.path.relpath(path, root)
             files.append((len(lines), shown))
+            parent = os.path.dirname(shown)
+            folders[parent] = folders.get(parent, 0) + len(lines)
             found += [(length, f"{shown}:{at}", fn) for fn, at, length in functions(lines)]
     found.sort(reverse=True)
     files.sort(reverse=True)
@@ -59,6 +62,8 @@ def main():
              for length, where, fn in found if length > MAX_FUNCTION]
     wrong += [f"{path}: {length} lines, the limit is {MAX_FILE}"
               for length, path in files if length > MAX_FILE]
+    wrong += [f"{path}: {length} lines, the limit of a folder is {MAX_FOLDER}"
+              for path, length in folders.items() if length > MAX_FOLDER]
     for w in wrong:
         print("too long:", w)
     return 1 if wrong else 0

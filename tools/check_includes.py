@@ -13,7 +13,7 @@ PUBLIC = "include"
 ALLOWED = {  # folder -> what it may include beside itself and base
     "base": "",
     "xdr": "", "core": "", "layout": "", "sieve": "",
-    "reg": "core", "disk": "core", "meta": "core xdr", "cache": "core",
+    "reg": "core", "disk": "core layout", "meta": "core xdr", "cache": "core",
     "net": "core xdr reg layout",
     "direct": "net core layout",
     "client": "direct net xdr core layout cache include",

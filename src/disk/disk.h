@@ -14,6 +14,7 @@
 #define SHEAF_DISK_H
 
 #include "core/core.h"
+#include "layout/layout.h"
 
 struct disk;
 struct fence_base;
@@ -171,5 +172,22 @@ struct disk_scan {
 	struct io io;
 };
 void disk_scan(struct disk *d, struct disk_scan *s, struct req *q); /* holds q */
+
+/* Copies between buffers and the mapping of a cached file (object_mapped.c). */
+/* Larger ranges are not checked for being cached as a whole. */
+#define HULL_MAX (1 * MIB)
+/* The pieces, within [lo, hi), as memory until object_unmap(). False: cannot be mapped. */
+bool object_map_pieces(struct object *o, const struct extent *pieces, size_t n, uint64_t lo,
+		       uint64_t hi, struct iovec *out);
+/* Copies the pieces, within [lo, hi), to dst. The caller has a turn. src: room for n entries.
+ * False: some are not in memory; the contents of dst are undefined. */
+bool object_mapped_read(struct object *o, const struct extent *pieces, size_t n, uint64_t lo,
+			uint64_t hi, struct iovec *src, const struct iovec *dst, size_t n_dst);
+/* Is it a file in memory with all pages of the range present? Neither makes pages nor waits. */
+bool object_mapped_can_write(const struct loop *l, struct object *o, uint64_t lo, uint64_t hi);
+/* The reverse of object_mapped_read(), where all files are in memory. False: all pieces must be
+ * written. */
+bool object_mapped_write(struct object *o, const struct extent *pieces, size_t n, uint64_t lo,
+			 uint64_t hi, struct iovec *dst, const struct iovec *src, size_t n_src);
 
 #endif

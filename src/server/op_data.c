@@ -138,8 +138,8 @@ static bool read_inline_mapped(struct sreq *s, struct data_state *d, const struc
 {
 	struct iovec *src = n > 2 ? arena_alloc(&s->arena, n * sizeof(*src)) : NULL;
 
-	return src && mapped_read(d->object, (const struct extent *)list, n, d->turn.lo, d->turn.hi,
-				  src, d->buf.iov, d->buf.n);
+	return src && object_mapped_read(d->object, (const struct extent *)list, n, d->turn.lo,
+					 d->turn.hi, src, d->buf.iov, d->buf.n);
 }
 
 /* Copies the data of the message into a mapping. The caller still writes the last piece by system
@@ -150,8 +150,8 @@ static bool write_inline_mapped(struct sreq *s, struct data_state *d,
 	struct iovec data = { (void *)(uintptr_t)a->data.p, a->data.len };
 	struct iovec *dst = a->n_list > 2 ? arena_alloc(&s->arena, a->n_list * sizeof(*dst)) : NULL;
 
-	return dst && mapped_write(d->object, (const struct extent *)a->list, a->n_list, d->turn.lo,
-				   d->turn.hi, dst, &data, 1);
+	return dst && object_mapped_write(d->object, (const struct extent *)a->list, a->n_list,
+					  d->turn.lo, d->turn.hi, dst, &data, 1);
 }
 
 /* The inline data lie one after another at `base`. */
@@ -172,7 +172,7 @@ static bool can_store_list(const struct sreq *s, const struct data_state *d,
 	uint64_t lo, hi;
 
 	range_of(list, n, &lo, &hi);
-	return mapped_can_write(s->srv->loop, d->object, lo, hi);
+	return object_mapped_can_write(s->srv->loop, d->object, lo, hi);
 }
 
 /* data: of a write that has its data in the message, or NULL. A write of several inline pieces that

@@ -67,7 +67,7 @@ bool sieve_ends(const struct window *w, uint64_t off, uint64_t n)
 /* Maps the pieces, until the window has ended its range. */
 static bool map(struct window *w)
 {
-	w->is_mapped = map_pieces(w->bulk->object, w->pieces, w->n, w->lo, w->hi, w->iov);
+	w->is_mapped = object_map_pieces(w->bulk->object, w->pieces, w->n, w->lo, w->hi, w->iov);
 	return w->is_mapped;
 }
 
@@ -126,7 +126,7 @@ static enum strategy choose_write(struct window *w)
 
 	if (b->from)
 		return COPY_FETCH;
-	if (mapped_can_write(w->q.loop, b->object, w->lo, w->hi))
+	if (object_mapped_can_write(w->q.loop, b->object, w->lo, w->hi))
 		return choose_store(w);
 	return sieves(w, 0) ? WRITE_SIEVE : WRITE_DISK;
 }
@@ -284,7 +284,8 @@ static bool access_sieve(struct window *w)
 
 static bool copy_mapped(struct window *w)
 {
-	if (mapped_read(w->bulk->object, w->pieces, w->n, w->lo, w->hi, w->iov, w->data, w->n_data))
+	if (object_mapped_read(w->bulk->object, w->pieces, w->n, w->lo, w->hi, w->iov, w->data,
+			       w->n_data))
 		return false;
 	return fall_back(w, w->hull ? READ_SIEVE : READ_DISK);
 }
@@ -293,8 +294,8 @@ static bool copy_mapped(struct window *w)
  * records the change in the file's state, above all its mtime. False: all must be written. */
 static bool store_pieces(struct window *w)
 {
-	if (!mapped_write(w->bulk->object, w->pieces, w->n, w->lo, w->hi, w->iov, w->data,
-			  w->n_data))
+	if (!object_mapped_write(w->bulk->object, w->pieces, w->n, w->lo, w->hi, w->iov, w->data,
+				 w->n_data))
 		return false;
 	w->asked = w->n - 1;
 	w->asked_len = w->len - w->pieces[w->asked].length;

@@ -113,23 +113,6 @@ void spare_windows_free(struct server *srv);
 bool is_window(const struct server *srv, const struct req *q);
 void window_abandon(struct req *q);
 
-/* ---- mapped.c: copies between buffers and the mapping of a cached file ---- */
-/* Larger ranges are not checked for being cached as a whole. */
-#define HULL_MAX (1 * MIB)
-/* The pieces, within [lo, hi), as memory until object_unmap(). False: cannot be mapped. */
-bool map_pieces(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,
-		struct iovec *out);
-/* Copies the pieces, within [lo, hi), to dst. The caller has a turn. src: room for n entries.
- * False: some are not in memory; the contents of dst are undefined. */
-bool mapped_read(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,
-		 struct iovec *src, const struct iovec *dst, size_t n_dst);
-/* Is it a file in memory with all pages of the range present? Neither makes pages nor waits. */
-bool mapped_can_write(const struct loop *l, struct object *o, uint64_t lo, uint64_t hi);
-/* The reverse of mapped_read(), where all files are in memory. False: all pieces must be
- * written. */
-bool mapped_write(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,
-		  struct iovec *dst, const struct iovec *src, size_t n_src);
-
 /* ---- fetch.c: reads for a COPY, here or from another target ---- */
 struct fetch {
 	struct req q;

@@ -53,7 +53,7 @@ done
 expect 0 explain --vector 10,4K,-8K --offset 1M --unit 4K --width 2 --json
 holds "d['unit'] == 4096 and d['width'] == 2 and d['begin'] == 2**20 - 9 * 8192 and d['end'] == 2**20 + 4096"
 expect 0 explain --vector 3,8,64 --width 9
-says "over 9 servers, but there are 3"
+says "asks for 9 servers, but there are 3"
 expect 0 explain --vector 1000000,8,64 --plan --json
 holds "ways['auto']['extents'] == 1000000 and ways['gather']['planned_requests'] == 3"
 expect 0 ls -R /

@@ -97,8 +97,13 @@ def functions():
     expect("121 lines are too long", run("check_funcs.py", "long"), 1, "a.c:1 f: 121 lines")
     put("long/a.c", "int f(int a)\n{\n" + "\ta++;\n" * 117 + "}\n")
     expect("120 lines pass", run("check_funcs.py", "long"), 0)
-    put("long/a.c", "\n" * 1101)
-    expect("1,101 lines of file are too long", run("check_funcs.py", "long"), 1, "a.c: 1101 lines")
+    put("long/a.c", "\n" * 801)
+    expect("801 lines of file are too long", run("check_funcs.py", "long"), 1, "a.c: 801 lines")
+    for i in range(13):
+        put(f"wide/{i}.c", "\n" * 770)
+    expect("10,010 lines of folder are too many", run("check_funcs.py", "wide"), 1, "wide: 10010 lines")
+    os.unlink("wide/12.c")
+    expect("9,240 lines of folder pass", run("check_funcs.py", "wide"), 0)
 
 
 def documents():

@@ -4,7 +4,7 @@
  * Threads: the loop's. Buffers: the caller's. Errors: none; where a copy fails, the caller reads or
  * writes the file. Copies fail when the file is cut meanwhile, or without space for a page that was
  * punched out meanwhile (pieces_guard). */
-#include "server/window.h"
+#include "disk/disk.h"
 
 #define SLICE 256 /* pieces per call */
 
@@ -34,8 +34,8 @@ static bool copy(const struct iovec *map, size_t n, const struct iovec *flat, si
 	return true;
 }
 
-bool map_pieces(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,
-		struct iovec *out)
+bool object_map_pieces(struct object *o, const struct extent *pieces, size_t n, uint64_t lo,
+		       uint64_t hi, struct iovec *out)
 {
 	const char *p = object_map(o, lo, hi - lo);
 
@@ -45,31 +45,31 @@ bool map_pieces(struct object *o, const struct extent *pieces, size_t n, uint64_
 	return p;
 }
 
-bool mapped_read(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,
-		 struct iovec *src, const struct iovec *dst, size_t n_dst)
+bool object_mapped_read(struct object *o, const struct extent *pieces, size_t n, uint64_t lo,
+			uint64_t hi, struct iovec *src, const struct iovec *dst, size_t n_dst)
 {
 	bool ok;
 
 	if (hi - lo > HULL_MAX || !object_cached(o, lo, hi - lo) ||
-	    !map_pieces(o, pieces, n, lo, hi, src))
+	    !object_map_pieces(o, pieces, n, lo, hi, src))
 		return false;
 	ok = copy(src, n, dst, n_dst, false);
 	object_unmap(o);
 	return ok;
 }
 
-bool mapped_can_write(const struct loop *l, struct object *o, uint64_t lo, uint64_t hi)
+bool object_mapped_can_write(const struct loop *l, struct object *o, uint64_t lo, uint64_t hi)
 {
 	return l->on_tmpfs && hi - lo <= HULL_MAX && hi <= object_end(o) &&
 	       object_cached(o, lo, hi - lo);
 }
 
-bool mapped_write(struct object *o, const struct extent *pieces, size_t n, uint64_t lo, uint64_t hi,
-		  struct iovec *dst, const struct iovec *src, size_t n_src)
+bool object_mapped_write(struct object *o, const struct extent *pieces, size_t n, uint64_t lo,
+			 uint64_t hi, struct iovec *dst, const struct iovec *src, size_t n_src)
 {
 	bool ok;
 
-	if (!object_cached(o, lo, hi - lo) || !map_pieces(o, pieces, n, lo, hi, dst))
+	if (!object_cached(o, lo, hi - lo) || !object_map_pieces(o, pieces, n, lo, hi, dst))
 		return false;
 	ok = copy(dst, n, src, n_src, true);
 	object_unmap(o);
