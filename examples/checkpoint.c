@@ -1,5 +1,5 @@
-/* A checkpoint of a tensor of three dimensions in one file: 4 processes, a rank each, write what they have of it,
- * and 6 processes that divide it in another way read it back.
+/* A checkpoint of a tensor of three dimensions in one file: 4 processes, a rank each, write what
+ * they have of it, and 6 processes that divide it in another way read it back.
  *
  *     checkpoint [CLUSTER-FILE | local:DIR] */
 #include <errno.h>
@@ -128,7 +128,8 @@ static int load(unsigned rank)
 	return bad;
 }
 
-/* Runs n ranks as processes and waits for all. A file system in the process (local:) is for one at a time. */
+/* Runs n ranks as processes and waits for all. A file system in the process (local:) is for one at
+ * a time. */
 static void run(unsigned n, int (*rank)(unsigned))
 {
 	int in_turn = conf && strncmp(conf, "local:", 6) == 0, status, failed = 0;

@@ -1,5 +1,6 @@
-/* Events of a detector, each as long as it happens to be, one behind the other in the file; an index says where they are.
- * They are written, and some of them picked and read, by lists: no pattern describes these places.
+/* Events of a detector, each as long as it happens to be, one behind the other in the file; an
+ * index says where they are. They are written, and some of them picked and read, by lists: no
+ * pattern describes these places.
  *
  *     events [CLUSTER-FILE | local:DIR] */
 #include <fcntl.h>
@@ -54,7 +55,8 @@ static void write_all(struct sheaf_file *f)
 	must("write", sheaf_write_list(f, mem, EVENTS, &whole, 1));
 }
 
-/* Those with many hits, from wherever they are, each into a struct of its own; how many they are. */
+/* Those with many hits, from wherever they are, each into a struct of its own; how many they
+ * are. */
 static size_t read_some(struct sheaf_file *f)
 {
 	size_t n = 0;

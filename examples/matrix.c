@@ -1,4 +1,5 @@
-/* A matrix of doubles, stored by rows, read by columns: one call for a column, one for all of them in turn.
+/* A matrix of doubles, stored by rows, read by columns: one call for a column, one for all of them
+ * in turn.
  *
  *     matrix [CLUSTER-FILE | local:DIR] */
 #include <fcntl.h>

@@ -1,4 +1,5 @@
-/* A volume that is written and read in slabs across its rows, four of them under way while the program computes.
+/* A volume that is written and read in slabs across its rows, four of them under way while the
+ * program computes.
  *
  *     overlap [CLUSTER-FILE | local:DIR] */
 #include <fcntl.h>

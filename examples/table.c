@@ -1,5 +1,5 @@
-/* A table of records of one size: a column of it, two columns at once, some of its rows, and a column that is
- * written back while the others stay as they are.
+/* A table of records of one size: a column of it, two columns at once, some of its rows, and a
+ * column that is written back while the others stay as they are.
  *
  *     table [CLUSTER-FILE | local:DIR] */
 #include <fcntl.h>

@@ -1,5 +1,6 @@
-/* A grid that is worked on tile by tile: each is read with a border of one cell, its ghost cells, and what becomes
- * of it is written without them. Two calls a tile, and no buffer beside the working array.
+/* A grid that is worked on tile by tile: each is read with a border of one cell, its ghost cells,
+ * and what becomes of it is written without them. Two calls a tile, and no buffer beside the
+ * working array.
  *
  *     tiles [CLUSTER-FILE | local:DIR] */
 #include <fcntl.h>

@@ -219,7 +219,7 @@ void cli_copier_free(struct cli_copier *k);
 int cli_copier_run(struct cli_copier *k, struct cli_stream *from, struct cli_stream *to,
 		   uint64_t size, struct cli_progress *p, bool *source);
 
-/* ---------------------------------------------------------- tree_walk.c: several files at a time */
+/* ------------------------------------------------ tree_walk.c: several files at a time */
 
 #define TREE_JOBS 16
 #define TREE_JOBS_MAX 64 /* the number of slots of a session */
@@ -261,7 +261,8 @@ struct tree_walk {
 	bool unsure; /* for some of them a server did not answer: they may be gone */
 };
 
-/* Sets w->jobs from the value of --jobs, which may be NULL. CLI_OK, or CLI_USAGE after a message. */
+/* Sets w->jobs from the value of --jobs, which may be NULL. CLI_OK, or CLI_USAGE after a
+ * message. */
 int tree_set_jobs(struct tree_walk *w, const char *value);
 /* Makes the arguments the names of `root`; 0 or -ENOMEM. */
 int tree_args(struct cli_dir *root, char **args, int n);

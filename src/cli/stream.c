@@ -188,7 +188,8 @@ static void host_start(struct cli_copier *k, struct slot *t)
 	}
 }
 
-/* Passes CLI_INTERRUPT_SIGNAL on to the second thread, whose system call may be the one that blocks. */
+/* Passes CLI_INTERRUPT_SIGNAL on to the second thread, whose system call may be the one that
+ * blocks. */
 static ssize_t host_wait(struct cli_copier *k, struct slot *t)
 {
 	while (k->seen <= t->turn) {

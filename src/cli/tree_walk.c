@@ -186,7 +186,8 @@ static int start(struct tree_walk *w)
 	return r;
 }
 
-/* Runs until all is done. CLI_INTERRUPT_SIGNAL is repeated, since it may arrive before the call blocks. */
+/* Runs until all is done. CLI_INTERRUPT_SIGNAL is repeated, since it may arrive before the call
+ * blocks. */
 static void conduct(struct tree_walk *w)
 {
 	struct timespec t;

@@ -1,7 +1,7 @@
 /* The public interface: listings of directories, by handle and by path.
  *
- * Threads: any; a struct sheaf_dir belongs to one thread at a time. Buffers: a listing by path has a
- * page of entries. Errors: -errno. */
+ * Threads: any; a struct sheaf_dir belongs to one thread at a time. Buffers: a listing by path has
+ * a page of entries. Errors: -errno. */
 #include <stdlib.h>
 
 #include "client/api_impl.h"

@@ -28,8 +28,8 @@ struct sheaf_file {
 	struct cfile *f;
 };
 
-/* A blocking call is api_begin(), client_x(op), api_finish(). A call that needs more than the result
- * of its operation reads it between api_wait() and api_release(). */
+/* A blocking call is api_begin(), client_x(op), api_finish(). A call that needs more than the
+ * result of its operation reads it between api_wait() and api_release(). */
 
 /* An operation, with the connection's lock; NULL: no memory, no lock. c NULL: our credential. */
 struct cop *api_begin(struct sheaf *fs, const struct sheaf_cred *c);

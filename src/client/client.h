@@ -75,7 +75,8 @@ struct cop {
 	uint32_t hops; /* referrals followed; client_ask(): the target */
 	uint64_t sent_at; /* when the last request was sent */
 	bool may_defer; /* of a close: nothing waits for it, the call may be deferred */
-	bool moves; /* cached referrals may be wrong after it; set by the table, or before its start */
+	/* cached referrals may be wrong after it; set by the table, or before its start */
+	bool moves;
 	bool repeatable; /* an OPEN that changes nothing, in spite of OPF_ONCE */
 	bool recorded_only; /* recorded attributes suffice: the objects are not asked */
 	bool map_asked; /* the cluster map was asked for already */
@@ -189,8 +190,8 @@ void client_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_
 		 const struct extent *ext, size_t n_ext);
 void client_write(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
 		  const struct extent *ext, size_t n_ext);
-/* Direct reads (direct/direct.h): as direct_read_begin() and direct_read_end(), with what the client
- * knows of the file. Between them the read counts as an operation. */
+/* Direct reads (direct/direct.h): as direct_read_begin() and direct_read_end(), with what the
+ * client knows of the file. Between them the read counts as an operation. */
 int client_direct_begin(struct cfile *f, uint64_t off, uint64_t len,
 			struct direct_piece out[DIRECT_PIECES]);
 bool client_direct_end(struct cfile *f, const struct direct_piece *p, int n, int error);

@@ -6,7 +6,8 @@
 
 /* ---- names.c ---- */
 struct wire_place name_place(struct sheaf_handle dir, const char *path, bool follow);
-/* To the server that owns the place, or the inode. `error` is reported by the operation, not here. */
+/* To the server that owns the place, or the inode. `error` is reported by the operation, not
+ * here. */
 void name_start(struct cop *op, uint32_t number, struct wire_place *p, int error);
 void inode_start(struct cop *op, uint32_t number, const struct wire_handle *h, int error);
 

@@ -6,8 +6,8 @@
  *
  * After a refusal every metadata server is asked how many files it is removing, and the refused
  * request is sent again: once if there are none, since the last removal may have ended in between;
- * else until it succeeds or SPACE_WAIT_NS have passed. Threads: the loop's. Buffers: in the arena of the
- * question. Errors: a server that does not answer counts as removing nothing. */
+ * else until it succeeds or SPACE_WAIT_NS have passed. Threads: the loop's. Buffers: in the arena
+ * of the question. Errors: a server that does not answer counts as removing nothing. */
 #include "client/client_impl.h"
 
 #define SPACE_WAIT_NS (5 * NSEC_PER_SEC)

@@ -18,7 +18,8 @@
 #include "client/file_impl.h"
 
 #define ITEM_MAX (16 * KIB) /* more than any one item takes */
-/* Skipped after an export, for client_resume(): an importer may have used such numbers, and died. */
+/* Skipped after an export, for client_resume(): an importer may have used such numbers, and
+ * died. */
 #define JUMP_SEQUENCES (1u << 24)
 #define JUMP_IDS (UINT64_C(1) << 40)
 

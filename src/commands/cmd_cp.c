@@ -6,13 +6,12 @@
  * whether the servers have received everything; when it reaches the disk is up to them, as with
  * cp(1).
  *
- * Threads: those of tree_walk.c; each handles one file or directory at a time (struct task) and has its
- * own copier. On a terminal another thread computes the total size; until it is known, the progress
- * has no percentage.
- * Buffers: those of the copiers; copies within the file system go from server to server.
- * Errors: each is printed and the copy continues; an error of a whole target directory is printed
- * once and its other files are skipped. After a signal, when a server does not answer or when the
- * target is full, every thread removes its temporary file. */
+ * Threads: those of tree_walk.c; each handles one file or directory at a time (struct task) and has
+ * its own copier. On a terminal another thread computes the total size; until it is known, the
+ * progress has no percentage. Buffers: those of the copiers; copies within the file system go from
+ * server to server. Errors: each is printed and the copy continues; an error of a whole target
+ * directory is printed once and its other files are skipped. After a signal, when a server does not
+ * answer or when the target is full, every thread removes its temporary file. */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>

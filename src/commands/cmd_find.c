@@ -1,8 +1,8 @@
 /* sheaf find: lists files that have data on given servers, which may be down, or files that lost
  * data (find_damaged.c).
  *
- * A crew walks the tree; only metadata servers are asked. Threads: those of tree_walk.c; results are
- * printed or collected under a lock. */
+ * Several threads walk the tree; only metadata servers are asked. Threads: those of tree_walk.c;
+ * results are printed or collected under a lock. */
 #include <json-c/json.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* sheaf rm: removes files, and directories with their contents, several at a time.
  *
- * Threads: those of tree_walk.c; a directory is removed after its contents. Errors: one line each; a
- * directory in which nothing can be removed is reported once. */
+ * Threads: those of tree_walk.c; a directory is removed after its contents. Errors: one line each;
+ * a directory in which nothing can be removed is reported once. */
 #include <stdlib.h>
 
 #include "commands/commands.h"

@@ -49,7 +49,8 @@ bool disk_idle(const struct disk *d); /* no internal operation in flight: closin
 /* Changes when unsynced data may have been lost: after an unclean stop and after a failed sync. */
 uint64_t disk_verifier(const struct disk *d);
 /* True if data written under this verifier up to `written` (ns, this server's wall clock) still
- * exist: data of a server that was killed, and data that a flush has brought to disk (verifier_history.c). */
+ * exist: data of a server that was killed, and data that a flush has brought to disk
+ * (verifier_history.c). */
 bool disk_data_survived(const struct disk *d, uint64_t verifier, int64_t written);
 uint64_t disk_boot(const struct disk *d); /* random, new at every start */
 /* Path, device and inode of objects/, for direct reads of this host. Returns the length of the

@@ -206,7 +206,8 @@ struct fence_log {
 	int fd;
 	uint64_t size, reserved; /* bytes in use; bytes of the file */
 	bool busy; /* a batch or a rewrite is in flight */
-	bool rename_unsynced; /* its rename may not be on disk: the next batch syncs the directory */
+	/* its rename may not be on disk: the next batch syncs the directory */
+	bool rename_unsynced;
 	bool needs_rewrite; /* floors moved from memory to the base: rewrite the log without them */
 	uint64_t retry_size; /* after a failed rewrite: the size at which to try again */
 	struct log_rewrite rewrite;

@@ -193,7 +193,8 @@ static void fence_change(struct fence_op *f)
 	}
 }
 
-/* An earlier attempt at this truncate may have cut the object, before a restart or a failed sync. */
+/* An earlier attempt at this truncate may have cut the object, before a restart or a failed
+ * sync. */
 static bool cut_before(const struct fence_op *f)
 {
 	const struct object *o = f->object;

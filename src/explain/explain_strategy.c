@@ -1,5 +1,5 @@
-/* The strategies that the servers chose for an access: each server counts its windows by strategy in
- * its metrics (sheaf_windows_total). The access is executed once more with each mover; what the
+/* The strategies that the servers chose for an access: each server counts its windows by strategy
+ * in its metrics (sheaf_windows_total). The access is executed once more with each mover; what the
  * counters grew by meanwhile is the answer, with the windows of other clients at that time.
  *
  * Threads: one. Errors: none; the strategies of a server without reachable metrics are unknown. */

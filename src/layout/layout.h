@@ -240,11 +240,11 @@ struct extent_iter {
 void extent_iter_init(struct extent_iter *s, const struct pattern *p, const struct layout *l,
 		      uint32_t index, uint64_t pos);
 /* The next extents of the object, adjacent ones fused: at most max extents and max_bytes. Returns
- * their number. A call examines at most EXTENT_ITER_STEPS leaves and stripes, so that a pattern with
- * little of this object costs bounded time; there may then be fewer extents, or none. Nothing of
- * this object is left when c.pos is the pattern's total. If `pos` is not NULL, it gets the position
- * of each extent in the whole stream, and extents that are not contiguous there are not fused; the
- * bytes and their order are the same. */
+ * their number. A call examines at most EXTENT_ITER_STEPS leaves and stripes, so that a pattern
+ * with little of this object costs bounded time; there may then be fewer extents, or none. Nothing
+ * of this object is left when c.pos is the pattern's total. If `pos` is not NULL, it gets the
+ * position of each extent in the whole stream, and extents that are not contiguous there are not
+ * fused; the bytes and their order are the same. */
 #define EXTENT_ITER_STEPS 16384
 size_t extent_iter_next(struct extent_iter *s, struct extent *out, uint64_t *pos, size_t max,
 			uint64_t max_bytes);

@@ -65,7 +65,8 @@ struct meta_node {
 	uint64_t epoch;
 	const struct meta_unsynced
 		*unsynced; /* in the arena, one per object; NULL: no unsynced data */
-	bool objects_within_size; /* once settled, the file has objects only for stripes below its size */
+	/* once settled, the file has objects only for stripes below its size */
+	bool objects_within_size;
 	struct wire_handle parent; /* of directories */
 	struct wire_bytes acl, default_acl; /* in the arena; empty: none */
 	/* running the file grants rights (set-id bits, capabilities); a writer removes them */

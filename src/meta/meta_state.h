@@ -55,7 +55,8 @@ struct meta {
 	uint32_t expected_changes; /* changes under way when the last batch ended */
 	uint64_t gather_until; /* ... for which a slow disk's next transaction waits until then */
 	struct timer gather;
-	uint32_t speed_score; /* score of recent transactions that were cheaper than waking the worker */
+	/* score of recent transactions that were cheaper than waking the worker */
+	uint32_t speed_score;
 	struct timer
 		inline_timer; /* runs the next transaction on the loop, at the end of this turn */
 	/* writer */

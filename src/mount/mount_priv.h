@@ -240,8 +240,8 @@ bool runs_on_thread(struct worker *w);
 void worker_await(struct worker *w, pthread_cond_t *cond, pthread_mutex_t *lock);
 void worker_changed(struct mount *m, pthread_cond_t *cond);
 /* The request concerns a lock of this owner, and may wait for it or for pages to be written: gives
- * its buffer back. -ENOLCK: too many requests wait. After -EINTR, worker_was_cancelled() tells whether
- * the cancel was meant for this request. */
+ * its buffer back. -ENOLCK: too many requests wait. After -EINTR, worker_was_cancelled() tells
+ * whether the cancel was meant for this request. */
 int worker_begin_wait(struct worker *w, uint64_t owner);
 bool worker_was_cancelled(struct worker *w);
 /* The request changes this inode: waits for abandoned requests that do, so that no old change
@@ -285,8 +285,8 @@ bool hint_was_listed(struct mount *m, uint64_t ino);
 void hint_reading(struct mount *m, uint64_t ino, int begins);
 bool hint_stuck(struct mount *m, uint64_t ino);
 /* Extended attributes that the kernel asks for often. hint_lacks: the attribute is known to be
- * missing. hint_set_lacks: the servers said so to a request that began when mount.n_xattr_sets was `sets`.
- * hint_has: the attribute was set. */
+ * missing. hint_set_lacks: the servers said so to a request that began when mount.n_xattr_sets was
+ * `sets`. hint_has: the attribute was set. */
 bool hint_lacks(struct mount *m, uint64_t ino, const char *name);
 void hint_set_lacks(struct mount *m, uint64_t ino, const char *name, uint64_t sets);
 void hint_has(struct mount *m, uint64_t ino, const char *name);
@@ -302,15 +302,16 @@ struct dir_change dirs_begin(struct mount *m, uint64_t dir, uint64_t dir2, bool 
 void dirs_end(struct mount *m, const struct dir_change *d, bool has_result);
 /* The kernel was or will be told what may be newer than the remembered attributes: forgets them. */
 void dir_forget(struct mount *m, uint64_t ino);
-/* dir_note_asked: this thread asked for its attributes. dir_is_changing: it is being changed, or was lately. */
+/* dir_note_asked: this thread asked for its attributes. dir_is_changing: it is being changed, or
+ * was lately. */
 void dir_note_asked(struct mount *m, uint64_t ino);
 bool dir_is_changing(struct mount *m, uint64_t ino);
 /* True if the attributes of this directory are remembered; *left: seconds that they are valid. */
 bool dir_known(struct mount *m, uint64_t ino, struct stat *st, double *left);
 
-/* lookup_memo_put: remembers the attributes that a lookup of this thread found; n_answered: mount.n_answered when
- * it began. lookup_memo_take: returns them if a getattr would still find them: nothing but lookups and
- * getattrs was answered since, and within a millisecond. */
+/* lookup_memo_put: remembers the attributes that a lookup of this thread found; n_answered:
+ * mount.n_answered when it began. lookup_memo_take: returns them if a getattr would still find
+ * them: nothing but lookups and getattrs was answered since, and within a millisecond. */
 void lookup_memo_put(struct worker *w, uint64_t n_answered, const struct stat *st);
 bool lookup_memo_take(struct worker *w, uint64_t ino, struct stat *st);
 /* True if this thread's last lookup found the inode just now, and no listing has shown it since. */
@@ -359,8 +360,8 @@ void file_put(struct mount *m, struct mfile *f);
 void files_await_close(struct worker *w, uint64_t ino); /* waits for closes in progress */
 /* Takes over sf; fh: its number, 0: the next one. */
 int file_add(struct mount *m, struct sheaf_file *sf, int flags, uint64_t fh, struct mfile **out);
-/* wants_atime: reading must set the access time, as mount(8) explains for relatime. inode_set_atime sets
- * it; errors are ignored. */
+/* wants_atime: reading must set the access time, as mount(8) explains for relatime. inode_set_atime
+ * sets it; errors are ignored. */
 bool sets_atime_always(const struct mount *m);
 bool wants_atime(const struct mount *m, const struct stat *st, int flags);
 void inode_set_atime(struct mount *m, fuse_ino_t ino);
@@ -385,7 +386,8 @@ void op_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct 
 void op_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *l, int wait);
 void op_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, int op);
 int holder_add(struct mount *m, uint64_t ino, uint64_t owner);
-/* A descriptor of the owner was closed: releases its byte-range locks. False: see runs_on_thread(). */
+/* A descriptor of the owner was closed: releases its byte-range locks. False: see
+ * runs_on_thread(). */
 bool locks_close(struct worker *w, struct mfile *f, uint64_t owner);
 
 /* ---- mount_opts.c ---- */

@@ -60,9 +60,11 @@ struct object_state {
 void trunc_begin(struct sreq *s, struct truncate_state *t, const struct wire_handle *h,
 		 uint64_t size);
 int trunc_fence(struct sreq *s, struct truncate_state *t);
-void trunc_abandon(struct req *q); /* of a request whose state begins with a struct truncate_state */
+/* of a request whose state begins with a struct truncate_state */
+void trunc_abandon(struct req *q);
 int trunc_end(struct sreq *s, struct truncate_state *t);
 void trunc_fini(struct sreq *s,
-		struct truncate_state *t); /* unlocks; starts a task if the truncate is unfinished */
+		/* unlocks; starts a task if the truncate is unfinished */
+		struct truncate_state *t);
 
 #endif

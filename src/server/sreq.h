@@ -1,4 +1,5 @@
-/* A request in service: its operation, its user, the memory and limits that it uses. Private to src/server. */
+/* A request in service: its operation, its user, the memory and limits that it uses. Private to
+ * src/server. */
 #ifndef SHEAF_SERVER_SREQ_H
 #define SHEAF_SERVER_SREQ_H
 

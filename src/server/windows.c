@@ -1,7 +1,7 @@
 /* Bulk transfer between an object and a client's memory, in windows.
  *
  *   read:   TAKE -> BUFFER -> RECEIVE -> TURN -> DISK -> SEND -> TAKE ...
- *   write:  the same: it receives from the client, or from another object (fetch.c), and sends nothing
+ *   write:  the same: it receives from the client, or from another object (fetch.c); sends nothing
  *
  * What a window does in each state is its strategy (strategy.c). This file expands the pieces and
  * calls the stages.

@@ -73,8 +73,8 @@ static void check_content(struct world *w, uint32_t client, struct cfile *f, cha
 
 /* ---- direct reads ---- */
 
-/* A client reads an object file of its server and is stopped before it checks its lease. Meanwhile it
- * has lost its lock, so it may have read what the next owner wrote: the read must not count. */
+/* A client reads an object file of its server and is stopped before it checks its lease. Meanwhile
+ * it has lost its lock, so it may have read what the next owner wrote: the read must not count. */
 static void direct_read_too_late(struct world *w)
 {
 	struct sim_node *c0 = w->actors[0].node;

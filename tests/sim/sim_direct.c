@@ -1,5 +1,5 @@
-/* Direct reads, in the three steps of api_direct.c: begun, read without the client, and ended; if one
- * fails, the servers are asked. The expected result of the read stays the same.
+/* Direct reads, in the three steps of api_direct.c: begun, read without the client, and ended; if
+ * one fails, the servers are asked. The expected result of the read stays the same.
  *
  * Between the three steps the client may continue, lose its links, or die: then the read does not
  * end. */

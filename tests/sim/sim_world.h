@@ -60,7 +60,8 @@ struct mpage {
 struct mfile {
 	struct list all;
 	uint32_t id;
-	bool unchecked; /* an operation with lasting effects ended in doubt: contents are not checked */
+	/* an operation with lasting effects ended in doubt: contents are not checked */
+	bool unchecked;
 	bool known; /* h and layout are valid */
 	bool damaged; /* a power loss may have taken data: EIO is allowed until it is emptied */
 	uint32_t n_busy; /* operations under way on its contents */

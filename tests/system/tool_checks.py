@@ -99,6 +99,10 @@ def functions():
     expect("120 lines pass", run("check_funcs.py", "long"), 0)
     put("long/a.c", "\n" * 801)
     expect("801 lines of file are too long", run("check_funcs.py", "long"), 1, "a.c: 801 lines")
+    put("long/a.c", "/* " + "x" * 96 + " */\n")
+    expect("a comment of 102 columns is too wide", run("check_funcs.py", "long"), 1, "a.c:1: 102 columns")
+    put("long/a.c", "/* " + "x" * 94 + " */\n")
+    expect("a comment of 100 columns passes", run("check_funcs.py", "long"), 0)
     for i in range(13):
         put(f"wide/{i}.c", "\n" * 770)
     expect("10,010 lines of folder are too many", run("check_funcs.py", "wide"), 1, "wide: 10010 lines")
