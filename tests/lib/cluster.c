@@ -169,3 +169,15 @@ int sys_run(int (*child)(const char *name, char **arg), void (*begin)(void), voi
 		end();
 	return 0;
 }
+
+bool server_logged(const struct cluster *c, int i, const char *text)
+{
+	char path[CLUSTER_PATH], *log;
+	bool found;
+
+	snprintf(path, sizeof(path), "%s/server%d.log", c->dir, i);
+	log = read_text(path);
+	found = strstr(log, text) != NULL;
+	free(log);
+	return found;
+}

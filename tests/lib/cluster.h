@@ -66,6 +66,9 @@ void server_kill(struct cluster *c, int i);
 /* Stops server i with SIGTERM; it must exit with status 0. */
 void server_down(struct cluster *c, int i);
 
+/* Has server i written this text to its log? */
+bool server_logged(const struct cluster *c, int i, const char *text);
+
 /* Stops all servers that run; each must exit with status 0. */
 void cluster_stop(struct cluster *c);
 

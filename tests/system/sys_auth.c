@@ -46,18 +46,6 @@ static uint64_t refused(const char *reason)
 	return n;
 }
 
-static bool logged(const char *what)
-{
-	char path[CLUSTER_PATH], *text;
-	bool found;
-
-	snprintf(path, sizeof(path), "%s/server0.log", c.dir);
-	text = read_text(path);
-	found = strstr(text, what) != NULL;
-	free(text);
-	return found;
-}
-
 static void honest_client_gets_on(void)
 {
 	double t = now_s();
@@ -139,7 +127,7 @@ static void a_users_key_speaks_for_that_user_only(void)
 	r.gid = ALICE;
 	CHECK_EQ(mkdir_status(&r, "bobs", 4, &res), EPERM);
 	CHECK_EQ(refused("credential") - before, 3);
-	CHECK(logged("with key alice"));
+	CHECK(server_logged(&c, 0, "with key alice"));
 	raw_close(&r);
 }
 
@@ -455,7 +443,7 @@ static void keys_come_and_go_without_a_restart(void)
 	edit_file(c.conf, "[key.alice]", "[key.dora]\nrole = any\n[key.nurse]");
 	/* a key file is missing: the old configuration stays */
 	CHECK_EQ(kill(c.pid[0], SIGHUP), 0);
-	CHECK(WITHIN(PATIENCE_S, logged("keys and networks stay as they were")));
+	CHECK(WITHIN(PATIENCE_S, server_logged(&c, 0, "keys and networks stay as they were")));
 	CHECK(!closed_now(&old));
 	edit_file(c.conf, "[key.nurse]", "[key.nurse]\nfile = alice.key");
 	CHECK_EQ(kill(c.pid[0], SIGHUP), 0);

@@ -21,18 +21,6 @@
 static struct cluster c;
 static struct sheaf *fs; /* reads the server's status */
 
-static bool logged(const char *what)
-{
-	char path[CLUSTER_PATH], *text;
-	bool found;
-
-	snprintf(path, sizeof(path), "%s/server0.log", c.dir);
-	text = read_text(path);
-	found = strstr(text, what) != NULL;
-	free(text);
-	return found;
-}
-
 /* Connects and opens a session: 0, or the error of the refusal. */
 static int try_up(struct raw *r, const char *key, uint32_t uid)
 {
@@ -171,8 +159,8 @@ static void a_key_at_its_open_files_leaves_room_for_others(void)
 		CHECK_EQ(error, EMFILE);
 		CHECK_EQ(sum, MIN((i + 1) * SESSION_OPENS, KEY_OPENS));
 	}
-	CHECK(logged("open files: 65536 is the limit of one session"));
-	CHECK(logged("open files: 131072 is the limit of a key of one user"));
+	CHECK(server_logged(&c, 0, "open files: 65536 is the limit of one session"));
+	CHECK(server_logged(&c, 0, "open files: 131072 is the limit of a key of one user"));
 	bob_gets_on();
 	idle = &r[1];
 	bye(&r[0]); /* frees half of the limit */
@@ -200,7 +188,7 @@ static void a_session_at_its_locks_leaves_room_for_others(void)
 		good++;
 	CHECK_EQ(good, SESSION_LOCKS);
 	CHECK_EQ(lock_status(&r, &f, seq + 1, seq), ENOLCK);
-	CHECK(logged("locks: 8192 is the limit of one session"));
+	CHECK(server_logged(&c, 0, "locks: 8192 is the limit of one session"));
 	bob_gets_on();
 	raw_close(&r);
 }
@@ -216,7 +204,7 @@ static void a_key_at_its_connections_leaves_room_for_others(void)
 	CHECK_EQ(e, EUSERS);
 	CHECK(raw_closed(r[n].fd));
 	CHECK(n > KEY_LINKS - 8 && n <= KEY_LINKS); /* earlier links may not be closed yet */
-	CHECK(logged("connections: 64 is the limit of a key of one user"));
+	CHECK(server_logged(&c, 0, "connections: 64 is the limit of a key of one user"));
 	bob_gets_on();
 	/* a client whose key is for any user is not refused, either */
 	CHECK(server_status(fs, 0).links > 0);
@@ -290,7 +278,8 @@ static void memory_of_requests_is_bounded_and_programs_wait_for_it(void)
 		busy += turned_away;
 	}
 	CHECK(busy > 0);
-	CHECK(logged("bytes of requests in service: 33554432 is the limit of a key of one user"));
+	CHECK(server_logged(
+		&c, 0, "bytes of requests in service: 33554432 is the limit of a key of one user"));
 	CHECK(SANITIZED || server_status(fs, 0).anon_bytes < (200u << 20));
 	bob_gets_on();
 	CHECK_EQ(pthread_create(&thread, NULL, let_go_soon, NULL), 0);
