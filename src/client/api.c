@@ -252,7 +252,7 @@ static void *helper(void *arg)
 
 /* ---- connections ---- */
 
-const struct sheaf_cred api_nobody = { .uid = 65534, .gid = 65534 };
+const struct sheaf_cred api_no_cred = { .uid = 65534, .gid = 65534 };
 
 int sheaf_wrap(const struct sheaf_backing *b, struct sheaf **out)
 {

@@ -164,7 +164,7 @@ int sheaf_fallocate(struct sheaf_file *f, int mode, off_t off, off_t len)
 {
 	uint32_t how;
 	int64_t r = off < 0 || len <= 0 ? -EINVAL : allocate_mode(mode, &how);
-	struct cop *op = r ? NULL : api_begin(f->fs, &api_nobody);
+	struct cop *op = r ? NULL : api_begin(f->fs, &api_no_cred);
 
 	if (!op)
 		return r ? (int)r : -ENOMEM;
@@ -181,7 +181,7 @@ off_t sheaf_seek(struct sheaf_file *f, off_t off, int whence)
 		return -EINVAL;
 	if (off < 0)
 		return -ENXIO;
-	op = api_begin(f->fs, &api_nobody);
+	op = api_begin(f->fs, &api_no_cred);
 	if (!op)
 		return -ENOMEM;
 	client_seek(op, f->f, (uint64_t)off, whence == SEEK_HOLE);
@@ -197,7 +197,7 @@ ssize_t sheaf_copy_range(struct sheaf_file *in, off_t off_in, struct sheaf_file 
 		return -EXDEV;
 	if (off_in < 0 || off_out < 0)
 		return -EINVAL;
-	op = api_begin(out->fs, &api_nobody);
+	op = api_begin(out->fs, &api_no_cred);
 	if (!op)
 		return -ENOMEM;
 	client_copy(op, in->f, (uint64_t)off_in, out->f, (uint64_t)off_out, len);

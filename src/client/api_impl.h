@@ -35,8 +35,8 @@ struct sheaf_file {
 struct cop *api_begin(struct sheaf *fs, const struct sheaf_cred *c);
 /* The same for an operation that is waited for later; the lock is held until api_unlock(). */
 struct cop *api_begin_op(struct sheaf *fs, struct sheaf_op **out);
-/* For data: the capability of the open file protects them, not the credential of the caller. */
-extern const struct sheaf_cred api_nobody;
+/* For operations on data, which need no credential: the capability of the open file grants them. */
+extern const struct sheaf_cred api_no_cred;
 /* Sends what was started and waits until op is done, as the leader, a follower or a parked task;
  * returns its result. */
 int64_t api_wait(struct sheaf *fs, struct cop *op);

@@ -30,7 +30,7 @@ ssize_t sheaf_read_list(struct sheaf_file *f, const struct iovec *mem, size_t n_
 			const struct sheaf_extent *ext, size_t n_ext)
 {
 	struct traced how = { .began = trace_begin(f->fs) };
-	struct cop *op = api_begin(f->fs, &api_nobody);
+	struct cop *op = api_begin(f->fs, &api_no_cred);
 
 	if (!op)
 		return -ENOMEM;
@@ -42,7 +42,7 @@ ssize_t sheaf_write_list(struct sheaf_file *f, const struct iovec *mem, size_t n
 			 const struct sheaf_extent *ext, size_t n_ext)
 {
 	struct traced how = { .write = true, .began = trace_begin(f->fs) };
-	struct cop *op = api_begin(f->fs, &api_nobody);
+	struct cop *op = api_begin(f->fs, &api_no_cred);
 
 	if (!op)
 		return -ENOMEM;
@@ -79,7 +79,7 @@ ssize_t sheaf_append(struct sheaf_file *f, const void *buf, size_t len)
 	struct traced how = { .write = true, .append = true, .began = trace_begin(f->fs) };
 	struct iovec mem = { (void *)(uintptr_t)buf, len };
 	struct sheaf_extent ext = { 0, len };
-	struct cop *op = api_begin(f->fs, &api_nobody);
+	struct cop *op = api_begin(f->fs, &api_no_cred);
 
 	if (!op)
 		return -ENOMEM;
@@ -91,7 +91,7 @@ ssize_t sheaf_append(struct sheaf_file *f, const void *buf, size_t len)
 
 struct cop *api_begin_op(struct sheaf *fs, struct sheaf_op **out)
 {
-	struct cop *op = api_begin(fs, &api_nobody);
+	struct cop *op = api_begin(fs, &api_no_cred);
 
 	if (!op)
 		return NULL;

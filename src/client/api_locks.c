@@ -31,7 +31,7 @@ static int lock_of(const struct sheaf_lock *l, struct wire_lock *out)
 
 static int lock(struct sheaf_file *f, const struct wire_lock *want, bool wait)
 {
-	struct cop *op = api_begin(f->fs, &api_nobody);
+	struct cop *op = api_begin(f->fs, &api_no_cred);
 
 	if (!op)
 		return -ENOMEM;
@@ -56,7 +56,7 @@ int sheaf_lock_test(struct sheaf_file *f, struct sheaf_lock *l)
 
 	if (r || l->type == F_UNLCK)
 		return r ? r : -EINVAL;
-	op = api_begin(f->fs, &api_nobody);
+	op = api_begin(f->fs, &api_no_cred);
 	if (!op)
 		return -ENOMEM;
 	client_lock_test(op, f->f, &want);

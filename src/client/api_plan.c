@@ -138,7 +138,7 @@ static int plan_locked(struct sheaf *fs, const struct sheaf_stripes *where, cons
 					     .start = where->start,
 					     .n_targets = where->n_targets,
 					     .targets = (uint32_t *)(uintptr_t)where->targets };
-	struct cop *op = api_begin(fs, &api_nobody);
+	struct cop *op = api_begin(fs, &api_no_cred);
 	struct cfile *f;
 	int r;
 

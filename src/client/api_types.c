@@ -90,7 +90,7 @@ int api_describe(struct typed *t, const void *mem, const struct sheaf_type *mem_
 static struct cop *begin(struct sheaf_file *f, const struct typed *what, bool write,
 			 struct sheaf_op **started, int *r)
 {
-	struct cop *op = started ? api_begin_op(f->fs, started) : api_begin(f->fs, &api_nobody);
+	struct cop *op = started ? api_begin_op(f->fs, started) : api_begin(f->fs, &api_no_cred);
 	struct typed *t = op ? arena_alloc(&op->arena, sizeof(*t)) : NULL;
 
 	if (!t) {
