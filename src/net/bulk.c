@@ -66,8 +66,8 @@ bool net_can_put_file(const struct link *l)
 }
 
 /* Sockets take references to pages, so data in a socket shows later writes: only keys that may read
- * everything get it. Over TCP each page is a fragment of its own. Only the page caches of disks have
- * pages that are large enough to pay. */
+ * everything get it. Over TCP each page is a fragment of its own; only the page caches of disks
+ * have pages that are large enough to pay. */
 uint64_t net_file_piece(const struct link *l)
 {
 	const struct loop *loop = l->net->loop;
