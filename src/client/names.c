@@ -134,13 +134,6 @@ static bool waits_for_space(struct cop *op)
 	       space_wait_begin(op->c, &op->space_wait, &op->q);
 }
 
-/* A truncate that a full server refused may have begun, and continues there. If the repetition
- * finds the file gone, the first answer counts. */
-static bool truncate_continues(const struct cop *op)
-{
-	return op->q.error == -ESTALE && op->call.op == OP_TRUNCATE && op->space_wait.until;
-}
-
 static bool step(struct req *q)
 {
 	struct cop *op = cop_of(q);
@@ -170,8 +163,6 @@ static bool step(struct req *q)
 			break;
 		}
 		req_goto(q, END);
-		if (truncate_continues(op))
-			q->error = -ENOSPC;
 		if (op->moves)
 			referrals_forget(op->c);
 		if (op->call.op == OP_SETATTR && (op->args.setattr.which & SET_MTIME))

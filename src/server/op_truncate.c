@@ -4,9 +4,9 @@
  *   CHECK -> AGAIN -> REPLY                                its retransmission
  *
  * Once the intent is durable, the truncate will happen exactly once. When a target does not answer
- * in time, the caller gets an error and a task continues, also after a restart. The intent is
- * stored as the answer to the request: a retransmission waits for the lock, until the truncate has
- * happened. */
+ * in time, or a disk is full, the caller gets an error and a task continues, also after a restart.
+ * The intent is stored as the answer to the request: a retransmission waits for the lock, until the
+ * truncate has happened. */
 #include "server/op_state.h"
 #include "server/task.h"
 
@@ -62,6 +62,9 @@ void trunc_fini(struct sreq *s, struct truncate_state *t)
 {
 	if (t->begun && (!t->ended || s->q.error))
 		task_start(s->srv, TASK_TRUNCATE, &t->h, t->size, t->epoch);
+	/* clients repeat a request that found no space, but this one has an effect already */
+	if (t->begun && s->q.error == -ENOSPC)
+		s->q.error = -EIO;
 	fan_fini(&t->fan);
 	inode_unlock(&t->lock);
 }

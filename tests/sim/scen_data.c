@@ -312,14 +312,19 @@ static void fill(struct world *w, struct cfile *f, char *mem, char value, uint64
 	scene_check(w, r == (int64_t)n, "a write is answered with %d", (int)r);
 }
 
-static void cut_to(struct world *w, struct cfile *f, uint64_t size)
+static void cut_as(struct world *w, uint32_t client, struct cfile *f, uint64_t size)
 {
-	struct cop *c = scene_call(w, 0);
+	struct cop *c = scene_call(w, client);
 	int64_t r;
 
 	client_ftruncate(c, f, size);
 	r = scene_end(w, c);
 	scene_check(w, !r, "truncate: %d", (int)r);
+}
+
+static void cut_to(struct world *w, struct cfile *f, uint64_t size)
+{
+	cut_as(w, 0, f, size);
 }
 
 static bool is_all(const char *p, char value, uint64_t n)
@@ -542,43 +547,42 @@ static void half_write_cut(struct world *w)
 
 /* ---- a truncate that continues after its answer ---- */
 
-static bool waits_for_room(void *arg)
+static bool is_refused(void *arg)
 {
 	const struct cop *c = arg;
 
-	return c->space_wait.until;
+	return c->finished || c->space_wait.until;
 }
 
-/* A full server refuses a truncate after it has begun. The truncate continues, then the file is
- * removed, and only then the client retransmits. The answer must not be ESTALE: other clients
- * have seen the truncated file. */
-static void truncate_goes_on(struct world *w)
+/* A full server refuses a truncate after it has begun. The truncate continues, then another client
+ * truncates the file as well: the first truncate must not happen once more. Nor must its answer be
+ * that there is no space, which would make the client repeat it. */
+static void truncate_continues(struct world *w)
 {
 	struct sim_node *c0 = w->actors[0].node, *t0 = w->targets[0].node;
 	struct cfile *f = scene_open(w, 1, "f", O_CREAT | O_RDWR);
-	struct cop *c = scene_call(w, 1);
-	struct sheaf_handle h;
+	struct cop *c;
 	int64_t r;
 
 	if (w->failed)
 		return;
-	h = cfile_handle(f);
 	write_as(w, 1, f, near_and_far, 1);
-	client_unlink(c, scene_root, "f");
-	scene_end(w, c);
 	c = scene_call(w, 0);
-	client_truncate(c, h, 7);
+	client_truncate(c, cfile_handle(f), 7);
 	if (scene_reaches(w, 0, "truncate", "fence"))
 		scene_met(w);
 	w->sim.faults.meta_full = 1000000;
-	scene_until(w, waits_for_room, c, "the truncate is not refused");
+	scene_until(w, is_refused, c, "the truncate is not refused");
 	scene_hold(w, c0, t0, true);
 	w->sim.faults.meta_full = 0;
-	scene_close(w, 1, f);
 	scene_pass(w, 3 * NSEC_PER_SEC);
+	scene_check(w, size_seen(w, 1, "f") == 7, "the truncate does not continue");
+	cut_as(w, 1, f, 9);
 	scene_hold(w, c0, t0, false);
 	r = scene_end(w, c);
-	scene_check(w, r == -ENOSPC, "the truncate is answered with %d", (int)r);
+	scene_check(w, r == -EIO, "the truncate is answered with %d", (int)r);
+	scene_check(w, size_seen(w, 1, "f") == 9, "the truncate happened twice");
+	scene_close(w, 1, f);
 }
 
 static bool is_idle(void *arg)
@@ -647,7 +651,7 @@ static void start_not_synced(struct world *w)
 }
 
 const struct scenario scenes_data[] = {
-	{ "truncate-goes-on", truncate_goes_on, 1, 1, 2, false },
+	{ "truncate-continues", truncate_continues, 1, 1, 2, false },
 	{ "stop-beside-truncate", stop_beside_truncate, 2, 1, 1, false },
 	{ "start-not-synced", start_not_synced, 1, 1, 1, false },
 	{ "half-write-cut", half_write_cut, 1, 1, 1, false },
