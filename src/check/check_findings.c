@@ -83,6 +83,13 @@ struct note *note_keep(struct check *k, const struct note *n)
 	return c;
 }
 
+const struct note *note_find(const struct note *list, enum sheaf_scan_kind kind)
+{
+	while (list && list->kind != kind)
+		list = list->next;
+	return list;
+}
+
 void finding_set_entry(struct check *k, struct finding *f, const struct note *entry)
 {
 	if (f)

@@ -45,12 +45,13 @@ struct check_node {
 	uint32_t has; /* attributes that the inode records minus those seen; 0 when they agree */
 };
 enum { /* flags of a check_node */
-       NODE_UNSETTLED = 1,
-       NODE_REMOVE = 2,
-       NODE_TRUNCATE = 4,
-       NODE_TEXT = 8,
-       NODE_RISEN = 16, /* all its ancestors are checked */
-       NODE_ON_WAY = 32,
+       NODE_RISEN = 1, /* all its ancestors are checked */
+       NODE_ON_WAY = 2,
+       /* it has a row of this kind */
+       NODE_UNSETTLED = 1 << SHEAF_SCAN_UNSETTLED,
+       NODE_REMOVE = 1 << SHEAF_SCAN_REMOVE,
+       NODE_TRUNCATE = 1 << SHEAF_SCAN_TRUNCATE,
+       NODE_TEXT = 1 << SHEAF_SCAN_SYMLINK,
 };
 
 /* A row about a suspect. */
@@ -135,7 +136,9 @@ struct check {
 	struct sheaf *fs;
 	struct sheaf_server *servers;
 	int n_servers;
-	struct sheaf_row *page; /* SHEAF_SCAN_MAX rows */
+	struct sheaf_row *page; /* SHEAF_SCAN_MAX rows, of this kind, from this server: */
+	enum sheaf_scan_kind kind;
+	int server;
 	struct cli_progress progress;
 	bool quiet; /* draw no progress */
 	bool only_damage; /* look for lost data only */
@@ -157,8 +160,8 @@ struct check {
 	struct finding *findings; /* confirmed findings */
 	struct finding **findings_end;
 	/* counters for the summary */
-	uint64_t inodes, entries, objects;
-	uint64_t unsettled, removing, truncates, pairs, busy, leftover;
+	uint64_t rows[SHEAF_SCAN_LOCK + 1]; /* that the pass has read, by kind */
+	uint64_t busy, leftover;
 	uint64_t skipped; /* suspects beyond CHECK_SUSPECTS */
 };
 
@@ -171,12 +174,13 @@ int check_round_begin(struct check *k);
 int check_path_of(struct check *k, const struct note *at, char out[CLI_PATH_MAX]);
 
 /* ---- check_pass.c ---- */
-/* Calls fn for each row of a kind at a server (scan->only: rows of one inode) until fn returns a
- * value other than 0: positive ends the scan, negative is an error. 0, -EINTR, or -errno after a
- * message. */
-typedef int check_row_fn(struct check *k, int server, const struct sheaf_row *r, void *arg);
+/* Calls fn for each row of a kind at a server (scan->only: rows of one inode), or at all servers
+ * that have such rows, until fn returns a value other than 0: positive ends the scan, negative is
+ * an error. 0, -EINTR, or -errno after a message. */
+typedef int check_row_fn(struct check *k, const struct sheaf_row *r, void *arg);
 int check_rows(struct check *k, int server, enum sheaf_scan_kind kind, struct sheaf_scan *scan,
 	       check_row_fn *fn, void *arg);
+int check_all_rows(struct check *k, enum sheaf_scan_kind kind, check_row_fn *fn, void *arg);
 int check_pass(struct check *k);
 void check_pass_free(struct check *k);
 struct check_node *check_node(const struct check *k, uint64_t ino);
@@ -214,6 +218,8 @@ void fix_inode(struct check *k, struct finding *f, const struct suspect *s,
 void fix_entry(struct check *k, struct finding *f, const struct suspect *s,
 	       enum sheaf_repair_kind kind, const struct note *at);
 struct note *note_keep(struct check *k, const struct note *n); /* a copy until the next round */
+/* The first note of this kind in a list, or NULL. */
+const struct note *note_find(const struct note *list, enum sheaf_scan_kind kind);
 /* The handle of a directory as far as it is known. */
 struct sheaf_handle check_dir_handle(const struct check *k, uint64_t ino);
 

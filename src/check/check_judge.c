@@ -3,25 +3,31 @@
  *
  * Each finding says what is wrong, what is lost, and what --repair will do. Unfinished work is not
  * reported: rows of open files, removals and truncates that agree with their inode are correct. */
+#include <endian.h>
+
 #include "check/check_impl.h"
 
 /* ---- a missing inode ---- */
 
+static struct sheaf_repair make_inode(const struct suspect *s, uint32_t type)
+{
+	return (struct sheaf_repair){ .kind = SHEAF_REPAIR_MAKE,
+				      .h = { s->ino, s->names ? s->names->to.gen : 1 },
+				      .mode = type,
+				      .value = 1 };
+}
+
 static void rest_of_file(struct check *k, struct suspect *s, uint64_t bytes)
 {
-	struct sheaf_repair make = { .kind = SHEAF_REPAIR_MAKE,
-				     .h = { s->ino, s->names ? s->names->to.gen : 1 },
-				     .mode = S_IFREG,
-				     .value = 1 };
+	struct sheaf_repair make = make_inode(s, S_IFREG);
+	const char *what = finding_text(k,
+					"%llu bytes of data belong to it, but its inode is missing",
+					(unsigned long long)bytes);
 	struct sheaf_stripes l;
 	struct finding *f;
 
 	if (!check_layout_guess(k, s, 0, 0, false, &l)) {
-		finding_add(
-			k, s, "lost-inode",
-			finding_text(k, "%llu bytes of data belong to it, but its inode is missing",
-				     (unsigned long long)bytes),
-			"the file is lost", NULL);
+		finding_add(k, s, "lost-inode", what, "the file is lost", NULL);
 		return;
 	}
 	for (const struct note *n = s->rows; n; n = n->next) {
@@ -32,9 +38,7 @@ static void rest_of_file(struct check *k, struct suspect *s, uint64_t bytes)
 	}
 	make.stripes = &l;
 	f = finding_add(
-		k, s, "lost-inode",
-		finding_text(k, "%llu bytes of data belong to it, but its inode is missing",
-			     (unsigned long long)bytes),
+		k, s, "lost-inode", what,
 		"its name, owner, mode and times are lost, and its stripes if they were not of the usual kind",
 		finding_text(k, "--repair creates it again as /lost+found/#%llu with the data",
 			     (unsigned long long)s->ino));
@@ -45,10 +49,7 @@ static void rest_of_file(struct check *k, struct suspect *s, uint64_t bytes)
 
 static void rest_of_dir(struct check *k, struct suspect *s)
 {
-	struct sheaf_repair make = { .kind = SHEAF_REPAIR_MAKE,
-				     .h = { s->ino, s->names ? s->names->to.gen : 1 },
-				     .mode = S_IFDIR,
-				     .value = 1 };
+	struct sheaf_repair make = make_inode(s, S_IFDIR);
 	struct finding *f = finding_add(k, s, "lost-directory",
 					"this directory has entries, but its inode is missing",
 					"its owner, mode and times are lost",
@@ -63,30 +64,22 @@ static void rest_of_dir(struct check *k, struct suspect *s)
 
 static void judge_absent(struct check *k, struct suspect *s)
 {
-	bool link_text = false, objects = false;
 	struct finding *f;
 	uint64_t bytes = 0;
 
-	for (const struct note *n = s->rows; n; n = n->next) {
-		link_text |= n->kind == SHEAF_SCAN_SYMLINK;
-		objects |= n->kind == SHEAF_SCAN_OBJECT;
+	for (const struct note *n = s->rows; n; n = n->next)
 		if (n->kind == SHEAF_SCAN_OBJECT)
 			bytes += n->size;
-	}
 	if (s->dir.n_entries || s->dir.n_index) {
 		rest_of_dir(k, s);
 	} else if (bytes) {
 		rest_of_file(k, s, bytes);
-	} else if (link_text) {
+	} else if (note_find(s->rows, SHEAF_SCAN_SYMLINK)) {
 		f = finding_add(k, s, "lost-link",
 				"this symbolic link has a text, but its inode is missing",
 				"its owner and times are lost",
 				"--repair creates it again, owned by root");
-		fix_add(k, f,
-			(struct sheaf_repair){ .kind = SHEAF_REPAIR_MAKE,
-					       .h = { s->ino, s->names ? s->names->to.gen : 1 },
-					       .mode = S_IFLNK,
-					       .value = 1 });
+		fix_add(k, f, make_inode(s, S_IFLNK));
 	} else {
 		for (const struct note *n = s->names; n; n = n->next) {
 			f = finding_add(k, s, "dangling-entry",
@@ -99,7 +92,7 @@ static void judge_absent(struct check *k, struct suspect *s)
 		for (const struct note *n = s->rows; n; n = n->next)
 			if (n->kind != SHEAF_SCAN_OBJECT)
 				finding_add_stale(k, s, n, "but no inode");
-		k->leftover += objects && !s->findings;
+		k->leftover += note_find(s->rows, SHEAF_SCAN_OBJECT) && !s->findings;
 	}
 }
 
@@ -137,15 +130,13 @@ static void judge_acl(struct check *k, struct suspect *s)
 
 static void judge_rest(struct check *k, struct suspect *s)
 {
-	const struct note *link_text = NULL;
+	const struct note *link_text = note_find(s->rows, SHEAF_SCAN_SYMLINK);
 	struct finding *f;
 
 	for (const struct note *n = s->rows; n; n = n->next) {
 		bool work = n->kind == SHEAF_SCAN_UNSETTLED || n->kind == SHEAF_SCAN_REMOVE ||
 			    n->kind == SHEAF_SCAN_TRUNCATE;
 
-		if (n->kind == SHEAF_SCAN_SYMLINK)
-			link_text = n;
 		if (n->bad && !n->has) /* otherwise it is an access control list */
 			finding_add_stale(k, s, n, "that cannot be read");
 		else if ((work && !S_ISREG(s->row.mode)) ||
@@ -183,8 +174,8 @@ int check_judge_lock(struct check *k, const struct note *n)
 		"it is locked by a change over two servers that does not exist",
 		"nothing is lost, but requests for it wait", "--repair removes the lock");
 
-	if (f && n->name_len)
-		f->at = note_keep(k, n);
+	if (n->name_len)
+		finding_set_entry(k, f, n);
 	fix_row(k, f, n->server, n->kind, n->key, n->key_len);
 	return add_alone(k, f);
 }
@@ -213,16 +204,14 @@ uint64_t check_numbers_taken(const struct check *k, int server)
 static int judge_present(struct check *k, struct suspect *s)
 {
 	struct finding *f;
-	uint8_t key[8]; /* in the server's key format */
+	uint64_t key = htobe64(s->ino); /* as in the server's key */
 	int r = 0;
 
 	if (s->row.bad) {
-		for (int i = 0; i < 8; i++)
-			key[i] = (uint8_t)(s->ino >> (56 - 8 * i));
 		f = finding_add(k, s, "bad-inode", "its inode cannot be read",
 				"its owner, mode and times are lost",
 				"--repair removes the inode and keeps what is left of the file");
-		fix_row(k, f, -1, SHEAF_SCAN_INODE, key, sizeof(key));
+		fix_row(k, f, -1, SHEAF_SCAN_INODE, (const uint8_t *)&key, sizeof(key));
 		return 0;
 	}
 	check_judge_entries(k, s);

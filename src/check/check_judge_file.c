@@ -176,15 +176,6 @@ static uint64_t judge_objects(struct check *k, struct suspect *s, uint64_t *fenc
 	return end;
 }
 
-static bool has_work(const struct suspect *s, enum sheaf_scan_kind kind)
-{
-	const struct note *n = s->rows;
-
-	while (n && n->kind != kind)
-		n = n->next;
-	return n;
-}
-
 static void report_lost_data(struct check *k, struct suspect *s, uint32_t i,
 			     const struct note *object)
 {
@@ -227,7 +218,7 @@ void check_judge_damage(struct check *k, struct suspect *s)
 {
 	const struct sheaf_stripes *l = s->row.stripes;
 
-	if (!s->row.nlink || has_work(s, SHEAF_SCAN_TRUNCATE) || !check_layout_sane(k, l))
+	if (!s->row.nlink || note_find(s->rows, SHEAF_SCAN_TRUNCATE) || !check_layout_sane(k, l))
 		return;
 	for (uint32_t i = 0; i < l->n_targets; i++) {
 		const struct note *o = object_at(s, l, i);
@@ -237,18 +228,15 @@ void check_judge_damage(struct check *k, struct suspect *s)
 	}
 }
 
-static void judge_file_work(struct check *k, struct suspect *s, bool *unsettled, bool *truncate)
+static void judge_file_work(struct check *k, struct suspect *s)
 {
 	struct finding *f;
 
 	for (const struct note *n = s->rows; n; n = n->next) {
 		bool wrong = n->h.gen != s->row.h.gen || n->epoch > s->row.epoch;
 
-		*unsettled |= n->kind == SHEAF_SCAN_UNSETTLED;
-		*truncate |= n->kind == SHEAF_SCAN_TRUNCATE;
-		if (n->kind == SHEAF_SCAN_TRUNCATE && wrong)
-			finding_add_stale(k, s, n, "that does not match its inode");
-		if (n->kind == SHEAF_SCAN_REMOVE && n->h.gen != s->row.h.gen)
+		if ((n->kind == SHEAF_SCAN_TRUNCATE && wrong) ||
+		    (n->kind == SHEAF_SCAN_REMOVE && n->h.gen != s->row.h.gen))
 			finding_add_stale(k, s, n, "that does not match its inode");
 		if (n->kind != SHEAF_SCAN_UNSETTLED || !wrong)
 			continue;
@@ -262,11 +250,10 @@ static void judge_file_work(struct check *k, struct suspect *s, bool *unsettled,
 
 void check_judge_file(struct check *k, struct suspect *s)
 {
-	bool unsettled = false, truncate = false;
 	uint64_t fence = 0, end;
 	struct finding *f;
 
-	judge_file_work(k, s, &unsettled, &truncate);
+	judge_file_work(k, s);
 	if (!check_layout_sane(k, s->row.stripes)) {
 		judge_layout(k, s, "its layout is invalid or names an unknown server", false);
 		return;
@@ -281,7 +268,8 @@ void check_judge_file(struct check *k, struct suspect *s)
 	end = judge_objects(k, s, &fence);
 	if (s->row.nlink == 0)
 		return;
-	if (!unsettled && !truncate && end > s->row.size) {
+	if (end > s->row.size && !note_find(s->rows, SHEAF_SCAN_UNSETTLED) &&
+	    !note_find(s->rows, SHEAF_SCAN_TRUNCATE)) {
 		f = finding_add(k, s, "size",
 				finding_text(k, "its size is %llu, but its objects reach to %llu",
 					     (unsigned long long)s->row.size,

@@ -10,16 +10,17 @@
 
 /* ---- rows into notes ---- */
 
-static struct note *note_take(struct check *k, int server, enum sheaf_scan_kind kind,
-			      const struct sheaf_row *r)
+/* Adds a note of the row to the list `arg`. */
+static int add_note(struct check *k, const struct sheaf_row *r, void *arg)
 {
-	struct note *n = arena_alloc(&k->arena, sizeof(*n));
+	struct note *n = arena_alloc(&k->arena, sizeof(*n)), **list = arg;
 	uint8_t *key = arena_alloc(&k->arena, r->key_len + 1);
 
 	if (!n || !key)
-		return NULL;
-	*n = (struct note){ .kind = kind,
-			    .server = server,
+		return -ENOMEM;
+	*n = (struct note){ .next = *list,
+			    .kind = k->kind,
+			    .server = k->server,
 			    .h = r->h,
 			    .to = r->to,
 			    .second = r->second,
@@ -34,23 +35,9 @@ static struct note *note_take(struct check *k, int server, enum sheaf_scan_kind 
 	memcpy(key, r->key, r->key_len);
 	n->key = key;
 	n->name = arena_strndup(&k->arena, r->name, r->name_len);
-	return n->name ? n : NULL;
-}
-
-struct into {
-	enum sheaf_scan_kind kind;
-	struct note **list;
-};
-
-static int add_note(struct check *k, int server, const struct sheaf_row *r, void *arg)
-{
-	struct into *to = arg;
-	struct note *n = note_take(k, server, to->kind, r);
-
-	if (!n)
+	if (!n->name)
 		return -ENOMEM;
-	n->next = *to->list;
-	*to->list = n;
+	*list = n;
 	return 0;
 }
 
@@ -59,17 +46,15 @@ static int rows_of(struct check *k, int server, uint64_t ino, enum sheaf_scan_ki
 		   struct note **list)
 {
 	struct sheaf_scan scan = { .only = ino }; /* 0: all inodes */
-	struct into to = { kind, list };
 
-	return check_rows(k, server, kind, &scan, add_note, &to);
+	return check_rows(k, server, kind, &scan, add_note, list);
 }
 
-static int take_inode(struct check *k, int server, const struct sheaf_row *r, void *arg)
+static int take_inode(struct check *k, const struct sheaf_row *r, void *arg)
 {
 	struct check_inode *out = arg;
 	uint64_t *ends = arena_alloc(&k->arena, (r->stripes.n_targets + 1) * sizeof(*ends));
 
-	(void)server;
 	if (!ends)
 		return -ENOMEM;
 	memcpy(ends, r->ends, r->stripes.n_targets * sizeof(*ends));
@@ -98,20 +83,6 @@ int check_read_inode(struct check *k, uint64_t ino, struct check_inode *out)
 	return r ? r : out->h.ino == ino;
 }
 
-static int take_next(struct check *k, int server, const struct sheaf_row *r, void *arg)
-{
-	(void)k, (void)server;
-	*(uint64_t *)arg = r->h.ino;
-	return 0;
-}
-
-static int rows_of_next(struct check *k, int server, uint64_t *next)
-{
-	struct sheaf_scan scan = { 0 };
-
-	return check_rows(k, server, SHEAF_SCAN_NEXT, &scan, take_next, next);
-}
-
 /* ---- one look ---- */
 
 /* A directory may be larger than memory, so its rows are read twice: first into one sum of hashes
@@ -124,7 +95,6 @@ struct bucket {
 struct digest {
 	struct contents *dir;
 	struct bucket buckets[BUCKETS];
-	struct into odd;
 };
 
 static struct bucket *bucket_of(struct digest *d, const struct sheaf_row *r)
@@ -132,30 +102,22 @@ static struct bucket *bucket_of(struct digest *d, const struct sheaf_row *r)
 	return &d->buckets[hash_u64(r->second) % BUCKETS];
 }
 
-static int sum_entry(struct check *k, int server, const struct sheaf_row *r, void *arg)
+static int sum_row(struct check *k, const struct sheaf_row *r, void *arg)
 {
 	struct digest *d = arg;
 	struct bucket *b = bucket_of(d, r);
 
-	b->diff += check_entry_hash(r);
 	b->rows++;
+	if (k->kind == SHEAF_SCAN_INDEX) {
+		b->diff -= check_entry_hash(r);
+		d->dir->n_index++;
+		return 0;
+	}
+	b->diff += check_entry_hash(r);
 	d->dir->n_entries++;
 	d->dir->subdirs += r->mode == S_IFDIR;
 	d->dir->last_cookie = MAX(d->dir->last_cookie, r->second);
-	return r->bad || check_name_is_odd(r->name, r->name_len) ? add_note(k, server, r, &d->odd) :
-								   0;
-}
-
-static int sum_index(struct check *k, int server, const struct sheaf_row *r, void *arg)
-{
-	struct digest *d = arg;
-	struct bucket *b = bucket_of(d, r);
-
-	(void)k, (void)server;
-	b->diff -= check_entry_hash(r);
-	b->rows++;
-	d->dir->n_index++;
-	return 0;
+	return r->bad || check_name_is_odd(r->name, r->name_len) ? add_note(k, r, &d->dir->odd) : 0;
 }
 
 /* Chooses whole buckets to compare row by row, so that every row has its counterpart. */
@@ -177,50 +139,34 @@ static bool choose(struct digest *d)
 	return any;
 }
 
-static int keep_entry(struct check *k, int server, const struct sheaf_row *r, void *arg)
+static int keep_row(struct check *k, const struct sheaf_row *r, void *arg)
 {
 	struct digest *d = arg;
-	struct into to = { SHEAF_SCAN_ENTRY, &d->dir->entries };
 
-	return bucket_of(d, r)->keep ? add_note(k, server, r, &to) : 0;
+	if (!bucket_of(d, r)->keep)
+		return 0;
+	return add_note(k, r, k->kind == SHEAF_SCAN_INDEX ? &d->dir->index : &d->dir->entries);
 }
 
-static int keep_index(struct check *k, int server, const struct sheaf_row *r, void *arg)
+static int scan_contents(struct check *k, uint64_t ino, check_row_fn *fn, struct digest *d)
 {
-	struct digest *d = arg;
-	struct into to = { SHEAF_SCAN_INDEX, &d->dir->index };
+	struct sheaf_scan entries = { .only = ino }, index = entries;
+	int server = sheaf_server_of(k->fs, ino);
+	int r = check_rows(k, server, SHEAF_SCAN_ENTRY, &entries, fn, d);
 
-	return bucket_of(d, r)->keep ? add_note(k, server, r, &to) : 0;
+	return r ? r : check_rows(k, server, SHEAF_SCAN_INDEX, &index, fn, d);
 }
 
 static int read_contents(struct check *k, uint64_t ino, struct contents *out)
 {
 	static struct digest d; /* static: there is one thread */
-	int server = sheaf_server_of(k->fs, ino), r;
-	const struct {
-		enum sheaf_scan_kind kind;
-		check_row_fn *sum, *keep;
-	} tables[] = { { SHEAF_SCAN_ENTRY, sum_entry, keep_entry },
-		       { SHEAF_SCAN_INDEX, sum_index, keep_index } };
+	int r;
 
 	*out = (struct contents){ 0 };
 	memset(&d, 0, sizeof(d));
 	d.dir = out;
-	d.odd = (struct into){ SHEAF_SCAN_ENTRY, &out->odd };
-	r = 0;
-	for (int i = 0; i < 2 && !r; i++) {
-		struct sheaf_scan scan = { .only = ino };
-
-		r = check_rows(k, server, tables[i].kind, &scan, tables[i].sum, &d);
-	}
-	if (r || !choose(&d))
-		return r;
-	for (int i = 0; i < 2 && !r; i++) {
-		struct sheaf_scan scan = { .only = ino };
-
-		r = check_rows(k, server, tables[i].kind, &scan, tables[i].keep, &d);
-	}
-	return r;
+	r = scan_contents(k, ino, sum_row, &d);
+	return r || !choose(&d) ? r : scan_contents(k, ino, keep_row, &d);
 }
 
 /* Reads the entries and the index of an inode that is, or was, a directory. */
@@ -268,35 +214,28 @@ static int look_before(struct check *k, struct suspect *s)
 	return r;
 }
 
-static int see_name(struct check *k, int server, const struct sheaf_row *r, void *arg)
+static int see_name(struct check *k, const struct sheaf_row *r, void *arg)
 {
 	struct suspect *s = check_suspect_find(k, r->to.ino);
-	struct into to = { SHEAF_SCAN_ENTRY, s ? &s->names : NULL };
 
 	(void)arg;
-	return s && !r->bad ? add_note(k, server, r, &to) : 0;
+	return s && !r->bad ? add_note(k, r, &s->names) : 0;
 }
 
 /* Reads all entries of all directories: nothing else has the names of an inode. */
 static int look_for_names(struct check *k)
 {
-	int r = 0;
+	int r = check_all_rows(k, SHEAF_SCAN_ENTRY, see_name, NULL);
 
-	for (int i = 0; i < k->n_servers && !r; i++) {
-		struct sheaf_scan scan = { 0 };
-
-		if (check_has_role(k, i, ROLE_META))
-			r = check_rows(k, i, SHEAF_SCAN_ENTRY, &scan, see_name, NULL);
-	}
 	cli_progress_clear(&k->progress);
 	return r;
 }
 
-static int see_part(struct check *k, int server, const struct sheaf_row *r, void *arg)
+static int see_part(struct check *k, const struct sheaf_row *r, void *arg)
 {
 	const uint64_t at[] = { r->h.ino, r->to.ino, r->size };
 
-	(void)server, (void)arg;
+	(void)arg;
 	for (size_t i = 0; i < ARRAY_LEN(at); i++) {
 		struct suspect *s = check_suspect_find(k, at[i]);
 
@@ -311,22 +250,7 @@ static int see_part(struct check *k, int server, const struct sheaf_row *r, void
  * later, it is seen after the entries or was applied before the inodes are read again. */
 static int look_for_pairs(struct check *k)
 {
-	int r = 0;
-
-	for (int i = 0; i < k->n_servers && !r; i++) {
-		struct sheaf_scan scan = { 0 };
-
-		if (check_has_role(k, i, ROLE_META))
-			r = check_rows(k, i, SHEAF_SCAN_PREPARED, &scan, see_part, NULL);
-	}
-	return r;
-}
-
-static bool has_row(const struct note *n, enum sheaf_scan_kind kind)
-{
-	while (n && n->kind != kind)
-		n = n->next;
-	return n;
+	return check_all_rows(k, SHEAF_SCAN_PREPARED, see_part, NULL);
 }
 
 static int look_after(struct check *k, struct suspect *s)
@@ -348,7 +272,7 @@ static int look_after(struct check *k, struct suspect *s)
 		return r;
 	s->moved = (r > 0) != s->there || now.change != s->row.change ||
 		   now.epoch != s->row.epoch ||
-		   (unsettled && !has_row(s->rows, SHEAF_SCAN_UNSETTLED));
+		   (unsettled && !note_find(s->rows, SHEAF_SCAN_UNSETTLED));
 	return 0;
 }
 
@@ -423,13 +347,13 @@ static int judge_counters(struct check *k)
 	int r = 0;
 
 	for (int i = 0; i < k->n_servers && !r; i++) {
-		uint64_t next = 0;
+		struct note *next = NULL;
 
 		if (!check_has_role(k, i, ROLE_META))
 			continue;
-		r = rows_of_next(k, i, &next);
-		if (!r && k->highest[i] >= next)
-			r = check_judge_counter(k, i, next);
+		r = rows_of(k, i, 0, SHEAF_SCAN_NEXT, &next);
+		if (!r && (!next || k->highest[i] >= next->h.ino))
+			r = check_judge_counter(k, i, next ? next->h.ino : 0);
 	}
 	return r;
 }

@@ -3,8 +3,8 @@
  * many, but it misses nothing that stays wrong. See check_impl.h.
  *
  * Entries and index rows of a directory are not kept: the sums of their hashes must be equal. */
+#include <endian.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "check/check_impl.h"
 
@@ -46,6 +46,8 @@ int check_rows(struct check *k, int server, enum sheaf_scan_kind kind, struct sh
 	uint64_t done = 0;
 	int n, r;
 
+	k->kind = kind;
+	k->server = server;
 	for (;;) {
 		if (cli_signal)
 			return -EINTR;
@@ -57,7 +59,7 @@ int check_rows(struct check *k, int server, enum sheaf_scan_kind kind, struct sh
 		if (n <= 0)
 			return n;
 		for (int i = 0; i < n; i++) {
-			r = fn(k, server, &k->page[i], arg);
+			r = fn(k, &k->page[i], arg);
 			if (r < 0)
 				cli_fail(k->c, kinds[kind], r);
 			if (r)
@@ -69,8 +71,7 @@ int check_rows(struct check *k, int server, enum sheaf_scan_kind kind, struct sh
 	}
 }
 
-/* Scans all servers that have such rows. */
-static int all_rows(struct check *k, enum sheaf_scan_kind kind, check_row_fn *fn)
+int check_all_rows(struct check *k, enum sheaf_scan_kind kind, check_row_fn *fn, void *arg)
 {
 	unsigned role = kind == SHEAF_SCAN_OBJECT ? ROLE_DATA : ROLE_META;
 	int r = 0;
@@ -79,7 +80,7 @@ static int all_rows(struct check *k, enum sheaf_scan_kind kind, check_row_fn *fn
 		struct sheaf_scan scan = { 0 };
 
 		if (check_has_role(k, i, role) && !k->down[i])
-			r = check_rows(k, i, kind, &scan, fn, NULL);
+			r = check_rows(k, i, kind, &scan, fn, arg);
 	}
 	return r;
 }
@@ -158,10 +159,10 @@ static int check_suspect(struct check *k, uint64_t ino)
 
 /* ---- one function per kind of row ---- */
 
-static int see_next(struct check *k, int server, const struct sheaf_row *r, void *arg)
+static int see_next(struct check *k, const struct sheaf_row *r, void *arg)
 {
 	(void)arg;
-	k->next[server] = r->h.ino;
+	k->next[k->server] = r->h.ino;
 	return 0;
 }
 
@@ -191,11 +192,11 @@ static int take_ends(struct check *k, const struct sheaf_row *r, uint64_t **out)
 	return 0;
 }
 
-static int see_inode(struct check *k, int server, const struct sheaf_row *r, void *arg)
+static int see_inode(struct check *k, const struct sheaf_row *r, void *arg)
 {
 	struct check_node *n;
 
-	(void)server, (void)arg;
+	(void)arg;
 	mention(k, r->h.ino);
 	if (k->n_nodes == k->cap_nodes) {
 		size_t cap = k->cap_nodes ? 2 * k->cap_nodes : 4096;
@@ -206,7 +207,7 @@ static int see_inode(struct check *k, int server, const struct sheaf_row *r, voi
 		k->nodes = n;
 		k->cap_nodes = cap;
 	}
-	k->inodes++;
+	k->rows[SHEAF_SCAN_INODE]++;
 	n = &k->nodes[k->n_nodes++];
 	*n = (struct check_node){ .ino = r->h.ino,
 				  .gen = r->h.gen,
@@ -237,14 +238,31 @@ bool check_name_is_odd(const char *name, uint32_t len)
 	       strcmp(name, "..") == 0;
 }
 
-static int see_entry(struct check *k, int server, const struct sheaf_row *r, void *arg)
+/* The functions below take the node of the row's inode, or NULL. They return 1 if that inode is
+ * suspect, 0, or -ENOMEM. */
+struct pass_scan {
+	enum sheaf_scan_kind kind;
+	int (*see)(struct check *k, const struct sheaf_row *r, struct check_node *n);
+};
+
+static int see_row(struct check *k, const struct sheaf_row *r, void *arg)
 {
-	struct check_node *dir = check_node(k, r->h.ino), *n = check_node(k, r->to.ino);
+	const struct pass_scan *scan = arg;
+	int odd;
+
+	k->rows[k->kind]++;
+	if (!scan->see)
+		return 0;
+	mention(k, r->h.ino);
+	odd = scan->see(k, r, check_node(k, r->h.ino));
+	return odd > 0 ? check_suspect(k, r->h.ino) : odd;
+}
+
+static int see_entry(struct check *k, const struct sheaf_row *r, struct check_node *dir)
+{
+	struct check_node *n = check_node(k, r->to.ino);
 	int e = 0;
 
-	(void)server, (void)arg;
-	k->entries++;
-	mention(k, r->h.ino);
 	mention(k, r->to.ino);
 	if (dir) {
 		dir->seen++;
@@ -262,103 +280,53 @@ static int see_entry(struct check *k, int server, const struct sheaf_row *r, voi
 	return e;
 }
 
-static int see_index(struct check *k, int server, const struct sheaf_row *r, void *arg)
+static int see_index(struct check *k, const struct sheaf_row *r, struct check_node *dir)
 {
-	struct check_node *dir = check_node(k, r->h.ino);
-
-	(void)server, (void)arg;
-	mention(k, r->h.ino);
 	mention(k, r->to.ino);
 	if (dir)
 		dir->diff -= check_entry_hash(r);
-	return dir && S_ISDIR(dir->mode) && !r->bad ? 0 : check_suspect(k, r->h.ino);
+	return !dir || !S_ISDIR(dir->mode) || r->bad;
 }
 
-/* Counts rows of unfinished work. */
-static int see_work(struct check *k, const struct sheaf_row *r, uint32_t flag, uint64_t *count)
+/* Unfinished work. A removal may concern an earlier generation of the file's objects. */
+static int see_work(struct check *k, const struct sheaf_row *r, struct check_node *n)
 {
-	struct check_node *n = check_node(k, r->h.ino);
-
-	++*count;
-	mention(k, r->h.ino);
-	if (n)
-		n->flags |= flag;
-	if (!n || r->bad || n->gen != r->h.gen || !S_ISREG(n->mode) || r->epoch > n->second)
-		return check_suspect(k, r->h.ino);
-	return 0;
+	if (n && (k->kind != SHEAF_SCAN_REMOVE || (n->stripes && r->second == n->stripes->obj_gen)))
+		n->flags |= 1u << k->kind;
+	return !n || r->bad || n->gen != r->h.gen || !S_ISREG(n->mode) || r->epoch > n->second;
 }
 
-static int see_unsettled(struct check *k, int server, const struct sheaf_row *r, void *arg)
+static int see_symlink(struct check *k, const struct sheaf_row *r, struct check_node *n)
 {
-	(void)server, (void)arg;
-	return see_work(k, r, NODE_UNSETTLED, &k->unsettled);
-}
-
-static int see_truncate(struct check *k, int server, const struct sheaf_row *r, void *arg)
-{
-	(void)server, (void)arg;
-	return see_work(k, r, NODE_TRUNCATE, &k->truncates);
-}
-
-static int see_remove(struct check *k, int server, const struct sheaf_row *r, void *arg)
-{
-	const struct check_node *n = check_node(k, r->h.ino);
-	bool current = n && n->stripes && r->second == n->stripes->obj_gen;
-
-	(void)server, (void)arg;
-	return see_work(k, r, current ? NODE_REMOVE : 0, &k->removing);
-}
-
-static int see_pair(struct check *k, int server, const struct sheaf_row *r, void *arg)
-{
-	(void)server, (void)r, (void)arg;
-	k->pairs++;
-	return 0;
-}
-
-static int see_symlink(struct check *k, int server, const struct sheaf_row *r, void *arg)
-{
-	struct check_node *n = check_node(k, r->h.ino);
-
-	(void)server, (void)arg;
-	mention(k, r->h.ino);
+	(void)k;
 	if (!n || r->bad || !S_ISLNK(n->mode) || r->size != n->size)
-		return check_suspect(k, r->h.ino);
+		return 1;
 	n->flags |= NODE_TEXT;
 	return 0;
 }
 
-static int see_xattr(struct check *k, int server, const struct sheaf_row *r, void *arg)
+static int see_xattr(struct check *k, const struct sheaf_row *r, struct check_node *n)
 {
-	struct check_node *n = check_node(k, r->h.ino);
-
-	(void)server, (void)arg;
-	mention(k, r->h.ino);
+	(void)k;
 	if (n)
 		n->has ^= r->has;
-	if (!n || r->bad || (r->has == SHEAF_HAS_ACL && r->mode != (n->mode & 0777)))
-		return check_suspect(k, r->h.ino);
-	return 0;
+	return !n || r->bad || (r->has == SHEAF_HAS_ACL && r->mode != (n->mode & 0777));
 }
 
-static int see_object(struct check *k, int server, const struct sheaf_row *r, void *arg)
+static int see_object(struct check *k, const struct sheaf_row *r, struct check_node *n)
 {
-	struct check_node *n = check_node(k, r->h.ino);
 	uint64_t end;
 	int i;
 
-	(void)arg;
-	k->objects++;
-	mention(k, r->h.ino);
 	if (!n || !n->stripes || r->second != n->stripes->obj_gen ||
 	    !check_layout_sane(k, n->stripes))
-		return check_suspect(k, r->h.ino);
-	i = check_object_of(n->stripes, server, r->index);
+		return 1;
+	i = check_object_of(n->stripes, k->server, r->index);
 	if ((i < 0 && r->size) || r->epoch > n->second)
-		return check_suspect(k, r->h.ino);
+		return 1;
 	if (i < 0)
 		return 0;
-	end = sheaf_stripes_end(n->stripes, (uint32_t)server, r->size);
+	end = sheaf_stripes_end(n->stripes, (uint32_t)k->server, r->size);
 	n->seen = MAX(n->seen, end);
 	if (n->ends && r->size >= n->ends[i])
 		n->ends[i] = 0;
@@ -366,15 +334,12 @@ static int see_object(struct check *k, int server, const struct sheaf_row *r, vo
 }
 
 /* Objects, in a search for lost data only. */
-static int see_end(struct check *k, int server, const struct sheaf_row *r, void *arg)
+static int see_end(struct check *k, const struct sheaf_row *r, struct check_node *n)
 {
-	struct check_node *n = check_node(k, r->h.ino);
 	int i = -1;
 
-	(void)arg;
-	k->objects++;
 	if (n && n->ends && r->second == n->stripes->obj_gen)
-		i = check_object_of(n->stripes, server, r->index);
+		i = check_object_of(n->stripes, k->server, r->index);
 	if (i >= 0 && r->size >= n->ends[i])
 		n->ends[i] = 0;
 	return 0;
@@ -462,20 +427,20 @@ static int suspect_nodes(struct check *k)
 	for (size_t i = 0; i < k->n_nodes && !r; i++) {
 		struct check_node *n = &k->nodes[i];
 
-		if (node_is_odd(k, n))
+		if (k->only_damage ? file_is_damaged(k, n) : node_is_odd(k, n))
 			r = check_suspect(k, n->ino);
-		if (!r && S_ISDIR(n->mode))
+		if (!r && S_ISDIR(n->mode) && !k->only_damage)
 			r = climb(k, n);
 	}
 	return r;
 }
 
 /* Files created during the pass are not in the table: an inode that exists now is not suspect. */
-static int see_new(struct check *k, int server, const struct sheaf_row *r, void *arg)
+static int see_new(struct check *k, const struct sheaf_row *r, void *arg)
 {
 	struct suspect *s = check_suspect_find(k, r->h.ino);
 
-	(void)server, (void)arg;
+	(void)arg;
 	if (!s || r->bad || check_node(k, r->h.ino))
 		return 0;
 	htab_remove(&k->suspects, &s->node);
@@ -490,59 +455,41 @@ static int forgive_new(struct check *k)
 	int r = 0;
 
 	for (int i = 0; i < k->n_servers && !r; i++) {
-		uint64_t from = k->next[i] - 1;
-		struct sheaf_scan scan = { .key_len = 8 };
+		uint64_t from = htobe64(k->next[i] - 1); /* as in the server's key */
+		struct sheaf_scan scan = { .key_len = sizeof(from) };
 
 		if (!check_has_role(k, i, ROLE_META))
 			continue;
-		for (int b = 0; b < 8; b++)
-			scan.key[b] = (uint8_t)(from >> (56 - 8 * b));
+		memcpy(scan.key, &from, sizeof(from));
 		r = check_rows(k, i, SHEAF_SCAN_INODE, &scan, see_new, NULL);
 	}
 	return r;
 }
 
-/* Lost data show in inodes and objects alone. */
-static int damage_pass(struct check *k)
-{
-	int r = all_rows(k, SHEAF_SCAN_INODE, see_inode);
-
-	if (k->n_nodes)
-		qsort(k->nodes, k->n_nodes, sizeof(*k->nodes), by_ino);
-	if (!r)
-		r = all_rows(k, SHEAF_SCAN_OBJECT, see_end);
-	for (size_t i = 0; i < k->n_nodes && !r; i++)
-		if (file_is_damaged(k, &k->nodes[i]))
-			r = check_suspect(k, k->nodes[i].ino);
-	cli_progress_clear(&k->progress);
-	return r;
-}
-
 int check_pass(struct check *k)
 {
-	static const struct {
-		enum sheaf_scan_kind kind;
-		check_row_fn *fn;
-	} scans[] = {
-		{ SHEAF_SCAN_ENTRY, see_entry },	 { SHEAF_SCAN_INDEX, see_index },
-		{ SHEAF_SCAN_UNSETTLED, see_unsettled }, { SHEAF_SCAN_REMOVE, see_remove },
-		{ SHEAF_SCAN_TRUNCATE, see_truncate },	 { SHEAF_SCAN_SYMLINK, see_symlink },
-		{ SHEAF_SCAN_XATTR, see_xattr },	 { SHEAF_SCAN_PREPARED, see_pair },
+	static const struct pass_scan scans[] = {
+		{ SHEAF_SCAN_ENTRY, see_entry },    { SHEAF_SCAN_INDEX, see_index },
+		{ SHEAF_SCAN_UNSETTLED, see_work }, { SHEAF_SCAN_REMOVE, see_work },
+		{ SHEAF_SCAN_TRUNCATE, see_work },  { SHEAF_SCAN_SYMLINK, see_symlink },
+		{ SHEAF_SCAN_XATTR, see_xattr },    { SHEAF_SCAN_PREPARED, NULL },
 		{ SHEAF_SCAN_OBJECT, see_object },
 	};
-	int r = all_rows(k, SHEAF_SCAN_NEXT, see_next);
+	/* lost data show in inodes and objects alone */
+	static const struct pass_scan damage = { SHEAF_SCAN_OBJECT, see_end };
+	const struct pass_scan *scan = k->only_damage ? &damage : scans;
+	size_t n = k->only_damage ? 1 : ARRAY_LEN(scans);
+	int r = check_all_rows(k, SHEAF_SCAN_NEXT, see_next, NULL);
 
-	if (!r && k->only_damage)
-		return damage_pass(k);
 	if (!r)
-		r = all_rows(k, SHEAF_SCAN_INODE, see_inode);
+		r = check_all_rows(k, SHEAF_SCAN_INODE, see_inode, NULL);
 	if (k->n_nodes)
 		qsort(k->nodes, k->n_nodes, sizeof(*k->nodes), by_ino);
-	for (size_t i = 0; i < ARRAY_LEN(scans) && !r; i++)
-		r = all_rows(k, scans[i].kind, scans[i].fn);
+	for (; n && !r; n--, scan++)
+		r = check_all_rows(k, scan->kind, see_row, (void *)(uintptr_t)scan);
 	if (!r)
 		r = suspect_nodes(k);
-	if (!r)
+	if (!r && !k->only_damage)
 		r = forgive_new(k);
 	cli_progress_clear(&k->progress);
 	return r;

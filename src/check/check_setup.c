@@ -12,11 +12,11 @@ struct wanted {
 	char name[256];
 };
 
-static int match_name(struct check *k, int server, const struct sheaf_row *r, void *arg)
+static int match_name(struct check *k, const struct sheaf_row *r, void *arg)
 {
 	struct wanted *w = arg;
 
-	(void)k, (void)server;
+	(void)k;
 	if (r->to.ino != w->ino)
 		return 0;
 	memcpy(w->name, r->name, sizeof(w->name));
@@ -67,8 +67,8 @@ int check_path_of(struct check *k, const struct note *at, char out[CLI_PATH_MAX]
 
 int check_round_begin(struct check *k)
 {
-	k->inodes = k->entries = k->objects = k->unsettled = k->removing = 0;
-	k->truncates = k->pairs = k->busy = k->leftover = k->skipped = 0;
+	k->busy = k->leftover = k->skipped = 0;
+	memset(k->rows, 0, sizeof(k->rows));
 	memset(k->highest, 0, sizeof(k->highest));
 	list_init(&k->undecided);
 	k->findings = NULL;

@@ -160,10 +160,11 @@ struct pending {
 static void print_pending(const struct check *k, struct json_object *json)
 {
 	const struct pending p[] = {
-		{ "unsettled", "open for writing, or not settled yet", k->unsettled },
-		{ "removing", "being removed", k->removing },
-		{ "truncating", "being truncated", k->truncates },
-		{ "changes", "parts of changes over two servers", k->pairs },
+		{ "unsettled", "open for writing, or not settled yet",
+		  k->rows[SHEAF_SCAN_UNSETTLED] },
+		{ "removing", "being removed", k->rows[SHEAF_SCAN_REMOVE] },
+		{ "truncating", "being truncated", k->rows[SHEAF_SCAN_TRUNCATE] },
+		{ "changes", "parts of changes over two servers", k->rows[SHEAF_SCAN_PREPARED] },
 		{ "changing", "skipped, since they kept changing", k->busy },
 		{ "skipped", "not checked, there were too many: check again", k->skipped },
 		{ "leftover", "removed except for an empty object", k->leftover },
@@ -195,16 +196,17 @@ static void print_end(const struct check *k, const struct tally *t)
 		json_object_object_add(o, "findings", t->list);
 		print_pending(k, pending);
 		json_object_object_add(o, "pending", pending);
-		cli_json_uint(o, "inodes", k->inodes);
-		cli_json_uint(o, "entries", k->entries);
-		cli_json_uint(o, "objects", k->objects);
+		cli_json_uint(o, "inodes", k->rows[SHEAF_SCAN_INODE]);
+		cli_json_uint(o, "entries", k->rows[SHEAF_SCAN_ENTRY]);
+		cli_json_uint(o, "objects", k->rows[SHEAF_SCAN_OBJECT]);
 		cli_json_print(o, JSON_C_TO_STRING_PRETTY);
 		return;
 	}
 	print_pending(k, NULL);
 	printf("%llu inodes, %llu entries, %llu objects on %d servers: ",
-	       (unsigned long long)k->inodes, (unsigned long long)k->entries,
-	       (unsigned long long)k->objects, k->n_servers);
+	       (unsigned long long)k->rows[SHEAF_SCAN_INODE],
+	       (unsigned long long)k->rows[SHEAF_SCAN_ENTRY],
+	       (unsigned long long)k->rows[SHEAF_SCAN_OBJECT], k->n_servers);
 	if (t->repaired)
 		printf("%zu repaired, ", t->repaired);
 	if (t->damaged)
