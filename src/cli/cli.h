@@ -18,6 +18,7 @@
 #define CLI_VERSION "0.1.0"
 #define CLI_MAX_OPTIONS 12
 #define CLI_MAX_MANY 16
+#define CLI_MAX_COLUMNS 16
 #define CLI_PATH_MAX 4096
 #define CLI_BLOCK (4 * MIB)
 #define CLI_STATUS_MS 1000 /* timeout of a status request to one server */
@@ -95,13 +96,16 @@ void cli_put_svg(FILE *f, double x, double y, const char *attributes, const char
 /* A text table with fitted columns. A heading that begins with '>' right-aligns its column. */
 struct cli_table {
 	const char *const *heads;
-	size_t n_cols, n_cells, cap;
-	char **cells;
+	size_t n_cols;
+	FILE *f; /* writes `text`; NULL: no cell yet */
+	char *text; /* the cells, row by row; a tab ends each */
+	size_t len;
 	bool failed; /* out of memory */
 };
 void cli_table_init(struct cli_table *t, const char *const *heads, size_t n_cols);
+/* Adds a cell, or several that tabs separate. */
 void cli_table_add(struct cli_table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Prints and frees the table; -ENOMEM when a cell could not be allocated. */
+/* Prints and frees the table; -ENOMEM when there was no memory for a cell. */
 int cli_table_print(struct cli_table *t, FILE *f);
 
 /* ---------------------------------------------------------------- cli.c: a running subcommand */
@@ -156,6 +160,12 @@ void cli_catch_signals(void);
 
 /* servers.c: asks all servers in parallel; servers that do not answer are marked down. */
 void cli_servers_ask(struct sheaf *fs, struct sheaf_server *s, int n);
+/* The answers of all n servers, to be freed; NULL after a message. */
+struct sheaf_server *cli_servers_get(struct cli *c, int *n);
+/* CLI_OK, or CLI_FAILED after one line about the servers that are down and have one of these roles
+ * (0: all servers). `effect` follows "does not answer". */
+int cli_servers_check(struct cli *c, const struct sheaf_server *s, int n, unsigned roles,
+		      const char *effect);
 
 /* ---------------------------------------------------------- listing.c: names in a directory */
 

@@ -6,24 +6,27 @@
 
 #include "cli/cli.h"
 
-static char type_letter(mode_t mode)
+static const struct file_type {
+	mode_t type;
+	char letter;
+	const char *name;
+} file_types[] = {
+	{ S_IFDIR, 'd', "directory" },
+	{ S_IFLNK, 'l', "symbolic link" },
+	{ S_IFCHR, 'c', "character device" },
+	{ S_IFBLK, 'b', "block device" },
+	{ S_IFIFO, 'p', "fifo" },
+	{ S_IFSOCK, 's', "socket" },
+	{ S_IFREG, '-', "regular file" }, /* the last: what all other modes are taken for */
+};
+
+static const struct file_type *find_type(mode_t mode)
 {
-	switch (mode & S_IFMT) {
-	case S_IFDIR:
-		return 'd';
-	case S_IFLNK:
-		return 'l';
-	case S_IFCHR:
-		return 'c';
-	case S_IFBLK:
-		return 'b';
-	case S_IFIFO:
-		return 'p';
-	case S_IFSOCK:
-		return 's';
-	default:
-		return '-';
-	}
+	const struct file_type *t = file_types;
+
+	while (t->type != (mode & S_IFMT) && t->type != S_IFREG)
+		t++;
+	return t;
 }
 
 void cli_mode_string(char out[11], mode_t mode)
@@ -36,7 +39,7 @@ void cli_mode_string(char out[11], mode_t mode)
 			{ S_ISGID, 6, 's', 'S' },
 			{ S_ISVTX, 9, 't', 'T' } };
 
-	out[0] = type_letter(mode);
+	out[0] = find_type(mode)->letter;
 	for (int i = 0; i < 9; i++)
 		out[1 + i] = mode & (0400 >> i) ? "rwx"[i % 3] : '-';
 	for (size_t i = 0; i < ARRAY_LEN(special); i++)
@@ -48,22 +51,7 @@ void cli_mode_string(char out[11], mode_t mode)
 
 const char *cli_type_name(mode_t mode)
 {
-	switch (mode & S_IFMT) {
-	case S_IFDIR:
-		return "directory";
-	case S_IFLNK:
-		return "symbolic link";
-	case S_IFCHR:
-		return "character device";
-	case S_IFBLK:
-		return "block device";
-	case S_IFIFO:
-		return "fifo";
-	case S_IFSOCK:
-		return "socket";
-	default:
-		return "regular file";
-	}
+	return find_type(mode)->name;
 }
 
 void cli_duration(char *out, size_t n, uint64_t ns)
@@ -162,65 +150,52 @@ void cli_table_init(struct cli_table *t, const char *const *heads, size_t n_cols
 void cli_table_add(struct cli_table *t, const char *fmt, ...)
 {
 	va_list ap;
-	char *cell;
-	int n;
 
-	if (t->n_cells == t->cap) {
-		size_t cap = t->cap ? 2 * t->cap : 64;
-		char **cells = realloc(t->cells, cap * sizeof(*cells));
-
-		if (!cells) {
-			t->failed = true;
-			return;
-		}
-		t->cells = cells;
-		t->cap = cap;
-	}
+	if (!t->f)
+		t->f = open_memstream(&t->text, &t->len);
+	t->failed |= !t->f;
+	if (!t->f)
+		return;
 	va_start(ap, fmt);
-	n = vasprintf(&cell, fmt, ap);
+	vfprintf(t->f, fmt, ap);
 	va_end(ap);
-	if (n < 0)
-		t->failed = true;
-	else
-		t->cells[t->n_cells++] = cell;
+	fputc('\t', t->f);
 }
 
-static size_t column_width(const struct cli_table *t, size_t col)
+static void put_cell(const struct cli_table *t, size_t col, const char *text, int width, FILE *f)
 {
-	size_t w = strlen(t->heads[col] + (t->heads[col][0] == '>'));
-
-	for (size_t i = col; i < t->n_cells; i += t->n_cols)
-		w = MAX(w, strlen(t->cells[i]));
-	return w;
-}
-
-static void put_cell(const struct cli_table *t, size_t col, const char *text, FILE *f)
-{
-	int w = (int)column_width(t, col);
+	int n = (int)strcspn(text, "\t");
 	bool last = col + 1 == t->n_cols;
 
 	if (t->heads[col][0] == '>')
-		fprintf(f, "%*s%s", w, text, last ? "\n" : "  ");
+		fprintf(f, "%*.*s%s", width, n, text, last ? "\n" : "  ");
 	else if (last)
-		fprintf(f, "%s\n", text);
+		fprintf(f, "%.*s\n", n, text);
 	else
-		fprintf(f, "%-*s  ", w, text);
+		fprintf(f, "%-*.*s  ", width, n, text);
 }
 
 int cli_table_print(struct cli_table *t, FILE *f)
 {
-	int r = t->failed ? -ENOMEM : 0;
+	const char *text, *cell;
+	int width[CLI_MAX_COLUMNS];
+	size_t i;
 
-	if (!r) {
-		for (size_t i = 0; i < t->n_cols; i++)
-			put_cell(t, i, t->heads[i] + (t->heads[i][0] == '>'), f);
-		for (size_t i = 0; i < t->n_cells; i++)
-			put_cell(t, i % t->n_cols, t->cells[i], f);
+	if (t->f) {
+		t->failed |= ferror(t->f) != 0;
+		t->failed |= fclose(t->f) != 0;
 	}
-	for (size_t i = 0; i < t->n_cells; i++)
-		free(t->cells[i]);
-	free(t->cells);
-	return r;
+	text = t->text && !t->failed ? t->text : "";
+	for (i = 0; i < t->n_cols; i++)
+		width[i] = (int)strlen(t->heads[i]) - (t->heads[i][0] == '>');
+	for (i = 0, cell = text; *cell; i++, cell = strchr(cell, '\t') + 1)
+		width[i % t->n_cols] = MAX(width[i % t->n_cols], (int)strcspn(cell, "\t"));
+	for (i = 0; i < t->n_cols && !t->failed; i++)
+		put_cell(t, i, t->heads[i] + (t->heads[i][0] == '>'), width[i], f);
+	for (i = 0, cell = text; *cell; i++, cell = strchr(cell, '\t') + 1)
+		put_cell(t, i % t->n_cols, cell, width[i % t->n_cols], f);
+	free(t->text);
+	return t->failed ? -ENOMEM : 0;
 }
 
 void cli_json_text(struct json_object *o, const char *key, const char *text)

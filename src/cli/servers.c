@@ -2,6 +2,8 @@
  *
  * Threads: one for each server, at most BATCH at a time, so that several dead servers cost one
  * timeout in total. */
+#include <stdlib.h>
+
 #include "cli/cli.h"
 
 #define BATCH 32
@@ -40,4 +42,36 @@ void cli_servers_ask(struct sheaf *fs, struct sheaf_server *s, int n)
 			if (q[i].threaded)
 				pthread_join(q[i].thread, NULL);
 	}
+}
+
+struct sheaf_server *cli_servers_get(struct cli *c, int *n)
+{
+	struct sheaf_server *s;
+
+	*n = sheaf_server_count(c->fs);
+	s = calloc((size_t)*n + 1, sizeof(*s));
+	if (s)
+		cli_servers_ask(c->fs, s, *n);
+	else
+		cli_error(c, "out of memory");
+	return s;
+}
+
+int cli_servers_check(struct cli *c, const struct sheaf_server *s, int n, unsigned roles,
+		      const char *effect)
+{
+	const struct sheaf_server *first = NULL;
+	int down = 0;
+
+	for (int i = n - 1; i >= 0; i--)
+		if (!s[i].up && (!roles || (s[i].roles & roles))) {
+			first = &s[i];
+			down++;
+		}
+	if (!first)
+		return CLI_OK;
+	return cli_error(c,
+			 "%s (%s) does not answer%s; %d of %d are down, 'sheaf start' starts those "
+			 "of this host",
+			 first->name, first->address, effect, down, n);
 }

@@ -28,67 +28,53 @@ static void print_json(const struct sheaf_server *s, int n, const struct room *s
 
 	for (int i = 0; i < n; i++) {
 		struct room m = { s[i].space_total, s[i].space_avail };
-		struct json_object *row = room_json(s[i].name, &m, s[i].up);
+		struct json_object *row;
 
+		if (!(s[i].roles & ROLE_DATA))
+			continue;
+		row = room_json(s[i].name, &m, s[i].up);
 		cli_json_text(row, "address", s[i].address);
 		cli_json_bool(row, "up", s[i].up);
-		if (s[i].roles & ROLE_DATA)
-			json_object_array_add(list, row);
-		else
-			json_object_put(row);
+		json_object_array_add(list, row);
 	}
 	json_object_object_add(o, "servers", list);
 	json_object_object_add(o, "total", room_json("total", sum, true));
 	cli_json_print(o, JSON_C_TO_STRING_PRETTY);
 }
 
-static void add_size(struct cli_table *t, bool human, uint64_t bytes)
-{
-	char text[32];
-
-	format_size(text, sizeof(text), bytes);
-	if (human)
-		cli_table_add(t, "%s", text);
-	else
-		cli_table_add(t, "%llu", (unsigned long long)(bytes / KIB));
-}
-
 static void add_row(struct cli_table *t, bool human, const char *name, const char *address,
 		    const struct room *m)
 {
-	uint64_t used = m->total - m->avail;
+	uint64_t used = m->total - m->avail, bytes[] = { m->total, used, m->avail };
+	char size[ARRAY_LEN(bytes)][32];
 
-	cli_table_add(t, "%s", name);
-	add_size(t, human, m->total);
-	add_size(t, human, used);
-	add_size(t, human, m->avail);
-	cli_table_add(t, "%u%%", m->total ? (unsigned)((used * 100 + m->total - 1) / m->total) : 0);
-	cli_table_add(t, "%s", address);
+	for (size_t i = 0; i < ARRAY_LEN(bytes); i++)
+		if (human)
+			format_size(size[i], sizeof(size[i]), bytes[i]);
+		else
+			snprintf(size[i], sizeof(size[i]), "%llu",
+				 (unsigned long long)(bytes[i] / KIB));
+	cli_table_add(t, "%s\t%s\t%s\t%s\t%u%%\t%s", name, size[0], size[1], size[2],
+		      m->total ? (unsigned)((used * 100 + m->total - 1) / m->total) : 0, address);
 }
 
 static int print_table(struct cli *c, const struct sheaf_server *s, int n, const struct room *sum)
 {
-	static const char *const heads[] = { "SERVER", ">KIB", ">USED", ">FREE", ">USE", "ADDRESS" };
-	static const char *const human[] = {
-		"SERVER", ">SIZE", ">USED", ">FREE", ">USE", "ADDRESS"
-	};
 	bool h = c->opt[OPT_HUMAN];
+	const char *const heads[] = { "SERVER", h ? ">SIZE" : ">KIB", ">USED", ">FREE", ">USE",
+				      "ADDRESS" };
 	struct cli_table t;
 
-	cli_table_init(&t, h ? human : heads, ARRAY_LEN(heads));
+	cli_table_init(&t, heads, ARRAY_LEN(heads));
 	for (int i = 0; i < n; i++) {
 		struct room m = { s[i].space_total, s[i].space_avail };
 
 		if (!(s[i].roles & ROLE_DATA))
 			continue;
-		if (s[i].up) {
+		if (s[i].up)
 			add_row(&t, h, s[i].name, s[i].address, &m);
-			continue;
-		}
-		cli_table_add(&t, "%s", s[i].name);
-		for (int k = 0; k < 4; k++)
-			cli_table_add(&t, "-");
-		cli_table_add(&t, "%s (down)", s[i].address);
+		else
+			cli_table_add(&t, "%s\t-\t-\t-\t-\t%s (down)", s[i].name, s[i].address);
 	}
 	add_row(&t, h, "total", "", sum);
 	return cli_table_print(&t, stdout);
@@ -105,36 +91,21 @@ static bool counted(const struct sheaf_server *s, int i)
 
 static int run_df(struct cli *c)
 {
-	int status = cli_connect(c), n = c->fs ? sheaf_server_count(c->fs) : 0;
-	struct sheaf_server *s = calloc((size_t)n + 1, sizeof(*s));
-	const struct sheaf_server *silent = NULL;
+	struct sheaf_server *s;
 	struct room sum = { 0 };
-	int down = 0;
+	int status, n;
 
-	if (!s)
-		return cli_error(c, "out of memory");
-	if (!status)
-		cli_servers_ask(c->fs, s, n);
-	for (int i = 0; i < n; i++) {
-		if (!(s[i].roles & ROLE_DATA))
-			continue;
-		if (!counted(s, i)) {
+	if (cli_connect(c) || !(s = cli_servers_get(c, &n)))
+		return CLI_FAILED;
+	for (int i = 0; i < n; i++)
+		if ((s[i].roles & ROLE_DATA) && !counted(s, i)) {
 			sum.total += s[i].space_total;
 			sum.avail += s[i].space_avail;
 		}
-		if (s[i].up)
-			continue;
-		silent = silent ? silent : &s[i];
-		down++;
-	}
-	if (down)
-		status = cli_error(c,
-				   "%s (%s) does not answer and is not counted; %d of %d are down, "
-				   "'sheaf start' starts those of this host",
-				   silent->name, silent->address, down, n);
-	if (c->fs && c->opt[OPT_JSON])
+	status = cli_servers_check(c, s, n, ROLE_DATA, " and is not counted");
+	if (c->opt[OPT_JSON])
 		print_json(s, n, &sum);
-	else if (c->fs && print_table(c, s, n, &sum))
+	else if (print_table(c, s, n, &sum))
 		status = cli_error(c, "out of memory");
 	free(s);
 	return status;

@@ -34,15 +34,9 @@ static void row_text(struct cli_table *t, const char *server, const struct sheaf
 
 	cli_duration(age, sizeof(age), q->age_ns);
 	cli_duration(in_state, sizeof(in_state), q->state_ns);
-	cli_table_add(t, "%s", server);
-	cli_table_add(t, "%s", q->op);
-	cli_table_add(t, "%s", q->state);
-	cli_table_add(t, "%s", age);
-	cli_table_add(t, "%s", in_state);
-	cli_table_add(t, "%s", q->client);
-	cli_table_add(t, "%u", q->uid);
-	cli_table_add(t, "%llu", (unsigned long long)q->ino);
-	cli_table_add(t, "%llx", (unsigned long long)q->trace);
+	cli_table_add(t, "%s\t%s\t%s\t%s\t%s\t%s\t%u\t%llu\t%llx", server, q->op, q->state, age,
+		      in_state, q->client, q->uid, (unsigned long long)q->ino,
+		      (unsigned long long)q->trace);
 }
 
 /* Adds the requests of one server to the table or the JSON. */
@@ -65,25 +59,15 @@ static int ask_one(struct cli *c, int i, const char *name, struct sheaf_request 
 static int ask_all(struct cli *c, struct sheaf_request *rows, struct cli_table *t,
 		   struct json_object *list)
 {
-	int n = sheaf_server_count(c->fs), down = 0, status = CLI_OK;
-	struct sheaf_server *s = calloc((size_t)n + 1, sizeof(*s)), *silent = NULL;
+	int n, status = CLI_OK;
+	struct sheaf_server *s = cli_servers_get(c, &n);
 
 	if (!s)
-		return cli_error(c, "out of memory");
-	cli_servers_ask(c->fs, s, n);
-	for (int i = 0; i < n; i++) {
-		if (s[i].up) {
+		return CLI_FAILED;
+	for (int i = 0; i < n; i++)
+		if (s[i].up)
 			status |= ask_one(c, i, s[i].name, rows, t, list);
-			continue;
-		}
-		silent = silent ? silent : &s[i];
-		down++;
-	}
-	if (down)
-		status = cli_error(
-			c,
-			"%s (%s) does not answer; %d of %d are down, 'sheaf start' starts those of this host",
-			silent->name, silent->address, down, n);
+	status |= cli_servers_check(c, s, n, 0, "");
 	free(s);
 	return status;
 }

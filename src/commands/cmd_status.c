@@ -189,15 +189,12 @@ static void add_rates(struct cli_table *t, const struct sample *l, int i)
 	if (!l->watch)
 		return;
 	if (!find_rates(l, i, &r)) {
-		for (int k = 0; k < RATES; k++)
-			cli_table_add(t, "-");
+		cli_table_add(t, "-\t-\t-");
 		return;
 	}
-	cli_table_add(t, "%.*f", r.requests < 10 ? 1 : 0, r.requests);
 	format_size(read, sizeof(read), (uint64_t)r.read);
 	format_size(written, sizeof(written), (uint64_t)r.written);
-	cli_table_add(t, "%s", read);
-	cli_table_add(t, "%s", written);
+	cli_table_add(t, "%.*f\t%s\t%s", r.requests < 10 ? 1 : 0, r.requests, read, written);
 }
 
 static void add_row(struct cli_table *t, const struct sample *l, int i)
@@ -206,31 +203,20 @@ static void add_row(struct cli_table *t, const struct sample *l, int i)
 	const struct sheaf_server *s = &l->now[i];
 	char uptime[32], memory[32], avail[32], total[32];
 
-	cli_table_add(t, "%s", s->name);
-	cli_table_add(t, "%s", s->address);
-	cli_table_add(t, "%s",
+	cli_table_add(t, "%s\t%s\t%s", s->name, s->address,
 		      !s->up		  ? l->asked ? "down" : "?" :
 		      l->other_storage[i] ? "up, other storage" :
 					    "up");
-	if (!s->up) {
-		cli_table_add(t, "-");
-		cli_table_add(t, "%s", roles[s->roles & 3]);
-		for (int k = 0; k < 5; k++)
-			cli_table_add(t, "-");
-		add_rates(t, l, i);
-		return;
-	}
 	cli_duration(uptime, sizeof(uptime), s->uptime_ns);
 	format_size(memory, sizeof(memory), s->anon_bytes); /* excludes the files that it serves */
 	format_size(avail, sizeof(avail), s->space_avail);
 	format_size(total, sizeof(total), s->space_total);
-	cli_table_add(t, "%u", s->pid);
-	cli_table_add(t, "%s", roles[s->roles & 3]);
-	cli_table_add(t, "%s", uptime);
-	cli_table_add(t, "%s", memory);
-	cli_table_add(t, "%llu", (unsigned long long)s->requests);
-	cli_table_add(t, "%u", s->links);
-	cli_table_add(t, "%s of %s", avail, total);
+	if (s->up)
+		cli_table_add(t, "%u\t%s\t%s\t%s\t%llu\t%u\t%s of %s", s->pid, roles[s->roles & 3],
+			      uptime, memory, (unsigned long long)s->requests, s->links, avail,
+			      total);
+	else
+		cli_table_add(t, "-\t%s\t-\t-\t-\t-\t-", roles[s->roles & 3]);
 	add_rates(t, l, i);
 }
 

@@ -212,9 +212,7 @@ static void tables_are_aligned(void)
 	cli_table_add(&t, "a");
 	cli_table_add(&t, "%d", 12345);
 	cli_table_add(&t, "x");
-	cli_table_add(&t, "longer");
-	cli_table_add(&t, "%d", 1);
-	cli_table_add(&t, "yy");
+	cli_table_add(&t, "longer\t%d\tyy", 1);
 	CHECK_EQ(cli_table_print(&t, f), 0);
 	fclose(f);
 	CHECK_STR(text, "NAME     SIZE  LAST\n"
