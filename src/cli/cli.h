@@ -184,6 +184,7 @@ struct cli_names {
 /* The sorted names of a directory. 0 or -errno; cli_names_free() is needed in both cases. */
 int cli_names_inside(struct cli *c, const char *path, bool with_stat, struct cli_names *out);
 int cli_names_host(const char *path, struct cli_names *out);
+int cli_names_add(struct cli_names *l, const char *name, uint32_t type); /* 0 or -ENOMEM */
 void cli_names_free(struct cli_names *n);
 /* 1: a directory; 0: another file type, or no such file; or -errno */
 int cli_is_dir(struct cli *c, const char *path);
@@ -235,7 +236,8 @@ int cli_copier_run(struct cli_copier *k, struct cli_stream *from, struct cli_str
 #define TREE_JOBS_MAX 64 /* the number of slots of a session */
 #define TREE_SHOWN (CLI_PATH_MAX + 8)
 
-/* A directory whose names are being processed; the root holds the arguments of the command. */
+/* A directory whose names are being processed; the root holds the arguments of the command. May be
+ * the first member of a larger struct; tree_walk.c frees it. */
 struct cli_dir {
 	struct cli_dir *parent, *below;
 	struct cli_names names;
@@ -243,6 +245,7 @@ struct cli_dir {
 	unsigned holds;
 	bool failed; /* processing something in it failed; may be read in leave() */
 	bool skip; /* do not process the remaining names */
+	char path[CLI_PATH_MAX]; /* set by tree_enter_inside() */
 };
 
 struct tree_walk {
@@ -250,8 +253,8 @@ struct tree_walk {
 	struct cli_progress *progress;
 	unsigned jobs; /* maximum number of threads */
 	/* child() processes one name of d on thread `worker` (0 to jobs - 1), returns an exit
-	 * status, and passes directories to tree_enter(). leave() finishes and frees d when all in
-	 * it is done. */
+	 * status, and passes directories to tree_enter(). leave(), unless NULL, finishes d when all
+	 * in it is done. */
 	int (*child)(struct tree_walk *w, unsigned worker, struct cli_dir *d,
 		     const struct cli_name *n);
 	int (*leave)(struct tree_walk *w, struct cli_dir *d);
@@ -274,12 +277,14 @@ struct tree_walk {
 /* Sets w->jobs from the value of --jobs, which may be NULL. CLI_OK, or CLI_USAGE after a
  * message. */
 int tree_set_jobs(struct tree_walk *w, const char *value);
-/* Makes the arguments the names of `root`; 0 or -ENOMEM. */
-int tree_args(struct cli_dir *root, char **args, int n);
+/* A root of `size` bytes (cleared), whose names are the arguments; NULL after a message. */
+struct cli_dir *tree_root(struct cli *c, size_t size, char **args, int n);
 /* Processes everything beneath `root`, then leaves it; returns the exit status. */
 int tree_run(struct tree_walk *w, struct cli_dir *root);
 /* Queues directory d, found in `parent`; d->names must be set. */
 void tree_enter(struct tree_walk *w, struct cli_dir *parent, struct cli_dir *d);
+/* Reads and queues a directory inside, which may have been removed meanwhile; an exit status. */
+int tree_enter_inside(struct tree_walk *w, struct cli_dir *parent, const char *path);
 
 /* Print an error, unless the walk is stopping; return CLI_FAILED. host: a file of this host failed.
  * tree_fail_dir() also skips the remaining names of d, which would fail alike. */

@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 
-static int names_add(struct cli_names *l, const char *name, uint32_t type)
+int cli_names_add(struct cli_names *l, const char *name, uint32_t type)
 {
 	if (l->n == l->cap) {
 		size_t cap = l->cap ? 2 * l->cap : 64;
@@ -62,7 +62,7 @@ int cli_names_inside(struct cli *c, const char *path, bool with_stat, struct cli
 	while ((r = with_stat ? sheaf_readdir_stat(d, &e, &st) : sheaf_readdir(d, &e)) > 0) {
 		if (is_dots(e.name) || (with_stat && !st.st_mode))
 			continue;
-		r = names_add(out, e.name, e.type);
+		r = cli_names_add(out, e.name, e.type);
 		if (!r && with_stat)
 			r = names_stat(out, &st);
 		if (r)
@@ -86,7 +86,7 @@ int cli_names_host(const char *path, struct cli_names *out)
 		return -errno;
 	while (!r && (errno = 0, e = readdir(d)))
 		if (!is_dots(e->d_name))
-			r = names_add(out, e->d_name, DTTOIF(e->d_type));
+			r = cli_names_add(out, e->d_name, DTTOIF(e->d_type));
 	if (!r)
 		r = -errno;
 	closedir(d);

@@ -94,37 +94,22 @@ void cli_progress_draw(struct cli_progress *p)
 
 /* ---- host operations ---- */
 
-static ssize_t read_full(struct cli_progress *pr, int fd, char *p, size_t n)
+/* Reads or writes the whole block; less at the end of the file. */
+static ssize_t move_full(struct cli_copier *k, struct slot *t)
 {
-	size_t have = 0;
+	size_t n = 0;
 	ssize_t r;
 
-	while (have < n) {
-		r = read(fd, p + have, n - have);
-		if (r < 0 && errno == EINTR && !pr->stop)
+	while (n < t->want) {
+		r = t->reading ? read(k->from->fd, t->buf + n, t->want - n) :
+				 write(k->to->fd, t->buf + n, t->want - n);
+		if (r < 0 && errno == EINTR && !k->progress->stop)
 			continue;
 		if (r < 0)
 			return -errno;
 		if (r == 0)
 			break;
-		have += (size_t)r;
-	}
-	return (ssize_t)have;
-}
-
-static ssize_t write_full(struct cli_progress *pr, int fd, const char *p, size_t n)
-{
-	size_t left = n;
-	ssize_t r;
-
-	while (left) {
-		r = write(fd, p, left);
-		if (r < 0 && errno == EINTR && !pr->stop)
-			continue;
-		if (r < 0)
-			return -errno;
-		p += r;
-		left -= (size_t)r;
+		n += (size_t)r;
 	}
 	return (ssize_t)n;
 }
@@ -136,8 +121,7 @@ static void host_do(struct cli_copier *k, struct slot *t)
 		t->result = k->why;
 		return;
 	}
-	t->result = t->reading ? read_full(k->progress, k->from->fd, t->buf, t->want) :
-				 write_full(k->progress, k->to->fd, t->buf, t->want);
+	t->result = move_full(k, t);
 	k->why = (int)MIN(t->result, 0);
 	k->over = t->result < (ssize_t)t->want;
 }

@@ -37,6 +37,16 @@ static void dir_push(struct tree_walk *w, struct cli_dir *d)
 	pthread_cond_broadcast(&w->more);
 }
 
+static int dir_finish(struct tree_walk *w, struct cli_dir *d)
+{
+	int status;
+
+	cli_names_free(&d->names);
+	status = w->leave ? w->leave(w, d) : CLI_OK;
+	free(d);
+	return status;
+}
+
 /* Called with the lock held; drops it while leave() runs. */
 static void dir_release(struct tree_walk *w, struct cli_dir *d)
 {
@@ -45,8 +55,7 @@ static void dir_release(struct tree_walk *w, struct cli_dir *d)
 		int status;
 
 		pthread_mutex_unlock(&w->lock);
-		cli_names_free(&d->names);
-		status = w->leave(w, d);
+		status = dir_finish(w, d);
 		pthread_mutex_lock(&w->lock);
 		w->status |= status;
 		if (!parent) {
@@ -69,13 +78,19 @@ int tree_set_jobs(struct tree_walk *w, const char *value)
 	return CLI_OK;
 }
 
-int tree_args(struct cli_dir *root, char **args, int n)
+struct cli_dir *tree_root(struct cli *c, size_t size, char **args, int n)
 {
-	root->names.v = calloc((size_t)n, sizeof(*root->names.v));
-	for (int i = 0; i < n && root->names.v; i++, root->names.n++)
-		if (!(root->names.v[i].name = strdup(args[i])))
-			break;
-	return root->names.n == (size_t)n ? 0 : -ENOMEM;
+	struct cli_dir *root = calloc(1, size);
+
+	for (int i = 0; i < n && root; i++)
+		if (cli_names_add(&root->names, args[i], 0)) {
+			cli_names_free(&root->names);
+			free(root);
+			root = NULL;
+		}
+	if (!root)
+		cli_error(c, "out of memory");
+	return root;
 }
 
 void tree_enter(struct tree_walk *w, struct cli_dir *parent, struct cli_dir *d)
@@ -85,6 +100,22 @@ void tree_enter(struct tree_walk *w, struct cli_dir *parent, struct cli_dir *d)
 	parent->holds++;
 	dir_push(w, d);
 	pthread_mutex_unlock(&w->lock);
+}
+
+int tree_enter_inside(struct tree_walk *w, struct cli_dir *parent, const char *path)
+{
+	struct cli_dir *d = calloc(1, sizeof(*d));
+	int r = d ? cli_names_inside(w->c, path, false, &d->names) : -ENOMEM;
+
+	if (!r) {
+		strcpy(d->path, path);
+		tree_enter(w, parent, d);
+		return CLI_OK;
+	}
+	if (d)
+		cli_names_free(&d->names);
+	free(d);
+	return r == -ENOENT ? CLI_OK : tree_fail(w, path, false, r);
 }
 
 /* Called with the lock held. */
@@ -335,8 +366,7 @@ int tree_run(struct tree_walk *w, struct cli_dir *root)
 	r = w->workers ? start(w) : -ENOMEM;
 	if (r) {
 		w->status = cli_fail_host(w->c, "a thread", r);
-		cli_names_free(&root->names);
-		w->leave(w, root);
+		dir_finish(w, root);
 	} else {
 		conduct(w);
 		say_end(w);

@@ -522,13 +522,11 @@ static int leave(struct tree_walk *w, struct cli_dir *dir)
 {
 	struct filling *d = container_of(dir, struct filling, dir);
 	struct job *j = container_of(w, struct job, walk);
-	int r = 0, status;
+	int r = 0;
 
 	if (d->made && d->mode != (d->mode | 0700) && !tree_server_lost(w))
 		r = place_chmod(j, &d->dst, d->mode);
-	status = r ? tree_fail(w, d->dst.shown, !d->dst.inside, r) : CLI_OK;
-	free(d);
-	return status;
+	return r ? tree_fail(w, d->dst.shown, !d->dst.inside, r) : CLI_OK;
 }
 
 /* With -r symbolic links are copied as links, without it they are followed. */
@@ -724,26 +722,22 @@ static int check_args(struct job *j)
 
 static int copy_all(struct job *j)
 {
-	struct filling *top = calloc(1, sizeof(*top));
 	struct cli *c = j->walk.c;
+	struct filling target = { 0 }, *top;
+	struct cli_dir *root;
 	pthread_t measurer;
 	bool measured;
-	int status;
+	int status = find_target(j, &target);
 
-	if (!top || tree_args(&top->dir, c->args, c->n_args - 1))
-		status = cli_error(c, "out of memory");
-	else
-		status = find_target(j, top);
-	if (status) {
-		if (top)
-			cli_names_free(&top->dir.names);
-		free(top);
-		return status;
-	}
+	if (status || !(root = tree_root(c, sizeof(*top), c->args, c->n_args - 1)))
+		return CLI_FAILED;
+	top = container_of(root, struct filling, dir);
+	top->dst = target.dst;
+	top->into = target.into;
 	if (c->n_args > 2 && names_twice(c))
 		j->walk.jobs = 1;
 	measured = j->progress.draw && pthread_create(&measurer, NULL, measure_all, j) == 0;
-	status = tree_run(&j->walk, &top->dir);
+	status = tree_run(&j->walk, root);
 	j->progress.stop = true;
 	if (measured)
 		pthread_join(measurer, NULL);

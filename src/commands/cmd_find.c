@@ -22,35 +22,6 @@ struct search {
 	unsigned hidden[SHEAF_MAX_SERVERS]; /* names skipped, by metadata server that is down */
 };
 
-/* A directory in the tree. */
-struct place {
-	struct cli_dir dir;
-	char path[CLI_PATH_MAX];
-};
-
-static int leave(struct tree_walk *w, struct cli_dir *d)
-{
-	(void)w;
-	free(container_of(d, struct place, dir));
-	return CLI_OK;
-}
-
-static int enter(struct tree_walk *w, struct cli_dir *in, const char *path)
-{
-	struct place *p = calloc(1, sizeof(*p));
-	int r = p ? cli_names_inside(w->c, path, false, &p->dir.names) : -ENOMEM;
-
-	if (r) {
-		if (p)
-			cli_names_free(&p->dir.names);
-		free(p);
-		return r == -ENOENT ? CLI_OK : tree_fail(w, path, false, r);
-	}
-	strcpy(p->path, path);
-	tree_enter(w, in, &p->dir);
-	return CLI_OK;
-}
-
 /* Has the file a byte in a stripe on one of these servers? A growing file may have. */
 static bool is_on(const struct search *f, const struct sheaf_layout_info *l)
 {
@@ -131,7 +102,7 @@ static int look_arg(struct tree_walk *w, struct cli_dir *top, const char *arg)
 	if (!r)
 		r = cli_is_dir(w->c, path);
 	if (r > 0)
-		return enter(w, top, path);
+		return tree_enter_inside(w, top, path);
 	if (!r)
 		r = sheaf_h_lookup(w->c->fs, NULL, sheaf_root(w->c->fs), path, &h, NULL);
 	return r ? tree_fail(w, arg, false, r) : look(w, path, h);
@@ -139,22 +110,21 @@ static int look_arg(struct tree_walk *w, struct cli_dir *top, const char *arg)
 
 static int child(struct tree_walk *w, unsigned worker, struct cli_dir *d, const struct cli_name *n)
 {
-	struct place *in = container_of(d, struct place, dir);
 	char path[CLI_PATH_MAX];
 	int r;
 
 	(void)worker;
 	if (!d->parent)
 		return look_arg(w, d, n->name);
-	r = cli_join(path, in->path, n->name);
+	r = cli_join(path, d->path, n->name);
 	if (r)
-		return tree_fail(w, in->path, false, r);
+		return tree_fail(w, d->path, false, r);
 	if (!S_ISDIR(n->type) && !S_ISREG(n->type))
 		return CLI_OK;
 	if (!is_kept(container_of(w, struct search, walk), n->ino))
 		return CLI_FAILED;
 	if (S_ISDIR(n->type))
-		return enter(w, d, path);
+		return tree_enter_inside(w, d, path);
 	return look(w, path, (struct sheaf_handle){ n->ino, n->gen });
 }
 
@@ -198,19 +168,16 @@ static void print_json(struct search *f)
 static int walk(struct search *f, struct cli *c)
 {
 	static char root[] = "/", *whole[] = { root };
-	struct place *top = calloc(1, sizeof(*top));
+	struct cli_dir *top =
+		tree_root(c, sizeof(*top), c->n_args ? c->args : whole, c->n_args ? c->n_args : 1);
 	int status;
 
-	if (!top || tree_args(&top->dir, c->n_args ? c->args : whole, c->n_args ? c->n_args : 1)) {
-		if (top)
-			cli_names_free(&top->dir.names);
-		free(top);
-		return cli_error(c, "out of memory");
-	}
+	if (!top)
+		return CLI_FAILED;
 	if (c->opt[OPT_JSON])
 		f->files = json_object_new_array();
 	cli_catch_signals();
-	status = tree_run(&f->walk, &top->dir);
+	status = tree_run(&f->walk, top);
 	if (f->files)
 		print_json(f);
 	for (int i = 0; i < f->n_servers; i++)
@@ -226,8 +193,7 @@ static int walk(struct search *f, struct cli *c)
 static int run_find(struct cli *c)
 {
 	struct cli_progress quiet = { 0 };
-	struct search f = { .walk = {
-				    .c = c, .progress = &quiet, .child = child, .leave = leave } };
+	struct search f = { .walk = { .c = c, .progress = &quiet, .child = child } };
 	int status;
 
 	if (c->opt[OPT_DAMAGED] && c->n_many)

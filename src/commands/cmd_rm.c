@@ -2,17 +2,9 @@
  *
  * Threads: those of tree_walk.c; a directory is removed after its contents. Errors: one line each;
  * a directory in which nothing can be removed is reported once. */
-#include <stdlib.h>
-
 #include "commands/commands.h"
 
 enum { OPT_RECURSIVE, OPT_FORCE, OPT_JOBS };
-
-/* A directory that is being emptied; the top one holds the arguments. */
-struct emptying {
-	struct cli_dir dir;
-	char path[CLI_PATH_MAX];
-};
 
 /* A name that is gone already is no error. */
 static int gone_is_fine(struct tree_walk *w, const char *path, int r)
@@ -20,38 +12,16 @@ static int gone_is_fine(struct tree_walk *w, const char *path, int r)
 	return r == 0 || r == -ENOENT ? CLI_OK : tree_fail(w, path, false, r);
 }
 
-static int enter(struct tree_walk *w, struct emptying *in, const char *path)
+static int leave(struct tree_walk *w, struct cli_dir *d)
 {
-	struct emptying *d = calloc(1, sizeof(*d));
-	int r;
-
-	if (!d)
-		return tree_error(w, "out of memory");
-	snprintf(d->path, sizeof(d->path), "%s", path);
-	r = cli_names_inside(w->c, path, false, &d->dir.names);
-	if (r) {
-		cli_names_free(&d->dir.names);
-		free(d);
-		return gone_is_fine(w, path, r);
-	}
-	tree_enter(w, &in->dir, &d->dir);
-	return CLI_OK;
+	if (!d->parent)
+		return CLI_OK;
+	if (d->failed || w->progress->stop)
+		return CLI_FAILED;
+	return gone_is_fine(w, d->path, sheaf_rmdir(w->c->fs, d->path));
 }
 
-static int leave(struct tree_walk *w, struct cli_dir *dir)
-{
-	struct emptying *d = container_of(dir, struct emptying, dir);
-	int status = CLI_OK;
-
-	if (dir->parent && !dir->failed && !w->progress->stop)
-		status = gone_is_fine(w, d->path, sheaf_rmdir(w->c->fs, d->path));
-	else if (dir->parent)
-		status = CLI_FAILED;
-	free(d);
-	return status;
-}
-
-static int remove_arg(struct tree_walk *w, struct emptying *in, const char *arg)
+static int remove_arg(struct tree_walk *w, struct cli_dir *top, const char *arg)
 {
 	char path[CLI_PATH_MAX];
 	struct stat st = { 0 };
@@ -65,7 +35,7 @@ static int remove_arg(struct tree_walk *w, struct emptying *in, const char *arg)
 	r = sheaf_lstat(w->c->fs, path, &st); /* remove a symbolic link, not its target */
 	dir = !r && S_ISDIR(st.st_mode);
 	if (dir && w->c->opt[OPT_RECURSIVE])
-		return enter(w, in, path);
+		return tree_enter_inside(w, top, path);
 	if (dir)
 		return tree_error(
 			w, "%s: it is a directory; 'sheaf rm -r' removes it and all it holds",
@@ -77,46 +47,35 @@ static int remove_arg(struct tree_walk *w, struct emptying *in, const char *arg)
 	return r ? tree_fail(w, path, false, r) : CLI_OK;
 }
 
-static int child(struct tree_walk *w, unsigned worker, struct cli_dir *dir,
-		 const struct cli_name *n)
+static int child(struct tree_walk *w, unsigned worker, struct cli_dir *d, const struct cli_name *n)
 {
-	struct emptying *in = container_of(dir, struct emptying, dir);
 	char path[CLI_PATH_MAX];
 	int r;
 
 	(void)worker;
-	if (!dir->parent)
-		return remove_arg(w, in, n->name);
-	r = cli_join(path, in->path, n->name);
+	if (!d->parent)
+		return remove_arg(w, d, n->name);
+	r = cli_join(path, d->path, n->name);
 	if (r)
-		return tree_fail(w, in->path, false, r);
+		return tree_fail(w, d->path, false, r);
 	if (S_ISDIR(n->type))
-		return enter(w, in, path);
+		return tree_enter_inside(w, d, path);
 	r = sheaf_unlink(w->c->fs, path);
-	if (r != -EACCES)
-		return gone_is_fine(w, path, r);
-	return tree_fail_dir(w, dir, in->path, false, r);
+	return r == -EACCES ? tree_fail_dir(w, d, d->path, false, r) : gone_is_fine(w, path, r);
 }
 
 static int run_rm(struct cli *c)
 {
 	struct cli_progress quiet = { 0 };
 	struct tree_walk w = { .c = c, .progress = &quiet, .child = child, .leave = leave };
-	struct emptying *top;
+	struct cli_dir *top;
 
 	if (tree_set_jobs(&w, c->opt[OPT_JOBS]))
 		return CLI_USAGE;
-	if (cli_connect(c))
+	if (cli_connect(c) || !(top = tree_root(c, sizeof(*top), c->args, c->n_args)))
 		return CLI_FAILED;
-	top = calloc(1, sizeof(*top));
-	if (!top || tree_args(&top->dir, c->args, c->n_args)) {
-		if (top)
-			cli_names_free(&top->dir.names);
-		free(top);
-		return cli_error(c, "out of memory");
-	}
 	cli_catch_signals();
-	return tree_run(&w, &top->dir);
+	return tree_run(&w, top);
 }
 
 const struct cli_command cmd_rm = {
