@@ -170,7 +170,8 @@ struct check {
  * CLI_OK, or CLI_FAILED after a message; check_close() is needed in both cases. */
 int check_open(struct check *k, struct cli *c);
 void check_close(struct check *k);
-int check_round_begin(struct check *k);
+/* A round: a pass, then looks; fills k->findings. check_pass_free() is needed in all cases. */
+int check_round(struct check *k);
 int check_path_of(struct check *k, const struct note *at, char out[CLI_PATH_MAX]);
 
 /* ---- check_pass.c ---- */

@@ -65,8 +65,10 @@ int check_path_of(struct check *k, const struct note *at, char out[CLI_PATH_MAX]
 
 /* ---- servers and rounds ---- */
 
-int check_round_begin(struct check *k)
+int check_round(struct check *k)
 {
+	int r;
+
 	k->busy = k->leftover = k->skipped = 0;
 	memset(k->rows, 0, sizeof(k->rows));
 	memset(k->highest, 0, sizeof(k->highest));
@@ -77,7 +79,8 @@ int check_round_begin(struct check *k)
 	arena_reset(&k->layouts);
 	if (htab_init(&k->suspects) || htab_init(&k->by_layout))
 		return cli_error(k->c, "out of memory");
-	return 0;
+	r = check_pass(k);
+	return r ? r : check_confirm(k);
 }
 
 /* Includes servers that were added after this cluster file was written: a reference to an unknown

@@ -152,14 +152,12 @@ static struct json_object *finding_json(const struct check *k, const struct find
 	return o;
 }
 
-struct pending {
-	const char *key, *text;
-	uint64_t n;
-};
-
 static void print_pending(const struct check *k, struct json_object *json)
 {
-	const struct pending p[] = {
+	const struct {
+		const char *key, *text;
+		uint64_t n;
+	} p[] = {
 		{ "unsettled", "open for writing, or not settled yet",
 		  k->rows[SHEAF_SCAN_UNSETTLED] },
 		{ "removing", "being removed", k->rows[SHEAF_SCAN_REMOVE] },
@@ -260,14 +258,10 @@ static int repair_all(struct check *k, struct tally *t)
 /* Another round follows a repair that changed anything; the last reports what remains. */
 static int one_round(struct check *k, bool do_repair, struct tally *t)
 {
-	int r = check_round_begin(k);
+	int r = check_round(k);
 
 	t->wrong = t->damaged = 0;
 	t->changed = false;
-	if (!r)
-		r = check_pass(k);
-	if (!r)
-		r = check_confirm(k);
 	for (struct finding *f = k->findings; f && !r; f = f->next)
 		r = find_path(k, f);
 	if (!r && do_repair)

@@ -70,12 +70,8 @@ static int print_names(struct check *k, const struct finding *f, struct output *
 
 static int search(struct check *k, struct output *t)
 {
-	int r = check_round_begin(k);
+	int r = check_round(k);
 
-	if (!r)
-		r = check_pass(k);
-	if (!r)
-		r = check_confirm(k);
 	for (struct finding *f = k->findings; f && !r; f = f->next)
 		r = print_names(k, f, t);
 	if (!r && (k->busy || k->skipped))

@@ -109,6 +109,13 @@ int cli_fail(struct cli *c, const char *what, int err)
 			 what, s.name, s.address);
 }
 
+int cli_fail_why(struct cli *c, const char *what, int err)
+{
+	const char *why = sheaf_why()[0] ? sheaf_why() : sheaf_strerror(err);
+
+	return cli_error(c, "%s%s%s", what ? what : "", what ? ": " : "", why);
+}
+
 int cli_fail_host(struct cli *c, const char *what, int err)
 {
 	char text[128];

@@ -144,6 +144,8 @@ int cli_error(struct cli *c, const char *fmt, ...) __attribute__((format(printf,
 int cli_usage(struct cli *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Prints "sheaf ls: WHAT: why" for a libsheaf error, with advice where there is any. */
 int cli_fail(struct cli *c, const char *what, int err);
+/* The same as sheaf_why() explains it; `what` may be NULL. */
+int cli_fail_why(struct cli *c, const char *what, int err);
 /* The same for an error of a system call on this host. */
 int cli_fail_host(struct cli *c, const char *what, int err);
 /* True for errors that mean "no answer": the call may or may not have been executed. */

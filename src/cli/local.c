@@ -105,20 +105,25 @@ void cli_log_path(char out[CLI_PATH_MAX], const struct conf_target *t)
 	snprintf(out, CLI_PATH_MAX, "%s/sheafd.log", t->storage);
 }
 
+/* Reads the beginning of a file as a string; its length, 0 if it cannot be read. */
+static size_t read_text(const char *path, char *out, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? 0 : read(fd, out, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	out[MAX(n, 0)] = 0;
+	return (size_t)MAX(n, 0);
+}
+
 pid_t cli_pid_read(const struct conf_target *t)
 {
 	char path[CLI_PATH_MAX], text[32];
 	uint64_t pid = 0;
-	ssize_t n;
-	int fd;
 
 	cli_pid_path(path, t);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	text[MAX(n, 0)] = 0;
+	read_text(path, text, sizeof(text));
 	text[strcspn(text, "\n")] = 0;
 	return cli_number(text, 1, INT_MAX, &pid) ? 0 : (pid_t)pid;
 }
@@ -147,9 +152,7 @@ static const char *find_value(const char *line, size_t n, const char *option)
 	for (const char *p = line; p < line + n; p += strlen(p) + 1) {
 		if (strncmp(p, option, len) != 0)
 			continue;
-		if (p[len] == '=')
-			return p + len + 1;
-		if (p[len] == 0 && p + len + 1 < line + n)
+		if (p[len] == '=' || (p[len] == 0 && p + len + 1 < line + n))
 			return p + len + 1;
 	}
 	return NULL;
@@ -159,23 +162,15 @@ static bool is_our_sheafd(pid_t pid, const struct conf *conf, const struct conf_
 {
 	char path[64], line[2 * CLI_PATH_MAX], id[16];
 	const char *file, *server;
-	ssize_t n;
-	int fd;
+	size_t n;
 
 	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	n = read(fd, line, sizeof(line) - 1);
-	close(fd);
-	if (n <= 0)
-		return false;
-	line[n] = 0;
+	n = read_text(path, line, sizeof(line));
 	if (strcmp(cli_basename(line), "sheafd") != 0)
 		return false;
 	snprintf(id, sizeof(id), "%u", t->id);
-	file = find_value(line, (size_t)n, "--conf");
-	server = find_value(line, (size_t)n, "--server");
+	file = find_value(line, n, "--conf");
+	server = find_value(line, n, "--server");
 	return file && server && same_file(pid, file, conf->path) &&
 	       (strcmp(server, t->name) == 0 || strcmp(server, id) == 0);
 }
@@ -183,19 +178,14 @@ static bool is_our_sheafd(pid_t pid, const struct conf *conf, const struct conf_
 static void find_running(struct cli_daemon *d, const struct conf *conf)
 {
 	pid_t pid = cli_pid_read(d->target);
-	int fd;
+	int fd = pid ? pidfd_open(pid, 0) : -1;
 
-	if (!pid)
-		return;
-	fd = pidfd_open(pid, 0);
-	if (fd < 0)
-		return;
-	if (!is_our_sheafd(pid, conf, d->target)) {
+	if (fd >= 0 && is_our_sheafd(pid, conf, d->target)) {
+		d->pid = pid;
+		d->pidfd = fd;
+	} else if (fd >= 0) {
 		close(fd);
-		return;
 	}
-	d->pid = pid;
-	d->pidfd = fd;
 }
 
 struct cli_daemon *cli_daemons_find(const struct conf *conf)

@@ -35,7 +35,7 @@ static int run_backup(struct cli *c)
 		return CLI_FAILED;
 	r = sheaf_backup(c->fs, file, &b);
 	if (r)
-		return cli_error(c, "%s", sheaf_why()[0] ? sheaf_why() : sheaf_strerror(r));
+		return cli_fail_why(c, NULL, r);
 	if (!c->opt[OPT_JSON]) {
 		format_size(size, sizeof(size), b.bytes);
 		printf("the metadata of %u server%s in %s, %s\n", b.servers,

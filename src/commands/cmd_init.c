@@ -9,33 +9,32 @@ enum { OPT_SERVERS, OPT_META, OPT_PORT, OPT_STRIPE_UNIT, OPT_LISTEN };
 #define DEFAULT_SERVERS 4
 #define DEFAULT_PORT 7430
 
+/* Sets *out from an option, if given; `note` follows the message about a wrong value. */
+static int take_number(struct cli *c, int opt, uint32_t max, const char *note, uint32_t *out)
+{
+	uint64_t v = *out;
+
+	if (c->opt[opt] && cli_number(c->opt[opt], 1, max, &v))
+		return cli_usage(c, "--%s %s: not a number from 1 to %u%s",
+				 c->cmd->options[opt].name, c->opt[opt], max, note);
+	*out = (uint32_t)v;
+	return CLI_OK;
+}
+
 static int take_options(struct cli *c, struct sheaf_init *o)
 {
+	char note[64];
 	uint64_t v;
 
 	o->servers = DEFAULT_SERVERS;
 	o->port = DEFAULT_PORT;
-	if (c->opt[OPT_SERVERS]) {
-		if (cli_number(c->opt[OPT_SERVERS], 1, CONF_MAX_TARGETS, &v))
-			return cli_usage(c, "--servers %s: not a number from 1 to %d",
-					 c->opt[OPT_SERVERS], CONF_MAX_TARGETS);
-		o->servers = (uint32_t)v;
-	}
+	if (take_number(c, OPT_SERVERS, CONF_MAX_TARGETS, "", &o->servers))
+		return CLI_USAGE;
 	o->metas = cli_metas(o->servers);
-	if (c->opt[OPT_META]) {
-		if (cli_number(c->opt[OPT_META], 1, o->servers, &v))
-			return cli_usage(c, "--meta %s: not a number from 1 to %u (servers)",
-					 c->opt[OPT_META], o->servers);
-		o->metas = (uint32_t)v;
-	}
-	if (c->opt[OPT_PORT]) {
-		if (cli_number(c->opt[OPT_PORT], 1, 65536 - o->servers, &v))
-			return cli_usage(
-				c,
-				"--port %s: not a number from 1 to %u (%u servers need as many ports)",
-				c->opt[OPT_PORT], 65536 - o->servers, o->servers);
-		o->port = (uint32_t)v;
-	}
+	snprintf(note, sizeof(note), " (%u servers need as many ports)", o->servers);
+	if (take_number(c, OPT_META, o->servers, " (servers)", &o->metas) ||
+	    take_number(c, OPT_PORT, 65536 - o->servers, note, &o->port))
+		return CLI_USAGE;
 	if (c->opt[OPT_STRIPE_UNIT]) {
 		if (parse_size(c->opt[OPT_STRIPE_UNIT], &v) || v == 0 || v > UINT32_MAX ||
 		    v % (4 * KIB))
@@ -71,7 +70,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 static int run_init(struct cli *c)
 {
 	struct sheaf_init o = { .size = sizeof(o) };
-	const char *dir = c->args[0], *why;
+	const char *dir = c->args[0];
 	int r = take_options(c, &o), before;
 
 	if (r)
@@ -83,10 +82,8 @@ static int run_init(struct cli *c)
 		if (before == -ENOENT)
 			rmdir(dir);
 	}
-	if (r) {
-		why = sheaf_why();
-		return cli_error(c, "%s", why && why[0] ? why : sheaf_strerror(r));
-	}
+	if (r)
+		return cli_fail_why(c, NULL, r);
 	printf("made a file system of %u server%s in %s, %s port%s %u", o.servers,
 	       o.servers == 1 ? "" : "s", dir, o.listen ? o.listen : "127.0.0.1",
 	       o.servers == 1 ? "" : "s", o.port);

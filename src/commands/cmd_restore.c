@@ -86,8 +86,7 @@ static int restore_chosen(struct cli *c, const struct conf *conf, struct cli_dae
 			continue;
 		r = sheaf_restore(c->conf, c->args[0], (int)i, c->opt[OPT_FORCE] != NULL);
 		if (r)
-			status = cli_error(c, "%s: %s", conf->targets[i].name,
-					   sheaf_why()[0] ? sheaf_why() : sheaf_strerror(r));
+			status = cli_fail_why(c, conf->targets[i].name, r);
 	}
 	if (status)
 		return status;
@@ -110,7 +109,7 @@ static int run_restore(struct cli *c)
 	lock = cli_lock_servers(conf);
 	r = sheaf_backup_check(c->args[0], &b);
 	if (r)
-		status = cli_error(c, "%s", sheaf_why()[0] ? sheaf_why() : sheaf_strerror(r));
+		status = cli_fail_why(c, NULL, r);
 	else if (!(d = cli_daemons_find(conf)))
 		status = cli_error(c, "out of memory");
 	else
