@@ -5,7 +5,6 @@
  * is one line on stderr and, as "error: ...", on the notify descriptor; exit status 1, or 2 for
  * wrong usage. */
 #include <fcntl.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,17 +114,15 @@ static int start_failed(struct daemon_opts *o, const char *why)
 static int find_target(const struct conf *conf, const char *server, uint32_t *out, char *err,
 		       size_t n)
 {
-	uint64_t id = UINT64_MAX;
+	uint64_t id;
 
-	if (cli_number(server, 0, conf->n_targets - 1, &id) == 0) {
-		*out = (uint32_t)id;
+	if (cli_number(server, 0, conf->n_targets - 1, &id))
+		for (id = 0; id < conf->n_targets; id++)
+			if (strcmp(conf->targets[id].name, server) == 0)
+				break;
+	*out = (uint32_t)id;
+	if (id < conf->n_targets)
 		return 0;
-	}
-	for (uint32_t i = 0; i < conf->n_targets; i++)
-		if (strcmp(conf->targets[i].name, server) == 0) {
-			*out = i;
-			return 0;
-		}
 	snprintf(err, n, "%s has no server '%s'; it has %u, from %s to %s", conf->path, server,
 		 conf->n_targets, conf->targets[0].name, conf->targets[conf->n_targets - 1].name);
 	return -ENOENT;
@@ -133,28 +130,22 @@ static int find_target(const struct conf *conf, const char *server, uint32_t *ou
 
 /* ---- signals ---- */
 
-static void on_stop(int sig)
+static void on_signal(int sig)
 {
-	(void)sig;
-	stop_asked = 1;
-	loop_wake(&loop);
-}
-
-static void on_hangup(int sig)
-{
-	(void)sig;
-	hangup_asked = 1;
+	if (sig == SIGHUP)
+		hangup_asked = 1;
+	else
+		stop_asked = 1;
 	loop_wake(&loop);
 }
 
 static void catch_signals(void)
 {
-	struct sigaction stop = { .sa_handler = on_stop, .sa_flags = SA_RESTART };
-	struct sigaction hangup = { .sa_handler = on_hangup, .sa_flags = SA_RESTART };
+	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
 
-	sigaction(SIGTERM, &stop, NULL);
-	sigaction(SIGINT, &stop, NULL);
-	sigaction(SIGHUP, &hangup, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGHUP, &sa, NULL);
 }
 
 /* ---- the pid file ---- */
@@ -291,18 +282,15 @@ int main(int argc, char **argv)
 		return r;
 	signal(SIGPIPE, SIG_IGN);
 	raise_file_limit();
-	if (start(&o, &conf, &s, &target, err, sizeof(err))) {
+	if (start(&o, &conf, &s, &target, err, sizeof(err)) ||
+	    write_pid(&conf->targets[target], err, sizeof(err))) {
+		if (s)
+			server_stop(s);
 		loop_fini(&loop);
 		conf_free(conf);
 		return start_failed(&o, err);
 	}
 	t = &conf->targets[target];
-	if (write_pid(t, err, sizeof(err))) {
-		server_stop(s);
-		loop_fini(&loop);
-		conf_free(conf);
-		return start_failed(&o, err);
-	}
 	log_set_level(o.level);
 	log_info("sheafd", "%s serves %s on %s", t->name, t->storage, t->address);
 	if (t->metrics[0] && metrics_start(s, t->metrics))
