@@ -210,39 +210,22 @@ static int slot_end(struct cli_copier *k, struct slot *t)
 	return t->reading || (size_t)r == t->want ? 0 : -EIO;
 }
 
-static int slot_read(struct cli_copier *k, struct slot *t, uint64_t off, uint64_t size)
+/* Starts to read or write t->want bytes. */
+static int slot_start(struct cli_copier *k, struct slot *t, uint64_t off)
 {
+	struct sheaf_file *f = t->reading ? k->from->f : k->to->f;
 	int r;
 
 	if (!t->buf)
 		t->buf = malloc(BLOCK);
 	if (!t->buf)
 		return -ENOMEM;
-	t->reading = true;
-	t->want = BLOCK;
-	if (!k->from->f) {
+	if (!f) {
 		host_start(k, t);
 		return 0;
 	}
-	t->want = (size_t)MIN(size - off, BLOCK);
-	r = sheaf_pread_start(k->from->f, t->buf, t->want, (off_t)off, &t->op);
-	t->busy = r == 0;
-	return r;
-}
-
-static int slot_write(struct cli_copier *k, struct slot *t, uint64_t off, size_t n)
-{
-	int r;
-
-	t->reading = false;
-	t->want = n;
-	if (!n)
-		return 0;
-	if (!k->to->f) {
-		host_start(k, t);
-		return 0;
-	}
-	r = sheaf_pwrite_start(k->to->f, t->buf, n, (off_t)off, &t->op);
+	r = t->reading ? sheaf_pread_start(f, t->buf, t->want, (off_t)off, &t->op) :
+			 sheaf_pwrite_start(f, t->buf, t->want, (off_t)off, &t->op);
 	t->busy = r == 0;
 	return r;
 }
@@ -267,7 +250,9 @@ static int pump(struct cli_copier *k, uint64_t size, bool *source)
 			if (r)
 				return r;
 			*source = true;
-			r = slot_read(k, t, reads++ * BLOCK, size);
+			t->reading = true;
+			t->want = inside ? (size_t)MIN(size - reads * BLOCK, BLOCK) : BLOCK;
+			r = slot_start(k, t, reads++ * BLOCK);
 			continue;
 		}
 		t = &k->slots[writes % SLOTS];
@@ -277,7 +262,10 @@ static int pump(struct cli_copier *k, uint64_t size, bool *source)
 			return (int)n;
 		*source = false;
 		end = (size_t)n < t->want || (inside && (writes + 1) * BLOCK >= size);
-		r = slot_write(k, t, writes++ * BLOCK, (size_t)n);
+		t->reading = false;
+		t->want = (size_t)n;
+		r = n ? slot_start(k, t, writes * BLOCK) : 0;
+		writes++;
 		k->progress->done += (uint64_t)n;
 	}
 	return r;
