@@ -103,18 +103,13 @@ static int place_child(struct place *out, const struct place *dir, const char *n
 	return r;
 }
 
-static int place_stat(struct job *j, const struct place *p, struct stat *st)
+static int place_stat(struct job *j, const struct place *p, bool follow, struct stat *st)
 {
-	if (p->inside)
-		return sheaf_stat(j->walk.c->fs, p->path, st);
-	return stat(p->path, st) < 0 ? -errno : 0;
-}
+	struct sheaf *fs = j->walk.c->fs;
 
-static int place_lstat(struct job *j, const struct place *p, struct stat *st)
-{
 	if (p->inside)
-		return sheaf_lstat(j->walk.c->fs, p->path, st);
-	return lstat(p->path, st) < 0 ? -errno : 0;
+		return follow ? sheaf_stat(fs, p->path, st) : sheaf_lstat(fs, p->path, st);
+	return (follow ? stat(p->path, st) : lstat(p->path, st)) < 0 ? -errno : 0;
 }
 
 static int place_readlink(struct job *j, const struct place *p, char out[CLI_PATH_MAX])
@@ -407,7 +402,7 @@ static int resolve_link(struct job *j, struct place *dst)
 	int r = 0;
 
 	for (int i = 0; i < LINKS_MAX && !r; i++) {
-		r = place_lstat(j, dst, &st);
+		r = place_stat(j, dst, false, &st);
 		if (!r && !S_ISLNK(st.st_mode))
 			return i > 0;
 		if (!r && dst->inside)
@@ -424,7 +419,7 @@ static int resolve_link(struct job *j, struct place *dst)
 static int look_at_target(struct task *t, bool *straight, bool *elsewhere)
 {
 	struct stat old;
-	int r = t->in->made ? -ENOENT : place_stat(t->j, &t->dst, &old);
+	int r = t->in->made ? -ENOENT : place_stat(t->j, &t->dst, true, &old);
 
 	*straight = *elsewhere = false;
 	if (r == -ENOENT)
@@ -472,7 +467,7 @@ static int copy_link(struct task *t)
 
 	if (r)
 		return blame(t, SOURCE, r);
-	r = t->in->made ? -ENOENT : place_lstat(t->j, &t->dst, &old);
+	r = t->in->made ? -ENOENT : place_stat(t->j, &t->dst, false, &old);
 	if (r == 0 && S_ISDIR(old.st_mode))
 		r = -EISDIR;
 	if (r && r != -ENOENT)
@@ -501,7 +496,7 @@ static int copy_dir(struct task *t)
 	d->made = r == 0;
 	t->blame = r == -EEXIST ? TARGET : TARGET_DIR;
 	if (r == -EEXIST) {
-		r = place_stat(j, &t->dst, &old);
+		r = place_stat(j, &t->dst, true, &old);
 		if (!r && !S_ISDIR(old.st_mode))
 			r = -ENOTDIR;
 	}
@@ -534,7 +529,7 @@ static int copy_any(struct task *t)
 {
 	struct tree_walk *w = &t->j->walk;
 	bool recursive = w->c->opt[OPT_RECURSIVE], top = !t->in->dir.parent;
-	int r = recursive ? place_lstat(t->j, &t->src, &t->st) : place_stat(t->j, &t->src, &t->st);
+	int r = place_stat(t->j, &t->src, !recursive, &t->st);
 
 	if (r)
 		return blame(t, SOURCE, r);
@@ -618,7 +613,7 @@ static int find_target(struct job *j, struct filling *top)
 	int r = place_parse(dst, last);
 
 	if (!r)
-		r = place_stat(j, dst, &st);
+		r = place_stat(j, dst, true, &st);
 	if (r && r != -ENOENT)
 		return dst->inside ? cli_fail(c, dst->shown, r) : cli_fail_host(c, dst->shown, r);
 	top->into = r == 0 && S_ISDIR(st.st_mode);
@@ -671,7 +666,7 @@ static void measure_dir(struct job *j, const struct place *dir, uint64_t *total)
 		struct stat *known = names.v[i].st, st;
 
 		if (place_child(child, dir, names.v[i].name) == 0 &&
-		    (known || place_lstat(j, child, &st) == 0))
+		    (known || place_stat(j, child, false, &st) == 0))
 			measure(j, child, known ? known : &st, total);
 	}
 	cli_names_free(&names);
@@ -696,7 +691,7 @@ static void *measure_all(void *arg)
 	uint64_t total = 0;
 
 	for (int i = 0; i + 1 < c->n_args && !j->progress.stop; i++)
-		if (place_parse(&src, c->args[i]) == 0 && place_stat(j, &src, &st) == 0)
+		if (place_parse(&src, c->args[i]) == 0 && place_stat(j, &src, true, &st) == 0)
 			measure(j, &src, &st, &total);
 	if (!j->progress.stop)
 		j->progress.total = total;
