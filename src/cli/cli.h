@@ -190,12 +190,16 @@ int cli_names_add(struct cli_names *l, const char *name, uint32_t type); /* 0 or
 void cli_names_free(struct cli_names *n);
 /* 1: a directory; 0: another file type, or no such file; or -errno */
 int cli_is_dir(struct cli *c, const char *path);
-/* Calls fn for the file that `arg` names and, if recursive, for everything beneath it, each
- * directory before its contents. Symbolic links are followed only in `arg`, and only without
- * recursion. Returns the exit status. */
-int cli_each(struct cli *c, const char *arg, bool recursive,
-	     int (*fn)(struct cli *c, const char *path, const struct stat *st, void *arg),
-	     void *fn_arg);
+/* Connects, and calls fn for each argument from `first` on, with its path inside. Stops when a
+ * server does not answer. Returns the exit status. */
+int cli_each_arg(struct cli *c, int first,
+		 int (*fn)(struct cli *c, const char *arg, char *path, void *data), void *data);
+/* The same for the file that each argument names and, if recursive, for everything beneath it, each
+ * directory before its contents. Symbolic links are followed only in arguments, and only without
+ * recursion. A signal ends it. */
+int cli_each_file(struct cli *c, int first, bool recursive,
+		  int (*fn)(struct cli *c, const char *path, const struct stat *st, void *data),
+		  void *data);
 /* The text of a symbolic link inside; 0 or -errno. */
 int cli_read_link(struct cli *c, const char *path, char out[CLI_PATH_MAX]);
 

@@ -124,11 +124,28 @@ int cli_read_link(struct cli *c, const char *path, char out[CLI_PATH_MAX])
 	return 0;
 }
 
-/* ---- trees ---- */
+/* ---- arguments and trees ---- */
 
-typedef int each_fn(struct cli *c, const char *path, const struct stat *st, void *arg);
+int cli_each_arg(struct cli *c, int first,
+		 int (*fn)(struct cli *c, const char *arg, char *path, void *data), void *data)
+{
+	char path[CLI_PATH_MAX];
+	int status = cli_connect(c), r;
 
-static int each_below(struct cli *c, const char *path, each_fn *fn, void *arg)
+	for (int i = first; i < c->n_args && c->fs && !c->lost && !cli_signal; i++) {
+		r = cli_inside_path(c->args[i], path);
+		status |= r ? cli_fail(c, c->args[i], r) : fn(c, c->args[i], path, data);
+	}
+	return status;
+}
+
+struct each {
+	bool recursive;
+	int (*fn)(struct cli *c, const char *path, const struct stat *st, void *data);
+	void *data;
+};
+
+static int each_below(struct cli *c, const char *path, const struct each *e)
 {
 	char child[CLI_PATH_MAX];
 	struct cli_names names;
@@ -144,26 +161,34 @@ static int each_below(struct cli *c, const char *path, each_fn *fn, void *arg)
 			r2 = sheaf_lstat(c->fs, child, &st);
 		if (r2 == -ENOENT) /* removed meanwhile */
 			continue;
-		status |= r2 ? cli_fail(c, child, r2) : fn(c, child, &st, arg);
+		status |= r2 ? cli_fail(c, child, r2) : e->fn(c, child, &st, e->data);
 		if (!r2 && S_ISDIR(st.st_mode))
-			status |= each_below(c, child, fn, arg);
+			status |= each_below(c, child, e);
 	}
 	cli_names_free(&names);
 	return status;
 }
 
-int cli_each(struct cli *c, const char *arg, bool recursive, each_fn *fn, void *fn_arg)
+static int each_file(struct cli *c, const char *arg, char *path, void *data)
 {
-	char path[CLI_PATH_MAX];
+	const struct each *e = data;
 	struct stat st;
-	int status, r = cli_inside_path(arg, path);
+	int status, r = e->recursive ? sheaf_lstat(c->fs, path, &st) : sheaf_stat(c->fs, path, &st);
 
-	if (!r)
-		r = recursive ? sheaf_lstat(c->fs, path, &st) : sheaf_stat(c->fs, path, &st);
+	cli_catch_signals(); /* not earlier: a signal ends the attempt to connect */
 	if (r)
 		return cli_fail(c, arg, r);
-	status = fn(c, path, &st, fn_arg);
-	if (recursive && S_ISDIR(st.st_mode))
-		status |= each_below(c, path, fn, fn_arg);
+	status = e->fn(c, path, &st, e->data);
+	if (e->recursive && S_ISDIR(st.st_mode))
+		status |= each_below(c, path, e);
 	return status;
+}
+
+int cli_each_file(struct cli *c, int first, bool recursive,
+		  int (*fn)(struct cli *c, const char *path, const struct stat *st, void *data),
+		  void *data)
+{
+	struct each e = { recursive, fn, data };
+
+	return cli_each_arg(c, first, each_file, &e);
 }

@@ -4,7 +4,7 @@
 
 #include "commands/commands.h"
 
-static int cat_one(struct cli *c, struct cli_copier *k, const char *path)
+static int cat_one(struct cli *c, const char *arg, char *path, void *data)
 {
 	struct cli_stream from = { 0 }, to = { .fd = STDOUT_FILENO };
 	struct cli_progress p = { 0 };
@@ -12,13 +12,14 @@ static int cat_one(struct cli *c, struct cli_copier *k, const char *path)
 	struct stat st;
 	int r = sheaf_open(c->fs, path, O_RDONLY, 0, NULL, &from.f);
 
+	(void)arg;
 	if (r)
 		return cli_fail(c, path, r);
 	r = sheaf_fstat(from.f, &st);
 	if (!r && S_ISDIR(st.st_mode))
 		r = -EISDIR;
 	if (!r)
-		r = cli_copier_run(k, &from, &to, (uint64_t)st.st_size, &p, &source);
+		r = cli_copier_run(data, &from, &to, (uint64_t)st.st_size, &p, &source);
 	sheaf_close(from.f);
 	if (!r)
 		return CLI_OK;
@@ -31,14 +32,8 @@ static int cat_one(struct cli *c, struct cli_copier *k, const char *path)
 static int run_cat(struct cli *c)
 {
 	struct cli_copier *k = cli_copier_new();
-	char path[CLI_PATH_MAX];
-	int status = k ? cli_connect(c) : cli_error(c, "out of memory");
+	int status = k ? cli_each_arg(c, 0, cat_one, k) : cli_error(c, "out of memory");
 
-	for (int i = 0; i < c->n_args && c->fs && !c->lost; i++) {
-		int r = cli_inside_path(c->args[i], path);
-
-		status |= r ? cli_fail(c, c->args[i], r) : cat_one(c, k, path);
-	}
 	cli_copier_free(k);
 	return status;
 }

@@ -23,16 +23,11 @@ static int run_chmod(struct cli *c)
 {
 	struct change x = { .text = c->args[0], .mask = umask(0) };
 	mode_t mode;
-	int status;
 
 	umask(x.mask);
 	if (cli_mode_parse(x.text, 0, x.mask, &mode))
 		return cli_usage(c, "'%s' is no mode; for example 644, u+x, a=rX", x.text);
-	status = cli_connect(c);
-	cli_catch_signals();
-	for (int i = 1; i < c->n_args && c->fs && !c->lost && !cli_signal; i++)
-		status |= cli_each(c, c->args[i], c->opt[OPT_RECURSIVE], change_one, &x);
-	return status;
+	return cli_each_file(c, 1, c->opt[OPT_RECURSIVE], change_one, &x);
 }
 
 const struct cli_command cmd_chmod = {

@@ -12,46 +12,32 @@ struct owner {
 	uint64_t uid, gid; /* UINT32_MAX: unchanged */
 };
 
-static int find_user(const char *name, uint64_t *uid, uint64_t *login_gid)
-{
-	struct passwd *pw = getpwnam(name);
-
-	if (!pw)
-		return cli_number(name, 0, UINT32_MAX - 1, uid);
-	*uid = pw->pw_uid;
-	*login_gid = pw->pw_gid;
-	return 0;
-}
-
-static int find_group(const char *name, uint64_t *gid)
-{
-	struct group *gr = getgrnam(name);
-
-	if (!gr)
-		return cli_number(name, 0, UINT32_MAX - 1, gid);
-	*gid = gr->gr_gid;
-	return 0;
-}
-
 /* Parses USER, USER:GROUP, :GROUP, or USER: for the login group of USER. */
 static int parse_owner(struct cli *c, const char *arg, struct owner *o)
 {
 	char user[256];
 	const char *colon = strchrnul(arg, ':');
-	uint64_t login = UINT32_MAX;
+	struct passwd *pw;
+	struct group *gr;
 
 	*o = (struct owner){ UINT32_MAX, UINT32_MAX };
 	if ((size_t)(colon - arg) >= sizeof(user) || !*arg || strcmp(arg, ":") == 0)
 		return cli_usage(c, "'%s' is no owner; USER, USER:GROUP or :GROUP", arg);
 	memcpy(user, arg, (size_t)(colon - arg));
 	user[colon - arg] = 0;
-	if (user[0] && find_user(user, &o->uid, &login))
+	pw = user[0] ? getpwnam(user) : NULL;
+	gr = *colon && colon[1] ? getgrnam(colon + 1) : NULL;
+	if (pw)
+		o->uid = pw->pw_uid;
+	else if (user[0] && cli_number(user, 0, UINT32_MAX - 1, &o->uid))
 		return cli_error(c, "%s: no such user on this host; a number is fine", user);
-	if (*colon && colon[1] && find_group(colon + 1, &o->gid))
+	if (gr)
+		o->gid = gr->gr_gid;
+	else if (*colon && colon[1] && cli_number(colon + 1, 0, UINT32_MAX - 1, &o->gid))
 		return cli_error(c, "%s: no such group on this host; a number is fine", colon + 1);
-	if (*colon && !colon[1])
-		o->gid = login;
-	if (*colon && !colon[1] && login == UINT32_MAX)
+	if (*colon && !colon[1] && pw)
+		o->gid = pw->pw_gid;
+	else if (*colon && !colon[1])
 		return cli_error(c, "%s: no such user on this host, so no group of its own", user);
 	return CLI_OK;
 }
@@ -80,12 +66,7 @@ static int run_chown(struct cli *c)
 	struct owner o;
 	int status = parse_owner(c, c->args[0], &o);
 
-	if (!status)
-		status = cli_connect(c);
-	cli_catch_signals();
-	for (int i = 1; i < c->n_args && c->fs && !c->lost && !cli_signal; i++)
-		status |= cli_each(c, c->args[i], c->opt[OPT_RECURSIVE], change_one, &o);
-	return status;
+	return status ? status : cli_each_file(c, 1, c->opt[OPT_RECURSIVE], change_one, &o);
 }
 
 const struct cli_command cmd_chown = {

@@ -1,6 +1,5 @@
 /* sheaf getfattr: shows extended attributes, in the format of getfattr(1). */
 #include <ctype.h>
-#include <stdlib.h>
 
 #include "commands/commands.h"
 
@@ -33,8 +32,9 @@ static void put_value(const char *v, size_t n)
 	putchar('"');
 }
 
-static int show_value(struct cli *c, const char *path, const char *name, char *buf)
+static int show_value(struct cli *c, const char *path, const char *name)
 {
+	static char buf[VALUE_MAX];
 	ssize_t n = sheaf_getxattr(c->fs, path, name, buf, VALUE_MAX);
 	char what[CLI_PATH_MAX + 300];
 
@@ -48,52 +48,42 @@ static int show_value(struct cli *c, const char *path, const char *name, char *b
 	return CLI_OK;
 }
 
-static int show_all(struct cli *c, const char *path, const char *list, size_t n, char *buf)
+static int show_all(struct cli *c, const char *path, const char *list, size_t n)
 {
 	int status = CLI_OK;
 
 	for (const char *p = list; p < list + n && !c->lost; p += strlen(p) + 1) {
 		if (c->opt[OPT_DUMP])
-			status |= show_value(c, path, p, buf);
+			status |= show_value(c, path, p);
 		else
 			puts(p);
 	}
 	return status;
 }
 
-static int show_file(struct cli *c, const char *arg, char *list, char *buf)
+static int show_file(struct cli *c, const char *arg, char *path, void *data)
 {
-	char path[CLI_PATH_MAX];
-	ssize_t n = 0;
-	int status, r = cli_inside_path(arg, path);
+	static char list[VALUE_MAX];
+	ssize_t n = c->opt[OPT_NAME] ? 0 : sheaf_listxattr(c->fs, path, list, sizeof(list));
+	int status;
 
-	if (!r && !c->opt[OPT_NAME]) {
-		n = sheaf_listxattr(c->fs, path, list, VALUE_MAX);
-		r = n < 0 ? (int)n : 0;
-	}
-	if (r)
-		return cli_fail(c, arg, r);
+	(void)data;
+	if (n < 0)
+		return cli_fail(c, arg, (int)n);
 	if (!c->opt[OPT_NAME] && !n)
 		return CLI_OK;
 	fputs("# file: ", stdout);
 	cli_put_name(stdout, path);
 	putchar('\n');
-	status = c->opt[OPT_NAME] ? show_value(c, path, c->opt[OPT_NAME], buf) :
-				    show_all(c, path, list, (size_t)n, buf);
+	status = c->opt[OPT_NAME] ? show_value(c, path, c->opt[OPT_NAME]) :
+				    show_all(c, path, list, (size_t)n);
 	putchar('\n');
 	return status;
 }
 
 static int run_getfattr(struct cli *c)
 {
-	char *list = malloc(VALUE_MAX), *buf = malloc(VALUE_MAX);
-	int status = list && buf ? cli_connect(c) : cli_error(c, "out of memory");
-
-	for (int i = 0; i < c->n_args && c->fs && !c->lost; i++)
-		status |= show_file(c, c->args[i], list, buf);
-	free(list);
-	free(buf);
-	return status;
+	return cli_each_arg(c, 0, show_file, NULL);
 }
 
 const struct cli_command cmd_getfattr = {

@@ -158,13 +158,15 @@ static int list_dir(struct cli *c, const char *path, bool heading, bool *first)
 	return status;
 }
 
-static int list_one(struct cli *c, const char *path, bool heading, bool *first)
+static int list_one(struct cli *c, const char *arg, char *path, void *data)
 {
+	bool heading = c->n_args > 1 || c->opt[OPT_RECURSIVE], *first = data;
 	struct sheaf_handle h = { 0 };
 	struct widths w = { 0 };
 	struct stat st;
 	int r = c->opt[OPT_LONG] ? -ENOENT : sheaf_stat(c->fs, path, &st);
 
+	(void)arg;
 	if (r == -ENOENT || r == -ELOOP) /* list a dangling symbolic link as well */
 		r = sheaf_h_lookup(c->fs, NULL, sheaf_root(c->fs), path, &h, &st);
 	if (r)
@@ -184,17 +186,14 @@ static int list_one(struct cli *c, const char *path, bool heading, bool *first)
 
 static int run_ls(struct cli *c)
 {
-	bool heading = c->n_args > 1 || c->opt[OPT_RECURSIVE], first = true;
-	int status = cli_connect(c), r;
-	char path[CLI_PATH_MAX];
+	static char root[] = "/", *whole[] = { root };
+	bool first = true;
 
-	if (!status && c->n_args == 0)
-		return list_one(c, "/", heading, &first);
-	for (int i = 0; i < c->n_args && c->fs && !c->lost; i++) {
-		r = cli_inside_path(c->args[i], path);
-		status |= r ? cli_fail(c, c->args[i], r) : list_one(c, path, heading, &first);
+	if (!c->n_args) {
+		c->args = whole;
+		c->n_args = 1;
 	}
-	return status;
+	return cli_each_arg(c, 0, list_one, &first);
 }
 
 const struct cli_command cmd_ls = {

@@ -45,22 +45,21 @@ static int make_parents(struct cli *c, char *path)
 	return r;
 }
 
+static int make_arg(struct cli *c, const char *arg, char *path, void *data)
+{
+	int r = 0;
+
+	(void)data;
+	if (!c->opt[OPT_PARENTS])
+		r = make(c, path);
+	else if (path[1])
+		r = make_parents(c, path);
+	return r ? cli_fail(c, arg, r) : CLI_OK;
+}
+
 static int run_mkdir(struct cli *c)
 {
-	int status = cli_connect(c);
-	char path[CLI_PATH_MAX];
-
-	for (int i = 0; i < c->n_args && c->fs && !c->lost; i++) {
-		int r = cli_inside_path(c->args[i], path);
-
-		if (!r && c->opt[OPT_PARENTS])
-			r = path[1] ? make_parents(c, path) : 0;
-		else if (!r)
-			r = make(c, path);
-		if (r)
-			status = cli_fail(c, c->args[i], r);
-	}
-	return status;
+	return cli_each_arg(c, 0, make_arg, NULL);
 }
 
 const struct cli_command cmd_mkdir = {

@@ -28,15 +28,15 @@ static int value_bytes(const char *text, char *out, size_t *n)
 	return 0;
 }
 
-static int set_one(struct cli *c, const char *arg, const char *value, size_t n)
+static int set_one(struct cli *c, const char *arg, char *path, void *data)
 {
-	char path[CLI_PATH_MAX];
-	int r = cli_inside_path(arg, path);
+	const struct iovec *v = data;
+	int r;
 
-	if (!r && c->opt[OPT_REMOVE])
+	if (c->opt[OPT_REMOVE])
 		r = sheaf_removexattr(c->fs, path, c->opt[OPT_REMOVE]);
-	else if (!r)
-		r = sheaf_setxattr(c->fs, path, c->opt[OPT_NAME], value, n, 0);
+	else
+		r = sheaf_setxattr(c->fs, path, c->opt[OPT_NAME], v->iov_base, v->iov_len, 0);
 	if (r == -EOPNOTSUPP)
 		return cli_error(
 			c,
@@ -49,22 +49,21 @@ static int set_one(struct cli *c, const char *arg, const char *value, size_t n)
 static int run_setfattr(struct cli *c)
 {
 	const char *text = c->opt[OPT_VALUE] ? c->opt[OPT_VALUE] : "";
-	char *value;
-	size_t n;
+	struct iovec value;
 	int status;
 
 	if (!c->opt[OPT_NAME] == !c->opt[OPT_REMOVE])
 		return cli_usage(c, "either -n NAME, to set it, or -x NAME, to remove it");
 	if (c->opt[OPT_REMOVE] && c->opt[OPT_VALUE])
 		return cli_usage(c, "what is removed has no value");
-	value = malloc(strlen(text) + 1);
-	if (!value)
+	value.iov_base = malloc(strlen(text) + 1);
+	if (!value.iov_base)
 		return cli_error(c, "out of memory");
-	status = value_bytes(text, value, &n) ? cli_usage(c, "'%s' is no hexadecimal value", text) :
-						cli_connect(c);
-	for (int i = 0; i < c->n_args && c->fs && !c->lost; i++)
-		status |= set_one(c, c->args[i], value, n);
-	free(value);
+	if (value_bytes(text, value.iov_base, &value.iov_len))
+		status = cli_usage(c, "'%s' is no hexadecimal value", text);
+	else
+		status = cli_each_arg(c, 0, set_one, &value);
+	free(value.iov_base);
 	return status;
 }
 

@@ -64,35 +64,27 @@ static void stat_text(const char *path, const struct stat *st, const char *targe
 	put_time("changed", &st->st_ctim);
 }
 
-static int stat_one(struct cli *c, const char *arg)
+static int stat_one(struct cli *c, const char *arg, char *path, void *data)
 {
-	char path[CLI_PATH_MAX], target[CLI_PATH_MAX] = "";
-	struct json_object *o;
+	char target[CLI_PATH_MAX] = "";
 	struct stat st;
-	int r = cli_inside_path(arg, path);
+	int r = sheaf_lstat(c->fs, path, &st);
 
-	if (!r)
-		r = sheaf_lstat(c->fs, path, &st);
+	(void)data;
 	if (!r && S_ISLNK(st.st_mode))
 		r = cli_read_link(c, path, target);
 	if (r)
 		return cli_fail(c, arg, r);
-	if (!c->opt[OPT_JSON]) {
+	if (c->opt[OPT_JSON])
+		cli_json_print(stat_json(path, &st, target), JSON_C_TO_STRING_PLAIN);
+	else
 		stat_text(path, &st, target);
-		return CLI_OK;
-	}
-	o = stat_json(path, &st, target);
-	cli_json_print(o, JSON_C_TO_STRING_PLAIN);
 	return CLI_OK;
 }
 
 static int run_stat(struct cli *c)
 {
-	int status = cli_connect(c);
-
-	for (int i = 0; i < c->n_args && c->fs && !c->lost; i++)
-		status |= stat_one(c, c->args[i]);
-	return status;
+	return cli_each_arg(c, 0, stat_one, NULL);
 }
 
 const struct cli_command cmd_stat = {
