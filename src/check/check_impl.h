@@ -27,7 +27,7 @@
 #define CHECK_SUSPECTS 50000 /* maximum of one round, which bounds what is read again */
 #define CHECK_ROWS 100000 /* rows of one directory that are compared one by one */
 #define CHECK_LOOKS 5
-#define CHECK_PAUSE_MS 300
+#define CHECK_PAUSE_MS 300 /* a signal ends it early; check_rows() looks for signals */
 #define COUNTER_JUMP (UINT64_C(1) << 32) /* exceeds the inode numbers allocated between two looks */
 
 /* An inode as the pass saw it, with totals of the rows and objects that belong to it. */
@@ -140,7 +140,6 @@ struct check {
 	enum sheaf_scan_kind kind;
 	int server;
 	struct cli_progress progress;
-	bool quiet; /* draw no progress */
 	bool only_damage; /* look for lost data only */
 	bool down[SHEAF_MAX_TARGETS]; /* data server i is down: its objects are not judged */
 	bool advanced; /* the inode counters are past every inode number in use */

@@ -1,7 +1,6 @@
 /* Looks of `sheaf check`: read everything about the suspects again, with their inodes before and
  * after. What a second look after a pause finds again is wrong. See check_impl.h. */
-#include <stdlib.h>
-#include <time.h>
+#include <poll.h>
 
 #include "check/check_impl.h"
 
@@ -334,13 +333,6 @@ static int look(struct check *k)
 	return r;
 }
 
-static void pause_a_little(void)
-{
-	struct timespec t = { CHECK_PAUSE_MS / 1000, (CHECK_PAUSE_MS % 1000) * 1000000L };
-
-	nanosleep(&t, NULL); /* a signal interrupts it; the next call checks for signals */
-}
-
 /* Allocated inode numbers are below the counter; neither ever decreases. */
 static int judge_counters(struct check *k)
 {
@@ -389,7 +381,7 @@ static int judge_locks(struct check *k, int server)
 
 	if (r || !first)
 		return r;
-	pause_a_little();
+	poll(NULL, 0, CHECK_PAUSE_MS);
 	r = stale_locks(k, server, &again);
 	for (; again && !r; again = again->next)
 		for (const struct note *f = first; f && !r; f = f->next)
@@ -408,7 +400,7 @@ int check_confirm(struct check *k)
 		if (check_has_role(k, i, ROLE_META))
 			r = judge_locks(k, i);
 	for (int i = 0; i < CHECK_LOOKS && !r && !list_empty(&k->undecided); i++) {
-		pause_a_little();
+		poll(NULL, 0, CHECK_PAUSE_MS);
 		r = look(k);
 	}
 	for (struct list *l = k->undecided.next; l != &k->undecided; l = l->next)

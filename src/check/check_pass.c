@@ -22,7 +22,7 @@ static void draw(struct check *k, const char *kind, int server, uint64_t done, u
 	uint64_t now = time_now();
 	int part = total ? (int)MIN(20, done * 20 / total) : 0;
 
-	if (k->quiet || now - MAX(p->drawn, p->started) < 200 * NSEC_PER_MSEC)
+	if (!p->draw || now - MAX(p->drawn, p->started) < 200 * NSEC_PER_MSEC)
 		return;
 	p->drawn = now;
 	fprintf(stderr, "\r%s: %s  %llu", k->servers[server].name, kind, (unsigned long long)done);

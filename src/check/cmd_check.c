@@ -291,7 +291,7 @@ static int rounds(struct check *k, bool do_repair, struct tally *t)
 
 static int run_check(struct cli *c)
 {
-	struct check k = { .quiet = c->opt[OPT_JSON] || !isatty(STDERR_FILENO) };
+	struct check k = { .progress.draw = !c->opt[OPT_JSON] && isatty(STDERR_FILENO) };
 	struct tally t = { .list = c->opt[OPT_JSON] ? json_object_new_array() : NULL };
 	int status = check_open(&k, c), r;
 

@@ -104,7 +104,7 @@ static int print_end(struct check *k, struct output *t)
 
 int check_find_damaged(struct cli *c, bool json)
 {
-	struct check k = { .only_damage = true, .quiet = json || !isatty(STDERR_FILENO) };
+	struct check k = { .only_damage = true, .progress.draw = !json && isatty(STDERR_FILENO) };
 	struct output t = { .n = c->n_args };
 	int status = check_open(&k, c), r;
 
