@@ -59,10 +59,12 @@ int cli_error(struct cli *c, const char *fmt, ...)
 
 int cli_usage(struct cli *c, const char *fmt, ...)
 {
-	char hint[96];
+	char hint[96] = "; 'sheaf --help' lists the commands";
 	va_list ap;
 
-	snprintf(hint, sizeof(hint), "; 'sheaf %s --help' shows what it takes", c->cmd->name);
+	if (c->cmd)
+		snprintf(hint, sizeof(hint), "; 'sheaf %s --help' shows what it takes",
+			 c->cmd->name);
 	va_start(ap, fmt);
 	complain(c->cmd, fmt, ap, hint);
 	va_end(ap);
@@ -211,16 +213,6 @@ static void help_one(const struct cli_command *m)
 	puts("\nExit status: 0 done, 1 failed (standard error says why), 2 wrong usage.");
 }
 
-__attribute__((format(printf, 1, 2))) static int top_usage(const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	complain(NULL, fmt, ap, "; 'sheaf --help' lists the commands");
-	va_end(ap);
-	return CLI_USAGE;
-}
-
 /* ---- running a subcommand ---- */
 
 static const struct cli_command *find_command(const struct cli_command *const *commands,
@@ -294,7 +286,7 @@ static int run_help(const struct cli_command *const *commands, const struct cli_
 	struct cli c = { 0 };
 
 	if (p->n_args > 1 && !m)
-		return top_usage("there is no command '%s'", p->args[1]);
+		return cli_usage(&c, "there is no command '%s'", p->args[1]);
 	if (m)
 		help_one(m);
 	else
@@ -324,7 +316,7 @@ int cli_main(const struct cli_command *const *commands, int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	log_set_level(LOG_ERROR);
 	if (cli_parse(none, true, argc, argv, &p, err, sizeof(err)))
-		return top_usage("%s", err);
+		return cli_usage(&c, "%s", err);
 	if (p.version) {
 		puts("sheaf " CLI_VERSION);
 		return finish_output(&c, CLI_OK);
@@ -333,7 +325,7 @@ int cli_main(const struct cli_command *const *commands, int argc, char **argv)
 		return run_help(commands, &p);
 	m = find_command(commands, p.args[0]);
 	if (!m)
-		return top_usage("there is no command '%s'", p.args[0]);
+		return cli_usage(&c, "there is no command '%s'", p.args[0]);
 	status = run_command(m, p.n_args, p.args, &p);
 	if (cli_signal) { /* cleanup is done: die by the signal */
 		signal(cli_signal, SIG_DFL);

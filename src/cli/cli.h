@@ -124,7 +124,7 @@ struct cli_command {
 };
 
 struct cli {
-	const struct cli_command *cmd;
+	const struct cli_command *cmd; /* NULL: the command line names none */
 	const char *conf; /* --conf as given, or NULL */
 	const char *const *opt;
 	const char *const *many; /* values of the option that may be repeated */
@@ -187,7 +187,8 @@ struct cli_names {
 int cli_names_inside(struct cli *c, const char *path, bool with_stat, struct cli_names *out);
 int cli_names_host(const char *path, struct cli_names *out);
 int cli_names_add(struct cli_names *l, const char *name, uint32_t type); /* 0 or -ENOMEM */
-void cli_names_free(struct cli_names *n);
+void cli_names_sort(struct cli_names *l);
+void cli_names_free(struct cli_names *l);
 /* 1: a directory; 0: another file type, or no such file; or -errno */
 int cli_is_dir(struct cli *c, const char *path);
 /* Connects, and calls fn for each argument from `first` on, with its path inside. Stops when a

@@ -27,7 +27,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct cli_name *)a)->name, ((const struct cli_name *)b)->name);
 }
 
-static void names_sort(struct cli_names *l)
+void cli_names_sort(struct cli_names *l)
 {
 	if (l->n)
 		qsort(l->v, l->n, sizeof(*l->v), by_name);
@@ -71,7 +71,7 @@ int cli_names_inside(struct cli *c, const char *path, bool with_stat, struct cli
 		out->v[out->n - 1].gen = e.gen;
 	}
 	sheaf_closedir(d);
-	names_sort(out);
+	cli_names_sort(out);
 	return r;
 }
 
@@ -90,7 +90,7 @@ int cli_names_host(const char *path, struct cli_names *out)
 	if (!r)
 		r = -errno;
 	closedir(d);
-	names_sort(out);
+	cli_names_sort(out);
 	return r;
 }
 

@@ -144,10 +144,8 @@ static bool storage_is_gone(const struct conf_target *t)
 static int check_storage(struct adding *a)
 {
 	const struct conf_target *t = &a->conf->targets[a->id];
-	bool known = (int)a->id < a->n_known, emptied = a->c->opt[OPT_EMPTIED];
-	bool gone = storage_is_gone(t);
 
-	if (!known || !gone || emptied)
+	if ((int)a->id >= a->n_known || a->c->opt[OPT_EMPTIED] || !storage_is_gone(t))
 		return CLI_OK;
 	return cli_error(
 		a->c,

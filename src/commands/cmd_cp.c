@@ -625,28 +625,20 @@ static int find_target(struct job *j, struct filling *top)
 	return CLI_OK;
 }
 
-static int by_text(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* Arguments with the same name are copied in order, one at a time: the last one remains. */
 static bool names_twice(struct cli *c)
 {
-	size_t n = (size_t)c->n_args - 1;
-	char **names = calloc(n, sizeof(*names)), name[CLI_PATH_MAX];
+	struct cli_names names = { 0 };
+	char name[CLI_PATH_MAX];
 	struct place src;
-	bool twice = !names;
+	bool twice = false;
 
-	for (size_t i = 0; i < n && !twice; i++)
-		twice = parse_arg(c->args[i], &src, name) || !(names[i] = strdup(name));
-	if (!twice)
-		qsort(names, n, sizeof(*names), by_text);
-	for (size_t i = 1; i < n && !twice; i++)
-		twice = strcmp(names[i - 1], names[i]) == 0;
-	for (size_t i = 0; names && i < n; i++)
-		free(names[i]);
-	free(names);
+	for (int i = 0; i < c->n_args - 1 && !twice; i++)
+		twice = parse_arg(c->args[i], &src, name) || cli_names_add(&names, name, 0);
+	cli_names_sort(&names);
+	for (size_t i = 1; i < names.n && !twice; i++)
+		twice = strcmp(names.v[i - 1].name, names.v[i].name) == 0;
+	cli_names_free(&names);
 	return twice;
 }
 
