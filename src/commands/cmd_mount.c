@@ -46,8 +46,7 @@ const struct cli_command cmd_mount = {
 	.options = { { 'f', "foreground", NULL, "stay; Ctrl-C unmounts" },
 		     { 'o', "options", "OPTIONS...", "as for mount(8), separated by commas" },
 		     { 0, "takeover", NULL,
-		       "a new daemon takes the mount over, with open files and locks" },
-		     { 0 } },
+		       "a new daemon takes the mount over, with open files and locks" } },
 	.more = "Returns when the mount answers. OPTIONS: ro, noatime, relatime, strictatime, nodiratime,\n"
 		"allow_other, remount (with ro or rw), entry=S and attr=S (seconds that the kernel caches\n"
 		"names and attributes), memory=SIZE, writeback (files of one mount only), nodirect, log=FILE, and\n"
@@ -116,7 +115,6 @@ const struct cli_command cmd_umount = {
 	.run = run_umount,
 	.min_args = 1,
 	.max_args = 1,
-	.options = { { 'z', "lazy", NULL, "also when it is in use; it ends with the last use" },
-		     { 0 } },
+	.options = { { 'z', "lazy", NULL, "also when it is in use; it ends with the last use" } },
 	.examples = "  sheaf umount /mnt\n",
 };
