@@ -192,17 +192,17 @@ static int run_kind(struct bench *b)
 	b->n_cases = 0;
 	progress(b, "preparing", -1);
 	r = k->setup(b);
-	for (int i = -1; !r && !b->no_memory && i < b->rounds; i++)
+	for (int i = -1; !r && i < b->rounds; i++)
 		r = run_round(b, i);
 	if (!r && k->cleanup)
 		r = k->cleanup(b);
 	if (k->end)
 		k->end(b);
 	progress(b, NULL, 0);
-	if (r || b->no_memory)
-		return r ? r : cli_error(b->c, "out of memory");
+	if (r)
+		return r;
 	for (size_t i = 0; i < b->n_rows; i++)
-		bench_row_sum_up(b->rows[i]);
+		bench_row_sum_up(&b->rows[i]);
 	k->judge(b);
 	return 0;
 }
@@ -319,19 +319,6 @@ static int run_all(struct bench *b, const struct bench_kind *only, uint32_t serv
 	return status;
 }
 
-static void bench_free(struct bench *b)
-{
-	for (size_t i = 0; i < b->n_rows; i++)
-		free(b->rows[i]);
-	for (size_t i = 0; i < b->n_plots; i++)
-		free(b->plots[i]);
-	free(b->rows);
-	free(b->plots);
-	free(b->bars);
-	free(b->cases);
-	free(b);
-}
-
 static const struct bench_kind *find_kind(const char *name)
 {
 	const struct bench_kind *const *k = bench_kinds;
@@ -372,7 +359,7 @@ static int run_bench(struct cli *c)
 		if (!status)
 			status = output(b);
 	}
-	bench_free(b);
+	free(b);
 	return status;
 }
 

@@ -26,8 +26,6 @@ static void plot(struct bench *b, const struct bench_row *stream)
 {
 	struct bench_plot *p = bench_plot_add(b, "contig", "4 MiB blocks, by number of clients");
 
-	if (!p)
-		return;
 	p->ref = stream;
 	bench_plot_series(p, "read");
 	bench_plot_series(p, "overwrite");

@@ -26,6 +26,11 @@
 #define BENCH_PING 64 /* bytes each way of a raw ping-pong */
 #define BENCH_MORE 4 /* additional results of a job */
 #define BENCH_MAX_FILES 5000 /* files that one client creates in one measurement */
+/* Of all benchmarks together, with the longest list of client counts; cases: of one benchmark. */
+#define BENCH_MAX_ROWS 1024
+#define BENCH_MAX_CASES 512
+#define BENCH_MAX_BARS 128
+#define BENCH_MAX_PLOTS 32
 
 struct bench;
 struct bench_job;
@@ -155,8 +160,7 @@ struct bench_case {
 enum bench_sense { BENCH_AT_LEAST, BENCH_AT_MOST, BENCH_EXACTLY };
 
 struct bench_bar {
-	const char *name;
-	const struct bench_row *row;
+	const struct bench_row *row; /* the bar has its name */
 	enum bench_sense sense;
 	double need;
 };
@@ -190,12 +194,13 @@ const struct bench_row *bench_worst(struct bench *b, const char *name,
 /* A copy of the row with the worst median, under another name. */
 const struct bench_row *bench_worst_point(struct bench *b, const char *name,
 					  const struct bench_row *const *rows, int n, bool highest);
-void bench_bar(struct bench *b, const char *name, const struct bench_row *row,
-	       enum bench_sense sense, double need); /* does nothing if row is NULL */
-/* A ratio and its bar, both under this name. */
+/* Does nothing if row is NULL. */
+void bench_bar(struct bench *b, const struct bench_row *row, enum bench_sense sense, double need);
+/* A ratio and its bar. */
 void bench_bar_ratio(struct bench *b, const char *name, const struct bench_row *a,
 		     const struct bench_row *c, enum bench_sense sense, double need);
 bool bench_bar_ok(const struct bench_bar *bar);
+extern const char *const bench_senses[]; /* "at least", ... */
 struct bench_plot *bench_plot_add(struct bench *b, const char *name, const char *title);
 /* Add a group or a series to a plot that has room for it; its index. */
 int bench_plot_group(struct bench_plot *p, const char *fmt, ...)
@@ -314,15 +319,11 @@ struct bench {
 	int n_processes, controls[BENCH_MAX_CLIENTS];
 	pid_t pids[BENCH_MAX_CLIENTS], peers[BENCH_PAIRS];
 
-	struct bench_case *cases;
-	size_t n_cases;
-	struct bench_row **rows;
-	size_t n_rows;
-	struct bench_bar *bars;
-	size_t n_bars;
-	struct bench_plot **plots;
-	size_t n_plots;
-	bool no_memory;
+	size_t n_cases, n_rows, n_bars, n_plots;
+	struct bench_case cases[BENCH_MAX_CASES];
+	struct bench_row rows[BENCH_MAX_ROWS];
+	struct bench_bar bars[BENCH_MAX_BARS];
+	struct bench_plot plots[BENCH_MAX_PLOTS];
 };
 
 #endif

@@ -42,8 +42,6 @@ static void plot(struct bench *b, const struct bench_row *ping)
 {
 	struct bench_plot *p = bench_plot_add(b, "latency", "Small reads and overwrites, by size");
 
-	if (!p)
-		return;
 	p->line = true;
 	p->ref = ping;
 	p->x_label = "bytes of one operation";

@@ -579,8 +579,6 @@ static void plot(struct bench *b, const char *name, const char *title, const str
 {
 	struct bench_plot *p = bench_plot_add(b, name, title);
 
-	if (!p)
-		return;
 	for (int s = 0; s < BENCH_WHOLE_SIDES; s++)
 		bench_plot_series(p, "%s", b->sides[s].name);
 	for (int k = 0; k < n; k++)
@@ -602,7 +600,7 @@ static void compare(struct bench *b, const struct mount_ratio *k, int side, cons
 	r = bench_ratio(b, name, row_of(b, BENCH_SHEAF, k->what, k->jobs, k->bytes),
 			row_of(b, side, k->what, k->jobs, k->bytes));
 	if (r && k->need > 0 && b->place.in_memory)
-		bench_bar(b, r->what, r, k->sense, k->need);
+		bench_bar(b, r, k->sense, k->need);
 }
 
 static void judge(struct bench *b)

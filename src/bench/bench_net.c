@@ -94,8 +94,6 @@ static void plot(struct bench *b, const struct bench_row *const *rows, int n, co
 {
 	struct bench_plot *p = bench_plot_add(b, name, title);
 
-	if (!p)
-		return;
 	p->n_series = 1;
 	for (int i = 0; i < n; i++)
 		p->cell[bench_plot_group(p, "%.31s", rows[i] ? rows[i]->what : "")][0] = rows[i];

@@ -80,7 +80,7 @@ struct json_object *bench_json(struct bench *b)
 	put_text(o, "bench", b->name);
 	json_object_object_add(o, "conditions", bench_conditions(b));
 	for (size_t i = 0; i < b->n_rows; i++)
-		json_object_array_add(rows, row_json(b, b->rows[i]));
+		json_object_array_add(rows, row_json(b, &b->rows[i]));
 	json_object_object_add(o, "rows", rows);
 	for (size_t i = 0; i < b->n_bars; i++) {
 		struct json_object *bar = json_object_new_object();
@@ -88,7 +88,7 @@ struct json_object *bench_json(struct bench *b)
 		json_object_object_add(bar, "value", json_number(b->bars[i].row->median));
 		json_object_object_add(bar, "need", json_number(b->bars[i].need));
 		cli_json_bool(bar, "ok", bench_bar_ok(&b->bars[i]));
-		json_object_object_add(bars, b->bars[i].name, bar);
+		json_object_object_add(bars, b->bars[i].row->what, bar);
 	}
 	json_object_object_add(o, "bars", bars);
 	return o;
@@ -118,7 +118,7 @@ static int print_rows(struct bench *b, const struct bench_kind *k, bool derived)
 
 	cli_table_init(&t, derived ? ratio_heads : heads, ARRAY_LEN(heads));
 	for (size_t i = 0; i < b->n_rows; i++) {
-		const struct bench_row *r = b->rows[i];
+		const struct bench_row *r = &b->rows[i];
 
 		if (r->bench != k->name || r->derived != derived)
 			continue;
@@ -138,16 +138,15 @@ static int print_rows(struct bench *b, const struct bench_kind *k, bool derived)
 static int print_bars(struct bench *b)
 {
 	static const char *const heads[] = { "BAR", ">VALUE", "NEED", "" };
-	static const char *const senses[] = { "at least", "at most", "exactly" };
 	struct cli_table t;
 
 	cli_table_init(&t, heads, ARRAY_LEN(heads));
 	for (size_t i = 0; i < b->n_bars; i++) {
 		const struct bench_bar *bar = &b->bars[i];
 
-		cli_table_add(&t, "%s", bar->name);
+		cli_table_add(&t, "%s", bar->row->what);
 		cli_table_add(&t, "%.3g", bar->row->median);
-		cli_table_add(&t, "%s %g", senses[bar->sense], bar->need);
+		cli_table_add(&t, "%s %g", bench_senses[bar->sense], bar->need);
 		cli_table_add(&t, "%s", bench_bar_ok(bar) ? "ok" : "MISSED");
 	}
 	return cli_table_print(&t, stdout);

@@ -49,7 +49,7 @@ static struct json_object *machine_json(void)
 static bool used_before(struct bench *b, size_t n, uint32_t clients)
 {
 	for (size_t i = 0; i < n; i++)
-		if (b->rows[i]->clients == clients)
+		if (b->rows[i].clients == clients)
 			return true;
 	return clients == 0;
 }
@@ -71,9 +71,9 @@ struct json_object *bench_conditions(struct bench *b)
 	cli_json_int(o, "servers", b->servers);
 	cli_json_int(o, "metadata_servers", b->metas);
 	for (size_t i = 0; i < b->n_rows; i++)
-		if (!used_before(b, i, b->rows[i]->clients))
+		if (!used_before(b, i, b->rows[i].clients))
 			json_object_array_add(clients,
-					      json_object_new_int((int)b->rows[i]->clients));
+					      json_object_new_int((int)b->rows[i].clients));
 	json_object_object_add(o, "clients", clients);
 	put_text(s, "filesystem", b->place.fs_type);
 	put_text(s, "directory", b->place.storage);
@@ -146,8 +146,6 @@ static void put_conditions(FILE *f, struct bench *b)
 
 static void put_bars(FILE *f, struct bench *b)
 {
-	static const char *const senses[] = { "at least", "at most", "exactly" };
-
 	if (!b->n_bars)
 		return;
 	fputs("<h2>What was asked for</h2>\n<div class=\"wide\"><table><tr><th>figure</th>"
@@ -161,8 +159,9 @@ static void put_bars(FILE *f, struct bench *b)
 		fprintf(f,
 			"<tr><td>%s</td><td class=\"n\">%.3g</td><td class=\"n\">%.3g – %.3g</td>"
 			"<td>%s %g</td><td class=\"%s\">%s</td></tr>\n",
-			bar->name, bar->row->median, bar->row->min, bar->row->max,
-			senses[bar->sense], bar->need, ok ? "ok" : "no", ok ? "✓" : "✗ missed");
+			bar->row->what, bar->row->median, bar->row->min, bar->row->max,
+			bench_senses[bar->sense], bar->need, ok ? "ok" : "no",
+			ok ? "✓" : "✗ missed");
 	}
 	fputs("</table></div>\n", f);
 }
@@ -184,7 +183,7 @@ static void put_rows(FILE *f, struct bench *b, const char *name)
 	      "<th>unit</th></tr>\n",
 	      f);
 	for (size_t i = 0; i < b->n_rows; i++) {
-		const struct bench_row *r = b->rows[i];
+		const struct bench_row *r = &b->rows[i];
 
 		if (r->bench != name)
 			continue;
@@ -211,17 +210,17 @@ static void put_kind(FILE *f, struct bench *b, const struct bench_kind *k)
 	bool any = false;
 
 	for (size_t i = 0; i < b->n_rows; i++)
-		any |= b->rows[i]->bench == k->name;
+		any |= b->rows[i].bench == k->name;
 	if (!any)
 		return;
 	fprintf(f, "<h2 id=\"%s\">%s</h2>\n<p>", k->name, k->name);
 	cli_put_xml(f, k->summary);
 	fputs(".</p>\n", f);
 	for (size_t i = 0; i < b->n_plots; i++) {
-		if (b->plots[i]->bench != k->name)
+		if (b->plots[i].bench != k->name)
 			continue;
 		fputs("<figure>\n", f);
-		report_svg(f, b->plots[i]);
+		report_svg(f, &b->plots[i]);
 		fputs("</figure>\n", f);
 	}
 	put_rows(f, b, k->name);
@@ -229,17 +228,12 @@ static void put_kind(FILE *f, struct bench *b, const struct bench_kind *k)
 
 static void put_page(FILE *f, struct bench *b)
 {
-	static const struct bench_kind *const kinds[] = { &bench_net,	  &bench_contig,
-							  &bench_latency, &bench_meta,
-							  &bench_lists,	  &bench_transfer,
-							  &bench_mount };
-
 	fputs(head, f);
 	fputs("<h1>Sheaf benchmarks</h1>\n", f);
 	put_conditions(f, b);
 	put_bars(f, b);
-	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
-		put_kind(f, b, kinds[i]);
+	for (const struct bench_kind *const *k = bench_kinds; *k; k++)
+		put_kind(f, b, *k);
 	fputs("</body>\n</html>\n", f);
 }
 
@@ -299,10 +293,10 @@ int bench_report(struct bench *b, const char *dir, struct json_object *json)
 	struct page p;
 
 	for (size_t i = 0; !r && i < b->n_plots; i++) {
-		r = page_open(&p, dir, b->plots[i]->name, ".svg");
+		r = page_open(&p, dir, b->plots[i].name, ".svg");
 		if (r)
 			break;
-		report_svg(p.f, b->plots[i]);
+		report_svg(p.f, &b->plots[i]);
 		r = page_close(&p);
 	}
 	if (!r)

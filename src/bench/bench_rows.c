@@ -1,39 +1,22 @@
 /* The rows of `sheaf bench` and what is derived from them: ratios, bars, plots, and their texts. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "bench/bench_impl.h"
 
-/* Grows an array by one element. */
-static void *grow(struct bench *b, void *array, size_t n, size_t size)
-{
-	void *p = realloc(array, (n + 1) * size);
-
-	if (!p)
-		b->no_memory = true;
-	return p;
-}
-
 static struct bench_row *row_add(struct bench *b, const struct bench_row *like)
 {
-	struct bench_row **rows = grow(b, b->rows, b->n_rows, sizeof(struct bench_row *));
-	struct bench_row *r = rows ? malloc(sizeof(*r)) : NULL;
+	struct bench_row *r = &b->rows[b->n_rows++];
 
-	if (rows)
-		b->rows = rows;
-	if (!r) {
-		b->no_memory = true;
-		return NULL;
-	}
+	assert(b->n_rows <= BENCH_MAX_ROWS);
 	*r = *like;
 	r->bench = b->kind->name;
-	b->rows[b->n_rows++] = r;
 	return r;
 }
 
 void bench_case_add(struct bench *b, struct bench_case c, const char *what, ...)
 {
 	static const char *const units[] = { "1/s", "GB/s", "us", "us" };
-	struct bench_case *cases = grow(b, b->cases, b->n_cases, sizeof(*cases));
 	struct bench_row row = { .unit = c.unit ? c.unit : units[c.figure],
 				 .bytes = c.bytes,
 				 .pieces = c.pieces };
@@ -45,17 +28,15 @@ void bench_case_add(struct bench *b, struct bench_case c, const char *what, ...)
 	c.workers = MAX(c.workers, 1);
 	row.clients = (uint32_t)c.workers;
 	c.row = row_add(b, &row);
-	if (cases)
-		b->cases = cases;
-	if (c.row && cases)
-		b->cases[b->n_cases++] = c;
+	assert(b->n_cases < BENCH_MAX_CASES);
+	b->cases[b->n_cases++] = c;
 }
 
 const struct bench_row *bench_find(struct bench *b, const char *what, uint32_t clients,
 				   uint64_t bytes, uint32_t pieces)
 {
 	for (size_t i = 0; i < b->n_rows; i++) {
-		const struct bench_row *r = b->rows[i];
+		const struct bench_row *r = &b->rows[i];
 
 		if (r->bench == b->kind->name && strcmp(r->what, what) == 0 &&
 		    r->clients == clients && r->bytes == bytes && r->pieces == pieces)
@@ -85,20 +66,25 @@ void bench_row_sum_up(struct bench_row *r)
 	r->median = n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
+static struct bench_row *derive(struct bench *b, const char *name, const char *unit, int runs)
+{
+	struct bench_row *r =
+		row_add(b, &(struct bench_row){ .unit = unit, .derived = true, .runs = runs });
+
+	snprintf(r->what, sizeof(r->what), "%s", name);
+	return r;
+}
+
 const struct bench_row *bench_ratio(struct bench *b, const char *name, const struct bench_row *a,
 				    const struct bench_row *c)
 {
-	struct bench_row like = { .unit = "ratio", .derived = true }, *r;
+	struct bench_row *r;
 
 	if (!a || !c)
 		return NULL;
-	snprintf(like.what, sizeof(like.what), "%s", name);
-	bench_row_text(like.of, sizeof(like.of), a);
-	bench_row_text(like.to, sizeof(like.to), c);
-	r = row_add(b, &like);
-	if (!r)
-		return NULL;
-	r->runs = MIN(a->runs, c->runs);
+	r = derive(b, name, "ratio", MIN(a->runs, c->runs));
+	bench_row_text(r->of, sizeof(r->of), a);
+	bench_row_text(r->to, sizeof(r->to), c);
 	for (int i = 0; i < r->runs; i++)
 		r->values[i] = c->values[i] > 0 ? a->values[i] / c->values[i] : 0;
 	bench_row_sum_up(r);
@@ -108,15 +94,10 @@ const struct bench_row *bench_ratio(struct bench *b, const char *name, const str
 const struct bench_row *bench_scaled(struct bench *b, const char *name, const struct bench_row *a,
 				     double n, const char *unit)
 {
-	struct bench_row like = { .unit = unit, .derived = true }, *r;
+	struct bench_row *r = derive(b, name, unit, a->runs);
 
-	snprintf(like.what, sizeof(like.what), "%s", name);
-	bench_row_text(like.of, sizeof(like.of), a);
-	snprintf(like.to, sizeof(like.to), "1/%.0f", n);
-	r = row_add(b, &like);
-	if (!r)
-		return NULL;
-	r->runs = a->runs;
+	bench_row_text(r->of, sizeof(r->of), a);
+	snprintf(r->to, sizeof(r->to), "1/%.0f", n);
 	for (int i = 0; i < r->runs; i++)
 		r->values[i] = a->values[i] * n;
 	bench_row_sum_up(r);
@@ -126,18 +107,13 @@ const struct bench_row *bench_scaled(struct bench *b, const char *name, const st
 const struct bench_row *bench_worst(struct bench *b, const char *name,
 				    const struct bench_row *const *rows, int n, bool highest)
 {
-	struct bench_row like = { .derived = true }, *r;
+	struct bench_row *r;
 
 	for (int i = 0; i < n; i++)
 		if (!rows[i])
 			return NULL;
-	like.unit = rows[0]->unit;
-	snprintf(like.what, sizeof(like.what), "%s", name);
-	snprintf(like.of, sizeof(like.of), "the %s of %d rows", highest ? "highest" : "lowest", n);
-	r = row_add(b, &like);
-	if (!r)
-		return NULL;
-	r->runs = rows[0]->runs;
+	r = derive(b, name, rows[0]->unit, rows[0]->runs);
+	snprintf(r->of, sizeof(r->of), "the %s of %d rows", highest ? "highest" : "lowest", n);
 	for (int k = 0; k < r->runs; k++) {
 		r->values[k] = rows[0]->values[k];
 		for (int i = 1; i < n; i++) {
@@ -154,7 +130,7 @@ const struct bench_row *bench_worst_point(struct bench *b, const char *name,
 					  const struct bench_row *const *rows, int n, bool highest)
 {
 	const struct bench_row *worst = n ? rows[0] : NULL;
-	struct bench_row like;
+	struct bench_row *r;
 
 	for (int i = 1; worst && i < n; i++) {
 		if (!rows[i])
@@ -164,26 +140,25 @@ const struct bench_row *bench_worst_point(struct bench *b, const char *name,
 	}
 	if (!worst)
 		return NULL;
-	like = *worst;
-	snprintf(like.what, sizeof(like.what), "%s", name);
-	return row_add(b, &like);
+	r = row_add(b, worst);
+	snprintf(r->what, sizeof(r->what), "%s", name);
+	return r;
 }
 
-void bench_bar(struct bench *b, const char *name, const struct bench_row *row,
-	       enum bench_sense sense, double need)
-{
-	struct bench_bar *bars = row ? grow(b, b->bars, b->n_bars, sizeof(*bars)) : NULL;
+const char *const bench_senses[] = { "at least", "at most", "exactly" };
 
-	if (!bars)
+void bench_bar(struct bench *b, const struct bench_row *row, enum bench_sense sense, double need)
+{
+	if (!row)
 		return;
-	b->bars = bars;
-	b->bars[b->n_bars++] = (struct bench_bar){ name, row, sense, need };
+	assert(b->n_bars < BENCH_MAX_BARS);
+	b->bars[b->n_bars++] = (struct bench_bar){ row, sense, need };
 }
 
 void bench_bar_ratio(struct bench *b, const char *name, const struct bench_row *a,
 		     const struct bench_row *c, enum bench_sense sense, double need)
 {
-	bench_bar(b, name, bench_ratio(b, name, a, c), sense, need);
+	bench_bar(b, bench_ratio(b, name, a, c), sense, need);
 }
 
 bool bench_bar_ok(const struct bench_bar *bar)
@@ -202,19 +177,10 @@ bool bench_bar_ok(const struct bench_bar *bar)
 
 struct bench_plot *bench_plot_add(struct bench *b, const char *name, const char *title)
 {
-	struct bench_plot **plots = grow(b, b->plots, b->n_plots, sizeof(struct bench_plot *));
-	struct bench_plot *p = plots ? calloc(1, sizeof(*p)) : NULL;
+	struct bench_plot *p = &b->plots[b->n_plots++];
 
-	if (plots)
-		b->plots = plots;
-	if (!p) {
-		b->no_memory = true;
-		return NULL;
-	}
-	p->bench = b->kind->name;
-	p->name = name;
-	p->title = title;
-	b->plots[b->n_plots++] = p;
+	assert(b->n_plots <= BENCH_MAX_PLOTS);
+	*p = (struct bench_plot){ .bench = b->kind->name, .name = name, .title = title };
 	return p;
 }
 

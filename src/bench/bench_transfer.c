@@ -158,8 +158,8 @@ static void judge_choice(struct bench *b)
 			put(b, &r, "choice", &pt, p, packs ? pack : gather,
 			    find(b, &pt, p, CHOICE));
 		}
-	bench_bar(b, "transfer_choice", bench_worst_point(b, "transfer_choice", r.row, r.n, true),
-		  BENCH_AT_MOST, 1.15);
+	bench_bar(b, bench_worst_point(b, "transfer_choice", r.row, r.n, true), BENCH_AT_MOST,
+		  1.15);
 }
 
 static void judge_multiple(struct bench *b)
@@ -172,8 +172,8 @@ static void judge_multiple(struct bench *b)
 		if (pt.size <= 2 * KIB)
 			put(b, &r, "multiple", &pt, p, find(b, &pt, p, CHOICE),
 			    find(b, &pt, p, MULTIPLE));
-	bench_bar(b, "transfer_multiple",
-		  bench_worst_point(b, "transfer_multiple", r.row, r.n, false), BENCH_AT_LEAST, 15);
+	bench_bar(b, bench_worst_point(b, "transfer_multiple", r.row, r.n, false), BENCH_AT_LEAST,
+		  15);
 }
 
 /* Both sides of the ratio use a contiguous file. With a strided file the ratio includes the
@@ -196,8 +196,8 @@ static void judge_ideal(struct bench *b, const struct pattern *p, const char *fr
 	worst[1] = bench_worst_point(b, from_4k, large.row, large.n, false);
 	if (p->stride > 1)
 		return;
-	bench_bar(b, from_512, worst[0], BENCH_AT_LEAST, 0.6);
-	bench_bar(b, from_4k, worst[1], BENCH_AT_LEAST, 0.85);
+	bench_bar(b, worst[0], BENCH_AT_LEAST, 0.6);
+	bench_bar(b, worst[1], BENCH_AT_LEAST, 0.85);
 }
 
 /* ---- plots ---- */
@@ -207,8 +207,6 @@ static void plot(struct bench *b, const char *name, const char *title, uint32_t 
 {
 	struct bench_plot *p = bench_plot_add(b, name, title);
 
-	if (!p)
-		return;
 	p->line = p->log = true;
 	p->x_label = "bytes of a segment";
 	p->n_groups = (int)ARRAY_LEN(sizes);

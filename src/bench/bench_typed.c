@@ -184,6 +184,6 @@ static const struct bench_row *worse(struct bench *b, const char *name, int f)
 
 void bench_typed_judge(struct bench *b)
 {
-	bench_bar(b, "typed_first", worse(b, "typed_first", FIRST), BENCH_AT_MOST, 1);
-	bench_bar(b, "typed_request", worse(b, "typed_request", REQUEST), BENCH_AT_MOST, 1023);
+	bench_bar(b, worse(b, "typed_first", FIRST), BENCH_AT_MOST, 1);
+	bench_bar(b, worse(b, "typed_request", REQUEST), BENCH_AT_MOST, 1023);
 }
