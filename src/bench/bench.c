@@ -36,15 +36,19 @@ static void progress(struct bench *b, const char *what, int round)
 
 /* ---- measuring ---- */
 
-int bench_once(struct bench *b, int n,
-	       int (*once)(struct bench_worker *w, const struct bench_job *j, uint64_t i),
-	       uint64_t size, uint32_t width)
+int bench_once_in(struct bench *b, const char *dir, int n, bench_fn *once, uint64_t size,
+		  uint32_t width)
 {
 	struct bench_result r[BENCH_MAX_CLIENTS];
 	struct bench_job j = { .once = once, .max_ops = 1, .size = size, .width = width };
 
-	snprintf(j.path, sizeof(j.path), "%s", b->place.scratch);
+	snprintf(j.path, sizeof(j.path), "%s", dir);
 	return bench_clients_run(b, &j, n, r);
+}
+
+int bench_once(struct bench *b, int n, bench_fn *once, uint64_t size, uint32_t width)
+{
+	return bench_once_in(b, b->place.scratch, n, once, size, width);
 }
 
 int bench_drop_files(struct bench *b)

@@ -21,11 +21,34 @@
 #define MAX_PIECES 1024
 #define MAX_TIMES 1024 /* latencies kept, of the last operations */
 
-int bench_why(struct bench_worker *w, const char *what, int err)
+int bench_why(struct bench_worker *w, const char *what, ssize_t r)
 {
-	if (err)
-		snprintf(w->why, sizeof(w->why), "%s", what);
-	return err;
+	if (r >= 0)
+		return 0;
+	snprintf(w->why, sizeof(w->why), "%s", what);
+	return (int)r;
+}
+
+int bench_moved(struct bench_worker *w, const char *what, ssize_t r, uint64_t want)
+{
+	return bench_why(w, what, r >= 0 && (uint64_t)r != want ? -EIO : r);
+}
+
+const char *bench_path(struct bench_worker *w, const char *fmt, ...)
+{
+	int n = snprintf(w->path, sizeof(w->path), "%s/", w->job->path);
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(w->path + n, sizeof(w->path) - (size_t)n, fmt, ap);
+	va_end(ap);
+	return w->path;
+}
+
+const char *bench_made_path(struct bench_worker *w, uint64_t i)
+{
+	return bench_path(w, w->job->count ? "all/c%d-%llu" : "c%d/f%llu", w->index,
+			  (unsigned long long)i);
 }
 
 /* ---- inside a client ---- */
@@ -43,8 +66,9 @@ static uint64_t median(uint64_t *times, size_t n)
 	return (times[(n - 1) / 2] + times[n / 2]) / 2;
 }
 
-static int run_timed(struct bench_worker *w, const struct bench_job *j, struct bench_result *r)
+static int run_timed(struct bench_worker *w, struct bench_result *r)
 {
+	const struct bench_job *j = w->job;
 	uint64_t most = j->all_made ? w->made : j->max_ops, start = time_now(), now = start;
 	uint64_t calls = w->fs ? sheaf_calls(w->fs) : 0;
 	static uint64_t took[MAX_TIMES];
@@ -55,7 +79,8 @@ static int run_timed(struct bench_worker *w, const struct bench_job *j, struct b
 	do {
 		uint64_t before = now;
 
-		r->error = j->once(w, j, r->ops);
+		w->i = r->ops;
+		r->error = j->once(w);
 		if (r->error)
 			return r->error;
 		now = time_now();
@@ -80,16 +105,19 @@ static bool do_job(struct bench_worker *w, const struct bench_job *j)
 	char go = 0;
 	int e;
 
+	w->job = j;
 	w->why[0] = 0;
 	if (j->prepare)
-		r.error = j->prepare(w, j);
+		r.error = j->prepare(w);
 	memcpy(r.why, w->why, sizeof(r.why));
 	if (send(w->control, &r, sizeof(r), 0) < 0 || recv(w->control, &go, 1, 0) != 1)
 		return false;
 	if (!r.error && go)
-		run_timed(w, j, &r);
-	if (j->finish && (e = j->finish(w, j)) && !r.error)
+		run_timed(w, &r);
+	if (j->finish && (e = j->finish(w)) && !r.error)
 		r.error = e;
+	if (j->all_made)
+		w->made = 0;
 	memcpy(r.why, w->why, sizeof(r.why));
 	return send(w->control, &r, sizeof(r), 0) >= 0;
 }
@@ -136,70 +164,57 @@ static void worker_main(struct bench_worker *w, int port)
 
 /* ---- jobs of every benchmark ---- */
 
-int bench_do_connect(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+int bench_do_connect(struct bench_worker *w)
 {
 	int r = sheaf_connect(w->conf, &w->fs);
 
-	(void)i;
 	if (r)
 		w->fs = NULL;
-	snprintf(w->scratch, sizeof(w->scratch), "%.63s", j->path);
 	return bench_why(w, "connect", r);
 }
 
-static void file_path(struct bench_worker *w, char out[CLI_PATH_MAX])
+int bench_do_make(struct bench_worker *w)
 {
-	snprintf(out, CLI_PATH_MAX, "%s/file.%d", w->scratch, w->index);
-}
-
-int bench_do_make(struct bench_worker *w, const struct bench_job *j, uint64_t i)
-{
+	const struct bench_job *j = w->job;
 	struct sheaf_layout l = { .size = sizeof(l), .stripe_unit = BENCH_UNIT, .width = j->width };
-	char path[CLI_PATH_MAX];
-	ssize_t r;
+	ssize_t r = sheaf_open(w->fs, bench_path(w, "file.%d", w->index),
+			       O_RDWR | O_CREAT | O_TRUNC, 0600, &l, &w->f);
 
-	(void)i;
-	file_path(w, path);
-	r = sheaf_open(w->fs, path, O_RDWR | O_CREAT | O_TRUNC, 0600, &l, &w->f);
 	if (r)
-		return bench_why(w, "make a file", (int)r);
+		return bench_why(w, "make a file", r);
 	for (uint64_t at = 0; at < j->size && r >= 0; at += BENCH_BLOCK)
 		r = sheaf_pwrite(w->f, w->buf, MIN(j->size - at, BENCH_BLOCK), (off_t)at);
-	return bench_why(w, "fill a file", r < 0 ? (int)r : 0);
+	return bench_why(w, "fill a file", r);
 }
 
-int bench_do_drop(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+int bench_do_drop(struct bench_worker *w)
 {
-	char path[CLI_PATH_MAX];
 	int r = w->f ? sheaf_close(w->f) : 0;
 
-	(void)j, (void)i;
 	w->f = NULL;
-	file_path(w, path);
 	if (!r)
-		r = sheaf_unlink(w->fs, path);
+		r = sheaf_unlink(w->fs, bench_path(w, "file.%d", w->index));
 	return bench_why(w, "remove a file", r == -ENOENT ? 0 : r);
 }
 
-int bench_do_transfer(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+int bench_do_transfer(struct bench_worker *w)
 {
-	off_t at = (off_t)(i * j->stride % BENCH_FILE);
+	const struct bench_job *j = w->job;
+	off_t at = (off_t)(w->i * j->stride % BENCH_FILE);
 	ssize_t r = j->out ? sheaf_pwrite(w->f, w->buf, j->size, at) :
 			     sheaf_pread(w->f, w->buf, j->size, at);
 
-	if (r >= 0 && (uint64_t)r != j->size)
-		r = -EIO;
-	return bench_why(w, j->out ? "write" : "read", r < 0 ? (int)r : 0);
+	return bench_moved(w, j->out ? "write" : "read", r, j->size);
 }
 
-int bench_do_room(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+int bench_do_room(struct bench_worker *w)
 {
-	(void)i;
-	return bench_why(w, "memory", room(w, j->size));
+	return bench_why(w, "memory", room(w, w->job->size));
 }
 
-int bench_lay_out(struct bench_worker *w, const struct bench_job *j)
+int bench_lay_out(struct bench_worker *w)
 {
+	const struct bench_job *j = w->job;
 	bool apart = j->stride != j->size;
 
 	if (j->count > MAX_PIECES || 2 * j->count * j->size > w->room)
@@ -214,31 +229,28 @@ int bench_lay_out(struct bench_worker *w, const struct bench_job *j)
 	return 0;
 }
 
-int bench_do_list(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+int bench_do_list(struct bench_worker *w)
 {
+	const struct bench_job *j = w->job;
 	ssize_t r = j->out ? sheaf_write_list(w->f, w->mem, j->count, w->ext, w->n_ext) :
 			     sheaf_read_list(w->f, w->mem, j->count, w->ext, w->n_ext);
 
-	(void)i;
-	if (r >= 0 && (uint64_t)r != j->count * j->size)
-		r = -EIO;
-	return bench_why(w, "list", r < 0 ? (int)r : 0);
+	return bench_moved(w, "list", r, j->count * j->size);
 }
 
-int bench_do_singles(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+int bench_do_singles(struct bench_worker *w)
 {
-	ssize_t r = 0;
+	const struct bench_job *j = w->job;
+	int e = 0;
 
-	(void)i;
-	for (uint32_t k = 0; r >= 0 && k < j->count; k++) {
+	for (uint32_t k = 0; !e && k < j->count; k++) {
 		off_t at = (off_t)(k * j->stride);
+		ssize_t r = j->out ? sheaf_pwrite(w->f, w->mem[k].iov_base, j->size, at) :
+				     sheaf_pread(w->f, w->mem[k].iov_base, j->size, at);
 
-		r = j->out ? sheaf_pwrite(w->f, w->mem[k].iov_base, j->size, at) :
-			     sheaf_pread(w->f, w->mem[k].iov_base, j->size, at);
-		if (r >= 0 && (uint64_t)r != j->size)
-			r = -EIO;
+		e = bench_moved(w, "single calls", r, j->size);
 	}
-	return bench_why(w, "single calls", r < 0 ? (int)r : 0);
+	return e;
 }
 
 /* ---- the command ---- */

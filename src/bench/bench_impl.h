@@ -41,7 +41,9 @@ struct bench_worker { /* state of a client, used in its own process only */
 	int index, control;
 	int raw; /* socket to the far end of the raw baselines, or -1 */
 	const char *conf;
-	char scratch[64]; /* directory of this run in the file system */
+	const struct bench_job *job; /* the current job ... */
+	uint64_t i; /* ... and the number of its current operation */
+	char path[CLI_PATH_MAX]; /* of the last bench_path() */
 	struct sheaf *fs;
 	struct sheaf_file *f;
 	char *buf; /* `room` bytes, at least BENCH_BLOCK */
@@ -57,21 +59,21 @@ struct bench_worker { /* state of a client, used in its own process only */
 	char why[96];
 };
 
+/* A part of a job: 0 or -errno, with the reason in w->why. */
+typedef int bench_fn(struct bench_worker *w);
+
 struct bench_job {
-	/* Each returns 0 or -errno, with the reason in w->why. Only once() is timed. */
-	int (*prepare)(struct bench_worker *w, const struct bench_job *j);
-	int (*once)(struct bench_worker *w, const struct bench_job *j, uint64_t i);
-	int (*finish)(struct bench_worker *w, const struct bench_job *j);
+	bench_fn *prepare, *once, *finish; /* only once() is timed */
 	uint64_t ns; /* once() is repeated for this time; 0: max_ops times */
 	uint64_t max_ops; /* 0: no limit */
-	bool all_made; /* max_ops is the number of files that this client has created */
+	bool all_made; /* once() removes a file: max_ops is the number that this client created */
 	bool tail; /* report the 99th percentile of the latencies of client 0 */
 	bool typical; /* count each operation with the median latency: for short measurements */
 	bool out; /* write instead of read */
 	uint64_t size, stride;
 	uint32_t count, width, server;
 	enum sheaf_mover mover;
-	char path[CLI_PATH_MAX / 4];
+	char path[CLI_PATH_MAX / 4]; /* directory; "" in a case: that of this run */
 };
 
 struct bench_result {
@@ -91,26 +93,28 @@ void bench_clients_stop(struct bench *b);
 int bench_clients_run(struct bench *b, const struct bench_job *j, int n, struct bench_result *out);
 /* Waits for the process and kills it at time `end`. Sets *pid to 0; it may be 0 before. */
 void bench_end_process(pid_t *pid, uint64_t end);
-/* Stores in w->why what failed, without printing. Returns err. */
-int bench_why(struct bench_worker *w, const char *what, int err);
+/* Stores in w->why what failed, without printing, if r is below 0. Returns r, or 0 for a count. */
+int bench_why(struct bench_worker *w, const char *what, ssize_t r);
+/* The same for a transfer of `want` bytes: less is -EIO. */
+int bench_moved(struct bench_worker *w, const char *what, ssize_t r, uint64_t want);
+/* A path below the directory of the job, valid until the next call. */
+const char *bench_path(struct bench_worker *w, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+/* Path of file i that this client creates: in its own directory, or in the shared one if
+ * job.count. */
+const char *bench_made_path(struct bench_worker *w, uint64_t i);
 
 /* Jobs for all benchmarks: connect; create and fill a file of `size` bytes over `width` servers;
  * remove the file; read or write `size` bytes, each time `stride` bytes further. Size and stride
  * divide BENCH_FILE so that no access crosses the end of the file. */
-int bench_do_connect(struct bench_worker *w, const struct bench_job *j, uint64_t i);
-int bench_do_make(struct bench_worker *w, const struct bench_job *j, uint64_t i);
-int bench_do_drop(struct bench_worker *w, const struct bench_job *j, uint64_t i);
+bench_fn bench_do_connect, bench_do_make, bench_do_drop, bench_do_transfer;
 int bench_drop_files(struct bench *b); /* runs bench_do_drop() on all clients */
-int bench_do_transfer(struct bench_worker *w, const struct bench_job *j, uint64_t i);
 #define BENCH_FILE (64 * MIB)
-/* Makes the client's buffer at least j->size bytes. */
-int bench_do_room(struct bench_worker *w, const struct bench_job *j, uint64_t i);
+bench_fn bench_do_room; /* makes the client's buffer at least `size` bytes */
 /* Lists: `count` pieces of `size` bytes, apart in memory, `stride` bytes apart in the file
  * (adjacent pieces are one extent). The lists are laid out first; then one call for all, or one
  * each. */
-int bench_lay_out(struct bench_worker *w, const struct bench_job *j);
-int bench_do_list(struct bench_worker *w, const struct bench_job *j, uint64_t i);
-int bench_do_singles(struct bench_worker *w, const struct bench_job *j, uint64_t i);
+bench_fn bench_lay_out, bench_do_list, bench_do_singles;
 
 /* ---------------------------------------------------------------- bench_raw.c: baselines */
 
@@ -124,7 +128,7 @@ void bench_add_appender(struct bench *b);
 #define BENCH_STREAM "raw stream"
 #define BENCH_PINGPONG "raw ping-pong"
 #define BENCH_APPENDER "append 4 KiB + fdatasync"
-int bench_do_ping(struct bench_worker *w, const struct bench_job *j, uint64_t i);
+bench_fn bench_do_ping;
 
 /* ---------------------------------------------------------- bench_rows.c: cases, rows, bars */
 
@@ -217,10 +221,11 @@ void bench_row_text(char *out, size_t n, const struct bench_row *r); /* "read, 4
 
 /* Runs j on one client; counts the requests of the busiest server, and of all servers. */
 int bench_count_requests(struct bench *b, const struct bench_job *j, double *most, double *all);
-/* Runs one job on n clients, outside of all cases. 0, or -errno after a message. */
-int bench_once(struct bench *b, int n,
-	       int (*once)(struct bench_worker *w, const struct bench_job *j, uint64_t i),
-	       uint64_t size, uint32_t width);
+/* Runs one job on n clients, outside of all cases, in the directory of this run or in `dir`. 0, or
+ * -errno after a message. */
+int bench_once(struct bench *b, int n, bench_fn *once, uint64_t size, uint32_t width);
+int bench_once_in(struct bench *b, const char *dir, int n, bench_fn *once, uint64_t size,
+		  uint32_t width);
 
 /* ---------------------------------------------------------- bench_output.c: JSON and tables */
 

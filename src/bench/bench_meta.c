@@ -18,71 +18,60 @@
 #define COUNTED 4 /* repetitions of a request count; the minimum is used */
 #define BESIDE 4 /* clients: one is measured, the others create */
 
-/* Path of a file of this client: in its own directory, or in the shared one if j->count. */
-static void path_of(struct bench_worker *w, const struct bench_job *j, uint64_t i,
-		    char out[CLI_PATH_MAX])
-{
-	if (j->count)
-		snprintf(out, CLI_PATH_MAX, "%s/all/c%d-%llu", w->scratch, w->index,
-			 (unsigned long long)i);
-	else
-		snprintf(out, CLI_PATH_MAX, "%s/c%d/f%llu", w->scratch, w->index,
-			 (unsigned long long)i);
-}
-
 /* ---- preparing ---- */
 
-static int make_dir(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int make_dir(struct bench_worker *w)
 {
-	char path[CLI_PATH_MAX];
-
-	(void)j, (void)i;
-	snprintf(path, sizeof(path), "%s/c%d", w->scratch, w->index);
-	return bench_why(w, "mkdir", sheaf_mkdir(w->fs, path, 0700));
+	return bench_why(w, "mkdir", sheaf_mkdir(w->fs, bench_path(w, "c%d", w->index), 0700));
 }
 
-static int make_shared(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int make_shared(struct bench_worker *w)
 {
 	static const char *const dirs[] = { "listed", "large", "all" };
-	char path[CLI_PATH_MAX];
 	int r = 0;
 
-	(void)j, (void)i;
-	for (size_t k = 0; !r && k < ARRAY_LEN(dirs); k++) {
-		snprintf(path, sizeof(path), "%s/%s", w->scratch, dirs[k]);
-		r = sheaf_mkdir(w->fs, path, 0700);
-	}
+	for (size_t k = 0; !r && k < ARRAY_LEN(dirs); k++)
+		r = sheaf_mkdir(w->fs, bench_path(w, "%s", dirs[k]), 0700);
 	return bench_why(w, "mkdir", r);
 }
 
-/* Creates this client's share of the listed names; j->size names in the large directory. */
-static int make_listed(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+/* Creates this client's share of the listed names; job.size names in the large directory. */
+static int make_listed(struct bench_worker *w)
 {
+	const struct bench_job *j = w->job;
 	struct sheaf_file *f;
-	char path[CLI_PATH_MAX];
 	int r = 0;
 
-	(void)i;
 	for (uint64_t k = (uint64_t)w->index; !r && k < j->size + LISTED; k += j->width) {
-		snprintf(path, sizeof(path), "%s/%s/name-%06llu", w->scratch,
-			 k < j->size ? "large" : "listed", (unsigned long long)k);
-		r = sheaf_open(w->fs, path, O_RDONLY | O_CREAT, 0600, NULL, &f);
+		bench_path(w, "%s/name-%06llu", k < j->size ? "large" : "listed",
+			   (unsigned long long)k);
+		r = sheaf_open(w->fs, w->path, O_RDONLY | O_CREAT, 0600, NULL, &f);
 		if (!r)
 			r = sheaf_close(f);
 	}
 	return bench_why(w, "make names", r);
 }
 
+static int make_small(struct bench_worker *w)
+{
+	struct sheaf_file *f;
+	ssize_t r = sheaf_open(w->fs, bench_path(w, "small"), O_RDWR | O_CREAT, 0600, NULL, &f);
+
+	if (r)
+		return bench_why(w, "create", r);
+	r = sheaf_pwrite(f, "0123456789abcdef", 16, 0);
+	if (r >= 0)
+		r = sheaf_close(f);
+	return bench_why(w, "make a small file", r);
+}
+
 /* ---- the operations ---- */
 
-static int create_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int create_once(struct bench_worker *w)
 {
-	char path[CLI_PATH_MAX];
-	int r;
+	int r = sheaf_open(w->fs, bench_made_path(w, w->made), O_RDWR | O_CREAT | O_EXCL, 0600,
+			   NULL, &w->open[w->n_open]);
 
-	(void)i;
-	path_of(w, j, w->made, path);
-	r = sheaf_open(w->fs, path, O_RDWR | O_CREAT | O_EXCL, 0600, NULL, &w->open[w->n_open]);
 	if (!r) {
 		w->made++;
 		w->n_open++;
@@ -90,11 +79,10 @@ static int create_once(struct bench_worker *w, const struct bench_job *j, uint64
 	return bench_why(w, "create", r);
 }
 
-static int create_finish(struct bench_worker *w, const struct bench_job *j)
+static int close_made(struct bench_worker *w)
 {
 	int r = 0, e;
 
-	(void)j;
 	while (w->n_open) {
 		e = sheaf_close(w->open[--w->n_open]);
 		r = r ? r : e;
@@ -102,145 +90,94 @@ static int create_finish(struct bench_worker *w, const struct bench_job *j)
 	return bench_why(w, "close", r);
 }
 
-static int create_close_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int create_close_once(struct bench_worker *w)
 {
-	int r = create_once(w, j, i);
+	int r = create_once(w);
 
-	return r ? r : create_finish(w, j);
+	return r ? r : close_made(w);
 }
 
-static int stat_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int stat_once(struct bench_worker *w)
 {
-	char path[CLI_PATH_MAX];
 	struct stat st;
 
-	path_of(w, j, i % w->made, path);
-	return bench_why(w, "stat", sheaf_stat(w->fs, path, &st));
+	return bench_why(w, "stat", sheaf_stat(w->fs, bench_made_path(w, w->i % w->made), &st));
 }
 
-static int resize_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int resize_once(struct bench_worker *w)
 {
-	char path[CLI_PATH_MAX];
-
-	path_of(w, j, i % w->made, path);
 	return bench_why(w, "resize",
-			 sheaf_truncate(w->fs, path, i / w->made % 2 ? 0 : (off_t)MIB));
+			 sheaf_truncate(w->fs, bench_made_path(w, w->i % w->made),
+					w->i / w->made % 2 ? 0 : (off_t)MIB));
 }
 
-/* One name per call; the library fetches pages of names. */
-static int readdir_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int unlink_once(struct bench_worker *w)
 {
-	char path[CLI_PATH_MAX];
-	struct sheaf_dirent e;
-	struct sheaf_dir *d;
-	int r, n = 0;
-
-	(void)j, (void)i;
-	snprintf(path, sizeof(path), "%s/listed", w->scratch);
-	r = sheaf_opendir(w->fs, path, &d);
-	if (r)
-		return bench_why(w, "opendir", r);
-	while ((r = sheaf_readdir(d, &e)) > 0)
-		n++;
-	sheaf_closedir(d);
-	return bench_why(w, "readdir", r ? r : n < LISTED ? -EIO : 0);
+	return bench_why(w, "unlink", sheaf_unlink(w->fs, bench_made_path(w, w->i)));
 }
 
-static int readdir_stat_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+/* One name per call; the library fetches pages of names. With job.count: with attributes. */
+static int readdir_once(struct bench_worker *w)
 {
-	char path[CLI_PATH_MAX];
+	const struct bench_job *j = w->job;
 	struct sheaf_dirent e;
 	struct sheaf_dir *d;
 	struct stat st;
 	uint64_t n = 0;
-	int r;
+	int r = sheaf_opendir(w->fs, bench_path(w, j->count ? "large" : "listed"), &d);
 
-	(void)i;
-	snprintf(path, sizeof(path), "%s/large", w->scratch);
-	r = sheaf_opendir(w->fs, path, &d);
 	if (r)
 		return bench_why(w, "opendir", r);
-	while ((r = sheaf_readdir_stat(d, &e, &st)) > 0)
+	while ((r = j->count ? sheaf_readdir_stat(d, &e, &st) : sheaf_readdir(d, &e)) > 0)
 		n++;
 	sheaf_closedir(d);
 	return bench_why(w, "readdir", r ? r : n < j->size ? -EIO : 0);
 }
 
 /* Client 0 is measured, the others load the servers. */
-static int stat_beside(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int stat_beside(struct bench_worker *w)
 {
-	char path[CLI_PATH_MAX];
 	struct stat st;
 
 	if (w->index)
-		return create_close_once(w, j, i);
-	snprintf(path, sizeof(path), "%s/small", w->scratch);
-	return bench_why(w, "stat", sheaf_stat(w->fs, path, &st));
+		return create_close_once(w);
+	return bench_why(w, "stat", sheaf_stat(w->fs, bench_path(w, "small"), &st));
 }
 
-static int ping_beside(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int ping_beside(struct bench_worker *w)
 {
-	return w->index ? create_close_once(w, j, i) : bench_do_ping(w, j, i);
+	return w->index ? create_close_once(w) : bench_do_ping(w);
 }
 
-static int remove_beside(struct bench_worker *w, const struct bench_job *j)
+static int remove_made(struct bench_worker *w)
 {
-	char path[CLI_PATH_MAX];
 	int r = 0;
 
 	while (!r && w->made) {
-		path_of(w, j, w->made - 1, path);
-		r = sheaf_unlink(w->fs, path);
+		r = sheaf_unlink(w->fs, bench_made_path(w, w->made - 1));
 		w->made -= !r;
 	}
 	return bench_why(w, "unlink", r);
 }
 
 /* Opens and reads a small file; it stays open until the requests are counted. */
-static int open_read_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int open_read_once(struct bench_worker *w)
 {
-	char path[CLI_PATH_MAX], b[16];
-	ssize_t r;
+	char b[16];
+	ssize_t r =
+		sheaf_open(w->fs, bench_path(w, "small"), O_RDONLY, 0, NULL, &w->open[w->n_open]);
 
-	(void)j, (void)i;
-	snprintf(path, sizeof(path), "%s/small", w->scratch);
-	r = sheaf_open(w->fs, path, O_RDONLY, 0, NULL, &w->open[w->n_open]);
-	if (!r) {
-		w->n_open++;
-		r = sheaf_pread(w->open[w->n_open - 1], b, sizeof(b), 0);
-	}
-	return bench_why(w, "open and read", r < 0 ? (int)r : 0);
-}
-
-static int make_small(struct bench_worker *w, const struct bench_job *j, uint64_t i)
-{
-	struct sheaf_file *f;
-	char path[CLI_PATH_MAX];
-	ssize_t r;
-
-	(void)j, (void)i;
-	snprintf(path, sizeof(path), "%s/small", w->scratch);
-	r = sheaf_open(w->fs, path, O_RDWR | O_CREAT, 0600, NULL, &f);
-	if (r)
-		return bench_why(w, "create", (int)r);
-	r = sheaf_pwrite(f, "0123456789abcdef", 16, 0);
-	if (r >= 0)
-		r = sheaf_close(f);
-	return bench_why(w, "make a small file", r < 0 ? (int)r : 0);
+	if (!r)
+		r = sheaf_pread(w->open[w->n_open++], b, sizeof(b), 0);
+	return bench_why(w, "open and read", r);
 }
 
 /* Closes and removes the files that counting left; these requests are not counted. */
-static int close_counted(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int close_counted(struct bench_worker *w)
 {
-	char path[CLI_PATH_MAX];
-	int r = create_finish(w, j);
+	int r = close_made(w);
 
-	(void)i;
-	while (!r && w->made) {
-		path_of(w, j, --w->made, path);
-		r = sheaf_unlink(w->fs, path);
-	}
-	return bench_why(w, "unlink", r);
+	return r ? r : remove_made(w);
 }
 
 static int count_all(struct bench *b, struct bench_case *c, double *value)
@@ -256,88 +193,77 @@ static int count_all(struct bench *b, struct bench_case *c, double *value)
 	return r ? r : bench_once(b, 1, close_counted, 0, 0);
 }
 
-static int unlink_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
-{
-	char path[CLI_PATH_MAX];
-
-	path_of(w, j, i, path);
-	return bench_why(w, "unlink", sheaf_unlink(w->fs, path));
-}
-
-static int forget_made(struct bench_worker *w, const struct bench_job *j)
-{
-	(void)j;
-	w->made = 0;
-	return 0;
-}
-
 /* ---- the benchmark ---- */
 
-static const struct {
+struct meta_case {
 	const char *what;
-	struct bench_job job;
-} steps[] = {
-	{ "create", { .once = create_once, .finish = create_finish, .max_ops = BENCH_MAX_FILES } },
-	{ "create + close", { .once = create_close_once, .max_ops = BENCH_MAX_FILES } },
-	{ "stat", { .once = stat_once } },
-	{ "resize", { .once = resize_once } },
-	{ "list 1,000 names", { .once = readdir_once } },
-	{ "unlink", { .once = unlink_once, .finish = forget_made, .all_made = true } },
+	struct bench_case c;
 };
 
-static void add_case(struct bench *b, const char *what, int clients, struct bench_case c)
-{
-	if (c.custom)
-		c.unit = "requests";
-	c.workers = clients;
-	bench_case_add(b, c, "%s", what);
-}
+/* The last three: all clients in one directory. */
+static const struct meta_case by_clients[] = {
+	{ "create",
+	  { .job = { .once = create_once, .finish = close_made, .max_ops = BENCH_MAX_FILES },
+	    .wait_idle = true } },
+	{ "create + close",
+	  { .job = { .once = create_close_once, .max_ops = BENCH_MAX_FILES }, .wait_idle = true } },
+	{ "stat", { .job = { .once = stat_once }, .wait_idle = true } },
+	{ "resize", { .job = { .once = resize_once }, .wait_idle = true } },
+	{ "list 1,000 names",
+	  { .job = { .once = readdir_once, .size = LISTED }, .wait_idle = true } },
+	{ "unlink", { .job = { .once = unlink_once, .all_made = true }, .wait_idle = true } },
+	{ "create, one directory",
+	  { .job = { .once = create_once,
+		     .finish = close_made,
+		     .max_ops = BENCH_MAX_FILES,
+		     .count = 1 },
+	    .wait_idle = true } },
+	{ "stat, one directory", { .job = { .once = stat_once, .count = 1 } } },
+	{ "unlink, one directory",
+	  { .job = { .once = unlink_once, .all_made = true, .count = 1 } } },
+};
 
-/* All clients in one directory. */
-static void add_shared(struct bench *b, int clients)
-{
-	const struct bench_job create = {
-		.once = create_once, .finish = create_finish, .max_ops = BENCH_MAX_FILES, .count = 1
-	};
-	const struct bench_job stat = { .once = stat_once, .count = 1 };
-	const struct bench_job unlink = {
-		.once = unlink_once, .finish = forget_made, .all_made = true, .count = 1
-	};
+static const struct meta_case others[] = {
+	{ "ping-pong beside creates",
+	  { .job = { .once = ping_beside, .finish = remove_made, .tail = true },
+	    .workers = BESIDE,
+	    .figure = BENCH_P99,
+	    .wait_idle = true } },
+	{ "stat beside creates",
+	  { .job = { .once = stat_beside, .finish = remove_made, .tail = true },
+	    .workers = BESIDE,
+	    .figure = BENCH_P99,
+	    .wait_idle = true } },
+	{ "requests of a create",
+	  { .job = { .once = create_once, .max_ops = 1 },
+	    .custom = count_all,
+	    .unit = "requests",
+	    .wait_idle = true } },
+	{ "requests of open + read",
+	  { .job = { .once = open_read_once, .max_ops = 1 },
+	    .custom = count_all,
+	    .unit = "requests",
+	    .wait_idle = true } },
+};
 
-	add_case(b, "create, one directory", clients,
-		 (struct bench_case){ .job = create, .wait_idle = true });
-	add_case(b, "stat, one directory", clients, (struct bench_case){ .job = stat });
-	add_case(b, "unlink, one directory", clients, (struct bench_case){ .job = unlink });
+static void add_by_clients(struct bench *b, int clients)
+{
+	for (size_t i = 0; i < ARRAY_LEN(by_clients); i++) {
+		struct bench_case c = by_clients[i].c;
+
+		c.workers = clients;
+		bench_case_add(b, c, "%s", by_clients[i].what);
+	}
 }
 
 static void add_others(struct bench *b, uint64_t large)
 {
-	const struct bench_job list = { .once = readdir_stat_once, .size = large };
-	struct bench_job beside = { .finish = remove_beside, .tail = true };
+	const struct bench_case list = { .job = { .once = readdir_once, .size = large, .count = 1 },
+					 .wait_idle = true };
 
-	add_case(b, "list with attributes", 1,
-		 (struct bench_case){ .job = list, .wait_idle = true });
-	beside.once = ping_beside;
-	add_case(b, "ping-pong beside creates", BESIDE,
-		 (struct bench_case){ .job = beside, .figure = BENCH_P99, .wait_idle = true });
-	beside.once = stat_beside;
-	add_case(b, "stat beside creates", BESIDE,
-		 (struct bench_case){ .job = beside, .figure = BENCH_P99, .wait_idle = true });
-	add_case(b, "requests of a create", 1,
-		 (struct bench_case){ .job = { .once = create_once, .max_ops = 1 },
-				      .custom = count_all,
-				      .wait_idle = true });
-	add_case(b, "requests of open + read", 1,
-		 (struct bench_case){ .job = { .once = open_read_once, .max_ops = 1 },
-				      .custom = count_all,
-				      .wait_idle = true });
-}
-
-static void add_steps(struct bench *b, int clients)
-{
-	for (size_t s = 0; s < ARRAY_LEN(steps); s++)
-		add_case(b, steps[s].what, clients,
-			 (struct bench_case){ .job = steps[s].job, .wait_idle = true });
+	bench_case_add(b, list, "list with attributes");
+	for (size_t i = 0; i < ARRAY_LEN(others); i++)
+		bench_case_add(b, others[i].c, "%s", others[i].what);
 }
 
 static uint64_t n_large(const struct bench *b)
@@ -365,8 +291,7 @@ static int setup(struct bench *b)
 			bench_add_ping(b, BENCH_PAIRS);
 			bench_add_appender(b);
 		}
-		add_steps(b, b->clients[i]);
-		add_shared(b, b->clients[i]);
+		add_by_clients(b, b->clients[i]);
 	}
 	if (b->most_clients >= BESIDE)
 		add_others(b, large);

@@ -47,52 +47,30 @@ static char *aligned(struct bench_worker *w)
 	return (char *)(((uintptr_t)w->buf + PAGE - 1) & ~(uintptr_t)(PAGE - 1));
 }
 
-static void file_path(struct bench_worker *w, const struct bench_job *j, char out[CLI_PATH_MAX])
+static int open_file(struct bench_worker *w, int flags)
 {
-	snprintf(out, CLI_PATH_MAX, "%s/file.%d", j->path, w->index);
-}
-
-/* Path of a file that this job creates: in its own directory, or in the shared one if j->count. */
-static void name_path(struct bench_worker *w, const struct bench_job *j, uint64_t i,
-		      char out[CLI_PATH_MAX])
-{
-	if (j->count)
-		snprintf(out, CLI_PATH_MAX, "%s/together/j%d-%llu", j->path, w->index,
-			 (unsigned long long)i);
-	else
-		snprintf(out, CLI_PATH_MAX, "%s/job%d/f%llu", j->path, w->index,
-			 (unsigned long long)i);
-}
-
-static int open_file(struct bench_worker *w, const struct bench_job *j, int flags)
-{
-	char path[CLI_PATH_MAX];
-
-	file_path(w, j, path);
-	w->fd = open(path, flags | O_CLOEXEC, 0600);
+	w->fd = open(bench_path(w, "file.%d", w->index), flags | O_CLOEXEC, 0600);
 	return w->fd < 0 ? failed(w, "open") : 0;
 }
 
-static int close_file(struct bench_worker *w, const struct bench_job *j)
+static int close_file(struct bench_worker *w)
 {
 	int r = w->fd >= 0 && close(w->fd) ? failed(w, "close") : 0;
 
-	(void)j;
 	w->fd = -1;
 	return r;
 }
 
 /* Writes a whole file, from open to close. */
-static int write_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int write_once(struct bench_worker *w)
 {
-	int r = open_file(w, j, O_WRONLY | O_CREAT), e;
+	int r = open_file(w, O_WRONLY | O_CREAT), e;
 
-	(void)i;
 	errno = 0;
 	for (uint64_t at = 0; !r && at < FILE_SIZE; at += BLOCK)
 		if (pwrite(w->fd, aligned(w), BLOCK, (off_t)at) != (ssize_t)BLOCK)
 			r = failed(w, "write");
-	e = close_file(w, j);
+	e = close_file(w);
 	return r ? r : e;
 }
 
@@ -113,91 +91,72 @@ static int drop_cache(struct bench_worker *w)
 	return resident > n / 100 ? bench_why(w, "the page cache keeps the file", -EBUSY) : 0;
 }
 
-static int read_prepare(struct bench_worker *w, const struct bench_job *j)
+static int read_prepare(struct bench_worker *w)
 {
-	int r = open_file(w, j, O_RDONLY);
+	int r = open_file(w, O_RDONLY);
 
 	return r ? r : drop_cache(w);
 }
 
-static int direct_prepare(struct bench_worker *w, const struct bench_job *j)
+static int direct_prepare(struct bench_worker *w)
 {
-	return open_file(w, j, O_RDONLY | O_DIRECT);
+	return open_file(w, O_RDONLY | O_DIRECT);
 }
 
-/* Reads the next block; with j->count, a random block. */
-static int read_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+/* Reads the next block; with job.count, a random block. */
+static int read_once(struct bench_worker *w)
 {
-	uint64_t n = FILE_SIZE / j->size;
-	uint64_t k = j->count ? hash_u64(i << 8 | (uint64_t)w->index) % n : i % n;
+	const uint64_t size = w->job->size, n = FILE_SIZE / size;
+	uint64_t k = w->job->count ? hash_u64(w->i << 8 | (uint64_t)w->index) % n : w->i % n;
 
 	errno = 0;
-	if (pread(w->fd, aligned(w), j->size, (off_t)(k * j->size)) != (ssize_t)j->size)
+	if (pread(w->fd, aligned(w), size, (off_t)(k * size)) != (ssize_t)size)
 		return failed(w, "read");
 	return 0;
 }
 
-static int create_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int create_once(struct bench_worker *w)
 {
-	char path[CLI_PATH_MAX];
-	int fd;
+	int fd = open(bench_made_path(w, w->made), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 
-	(void)i;
-	name_path(w, j, w->made, path);
-	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return failed(w, "create");
 	w->made++;
 	return close(fd) ? failed(w, "close") : 0;
 }
 
-static int stat_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int stat_once(struct bench_worker *w)
 {
-	char path[CLI_PATH_MAX];
 	struct statx st;
 
-	name_path(w, j, i % w->made, path);
-	if (statx(AT_FDCWD, path, AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &st))
+	if (statx(AT_FDCWD, bench_made_path(w, w->i % w->made), AT_STATX_FORCE_SYNC,
+		  STATX_BASIC_STATS, &st))
 		return failed(w, "stat");
 	return 0;
 }
 
-static int unlink_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int unlink_once(struct bench_worker *w)
 {
-	char path[CLI_PATH_MAX];
-
-	name_path(w, j, i, path);
-	return unlink(path) ? failed(w, "unlink") : 0;
+	return unlink(bench_made_path(w, w->i)) ? failed(w, "unlink") : 0;
 }
 
-static int forget_made(struct bench_worker *w, const struct bench_job *j)
-{
-	(void)j;
-	w->made = 0;
-	return 0;
-}
-
-static int wait_expired(struct bench_worker *w, const struct bench_job *j)
+static int wait_expired(struct bench_worker *w)
 {
 	const struct timespec t = { EXPIRED_NS / NSEC_PER_SEC, EXPIRED_NS % NSEC_PER_SEC };
 
-	(void)w, (void)j;
+	(void)w;
 	nanosleep(&t, NULL);
 	return 0;
 }
 
 /* Lists with attributes, as ls -l does. */
-static int list_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int list_once(struct bench_worker *w)
 {
-	char path[CLI_PATH_MAX];
+	DIR *d = opendir(bench_path(w, "shown"));
 	struct dirent *e;
 	struct stat st;
 	int n = 0, r = 0;
-	DIR *d;
 
-	(void)i;
-	snprintf(path, sizeof(path), "%s/shown", j->path);
-	d = opendir(path);
 	if (!d)
 		return failed(w, "opendir");
 	errno = 0;
@@ -205,20 +164,21 @@ static int list_once(struct bench_worker *w, const struct bench_job *j, uint64_t
 		r = fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW);
 		n += e->d_name[0] != '.';
 	}
-	r = r || errno || n != (int)j->size ? failed(w, "list") : 0;
+	r = r || errno || n != (int)w->job->size ? failed(w, "list") : 0;
 	closedir(d);
 	return r;
 }
 
 /* The life of a file: create and write, stat, read, rename, remove. */
-static int churn_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int churn_once(struct bench_worker *w)
 {
-	char path[CLI_PATH_MAX], other[CLI_PATH_MAX];
+	char path[CLI_PATH_MAX];
+	const char *other;
 	struct stat st;
 	int fd, r = 0;
 
-	name_path(w, j, i, path);
-	name_path(w, j, i + UINT32_MAX, other);
+	strcpy(path, bench_made_path(w, w->i));
+	other = bench_made_path(w, w->i + UINT32_MAX);
 	errno = 0;
 	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
@@ -233,31 +193,25 @@ static int churn_once(struct bench_worker *w, const struct bench_job *j, uint64_
 
 /* ---- preparing ---- */
 
-static int make_dirs(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int make_dirs(struct bench_worker *w)
 {
-	static const char *const shared[] = { "together", "shown" };
-	char path[CLI_PATH_MAX];
+	bool shared = w->index == 0;
 
-	(void)i;
-	for (size_t k = 0; w->index == 0 && k < ARRAY_LEN(shared); k++) {
-		snprintf(path, sizeof(path), "%s/%s", j->path, shared[k]);
-		if (mkdir(path, 0700))
-			return failed(w, "mkdir");
-	}
-	snprintf(path, sizeof(path), "%s/job%d", j->path, w->index);
-	return mkdir(path, 0700) ? failed(w, "mkdir") : 0;
+	if ((shared &&
+	     (mkdir(bench_path(w, "all"), 0700) || mkdir(bench_path(w, "shown"), 0700))) ||
+	    mkdir(bench_path(w, "c%d", w->index), 0700))
+		return failed(w, "mkdir");
+	return 0;
 }
 
 /* Creates this job's share of the listed names; width: the number of jobs. */
-static int make_listed(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int make_listed(struct bench_worker *w)
 {
-	char path[CLI_PATH_MAX];
 	int fd;
 
-	(void)i;
-	for (uint32_t k = (uint32_t)w->index; k < j->size; k += j->width) {
-		snprintf(path, sizeof(path), "%s/shown/name-%05u", j->path, k);
-		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	for (uint32_t k = (uint32_t)w->index; k < w->job->size; k += w->job->width) {
+		fd = open(bench_path(w, "shown/name-%05u", k),
+			  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 		if (fd < 0 || close(fd))
 			return failed(w, "make names");
 	}
@@ -269,21 +223,13 @@ static uint64_t tenth_of(const struct bench *b, uint64_t n)
 	return b->rounds == 1 ? n / 10 : n;
 }
 
-static int on_sides(struct bench *b, int sides,
-		    int (*once)(struct bench_worker *w, const struct bench_job *j, uint64_t i))
+static int on_sides(struct bench *b, int sides, bench_fn *once)
 {
-	struct bench_result result[BENCH_MAX_CLIENTS];
 	int r = 0;
 
-	for (int s = 0; !r && s < sides; s++) {
-		struct bench_job j = { .once = once,
-				       .max_ops = 1,
-				       .size = tenth_of(b, LISTED),
-				       .width = (uint32_t)b->most_clients };
-
-		snprintf(j.path, sizeof(j.path), "%s", b->sides[s].dir);
-		r = bench_clients_run(b, &j, b->most_clients, result);
-	}
+	for (int s = 0; !r && s < sides; s++)
+		r = bench_once_in(b, b->sides[s].dir, b->most_clients, once, tenth_of(b, LISTED),
+				  (uint32_t)b->most_clients);
 	return r;
 }
 
@@ -408,68 +354,66 @@ static int memory_after(struct bench *b, struct bench_case *c, double *value)
 /* ---- the benchmark ---- */
 
 /* Adds one case of one side; its row is named "SIDE: what". */
-static void add(struct bench *b, int side, const char *what, uint64_t bytes, struct bench_case c)
+static void add(struct bench *b, int side, const char *what, int jobs, struct bench_case c)
 {
-	c.bytes = bytes;
-	if (c.custom)
-		c.unit = c.custom == compile ? "s" : "MiB";
+	c.workers = jobs;
 	snprintf(c.job.path, sizeof(c.job.path), "%s", b->sides[side].dir);
 	bench_case_add(b, c, "%s: %s", b->sides[side].name, what);
 }
 
-static void add_reads(struct bench *b, int side, int jobs)
+static const struct {
+	const char *what;
+	int sides;
+	struct bench_case c;
+} data_cases[] = {
+	{ "read",
+	  BENCH_SIDES,
+	  { .job = { .prepare = read_prepare,
+		     .once = read_once,
+		     .finish = close_file,
+		     .size = BLOCK,
+		     .max_ops = FILE_SIZE / BLOCK },
+	    .bytes = BLOCK,
+	    .figure = BENCH_BANDWIDTH,
+	    .wait_idle = true } },
+	{ "write",
+	  BENCH_WHOLE_SIDES,
+	  { .job = { .once = write_once, .size = FILE_SIZE },
+	    .bytes = BLOCK,
+	    .figure = BENCH_BANDWIDTH,
+	    .wait_idle = true } },
+	{ "random read",
+	  BENCH_WHOLE_SIDES,
+	  { .job = { .prepare = direct_prepare,
+		     .once = read_once,
+		     .finish = close_file,
+		     .size = PAGE,
+		     .count = 1 },
+	    .bytes = PAGE,
+	    .wait_idle = true } },
+};
+
+static void add_data(struct bench *b, int jobs)
 {
-	const struct bench_job in = { .prepare = read_prepare,
-				      .once = read_once,
-				      .finish = close_file,
-				      .size = BLOCK,
-				      .max_ops = FILE_SIZE / BLOCK };
-
-	add(b, side, "read", BLOCK,
-	    (struct bench_case){
-		    .job = in, .workers = jobs, .figure = BENCH_BANDWIDTH, .wait_idle = true });
+	for (size_t i = 0; i < ARRAY_LEN(data_cases); i++)
+		for (int s = 0; s < data_cases[i].sides; s++)
+			add(b, s, data_cases[i].what, jobs, data_cases[i].c);
 }
-
-static void add_writes(struct bench *b, int side, int jobs)
-{
-	const struct bench_job out = { .once = write_once, .size = FILE_SIZE };
-
-	add(b, side, "write", BLOCK,
-	    (struct bench_case){
-		    .job = out, .workers = jobs, .figure = BENCH_BANDWIDTH, .wait_idle = true });
-}
-
-static void add_random(struct bench *b, int side, int jobs)
-{
-	const struct bench_job in = { .prepare = direct_prepare,
-				      .once = read_once,
-				      .finish = close_file,
-				      .size = PAGE,
-				      .count = 1 };
-
-	add(b, side, "random read", PAGE,
-	    (struct bench_case){
-		    .job = in, .workers = jobs, .figure = BENCH_RATE, .wait_idle = true });
-}
-
-static const char *const names[][2] = { { "create", "create, one directory" },
-					{ "stat", "stat, one directory" },
-					{ "unlink", "unlink, one directory" } };
 
 static void add_names(struct bench *b, int side, int jobs, uint32_t shared)
 {
+	static const char *const names[][2] = { { "create", "create, one directory" },
+						{ "stat", "stat, one directory" },
+						{ "unlink", "unlink, one directory" } };
 	const struct bench_job steps[] = {
 		{ .once = create_once, .max_ops = BENCH_MAX_FILES, .count = shared },
 		{ .once = stat_once, .count = shared },
-		{ .once = unlink_once, .finish = forget_made, .all_made = true, .count = shared },
+		{ .once = unlink_once, .all_made = true, .count = shared },
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(steps); i++)
-		add(b, side, names[i][shared], 0,
-		    (struct bench_case){ .job = steps[i],
-					 .workers = jobs,
-					 .figure = BENCH_RATE,
-					 .wait_idle = true });
+		add(b, side, names[i][shared], jobs,
+		    (struct bench_case){ .job = steps[i], .wait_idle = true });
 }
 
 static void add_others(struct bench *b, int side, bool project)
@@ -479,12 +423,10 @@ static void add_others(struct bench *b, int side, bool project)
 					.max_ops = 1,
 					.size = tenth_of(b, LISTED) };
 
-	add(b, side, LIST, 0,
-	    (struct bench_case){
-		    .job = list, .workers = 1, .figure = BENCH_RATE, .wait_idle = true });
+	add(b, side, LIST, 1, (struct bench_case){ .job = list, .wait_idle = true });
 	if (project)
-		add(b, side, COMPILE, 0,
-		    (struct bench_case){ .workers = 1, .custom = compile, .wait_idle = true });
+		add(b, side, COMPILE, 1,
+		    (struct bench_case){ .custom = compile, .unit = "s", .wait_idle = true });
 }
 
 static void add_memory(struct bench *b)
@@ -494,9 +436,9 @@ static void add_memory(struct bench *b)
 	const struct bench_job churn = { .once = churn_once,
 					 .max_ops = ops / CHURNED / (uint64_t)jobs + 1 };
 
-	add(b, BENCH_SHEAF, BEFORE, 0, (struct bench_case){ .workers = 1, .custom = memory_now });
-	add(b, BENCH_SHEAF, AFTER, 0,
-	    (struct bench_case){ .job = churn, .workers = jobs, .custom = memory_after });
+	add(b, BENCH_SHEAF, BEFORE, 1, (struct bench_case){ .custom = memory_now, .unit = "MiB" });
+	add(b, BENCH_SHEAF, AFTER, jobs,
+	    (struct bench_case){ .job = churn, .custom = memory_after, .unit = "MiB" });
 }
 
 /* Sides alternate, so that compared cases are measured one after the other. */
@@ -514,12 +456,7 @@ static int setup(struct bench *b)
 	if (project < 0)
 		return project;
 	for (int i = 0; i < b->n_clients; i++) {
-		for (int s = 0; s < BENCH_SIDES; s++)
-			add_reads(b, s, b->clients[i]);
-		for (int s = 0; s < BENCH_WHOLE_SIDES; s++)
-			add_writes(b, s, b->clients[i]);
-		for (int s = 0; s < BENCH_WHOLE_SIDES; s++)
-			add_random(b, s, b->clients[i]);
+		add_data(b, b->clients[i]);
 		for (uint32_t shared = 0; shared < 2; shared++)
 			for (int s = 0; s < BENCH_WHOLE_SIDES; s++)
 				add_names(b, s, b->clients[i], shared);

@@ -7,10 +7,9 @@
 
 #define UNIX_PING "raw ping-pong by Unix socket"
 
-static int ping_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int ping_once(struct bench_worker *w)
 {
-	(void)i;
-	return bench_why(w, "ping", sheaf_ping(w->fs, (int)j->server));
+	return bench_why(w, "ping", sheaf_ping(w->fs, (int)w->job->server));
 }
 
 /* Forks a process that echoes what it receives until this process exits; descriptor or -errno. */
@@ -39,13 +38,11 @@ static int start_echo(void)
 	return fd[0];
 }
 
-static int unix_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int unix_once(struct bench_worker *w)
 {
 	static int echo = -1;
 	char b[BENCH_PING] = { 0 };
 
-	(void)j;
-	(void)i;
 	if (echo < 0)
 		echo = start_echo();
 	if (echo < 0)
@@ -55,12 +52,12 @@ static int unix_once(struct bench_worker *w, const struct bench_job *j, uint64_t
 	return 0;
 }
 
-static int copy_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int copy_once(struct bench_worker *w)
 {
-	size_t half = j->size / 2;
+	size_t half = w->job->size / 2, to = w->i % 2 ? half : 0;
 
-	memcpy(w->buf + (i % 2 ? half : 0), w->buf + (i % 2 ? 0 : half), half);
-	memcpy(w->buf + (i % 2 ? 0 : half), w->buf + (i % 2 ? half : 0), half);
+	memcpy(w->buf + to, w->buf + half - to, half);
+	memcpy(w->buf + half - to, w->buf + to, half);
 	return 0;
 }
 

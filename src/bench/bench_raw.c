@@ -121,45 +121,32 @@ int bench_raw_connect(int port)
 
 /* ---- one stream ---- */
 
-static int ask_block(struct bench_worker *w)
+/* Requests so many blocks, then reads so many. */
+static int stream(struct bench_worker *w, int asked, int read)
 {
 	struct ask a = { .send = BENCH_BLOCK };
-
-	return move_all(w->raw, &a, sizeof(a), true);
-}
-
-static int stream_prepare(struct bench_worker *w, const struct bench_job *j)
-{
 	int r = 0;
 
-	(void)j;
-	for (int i = 0; !r && i < AHEAD; i++)
-		r = ask_block(w);
-	if (!r) /* start the clock when the stream is flowing */
-		r = ask_block(w);
-	if (!r)
+	for (int i = 0; !r && i < asked; i++)
+		r = move_all(w->raw, &a, sizeof(a), true);
+	for (int i = 0; !r && i < read; i++)
 		r = move_all(w->raw, w->buf, BENCH_BLOCK, false);
 	return bench_why(w, BENCH_STREAM, r);
 }
 
-static int stream_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int stream_prepare(struct bench_worker *w)
 {
-	int r = ask_block(w);
-
-	(void)j, (void)i;
-	if (!r)
-		r = move_all(w->raw, w->buf, BENCH_BLOCK, false);
-	return bench_why(w, BENCH_STREAM, r);
+	return stream(w, AHEAD + 1, 1); /* the clock starts when the stream is flowing */
 }
 
-static int stream_finish(struct bench_worker *w, const struct bench_job *j)
+static int stream_once(struct bench_worker *w)
 {
-	int r = 0;
+	return stream(w, 1, 1);
+}
 
-	(void)j;
-	for (int i = 0; !r && i < AHEAD; i++)
-		r = move_all(w->raw, w->buf, BENCH_BLOCK, false);
-	return bench_why(w, BENCH_STREAM, r);
+static int stream_finish(struct bench_worker *w)
+{
+	return stream(w, 0, AHEAD);
 }
 
 void bench_add_stream(struct bench *b)
@@ -176,12 +163,11 @@ void bench_add_stream(struct bench *b)
 
 /* ---- ping-pong ---- */
 
-int bench_do_ping(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+int bench_do_ping(struct bench_worker *w)
 {
 	struct ask a = { .send = 0 };
 	int r = move_all(w->raw, &a, sizeof(a), true);
 
-	(void)j, (void)i;
 	if (!r)
 		r = move_all(w->raw, &a, sizeof(a), false);
 	return bench_why(w, BENCH_PINGPONG, r);
@@ -200,31 +186,27 @@ void bench_add_ping(struct bench *b, int pairs)
 
 /* ---- the appender ---- */
 
-static int append_prepare(struct bench_worker *w, const struct bench_job *j)
+static int append_prepare(struct bench_worker *w)
 {
-	char path[CLI_PATH_MAX];
-
-	snprintf(path, sizeof(path), "%s/.sheaf-append-XXXXXX", j->path);
-	w->fd = mkostemp(path, O_CLOEXEC);
+	bench_path(w, ".sheaf-append-XXXXXX");
+	w->fd = mkostemp(w->path, O_CLOEXEC);
 	if (w->fd < 0)
-		return bench_why(w, path, -errno);
-	unlink(path);
+		return bench_why(w, w->path, -errno);
+	unlink(w->path);
 	return 0;
 }
 
-static int append_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int append_once(struct bench_worker *w)
 {
 	int r = move_all(w->fd, w->buf, APPEND_SIZE, true);
 
-	(void)j, (void)i;
 	if (!r && fdatasync(w->fd))
 		r = -errno;
 	return bench_why(w, BENCH_APPENDER, r);
 }
 
-static int append_finish(struct bench_worker *w, const struct bench_job *j)
+static int append_finish(struct bench_worker *w)
 {
-	(void)j;
 	close(w->fd);
 	w->fd = -1;
 	return 0;

@@ -26,6 +26,8 @@ void bench_case_add(struct bench *b, struct bench_case c, const char *what, ...)
 	vsnprintf(row.what, sizeof(row.what), what, ap);
 	va_end(ap);
 	c.workers = MAX(c.workers, 1);
+	if (!c.job.path[0])
+		snprintf(c.job.path, sizeof(c.job.path), "%s", b->place.scratch);
 	row.clients = (uint32_t)c.workers;
 	c.row = row_add(b, &row);
 	assert(b->n_cases < BENCH_MAX_CASES);

@@ -26,7 +26,7 @@ static const struct pattern {
 enum { MULTIPLE, PACK, GATHER, CHOICE, ALTERNATIVES };
 static const struct alternative {
 	const char *name;
-	int (*once)(struct bench_worker *w, const struct bench_job *j, uint64_t i);
+	bench_fn *once;
 	enum sheaf_mover mover;
 } alternatives[ALTERNATIVES] = {
 	[MULTIPLE] = { "multiple calls", bench_do_singles, SHEAF_MOVER_AUTO },
@@ -44,11 +44,11 @@ struct point {
 
 /* ---- measuring ---- */
 
-static int prepare(struct bench_worker *w, const struct bench_job *j)
+static int prepare(struct bench_worker *w)
 {
-	int r = j->count ? bench_lay_out(w, j) : 0;
+	int r = w->job->count ? bench_lay_out(w) : 0;
 
-	return r ? r : bench_why(w, "mover", sheaf_set_mover(w->fs, j->mover));
+	return r ? r : bench_why(w, "mover", sheaf_set_mover(w->fs, w->job->mover));
 }
 
 static void name_row(char *out, size_t n, int way, const struct pattern *p,

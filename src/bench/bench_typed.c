@@ -65,8 +65,8 @@ static uint64_t moved(struct bench_worker *w, uint64_t sent[SHEAF_MAX_SERVERS])
 	return sum;
 }
 
-static ssize_t access_all(struct bench_worker *w, const struct bench_job *j,
-			  const struct sheaf_type *all, const struct sheaf_type *every)
+static ssize_t access_all(struct bench_worker *w, const struct sheaf_type *all,
+			  const struct sheaf_type *every)
 {
 	uint64_t before[SHEAF_MAX_SERVERS], after[SHEAF_MAX_SERVERS], start, bytes;
 	struct sheaf_op *op;
@@ -75,8 +75,8 @@ static ssize_t access_all(struct bench_worker *w, const struct bench_job *j,
 
 	bytes = moved(w, before);
 	start = time_now();
-	r = j->out ? sheaf_write_typed_start(w->f, w->buf, all, 1, 0, every, &op) :
-		     sheaf_read_typed_start(w->f, w->buf, all, 1, 0, every, &op);
+	r = w->job->out ? sheaf_write_typed_start(w->f, w->buf, all, 1, 0, every, &op) :
+			  sheaf_read_typed_start(w->f, w->buf, all, 1, 0, every, &op);
 	if (r)
 		return r;
 	do
@@ -92,13 +92,12 @@ static ssize_t access_all(struct bench_worker *w, const struct bench_job *j,
 	return n;
 }
 
-static int typed_once(struct bench_worker *w, const struct bench_job *j, uint64_t i)
+static int typed_once(struct bench_worker *w)
 {
 	const uint64_t bytes = (uint64_t)BENCH_TYPED_PIECES * BENCH_TYPED_PIECE;
 	struct sheaf_type *piece = NULL, *every = NULL, *all = NULL;
 	ssize_t r = sheaf_type_bytes(BENCH_TYPED_PIECE, &piece);
 
-	(void)i;
 	if (!r)
 		r = sheaf_type_vector(BENCH_TYPED_PIECES, 1, 2 * BENCH_TYPED_PIECE, piece, &every);
 	if (!r)
@@ -106,14 +105,12 @@ static int typed_once(struct bench_worker *w, const struct bench_job *j, uint64_
 	forget_peak();
 	w->more[CLIENT_BEFORE] = peak_mib(w);
 	if (!r)
-		r = access_all(w, j, all, every);
+		r = access_all(w, all, every);
 	w->more[CLIENT_AFTER] = peak_mib(w);
 	sheaf_type_free(piece);
 	sheaf_type_free(every);
 	sheaf_type_free(all);
-	if (r >= 0 && (uint64_t)r != bytes)
-		r = -EIO;
-	return bench_why(w, ways[j->out], r < 0 ? (int)r : 0);
+	return bench_moved(w, ways[w->job->out], r, bytes);
 }
 
 /* ---- the command ---- */
