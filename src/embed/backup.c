@@ -64,12 +64,9 @@ static int put(struct saving *s, const void *p, size_t n, uint64_t at)
 	while (n) {
 		ssize_t w = pwrite(s->fd, p, n, (off_t)at);
 
-		if (w <= 0) {
-			int r = w ? -errno : -ENOSPC;
-
-			why_set("cannot write the backup: %s", error_text(r));
-			return r;
-		}
+		if (w <= 0)
+			return why_fail(w ? -errno : -ENOSPC, "cannot write the backup: %s",
+					error_text(w ? errno : ENOSPC));
 		p = (const uint8_t *)p + w;
 		at += (uint64_t)w;
 		n -= (size_t)w;
@@ -114,11 +111,9 @@ static int fetch(struct saving *s, uint32_t i)
 
 static int sync_backup(struct saving *s)
 {
-	int r = fsync(s->fd) < 0 ? -errno : 0;
-
-	if (r)
-		why_set("cannot sync the backup: %s", error_text(r));
-	return r;
+	if (fsync(s->fd) == 0)
+		return 0;
+	return why_fail(-errno, "cannot sync the backup: %s", error_text(errno));
 }
 
 static int save(struct saving *s)

@@ -21,6 +21,18 @@ struct backing {
 	struct server **servers; /* embedded targets */
 };
 
+int why_fail(int r, const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	why_set("%s", text);
+	return r;
+}
+
 static void teardown(void *owner)
 {
 	struct backing *b = owner;
@@ -49,9 +61,7 @@ static int load_keys(struct backing *b, bool server, struct client_opts *o,
 		if (!r)
 			r = key_load(b->conf->server_key_file, server_key, err, sizeof(err));
 	}
-	if (r)
-		why_set("%s", err);
-	return r;
+	return r ? why_fail(r, "%s", err) : 0;
 }
 
 static int start_targets(struct backing *b, const uint8_t key[KEY_BYTES],
@@ -92,10 +102,8 @@ static int open_backing(struct backing *b, const char *conf_path, bool embedded,
 	char err[512] = "";
 	int r = conf_load(conf_path, &b->conf, err, sizeof(err));
 
-	if (r) {
-		why_set("%s", err);
-		return r;
-	}
+	if (r)
+		return why_fail(r, "%s", err);
 	r = load_keys(b, embedded, &o, server_key);
 	if (!r && embedded)
 		r = start_targets(b, o.key, server_key);
@@ -168,10 +176,8 @@ static int connect_with(const char *conf, const struct wire_bytes *state, struct
 
 	why_set("%s", "");
 	r = conf_find(conf, found, sizeof(found), err, sizeof(err));
-	if (r) {
-		why_set("%s", err);
-		return r;
-	}
+	if (r)
+		return why_fail(r, "%s", err);
 	embedded = strncmp(found, "local:", 6) == 0;
 	if (embedded && state)
 		r = -EOPNOTSUPP;

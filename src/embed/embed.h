@@ -6,4 +6,7 @@
 
 #include "sheaf_admin.h"
 
+/* Stores the text for sheaf_why() and returns r. */
+int why_fail(int r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
 #endif

@@ -63,12 +63,6 @@ static int write_conf(const char *path, const struct sheaf_init *o)
 	return r;
 }
 
-static int fail(int r, const char *what, const char *thing)
-{
-	why_set("%s %s: %s", what, thing, error_text(r));
-	return r;
-}
-
 static int format_all(const char *conf_path)
 {
 	char err[512] = "";
@@ -98,30 +92,24 @@ int sheaf_init(const char *dir, const struct sheaf_init *given)
 	o.stripe_unit = o.stripe_unit ? o.stripe_unit : (uint32_t)DEFAULT_UNIT;
 	o.listen = o.listen ? o.listen : "127.0.0.1";
 	if (o.servers > CONF_MAX_TARGETS || o.port + o.servers + METRICS_OFFSET > 65536 ||
-	    strlen(dir) >= CONF_PATH_MAX) {
-		why_set("cannot make %u servers from port %u on", o.servers, o.port);
-		return -EINVAL;
-	}
-	if (o.stripe_unit % 4096) {
-		why_set("stripe unit %u is not a multiple of 4096", o.stripe_unit);
-		return -EINVAL;
-	}
+	    strlen(dir) >= CONF_PATH_MAX)
+		return why_fail(-EINVAL, "cannot make %u servers from port %u on", o.servers,
+				o.port);
+	if (o.stripe_unit % 4096)
+		return why_fail(-EINVAL, "stripe unit %u is not a multiple of 4096", o.stripe_unit);
 	r = usable(dir);
-	if (r == -EEXIST) {
-		why_set("%s is not empty: choose a new directory, or start what is in it", dir);
-		return r;
-	}
+	if (r == -EEXIST)
+		return why_fail(
+			r, "%s is not empty: choose a new directory, or start what is in it", dir);
 	if (r)
-		return fail(r, "cannot make directory", dir);
+		return why_fail(r, "cannot make directory %s: %s", dir, error_text(r));
 	for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
 		snprintf(path, sizeof(path), "%s/%s", dir, keys[i]);
 		r = key_create(path, err, sizeof(err));
-		if (r) {
-			why_set("%s", err);
-			return r;
-		}
+		if (r)
+			return why_fail(r, "%s", err);
 	}
 	snprintf(path, sizeof(path), "%s/sheaf.conf", dir);
 	r = write_conf(path, &o);
-	return r ? fail(r, "cannot write", path) : format_all(path);
+	return r ? why_fail(r, "cannot write %s: %s", path, error_text(r)) : format_all(path);
 }

@@ -14,8 +14,7 @@
 
 static int bad(const char *file, const char *what)
 {
-	why_set("%s: %s", file, what);
-	return -EBADMSG;
+	return why_fail(-EBADMSG, "%s: %s", file, what);
 }
 
 static int check_rows(const char *file, const struct backup *b, uint64_t size)
@@ -40,8 +39,7 @@ static int open_backup(const char *file, struct backup *b, uint64_t *size)
 	size_t rows;
 
 	if (fd < 0 || fstat(fd, &st) < 0) {
-		r = -errno;
-		why_set("%s cannot be read: %s", file, strerror(-r));
+		r = why_fail(-errno, "%s cannot be read: %s", file, strerror(errno));
 		if (fd >= 0)
 			close(fd);
 		return r;
@@ -122,8 +120,7 @@ static int restore_part(const struct conf *c, const char *file, int fd, const st
 	if (memcmp(fs.b, c->fs_id.b, sizeof(fs.b)) != 0) {
 		uuid_format(theirs, &fs);
 		uuid_format(ours, &c->fs_id);
-		why_set("%s is of file system %s, not of %s", file, theirs, ours);
-		return -EXDEV;
+		return why_fail(-EXDEV, "%s is of file system %s, not of %s", file, theirs, ours);
 	}
 	for (uint32_t i = 0; i < b->head.n_parts; i++) {
 		const struct backup_part *p = &b->parts[i];
@@ -132,16 +129,13 @@ static int restore_part(const struct conf *c, const char *file, int fd, const st
 		if (p->target != target)
 			continue;
 		r = server_restore(env_real(), c, target, &part, force, err, sizeof(err));
-		if (r)
-			why_set("%s", err);
-		return r;
+		return r ? why_fail(r, "%s", err) : 0;
 	}
-	why_set("%s has no metadata of %s", file, c->targets[target].name);
-	return -ENOENT;
+	return why_fail(-ENOENT, "%s has no metadata of %s", file, c->targets[target].name);
 }
 
-/* Loads the cluster file of --conf, or that of local:DIR. */
-static int load_conf(const char *conf, struct conf **out)
+/* Loads the cluster file of --conf, or that of local:DIR, which must have server `id`. */
+static int load_conf(const char *conf, int id, struct conf **out)
 {
 	char found[CONF_PATH_MAX], path[CONF_PATH_MAX + 16], err[CONF_PATH_MAX + 512] = "";
 	int r = conf_find(conf, found, sizeof(found), err, sizeof(err));
@@ -154,8 +148,10 @@ static int load_conf(const char *conf, struct conf **out)
 		r = conf_load(path, out, err, sizeof(err));
 	}
 	if (r)
-		why_set("%s", err);
-	return r;
+		return why_fail(r, "%s", err);
+	if (id < 0 || (uint32_t)id >= (*out)->n_targets)
+		return why_fail(-EINVAL, "%s has no server %d", (*out)->path, id);
+	return 0;
 }
 
 int sheaf_restore(const char *conf, const char *file, int id, int force)
@@ -163,12 +159,8 @@ int sheaf_restore(const char *conf, const char *file, int id, int force)
 	struct backup *b = calloc(1, sizeof(*b));
 	struct conf *c = NULL;
 	uint64_t size;
-	int fd = -1, r = b ? load_conf(conf, &c) : -ENOMEM;
+	int fd = -1, r = b ? load_conf(conf, id, &c) : -ENOMEM;
 
-	if (!r && (id < 0 || (uint32_t)id >= c->n_targets)) {
-		why_set("%s has no server %d", c->path, id);
-		r = -EINVAL;
-	}
 	if (!r) {
 		fd = open_backup(file, b, &size);
 		r = fd < 0 ? fd : restore_part(c, file, fd, b, (uint32_t)id, force);
@@ -186,12 +178,9 @@ static int format_with(const char *conf, int id, format_fn *fn)
 {
 	char err[CONF_PATH_MAX + 512] = "";
 	struct conf *c = NULL;
-	int r = load_conf(conf, &c);
+	int r = load_conf(conf, id, &c);
 
-	if (!r && (id < 0 || (uint32_t)id >= c->n_targets)) {
-		why_set("%s has no server %d", c->path, id);
-		r = -EINVAL;
-	} else if (!r) {
+	if (!r) {
 		r = fn(env_real(), c, (uint32_t)id, err, sizeof(err));
 		if (r < 0)
 			why_set("%s", err);
