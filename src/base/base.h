@@ -352,6 +352,8 @@ bool key_allows(const struct key_role *r, uint32_t uid, uint32_t gid, uint32_t *
 uint64_t time_now(void); /* monotonic ns */
 void raise_file_limit(void); /* of descriptors, to the hard limit */
 uint64_t file_limit(void); /* current limit of descriptors */
+/* Reads n bytes, or less at the end of the file: their number or -errno. */
+ssize_t read_to_end(int fd, void *buf, size_t n);
 bool is_on_tmpfs(int fd, const char *path); /* tmpfs or ramfs; path NULL: the open file fd */
 
 /* ---- Sheaf mounts of this host ---- */

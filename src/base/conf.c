@@ -116,28 +116,24 @@ static int value_pool(struct conf_parser *p, const struct conf_key *k, const cha
 }
 
 /* Makes a path relative to the file's folder absolute. */
-static int put_path(struct conf_parser *p, const char *key, const char *v, char *out)
+static int value_path(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
 {
+	char *path = out;
 	int n;
 
 	if (!v[0])
-		return conf_fail(p, p->line, "%s is empty; give a path", key);
+		return conf_fail(p, p->line, "%s is empty; give a path", k->name);
 	if (v[0] == '/')
-		n = snprintf(out, CONF_PATH_MAX, "%s", v);
+		n = snprintf(path, CONF_PATH_MAX, "%s", v);
 	else
-		n = snprintf(out, CONF_PATH_MAX, "%s/%s", p->folder, v);
+		n = snprintf(path, CONF_PATH_MAX, "%s/%s", p->folder, v);
 	if (n >= CONF_PATH_MAX)
 		return conf_fail(p, p->line,
-				 "%s is longer than %d characters; move it to a shorter path", key,
-				 CONF_PATH_MAX - 1);
-	while (n > 1 && out[n - 1] == '/')
-		out[--n] = 0;
+				 "%s is longer than %d characters; move it to a shorter path",
+				 k->name, CONF_PATH_MAX - 1);
+	while (n > 1 && path[n - 1] == '/')
+		path[--n] = 0;
 	return 0;
-}
-
-static int value_path(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
-{
-	return put_path(p, k->name, v, out);
 }
 
 /* HOST:PORT, [IPV6]:PORT */
@@ -192,10 +188,11 @@ static int value_roles(struct conf_parser *p, const struct conf_key *k, const ch
 	return 0;
 }
 
-static int put_name(struct conf_parser *p, const char *v, char out[CONF_NAME_MAX])
+static int value_name(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
 {
 	const char *at;
 
+	(void)k;
 	for (at = v; isalnum((unsigned char)*at) || (at > v && strchr("._-", *at) && *at);)
 		at++;
 	if (!v[0] || *at || strlen(v) >= CONF_NAME_MAX)
@@ -205,12 +202,6 @@ static int put_name(struct conf_parser *p, const char *v, char out[CONF_NAME_MAX
 				 v);
 	strcpy(out, v);
 	return 0;
-}
-
-static int value_name(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
-{
-	(void)k;
-	return put_name(p, v, out);
 }
 
 static int value_networks(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
@@ -472,14 +463,14 @@ static int open_key(struct conf_parser *p, const char *name)
 	p->c->keys = keys;
 	k = &keys[p->c->n_keys];
 	*k = (struct client_key){ 0 };
-	if (put_name(p, name, k->name))
+	if (value_name(p, NULL, name, k->name))
 		return p->error;
 	p->c->n_keys++;
 	p->key_line = p->line;
 	p->key_seen = 0;
 	p->section = SECTION_KEY;
 	snprintf(file, sizeof(file), "%s.key", k->name);
-	return put_path(p, "file", file, k->file);
+	return value_path(p, &key_keys[0], file, k->file);
 }
 
 static int open_section(struct conf_parser *p, const char *line, size_t n)
@@ -656,15 +647,16 @@ static int conf_place(struct conf_parser *p, const char *path)
 
 static int conf_defaults(struct conf_parser *p)
 {
+	const struct conf_key key = { .name = "key" }, server_key = { .name = "server_key" };
 	struct conf *c = p->c;
 
 	c->stripe_unit = 256 * KIB;
 	c->timeout_s = 30;
 	c->lease_s = 30;
 	c->pool_bytes = 64 * MIB;
-	if (put_path(p, "key", "key", c->key_file) < 0)
+	if (value_path(p, &key, "key", c->key_file) < 0)
 		return p->error;
-	return put_path(p, "server_key", "server.key", c->server_key_file);
+	return value_path(p, &server_key, "server.key", c->server_key_file);
 }
 
 int conf_parse(const char *text, size_t len, const char *path, struct conf **out, char *err,

@@ -18,26 +18,21 @@
 /* The file's text followed by `more`; the caller frees it. */
 static int edit_text(const char *path, const char *more, char **out, struct stat *st)
 {
-	size_t room = EDIT_MAX + strlen(more) + 2, len = 0;
-	char *text = malloc(room);
-	FILE *f = text ? fopen(path, "re") : NULL;
-	int rc = 0;
+	char *text = malloc(EDIT_MAX + strlen(more) + 2);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 || fstat(fd, st) < 0 ? -errno : text ? 0 : -ENOMEM;
 
-	if (!f || fstat(fileno(f), st) < 0)
-		rc = text ? -errno : -ENOMEM;
-	else
-		len = fread(text, 1, EDIT_MAX, f);
-	if (f && ferror(f))
-		rc = -EIO;
-	if (f)
-		fclose(f);
-	if (rc) {
+	if (!n)
+		n = read_to_end(fd, text, EDIT_MAX);
+	if (fd >= 0)
+		close(fd);
+	if (n < 0) {
 		free(text);
-		return rc;
+		return (int)n;
 	}
-	if (len && text[len - 1] != '\n')
-		text[len++] = '\n';
-	strcpy(text + len, more);
+	if (n && text[n - 1] != '\n')
+		text[n++] = '\n';
+	strcpy(text + n, more);
 	*out = text;
 	return 0;
 }
@@ -98,7 +93,7 @@ static int edit(int fd, const char *path, const char *tmp, const char *more, con
 		struct conf **new, char *err, size_t err_len)
 {
 	struct stat st;
-	char *text;
+	char *text = NULL;
 	int rc = edit_text(path, more, &text, &st);
 
 	if (rc)

@@ -8,51 +8,21 @@
 
 #define CONF_FILE_MAX (1 * MIB)
 
-/* Reads a whole file, without a final NUL; the caller frees it. */
-static int read_all(int fd, char **text, size_t *len)
-{
-	char *buf = malloc(CONF_FILE_MAX + 1);
-	ssize_t rc;
-
-	*len = 0;
-	if (!buf)
-		return -ENOMEM;
-	while (*len <= CONF_FILE_MAX) {
-		rc = read(fd, buf + *len, CONF_FILE_MAX + 1 - *len);
-		if (rc < 0 && errno == EINTR)
-			continue;
-		if (rc <= 0)
-			break;
-		*len += (size_t)rc;
-	}
-	rc = *len > CONF_FILE_MAX ? -EFBIG : rc < 0 ? -errno : 0;
-	if (rc < 0)
-		free(buf);
-	else
-		*text = buf;
-	return (int)rc;
-}
-
 int conf_load(const char *path, struct conf **out, char *err, size_t err_len)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC), rc;
-	char *text;
-	size_t len;
+	int fd = open(path, O_RDONLY | O_CLOEXEC), rc = fd < 0 ? -errno : 0;
+	char *text = malloc(CONF_FILE_MAX + 1);
+	ssize_t n = rc ? rc : text ? read_to_end(fd, text, CONF_FILE_MAX + 1) : -ENOMEM;
 
-	if (fd < 0) {
-		rc = -errno;
-		snprintf(err, err_len, "%s: cannot open the cluster file: %s", path,
-			 error_text(rc));
-		return rc;
-	}
-	rc = read_all(fd, &text, &len);
-	close(fd);
-	if (rc < 0) {
-		snprintf(err, err_len, "%s: cannot read the cluster file: %s", path,
-			 error_text(rc));
-		return rc;
-	}
-	rc = conf_parse(text, len, path, out, err, err_len);
+	if (n > (ssize_t)CONF_FILE_MAX)
+		n = -EFBIG;
+	if (n < 0)
+		rc = error_explain(err, err_len, (int)n, "%s: cannot %s the cluster file: %s", path,
+				   fd < 0 ? "open" : "read", error_text((int)n));
+	else
+		rc = conf_parse(text, (size_t)n, path, out, err, err_len);
+	if (fd >= 0)
+		close(fd);
 	free(text);
 	return rc;
 }
@@ -91,16 +61,14 @@ bool conf_squashes(const struct conf *c, const struct origin *from)
 static int conf_named(const char *name, const char *origin, char *out, size_t n, char *err,
 		      size_t err_len)
 {
-	if (strlen(name) >= n) {
-		snprintf(err, err_len, "%s names a path that is too long", origin);
-		return -ENAMETOOLONG;
-	}
-	if (strncmp(name, "local:", 6) != 0 && access(name, F_OK) < 0) {
-		snprintf(err, err_len,
-			 "%s: no such cluster file (named by %s); 'sheaf init DIR' makes a cluster",
-			 name, origin);
-		return -ENOENT;
-	}
+	if (strlen(name) >= n)
+		return error_explain(err, err_len, -ENAMETOOLONG,
+				     "%s names a path that is too long", origin);
+	if (strncmp(name, "local:", 6) != 0 && access(name, F_OK) < 0)
+		return error_explain(
+			err, err_len, -ENOENT,
+			"%s: no such cluster file (named by %s); 'sheaf init DIR' makes a cluster",
+			name, origin);
 	strcpy(out, name);
 	return 0;
 }
@@ -117,9 +85,9 @@ int conf_find(const char *given, char *out, size_t n, char *err, size_t err_len)
 	for (size_t i = 0; i < ARRAY_LEN(places); i++)
 		if (access(places[i], F_OK) == 0 && strlen(places[i]) < n)
 			return conf_named(places[i], "the search", out, n, err, err_len);
-	snprintf(err, err_len,
-		 "no cluster file: neither %s nor %s is there; name one with --conf FILE or "
-		 "$SHEAF_CONF, or make a cluster with 'sheaf init DIR'",
-		 places[0], places[1]);
-	return -ENOENT;
+	return error_explain(
+		err, err_len, -ENOENT,
+		"no cluster file: neither %s nor %s is there; name one with --conf FILE or "
+		"$SHEAF_CONF, or make a cluster with 'sheaf init DIR'",
+		places[0], places[1]);
 }

@@ -12,24 +12,6 @@
 
 #define KEY_TEXT (2 * KEY_BYTES)
 
-static ssize_t key_read(int fd, char *text, size_t n)
-{
-	size_t got = 0;
-	ssize_t rc;
-
-	while (got < n) {
-		rc = read(fd, text + got, n - got);
-		if (rc < 0 && errno == EINTR)
-			continue;
-		if (rc < 0)
-			return -errno;
-		if (rc == 0)
-			break;
-		got += (size_t)rc;
-	}
-	return (ssize_t)got;
-}
-
 static int key_check_mode(const char *path, int fd, char *err, size_t err_len)
 {
 	struct stat st;
@@ -62,7 +44,7 @@ int key_load(const char *path, uint8_t key[KEY_BYTES], char *err, size_t err_len
 					     "new cluster with 'sheaf init'" :
 					     "");
 	rc = key_check_mode(path, fd, err, err_len);
-	n = rc < 0 ? 0 : key_read(fd, text, sizeof(text) - 1);
+	n = rc < 0 ? 0 : read_to_end(fd, text, sizeof(text) - 1);
 	close(fd);
 	if (rc < 0)
 		return rc;

@@ -21,15 +21,10 @@ static atomic_int log_max = LOG_WARN;
 /* Called under the lock. If the file cannot be opened, the log says so and stays where it was. */
 static void log_attach(void)
 {
-	int fd;
+	int fd = STDERR_FILENO;
 
-	if (!log_path[0]) {
-		if (log_fd != STDERR_FILENO)
-			close(log_fd);
-		log_fd = STDERR_FILENO;
-		return;
-	}
-	fd = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+	if (log_path[0])
+		fd = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 	if (fd < 0) {
 		dprintf(log_fd, "cannot open the log %s: %s; logging continues here\n", log_path,
 			error_text(errno));

@@ -1,11 +1,12 @@
-/* What a process asks the kernel: monotonic time, the limit of descriptors, the type of a file
- * system. */
+/* What a process asks the kernel: monotonic time, the limit of descriptors, whole files, the type of
+ * a file system. */
 #include "base/base.h"
 
 #include <linux/magic.h>
 #include <sys/resource.h>
 #include <sys/vfs.h>
 #include <time.h>
+#include <unistd.h>
 
 uint64_t time_now(void)
 {
@@ -30,6 +31,20 @@ void raise_file_limit(void)
 		l.rlim_cur = l.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &l);
 	}
+}
+
+ssize_t read_to_end(int fd, void *buf, size_t n)
+{
+	size_t got = 0;
+	ssize_t rc = 1;
+
+	while (got < n && rc) {
+		rc = read(fd, (char *)buf + got, n - got);
+		if (rc < 0 && errno != EINTR)
+			return -errno;
+		got += (size_t)MAX(rc, 0);
+	}
+	return (ssize_t)got;
 }
 
 bool is_on_tmpfs(int fd, const char *path)

@@ -551,10 +551,9 @@ static int slurp(struct explain_access *x, const char *path, char **out, size_t 
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY), e = 0;
 	struct stat st;
-	ssize_t r = 1;
+	ssize_t r = 0;
 
 	*out = NULL;
-	*len = 0;
 	if (fd < 0 || fstat(fd, &st))
 		e = errno;
 	else if (S_ISDIR(st.st_mode))
@@ -563,11 +562,10 @@ static int slurp(struct explain_access *x, const char *path, char **out, size_t 
 		e = EFBIG;
 	else if (!(*out = malloc((size_t)st.st_size + 1)))
 		e = ENOMEM;
-	while (!e && r > 0 && *len < (size_t)st.st_size) {
-		r = read(fd, *out + *len, (size_t)st.st_size - *len);
-		e = r < 0 ? errno : 0;
-		*len += (size_t)MAX(r, 0);
-	}
+	else
+		r = read_to_end(fd, *out, (size_t)st.st_size);
+	e = r < 0 ? (int)-r : e;
+	*len = (size_t)MAX(r, 0);
 	if (*out)
 		(*out)[*len] = 0;
 	if (fd >= 0)

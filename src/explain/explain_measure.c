@@ -142,25 +142,18 @@ static void accounts(struct explain *e, struct sheaf_account *out)
 		sheaf_account(e->c->fs, (int)e->where.targets[i], &out[i]);
 }
 
-static void subtract(struct sheaf_account *a, const struct sheaf_account *b)
+/* Adds the counters of b to those of a; times -1: subtracts them. */
+static void add(struct sheaf_account *a, const struct sheaf_account *b, int times)
 {
-	a->requests -= b->requests;
-	a->frames -= b->frames;
-	a->calls -= b->calls;
-	a->copied -= b->copied;
-	a->busy_ns -= b->busy_ns;
-	for (int k = 0; k < SHEAF_MOVERS; k++)
-		a->bytes[k] -= b->bytes[k];
-}
+	uint64_t n = (uint64_t)(int64_t)times;
 
-static void add(struct sheaf_account *a, const struct sheaf_account *b)
-{
-	a->requests += b->requests;
-	a->frames += b->frames;
-	a->calls += b->calls;
-	a->copied += b->copied;
+	a->requests += n * b->requests;
+	a->frames += n * b->frames;
+	a->calls += n * b->calls;
+	a->copied += n * b->copied;
+	a->busy_ns += n * b->busy_ns;
 	for (int k = 0; k < SHEAF_MOVERS; k++)
-		a->bytes[k] += b->bytes[k];
+		a->bytes[k] += n * b->bytes[k];
 }
 
 static int run_round(struct explain *e, enum sheaf_mover how, struct round *out)
@@ -175,7 +168,7 @@ static int run_round(struct explain *e, enum sheaf_mover how, struct round *out)
 	out->ns = time_now() - out->ns;
 	accounts(e, out->did);
 	for (uint32_t i = 0; i < e->where.n_targets; i++)
-		subtract(&out->did[i], &before[i]);
+		add(&out->did[i], &before[i], -1);
 	return r;
 }
 
@@ -195,7 +188,7 @@ static void settle(struct explain *e, struct explain_way *w, struct round **roun
 	m = rounds[e->rounds / 2];
 	for (uint32_t i = 0; i < e->where.n_targets; i++) {
 		w->at[i].did = m->did[i];
-		add(&w->all.did, &m->did[i]);
+		add(&w->all.did, &m->did[i], 1);
 	}
 	w->all.did.busy_ns = m->ns;
 }
