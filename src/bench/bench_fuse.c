@@ -8,7 +8,6 @@
  * Errors: the output of all of them is in mount.log; messages quote its last line. */
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -225,23 +224,11 @@ int bench_fuse_open(struct bench *b)
 	return r ? r : mount_sheaf(b);
 }
 
-/* Lazy unmount: open files stay usable, and the daemon exits when the last is closed. */
-static void unmount(struct bench *b, const struct bench_side *s)
-{
-	const char *const argv[] = { "fusermount3", "-u", "-z", "--", s->point, NULL };
-	pid_t pid;
-
-	if (!s->point[0] || umount2(s->point, MNT_DETACH | UMOUNT_NOFOLLOW) == 0 || errno != EPERM)
-		return;
-	pid = run(b, argv[0], argv); /* without root */
-	if (pid > 0)
-		waitpid(pid, NULL, 0);
-}
-
 void bench_fuse_close(struct bench *b)
 {
-	for (int i = 0; i < BENCH_SIDES; i++)
-		unmount(b, &b->sides[i]);
+	for (int i = 0; i < BENCH_SIDES; i++) /* a daemon exits when the last file is closed */
+		if (b->sides[i].point[0])
+			mount_remove(b->sides[i].point, true, true);
 	for (int i = 0; i < BENCH_SIDES; i++)
 		bench_end_process(&b->sides[i].pid, time_now() + END_NS);
 }
