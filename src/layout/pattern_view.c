@@ -10,14 +10,9 @@
 
 #define BATCH 64 /* extents and runs looked up at once */
 
-static const struct pattern *file_of(const struct view *v)
-{
-	return v->access->file_pattern;
-}
-
 static void place_begin(const struct view *v, struct pattern_view_pos *p, uint64_t pos, uint64_t at)
 {
-	extent_iter_init(&p->file, file_of(v), &v->layout, v->index, pos);
+	extent_iter_init(&p->file, v->access->file_pattern, &v->layout, v->index, pos);
 	pattern_seek(&p->mem, v->access->mem_pattern, pos);
 	p->at = at;
 }
@@ -155,7 +150,7 @@ size_t pattern_view_iov(struct view *v, uint64_t at, uint64_t len, struct iovec 
 		h->at += done;
 		left -= done;
 		if (done < run)
-			extent_iter_init(&h->file, file_of(v), &v->layout, v->index, pos + done);
+			extent_iter_init(&h->file, h->file.c.p, &v->layout, v->index, pos + done);
 	}
 	*got = len - left;
 	v->at = h->at;
