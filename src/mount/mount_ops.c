@@ -1,7 +1,7 @@
 /* The table of FUSE operations, and what is negotiated with the kernel at the start. */
 #include "mount/mount_priv.h"
 
-static void op_init(void *arg, struct fuse_conn_info *conn)
+void op_init(void *arg, struct fuse_conn_info *conn)
 {
 	struct mount *m = arg;
 
@@ -20,56 +20,19 @@ static void op_init(void *arg, struct fuse_conn_info *conn)
 }
 
 /* No state is kept for an inode, so there is nothing to forget. */
-static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
+void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
 {
 	(void)ino;
 	(void)n;
 	fuse_reply_none(req);
 }
 
-static void op_forget_multi(fuse_req_t req, size_t n, struct fuse_forget_data *all)
+void op_forget_multi(fuse_req_t req, size_t n, struct fuse_forget_data *all)
 {
 	(void)n;
 	(void)all;
 	fuse_reply_none(req);
 }
 
-const struct fuse_lowlevel_ops mount_ops = {
-	.init = op_init,
-	.lookup = op_lookup,
-	.forget = op_forget,
-	.forget_multi = op_forget_multi,
-	.getattr = op_getattr,
-	.setattr = op_setattr,
-	.readlink = op_readlink,
-	.mknod = op_mknod,
-	.mkdir = op_mkdir,
-	.symlink = op_symlink,
-	.link = op_link,
-	.unlink = op_unlink,
-	.rmdir = op_rmdir,
-	.rename = op_rename,
-	.statfs = op_statfs,
-	.setxattr = op_setxattr,
-	.getxattr = op_getxattr,
-	.listxattr = op_listxattr,
-	.removexattr = op_removexattr,
-	.opendir = op_opendir,
-	.readdir = op_readdir,
-	.readdirplus = op_readdirplus,
-	.releasedir = op_releasedir,
-	.fsyncdir = op_fsyncdir,
-	.create = op_create,
-	.open = op_open,
-	.read = op_read,
-	.write = op_write,
-	.flush = op_flush,
-	.release = op_release,
-	.fsync = op_fsync,
-	.fallocate = op_fallocate,
-	.lseek = op_lseek,
-	.copy_file_range = op_copy_file_range,
-	.getlk = op_getlk,
-	.setlk = op_setlk,
-	.flock = op_flock,
-};
+#define OP_ROW(name) .name = op_##name,
+const struct fuse_lowlevel_ops mount_ops = { MOUNT_OPS(OP_ROW) };

@@ -196,6 +196,20 @@ struct mount {
 	_Atomic uint64_t n_xattr_sets; /* extended attributes set */
 };
 
+/* The requests of the kernel that are served, each by a function op_NAME. */
+/* clang-format off */
+#define MOUNT_OPS(OP) \
+	OP(init) OP(forget) OP(forget_multi) \
+	OP(lookup) OP(getattr) OP(setattr) OP(readlink) OP(mknod) OP(mkdir) OP(symlink) OP(link) \
+	OP(unlink) OP(rmdir) OP(rename) OP(statfs) \
+	OP(setxattr) OP(getxattr) OP(listxattr) OP(removexattr) \
+	OP(opendir) OP(readdir) OP(readdirplus) OP(releasedir) OP(fsyncdir) \
+	OP(create) OP(open) OP(read) OP(write) OP(flush) OP(release) OP(fsync) \
+	OP(fallocate) OP(lseek) OP(copy_file_range) \
+	OP(getlk) OP(setlk) OP(flock)
+/* clang-format on */
+#define DECLARE_OP(name) __typeof__(*((struct fuse_lowlevel_ops *)0)->name) op_##name;
+MOUNT_OPS(DECLARE_OP)
 extern const struct fuse_lowlevel_ops mount_ops;
 
 /* ---- reactor.c ---- */
@@ -323,35 +337,10 @@ static inline struct sheaf_handle handle_of(fuse_ino_t ino)
 	return (struct sheaf_handle){ ino, SHEAF_GEN };
 }
 void entry_of(struct mount *m, const struct stat *st, struct fuse_entry_param *e);
-void op_lookup(fuse_req_t req, fuse_ino_t dir, const char *name);
-void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
-void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set,
-		struct fuse_file_info *fi);
-void op_readlink(fuse_req_t req, fuse_ino_t ino);
-void op_mknod(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, dev_t rdev);
-void op_mkdir(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode);
-void op_symlink(fuse_req_t req, const char *target, fuse_ino_t dir, const char *name);
-void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t dir, const char *name);
-void op_unlink(fuse_req_t req, fuse_ino_t dir, const char *name);
-void op_rmdir(fuse_req_t req, fuse_ino_t dir, const char *name);
-void op_rename(fuse_req_t req, fuse_ino_t dir, const char *name, fuse_ino_t dir2, const char *name2,
-	       unsigned flags);
-void op_statfs(fuse_req_t req, fuse_ino_t ino);
-void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
-		 int flags);
-void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
-void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
-void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
 
 /* ---- dirs.c ---- */
 /* Attributes, with link count 0, of a directory that was removed while it is open here. */
 bool dir_last_known(struct mount *m, uint64_t ino, struct stat *st);
-void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
-void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
-void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
-		    struct fuse_file_info *fi);
-void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
-void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
 
 /* ---- files.c ---- */
 int files_init(struct mount *m);
@@ -365,26 +354,8 @@ int file_add(struct mount *m, struct sheaf_file *sf, int flags, uint64_t fh, str
 bool sets_atime_always(const struct mount *m);
 bool wants_atime(const struct mount *m, const struct stat *st, int flags);
 void inode_set_atime(struct mount *m, fuse_ino_t ino);
-void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode,
-	       struct fuse_file_info *fi);
-void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
-void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
-void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
-	      struct fuse_file_info *fi);
-void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
-void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
-void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
-void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len,
-		  struct fuse_file_info *fi);
-void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi);
-void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t off_in, struct fuse_file_info *fi_in,
-			fuse_ino_t out, off_t off_out, struct fuse_file_info *fi_out, size_t len,
-			int flags);
 
 /* ---- flocks.c: locks ---- */
-void op_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *l);
-void op_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *l, int wait);
-void op_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, int op);
 int holder_add(struct mount *m, uint64_t ino, uint64_t owner);
 /* A descriptor of the owner was closed: releases its byte-range locks. False: see
  * runs_on_thread(). */
