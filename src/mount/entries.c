@@ -31,14 +31,11 @@ static void answer_entry(struct worker *w, int r, const struct stat *st, bool gr
 	struct fuse_entry_param e;
 	fuse_req_t req;
 
-	if (r) {
-		req_answer(w, r);
-		return;
-	}
-	entry_of(w->m, st, &e);
+	if (!r)
+		entry_of(w->m, st, &e);
 	if (grows)
 		e.attr_timeout = 0;
-	req = req_take(w);
+	req = req_take_result(w, r);
 	if (req)
 		fuse_reply_entry(req, &e);
 }
@@ -194,24 +191,24 @@ void op_readlink(fuse_req_t req, fuse_ino_t ino)
 	struct stat st;
 	ssize_t n = sheaf_h_readlink(w->m->fs, NULL, handle_of(ino), text, PATH_MAX);
 
-	if (n < 0) {
-		req_answer(w, (int)n);
-		return;
-	}
-	text[n] = 0;
-	if (w->m->o.atime != ATIME_NEVER &&
+	text[MAX(n, 0)] = 0;
+	if (n >= 0 && w->m->o.atime != ATIME_NEVER &&
 	    sheaf_h_getattr(w->m->fs, NULL, handle_of(ino), &st) == 0 &&
 	    wants_atime(w->m, &st, O_RDONLY))
 		inode_set_atime(w->m, ino); /* not often: the kernel caches the text */
-	req = req_take(w);
+	req = req_take_result(w, n);
 	if (req)
 		fuse_reply_readlink(req, text);
 }
 
-void op_mknod(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, dev_t rdev)
+/* Creates what the mode says. target: of a symbolic link. */
+static void make(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, dev_t rdev,
+		 const char *target)
 {
 	struct worker *w = req_begin(req);
 	struct dir_change d = dirs_begin(w->m, dir, 0, false);
+	struct sheaf_handle h = handle_of(dir);
+	struct sheaf *fs = w->m->fs;
 	struct caller c;
 	struct stat st;
 	int r;
@@ -220,42 +217,27 @@ void op_mknod(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, dev
 	if (mode & S_ISGID)
 		caller_groups(&c);
 	do
-		r = sheaf_h_mknod(w->m->fs, &c.cred, handle_of(dir), name, mode, rdev, NULL, &st);
+		r = S_ISDIR(mode) ? sheaf_h_mkdir(fs, &c.cred, h, name, mode, NULL, &st) :
+		    S_ISLNK(mode) ? sheaf_h_symlink(fs, &c.cred, target, h, name, NULL, &st) :
+				    sheaf_h_mknod(fs, &c.cred, h, name, mode, rdev, NULL, &st);
 	while (caller_should_retry(&c, r));
 	dirs_end(w->m, &d, !r);
 	answer_entry(w, r, &st, false);
+}
+
+void op_mknod(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, dev_t rdev)
+{
+	make(req, dir, name, mode, rdev, NULL);
 }
 
 void op_mkdir(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode)
 {
-	struct worker *w = req_begin(req);
-	struct dir_change d = dirs_begin(w->m, dir, 0, false);
-	struct caller c;
-	struct stat st;
-	int r;
-
-	caller_init(&c, w);
-	do
-		r = sheaf_h_mkdir(w->m->fs, &c.cred, handle_of(dir), name, mode, NULL, &st);
-	while (caller_should_retry(&c, r));
-	dirs_end(w->m, &d, !r);
-	answer_entry(w, r, &st, false);
+	make(req, dir, name, S_IFDIR | mode, 0, NULL);
 }
 
 void op_symlink(fuse_req_t req, const char *target, fuse_ino_t dir, const char *name)
 {
-	struct worker *w = req_begin(req);
-	struct dir_change d = dirs_begin(w->m, dir, 0, false);
-	struct caller c;
-	struct stat st;
-	int r;
-
-	caller_init(&c, w);
-	do
-		r = sheaf_h_symlink(w->m->fs, &c.cred, target, handle_of(dir), name, NULL, &st);
-	while (caller_should_retry(&c, r));
-	dirs_end(w->m, &d, !r);
-	answer_entry(w, r, &st, false);
+	make(req, dir, name, S_IFLNK, 0, target);
 }
 
 void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t dir, const char *name)
@@ -354,14 +336,11 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 /* Answers with n bytes of buf, or with the size if the caller asked only for that. */
 static void answer_xattr(struct worker *w, ssize_t n, const char *buf, size_t size)
 {
-	fuse_req_t req;
+	fuse_req_t req = req_take_result(w, n);
 
-	if (n < 0 || size) {
-		req_answer_bytes(w, n, buf);
-		return;
-	}
-	req = req_take(w);
-	if (req)
+	if (req && size)
+		fuse_reply_buf(req, buf, (size_t)n);
+	else if (req)
 		fuse_reply_xattr(req, (size_t)n);
 }
 

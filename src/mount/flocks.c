@@ -117,17 +117,13 @@ void op_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct 
 	(void)ino;
 	if (f)
 		file_put(w->m, f);
-	if (r) {
-		req_answer(w, r);
-		return;
-	}
 	*l = (struct flock){ .l_type = (short)k.type, .l_whence = SEEK_SET };
 	if (k.type != F_UNLCK) {
 		l->l_start = (off_t)k.start;
 		l->l_len = (off_t)k.length;
 		l->l_pid = (pid_t)k.pid;
 	}
-	req = req_take(w);
+	req = req_take_result(w, r);
 	if (req)
 		fuse_reply_lock(req, l);
 }
