@@ -294,10 +294,11 @@ struct cop *api_begin(struct sheaf *fs, const struct sheaf_cred *c)
 
 	pthread_mutex_lock(&fs->lock);
 	op = cop_new(fs->b.client, c);
-	if (op)
-		op->done = op_done;
-	else
-		pthread_mutex_unlock(&fs->lock);
+	if (!op) {
+		op = &fs->refused;
+		cop_refuse(op, fs->b.client);
+	}
+	op->done = op_done;
 	return op;
 }
 
@@ -323,10 +324,8 @@ void sheaf_disconnect(struct sheaf *fs)
 	if (!fs)
 		return;
 	op = api_begin(fs, NULL);
-	if (op) {
-		client_bye(op);
-		api_finish(fs, op);
-	}
+	client_bye(op);
+	api_finish(fs, op);
 	api_free(fs);
 }
 

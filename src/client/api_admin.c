@@ -71,8 +71,6 @@ int sheaf_map(struct sheaf *fs, int timeout_ms, struct sheaf_server *s, int max)
 		if (!api_is_meta(fs, i))
 			continue;
 		op = api_begin(fs, NULL);
-		if (!op)
-			return -ENOMEM;
 		client_map(op, i, (uint64_t)timeout_ms * NSEC_PER_MSEC);
 		last = (int)api_wait(fs, op);
 		up[i] = last == 0;
@@ -103,8 +101,6 @@ static int add_target(struct sheaf *fs, const struct wire_map_target *t, bool em
 		if (!api_is_meta(fs, i))
 			continue;
 		op = api_begin(fs, NULL);
-		if (!op)
-			return -ENOMEM;
 		client_add_target(op, i, t, emptied);
 		r = (int)api_finish(fs, op);
 		if (r)
@@ -156,8 +152,6 @@ int api_backup(struct sheaf *fs, uint32_t target, uint64_t id, uint64_t offset,
 	struct cop *op = api_begin(fs, NULL);
 	int r;
 
-	if (!op)
-		return -ENOMEM;
 	client_backup(op, target, id, offset);
 	r = (int)api_wait(fs, op);
 	if (!r) {

@@ -26,12 +26,13 @@ static int read_page(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_
 		     uint64_t cookie, struct sheaf_dirent *out, struct stat *st, int max,
 		     bool *bare)
 {
-	struct cop *op = max < 1 ? NULL : api_begin(fs, c);
 	const struct wire_readdir_res *res;
+	struct cop *op;
 	int r;
 
-	if (!op)
-		return max < 1 ? -EINVAL : -ENOMEM;
+	if (max < 1)
+		return -EINVAL;
+	op = api_begin(fs, c);
 	client_readdir(op, dir, cookie, (uint32_t)max, st != NULL);
 	r = (int)api_wait(fs, op);
 	res = &op->res.readdir;

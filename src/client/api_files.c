@@ -18,14 +18,13 @@ int sheaf_h_open_stat(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf
 		      struct sheaf_file **out, struct stat *st, unsigned *what)
 {
 	struct sheaf_file *f = calloc(1, sizeof(*f));
-	struct cop *op = f ? api_begin(fs, c) : NULL;
+	struct cop *op;
 	int r;
 
 	api_set_dirs_after(NULL);
-	if (!op) {
-		free(f);
+	if (!f)
 		return -ENOMEM;
-	}
+	op = api_begin(fs, c);
 	client_open(op, dir, name ? name : "", flags, mode, layout);
 	r = (int)api_wait(fs, op);
 	f->fs = fs;
@@ -65,12 +64,13 @@ int sheaf_open(struct sheaf *fs, const char *path, int flags, mode_t mode,
 static int close_file(struct sheaf_file *f, bool may_defer)
 {
 	struct sheaf *fs = f->fs;
-	struct cop *op = api_begin(fs, NULL);
+	struct cop *op;
 	int r;
 
-	if (!op)
-		return -ENOMEM;
+	pthread_mutex_lock(&fs->lock);
 	api_poll_links(fs);
+	pthread_mutex_unlock(&fs->lock);
+	op = api_begin(fs, NULL);
 	op->may_defer = may_defer;
 	client_close(op, f->f);
 	r = (int)api_finish(fs, op);
@@ -101,8 +101,6 @@ int sheaf_flush(struct sheaf_file *f)
 	if (clean)
 		return 0;
 	op = api_begin(fs, NULL);
-	if (!op)
-		return -ENOMEM;
 	client_flush(op, f->f);
 	return (int)api_finish(fs, op);
 }
@@ -121,8 +119,6 @@ int sheaf_fsync(struct sheaf_file *f)
 {
 	struct cop *op = api_begin(f->fs, NULL);
 
-	if (!op)
-		return -ENOMEM;
 	client_fsync(op, f->f);
 	return (int)api_finish(f->fs, op);
 }
@@ -139,8 +135,6 @@ int sheaf_ftruncate(struct sheaf_file *f, off_t size)
 	if (size < 0 || !(f->f->flags & OPEN_WRITE))
 		return -EINVAL;
 	op = api_begin(f->fs, NULL);
-	if (!op)
-		return -ENOMEM;
 	client_ftruncate(op, f->f, (uint64_t)size);
 	return (int)api_finish(f->fs, op);
 }
@@ -164,10 +158,11 @@ int sheaf_fallocate(struct sheaf_file *f, int mode, off_t off, off_t len)
 {
 	uint32_t how;
 	int64_t r = off < 0 || len <= 0 ? -EINVAL : allocate_mode(mode, &how);
-	struct cop *op = r ? NULL : api_begin(f->fs, &api_no_cred);
+	struct cop *op;
 
-	if (!op)
-		return r ? (int)r : -ENOMEM;
+	if (r)
+		return (int)r;
+	op = api_begin(f->fs, &api_no_cred);
 	client_allocate(op, f->f, how, (uint64_t)off, (uint64_t)len);
 	r = api_finish(f->fs, op);
 	return r < 0 ? (int)r : 0;
@@ -182,8 +177,6 @@ off_t sheaf_seek(struct sheaf_file *f, off_t off, int whence)
 	if (off < 0)
 		return -ENXIO;
 	op = api_begin(f->fs, &api_no_cred);
-	if (!op)
-		return -ENOMEM;
 	client_seek(op, f->f, (uint64_t)off, whence == SEEK_HOLE);
 	return api_finish(f->fs, op);
 }
@@ -198,8 +191,6 @@ ssize_t sheaf_copy_range(struct sheaf_file *in, off_t off_in, struct sheaf_file 
 	if (off_in < 0 || off_out < 0)
 		return -EINVAL;
 	op = api_begin(out->fs, &api_no_cred);
-	if (!op)
-		return -ENOMEM;
 	client_copy(op, in->f, (uint64_t)off_in, out->f, (uint64_t)off_out, len);
 	return api_finish(out->fs, op);
 }

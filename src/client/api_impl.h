@@ -20,6 +20,7 @@ struct sheaf {
 	uint64_t lead_until; /* when the leader's wait ends by itself */
 	uint64_t help_until; /* when the helper checks by itself */
 	bool stop;
+	struct cop refused; /* the operation of a call for which there is no memory */
 	struct tracer *tracer; /* for $SHEAF_TRACE, or NULL */
 };
 
@@ -31,9 +32,11 @@ struct sheaf_file {
 /* A blocking call is api_begin(), client_x(op), api_finish(). A call that needs more than the
  * result of its operation reads it between api_wait() and api_release(). */
 
-/* An operation, with the connection's lock; NULL: no memory, no lock. c NULL: our credential. */
+/* An operation, with the connection's lock; c NULL: our credential. Without memory it ends with
+ * -ENOMEM as soon as it is started, before the lock is released. */
 struct cop *api_begin(struct sheaf *fs, const struct sheaf_cred *c);
-/* The same for an operation that is waited for later; the lock is held until api_unlock(). */
+/* The same for an operation that is waited for later; the lock is held until api_unlock(). NULL:
+ * no memory, no lock. */
 struct cop *api_begin_op(struct sheaf *fs, struct sheaf_op **out);
 /* For operations on data, which need no credential: the capability of the open file grants them. */
 extern const struct sheaf_cred api_no_cred;

@@ -32,8 +32,6 @@ ssize_t sheaf_read_list(struct sheaf_file *f, const struct iovec *mem, size_t n_
 	struct traced how = { .began = trace_begin(f->fs) };
 	struct cop *op = api_begin(f->fs, &api_no_cred);
 
-	if (!op)
-		return -ENOMEM;
 	client_read(op, f->f, mem, n_mem, (const struct extent *)ext, n_ext);
 	return finish_list(f, op, how, mem, n_mem, ext, n_ext);
 }
@@ -44,8 +42,6 @@ ssize_t sheaf_write_list(struct sheaf_file *f, const struct iovec *mem, size_t n
 	struct traced how = { .write = true, .began = trace_begin(f->fs) };
 	struct cop *op = api_begin(f->fs, &api_no_cred);
 
-	if (!op)
-		return -ENOMEM;
 	client_write(op, f->f, mem, n_mem, (const struct extent *)ext, n_ext);
 	return finish_list(f, op, how, mem, n_mem, ext, n_ext);
 }
@@ -81,8 +77,6 @@ ssize_t sheaf_append(struct sheaf_file *f, const void *buf, size_t len)
 	struct sheaf_extent ext = { 0, len };
 	struct cop *op = api_begin(f->fs, &api_no_cred);
 
-	if (!op)
-		return -ENOMEM;
 	client_append(op, f->f, &mem, 1, (const struct extent *)&ext, 1);
 	return finish_list(f, op, how, &mem, 1, &ext, 1);
 }
@@ -93,8 +87,6 @@ struct cop *api_begin_op(struct sheaf *fs, struct sheaf_op **out)
 {
 	struct cop *op = api_begin(fs, &api_no_cred);
 
-	if (!op)
-		return NULL;
 	*out = arena_alloc(&op->arena, sizeof(**out));
 	if (!*out) {
 		api_release(fs, op);

@@ -33,8 +33,6 @@ static int lock(struct sheaf_file *f, const struct wire_lock *want, bool wait)
 {
 	struct cop *op = api_begin(f->fs, &api_no_cred);
 
-	if (!op)
-		return -ENOMEM;
 	client_lock(op, f->f, want, wait);
 	return (int)api_finish(f->fs, op);
 }
@@ -57,8 +55,6 @@ int sheaf_lock_test(struct sheaf_file *f, struct sheaf_lock *l)
 	if (r || l->type == F_UNLCK)
 		return r ? r : -EINVAL;
 	op = api_begin(f->fs, &api_no_cred);
-	if (!op)
-		return -ENOMEM;
 	client_lock_test(op, f->f, &want);
 	r = (int)api_wait(f->fs, op);
 	found = &op->res.lock.found;

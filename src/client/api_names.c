@@ -29,8 +29,6 @@ int sheaf_h_lookup(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_ha
 {
 	struct cop *op = api_begin(fs, c);
 
-	if (!op)
-		return -ENOMEM;
 	op->recorded_only = !st;
 	client_lookup(op, dir, name);
 	return end_stat(fs, op, out, st);
@@ -40,8 +38,6 @@ int api_stat(struct sheaf *fs, const char *path, struct sheaf_handle *h, struct 
 {
 	struct cop *op = api_begin(fs, NULL);
 
-	if (!op)
-		return -ENOMEM;
 	op->recorded_only = !st;
 	client_stat(op, sheaf_root(fs), path);
 	return end_stat(fs, op, h, st);
@@ -52,8 +48,6 @@ int sheaf_h_getattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_h
 {
 	struct cop *op = api_begin(fs, c);
 
-	if (!op)
-		return -ENOMEM;
 	client_getattr(op, h);
 	return end_stat(fs, op, NULL, st);
 }
@@ -64,8 +58,6 @@ int sheaf_h_setattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_h
 	struct cop *op = api_begin(fs, c);
 	int r;
 
-	if (!op)
-		return -ENOMEM;
 	client_setattr(op, h, which, in);
 	r = (int)api_finish(fs, op);
 	return r || !out ? r : sheaf_h_getattr(fs, c, h, out);
@@ -131,8 +123,6 @@ int sheaf_h_mkdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_han
 {
 	struct cop *op = begin_change(fs, c);
 
-	if (!op)
-		return -ENOMEM;
 	client_mkdir(op, dir, name, mode);
 	return end_made(fs, op, out, st);
 }
@@ -165,8 +155,6 @@ int sheaf_h_mknod(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_han
 	if (S_ISREG(mode) || !(mode & S_IFMT))
 		return make_regular(fs, c, dir, name, mode, out, st);
 	op = begin_change(fs, c);
-	if (!op)
-		return -ENOMEM;
 	client_mknod(op, dir, name, mode, dev);
 	return end_made(fs, op, out, st);
 }
@@ -182,8 +170,6 @@ int sheaf_h_symlink(struct sheaf *fs, const struct sheaf_cred *c, const char *ta
 {
 	struct cop *op = begin_change(fs, c);
 
-	if (!op)
-		return -ENOMEM;
 	client_symlink(op, target, dir, name);
 	return end_made(fs, op, out, st);
 }
@@ -193,8 +179,6 @@ int sheaf_h_link(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_hand
 {
 	struct cop *op = begin_change(fs, c);
 
-	if (!op)
-		return -ENOMEM;
 	client_link(op, h, dir, name);
 	return end_made(fs, op, NULL, st);
 }
@@ -202,11 +186,12 @@ int sheaf_h_link(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_hand
 static ssize_t read_link(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 			 const char *name, char *buf, size_t len)
 {
-	struct cop *op = len == 0 ? NULL : api_begin(fs, c);
+	struct cop *op;
 	ssize_t r;
 
-	if (!op)
-		return len == 0 ? -EINVAL : -ENOMEM;
+	if (len == 0)
+		return -EINVAL;
+	op = api_begin(fs, c);
 	client_readlink(op, dir, name);
 	r = (ssize_t)api_wait(fs, op);
 	if (!r) {
@@ -228,8 +213,6 @@ int sheaf_h_unlink(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_ha
 {
 	struct cop *op = begin_change(fs, c);
 
-	if (!op)
-		return -ENOMEM;
 	client_unlink(op, dir, name);
 	return end_change(fs, op);
 }
@@ -239,8 +222,6 @@ int sheaf_h_rmdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_han
 {
 	struct cop *op = begin_change(fs, c);
 
-	if (!op)
-		return -ENOMEM;
 	client_rmdir(op, dir, name);
 	return end_change(fs, op);
 }
@@ -250,8 +231,6 @@ int sheaf_h_rename(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_ha
 {
 	struct cop *op = begin_change(fs, c);
 
-	if (!op)
-		return -ENOMEM;
 	client_rename(op, dir, name, dir2, name2, flags);
 	return end_change(fs, op);
 }
@@ -259,10 +238,11 @@ int sheaf_h_rename(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_ha
 int sheaf_h_truncate(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
 		     off_t size)
 {
-	struct cop *op = size < 0 ? NULL : api_begin(fs, c);
+	struct cop *op;
 
-	if (!op)
-		return size < 0 ? -EINVAL : -ENOMEM;
+	if (size < 0)
+		return -EINVAL;
+	op = api_begin(fs, c);
 	client_truncate(op, h, (uint64_t)size);
 	return (int)api_finish(fs, op);
 }
@@ -387,8 +367,6 @@ int sheaf_h_layout(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_ha
 	if (l->size < sizeof(*l))
 		return -EINVAL;
 	op = api_begin(fs, c);
-	if (!op)
-		return -ENOMEM;
 	client_layout(op, h);
 	r = (int)api_wait(fs, op);
 	if (!r && !op->res.getattr.layout.n_targets)
@@ -437,8 +415,6 @@ ssize_t sheaf_h_getxattr(struct sheaf *fs, const struct sheaf_cred *c, struct sh
 {
 	struct cop *op = api_begin(fs, c);
 
-	if (!op)
-		return -ENOMEM;
 	client_getxattr(op, h, name, size);
 	return end_xattr(fs, op, value, size);
 }
@@ -448,8 +424,6 @@ ssize_t sheaf_h_listxattr(struct sheaf *fs, const struct sheaf_cred *c, struct s
 {
 	struct cop *op = api_begin(fs, c);
 
-	if (!op)
-		return -ENOMEM;
 	client_listxattr(op, h, size);
 	return end_xattr(fs, op, list, size);
 }
@@ -459,8 +433,6 @@ int sheaf_h_setxattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_
 {
 	struct cop *op = api_begin(fs, c);
 
-	if (!op)
-		return -ENOMEM;
 	client_setxattr(op, h, name, value, size, flags);
 	return (int)api_finish(fs, op);
 }
@@ -470,8 +442,6 @@ int sheaf_h_removexattr(struct sheaf *fs, const struct sheaf_cred *c, struct she
 {
 	struct cop *op = api_begin(fs, c);
 
-	if (!op)
-		return -ENOMEM;
 	client_removexattr(op, h, name);
 	return (int)api_finish(fs, op);
 }

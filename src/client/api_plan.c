@@ -142,8 +142,6 @@ static int plan_locked(struct sheaf *fs, const struct sheaf_stripes *where, cons
 	struct cfile *f;
 	int r;
 
-	if (!op)
-		return -ENOMEM;
 	r = file_new(fs->b.client, &(struct wire_handle){ 0, 0 }, 0, &rec, &f);
 	if (!r) {
 		r = plan_requests(fs->b.client, op, f, s, how, write, out);

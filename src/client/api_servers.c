@@ -36,8 +36,6 @@ int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_se
 	if (i < 0 || i >= sheaf_server_count(fs))
 		return -EINVAL;
 	op = api_begin(fs, NULL);
-	if (!op)
-		return -ENOMEM;
 	t = &fs->b.client->targets[i];
 	*s = (struct sheaf_server){ .id = t->id, .roles = t->roles };
 	snprintf(s->name, sizeof(s->name), "%s", t->name);
@@ -80,8 +78,6 @@ int sheaf_statfs(struct sheaf *fs, struct statvfs *st)
 	struct cop *op = api_begin(fs, NULL);
 	int r;
 
-	if (!op)
-		return -ENOMEM;
 	client_statfs(op);
 	r = (int)api_wait(fs, op);
 	*st = (struct statvfs){ .f_bsize = 256 * KIB, .f_frsize = 4096, .f_namemax = 255 };
@@ -98,8 +94,6 @@ int sheaf_ping(struct sheaf *fs, int i)
 	if (i < 0 || i >= sheaf_server_count(fs))
 		return -EINVAL;
 	op = api_begin(fs, NULL);
-	if (!op)
-		return -ENOMEM;
 	client_ping(op, (uint32_t)i);
 	return (int)api_finish(fs, op);
 }
@@ -119,8 +113,6 @@ int sheaf_server_requests(struct sheaf *fs, int i, int timeout_ms, struct sheaf_
 	if (i < 0 || i >= sheaf_server_count(fs))
 		return -EINVAL;
 	op = api_begin(fs, NULL);
-	if (!op)
-		return -ENOMEM;
 	client_requests(op, (uint32_t)i, (uint64_t)timeout_ms * NSEC_PER_MSEC);
 	n = (int)api_wait(fs, op);
 	r = &op->res.requests;

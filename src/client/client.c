@@ -194,12 +194,21 @@ struct cop *cop_new(struct client *c, const struct sheaf_cred *cred)
 	return op;
 }
 
+void cop_refuse(struct cop *op, struct client *c)
+{
+	*op = (struct cop){ .c = c, .refused = true };
+	list_init(&op->spare);
+	arena_init(&op->arena, 1); /* has no room for the state of an operation */
+	c->n_ops++;
+}
+
 void cop_free(struct cop *op)
 {
 	call_fini(&op->call);
 	arena_reset(&op->arena);
 	op->c->n_ops--;
-	list_push_front(&op->c->spare_ops, &op->spare);
+	if (!op->refused)
+		list_push_front(&op->c->spare_ops, &op->spare);
 }
 
 struct call call_make(struct cop *op, uint32_t number, void *args, void *res)
@@ -225,7 +234,7 @@ void cop_start(struct cop *op, const struct req_ops *ops, int error)
 	op->c->loop->now = op->c->loop->env->clock->now(op->c->loop->env);
 	req_init(&op->q, op->c->loop, ops, 0);
 	op->q.trace = trace_new(op->c);
-	op->q.error = error;
+	op->q.error = op->refused ? -ENOMEM : error;
 	req_run(&op->q);
 }
 

@@ -69,6 +69,7 @@ struct cop {
 	void *state; /* private to the operation */
 	int64_t result; /* 0, a count or -errno */
 	bool finished;
+	bool refused; /* see cop_refuse() */
 	struct cred_wire cred;
 	uint32_t umask; /* for what the operation creates */
 	struct call call;
@@ -144,6 +145,8 @@ struct cop {
 
 void client_cache_cred(struct client *c, bool on); /* uid and groups are constant: cache them */
 struct cop *cop_new(struct client *c, const struct sheaf_cred *cred); /* NULL: out of memory */
+/* Makes *op an operation for which there is no memory: it ends with -ENOMEM when it starts. */
+void cop_refuse(struct cop *op, struct client *c);
 void cop_free(struct cop *op);
 
 /* Names: path is borrowed until done(). An empty path means dir itself where that makes sense. Only

@@ -491,6 +491,8 @@ static void sync_start(struct cop *op, struct cfile *f, int how)
 	op->cred = f->cred; /* reports have the credential of the open, not of the close */
 	if (s)
 		s->how = how;
+	else if (how == CLOSE)
+		file_free(f);
 	cop_start(op, &sync_ops, s ? 0 : -ENOMEM);
 }
 

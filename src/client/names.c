@@ -517,14 +517,11 @@ static bool bye_step(struct req *q)
 	struct goodbyes *g = op->state;
 
 	if (q->state == BYE_END) {
-		for (uint32_t i = 0; i < g->n; i++)
+		for (uint32_t i = 0; g && i < g->n; i++)
 			call_fini(&g->calls[i]);
-		return cop_end(op, 0);
+		return cop_end(op, g ? 0 : q->error);
 	}
 	req_goto(q, BYE_END);
-	op->state = g = arena_alloc(&op->arena, sizeof(*g) + c->n_peers * sizeof(*g->calls));
-	if (!g)
-		return cop_end(op, -ENOMEM);
 	g->n = c->n_peers;
 	for (uint32_t i = 0; i < g->n; i++) {
 		struct call *call = &g->calls[i];
@@ -544,7 +541,9 @@ static const struct req_ops bye_ops = REQ_OPS("bye", bye_step, BYE_END, bye_name
 
 void client_bye(struct cop *op)
 {
-	cop_start(op, &bye_ops, 0);
+	op->state = arena_alloc(&op->arena,
+				sizeof(struct goodbyes) + op->c->n_peers * sizeof(struct call));
+	cop_start(op, &bye_ops, op->state ? 0 : -ENOMEM);
 }
 
 void attr_to_stat(const struct wire_attr *a, struct stat *st)
