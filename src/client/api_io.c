@@ -96,10 +96,16 @@ struct cop *api_begin_op(struct sheaf *fs, struct sheaf_op **out)
 	return op;
 }
 
-/* Leaves a started transfer to the loop and releases the lock. */
-static int started_list(struct sheaf_file *f, bool write, const struct iovec *mem, size_t n_mem,
-			const struct sheaf_extent *ext, size_t n_ext)
+/* Starts a transfer, leaves it to the loop and releases the lock. */
+static int start_list(struct sheaf_file *f, struct cop *op, bool write, const struct iovec *mem,
+		      size_t n_mem, const struct sheaf_extent *ext, size_t n_ext)
 {
+	if (!op)
+		return -ENOMEM;
+	if (write)
+		client_write(op, f->f, mem, n_mem, (const struct extent *)ext, n_ext);
+	else
+		client_read(op, f->f, mem, n_mem, (const struct extent *)ext, n_ext);
 	api_unlock(f->fs);
 	if (f->fs->tracer)
 		trace_list(f, &(struct traced){ .write = write }, mem, n_mem, ext, n_ext);
@@ -109,40 +115,25 @@ static int started_list(struct sheaf_file *f, bool write, const struct iovec *me
 int sheaf_read_list_start(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
 			  const struct sheaf_extent *ext, size_t n_ext, struct sheaf_op **out)
 {
-	struct cop *op = api_begin_op(f->fs, out);
-
-	if (!op)
-		return -ENOMEM;
-	client_read(op, f->f, mem, n_mem, (const struct extent *)ext, n_ext);
-	return started_list(f, false, mem, n_mem, ext, n_ext);
+	return start_list(f, api_begin_op(f->fs, out), false, mem, n_mem, ext, n_ext);
 }
 
 int sheaf_write_list_start(struct sheaf_file *f, const struct iovec *mem, size_t n_mem,
 			   const struct sheaf_extent *ext, size_t n_ext, struct sheaf_op **out)
 {
-	struct cop *op = api_begin_op(f->fs, out);
-
-	if (!op)
-		return -ENOMEM;
-	client_write(op, f->f, mem, n_mem, (const struct extent *)ext, n_ext);
-	return started_list(f, true, mem, n_mem, ext, n_ext);
+	return start_list(f, api_begin_op(f->fs, out), true, mem, n_mem, ext, n_ext);
 }
 
 static int plain_start(struct sheaf_file *f, void *buf, size_t len, off_t off, bool write,
 		       struct sheaf_op **out)
 {
-	struct sheaf_extent ext = { (uint64_t)off, len };
 	struct cop *op = off < 0 ? NULL : api_begin_op(f->fs, out);
 
 	if (!op)
 		return off < 0 ? -EINVAL : -ENOMEM;
 	op->one_mem = (struct iovec){ buf, len };
-	op->one_ext = (struct extent){ ext.offset, len };
-	if (write)
-		client_write(op, f->f, &op->one_mem, 1, &op->one_ext, 1);
-	else
-		client_read(op, f->f, &op->one_mem, 1, &op->one_ext, 1);
-	return started_list(f, write, &(struct iovec){ buf, len }, 1, &ext, 1);
+	op->one_ext = (struct extent){ (uint64_t)off, len };
+	return start_list(f, op, write, &op->one_mem, 1, (struct sheaf_extent *)&op->one_ext, 1);
 }
 
 int sheaf_pread_start(struct sheaf_file *f, void *buf, size_t len, off_t off, struct sheaf_op **op)

@@ -10,21 +10,11 @@ static int lock_of(const struct sheaf_lock *l, struct wire_lock *out)
 	*out = (struct wire_lock){ .owner = l->owner,
 				   .start = l->start,
 				   .last = l->length ? l->start + (l->length - 1) : UINT64_MAX,
-				   .pid = l->pid };
-	switch (l->type) {
-	case F_RDLCK:
-		out->kind = LOCK_SHARED;
-		break;
-	case F_WRLCK:
-		out->kind = LOCK_EXCLUSIVE;
-		break;
-	case F_UNLCK:
-		out->kind = LOCK_NOTHING;
-		break;
-	default:
-		return -EINVAL;
-	}
-	if (l->size < sizeof(*l))
+				   .pid = l->pid,
+				   .kind = l->type == F_RDLCK ? LOCK_SHARED :
+					   l->type == F_WRLCK ? LOCK_EXCLUSIVE :
+								LOCK_NOTHING };
+	if ((out->kind == LOCK_NOTHING && l->type != F_UNLCK) || l->size < sizeof(*l))
 		return -EINVAL;
 	return out->last < l->start ? -EOVERFLOW : 0;
 }
@@ -75,21 +65,12 @@ int sheaf_lock_test(struct sheaf_file *f, struct sheaf_lock *l)
 
 int sheaf_flock(struct sheaf_file *f, int op, uint64_t owner)
 {
+	int how = op & ~LOCK_NB;
 	struct wire_lock want = { .owner = owner, .last = UINT64_MAX, .whole = true };
 
-	switch (op & ~LOCK_NB) {
-	case LOCK_SH:
-		want.kind = LOCK_SHARED;
-		break;
-	case LOCK_EX:
-		want.kind = LOCK_EXCLUSIVE;
-		break;
-	case LOCK_UN:
-		want.kind = LOCK_NOTHING;
-		break;
-	default:
+	if (how != LOCK_SH && how != LOCK_EX && how != LOCK_UN)
 		return -EINVAL;
-	}
+	want.kind = how == LOCK_SH ? LOCK_SHARED : how == LOCK_EX ? LOCK_EXCLUSIVE : LOCK_NOTHING;
 	return lock(f, &want, !(op & LOCK_NB));
 }
 

@@ -86,48 +86,28 @@ int api_describe(struct typed *t, const void *mem, const struct sheaf_type *mem_
 	return r ? r : pattern_tile(&t->file, inner(file_type), t->base, t->mem.total);
 }
 
-/* Starts a transfer, with the connection's lock held; or NULL and *r. */
-static struct cop *begin(struct sheaf_file *f, const struct typed *what, bool write,
-			 struct sheaf_op **started, int *r)
+/* Transfers, or only starts it if `started` is set. */
+static ssize_t move(struct sheaf_file *f, const struct typed *what, bool write,
+		    struct sheaf_op **started)
 {
+	struct traced how = { write, false, started ? 0 : trace_begin(f->fs), 0 };
 	struct cop *op = started ? api_begin_op(f->fs, started) : api_begin(f->fs, &api_no_cred);
 	struct typed *t = op ? arena_alloc(&op->arena, sizeof(*t)) : NULL;
 
 	if (!t) {
 		if (op)
 			api_release(f->fs, op);
-		*r = -ENOMEM;
-		return NULL;
+		return -ENOMEM;
 	}
 	*t = *what;
 	client_typed(op, f->f, t, write);
-	return op;
-}
-
-static ssize_t move(struct sheaf_file *f, const struct typed *t, bool write)
-{
-	struct traced how = { write, false, trace_begin(f->fs), 0 };
-	int r;
-	struct cop *op = begin(f, t, write, NULL, &r);
-
-	if (!op)
-		return r;
-	how.result = api_finish(f->fs, op);
-	if (how.began)
-		trace_typed(f, &how, t);
-	return how.result;
-}
-
-static int start(struct sheaf_file *f, const struct typed *t, bool write, struct sheaf_op **op)
-{
-	int r;
-
-	if (!begin(f, t, write, op, &r))
-		return r;
-	api_unlock(f->fs);
+	if (started)
+		api_unlock(f->fs);
+	else
+		how.result = api_finish(f->fs, op);
 	if (f->fs->tracer)
-		trace_typed(f, &(struct traced){ .write = write }, t);
-	return 0;
+		trace_typed(f, &how, what);
+	return how.result;
 }
 
 ssize_t sheaf_read_typed(struct sheaf_file *f, void *mem, const struct sheaf_type *mem_type,
@@ -136,7 +116,7 @@ ssize_t sheaf_read_typed(struct sheaf_file *f, void *mem, const struct sheaf_typ
 	struct typed t;
 	int r = api_describe(&t, mem, mem_type, mem_count, file_off, file_type);
 
-	return r ? r : move(f, &t, false);
+	return r ? r : move(f, &t, false, NULL);
 }
 
 ssize_t sheaf_write_typed(struct sheaf_file *f, const void *mem, const struct sheaf_type *mem_type,
@@ -145,7 +125,7 @@ ssize_t sheaf_write_typed(struct sheaf_file *f, const void *mem, const struct sh
 	struct typed t;
 	int r = api_describe(&t, mem, mem_type, mem_count, file_off, file_type);
 
-	return r ? r : move(f, &t, true);
+	return r ? r : move(f, &t, true, NULL);
 }
 
 int sheaf_read_typed_start(struct sheaf_file *f, void *mem, const struct sheaf_type *mem_type,
@@ -155,7 +135,7 @@ int sheaf_read_typed_start(struct sheaf_file *f, void *mem, const struct sheaf_t
 	struct typed t;
 	int r = api_describe(&t, mem, mem_type, mem_count, file_off, file_type);
 
-	return r ? r : start(f, &t, false, op);
+	return r ? r : (int)move(f, &t, false, op);
 }
 
 int sheaf_write_typed_start(struct sheaf_file *f, const void *mem,
@@ -166,5 +146,5 @@ int sheaf_write_typed_start(struct sheaf_file *f, const void *mem,
 	struct typed t;
 	int r = api_describe(&t, mem, mem_type, mem_count, file_off, file_type);
 
-	return r ? r : start(f, &t, true, op);
+	return r ? r : (int)move(f, &t, true, op);
 }

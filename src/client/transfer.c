@@ -24,7 +24,7 @@ static const char *const names[] = {
 static void start_lanes(struct cop *op)
 {
 	struct cfile *f = op->file;
-	uint32_t width = f->layout.width, first = 0, index;
+	uint32_t width = f->layout.width, first = 0;
 	uint64_t off;
 
 	op->transfer->objects = arena_alloc(&op->arena, width * sizeof(struct transfer_object));
@@ -43,10 +43,8 @@ static void start_lanes(struct cop *op)
 				1;
 	}
 	for (int k = 0; k < LANES; k++)
-		for (uint32_t i = 0; i < width; i++) {
-			index = (first + i) % f->layout.width;
-			lane_start(op, index);
-		}
+		for (uint32_t i = 0; i < width; i++)
+			lane_start(op, (first + i) % f->layout.width);
 }
 
 /* Zeroes what is behind the end of the object and before the end of the file. */
