@@ -8,6 +8,9 @@
 #include "client/api_impl.h"
 #include "sheaf_admin.h"
 
+/* A client whose key may speak for all users is the administrator: its calls are made as root. */
+static const struct sheaf_cred root = { 0 };
+
 #define ASK_MS 2000 /* for the status of an added or emptied server */
 
 static int server_failed(struct sheaf *fs, uint32_t target, const char *what, int r)
@@ -70,8 +73,8 @@ int sheaf_map(struct sheaf *fs, int timeout_ms, struct sheaf_server *s, int max)
 
 		if (!api_is_meta(fs, i))
 			continue;
-		op = api_begin(fs, NULL);
-		client_map(op, i, (uint64_t)timeout_ms * NSEC_PER_MSEC);
+		op = api_begin(fs, &root);
+		client_ask(op, OP_MAP, i, (uint64_t)timeout_ms * NSEC_PER_MSEC);
 		last = (int)api_wait(fs, op);
 		up[i] = last == 0;
 		if (last)
@@ -100,8 +103,9 @@ static int add_target(struct sheaf *fs, const struct wire_map_target *t, bool em
 
 		if (!api_is_meta(fs, i))
 			continue;
-		op = api_begin(fs, NULL);
-		client_add_target(op, i, t, emptied);
+		op = api_begin(fs, &root);
+		op->args.add_target = (struct wire_add_target_args){ *t, emptied };
+		client_ask(op, OP_ADD_TARGET, i, op->c->timeout_ns);
 		r = (int)api_finish(fs, op);
 		if (r)
 			server_failed(fs, i, "does not take the new server", r);
@@ -149,10 +153,11 @@ int sheaf_server_emptied(struct sheaf *fs, int id)
 int api_backup(struct sheaf *fs, uint32_t target, uint64_t id, uint64_t offset,
 	       struct wire_backup_res *res, uint8_t *data)
 {
-	struct cop *op = api_begin(fs, NULL);
+	struct cop *op = api_begin(fs, &root);
 	int r;
 
-	client_backup(op, target, id, offset);
+	op->args.backup = (struct wire_backup_args){ id, offset };
+	client_ask(op, OP_BACKUP, target, op->c->timeout_ns);
 	r = (int)api_wait(fs, op);
 	if (!r) {
 		*res = op->res.backup;

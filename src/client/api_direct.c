@@ -23,7 +23,7 @@ int direct_switch(struct client *c)
 
 void client_set_direct(struct client *c, bool on)
 {
-	direct_set_on(&c->direct, on);
+	c->direct.on = on;
 }
 
 static bool may_read(const struct cfile *f)
@@ -69,7 +69,7 @@ ssize_t api_read_direct(struct sheaf_file *f, void *buf, size_t len, uint64_t of
 	bool valid;
 	int n, error;
 
-	if (!direct_is_on(&fs->b.client->direct))
+	if (!fs->b.client->direct.on)
 		return -EAGAIN;
 	pthread_mutex_lock(&fs->lock);
 	n = client_direct_begin(f->f, off, len, p);

@@ -40,7 +40,7 @@ int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_se
 	*s = (struct sheaf_server){ .id = t->id, .roles = t->roles };
 	snprintf(s->name, sizeof(s->name), "%s", t->name);
 	snprintf(s->address, sizeof(s->address), "%s", t->address);
-	client_status(op, (uint32_t)i, (uint64_t)timeout_ms * NSEC_PER_MSEC);
+	client_ask(op, OP_STATUS, (uint32_t)i, (uint64_t)timeout_ms * NSEC_PER_MSEC);
 	r = &op->res.status;
 	if (api_wait(fs, op) == 0) {
 		s->up = 1;
@@ -94,7 +94,7 @@ int sheaf_ping(struct sheaf *fs, int i)
 	if (i < 0 || i >= sheaf_server_count(fs))
 		return -EINVAL;
 	op = api_begin(fs, NULL);
-	client_ping(op, (uint32_t)i);
+	client_ask(op, OP_PING, (uint32_t)i, op->c->timeout_ns);
 	return (int)api_finish(fs, op);
 }
 
@@ -113,7 +113,7 @@ int sheaf_server_requests(struct sheaf *fs, int i, int timeout_ms, struct sheaf_
 	if (i < 0 || i >= sheaf_server_count(fs))
 		return -EINVAL;
 	op = api_begin(fs, NULL);
-	client_requests(op, (uint32_t)i, (uint64_t)timeout_ms * NSEC_PER_MSEC);
+	client_ask(op, OP_REQUESTS, (uint32_t)i, (uint64_t)timeout_ms * NSEC_PER_MSEC);
 	n = (int)api_wait(fs, op);
 	r = &op->res.requests;
 	for (; n >= 0 && n < max && n < (int)r->n_rows; n++) {

@@ -187,7 +187,6 @@ void client_readdir(struct cop *op, struct sheaf_handle dir, uint64_t cookie, ui
 void client_close(struct cop *op, struct cfile *f);
 void client_flush(struct cop *op, struct cfile *f); /* the error of a close, without the report */
 void client_fsync(struct cop *op, struct cfile *f);
-void client_fstat(struct cop *op, struct cfile *f);
 /* mem and ext are borrowed until done(). */
 void client_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
 		 const struct extent *ext, size_t n_ext);
@@ -236,17 +235,9 @@ uint64_t cfile_id(const struct cfile *f); /* of the open */
 bool cfile_clean(const struct cfile *f); /* client_flush() would send nothing and return 0 */
 
 /* Administration. */
-void client_status(struct cop *op, uint32_t target, uint64_t timeout_ns);
-void client_requests(struct cop *op, uint32_t target, uint64_t timeout_ns);
-void client_ping(struct cop *op, uint32_t target);
 /* Sends any operation to one server, with op->args and op->res. */
 void client_ask(struct cop *op, uint32_t number, uint32_t target, uint64_t timeout_ns);
 uint32_t client_meta_of(const struct client *c, uint64_t ino); /* the metadata server of ino */
-/* Sets res.map, valid until cop_free(), as are the other results here. */
-void client_map(struct cop *op, uint32_t target, uint64_t timeout_ns);
-void client_add_target(struct cop *op, uint32_t target, const struct wire_map_target *t,
-		       bool emptied);
-void client_backup(struct cop *op, uint32_t target, uint64_t id, uint64_t offset);
 /* The space of all data targets together; a disk that several targets share counts once. A target
  * that does not answer is an error. */
 void client_statfs(struct cop *op);

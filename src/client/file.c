@@ -511,11 +511,6 @@ void client_close(struct cop *op, struct cfile *f)
 	sync_start(op, f, CLOSE);
 }
 
-void client_fstat(struct cop *op, struct cfile *f)
-{
-	client_getattr(op, cfile_handle(f));
-}
-
 /* ---- after a server's restart ---- */
 
 enum { CLAIM, CLAIMED };

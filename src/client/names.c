@@ -412,21 +412,6 @@ void client_ask(struct cop *op, uint32_t number, uint32_t target, uint64_t timeo
 	cop_start(op, &ask_ops, 0);
 }
 
-void client_status(struct cop *op, uint32_t target, uint64_t timeout_ns)
-{
-	client_ask(op, OP_STATUS, target, timeout_ns);
-}
-
-void client_requests(struct cop *op, uint32_t target, uint64_t timeout_ns)
-{
-	client_ask(op, OP_REQUESTS, target, timeout_ns);
-}
-
-void client_ping(struct cop *op, uint32_t target)
-{
-	client_ask(op, OP_PING, target, op->c->timeout_ns);
-}
-
 enum { SPACE, SPACE_END };
 static const char *const space_names[] = { [SPACE] = "ask", [SPACE_END] = "end" };
 

@@ -48,16 +48,6 @@ void direct_fini(struct direct *d)
 	free(d->dirs);
 }
 
-void direct_set_on(struct direct *d, bool on)
-{
-	d->on = on;
-}
-
-bool direct_is_on(const struct direct *d)
-{
-	return d->on;
-}
-
 /* ---- object directories ---- */
 
 static void dir_forget(struct direct *d, struct object_dir *o)

@@ -33,10 +33,10 @@
  *   that reaches behind the end of its object is not read here.
  * - No step waits for a disk: names and data that are not cached are asked of the server (-EAGAIN).
  *
- * The switch is direct_set_on(). Connections get it from the environment variable SHEAF_DIRECT,
+ * The switch is direct.on. Connections get it from the environment variable SHEAF_DIRECT,
  * which a mount sets by its option nodirect. Off by default.
  *
- * Threads: those of the client, under the connection's lock; direct_read() and direct_is_on() need
+ * Threads: those of the client, under the connection's lock; direct_read() and the switch need
  * no lock. Buffers: the caller's. Errors: see above. */
 #ifndef SHEAF_DIRECT_H
 #define SHEAF_DIRECT_H
@@ -54,7 +54,7 @@ struct direct {
 	struct list files; /* struct direct_file */
 	struct list lru; /* open object files, least recently used first */
 	uint32_t n_open;
-	_Atomic bool on;
+	_Atomic bool on; /* the switch: direct reads are made */
 };
 
 /* A range of an object file. */
@@ -76,8 +76,6 @@ struct direct_where {
 
 int direct_init(struct direct *d, struct env *e, const struct peer *peers); /* 0 or -ENOMEM */
 void direct_fini(struct direct *d); /* after a failed direct_init(), too; all files are freed */
-void direct_set_on(struct direct *d, bool on);
-bool direct_is_on(const struct direct *d);
 
 /* A session with this answer is up over a new link of p; the link is gone. */
 void direct_session_up(struct direct *d, struct peer *p, const struct wire_session_res *r);

@@ -626,7 +626,7 @@ static void start_op(unsigned what)
 		client_truncate(o->cop, (struct sheaf_handle){ 5, 1 }, 100);
 		break;
 	case 13:
-		client_status(o->cop, 0, 3 * NSEC_PER_SEC);
+		client_ask(o->cop, OP_STATUS, 0, 3 * NSEC_PER_SEC);
 		break;
 	case 14:
 		client_mkdir(o->cop, root, "d", 0755);

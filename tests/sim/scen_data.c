@@ -55,7 +55,7 @@ static int64_t stat_file(struct world *w, struct cfile *f)
 {
 	struct cop *c = scene_call(w, 0);
 
-	client_fstat(c, f);
+	client_getattr(c, cfile_handle(f));
 	return scene_end(w, c);
 }
 

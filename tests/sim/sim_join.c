@@ -329,8 +329,10 @@ static void publish(struct world *w)
 				     .name = wire_text(t->name),
 				     .address = wire_text(t->address),
 				     .incarnation = w->join.incarnation };
+	struct cop *c = call(w);
 
-	client_add_target(call(w), w->join.meta, &m, false);
+	c->args.add_target = (struct wire_add_target_args){ m, false };
+	client_ask(c, OP_ADD_TARGET, w->join.meta, w->conf.timeout_s * NSEC_PER_SEC);
 }
 
 static void next(struct world *w)
@@ -340,14 +342,14 @@ static void next(struct world *w)
 	plan_faults(w);
 	switch (j->step) {
 	case MAPS:
-		client_map(call(w), j->meta, ASK_NS);
+		client_ask(call(w), OP_MAP, j->meta, ASK_NS);
 		break;
 	case STORAGE: /* later: the previous call is still on the stack */
 		sim_after(&w->sim, 1, storage_step, w);
 		break;
 	case STATUS:
 	case INCARNATION:
-		client_status(call(w), j->id, ASK_NS);
+		client_ask(call(w), OP_STATUS, j->id, ASK_NS);
 		break;
 	case PUBLISH:
 		publish(w);

@@ -178,7 +178,7 @@ static void start_content(struct op *op, struct cop *c)
 		client_fsync(c, op->h->cf);
 		break;
 	case DO_FSTAT:
-		client_fstat(c, op->h->cf);
+		client_getattr(c, cfile_handle(op->h->cf));
 		break;
 	case DO_COPY:
 	case DO_ALLOCATE:

@@ -107,7 +107,7 @@ static int64_t size(void)
 	struct cop *op = op_new();
 	int64_t r;
 
-	client_fstat(op, f);
+	client_getattr(op, cfile_handle(f));
 	wait_for(op);
 	r = op->result ? op->result : (int64_t)op->attr.size;
 	cop_free(op);
