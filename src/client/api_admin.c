@@ -104,7 +104,7 @@ static int add_target(struct sheaf *fs, const struct wire_map_target *t, bool em
 		if (!api_is_meta(fs, i))
 			continue;
 		op = api_begin(fs, &root);
-		op->args.add_target = (struct wire_add_target_args){ *t, emptied };
+		op->args.ADD_TARGET = (struct wire_add_target_args){ *t, emptied };
 		client_ask(op, OP_ADD_TARGET, i, op->c->timeout_ns);
 		r = (int)api_finish(fs, op);
 		if (r)
@@ -156,7 +156,7 @@ int api_backup(struct sheaf *fs, uint32_t target, uint64_t id, uint64_t offset,
 	struct cop *op = api_begin(fs, &root);
 	int r;
 
-	op->args.backup = (struct wire_backup_args){ id, offset };
+	op->args.BACKUP = (struct wire_backup_args){ id, offset };
 	client_ask(op, OP_BACKUP, target, op->c->timeout_ns);
 	r = (int)api_wait(fs, op);
 	if (!r) {

@@ -87,34 +87,7 @@ struct cop {
 	int64_t upto; /* SETATTR of mtime: replaces the mtime of writes up to this one */
 	uint32_t tries; /* restarts because a name vanished during the walk */
 	struct space_wait space_wait; /* of operations on names */
-	union {
-		struct wire_void_args none;
-		struct wire_lookup_args lookup;
-		struct wire_getattr_args getattr;
-		struct wire_setattr_args setattr;
-		struct wire_open_args open;
-		struct wire_close_args close;
-		struct wire_record_args record;
-		struct wire_durable_args durable;
-		struct wire_mkdir_args mkdir;
-		struct wire_mknod_args mknod;
-		struct wire_unlink_args unlink;
-		struct wire_rename_args rename;
-		struct wire_truncate_args truncate;
-		struct wire_readdir_args readdir;
-		struct wire_link_args link;
-		struct wire_symlink_args symlink;
-		struct wire_readlink_args readlink;
-		struct wire_getxattr_args getxattr;
-		struct wire_setxattr_args setxattr;
-		struct wire_listxattr_args listxattr;
-		struct wire_removexattr_args removexattr;
-		struct wire_scan_args scan;
-		struct wire_repair_args repair;
-		struct wire_lock_args lock;
-		struct wire_add_target_args add_target;
-		struct wire_backup_args backup;
-	} args;
+	union wire_op_args args;
 	union {
 		struct wire_void_res none;
 		struct wire_attr_res attr; /* also of lookup */

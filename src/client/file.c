@@ -217,12 +217,12 @@ int file_make(struct cop *op)
 	const struct wire_handle h = { r->at.ino, r->at.gen };
 	struct cfile *f;
 	int e = directory == !r->layout.n_targets ?
-			file_new(op->c, &h, op->args.open.id, &r->layout, &f) :
+			file_new(op->c, &h, op->args.OPEN.id, &r->layout, &f) :
 			-EIO;
 
 	if (e)
 		return e;
-	f->flags = op->args.open.flags & (OPEN_READ | OPEN_WRITE | OPEN_APPEND);
+	f->flags = op->args.OPEN.flags & (OPEN_READ | OPEN_WRITE | OPEN_APPEND);
 	f->cap = r->cap;
 	f->opened_change = r->at.change;
 	f->has_unsynced_before = r->unsynced;
@@ -258,7 +258,7 @@ static int open_flags(int flags, uint32_t *out)
 void client_open(struct cop *op, struct sheaf_handle dir, const char *path, int flags, mode_t mode,
 		 const struct sheaf_layout *layout)
 {
-	struct wire_open_args *a = &op->args.open;
+	struct wire_open_args *a = &op->args.OPEN;
 	int e;
 
 	*a = (struct wire_open_args){ .id = ++op->c->next_open,
@@ -383,11 +383,11 @@ static void report(struct cop *op, struct syncing *s)
 
 	s->n_wrote = f->n_wrote;
 	if (s->how == CLOSE) {
-		op->args.close = (struct wire_close_args){ f->h, f->id, w };
+		op->args.CLOSE = (struct wire_close_args){ f->h, f->id, w };
 		op->call = call_make(op, OP_CLOSE, &op->args, &op->res);
 	} else if (s->how == SYNC && has_news) {
 		w.doubt = f->wrote.doubt; /* in a RECORD it has another meaning */
-		op->args.record = (struct wire_record_args){ f->h, w };
+		op->args.RECORD = (struct wire_record_args){ f->h, w };
 		op->call = call_make(op, OP_RECORD, &op->args, &op->res);
 	} else {
 		return;
@@ -406,7 +406,7 @@ static int result_of(struct cop *op, const struct syncing *s)
 
 	if (!error && op->call.op == OP_RECORD) {
 		f->has_unsynced_before = op->res.recorded.unsynced;
-		file_reported(f, &op->args.record.w, op->res.recorded.epoch, s->n_wrote);
+		file_reported(f, &op->args.RECORD.w, op->res.recorded.epoch, s->n_wrote);
 	}
 	if (!e || (e == -EKEYEXPIRED && s->how != SYNC))
 		e = error;
@@ -423,7 +423,7 @@ static void report_synced(struct cop *op)
 	struct cfile *f = op->file;
 
 	call_fini(&op->call);
-	op->args.durable = (struct wire_durable_args){ f->h, false };
+	op->args.DURABLE = (struct wire_durable_args){ f->h, false };
 	op->call = call_make(op, OP_FSYNC, &op->args, &op->res);
 	peer_call(meta_peer(op->c, f->h.ino), &op->call, &op->q);
 }

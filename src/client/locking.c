@@ -177,7 +177,7 @@ static int pause_for(struct locking *l, uint32_t ms)
 static int not_decided(struct locking *l)
 {
 	struct cop *op = l->op;
-	const struct wire_lock_args *a = &op->args.lock;
+	const struct wire_lock_args *a = &op->args.LOCK;
 
 	if (!(a->flags & LOCK_WAIT) && op->q.loop->now >= l->decide_by)
 		return -ETIMEDOUT;
@@ -189,7 +189,7 @@ static int not_decided(struct locking *l)
 static int decided(struct locking *l)
 {
 	struct cop *op = l->op;
-	struct wire_lock *w = &op->args.lock.want;
+	struct wire_lock *w = &op->args.LOCK.want;
 	int e = 0, grown;
 
 	if (l->test)
@@ -217,7 +217,7 @@ static void answered(struct locking *l)
 		q->error = -EIO;
 	if (q->error)
 		return;
-	if (op->args.lock.flags & LOCK_CANCEL)
+	if (op->args.LOCK.flags & LOCK_CANCEL)
 		q->error = -EINTR;
 	else
 		q->error = op->res.lock.again ? not_decided(l) : decided(l);
@@ -236,7 +236,7 @@ static bool step(struct req *q)
 		if (!l->decide_by)
 			l->decide_by = q->loop->now + op->c->timeout_ns;
 		if (l->cancelled)
-			op->args.lock.flags |= LOCK_CANCEL;
+			op->args.LOCK.flags |= LOCK_CANCEL;
 		op->call = call_make(op, l->test ? OP_LOCK_TEST : OP_LOCK, &op->args, &op->res);
 		peer_call(meta_peer(op->c, op->file->h.ino), &op->call, q);
 		break;
@@ -257,7 +257,7 @@ static const struct req_ops refuse_ops = REQ_OPS("lock", step, END, names);
 
 static int check(struct cop *op, const struct locking *l)
 {
-	const struct wire_lock *w = &op->args.lock.want;
+	const struct wire_lock *w = &op->args.LOCK.want;
 	static const uint32_t need[] = { 0, OPEN_READ, OPEN_WRITE };
 	struct cfile *f = op->file;
 
@@ -277,7 +277,7 @@ static int check(struct cop *op, const struct locking *l)
 /* A flock of another kind that waits: the lock that is held is released first. */
 static bool releases_first(const struct cop *op, const struct locking *l)
 {
-	const struct wire_lock_args *a = &op->args.lock;
+	const struct wire_lock_args *a = &op->args.LOCK;
 	const struct range *r = ranges_own(&op->file->holding->locks[LOCK_SETS - 1], &l->want);
 
 	return a->want.whole && (a->flags & LOCK_WAIT) && r &&
@@ -288,7 +288,7 @@ static void start(struct cop *op, struct cfile *f, const struct wire_lock *want,
 		  bool test)
 {
 	struct locking *l = arena_alloc(&op->arena, sizeof(*l));
-	struct wire_lock_args *a = &op->args.lock;
+	struct wire_lock_args *a = &op->args.LOCK;
 	int e, grown;
 
 	wait = wait && want->kind != LOCK_NOTHING;

@@ -165,8 +165,8 @@ static bool step(struct req *q)
 		req_goto(q, END);
 		if (op->moves)
 			referrals_forget(op->c);
-		if (op->call.op == OP_SETATTR && (op->args.setattr.which & SET_MTIME))
-			file_mtime_end(op->c, op->args.setattr.h.ino, op->upto, !q->error);
+		if (op->call.op == OP_SETATTR && (op->args.SETATTR.which & SET_MTIME))
+			file_mtime_end(op->c, op->args.SETATTR.h.ino, op->upto, !q->error);
 		if (q->error == -EREMOTE) {
 			bool second = op->call.referral.second && op->place2;
 
@@ -267,8 +267,8 @@ void inode_start(struct cop *op, uint32_t number, const struct wire_handle *h, i
 static void start_lookup(struct cop *op, struct sheaf_handle dir, const char *path,
 			 bool follow_last)
 {
-	op->args.lookup.where = name_place(dir, path, follow_last);
-	name_start(op, OP_LOOKUP, &op->args.lookup.where, 0);
+	op->args.LOOKUP.where = name_place(dir, path, follow_last);
+	name_start(op, OP_LOOKUP, &op->args.LOOKUP.where, 0);
 }
 
 void client_stat(struct cop *op, struct sheaf_handle dir, const char *path)
@@ -283,15 +283,15 @@ void client_lookup(struct cop *op, struct sheaf_handle dir, const char *path)
 
 void client_getattr(struct cop *op, struct sheaf_handle h)
 {
-	op->args.getattr = (struct wire_getattr_args){ { h.ino, h.gen }, false };
-	inode_start(op, OP_GETATTR, &op->args.getattr.h, 0);
+	op->args.GETATTR = (struct wire_getattr_args){ { h.ino, h.gen }, false };
+	inode_start(op, OP_GETATTR, &op->args.GETATTR.h, 0);
 }
 
 void client_layout(struct cop *op, struct sheaf_handle h)
 {
 	op->recorded_only = true;
-	op->args.getattr = (struct wire_getattr_args){ { h.ino, h.gen }, true };
-	inode_start(op, OP_GETATTR, &op->args.getattr.h, 0);
+	op->args.GETATTR = (struct wire_getattr_args){ { h.ino, h.gen }, true };
+	inode_start(op, OP_GETATTR, &op->args.GETATTR.h, 0);
 }
 
 static int64_t ns_of(struct timespec t)
@@ -301,7 +301,7 @@ static int64_t ns_of(struct timespec t)
 
 void client_setattr(struct cop *op, struct sheaf_handle h, unsigned which, const struct stat *st)
 {
-	op->args.setattr = (struct wire_setattr_args){ .h = { h.ino, h.gen },
+	op->args.SETATTR = (struct wire_setattr_args){ .h = { h.ino, h.gen },
 						       .which = which,
 						       .mode = st->st_mode & 07777,
 						       .uid = st->st_uid,
@@ -310,80 +310,80 @@ void client_setattr(struct cop *op, struct sheaf_handle h, unsigned which, const
 						       .mtime = ns_of(st->st_mtim) };
 	op->moves = which & (SHEAF_SET_MODE | SHEAF_SET_UID | SHEAF_SET_GID);
 	if (which & SHEAF_SET_MTIME)
-		op->args.setattr.written = op->upto = file_mtime_begin(op->c, h.ino, op->cred.uid);
-	inode_start(op, OP_SETATTR, &op->args.setattr.h, 0);
+		op->args.SETATTR.written = op->upto = file_mtime_begin(op->c, h.ino, op->cred.uid);
+	inode_start(op, OP_SETATTR, &op->args.SETATTR.h, 0);
 }
 
 void client_mkdir(struct cop *op, struct sheaf_handle dir, const char *path, mode_t mode)
 {
-	op->args.mkdir = (struct wire_mkdir_args){ place_of(dir, path), mode & 07777, op->umask };
-	name_start(op, OP_MKDIR, &op->args.mkdir.where, 0);
+	op->args.MKDIR = (struct wire_mkdir_args){ place_of(dir, path), mode & 07777, op->umask };
+	name_start(op, OP_MKDIR, &op->args.MKDIR.where, 0);
 }
 
 void client_mknod(struct cop *op, struct sheaf_handle dir, const char *path, mode_t mode, dev_t dev)
 {
-	op->args.mknod =
+	op->args.MKNOD =
 		(struct wire_mknod_args){ place_of(dir, path), mode, (uint32_t)dev, op->umask };
-	name_start(op, OP_MKNOD, &op->args.mknod.where, dev > UINT32_MAX ? -EINVAL : 0);
+	name_start(op, OP_MKNOD, &op->args.MKNOD.where, dev > UINT32_MAX ? -EINVAL : 0);
 }
 
 void client_unlink(struct cop *op, struct sheaf_handle dir, const char *path)
 {
-	op->args.unlink.where = place_of(dir, path);
-	name_start(op, OP_UNLINK, &op->args.unlink.where, 0);
+	op->args.UNLINK.where = place_of(dir, path);
+	name_start(op, OP_UNLINK, &op->args.UNLINK.where, 0);
 }
 
 void client_rmdir(struct cop *op, struct sheaf_handle dir, const char *path)
 {
-	op->args.unlink.where = place_of(dir, path);
-	name_start(op, OP_RMDIR, &op->args.unlink.where, 0);
+	op->args.UNLINK.where = place_of(dir, path);
+	name_start(op, OP_RMDIR, &op->args.UNLINK.where, 0);
 }
 
 void client_rename(struct cop *op, struct sheaf_handle dir, const char *from,
 		   struct sheaf_handle dir2, const char *to, unsigned flags)
 {
-	op->args.rename =
+	op->args.RENAME =
 		(struct wire_rename_args){ place_of(dir, from), place_of(dir2, to), flags };
-	op->place2 = &op->args.rename.to;
-	name_start(op, OP_RENAME, &op->args.rename.from, 0);
+	op->place2 = &op->args.RENAME.to;
+	name_start(op, OP_RENAME, &op->args.RENAME.from, 0);
 }
 
 void client_link(struct cop *op, struct sheaf_handle h, struct sheaf_handle dir, const char *path)
 {
-	op->args.link = (struct wire_link_args){ { h.ino, h.gen }, place_of(dir, path) };
-	name_start(op, OP_LINK, &op->args.link.where, 0);
+	op->args.LINK = (struct wire_link_args){ { h.ino, h.gen }, place_of(dir, path) };
+	name_start(op, OP_LINK, &op->args.LINK.where, 0);
 }
 
 void client_symlink(struct cop *op, const char *target, struct sheaf_handle dir, const char *path)
 {
-	op->args.symlink = (struct wire_symlink_args){ place_of(dir, path), wire_text(target) };
-	name_start(op, OP_SYMLINK, &op->args.symlink.where,
-		   op->args.symlink.target.len > LINK_MAX_LEN ? -ENAMETOOLONG : 0);
+	op->args.SYMLINK = (struct wire_symlink_args){ place_of(dir, path), wire_text(target) };
+	name_start(op, OP_SYMLINK, &op->args.SYMLINK.where,
+		   op->args.SYMLINK.target.len > LINK_MAX_LEN ? -ENAMETOOLONG : 0);
 }
 
 void client_readlink(struct cop *op, struct sheaf_handle dir, const char *path)
 {
-	op->args.readlink.where = place_of(dir, path);
-	name_start(op, OP_READLINK, &op->args.readlink.where, 0);
+	op->args.READLINK.where = place_of(dir, path);
+	name_start(op, OP_READLINK, &op->args.READLINK.where, 0);
 }
 
 void client_truncate(struct cop *op, struct sheaf_handle h, uint64_t size)
 {
-	op->args.truncate = (struct wire_truncate_args){ { h.ino, h.gen }, size, 0 };
-	inode_start(op, OP_TRUNCATE, &op->args.truncate.h, 0);
+	op->args.TRUNCATE = (struct wire_truncate_args){ { h.ino, h.gen }, size, 0 };
+	inode_start(op, OP_TRUNCATE, &op->args.TRUNCATE.h, 0);
 }
 
 void client_ftruncate(struct cop *op, struct cfile *f, uint64_t size)
 {
-	op->args.truncate = (struct wire_truncate_args){ f->h, size, f->id };
-	inode_start(op, OP_TRUNCATE, &op->args.truncate.h, file_locks_lost(f) ? -EIO : 0);
+	op->args.TRUNCATE = (struct wire_truncate_args){ f->h, size, f->id };
+	inode_start(op, OP_TRUNCATE, &op->args.TRUNCATE.h, file_locks_lost(f) ? -EIO : 0);
 }
 
 void client_readdir(struct cop *op, struct sheaf_handle dir, uint64_t cookie, uint32_t max,
 		    bool attrs)
 {
-	op->args.readdir = (struct wire_readdir_args){ { dir.ino, dir.gen }, cookie, max, attrs };
-	inode_start(op, OP_READDIR, &op->args.readdir.dir, 0);
+	op->args.READDIR = (struct wire_readdir_args){ { dir.ino, dir.gen }, cookie, max, attrs };
+	inode_start(op, OP_READDIR, &op->args.READDIR.dir, 0);
 }
 
 /* ---- servers ---- */

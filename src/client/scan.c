@@ -96,7 +96,7 @@ int sheaf_scan(struct sheaf *fs, int i, enum sheaf_scan_kind kind, struct sheaf_
 	if (s->end)
 		return 0;
 	op = api_begin(fs, NULL);
-	op->args.scan = (struct wire_scan_args){ .kind = kind,
+	op->args.SCAN = (struct wire_scan_args){ .kind = kind,
 						 .only = s->only,
 						 .after = { s->key_len, s->key },
 						 .max = MIN((uint32_t)max, SCAN_MAX) };
@@ -152,7 +152,7 @@ int sheaf_repair(struct sheaf *fs, int i, const struct sheaf_repair *r)
 	if (i < 0 || i >= sheaf_server_count(fs))
 		return -EINVAL;
 	op = api_begin(fs, NULL);
-	a = &op->args.repair;
+	a = &op->args.REPAIR;
 	*a = (struct wire_repair_args){ .kind = r->kind,
 					.h = wire_of(r->h),
 					.dir = wire_of(r->dir),

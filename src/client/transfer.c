@@ -119,7 +119,7 @@ static bool allocates_beyond(const struct transfer *t)
 
 static void record_beyond(struct cop *op)
 {
-	op->args.record = (struct wire_record_args){ op->file->h, { .doubt = true } };
+	op->args.RECORD = (struct wire_record_args){ op->file->h, { .doubt = true } };
 	op->call = call_make(op, OP_RECORD, &op->args, &op->res);
 	peer_call(meta_peer(op->c, op->file->h.ino), &op->call, &op->q);
 }

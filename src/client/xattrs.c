@@ -17,17 +17,17 @@ static bool is_system(const char *name)
 
 void client_getxattr(struct cop *op, struct sheaf_handle h, const char *name, size_t max)
 {
-	op->args.getxattr = (struct wire_getxattr_args){ { h.ino, h.gen },
+	op->args.GETXATTR = (struct wire_getxattr_args){ { h.ino, h.gen },
 							 wire_text(name),
 							 (uint32_t)MIN(max, XATTR_VALUE_LEN) };
-	inode_start(op, OP_GETXATTR, &op->args.getxattr.h, name_check(name));
+	inode_start(op, OP_GETXATTR, &op->args.GETXATTR.h, name_check(name));
 }
 
 void client_listxattr(struct cop *op, struct sheaf_handle h, size_t max)
 {
-	op->args.listxattr = (struct wire_listxattr_args){ { h.ino, h.gen },
+	op->args.LISTXATTR = (struct wire_listxattr_args){ { h.ino, h.gen },
 							   (uint32_t)MIN(max, XATTR_VALUE_LEN) };
-	inode_start(op, OP_LISTXATTR, &op->args.listxattr.h, 0);
+	inode_start(op, OP_LISTXATTR, &op->args.LISTXATTR.h, 0);
 }
 
 void client_setxattr(struct cop *op, struct sheaf_handle h, const char *name, const void *value,
@@ -39,17 +39,17 @@ void client_setxattr(struct cop *op, struct sheaf_handle h, const char *name, co
 		e = -EINVAL;
 	if (!e && size > XATTR_VALUE_LEN)
 		e = -E2BIG;
-	op->args.setxattr = (struct wire_setxattr_args){ .h = { h.ino, h.gen },
+	op->args.SETXATTR = (struct wire_setxattr_args){ .h = { h.ino, h.gen },
 							 .name = wire_text(name),
 							 .value = { (uint32_t)size, value },
 							 .flags = (uint32_t)flags };
 	op->moves = is_system(name);
-	inode_start(op, OP_SETXATTR, &op->args.setxattr.h, e);
+	inode_start(op, OP_SETXATTR, &op->args.SETXATTR.h, e);
 }
 
 void client_removexattr(struct cop *op, struct sheaf_handle h, const char *name)
 {
-	op->args.removexattr = (struct wire_removexattr_args){ { h.ino, h.gen }, wire_text(name) };
+	op->args.REMOVEXATTR = (struct wire_removexattr_args){ { h.ino, h.gen }, wire_text(name) };
 	op->moves = is_system(name);
-	inode_start(op, OP_REMOVEXATTR, &op->args.removexattr.h, name_check(name));
+	inode_start(op, OP_REMOVEXATTR, &op->args.REMOVEXATTR.h, name_check(name));
 }

@@ -9,6 +9,13 @@ enum wire_op {
 	N_OPS /* above all numbers */
 };
 
+/* The arguments of an operation. */
+union wire_op_args {
+#define OP(number, NAME, name, args, res, flags, how) struct wire_##args NAME;
+#include "proto/ops.def"
+#undef OP
+};
+
 enum op_flag {
 	OPF_META = 1, /* needs a server with metadata */
 	OPF_DATA = 2, /* needs a server with data */

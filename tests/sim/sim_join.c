@@ -331,7 +331,7 @@ static void publish(struct world *w)
 				     .incarnation = w->join.incarnation };
 	struct cop *c = call(w);
 
-	c->args.add_target = (struct wire_add_target_args){ m, false };
+	c->args.ADD_TARGET = (struct wire_add_target_args){ m, false };
 	client_ask(c, OP_ADD_TARGET, w->join.meta, w->conf.timeout_s * NSEC_PER_SEC);
 }
 
