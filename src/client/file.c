@@ -284,15 +284,16 @@ static const char *const sync_names[] = {
 };
 
 struct syncing {
-	struct call *calls;
-	struct wire_sync_args *args;
-	struct wire_object_res *res;
-	uint64_t *seen; /* per object: writes answered before it was asked */
+	struct object_sync {
+		struct call call;
+		struct wire_sync_args args;
+		struct wire_object_res res;
+		uint64_t seen; /* writes answered before it was asked */
+	} * objects;
 	uint32_t n;
 	uint32_t tries;
 	uint64_t n_wrote; /* f->n_wrote at the report */
 	enum { SYNC, FLUSH, CLOSE } how;
-	bool unasked; /* no memory: no object was asked */
 	bool renewing; /* a fresh capability was asked for */
 	int result;
 };
@@ -319,23 +320,20 @@ static int ask_targets(struct cop *op, struct syncing *s)
 	struct cfile *f = op->file;
 	uint32_t n = f->layout.width;
 
-	s->calls = arena_alloc(&op->arena, MAX(n, 1u) * sizeof(*s->calls));
-	s->args = arena_alloc(&op->arena, MAX(n, 1u) * sizeof(*s->args));
-	s->res = arena_alloc(&op->arena, MAX(n, 1u) * sizeof(*s->res));
-	s->seen = arena_alloc(&op->arena, MAX(n, 1u) * sizeof(*s->seen));
-	s->unasked = !s->calls || !s->args || !s->res || !s->seen;
-	if (s->unasked)
+	s->objects = arena_alloc(&op->arena, MAX(n, 1u) * sizeof(*s->objects));
+	if (!s->objects)
 		return -ENOMEM;
 	s->n = f->unsynced ? n : 0;
 	for (uint32_t i = 0; i < s->n; i++) {
+		struct object_sync *o = &s->objects[i];
+
 		if (s->how != SYNC && !must_ask(f, i))
 			continue;
-		s->args[i].at = file_access(f, i);
-		s->seen[i] = f->writes[i];
-		s->calls[i] = s->how == SYNC ?
-				      call_make(op, OP_SYNC, &s->args[i], &s->res[i]) :
-				      call_make(op, OP_OBJSTAT, &s->args[i].at, &s->res[i]);
-		peer_call(&f->c->peers[f->targets[i]], &s->calls[i], &op->q);
+		o->args.at = file_access(f, i);
+		o->seen = f->writes[i];
+		o->call = s->how == SYNC ? call_make(op, OP_SYNC, &o->args, &o->res) :
+					   call_make(op, OP_OBJSTAT, &o->args.at, &o->res);
+		peer_call(&f->c->peers[f->targets[i]], &o->call, &op->q);
 	}
 	return 0;
 }
@@ -347,7 +345,7 @@ static int check_verifiers(struct cop *op, struct syncing *s)
 	int result = 0;
 
 	for (uint32_t i = 0; i < s->n; i++) {
-		struct call *c = &s->calls[i];
+		struct call *c = &s->objects[i].call;
 
 		if (!c->op)
 			continue;
@@ -360,7 +358,7 @@ static int check_verifiers(struct cop *op, struct syncing *s)
 				f->unsynced[i] = c->verifier;
 		}
 		if ((!c->status || c->status == -EIO) && s->how == SYNC &&
-		    s->seen[i] == f->writes[i])
+		    s->objects[i].seen == f->writes[i])
 			f->unsynced[i] = 0; /* also after an error, which is reported once */
 		call_fini(c);
 	}
@@ -369,7 +367,7 @@ static int check_verifiers(struct cop *op, struct syncing *s)
 		if (s->how != FLUSH) /* any close(2) flushes; a later fsync must fail, too */
 			f->lost = false; /* reported once, as by a local file system */
 		for (uint32_t i = 0; i < s->n && s->how == SYNC; i++)
-			if (s->seen[i] == f->writes[i])
+			if (s->objects[i].seen == f->writes[i])
 				f->unsynced[i] = 0;
 	}
 	return result;
@@ -448,7 +446,7 @@ static bool sync_step(struct req *q)
 		if (s->renewing) /* refused: the file is not ours any more */
 			s->result = q->error == -EBADF ? -EIO : q->error;
 		else
-			s->result = s->unasked ? q->error : check_verifiers(op, s);
+			s->result = s->objects ? check_verifiers(op, s) : q->error;
 		q->error = 0;
 		if (s->result == -EKEYEXPIRED && s->how == SYNC && ++s->tries < 100) {
 			req_goto(q, ASK);

@@ -16,9 +16,11 @@ struct seeking {
 	bool hole;
 	uint32_t tries;
 	uint32_t n; /* calls made */
-	struct call *calls;
-	struct wire_seek_args *args;
-	struct wire_seek_res *res;
+	struct {
+		struct call call;
+		struct wire_seek_args args;
+		struct wire_seek_res res;
+	} of[]; /* per object */
 };
 
 static void ask(struct cop *op, struct seeking *k)
@@ -27,13 +29,13 @@ static void ask(struct cop *op, struct seeking *k)
 
 	k->n = f->layout.width;
 	for (uint32_t i = 0; i < k->n; i++) {
-		k->args[i] = (struct wire_seek_args){
+		k->of[i].args = (struct wire_seek_args){
 			.at = file_access(f, i),
 			.offset = layout_object_size(&f->layout, i, k->off),
 			.whence = k->hole ? WHENCE_HOLE : WHENCE_DATA,
 		};
-		k->calls[i] = call_make(op, OP_SEEK, &k->args[i], &k->res[i]);
-		peer_call(&f->c->peers[f->targets[i]], &k->calls[i], &op->q);
+		k->of[i].call = call_make(op, OP_SEEK, &k->of[i].args, &k->of[i].res);
+		peer_call(&f->c->peers[f->targets[i]], &k->of[i].call, &op->q);
 	}
 	sizing_start(op, &f->h);
 }
@@ -44,9 +46,9 @@ static int64_t first_of(const struct cop *op, const struct seeking *k)
 	uint64_t first = UINT64_MAX, size = MIN(op->attr.size, (uint64_t)INT64_MAX);
 
 	for (uint32_t i = 0; i < k->n; i++)
-		if (k->res[i].offset != SEEK_NONE)
+		if (k->of[i].res.offset != SEEK_NONE)
 			first = MIN(first,
-				    layout_file_offset(&op->file->layout, i, k->res[i].offset));
+				    layout_file_offset(&op->file->layout, i, k->of[i].res.offset));
 	if (k->off >= size || (!k->hole && first >= size))
 		return -ENXIO;
 	return (int64_t)MAX(MIN(first, size), k->off);
@@ -64,7 +66,7 @@ static bool step(struct req *q)
 		return true;
 	}
 	for (uint32_t i = 0; k && i < k->n; i++)
-		call_fini(&k->calls[i]);
+		call_fini(&k->of[i].call);
 	if (k && k->n && q->error == -EKEYEXPIRED && ++k->tries < MAX_TRIES) {
 		q->error = 0;
 		k->n = 0;
@@ -82,22 +84,12 @@ static const struct req_ops seek_ops = REQ_OPS("seek", step, ANSWER, names);
 
 void client_seek(struct cop *op, struct cfile *f, uint64_t off, bool hole)
 {
-	struct seeking *k = arena_alloc(&op->arena, sizeof(*k));
-	uint32_t n = f->layout.width;
-	int e = 0;
+	struct seeking *k =
+		arena_alloc(&op->arena, sizeof(*k) + f->layout.width * sizeof(k->of[0]));
 
 	op->file = f;
 	op->state = k;
-	if (!f->unsynced) {
-		e = -EISDIR;
-	} else if (k) {
-		k->off = off;
-		k->hole = hole;
-		k->calls = arena_alloc(&op->arena, n * sizeof(*k->calls));
-		k->args = arena_alloc(&op->arena, n * sizeof(*k->args));
-		k->res = arena_alloc(&op->arena, n * sizeof(*k->res));
-	}
-	if (!e && (!k || !k->calls || !k->args || !k->res))
-		e = -ENOMEM;
-	cop_start(op, &seek_ops, e);
+	if (k)
+		*k = (struct seeking){ .off = off, .hole = hole };
+	cop_start(op, &seek_ops, !f->unsynced ? -EISDIR : k ? 0 : -ENOMEM);
 }

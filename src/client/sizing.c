@@ -24,16 +24,13 @@ struct sizing {
 	struct call attr_call;
 	struct wire_getattr_args attr_args;
 	struct wire_getattr_res attr_res;
-	struct call *calls;
-	struct wire_objstat_args *stat_args;
-	struct wire_object_res *ends;
+	struct object_stat {
+		struct call call;
+		struct wire_objstat_args args;
+		struct wire_object_res res;
+	} * objects;
 	uint32_t n, tries;
 };
-
-static struct sizing *sizing_of(struct req *q)
-{
-	return container_of(q, struct sizing, q);
-}
 
 static void ask_attr(struct sizing *z)
 {
@@ -51,23 +48,19 @@ static int ask_objects(struct sizing *z)
 
 	if (!l->unit || l->start >= l->n_targets)
 		return -EBADMSG;
-	z->n = l->n_targets;
-	z->calls = arena_alloc(&op->arena, z->n * sizeof(*z->calls));
-	z->ends = arena_alloc(&op->arena, z->n * sizeof(*z->ends));
-	z->stat_args = arena_alloc(&op->arena, z->n * sizeof(*z->stat_args));
-	if (!z->calls || !z->ends || !z->stat_args) {
-		z->n = 0;
-		return -ENOMEM;
-	}
-	for (uint32_t i = 0; i < z->n; i++)
-		if (l->targets[i] >= op->c->n_peers) {
-			z->n = 0;
+	for (uint32_t i = 0; i < l->n_targets; i++)
+		if (l->targets[i] >= op->c->n_peers)
 			return -EBADMSG;
-		}
+	z->objects = arena_alloc(&op->arena, l->n_targets * sizeof(*z->objects));
+	if (!z->objects)
+		return -ENOMEM;
+	z->n = l->n_targets;
 	for (uint32_t i = 0; i < z->n; i++) {
-		z->stat_args[i].at = (struct wire_access){ z->attr_res.cap, i, 0 };
-		z->calls[i] = call_make(op, OP_OBJSTAT, &z->stat_args[i], &z->ends[i]);
-		peer_call(&op->c->peers[l->targets[i]], &z->calls[i], &z->q);
+		struct object_stat *o = &z->objects[i];
+
+		o->args.at = (struct wire_access){ z->attr_res.cap, i, 0 };
+		o->call = call_make(op, OP_OBJSTAT, &o->args, &o->res);
+		peer_call(&op->c->peers[l->targets[i]], &o->call, &z->q);
 	}
 	return 0;
 }
@@ -81,9 +74,9 @@ static void add_up(struct sizing *z)
 	int64_t mtime = 0;
 
 	for (uint32_t i = 0; i < z->n; i++) {
-		end = MAX(end, layout_file_end(&lay, i, z->ends[i].end));
-		blocks += z->ends[i].blocks;
-		mtime = MAX(mtime, z->ends[i].mtime);
+		end = MAX(end, layout_file_end(&lay, i, z->objects[i].res.end));
+		blocks += z->objects[i].res.blocks;
+		mtime = MAX(mtime, z->objects[i].res.mtime);
 	}
 	a->blocks = blocks;
 	if (mtime > a->written || end > a->size) /* written since; its record will add 2 */
@@ -106,14 +99,14 @@ static void update_open_files(struct sizing *z)
 static void free_calls(struct sizing *z)
 {
 	for (uint32_t i = 0; i < z->n; i++)
-		call_fini(&z->calls[i]);
+		call_fini(&z->objects[i].call);
 	z->n = 0;
 	call_fini(&z->attr_call);
 }
 
 static bool step(struct req *q)
 {
-	struct sizing *z = sizing_of(q);
+	struct sizing *z = container_of(q, struct sizing, q);
 	struct req *parent = &z->op->q;
 
 	switch (q->state) {

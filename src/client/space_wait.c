@@ -1,5 +1,7 @@
-/* Waiting for space. Removed files free theirs in the background, so a server may refuse with
- * -ENOSPC what it has space for a moment later.
+/* Space: how much the servers have, and waiting for it.
+ *
+ * Removed files free their space in the background, so a server may refuse with -ENOSPC what it has
+ * space for a moment later.
  *
  *   ASK -> COUNT -> END		nothing is being removed
  *   ASK -> COUNT -> (PAUSE_NS) -> END	otherwise
@@ -16,50 +18,101 @@
 enum { ASK, COUNT, END };
 static const char *const names[] = { [ASK] = "ask", [COUNT] = "count", [END] = "pause" };
 
-struct removals_query {
+/* What several servers say of themselves. */
+struct statuses {
 	struct cop *op;
-	struct call *calls; /* one for each metadata server */
-	struct wire_status_res *res;
-	uint32_t n;
 	struct timer pause;
+	uint32_t n;
+	struct {
+		struct call call;
+		struct wire_status_res res;
+	} of[]; /* by target; zeros if it was not asked */
 };
 
-static int ask(struct removals_query *k)
+static struct statuses *statuses_new(struct cop *op)
 {
-	struct cop *op = k->op;
-	struct client *c = op->c;
+	struct statuses *k =
+		arena_alloc(&op->arena, sizeof(*k) + op->c->n_peers * sizeof(k->of[0]));
 
-	k->calls = arena_alloc(&op->arena, c->n_meta * sizeof(*k->calls));
-	k->res = arena_alloc(&op->arena, c->n_meta * sizeof(*k->res));
-	if (!k->calls || !k->res)
-		return -ENOMEM;
-	k->n = c->n_meta;
-	for (uint32_t i = 0; i < k->n; i++) {
-		k->calls[i] = call_make(op, OP_STATUS, &op->args, &k->res[i]);
-		k->calls[i].deadline = c->loop->now + MIN(c->timeout_ns, NSEC_PER_SEC);
-		peer_call(&c->peers[c->meta[i]], &k->calls[i], &op->q);
-	}
-	return 0;
+	op->state = k;
+	if (k)
+		*k = (struct statuses){ .op = op, .n = op->c->n_peers };
+	return k;
 }
 
+static void ask(struct statuses *k, unsigned role, uint64_t timeout_ns)
+{
+	struct client *c = k->op->c;
+
+	for (uint32_t i = 0; i < k->n; i++) {
+		struct call *call = &k->of[i].call;
+
+		if (!(c->targets[i].roles & role))
+			continue;
+		*call = call_make(k->op, OP_STATUS, &k->op->args, &k->of[i].res);
+		call->deadline = c->loop->now + timeout_ns;
+		peer_call(&c->peers[i], call, &k->op->q);
+	}
+}
+
+/* ---- how much there is ---- */
+
+/* Does an earlier target have its storage on the same disk? */
+static bool counted(const struct statuses *k, uint32_t i)
+{
+	for (uint32_t other = 0; other < i; other++)
+		if (k->of[i].res.storage && k->of[other].res.storage == k->of[i].res.storage)
+			return true;
+	return false;
+}
+
+static bool statfs_step(struct req *q)
+{
+	struct cop *op = cop_of(q);
+	struct statuses *k = op->state;
+
+	if (q->state == ASK) {
+		req_goto(q, COUNT);
+		ask(k, ROLE_DATA, op->c->timeout_ns);
+		return true;
+	}
+	for (uint32_t i = 0; k && i < k->n; i++) {
+		if (!counted(k, i)) {
+			op->space_total += k->of[i].res.space_total;
+			op->space_avail += k->of[i].res.space_avail;
+		}
+		call_fini(&k->of[i].call);
+	}
+	return cop_end(op, q->error);
+}
+
+static const struct req_ops statfs_ops = REQ_OPS("statfs", statfs_step, COUNT, names);
+
+void client_statfs(struct cop *op)
+{
+	cop_start(op, &statfs_ops, statuses_new(op) ? 0 : -ENOMEM);
+}
+
+/* ---- waiting for it ---- */
+
 /* Files that are being removed at the servers that answered. */
-static int64_t count(struct removals_query *k)
+static int64_t count(struct statuses *k)
 {
 	int64_t n = 0;
 
 	for (uint32_t i = 0; i < k->n; i++) {
-		n += k->calls[i].status ? 0 : k->res[i].removals;
-		call_fini(&k->calls[i]);
+		n += k->of[i].call.status ? 0 : k->of[i].res.removals;
+		call_fini(&k->of[i].call);
 	}
 	return n;
 }
 
 static void paused(struct timer *t)
 {
-	req_done(&container_of(t, struct removals_query, pause)->op->q, 0, 0);
+	req_done(&container_of(t, struct statuses, pause)->op->q, 0, 0);
 }
 
-static void pause_for(struct removals_query *k, uint64_t ns)
+static void pause_for(struct statuses *k, uint64_t ns)
 {
 	struct loop *l = k->op->c->loop;
 
@@ -72,12 +125,12 @@ static void pause_for(struct removals_query *k, uint64_t ns)
 static bool step(struct req *q)
 {
 	struct cop *op = cop_of(q);
-	struct removals_query *k = op->state;
+	struct statuses *k = op->state;
 
 	switch (q->state) {
 	case ASK:
 		req_goto(q, COUNT);
-		req_fail(q, ask(k));
+		ask(k, ROLE_META, MIN(op->c->timeout_ns, NSEC_PER_SEC));
 		break;
 	case COUNT:
 		req_goto(q, END);
@@ -101,22 +154,17 @@ static void asked(struct cop *op)
 
 bool space_wait_begin(struct client *c, struct space_wait *r, struct req *q)
 {
-	struct removals_query *k;
-
 	if (r->until && (r->is_last || c->loop->now >= r->until))
 		return false;
 	if (!r->until)
 		r->until = c->loop->now + SPACE_WAIT_NS;
 	r->ask = cop_new(c, NULL);
-	k = r->ask ? arena_alloc(&r->ask->arena, sizeof(*k)) : NULL;
-	if (!k) {
+	if (!r->ask || !statuses_new(r->ask)) {
 		if (r->ask)
 			cop_free(r->ask);
 		r->ask = NULL;
 		return false;
 	}
-	k->op = r->ask;
-	r->ask->state = k;
 	r->ask->user = q;
 	r->ask->done = asked;
 	req_hold(q);
