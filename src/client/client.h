@@ -50,7 +50,7 @@ struct cfile *client_imported(struct client *c, uint64_t id);
 
 /* ---- operations ---- */
 
-/* The wait for space after a request was refused with -ENOSPC (space_wait.c). */
+/* The wait for space after a request was refused with -ENOSPC (space.c). */
 struct space_wait {
 	struct cop *ask; /* the question to the metadata servers, or NULL */
 	uint64_t until; /* when the wait gives up; 0: no refusal yet */

@@ -78,7 +78,7 @@ void sizing_start(struct cop *op, const struct wire_handle *h);
 /* ---- lanes.c ---- */
 void lanes_free(struct client *c); /* frees the spare ones */
 
-/* ---- space_wait.c ---- */
+/* ---- space.c ---- */
 /* After -ENOSPC. True: q is held; in its next state call space_wait_end() and repeat the request.
  * False: the refusal is final. */
 bool space_wait_begin(struct client *c, struct space_wait *r, struct req *q);
