@@ -3,8 +3,6 @@
  * Threads: any; each call takes the connection's lock through api_begin() (api.c). Buffers: results
  * are copied out before the operation is freed. Errors: -errno, and sheaf_why() names the
  * server. */
-#include <stdio.h>
-
 #include "client/api_impl.h"
 #include "sheaf_admin.h"
 
@@ -37,9 +35,8 @@ bool api_is_meta(struct sheaf *fs, uint32_t target)
 static void server_of(const struct wire_map_target *t, struct sheaf_server *s)
 {
 	*s = (struct sheaf_server){ .id = t->id, .roles = t->roles, .incarnation = t->incarnation };
-	snprintf(s->name, sizeof(s->name), "%.*s", (int)t->name.len, (const char *)t->name.p);
-	snprintf(s->address, sizeof(s->address), "%.*s", (int)t->address.len,
-		 (const char *)t->address.p);
+	text_copy(s->name, sizeof(s->name), t->name);
+	text_copy(s->address, sizeof(s->address), t->address);
 }
 
 /* Adds the targets that this server knows. -EBADMSG: earlier servers know other ones. */

@@ -2,8 +2,6 @@
  *
  * Threads: any; see api.c. Buffers: results are copied out before the operation is freed.
  * Errors: -errno. */
-#include <stdio.h>
-
 #include "client/api_impl.h"
 #include "sheaf_admin.h"
 
@@ -98,11 +96,6 @@ int sheaf_ping(struct sheaf *fs, int i)
 	return (int)api_finish(fs, op);
 }
 
-static void text(char *out, size_t n, struct wire_bytes b)
-{
-	snprintf(out, n, "%.*s", (int)b.len, (const char *)b.p);
-}
-
 int sheaf_server_requests(struct sheaf *fs, int i, int timeout_ms, struct sheaf_request *rows,
 			  int max)
 {
@@ -125,9 +118,9 @@ int sheaf_server_requests(struct sheaf *fs, int i, int timeout_ms, struct sheaf_
 						  .session = q->session,
 						  .ino = q->ino,
 						  .uid = q->uid };
-		text(rows[n].op, sizeof(rows[n].op), q->op);
-		text(rows[n].state, sizeof(rows[n].state), q->state);
-		text(rows[n].client, sizeof(rows[n].client), q->client);
+		text_copy(rows[n].op, sizeof(rows[n].op), q->op);
+		text_copy(rows[n].state, sizeof(rows[n].state), q->state);
+		text_copy(rows[n].client, sizeof(rows[n].client), q->client);
 	}
 	api_release(fs, op);
 	return n;

@@ -3,6 +3,8 @@
 #ifndef SHEAF_CLIENT_IMPL_H
 #define SHEAF_CLIENT_IMPL_H
 
+#include <stdio.h>
+
 #include "client/client.h"
 
 /* A cached referral: from a directory, by one or more names, to one on another server. */
@@ -61,6 +63,11 @@ bool cop_end(struct cop *op, int64_t result); /* ends a step function; returns f
 static inline struct cop *cop_of(struct req *q)
 {
 	return container_of(q, struct cop, q);
+}
+
+static inline void text_copy(char *out, size_t size, struct wire_bytes b)
+{
+	snprintf(out, size, "%.*s", (int)b.len, (const char *)b.p);
 }
 
 /* ---- learn.c: targets added after our cluster file was written ---- */

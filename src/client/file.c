@@ -134,9 +134,8 @@ void file_mtime_end(struct client *c, uint64_t ino, int64_t upto, bool set)
 			continue;
 		if (!set) {
 			f->wrote.mtime = MAX(f->wrote.mtime, f->held_mtime);
-		} else {
-			if (f->wrote.mtime <= upto)
-				f->wrote.mtime = 0;
+		} else if (f->wrote.mtime <= upto) {
+			f->wrote.mtime = 0;
 		}
 		f->held_mtime = 0;
 	}

@@ -93,7 +93,7 @@ void lanes_free(struct client *c)
 
 static void prepare_read(struct lane *l)
 {
-	struct wire_read_args *a = &l->args.read;
+	struct wire_read_args *a = &l->args.READ;
 
 	*a = (struct wire_read_args){ .at = file_access(l->op->file, l->index),
 				      .n_list = (uint32_t)l->n,
@@ -118,7 +118,7 @@ static void moved_inline(struct lane *l, uint64_t bytes, unsigned copies)
 
 static void prepare_write(struct lane *l)
 {
-	struct wire_write_args *a = &l->args.write;
+	struct wire_write_args *a = &l->args.WRITE;
 
 	*a = (struct wire_write_args){ .at = file_access(l->op->file, l->index),
 				       .n_list = (uint32_t)l->n,
@@ -147,7 +147,7 @@ static void prepare_write(struct lane *l)
 
 static void prepare_allocate(struct lane *l)
 {
-	struct wire_allocate_args *a = &l->args.allocate;
+	struct wire_allocate_args *a = &l->args.ALLOCATE;
 
 	*a = (struct wire_allocate_args){ .at = file_access(l->op->file, l->index),
 					  .mode = l->op->transfer->mode,
@@ -158,7 +158,7 @@ static void prepare_allocate(struct lane *l)
 
 static void prepare_copy(struct lane *l)
 {
-	struct wire_copy_args *a = &l->args.copy;
+	struct wire_copy_args *a = &l->args.COPY;
 	struct cfile *source = l->op->transfer->source;
 
 	*a = (struct wire_copy_args){ .at = file_access(l->op->file, l->index),

@@ -27,22 +27,14 @@ struct learning {
 	struct arena arena;
 };
 
-static void take_text(char *out, size_t n, const struct wire_bytes *b)
-{
-	size_t len = MIN(b->len, n - 1);
-
-	memcpy(out, b->p, len);
-	out[len] = 0;
-}
-
 void target_learn(struct client *c, const struct wire_map_target *t)
 {
 	struct conf_target ct = { .id = t->id, .roles = t->roles };
 
 	if (t->id != c->n_peers || c->n_peers == CONF_MAX_TARGETS)
 		return;
-	take_text(ct.name, sizeof(ct.name), &t->name);
-	take_text(ct.address, sizeof(ct.address), &t->address);
+	text_copy(ct.name, sizeof(ct.name), t->name);
+	text_copy(ct.address, sizeof(ct.address), t->address);
 	log_info("client", "learned of %s (%s)", ct.name, ct.address);
 	client_add(c, &ct, ct.address);
 }

@@ -83,8 +83,6 @@ static void parent_ask(struct cop *op)
 
 	p->call = call_make(op, OP_LOOKUP, &p->args, &p->res);
 	op->sent_at = op->q.loop->now;
-	p->call.deadline = op->q.loop->now + op->c->timeout_ns;
-	p->call.trace = op->q.trace;
 	peer_call(meta_peer(op->c, p->args.where.dir.ino), &p->call, &op->q);
 }
 
@@ -109,6 +107,7 @@ static int parent_answer(struct cop *op, int error)
  * after MAX_TRIES reports that it does not exist. */
 static int restart(struct cop *op)
 {
+	call_fini(&op->call);
 	if (++op->tries >= MAX_TRIES)
 		return op->start.dir.ino == ROOT_INO ? -ENOENT : -ESTALE;
 	referrals_forget(op->c);
@@ -178,7 +177,6 @@ static bool step(struct req *q)
 			break;
 		}
 		if (q->error == -ESTALE && op->place) {
-			call_fini(&op->call);
 			q->error = restart(op);
 			break;
 		}
@@ -215,10 +213,8 @@ static bool step(struct req *q)
 		break;
 	case SIZED:
 		req_goto(q, END);
-		if (q->error == -ESTALE && op->place) { /* its last name was removed meanwhile */
-			call_fini(&op->call);
+		if (q->error == -ESTALE && op->place) /* its last name was removed meanwhile */
 			q->error = restart(op);
-		}
 		break;
 	case END:
 		return cop_end(op, q->error);
@@ -234,11 +230,6 @@ struct wire_place name_place(struct sheaf_handle dir, const char *path, bool fol
 	while (*path == '/')
 		path++;
 	return (struct wire_place){ { dir.ino, dir.gen }, wire_text(path), follow_last };
-}
-
-static struct wire_place place_of(struct sheaf_handle dir, const char *path)
-{
-	return name_place(dir, path, false);
 }
 
 static void start(struct cop *op, uint32_t number, int error)
@@ -316,54 +307,56 @@ void client_setattr(struct cop *op, struct sheaf_handle h, unsigned which, const
 
 void client_mkdir(struct cop *op, struct sheaf_handle dir, const char *path, mode_t mode)
 {
-	op->args.MKDIR = (struct wire_mkdir_args){ place_of(dir, path), mode & 07777, op->umask };
+	op->args.MKDIR =
+		(struct wire_mkdir_args){ name_place(dir, path, false), mode & 07777, op->umask };
 	name_start(op, OP_MKDIR, &op->args.MKDIR.where, 0);
 }
 
 void client_mknod(struct cop *op, struct sheaf_handle dir, const char *path, mode_t mode, dev_t dev)
 {
-	op->args.MKNOD =
-		(struct wire_mknod_args){ place_of(dir, path), mode, (uint32_t)dev, op->umask };
+	op->args.MKNOD = (struct wire_mknod_args){ name_place(dir, path, false), mode,
+						   (uint32_t)dev, op->umask };
 	name_start(op, OP_MKNOD, &op->args.MKNOD.where, dev > UINT32_MAX ? -EINVAL : 0);
 }
 
 void client_unlink(struct cop *op, struct sheaf_handle dir, const char *path)
 {
-	op->args.UNLINK.where = place_of(dir, path);
+	op->args.UNLINK.where = name_place(dir, path, false);
 	name_start(op, OP_UNLINK, &op->args.UNLINK.where, 0);
 }
 
 void client_rmdir(struct cop *op, struct sheaf_handle dir, const char *path)
 {
-	op->args.UNLINK.where = place_of(dir, path);
+	op->args.UNLINK.where = name_place(dir, path, false);
 	name_start(op, OP_RMDIR, &op->args.UNLINK.where, 0);
 }
 
 void client_rename(struct cop *op, struct sheaf_handle dir, const char *from,
 		   struct sheaf_handle dir2, const char *to, unsigned flags)
 {
-	op->args.RENAME =
-		(struct wire_rename_args){ place_of(dir, from), place_of(dir2, to), flags };
+	op->args.RENAME = (struct wire_rename_args){ name_place(dir, from, false),
+						     name_place(dir2, to, false), flags };
 	op->place2 = &op->args.RENAME.to;
 	name_start(op, OP_RENAME, &op->args.RENAME.from, 0);
 }
 
 void client_link(struct cop *op, struct sheaf_handle h, struct sheaf_handle dir, const char *path)
 {
-	op->args.LINK = (struct wire_link_args){ { h.ino, h.gen }, place_of(dir, path) };
+	op->args.LINK = (struct wire_link_args){ { h.ino, h.gen }, name_place(dir, path, false) };
 	name_start(op, OP_LINK, &op->args.LINK.where, 0);
 }
 
 void client_symlink(struct cop *op, const char *target, struct sheaf_handle dir, const char *path)
 {
-	op->args.SYMLINK = (struct wire_symlink_args){ place_of(dir, path), wire_text(target) };
+	op->args.SYMLINK =
+		(struct wire_symlink_args){ name_place(dir, path, false), wire_text(target) };
 	name_start(op, OP_SYMLINK, &op->args.SYMLINK.where,
 		   op->args.SYMLINK.target.len > LINK_MAX_LEN ? -ENAMETOOLONG : 0);
 }
 
 void client_readlink(struct cop *op, struct sheaf_handle dir, const char *path)
 {
-	op->args.READLINK.where = place_of(dir, path);
+	op->args.READLINK.where = name_place(dir, path, false);
 	name_start(op, OP_READLINK, &op->args.READLINK.where, 0);
 }
 

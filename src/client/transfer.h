@@ -47,12 +47,7 @@ struct lane {
 	uint64_t epoch, source_epoch; /* of the capabilities sent */
 	uint64_t sent_at; /* when the part was sent */
 	struct call call;
-	union {
-		struct wire_read_args read;
-		struct wire_write_args write;
-		struct wire_allocate_args allocate;
-		struct wire_copy_args copy;
-	} args;
+	union wire_op_args args;
 	union {
 		struct wire_read_res read;
 		struct wire_write_res write;
