@@ -129,9 +129,8 @@ void hint_has(struct mount *m, uint64_t ino, const char *name)
 /* ---- a lookup and the getattr that follows it ---- */
 
 #define MEMO_NS NSEC_PER_MSEC
-#define MEMO_OPEN_NS \
-	(100 * \
-	 NSEC_PER_MSEC) /* between the lookup and the open of one system call, on a busy host */
+/* Between the lookup and the open of one system call, on a busy host. */
+#define MEMO_OPEN_NS (100 * NSEC_PER_MSEC)
 
 void lookup_memo_put(struct worker *w, uint64_t n_answered, const struct stat *st)
 {

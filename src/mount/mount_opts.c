@@ -34,14 +34,13 @@ static const char *value_of(const char *opt, const char *name)
 	return strncmp(opt, name, n) == 0 ? opt + n : NULL;
 }
 
-static int seconds(const char *text, double *out)
+static int seconds(const char *opt, const char *text, double *out)
 {
 	char *end;
-	double s = strtod(text, &end);
 
-	if (end == text || *end || !(s >= 0 && s <= 86400))
-		return -EINVAL;
-	*out = s;
+	*out = strtod(text, &end);
+	if (end == text || *end || !(*out >= 0 && *out <= 86400))
+		return complain("-o %s: not a number of seconds", opt);
 	return 0;
 }
 
@@ -123,10 +122,9 @@ static int take_option(struct mount_opts *o, const char *opt)
 	if ((v = value_of(opt, "log=")))
 		return set_text(o->log, sizeof(o->log), v, "log=");
 	if ((v = value_of(opt, "entry=")))
-		return seconds(v, &o->entry_s) ? complain("-o %s: not a number of seconds", opt) :
-						 0;
+		return seconds(opt, v, &o->entry_s);
 	if ((v = value_of(opt, "attr=")))
-		return seconds(v, &o->attr_s) ? complain("-o %s: not a number of seconds", opt) : 0;
+		return seconds(opt, v, &o->attr_s);
 	if ((v = value_of(opt, "memory=")))
 		return parse_size(v, &o->memory) || o->memory < 8 * MIB ?
 			       complain("-o %s: not a size of 8M or more", opt) :
@@ -188,28 +186,20 @@ static int find_dir(struct mount_opts *o)
 /* Makes a relative name absolute: the daemon runs in the root directory. */
 static int find_conf(struct mount_opts *o)
 {
-	char found[PATH_MAX], err[PATH_MAX + 256];
-	const char *path, *prefix = "";
+	char found[PATH_MAX], err[PATH_MAX + 256], here[PATH_MAX] = "";
+	const char *path = found, *prefix = "";
 
 	if (conf_find(o->conf[0] ? o->conf : NULL, found, sizeof(found), err, sizeof(err)))
 		return complain("%s", err);
-	path = found;
 	if (strncmp(found, "local:", 6) == 0) {
 		path += 6;
 		prefix = "local:";
 	}
-	if (*path != '/') {
-		char here[PATH_MAX];
-
-		if (!getcwd(here, sizeof(here)) ||
-		    snprintf(o->conf, sizeof(o->conf), "%s%s/%s", prefix, here, path) >=
-			    (int)sizeof(o->conf))
-			return complain("%s: its name is too long", path);
-		return 0;
-	}
-	return snprintf(o->conf, sizeof(o->conf), "%s%s", prefix, path) >= (int)sizeof(o->conf) ?
-		       complain("%s: its name is too long", path) :
-		       0;
+	if ((*path != '/' && !getcwd(here, sizeof(here))) ||
+	    snprintf(o->conf, sizeof(o->conf), "%s%s%s%s", prefix, here, here[0] ? "/" : "",
+		     path) >= (int)sizeof(o->conf))
+		return complain("%s: its name is too long", path);
+	return 0;
 }
 
 int mount_opts_parse(int argc, char **argv, struct mount_opts *o)
