@@ -58,23 +58,15 @@ static int row_forget(struct apply *ap, enum table t, const struct key *k)
 	return rc == -ENOENT ? 0 : rc;
 }
 
+static int forget_one(void *arg, MDB_cursor *cur, const MDB_val *k, const MDB_val *v)
+{
+	(void)arg, (void)k, (void)v;
+	return db_error(mdb_cursor_del(cur, 0));
+}
+
 int rows_forget(struct apply *ap, enum table t, uint64_t id)
 {
-	struct key k = key_u64(id);
-	MDB_val kv = { k.n, k.b }, v;
-	MDB_cursor *cur;
-	int rc = db_error(mdb_cursor_open(ap->txn, ap->m->db.t[t], &cur));
-
-	if (rc)
-		return rc;
-	rc = mdb_cursor_get(cur, &kv, &v, MDB_SET_RANGE);
-	while (!rc && be64_load(kv.mv_data) == id) {
-		rc = mdb_cursor_del(cur, 0);
-		if (!rc)
-			rc = mdb_cursor_get(cur, &kv, &v, MDB_NEXT);
-	}
-	mdb_cursor_close(cur);
-	return rc == MDB_NOTFOUND ? 0 : db_error(rc);
+	return rows_each(&ap->m->db, ap->txn, t, id, forget_one, NULL);
 }
 
 int apply_forget(struct apply *ap, uint64_t ino)

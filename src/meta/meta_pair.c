@@ -15,10 +15,12 @@
 
 /* ---- locks ---- */
 
-static int locked_by_other(const struct apply *ap, const MDB_val *v)
+static int locked_by_other(void *arg, MDB_cursor *cur, const MDB_val *k, const MDB_val *v)
 {
+	const struct apply *ap = arg;
 	uint64_t id;
 
+	(void)cur, (void)k;
 	if (v->mv_size != sizeof(id))
 		return -EIO;
 	memcpy(&id, v->mv_data, sizeof(id));
@@ -35,32 +37,12 @@ int apply_locked(struct apply *ap, const struct key *k)
 	rc = row_get(&ap->m->db, ap->txn, T_LOCK, k, &v);
 	if (rc)
 		return rc == -ENOENT ? 0 : rc;
-	return locked_by_other(ap, &v);
+	return locked_by_other(ap, NULL, NULL, &v);
 }
 
 int apply_locked_within(struct apply *ap, uint64_t dir)
 {
-	struct key k = key_u64(dir);
-	MDB_val kv = { k.n, k.b }, v;
-	MDB_cursor *cur;
-	int rc;
-
-	if (!ap->n_locks)
-		return 0;
-	rc = mdb_cursor_open(ap->txn, ap->m->db.t[T_LOCK], &cur);
-	if (rc)
-		return db_error(rc);
-	rc = mdb_cursor_get(cur, &kv, &v, MDB_SET_RANGE);
-	while (!rc && be64_load(kv.mv_data) == dir) {
-		rc = locked_by_other(ap, &v);
-		if (rc)
-			break;
-		rc = mdb_cursor_get(cur, &kv, &v, MDB_NEXT);
-	}
-	mdb_cursor_close(cur);
-	if (rc == EINPROGRESS || rc == MDB_NOTFOUND)
-		return rc == MDB_NOTFOUND ? 0 : rc;
-	return db_error(rc);
+	return ap->n_locks ? rows_each(&ap->m->db, ap->txn, T_LOCK, dir, locked_by_other, ap) : 0;
 }
 
 /* ---- parts ---- */

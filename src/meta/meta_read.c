@@ -321,27 +321,11 @@ static int collect(struct meta *m, MDB_cursor *cur, const struct wire_readdir_ar
 	return 0;
 }
 
-/* Does a change over several servers hold a name in this directory? */
-static int read_locked_within(struct meta *m, uint64_t dir)
+/* Is this the lock of a name in a directory, not of the directory itself? */
+static int locked_name(void *arg, MDB_cursor *cur, const MDB_val *k, const MDB_val *v)
 {
-	struct key from = key_u64(dir);
-	MDB_val k = { from.n, from.b }, v;
-	MDB_cursor *cur;
-	int rc;
-
-	if (!m->n_locks)
-		return 0;
-	rc = mdb_cursor_open(m->reader, m->db.t[T_LOCK], &cur);
-	if (rc)
-		return db_error(rc);
-	rc = mdb_cursor_get(cur, &k, &v, MDB_SET_RANGE);
-	/* skip the lock of the directory itself */
-	while (!rc && k.mv_size == 8 && be64_load(k.mv_data) == dir)
-		rc = mdb_cursor_get(cur, &k, &v, MDB_NEXT);
-	if (!rc)
-		rc = be64_load(k.mv_data) == dir ? EINPROGRESS : MDB_NOTFOUND;
-	mdb_cursor_close(cur);
-	return rc == EINPROGRESS ? -rc : rc == MDB_NOTFOUND ? 0 : db_error(rc);
+	(void)arg, (void)cur, (void)v;
+	return k->mv_size == 8 ? 0 : -EINPROGRESS;
 }
 
 static int read_entries(struct meta *m, const struct wire_readdir_args *ask, size_t max_bytes,
@@ -355,7 +339,8 @@ static int read_entries(struct meta *m, const struct wire_readdir_args *ask, siz
 		return rc;
 	if (!S_ISDIR(n.i.mode))
 		return -ENOTDIR;
-	rc = read_locked_within(m, ask->dir.ino);
+	if (m->n_locks)
+		rc = rows_each(&m->db, m->reader, T_LOCK, ask->dir.ino, locked_name, NULL);
 	if (!rc)
 		rc = db_error(mdb_cursor_open(m->reader, m->db.t[T_DIRINDEX], &cur));
 	if (rc)

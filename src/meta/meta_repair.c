@@ -15,6 +15,7 @@
 /* ---- directories from their entries ---- */
 
 struct census {
+	struct apply *ap;
 	uint64_t entries, top; /* top: the highest cookie */
 	uint32_t subdirs;
 };
@@ -24,83 +25,74 @@ static bool cookie_sane(uint64_t cookie)
 	return cookie >= COOKIE_FIRST && cookie < COOKIE_SANE;
 }
 
-/* Calls fn for each entry of a directory that can be decoded; cur points to it. 0 or negative. */
-static int each_entry(struct apply *ap, uint64_t dir,
-		      int (*fn)(struct apply *ap, MDB_cursor *cur, const struct key *k,
-				struct disk_entry *e, struct census *c),
-		      struct census *c)
+/* Can the entry be decoded? */
+static bool entry_load(const MDB_val *k, const MDB_val *v, struct disk_entry *e)
 {
-	struct key first = key_u64(dir);
-	MDB_val k = { first.n, first.b }, v;
-	struct disk_entry e;
-	MDB_cursor *cur;
-	int rc = db_error(mdb_cursor_open(ap->txn, ap->m->db.t[T_DIRENT], &cur));
-
-	if (rc)
-		return rc;
-	rc = db_error(mdb_cursor_get(cur, &k, &v, MDB_SET_RANGE));
-	while (!rc && k.mv_size >= 8 && be64_load(k.mv_data) == dir) {
-		if (v.mv_size == sizeof(e) && k.mv_size <= sizeof(first.b)) {
-			memcpy(&e, v.mv_data, sizeof(e));
-			first.n = k.mv_size; /* fn may move the page */
-			memcpy(first.b, k.mv_data, k.mv_size);
-			rc = fn(ap, cur, &first, &e, c);
-		}
-		if (!rc)
-			rc = db_error(mdb_cursor_get(cur, &k, &v, MDB_NEXT));
-	}
-	mdb_cursor_close(cur);
-	return rc == -ENOENT ? 0 : rc;
+	if (v->mv_size != sizeof(*e) || k->mv_size > sizeof(((struct key *)NULL)->b))
+		return false;
+	memcpy(e, v->mv_data, sizeof(*e));
+	return true;
 }
 
-static int count_entry(struct apply *ap, MDB_cursor *cur, const struct key *k, struct disk_entry *e,
-		       struct census *c)
+static int count_entry(void *arg, MDB_cursor *cur, const MDB_val *k, const MDB_val *v)
 {
-	(void)ap, (void)cur, (void)k;
+	struct census *c = arg;
+	struct disk_entry e;
+
+	(void)cur;
+	if (!entry_load(k, v, &e))
+		return 0;
 	c->entries++;
-	c->subdirs += e->type == S_IFDIR;
-	if (cookie_sane(e->cookie))
-		c->top = MAX(c->top, e->cookie);
+	c->subdirs += e.type == S_IFDIR;
+	if (cookie_sane(e.cookie))
+		c->top = MAX(c->top, e.cookie);
 	return 0;
 }
 
 /* Puts the index row of an entry. A cookie that is invalid or another entry's is replaced by a new
  * one. */
-static int index_entry(struct apply *ap, MDB_cursor *cur, const struct key *k, struct disk_entry *e,
-		       struct census *c)
+static int index_entry(void *arg, MDB_cursor *cur, const MDB_val *k, const MDB_val *row)
 {
-	const struct db *d = &ap->m->db;
-	struct disk_index x = { .ino = e->ino, .gen = e->gen, .type = e->type };
-	uint64_t dir = be64_load(k->b);
-	struct key by_cookie = key_pair(dir, e->cookie);
-	MDB_val v, key = { k->n, (void *)(uintptr_t)k->b };
-	int rc = row_get(d, ap->txn, T_DIRINDEX, &by_cookie, &v);
+	struct census *c = arg;
+	MDB_txn *txn = c->ap->txn;
+	const struct db *d = &c->ap->m->db;
+	struct disk_entry e;
+	struct disk_index x;
+	struct key name = { .n = k->mv_size }, by_cookie;
+	MDB_val v, key = { name.n, name.b };
+	int rc;
 
+	if (!entry_load(k, row, &e))
+		return 0;
+	memcpy(name.b, k->mv_data, name.n); /* a put may move the page */
+	x = (struct disk_index){ .ino = e.ino, .gen = e.gen, .type = e.type };
+	by_cookie = key_pair(be64_load(name.b), e.cookie);
+	rc = row_get(d, txn, T_DIRINDEX, &by_cookie, &v);
 	if (rc && rc != -ENOENT)
 		return rc;
-	if (rc == 0 || !cookie_sane(e->cookie)) {
-		e->cookie = ++c->top;
-		by_cookie = key_pair(dir, e->cookie);
-		v = (MDB_val){ sizeof(*e), e };
+	if (rc == 0 || !cookie_sane(e.cookie)) {
+		e.cookie = ++c->top;
+		by_cookie = key_pair(be64_load(name.b), e.cookie);
+		v = (MDB_val){ sizeof(e), &e };
 		rc = db_error(mdb_cursor_put(cur, &key, &v, MDB_CURRENT));
 		if (rc)
 			return rc;
 	}
-	return row_put2(d, ap->txn, T_DIRINDEX, &by_cookie, &x, sizeof(x), k->b + 8, k->n - 8);
+	return row_put2(d, txn, T_DIRINDEX, &by_cookie, &x, sizeof(x), name.b + 8, name.n - 8);
 }
 
 /* Counts the entries into the inode and rebuilds the index. The caller puts n. */
 static int directory_rebuild(struct apply *ap, uint64_t ino, struct node *n)
 {
-	struct census c = { .top = COOKIE_FIRST - 1 };
-	int rc = each_entry(ap, ino, count_entry, &c);
+	struct census c = { .ap = ap, .top = COOKIE_FIRST - 1 };
+	int rc = rows_each(&ap->m->db, ap->txn, T_DIRENT, ino, count_entry, &c);
 
 	if (cookie_sane(n->i.next_cookie)) /* cookies of removed entries are not reused */
 		c.top = MAX(c.top, n->i.next_cookie - 1);
 	if (!rc)
 		rc = rows_forget(ap, T_DIRINDEX, ino);
 	if (!rc)
-		rc = each_entry(ap, ino, index_entry, &c);
+		rc = rows_each(&ap->m->db, ap->txn, T_DIRENT, ino, index_entry, &c);
 	n->i.entries = c.entries;
 	n->i.nlink = 2 + c.subdirs;
 	n->i.next_cookie = c.top + 1;

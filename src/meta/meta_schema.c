@@ -164,6 +164,25 @@ int row_del(const struct db *d, MDB_txn *txn, enum table t, const struct key *k)
 	return db_error(mdb_del(txn, d->t[t], &kv, NULL));
 }
 
+int rows_each(const struct db *d, MDB_txn *txn, enum table t, uint64_t id, row_fn *fn, void *arg)
+{
+	struct key from = key_u64(id);
+	MDB_val k = { from.n, from.b }, v;
+	MDB_cursor *cur;
+	int rc = db_error(mdb_cursor_open(txn, d->t[t], &cur));
+
+	if (rc)
+		return rc;
+	rc = db_error(mdb_cursor_get(cur, &k, &v, MDB_SET_RANGE));
+	while (!rc && k.mv_size >= 8 && be64_load(k.mv_data) == id) {
+		rc = fn(arg, cur, &k, &v);
+		if (!rc)
+			rc = db_error(mdb_cursor_get(cur, &k, &v, MDB_NEXT));
+	}
+	mdb_cursor_close(cur);
+	return rc == -ENOENT ? 0 : rc;
+}
+
 /* ---- inodes ---- */
 
 int node_unpack(const MDB_val *v, struct node *n)

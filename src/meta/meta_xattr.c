@@ -87,39 +87,22 @@ static int xattr_may(const struct asker *q, const struct wire_bytes *name, int m
 
 /* ---- all attributes of one inode ---- */
 
-/* fn returns 0 to continue; any other value ends the iteration and is returned. */
-static int xattr_each(const struct db *d, MDB_txn *txn, uint64_t ino,
-		      int (*fn)(void *arg, const struct wire_bytes *name, size_t value), void *arg)
+static struct wire_bytes name_of(const MDB_val *k)
 {
-	struct key from = key_u64(ino);
-	MDB_val k = { from.n, from.b }, v;
-	MDB_cursor *cur;
-	int rc = db_error(mdb_cursor_open(txn, d->t[T_XATTR], &cur));
-
-	if (rc)
-		return rc;
-	rc = db_error(mdb_cursor_get(cur, &k, &v, MDB_SET_RANGE));
-	while (!rc && be64_load(k.mv_data) == ino) {
-		struct wire_bytes name = { (uint32_t)k.mv_size - 8, (uint8_t *)k.mv_data + 8 };
-
-		rc = fn(arg, &name, v.mv_size);
-		if (!rc)
-			rc = db_error(mdb_cursor_get(cur, &k, &v, MDB_NEXT));
-	}
-	mdb_cursor_close(cur);
-	return rc == -ENOENT ? 0 : rc;
+	return (struct wire_bytes){ (uint32_t)k->mv_size - 8, (uint8_t *)k->mv_data + 8 };
 }
 
 struct totals {
 	size_t names, values;
 };
 
-static int add_up(void *arg, const struct wire_bytes *name, size_t value)
+static int add_up(void *arg, MDB_cursor *cur, const MDB_val *k, const MDB_val *v)
 {
 	struct totals *t = arg;
 
-	t->names += name->len + 1;
-	t->values += value;
+	(void)cur;
+	t->names += name_of(k).len + 1;
+	t->values += v->mv_size;
 	return 0;
 }
 
@@ -158,7 +141,7 @@ static int space_check(struct apply *ap, bool there, size_t old)
 {
 	const struct wire_record *r = ap->rec;
 	struct totals t = { 0 };
-	int rc = xattr_each(&ap->m->db, ap->txn, r->h.ino, add_up, &t);
+	int rc = rows_each(&ap->m->db, ap->txn, T_XATTR, r->h.ino, add_up, &t);
 
 	if (rc)
 		return rc;
@@ -300,18 +283,19 @@ struct listing {
 	size_t n;
 };
 
-static int list_one(void *arg, const struct wire_bytes *name, size_t value)
+static int list_one(void *arg, MDB_cursor *cur, const MDB_val *k, const MDB_val *v)
 {
 	struct listing *l = arg;
+	struct wire_bytes name = name_of(k);
 
-	(void)value;
-	if (!l->all && is_trusted(name))
+	(void)cur, (void)v;
+	if (!l->all && is_trusted(&name))
 		return 0;
 	if (l->out) {
-		memcpy(l->out + l->n, name->p, name->len);
-		l->out[l->n + name->len] = 0;
+		memcpy(l->out + l->n, name.p, name.len);
+		l->out[l->n + name.len] = 0;
 	}
-	l->n += name->len + 1;
+	l->n += name.len + 1;
 	return 0;
 }
 
@@ -323,7 +307,7 @@ static int read_names(struct meta *m, const struct cred *c, const struct wire_ha
 	int rc = read_unlocked(m, h, &n);
 
 	if (!rc)
-		rc = xattr_each(&m->db, m->reader, h->ino, list_one, &l);
+		rc = rows_each(&m->db, m->reader, T_XATTR, h->ino, list_one, &l);
 	if (rc)
 		return rc;
 	res->size = (uint32_t)l.n;
@@ -333,7 +317,7 @@ static int read_names(struct meta *m, const struct cred *c, const struct wire_ha
 	if (!l.out)
 		return -ENOMEM;
 	l.n = 0;
-	rc = xattr_each(&m->db, m->reader, h->ino, list_one, &l);
+	rc = rows_each(&m->db, m->reader, T_XATTR, h->ino, list_one, &l);
 	res->data = (struct wire_bytes){ (uint32_t)l.n, l.out };
 	return rc;
 }
