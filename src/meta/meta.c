@@ -477,27 +477,6 @@ void meta_free(struct meta *m)
 	free(m);
 }
 
-int meta_open_copy(const struct meta_opts *o, struct meta **out, char *err, size_t err_len)
-{
-	struct opening op = {
-		.m = calloc(1, sizeof(*op.m)), .o = o, .err = err, .err_len = err_len
-	};
-	int rc;
-
-	if (!op.m)
-		return refuse(&op, -ENOMEM, "out of memory");
-	op.m->partition = o->partition;
-	rc = database_open(&op);
-	if (!rc && op.fresh)
-		rc = refuse(&op, -EIO, "this is no metadata of Sheaf");
-	if (rc) {
-		meta_free(op.m);
-		return rc;
-	}
-	*out = op.m;
-	return 0;
-}
-
 int meta_open(struct loop *l, const struct meta_opts *o, struct meta **out, char *err,
 	      size_t err_len)
 {
@@ -515,7 +494,9 @@ int meta_open(struct loop *l, const struct meta_opts *o, struct meta **out, char
 			    INO_PARTITION(META_ROOT_INO), o->partition);
 	else
 		rc = database_open(&op);
-	if (!rc) {
+	if (!rc && !l && op.fresh)
+		rc = refuse(&op, -EIO, "this is no metadata of Sheaf");
+	if (!rc && l) {
 		rc = writer_init(op.m);
 		if (rc)
 			refuse(&op, rc, "cannot start its writer: %s", strerror(-rc));

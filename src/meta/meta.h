@@ -37,7 +37,8 @@ struct meta_opts {
 };
 
 /* Also reads the database into the page cache. On failure `err` names the directory, the fault and
- * the cure (newer schema, another file system's database, damage). */
+ * the cure (newer schema, another file system's database, damage). Without a loop, an existing
+ * database is opened without a writer, for meta_restore(). */
 int meta_open(struct loop *l, const struct meta_opts *o, struct meta **out, char *err,
 	      size_t err_len);
 bool meta_stamped(const struct meta *m); /* the database has stored the count of this start */

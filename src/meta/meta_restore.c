@@ -229,7 +229,7 @@ static int prepare(struct restoring *r)
 	o.dir = r->dir;
 	o.root = false;
 	o.stamp.incarnation = 0; /* the copy has the stamp of the storage where it was made */
-	rc = meta_open_copy(&o, &m, r->err, r->err_len);
+	rc = meta_open(NULL, &o, &m, r->err, r->err_len);
 	if (rc)
 		return rc;
 	rc = db_error(mdb_txn_begin(m->db.env, NULL, 0, &txn));
