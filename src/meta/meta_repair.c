@@ -99,21 +99,6 @@ static int directory_rebuild(struct apply *ap, uint64_t ino, struct node *n)
 	return rc;
 }
 
-static int repair_directory(struct apply *ap)
-{
-	const struct wire_record *r = ap->rec;
-	struct node n;
-	int rc = apply_get(ap, &r->h, &n);
-
-	if (rc)
-		return rc;
-	if (!S_ISDIR(n.i.mode))
-		return ENOTDIR;
-	rc = directory_rebuild(ap, r->h.ino, &n);
-	node_touch(&n, r->time);
-	return rc ? rc : node_put(&ap->m->db, ap->txn, r->h.ino, &n);
-}
-
 /* ---- entries ---- */
 
 /* Checks that the inode that an entry will name, if it is in this partition, is unchanged since the
@@ -278,9 +263,14 @@ static int repair_field(struct apply *ap)
 
 	if (rc)
 		return rc;
-	if (n.i.change != r->size)
+	if (n.i.change != r->size && r->which != REPAIR_DIRECTORY)
 		return EAGAIN;
 	switch (r->which) {
+	case REPAIR_DIRECTORY:
+		if (!S_ISDIR(n.i.mode))
+			return ENOTDIR;
+		rc = directory_rebuild(ap, r->h.ino, &n);
+		break;
 	case REPAIR_NLINK:
 		if (S_ISDIR(n.i.mode) || !r->epoch || r->epoch > UINT32_MAX)
 			return EINVAL;
@@ -444,33 +434,21 @@ static int repair_next(struct apply *ap)
 	return 0;
 }
 
+static apply_fn *const repairs[] = {
+	[REPAIR_ENTRY_SET] = repair_entry_set, [REPAIR_ENTRY_DROP] = repair_entry_drop,
+	[REPAIR_DIRECTORY] = repair_field,     [REPAIR_NLINK] = repair_field,
+	[REPAIR_PARENT] = repair_field,	       [REPAIR_EPOCH] = repair_field,
+	[REPAIR_LAYOUT] = repair_field,	       [REPAIR_TEXT] = repair_field,
+	[REPAIR_ACL] = repair_field,	       [REPAIR_MAKE] = repair_make,
+	[REPAIR_ROW_DROP] = repair_row_drop,   [REPAIR_UNSETTLE] = repair_unsettle,
+	[REPAIR_NEXT] = repair_next,
+};
+
 int apply_repair(struct apply *ap)
 {
+	uint32_t which = ap->rec->which;
+
 	if (ap->cred.uid != 0)
 		return EPERM;
-	switch (ap->rec->which) {
-	case REPAIR_ENTRY_SET:
-		return repair_entry_set(ap);
-	case REPAIR_ENTRY_DROP:
-		return repair_entry_drop(ap);
-	case REPAIR_DIRECTORY:
-		return repair_directory(ap);
-	case REPAIR_NLINK:
-	case REPAIR_PARENT:
-	case REPAIR_EPOCH:
-	case REPAIR_LAYOUT:
-	case REPAIR_TEXT:
-	case REPAIR_ACL:
-		return repair_field(ap);
-	case REPAIR_MAKE:
-		return repair_make(ap);
-	case REPAIR_ROW_DROP:
-		return repair_row_drop(ap);
-	case REPAIR_UNSETTLE:
-		return repair_unsettle(ap);
-	case REPAIR_NEXT:
-		return repair_next(ap);
-	default:
-		return EINVAL;
-	}
+	return which < ARRAY_LEN(repairs) && repairs[which] ? repairs[which](ap) : EINVAL;
 }
