@@ -62,13 +62,11 @@ int marked_get(const struct db *d, MDB_txn *txn, uint64_t ino, uint32_t mark, MD
 int marked_drop(struct apply *ap, struct node *n, uint32_t mark)
 {
 	struct key k = marked_key(n->ino, mark);
-	int rc;
 
 	if (!(n->i.has & mark))
 		return 0;
 	n->i.has &= ~mark;
-	rc = row_del(&ap->m->db, ap->txn, T_XATTR, &k);
-	return rc == -ENOENT ? 0 : rc;
+	return row_forget(ap, T_XATTR, &k);
 }
 
 /* ---- encoding ---- */

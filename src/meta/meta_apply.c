@@ -43,15 +43,14 @@ static int get_file(struct apply *ap, struct node *n)
 	return S_ISDIR(n->i.mode) ? EISDIR : EINVAL;
 }
 
-static int put_node(struct apply *ap, const struct node *n)
+int apply_put(struct apply *ap, const struct node *n)
 {
 	int rc = node_put(&ap->m->db, ap->txn, ap->rec->h.ino, n);
 
 	return rc ? rc : apply_answer(ap, ap->rec->h.ino, n);
 }
 
-/* Deletes a row if it exists. */
-static int row_forget(struct apply *ap, enum table t, const struct key *k)
+int row_forget(struct apply *ap, enum table t, const struct key *k)
 {
 	int rc = row_del(&ap->m->db, ap->txn, t, k);
 
@@ -291,7 +290,7 @@ static int apply_synced(struct apply *ap)
 	}
 	if (lost)
 		n.i.change += 2; /* as in note_write() */
-	return put_node(ap, &n);
+	return apply_put(ap, &n);
 }
 
 static int apply_settle_begin(struct apply *ap)
@@ -302,7 +301,7 @@ static int apply_settle_begin(struct apply *ap)
 	if (rc)
 		return rc;
 	n.i.epoch++;
-	return put_node(ap, &n);
+	return apply_put(ap, &n);
 }
 
 /* Counts only if neither a newer epoch nor a writer came since the fence; such a writer's unsettled
@@ -347,7 +346,7 @@ static int apply_trunc_begin(struct apply *ap)
 	row.epoch = ++n.i.epoch;
 	row.gen = n.i.gen;
 	rc = row_put(&ap->m->db, ap->txn, T_INTENT, &k, &row, sizeof(row));
-	return rc ? rc : put_node(ap, &n);
+	return rc ? rc : apply_put(ap, &n);
 }
 
 /* The end of a truncate older than the latest one changes nothing. */
@@ -383,7 +382,7 @@ static int apply_trunc_end(struct apply *ap)
 			if (!r->objects[i].end) /* an empty object has no data to lose */
 				n.objects[r->objects[i].index].unsynced = 0;
 		}
-	return put_node(ap, &n);
+	return apply_put(ap, &n);
 }
 
 /* ---- removal ---- */
@@ -397,16 +396,11 @@ static int apply_removed(struct apply *ap)
 	struct node n;
 	int rc = get_file(ap, &n);
 
-	if (rc)
-		return rc;
-	if (r->obj_gen != n.l.obj_gen) {
-		rc = row_forget(ap, T_REMOVE, &row);
-		return rc ? rc : apply_answer(ap, r->h.ino, &n);
-	}
-	if (n.i.nlink)
-		return EBUSY;
-	rc = row_forget(ap, T_REMOVE, &row);
+	if (!rc && r->obj_gen == n.l.obj_gen && n.i.nlink)
+		rc = EBUSY;
 	if (!rc)
+		rc = row_forget(ap, T_REMOVE, &row);
+	if (!rc && r->obj_gen == n.l.obj_gen)
 		rc = apply_forget(ap, r->h.ino);
 	return rc ? rc : apply_answer(ap, r->h.ino, &n);
 }
@@ -472,8 +466,8 @@ static const struct kind {
 } kinds[] = {
 	[REC_CREATE] = { apply_create, false, TAKES_ROOM },
 	[REC_MKDIR] = { apply_mkdir, false, TAKES_ROOM },
-	[REC_UNLINK] = { apply_unlink, false, GIVES_ROOM },
-	[REC_RMDIR] = { apply_rmdir, false, GIVES_ROOM },
+	[REC_UNLINK] = { apply_remove, false, GIVES_ROOM },
+	[REC_RMDIR] = { apply_remove, false, GIVES_ROOM },
 	[REC_RENAME] = { apply_rename, false, NO_ROOM },
 	[REC_SETATTR] = { apply_setattr, false, NO_ROOM },
 	[REC_UNSETTLE] = { apply_unsettle_rec, false, NO_ROOM },

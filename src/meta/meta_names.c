@@ -170,6 +170,7 @@ static int put_named(struct apply *ap, struct node *dir, uint64_t ino, const str
 	return put_dir(ap, r->dir.ino, dir);
 }
 
+/* Also answers with the new inode. */
 static int put_new(struct apply *ap, struct node *dir, struct node *n)
 {
 	uint64_t ino = ap->rec->new_ino;
@@ -179,7 +180,10 @@ static int put_new(struct apply *ap, struct node *dir, struct node *n)
 		return rc;
 	ap->next_ino = MAX(ap->next_ino, INO_COUNTER(ino) + 1);
 	ap->res->created = true;
-	return put_named(ap, dir, ino, n);
+	rc = put_named(ap, dir, ino, n);
+	if (!rc && (ap->rec->flags & REC_WRITER))
+		rc = apply_unsettle(ap, ino, n);
+	return rc ? rc : apply_answer(ap, ino, n);
 }
 
 /* The name exists: the create opens it, unless REC_EXCL is set. */
@@ -227,10 +231,7 @@ int apply_create(struct apply *ap)
 		return rc;
 	node_set_layout(&n, &r->layout);
 	n.i.objects_within_size = 1;
-	rc = put_new(ap, &dir, &n);
-	if (!rc && (r->flags & REC_WRITER))
-		rc = apply_unsettle(ap, r->new_ino, &n);
-	return rc ? rc : apply_answer(ap, r->new_ino, &n);
+	return put_new(ap, &dir, &n);
 }
 
 /* The directory of a name that must not exist yet. */
@@ -252,25 +253,30 @@ static int get_vacancy(struct apply *ap, struct node *dir)
 	return apply_may(ap, dir, MAY_WRITE | MAY_EXEC);
 }
 
+/* The same, and a new inode for the name. */
+static int get_new(struct apply *ap, uint32_t type, struct node *dir, struct node *n)
+{
+	int rc = get_vacancy(ap, dir);
+
+	if (!rc)
+		rc = new_ino_check(ap, ap->rec->new_ino);
+	if (!rc && type == S_IFDIR && dir->i.nlink == UINT32_MAX)
+		rc = EMLINK;
+	return rc ? rc : node_new(ap, dir, type, n);
+}
+
 int apply_mkdir(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;
 	struct node dir, n;
-	int rc = get_vacancy(ap, &dir);
+	int rc = get_new(ap, S_IFDIR, &dir, &n);
 
-	if (!rc)
-		rc = new_ino_check(ap, r->new_ino);
-	if (!rc && dir.i.nlink == UINT32_MAX)
-		rc = EMLINK;
-	if (!rc)
-		rc = node_new(ap, &dir, S_IFDIR, &n);
 	if (rc)
 		return rc;
 	n.i.parent_ino = r->dir.ino;
 	n.i.parent_gen = r->dir.gen;
 	dir.i.nlink++;
-	rc = put_new(ap, &dir, &n);
-	return rc ? rc : apply_answer(ap, r->new_ino, &n);
+	return put_new(ap, &dir, &n);
 }
 
 /* A device, a pipe or a socket: an inode without data. */
@@ -279,22 +285,15 @@ int apply_mknod(struct apply *ap)
 	const struct wire_record *r = ap->rec;
 	uint32_t type = r->mode & S_IFMT;
 	struct node dir, n;
-	int rc = 0;
+	int rc;
 
 	if (type != S_IFCHR && type != S_IFBLK && type != S_IFIFO && type != S_IFSOCK)
 		return EINVAL;
 	if ((type == S_IFCHR || type == S_IFBLK) && ap->cred.uid != 0)
 		return EPERM;
-	rc = get_vacancy(ap, &dir);
-	if (!rc)
-		rc = new_ino_check(ap, r->new_ino);
-	if (!rc)
-		rc = node_new(ap, &dir, type, &n);
-	if (rc)
-		return rc;
+	rc = get_new(ap, type, &dir, &n);
 	n.i.rdev = r->which;
-	rc = put_new(ap, &dir, &n);
-	return rc ? rc : apply_answer(ap, r->new_ino, &n);
+	return rc ? rc : put_new(ap, &dir, &n);
 }
 
 /* ---- symlink, link ---- */
@@ -316,19 +315,13 @@ int apply_symlink(struct apply *ap)
 	int rc = target_check(&r->data);
 
 	if (!rc)
-		rc = get_vacancy(ap, &dir);
-	if (!rc)
-		rc = new_ino_check(ap, r->new_ino);
-	if (!rc)
-		rc = node_new(ap, &dir, S_IFLNK, &n);
+		rc = get_new(ap, S_IFLNK, &dir, &n);
 	if (rc)
 		return rc;
 	n.i.mode = S_IFLNK | 0777;
 	n.i.size = r->data.len;
 	rc = put_new(ap, &dir, &n);
-	if (!rc)
-		rc = row_put(&ap->m->db, ap->txn, T_SYMLINK, &k, r->data.p, r->data.len);
-	return rc ? rc : apply_answer(ap, r->new_ino, &n);
+	return rc ? rc : row_put(&ap->m->db, ap->txn, T_SYMLINK, &k, r->data.p, r->data.len);
 }
 
 int link_check(const struct node *n)
@@ -380,8 +373,7 @@ int drop_name(struct apply *ap, uint64_t ino, struct node *n)
 	return rc ? rc : node_put(&ap->m->db, ap->txn, ino, n);
 }
 
-/* Shared by unlink and rmdir: the directory, the entry and its inode, and the check of
- * permissions. */
+/* The directory, the entry and its inode, and the check of permissions. */
 static int get_doomed(struct apply *ap, struct node *dir, struct disk_entry *e, struct node *n)
 {
 	const struct wire_record *r = ap->rec;
@@ -398,53 +390,33 @@ static int get_doomed(struct apply *ap, struct node *dir, struct disk_entry *e, 
 	return rc ? rc : sticky_check(dir, n, &ap->cred);
 }
 
-static int put_doomed(struct apply *ap, struct node *dir, const struct disk_entry *e,
-		      struct node *n)
+/* Unlink and rmdir. */
+int apply_remove(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;
-	int rc = entry_del(&ap->m->db, ap->txn, r->dir.ino, &r->name, e->cookie);
-
-	if (!rc)
-		rc = drop_name(ap, e->ino, n);
-	if (rc)
-		return rc;
-	dir->i.entries--;
-	rc = put_dir(ap, r->dir.ino, dir);
-	return rc ? rc : apply_answer(ap, e->ino, n);
-}
-
-int apply_unlink(struct apply *ap)
-{
 	struct node dir, n;
 	struct disk_entry e;
 	int rc = get_doomed(ap, &dir, &e, &n);
 
 	if (rc)
 		return rc;
-	if (S_ISDIR(n.i.mode))
+	if (r->kind == REC_UNLINK && S_ISDIR(n.i.mode))
 		return EISDIR;
-	if (ap->rec->flags & REC_SLASH)
+	if (r->kind == REC_UNLINK ? r->flags & REC_SLASH : !S_ISDIR(n.i.mode))
 		return ENOTDIR;
-	return put_doomed(ap, &dir, &e, &n);
-}
-
-int apply_rmdir(struct apply *ap)
-{
-	struct node dir, n;
-	struct disk_entry e;
-	int rc = get_doomed(ap, &dir, &e, &n);
-
+	if (S_ISDIR(n.i.mode)) {
+		rc = n.i.entries ? ENOTEMPTY : apply_locked_within(ap, e.ino);
+		dir.i.nlink--;
+	}
+	if (!rc)
+		rc = entry_del(&ap->m->db, ap->txn, r->dir.ino, &r->name, e.cookie);
+	if (!rc)
+		rc = drop_name(ap, e.ino, &n);
 	if (rc)
 		return rc;
-	if (!S_ISDIR(n.i.mode))
-		return ENOTDIR;
-	if (n.i.entries)
-		return ENOTEMPTY;
-	rc = apply_locked_within(ap, e.ino);
-	if (rc)
-		return rc;
-	dir.i.nlink--;
-	return put_doomed(ap, &dir, &e, &n);
+	dir.i.entries--;
+	rc = put_dir(ap, r->dir.ino, &dir);
+	return rc ? rc : apply_answer(ap, e.ino, &n);
 }
 
 /* ---- rename ---- */

@@ -272,38 +272,29 @@ static int alone(struct apply *ap)
 	return 0;
 }
 
-static struct key key_of_name(const struct wire_record *r)
+/* The key of what a part touches. */
+static struct key part_key(const struct wire_record *r)
 {
-	return key_entry(r->dir.ino, &r->name);
-}
-
-static struct key key_of_new(const struct wire_record *r)
-{
-	return key_u64(r->new_ino);
-}
-
-static struct key key_of_inode(const struct wire_record *r)
-{
-	return key_u64(r->h.ino);
-}
-
-static struct key key_alone(const struct wire_record *r)
-{
-	(void)r;
-	return key_u64(UINT64_MAX); /* no inode has this number */
+	switch (r->kind) {
+	case PART_ADD:
+	case PART_DEL:
+		return key_entry(r->dir.ino, &r->name);
+	case PART_NEW:
+		return key_u64(r->new_ino);
+	case PART_ALONE:
+		return key_u64(UINT64_MAX); /* no inode has this number */
+	default:
+		return key_u64(r->h.ino);
+	}
 }
 
 static const struct part {
 	apply_fn *check, *put; /* put cannot be refused after a successful check */
-	struct key (*lock)(const struct wire_record *r);
 } parts[] = {
-	[PART_ADD] = { add_check, add_put, key_of_name },
-	[PART_DEL] = { del_check, del_put, key_of_name },
-	[PART_NEW] = { new_check, new_put, key_of_new },
-	[PART_LINK] = { link_part_check, link_part_put, key_of_inode },
-	[PART_DROP] = { drop_check, drop_put, key_of_inode },
-	[PART_MOVE] = { move_check, move_put, key_of_inode },
-	[PART_ALONE] = { alone, alone, key_alone },
+	[PART_ADD] = { add_check, add_put },	[PART_DEL] = { del_check, del_put },
+	[PART_NEW] = { new_check, new_put },	[PART_LINK] = { link_part_check, link_part_put },
+	[PART_DROP] = { drop_check, drop_put }, [PART_MOVE] = { move_check, move_put },
+	[PART_ALONE] = { alone, alone },
 };
 
 static const struct part *part_of(uint32_t kind)
@@ -399,7 +390,7 @@ int apply_prepare(struct apply *ap)
 	p = part_of(rec.kind);
 	if (!p || ((rec.kind == PART_ADD || rec.kind == PART_DEL) && name_check(&rec.name)))
 		return EINVAL;
-	lock = p->lock(&rec);
+	lock = part_key(&rec);
 	rc = apply_locked(ap, &lock);
 	if (!rc)
 		rc = part_done(ap, &sub, p->check(&sub));
@@ -420,22 +411,20 @@ int apply_prepare(struct apply *ap)
 static int finish_part(struct apply *ap, const MDB_val *v)
 {
 	size_t head = sizeof(struct disk_prepared);
-	uint8_t *copy = arena_alloc(ap->arena, v->mv_size); /* writes would move the row */
+	struct wire_bytes copy; /* writes would move the row */
 	struct wire_record rec;
 	struct apply sub;
 	const struct part *p;
 	struct key lock;
-	int rc;
+	int rc = bytes_copy(&copy, v->mv_data, v->mv_size, ap->arena);
 
-	if (!copy)
-		return -ENOMEM;
-	memcpy(copy, v->mv_data, v->mv_size);
-	rc = v->mv_size < head ? EINVAL :
-				 part_decode(ap, copy + head, v->mv_size - head, &sub, &rec);
+	if (rc)
+		return rc;
+	rc = copy.len < head ? EINVAL : part_decode(ap, copy.p + head, copy.len - head, &sub, &rec);
 	p = rc ? NULL : part_of(rec.kind);
 	if (!p)
 		return -EIO;
-	lock = p->lock(&rec);
+	lock = part_key(&rec);
 	if (ap->rec->flags & REC_COMMIT)
 		rc = part_done(ap, &sub, p->put(&sub));
 	if (!rc)
@@ -521,9 +510,8 @@ int apply_decide(struct apply *ap)
 int apply_told(struct apply *ap)
 {
 	struct key k = key_u64(ap->rec->pair);
-	int rc = row_del(&ap->m->db, ap->txn, T_DECIDED, &k);
 
-	return rc == -ENOENT ? 0 : rc;
+	return row_forget(ap, T_DECIDED, &k);
 }
 
 /* ---- reads, on the loop ---- */

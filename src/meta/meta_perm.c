@@ -135,14 +135,10 @@ static void set_owner_and_mode(const struct wire_record *r, struct node *n, cons
 /* The file was read: sets only atime, so `change` stays and no cache is invalidated. */
 static int set_read(struct apply *ap, struct node *n)
 {
-	const struct wire_record *r = ap->rec;
 	int rc = apply_may(ap, n, MAY_READ);
 
-	if (rc)
-		return rc;
-	n->i.atime = MAX(n->i.atime, r->time);
-	rc = node_put(&ap->m->db, ap->txn, r->h.ino, n);
-	return rc ? rc : apply_answer(ap, r->h.ino, n);
+	n->i.atime = MAX(n->i.atime, ap->rec->time);
+	return rc ? rc : apply_put(ap, n);
 }
 
 /* A new mode changes the ACL. A new owner or group removes file capabilities, which were granted
@@ -192,6 +188,5 @@ int apply_setattr(struct apply *ap)
 	if ((r->which & (SET_MTIME | SET_MTIME_NOW)) && S_ISREG(n.i.mode))
 		n.i.written = MAX(n.i.written, r->written);
 	node_touch(&n, r->time);
-	rc = node_put(&ap->m->db, ap->txn, r->h.ino, &n);
-	return rc ? rc : apply_answer(ap, r->h.ino, &n);
+	return apply_put(ap, &n);
 }

@@ -141,18 +141,28 @@ static int read_unsynced(const struct node *n, const struct meta_unsynced **out,
 	return v ? 0 : -ENOMEM;
 }
 
-static int read_node(struct meta *m, const struct wire_handle *h, struct meta_node *out,
-		     struct arena *a)
+static int read_attr(struct meta *m, const struct wire_handle *h, struct node *n,
+		     struct wire_attr *out)
 {
-	struct node n;
-	int rc = read_handle(m, h, &n), seen;
+	int rc = read_handle(m, h, n), seen;
 
 	if (rc)
 		return rc;
 	seen = row_seen(m, T_UNSETTLED, h->ino);
 	if (seen && seen != -ENOENT)
 		return seen;
-	node_attr(&n, h->ino, seen == 0, &out->attr);
+	node_attr(n, h->ino, seen == 0, out);
+	return 0;
+}
+
+static int read_node(struct meta *m, const struct wire_handle *h, struct meta_node *out,
+		     struct arena *a)
+{
+	struct node n;
+	int rc = read_attr(m, h, &n, &out->attr);
+
+	if (rc)
+		return rc;
 	out->epoch = n.i.epoch;
 	out->objects_within_size = S_ISREG(n.i.mode) && n.l.unit && n.i.objects_within_size &&
 				   n.i.epoch == EPOCH_FIRST;
@@ -244,7 +254,6 @@ int meta_lookup(struct meta *m, const struct wire_handle *dir, const struct wire
 static int take_entry(const MDB_val *k, const MDB_val *v, struct wire_dir_entry *e, struct arena *a)
 {
 	struct disk_index x;
-	uint8_t *name;
 
 	if (k->mv_size != 16 || v->mv_size <= sizeof(x) || v->mv_size > sizeof(x) + NAME_MAX_LEN)
 		return -EIO;
@@ -252,13 +261,7 @@ static int take_entry(const MDB_val *k, const MDB_val *v, struct wire_dir_entry 
 	e->cookie = be64_load((uint8_t *)k->mv_data + 8);
 	e->h = (struct wire_handle){ .ino = x.ino, .gen = x.gen };
 	e->type = x.type;
-	e->name.len = (uint32_t)(v->mv_size - sizeof(x));
-	name = arena_alloc(a, e->name.len);
-	if (!name)
-		return -ENOMEM;
-	memcpy(name, (uint8_t *)v->mv_data + sizeof(x), e->name.len);
-	e->name.p = name;
-	return 0;
+	return bytes_copy(&e->name, (uint8_t *)v->mv_data + sizeof(x), v->mv_size - sizeof(x), a);
 }
 
 /* The attributes of an entry's inode, if this server has it; all zero if not, or if it was removed
@@ -266,15 +269,9 @@ static int take_entry(const MDB_val *k, const MDB_val *v, struct wire_dir_entry 
 static int take_attr(struct meta *m, const struct wire_handle *h, struct wire_attr *out)
 {
 	struct node n;
-	int rc = read_handle(m, h, &n), seen;
+	int rc = read_attr(m, h, &n, out);
 
-	if (rc)
-		return rc == -EREMOTE || rc == -ESTALE || rc == -EINPROGRESS ? 0 : rc;
-	seen = row_seen(m, T_UNSETTLED, h->ino);
-	if (seen && seen != -ENOENT)
-		return seen;
-	node_attr(&n, h->ino, seen == 0, out);
-	return 0;
+	return rc == -EREMOTE || rc == -ESTALE || rc == -EINPROGRESS ? 0 : rc;
 }
 
 /* Moves to the entry before ask->cookie, or to the newest. 0 or LMDB's code; the row may be another
@@ -497,7 +494,6 @@ static int read_map(struct meta *m, uint32_t *version, struct wire_bytes *blob, 
 	struct key k = key_text("map");
 	struct disk_map map;
 	MDB_val v;
-	uint8_t *p;
 	int rc = row_get(&m->db, m->reader, T_SYS, &k, &v);
 
 	if (rc)
@@ -505,13 +501,8 @@ static int read_map(struct meta *m, uint32_t *version, struct wire_bytes *blob, 
 	if (v.mv_size < sizeof(map))
 		return -EIO;
 	memcpy(&map, v.mv_data, sizeof(map));
-	p = arena_alloc(a, v.mv_size);
-	if (!p)
-		return -ENOMEM;
-	memcpy(p, (uint8_t *)v.mv_data + sizeof(map), v.mv_size - sizeof(map));
 	*version = map.version;
-	*blob = (struct wire_bytes){ (uint32_t)(v.mv_size - sizeof(map)), p };
-	return 0;
+	return bytes_copy(blob, (uint8_t *)v.mv_data + sizeof(map), v.mv_size - sizeof(map), a);
 }
 
 int meta_map(struct meta *m, uint32_t *version, struct wire_bytes *blob, struct arena *a)

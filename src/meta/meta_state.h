@@ -112,8 +112,8 @@ int apply_bytes(struct apply *ap, const void *rec, size_t len, struct arena *ans
 /* Applies one kind of record: validates everything, then writes. 0; a positive errno, which is the
  * answer (nothing was written); or a negative errno: the database failed. */
 typedef int apply_fn(struct apply *ap);
-apply_fn apply_create, apply_mkdir, apply_unlink, apply_rmdir, apply_rename, apply_link,
-	apply_symlink, apply_mknod; /* meta_names.c */
+apply_fn apply_create, apply_mkdir, apply_remove, apply_rename, apply_link, apply_symlink,
+	apply_mknod; /* meta_names.c */
 apply_fn apply_prepare, apply_finish, apply_decide, apply_told; /* meta_pair.c */
 apply_fn apply_setattr; /* meta_perm.c */
 apply_fn apply_setxattr, apply_removexattr; /* meta_xattr.c */
@@ -130,11 +130,13 @@ int apply_get(struct apply *ap, const struct wire_handle *h, struct node *n);
  * never touch: EINPROGRESS only when such a change will create the inode. */
 int apply_get_contents(struct apply *ap, const struct wire_handle *h, struct node *n);
 int apply_answer(struct apply *ap, uint64_t ino, const struct node *n);
+int apply_put(struct apply *ap, const struct node *n); /* puts the record's inode, and answers */
 /* Adds the unsettled row. */
 int apply_unsettle(struct apply *ap, uint64_t ino, const struct node *n);
 int apply_open_writer(struct apply *ap, uint64_t ino,
 		      struct node *n); /* removes set-id bits and capabilities; not for root */
 int apply_forget(struct apply *ap, uint64_t ino); /* the inode and its rows */
+int row_forget(struct apply *ap, enum table t, const struct key *k); /* if it exists */
 int rows_forget(struct apply *ap, enum table t, uint64_t id); /* all with this id */
 /* One row as a scan returns it (meta_scan.c), and its table: 0, EINVAL, ENOENT, or negative. */
 int scan_row_get(struct apply *ap, uint32_t kind, const struct key *k, enum table *t,
@@ -194,8 +196,6 @@ int drop_name(struct apply *ap, uint64_t ino, struct node *n);
 void dir_touch(struct node *dir, int64_t time);
 
 /* ---- meta.c ---- */
-/* Opens an existing database without a loop and a writer. */
-int meta_open_copy(const struct meta_opts *o, struct meta **out, char *err, size_t err_len);
 void meta_free(struct meta *m);
 
 /* ---- meta_writer.c ---- */

@@ -130,11 +130,8 @@ static int get_old(struct apply *ap, struct node *n, size_t *old)
 
 static int put_touched(struct apply *ap, struct node *n)
 {
-	int rc;
-
 	node_touch(n, ap->rec->time);
-	rc = node_put(&ap->m->db, ap->txn, ap->rec->h.ino, n);
-	return rc ? rc : apply_answer(ap, ap->rec->h.ino, n);
+	return apply_put(ap, n);
 }
 
 static int space_check(struct apply *ap, bool there, size_t old)
