@@ -323,9 +323,17 @@ int fence_log_load(struct disk *d, char *err, size_t err_len); /* blocks */
 void fence_log_add(struct disk *d, struct log_wait *w, struct req *q);
 
 /* disk_open.c; these block */
+void disk_fd_close(struct env *e, int fd); /* a negative fd is harmless */
+int disk_dir_open(struct env *e, int objects, unsigned index); /* a directory of objects */
 int disk_write_all(struct env *e, int fd, const void *p, size_t n, uint64_t off);
 int disk_write_file(struct env *e, int dir, const char *name, const void *p, size_t n, bool sync);
 ssize_t disk_read_at(struct env *e, int fd, void *p, size_t n, uint64_t off); /* short at the end */
+/* Small files begin with a magic and end with a crc32c over all fields before it. */
+void disk_seal(void *p, size_t n, const uint8_t magic[8]);
+bool disk_is_sealed(const void *p, size_t n, const uint8_t magic[8]);
+/* -ENOENT: there is no such file, or no valid one. */
+int disk_read_file(struct env *e, int dir, const char *name, void *p, size_t n,
+		   const uint8_t magic[8]);
 /* storage_id.c; these block */
 /* Writes this stamp to objects/ if it has none: 1. 0: it has one; or -errno. */
 int disk_stamp_lost(struct env *e, int objects, const struct stamp *s);

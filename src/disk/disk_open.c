@@ -74,6 +74,54 @@ int disk_write_file(struct env *e, int dir, const char *name, const void *p, siz
 	return r;
 }
 
+void disk_fd_close(struct env *e, int fd)
+{
+	if (fd >= 0)
+		e->file->close(e, fd);
+}
+
+int disk_dir_open(struct env *e, int objects, unsigned index)
+{
+	char name[8];
+
+	snprintf(name, sizeof(name), "%02x", index & 0xff);
+	return e->file->openat(e, objects, name, O_RDONLY | O_DIRECTORY, 0);
+}
+
+static uint32_t crc_of(const void *p, size_t n)
+{
+	return htole32(crc32c(0, p, n - sizeof(uint32_t)));
+}
+
+void disk_seal(void *p, size_t n, const uint8_t magic[8])
+{
+	uint32_t crc;
+
+	memcpy(p, magic, 8);
+	crc = crc_of(p, n);
+	memcpy((uint8_t *)p + n - sizeof(crc), &crc, sizeof(crc));
+}
+
+bool disk_is_sealed(const void *p, size_t n, const uint8_t magic[8])
+{
+	uint32_t crc = crc_of(p, n);
+
+	return memcmp(p, magic, 8) == 0 &&
+	       memcmp((const uint8_t *)p + n - sizeof(crc), &crc, sizeof(crc)) == 0;
+}
+
+int disk_read_file(struct env *e, int dir, const char *name, void *p, size_t n,
+		   const uint8_t magic[8])
+{
+	int fd = e->file->openat(e, dir, name, O_RDONLY, 0);
+	ssize_t got = fd < 0 ? fd : disk_read_at(e, fd, p, n, 0);
+
+	disk_fd_close(e, fd);
+	if (got < 0)
+		return (int)got;
+	return (size_t)got == n && disk_is_sealed(p, n, magic) ? 0 : -ENOENT;
+}
+
 /* Reserves space for the file `clean`, so that a clean stop is possible on a full disk. */
 static int reserve_clean(struct env *e, int dir)
 {
@@ -81,8 +129,7 @@ static int reserve_clean(struct env *e, int dir)
 	int fd = e->file->openat(e, dir, CLEAN_NAME ".new", O_WRONLY | O_CREAT, 0600);
 	int r = fd < 0 ? fd : disk_write_all(e, fd, &zero, sizeof(zero), 0);
 
-	if (fd >= 0)
-		e->file->close(e, fd);
+	disk_fd_close(e, fd);
 	return r;
 }
 
@@ -133,20 +180,15 @@ static int format_in(struct env *e, int dir, const struct uuid *fs, uint32_t tar
 	if (r < 0 && r != -EEXIST)
 		return r;
 	fd = e->file->openat(e, dir, "fences", O_WRONLY | O_CREAT, 0600);
-	if (fd < 0)
-		return fd;
-	r = e->file->fsync(e, fd);
-	e->file->close(e, fd);
-	if (r < 0)
-		return r;
-	r = reserve_clean(e, dir);
+	r = fd < 0 ? fd : e->file->fsync(e, fd);
+	disk_fd_close(e, fd);
+	if (r == 0)
+		r = reserve_clean(e, dir);
 	if (r < 0)
 		return r;
 	fd = e->file->openat(e, dir, "objects", O_RDONLY | O_DIRECTORY, 0);
-	if (fd < 0)
-		return fd;
-	r = disk_id_format(e, dir, fd, fs, target);
-	e->file->close(e, fd);
+	r = fd < 0 ? fd : disk_id_format(e, dir, fd, fs, target);
+	disk_fd_close(e, fd);
 	return r;
 }
 
@@ -172,8 +214,7 @@ int disk_format(struct env *e, const char *path, const struct uuid *fs, uint32_t
 		if (!r)
 			r = sync_names(e, dir, path);
 	} else {
-		if (fd >= 0)
-			e->file->close(e, fd);
+		disk_fd_close(e, fd);
 		r = sync_names(e, dir, path);
 		if (!r)
 			r = error_explain(
@@ -251,10 +292,8 @@ int disk_hold(struct env *e, const char *path, const struct uuid *fs, uint32_t t
 		r = disk_id_check(d, fs, target, err, n);
 	*stamp = d->stamp;
 	fd = d->id_fd;
-	if (d->dir >= 0)
-		e->file->close(e, d->dir);
-	if (d->objects.fd >= 0)
-		e->file->close(e, d->objects.fd);
+	disk_fd_close(e, d->dir);
+	disk_fd_close(e, d->objects.fd);
 	if (r && fd >= 0)
 		e->file->close(e, fd);
 	free(d);
@@ -269,8 +308,7 @@ int disk_format_lost(struct env *e, const char *path, const struct uuid *fs, uin
 	int r = id < 0 ? id : e->file->mkdirat(e, dir, "objects", 0700), objects, held, synced;
 	struct stamp stamp;
 
-	if (id >= 0)
-		e->file->close(e, id);
+	disk_fd_close(e, id);
 	if (r == -EEXIST)
 		r = 0;
 	if (r)
@@ -279,8 +317,7 @@ int disk_format_lost(struct env *e, const char *path, const struct uuid *fs, uin
 	if (held >= 0) {
 		objects = e->file->openat(e, dir, "objects", O_RDONLY | O_DIRECTORY, 0);
 		r = objects < 0 ? objects : disk_stamp_lost(e, objects, &stamp);
-		if (objects >= 0)
-			e->file->close(e, objects);
+		disk_fd_close(e, objects);
 		synced = e->file->fsync(e, dir);
 		r = r >= 0 && synced < 0 ? synced : r;
 		if (r < 0)
@@ -288,28 +325,16 @@ int disk_format_lost(struct env *e, const char *path, const struct uuid *fs, uin
 				      strerror(-r));
 		e->file->close(e, held);
 	}
-	if (dir >= 0)
-		e->file->close(e, dir);
+	disk_fd_close(e, dir);
 	return held < 0 ? held : r;
-}
-
-static uint32_t clean_crc(const struct disk_clean *c)
-{
-	return crc32c(0, c, offsetof(struct disk_clean, crc));
 }
 
 /* True: the last stop was clean; sets d->verifier. A damaged file counts as an unclean stop. */
 static bool read_clean(struct disk *d, bool *synced)
 {
-	struct env *e = d->env;
 	struct disk_clean c;
-	int fd = e->file->openat(e, d->dir, CLEAN_NAME, O_RDONLY, 0);
-	ssize_t got = fd < 0 ? fd : disk_read_at(e, fd, &c, sizeof(c), 0);
 
-	if (fd >= 0)
-		e->file->close(e, fd);
-	if (got != (ssize_t)sizeof(c) || memcmp(c.magic, clean_magic, sizeof(clean_magic)) ||
-	    le32toh(c.crc) != clean_crc(&c))
+	if (disk_read_file(d->env, d->dir, CLEAN_NAME, &c, sizeof(c), clean_magic))
 		return false;
 	d->verifier = le64toh(c.verifier);
 	*synced = le32toh(c.synced) != 0;
@@ -386,20 +411,14 @@ static void disk_destroy(struct disk *d)
 	if (d->floors.slots)
 		htab_walk(&d->floors, free_floor, d);
 	htab_destroy(&d->floors);
-	for (unsigned i = 0; i < OBJECT_DIRS; i++) {
-		if (d->dirs[i].fd >= 0)
-			e->file->close(e, d->dirs[i].fd);
-	}
-	if (d->objects.fd >= 0)
-		e->file->close(e, d->objects.fd);
-	if (d->log.fd >= 0)
-		e->file->close(e, d->log.fd);
+	for (unsigned i = 0; i < OBJECT_DIRS; i++)
+		disk_fd_close(e, d->dirs[i].fd);
+	disk_fd_close(e, d->objects.fd);
+	disk_fd_close(e, d->log.fd);
 	free(d->log.rewrite.recs);
 	base_put(d, d->base);
-	if (d->id_fd >= 0)
-		e->file->close(e, d->id_fd);
-	if (d->dir >= 0)
-		e->file->close(e, d->dir);
+	disk_fd_close(e, d->id_fd);
+	disk_fd_close(e, d->dir);
 	free(d);
 }
 
@@ -471,16 +490,13 @@ static int sync_dir(struct disk *d, unsigned i)
 {
 	struct disk_dir *dir = &d->dirs[i];
 	struct env *e = d->env;
-	char name[8];
 
 	if (dir->synced == dir->changed)
 		return 0;
-	if (dir->fd < 0) {
-		snprintf(name, sizeof(name), "%02x", i);
-		dir->fd = e->file->openat(e, d->objects.fd, name, O_RDONLY | O_DIRECTORY, 0);
-		if (dir->fd == -ENOENT)
-			return 0;
-	}
+	if (dir->fd < 0)
+		dir->fd = disk_dir_open(e, d->objects.fd, i);
+	if (dir->fd == -ENOENT)
+		return 0;
 	return dir->fd < 0 ? dir->fd : e->file->fsync(e, dir->fd);
 }
 
@@ -504,8 +520,7 @@ static int write_clean(struct disk *d)
 {
 	struct disk_clean c = { .verifier = htole64(d->verifier), .synced = htole32(!d->nosync) };
 
-	memcpy(c.magic, clean_magic, sizeof(c.magic));
-	c.crc = htole32(clean_crc(&c));
+	disk_seal(&c, sizeof(c), clean_magic);
 	return disk_write_file(d->env, d->dir, CLEAN_NAME, &c, sizeof(c), !d->nosync);
 }
 

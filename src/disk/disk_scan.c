@@ -106,11 +106,8 @@ static int object_row(struct env *e, int fd, unsigned dir, const struct object_i
 static int scan_dir(struct env *e, struct disk_scan *s, unsigned dir)
 {
 	struct listing l = { .s = s, .dir = dir };
-	char name[8];
-	int fd, r;
+	int fd = disk_dir_open(e, s->io.fd, dir), r;
 
-	snprintf(name, sizeof(name), "%02x", dir & 0xff);
-	fd = e->file->openat(e, s->io.fd, name, O_RDONLY | O_DIRECTORY, 0);
 	if (fd < 0)
 		return fd == -ENOENT ? 0 : fd;
 	r = e->file->list(e, fd, note_name, &l);

@@ -45,11 +45,6 @@ static int order(uint64_t a, uint64_t b)
 	return (a > b) - (a < b);
 }
 
-static uint32_t head_crc(const struct base_head *h)
-{
-	return crc32c(0, h, offsetof(struct base_head, crc));
-}
-
 /* ---------------------------------------------------------------- lookups */
 
 struct fence_base *base_hold(struct disk *d)
@@ -167,13 +162,10 @@ static void note_live(void *arg, const char *name)
 static int list_live(struct merge_run *r, unsigned dir)
 {
 	struct env *e = r->env;
-	char name[8];
-	int fd, error;
+	int fd = disk_dir_open(e, r->m->objects_fd, dir), error;
 
 	r->dir = dir;
 	r->n_live = 0;
-	snprintf(name, sizeof(name), "%02x", dir & 0xff);
-	fd = e->file->openat(e, r->m->objects_fd, name, O_RDONLY | O_DIRECTORY, 0);
 	if (fd < 0)
 		return fd == -ENOENT ? 0 : fd;
 	error = e->file->list(e, fd, note_live, r);
@@ -296,8 +288,7 @@ static int write_head(struct merge_run *r)
 			       .count = htole64(b->count),
 			       .swept = htole64(b->swept) };
 
-	memcpy(h.magic, base_magic, sizeof(h.magic));
-	h.crc = htole32(head_crc(&h));
+	disk_seal(&h, sizeof(h), base_magic);
 	return disk_write_all(r->env, b->fd, &h, sizeof(h), 0);
 }
 
@@ -490,8 +481,7 @@ static int read_head(struct env *e, struct fence_base *b)
 
 	if (r < 0)
 		return r;
-	if (got != (ssize_t)sizeof(h) || memcmp(h.magic, base_magic, sizeof(h.magic)) ||
-	    le32toh(h.crc) != head_crc(&h))
+	if (got != (ssize_t)sizeof(h) || !disk_is_sealed(&h, sizeof(h), base_magic))
 		return -EUCLEAN;
 	if (le32toh(h.version) > BASE_VERSION)
 		return -EPROTONOSUPPORT;
@@ -515,8 +505,7 @@ int base_open(struct disk *d, char *err, size_t n)
 	d->base = fd < 0 ? NULL : calloc(1, sizeof(*d->base));
 	if (!d->base) {
 		r = fd < 0 ? fd : -ENOMEM;
-		if (fd >= 0)
-			e->file->close(e, fd);
+		disk_fd_close(e, fd);
 	} else {
 		d->base->fd = fd;
 		d->base->refs = 1;

@@ -77,6 +77,18 @@ static int rewrite_make(struct disk *d)
 	return 0;
 }
 
+/* Writes zeros behind the records, for fences on a full disk. */
+static int reserve(struct env *e, int fd, uint64_t size, uint64_t *reserved)
+{
+	int r = 0;
+
+	while (!r && *reserved - size < LOG_RESERVE) {
+		r = disk_write_all(e, fd, zeros, sizeof(zeros), *reserved);
+		*reserved += r ? 0 : sizeof(zeros);
+	}
+	return r;
+}
+
 /* Blocks. */
 static int rewrite_write(struct env *e, struct log_rewrite *w)
 {
@@ -87,18 +99,14 @@ static int rewrite_write(struct env *e, struct log_rewrite *w)
 	r = w->fd < 0 ? w->fd : disk_write_all(e, w->fd, w->recs, size, 0);
 	w->reserved = size;
 	/* On a full disk this fails, and the old log stays with its reserve. */
-	while (!r && w->reserved - size < LOG_RESERVE) {
-		r = disk_write_all(e, w->fd, zeros, sizeof(zeros), w->reserved);
-		if (!r)
-			w->reserved += sizeof(zeros);
-	}
+	if (!r)
+		r = reserve(e, w->fd, size, &w->reserved);
 	if (r == 0 && !w->nosync)
 		r = e->file->fsync(e, w->fd);
 	if (r == 0)
 		r = e->file->renameat(e, w->dir, LOG_NEW, LOG_NAME);
 	if (r < 0) {
-		if (w->fd >= 0)
-			e->file->close(e, w->fd);
+		disk_fd_close(e, w->fd);
 		e->file->unlinkat(e, w->dir, LOG_NEW, 0);
 	}
 	return r;
@@ -411,7 +419,6 @@ static int expire(struct disk *d)
 {
 	struct env *e = d->env;
 	struct old_scan s = { .now = e->clock->wall(e), .disk = d };
-	char name[8];
 
 	htab_walk(&d->floors, find_old, &s);
 	for (unsigned i = 0; i < OBJECT_DIRS; i++) {
@@ -419,8 +426,7 @@ static int expire(struct disk *d)
 
 		if (!s.dirs[i])
 			continue;
-		snprintf(name, sizeof(name), "%02x", i);
-		fd = e->file->openat(e, d->objects.fd, name, O_RDONLY | O_DIRECTORY, 0);
+		fd = disk_dir_open(e, d->objects.fd, i);
 		if (fd == -ENOENT)
 			continue;
 		if (fd < 0)
@@ -431,20 +437,6 @@ static int expire(struct disk *d)
 			return r;
 	}
 	htab_walk(&d->floors, forget_old, &s);
-	return 0;
-}
-
-static int reserve(struct disk *d)
-{
-	struct fence_log *g = &d->log;
-
-	while (g->reserved - g->size < LOG_RESERVE) {
-		int r = disk_write_all(d->env, g->fd, zeros, sizeof(zeros), g->reserved);
-
-		if (r < 0)
-			return r;
-		g->reserved += sizeof(zeros);
-	}
 	return 0;
 }
 
@@ -493,7 +485,7 @@ int fence_log_load(struct disk *d, char *err, size_t err_len)
 		r = rewrite_make(d);
 		rewrite_end(d, r ? r : rewrite_write(e, &d->log.rewrite));
 	}
-	if (reserve(d) < 0)
+	if (reserve(e, d->log.fd, d->log.size, &d->log.reserved) < 0)
 		log_warn("disk", "%s is full: no room could be reserved for fences", d->path);
 	else if (!d->nosync && (r = e->file->fsync(e, d->log.fd)) < 0)
 		return error_explain(err, err_len, r, "%s/%s cannot be synced: %s: check the disk",

@@ -20,23 +20,12 @@
 static const uint8_t id_magic[8] = { 'S', 'H', 'E', 'A', 'F', 'I', 'D', 0 };
 static const uint8_t stamp_magic[8] = { 'S', 'H', 'F', 'S', 'T', 'A', 'M', 'P' };
 
-static uint32_t id_crc(const struct disk_id *id)
-{
-	return crc32c(0, id, offsetof(struct disk_id, crc));
-}
-
-static uint32_t stamp_crc(const struct disk_stamp_file *f)
-{
-	return crc32c(0, f, offsetof(struct disk_stamp_file, crc));
-}
-
 static void id_encode(struct disk_id *id, const struct uuid *fs, uint32_t target)
 {
 	id->version = htole32(DISK_VERSION);
 	id->target = htole32(target);
-	memcpy(id->magic, id_magic, sizeof(id->magic));
 	memcpy(id->fs, fs->b, sizeof(id->fs));
-	id->crc = htole32(id_crc(id));
+	disk_seal(id, sizeof(*id), id_magic);
 }
 
 /* ---------------------------------------------------------------- stamps of parts */
@@ -48,8 +37,7 @@ static int stamp_write(struct env *e, int dir, const struct stamp *s)
 				     .count = htole64(s->count) };
 	int fd = e->file->openat(e, dir, STAMP_NAME, O_WRONLY, 0), r;
 
-	memcpy(f.magic, stamp_magic, sizeof(f.magic));
-	f.crc = htole32(stamp_crc(&f));
+	disk_seal(&f, sizeof(f), stamp_magic);
 	if (fd == -ENOENT)
 		return disk_write_file(e, dir, STAMP_NAME, &f, sizeof(f), true);
 	if (fd < 0)
@@ -65,18 +53,11 @@ static int stamp_write(struct env *e, int dir, const struct stamp *s)
 static int stamp_read(struct env *e, int dir, struct stamp *s)
 {
 	struct disk_stamp_file f;
-	int fd = e->file->openat(e, dir, STAMP_NAME, O_RDONLY, 0);
-	ssize_t got = fd < 0 ? fd : disk_read_at(e, fd, &f, sizeof(f), 0);
+	int r = disk_read_file(e, dir, STAMP_NAME, &f, sizeof(f), stamp_magic);
 
-	if (fd >= 0)
-		e->file->close(e, fd);
-	if (got < 0)
-		return (int)got;
-	if ((size_t)got < sizeof(f) || memcmp(f.magic, stamp_magic, sizeof(f.magic)) ||
-	    le32toh(f.crc) != stamp_crc(&f))
-		return -ENOENT;
-	*s = (struct stamp){ le64toh(f.incarnation), le64toh(f.count) };
-	return 0;
+	if (!r)
+		*s = (struct stamp){ le64toh(f.incarnation), le64toh(f.count) };
+	return r;
 }
 
 static int objects_check(struct disk *d, char *err, size_t n)
@@ -186,8 +167,7 @@ int disk_id_check(struct disk *d, const struct uuid *fs, uint32_t target, char *
 	if (got < 0)
 		return error_explain(err, n, (int)got, "%s/%s cannot be read: %s: check the disk",
 				     d->path, ID_NAME, strerror((int)-got));
-	if ((size_t)got < sizeof(id) || memcmp(id.magic, id_magic, sizeof(id_magic)) ||
-	    le32toh(id.crc) != id_crc(&id))
+	if ((size_t)got < sizeof(id) || !disk_is_sealed(&id, sizeof(id), id_magic))
 		return error_explain(
 			err, n, -EUCLEAN,
 			"%s/%s is damaged: check the disk and restore that file from a "

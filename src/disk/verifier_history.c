@@ -21,11 +21,6 @@
 
 static const uint8_t history_magic[8] = { 'S', 'H', 'F', 'L', 'I', 'V', 'E', '2' };
 
-static uint32_t history_crc(const struct disk_history *l)
-{
-	return crc32c(0, l, offsetof(struct disk_history, crc));
-}
-
 static uint64_t host_start(struct env *e)
 {
 	return e->clock->host_start ? e->clock->host_start(e) : 0;
@@ -33,15 +28,9 @@ static uint64_t host_start(struct env *e)
 
 static void history_read(struct disk *d)
 {
-	struct env *e = d->env;
 	struct disk_history *l = &d->history;
-	int fd = e->file->openat(e, d->dir, HISTORY_NAME, O_RDONLY, 0);
-	ssize_t got = fd < 0 ? fd : disk_read_at(e, fd, l, sizeof(*l), 0);
 
-	if (fd >= 0)
-		e->file->close(e, fd);
-	if (got != (ssize_t)sizeof(*l) || memcmp(l->magic, history_magic, sizeof(l->magic)) ||
-	    le32toh(l->crc) != history_crc(l))
+	if (disk_read_file(d->env, d->dir, HISTORY_NAME, l, sizeof(*l), history_magic))
 		*l = (struct disk_history){ 0 };
 }
 
@@ -50,11 +39,9 @@ static int history_write(struct env *e, int dir, const struct disk_history *hist
 	struct disk_history l = *history;
 	int fd = e->file->openat(e, dir, HISTORY_NAME, O_WRONLY | O_CREAT, 0600), r;
 
-	memcpy(l.magic, history_magic, sizeof(l.magic));
-	l.crc = htole32(history_crc(&l));
+	disk_seal(&l, sizeof(l), history_magic);
 	r = fd < 0 ? fd : disk_write_all(e, fd, &l, sizeof(l), 0);
-	if (fd >= 0)
-		e->file->close(e, fd);
+	disk_fd_close(e, fd);
 	return r;
 }
 
