@@ -4,7 +4,6 @@
  * Threads: poll may run without the driver's lock while other threads call watch and dispatch under
  * it, so poll uses only its own event buffer; wake and complete: any thread, also while the loop is
  * being destroyed. Errors: watch returns -errno; a failed wait finds no events. */
-#include <assert.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <time.h>

@@ -3,7 +3,6 @@
  * Threads: submit from any; start and stop on the loop's. The worker's lock passes a job to the
  * thread, the loop's completion lock passes it back, so a job's memory needs no lock of its own.
  * Errors: start returns -errno if no thread can be created. */
-#include <assert.h>
 #include <signal.h>
 #include <stdlib.h>
 

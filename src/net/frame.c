@@ -1,7 +1,5 @@
 /* The frame parser. It copies bulk data only if it had to read them ahead: while bulk may arrive,
  * it reads exactly one head at a time, together with the end of the body before it. */
-#include <stdlib.h>
-
 #include "net/backend.h"
 #include "net/frame.h"
 
