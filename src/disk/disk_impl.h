@@ -84,15 +84,18 @@ struct base_head { /* header of fences.base; the records follow */
 };
 _Static_assert(sizeof(struct base_head) == 64, "fences.base is a format");
 
-/* ---- group sync: one fsync of a descriptor serves all requests that waited for it ---- */
+/* ---- group sync: one fsync of a descriptor serves all requests that waited for it ----
+ *
+ * Counters of changes instead of a flag: a running sync does not cover a change that is made
+ * meanwhile. */
 
 struct group_sync {
 	struct disk *disk;
 	int fd;
 	bool busy;
+	uint64_t changed, synced, covers; /* so far; on disk; with the running sync */
 	struct list now, next; /* struct sync_wait: served by the running sync; by the next one */
 	struct io io;
-	void (*began)(struct group_sync *g);
 	void (*ended)(struct group_sync *g, int error);
 };
 
@@ -100,11 +103,9 @@ void group_sync_init(struct group_sync *g, struct disk *d);
 /* Holds q until all data written before this call are on disk. */
 void group_sync_add(struct group_sync *g, struct req *q);
 
-/* A directory in which this server makes and removes entries. Counters instead of flags: a running
- * sync does not cover an entry that is made meanwhile. */
+/* A directory in which this server makes and removes entries. */
 struct disk_dir {
 	int fd; /* -1: not open */
-	uint64_t changed, synced, covers;
 	struct group_sync gs;
 };
 
@@ -152,7 +153,6 @@ struct object {
 	uint64_t blocks; /* as of the last fstat; blocks_stale: later writes may have added some */
 	bool blocks_stale;
 	int64_t mtime;
-	uint64_t writes, synced, covers; /* as in disk_dir, for the data */
 	bool sync_succeeded; /* the latest sync through this descriptor */
 	uint64_t entry; /* value of the directory's `changed` that covers this entry */
 	uint64_t floor; /* of the inode; exact if OPEN, else at least that in disk->floors */

@@ -352,7 +352,7 @@ static int consume_clean(struct disk *d, char *err, size_t n)
 		d->verifier = env_random_u64(e);
 	for (unsigned i = 0; i < OBJECT_DIRS; i++)
 		disk_dir_init(d, &d->dirs[i], synced);
-	d->objects.synced = synced ? 1 : 0;
+	d->objects.gs.synced = synced ? 1 : 0;
 	history_begin(d);
 	r = e->file->renameat(e, d->dir, CLEAN_NAME, CLEAN_NAME ".new");
 	if (r == -ENOENT)
@@ -491,7 +491,7 @@ static int sync_dir(struct disk *d, unsigned i)
 	struct disk_dir *dir = &d->dirs[i];
 	struct env *e = d->env;
 
-	if (dir->synced == dir->changed)
+	if (dir->gs.synced == dir->gs.changed)
 		return 0;
 	if (dir->fd < 0)
 		dir->fd = disk_dir_open(e, d->objects.fd, i);
@@ -510,7 +510,7 @@ static int sync_everything(struct disk *d)
 		return s.error;
 	for (unsigned i = 0; i < OBJECT_DIRS; i++)
 		note(&s, sync_dir(d, i));
-	if (d->objects.synced != d->objects.changed)
+	if (d->objects.gs.synced != d->objects.gs.changed)
 		note(&s, e->file->fsync(e, d->objects.fd));
 	note(&s, e->file->fsync(e, d->log.fd));
 	return s.error;

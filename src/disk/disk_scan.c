@@ -10,7 +10,6 @@
  * from the caller until its request continues. Errors: errors of directories are passed on; a file
  * that disappears meanwhile is skipped. */
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "disk/disk_impl.h"

@@ -210,7 +210,7 @@ static void fence_changed(struct fence_op *f)
 	if (f->cut) {
 		o->end = f->truncate_to;
 		o->mtime = (int64_t)f->disk->env->clock->wall(f->disk->env);
-		o->writes++;
+		o->gs.changed++;
 	}
 	if (f->cut || cut_before(f))
 		group_sync_add(&o->gs, &f->req);
@@ -225,7 +225,7 @@ static void fence_tail(struct fence_op *f)
 
 	if (f->req.error == -ENOENT && !f->object)
 		f->req.error = 0;
-	if (f->remove && !f->req.error && dir->fd >= 0 && dir->changed > dir->synced)
+	if (f->remove && !f->req.error && dir->fd >= 0 && dir->gs.changed > dir->gs.synced)
 		group_sync_add(&dir->gs, &f->req);
 }
 

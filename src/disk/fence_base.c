@@ -21,7 +21,6 @@
  * Damaged records are skipped, as in the log. */
 #include <endian.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "disk/disk_impl.h"

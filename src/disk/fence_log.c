@@ -16,7 +16,6 @@
  * overwritten by the next one; after a failed rewrite the old log stays in use. */
 #include <endian.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "disk/disk_impl.h"

@@ -143,9 +143,9 @@ static void adopt_dir(struct object *o)
 	struct object_open *p = &o->open;
 
 	if (p->made_dir)
-		d->objects.changed++;
+		d->objects.gs.changed++;
 	if (p->made_file)
-		dir->changed++;
+		dir->gs.changed++;
 	if (p->dir_fd < 0 || p->dir_fd == dir->fd)
 		return;
 	if (dir->fd < 0) {
@@ -166,7 +166,7 @@ static void object_opened(struct object *o)
 	o->blocks_stale = false;
 	o->mtime = (int64_t)p->st.st_mtim.tv_sec * (int64_t)NSEC_PER_SEC + p->st.st_mtim.tv_nsec;
 	/* Also for an existing entry: it is not recorded whether that was synced. */
-	o->entry = object_dir(o)->changed;
+	o->entry = object_dir(o)->gs.changed;
 	o->disk->n_open++;
 	o->disk->counters.opens++;
 }
@@ -419,7 +419,7 @@ void object_remove_end(struct object *o, int error)
 		return;
 	}
 	o->state = OBJECT_GONE;
-	object_dir(o)->changed++;
+	object_dir(o)->gs.changed++;
 	htab_remove(&d->table, &o->node);
 	if (list_empty(&o->waiters))
 		return;

@@ -206,7 +206,7 @@ static void write_done(struct io *io)
 {
 	struct object *o = io->arg;
 
-	o->writes++;
+	o->gs.changed++;
 	if (io->error) {
 		o->blocks_stale = true;
 		write_failed(o, io);

@@ -26,6 +26,14 @@ static void release(struct list *waits, int error)
 	}
 }
 
+static void group_synced(struct group_sync *g, int error)
+{
+	if (!error)
+		g->synced = g->covers;
+	if (g->ended)
+		g->ended(g, error);
+}
+
 static void group_sync_start(struct group_sync *g);
 
 static void group_sync_done(struct io *io)
@@ -36,8 +44,7 @@ static void group_sync_done(struct io *io)
 
 	g->busy = false;
 	d->busy--;
-	if (g->ended)
-		g->ended(g, io->error);
+	group_synced(g, io->error);
 	list_splice(&waits, &g->now);
 	if (io->error) /* the kernel does not report it again: fail the next group, too */
 		list_splice(&waits, &g->next);
@@ -52,8 +59,7 @@ static void group_sync_start(struct group_sync *g)
 	g->disk->busy++;
 	g->disk->counters.syncs++;
 	list_splice(&g->now, &g->next);
-	if (g->began)
-		g->began(g);
+	g->covers = g->changed;
 	g->io = (struct io){ .kind = IO_SYNC, .fd = g->fd, .arg = g, .done = group_sync_done };
 	io_submit(g->disk->loop, &g->io);
 }
@@ -70,10 +76,8 @@ void group_sync_add(struct group_sync *g, struct req *q)
 	struct sync_wait *w;
 
 	if (g->disk->nosync) {
-		if (g->began)
-			g->began(g);
-		if (g->ended)
-			g->ended(g, 0);
+		g->covers = g->changed;
+		group_synced(g, 0);
 		return;
 	}
 	req_hold(q);
@@ -90,47 +94,23 @@ void group_sync_add(struct group_sync *g, struct req *q)
 
 /* ---------------------------------------------------------------- directories */
 
-static void dir_began(struct group_sync *g)
-{
-	struct disk_dir *dir = container_of(g, struct disk_dir, gs);
-
-	dir->covers = dir->changed;
-}
-
-static void dir_ended(struct group_sync *g, int error)
-{
-	struct disk_dir *dir = container_of(g, struct disk_dir, gs);
-
-	if (!error)
-		dir->synced = dir->covers;
-}
-
 /* Version 1 is the directory as found at start: known to be on disk only after a clean stop. */
 void disk_dir_init(struct disk *d, struct disk_dir *dir, bool synced)
 {
 	dir->fd = -1;
-	dir->changed = 1;
-	dir->synced = synced ? 1 : 0;
 	group_sync_init(&dir->gs, d);
-	dir->gs.began = dir_began;
-	dir->gs.ended = dir_ended;
+	dir->gs.changed = 1;
+	dir->gs.synced = synced ? 1 : 0;
 }
 
 /* ---------------------------------------------------------------- objects */
-
-static void object_began(struct group_sync *g)
-{
-	struct object *o = container_of(g, struct object, gs);
-
-	o->covers = o->writes;
-}
 
 /* After an error the kernel marks the pages clean: the latch keeps the error. */
 static void object_ended(struct group_sync *g, int error)
 {
 	struct object *o = container_of(g, struct object, gs);
 
-	o->synced = o->covers;
+	g->synced = g->covers;
 	o->sync_succeeded = !error;
 	if (error) {
 		o->latched = true;
@@ -145,7 +125,6 @@ static void object_ended(struct group_sync *g, int error)
 void object_gs_init(struct object *o)
 {
 	group_sync_init(&o->gs, o->disk);
-	o->gs.began = object_began;
 	o->gs.ended = object_ended;
 }
 
@@ -153,7 +132,7 @@ bool object_dirty(const struct object *o)
 {
 	if (o->disk->nosync)
 		return false;
-	return o->writes > o->synced;
+	return o->gs.changed > o->gs.synced;
 }
 
 /* FILES -> END */
@@ -176,10 +155,10 @@ static bool sync_step(struct req *q)
 	if (q->state == SYNC_FILES) {
 		req_goto(q, SYNC_END);
 		group_sync_add(&o->gs, q);
-		if (s->parent && o->entry > object_dir(o)->synced)
+		if (s->parent && o->entry > object_dir(o)->gs.synced)
 			group_sync_add(&object_dir(o)->gs, q);
 		/* Tested separately: an earlier sync of only one of the two may have failed. */
-		if (s->parent && d->objects.changed > d->objects.synced)
+		if (s->parent && d->objects.gs.changed > d->objects.gs.synced)
 			group_sync_add(&d->objects.gs, q);
 		return true;
 	}
@@ -190,7 +169,7 @@ static bool sync_step(struct req *q)
 		req_done(s->parent, error, 0);
 	} else if (q->error) { /* any error: the next object_sync reports it */
 		o->latched = true;
-		o->synced = o->writes;
+		o->gs.synced = o->gs.changed;
 	}
 	req_fini(q);
 	d->busy--;
@@ -234,7 +213,7 @@ void object_sync_quietly(struct object *o)
 {
 	if (sync_start(o, NULL) < 0) {
 		o->latched = true;
-		o->synced = o->writes;
+		o->gs.synced = o->gs.changed;
 		object_evicted(o);
 	}
 }

@@ -51,7 +51,7 @@ bool object_may_store(struct object *o, uint64_t epoch, uint64_t lo, uint64_t hi
 
 	if (o->state != OBJECT_OPEN || epoch < o->floor || hi > o->end || !turn_is_grantable(o, &t))
 		return false;
-	o->writes++;
+	o->gs.changed++;
 	o->mtime = now;
 	if (o->blocks * 512 < o->end) /* the store may fill a hole */
 		o->blocks_stale = true;
