@@ -270,6 +270,7 @@ void req_fail(struct req *q, int error);
 void req_run(struct req *q);
 /* Removes the request from the loop; the caller owns the memory. The last call of step(). */
 void req_fini(struct req *q);
+void req_abandon(struct req *q); /* the same while something is pending, as a crash would */
 
 /* ---------------------------------------------------------------- buffer pool */
 

@@ -79,6 +79,11 @@ void req_fail(struct req *q, int error)
 void req_fini(struct req *q)
 {
 	assert(q->pending == 0);
+	req_abandon(q);
+}
+
+void req_abandon(struct req *q)
+{
 	list_del(&q->link);
 	list_del(&q->all);
 	q->loop->n_reqs--;

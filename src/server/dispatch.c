@@ -75,9 +75,7 @@ void spare_requests_free(struct server *srv)
 
 void sreq_abandon(struct sreq *s)
 {
-	list_del(&s->q.all);
-	list_del(&s->q.link);
-	s->q.loop->n_reqs--;
+	req_abandon(&s->q);
 	if (s->q.ops->abandon)
 		s->q.ops->abandon(&s->q);
 	list_del(&s->node);

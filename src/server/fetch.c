@@ -189,8 +189,6 @@ struct fetch *fetch_of(const struct server *srv, struct req *q)
 
 void fetch_abandon(struct fetch *f)
 {
-	list_del(&f->q.all);
-	list_del(&f->q.link);
-	f->q.loop->n_reqs--;
+	req_abandon(&f->q);
 	call_fini(&f->call);
 }

@@ -429,9 +429,7 @@ void pairs_abandon(struct server *srv)
 	while ((it = list_pop(&srv->pair_tasks))) {
 		struct pair_task *t = list_entry(it, struct pair_task, link);
 
-		list_del(&t->q.all);
-		list_del(&t->q.link);
-		srv->loop->n_reqs--;
+		req_abandon(&t->q);
 		list_init(&t->link);
 		pair_task_free(t);
 	}

@@ -159,9 +159,7 @@ void removals_abandon(struct server *srv)
 
 		if (!r)
 			continue;
-		list_del(&r->q.all); /* remove it from the loop */
-		list_del(&r->q.link);
-		srv->loop->n_reqs--;
+		req_abandon(&r->q);
 		removals_free(r);
 	}
 }

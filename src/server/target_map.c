@@ -250,20 +250,12 @@ int map_open(struct server *s)
 	return r;
 }
 
-static void forget(struct server *s, struct req *q)
-{
-	if (!q->loop)
-		return;
-	list_del(&q->all);
-	list_del(&q->link);
-	s->loop->n_reqs--;
-}
-
 void map_abandon(struct server *s)
 {
-	forget(s, &s->map_req);
-	forget(s, &s->ask.q);
+	if (s->map_req.loop)
+		req_abandon(&s->map_req);
 	if (s->ask.q.loop) {
+		req_abandon(&s->ask.q);
 		call_fini(&s->ask.call);
 		arena_destroy(&s->ask.arena);
 	}
