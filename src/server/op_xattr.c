@@ -75,37 +75,33 @@ static int passers_gone(struct sreq *s, const struct wire_bytes *name)
 	return lease_block(s, s->head.session, s->ino, NULL);
 }
 
+static int prepare_xattr(struct sreq *s, uint32_t kind, const struct wire_handle *h,
+			 const struct wire_bytes *name)
+{
+	int e;
+
+	s->ino = h->ino;
+	e = passers_gone(s, name);
+	sreq_record(s, kind);
+	s->change.rec.h = *h;
+	s->change.rec.name = *name;
+	return e;
+}
+
 int prepare_setxattr(struct sreq *s)
 {
 	struct wire_setxattr_args *a = s->args;
-	struct wire_record *r = &s->change.rec;
-	int e;
+	int e = prepare_xattr(s, REC_SETXATTR, &a->h, &a->name);
 
-	s->ino = a->h.ino;
-	e = passers_gone(s, &a->name);
-	if (e)
-		return e;
-	sreq_record(s, REC_SETXATTR);
-	r->h = a->h;
-	r->name = a->name;
-	r->data = a->value;
-	r->flags = (a->flags & XATTR_MUST_CREATE ? REC_EXCL : 0) |
-		   (a->flags & XATTR_MUST_REPLACE ? REC_REPLACE : 0);
-	return 0;
+	s->change.rec.data = a->value;
+	s->change.rec.flags = (a->flags & XATTR_MUST_CREATE ? REC_EXCL : 0) |
+			      (a->flags & XATTR_MUST_REPLACE ? REC_REPLACE : 0);
+	return e;
 }
 
 int prepare_removexattr(struct sreq *s)
 {
 	struct wire_removexattr_args *a = s->args;
-	struct wire_record *r = &s->change.rec;
-	int e;
 
-	s->ino = a->h.ino;
-	e = passers_gone(s, &a->name);
-	if (e)
-		return e;
-	sreq_record(s, REC_REMOVEXATTR);
-	r->h = a->h;
-	r->name = a->name;
-	return 0;
+	return prepare_xattr(s, REC_REMOVEXATTR, &a->h, &a->name);
 }
