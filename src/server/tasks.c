@@ -37,8 +37,10 @@ struct task {
 	struct wire_handle h;
 	/* size: REMOVE: no object reaches beyond it; TRUNCATE: the new size */
 	uint64_t size, epoch;
-	struct inode *inode;
+	struct inode *inode; /* NULL: the task ends a session */
 	struct inode_wait lock;
+	struct session *session;
+	struct session_wait wait;
 	struct change change;
 	struct fan fan;
 	struct meta_node node;
@@ -166,9 +168,7 @@ static void task_free(struct task *t)
 
 static void retry(struct timer *tm)
 {
-	struct task *t = container_of(tm, struct task, retry);
-
-	req_done(&t->q, 0, 0);
+	req_done(&container_of(tm, struct task, retry)->q, 0, 0);
 }
 
 /* A task ended. At half of the limit, tasks for further rows are started. */
@@ -282,6 +282,20 @@ static const struct req_ops task_ops[] = {
 	[TASK_TRUNCATE] = REQ_OPS("finish-truncate", step, END, names),
 };
 
+static struct task *task_new(struct server *srv, enum task_kind kind)
+{
+	struct task *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return NULL;
+	t->srv = srv;
+	t->kind = kind;
+	t->retry.fire = retry;
+	list_init(&t->link);
+	arena_init(&t->arena, 0);
+	return t;
+}
+
 static void begin(struct task *t)
 {
 	req_init(&t->q, t->srv->loop, &task_ops[t->kind], LOCK);
@@ -312,24 +326,20 @@ int task_start(struct server *srv, enum task_kind kind, const struct wire_handle
 		return 0;
 	if (kind == TASK_REMOVE && (srv->in_grace || srv->removing.n >= srv->max_removing))
 		return remove_later(srv);
-	t = calloc(1, sizeof(*t));
+	t = task_new(srv, kind);
 	if (!t)
 		return -ENOMEM;
-	t->srv = srv;
-	t->kind = kind;
 	t->h = *h;
 	t->size = size;
 	t->epoch = epoch;
-	t->retry.fire = retry;
-	arena_init(&t->arena, 0);
 	t->inode = inode_get(srv, h);
 	if (!t->inode) {
-		free(t);
+		task_free(t);
 		return -ENOMEM;
 	}
 	if (kind == TASK_REMOVE && t->inode->removing) {
 		inode_put(t->inode);
-		free(t);
+		task_free(t);
 		return 0;
 	}
 	if (kind == TASK_REMOVE) {
@@ -356,17 +366,6 @@ int task_start(struct server *srv, enum task_kind kind, const struct wire_handle
 enum { QUIET, RECORD, DROP };
 static const char *const end_names[] = { [QUIET] = "quiesce", [RECORD] = "record", [DROP] = "drop" };
 
-struct end_session { /* begins like struct task: both are on srv->tasks */
-	struct req q;
-	struct list link;
-	struct server *srv;
-	struct session *session;
-	struct session_wait wait;
-	struct change change;
-	struct arena arena;
-	struct timer retry;
-};
-
 static void drop_opens(struct session *ss)
 {
 	struct open_file *o;
@@ -375,21 +374,8 @@ static void drop_opens(struct session *ss)
 		open_lose(o);
 }
 
-static void end_free(struct end_session *t)
-{
-	list_del(&t->link);
-	timer_del(t->srv->loop, &t->retry);
-	arena_destroy(&t->arena);
-	free(t);
-}
-
-static void end_retry(struct timer *tm)
-{
-	req_done(&container_of(tm, struct end_session, retry)->q, 0, 0);
-}
-
 /* The record could not be written: tries again after a pause. */
-static void end_again(struct end_session *t)
+static void end_again(struct task *t)
 {
 	struct req *q = &t->q;
 
@@ -403,8 +389,7 @@ static void end_again(struct end_session *t)
 
 static bool end_step(struct req *q)
 {
-	struct end_session *t = container_of(q, struct end_session, q);
-	struct env *e = t->srv->loop->env;
+	struct task *t = container_of(q, struct task, q);
 
 	switch (q->state) {
 	case QUIET:
@@ -416,10 +401,8 @@ static bool end_step(struct req *q)
 		/* the lease expires again after the next start */
 		if (!t->srv->meta || t->srv->stopping)
 			break;
-		t->change.arena = &t->arena;
-		t->change.rec = (struct wire_record){ .kind = REC_SESSION_END,
-						      .time = (int64_t)e->clock->wall(e),
-						      .session = t->session->id };
+		task_record(t, REC_SESSION_END);
+		t->change.rec.session = t->session->id;
 		meta_submit(t->srv->meta, &t->change, q);
 		break;
 	case DROP:
@@ -432,7 +415,7 @@ static bool end_step(struct req *q)
 		session_free(t->session);
 		grace_check(t->srv);
 		req_fini(q);
-		end_free(t);
+		task_free(t);
 		return false;
 	}
 	return true;
@@ -442,11 +425,11 @@ static const struct req_ops end_ops = REQ_OPS("end-session", end_step, DROP, end
 
 void task_end_session(struct server *srv, struct session *ss)
 {
-	struct end_session *t;
+	struct task *t;
 
 	if (ss->doomed)
 		return;
-	t = calloc(1, sizeof(*t));
+	t = task_new(srv, TASK_END_SESSION);
 	if (!t) { /* out of memory: the lease runs once more */
 		timer_set(srv->loop, &ss->lease, srv->loop->now + srv->sessions.lease_ns);
 		return;
@@ -454,10 +437,7 @@ void task_end_session(struct server *srv, struct session *ss)
 	ss->doomed = true;
 	lock_waits_answer(srv, ss);
 	timer_del(srv->loop, &ss->lease);
-	t->srv = srv;
 	t->session = ss;
-	t->retry.fire = end_retry;
-	arena_init(&t->arena, 0);
 	list_push(&srv->tasks, &t->link);
 	req_init(&t->q, srv->loop, &end_ops, QUIET);
 	req_run(&t->q);
@@ -594,15 +574,8 @@ void tasks_abandon(struct server *srv)
 		while ((it = list_pop(lists[i]))) {
 			struct task *t = list_entry(it, struct task, link);
 
-			if (i == 0) { /* it has started: remove it from the loop */
-				list_del(&t->q.all);
-				list_del(&t->q.link);
-				srv->loop->n_reqs--;
-			}
-			if (i == 0 && t->q.ops == &end_ops) {
-				end_free(list_entry(it, struct end_session, link));
-				continue;
-			}
+			if (i == 0) /* it has started */
+				req_abandon(&t->q);
 			fan_fini(&t->fan);
 			task_free(t);
 		}
