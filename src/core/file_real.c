@@ -108,69 +108,31 @@ static int file_renameat(struct env *e, int dir, const char *from, const char *t
 	return renameat(dir, from, dir, to) < 0 ? -errno : 0;
 }
 
-struct names {
-	char **name;
-	size_t n, cap;
-};
-
-static int names_add(struct names *a, const char *name)
+static int is_no_dots(const struct dirent *d)
 {
-	if (a->n == a->cap) {
-		size_t cap = a->cap ? 2 * a->cap : 64;
-		char **more = realloc(a->name, cap * sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		a->name = more;
-		a->cap = cap;
-	}
-	a->name[a->n] = strdup(name);
-	if (!a->name[a->n])
-		return -ENOMEM;
-	a->n++;
-	return 0;
+	return strcmp(d->d_name, ".") && strcmp(d->d_name, "..");
 }
 
-static int names_order(const void *a, const void *b)
+static int compare_names(const struct dirent **a, const struct dirent **b)
 {
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static int names_read(struct names *a, DIR *d)
-{
-	struct dirent *de;
-	int r = 0;
-
-	while (r == 0 && (errno = 0, de = readdir(d))) {
-		if (strcmp(de->d_name, ".") && strcmp(de->d_name, ".."))
-			r = names_add(a, de->d_name);
-	}
-	return r ? r : -errno;
+	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
 /* Sorted, so that the order does not depend on the file system. */
 static int file_list(struct env *e, int dir, void (*fn)(void *arg, const char *name), void *arg)
 {
-	struct names all = { 0 };
-	int fd = file_openat(e, dir, ".", O_RDONLY | O_DIRECTORY, 0), r;
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent **all;
+	int n = scandirat(dir, ".", &all, is_no_dots, compare_names);
 
-	if (!d) {
-		r = fd < 0 ? fd : -errno;
-		file_close(e, fd);
-		return r;
+	(void)e;
+	if (n < 0)
+		return -errno;
+	for (int i = 0; i < n; i++) {
+		fn(arg, all[i]->d_name);
+		free(all[i]);
 	}
-	r = names_read(&all, d);
-	closedir(d);
-	if (r == 0 && all.n)
-		qsort(all.name, all.n, sizeof(*all.name), names_order);
-	for (size_t i = 0; i < all.n; i++) {
-		if (r == 0)
-			fn(arg, all.name[i]);
-		free(all.name[i]);
-	}
-	free(all.name);
-	return r;
+	free(all);
+	return 0;
 }
 
 /* Identifies the running kernel and the file system. */

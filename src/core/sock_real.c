@@ -127,32 +127,73 @@ static int local_name(const char *address, bool dial, struct sockaddr_un *to, so
 	return 0;
 }
 
-/* ---- listening ---- */
+/* ---- opening ---- */
 
-static int open_listener(const struct sockaddr *a, socklen_t len)
+/* Sends messages at once. TCP sizes its buffer itself, a Unix socket has to be told. */
+static void tune(int fd, sa_family_t family)
 {
-	int fd = socket(a->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int room = LOCAL_ROOM;
+
+	if (family == AF_UNIX)
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+	else
+		set_flag(fd, IPPROTO_TCP, TCP_NODELAY);
+}
+
+/* Begins to connect, or listens. */
+static int open_one(const struct sockaddr *a, socklen_t len, bool dial)
+{
+	int fd = socket(a->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), r = 0;
 
 	if (fd < 0)
 		return -errno;
-	set_flag(fd, SOL_SOCKET, SO_REUSEADDR);
-	if (bind(fd, a, len) < 0 || listen(fd, LISTEN_BACKLOG) < 0) {
-		int r = -errno;
-
-		close(fd);
-		return r;
+	if (dial) {
+		tune(fd, a->sa_family);
+		if (connect(fd, a, len) < 0 && errno != EINPROGRESS && errno != EINTR)
+			r = -errno;
+	} else {
+		set_flag(fd, SOL_SOCKET, SO_REUSEADDR);
+		if (bind(fd, a, len) < 0 || listen(fd, LISTEN_BACKLOG) < 0)
+			r = -errno;
 	}
-	return fd;
+	if (r)
+		close(fd);
+	return r ? r : fd;
 }
 
-static int listen_local(const char *address)
+/* Tries each address that the name has. */
+static int open_address(const char *address, bool dial)
 {
-	struct sockaddr_un a;
+	struct addrinfo *list = NULL;
+	struct sockaddr_un local;
 	socklen_t len;
-	int r = local_name(address, false, &a, &len);
+	int r;
 
-	return r ? r : open_listener((struct sockaddr *)&a, len);
+	if (sock_is_local(address)) {
+		r = local_name(address, dial, &local, &len);
+		return r ? r : open_one((struct sockaddr *)&local, len, dial);
+	}
+	r = resolve(address, !dial, &list);
+	for (struct addrinfo *a = list; r == 0 && a; a = a->ai_next) {
+		int fd = open_one(a->ai_addr, a->ai_addrlen, dial);
+
+		if (fd >= 0 || (!dial && fd == -EADDRINUSE) || !a->ai_next) {
+			r = fd;
+			break;
+		}
+	}
+	if (list)
+		freeaddrinfo(list);
+	return r;
 }
+
+static int sock_connect(struct env *e, const char *address)
+{
+	(void)e;
+	return open_address(address, true);
+}
+
+/* ---- listening ---- */
 
 static void explain_listen(const char *address, int r, char *err, size_t err_len)
 {
@@ -180,37 +221,12 @@ static void explain_listen(const char *address, int r, char *err, size_t err_len
 
 static int sock_listen(struct env *e, const char *address, char *err, size_t err_len)
 {
-	struct addrinfo *list = NULL;
-	int r;
+	int r = open_address(address, false);
 
 	(void)e;
-	if (sock_is_local(address))
-		return listen_local(address);
-	r = resolve(address, true, &list);
-	for (struct addrinfo *a = list; r == 0 && a; a = a->ai_next) {
-		int fd = open_listener(a->ai_addr, a->ai_addrlen);
-
-		if (fd >= 0 || fd == -EADDRINUSE || !a->ai_next) {
-			r = fd;
-			break;
-		}
-	}
-	if (list)
-		freeaddrinfo(list);
-	if (r < 0)
+	if (r < 0 && !sock_is_local(address))
 		explain_listen(address, r, err, err_len);
 	return r;
-}
-
-/* Sends messages at once. TCP sizes its buffer itself, a Unix socket has to be told. */
-static void tune(int fd, sa_family_t family)
-{
-	int room = LOCAL_ROOM;
-
-	if (family == AF_UNIX)
-		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
-	else
-		set_flag(fd, IPPROTO_TCP, TCP_NODELAY);
 }
 
 static int sock_accept(struct env *e, int fd)
@@ -305,53 +321,6 @@ static void sock_origin(struct env *e, int fd, struct origin *out)
 	out->local = memcmp(out->addr, own, sizeof(own)) == 0 ||
 		     memcmp(out->addr, v4_loopback, sizeof(v4_loopback)) == 0 ||
 		     memcmp(out->addr, v6_loopback, sizeof(v6_loopback)) == 0;
-}
-
-static int start_connect(const struct sockaddr *a, socklen_t len)
-{
-	int fd = socket(a->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-
-	if (fd < 0)
-		return -errno;
-	tune(fd, a->sa_family);
-	if (connect(fd, a, len) < 0 && errno != EINPROGRESS && errno != EINTR) {
-		int r = -errno;
-
-		close(fd);
-		return r;
-	}
-	return fd;
-}
-
-static int connect_local(const char *address)
-{
-	struct sockaddr_un a;
-	socklen_t len;
-	int r = local_name(address, true, &a, &len);
-
-	return r ? r : start_connect((struct sockaddr *)&a, len);
-}
-
-static int sock_connect(struct env *e, const char *address)
-{
-	struct addrinfo *list = NULL;
-	int r;
-
-	(void)e;
-	if (sock_is_local(address))
-		return connect_local(address);
-	r = resolve(address, false, &list);
-	for (struct addrinfo *a = list; r == 0 && a; a = a->ai_next) {
-		int fd = start_connect(a->ai_addr, a->ai_addrlen);
-
-		if (fd >= 0 || !a->ai_next) {
-			r = fd;
-			break;
-		}
-	}
-	if (list)
-		freeaddrinfo(list);
-	return r;
 }
 
 /* Detects a TCP self-connect: if no process listens on an ephemeral port, the kernel may choose it
