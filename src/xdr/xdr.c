@@ -65,22 +65,12 @@ bool xdr_u64(struct xdr *x, uint64_t *v)
 
 bool xdr_i32(struct xdr *x, int32_t *v)
 {
-	uint32_t u = x->decoding ? 0 : (uint32_t)*v;
-
-	if (!xdr_u32(x, &u))
-		return false;
-	*v = (int32_t)u;
-	return true;
+	return xdr_u32(x, (uint32_t *)v);
 }
 
 bool xdr_i64(struct xdr *x, int64_t *v)
 {
-	uint64_t u = x->decoding ? 0 : (uint64_t)*v;
-
-	if (!xdr_u64(x, &u))
-		return false;
-	*v = (int64_t)u;
-	return true;
+	return xdr_u64(x, (uint64_t *)v);
 }
 
 bool xdr_bool(struct xdr *x, bool *v)
