@@ -1,5 +1,5 @@
-/* What a process asks the kernel: monotonic time, the limit of descriptors, whole files, the type of
- * a file system. */
+/* What a process asks the kernel: monotonic time, the limit of descriptors, whole files, the type
+ * of a file system. */
 #include "base/base.h"
 
 #include <linux/magic.h>

@@ -185,8 +185,8 @@ int row_put(const struct db *d, MDB_txn *txn, enum table t, const struct key *k,
 int row_put2(const struct db *d, MDB_txn *txn, enum table t, const struct key *k, const void *rec,
 	     size_t n, const void *tail, size_t n_tail);
 int row_del(const struct db *d, MDB_txn *txn, enum table t, const struct key *k);
-/* Calls fn for each row whose key begins with `id`; cur points to the row. fn returns 0 to continue;
- * any other value ends the iteration and is returned. */
+/* Calls fn for each row whose key begins with `id`; cur points to the row. fn returns 0 to
+ * continue; any other value ends the iteration and is returned. */
 typedef int row_fn(void *arg, MDB_cursor *cur, const MDB_val *k, const MDB_val *v);
 int rows_each(const struct db *d, MDB_txn *txn, enum table t, uint64_t id, row_fn *fn, void *arg);
 
