@@ -48,7 +48,7 @@ struct sheaf_layout {
  * when other clients append. */
 SHEAF_API int sheaf_open(struct sheaf *fs, const char *path, int flags, mode_t mode,
 			 const struct sheaf_layout *layout, struct sheaf_file **f);
-/* -EIO: data written since the last fsync were lost. */
+/* -EIO: data written since the last fsync were lost. Frees f whatever it returns. */
 SHEAF_API int sheaf_close(struct sheaf_file *f);
 SHEAF_API ssize_t sheaf_pread(struct sheaf_file *f, void *buf, size_t len, off_t off);
 SHEAF_API ssize_t sheaf_pwrite(struct sheaf_file *f, const void *buf, size_t len, off_t off);

@@ -470,7 +470,7 @@ static int open_key(struct conf_parser *p, const char *name)
 	p->key_seen = 0;
 	p->section = SECTION_KEY;
 	snprintf(file, sizeof(file), "%s.key", k->name);
-	return value_path(p, &key_keys[0], file, k->file);
+	return value_path(p, &(struct conf_key){ .name = "file" }, file, k->file);
 }
 
 static int open_section(struct conf_parser *p, const char *line, size_t n)

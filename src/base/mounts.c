@@ -113,7 +113,7 @@ static int ask_fusermount(const char *dir, bool lazy, bool quiet)
 
 int mount_remove(const char *dir, bool lazy, bool quiet)
 {
-	if (umount2(dir, lazy ? MNT_DETACH : 0) == 0)
+	if (umount2(dir, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)
 		return 0;
 	return errno == EPERM ? ask_fusermount(dir, lazy, quiet) : -errno;
 }

@@ -1,4 +1,5 @@
 /* Text output: modes, times, speeds, tables; JSON names. Pure functions, except for the output. */
+#include <assert.h>
 #include <json-c/json.h>
 #include <stdlib.h>
 #include <time.h>
@@ -144,6 +145,7 @@ struct json_object *cli_json_name(const char *name)
 
 void cli_table_init(struct cli_table *t, const char *const *heads, size_t n_cols)
 {
+	assert(n_cols <= CLI_MAX_COLUMNS);
 	*t = (struct cli_table){ .heads = heads, .n_cols = n_cols };
 }
 

@@ -140,7 +140,7 @@ int cli_each_arg(struct cli *c, int first,
 }
 
 struct each {
-	bool recursive;
+	bool recursive, catches;
 	int (*fn)(struct cli *c, const char *path, const struct stat *st, void *data);
 	void *data;
 };
@@ -171,11 +171,13 @@ static int each_below(struct cli *c, const char *path, const struct each *e)
 
 static int each_file(struct cli *c, const char *arg, char *path, void *data)
 {
-	const struct each *e = data;
+	struct each *e = data;
 	struct stat st;
 	int status, r = e->recursive ? sheaf_lstat(c->fs, path, &st) : sheaf_stat(c->fs, path, &st);
 
-	cli_catch_signals(); /* not earlier: a signal ends the attempt to connect */
+	if (!e->catches) /* not earlier: a signal ends the attempt to connect */
+		cli_catch_signals();
+	e->catches = true;
 	if (r)
 		return cli_fail(c, arg, r);
 	status = e->fn(c, path, &st, e->data);
@@ -188,7 +190,7 @@ int cli_each_file(struct cli *c, int first, bool recursive,
 		  int (*fn)(struct cli *c, const char *path, const struct stat *st, void *data),
 		  void *data)
 {
-	struct each e = { recursive, fn, data };
+	struct each e = { .recursive = recursive, .fn = fn, .data = data };
 
 	return cli_each_arg(c, first, each_file, &e);
 }

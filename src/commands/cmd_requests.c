@@ -1,4 +1,5 @@
 /* sheaf requests: shows the requests in service at each server, their age and their state. */
+#include <ctype.h>
 #include <json-c/json.h>
 #include <stdlib.h>
 
@@ -30,12 +31,17 @@ static struct json_object *row_json(const char *server, const struct sheaf_reque
 
 static void row_text(struct cli_table *t, const char *server, const struct sheaf_request *q)
 {
-	char age[32], in_state[32];
+	char age[32], in_state[32], client[sizeof(q->client)];
 
+	/* the client chose its name, and a table has tabs between its cells */
+	snprintf(client, sizeof(client), "%s", q->client);
+	for (char *p = client; *p; p++)
+		if (iscntrl((unsigned char)*p))
+			*p = '?';
 	cli_duration(age, sizeof(age), q->age_ns);
 	cli_duration(in_state, sizeof(in_state), q->state_ns);
 	cli_table_add(t, "%s\t%s\t%s\t%s\t%s\t%s\t%u\t%llu\t%llx", server, q->op, q->state, age,
-		      in_state, q->client, q->uid, (unsigned long long)q->ino,
+		      in_state, client, q->uid, (unsigned long long)q->ino,
 		      (unsigned long long)q->trace);
 }
 

@@ -270,7 +270,9 @@ void req_fail(struct req *q, int error);
 void req_run(struct req *q);
 /* Removes the request from the loop; the caller owns the memory. The last call of step(). */
 void req_fini(struct req *q);
-void req_abandon(struct req *q); /* the same while something is pending, as a crash would */
+/* The same although operations are pending, which never end: a server's memory is freed as if it
+ * had crashed. */
+void req_abandon(struct req *q);
 
 /* ---------------------------------------------------------------- buffer pool */
 

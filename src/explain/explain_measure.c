@@ -142,10 +142,10 @@ static void accounts(struct explain *e, struct sheaf_account *out)
 		sheaf_account(e->c->fs, (int)e->where.targets[i], &out[i]);
 }
 
-/* Adds the counters of b to those of a; times -1: subtracts them. */
-static void add(struct sheaf_account *a, const struct sheaf_account *b, int times)
+/* Adds the counters of b to those of a, or subtracts them. */
+static void add(struct sheaf_account *a, const struct sheaf_account *b, bool subtract)
 {
-	uint64_t n = (uint64_t)(int64_t)times;
+	uint64_t n = subtract ? UINT64_MAX : 1; /* -1, as unsigned numbers wrap around */
 
 	a->requests += n * b->requests;
 	a->frames += n * b->frames;
@@ -168,7 +168,7 @@ static int run_round(struct explain *e, enum sheaf_mover how, struct round *out)
 	out->ns = time_now() - out->ns;
 	accounts(e, out->did);
 	for (uint32_t i = 0; i < e->where.n_targets; i++)
-		add(&out->did[i], &before[i], -1);
+		add(&out->did[i], &before[i], true);
 	return r;
 }
 
@@ -188,7 +188,7 @@ static void settle(struct explain *e, struct explain_way *w, struct round **roun
 	m = rounds[e->rounds / 2];
 	for (uint32_t i = 0; i < e->where.n_targets; i++) {
 		w->at[i].did = m->did[i];
-		add(&w->all.did, &m->did[i], 1);
+		add(&w->all.did, &m->did[i], false);
 	}
 	w->all.did.busy_ns = m->ns;
 }

@@ -65,18 +65,12 @@ bool net_can_put_file(const struct link *l)
 	return l->ops->put_file && l->net->loop->env->sock->send_file;
 }
 
-/* Sockets take references to pages, so data in a socket shows later writes: only keys that may read
- * everything get it. Over TCP each page is a fragment of its own; only the page caches of disks
- * have pages that are large enough to pay. */
-uint64_t net_file_piece(const struct link *l)
+/* A Unix socket takes references to pages. So does TCP, but its short fragments cost more than that
+ * saves, unless the page cache has large pages. Data in the socket shows later writes, so only keys
+ * that may read everything get it. */
+bool net_lends_pages(const struct link *l)
 {
-	const struct loop *loop = l->net->loop;
-
-	if (!l->acts_for.any || !loop->sends_files)
-		return UINT64_MAX;
-	if (l->local_label[0])
-		return 8 * KIB;
-	return loop->on_tmpfs ? UINT64_MAX : 64 * KIB;
+	return l->local_label[0] && l->acts_for.any && l->net->loop->sends_files;
 }
 
 void net_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t at, int file,

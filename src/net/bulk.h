@@ -56,9 +56,8 @@ void net_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const s
  * (net_can_put_file). What the file no longer holds arrives as zeros. `mapped` (or NULL) has the
  * same pieces as memory, from object_map(): then many of them leave in one system call. */
 bool net_can_put_file(const struct link *l);
-/* Pieces of at least this size are sent faster without `mapped`: their pages are not copied until
- * the peer reads them. UINT64_MAX: none are. */
-uint64_t net_file_piece(const struct link *l);
+/* True: without `mapped`, pages are not copied until the peer reads them. */
+bool net_lends_pages(const struct link *l);
 void net_put_file(struct link *l, const struct wire_mem_desc *d, uint64_t at, int file,
 		  const struct extent *ext, const struct iovec *mapped, size_t n, struct req *q);
 

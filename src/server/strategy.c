@@ -20,7 +20,7 @@
  * Threads: the loop's. Buffers: the window's. Errors: those of the operations, in w->q. */
 #include "server/window.h"
 
-#define FILE_BYTES (8 * KIB) /* windows of at least this size are sent straight from the file */
+#define FILE_PIECE (8 * KIB) /* pieces of at least this size are sent straight from the file */
 /* limit for hull plus data of a sieved write, so that they stay in the processor's cache */
 #define SIEVE_BYTES (256 * KIB)
 #define WINDOW_NS 30000 /* cost of one more window, including its messages */
@@ -78,7 +78,7 @@ static bool may_send_file(const struct window *w)
 {
 	const struct bulk *b = w->bulk;
 
-	return net_can_put_file(b->s->link) && w->len >= FILE_BYTES &&
+	return net_can_put_file(b->s->link) && w->len >= FILE_PIECE &&
 	       w->hi - w->lo <= MAX(HULL_MAX, w->len) &&
 	       object_cached(b->object, w->lo, w->hi - w->lo);
 }
@@ -91,7 +91,7 @@ static enum strategy choose_read(struct window *w)
 	if (net_choose(&b->s->srv->net.costs, true, w->n, w->len, 0) == METHOD_PACK)
 		return READ_MAPPED_COPY;
 	if (may_send_file(w)) {
-		if (w->len / w->n >= net_file_piece(b->s->link))
+		if (w->len >= FILE_PIECE * w->n && net_lends_pages(b->s->link))
 			return READ_FILE;
 		/* one call sends many mapped pieces, and copies them */
 		if (map(w))
