@@ -24,8 +24,8 @@ import sys
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PARTS = ("CMakeLists.txt", "cmake", "src", "include", "proto", "tools", "dist", "docs/man", "tests/sim", "tests/posix",
-         "bench")
+PARTS = ("CMakeLists.txt", "cmake", "src", "include", "proto", "tools", "dist", "docs/man", "tests/lib", "tests/sim",
+         "tests/posix", "bench")
 LIMIT = 900  # seconds for the seeds of one mutant
 
 
