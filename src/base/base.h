@@ -25,6 +25,11 @@
 #define NSEC_PER_SEC UINT64_C(1000000000)
 #define NSEC_PER_MSEC UINT64_C(1000000)
 
+/* A range of a file or of an object. */
+struct extent {
+	uint64_t offset, length;
+};
+
 /* ---- intrusive doubly linked list; a struct list is a head or a member ---- */
 struct list {
 	struct list *prev, *next;

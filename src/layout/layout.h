@@ -8,10 +8,6 @@
 
 #include "base/base.h"
 
-struct extent {
-	uint64_t offset, length;
-};
-
 /* Dense striping: stripe s (`unit` bytes) of the file is stripe s / width of object (s + start) %
  * width. */
 struct layout {
