@@ -121,7 +121,7 @@ int bench_raw_connect(int port)
 
 /* ---- one stream ---- */
 
-/* Requests so many blocks, then reads so many. */
+/* Requests `asked` blocks, then reads `read` blocks. */
 static int stream(struct bench_worker *w, int asked, int read)
 {
 	struct ask a = { .send = BENCH_BLOCK };

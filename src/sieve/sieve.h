@@ -28,7 +28,7 @@ struct sieve_times {
 struct sieve_costs {
 	struct sieve_times read, write; /* of cached data */
 	struct sieve_times cold; /* reads from the disk, each with its seek */
-	double parallel; /* so many cold reads at a time take as long as one */
+	double parallel; /* the number of cold reads that take as long as one, at the same time */
 	double copy, piece; /* copying in memory: each byte, and each piece beside its bytes */
 };
 
