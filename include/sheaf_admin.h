@@ -40,10 +40,30 @@ struct sheaf_server {
 	uint64_t storage; /* servers with the same number share their space; 0: not known */
 	uint32_t load; /* clients whose bulk it moves; pool_bytes - pool_free are in transit */
 	uint64_t incarnation; /* of its storage: new at each format; sheaf_map(): the map's, or 0 */
+	/* pieces of objects that requests asked for; accesses performed for them; accesses that
+	 * were joined with others; bytes read between the pieces; read-modify-writes */
+	uint64_t accesses_requested, accesses_performed, accesses_merged;
+	uint64_t vain_bytes, read_modify_writes;
 };
 SHEAF_API int sheaf_server_count(struct sheaf *fs);
 /* Asks one server, for at most timeout_ms. Returns 0 also if it is down (see up). */
 SHEAF_API int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s);
+
+#define SHEAF_COST_SIZES 7
+/* What accesses to the files of a server cost; times in ns. */
+struct sheaf_costs {
+	uint32_t sizes[SHEAF_COST_SIZES]; /* of accesses, ascending; the times belong to them */
+	double read[SHEAF_COST_SIZES], write[SHEAF_COST_SIZES]; /* of cached data */
+	double cold[SHEAF_COST_SIZES]; /* reads from the disk */
+	double parallel; /* cold reads that take as long as one, at the same time */
+	double copy, piece; /* copies in memory: of a byte, and of a piece beside its bytes */
+};
+/* The costs by which server i chooses its accesses: 0 or -errno. */
+SHEAF_API int sheaf_server_costs(struct sheaf *fs, int i, int timeout_ms, struct sheaf_costs *out);
+/* Makes data server i measure them again, while it works, and store them; takes a second or more on
+ * a slow disk. Needs uid 0 (-EPERM) and 256 MiB of free space (-ENOSPC). 1: the server uses them,
+ * but cannot store them. sheaf_why() explains failures. */
+SHEAF_API int sheaf_calibrate(struct sheaf *fs, int i);
 
 /* Makes a round trip to server i; waits as long as any operation does. */
 SHEAF_API int sheaf_ping(struct sheaf *fs, int i);

@@ -88,14 +88,14 @@ def movers(runs):
         points, ideal, ways = {}, {}, []
         for r in filter(is_mover, run["rows"]):
             what, way = r["case"].split(": ")
-            point = (what, r["pieces"], r["bytes"])
+            point = (what, r["pieces"], r["bytes"], r["clients"])
             if " " not in what:
                 ideal[point] = r["median"]
                 continue
             points.setdefault(point, {})[way] = r["median"]
             ways += [way] if way not in ways else []
-        rows = [[f"{what}, {n:,} × {size(b)}"] + [number(v[w]) for w in ways] + [number(ideal[what.split()[0], n, b])]
-                for (what, n, b), v in sorted(points.items())]
+        rows = [[f"{what}, {n:,} × {size(b)}" + (f", {c} clients" if c > 1 else "")] + [number(v[w]) for w in ways]
+                + [number(ideal[what.split()[0], n, b, c])] for (what, n, b, c), v in sorted(points.items())]
         yield f"GB/s, {name}:"
         yield ""
         yield from table(["segments"] + ways + ["contiguous"], rows)

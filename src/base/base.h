@@ -314,6 +314,7 @@ struct conf {
 	uint32_t timeout_s, lease_s; /* defaults 30 */
 	uint64_t pool_bytes; /* per server, default 64 MiB */
 	bool nosync; /* storage mode: fsync does not reach the disk */
+	bool never_sieve; /* servers access every piece of a request separately */
 	uint32_t n_targets;
 	struct conf_target *targets; /* sorted by id, ids dense from 0 */
 	uint32_t n_keys;

@@ -289,6 +289,17 @@ static int value_mode(struct conf_parser *p, const struct conf_key *k, const cha
 	return 0;
 }
 
+static int value_sieve(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
+{
+	bool *never = out;
+
+	*never = strcmp(v, "never") == 0;
+	if (!*never && strcmp(v, "auto") != 0)
+		return conf_fail(p, p->line, "%s = %s is not known; give: auto or never", k->name,
+				 v);
+	return 0;
+}
+
 /* ---- keys ---- */
 
 static struct client_key *this_key(struct conf_parser *p)
@@ -310,6 +321,7 @@ static const struct conf_key cluster_keys[] = {
 	  .max = MAX_SECONDS },
 	{ "pool", value_pool, .offset = offsetof(struct conf, pool_bytes) },
 	{ "mode", value_mode, .offset = offsetof(struct conf, nosync) },
+	{ "sieve", value_sieve, .offset = offsetof(struct conf, never_sieve) },
 	{ "trust", value_networks, .offset = offsetof(struct conf, trust) },
 	{ "squash", value_networks, .offset = offsetof(struct conf, squash) },
 };

@@ -75,6 +75,7 @@ int cli_mode_parse(const char *text, mode_t old, mode_t mask, mode_t *out);
 void cli_mode_string(char out[11], mode_t mode); /* "drwxr-xr-x" */
 const char *cli_type_name(mode_t mode); /* "directory" */
 void cli_duration(char *out, size_t n, uint64_t ns); /* "3d 4h", "12 s", "250 us" */
+void cli_time(char *out, size_t n, double ns); /* "0.41 us", "250 us", "1.25 ms" */
 void cli_date(char *out, size_t n, const struct timespec *t, time_t now); /* in the form of ls -l */
 void cli_speed(char *out, size_t n, uint64_t bytes, uint64_t ns); /* "1.2 GiB/s" */
 struct json_object;

@@ -74,6 +74,21 @@ void cli_duration(char *out, size_t n, uint64_t ns)
 			 (unsigned)(s / 3600 % 24));
 }
 
+void cli_time(char *out, size_t n, double ns)
+{
+	double v = ns / 1e3;
+	const char *unit = "us";
+
+	if (v >= 1e6) {
+		v /= 1e6;
+		unit = "s";
+	} else if (v >= 1e3) {
+		v /= 1e3;
+		unit = "ms";
+	}
+	snprintf(out, n, "%.*f %s", v < 10 ? 2 : v < 100 ? 1 : 0, v, unit);
+}
+
 void cli_date(char *out, size_t n, const struct timespec *t, time_t now)
 {
 	const time_t half_year = 31556952 / 2;

@@ -1,15 +1,19 @@
-/* The public interface: the map, adding a server, copies of the metadata.
+/* The public interface: the map, adding a server, costs of accesses, copies of the metadata.
  *
  * Threads: any; each call takes the connection's lock through api_begin() (api.c). Buffers: results
  * are copied out before the operation is freed. Errors: -errno, and sheaf_why() names the
  * server. */
+#include <assert.h>
+
 #include "client/api_impl.h"
 #include "sheaf_admin.h"
+#include "sieve/sieve.h"
 
 /* A client whose key may speak for all users is the administrator: its calls are made as root. */
 static const struct sheaf_cred root = { 0 };
 
 #define ASK_MS 2000 /* for the status of an added or emptied server */
+#define CALIBRATE_NS (120 * NSEC_PER_SEC) /* a slow disk, with other work to do */
 
 static int server_failed(struct sheaf *fs, uint32_t target, const char *what, int r)
 {
@@ -143,6 +147,62 @@ int sheaf_server_emptied(struct sheaf *fs, int id)
 	t.address = wire_text(s.address);
 	t.incarnation = s.incarnation;
 	return add_target(fs, &t, true);
+}
+
+/* ---- costs of accesses ---- */
+
+static_assert(SHEAF_COST_SIZES == SIEVE_SIZES && COST_VALUES == SIEVE_VALUES, "the same costs");
+
+static int costs_take(const struct wire_access_costs *in, struct sheaf_costs *out)
+{
+	struct sieve_costs c;
+
+	if (!sieve_costs_unpack(in->values, &c))
+		return -EBADMSG;
+	memcpy(out->sizes, sieve_sizes, sizeof(out->sizes));
+	memcpy(out->read, c.read.ns, sizeof(out->read));
+	memcpy(out->write, c.write.ns, sizeof(out->write));
+	memcpy(out->cold, c.cold.ns, sizeof(out->cold));
+	out->parallel = c.parallel;
+	out->copy = c.copy;
+	out->piece = c.piece;
+	return 0;
+}
+
+int sheaf_server_costs(struct sheaf *fs, int i, int timeout_ms, struct sheaf_costs *out)
+{
+	struct cop *op;
+	int r;
+
+	if (i < 0 || i >= sheaf_server_count(fs))
+		return -EINVAL;
+	op = api_begin(fs, NULL);
+	client_ask(op, OP_STATUS, (uint32_t)i, (uint64_t)timeout_ms * NSEC_PER_MSEC);
+	r = (int)api_wait(fs, op);
+	if (!r)
+		r = costs_take(&op->res.status.costs, out);
+	if (r)
+		server_failed(fs, (uint32_t)i, "does not tell the costs of accesses", r);
+	api_release(fs, op);
+	return r;
+}
+
+int sheaf_calibrate(struct sheaf *fs, int i)
+{
+	struct cop *op;
+	int r;
+
+	if (i < 0 || i >= sheaf_server_count(fs))
+		return -EINVAL;
+	op = api_begin(fs, &root);
+	client_ask(op, OP_CALIBRATE, (uint32_t)i, CALIBRATE_NS);
+	r = (int)api_wait(fs, op);
+	if (r)
+		server_failed(fs, (uint32_t)i, "has not measured the costs of accesses", r);
+	else
+		r = op->res.calibrate.stored ? 0 : 1;
+	api_release(fs, op);
+	return r;
 }
 
 /* ---- backup ---- */

@@ -66,6 +66,11 @@ int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_se
 		s->bytes_written = r->bytes_written;
 		s->storage = r->storage;
 		s->incarnation = r->incarnation;
+		s->accesses_requested = r->accesses.requested;
+		s->accesses_performed = r->accesses.performed;
+		s->accesses_merged = r->accesses.merged;
+		s->vain_bytes = r->accesses.vain_bytes;
+		s->read_modify_writes = r->accesses.read_modify_writes;
 	}
 	api_release(fs, op);
 	return 0;

@@ -99,6 +99,7 @@ struct cop {
 		struct wire_open_res open;
 		struct wire_readdir_res readdir; /* valid until cop_free() */
 		struct wire_status_res status;
+		struct wire_calibrate_res calibrate;
 		struct wire_requests_res requests;
 		struct wire_readlink_res readlink; /* valid until cop_free(), as xattr */
 		struct wire_xattr_res xattr;

@@ -145,6 +145,11 @@ static struct json_object *server_json(const struct sheaf_server *s)
 	add_number(o, "disk_handed", up, s->disk_handed);
 	add_number(o, "bytes_read", up, s->bytes_read);
 	add_number(o, "bytes_written", up, s->bytes_written);
+	add_number(o, "accesses_requested", up, s->accesses_requested);
+	add_number(o, "accesses_performed", up, s->accesses_performed);
+	add_number(o, "accesses_merged", up, s->accesses_merged);
+	add_number(o, "vain_bytes", up, s->vain_bytes);
+	add_number(o, "read_modify_writes", up, s->read_modify_writes);
 	return o;
 }
 

@@ -92,11 +92,16 @@ struct file_ops {
 	int (*statfs)(struct env *e, int fd, uint64_t *total, uint64_t *avail, uint64_t *id);
 	/* Locks the file while fd is open. -EWOULDBLOCK: another process holds the lock. */
 	int (*lock)(struct env *e, int fd);
+	/* Performs those of n reads or n writes of one file that cannot block, and sets is_done in
+	 * each. May be NULL. */
+	void (*perform_now)(struct env *e, struct loop *l, struct io *ios, size_t n);
 	/* Performs io and all that follow by `next` without blocking the loop, and reports each:
 	 * inline if that cannot block, else through io_uring or a worker. */
 	void (*submit)(struct env *e, struct loop *l, struct io *io);
 	/* True: reading this range now does not block and finds no hole. May be NULL. */
 	bool (*cached)(struct env *e, struct loop *l, int fd, uint64_t off, uint64_t len);
+	/* As posix_fadvise(2), for a file system on a disk. May block. NULL: not supported. */
+	void (*advise)(struct env *e, int fd, uint64_t off, uint64_t len, int advice);
 	/* Maps the file's first `len` bytes, for system calls and guarded copies, which report
 	 * -EFAULT for pages that the file does not hold. NULL: it cannot. May be NULL. */
 	const char *(*map)(struct env *e, int fd, uint64_t len, bool writable);
@@ -168,11 +173,6 @@ struct timer {
 	void (*fire)(struct timer *t);
 };
 
-/* Nanoseconds of an access to a cached file, independent of its length, and per byte. */
-struct file_costs {
-	double read, write, byte;
-};
-
 struct loop {
 	struct env *env;
 	struct list runnable; /* requests to step */
@@ -189,8 +189,9 @@ struct loop {
 	void *file_impl; /* private to the file_ops: io_uring state */
 	uint64_t calls; /* system calls of this loop: sockets, waiting, files */
 	uint64_t io_inlined, io_handed; /* file accesses inline and handed over */
-	struct file_costs file_costs; /* measured by probe(), else defaults */
+	uint64_t io_stalls, io_longest_stall; /* inline writes that blocked; the longest, in ns */
 	bool sends_files; /* found by probe(): sendfile works */
+	bool no_cachestat; /* the kernel does not tell what is cached */
 	bool on_tmpfs; /* found by probe(): stores into a mapped file wait for no disk */
 };
 
@@ -342,17 +343,41 @@ struct io {
 	int error; /* result: 0 or -errno */
 	void (*done)(struct io *io); /* optional: called instead of req_done(q, error, bytes) */
 	/* private to the engine */
+	struct io_queue *queue; /* where it was queued, or NULL */
 	struct io *next; /* submitted together */
+	struct io *joined; /* performed with it: the access that begins where this one ends */
+	bool is_alone; /* must not be joined */
+	bool is_done; /* by perform_now() */
 	struct list link;
 	struct job job;
 	struct loop *loop;
+	uint64_t len, total; /* bytes of iov; together with those joined */
 	uint64_t so_far;
 };
 
 void io_submit(struct loop *l, struct io *io); /* holds io->q if set */
 void io_submit_all(struct loop *l, struct io *ios, size_t n); /* n > 0; performed in any order */
 void io_perform(struct env *e, struct io *io); /* blocking; fills error and bytes */
-void io_finish(struct io *io); /* for engines: reports the result */
+/* For engines: reports the result; the next part of the buffers, also of joined accesses, from
+ * so_far on; prepares an access that is submitted, and one that is repeated. */
+void io_finish(struct io *io);
+size_t io_slice(const struct io *io, struct iovec *out, size_t max);
+void io_begin(struct loop *l, struct io *io);
+void io_reset(struct io *io);
+
+/* The reads and writes of one file that may block: they are queued while others are in progress,
+ * and adjacent ones are joined. */
+struct io_queue {
+	struct list reads, writes; /* struct io that wait */
+	uint32_t reads_away, writes_away; /* in progress */
+	uint32_t allocations; /* in progress: the file system locks the file for them */
+	uint64_t *joined; /* counts accesses that became part of another one */
+};
+void io_queue_init(struct io_queue *f, uint64_t *joined);
+/* As io_submit_all(), for reads and writes that do not overlap unless both are reads, or of one
+ * call. The queue must live until they have ended. */
+void io_queue_submit(struct io_queue *f, struct loop *l, struct io *ios, size_t n);
+void io_queue_ended(struct io *io); /* for io_finish() */
 /* Accesses that the loop performed inline, and those handed to io_uring or a worker. */
 void file_counters(struct loop *l, uint64_t *inlined, uint64_t *handed);
 

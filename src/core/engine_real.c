@@ -3,6 +3,7 @@
  *
  *   memory file systems      plain preadv/pwritev/fsync, inline
  *   NOWAIT if supported      preadv2/pwritev2 with RWF_NOWAIT, inline; if that would block:
+ *   writes on ext4           plain pwritev, inline while nothing blocks (inline_write.c)
  *   io_uring                 one ring per loop, its descriptor a source of the loop
  *   a worker                 open, truncate, unlink and calls; everything if there is no io_uring
  *
@@ -19,16 +20,20 @@
 #include <unistd.h>
 
 #include "core/env_real.h"
+#include "core/inline_write.h"
 
 #define RING_ENTRIES 256
 #define RING_PARTS 256 /* iovecs of one access in the ring; the rest continues */
 #define INLINE_PARTS 64
+#define CLOSE_BYTES \
+	(32 * KIB) /* distance of writes for which the pages between them are read, too */
 
 /* loop->file_impl */
 struct engine {
 	struct loop *loop;
 	bool probed, on_tmpfs, nowait_read, nowait_write;
 	unsigned forbidden;
+	struct inline_writes writes;
 	bool have_ring;
 	struct io_uring ring;
 	struct source source; /* the ring's descriptor */
@@ -36,7 +41,6 @@ struct engine {
 	struct list pending; /* struct io that wait because the ring was full */
 	struct worker *worker;
 	struct worker *writer; /* for chains of writes, so that opens do not wait behind them */
-	bool no_cachestat; /* the kernel lacks it */
 };
 
 static struct engine *engine_of(struct loop *l)
@@ -66,8 +70,27 @@ int engine_forbid(struct loop *l, unsigned ways)
 
 /* ---------------------------------------------------------------- the worker */
 
+/* Writes that change pages in part read these first, each on its own. Where they are close together
+ * the disk reads them at once. */
+static void read_pages(struct env *e, const struct io *io)
+{
+	uint64_t lo = io->off, hi = 0, n = 0;
+	bool in_part = false;
+	int fd = io->fd;
+
+	for (; io && io->kind == IO_WRITE && io->fd == fd; io = io->next) {
+		lo = MIN(lo, io->off);
+		hi = MAX(hi, io->off + io->total);
+		in_part |= io->off % LEAST_PAGE || (io->off + io->total) % LEAST_PAGE;
+		n++;
+	}
+	if (n > 1 && in_part && hi - lo <= n * CLOSE_BYTES)
+		e->file->advise(e, fd, lo, hi - lo, POSIX_FADV_WILLNEED);
+}
+
 static void job_run(struct job *j)
 {
+	read_pages(container_of(j, struct io, job)->loop->env, container_of(j, struct io, job));
 	for (struct io *io = container_of(j, struct io, job); io; io = io->next)
 		io_perform(io->loop->env, io);
 }
@@ -110,14 +133,12 @@ static bool ring_usable(const struct engine *g)
 /* `part` must live until io_uring_submit() copies it (IORING_FEAT_SUBMIT_STABLE). */
 static void ring_prepare(struct io_uring_sqe *sqe, struct io *io, struct iovec *part)
 {
-	size_t total, got, k;
+	size_t k;
 
 	if (io->kind == IO_SYNC) {
 		io_uring_prep_fsync(sqe, io->fd, 0);
 	} else {
-		total = iov_total(io->iov, (size_t)io->n);
-		k = iov_slice(io->iov, (size_t)io->n, io->so_far, total - io->so_far, part,
-			      RING_PARTS, &got);
+		k = io_slice(io, part, RING_PARTS);
 		if (io->kind == IO_READ)
 			io_uring_prep_readv(sqe, io->fd, part, (unsigned)k, io->off + io->so_far);
 		else
@@ -162,7 +183,7 @@ static void ring_completed(struct engine *g, struct io *io, int res)
 		io->bytes = io->so_far;
 		if (res == 0 && io->kind == IO_WRITE)
 			io->error = -ENOSPC;
-		else if (res && io->so_far < iov_total(io->iov, (size_t)io->n)) {
+		else if (res && io->so_far < io->total) {
 			ring_start(g, io);
 			return;
 		}
@@ -212,13 +233,11 @@ static void ring_open(struct engine *g)
 /* ---------------------------------------------------------------- inline */
 
 /* One non-blocking piece of a transfer; -EAGAIN: it would block. */
-static ssize_t inline_piece(struct engine *g, struct io *io, size_t total)
+static ssize_t inline_piece(struct io *io, int flags)
 {
 	struct iovec part[INLINE_PARTS];
-	size_t got, k = iov_slice(io->iov, (size_t)io->n, io->so_far, total - io->so_far, part,
-				  INLINE_PARTS, &got);
+	size_t k = io_slice(io, part, INLINE_PARTS);
 	off_t off = (off_t)(io->off + io->so_far);
-	int flags = g->on_tmpfs ? 0 : RWF_NOWAIT;
 	ssize_t r = io->kind == IO_READ ? preadv2(io->fd, part, (int)k, off, flags) :
 					  pwritev2(io->fd, part, (int)k, off, flags);
 
@@ -228,21 +247,18 @@ static ssize_t inline_piece(struct engine *g, struct io *io, size_t total)
 /* False: not finished, the rest has to go where it may block. */
 static bool inline_transfer(struct engine *g, struct io *io)
 {
-	size_t total = iov_total(io->iov, (size_t)io->n);
+	bool *nowait = io->kind == IO_READ ? &g->nowait_read : &g->nowait_write;
 
-	while (io->so_far < total) {
-		ssize_t r = inline_piece(g, io, total);
+	while (io->so_far < io->total) {
+		ssize_t r = inline_piece(io, *nowait ? RWF_NOWAIT : 0);
 
 		if (r == -EINTR)
 			continue;
-		if (r == -EOPNOTSUPP && !g->on_tmpfs) { /* the probe's result no longer holds */
-			if (io->kind == IO_READ)
-				g->nowait_read = false;
-			else
-				g->nowait_write = false;
+		if (r == -EOPNOTSUPP && *nowait) { /* the probe's result no longer holds */
+			*nowait = false;
 			return false;
 		}
-		if (r == -EAGAIN && !g->on_tmpfs)
+		if (r == -EAGAIN && *nowait)
 			return false;
 		if (r == 0 && io->kind == IO_WRITE)
 			r = -ENOSPC;
@@ -258,17 +274,49 @@ static bool inline_transfer(struct engine *g, struct io *io)
 
 static bool try_inline(struct engine *g, struct io *io)
 {
+	bool done = false;
+
 	if (g->forbidden & ENGINE_NO_INLINE)
 		return false;
-	switch (io->kind) {
-	case IO_READ:
-		return (g->on_tmpfs || g->nowait_read) && inline_transfer(g, io);
-	case IO_WRITE:
-		return (g->on_tmpfs || g->nowait_write) && inline_transfer(g, io);
-	case IO_SYNC:
-		return g->on_tmpfs; /* nothing to do */
-	default:
-		return false;
+	if (io->kind == IO_READ)
+		done = (g->on_tmpfs || g->nowait_read) && inline_transfer(g, io);
+	else if (io->kind == IO_WRITE)
+		done = (g->on_tmpfs || g->nowait_write) && inline_transfer(g, io);
+	else if (io->kind == IO_SYNC)
+		done = g->on_tmpfs; /* nothing to do */
+	g->loop->io_inlined += done;
+	return done;
+}
+
+/* Writes on a file system that cannot tell whether they block. */
+static void write_now(struct engine *g, struct io *ios, size_t n)
+{
+	struct loop *l = g->loop;
+
+	if (g->forbidden & ENGINE_NO_INLINE || !inline_writes_begin(&g->writes, l->env, l, ios, n))
+		return;
+	for (size_t i = 0; i < n && !g->writes.stalled; i++) {
+		if (!inline_writes_may(&g->writes, l->env, l, &ios[i]))
+			continue;
+		l->calls++;
+		ios[i].is_done = inline_transfer(g, &ios[i]);
+		l->io_inlined += ios[i].is_done;
+		inline_writes_performed(&g->writes, l);
+	}
+}
+
+void engine_perform_now(struct env *e, struct loop *l, struct io *ios, size_t n)
+{
+	struct engine *g = engine_of(l);
+
+	(void)e;
+	if (g && g->writes.on && ios[0].kind == IO_WRITE) {
+		write_now(g, ios, n);
+		return;
+	}
+	for (size_t i = 0; g && i < n; i++) {
+		l->calls++;
+		ios[i].is_done = try_inline(g, &ios[i]);
 	}
 }
 
@@ -293,8 +341,7 @@ void engine_submit(struct env *e, struct loop *l, struct io *io)
 		if (!g) {
 			io->error = -ENOMEM;
 			io_finish(io);
-		} else if (try_inline(g, io)) {
-			l->io_inlined++;
+		} else if (!io->queue && try_inline(g, io)) {
 			io_finish(io);
 		} else if (for_ring(g, io, alone)) {
 			l->io_handed++;
@@ -342,45 +389,6 @@ static int probe_nowait(int fd, bool *can_read, bool *can_write)
 	return 0;
 }
 
-#define PROBE_ROUNDS 8
-#define PROBE_BYTES (64 * KIB)
-#define HAND_OVER_NS 3000 /* to a worker and back, at least */
-
-/* The shortest time of several accesses of this length; UINT64_MAX: one failed. */
-static uint64_t time_access(int fd, void *block, size_t len, bool write)
-{
-	uint64_t best = UINT64_MAX;
-
-	for (int i = 0; i < PROBE_ROUNDS; i++) {
-		uint64_t t = time_now();
-		ssize_t r = write ? pwrite(fd, block, len, 0) : pread(fd, block, len, 0);
-
-		t = time_now() - t;
-		if (r != (ssize_t)len)
-			return UINT64_MAX;
-		best = MIN(best, t);
-	}
-	return best;
-}
-
-static void probe_costs(int fd, const struct engine *g, struct file_costs *c)
-{
-	char *block = calloc(1, PROBE_BYTES);
-	uint64_t large, w, r;
-
-	if (!block)
-		return;
-	large = time_access(fd, block, PROBE_BYTES, true);
-	w = time_access(fd, block, 64, true);
-	r = time_access(fd, block, 64, false);
-	free(block);
-	if (large == UINT64_MAX || w == UINT64_MAX || r == UINT64_MAX)
-		return;
-	c->byte = large > w ? (double)(large - w) / PROBE_BYTES : c->byte;
-	c->write = (double)w + (g->on_tmpfs || g->nowait_write ? 0 : HAND_OVER_NS);
-	c->read = (double)r + (g->on_tmpfs || g->nowait_read ? 0 : HAND_OVER_NS);
-}
-
 /* Can sendfile send from this file system? */
 static bool probe_sending(int fd)
 {
@@ -412,11 +420,10 @@ int engine_probe(struct env *e, struct loop *l, int dir, char *text, size_t n)
 	g->nowait_read = can_read && !on_tmpfs && (!g->probed || g->nowait_read);
 	g->nowait_write = can_write && !on_tmpfs && (!g->probed || g->nowait_write);
 	l->sends_files = fd >= 0 && probe_sending(fd) && (!g->probed || l->sends_files);
+	inline_writes_add(&g->writes, dir);
 	g->probed = true;
-	if (fd >= 0) {
-		probe_costs(fd, g, &l->file_costs);
+	if (fd >= 0)
 		close(fd);
-	}
 	if (!g->have_ring && !g->on_tmpfs)
 		ring_open(g);
 	snprintf(text, n, "reads %s, writes %s, the rest %s",
@@ -425,6 +432,7 @@ int engine_probe(struct env *e, struct loop *l, int dir, char *text, size_t n)
 				  "handed over",
 		 g->on_tmpfs	 ? "in memory" :
 		 g->nowait_write ? "inline when cached" :
+		 g->writes.on	 ? "inline while the disk keeps up" :
 				   "handed over",
 		 g->have_ring ? "by io_uring" : "by a worker thread");
 	return r;
@@ -454,6 +462,7 @@ void engine_fini(struct loop *l)
 		e->sock->watch(e, l, &g->source, 0);
 		io_uring_queue_exit(&g->ring);
 	}
+	inline_writes_fini(&g->writes);
 	l->file_impl = NULL;
 	free(g);
 }
@@ -464,7 +473,8 @@ void engine_fini(struct loop *l)
 #define SYS_cachestat 451
 #endif
 
-/* Uses cachestat of Linux 6.5, declared here. On older kernels only RWF_NOWAIT tells. */
+/* Uses cachestat of Linux 6.5, declared here. On older kernels only RWF_NOWAIT tells, page by
+ * page. */
 bool engine_cached(struct env *e, struct loop *l, int fd, uint64_t off, uint64_t len)
 {
 	struct engine *g = l->file_impl;
@@ -474,15 +484,20 @@ bool engine_cached(struct env *e, struct loop *l, int fd, uint64_t off, uint64_t
 	struct {
 		uint64_t cache, dirty, writeback, evicted, recently_evicted;
 	} stat;
+	char byte;
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t pages = (off + len + page - 1) / page - off / page;
 
 	(void)e;
-	if (!g || !g->probed || g->no_cachestat || g->forbidden & ENGINE_NO_INLINE)
+	if (!g || !g->probed || g->forbidden & ENGINE_NO_INLINE)
+		return false;
+	if (l->no_cachestat && (pages > 1 || !g->nowait_read))
 		return false;
 	l->calls++;
+	if (l->no_cachestat)
+		return preadv2(fd, &(struct iovec){ &byte, 1 }, 1, (off_t)off, RWF_NOWAIT) == 1;
 	if (syscall(SYS_cachestat, fd, &range, &stat, 0) == 0)
 		return stat.cache >= pages;
-	g->no_cachestat = errno == ENOSYS;
+	l->no_cachestat = errno == ENOSYS;
 	return false;
 }

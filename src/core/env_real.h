@@ -50,6 +50,7 @@ void loop_real_complete(struct loop *l, struct job *j);
 void loop_real_run_completed(struct loop *l);
 
 /* The asynchronous half of file_real_ops, in engine_real.c. */
+void engine_perform_now(struct env *e, struct loop *l, struct io *ios, size_t n);
 void engine_submit(struct env *e, struct loop *l, struct io *io);
 int engine_probe(struct env *e, struct loop *l, int dir, char *text, size_t n);
 bool engine_cached(struct env *e, struct loop *l, int fd, uint64_t off, uint64_t len);

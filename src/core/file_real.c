@@ -82,6 +82,12 @@ static int file_fallocate(struct env *e, int fd, int mode, off_t off, off_t len)
 	return r < 0 ? -errno : 0;
 }
 
+static void file_advise(struct env *e, int fd, uint64_t off, uint64_t len, int advice)
+{
+	(void)e;
+	posix_fadvise(fd, (off_t)off, (off_t)len, advice);
+}
+
 static off_t file_seek(struct env *e, int fd, off_t off, int whence)
 {
 	off_t r = lseek(fd, off, whence);
@@ -272,8 +278,10 @@ const struct file_ops file_real_ops = {
 	.list = file_list,
 	.statfs = file_statfs,
 	.lock = file_lock,
+	.perform_now = engine_perform_now,
 	.submit = engine_submit,
 	.cached = engine_cached,
+	.advise = file_advise,
 	.map = file_map,
 	.unmap = file_unmap,
 	.dir_path = file_dir_path,

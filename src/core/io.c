@@ -1,19 +1,32 @@
 /* File accesses: submission, the blocking form (for workers and the simulation), and completion. */
 #include "core/core.h"
 
+void io_reset(struct io *io)
+{
+	io->bytes = 0;
+	io->so_far = 0;
+	io->error = 0;
+	io->next = io->joined = NULL;
+	io->len = io->total = io->iov ? iov_total(io->iov, (size_t)io->n) : 0;
+	list_init(&io->link);
+}
+
+void io_begin(struct loop *l, struct io *io)
+{
+	io_reset(io);
+	io->loop = l;
+	io->queue = NULL;
+	io->is_alone = io->is_done = false;
+	if (io->q)
+		req_hold(io->q);
+}
+
 void io_submit_all(struct loop *l, struct io *ios, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		struct io *io = &ios[i];
-
-		io->loop = l;
-		io->bytes = 0;
-		io->so_far = 0;
-		io->error = 0;
-		io->next = i + 1 < n ? io + 1 : NULL;
-		list_init(&io->link);
-		if (io->q)
-			req_hold(io->q);
+		io_begin(l, &ios[i]);
+		if (i)
+			ios[i - 1].next = &ios[i];
 	}
 	if (n)
 		l->env->file->submit(l->env, l, ios);
@@ -28,21 +41,34 @@ void io_finish(struct io *io)
 {
 	struct req *q = io->q;
 
-	if (io->done)
+	if (io->queue)
+		io_queue_ended(io);
+	else if (io->done)
 		io->done(io);
 	else if (q)
 		req_done(q, io->error, io->error ? 0 : io->bytes);
 }
 
+size_t io_slice(const struct io *io, struct iovec *out, size_t max)
+{
+	size_t skip = io->so_far, got = 0, n = 0;
+
+	for (; io && n < max; io = io->joined) {
+		if (skip < io->len)
+			n += iov_slice(io->iov, (size_t)io->n, skip, io->len - skip, out + n,
+				       max - n, &got);
+		skip -= MIN(skip, io->len);
+	}
+	return n;
+}
+
 /* Moves all bytes; a read is short only at the end of the file. */
 static int transfer(struct env *e, struct io *io)
 {
-	size_t total = iov_total(io->iov, (size_t)io->n);
 	struct iovec part[64];
 
-	while (io->so_far < total) {
-		size_t got, k = iov_slice(io->iov, (size_t)io->n, io->so_far, total - io->so_far,
-					  part, ARRAY_LEN(part), &got);
+	while (io->so_far < io->total) {
+		size_t k = io_slice(io, part, ARRAY_LEN(part));
 		off_t off = (off_t)(io->off + io->so_far);
 		ssize_t r = io->kind == IO_READ ? e->file->preadv(e, io->fd, part, (int)k, off) :
 						  e->file->pwritev(e, io->fd, part, (int)k, off);

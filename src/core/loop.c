@@ -13,7 +13,6 @@ int loop_init(struct loop *l, struct env *e)
 	list_init(&l->deferred_last);
 	list_init(&l->all);
 	l->now = e->clock->now(e);
-	l->file_costs = (struct file_costs){ .read = 500, .write = 800, .byte = 0.15 };
 	return e->sock->loop_init(e, l);
 }
 

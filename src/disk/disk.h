@@ -15,6 +15,7 @@
 
 #include "core/core.h"
 #include "layout/layout.h"
+#include "sieve/sieve.h"
 
 struct disk;
 struct fence_base;
@@ -32,6 +33,19 @@ int disk_format_lost(struct env *e, const char *path, const struct uuid *fs, uin
 /* max_floors: limit of fence floors in memory, the others are on disk; 0: the default. */
 int disk_open(struct loop *l, const char *path, const struct uuid *fs, uint32_t target, bool nosync,
 	      uint32_t max_floors, struct disk **out, char *err, size_t err_len);
+/* What accesses cost here. Tests may change it. */
+struct sieve_costs *disk_costs(struct disk *d);
+/* Measures it and stores it in the directory, unless the directory has it. Blocks, for a second on
+ * a slow disk. */
+void disk_find_costs(struct disk *d);
+/* Measures it again, on a thread of its own, and stores it; it is used at once. Holds q. Calls that
+ * come meanwhile wait for the same measurement. -ENOSPC: too little space is free. */
+struct disk_calibration {
+	struct list link;
+	struct req *q;
+	bool is_stored; /* out; false: it is used until the disk is closed */
+};
+void disk_calibrate(struct disk *d, struct disk_calibration *c, struct req *q);
 struct stamp disk_stamp(const struct disk *d); /* as in sheaf.id */
 bool disk_has_meta(const struct disk *d); /* the storage has metadata as a part */
 /* Writes the new count of starts to sheaf.id. Called once after disk_open(), when all parts already
@@ -68,8 +82,21 @@ struct disk_counters {
 	uint64_t latched; /* writeback errors seen */
 	uint64_t refused; /* accesses that a fence refused while they waited for a turn */
 	uint64_t evicted, compacted; /* objects closed to make room; rewrites of the fence log */
+	uint64_t requested; /* pieces of objects that requests read or wrote */
+	/* accesses for them: to the file, covering ones too; a piece that is copied from or to a
+	 * mapping, or sent from the file, is one */
+	uint64_t performed;
+	uint64_t merged; /* accesses that were joined with another one before they were performed */
+	uint64_t vain_bytes; /* of covering ranges that were read, outside of the pieces */
+	uint64_t read_modify_writes; /* covering ranges that were read, changed and written */
 };
 void disk_counters(const struct disk *d, struct disk_counters *c);
+/* Adds to `requested` and `performed`. object_read(), object_write() and the copies from and to
+ * mappings count what they perform themselves. */
+void object_count(struct object *o, uint64_t requested, uint64_t performed);
+/* Counts the pieces of a covering range that was read, in order to be written back or not. */
+void object_count_cover(struct object *o, const struct extent *pieces, const struct sieve_part *p,
+			bool write);
 
 /* Finds or opens an object and lends it until object_put(). With create, makes it if it does not
  * exist; without, -ENOENT. -ESTALE if a fence is above `epoch`, whether the object exists or not;
@@ -115,6 +142,8 @@ bool object_may_store(struct object *o, uint64_t epoch, uint64_t lo, uint64_t hi
  * until q continues. Reads past the end return zeros. Writes advance object_end() and
  * object_mtime(). */
 void object_read(struct object *o, struct io *ios, size_t n, struct req *q);
+/* The same, but an error is only in io->error: q does not fail. */
+void object_try_read(struct object *o, struct io *ios, size_t n, struct req *q);
 void object_write(struct object *o, struct io *ios, size_t n, int64_t now, struct req *q);
 /* As object_write(), but allocates or zeroes the ranges; of the iovecs only the lengths count. mode
  * is one of fallocate(2): 0, KEEP_SIZE, PUNCH_HOLE | KEEP_SIZE, ZERO_RANGE with or without

@@ -65,6 +65,13 @@ struct disk_clean { /* clean */
 };
 _Static_assert(sizeof(struct disk_clean) == 24, "clean is a format");
 
+struct disk_costs { /* costs */
+	uint8_t magic[8];
+	uint64_t values[SIEVE_VALUES]; /* of sieve_costs_pack() */
+	uint32_t zero, crc;
+};
+_Static_assert(sizeof(struct disk_costs) == 208, "costs is a format");
+
 struct fence_rec { /* in fences and fences.base; all zero: reserved space */
 	uint64_t ino, epoch; /* ino 0 (in fences): epoch is the generation of the base it needs */
 	uint64_t time; /* wall clock, ns */
@@ -163,6 +170,7 @@ struct object {
 	struct group_sync gs;
 	struct object_open open;
 	struct io io;
+	struct io_queue queue; /* reads and writes */
 	char name[OBJECT_NAME];
 };
 
@@ -240,6 +248,18 @@ struct fence_merge {
 	struct io io;
 };
 
+/* A measurement of the costs. The worker sees only this, while `waiting` is not empty. */
+struct disk_measure {
+	struct env *env;
+	int dir; /* borrowed from struct disk */
+	bool on_tmpfs;
+	struct sieve_costs costs;
+	int error, store_error;
+	struct job job;
+	struct worker *worker; /* NULL: nothing was measured yet */
+	struct list waiting; /* struct disk_calibration */
+};
+
 struct disk {
 	struct loop *loop;
 	struct env *env;
@@ -274,8 +294,18 @@ struct disk {
 	struct fence_log log;
 	unsigned busy; /* internal operations in flight */
 	struct disk_counters counters;
+	struct sieve_costs costs;
+	bool costs_known; /* measured, now or at an earlier start */
+	struct disk_measure measure;
 };
 
+/* calibrate.c; these block */
+/* -ENOENT: there are none, or no valid ones; *out has the defaults. */
+int disk_load_costs(struct env *e, int dir, struct sieve_costs *out);
+/* Measures what accesses cost in the directory; *out keeps its times of copies, and on an error all
+ * of it. -ENOSPC: too little space is free. Any thread. */
+int disk_measure_costs(struct env *e, int dir, bool on_tmpfs, struct sieve_costs *out);
+int disk_store_costs(struct env *e, int dir, const struct sieve_costs *c);
 /* object.c */
 struct disk_dir *object_dir(const struct object *o);
 void object_shrink(struct disk *d);

@@ -389,6 +389,7 @@ static struct disk *disk_new(struct loop *l, const char *path, bool nosync, uint
 	list_init(&d->log.waiting);
 	list_init(&d->log.running);
 	list_init(&d->merge.waiting);
+	list_init(&d->measure.waiting);
 	disk_dir_init(d, &d->objects, false);
 	for (unsigned i = 0; i < OBJECT_DIRS; i++)
 		disk_dir_init(d, &d->dirs[i], false);
@@ -406,6 +407,7 @@ static void disk_destroy(struct disk *d)
 	struct env *e = d->env;
 
 	history_end(d);
+	e->exec->worker_stop(d->measure.worker);
 	object_free_all(d);
 	htab_destroy(&d->table);
 	if (d->floors.slots)
@@ -452,6 +454,7 @@ int disk_open(struct loop *l, const char *path, const struct uuid *fs, uint32_t 
 			 strerror(-r));
 	else
 		log_info("disk", "%s: %s%s", path, text, nosync ? ", never synced" : "");
+	d->costs_known = disk_load_costs(l->env, d->dir, &d->costs) == 0;
 	*out = d;
 	return 0;
 fail:
@@ -600,4 +603,5 @@ int disk_space(struct disk *d, uint64_t *total, uint64_t *avail, uint64_t *id)
 void disk_counters(const struct disk *d, struct disk_counters *c)
 {
 	*c = d->counters;
+	c->performed -= c->merged;
 }

@@ -51,6 +51,7 @@ static struct object *object_new(struct disk *d, const struct object_id *id)
 	o->floor = floor_known(d, id->ino);
 	list_init(&o->lru);
 	list_init(&o->turns);
+	io_queue_init(&o->queue, &d->counters.merged);
 	list_init(&o->waiters);
 	object_gs_init(o);
 	object_name(o->name, id);

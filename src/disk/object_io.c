@@ -138,6 +138,18 @@ static void read_done(struct io *io)
 	req_done(io->q, io->error, io->error ? 0 : io->bytes);
 }
 
+static void try_read_done(struct io *io)
+{
+	int error = io->error;
+
+	io->error = 0;
+	if (error)
+		req_done(io->q, 0, 0);
+	else
+		read_done(io);
+	io->error = error;
+}
+
 static bool is_beyond_max(uint64_t off, size_t len)
 {
 	return off > INT64_MAX || len > INT64_MAX - off;
@@ -158,13 +170,28 @@ static void submit_ios(struct object *o, struct io *ios, size_t n, const struct 
 		io.q = q;
 		ios[i] = io;
 	}
-	io_submit_all(o->disk->loop, ios, n);
+	if (how->kind == IO_READ || how->kind == IO_WRITE)
+		io_queue_submit(&o->queue, o->disk->loop, ios, n);
+	else
+		io_submit_all(o->disk->loop, ios, n);
+}
+
+static void submit_reads(struct object *o, struct io *ios, size_t n, void (*done)(struct io *io),
+			 struct req *q)
+{
+	o->disk->counters.reads += n;
+	object_count(o, 0, n);
+	submit_ios(o, ios, n, &(struct io){ .kind = IO_READ, .done = done }, q);
 }
 
 void object_read(struct object *o, struct io *ios, size_t n, struct req *q)
 {
-	o->disk->counters.reads += n;
-	submit_ios(o, ios, n, &(struct io){ .kind = IO_READ, .done = read_done }, q);
+	submit_reads(o, ios, n, read_done, q);
+}
+
+void object_try_read(struct object *o, struct io *ios, size_t n, struct req *q)
+{
+	submit_reads(o, ios, n, try_read_done, q);
 }
 
 /* Runs on a worker. */
@@ -231,12 +258,34 @@ static void submit_changes(struct object *o, struct io *ios, size_t n, const str
 		}
 	o->disk->counters.writes += n;
 	o->mtime = now;
+	if (how->kind == IO_CALL)
+		o->queue.allocations += (uint32_t)n;
 	submit_ios(o, ios, n, how, q);
 }
 
 void object_write(struct object *o, struct io *ios, size_t n, int64_t now, struct req *q)
 {
+	object_count(o, 0, n);
 	submit_changes(o, ios, n, &(struct io){ .kind = IO_WRITE, .done = write_done }, now, q);
+}
+
+void object_count(struct object *o, uint64_t requested, uint64_t performed)
+{
+	o->disk->counters.requested += requested;
+	o->disk->counters.performed += performed;
+}
+
+void object_count_cover(struct object *o, const struct extent *pieces, const struct sieve_part *p,
+			bool write)
+{
+	struct disk_counters *c = &o->disk->counters;
+
+	if (!p->covers)
+		return;
+	c->read_modify_writes += write;
+	c->vain_bytes += p->hi - p->lo;
+	for (uint32_t i = p->first; i < p->first + p->n; i++)
+		c->vain_bytes -= pieces[i].length;
 }
 
 /* ---------------------------------------------------------------- room and holes */
@@ -302,7 +351,10 @@ static int allocate_call(struct env *e, struct io *io)
 
 static void allocate_done(struct io *io)
 {
-	object_forget_resident(io->arg);
+	struct object *o = io->arg;
+
+	o->queue.allocations--;
+	object_forget_resident(o);
 	write_done(io);
 }
 

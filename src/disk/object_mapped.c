@@ -55,6 +55,7 @@ bool object_mapped_read(struct object *o, const struct extent *pieces, size_t n,
 		return false;
 	ok = copy(src, n, dst, n_dst, false);
 	object_unmap(o);
+	object_count(o, 0, ok ? n : 0);
 	return ok;
 }
 
@@ -73,5 +74,6 @@ bool object_mapped_write(struct object *o, const struct extent *pieces, size_t n
 		return false;
 	ok = copy(dst, n, src, n_src, true);
 	object_unmap(o);
+	object_count(o, 0, ok ? n - 1 : 0); /* the last one is written as well */
 	return ok;
 }

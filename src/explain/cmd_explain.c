@@ -79,6 +79,7 @@ static int read_access(struct explain *e)
 /* ---- planning and measuring ---- */
 
 struct drawing {
+	struct explain *e;
 	struct explain_picture screen, svg;
 };
 
@@ -86,6 +87,7 @@ static void touched(void *arg, uint32_t object, const struct sheaf_extent *ext, 
 {
 	struct drawing *d = arg;
 
+	sieve_touch(d->e, object, ext, n);
 	for (size_t i = 0; i < n; i++) {
 		picture_touch(&d->screen, object, ext[i].offset, ext[i].length);
 		if (d->svg.touched)
@@ -97,7 +99,7 @@ static int plan(struct explain *e, struct drawing *d, uint32_t label)
 {
 	const struct sheaf_plan *p = &e->way[0].plan;
 	uint32_t cols = picture_columns();
-	int r = 0;
+	int r = sieve_begin(e);
 
 	cols = cols > label + 24 ? cols - label - 14 : 10; /* less the names and percentages */
 	for (int m = 0; !r && m < SHEAF_MOVERS; m++) {
@@ -109,6 +111,7 @@ static int plan(struct explain *e, struct drawing *d, uint32_t label)
 		if (!r && e->c->opt[OPT_SVG])
 			r = picture_init(&d->svg, &e->where, p->begin, p->end, SVG_COLUMNS);
 	}
+	sieve_end(e);
 	if (r == -E2BIG)
 		return cli_error(e->c, "the access has more than 64 million pieces: too many to "
 				       "look at each; explain a part of it");
@@ -151,22 +154,6 @@ static int check_size(struct explain *e)
 }
 
 /* ---- output: text ---- */
-
-/* "8.4 us", "250 us", "1.25 ms" */
-static void put_time(char *out, size_t n, double ns)
-{
-	double v = ns / 1e3;
-	const char *unit = "us";
-
-	if (v >= 1e6) {
-		v /= 1e6;
-		unit = "s";
-	} else if (v >= 1e3) {
-		v /= 1e3;
-		unit = "ms";
-	}
-	snprintf(out, n, "%.*f %s", v < 10 ? 2 : v < 100 ? 1 : 0, v, unit);
-}
 
 static void describe(const struct explain *e, char *out, size_t n)
 {
@@ -218,10 +205,10 @@ static void add_row(struct cli_table *t, const struct explain *e, const char *wa
 		cli_table_add(t, "%llu", (unsigned long long)k->did.calls);
 		cli_table_add(t, "%llu", (unsigned long long)k->did.copied);
 	}
-	put_time(text, sizeof(text), k->predicted_ns);
+	cli_time(text, sizeof(text), k->predicted_ns);
 	cli_table_add(t, "%s", text);
 	if (e->rounds) {
-		put_time(text, sizeof(text), (double)k->did.busy_ns);
+		cli_time(text, sizeof(text), (double)k->did.busy_ns);
 		cli_table_add(t, "%s", text);
 	}
 }
@@ -286,13 +273,13 @@ static int print_text(struct explain *e, const struct drawing *d, const char *co
 	if (e->x.width > e->where.n_targets)
 		printf("the access asks for %u servers, but there are %u\n", e->x.width,
 		       e->where.n_targets);
-	put_time(took, sizeof(took), (double)e->x.took_ns);
+	cli_time(took, sizeof(took), (double)e->x.took_ns);
 	if (e->x.took_ns)
 		printf("in the program that was recorded it took %s\n", took);
 	putchar('\n');
 	picture_print(&d->screen, names);
 	putchar('\n');
-	if (print_table(e, names))
+	if (print_table(e, names) || sieve_print(e, names))
 		return cli_error(e->c, "out of memory");
 	if (e->rounds)
 		printf("\nMeasured: the median of %u round%s, in a file of its own. "
@@ -393,6 +380,7 @@ static int print_json(struct explain *e, const struct drawing *d, const char *co
 	add_number(o, "recorded_ns", e->x.took_ns, e->x.took_ns);
 	add_number(o, "cut", e->x.cut, e->x.cut);
 	json_object_object_add(o, "ways", ways_json(e, names));
+	json_object_object_add(o, "sieve", sieve_json(e, names));
 	json_object_object_add(o, "picture", picture_json(&d->screen, names));
 	cli_json_print(o, JSON_C_TO_STRING_PRETTY);
 	return CLI_OK;
@@ -451,7 +439,7 @@ static int explain(struct explain *e, struct drawing *d)
 static int run_explain(struct cli *c)
 {
 	struct explain *e = calloc(1, sizeof(*e));
-	struct drawing d = { 0 };
+	struct drawing d = { .e = e };
 	int status, r;
 
 	if (!e)
@@ -489,7 +477,8 @@ const struct cli_command cmd_explain = {
 		     { 0, "plan", NULL, "predict only: nothing is read or written" },
 		     { 0, "force", NULL, "measure also what takes more than 1 GiB of memory" },
 		     { 0, "svg", "FILE", "also draw the picture into FILE" },
-		     { 0, "json", NULL, "for programs: {\"ways\": [...], \"picture\": ...}" } },
+		     { 0, "json", NULL,
+		       "for programs: {\"ways\": [...], \"sieve\": [...], ...}" } },
 	.more = "FILE holds accesses as JSON, sheaf-explain(1) has the form; a program that runs with\n"
 		"SHEAF_TRACE=FILE in its environment writes one for each of its transfers.\n",
 	.examples = "  sheaf explain --vector 1024,64,4096\n"

@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 #include "sheaf_admin.h"
+#include "sieve/sieve.h"
 
 /* ---------------------------------------------------------------- explain_access.c */
 
@@ -54,6 +55,37 @@ struct explain_way {
 	struct explain_cost all, at[SHEAF_MAX_TARGETS];
 };
 
+/* ---------------------------------------------------------------- explain_sieve.c */
+
+#define EXPLAIN_PARTS 8 /* parts of a plan that are kept to be shown */
+
+/* A covering range, or pieces that are accessed separately. */
+struct explain_part {
+	uint64_t lo, hi, pieces, bytes;
+	bool covers;
+	double ns; /* predicted */
+	double otherwise_ns; /* if it were the other way; 0: it cannot be */
+};
+
+/* How a server accesses its pieces while the data are cached, or while they are on the disk. */
+struct explain_plan {
+	uint64_t accesses, ranges; /* accesses in total; covering ranges */
+	uint64_t covered, useful; /* bytes of these ranges, and of the pieces in them */
+	double ns, separate_ns; /* predicted; and with an access to each piece */
+	uint64_t n_parts; /* the first EXPLAIN_PARTS of them are in parts */
+	struct explain_part parts[EXPLAIN_PARTS];
+};
+
+struct explain_sieve {
+	bool known; /* the server has told its costs */
+	struct sieve_costs costs;
+	uint64_t windows, pieces;
+	struct explain_plan cached, cold;
+	double measured_ns; /* in the state `disk` of windows, with the mover auto; 0: not known */
+};
+
+struct explain_window; /* the window that is being filled */
+
 struct explain {
 	struct cli *c;
 	struct explain_access x;
@@ -61,7 +93,17 @@ struct explain {
 	struct sheaf_file *f; /* the file to measure in; NULL: plan only */
 	unsigned rounds; /* number of rounds measured */
 	struct explain_way way[SHEAF_MOVERS];
+	struct explain_sieve sieve[SHEAF_MAX_TARGETS];
+	struct explain_window *window;
 };
+
+/* Asks the servers for their costs: 0 or -ENOMEM. A server that does not tell them is unknown. */
+int sieve_begin(struct explain *e);
+/* Adds pieces of an object, in the order of the access; all of one object before the next. */
+void sieve_touch(struct explain *e, uint32_t object, const struct sheaf_extent *ext, size_t n);
+void sieve_end(struct explain *e); /* plans the last window, and frees it */
+int sieve_print(const struct explain *e, const char *const *names); /* 0 or -ENOMEM */
+struct json_object *sieve_json(const struct explain *e, const char *const *names);
 
 /* Creates an unlinked file to measure in, and its stripes; CLI_OK, or a status after a message. */
 int explain_scratch(struct explain *e);

@@ -14,10 +14,12 @@
 #define ROWS 16 /* strategies of reads, or of writes */
 #define TIMEOUT_S 2 /* for one answer */
 #define METRIC "sheaf_windows_total"
+#define DISK_TIME "sheaf_state_seconds_sum{op=\"window\",state=\"disk\"}"
 
 /* Windows that a server has moved so far, by strategy. */
 struct tally {
 	bool known;
+	double disk_s; /* seconds of windows in the state `disk` */
 	unsigned n;
 	struct {
 		char name[EXPLAIN_NAME];
@@ -57,7 +59,10 @@ static void read_line(struct tally *t, const char *line, const char *op)
 {
 	char is[EXPLAIN_NAME] = "", name[EXPLAIN_NAME] = "";
 	unsigned long long n;
+	double s;
 
+	if (sscanf(line, DISK_TIME " %lf", &s) == 1)
+		t->disk_s = s;
 	if (t->n == ROWS ||
 	    sscanf(line, METRIC "{op=\"%31[^\"]\",strategy=\"%31[^\"]\"} %llu", is, name, &n) != 3)
 		return;
@@ -142,6 +147,8 @@ static int run_way(struct explain *e, const struct conf *conf, struct explain_wa
 			continue;
 		grew(&after[i], &before[i], &sum);
 		put_strategy(w->at[i].strategy, &after[i]);
+		if (after[i].known && w == &e->way[SHEAF_MOVER_AUTO])
+			e->sieve[i].measured_ns = 1e9 * (after[i].disk_s - before[i].disk_s);
 	}
 	put_strategy(w->all.strategy, &sum);
 	return r;

@@ -55,6 +55,7 @@ static void read_here(struct fetch *f)
 		f->ios[i] = (struct io){ .off = f->list[i].offset, .iov = iov, .n = (int)n };
 		used += n;
 	}
+	object_count(f->object, f->n_list, 0);
 	object_read(f->object, f->ios, f->n_list, &f->q);
 }
 

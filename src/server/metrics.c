@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "net/http.h"
 #include "server/window.h"
 
 int times_init(struct server *srv)
@@ -102,14 +103,40 @@ static void write_windows(FILE *f, const struct server *s)
 			(unsigned long long)s->window_counts[i]);
 }
 
-static void write_counts(FILE *f, struct server *s)
+static void write_disk(FILE *f, struct server *s)
 {
-	uint64_t total = 0, avail = 0, id, inlined, handed;
+	uint64_t total = 0, avail = 0, id;
 	struct disk_counters c;
 
 	disk_counters(s->disk, &c);
 	disk_space(s->disk, &total, &avail, &id);
-	file_counters(s->loop, &inlined, &handed);
+	value(f, "space_bytes", "gauge", "Size of the storage.", total);
+	value(f, "space_avail_bytes", "gauge", "Space left in the storage.", avail);
+	value(f, "disk_reads_total", "counter", "Object reads.", c.reads);
+	value(f, "disk_writes_total", "counter", "Object writes.", c.writes);
+	value(f, "disk_syncs_total", "counter", "Object syncs.", c.syncs);
+	value(f, "accesses_requested_total", "counter", "Pieces of objects asked for.",
+	      c.requested);
+	value(f, "accesses_performed_total", "counter", "Accesses for them.", c.performed);
+	value(f, "accesses_merged_total", "counter", "Accesses joined with others.", c.merged);
+	value(f, "vain_bytes_total", "counter", "Read between the pieces asked for.", c.vain_bytes);
+	value(f, "read_modify_writes_total", "counter", "Covering ranges read and written back.",
+	      c.read_modify_writes);
+	value(f, "damaged_accesses_total", "counter",
+	      "Accesses that met recorded data which are lost.", s->damage.accesses);
+	value(f, "disk_latched_total", "counter", "Writeback errors.", c.latched);
+	value(f, "disk_inline_total", "counter", "Accesses that the loop did itself.",
+	      s->loop->io_inlined);
+	value(f, "disk_handed_total", "counter", "Accesses handed over because they might block.",
+	      s->loop->io_handed);
+	value(f, "disk_stalls_total", "counter", "Writes for which the loop waited 10 ms or more.",
+	      s->loop->io_stalls);
+	value(f, "disk_longest_stall_nanoseconds", "gauge", "The longest of them.",
+	      s->loop->io_longest_stall);
+}
+
+static void write_counts(FILE *f, struct server *s)
+{
 	value(f, "uptime_seconds", "gauge", "Since the server started.",
 	      (s->loop->now - s->started) / NSEC_PER_SEC);
 	value(f, "requests_total", "counter", "Requests that came in.", s->requests);
@@ -131,17 +158,7 @@ static void write_counts(FILE *f, struct server *s)
 	value(f, "pool_waits_total", "counter",
 	      "Windows that waited for buffers with room in their client's share.",
 	      s->pool.n_waits);
-	value(f, "space_bytes", "gauge", "Size of the storage.", total);
-	value(f, "space_avail_bytes", "gauge", "Space left in the storage.", avail);
-	value(f, "disk_reads_total", "counter", "Object reads.", c.reads);
-	value(f, "disk_writes_total", "counter", "Object writes.", c.writes);
-	value(f, "disk_syncs_total", "counter", "Object syncs.", c.syncs);
-	value(f, "damaged_accesses_total", "counter",
-	      "Accesses that met recorded data which are lost.", s->damage.accesses);
-	value(f, "disk_latched_total", "counter", "Writeback errors.", c.latched);
-	value(f, "disk_inline_total", "counter", "Accesses that the loop did itself.", inlined);
-	value(f, "disk_handed_total", "counter", "Accesses handed over because they might block.",
-	      handed);
+	write_disk(f, s);
 	if (s->meta)
 		value(f, "meta_slow_reads_total", "counter", "Metadata reads that took over 1 ms.",
 		      meta_slow_reads(s->meta));
@@ -158,4 +175,14 @@ int server_metrics(struct server *s, char **text, size_t *len)
 	write_windows(f, s);
 	write_times(f, s);
 	return fclose(f) ? -ENOMEM : 0;
+}
+
+static int make_page(void *server, char **text, size_t *len)
+{
+	return server_metrics(server, text, len);
+}
+
+int metrics_start(struct server *s, const char *address)
+{
+	return http_start(s->loop, address, make_page, s, &s->http);
 }

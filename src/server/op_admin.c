@@ -1,5 +1,5 @@
-/* PING, STATUS and REQUESTS: is the server alive, its state and counters, its requests in
- * service. */
+/* PING, STATUS, REQUESTS and CALIBRATE: is the server alive, its state and counters, its requests
+ * in service, the costs of accesses measured anew. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -32,6 +32,7 @@ int do_status(struct sreq *s)
 {
 	struct server *srv = s->srv;
 	struct wire_status_res *r = s->res;
+	struct disk_counters c;
 
 	*r = (struct wire_status_res){
 		.target = srv->target,
@@ -59,10 +60,36 @@ int do_status(struct sreq *s)
 		r->refused += srv->net.refused[i];
 	memory_of_process(r);
 	file_counters(srv->loop, &r->disk_inline, &r->disk_handed);
-	if (srv->disk)
+	if (srv->disk) {
 		disk_space(srv->disk, &r->space_total, &r->space_avail, &r->storage);
+		sieve_costs_pack(disk_costs(srv->disk), r->costs.values);
+		disk_counters(srv->disk, &c);
+		r->accesses = (struct wire_access_counts){ c.requested, c.performed, c.merged,
+							   c.vain_bytes, c.read_modify_writes };
+	}
 	return 0;
 }
+
+static_assert(COST_VALUES == SIEVE_VALUES, "costs fit their message");
+enum { MEASURE, REPLY };
+static const char *const calibrate_names[] = { [MEASURE] = "measure", [REPLY] = "reply" };
+
+static bool calibrate_step(struct req *q)
+{
+	struct sreq *s = sreq_of(q);
+	struct disk_calibration *c = s->op;
+	struct wire_calibrate_res *r = s->res;
+
+	if (q->state == MEASURE) {
+		req_goto(q, REPLY);
+		disk_calibrate(s->srv->disk, c, q);
+		return true;
+	}
+	r->stored = c->is_stored;
+	return sreq_reply(s);
+}
+
+const struct req_ops calibrate_ops = REQ_OPS("calibrate", calibrate_step, REPLY, calibrate_names);
 
 #define REQUEST_ROWS 256
 

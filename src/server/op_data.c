@@ -136,14 +136,15 @@ static void range_of(const struct wire_extent *e, uint32_t n, uint64_t *lo, uint
 static bool read_inline_mapped(struct sreq *s, struct data_state *d, const struct wire_extent *list,
 			       uint32_t n)
 {
-	struct iovec *src = n > 2 ? arena_alloc(&s->arena, n * sizeof(*src)) : NULL;
+	bool may = n > 2 && !s->srv->auth_conf->never_sieve;
+	struct iovec *src = may ? arena_alloc(&s->arena, n * sizeof(*src)) : NULL;
 
 	return src && object_mapped_read(d->object, (const struct extent *)list, n, d->turn.lo,
 					 d->turn.hi, src, d->buf.iov, d->buf.n);
 }
 
 /* Copies the data of the message into a mapping. The caller still writes the last piece by system
- * call (windows.c, write_last()). */
+ * call (strategy.c, store_pieces()). */
 static bool write_inline_mapped(struct sreq *s, struct data_state *d,
 				const struct wire_write_args *a)
 {
@@ -172,7 +173,8 @@ static bool can_store_list(const struct sreq *s, const struct data_state *d,
 	uint64_t lo, hi;
 
 	range_of(list, n, &lo, &hi);
-	return object_mapped_can_write(s->srv->loop, d->object, lo, hi);
+	return !s->srv->auth_conf->never_sieve &&
+	       object_mapped_can_write(s->srv->loop, d->object, lo, hi);
 }
 
 /* data: of a write that has its data in the message, or NULL. A write of several inline pieces that
@@ -243,6 +245,7 @@ static int write_inline(struct sreq *s, struct data_state *d, const struct wire_
 
 	while (last && !a->list[last].length)
 		last--;
+	object_count(d->object, a->n_list, 0);
 	if (write_inline_mapped(s, d, a))
 		return access_inline(s, d, a->list + last, 1,
 				     data + a->data.len - a->list[last].length, true);
@@ -316,6 +319,7 @@ static bool read_step(struct req *q)
 	case TURN: /* a write that this request waited for may have moved the end */
 		req_goto(q, DISK);
 		r->end = object_end(d->object);
+		object_count(d->object, a->n_list, 0);
 		if (!read_inline_mapped(s, d, a->list, a->n_list))
 			req_fail(q, access_inline(s, d, a->list, a->n_list, d->buf.iov[0].iov_base,
 						  false));

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "net/http.h"
 #include "server/inode.h"
 #include "server/pair.h"
 #include "server/task.h"
@@ -117,7 +118,12 @@ static void open_net(struct server *s, const struct server_opts *o)
 	if (o->measure) {
 		pieces_guard();
 		net_costs_measure(&s->net.costs);
+		disk_find_costs(s->disk);
 	}
+	disk_costs(s->disk)->copy = s->net.costs.copy;
+	disk_costs(s->disk)->piece = s->net.costs.pack;
+	if (o->costs)
+		*disk_costs(s->disk) = *o->costs;
 	s->net.hub = o->hub;
 	s->net.server = &link_ops;
 	s->net.owner = s;
@@ -266,7 +272,8 @@ static void free_rest(struct server *s)
 
 static void close_net(struct server *s)
 {
-	metrics_stop(s);
+	http_stop(s->http);
+	s->http = NULL;
 	for (uint32_t i = 0; i < s->n_peers; i++)
 		peer_fini(&s->peers[i]);
 	if (s->net.loop)

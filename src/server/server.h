@@ -7,6 +7,7 @@
 
 #include "core/core.h"
 #include "net/net.h"
+#include "sieve/sieve.h"
 
 struct server;
 
@@ -28,6 +29,8 @@ struct server_opts {
 	/* outside of the simulation: measure the cost of moving bytes, and guard copies from
 	 * mappings of files that may be cut */
 	bool measure;
+	const struct sieve_costs
+		*costs; /* for tests: of disk accesses; NULL: measured, or defaults */
 };
 
 /* Formats the storage of one target. Refuses storage that belongs to a target already. */

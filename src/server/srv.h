@@ -63,7 +63,7 @@ struct backlog {
 struct server {
 	struct loop *loop;
 	const struct conf *conf;
-	const struct conf *auth_conf; /* the source of keys and networks: conf, or a newer one */
+	const struct conf *auth_conf; /* for what may change while it runs: conf, or a newer one */
 	const struct conf_target *self;
 	uint32_t target;
 	struct net net;
@@ -105,7 +105,7 @@ struct server {
 	struct evp_mac_ctx_st *signer; /* the server key, for HMACs */
 	struct known_cap cap_cache[CAP_CACHE]; /* verified ones */
 	struct damage damage;
-	struct metrics_http *http; /* or NULL */
+	struct http *http; /* or NULL */
 	struct hist **state_times; /* by operation and state */
 	struct hist *op_times; /* by operation: from the message to the reply */
 	struct hist *window_times; /* by state of a window */
@@ -132,8 +132,6 @@ struct server {
 
 /* ---- metrics.c ---- */
 int times_init(struct server *srv);
-/* ---- http.c ---- */
-void metrics_stop(struct server *s); /* no-op if not started */
 void times_free(struct server *srv);
 
 /* ---- target_map.c ---- */

@@ -2,66 +2,82 @@
  * for each range; a row of the table has the functions that the window calls in each state.
  *
  *   read    disk          reads each piece into the buffer, then sends the buffer
- *           sieve         reads the hull of many small pieces, and takes the pieces out of it
- *           mapped-copy   copies cached pieces out of a mapping; else as disk or sieve
+ *           sieve         reads ranges that cover many small pieces, and takes the pieces out
+ *           mapped-copy   copies cached pieces out of a mapping; else as disk
  *           file          sends cached data straight from the file
  *           mapped-file   sends cached data straight from a mapping
  *   write   disk          receives into the buffer, then writes each piece
- *           sieve         reads the hull, puts the pieces into it and writes it back, in one turn
+ *           sieve         reads such ranges, puts the pieces in and writes them back, in one turn
  *           mapped-store  copies the pieces into a mapping; else as disk
  *           direct        receives straight into a mapping; else as mapped-store or disk
  *   copy    fetch         as write, disk, with the bytes of another object (fetch.c)
  *
- * A write whose data came in the message receives nothing. Where many small pieces lie close
- * together, one access to their hull costs less than one to each; the buffer then has the hull
- * before the data. Data are received straight into a mapping only while no other request holds or
- * awaits a turn at the range. As soon as one does, the rest of the window goes through the buffer.
+ * A write whose data came in the message receives nothing. Where small pieces lie close together,
+ * one access to a range that covers them costs less than one to each (sieve/sieve.h); the buffer
+ * then has the covering ranges before the data. Data are received straight into a mapping only
+ * while no other request holds or awaits a turn at the range. As soon as one does, the rest of the
+ * window goes through the buffer.
  *
  * Threads: the loop's. Buffers: the window's. Errors: those of the operations, in w->q. */
 #include "server/window.h"
 
 #define FILE_PIECE (8 * KIB) /* pieces of at least this size are sent straight from the file */
-/* limit for hull plus data of a sieved write, so that they stay in the processor's cache */
-#define SIEVE_BYTES (256 * KIB)
-#define WINDOW_NS 30000 /* cost of one more window, including its messages */
+
+static_assert(WINDOW_BYTES == SIEVE_WINDOW_BYTES, "sheaf explain has the same windows");
 
 /* ---- the choice ---- */
 
-/* The limit for hull plus data of a sieved window. */
+/* The limit for covering ranges plus data of a sieved window. */
 static uint64_t sieve_most(const struct window *w)
 {
-	return w->bulk->write ? SIEVE_BYTES : HULL_MAX;
+	return w->bulk->write ? SIEVE_WRITE_MOST : SIEVE_READ_MOST;
 }
 
-/* Is one access to the hull cheaper, by `gain` ns, than one access to each piece? Includes the cost
- * of copying the pieces. */
-static bool sieves(const struct window *w, double gain)
+static struct sieve_want sieve_want(const struct window *w, bool cached)
 {
-	const struct file_costs *f = &w->q.loop->file_costs;
-	const struct net_costs *c = &w->bulk->s->srv->net.costs;
-	uint64_t hull = w->hi - w->lo;
-	double each = w->n * (w->bulk->write ? f->write : f->read) + (double)w->len * f->byte;
-	double once = f->read + (double)hull * f->byte + w->n * c->pack + (double)w->len * c->copy;
-
-	if (w->bulk->write)
-		once += f->write + (double)hull * f->byte;
-	return w->n > 2 && !w->bulk->from && hull + w->len <= sieve_most(w) &&
-	       !(w->bulk->write && w->has_gaps) && once + gain < each;
-}
-
-bool sieve_leaps(const struct window *w, uint64_t off, uint64_t n)
-{
-	return w->n && (off / LEAST_PAGE > (w->hi - 1) / LEAST_PAGE + 1 ||
-			(off + n - 1) / LEAST_PAGE + 1 < w->lo / LEAST_PAGE);
+	return (struct sieve_want){ .costs = disk_costs(w->bulk->s->srv->disk),
+				    .write = w->bulk->write,
+				    .cached = cached,
+				    .most = sieve_most(w),
+				    .room = sieve_most(w) - MIN(sieve_most(w), w->len) };
 }
 
 bool sieve_ends(const struct window *w, uint64_t off, uint64_t n)
 {
 	uint64_t hull = MAX(w->hi, off + n) - MIN(w->lo, off);
+	struct sieve_want want;
 
-	return w->n &&
-	       (hull + w->len + n > sieve_most(w) || (w->bulk->write && sieve_leaps(w, off, n))) &&
-	       sieves(w, WINDOW_NS);
+	if (hull + w->len + n <= sieve_most(w) || w->n <= 2 || !w->is_sorted || w->skips_pages ||
+	    w->bulk->from || w->bulk->s->srv->auth_conf->never_sieve)
+		return false;
+	want = sieve_want(w, true);
+	return sieve_gain(&want, w->n, w->len, w->hi - w->lo) > SIEVE_WINDOW_NS;
+}
+
+/* Are the data in memory? What lies beyond the end, or far apart, does not count: asking takes time
+ * for each page. */
+static bool is_cached(const struct window *w)
+{
+	uint64_t hi = MIN(w->hi, object_end(w->bulk->object));
+
+	if (hi <= w->lo || w->q.loop->no_cachestat)
+		return true;
+	return hi - w->lo <= HULL_MAX && object_cached(w->bulk->object, w->lo, hi - w->lo);
+}
+
+/* Plans the accesses of a window. False: all pieces are accessed separately. */
+static bool sieves(struct window *w)
+{
+	struct sieve_want want;
+	double ns;
+
+	if (w->n < 2 || !w->is_sorted)
+		return false;
+	want = sieve_want(w, is_cached(w));
+	w->n_parts = sieve_plan(&want, w->pieces, w->n, w->parts, &ns);
+	for (uint32_t i = 0; i < w->n_parts; i++)
+		w->hull += w->parts[i].covers ? w->parts[i].hi - w->parts[i].lo : 0;
+	return w->hull;
 }
 
 /* Maps the pieces, until the window has ended its range. */
@@ -88,7 +104,8 @@ static enum strategy choose_read(struct window *w)
 	const struct bulk *b = w->bulk;
 
 	/* cached pieces are copied where that costs less than sending each from the mapping */
-	if (net_choose(&b->s->srv->net.costs, true, w->n, w->len, 0) == METHOD_PACK)
+	if (net_choose(&b->s->srv->net.costs, true, w->n, w->len, 0) == METHOD_PACK &&
+	    w->hi - w->lo <= HULL_MAX && object_cached(b->object, w->lo, w->hi - w->lo))
 		return READ_MAPPED_COPY;
 	if (may_send_file(w)) {
 		if (w->len >= FILE_PIECE * w->n && net_lends_pages(b->s->link))
@@ -97,7 +114,7 @@ static enum strategy choose_read(struct window *w)
 		if (map(w))
 			return READ_MAPPED_FILE;
 	}
-	return sieves(w, 0) ? READ_SIEVE : READ_DISK;
+	return sieves(w) ? READ_SIEVE : READ_DISK;
 }
 
 /* May the data be received straight into the mapping? Only where that is cheaper than a copy. A
@@ -127,17 +144,15 @@ static enum strategy choose_write(struct window *w)
 		return COPY_FETCH;
 	if (object_mapped_can_write(w->q.loop, b->object, w->lo, w->hi))
 		return choose_store(w);
-	return sieves(w, 0) ? WRITE_SIEVE : WRITE_DISK;
+	return sieves(w) ? WRITE_SIEVE : WRITE_DISK;
 }
 
 void strategy_choose(struct window *w)
 {
-	bool sieve;
-
-	w->strategy = w->bulk->write ? choose_write(w) : choose_read(w);
-	sieve = w->strategy == READ_SIEVE || w->strategy == WRITE_SIEVE ||
-		(w->strategy == READ_MAPPED_COPY && sieves(w, 0)); /* it may fall back to that */
-	w->hull = sieve ? w->hi - w->lo : 0;
+	w->hull = 0;
+	w->strategy = w->bulk->write ? WRITE_DISK : READ_DISK;
+	if (w->n < 2 || w->bulk->from || !w->bulk->s->srv->auth_conf->never_sieve)
+		w->strategy = w->bulk->write ? choose_write(w) : choose_read(w);
 }
 
 /* ---- buffers, and receiving ---- */
@@ -239,46 +254,106 @@ static bool access_pieces(struct window *w)
 	return true;
 }
 
-static void access_hull(struct window *w, bool write)
+/* The next access of a sieved window: to a covering range, which is in the buffer in front of the
+ * data, or to a separate piece. A write reads the covering ranges first. False: there is none. */
+static bool sieve_next(struct window *w, struct io *io, struct iovec *iov, size_t room)
 {
-	size_t got,
-		n = iov_slice(w->buf.iov, w->buf.n, 0, w->hull, w->iov, ARRAY_LEN(w->iov), &got);
+	struct sieve_at *at = &w->sieve;
+	bool covers_only = w->bulk->write && !w->is_merged;
+	uint64_t from, len;
+	size_t got;
 
-	w->ios[0] = (struct io){ .off = w->lo, .iov = w->iov, .n = (int)n };
-	submit(w, 1, write);
-}
+	for (; at->part < w->n_parts; at->part++) {
+		const struct sieve_part *p = &w->parts[at->part];
 
-/* Copies the pieces between the hull, which was read, and the data. */
-static void merge(struct window *w)
-{
-	size_t data = w->hull;
-
-	for (uint32_t i = 0; i < w->n; i++) {
-		size_t hull = w->pieces[i].offset - w->lo, len = w->pieces[i].length;
-
-		if (w->bulk->write)
-			buf_copy(&w->buf, hull, data, len);
-		else
-			buf_copy(&w->buf, data, hull, len);
-		data += len;
-	}
-}
-
-/* The first access reads the hull; a write has a second one. */
-static bool access_sieve(struct window *w)
-{
-	if (!w->asked) {
-		w->asked = w->n;
-		access_hull(w, false);
+		if (p->covers) {
+			from = at->hull;
+			len = p->hi - p->lo;
+			io->off = p->lo;
+			at->hull += len;
+			for (; at->piece < p->first + p->n; at->piece++)
+				at->data += w->pieces[at->piece].length;
+			at->part++;
+		} else if (at->piece < p->first + p->n && !covers_only) {
+			from = w->hull + at->data;
+			len = w->pieces[at->piece].length;
+			io->off = w->pieces[at->piece++].offset;
+			at->data += len;
+		} else {
+			at->piece = p->first + p->n;
+			continue;
+		}
+		io->iov = iov;
+		io->n = (int)iov_slice(w->buf.iov, w->buf.n, from, len, iov, room, &got);
 		return true;
 	}
-	if (w->asked_len)
+	return false;
+}
+
+/* Submits the next accesses of the pass; false: there are none. */
+static bool sieve_submit(struct window *w)
+{
+	uint32_t n = 0;
+	size_t used = 0;
+
+	for (; n < WINDOW_IOS && sieve_next(w, &w->ios[n], w->iov + used, ARRAY_LEN(w->iov) - used);
+	     n++)
+		used += (size_t)w->ios[n].n;
+	if (n && w->is_merged)
+		submit(w, n, true);
+	else if (n)
+		object_try_read(w->bulk->object, w->ios, n, &w->q);
+	if (n == WINDOW_IOS)
+		req_yield(&w->q);
+	w->n_ios = n;
+	return n;
+}
+
+static bool sieve_failed(const struct window *w)
+{
+	bool failed = false;
+
+	for (uint32_t i = 0; i < w->n_ios && !w->is_merged; i++)
+		failed |= w->ios[i].error != 0;
+	return failed;
+}
+
+/* Copies the pieces between the covering ranges, which were read, and the data. */
+static void merge(struct window *w)
+{
+	size_t hull = 0, data = w->hull;
+
+	for (uint32_t k = 0; k < w->n_parts; k++) {
+		const struct sieve_part *p = &w->parts[k];
+
+		object_count_cover(w->bulk->object, w->pieces, p, w->bulk->write);
+		for (uint32_t i = p->first; i < p->first + p->n; i++) {
+			size_t at = hull + w->pieces[i].offset - p->lo, len = w->pieces[i].length;
+
+			if (p->covers && w->bulk->write)
+				buf_copy(&w->buf, at, data, len);
+			else if (p->covers)
+				buf_copy(&w->buf, data, at, len);
+			data += len;
+		}
+		hull += p->covers ? p->hi - p->lo : 0;
+	}
+}
+
+/* Reads, then merges; a write has a second pass, which writes. A covering read may fail at bytes
+ * that no piece needs: then each piece is accessed separately. */
+static bool access_sieve(struct window *w)
+{
+	if (sieve_failed(w))
+		return fall_back(w, w->bulk->write ? WRITE_DISK : READ_DISK);
+	if (sieve_submit(w))
+		return true;
+	if (w->is_merged)
 		return false;
-	w->asked_len = w->len;
 	merge(w);
-	if (w->bulk->write)
-		access_hull(w, true);
-	return w->bulk->write;
+	w->is_merged = true;
+	w->sieve = (struct sieve_at){ 0 };
+	return w->bulk->write && sieve_submit(w);
 }
 
 static bool copy_mapped(struct window *w)
@@ -286,7 +361,7 @@ static bool copy_mapped(struct window *w)
 	if (object_mapped_read(w->bulk->object, w->pieces, w->n, w->lo, w->hi, w->iov, w->data,
 			       w->n_data))
 		return false;
-	return fall_back(w, w->hull ? READ_SIEVE : READ_DISK);
+	return fall_back(w, READ_DISK);
 }
 
 /* Copies the pieces into the mapping. The last one is written by system call all the same: that
@@ -320,6 +395,7 @@ static void skip_stored(struct window *w)
 	p->length -= left;
 	w->asked = (uint32_t)(p - w->pieces);
 	w->asked_len = w->direct.done;
+	object_count(w->bulk->object, 0, w->asked);
 }
 
 static bool write_rest(struct window *w)
@@ -341,20 +417,13 @@ static void send_buffer(struct window *w)
 }
 
 /* The turn was only for the fences: such reads may mix with writes. */
-static void send_file(struct window *w)
+static void send_cached(struct window *w)
 {
 	struct bulk *b = w->bulk;
 
-	net_put_file(b->s->link, b->mem, w->at, object_file(b->object), w->pieces, NULL, w->n,
-		     &w->q);
-}
-
-static void send_mapped(struct window *w)
-{
-	struct bulk *b = w->bulk;
-
-	net_put_file(b->s->link, b->mem, w->at, object_file(b->object), w->pieces, w->iov, w->n,
-		     &w->q);
+	object_count(b->object, 0, w->n);
+	net_put_file(b->s->link, b->mem, w->at, object_file(b->object), w->pieces,
+		     w->is_mapped ? w->iov : NULL, w->n, &w->q);
 }
 
 #define READ(how, access_, send_) \
@@ -372,8 +441,8 @@ const struct strategy_row strategies[N_STRATEGIES] = {
 	[READ_DISK] = READ("disk", access_pieces, send_buffer),
 	[READ_SIEVE] = READ("sieve", access_sieve, send_buffer),
 	[READ_MAPPED_COPY] = READ("mapped-copy", copy_mapped, send_buffer),
-	[READ_FILE] = READ("file", NULL, send_file),
-	[READ_MAPPED_FILE] = READ("mapped-file", NULL, send_mapped),
+	[READ_FILE] = READ("file", NULL, send_cached),
+	[READ_MAPPED_FILE] = READ("mapped-file", NULL, send_cached),
 	[WRITE_DISK] = WRITE("disk", receive, access_pieces),
 	[WRITE_SIEVE] = WRITE("sieve", receive, access_sieve),
 	[WRITE_MAPPED_STORE] = WRITE("mapped-store", receive, store_mapped),

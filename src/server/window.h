@@ -4,6 +4,7 @@
 #define SHEAF_WINDOW_H
 
 #include "server/sreq.h"
+#include "sieve/sieve.h"
 
 #define WINDOW_BYTES (256 * KIB) /* of one window */
 #define WINDOW_PIECES 2048 /* pieces in one window */
@@ -56,6 +57,8 @@ enum strategy {
 	N_STRATEGIES
 };
 
+static_assert(WINDOW_PIECES <= SIEVE_PIECES, "a window can be planned");
+
 struct window {
 	struct req q;
 	struct list spare;
@@ -66,8 +69,15 @@ struct window {
 	struct fetch *fetch; /* source of a copy, or NULL */
 	uint64_t at, len; /* range in the stream */
 	uint64_t lo, hi; /* range in the object */
-	uint64_t hull; /* bytes of the hull, which precedes the data in buf; 0: not sieved */
-	bool has_gaps; /* some pages between the pieces are touched by none of them */
+	bool is_sorted; /* the pieces are in ascending order, without overlaps */
+	bool skips_pages; /* a write: a covering range of all pieces would fill holes */
+	uint64_t hull; /* bytes of covering ranges, before the data in buf; 0: not sieved */
+	bool is_merged; /* sieved: the covering ranges were read, and have the pieces */
+	struct sieve_at {
+		uint32_t part, piece;
+		uint64_t hull, data;
+	} sieve; /* the next access of the pass: its part and piece, and their places in buf */
+	uint32_t n_parts;
 	bool is_mapped; /* holds a mapping of the object; iov had the pieces in it */
 	struct net_direct direct;
 	struct iovec data[BUF_MAX_UNITS + 1]; /* the data, in buf or in the message */
@@ -75,10 +85,12 @@ struct window {
 	uint32_t n;
 	uint32_t asked; /* pieces handed to the disk so far ... */
 	uint64_t asked_len; /* ... and their bytes */
+	uint32_t n_ios; /* sieved: submitted last */
 	struct io ios[WINDOW_IOS];
 	/* slices of the data, or of a mapping, piece by piece */
 	struct iovec iov[WINDOW_PIECES + BUF_MAX_UNITS];
 	struct extent pieces[WINDOW_PIECES];
+	struct sieve_part parts[WINDOW_PIECES];
 };
 
 /* ---- strategy.c: how windows move their bytes ---- */
@@ -96,9 +108,6 @@ struct strategy_row {
 extern const struct strategy_row strategies[N_STRATEGIES];
 /* The only place that decides: chooses the strategy of a window that has its pieces. */
 void strategy_choose(struct window *w);
-/* Does this piece leave untouched pages between it and the others? A sieved write must touch only
- * pages that its pieces touch. */
-bool sieve_leaps(const struct window *w, uint64_t off, uint64_t n);
 /* Would this piece prevent sieving of a window that is sieved without it, so that it pays to end
  * the window here? */
 bool sieve_ends(const struct window *w, uint64_t off, uint64_t n);

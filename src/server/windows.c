@@ -49,7 +49,8 @@ static bool full(const struct bulk *b, const struct window *w)
 
 static void add(struct window *w, uint64_t off, uint64_t n)
 {
-	w->has_gaps |= sieve_leaps(w, off, n);
+	w->is_sorted &= !w->n || off >= w->hi;
+	w->skips_pages |= w->n && w->bulk->write && sieve_skips_page(w->hi, off);
 	w->lo = MIN(w->lo, off);
 	w->hi = MAX(w->hi, off + n);
 	w->pieces[w->n++] = (struct extent){ off, n };
@@ -76,7 +77,8 @@ static bool take(struct bulk *b, struct window *w)
 	w->len = 0;
 	w->lo = UINT64_MAX;
 	w->hi = 0;
-	w->has_gaps = false;
+	w->is_sorted = true;
+	w->skips_pages = false;
 	if (b->i == b->n_list && !refill(b))
 		return false;
 	while (!full(b, w) && (b->i < b->n_list || more_of_list(b, w, &steps))) {
@@ -197,6 +199,9 @@ static bool begin(struct window *w)
 	}
 	w->asked = 0;
 	w->asked_len = 0;
+	w->is_merged = false;
+	w->n_ios = 0;
+	w->sieve = (struct sieve_at){ 0 };
 	strategy_choose(w);
 	return true;
 }
@@ -208,6 +213,7 @@ static void account(struct window *w)
 	struct server *srv = b->s->srv;
 
 	b->moved += w->len;
+	object_count(b->object, w->n, 0);
 	srv->window_counts[w->strategy]++;
 	*(b->write ? &srv->bytes_written : &srv->bytes_read) += w->len;
 	buf_put(&w->buf);

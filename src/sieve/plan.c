@@ -198,6 +198,63 @@ static uint32_t plan_many(const struct sieve_want *w, const struct extent *piece
 	return collect(w, pieces, n, from[winner], parts, ns);
 }
 
+/* ---- pieces that are all close together, or all far apart: planning takes time, too ---- */
+
+struct shape {
+	uint64_t len_min, len_max, gap_min, gap_max;
+	bool skips_page;
+};
+
+static struct shape shape_of(const struct extent *pieces, uint32_t n)
+{
+	struct shape s = { pieces[0].length, pieces[0].length, UINT64_MAX, 0, false };
+
+	for (uint32_t i = 1; i < n; i++) {
+		uint64_t end = pieces[i - 1].offset + pieces[i - 1].length;
+		uint64_t gap = pieces[i].offset - end;
+
+		s.len_min = MIN(s.len_min, pieces[i].length);
+		s.len_max = MAX(s.len_max, pieces[i].length);
+		s.gap_min = MIN(s.gap_min, gap);
+		s.gap_max = MAX(s.gap_max, gap);
+		s.skips_page |= sieve_skips_page(end, pieces[i].offset);
+	}
+	return s;
+}
+
+/* The smallest and the largest time of one more byte of a covering access. */
+static void slopes(const struct sieve_want *w, double *least, double *most)
+{
+	*least = HUGE_VAL;
+	*most = 0;
+	for (int i = 1; i < SIEVE_SIZES; i++) {
+		double slope = line_between(w, sieve_sizes[i - 1], sieve_sizes[i]).slope;
+
+		*least = MIN(*least, slope);
+		*most = MAX(*most, slope);
+	}
+}
+
+/* True: all pieces have one part. Covered, if every piece costs less as a part of the covering
+ * access than separately; separate, if every gap costs more than the access that it would save. */
+static bool plan_alike(const struct sieve_want *w, const struct extent *pieces, uint32_t n,
+		       struct sieve_part *out)
+{
+	struct shape s = shape_of(pieces, n);
+	struct extent shortest = { 0, s.len_min }, longest = { 0, s.len_max };
+	uint64_t lo = pieces[0].offset, hi = pieces[n - 1].offset + pieces[n - 1].length;
+	double least, most, alone = sieve_separate(w, &shortest), copy = sieve_copy(w, &longest);
+
+	slopes(w, &least, &most);
+	*out = (struct sieve_part){ .n = n, .lo = lo, .hi = hi };
+	out->covers = hi - lo <= MIN(w->most, w->room) && !(w->write && s.skips_page) &&
+		      most * (double)(s.gap_max + s.len_max) + copy <= alone &&
+		      sieve_cover(w, hi - lo) + n * copy <= n * alone;
+	if (w->write && !w->cached) /* the edges of the pages decide */
+		return out->covers;
+	return out->covers || least * (double)s.gap_min > sieve_separate(w, &longest);
+}
+
 uint32_t sieve_plan(const struct sieve_want *w, const struct extent *pieces, uint32_t n,
 		    struct sieve_part *parts, double *ns)
 {
@@ -205,6 +262,10 @@ uint32_t sieve_plan(const struct sieve_want *w, const struct extent *pieces, uin
 	uint32_t n_parts;
 
 	assert(n && n <= SIEVE_PIECES);
+	if (n > 2 && plan_alike(w, pieces, n, parts)) {
+		*ns = sieve_part_time(w, pieces, parts);
+		return 1;
+	}
 	if (n <= FEW) {
 		choose_exactly(w, pieces, n, from);
 		n_parts = collect(w, pieces, n, from, parts, ns);

@@ -16,7 +16,7 @@
 
 #include "base/base.h"
 
-#define SIEVE_SIZES 6
+#define SIEVE_SIZES 7
 extern const uint32_t sieve_sizes[SIEVE_SIZES]; /* for which times are measured, ascending */
 
 /* Times of accesses of these sizes. */
@@ -32,8 +32,24 @@ struct sieve_costs {
 	double copy, piece; /* copying in memory: each byte, and each piece beside its bytes */
 };
 
+extern const struct sieve_costs sieve_defaults; /* until they are measured */
+
+/* The costs as whole numbers, for files and messages: the times of reads, writes and cold reads by
+ * size in ps, 1000 * parallel, and in ps the copy of 1 KiB and the work for one piece. */
+#define SIEVE_VALUES (3 * SIEVE_SIZES + 3)
+void sieve_costs_pack(const struct sieve_costs *c, uint64_t out[SIEVE_VALUES]);
+/* False: such costs cannot have been measured. Times are above 0 and grow with the size. */
+bool sieve_costs_unpack(const uint64_t in[SIEVE_VALUES], struct sieve_costs *out);
+#define SIEVE_PARALLEL_MAX 32.0
+
 /* The time of one access. Linear between the sizes of the table, and beyond them. */
 double sieve_time(const struct sieve_times *t, uint64_t size);
+
+/* How a server cuts what it is asked for into windows, each of which it plans for itself. */
+#define SIEVE_WINDOW_BYTES (256 * KIB) /* of data */
+#define SIEVE_READ_MOST (1 * MIB) /* covering ranges of a window, with its data */
+#define SIEVE_WRITE_MOST (384 * KIB) /* so that they stay in the processor's cache */
+#define SIEVE_WINDOW_NS 30000 /* cost of one more window, including its messages */
 
 /* How pieces are to be accessed. */
 struct sieve_want {
@@ -58,6 +74,9 @@ bool sieve_skips_page(uint64_t end, uint64_t next);
 /* The predicted time of a part: T_read, T_write, T_dsr or T_dsw. */
 double sieve_part_time(const struct sieve_want *w, const struct extent *pieces,
 		       const struct sieve_part *p);
+
+/* What one covering access of `size` bytes saves for n equal pieces of `len` bytes together. */
+double sieve_gain(const struct sieve_want *w, uint32_t n, uint64_t len, uint64_t size);
 
 /* Plans n > 0 pieces in ascending order, without overlaps. Returns the number of parts, which
  * `parts` has room for: n, at most SIEVE_PIECES. *ns: the predicted time of all. */

@@ -83,6 +83,7 @@ static struct env *faulty_env(void)
 	faulty.env = *env_real();
 	faulty.file = *env_real()->file;
 	faulty.clock = *env_real()->clock;
+	faulty.file.perform_now = NULL;
 	faulty.file.submit = faulty_submit;
 	faulty.file.fsync = faulty_fsync;
 	faulty.file.pwritev = faulty_pwritev;

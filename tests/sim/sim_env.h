@@ -118,6 +118,7 @@ struct sim_node {
 	/* time of the last change of the rate; its clock at that time */
 	uint64_t rate_at, rate_from;
 	uint64_t capacity; /* size of its disk in bytes; 0: no limit */
+	uint64_t bad_lo, bad_hi; /* reads of these bytes, in any of its files, fail with EIO */
 	bool on_tmpfs; /* its files need no disk accesses, but survive a power loss like others */
 	struct list loops;
 	struct list workers;

@@ -461,6 +461,12 @@ static void fs_close(struct env *e, int fd)
 
 /* ---------------------------------------------------------------- contents */
 
+/* Has the disk bytes in this range that it cannot read? */
+static bool is_bad(const struct sim_node *n, uint64_t off, uint64_t len)
+{
+	return off < n->bad_hi && off + len > n->bad_lo;
+}
+
 ssize_t sim_preadv(struct env *e, int fd, const struct iovec *iov, int n, off_t off)
 {
 	struct sim_fs *fs = sim_fs_of(e);
@@ -474,6 +480,8 @@ ssize_t sim_preadv(struct env *e, int fd, const struct iovec *iov, int n, off_t 
 	if ((f->flags & O_ACCMODE) == O_WRONLY)
 		return -EBADF;
 	if (sim_inject(fs->node->sim, SIM_READ_EIO, fs->node->sim->faults.read_eio))
+		return -EIO;
+	if (is_bad(fs->node, at, iov_total(iov, (size_t)n)))
 		return -EIO;
 	for (int k = 0; k < n; k++) {
 		uint8_t *to = iov[k].iov_base;
@@ -931,6 +939,19 @@ static struct sim_event *submit_sync(struct sim_node *n, struct file *f, struct 
 	return sim_schedule(n->sim, SIM_IO, n, delay, fire_sync, y);
 }
 
+/* In memory, some accesses are performed at once. */
+static void fs_perform_now(struct env *e, struct loop *l, struct io *ios, size_t n)
+{
+	struct sim_node *node = sim_node_of(e);
+
+	(void)l;
+	for (size_t i = 0; i < n && node->up && node->on_tmpfs; i++) {
+		ios[i].is_done = sim_below(node->sim, 2);
+		if (ios[i].is_done)
+			io_perform(e, &ios[i]);
+	}
+}
+
 /* Accesses of a node that is down never end. */
 static void fs_submit(struct env *e, struct loop *l, struct io *io)
 {
@@ -938,12 +959,6 @@ static void fs_submit(struct env *e, struct loop *l, struct io *io)
 
 	for (struct io *next; io && n->up; io = next) {
 		next = io->next;
-		if (n->on_tmpfs && (io->kind == IO_READ || io->kind == IO_WRITE) &&
-		    sim_below(n->sim, 2)) {
-			io_perform(e, io);
-			io_finish(io);
-			continue;
-		}
 		struct file *f = io->kind == IO_SYNC ? sim_fd_get(n->fs, io->fd) : NULL;
 		uint64_t delay = sim_delay(n->sim, n->sim->faults.io_min, n->sim->faults.io_max);
 		struct sim_event *ev = f ? submit_sync(n, f, io) :
@@ -965,13 +980,13 @@ static int fs_probe(struct env *e, struct loop *l, int dir, char *text, size_t n
 }
 
 /* On a disk, half of the queries find everything cached; in memory all do. Holes are never
- * cached. */
+ * cached, nor are bytes that the disk cannot read. */
 static bool fs_cached(struct env *e, struct loop *l, int fd, uint64_t off, uint64_t len)
 {
 	struct sim_fs *fs = sim_fs_of(e);
 	struct file *f = fs ? sim_fd_get(fs, fd) : NULL;
 	struct sim_node *n = sim_node_of(e);
-	bool there = f && (n->on_tmpfs || sim_chance(n->sim, 500000));
+	bool there = f && (n->on_tmpfs || sim_chance(n->sim, 500000)) && !is_bad(n, off, len);
 
 	(void)l;
 	for (uint64_t no = off / PAGE; there && no * PAGE < off + len; no++)
@@ -996,6 +1011,7 @@ const struct file_ops sim_file_ops = {
 	.list = fs_list,
 	.statfs = fs_statfs,
 	.lock = fs_lock,
+	.perform_now = fs_perform_now,
 	.submit = fs_submit,
 	.cached = fs_cached,
 	.map = sim_map,

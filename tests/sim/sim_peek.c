@@ -5,6 +5,7 @@
 
 #include "client/file_impl.h"
 #include "server/inode.h"
+#include "server/window.h"
 #include "sim_priv.h"
 #include "sim_world.h"
 
@@ -42,6 +43,11 @@ bool peek_state(const struct server *s, const char *name, const char *state)
 struct disk *peek_disk(const struct server *s)
 {
 	return s->disk;
+}
+
+uint64_t peek_sieved(const struct server *s, bool write)
+{
+	return s->window_counts[write ? WRITE_SIEVE : READ_SIEVE];
 }
 
 uint64_t peek_stale(const struct server *s)

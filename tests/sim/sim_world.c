@@ -270,7 +270,7 @@ static void build(struct world *w)
 	w->span = (16 * KIB) << sim_below(s, 5);
 	if (sim_chance(s, 150000))
 		w->span = sim_chance(s, 200000) ? 3 * MIB : 700 * KIB;
-	w->n_actors = (uint32_t)sim_between(s, 1, MAX_CLIENTS);
+	w->n_actors = (uint32_t)sim_between(s, 1, SEED_CLIENTS);
 	if (hash_u64(s->seed + 2) % 2)
 		w->n_hosts = 1 + (uint32_t)(hash_u64(s->seed + 3) % 3);
 	w->bulk = hash_u64(s->seed + 9) % 10 == 0;

@@ -12,7 +12,8 @@
 
 #define FIRST_TARGETS 4 /* the most targets that a run starts with */
 #define MAX_TARGETS (FIRST_TARGETS + 1) /* one more may join */
-#define MAX_CLIENTS 4
+#define MAX_CLIENTS 8 /* in a scenario */
+#define SEED_CLIENTS 4 /* the most clients of a seed */
 #define N_LANES 3 /* operations that one client has under way at most */
 #define N_NAMES 4 /* file names in a directory */
 #define NAME_DATA N_NAMES /* in the shared directory: the file that all clients use */
@@ -608,6 +609,7 @@ struct world {
 	bool small; /* servers have small limits: rare situations become common */
 	uint32_t seq, n_ops, n_files;
 	uint64_t span; /* most files are smaller than this */
+	bool sieves; /* all servers that start sieve wherever they may, not only odd ones */
 	bool bulk; /* many accesses cover nearly all of `span` */
 	uint32_t max_floors; /* floors of fences in a target's memory; 0: the default */
 	struct list files;
@@ -711,6 +713,7 @@ uint64_t peek_incarnation(const struct server *s);
 uint32_t peek_peers(const struct client *c); /* number of targets that it knows */
 void peek_cut(struct client *c); /* closes every link, as the death of its process would */
 struct disk *peek_disk(const struct server *s);
+uint64_t peek_sieved(const struct server *s, bool write); /* sieved windows since the start */
 uint64_t
 peek_stale(const struct server *s); /* old or fenced capabilities refused since the start */
 

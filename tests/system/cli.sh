@@ -76,7 +76,8 @@ for i, s in enumerate(d["servers"]):
     assert s["pid"] == int(open(f"fs/server{i}/sheafd.pid").read())
     for key in ("rss_bytes", "anon_bytes", "requests", "space_total", "space_avail"):
         assert s[key] > 0, key
-    for key in ("clients", "sessions"):
+    for key in ("clients", "sessions", "accesses_requested", "accesses_performed", "accesses_merged", "vain_bytes",
+                "read_modify_writes"):
         assert s[key] >= 0, key
 END
 expect 0 requests
@@ -85,6 +86,12 @@ expect 0 requests --json
 python3 -c 'import json; assert isinstance(json.load(open("out"))["requests"], list)' || fail "requests"
 expect 0 selfcheck --seconds 1
 says "every byte"
+expect 0 status --json
+python3 -c '
+import json
+for s in json.load(open("out"))["servers"]:
+    assert s["accesses_requested"] > 0 and s["accesses_performed"] > 0, s
+' || fail "the accesses are not counted"
 expect 0 ls
 [ -s out ] && fail "selfcheck left something"
 

@@ -59,6 +59,32 @@ holds "ways['auto']['extents'] == 1000000 and ways['gather']['planned_requests']
 expect 0 ls -R /
 [ "$(cat out)" = "" ] || [ "$(cat out)" = "/:" ] || fail "something is left"
 
+echo "how servers access their files"
+expect 0 explain --vector 20000,8,100 --read
+says "^Accesses of the servers to their files"
+says "^SERVER  *DATA  *PIECES  *ACCESSES  *RANGES  *COVERED  *USEFUL  *PREDICTED  *SEPARATE  *MEASURED$"
+says "^server0  *cached  *[0-9]"
+says "^  *on disk  *[0-9]"
+says "^server[0-2], .* to .*: \(covering read of\|separate reads of\) [0-9]* pieces: .* s"
+for op in --read --write; do
+	expect 0 explain --vector 20000,8,100 $op --plan --json
+	holds "[s['server'] for s in d['sieve']] == [s['server'] for s in ways['auto']['servers']]"
+	holds "sum(s['pieces'] for s in d['sieve']) == ways['auto']['extents']"
+	holds "all(s['measured_ns'] is None and s['windows'] >= 1 for s in d['sieve'])"
+	plans="[p for s in d['sieve'] for p in (s['cached'], s['cold'])]"
+	holds "all(0 < p['predicted_ns'] <= 1.01 * p['separate_ns'] + 1 and 0 < p['useful'] <= 1 for p in $plans)"
+	holds "all(len(p['parts']) == min(p['n_parts'], 8) >= 1 for p in $plans)"
+	parts="[x for p in $plans for x in p['parts']]"
+	holds "all(x['begin'] < x['end'] and x['predicted_ns'] > 0 and 0 < x['useful'] <= 1 for x in $parts)"
+	holds "all(x['reason'].startswith('covering ${op#--} of' if x['covering'] else 'separate ${op#--}s of') for x in $parts)"
+	# pieces of 8 bytes in 100 on a disk: no disk reads each of them by itself as quickly
+	holds "all(s['cold']['ranges'] >= 1 and s['cold']['accesses'] < s['pieces'] for s in d['sieve'])"
+done
+expect 0 explain --vector 4,256K,1M --plan --json # too far apart, and too large
+holds "all(s['cached']['ranges'] == 0 and s['cached']['accesses'] == s['pieces'] for s in d['sieve'])"
+expect 0 explain --vector 3,8,64 --plan --json # in the replies
+holds "d['sieve'] == []"
+
 echo "planned only"
 expect 0 explain --vector 4,1G,2G --plan
 says "^WAY  *SERVER  *MOVER  *BYTES  *SEGMENTS  *REQUESTS  *PREDICTED$"

@@ -32,7 +32,7 @@ static void a_full_file_is_understood(void)
 		      "[cluster]\n"
 		      "id = 01234567-89ab-cdef-0123-456789abcdef ; uuid\n"
 		      "key = /etc/key\nserver_key = keys/s\nstripe_unit = 1MiB\nwidth = 1\n"
-		      "timeout = 5\nlease = 7\npool = 16M\nmode = nosync\n"
+		      "timeout = 5\nlease = 7\npool = 16M\nmode = nosync\nsieve = never\n"
 		      "[server.1]\r\n"
 		      "  name = beta\r\n"
 		      "\taddress = [::1]:7431\r\n"
@@ -52,6 +52,7 @@ static void a_full_file_is_understood(void)
 	CHECK_EQ(c->lease_s, 7);
 	CHECK_EQ(c->pool_bytes, 16 << 20);
 	CHECK(c->nosync);
+	CHECK(c->never_sieve);
 	CHECK_EQ(c->n_targets, 2);
 	CHECK_EQ(c->targets[0].id, 0);
 	CHECK_STR(c->targets[0].name, "server0");
@@ -79,6 +80,7 @@ static void what_is_not_said_has_a_default(void)
 	CHECK_EQ(c->lease_s, 30);
 	CHECK_EQ(c->pool_bytes, 64 * MIB);
 	CHECK(!c->nosync);
+	CHECK(!c->never_sieve);
 	conf_free(c);
 	conf_free(NULL);
 }
@@ -187,6 +189,7 @@ static const struct {
 	{ HEAD "lease = soon\n", ":3: ", "number from 1 to" },
 	{ HEAD "pool = 1K\n", ":3: ", "size from 1M" },
 	{ HEAD "mode = fast\n", ":3: ", "sync or nosync" },
+	{ HEAD "sieve = always\n", ":3: ", "auto or never" },
 	{ HEAD "[server.0]\naddress = 127.0.0.1\n", ":4: ", "is not HOST:PORT" },
 	{ HEAD "[server.0]\naddress = :1\n", ":4: ", "is not HOST:PORT" },
 	{ HEAD "[server.0]\naddress = @h:1\n", ":4: ", "is not HOST:PORT" },

@@ -281,6 +281,7 @@ static void trials_of_the_server(void)
 	TRIAL(OP_SCAN, 0, scan);
 	TRIAL(OP_OBJECTS, 0, objects);
 	TRIAL(OP_REPAIR, STORED, repair);
+	TRIAL(OP_CALIBRATE, 0, none);
 }
 
 static void trials_of_reads(void)

@@ -67,6 +67,25 @@ static uint32_t random_list(struct wire_extent *list, uint64_t max, uint64_t *to
 	return n;
 }
 
+static int by_offset(const void *a, const void *b)
+{
+	const struct wire_extent *x = a, *y = b;
+
+	return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+/* Sorts the list and cuts each piece off where the next one begins: such lists may be sieved. */
+static void in_order(struct wire_extent *list, uint32_t n, uint64_t *total)
+{
+	qsort(list, n, sizeof(*list), by_offset);
+	*total = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		if (i + 1 < n)
+			list[i].length = MIN(list[i].length, list[i + 1].offset - list[i].offset);
+		*total += list[i].length;
+	}
+}
+
 static void put_into_model(const struct wire_extent *list, uint32_t n, const uint8_t *from)
 {
 	for (uint32_t i = 0; i < n; from += list[i++].length) {
@@ -97,7 +116,7 @@ static uint32_t apart(struct wire_extent *list, uint32_t n, uint64_t *total)
 	return k;
 }
 
-static void random_write(bool small)
+static void random_write(bool small, bool sorted)
 {
 	static struct wire_extent list[MAX_EXTENTS];
 	uint64_t total;
@@ -106,6 +125,8 @@ static void random_write(bool small)
 	struct wire_write_res r;
 
 	a.n_list = apart(list, n, &total);
+	if (sorted)
+		in_order(list, n, &total);
 	for (uint64_t i = 0; i < total; i++)
 		mem[i] = (uint8_t)test_random(&rng);
 	memset(moved, 0, total);
@@ -141,7 +162,7 @@ static void check_read(const struct wire_extent *list, uint32_t n, const uint8_t
 	}
 }
 
-static void random_read(bool small)
+static void random_read(bool small, bool sorted)
 {
 	static struct wire_extent list[MAX_EXTENTS];
 	uint64_t total;
@@ -149,6 +170,8 @@ static void random_read(bool small)
 	struct wire_read_res r;
 
 	a.n_list = random_list(list, small ? INLINE_MAX : 2 * MIB, &total);
+	if (sorted)
+		in_order(list, a.n_list, &total);
 	memset(moved, 0, total);
 	memset(mem, 0xcc, total);
 	p->mem = mem;
@@ -174,23 +197,32 @@ static uint64_t windows_of(const char *op)
 	return sum;
 }
 
+/* Each access takes so long, and each of its bytes. */
+static void set_costs(double call, double byte)
+{
+	struct sieve_costs *c = disk_costs(w.srv->disk);
+
+	for (int i = 0; i < SIEVE_SIZES; i++)
+		c->read.ns[i] = c->write.ns[i] = c->cold.ns[i] = call + byte * sieve_sizes[i];
+}
+
 static void random_lists(const struct net_ops *ops)
 {
 	begin();
 	p->l.ops = ops;
-	random_read(false); /* there is no object yet */
-	random_read(true);
+	random_read(false, false); /* there is no object yet */
+	random_read(true, true);
 	for (int i = 0; i < 60; i++) {
 		/* sieve wherever possible, nowhere, or by the default rule */
 		if (i % 4 == 0)
-			w.loop.file_costs = (struct file_costs){ 1e9, 1e9, 0 };
+			set_costs(1e9, 0);
 		else if (i % 4 == 1)
-			w.loop.file_costs = (struct file_costs){ 0, 0, 1 };
+			set_costs(0, 1);
 		else if (i % 4 == 2)
-			w.loop.file_costs = (struct file_costs){ 500, 800, 0.15 };
-		random_write(i % 3 == 0);
-		random_read(i % 2);
-		random_read(false);
+			*disk_costs(w.srv->disk) = sieve_defaults;
+		random_write(i % 3 == 0, below(2));
+		random_read(i % 2, below(2));
+		random_read(false, below(2));
 	}
 	CHECK(windows_of("read") > 0 && windows_of("write") > 0);
 	CHECK_EQ(windows_of("copy"), 0);
@@ -231,6 +263,84 @@ static int read_list(struct wire_extent *list, uint32_t n, uint64_t mem_length)
 
 	return pipe_do(&w, p, OP_READ, XDR_ANY(xdr_wire_read_args), &a, XDR_ANY(xdr_wire_read_res),
 		       &r, NULL);
+}
+
+/* The accesses since *before. */
+static struct disk_counters counted(const struct disk_counters *before)
+{
+	struct disk_counters c;
+
+	disk_counters(w.srv->disk, &c);
+	return (struct disk_counters){ .requested = c.requested - before->requested,
+				       .performed = c.performed - before->performed,
+				       .vain_bytes = c.vain_bytes - before->vain_bytes,
+				       .read_modify_writes =
+					       c.read_modify_writes - before->read_modify_writes };
+}
+
+static struct disk_counters count_list(bool write, uint32_t n)
+{
+	static struct wire_extent list[1000];
+	struct disk_counters before;
+
+	for (uint32_t i = 0; i < n; i++)
+		list[i] = (struct wire_extent){ i * UINT64_C(100), 30 };
+	disk_counters(w.srv->disk, &before);
+	p->mem = mem;
+	p->moved = moved;
+	CHECK_EQ(write ? write_list(list, n, 30 * n, 0) : read_list(list, n, 30 * n), 0);
+	return counted(&before);
+}
+
+/* The metrics have a line with this counter. */
+static void check_metric(const char *name, uint64_t value)
+{
+	char line[128], *text;
+	size_t len;
+
+	snprintf(line, sizeof(line), "\nsheaf_%s_total %llu\n", name, (unsigned long long)value);
+	CHECK_EQ(server_metrics(w.srv, &text, &len), 0);
+	CHECK(strstr(text, line));
+	free(text);
+}
+
+static void accesses_are_counted(void)
+{
+	struct file_ops plain = *env_real()->file;
+	struct disk_counters c;
+
+	begin();
+	plain.cached = NULL; /* every piece is read and written */
+	w.env.file = &plain;
+	set_costs(0, 1); /* separately */
+	for (int write = 1; write >= 0; write--) {
+		c = count_list(write, 1000);
+		CHECK_EQ(c.requested, 1000);
+		CHECK_EQ(c.performed, 1000);
+		CHECK_EQ(c.vain_bytes + c.read_modify_writes, 0);
+	}
+	set_costs(1e9, 0); /* in one range that covers them */
+	c = count_list(false, 1000);
+	CHECK_EQ(c.requested, 1000);
+	CHECK_EQ(c.performed, 1);
+	CHECK_EQ(c.vain_bytes, 999 * 70);
+	CHECK_EQ(c.read_modify_writes, 0);
+	c = count_list(true, 1000);
+	CHECK_EQ(c.requested, 1000);
+	CHECK_EQ(c.performed, 2);
+	CHECK_EQ(c.vain_bytes, 999 * 70);
+	CHECK_EQ(c.read_modify_writes, 1);
+	w.env.file = env_real()->file;
+	c = count_list(false, 1000); /* copied from the mapping, or sent from it */
+	CHECK_EQ(c.requested, 1000);
+	CHECK_EQ(c.performed, 1000);
+	disk_counters(w.srv->disk, &c);
+	check_metric("accesses_requested", c.requested);
+	check_metric("accesses_performed", c.performed);
+	check_metric("accesses_merged", 0);
+	check_metric("vain_bytes", 2 * 999 * 70);
+	check_metric("read_modify_writes", 1);
+	end();
 }
 
 static void lies_about_lengths_are_refused(void)
@@ -425,7 +535,7 @@ static void a_pattern_is_read_up_to_the_end(void)
 	CHECK_EQ(read_pattern(part, desc, 0, &beyond), 0);
 	CHECK(beyond); /* there is no object */
 	for (int i = 0; i < 10; i++)
-		random_write(true);
+		random_write(true, false);
 	memset(moved, 0, 512);
 	memset(mem, 0xcc, 512);
 	CHECK_EQ(read_pattern(part, desc, 0, &beyond), 0);
@@ -454,7 +564,7 @@ static void patterns_without_a_find_end(void)
 	bool beyond;
 
 	begin();
-	random_write(true);
+	random_write(true, false);
 	looks = w.srv->window_times[0].count;
 	CHECK_EQ(read_pattern(part, desc, 0, &beyond), 0);
 	CHECK(beyond);
@@ -490,7 +600,7 @@ static void patterns_that_lie_are_refused(void)
 	bad[7].type = (struct wire_bytes){ sizeof(garbage), garbage };
 	bad[8].type.len--;
 	begin();
-	random_write(false);
+	random_write(false, false);
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
 		CHECK_EQ(read_pattern(bad[i], desc, 0, NULL), status[i]);
 	CHECK_EQ(read_pattern(good, desc, 1, NULL), -EINVAL); /* a pattern together with a list */
@@ -502,8 +612,9 @@ static void patterns_that_lie_are_refused(void)
 }
 
 TEST_MAIN(TEST(random_lists_read_what_random_lists_wrote),
-	  TEST(large_pieces_may_leave_straight_from_the_file), TEST(lies_about_lengths_are_refused),
-	  TEST(empty_pieces_are_nothing), TEST(a_client_that_refuses_its_memory_gets_an_error),
+	  TEST(large_pieces_may_leave_straight_from_the_file), TEST(accesses_are_counted),
+	  TEST(lies_about_lengths_are_refused), TEST(empty_pieces_are_nothing),
+	  TEST(a_client_that_refuses_its_memory_gets_an_error),
 	  TEST(the_pool_is_shared_and_comes_back), TEST(reads_from_the_file_have_their_share_too),
 	  TEST(a_cancelled_request_stops_and_is_answered), TEST(a_pattern_is_read_up_to_the_end),
 	  TEST(patterns_without_a_find_end), TEST(patterns_that_lie_are_refused))

@@ -1,15 +1,18 @@
-/* The metrics endpoint: GET /metrics by libmicrohttpd. The server's loop drives it (its epoll
- * descriptor is one more source), so it needs no thread and no lock. The simulation has none. */
+/* An endpoint for GET /metrics by libmicrohttpd. The loop drives it (its epoll descriptor is one
+ * more source), so it needs no thread and no lock. The simulation has none. */
 #include <arpa/inet.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "server/sreq.h"
+#include "base/base.h"
+#include "net/http.h"
 
-struct metrics_http {
-	struct server *srv;
+struct http {
+	struct loop *loop;
+	http_text *text;
+	void *arg;
 	struct MHD_Daemon *daemon;
 	struct source source;
 	struct timer timer; /* for connections that time out */
@@ -19,7 +22,7 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *c, const char *u
 			      const char *method, const char *version, const char *upload,
 			      size_t *upload_size, void **state)
 {
-	struct metrics_http *h = arg;
+	struct http *h = arg;
 	struct MHD_Response *r;
 	char *text = NULL;
 	size_t len = 0;
@@ -29,7 +32,7 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *c, const char *u
 	(void)version, (void)upload, (void)upload_size, (void)state;
 	if (strcmp(method, "GET") != 0)
 		return MHD_NO;
-	if (known && server_metrics(h->srv, &text, &len))
+	if (known && h->text(h->arg, &text, &len))
 		return MHD_NO;
 	if (known)
 		r = MHD_create_response_from_buffer(len, text, MHD_RESPMEM_MUST_FREE);
@@ -44,9 +47,9 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *c, const char *u
 	return done;
 }
 
-static void run(struct metrics_http *h)
+static void run(struct http *h)
 {
-	struct loop *l = h->srv->loop;
+	struct loop *l = h->loop;
 	MHD_UNSIGNED_LONG_LONG ms;
 
 	MHD_run(h->daemon);
@@ -59,15 +62,15 @@ static void run(struct metrics_http *h)
 static void ready(struct source *s, unsigned events)
 {
 	(void)events;
-	run(container_of(s, struct metrics_http, source));
+	run(container_of(s, struct http, source));
 }
 
 static void late(struct timer *t)
 {
-	run(container_of(t, struct metrics_http, timer));
+	run(container_of(t, struct http, timer));
 }
 
-static struct MHD_Daemon *listen_on(struct metrics_http *h, const char *address)
+static struct MHD_Daemon *listen_on(struct http *h, const char *address)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET };
 	char host[CONF_ADDR_MAX];
@@ -83,15 +86,14 @@ static struct MHD_Daemon *listen_on(struct metrics_http *h, const char *address)
 				MHD_OPTION_END);
 }
 
-int metrics_start(struct server *s, const char *address)
+int http_start(struct loop *l, const char *address, http_text *text, void *arg, struct http **out)
 {
-	struct metrics_http *h = calloc(1, sizeof(*h));
+	struct http *h = calloc(1, sizeof(*h));
 	const union MHD_DaemonInfo *i;
-	struct env *e = s->loop->env;
 
 	if (!h)
 		return -ENOMEM;
-	h->srv = s;
+	*h = (struct http){ .loop = l, .text = text, .arg = arg };
 	h->daemon = listen_on(h, address);
 	i = h->daemon ? MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
 	if (!i) {
@@ -100,23 +102,21 @@ int metrics_start(struct server *s, const char *address)
 		free(h);
 		return -EADDRINUSE;
 	}
-	h->source.fd = i->epoll_fd;
-	h->source.ready = ready;
+	h->source = (struct source){ .fd = i->epoll_fd, .ready = ready };
 	h->timer.fire = late;
-	s->http = h;
-	return e->sock->watch(e, s->loop, &h->source, EV_IN);
+	*out = h;
+	return l->env->sock->watch(l->env, l, &h->source, EV_IN);
 }
 
-void metrics_stop(struct server *s)
+void http_stop(struct http *h)
 {
-	struct metrics_http *h = s->http;
-	struct env *e = s->loop->env;
+	struct env *e;
 
 	if (!h)
 		return;
-	e->sock->watch(e, s->loop, &h->source, 0);
-	timer_del(s->loop, &h->timer);
+	e = h->loop->env;
+	e->sock->watch(e, h->loop, &h->source, 0);
+	timer_del(h->loop, &h->timer);
 	MHD_stop_daemon(h->daemon);
 	free(h);
-	s->http = NULL;
 }
