@@ -15,11 +15,22 @@
 #define SLICE_NS (200 * NSEC_PER_MSEC)
 #define WARM_NS (20 * NSEC_PER_MSEC)
 
-enum { OPT_DIR, OPT_SERVERS, OPT_META, OPT_CLIENTS, OPT_ROUNDS, OPT_LONG, OPT_JSON, OPT_REPORT };
+enum {
+	OPT_DIR,
+	OPT_SERVERS,
+	OPT_META,
+	OPT_CLIENTS,
+	OPT_ROUNDS,
+	OPT_MOVER,
+	OPT_LONG,
+	OPT_JSON,
+	OPT_REPORT
+};
 
-const struct bench_kind *const bench_kinds[] = { &bench_net,   &bench_contig, &bench_latency,
-						 &bench_meta,  &bench_lists,  &bench_transfer,
-						 &bench_mount, NULL };
+const struct bench_kind *const bench_kinds[] = { &bench_net,	     &bench_contig, &bench_latency,
+						 &bench_meta,	     &bench_lists,  &bench_transfer,
+						 &bench_blockcolumn, &bench_tile,   &bench_common,
+						 &bench_mount,	     NULL };
 
 static void progress(struct bench *b, const char *what, int round)
 {
@@ -106,21 +117,23 @@ static int count_requests(struct bench *b, uint64_t *out)
 	return 0;
 }
 
-int bench_count_requests(struct bench *b, const struct bench_job *j, double *most, double *all)
+int bench_count_requests(struct bench *b, const struct bench_job *j, int n, double *most,
+			 double *all)
 {
-	uint64_t n[3][CONF_MAX_TARGETS];
-	struct bench_result result;
-	int r = count_requests(b, n[0]);
+	uint64_t count[3][CONF_MAX_TARGETS];
+	struct bench_result results[BENCH_MAX_CLIENTS];
+	int r = count_requests(b, count[0]);
 
 	if (!r)
-		r = count_requests(b, n[1]);
+		r = count_requests(b, count[1]);
 	if (!r)
-		r = bench_clients_run(b, j, 1, &result);
+		r = bench_clients_run(b, j, n, results);
 	if (!r)
-		r = count_requests(b, n[2]);
+		r = count_requests(b, count[2]);
 	*most = *all = 0;
 	for (int i = 0; !r && i < b->servers; i++) {
-		double more = (double)(n[2][i] - n[1][i]) - (double)(n[1][i] - n[0][i]);
+		double more =
+			(double)(count[2][i] - count[1][i]) - (double)(count[1][i] - count[0][i]);
 
 		*most = MAX(*most, more);
 		*all += more;
@@ -128,26 +141,39 @@ int bench_count_requests(struct bench *b, const struct bench_job *j, double *mos
 	return r;
 }
 
-static int run_case(struct bench *b, struct bench_case *c, bool warm, double *value)
+/* The system calls are counted in the first round only: a server that was asked for its counters
+ * sends bulk in shorter chunks for some milliseconds, as it does for any small request. */
+static int run_case(struct bench *b, struct bench_case *c, int round, double *value)
 {
 	struct bench_result r[BENCH_MAX_CLIENTS];
-	uint64_t calls;
+	bool warm = round < 0, counts = round == 0;
+	uint64_t calls = 0;
 	struct bench_job j = c->job;
 	uint64_t ns = c->ns ? c->ns : b->slice_ns;
 	int e;
 
 	if (c->wait_idle)
 		bench_wait_idle(b);
+	if (c->before && warm)
+		return 0;
+	e = bench_place_sieve(b, !c->never_sieve);
+	if (!e && c->before)
+		e = c->before(b, c);
+	if (e)
+		return e;
 	if (c->custom)
 		return c->custom(b, c, value);
 	if (!j.all_made)
 		j.ns = !warm ? ns : c->ns ? 1 : WARM_NS;
-	calls = server_calls(b);
+	if (counts)
+		calls = server_calls(b);
 	e = bench_clients_run(b, &j, c->workers, r);
 	if (e)
 		return e;
 	*value = figure_of(c, r);
-	c->row->server_calls += server_calls(b) - calls;
+	if (!counts)
+		return 0;
+	c->row->server_calls = server_calls(b) - calls;
 	for (int i = 0; i < c->workers; i++) {
 		c->row->ops += r[i].ops;
 		c->row->client_calls += r[i].calls;
@@ -168,7 +194,7 @@ static int run_round(struct bench *b, int round)
 			return -EINTR;
 		bench_row_text(what, sizeof(what), c->row);
 		progress(b, round < 0 ? "warming up" : what, round);
-		r = run_case(b, c, round < 0, &v);
+		r = run_case(b, c, round, &v);
 		if (r)
 			return r;
 		if (round >= 0)
@@ -254,6 +280,16 @@ static int take_clients(struct bench *b, const char *list)
 			 BENCH_MAX_LIST, BENCH_MAX_CLIENTS);
 }
 
+static int take_mover(struct bench *b, const char *name)
+{
+	for (int i = 0; i < SHEAF_MOVERS; i++)
+		if (strcmp(name, sheaf_mover_name((enum sheaf_mover)i)) == 0) {
+			b->mover = (enum sheaf_mover)i;
+			return 0;
+		}
+	return -EINVAL;
+}
+
 static int take_options(struct bench *b, uint64_t *servers)
 {
 	struct cli *c = b->c;
@@ -271,6 +307,9 @@ static int take_options(struct bench *b, uint64_t *servers)
 		return cli_usage(c, "--rounds %s: not a number from 1 to %d", c->opt[OPT_ROUNDS],
 				 BENCH_MAX_ROUNDS);
 	b->rounds = (int)v;
+	if (c->opt[OPT_MOVER] && take_mover(b, c->opt[OPT_MOVER]))
+		return cli_usage(c, "--mover %s: not auto, inline, pack or gather",
+				 c->opt[OPT_MOVER]);
 	b->long_form = c->opt[OPT_LONG] != NULL;
 	return c->opt[OPT_CLIENTS] ? take_clients(b, c->opt[OPT_CLIENTS]) : CLI_OK;
 }
@@ -344,7 +383,7 @@ static int run_bench(struct cli *c)
 	if (!only && (!name || strcmp(name, "all") != 0))
 		return cli_usage(
 			c,
-			"%s%s: there are net, contig, latency, meta, lists, transfer, mount and all",
+			"%s%s: there are net, contig, latency, meta, lists, transfer, blockcolumn, tile, common, mount and all",
 			name ? "no benchmark " : "which benchmark", name ? name : "");
 	b = calloc(1, sizeof(*b));
 	if (!b)
@@ -369,9 +408,9 @@ static int run_bench(struct cli *c)
 
 const struct cli_command cmd_bench = {
 	.name = "bench",
-	.usage =
-		"net|contig|latency|meta|lists|transfer|mount|all [--dir DIR] [--servers N] [--meta N]\n"
-		"                   [--clients LIST] [--rounds N] [--long] [--json] [--report DIR]",
+	.usage = "net|contig|latency|meta|lists|transfer|blockcolumn|tile|common|mount|all\n"
+		 "                   [--dir DIR] [--servers N] [--meta N] [--clients LIST]\n"
+		 "                   [--rounds N] [--mover NAME] [--long] [--json] [--report DIR]",
 	.summary = "measure Sheaf, and the same machine without it, in the same run",
 	.run = run_bench,
 	.max_args = 1,
@@ -380,6 +419,8 @@ const struct cli_command cmd_bench = {
 		     { 0, "meta", "N", "how many of these keep metadata (one for two processors)" },
 		     { 0, "clients", "LIST", "numbers of clients to compare, for example 1,4,16" },
 		     { 0, "rounds", "N", "how often everything is measured (9)" },
+		     { 0, "mover", "NAME",
+		       "blockcolumn, tile: auto, inline, pack or gather (auto)" },
 		     { 0, "long", NULL,
 		       "mount: a million operations before its memory is measured again" },
 		     { 0, "json", NULL,
@@ -389,5 +430,6 @@ const struct cli_command cmd_bench = {
 	.more = "Without --dir it measures the running file system, in a directory of its own there that is\n"
 		"removed afterwards. Exit status 0 means that it ran, whatever the bars say.\n",
 	.examples = "  sheaf bench contig --clients 1,4\n"
+		    "  sheaf bench transfer --clients 4 --dir /dev/shm\n"
 		    "  sheaf bench all --dir /mnt/fast --report report\n",
 };

@@ -60,7 +60,7 @@ static int by_time(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static uint64_t median(uint64_t *times, size_t n)
+uint64_t bench_median(uint64_t *times, size_t n)
 {
 	qsort(times, n, sizeof(*times), by_time);
 	return (times[(n - 1) / 2] + times[n / 2]) / 2;
@@ -91,7 +91,7 @@ static int run_timed(struct bench_worker *w, struct bench_result *r)
 	} while ((!j->ns || now - start < j->ns) && (!most || r->ops < most));
 	r->ns = now - start;
 	if (j->typical)
-		r->ns = r->ops * median(took, MIN(r->ops, MAX_TIMES));
+		r->ns = r->ops * bench_median(took, MIN(r->ops, MAX_TIMES));
 	r->ns = MAX(r->ns, 1);
 	r->calls = w->fs ? sheaf_calls(w->fs) - calls : 0;
 	r->p99_ns = j->tail ? hist_quantile(&w->times, 0.99) : 0;
@@ -200,7 +200,7 @@ int bench_do_drop(struct bench_worker *w)
 int bench_do_transfer(struct bench_worker *w)
 {
 	const struct bench_job *j = w->job;
-	off_t at = (off_t)(w->i * j->stride % BENCH_FILE);
+	off_t at = (off_t)((uint64_t)w->index * j->apart + w->i * j->stride % BENCH_FILE);
 	ssize_t r = j->out ? sheaf_pwrite(w->f, w->buf, j->size, at) :
 			     sheaf_pread(w->f, w->buf, j->size, at);
 
@@ -215,13 +215,14 @@ int bench_do_room(struct bench_worker *w)
 int bench_lay_out(struct bench_worker *w)
 {
 	const struct bench_job *j = w->job;
+	uint64_t first = (uint64_t)w->index * j->apart;
 	bool apart = j->stride != j->size;
 
 	if (j->count > MAX_PIECES || 2 * j->count * j->size > w->room)
 		return bench_why(w, "memory", -ENOMEM);
 	for (uint32_t i = 0; i < j->count; i++) {
 		w->mem[i] = (struct iovec){ w->buf + i * 2 * j->size, j->size };
-		w->ext[i] = (struct sheaf_extent){ i * j->stride, j->size };
+		w->ext[i] = (struct sheaf_extent){ first + i * j->stride, j->size };
 	}
 	w->n_ext = apart ? j->count : 1;
 	if (!apart)
@@ -244,7 +245,7 @@ int bench_do_singles(struct bench_worker *w)
 	int e = 0;
 
 	for (uint32_t k = 0; !e && k < j->count; k++) {
-		off_t at = (off_t)(k * j->stride);
+		off_t at = (off_t)w->ext[0].offset + (off_t)(k * j->stride);
 		ssize_t r = j->out ? sheaf_pwrite(w->f, w->mem[k].iov_base, j->size, at) :
 				     sheaf_pread(w->f, w->mem[k].iov_base, j->size, at);
 

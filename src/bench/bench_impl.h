@@ -27,10 +27,10 @@
 #define BENCH_MORE 4 /* additional results of a job */
 #define BENCH_MAX_FILES 5000 /* files that one client creates in one measurement */
 /* Of all benchmarks together, with the longest list of client counts; cases: of one benchmark. */
-#define BENCH_MAX_ROWS 1024
-#define BENCH_MAX_CASES 512
+#define BENCH_MAX_ROWS 4096
+#define BENCH_MAX_CASES 2048
 #define BENCH_MAX_BARS 128
-#define BENCH_MAX_PLOTS 32
+#define BENCH_MAX_PLOTS 64
 
 struct bench;
 struct bench_job;
@@ -71,8 +71,13 @@ struct bench_job {
 	bool typical; /* count each operation with the median latency: for short measurements */
 	bool out; /* write instead of read */
 	uint64_t size, stride;
+	uint64_t apart; /* client i accesses the file i times this many bytes further */
 	uint32_t count, width, server;
 	enum sheaf_mover mover;
+	/* bench_strided.c: client i begins at i % columns * step[0] + i / columns * step[1] */
+	uint32_t columns, way, seed; /* seed: version of the file's contents */
+	uint64_t step[2], bytes; /* bytes: of the file */
+	bool cold;
 	char path[CLI_PATH_MAX / 4]; /* directory; "" in a case: that of this run */
 };
 
@@ -97,6 +102,7 @@ void bench_end_process(pid_t *pid, uint64_t end);
 int bench_why(struct bench_worker *w, const char *what, ssize_t r);
 /* The same for a transfer of `want` bytes: less is -EIO. */
 int bench_moved(struct bench_worker *w, const char *what, ssize_t r, uint64_t want);
+uint64_t bench_median(uint64_t *times, size_t n); /* sorts them */
 /* A path below the directory of the job, valid until the next call. */
 const char *bench_path(struct bench_worker *w, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -141,10 +147,11 @@ struct bench_row {
 	uint64_t bytes;
 	bool derived; /* computed per round from the rows named in `of` and `to` */
 	char of[96], to[96];
+	const char *paper; /* the same figure in a paper, or NULL */
 	int runs;
 	double values[BENCH_MAX_ROUNDS];
 	double median, min, max; /* set after the last round */
-	uint64_t ops, client_calls, server_calls; /* sums of all rounds; calls: system calls */
+	uint64_t ops, client_calls, server_calls; /* of the first round; calls: system calls */
 };
 
 struct bench_case {
@@ -157,6 +164,10 @@ struct bench_case {
 	const char *unit; /* NULL: that of the figure */
 	uint64_t ns; /* duration of the measurement, and of one warm-up; 0: the default */
 	bool wait_idle; /* first wait until the servers have finished their background work */
+	bool never_sieve; /* the servers access every piece separately; for temporary servers */
+	/* Runs before each measurement, if set; the warm-up round leaves such cases out. 0, or
+	 * -errno after a message */
+	int (*before)(struct bench *b, struct bench_case *c);
 	/* replaces the job, if set; 0, or -errno after a message */
 	int (*custom)(struct bench *b, struct bench_case *c, double *value);
 };
@@ -198,6 +209,8 @@ const struct bench_row *bench_worst(struct bench *b, const char *name,
 /* A copy of the row with the worst median, under another name. */
 const struct bench_row *bench_worst_point(struct bench *b, const char *name,
 					  const struct bench_row *const *rows, int n, bool highest);
+/* Sets what a paper has for a derived row; does nothing if row is NULL. */
+void bench_paper(struct bench *b, const struct bench_row *row, const char *paper);
 /* Does nothing if row is NULL. */
 void bench_bar(struct bench *b, const struct bench_row *row, enum bench_sense sense, double need);
 /* A ratio and its bar. */
@@ -219,8 +232,9 @@ void bench_row_text(char *out, size_t n, const struct bench_row *r); /* "read, 4
 
 /* ---------------------------------------------------------------- bench.c: rounds */
 
-/* Runs j on one client; counts the requests of the busiest server, and of all servers. */
-int bench_count_requests(struct bench *b, const struct bench_job *j, double *most, double *all);
+/* Runs j on n clients; counts the requests of the busiest server, and of all servers. */
+int bench_count_requests(struct bench *b, const struct bench_job *j, int n, double *most,
+			 double *all);
 /* Runs one job on n clients, outside of all cases, in the directory of this run or in `dir`. 0, or
  * -errno after a message. */
 int bench_once(struct bench *b, int n, bench_fn *once, uint64_t size, uint32_t width);
@@ -245,12 +259,15 @@ struct bench_place {
 	struct cli_daemon *daemons;
 	char scratch[64];
 	const char *medium; /* transport between clients and servers */
+	bool never_sieve; /* current setting of the temporary servers */
 };
 
 /* Starts temporary servers in dir, or uses the cluster file's. CLI_OK, or status and message. */
 int bench_place_open(struct bench *b, const char *dir, uint32_t servers);
 int bench_place_connect(struct bench *b); /* makes the scratch directory; call after all forks */
 void bench_place_close(struct bench *b); /* removes everything; may be called at any time */
+/* Switches sieving by temporary servers on or off. 0, or -errno after a message. */
+int bench_place_sieve(struct bench *b, bool sieve);
 /* Waits until the servers are idle, for 20 seconds at most. */
 void bench_wait_idle(struct bench *b);
 
@@ -284,6 +301,67 @@ int bench_shell(struct bench *b, const char *what, const char *script, const cha
 void bench_typed_add(struct bench *b);
 void bench_typed_judge(struct bench *b);
 
+/* ---------------------------------------------------------- bench_strided.c: blockcolumn, tile */
+
+#define BENCH_SHARERS 4 /* clients that share the file */
+enum {
+	BENCH_MULTIPLE,
+	BENCH_CLIENT_SIEVE,
+	BENCH_LIST, /* without sieving by the servers; temporary servers only */
+	BENCH_LIST_SIEVE,
+	BENCH_TYPED_SIEVE,
+	BENCH_WAYS,
+	BENCH_LISTS = BENCH_WAYS, /* many lists of 64 rows */
+};
+struct bench_way {
+	const char *name, *id;
+	bench_fn *once;
+};
+extern const struct bench_way bench_ways[];
+/* for bench_kind.about */
+#define BENCH_WAYS_ABOUT \
+	"  multiple calls       one call for each piece\n" \
+	"  client-side sieving  as in ROMIO: the client reads blocks of 4 MiB that cover many\n" \
+	"                       pieces and copies the pieces out; to write pieces, it locks,\n" \
+	"                       reads, modifies and writes back blocks of 512 KiB\n" \
+	"  list                 one call with a list of all pieces; the servers access each\n" \
+	"                       piece separately\n" \
+	"  list + sieving       the same call; the servers access ranges that cover many pieces\n" \
+	"                       where they expect that to take less time\n" \
+	"  typed + sieving      one call that describes all pieces by a data type, with sieving\n" \
+	"                       by the servers\n" \
+	"The file is cached by the servers, except in cases that are called cold. GB/s are of all\n" \
+	"clients together, and count only the bytes of the pieces.\n"
+
+/* What each client accesses: rows of `size` bytes, `stride` bytes apart. */
+struct bench_strided {
+	const char *name; /* in the names of its rows; may be "" */
+	uint64_t size, stride, step[2]; /* columns, step: as in a job */
+	uint32_t rows, columns;
+	int clients;
+	enum sheaf_mover mover; /* auto: that of --mover */
+	uint64_t ns; /* duration of one measurement */
+	bool cold;
+};
+
+/* Makes the shared file and gives each client this much memory. 0, or -errno after a message. */
+int bench_strided_setup(struct bench *b, uint64_t file, uint64_t memory);
+/* Reads and writes known data in every way: all rows, or the first few MiB. */
+int bench_strided_verify(struct bench *b, const struct bench_strided *s, bool whole);
+/* Adds a case, unless this way needs temporary servers. */
+void bench_strided_case(struct bench *b, const struct bench_strided *s, int way, int out);
+/* Adds a case that counts the servers' accesses per piece of a cold list. */
+void bench_strided_count(struct bench *b, const struct bench_strided *s, int out);
+void bench_strided_name(char *out, size_t n, const struct bench_strided *s, int way, int write);
+const struct bench_row *bench_strided_find(struct bench *b, const struct bench_strided *s, int way,
+					   int out);
+int bench_strided_cleanup(struct bench *b);
+
+/* ---------------------------------------------------------- bench_collective.c: a part of meta */
+
+void bench_collective_add(struct bench *b);
+void bench_collective_judge(struct bench *b);
+
 /* ---------------------------------------------------------------- bench_report.c */
 
 /* Writes index.html, one SVG per plot, and bench.json. 0 or -errno. */
@@ -294,6 +372,7 @@ struct json_object *bench_conditions(struct bench *b);
 
 struct bench_kind {
 	const char *name, *summary;
+	const char *about; /* paragraphs of several lines that explain rows and ratios, or NULL */
 	int clients[BENCH_MAX_LIST]; /* client counts without --clients; 0 ends the list */
 	/* Why it cannot run here, or NULL. `missing`, `cleanup` and `end` may be NULL. */
 	const char *(*missing)(struct bench *b);
@@ -303,7 +382,7 @@ struct bench_kind {
 	void (*end)(struct bench *b); /* runs after a failure or a signal as well */
 };
 extern const struct bench_kind bench_net, bench_contig, bench_latency, bench_meta, bench_lists,
-	bench_transfer, bench_mount;
+	bench_transfer, bench_blockcolumn, bench_tile, bench_common, bench_mount;
 extern const struct bench_kind *const bench_kinds[]; /* NULL ends it */
 
 struct bench {
@@ -316,6 +395,7 @@ struct bench {
 	int metas; /* --meta: number of metadata servers among the temporary servers */
 	int clients[BENCH_MAX_LIST], n_clients; /* of the running benchmark */
 	int given[BENCH_MAX_LIST], n_given; /* --clients */
+	enum sheaf_mover mover; /* --mover */
 	int most_clients;
 	uint64_t slice_ns; /* duration of one measurement */
 	struct bench_place place;

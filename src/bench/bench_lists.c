@@ -22,7 +22,7 @@ static int measure_requests(struct bench *b, struct bench_case *c, double *value
 {
 	double all;
 
-	return bench_count_requests(b, &c->job, value, &all);
+	return bench_count_requests(b, &c->job, 1, value, &all);
 }
 
 static void add(struct bench *b, const struct pattern *p, int way)

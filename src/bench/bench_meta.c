@@ -7,7 +7,8 @@
  * client's stats while three others create; "ping-pong beside creates" is the same for raw
  * ping-pongs. In memory the rates are compared with 4 ping-pong pairs, on disk with one process
  * that appends 4 KiB and syncs. The servers' background work on removed and closed files is waited
- * for between the measurements, not measured. */
+ * for between the measurements, not measured. Creates and resizes that several clients do together
+ * are in bench_collective.c. */
 #include <fcntl.h>
 
 #include "bench/bench_impl.h"
@@ -187,7 +188,7 @@ static int count_all(struct bench *b, struct bench_case *c, double *value)
 
 	*value = 0;
 	for (int i = 0; !r && i < COUNTED; i++) { /* the first ones fill the referral cache */
-		r = bench_count_requests(b, &c->job, &most, &n);
+		r = bench_count_requests(b, &c->job, 1, &most, &n);
 		*value = i && *value < n ? *value : n;
 	}
 	return r ? r : bench_once(b, 1, close_counted, 0, 0);
@@ -295,6 +296,7 @@ static int setup(struct bench *b)
 	}
 	if (b->most_clients >= BESIDE)
 		add_others(b, large);
+	bench_collective_add(b);
 	return r;
 }
 
@@ -375,6 +377,7 @@ static void judge(struct bench *b)
 	plot_one(b, "meta-stat", "stat, by number of clients", "stat", pairs);
 	plot_one(b, "meta-list", "Listings of a directory of 1,000 names", "list 1,000 names",
 		 NULL);
+	bench_collective_judge(b);
 }
 
 const struct bench_kind bench_meta = {

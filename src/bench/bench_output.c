@@ -58,6 +58,7 @@ static struct json_object *row_json(struct bench *b, const struct bench_row *r)
 		cli_json_int(o, "bytes", r->bytes);
 	put_text(o, "of", r->of);
 	put_text(o, "to", r->to);
+	put_text(o, "paper", r->paper);
 	put_text(o, "better", better(b, r));
 	put_text(o, "unit", r->unit);
 	json_object_object_add(o, "median", json_number(r->median));
@@ -107,30 +108,61 @@ static void add_numbers(struct cli_table *t, const struct bench_row *r)
 	}
 }
 
-/* Prints the measured rows, or the derived ones. */
-static int print_rows(struct bench *b, const struct bench_kind *k, bool derived)
+static bool has_paper(struct bench *b, const struct bench_kind *k)
+{
+	for (size_t i = 0; i < b->n_rows; i++)
+		if (b->rows[i].bench == k->name && b->rows[i].paper)
+			return true;
+	return false;
+}
+
+static int print_measured(struct bench *b, const struct bench_kind *k)
 {
 	static const char *const heads[] = { "CASE", ">MEDIAN", ">MIN", ">MAX", "UNIT" };
-	static const char *const ratio_heads[] = { "RATIO", ">MEDIAN", ">MIN", ">MAX", "OF WHAT" };
 	struct cli_table t;
 	char what[256];
 	size_t n = 0;
 
-	cli_table_init(&t, derived ? ratio_heads : heads, ARRAY_LEN(heads));
+	cli_table_init(&t, heads, ARRAY_LEN(heads));
 	for (size_t i = 0; i < b->n_rows; i++) {
 		const struct bench_row *r = &b->rows[i];
 
-		if (r->bench != k->name || r->derived != derived)
+		if (r->bench != k->name || r->derived)
 			continue;
-		if (n++ == 0 && !derived)
-			printf("%s: %s\n", k->name, k->summary);
+		if (n++ == 0)
+			printf("%s: %s\n%s%s", k->name, k->summary, k->about ? k->about : "",
+			       k->about ? "\n" : "");
 		bench_row_text(what, sizeof(what), r);
 		cli_table_add(&t, "%s", what);
 		add_numbers(&t, r);
-		if (derived)
-			cli_table_add(&t, "%s%s%s", r->of, r->to[0] ? " / " : "", r->to);
-		else
-			cli_table_add(&t, "%s", r->unit);
+		cli_table_add(&t, "%s", r->unit);
+	}
+	return n ? cli_table_print(&t, stdout) || puts("") < 0 : 0;
+}
+
+/* The column PAPER appears if a row of this benchmark has a figure for it. */
+static int print_derived(struct bench *b, const struct bench_kind *k)
+{
+	static const char *const heads[] = { "RATIO", ">MEDIAN", ">MIN", ">MAX", "OF WHAT" };
+	static const char *const more[] = {
+		"RATIO", ">MEDIAN", ">MIN", ">MAX", ">PAPER", "OF WHAT"
+	};
+	bool paper = has_paper(b, k);
+	struct cli_table t;
+	size_t n = 0;
+
+	cli_table_init(&t, paper ? more : heads, paper ? ARRAY_LEN(more) : ARRAY_LEN(heads));
+	for (size_t i = 0; i < b->n_rows; i++) {
+		const struct bench_row *r = &b->rows[i];
+
+		if (r->bench != k->name || !r->derived)
+			continue;
+		n++;
+		cli_table_add(&t, "%s", r->what);
+		add_numbers(&t, r);
+		if (paper)
+			cli_table_add(&t, "%s", r->paper ? r->paper : "-");
+		cli_table_add(&t, "%s%s%s", r->of, r->to[0] ? " / " : "", r->to);
 	}
 	return n ? cli_table_print(&t, stdout) || puts("") < 0 : 0;
 }
@@ -162,7 +194,7 @@ int bench_print(struct bench *b)
 	       p->storage[0] ? " at " : "", p->storage, p->medium, b->rounds,
 	       b->rounds == 1 ? "" : "s");
 	for (const struct bench_kind *const *k = bench_kinds; *k; k++)
-		r |= print_rows(b, *k, false) | print_rows(b, *k, true);
+		r |= print_measured(b, *k) | print_derived(b, *k);
 	if (b->n_bars)
 		r |= print_bars(b);
 	return r ? cli_error(b->c, "out of memory") : CLI_OK;

@@ -171,6 +171,7 @@ static int open_own(struct bench *b, const char *given, uint32_t servers)
 	if (strlen(dir) > sizeof(p->dir) - 64)
 		return cli_fail_host(b->c, given, -ENAMETOOLONG);
 	p->own = true;
+	p->never_sieve = false;
 	for (int i = 0; r == -EAGAIN && i < START_TRIES && !cli_signal; i++) {
 		remove_own(p);
 		r = start_own(b, dir, servers, why, sizeof(why));
@@ -181,6 +182,52 @@ static int open_own(struct bench *b, const char *given, uint32_t servers)
 		return cli_error(b->c, "cannot start temporary servers: %s", why);
 	snprintf(p->storage, sizeof(p->storage), "%s", p->dir);
 	return CLI_OK;
+}
+
+/* Sets or removes `sieve = never` in the cluster file. */
+static int write_sieve(const struct bench_place *p, bool sieve)
+{
+	char tmp[CLI_PATH_MAX + 8], *line = NULL;
+	FILE *in = fopen(p->conf_path, "r"), *out;
+	size_t room = 0;
+	int r;
+
+	snprintf(tmp, sizeof(tmp), "%s.new", p->conf_path);
+	out = in ? fopen(tmp, "w") : NULL;
+	r = out ? 0 : -errno;
+	while (out && getline(&line, &room, in) > 0) {
+		if (strncmp(line, "sieve = ", 8) != 0)
+			fputs(line, out);
+		if (strcmp(line, "[cluster]\n") == 0 && !sieve)
+			fputs("sieve = never\n", out);
+	}
+	if (out && (fclose(out) || rename(tmp, p->conf_path)))
+		r = -errno;
+	if (in)
+		fclose(in);
+	free(line);
+	return r;
+}
+
+/* A server that has answered twice after the signal has read the file: it does so between turns of
+ * its loop. */
+int bench_place_sieve(struct bench *b, bool sieve)
+{
+	struct bench_place *p = &b->place;
+	int r;
+
+	if (p->never_sieve == !sieve || !p->own)
+		return 0;
+	r = write_sieve(p, sieve);
+	for (int i = 0; !r && i < b->servers; i++)
+		if (kill(p->daemons[i].pid, SIGHUP) < 0)
+			r = -errno;
+	for (int i = 0; !r && i < 2 * b->servers; i++)
+		r = sheaf_ping(b->c->fs, i % b->servers);
+	p->never_sieve = !sieve;
+	if (r)
+		cli_fail_host(b->c, p->conf_path, r);
+	return r;
 }
 
 /* ---- the running file system ---- */

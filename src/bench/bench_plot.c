@@ -12,6 +12,7 @@
 #define RIGHT 16.0
 #define TOP 94.0
 #define LINE 18.0 /* line height of the legend */
+#define VALUE_WIDTH 26.0 /* of a printed value */
 #define APART 12.0 /* minimum distance of two values at the end of lines */
 #define BOTTOM 52.0
 
@@ -188,12 +189,26 @@ static void draw_whisker(struct frame *fr, double x, const struct bench_row *r)
 		x, lo, hi, x - 3, lo, x - 3, hi);
 }
 
+/* A value above a bar whose middle is at x. Values that are wider than the bar stand upright. */
+static void put_bar_value(struct frame *fr, double x, double w, double v)
+{
+	double y = y_of(fr, v) - 5;
+	char text[32], turned[96];
+
+	short_number(text, sizeof(text), v);
+	snprintf(turned, sizeof(turned), "transform=\"rotate(-90 %.1f %.1f)\" class=\"value\"",
+		 x + 4, y);
+	if (w < VALUE_WIDTH)
+		cli_put_svg(fr->f, x + 4, y, turned, text);
+	else
+		cli_put_svg(fr->f, x, y, "text-anchor=\"middle\" class=\"value\"", text);
+}
+
 static void draw_bars(struct frame *fr)
 {
 	const struct bench_plot *p = fr->p;
 	double group = (WIDTH - LEFT - RIGHT) / p->n_groups;
 	double w = MIN(group * 0.8 / p->n_series, 72.0);
-	char text[32];
 
 	for (int g = 0; g < p->n_groups; g++)
 		for (int s = 0; s < p->n_series; s++) {
@@ -209,10 +224,7 @@ static void draw_bars(struct frame *fr)
 				x + 1, y_of(fr, r->median), w - 2,
 				y_of(fr, 0) - y_of(fr, r->median), colours[colour]);
 			draw_whisker(fr, x + w * 0.86, r);
-			short_number(text, sizeof(text), r->median);
-			cli_put_svg(fr->f, x + w * (r->runs > 1 ? 0.42 : 0.5),
-				    y_of(fr, r->median) - 5,
-				    "text-anchor=\"middle\" class=\"value\"", text);
+			put_bar_value(fr, x + w * (r->runs > 1 ? 0.42 : 0.5), w, r->median);
 		}
 }
 

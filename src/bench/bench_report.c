@@ -102,6 +102,7 @@ static const char *const head =
 	"border-bottom:2px solid #1b6ca8}\n"
 	"p{margin:.4rem 0 .8rem}figure{margin:.8rem 0;break-inside:avoid}"
 	"figure svg{display:block;width:100%;height:auto}\n"
+	"pre{font-size:.8rem;line-height:1.3;overflow-x:auto}\n"
 	".wide{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem}"
 	"th,td{padding:.2rem .7rem;text-align:left;border-bottom:1px solid #ddd}"
 	"td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\n"
@@ -195,6 +196,8 @@ static void put_rows(FILE *f, struct bench *b, const char *name)
 			cli_put_xml(f, r->of);
 			cli_put_xml(f, r->to[0] ? " / " : "");
 			cli_put_xml(f, r->to);
+			cli_put_xml(f, r->paper ? "; the paper: " : "");
+			cli_put_xml(f, r->paper ? r->paper : "");
 		}
 		fputs("</td>", f);
 		put_number(f, r->median);
@@ -216,6 +219,11 @@ static void put_kind(FILE *f, struct bench *b, const struct bench_kind *k)
 	fprintf(f, "<h2 id=\"%s\">%s</h2>\n<p>", k->name, k->name);
 	cli_put_xml(f, k->summary);
 	fputs(".</p>\n", f);
+	if (k->about) {
+		fputs("<pre>", f);
+		cli_put_xml(f, k->about);
+		fputs("</pre>\n", f);
+	}
 	for (size_t i = 0; i < b->n_plots; i++) {
 		if (b->plots[i].bench != k->name)
 			continue;

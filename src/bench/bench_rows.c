@@ -147,6 +147,12 @@ const struct bench_row *bench_worst_point(struct bench *b, const char *name,
 	return r;
 }
 
+void bench_paper(struct bench *b, const struct bench_row *row, const char *paper)
+{
+	if (row)
+		b->rows[row - b->rows].paper = paper;
+}
+
 const char *const bench_senses[] = { "at least", "at most", "exactly" };
 
 void bench_bar(struct bench *b, const struct bench_row *row, enum bench_sense sense, double need)

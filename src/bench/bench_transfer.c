@@ -1,16 +1,31 @@
-/* sheaf bench transfer: transfer of scattered memory, by segment size (after Wu et al., "Supporting
- * Efficient Noncontiguous Access in PVFS over InfiniBand", figures 3 and 4).
+/* sheaf bench transfer: transfer of scattered memory, by segment size (after "Supporting
+ * Efficient Noncontiguous Access in PVFS over InfiniBand", figures 3 and 4, and the scatter/gather
+ * paper, figures 4 and 5, see docs/performance.md).
  *
- * One client moves 128 or 1,024 segments: with one call per segment; with one call that packs them,
+ * A client moves 128 or 1,024 segments: with one call per segment; with one call that packs them,
  * that lets the kernel gather them, or that lets the library choose; and, as the ideal, the same
- * number of bytes in one piece. The segments are apart in memory only, or in the file as well. All
- * cases of a point run one after the other, so that ratios compare neighbours. The file exists
- * before and is cached by the servers. Also includes typed access (bench_typed.c). */
+ * number of bytes in one piece. The segments are apart in memory only, or in the file as well. The
+ * file exists before and is cached by the servers. One client also has typed access
+ * (bench_typed.c). Several clients move 128 segments, or 4 of 1 MiB, at the same time, each in its
+ * own range of one file.
+ *
+ * The movers of a point, and the ideal, of one client take turns in one measurement, call by call:
+ * what a server did before, the processors on which it runs and the pages that its sockets get
+ * change the time of a call more than the mover does, and last longer than a short measurement. */
+#include <assert.h>
+#include <fcntl.h>
+
 #include "bench/bench_impl.h"
 
 #define SLICE_NS (8 * NSEC_PER_MSEC) /* short, since there are some 300 cases */
+#define MANY_NS (20 * NSEC_PER_MSEC) /* of several clients: they share the processors */
+#define LEAST_TURNS 3 /* in one measurement: the median of one call is no median */
+#define MAX_TURNS 1024
 /* Size of the file and of the memory: for the largest list with its gaps, and for typed access. */
 #define ROOM MAX(2 * 1024 * 64 * KIB, (uint64_t)BENCH_TYPED_PIECES * 2 * BENCH_TYPED_PIECE)
+
+/* The range of one of several clients: for the largest list with its gaps. */
+#define RANGE (2 * 128 * 64 * KIB)
 
 static const uint32_t counts[] = { 128, 1024 };
 static const uint64_t sizes[] = { 64, 256, 512, KIB, 2 * KIB, 4 * KIB, 16 * KIB, 64 * KIB };
@@ -23,27 +38,127 @@ static const struct pattern {
 } patterns[] = { { "scattered in memory", "memory", 1 },
 		 { "scattered in memory and file", "both", 2 } };
 
-enum { MULTIPLE, PACK, GATHER, CHOICE, ALTERNATIVES };
+enum { MULTIPLE, PACK, GATHER, CHOICE, IDEAL, ALTERNATIVES };
+#define TURNS (ALTERNATIVES - PACK) /* the alternatives from PACK on take turns */
+static_assert(TURNS <= BENCH_MORE, "a measurement has a result for each of them");
 static const struct alternative {
 	const char *name;
-	bench_fn *once;
 	enum sheaf_mover mover;
 } alternatives[ALTERNATIVES] = {
-	[MULTIPLE] = { "multiple calls", bench_do_singles, SHEAF_MOVER_AUTO },
-	[PACK] = { "pack", bench_do_list, SHEAF_MOVER_PACK },
-	[GATHER] = { "gather", bench_do_list, SHEAF_MOVER_GATHER },
-	[CHOICE] = { "our choice", bench_do_list, SHEAF_MOVER_AUTO },
+	[MULTIPLE] = { "multiple calls", SHEAF_MOVER_AUTO },
+	[PACK] = { "pack", SHEAF_MOVER_PACK },
+	[GATHER] = { "gather", SHEAF_MOVER_GATHER },
+	[CHOICE] = { "our choice", SHEAF_MOVER_AUTO },
+	[IDEAL] = { "contiguous", SHEAF_MOVER_AUTO },
 };
-static const char ideal[] = "contiguous";
 
 struct point {
 	uint32_t count;
 	uint64_t size;
-	int way;
+	int way, clients;
 };
 
 /* ---- measuring ---- */
 
+/* One call, as the alternative says; stores its time. */
+static int do_turn(struct bench_worker *w, int a, uint64_t *took)
+{
+	const struct bench_job *j = w->job;
+	uint64_t start, all = j->count * j->size;
+	int r = bench_why(w, "mover", sheaf_set_mover(w->fs, alternatives[a].mover));
+
+	if (r)
+		return r;
+	start = time_now();
+	if (a != IDEAL)
+		r = bench_do_list(w);
+	else
+		r = bench_moved(w, "contiguous",
+				j->out ? sheaf_pwrite(w->f, w->buf, all, 0) :
+					 sheaf_pread(w->f, w->buf, all, 0),
+				all);
+	*took = time_now() - start;
+	return r;
+}
+
+/* Brings the turns into another order, the same in each run. */
+static void shuffle(int *order, int n)
+{
+	static uint32_t state = 1;
+
+	for (int i = n - 1; i > 0; i--) {
+		int other, was = order[i];
+
+		state = state * 1664525 + 1013904223;
+		other = (int)((state >> 16) % (uint32_t)(i + 1));
+		order[i] = order[other];
+		order[other] = was;
+	}
+}
+
+/* Calls of all alternatives in turn. Stores the median times. The ideal takes part where the file
+ * is contiguous. */
+static int do_turns(struct bench_worker *w)
+{
+	static uint64_t took[TURNS][MAX_TURNS];
+	int order[TURNS] = { PACK, GATHER, CHOICE, IDEAL };
+	int n = w->job->stride == w->job->size ? TURNS : TURNS - 1, r = 0;
+	uint64_t end = time_now() + TURNS * SLICE_NS;
+	size_t turns = 0;
+
+	do {
+		shuffle(order, n);
+		for (int i = 0; !r && i < n; i++)
+			r = do_turn(w, order[i], &took[order[i] - PACK][turns]);
+	} while (!r && ++turns < MAX_TURNS && (turns < LEAST_TURNS || time_now() < end));
+	for (int i = 0; !r && i < n; i++)
+		w->more[i] = (double)bench_median(took[i], turns);
+	sheaf_set_mover(w->fs, SHEAF_MOVER_AUTO);
+	return r;
+}
+
+static double turn_ns[TURNS]; /* results of the last do_turns() */
+
+static double turn_speed(const struct bench_case *c, int a)
+{
+	return (double)(c->job.count * c->job.size) / turn_ns[a - PACK];
+}
+
+/* The first of the alternatives measures all. */
+static int measure_pack(struct bench *b, struct bench_case *c, double *value)
+{
+	struct bench_result result;
+	int r = bench_clients_run(b, &c->job, 1, &result);
+
+	if (r)
+		return r;
+	memcpy(turn_ns, result.more, sizeof(turn_ns));
+	*value = turn_speed(c, PACK);
+	return 0;
+}
+
+static int measure_gather(struct bench *b, struct bench_case *c, double *value)
+{
+	(void)b;
+	*value = turn_speed(c, GATHER);
+	return 0;
+}
+
+static int measure_choice(struct bench *b, struct bench_case *c, double *value)
+{
+	(void)b;
+	*value = turn_speed(c, CHOICE);
+	return 0;
+}
+
+static int measure_ideal(struct bench *b, struct bench_case *c, double *value)
+{
+	(void)b;
+	*value = turn_speed(c, IDEAL);
+	return 0;
+}
+
+/* A call of several clients. */
 static int prepare(struct bench_worker *w)
 {
 	int r = w->job->count ? bench_lay_out(w) : 0;
@@ -51,66 +166,96 @@ static int prepare(struct bench_worker *w)
 	return r ? r : bench_why(w, "mover", sheaf_set_mover(w->fs, w->job->mover));
 }
 
-static void name_row(char *out, size_t n, int way, const struct pattern *p,
-		     const struct alternative *a)
+/* All clients use the file of the first. */
+static int open_shared(struct bench_worker *w)
 {
-	if (p)
-		snprintf(out, n, "%s %s: %s", ways[way], p->name, a->name);
-	else
-		snprintf(out, n, "%s: %s", ways[way], ideal);
+	int r = w->index ? sheaf_open(w->fs, bench_path(w, "file.0"), O_RDWR, 0, NULL, &w->f) : 0;
+
+	return r ? bench_why(w, "open", r) : bench_do_room(w);
 }
 
-static void add(struct bench *b, const struct point *pt, const struct pattern *p,
-		const struct alternative *a)
+static void name_row(char *out, size_t n, int way, const struct pattern *p, int a)
 {
-	struct bench_case c = { .job = { .prepare = prepare,
-					 .once = a ? a->once : bench_do_transfer,
+	if (a == IDEAL)
+		snprintf(out, n, "%s: %s", ways[way], alternatives[a].name);
+	else
+		snprintf(out, n, "%s %s: %s", ways[way], p->name, alternatives[a].name);
+}
+
+static void add(struct bench *b, const struct point *pt, const struct pattern *p, int a)
+{
+	static int (*const measure[ALTERNATIVES])(struct bench * b, struct bench_case * c,
+						  double *value) = { [PACK] = measure_pack,
+								     [GATHER] = measure_gather,
+								     [CHOICE] = measure_choice,
+								     [IDEAL] = measure_ideal };
+	bool many = pt->clients > 1, whole = many && a == IDEAL;
+	struct bench_case c = { .job = { .prepare = many ? prepare : bench_lay_out,
+					 .once = a == MULTIPLE ? bench_do_singles :
+						 whole	       ? bench_do_transfer :
+						 many	       ? bench_do_list :
+								 do_turns,
+					 .max_ops = !many && a != MULTIPLE,
 					 .out = pt->way == 1,
-					 .count = p ? pt->count : 0,
-					 .size = p ? pt->size : pt->count * pt->size,
-					 .stride = p ? p->stride * pt->size : 0,
-					 .typical = true,
-					 .mover = a ? a->mover : SHEAF_MOVER_AUTO },
+					 .count = whole ? 0 : pt->count,
+					 .size = whole ? pt->count * pt->size : pt->size,
+					 .stride = whole ? 0 : p->stride * pt->size,
+					 .apart = RANGE,
+					 .typical = !many,
+					 .mover = alternatives[a].mover },
 				.pieces = pt->count,
 				.bytes = pt->size,
+				.workers = pt->clients,
 				.figure = BENCH_BANDWIDTH,
-				.ns = SLICE_NS };
+				.ns = many ? MANY_NS : SLICE_NS,
+				.custom = many ? NULL : measure[a] };
 	char what[sizeof(c.row->what)];
 
 	name_row(what, sizeof(what), pt->way, p, a);
 	bench_case_add(b, c, "%s", what);
 }
 
-/* The i-th combination of count, size and direction. */
-static bool point_at(size_t i, struct point *pt)
+/* The i-th combination of count, size and direction for so many clients. */
+static bool point_at(size_t i, int clients, struct point *pt)
 {
 	size_t way = i % 2, size = i / 2 % ARRAY_LEN(sizes), count = i / 2 / ARRAY_LEN(sizes);
 
-	if (count >= ARRAY_LEN(counts))
+	if (count >= ARRAY_LEN(counts) || (clients > 1 && count && size))
 		return false;
-	*pt = (struct point){ counts[count], sizes[size], (int)way };
+	*pt = (struct point){ counts[count], sizes[size], (int)way, clients };
+	if (clients > 1 && count) { /* the last point of several clients */
+		pt->count = 4;
+		pt->size = MIB;
+	}
 	return true;
 }
 
 static void add_point(struct bench *b, const struct point *pt)
 {
-	add(b, pt, NULL, NULL);
 	for (size_t p = 0; p < ARRAY_LEN(patterns); p++)
 		for (int a = 0; a < ALTERNATIVES; a++)
-			add(b, pt, &patterns[p], &alternatives[a]);
+			if (a != IDEAL || patterns[p].stride == 1)
+				add(b, pt, &patterns[p], a);
 }
 
 static int setup(struct bench *b)
 {
-	int r = bench_once(b, 1, bench_do_make, ROOM, 0);
+	int most = b->most_clients, r;
+	uint64_t room = RANGE;
 	struct point pt;
 
+	for (int k = 0; k < b->n_clients; k++) {
+		for (size_t i = 0; point_at(i, b->clients[k], &pt); i++)
+			add_point(b, &pt);
+		if (b->clients[k] == 1) {
+			bench_typed_add(b);
+			room = ROOM;
+		}
+	}
+	r = bench_once(b, 1, bench_do_make, MAX(room, (uint64_t)most * RANGE), 0);
 	if (!r)
-		r = bench_once(b, 1, bench_do_room, ROOM, 0);
-	for (size_t i = 0; point_at(i, &pt); i++)
-		add_point(b, &pt);
-	bench_typed_add(b);
-	return r;
+		r = bench_once(b, 1, bench_do_room, room, 0);
+	return r ? r : bench_once(b, most, open_shared, RANGE, 0);
 }
 
 /* ---- judging ---- */
@@ -120,8 +265,8 @@ static const struct bench_row *find(struct bench *b, const struct point *pt,
 {
 	char what[sizeof(((struct bench_row *)0)->what)];
 
-	name_row(what, sizeof(what), pt->way, p, &alternatives[a]);
-	return bench_find(b, what, 1, pt->size, pt->count);
+	name_row(what, sizeof(what), pt->way, p, a);
+	return bench_find(b, what, (uint32_t)pt->clients, pt->size, pt->count);
 }
 
 /* Ratios per point; the worst is judged. */
@@ -130,25 +275,48 @@ struct ratios {
 	int n;
 };
 
+/* Rows of several clients have names of their own. */
+static const char *name_of(char out[64], const char *name, int clients)
+{
+	int n = snprintf(out, 64, "%s", name);
+
+	if (clients > 1)
+		snprintf(out + n, 64 - (size_t)n, "_%dc", clients);
+	return out;
+}
+
 static const struct bench_row *put(struct bench *b, struct ratios *r, const char *name,
 				   const struct point *pt, const struct pattern *p,
 				   const struct bench_row *of, const struct bench_row *to)
 {
-	bool kib = pt->size >= KIB;
-	char id[64];
+	bool mib = pt->size >= MIB, kib = pt->size >= KIB;
+	uint64_t unit = mib ? MIB : kib ? KIB : 1;
+	char id[64], full[64];
 
 	snprintf(id, sizeof(id), "%s_%s_%s_%ux%u%s", name, ways[pt->way], p->id, pt->count,
-		 (unsigned)(kib ? pt->size / KIB : pt->size), kib ? "K" : "");
-	return r->row[r->n++] = bench_ratio(b, id, of, to);
+		 (unsigned)(pt->size / unit),
+		 mib ? "M" :
+		 kib ? "K" :
+		       "");
+	return r->row[r->n++] = bench_ratio(b, name_of(full, id, pt->clients), of, to);
+}
+
+static const struct bench_row *worst(struct bench *b, const char *name, int clients,
+				     const struct ratios *r, bool highest)
+{
+	char full[64];
+
+	return bench_worst_point(b, name_of(full, name, clients), r->row, r->n, highest);
 }
 
 /* Time of the library's choice to that of the better mover. All other ratios are of speeds. */
-static void judge_choice(struct bench *b)
+static void judge_choice(struct bench *b, int clients)
 {
+	const struct bench_row *row;
 	struct ratios r = { .n = 0 };
 	struct point pt;
 
-	for (size_t i = 0; point_at(i, &pt); i++)
+	for (size_t i = 0; point_at(i, clients, &pt); i++)
 		for (size_t k = 0; k < ARRAY_LEN(patterns); k++) {
 			const struct pattern *p = &patterns[k];
 			const struct bench_row *pack = find(b, &pt, p, PACK);
@@ -158,52 +326,82 @@ static void judge_choice(struct bench *b)
 			put(b, &r, "choice", &pt, p, packs ? pack : gather,
 			    find(b, &pt, p, CHOICE));
 		}
-	bench_bar(b, bench_worst_point(b, "transfer_choice", r.row, r.n, true), BENCH_AT_MOST,
-		  1.15);
+	row = worst(b, "transfer_choice", clients, &r, true);
+	if (clients == 1)
+		bench_bar(b, row, BENCH_AT_MOST, 1.15);
 }
 
-static void judge_multiple(struct bench *b)
+static void judge_multiple(struct bench *b, int clients)
+{
+	const struct pattern *p = &patterns[0];
+	const struct bench_row *row;
+	struct ratios r = { .n = 0 };
+	struct point pt;
+
+	for (size_t i = 0; point_at(i, clients, &pt); i++)
+		if (pt.size <= 2 * KIB)
+			put(b, &r, "multiple", &pt, p, find(b, &pt, p, CHOICE),
+			    find(b, &pt, p, MULTIPLE));
+	row = worst(b, "transfer_multiple", clients, &r, false);
+	if (clients == 1)
+		bench_bar(b, row, BENCH_AT_LEAST, 15);
+}
+
+/* Both sides of the ratio use a contiguous file. With a strided file the ratio includes the
+ * servers' accesses, and several clients share the processors: rows, but no bars. */
+static void judge_ideal(struct bench *b, int clients, const struct pattern *p, const char *from_512,
+			const char *from_4k)
+{
+	struct ratios all = { .n = 0 }, large = { .n = 0 };
+	const struct bench_row *low[2], *r;
+	struct point pt;
+
+	for (size_t i = 0; point_at(i, clients, &pt); i++) {
+		if (pt.size < 512)
+			continue;
+		r = put(b, &all, "ideal", &pt, p, find(b, &pt, p, CHOICE), find(b, &pt, p, IDEAL));
+		if (pt.size >= 4 * KIB)
+			large.row[large.n++] = r;
+	}
+	low[0] = worst(b, from_512, clients, &all, false);
+	low[1] = worst(b, from_4k, clients, &large, false);
+	if (p->stride > 1 || clients > 1)
+		return;
+	bench_bar(b, low[0], BENCH_AT_LEAST, 0.6);
+	bench_bar(b, low[1], BENCH_AT_LEAST, 0.85);
+}
+
+/* Gather to pack, and its best point: the papers' gain of zero-copy lists. */
+static void judge_gather(struct bench *b, int clients, int way, const char *name, const char *paper)
 {
 	const struct pattern *p = &patterns[0];
 	struct ratios r = { .n = 0 };
 	struct point pt;
 
-	for (size_t i = 0; point_at(i, &pt); i++)
-		if (pt.size <= 2 * KIB)
-			put(b, &r, "multiple", &pt, p, find(b, &pt, p, CHOICE),
-			    find(b, &pt, p, MULTIPLE));
-	bench_bar(b, bench_worst_point(b, "transfer_multiple", r.row, r.n, false), BENCH_AT_LEAST,
-		  15);
+	for (size_t i = 0; point_at(i, clients, &pt); i++)
+		if (pt.way == way)
+			put(b, &r, "gather", &pt, p, find(b, &pt, p, GATHER),
+			    find(b, &pt, p, PACK));
+	bench_paper(b, worst(b, name, clients, &r, true), paper);
 }
 
-/* Both sides of the ratio use a contiguous file. With a strided file the ratio includes the
- * servers' accesses: rows, but no bars. */
-static void judge_ideal(struct bench *b, const struct pattern *p, const char *from_512,
-			const char *from_4k)
+static void judge_clients(struct bench *b, int clients)
 {
-	struct ratios all = { .n = 0 }, large = { .n = 0 };
-	const struct bench_row *worst[2], *r;
-	struct point pt;
-
-	for (size_t i = 0; point_at(i, &pt); i++) {
-		if (pt.size < 512)
-			continue;
-		r = put(b, &all, "ideal", &pt, p, find(b, &pt, p, CHOICE), find(b, &pt, NULL, 0));
-		if (pt.size >= 4 * KIB)
-			large.row[large.n++] = r;
-	}
-	worst[0] = bench_worst_point(b, from_512, all.row, all.n, false);
-	worst[1] = bench_worst_point(b, from_4k, large.row, large.n, false);
-	if (p->stride > 1)
+	judge_choice(b, clients);
+	judge_multiple(b, clients);
+	judge_ideal(b, clients, &patterns[0], "transfer_ideal_512", "transfer_ideal_4k");
+	judge_ideal(b, clients, &patterns[1], "transfer_ideal_512_strided",
+		    "transfer_ideal_4k_strided");
+	if (clients == 1)
 		return;
-	bench_bar(b, worst[0], BENCH_AT_LEAST, 0.6);
-	bench_bar(b, worst[1], BENCH_AT_LEAST, 0.85);
+	judge_gather(b, clients, 0, "transfer_gather_read", "up to 1.89");
+	judge_gather(b, clients, 1, "transfer_gather_write", "up to 1.52");
 }
 
 /* ---- plots ---- */
 
-static void plot(struct bench *b, const char *name, const char *title, uint32_t count, int way,
-		 const struct pattern *pattern)
+static void plot(struct bench *b, const char *name, const char *title, int clients, uint32_t count,
+		 int way, const struct pattern *pattern)
 {
 	struct bench_plot *p = bench_plot_add(b, name, title);
 
@@ -212,39 +410,53 @@ static void plot(struct bench *b, const char *name, const char *title, uint32_t 
 	p->n_groups = (int)ARRAY_LEN(sizes);
 	for (int s = 0; s < ALTERNATIVES; s++)
 		bench_plot_series(p, "%s", alternatives[s].name);
-	bench_plot_series(p, ideal);
 	for (int g = 0; g < p->n_groups; g++) {
-		struct point pt = { count, sizes[g], way };
+		struct point pt = { count, sizes[g], way, clients };
 
 		bench_size_text(p->groups[g], sizeof(p->groups[g]), sizes[g]);
 		for (int s = 0; s < p->n_series; s++)
-			p->cell[g][s] = s < ALTERNATIVES ? find(b, &pt, pattern, s) :
-							   find(b, &pt, NULL, 0);
+			p->cell[g][s] = find(b, &pt, pattern, s);
 	}
+}
+
+static void plot_one(struct bench *b)
+{
+	plot(b, "transfer-read", "128 segments into scattered memory", 1, 128, 0, &patterns[0]);
+	plot(b, "transfer-write", "128 segments of scattered memory", 1, 128, 1, &patterns[0]);
+	plot(b, "transfer-read-both", "128 segments into scattered memory from a strided file", 1,
+	     128, 0, &patterns[1]);
+	plot(b, "transfer-write-both", "128 segments of scattered memory into a strided file", 1,
+	     128, 1, &patterns[1]);
+	plot(b, "transfer-read-1024", "1,024 segments into scattered memory", 1, 1024, 0,
+	     &patterns[0]);
+	plot(b, "transfer-write-1024", "1,024 segments of scattered memory", 1, 1024, 1,
+	     &patterns[0]);
 }
 
 static void judge(struct bench *b)
 {
-	judge_choice(b);
-	judge_multiple(b);
-	judge_ideal(b, &patterns[0], "transfer_ideal_512", "transfer_ideal_4k");
-	judge_ideal(b, &patterns[1], "transfer_ideal_512_strided", "transfer_ideal_4k_strided");
-	bench_typed_judge(b);
-	plot(b, "transfer-read", "128 segments into scattered memory", 128, 0, &patterns[0]);
-	plot(b, "transfer-write", "128 segments of scattered memory", 128, 1, &patterns[0]);
-	plot(b, "transfer-read-both", "128 segments into scattered memory from a strided file", 128,
-	     0, &patterns[1]);
-	plot(b, "transfer-write-both", "128 segments of scattered memory into a strided file", 128,
-	     1, &patterns[1]);
-	plot(b, "transfer-read-1024", "1,024 segments into scattered memory", 1024, 0,
-	     &patterns[0]);
-	plot(b, "transfer-write-1024", "1,024 segments of scattered memory", 1024, 1, &patterns[0]);
+	bool one = false;
+
+	for (int i = 0; i < b->n_clients; i++) {
+		one |= b->clients[i] == 1;
+		judge_clients(b, b->clients[i]);
+	}
+	if (one) {
+		bench_typed_judge(b);
+		plot_one(b);
+	}
+	if (b->most_clients == 1)
+		return;
+	plot(b, "transfer-read-clients", "Clients together: 128 segments into scattered memory",
+	     b->most_clients, 128, 0, &patterns[0]);
+	plot(b, "transfer-write-clients", "Clients together: 128 segments of scattered memory",
+	     b->most_clients, 128, 1, &patterns[0]);
 }
 
 const struct bench_kind bench_transfer = {
 	.name = "transfer",
 	.summary =
-		"scattered memory by single calls, packed, gathered and by our choice against one piece; typed access",
+		"scattered memory by single calls, packed, gathered and by our choice against one piece; typed access; GB/s of all clients together",
 	.clients = { 1 },
 	.setup = setup,
 	.judge = judge,
