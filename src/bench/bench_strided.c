@@ -437,7 +437,7 @@ static double accesses(struct bench *b)
 
 	for (int i = 0; i < b->servers; i++)
 		if (sheaf_server_status(b->c->fs, i, 5 * CLI_STATUS_MS, &s) == 0 && s.up)
-			sum += (double)(s.accesses_performed);
+			sum += (double)(s.disk_inline + s.disk_handed);
 	return sum;
 }
 
