@@ -215,7 +215,7 @@ static void add(struct bench *b, const struct point *pt, const struct pattern *p
 	bench_case_add(b, c, "%s", what);
 }
 
-/* The i-th combination of count, size and direction for so many clients. */
+/* The i-th combination of count, size and direction, for this number of clients. */
 static bool point_at(size_t i, int clients, struct point *pt)
 {
 	size_t way = i % 2, size = i / 2 % ARRAY_LEN(sizes), count = i / 2 / ARRAY_LEN(sizes);

@@ -197,7 +197,7 @@ const struct cli_command cmd_calibrate = {
 	.options = { { 0, "json", NULL, "for programs: {\"servers\": [...]}" } },
 	.more = "A server measures these costs at its first start; they decide whether it joins accesses to small\n"
 		"pieces into covering ones. Repeat it after the disk was exchanged, while the servers are idle. Without\n"
-		"names, all data servers are measured, one after another. Each needs 128 MiB of free space and about a\n"
+		"names, all data servers are measured, one after another. Each needs 256 MiB of free space and about a\n"
 		"second, and goes on serving meanwhile.\n",
 	.examples = "  sheaf calibrate\n"
 		    "  sheaf calibrate server0 --json | jq '.servers[0].cold_read_ns'\n",

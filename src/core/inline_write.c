@@ -122,17 +122,18 @@ static void find_pages(struct inline_writes *w, struct env *e, struct loop *l, c
 bool inline_writes_begin(struct inline_writes *w, struct env *e, struct loop *l,
 			 const struct io *ios, size_t n)
 {
-	uint64_t len = 0, now = e->clock->now(e);
+	uint64_t len = 0, dirty, now = e->clock->now(e);
 
 	if (!w->on || now < w->paused_until)
 		return false;
 	for (size_t i = 0; i < n; i++)
-		len += ios[i].len + page_size(); /* pages become dirty as a whole */
+		len += ios[i].len;
+	dirty = len + n * page_size(); /* pages become dirty as a whole */
 	if (now - w->checked >= CHECK_NS)
 		read_dirty(w, l, now);
-	if (len > MIN(w->left, LENGTH_MAX))
+	if (len > LENGTH_MAX || dirty > w->left)
 		return false;
-	w->left -= len;
+	w->left -= dirty;
 	w->began = now;
 	w->stalled = false;
 	find_pages(w, e, l, ios, n);

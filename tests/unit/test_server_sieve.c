@@ -75,7 +75,7 @@ static void end(void)
 	free(mem);
 }
 
-/* Each access takes so long, and each of its bytes. */
+/* Sets the time of each access, and of each of its bytes. */
 static void set_costs(double call, double byte)
 {
 	struct sieve_costs *c = disk_costs(w.srv->disk);

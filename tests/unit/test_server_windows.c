@@ -197,7 +197,7 @@ static uint64_t windows_of(const char *op)
 	return sum;
 }
 
-/* Each access takes so long, and each of its bytes. */
+/* Sets the time of each access, and of each of its bytes. */
 static void set_costs(double call, double byte)
 {
 	struct sieve_costs *c = disk_costs(w.srv->disk);
