@@ -6,32 +6,47 @@
  * punched out meanwhile (pieces_guard). */
 #include "disk/disk.h"
 
-#define SLICE 256 /* pieces per call */
+/* Copies n pieces of a mapping from or to flat memory. */
+static bool copy_run(const struct iovec *map, size_t n, char *flat, bool store)
+{
+	return (store ? pieces_unpack(map, n, flat) : pieces_pack(flat, map, n)) == 0;
+}
 
-/* Copies between pieces of a mapping and flat memory. */
+/* Copies between pieces of a mapping and flat memory: runs of whole pieces, and the parts of a
+ * piece that lies in two ranges of flat memory. */
 static bool copy(const struct iovec *map, size_t n, const struct iovec *flat, size_t n_flat,
 		 bool store)
 {
-	struct iovec part[SLICE];
 	size_t i = 0, o = 0; /* the position in map */
+	bool ok = true;
 
-	for (size_t k = 0; k < n_flat; k++) {
-		size_t done = 0;
+	for (size_t k = 0; k < n_flat && ok; k++) {
+		char *p = flat[k].iov_base;
+		size_t left = flat[k].iov_len, len;
 
-		while (done < flat[k].iov_len && i < n) {
-			char *p = (char *)flat[k].iov_base + done;
-			size_t got, m = iov_slice(map + i, n - i, o, flat[k].iov_len - done, part,
-						  SLICE, &got);
+		for (; left && i < n && ok; p += len, left -= len) {
+			size_t whole = 0;
 
-			if (store ? pieces_unpack(part, m, p) : pieces_pack(p, part, m))
-				return false;
-			done += got;
-			for (got += o; i < n && got >= map[i].iov_len; i++)
-				got -= map[i].iov_len;
-			o = got;
+			for (len = 0; !o && i + whole < n && map[i + whole].iov_len <= left - len;)
+				len += map[i + whole++].iov_len;
+			if (whole) {
+				ok = copy_run(map + i, whole, p, store);
+				i += whole;
+			} else {
+				struct iovec part = { (char *)map[i].iov_base + o,
+						      map[i].iov_len - o };
+
+				len = part.iov_len = MIN(part.iov_len, left);
+				ok = copy_run(&part, 1, p, store);
+				o += len;
+				if (o == map[i].iov_len) {
+					i++;
+					o = 0;
+				}
+			}
 		}
 	}
-	return true;
+	return ok;
 }
 
 bool object_map_pieces(struct object *o, const struct extent *pieces, size_t n, uint64_t lo,

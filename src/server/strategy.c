@@ -27,8 +27,7 @@ static_assert(WINDOW_BYTES == SIEVE_WINDOW_BYTES, "sheaf explain has the same wi
 
 /* ---- the choice ---- */
 
-/* The limit for covering ranges plus data of a sieved window. */
-static uint64_t sieve_most(const struct window *w)
+uint64_t sieve_most(const struct window *w)
 {
 	return w->bulk->write ? SIEVE_WRITE_MOST : SIEVE_READ_MOST;
 }

@@ -108,6 +108,8 @@ struct strategy_row {
 extern const struct strategy_row strategies[N_STRATEGIES];
 /* The only place that decides: chooses the strategy of a window that has its pieces. */
 void strategy_choose(struct window *w);
+/* The limit for covering ranges plus data of a sieved window. */
+uint64_t sieve_most(const struct window *w);
 /* Would this piece prevent sieving of a window that is sieved without it, so that it pays to end
  * the window here? */
 bool sieve_ends(const struct window *w, uint64_t off, uint64_t n);

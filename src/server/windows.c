@@ -24,10 +24,7 @@
 #define STORED_WINDOWS 4
 
 enum { TAKE, BUFFER, RECEIVE, TURN, DISK, SEND, END };
-static const char *const names[] = {
-	[TAKE] = "take", [BUFFER] = "buffer", [RECEIVE] = "receive", [TURN] = "turn",
-	[DISK] = "disk", [SEND] = "send",     [END] = "end"
-};
+static const char *const names[] = { "take", "buffer", "receive", "turn", "disk", "send", "end" };
 
 /* Expands the next part of the pattern into the list. False: there is no further extent for now. */
 static bool refill(struct bulk *b)
@@ -65,6 +62,33 @@ static bool more_of_list(struct bulk *b, const struct window *w, int *steps)
 	if (found)
 		*steps += b->pattern->iter.steps;
 	return found;
+}
+
+/* Adds the next extents as long as they are whole, in ascending order and close together: the
+ * common case of many small ones, without the cases of take(). */
+static void take_whole(struct bulk *b, struct window *w)
+{
+	uint64_t limit = b->write ? UINT64_MAX : b->end, most = sieve_most(w), lo = w->lo;
+	uint64_t hi = w->hi, len = w->len;
+	uint32_t i = b->i, n = w->n;
+
+	for (; i < b->n_list && n < WINDOW_PIECES; i++, n++) {
+		const struct wire_extent e = b->list[i];
+		uint64_t end = e.offset + e.length, all = len + e.length;
+
+		if (!e.length || all > WINDOW_BYTES || e.offset < hi || end > limit ||
+		    end - lo + all > most)
+			break;
+		w->skips_pages |= b->write && sieve_skips_page(hi, e.offset);
+		w->pieces[n] = (struct extent){ e.offset, e.length };
+		len = all;
+		hi = end;
+	}
+	b->at += len - w->len;
+	b->i = i;
+	w->n = n;
+	w->len = len;
+	w->hi = hi;
 }
 
 /* Gives the window the next run of the stream: contiguous there, at most WINDOW_BYTES. False:
@@ -109,6 +133,8 @@ static bool take(struct bulk *b, struct window *w)
 			b->i++;
 			if (gap && w->n)
 				break;
+			if (n && w->is_sorted && !b->from)
+				take_whole(b, w);
 		}
 	}
 	return w->n > 0;
