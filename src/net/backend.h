@@ -17,9 +17,13 @@ uint8_t *net_scratch(struct net *n); /* allocates n->scratch; NULL: out of memor
 /* A backend: how links of one medium send and transfer. */
 struct net_ops {
 	const char *name;
-	void (*send)(struct link *l, struct msg *m); /* the head is encoded; takes m */
+	/* Sends behind all data of the tag m->behind. The head is encoded; takes m. */
+	void (*send)(struct link *l, struct msg *m);
 	int (*expose)(struct link *l, struct net_desc *d);
-	void (*retract)(struct link *l, struct net_desc *d, struct req *q);
+	/* Ends each descriptor. True: nothing can reach its memory any more. False: later, then the
+	 * backend calls link_desc_end(). On a link that is shut: always true. */
+	bool (*retract)(struct link *l, struct net_desc *d);
+	bool peer_moves; /* see net_peer_moves() */
 	void (*put)(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 		    const struct iovec *src, size_t n, struct req *q);
 	/* NULL: not supported by this backend */
@@ -28,7 +32,9 @@ struct net_ops {
 			 struct req *q);
 	void (*get)(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 		    const struct iovec *dst, size_t n, struct net_direct *direct, struct req *q);
-	void (*shut)(struct link *l, int error); /* ends all transfers */
+	/* Ends all transfers with `error`, and then calls link_shut(), at once or, unless `now`,
+	 * later: when nothing can reach their buffers or exposed memory any more. */
+	void (*shut)(struct link *l, int error, bool now);
 	void (*destroy)(struct link *l);
 };
 
@@ -47,6 +53,7 @@ struct xfer {
 	uint64_t zero_to; /* the file no longer holds the bytes before this position */
 	struct net_desc *desc; /* client side; NULL: retracted */
 	int32_t status; /* sent after the data */
+	struct msg *reply; /* of the request: sent after all its data; or NULL */
 };
 struct xfer *xfer_new(struct net *n, uint64_t tag, uint64_t at, const struct iovec *iov,
 		      size_t n_iov, struct req *q); /* NULL: out of memory */
@@ -87,6 +94,10 @@ int link_message(struct link *l, uint32_t kind, uint64_t tag, struct msg *m);
 /* Is a frame with this head allowed now? 0 or -EPROTO. */
 int link_check_head(struct link *l, const struct wire_frame_head *h);
 struct net_desc *link_desc(struct link *l, uint64_t tag);
+/* A retract that took time has completed. */
+void link_desc_end(struct net_desc *d);
+/* The backend has ended all transfers of a closing link: now it is closed. */
+void link_shut(struct link *l);
 
 /* ---- pace.c: how much a link moves in one turn of the loop ---- */
 

@@ -1,4 +1,7 @@
 /* Bulk transfers of a link: exposed memory, calls of its backend, memory of transfers in progress.
+ * Each descriptor that was exposed ends in the backend's retract(), also when the link has closed.
+ * Then it must end at once: nothing can reach the memory any more.
+ *
  * Threads: the loop's. */
 #include <stdlib.h>
 
@@ -28,7 +31,8 @@ int net_expose(struct link *l, struct view *mem, int access, enum net_method met
 				.packs = method == METHOD_PACK || method == METHOD_AUTO,
 				.moved = l->net->loop->now };
 	list_init(&d->link);
-	if (l->state == LINK_CLOSED)
+	list_init(&d->key);
+	if (l->state >= LINK_CLOSING)
 		return -ECONNRESET;
 	r = l->ops->expose ? l->ops->expose(l, d) : 0;
 	if (r)
@@ -38,14 +42,27 @@ int net_expose(struct link *l, struct view *mem, int access, enum net_method met
 	return r;
 }
 
-void net_retract(struct link *l, struct net_desc *d, struct req *q)
+bool net_retract(struct link *l, struct net_desc *d, void (*retracted)(struct net_desc *d))
 {
-	if (!d->tag)
-		return;
+	d->retracted = retracted;
+	if (l->state == LINK_CLOSING || (l->ops->retract && !l->ops->retract(l, d)))
+		return false;
 	list_del(&d->link);
 	d->tag = 0;
-	if (l->state != LINK_CLOSED && l->ops->retract)
-		l->ops->retract(l, d, q);
+	return true;
+}
+
+void link_desc_end(struct net_desc *d)
+{
+	list_del(&d->link);
+	d->tag = 0;
+	if (d->retracted)
+		d->retracted(d);
+}
+
+bool net_peer_moves(const struct link *l)
+{
+	return l->ops->peer_moves;
 }
 
 /* ---- bulk ---- */

@@ -24,9 +24,11 @@ struct net_desc {
 	int access; /* CAP_READ: the peer reads it; CAP_WRITE: the peer writes into it */
 	enum net_method method; /* the caller's choice */
 	bool packs; /* the next pieces will probably be packed: a look at a few of them is enough */
-	bool bad; /* a part of this memory is not mapped */
+	int error; /* -EFAULT: a part of this memory is not mapped; or the error of a put */
+	void (*retracted)(struct net_desc *d); /* a retract that takes time has completed */
 	uint64_t moved; /* when its bytes last moved or were pulled */
 	struct wire_bytes keys; /* of the backend; sent in the request */
+	struct list key; /* of the backend */
 };
 
 /* A preferred destination for the first bytes of a get: they go there instead of to the buffers
@@ -40,11 +42,16 @@ struct net_direct {
 };
 
 /* Client: makes a view of user memory reachable for one request. The view and d must live until the
- * retract has completed. */
+ * retract has completed. -ECONNRESET: the link is closing. */
 int net_expose(struct link *l, struct view *mem, int access, enum net_method method, uint64_t tag,
 	       struct net_desc *d);
-/* Completes when the peer can no longer access that memory. */
-void net_retract(struct link *l, struct net_desc *d, struct req *q);
+/* Ends the exposure. True: the peer can no longer access that memory, all bytes are in their places
+ * and d->error is final. False: that takes time; retracted() is called from the loop, at the latest
+ * when the link has closed. Where net_peer_moves(), the request must have been answered. */
+bool net_retract(struct link *l, struct net_desc *d, void (*retracted)(struct net_desc *d));
+/* The peer, not this process, moves the bytes: exposed memory is safe after the reply only, or when
+ * the link has closed. */
+bool net_peer_moves(const struct link *l);
 /* Server: moves bytes [at, at + sum(iov)) of the stream that d describes to or from local buffers.
  * The iovecs are lent until q continues with req_done(q, error, bytes). A broken link ends the
  * transfer with -ECONNRESET. */

@@ -6,6 +6,10 @@
  * of data start over under the new session; a metadata change with an unknown outcome ends with
  * -EIO.
  *
+ * A call with exposed memory ends when the peer can no longer access that memory: its reply says
+ * so, also that to a CANCEL; otherwise the link has closed. A call whose memory is not safe within
+ * the timeout closes the link.
+ *
  * Threads: the loop's. Memory: calls and their arguments are the caller's until their request
  * continues. */
 #include "net/peer_private.h"
@@ -43,13 +47,47 @@ void call_finish(struct call *c, int error)
 	}
 }
 
-/* Ends a call whose memory the peer may still reach. */
+/* The memory is safe: ends the call, or makes it ready to be sent again. */
+static void retracted(struct net_desc *d)
+{
+	struct call *c = container_of(d, struct call, desc);
+	struct peer *p = c->peer;
+
+	c->is_retracting = false;
+	if (c->sends_again) {
+		c->sends_again = false;
+		timer_set(loop_of(p), &c->timer, c->deadline);
+		if (p->state == PEER_UP)
+			peer_resend(p);
+		return;
+	}
+	call_finish(c, c->status ? c->status : d->error);
+}
+
+/* Starts the timeout for the memory of a call to become safe; see call_timeout(). */
+static void await_memory(struct call *c)
+{
+	struct loop *l = loop_of(c->peer);
+
+	timer_set(l, &c->timer, l->now + c->peer->net->id.timeout_ms * NSEC_PER_MSEC);
+}
+
+/* Withdraws the memory of a call that was answered, if it has any. False: that takes time. */
+static bool retract(struct call *c)
+{
+	if (!c->desc.tag || net_retract(c->peer->link, &c->desc, retracted))
+		return true;
+	c->is_retracting = true;
+	await_memory(c);
+	return false;
+}
+
+/* Ends a call that the peer has answered or never saw, when its memory is safe. */
 static void retract_and_finish(struct call *c, int error)
 {
-	/* safe at once on all present backends; on RDMA the retract will have to hold c->q */
-	if (c->desc.tag)
-		net_retract(c->peer->link, &c->desc, c->q);
-	call_finish(c, error);
+	c->status = error;
+	if (retract(c))
+		call_finish(c, error ? error : c->desc.error);
 }
 
 void call_fini(struct call *c)
@@ -81,7 +119,7 @@ static uint64_t tag_of(const struct call *c)
 bool peer_awaits_cancelled(const struct peer *p)
 {
 	for (uint32_t i = 0; i < SESSION_SLOTS; i++)
-		if (p->slots[i].busy && !p->slots[i].call)
+		if (p->slots[i].busy && (!p->slots[i].call || p->slots[i].call->is_cancelled))
 			return true;
 	return false;
 }
@@ -95,12 +133,26 @@ void peer_cancel_remote(struct call *c)
 void peer_cancel(struct call *c, int error)
 {
 	struct peer *p = c->peer;
+	uint64_t tag = tag_of(c);
 
 	if (!c->q)
 		return;
+	if (c->is_retracting || c->is_cancelled) { /* the memory decides when it ends */
+		if (c->sends_again) {
+			c->sends_again = false;
+			c->status = error;
+			release_slot(p, c->slot);
+		}
+		return;
+	}
+	if (c->sent && c->slot != NO_SLOT && c->desc.tag && net_peer_moves(p->link)) {
+		c->is_cancelled = true;
+		c->status = error;
+		await_memory(c);
+		send_cancel(p, tag); /* may close the link and end the call */
+		return;
+	}
 	if (c->sent && c->slot != NO_SLOT) {
-		uint64_t tag = tag_of(c);
-
 		p->slots[c->slot].call = NULL; /* busy until the reply comes or the link breaks */
 		retract_and_finish(c, error);
 		send_cancel(p, tag);
@@ -132,6 +184,10 @@ void call_timeout(struct timer *t)
 	uint64_t moved = moved_at(c);
 	bool asked = c->sent;
 
+	if (c->is_cancelled || c->is_retracting) { /* the peer does not confirm, or the device */
+		link_close(p->link, -ETIMEDOUT);
+		return;
+	}
 	/* bulk in motion does not time out, however large, nor do calls that wait for it */
 	if (moved && moved + timeout_ns > loop_of(p)->now) {
 		timer_set(loop_of(p), t, moved + timeout_ns);
@@ -185,6 +241,8 @@ void call_transmit(struct peer *p, struct call *c)
 	int r;
 
 	list_del(&c->link);
+	if (p->link->state != LINK_UP) /* it is closing: the next link sends the call */
+		return;
 	if (c->mem) {
 		r = net_expose(p->link, c->mem, c->mem_access, c->method, tag, &c->desc);
 		if (r) {
@@ -285,9 +343,9 @@ void peer_call(struct peer *p, struct call *c, struct req *q)
 	c->q = q;
 	c->slot = NO_SLOT;
 	c->counted_bytes = 0;
-	c->sent = false;
+	c->sent = c->is_cancelled = c->is_retracting = c->sends_again = false;
 	c->status = 0;
-	c->desc.tag = 0;
+	c->desc = (struct net_desc){ 0 };
 	c->in = NULL;
 	list_init(&c->link);
 	c->timer.when = 0;
@@ -347,16 +405,23 @@ static bool session_gone(struct peer *p, const struct wire_rep_head *h)
 	return h->status == ESTALE && h->slots == 0 && p->state == PEER_UP;
 }
 
+/* The call keeps its slot and sequence, and is sent again when its memory is safe. */
+static void send_again(struct call *c)
+{
+	struct peer_slot *s = &c->peer->slots[c->slot];
+
+	s->call = c;
+	s->busy = true;
+	c->sent = false;
+	c->sends_again = !retract(c);
+}
+
 /* The server refused the call without executing it: the client's map was too old. The call is
  * retransmitted under the same numbers (it may have been executed over an earlier link), after the
  * calls that on_map_change() put in front. */
 static void resend_with_map(struct peer *p, struct call *c, const struct wire_rep_head *h)
 {
-	p->slots[c->slot].call = c;
-	p->slots[c->slot].busy = true;
-	c->sent = false;
-	if (c->desc.tag)
-		net_retract(p->link, &c->desc, c->q);
+	send_again(c);
 	peer_map(p, h->map_version);
 	/* while calls are in front, those alone; this one may be such a call (a claim) */
 	peer_resend(p);
@@ -388,12 +453,8 @@ static void retry_later(struct peer *p, struct call *c)
 	struct loop *l = loop_of(p);
 	uint32_t jitter;
 
-	p->slots[c->slot].call = c;
-	p->slots[c->slot].busy = true;
 	p->n_slots = MIN(p->n_slots, (uint32_t)BUSY_SLOTS);
-	c->sent = false;
-	if (c->desc.tag)
-		net_retract(p->link, &c->desc, c->q);
+	send_again(c);
 	if (p->retry_timer.when)
 		return;
 	p->retry_ms = MIN(MAX(2 * p->retry_ms, (uint32_t)RETRY_MIN_MS), (uint32_t)RETRY_MAX_MS);
@@ -413,10 +474,8 @@ static void record_latency(struct peer *p, const struct call *c)
 		p->round = p->round ? MIN(p->round, took) : took;
 }
 
-/* The reply of a call has arrived over l, which may have closed meanwhile: decodes it and ends the
- * call. x is behind the head; takes m. */
-static int answered(struct link *l, struct call *c, const struct wire_rep_head *h, struct xdr *x,
-		    struct msg *m)
+/* The reply of a call has arrived: decodes it and ends the call. x is behind the head; takes m. */
+static int answered(struct call *c, const struct wire_rep_head *h, struct xdr *x, struct msg *m)
 {
 	struct peer *p = c->peer;
 	int error = -h->status;
@@ -430,15 +489,11 @@ static int answered(struct link *l, struct call *c, const struct wire_rep_head *
 	c->in = m;
 	c->verifier = h->verifier;
 	record_latency(p, c);
-	if (c->desc.tag) {
-		error = !error && c->desc.bad ? -EFAULT : error;
-		net_retract(l, &c->desc, c->q);
-	}
-	call_finish(c, error);
+	retract_and_finish(c, error);
 	return error == -EBADMSG ? -EPROTO : 0;
 }
 
-int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m)
+int peer_reply(struct peer *p, uint64_t tag, struct msg *m)
 {
 	struct wire_rep_head h;
 	struct call *c;
@@ -466,6 +521,13 @@ int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m)
 	p->load = h.load;
 	p->verifier = h.verifier;
 	p->last_traffic = loop_of(p)->now;
+	if (c && c->is_cancelled) {
+		msg_free(m);
+		c->is_cancelled = false;
+		retract_and_finish(c, c->status);
+		peer_pump(p);
+		return 0;
+	}
 	if (map_too_old(c, &h)) {
 		msg_free(m);
 		resend_with_map(p, c, &h);
@@ -483,7 +545,7 @@ int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m)
 		peer_pump(p);
 		return 0;
 	}
-	error = answered(l, c, &h, &x, m);
+	error = answered(c, &h, &x, m);
 	peer_pump(p);
 	return error;
 }
@@ -498,8 +560,11 @@ void peer_unsend(struct peer *p)
 		if (!c)
 			continue;
 		c->sent = false;
-		c->desc.tag = 0;
 		call_fini(c);
+		if (c->is_cancelled) {
+			release_slot(p, i);
+			call_finish(c, c->status);
+		}
 	}
 }
 
@@ -508,7 +573,7 @@ void peer_resend(struct peer *p)
 	for (uint32_t i = 0; i < SESSION_SLOTS && p->state == PEER_UP; i++) {
 		struct call *c = p->slots[i].call;
 
-		if (!c || c->sent || (p->n_front && !c->front))
+		if (!c || c->sent || c->is_retracting || (p->n_front && !c->front))
 			continue;
 		p->n_resent++;
 		call_transmit(p, c);

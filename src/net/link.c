@@ -187,28 +187,56 @@ static void log_close(struct link *l, int error, enum link_state state)
 		log_warn("net", "closed the link with %s: %s", l->peer->address, text);
 }
 
-void link_close(struct link *l, int error)
+static void begin_close(struct link *l, int error, bool now)
 {
 	struct net *n = l->net;
 	enum link_state state = l->state;
 
-	if (state == LINK_CLOSED)
-		return;
-	l->state = LINK_CLOSED;
+	l->state = LINK_CLOSING;
+	l->error = error;
 	usage_give(&l->held, LIMIT_LINKS, l->held.used[LIMIT_LINKS]);
 	if (state < LINK_UP)
 		--*(l->dialled ? &n->n_dialling : &n->n_unproven);
 	log_close(l, error, state);
 	timer_del(n->loop, &l->timeout);
-	list_del(&l->in_net);
-	n->n_links--;
 	msg_free(l->hello); /* now: the net may be gone when the last reference is dropped */
 	l->hello = NULL;
-	l->ops->shut(l, -ECONNRESET);
-	while (!list_empty(&l->descs))
-		list_pop(&l->descs);
+	list_del(&l->in_net);
+	list_push(&n->closing_links, &l->in_net);
+	n->n_links--;
+	l->ops->shut(l, -ECONNRESET, now);
+}
+
+void link_close(struct link *l, int error)
+{
+	if (l->state < LINK_CLOSING)
+		begin_close(l, error, false);
+}
+
+void link_close_now(struct link *l, int error)
+{
+	link_ref(l);
+	if (l->state < LINK_CLOSING)
+		begin_close(l, error, true);
+	else if (l->state == LINK_CLOSING)
+		l->ops->shut(l, -ECONNRESET, true);
+	link_unref(l);
+}
+
+void link_shut(struct link *l)
+{
+	struct net *n = l->net;
+	struct net_desc *d;
+
+	l->state = LINK_CLOSED;
+	list_del(&l->in_net);
+	while ((d = list_first(&l->descs, struct net_desc, link))) {
+		if (l->ops->retract)
+			l->ops->retract(l, d);
+		link_desc_end(d);
+	}
 	if (l->dialled)
-		peer_link_down(l->peer, l, error);
+		peer_link_down(l->peer, l, l->error);
 	else if (n->server)
 		n->server->down(n->owner, l);
 	link_unref(l);
@@ -218,12 +246,13 @@ void link_send(struct link *l, uint32_t kind, uint64_t tag, struct msg *m)
 {
 	struct wire_frame_head h = { .kind = kind, .length = m->len, .tag = tag };
 
-	if (l->state == LINK_CLOSED) {
+	if (l->state >= LINK_CLOSING) {
 		msg_free(m);
 		return;
 	}
 	frame_head_encode(m->head, &h);
 	m->sent = 0;
+	m->behind = kind == FRAME_REPLY ? tag : 0;
 	l->account->frames++;
 	l->account->sent += FRAME_HEAD + m->len;
 	l->ops->send(l, m);
@@ -498,7 +527,7 @@ int link_message(struct link *l, uint32_t kind, uint64_t tag, struct msg *m)
 		n->server->request(n->owner, l, tag, m);
 		break;
 	case FRAME_REPLY:
-		r = peer_reply(l->peer, l, tag, m);
+		r = peer_reply(l->peer, tag, m);
 		break;
 	case FRAME_CANCEL:
 		msg_free(m);
@@ -510,7 +539,7 @@ int link_message(struct link *l, uint32_t kind, uint64_t tag, struct msg *m)
 	}
 	if (r)
 		link_close(l, r);
-	return l->state == LINK_CLOSED ? -ESHUTDOWN : 0;
+	return l->state >= LINK_CLOSING ? -ESHUTDOWN : 0;
 }
 
 /* Which frames may arrive on which side in which state, and how long their bodies may be. */

@@ -1,7 +1,8 @@
 /* Links: connections that both ends have authenticated.
  *
  * When a link breaks, its transfers end with an error and their buffers are free; sessions and
- * requests are not affected. Threads: the loop's. */
+ * requests are not affected. Closing takes time where a device must stop first: nothing is sent or
+ * received meanwhile, and the users of the link hear of it at the end. Threads: the loop's. */
 #ifndef SHEAF_LINK_H
 #define SHEAF_LINK_H
 
@@ -20,6 +21,7 @@ enum link_state {
 	LINK_WAIT_HELLO,
 	LINK_WAIT_RESPONSE, /* last state of the accepting side */
 	LINK_UP,
+	LINK_CLOSING, /* transfers and exposed memory are not free yet */
 	LINK_CLOSED
 };
 
@@ -38,6 +40,7 @@ struct link {
 	struct usage held; /* accepted link: limits in use, from its proof on */
 	char local_label[24]; /* with the dialler's uid, in the proofs; "": no Unix socket */
 	const char *reason; /* why it is refused, or NULL */
+	int error; /* why it was closed */
 	uint32_t logged; /* bit set of the refusals already logged */
 	bool joining; /* is asking for a session */
 	uint32_t want_target;
@@ -54,7 +57,10 @@ struct link {
 	char host[LINK_HOST_MAX];
 };
 
-void link_close(struct link *l, int error); /* acts once; safe inside callbacks */
+/* Begins to close the link, or closes it. Acts once; safe inside callbacks. */
+void link_close(struct link *l, int error);
+/* The same, and waits for a device: nothing of the link is in use afterwards. */
+void link_close_now(struct link *l, int error);
 /* The account of the key that the link proved, with a reference; NULL: out of memory. */
 struct key_account *link_key_account(struct link *l);
 void link_ref(struct link *l);

@@ -15,6 +15,7 @@ struct msg {
 	struct net *net;
 	uint32_t len, cap; /* bytes of the body */
 	uint32_t sent; /* bytes of head and body sent so far */
+	uint64_t behind; /* a reply: the tag of its request, whose data must be sent before; or 0 */
 	uint8_t head[FRAME_HEAD];
 	uint8_t body[];
 };

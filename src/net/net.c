@@ -13,6 +13,7 @@ void net_init(struct net *n, struct loop *l, const struct net_identity *id)
 	limits_init(&n->limits);
 	list_init(&n->links);
 	list_init(&n->unproven_links);
+	list_init(&n->closing_links);
 	list_init(&n->spare_msgs);
 	list_init(&n->spare_xfers);
 	list_init(&n->acceptors);
@@ -25,15 +26,22 @@ uint8_t *net_scratch(struct net *n)
 	return n->scratch;
 }
 
+static void close_links(struct list *links)
+{
+	struct link *l;
+
+	while ((l = list_first(links, struct link, in_net)))
+		link_close_now(l, -ESHUTDOWN);
+}
+
 void net_fini(struct net *n)
 {
 	struct list *it;
 
 	net_stop_listening(n);
-	while (!list_empty(&n->unproven_links))
-		link_close(list_first(&n->unproven_links, struct link, in_net), -ESHUTDOWN);
-	while (!list_empty(&n->links))
-		link_close(list_first(&n->links, struct link, in_net), -ESHUTDOWN);
+	close_links(&n->unproven_links);
+	close_links(&n->links);
+	close_links(&n->closing_links);
 	while ((it = list_pop(&n->spare_msgs)))
 		free(list_entry(it, struct msg, link));
 	n->n_spare_msgs =

@@ -54,6 +54,9 @@ struct loopback_hub {
 	struct list acceptors;
 	/* Nanoseconds until a parcel arrives; 0 if NULL. UINT64_MAX: the link breaks instead. */
 	uint64_t (*delay)(struct loopback_hub *h, struct net *from, struct net *to, size_t bytes);
+	/* Nanoseconds that it takes to close a link at this end or to withdraw memory, 0 if NULL.
+	 * Transfers in flight may still access the memory meanwhile. */
+	uint64_t (*lingers)(struct loopback_hub *h, struct net *n);
 };
 
 struct net {
@@ -67,6 +70,7 @@ struct net {
 	const struct net_server_ops *server;
 	void *owner;
 	struct list links, unproven_links; /* accepted links without a proof yet, oldest first */
+	struct list closing_links;
 	uint32_t n_links, n_unproven, n_dialling;
 	uint64_t source_seed; /* seed of the hash of unproven links' addresses; 0: not chosen yet */
 	const struct link *last_small_link; /* had work and moved no bulk; only compared */

@@ -3,8 +3,12 @@
  * simulation (one loop per node, delays and cuts from the hub).
  *
  * Everything that crosses the link is a parcel: a timer on the receiver's loop. Parcels of one
- * direction arrive in order. Cutting a link frees the parcels in flight in both directions;
- * transfers end with -ECONNRESET on the side that started them. */
+ * direction arrive in order, so a reply arrives behind the data of its request. Cutting a link
+ * frees the parcels in flight in both directions; transfers end with -ECONNRESET on the side that
+ * started them.
+ *
+ * A put or get in flight accesses the memory of both sides, as a network card would. The hub may
+ * say that closing or withdrawing memory takes time: until then it still may do so. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -23,9 +27,14 @@ enum parcel_kind {
 struct loopback_link {
 	struct link l;
 	struct loopback_link *other; /* NULL: closed */
+	struct loopback_link *partner; /* the other end, until one of them has closed */
+	struct timer closing;
+	struct list keys, old_keys; /* net_desc.key: memory of this end; old: being withdrawn */
+	struct timer withdraw;
 	struct list inbound; /* parcels in flight to this end */
 	struct list xfers; /* puts and gets of this end in progress */
 	uint64_t last_arrival; /* arrival time of the last parcel sent */
+	int close_error;
 };
 
 struct parcel {
@@ -47,6 +56,13 @@ struct loopback_acceptor {
 static struct loopback_link *loopback_of(struct link *l)
 {
 	return container_of(l, struct loopback_link, l);
+}
+
+static uint64_t lingers(struct loopback_link *t)
+{
+	struct loopback_hub *h = t->l.net->hub;
+
+	return h->lingers ? h->lingers(h, t->l.net) : 0;
 }
 
 static struct parcel *parcel_new(enum parcel_kind kind)
@@ -111,10 +127,56 @@ static void end_xfer(struct loopback_link *l, struct xfer *x, int error)
 	}
 }
 
+static struct net_desc *find_key(struct loopback_link *t, uint64_t tag)
+{
+	struct list *lists[] = { &t->keys, &t->old_keys };
+	struct net_desc *d;
+
+	for (size_t i = 0; i < ARRAY_LEN(lists); i++)
+		list_for_each(d, lists[i], key)
+			if (d->tag == tag)
+				return d;
+	return NULL;
+}
+
+static int loopback_expose(struct link *l, struct net_desc *d)
+{
+	list_push(&loopback_of(l)->keys, &d->key);
+	return 0;
+}
+
+static void withdrawn(struct timer *tm)
+{
+	struct loopback_link *t = container_of(tm, struct loopback_link, withdraw);
+	struct net_desc *d;
+
+	link_ref(&t->l);
+	while ((d = list_first(&t->old_keys, struct net_desc, key))) {
+		list_del(&d->key);
+		link_desc_end(d);
+	}
+	link_unref(&t->l);
+}
+
+static bool loopback_retract(struct link *l, struct net_desc *d)
+{
+	struct loopback_link *t = loopback_of(l);
+	uint64_t ns = l->state == LINK_UP ? lingers(t) : 0;
+
+	list_del(&d->key);
+	if (!ns)
+		return true;
+	list_push(&t->old_keys, &d->key);
+	t->withdraw.fire = withdrawn;
+	if (!t->withdraw.when)
+		timer_set(l->net->loop, &t->withdraw, l->net->loop->now + ns);
+	return false;
+}
+
 /* A transfer of the other end accesses memory exposed by this end. */
 static int move(struct loopback_link *l, struct xfer *x, enum parcel_kind kind)
 {
-	struct net_desc *d = link_desc(&l->l, x->tag);
+	struct net_desc *d = find_key(l, x->tag);
 	int need = kind == PARCEL_PUT ? CAP_WRITE : CAP_READ;
 	uint64_t at = x->at;
 	int r = 0;
@@ -132,7 +194,8 @@ static int move(struct loopback_link *l, struct xfer *x, enum parcel_kind kind)
 		else
 			r = view_copy_out(d->view, at, x->iov[i].iov_base, x->iov[i].iov_len);
 	}
-	d->bad |= r != 0;
+	if (r)
+		d->error = -EFAULT;
 	return r;
 }
 
@@ -172,10 +235,10 @@ static void deliver(struct timer *t)
 	case PARCEL_PUT:
 	case PARCEL_GET:
 		error = move(to, x, kind);
-		if (error == -EPROTO) {
+		if (error == -EPROTO)
 			link_close(&to->l, error);
+		if (to->l.state >= LINK_CLOSING) /* the transfer ends when the other end closes */
 			break;
-		}
 		back = parcel_new(PARCEL_DONE);
 		back->x = x;
 		back->error = error;
@@ -231,27 +294,63 @@ static void loopback_get(struct link *l, const struct wire_mem_desc *d, uint64_t
 	transfer(l, PARCEL_GET, d, at, dst, n, q);
 }
 
-static void loopback_shut(struct link *l, int error)
+static bool is_transfer(const struct parcel *p)
 {
-	struct loopback_link *t = loopback_of(l);
-	struct parcel *p;
+	return p->kind == PARCEL_PUT || p->kind == PARCEL_GET;
+}
+
+/* Frees the parcels in flight to this end; `transfers`: those, too. */
+static void drop_inbound(struct loopback_link *t, bool messages, bool transfers)
+{
+	struct parcel *p, *tmp;
+
+	list_for_each_safe(p, tmp, &t->inbound, link)
+		if (is_transfer(p) ? transfers : messages || p->kind != PARCEL_MESSAGE)
+			parcel_free(p);
+}
+
+/* No parcel accesses the memory of this end from now on: its transfers end. */
+static void finish_close(struct loopback_link *t)
+{
+	struct loopback_link *partner = t->partner;
+	struct parcel *p, *tmp;
 	struct xfer *x;
 
-	while ((p = list_first(&t->inbound, struct parcel, link)))
-		parcel_free(p);
-	if (t->other) {
-		struct parcel *q, *tmp;
+	timer_del(t->l.net->loop, &t->closing);
+	timer_del(t->l.net->loop, &t->withdraw);
+	drop_inbound(t, true, true);
+	if (partner) {
+		list_for_each_safe(p, tmp, &partner->inbound, link)
+			if (is_transfer(p))
+				parcel_free(p);
+		t->partner = partner->partner = NULL;
+	}
+	while ((x = list_first(&t->xfers, struct xfer, link)))
+		xfer_end(x, t->close_error);
+	link_shut(&t->l);
+}
 
-		/* these buffers are not lent any more: parcels must not access them */
-		list_for_each_safe(q, tmp, &t->other->inbound, link)
-			if (q->kind != PARCEL_MESSAGE)
-				parcel_free(q);
+static void closing_over(struct timer *tm)
+{
+	finish_close(container_of(tm, struct loopback_link, closing));
+}
+
+static void loopback_shut(struct link *l, int error, bool now)
+{
+	struct loopback_link *t = loopback_of(l);
+	uint64_t ns = now ? 0 : lingers(t);
+
+	t->close_error = error;
+	if (t->other) {
+		drop_inbound(t, true, false);
+		drop_inbound(t->other, false, false);
 		post(t, parcel_new(PARCEL_CUT), 0);
 		t->other->other = NULL;
 		t->other = NULL;
 	}
-	while ((x = list_first(&t->xfers, struct xfer, link)))
-		xfer_end(x, error);
+	t->closing.fire = closing_over;
+	if (!ns || timer_set(l->net->loop, &t->closing, l->net->loop->now + ns))
+		finish_close(t);
 }
 
 static void loopback_destroy(struct link *l)
@@ -262,10 +361,13 @@ static void loopback_destroy(struct link *l)
 static const struct net_ops loopback_ops = {
 	.name = "loop",
 	.send = loopback_send,
+	.expose = loopback_expose,
+	.retract = loopback_retract,
 	.put = loopback_put,
 	.get = loopback_get,
 	.shut = loopback_shut,
 	.destroy = loopback_destroy,
+	.peer_moves = true,
 };
 
 static struct loopback_link *loopback_new(struct net *n, struct peer *p, uint32_t target)
@@ -276,6 +378,8 @@ static struct loopback_link *loopback_new(struct net *n, struct peer *p, uint32_
 		return NULL;
 	list_init(&t->inbound);
 	list_init(&t->xfers);
+	list_init(&t->keys);
+	list_init(&t->old_keys);
 	link_init(&t->l, n, &loopback_ops, p, target);
 	return t;
 }
@@ -300,8 +404,8 @@ found:
 			link_close(&ours->l, -ENOMEM);
 		return -ENOMEM;
 	}
-	ours->other = theirs;
-	theirs->other = ours;
+	ours->other = ours->partner = theirs;
+	theirs->other = theirs->partner = ours;
 	*out = &ours->l;
 	post(theirs, parcel_new(PARCEL_CONNECT), 0);
 	link_admit(&theirs->l);

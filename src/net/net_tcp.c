@@ -116,17 +116,19 @@ static void tcp_get(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 	tcp_watch_stalls(t);
 }
 
-static void tcp_retract(struct link *l, struct net_desc *d, struct req *q)
+/* Only this process moves the bytes: the memory is safe at once. */
+static bool tcp_retract(struct link *l, struct net_desc *d)
 {
 	struct tcp_link *t = tcp_of(l);
 	int r;
 
-	(void)q; /* only this process touches the memory: it is safe at once */
 	if (t->rx_desc == d)
 		t->rx_desc = NULL;
 	r = tcp_send_retract(t, d);
+	list_del(&d->link);
 	if (r)
 		link_close(l, r);
+	return true;
 }
 
 /* The server requests bytes of exposed memory. */
@@ -253,7 +255,7 @@ static bool sink_stored(void *arg, uint64_t at, uint64_t n, int error)
 		error = view_copy_in(t->rx_desc->view, t->rx_at + at, t->l.net->scratch, n);
 	tcp_moved(t, n, t->is_unpacking);
 	if (error) { /* drop the rest */
-		t->rx_desc->bad = true;
+		t->rx_desc->error = -EFAULT;
 		t->rx_desc = NULL;
 	}
 	return true;
@@ -263,12 +265,15 @@ static int sink_data_end(void *arg, int32_t status)
 {
 	struct tcp_link *t = arg;
 	struct xfer *x = t->rx_get;
+	struct net_desc *d = t->rx_desc;
 
 	t->in_at = t->l.net->loop->now;
 	t->rx_get = NULL;
 	t->rx_desc = NULL;
+	if (d && status && !d->error) /* a put that failed: its reply may have been ready before */
+		d->error = status > 0 && status < 4096 ? -status : -EIO;
 	if (!x)
-		return 0; /* a put: the reply carries its error */
+		return 0;
 	x->done += t->in.h.length;
 	/* data in its final place needs no quick handling */
 	t->got_bulk = (status || x->done == x->len) && !(x->direct && x->direct->done);
@@ -316,7 +321,7 @@ static void receive(struct tcp_link *t)
 	int error = 0;
 
 	t->got_bulk = false;
-	for (int i = 0; i < READS_PER_TURN && !error && !t->got_bulk && t->l.state != LINK_CLOSED &&
+	for (int i = 0; i < READS_PER_TURN && !error && !t->got_bulk && t->l.state < LINK_CLOSING &&
 			!pace_over(&t->l, &t->pace.receive);
 	     i++) {
 		size_t n = frame_want(&t->in, iov, IOV_CALL), want = iov_total(iov, n);
@@ -369,7 +374,7 @@ static void tcp_ready(struct source *s, unsigned events)
 	}
 	if (events & (EV_IN | EV_ERR))
 		receive(t);
-	if ((events & EV_OUT) && t->l.state != LINK_CLOSED) {
+	if ((events & EV_OUT) && t->l.state < LINK_CLOSING) {
 		if (t->l.dialled || list_empty(&t->bulk))
 			tcp_flush(t);
 		else
@@ -388,20 +393,22 @@ static void end_all(struct list *xfers, int error)
 		xfer_end(x, error);
 }
 
-static void tcp_shut(struct link *l, int error)
+static void tcp_shut(struct link *l, int error, bool now)
 {
 	struct tcp_link *t = tcp_of(l);
 	struct env *e = env_of(t);
 
+	(void)now; /* a socket does not touch memory after a call */
 	tcp_send_last(t); /* flush delayed messages first */
 	tcp_watch(t, 0);
 	e->sock->close(e, t->src.fd);
 	frame_fini(&t->in);
 	t->rx_get = NULL;
 	t->rx_desc = NULL;
+	tcp_drop_control(t);
 	end_all(&t->bulk, error);
 	end_all(&t->gets, error);
-	tcp_drop_control(t);
+	link_shut(l);
 }
 
 static void tcp_destroy(struct link *l)

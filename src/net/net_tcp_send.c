@@ -1,7 +1,8 @@
 /* net_tcp, the sending half.
  *
  * Control frames (messages, pulls) overtake bulk at chunk borders, so a small reply waits for at
- * most one chunk. A turn of a server's loop sends bulk last: a reply on a link without bulk does
+ * most one chunk. The reply to a request that has data to send leaves with the last of them, in the
+ * same system call. A turn of a server's loop sends bulk last: a reply on a link without bulk does
  * not wait for the bulk of other links. Transfers take turns chunk by chunk, and so do the links of
  * a server (pace.c). Bulk is sent with writev straight from the pool (puts) or from the user's
  * pieces (answers to pulls), at most IOV_CALL pieces a call, or with sendfile from an object's
@@ -27,6 +28,17 @@
 static struct xfer *first_bulk(struct tcp_link *t)
 {
 	return list_first(&t->bulk, struct xfer, link);
+}
+
+/* A transfer of this request that has data to send, other than x; NULL: there is none. */
+static struct xfer *bulk_of(struct tcp_link *t, uint64_t tag, const struct xfer *x)
+{
+	struct xfer *y, *last = NULL;
+
+	list_for_each(y, &t->bulk, link)
+		if (y != x && y->q && y->tag == tag)
+			last = y;
+	return last;
 }
 
 static void set_status(struct tcp_link *t, struct xfer *x, int32_t status)
@@ -124,7 +136,7 @@ static void begin_frame(struct tcp_link *t, struct xfer *x)
 		t->frame_len = 0;
 		x->len = x->done;
 		x->status = EFAULT;
-		x->desc->bad = true;
+		x->desc->error = -EFAULT;
 	}
 	h.length = t->frame_len;
 	h.at = x->at + x->done;
@@ -162,10 +174,25 @@ static size_t body_iov(struct tcp_link *t, struct xfer *x, uint64_t skip, struct
 	return 1;
 }
 
-/* The unsent rest of the current frame. *all: the pieces reach its end. */
+static struct iovec message_iov(const struct msg *m)
+{
+	return (struct iovec){ (uint8_t *)m + offsetof(struct msg, head) + m->sent,
+			       FRAME_HEAD + m->len - m->sent };
+}
+
+/* The reply that leaves with the current frame, or NULL. */
+static const struct msg *reply_behind(struct tcp_link *t, const struct xfer *x)
+{
+	bool last = x->reply && x->done + t->frame_len == x->len;
+
+	return last && !bulk_of(t, x->tag, x) ? x->reply : NULL;
+}
+
+/* The unsent rest of the current frame, and a reply behind it. *all: the pieces reach its end. */
 static size_t frame_iov(struct tcp_link *t, struct iovec *iov, size_t max, bool *all)
 {
 	uint64_t s = t->frame_sent, got = 0;
+	const struct msg *m;
 	size_t n = 0;
 
 	*all = false;
@@ -175,13 +202,16 @@ static size_t frame_iov(struct tcp_link *t, struct iovec *iov, size_t max, bool 
 	}
 	s -= FRAME_HEAD;
 	if (s < t->frame_len) {
-		n += body_iov(t, first_bulk(t), s, iov + n, max - n - 1, &got);
+		n += body_iov(t, first_bulk(t), s, iov + n, max - n - 2, &got);
 		if (s + got < t->frame_len)
 			return n;
 		s = t->frame_len;
 	}
 	s -= t->frame_len;
 	iov[n++] = (struct iovec){ t->tail + s, FRAME_TAIL - s };
+	m = reply_behind(t, first_bulk(t));
+	if (m)
+		iov[n++] = message_iov(m);
 	*all = true;
 	return n;
 }
@@ -194,8 +224,7 @@ static size_t control_iov(struct tcp_link *t, struct iovec *iov, size_t max)
 	list_for_each(m, &t->control, link) {
 		if (n == max)
 			break;
-		iov[n++] = (struct iovec){ (uint8_t *)m + offsetof(struct msg, head) + m->sent,
-					   FRAME_HEAD + m->len - m->sent };
+		iov[n++] = message_iov(m);
 	}
 	return n;
 }
@@ -237,10 +266,22 @@ static uint64_t frame_left(const struct tcp_link *t)
 	return t->in_frame ? FRAME_HEAD + (uint64_t)t->frame_len + FRAME_TAIL - t->frame_sent : 0;
 }
 
+/* Queues a reply: behind the data of its request, or as the next message. */
+static void queue_reply(struct tcp_link *t, struct msg *m)
+{
+	struct xfer *x = bulk_of(t, m->behind, NULL);
+
+	if (x)
+		x->reply = m;
+	else
+		list_push_front(&t->control, &m->link);
+}
+
 /* r bytes of the current frame were sent, at most the rest of it. */
 static void sent_frame(struct tcp_link *t, size_t r)
 {
 	struct xfer *x = first_bulk(t);
+	struct msg *reply = x->reply;
 
 	t->frame_sent += r;
 	if (frame_left(t))
@@ -255,6 +296,8 @@ static void sent_frame(struct tcp_link *t, size_t r)
 	if (x->done == x->len) {
 		t->n_pulled -= !x->q;
 		xfer_end(x, -x->status);
+		if (reply)
+			queue_reply(t, reply);
 	} else { /* the next transfer's turn */
 		list_del(&x->link);
 		list_push(&t->bulk, &x->link);
@@ -356,8 +399,11 @@ static int send_some(struct tcp_link *t)
 	} else {
 		r = MIN(control, (size_t)got);
 		sent_control(t, r);
-		if ((size_t)got > r)
-			sent_frame(t, (size_t)got - r);
+		got -= (ssize_t)r;
+		r = (size_t)MIN(left, (uint64_t)got);
+		if (r)
+			sent_frame(t, r);
+		sent_control(t, (size_t)got - r);
 	}
 	return (size_t)got < want ? -EAGAIN : 0;
 }
@@ -366,7 +412,7 @@ void tcp_flush(struct tcp_link *t)
 {
 	int r = 0;
 
-	if (t->connecting || t->l.state == LINK_CLOSED)
+	if (t->connecting || t->l.state >= LINK_CLOSING)
 		return;
 	while (r == 0 && !tcp_is_idle(t))
 		r = frame_left(t) != FRAME_TAIL && pace_over(&t->l, &t->pace.send) ? -EAGAIN :
@@ -412,8 +458,12 @@ void tcp_send(struct link *l, struct msg *m)
 {
 	struct tcp_link *t = tcp_of(l);
 	bool was_idle = tcp_is_idle(t);
+	struct xfer *x = m->behind ? bulk_of(t, m->behind, NULL) : NULL;
 
-	list_push(&t->control, &m->link);
+	if (x)
+		x->reply = m;
+	else
+		list_push(&t->control, &m->link);
 	t->n_control++;
 	t->queued += memory_of(m);
 	l->net->queued += memory_of(m);
@@ -423,10 +473,10 @@ void tcp_send(struct link *l, struct msg *m)
 		t->out_at = l->net->loop->now;
 	if (was_idle && l->state == LINK_UP && t->queued <= DELAYED_MAX)
 		loop_defer(l->net->loop, &t->deferred);
-	else if (list_empty(&t->deferred.link) || t->n_control == CONTROL_IOV ||
-		 t->queued > DELAYED_MAX)
+	else if (!x && (list_empty(&t->deferred.link) || t->n_control == CONTROL_IOV ||
+			t->queued > DELAYED_MAX))
 		flush_queued(t, was_idle); /* may close the link */
-	if (l->state != LINK_CLOSED && queue_is_over(t))
+	if (l->state < LINK_CLOSING && queue_is_over(t))
 		link_close(l, -ENOBUFS);
 	link_unref(l);
 }
@@ -518,8 +568,12 @@ void tcp_send_last(struct tcp_link *t)
 
 void tcp_drop_control(struct tcp_link *t)
 {
+	struct xfer *x;
 	struct msg *m;
 
+	list_for_each(x, &t->bulk, link)
+		if (x->reply)
+			list_push(&t->control, &x->reply->link);
 	while ((m = list_first(&t->control, struct msg, link)))
 		drop_message(t, m);
 }

@@ -220,7 +220,7 @@ const char *peer_medium(const struct peer *p)
 void peer_halt(struct peer *p)
 {
 	if (p->link)
-		link_close(p->link, -ESHUTDOWN);
+		link_close_now(p->link, -ESHUTDOWN);
 	timer_del(loop_of(p), &p->timer);
 	timer_del(loop_of(p), &p->defer_timer);
 	timer_del(loop_of(p), &p->retry_timer);

@@ -39,6 +39,9 @@ struct call {
 	uint32_t map_version; /* sent with the request */
 	uint64_t sent_at;
 	bool sent;
+	bool is_cancelled; /* ends with `status` when the peer confirms */
+	bool is_retracting,
+		sends_again; /* its memory is not safe yet; what follows is to send it */
 	uint64_t counted_bytes; /* bytes of mem counted in peer->outstanding */
 	struct timer timer;
 };

@@ -22,7 +22,7 @@ void peer_link_down(struct peer *p, struct link *l, int error);
 /* ---- calls.c ---- */
 
 void peer_map(struct peer *p, uint32_t version); /* the server told the version of its map */
-int peer_reply(struct peer *p, struct link *l, uint64_t tag, struct msg *m); /* takes m */
+int peer_reply(struct peer *p, uint64_t tag, struct msg *m); /* takes m */
 void call_timeout(struct timer *t);
 /* Sends a call, which has its slot and sequence. May break the link and free the call. */
 void call_transmit(struct peer *p, struct call *c);

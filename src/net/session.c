@@ -136,11 +136,15 @@ int session_enter(struct session *s, uint32_t slot, uint32_t sequence, uint32_t 
 	return 0;
 }
 
-void session_leave(struct session *s, uint32_t slot)
+void session_answered(struct session *s, uint32_t slot)
+{
+	s->slots[slot].request = NULL;
+}
+
+void session_leave(struct session *s)
 {
 	struct list *it;
 
-	s->slots[slot].request = NULL;
 	if (--s->in_service)
 		return;
 	/* the client was there until now: if its link broke meanwhile, it has a lease to return */

@@ -63,7 +63,10 @@ void session_free(struct session *s);
 /* Checks the slot of a request that arrives and takes it. 0; -EBADMSG: impossible slot or sequence,
  * close the link; -EKEYREJECTED: a different operation was sent under this sequence. */
 int session_enter(struct session *s, uint32_t slot, uint32_t sequence, uint32_t op, void *request);
-void session_leave(struct session *s, uint32_t slot);
+/* The request is answered: the client may use the slot again. */
+void session_answered(struct session *s, uint32_t slot);
+/* A request, which was answered, is no longer in service. */
+void session_leave(struct session *s);
 /* Holds q until no request of this session is in service. */
 struct session_wait {
 	struct list link;

@@ -136,28 +136,39 @@ static uint32_t credit(const struct sreq *s)
 	return busy ? BUSY_SLOTS : SESSION_SLOTS;
 }
 
-bool sreq_reply(struct sreq *s)
+void sreq_answer(struct sreq *s)
 {
-	int error;
+	int error = s->q.error;
 
-	lease_unblock(s);
-	if (s->q.error == -EINPROGRESS && sreq_park(s))
-		return true;
-	error = s->q.error;
 	log_at(LOG_DEBUG, "server", s->head.trace, "%s of %s: %s after %llu us", s->row->wire->name,
 	       s->link->host, error_text(error),
 	       (unsigned long long)(s->srv->loop->now - s->q.born) / 1000);
 	hist_add(&s->srv->op_times[s->head.op], s->srv->loop->now - s->q.born);
 	sreq_unreserve(s);
 	if (s->session)
-		session_leave(s->session, s->head.slot);
+		session_answered(s->session, s->head.slot);
 	if (error && error != -ESHUTDOWN && s->no_room)
 		send_reply(s, -EBUSY, 0);
 	else if (error != -ESHUTDOWN) /* else the client retransmits after the restart */
 		send_reply(s, error, credit(s));
+}
+
+bool sreq_end(struct sreq *s)
+{
+	if (s->session)
+		session_leave(s->session);
 	req_fini(&s->q);
 	sreq_free(s);
 	return false;
+}
+
+bool sreq_reply(struct sreq *s)
+{
+	lease_unblock(s);
+	if (s->q.error == -EINPROGRESS && sreq_park(s))
+		return true;
+	sreq_answer(s);
+	return sreq_end(s);
 }
 
 /* ---- the two short kinds of operations ---- */

@@ -18,11 +18,9 @@ static_assert(INLINE_MAX + LIST_MAX * 16 + 4 * KIB <= MSG_MAX, "with the longest
 
 #define MAX_AGAIN 8 /* retries of a read while the file keeps growing */
 
-enum { BEGIN, OPEN, BUFFER, TURN, DISK, MOVE, REPLY };
-static const char *const names[] = {
-	[BEGIN] = "begin", [OPEN] = "open", [BUFFER] = "buffer", [TURN] = "turn",
-	[DISK] = "disk",   [MOVE] = "move", [REPLY] = "reply"
-};
+enum { BEGIN, OPEN, BUFFER, TURN, DISK, MOVE, REPLY, SENT };
+static const char *const names[] = { "begin", "open", "buffer", "turn",
+				     "disk",  "move", "reply",	"sent" };
 
 static_assert(sizeof(struct extent) == sizeof(struct wire_extent) &&
 		      offsetof(struct extent, length) == offsetof(struct wire_extent, length),
@@ -344,6 +342,14 @@ static bool read_step(struct req *q)
 		}
 		if (!q->error)
 			q->error = read_whole(s, a, r);
+		if (d->bulk.n_posted) { /* after an error, the reply waits for them */
+			if (!q->error) {
+				req_goto(q, SENT);
+				sreq_answer(s);
+			}
+			bulk_hold_until_sent(&d->bulk);
+			break;
+		}
 		finish(s, d);
 		if (d->buf.pool) {
 			struct buf keep = d->buf;
@@ -354,6 +360,9 @@ static bool read_step(struct req *q)
 			return false;
 		}
 		return sreq_reply(s);
+	case SENT:
+		finish(s, d);
+		return sreq_end(s);
 	}
 	return true;
 }

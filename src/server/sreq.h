@@ -76,6 +76,9 @@ void srv_link_down(void *owner, struct link *l);
  * false. On -EINPROGRESS it parks the request instead, to begin again when the change that it met
  * is over. */
 bool sreq_reply(struct sreq *s);
+/* The two halves, for a request that is in service until its data have left. */
+void sreq_answer(struct sreq *s);
+bool sreq_end(struct sreq *s);
 /* Fills in a record with the caller's credential, slot and time. */
 void sreq_record(struct sreq *s, uint32_t kind);
 /* The stored answer of an earlier execution, in s->change.res: 0, -ENOENT (there is none), or

@@ -13,7 +13,7 @@
 #include "net/net.h"
 #include "net/peer.h"
 #include "net/session.h"
-#include "server/locks.h"
+#include "meta/locks.h"
 #include "server/server.h"
 #include "xdr/xdr.h"
 

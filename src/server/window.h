@@ -40,6 +40,8 @@ struct bulk {
 	uint32_t i;
 	uint64_t o, at; /* within extent i; in the stream */
 	uint64_t moved;
+	uint32_t n_posted; /* windows whose last data are on their way: the reply follows them */
+	bool awaits_sent;
 };
 
 /* How a window moves its bytes between the file and the network: a row of `strategies`. */
@@ -79,6 +81,7 @@ struct window {
 	} sieve; /* the next access of the pass: its part and piece, and their places in buf */
 	uint32_t n_parts;
 	bool is_mapped; /* holds a mapping of the object; iov had the pieces in it */
+	bool is_posted; /* its last data are on their way */
 	struct net_direct direct;
 	struct iovec data[BUF_MAX_UNITS + 1]; /* the data, in buf or in the message */
 	size_t n_data;
@@ -118,6 +121,8 @@ bool sieve_ends(const struct window *w, uint64_t off, uint64_t n);
 extern const struct req_ops window_ops;
 /* Holds b->s->q until everything has moved or one window has failed. */
 void bulk_start(struct bulk *b);
+/* Holds the request until the data that were posted have left. */
+void bulk_hold_until_sent(struct bulk *b);
 /* True after an error, after a cancel, or when the deadline passed before any byte moved. */
 bool window_stops(const struct window *w);
 void spare_windows_free(struct server *srv);

@@ -9,6 +9,7 @@
  * A few windows of one request work side by side, and each takes the next range when it is done. So
  * network and disk overlap, and memory stays bounded. No window holds a turn while it waits for the
  * network: a read ends its turn before it sends, a write begins its turn after it has received.
+ * While the last data of a read leave, its request is answered: the reply follows them.
  *
  * Buffers: from the session's share of the target's pool (copies: of a small pool of their own),
  * given back between two ranges. A window that sends straight from the file has buffers as well,
@@ -189,14 +190,16 @@ static void unmap(struct window *w)
 
 static bool finish(struct window *w)
 {
-	struct server *srv = w->bulk->s->srv;
-	struct req *parent = &w->bulk->s->q;
-	int error = w->q.error;
+	struct bulk *b = w->bulk;
+	struct server *srv = b->s->srv;
+	struct req *parent = &b->s->q;
+	bool is_posted = w->is_posted;
+	int error = is_posted ? 0 : w->q.error;
 
 	turn_end(&w->turn);
 	buf_put(&w->buf);
 	unmap(w);
-	if (!error && w->bulk->s->cancelled)
+	if (!error && b->s->cancelled)
 		error = -ECANCELED;
 	req_fini(&w->q);
 	if (srv->n_spare_windows < SPARE_WINDOWS) {
@@ -205,10 +208,38 @@ static bool finish(struct window *w)
 	} else {
 		free(w);
 	}
+	if (is_posted) {
+		b->n_posted--;
+		if (b->awaits_sent)
+			req_done(parent, 0, 0);
+		return false;
+	}
 	if (error && !parent->error)
 		parent->error = error; /* stops the other windows at once */
 	req_done(parent, error, 0);
 	return false;
+}
+
+/* The window has posted its last data: the request may be answered. A read that was clipped may be
+ * repeated, so its data must arrive before. */
+static void post(struct window *w)
+{
+	struct bulk *b = w->bulk;
+	bool more = b->i < b->n_list ||
+		    (b->pattern && b->pattern->iter.c.pos < b->pattern->tiled.total);
+
+	if (more || b->clipped || !w->q.pending)
+		return;
+	w->is_posted = true;
+	b->n_posted++;
+	req_done(&b->s->q, 0, 0);
+}
+
+void bulk_hold_until_sent(struct bulk *b)
+{
+	b->awaits_sent = true;
+	for (uint32_t i = 0; i < b->n_posted; i++)
+		req_hold(&b->s->q);
 }
 
 /* The next range, with its strategy. False: there is none, or not yet. */
@@ -282,11 +313,13 @@ static bool step(struct req *q)
 		turn_end(&w->turn);
 		req_goto(q, SEND);
 		row = &strategies[w->strategy]; /* it may have fallen back */
-		if (row->send)
+		if (row->send) {
 			row->send(w);
+			post(w);
+		}
 		break;
 	case SEND:
-		req_goto(q, TAKE);
+		req_goto(q, w->is_posted ? END : TAKE);
 		account(w);
 		break;
 	case END:
@@ -305,7 +338,7 @@ static struct window *window_new(struct server *srv)
 	srv->n_spare_windows -= it != NULL;
 	if (w) {
 		list_init(&w->spare);
-		w->is_mapped = false;
+		w->is_mapped = w->is_posted = false;
 		w->turn = (struct turn){ 0 };
 		w->buf.pool = NULL;
 	}

@@ -126,10 +126,12 @@ void pipe_release(struct pipe_link *p, int error)
 	}
 }
 
-static void pipe_shut(struct link *l, int error)
+static void pipe_shut(struct link *l, int error, bool now)
 {
+	(void)now;
 	pipe_of(l)->closed = true;
 	pipe_release(pipe_of(l), error);
+	link_shut(l);
 }
 
 static void pipe_destroy(struct link *l)

@@ -392,6 +392,15 @@ uint64_t hub_delay(struct loopback_hub *h, struct net *from, struct net *to, siz
 	return d + w->heal_at[a->id][b->id] - s->now;
 }
 
+/* Half of the links close at once, the others when a network card would have stopped. */
+uint64_t hub_lingers(struct loopback_hub *h, struct net *n)
+{
+	struct sim *s = &container_of(h, struct world, hub)->sim;
+
+	(void)n;
+	return sim_chance(s, 500000) ? sim_between(s, 1, 20 * NSEC_PER_MSEC) : 0;
+}
+
 struct split {
 	struct world *w;
 	struct sim_node *a, *b;

@@ -522,6 +522,7 @@ static struct world *world_new(uint64_t seed, const struct world_opts *o, struct
 	list_init(&w->files);
 	list_init(&w->hub.acceptors);
 	w->hub.delay = hub_delay;
+	w->hub.lingers = hub_lingers;
 	sim_init(&w->sim, seed);
 	w->sim.on_endless = does_not_end;
 	w->sim.bounds.events = w->sim.bounds.events * MAX(o->scale, 100u) / 100;

@@ -681,6 +681,7 @@ void faults_lose_answer(struct actor *a);
 /* Sometimes breaks the links between two servers during a change over both. */
 void faults_part_servers(struct world *w);
 uint64_t hub_delay(struct loopback_hub *h, struct net *from, struct net *to, size_t bytes);
+uint64_t hub_lingers(struct loopback_hub *h, struct net *n);
 int target_start(struct target *t);
 void target_make(struct world *w, uint32_t i); /* adds its node; does not format it */
 void target_crashed(void *arg, bool power);

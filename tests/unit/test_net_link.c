@@ -31,10 +31,12 @@ static void raw_send(struct link *l, struct msg *m)
 	msg_free(m);
 }
 
-static void raw_shut(struct link *l, int error)
+static void raw_shut(struct link *l, int error, bool now)
 {
 	(void)error;
+	(void)now;
 	raw_of(l)->closed = true;
+	link_shut(l);
 }
 
 static void raw_destroy(struct link *l)

@@ -137,7 +137,16 @@ static void a_link_that_breaks_ends_its_transfers(void)
 	}
 }
 
-static void retracted_memory_is_left_alone(void)
+/* The memory belongs to the caller again: what it writes there now stays. */
+static void reuse(struct scatter *s)
+{
+	memset(s->base, 0x77, s->bytes);
+	net_world_pass(&w, 200 * NSEC_PER_MSEC);
+	for (size_t i = 0; i < s->bytes; i++)
+		CHECK_EQ(s->base[i], 0x77);
+}
+
+static void a_cancelled_call_ends_when_its_memory_is_safe(void)
 {
 	static const size_t sizes[] = { 100000 };
 	struct scatter s;
@@ -152,13 +161,83 @@ static void retracted_memory_is_left_alone(void)
 		while (list_empty(&srv.xfers))
 			net_world_turn(&w);
 		peer_cancel(&a.call, -EINTR);
+		CHECK(!a.over);
 		net_world_until(&w, &a.over);
-		net_world_until(&w, &moving_over);
-		CHECK_EQ(moving_result, write ? -ECANCELED : 0);
-		for (size_t i = 0; i < s.bytes; i++)
-			CHECK_EQ(s.base[i], SCATTER_GUARD);
-		net_world_pass(&w, 100 * NSEC_PER_MSEC);
+		CHECK_EQ(a.error, -EINTR);
+		reuse(&s);
+		CHECK(moving_over);
 		CHECK_EQ(srv.net.n_links, 1);
+		scatter_free(&s);
+		end();
+	}
+}
+
+static void a_peer_that_does_not_confirm_loses_its_link(void)
+{
+	static const size_t sizes[] = { 1000 };
+	struct scatter s;
+	struct toy_call a;
+
+	begin();
+	toy_call_start(&a, &cli.peer, OP_PING, false);
+	net_world_until(&w, &a.over);
+	srv.hold = true; /* never answers, not even a CANCEL */
+	scatter_make(&s, 1, sizes, 1);
+	toy_call_move(&a, &cli.peer, s.iov, s.n, false);
+	net_world_pass(&w, NSEC_PER_MSEC);
+	CHECK_EQ(srv.n_seen, 2);
+	peer_cancel(&a.call, -EINTR);
+	net_world_pass(&w, cli.net.id.timeout_ms * NSEC_PER_MSEC / 2);
+	CHECK(!a.over);
+	net_world_until(&w, &a.over);
+	CHECK_EQ(a.error, -EINTR);
+	reuse(&s);
+	scatter_free(&s);
+	end();
+}
+
+static uint64_t long_time(struct loopback_hub *h, struct net *n)
+{
+	(void)h;
+	(void)n;
+	return 10 * NSEC_PER_MSEC;
+}
+
+/* The link breaks while a put or get is in flight, and the device goes on for a while: neither side
+ * ends its transfer before, and the call is not sent over another link before. */
+static void memory_is_not_free_until_the_link_has_closed(void)
+{
+	static const size_t sizes[] = { 100000 };
+	struct scatter s;
+	struct toy_call a;
+
+	for (int i = 0; i < 6; i++) {
+		bool write = i % 2;
+
+		begin();
+		w.hub.delay = even;
+		w.hub.lingers = long_time;
+		scatter_make(&s, 1, sizes, 1);
+		if (write)
+			scatter_fill(&s);
+		moving_over = false;
+		toy_call_move(&a, &cli.peer, s.iov, s.n, write);
+		while (list_empty(&srv.xfers))
+			net_world_turn(&w);
+		link_close(cli.peer.link, -ECONNRESET);
+		CHECK_EQ(cli.peer.link->state, LINK_CLOSING);
+		if (i / 2 == 1)
+			peer_cancel(&a.call, -EINTR);
+		net_world_pass(&w, 5 * NSEC_PER_MSEC);
+		CHECK(!moving_over && !a.over && cli.peer.n_resent == 0);
+		if (i / 2 == 2)
+			peer_fini(&cli.peer);
+		net_world_until(&w, &a.over);
+		CHECK_EQ(a.error, i / 2 == 0 ? 0 : i / 2 == 1 ? -EINTR : -ESHUTDOWN);
+		if (i / 2 == 0)
+			scatter_check(&s);
+		reuse(&s);
+		CHECK(moving_over);
 		scatter_free(&s);
 		end();
 	}
@@ -212,6 +291,8 @@ static void an_address_without_a_listener_is_refused(void)
 
 TEST_MAIN(TEST(scattered_memory_arrives_in_its_place), TEST(what_was_sent_first_arrives_first),
 	  TEST(a_cut_anywhere_is_got_over), TEST(a_link_that_breaks_ends_its_transfers),
-	  TEST(retracted_memory_is_left_alone),
+	  TEST(a_cancelled_call_ends_when_its_memory_is_safe),
+	  TEST(a_peer_that_does_not_confirm_loses_its_link),
+	  TEST(memory_is_not_free_until_the_link_has_closed),
 	  TEST(a_put_outside_of_the_exposed_memory_closes_the_link),
 	  TEST(an_address_without_a_listener_is_refused))

@@ -17,10 +17,12 @@ static void quiet_send(struct link *l, struct msg *m)
 	msg_free(m);
 }
 
-static void quiet_shut(struct link *l, int error)
+static void quiet_shut(struct link *l, int error, bool now)
 {
 	(void)error;
+	(void)now;
 	container_of(l, struct quiet, l)->closed = true;
+	link_shut(l);
 }
 
 static void quiet_destroy(struct link *l)
@@ -31,6 +33,12 @@ static void quiet_destroy(struct link *l)
 static const struct net_ops quiet_ops = {
 	.name = "quiet", .send = quiet_send, .shut = quiet_shut, .destroy = quiet_destroy
 };
+
+static void leave(struct session *s, uint32_t slot)
+{
+	session_answered(s, slot);
+	session_leave(s);
+}
 
 static void link_is_down(void *owner, struct link *l)
 {
@@ -102,8 +110,8 @@ static void a_slot_serves_one_request_at_a_time(void)
 	CHECK_EQ(session_enter(s, 3, 1, 20, s), -EBADMSG);
 	CHECK_EQ(session_enter(s, 3, 2, 20, s), -EBADMSG);
 	CHECK_EQ(session_enter(s, 4, 1, 20, s), 0);
-	session_leave(s, 3);
-	session_leave(s, 4);
+	leave(s, 3);
+	leave(s, 4);
 	CHECK_EQ(s->in_service, 0);
 	end();
 }
@@ -113,16 +121,16 @@ static void a_slot_takes_repetitions_and_what_is_newer_but_nothing_older(void)
 	struct session *s = begin();
 
 	CHECK_EQ(session_enter(s, 0, 5, 20, s), 0);
-	session_leave(s, 0);
+	leave(s, 0);
 	CHECK_EQ(session_enter(s, 0, 5, 20, s), 0);
-	session_leave(s, 0);
+	leave(s, 0);
 	CHECK_EQ(session_enter(s, 0, 4, 20, s), -EBADMSG);
 	CHECK_EQ(session_enter(s, 0, 6, 20, s), 0);
-	session_leave(s, 0);
+	leave(s, 0);
 	/* sequence numbers wrap */
 	s->slots[0].sequence = UINT32_MAX;
 	CHECK_EQ(session_enter(s, 0, 0, 20, s), 0);
-	session_leave(s, 0);
+	leave(s, 0);
 	CHECK_EQ(session_enter(s, 0, UINT32_MAX, 20, s), -EBADMSG);
 	end();
 }
@@ -165,7 +173,7 @@ static void requests_and_moving_bytes_renew_a_lease(void)
 	q->l.progress = w.loop.now;
 	net_world_pass(&w, 20 * NSEC_PER_SEC);
 	CHECK_EQ(n_expired, 0);
-	session_leave(s, 0);
+	leave(s, 0);
 	net_world_pass(&w, 20 * NSEC_PER_SEC);
 	CHECK_EQ(n_expired, 1);
 	quiet_free(q);
@@ -232,10 +240,10 @@ static void resuming_waits_for_the_requests_of_the_old_link(void)
 	CHECK_EQ(session_enter(s, 1, 1, 20, s), 0);
 	session_quiesce(s, &v.wait, &v.q);
 	CHECK_EQ(v.q.pending, 1);
-	session_leave(s, 0);
+	leave(s, 0);
 	net_world_turn(&w);
 	CHECK(!v.over);
-	session_leave(s, 1);
+	leave(s, 1);
 	net_world_turn(&w);
 	CHECK(v.over);
 	end();
@@ -252,7 +260,7 @@ static void a_client_that_waited_to_resume_has_a_new_lease(void)
 	session_quiesce(s, &v.wait, &v.q);
 	net_world_pass(&w, 100 * NSEC_PER_SEC);
 	CHECK_EQ(n_expired, 0);
-	session_leave(s, 0);
+	leave(s, 0);
 	net_world_pass(&w, 29 * NSEC_PER_SEC);
 	CHECK_EQ(n_expired, 0);
 	net_world_pass(&w, 2 * NSEC_PER_SEC);

@@ -1,6 +1,6 @@
 /* The lock table, compared with a model that works byte by byte: held ranges, conflicts, grant
  * order, and deadlocks. At least one owner can always proceed. */
-#include "server/locks.h"
+#include "meta/locks.h"
 
 #include "test.h"
 

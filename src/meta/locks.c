@@ -10,7 +10,7 @@
  * The graph is searched breadth first from one wait, each wait once. All searches since
  * lock_searches_begin() share SEARCH_STEPS. When these are used up, progress comes before order: no
  * cycle is reported, and earlier waits are overtaken. Errors: -ENOMEM only. */
-#include "server/locks.h"
+#include "meta/locks.h"
 
 #define SEARCH_STEPS 100000
 

@@ -1,12 +1,10 @@
 /* Advisory locks and the waits for them: a structure without I/O, time or threads of its own.
- * Private to src/server. */
+ * For src/server. */
 #ifndef SHEAF_LOCKS_H
 #define SHEAF_LOCKS_H
 
 #include "core/core.h"
 
-struct server;
-struct session;
 struct inode;
 struct sreq;
 

@@ -1,0 +1,96 @@
+/* Directed scenarios: transfers that end early, while their memory is in use again at once. A
+ * transfer is cancelled, or its link breaks, at a random moment. From the moment its call has
+ * ended, nothing may write into its memory, and no byte of the memory's next use may reach the
+ * file. Rounds are many: SCENE_SEEDS times ROUNDS. */
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "client/client_impl.h"
+#include "net/link.h"
+#include "sim_priv.h"
+#include "sim_scenario.h"
+
+#define ROUNDS 500
+#define BYTES (1 * MIB)
+#define REUSED 0xee /* the memory's next use; the file never has it */
+
+static uint8_t memory[BYTES];
+
+/* Ends what the client has in flight with memory: its calls, or the links below them. */
+static void end_transfers(struct world *w, bool cut)
+{
+	struct client *c = w->actors[0].client;
+
+	for (uint32_t i = 0; i < c->n_peers; i++) {
+		struct peer *p = &c->peers[i];
+
+		for (uint32_t k = 0; k < SESSION_SLOTS; k++) {
+			struct call *call = p->slots[k].call;
+
+			if (call && call->mem && !cut)
+				peer_cancel(call, -EINTR);
+		}
+		if (cut && p->link && sim_chance(&w->sim, 500000))
+			link_close(p->link, -ECONNRESET);
+	}
+}
+
+/* One transfer that is disturbed. Returns whether it ended early. */
+static bool disturb(struct world *w, struct cfile *f)
+{
+	struct sim *s = &w->sim;
+	uint64_t len = sim_between(s, 1, BYTES), off = sim_between(s, 0, BYTES - len);
+	bool write = sim_chance(s, 500000);
+	const struct iovec iov = { memory, len };
+	const struct extent ext = { off, len };
+	struct cop *c = scene_call(w, 0);
+	int64_t r;
+
+	memset(memory, (int)sim_between(s, 1, 200), len);
+	if (write)
+		client_write(c, f, &iov, 1, &ext, 1);
+	else
+		client_read(c, f, &iov, 1, &ext, 1);
+	scene_pass(w, sim_between(s, 0, 4 * NSEC_PER_MSEC));
+	end_transfers(w, sim_chance(s, 250000));
+	r = scene_end(w, c);
+	for (uint64_t i = 0; r > 0 && !write && i < (uint64_t)r && !w->failed; i++)
+		scene_check(w, memory[i] != REUSED, "a read returns a byte of reused memory");
+	memset(memory, REUSED, len);
+	scene_pass(w, sim_between(s, 0, 10 * NSEC_PER_MSEC));
+	for (uint64_t i = 0; i < len && !w->failed; i++)
+		scene_check(w, memory[i] == REUSED, "memory is written after its call ended: %d",
+			    memory[i]);
+	return r == -EINTR;
+}
+
+static void memory_is_reused(struct world *w)
+{
+	struct cfile *f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
+	const struct iovec iov = { memory, BYTES };
+	const struct extent all = { 0, BYTES };
+	uint32_t early = 0;
+	struct cop *c;
+	int64_t r;
+
+	for (int i = 0; i < ROUNDS && !w->failed; i++)
+		early += disturb(w, f);
+	if (w->failed)
+		return;
+	if (early > ROUNDS / 20)
+		scene_met(w);
+	c = scene_call(w, 0);
+	client_read(c, f, &iov, 1, &all, 1);
+	r = scene_end(w, c);
+	scene_check(w, r > 0, "the file cannot be read: %lld", (long long)r);
+	for (uint64_t i = 0; r > 0 && i < (uint64_t)r && !w->failed; i++)
+		scene_check(w, memory[i] != REUSED, "byte %llu of the file is of reused memory",
+			    (unsigned long long)i);
+	scene_close(w, 0, f);
+}
+
+const struct scenario scenes_links[] = {
+	{ "memory-reused", memory_is_reused, 2, 1, 1, false },
+	{ "memory-reused-by-card", memory_is_reused, 2, 1, 1, true },
+	{ 0 },
+};
