@@ -204,6 +204,8 @@ static void begin_close(struct link *l, int error, bool now)
 	list_del(&l->in_net);
 	list_push(&n->closing_links, &l->in_net);
 	n->n_links--;
+	if (!l->dialled && n->server)
+		n->server->down(n->owner, l);
 	l->ops->shut(l, -ECONNRESET, now);
 }
 
@@ -225,7 +227,6 @@ void link_close_now(struct link *l, int error)
 
 void link_shut(struct link *l)
 {
-	struct net *n = l->net;
 	struct net_desc *d;
 
 	l->state = LINK_CLOSED;
@@ -237,8 +238,6 @@ void link_shut(struct link *l)
 	}
 	if (l->dialled)
 		peer_link_down(l->peer, l, l->error);
-	else if (n->server)
-		n->server->down(n->owner, l);
 	link_unref(l);
 }
 

@@ -2,7 +2,8 @@
  *
  * When a link breaks, its transfers end with an error and their buffers are free; sessions and
  * requests are not affected. Closing takes time where a device must stop first: nothing is sent or
- * received meanwhile, and the users of the link hear of it at the end. Threads: the loop's. */
+ * received meanwhile. The server hears of it at the beginning, a peer at the end. Threads: the
+ * loop's. */
 #ifndef SHEAF_LINK_H
 #define SHEAF_LINK_H
 

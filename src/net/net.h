@@ -46,7 +46,7 @@ struct net_identity {
 struct net_server_ops {
 	void (*request)(void *owner, struct link *l, uint64_t tag, struct msg *m); /* takes m */
 	void (*cancel)(void *owner, struct link *l, uint64_t tag);
-	void (*down)(void *owner, struct link *l); /* the link's transfers have ended */
+	void (*down)(void *owner, struct link *l); /* its transfers end now, or soon */
 };
 
 /* Where net_loopback finds the other end: one for all targets of a process, or per simulation. */

@@ -166,10 +166,10 @@ static bool loopback_retract(struct link *l, struct net_desc *d)
 	list_del(&d->key);
 	if (!ns)
 		return true;
-	list_push(&t->old_keys, &d->key);
 	t->withdraw.fire = withdrawn;
-	if (!t->withdraw.when)
-		timer_set(l->net->loop, &t->withdraw, l->net->loop->now + ns);
+	if (!t->withdraw.when && timer_set(l->net->loop, &t->withdraw, l->net->loop->now + ns))
+		return true;
+	list_push(&t->old_keys, &d->key);
 	return false;
 }
 

@@ -432,7 +432,8 @@ void srv_cancel(void *owner, struct link *l, uint64_t tag)
 	cancel(s);
 }
 
-/* The link's transfers have ended. Copies and lock requests wait for something else: stop them. */
+/* The link's transfers end by themselves. Copies and lock requests wait for something else: stops
+ * them. */
 void srv_link_down(void *owner, struct link *l)
 {
 	(void)owner;
