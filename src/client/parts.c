@@ -45,14 +45,21 @@ static uint64_t inline_max(const struct lane *l)
 	return MIN(f->c->peers[f->targets[l->index]].eager_bytes, (uint32_t)INLINE_MAX);
 }
 
+static struct net_costs costs_of(const struct lane *l)
+{
+	const struct cfile *f = l->op->file;
+
+	return peer_costs(&f->c->peers[f->targets[l->index]]);
+}
+
 static bool fits_inline(const struct lane *l, uint64_t bytes)
 {
 	const struct transfer *t = l->op->transfer;
+	struct net_costs c = costs_of(l);
 
 	if (t->mover != METHOD_AUTO)
 		return t->mover == METHOD_INLINE && bytes <= inline_max(l);
-	return net_choose(&l->op->c->net.costs, t->kind == WRITE, 1, bytes, inline_max(l)) ==
-	       METHOD_INLINE;
+	return net_choose(&c, t->kind == WRITE, 1, bytes, inline_max(l)) == METHOD_INLINE;
 }
 
 /* Bytes of one request; fewer when many clients share the server. */
@@ -110,14 +117,14 @@ static size_t max_list_extents(const struct lane *l)
 {
 	const struct cop *op = l->op;
 	const struct transfer *t = op->transfer;
-	const struct net_costs *c = &op->c->net.costs;
+	struct net_costs c = costs_of(l);
 	uint64_t bytes = op->access.total / op->file->layout.width;
 	double saved;
 
 	if (t->mover != METHOD_AUTO || bytes > inline_max(l))
 		return op->c->max_list_extents;
-	saved = net_cost(c, METHOD_GATHER, t->kind == WRITE, 1, bytes) -
-		net_cost(c, METHOD_INLINE, t->kind == WRITE, 1, bytes);
+	saved = net_cost(&c, METHOD_GATHER, t->kind == WRITE, 1, bytes) -
+		net_cost(&c, METHOD_INLINE, t->kind == WRITE, 1, bytes);
 	return MIN(MAX(op->c->max_list_extents, (size_t)(MAX(saved, 0) / LISTED_NS)),
 		   (size_t)LIST_MAX);
 }

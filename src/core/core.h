@@ -288,6 +288,7 @@ struct pool_share {
 	struct list line; /* waiting struct buf */
 	struct list turn; /* in pool->waiting, while the share waits for memory */
 	size_t held; /* units */
+	bool is_wide; /* may hold a quarter of the pool instead of an eighth */
 };
 
 struct pool {

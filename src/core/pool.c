@@ -39,6 +39,7 @@ void pool_share_init(struct pool_share *s)
 	list_init(&s->line);
 	list_init(&s->turn);
 	s->held = 0;
+	s->is_wide = false;
 }
 
 static size_t units(size_t len)
@@ -49,7 +50,7 @@ static size_t units(size_t len)
 /* True: the share is at its limit. A share that holds nothing may get one grant of any size. */
 static bool share_full(const struct pool *p, const struct pool_share *s, size_t n)
 {
-	return s != &p->common && s->held && s->held + n > p->n_units / 8;
+	return s != &p->common && s->held && s->held + n > p->n_units / (s->is_wide ? 4 : 8);
 }
 
 static bool available(const struct pool *p, const struct pool_share *s, size_t n)

@@ -45,6 +45,7 @@ struct xfer {
 	struct req *q; /* the waiting request, or NULL */
 	uint64_t tag, at, id; /* stream, first byte, number of the PULL */
 	uint64_t len, done; /* done: bytes in whole frames sent, or received */
+	uint64_t asked; /* a get: when its PULL was sent */
 	const struct iovec *iov; /* server side */
 	size_t n;
 	struct net_direct *direct; /* preferred destination for the bytes of a get, or NULL */
@@ -98,6 +99,11 @@ struct net_desc *link_desc(struct link *l, uint64_t tag);
 void link_desc_end(struct net_desc *d);
 /* The backend has ended all transfers of a closing link: now it is closed. */
 void link_shut(struct link *l);
+
+/* ---- depth.c: how many windows of a request are in flight ---- */
+
+/* Data that were pulled began to arrive after `ns`. */
+void link_note_delay(struct link *l, uint64_t ns);
 
 /* ---- pace.c: how much a link moves in one turn of the loop ---- */
 

@@ -165,7 +165,7 @@ void net_costs_measure(struct net_costs *c)
 /* ---- choosing ---- */
 
 /* The cost of a separate frame in system calls, at both ends and with waking them: when it is sent
- * at once, and when the server first has to send a PULL. */
+ * at once, and when the server first has to send a PULL, which takes another round trip. */
 #define SENT_CALLS 3
 #define ASKED_CALLS 12
 /* Inline data is copied at the other end, too. Data that is read comes from a file first, whose
@@ -191,7 +191,7 @@ double net_cost(const struct net_costs *c, enum net_method how, bool write, uint
 
 	if (how == METHOD_INLINE)
 		return all + (write ? WRITE_COPIES : READ_COPIES) * (double)bytes * c->copy;
-	return all + (write ? ASKED_CALLS : SENT_CALLS) * c->call;
+	return all + (write ? ASKED_CALLS * c->call + c->far : SENT_CALLS * c->call);
 }
 
 enum net_method net_choose(const struct net_costs *c, bool write, uint64_t segments, uint64_t bytes,

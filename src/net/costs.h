@@ -9,10 +9,12 @@ enum net_method { METHOD_AUTO, METHOD_INLINE, METHOD_PACK, METHOD_GATHER, N_METH
 const char *net_method_name(enum net_method how); /* "pack" */
 int net_method_parse(const char *name, enum net_method *how); /* -EINVAL */
 
-/* Nanoseconds: of a system call, a byte through a socket, a copied byte, a segment. */
+/* Nanoseconds: of a system call, a byte through a socket, a copied byte, a segment; and the round
+ * trip of a far link (else 0). */
 struct net_costs {
-	double call, byte, copy, gather, scatter, pack, unpack;
+	double call, byte, copy, gather, scatter, pack, unpack, far;
 };
+#define NET_FAR_NS (200 * NSEC_PER_MSEC / 1000) /* the least round trip of a far link */
 void net_costs_usual(struct net_costs *c);
 void net_costs_measure(struct net_costs *c); /* once per process: takes half a millisecond */
 /* The cheapest method, if a message has room for inline_room bytes of data. */

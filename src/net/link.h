@@ -26,6 +26,13 @@ enum link_state {
 	LINK_CLOSED
 };
 
+/* See depth.c. */
+struct link_depth {
+	uint64_t shortest, before; /* ns: the shortest delays of this period and of the last one */
+	uint64_t period_end;
+	uint32_t windows;
+};
+
 struct link {
 	const struct net_ops *ops;
 	struct net *net;
@@ -55,6 +62,7 @@ struct link {
 	struct msg *hello; /* kept until the proofs are made */
 	struct timer timeout; /* for the handshake, then for stalls */
 	uint64_t progress; /* when bytes last moved */
+	struct link_depth depth;
 	char host[LINK_HOST_MAX];
 };
 
@@ -64,6 +72,9 @@ void link_close(struct link *l, int error);
 void link_close_now(struct link *l, int error);
 /* The account of the key that the link proved, with a reference; NULL: out of memory. */
 struct key_account *link_key_account(struct link *l);
+/* Accepted link: the round trip, in ns, as pulls of data have shown; 0: not known. */
+uint64_t link_round_trip(const struct link *l);
+bool link_is_far(const struct link *l); /* its round trip is much longer than within a host */
 void link_ref(struct link *l);
 void link_unref(struct link *l);
 /* Encodes the frame head in front of m and sends it; takes m. On a closed link it only frees m. */

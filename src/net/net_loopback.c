@@ -245,6 +245,7 @@ static void deliver(struct timer *t)
 		post(to, back, kind == PARCEL_GET ? x->len : 0);
 		break;
 	case PARCEL_DONE:
+		link_note_delay(&to->l, to->l.net->loop->now - x->asked);
 		end_xfer(to, x, error);
 		break;
 	case PARCEL_CUT:
@@ -274,6 +275,7 @@ static void transfer(struct link *l, enum parcel_kind kind, const struct wire_me
 		req_done(q, -ENOMEM, 0);
 		return;
 	}
+	x->asked = l->net->loop->now;
 	list_push(&t->xfers, &x->link);
 	p = parcel_new(kind);
 	p->x = x;

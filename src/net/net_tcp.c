@@ -105,6 +105,7 @@ static void tcp_get(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 	}
 	x->id = ++t->next_id;
 	x->direct = direct;
+	x->asked = t->l.net->loop->now;
 	t->pace.bulk_at = t->l.net->loop->now;
 	if (list_empty(&t->gets))
 		gets_progressed(t);
@@ -186,6 +187,8 @@ static int on_data_head(struct tcp_link *t, const struct wire_frame_head *h)
 	if (!t->rx_get || h->at != t->rx_get->at + t->rx_get->done ||
 	    h->length > t->rx_get->len - t->rx_get->done)
 		return -EPROTO;
+	if (!t->rx_get->done)
+		link_note_delay(&t->l, t->l.net->loop->now - t->rx_get->asked);
 	return 0;
 }
 

@@ -207,6 +207,14 @@ void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, co
 	p->timer.fire = peer_timer;
 }
 
+struct net_costs peer_costs(const struct peer *p)
+{
+	struct net_costs c = p->net->costs;
+
+	c.far = p->round >= NET_FAR_NS ? (double)p->round : 0;
+	return c;
+}
+
 bool peer_is_local(const struct peer *p)
 {
 	return p->link && p->link->local_label[0];

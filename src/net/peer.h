@@ -122,6 +122,8 @@ struct peer {
 void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, const char *address);
 /* Sends nothing: closes the link and ends queued calls with -ESHUTDOWN. */
 void peer_fini(struct peer *p);
+/* The costs of this link: those of the host, and its round trip. */
+struct net_costs peer_costs(const struct peer *p);
 bool peer_is_local(const struct peer *p); /* its link uses the Unix socket */
 const char *peer_medium(const struct peer *p); /* "unix", or the backend's name; NULL: no link */
 void peer_call(struct peer *p, struct call *c, struct req *q);

@@ -160,10 +160,11 @@ void strategy_choose(struct window *w)
 static void get_buffer(struct window *w)
 {
 	struct sreq *s = w->bulk->s;
+	struct pool_share *share = session_share(s->session, false);
 
+	share->is_wide = link_is_far(s->link);
 	if (!w->bulk->data || w->hull)
-		buf_get(&s->srv->pool, session_share(s->session, false), &w->buf, w->hull + w->len,
-			&w->q);
+		buf_get(&s->srv->pool, share, &w->buf, w->hull + w->len, &w->q);
 }
 
 static void get_copy_buffer(struct window *w)

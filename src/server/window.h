@@ -40,6 +40,7 @@ struct bulk {
 	uint32_t i;
 	uint64_t o, at; /* within extent i; in the stream */
 	uint64_t moved;
+	uint32_t n_windows;
 	uint32_t n_posted; /* windows whose last data are on their way: the reply follows them */
 	bool awaits_sent;
 };

@@ -6,10 +6,11 @@
  * What a window does in each state is its strategy (strategy.c). This file expands the pieces and
  * calls the stages.
  *
- * A few windows of one request work side by side, and each takes the next range when it is done. So
- * network and disk overlap, and memory stays bounded. No window holds a turn while it waits for the
- * network: a read ends its turn before it sends, a write begins its turn after it has received.
- * While the last data of a read leave, its request is answered: the reply follows them.
+ * A few windows of one request work side by side, more of a distant client (net/depth.c), and each
+ * takes the next range when it is done. So network and disk overlap, and memory stays bounded. No
+ * window holds a turn while it waits for the network: a read ends its turn before it sends, a write
+ * begins its turn after it has received. While the last data of a read leave, its request is
+ * answered: the reply follows them.
  *
  * Buffers: from the session's share of the target's pool (copies: of a small pool of their own),
  * given back between two ranges. A window that sends straight from the file has buffers as well,
@@ -220,15 +221,20 @@ static bool finish(struct window *w)
 	return false;
 }
 
+static bool has_more(const struct bulk *b)
+{
+	const struct pattern_list *p = b->pattern;
+
+	return b->i < b->n_list || (p && p->iter.c.pos < p->tiled.total);
+}
+
 /* The window has posted its last data: the request may be answered. A read that was clipped may be
  * repeated, so its data must arrive before. */
 static void post(struct window *w)
 {
 	struct bulk *b = w->bulk;
-	bool more = b->i < b->n_list ||
-		    (b->pattern && b->pattern->iter.c.pos < b->pattern->tiled.total);
 
-	if (more || b->clipped || !w->q.pending)
+	if (has_more(b) || b->clipped || !w->q.pending)
 		return;
 	w->is_posted = true;
 	b->n_posted++;
@@ -277,6 +283,8 @@ static void account(struct window *w)
 	unmap(w);
 }
 
+static void deepen(struct bulk *b);
+
 static bool step(struct req *q)
 {
 	struct window *w = container_of(q, struct window, q);
@@ -321,6 +329,8 @@ static bool step(struct req *q)
 	case SEND:
 		req_goto(q, w->is_posted ? END : TAKE);
 		account(w);
+		if (!w->is_posted)
+			deepen(w->bulk);
 		break;
 	case END:
 		return finish(w);
@@ -345,33 +355,59 @@ static struct window *window_new(struct server *srv)
 	return w;
 }
 
+/* Starts one more window; false: no memory. */
+static bool start_window(struct bulk *b)
+{
+	struct sreq *s = b->s;
+	uint32_t i = b->n_windows;
+	bool may = i ? sreq_charge_spare(s, sizeof(struct window)) :
+		       sreq_charge(s, sizeof(struct window));
+	struct window *w = may ? window_new(s->srv) : NULL;
+
+	if (!w)
+		return false;
+	b->n_windows++;
+	w->bulk = b;
+	w->fetch = b->fetches ? &b->fetches[i] : NULL;
+	req_init(&w->q, s->srv->loop, &window_ops, TAKE);
+	w->q.trace = s->q.trace;
+	w->q.hists = s->srv->window_times;
+	req_hold(&s->q);
+	req_run(&w->q);
+	return true;
+}
+
+/* Windows of the request at a time. Those of a far client are more: its link tells how many. */
+static uint32_t depth(const struct bulk *b)
+{
+	bool stores = b->write && !b->from && b->s->srv->loop->on_tmpfs;
+	uint32_t most = stores ? STORED_WINDOWS : WINDOWS;
+
+	return b->from ? most : MAX(most, b->s->link->depth.windows);
+}
+
+/* The link of the client may have shown meanwhile that it needs more windows. */
+static void deepen(struct bulk *b)
+{
+	if (b->n_windows < depth(b) && has_more(b) && !b->s->q.error)
+		start_window(b);
+}
+
 void bulk_start(struct bulk *b)
 {
 	struct sreq *s = b->s;
 	uint64_t total = b->pattern ? b->mem->length : 0;
-	uint64_t most = b->write && !b->from && s->srv->loop->on_tmpfs ? STORED_WINDOWS : WINDOWS;
 
 	for (uint32_t i = 0; i < b->n_list; i++)
 		total += b->list[i].length;
-	for (uint64_t i = 0; i < most && i * WINDOW_BYTES < total; i++) {
-		bool may = i ? sreq_charge_spare(s, sizeof(struct window)) :
-			       sreq_charge(s, sizeof(struct window));
-		struct window *w = may ? window_new(s->srv) : NULL;
-
-		if (!w) {
-			if (i == 0) {
-				req_hold(&s->q);
-				req_done(&s->q, -ENOMEM, 0);
-			}
-			return;
+	for (uint64_t i = 0; i < depth(b) && i * WINDOW_BYTES < total; i++) {
+		if (start_window(b))
+			continue;
+		if (i == 0) {
+			req_hold(&s->q);
+			req_done(&s->q, -ENOMEM, 0);
 		}
-		w->bulk = b;
-		w->fetch = b->fetches ? &b->fetches[i] : NULL;
-		req_init(&w->q, s->srv->loop, &window_ops, TAKE);
-		w->q.trace = s->q.trace;
-		w->q.hists = s->srv->window_times;
-		req_hold(&s->q);
-		req_run(&w->q);
+		return;
 	}
 }
 
