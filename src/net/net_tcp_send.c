@@ -363,8 +363,7 @@ static int send_some(struct tcp_link *t)
 	struct env *e = env_of(t);
 	struct iovec iov[IOV_CALL];
 	bool frame_first = t->in_frame && t->frame_sent > 0, all = true;
-	size_t n = 0, want, control = 0, r;
-	uint64_t left;
+	size_t n = 0, want, control = 0, sent = 0, r;
 	ssize_t got;
 
 	if (!frame_first)
@@ -391,20 +390,15 @@ static int send_some(struct tcp_link *t)
 		return (int)got;
 	t->l.progress = t->l.net->loop->now;
 	pace_use(&t->l, &t->pace, &t->pace.send, (size_t)got);
-	left = frame_left(t);
-	if (frame_first) {
-		r = (size_t)MIN(left, (uint64_t)got);
-		sent_frame(t, r);
-		sent_control(t, (size_t)got - r);
-	} else {
-		r = MIN(control, (size_t)got);
-		sent_control(t, r);
-		got -= (ssize_t)r;
-		r = (size_t)MIN(left, (uint64_t)got);
-		if (r)
-			sent_frame(t, r);
-		sent_control(t, (size_t)got - r);
+	if (!frame_first) {
+		control = MIN(control, (size_t)got);
+		sent_control(t, control);
+		sent = control;
 	}
+	r = (size_t)MIN(frame_left(t), (uint64_t)got - sent);
+	if (r)
+		sent_frame(t, r); /* may put a reply in front of the messages */
+	sent_control(t, (size_t)got - sent - r);
 	return (size_t)got < want ? -EAGAIN : 0;
 }
 

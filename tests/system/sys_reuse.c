@@ -1,7 +1,7 @@
 /* Memory that is used again at once after a transfer has timed out. The servers are stopped in the
- * middle of the transfers of many clients. When their calls have failed, the clients write something
- * else into the memory, and the servers continue. None of the servers' data may land there then,
- * and nothing of the new contents may reach a file. */
+ * middle of the transfers of many clients. When their calls have failed, the clients write other
+ * data there, and the servers continue. None of the servers' data may land there then, and nothing
+ * of the new contents may reach a file. */
 #include <pthread.h>
 
 #include "cluster.h"
