@@ -84,6 +84,21 @@ static void a_call_goes_over_the_wire(void)
 	end();
 }
 
+/* A socket that took all that was to be sent is not watched for room. */
+static void a_message_costs_no_further_wakeup(void)
+{
+	struct toy_call a;
+
+	begin();
+	ping();
+	toy_call_start(&a, &cli.peer, OP_PING, false);
+	for (; !a.over; net_world_turn(&w)) {
+		CHECK_EQ(container_of(cli.peer.link, struct tcp_link, l)->src.events, EV_IN);
+		CHECK_EQ(container_of(srv.link, struct tcp_link, l)->src.events, EV_IN);
+	}
+	end();
+}
+
 static void move_both_ways(size_t n, const size_t *sizes, size_t n_sizes, size_t piece)
 {
 	struct scatter s;
@@ -798,7 +813,8 @@ static void a_relay_that_runs_as_another_user_is_detected(void)
 	end();
 }
 
-TEST_MAIN(TEST(a_call_goes_over_the_wire), TEST(links_of_a_server_take_turns),
+TEST_MAIN(TEST(a_call_goes_over_the_wire), TEST(a_message_costs_no_further_wakeup),
+	  TEST(links_of_a_server_take_turns),
 	  TEST(scattered_memory_of_many_shapes_arrives_in_its_place),
 	  TEST(what_is_got_goes_to_the_better_place_while_it_may),
 	  TEST(a_file_goes_out_as_memory_does),
