@@ -344,6 +344,47 @@ static void lists_whose_totals_differ_send_nothing(void)
 	cluster_stop(&c);
 }
 
+/* 2,048 pieces without a pattern, on one server: one request and its reply. */
+static void a_list_of_2048_pieces_is_one_request(void)
+{
+	enum { N = 2048 };
+	static const struct sheaf_layout one = { .size = sizeof(one), .width = 1 };
+	static struct sheaf_extent e[N];
+	static struct iovec v[N];
+	static uint8_t b[N * 200];
+	uint64_t before, idle, rnd = 7, at = 0;
+	struct cluster c;
+	struct sheaf *fs;
+	struct sheaf_file *f;
+	ssize_t total = 0;
+
+	for (int i = 0; i < N; i++) {
+		uint64_t len = 1 + below(&rnd, 100);
+
+		v[i] = (struct iovec){ b + i * 200, len };
+		at += below(&rnd, 300);
+		e[i] = (struct sheaf_extent){ at, len };
+		at += len;
+		total += (ssize_t)len;
+	}
+	cluster_create(&c, &(struct cluster_opts){ .lease = 30 });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
+	CHECK_EQ(sheaf_open(fs, "/f", O_CREAT | O_RDWR, 0600, &one, &f), 0);
+	CHECK_EQ(sheaf_pwrite(f, b, 1, (off_t)at), 1);
+	before = requests_of(fs);
+	idle = requests_of(fs) - before;
+	for (int write = 0; write < 2; write++) {
+		before = requests_of(fs);
+		CHECK_EQ(write ? sheaf_write_list(f, v, N, e, N) : sheaf_read_list(f, v, N, e, N),
+			 total);
+		CHECK_EQ(requests_of(fs) - before, idle + 1);
+	}
+	CHECK_EQ(sheaf_close(f), 0);
+	sheaf_disconnect(fs);
+	cluster_stop(&c);
+}
+
 /* Bytes of the caller's memory past the returned count are unchanged. */
 static void memory_past_a_short_count_is_untouched(void)
 {
@@ -375,4 +416,4 @@ static void memory_past_a_short_count_is_untouched(void)
 
 SYS_MAIN(NULL, NULL, NULL, TEST(random_lists_match_a_model_over_tcp),
 	 TEST(random_lists_match_a_model_embedded), TEST(lists_whose_totals_differ_send_nothing),
-	 TEST(memory_past_a_short_count_is_untouched))
+	 TEST(a_list_of_2048_pieces_is_one_request), TEST(memory_past_a_short_count_is_untouched))
