@@ -288,7 +288,7 @@ struct pool_share {
 	struct list line; /* waiting struct buf */
 	struct list turn; /* in pool->waiting, while the share waits for memory */
 	size_t held; /* units */
-	bool is_wide; /* may hold a quarter of the pool instead of an eighth */
+	bool is_wide; /* see pool_share_widen() */
 };
 
 struct pool {
@@ -315,6 +315,8 @@ struct buf {
 int pool_init(struct pool *p, struct loop *l, size_t bytes);
 void pool_fini(struct pool *p);
 void pool_share_init(struct pool_share *s); /* needs no fini, must end empty */
+/* Lets the share hold a quarter of the pool instead of an eighth, or no longer. */
+void pool_share_widen(struct pool *p, struct pool_share *s, bool is_wide);
 /* Holds q until b has len bytes (at most BUF_MAX_UNITS units). NULL: the common share. */
 void buf_get(struct pool *p, struct pool_share *s, struct buf *b, size_t len, struct req *q);
 /* Returns the units; no effect on an empty b. */

@@ -120,6 +120,15 @@ static void serve(struct pool *p)
 	}
 }
 
+void pool_share_widen(struct pool *p, struct pool_share *s, bool is_wide)
+{
+	if (s->is_wide == is_wide)
+		return;
+	s->is_wide = is_wide;
+	share_queue(p, s);
+	serve(p);
+}
+
 void buf_get(struct pool *p, struct pool_share *s, struct buf *b, size_t len, struct req *q)
 {
 	size_t n = units(len);

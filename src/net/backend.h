@@ -20,8 +20,8 @@ struct net_ops {
 	/* Sends behind all data of the tag m->behind. The head is encoded; takes m. */
 	void (*send)(struct link *l, struct msg *m);
 	int (*expose)(struct link *l, struct net_desc *d);
-	/* Ends each descriptor. True: nothing can reach its memory any more. False: later, then the
-	 * backend calls link_desc_end(). On a link that is shut: always true. */
+	/* Called once for each descriptor. True: nothing can reach its memory any more. False: later,
+	 * then the backend calls link_desc_end(). On a link that is shut: always true. */
 	bool (*retract)(struct link *l, struct net_desc *d);
 	bool peer_moves; /* see net_peer_moves() */
 	void (*put)(struct link *l, const struct wire_mem_desc *d, uint64_t at,
@@ -45,7 +45,8 @@ struct xfer {
 	struct req *q; /* the waiting request, or NULL */
 	uint64_t tag, at, id; /* stream, first byte, number of the PULL */
 	uint64_t len, done; /* done: bytes in whole frames sent, or received */
-	uint64_t asked; /* a get: when its PULL was sent */
+	uint64_t asked; /* a get: when its PULL was sent; else 0 */
+	bool is_alone; /* a get: the link had no other one then */
 	const struct iovec *iov; /* server side */
 	size_t n;
 	struct net_direct *direct; /* preferred destination for the bytes of a get, or NULL */
@@ -102,8 +103,8 @@ void link_shut(struct link *l);
 
 /* ---- depth.c: how many windows of a request are in flight ---- */
 
-/* Data that were pulled began to arrive after `ns`. */
-void link_note_delay(struct link *l, uint64_t ns);
+/* The data of a get begin to arrive. */
+void link_note_delay(struct link *l, const struct xfer *x);
 
 /* ---- pace.c: how much a link moves in one turn of the loop ---- */
 

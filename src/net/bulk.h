@@ -4,8 +4,8 @@
  * from it by stream position; only the backend knows how. The interface also fits media that are
  * not written yet: shared memory packs pieces; RDMA registers the view's pieces, sends their keys
  * in the descriptor, and posts all RMAs of a put or get as one batch with one completion (SEAMUR).
- * The caller's step machine orders the reply after that batch. Nothing above this header has to
- * change for them. */
+ * A reply is sent behind the data of its request. Nothing above this header has to change for
+ * them. */
 #ifndef SHEAF_BULK_H
 #define SHEAF_BULK_H
 

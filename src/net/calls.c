@@ -56,8 +56,8 @@ static void retracted(struct net_desc *d)
 	c->is_retracting = false;
 	if (c->sends_again) {
 		c->sends_again = false;
-		timer_set(loop_of(p), &c->timer, c->deadline);
-		if (p->state == PEER_UP)
+		timer_set(loop_of(p), &c->timer, c->deadline); /* cannot fail: it was set before */
+		if (!p->retry_timer.when)
 			peer_resend(p);
 		return;
 	}
@@ -69,6 +69,7 @@ static void await_memory(struct call *c)
 {
 	struct loop *l = loop_of(c->peer);
 
+	/* cannot fail: the timer is set already, or was until now */
 	timer_set(l, &c->timer, l->now + c->peer->net->id.timeout_ms * NSEC_PER_MSEC);
 }
 
@@ -241,8 +242,6 @@ void call_transmit(struct peer *p, struct call *c)
 	int r;
 
 	list_del(&c->link);
-	if (p->link->state != LINK_UP) /* it is closing: the next link sends the call */
-		return;
 	if (c->mem) {
 		r = net_expose(p->link, c->mem, c->mem_access, c->method, tag, &c->desc);
 		if (r) {
@@ -278,6 +277,12 @@ static bool has_room(const struct peer *p, const struct call *c)
 	return !p->outstanding || p->outstanding + c->mem->length <= peer_outstanding_max(p);
 }
 
+/* On a link that closes nothing is sent: calls get slots on the next one. */
+static bool may_send(const struct peer *p)
+{
+	return p->state == PEER_UP && p->link->state == LINK_UP;
+}
+
 /* The next call to send, or NULL. A call with too much memory waits on `bulk`, and
  * so do all later calls with memory; calls without memory pass them. */
 static struct call *next_call(struct peer *p)
@@ -306,7 +311,7 @@ void peer_pump(struct peer *p)
 	uint32_t slot = 0, limit;
 	struct call *c;
 
-	while (p->state == PEER_UP && (c = next_call(p))) {
+	while (may_send(p) && (c = next_call(p))) {
 		if (c->front) /* beyond the granted slots: calls in those may wait for this one */
 			limit = SESSION_SLOTS;
 		else
@@ -570,7 +575,7 @@ void peer_unsend(struct peer *p)
 
 void peer_resend(struct peer *p)
 {
-	for (uint32_t i = 0; i < SESSION_SLOTS && p->state == PEER_UP; i++) {
+	for (uint32_t i = 0; i < SESSION_SLOTS && may_send(p); i++) {
 		struct call *c = p->slots[i].call;
 
 		if (!c || c->sent || c->is_retracting || (p->n_front && !c->front))

@@ -194,7 +194,6 @@ static void begin_close(struct link *l, int error, bool now)
 
 	l->state = LINK_CLOSING;
 	l->error = error;
-	usage_give(&l->held, LIMIT_LINKS, l->held.used[LIMIT_LINKS]);
 	if (state < LINK_UP)
 		--*(l->dialled ? &n->n_dialling : &n->n_unproven);
 	log_close(l, error, state);
@@ -203,7 +202,6 @@ static void begin_close(struct link *l, int error, bool now)
 	l->hello = NULL;
 	list_del(&l->in_net);
 	list_push(&n->closing_links, &l->in_net);
-	n->n_links--;
 	if (!l->dialled && n->server)
 		n->server->down(n->owner, l);
 	l->ops->shut(l, -ECONNRESET, now);
@@ -230,7 +228,9 @@ void link_shut(struct link *l)
 	struct net_desc *d;
 
 	l->state = LINK_CLOSED;
+	usage_give(&l->held, LIMIT_LINKS, l->held.used[LIMIT_LINKS]);
 	list_del(&l->in_net);
+	l->net->n_links--;
 	while ((d = list_first(&l->descs, struct net_desc, link))) {
 		if (l->ops->retract)
 			l->ops->retract(l, d);

@@ -23,6 +23,7 @@ struct msg *msg_new(struct net *n, uint32_t cap)
 	}
 	list_init(&m->link);
 	m->len = m->sent = 0;
+	m->behind = 0;
 	return m;
 }
 

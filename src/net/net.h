@@ -70,7 +70,7 @@ struct net {
 	const struct net_server_ops *server;
 	void *owner;
 	struct list links, unproven_links; /* accepted links without a proof yet, oldest first */
-	struct list closing_links;
+	struct list closing_links; /* of both kinds, until nothing can touch their memory */
 	uint32_t n_links, n_unproven, n_dialling;
 	uint64_t source_seed; /* seed of the hash of unproven links' addresses; 0: not chosen yet */
 	const struct link *last_small_link; /* had work and moved no bulk; only compared */

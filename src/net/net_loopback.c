@@ -28,13 +28,13 @@ struct loopback_link {
 	struct link l;
 	struct loopback_link *other; /* NULL: closed */
 	struct loopback_link *partner; /* the other end, until one of them has closed */
-	struct timer closing;
-	struct list keys, old_keys; /* net_desc.key: memory of this end; old: being withdrawn */
-	struct timer withdraw;
+	struct timer closing; /* its device stops then */
+	struct list keys, withdrawing; /* net_desc.key: exposed memory; what is being withdrawn */
+	struct timer withdraw; /* that ends then */
 	struct list inbound; /* parcels in flight to this end */
 	struct list xfers; /* puts and gets of this end in progress */
 	uint64_t last_arrival; /* arrival time of the last parcel sent */
-	int close_error;
+	int close_error; /* of its transfers, while it closes */
 };
 
 struct parcel {
@@ -121,6 +121,7 @@ static void end_xfer(struct loopback_link *l, struct xfer *x, int error)
 
 	list_for_each(y, &l->xfers, link) {
 		if (y == x) {
+			link_note_delay(&l->l, x);
 			xfer_end(x, error);
 			return;
 		}
@@ -129,7 +130,7 @@ static void end_xfer(struct loopback_link *l, struct xfer *x, int error)
 
 static struct net_desc *find_key(struct loopback_link *t, uint64_t tag)
 {
-	struct list *lists[] = { &t->keys, &t->old_keys };
+	struct list *lists[] = { &t->keys, &t->withdrawing };
 	struct net_desc *d;
 
 	for (size_t i = 0; i < ARRAY_LEN(lists); i++)
@@ -151,7 +152,7 @@ static void withdrawn(struct timer *tm)
 	struct net_desc *d;
 
 	link_ref(&t->l);
-	while ((d = list_first(&t->old_keys, struct net_desc, key))) {
+	while ((d = list_first(&t->withdrawing, struct net_desc, key))) {
 		list_del(&d->key);
 		link_desc_end(d);
 	}
@@ -169,7 +170,7 @@ static bool loopback_retract(struct link *l, struct net_desc *d)
 	t->withdraw.fire = withdrawn;
 	if (!t->withdraw.when && timer_set(l->net->loop, &t->withdraw, l->net->loop->now + ns))
 		return true;
-	list_push(&t->old_keys, &d->key);
+	list_push(&t->withdrawing, &d->key);
 	return false;
 }
 
@@ -245,7 +246,6 @@ static void deliver(struct timer *t)
 		post(to, back, kind == PARCEL_GET ? x->len : 0);
 		break;
 	case PARCEL_DONE:
-		link_note_delay(&to->l, to->l.net->loop->now - x->asked);
 		end_xfer(to, x, error);
 		break;
 	case PARCEL_CUT:
@@ -275,7 +275,8 @@ static void transfer(struct link *l, enum parcel_kind kind, const struct wire_me
 		req_done(q, -ENOMEM, 0);
 		return;
 	}
-	x->asked = l->net->loop->now;
+	x->asked = kind == PARCEL_GET ? l->net->loop->now : 0;
+	x->is_alone = list_empty(&t->xfers);
 	list_push(&t->xfers, &x->link);
 	p = parcel_new(kind);
 	p->x = x;
@@ -381,7 +382,7 @@ static struct loopback_link *loopback_new(struct net *n, struct peer *p, uint32_
 	list_init(&t->inbound);
 	list_init(&t->xfers);
 	list_init(&t->keys);
-	list_init(&t->old_keys);
+	list_init(&t->withdrawing);
 	link_init(&t->l, n, &loopback_ops, p, target);
 	return t;
 }
@@ -403,7 +404,7 @@ found:
 	theirs = ours ? loopback_new(a->a.net, NULL, 0) : NULL;
 	if (!theirs) {
 		if (ours)
-			link_close(&ours->l, -ENOMEM);
+			link_close_now(&ours->l, -ENOMEM);
 		return -ENOMEM;
 	}
 	ours->other = ours->partner = theirs;

@@ -106,6 +106,7 @@ static void tcp_get(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 	x->id = ++t->next_id;
 	x->direct = direct;
 	x->asked = t->l.net->loop->now;
+	x->is_alone = list_empty(&t->gets);
 	t->pace.bulk_at = t->l.net->loop->now;
 	if (list_empty(&t->gets))
 		gets_progressed(t);
@@ -126,9 +127,11 @@ static bool tcp_retract(struct link *l, struct net_desc *d)
 	if (t->rx_desc == d)
 		t->rx_desc = NULL;
 	r = tcp_send_retract(t, d);
-	list_del(&d->link);
-	if (r)
+	if (r) {
+		list_del(&d->link); /* it ends here, not with the link */
+		list_del(&t->deferred.link); /* nothing of the frame without a body is sent */
 		link_close(l, r);
+	}
 	return true;
 }
 
@@ -188,7 +191,7 @@ static int on_data_head(struct tcp_link *t, const struct wire_frame_head *h)
 	    h->length > t->rx_get->len - t->rx_get->done)
 		return -EPROTO;
 	if (!t->rx_get->done)
-		link_note_delay(&t->l, t->l.net->loop->now - t->rx_get->asked);
+		link_note_delay(&t->l, t->rx_get);
 	return 0;
 }
 

@@ -234,14 +234,27 @@ static size_t memory_of(const struct msg *m)
 	return sizeof(*m) + m->cap;
 }
 
-static void drop_message(struct tcp_link *t, struct msg *m)
+/* Counts a message that is now queued in `control`, or no longer. */
+static void count_message(struct tcp_link *t, const struct msg *m, bool queued)
 {
-	t->n_control--;
-	t->queued -= memory_of(m);
-	t->l.net->queued -= memory_of(m);
+	size_t bytes = queued ? memory_of(m) : -memory_of(m);
+
+	t->n_control += queued ? 1 : -1u;
+	t->queued += bytes;
+	t->l.net->queued += bytes;
+}
+
+static void free_message(struct tcp_link *t, struct msg *m)
+{
 	usage_give(&t->l.held, LIMIT_REPLY_BYTES, memory_of(m));
 	list_del(&m->link);
 	msg_free(m);
+}
+
+static void drop_message(struct tcp_link *t, struct msg *m)
+{
+	count_message(t, m, false);
+	free_message(t, m);
 }
 
 /* r bytes of control frames were sent. */
@@ -266,15 +279,17 @@ static uint64_t frame_left(const struct tcp_link *t)
 	return t->in_frame ? FRAME_HEAD + (uint64_t)t->frame_len + FRAME_TAIL - t->frame_sent : 0;
 }
 
-/* Queues a reply: behind the data of its request, or as the next message. */
+/* Data of its request have left: the reply waits for others, or is the next message. */
 static void queue_reply(struct tcp_link *t, struct msg *m)
 {
 	struct xfer *x = bulk_of(t, m->behind, NULL);
 
-	if (x)
+	if (x && !x->reply) {
 		x->reply = m;
-	else
-		list_push_front(&t->control, &m->link);
+		return;
+	}
+	list_push_front(&t->control, &m->link);
+	count_message(t, m, true);
 }
 
 /* r bytes of the current frame were sent, at most the rest of it. */
@@ -454,21 +469,20 @@ void tcp_send(struct link *l, struct msg *m)
 	bool was_idle = tcp_is_idle(t);
 	struct xfer *x = m->behind ? bulk_of(t, m->behind, NULL) : NULL;
 
-	if (x)
-		x->reply = m;
-	else
-		list_push(&t->control, &m->link);
-	t->n_control++;
-	t->queued += memory_of(m);
-	l->net->queued += memory_of(m);
 	usage_add(&l->held, LIMIT_REPLY_BYTES, memory_of(m));
+	if (x && !x->reply) { /* it leaves with them; the pool bounds their number */
+		x->reply = m;
+		return;
+	}
+	list_push(&t->control, &m->link);
+	count_message(t, m, true);
 	link_ref(l);
 	if (was_idle)
 		t->out_at = l->net->loop->now;
 	if (was_idle && l->state == LINK_UP && t->queued <= DELAYED_MAX)
 		loop_defer(l->net->loop, &t->deferred);
-	else if (!x && (list_empty(&t->deferred.link) || t->n_control == CONTROL_IOV ||
-			t->queued > DELAYED_MAX))
+	else if (list_empty(&t->deferred.link) || t->n_control == CONTROL_IOV ||
+		 t->queued > DELAYED_MAX)
 		flush_queued(t, was_idle); /* may close the link */
 	if (l->state < LINK_CLOSING && queue_is_over(t))
 		link_close(l, -ENOBUFS);
@@ -565,9 +579,11 @@ void tcp_drop_control(struct tcp_link *t)
 	struct xfer *x;
 	struct msg *m;
 
-	list_for_each(x, &t->bulk, link)
+	list_for_each(x, &t->bulk, link) {
 		if (x->reply)
-			list_push(&t->control, &x->reply->link);
+			free_message(t, x->reply);
+		x->reply = NULL;
+	}
 	while ((m = list_first(&t->control, struct msg, link)))
 		drop_message(t, m);
 }

@@ -69,14 +69,15 @@ static bool session_step(struct req *q)
 	struct peer *p = container_of(q, struct peer, session_req);
 	struct wire_session_res *r = &p->session_res;
 	int error = q->error;
-	bool lost, restarted;
+	bool lost, restarted, up;
 
 	req_fini(q);
 	p->session_busy = false;
-	if (!error && p->on_session_up && p->state == PEER_SESSION && p->link)
+	up = p->state == PEER_SESSION && p->link && p->link->state == LINK_UP;
+	if (!error && p->on_session_up && up)
 		p->on_session_up(p, r);
 	call_fini(&p->session_call);
-	if (p->state != PEER_SESSION || !p->link)
+	if (!up)
 		return false;
 	if (error) {
 		p->last_error = error;
@@ -115,6 +116,7 @@ void peer_link_up(struct peer *p, struct link *l)
 	struct loop *lp = loop_of(p);
 
 	p->state = PEER_SESSION;
+	p->round = 0;
 	p->verifier = l->verifier;
 	p->incarnation = l->incarnation;
 	if (p->on_incarnation)
@@ -143,11 +145,12 @@ void peer_link_up(struct peer *p, struct link *l)
 
 void peer_link_down(struct peer *p, struct link *l, int error)
 {
-	struct loop *lp = loop_of(p);
+	struct loop *lp;
 	uint32_t jitter;
 
 	if (p->link != l)
 		return;
+	lp = loop_of(p);
 	p->link = NULL;
 	if (p->on_link_down)
 		p->on_link_down(p);

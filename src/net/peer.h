@@ -40,8 +40,8 @@ struct call {
 	uint64_t sent_at;
 	bool sent;
 	bool is_cancelled; /* ends with `status` when the peer confirms */
-	bool is_retracting,
-		sends_again; /* its memory is not safe yet; what follows is to send it */
+	bool is_retracting; /* its memory is being withdrawn */
+	bool sends_again; /* after that, the call is sent again */
 	uint64_t counted_bytes; /* bytes of mem counted in peer->outstanding */
 	struct timer timer;
 };

@@ -13,7 +13,7 @@ struct link;
 struct slot {
 	uint32_t sequence; /* last one seen */
 	uint32_t op; /* the operation of that request; 0: none yet */
-	void *request; /* in service, or NULL */
+	void *request; /* in service and not answered, or NULL */
 };
 
 struct session {

@@ -1,9 +1,9 @@
 /* Turns a message into a request in service, and its result into a reply.
  *
- * A request borrows a slot of its session from here to sreq_reply(). It holds a reference to its
- * link. When the link breaks, the request still runs to its end: its transfers fail and its reply
- * is dropped.
- * Buffers: the message is kept until the reply, because the decoded arguments point into it.
+ * A request borrows a slot of its session from here to sreq_answer(), and is in service to
+ * sreq_end(). It holds a reference to its link. When the link breaks, the request still runs to its
+ * end: its transfers fail and its reply is dropped.
+ * Buffers: the message is kept to the end, because the decoded arguments point into it.
  * Errors: a message that breaks the protocol closes its link; all others become a status in a
  * reply. */
 #include <stdlib.h>

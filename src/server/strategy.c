@@ -162,7 +162,8 @@ static void get_buffer(struct window *w)
 	struct sreq *s = w->bulk->s;
 	struct pool_share *share = session_share(s->session, false);
 
-	share->is_wide = link_is_far(s->link);
+	if (share == &s->session->share)
+		pool_share_widen(&s->srv->pool, share, link_is_far(s->link));
 	if (!w->bulk->data || w->hull)
 		buf_get(&s->srv->pool, share, &w->buf, w->hull + w->len, &w->q);
 }

@@ -42,7 +42,7 @@ struct bulk {
 	uint64_t moved;
 	uint32_t n_windows;
 	uint32_t n_posted; /* windows whose last data are on their way: the reply follows them */
-	bool awaits_sent;
+	bool awaits_sent; /* the request is held until they have left */
 };
 
 /* How a window moves its bytes between the file and the network: a row of `strategies`. */

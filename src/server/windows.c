@@ -21,7 +21,7 @@
 
 #include "server/window.h"
 
-#define SPARE_WINDOWS 16
+#define SPARE_WINDOWS 64
 /* of a write to a file in memory, instead of WINDOWS: mostly bound by the network only */
 #define STORED_WINDOWS 4
 
@@ -195,12 +195,12 @@ static bool finish(struct window *w)
 	struct server *srv = b->s->srv;
 	struct req *parent = &b->s->q;
 	bool is_posted = w->is_posted;
-	int error = is_posted ? 0 : w->q.error;
+	int error = w->q.error;
 
 	turn_end(&w->turn);
 	buf_put(&w->buf);
 	unmap(w);
-	if (!error && b->s->cancelled)
+	if (!error && !is_posted && b->s->cancelled)
 		error = -ECANCELED;
 	req_fini(&w->q);
 	if (srv->n_spare_windows < SPARE_WINDOWS) {
@@ -209,15 +209,12 @@ static bool finish(struct window *w)
 	} else {
 		free(w);
 	}
-	if (is_posted) {
-		b->n_posted--;
-		if (b->awaits_sent)
-			req_done(parent, 0, 0);
-		return false;
-	}
-	if (error && !parent->error)
+	if (error && !b->awaits_sent && !parent->error)
 		parent->error = error; /* stops the other windows at once */
-	req_done(parent, error, 0);
+	if (!is_posted)
+		req_done(parent, error, 0);
+	else if (!--b->n_posted && b->awaits_sent)
+		req_done(parent, 0, 0);
 	return false;
 }
 
@@ -244,8 +241,7 @@ static void post(struct window *w)
 void bulk_hold_until_sent(struct bulk *b)
 {
 	b->awaits_sent = true;
-	for (uint32_t i = 0; i < b->n_posted; i++)
-		req_hold(&b->s->q);
+	req_hold(&b->s->q);
 }
 
 /* The next range, with its strategy. False: there is none, or not yet. */

@@ -15,10 +15,15 @@ static void begin(void)
 	l = (struct link){ .net = &net };
 }
 
-static void note(uint64_t ns, int times)
+static void note_beside(uint64_t ns, int times, bool is_alone)
 {
 	for (int i = 0; i < times; i++)
-		link_note_delay(&l, ns);
+		link_note_delay(&l, &(struct xfer){ .asked = loop.now - ns, .is_alone = is_alone });
+}
+
+static void note(uint64_t ns, int times)
+{
+	note_beside(ns, times, true);
 }
 
 static void a_near_link_keeps_the_usual_depth(void)
@@ -62,5 +67,27 @@ static void a_route_that_becomes_longer_is_noticed(void)
 	CHECK(l.depth.windows > 5);
 }
 
+/* Answers that wait behind others tell nothing of the distance, however long that lasts. */
+static void a_queue_is_not_a_distance(void)
+{
+	begin();
+	note(50 * US, 1);
+	for (int i = 0; i < 100; i++) {
+		loop.now += NSEC_PER_SEC;
+		note_beside(5000 * US, 10, false);
+	}
+	CHECK_EQ(link_round_trip(&l), 50 * US);
+	CHECK_EQ(l.depth.windows, 0);
+}
+
+static void a_unix_socket_is_near(void)
+{
+	begin();
+	l.local_label[0] = 'l';
+	note(5000 * US, 10);
+	CHECK(!link_is_far(&l));
+}
+
 TEST_MAIN(TEST(a_near_link_keeps_the_usual_depth), TEST(a_far_link_gets_deeper_while_it_has_room),
-	  TEST(a_route_that_becomes_longer_is_noticed))
+	  TEST(a_route_that_becomes_longer_is_noticed), TEST(a_queue_is_not_a_distance),
+	  TEST(a_unix_socket_is_near))

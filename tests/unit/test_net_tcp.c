@@ -99,6 +99,44 @@ static void a_message_costs_no_further_wakeup(void)
 	end();
 }
 
+/* A message that is used again does not wait behind data. */
+static void a_new_message_follows_no_data(void)
+{
+	struct msg *m;
+
+	begin();
+	m = msg_new(&srv.net, 0);
+	m->behind = 7;
+	msg_free(m);
+	m = msg_new(&srv.net, 0);
+	CHECK_EQ(m->behind, 0);
+	msg_free(m);
+	end();
+}
+
+/* A client that sends a request twice may get two replies of one tag: both are sent or freed. */
+static void two_replies_behind_the_same_data_are_freed(void)
+{
+	static char data[300000];
+	struct iovec iov = { data, sizeof(data) };
+	struct wire_mem_desc d = { .tag = 77, .length = 2 * sizeof(data) };
+	struct wire_void_res res = { 0 };
+	struct toy_call puts[2];
+
+	begin();
+	ping();
+	for (int i = 0; i < 2; i++) {
+		toy_call_init(&puts[i], &cli.peer, OP_PING, NSEC_PER_SEC);
+		net_put(srv.link, &d, 0, &iov, 1, &puts[i].q);
+	}
+	for (int i = 0; i < 2; i++)
+		toy_server_reply(&srv, srv.link, d.tag, 0, SESSION_SLOTS,
+				 XDR_ANY(xdr_wire_void_res), &res);
+	net_world_pass(&w, NSEC_PER_SEC / 2);
+	CHECK_EQ(srv.net.queued, 0);
+	end();
+}
+
 static void move_both_ways(size_t n, const size_t *sizes, size_t n_sizes, size_t piece)
 {
 	struct scatter s;
@@ -814,6 +852,7 @@ static void a_relay_that_runs_as_another_user_is_detected(void)
 }
 
 TEST_MAIN(TEST(a_call_goes_over_the_wire), TEST(a_message_costs_no_further_wakeup),
+	  TEST(a_new_message_follows_no_data), TEST(two_replies_behind_the_same_data_are_freed),
 	  TEST(links_of_a_server_take_turns),
 	  TEST(scattered_memory_of_many_shapes_arrives_in_its_place),
 	  TEST(what_is_got_goes_to_the_better_place_while_it_may),
