@@ -49,6 +49,29 @@ SHEAF_API int sheaf_server_count(struct sheaf *fs);
 /* Asks one server, for at most timeout_ms. Returns 0 also if it is down (see up). */
 SHEAF_API int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s);
 
+#define SHEAF_MAX_ROUTES 8
+/* A way to a server: "unix" (a socket of this host), "tcp", "loop" (in this process). */
+struct sheaf_route {
+	char name[16];
+	int used; /* 1: the link goes over it */
+	int error; /* why it is not used: -errno; 0: it is used, or a better one is */
+	char reason[64]; /* the same for people; "": error is 0 */
+};
+struct sheaf_route_links {
+	char name[16];
+	uint32_t links;
+};
+/* The network between this connection and one server; may grow. */
+struct sheaf_server_net {
+	uint32_t size; /* in: sizeof(struct sheaf_server_net) */
+	uint32_t n_routes, n_links; /* rows below */
+	struct sheaf_route routes[SHEAF_MAX_ROUTES]; /* of this connection, the best first */
+	struct sheaf_route_links links[SHEAF_MAX_ROUTES]; /* of the server; none if it is down */
+};
+/* As sheaf_server_status(), and fills `net`, which may be NULL. -EINVAL: its size is too small. */
+SHEAF_API int sheaf_server_net(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s,
+			       struct sheaf_server_net *net);
+
 #define SHEAF_COST_SIZES 7
 /* What accesses to the files of a server cost; times in ns. */
 struct sheaf_costs {

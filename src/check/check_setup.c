@@ -97,7 +97,7 @@ static int find_servers(struct check *k)
 	k->n_servers = sheaf_server_count(k->fs);
 	if (n < 0 || n > k->n_servers)
 		return cli_fail(k->c, "the servers' map", n < 0 ? n : -EBADMSG);
-	cli_servers_ask(k->fs, k->servers, k->n_servers);
+	cli_servers_ask(k->fs, k->servers, NULL, k->n_servers);
 	for (int i = 0; i < k->n_servers; i++) {
 		k->down[i] = !k->servers[i].up;
 		if (k->down[i] && !(k->only_damage && k->servers[i].roles == ROLE_DATA))

@@ -161,8 +161,9 @@ int cli_find_conf(struct cli *c, struct conf **out, char *err, size_t err_len);
 extern atomic_int cli_signal;
 void cli_catch_signals(void);
 
-/* servers.c: asks all servers in parallel; servers that do not answer are marked down. */
-void cli_servers_ask(struct sheaf *fs, struct sheaf_server *s, int n);
+/* servers.c: asks all servers in parallel; servers that do not answer are marked down. net:
+ * may be NULL. */
+void cli_servers_ask(struct sheaf *fs, struct sheaf_server *s, struct sheaf_server_net *net, int n);
 /* The answers of all n servers, to be freed; NULL after a message. */
 struct sheaf_server *cli_servers_get(struct cli *c, int *n);
 /* CLI_OK, or CLI_FAILED after one line about the servers that are down and have one of these roles

@@ -12,6 +12,7 @@ struct question {
 	struct sheaf *fs;
 	int i;
 	struct sheaf_server *s;
+	struct sheaf_server_net *net;
 	pthread_t thread;
 	bool threaded;
 };
@@ -20,12 +21,12 @@ static void *ask(void *arg)
 {
 	struct question *q = arg;
 
-	if (sheaf_server_status(q->fs, q->i, CLI_STATUS_MS, q->s))
+	if (sheaf_server_net(q->fs, q->i, CLI_STATUS_MS, q->s, q->net))
 		q->s->up = 0;
 	return NULL;
 }
 
-void cli_servers_ask(struct sheaf *fs, struct sheaf_server *s, int n)
+void cli_servers_ask(struct sheaf *fs, struct sheaf_server *s, struct sheaf_server_net *net, int n)
 {
 	struct question q[BATCH];
 
@@ -34,6 +35,10 @@ void cli_servers_ask(struct sheaf *fs, struct sheaf_server *s, int n)
 
 		for (int i = 0; i < m; i++) {
 			q[i] = (struct question){ .fs = fs, .i = at + i, .s = &s[at + i] };
+			if (net) {
+				q[i].net = &net[at + i];
+				q[i].net->size = sizeof(*net);
+			}
 			q[i].threaded = pthread_create(&q[i].thread, NULL, ask, &q[i]) == 0;
 			if (!q[i].threaded)
 				ask(&q[i]);
@@ -51,7 +56,7 @@ struct sheaf_server *cli_servers_get(struct cli *c, int *n)
 	*n = sheaf_server_count(c->fs);
 	s = calloc((size_t)*n + 1, sizeof(*s));
 	if (s)
-		cli_servers_ask(c->fs, s, *n);
+		cli_servers_ask(c->fs, s, NULL, *n);
 	else
 		cli_error(c, "out of memory");
 	return s;

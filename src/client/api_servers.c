@@ -2,6 +2,8 @@
  *
  * Threads: any; see api.c. Buffers: results are copied out before the operation is freed.
  * Errors: -errno. */
+#include <assert.h>
+
 #include "client/api_impl.h"
 #include "sheaf_admin.h"
 
@@ -25,13 +27,89 @@ int sheaf_server_count(struct sheaf *fs)
 	return n;
 }
 
-int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s)
+static void take_status(struct sheaf_server *s, const struct wire_status_res *r)
+{
+	s->up = 1;
+	s->pid = r->pid;
+	s->links = r->links;
+	s->sessions = r->sessions;
+	s->load = r->load;
+	s->in_service = r->in_service;
+	s->uptime_ns = r->uptime_ns;
+	s->rss_bytes = r->rss_bytes;
+	s->anon_bytes = r->anon_bytes;
+	s->requests = r->requests;
+	s->calls = r->calls;
+	s->space_total = r->space_total;
+	s->space_avail = r->space_avail;
+	s->pool_bytes = r->pool_bytes;
+	s->pool_free = r->pool_free;
+	s->pool_waits = r->pool_waits;
+	s->bad_links = r->bad_links;
+	s->refused = r->refused;
+	s->slow_inline = r->slow_inline;
+	s->disk_inline = r->disk_inline;
+	s->disk_handed = r->disk_handed;
+	s->bytes_read = r->bytes_read;
+	s->bytes_written = r->bytes_written;
+	s->storage = r->storage;
+	s->incarnation = r->incarnation;
+	s->accesses_requested = r->accesses.requested;
+	s->accesses_performed = r->accesses.performed;
+	s->accesses_merged = r->accesses.merged;
+	s->vain_bytes = r->accesses.vain_bytes;
+	s->read_modify_writes = r->accesses.read_modify_writes;
+}
+
+/* ---- the network between this connection and a server ---- */
+
+static_assert(ROUTES_MAX <= SHEAF_MAX_ROUTES, "the rows of a peer fit");
+
+static void take_routes(struct sheaf_server_net *net, const struct peer *p)
+{
+	const struct routes *from = &p->routes;
+
+	for (uint32_t i = 0; i < from->n; i++) {
+		const struct route *r = &from->row[i];
+		struct sheaf_route *to = &net->routes[net->n_routes++];
+
+		snprintf(to->name, sizeof(to->name), "%s", r->kind->name);
+		to->used = p->link && i == from->at;
+		to->error = r->error;
+		snprintf(to->reason, sizeof(to->reason), "%s", route_reason(r->error));
+	}
+}
+
+static void take_links(struct sheaf_server_net *net, const struct wire_status_res *r)
+{
+	for (uint32_t i = 0; i < r->n_routes && i < SHEAF_MAX_ROUTES; i++) {
+		struct sheaf_route_links *to = &net->links[net->n_links++];
+
+		text_copy(to->name, sizeof(to->name), r->routes[i].route);
+		to->links = r->routes[i].links;
+	}
+}
+
+/* Fills the fields that the caller knows. The connection is locked; r is NULL if it has no
+ * answer. */
+static void give_net(struct sheaf *fs, int i, const struct wire_status_res *r,
+		     struct sheaf_server_net *out)
+{
+	struct sheaf_server_net net = { .size = out->size };
+
+	take_routes(&net, &fs->b.client->peers[i]);
+	if (r)
+		take_links(&net, r);
+	memcpy(out, &net, MIN(out->size, sizeof(net)));
+}
+
+int sheaf_server_net(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s,
+		     struct sheaf_server_net *net)
 {
 	const struct conf_target *t;
-	const struct wire_status_res *r;
 	struct cop *op;
 
-	if (i < 0 || i >= sheaf_server_count(fs))
+	if (i < 0 || i >= sheaf_server_count(fs) || (net && net->size < sizeof(*net)))
 		return -EINVAL;
 	op = api_begin(fs, NULL);
 	t = &fs->b.client->targets[i];
@@ -39,41 +117,17 @@ int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_se
 	snprintf(s->name, sizeof(s->name), "%s", t->name);
 	snprintf(s->address, sizeof(s->address), "%s", t->address);
 	client_ask(op, OP_STATUS, (uint32_t)i, (uint64_t)timeout_ms * NSEC_PER_MSEC);
-	r = &op->res.status;
-	if (api_wait(fs, op) == 0) {
-		s->up = 1;
-		s->pid = r->pid;
-		s->links = r->links;
-		s->sessions = r->sessions;
-		s->load = r->load;
-		s->in_service = r->in_service;
-		s->uptime_ns = r->uptime_ns;
-		s->rss_bytes = r->rss_bytes;
-		s->anon_bytes = r->anon_bytes;
-		s->requests = r->requests;
-		s->calls = r->calls;
-		s->space_total = r->space_total;
-		s->space_avail = r->space_avail;
-		s->pool_bytes = r->pool_bytes;
-		s->pool_free = r->pool_free;
-		s->pool_waits = r->pool_waits;
-		s->bad_links = r->bad_links;
-		s->refused = r->refused;
-		s->slow_inline = r->slow_inline;
-		s->disk_inline = r->disk_inline;
-		s->disk_handed = r->disk_handed;
-		s->bytes_read = r->bytes_read;
-		s->bytes_written = r->bytes_written;
-		s->storage = r->storage;
-		s->incarnation = r->incarnation;
-		s->accesses_requested = r->accesses.requested;
-		s->accesses_performed = r->accesses.performed;
-		s->accesses_merged = r->accesses.merged;
-		s->vain_bytes = r->accesses.vain_bytes;
-		s->read_modify_writes = r->accesses.read_modify_writes;
-	}
+	if (api_wait(fs, op) == 0)
+		take_status(s, &op->res.status);
+	if (net)
+		give_net(fs, i, s->up ? &op->res.status : NULL, net);
 	api_release(fs, op);
 	return 0;
+}
+
+int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s)
+{
+	return sheaf_server_net(fs, i, timeout_ms, s, NULL);
 }
 
 int sheaf_statfs(struct sheaf *fs, struct statvfs *st)

@@ -26,6 +26,7 @@ struct sample {
 	bool watch;
 	int n;
 	struct sheaf_server *now, *before; /* before the first sample all are down */
+	struct sheaf_server_net *net; /* of the last sample; no rows before */
 	/* by server: the incarnation last compared with the map; whether the map has another */
 	uint64_t compared[SHEAF_MAX_SERVERS];
 	bool other_storage[SHEAF_MAX_SERVERS];
@@ -100,6 +101,43 @@ static int count_up(const struct sample *l)
 	return up;
 }
 
+/* ---- routes ---- */
+
+static const struct sheaf_route *used_route(const struct sheaf_server_net *net)
+{
+	for (uint32_t i = 0; i < net->n_routes; i++)
+		if (net->routes[i].used)
+			return &net->routes[i];
+	return NULL;
+}
+
+/* The route of this command's link, and why no better one is used. */
+static void route_text(const struct sheaf_server_net *net, char *out, size_t n)
+{
+	const struct sheaf_route *used = used_route(net), *r;
+	const char *before = " (";
+	size_t len;
+
+	snprintf(out, n, "%s", used ? used->name : "-");
+	for (r = net->routes; used && r < used; r++) {
+		len = strlen(out);
+		snprintf(out + len, n - len, "%s%s: %s", before, r->name, r->reason);
+		before = ", ";
+	}
+	len = strlen(out);
+	if (used && used > net->routes)
+		snprintf(out + len, n - len, ")");
+}
+
+/* Links of a server over one route. */
+static uint64_t links_over(const struct sheaf_server_net *net, const char *route)
+{
+	for (uint32_t i = 0; i < net->n_links; i++)
+		if (strcmp(net->links[i].name, route) == 0)
+			return net->links[i].links;
+	return 0;
+}
+
 /* ---- JSON and text output ---- */
 
 static void add_number(struct json_object *o, const char *key, bool known, uint64_t v)
@@ -153,6 +191,27 @@ static struct json_object *server_json(const struct sheaf_server *s)
 	return o;
 }
 
+static void add_routes_json(struct json_object *o, const struct sheaf_server_net *net, bool up)
+{
+	const struct sheaf_route *used = used_route(net);
+	struct json_object *list = json_object_new_array(), *row;
+
+	for (uint32_t i = 0; i < net->n_routes; i++) {
+		const struct sheaf_route *r = &net->routes[i];
+
+		row = json_object_new_object();
+		cli_json_text(row, "name", r->name);
+		cli_json_bool(row, "used", r->used);
+		json_object_object_add(row, "reason",
+				       r->reason[0] ? json_object_new_string(r->reason) : NULL);
+		json_object_array_add(list, row);
+	}
+	json_object_object_add(o, "route", used ? json_object_new_string(used->name) : NULL);
+	json_object_object_add(o, "routes", list);
+	add_number(o, "links_unix", up, links_over(net, "unix"));
+	add_number(o, "links_tcp", up, links_over(net, "tcp"));
+}
+
 static void add_rates_json(struct json_object *s, const struct sample *l, int i)
 {
 	struct rates r;
@@ -175,6 +234,7 @@ static void print_json(const struct sample *l)
 	for (int i = 0; i < l->n; i++) {
 		s = server_json(&l->now[i]);
 		cli_json_bool(s, "other_storage", l->other_storage[i]);
+		add_routes_json(s, &l->net[i], l->now[i].up);
 		if (l->watch)
 			add_rates_json(s, l, i);
 		json_object_array_add(list, s);
@@ -206,7 +266,7 @@ static void add_row(struct cli_table *t, const struct sample *l, int i)
 {
 	static const char *const roles[] = { "-", "meta", "data", "meta,data" };
 	const struct sheaf_server *s = &l->now[i];
-	char uptime[32], memory[32], avail[32], total[32];
+	char uptime[32], memory[32], avail[32], total[32], route[256];
 
 	cli_table_add(t, "%s\t%s\t%s", s->name, s->address,
 		      !s->up		  ? l->asked ? "down" : "?" :
@@ -216,12 +276,13 @@ static void add_row(struct cli_table *t, const struct sample *l, int i)
 	format_size(memory, sizeof(memory), s->anon_bytes); /* excludes the files that it serves */
 	format_size(avail, sizeof(avail), s->space_avail);
 	format_size(total, sizeof(total), s->space_total);
+	route_text(&l->net[i], route, sizeof(route));
 	if (s->up)
-		cli_table_add(t, "%u\t%s\t%s\t%s\t%llu\t%u\t%s of %s", s->pid, roles[s->roles & 3],
-			      uptime, memory, (unsigned long long)s->requests, s->links, avail,
-			      total);
+		cli_table_add(t, "%u\t%s\t%s\t%s\t%llu\t%u\t%s of %s\t%s", s->pid,
+			      roles[s->roles & 3], uptime, memory, (unsigned long long)s->requests,
+			      s->links, avail, total, route);
 	else
-		cli_table_add(t, "-\t%s\t-\t-\t-\t-\t-", roles[s->roles & 3]);
+		cli_table_add(t, "-\t%s\t-\t-\t-\t-\t-\t-", roles[s->roles & 3]);
 	add_rates(t, l, i);
 }
 
@@ -229,7 +290,7 @@ static int print_table(const struct sample *l, FILE *f)
 {
 	static const char *const heads[] = { "SERVER",	"ADDRESS", "STATE",	">PID",	    "ROLES",
 					     ">UPTIME", ">MEMORY", ">REQUESTS", ">CLIENTS", ">FREE",
-					     ">REQ/S",	">READ/S", ">WRITE/S" };
+					     "ROUTE",	">REQ/S",  ">READ/S",	">WRITE/S" };
 	struct cli_table t;
 
 	if (!l->n)
@@ -312,7 +373,7 @@ static void sample_again(struct cli *c, struct sample *l)
 
 	l->before = l->now;
 	l->now = old;
-	cli_servers_ask(c->fs, l->now, l->n);
+	cli_servers_ask(c->fs, l->now, l->net, l->n);
 	compare_storage(c, l);
 }
 
@@ -365,7 +426,7 @@ static int show(struct cli *c, struct sample *l)
 	int up, status = CLI_OK;
 
 	if (l->asked) {
-		cli_servers_ask(c->fs, l->now, l->n);
+		cli_servers_ask(c->fs, l->now, l->net, l->n);
 		compare_storage(c, l);
 	}
 	up = count_up(l);
@@ -412,7 +473,8 @@ static int look_at(struct cli *c, const struct conf *conf, struct sample *l, uin
 	l->n = c->fs ? sheaf_server_count(c->fs) : conf ? (int)conf->n_targets : 0;
 	l->now = calloc((size_t)l->n + 1, sizeof(*l->now));
 	l->before = calloc((size_t)l->n + 1, sizeof(*l->before));
-	if (!l->now || !l->before)
+	l->net = calloc((size_t)l->n + 1, sizeof(*l->net));
+	if (!l->now || !l->before || !l->net)
 		return cli_error(c, "out of memory");
 	if (conf && !c->fs)
 		servers_from_conf(conf, l->now);
@@ -442,6 +504,7 @@ static int run_status(struct cli *c)
 	status = look_at(c, conf, &l, interval);
 	free(l.now);
 	free(l.before);
+	free(l.net);
 	conf_free(conf);
 	return status;
 }

@@ -394,7 +394,7 @@ static uint32_t find_names(const struct explain *e, struct sheaf_server *s, int 
 {
 	size_t most = 0;
 
-	cli_servers_ask(e->c->fs, s, n);
+	cli_servers_ask(e->c->fs, s, NULL, n);
 	for (uint32_t i = 0; i < e->where.n_targets; i++) {
 		names[i] = (int)e->where.targets[i] < n ? s[e->where.targets[i]].name : "?";
 		most = MAX(most, strlen(names[i]));

@@ -75,10 +75,9 @@ int loopback_listen(struct net *n, const char *address, char *err, size_t err_le
 int loopback_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
 		  struct link **out);
 
-int link_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
-	      struct link **out);
+bool net_is_loopback(const char *address);
 /* Dials a server of this host over its Unix socket. Fails at once if there is none, if Unix sockets
- * are switched off, or if the server cannot accept now. */
+ * are switched off (-EOPNOTSUPP), or if the server cannot accept now. */
 int link_dial_local(struct net *n, struct peer *p, const char *address, uint32_t target,
 		    struct link **out);
 

@@ -106,6 +106,11 @@ void link_set_local(struct link *l, uint32_t user)
 		timer_set(l->net->loop, &l->timeout, l->net->loop->now + LOCAL_NS);
 }
 
+const char *link_route(const struct link *l)
+{
+	return l->local_label[0] ? "unix" : l->ops->name;
+}
+
 void link_ref(struct link *l)
 {
 	l->refs++;
@@ -183,7 +188,7 @@ static void log_close(struct link *l, int error, enum link_state state)
 	l->net->bad_links += c->bad;
 	if (!l->dialled)
 		link_refused(l, c->why, "%s", text);
-	else if (c->bad && (!l->local_label[0] || state == LINK_UP)) /* else TCP is dialled next */
+	else if (c->bad && (state == LINK_UP || !routes_has_next(&l->peer->routes)))
 		log_warn("net", "closed the link with %s: %s", l->peer->address, text);
 }
 
@@ -476,7 +481,7 @@ static int on_welcome(struct link *l, struct msg *m)
 	if (!decode(m, XDR_ANY(xdr_wire_welcome), &w))
 		return -EPROTO;
 	if (w.status) {
-		if (!l->local_label[0]) /* else TCP is dialled next */
+		if (!routes_has_next(&l->peer->routes))
 			log_warn("net", "%s refused the link: %.*s", l->peer->address,
 				 (int)w.reason.len, (const char *)w.reason.p);
 		return w.status > 0 && w.status < 4096 ? -w.status : -EPROTO;

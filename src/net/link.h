@@ -75,6 +75,8 @@ struct key_account *link_key_account(struct link *l);
 /* Accepted link: the round trip, in ns, as pulls of data have shown; 0: not known. */
 uint64_t link_round_trip(const struct link *l);
 bool link_is_far(const struct link *l); /* its round trip is much longer than within a host */
+/* "unix", or the name of its backend. */
+const char *link_route(const struct link *l);
 void link_ref(struct link *l);
 void link_unref(struct link *l);
 /* Encodes the frame head in front of m and sends it; takes m. On a closed link it only frees m. */

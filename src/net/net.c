@@ -53,7 +53,7 @@ void net_fini(struct net *n)
 	limits_fini(&n->limits);
 }
 
-static bool is_loopback(const char *address)
+bool net_is_loopback(const char *address)
 {
 	return strncmp(address, "loop:", 5) == 0;
 }
@@ -64,15 +64,15 @@ int net_listen(struct net *n, const char *address, char *err, size_t err_len)
 		snprintf(err, err_len, "address %s is not of the form HOST:PORT", address);
 		return -EINVAL;
 	}
-	return is_loopback(address) ? loopback_listen(n, address, err, err_len) :
-				      tcp_listen(n, address, err, err_len);
+	return net_is_loopback(address) ? loopback_listen(n, address, err, err_len) :
+					  tcp_listen(n, address, err, err_len);
 }
 
 /* The name of the Unix socket of an address (core.h). False: there is none. */
 static bool local_of(const struct net *n, const char *address, char local[CONF_ADDR_MAX + 1])
 {
 	snprintf(local, CONF_ADDR_MAX + 1, "@%s", address);
-	return n->loop->env->sock->origin_local && !is_loopback(address);
+	return n->loop->env->sock->origin_local && !net_is_loopback(address);
 }
 
 int net_listen_local(struct net *n, const char *address)
@@ -92,17 +92,10 @@ void net_stop_listening(struct net *n)
 	}
 }
 
-int link_dial(struct net *n, struct peer *p, const char *address, uint32_t target,
-	      struct link **out)
-{
-	return is_loopback(address) ? loopback_dial(n, p, address, target, out) :
-				      tcp_dial(n, p, address, target, out);
-}
-
 int link_dial_local(struct net *n, struct peer *p, const char *address, uint32_t target,
 		    struct link **out)
 {
 	char local[CONF_ADDR_MAX + 1];
 
-	return local_of(n, address, local) ? tcp_dial(n, p, local, target, out) : -ECONNREFUSED;
+	return local_of(n, address, local) ? tcp_dial(n, p, local, target, out) : -EOPNOTSUPP;
 }

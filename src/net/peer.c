@@ -115,6 +115,7 @@ void peer_link_up(struct peer *p, struct link *l)
 {
 	struct loop *lp = loop_of(p);
 
+	routes_succeeded(&p->routes);
 	p->state = PEER_SESSION;
 	p->round = 0;
 	p->verifier = l->verifier;
@@ -146,6 +147,7 @@ void peer_link_up(struct peer *p, struct link *l)
 void peer_link_down(struct peer *p, struct link *l, int error)
 {
 	struct loop *lp;
+	bool has_next = false;
 	uint32_t jitter;
 
 	if (p->link != l)
@@ -154,14 +156,15 @@ void peer_link_down(struct peer *p, struct link *l, int error)
 	p->link = NULL;
 	if (p->on_link_down)
 		p->on_link_down(p);
-	p->dial_tcp_next = l && l->local_label[0] && p->state == PEER_DIALLING;
-	if (!p->dial_tcp_next) /* keep the error of TCP: it tells why the server is not reached */
+	if (l && p->state == PEER_DIALLING)
+		has_next = routes_failed(&p->routes, error, lp->now);
+	if (!has_next) /* the error of the last route tells why the server is not reached */
 		p->last_error = error;
 	p->state = PEER_WAITING;
 	peer_unsend(p);
 	if (p->session_call.q)
 		call_finish(&p->session_call, error);
-	if (p->dial_tcp_next) { /* dial TCP at once */
+	if (has_next) { /* dial the next route at once */
 		timer_set(lp, &p->timer, lp->now);
 		return;
 	}
@@ -176,20 +179,18 @@ void peer_link_down(struct peer *p, struct link *l, int error)
 
 void peer_dial(struct peer *p)
 {
-	struct link *l;
-	int r = -ECONNREFUSED;
+	struct routes *to = &p->routes;
+	uint64_t now = loop_of(p)->now;
+	int r;
 
 	p->state = PEER_DIALLING;
-	if (!p->dial_tcp_next)
-		r = link_dial_local(p->net, p, p->address, p->target, &l);
+	p->link = NULL;
+	routes_begin(to, now);
+	do
+		r = to->row[to->at].kind->dial(p->net, p, p->address, p->target, &p->link);
+	while (r && routes_failed(to, r, now));
 	if (r)
-		r = link_dial(p->net, p, p->address, p->target, &l);
-	if (r) {
-		p->link = NULL;
 		peer_link_down(p, NULL, r);
-		return;
-	}
-	p->link = l;
 }
 
 /* ---- life ---- */
@@ -206,6 +207,7 @@ void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, co
 	p->map_version = 1; /* that of the cluster file; servers tell later ones */
 	p->keep_alive = true;
 	strncpy(p->address, address, sizeof(p->address) - 1);
+	routes_init(&p->routes, p->address);
 	peer_calls_init(p);
 	p->timer.fire = peer_timer;
 }
@@ -225,7 +227,7 @@ bool peer_is_local(const struct peer *p)
 
 const char *peer_medium(const struct peer *p)
 {
-	return !p->link ? NULL : peer_is_local(p) ? "unix" : p->link->ops->name;
+	return p->link ? link_route(p->link) : NULL;
 }
 
 void peer_halt(struct peer *p)
@@ -244,7 +246,7 @@ void peer_resume(struct peer *p)
 	p->state = PEER_IDLE;
 	p->backoff_ms = 0;
 	p->last_error = 0;
-	p->dial_tcp_next = false;
+	routes_init(&p->routes, p->address); /* the last failures may have another cause */
 	if (p->boot) /* a server has had a session of this peer */
 		peer_dial(p);
 }

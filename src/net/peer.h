@@ -6,6 +6,7 @@
 #include "net/bulk.h"
 #include "net/msg.h"
 #include "net/net.h"
+#include "net/route.h"
 
 struct peer;
 
@@ -66,7 +67,7 @@ struct peer {
 	char address[CONF_ADDR_MAX];
 	enum peer_state state;
 	struct link *link;
-	bool dial_tcp_next; /* the Unix socket led to no usable server: dial TCP next time */
+	struct routes routes;
 	struct peer_slot slots[SESSION_SLOTS];
 	uint32_t n_slots; /* granted by the server */
 	struct list queue; /* calls without a slot, in order */
@@ -125,7 +126,7 @@ void peer_fini(struct peer *p);
 /* The costs of this link: those of the host, and its round trip. */
 struct net_costs peer_costs(const struct peer *p);
 bool peer_is_local(const struct peer *p); /* its link uses the Unix socket */
-const char *peer_medium(const struct peer *p); /* "unix", or the backend's name; NULL: no link */
+const char *peer_medium(const struct peer *p); /* the name of its route; NULL: no link */
 void peer_call(struct peer *p, struct call *c, struct req *q);
 /* Closes the link and ends all calls with -ESHUTDOWN, later ones too. The session stays as it is,
  * for peer_resume() or for another process. */

@@ -93,6 +93,16 @@ static void write_refusals(FILE *f, const struct server *s)
 			(unsigned long long)s->net.refused[i]);
 }
 
+static void write_links(FILE *f, const struct server *s)
+{
+	struct route_count c[ROUTES_MAX];
+	size_t n = routes_count(&s->net, c);
+
+	fprintf(f, "# HELP sheaf_links Connections, by route.\n# TYPE sheaf_links gauge\n");
+	for (size_t i = 0; i < n; i++)
+		fprintf(f, "sheaf_links{route=\"%s\"} %u\n", c[i].name, c[i].links);
+}
+
 static void write_windows(FILE *f, const struct server *s)
 {
 	fprintf(f, "# HELP sheaf_windows_total Windows of bulk transfers, by strategy.\n"
@@ -145,7 +155,6 @@ static void write_counts(FILE *f, struct server *s)
 	value(f, "bytes_written_total", "counter", "Data written.", s->bytes_written);
 	value(f, "requests_in_service", "gauge", "Requests being worked on.", s->in_service);
 	value(f, "system_calls_total", "counter", "System calls made by the loop.", s->loop->calls);
-	value(f, "links", "gauge", "Connections.", s->net.n_links);
 	value(f, "sessions", "gauge", "Clients with a standing here.", s->sessions.count);
 	value(f, "bad_links_total", "counter", "Links refused or closed for what they sent.",
 	      s->net.bad_links);
@@ -171,6 +180,7 @@ int server_metrics(struct server *s, char **text, size_t *len)
 	if (!f)
 		return -ENOMEM;
 	write_counts(f, s);
+	write_links(f, s);
 	write_refusals(f, s);
 	write_windows(f, s);
 	write_times(f, s);

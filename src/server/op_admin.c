@@ -28,6 +28,18 @@ static void memory_of_process(struct wire_status_res *r)
 	fclose(f);
 }
 
+static int count_links(struct sreq *s, struct wire_status_res *r)
+{
+	struct route_count c[ROUTES_MAX];
+	size_t n = routes_count(&s->srv->net, c);
+
+	r->routes = arena_alloc(&s->arena, n * sizeof(*r->routes));
+	for (size_t i = 0; r->routes && i < n; i++)
+		r->routes[r->n_routes++] =
+			(struct wire_route_links){ wire_text(c[i].name), c[i].links };
+	return r->routes ? 0 : -ENOMEM;
+}
+
 int do_status(struct sreq *s)
 {
 	struct server *srv = s->srv;
@@ -67,7 +79,7 @@ int do_status(struct sreq *s)
 		r->accesses = (struct wire_access_counts){ c.requested, c.performed, c.merged,
 							   c.vain_bytes, c.read_modify_writes };
 	}
-	return 0;
+	return count_links(s, r);
 }
 
 static_assert(COST_VALUES == SIEVE_VALUES, "costs fit their message");

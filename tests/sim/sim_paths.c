@@ -26,14 +26,14 @@ static void path_of(char out[48], uint32_t client, uint32_t name, const char *be
 /* ---- the judgement ---- */
 
 /* May the directory have been in the state after step s during this lookup? */
-static bool possible(const struct route *route, uint32_t s, const struct period *look)
+static bool possible(const struct paths *route, uint32_t s, const struct period *look)
 {
 	return period_allows(&route->steps[s].when,
 			     s + 1 < route->n ? &route->steps[s + 1].when : NULL, look);
 }
 
 /* One state has the name; the mode is that of the same state or a later one. */
-static bool explained(const struct route *route, const struct walker *k, uint64_t ended,
+static bool explained(const struct paths *route, const struct walker *k, uint64_t ended,
 		      int64_t result)
 {
 	const struct period look = { k->began, ended };
@@ -70,7 +70,7 @@ static void done(struct cop *c)
 {
 	struct walker *k = c->user;
 	struct world *w = k->a->w;
-	struct route *route = &w->routes[k->a->id];
+	struct paths *route = &w->routes[k->a->id];
 	int64_t r = c->result;
 
 	sim_trace(&w->sim, SIM_TEST + 7 * DO_KINDS + k->kind, k->a->node->id, (uint64_t)r);
@@ -110,7 +110,7 @@ static struct cop *begin(struct walker *k, enum path_kind kind, uint32_t user)
 static void start_change(struct walker *k)
 {
 	struct world *w = k->a->w;
-	struct route *route = &w->routes[k->a->id];
+	struct paths *route = &w->routes[k->a->id];
 	struct route_step *last = &route->steps[route->n - 1], *next = &route->steps[route->n++];
 	struct cop *c = begin(k, PATH_CHANGE, 0);
 	struct stat st = { 0 };
@@ -135,7 +135,7 @@ static void start_look(struct walker *k)
 {
 	struct world *w = k->a->w;
 	uint32_t of = (uint32_t)sim_below(&w->sim, w->n_actors), back;
-	const struct route *route = &w->routes[of];
+	const struct paths *route = &w->routes[of];
 	struct cop *c = begin(k, PATH_LOOK, (uint32_t)sim_below(&w->sim, 2));
 
 	back = (uint32_t)sim_below(&w->sim, 2);
@@ -150,7 +150,7 @@ static void think(void *arg)
 {
 	struct walker *k = arg;
 	struct world *w = k->a->w;
-	const struct route *route = &w->routes[k->a->id];
+	const struct paths *route = &w->routes[k->a->id];
 
 	if (w->failed || !k->left)
 		return;
@@ -241,7 +241,7 @@ static struct sheaf_handle find_handle(struct world *w, const char *path)
 static void make_route(struct world *w, uint32_t client)
 {
 	struct walker *k = &caretaker(w)->walker;
-	struct route *route = &w->routes[client];
+	struct paths *route = &w->routes[client];
 	char path[48];
 
 	path_of(path, client, 0, "");
@@ -272,7 +272,7 @@ void paths_setup(struct world *w)
 static void remove_route(struct world *w, uint32_t client)
 {
 	struct walker *k = &caretaker(w)->walker;
-	const struct route *route = &w->routes[client];
+	const struct paths *route = &w->routes[client];
 	uint32_t name = route->steps[route->n - 1].name;
 	char path[48];
 

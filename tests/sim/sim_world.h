@@ -430,7 +430,7 @@ void appends_cleanup(struct world *w); /* judges the file, too */
 
 /* ---- sim_paths.c: paths through directories that change ---- */
 
-struct route {
+struct paths {
 	struct sheaf_handle h;
 	struct route_step {
 		struct period when; /* the time of the change to this state */
@@ -618,7 +618,7 @@ struct world {
 	struct race race;
 	struct duel duel;
 	struct append_log appends;
-	struct route routes[MAX_CLIENTS];
+	struct paths routes[MAX_CLIENTS];
 	struct acl_play *acl; /* NULL: this run has none */
 	struct join join;
 	uint32_t jobs_left; /* faults left within jobs, starts and stops */

@@ -76,10 +76,34 @@ for i, s in enumerate(d["servers"]):
     assert s["pid"] == int(open(f"fs/server{i}/sheafd.pid").read())
     for key in ("rss_bytes", "anon_bytes", "requests", "space_total", "space_avail"):
         assert s[key] > 0, key
-    for key in ("clients", "sessions", "accesses_requested", "accesses_performed", "accesses_merged", "vain_bytes",
+    assert s["route"] == "unix" and s["routes"] == [
+        {"name": "unix", "used": True, "reason": None}, {"name": "tcp", "used": False, "reason": None}], s["routes"]
+    assert s["links_unix"] >= 1, s
+    for key in ("links_tcp", "clients", "sessions", "accesses_requested", "accesses_performed", "accesses_merged", "vain_bytes",
                 "read_modify_writes"):
         assert s[key] >= 0, key
 END
+
+echo "status tells the route, and why no better one is used"
+expect 0 status
+says "REQUESTS .* ROUTE"
+says "server1  .* unix$"
+SHEAF_NET=tcp expect 0 status
+says "server1  .* tcp (unix: switched off)"
+SHEAF_NET=tcp expect 0 status --json
+python3 -c '
+import json
+for s in json.load(open("out"))["servers"]:
+    assert s["route"] == "tcp" and s["links_tcp"] >= 1, s
+    assert s["routes"] == [{"name": "unix", "used": False, "reason": "switched off"},
+                           {"name": "tcp", "used": True, "reason": None}], s
+' || fail "the routes with SHEAF_NET=tcp"
+# an address that no server has a Unix socket for
+sed "s/127\.0\.0\.1/127.0.0.01/" fs/sheaf.conf >fs/other.conf
+expect 0 --conf fs/other.conf status
+says "server1  .* tcp (unix: connection refused)"
+rm fs/other.conf
+
 expect 0 requests
 says "OPERATION"
 expect 0 requests --json
@@ -360,8 +384,10 @@ one_line "server1 (127.0.0.1:$((port + 1))) does not answer.*sheaf start"
 expect 1 status --json
 python3 - <<'END' || fail "status --json of a dead server"
 import json
-up = [s["up"] for s in json.load(open("out"))["servers"]]
-assert up == [True, False, True], up
+servers = json.load(open("out"))["servers"]
+assert [s["up"] for s in servers] == [True, False, True], servers
+assert servers[1]["route"] is None and servers[1]["links_unix"] is None, servers[1]
+assert [r["reason"] for r in servers[1]["routes"]] == ["connection refused"] * 2, servers[1]
 END
 expect 1 df
 one_line "server1 .*does not answer"

@@ -29,7 +29,7 @@ VARIES = (
     (r"(?<=^    owner: )uid \d+, gid \d+", "OWNER"),
     (r"(?<=^    inode: )\d+", "INODE"),
     (r"(?<=^[-dl][-rwxst]{9} )(\d+) \S+ \S+", r"\1 OWNER"),
-    (r"(?<= up )( *)\d+(  \S+ +)\d+ \w+ +[\d.]+ \w+ +\d+ +\d+ +[\d.]+ \w+ of [\d.]+ \w+$", r"\1PID\2NUMBERS"),
+    (r"(?<= up )( *)\d+(  \S+ +)\d+ \w+ +[\d.]+ \w+ +\d+ +\d+ +[\d.]+ \w+ of [\d.]+ \w+(?=  \w+$)", r"\1PID\2NUMBERS"),
     (r" +", " "),
 )
 

@@ -279,11 +279,11 @@ static void an_address_without_a_listener_is_refused(void)
 	char err[128];
 
 	begin();
-	CHECK_EQ(link_dial(&cli.net, &cli.peer, "loop:nobody", 0, &l), -ECONNREFUSED);
+	CHECK_EQ(loopback_dial(&cli.net, &cli.peer, "loop:nobody", 0, &l), -ECONNREFUSED);
 	net_stop_listening(&srv.net);
-	CHECK_EQ(link_dial(&cli.net, &cli.peer, "loop:s", 0, &l), -ECONNREFUSED);
+	CHECK_EQ(loopback_dial(&cli.net, &cli.peer, "loop:s", 0, &l), -ECONNREFUSED);
 	cli.net.hub = NULL;
-	CHECK_EQ(link_dial(&cli.net, &cli.peer, "loop:s", 0, &l), -EADDRNOTAVAIL);
+	CHECK_EQ(loopback_dial(&cli.net, &cli.peer, "loop:s", 0, &l), -EADDRNOTAVAIL);
 	CHECK_EQ(net_listen(&cli.net, "loop:x", err, sizeof(err)), -EADDRNOTAVAIL);
 	CHECK(strstr(err, "loop:x"));
 	end();

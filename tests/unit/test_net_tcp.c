@@ -815,6 +815,7 @@ static void a_stranger_on_the_unix_socket_does_not_block_clients(void)
 		CHECK_EQ(a.error, 0);
 		CHECK(fd >= 0);
 		CHECK_STR(peer_medium(&cli.peer), "tcp");
+		CHECK(cli.peer.routes.row[0].error);
 		/* the timeout of a handshake is 5 s */
 		CHECK(time_now() - began < 4 * NSEC_PER_SEC);
 		e->sock->close(e, fd);
@@ -822,6 +823,29 @@ static void a_stranger_on_the_unix_socket_does_not_block_clients(void)
 		e->sock->close(e, seat);
 		end();
 	}
+}
+
+/* A link stays on its route. The Unix socket, which was missing at first, is used by the first dial
+ * after its retry time. */
+static void a_better_route_is_used_again_after_its_retry_time(void)
+{
+	struct route *better = &cli.peer.routes.row[0];
+
+	begin();
+	ping();
+	CHECK_EQ(better->error, -ECONNREFUSED);
+	CHECK(better->retry_at > w.loop.now);
+	listen_local(cli.peer.address);
+	link_close(cli.peer.link, -ECONNRESET);
+	ping(); /* by TCP: the retry time has not come */
+	CHECK_EQ(better->error, -ECONNREFUSED);
+	better->retry_at = w.loop.now;
+	local = true;
+	link_close(cli.peer.link, -ECONNRESET);
+	ping();
+	CHECK_EQ(better->error, 0);
+	local = false;
+	end();
 }
 
 /* Reports another user at the two ends of a socket, as if the dialling process were not the one
@@ -871,5 +895,6 @@ TEST_MAIN(TEST(a_call_goes_over_the_wire), TEST(a_message_costs_no_further_wakeu
 	  TEST(all_that_works_by_tcp_works_by_the_shorter_way),
 	  TEST(a_peer_that_reads_in_drops_is_closed),
 	  TEST(a_relay_that_runs_as_another_user_is_detected),
+	  TEST(a_better_route_is_used_again_after_its_retry_time),
 	  TEST(the_shorter_way_begins_at_the_address_it_leads_to),
 	  TEST(a_stranger_on_the_unix_socket_does_not_block_clients))
