@@ -61,16 +61,29 @@ struct sheaf_route_links {
 	char name[16];
 	uint32_t links;
 };
+/* Counters of links, since the connection was made, or since the start of the server. */
+struct sheaf_net_counts {
+	uint64_t messages_sent, messages_received;
+	uint64_t frames; /* messages and pieces of bulk data, in both directions */
+	uint64_t calls; /* system calls on sockets */
+	uint64_t copied; /* bytes of data copied in user space */
+	uint64_t work_requests, registrations; /* of network cards; 0 over other media */
+	uint64_t reserved[9]; /* 0; for later counters: the size of this struct stays */
+};
 /* The network between this connection and one server; may grow. */
 struct sheaf_server_net {
 	uint32_t size; /* in: sizeof(struct sheaf_server_net) */
 	uint32_t n_routes, n_links; /* rows below */
 	struct sheaf_route routes[SHEAF_MAX_ROUTES]; /* of this connection, the best first */
 	struct sheaf_route_links links[SHEAF_MAX_ROUTES]; /* of the server; none if it is down */
+	struct sheaf_net_counts own; /* of this connection, over all its links to the server */
+	struct sheaf_net_counts server; /* of all links that the server has accepted; 0: down */
 };
 /* As sheaf_server_status(), and fills `net`, which may be NULL. -EINVAL: its size is too small. */
 SHEAF_API int sheaf_server_net(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s,
 			       struct sheaf_server_net *net);
+/* The counters `own` alone; asks nothing. */
+SHEAF_API int sheaf_net_counts(struct sheaf *fs, int i, struct sheaf_net_counts *out);
 
 #define SHEAF_COST_SIZES 7
 /* What accesses to the files of a server cost; times in ns. */

@@ -191,6 +191,20 @@ static struct json_object *server_json(const struct sheaf_server *s)
 	return o;
 }
 
+static struct json_object *counts_json(const struct sheaf_net_counts *n)
+{
+	struct json_object *o = json_object_new_object();
+
+	add_number(o, "messages_sent", true, n->messages_sent);
+	add_number(o, "messages_received", true, n->messages_received);
+	add_number(o, "frames", true, n->frames);
+	add_number(o, "calls", true, n->calls);
+	add_number(o, "copied_bytes", true, n->copied);
+	add_number(o, "work_requests", true, n->work_requests);
+	add_number(o, "registrations", true, n->registrations);
+	return o;
+}
+
 static void add_routes_json(struct json_object *o, const struct sheaf_server_net *net, bool up)
 {
 	const struct sheaf_route *used = used_route(net);
@@ -210,6 +224,8 @@ static void add_routes_json(struct json_object *o, const struct sheaf_server_net
 	json_object_object_add(o, "routes", list);
 	add_number(o, "links_unix", up, links_over(net, "unix"));
 	add_number(o, "links_tcp", up, links_over(net, "tcp"));
+	json_object_object_add(o, "net", up ? counts_json(&net->server) : NULL);
+	json_object_object_add(o, "net_own", counts_json(&net->own));
 }
 
 static void add_rates_json(struct json_object *s, const struct sample *l, int i)

@@ -48,6 +48,7 @@ struct explain_cost {
 	double predicted_ns;
 	char strategy[EXPLAIN_NAME]; /* of most windows at the server; "": not known */
 	struct sheaf_account did; /* counters of the measurement; busy_ns is its duration */
+	struct sheaf_net_counts net; /* likewise */
 };
 
 struct explain_way {

@@ -113,9 +113,15 @@ void explain_predict(struct explain *e)
 
 /* ---- measuring ---- */
 
+/* The counters of the connection to one server. */
+struct counters {
+	struct sheaf_account did;
+	struct sheaf_net_counts net;
+};
+
 struct round {
 	uint64_t ns;
-	struct sheaf_account did[]; /* one element per object */
+	struct counters at[]; /* one element per object */
 };
 
 int explain_transfer(struct explain *e, bool write)
@@ -136,10 +142,12 @@ int explain_transfer(struct explain *e, bool write)
 	return r < 0 ? (int)r : 0;
 }
 
-static void accounts(struct explain *e, struct sheaf_account *out)
+static void accounts(struct explain *e, struct counters *out)
 {
-	for (uint32_t i = 0; i < e->where.n_targets; i++)
-		sheaf_account(e->c->fs, (int)e->where.targets[i], &out[i]);
+	for (uint32_t i = 0; i < e->where.n_targets; i++) {
+		sheaf_account(e->c->fs, (int)e->where.targets[i], &out[i].did);
+		sheaf_net_counts(e->c->fs, (int)e->where.targets[i], &out[i].net);
+	}
 }
 
 /* Adds the counters of b to those of a, or subtracts them. */
@@ -156,9 +164,19 @@ static void add(struct sheaf_account *a, const struct sheaf_account *b, bool sub
 		a->bytes[k] += n * b->bytes[k];
 }
 
+static void add_net(struct sheaf_net_counts *a, const struct sheaf_net_counts *b, bool subtract)
+{
+	uint64_t n = subtract ? UINT64_MAX : 1;
+
+	a->messages_sent += n * b->messages_sent;
+	a->messages_received += n * b->messages_received;
+	a->work_requests += n * b->work_requests;
+	a->registrations += n * b->registrations;
+}
+
 static int run_round(struct explain *e, enum sheaf_mover how, struct round *out)
 {
-	struct sheaf_account before[SHEAF_MAX_TARGETS];
+	struct counters before[SHEAF_MAX_TARGETS];
 	int r;
 
 	sheaf_set_mover(e->c->fs, how);
@@ -166,9 +184,11 @@ static int run_round(struct explain *e, enum sheaf_mover how, struct round *out)
 	out->ns = time_now();
 	r = explain_transfer(e, e->x.a.write);
 	out->ns = time_now() - out->ns;
-	accounts(e, out->did);
-	for (uint32_t i = 0; i < e->where.n_targets; i++)
-		add(&out->did[i], &before[i], true);
+	accounts(e, out->at);
+	for (uint32_t i = 0; i < e->where.n_targets; i++) {
+		add(&out->at[i].did, &before[i].did, true);
+		add_net(&out->at[i].net, &before[i].net, true);
+	}
 	return r;
 }
 
@@ -187,8 +207,10 @@ static void settle(struct explain *e, struct explain_way *w, struct round **roun
 	qsort(rounds, e->rounds, sizeof(struct round *), by_time);
 	m = rounds[e->rounds / 2];
 	for (uint32_t i = 0; i < e->where.n_targets; i++) {
-		w->at[i].did = m->did[i];
-		add(&w->all.did, &m->did[i], false);
+		w->at[i].did = m->at[i].did;
+		w->at[i].net = m->at[i].net;
+		add(&w->all.did, &m->at[i].did, false);
+		add_net(&w->all.net, &m->at[i].net, false);
 	}
 	w->all.did.busy_ns = m->ns;
 }
@@ -218,7 +240,7 @@ static int run_rounds(struct explain *e, struct round *rounds[SHEAF_MOVERS][ROUN
 
 int explain_measure(struct explain *e)
 {
-	size_t size = sizeof(struct round) + e->where.n_targets * sizeof(struct sheaf_account);
+	size_t size = sizeof(struct round) + e->where.n_targets * sizeof(struct counters);
 	struct round *rounds[SHEAF_MOVERS][ROUNDS_MAX];
 	char *all = calloc(SHEAF_MOVERS * ROUNDS_MAX, size);
 	void *mem =

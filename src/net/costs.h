@@ -24,13 +24,17 @@ enum net_method net_choose(const struct net_costs *c, bool write, uint64_t segme
 double net_cost(const struct net_costs *c, enum net_method how, bool write, uint64_t segments,
 		uint64_t bytes);
 
-/* Counters of one client at one server, since the client started. */
+/* Counters of one client at one server, since the client started; or of all links that a server has
+ * accepted. */
 struct net_account {
+	uint64_t messages_sent, messages_received; /* without PULLs: they are frames alone */
 	uint64_t frames; /* messages and bulk frames, both directions */
 	uint64_t sent; /* bytes of sent messages, without bulk */
 	uint64_t calls; /* system calls on sockets */
 	uint64_t bytes[N_METHODS]; /* bytes of data, by method */
 	uint64_t copied; /* bytes of data copied in user space; a byte copied twice counts twice */
+	/* of network cards; 0 over other media */
+	uint64_t work_requests, registrations;
 	uint64_t busy; /* ns with calls in flight, if the server answers in order */
 };
 

@@ -257,6 +257,7 @@ void link_send(struct link *l, uint32_t kind, uint64_t tag, struct msg *m)
 	frame_head_encode(m->head, &h);
 	m->sent = 0;
 	m->behind = kind == FRAME_REPLY ? tag : 0;
+	l->account->messages_sent++;
 	l->account->frames++;
 	l->account->sent += FRAME_HEAD + m->len;
 	l->ops->send(l, m);
@@ -526,6 +527,7 @@ int link_message(struct link *l, uint32_t kind, uint64_t tag, struct msg *m)
 	int r = 0;
 
 	l->progress = n->loop->now;
+	l->account->messages_received++;
 	switch (kind) {
 	case FRAME_REQUEST:
 		n->server->request(n->owner, l, tag, m);

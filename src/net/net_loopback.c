@@ -211,6 +211,7 @@ static void deliver_message(struct loopback_link *to, struct msg *m)
 		link_close(&to->l, -EPROTO);
 		return;
 	}
+	to->l.account->frames++;
 	link_message(&to->l, h.kind, h.tag, m);
 }
 

@@ -93,6 +93,21 @@ static void write_refusals(FILE *f, const struct server *s)
 			(unsigned long long)s->net.refused[i]);
 }
 
+static void write_net(FILE *f, const struct net_account *a)
+{
+	fprintf(f, "# HELP sheaf_net_messages_total Messages of accepted links.\n"
+		   "# TYPE sheaf_net_messages_total counter\n");
+	fprintf(f, "sheaf_net_messages_total{direction=\"sent\"} %llu\n",
+		(unsigned long long)a->messages_sent);
+	fprintf(f, "sheaf_net_messages_total{direction=\"received\"} %llu\n",
+		(unsigned long long)a->messages_received);
+	value(f, "net_frames_total", "counter", "Messages and frames of bulk.", a->frames);
+	value(f, "net_calls_total", "counter", "System calls on their sockets.", a->calls);
+	value(f, "net_copied_bytes_total", "counter", "Bulk copied in user space.", a->copied);
+	value(f, "net_work_requests_total", "counter", "Work requests.", a->work_requests);
+	value(f, "net_registrations_total", "counter", "Memory registered.", a->registrations);
+}
+
 static void write_links(FILE *f, const struct server *s)
 {
 	struct route_count c[ROUTES_MAX];
@@ -180,6 +195,7 @@ int server_metrics(struct server *s, char **text, size_t *len)
 	if (!f)
 		return -ENOMEM;
 	write_counts(f, s);
+	write_net(f, &s->net.account);
 	write_links(f, s);
 	write_refusals(f, s);
 	write_windows(f, s);

@@ -43,6 +43,7 @@ static int count_links(struct sreq *s, struct wire_status_res *r)
 int do_status(struct sreq *s)
 {
 	struct server *srv = s->srv;
+	const struct net_account *n = &srv->net.account;
 	struct wire_status_res *r = s->res;
 	struct disk_counters c;
 
@@ -67,6 +68,8 @@ int do_status(struct sreq *s)
 		.bad_links = srv->net.bad_links,
 		.slow_inline = srv->meta ? meta_slow_reads(srv->meta) : 0,
 		.removals = srv->removing.n + srv->removing.left,
+		.net = { n->messages_sent, n->messages_received, n->frames, n->calls, n->copied,
+			 n->work_requests, n->registrations },
 	};
 	for (int i = 0; i < N_REFUSALS; i++)
 		r->refused += srv->net.refused[i];

@@ -79,6 +79,10 @@ for i, s in enumerate(d["servers"]):
     assert s["route"] == "unix" and s["routes"] == [
         {"name": "unix", "used": True, "reason": None}, {"name": "tcp", "used": False, "reason": None}], s["routes"]
     assert s["links_unix"] >= 1, s
+    for net in (s["net"], s["net_own"]):
+        assert net["messages_sent"] >= 2 and net["messages_received"] >= 2 and net["calls"] > 0, net
+        assert net["frames"] >= net["messages_sent"] + net["messages_received"], net
+        assert net["work_requests"] == net["registrations"] == 0, net
     for key in ("links_tcp", "clients", "sessions", "accesses_requested", "accesses_performed", "accesses_merged", "vain_bytes",
                 "read_modify_writes"):
         assert s[key] >= 0, key
@@ -98,6 +102,17 @@ for s in json.load(open("out"))["servers"]:
     assert s["routes"] == [{"name": "unix", "used": False, "reason": "switched off"},
                            {"name": "tcp", "used": True, "reason": None}], s
 ' || fail "the routes with SHEAF_NET=tcp"
+python3 - fs/sheaf.conf <<'END' || fail "the network in the metrics"
+import re, sys, urllib.request
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+at = re.search(r"^metrics = (\S+)", open(sys.argv[1]).read(), re.M).group(1)
+text = opener.open(f"http://{at}/metrics").read().decode()
+value = {k: int(v) for k, v in re.findall(r"^(sheaf_(?:net|links)\S*) (\d+)$", text, re.M)}
+assert {f'sheaf_links{{route="{r}"}}' for r in ("unix", "tcp", "loop")} <= value.keys(), text
+assert value['sheaf_net_messages_total{direction="sent"}'] > 0 and value["sheaf_net_frames_total"] > 0, value
+assert value["sheaf_net_calls_total"] > 0 and value["sheaf_net_work_requests_total"] == 0, value
+assert "sheaf_net_copied_bytes_total" in value and "sheaf_net_registrations_total" in value, value
+END
 # an address that no server has a Unix socket for
 sed "s/127\.0\.0\.1/127.0.0.01/" fs/sheaf.conf >fs/other.conf
 expect 0 --conf fs/other.conf status
@@ -386,7 +401,7 @@ python3 - <<'END' || fail "status --json of a dead server"
 import json
 servers = json.load(open("out"))["servers"]
 assert [s["up"] for s in servers] == [True, False, True], servers
-assert servers[1]["route"] is None and servers[1]["links_unix"] is None, servers[1]
+assert servers[1]["route"] is None and servers[1]["links_unix"] is servers[1]["net"] is None, servers[1]
 assert [r["reason"] for r in servers[1]["routes"]] == ["connection refused"] * 2, servers[1]
 END
 expect 1 df

@@ -42,6 +42,8 @@ for op in --read --write; do
 	holds "all(s['copied'] == s['bytes'] and s['mover'] == 'pack' for s in ways['pack']['servers'])"
 	holds "ways['inline']['requests'] == ways['inline']['planned_requests'] > 3"
 	holds "ways['inline']['messages'] == 2 * ways['inline']['requests']"
+	holds "all(w['messages_sent'] == w['messages_received'] == w['requests'] for w in d['ways'])"
+	holds "all(w['work_requests'] == w['registrations'] == 0 for w in d['ways'])"
 	# what the servers count in their metrics; nothing of it moves through windows inside messages
 	holds "all(w['strategy'] for w in d['ways']) and ways['gather']['strategy'] != 'message'"
 	[ $op = --read ] && holds "all(s['strategy'] == 'message' for s in ways['inline']['servers'])"

@@ -137,6 +137,26 @@ static void two_replies_behind_the_same_data_are_freed(void)
 	end();
 }
 
+static void both_ends_count_the_messages_of_their_links(void)
+{
+	const struct net_account *c = &cli.peer.account, *s = &srv.net.account;
+
+	begin();
+	ping();
+	CHECK_EQ(c->messages_sent, 4); /* HELLO, RESPONSE, and two calls */
+	CHECK_EQ(c->messages_received, 4);
+	CHECK_EQ(s->messages_received, c->messages_sent);
+	CHECK_EQ(s->messages_sent, c->messages_received);
+	CHECK_EQ(c->frames, 8);
+	CHECK(c->calls && s->calls);
+	CHECK(!c->work_requests && !c->registrations && !c->copied);
+	link_close(cli.peer.link, -ECONNRESET);
+	ping();
+	CHECK_EQ(c->messages_sent, 8); /* the counters outlive a link */
+	CHECK_EQ(s->frames, c->frames);
+	end();
+}
+
 static void move_both_ways(size_t n, const size_t *sizes, size_t n_sizes, size_t piece)
 {
 	struct scatter s;
@@ -877,7 +897,7 @@ static void a_relay_that_runs_as_another_user_is_detected(void)
 
 TEST_MAIN(TEST(a_call_goes_over_the_wire), TEST(a_message_costs_no_further_wakeup),
 	  TEST(a_new_message_follows_no_data), TEST(two_replies_behind_the_same_data_are_freed),
-	  TEST(links_of_a_server_take_turns),
+	  TEST(both_ends_count_the_messages_of_their_links), TEST(links_of_a_server_take_turns),
 	  TEST(scattered_memory_of_many_shapes_arrives_in_its_place),
 	  TEST(what_is_got_goes_to_the_better_place_while_it_may),
 	  TEST(a_file_goes_out_as_memory_does),
