@@ -333,7 +333,8 @@ static void judge_order(struct world *w)
 	struct append_log *log = &w->appends;
 	uint64_t first_end = UINT64_MAX;
 
-	qsort(log->v, log->n, sizeof(*log->v), by_place);
+	if (log->n)
+		qsort(log->v, log->n, sizeof(*log->v), by_place);
 	for (uint32_t i = log->n; i > 0 && !w->failed; i--) {
 		const struct append_rec *r = &log->v[i - 1];
 
