@@ -1,14 +1,9 @@
 /* The mounts of `sheaf bench mount`: Sheaf on the temporary servers, and a directory beside them
- * through bench/passthrough, which shows the cost of FUSE alone. Also runs that benchmark's shell
- * commands.
+ * through bench/passthrough, which shows the cost of FUSE alone.
  *
- * Processes: `sheaf mount -f` and `passthrough -f`, each in its own session, so that signals of the
- * terminal do not reach them; they die with the command. bench_fuse_close() ends and unmounts them,
- * also after a failure or a signal.
- * Errors: the output of all of them is in mount.log; messages quote its last line. */
-#include <fcntl.h>
+ * Processes: `sheaf mount -f` and `passthrough -f`; they die with the command. bench_fuse_close()
+ * ends and unmounts them, also after a failure or a signal. */
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,73 +32,6 @@ const char *bench_fuse_missing(struct bench *b)
 }
 
 /* ---- processes ---- */
-
-static void log_path(struct bench *b, char out[CLI_PATH_MAX])
-{
-	snprintf(out, CLI_PATH_MAX, "%s/mount.log", b->place.dir);
-}
-
-/* Starts a program in its own session, with its output in the log. Pid, or -errno. */
-static pid_t run(struct bench *b, const char *program, const char *const *argv)
-{
-	char log[CLI_PATH_MAX];
-	pid_t parent = getpid(), pid;
-	int fd;
-
-	log_path(b, log);
-	pid = fork();
-	if (pid)
-		return pid < 0 ? -errno : pid;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		_exit(1);
-	setsid();
-	fd = open("/dev/null", O_RDONLY);
-	dup2(fd, STDIN_FILENO);
-	fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
-	dup2(fd, STDOUT_FILENO);
-	dup2(fd, STDERR_FILENO);
-	execvp(program, (char **)(uintptr_t)argv);
-	_exit(127);
-}
-
-/* Prints an error with the last line of the log. */
-static int complain(struct bench *b, const char *what, int err)
-{
-	char path[CLI_PATH_MAX], line[512] = "";
-	FILE *f;
-
-	log_path(b, path);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		line[strcspn(line, "\n")] = 0;
-	if (f)
-		fclose(f);
-	cli_error(b->c, "mount: %s: %s", what, line[0] ? line : error_text(err));
-	return err;
-}
-
-int bench_shell(struct bench *b, const char *what, const char *script, const char *a1,
-		const char *a2)
-{
-	const char *const argv[] = { "sh", "-c", script, "sh", a1, a2, NULL };
-	pid_t pid = run(b, "sh", argv);
-	int status;
-
-	if (pid < 0)
-		return (int)pid;
-	while (waitpid(pid, &status, WNOHANG) == 0) {
-		if (cli_signal) {
-			kill(-pid, SIGKILL);
-			waitpid(pid, NULL, 0);
-			return -EINTR;
-		}
-		nanosleep(&pause_2ms, NULL);
-	}
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-		return 0;
-	return what ? complain(b, what, -EIO) : -EIO;
-}
 
 double bench_fuse_memory(const struct bench_side *s)
 {
@@ -138,12 +66,12 @@ static int wait_mounted(struct bench *b, struct bench_side *s)
 	while (!answers(s)) {
 		if (waitpid(s->pid, NULL, WNOHANG) != 0) {
 			s->pid = 0;
-			return complain(b, s->name, -EIO);
+			return bench_program_fail(b, s->name, -EIO);
 		}
 		if (cli_signal)
 			return -EINTR;
 		if (time_now() > end)
-			return complain(b, s->name, -ETIMEDOUT);
+			return bench_program_fail(b, s->name, -ETIMEDOUT);
 		nanosleep(&pause_2ms, NULL);
 	}
 	return 0;
@@ -169,7 +97,7 @@ static int mount_side(struct bench *b, struct bench_side *s, const char *program
 	if (r)
 		return r;
 	s->below = st.st_dev;
-	s->pid = run(b, program, argv);
+	s->pid = bench_program_start(b, program, argv);
 	if (s->pid < 0) {
 		r = (int)s->pid;
 		s->pid = 0;

@@ -271,6 +271,16 @@ int bench_place_sieve(struct bench *b, bool sieve);
 /* Waits until the servers are idle, for 20 seconds at most. */
 void bench_wait_idle(struct bench *b);
 
+/* ---------------------------------------------------------- bench_programs.c: other programs */
+
+/* Starts a program in its own session, with its output in the log. Pid, or -errno. */
+pid_t bench_program_start(struct bench *b, const char *program, const char *const *argv);
+/* Prints an error with the last line of the log; returns err. */
+int bench_program_fail(struct bench *b, const char *what, int err);
+/* Runs a script with $1, $2. 0; -EIO, with a message unless `what` is NULL; -EINTR: a signal. */
+int bench_shell(struct bench *b, const char *what, const char *script, const char *a1,
+		const char *a2);
+
 /* ---------------------------------------------------------------- bench_fuse.c: mounts */
 
 /* With BENCH_SPLICED only large reads are measured. */
@@ -290,9 +300,6 @@ const char *bench_fuse_missing(struct bench *b); /* why this machine cannot moun
 int bench_fuse_open(struct bench *b);
 void bench_fuse_close(struct bench *b); /* may be called at any time */
 double bench_fuse_memory(const struct bench_side *s); /* anonymous memory in MiB; 0: not known */
-/* Runs a script with $1, $2. 0; -EIO, with a message unless `what` is NULL; -EINTR: a signal. */
-int bench_shell(struct bench *b, const char *what, const char *script, const char *a1,
-		const char *a2);
 
 /* ---------------------------------------------------------- bench_typed.c: a part of transfer */
 

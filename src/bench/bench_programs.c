@@ -1,0 +1,78 @@
+/* Programs and shell commands that benchmarks run beside the temporary servers.
+ *
+ * Processes: each program is in its own session, so that signals of the terminal do not reach it,
+ * and dies with the command.
+ * Errors: the output of all programs is in programs.log; messages quote its last line. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/bench_impl.h"
+
+static void log_path(struct bench *b, char out[CLI_PATH_MAX])
+{
+	snprintf(out, CLI_PATH_MAX, "%s/programs.log", b->place.dir);
+}
+
+pid_t bench_program_start(struct bench *b, const char *program, const char *const *argv)
+{
+	char log[CLI_PATH_MAX];
+	pid_t parent = getpid(), pid;
+	int fd;
+
+	log_path(b, log);
+	pid = fork();
+	if (pid)
+		return pid < 0 ? -errno : pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
+	setsid();
+	fd = open("/dev/null", O_RDONLY);
+	dup2(fd, STDIN_FILENO);
+	fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+	dup2(fd, STDOUT_FILENO);
+	dup2(fd, STDERR_FILENO);
+	execvp(program, (char **)(uintptr_t)argv);
+	_exit(127);
+}
+
+int bench_program_fail(struct bench *b, const char *what, int err)
+{
+	char path[CLI_PATH_MAX], line[512] = "";
+	FILE *f;
+
+	log_path(b, path);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		line[strcspn(line, "\n")] = 0;
+	if (f)
+		fclose(f);
+	cli_error(b->c, "%s: %s: %s", b->kind->name, what, line[0] ? line : error_text(err));
+	return err;
+}
+
+int bench_shell(struct bench *b, const char *what, const char *script, const char *a1,
+		const char *a2)
+{
+	const char *const argv[] = { "sh", "-c", script, "sh", a1, a2, NULL };
+	const struct timespec pause = { 0, 2000000 };
+	pid_t pid = bench_program_start(b, "sh", argv);
+	int status;
+
+	if (pid < 0)
+		return (int)pid;
+	while (waitpid(pid, &status, WNOHANG) == 0) {
+		if (cli_signal) {
+			kill(-pid, SIGKILL);
+			waitpid(pid, NULL, 0);
+			return -EINTR;
+		}
+		nanosleep(&pause, NULL);
+	}
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
+	return what ? bench_program_fail(b, what, -EIO) : -EIO;
+}
