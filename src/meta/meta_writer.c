@@ -321,10 +321,15 @@ static void batch_done(struct job *j)
 	}
 }
 
+#define OBJECT_NOTE 28 /* bytes of an encoded struct object_note */
+
 static size_t record_bound(const struct wire_record *r)
 {
-	return 512 + 4 * (size_t)r->n_gids + 4 * (size_t)r->layout.n_targets + r->name.len +
-	       r->name2.len + r->client.len + r->data.len;
+	const struct wire_layout_rec *l = &r->layout;
+
+	return 512 + 4 * (size_t)r->n_gids + 4 * (size_t)l->n_targets + 8 * (size_t)l->n_ends +
+	       OBJECT_NOTE * (size_t)r->n_objects + r->name.len + r->name2.len + r->client.len +
+	       r->data.len;
 }
 
 static int change_encode(struct change *c)

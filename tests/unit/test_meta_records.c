@@ -590,6 +590,24 @@ static void the_map_has_versions(void)
 	metadb_end(&f);
 }
 
+static void a_report_names_as_many_objects_as_there_may_be_targets(void)
+{
+	struct wire_object_note notes[CONF_MAX_TARGETS];
+	struct wire_record r;
+
+	metadb_start(&f);
+	r = rec_on(&f, REC_RECORD, metadb_make(&f, REC_CREATE, metadb_root, "file"));
+	for (uint32_t i = 0; i < CONF_MAX_TARGETS; i++)
+		notes[i] = (struct wire_object_note){ .index = i, .end = 4096, .blocks = 8 };
+	r.objects = notes;
+	r.n_objects = CONF_MAX_TARGETS;
+	r.epoch = 1;
+	r.size = 12288;
+	r.mtime = r.time;
+	CHECK_EQ(metadb_apply(&f, &r).at.size, 12288);
+	metadb_end(&f);
+}
+
 static void unknown_kinds_and_stale_handles_are_answers(void)
 {
 	static const uint32_t on_handles[] = { REC_SETATTR,	REC_UNSETTLE,  REC_RECORD,
@@ -622,4 +640,5 @@ TEST_MAIN(TEST(a_new_database_has_a_root), TEST(create_makes_a_file_and_touches_
 	  TEST(a_new_file_is_within_its_size_until_a_fence_or_a_report),
 	  TEST(settling_counts_only_when_nothing_came_between),
 	  TEST(truncates_are_intents_until_they_end), TEST(the_map_has_versions),
+	  TEST(a_report_names_as_many_objects_as_there_may_be_targets),
 	  TEST(unknown_kinds_and_stale_handles_are_answers))
