@@ -49,11 +49,17 @@ def row_name(r):
     return ", ".join(parts)
 
 
+def hosts(c):
+    if c.get("hosts", 1) == 1:
+        return ""
+    return f' between {c["hosts"]} network namespaces' + "".join(f", {k} {c[k]}" for k in ("rate", "delay") if c[k])
+
+
 def conditions(runs):
     c = runs[0][1]["conditions"]
     m = c["machine"]
     yield (f'{m["cpu"] or m["arch"]}, {m["cores"]} cores, {m["memory_bytes"] / 2**30:.0f} GiB, Linux {m["kernel"]}; '
-           f'{c["servers"]} servers and all clients on this machine, over {c["backend"]}; {c["rounds"]} rounds; '
+           f'{c["servers"]} servers and all clients on this machine, over {c["backend"]}{hosts(c)}; {c["rounds"]} rounds; '
            f'{c["date"][:10]}. Storage: '
            + "; ".join(f'{name}: {r["conditions"]["storage"]["filesystem"]}' for name, r in runs) + ".")
 

@@ -23,6 +23,9 @@ enum {
 	OPT_ROUNDS,
 	OPT_MOVER,
 	OPT_LONG,
+	OPT_HOSTS,
+	OPT_RATE,
+	OPT_DELAY,
 	OPT_JSON,
 	OPT_REPORT
 };
@@ -294,6 +297,7 @@ static int take_options(struct bench *b, uint64_t *servers)
 {
 	struct cli *c = b->c;
 	uint64_t v = DEFAULT_ROUNDS, metas = 0;
+	int r;
 
 	*servers = DEFAULT_SERVERS;
 	if (c->opt[OPT_SERVERS] && !c->opt[OPT_DIR])
@@ -311,7 +315,19 @@ static int take_options(struct bench *b, uint64_t *servers)
 		return cli_usage(c, "--mover %s: not auto, inline, pack or gather",
 				 c->opt[OPT_MOVER]);
 	b->long_form = c->opt[OPT_LONG] != NULL;
-	return c->opt[OPT_CLIENTS] ? take_clients(b, c->opt[OPT_CLIENTS]) : CLI_OK;
+	b->on_hosts = c->opt[OPT_HOSTS] != NULL;
+	r = bench_hosts_take(b, c->opt[OPT_RATE], c->opt[OPT_DELAY]);
+	return !r && c->opt[OPT_CLIENTS] ? take_clients(b, c->opt[OPT_CLIENTS]) : r;
+}
+
+/* Why this machine cannot run the benchmark, or NULL. */
+static const char *missing(struct bench *b, const struct bench_kind *k)
+{
+	const char *why = NULL;
+
+	if (b->on_hosts)
+		why = bench_hosts_missing(b, b->delay_ns != 0);
+	return !why && k->missing ? k->missing(b) : why;
 }
 
 /* "all" leaves out benchmarks that this machine cannot run. */
@@ -321,7 +337,7 @@ static bool wanted(struct bench *b, const struct bench_kind *k, const struct ben
 
 	if (only)
 		return only == k;
-	why = k->missing ? k->missing(b) : NULL;
+	why = missing(b, k);
 	if (why)
 		fprintf(stderr, "sheaf bench: %s is left out: %s\n", k->name, why);
 	return !why;
@@ -371,6 +387,16 @@ static const struct bench_kind *find_kind(const char *name)
 	return *k;
 }
 
+/* Checks the options of hosts and their links. */
+static int check_links(struct bench *b)
+{
+	if (b->on_hosts && !b->dir)
+		return cli_usage(b->c, "--hosts goes with --dir: it starts servers on them");
+	if ((b->rate || b->delay) && !b->on_hosts)
+		return cli_usage(b->c, "--rate and --delay go with --hosts: they are of its links");
+	return CLI_OK;
+}
+
 static int run_bench(struct cli *c)
 {
 	const char *name = c->n_args ? c->args[0] : c->opt[OPT_REPORT] ? "all" : NULL;
@@ -393,7 +419,9 @@ static int run_bench(struct cli *c)
 	b->dir = c->opt[OPT_DIR];
 	b->slice_ns = SLICE_NS;
 	status = take_options(b, &servers);
-	why = !status && only && only->missing ? only->missing(b) : NULL;
+	if (!status)
+		status = check_links(b);
+	why = !status && only ? missing(b, only) : NULL;
 	if (why)
 		status = cli_error(c, "%s: %s", only->name, why);
 	if (!status) {
@@ -410,7 +438,8 @@ const struct cli_command cmd_bench = {
 	.name = "bench",
 	.usage = "net|contig|latency|meta|lists|transfer|blockcolumn|tile|common|mount|all\n"
 		 "                   [--dir DIR] [--servers N] [--meta N] [--clients LIST]\n"
-		 "                   [--rounds N] [--mover NAME] [--long] [--json] [--report DIR]",
+		 "                   [--rounds N] [--mover NAME] [--long] [--hosts] [--rate RATE]\n"
+		 "                   [--delay TIME] [--json] [--report DIR]",
 	.summary = "measure Sheaf, and the same machine without it, in the same run",
 	.run = run_bench,
 	.max_args = 1,
@@ -423,6 +452,11 @@ const struct cli_command cmd_bench = {
 		       "blockcolumn, tile: auto, inline, pack or gather (auto)" },
 		     { 0, "long", NULL,
 		       "mount: a million operations before its memory is measured again" },
+		     { 0, "hosts", NULL,
+		       "each of these servers, and all clients, in a network namespace; as root" },
+		     { 0, "rate", "RATE", "of each link between hosts, for example 1gbit" },
+		     { 0, "delay", "TIME",
+		       "added to each round trip between hosts, for example 1ms" },
 		     { 0, "json", NULL,
 		       "for programs: {\"bench\", \"conditions\", \"rows\", \"bars\"}" },
 		     { 0, "report", "DIR",
@@ -431,5 +465,6 @@ const struct cli_command cmd_bench = {
 		"removed afterwards. Exit status 0 means that it ran, whatever the bars say.\n",
 	.examples = "  sheaf bench contig --clients 1,4\n"
 		    "  sheaf bench transfer --clients 4 --dir /dev/shm\n"
+		    "  sheaf bench latency --dir /dev/shm --hosts --rate 10gbit\n"
 		    "  sheaf bench all --dir /mnt/fast --report report\n",
 };

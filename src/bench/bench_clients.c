@@ -135,7 +135,7 @@ static int room(struct bench_worker *w, size_t n)
 	return 0;
 }
 
-static int worker_init(struct bench_worker *w, int port)
+static int worker_init(struct bench_worker *w, const struct sockaddr_in *far)
 {
 	w->fd = w->raw = -1;
 	w->mem = calloc(MAX_PIECES, sizeof(*w->mem));
@@ -143,16 +143,16 @@ static int worker_init(struct bench_worker *w, int port)
 	w->open = calloc(BENCH_MAX_FILES, sizeof(struct sheaf_file *));
 	if (!w->mem || !w->ext || !w->open || room(w, BENCH_BLOCK))
 		return -ENOMEM;
-	if (port)
-		w->raw = bench_raw_connect(port);
-	return port && w->raw < 0 ? w->raw : 0;
+	if (far->sin_port)
+		w->raw = bench_raw_connect(far);
+	return far->sin_port && w->raw < 0 ? w->raw : 0;
 }
 
-static void worker_main(struct bench_worker *w, int port)
+static void worker_main(struct bench_worker *w, const struct sockaddr_in *far)
 {
 	struct bench_job j;
 
-	if (worker_init(w, port))
+	if (worker_init(w, far))
 		_exit(1);
 	while (recv(w->control, &j, sizeof(j), 0) == sizeof(j))
 		if (!do_job(w, &j))
@@ -256,11 +256,8 @@ int bench_do_singles(struct bench_worker *w)
 
 /* ---- the command ---- */
 
-/* Drops what a forked process must not share with the command; `arg`: the bench. */
-static void become_child(void *arg)
+void bench_clients_forked(struct bench *b)
 {
-	struct bench *b = arg;
-
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);
@@ -269,7 +266,7 @@ static void become_child(void *arg)
 		close(b->controls[i]);
 }
 
-static int start_one(struct bench *b, int i, int port)
+static int start_one(struct bench *b, int i, const struct sockaddr_in *far)
 {
 	struct bench_worker w = { .index = i, .conf = b->place.conf_path };
 	int ends[2];
@@ -284,10 +281,10 @@ static int start_one(struct bench *b, int i, int port)
 		return -errno;
 	}
 	if (pid == 0) {
-		become_child(b);
+		bench_clients_forked(b);
 		close(ends[0]);
 		w.control = ends[1];
-		worker_main(&w, port);
+		worker_main(&w, far);
 	}
 	close(ends[1]);
 	b->controls[b->n_processes] = ends[0];
@@ -295,19 +292,31 @@ static int start_one(struct bench *b, int i, int port)
 	return 0;
 }
 
+/* Starts the far end of client i's raw connection, on the host of a server; sets its address. */
+static int start_peer(struct bench *b, int i, struct sockaddr_in *far)
+{
+	int server = i % MAX(b->servers, 1), r = bench_hosts_enter(b, server);
+
+	far->sin_addr = bench_hosts_address(b, server);
+	if (!r)
+		b->peers[i] = bench_raw_peer(b, far);
+	if (!r && b->peers[i] < 0)
+		r = (int)b->peers[i];
+	return bench_hosts_enter(b, -1) < 0 ? -EPERM : r;
+}
+
 int bench_clients_start(struct bench *b, int n)
 {
-	int port, r = 0;
+	int r = 0;
 
 	fflush(NULL);
 	for (int i = 0; !r && i < n; i++) {
-		port = 0;
-		if (i < BENCH_PAIRS) {
-			b->peers[i] = bench_raw_peer(&port, become_child, b);
-			r = b->peers[i] < 0 ? (int)b->peers[i] : 0;
-		}
+		struct sockaddr_in far = { .sin_family = AF_INET };
+
+		if (i < BENCH_PAIRS)
+			r = start_peer(b, i, &far);
 		if (!r)
-			r = start_one(b, i, port);
+			r = start_one(b, i, &far);
 	}
 	return r ? cli_fail_host(b->c, "cannot start client processes", r) : CLI_OK;
 }

@@ -12,6 +12,7 @@
 #define SHEAF_BENCH_IMPL_H
 
 #include <json-c/json.h>
+#include <netinet/in.h>
 #include <sys/uio.h>
 
 #include "cli/cli.h"
@@ -73,6 +74,7 @@ struct bench_job {
 	uint64_t size, stride;
 	uint64_t apart; /* client i accesses the file i times this many bytes further */
 	uint32_t count, width, server;
+	uint32_t ahead; /* raw stream: blocks requested before one is read */
 	enum sheaf_mover mover;
 	/* bench_strided.c: client i begins at i % columns * step[0] + i / columns * step[1] */
 	uint32_t columns, way, seed; /* seed: version of the file's contents */
@@ -92,6 +94,8 @@ struct bench_result {
 
 /* Forks n clients and the far ends of the raw baselines. CLI_OK, or CLI_FAILED after a message. */
 int bench_clients_start(struct bench *b, int n);
+/* Drops what a forked process must not share with the command; runs in that process. */
+void bench_clients_forked(struct bench *b);
 /* Ends all these processes; may be called at any time. */
 void bench_clients_stop(struct bench *b);
 /* Runs j on the first n clients at once. 0; or -errno after a message (-EINTR: without one). */
@@ -124,12 +128,13 @@ bench_fn bench_lay_out, bench_do_list, bench_do_singles;
 
 /* ---------------------------------------------------------------- bench_raw.c: baselines */
 
-/* Forks a process that serves one TCP connection of this host at *port. Its pid, or -errno. */
-pid_t bench_raw_peer(int *port, void (*in_child)(void *arg), void *arg);
-int bench_raw_connect(int port); /* descriptor or -errno */
+/* Forks a process that serves one TCP connection at an address of this host, and sets its port. Its
+ * pid, or -errno. */
+pid_t bench_raw_peer(struct bench *b, struct sockaddr_in *at);
+int bench_raw_connect(const struct sockaddr_in *at); /* descriptor or -errno */
 /* Add the raw baselines as cases. */
 void bench_add_stream(struct bench *b);
-void bench_add_ping(struct bench *b, int pairs);
+void bench_add_ping(struct bench *b, int pairs); /* the latency of one pair, the rate of several */
 void bench_add_appender(struct bench *b);
 #define BENCH_STREAM "raw stream"
 #define BENCH_PINGPONG "raw ping-pong"
@@ -192,6 +197,9 @@ struct bench_plot {
 	const char *x_label;
 };
 
+/* A raw stream over links with this delay; raw ping-pongs. */
+struct bench_case bench_stream_case(uint64_t delay_ns);
+struct bench_case bench_ping_case(int pairs);
 /* Adds a case with its row; `what` and its arguments name the row. */
 void bench_case_add(struct bench *b, struct bench_case c, const char *what, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -270,12 +278,38 @@ void bench_place_close(struct bench *b); /* removes everything; may be called at
 int bench_place_sieve(struct bench *b, bool sieve);
 /* Waits until the servers are idle, for 20 seconds at most. */
 void bench_wait_idle(struct bench *b);
+/* Copies a cluster file; put() writes each line to the copy, which may replace the file. */
+int bench_conf_edit(const char *from, const char *to,
+		    void (*put)(FILE *out, const char *line, void *arg), void *arg);
+
+/* ---------------------------------------------------------- bench_hosts.c: network namespaces */
+
+struct bench_hosts { /* all 0: clients and servers are on this host */
+	int home, bridge; /* descriptors of namespaces: where the command was, of the bridge */
+	int host[1 + CONF_MAX_TARGETS]; /* of the clients, of each server */
+	int n; /* how many of these there are */
+};
+
+/* Takes the options; CLI_OK, or CLI_USAGE after a message. */
+int bench_hosts_take(struct bench *b, const char *rate, const char *delay);
+/* Why there can be no hosts here, or none whose links delay packets; or NULL. */
+const char *bench_hosts_missing(struct bench *b, bool netem);
+/* Makes the hosts, enters that of the clients, and sets the servers' addresses in the cluster file.
+ * 0 or -errno, with the reason in `why`. */
+int bench_hosts_open(struct bench *b, int servers, char *why, size_t n);
+void bench_hosts_close(struct bench *b); /* may be called at any time */
+/* Enters the namespace of a server, or of the clients (-1). 0 or -errno. */
+int bench_hosts_enter(struct bench *b, int server);
+struct in_addr bench_hosts_address(struct bench *b, int server);
+void bench_hosts_text(struct bench *b, char *out, size_t n); /* " between 5 hosts", or "" */
 
 /* ---------------------------------------------------------- bench_programs.c: other programs */
 
 /* Starts a program in its own session, with its output in the log. Pid, or -errno. */
 pid_t bench_program_start(struct bench *b, const char *program, const char *const *argv);
-/* Prints an error with the last line of the log; returns err. */
+/* The last line of the log, or else the text of err. */
+void bench_program_why(struct bench *b, int err, char *out, size_t n);
+/* Prints an error with that line; returns err. */
 int bench_program_fail(struct bench *b, const char *what, int err);
 /* Runs a script with $1, $2. 0; -EIO, with a message unless `what` is NULL; -EINTR: a signal. */
 int bench_shell(struct bench *b, const char *what, const char *script, const char *a1,
@@ -397,6 +431,10 @@ struct bench {
 	const struct bench_kind *kind; /* the running benchmark */
 	const char *name; /* the name on the command line, or "all" */
 	const char *dir; /* --dir, or NULL */
+	const char *rate, *delay; /* --rate, --delay, or NULL */
+	double rate_bits; /* a second */
+	uint64_t delay_ns; /* added to a round trip */
+	bool on_hosts; /* --hosts */
 	bool long_form; /* --long */
 	int rounds, servers;
 	int metas; /* --meta: number of metadata servers among the temporary servers */
@@ -406,6 +444,11 @@ struct bench {
 	int most_clients;
 	uint64_t slice_ns; /* duration of one measurement */
 	struct bench_place place;
+	struct bench_hosts hosts;
+	struct bench_shown { /* of the first benchmark */
+		int servers, metas, hosts;
+		const char *medium, *rate;
+	} shown;
 	struct bench_side sides[BENCH_SIDES];
 
 	int n_processes, controls[BENCH_MAX_CLIENTS];

@@ -187,11 +187,14 @@ static int print_bars(struct bench *b)
 int bench_print(struct bench *b)
 {
 	const struct bench_place *p = &b->place;
+	const struct bench_shown *s = &b->shown;
+	char hosts[128];
 	int r = 0;
 
-	printf("%d server%s (%d with metadata) on %s%s%s, over %s, %d round%s; medians over the rounds\n\n",
-	       b->servers, b->servers == 1 ? "" : "s", b->metas, p->fs_type,
-	       p->storage[0] ? " at " : "", p->storage, p->medium, b->rounds,
+	bench_hosts_text(b, hosts, sizeof(hosts));
+	printf("%d server%s (%d with metadata) on %s%s%s, over %s%s, %d round%s; medians over the rounds\n\n",
+	       s->servers, s->servers == 1 ? "" : "s", s->metas, p->fs_type,
+	       p->storage[0] ? " at " : "", p->storage, s->medium, hosts, b->rounds,
 	       b->rounds == 1 ? "" : "s");
 	for (const struct bench_kind *const *k = bench_kinds; *k; k++)
 		r |= print_measured(b, *k) | print_derived(b, *k);

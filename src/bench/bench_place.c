@@ -100,9 +100,12 @@ static void kill_servers(struct bench_place *p)
 	p->conf = NULL;
 }
 
-static void remove_own(struct bench_place *p)
+static void remove_own(struct bench *b)
 {
+	struct bench_place *p = &b->place;
+
 	kill_servers(p);
+	bench_hosts_close(b);
 	if (p->dir[0])
 		nftw(p->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 	p->dir[0] = 0;
@@ -125,7 +128,8 @@ static bool all_ready(struct bench_place *p, char *why, size_t n)
 	return ok && !cli_signal;
 }
 
-static int start_own(struct bench *b, const char *dir, uint32_t servers, char *why, size_t n)
+/* Makes storage, hosts and the cluster file. 0 or -errno, with the reason in `why`. */
+static int make_own(struct bench *b, uint32_t servers, char *why, size_t n)
 {
 	struct bench_place *p = &b->place;
 	struct sheaf_init o = { .size = sizeof(o),
@@ -133,6 +137,45 @@ static int start_own(struct bench *b, const char *dir, uint32_t servers, char *w
 				.metas = MIN((uint32_t)b->metas, servers),
 				.port = find_ports(servers),
 				.stripe_unit = BENCH_UNIT };
+	int r = sheaf_init(p->dir, &o);
+
+	if (r) {
+		snprintf(why, n, "%s", sheaf_why());
+		return r;
+	}
+	snprintf(p->conf_path, sizeof(p->conf_path), "%s/sheaf.conf", p->dir);
+	if (b->on_hosts)
+		r = bench_hosts_open(b, (int)servers, why, n);
+	return r ? r : conf_load(p->conf_path, &p->conf, why, n);
+}
+
+static int spawn_own(struct bench *b, char *why, size_t n)
+{
+	struct bench_place *p = &b->place;
+	int r = 0;
+
+	p->daemons = cli_daemons_find(p->conf);
+	if (!p->daemons) {
+		snprintf(why, n, "out of memory");
+		return -ENOMEM;
+	}
+	for (uint32_t i = 0; !r && i < p->conf->n_targets; i++) {
+		r = bench_hosts_enter(b, (int)i);
+		if (!r)
+			p->daemons[i].done = cli_daemon_spawn(&p->daemons[i], p->conf) != 0;
+	}
+	if (!r)
+		r = bench_hosts_enter(b, -1);
+	if (r) {
+		snprintf(why, n, "cannot enter a network namespace: %s", error_text(r));
+		return r;
+	}
+	return all_ready(p, why, n) ? 0 : -EAGAIN;
+}
+
+static int start_own(struct bench *b, const char *dir, uint32_t servers, char *why, size_t n)
+{
+	struct bench_place *p = &b->place;
 	int r;
 
 	snprintf(p->dir, sizeof(p->dir), "%.*s/sheaf-bench-XXXXXX", (int)sizeof(p->dir) - 32, dir);
@@ -141,23 +184,8 @@ static int start_own(struct bench *b, const char *dir, uint32_t servers, char *w
 		p->dir[0] = 0;
 		return -EIO;
 	}
-	r = sheaf_init(p->dir, &o);
-	if (r) {
-		snprintf(why, n, "%s", sheaf_why());
-		return r;
-	}
-	snprintf(p->conf_path, sizeof(p->conf_path), "%s/sheaf.conf", p->dir);
-	r = conf_load(p->conf_path, &p->conf, why, n);
-	if (r)
-		return r;
-	p->daemons = cli_daemons_find(p->conf);
-	for (uint32_t i = 0; p->daemons && i < p->conf->n_targets; i++)
-		p->daemons[i].done = cli_daemon_spawn(&p->daemons[i], p->conf) != 0;
-	if (!p->daemons) {
-		snprintf(why, n, "out of memory");
-		return -ENOMEM;
-	}
-	return all_ready(p, why, n) ? 0 : -EAGAIN;
+	r = make_own(b, servers, why, n);
+	return r ? r : spawn_own(b, why, n);
 }
 
 static int open_own(struct bench *b, const char *given, uint32_t servers)
@@ -173,7 +201,7 @@ static int open_own(struct bench *b, const char *given, uint32_t servers)
 	p->own = true;
 	p->never_sieve = false;
 	for (int i = 0; r == -EAGAIN && i < START_TRIES && !cli_signal; i++) {
-		remove_own(p);
+		remove_own(b);
 		r = start_own(b, dir, servers, why, sizeof(why));
 	}
 	if (cli_signal)
@@ -184,29 +212,36 @@ static int open_own(struct bench *b, const char *given, uint32_t servers)
 	return CLI_OK;
 }
 
-/* Sets or removes `sieve = never` in the cluster file. */
-static int write_sieve(const struct bench_place *p, bool sieve)
+int bench_conf_edit(const char *from, const char *to,
+		    void (*put)(FILE *out, const char *line, void *arg), void *arg)
 {
 	char tmp[CLI_PATH_MAX + 8], *line = NULL;
-	FILE *in = fopen(p->conf_path, "r"), *out;
+	FILE *in = fopen(from, "re"), *out;
 	size_t room = 0;
 	int r;
 
-	snprintf(tmp, sizeof(tmp), "%s.new", p->conf_path);
-	out = in ? fopen(tmp, "w") : NULL;
+	snprintf(tmp, sizeof(tmp), "%s.new", to);
+	out = in ? fopen(tmp, "we") : NULL;
 	r = out ? 0 : -errno;
-	while (out && getline(&line, &room, in) > 0) {
-		if (strncmp(line, "sieve = ", 8) != 0)
-			fputs(line, out);
-		if (strcmp(line, "[cluster]\n") == 0 && !sieve)
-			fputs("sieve = never\n", out);
-	}
-	if (out && (fclose(out) || rename(tmp, p->conf_path)))
+	while (out && getline(&line, &room, in) > 0)
+		put(out, line, arg);
+	if (out && (fclose(out) || rename(tmp, to)))
 		r = -errno;
 	if (in)
 		fclose(in);
 	free(line);
 	return r;
+}
+
+/* Sets or removes `sieve = never`; `arg`: is sieving on? */
+static void put_sieve(FILE *out, const char *line, void *arg)
+{
+	const bool *sieve = arg;
+
+	if (strncmp(line, "sieve = ", 8) != 0)
+		fputs(line, out);
+	if (strcmp(line, "[cluster]\n") == 0 && !*sieve)
+		fputs("sieve = never\n", out);
 }
 
 /* A server that has answered twice after the signal has read the file: it does so between turns of
@@ -218,7 +253,7 @@ int bench_place_sieve(struct bench *b, bool sieve)
 
 	if (p->never_sieve == !sieve || !p->own)
 		return 0;
-	r = write_sieve(p, sieve);
+	r = bench_conf_edit(p->conf_path, p->conf_path, put_sieve, &sieve);
 	for (int i = 0; !r && i < b->servers; i++)
 		if (kill(p->daemons[i].pid, SIGHUP) < 0)
 			r = -errno;
@@ -290,6 +325,9 @@ int bench_place_connect(struct bench *b)
 	snprintf(p->scratch, sizeof(p->scratch), "/.sheaf-bench-%08x", id);
 	r = sheaf_mkdir(b->c->fs, p->scratch, 0700);
 	p->medium = !r && !sheaf_account(b->c->fs, 0, &a) && a.medium ? a.medium : "unknown";
+	if (!b->shown.servers)
+		b->shown = (struct bench_shown){ b->servers, b->metas, MAX(b->hosts.n, 1),
+						 p->medium, b->rate };
 	if (!r)
 		return CLI_OK;
 	r = cli_fail(b->c, p->scratch, r);
@@ -330,7 +368,7 @@ void bench_place_close(struct bench *b)
 		sheaf_disconnect(b->c->fs);
 	b->c->fs = NULL;
 	if (p->own)
-		remove_own(p);
+		remove_own(b);
 	conf_free(p->conf);
 	p->conf = NULL;
 }

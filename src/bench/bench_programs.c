@@ -39,7 +39,7 @@ pid_t bench_program_start(struct bench *b, const char *program, const char *cons
 	_exit(127);
 }
 
-int bench_program_fail(struct bench *b, const char *what, int err)
+void bench_program_why(struct bench *b, int err, char *out, size_t n)
 {
 	char path[CLI_PATH_MAX], line[512] = "";
 	FILE *f;
@@ -50,7 +50,15 @@ int bench_program_fail(struct bench *b, const char *what, int err)
 		line[strcspn(line, "\n")] = 0;
 	if (f)
 		fclose(f);
-	cli_error(b->c, "%s: %s: %s", b->kind->name, what, line[0] ? line : error_text(err));
+	snprintf(out, n, "%s", line[0] ? line : error_text(err));
+}
+
+int bench_program_fail(struct bench *b, const char *what, int err)
+{
+	char why[512];
+
+	bench_program_why(b, err, why, sizeof(why));
+	cli_error(b->c, "%s: %s: %s", b->kind->name, what, why);
 	return err;
 }
 

@@ -1,13 +1,12 @@
 /* The raw baselines of `sheaf bench`: what the same machine does without Sheaf, in the same run.
  *
- *   raw stream       one TCP connection over the loopback: 256 KiB writes, read in blocks of 4 MiB
+ *   raw stream       one TCP connection: 256 KiB writes, read in blocks of 4 MiB
  *   raw ping-pong    64 bytes each way, blocking; one pair, or several at once
  *   appender         one process that appends 4 KiB and calls fdatasync, beside the storage
  *
+ * Connections are over the loopback or, with --hosts, from the clients' host to a server's.
  * Processes: the near ends run in the client processes, each far end is its own process. */
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -18,6 +17,8 @@
 
 #define WRITE_SIZE (256 * KIB)
 #define AHEAD 2 /* blocks requested ahead of reading, so that the far end never waits */
+#define AHEAD_RATE 4 /* bytes/ns for which this is enough with a delay, too */
+#define MAX_AHEAD 64
 #define APPEND_SIZE (4 * KIB)
 
 struct ask { /* request; the reply is `send` bytes, or the request itself if send is 0 */
@@ -61,27 +62,25 @@ static void serve(int fd)
 	}
 }
 
-static int listen_here(int *port)
+static int listen_at(struct sockaddr_in *at)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), e;
-	socklen_t len = sizeof(a);
+	socklen_t len = sizeof(*at);
 
 	if (s < 0)
 		return -errno;
-	if (bind(s, (struct sockaddr *)&a, sizeof(a)) || listen(s, 1) ||
-	    getsockname(s, (struct sockaddr *)&a, &len)) {
+	if (bind(s, (struct sockaddr *)at, len) || listen(s, 1) ||
+	    getsockname(s, (struct sockaddr *)at, &len)) {
 		e = -errno;
 		close(s);
 		return e;
 	}
-	*port = ntohs(a.sin_port);
 	return s;
 }
 
-pid_t bench_raw_peer(int *port, void (*in_child)(void *arg), void *arg)
+pid_t bench_raw_peer(struct bench *b, struct sockaddr_in *at)
 {
-	int s = listen_here(port), fd, one = 1;
+	int s = listen_at(at), fd, one = 1;
 	pid_t pid;
 
 	if (s < 0)
@@ -92,7 +91,7 @@ pid_t bench_raw_peer(int *port, void (*in_child)(void *arg), void *arg)
 		close(s);
 		return pid;
 	}
-	in_child(arg);
+	bench_clients_forked(b);
 	fd = accept(s, NULL, NULL);
 	if (fd >= 0) {
 		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
@@ -101,16 +100,13 @@ pid_t bench_raw_peer(int *port, void (*in_child)(void *arg), void *arg)
 	_exit(0);
 }
 
-int bench_raw_connect(int port)
+int bench_raw_connect(const struct sockaddr_in *at)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET,
-				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-				 .sin_port = htons((uint16_t)port) };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1, e;
 
 	if (fd < 0)
 		return -errno;
-	if (connect(fd, (struct sockaddr *)&a, sizeof(a))) {
+	if (connect(fd, (const struct sockaddr *)at, sizeof(*at))) {
 		e = -errno;
 		close(fd);
 		return e;
@@ -136,7 +132,8 @@ static int stream(struct bench_worker *w, int asked, int read)
 
 static int stream_prepare(struct bench_worker *w)
 {
-	return stream(w, AHEAD + 1, 1); /* the clock starts when the stream is flowing */
+	/* the clock starts when the stream is flowing */
+	return stream(w, (int)w->job->ahead + 1, 1);
 }
 
 static int stream_once(struct bench_worker *w)
@@ -146,19 +143,25 @@ static int stream_once(struct bench_worker *w)
 
 static int stream_finish(struct bench_worker *w)
 {
-	return stream(w, 0, AHEAD);
+	return stream(w, 0, (int)w->job->ahead);
+}
+
+struct bench_case bench_stream_case(uint64_t delay_ns)
+{
+	uint64_t ahead = AHEAD + delay_ns * AHEAD_RATE / BENCH_BLOCK;
+
+	return (struct bench_case){ .job = { .prepare = stream_prepare,
+					     .once = stream_once,
+					     .finish = stream_finish,
+					     .size = BENCH_BLOCK,
+					     .ahead = (uint32_t)MIN(ahead, MAX_AHEAD) },
+				    .bytes = BENCH_BLOCK,
+				    .figure = BENCH_BANDWIDTH };
 }
 
 void bench_add_stream(struct bench *b)
 {
-	bench_case_add(b,
-		       (struct bench_case){ .job = { .prepare = stream_prepare,
-						     .once = stream_once,
-						     .finish = stream_finish,
-						     .size = BENCH_BLOCK },
-					    .bytes = BENCH_BLOCK,
-					    .figure = BENCH_BANDWIDTH },
-		       BENCH_STREAM);
+	bench_case_add(b, bench_stream_case(b->delay_ns), BENCH_STREAM);
 }
 
 /* ---- ping-pong ---- */
@@ -173,15 +176,17 @@ int bench_do_ping(struct bench_worker *w)
 	return bench_why(w, BENCH_PINGPONG, r);
 }
 
-/* Measures the latency of one pair, the rate of several. */
+struct bench_case bench_ping_case(int pairs)
+{
+	return (struct bench_case){ .job = { .once = bench_do_ping, .size = BENCH_PING },
+				    .workers = pairs,
+				    .bytes = BENCH_PING,
+				    .figure = pairs > 1 ? BENCH_RATE : BENCH_LATENCY };
+}
+
 void bench_add_ping(struct bench *b, int pairs)
 {
-	bench_case_add(b,
-		       (struct bench_case){ .job = { .once = bench_do_ping, .size = BENCH_PING },
-					    .workers = pairs,
-					    .bytes = BENCH_PING,
-					    .figure = pairs > 1 ? BENCH_RATE : BENCH_LATENCY },
-		       BENCH_PINGPONG);
+	bench_case_add(b, bench_ping_case(pairs), BENCH_PINGPONG);
 }
 
 /* ---- the appender ---- */

@@ -67,9 +67,12 @@ struct json_object *bench_conditions(struct bench *b)
 	put_text(o, "date", now);
 	put_text(o, "version", CLI_VERSION);
 	json_object_object_add(o, "machine", machine_json());
-	put_text(o, "backend", b->place.medium);
-	cli_json_int(o, "servers", b->servers);
-	cli_json_int(o, "metadata_servers", b->metas);
+	put_text(o, "backend", b->shown.medium);
+	cli_json_int(o, "hosts", b->shown.hosts);
+	put_text(o, "rate", b->shown.rate ? b->shown.rate : "");
+	put_text(o, "delay", b->delay ? b->delay : "");
+	cli_json_int(o, "servers", b->shown.servers);
+	cli_json_int(o, "metadata_servers", b->shown.metas);
 	for (size_t i = 0; i < b->n_rows; i++)
 		if (!used_before(b, i, b->rows[i].clients))
 			json_object_array_add(clients,
@@ -116,12 +119,13 @@ static const char *const head =
 static void put_conditions(FILE *f, struct bench *b)
 {
 	const struct bench_place *p = &b->place;
-	char cpu[128], now[64] = "";
+	char cpu[128], hosts[128], now[64] = "";
 	struct utsname u = { 0 };
 	time_t t = time(NULL);
 	struct tm tm;
 
 	cpu_name(cpu, sizeof(cpu));
+	bench_hosts_text(b, hosts, sizeof(hosts));
 	uname(&u);
 	if (localtime_r(&t, &tm))
 		strftime(now, sizeof(now), "%e %B %Y, %H:%M", &tm);
@@ -133,8 +137,8 @@ static void put_conditions(FILE *f, struct bench *b)
 			1024);
 	cli_put_xml(f, u.release);
 	fprintf(f,
-		"</dd>\n<dt>servers</dt><dd>%d, %d with metadata, over %s</dd>\n<dt>storage</dt><dd>",
-		b->servers, b->metas, p->medium);
+		"</dd>\n<dt>servers</dt><dd>%d, %d with metadata, over %s%s</dd>\n<dt>storage</dt><dd>",
+		b->shown.servers, b->shown.metas, b->shown.medium, hosts);
 	cli_put_xml(f, p->fs_type);
 	if (p->in_memory || p->on_disk)
 		fprintf(f, " (%s)", p->in_memory ? "in memory" : "on disk");

@@ -74,7 +74,7 @@ def nothing_left(folder):
 
 def check_rows(d):
     check(set(d) == {"bench", "conditions", "rows", "bars"}, f"keys: {list(d)}")
-    for key in ("machine", "backend", "servers", "clients", "storage"):
+    for key in ("machine", "backend", "hosts", "rate", "delay", "servers", "clients", "storage"):
         check(key in d["conditions"], f"conditions lack {key}")
     for r in d["rows"]:
         for key in ("case", "unit", "median", "min", "max", "runs", "values"):
@@ -199,9 +199,9 @@ def mounts_of(folder):
         return [line for line in f if os.path.realpath(folder) in line.split()[1]]
 
 
-def interrupt(name, folder, sig, there, later):
+def interrupt(name, folder, sig, there, later, *options):
     """A signal, `later` seconds after there() was true."""
-    p = subprocess.Popen([SHEAF, "bench", name, "--dir", folder, "--rounds", "9"], stdout=subprocess.DEVNULL,
+    p = subprocess.Popen([SHEAF, "bench", name, "--dir", folder, "--rounds", "9", *options], stdout=subprocess.DEVNULL,
                          stderr=subprocess.PIPE, start_new_session=True)
     end = time.monotonic() + 60
     while not there() and time.monotonic() < end:
@@ -267,10 +267,45 @@ def mount(folder):
     print("mount")
 
 
+def links():
+    with open("/proc/net/dev", encoding="utf-8") as f:
+        return [line.split(":")[0] for line in f if ":" in line]
+
+
+def hosts(folder):
+    """Servers and clients in network namespaces; nothing of it can be seen from outside, and nothing stays."""
+    small = ("--dir", folder, "--rounds", "1", "--clients", "1", "--hosts")
+    p = subprocess.run([SHEAF, "bench", "latency", *small, "--servers", "2", "--rate", "1gbit", "--json"],
+                       capture_output=True, text=True, timeout=600)
+    why = re.match(r"sheaf bench: latency: (hosts need .*|the kernel .*)\n", p.stderr)
+    if p.returncode == 1 and why:
+        print(f"hosts: left out: {why[1]}")
+        return
+    check(p.returncode == 0, f"hosts: exit status {p.returncode}: {p.stderr}")
+    d = json.loads(p.stdout)
+    check_rows(d)
+    c = d["conditions"]
+    check((c["hosts"], c["rate"], c["delay"], c["backend"]) == (3, "1gbit", None, "tcp"), f"conditions: {c}")
+    nothing_left(folder)
+    p = subprocess.run([SHEAF, "bench", "latency", *small, "--servers", "1", "--delay", "1ms", "--json"],
+                       capture_output=True, text=True, timeout=600)
+    if p.returncode:
+        check("load the module sch_netem" in p.stderr, f"it does not say what is missing: {p.stderr}")
+    else:
+        check(all(r["median"] >= 1000 for r in json.loads(p.stdout)["rows"] if r["unit"] == "us"), "no delay")
+    before = links()
+    interrupt("contig", folder, signal.SIGTERM, lambda: servers_of(os.path.realpath(folder)), 0.5, "--hosts")
+    check(links() == before, f"interfaces: {before}, then {links()}")
+    print("hosts")
+
+
 def usage(folder):
     for args in (["bench"], ["bench", "nothing"], ["bench", "net", "--rounds", "0"], ["bench", "net", "--servers", "2"],
                  ["bench", "net", "--clients", "1,x"], ["bench", "net", "--clients", ""], ["bench", "net", "lists"],
-                 ["bench", "tile", "--mover", "cart"]):
+                 ["bench", "tile", "--mover", "cart"], ["bench", "net", "--hosts"],
+                 ["bench", "net", "--dir", folder, "--rate", "1gbit"],
+                 ["bench", "net", "--dir", folder, "--hosts", "--rate", "fast"],
+                 ["bench", "net", "--dir", folder, "--hosts", "--delay", "1"]):
         p = sheaf(*args, status=2)
         check(p.stderr.count("\n") == 1 and p.stderr.startswith("sheaf bench: "), f"{args}: {p.stderr}")
     p = sheaf("bench", "net", "--dir", "not-there", status=1)
@@ -289,4 +324,5 @@ ratio_is_of_one_round("place")
 report("place")
 interrupted("place")
 mount("place")
+hosts("place")
 running_file_system()
