@@ -32,8 +32,8 @@ enum {
 
 const struct bench_kind *const bench_kinds[] = { &bench_net,	     &bench_contig, &bench_latency,
 						 &bench_meta,	     &bench_lists,  &bench_transfer,
-						 &bench_blockcolumn, &bench_tile,   &bench_common,
-						 &bench_mount,	     NULL };
+						 &bench_blockcolumn, &bench_tile,   &bench_wan,
+						 &bench_common,	     &bench_mount,  NULL };
 
 static void progress(struct bench *b, const char *what, int round)
 {
@@ -144,6 +144,14 @@ int bench_count_requests(struct bench *b, const struct bench_job *j, int n, doub
 	return r;
 }
 
+static int set_delay(struct bench *b, uint64_t ns)
+{
+	if (b->hosts.n)
+		return bench_hosts_delay(b, ns);
+	bench_proxy_delay(b, ns);
+	return 0;
+}
+
 /* The system calls are counted in the first round only: a server that was asked for its counters
  * sends bulk in shorter chunks for some milliseconds, as it does for any small request. */
 static int run_case(struct bench *b, struct bench_case *c, int round, double *value)
@@ -160,6 +168,8 @@ static int run_case(struct bench *b, struct bench_case *c, int round, double *va
 	if (c->before && warm)
 		return 0;
 	e = bench_place_sieve(b, !c->never_sieve);
+	if (!e && c->delay)
+		e = set_delay(b, *c->delay);
 	if (!e && c->before)
 		e = c->before(b, c);
 	if (e)
@@ -326,7 +336,7 @@ static const char *missing(struct bench *b, const struct bench_kind *k)
 	const char *why = NULL;
 
 	if (b->on_hosts)
-		why = bench_hosts_missing(b, b->delay_ns != 0);
+		why = bench_hosts_missing(b, b->delay_ns || k->delays);
 	return !why && k->missing ? k->missing(b) : why;
 }
 
@@ -354,6 +364,8 @@ static int run_apart(struct bench *b, const struct bench_kind *k, uint32_t serve
 	processes = MAX(BENCH_PAIRS, b->most_clients);
 	progress(b, "starting", -1);
 	status = bench_place_open(b, b->dir, servers);
+	if (!status && k->open && k->open(b))
+		status = CLI_FAILED;
 	if (!status)
 		status = bench_clients_start(b, processes);
 	if (!status)
@@ -409,7 +421,7 @@ static int run_bench(struct cli *c)
 	if (!only && (!name || strcmp(name, "all") != 0))
 		return cli_usage(
 			c,
-			"%s%s: there are net, contig, latency, meta, lists, transfer, blockcolumn, tile, common, mount and all",
+			"%s%s: there are net, contig, latency, meta, lists, transfer, blockcolumn, tile, wan, common, mount and all",
 			name ? "no benchmark " : "which benchmark", name ? name : "");
 	b = calloc(1, sizeof(*b));
 	if (!b)
@@ -436,7 +448,7 @@ static int run_bench(struct cli *c)
 
 const struct cli_command cmd_bench = {
 	.name = "bench",
-	.usage = "net|contig|latency|meta|lists|transfer|blockcolumn|tile|common|mount|all\n"
+	.usage = "net|contig|latency|meta|lists|transfer|blockcolumn|tile|wan|common|mount|all\n"
 		 "                   [--dir DIR] [--servers N] [--meta N] [--clients LIST]\n"
 		 "                   [--rounds N] [--mover NAME] [--long] [--hosts] [--rate RATE]\n"
 		 "                   [--delay TIME] [--json] [--report DIR]",

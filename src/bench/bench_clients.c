@@ -268,7 +268,7 @@ void bench_clients_forked(struct bench *b)
 
 static int start_one(struct bench *b, int i, const struct sockaddr_in *far)
 {
-	struct bench_worker w = { .index = i, .conf = b->place.conf_path };
+	struct bench_worker w = { .index = i, .conf = b->place.client_conf };
 	int ends[2];
 	pid_t pid;
 
@@ -302,6 +302,8 @@ static int start_peer(struct bench *b, int i, struct sockaddr_in *far)
 		b->peers[i] = bench_raw_peer(b, far);
 	if (!r && b->peers[i] < 0)
 		r = (int)b->peers[i];
+	if (!r && i == 0)
+		bench_proxy_raw(b, far);
 	return bench_hosts_enter(b, -1) < 0 ? -EPERM : r;
 }
 

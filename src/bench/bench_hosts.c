@@ -221,7 +221,7 @@ static int limit_host(struct bench *b, int k)
 		return 0;
 	rate_text(rate, sizeof(rate), b->rate_bits);
 	snprintf(script, sizeof(script), "tc qdisc add dev eth0 %s handle 2: %s",
-		 b->delay ? "parent 1:1" : "root", rate);
+		 b->hosts.delays ? "parent 1:1" : "root", rate);
 	r = enter(b->hosts.host[k]);
 	if (!r)
 		r = bench_shell(b, NULL, script, NULL, NULL);
@@ -229,6 +229,17 @@ static int limit_host(struct bench *b, int k)
 	if (!r)
 		r = enter(b->hosts.bridge);
 	return r ? r : bench_shell(b, NULL, script, NULL, NULL);
+}
+
+int bench_hosts_delay(struct bench *b, uint64_t ns)
+{
+	int r = 0;
+
+	for (int k = 0; !r && k < b->hosts.n; k++)
+		r = delay_host(b, k, ns);
+	if (enter(b->hosts.host[0]) < 0 && !r)
+		r = -EIO;
+	return r && r != -EINTR ? bench_program_fail(b, "cannot delay links", r) : r;
 }
 
 static int make_bridge(struct bench *b)
@@ -269,12 +280,13 @@ int bench_hosts_open(struct bench *b, int servers, char *why, size_t n)
 	char line[256];
 	int r, server = 0;
 
+	h->delays = b->delay_ns || b->kind->delays;
 	h->bridge = -1;
 	h->home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 	r = h->home < 0 ? -errno : make_bridge(b);
 	for (int k = 0; !r && k <= servers; k++) {
 		r = make_host(b, k);
-		if (!r && b->delay)
+		if (!r && h->delays)
 			r = delay_host(b, k, b->delay_ns);
 		if (!r)
 			r = limit_host(b, k);

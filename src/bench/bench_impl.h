@@ -170,6 +170,7 @@ struct bench_case {
 	uint64_t ns; /* duration of the measurement, and of one warm-up; 0: the default */
 	bool wait_idle; /* first wait until the servers have finished their background work */
 	bool never_sieve; /* the servers access every piece separately; for temporary servers */
+	const uint64_t *delay; /* ns added to round trips; NULL: that of the case before */
 	/* Runs before each measurement, if set; the warm-up round leaves such cases out. 0, or
 	 * -errno after a message */
 	int (*before)(struct bench *b, struct bench_case *c);
@@ -208,6 +209,9 @@ const struct bench_row *bench_find(struct bench *b, const char *what, uint32_t c
 /* a / c per round; NULL if either is NULL. */
 const struct bench_row *bench_ratio(struct bench *b, const char *name, const struct bench_row *a,
 				    const struct bench_row *c);
+/* (a - c) / by per round; NULL if either row is NULL. */
+const struct bench_row *bench_growth(struct bench *b, const char *name, const struct bench_row *a,
+				     const struct bench_row *c, double by);
 /* a * n per round. */
 const struct bench_row *bench_scaled(struct bench *b, const char *name, const struct bench_row *a,
 				     double n, const char *unit);
@@ -263,6 +267,7 @@ struct bench_place {
 	char fs_type[32]; /* file system type of `storage` */
 	bool in_memory, on_disk; /* both false: not known */
 	char conf_path[CLI_PATH_MAX];
+	char client_conf[CLI_PATH_MAX]; /* the clients' cluster file: the same, or of a proxy */
 	struct conf *conf;
 	struct cli_daemon *daemons;
 	char scratch[64];
@@ -288,6 +293,7 @@ struct bench_hosts { /* all 0: clients and servers are on this host */
 	int home, bridge; /* descriptors of namespaces: where the command was, of the bridge */
 	int host[1 + CONF_MAX_TARGETS]; /* of the clients, of each server */
 	int n; /* how many of these there are */
+	bool delays; /* links can delay packets */
 };
 
 /* Takes the options; CLI_OK, or CLI_USAGE after a message. */
@@ -301,7 +307,23 @@ void bench_hosts_close(struct bench *b); /* may be called at any time */
 /* Enters the namespace of a server, or of the clients (-1). 0 or -errno. */
 int bench_hosts_enter(struct bench *b, int server);
 struct in_addr bench_hosts_address(struct bench *b, int server);
+/* Sets the time that is added to each round trip. 0, or -errno after a message. */
+int bench_hosts_delay(struct bench *b, uint64_t ns);
 void bench_hosts_text(struct bench *b, char *out, size_t n); /* " between 5 hosts", or "" */
+
+/* ---------------------------------------------------------- bench_proxy.c: delays by a process */
+
+struct bench_proxy {
+	pid_t pid; /* 0: none */
+	struct proxy_settings *settings; /* shared with that process */
+};
+
+/* Starts the proxy and makes the cluster file with its addresses. 0, or -errno after a message. */
+int bench_proxy_open(struct bench *b);
+void bench_proxy_close(struct bench *b); /* may be called at any time */
+void bench_proxy_delay(struct bench *b, uint64_t ns); /* sets what is added to a round trip */
+/* Replaces the far end of a raw connection by an address of the proxy, if there is one. */
+void bench_proxy_raw(struct bench *b, struct sockaddr_in *far);
 
 /* ---------------------------------------------------------- bench_programs.c: other programs */
 
@@ -415,15 +437,17 @@ struct bench_kind {
 	const char *name, *summary;
 	const char *about; /* paragraphs of several lines that explain rows and ratios, or NULL */
 	int clients[BENCH_MAX_LIST]; /* client counts without --clients; 0 ends the list */
-	/* Why it cannot run here, or NULL. `missing`, `cleanup` and `end` may be NULL. */
+	/* Why it cannot run here, or NULL. `missing`, `open`, `cleanup`, `end` may be NULL. */
 	const char *(*missing)(struct bench *b);
+	int (*open)(struct bench *b); /* when the servers run; 0, or -errno after a message */
 	int (*setup)(struct bench *b); /* prepares and adds cases; 0, or -errno after a message */
 	void (*judge)(struct bench *b); /* derives rows, bars and plots */
 	int (*cleanup)(struct bench *b);
 	void (*end)(struct bench *b); /* runs after a failure or a signal as well */
+	bool delays; /* it sets the delay of each case */
 };
 extern const struct bench_kind bench_net, bench_contig, bench_latency, bench_meta, bench_lists,
-	bench_transfer, bench_blockcolumn, bench_tile, bench_common, bench_mount;
+	bench_transfer, bench_blockcolumn, bench_tile, bench_wan, bench_common, bench_mount;
 extern const struct bench_kind *const bench_kinds[]; /* NULL ends it */
 
 struct bench {
@@ -445,7 +469,8 @@ struct bench {
 	uint64_t slice_ns; /* duration of one measurement */
 	struct bench_place place;
 	struct bench_hosts hosts;
-	struct bench_shown { /* of the first benchmark */
+	struct bench_proxy proxy;
+	struct bench_shown { /* of the first benchmark; others may have another medium */
 		int servers, metas, hosts;
 		const char *medium, *rate;
 	} shown;

@@ -209,6 +209,7 @@ static int open_own(struct bench *b, const char *given, uint32_t servers)
 	if (r)
 		return cli_error(b->c, "cannot start temporary servers: %s", why);
 	snprintf(p->storage, sizeof(p->storage), "%s", p->dir);
+	memcpy(p->client_conf, p->conf_path, sizeof(p->client_conf));
 	return CLI_OK;
 }
 
@@ -291,6 +292,7 @@ static int open_running(struct bench *b)
 	if (status)
 		return status;
 	snprintf(p->conf_path, sizeof(p->conf_path), "%s", p->conf->path);
+	memcpy(p->client_conf, p->conf_path, sizeof(p->client_conf));
 	find_storage(p);
 	return CLI_OK;
 }
@@ -316,7 +318,7 @@ int bench_place_connect(struct bench *b)
 	uint32_t id;
 	int r;
 
-	b->c->conf = p->conf_path;
+	b->c->conf = p->client_conf;
 	r = cli_connect(b->c);
 	if (r)
 		return r;
@@ -367,6 +369,7 @@ void bench_place_close(struct bench *b)
 	if (b->c->fs)
 		sheaf_disconnect(b->c->fs);
 	b->c->fs = NULL;
+	bench_proxy_close(b);
 	if (p->own)
 		remove_own(b);
 	conf_free(p->conf);

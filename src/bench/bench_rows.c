@@ -93,6 +93,22 @@ const struct bench_row *bench_ratio(struct bench *b, const char *name, const str
 	return r;
 }
 
+const struct bench_row *bench_growth(struct bench *b, const char *name, const struct bench_row *a,
+				     const struct bench_row *c, double by)
+{
+	struct bench_row *r;
+
+	if (!a || !c)
+		return NULL;
+	r = derive(b, name, "ratio", MIN(a->runs, c->runs));
+	snprintf(r->of, sizeof(r->of), "(%.40s - %.40s)", a->what, c->what);
+	snprintf(r->to, sizeof(r->to), "%.0f %s", by, a->unit);
+	for (int i = 0; i < r->runs; i++)
+		r->values[i] = (a->values[i] - c->values[i]) / by;
+	bench_row_sum_up(r);
+	return r;
+}
+
 const struct bench_row *bench_scaled(struct bench *b, const char *name, const struct bench_row *a,
 				     double n, const char *unit)
 {

@@ -24,6 +24,7 @@ BARS = {
                  "typed_first": 1, "typed_request": 1023},
     "blockcolumn": {},  # depends on the storage
     "tile": {"tile_read_3": 8, "tile_read": 8, "tile_write_3": 5, "tile_write": 5},
+    "wan": {"wan_read_1ms": 0.8, "wan_write_1ms": 0.8, "wan_latency_1ms": 1.2},
 }
 BLOCKCOLUMN = {"blockcolumn_choice": 0.87, "blockcolumn_write_small": 3.5, "blockcolumn_write_large": 2,
                "column_vs_lists": 20, "column_vs_copy": 0.3}
@@ -38,7 +39,7 @@ DISK = {"meta": {**NAMES, "durable_create4": 0.8, "durable_create16": 1.3},
                         "blockcolumn_accesses": 0.0625}}
 AT_MOST = {"net_ping", "read_1B_1", "read_1B_4", "read_128x2K", "open_read_requests", "stat_p99",
            "mount_compile", "list_128x2k", "list_128x128", "list_1024x64", "transfer_choice", "typed_first", "typed_request",
-           "blockcolumn_accesses"}
+           "blockcolumn_accesses", "wan_latency_1ms"}
 
 
 def check(ok, what):
@@ -81,6 +82,8 @@ def check_rows(d):
             check(key in r, f"a row lacks {key}: {r}")
         check(r["runs"] == len(r["values"]) == d["conditions"]["rounds"], f"runs: {r}")
         check(r["min"] <= r["median"] <= r["max"], f"order: {r}")
+        if " - " in r.get("of", ""):  # a difference
+            continue
         check(r["median"] > 0, f"nothing was measured: {r}")
         check(abs(statistics.median(r["values"]) / r["median"] - 1) < 1e-3, f"median: {r}")
 
@@ -117,6 +120,15 @@ def check_together(d):
     check(rows["together_create", None]["paper"] == "1.05", "the paper's growth of creates")
 
 
+def check_delays(d):
+    """Nothing is faster than its delay, and all connections pass through the proxy."""
+    check(d["conditions"]["backend"] == "tcp", f"past the proxy: {d['conditions']}")
+    rows = {(r["case"], r.get("bytes")): r["median"] for r in d["rows"]}
+    for text, us in (("0.01 ms", 10), ("0.1 ms", 100), ("1 ms", 1000), ("10 ms", 10000)):
+        for case, size in (("raw ping-pong", 64), ("read", 1)):
+            check(rows[f"{case}, {text}", size] >= us, f"{case} within {text}: {rows}")
+
+
 def each_one(folder):
     for name, bars in BARS.items():
         d = json.loads(sheaf("bench", name, "--dir", folder, "--servers", "2", "--rounds", "1", "--json").stdout)
@@ -128,6 +140,8 @@ def each_one(folder):
             check_together(d)
         if name == "blockcolumn":
             check_ways(d)
+        if name == "wan":
+            check_delays(d)
         nothing_left(folder)
         print(name)
 
