@@ -30,10 +30,12 @@ enum {
 	OPT_REPORT
 };
 
-const struct bench_kind *const bench_kinds[] = { &bench_net,	     &bench_contig, &bench_latency,
-						 &bench_meta,	     &bench_lists,  &bench_transfer,
-						 &bench_blockcolumn, &bench_tile,   &bench_wan,
-						 &bench_common,	     &bench_mount,  NULL };
+const struct bench_kind *const bench_kinds[] = {
+	&bench_net,   &bench_contig,   &bench_latency,	   &bench_meta,
+	&bench_lists, &bench_transfer, &bench_blockcolumn, &bench_tile,
+	&bench_wan,   &bench_incast,   &bench_common,	   &bench_mount,
+	NULL
+};
 
 static void progress(struct bench *b, const char *what, int round)
 {
@@ -309,14 +311,15 @@ static int take_options(struct bench *b, uint64_t *servers)
 	uint64_t v = DEFAULT_ROUNDS, metas = 0;
 	int r;
 
-	*servers = DEFAULT_SERVERS;
+	*servers = 0;
 	if (c->opt[OPT_SERVERS] && !c->opt[OPT_DIR])
 		return cli_usage(c, "--servers goes with --dir: a running file system has its own");
 	if (c->opt[OPT_META] && (!c->opt[OPT_DIR] || cli_number(c->opt[OPT_META], 1, 64, &metas)))
 		return cli_usage(c, "--meta goes with --dir and a number of servers");
 	if (c->opt[OPT_SERVERS] && cli_number(c->opt[OPT_SERVERS], 1, 64, servers))
 		return cli_usage(c, "--servers %s: not a number from 1 to 64", c->opt[OPT_SERVERS]);
-	b->metas = metas ? (int)metas : (int)cli_metas((uint32_t)*servers);
+	b->metas = metas ? (int)metas :
+			   (int)cli_metas(*servers ? (uint32_t)*servers : DEFAULT_SERVERS);
 	if (c->opt[OPT_ROUNDS] && cli_number(c->opt[OPT_ROUNDS], 1, BENCH_MAX_ROUNDS, &v))
 		return cli_usage(c, "--rounds %s: not a number from 1 to %d", c->opt[OPT_ROUNDS],
 				 BENCH_MAX_ROUNDS);
@@ -335,8 +338,8 @@ static const char *missing(struct bench *b, const struct bench_kind *k)
 {
 	const char *why = NULL;
 
-	if (b->on_hosts)
-		why = bench_hosts_missing(b, b->delay_ns || k->delays);
+	if (b->on_hosts || k->slow_client)
+		why = bench_hosts_missing(b, b->delay_ns || (b->on_hosts && k->delays));
 	return !why && k->missing ? k->missing(b) : why;
 }
 
@@ -354,7 +357,7 @@ static bool wanted(struct bench *b, const struct bench_kind *k, const struct ben
 }
 
 /* Runs one benchmark, from the first process to the last. With --dir each starts with an empty file
- * system, so that its results do not depend on the others. */
+ * system, so that its results do not depend on the others. servers 0: the default number. */
 static int run_apart(struct bench *b, const struct bench_kind *k, uint32_t servers)
 {
 	int status, processes;
@@ -362,6 +365,8 @@ static int run_apart(struct bench *b, const struct bench_kind *k, uint32_t serve
 	b->kind = k;
 	choose_clients(b);
 	processes = MAX(BENCH_PAIRS, b->most_clients);
+	if (!servers)
+		servers = k->servers ? k->servers : DEFAULT_SERVERS;
 	progress(b, "starting", -1);
 	status = bench_place_open(b, b->dir, servers);
 	if (!status && k->open && k->open(b))
@@ -400,11 +405,11 @@ static const struct bench_kind *find_kind(const char *name)
 }
 
 /* Checks the options of hosts and their links. */
-static int check_links(struct bench *b)
+static int check_links(struct bench *b, const struct bench_kind *only)
 {
 	if (b->on_hosts && !b->dir)
 		return cli_usage(b->c, "--hosts goes with --dir: it starts servers on them");
-	if ((b->rate || b->delay) && !b->on_hosts)
+	if ((b->rate || b->delay) && !b->on_hosts && !(only && only->slow_client))
 		return cli_usage(b->c, "--rate and --delay go with --hosts: they are of its links");
 	return CLI_OK;
 }
@@ -421,7 +426,7 @@ static int run_bench(struct cli *c)
 	if (!only && (!name || strcmp(name, "all") != 0))
 		return cli_usage(
 			c,
-			"%s%s: there are net, contig, latency, meta, lists, transfer, blockcolumn, tile, wan, common, mount and all",
+			"%s%s: there are net, contig, latency, meta, lists, transfer, blockcolumn, tile, wan, incast, common, mount and all",
 			name ? "no benchmark " : "which benchmark", name ? name : "");
 	b = calloc(1, sizeof(*b));
 	if (!b)
@@ -432,7 +437,7 @@ static int run_bench(struct cli *c)
 	b->slice_ns = SLICE_NS;
 	status = take_options(b, &servers);
 	if (!status)
-		status = check_links(b);
+		status = check_links(b, only);
 	why = !status && only ? missing(b, only) : NULL;
 	if (why)
 		status = cli_error(c, "%s: %s", only->name, why);
@@ -448,15 +453,16 @@ static int run_bench(struct cli *c)
 
 const struct cli_command cmd_bench = {
 	.name = "bench",
-	.usage = "net|contig|latency|meta|lists|transfer|blockcolumn|tile|wan|common|mount|all\n"
-		 "                   [--dir DIR] [--servers N] [--meta N] [--clients LIST]\n"
-		 "                   [--rounds N] [--mover NAME] [--long] [--hosts] [--rate RATE]\n"
-		 "                   [--delay TIME] [--json] [--report DIR]",
+	.usage =
+		"net|contig|latency|meta|lists|transfer|blockcolumn|tile|wan|incast|common|mount|all\n"
+		"                   [--dir DIR] [--servers N] [--meta N] [--clients LIST]\n"
+		"                   [--rounds N] [--mover NAME] [--long] [--hosts] [--rate RATE]\n"
+		"                   [--delay TIME] [--json] [--report DIR]",
 	.summary = "measure Sheaf, and the same machine without it, in the same run",
 	.run = run_bench,
 	.max_args = 1,
 	.options = { { 0, "dir", "DIR", "on temporary servers below DIR, removed afterwards" },
-		     { 0, "servers", "N", "how many of them (4)" },
+		     { 0, "servers", "N", "how many of them (4; incast: 16)" },
 		     { 0, "meta", "N", "how many of these keep metadata (one for two processors)" },
 		     { 0, "clients", "LIST", "numbers of clients to compare, for example 1,4,16" },
 		     { 0, "rounds", "N", "how often everything is measured (9)" },

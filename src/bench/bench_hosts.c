@@ -19,9 +19,12 @@
 #define NETWORK "192.0.2" /* the clients have .1, server i has .(2 + i) */
 #define PACKET 1514 /* bytes of a full packet at the link layer */
 #define QUEUE 1000 /* packets at a port of the bridge, as interfaces have by default */
+#define SHORT_QUEUE 100
 #define DELAYED 100000 /* packets that a link may hold while it delays them */
 #define BURST_NS (150 * NSEC_PER_SEC / 1000000) /* what a link may send at once */
 #define MIN_BURST (16 * KIB)
+#define SLOW_RATE 1e9 /* bits/s of the clients' link in benchmarks that need a slow one */
+#define SLOW_TEXT "1gbit"
 
 /* ---- options ---- */
 
@@ -63,6 +66,16 @@ int bench_hosts_take(struct bench *b, const char *rate, const char *delay)
 		return cli_usage(b->c, "--delay %s: not a time such as 1ms or 50us, up to 10s",
 				 delay);
 	return CLI_OK;
+}
+
+const char *bench_hosts_rate(struct bench *b)
+{
+	return !b->rate && b->kind->slow_client ? SLOW_TEXT : b->rate;
+}
+
+double bench_hosts_bits(struct bench *b)
+{
+	return !b->rate && b->kind->slow_client ? SLOW_RATE : b->rate_bits;
 }
 
 void bench_hosts_text(struct bench *b, char *out, size_t n)
@@ -190,13 +203,13 @@ static int make_host(struct bench *b, int k)
 	return r ? r : bench_shell(b, NULL, script, NULL, NULL);
 }
 
-/* The arguments of tc for the rate of a link. */
-static void rate_text(char *out, size_t n, double bits)
+/* The arguments of tc for the rate of a link, with a queue of so many packets. */
+static void rate_text(char *out, size_t n, double bits, int queue)
 {
 	double burst = bits / 8 * (double)BURST_NS / 1e9;
 
 	snprintf(out, n, "tbf rate %.0fbit burst %.0f limit %d", bits,
-		 MAX(burst, (double)MIN_BURST), QUEUE * PACKET);
+		 MAX(burst, (double)MIN_BURST), queue * PACKET);
 }
 
 /* Half of the delay is added by either end: packets wait before they leave a host. */
@@ -214,17 +227,20 @@ static int delay_host(struct bench *b, int k, uint64_t ns)
 /* Limits both directions of a host's link. */
 static int limit_host(struct bench *b, int k)
 {
+	bool slow = b->kind->slow_client;
+	double bits = bench_hosts_bits(b);
 	char script[256], rate[128];
 	int r;
 
-	if (!b->rate)
+	if (bits <= 0 || (slow && k))
 		return 0;
-	rate_text(rate, sizeof(rate), b->rate_bits);
+	rate_text(rate, sizeof(rate), bits, QUEUE);
 	snprintf(script, sizeof(script), "tc qdisc add dev eth0 %s handle 2: %s",
 		 b->hosts.delays ? "parent 1:1" : "root", rate);
 	r = enter(b->hosts.host[k]);
 	if (!r)
 		r = bench_shell(b, NULL, script, NULL, NULL);
+	rate_text(rate, sizeof(rate), bits, slow ? SHORT_QUEUE : QUEUE);
 	snprintf(script, sizeof(script), "tc qdisc add dev port%d root handle 2: %s", k, rate);
 	if (!r)
 		r = enter(b->hosts.bridge);

@@ -310,6 +310,9 @@ struct in_addr bench_hosts_address(struct bench *b, int server);
 /* Sets the time that is added to each round trip. 0, or -errno after a message. */
 int bench_hosts_delay(struct bench *b, uint64_t ns);
 void bench_hosts_text(struct bench *b, char *out, size_t n); /* " between 5 hosts", or "" */
+/* The rate of the links, or of the slow one: as a text or NULL; in bits/s or 0. */
+const char *bench_hosts_rate(struct bench *b);
+double bench_hosts_bits(struct bench *b);
 
 /* ---------------------------------------------------------- bench_proxy.c: delays by a process */
 
@@ -444,10 +447,13 @@ struct bench_kind {
 	void (*judge)(struct bench *b); /* derives rows, bars and plots */
 	int (*cleanup)(struct bench *b);
 	void (*end)(struct bench *b); /* runs after a failure or a signal as well */
+	int servers; /* number of temporary servers without --servers; 0: as the others */
 	bool delays; /* it sets the delay of each case */
+	bool slow_client; /* always on hosts; only the clients' link has a rate */
 };
 extern const struct bench_kind bench_net, bench_contig, bench_latency, bench_meta, bench_lists,
-	bench_transfer, bench_blockcolumn, bench_tile, bench_wan, bench_common, bench_mount;
+	bench_transfer, bench_blockcolumn, bench_tile, bench_wan, bench_incast, bench_common,
+	bench_mount;
 extern const struct bench_kind *const bench_kinds[]; /* NULL ends it */
 
 struct bench {
@@ -470,7 +476,7 @@ struct bench {
 	struct bench_place place;
 	struct bench_hosts hosts;
 	struct bench_proxy proxy;
-	struct bench_shown { /* of the first benchmark; others may have another medium */
+	struct bench_shown { /* of the first benchmark; one with servers of its own may follow */
 		int servers, metas, hosts;
 		const char *medium, *rate;
 	} shown;

@@ -144,7 +144,7 @@ static int make_own(struct bench *b, uint32_t servers, char *why, size_t n)
 		return r;
 	}
 	snprintf(p->conf_path, sizeof(p->conf_path), "%s/sheaf.conf", p->dir);
-	if (b->on_hosts)
+	if (b->on_hosts || b->kind->slow_client)
 		r = bench_hosts_open(b, (int)servers, why, n);
 	return r ? r : conf_load(p->conf_path, &p->conf, why, n);
 }
@@ -329,7 +329,7 @@ int bench_place_connect(struct bench *b)
 	p->medium = !r && !sheaf_account(b->c->fs, 0, &a) && a.medium ? a.medium : "unknown";
 	if (!b->shown.servers)
 		b->shown = (struct bench_shown){ b->servers, b->metas, MAX(b->hosts.n, 1),
-						 p->medium, b->rate };
+						 p->medium, bench_hosts_rate(b) };
 	if (!r)
 		return CLI_OK;
 	r = cli_fail(b->c, p->scratch, r);

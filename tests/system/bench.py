@@ -307,6 +307,11 @@ def hosts(folder):
         check("load the module sch_netem" in p.stderr, f"it does not say what is missing: {p.stderr}")
     else:
         check(all(r["median"] >= 1000 for r in json.loads(p.stdout)["rows"] if r["unit"] == "us"), "no delay")
+    d = json.loads(sheaf("bench", "incast", "--dir", folder, "--rounds", "1", "--servers", "8", "--json").stdout)
+    check_rows(d)
+    check_bars(d, {"incast_8": 0.9})
+    check((d["conditions"]["hosts"], d["conditions"]["rate"]) == (9, "1gbit"), f"conditions: {d['conditions']}")
+    nothing_left(folder)
     before = links()
     interrupt("contig", folder, signal.SIGTERM, lambda: servers_of(os.path.realpath(folder)), 0.5, "--hosts")
     check(links() == before, f"interfaces: {before}, then {links()}")
