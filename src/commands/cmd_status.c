@@ -115,18 +115,16 @@ static const struct sheaf_route *used_route(const struct sheaf_server_net *net)
 static void route_text(const struct sheaf_server_net *net, char *out, size_t n)
 {
 	const struct sheaf_route *used = used_route(net), *r;
-	const char *before = " (";
-	size_t len;
+	FILE *f = fmemopen(out, n, "w");
 
-	snprintf(out, n, "%s", used ? used->name : "-");
-	for (r = net->routes; used && r < used; r++) {
-		len = strlen(out);
-		snprintf(out + len, n - len, "%s%s: %s", before, r->name, r->reason);
-		before = ", ";
-	}
-	len = strlen(out);
+	if (!f)
+		return;
+	fprintf(f, "%s", used ? used->name : "-");
+	for (r = net->routes; used && r < used; r++)
+		fprintf(f, "%s%s: %s", r == net->routes ? " (" : ", ", r->name, r->reason);
 	if (used && used > net->routes)
-		snprintf(out + len, n - len, ")");
+		fprintf(f, ")");
+	fclose(f);
 }
 
 /* Links of a server over one route. */

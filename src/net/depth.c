@@ -10,17 +10,16 @@
  * Threads: the loop's. */
 #include "net/backend.h"
 
-#define PERIOD_NS (10 * NSEC_PER_SEC)
+#define PERIOD_NS (NSEC_PER_SEC / 2)
 #define DEPTH_MAX 64
 
 static void note_round_trip(struct link_depth *d, uint64_t ns, uint64_t now)
 {
-	if (now >= d->period_end && d->shortest) {
-		d->before = d->shortest;
+	if (now >= d->period_end) {
+		d->before = now < d->period_end + PERIOD_NS ? d->shortest : 0;
 		d->shortest = 0;
-	}
-	if (now >= d->period_end)
 		d->period_end = now + PERIOD_NS;
+	}
 	d->shortest = d->shortest ? MIN(d->shortest, ns) : ns;
 }
 
