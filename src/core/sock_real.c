@@ -133,9 +133,9 @@ static int local_name(const char *address, bool dial, struct sockaddr_un *to, so
 #define TCP_RTO_MIN_US 45 /* since Linux 6.11; older kernels refuse it */
 #endif
 
-/* When many servers answer one client, the last packets of an answer may be lost. TCP would wait for
- * 200 ms until it sends them again; here the round trip and its variation decide, plus this. The
- * kernel refuses what its clock cannot tell. */
+/* When many servers answer one client, the last packets of an answer may be lost. TCP would wait
+ * for 200 ms until it sends them again; here the round trip and its variation decide, plus this.
+ * The kernel refuses what its clock cannot tell. */
 static void shorten_timeout(int fd)
 {
 	static const int min_us[] = { 5000, 10000, 25000 };

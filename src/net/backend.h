@@ -20,8 +20,8 @@ struct net_ops {
 	/* Sends behind all data of the tag m->behind. The head is encoded; takes m. */
 	void (*send)(struct link *l, struct msg *m);
 	int (*expose)(struct link *l, struct net_desc *d);
-	/* Called once for each descriptor. True: nothing can reach its memory any more. False: later,
-	 * then the backend calls link_desc_end(). On a link that is shut: always true. */
+	/* Called once for each descriptor. True: nothing can reach its memory any more. False:
+	 * later; then the backend calls link_desc_end(). On a link that is shut: always true. */
 	bool (*retract)(struct link *l, struct net_desc *d);
 	bool peer_moves; /* see net_peer_moves() */
 	void (*put)(struct link *l, const struct wire_mem_desc *d, uint64_t at,
