@@ -115,8 +115,9 @@ static bool transmit(struct flow *f)
 /* Returns when the flow has to run again: 0 at once, UINT64_MAX after an event. */
 static uint64_t run_flow(struct flow *f, uint64_t delay)
 {
-	bool more = receive(f, delay) | transmit(f);
+	bool more = receive(f, delay);
 
+	more |= transmit(f);
 	if (f->ended && (f->out == f->in || f->broken) && !f->done) {
 		shutdown(f->to, SHUT_WR);
 		f->done = true;
@@ -184,6 +185,7 @@ static void open_pair(struct proxy *x, int route)
 	const struct sockaddr_in *to = route == x->n_routes - 1 ? &x->s->raw : &x->to[route];
 	int near = accept4(x->listener[route], NULL, NULL, SOCK_CLOEXEC), far, i = 0;
 	struct pair *p;
+	bool ok;
 
 	while (i < MAX_PAIRS && x->pairs[i].used)
 		i++;
@@ -196,8 +198,9 @@ static void open_pair(struct proxy *x, int route)
 	p = &x->pairs[i];
 	p->used = true;
 	x->n_pairs = MAX(x->n_pairs, i + 1);
-	if (!open_flow(x, &p->flow[0], near, far, 2 * (uint64_t)i) |
-	    !open_flow(x, &p->flow[1], far, near, 2 * (uint64_t)i + 1))
+	ok = open_flow(x, &p->flow[0], near, far, 2 * (uint64_t)i);
+	ok &= open_flow(x, &p->flow[1], far, near, 2 * (uint64_t)i + 1);
+	if (!ok)
 		close_pair(p);
 }
 
