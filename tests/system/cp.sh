@@ -428,6 +428,7 @@ expect 0 start
 expect 0 cp -r "sheaf:$in/tree" out-tree
 whole_files out-tree
 rm -rf out-tree
+expect 0 mkdir -p "$in/tree/sealed" # the copy may have failed before it came to this directory
 expect 0 chmod 500 "$in/tree/sealed" # that it is closed comes last, and may not have come
 expect 0 cp -r tree "sheaf:$in"
 expect 0 cp -r "sheaf:$in/tree" out-tree
