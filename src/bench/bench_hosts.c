@@ -203,7 +203,7 @@ static int make_host(struct bench *b, int k)
 	return r ? r : bench_shell(b, NULL, script, NULL, NULL);
 }
 
-/* The arguments of tc for the rate of a link, with a queue of so many packets. */
+/* The arguments of tc for the rate of a link, with a queue of this many packets. */
 static void rate_text(char *out, size_t n, double bits, int queue)
 {
 	double burst = bits / 8 * (double)BURST_NS / 1e9;

@@ -90,27 +90,15 @@ static void take_links(struct sheaf_server_net *net, const struct wire_status_re
 	}
 }
 
-static struct sheaf_net_counts own_counts(const struct net_account *a)
-{
-	return (struct sheaf_net_counts){ .messages_sent = a->messages_sent,
-					  .messages_received = a->messages_received,
-					  .frames = a->frames,
-					  .calls = a->calls,
-					  .copied = a->copied,
-					  .work_requests = a->work_requests,
-					  .registrations = a->registrations };
-}
-
-static struct sheaf_net_counts server_counts(const struct wire_net_counts *a)
-{
-	return (struct sheaf_net_counts){ .messages_sent = a->messages_sent,
-					  .messages_received = a->messages_received,
-					  .frames = a->frames,
-					  .calls = a->calls,
-					  .copied = a->copied,
-					  .work_requests = a->work_requests,
-					  .registrations = a->registrations };
-}
+/* Of a net_account or its form in messages. */
+#define COUNTS_OF(a) \
+	((struct sheaf_net_counts){ .messages_sent = (a)->messages_sent, \
+				    .messages_received = (a)->messages_received, \
+				    .frames = (a)->frames, \
+				    .calls = (a)->calls, \
+				    .copied = (a)->copied, \
+				    .work_requests = (a)->work_requests, \
+				    .registrations = (a)->registrations })
 
 int sheaf_net_counts(struct sheaf *fs, int i, struct sheaf_net_counts *out)
 {
@@ -118,7 +106,7 @@ int sheaf_net_counts(struct sheaf *fs, int i, struct sheaf_net_counts *out)
 
 	pthread_mutex_lock(&fs->lock);
 	if (i >= 0 && i < (int)fs->b.client->n_peers) {
-		*out = own_counts(&fs->b.client->peers[i].account);
+		*out = COUNTS_OF(&fs->b.client->peers[i].account);
 		r = 0;
 	}
 	pthread_mutex_unlock(&fs->lock);
@@ -133,10 +121,10 @@ static void give_net(struct sheaf *fs, int i, const struct wire_status_res *r,
 	struct sheaf_server_net net = { .size = out->size };
 
 	take_routes(&net, &fs->b.client->peers[i]);
-	net.own = own_counts(&fs->b.client->peers[i].account);
+	net.own = COUNTS_OF(&fs->b.client->peers[i].account);
 	if (r) {
 		take_links(&net, r);
-		net.server = server_counts(&r->net);
+		net.server = COUNTS_OF(&r->net);
 	}
 	memcpy(out, &net, MIN(out->size, sizeof(net)));
 }

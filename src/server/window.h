@@ -168,7 +168,7 @@ struct data_state {
 	struct object *object;
 	struct buf buf; /* of inline data */
 	struct turn turn;
-	struct io ios[12]; /* so many that the state fits into the arena's first block */
+	struct io ios[12]; /* with more, the state would not fit into the arena's first block */
 	uint32_t tries; /* retries of a read that was clipped at an end that moved meanwhile */
 };
 
