@@ -2,6 +2,7 @@
  * each has reported that it is ready or why it failed. Concurrent commands are serialized (by a
  * lock on the servers' key file), so the second finds the servers that the first has started. */
 #include <fcntl.h>
+#include <poll.h>
 #include <pwd.h>
 #include <unistd.h>
 
@@ -65,32 +66,80 @@ static int report(struct cli *c, const struct cli_daemon *all, size_t n, size_t 
 	return CLI_FAILED;
 }
 
-/* Servers that were running before must answer as well; asks over the network, as a client does. */
-static int check_running(struct cli *c, struct cli_daemon *d, size_t n)
+/* True: the process has ended meanwhile, for example after a kill just before this command. */
+static bool has_ended(const struct cli_daemon *d)
+{
+	struct pollfd p = { .fd = d->pidfd, .events = POLLIN };
+
+	return poll(&p, 1, 0) == 1;
+}
+
+/* Asks a server that was running before over the network, as a client does. */
+static bool answers(struct cli *c, const struct cli_daemon *d, size_t i)
+{
+	struct sheaf_server s = { 0 };
+
+	for (int tries = 0; tries < 10 && !has_ended(&d[i]); tries++)
+		if (sheaf_server_status(c->fs, (int)i, CLI_STATUS_MS / 2, &s) == 0 && s.up)
+			return true;
+	return false;
+}
+
+static void spawn(struct cli_daemon *d, const struct conf *conf)
+{
+	d->done = !d->here || d->pid || is_foreign(d) || cli_daemon_spawn(d, conf);
+}
+
+/* Servers that were running before must answer; one that has ended is started. */
+static int check_running(struct cli *c, struct cli_daemon *d, const struct conf *conf)
 {
 	int status = cli_connect(c);
 
-	for (size_t i = 0; i < n && c->fs; i++) {
-		struct sheaf_server s = { 0 };
-
+	for (uint32_t i = 0; i < conf->n_targets && c->fs; i++) {
 		if (d[i].pidfd < 0)
 			continue;
-		if (sheaf_server_status(c->fs, (int)i, 5 * CLI_STATUS_MS, &s) == 0 && s.up)
+		if (answers(c, d, i)) {
 			printf("%s (%s) is already running, pid %d\n", d[i].target->name,
 			       d[i].target->address, d[i].pid);
-		else
+		} else if (has_ended(&d[i])) {
+			close(d[i].pidfd);
+			d[i].pidfd = -1;
+			d[i].pid = 0;
+			spawn(&d[i], conf);
+		} else {
 			status = cli_error(
 				c,
 				"%s: pid %d runs but does not answer on %s; 'sheaf stop' and "
 				"'sheaf start' begin anew",
 				d[i].target->name, d[i].pid, d[i].target->address);
+		}
 	}
+	return status;
+}
+
+static int start_all(struct cli *c, struct cli_daemon *d, const struct conf *conf)
+{
+	size_t n_here = 0, n_running = 0;
+	int status = CLI_OK;
+
+	for (uint32_t i = 0; i < conf->n_targets; i++) {
+		n_here += d[i].here;
+		n_running += d[i].pid != 0;
+		spawn(&d[i], conf);
+	}
+	if (!n_here)
+		return cli_error(c, "no server of %s has an address of this host", conf->path);
+	if (n_running)
+		status = check_running(c, d, conf);
+	cli_daemons_wait(d, conf->n_targets, CLI_START_NS);
+	for (uint32_t i = 0; i < conf->n_targets; i++)
+		if (d[i].here && d[i].pidfd < 0)
+			status |= report(c, d, conf->n_targets, i);
 	return status;
 }
 
 static int run_start(struct cli *c)
 {
-	size_t n_here = 0, n_running = 0;
 	struct cli_daemon *d;
 	struct conf *conf;
 	int status = cli_load_conf(c, &conf), lock;
@@ -99,23 +148,7 @@ static int run_start(struct cli *c)
 		return status;
 	lock = cli_lock_servers(conf);
 	d = cli_daemons_find(conf);
-	for (uint32_t i = 0; d && i < conf->n_targets; i++) {
-		n_here += d[i].here;
-		n_running += d[i].pid != 0;
-		d[i].done = !d[i].here || d[i].pid || is_foreign(&d[i]) ||
-			    cli_daemon_spawn(&d[i], conf);
-	}
-	if (!d)
-		status = cli_error(c, "out of memory");
-	else if (!n_here)
-		status = cli_error(c, "no server of %s has an address of this host", conf->path);
-	else
-		cli_daemons_wait(d, conf->n_targets, CLI_START_NS);
-	for (uint32_t i = 0; d && i < conf->n_targets; i++)
-		if (d[i].here && d[i].pidfd < 0)
-			status |= report(c, d, conf->n_targets, i);
-	if (n_running)
-		status |= check_running(c, d, conf->n_targets);
+	status = d ? start_all(c, d, conf) : cli_error(c, "out of memory");
 	cli_daemons_free(d, conf->n_targets);
 	conf_free(conf);
 	if (lock >= 0)
