@@ -38,6 +38,13 @@ static inline bool sock_is_local(const char *address)
 
 /* Non-blocking stream sockets and readiness. Descriptors are small integers of this table. An
  * address is HOST:PORT, or "@HOST:PORT": -EOPNOTSUPP if Unix sockets are switched off. */
+/* Data that arrive on a TCP connection; 0: not known. */
+struct sock_inflow {
+	uint32_t out_of_order; /* segments so far: an earlier one was lost, or overtaken */
+	uint32_t segment; /* bytes of a segment */
+	uint64_t round_ns; /* the shortest round trip */
+};
+
 struct sock_ops {
 	/* fd or -errno */
 	int (*listen)(struct env *e, const char *address, char *err, size_t err_len);
@@ -56,6 +63,9 @@ struct sock_ops {
 	 * call: the file ends there. NULL: not supported. */
 	ssize_t (*send_file)(struct env *e, int fd, const struct iovec *head, int n, int file,
 			     uint64_t off, size_t len);
+	/* Both NULL: not supported. */
+	void (*inflow)(struct env *e, int fd, struct sock_inflow *out);
+	void (*limit_window)(struct env *e, int fd, uint32_t bytes); /* 0: no limit */
 	void (*close)(struct env *e, int fd);
 	/* Creates and destroys the loop's poll state. */
 	int (*loop_init)(struct env *e, struct loop *l);

@@ -36,6 +36,10 @@ struct loop_real {
 	struct list running; /* jobs whose done() is being called */
 };
 
+/* Of sock_real_ops, in sock_inflow.c. */
+void sock_inflow(struct env *e, int fd, struct sock_inflow *out);
+void sock_limit_window(struct env *e, int fd, uint32_t bytes);
+
 /* The polling half of sock_real_ops, in poll_real.c. */
 int poll_loop_init(struct env *e, struct loop *l);
 void poll_loop_fini(struct env *e, struct loop *l);

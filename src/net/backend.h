@@ -105,6 +105,15 @@ void link_shut(struct link *l);
 /* The data of a get begin to arrive. */
 void link_note_delay(struct link *l, const struct xfer *x);
 
+/* ---- inflow.c: how much all servers send to this process at once ---- */
+
+/* Begins a new period if one is due. */
+void inflow_turn(struct inflow *f, uint64_t now);
+/* The receive window of a link that received in this period; 0: no limit. is_lossy: segments were
+ * lost on their way to it. */
+uint32_t inflow_window(struct inflow *f, const struct sock_inflow *seen, bool is_lossy,
+		       uint64_t now);
+
 /* ---- pace.c: how much a link moves in one turn of the loop ---- */
 
 struct allowance {

@@ -59,6 +59,15 @@ struct loopback_hub {
 	uint64_t (*lingers)(struct loopback_hub *h, struct net *n);
 };
 
+/* What all servers send to this process; see inflow.c. */
+struct inflow {
+	uint64_t budget; /* bytes on their way at once; 0: no limit */
+	uint64_t shrunk_at, grown_at;
+	uint64_t period; /* number of the current period */
+	uint64_t bytes, bytes_before; /* received in it, and in the one before */
+	uint32_t n_links, n_links_before; /* that received */
+};
+
 struct net {
 	struct loop *loop;
 	struct loopback_hub *hub; /* NULL: no "loop:" addresses */
@@ -79,6 +88,7 @@ struct net {
 	uint32_t n_bulk_links,
 		n_bulk_links_before; /* number of such links in that turn, and in the one before */
 	size_t queued; /* bytes of queued messages, over all links */
+	struct inflow inflow;
 	struct list spare_msgs, spare_xfers;
 	uint32_t n_spare_msgs;
 	struct list acceptors;

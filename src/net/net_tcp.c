@@ -346,6 +346,7 @@ static void receive(struct tcp_link *t)
 			break;
 		}
 		pace_use(&t->l, &t->pace, &t->pace.receive, (size_t)r);
+		tcp_note_inflow(t, (size_t)r);
 		t->l.progress = t->l.net->loop->now;
 		if (!frame_partial(&t->in))
 			t->in_at = t->l.progress;

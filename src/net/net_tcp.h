@@ -38,6 +38,9 @@ struct tcp_link {
 	bool is_unpacking; /* the last requested bytes go through the scratch memory ... */
 	bool is_direct; /* ... or to the preferred destination of a get */
 	uint64_t next_id;
+	/* see inflow.c: the last period in which it received, segments out of order, its window */
+	uint64_t inflow_period;
+	uint32_t out_of_order, window;
 	bool connecting;
 	bool got_bulk; /* a transfer is complete in its buffers: run the waiting request first */
 };
@@ -64,6 +67,11 @@ static inline bool tcp_is_idle(const struct tcp_link *t)
 {
 	return list_empty(&t->control) && list_empty(&t->bulk);
 }
+
+/* ---- inflow.c ---- */
+
+/* Bytes have arrived: adapts the link's receive window. */
+void tcp_note_inflow(struct tcp_link *t, size_t bytes);
 
 /* ---- net_tcp.c ---- */
 
