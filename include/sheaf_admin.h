@@ -280,6 +280,19 @@ SHEAF_API const char *sheaf_mover_name(enum sheaf_mover how); /* e.g. "pack"; NU
  * trip; the choice is based on this. Auto: those of the cheapest. */
 SHEAF_API double sheaf_mover_cost(struct sheaf *fs, enum sheaf_mover how, int write,
 				  uint64_t segments, uint64_t bytes);
+/* The same for the link to server i. */
+SHEAF_API double sheaf_mover_cost_at(struct sheaf *fs, int i, enum sheaf_mover how, int write,
+				     uint64_t segments, uint64_t bytes);
+/* What the movers cost on the link to server i, in ns: of a system call, a byte through the link, a
+ * copied byte, a segment, the round trip if it is a distant server (else 0); of network cards, 0 over
+ * other media: of a work request, a registration of memory, and each page of it. */
+struct sheaf_link_costs {
+	size_t size; /* of this struct; set by the caller */
+	const char *route; /* as sheaf_account.medium */
+	double call, byte, copy, gather, scatter, pack, unpack, far;
+	double work_request, registration, page;
+};
+SHEAF_API int sheaf_link_costs(struct sheaf *fs, int i, struct sheaf_link_costs *out);
 /* What this connection has done at server i so far. */
 struct sheaf_account {
 	uint64_t requests;

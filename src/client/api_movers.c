@@ -18,7 +18,7 @@ int movers_init(struct client *c)
 	const char *wish = getenv("SHEAF_MOVER");
 
 	pieces_guard();
-	net_costs_measure(&c->net.costs);
+	net_costs_measure(c->net.costs);
 	if (!wish || !net_method_parse(wish, &c->mover))
 		return 0;
 	why_set("$SHEAF_MOVER is '%s', but must be auto, inline, pack or gather; unset it, or "
@@ -42,14 +42,65 @@ int sheaf_set_mover(struct sheaf *fs, enum sheaf_mover how)
 	return 0;
 }
 
-double sheaf_mover_cost(struct sheaf *fs, enum sheaf_mover how, int write, uint64_t segments,
-			uint64_t bytes)
+static double cost_on(const struct net_costs *c, enum sheaf_mover how, int write, uint64_t segments,
+		      uint64_t bytes)
 {
-	const struct net_costs *c = &fs->b.client->net.costs;
-
 	if (how == SHEAF_MOVER_AUTO)
 		how = (enum sheaf_mover)net_choose(c, write, segments, bytes, INLINE_MAX);
 	return net_cost(c, (enum net_method)how, write, segments, bytes);
+}
+
+double sheaf_mover_cost(struct sheaf *fs, enum sheaf_mover how, int write, uint64_t segments,
+			uint64_t bytes)
+{
+	return cost_on(&fs->b.client->net.costs[MEDIUM_TCP], how, write, segments, bytes);
+}
+
+/* -EINVAL: there is no server i. */
+static int costs_of_link(struct sheaf *fs, int i, struct net_costs *costs, const char **route)
+{
+	int r = -EINVAL;
+
+	pthread_mutex_lock(&fs->lock);
+	if (i >= 0 && i < (int)fs->b.client->n_peers) {
+		*costs = peer_costs(&fs->b.client->peers[i]);
+		*route = peer_medium(&fs->b.client->peers[i]);
+		r = 0;
+	}
+	pthread_mutex_unlock(&fs->lock);
+	return r;
+}
+
+double sheaf_mover_cost_at(struct sheaf *fs, int i, enum sheaf_mover how, int write,
+			   uint64_t segments, uint64_t bytes)
+{
+	struct net_costs c;
+	const char *route;
+
+	return costs_of_link(fs, i, &c, &route) ? 0 : cost_on(&c, how, write, segments, bytes);
+}
+
+int sheaf_link_costs(struct sheaf *fs, int i, struct sheaf_link_costs *out)
+{
+	struct sheaf_link_costs l = { .size = out->size };
+	struct net_costs c;
+	int r = costs_of_link(fs, i, &c, &l.route);
+
+	if (r)
+		return r;
+	l.call = c.call;
+	l.byte = c.byte;
+	l.copy = c.copy;
+	l.gather = c.gather;
+	l.scatter = c.scatter;
+	l.pack = c.pack;
+	l.unpack = c.unpack;
+	l.far = c.far;
+	l.work_request = c.work_request;
+	l.registration = c.registration;
+	l.page = c.page;
+	memcpy(out, &l, MIN(out->size, sizeof(l)));
+	return 0;
 }
 
 int sheaf_account(struct sheaf *fs, int i, struct sheaf_account *out)

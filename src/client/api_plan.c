@@ -103,13 +103,13 @@ static void count_object(const struct sides *s, uint32_t index, struct slice *k,
 
 /* ---- requests ---- */
 
-static enum sheaf_mover mover_of(const struct client *c, enum sheaf_mover how, bool write,
+static enum sheaf_mover mover_of(const struct net_costs *link, enum sheaf_mover how, bool write,
 				 const struct parts *p, const struct sheaf_share *s)
 {
 	if (p->inlined)
 		return SHEAF_MOVER_INLINE;
 	if (how == SHEAF_MOVER_AUTO)
-		return (enum sheaf_mover)net_choose(&c->net.costs, write, s->segments, s->bytes, 0);
+		return (enum sheaf_mover)net_choose(link, write, s->segments, s->bytes, 0);
 	return how == SHEAF_MOVER_PACK ? how : SHEAF_MOVER_GATHER;
 }
 
@@ -125,8 +125,10 @@ static int plan_requests(struct client *c, struct cop *op, struct cfile *f, cons
 	op->access = s->access;
 	r = client_plan(op, f, s->is_typed ? &s->typed : NULL, write, (enum net_method)how, parts);
 	for (uint32_t i = 0; !r && i < f->layout.width; i++) {
+		struct net_costs link = peer_costs(&c->peers[f->targets[i]]);
+
 		out[i].requests = parts[i].requests;
-		out[i].mover = mover_of(c, how, write, &parts[i], &out[i]);
+		out[i].mover = mover_of(&link, how, write, &parts[i], &out[i]);
 	}
 	return r;
 }

@@ -279,7 +279,7 @@ static int print_text(struct explain *e, const struct drawing *d, const char *co
 	putchar('\n');
 	picture_print(&d->screen, names);
 	putchar('\n');
-	if (print_table(e, names) || sieve_print(e, names))
+	if (print_table(e, names) || links_print(e, names) || sieve_print(e, names))
 		return cli_error(e->c, "out of memory");
 	if (e->rounds)
 		printf("\nMeasured: the median of %u round%s, in a file of its own. "
@@ -384,6 +384,7 @@ static int print_json(struct explain *e, const struct drawing *d, const char *co
 	add_number(o, "recorded_ns", e->x.took_ns, e->x.took_ns);
 	add_number(o, "cut", e->x.cut, e->x.cut);
 	json_object_object_add(o, "ways", ways_json(e, names));
+	json_object_object_add(o, "links", links_json(e, names));
 	json_object_object_add(o, "sieve", sieve_json(e, names));
 	json_object_object_add(o, "picture", picture_json(&d->screen, names));
 	cli_json_print(o, JSON_C_TO_STRING_PRETTY);

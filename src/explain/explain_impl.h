@@ -98,6 +98,13 @@ struct explain {
 	struct explain_window *window;
 };
 
+/* ---- explain_links.c: the routes to the servers and what they cost ---- */
+
+int links_print(const struct explain *e, const char *const *names); /* -1: out of memory */
+struct json_object *links_json(const struct explain *e, const char *const *names);
+
+/* ---- explain_sieve.c ---- */
+
 /* Asks the servers for their costs: 0 or -ENOMEM. A server that does not tell them is unknown. */
 int sieve_begin(struct explain *e);
 /* Adds pieces of an object, in the order of the access; all of one object before the next. */

@@ -58,7 +58,8 @@ static double byte_beyond(struct explain *e)
 	bool write = e->x.a.write;
 	char *block = e->f ? calloc(1, BLOCK) : NULL;
 	uint64_t best = UINT64_MAX;
-	double ours = sheaf_mover_cost(e->c->fs, SHEAF_MOVER_GATHER, write, 1, BLOCK);
+	double ours = sheaf_mover_cost_at(e->c->fs, (int)e->where.targets[0], SHEAF_MOVER_GATHER,
+					  write, 1, BLOCK);
 	ssize_t r = block ? sheaf_pwrite(e->f, block, BLOCK, 0) : 0;
 
 	for (int i = 0; i < BLOCK_ROUNDS && r == (ssize_t)BLOCK; i++) {
@@ -82,7 +83,8 @@ static double server_time(struct explain *e, uint32_t i, const struct sheaf_shar
 
 	sheaf_account(e->c->fs, (int)e->where.targets[i], &a);
 	return (double)((s->requests + AT_ONCE - 1) / AT_ONCE * a.round_ns) +
-	       sheaf_mover_cost(e->c->fs, SHEAF_MOVER_GATHER, !e->x.a.write, s->extents, 0);
+	       sheaf_mover_cost_at(e->c->fs, (int)e->where.targets[i], SHEAF_MOVER_GATHER,
+				   !e->x.a.write, s->extents, 0);
 }
 
 void explain_predict(struct explain *e)
@@ -100,8 +102,8 @@ void explain_predict(struct explain *e)
 			if (!s->requests)
 				continue;
 			there = server_time(e, i, s);
-			here = sheaf_mover_cost(e->c->fs, s->mover, e->x.a.write, s->segments,
-						s->bytes) +
+			here = sheaf_mover_cost_at(e->c->fs, (int)e->where.targets[i], s->mover,
+						   e->x.a.write, s->segments, s->bytes) +
 			       (double)s->bytes * beyond;
 			w->at[i].predicted_ns = there + here;
 			slowest = MAX(slowest, there);

@@ -1,11 +1,14 @@
-/* The cost of moving bytes on this machine, measured once per process in half a millisecond over a
- * socket pair; and the choice of the cheapest method for a number of segments and bytes.
+/* The cost of moving bytes on this machine, measured once per process in a millisecond over a pair
+ * of Unix sockets and over a TCP connection of the loopback; and the choice of the cheapest method
+ * for a number of segments and bytes. A link adds its round trip (peer_costs).
  *
  *   inline   the data are copied into the message and out of it; nothing else is sent
  *   pack     pieces are copied between the user's memory and one buffer, which is sent
  *   gather   the pieces themselves are sent: no copy, but the kernel handles each one
  *
  * Threads: any. Errors: none; what cannot be measured keeps the constants below. */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -18,6 +21,7 @@
 #define SEGMENTS 256
 #define SEGMENT 16 /* bytes */
 #define ROUNDS 8
+#define PAGE 4096
 #define BLOCK (32 * KIB) /* through a socket */
 #define LARGE (256 * KIB) /* half of it exceeds the processor's first cache */
 
@@ -26,9 +30,10 @@ static const struct net_costs usual = {
 	.call = 700, .byte = 0.2, .copy = 0.08, .gather = 18, .scatter = 18, .pack = 4, .unpack = 4
 };
 
-void net_costs_usual(struct net_costs *c)
+void net_costs_usual(struct net_costs c[N_MEDIA])
 {
-	*c = usual;
+	for (int i = 0; i < N_MEDIA; i++)
+		c[i] = usual;
 }
 
 /* ---- measuring ---- */
@@ -38,6 +43,30 @@ struct bench {
 	struct iovec pieces[SEGMENTS];
 	char scattered[SEGMENTS * SEGMENT * 4], block[LARGE];
 };
+
+/* Two ends of a TCP connection. False: there is none. */
+static bool tcp_pair(int fd[2])
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+	struct timeval most = { .tv_usec = 100000 }; /* a firewall may drop what is sent */
+	socklen_t len = sizeof(a);
+
+	fd[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	fd[1] = -1;
+	setsockopt(fd[0], SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most)); /* connect, too */
+	setsockopt(fd[0], IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	if (!bind(listener, (struct sockaddr *)&a, sizeof(a)) && !listen(listener, 1) &&
+	    !getsockname(listener, (struct sockaddr *)&a, &len) &&
+	    !connect(fd[0], (struct sockaddr *)&a, sizeof(a)))
+		fd[1] = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	close(listener);
+	if (fd[1] >= 0)
+		setsockopt(fd[1], SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most));
+	else
+		close(fd[0]);
+	return fd[1] >= 0;
+}
 
 /* Stores the time since *t in *best if it is shorter; sets *t to now. */
 static void lap(uint64_t *t, uint64_t *best)
@@ -132,34 +161,46 @@ static void measure_lookup(struct bench *b, struct net_costs *c)
 	c->gather += (double)best / SEGMENTS;
 }
 
-static struct net_costs measured;
+static struct net_costs measured[N_MEDIA];
+
+static void measure_medium(struct bench *b, bool connected, struct net_costs *c)
+{
+	if (!connected)
+		return;
+	measure_socket(b, c);
+	measure_memory(b, c);
+	measure_lookup(b, c);
+	close(b->fd[0]);
+	close(b->fd[1]);
+}
 
 static void measure(void)
 {
 	struct bench *b = calloc(1, sizeof(*b));
 
-	measured = usual;
+	net_costs_usual(measured);
 	/* pages never written are all one page of zeros, whose copy takes another time */
 	if (b)
 		memset(b->block, 1, sizeof(b->block));
 	for (int i = 0; b && i < SEGMENTS; i++)
 		b->pieces[i] = (struct iovec){ b->scattered + (size_t)i * SEGMENT * 4, SEGMENT };
-	if (b && !socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, b->fd)) {
-		measure_socket(b, &measured);
-		measure_memory(b, &measured);
-		measure_lookup(b, &measured);
-		close(b->fd[0]);
-		close(b->fd[1]);
+	if (b) {
+		measure_medium(b,
+			       !socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
+					   b->fd),
+			       &measured[MEDIUM_LOCAL]);
+		measure_medium(b, tcp_pair(b->fd), &measured[MEDIUM_TCP]);
 	}
 	free(b);
 }
 
-void net_costs_measure(struct net_costs *c)
+void net_costs_measure(struct net_costs c[N_MEDIA])
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 	pthread_once(&once, measure);
-	*c = measured;
+	for (int i = 0; i < N_MEDIA; i++)
+		c[i] = measured[i];
 }
 
 /* ---- choosing ---- */
@@ -180,7 +221,8 @@ static double pieces_cost(const struct net_costs *c, enum net_method how, bool w
 	double s = (double)segments, b = (double)bytes;
 
 	if (how == METHOD_GATHER)
-		return s * (write ? c->gather : c->scatter);
+		return s * ((write ? c->gather : c->scatter) + c->work_request) + c->registration +
+		       b / PAGE * c->page;
 	return s * (write ? c->pack : c->unpack) + b * c->copy;
 }
 

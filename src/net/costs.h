@@ -1,4 +1,4 @@
-/* Methods to move the bytes of a transfer (public: movers), their costs on this host, counters. */
+/* Methods to move the bytes of a transfer (public: movers), their costs on a link, counters. */
 #ifndef SHEAF_COSTS_H
 #define SHEAF_COSTS_H
 
@@ -9,14 +9,18 @@ enum net_method { METHOD_AUTO, METHOD_INLINE, METHOD_PACK, METHOD_GATHER, N_METH
 const char *net_method_name(enum net_method how); /* "pack" */
 int net_method_parse(const char *name, enum net_method *how); /* -EINVAL */
 
-/* Nanoseconds: of a system call, a byte through a socket, a copied byte, a segment; and the round
- * trip of a far link (else 0). */
+/* Costs of a link in nanoseconds: of a system call, a byte through it, a copied byte, a segment; the
+ * round trip of a far link (else 0). Of network cards, 0 over other media: of a work request (one
+ * for each segment that is gathered), and of registering memory: a range, and each of its pages. */
 struct net_costs {
 	double call, byte, copy, gather, scatter, pack, unpack, far;
+	double work_request, registration, page;
 };
+/* The media whose costs differ. */
+enum net_medium { MEDIUM_LOCAL, MEDIUM_TCP, N_MEDIA };
 #define NET_FAR_NS (200 * NSEC_PER_MSEC / 1000) /* the least round trip of a far link */
-void net_costs_usual(struct net_costs *c);
-void net_costs_measure(struct net_costs *c); /* once per process: takes half a millisecond */
+void net_costs_usual(struct net_costs c[N_MEDIA]);
+void net_costs_measure(struct net_costs c[N_MEDIA]); /* once per process: takes a millisecond */
 /* The cheapest method, if a message has room for inline_room bytes of data. */
 enum net_method net_choose(const struct net_costs *c, bool write, uint64_t segments, uint64_t bytes,
 			   uint64_t inline_room);

@@ -37,6 +37,7 @@ void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct 
 	l->dialled = p != NULL;
 	l->peer = p;
 	l->account = p ? &p->account : &n->account;
+	l->costs = &n->costs[MEDIUM_TCP];
 	l->want_target = target;
 	l->state = p ? LINK_CONNECTING : LINK_WAIT_HELLO;
 	l->role = p ? p->role : 0;
@@ -102,6 +103,7 @@ void link_admit(struct link *l)
 void link_set_local(struct link *l, uint32_t user)
 {
 	snprintf(l->local_label, sizeof(l->local_label), "local %u:", user);
+	l->costs = &l->net->costs[MEDIUM_LOCAL];
 	if (l->dialled)
 		timer_set(l->net->loop, &l->timeout, l->net->loop->now + LOCAL_NS);
 }

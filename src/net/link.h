@@ -59,6 +59,7 @@ struct link {
 	uint8_t nonce[32]; /* of this side */
 	struct list descs; /* exposed memory */
 	struct net_account *account;
+	const struct net_costs *costs; /* of its medium */
 	struct msg *hello; /* kept until the proofs are made */
 	struct timer timeout; /* for the handshake, then for stalls */
 	uint64_t progress; /* when bytes last moved */

@@ -9,7 +9,7 @@ void net_init(struct net *n, struct loop *l, const struct net_identity *id)
 	memset(n, 0, sizeof(*n));
 	n->loop = l;
 	n->id = *id;
-	net_costs_usual(&n->costs);
+	net_costs_usual(n->costs);
 	limits_init(&n->limits);
 	list_init(&n->links);
 	list_init(&n->unproven_links);

@@ -72,7 +72,7 @@ struct net {
 	struct loop *loop;
 	struct loopback_hub *hub; /* NULL: no "loop:" addresses */
 	uint8_t *scratch; /* NET_SCRATCH bytes: for dropped bytes, and for bytes to be unpacked */
-	struct net_costs costs;
+	struct net_costs costs[N_MEDIA];
 	struct net_account account; /* accepted links */
 	struct limits limits; /* for accepted links and sessions */
 	struct net_identity id;

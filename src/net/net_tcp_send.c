@@ -63,8 +63,8 @@ bool tcp_look(struct tcp_link *t, struct net_desc *d, uint64_t at, uint64_t len,
 	for (;; most = max) {
 		*n = view_iov(d->view, at, len, out, most, got);
 		if (d->method == METHOD_AUTO)
-			d->packs = net_choose(&t->l.net->costs, d->access == CAP_READ, *n, *got,
-					      0) == METHOD_PACK;
+			d->packs = net_choose(t->l.costs, d->access == CAP_READ, *n, *got, 0) ==
+				   METHOD_PACK;
 		if (d->packs || most == max || *got == len)
 			return d->packs;
 	}

@@ -214,7 +214,7 @@ void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, co
 
 struct net_costs peer_costs(const struct peer *p)
 {
-	struct net_costs c = p->net->costs;
+	struct net_costs c = p->link ? *p->link->costs : p->net->costs[MEDIUM_TCP];
 
 	c.far = p->round >= NET_FAR_NS ? (double)p->round : 0;
 	return c;

@@ -123,7 +123,7 @@ struct peer {
 void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, const char *address);
 /* Sends nothing: closes the link and ends queued calls with -ESHUTDOWN. */
 void peer_fini(struct peer *p);
-/* The costs of this link: those of the host, and its round trip. */
+/* The costs of its link: those of the medium, and its round trip. */
 struct net_costs peer_costs(const struct peer *p);
 bool peer_is_local(const struct peer *p); /* its link uses the Unix socket */
 const char *peer_medium(const struct peer *p); /* the name of its route; NULL: no link */

@@ -117,11 +117,11 @@ static void open_net(struct server *s, const struct server_opts *o)
 	s->net.limits.most[LIMIT_LINKS] = MIN(s->net.limits.most[LIMIT_LINKS], file_limit() / 2);
 	if (o->measure) {
 		pieces_guard();
-		net_costs_measure(&s->net.costs);
+		net_costs_measure(s->net.costs);
 		disk_find_costs(s->disk);
 	}
-	disk_costs(s->disk)->copy = s->net.costs.copy;
-	disk_costs(s->disk)->piece = s->net.costs.pack;
+	disk_costs(s->disk)->copy = s->net.costs[MEDIUM_LOCAL].copy;
+	disk_costs(s->disk)->piece = s->net.costs[MEDIUM_LOCAL].pack;
 	if (o->costs)
 		*disk_costs(s->disk) = *o->costs;
 	s->net.hub = o->hub;

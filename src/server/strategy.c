@@ -103,7 +103,7 @@ static enum strategy choose_read(struct window *w)
 	const struct bulk *b = w->bulk;
 
 	/* cached pieces are copied where that costs less than sending each from the mapping */
-	if (net_choose(&b->s->srv->net.costs, true, w->n, w->len, 0) == METHOD_PACK &&
+	if (net_choose(b->s->link->costs, true, w->n, w->len, 0) == METHOD_PACK &&
 	    w->hi - w->lo <= HULL_MAX && object_cached(b->object, w->lo, w->hi - w->lo))
 		return READ_MAPPED_COPY;
 	if (may_send_file(w)) {
@@ -123,7 +123,7 @@ static bool may_receive_directly(const struct window *w)
 	const struct bulk *b = w->bulk;
 
 	return !b->data && w->len >= WINDOW_BYTES &&
-	       net_choose(&b->s->srv->net.costs, false, w->n, w->len, 0) != METHOD_PACK;
+	       net_choose(b->s->link->costs, false, w->n, w->len, 0) != METHOD_PACK;
 }
 
 /* The pages of the file are in memory: writes through a mapping, where that saves a copy or system

@@ -47,6 +47,7 @@ for op in --read --write; do
 	# what the servers count in their metrics; nothing of it moves through windows inside messages
 	holds "all(w['strategy'] for w in d['ways']) and ways['gather']['strategy'] != 'message'"
 	[ $op = --read ] && holds "all(s['strategy'] == 'message' for s in ways['inline']['servers'])"
+	holds "len(d['links']) == d['width'] and all(l['route'] in ('unix', 'tcp', 'loop') and l['round_ns'] > 0 and l['call_ns'] > 0 and l['work_request_ns'] == l['registration_ns'] == 0 for l in d['links'])"
 	holds "all(w['measured_ns'] > 0 and w['predicted_ns'] > 0 and w['calls'] > 0 for w in d['ways'])"
 	holds "all(s['measured_ns'] > 0 and s['predicted_ns'] > 0 for w in d['ways'] for s in w['servers'])"
 	holds "all(sum(s[k] for s in w['servers']) == w[k] for w in d['ways'] for k in ('bytes', 'segments', 'copied', 'requests'))"

@@ -1,4 +1,4 @@
-/* The choice of a mover: always the cheapest one by the costs that were measured on this host. */
+/* The choice of a mover: always the cheapest one by the costs that were measured on its link. */
 #include "net/costs.h"
 #include "test.h"
 
@@ -12,10 +12,17 @@ static uint64_t below(uint64_t n)
 /* Costs of some host: each up to ten times higher or lower than usual. */
 static struct net_costs some_costs(void)
 {
-	struct net_costs c;
-	double *v[] = { &c.call, &c.byte, &c.copy, &c.gather, &c.scatter, &c.pack, &c.unpack };
+	struct net_costs all[N_MEDIA], c;
+	double *v[] = { &c.call, &c.byte,   &c.copy,	     &c.gather,	      &c.scatter,
+			&c.pack, &c.unpack, &c.work_request, &c.registration, &c.page };
 
-	net_costs_usual(&c);
+	net_costs_usual(all);
+	c = all[MEDIUM_TCP];
+	if (below(2)) { /* a network card */
+		c.work_request = 100;
+		c.registration = 20000;
+		c.page = 90;
+	}
 	for (size_t i = 0; i < ARRAY_LEN(v); i++)
 		*v[i] *= (double)(10 + below(991)) / 100;
 	return c;
@@ -87,8 +94,9 @@ static void only_the_proportions_of_the_costs_matter(void)
 	for (int i = 0; i < 10000; i++) {
 		struct net_costs c = some_costs(), slow = c;
 		struct transfer t = some_transfer();
-		double *v[] = { &slow.call,    &slow.byte, &slow.copy,	&slow.gather,
-				&slow.scatter, &slow.pack, &slow.unpack };
+		double *v[] = { &slow.call,	    &slow.byte, &slow.copy,   &slow.gather,
+				&slow.scatter,	    &slow.pack, &slow.unpack, &slow.work_request,
+				&slow.registration, &slow.page };
 
 		for (size_t k = 0; k < ARRAY_LEN(v); k++)
 			*v[k] *= 4; /* exact: the sums have the same digits */
@@ -104,6 +112,8 @@ static void larger_pieces_are_not_packed_where_smaller_ones_are_not(void)
 		struct transfer t = some_transfer();
 		bool gathers = false;
 
+		c.page = 0; /* a card whose pages cost more than copies always packs */
+
 		for (uint64_t size = 8; size <= 65536; size *= 2) {
 			t.bytes = t.segments * size;
 			t.room = 0;
@@ -116,16 +126,37 @@ static void larger_pieces_are_not_packed_where_smaller_ones_are_not(void)
 
 static void the_costs_are_measured_once(void)
 {
-	struct net_costs a, b;
+	struct net_costs a[N_MEDIA], b[N_MEDIA];
 
-	net_costs_measure(&a);
-	net_costs_measure(&b);
-	CHECK(memcmp(&a, &b, sizeof(a)) == 0);
-	CHECK(a.call > 0 && a.byte > 0 && a.copy > 0 && a.pack > 0 && a.unpack > 0);
-	CHECK(a.gather >= 0 && a.scatter >= 0);
+	net_costs_measure(a);
+	net_costs_measure(b);
+	CHECK(memcmp(a, b, sizeof(a)) == 0);
+	for (int i = 0; i < N_MEDIA; i++) {
+		CHECK(a[i].call > 0 && a[i].byte > 0 && a[i].copy > 0);
+		CHECK(a[i].pack > 0 && a[i].unpack > 0 && a[i].gather >= 0 && a[i].scatter >= 0);
+		CHECK(a[i].work_request == 0 && a[i].registration == 0 && a[i].page == 0);
+	}
+}
+
+static void registrations_and_work_requests_count_for_gathering_only(void)
+{
+	struct net_costs all[N_MEDIA], c;
+
+	net_costs_usual(all);
+	c = all[MEDIUM_TCP];
+	CHECK_EQ(net_choose(&c, false, 4, 1 << 20, 0), METHOD_GATHER);
+	c.registration = 1e6;
+	CHECK_EQ(net_choose(&c, false, 4, 1 << 20, 0), METHOD_PACK);
+	c.registration = 0;
+	c.work_request = 1e6;
+	CHECK_EQ(net_choose(&c, true, 4, 1 << 20, 0), METHOD_PACK);
+	c.work_request = 0;
+	c.page = 1e4;
+	CHECK_EQ(net_choose(&c, true, 4, 1 << 20, 0), METHOD_PACK);
 }
 
 TEST_MAIN(TEST(the_cheapest_mover_is_chosen), TEST(data_travel_inside_a_message_only_if_they_fit),
 	  TEST(one_piece_is_never_packed), TEST(only_the_proportions_of_the_costs_matter),
 	  TEST(larger_pieces_are_not_packed_where_smaller_ones_are_not),
-	  TEST(the_costs_are_measured_once))
+	  TEST(the_costs_are_measured_once),
+	  TEST(registrations_and_work_requests_count_for_gathering_only))
