@@ -26,6 +26,7 @@ ALLOWED = {  # folder -> what it may include beside itself and base
     "cmd": None,  # anything
 }
 OFFERED = {  # folder -> the headers that it offers to others; without a row: x.h
+    "core": "core.h fabric.h",
     "meta": "meta.h locks.h",
     "net": "net.h link.h bulk.h session.h peer.h msg.h mac.h costs.h limits.h refusal.h http.h",
 }

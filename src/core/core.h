@@ -147,6 +147,7 @@ struct env {
 	const struct sock_ops *sock;
 	const struct file_ops *file;
 	const struct exec_ops *exec;
+	const struct fabric_ops *fabric; /* RDMA: core/fabric.h; NULL: none */
 };
 
 struct env *env_real(void); /* the kernel's; one per process, never freed */
