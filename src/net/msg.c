@@ -1,27 +1,58 @@
-/* Memory of messages, from a free list of the net. Threads: the loop's. */
+/* Memory of messages. Up to MSG_SLAB_MAX messages of a net come from slabs, which a network card can
+ * register as a whole; further ones, and long ones, have memory of their own.
+ *
+ * Threads: the loop's. A slab lives until its net has ended and its last message is free: a message
+ * may pass to another net of the process, and calls may hold it for longer. */
 #include <stdlib.h>
 
 #include "net/msg.h"
 #include "net/net.h"
 
-#define SPARE_CAP (9 * KIB) /* messages up to this size are reused: includes a little inline data */
+#define PER_SLAB 28 /* messages: 256 KiB */
+
+static size_t msg_bytes(void)
+{
+	return sizeof(struct msg) + MSG_SHORT;
+}
+
+/* Adds a slab; its pages are not touched before they are used. */
+static void add_slab(struct net *n)
+{
+	struct msg_slab *s = malloc(sizeof(*s) + PER_SLAB * msg_bytes());
+
+	if (!s)
+		return;
+	*s = (struct msg_slab){ .net = n, .bytes = PER_SLAB * msg_bytes() };
+	list_push(&n->slabs, &s->link);
+	n->n_slab_msgs += PER_SLAB;
+	for (size_t i = 0; i < PER_SLAB; i++) {
+		struct msg *m = (struct msg *)(s->mem + i * msg_bytes());
+
+		m->slab = s;
+		m->cap = MSG_SHORT;
+		list_push(&n->spare_msgs, &m->link);
+	}
+}
 
 struct msg *msg_new(struct net *n, uint32_t cap)
 {
 	struct msg *m;
 
-	if (cap <= SPARE_CAP && !list_empty(&n->spare_msgs)) {
+	if (cap <= MSG_SHORT && list_empty(&n->spare_msgs) && n->n_slab_msgs < MSG_SLAB_MAX)
+		add_slab(n);
+	if (cap <= MSG_SHORT && !list_empty(&n->spare_msgs)) {
 		m = list_entry(list_pop(&n->spare_msgs), struct msg, link);
-		n->n_spare_msgs--;
+		m->slab->n_used++;
 	} else {
-		cap = MAX(cap, (uint32_t)SPARE_CAP);
+		cap = MAX(cap, (uint32_t)MSG_SHORT);
 		m = malloc(sizeof(*m) + cap);
 		if (!m)
 			return NULL;
 		m->cap = cap;
-		m->net = n;
+		m->slab = NULL;
 	}
 	list_init(&m->link);
+	m->net = n;
 	m->len = m->sent = 0;
 	m->behind = 0;
 	return m;
@@ -29,14 +60,31 @@ struct msg *msg_new(struct net *n, uint32_t cap)
 
 void msg_free(struct msg *m)
 {
-	if (!m)
-		return;
-	if (m->cap == SPARE_CAP && m->net->n_spare_msgs < MSG_SPARE_MAX) {
-		list_push_front(&m->net->spare_msgs, &m->link);
-		m->net->n_spare_msgs++;
+	struct msg_slab *s = m ? m->slab : NULL;
+
+	if (!s) {
+		free(m);
 		return;
 	}
-	free(m);
+	s->n_used--;
+	if (s->net)
+		list_push_front(&s->net->spare_msgs, &m->link);
+	else if (!s->n_used)
+		free(s);
+}
+
+void msg_slabs_end(struct net *n)
+{
+	struct list *it;
+
+	list_init(&n->spare_msgs);
+	while ((it = list_pop(&n->slabs))) {
+		struct msg_slab *s = list_entry(it, struct msg_slab, link);
+
+		s->net = NULL;
+		if (!s->n_used)
+			free(s);
+	}
 }
 
 static bool encode_into(struct msg *m, xdr_any f1, void *v1, xdr_any f2, void *v2)
@@ -52,7 +100,7 @@ static bool encode_into(struct msg *m, xdr_any f1, void *v1, xdr_any f2, void *v
 
 struct msg *msg_encode(struct net *n, xdr_any f1, void *v1, xdr_any f2, void *v2)
 {
-	struct msg *m = msg_new(n, SPARE_CAP);
+	struct msg *m = msg_new(n, MSG_SHORT);
 
 	if (m && encode_into(m, f1, v1, f2, v2))
 		return m;

@@ -7,12 +7,23 @@
 
 struct net;
 
-#define MSG_SPARE_MAX 256 /* messages on the free list of a net */
+#define MSG_SHORT (9 * KIB) /* body of a message in a slab: includes a little inline data */
+#define MSG_SLAB_MAX 252 /* messages of a net in slabs: 2 MiB */
 
-/* One message, with space for its frame head in front; from a bounded free list of the net. */
+/* Memory of several messages; see msg.c. */
+struct msg_slab {
+	struct list link;
+	struct net *net; /* NULL: ended */
+	uint32_t n_used;
+	size_t bytes; /* of mem */
+	_Alignas(16) char mem[];
+};
+
+/* One message, with space for its frame head in front. */
 struct msg {
 	struct list link;
 	struct net *net;
+	struct msg_slab *slab; /* NULL: it has memory of its own */
 	uint32_t len, cap; /* bytes of the body */
 	uint32_t sent; /* bytes of head and body sent so far */
 	uint64_t behind; /* a reply: the tag of its request, whose data must be sent before; or 0 */
@@ -21,6 +32,7 @@ struct msg {
 };
 struct msg *msg_new(struct net *n, uint32_t cap); /* NULL: out of memory */
 void msg_free(struct msg *m); /* accepts NULL */
+void msg_slabs_end(struct net *n); /* the net ends */
 /* Encodes one or two values into a message. NULL: too long, or out of memory. */
 struct msg *msg_encode(struct net *n, xdr_any f1, void *v1, xdr_any f2, void *v2);
 

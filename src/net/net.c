@@ -14,6 +14,7 @@ void net_init(struct net *n, struct loop *l, const struct net_identity *id)
 	list_init(&n->links);
 	list_init(&n->unproven_links);
 	list_init(&n->closing_links);
+	list_init(&n->slabs);
 	list_init(&n->spare_msgs);
 	list_init(&n->spare_xfers);
 	list_init(&n->acceptors);
@@ -42,10 +43,7 @@ void net_fini(struct net *n)
 	close_links(&n->unproven_links);
 	close_links(&n->links);
 	close_links(&n->closing_links);
-	while ((it = list_pop(&n->spare_msgs)))
-		free(list_entry(it, struct msg, link));
-	n->n_spare_msgs =
-		MSG_SPARE_MAX; /* messages still held by calls are then freed, not reused */
+	msg_slabs_end(n);
 	while ((it = list_pop(&n->spare_xfers)))
 		free(list_entry(it, struct xfer, link));
 	free(n->scratch);

@@ -89,8 +89,9 @@ struct net {
 		n_bulk_links_before; /* number of such links in that turn, and in the one before */
 	size_t queued; /* bytes of queued messages, over all links */
 	struct inflow inflow;
-	struct list spare_msgs, spare_xfers;
-	uint32_t n_spare_msgs;
+	struct list slabs, spare_msgs; /* see msg.c */
+	struct list spare_xfers;
+	uint32_t n_slab_msgs;
 	struct list acceptors;
 	uint64_t bad_links; /* links refused or closed because of what they sent */
 	uint64_t refused[N_REFUSALS];
