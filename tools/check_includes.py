@@ -16,7 +16,7 @@ ALLOWED = {  # folder -> what it may include beside itself and base
     "reg": "core", "disk": "core layout sieve", "meta": "core xdr", "cache": "core",
     "net": "core xdr reg layout",
     "direct": "net core layout",
-    "client": "direct net xdr core layout sieve cache include",
+    "client": "direct net reg xdr core layout sieve cache include",
     "server": "net disk meta sieve layout xdr core cache",
     "embed": "client server core include",
     "nfs": "include net xdr core",
