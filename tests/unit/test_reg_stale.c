@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -485,28 +487,58 @@ static void threads_reuse_addresses_of_each_other(void)
 	pinned_end(&x);
 }
 
-static char *shared_pages; /* thread 1 uses pages 0 and 2, thread 2 has page 1 for itself */
+static char *shared_pages; /* thread 1 has page 1 for itself, the others use pages 0 and 2 */
+static atomic_bool discarder_ended;
+
+static void *group_around(void)
+{
+	struct iovec around[2] = { { shared_pages, page }, { shared_pages + 2 * page, page } };
+	struct reg_use u;
+
+	while (!discarder_ended) {
+		CHECK_EQ(reg_acquire(x.reg, around, 2, true, &u), 0);
+		reg_release(x.reg, &u);
+	}
+	return NULL;
+}
+
+/* Keeps the lock of the address space busy, so that madvise() waits for it. */
+static void *map_much(void)
+{
+	while (!discarder_ended) {
+		void *p = mmap(NULL, 2 * MIB, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+		CHECK(p != MAP_FAILED);
+		munmap(p, 2 * MIB);
+	}
+	return NULL;
+}
 
 static void *group_or_discard(void *arg)
 {
-	struct iovec around[2] = { { shared_pages, page }, { shared_pages + 2 * page, page } };
-	int n = getenv("SHEAF_TEST_LONG") ? 100000 : 5000;
+	struct sched_param none = { 0 };
+	int n = getenv("SHEAF_TEST_LONG") ? 10000 : 300;
 	struct pinned own = x;
-	struct reg_use u;
 
+	if ((uintptr_t)arg != 1)
+		return (uintptr_t)arg == 2 ? map_much() : group_around();
+	CHECK_EQ(sched_setscheduler(0, SCHED_IDLE, &none), 0); /* the others come between */
 	own.fd = memfd_create("own", MFD_CLOEXEC);
 	CHECK_EQ(ftruncate(own.fd, (off_t)page), 0);
 	for (int i = 0; i < n; i++) {
-		if ((uintptr_t)arg == 1) {
-			CHECK_EQ(reg_acquire(x.reg, around, 2, true, &u), 0);
-			reg_release(x.reg, &u);
-			continue;
-		}
 		CHECK_EQ(madvise(shared_pages + page, page, MADV_DONTNEED), 0);
 		pages_fill(shared_pages + page, 64, (uint64_t)i);
 		CHECK_EQ(pinned_check(&own, shared_pages + page, page), 0);
+		if (i % 10 == 0) { /* new memory may be cached again */
+			munmap(shared_pages + page, page);
+			CHECK(mmap(shared_pages + page, page, PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+				   0) == shared_pages + page);
+		}
 	}
 	close(own.fd);
+	discarder_ended = true;
 	return NULL;
 }
 
@@ -516,7 +548,7 @@ static void pages_that_are_being_discarded_are_not_cached(void)
 {
 	begin();
 	shared_pages = pages_map(3);
-	in_threads(group_or_discard, 2);
+	in_threads(group_or_discard, THREADS);
 	munmap(shared_pages, 3 * page);
 	pinned_end(&x);
 }
