@@ -68,7 +68,8 @@ struct sheaf_net_counts {
 	uint64_t calls; /* system calls on sockets */
 	uint64_t copied; /* bytes of data copied in user space */
 	uint64_t work_requests, registrations; /* of network cards; 0 over other media */
-	uint64_t reserved[9]; /* 0; for later counters: the size of this struct stays */
+	uint64_t doorbells; /* chains of work requests */
+	uint64_t reserved[8]; /* 0; for later counters: the size of this struct stays */
 };
 /* The network between this connection and one server; may grow. */
 struct sheaf_server_net {

@@ -15,10 +15,14 @@ static_assert((int)SHEAF_MOVER_AUTO == METHOD_AUTO && (int)SHEAF_MOVER_INLINE ==
 
 int movers_init(struct client *c)
 {
-	const char *wish = getenv("SHEAF_MOVER");
+	const char *wish = getenv("SHEAF_MOVER"), *net;
 
 	pieces_guard();
 	net_costs_measure(c->net.costs);
+	net = getenv("SHEAF_NET");
+	c->net.rdma.caches = true;
+	c->net.rdma.is_off = net && strcmp(net, "tcp") == 0;
+	c->net.rdma.is_required = net && strcmp(net, "rdma") == 0;
 	if (!wish || !net_method_parse(wish, &c->mover))
 		return 0;
 	why_set("$SHEAF_MOVER is '%s', but must be auto, inline, pack or gather; unset it, or "

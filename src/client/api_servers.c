@@ -98,7 +98,8 @@ static void take_links(struct sheaf_server_net *net, const struct wire_status_re
 				    .calls = (a)->calls, \
 				    .copied = (a)->copied, \
 				    .work_requests = (a)->work_requests, \
-				    .registrations = (a)->registrations })
+				    .registrations = (a)->registrations, \
+				    .doorbells = (a)->doorbells })
 
 int sheaf_net_counts(struct sheaf *fs, int i, struct sheaf_net_counts *out)
 {

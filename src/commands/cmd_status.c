@@ -199,6 +199,7 @@ static struct json_object *counts_json(const struct sheaf_net_counts *n)
 	add_number(o, "calls", true, n->calls);
 	add_number(o, "copied_bytes", true, n->copied);
 	add_number(o, "work_requests", true, n->work_requests);
+	add_number(o, "doorbells", true, n->doorbells);
 	add_number(o, "registrations", true, n->registrations);
 	return o;
 }

@@ -3,7 +3,7 @@
  * Within one host an address also has a Unix socket ("@HOST:PORT"), in the abstract namespace with
  * the address in its name. A message costs less than half of one over TCP. Any process of the
  * network namespace may have bound that name, so the handshake proves both ends and the medium. A
- * process with SHEAF_NET=tcp does not dial it.
+ * process with SHEAF_NET=tcp or rdma does not dial it.
  *
  * Threads: calls on a descriptor belong to the loop that watches it. Buffers: the caller's. Errors:
  * -errno; listen also returns a text that says what to do. A host name may block in the resolver, a
@@ -101,7 +101,8 @@ static void decide_local(void)
 	const char *wish = getenv("SHEAF_NET");
 
 	local_listens = users_are_shared();
-	local_dials = local_listens && !(wish && strcmp(wish, "tcp") == 0);
+	local_dials = local_listens &&
+		      !(wish && (strcmp(wish, "tcp") == 0 || strcmp(wish, "rdma") == 0));
 }
 
 static bool local_used(bool dial)

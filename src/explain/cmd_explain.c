@@ -314,6 +314,7 @@ static struct json_object *cost_json(const struct explain *e, const struct sheaf
 	add_number(o, "messages_sent", known, k->net.messages_sent);
 	add_number(o, "messages_received", known, k->net.messages_received);
 	add_number(o, "work_requests", known, k->net.work_requests);
+	add_number(o, "doorbells", known, k->net.doorbells);
 	add_number(o, "registrations", known, k->net.registrations);
 	add_number(o, "calls", known, k->did.calls);
 	add_number(o, "copied", known, k->did.copied);

@@ -173,6 +173,7 @@ static void add_net(struct sheaf_net_counts *a, const struct sheaf_net_counts *b
 	a->messages_sent += n * b->messages_sent;
 	a->messages_received += n * b->messages_received;
 	a->work_requests += n * b->work_requests;
+	a->doorbells += n * b->doorbells;
 	a->registrations += n * b->registrations;
 }
 

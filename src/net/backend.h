@@ -9,7 +9,7 @@
 
 struct peer;
 
-enum { BACKEND_TCP = 1, BACKEND_LOOPBACK = 2, BACKEND_SHM = 4, BACKEND_OFI = 8 };
+enum { BACKEND_TCP = 1, BACKEND_LOOPBACK = 2, BACKEND_RDMA = 4 };
 
 #define NET_SCRATCH (64 * KIB)
 uint8_t *net_scratch(struct net *n); /* allocates n->scratch; NULL: out of memory */
@@ -94,6 +94,7 @@ void link_connected(struct link *l); /* dialled link: begins the handshake */
 int link_message(struct link *l, uint32_t kind, uint64_t tag, struct msg *m);
 /* Is a frame with this head allowed now? 0 or -EPROTO. */
 int link_check_head(struct link *l, const struct wire_frame_head *h);
+int link_check_rdma(struct link *l, const struct wire_frame_head *h); /* that arrived by RDMA */
 struct net_desc *link_desc(struct link *l, uint64_t tag);
 /* A retract that took time has completed. */
 void link_desc_end(struct net_desc *d);

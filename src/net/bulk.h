@@ -29,6 +29,7 @@ struct net_desc {
 	uint64_t moved; /* when its bytes last moved or were pulled */
 	struct wire_bytes keys; /* of the backend; sent in the request */
 	struct list key; /* of the backend */
+	void *impl; /* of the backend */
 };
 
 /* A preferred destination for the first bytes of a get: they go there instead of to the buffers

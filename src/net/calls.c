@@ -117,6 +117,12 @@ static uint64_t tag_of(const struct call *c)
 	return (uint64_t)c->slot << 32 | c->sequence;
 }
 
+/* The tag that was sent: the same, and whether the call moves over TCP beside RDMA. */
+static uint64_t sent_tag(const struct call *c)
+{
+	return c->desc.tag ? c->desc.tag : tag_of(c);
+}
+
 bool peer_awaits_cancelled(const struct peer *p)
 {
 	for (uint32_t i = 0; i < SESSION_SLOTS; i++)
@@ -128,13 +134,13 @@ bool peer_awaits_cancelled(const struct peer *p)
 void peer_cancel_remote(struct call *c)
 {
 	if (c->q && c->sent && c->slot != NO_SLOT)
-		send_cancel(c->peer, tag_of(c));
+		send_cancel(c->peer, sent_tag(c));
 }
 
 void peer_cancel(struct call *c, int error)
 {
 	struct peer *p = c->peer;
-	uint64_t tag = tag_of(c);
+	uint64_t tag = sent_tag(c);
 
 	if (!c->q)
 		return;
@@ -250,6 +256,7 @@ void call_transmit(struct peer *p, struct call *c)
 			call_finish(c, r);
 			return;
 		}
+		tag = c->desc.tag;
 		c->mem_wire->tag = tag;
 		c->mem_wire->length = c->mem->length;
 		c->mem_wire->keys = c->desc.keys;
@@ -384,7 +391,7 @@ void peer_call(struct peer *p, struct call *c, struct req *q)
 static int call_of_reply(struct peer *p, const struct wire_rep_head *h, uint64_t tag,
 			 struct call **out)
 {
-	uint32_t slot = (uint32_t)(tag >> 32);
+	uint32_t slot = (uint32_t)((tag & ~TAG_STREAM) >> 32);
 	struct peer_slot *s;
 
 	*out = NULL;

@@ -38,7 +38,7 @@ struct net_account {
 	uint64_t bytes[N_METHODS]; /* bytes of data, by method */
 	uint64_t copied; /* bytes of data copied in user space; a byte copied twice counts twice */
 	/* of network cards; 0 over other media */
-	uint64_t work_requests, registrations;
+	uint64_t work_requests, doorbells, registrations;
 	uint64_t busy; /* ns with calls in flight, if the server answers in order */
 };
 

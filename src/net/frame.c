@@ -34,6 +34,17 @@ void frame_head_encode(uint8_t out[FRAME_HEAD], struct wire_frame_head *h)
 	xdr_wire_frame_head(&x, h);
 }
 
+void frame_head_grant(uint8_t head[FRAME_HEAD], uint32_t messages)
+{
+	struct wire_frame_head h;
+	struct xdr x;
+
+	xdr_decoder(&x, head, FRAME_HEAD, NULL);
+	xdr_wire_frame_head(&x, &h);
+	h.want = messages;
+	frame_head_encode(head, &h);
+}
+
 /* Free space in `small` for `least` bytes, and for more if only messages can arrive. */
 static struct iovec small_room(struct frame_in *f, uint32_t least)
 {

@@ -17,6 +17,7 @@
 #include "net/frame.h"
 #include "net/mac.h"
 #include "net/peer_private.h"
+#include "net/rdma.h"
 
 #define HANDSHAKE_NS (5 * NSEC_PER_SEC)
 #define LOCAL_NS (NSEC_PER_SEC / 2) /* handshake over a Unix socket; then TCP is dialled */
@@ -110,7 +111,7 @@ void link_set_local(struct link *l, uint32_t user)
 
 const char *link_route(const struct link *l)
 {
-	return l->local_label[0] ? "unix" : l->ops->name;
+	return l->local_label[0] ? "unix" : l->ops->name; /* "rdma" where it is attached */
 }
 
 void link_ref(struct link *l)
@@ -258,6 +259,7 @@ void link_send(struct link *l, uint32_t kind, uint64_t tag, struct msg *m)
 	}
 	frame_head_encode(m->head, &h);
 	m->sent = 0;
+	m->tag = tag;
 	m->behind = kind == FRAME_REPLY ? tag : 0;
 	l->account->messages_sent++;
 	l->account->frames++;
@@ -360,7 +362,7 @@ void link_connected(struct link *l)
 	struct wire_hello h = { .version_min = SHEAF_VERSION,
 				.version_max = SHEAF_VERSION,
 				.role = l->role,
-				.backends = BACKEND_TCP | BACKEND_LOOPBACK,
+				.backends = BACKEND_TCP | BACKEND_LOOPBACK | BACKEND_RDMA,
 				.target = l->want_target,
 				.host = wire_text(n->id.host),
 				.key = wire_text(l->role == LINK_CLIENT ? n->id.key_name : "") };
@@ -413,6 +415,8 @@ static int on_hello(struct link *l, struct msg *m, bool *kept)
 	l->hello = m;
 	*kept = true;
 	c.backend = h.backends & (BACKEND_TCP | BACKEND_LOOPBACK);
+	if ((h.backends & BACKEND_RDMA) && !l->local_label[0] && rdma_device_get(n))
+		c.backend |= BACKEND_RDMA;
 	memcpy(c.nonce, l->nonce, sizeof(c.nonce));
 	handshake_mac(l, "server", l->nonce, c.mac);
 	l->state = LINK_WAIT_RESPONSE;
@@ -430,6 +434,7 @@ static int on_challenge(struct link *l, struct msg *m)
 	handshake_mac(l, "server", c.nonce, mac);
 	if (!mac_equal(mac, c.mac))
 		return -EKEYREJECTED;
+	l->peer_has_rdma = c.backend & BACKEND_RDMA;
 	handshake_mac(l, "client", c.nonce, r.mac);
 	l->state = LINK_WAIT_WELCOME;
 	return send_value(l, FRAME_RESPONSE, XDR_ANY(xdr_wire_response), &r);
@@ -495,8 +500,7 @@ static int on_welcome(struct link *l, struct msg *m)
 	l->incarnation = w.incarnation;
 	link_established(l);
 	peer_map(l->peer, w.map_version);
-	peer_link_up(l->peer, l);
-	return 0;
+	return rdma_attach(l);
 }
 
 static int handshake(struct link *l, uint32_t kind, struct msg *m)
@@ -514,8 +518,11 @@ static int handshake(struct link *l, uint32_t kind, struct msg *m)
 	case FRAME_RESPONSE:
 		r = on_response(l, m);
 		break;
-	default:
+	case FRAME_WELCOME:
 		r = on_welcome(l, m);
+		break;
+	default:
+		r = -EPROTO;
 		break;
 	}
 	if (!kept)
@@ -541,6 +548,12 @@ int link_message(struct link *l, uint32_t kind, uint64_t tag, struct msg *m)
 		msg_free(m);
 		n->server->cancel(n->owner, l, tag);
 		break;
+	case FRAME_ATTACH:
+		r = rdma_asked(l, m);
+		break;
+	case FRAME_ATTACHED:
+		r = rdma_attached(l, m);
+		break;
 	default:
 		r = handshake(l, kind, m);
 		break;
@@ -551,7 +564,7 @@ int link_message(struct link *l, uint32_t kind, uint64_t tag, struct msg *m)
 }
 
 /* Which frames may arrive on which side in which state, and how long their bodies may be. */
-int link_check_head(struct link *l, const struct wire_frame_head *h)
+static int check_head(const struct link *l, const struct wire_frame_head *h)
 {
 	static const struct {
 		bool dialled;
@@ -566,13 +579,31 @@ int link_check_head(struct link *l, const struct wire_frame_head *h)
 		[FRAME_REPLY] = { true, LINK_UP, LINK_UP, MSG_MAX },
 		[FRAME_PULL] = { true, LINK_UP, LINK_UP, 0 },
 		[FRAME_CANCEL] = { false, LINK_UP, LINK_UP, 0 },
+		[FRAME_ATTACH] = { false, LINK_UP, LINK_UP, HELLO_MAX },
+		[FRAME_ATTACHED] = { true, LINK_UP, LINK_UP, HELLO_MAX },
+		[FRAME_INVITE] = { true, LINK_UP, LINK_UP, HELLO_MAX },
 	};
 
-	if (h->kind == FRAME_DATA)
-		return l->state == LINK_UP && h->length <= CHUNK_MAX ? 0 : -EPROTO;
 	if (h->kind >= ARRAY_LEN(rule) || h->kind < FRAME_HELLO ||
 	    rule[h->kind].dialled != l->dialled || l->state < rule[h->kind].lo ||
 	    l->state > rule[h->kind].hi || h->length > rule[h->kind].max)
 		return -EPROTO;
 	return 0;
+}
+
+int link_check_head(struct link *l, const struct wire_frame_head *h)
+{
+	if (h->kind == FRAME_DATA)
+		return l->state == LINK_UP && h->length <= CHUNK_MAX ? 0 : -EPROTO;
+	return h->kind == FRAME_INVITE ? -EPROTO : check_head(l, h);
+}
+
+int link_check_rdma(struct link *l, const struct wire_frame_head *h)
+{
+	if (l->state != LINK_UP || h->kind < FRAME_REQUEST || h->kind == FRAME_PULL ||
+	    h->kind == FRAME_ATTACH || h->kind == FRAME_ATTACHED)
+		return -EPROTO;
+	if (h->kind == FRAME_MORE || h->kind == FRAME_CREDIT)
+		return h->length <= MSG_SHORT ? 0 : -EPROTO;
+	return check_head(l, h);
 }

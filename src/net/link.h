@@ -13,6 +13,7 @@
 
 struct net_ops;
 struct peer;
+struct rdma_link;
 struct session;
 
 enum link_state {
@@ -64,6 +65,8 @@ struct link {
 	struct timer timeout; /* for the handshake, then for stalls */
 	uint64_t progress; /* when bytes last moved */
 	struct link_depth depth;
+	struct rdma_link *rdma; /* attached, or being attached; NULL: not */
+	bool peer_has_rdma; /* dialled link: as the server said */
 	char host[LINK_HOST_MAX];
 };
 

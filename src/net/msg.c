@@ -1,4 +1,4 @@
-/* Memory of messages. Up to MSG_SLAB_MAX messages of a net come from slabs, which a network card can
+/* Memory of messages. Up to slab_msgs_max messages of a net come from slabs, which a network card can
  * register as a whole; further ones, and long ones, have memory of their own.
  *
  * Threads: the loop's. A slab lives until its net has ended and its last message is free: a message
@@ -8,8 +8,6 @@
 #include "net/msg.h"
 #include "net/net.h"
 
-#define PER_SLAB 28 /* messages: 256 KiB */
-
 static size_t msg_bytes(void)
 {
 	return sizeof(struct msg) + MSG_SHORT;
@@ -18,14 +16,14 @@ static size_t msg_bytes(void)
 /* Adds a slab; its pages are not touched before they are used. */
 static void add_slab(struct net *n)
 {
-	struct msg_slab *s = malloc(sizeof(*s) + PER_SLAB * msg_bytes());
+	struct msg_slab *s = malloc(sizeof(*s) + MSG_PER_SLAB * msg_bytes());
 
 	if (!s)
 		return;
-	*s = (struct msg_slab){ .net = n, .bytes = PER_SLAB * msg_bytes() };
+	*s = (struct msg_slab){ .net = n, .bytes = MSG_PER_SLAB * msg_bytes() };
 	list_push(&n->slabs, &s->link);
-	n->n_slab_msgs += PER_SLAB;
-	for (size_t i = 0; i < PER_SLAB; i++) {
+	n->n_slab_msgs += MSG_PER_SLAB;
+	for (size_t i = 0; i < MSG_PER_SLAB; i++) {
 		struct msg *m = (struct msg *)(s->mem + i * msg_bytes());
 
 		m->slab = s;
@@ -38,7 +36,7 @@ struct msg *msg_new(struct net *n, uint32_t cap)
 {
 	struct msg *m;
 
-	if (cap <= MSG_SHORT && list_empty(&n->spare_msgs) && n->n_slab_msgs < MSG_SLAB_MAX)
+	if (cap <= MSG_SHORT && list_empty(&n->spare_msgs) && n->n_slab_msgs < n->slab_msgs_max)
 		add_slab(n);
 	if (cap <= MSG_SHORT && !list_empty(&n->spare_msgs)) {
 		m = list_entry(list_pop(&n->spare_msgs), struct msg, link);

@@ -3,12 +3,14 @@
 #define SHEAF_MSG_H
 
 #include "core/core.h"
+#include "core/fabric.h"
 #include "xdr/xdr.h"
 
 struct net;
 
 #define MSG_SHORT (9 * KIB) /* body of a message in a slab: includes a little inline data */
-#define MSG_SLAB_MAX 252 /* messages of a net in slabs: 2 MiB */
+#define MSG_PER_SLAB 28 /* 256 KiB */
+#define MSG_SLABS_FIRST 9 /* slabs of a net; each link with RDMA may have one more */
 
 /* Memory of several messages; see msg.c. */
 struct msg_slab {
@@ -16,6 +18,8 @@ struct msg_slab {
 	struct net *net; /* NULL: ended */
 	uint32_t n_used;
 	size_t bytes; /* of mem */
+	bool is_registered;
+	struct fabric_mem registered;
 	_Alignas(16) char mem[];
 };
 
@@ -26,6 +30,7 @@ struct msg {
 	struct msg_slab *slab; /* NULL: it has memory of its own */
 	uint32_t len, cap; /* bytes of the body */
 	uint32_t sent; /* bytes of head and body sent so far */
+	uint64_t tag; /* of its frame */
 	uint64_t behind; /* a reply: the tag of its request, whose data must be sent before; or 0 */
 	uint8_t head[FRAME_HEAD];
 	uint8_t body[];

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "net/backend.h"
+#include "net/rdma.h"
 
 void net_init(struct net *n, struct loop *l, const struct net_identity *id)
 {
@@ -10,6 +11,8 @@ void net_init(struct net *n, struct loop *l, const struct net_identity *id)
 	n->loop = l;
 	n->id = *id;
 	net_costs_usual(n->costs);
+	n->rdma.want.gid_index = -1;
+	n->slab_msgs_max = MSG_SLABS_FIRST * MSG_PER_SLAB;
 	limits_init(&n->limits);
 	list_init(&n->links);
 	list_init(&n->unproven_links);
@@ -43,6 +46,7 @@ void net_fini(struct net *n)
 	close_links(&n->unproven_links);
 	close_links(&n->links);
 	close_links(&n->closing_links);
+	rdma_device_close(n);
 	msg_slabs_end(n);
 	while ((it = list_pop(&n->spare_xfers)))
 		free(list_entry(it, struct xfer, link));

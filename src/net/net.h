@@ -15,6 +15,7 @@
 #define SHEAF_NET_H
 
 #include "core/core.h"
+#include "core/fabric.h"
 #include "net/costs.h"
 #include "net/limits.h"
 #include "net/refusal.h"
@@ -68,6 +69,20 @@ struct inflow {
 	uint32_t n_links, n_links_before; /* that received */
 };
 
+struct rdma_device;
+
+/* RDMA of a net. */
+struct net_rdma {
+	bool is_off, is_required; /* required: links without it are closed */
+	bool caches; /* keeps user memory registered; not in the simulation */
+	uint64_t pinned_max; /* bytes of user memory; 0: as the host permits */
+	struct fabric_want want;
+	struct iovec bulk; /* what puts and gets use (the server's pool); registered once */
+	struct rdma_device *device;
+	uint64_t retry_at; /* loop time: after a failure to open the device */
+	char why[RDMA_WHY_MAX]; /* why there is no device */
+};
+
 struct net {
 	struct loop *loop;
 	struct loopback_hub *hub; /* NULL: no "loop:" addresses */
@@ -89,9 +104,10 @@ struct net {
 		n_bulk_links_before; /* number of such links in that turn, and in the one before */
 	size_t queued; /* bytes of queued messages, over all links */
 	struct inflow inflow;
+	struct net_rdma rdma;
 	struct list slabs, spare_msgs; /* see msg.c */
 	struct list spare_xfers;
-	uint32_t n_slab_msgs;
+	uint32_t n_slab_msgs, slab_msgs_max;
 	struct list acceptors;
 	uint64_t bad_links; /* links refused or closed because of what they sent */
 	uint64_t refused[N_REFUSALS];

@@ -87,8 +87,8 @@ void tcp_watch_stalls(struct tcp_link *t)
 	timer_set(lp, tm, since + t->l.net->id.timeout_ms * NSEC_PER_MSEC);
 }
 
-static void tcp_get(struct link *l, const struct wire_mem_desc *d, uint64_t at,
-		    const struct iovec *dst, size_t n, struct net_direct *direct, struct req *q)
+void tcp_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *dst,
+	     size_t n, struct net_direct *direct, struct req *q)
 {
 	struct tcp_link *t = tcp_of(l);
 	struct xfer *x = xfer_new(l->net, 0, at, dst, n, q);
@@ -119,7 +119,7 @@ static void tcp_get(struct link *l, const struct wire_mem_desc *d, uint64_t at,
 }
 
 /* Only this process moves the bytes: the memory is safe at once. */
-static bool tcp_retract(struct link *l, struct net_desc *d)
+bool tcp_retract(struct link *l, struct net_desc *d)
 {
 	struct tcp_link *t = tcp_of(l);
 	int r;
@@ -426,7 +426,7 @@ static void tcp_destroy(struct link *l)
 	free(t);
 }
 
-static const struct net_ops tcp_ops = {
+const struct net_ops tcp_ops = {
 	.name = "tcp",
 	.send = tcp_send,
 	.retract = tcp_retract,

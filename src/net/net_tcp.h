@@ -75,7 +75,12 @@ void tcp_note_inflow(struct tcp_link *t, size_t bytes);
 
 /* ---- net_tcp.c ---- */
 
+extern const struct net_ops tcp_ops;
+
 void tcp_watch(struct tcp_link *t, unsigned events);
+bool tcp_retract(struct link *l, struct net_desc *d);
+void tcp_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *dst,
+	     size_t n, struct net_direct *direct, struct req *q);
 
 /* Starts the stall timer if bytes are due in either direction. */
 void tcp_watch_stalls(struct tcp_link *t);

@@ -6,8 +6,6 @@
 #include "net/link.h"
 #include "net/peer.h"
 
-#define NO_SLOT UINT32_MAX
-
 static inline struct loop *loop_of(struct peer *p)
 {
 	return p->net->loop;

@@ -33,6 +33,7 @@ struct reg; /* one per device and process */
 
 enum {
 	REG_NO_CACHE = 1, /* register for each request */
+	REG_USUAL_COSTS = 2, /* do not measure: for the simulation */
 };
 /* limit_bytes: most memory that is registered at a time; 0: as RLIMIT_MEMLOCK permits. Measures the
  * costs of the device, which takes some milliseconds. */

@@ -334,7 +334,7 @@ static int permitted(struct sreq *s)
  * may retransmit it with the same slot and sequence. */
 static void turn_away(struct sreq *s, int status)
 {
-	s->head.slot = (uint32_t)(s->tag >> 32);
+	s->head.slot = (uint32_t)((s->tag & ~TAG_STREAM) >> 32);
 	s->head.sequence = (uint32_t)s->tag;
 	send_reply(s, status, 0);
 	sreq_free(s);
@@ -372,7 +372,7 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 		turn_away(s, -EBUSY);
 		return;
 	}
-	if (!r && tag != ((uint64_t)s->head.slot << 32 | s->head.sequence))
+	if (!r && (tag & ~TAG_STREAM) != ((uint64_t)s->head.slot << 32 | s->head.sequence))
 		r = -EPROTO;
 	if (!r && !(s->row->wire->flags & OPF_NO_SESSION)) {
 		if (!l->session || l->session->doomed || l->session->id != s->head.session) {
@@ -419,7 +419,7 @@ static void cancel(struct sreq *s)
 
 void srv_cancel(void *owner, struct link *l, uint64_t tag)
 {
-	uint32_t slot = (uint32_t)(tag >> 32);
+	uint32_t slot = (uint32_t)((tag & ~TAG_STREAM) >> 32);
 	struct sreq *s;
 
 	(void)owner;

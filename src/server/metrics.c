@@ -105,6 +105,7 @@ static void write_net(FILE *f, const struct net_account *a)
 	value(f, "net_calls_total", "counter", "System calls on their sockets.", a->calls);
 	value(f, "net_copied_bytes_total", "counter", "Bulk copied in user space.", a->copied);
 	value(f, "net_work_requests_total", "counter", "Work requests.", a->work_requests);
+	value(f, "net_doorbells_total", "counter", "Chains of work requests.", a->doorbells);
 	value(f, "net_registrations_total", "counter", "Memory registered.", a->registrations);
 }
 

@@ -69,7 +69,7 @@ int do_status(struct sreq *s)
 		.slow_inline = srv->meta ? meta_slow_reads(srv->meta) : 0,
 		.removals = srv->removing.n + srv->removing.left,
 		.net = { n->messages_sent, n->messages_received, n->frames, n->calls, n->copied,
-			 n->work_requests, n->registrations },
+			 n->work_requests, n->registrations, n->doorbells },
 	};
 	for (int i = 0; i < N_REFUSALS; i++)
 		r->refused += srv->net.refused[i];

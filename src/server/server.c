@@ -168,6 +168,8 @@ static int open_all(struct server *s, const struct server_opts *o, char *err, si
 	if (!r)
 		r = pool_init(&s->pool, s->loop, s->conf->pool_bytes);
 	if (!r)
+		s->net.rdma.bulk = (struct iovec){ s->pool.base, s->pool.n_units * BUF_UNIT };
+	if (!r)
 		r = pool_init(&s->copies, s->loop, COPY_BYTES);
 	if (!r)
 		r = sessions_init(&s->sessions, s->loop, s->conf->lease_s * NSEC_PER_SEC);

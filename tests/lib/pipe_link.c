@@ -223,7 +223,7 @@ int pipe_do(struct world *w, struct pipe_link *p, uint32_t op, xdr_any put, void
 	    void *res, struct arena *a)
 {
 	struct session *s = p->l.session;
-	uint32_t slot = s ? SESSION_SLOTS - 1 : UINT32_MAX;
+	uint32_t slot = s ? SESSION_SLOTS - 1 : NO_SLOT;
 	unsigned before = p->replies;
 	struct xdr x;
 

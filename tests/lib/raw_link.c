@@ -244,7 +244,7 @@ int raw_session(struct raw *r)
 	if (!r->session)
 		CHECK_EQ(getrandom(r->secret, sizeof(r->secret), 0), (ssize_t)sizeof(r->secret));
 	memcpy(a.secret, r->secret, sizeof(a.secret));
-	e = raw_call(r, OP_SESSION, UINT32_MAX, 0, XDR_ANY(xdr_wire_session_args), &a,
+	e = raw_call(r, OP_SESSION, NO_SLOT, 0, XDR_ANY(xdr_wire_session_args), &a,
 		     XDR_ANY(xdr_wire_session_res), &res);
 	if (e == 0)
 		r->session = res.id;

@@ -562,7 +562,7 @@ static void one_question_for_a_session_at_a_time(void)
 	before = w.srv->sessions.count;
 	l = pipe_new(&w, LINK_CLIENT);
 	for (int i = 0; i < 10; i++)
-		pipe_call(&w, l, OP_SESSION, UINT32_MAX, 0, XDR_ANY(xdr_wire_session_args), &a);
+		pipe_call(&w, l, OP_SESSION, NO_SLOT, 0, XDR_ANY(xdr_wire_session_args), &a);
 	CHECK(world_quiet(&w));
 	CHECK_EQ(l->replies, 10);
 	CHECK_EQ(w.srv->sessions.count, before + 1);

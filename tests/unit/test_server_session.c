@@ -257,7 +257,7 @@ static void resuming_waits_until_the_old_requests_have_ended(void)
 	CHECK_EQ(w.srv->in_service, 1); /* its object is being opened */
 	a.id = old->l.session->id;
 	p = pipe_new(&w, LINK_CLIENT);
-	pipe_call(&w, p, OP_SESSION, UINT32_MAX, 0, XDR_ANY(xdr_wire_session_args), &a);
+	pipe_call(&w, p, OP_SESSION, NO_SLOT, 0, XDR_ANY(xdr_wire_session_args), &a);
 	CHECK(old->closed);
 	CHECK_EQ(p->replies, 0);
 	CHECK(!p->l.session);

@@ -1,0 +1,426 @@
+/* RDMA on a TCP link: attaching, the table of operations, arriving messages, closing.
+ *
+ * A client that has a card asks for a queue pair as soon as its link is up, before anything else;
+ * the server answers with its own, or with the reason why there is none. Both go by TCP, which both
+ * ends have authenticated. From then on all messages go by the queue pair, except those of requests
+ * whose tag has TAG_STREAM. A queue pair that fails closes the link, and the client dials again.
+ *
+ * Threads: the loop's. Buffers: see rdma_send.c and rdma_mem.c. Errors: as far as possible the link
+ * stays on TCP; the peer of a server knows the reason. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "net/frame.h"
+#include "net/net_tcp.h"
+#include "net/peer_private.h"
+#include "net/rdma.h"
+
+#define ATTACH_NS (5 * NSEC_PER_SEC)
+#define RETRY_NS (30 * NSEC_PER_SEC) /* on TCP, after RDMA failed */
+#define FLUSH_NS (10 * NSEC_PER_SEC) /* until a card has flushed all work; then it is cut off */
+
+/* ---- the table of operations ---- */
+
+static void rdma_send(struct link *l, struct msg *m)
+{
+	if (l->rdma->is_connected && !(m->tag & TAG_STREAM))
+		rdma_message(l->rdma, m);
+	else
+		tcp_send(l, m);
+}
+
+static void put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *src,
+		size_t n, struct req *q)
+{
+	(d->tag & TAG_STREAM ? tcp_put : rdma_put)(l, d, at, src, n, q);
+}
+
+static void get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *dst,
+		size_t n, struct net_direct *direct, struct req *q)
+{
+	(d->tag & TAG_STREAM ? tcp_get : rdma_get)(l, d, at, dst, n, direct, q);
+}
+
+/* Nothing is in flight any more: the queue pair goes, then the connection. */
+static void finish_close(struct rdma_link *r)
+{
+	struct link *l = r->l;
+
+	timer_del(l->net->loop, &r->stall);
+	r->dev->ops->qp_drop(r->qp);
+	r->qp = NULL;
+	rdma_end_units(r, r->close_error);
+	msg_free(r->partial);
+	r->partial = NULL;
+	l->net->slab_msgs_max -= MSG_PER_SLAB;
+	rdma_promise(r);
+	tcp_ops.shut(l, r->close_error, false);
+}
+
+static void flush_over(struct timer *t)
+{
+	finish_close(container_of(t, struct rdma_link, stall));
+}
+
+void rdma_closing(struct rdma_link *r)
+{
+	if (r->qp && r->n_completed == r->n_posted)
+		finish_close(r);
+}
+
+static void rdma_shut(struct link *l, int error, bool now)
+{
+	struct rdma_link *r = l->rdma;
+
+	if (!r->is_closing) {
+		r->is_closing = true;
+		r->close_error = error;
+		list_del(&r->deferred.link);
+		tcp_watch(tcp_of(l), 0);
+		r->dev->ops->qp_abort(r->qp);
+	}
+	r->stall.fire = flush_over;
+	if (now || timer_set(l->net->loop, &r->stall, l->net->loop->now + FLUSH_NS))
+		finish_close(r);
+	else
+		rdma_closing(r);
+}
+
+static void rdma_destroy(struct link *l)
+{
+	free(l->rdma);
+	tcp_ops.destroy(l);
+}
+
+static const struct net_ops rdma_ops = {
+	.name = "rdma",
+	.send = rdma_send,
+	.expose = rdma_expose,
+	.retract = rdma_retract,
+	.put = put,
+	.get = get,
+	.shut = rdma_shut,
+	.destroy = rdma_destroy,
+	.peer_moves = true,
+};
+
+/* ---- messages ---- */
+
+/* A part of a long message. 0, or -errno: the link is closed. */
+static int join(struct rdma_link *r, struct msg *part, uint32_t len)
+{
+	struct msg *m = r->partial;
+
+	if (!m || len > r->partial_head.length - m->len) {
+		msg_free(part);
+		return -EPROTO;
+	}
+	memcpy(m->body + m->len, part->body, len);
+	r->l->account->copied += len;
+	m->len += len;
+	msg_free(part);
+	if (m->len < r->partial_head.length)
+		return 0;
+	r->partial = NULL;
+	link_message(r->l, r->partial_head.kind, r->partial_head.tag, m);
+	return 0;
+}
+
+static int begin_long(struct rdma_link *r, const struct wire_frame_head *h, struct msg *part,
+		      uint32_t len)
+{
+	int e = r->partial ? -EPROTO : 0;
+
+	if (!e) {
+		r->partial = msg_new(r->l->net, h->length);
+		e = r->partial ? 0 : -ENOMEM;
+	}
+	if (e) {
+		msg_free(part);
+		return e;
+	}
+	r->partial->len = 0;
+	r->partial_head = *h;
+	return join(r, part, len);
+}
+
+/* Takes m, whose body has len bytes. 0 or -errno, which closes the link. */
+static int take_message(struct rdma_link *r, struct msg *m, uint32_t len)
+{
+	struct wire_frame_head h;
+	struct xdr x;
+	int e;
+
+	xdr_decoder(&x, m->head, FRAME_HEAD, NULL);
+	e = xdr_wire_frame_head(&x, &h) && h.magic == SHEAF_MAGIC ? link_check_rdma(r->l, &h) :
+								    -EPROTO;
+	if (!e && h.length != len && (len > h.length || h.kind == FRAME_MORE))
+		e = -EPROTO;
+	if (e) {
+		msg_free(m);
+		return e;
+	}
+	credits_told(&r->credits, h.want);
+	r->l->account->frames++;
+	if (len < h.length)
+		return begin_long(r, &h, m, len);
+	switch (h.kind) {
+	case FRAME_MORE:
+		return join(r, m, len);
+	case FRAME_INVITE:
+		e = rdma_invited(r, &h, m);
+		break;
+	case FRAME_CREDIT:
+		break;
+	default:
+		link_message(r->l, h.kind, h.tag, m);
+		return 0;
+	}
+	msg_free(m);
+	return e;
+}
+
+void rdma_received(struct rdma_link *r, struct msg *m, uint32_t len)
+{
+	int e = credits_receive(&r->credits);
+
+	if (!e && len < FRAME_HEAD)
+		e = -EPROTO;
+	if (e) {
+		msg_free(m);
+	} else {
+		m->len = len - FRAME_HEAD;
+		e = take_message(r, m, m->len);
+	}
+	if (e)
+		link_close(r->l, e);
+	rdma_promise(r);
+	if (!r->is_closing) /* messages may wait for credits that it brought */
+		loop_defer_last(r->l->net->loop, &r->deferred);
+}
+
+/* ---- attaching ---- */
+
+/* Work waits, and nothing of it completes: the peer or its card has stopped. */
+static void stalled(struct timer *t)
+{
+	struct rdma_link *r = container_of(t, struct rdma_link, stall);
+	uint64_t limit = r->l->net->id.timeout_ms * NSEC_PER_MSEC;
+	struct loop *l = r->l->net->loop;
+
+	if (list_empty(&r->control) && list_empty(&r->bulk) && list_empty(&r->posted) &&
+	    list_empty(&r->grants))
+		return;
+	if (l->now >= r->moved_at + limit)
+		link_close(r->l, r->l->dialled ? -ETIMEDOUT : -ETIME);
+	else
+		timer_set(l, t, r->moved_at + limit);
+}
+
+/* A queue pair for the link, not connected. NULL: net->rdma.why says why. */
+static struct rdma_link *rdma_new(struct link *l, struct wire_attach *a)
+{
+	struct net *n = l->net;
+	struct rdma_device *d = rdma_device_get(n);
+	struct rdma_link *r = d ? calloc(1, sizeof(*r)) : NULL;
+	struct fabric_addr us;
+	int e;
+
+	if (!r)
+		return NULL;
+	r->l = l;
+	r->dev = d;
+	list_init(&r->control);
+	list_init(&r->bulk);
+	list_init(&r->posted);
+	list_init(&r->grants);
+	list_init(&r->deferred.link);
+	r->deferred.run = rdma_flush_deferred;
+	credits_init(&r->credits);
+	n->slab_msgs_max += MSG_PER_SLAB;
+	rdma_promise(r);
+	e = d->n_wanted > d->caps->receive_depth ? -ENOSPC : rdma_receives_post(d);
+	if (!e)
+		e = d->ops->qp_make(d->fabric, RDMA_SENDS, r, &r->qp, &us);
+	if (e) {
+		snprintf(n->rdma.why, sizeof(n->rdma.why), "%s: no further queue pair: %s",
+			 d->caps->name, error_text(e));
+		d->n_wanted -= r->promised;
+		n->slab_msgs_max -= MSG_PER_SLAB;
+		free(r);
+		return NULL;
+	}
+	*a = (struct wire_attach){ .lid = us.lid,
+				   .qpn = us.qpn,
+				   .psn = us.psn,
+				   .mtu = us.mtu,
+				   .read_depth = us.read_depth,
+				   .receives = r->credits.granted };
+	memcpy(a->gid, us.gid, sizeof(a->gid));
+	l->rdma = r;
+	l->ops = &rdma_ops;
+	l->costs = &d->costs;
+	return r;
+}
+
+/* The link goes on without RDMA. */
+static void detach(struct rdma_link *r)
+{
+	struct link *l = r->l;
+
+	timer_del(l->net->loop, &r->stall);
+	r->is_closing = true;
+	r->dev->ops->qp_drop(r->qp);
+	rdma_promise(r);
+	l->net->slab_msgs_max -= MSG_PER_SLAB;
+	l->costs = &l->net->costs[MEDIUM_TCP];
+	l->ops = &tcp_ops;
+	l->rdma = NULL;
+	free(r);
+}
+
+static int connect_to(struct rdma_link *r, const struct wire_attach *a)
+{
+	struct fabric_addr peer = { .lid = a->lid,
+				    .qpn = a->qpn,
+				    .psn = a->psn,
+				    .mtu = a->mtu,
+				    .read_depth = a->read_depth };
+	int e;
+
+	memcpy(peer.gid, a->gid, sizeof(peer.gid));
+	e = r->dev->ops->qp_connect(r->qp, &peer);
+	if (e)
+		return e;
+	credits_told(&r->credits, a->receives);
+	timer_del(r->l->net->loop, &r->stall);
+	r->stall.fire = stalled;
+	return 0;
+}
+
+/* Client: RDMA cannot be used, for this reason. */
+static int go_without(struct link *l, const char *why, size_t len)
+{
+	struct peer *p = l->peer;
+
+	if (why != p->rdma_why)
+		snprintf(p->rdma_why, sizeof(p->rdma_why), "%.*s", (int)len, why);
+	if (l->rdma)
+		detach(l->rdma);
+	if (l->net->rdma.is_required) {
+		log_warn("net", "%s: RDMA is required (SHEAF_NET=rdma): %s", p->address,
+			 p->rdma_why);
+		return -EPROTONOSUPPORT;
+	}
+	peer_link_up(p, l);
+	return 0;
+}
+
+void rdma_failed(struct link *l, const char *why)
+{
+	struct peer *p = l->peer;
+
+	if (!p)
+		return;
+	snprintf(p->rdma_why, sizeof(p->rdma_why), "%s", why);
+	p->rdma_retry_at = l->net->loop->now + RETRY_NS;
+}
+
+static void attach_over(struct timer *t)
+{
+	struct rdma_link *r = container_of(t, struct rdma_link, stall);
+
+	rdma_failed(r->l, "the server did not answer to it");
+	link_close(r->l, -ETIMEDOUT);
+}
+
+int rdma_attach(struct link *l)
+{
+	struct peer *p = l->peer;
+	struct wire_attach a;
+	struct rdma_link *r;
+	struct msg *m;
+
+	if (l->ops != &tcp_ops || l->local_label[0] || l->role != LINK_CLIENT ||
+	    l->net->rdma.is_off) {
+		peer_link_up(p, l);
+		return 0;
+	}
+	if (l->net->loop->now < p->rdma_retry_at)
+		return go_without(l, p->rdma_why, RDMA_WHY_MAX);
+	if (!l->peer_has_rdma)
+		return go_without(l, "the server has no RDMA", RDMA_WHY_MAX);
+	r = rdma_new(l, &a);
+	if (!r)
+		return go_without(l, l->net->rdma.why, RDMA_WHY_MAX);
+	rdma_reg_open(r->dev);
+	m = msg_encode(l->net, XDR_ANY(xdr_wire_attach), &a, NULL, NULL);
+	r->stall.fire = attach_over;
+	if (!m || timer_set(l->net->loop, &r->stall, l->net->loop->now + ATTACH_NS)) {
+		msg_free(m);
+		return -ENOMEM;
+	}
+	link_send(l, FRAME_ATTACH, 0, m);
+	return 0;
+}
+
+static bool decode_attach(struct msg *m, struct wire_attach *a)
+{
+	struct xdr x;
+
+	xdr_decoder(&x, m->body, m->len, NULL);
+	return xdr_wire_attach(&x, a) && xdr_left(&x) == 0;
+}
+
+int rdma_asked(struct link *l, struct msg *m)
+{
+	struct wire_attach peer, a = { 0 };
+	bool is_wrong = !decode_attach(m, &peer) || l->rdma || l->session ||
+			l->role != LINK_CLIENT || l->local_label[0];
+	struct rdma_link *r = is_wrong ? NULL : rdma_new(l, &a);
+	int e = r ? connect_to(r, &peer) : -ENODEV;
+
+	msg_free(m);
+	if (is_wrong)
+		return -EPROTO;
+	if (e) {
+		if (r)
+			snprintf(l->net->rdma.why, sizeof(l->net->rdma.why),
+				 "%s: cannot reach the client's queue pair: %s", r->dev->caps->name,
+				 error_text(e));
+		if (r)
+			detach(r);
+		a = (struct wire_attach){ .status = -e, .why = wire_text(l->net->rdma.why) };
+		r = NULL;
+	}
+	m = msg_encode(l->net, XDR_ANY(xdr_wire_attach), &a, NULL, NULL);
+	if (!m)
+		return -ENOMEM;
+	link_send(l, FRAME_ATTACHED, 0, m);
+	if (r)
+		r->is_connected = true;
+	return 0;
+}
+
+int rdma_attached(struct link *l, struct msg *m)
+{
+	struct rdma_link *r = l->rdma;
+	struct wire_attach a;
+	int e = decode_attach(m, &a) && r && !r->is_connected ? 0 : -EPROTO;
+
+	if (!e && a.status) {
+		e = go_without(l, (const char *)a.why.p, a.why.len);
+	} else if (!e) {
+		e = connect_to(r, &a);
+		if (e)
+			rdma_failed(l, "the server's queue pair cannot be reached");
+		else
+			r->is_connected = true;
+	}
+	msg_free(m);
+	if (!e && l->rdma) {
+		l->peer->rdma_why[0] = 0;
+		peer_link_up(l->peer, l);
+	}
+	return e;
+}

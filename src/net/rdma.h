@@ -1,0 +1,174 @@
+/* RDMA on an authenticated TCP link. Private to net.
+ *
+ *   net_rdma.c      attaching to a link and detaching, the table of operations
+ *   rdma_device.c   the card of a net: its memory, shared receives, completions
+ *   rdma_send.c     units of work become chains of work requests
+ *   rdma_mem.c      a client's exposed memory and its descriptor
+ *
+ * TCP stays connected: it tells that the peer has died, and moves requests whose memory cannot be
+ * registered (TAG_STREAM). Messages of all other requests, and their data, go by the queue pair. */
+#ifndef SHEAF_RDMA_H
+#define SHEAF_RDMA_H
+
+#include "core/fabric.h"
+#include "net/backend.h"
+#include "net/credit.h"
+#include "reg/reg.h"
+
+#define RDMA_CHAIN 256 /* most work requests posted at once */
+#define RDMA_SENDS 512 /* most work requests outstanding on a link */
+#define MAX_INVITED (16 * MIB) /* bytes of a range of an invitation */
+#define SEGMENT_BYTES 20 /* of an encoded range */
+#define RDMA_READS 4 /* a get of more remote ranges is written by the client */
+
+/* The card of a net. */
+struct rdma_device {
+	struct net *net;
+	const struct fabric_ops *ops;
+	struct fabric *fabric;
+	const struct fabric_caps *caps;
+	struct fabric_mem bulk; /* net->bulk, if has_bulk */
+	bool has_bulk;
+	struct msg **receives; /* posted, by id; a free place is NULL */
+	uint32_t n_receives, n_wanted; /* posted, and promised to links */
+	uint32_t next_receive; /* where to look for a free place */
+	struct deferred again; /* completions are left for the next turn */
+	struct net_costs costs;
+	struct reg *reg; /* of user memory; NULL: every request is packed */
+	struct iovec pieces[SEGMENTS_MAX]; /* while memory is exposed */
+	struct list bounces; /* unused ones */
+	uint64_t bounce_spare; /* their bytes */
+	struct fabric_wr wr[RDMA_CHAIN];
+	struct fabric_sge sge[RDMA_CHAIN * FABRIC_SGES];
+};
+
+/* A range of local memory with its key, or of the peer's. */
+struct rdma_range {
+	uint64_t addr, len;
+	uint32_t key;
+};
+
+/* A registered buffer into which pieces are packed. */
+struct rdma_bounce {
+	struct list link;
+	uint64_t size;
+	struct fabric_mem registered;
+	uint8_t mem[];
+};
+
+/* Registered memory of a descriptor (client). */
+struct rdma_exposed {
+	struct rdma_device *dev;
+	struct net_desc *desc;
+	struct link *link; /* while it ends */
+	struct rdma_bounce *bounce; /* holds the stream, or NULL: the ranges are the user's memory */
+	struct reg_use use;
+	uint32_t n_fills; /* units that read this memory */
+	bool is_ending; /* retracted: ends with the last fill */
+	uint32_t n_ranges;
+	struct rdma_range ranges[]; /* in the order of the stream, local keys */
+};
+
+enum rdma_kind { RDMA_MESSAGE, RDMA_PUT, RDMA_READ, RDMA_FILL };
+
+/* Work that is posted in order, as one or more work requests. */
+struct rdma_unit {
+	struct list link;
+	enum rdma_kind kind;
+	struct msg *m; /* MESSAGE */
+	uint32_t message_key;
+	bool is_registered; /* by message_mem, for this unit alone */
+	struct fabric_mem message_mem;
+	struct xfer *x; /* PUT, READ */
+	struct rdma_exposed *exposed; /* FILL */
+	uint32_t imm;
+	uint64_t len, done; /* bytes of data; posted */
+	uint64_t last; /* number of its last work request with data */
+	struct rdma_range *local, *remote; /* what is left begins at these ... */
+	uint64_t local_at, remote_at; /* ... and there within them */
+	struct rdma_range ranges[];
+};
+
+/* A get that the client writes. */
+struct rdma_grant {
+	struct list link;
+	struct xfer *x;
+	uint32_t id, n_mems;
+	struct fabric_mem mems[];
+};
+
+/* RDMA of one link. */
+struct rdma_link {
+	struct link *l;
+	struct rdma_device *dev;
+	struct fabric_qp *qp; /* NULL: dropped */
+	bool is_connected, is_closing;
+	uint32_t promised; /* receives */
+	struct credits credits;
+	struct list control, bulk; /* units to post; control first */
+	struct list posted; /* units, in order */
+	uint64_t n_posted, n_completed; /* work requests */
+	struct list grants;
+	uint32_t next_grant;
+	struct msg *partial; /* a long message that is arriving */
+	struct wire_frame_head partial_head;
+	struct deferred deferred;
+	struct timer stall; /* nothing completes although work waits */
+	uint64_t moved_at;
+	int close_error;
+};
+
+/* ---- rdma_device.c ---- */
+
+/* The card of the net, opened when first needed; NULL: there is none, net->rdma_why says why. */
+struct rdma_device *rdma_device_get(struct net *n);
+void rdma_device_close(struct net *n);
+/* The key of memory in a slab or in net->bulk. False: it is not registered. */
+bool rdma_local_key(struct rdma_device *d, const void *addr, uint64_t len, uint32_t *key);
+bool rdma_message_key(struct rdma_device *d, struct msg *m, uint32_t *key);
+/* Posts receives as promised: -ENOMEM. */
+int rdma_receives_post(struct rdma_device *d);
+/* Counts the receives that the link may need now. */
+void rdma_promise(struct rdma_link *r);
+
+/* ---- rdma_send.c ---- */
+
+void rdma_message(struct rdma_link *r, struct msg *m);
+void rdma_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *src,
+	      size_t n, struct req *q);
+void rdma_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *dst,
+	      size_t n, struct net_direct *direct, struct req *q);
+/* The server invites: 0 or -errno, which closes the link. */
+int rdma_invited(struct rdma_link *r, const struct wire_frame_head *h, struct msg *m);
+void rdma_filled(struct rdma_link *r, uint32_t imm); /* immediate data have arrived */
+void rdma_sent(struct rdma_link *r); /* work requests have completed */
+void rdma_flush(struct rdma_link *r);
+void rdma_flush_deferred(struct deferred *d);
+/* Ends all units and grants; nothing can reach their buffers any more. */
+void rdma_end_units(struct rdma_link *r, int error);
+
+/* ---- rdma_mem.c ---- */
+
+int rdma_expose(struct link *l, struct net_desc *d);
+bool rdma_retract(struct link *l, struct net_desc *d);
+void rdma_fill_ended(struct rdma_exposed *e);
+void rdma_bounces_free(struct rdma_device *d);
+/* Prepares registration of the user's memory; without it every request is packed. */
+void rdma_reg_open(struct rdma_device *d);
+
+/* ---- net_rdma.c ---- */
+
+/* Client: begins to attach RDMA to a link that is up, or leaves it on TCP; then the peer hears that
+ * the link is up. 0 or -errno, which closes the link. */
+int rdma_attach(struct link *l);
+/* The messages of that, by TCP; they take m. 0 or -errno, which closes the link. */
+int rdma_asked(struct link *l, struct msg *m);
+int rdma_attached(struct link *l, struct msg *m);
+/* Work of a link that closes has completed. */
+void rdma_closing(struct rdma_link *r);
+/* Client: the next links to this server stay on TCP for a while. */
+void rdma_failed(struct link *l, const char *why);
+
+void rdma_received(struct rdma_link *r, struct msg *m, uint32_t len); /* takes m */
+
+#endif

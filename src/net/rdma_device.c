@@ -1,0 +1,260 @@
+/* The card of a net: opened when the first link wants it, closed with the net. It registers the
+ * slabs of messages and the memory of bulk transfers once, keeps as many shared receives posted as
+ * links have been promised, and gives completions to their links.
+ *
+ * Threads: the loop's. Buffers: receives are messages of the net; each is replaced when it is
+ * filled. Errors: without a card links stay on TCP; net->rdma.why has the reason. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "net/rdma.h"
+
+#define POLL_BATCH 64
+#define BATCHES 4 /* in one turn of the loop */
+#define RETRY_NS (60 * NSEC_PER_SEC)
+#define RECEIVE_BYTES (FRAME_HEAD + MSG_SHORT)
+#define WORK_REQUEST_NS 150 /* typical of a card; the costs of registration are measured */
+
+/* ---- completions ---- */
+
+static struct msg *take_receive(struct rdma_device *d, uint64_t id)
+{
+	struct msg *m = d->receives[id];
+
+	d->receives[id] = NULL;
+	d->n_receives--;
+	return m;
+}
+
+/* The queue pair executes nothing any more. */
+static void failed(struct rdma_link *r, int error)
+{
+	rdma_failed(r->l, error == -ETIMEDOUT ? "the server did not answer by RDMA" :
+			  error == -EACCES    ? "a key was refused" :
+						"the queue pair failed");
+	link_close(r->l, error == -ETIMEDOUT ? -ETIMEDOUT : -ECONNRESET);
+}
+
+static void completed(struct rdma_device *d, const struct fabric_completion *c)
+{
+	struct rdma_link *r = c->owner;
+	struct msg *m = c->event == FABRIC_SENT ? NULL : take_receive(d, c->id);
+
+	if (!r || r->is_closing || c->error || c->event == FABRIC_RECEIVED_IMM)
+		msg_free(m); /* another one is posted in its place */
+	if (!r)
+		return;
+	if (c->event == FABRIC_SENT)
+		r->n_completed = MAX(r->n_completed, c->id);
+	if (r->is_closing)
+		rdma_closing(r);
+	else if (c->error)
+		failed(r, c->error);
+	else if (c->event == FABRIC_SENT)
+		rdma_sent(r);
+	else if (c->event == FABRIC_RECEIVED_IMM)
+		rdma_filled(r, c->imm);
+	else
+		rdma_received(r, m, c->len);
+}
+
+/* A link may be closed by a completion of the same batch: references keep it until the end. */
+static size_t take_batch(struct rdma_device *d)
+{
+	struct fabric_completion c[POLL_BATCH];
+	size_t n = d->ops->poll(d->fabric, c, POLL_BATCH);
+
+	for (size_t i = 0; i < n; i++)
+		if (c[i].owner)
+			link_ref(((struct rdma_link *)c[i].owner)->l);
+	for (size_t i = 0; i < n; i++)
+		completed(d, &c[i]);
+	rdma_receives_post(d); /* an error shows when a link needs them */
+	for (size_t i = 0; i < n; i++)
+		if (c[i].owner)
+			link_unref(((struct rdma_link *)c[i].owner)->l);
+	return n;
+}
+
+static void poll_device(struct rdma_device *d)
+{
+	for (int i = 0; i < BATCHES; i++)
+		if (take_batch(d) < POLL_BATCH && !d->ops->arm(d->fabric))
+			return;
+	loop_defer_last(d->net->loop, &d->again);
+	loop_wake(d->net->loop);
+}
+
+static void device_ready(void *arg)
+{
+	poll_device(arg);
+}
+
+static void poll_again(struct deferred *it)
+{
+	poll_device(container_of(it, struct rdma_device, again));
+}
+
+/* ---- memory ---- */
+
+bool rdma_message_key(struct rdma_device *d, struct msg *m, uint32_t *key)
+{
+	struct msg_slab *s = m->slab;
+
+	if (!s || s->net != d->net)
+		return false;
+	if (!s->is_registered) {
+		s->is_registered = !d->ops->mem_make(d->fabric, s->mem, s->bytes,
+						     FABRIC_LOCAL_WRITE, &s->registered);
+		d->net->account.registrations += s->is_registered;
+	}
+	*key = s->registered.lkey;
+	return s->is_registered;
+}
+
+bool rdma_local_key(struct rdma_device *d, const void *addr, uint64_t len, uint32_t *key)
+{
+	const struct iovec *b = &d->net->rdma.bulk;
+	uintptr_t at = (uintptr_t)addr, from = (uintptr_t)b->iov_base;
+
+	*key = d->bulk.lkey;
+	return d->has_bulk && at >= from && len <= b->iov_len && at - from <= b->iov_len - len;
+}
+
+void rdma_promise(struct rdma_link *r)
+{
+	const struct credits *c = &r->credits;
+	uint32_t now = MAX(c->depth, c->granted - c->received) + 1;
+
+	if (r->is_closing)
+		now = 0;
+	r->dev->n_wanted += now - r->promised;
+	r->promised = now;
+}
+
+int rdma_receives_post(struct rdma_device *d)
+{
+	while (d->n_receives < MIN(d->n_wanted, d->caps->receive_depth)) {
+		struct msg *m = msg_new(d->net, MSG_SHORT);
+		struct fabric_receive r = { .len = RECEIVE_BYTES };
+		uint32_t id = d->next_receive;
+
+		while (d->receives[id])
+			id = (id + 1) % d->caps->receive_depth;
+		if (!m || !rdma_message_key(d, m, &r.lkey)) {
+			msg_free(m);
+			return -ENOMEM;
+		}
+		r.id = id;
+		r.addr = m->head;
+		if (d->ops->receive(d->fabric, &r, 1)) {
+			msg_free(m);
+			return -EIO;
+		}
+		d->receives[id] = m;
+		d->next_receive = (id + 1) % d->caps->receive_depth;
+		d->n_receives++;
+	}
+	return 0;
+}
+
+/* ---- life ---- */
+
+static void drop_memory(struct rdma_device *d)
+{
+	struct msg_slab *s;
+
+	list_for_each(s, &d->net->slabs, link) {
+		if (s->is_registered)
+			d->ops->mem_drop(d->fabric, &s->registered);
+		s->is_registered = false;
+	}
+	if (d->has_bulk)
+		d->ops->mem_drop(d->fabric, &d->bulk);
+}
+
+void rdma_device_close(struct net *n)
+{
+	struct rdma_device *d = n->rdma.device;
+
+	if (!d)
+		return;
+	list_del(&d->again.link);
+	drop_memory(d);
+	rdma_bounces_free(d);
+	if (d->reg)
+		reg_close(d->reg);
+	d->ops->close(d->fabric);
+	for (uint32_t i = 0; d->receives && i < d->caps->receive_depth; i++)
+		msg_free(d->receives[i]);
+	free(d->receives);
+	free(d);
+	n->rdma.device = NULL;
+}
+
+static int open_device(struct rdma_device *d)
+{
+	struct net *n = d->net;
+	struct net_rdma *r = &n->rdma;
+	int e = d->ops->open(n->loop->env, n->loop, &r->want, device_ready, d, &d->fabric, r->why,
+			     sizeof(r->why));
+
+	if (e)
+		return e;
+	d->caps = d->ops->caps(d->fabric);
+	n->rdma.device = d;
+	d->receives = calloc(d->caps->receive_depth, sizeof(struct msg *));
+	if (!d->receives)
+		return -ENOMEM;
+	if (r->bulk.iov_len) {
+		e = d->ops->mem_make(d->fabric, r->bulk.iov_base, r->bulk.iov_len,
+				     FABRIC_LOCAL_WRITE, &d->bulk);
+		d->has_bulk = !e;
+		n->account.registrations += !e;
+	}
+	if (e)
+		snprintf(r->why, sizeof(r->why),
+			 "cannot register %llu MiB of buffers: raise the limit of locked memory "
+			 "(ulimit -l, LimitMEMLOCK)",
+			 (unsigned long long)(r->bulk.iov_len / MIB));
+	d->ops->arm(d->fabric);
+	return e;
+}
+
+struct rdma_device *rdma_device_get(struct net *n)
+{
+	const struct fabric_ops *ops = n->loop->env->fabric;
+	struct net_rdma *r = &n->rdma;
+	struct rdma_device *d;
+	const char *trouble;
+
+	if (!ops || r->is_off)
+		return NULL;
+	if (r->device) {
+		trouble = r->device->ops->trouble(r->device->fabric);
+		if (trouble)
+			snprintf(r->why, sizeof(r->why), "%s", trouble);
+		return trouble ? NULL : r->device;
+	}
+	if (n->loop->now < r->retry_at)
+		return NULL;
+	r->retry_at = n->loop->now + RETRY_NS;
+	d = calloc(1, sizeof(*d));
+	if (!d)
+		return NULL;
+	d->net = n;
+	d->ops = ops;
+	list_init(&d->bounces);
+	d->again.run = poll_again;
+	list_init(&d->again.link);
+	d->costs = n->costs[MEDIUM_LOCAL];
+	d->costs.work_request = WORK_REQUEST_NS;
+	if (open_device(d)) {
+		if (d->fabric)
+			rdma_device_close(n);
+		else
+			free(d);
+		return NULL;
+	}
+	return d;
+}

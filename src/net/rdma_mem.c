@@ -1,0 +1,284 @@
+/* A client's memory that servers access by RDMA, for one request: the user's pieces, registered
+ * (src/reg), or a registered buffer into which they are packed. The descriptor has the ranges of
+ * memory with their keys, in the order of the stream. Where neither can be registered, the request
+ * moves over TCP instead (TAG_STREAM).
+ *
+ * Threads: the loop's. Buffers: bounce buffers are kept for later requests, up to a limit. Errors:
+ * -EFAULT: a part of the memory is not mapped. */
+#include <stdlib.h>
+
+#include "net/net_tcp.h"
+#include "net/rdma.h"
+
+#define BOUNCE_LEAST (64 * KIB)
+#define BOUNCE_SPARE_MAX (16 * MIB) /* bytes of unused bounce buffers */
+
+/* ---- bounce buffers ---- */
+
+static struct rdma_bounce *bounce_get(struct rdma_device *d, uint64_t len)
+{
+	struct rdma_bounce *b;
+	uint64_t size = BOUNCE_LEAST;
+
+	while (size < len)
+		size *= 2;
+	list_for_each(b, &d->bounces, link) {
+		if (b->size != size)
+			continue;
+		list_del(&b->link);
+		d->bounce_spare -= size;
+		return b;
+	}
+	b = malloc(sizeof(*b) + size);
+	if (!b)
+		return NULL;
+	b->size = size;
+	list_init(&b->link);
+	if (d->ops->mem_make(d->fabric, b->mem, size,
+			     FABRIC_LOCAL_WRITE | FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE,
+			     &b->registered)) {
+		free(b);
+		return NULL;
+	}
+	d->net->account.registrations++;
+	return b;
+}
+
+static void bounce_free(struct rdma_device *d, struct rdma_bounce *b)
+{
+	d->ops->mem_drop(d->fabric, &b->registered);
+	free(b);
+}
+
+static void bounce_put(struct rdma_device *d, struct rdma_bounce *b)
+{
+	if (d->bounce_spare + b->size > BOUNCE_SPARE_MAX) {
+		bounce_free(d, b);
+		return;
+	}
+	d->bounce_spare += b->size;
+	list_push_front(&d->bounces, &b->link);
+}
+
+void rdma_bounces_free(struct rdma_device *d)
+{
+	struct rdma_bounce *b;
+
+	while ((b = list_first(&d->bounces, struct rdma_bounce, link))) {
+		list_del(&b->link);
+		bounce_free(d, b);
+	}
+	d->bounce_spare = 0;
+}
+
+/* ---- the user's memory ---- */
+
+static int make_memory(void *device, void *addr, size_t len, bool writable, struct reg_memory *out)
+{
+	struct rdma_device *d = device;
+	struct fabric_mem m;
+	int r = d->ops->mem_make(d->fabric, addr, len,
+				 writable ? FABRIC_LOCAL_WRITE | FABRIC_REMOTE_READ |
+						    FABRIC_REMOTE_WRITE :
+					    FABRIC_REMOTE_READ,
+				 &m);
+
+	*out = (struct reg_memory){ .addr = addr,
+				    .len = len,
+				    .lkey = m.lkey,
+				    .rkey = m.rkey,
+				    .handle = (uintptr_t)m.impl };
+	return r;
+}
+
+static void drop_memory(void *device, struct reg_memory *m)
+{
+	struct rdma_device *d = device;
+	struct fabric_mem f = { m->lkey, m->rkey, (void *)(uintptr_t)m->handle };
+
+	d->ops->mem_drop(d->fabric, &f);
+}
+
+static const struct reg_ops user_memory = { .name = "fabric",
+					    .make = make_memory,
+					    .drop = drop_memory };
+
+void rdma_reg_open(struct rdma_device *d)
+{
+	bool is_real = d->net->rdma.caches;
+	struct reg_counts costs;
+
+	if (d->reg || reg_open(&d->reg, &user_memory, d, d->net->rdma.pinned_max,
+			       is_real ? 0 : REG_NO_CACHE | REG_USUAL_COSTS))
+		return;
+	reg_get_counts(d->reg, &costs);
+	d->costs.registration = costs.is_caching ? 0 : costs.call_ns;
+	d->costs.page = costs.is_caching ? 0 : costs.page_ns;
+}
+
+/* ---- exposing ---- */
+
+static struct rdma_exposed *exposed_new(struct rdma_device *dev, struct net_desc *d, size_t n)
+{
+	struct rdma_exposed *e = calloc(1, sizeof(*e) + n * sizeof(e->ranges[0]));
+
+	if (e) {
+		e->dev = dev;
+		e->desc = d;
+		e->n_ranges = (uint32_t)n;
+	}
+	return e;
+}
+
+static void exposed_free(struct rdma_exposed *e)
+{
+	if (e->bounce)
+		bounce_put(e->dev, e->bounce);
+	reg_release(e->dev->reg, &e->use);
+	free((void *)(uintptr_t)e->desc->keys.p);
+	e->desc->keys = (struct wire_bytes){ 0 };
+	e->desc->impl = NULL;
+	free(e);
+}
+
+/* Writes the keys of the ranges into the descriptor. */
+static int describe(struct rdma_exposed *e, const uint32_t *remote_keys)
+{
+	uint32_t bytes = 4 + e->n_ranges * SEGMENT_BYTES, n = e->n_ranges;
+	uint8_t *keys = malloc(bytes);
+	struct xdr x;
+
+	if (!keys)
+		return -ENOMEM;
+	xdr_encoder(&x, keys, bytes);
+	xdr_u32(&x, &n);
+	for (uint32_t i = 0; i < n; i++) {
+		struct wire_rdma_segment s = { e->ranges[i].addr, e->ranges[i].len,
+					       remote_keys[i] };
+
+		xdr_wire_rdma_segment(&x, &s);
+	}
+	e->desc->keys = (struct wire_bytes){ .p = keys, .len = bytes };
+	e->desc->impl = e;
+	return 0;
+}
+
+/* Registers the user's pieces themselves. -ENOBUFS: pack them. */
+static int expose_pieces(struct link *l, struct net_desc *d, size_t n)
+{
+	struct rdma_device *dev = l->rdma->dev;
+	struct rdma_exposed *e = exposed_new(dev, d, n);
+	uint32_t remote_keys[SEGMENTS_MAX];
+	struct reg_counts before, after;
+	int r;
+
+	if (!e)
+		return -ENOMEM;
+	reg_get_counts(dev->reg, &before);
+	r = reg_acquire(dev->reg, dev->pieces, n, d->access == CAP_WRITE, &e->use);
+	reg_get_counts(dev->reg, &after);
+	l->account->registrations += after.registrations - before.registrations;
+	for (size_t i = 0; !r && i < n; i++) {
+		const struct reg_memory *m = e->use.regions[e->use.region_of[i]];
+
+		e->ranges[i] = (struct rdma_range){ (uintptr_t)dev->pieces[i].iov_base,
+						    dev->pieces[i].iov_len, m->lkey };
+		remote_keys[i] = m->rkey;
+	}
+	if (!r)
+		r = describe(e, remote_keys);
+	if (r)
+		exposed_free(e);
+	return r;
+}
+
+/* Copies the stream into a registered buffer; also before the peer writes, since it may write less
+ * than all. */
+static int expose_packed(struct link *l, struct net_desc *d)
+{
+	struct rdma_exposed *e = exposed_new(l->rdma->dev, d, 1);
+	int r;
+
+	if (!e)
+		return -ENOMEM;
+	e->bounce = bounce_get(e->dev, d->view->length);
+	r = e->bounce ? view_copy_out(d->view, 0, e->bounce->mem, d->view->length) : -ENOBUFS;
+	if (!r) {
+		l->account->copied += d->view->length;
+		e->ranges[0] = (struct rdma_range){ (uintptr_t)e->bounce->mem, d->view->length,
+						    e->bounce->registered.lkey };
+		r = describe(e, &e->bounce->registered.rkey);
+	}
+	if (r)
+		exposed_free(e);
+	return r;
+}
+
+/* Finds the pieces of the view; 0: too many, or packing them is cheaper. */
+static size_t find_pieces(struct link *l, struct net_desc *d)
+{
+	struct rdma_device *dev = l->rdma->dev;
+	uint64_t got;
+	size_t n = view_iov(d->view, 0, d->view->length, dev->pieces, SEGMENTS_MAX, &got);
+
+	if (got != d->view->length || d->method == METHOD_PACK || !dev->reg)
+		return 0;
+	if (d->method == METHOD_AUTO &&
+	    net_choose(l->costs, d->access == CAP_READ, n, got, 0) == METHOD_PACK)
+		return 0;
+	return n;
+}
+
+int rdma_expose(struct link *l, struct net_desc *d)
+{
+	size_t n = find_pieces(l, d);
+	int r = n ? expose_pieces(l, d, n) : -ENOBUFS;
+
+	if (r)
+		r = expose_packed(l, d);
+	if (!r || r == -EFAULT)
+		return r;
+	d->tag |= TAG_STREAM;
+	return 0;
+}
+
+/* ---- ends ---- */
+
+/* Nothing accesses the memory any more. */
+static void finish(struct rdma_exposed *e, struct link *l)
+{
+	struct net_desc *d = e->desc;
+
+	if (e->bounce && d->access == CAP_WRITE && l->state == LINK_UP) {
+		if (view_copy_in(d->view, 0, e->bounce->mem, d->view->length))
+			d->error = -EFAULT;
+		l->account->copied += d->view->length;
+	}
+	exposed_free(e);
+}
+
+bool rdma_retract(struct link *l, struct net_desc *d)
+{
+	struct rdma_exposed *e = d->impl;
+
+	if (d->tag & TAG_STREAM)
+		return tcp_retract(l, d);
+	if (!e)
+		return true;
+	e->link = l;
+	e->is_ending = e->n_fills > 0;
+	if (e->is_ending)
+		return false;
+	finish(e, l);
+	return true;
+}
+
+void rdma_fill_ended(struct rdma_exposed *e)
+{
+	struct net_desc *d = e->desc;
+
+	if (!e->is_ending)
+		return;
+	finish(e, e->link);
+	link_desc_end(d);
+}
