@@ -340,6 +340,30 @@ SHEAF_API int sheaf_plan(struct sheaf *fs, const struct sheaf_stripes *where, en
 			 const struct sheaf_access *a, sheaf_touch touch, void *arg,
 			 struct sheaf_plan *out);
 
+/* ---- registration of memory, as network cards need it: for benchmarks ---- */
+
+struct sheaf_registration;
+struct sheaf_registered;
+struct sheaf_registration_counts {
+	uint64_t registrations, failed, deregistrations;
+	uint64_t hits; /* pieces that were registered before */
+	uint64_t invalidations; /* regions that were dropped because their memory changed */
+	uint64_t pinned_bytes, limit_bytes;
+	double page_ns, call_ns; /* measured: of a page, and of a call beside its pages */
+	const char *why_not; /* why nothing is cached; NULL: it is */
+};
+/* Registers memory as fixed buffers of an io_uring, which pins it as a network card does. cached:
+ * regions stay registered for later calls. -ENOSYS, -EPERM: there is no io_uring. */
+SHEAF_API int sheaf_registration_open(int cached, struct sheaf_registration **out);
+SHEAF_API void sheaf_registration_close(struct sheaf_registration *r);
+/* Pieces that are close together are registered as one region. -EFAULT: a piece is not mapped or
+ * not writable; -ENOBUFS: the limit of locked memory. */
+SHEAF_API int sheaf_registration_acquire(struct sheaf_registration *r, const struct iovec *pieces,
+					 size_t n, struct sheaf_registered **out);
+SHEAF_API void sheaf_registration_release(struct sheaf_registration *r, struct sheaf_registered *u);
+SHEAF_API void sheaf_registration_counts(struct sheaf_registration *r,
+					 struct sheaf_registration_counts *out);
+
 #ifdef __cplusplus
 }
 #endif

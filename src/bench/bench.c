@@ -31,10 +31,9 @@ enum {
 };
 
 const struct bench_kind *const bench_kinds[] = {
-	&bench_net,   &bench_contig,   &bench_latency,	   &bench_meta,
-	&bench_lists, &bench_transfer, &bench_blockcolumn, &bench_tile,
-	&bench_wan,   &bench_incast,   &bench_common,	   &bench_mount,
-	NULL
+	&bench_net,	 &bench_contig,	      &bench_latency, &bench_meta, &bench_lists,
+	&bench_transfer, &bench_blockcolumn,  &bench_tile,    &bench_wan,  &bench_incast,
+	&bench_common,	 &bench_registration, &bench_mount,   NULL
 };
 
 static void progress(struct bench *b, const char *what, int round)
@@ -426,7 +425,7 @@ static int run_bench(struct cli *c)
 	if (!only && (!name || strcmp(name, "all") != 0))
 		return cli_usage(
 			c,
-			"%s%s: there are net, contig, latency, meta, lists, transfer, blockcolumn, tile, wan, incast, common, mount and all",
+			"%s%s: there are net, contig, latency, meta, lists, transfer, blockcolumn, tile, wan, incast, common, registration, mount and all",
 			name ? "no benchmark " : "which benchmark", name ? name : "");
 	b = calloc(1, sizeof(*b));
 	if (!b)
@@ -454,7 +453,7 @@ static int run_bench(struct cli *c)
 const struct cli_command cmd_bench = {
 	.name = "bench",
 	.usage =
-		"net|contig|latency|meta|lists|transfer|blockcolumn|tile|wan|incast|common|mount|all\n"
+		"net|contig|latency|meta|lists|transfer|blockcolumn|tile|wan|incast|common|registration|mount|all\n"
 		"                   [--dir DIR] [--servers N] [--meta N] [--clients LIST]\n"
 		"                   [--rounds N] [--mover NAME] [--long] [--hosts] [--rate RATE]\n"
 		"                   [--delay TIME] [--json] [--report DIR]",

@@ -453,7 +453,7 @@ struct bench_kind {
 };
 extern const struct bench_kind bench_net, bench_contig, bench_latency, bench_meta, bench_lists,
 	bench_transfer, bench_blockcolumn, bench_tile, bench_wan, bench_incast, bench_common,
-	bench_mount;
+	bench_registration, bench_mount;
 extern const struct bench_kind *const bench_kinds[]; /* NULL ends it */
 
 struct bench {
