@@ -1,6 +1,6 @@
 /* The public interface: registration of memory with an io_uring, for benchmarks.
  *
- * Threads: any, except open and close. Buffers: pinned while they are registered. Errors: -errno. */
+ * Threads: any, except open and close. Buffers: pinned while registered. Errors: -errno. */
 #include <errno.h>
 #include <stdlib.h>
 

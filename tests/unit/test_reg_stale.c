@@ -530,12 +530,10 @@ static void *group_or_discard(void *arg)
 		CHECK_EQ(madvise(shared_pages + page, page, MADV_DONTNEED), 0);
 		pages_fill(shared_pages + page, 64, (uint64_t)i);
 		CHECK_EQ(pinned_check(&own, shared_pages + page, page), 0);
-		if (i % 10 == 0) { /* new memory may be cached again */
-			munmap(shared_pages + page, page);
+		if (i % 10 == 0) /* new memory may be cached again */
 			CHECK(mmap(shared_pages + page, page, PROT_READ | PROT_WRITE,
 				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
 				   0) == shared_pages + page);
-		}
 	}
 	close(own.fd);
 	discarder_ended = true;
