@@ -480,7 +480,10 @@ struct sim_node *sim_node_add(struct sim *s, const char *name)
 	struct sim_node *n = sim_alloc(sizeof(*n));
 
 	assert(s->n_nodes < SIM_MAX_NODES && strlen(name) < sizeof(n->name));
-	n->env = (struct env){ &clock_table, &sim_sock_ops, &sim_file_ops, &sim_exec_ops, NULL };
+	n->env = (struct env){ .clock = &clock_table,
+			       .sock = &sim_sock_ops,
+			       .file = &sim_file_ops,
+			       .exec = &sim_exec_ops };
 	n->sim = s;
 	n->id = n->host = s->n_nodes;
 	strcpy(n->name, name);
