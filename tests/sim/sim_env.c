@@ -2,7 +2,7 @@
  * crashes of nodes.
  *
  * sim_net.c has the sockets and loops, sim_fs.c the files, sim_exec.c the accesses and jobs
- * outside of the loop. */
+ * outside of the loop, sim_fabric.c the network cards. */
 #include "sim_env.h"
 
 #include <assert.h>
@@ -455,6 +455,7 @@ void sim_init(struct sim *s, uint64_t seed)
 	s->now = NSEC_PER_SEC;
 	s->hash = UINT64_C(0xcbf29ce484222325);
 	list_init(&s->conns);
+	sim_fabric_init(s);
 	s->bounds = (struct sim_bounds){ MAX_EVENTS, MAX_BUSY, MAX_WORK };
 	s->faults = (struct sim_faults){
 		.partial = 200000,
@@ -504,6 +505,7 @@ void sim_fini(struct sim *s)
 		sim_net_restart(s->nodes[i]);
 	}
 	sim_net_fini(s);
+	sim_fabric_fini(s);
 	for (uint32_t i = 0; i < s->n_nodes; i++) {
 		assert(list_empty(&s->nodes[i]->loops) && list_empty(&s->nodes[i]->workers));
 		sim_fs_free(s->nodes[i]->fs);
@@ -546,6 +548,7 @@ static void node_down(struct sim_node *n, bool power)
 	n->up = false;
 	n->n_crashes += power;
 	drop_work(n);
+	sim_fabric_crash(n);
 	sim_net_crash(n);
 	sim_fs_crash(n->fs, power);
 }

@@ -14,6 +14,7 @@
 struct sim_node;
 struct sim_event;
 struct sim_fs;
+struct sim_card;
 
 /* Faults and delays. Probabilities are per million; times are virtual ns. */
 struct sim_faults {
@@ -74,6 +75,35 @@ enum sim_injected {
 };
 extern const char *const sim_injected_names[];
 
+/* The network cards with RDMA (core/fabric.h) of all nodes. Times are virtual ns. */
+struct sim_fabric {
+	/* Capabilities, as in struct fabric_caps. Regions are always exact: bounds_windows is only
+	 * reported. */
+	bool is_ordered, bounds_windows;
+	uint32_t sge_max; /* 1 .. FABRIC_SGES */
+	uint32_t send_depth, receive_depth, read_depth;
+	uint64_t message_max;
+	uint64_t memory_max; /* bytes registered at a device, in whole pages; 0: no limit */
+	uint32_t no_device; /* per million: a node has no device */
+	uint32_t port_down; /* per million calls of post(): the port goes down for a while */
+	uint64_t down_min, down_max; /* how long */
+	uint64_t step_min, step_max; /* time until a piece arrives, an answer, a flush */
+	uint64_t retry_min, retry_max; /* a peer without an answer is given up after this time */
+	uint64_t late_max; /* pieces of a QP that was stopped may land for so long */
+};
+
+/* Counts since the node was added. */
+struct sim_fabric_counts {
+	uint64_t opens, doorbells, requests, receives, completions, registrations;
+	uint64_t qps, mems; /* that exist now */
+	uint64_t refused; /* accesses to this node's memory, by a peer or itself: wrong keys */
+	uint64_t late; /* pieces that landed here after their sender's QP was stopped */
+	uint64_t overtaken; /* messages received here before a WRITE ahead of them had landed */
+	uint64_t reread; /* pieces of READs that were read here again */
+	uint64_t waits; /* messages that waited here for a receive */
+	uint64_t port_downs;
+};
+
 /* Limits of a run, far above what a correct run needs. A run beyond them is reported as endless. */
 struct sim_bounds {
 	uint64_t events; /* in the whole run */
@@ -101,6 +131,9 @@ struct sim {
 	bool calls_held[SIM_MAX_NODES][SIM_MAX_NODES]; /* [from][to]: no calls pass */
 	uint64_t injected[SIM_INJECTED];
 	struct list conns;
+	struct sim_fabric fabric;
+	struct list flows; /* between cards */
+	uint32_t n_keys, n_qpns; /* numbers given out */
 };
 
 struct sim_node {
@@ -124,6 +157,7 @@ struct sim_node {
 	struct list workers;
 	struct sim_sock **socks; /* by descriptor */
 	size_t n_socks;
+	struct sim_card *card; /* or NULL */
 	struct sim_fs *fs;
 	struct sim_db *db; /* files of its database, or NULL */
 	void (*torn)(void *arg); /* called when the power fails within a write of the database */
@@ -174,6 +208,17 @@ void sim_db_add(struct sim_node *n, const char *file);
 /* Breaks every connection between two nodes (b NULL: every connection of a). */
 void sim_cut(struct sim *s, struct sim_node *a, struct sim_node *b);
 
+/* Gives a node a card: sets env.fabric. Its open() may still fail, see no_device. Without cards
+ * nothing takes a number of the generator. A partition also separates cards; sim_cut() does not
+ * affect them. */
+void sim_fabric_add(struct sim_node *n);
+/* Chooses the switches by the seed, not by the generator: capabilities; with_faults: also limits,
+ * missing devices, failing ports. Call it before the cards are added. */
+void sim_fabric_choose(struct sim *s, bool with_faults);
+/* Takes the port of the node's card down for so long. */
+void sim_fabric_port_down(struct sim_node *n, uint64_t ns);
+const struct sim_fabric_counts *sim_fabric_counts(const struct sim_node *n);
+
 /* The generator and the trace, for tests that are built on this environment. */
 uint64_t sim_random(struct sim *s);
 uint64_t sim_below(struct sim *s, uint64_t n); /* 0 .. n-1; 0 for n = 0 */
@@ -183,7 +228,8 @@ bool sim_chance(struct sim *s, uint32_t per_million);
 uint64_t sim_second_below(struct sim *s, uint64_t n);
 void sim_trace(struct sim *s, uint32_t kind, uint32_t node, uint64_t size);
 
-void sim_lintest(void); /* part of sim_selftest() */
+void sim_lintest(void); /* parts of sim_selftest() */
+void sim_selfabric(void);
 int sim_selftest(void); /* 0, or 1 after printing what is wrong */
 
 #endif

@@ -125,6 +125,11 @@ void sim_unmap(struct env *e, const char *base, uint64_t len)
 	map_free(fs, m);
 }
 
+bool sim_fs_is_map(struct sim_node *n, const void *p)
+{
+	return map_find(n->fs, p);
+}
+
 size_t sim_fs_usable(struct sim_node *n, const void *p, size_t len)
 {
 	const struct map *m = map_find(n->fs, p);

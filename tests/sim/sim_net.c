@@ -771,14 +771,37 @@ static int sim_poll(struct env *e, struct loop *l, uint64_t ns)
 	return sim_loop_poll(l->impl);
 }
 
+static void drop_done(struct list *dones, const void *arg)
+{
+	struct sim_done *d, *next;
+
+	list_for_each_safe(d, next, dones, link) {
+		if (d->arg != arg)
+			continue;
+		list_del(&d->link);
+		free(d);
+	}
+}
+
+void sim_loop_forget(struct sim_node *n, const struct sim_loop *l, const void *arg)
+{
+	struct sim_loop *it;
+
+	list_for_each(it, &n->loops, link) {
+		if (it != l)
+			continue;
+		drop_done(&it->finished, arg);
+		drop_done(&it->calling, arg);
+	}
+}
+
 /* Calls back for all work that had finished when the turn began. */
 static void dispatch_finished(struct sim_loop *l)
 {
-	struct list batch = LIST_INIT(batch);
 	struct list *it;
 
-	list_splice(&batch, &l->finished);
-	while ((it = list_pop(&batch))) {
+	list_splice(&l->calling, &l->finished);
+	while ((it = list_pop(&l->calling))) {
 		struct sim_done *d = list_entry(it, struct sim_done, link);
 		void (*fn)(void *arg) = d->fn;
 		void *arg = d->arg;
@@ -849,6 +872,7 @@ static int sim_loop_init(struct env *e, struct loop *loop)
 	list_init(&l->watches);
 	list_init(&l->todo);
 	list_init(&l->finished);
+	list_init(&l->calling);
 	list_push(&n->loops, &l->link);
 	loop->impl = l;
 	return 0;
@@ -868,6 +892,7 @@ static void sim_loop_fini(struct env *e, struct loop *loop)
 			s->heap[i]->fire = NULL;
 	list_for_each_safe(w, next, &l->watches, link)
 		watch_drop(w);
+	list_splice(&l->finished, &l->calling);
 	while ((it = list_pop(&l->finished)))
 		free(list_entry(it, struct sim_done, link));
 	list_del(&l->link);

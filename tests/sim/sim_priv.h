@@ -25,6 +25,20 @@ enum sim_kind {
 	SIM_PARTITION,
 	SIM_CUT,
 	SIM_CLOCKS,
+	SIM_CARD_ARRIVE,
+	SIM_CARD_PLACE,
+	SIM_CARD_ANSWER,
+	SIM_CARD_ACK,
+	SIM_CARD_NAK,
+	SIM_CARD_TIME_OUT,
+	SIM_CARD_FLUSH,
+	SIM_CARD_POST,
+	SIM_CARD_POLL,
+	SIM_CARD_COMPLETION,
+	SIM_CARD_REFUSED,
+	SIM_CARD_MEMORY,
+	SIM_CARD_QP,
+	SIM_CARD_PORT,
 	SIM_TEST = 1000 /* first kind of the tests */
 };
 
@@ -47,6 +61,7 @@ struct sim_loop {
 	struct list watches; /* struct sim_watch, oldest first */
 	struct list todo; /* sources being dispatched */
 	struct list finished; /* struct sim_done */
+	struct list calling; /* of those, the ones that this turn calls */
 	bool woken;
 	uint64_t n_turns; /* since a loop last waited */
 };
@@ -80,10 +95,13 @@ struct sim_event *sim_schedule(struct sim *s, enum sim_kind kind, struct sim_nod
 			       uint64_t delay, void (*fire)(struct sim *s, struct sim_event *e),
 			       void *arg);
 void sim_loop_finished(struct sim_loop *l, void (*fn)(void *arg), void *arg);
+/* Drops the callbacks with this argument, if the loop still exists. */
+void sim_loop_forget(struct sim_node *n, const struct sim_loop *l, const void *arg);
 
 extern const struct sock_ops sim_sock_ops;
 extern const struct file_ops sim_file_ops;
 extern const struct exec_ops sim_exec_ops;
+extern const struct fabric_ops sim_fabric_ops;
 
 /* sim_net.c */
 void sim_net_crash(struct sim_node *n);
@@ -101,6 +119,7 @@ void sim_fs_crash(struct sim_fs *fs,
  * how much of it can be read. sim_fs_store() is called before a store and returns 0 or -EFAULT. */
 size_t sim_fs_usable(struct sim_node *n, const void *p, size_t len);
 int sim_fs_store(struct sim_node *n, const void *p, size_t len);
+bool sim_fs_is_map(struct sim_node *n, const void *p);
 
 /* sim_lmdb.c */
 void sim_db_crash(struct sim_node *n, bool power); /* the database has been closed */
@@ -115,5 +134,10 @@ int sim_tables_check(const struct meta *m, char *why, size_t n);
 
 /* sim_exec.c */
 void sim_exec_crash(struct sim_node *n);
+
+/* sim_fabric.c */
+void sim_fabric_init(struct sim *s);
+void sim_fabric_crash(struct sim_node *n);
+void sim_fabric_fini(struct sim *s);
 
 #endif

@@ -885,6 +885,7 @@ int sim_selftest(void)
 		  accesses_are_reordered_and_jobs_are_not },
 		{ "one_way_and_clocks", one_way_and_clocks },
 		{ "the judges", sim_lintest },
+		{ "network cards", sim_selfabric },
 		{ "a_run_that_does_not_end_is_noticed", a_run_that_does_not_end_is_noticed },
 		{ "a_seed_names_a_run", a_seed_names_a_run },
 	};
