@@ -7,7 +7,7 @@ set -eu
 
 want="gcc libc6-dev cmake ninja-build pkg-config python3
 	liburing-dev liblmdb-dev libssl-dev libinih-dev libjson-c-dev
-	libmicrohttpd-dev libfuse3-dev fuse3"
+	libmicrohttpd-dev libfuse3-dev fuse3 libibverbs-dev"
 case "${1-}" in
 "") ;;
 --check) want="$want clang libclang-rt-14-dev clang-format iproute2 procps util-linux

@@ -1,5 +1,5 @@
 /* The real environment: the kernel's clocks and random numbers; sockets, files and threads are in
- * sock_real.c, file_real.c and worker.c.
+ * sock_real.c, file_real.c and worker.c, RDMA in fabric_verbs.c.
  *
  * Threads: any, there is no state. Errors: clocks and getrandom cannot fail on supported
  * kernels. */
@@ -74,6 +74,7 @@ struct env *env_real(void)
 		.sock = &sock_real_ops,
 		.file = &file_real_ops,
 		.exec = &exec_real_ops,
+		.fabric = &fabric_verbs_ops,
 	};
 
 	return &real;
