@@ -285,8 +285,8 @@ SHEAF_API double sheaf_mover_cost(struct sheaf *fs, enum sheaf_mover how, int wr
 SHEAF_API double sheaf_mover_cost_at(struct sheaf *fs, int i, enum sheaf_mover how, int write,
 				     uint64_t segments, uint64_t bytes);
 /* What the movers cost on the link to server i, in ns: of a system call, a byte through the link, a
- * copied byte, a segment, the round trip if it is a distant server (else 0); of network cards, 0 over
- * other media: of a work request, a registration of memory, and each page of it. */
+ * copied byte, a segment, the round trip if it is a distant server (else 0); of network cards, 0
+ * over other media: of a work request, a registration of memory, and each page of it. */
 struct sheaf_link_costs {
 	size_t size; /* of this struct; set by the caller */
 	const char *route; /* as sheaf_account.medium */

@@ -9,9 +9,9 @@ enum net_method { METHOD_AUTO, METHOD_INLINE, METHOD_PACK, METHOD_GATHER, N_METH
 const char *net_method_name(enum net_method how); /* "pack" */
 int net_method_parse(const char *name, enum net_method *how); /* -EINVAL */
 
-/* Costs of a link in nanoseconds: of a system call, a byte through it, a copied byte, a segment; the
- * round trip of a far link (else 0). Of network cards, 0 over other media: of a work request (one
- * for each segment that is gathered), and of registering memory: a range, and each of its pages. */
+/* Costs of a link in nanoseconds: of a system call, a byte through it, a copied byte, a segment;
+ * the round trip of a far link (else 0). Of network cards, 0 over other media: of a work request
+ * (one for each segment that is gathered), and of registering memory: a range, each of its pages. */
 struct net_costs {
 	double call, byte, copy, gather, scatter, pack, unpack, far;
 	double work_request, registration, page;

@@ -1,5 +1,5 @@
-/* Memory of messages. Up to slab_msgs_max messages of a net come from slabs, which a network card can
- * register as a whole; further ones, and long ones, have memory of their own.
+/* Memory of messages. Up to slab_msgs_max messages of a net come from slabs, which a network card
+ * can register as a whole; further ones, and long ones, have memory of their own.
  *
  * Threads: the loop's. A slab lives until its net has ended and its last message is free: a message
  * may pass to another net of the process, and calls may hold it for longer. */

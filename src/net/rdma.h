@@ -61,7 +61,7 @@ struct rdma_exposed {
 	struct rdma_device *dev;
 	struct net_desc *desc;
 	struct link *link; /* while it ends */
-	struct rdma_bounce *bounce; /* holds the stream, or NULL: the ranges are the user's memory */
+	struct rdma_bounce *bounce; /* holds the stream; NULL: the ranges are the user's memory */
 	struct reg_use use;
 	uint32_t n_fills; /* units that read this memory */
 	bool is_ending; /* retracted: ends with the last fill */

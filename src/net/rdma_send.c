@@ -148,8 +148,8 @@ void rdma_message(struct rdma_link *r, struct msg *m)
 
 /* ---- transfers ---- */
 
-/* The peer's ranges of stream bytes [at, at + len), from a descriptor; their number, or -EPROTO: the
- * descriptor has less. out may be NULL. */
+/* The peer's ranges of stream bytes [at, at + len), from a descriptor; their number, or -EPROTO:
+ * the descriptor has less. out may be NULL. */
 static ssize_t find_remote(const struct wire_bytes *keys, uint64_t at, uint64_t len,
 			   struct rdma_range *out)
 {
@@ -338,7 +338,7 @@ void rdma_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const 
 	queue_unit(r, &r->bulk, u);
 }
 
-/* Client: the unit that writes stream bytes [at, at + len) of exposed memory into the invitation. */
+/* Client: the unit that writes stream bytes [at, at + len) of exposed memory into its grant. */
 static struct rdma_unit *fill_unit(struct rdma_exposed *e, uint64_t at, uint64_t len,
 				   const struct wire_rdma_segments *segs)
 {
