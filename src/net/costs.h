@@ -11,7 +11,7 @@ int net_method_parse(const char *name, enum net_method *how); /* -EINVAL */
 
 /* Costs of a link in nanoseconds: of a system call, a byte through it, a copied byte, a segment;
  * the round trip of a far link (else 0). Of network cards, 0 over other media: of a work request
- * (one for each segment that is gathered), and of registering memory: a range, each of its pages. */
+ * (one for each segment that is gathered), a registration of memory, and each page of it. */
 struct net_costs {
 	double call, byte, copy, gather, scatter, pack, unpack, far;
 	double work_request, registration, page;
