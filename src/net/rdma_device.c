@@ -217,7 +217,8 @@ static int open_device(struct rdma_device *d)
 			 "cannot register %llu MiB of buffers: raise the limit of locked memory "
 			 "(ulimit -l, LimitMEMLOCK)",
 			 (unsigned long long)(r->bulk.iov_len / MIB));
-	d->ops->arm(d->fabric);
+	if (!e)
+		poll_device(d); /* also asks for ready() */
 	return e;
 }
 

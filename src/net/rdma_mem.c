@@ -109,7 +109,7 @@ void rdma_reg_open(struct rdma_device *d)
 	struct reg_counts costs;
 
 	if (d->reg || reg_open(&d->reg, &user_memory, d, d->net->rdma.pinned_max,
-			       is_real ? 0 : REG_NO_CACHE | REG_USUAL_COSTS))
+			       is_real ? 0 : REG_NO_CACHE | REG_EXACT))
 		return;
 	reg_get_counts(d->reg, &costs);
 	d->costs.registration = costs.is_caching ? 0 : costs.call_ns;

@@ -77,7 +77,8 @@ int reg_open(struct reg **out, const struct reg_ops *ops, void *device, uint64_t
 	sem_init(&r->wake, 0, 0);
 	list_init(&r->lru);
 	list_init(&r->dead);
-	if (flags & REG_USUAL_COSTS)
+	r->is_exact = flags & REG_EXACT;
+	if (r->is_exact)
 		r->costs = (struct reg_costs){ .page_ns = 90, .call_ns = 600, .query_ns = 50000 };
 	else
 		costs_measure(&r->costs, ops, device, r->maps_fd);
@@ -393,6 +394,20 @@ static int make_groups(struct acquire *a, const struct group_piece *p, size_t n)
 	return e;
 }
 
+static int make_exact(struct acquire *a, const struct iovec *pieces, size_t n)
+{
+	int e = 0;
+
+	for (size_t i = 0; !e && i < n; i++) {
+		uintptr_t start = (uintptr_t)pieces[i].iov_base;
+		struct group_piece p = { { start, start + pieces[i].iov_len }, (uint32_t)i };
+
+		if (pieces[i].iov_len)
+			e = make_one(a, p.at, &p, 1);
+	}
+	return e;
+}
+
 /* ---- requests ---- */
 
 /* Takes what is cached; the other pieces stay in p. Returns their number. */
@@ -445,7 +460,9 @@ int reg_acquire(struct reg *r, const struct iovec *pieces, size_t n, bool writab
 		memset(out->region_of, 0, n * sizeof(out->region_of[0]));
 		left = take_cached(&a, p, left);
 	}
-	if (!e && left)
+	if (!e && r->is_exact)
+		e = make_exact(&a, pieces, n);
+	else if (!e && left)
 		e = make_groups(&a, p, left);
 	free(p);
 	if (e)

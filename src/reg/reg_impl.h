@@ -137,6 +137,7 @@ struct reg {
 	pid_t pid; /* a forked child must not use it */
 	size_t max_len; /* of a region */
 	struct reg_costs costs;
+	bool is_exact; /* REG_EXACT */
 	int maps_fd;
 	struct watch_line *line; /* NULL: no caching */
 	const char *why_not;

@@ -114,6 +114,7 @@ static void open_net(struct server *s, const struct server_opts *o)
 	memcpy(id.server_key, o->server_key, KEY_BYTES);
 	snprintf(id.host, sizeof(id.host), "%s", s->self->name);
 	net_init(&s->net, s->loop, &id);
+	s->net.rdma.bulk = (struct iovec){ s->pool.base, s->pool.n_units * BUF_UNIT };
 	s->net.limits.most[LIMIT_LINKS] = MIN(s->net.limits.most[LIMIT_LINKS], file_limit() / 2);
 	if (o->measure) {
 		pieces_guard();
@@ -167,8 +168,6 @@ static int open_all(struct server *s, const struct server_opts *o, char *err, si
 		r = map_open(s);
 	if (!r)
 		r = pool_init(&s->pool, s->loop, s->conf->pool_bytes);
-	if (!r)
-		s->net.rdma.bulk = (struct iovec){ s->pool.base, s->pool.n_units * BUF_UNIT };
 	if (!r)
 		r = pool_init(&s->copies, s->loop, COPY_BYTES);
 	if (!r)

@@ -43,6 +43,14 @@ const char *const sim_injected_names[] = {
 	"sends out of mappings",
 	"pages copied into mappings",
 	"stores of sockets into mappings",
+	"queue pairs that were connected",
+	"writes by cards",
+	"reads by cards",
+	"writes by cards into granted memory that ended it",
+	"writes by cards that were late",
+	"messages by cards that overtook data",
+	"messages by cards that waited for a receive",
+	"ports of cards that went down",
 };
 
 void *sim_alloc(size_t n)

@@ -101,6 +101,7 @@ void sim_fabric_port_down(struct sim_node *n, uint64_t ns)
 	if (!n->card)
 		return;
 	n->card->counts.port_downs++;
+	n->sim->injected[SIM_CARD_DOWN]++;
 	n->card->down_until = n->sim->now + ns;
 	sim_trace(n->sim, SIM_CARD_PORT, n->id, ns);
 }
@@ -347,8 +348,7 @@ static int mem_make(struct fabric *f, void *addr, size_t len, unsigned rights,
 {
 	struct sim *s = f->card->node->sim;
 	bool writes = rights & (FABRIC_LOCAL_WRITE | FABRIC_REMOTE_WRITE);
-	uint64_t first = (uintptr_t)addr / PAGE, end = ((uintptr_t)addr + len + PAGE - 1) / PAGE;
-	uint64_t charged = (end - first) * PAGE;
+	uint64_t charged = (len + PAGE - 1) / PAGE * PAGE; /* does not depend on the address */
 	struct region *m;
 
 	if (f->is_dead)
@@ -552,6 +552,7 @@ static int qp_connect(struct fabric_qp *q, const struct fabric_addr *peer)
 	q->peer = *peer;
 	q->reads_max = MIN(q->fabric->caps.read_depth, peer->read_depth);
 	q->flow = flow_new(q);
+	q->fabric->card->node->sim->injected[SIM_CARD_JOINED]++;
 	return 0;
 }
 
@@ -696,6 +697,16 @@ static struct work *work_new(struct fabric_qp *q, const struct fabric_wr *wr)
 	return w;
 }
 
+static void count_work(struct sim *s, const struct fabric_wr *wr)
+{
+	static const enum sim_injected as[] = { [FABRIC_WRITE] = SIM_CARD_WROTE,
+						[FABRIC_WRITE_IMM] = SIM_CARD_GRANTED,
+						[FABRIC_READ] = SIM_CARD_READ };
+
+	if (wr->op != FABRIC_SEND)
+		s->injected[as[wr->op]]++;
+}
+
 /* A QP that has failed accepts work requests and flushes them, like those of verbs. */
 static int qp_post(struct fabric_qp *q, const struct fabric_wr *wr, size_t n)
 {
@@ -716,6 +727,7 @@ static int qp_post(struct fabric_qp *q, const struct fabric_wr *wr, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		struct work *w = work_new(q, wr + i);
 
+		count_work(s, wr + i);
 		if (q->state == QP_READY)
 			flow_add(q->flow, w);
 	}

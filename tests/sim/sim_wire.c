@@ -139,6 +139,12 @@ static struct sim_card *peer_card(const struct flow *f)
 	return card_of_gid(f->sim, f->peer.gid);
 }
 
+static void count_wait(struct flow *f)
+{
+	peer_card(f)->counts.waits++;
+	f->sim->injected[SIM_CARD_WAITED]++;
+}
+
 static void flow_schedule(struct flow *f, enum sim_kind kind, bool at_peer, uint64_t delay,
 			  void (*fire)(struct sim *s, struct sim_event *e), void *arg)
 {
@@ -461,7 +467,7 @@ static void stall(struct flow *f, struct piece *p, bool is_rnr)
 		return;
 	}
 	if (is_rnr && !f->is_rnr)
-		peer_card(f)->counts.waits++;
+		count_wait(f);
 	f->is_rnr = is_rnr;
 	free(p->data); /* a repeated piece is read again */
 	p->data = NULL;
@@ -483,6 +489,7 @@ static bool place(struct flow *f, struct fabric_qp *d, struct piece *p)
 	if (p->len)
 		memcpy((uint8_t *)(uintptr_t)p->remote + p->at, p->data, p->len);
 	c->counts.late += f->is_stopped;
+	f->sim->injected[SIM_CARD_LATE] += f->is_stopped;
 	return true;
 }
 
@@ -521,6 +528,7 @@ static void arrived(struct flow *f, struct fabric_qp *d, struct piece *p)
 static void count_overtaking(struct flow *f, struct fabric_qp *d)
 {
 	d->fabric->card->counts.overtaken += !list_empty(&f->unplaced);
+	f->sim->injected[SIM_CARD_OVERTAKEN] += !list_empty(&f->unplaced);
 }
 
 static void arrive_write(struct flow *f, struct fabric_qp *d, struct piece *p)

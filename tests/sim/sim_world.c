@@ -174,6 +174,8 @@ static struct sim_node *node_add(struct world *w, const char *name)
 	if (w->n_hosts)
 		n->host = SIM_MAX_NODES +
 			  (uint32_t)(hash_u64(hash_u64(w->sim.seed) + n->id) % w->n_hosts);
+	if (w->has_cards)
+		sim_fabric_add(n);
 	return n;
 }
 
@@ -276,6 +278,9 @@ static void build(struct world *w)
 	w->bulk = hash_u64(s->seed + 9) % 10 == 0;
 	if (w->bulk)
 		w->span = 700 * KIB;
+	w->has_cards = !w->on_hub && hash_u64(s->seed + 12) % 3 == 0;
+	if (w->has_cards)
+		sim_fabric_choose(s, true);
 	if (sim_chance(s, 400000)) /* most floors are in files */
 		w->max_floors = (uint32_t)sim_between(s, 1, 8);
 	make_conf(w);

@@ -594,6 +594,7 @@ struct world {
 	struct loopback_hub hub;
 	bool on_hub;
 	uint32_t n_hosts; /* hosts that the nodes share; 0: a host for each node */
+	bool has_cards; /* nodes have network cards with RDMA, unless a fault takes them away */
 	struct conf conf;
 	struct conf_target conf_targets[MAX_TARGETS];
 	uint8_t key[KEY_BYTES], server_key[KEY_BYTES];
