@@ -252,17 +252,13 @@ static int begin(struct mount *m)
 /* ---- serving and stopping ---- */
 
 /* Serves until a signal, an unmount or a successor; true: a successor has the mount. */
-static bool serve(struct mount *m)
+static bool serve(struct mount *m, int control)
 {
-	int control = control_listen(m->o.dir);
 	struct pollfd p[] = { { .fd = m->signals, .events = POLLIN },
 			      { .fd = m->wake, .events = POLLIN },
 			      { .fd = control, .events = POLLIN } };
 	bool gone = false;
 
-	if (control < 0)
-		log_warn("mount", "no control socket, so a takeover is not possible: %s",
-			 error_text(control));
 	while (!gone) {
 		if (poll(p, ARRAY_LEN(p), -1) < 0)
 			continue;
@@ -319,14 +315,18 @@ static bool take_away(struct mount *m)
 
 static int run(struct mount *m)
 {
-	int r;
+	int r, control;
 
 	signal(SIGPIPE, SIG_IGN);
 	raise_file_limit();
 	r = begin(m);
 	if (!r) {
-		ready(m);
-		if (serve(m))
+		control = control_listen(m->o.dir, m->o.takeover);
+		if (control < 0)
+			log_warn("mount", "no control socket, so a takeover is not possible: %s",
+				 error_text(control));
+		ready(m); /* not before: the next command may be a takeover */
+		if (serve(m, control))
 			_exit(0); /* the successor has the sessions: send nothing more */
 		if (!crew_ended(m))
 			write_back(m);

@@ -379,8 +379,9 @@ void watcher_tell(int fd, const char *what);
 /* In the new daemon: gets the mount, its files and its locks from the old one. */
 int takeover_receive(struct mount *m, int (*failed)(const char *fmt, ...));
 bool takeover_commit(void); /* ready to serve; true: the old daemon ends */
-/* Makes the control socket of the daemon of a mounted directory; the descriptor or -errno. */
-int control_listen(const char *dir);
+/* Makes the control socket of the daemon of a mounted directory; the descriptor or -errno. waits:
+ * for the old daemon to exit, which has the name until then. */
+int control_listen(const char *dir, bool waits);
 /* Serves one connection. True: a new daemon has taken over; this one must send nothing more. */
 bool control_serve(struct mount *m, int listener);
 

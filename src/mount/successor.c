@@ -25,16 +25,16 @@
 
 /* ---- the socket ---- */
 
-int control_listen(const char *dir)
+int control_listen(const char *dir, bool waits)
 {
-	uint64_t end = time_now() + 5 * NSEC_PER_SEC;
+	uint64_t end = time_now() + (waits ? PATIENCE_S : 1) * NSEC_PER_SEC;
 	struct sockaddr_un a;
 	socklen_t len;
 	int fd = mount_control(dir, &a, &len), r;
 
 	if (fd < 0)
 		return fd;
-	do /* the old daemon has the name until it has exited */
+	do
 		r = bind(fd, (struct sockaddr *)&a, len) || listen(fd, 16) ? -errno : 0;
 	while (r == -EADDRINUSE && time_now() < end && usleep(10000) == 0);
 	if (!r)
