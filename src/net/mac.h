@@ -12,10 +12,10 @@ struct mac_part {
 	size_t n;
 };
 void mac_make(uint8_t out[MAC_BYTES], const uint8_t key[KEY_BYTES], const struct mac_part *parts);
-/* For a key that is used often: six times as fast. One thread at a time. NULL: out of memory. */
-struct evp_mac_ctx_st *mac_key(const uint8_t key[KEY_BYTES]);
-void mac_key_free(struct evp_mac_ctx_st *k);
-void mac_make_with(uint8_t out[MAC_BYTES], struct evp_mac_ctx_st *k, const struct mac_part *parts);
+/* Prepares a key that is used often: its HMACs take two thirds of the time. NULL: out of memory. */
+struct mac_key *mac_key(const uint8_t key[KEY_BYTES]);
+void mac_key_free(struct mac_key *k);
+void mac_make_with(uint8_t out[MAC_BYTES], const struct mac_key *k, const struct mac_part *parts);
 bool mac_equal(const uint8_t a[MAC_BYTES], const uint8_t b[MAC_BYTES]); /* in constant time */
 
 #endif

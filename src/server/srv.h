@@ -102,7 +102,7 @@ struct server {
 	uint64_t *old_pairs; /* prepared changes that the last scan saw */
 	size_t n_old_pairs;
 	bool stopping;
-	struct evp_mac_ctx_st *signer; /* the server key, for HMACs */
+	struct mac_key *signer; /* the server key, for HMACs */
 	struct known_cap cap_cache[CAP_CACHE]; /* verified ones */
 	struct damage damage;
 	struct http *http; /* or NULL */

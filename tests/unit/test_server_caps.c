@@ -117,7 +117,7 @@ static void every_changed_field_is_a_forgery(void)
 static void another_key_does_not_sign(void)
 {
 	struct wire_capability c;
-	struct evp_mac_ctx_st *own;
+	struct mac_key *own;
 
 	begin();
 	c = file.cap;
