@@ -48,7 +48,7 @@ struct link {
 	struct origin from; /* accepted link: the remote address */
 	struct usage held; /* accepted link: limits in use, from its proof on */
 	char local_label[24]; /* with the dialler's uid, in the proofs; "": no Unix socket */
-	const char *reason; /* why it is refused, or NULL */
+	const char *reason; /* why it is refused or closed, or NULL */
 	int error; /* why it was closed */
 	uint32_t logged; /* bit set of the refusals already logged */
 	bool joining; /* is asking for a session */

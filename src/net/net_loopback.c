@@ -7,8 +7,9 @@
  * frees the parcels in flight in both directions; transfers end with -ECONNRESET on the side that
  * started them.
  *
- * A put or get in flight accesses the memory of both sides, as a network card would. The hub may
- * say that closing or withdrawing memory takes time: until then it still may do so. */
+ * A put or get in flight accesses the memory of both sides, as a network card would, and closes the
+ * link if that memory is not exposed. The hub may say that closing or withdrawing memory takes
+ * time: until then it still may do so. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -174,7 +175,8 @@ static bool loopback_retract(struct link *l, struct net_desc *d)
 	return false;
 }
 
-/* A transfer of the other end accesses memory exposed by this end. */
+/* A transfer of the other end accesses memory exposed by this end. -EPROTO: there is no such
+ * memory, or not any more although the request has not been answered. */
 static int move(struct loopback_link *l, struct xfer *x, enum parcel_kind kind)
 {
 	struct net_desc *d = find_key(l, x->tag);
@@ -182,10 +184,10 @@ static int move(struct loopback_link *l, struct xfer *x, enum parcel_kind kind)
 	uint64_t at = x->at;
 	int r = 0;
 
-	if (!d)
-		return kind == PARCEL_PUT ? 0 : -ECANCELED;
-	if (d->access != need || at > d->view->length || x->len > d->view->length - at)
+	if (!d || d->access != need || at > d->view->length || x->len > d->view->length - at) {
+		l->l.reason = "a transfer to or from memory that is not exposed";
 		return -EPROTO;
+	}
 	d->moved = l->l.net->loop->now;
 	l->l.account->bytes[METHOD_PACK] += x->len;
 	l->l.account->copied += x->len;

@@ -1,7 +1,8 @@
 /* Directed scenarios: transfers that end early, while their memory is in use again at once. A
  * transfer is cancelled, or its link breaks, at a random moment. From the moment its call has
  * ended, nothing may write into its memory, and no byte of the memory's next use may reach the
- * file. Rounds are many: SCENE_SEEDS times ROUNDS. */
+ * file. The simulated card, as a real one, closes a link whose peer accesses memory that has been
+ * withdrawn; that must not happen, either. Rounds are many: SCENE_SEEDS times ROUNDS. */
 #include <fcntl.h>
 #include <stdlib.h>
 
@@ -58,6 +59,8 @@ static bool disturb(struct world *w, struct cfile *f)
 		scene_check(w, memory[i] != REUSED, "a read returns a byte of reused memory");
 	memset(memory, REUSED, len);
 	scene_pass(w, sim_between(s, 0, 10 * NSEC_PER_MSEC));
+	scene_check(w, !peek_bad_links(w->actors[0].client),
+		    "a transfer found its memory withdrawn: its call ended before it");
 	for (uint64_t i = 0; i < len && !w->failed; i++)
 		scene_check(w, memory[i] == REUSED, "memory is written after its call ended: %d",
 			    memory[i]);

@@ -175,6 +175,11 @@ uint64_t peek_resent(const struct client *c)
 	return n;
 }
 
+uint64_t peek_bad_links(const struct client *c)
+{
+	return c->net.bad_links;
+}
+
 void peek_counters(const struct server *s, struct counters *c)
 {
 	struct disk_counters d;

@@ -438,6 +438,9 @@ static void check_rest(struct world *w)
 		struct actor *a = &w->actors[i];
 
 		w->count->resent += peek_resent(a->client);
+		if (w->on_hub && peek_bad_links(a->client))
+			world_fail(w, 0, "c%u closed %llu links whose peer broke the protocol", i,
+				   (unsigned long long)peek_bad_links(a->client));
 		client_free(a->client);
 		a->client = NULL;
 		if (a->loop.n_reqs)

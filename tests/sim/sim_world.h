@@ -713,6 +713,8 @@ void peek_counters(const struct server *s, struct counters *c);
 const struct wire_map_res *peek_map(const struct server *s);
 uint64_t peek_incarnation(const struct server *s);
 uint32_t peek_peers(const struct client *c); /* number of targets that it knows */
+/* Links that the client closed because the peer broke the protocol or was another server. */
+uint64_t peek_bad_links(const struct client *c);
 void peek_cut(struct client *c); /* closes every link, as the death of its process would */
 struct disk *peek_disk(const struct server *s);
 uint64_t peek_sieved(const struct server *s, bool write); /* sieved windows since the start */

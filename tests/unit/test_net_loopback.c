@@ -243,11 +243,11 @@ static void memory_is_not_free_until_the_link_has_closed(void)
 	}
 }
 
-/* The server puts more data than the client has exposed memory for. */
-static void a_put_outside_of_the_exposed_memory_closes_the_link(void)
+/* The server puts data for which the client has not exposed memory. */
+static void misplaced_put(uint64_t length, uint64_t wrong_tag)
 {
 	static const size_t sizes[] = { 1000 };
-	struct wire_mem_desc d = { .length = 5000 };
+	struct wire_mem_desc d = { .length = length };
 	struct scatter s;
 	struct toy_call a;
 
@@ -259,9 +259,9 @@ static void a_put_outside_of_the_exposed_memory_closes_the_link(void)
 	toy_call_move(&a, &cli.peer, s.iov, s.n, false);
 	net_world_pass(&w, NSEC_PER_MSEC);
 	CHECK_EQ(srv.n_seen, 2);
-	d.tag = srv.seen[1].tag;
+	d.tag = srv.seen[1].tag ^ wrong_tag;
 	moving_over = false;
-	toy_server_move(&srv, srv.seen[1].link, d.tag, &d, false);
+	toy_server_move(&srv, srv.seen[1].link, srv.seen[1].tag, &d, false);
 	net_world_until(&w, &moving_over);
 	CHECK_EQ(moving_result, -ECONNRESET);
 	CHECK_EQ(cli.net.bad_links, 1);
@@ -271,6 +271,16 @@ static void a_put_outside_of_the_exposed_memory_closes_the_link(void)
 	net_world_until(&w, &a.over);
 	scatter_free(&s);
 	end();
+}
+
+static void a_put_outside_of_the_exposed_memory_closes_the_link(void)
+{
+	misplaced_put(5000, 0);
+}
+
+static void a_put_to_withdrawn_memory_closes_the_link(void)
+{
+	misplaced_put(1000, 1);
 }
 
 static void an_address_without_a_listener_is_refused(void)
@@ -295,4 +305,5 @@ TEST_MAIN(TEST(scattered_memory_arrives_in_its_place), TEST(what_was_sent_first_
 	  TEST(a_peer_that_does_not_confirm_loses_its_link),
 	  TEST(memory_is_not_free_until_the_link_has_closed),
 	  TEST(a_put_outside_of_the_exposed_memory_closes_the_link),
+	  TEST(a_put_to_withdrawn_memory_closes_the_link),
 	  TEST(an_address_without_a_listener_is_refused))
