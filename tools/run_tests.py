@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the tests of a build and sums them up.
 
-    run_tests.py [--build DIR] [--only unit,fuzz,style,sim,system] [-k SUBSTR] [--list] [--jobs N] [--long]
+    run_tests.py [--build DIR] [--only unit,fuzz,style,sim,system,vm] [-k SUBSTR] [--list] [--jobs N] [--long]
 
 A test is a program: exit 0 is passed, 77 skipped (its last line of output is the reason), anything
 else failed. Each runs with a time limit, in an empty directory of its own (also its TMPDIR), which is
@@ -11,6 +11,7 @@ removed afterwards unless a directory in it holds a file KEEP, and with SHEAF_BU
 
 Tests run side by side. Each system test has its own network namespace, so that no other test takes the
 port of a server that it has stopped; without the right to create one, system tests run one at a time.
+Tests of the group vm run in a guest (tools/vm.py), one at a time, and only when --only names the group.
 """
 import argparse
 import concurrent.futures
@@ -27,11 +28,12 @@ import textwrap
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-GROUPS = ("style", "unit", "fuzz", "sim", "system")
+GROUPS = ("style", "unit", "fuzz", "sim", "system", "vm")
+USUAL = GROUPS[:-1]
 SKIP = 77
 SOURCES = ("src", "include", "tests", "bench", "examples")
 # Seconds, for a machine that is busy; a unit takes ten times as long under a sanitizer.
-LIMIT = {"style": 600, "unit": 600, "fuzz": 300, "sim": 1800, "system": 1800}
+LIMIT = {"style": 600, "unit": 600, "fuzz": 300, "sim": 1800, "system": 1800, "vm": 1800}
 LONG_LIMIT = 8  # times as long with --long
 SHOWN = 20000  # characters of a failure's output
 
@@ -248,8 +250,15 @@ def system_tests(build, _long):
             yield Test("system", name, [sys.executable, script])
 
 
+def vm_tests(build, long):
+    limit = LIMIT["vm"] * (LONG_LIMIT if long else 1) - 60  # vm.py says why the guest did not end
+    for script in sorted(glob.glob(os.path.join(ROOT, "tests", "vm", "*.sh"))):
+        yield Test("vm", os.path.basename(script), [sys.executable, f"{ROOT}/tools/vm.py", "--build", build,
+                                                    "--timeout", str(limit), "--", "bash", script])
+
+
 COLLECT = {"style": style_tests, "unit": unit_tests, "fuzz": fuzz_tests, "sim": sim_tests,
-           "system": system_tests}
+           "system": system_tests, "vm": vm_tests}
 
 
 # ---- running ----
@@ -282,7 +291,7 @@ def in_order(tests):
 def run_all(tests, build, long, jobs):
     """Runs the tests side by side; yields (test, status, output, seconds) as they end."""
     apart = may_unshare()
-    alone = [] if apart else [t for t in tests if t.group == "system"]
+    alone = [t for t in tests if t.group == "vm" or t.group == "system" and not apart]
     for workers, part in ((jobs, [t for t in tests if t not in alone]), (1, alone)):
         with concurrent.futures.ThreadPoolExecutor(workers) as pool:
             running = {}
@@ -312,7 +321,7 @@ def report(test, status, text, seconds):
 def main():
     ap = argparse.ArgumentParser(description="runs the tests of a build")
     ap.add_argument("--build", default=os.path.join(ROOT, "build"), help="build directory")
-    ap.add_argument("--only", default=",".join(GROUPS), help="groups: " + ",".join(GROUPS))
+    ap.add_argument("--only", default=",".join(USUAL), help="groups: " + ",".join(GROUPS))
     ap.add_argument("-k", default="", metavar="SUBSTR", help="only tests whose name holds this")
     ap.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1), metavar="N",
                     help="tests that run side by side; default: two per core, as most of them wait")
