@@ -120,6 +120,7 @@ struct server {
 	struct change map_change;
 	struct arena store_arena; /* memory of map_req */
 	bool map_dirty; /* the map changed while it was being stored */
+	bool map_unsaved; /* it is being stored, or that failed */
 	struct {
 		struct req q; /* active if its loop is set */
 		struct call call;

@@ -159,6 +159,7 @@ static bool store_step(struct req *q)
 	struct server *s = container_of(q, struct server, map_req);
 	uint32_t status = s->map_change.res.status;
 
+	s->map_unsaved = q->error || status || s->map_dirty;
 	if (!q->error && status == EINVAL) /* a map with another target was committed first */
 		s->map_dirty = true;
 	else if (q->error || status)
@@ -179,6 +180,7 @@ static void map_store(struct server *s, uint32_t version)
 {
 	struct wire_bytes blob;
 
+	s->map_unsaved = true;
 	s->map_dirty = s->map_req.loop;
 	if (s->map_req.loop || s->stopping)
 		return;
@@ -392,14 +394,16 @@ static int add_check(struct sreq *s)
 	struct wire_bytes blob;
 	bool is_new = a->target.id == m.n_targets;
 	int r = may_add(&m, a);
+	bool is_known = r == -EALREADY;
 
-	if (r)
+	if (r && !(is_known && s->srv->map_unsaved)) /* the answer promises that it is durable */
 		return r;
 	targets = arena_alloc(&s->arena, (m.n_targets + 1) * sizeof(*targets));
 	if (!targets)
 		return -ENOMEM;
 	memcpy(targets, m.targets, m.n_targets * sizeof(*targets));
-	targets[a->target.id] = a->target;
+	if (!is_known)
+		targets[a->target.id] = a->target;
 	m.n_targets = MAX(m.n_targets, a->target.id + 1);
 	m.targets = targets;
 	r = map_encode(m, &s->arena, &blob);
@@ -420,6 +424,8 @@ static int add_commit(struct sreq *s)
 	if (s->change.res.status) /* another change of the map was committed first */
 		return s->change.res.status == EINVAL ? -EAGAIN : -s->change.res.status;
 	if (a->target.id < srv->map.n_targets) {
+		if (may_add(&srv->map, a) == -EALREADY)
+			return 0;
 		srv->map.targets[a->target.id].incarnation = a->target.incarnation;
 		log_warn("server", "%.*s: the map now has its present storage",
 			 (int)a->target.name.len, (const char *)a->target.name.p);
