@@ -241,7 +241,7 @@ static struct rdma_link *rdma_new(struct link *l, struct wire_attach *a)
 	rdma_promise(r);
 	e = d->n_wanted > d->caps->receive_depth ? -ENOSPC : rdma_receives_post(d);
 	if (!e)
-		e = d->ops->qp_make(d->fabric, RDMA_SENDS, r, &r->qp, &us);
+		e = d->ops->qp_make(d->fabric, rdma_sends(d), r, &r->qp, &us);
 	if (e) {
 		snprintf(n->rdma.why, sizeof(n->rdma.why), "%s: no further queue pair: %s",
 			 d->caps->name, error_text(e));

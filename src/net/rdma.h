@@ -126,6 +126,7 @@ void rdma_device_close(struct net *n);
 /* The key of memory in a slab or in net->bulk. False: it is not registered. */
 bool rdma_local_key(struct rdma_device *d, const void *addr, uint64_t len, uint32_t *key);
 bool rdma_message_key(struct rdma_device *d, struct msg *m, uint32_t *key);
+uint32_t rdma_sends(const struct rdma_device *d); /* length of a link's send queue */
 /* Posts receives as promised: -ENOMEM. */
 int rdma_receives_post(struct rdma_device *d);
 /* Counts the receives that the link may need now. */

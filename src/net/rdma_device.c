@@ -121,6 +121,11 @@ bool rdma_local_key(struct rdma_device *d, const void *addr, uint64_t len, uint3
 	return d->has_bulk && at >= from && len <= b->iov_len && at - from <= b->iov_len - len;
 }
 
+uint32_t rdma_sends(const struct rdma_device *d)
+{
+	return MIN((uint32_t)RDMA_SENDS, d->caps->send_depth);
+}
+
 void rdma_promise(struct rdma_link *r)
 {
 	const struct credits *c = &r->credits;

@@ -499,8 +499,7 @@ static bool make_wr(struct rdma_link *r, struct rdma_unit *u, struct fabric_wr *
 /* Work requests that the queue pair takes now. */
 static size_t send_room(const struct rdma_link *r)
 {
-	return MIN((size_t)RDMA_SENDS, (size_t)r->dev->caps->send_depth) -
-	       (size_t)(r->n_posted - r->n_completed);
+	return rdma_sends(r->dev) - (size_t)(r->n_posted - r->n_completed);
 }
 
 /* Makes a chain; returns its length. */
