@@ -36,6 +36,16 @@ static void end_transfers(struct world *w, bool cut)
 	}
 }
 
+static void check_accesses(struct world *w)
+{
+	scene_check(w, !peek_bad_links(w->actors[0].client),
+		    "a transfer found its memory withdrawn: its call ended before it");
+	for (uint32_t i = 0; i < w->sim.n_nodes; i++)
+		scene_check(w, !sim_fabric_counts(w->sim.nodes[i])->refused,
+			    "%s's card refused a key: its memory was withdrawn too early",
+			    w->sim.nodes[i]->name);
+}
+
 /* One transfer that is disturbed. Returns whether it ended early. */
 static bool disturb(struct world *w, struct cfile *f)
 {
@@ -59,8 +69,7 @@ static bool disturb(struct world *w, struct cfile *f)
 		scene_check(w, memory[i] != REUSED, "a read returns a byte of reused memory");
 	memset(memory, REUSED, len);
 	scene_pass(w, sim_between(s, 0, 10 * NSEC_PER_MSEC));
-	scene_check(w, !peek_bad_links(w->actors[0].client),
-		    "a transfer found its memory withdrawn: its call ended before it");
+	check_accesses(w);
 	for (uint64_t i = 0; i < len && !w->failed; i++)
 		scene_check(w, memory[i] == REUSED, "memory is written after its call ended: %d",
 			    memory[i]);
@@ -92,8 +101,20 @@ static void memory_is_reused(struct world *w)
 	scene_close(w, 0, f);
 }
 
+static void memory_is_reused_by_rdma(struct world *w)
+{
+	uint64_t moved = 0;
+
+	scene_cards(w);
+	memory_is_reused(w);
+	for (uint32_t i = 0; i < w->conf.n_targets; i++)
+		moved += sim_fabric_counts(w->targets[i].node)->requests;
+	w->met = w->met && moved > ROUNDS;
+}
+
 const struct scenario scenes_links[] = {
 	{ "memory-reused", memory_is_reused, 2, 1, 1, false },
 	{ "memory-reused-by-card", memory_is_reused, 2, 1, 1, true },
+	{ "memory-reused-by-rdma", memory_is_reused_by_rdma, 2, 1, 1, false },
 	{ 0 },
 };

@@ -59,6 +59,14 @@ int64_t scene_end(struct world *w, struct cop *c)
 	return r;
 }
 
+void scene_cards(struct world *w)
+{
+	w->has_cards = true;
+	sim_fabric_choose(&w->sim, false);
+	for (uint32_t i = 0; i < w->sim.n_nodes; i++)
+		sim_fabric_add(w->sim.nodes[i]);
+}
+
 struct sheaf_handle scene_mkdir(struct world *w, uint32_t client, const char *path)
 {
 	struct cop *c = scene_call(w, client);

@@ -36,6 +36,9 @@ void scene_met(struct world *w);
 			world_fail(w, 0, __VA_ARGS__); \
 	} while (0)
 
+/* Gives all nodes network cards with RDMA. Call it first, before anything is connected. */
+void scene_cards(struct world *w);
+
 /* ---- calls ---- */
 
 extern const struct sheaf_handle scene_root;
