@@ -306,6 +306,17 @@ struct client_key {
 	uint8_t secret[KEY_BYTES];
 };
 
+/* [rdma]: how servers and clients use network cards with RDMA. */
+struct conf_rdma {
+	char device[CONF_NAME_MAX]; /* "": the first one with an active port; "none" */
+	uint32_t port; /* 0: the first active one */
+	uint32_t gid_index; /* CONF_AUTO: RoCE v2 with an IPv4 address, then IPv6 */
+	uint32_t traffic_class, service_level;
+	uint32_t pkey; /* 0: the default key of the port */
+	bool never_driven; /* clients do not write into memory of servers */
+};
+#define CONF_AUTO UINT32_MAX
+
 struct conf {
 	char path[CONF_PATH_MAX]; /* of the file itself, absolute */
 	struct uuid fs_id;
@@ -315,6 +326,7 @@ struct conf {
 	uint64_t pool_bytes; /* per server, default 64 MiB */
 	bool nosync; /* storage mode: fsync does not reach the disk */
 	bool never_sieve; /* servers access every piece of a request separately */
+	struct conf_rdma rdma;
 	uint32_t n_targets;
 	struct conf_target *targets; /* sorted by id, ids dense from 0 */
 	uint32_t n_keys;

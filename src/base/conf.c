@@ -13,7 +13,7 @@
 
 #define MAX_SECONDS 86400
 
-enum { SECTION_NONE, SECTION_CLUSTER, SECTION_SERVER, SECTION_KEY };
+enum { SECTION_NONE, SECTION_CLUSTER, SECTION_RDMA, SECTION_SERVER, SECTION_KEY };
 
 /* A target while its section is parsed. */
 struct conf_row {
@@ -29,6 +29,7 @@ struct conf_parser {
 	int section;
 	unsigned cluster_line; /* 0: not seen yet */
 	unsigned seen; /* bit set of keys of [cluster] */
+	unsigned rdma_line, rdma_seen; /* the same of [rdma] */
 	struct conf *c;
 	char folder[CONF_PATH_MAX]; /* base of relative paths, without a final slash */
 	struct conf_row *rows;
@@ -289,7 +290,33 @@ static int value_mode(struct conf_parser *p, const struct conf_key *k, const cha
 	return 0;
 }
 
-static int value_sieve(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
+static int value_device(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
+{
+	if (!v[0] || strlen(v) >= CONF_NAME_MAX || strpbrk(v, " \t/"))
+		return conf_fail(
+			p, p->line,
+			"%s = %s is not the name of a device as ibv_devices prints it, nor "
+			"none; for example: device = mlx5_0",
+			k->name, v);
+	strcpy(out, v);
+	return 0;
+}
+
+static int value_pkey(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
+{
+	char *end;
+	unsigned long n = strtoul(v, &end, 0);
+
+	if (!isdigit((unsigned char)v[0]) || *end || n == 0 || n > UINT16_MAX)
+		return conf_fail(p, p->line,
+				 "%s = %s is not a partition key; for example: pkey = 0x8001",
+				 k->name, v);
+	*(uint32_t *)out = (uint32_t)n;
+	return 0;
+}
+
+/* auto, or never */
+static int value_never(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
 {
 	bool *never = out;
 
@@ -321,9 +348,21 @@ static const struct conf_key cluster_keys[] = {
 	  .max = MAX_SECONDS },
 	{ "pool", value_pool, .offset = offsetof(struct conf, pool_bytes) },
 	{ "mode", value_mode, .offset = offsetof(struct conf, nosync) },
-	{ "sieve", value_sieve, .offset = offsetof(struct conf, never_sieve) },
+	{ "sieve", value_never, .offset = offsetof(struct conf, never_sieve) },
 	{ "trust", value_networks, .offset = offsetof(struct conf, trust) },
 	{ "squash", value_networks, .offset = offsetof(struct conf, squash) },
+};
+
+static const struct conf_key rdma_keys[] = {
+	{ "device", value_device, .offset = offsetof(struct conf_rdma, device) },
+	{ "port", value_number, .offset = offsetof(struct conf_rdma, port), .min = 1, .max = 255 },
+	{ "gid_index", value_number, .offset = offsetof(struct conf_rdma, gid_index), .max = 255 },
+	{ "traffic_class", value_number, .offset = offsetof(struct conf_rdma, traffic_class),
+	  .max = 255 },
+	{ "service_level", value_number, .offset = offsetof(struct conf_rdma, service_level),
+	  .max = 15 },
+	{ "pkey", value_pkey, .offset = offsetof(struct conf_rdma, pkey) },
+	{ "client_driven", value_never, .offset = offsetof(struct conf_rdma, never_driven) },
 };
 
 static const struct conf_key key_keys[] = {
@@ -365,6 +404,8 @@ static int conf_handler(void *arg, const char *section, const char *name, const 
 	} sections[] = {
 		[SECTION_CLUSTER] = { "cluster", cluster_keys, ARRAY_LEN(cluster_keys), &p->seen,
 				      p->c },
+		[SECTION_RDMA] = { "rdma", rdma_keys, ARRAY_LEN(rdma_keys), &p->rdma_seen,
+				   &p->c->rdma },
 		[SECTION_SERVER] = { "server.N", server_keys, ARRAY_LEN(server_keys),
 				     row ? &row->seen : NULL, row ? &row->t : NULL },
 		[SECTION_KEY] = { "key.NAME", key_keys, ARRAY_LEN(key_keys), &p->key_seen,
@@ -409,14 +450,14 @@ static void check_keys(struct conf_parser *p, const char *section, unsigned line
 				  keys[i].name, keys[i].name, keys[i].example);
 }
 
-static int open_cluster(struct conf_parser *p)
+/* A section that is there once; *first is its line. */
+static int open_single(struct conf_parser *p, const char *name, int section, unsigned *first)
 {
-	if (p->cluster_line)
-		return conf_fail(p, p->line,
-				 "a second [cluster]; the first is on line %u: merge them",
-				 p->cluster_line);
-	p->cluster_line = p->line;
-	p->section = SECTION_CLUSTER;
+	if (*first)
+		return conf_fail(p, p->line, "a second [%s]; the first is on line %u: merge them",
+				 name, *first);
+	*first = p->line;
+	p->section = section;
 	return 0;
 }
 
@@ -496,13 +537,16 @@ static int open_section(struct conf_parser *p, const char *line, size_t n)
 	memcpy(name, line + 1, (size_t)(close - line - 1));
 	name[close - line - 1] = 0;
 	if (strcmp(name, "cluster") == 0)
-		return open_cluster(p);
+		return open_single(p, name, SECTION_CLUSTER, &p->cluster_line);
+	if (strcmp(name, "rdma") == 0)
+		return open_single(p, name, SECTION_RDMA, &p->rdma_line);
 	if (strncmp(name, "server.", 7) == 0)
 		return open_server(p, name + 7);
 	if (strncmp(name, "key.", 4) == 0)
 		return open_key(p, name + 4);
 	return conf_fail(p, p->line,
-			 "unknown section [%s]; there are [cluster], [server.N] and [key.NAME]",
+			 "unknown section [%s]; there are [cluster], [rdma], [server.N] and "
+			 "[key.NAME]",
 			 name);
 }
 
@@ -666,6 +710,7 @@ static int conf_defaults(struct conf_parser *p)
 	c->timeout_s = 30;
 	c->lease_s = 30;
 	c->pool_bytes = 64 * MIB;
+	c->rdma.gid_index = CONF_AUTO;
 	if (value_path(p, &key, "key", c->key_file) < 0)
 		return p->error;
 	return value_path(p, &server_key, "server.key", c->server_key_file);

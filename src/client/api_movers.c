@@ -21,7 +21,7 @@ int movers_init(struct client *c)
 	net_costs_measure(c->net.costs);
 	net = getenv("SHEAF_NET");
 	c->net.rdma.caches = true;
-	c->net.rdma.is_off = net && strcmp(net, "tcp") == 0;
+	c->net.rdma.is_off |= net && strcmp(net, "tcp") == 0;
 	c->net.rdma.is_required = net && strcmp(net, "rdma") == 0;
 	if (!wish || !net_method_parse(wish, &c->mover))
 		return 0;

@@ -5,6 +5,7 @@
 #include <assert.h>
 
 #include "client/api_impl.h"
+#include "net/link.h"
 #include "sheaf_admin.h"
 
 uint64_t sheaf_calls(struct sheaf *fs)
@@ -63,7 +64,24 @@ static void take_status(struct sheaf_server *s, const struct wire_status_res *r)
 
 /* ---- the network between this connection and a server ---- */
 
-static_assert(ROUTES_MAX <= SHEAF_MAX_ROUTES, "the rows of a peer fit");
+static_assert(ROUTES_MAX + 1 <= SHEAF_MAX_ROUTES, "the rows of a peer fit");
+
+/* RDMA is attached to a link over TCP. There is a row for it if either end has a card. */
+static bool take_rdma(struct sheaf_server_net *net, const struct peer *p)
+{
+	bool used = p->link && link_has_rdma(p->link);
+	struct sheaf_route *to = &net->routes[net->n_routes];
+
+	if (!used && !p->rdma_why[0])
+		return false;
+	net->n_routes++;
+	*to = (struct sheaf_route){ .name = "rdma", .used = used };
+	if (used)
+		return true;
+	to->error = -EOPNOTSUPP;
+	snprintf(to->reason, sizeof(to->reason), "%.*s", (int)sizeof(to->reason) - 1, p->rdma_why);
+	return false;
+}
 
 static void take_routes(struct sheaf_server_net *net, const struct peer *p)
 {
@@ -71,10 +89,11 @@ static void take_routes(struct sheaf_server_net *net, const struct peer *p)
 
 	for (uint32_t i = 0; i < from->n; i++) {
 		const struct route *r = &from->row[i];
+		bool by_rdma = strcmp(r->kind->name, "tcp") == 0 && take_rdma(net, p);
 		struct sheaf_route *to = &net->routes[net->n_routes++];
 
 		snprintf(to->name, sizeof(to->name), "%s", r->kind->name);
-		to->used = p->link && i == from->at;
+		to->used = p->link && i == from->at && !by_rdma;
 		to->error = r->error;
 		snprintf(to->reason, sizeof(to->reason), "%s", route_reason(r->error));
 	}

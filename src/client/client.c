@@ -37,6 +37,7 @@ int client_new(const struct client_opts *o, struct client **out)
 	c->loop->now = c->loop->env->clock->now(c->loop->env);
 	net_init(&c->net, o->loop, &id);
 	c->trace_base = env_random_u64(o->loop->env);
+	net_set_rdma(&c->net, &conf->rdma);
 	c->net.hub = o->hub;
 	c->max_list_extents = LIST_USUAL;
 	c->peers = calloc(CONF_MAX_TARGETS, sizeof(*c->peers)); /* untouched pages cost no memory */

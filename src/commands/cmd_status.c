@@ -222,6 +222,7 @@ static void add_routes_json(struct json_object *o, const struct sheaf_server_net
 	json_object_object_add(o, "route", used ? json_object_new_string(used->name) : NULL);
 	json_object_object_add(o, "routes", list);
 	add_number(o, "links_unix", up, links_over(net, "unix"));
+	add_number(o, "links_rdma", up, links_over(net, "rdma"));
 	add_number(o, "links_tcp", up, links_over(net, "tcp"));
 	json_object_object_add(o, "net", up ? counts_json(&net->server) : NULL);
 	json_object_object_add(o, "net_own", counts_json(&net->own));

@@ -318,11 +318,14 @@ static int collect(struct meta *m, MDB_cursor *cur, const struct wire_readdir_ar
 	return 0;
 }
 
-/* Is this the lock of a name in a directory, not of the directory itself? */
-static int locked_name(void *arg, MDB_cursor *cur, const MDB_val *k, const MDB_val *v)
+/* Does this lock keep a directory from being listed? That of a name does; that of the directory
+ * itself if it has no entries (arg), and so may be about to be replaced. */
+static int keeps_listing(void *arg, MDB_cursor *cur, const MDB_val *k, const MDB_val *v)
 {
-	(void)arg, (void)cur, (void)v;
-	return k->mv_size == 8 ? 0 : -EINPROGRESS;
+	const struct node *dir = arg;
+
+	(void)cur, (void)v;
+	return k->mv_size == 8 && dir->i.entries ? 0 : -EINPROGRESS;
 }
 
 static int read_entries(struct meta *m, const struct wire_readdir_args *ask, size_t max_bytes,
@@ -337,7 +340,7 @@ static int read_entries(struct meta *m, const struct wire_readdir_args *ask, siz
 	if (!S_ISDIR(n.i.mode))
 		return -ENOTDIR;
 	if (m->n_locks)
-		rc = rows_each(&m->db, m->reader, T_LOCK, ask->dir.ino, locked_name, NULL);
+		rc = rows_each(&m->db, m->reader, T_LOCK, ask->dir.ino, keeps_listing, &n);
 	if (!rc)
 		rc = db_error(mdb_cursor_open(m->reader, m->db.t[T_DIRINDEX], &cur));
 	if (rc)

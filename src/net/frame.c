@@ -34,14 +34,16 @@ void frame_head_encode(uint8_t out[FRAME_HEAD], struct wire_frame_head *h)
 	xdr_wire_frame_head(&x, h);
 }
 
-void frame_head_grant(uint8_t head[FRAME_HEAD], uint32_t messages)
+void frame_head_tell(uint8_t head[FRAME_HEAD], uint32_t may_send, uint32_t load)
 {
 	struct wire_frame_head h;
 	struct xdr x;
 
 	xdr_decoder(&x, head, FRAME_HEAD, NULL);
 	xdr_wire_frame_head(&x, &h);
-	h.want = messages;
+	h.want = may_send;
+	if (h.kind != FRAME_INVITE)
+		h.id = load;
 	frame_head_encode(head, &h);
 }
 

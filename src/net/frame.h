@@ -42,8 +42,8 @@ void frame_fini(struct frame_in *f);
 size_t frame_want(struct frame_in *f, struct iovec *iov, size_t max);
 int frame_got(struct frame_in *f, size_t n);
 bool frame_partial(const struct frame_in *f); /* in the middle of a frame */
-/* Sets the credit in an encoded head. */
-void frame_head_grant(uint8_t head[FRAME_HEAD], uint32_t messages);
+/* Sets what a message over RDMA tells beside its body, in an encoded head. */
+void frame_head_tell(uint8_t head[FRAME_HEAD], uint32_t may_send, uint32_t load);
 void frame_head_encode(uint8_t out[FRAME_HEAD], struct wire_frame_head *h);
 
 #endif

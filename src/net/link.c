@@ -109,6 +109,11 @@ void link_set_local(struct link *l, uint32_t user)
 		timer_set(l->net->loop, &l->timeout, l->net->loop->now + LOCAL_NS);
 }
 
+bool link_has_rdma(const struct link *l)
+{
+	return l->rdma != NULL;
+}
+
 const char *link_route(const struct link *l)
 {
 	return l->local_label[0] ? "unix" : l->ops->name; /* "rdma" where it is attached */

@@ -78,6 +78,7 @@ void link_close_now(struct link *l, int error);
 struct key_account *link_key_account(struct link *l);
 /* Accepted link: the round trip, in ns, as pulls of data have shown; 0: not known. */
 uint64_t link_round_trip(const struct link *l);
+bool link_has_rdma(const struct link *l); /* its requests go by a network card */
 bool link_is_far(const struct link *l); /* its round trip is much longer than within a host */
 /* "unix", or the name of its backend. */
 const char *link_route(const struct link *l);

@@ -74,12 +74,14 @@ struct rdma_device;
 /* RDMA of a net. */
 struct net_rdma {
 	bool is_off, is_required; /* required: links without it are closed */
+	bool never_driven; /* clients do not write into this process's memory */
 	bool caches; /* keeps user memory registered; not in the simulation */
 	uint64_t pinned_max; /* bytes of user memory; 0: as the host permits */
 	struct fabric_want want;
 	struct iovec bulk; /* what puts and gets use (the server's pool); registered once */
 	struct rdma_device *device;
-	uint64_t retry_at; /* loop time: after a failure to open the device */
+	int error; /* of the last attempt to open the device */
+	uint64_t retry_at; /* loop time: of the next attempt */
 	char why[RDMA_WHY_MAX]; /* why there is no device */
 };
 
@@ -116,6 +118,10 @@ struct net {
 
 void net_init(struct net *n, struct loop *l, const struct net_identity *id);
 void net_fini(struct net *n); /* closes links and acceptors */
+/* How network cards are used; before links exist. */
+void net_set_rdma(struct net *n, const struct conf_rdma *c);
+/* Server: opens the card, if there is one, and reports it in the log. */
+void net_open_card(struct net *n);
 /* Listens at "HOST:PORT", or "loop:NAME" in this process. `err` says what is wrong. */
 int net_listen(struct net *n, const char *address, char *err, size_t err_len);
 /* Listens at the Unix socket for clients of this host that dial `address`. 0 also if this

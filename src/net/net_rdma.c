@@ -49,6 +49,7 @@ static void finish_close(struct rdma_link *r)
 	timer_del(l->net->loop, &r->stall);
 	r->dev->ops->qp_drop(r->qp);
 	r->qp = NULL;
+	r->dev->n_links--;
 	rdma_end_units(r, r->close_error);
 	msg_free(r->partial);
 	r->partial = NULL;
@@ -161,6 +162,8 @@ static int take_message(struct rdma_link *r, struct msg *m, uint32_t len)
 		return e;
 	}
 	credits_told(&r->credits, h.want);
+	if (h.kind != FRAME_INVITE)
+		r->peer_load = (uint32_t)MIN(h.id, (uint64_t)UINT32_MAX);
 	r->l->account->frames++;
 	if (len < h.length)
 		return begin_long(r, &h, m, len);
@@ -257,6 +260,7 @@ static struct rdma_link *rdma_new(struct link *l, struct wire_attach *a)
 				   .read_depth = us.read_depth,
 				   .receives = r->credits.granted };
 	memcpy(a->gid, us.gid, sizeof(a->gid));
+	d->n_links++;
 	l->rdma = r;
 	l->ops = &rdma_ops;
 	l->costs = &d->costs;
@@ -271,6 +275,7 @@ static void detach(struct rdma_link *r)
 	timer_del(l->net->loop, &r->stall);
 	r->is_closing = true;
 	r->dev->ops->qp_drop(r->qp);
+	r->dev->n_links--;
 	rdma_promise(r);
 	l->net->slab_msgs_max -= MSG_PER_SLAB;
 	l->costs = &l->net->costs[MEDIUM_TCP];

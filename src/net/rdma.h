@@ -19,7 +19,10 @@
 #define RDMA_SENDS 512 /* most work requests outstanding on a link */
 #define MAX_INVITED (16 * MIB) /* bytes of a range of an invitation */
 #define SEGMENT_BYTES 20 /* of an encoded range */
-#define RDMA_READS 4 /* a get of more remote ranges is written by the client */
+/* A get of more remote ranges is written by the client. The server spares a message and a
+ * registration if it reads them, as long as it has less to do than the client. */
+#define RDMA_READS 4
+#define RDMA_READS_LOADED 1
 
 /* The card of a net. */
 struct rdma_device {
@@ -31,6 +34,8 @@ struct rdma_device {
 	bool has_bulk;
 	struct msg **receives; /* posted, by id; a free place is NULL */
 	uint32_t n_receives, n_wanted; /* posted, and promised to links */
+	uint32_t n_links; /* that have a queue pair */
+	uint32_t load; /* transfers under way and exposed memory */
 	uint32_t next_receive; /* where to look for a free place */
 	struct deferred again; /* completions are left for the next turn */
 	struct net_costs costs;
@@ -105,6 +110,7 @@ struct rdma_link {
 	bool is_connected, is_closing;
 	uint32_t promised; /* receives */
 	struct credits credits;
+	uint32_t peer_load; /* as dev->load, told by the peer */
 	struct list control, bulk; /* units to post; control first */
 	struct list posted; /* units, in order */
 	uint64_t n_posted, n_completed; /* work requests */

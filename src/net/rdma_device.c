@@ -227,21 +227,58 @@ static int open_device(struct rdma_device *d)
 	return e;
 }
 
+void net_set_rdma(struct net *n, const struct conf_rdma *c)
+{
+	struct fabric_want *w = &n->rdma.want;
+
+	n->rdma.is_off |= strcmp(c->device, "none") == 0;
+	n->rdma.never_driven = c->never_driven;
+	*w = (struct fabric_want){ .port = c->port,
+				   .gid_index = c->gid_index == CONF_AUTO ? -1 : (int)c->gid_index,
+				   .traffic_class = (uint8_t)c->traffic_class,
+				   .service_level = (uint8_t)c->service_level,
+				   .pkey = c->pkey };
+	strcpy(w->device, c->device);
+}
+
+void net_open_card(struct net *n)
+{
+	struct rdma_device *d = rdma_device_get(n);
+
+	if (d)
+		log_info("net", "RDMA: %s", d->caps->name);
+	else if (n->rdma.error && n->rdma.error != -ENODEV)
+		log_warn("net", "no RDMA: %s", n->rdma.why);
+	else if (n->rdma.want.device[0] && !n->rdma.is_off)
+		log_warn("net", "no RDMA, although the cluster file names %s: %s",
+			 n->rdma.want.device, n->rdma.why);
+}
+
+/* A card that has failed for good is opened again once nothing uses it. */
+static struct rdma_device *usable(struct rdma_device *d)
+{
+	struct net *n = d->net;
+	const char *trouble = d->ops->trouble(d->fabric);
+
+	if (!trouble)
+		return d;
+	snprintf(n->rdma.why, sizeof(n->rdma.why), "%s", trouble);
+	if (!d->n_links && n->loop->now >= n->rdma.retry_at)
+		rdma_device_close(n);
+	return NULL;
+}
+
 struct rdma_device *rdma_device_get(struct net *n)
 {
 	const struct fabric_ops *ops = n->loop->env->fabric;
 	struct net_rdma *r = &n->rdma;
 	struct rdma_device *d;
-	const char *trouble;
 
 	if (!ops || r->is_off)
 		return NULL;
-	if (r->device) {
-		trouble = r->device->ops->trouble(r->device->fabric);
-		if (trouble)
-			snprintf(r->why, sizeof(r->why), "%s", trouble);
-		return trouble ? NULL : r->device;
-	}
+	d = r->device ? usable(r->device) : NULL;
+	if (d || r->device)
+		return d;
 	if (n->loop->now < r->retry_at)
 		return NULL;
 	r->retry_at = n->loop->now + RETRY_NS;
@@ -255,7 +292,8 @@ struct rdma_device *rdma_device_get(struct net *n)
 	list_init(&d->again.link);
 	d->costs = n->costs[MEDIUM_LOCAL];
 	d->costs.work_request = WORK_REQUEST_NS;
-	if (open_device(d)) {
+	r->error = open_device(d);
+	if (r->error) {
 		if (d->fabric)
 			rdma_device_close(n);
 		else

@@ -105,6 +105,7 @@ static const struct reg_ops user_memory = { .name = "fabric",
 
 void rdma_reg_open(struct rdma_device *d)
 {
+	/* The simulation must not depend on addresses, and finds accesses beside the pieces. */
 	bool is_real = d->net->rdma.caches;
 	struct reg_counts costs;
 
@@ -125,6 +126,7 @@ static struct rdma_exposed *exposed_new(struct rdma_device *dev, struct net_desc
 	if (e) {
 		e->dev = dev;
 		e->desc = d;
+		dev->load++;
 		e->n_ranges = (uint32_t)n;
 	}
 	return e;
@@ -135,6 +137,7 @@ static void exposed_free(struct rdma_exposed *e)
 	if (e->bounce)
 		bounce_put(e->dev, e->bounce);
 	reg_release(e->dev->reg, &e->use);
+	e->dev->load--;
 	free((void *)(uintptr_t)e->desc->keys.p);
 	e->desc->keys = (struct wire_bytes){ 0 };
 	e->desc->impl = NULL;

@@ -37,8 +37,10 @@ static void unit_end(struct rdma_link *r, struct rdma_unit *u, int error)
 	msg_free(u->m);
 	if (u->x && u->kind == RDMA_READ && !error)
 		link_note_delay(r->l, u->x);
-	if (u->x)
+	if (u->x) {
+		r->dev->load--;
 		xfer_end(u->x, error);
+	}
 	if (u->exposed && !--u->exposed->n_fills)
 		rdma_fill_ended(u->exposed);
 	free(u);
@@ -204,6 +206,7 @@ static struct rdma_unit *transfer_unit(struct rdma_link *r, enum rdma_kind kind,
 	if (!u)
 		return NULL;
 	find_remote(keys, at, x->len, u->remote);
+	r->dev->load++;
 	u->x = x;
 	u->len = x->len;
 	return u;
@@ -235,6 +238,7 @@ void rdma_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const 
 static void grant_end(struct rdma_link *r, struct rdma_grant *g, int error)
 {
 	list_del(&g->link);
+	r->dev->load--;
 	for (uint32_t i = 0; i < g->n_mems; i++)
 		r->dev->ops->mem_drop(r->dev->fabric, &g->mems[i]);
 	xfer_end(g->x, error);
@@ -279,6 +283,7 @@ static int invite(struct rdma_link *r, struct xfer *x)
 		return -ENOBUFS;
 	g->x = x;
 	g->id = ++r->next_grant;
+	r->dev->load++;
 	list_push(&r->grants, &g->link);
 	if (!m) {
 		grant_end(r, g, -ENOMEM); /* ends x, too */
@@ -312,6 +317,15 @@ void rdma_filled(struct rdma_link *r, uint32_t imm)
 	link_close(r->l, -EPROTO);
 }
 
+/* Is a get of so many remote ranges written by the client? */
+static bool is_client_driven(const struct rdma_link *r, size_t ranges)
+{
+	bool is_loaded = r->dev->load > r->peer_load;
+
+	return ranges > (is_loaded ? RDMA_READS_LOADED : RDMA_READS) &&
+	       !r->l->net->rdma.never_driven;
+}
+
 void rdma_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *dst,
 	      size_t n, struct net_direct *direct, struct req *q)
 {
@@ -327,7 +341,7 @@ void rdma_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const 
 	}
 	x->asked = l->net->loop->now;
 	x->is_alone = list_empty(&r->grants) && list_empty(&r->posted);
-	if (found > RDMA_READS && invite(r, x) == 0)
+	if (is_client_driven(r, (size_t)found) && invite(r, x) == 0)
 		return;
 	u = transfer_unit(r, RDMA_READ, x, &d->keys, at, (size_t)found);
 	if (!u) {
@@ -424,7 +438,7 @@ static struct rdma_unit *next_unit(struct rdma_link *r)
 static void message_wr(struct rdma_link *r, struct rdma_unit *u, struct fabric_wr *wr,
 		       struct fabric_sge *sge)
 {
-	frame_head_grant(u->m->head, credits_send(&r->credits));
+	frame_head_tell(u->m->head, credits_send(&r->credits), r->dev->load);
 	sge[0] = (struct fabric_sge){ u->m->head, FRAME_HEAD + u->m->len, u->message_key };
 	*wr = (struct fabric_wr){ .op = FABRIC_SEND, .sge = sge, .n_sge = 1 };
 }

@@ -24,7 +24,8 @@ struct reg_memory {
 struct reg_ops {
 	const char *name;
 	size_t max_len; /* of one range */
-	/* addr and len are whole pages, but for REG_EXACT. -EFAULT: a hole or missing rights; -ENOMEM: a limit. */
+	/* addr and len are whole pages, except with REG_EXACT. -EFAULT: a hole or missing rights;
+	 * -ENOMEM: a limit. */
 	int (*make)(void *device, void *addr, size_t len, bool writable, struct reg_memory *out);
 	void (*drop)(void *device, struct reg_memory *m);
 };
@@ -33,9 +34,7 @@ struct reg; /* one per device and process */
 
 enum {
 	REG_NO_CACHE = 1, /* register for each request */
-	/* Register each piece by itself, exactly its bytes, and do not measure: for the simulation,
-	 * whose runs must not depend on addresses, and which so finds accesses beside the pieces. */
-	REG_EXACT = 2,
+	REG_EXACT = 2, /* each piece by itself, exactly its bytes; costs are not measured */
 };
 /* limit_bytes: most memory that is registered at a time; 0: as RLIMIT_MEMLOCK permits. Measures the
  * costs of the device, which takes some milliseconds. */

@@ -114,6 +114,7 @@ static void open_net(struct server *s, const struct server_opts *o)
 	memcpy(id.server_key, o->server_key, KEY_BYTES);
 	snprintf(id.host, sizeof(id.host), "%s", s->self->name);
 	net_init(&s->net, s->loop, &id);
+	net_set_rdma(&s->net, &s->conf->rdma);
 	s->net.rdma.bulk = (struct iovec){ s->pool.base, s->pool.n_units * BUF_UNIT };
 	s->net.limits.most[LIMIT_LINKS] = MIN(s->net.limits.most[LIMIT_LINKS], file_limit() / 2);
 	if (o->measure) {
@@ -133,8 +134,12 @@ static void open_net(struct server *s, const struct server_opts *o)
 /* Listens on the Unix socket before TCP: a client that tries both finds it, or no server at all. */
 static int listen_all(struct server *s, const char *address, char *err, size_t err_len)
 {
-	int local = net_listen_local(&s->net, s->self->address);
-	int r = net_listen(&s->net, address, err, err_len);
+	int local, r;
+
+	if (!s->net.hub)
+		net_open_card(&s->net);
+	local = net_listen_local(&s->net, s->self->address);
+	r = net_listen(&s->net, address, err, err_len);
 
 	if (!r && local == -EADDRINUSE) /* the previous owner has exited since */
 		local = net_listen_local(&s->net, s->self->address);
