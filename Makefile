@@ -127,7 +127,7 @@ help:
 	@echo "make down     stop them"
 	@echo "make check    install what is missing, build, run all tests: about 12 minutes on 2 cores"
 	@echo "make check-long  the same with full counts: more rounds, steps and seeds; some hours"
-	@echo "make check-vm tests in a guest whose kernel has netem and Soft-RoCE; needs QEMU: tools/vm.py"
+	@echo "make check-vm tests in a guest (QEMU) whose kernel has netem and Soft-RoCE"
 	@echo "make asan     tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make tsan     tests under ThreadSanitizer"
 	@echo "make fuzz     each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"

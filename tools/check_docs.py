@@ -8,7 +8,7 @@ Pages are README.md, docs/*.md and the README.md of each folder. Checked:
   files        a file named in `code` exists; `cmd_*.c` and the like name at least one
   names        a name_with_underscores in `code` occurs in the sources
   functions    in a table with the columns `function` and `file`, each function is defined in that file
-  folders      a folder's README with a table of files names every .c and .h of the folder, and `tests/system` every test
+  folders      a folder's README with a table of files names every .c and .h of the folder, and `tests/system` and `tests/vm` every test
   commands     `sheaf COMMAND` is a command of DIR/bin/sheaf
   version      docs/protocol.md states the version of proto/sheaf.x
   README       at most 100 lines of 100 columns; its results are those of docs/figures.md
@@ -173,7 +173,7 @@ def check_folder(page):
     folder = os.path.dirname(page.path)
     text = "\n".join(page.lines)
     named = re.findall(NAMED, "\n".join(line for line in page.lines if line.startswith("|")))
-    kinds = (".c", ".h", ".sh", ".py", ".inc") if folder == "tests/system" else (".c", ".h")
+    kinds = (".c", ".h", ".sh", ".py", ".inc") if folder in ("tests/system", "tests/vm") else (".c", ".h")
     if not folder or not re.search(r"(?m)^\| file", text):
         return
     for name in sorted(os.listdir(os.path.join(page.root, folder))):

@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,36 +165,37 @@ static void run(char **s, int (*pipes)[2])
 	_exit(127);
 }
 
-/* Sends what is in the pipe now; the number of bytes. */
-static ssize_t pass_on(int fd, char kind)
+/* Sends what is in the pipe, one buffer at most. False: nothing was there. */
+static bool pass_on(struct pollfd *p, char kind)
 {
 	static char data[1 << 16];
-	ssize_t n = read(fd, data, sizeof(data));
+	ssize_t n = p->fd < 0 ? 0 : read(p->fd, data, sizeof(data));
 
 	if (n > 0)
 		send_frame(kind, data, (size_t)n);
-	return n;
+	if (n == 0)
+		p->fd = -1; /* closed by all writers: poll() would return at once */
+	return n > 0;
 }
 
-/* Passes output on until the child has ended; what its own children write later is lost. */
+/* Passes output on until the child has ended. What its own children write later is lost. */
 static int watch(pid_t child, int out, int err)
 {
 	struct pollfd p[2] = { { .fd = out, .events = POLLIN }, { .fd = err, .events = POLLIN } };
-	int status, result = -1;
+	int status = 0;
 	pid_t pid;
 
-	while (result < 0) {
+	do {
 		poll(p, 2, 20);
-		while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-			if (pid == child)
-				result = WIFEXITED(status) ? WEXITSTATUS(status) :
-							     128 + WTERMSIG(status);
-		while (pass_on(out, '1') > 0)
-			;
-		while (pass_on(err, '2') > 0)
-			;
-	}
-	return result;
+		pass_on(&p[OUT], '1');
+		pass_on(&p[ERR], '2');
+		do
+			pid = waitpid(-1, &status, WNOHANG);
+		while (pid > 0 && pid != child);
+	} while (pid != child);
+	while (pass_on(&p[OUT], '1') || pass_on(&p[ERR], '2'))
+		;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 static int run_job(char *job, size_t size)
