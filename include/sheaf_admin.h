@@ -50,8 +50,8 @@ SHEAF_API int sheaf_server_count(struct sheaf *fs);
 SHEAF_API int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s);
 
 #define SHEAF_MAX_ROUTES 8
-/* A way to a server: "unix" (a socket of this host), "rdma" (where either end has a network card for
- * it), "tcp", "loop" (in this process). */
+/* A way to a server: "unix" (a socket of this host), "rdma" (if one end has a network card for it),
+ * "tcp", "loop" (in this process). */
 struct sheaf_route {
 	char name[16];
 	int used; /* 1: the link goes over it */
