@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,14 +132,31 @@ static bool is_ipv6_link_local(const union ibv_gid *g)
 	return g->raw[0] == 0xfe && (g->raw[1] & 0xc0) == 0x80;
 }
 
+/* A device is visible in all network namespaces, its interface in one. */
+static bool is_address_here(const struct ifaddrs *here, const union ibv_gid *g)
+{
+	for (; here; here = here->ifa_next) {
+		const struct sockaddr *a = here->ifa_addr;
+
+		if (a && a->sa_family == AF_INET && is_ipv4(g) &&
+		    !memcmp(&((const struct sockaddr_in *)a)->sin_addr, g->raw + 12, 4))
+			return true;
+		if (a && a->sa_family == AF_INET6 &&
+		    !memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr, g->raw, 16))
+			return true;
+	}
+	return false;
+}
+
 /* 0: cannot be used. RoCE v1 is used only if the cluster file names it: routers drop it. */
-static int gid_rank(const struct ibv_gid_entry *g, const struct ibv_port_attr *p, int wanted)
+static int gid_rank(const struct ibv_gid_entry *g, const struct ibv_port_attr *p, int wanted,
+		    const struct ifaddrs *here)
 {
 	if (wanted >= 0)
 		return (int)g->gid_index == wanted;
 	if (!is_ethernet(p))
 		return g->gid_index == 0;
-	if (g->gid_type != IBV_GID_TYPE_ROCE_V2)
+	if (g->gid_type != IBV_GID_TYPE_ROCE_V2 || !is_address_here(here, &g->gid))
 		return 0;
 	return is_ipv4(&g->gid) ? 3 : is_ipv6_link_local(&g->gid) ? 1 : 2;
 }
@@ -149,15 +167,18 @@ static int find_gid(struct fabric *f, const struct ibv_port_attr *p, int wanted,
 {
 	size_t room = (size_t)p->gid_tbl_len * f->attr.phys_port_cnt;
 	struct ibv_gid_entry *all = calloc(room + 1, sizeof(*all));
+	struct ifaddrs *here = NULL;
 	int best_rank = 0;
 	ssize_t n;
 
-	if (!all)
+	if (!all || getifaddrs(&here)) {
+		free(all);
 		return error_explain(why, why_len, -ENOMEM, "out of memory");
+	}
 	n = api.query_gid_table(f->ctx, all, room, 0, sizeof(*all));
 	for (ssize_t i = 0; i < n; i++) {
 		int rank = all[i].port_num == f->port && all[i].gid_index <= UINT8_MAX ?
-				   gid_rank(&all[i], p, wanted) :
+				   gid_rank(&all[i], p, wanted, here) :
 				   0;
 
 		if (rank > best_rank) {
@@ -165,6 +186,7 @@ static int find_gid(struct fabric *f, const struct ibv_port_attr *p, int wanted,
 			*best = all[i];
 		}
 	}
+	freeifaddrs(here);
 	free(all);
 	if (best_rank)
 		return 0;
@@ -178,8 +200,8 @@ static int find_gid(struct fabric *f, const struct ibv_port_attr *p, int wanted,
 				     "cluster file",
 				     f->port, f->device, wanted);
 	return error_explain(why, why_len, -EADDRNOTAVAIL,
-			     "port %u of %s has no RoCE v2 address: give its network interface an "
-			     "IP address",
+			     "port %u of %s has no RoCE v2 address here: give its network "
+			     "interface an IP address, in this network namespace",
 			     f->port, f->device);
 }
 
