@@ -4,6 +4,7 @@
  *   rdma_device.c   the card of a net: its memory, shared receives, completions
  *   rdma_send.c     units of work become chains of work requests
  *   rdma_mem.c      a client's exposed memory and its descriptor
+ *   rdma_costs.c    what a work request costs
  *
  * TCP stays connected: it tells that the peer has died, and moves requests whose memory cannot be
  * registered (TAG_STREAM). Messages of all other requests, and their data, go by the queue pair. */
@@ -137,6 +138,10 @@ uint32_t rdma_sends(const struct rdma_device *d); /* length of a link's send que
 int rdma_receives_post(struct rdma_device *d);
 /* Counts the receives that the link may need now. */
 void rdma_promise(struct rdma_link *r);
+
+/* ---- rdma_costs.c ---- */
+
+void rdma_costs_measure(struct rdma_device *d); /* before links use it */
 
 /* ---- rdma_send.c ---- */
 

@@ -13,7 +13,7 @@
 #define BATCHES 4 /* in one turn of the loop */
 #define RETRY_NS (60 * NSEC_PER_SEC)
 #define RECEIVE_BYTES (FRAME_HEAD + MSG_SHORT)
-#define WORK_REQUEST_NS 150 /* typical of a card; the costs of registration are measured */
+#define WORK_REQUEST_NS 150 /* typical of a card, until it is measured */
 
 /* ---- completions ---- */
 

@@ -112,6 +112,8 @@ void rdma_reg_open(struct rdma_device *d)
 	if (d->reg || reg_open(&d->reg, &user_memory, d, d->net->rdma.pinned_max,
 			       is_real ? 0 : REG_NO_CACHE | REG_EXACT))
 		return;
+	if (is_real)
+		rdma_costs_measure(d);
 	reg_get_counts(d->reg, &costs);
 	d->costs.registration = costs.is_caching ? 0 : costs.call_ns;
 	d->costs.page = costs.is_caching ? 0 : costs.page_ns;

@@ -306,6 +306,7 @@ void rdma_filled(struct rdma_link *r, uint32_t imm)
 		link_close(r->l, -EPROTO);
 		return;
 	}
+	rdma_promise(r);
 	r->moved_at = r->l->net->loop->now;
 	list_for_each(g, &r->grants, link) {
 		if (g->id != imm)
