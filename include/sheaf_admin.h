@@ -56,7 +56,7 @@ struct sheaf_route {
 	char name[16];
 	int used; /* 1: the link goes over it */
 	int error; /* why it is not used: -errno; 0: it is used, or a better one is */
-	char reason[64]; /* the same for people; "": error is 0 */
+	char reason[160]; /* the same for people; "": error is 0 */
 };
 struct sheaf_route_links {
 	char name[16];

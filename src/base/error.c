@@ -40,6 +40,7 @@ static const struct {
 	{ EKEYREJECTED, "the key was refused: this client's key file is not the cluster's" },
 	{ EUSERS, "a server has reached its limit of clients; try again later" },
 	{ EPROTO, "the other side does not follow the protocol; are the versions the same?" },
+	{ ENODEV, "RDMA is required (SHEAF_NET=rdma) and cannot be used; 'sheaf status' says why" },
 	{ EPROTONOSUPPORT, "the other side has another version of the protocol" },
 	{ EBADMSG, "a message could not be decoded" },
 	{ EMSGSIZE, "a message is too large" },

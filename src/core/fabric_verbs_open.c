@@ -13,9 +13,12 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "core/env_real.h"
 #include "core/fabric_verbs.h"
+
+#define DEVICES "/sys/class/infiniband"
 
 #define LIBRARY "libibverbs.so.1"
 #define DEPTH_MAX 16384 /* receives of the device */
@@ -98,6 +101,8 @@ static int load_once(char *why, size_t why_len)
 {
 	static pthread_once_t loaded = PTHREAD_ONCE_INIT;
 
+	if (access(DEVICES, F_OK))
+		return error_explain(why, why_len, -ENODEV, "no RDMA device on this host");
 	pthread_once(&loaded, load);
 	return *load_error ? error_explain(why, why_len, -EOPNOTSUPP, "%s", load_error) : 0;
 }
@@ -344,7 +349,7 @@ static int try_device(struct fabric *f, struct ibv_device *d, const struct fabri
 /* The kernel's devices: without its part of rdma-core the library does not see a device. */
 static int explain_none(const struct fabric_want *want, int n, char *why, size_t why_len)
 {
-	DIR *dir = opendir("/sys/class/infiniband");
+	DIR *dir = opendir(DEVICES);
 	char seen[sizeof(want->device)] = "";
 	struct dirent *d;
 

@@ -98,6 +98,9 @@ int link_check_rdma(struct link *l, const struct wire_frame_head *h); /* that ar
 struct net_desc *link_desc(struct link *l, uint64_t tag);
 /* A retract that took time has completed. */
 void link_desc_end(struct net_desc *d);
+#define QUEUE_MAX 1024 /* frames queued on one link, per kind */
+/* True: so many queued messages are more than a correct client can cause. */
+bool link_queue_is_over(const struct link *l, uint32_t messages, size_t bytes);
 /* The backend has ended all transfers of a closing link: now it is closed. */
 void link_shut(struct link *l);
 

@@ -1,11 +1,8 @@
 /* Bulk transfers: "move these local buffers to or from that stream of the peer's memory".
  *
  * A client exposes a view of the user's memory for one request; the server puts into it and gets
- * from it by stream position; only the backend knows how. The interface also fits media that are
- * not written yet: shared memory packs pieces; RDMA registers the view's pieces, sends their keys
- * in the descriptor, and posts all RMAs of a put or get as one batch with one completion (SEAMUR).
- * A reply is sent behind the data of its request. Nothing above this header has to change for
- * them. */
+ * from it by stream position; only the backend knows how. A reply is sent behind the data of its
+ * request. */
 #ifndef SHEAF_BULK_H
 #define SHEAF_BULK_H
 

@@ -6,6 +6,7 @@
 void credits_init(struct credits *c)
 {
 	*c = (struct credits){ .depth = CREDIT_FIRST,
+			       .depth_max = CREDIT_MAX,
 			       .granted = CREDIT_FIRST,
 			       .spare_least = CREDIT_FIRST };
 }
@@ -36,8 +37,8 @@ int credits_receive(struct credits *c)
 	spare--;
 	c->received++;
 	c->spare_least = MIN(c->spare_least, spare);
-	if (spare <= 1 && c->depth < CREDIT_MAX) {
-		c->depth = MIN(2 * c->depth, (uint32_t)CREDIT_MAX);
+	if (spare <= 1 && c->depth < c->depth_max) {
+		c->depth = MIN(2 * c->depth, c->depth_max);
 	} else if (++c->n_seen == PERIOD) {
 		c->depth -= c->spare_least > c->depth / 2 && c->depth > CREDIT_FIRST;
 		c->n_seen = 0;

@@ -16,6 +16,7 @@ struct credits {
 	uint32_t sent, may_send; /* may_send: as the peer told last */
 	uint32_t received, granted; /* granted: as told to the peer */
 	uint32_t depth; /* messages that the peer may send before it hears of more */
+	uint32_t depth_max; /* to which it may grow */
 	uint32_t spare_least, n_seen; /* fewest unused of the last messages, and their number */
 };
 

@@ -22,6 +22,9 @@
 #define HANDSHAKE_NS (5 * NSEC_PER_SEC)
 #define LOCAL_NS (NSEC_PER_SEC / 2) /* handshake over a Unix socket; then TCP is dialled */
 #define MAX_UNPROVEN 256
+#define QUEUE_BYTES ((size_t)SESSION_SLOTS * MSG_MAX)
+#define QUEUE_ALL (8 * QUEUE_BYTES)
+#define QUEUE_CROWDED (256 * KIB) /* of one link, while all links exceed QUEUE_ALL */
 #define SOURCE_BUCKETS 1024 /* hash of the addresses of links without a proof */
 
 static void link_timed_out(struct timer *t)
@@ -236,6 +239,14 @@ void link_close_now(struct link *l, int error)
 	link_unref(l);
 }
 
+bool link_queue_is_over(const struct link *l, uint32_t messages, size_t bytes)
+{
+	size_t most = l->net->queued > QUEUE_ALL ? QUEUE_CROWDED : QUEUE_BYTES;
+
+	return !l->dialled && (messages > QUEUE_MAX || bytes > most ||
+			       usage_over(&l->held, LIMIT_REPLY_BYTES, 0, 1));
+}
+
 void link_shut(struct link *l)
 {
 	struct net_desc *d;
@@ -420,7 +431,7 @@ static int on_hello(struct link *l, struct msg *m, bool *kept)
 	l->hello = m;
 	*kept = true;
 	c.backend = h.backends & (BACKEND_TCP | BACKEND_LOOPBACK);
-	if ((h.backends & BACKEND_RDMA) && !l->local_label[0] && rdma_device_get(n))
+	if ((h.backends & BACKEND_RDMA) && !n->hub && !l->local_label[0] && rdma_device_get(n))
 		c.backend |= BACKEND_RDMA;
 	memcpy(c.nonce, l->nonce, sizeof(c.nonce));
 	handshake_mac(l, "server", l->nonce, c.mac);

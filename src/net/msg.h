@@ -37,6 +37,10 @@ struct msg {
 };
 struct msg *msg_new(struct net *n, uint32_t cap); /* NULL: out of memory */
 void msg_free(struct msg *m); /* accepts NULL */
+static inline size_t msg_memory(const struct msg *m)
+{
+	return sizeof(*m) + m->cap;
+}
 void msg_slabs_end(struct net *n); /* the net ends */
 /* Encodes one or two values into a message. NULL: too long, or out of memory. */
 struct msg *msg_encode(struct net *n, xdr_any f1, void *v1, xdr_any f2, void *v2);

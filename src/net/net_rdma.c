@@ -208,16 +208,18 @@ void rdma_received(struct rdma_link *r, struct msg *m, uint32_t len)
 static void stalled(struct timer *t)
 {
 	struct rdma_link *r = container_of(t, struct rdma_link, stall);
-	uint64_t limit = r->l->net->id.timeout_ms * NSEC_PER_MSEC;
+	uint64_t limit = r->l->net->id.timeout_ms * NSEC_PER_MSEC, since = r->moved_at;
 	struct loop *l = r->l->net->loop;
 
 	if (list_empty(&r->control) && list_empty(&r->bulk) && list_empty(&r->posted) &&
 	    list_empty(&r->grants))
 		return;
-	if (l->now >= r->moved_at + limit)
+	if (!list_empty(&r->grants)) /* other work does not excuse the oldest one */
+		since = MIN(since, list_first(&r->grants, struct rdma_grant, link)->x->asked);
+	if (l->now >= since + limit)
 		link_close(r->l, r->l->dialled ? -ETIMEDOUT : -ETIME);
 	else
-		timer_set(l, t, r->moved_at + limit);
+		timer_set(l, t, since + limit);
 }
 
 /* A queue pair for the link, not connected. NULL: net->rdma.why says why. */
@@ -315,7 +317,7 @@ static int go_without(struct link *l, const char *why, size_t len)
 	if (l->net->rdma.is_required) {
 		log_warn("net", "%s: RDMA is required (SHEAF_NET=rdma): %s", p->address,
 			 p->rdma_why);
-		return -EPROTONOSUPPORT;
+		return -ENODEV;
 	}
 	peer_link_up(p, l);
 	return 0;
@@ -346,15 +348,19 @@ int rdma_attach(struct link *l)
 	struct rdma_link *r;
 	struct msg *m;
 
+	bool must = l->net->rdma.is_required;
+
 	if (l->ops != &tcp_ops || l->local_label[0] || l->role != LINK_CLIENT ||
-	    l->net->rdma.is_off) {
+	    (l->net->rdma.is_off && !must)) {
 		peer_link_up(p, l);
 		return 0;
 	}
-	if (l->net->loop->now < p->rdma_retry_at)
+	if (l->net->rdma.is_off)
+		return go_without(l, "the cluster file has device = none", RDMA_WHY_MAX);
+	if (l->net->loop->now < p->rdma_retry_at && !must)
 		return go_without(l, p->rdma_why, RDMA_WHY_MAX);
 	if (!l->peer_has_rdma)
-		return go_without(l, "the server has no RDMA", RDMA_WHY_MAX);
+		return go_without(l, must ? "the server has no RDMA" : "", RDMA_WHY_MAX);
 	r = rdma_new(l, &a);
 	if (!r)
 		return go_without(l, l->net->rdma.why, RDMA_WHY_MAX);

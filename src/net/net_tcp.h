@@ -7,7 +7,6 @@
 #include "net/frame.h"
 
 #define IOV_CALL 1024
-#define QUEUE_MAX 1024 /* frames queued on one link, per kind */
 
 struct tcp_link {
 	struct link l;

@@ -21,9 +21,6 @@
 /* Bounds of the send queue: frames of one link, their memory, and the memory of all links. Slots
  * and windows keep a correct peer below them; a peer that requests without reading the replies must
  * not fill the server's memory, and the bound is lower while many peers do so. */
-#define QUEUE_BYTES ((size_t)SESSION_SLOTS * MSG_MAX)
-#define QUEUE_ALL (8 * QUEUE_BYTES)
-#define QUEUE_CROWDED (256 * KIB) /* of one link, while all links exceed QUEUE_ALL */
 
 static struct xfer *first_bulk(struct tcp_link *t)
 {
@@ -229,15 +226,10 @@ static size_t control_iov(struct tcp_link *t, struct iovec *iov, size_t max)
 	return n;
 }
 
-static size_t memory_of(const struct msg *m)
-{
-	return sizeof(*m) + m->cap;
-}
-
 /* Counts a message that is now queued in `control`, or no longer. */
 static void count_message(struct tcp_link *t, const struct msg *m, bool queued)
 {
-	size_t bytes = queued ? memory_of(m) : -memory_of(m);
+	size_t bytes = queued ? msg_memory(m) : -msg_memory(m);
 
 	t->n_control += queued ? 1 : -1u;
 	t->queued += bytes;
@@ -246,7 +238,7 @@ static void count_message(struct tcp_link *t, const struct msg *m, bool queued)
 
 static void free_message(struct tcp_link *t, struct msg *m)
 {
-	usage_give(&t->l.held, LIMIT_REPLY_BYTES, memory_of(m));
+	usage_give(&t->l.held, LIMIT_REPLY_BYTES, msg_memory(m));
 	list_del(&m->link);
 	msg_free(m);
 }
@@ -434,15 +426,6 @@ void tcp_flush(struct tcp_link *t)
 	tcp_watch_stalls(t);
 }
 
-/* True: more is queued than a correct client can cause. */
-static bool queue_is_over(const struct tcp_link *t)
-{
-	size_t most = t->l.net->queued > QUEUE_ALL ? QUEUE_CROWDED : QUEUE_BYTES;
-
-	return !t->l.dialled && (t->n_control > QUEUE_MAX || t->queued > most ||
-				 usage_over(&t->l.held, LIMIT_REPLY_BYTES, 0, 1));
-}
-
 /* Sends after something was queued; was_idle: nothing was queued before. */
 static void flush_queued(struct tcp_link *t, bool was_idle)
 {
@@ -469,7 +452,7 @@ void tcp_send(struct link *l, struct msg *m)
 	bool was_idle = tcp_is_idle(t);
 	struct xfer *x = m->behind ? bulk_of(t, m->behind, NULL) : NULL;
 
-	usage_add(&l->held, LIMIT_REPLY_BYTES, memory_of(m));
+	usage_add(&l->held, LIMIT_REPLY_BYTES, msg_memory(m));
 	if (x && !x->reply) { /* it leaves with them; the pool bounds their number */
 		x->reply = m;
 		return;
@@ -484,7 +467,7 @@ void tcp_send(struct link *l, struct msg *m)
 	else if (list_empty(&t->deferred.link) || t->n_control == CONTROL_IOV ||
 		 t->queued > DELAYED_MAX)
 		flush_queued(t, was_idle); /* may close the link */
-	if (l->state < LINK_CLOSING && queue_is_over(t))
+	if (l->state < LINK_CLOSING && link_queue_is_over(l, t->n_control, t->queued))
 		link_close(l, -ENOBUFS);
 	link_unref(l);
 }

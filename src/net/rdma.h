@@ -32,7 +32,7 @@ struct rdma_device {
 	struct fabric *fabric;
 	const struct fabric_caps *caps;
 	struct fabric_mem bulk; /* net->bulk, if has_bulk */
-	bool has_bulk;
+	bool has_bulk, is_troubled;
 	struct msg **receives; /* posted, by id; a free place is NULL */
 	uint32_t n_receives, n_wanted; /* posted, and promised to links */
 	uint32_t n_links; /* that have a queue pair */
@@ -113,6 +113,8 @@ struct rdma_link {
 	struct credits credits;
 	uint32_t peer_load; /* as dev->load, told by the peer */
 	struct list control, bulk; /* units to post; control first */
+	uint32_t n_messages; /* in units */
+	size_t queued; /* their memory */
 	struct list posted; /* units, in order */
 	uint64_t n_posted, n_completed; /* work requests */
 	struct list grants;

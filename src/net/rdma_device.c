@@ -87,7 +87,15 @@ static void poll_device(struct rdma_device *d)
 
 static void device_ready(void *arg)
 {
-	poll_device(arg);
+	struct rdma_device *d = arg;
+	const char *trouble = d->ops->trouble(d->fabric);
+
+	if (trouble && !d->is_troubled)
+		log_warn("net", "no RDMA: %s", trouble);
+	else if (!trouble && d->is_troubled)
+		log_info("net", "RDMA: %s", d->caps->name);
+	d->is_troubled = trouble;
+	poll_device(d);
 }
 
 static void poll_again(struct deferred *it)
@@ -129,12 +137,14 @@ uint32_t rdma_sends(const struct rdma_device *d)
 void rdma_promise(struct rdma_link *r)
 {
 	const struct credits *c = &r->credits;
-	uint32_t now = MAX(c->depth, c->granted - c->received) + 1;
+	uint32_t now = MAX(c->depth, c->granted - c->received) + 1, spare;
 
 	if (r->is_closing)
 		now = 0;
 	r->dev->n_wanted += now - r->promised;
 	r->promised = now;
+	spare = r->dev->caps->receive_depth - MIN(r->dev->n_wanted, r->dev->caps->receive_depth);
+	r->credits.depth_max = MIN(c->depth + spare, (uint32_t)CREDIT_MAX);
 }
 
 int rdma_receives_post(struct rdma_device *d)
@@ -291,6 +301,7 @@ struct rdma_device *rdma_device_get(struct net *n)
 	d->again.run = poll_again;
 	list_init(&d->again.link);
 	d->costs = n->costs[MEDIUM_LOCAL];
+	d->costs.gather = d->costs.scatter = 0; /* of sockets */
 	d->costs.work_request = WORK_REQUEST_NS;
 	r->error = open_device(d);
 	if (r->error) {

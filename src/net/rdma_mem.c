@@ -238,9 +238,12 @@ int rdma_expose(struct link *l, struct net_desc *d)
 {
 	size_t n = find_pieces(l, d);
 	int r = n ? expose_pieces(l, d, n) : -ENOBUFS;
+	bool packs = r;
 
-	if (r)
+	if (packs)
 		r = expose_packed(l, d);
+	if (!r)
+		l->account->bytes[packs ? METHOD_PACK : METHOD_GATHER] += d->view->length;
 	if (!r || r == -EFAULT)
 		return r;
 	d->tag |= TAG_STREAM;

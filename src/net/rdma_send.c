@@ -29,9 +29,25 @@ static struct rdma_unit *unit_new(enum rdma_kind kind, size_t n_local, size_t n_
 	return u;
 }
 
+/* Counts a message that is in a unit now, or no longer. */
+static void count_message(struct rdma_link *r, const struct msg *m, bool queued)
+{
+	size_t bytes = queued ? msg_memory(m) : -msg_memory(m);
+
+	if (queued)
+		usage_add(&r->l->held, LIMIT_REPLY_BYTES, msg_memory(m));
+	else
+		usage_give(&r->l->held, LIMIT_REPLY_BYTES, msg_memory(m));
+	r->n_messages += queued ? 1 : -1u;
+	r->queued += bytes;
+	r->l->net->queued += bytes;
+}
+
 static void unit_end(struct rdma_link *r, struct rdma_unit *u, int error)
 {
 	list_del(&u->link);
+	if (u->m)
+		count_message(r, u->m, false);
 	if (u->is_registered)
 		r->dev->ops->mem_drop(r->dev->fabric, &u->message_mem);
 	msg_free(u->m);
@@ -90,6 +106,7 @@ static int queue_message(struct rdma_link *r, struct list *where, struct msg *m)
 		return -ENOMEM;
 	}
 	u->m = m;
+	count_message(r, m, true);
 	if (register_message(r, u)) {
 		unit_end(r, u, 0);
 		return -ENOBUFS;
@@ -144,6 +161,8 @@ void rdma_message(struct rdma_link *r, struct msg *m)
 	} else {
 		e = queue_message(r, follows ? &r->bulk : &r->control, m);
 	}
+	if (!e && link_queue_is_over(r->l, r->n_messages, r->queued))
+		e = -ENOBUFS;
 	if (e)
 		link_close(r->l, e);
 }
@@ -406,7 +425,6 @@ int rdma_invited(struct rdma_link *r, const struct wire_frame_head *h, struct ms
 		return -ENOMEM;
 	d->moved = r->l->net->loop->now;
 	u->imm = (uint32_t)h->id;
-	r->l->account->bytes[d->method == METHOD_PACK ? METHOD_PACK : METHOD_GATHER] += len;
 	queue_unit(r, &r->bulk, u);
 	return 0;
 }
@@ -546,7 +564,8 @@ static void post_chain(struct rdma_link *r, size_t n)
 
 	d->wr[n - 1].is_signalled = true;
 	e = d->ops->post(r->qp, d->wr, n);
-	r->n_posted += n;
+	if (!e) /* else they have no completions; their units end with the queue pair */
+		r->n_posted += n;
 	r->l->account->work_requests += n;
 	r->l->account->doorbells++;
 	if (e)
@@ -570,6 +589,7 @@ static void send_credits(struct rdma_link *r)
 	}
 	frame_head_encode(m->head, &h);
 	u->m = m;
+	count_message(r, m, true);
 	if (register_message(r, u)) {
 		unit_end(r, u, 0);
 		return;
