@@ -13,6 +13,9 @@
 #include "cli/cli.h"
 #include "server/server.h"
 
+#define BUSY_TRIES 20
+#define BUSY_US 100000
+
 static struct loop loop;
 static volatile sig_atomic_t stop_asked, hangup_asked;
 
@@ -225,6 +228,16 @@ static void reread(const char *path, struct server *s, struct conf **auth_conf)
 	log_info("sheafd", "read the keys and networks of %s: %u named keys", c->path, c->n_keys);
 }
 
+/* A server that was killed just before may hold its storage a little longer than its process. */
+static int start_soon(const struct server_opts *o, struct server **s, char *err, size_t err_len)
+{
+	int r = server_start(o, s, err, err_len);
+
+	for (int i = 0; r == -EBUSY && i < BUSY_TRIES && usleep(BUSY_US) == 0; i++)
+		r = server_start(o, s, err, err_len);
+	return r;
+}
+
 /* Loads everything and starts the server, until it listens. */
 static int start(struct daemon_opts *o, struct conf **conf, struct server **s, uint32_t *target,
 		 char *err, size_t err_len)
@@ -249,7 +262,7 @@ static int start(struct daemon_opts *o, struct conf **conf, struct server **s, u
 		catch_signals();
 		so.conf = *conf;
 		so.target = *target;
-		r = server_start(&so, s, err, err_len);
+		r = start_soon(&so, s, err, err_len);
 	}
 	explicit_bzero(so.client_key, sizeof(so.client_key));
 	explicit_bzero(so.server_key, sizeof(so.server_key));

@@ -99,6 +99,7 @@ struct fabric_ops {
 	const struct fabric_caps *(*caps)(const struct fabric *f);
 	/* NULL, or why the device cannot be used now: port down, removed, its address is gone. */
 	const char *(*trouble)(struct fabric *f);
+	bool (*is_dead)(const struct fabric *f); /* it has failed for good: nothing completes */
 	/* Makes memory reachable. -EFAULT: not mapped, or the rights are missing; -ENOMEM: a limit.
 	 * mem_drop: the peer can no longer access it afterwards. */
 	int (*mem_make)(struct fabric *f, void *addr, size_t len, unsigned rights,

@@ -64,8 +64,10 @@ static void verbs_mem_drop(struct fabric *f, struct fabric_mem *m)
 {
 	int r = m->impl ? f->api->dereg_mr(m->impl) : 0;
 
-	if (r)
+	if (r) { /* peers could still access it */
 		log_error("rdma", "%s: cannot unregister memory: %s", f->device, strerror(r));
+		verbs_die(f, "it kept memory registered");
+	}
 	*m = (struct fabric_mem){ 0 };
 }
 
@@ -615,6 +617,11 @@ static const struct fabric_caps *verbs_caps(const struct fabric *f)
 	return &f->caps;
 }
 
+static bool verbs_is_dead(const struct fabric *f)
+{
+	return f->is_dead;
+}
+
 static const char *verbs_trouble(struct fabric *f)
 {
 	return *f->trouble ? f->trouble : NULL;
@@ -625,6 +632,7 @@ const struct fabric_ops fabric_verbs_ops = {
 	.close = verbs_close,
 	.caps = verbs_caps,
 	.trouble = verbs_trouble,
+	.is_dead = verbs_is_dead,
 	.mem_make = verbs_mem_make,
 	.mem_drop = verbs_mem_drop,
 	.qp_make = verbs_qp_make,

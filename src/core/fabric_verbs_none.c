@@ -15,7 +15,7 @@ static int none_open(struct env *e, struct loop *l, const struct fabric_want *wa
 	*out = NULL;
 	snprintf(why, why_len,
 		 "built without rdma-core: install libibverbs-dev and build again to use RDMA");
-	return -EOPNOTSUPP;
+	return -ENODEV;
 }
 
 const struct fabric_ops fabric_verbs_ops = { .open = none_open };

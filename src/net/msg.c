@@ -32,28 +32,53 @@ static void add_slab(struct net *n)
 	}
 }
 
+static void msg_init(struct msg *m, struct net *n)
+{
+	list_init(&m->link);
+	m->net = n;
+	m->len = m->sent = 0;
+	m->behind = 0;
+}
+
+static struct msg *msg_own(struct net *n, uint32_t cap)
+{
+	struct msg *m;
+
+	cap = MAX(cap, (uint32_t)MSG_SHORT);
+	m = malloc(sizeof(*m) + cap);
+	if (!m)
+		return NULL;
+	m->cap = cap;
+	m->slab = NULL;
+	msg_init(m, n);
+	return m;
+}
+
 struct msg *msg_new(struct net *n, uint32_t cap)
 {
 	struct msg *m;
 
 	if (cap <= MSG_SHORT && list_empty(&n->spare_msgs) && n->n_slab_msgs < n->slab_msgs_max)
 		add_slab(n);
-	if (cap <= MSG_SHORT && !list_empty(&n->spare_msgs)) {
-		m = list_entry(list_pop(&n->spare_msgs), struct msg, link);
-		m->slab->n_used++;
-	} else {
-		cap = MAX(cap, (uint32_t)MSG_SHORT);
-		m = malloc(sizeof(*m) + cap);
-		if (!m)
-			return NULL;
-		m->cap = cap;
-		m->slab = NULL;
-	}
-	list_init(&m->link);
-	m->net = n;
-	m->len = m->sent = 0;
-	m->behind = 0;
+	if (cap > MSG_SHORT || list_empty(&n->spare_msgs))
+		return msg_own(n, cap);
+	m = list_entry(list_pop(&n->spare_msgs), struct msg, link);
+	m->slab->n_used++;
+	msg_init(m, n);
 	return m;
+}
+
+struct msg *msg_spare_slab(struct msg *m)
+{
+	struct net *n = m->net;
+	bool is_short = list_empty(&n->spare_msgs) && n->n_slab_msgs >= n->slab_msgs_max;
+	struct msg *own = m->slab && is_short ? msg_own(n, MSG_SHORT) : NULL;
+
+	if (!own)
+		return m;
+	memcpy(own->head, m->head, FRAME_HEAD + MSG_SHORT);
+	msg_free(m);
+	return own;
 }
 
 void msg_free(struct msg *m)

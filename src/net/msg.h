@@ -41,6 +41,9 @@ static inline size_t msg_memory(const struct msg *m)
 {
 	return sizeof(*m) + m->cap;
 }
+/* Copies a received message, with its head, into memory of its own if slabs are short; else, or if
+ * there is no memory, returns m. */
+struct msg *msg_spare_slab(struct msg *m);
 void msg_slabs_end(struct net *n); /* the net ends */
 /* Encodes one or two values into a message. NULL: too long, or out of memory. */
 struct msg *msg_encode(struct net *n, xdr_any f1, void *v1, xdr_any f2, void *v2);

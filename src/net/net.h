@@ -83,6 +83,11 @@ struct net_rdma {
 	int error; /* of the last attempt to open the device */
 	uint64_t retry_at; /* loop time: of the next attempt */
 	char why[RDMA_WHY_MAX]; /* why there is no device */
+	struct {
+		uint8_t addr[16];
+		uint64_t until;
+	} unreachable[16]; /* hosts whose queue pairs could not be reached, and until when */
+	uint32_t next_unreachable;
 };
 
 struct net {

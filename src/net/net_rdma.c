@@ -17,6 +17,7 @@
 
 #define ATTACH_NS (5 * NSEC_PER_SEC)
 #define RETRY_NS (30 * NSEC_PER_SEC) /* on TCP, after RDMA failed */
+#define UNREACHABLE_NS (60 * NSEC_PER_SEC) /* until a host is tried again */
 #define FLUSH_NS (10 * NSEC_PER_SEC) /* until a card has flushed all work; then it is cut off */
 
 /* ---- the table of operations ---- */
@@ -49,7 +50,8 @@ static void finish_close(struct rdma_link *r)
 	timer_del(l->net->loop, &r->stall);
 	r->dev->ops->qp_drop(r->qp);
 	r->qp = NULL;
-	r->dev->n_links--;
+	list_del(&r->in_device);
+	rdma_note_lost(r);
 	rdma_end_units(r, r->close_error);
 	msg_free(r->partial);
 	r->partial = NULL;
@@ -65,7 +67,7 @@ static void flush_over(struct timer *t)
 
 void rdma_closing(struct rdma_link *r)
 {
-	if (r->qp && r->n_completed == r->n_posted)
+	if (r->qp && r->n_completed >= r->n_posted)
 		finish_close(r);
 }
 
@@ -81,7 +83,8 @@ static void rdma_shut(struct link *l, int error, bool now)
 		r->dev->ops->qp_abort(r->qp);
 	}
 	r->stall.fire = flush_over;
-	if (now || timer_set(l->net->loop, &r->stall, l->net->loop->now + FLUSH_NS))
+	if (now || r->dev->ops->is_dead(r->dev->fabric) ||
+	    timer_set(l->net->loop, &r->stall, l->net->loop->now + FLUSH_NS))
 		finish_close(r);
 	else
 		rdma_closing(r);
@@ -112,7 +115,7 @@ static int join(struct rdma_link *r, struct msg *part, uint32_t len)
 {
 	struct msg *m = r->partial;
 
-	if (!m || len > r->partial_head.length - m->len) {
+	if (!m || !len || len > r->partial_head.length - m->len) {
 		msg_free(part);
 		return -EPROTO;
 	}
@@ -142,6 +145,7 @@ static int begin_long(struct rdma_link *r, const struct wire_frame_head *h, stru
 	}
 	r->partial->len = 0;
 	r->partial_head = *h;
+	rdma_watch_stall(r);
 	return join(r, part, len);
 }
 
@@ -185,7 +189,11 @@ static int take_message(struct rdma_link *r, struct msg *m, uint32_t len)
 
 void rdma_received(struct rdma_link *r, struct msg *m, uint32_t len)
 {
-	int e = credits_receive(&r->credits);
+	int e;
+
+	rdma_promise(r); /* other links may have taken what was spare */
+	e = credits_receive(&r->credits);
+	m = msg_spare_slab(m); /* a request may stay for long, and receives need slabs */
 
 	if (!e && len < FRAME_HEAD)
 		e = -EPROTO;
@@ -212,7 +220,7 @@ static void stalled(struct timer *t)
 	struct loop *l = r->l->net->loop;
 
 	if (list_empty(&r->control) && list_empty(&r->bulk) && list_empty(&r->posted) &&
-	    list_empty(&r->grants))
+	    list_empty(&r->grants) && !r->partial)
 		return;
 	if (!list_empty(&r->grants)) /* other work does not excuse the oldest one */
 		since = MIN(since, list_first(&r->grants, struct rdma_grant, link)->x->asked);
@@ -262,7 +270,7 @@ static struct rdma_link *rdma_new(struct link *l, struct wire_attach *a)
 				   .read_depth = us.read_depth,
 				   .receives = r->credits.granted };
 	memcpy(a->gid, us.gid, sizeof(a->gid));
-	d->n_links++;
+	list_push(&d->links, &r->in_device);
 	l->rdma = r;
 	l->ops = &rdma_ops;
 	l->costs = &d->costs;
@@ -277,7 +285,7 @@ static void detach(struct rdma_link *r)
 	timer_del(l->net->loop, &r->stall);
 	r->is_closing = true;
 	r->dev->ops->qp_drop(r->qp);
-	r->dev->n_links--;
+	list_del(&r->in_device);
 	rdma_promise(r);
 	l->net->slab_msgs_max -= MSG_PER_SLAB;
 	l->costs = &l->net->costs[MEDIUM_TCP];
@@ -347,7 +355,6 @@ int rdma_attach(struct link *l)
 	struct wire_attach a;
 	struct rdma_link *r;
 	struct msg *m;
-
 	bool must = l->net->rdma.is_required;
 
 	if (l->ops != &tcp_ops || l->local_label[0] || l->role != LINK_CLIENT ||
@@ -383,24 +390,52 @@ static bool decode_attach(struct msg *m, struct wire_attach *a)
 	return xdr_wire_attach(&x, a) && xdr_left(&x) == 0;
 }
 
+/* Connecting to an address that does not answer holds up the loop for a second, so it is tried
+ * once in a while for each client host. */
+static bool is_unreachable(const struct link *l)
+{
+	struct net_rdma *n = &l->net->rdma;
+
+	for (size_t i = 0; i < ARRAY_LEN(n->unreachable); i++)
+		if (l->net->loop->now < n->unreachable[i].until &&
+		    !memcmp(n->unreachable[i].addr, l->from.addr, sizeof(l->from.addr))) {
+			snprintf(n->why, sizeof(n->why),
+				 "the server could not reach this host's "
+				 "RDMA address before");
+			return true;
+		}
+	return false;
+}
+
+static void note_unreachable(const struct link *l)
+{
+	struct net_rdma *n = &l->net->rdma;
+
+	memcpy(n->unreachable[n->next_unreachable].addr, l->from.addr, sizeof(l->from.addr));
+	n->unreachable[n->next_unreachable].until = l->net->loop->now + UNREACHABLE_NS;
+	n->next_unreachable = (n->next_unreachable + 1) % ARRAY_LEN(n->unreachable);
+}
+
 int rdma_asked(struct link *l, struct msg *m)
 {
 	struct wire_attach peer, a = { 0 };
-	bool is_wrong = !decode_attach(m, &peer) || l->rdma || l->session ||
+	bool is_wrong = !decode_attach(m, &peer) || l->asked_rdma || l->session ||
 			l->role != LINK_CLIENT || l->local_label[0];
-	struct rdma_link *r = is_wrong ? NULL : rdma_new(l, &a);
+	struct rdma_link *r = is_wrong || is_unreachable(l) ? NULL : rdma_new(l, &a);
 	int e = r ? connect_to(r, &peer) : -ENODEV;
 
 	msg_free(m);
 	if (is_wrong)
 		return -EPROTO;
+	l->asked_rdma = true;
 	if (e) {
-		if (r)
+		if (r) {
 			snprintf(l->net->rdma.why, sizeof(l->net->rdma.why),
 				 "%s: cannot reach the client's queue pair: %s", r->dev->caps->name,
 				 error_text(e));
-		if (r)
+			note_unreachable(l);
 			detach(r);
+		}
 		a = (struct wire_attach){ .status = -e, .why = wire_text(l->net->rdma.why) };
 		r = NULL;
 	}

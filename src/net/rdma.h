@@ -35,7 +35,8 @@ struct rdma_device {
 	bool has_bulk, is_troubled;
 	struct msg **receives; /* posted, by id; a free place is NULL */
 	uint32_t n_receives, n_wanted; /* posted, and promised to links */
-	uint32_t n_links; /* that have a queue pair */
+	struct list links; /* with a queue pair: struct rdma_link */
+	uint32_t n_lost; /* receives that may be lost, with peers that died while they sent */
 	uint32_t load; /* transfers under way and exposed memory */
 	uint32_t next_receive; /* where to look for a free place */
 	struct deferred again; /* completions are left for the next turn */
@@ -82,6 +83,7 @@ struct rdma_unit {
 	struct list link;
 	enum rdma_kind kind;
 	struct msg *m; /* MESSAGE */
+	bool is_credit; /* MESSAGE: it has only credits */
 	uint32_t message_key;
 	bool is_registered; /* by message_mem, for this unit alone */
 	struct fabric_mem message_mem;
@@ -105,10 +107,12 @@ struct rdma_grant {
 
 /* RDMA of one link. */
 struct rdma_link {
+	struct list in_device;
 	struct link *l;
 	struct rdma_device *dev;
 	struct fabric_qp *qp; /* NULL: dropped */
 	bool is_connected, is_closing;
+	bool is_starved; /* no message can be registered, and none is under way */
 	uint32_t promised; /* receives */
 	struct credits credits;
 	uint32_t peer_load; /* as dev->load, told by the peer */
@@ -131,13 +135,20 @@ struct rdma_link {
 
 /* The card of the net, opened when first needed; NULL: there is none, net->rdma_why says why. */
 struct rdma_device *rdma_device_get(struct net *n);
+bool rdma_is_open(const struct net *n); /* and can be used now; opens nothing */
 void rdma_device_close(struct net *n);
+/* As mem_make() of the card; cached user memory makes room. */
+int rdma_make(struct rdma_device *d, void *addr, size_t len, unsigned rights,
+	      struct fabric_mem *out);
 /* The key of memory in a slab or in net->bulk. False: it is not registered. */
 bool rdma_local_key(struct rdma_device *d, const void *addr, uint64_t len, uint32_t *key);
 bool rdma_message_key(struct rdma_device *d, struct msg *m, uint32_t *key);
 uint32_t rdma_sends(const struct rdma_device *d); /* length of a link's send queue */
 /* Posts receives as promised: -ENOMEM. */
 int rdma_receives_post(struct rdma_device *d);
+/* The link ends: its peer may have died in the middle of a message, whose receive never completes
+ * then. Another one takes its place until the card is opened again. */
+void rdma_note_lost(struct rdma_link *r);
 /* Counts the receives that the link may need now. */
 void rdma_promise(struct rdma_link *r);
 
@@ -147,6 +158,7 @@ void rdma_costs_measure(struct rdma_device *d); /* before links use it */
 
 /* ---- rdma_send.c ---- */
 
+void rdma_watch_stall(struct rdma_link *r); /* does work complete, and do messages arrive whole? */
 void rdma_message(struct rdma_link *r, struct msg *m);
 void rdma_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *src,
 	      size_t n, struct req *q);

@@ -13,6 +13,7 @@
 #define BATCHES 4 /* in one turn of the loop */
 #define RETRY_NS (60 * NSEC_PER_SEC)
 #define RECEIVE_BYTES (FRAME_HEAD + MSG_SHORT)
+#define LOST_SHARE 4 /* at most a quarter of the receives may be lost */
 #define WORK_REQUEST_NS 150 /* typical of a card, until it is measured */
 
 /* ---- completions ---- */
@@ -85,6 +86,17 @@ static void poll_device(struct rdma_device *d)
 	loop_wake(d->net->loop);
 }
 
+/* The card has failed for good: no completion comes any more. */
+static void close_links(struct rdma_device *d)
+{
+	struct rdma_link *r;
+
+	while ((r = list_first(&d->links, struct rdma_link, in_device))) {
+		rdma_failed(r->l, d->ops->trouble(d->fabric));
+		link_close(r->l, -ECONNRESET);
+	}
+}
+
 static void device_ready(void *arg)
 {
 	struct rdma_device *d = arg;
@@ -96,6 +108,8 @@ static void device_ready(void *arg)
 		log_info("net", "RDMA: %s", d->caps->name);
 	d->is_troubled = trouble;
 	poll_device(d);
+	if (d->ops->is_dead(d->fabric))
+		close_links(d);
 }
 
 static void poll_again(struct deferred *it)
@@ -105,6 +119,18 @@ static void poll_again(struct deferred *it)
 
 /* ---- memory ---- */
 
+int rdma_make(struct rdma_device *d, void *addr, size_t len, unsigned rights,
+	      struct fabric_mem *out)
+{
+	int e = d->ops->mem_make(d->fabric, addr, len, rights, out);
+
+	if (e == -ENOMEM && d->reg) {
+		reg_flush(d->reg);
+		e = d->ops->mem_make(d->fabric, addr, len, rights, out);
+	}
+	return e;
+}
+
 bool rdma_message_key(struct rdma_device *d, struct msg *m, uint32_t *key)
 {
 	struct msg_slab *s = m->slab;
@@ -112,8 +138,8 @@ bool rdma_message_key(struct rdma_device *d, struct msg *m, uint32_t *key)
 	if (!s || s->net != d->net)
 		return false;
 	if (!s->is_registered) {
-		s->is_registered = !d->ops->mem_make(d->fabric, s->mem, s->bytes,
-						     FABRIC_LOCAL_WRITE, &s->registered);
+		s->is_registered =
+			!rdma_make(d, s->mem, s->bytes, FABRIC_LOCAL_WRITE, &s->registered);
 		d->net->account.registrations += s->is_registered;
 	}
 	*key = s->registered.lkey;
@@ -147,9 +173,17 @@ void rdma_promise(struct rdma_link *r)
 	r->credits.depth_max = MIN(c->depth + spare, (uint32_t)CREDIT_MAX);
 }
 
+void rdma_note_lost(struct rdma_link *r)
+{
+	struct rdma_device *d = r->dev;
+
+	if (r->l->session && d->n_lost < d->caps->receive_depth / LOST_SHARE)
+		d->n_lost++;
+}
+
 int rdma_receives_post(struct rdma_device *d)
 {
-	while (d->n_receives < MIN(d->n_wanted, d->caps->receive_depth)) {
+	while (d->n_receives < MIN(d->n_wanted + d->n_lost, d->caps->receive_depth)) {
 		struct msg *m = msg_new(d->net, MSG_SHORT);
 		struct fabric_receive r = { .len = RECEIVE_BYTES };
 		uint32_t id = d->next_receive;
@@ -270,12 +304,23 @@ static struct rdma_device *usable(struct rdma_device *d)
 	struct net *n = d->net;
 	const char *trouble = d->ops->trouble(d->fabric);
 
-	if (!trouble)
+	if (!trouble && d->n_lost && list_empty(&d->links))
+		trouble = "it is opened again"; /* with all its receives */
+	else if (!trouble)
 		return d;
 	snprintf(n->rdma.why, sizeof(n->rdma.why), "%s", trouble);
-	if (!d->n_links && n->loop->now >= n->rdma.retry_at)
+	if (list_empty(&d->links) && (d->n_lost || n->loop->now >= n->rdma.retry_at)) {
+		n->rdma.retry_at = 0;
 		rdma_device_close(n);
+	}
 	return NULL;
+}
+
+bool rdma_is_open(const struct net *n)
+{
+	struct rdma_device *d = n->rdma.device;
+
+	return d && !d->ops->trouble(d->fabric);
 }
 
 struct rdma_device *rdma_device_get(struct net *n)
@@ -298,6 +343,7 @@ struct rdma_device *rdma_device_get(struct net *n)
 	d->net = n;
 	d->ops = ops;
 	list_init(&d->bounces);
+	list_init(&d->links);
 	d->again.run = poll_again;
 	list_init(&d->again.link);
 	d->costs = n->costs[MEDIUM_LOCAL];

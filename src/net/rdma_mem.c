@@ -34,9 +34,9 @@ static struct rdma_bounce *bounce_get(struct rdma_device *d, uint64_t len)
 		return NULL;
 	b->size = size;
 	list_init(&b->link);
-	if (d->ops->mem_make(d->fabric, b->mem, size,
-			     FABRIC_LOCAL_WRITE | FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE,
-			     &b->registered)) {
+	if (rdma_make(d, b->mem, size,
+		      FABRIC_LOCAL_WRITE | FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE,
+		      &b->registered)) {
 		free(b);
 		return NULL;
 	}
@@ -76,7 +76,7 @@ void rdma_bounces_free(struct rdma_device *d)
 static int make_memory(void *device, void *addr, size_t len, bool writable, struct reg_memory *out)
 {
 	struct rdma_device *d = device;
-	struct fabric_mem m;
+	struct fabric_mem m = { 0 };
 	int r = d->ops->mem_make(d->fabric, addr, len,
 				 writable ? FABRIC_LOCAL_WRITE | FABRIC_REMOTE_READ |
 						    FABRIC_REMOTE_WRITE :

@@ -13,6 +13,9 @@
 #include "net/frame.h"
 #include "net/rdma.h"
 
+#define ALONE_BYTES (64 * KIB) /* a get of more does not tell the round trip */
+#define FILLS_MAX 1024 /* invitations for one descriptor that wait */
+
 /* ---- units ---- */
 
 static struct rdma_unit *unit_new(enum rdma_kind kind, size_t n_local, size_t n_remote)
@@ -62,8 +65,7 @@ static void unit_end(struct rdma_link *r, struct rdma_unit *u, int error)
 	free(u);
 }
 
-/* Begins to watch whether work completes. */
-static void watch_stall(struct rdma_link *r)
+void rdma_watch_stall(struct rdma_link *r)
 {
 	struct loop *l = r->l->net->loop;
 
@@ -76,21 +78,20 @@ static void watch_stall(struct rdma_link *r)
 static void queue_unit(struct rdma_link *r, struct list *where, struct rdma_unit *u)
 {
 	list_push(where, &u->link);
-	watch_stall(r);
+	rdma_watch_stall(r);
 	loop_defer_last(r->l->net->loop, &r->deferred);
 }
 
 /* ---- messages ---- */
 
-/* Gives the message a key: that of its slab, or one for this message alone. */
+/* Gives the message a key when it is posted: that of its slab, or one for this message alone. */
 static int register_message(struct rdma_link *r, struct rdma_unit *u)
 {
 	int e;
 
-	if (rdma_message_key(r->dev, u->m, &u->message_key))
+	if (u->is_registered || rdma_message_key(r->dev, u->m, &u->message_key))
 		return 0;
-	e = r->dev->ops->mem_make(r->dev->fabric, u->m->head, FRAME_HEAD + u->m->len, 0,
-				  &u->message_mem);
+	e = rdma_make(r->dev, u->m->head, FRAME_HEAD + u->m->len, 0, &u->message_mem);
 	r->l->account->registrations += !e;
 	u->is_registered = !e;
 	u->message_key = u->message_mem.lkey;
@@ -107,10 +108,6 @@ static int queue_message(struct rdma_link *r, struct list *where, struct msg *m)
 	}
 	u->m = m;
 	count_message(r, m, true);
-	if (register_message(r, u)) {
-		unit_end(r, u, 0);
-		return -ENOBUFS;
-	}
 	queue_unit(r, where, u);
 	return 0;
 }
@@ -273,8 +270,10 @@ static struct rdma_grant *grant_new(struct rdma_link *r, struct xfer *x,
 	for (size_t i = 0; g && i < x->n; i++) {
 		const struct iovec *v = &x->iov[i];
 
-		if (r->dev->ops->mem_make(r->dev->fabric, v->iov_base, v->iov_len,
-					  FABRIC_LOCAL_WRITE | FABRIC_REMOTE_WRITE, &g->mems[i])) {
+		/* The client may write less than it says: others' bytes must not be there. */
+		memset(v->iov_base, 0, v->iov_len);
+		if (rdma_make(r->dev, v->iov_base, v->iov_len,
+			      FABRIC_LOCAL_WRITE | FABRIC_REMOTE_WRITE, &g->mems[i])) {
 			while (g->n_mems)
 				r->dev->ops->mem_drop(r->dev->fabric, &g->mems[--g->n_mems]);
 			free(g);
@@ -313,7 +312,7 @@ static int invite(struct rdma_link *r, struct xfer *x)
 	frame_head_encode(m->head, &h);
 	r->l->account->messages_sent++;
 	rdma_message(r, m);
-	watch_stall(r);
+	rdma_watch_stall(r);
 	return 0;
 }
 
@@ -321,6 +320,7 @@ void rdma_filled(struct rdma_link *r, uint32_t imm)
 {
 	struct rdma_grant *g;
 
+	rdma_promise(r); /* other links may have taken what was spare */
 	if (credits_receive(&r->credits)) {
 		link_close(r->l, -EPROTO);
 		return;
@@ -360,7 +360,9 @@ void rdma_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const 
 		return;
 	}
 	x->asked = l->net->loop->now;
-	x->is_alone = list_empty(&r->grants) && list_empty(&r->posted);
+	/* a longer one would show the time of its transfer */
+	x->is_alone = x->len <= ALONE_BYTES && list_empty(&r->grants) && list_empty(&r->posted) &&
+		      list_empty(&r->bulk);
 	if (is_client_driven(r, (size_t)found) && invite(r, x) == 0)
 		return;
 	u = transfer_unit(r, RDMA_READ, x, &d->keys, at, (size_t)found);
@@ -417,6 +419,8 @@ int rdma_invited(struct rdma_link *r, const struct wire_frame_head *h, struct ms
 			return -EPROTO;
 		len += list[i].length;
 	}
+	if (d && d->impl && ((struct rdma_exposed *)d->impl)->n_fills >= FILLS_MAX)
+		return -EBADMSG;
 	if (!d || !d->impl || d->access != CAP_READ || h->id > UINT32_MAX || !len ||
 	    h->at > d->view->length || len > d->view->length - h->at)
 		return -EPROTO;
@@ -529,6 +533,15 @@ static bool make_wr(struct rdma_link *r, struct rdma_unit *u, struct fabric_wr *
 	return true;
 }
 
+/* A message that cannot be registered waits for others to complete. */
+static bool is_ready(struct rdma_link *r, struct rdma_unit *u)
+{
+	if (u->kind != RDMA_MESSAGE || !register_message(r, u))
+		return true;
+	r->is_starved = list_empty(&r->posted);
+	return false;
+}
+
 /* Work requests that the queue pair takes now. */
 static size_t send_room(const struct rdma_link *r)
 {
@@ -543,7 +556,7 @@ static size_t make_chain(struct rdma_link *r)
 	struct rdma_unit *u;
 	size_t n = 0;
 
-	while (n < room && (u = next_unit(r))) {
+	while (n < room && (u = next_unit(r)) && is_ready(r, u)) {
 		struct fabric_wr *wr = &d->wr[n];
 		bool is_last = make_wr(r, u, wr, &d->sge[n * FABRIC_SGES]);
 
@@ -589,6 +602,7 @@ static void send_credits(struct rdma_link *r)
 	}
 	frame_head_encode(m->head, &h);
 	u->m = m;
+	u->is_credit = true;
 	count_message(r, m, true);
 	if (register_message(r, u)) {
 		unit_end(r, u, 0);
@@ -608,6 +622,11 @@ void rdma_flush(struct rdma_link *r)
 		post_chain(r, n);
 	if (r->is_connected && !r->is_closing)
 		send_credits(r);
+	if (r->is_starved && !r->is_closing) {
+		rdma_failed(r->l, "messages cannot be registered: raise the limit of locked memory "
+				  "(ulimit -l)");
+		link_close(r->l, -ECONNRESET);
+	}
 }
 
 void rdma_flush_deferred(struct deferred *d)
@@ -622,12 +641,13 @@ void rdma_flush_deferred(struct deferred *d)
 
 void rdma_sent(struct rdma_link *r)
 {
-	struct rdma_unit *u;
+	struct rdma_unit *u = list_first(&r->posted, struct rdma_unit, link);
 
-	r->moved_at = r->l->net->loop->now;
-	while ((u = list_first(&r->posted, struct rdma_unit, link)) && u->last <= r->n_completed)
+	if (!u || !u->is_credit) /* a peer that lets only credits pass does not move */
+		r->moved_at = r->l->net->loop->now;
+	for (; u && u->last <= r->n_completed; u = list_first(&r->posted, struct rdma_unit, link))
 		unit_end(r, u, 0);
-	if (!list_empty(&r->control) || !list_empty(&r->bulk))
+	if (!list_empty(&r->control) || !list_empty(&r->bulk) || credits_are_due(&r->credits))
 		loop_defer_last(r->l->net->loop, &r->deferred);
 }
 

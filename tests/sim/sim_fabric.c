@@ -311,6 +311,12 @@ static const struct fabric_caps *fabric_caps_of(const struct fabric *f)
 	return &f->caps;
 }
 
+static bool fabric_is_dead(const struct fabric *f)
+{
+	(void)f;
+	return false; /* cards of this simulation do not fail for good while their node is up */
+}
+
 static const char *fabric_trouble(struct fabric *f)
 {
 	if (f->is_dead)
@@ -764,6 +770,7 @@ const struct fabric_ops sim_fabric_ops = {
 	.close = fabric_close,
 	.caps = fabric_caps_of,
 	.trouble = fabric_trouble,
+	.is_dead = fabric_is_dead,
 	.mem_make = mem_make,
 	.mem_drop = mem_drop,
 	.qp_make = qp_make,
