@@ -211,9 +211,12 @@ int rdma_receives_post(struct rdma_device *d)
 
 static void drop_memory(struct rdma_device *d)
 {
-	struct msg_slab *s;
+	struct list *slabs = &d->net->slabs;
 
-	list_for_each(s, &d->net->slabs, link) {
+	/* not list_for_each(): the head of the list is not aligned as a slab is */
+	for (struct list *it = slabs->next; it != slabs; it = it->next) {
+		struct msg_slab *s = list_entry(it, struct msg_slab, link);
+
 		if (s->is_registered)
 			d->ops->mem_drop(d->fabric, &s->registered);
 		s->is_registered = false;
@@ -225,16 +228,18 @@ static void drop_memory(struct rdma_device *d)
 void rdma_device_close(struct net *n)
 {
 	struct rdma_device *d = n->rdma.device;
+	uint32_t n_receives;
 
 	if (!d)
 		return;
+	n_receives = d->caps->receive_depth; /* of the device, which is closed first */
 	list_del(&d->again.link);
 	drop_memory(d);
 	rdma_bounces_free(d);
 	if (d->reg)
 		reg_close(d->reg);
 	d->ops->close(d->fabric);
-	for (uint32_t i = 0; d->receives && i < d->caps->receive_depth; i++)
+	for (uint32_t i = 0; d->receives && i < n_receives; i++)
 		msg_free(d->receives[i]);
 	free(d->receives);
 	free(d);
