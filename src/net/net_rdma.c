@@ -143,9 +143,10 @@ static int begin_long(struct rdma_link *r, const struct wire_frame_head *h, stru
 		msg_free(part);
 		return e;
 	}
+	rdma_watch(r);
 	r->partial->len = 0;
+	r->partial_at = r->l->net->loop->now;
 	r->partial_head = *h;
-	rdma_watch_stall(r);
 	return join(r, part, len);
 }
 
@@ -212,22 +213,47 @@ void rdma_received(struct rdma_link *r, struct msg *m, uint32_t len)
 
 /* ---- attaching ---- */
 
-/* Work waits, and nothing of it completes: the peer or its card has stopped. */
+static bool has_work(const struct rdma_link *r)
+{
+	return !list_empty(&r->control) || !list_empty(&r->bulk) || !list_empty(&r->posted);
+}
+
+/* Since when the link waits without progress; UINT64_MAX: it waits for nothing. The peer writes
+ * into its grants in their order. */
+static uint64_t waits_since(const struct rdma_link *r)
+{
+	uint64_t since = has_work(r) ? r->moved_at : UINT64_MAX;
+
+	if (!list_empty(&r->grants))
+		since = MIN(since, r->granted_at);
+	return r->partial ? MIN(since, r->partial_at) : since;
+}
+
+/* The peer or its card has stopped, or the peer sends everything but what it owes. */
 static void stalled(struct timer *t)
 {
 	struct rdma_link *r = container_of(t, struct rdma_link, stall);
-	uint64_t limit = r->l->net->id.timeout_ms * NSEC_PER_MSEC, since = r->moved_at;
+	uint64_t limit = r->l->net->id.timeout_ms * NSEC_PER_MSEC, since = waits_since(r);
 	struct loop *l = r->l->net->loop;
 
-	if (list_empty(&r->control) && list_empty(&r->bulk) && list_empty(&r->posted) &&
-	    list_empty(&r->grants) && !r->partial)
+	if (since == UINT64_MAX)
 		return;
-	if (!list_empty(&r->grants)) /* other work does not excuse the oldest one */
-		since = MIN(since, list_first(&r->grants, struct rdma_grant, link)->x->asked);
 	if (l->now >= since + limit)
 		link_close(r->l, r->l->dialled ? -ETIMEDOUT : -ETIME);
 	else
 		timer_set(l, t, since + limit);
+}
+
+void rdma_watch(struct rdma_link *r)
+{
+	struct loop *l = r->l->net->loop;
+
+	if (r->is_closing)
+		return;
+	if (!has_work(r))
+		r->moved_at = l->now;
+	if (!r->stall.when)
+		timer_set(l, &r->stall, l->now + r->l->net->id.timeout_ms * NSEC_PER_MSEC);
 }
 
 /* A queue pair for the link, not connected. NULL: net->rdma.why says why. */

@@ -126,8 +126,10 @@ struct rdma_link {
 	struct msg *partial; /* a long message that is arriving */
 	struct wire_frame_head partial_head;
 	struct deferred deferred;
-	struct timer stall; /* nothing completes although work waits */
-	uint64_t moved_at;
+	struct timer stall; /* work waits, or the peer owes data */
+	uint64_t moved_at; /* when work last completed, or began to wait */
+	uint64_t granted_at; /* since when the first grant is the first one */
+	uint64_t partial_at; /* when the long message began to arrive */
 	int close_error;
 };
 
@@ -158,7 +160,6 @@ void rdma_costs_measure(struct rdma_device *d); /* before links use it */
 
 /* ---- rdma_send.c ---- */
 
-void rdma_watch_stall(struct rdma_link *r); /* does work complete, and do messages arrive whole? */
 void rdma_message(struct rdma_link *r, struct msg *m);
 void rdma_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const struct iovec *src,
 	      size_t n, struct req *q);
@@ -196,5 +197,8 @@ void rdma_closing(struct rdma_link *r);
 void rdma_failed(struct link *l, const char *why);
 
 void rdma_received(struct rdma_link *r, struct msg *m, uint32_t len); /* takes m */
+/* Call it before work is added, or the peer begins to owe data: from then on the link is closed
+ * when nothing moves within the timeout. */
+void rdma_watch(struct rdma_link *r);
 
 #endif

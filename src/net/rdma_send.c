@@ -65,20 +65,10 @@ static void unit_end(struct rdma_link *r, struct rdma_unit *u, int error)
 	free(u);
 }
 
-void rdma_watch_stall(struct rdma_link *r)
-{
-	struct loop *l = r->l->net->loop;
-
-	if (r->stall.when || r->is_closing)
-		return;
-	r->moved_at = l->now;
-	timer_set(l, &r->stall, l->now + r->l->net->id.timeout_ms * NSEC_PER_MSEC);
-}
-
 static void queue_unit(struct rdma_link *r, struct list *where, struct rdma_unit *u)
 {
+	rdma_watch(r);
 	list_push(where, &u->link);
-	rdma_watch_stall(r);
 	loop_defer_last(r->l->net->loop, &r->deferred);
 }
 
@@ -253,6 +243,8 @@ void rdma_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const 
 
 static void grant_end(struct rdma_link *r, struct rdma_grant *g, int error)
 {
+	if (g == list_first(&r->grants, struct rdma_grant, link))
+		r->granted_at = r->l->net->loop->now;
 	list_del(&g->link);
 	r->dev->load--;
 	for (uint32_t i = 0; i < g->n_mems; i++)
@@ -302,6 +294,9 @@ static int invite(struct rdma_link *r, struct xfer *x)
 	g->x = x;
 	g->id = ++r->next_grant;
 	r->dev->load++;
+	rdma_watch(r);
+	if (list_empty(&r->grants))
+		r->granted_at = r->l->net->loop->now;
 	list_push(&r->grants, &g->link);
 	if (!m) {
 		grant_end(r, g, -ENOMEM); /* ends x, too */
@@ -312,7 +307,6 @@ static int invite(struct rdma_link *r, struct xfer *x)
 	frame_head_encode(m->head, &h);
 	r->l->account->messages_sent++;
 	rdma_message(r, m);
-	rdma_watch_stall(r);
 	return 0;
 }
 
@@ -326,7 +320,6 @@ void rdma_filled(struct rdma_link *r, uint32_t imm)
 		return;
 	}
 	rdma_promise(r);
-	r->moved_at = r->l->net->loop->now;
 	list_for_each(g, &r->grants, link) {
 		if (g->id != imm)
 			continue;
