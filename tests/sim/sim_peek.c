@@ -45,6 +45,11 @@ struct disk *peek_disk(const struct server *s)
 	return s->disk;
 }
 
+struct net *peek_net(struct server *s)
+{
+	return &s->net;
+}
+
 uint64_t peek_sieved(const struct server *s, bool write)
 {
 	return s->window_counts[write ? WRITE_SIEVE : READ_SIEVE];

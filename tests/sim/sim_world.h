@@ -717,6 +717,7 @@ uint32_t peek_peers(const struct client *c); /* number of targets that it knows 
 uint64_t peek_bad_links(const struct client *c);
 void peek_cut(struct client *c); /* closes every link, as the death of its process would */
 struct disk *peek_disk(const struct server *s);
+struct net *peek_net(struct server *s);
 uint64_t peek_sieved(const struct server *s, bool write); /* sieved windows since the start */
 uint64_t
 peek_stale(const struct server *s); /* old or fenced capabilities refused since the start */
