@@ -4,6 +4,7 @@
  * file. The simulated card, as a real one, closes a link whose peer accesses memory that has been
  * withdrawn; that must not happen, either. Rounds are many: SCENE_SEEDS times ROUNDS. */
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "client/client_impl.h"
@@ -112,7 +113,110 @@ static void memory_is_reused_by_rdma(struct world *w)
 	w->met = w->met && moved > ROUNDS;
 }
 
+/* ---- long messages ---- */
+
+#define NAMES 150
+#define NAME_BYTES 200
+#define SHORT_PIECE 100
+#define DEPTH 24 /* receives of a card: fewer than the parts of the messages of two links */
+
+/* The messages of client 0 and of the server, in both directions. */
+struct traffic {
+	uint64_t requests, replies;
+};
+
+static struct traffic traffic(struct world *w)
+{
+	const struct net_account *a = &w->actors[0].client->peers[0].account;
+
+	return (struct traffic){ a->messages_sent, a->messages_received };
+}
+
+static void check_traffic(struct world *w, struct traffic before, const char *what)
+{
+	struct traffic now = traffic(w);
+
+	scene_check(w, now.requests == before.requests + 1 && now.replies == before.replies + 1,
+		    "%s: %llu requests and %llu replies", what,
+		    (unsigned long long)(now.requests - before.requests),
+		    (unsigned long long)(now.replies - before.replies));
+}
+
+static void list_many_names(struct world *w)
+{
+	struct sheaf_handle d = scene_mkdir(w, 0, "d");
+	struct traffic before;
+	struct cop *c;
+	int64_t r;
+
+	for (int i = 0; i < NAMES && !w->failed; i++) {
+		char name[NAME_BYTES + 8];
+
+		snprintf(name, sizeof(name), "d/%0*d", NAME_BYTES, i);
+		scene_mkdir(w, 0, name);
+	}
+	c = scene_call(w, 0);
+	before = traffic(w);
+	client_readdir(c, d, 0, 2 * NAMES, false);
+	r = scene_wait(w, c);
+	scene_check(w, !r && c->res.readdir.n_entries == NAMES, "%u of %u names are listed: %d",
+		    c->res.readdir.n_entries, NAMES, (int)r);
+	check_traffic(w, before, "the list of many names");
+	scene_end(w, c);
+	scene_sweep(w, d); /* removes 100 of them; the rest goes in the end */
+}
+
+/* An access with a descriptor of as many segments as there may be. */
+static void move_many_pieces(struct world *w, struct cfile *f, bool write)
+{
+	static struct iovec iov[SEGMENTS_MAX];
+	const struct extent all = { 0, SEGMENTS_MAX * SHORT_PIECE };
+	struct traffic before = traffic(w);
+	struct cop *c = scene_call(w, 0);
+	int64_t r;
+
+	for (size_t i = 0; i < SEGMENTS_MAX; i++)
+		iov[i] = (struct iovec){ memory + (i ^ 1) * SHORT_PIECE, SHORT_PIECE };
+	memset(memory, write ? 7 : 0, all.length);
+	if (write)
+		client_write(c, f, iov, SEGMENTS_MAX, &all, 1);
+	else
+		client_read(c, f, iov, SEGMENTS_MAX, &all, 1);
+	r = scene_end(w, c);
+	scene_check(w, r == (int64_t)all.length, "an access of many pieces: %d", (int)r);
+	for (size_t i = 0; i < all.length && !w->failed; i++)
+		scene_check(w, memory[i] == 7, "byte %zu is %d", i, memory[i]);
+	if (!write) /* invitations are messages, too */
+		check_traffic(w, before, "a read into many pieces");
+}
+
+/* Messages of many parts, on cards with few receives. */
+static void long_messages(struct world *w)
+{
+	struct cfile *f;
+
+	scene_cards(w);
+	w->sim.fabric.receive_depth = DEPTH;
+	w->conf.stripe_unit = 1 * MIB;
+	for (uint32_t i = 0; i < 2; i++) {
+		scene_close(w, i, scene_open(w, i, i ? "g" : "h", O_CREAT | O_RDWR));
+		client_set_mover(w->actors[i].client, METHOD_GATHER);
+	}
+	f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
+	list_many_names(w);
+	for (int i = 0; i < 5 && !w->failed; i++) {
+		move_many_pieces(w, f, true);
+		move_many_pieces(w, f, false);
+	}
+	if (w->failed)
+		return;
+	scene_check(w, link_has_rdma(w->actors[0].client->peers[0].link), "no RDMA");
+	scene_close(w, 0, f);
+	scene_met(w);
+}
+
 const struct scenario scenes_links[] = {
+	{ "rdma-long-messages", long_messages, 1, 1, 2, false },
 	{ "memory-reused", memory_is_reused, 2, 1, 1, false },
 	{ "memory-reused-by-card", memory_is_reused, 2, 1, 1, true },
 	{ "memory-reused-by-rdma", memory_is_reused_by_rdma, 2, 1, 1, false },
