@@ -611,9 +611,13 @@ static int check_head(const struct link *l, const struct wire_frame_head *h)
 
 int link_check_head(struct link *l, const struct wire_frame_head *h)
 {
+	/* answers to what comes by TCP would wait for credits in any number */
+	bool goes_by_rdma = l->rdma && l->rdma->is_connected && !(h->tag & TAG_STREAM) &&
+			    (h->kind == FRAME_REQUEST || h->kind == FRAME_REPLY);
+
 	if (h->kind == FRAME_DATA)
 		return l->state == LINK_UP && h->length <= CHUNK_MAX ? 0 : -EPROTO;
-	return h->kind == FRAME_INVITE ? -EPROTO : check_head(l, h);
+	return h->kind == FRAME_INVITE || goes_by_rdma ? -EPROTO : check_head(l, h);
 }
 
 int link_check_rdma(struct link *l, const struct wire_frame_head *h)

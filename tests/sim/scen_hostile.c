@@ -16,11 +16,12 @@
 #define PIECE 5000
 #define BYTES (PIECES * PIECE)
 #define OPS 2 /* operations of the attacker at once */
-#define CALLS 60 /* further calls of the attacker */
+#define CALLS 50 /* further calls of the attacker */
 #define HONEST 0
 #define EVIL 1
 #define FOREVER_S 7200
 #define TIMEOUT_MS 8000 /* of the server: shorter than a lease */
+#define PATIENCE_S 20 /* until it must have closed the link */
 
 /* A work request on its way to the attacker's card. */
 struct prey {
@@ -482,7 +483,7 @@ static bool server_rests(void *arg)
 struct watch {
 	struct world *w;
 	struct link *l; /* of the attacker; referenced */
-	uint64_t refused;
+	uint64_t refused, began;
 	struct cop *ops[OPS], *calls[CALLS];
 	uint32_t n_calls;
 };
@@ -535,12 +536,14 @@ static void await_ending(struct world *w, struct watch *x, const struct attack *
 		   [SUCCEEDS] = { has_ended, "its request does not end" } };
 
 	/* meanwhile it sends other requests: a server must not take them for progress */
-	while (!sim_run(&w->sim, by[a->ending].so, x, NSEC_PER_SEC) && x->n_calls < CALLS) {
-		struct cop *c = x->calls[x->n_calls++] = scene_call(w, EVIL);
-
-		client_getattr(c, scene_root);
+	for (int i = 0; i < PATIENCE_S && !sim_run(&w->sim, by[a->ending].so, x, NSEC_PER_SEC);
+	     i++) {
+		x->calls[x->n_calls] = scene_call(w, EVIL);
+		client_getattr(x->calls[x->n_calls++], scene_root);
 	}
 	scene_check(w, by[a->ending].so(x), "%s: %s", a->name, by[a->ending].text);
+	scene_check(w, w->sim.now - x->began < PATIENCE_S * NSEC_PER_SEC,
+		    "%s: the server tolerates it for too long", a->name);
 	scene_check(w, evil.n_struck, "%s: nothing was changed", a->name);
 }
 
@@ -558,7 +561,7 @@ static void attack_once(struct world *w, const struct attack *a, struct cfile *b
 			struct cfile *good)
 {
 	struct link *honest = peer_of(w, HONEST)->link;
-	struct watch x = { .w = w };
+	struct watch x = { .w = w, .began = w->sim.now };
 
 	link_by_rdma(w);
 	if (w->failed)
@@ -700,7 +703,7 @@ static void no_credits(struct world *w)
 		"gives no credits", gives_no_credits, 0, CLOSES, REFUSED_STALLED, false
 	};
 	struct cfile *files[2];
-	struct watch x = { .w = w };
+	struct watch x = { .w = w, .began = w->sim.now };
 
 	prepare(w, files);
 	if (w->failed)
@@ -709,7 +712,7 @@ static void no_credits(struct world *w)
 	link_ref(x.l);
 	x.refused = refusals(w, a.why);
 	evil.attack = &a;
-	for (; x.n_calls < CALLS / 2; x.n_calls++) {
+	for (; x.n_calls < CALLS - PATIENCE_S; x.n_calls++) {
 		x.calls[x.n_calls] = scene_call(w, EVIL);
 		client_getattr(x.calls[x.n_calls], scene_root);
 	}
@@ -764,7 +767,7 @@ static void too_many_messages(struct world *w)
 		abort();
 	frame_head_encode(f.m->head, &h);
 	evil.attack = &a;
-	scene_check(w, sim_run(&w->sim, flood, &f, 10 * NSEC_PER_SEC),
+	scene_check(w, sim_run(&w->sim, flood, &f, NSEC_PER_SEC / 10),
 		    "the server takes all messages");
 	msg_free(f.m);
 	end_watch(w, &f.x);
@@ -798,12 +801,12 @@ static void no_grant_for_some_users(struct world *w)
 
 /* ---- attaching ---- */
 
-enum body { VALID, CUT, TRAILING, RANDOM, TOO_LONG };
+enum body { VALID, CUT, TRAILING, RANDOM, TOO_LONG, REQUEST };
 
 struct attach {
 	const char *name;
 	bool by_tcp; /* the link has no RDMA */
-	enum link_state state; /* of the link when it sends FRAME_ATTACH */
+	enum link_state state; /* of the link when it sends the message */
 	uint64_t tag; /* TAG_STREAM: by TCP in any case */
 	enum body body;
 };
@@ -817,6 +820,7 @@ static const struct attach attaches[] = {
 	{ "attaches with a long message", true, LINK_UP, TAG_STREAM, TOO_LONG },
 	{ "attaches twice", false, LINK_UP, TAG_STREAM, VALID },
 	{ "attaches twice, by RDMA", false, LINK_UP, 0, VALID },
+	{ "sends a request by TCP", false, LINK_UP, 0, REQUEST },
 };
 
 static struct msg *attach_message(struct net *n, enum body body)
@@ -858,7 +862,7 @@ static void attach_wrongly(struct world *w, const struct attach *a)
 {
 	static const struct attack any = { .name = "attaches", .why = REFUSED_PROTOCOL };
 	struct dial d = { peer_of(w, EVIL), a->state };
-	struct watch x = { .w = w };
+	struct watch x = { .w = w, .began = w->sim.now };
 	struct cop *c;
 
 	world_note(w, 0, "attack: %s", a->name);
@@ -875,7 +879,13 @@ static void attach_wrongly(struct world *w, const struct attach *a)
 	link_ref(x.l);
 	x.refused = refusals(w, REFUSED_PROTOCOL);
 	evil.attack = &any;
-	link_send(x.l, FRAME_ATTACH, a->tag, attach_message(x.l->net, a->body));
+	if (a->body == REQUEST) { /* a good one */
+		x.l->rdma->is_connected = false; /* as far as the attacker knows */
+		x.calls[x.n_calls] = scene_call(w, EVIL);
+		client_getattr(x.calls[x.n_calls++], scene_root);
+	} else {
+		link_send(x.l, FRAME_ATTACH, a->tag, attach_message(x.l->net, a->body));
+	}
 	scene_check(w, sim_run(&w->sim, is_refused, &x, 10 * NSEC_PER_SEC),
 		    "%s: the server tolerates it", a->name);
 	end_watch(w, &x);
