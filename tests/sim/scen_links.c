@@ -9,6 +9,7 @@
 
 #include "client/client_impl.h"
 #include "net/link.h"
+#include "net/rdma.h"
 #include "sim_priv.h"
 #include "sim_scenario.h"
 
@@ -47,26 +48,43 @@ static void check_accesses(struct world *w)
 			    w->sim.nodes[i]->name);
 }
 
+#define PARTS 8
+
+/* The memory of a transfer: one piece, or several that are not in order. Returns their number. */
+static size_t choose_pieces(struct world *w, uint64_t len, struct iovec iov[PARTS])
+{
+	size_t n = len >= PARTS && sim_chance(&w->sim, 500000) ? PARTS : 1;
+	uint64_t part = len / n;
+
+	for (size_t i = 0; i < n; i++) {
+		size_t at = n - 1 - i;
+
+		iov[i] = (struct iovec){ memory + at * part, at == n - 1 ? len - at * part : part };
+	}
+	return n;
+}
+
 /* One transfer that is disturbed. Returns whether it ended early. */
 static bool disturb(struct world *w, struct cfile *f)
 {
 	struct sim *s = &w->sim;
 	uint64_t len = sim_between(s, 1, BYTES), off = sim_between(s, 0, BYTES - len);
 	bool write = sim_chance(s, 500000);
-	const struct iovec iov = { memory, len };
+	struct iovec iov[PARTS];
+	size_t n = choose_pieces(w, len, iov);
 	const struct extent ext = { off, len };
 	struct cop *c = scene_call(w, 0);
 	int64_t r;
 
 	memset(memory, (int)sim_between(s, 1, 200), len);
 	if (write)
-		client_write(c, f, &iov, 1, &ext, 1);
+		client_write(c, f, iov, n, &ext, 1);
 	else
-		client_read(c, f, &iov, 1, &ext, 1);
+		client_read(c, f, iov, n, &ext, 1);
 	scene_pass(w, sim_between(s, 0, 4 * NSEC_PER_MSEC));
 	end_transfers(w, sim_chance(s, 250000));
 	r = scene_end(w, c);
-	for (uint64_t i = 0; r > 0 && !write && i < (uint64_t)r && !w->failed; i++)
+	for (uint64_t i = 0; n == 1 && r > 0 && !write && i < (uint64_t)r && !w->failed; i++)
 		scene_check(w, memory[i] != REUSED, "a read returns a byte of reused memory");
 	memset(memory, REUSED, len);
 	scene_pass(w, sim_between(s, 0, 10 * NSEC_PER_MSEC));
@@ -107,10 +125,127 @@ static void memory_is_reused_by_rdma(struct world *w)
 	uint64_t moved = 0;
 
 	scene_cards(w);
+	client_set_mover(w->actors[0].client, METHOD_GATHER);
 	memory_is_reused(w);
 	for (uint32_t i = 0; i < w->conf.n_targets; i++)
 		moved += sim_fabric_counts(w->targets[i].node)->requests;
 	w->met = w->met && moved > ROUNDS;
+}
+
+/* ---- buffers of a server ---- */
+
+#define CUTS 200 /* links that the server closes */
+#define MOVES 4 /* of each client at once: together more than the pool has */
+#define MOVE_BYTES (250 * KIB)
+
+static uint8_t moved[2][MOVES][MOVE_BYTES]; /* memory of client 0 and 1 */
+
+static void begin_moves(struct world *w, uint32_t client, struct cfile *f, bool write, int value,
+			struct cop *out[MOVES])
+{
+	static struct iovec iov[2][MOVES];
+	static struct extent ext[MOVES];
+
+	for (int i = 0; i < MOVES; i++) {
+		memset(moved[client][i], value, MOVE_BYTES);
+		iov[client][i] = (struct iovec){ moved[client][i], MOVE_BYTES };
+		ext[i] = (struct extent){ (uint64_t)i * MOVE_BYTES, MOVE_BYTES };
+		out[i] = scene_call(w, client);
+		if (write)
+			client_write(out[i], f, &iov[client][i], 1, &ext[i], 1);
+		else
+			client_read(out[i], f, &iov[client][i], 1, &ext[i], 1);
+	}
+}
+
+static void end_moves(struct world *w, struct cop *c[MOVES])
+{
+	for (int i = 0; i < MOVES; i++) {
+		int64_t r = scene_end(w, c[i]);
+
+		scene_check(w, r == MOVE_BYTES, "a call is answered with %d", (int)r);
+	}
+}
+
+/* The server's link with client 1, while its card reads that client's memory; or NULL. */
+static struct link *reading_link(struct world *w)
+{
+	struct net *n = peek_net(w->targets[0].server);
+	struct rdma_unit *u;
+	struct link *l;
+
+	list_for_each(l, &n->links, in_net) {
+		if (strcmp(l->host, w->actors[1].node->name) || !l->rdma)
+			continue;
+		list_for_each(u, &l->rdma->posted, link)
+			if (u->kind == RDMA_READ)
+				return l;
+	}
+	return NULL;
+}
+
+static bool reads_memory(void *arg)
+{
+	return reading_link(arg);
+}
+
+/* Closes that link at a random moment. */
+static bool close_reading_link(struct world *w)
+{
+	struct link *l;
+
+	w->actors[1].client->peers[0].rdma_retry_at = 0;
+	sim_run(&w->sim, reads_memory, w, 10 * NSEC_PER_MSEC);
+	scene_pass(w, sim_between(&w->sim, 0, 20000));
+	l = reading_link(w);
+	if (l)
+		link_close(l, -ECONNRESET);
+	return l;
+}
+
+static void check_moved(struct world *w, int value)
+{
+	const uint8_t *bytes = moved[0][0];
+
+	for (size_t i = 0; i < MOVES * MOVE_BYTES && !w->failed; i++)
+		scene_check(w, bytes[i] == value, "byte %zu is %d, not %d", i, bytes[i], value);
+}
+
+/* The disk is as fast as memory: buffers have what a client reads as soon as they are free. */
+static void use_memory(struct world *w)
+{
+	w->targets[0].node->on_tmpfs = true;
+	scene_down(w, 0, false);
+	scene_up(w, 0);
+}
+
+/* A link closes, and its buffers serve another client at once: nothing of the first client's data
+ * may land in them any more. */
+static void buffers_are_reused(struct world *w)
+{
+	struct cop *calls[2][MOVES];
+	struct cfile *files[2];
+	uint32_t n_closed = 0;
+
+	scene_cards(w);
+	w->sim.fabric.step_max = 50000; /* reads that were under way land late */
+	use_memory(w);
+	for (uint32_t i = 0; i < 2; i++)
+		files[i] = scene_open(w, i, i ? "f1" : "f0", O_CREAT | O_RDWR);
+	for (int k = 0; k < CUTS && !w->failed; k++) {
+		bool write = k % 10 == 0;
+
+		begin_moves(w, 1, files[1], true, 200 + k % 50, calls[1]);
+		begin_moves(w, 0, files[0], write, write ? k / 10 : 255, calls[0]);
+		n_closed += close_reading_link(w);
+		end_moves(w, calls[0]);
+		end_moves(w, calls[1]);
+		check_moved(w, k / 10);
+	}
+	for (uint32_t i = 0; i < 2 && !w->failed; i++)
+		scene_close(w, i, files[i]);
+	if (n_closed > CUTS / 20)
+		scene_met(w);
 }
 
 /* ---- long messages ---- */
@@ -216,6 +351,7 @@ static void long_messages(struct world *w)
 }
 
 const struct scenario scenes_links[] = {
+	{ "rdma-buffers-reused", buffers_are_reused, 1, 1, 2, false },
 	{ "rdma-long-messages", long_messages, 1, 1, 2, false },
 	{ "memory-reused", memory_is_reused, 2, 1, 1, false },
 	{ "memory-reused-by-card", memory_is_reused, 2, 1, 1, true },

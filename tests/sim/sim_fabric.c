@@ -429,10 +429,21 @@ static void complete(struct fabric *f, struct fabric_qp *q, struct fabric_comple
 	f->is_armed = false;
 }
 
+/* Memory is lent until the completion: until then a card may have to send it again. */
+static void check_lent(const struct fabric_qp *q, const struct work *w)
+{
+	for (uint32_t i = 0; i < w->wr.n_sge; i++)
+		if (w->sge[i].len &&
+		    !card_find_local(q->fabric, w->sge[i].lkey, w->sge[i].addr, w->sge[i].len, 0))
+			card_refused(q->fabric->card, w->sge[i].lkey);
+}
+
 static void work_complete(struct fabric_qp *q, struct work *w, int error)
 {
 	struct fabric_completion c = { .event = FABRIC_SENT, .error = error, .id = w->wr.id };
 
+	if (!error)
+		check_lent(q, w);
 	list_del(&w->link);
 	if (w->wr.is_signalled || error) {
 		complete(q->fabric, q, c, q->silent + 1);
