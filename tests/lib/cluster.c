@@ -7,7 +7,7 @@ static bool port_free(uint32_t port)
 	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1, r;
 
-	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	a.sin_addr.s_addr = htonl(INADDR_ANY);
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	r = bind(fd, (struct sockaddr *)&a, sizeof(a));
 	close(fd);
@@ -32,10 +32,46 @@ uint32_t free_ports(int n)
 	return 0;
 }
 
+/* The RDMA devices of the servers and of the clients, if SHEAF_TEST_RDMA names them. */
+static bool rdma_devices(char server[64], char client[64])
+{
+	const char *wish = getenv("SHEAF_TEST_RDMA");
+
+	return wish && sscanf(wish, "%63s %63s", server, client) == 2;
+}
+
+/* The cluster file is the clients'; that of the servers has another device. */
+static void name_client_device(const struct cluster *c)
+{
+	char server[64], client[64], line[128];
+
+	if (!rdma_devices(server, client))
+		return;
+	snprintf(line, sizeof(line), "[rdma]\ndevice = %s\n\n[cluster]\n", client);
+	edit_file(c->conf, "[cluster]\n", line);
+}
+
+static void make_server_conf(const struct cluster *c, char *path, size_t n)
+{
+	char server[64], client[64], from[96], to[96], *text;
+
+	snprintf(path, n, "%s", c->conf);
+	if (!rdma_devices(server, client))
+		return;
+	snprintf(path, n, "%s/servers.conf", c->dir);
+	text = read_text(c->conf);
+	write_text(path, text);
+	free(text);
+	snprintf(from, sizeof(from), "device = %s", client);
+	snprintf(to, sizeof(to), "device = %s", server);
+	edit_file(path, from, to);
+}
+
 void cluster_create(struct cluster *c, const struct cluster_opts *given)
 {
 	struct cluster_opts o = given ? *given : (struct cluster_opts){ 0 };
-	struct sheaf_init in = { .size = sizeof(in), .stripe_unit = 65536 };
+	const char *more = o.more ? o.more : "", *listen = getenv("SHEAF_TEST_LISTEN");
+	struct sheaf_init in = { .size = sizeof(in), .stripe_unit = 65536, .listen = listen };
 	char line[256];
 
 	memset(c, 0, sizeof(*c));
@@ -52,15 +88,17 @@ void cluster_create(struct cluster *c, const struct cluster_opts *given)
 	snprintf(c->conf, sizeof(c->conf), "%s/sheaf.conf", c->dir);
 	snprintf(line, sizeof(line), "timeout = %u", o.timeout ? o.timeout : 30);
 	edit_file(c->conf, "timeout = 30", line);
-	snprintf(line, sizeof(line), "lease = %u\n%s", o.lease ? o.lease : 3, o.more ? o.more : "");
+	snprintf(line, sizeof(line), "lease = %u\n%s%s", o.lease ? o.lease : 3,
+		 listen ? "trust = 0.0.0.0/0 ::/0\n" : "", more); /* clients are the same host's */
 	edit_file(c->conf, "lease = 30\n", line);
+	name_client_device(c);
 }
 
 int server_spawn(struct cluster *c, int i)
 {
-	char exe[CLUSTER_PATH], log[CLUSTER_PATH], id[16], fd[16];
+	char exe[CLUSTER_PATH], conf[CLUSTER_PATH], log[CLUSTER_PATH], id[16], fd[16];
 	const char *build = getenv("SHEAF_BUILD");
-	const char *argv[] = { exe,	"--conf", c->conf,	 "--server", id,
+	const char *argv[] = { exe,	"--conf", conf,		 "--server", id,
 			       "--log", log,	  "--notify-fd", fd,	     NULL };
 	int p[2];
 
@@ -68,6 +106,7 @@ int server_spawn(struct cluster *c, int i)
 	CHECK_EQ(c->pid[i], 0);
 	CHECK_EQ(pipe2(p, O_CLOEXEC), 0);
 	snprintf(exe, sizeof(exe), "%s/bin/sheafd", build);
+	make_server_conf(c, conf, sizeof(conf));
 	snprintf(log, sizeof(log), "%s/server%d.log", c->dir, i);
 	snprintf(id, sizeof(id), "%d", i);
 	snprintf(fd, sizeof(fd), "%d", p[1]);

@@ -6,6 +6,9 @@
  *     static void end(void) { cluster_stop(&c); }
  *     SYS_MAIN(NULL, begin, end, TEST(...))
  *
+ * SHEAF_TEST_LISTEN: the servers' address instead of 127.0.0.1. SHEAF_TEST_RDMA: the RDMA devices
+ * of the servers and of the clients, "rxe0 rxe1".
+ *
  * Threads: the main thread only. Errors: every error is a failed check. */
 #ifndef SHEAF_TEST_CLUSTER_H
 #define SHEAF_TEST_CLUSTER_H

@@ -132,6 +132,13 @@ bool judges_speed(void)
 	return !SANITIZED && judge && strcmp(judge, "1") == 0;
 }
 
+int scaled(int n)
+{
+	const char *slow = getenv("SHEAF_TEST_SLOW");
+
+	return slow && strcmp(slow, "1") == 0 ? (n + 9) / 10 : n;
+}
+
 void keep_failed_dirs(void)
 {
 	trash.keep = true;

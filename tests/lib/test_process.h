@@ -48,6 +48,9 @@ void pause_ms(int ms);
  * SHEAF_JUDGE_SPEED=1 says that the machine is otherwise idle. */
 bool judges_speed(void);
 
+/* n, or a tenth of it where SHEAF_TEST_SLOW=1 says that the processor is emulated. */
+int scaled(int n);
+
 /* Checks the condition every 20 ms for at most `s` seconds and returns whether it became true.
  * Conditions that must become true get PATIENCE_S; a passing test does not wait that long. */
 #define PATIENCE_S 60

@@ -259,7 +259,7 @@ static void one_file(struct sheaf *fs, uint64_t seed, uint64_t base, int rounds)
 
 static void lists_on(struct sheaf *fs)
 {
-	int rounds = SANITIZED ? 4 : 12;
+	int rounds = SANITIZED ? 4 : scaled(12);
 
 	for (uint64_t seed = 1; seed <= 6; seed++)
 		one_file(fs, seed, seed % 3 ? 0 : (UINT64_C(5) << 30) + 4099 * seed, rounds);

@@ -168,7 +168,7 @@ static void random_types_match_a_model_over_tcp(void)
 	cluster_create(&c, &(struct cluster_opts){ .servers = 3 });
 	cluster_start(&c);
 	fs = client_connect(c.conf);
-	cases_on(SANITIZED ? 100 : 600);
+	cases_on(SANITIZED ? 100 : scaled(600));
 	sheaf_disconnect(fs);
 	cluster_stop(&c);
 }
@@ -180,7 +180,7 @@ static void random_types_match_a_model_embedded(void)
 	temp_dir(dir, sizeof(dir) - 16);
 	snprintf(conf, sizeof(conf), "local:%s", dir);
 	fs = client_connect(conf);
-	cases_on(SANITIZED ? 50 : 300);
+	cases_on(SANITIZED ? 50 : scaled(300));
 	sheaf_disconnect(fs);
 }
 
@@ -214,7 +214,7 @@ static uint64_t server_memory(void)
  * memory. */
 static void ten_million_pieces_are_one_request_a_server(void)
 {
-	const uint64_t n = SANITIZED ? 1000000 : 10000000;
+	const uint64_t n = SANITIZED ? 1000000 : (uint64_t)scaled(10000000);
 	uint64_t *mem = malloc(n * 8), before, idle, memory;
 	struct sheaf_type *cell, *every, *flat;
 	struct cluster c;

@@ -1,0 +1,278 @@
+/* RDMA between a server and a client: what an access costs, counted in messages, work requests,
+ * doorbells and registrations; what a client keeps pinned; shares of clients; wakeups.
+ *
+ * Needs SHEAF_TEST_RDMA with the devices of servers and clients, as tests/vm has them, and
+ * SHEAF_NET=rdma. No test judges time. */
+#include <sys/mman.h>
+
+#include "cluster.h"
+
+#define PIECES 128
+#define PIECE 2048
+#define TOTAL (PIECES * PIECE)
+#define SGES_LEAST 27 /* pieces of a work request of Soft-RoCE */
+
+static struct cluster c;
+static struct sheaf *fs;
+static struct sheaf_file *file;
+
+/* ---- counts ---- */
+
+struct counts {
+	struct sheaf_net_counts own, server;
+	uint64_t requests;
+};
+
+/* Of server 0. The question itself counts, see cost_of(). */
+static struct counts look(void)
+{
+	struct sheaf_server_net net = { .size = sizeof(net) };
+	struct sheaf_server s;
+
+	CHECK_EQ(sheaf_server_net(fs, 0, PATIENCE_S * 1000, &s, &net), 0);
+	for (uint32_t i = 0; i < net.n_routes; i++)
+		if (net.routes[i].used)
+			CHECK_STR(net.routes[i].name, "rdma");
+	return (struct counts){ net.own, net.server, s.requests };
+}
+
+#define LESS(field) d.field -= a->field
+static struct counts since(const struct counts *a)
+{
+	struct counts d = look();
+
+	LESS(own.messages_sent);
+	LESS(own.messages_received);
+	LESS(own.work_requests);
+	LESS(own.doorbells);
+	LESS(own.registrations);
+	LESS(server.messages_sent);
+	LESS(server.messages_received);
+	LESS(server.work_requests);
+	LESS(server.doorbells);
+	LESS(server.registrations);
+	LESS(requests);
+	return d;
+}
+
+/* What the function costs, without the question for it. */
+static struct counts cost_of(void (*access)(void))
+{
+	struct counts a = look(), idle = since(&a), d;
+
+	a = look();
+	access();
+	d = since(&a);
+	d.own.messages_sent -= idle.own.messages_sent;
+	d.own.messages_received -= idle.own.messages_received;
+	d.own.work_requests -= idle.own.work_requests;
+	d.own.doorbells -= idle.own.doorbells;
+	d.server.messages_sent -= idle.server.messages_sent;
+	d.server.messages_received -= idle.server.messages_received;
+	d.server.work_requests -= idle.server.work_requests;
+	d.server.doorbells -= idle.server.doorbells;
+	d.requests -= idle.requests;
+	printf("  client: %d sent, %d received, %d work requests, %d doorbells, %d registrations\n"
+	       "  server: %d sent, %d received, %d work requests, %d doorbells, %d registrations\n",
+	       (int)d.own.messages_sent, (int)d.own.messages_received, (int)d.own.work_requests,
+	       (int)d.own.doorbells, (int)d.own.registrations, (int)d.server.messages_sent,
+	       (int)d.server.messages_received, (int)d.server.work_requests,
+	       (int)d.server.doorbells, (int)d.server.registrations);
+	return d;
+}
+
+/* ---- accesses ---- */
+
+static struct iovec pieces[PIECES];
+static struct sheaf_extent extents[PIECES];
+static size_t n_extents;
+
+/* Every other 2 KiB of memory; in the file one extent, or every other 2 KiB as well. */
+static void scatter(bool in_file)
+{
+	static uint8_t *memory;
+
+	if (!memory) /* static memory may have a page of the program's file, which is not cached */
+		memory = malloc(2 * TOTAL);
+	CHECK(memory);
+	for (size_t i = 0; i < PIECES; i++) {
+		pieces[i] = (struct iovec){ memory + 2 * i * PIECE, PIECE };
+		extents[i] = (struct sheaf_extent){ 2 * i * PIECE, PIECE };
+	}
+	n_extents = in_file ? PIECES : 1;
+	if (!in_file)
+		extents[0] = (struct sheaf_extent){ 0, TOTAL };
+}
+
+static void fill(uint64_t seed)
+{
+	for (size_t i = 0; i < PIECES; i++)
+		fill_pattern(pieces[i].iov_base, PIECE, seed, i * PIECE);
+}
+
+static void check(uint64_t seed)
+{
+	for (size_t i = 0; i < PIECES; i++)
+		CHECK(is_pattern(pieces[i].iov_base, PIECE, seed, i * PIECE));
+}
+
+static void list_write(void)
+{
+	CHECK_EQ(sheaf_write_list(file, pieces, PIECES, extents, n_extents), TOTAL);
+}
+
+static void list_read(void)
+{
+	CHECK_EQ(sheaf_read_list(file, pieces, PIECES, extents, n_extents), TOTAL);
+}
+
+static struct counts one_write(uint64_t seed)
+{
+	fill(seed);
+	return cost_of(list_write);
+}
+
+static struct counts one_read(uint64_t seed)
+{
+	struct counts d;
+
+	fill(0);
+	d = cost_of(list_read);
+	check(seed);
+	return d;
+}
+
+static void begin(const char *path)
+{
+	static const struct sheaf_layout one = { .size = sizeof(one), .width = 1 };
+
+	cluster_create(&c, &(struct cluster_opts){ .servers = 1, .lease = 30 });
+	cluster_start(&c);
+	fs = client_connect(c.conf);
+	CHECK_EQ(sheaf_open(fs, path, O_CREAT | O_RDWR, 0644, &one, &file), 0);
+}
+
+static void end(void)
+{
+	CHECK_EQ(sheaf_close(file), 0);
+	sheaf_disconnect(fs);
+	cluster_stop(&c);
+}
+
+/* ---- tests of counts ---- */
+
+static void is_one_exchange(const struct counts *d, uint64_t invitations)
+{
+	CHECK_EQ(d->requests, 1);
+	CHECK_EQ(d->own.messages_sent, 1);
+	CHECK_EQ(d->own.messages_received, 1);
+	CHECK_EQ(d->server.messages_received, 1);
+	CHECK_EQ(d->server.messages_sent, 1 + invitations);
+}
+
+static void a_list_read_is_one_request_and_one_chain(void)
+{
+	struct counts d;
+
+	begin("/read");
+	for (int in_file = 0; in_file < 2; in_file++) {
+		scatter(in_file);
+		CHECK_EQ(sheaf_set_mover(fs, SHEAF_MOVER_GATHER), 0);
+		one_write(7);
+		one_read(7);
+		d = one_read(7);
+		is_one_exchange(&d, 0);
+		CHECK_EQ(d.own.work_requests, 1);
+		CHECK_EQ(d.own.doorbells, 1);
+		CHECK(d.server.work_requests <= PIECES + 2);
+		CHECK_EQ(d.server.doorbells, 1); /* only its last work request is signalled */
+		CHECK_EQ(d.server.registrations, 0);
+		CHECK_EQ(sheaf_set_mover(fs, SHEAF_MOVER_PACK), 0);
+		one_read(7);
+		d = one_read(7);
+		is_one_exchange(&d, 0);
+		CHECK(d.server.work_requests <= 3);
+		CHECK_EQ(d.server.doorbells, 1);
+		CHECK_EQ(d.own.registrations, 0);
+	}
+	end();
+}
+
+static void a_list_write_is_filled_by_the_client(void)
+{
+	struct counts d;
+
+	begin("/write");
+	for (int in_file = 0; in_file < 2; in_file++) {
+		scatter(in_file);
+		CHECK_EQ(sheaf_set_mover(fs, SHEAF_MOVER_GATHER), 0);
+		one_write(1);
+		d = one_write(2);
+		is_one_exchange(&d, 1); /* one window */
+		CHECK(d.own.work_requests <= (PIECES + SGES_LEAST - 1) / SGES_LEAST + 2);
+		CHECK(d.server.work_requests <= 2);
+		one_read(2);
+	}
+	end();
+}
+
+/* Does the kernel report that memory is unmapped? Otherwise every access registers anew. */
+static bool registrations_stay(void)
+{
+	struct sheaf_link_costs l = { .size = sizeof(l) };
+
+	CHECK_EQ(sheaf_link_costs(fs, 0, &l), 0);
+	CHECK_STR(l.route, "rdma");
+	return l.registration == 0;
+}
+
+static void memory_that_is_used_again_stays_registered(void)
+{
+	struct counts d;
+
+	begin("/again");
+	scatter(true);
+	CHECK_EQ(sheaf_set_mover(fs, SHEAF_MOVER_GATHER), 0);
+	one_write(3);
+	one_read(3);
+	if (!registrations_stay()) {
+		printf("  not on this kernel: userfaultfd does not report unmapped memory\n");
+		end();
+		return;
+	}
+	for (uint64_t i = 4; i < 8; i++) {
+		d = one_write(i);
+		CHECK_EQ(d.own.registrations, 0);
+		d = one_read(i);
+		CHECK_EQ(d.own.registrations, 0);
+	}
+	end();
+}
+
+/* The mover that the library chooses by itself moves the same bytes. */
+static void any_mover_moves_the_same_bytes(void)
+{
+	begin("/any");
+	for (int how = 0; how < SHEAF_MOVERS; how++) {
+		printf("  %s\n", sheaf_mover_name((enum sheaf_mover)how));
+		CHECK_EQ(sheaf_set_mover(fs, (enum sheaf_mover)how), 0);
+		scatter(how % 2);
+		one_write((uint64_t)how + 20);
+		one_read((uint64_t)how + 20);
+	}
+	end();
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(a_list_read_is_one_request_and_one_chain),
+		TEST(a_list_write_is_filled_by_the_client),
+		TEST(memory_that_is_used_again_stays_registered),
+		TEST(any_mover_moves_the_same_bytes),
+	};
+
+	if (!getenv("SHEAF_TEST_RDMA") || !getenv("SHEAF_NET"))
+		SKIP_ALL("no two RDMA devices: make check-vm has them");
+	return test_run(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
+}
