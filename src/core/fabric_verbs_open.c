@@ -70,8 +70,20 @@ static const struct {
 static struct verbs_api api;
 static char load_error[256]; /* "": loaded */
 
-/* The library stays loaded. fork_init(): on kernels before 5.12 registered memory would otherwise
- * move when the process forks and then writes to it. */
+/* On kernels before 5.12, registered memory moves when the process forks and then writes to it, unless
+ * the library hides it from children. On others hiding it would only break children: the pages
+ * around a registered buffer are missing there, too. */
+static void prepare_fork(void *library)
+{
+	enum ibv_fork_status (*status)(void);
+	void *symbol = dlsym(library, "ibv_is_fork_initialized"); /* rdma-core 35 */
+
+	memcpy(&status, &symbol, sizeof(symbol));
+	if (!symbol || status() != IBV_FORK_UNNEEDED)
+		api.fork_init();
+}
+
+/* The library stays loaded. */
 static void load(void)
 {
 	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
@@ -93,7 +105,7 @@ static void load(void)
 		}
 		memcpy((char *)&api + symbols[i].at, &symbol, sizeof(symbol));
 	}
-	api.fork_init();
+	prepare_fork(library);
 }
 
 /* Any thread. Loads the library once per process. */

@@ -249,6 +249,41 @@ static void memory_that_is_used_again_stays_registered(void)
 	end();
 }
 
+/* A forked child sees the memory that its parent has registered, and what it writes there stays its
+ * own; the parent's registrations still mean the parent's pages. */
+static void a_child_has_its_own_copy_of_registered_memory(void)
+{
+	static uint8_t all[2 * TOTAL];
+	struct iovec whole = { all, sizeof(all) };
+	struct sheaf_extent e = { 0, sizeof(all) };
+	int status;
+	pid_t pid;
+
+	begin("/fork");
+	CHECK_EQ(sheaf_set_mover(fs, SHEAF_MOVER_GATHER), 0);
+	scatter(true);
+	one_write(9);
+	fill_pattern(all, sizeof(all), 5, 0);
+	CHECK_EQ(sheaf_write_list(file, &whole, 1, &e, 1), sizeof(all));
+	one_write(9);
+	for (int i = 0; i < 3; i++) {
+		pid = fork();
+		CHECK(pid >= 0);
+		if (!pid) {
+			check(9);
+			fill(99);
+			_exit(is_pattern(all, sizeof(all), 5, 0) ? 0 : 3);
+		}
+		CHECK_EQ(waitpid(pid, &status, 0), pid);
+		CHECK_EQ(status, 0);
+		one_read(9);
+		one_write(9);
+		pid = child_start("nothing", c.conf, c.dir, NULL);
+		CHECK_EQ(process_wait(pid), 0);
+	}
+	end();
+}
+
 /* The mover that the library chooses by itself moves the same bytes. */
 static void any_mover_moves_the_same_bytes(void)
 {
@@ -269,9 +304,12 @@ int main(int argc, char **argv)
 		TEST(a_list_read_is_one_request_and_one_chain),
 		TEST(a_list_write_is_filled_by_the_client),
 		TEST(memory_that_is_used_again_stays_registered),
+		TEST(a_child_has_its_own_copy_of_registered_memory),
 		TEST(any_mover_moves_the_same_bytes),
 	};
 
+	if (argc > 1 && strcmp(argv[1], "--child") == 0)
+		return 0;
 	if (!getenv("SHEAF_TEST_RDMA") || !getenv("SHEAF_NET"))
 		SKIP_ALL("no two RDMA devices: make check-vm has them");
 	return test_run(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
