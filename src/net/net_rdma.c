@@ -282,8 +282,10 @@ static struct rdma_link *rdma_new(struct link *l, struct wire_attach *a)
 	if (!e)
 		e = d->ops->qp_make(d->fabric, rdma_sends(d), r, &r->qp, &us);
 	if (e) {
-		snprintf(n->rdma.why, sizeof(n->rdma.why), "%s: no further queue pair: %s",
-			 d->caps->name, error_text(e));
+		snprintf(n->rdma.why, sizeof(n->rdma.why), "%.80s: no further queue pair: %s",
+			 d->caps->name,
+			 e == -ENOMEM ? "raise the limit of locked memory (ulimit -l)" :
+					error_text(e));
 		d->n_wanted -= r->promised;
 		n->slab_msgs_max -= MSG_PER_SLAB;
 		free(r);
@@ -343,15 +345,19 @@ static int connect_to(struct rdma_link *r, const struct wire_attach *a)
 static int go_without(struct link *l, const char *why, size_t len)
 {
 	struct peer *p = l->peer;
+	char text[RDMA_WHY_MAX];
+	bool is_news;
 
-	if (why != p->rdma_why)
-		snprintf(p->rdma_why, sizeof(p->rdma_why), "%.*s", (int)len, why);
+	snprintf(text, sizeof(text), "%.*s", (int)len, why);
+	is_news = strcmp(text, p->rdma_why) != 0;
+	strcpy(p->rdma_why, text);
 	if (l->rdma)
 		detach(l->rdma);
 	if (l->net->rdma.is_required) {
-		log_warn("net", "%s: RDMA is required (SHEAF_NET=rdma): %s", p->address,
-			 p->rdma_why);
-		return -ENODEV;
+		if (is_news)
+			log_error("net", "%s: RDMA is required (SHEAF_NET=rdma): %s", p->address,
+				  text);
+		return -ENONET;
 	}
 	peer_link_up(p, l);
 	return 0;
@@ -389,7 +395,8 @@ int rdma_attach(struct link *l)
 		return 0;
 	}
 	if (l->net->rdma.is_off)
-		return go_without(l, "the cluster file has device = none", RDMA_WHY_MAX);
+		return go_without(l, "the cluster file switches it off (device = none)",
+				  RDMA_WHY_MAX);
 	if (l->net->loop->now < p->rdma_retry_at && !must)
 		return go_without(l, p->rdma_why, RDMA_WHY_MAX);
 	if (!l->peer_has_rdma)

@@ -169,7 +169,8 @@ void peer_link_down(struct peer *p, struct link *l, int error)
 		return;
 	}
 	lp->env->clock->random(lp->env, &jitter, sizeof(jitter));
-	if (error == -EKEYREJECTED || error == -EXDEV || error == -EPROTONOSUPPORT)
+	if (error == -EKEYREJECTED || error == -EXDEV || error == -EPROTONOSUPPORT ||
+	    (error == -ENONET && !p->net->rdma.device)) /* the server may have RDMA again soon */
 		peer_fail_queued(p, error); /* retrying will not help */
 	p->backoff_ms =
 		MIN(MAX(2 * p->backoff_ms, (uint32_t)BACKOFF_MIN_MS), (uint32_t)BACKOFF_MAX_MS);
