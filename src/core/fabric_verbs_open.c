@@ -70,9 +70,9 @@ static const struct {
 static struct verbs_api api;
 static char load_error[256]; /* "": loaded */
 
-/* On kernels before 5.12, registered memory moves when the process forks and then writes to it, unless
- * the library hides it from children. On others hiding it would only break children: the pages
- * around a registered buffer are missing there, too. */
+/* On kernels before 5.12, registered memory moves when the process forks and then writes to it,
+ * unless the library hides it from children. On others hiding it would only break children: the
+ * pages around a registered buffer are missing there, too. */
 static void prepare_fork(void *library)
 {
 	enum ibv_fork_status (*status)(void);
