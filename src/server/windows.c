@@ -396,10 +396,11 @@ void bulk_start(struct bulk *b)
 
 	for (uint32_t i = 0; i < b->n_list; i++)
 		total += b->list[i].length;
-	for (uint64_t i = 0; i < depth(b) && i * WINDOW_BYTES < total; i++) {
+	/* a window that does not wait may have started the next one */
+	while (b->n_windows < depth(b) && b->n_windows * (uint64_t)WINDOW_BYTES < total) {
 		if (start_window(b))
 			continue;
-		if (i == 0) {
+		if (!b->n_windows) {
 			req_hold(&s->q);
 			req_done(&s->q, -ENOMEM, 0);
 		}
