@@ -279,7 +279,48 @@ static void wrong_server_then_none(struct world *w)
 		    (int)r);
 }
 
+/* ---- copies ---- */
+
+#define COPIED (4 * MIB) /* many windows */
+
+/* No window of the copy has to wait: each starts the next one itself. */
+static void copy_without_waiting(struct world *w)
+{
+	static char mem[COPIED];
+	const struct iovec iov = { mem, COPIED };
+	const struct extent all = { 0, COPIED };
+	struct cfile *from, *to;
+	struct cop *c;
+	int64_t r;
+
+	share_host(w);
+	from = scene_open(w, 0, "from", O_CREAT | O_RDWR);
+	to = scene_open(w, 0, "to", O_CREAT | O_RDWR);
+	for (int i = 1; i < 4 && !w->failed; i++) {
+		memset(mem, i, COPIED);
+		c = scene_call(w, 0);
+		client_write(c, from, &iov, 1, &all, 1);
+		scene_end(w, c);
+		c = scene_call(w, 0);
+		client_copy(c, from, 0, to, 0, COPIED);
+		r = scene_end(w, c);
+		scene_check(w, r > 0, "a copy is answered with %d", (int)r);
+		memset(mem, 0, COPIED);
+		c = scene_call(w, 0);
+		client_read(c, to, &iov, 1, &all, 1);
+		scene_end(w, c);
+		for (int64_t k = 0; k < r && !w->failed; k++)
+			scene_check(w, mem[k] == i, "byte %lld is %d", (long long)k, mem[k]);
+	}
+	if (w->failed)
+		return;
+	scene_close(w, 0, from);
+	scene_close(w, 0, to);
+	scene_met(w);
+}
+
 const struct scenario scenes_host[] = {
+	{ "copy-without-waiting", copy_without_waiting, 1, 1, 1, false },
 	{ "direct-read-too-late", direct_read_too_late, 1, 1, 2, false },
 	{ "direct-store-too-late", direct_store_too_late, 2, 1, 2, false },
 	{ "mapped-store-beside-read", mapped_store_beside_read, 1, 1, 2, false },
