@@ -132,11 +132,21 @@ bool judges_speed(void)
 	return !SANITIZED && judge && strcmp(judge, "1") == 0;
 }
 
-int scaled(int n)
+static bool is_slow(void)
 {
 	const char *slow = getenv("SHEAF_TEST_SLOW");
 
-	return slow && strcmp(slow, "1") == 0 ? (n + 9) / 10 : n;
+	return slow && strcmp(slow, "1") == 0;
+}
+
+int scaled(int n)
+{
+	return is_slow() ? (n + 9) / 10 : n;
+}
+
+int patient(int n)
+{
+	return is_slow() ? 5 * n : n;
 }
 
 void keep_failed_dirs(void)

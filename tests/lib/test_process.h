@@ -51,6 +51,9 @@ bool judges_speed(void);
 /* n, or a tenth of it where SHEAF_TEST_SLOW=1 says that the processor is emulated. */
 int scaled(int n);
 
+/* A time that others must not exceed: n, or five times as much there. */
+int patient(int n);
+
 /* Checks the condition every 20 ms for at most `s` seconds and returns whether it became true.
  * Conditions that must become true get PATIENCE_S; a passing test does not wait that long. */
 #define PATIENCE_S 60

@@ -25,8 +25,8 @@
 #define MAX_KILLS 3 /* of workers, in a round */
 #define ERA 8 /* rounds */
 #define EVENTS 32
-#define PATIENCE 60 /* seconds for a worker to complete its operation */
-#define LEASE 4
+#define PATIENCE patient(60) /* seconds for a worker to complete its operation */
+#define LEASE patient(4)
 
 static_assert(WORKERS + ERA * MAX_KILLS <= DATA_LANES, "a lane for everybody");
 
@@ -674,8 +674,8 @@ static void crash_rounds(void)
 	fflush(stdout);
 	cluster_create(&run.c, &(struct cluster_opts){ .servers = SERVERS,
 						       .stripe_unit = 16384,
-						       .timeout = 30,
-						       .lease = LEASE });
+						       .timeout = (uint32_t)patient(30),
+						       .lease = (uint32_t)LEASE });
 	memset(run.notify, -1, sizeof(run.notify));
 	cluster_start(&run.c);
 	fs = client_connect(run.c.conf);
