@@ -17,6 +17,7 @@
 
 #define ATTACH_NS (5 * NSEC_PER_SEC)
 #define RETRY_NS (30 * NSEC_PER_SEC) /* on TCP, after RDMA failed */
+#define RETRY_LATER_NS (120 * NSEC_PER_SEC) /* the same, after a further failure */
 #define UNREACHABLE_NS (60 * NSEC_PER_SEC) /* until a host is tried again */
 #define FLUSH_NS (10 * NSEC_PER_SEC) /* until a card has flushed all work; then it is cut off */
 
@@ -353,6 +354,8 @@ static int go_without(struct link *l, const char *why, size_t len)
 	strcpy(p->rdma_why, text);
 	if (l->rdma)
 		detach(l->rdma);
+	if (p->rdma_retry_at && p->rdma_retry_at <= l->net->loop->now) /* it has worked before */
+		p->rdma_retry_at = l->net->loop->now + RETRY_LATER_NS;
 	if (l->net->rdma.is_required) {
 		if (is_news)
 			log_error("net", "%s: RDMA is required (SHEAF_NET=rdma): %s", p->address,
@@ -371,6 +374,12 @@ void rdma_failed(struct link *l, const char *why)
 		return;
 	snprintf(p->rdma_why, sizeof(p->rdma_why), "%s", why);
 	p->rdma_retry_at = l->net->loop->now + RETRY_NS;
+}
+
+bool rdma_is_due(const struct peer *p)
+{
+	return p->link && p->link->ops == &tcp_ops && p->rdma_retry_at &&
+	       p->net->loop->now >= p->rdma_retry_at;
 }
 
 static void attach_over(struct timer *t)
@@ -499,6 +508,7 @@ int rdma_attached(struct link *l, struct msg *m)
 	msg_free(m);
 	if (!e && l->rdma) {
 		l->peer->rdma_why[0] = 0;
+		l->peer->rdma_retry_at = 0;
 		peer_link_up(l->peer, l);
 	}
 	return e;

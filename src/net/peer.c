@@ -9,6 +9,7 @@
  * Threads: the loop's. */
 #include "net/backend.h"
 #include "net/peer_private.h"
+#include "net/rdma.h"
 
 #define BACKOFF_MIN_MS 20
 #define BACKOFF_MAX_MS 1000
@@ -37,6 +38,14 @@ static bool ping_step(struct req *q)
 static const char *const one_state[] = { "wait" };
 static const struct req_ops ping_ops = REQ_OPS("ping", ping_step, 0, one_state);
 
+static bool is_idle(const struct peer *p)
+{
+	for (uint32_t i = 0; i < SESSION_SLOTS; i++)
+		if (p->slots[i].call)
+			return false;
+	return list_empty(&p->queue);
+}
+
 static void peer_timer(struct timer *t)
 {
 	struct peer *p = container_of(t, struct peer, timer);
@@ -53,6 +62,10 @@ static void peer_timer(struct timer *t)
 					    p->last_traffic;
 	if (l->now < seen + third) { /* bulk is traffic too */
 		timer_set(l, t, seen + MAX(third, NSEC_PER_MSEC));
+		return;
+	}
+	if (rdma_is_due(p) && is_idle(p)) { /* the session goes on over the next link */
+		link_close(p->link, -ECONNRESET);
 		return;
 	}
 	p->ping_busy = true;

@@ -193,6 +193,8 @@ int rdma_asked(struct link *l, struct msg *m);
 int rdma_attached(struct link *l, struct msg *m);
 /* Work of a link that closes has completed. */
 void rdma_closing(struct rdma_link *r);
+/* RDMA worked and failed, its pause is over, and the link is on TCP: a new link would ask again. */
+bool rdma_is_due(const struct peer *p);
 /* Client: the next links to this server stay on TCP for a while. */
 void rdma_failed(struct link *l, const char *why);
 

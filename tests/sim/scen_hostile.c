@@ -778,24 +778,36 @@ static void too_many_messages(struct world *w)
 
 /* ---- who gets grants ---- */
 
-/* A client may leave its grants empty, and read back what was in the server's buffers before. So
- * only those may write into them whose key may read everything. */
-static void no_grant_for_some_users(struct world *w)
+static bool leaves_grants_empty(struct prey *p)
 {
-	const uint64_t *granted = &w->sim.injected[SIM_CARD_GRANTED];
+	bool writes = p->wr->op == FABRIC_WRITE || p->wr->op == FABRIC_WRITE_IMM;
+
+	if (writes)
+		p->wr->n_sge = 0;
+	return writes;
+}
+
+/* A client that leaves its grants empty does not see what was in the server's buffers before. */
+static void empty_grants(struct world *w)
+{
+	static const struct attack a = {
+		"leaves grants empty", leaves_grants_empty, 0, SUCCEEDS, 0, false
+	};
 	struct cfile *files[2];
-	struct link *l;
-	uint64_t n;
+	int64_t r;
 
 	prepare(w, files);
-	n = *granted;
 	work_honestly(w, files[HONEST]);
-	scene_check(w, *granted > n, "no client has written into the server's buffers");
-	list_for_each(l, &server_net(w)->links, in_net)
-		l->acts_for = (struct key_role){ .n_gids = 1 };
-	n = *granted;
-	work_honestly(w, files[HONEST]);
-	scene_check(w, *granted == n, "a client with a key of one user has got a grant");
+	evil.attack = &a;
+	r = scene_end(w, begin_op(w, EVIL, files[EVIL], memory[0], true));
+	scene_check(w, r == BYTES && evil.n_struck, "no grant was left empty: %d", (int)r);
+	evil.attack = NULL;
+	memset(memory[1], 1, BYTES);
+	r = scene_end(w, begin_op(w, EVIL, files[EVIL], memory[1], false));
+	scene_check(w, r == BYTES, "reading the file is answered with %d", (int)r);
+	for (size_t i = 0; i < BYTES && !w->failed; i++)
+		scene_check(w, !memory[1][i], "byte %zu was in the server's buffer: %d", i,
+			    memory[1][i]);
 	finish(w, files);
 }
 
@@ -947,7 +959,7 @@ static void attached_to_nothing(struct world *w)
 const struct scenario scenes_hostile[] = {
 	{ "rdma-attaches-that-lie", attaches_that_lie, 1, 1, 2, false },
 	{ "rdma-attached-to-nothing", attached_to_nothing, 1, 1, 2, false },
-	{ "rdma-no-grant-for-some-users", no_grant_for_some_users, 1, 1, 2, false },
+	{ "rdma-empty-grants", empty_grants, 1, 1, 2, false },
 	{ "rdma-no-credits", no_credits, 1, 1, 2, false },
 	{ "rdma-too-many-messages", too_many_messages, 1, 1, 2, false },
 	{ "rdma-messages-that-lie", messages_that_lie, 1, 1, 2, false },
