@@ -3,6 +3,8 @@
  *
  * Needs SHEAF_TEST_RDMA with the devices of servers and clients, as tests/vm has them, and
  * SHEAF_NET=rdma. No test judges time. */
+#include <dirent.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 
 #include "cluster.h"
@@ -142,14 +144,19 @@ static struct counts one_read(uint64_t seed)
 	return d;
 }
 
-static void begin(const char *path)
+static void connect_to(const char *path)
 {
 	static const struct sheaf_layout one = { .size = sizeof(one), .width = 1 };
 
-	cluster_create(&c, &(struct cluster_opts){ .servers = 1, .lease = 30 });
 	cluster_start(&c);
 	fs = client_connect(c.conf);
 	CHECK_EQ(sheaf_open(fs, path, O_CREAT | O_RDWR, 0644, &one, &file), 0);
+}
+
+static void begin(const char *path)
+{
+	cluster_create(&c, &(struct cluster_opts){ .servers = 1, .lease = 30 });
+	connect_to(path);
 }
 
 static void end(void)
@@ -298,6 +305,249 @@ static void any_mover_moves_the_same_bytes(void)
 	end();
 }
 
+/* Where clients must not write into a server's memory, the server reads theirs. */
+static void a_server_that_must_not_be_filled_reads(void)
+{
+	struct counts d;
+
+	cluster_create(&c, &(struct cluster_opts){ .servers = 1, .lease = 30 });
+	edit_file(c.conf, "[rdma]\n", "[rdma]\nclient_driven = never\n");
+	connect_to("/never");
+	scatter(false);
+	CHECK_EQ(sheaf_set_mover(fs, SHEAF_MOVER_GATHER), 0);
+	one_write(1);
+	d = one_write(2);
+	is_one_exchange(&d, 0);
+	CHECK_EQ(d.own.work_requests, 1);
+	CHECK(d.server.work_requests > PIECES && d.server.work_requests <= PIECES + 5);
+	CHECK_EQ(d.server.registrations, 0);
+	one_read(2);
+	end();
+}
+
+/* ---- a server with many clients ---- */
+
+#define CLIENTS 8
+#define BLOCK ((size_t)256 << 10)
+#define SHARE 40 /* blocks of each client that are compared */
+
+static struct board {
+	atomic_int leave;
+	_Atomic uint64_t blocks[CLIENTS];
+} * board;
+
+static void board_open(const char *dir)
+{
+	char path[CLUSTER_PATH];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/board", dir);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	CHECK(fd >= 0 && ftruncate(fd, sizeof(*board)) == 0);
+	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(board != MAP_FAILED);
+	close(fd);
+}
+
+/* A client that writes or reads blocks, DEPTH at a time, until told to leave. Arguments: CONF DIR
+ * NUMBER DEPTH WRITE */
+static int child(const char *name, char **arg)
+{
+	int me = atoi(arg[2]), depth = atoi(arg[3]), left = depth;
+	bool write = atoi(arg[4]);
+	char *b = calloc((size_t)depth, BLOCK), path[32];
+	struct sheaf *mine = client_connect(arg[0]);
+	struct sheaf_op *op[16] = { NULL };
+	struct sheaf_file *f;
+
+	(void)name;
+	CHECK(b);
+	board_open(arg[1]);
+	snprintf(path, sizeof(path), "/f%d", me);
+	f = open_file(mine, path, O_CREAT | O_RDWR);
+	CHECK_EQ(sheaf_pwrite(f, b, BLOCK, 0), BLOCK);
+	for (int i = 0; left; i = (i + 1) % depth) {
+		if (op[i]) {
+			CHECK_EQ(sheaf_wait(op[i]), BLOCK);
+			atomic_fetch_add(&board->blocks[me], 1);
+			op[i] = NULL;
+		}
+		if (atomic_load(&board->leave)) {
+			left--;
+			continue;
+		}
+		CHECK_EQ((write ? sheaf_pwrite_start(f, b + (size_t)i * BLOCK, BLOCK, 0, &op[i]) :
+				  sheaf_pread_start(f, b + (size_t)i * BLOCK, BLOCK, 0, &op[i])),
+			 0);
+	}
+	for (int i = 0; i < depth; i++)
+		CHECK(!op[i] || sheaf_wait(op[i]) == (ssize_t)BLOCK);
+	CHECK_EQ(sheaf_close(f), 0);
+	sheaf_disconnect(mine);
+	return 0;
+}
+
+static uint64_t blocks_of(int i)
+{
+	return atomic_load(&board->blocks[i]);
+}
+
+static bool have_moved(const uint64_t *since, uint64_t all, uint64_t each)
+{
+	uint64_t sum = 0, least = UINT64_MAX;
+
+	for (int i = 0; i < CLIENTS; i++) {
+		uint64_t n = blocks_of(i) - since[i];
+
+		sum += n;
+		least = n < least ? n : least;
+	}
+	return sum >= all && least >= each;
+}
+
+/* While all clients together move a number of blocks, each moves at least half of its share; a
+ * quarter if others have four times as many requests under way. */
+static void share(const char *what, int greedy, bool write)
+{
+	uint64_t from[CLIENTS] = { 0 }, n, least = UINT64_MAX, all = 0;
+	char number[16];
+	pid_t pid[CLIENTS];
+
+	memset(board, 0, sizeof(*board));
+	for (int i = 0; i < CLIENTS; i++) {
+		snprintf(number, sizeof(number), "%d", i);
+		pid[i] = child_start("mover", c.conf, c.dir, number, i < greedy ? "16" : "4",
+				     write ? "1" : "0", NULL);
+	}
+	CHECK(WITHIN(4 * PATIENCE_S, have_moved(from, 0, 16)));
+	for (int i = 0; i < CLIENTS; i++)
+		from[i] = blocks_of(i);
+	CHECK(WITHIN(4 * PATIENCE_S, have_moved(from, CLIENTS * SHARE, 0)));
+	for (int i = 0; i < CLIENTS; i++) {
+		n = blocks_of(i) - from[i];
+		least = n < least ? n : least;
+		all += n;
+	}
+	printf("  %s: of %d blocks a client had at least %d\n", what, (int)all, (int)least);
+	atomic_store(&board->leave, 1);
+	for (int i = 0; i < CLIENTS; i++)
+		CHECK_EQ(process_wait(pid[i]), 0);
+	CHECK(least * CLIENTS * (greedy ? 4 : 2) >= all);
+}
+
+static void every_client_has_its_share(void)
+{
+	begin("/share");
+	board_open(c.dir);
+	share("reads", 0, false);
+	share("writes", 0, true);
+	share("reads, one client with fewer at once", CLIENTS - 1, false);
+	share("writes, one client with fewer at once", CLIENTS - 1, true);
+	end();
+}
+
+/* A number in /proc/PID/status of the server, or of one of its threads. */
+static uint64_t in_status(const char *path, const char *field)
+{
+	char *text = read_text(path), *at = strstr(text, field);
+	uint64_t n;
+
+	CHECK(at);
+	n = strtoull(at + strlen(field), NULL, 10);
+	free(text);
+	return n;
+}
+
+static uint64_t pinned_kib(void)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)c.pid[0]);
+	return in_status(path, "VmPin:");
+}
+
+static struct sheaf *working_client(int i)
+{
+	struct sheaf *one = client_connect(c.conf);
+	struct sheaf_file *f;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/w%d", i);
+	f = open_file(one, path, O_CREAT | O_RDWR);
+	CHECK_EQ(sheaf_write_list(f, pieces, PIECES, extents, n_extents), TOTAL);
+	CHECK_EQ(sheaf_read_list(f, pieces, PIECES, extents, n_extents), TOTAL);
+	CHECK_EQ(sheaf_close(f), 0);
+	return one;
+}
+
+static void a_client_costs_little_pinned_memory(void)
+{
+	struct sheaf *more[8];
+	uint64_t before, after;
+
+	begin("/pinned");
+	scatter(true);
+	one_write(1);
+	one_read(1);
+	before = pinned_kib();
+	for (int i = 0; i < 8; i++)
+		more[i] = working_client(i);
+	after = pinned_kib();
+	printf("  pinned by the server: %d KiB for one client, %d KiB for nine\n", (int)before,
+	       (int)after);
+	CHECK(before > 0);
+	CHECK(after - before <= 8 * 256);
+	for (int i = 0; i < 8; i++)
+		sheaf_disconnect(more[i]);
+	end();
+}
+
+/* How often the server's threads waited. */
+static uint64_t waits(void)
+{
+	char dir[64], path[400];
+	struct dirent *e;
+	uint64_t sum = 0;
+	DIR *d;
+
+	snprintf(dir, sizeof(dir), "/proc/%d/task", (int)c.pid[0]);
+	d = opendir(dir);
+	CHECK(d);
+	while ((e = readdir(d)))
+		if (e->d_name[0] != '.') {
+			snprintf(path, sizeof(path), "%s/%s/status", dir, e->d_name);
+			sum += in_status(path, "\nvoluntary_ctxt_switches:");
+		}
+	closedir(d);
+	return sum;
+}
+
+static bool rests(void)
+{
+	uint64_t before = waits(), after;
+
+	pause_ms(3000);
+	after = waits();
+	printf("  the server woke up %d times in 3 s\n", (int)(after - before));
+	return after - before <= 1; /* a timer of the servers: leases, statistics */
+}
+
+static void an_idle_server_sleeps(void)
+{
+	struct sheaf *more[4];
+	int tries = 0;
+
+	begin("/idle");
+	scatter(true);
+	for (int i = 0; i < 4; i++)
+		more[i] = working_client(i);
+	while (!rests()) /* background work may not have ended */
+		CHECK(++tries < 10);
+	for (int i = 0; i < 4; i++)
+		sheaf_disconnect(more[i]);
+	end();
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -306,10 +556,14 @@ int main(int argc, char **argv)
 		TEST(memory_that_is_used_again_stays_registered),
 		TEST(a_child_has_its_own_copy_of_registered_memory),
 		TEST(any_mover_moves_the_same_bytes),
+		TEST(a_server_that_must_not_be_filled_reads),
+		TEST(every_client_has_its_share),
+		TEST(a_client_costs_little_pinned_memory),
+		TEST(an_idle_server_sleeps),
 	};
 
-	if (argc > 1 && strcmp(argv[1], "--child") == 0)
-		return 0;
+	if (argc > 2 && strcmp(argv[1], "--child") == 0)
+		return strcmp(argv[2], "nothing") == 0 ? 0 : child(argv[2], argv + 3);
 	if (!getenv("SHEAF_TEST_RDMA") || !getenv("SHEAF_NET"))
 		SKIP_ALL("no two RDMA devices: make check-vm has them");
 	return test_run(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
