@@ -134,9 +134,11 @@ static void one_request_and_one_reply_for_each_server(void)
 			CHECK_EQ(w.requests, SERVERS);
 			CHECK_EQ(r.requests, SERVERS);
 			/* requests without data: a vector is short, a list takes at least a byte
-			 * for each extent */
-			CHECK(regular ? r.sent < 1024 * SERVERS :
-					r.sent > PIECES && r.sent < total);
+			 * for each extent; by RDMA the request also has all pieces of memory */
+			if (!regular || (how == SHEAF_MOVER_GATHER && by_rdma()))
+				CHECK(r.sent > PIECES && r.sent < total);
+			else
+				CHECK(r.sent < 1024 * SERVERS);
 			CHECK_EQ(w.bytes[how], total);
 			CHECK_EQ(r.bytes[how], total);
 			check_copied(&w, &r, how == SHEAF_MOVER_PACK ? total : 0);
@@ -166,7 +168,10 @@ static void what_is_small_travels_in_the_message(void)
 	one_round(SHEAF_MOVER_INLINE, PIECES, &w, &r); /* as many requests as needed */
 	CHECK_EQ(w.bytes[SHEAF_MOVER_INLINE], PIECES * PIECE);
 	CHECK_EQ(r.bytes[SHEAF_MOVER_INLINE], PIECES * PIECE);
-	CHECK_EQ(w.frames, 2 * w.requests);
+	if (by_rdma()) /* long messages are cut, and credits may need one of their own */
+		CHECK(w.frames >= 2 * w.requests && w.frames <= 6 * w.requests);
+	else
+		CHECK_EQ(w.frames, 2 * w.requests);
 	end();
 }
 
@@ -256,27 +261,37 @@ static uint8_t *some_memory(size_t block, enum hole hole)
 	return m;
 }
 
+/* The result of a write of n bytes. Before Linux 6.2, a card may read memory that the program may
+ * not. */
+static void check_written(ssize_t r, size_t n, enum hole hole)
+{
+	if (hole != READ_ONLY && !(by_rdma() && hole == NO_ACCESS && r == (ssize_t)n))
+		CHECK_EQ(r, -EFAULT);
+	else
+		CHECK_EQ(r, n);
+}
+
 static void bad_access(size_t block, enum hole hole, bool typed)
 {
 	uint8_t *m = some_memory(block, hole);
 	struct iovec v[3] = { { m, block }, { m + block, block }, { m + 2 * block, block } };
 	struct sheaf_extent e = { 0, 3 * block };
-	int wrote = hole == READ_ONLY ? (int)(3 * block) : -EFAULT;
 
 	if (typed) {
 		struct sheaf_type *flat, *piece;
 
 		CHECK_EQ(sheaf_type_bytes(32, &piece), 0);
 		CHECK_EQ(sheaf_type_bytes(3 * block, &flat), 0);
-		CHECK_EQ(sheaf_write_typed(file, m, piece, 3 * block / 32, 0, flat), wrote);
+		check_written(sheaf_write_typed(file, m, piece, 3 * block / 32, 0, flat), 3 * block,
+			      hole);
 		CHECK_EQ(sheaf_read_typed(file, m, piece, 3 * block / 32, 0, flat), -EFAULT);
 		sheaf_type_free(flat);
 		sheaf_type_free(piece);
 	} else {
 		/* inline transfers */
 		CHECK_EQ(sheaf_pread(file, m + block - 10, 20, 0), -EFAULT);
-		CHECK_EQ(sheaf_pwrite(file, m + block - 10, 20, 0), wrote > 0 ? 20 : -EFAULT);
-		CHECK_EQ(sheaf_write_list(file, v, 3, &e, 1), wrote);
+		check_written(sheaf_pwrite(file, m + block - 10, 20, 0), 20, hole);
+		check_written(sheaf_write_list(file, v, 3, &e, 1), 3 * block, hole);
 		CHECK_EQ(sheaf_read_list(file, v, 3, &e, 1), -EFAULT);
 	}
 	munmap(m, block);
@@ -318,22 +333,23 @@ static void memory_that_is_not_there_is_an_error_and_nothing_more(void)
 	end();
 }
 
-#define MUCH (768 * PAGE) /* several windows at each server */
+#define MUCH_MAX ((size_t)768 * PAGE) /* several windows at each server */
+#define MUCH ((size_t)scaled(256) * 3 * PAGE)
 
 static void fill_with(uint8_t byte)
 {
-	static uint8_t b[MUCH];
+	static uint8_t b[MUCH_MAX];
 
-	memset(b, byte, sizeof(b));
-	CHECK_EQ(sheaf_pwrite(file, b, sizeof(b), 0), sizeof(b));
+	memset(b, byte, MUCH);
+	CHECK_EQ(sheaf_pwrite(file, b, MUCH, 0), MUCH);
 }
 
 static bool holds_only(uint8_t one, uint8_t other)
 {
-	static uint8_t b[MUCH];
-	bool yes = sheaf_pread(file, b, sizeof(b), 0) == sizeof(b);
+	static uint8_t b[MUCH_MAX];
+	bool yes = sheaf_pread(file, b, MUCH, 0) == (ssize_t)MUCH;
 
-	for (size_t i = 0; yes && i < sizeof(b); i++)
+	for (size_t i = 0; yes && i < MUCH; i++)
 		yes = b[i] == one || b[i] == other;
 	return yes;
 }
@@ -341,7 +357,7 @@ static bool holds_only(uint8_t one, uint8_t other)
 /* A failed write may have written some of its own bytes, and no others. */
 static void a_write_that_fails_leaves_bytes_of_before_or_of_its_own(void)
 {
-	static const size_t sizes[] = { MUCH, 64, 1000 };
+	const size_t sizes[] = { MUCH, 64, 1000 };
 
 	begin();
 	for (int how = 0; how < SHEAF_MOVERS; how++)
