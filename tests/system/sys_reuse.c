@@ -4,13 +4,15 @@
  * of the new contents may reach a file. */
 #include <pthread.h>
 
+#include "base/base.h"
 #include "cluster.h"
 
-#define CLIENTS 20
+#define CLIENTS_MAX 20
+#define CLIENTS MIN(CLIENTS_MAX, scaled(50))
 #define ROUNDS 10
 #define BYTES ((size_t)4 << 20)
 #define REUSED 0xee /* the files never have it */
-#define TIMEOUT 1 /* seconds */
+#define TIMEOUT patient(1) /* seconds */
 
 static struct cluster c;
 static pthread_barrier_t barrier;
@@ -26,7 +28,8 @@ struct user {
 
 static void begin(void)
 {
-	cluster_create(&c, &(struct cluster_opts){ .timeout = TIMEOUT, .lease = 10 });
+	cluster_create(&c, &(struct cluster_opts){ .timeout = (uint32_t)TIMEOUT,
+						   .lease = (uint32_t)patient(10) });
 	cluster_start(&c);
 }
 
@@ -106,17 +109,17 @@ static void signal_servers(int sig)
 
 static void memory_of_a_transfer_that_timed_out_is_left_alone(void)
 {
-	static struct user users[CLIENTS];
+	static struct user users[CLIENTS_MAX];
 	uint64_t rnd = 1;
 
-	CHECK_EQ(pthread_barrier_init(&barrier, NULL, CLIENTS + 1), 0);
+	CHECK_EQ(pthread_barrier_init(&barrier, NULL, (unsigned)CLIENTS + 1), 0);
 	for (int i = 0; i < CLIENTS; i++)
 		user_start(&users[i], i);
 	for (int i = 0; i < CLIENTS; i++)
 		CHECK_EQ(pthread_create(&users[i].thread, NULL, run, &users[i]), 0);
 	for (int i = 0; i < ROUNDS; i++) {
 		pthread_barrier_wait(&barrier);
-		usleep((useconds_t)(test_random(&rnd) % 15000));
+		usleep((useconds_t)(test_random(&rnd) % (uint64_t)patient(15000)));
 		signal_servers(SIGSTOP);
 		pthread_barrier_wait(&barrier);
 		signal_servers(SIGCONT);
