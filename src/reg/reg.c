@@ -31,7 +31,7 @@ static uint64_t default_limit(void)
 	struct rlimit l;
 
 	if (!may_lock_memory() && getrlimit(RLIMIT_MEMLOCK, &l) == 0 && l.rlim_cur != RLIM_INFINITY)
-		return l.rlim_cur / 4 * 3; /* the rest is for messages and copies */
+		return l.rlim_cur;
 	return (uint64_t)sysconf(_SC_PHYS_PAGES) / UNLIMITED_SHARE * page_size();
 }
 
