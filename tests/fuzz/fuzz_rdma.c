@@ -193,6 +193,12 @@ static const char *card_trouble(struct fabric *f)
 	return NULL;
 }
 
+static bool card_is_dead(const struct fabric *f)
+{
+	(void)f;
+	return false;
+}
+
 static int mem_make(struct fabric *f, void *addr, size_t len, unsigned rights,
 		    struct fabric_mem *out)
 {
@@ -368,6 +374,7 @@ static const struct fabric_ops card = { .open = card_open,
 					.close = card_close,
 					.caps = card_caps,
 					.trouble = card_trouble,
+					.is_dead = card_is_dead,
 					.mem_make = mem_make,
 					.mem_drop = mem_drop,
 					.qp_make = qp_make,
