@@ -66,7 +66,7 @@ static void take_status(struct sheaf_server *s, const struct wire_status_res *r)
 
 static_assert(ROUTES_MAX + 1 <= SHEAF_MAX_ROUTES, "the rows of a peer fit");
 
-/* RDMA is attached to a link over TCP. There is a row for it if either end has a card. */
+/* RDMA is attached to a link over TCP. There is a row for it if the server has a card. */
 static bool take_rdma(struct sheaf_server_net *net, const struct peer *p)
 {
 	bool used = p->link && link_has_rdma(p->link);

@@ -495,8 +495,6 @@ static int on_response(struct link *l, struct msg *m)
 	if (e)
 		return e;
 	link_established(l);
-	if (l->role == LINK_CLIENT && !l->net->hub)
-		rdma_device_get(l->net); /* a card that had failed may work for later links */
 	return send_value(l, FRAME_WELCOME, XDR_ANY(xdr_wire_welcome), &w);
 }
 

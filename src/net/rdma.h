@@ -137,7 +137,6 @@ struct rdma_link {
 
 /* The card of the net, opened when first needed; NULL: there is none, net->rdma_why says why. */
 struct rdma_device *rdma_device_get(struct net *n);
-bool rdma_is_open(const struct net *n); /* and can be used now; opens nothing */
 void rdma_device_close(struct net *n);
 /* As mem_make() of the card; cached user memory makes room. */
 int rdma_make(struct rdma_device *d, void *addr, size_t len, unsigned rights,

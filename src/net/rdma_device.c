@@ -321,13 +321,6 @@ static struct rdma_device *usable(struct rdma_device *d)
 	return NULL;
 }
 
-bool rdma_is_open(const struct net *n)
-{
-	struct rdma_device *d = n->rdma.device;
-
-	return d && !d->ops->trouble(d->fabric);
-}
-
 struct rdma_device *rdma_device_get(struct net *n)
 {
 	const struct fabric_ops *ops = n->loop->env->fabric;
