@@ -39,18 +39,18 @@ static struct sheaf_link_costs link_of(const struct explain *e, uint32_t i, uint
 
 int links_print(const struct explain *e, const char *const *names)
 {
-	static const char *const heads[] = { "SERVER",	    "ROUTE",	 ">ROUND TRIP", ">CALL",
-					     ">COPIED KIB", ">GATHERED", ">SCATTERED",	">PACKED" };
+	static const char *const heads[] = { "SERVER",	  "ROUTE",	">ROUND TRIP",
+					     ">CALL",	  ">SENT KIB",	">COPIED KIB",
+					     ">GATHERED", ">SCATTERED", ">PACKED" };
 	struct cli_table t;
 
-	puts("\nLinks and their costs in ns: a system call, a copied KiB, a piece of memory:");
+	puts("\nLinks and their costs in ns: a system call, a sent KiB, a copied KiB, a piece of memory:");
 	cli_table_init(&t, heads, ARRAY_LEN(heads));
 	for (uint32_t i = 0; i < e->where.n_targets; i++) {
 		uint64_t round_ns;
 		struct sheaf_link_costs l = link_of(e, i, &round_ns);
-		double ns[] = {
-			(double)round_ns, l.call, l.copy * 1024, l.gather, l.scatter, l.pack
-		};
+		double ns[] = { (double)round_ns, l.call,    l.byte * 1024, l.copy * 1024,
+				l.gather,	  l.scatter, l.pack };
 
 		cli_table_add(&t, "%s", names[i]);
 		cli_table_add(&t, "%s", l.route ? l.route : "-");

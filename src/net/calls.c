@@ -17,6 +17,7 @@
 #define DEFER_NS (NSEC_PER_MSEC / 2) /* how long a deferred call waits for another call */
 #define RETRY_MIN_MS 2
 #define RETRY_MAX_MS 200
+#define RATE_BYTES (64 * KIB) /* a call with less data tells nothing about the rate of a link */
 #define ROOM_MAX (128 * MIB) /* outstanding bytes at a server without other clients */
 #define ROOM_MIN (4 * MIB)
 
@@ -475,15 +476,34 @@ static void retry_later(struct peer *p, struct call *c)
 		  l->now + (p->retry_ms + jitter % p->retry_ms) * NSEC_PER_MSEC / 2);
 }
 
-/* Records the response time. For a call without memory it measures the distance to the server. */
+/* The time of a byte over this link, as the fastest large call has shown that had the link alone. */
+static void note_byte(struct peer *p, const struct call *c, uint64_t took)
+{
+	uint64_t all = 0, moved;
+	double ns;
+
+	for (int i = 0; i < N_METHODS; i++)
+		all += p->account.bytes[i];
+	moved = all - p->bytes_before;
+	p->bytes_before = all;
+	if (moved < RATE_BYTES || c->sent_at < p->answered_at || p->outstanding != c->counted_bytes)
+		return;
+	ns = (double)(took - MIN(took, p->round)) / (double)moved;
+	p->byte_ns = p->byte_ns > 0 ? MIN(p->byte_ns, ns) : ns;
+}
+
+/* Records the response time. A call without memory measures the distance to the server, a call with
+ * much data the rate of the link. */
 static void record_latency(struct peer *p, const struct call *c)
 {
 	uint64_t now = loop_of(p)->now, took = now - c->sent_at;
 
+	if (c->mem)
+		note_byte(p, c, took);
+	else
+		p->round = p->round ? MIN(p->round, took) : took;
 	p->account.busy += now - MAX(c->sent_at, p->answered_at);
 	p->answered_at = now;
-	if (!c->mem)
-		p->round = p->round ? MIN(p->round, took) : took;
 }
 
 /* The reply of a call has arrived: decodes it and ends the call. x is behind the head; takes m. */

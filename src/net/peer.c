@@ -131,6 +131,7 @@ void peer_link_up(struct peer *p, struct link *l)
 	routes_succeeded(&p->routes);
 	p->state = PEER_SESSION;
 	p->round = 0;
+	p->byte_ns = 0;
 	p->verifier = l->verifier;
 	p->incarnation = l->incarnation;
 	if (p->on_incarnation)
@@ -231,6 +232,7 @@ struct net_costs peer_costs(const struct peer *p)
 	struct net_costs c = p->link ? *p->link->costs : p->net->costs[MEDIUM_TCP];
 
 	c.far = p->round >= NET_FAR_NS ? (double)p->round : 0;
+	c.byte = MAX(c.byte, p->byte_ns); /* a slow network takes longer than the processors */
 	return c;
 }
 

@@ -118,6 +118,8 @@ struct peer {
 	uint64_t rdma_retry_at; /* loop time; links before it do not ask for RDMA */
 	uint64_t n_sent, n_resent; /* calls sent and retransmitted */
 	uint64_t round; /* ns: the fastest reply to a call without memory; 0: none yet */
+	double byte_ns; /* per byte, of the fastest call with much data; 0: none yet */
+	uint64_t bytes_before; /* bytes of data in `account` when the last such call ended */
 	uint64_t answered_at; /* when the last reply came */
 	struct net_account account;
 };
@@ -125,7 +127,7 @@ struct peer {
 void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, const char *address);
 /* Sends nothing: closes the link and ends queued calls with -ESHUTDOWN. */
 void peer_fini(struct peer *p);
-/* The costs of its link: those of the medium, and its round trip. */
+/* The costs of its link: those of the medium, and its own round trip and rate. */
 struct net_costs peer_costs(const struct peer *p);
 bool peer_is_local(const struct peer *p); /* its link uses the Unix socket */
 const char *peer_medium(const struct peer *p); /* the name of its route; NULL: no link */

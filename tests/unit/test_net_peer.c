@@ -1,5 +1,7 @@
 /* The client's side of a session: calls over links that break, and servers that lose sessions or do
  * not answer. */
+#include <math.h>
+
 #include "toy_client.h"
 
 static struct net_world w;
@@ -832,6 +834,45 @@ static void what_is_outstanding_ends_with_its_call(void)
 	end();
 }
 
+/* Answers one of the started reads after this time, with so many bytes moved. */
+static void finish_move(unsigned i, size_t moved, uint64_t after_ns)
+{
+	net_world_pass(&w, after_ns - NSEC_PER_MSEC); /* a millisecond has passed in settle() */
+	cli.peer.account.bytes[METHOD_GATHER] += moved;
+	answer_read(i);
+	CHECK(moves[i].over && !moves[i].error);
+}
+
+static void start_and_finish_move(size_t moved, uint64_t after_ns)
+{
+	static const size_t bytes[] = { MIB };
+
+	srv.hold = false;
+	start_moves(bytes, 1);
+	finish_move(0, moved, after_ns);
+}
+
+/* Only a large call that has the link alone tells its rate, and the fastest one counts. */
+static void the_rate_of_a_slow_link_is_measured(void)
+{
+	static const size_t bytes[] = { MIB, MIB };
+	double usual;
+
+	begin();
+	start_moves(bytes, 2);
+	usual = peer_costs(&cli.peer).byte;
+	finish_move(0, MIB, 5 * NSEC_PER_MSEC);
+	finish_move(1, MIB, 5 * NSEC_PER_MSEC); /* was not alone */
+	CHECK(peer_costs(&cli.peer).byte <= usual);
+	start_and_finish_move(4 * KIB, 10 * NSEC_PER_MSEC); /* the file has no more */
+	CHECK(peer_costs(&cli.peer).byte <= usual);
+	start_and_finish_move(MIB, 20 * NSEC_PER_MSEC);
+	CHECK(fabs(peer_costs(&cli.peer).byte * (double)MIB / NSEC_PER_MSEC - 20) < 1);
+	start_and_finish_move(MIB, 10 * NSEC_PER_MSEC);
+	CHECK(fabs(peer_costs(&cli.peer).byte * (double)MIB / NSEC_PER_MSEC - 10) < 1);
+	end();
+}
+
 /* A call that waits for other calls of its client does not time out while they make progress.
  * Without progress, it does. */
 static void progress_of_earlier_transfers_extends_the_deadline(void)
@@ -880,5 +921,5 @@ TEST_MAIN(TEST(calls_take_slots_and_number_them),
 	  TEST(a_claim_with_an_older_map_is_repeated),
 	  TEST(a_server_that_refuses_for_ever_is_believed), TEST(the_welcome_tells_of_a_newer_map),
 	  TEST(what_is_outstanding_at_a_loaded_server_is_bounded),
-	  TEST(what_is_outstanding_ends_with_its_call),
+	  TEST(what_is_outstanding_ends_with_its_call), TEST(the_rate_of_a_slow_link_is_measured),
 	  TEST(progress_of_earlier_transfers_extends_the_deadline))
